@@ -1,0 +1,12 @@
+# Third-party parts; CONTRIBUTING.md says why each is here.
+find_package(PkgConfig REQUIRED)
+find_package(Threads REQUIRED)
+find_package(nng CONFIG REQUIRED)
+pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson)
+pkg_check_modules(URING REQUIRED IMPORTED_TARGET liburing)
+pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
+pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
+pkg_check_modules(EDIT REQUIRED IMPORTED_TARGET libedit)
+if(SLUICE_TESTS)
+  pkg_check_modules(CHECK REQUIRED IMPORTED_TARGET check)
+endif()

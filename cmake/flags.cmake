@@ -1,0 +1,31 @@
+# Flags of every target. -ffp-contract=off and the absence of -ffast-math are part of the row-invariance contract.
+add_library(sluice_flags INTERFACE)
+target_compile_options(sluice_flags INTERFACE
+  -Wall -Wextra -Wpedantic -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla
+  -ffp-contract=off -fno-omit-frame-pointer -fvisibility=hidden)
+target_compile_definitions(sluice_flags INTERFACE _GNU_SOURCE SLUICE_VERSION="${PROJECT_VERSION}")
+target_include_directories(sluice_flags INTERFACE ${CMAKE_SOURCE_DIR})
+if(SLUICE_SANITIZE)
+  target_compile_options(sluice_flags INTERFACE -fsanitize=${SLUICE_SANITIZE} -fno-sanitize-recover=all)
+  target_link_options(sluice_flags INTERFACE -fsanitize=${SLUICE_SANITIZE})
+endif()
+if(SLUICE_FUZZ)
+  target_compile_options(sluice_flags INTERFACE -fsanitize=fuzzer-no-link)
+  target_link_options(sluice_flags INTERFACE -fsanitize=fuzzer-no-link)
+endif()
+
+# sluice_library(NAME SOURCES... [LINK libs...]): a static library of the project.
+function(sluice_library name)
+  cmake_parse_arguments(A "" "" "SOURCES;LINK" ${ARGN})
+  add_library(${name} STATIC ${A_SOURCES})
+  target_link_libraries(${name} PUBLIC sluice_flags ${A_LINK})
+endfunction()
+
+# sluice_program(VERB SOURCES... [LINK libs...]): the executable sluice-VERB, installed beside the others.
+function(sluice_program verb)
+  cmake_parse_arguments(A "" "" "SOURCES;LINK" ${ARGN})
+  add_executable(sluice-${verb} ${A_SOURCES})
+  target_link_libraries(sluice-${verb} PRIVATE sluice_flags ${A_LINK})
+  set_target_properties(sluice-${verb} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/libexec)
+  install(TARGETS sluice-${verb} RUNTIME DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/sluice)
+endfunction()

@@ -1,0 +1,301 @@
+#include "config/params.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/assert.h"
+#include "lib/base/bytes.h"
+
+enum param_kind { KIND_U64, KIND_BYTES, KIND_F64, KIND_BOOL, KIND_CHOICE, KIND_TEXT };
+
+struct param_info {
+    const char *name, *help, *unit, *choices;
+    const char *def_text;
+    enum param_kind kind;
+    size_t offset;
+    uint64_t def, min, max;
+    double def_f, min_f, max_f;
+};
+
+#define AT(name) .offset = offsetof(struct params, name)
+static const struct param_info table[] = {
+#define PARAM_U64(name, d, lo, hi, u, h)                                                           \
+    {#name, h, u, NULL, NULL, KIND_U64, AT(name), .def = (d), .min = (lo), .max = (hi)},
+#define PARAM_BYTES(name, d, lo, hi, h)                                                            \
+    {#name, h, "bytes", NULL, NULL, KIND_BYTES, AT(name), .def = (d), .min = (lo), .max = (hi)},
+#define PARAM_F64(name, d, lo, hi, u, h)                                                           \
+    {#name, h, u, NULL, NULL, KIND_F64, AT(name), .def_f = (d), .min_f = (lo), .max_f = (hi)},
+#define PARAM_BOOL(name, d, h)      {#name, h, "on|off", NULL, NULL, KIND_BOOL, AT(name), .def = (d)},
+#define PARAM_CHOICE(name, d, c, h) {#name, h, c, c, d, KIND_CHOICE, AT(name), .def = 0},
+#define PARAM_TEXT(name, d, h)      {#name, h, "text", NULL, d, KIND_TEXT, AT(name), .def = 0},
+#include "config/params.tbl.h"
+};
+
+static bool same_name(const char *a, const char *b)
+{
+    for (; *a && *b; a++, b++)
+        if (*a != *b && !(*a == '-' && *b == '_'))
+            return false;
+    return *a == *b;
+}
+
+static const struct param_info *find(const char *name)
+{
+    for (size_t i = 0; i < ARRAY_LEN(table); i++)
+        if (same_name(name, table[i].name))
+            return &table[i];
+    return NULL;
+}
+
+void params_defaults(struct params *p)
+{
+    memset(p, 0, sizeof *p);
+    for (size_t i = 0; i < ARRAY_LEN(table); i++) {
+        const struct param_info *t = &table[i];
+        char *at = (char *)p + t->offset;
+        switch (t->kind) {
+        case KIND_U64:
+        case KIND_BYTES:
+        case KIND_BOOL: memcpy(at, &t->def, sizeof t->def); break;
+        case KIND_F64: memcpy(at, &t->def_f, sizeof t->def_f); break;
+        case KIND_CHOICE:
+            sl_assert(strlen(t->def_text) < PARAM_CHOICE_BYTES);
+            strcpy(at, t->def_text);
+            break;
+        case KIND_TEXT:
+            sl_assert(strlen(t->def_text) < PARAM_TEXT_BYTES);
+            strcpy(at, t->def_text);
+            break;
+        }
+    }
+}
+
+bool params_known(const char *name)
+{
+    return find(name) != NULL;
+}
+
+static bool one_of(const char *choices, const char *text)
+{
+    size_t n = strlen(text);
+    for (const char *c = choices; *c;) {
+        size_t len = strcspn(c, "|");
+        if (len == n && memcmp(c, text, n) == 0)
+            return true;
+        c += len + (c[len] == '|');
+    }
+    return false;
+}
+
+static int set_u64(const struct param_info *t, char *at, const char *text, struct error *error)
+{
+    uint64_t value = 0;
+    bool ok;
+    if (t->kind == KIND_BYTES) {
+        ok = bytes_parse(text, &value);
+    } else {
+        char *end;
+        errno = 0;
+        value = strtoull(text, &end, 10);
+        ok = text[0] >= '0' && text[0] <= '9' && *end == 0 && errno == 0;
+    }
+    if (!ok)
+        return error_set(error, ERR_BAD_INPUT, "--%s: '%.80s' is not a %s", t->name, text,
+                         t->kind == KIND_BYTES ? "size (try 512MiB or 4GiB)" : "whole number");
+    if (value < t->min || value > t->max)
+        return error_set(error, ERR_BAD_INPUT,
+                         "--%s: %.80s is out of bounds (%" PRIu64 " to %" PRIu64 " %s)", t->name,
+                         text, t->min, t->max, t->unit);
+    memcpy(at, &value, sizeof value);
+    return 0;
+}
+
+static int set_f64(const struct param_info *t, char *at, const char *text, struct error *error)
+{
+    char *end;
+    double value = strtod(text, &end);
+    if (*end == '%' && t->unit[0] == '%')
+        end++;
+    if (end == text || *end || !(value >= t->min_f && value <= t->max_f))
+        return error_set(error, ERR_BAD_INPUT, "--%s: '%.80s' is not a number from %g to %g %s",
+                         t->name, text, t->min_f, t->max_f, t->unit);
+    memcpy(at, &value, sizeof value);
+    return 0;
+}
+
+static int set_bool(const struct param_info *t, char *at, const char *text, struct error *error)
+{
+    uint64_t value;
+    if (one_of("on|yes|true|1", text))
+        value = 1;
+    else if (one_of("off|no|false|0", text))
+        value = 0;
+    else
+        return error_set(error, ERR_BAD_INPUT, "--%s: '%.80s' is neither on nor off", t->name,
+                         text);
+    memcpy(at, &value, sizeof value);
+    return 0;
+}
+
+int params_set(struct params *p, const char *name, const char *text, struct error *error)
+{
+    const struct param_info *t = find(name);
+    if (!t)
+        return error_set(error, ERR_BAD_INPUT, "there is no parameter '%.80s' (see --help)", name);
+    char *at = (char *)p + t->offset;
+    switch (t->kind) {
+    case KIND_U64:
+    case KIND_BYTES: return set_u64(t, at, text, error);
+    case KIND_F64: return set_f64(t, at, text, error);
+    case KIND_BOOL: return set_bool(t, at, text, error);
+    case KIND_CHOICE:
+        if (!one_of(t->choices, text))
+            return error_set(error, ERR_BAD_INPUT, "--%s: '%.80s' is not one of %s", t->name, text,
+                             t->choices);
+        strcpy(at, text);
+        return 0;
+    case KIND_TEXT:
+        if (strlen(text) >= PARAM_TEXT_BYTES)
+            return error_set(error, ERR_BAD_INPUT, "--%s: longer than %d bytes", t->name,
+                             PARAM_TEXT_BYTES - 1);
+        strcpy(at, text);
+        return 0;
+    }
+    sl_panic("parameter %s has no kind", t->name);
+}
+
+static char *trim(char *s)
+{
+    s += strspn(s, " \t\r\n");
+    size_t n = strlen(s);
+    while (n > 0 && strchr(" \t\r\n", s[n - 1]))
+        s[--n] = 0;
+    return s;
+}
+
+int params_load(struct params *p, const char *path, struct error *error)
+{
+    FILE *f = fopen(path, "re");
+    if (!f)
+        return error_set_errno(error, ERR_BAD_INPUT, errno, "cannot open config file %s", path);
+    char line[2048];
+    int result = 0;
+    for (unsigned number = 1; result == 0 && fgets(line, sizeof line, f); number++) {
+        char *hash = strchr(line, '#');
+        if (hash)
+            *hash = 0;
+        char *name = trim(line);
+        if (!*name)
+            continue;
+        char *equals = strchr(name, '=');
+        if (!equals) {
+            result =
+                error_set(error, ERR_BAD_INPUT, "%s:%u: expected 'name = value'", path, number);
+            break;
+        }
+        *equals = 0;
+        struct error why;
+        if (params_set(p, trim(name), trim(equals + 1), &why) != 0)
+            result = error_set(error, ERR_BAD_INPUT, "%s:%u: %.300s", path, number, why.text);
+    }
+    fclose(f);
+    return result;
+}
+
+int params_take_args(struct params *p, int *argc, char **argv, struct error *error)
+{
+    int kept = 1;
+    bool options = true;
+    for (int i = 1; i < *argc; i++) {
+        char *arg = argv[i];
+        if (strcmp(arg, "--") == 0)
+            options = false;
+        if (!options || strncmp(arg, "--", 2) != 0) {
+            argv[kept++] = arg;
+            continue;
+        }
+        char name[64];
+        size_t n = strcspn(arg + 2, "=");
+        bool config = n == 6 && strncmp(arg + 2, "config", 6) == 0;
+        snprintf(name, sizeof name, "%.*s", (int)(n < 63 ? n : 63), arg + 2);
+        if (!config && !find(name)) {
+            argv[kept++] = arg;
+            continue;
+        }
+        const char *value = arg[2 + n] == '=' ? arg + 3 + n : i + 1 < *argc ? argv[++i] : NULL;
+        if (!value)
+            return error_set(error, ERR_BAD_INPUT, "--%s needs a value", name);
+        if ((config ? params_load(p, value, error) : params_set(p, name, value, error)) != 0)
+            return -1;
+    }
+    argv[kept] = NULL;
+    *argc = kept;
+    return 0;
+}
+
+static void value_text(const struct param_info *t, const void *at, char *text, size_t bytes)
+{
+    uint64_t u;
+    double f;
+    switch (t->kind) {
+    case KIND_U64:
+    case KIND_BYTES:
+        memcpy(&u, at, sizeof u);
+        snprintf(text, bytes, "%" PRIu64, u);
+        return;
+    case KIND_BOOL:
+        memcpy(&u, at, sizeof u);
+        snprintf(text, bytes, "%s", u ? "on" : "off");
+        return;
+    case KIND_F64:
+        memcpy(&f, at, sizeof f);
+        snprintf(text, bytes, "%g", f);
+        return;
+    case KIND_CHOICE:
+    case KIND_TEXT: snprintf(text, bytes, "%s", (const char *)at); return;
+    }
+}
+
+bool params_get(const struct params *p, const char *name, char *text, size_t bytes)
+{
+    const struct param_info *t = find(name);
+    if (!t)
+        return false;
+    value_text(t, (const char *)p + t->offset, text, bytes);
+    return true;
+}
+
+void params_each(const struct params *p,
+                 void (*visit)(const char *name, const char *value, const char *def,
+                               const char *help, void *arg),
+                 void *arg)
+{
+    struct params defaults;
+    params_defaults(&defaults);
+    for (size_t i = 0; i < ARRAY_LEN(table); i++) {
+        char value[PARAM_TEXT_BYTES], def[PARAM_TEXT_BYTES];
+        value_text(&table[i], (const char *)p + table[i].offset, value, sizeof value);
+        value_text(&table[i], (const char *)&defaults + table[i].offset, def, sizeof def);
+        visit(table[i].name, value, def, table[i].help, arg);
+    }
+}
+
+void params_help(FILE *out)
+{
+    struct params defaults;
+    params_defaults(&defaults);
+    fprintf(out, "  --config FILE              read 'name = value' lines\n");
+    for (size_t i = 0; i < ARRAY_LEN(table); i++) {
+        const struct param_info *t = &table[i];
+        char name[64], def[PARAM_TEXT_BYTES];
+        snprintf(name, sizeof name, "--%s", t->name);
+        for (char *c = name; *c; c++)
+            if (*c == '_')
+                *c = '-';
+        value_text(t, (const char *)&defaults + t->offset, def, sizeof def);
+        fprintf(out, "  %-26s %s\n  %-26s   %s%s%s\n", name, t->help, "", t->unit,
+                def[0] ? ", default " : "", def);
+    }
+}

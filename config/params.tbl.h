@@ -1,0 +1,76 @@
+/* Every parameter of the engine: option --name on `sluice run` and `generate`, key in a --config
+ * file, field of struct params, line in the help and the documentation. PARAM_U64(name, default,
+ * min, max, unit, help)      whole number PARAM_BYTES(name, default, min, max, help)          size
+ * with suffix PARAM_F64(name, default, min, max, unit, help) PARAM_BOOL(name, default, help) on |
+ * off PARAM_CHOICE(name, default, "a|b|c", help)          one of the words PARAM_TEXT(name,
+ * default, help)                     at most PARAM_TEXT_BYTES - 1 bytes No include guard; undefined
+ * macros expand to nothing. Underscores are dashes on the command line. */
+#ifndef PARAM_U64
+#define PARAM_U64(name, def, min, max, unit, help)
+#endif
+#ifndef PARAM_BYTES
+#define PARAM_BYTES(name, def, min, max, help)
+#endif
+#ifndef PARAM_F64
+#define PARAM_F64(name, def, min, max, unit, help)
+#endif
+#ifndef PARAM_BOOL
+#define PARAM_BOOL(name, def, help)
+#endif
+#ifndef PARAM_CHOICE
+#define PARAM_CHOICE(name, def, choices, help)
+#endif
+#ifndef PARAM_TEXT
+#define PARAM_TEXT(name, def, help)
+#endif
+PARAM_BYTES(budget, 0, 0, UINT64_MAX / 4,
+            "memory of all engine processes together; 0 takes half of what is available")
+PARAM_F64(experts, 100.0, 0.01, 100.0, "%",
+          "cap the experts' part of the arena at this share of their payload bytes")
+PARAM_CHOICE(system, "default", "default|lod",
+             "named set of policies; what may change the text is asked for by name")
+PARAM_U64(threads, 0, 0, 256, "threads", "threads that compute; 0 takes one per core")
+PARAM_U64(ctx, 2048, 16, 1048576, "tokens",
+          "longest sequence (prompt and answer); its KV cache is part of the budget")
+PARAM_U64(prefill_chunk, 256, 1, 4096, "tokens", "prompt tokens computed together")
+PARAM_U64(queue, 16, 1, 32, "requests",
+          "sequences that may wait; beyond it submit is refused as busy")
+PARAM_CHOICE(eviction, "lru", "lru|lfu|fifo|random", "which resident expert leaves first")
+PARAM_CHOICE(prediction, "next-layer", "next-layer|none",
+             "where guesses about coming experts come from")
+PARAM_U64(guesses, 0, 0, 256, "experts", "experts guessed per layer; 0 takes the model's top-k")
+PARAM_CHOICE(prefill_order, "popularity", "popularity|index",
+             "order in which a chunk's missing experts are loaded")
+PARAM_U64(policy_seed, 1, 0, UINT64_MAX, "", "seed of policies that draw at random")
+PARAM_U64(loaders, 1, 1, 16, "processes", "loaders; experts are striped over them")
+PARAM_TEXT(
+    devices, "",
+    "comma-separated paths of copies of the model file, one per loader; empty: the model itself")
+PARAM_CHOICE(backend, "auto", "auto|io_uring|pread", "how loaders read")
+PARAM_U64(depth, 16, 1, 128, "reads", "chunk reads of one loader at the device at once")
+PARAM_BYTES(chunk, 262144, 4096, 16777216,
+            "largest single read; a demand waits for at most two prefetch chunks")
+PARAM_BYTES(throttle, 0, 0, UINT64_MAX / 4,
+            "bytes per second of every loader; 0 is none (ctl throttle changes it)")
+PARAM_BOOL(direct, true, "read with O_DIRECT; off falls back to the page cache and drops it")
+PARAM_BOOL(prefault, true, "allocate arena pages ahead of loads while no demand is open")
+PARAM_CHOICE(isa, "auto", "auto|generic|avx2|avx512", "instruction set of the kernels")
+PARAM_U64(nice, 5, 0, 19, "",
+          "niceness of compute's worker threads, so that control traffic is not starved")
+PARAM_U64(heartbeat, 3000, 100, 600000, "ms",
+          "a process whose heartbeat is older is killed and replaced")
+PARAM_BOOL(watchdog, true, "act on late heartbeats; off only for measurements")
+PARAM_U64(stall_limit, 30000, 100, 3600000, "ms",
+          "no progress of any loader for this long ends a request with an error")
+PARAM_U64(idle_cancel, 30000, 100, 3600000, "ms",
+          "a sequence nobody asks for is cancelled after this")
+PARAM_CHOICE(cgroup, "auto", "auto|off|require",
+             "put a memory cgroup around the engine as a second wall")
+PARAM_CHOICE(log_level, "info", "debug|info|warn|error|none", "least level that is logged")
+PARAM_TEXT(trace, "", "record the use log to this file")
+#undef PARAM_U64
+#undef PARAM_BYTES
+#undef PARAM_F64
+#undef PARAM_BOOL
+#undef PARAM_CHOICE
+#undef PARAM_TEXT

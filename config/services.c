@@ -1,0 +1,23 @@
+#include "config/services.h"
+
+#include <stddef.h>
+
+static const struct service_info table[] = {
+#define SERVICE(name, word, program, ready_ms, after, essential)                                   \
+    {SERVICE_##name, word, program, ready_ms, after, essential},
+#include "config/services.tbl.h"
+};
+
+const struct service_info *service_info(enum service service)
+{
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
+        if (table[i].service == service)
+            return &table[i];
+    return NULL;
+}
+
+const char *service_word(enum service service)
+{
+    const struct service_info *info = service_info(service);
+    return info ? info->word : "supervisor";
+}

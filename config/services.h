@@ -1,0 +1,30 @@
+/* Services: the table the supervisor reads (config/services.tbl.h) and the rows of the process
+ * table. */
+#ifndef SLUICE_CONFIG_SERVICES_H
+#define SLUICE_CONFIG_SERVICES_H
+
+#include <stdint.h>
+
+#define SERVICE_LOADERS_MAX 16
+
+enum service {
+    SERVICE_SUPERVISOR, /* row 0: itself; not in the table, nobody spawns it */
+#define SERVICE(name, word, program, ready_ms, after, essential) SERVICE_##name,
+#include "config/services.tbl.h"
+    SERVICE__COUNT
+};
+
+/* One row per service, loaders SERVICE_LOADERS_MAX. */
+#define SERVICE_ROWS_MAX (SERVICE__COUNT - 1 + SERVICE_LOADERS_MAX)
+
+struct service_info {
+    enum service service;
+    const char *word, *program;
+    uint32_t ready_ms, after, essential;
+};
+
+/* NULL for SERVICE_SUPERVISOR. */
+const struct service_info *service_info(enum service service);
+const char *service_word(enum service service);
+
+#endif

@@ -1,0 +1,120 @@
+/* The runtime every child of the supervisor shares: takes the inherited descriptors, attaches the
+ * segments, watches the lifeline, stamps the heartbeat, answers the supervisor's controls.
+ *
+ *   struct child child;
+ *   child_start(&child, SERVICE_CACHE, argc, argv);   // fatal with its reason when anything is
+ * wrong
+ *   ... open own edges ...
+ *   child_ready(&child);                              // the byte on the ready descriptor
+ *   while (!child.stop) { poll(... child_fd(&child) ..., <= 250 ms); child_tend(&child);
+ * child_control(...); ... } child_exit(&child);
+ *
+ * Trust: the supervisor's descriptors and segments are checked (signature, layout), then believed.
+ */
+#ifndef SLUICE_IPC_CHILD_H
+#define SLUICE_IPC_CHILD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "config/services.h"
+#include "ipc/edge.h"
+#include "ipc/endpoints.h"
+#include "lib/model/model_index.h"
+#include "shm/arena.h"
+#include "shm/counters.h"
+#include "shm/directory.h"
+#include "shm/gates.h"
+#include "shm/kv.h"
+#include "shm/procs.h"
+#include "shm/uses.h"
+
+struct child {
+    enum service service;
+    uint32_t number; /* loader number, else 0 */
+    uint32_t incarnation;
+    uint64_t boot;
+    struct procs procs;
+    struct proc_row *row; /* own row */
+    const struct params *params;
+    const struct model_index *model; /* checked; read-only mapping */
+    struct segment model_segment;
+    struct directory directory; /* writable */
+    struct segment arena;       /* writable for loader and cache, else read-only */
+    struct gates gates;         /* writable for compute */
+    struct uses uses;           /* writable for compute */
+    struct kv kv;               /* compute only; others leave it unmapped */
+    struct edge *supervisor;
+    char run_dir[ENDPOINT_BYTES];
+    bool stop; /* CONTROL_STOP came */
+};
+
+/* Command line of a child: PROGRAM --number N --incarnation N --boot N (made by the supervisor
+ * alone). A child started by hand says so and exits 2. Also: log_init, prctl(PR_SET_PDEATHSIG,
+ * SIGKILL) re-checked with getppid, the lifeline thread (polls HERITAGE_LIFELINE, _exit(1) at EOF),
+ * last-words hook, SIGPIPE ignored, SIGINT ignored (the supervisor decides). */
+void child_start(struct child *child, enum service service, int argc, char **argv);
+
+void child_ready(struct child *child);
+
+/* Descriptor to poll for the supervisor's messages. */
+int child_fd(const struct child *child);
+
+/* Heartbeat, watchdogs of the supervisor edge, the idle second of progress. At least every 250 ms.
+ */
+void child_tend(struct child *child);
+
+/* Stamps the heartbeat only (from a long computation). No system call. */
+void child_heartbeat(struct child *child);
+
+/* A message was handled, a token appended, a read completed: progress in the process-table sense.
+ */
+static inline void child_progress(struct child *child)
+{
+    atomic_fetch_add_explicit(&child->row->progress, 1, memory_order_relaxed);
+}
+
+static inline void child_wait(struct child *child, enum proc_wait wait)
+{
+    atomic_store_explicit(&child->row->wait, (uint32_t)wait, memory_order_relaxed);
+}
+
+/* Next control from the supervisor into *control; STOP sets child->stop. The caller acknowledges
+ * with child_ack once the control is in force. LOOK and unknown verbs are returned too. */
+bool child_control(struct child *child, struct msg_control *control);
+void child_ack(struct child *child, const struct msg_control *control);
+
+/* Orderly end: exit status 0. */
+_Noreturn void child_exit(struct child *child);
+
+/* Test switches: places where a test may stop a process. The number in procs_head.injection makes
+ * the process that reaches that point raise SIGSTOP once (the test then kills it) and resets the
+ * number. Compiled in always; the cost is one relaxed load at points that are not on the hit path.
+ * INJECTION(NAME, process, where) */
+#define INJECTIONS(X)                                                                              \
+    X(NONE, "", "")                                                                                \
+    X(LOADER_READS_OWED, "loader", "after submission, before the last completion of a part")       \
+    X(LOADER_BEFORE_PUBLISH, "loader", "all reads of a part completed, word not yet changed")      \
+    X(CACHE_RESERVED, "cache", "between reserve and LOAD")                                         \
+    X(CACHE_CLEANING, "cache", "between punch and reset of a dead loader's range")                 \
+    X(COMPUTE_MID_TOKEN, "compute", "in decode, between two appends, beyond layer 0")              \
+    X(COMPUTE_PREFILL, "compute", "in prefill, beyond the first chunk or layer")                   \
+    X(COMPUTE_PINNED, "compute", "after pins are set, before the demand is sent")
+
+enum injection {
+#define X(name, process, where) INJECT_##name,
+    INJECTIONS(X)
+#undef X
+        INJECT__COUNT
+};
+
+void child_injection_hit(struct child *child, enum injection point);
+static inline void child_inject(struct child *child, enum injection point)
+{
+    if (__builtin_expect(atomic_load_explicit(&child->procs.head->injection,
+                                              memory_order_relaxed) == (uint32_t)point,
+                         0))
+        child_injection_hit(child, point);
+}
+
+#endif

@@ -1,0 +1,42 @@
+/* Where things listen: names inside the run directory. One home for every path. */
+#ifndef SLUICE_IPC_ENDPOINTS_H
+#define SLUICE_IPC_ENDPOINTS_H
+
+#include <stddef.h>
+
+#include "lib/base/error.h"
+
+#define RUN_NAME_DEFAULT "default"
+#define RUN_NAME_MAX     32  /* letters, digits, '.', '_', '-'; not starting with '.' */
+#define ENDPOINT_BYTES   108 /* sun_path */
+
+/* ENDPOINT(NAME, file, who listens, who dials). Files with %u take a loader number or service
+ * number. */
+#define ENDPOINTS(X)                                                                               \
+    X(CONTROL, "control.sock", "supervisor", "clients (JSON)")                                     \
+    X(ENGINE, "engine.sock", "compute", "clients (JSON)")                                          \
+    X(CACHE_COMPUTE, "cache-compute.sock", "cache", "compute")                                     \
+    X(CACHE_PREDICTOR, "cache-predictor.sock", "cache", "predictor")                               \
+    X(CACHE_LOADER, "cache-loader.%u.sock", "cache", "loader")                                     \
+    X(SUPERVISOR_CHILD, "supervisor.%u.sock", "supervisor", "the child of that process-table row")
+
+enum endpoint {
+#define X(name, file, listener, dialer) ENDPOINT_##name,
+    ENDPOINTS(X)
+#undef X
+        ENDPOINT__COUNT
+};
+
+/* The run directory of a run name: $SLUICE_RUN_DIR/NAME, else $XDG_RUNTIME_DIR/sluice/NAME, else
+ * /tmp/sluice-UID/NAME. Does not create it. -1 with ERR_BAD_INPUT for a bad name or a path too long
+ * for sockets (the message says so). */
+int run_dir_path(const char *run_name, char out[ENDPOINT_BYTES], struct error *error);
+
+/* Creates it and its parents with mode 0700, checks owner and mode of what is there. */
+int run_dir_create(const char *run_dir, struct error *error);
+
+/* Full path of an endpoint in a run directory; number fills %u. -1 when too long. */
+int endpoint_path(const char *run_dir, enum endpoint endpoint, unsigned number,
+                  char out[ENDPOINT_BYTES], struct error *error);
+
+#endif

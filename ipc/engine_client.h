@@ -1,0 +1,79 @@
+/* Client stubs: nobody else builds these requests by hand.
+ * Engine = compute's endpoint (text), control = supervisor's endpoint. */
+#ifndef SLUICE_IPC_ENGINE_CLIENT_H
+#define SLUICE_IPC_ENGINE_CLIENT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "ipc/rpc.h"
+
+/* SAMPLING(type, field, json, default, min, max, help): one home for sampling parameters - submit's
+ * JSON, the options of generate and repl's /set all come from here. */
+#define SAMPLING_PARAMS(X)                                                                         \
+    X(double, temperature, "temperature", 0.8, 0.0, 100.0, "0 is greedy")                          \
+    X(int64_t, top_k, "top_k", 40, 0, 1000000, "keep the k most probable tokens; 0 = all")         \
+    X(double, top_p, "top_p", 0.95, 0.0, 1.0, "keep the smallest set of that total probability")   \
+    X(double, min_p, "min_p", 0.05, 0.0, 1.0, "drop tokens below min_p times the best one")        \
+    X(double, repeat_penalty, "repeat_penalty", 1.0, 0.01, 100.0,                                  \
+      "divide logits of recent tokens; 1 = off")                                                   \
+    X(int64_t, repeat_last_n, "repeat_last_n", 64, 0, 4096, "tokens the penalty looks back")       \
+    X(int64_t, seed, "seed", -1, -1, INT64_MAX, "-1 takes one from the system")
+
+struct sampling {
+#define X(type, field, json, def, min, max, help) type field;
+    SAMPLING_PARAMS(X)
+#undef X
+};
+
+void sampling_defaults(struct sampling *s);
+
+struct engine_submit {
+    const char *prompt; /* UTF-8 text, or NULL when prompt_ids is given */
+    size_t prompt_bytes;
+    const uint32_t *prompt_ids; /* borrowed */
+    size_t prompt_ids_count;
+    int64_t max_tokens; /* new tokens at most */
+    bool ignore_eos;
+    bool parse_special; /* control tokens written in the prompt count as such */
+    int64_t logprobs;   /* 0: none; else the log-probability of each chosen token is recorded */
+    bool score_prompt;  /* eval: record log-probabilities of the prompt's own tokens, sample nothing
+                         */
+    const char *request_key; /* client-made unique key: submitting it again returns the same id */
+    struct sampling sampling;
+};
+
+/* What next() tells about a sequence. Arrays belong to `reply`, freed by engine_next_free. */
+struct engine_next {
+    json_t *reply;
+    const uint32_t *ids; /* tokens from index `from` */
+    size_t count;
+    const char *text; /* their text: whole UTF-8 characters only */
+    size_t text_bytes;
+    uint64_t next; /* ask from here next time */
+    bool done;
+    const char *finish;   /* "length", "stop", "cancelled", "error" when done */
+    struct error failure; /* set when finish is "error" */
+    json_t *stats;        /* object when done: the figures of generate --output json (borrowed) */
+};
+
+/* Each returns 0 or -1 with *error. */
+int engine_submit(struct rpc_client *c, const struct engine_submit *s, uint64_t *id,
+                  struct error *error);
+int engine_next(struct rpc_client *c, uint64_t id, uint64_t from, unsigned wait_ms,
+                struct engine_next *next, struct error *error);
+void engine_next_free(struct engine_next *next);
+int engine_cancel(struct rpc_client *c, uint64_t id, struct error *error);
+
+/* Control calls: status, stats, budget, throttle, restart, replace, drain, stop. `fields` is
+ * stolen. */
+int control_call(struct rpc_client *c, const char *op, json_t *fields, json_t **reply,
+                 struct error *error);
+
+/* Opens the clients of a run by its name; ERR_GONE with a helpful line when no engine of that name
+ * runs. */
+struct rpc_client *engine_client_open(const char *run_name, struct error *error);
+struct rpc_client *control_client_open(const char *run_name, struct error *error);
+
+#endif

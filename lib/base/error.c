@@ -1,0 +1,62 @@
+#include "lib/base/error.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static const struct {
+    const char *word;
+    int exit_status;
+} codes[] = {
+#define X(name, word, exit_status) {word, exit_status},
+    ERROR_CODES(X)
+#undef X
+};
+
+static void fill(struct error *e, enum error_code code, const char *fmt, va_list args)
+{
+    e->code = code;
+    vsnprintf(e->text, sizeof e->text, fmt, args);
+}
+
+int error_set(struct error *e, enum error_code code, const char *fmt, ...)
+{
+    if (!e)
+        return -1;
+    va_list args;
+    va_start(args, fmt);
+    fill(e, code, fmt, args);
+    va_end(args);
+    return -1;
+}
+
+int error_set_errno(struct error *e, enum error_code code, int errno_value, const char *fmt, ...)
+{
+    if (!e)
+        return -1;
+    va_list args;
+    va_start(args, fmt);
+    fill(e, code, fmt, args);
+    va_end(args);
+    size_t n = strlen(e->text);
+    snprintf(e->text + n, sizeof e->text - n, ": %s", strerror(errno_value));
+    return -1;
+}
+
+const char *error_word(enum error_code code)
+{
+    return (unsigned)code < ERR__COUNT ? codes[code].word : "failed";
+}
+
+enum error_code error_from_word(const char *word)
+{
+    for (int i = 0; i < ERR__COUNT; i++)
+        if (strcmp(codes[i].word, word) == 0)
+            return (enum error_code)i;
+    return ERR_FAILED;
+}
+
+int error_exit_status(enum error_code code)
+{
+    return (unsigned)code < ERR__COUNT ? codes[code].exit_status : 1;
+}

@@ -1,0 +1,27 @@
+/* Tensor types: made from tensor_types.tbl.h, the only place that lists them. */
+#ifndef SLUICE_BASE_TENSOR_TYPE_H
+#define SLUICE_BASE_TENSOR_TYPE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum tensor_type {
+#define TENSOR_TYPE(name, ggml_id, block_elems, block_bytes) TENSOR_##name = (ggml_id),
+#include "lib/base/tensor_types.tbl.h"
+};
+
+struct tensor_type_info {
+    const char *name;
+    uint32_t ggml_id;
+    uint32_t block_elems;
+    uint32_t block_bytes;
+};
+
+/* The description of a type by the id a GGUF file uses; NULL when sluice does not know the type. */
+const struct tensor_type_info *tensor_type_info(uint32_t ggml_id);
+
+/* Bytes of `elems` elements of a type along one row. False when the type is unknown, elems is not a
+ * multiple of the block, or the product does not fit 63 bits. */
+bool tensor_type_row_bytes(uint32_t ggml_id, uint64_t elems, uint64_t *bytes);
+
+#endif

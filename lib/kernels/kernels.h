@@ -1,0 +1,112 @@
+/* Kernels: every number compute produces comes from here. Three instruction sets, one contract.
+ *
+ * Row invariance (DESIGN.md §5): the bits of an output row depend only on the weights, that row's
+ * inputs and the KV rows before it - never on how many rows, threads or chunks are computed beside
+ * it. So every kernel reduces over k in one fixed order for one row and for many; no kernel splits
+ * k over threads; attention walks key tiles of KERNEL_KEY_TILE anchored at position 0, ascending.
+ * Between instruction sets the bits may differ; within one they never do.
+ *
+ * No kernel allocates, locks or calls the system. All float rows are contiguous; alignment of
+ * inputs is not assumed (weights lie at any byte of an arena page). */
+#ifndef SLUICE_KERNELS_H
+#define SLUICE_KERNELS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "lib/base/tensor_type.h"
+
+#define KERNEL_KEY_TILE      64 /* keys per attention tile; changing it changes bits */
+#define KERNEL_HEAD_SIZE_MAX 256
+#define KERNEL_K_MAX         65536 /* longest reduction */
+
+enum kernel_isa { ISA_GENERIC, ISA_AVX2, ISA_AVX512, ISA__COUNT };
+
+/* A row-major weight matrix as it lies in the model file: n rows of k elements, row_bytes apart. */
+struct kernel_matrix {
+    const void *data;
+    uint64_t row_bytes;
+    uint32_t k; /* input size, a multiple of the type's block */
+    uint32_t n; /* output size */
+    enum tensor_type type;
+};
+
+/* Arguments of attention for the query heads [head_begin, head_end) of one token row.
+ * K and V are F16 (uint16_t), laid out [position][kv_head][head_size]; position stride is
+ * kv_heads * head_size elements. Query row: [head][head_size], F32. Causal: keys 0 .. positions-1
+ * are seen. */
+struct kernel_attention {
+    const float *q;
+    const uint16_t *k;
+    const uint16_t *v;
+    float *out; /* [head][head_size] */
+    uint32_t heads, kv_heads, head_size;
+    uint32_t head_begin, head_end;
+    uint32_t positions; /* >= 1 */
+    float scale;        /* 1/sqrt(head_size) as a rule */
+};
+
+struct kernel_ops {
+    enum kernel_isa isa;
+    const char *name; /* "generic", "avx2", "avx512" */
+
+    /* Turns one F32 row of k elements into the form matmul wants beside weights of `type`.
+     * dst has kernel_activation_bytes(type, k) bytes, 64-byte aligned. F32/F16/BF16 weights: the
+     * row as it is. Q8_0/Q4_0: int8 per block of 32 with an F32 scale (round to nearest even), per
+     * row. */
+    void (*activation)(enum tensor_type type, const float *x, uint32_t k, void *dst);
+
+    /* y[r][j] = sum_k w[j][k] * x[r][k] for rows r in 0..rows-1 and outputs j in n_begin..n_end-1.
+     * x: prepared activations, x_stride bytes apart. y: y[r * y_stride + j] (F32 elements).
+     * Threads divide the work by j (any boundaries) or by r; either leaves the bits unchanged. */
+    void (*matmul)(const struct kernel_matrix *w, uint32_t n_begin, uint32_t n_end, const void *x,
+                   size_t x_stride, uint32_t rows, float *y, size_t y_stride);
+
+    /* y = x / sqrt(mean(x^2) + eps) * weight (RMSNorm, Zhang & Sennrich 2019). y may be x. */
+    void (*rms_norm)(const float *x, const float *weight, uint32_t n, float eps, float *y);
+
+    /* Rotary embedding, half-rotation (NeoX order), of one head row in place: pairs (i, i + n/2).
+     * cos_sin: n/2 pairs (cos, sin) for this position, from kernel_rope_table. */
+    void (*rope)(float *x, uint32_t n, const float *cos_sin);
+
+    /* y = silu(gate) * up, silu(x) = x / (1 + exp(-x)). y may be gate. */
+    void (*silu_mul)(const float *gate, const float *up, uint32_t n, float *y);
+
+    /* One token row of attention; online softmax over tiles of KERNEL_KEY_TILE keys, merged
+     * ascending. */
+    void (*attention)(const struct kernel_attention *a);
+
+    /* y += a * x */
+    void (*axpy)(float a, const float *x, uint32_t n, float *y);
+
+    /* F32 <-> F16 of rows (round to nearest even). */
+    void (*to_f16)(const float *x, uint32_t n, uint16_t *y);
+
+    /* One row of a matrix as F32 (token embedding). */
+    void (*row_to_f32)(const struct kernel_matrix *w, uint32_t row, float *y);
+};
+
+/* Bytes of one prepared activation row, a multiple of 64. */
+size_t kernel_activation_bytes(enum tensor_type type, uint32_t k);
+
+/* The kernels of one instruction set, or NULL when this CPU or this build lacks it. */
+const struct kernel_ops *kernel_ops_of(enum kernel_isa isa);
+
+/* The best this CPU has. `wanted` (NULL or "auto", "generic", "avx2", "avx512") narrows it; NULL is
+ * returned when the wanted one is unknown or missing here. */
+const struct kernel_ops *kernel_ops_select(const char *wanted);
+
+/* cos_sin[2*i], cos_sin[2*i+1] = cos, sin of position * theta^(-2i/n), i < n/2 (RoFormer, Su et al.
+ * 2021). Computed in double, so every process and ISA has the same table. */
+void kernel_rope_table(uint32_t position, uint32_t n, double theta, float *cos_sin);
+
+/* Softmax in place over n logits, in double accumulation, fixed order; used for routers and
+ * sampling. */
+void kernel_softmax(float *x, uint32_t n);
+
+/* Indices of the k largest of x[0..n-1], best first, ties to the lower index. NaN counts as -inf.
+ */
+void kernel_top_k(const float *x, uint32_t n, uint32_t k, uint32_t *index);
+
+#endif

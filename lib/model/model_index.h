@@ -1,0 +1,142 @@
+/* The model segment: a flat, validated index of a model file. inspect writes it once; everyone else
+ * maps it read-only. Offsets, never pointers; no field is trusted before model_index_open has
+ * checked it.
+ *
+ * Layout:  struct model_index | tensors[] | entries[] | tokenizer blob
+ *
+ * An *entry* is what the directory, the cache and the loaders move: one expert (three extents) or
+ * one dense tensor (one extent). Its slot in the arena holds, per extent, the page-aligned superset
+ * of the file bytes, so that O_DIRECT reads land in place: payload of extent x starts at
+ * slot_offset + head_bytes. Entry numbers are the directory's: dense entries first
+ * (model_entry_dense), then experts ordered by layer, then expert. */
+#ifndef SLUICE_MODEL_INDEX_H
+#define SLUICE_MODEL_INDEX_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "lib/base/bytes.h"
+#include "lib/base/error.h"
+#include "lib/base/tensor_type.h"
+#include "lib/model/arch.h"
+
+#define MODEL_INDEX_MAGIC   0x58444e4943554c53ull /* "SLUCINDX" */
+#define MODEL_INDEX_VERSION 1u
+#define MODEL_NAME_BYTES    64
+#define ENTRY_EXTENTS_MAX   3
+#define ENTRY_NONE          UINT32_MAX
+
+/* Tiers: the fixed list of DESIGN.md §1. */
+enum tier { TIER_NATIVE, TIER_INT8, TIER_INT4, TIER_INT2, TIER__COUNT };
+
+enum entry_kind { ENTRY_DENSE, ENTRY_EXPERT };
+
+struct model_file_id { /* changes of these while running mean: the file was replaced */
+    uint64_t dev, ino, bytes;
+    int64_t mtime_ns;
+};
+
+struct model_tensor {
+    char name[MODEL_NAME_BYTES]; /* NUL-terminated */
+    uint32_t type;               /* enum tensor_type */
+    uint32_t dims;
+    uint64_t ne[4]; /* elements, ne[0] along the row; unused ones are 1 */
+    uint64_t row_bytes;
+    uint64_t file_offset;
+    uint64_t bytes;
+};
+
+/* One run of file bytes an entry needs, and where it lies in the entry's slot. */
+struct model_extent {
+    uint64_t file_offset; /* page-aligned start of the superset */
+    uint64_t
+        read_bytes; /* superset, a multiple of the page; may pass the end of the file by < 1 page */
+    uint64_t slot_offset; /* page-aligned, from the slot's start */
+    uint32_t head_bytes;  /* payload starts at slot_offset + head_bytes; < page */
+    uint32_t tensor;      /* index into tensors[] */
+    uint64_t payload_bytes;
+};
+
+struct model_entry {
+    uint16_t kind; /* enum entry_kind */
+    uint16_t tier; /* enum tier */
+    uint16_t
+        layer; /* layer of an expert or of a layer's dense tensor; UINT16_MAX for global tensors */
+    uint16_t expert;
+    uint32_t extents;
+    uint32_t role;       /* enum dense_role for dense entries */
+    uint64_t slot_bytes; /* pages of all extents */
+    uint64_t payload_bytes;
+    struct model_extent extent[ENTRY_EXTENTS_MAX];
+};
+
+struct model_index {
+    uint64_t magic;
+    uint32_t version;
+    uint32_t layout_hash; /* over sizeof/offsetof of the structs above */
+    uint64_t bytes;       /* of the whole blob */
+    struct model_file_id file;
+    char arch[32];
+    char name[128]; /* general.name, for people */
+    struct model_hparams hparams;
+    uint32_t tensor_count, entry_count;
+    uint32_t dense_count,
+        expert_entry_count; /* entries: dense_count + expert_entry_count == entry_count */
+    uint64_t tensors_offset, entries_offset;
+    uint64_t tokenizer_offset, tokenizer_bytes;
+    uint64_t dense_bytes;       /* sum of slot_bytes of dense entries */
+    uint64_t expert_bytes;      /* sum of payload_bytes of expert entries */
+    uint64_t expert_slot_bytes; /* sum of slot_bytes of expert entries */
+    uint64_t expert_slot_bytes_max;
+    uint32_t dense_entry[MODEL_LAYERS_MAX + 1]
+                        [DENSE__COUNT]; /* ENTRY_NONE where absent; row `layers` = globals */
+};
+
+/* Parses and checks the GGUF file (v2, v3) open at fd, and returns a newly allocated index (caller
+ * frees). Every check of the format is made here; nothing after this looks at the header again.
+ * Memory stays proportional to the header. Reads with pread; page cache it caused is dropped
+ * (POSIX_FADV_DONTNEED). Errors: ERR_BAD_INPUT with one line naming what is wrong and where;
+ * ERR_IO. */
+int model_index_build(int fd, const char *path, struct model_index **index, struct error *error);
+
+/* Checks a mapped or received blob of `bytes` bytes completely (magic, version, hash, every offset
+ * and count, every entry inside its tensor) before it is used. 0, or -1 with ERR_BAD_INPUT. */
+int model_index_check(const struct model_index *index, uint64_t bytes, struct error *error);
+
+static inline const struct model_tensor *model_index_tensors(const struct model_index *m)
+{
+    return (const struct model_tensor *)((const char *)m + m->tensors_offset);
+}
+
+static inline const struct model_entry *model_index_entries(const struct model_index *m)
+{
+    return (const struct model_entry *)((const char *)m + m->entries_offset);
+}
+
+/* Entry number of an expert at the native tier. Layer and expert are in range (caller's own state).
+ */
+static inline uint32_t model_entry_expert(const struct model_index *m, uint32_t layer,
+                                          uint32_t expert)
+{
+    return m->dense_count + layer * m->hparams.experts + expert;
+}
+
+/* Entry number of a dense tensor; ENTRY_NONE when the model has none of that role (e.g. tied
+ * output). Global tensors live at layer == hparams.layers. */
+static inline uint32_t model_entry_dense(const struct model_index *m, uint32_t layer,
+                                         enum dense_role role)
+{
+    return m->dense_entry[layer][role];
+}
+
+/* 0 when the file open at fd still is the one the index was made from, else -1 with ERR_GONE. */
+int model_file_unchanged(int fd, const struct model_file_id *id, struct error *error);
+
+/* A part of an entry: what loader `part` of `parts` reads when an entry is striped. Parts are whole
+ * pages, disjoint, and together the entry. Fills at most ENTRY_EXTENTS_MAX runs (file_offset,
+ * read_bytes, slot_offset valid; the others zero) and returns their number; 0 when the entry has
+ * fewer pages than parts and this part gets none. Pure. */
+uint32_t model_entry_part(const struct model_entry *entry, uint32_t part, uint32_t parts,
+                          struct model_extent out[ENTRY_EXTENTS_MAX]);
+
+#endif

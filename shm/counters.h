@@ -1,0 +1,31 @@
+/* Counter numbers of every process, made from the tables: CTR_LOADER_reads_submitted and so on. */
+#ifndef SLUICE_SHM_COUNTERS_H
+#define SLUICE_SHM_COUNTERS_H
+
+#define COUNTER(name, kind, unit, doc) CTR_LOADER_##name,
+enum {
+#include "shm/counters_loader.tbl.h"
+    CTR_LOADER__COUNT
+};
+#define COUNTER(name, kind, unit, doc) CTR_CACHE_##name,
+enum {
+#include "shm/counters_cache.tbl.h"
+    CTR_CACHE__COUNT
+};
+#define COUNTER(name, kind, unit, doc) CTR_PREDICTOR_##name,
+enum {
+#include "shm/counters_predictor.tbl.h"
+    CTR_PREDICTOR__COUNT
+};
+#define COUNTER(name, kind, unit, doc) CTR_COMPUTE_##name,
+enum {
+#include "shm/counters_compute.tbl.h"
+    CTR_COMPUTE__COUNT
+};
+#define COUNTER(name, kind, unit, doc) CTR_SUPERVISOR_##name,
+enum {
+#include "shm/counters_supervisor.tbl.h"
+    CTR_SUPERVISOR__COUNT
+};
+
+#endif

@@ -1,0 +1,14 @@
+/* What a child inherits: descriptors with fixed numbers. Everything else is close-on-exec.
+ * The supervisor arranges them with posix_spawn file actions; a child takes them in ipc/child.c. */
+#ifndef SLUICE_SHM_HERITAGE_H
+#define SLUICE_SHM_HERITAGE_H
+
+enum heritage_fd {
+    HERITAGE_LIFELINE = 3, /* read end; EOF = the supervisor is gone */
+    HERITAGE_READY = 4,    /* write end; one byte when ready */
+    HERITAGE_RUN_LOCK = 5, /* the flock'ed lock file; held until the last child ends */
+    HERITAGE_SEGMENTS = 6, /* 6 + enum segment_kind; read-only or read-write as the child may */
+    HERITAGE__END = HERITAGE_SEGMENTS + 7
+};
+
+#endif
