@@ -1,6 +1,6 @@
 /* The model segment: a flat, validated index of a model file. inspect writes it once; everyone else
- * maps it read-only. Offsets, never pointers; no field is trusted before model_index_open has
- * checked it.
+ * maps it read-only. Offsets, never pointers; no field is trusted before model_index_check has
+ * accepted it.
  *
  * Layout:  struct model_index | tensors[] | entries[] | tokenizer blob
  *
@@ -99,8 +99,14 @@ struct model_index {
  * ERR_IO. */
 int model_index_build(int fd, const char *path, struct model_index **index, struct error *error);
 
+/* The same from any source of bytes (gguf.h): tests and fuzzing. `file` is copied into the index. The
+ * error's line has no path before it. */
+struct gguf_source;
+int model_index_build_source(const struct gguf_source *source, const struct model_file_id *file,
+                             struct model_index **index, struct error *error);
+
 /* Checks a mapped or received blob of `bytes` bytes completely (magic, version, hash, every offset
- * and count, every entry inside its tensor) before it is used. 0, or -1 with ERR_BAD_INPUT. */
+ * and count, every entry inside its tensor, the tokenizer) before it is used. 0, or -1 with ERR_BAD_INPUT. */
 int model_index_check(const struct model_index *index, uint64_t bytes, struct error *error);
 
 static inline const struct model_tensor *model_index_tensors(const struct model_index *m)

@@ -1,0 +1,91 @@
+/* Every architecture sluice computes, as data. No include guard: include it with the macros below defined;
+ * undefined ones expand to nothing and all are undefined at the end.
+ *
+ * ARCH(ID, name)                                   name: general.architecture
+ * ARCH_UINT(ID, field, key, least, most, absent)   hyper-parameter from "<name>.<key>"; absent: REQUIRED, or
+ *                                                  DERIVED (arch.c: derive_absent fills it in)
+ * ARCH_FLOAT(ID, field, key, least, most)          likewise, always required
+ * ARCH_CONST(ID, field, value)                     fixed by the architecture, in no key
+ * ARCH_ONLY(ID, key, value)                        integer or bool key that must have this value if it is there
+ * ARCH_ONLY_TEXT(ID, key, text)                    string key that must have this value if it is there
+ * ARCH_DENSE(ID, role, storage, presence, ne0, ne1)        tensor of a role of arch.h
+ * ARCH_EXPERT(ID, matrix, name, ne0, ne1)          3-D tensor of all experts of a layer; ne2 is EXPERTS
+ *
+ * storage: F32 (norms and routers, which are computed as they are) or ANY (every type of
+ * tensor_types.tbl.h). presence: REQUIRED or OPTIONAL. Dimensions: enum arch_dim in arch_table.h.
+ * Source of keys, names and shapes: the GGUF files that llama.cpp's converter writes, and the model's
+ * published configuration. */
+#ifndef ARCH
+#define ARCH(id, name)
+#endif
+#ifndef ARCH_UINT
+#define ARCH_UINT(id, field, key, least, most, absent)
+#endif
+#ifndef ARCH_FLOAT
+#define ARCH_FLOAT(id, field, key, least, most)
+#endif
+#ifndef ARCH_CONST
+#define ARCH_CONST(id, field, value)
+#endif
+#ifndef ARCH_ONLY
+#define ARCH_ONLY(id, key, value)
+#endif
+#ifndef ARCH_ONLY_TEXT
+#define ARCH_ONLY_TEXT(id, key, text)
+#endif
+#ifndef ARCH_DENSE
+#define ARCH_DENSE(id, role, storage, presence, ne0, ne1)
+#endif
+#ifndef ARCH_EXPERT
+#define ARCH_EXPERT(id, matrix, name, ne0, ne1)
+#endif
+
+/* Qwen3-MoE: every layer MoE, grouped-query attention with an RMSNorm on each q and k head, softmax over
+ * all experts before the top-k, whose weights are then renormalised. */
+ARCH(QWEN3MOE, "qwen3moe")
+ARCH_UINT(QWEN3MOE, layers, "block_count", 1, MODEL_LAYERS_MAX, REQUIRED)
+ARCH_UINT(QWEN3MOE, hidden, "embedding_length", 1, 65536, REQUIRED)
+ARCH_UINT(QWEN3MOE, heads, "attention.head_count", 1, 1024, REQUIRED)
+ARCH_UINT(QWEN3MOE, kv_heads, "attention.head_count_kv", 1, 1024, DERIVED)
+ARCH_UINT(QWEN3MOE, head_size, "attention.key_length", 2, 1024, DERIVED)
+ARCH_UINT(QWEN3MOE, vocab, "vocab_size", 1, MODEL_VOCAB_MAX, DERIVED)
+ARCH_UINT(QWEN3MOE, context, "context_length", 1, MODEL_CONTEXT_MAX, REQUIRED)
+ARCH_UINT(QWEN3MOE, experts, "expert_count", 1, MODEL_EXPERTS_MAX, REQUIRED)
+ARCH_UINT(QWEN3MOE, experts_used, "expert_used_count", 1, MODEL_TOP_K_MAX, REQUIRED)
+ARCH_UINT(QWEN3MOE, expert_inner, "expert_feed_forward_length", 1, 65536, REQUIRED)
+ARCH_UINT(QWEN3MOE, rope_dims, "rope.dimension_count", 2, 1024, DERIVED)
+ARCH_FLOAT(QWEN3MOE, rms_eps, "attention.layer_norm_rms_epsilon", 1e-12, 0.1)
+ARCH_FLOAT(QWEN3MOE, rope_theta, "rope.freq_base", 1, 1e12)
+ARCH_CONST(QWEN3MOE, norm_top_k, 1)
+ARCH_CONST(QWEN3MOE, qk_norm, 1)
+ARCH_ONLY(QWEN3MOE, "expert_shared_count", 0)
+ARCH_ONLY(QWEN3MOE, "expert_group_count", 0)
+ARCH_ONLY(QWEN3MOE, "expert_gating_func", 1) /* softmax */
+ARCH_ONLY(QWEN3MOE, "expert_weights_norm", 1)
+ARCH_ONLY(QWEN3MOE, "leading_dense_block_count", 0)
+ARCH_ONLY(QWEN3MOE, "attention.sliding_window", 0)
+ARCH_ONLY_TEXT(QWEN3MOE, "rope.scaling.type", "none")
+ARCH_DENSE(QWEN3MOE, TOKEN_EMBD, ANY, REQUIRED, HIDDEN, VOCAB)
+ARCH_DENSE(QWEN3MOE, OUTPUT_NORM, F32, REQUIRED, HIDDEN, ONE)
+ARCH_DENSE(QWEN3MOE, OUTPUT, ANY, OPTIONAL, HIDDEN, VOCAB) /* absent: tied to the embedding */
+ARCH_DENSE(QWEN3MOE, ATTN_NORM, F32, REQUIRED, HIDDEN, ONE)
+ARCH_DENSE(QWEN3MOE, ATTN_Q, ANY, REQUIRED, HIDDEN, Q)
+ARCH_DENSE(QWEN3MOE, ATTN_K, ANY, REQUIRED, HIDDEN, KV)
+ARCH_DENSE(QWEN3MOE, ATTN_V, ANY, REQUIRED, HIDDEN, KV)
+ARCH_DENSE(QWEN3MOE, ATTN_Q_NORM, F32, REQUIRED, HEAD, ONE)
+ARCH_DENSE(QWEN3MOE, ATTN_K_NORM, F32, REQUIRED, HEAD, ONE)
+ARCH_DENSE(QWEN3MOE, ATTN_OUT, ANY, REQUIRED, Q, HIDDEN)
+ARCH_DENSE(QWEN3MOE, FFN_NORM, F32, REQUIRED, HIDDEN, ONE)
+ARCH_DENSE(QWEN3MOE, ROUTER, F32, REQUIRED, HIDDEN, EXPERTS)
+ARCH_EXPERT(QWEN3MOE, GATE, "blk.%u.ffn_gate_exps.weight", HIDDEN, INNER)
+ARCH_EXPERT(QWEN3MOE, UP, "blk.%u.ffn_up_exps.weight", HIDDEN, INNER)
+ARCH_EXPERT(QWEN3MOE, DOWN, "blk.%u.ffn_down_exps.weight", INNER, HIDDEN)
+
+#undef ARCH
+#undef ARCH_UINT
+#undef ARCH_FLOAT
+#undef ARCH_CONST
+#undef ARCH_ONLY
+#undef ARCH_ONLY_TEXT
+#undef ARCH_DENSE
+#undef ARCH_EXPERT
