@@ -3,9 +3,10 @@
  *
  * Rules kept here (NNG 1.5.2): RECVMAXSZ on every socket; no blocking send (a full queue or no peer
  * is a lost message, counted); RECONNMINT/MAXT 10/500 ms; redial watchdog (no pipe for 300 ms ->
- * close the dialer, dial again); relisten watchdog (no pipe for 500 ms -> close the listener,
- * listen again: a peer that vanished during the handshake kills a listener for ever); peers of
- * another uid are refused. */
+ * close the dialer, dial again, then ever more rarely); relisten watchdog (no pipe and, asked by a
+ * probe, no sign of life for 500 ms -> close the listener, listen again: a peer that vanished
+ * during the handshake kills a listener for ever); peers of another uid are refused; sockets have
+ * mode 0600. */
 #ifndef SLUICE_IPC_EDGE_H
 #define SLUICE_IPC_EDGE_H
 
@@ -20,12 +21,15 @@
 struct edge;
 
 struct edge_stats {
-    uint64_t sent, lost, received, invalid, redials, connects;
+    uint64_t sent, lost, received, invalid;
+    uint64_t redials; /* or relistens */
+    uint64_t connects;
 };
 
 /* Opens one end. `path`: absolute socket path (ipc:// is added). The side whose process outlives
  * the other or is the hub listens. me: the role messages are validated for. Returns NULL with
- * *error set. */
+ * *error set; ERR_BUSY: a living process listens on that path (it is not disturbed). A file left by
+ * a dead one is replaced. */
 struct edge *edge_listen(const char *path, enum msg_role me, uint32_t incarnation,
                          struct error *error);
 struct edge *edge_dial(const char *path, enum msg_role me, uint32_t incarnation,

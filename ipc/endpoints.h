@@ -9,6 +9,8 @@
 #define RUN_NAME_DEFAULT "default"
 #define RUN_NAME_MAX     32  /* letters, digits, '.', '_', '-'; not starting with '.' */
 #define ENDPOINT_BYTES   108 /* sun_path */
+#define RUN_LOCK_FILE                                                                              \
+    "lock" /* held with flock by every process of an engine, names the supervisor's pid */
 
 /* ENDPOINT(NAME, file, who listens, who dials). Files with %u take a loader number or service
  * number. */
@@ -38,5 +40,14 @@ int run_dir_create(const char *run_dir, struct error *error);
 /* Full path of an endpoint in a run directory; number fills %u. -1 when too long. */
 int endpoint_path(const char *run_dir, enum endpoint endpoint, unsigned number,
                   char out[ENDPOINT_BYTES], struct error *error);
+
+/* Locks a run directory for an engine, trying for wait_ms, and writes our pid into the lock file.
+ * Returns the descriptor (close-on-exec; children get theirs by dup) or -1; ERR_BUSY names the
+ * holder. */
+int run_dir_lock(const char *run_dir, unsigned wait_ms, struct error *error);
+
+/* Whether an engine holds a run directory. UNKNOWN: no lock file, or it cannot be read. */
+enum run_state { RUN_UNKNOWN, RUN_GONE, RUN_HELD };
+enum run_state run_dir_state(const char *run_dir);
 
 #endif

@@ -29,6 +29,22 @@ struct sampling {
 
 void sampling_defaults(struct sampling *s);
 
+/* Sets one parameter from what a person wrote: an option's argument, /set of repl. The name is that
+ * of the JSON field; '-' counts as '_'. -1 with ERR_BAD_INPUT: unknown name, not a number, out of
+ * range. */
+int sampling_set(struct sampling *s, const char *name, const char *text, struct error *error);
+
+/* {"temperature": ...}; NULL without memory. */
+json_t *sampling_json(const struct sampling *s);
+
+#define ENGINE_PROMPT_BYTES_MAX (512u << 10)
+#define ENGINE_PROMPT_IDS_MAX   65536u
+#define ENGINE_TOKENS_MAX       (1 << 24) /* max_tokens */
+#define ENGINE_LOGPROBS_MAX     100
+#define ENGINE_KEY_BYTES_MAX    64    /* printable ASCII */
+#define ENGINE_WAIT_MS_MAX      60000 /* one long poll */
+#define ENGINE_NEXT_IDS_MAX     4096  /* tokens or log-probabilities in one reply */
+
 struct engine_submit {
     const char *prompt; /* UTF-8 text, or NULL when prompt_ids is given */
     size_t prompt_bytes;
@@ -40,9 +56,13 @@ struct engine_submit {
     int64_t logprobs;   /* 0: none; else the log-probability of each chosen token is recorded */
     bool score_prompt;  /* eval: record log-probabilities of the prompt's own tokens, sample nothing
                          */
-    const char *request_key; /* client-made unique key: submitting it again returns the same id */
+    const char *request_key; /* client-made unique key: submitting it again returns the same id;
+                                NULL lets the stub make one */
     struct sampling sampling;
 };
+
+/* Fresh request with the defaults of every field. */
+void engine_submit_defaults(struct engine_submit *s);
 
 /* What next() tells about a sequence. Arrays belong to `reply`, freed by engine_next_free. */
 struct engine_next {
@@ -53,9 +73,11 @@ struct engine_next {
     size_t text_bytes;
     uint64_t next; /* ask from here next time */
     bool done;
-    const char *finish;   /* "length", "stop", "cancelled", "error" when done */
-    struct error failure; /* set when finish is "error" */
-    json_t *stats;        /* object when done: the figures of generate --output json (borrowed) */
+    const char *finish;     /* "length", "stop", "cancelled", "error" when done */
+    struct error failure;   /* set when finish is "error" */
+    json_t *stats;          /* object when done: the figures of generate --output json (borrowed) */
+    const double *logprobs; /* of token from + i; -INFINITY where the token was impossible */
+    size_t logprobs_count;
 };
 
 /* Each returns 0 or -1 with *error. */
@@ -65,6 +87,21 @@ int engine_next(struct rpc_client *c, uint64_t id, uint64_t from, unsigned wait_
                 struct engine_next *next, struct error *error);
 void engine_next_free(struct engine_next *next);
 int engine_cancel(struct rpc_client *c, uint64_t id, struct error *error);
+
+/* The answering side (compute): the same JSON from the other end. Each returns 0 or -1 with
+ * ERR_BAD_INPUT. Every field is checked against the tables and limits above; unknown fields are
+ * refused. The prompt and key of a parsed submit are borrowed from body, its ids are freed by
+ * engine_submit_parsed_free (which may be called after a failure, too). */
+int engine_submit_parse(json_t *body, struct engine_submit *out, struct error *error);
+void engine_submit_parsed_free(struct engine_submit *out);
+int engine_next_parse(json_t *body, uint64_t *id, uint64_t *from, unsigned *wait_ms,
+                      struct error *error);
+int engine_cancel_parse(json_t *body, uint64_t *id, struct error *error);
+
+/* Reply fields for rpc_reply. `reply` of next is not used; stats gets a reference of its own. Bytes
+ * of the text that are not UTF-8 become U+FFFD. NULL without memory. */
+json_t *engine_submit_reply(uint64_t id);
+json_t *engine_next_reply(const struct engine_next *next);
 
 /* Control calls: status, stats, budget, throttle, restart, replace, drain, stop. `fields` is
  * stolen. */

@@ -1,6 +1,6 @@
 /* Messages between the engine's processes: fixed structs over pair0 (DESIGN.md §4).
- * A message is a hint about shared memory, never the truth itself: losing, doubling or delaying any of
- * them must be harmless. Everything received is foreign: msg_invalid() first. */
+ * A message is a hint about shared memory, never the truth itself: losing, doubling or delaying any
+ * of them must be harmless. Everything received is foreign: msg_invalid() first. */
 #ifndef SLUICE_IPC_MESSAGES_H
 #define SLUICE_IPC_MESSAGES_H
 
@@ -14,16 +14,17 @@
 #define MSG_PARTS_MAX 16 /* loaders at most */
 #define MSG_RUNS_MAX  3  /* extents of an entry at most */
 #define MSG_BYTES_MAX 8192
+#define MSG_TIERS     4 /* tiers that may be asked for: native, int8, int4, int2 */
 
 enum msg_role { ROLE_SUPERVISOR, ROLE_CACHE, ROLE_LOADER, ROLE_PREDICTOR, ROLE_COMPUTE, ROLE_ANY };
 
 struct msg_head {
     uint32_t magic;
     uint16_t version;
-    uint16_t type;         /* enum msg_type */
-    uint32_t bytes;        /* of the whole message, head included */
-    uint32_t incarnation;  /* of the sender */
-    uint64_t number;       /* counts per sender, for traces and acknowledgements */
+    uint16_t type;        /* enum msg_type */
+    uint32_t bytes;       /* of the whole message, head included */
+    uint32_t incarnation; /* of the sender */
+    uint64_t number;      /* counts per sender, for traces and acknowledgements */
 };
 
 /* What compute asks for: `entry` is the one its pin stands on. */
@@ -39,10 +40,10 @@ struct msg_demand {
     uint64_t uses_position; /* the cache drains the use log up to here first */
     uint64_t sent_ns;       /* monotonic; for the DEMAND -> submission measurement */
     uint32_t sequence;
-    uint32_t position;      /* token position, first of the chunk in prefill */
+    uint32_t position; /* token position, first of the chunk in prefill */
     uint16_t layer;
-    uint16_t count;         /* of wants[] */
-    uint32_t attempt;       /* 0 first, then counts repeats */
+    uint16_t count;                       /* of wants[] */
+    uint32_t attempt;                     /* 0 first, then counts repeats */
     struct msg_want wants[MSG_WANTS_MAX]; /* only `count` are sent */
 };
 
@@ -59,7 +60,7 @@ struct msg_hint {
     uint16_t layer;      /* the layer the guesses are for */
     uint16_t from_layer; /* the layer whose gate input they come from */
     uint16_t count;
-    uint16_t prefill;    /* 1: guesses are predicted token counts of a chunk */
+    uint16_t prefill;                        /* 1: guesses are predicted token counts of a chunk */
     struct msg_guess guesses[MSG_HINTS_MAX]; /* descending probability; only `count` are sent */
 };
 
@@ -76,9 +77,9 @@ struct msg_load {
     uint64_t generation; /* of the entry word when it was reserved */
     uint64_t demand_ns;  /* sent_ns of the DEMAND that caused it, 0 for prefetch */
     uint32_t entry;
-    uint32_t epoch;      /* directory epoch of this cache incarnation */
+    uint32_t epoch; /* directory epoch of this cache incarnation */
     uint32_t loader_incarnation;
-    uint16_t priority;   /* enum load_priority */
+    uint16_t priority; /* enum load_priority */
     uint16_t runs_count;
     struct msg_run runs[MSG_RUNS_MAX];
 };
@@ -97,7 +98,7 @@ struct msg_done {
     uint64_t read_ns;  /* first read submitted -> last completed */
     uint32_t entry;
     uint32_t loader_incarnation;
-    int32_t status;    /* 0 or an errno value */
+    int32_t status; /* 0 or an errno value */
     uint32_t reserved;
 };
 
@@ -129,10 +130,10 @@ enum msg_type {
 #include "ipc/messages.tbl.h"
 };
 
-/* NULL when `message` of `bytes` bytes, received by `me`, is one sluice may act on; else the reason, for the
- * log. Checks magic, version, type, size (exact for the count it carries), direction, counts, enums,
- * alignment of runs, finite floats. Never reads past `bytes`. Does not know the directory: entry numbers are
- * checked by the receiver. */
+/* NULL when `message` of `bytes` bytes, received by `me`, is one sluice may act on; else the
+ * reason, for the log. Checks magic, version, type, size (exact for the count it carries),
+ * direction, counts, enums, alignment of runs, finite floats. Never reads past `bytes`. Does not
+ * know the directory: entry numbers are checked by the receiver. */
 const char *msg_invalid(const void *message, size_t bytes, enum msg_role me);
 
 /* Bytes to send for a message whose count field is filled (DEMAND and HINT are sent short). */

@@ -1,13 +1,15 @@
 /* Every message between the engine's processes. JSON at the edge is in ipc/rpc.h.
- * MSG(number, NAME, struct, sender, receiver, doc). Numbers are never reused; a removed one stays as a
- * comment. From this table: the enum, the size and direction checks, the names, the trace.
+ * MSG(number, NAME, struct, sender, receiver, doc). Numbers are never reused; a removed one stays
+ * as a comment. From this table: the enum, the size and direction checks, the names, the trace.
  * sender/receiver are roles of enum msg_role. No include guard. */
 MSG(1, DEMAND, msg_demand, COMPUTE, CACHE, "entries a layer needs now; one per layer and wave")
 MSG(2, HINT, msg_hint, PREDICTOR, CACHE, "entries a later layer will probably need")
 MSG(3, LOAD, msg_load, CACHE, LOADER, "read one part of an entry into its range")
-MSG(4, FLUSH, msg_flush, CACHE, LOADER, "drop every job of older epochs, finish what is in flight, answer FLUSHED")
+MSG(4, FLUSH, msg_flush, CACHE, LOADER,
+    "drop every job of older epochs, finish what is in flight, answer FLUSHED")
 MSG(5, FLUSHED, msg_flush, LOADER, CACHE, "no read of an older epoch can write any more")
 MSG(6, DONE, msg_done, LOADER, CACHE, "doorbell: a part ended; the entry word decides")
-MSG(7, CONTROL, msg_control, SUPERVISOR, ANY, "quota, throttle, drain, stop or look; repeated until acknowledged")
+MSG(7, CONTROL, msg_control, SUPERVISOR, ANY,
+    "quota, throttle, drain, stop or look; repeated until acknowledged")
 MSG(8, ACK, msg_ack, ANY, SUPERVISOR, "the control of this sequence number is in force")
 #undef MSG

@@ -1,0 +1,548 @@
+#include "ipc/engine_client.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "ipc/endpoints.h"
+#include "ipc/rpc_json.h"
+#include "lib/base/assert.h"
+#include "lib/base/bytes.h"
+
+#define SUBMIT_MS     30000 /* for a whole call, a restart of compute within it included */
+#define NEXT_GRACE_MS 15000 /* on top of the long poll itself */
+#define CANCEL_MS     10000
+#define CONTROL_MS    60000 /* a lower budget takes its time */
+
+/* Sampling: one row per parameter, made from the table. */
+
+enum number_type { NUMBER_double, NUMBER_int64_t };
+
+struct parameter {
+    const char *name;
+    enum number_type type;
+    size_t offset;
+    double real_min, real_max;
+    int64_t int_min, int_max;
+};
+
+/* The bounds of both types stand in every row; those of the other type are not looked at. */
+#define REAL(type, value) _Generic((type)0, double : (double)(value), default : 0.0)
+#define INT(type, value)  _Generic((type)0, int64_t : (value), default : 0)
+
+static const struct parameter parameters[] = {
+#define X(type, field, json, def, min, max, help)                                                  \
+    {json,                                                                                         \
+     NUMBER_##type,                                                                                \
+     offsetof(struct sampling, field),                                                             \
+     REAL(type, min),                                                                              \
+     REAL(type, max),                                                                              \
+     INT(type, min),                                                                               \
+     INT(type, max)},
+    SAMPLING_PARAMS(X)
+#undef X
+};
+
+void sampling_defaults(struct sampling *s)
+{
+#define X(type, field, json, def, min, max, help) s->field = (def);
+    SAMPLING_PARAMS(X)
+#undef X
+}
+
+static const struct parameter *parameter_named(const char *name)
+{
+    for (size_t i = 0; i < ARRAY_LEN(parameters); i++) {
+        const char *a = parameters[i].name, *b = name;
+        while (*a && (*a == *b || (*a == '_' && *b == '-')))
+            a++, b++;
+        if (!*a && !*b)
+            return &parameters[i];
+    }
+    return NULL;
+}
+
+static int set_real(struct sampling *s, const struct parameter *p, double value,
+                    struct error *error)
+{
+    if (!(value >= p->real_min && value <= p->real_max))
+        return error_set(error, ERR_BAD_INPUT, "%s must be from %g to %g", p->name, p->real_min,
+                         p->real_max);
+    memcpy((char *)s + p->offset, &value, sizeof value);
+    return 0;
+}
+
+static int set_int(struct sampling *s, const struct parameter *p, int64_t value,
+                   struct error *error)
+{
+    if (value < p->int_min || value > p->int_max)
+        return error_set(error, ERR_BAD_INPUT, "%s must be from %" PRId64 " to %" PRId64, p->name,
+                         p->int_min, p->int_max);
+    memcpy((char *)s + p->offset, &value, sizeof value);
+    return 0;
+}
+
+int sampling_set(struct sampling *s, const char *name, const char *text, struct error *error)
+{
+    const struct parameter *p = parameter_named(name);
+    char *end;
+    if (!p)
+        return error_set(error, ERR_BAD_INPUT, "no sampling parameter \"%.40s\"", name);
+    errno = 0;
+    double real = p->type == NUMBER_double ? strtod(text, &end) : 0;
+    int64_t integer = p->type == NUMBER_int64_t ? strtoll(text, &end, 10) : 0;
+    if (end == text || *end || errno == ERANGE)
+        return error_set(error, ERR_BAD_INPUT, "%s: \"%.40s\" is not a number", p->name, text);
+    return p->type == NUMBER_double ? set_real(s, p, real, error) : set_int(s, p, integer, error);
+}
+
+json_t *sampling_json(const struct sampling *s)
+{
+    json_t *object = json_object();
+    for (size_t i = 0; object && i < ARRAY_LEN(parameters); i++) {
+        const char *at = (const char *)s + parameters[i].offset;
+        double real;
+        int64_t integer;
+        memcpy(&real, at, sizeof real);
+        memcpy(&integer, at, sizeof integer);
+        json_t *value =
+            parameters[i].type == NUMBER_double ? json_real(real) : json_integer(integer);
+        if (json_object_set_new(object, parameters[i].name, value) != 0) {
+            json_decref(object);
+            return NULL;
+        }
+    }
+    return object;
+}
+
+static int sampling_parse(json_t *object, struct sampling *s, struct error *error)
+{
+    const char *name;
+    json_t *value;
+    if (!json_is_object(object))
+        return error_set(error, ERR_BAD_INPUT, "sampling must be an object");
+    json_object_foreach(object, name, value)
+    {
+        const struct parameter *p = parameter_named(name);
+        if (!p || strcmp(p->name, name) != 0)
+            return error_set(error, ERR_BAD_INPUT, "no sampling parameter \"%.40s\"", name);
+        if (p->type == NUMBER_double ? !json_is_number(value) : !json_is_integer(value))
+            return error_set(error, ERR_BAD_INPUT, "%s must be %s", p->name,
+                             p->type == NUMBER_double ? "a number" : "an integer");
+        if ((p->type == NUMBER_double ? set_real(s, p, json_number_value(value), error)
+                                      : set_int(s, p, json_integer_value(value), error)) != 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* Fields of requests. */
+
+static int get_int(const json_t *body, const char *name, int64_t min, int64_t max, int64_t *out,
+                   struct error *error)
+{
+    const json_t *value = json_object_get(body, name);
+    if (!value)
+        return 0; /* the default stays */
+    if (!json_is_integer(value))
+        return error_set(error, ERR_BAD_INPUT, "%s must be an integer", name);
+    if (json_integer_value(value) < min || json_integer_value(value) > max)
+        return error_set(error, ERR_BAD_INPUT, "%s must be from %" PRId64 " to %" PRId64, name, min,
+                         max);
+    *out = json_integer_value(value);
+    return 0;
+}
+
+static int get_bool(const json_t *body, const char *name, bool *out, struct error *error)
+{
+    const json_t *value = json_object_get(body, name);
+    if (!value)
+        return 0;
+    if (!json_is_boolean(value))
+        return error_set(error, ERR_BAD_INPUT, "%s must be true or false", name);
+    *out = json_is_true(value);
+    return 0;
+}
+
+/* Refuses a field that is neither in `known` (each followed by a comma) nor of the envelope. */
+static int only_known(json_t *body, const char *known, struct error *error)
+{
+    const char *name;
+    json_t *value;
+    json_object_foreach(body, name, value)
+    {
+        char wanted[64];
+        int n = snprintf(wanted, sizeof wanted, ",%s,", name);
+        if (n >= (int)sizeof wanted || strchr(name, ',') ||
+            (!strstr(",v,id,op,", wanted) && !strstr(known, wanted)))
+            return error_set(error, ERR_BAD_INPUT, "unknown field \"%.40s\"", name);
+    }
+    return 0;
+}
+
+static bool key_ok(const char *key, size_t bytes)
+{
+    if (bytes == 0 || bytes > ENGINE_KEY_BYTES_MAX)
+        return false;
+    for (size_t i = 0; i < bytes; i++)
+        if (key[i] < 0x21 || key[i] > 0x7e)
+            return false;
+    return true;
+}
+
+static int check_key(const json_t *body, struct engine_submit *out, struct error *error)
+{
+    const json_t *key = json_object_get(body, "request_key");
+    if (!json_is_string(key) || !key_ok(json_string_value(key), json_string_length(key)))
+        return error_set(error, ERR_BAD_INPUT, "request_key must be 1 to %d printable characters",
+                         ENGINE_KEY_BYTES_MAX);
+    out->request_key = json_string_value(key);
+    return 0;
+}
+
+static int parse_ids(const json_t *array, struct engine_submit *out, struct error *error)
+{
+    size_t count = json_array_size(array);
+    if (!json_is_array(array) || count == 0 || count > ENGINE_PROMPT_IDS_MAX)
+        return error_set(error, ERR_BAD_INPUT, "ids must be an array of 1 to %u token ids",
+                         ENGINE_PROMPT_IDS_MAX);
+    uint32_t *ids = malloc(count * sizeof *ids);
+    if (!ids)
+        return error_set(error, ERR_NO_MEMORY, "no memory for %zu token ids", count);
+    out->prompt_ids = ids;
+    out->prompt_ids_count = count;
+    for (size_t i = 0; i < count; i++) {
+        const json_t *id = json_array_get(array, i);
+        if (!json_is_integer(id) || json_integer_value(id) < 0 ||
+            json_integer_value(id) > INT32_MAX)
+            return error_set(error, ERR_BAD_INPUT, "ids[%zu] is not a token id", i);
+        ids[i] = (uint32_t)json_integer_value(id);
+    }
+    return 0;
+}
+
+static int parse_prompt(const json_t *body, struct engine_submit *out, struct error *error)
+{
+    const json_t *prompt = json_object_get(body, "prompt"), *ids = json_object_get(body, "ids");
+    if (!prompt == !ids)
+        return error_set(error, ERR_BAD_INPUT, "exactly one of prompt and ids must be given");
+    if (ids)
+        return parse_ids(ids, out, error);
+    if (!json_is_string(prompt))
+        return error_set(error, ERR_BAD_INPUT, "prompt must be a string");
+    out->prompt = json_string_value(prompt);
+    out->prompt_bytes = json_string_length(prompt);
+    if (out->prompt_bytes > ENGINE_PROMPT_BYTES_MAX)
+        return error_set(error, ERR_BAD_INPUT, "the prompt has %zu bytes, at most %u are taken",
+                         out->prompt_bytes, ENGINE_PROMPT_BYTES_MAX);
+    return 0;
+}
+
+void engine_submit_defaults(struct engine_submit *s)
+{
+    *s = (struct engine_submit){.max_tokens = 128};
+    sampling_defaults(&s->sampling);
+}
+
+int engine_submit_parse(json_t *body, struct engine_submit *out, struct error *error)
+{
+    engine_submit_defaults(out);
+    json_t *sampling = json_object_get(body, "sampling");
+    if (only_known(body,
+                   ",request_key,prompt,ids,max_tokens,ignore_eos,parse_special,logprobs,"
+                   "score_prompt,sampling,",
+                   error) != 0 ||
+        check_key(body, out, error) != 0 || parse_prompt(body, out, error) != 0 ||
+        get_int(body, "max_tokens", 0, ENGINE_TOKENS_MAX, &out->max_tokens, error) != 0 ||
+        get_int(body, "logprobs", 0, ENGINE_LOGPROBS_MAX, &out->logprobs, error) != 0 ||
+        get_bool(body, "ignore_eos", &out->ignore_eos, error) != 0 ||
+        get_bool(body, "parse_special", &out->parse_special, error) != 0 ||
+        get_bool(body, "score_prompt", &out->score_prompt, error) != 0)
+        return -1;
+    return sampling ? sampling_parse(sampling, &out->sampling, error) : 0;
+}
+
+void engine_submit_parsed_free(struct engine_submit *out)
+{
+    free((void *)out->prompt_ids);
+    out->prompt_ids = NULL;
+    out->prompt_ids_count = 0;
+}
+
+static int get_sequence(const json_t *body, uint64_t *id, struct error *error)
+{
+    int64_t value = -1;
+    if (get_int(body, "sequence", 0, INT64_MAX, &value, error) != 0)
+        return -1;
+    if (value < 0)
+        return error_set(error, ERR_BAD_INPUT, "sequence is missing");
+    *id = (uint64_t)value;
+    return 0;
+}
+
+int engine_next_parse(json_t *body, uint64_t *id, uint64_t *from, unsigned *wait_ms,
+                      struct error *error)
+{
+    int64_t first = 0, wait = 0;
+    if (only_known(body, ",sequence,from,wait_ms,", error) != 0 ||
+        get_sequence(body, id, error) != 0 ||
+        get_int(body, "from", 0, INT64_MAX, &first, error) != 0 ||
+        get_int(body, "wait_ms", 0, ENGINE_WAIT_MS_MAX, &wait, error) != 0)
+        return -1;
+    *from = (uint64_t)first;
+    *wait_ms = (unsigned)wait;
+    return 0;
+}
+
+int engine_cancel_parse(json_t *body, uint64_t *id, struct error *error)
+{
+    return only_known(body, ",sequence,", error) != 0 ? -1 : get_sequence(body, id, error);
+}
+
+/* Replies, the answering side. */
+
+json_t *engine_submit_reply(uint64_t id)
+{
+    return json_pack("{s:I}", "sequence", (json_int_t)id);
+}
+
+/* Adds a value; a NULL one (no memory) fails. */
+static bool put(json_t *object, const char *name, json_t *value)
+{
+    return json_object_set_new(object, name, value) == 0;
+}
+
+static json_t *ids_json(const uint32_t *ids, size_t count)
+{
+    json_t *array = json_array();
+    for (size_t i = 0; array && i < count; i++) {
+        if (json_array_append_new(array, json_integer(ids[i])) != 0) {
+            json_decref(array);
+            return NULL;
+        }
+    }
+    return array;
+}
+
+static json_t *logprobs_json(const double *values, size_t count)
+{
+    json_t *array = json_array();
+    for (size_t i = 0; array && i < count; i++) {
+        /* JSON has no infinity: null stands for it. */
+        if (json_array_append_new(array,
+                                  isfinite(values[i]) ? json_real(values[i]) : json_null()) != 0) {
+            json_decref(array);
+            return NULL;
+        }
+    }
+    return array;
+}
+
+json_t *engine_next_reply(const struct engine_next *next)
+{
+    sl_assert(next->count <= ENGINE_NEXT_IDS_MAX && next->logprobs_count <= ENGINE_NEXT_IDS_MAX);
+    json_t *fields = json_object();
+    bool fine = fields && put(fields, "ids", ids_json(next->ids, next->count)) &&
+                put(fields, "text", rpc_text_json(next->text, next->text_bytes)) &&
+                put(fields, "next", json_integer((json_int_t)next->next)) &&
+                put(fields, "done", json_boolean(next->done));
+    if (fine && next->done && next->finish)
+        fine = put(fields, "finish", json_string(next->finish));
+    if (fine && next->done && next->failure.code != ERR_NONE)
+        fine = put(fields, "error", rpc_error_json(&next->failure));
+    if (fine && next->stats)
+        fine = put(fields, "stats", json_incref(next->stats));
+    if (fine && next->logprobs_count)
+        fine = put(fields, "logprobs", logprobs_json(next->logprobs, next->logprobs_count));
+    if (fine)
+        return fields;
+    json_decref(fields);
+    return NULL;
+}
+
+/* The calling side. */
+
+/* A key nobody else makes: 128 random bits. */
+static int make_key(char key[33], struct error *error)
+{
+    uint64_t random[2];
+    if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
+        return error_set_errno(error, ERR_FAILED, errno, "no random numbers");
+    snprintf(key, 33, "%016" PRIx64 "%016" PRIx64, random[0], random[1]);
+    return 0;
+}
+
+static json_t *submit_json(const struct engine_submit *s, const char *key)
+{
+    json_t *request = json_object();
+    bool fine = request && put(request, "request_key", json_string(key)) &&
+                put(request, "max_tokens", json_integer(s->max_tokens)) &&
+                put(request, "ignore_eos", json_boolean(s->ignore_eos)) &&
+                put(request, "parse_special", json_boolean(s->parse_special)) &&
+                put(request, "logprobs", json_integer(s->logprobs)) &&
+                put(request, "score_prompt", json_boolean(s->score_prompt)) &&
+                put(request, "sampling", sampling_json(&s->sampling)) &&
+                (s->prompt ? put(request, "prompt", json_stringn(s->prompt, s->prompt_bytes))
+                           : put(request, "ids", ids_json(s->prompt_ids, s->prompt_ids_count)));
+    if (fine)
+        return request;
+    json_decref(request);
+    return NULL;
+}
+
+int engine_submit(struct rpc_client *c, const struct engine_submit *s, uint64_t *id,
+                  struct error *error)
+{
+    char key[33];
+    json_t *reply;
+    sl_assert((s->prompt != NULL) != (s->prompt_ids != NULL));
+    if (s->prompt && s->prompt_bytes > ENGINE_PROMPT_BYTES_MAX)
+        return error_set(error, ERR_BAD_INPUT, "the prompt has %zu bytes, at most %u are taken",
+                         s->prompt_bytes, ENGINE_PROMPT_BYTES_MAX);
+    if (s->prompt_ids_count > ENGINE_PROMPT_IDS_MAX)
+        return error_set(error, ERR_BAD_INPUT, "the prompt has %zu tokens, at most %u are taken",
+                         s->prompt_ids_count, ENGINE_PROMPT_IDS_MAX);
+    if (!s->request_key && make_key(key, error) != 0)
+        return -1;
+    json_t *request = submit_json(s, s->request_key ? s->request_key : key);
+    if (!request)
+        return error_set(error, ERR_BAD_INPUT, "the prompt is not UTF-8 text");
+    if (rpc_call(c, "submit", request, SUBMIT_MS, &reply, error) != 0)
+        return -1;
+    int result = get_sequence(reply, id, error);
+    json_decref(reply);
+    return result;
+}
+
+static const char *finish_word(const char *word)
+{
+    static const char *const words[] = {"length", "stop", "cancelled", "error"};
+    for (size_t i = 0; word && i < ARRAY_LEN(words); i++)
+        if (strcmp(words[i], word) == 0)
+            return words[i];
+    return "error";
+}
+
+/* The two arrays of a reply stand in one block: log-probabilities, then ids. */
+static int read_arrays(struct engine_next *next, struct error *error)
+{
+    const json_t *ids = json_object_get(next->reply, "ids");
+    const json_t *logprobs = json_object_get(next->reply, "logprobs");
+    next->count = json_array_size(ids);
+    next->logprobs_count = json_array_size(logprobs);
+    if (!json_is_array(ids) || next->count > ENGINE_NEXT_IDS_MAX ||
+        next->logprobs_count > ENGINE_NEXT_IDS_MAX)
+        return error_set(error, ERR_FAILED, "the engine's reply has no ids");
+    double *reals =
+        malloc(next->logprobs_count * sizeof *reals + next->count * sizeof(uint32_t) + 1);
+    if (!reals)
+        return error_set(error, ERR_NO_MEMORY, "no memory for a reply");
+    uint32_t *out = (uint32_t *)(reals + next->logprobs_count);
+    next->logprobs = reals;
+    next->ids = out;
+    for (size_t i = 0; i < next->count; i++) {
+        const json_t *id = json_array_get(ids, i);
+        if (!json_is_integer(id) || json_integer_value(id) < 0 ||
+            json_integer_value(id) > UINT32_MAX)
+            return error_set(error, ERR_FAILED, "the engine's reply has a bad token id");
+        out[i] = (uint32_t)json_integer_value(id);
+    }
+    for (size_t i = 0; i < next->logprobs_count; i++) {
+        const json_t *value = json_array_get(logprobs, i);
+        reals[i] = json_is_number(value) ? json_number_value(value) : -INFINITY;
+    }
+    return 0;
+}
+
+static int read_next(struct engine_next *next, uint64_t from, struct error *error)
+{
+    const json_t *text = json_object_get(next->reply, "text");
+    const json_t *failure = json_object_get(next->reply, "error");
+    int64_t position = -1;
+    if (read_arrays(next, error) != 0 ||
+        get_int(next->reply, "next", 0, INT64_MAX, &position, error) != 0 ||
+        get_bool(next->reply, "done", &next->done, error) != 0)
+        return -1;
+    if (!json_is_string(text) || position < 0 || (uint64_t)position < from)
+        return error_set(error, ERR_FAILED, "the engine's reply has no text or goes backwards");
+    next->text = json_string_value(text);
+    next->text_bytes = json_string_length(text);
+    next->next = (uint64_t)position;
+    if (next->done)
+        next->finish = finish_word(json_string_value(json_object_get(next->reply, "finish")));
+    if (failure)
+        rpc_error_from_json(failure, &next->failure);
+    next->stats = json_object_get(next->reply, "stats");
+    return 0;
+}
+
+int engine_next(struct rpc_client *c, uint64_t id, uint64_t from, unsigned wait_ms,
+                struct engine_next *next, struct error *error)
+{
+    *next = (struct engine_next){0};
+    if (wait_ms > ENGINE_WAIT_MS_MAX)
+        wait_ms = ENGINE_WAIT_MS_MAX;
+    json_t *request = json_pack("{s:I, s:I, s:i}", "sequence", (json_int_t)id, "from",
+                                (json_int_t)from, "wait_ms", (int)wait_ms);
+    if (rpc_call(c, "next", request, wait_ms + NEXT_GRACE_MS, &next->reply, error) != 0)
+        return -1;
+    if (read_next(next, from, error) == 0)
+        return 0;
+    engine_next_free(next);
+    return -1;
+}
+
+void engine_next_free(struct engine_next *next)
+{
+    free((void *)next->logprobs);
+    json_decref(next->reply);
+    *next = (struct engine_next){0};
+}
+
+int engine_cancel(struct rpc_client *c, uint64_t id, struct error *error)
+{
+    json_t *reply;
+    if (rpc_call(c, "cancel", json_pack("{s:I}", "sequence", (json_int_t)id), CANCEL_MS, &reply,
+                 error) != 0)
+        return -1;
+    json_decref(reply);
+    return 0;
+}
+
+int control_call(struct rpc_client *c, const char *op, json_t *fields, json_t **reply,
+                 struct error *error)
+{
+    return rpc_call(c, op, fields, CONTROL_MS, reply, error);
+}
+
+static struct rpc_client *open_run(const char *run_name, enum endpoint endpoint,
+                                   struct error *error)
+{
+    char dir[ENDPOINT_BYTES], path[ENDPOINT_BYTES];
+    if (run_dir_path(run_name, dir, error) != 0 ||
+        endpoint_path(dir, endpoint, 0, path, error) != 0)
+        return NULL;
+    enum run_state state = run_dir_state(dir);
+    if (state == RUN_GONE || (state == RUN_UNKNOWN && access(path, F_OK) != 0)) {
+        error_set(error, ERR_GONE,
+                  "no engine named \"%s\" is running (%s); start one with: sluice run", run_name,
+                  dir);
+        return NULL;
+    }
+    return rpc_client_open(path, error);
+}
+
+struct rpc_client *engine_client_open(const char *run_name, struct error *error)
+{
+    return open_run(run_name, ENDPOINT_ENGINE, error);
+}
+
+struct rpc_client *control_client_open(const char *run_name, struct error *error)
+{
+    return open_run(run_name, ENDPOINT_CONTROL, error);
+}
