@@ -1,0 +1,248 @@
+/* Writes the seeds of the gguf and tok targets: gguf_seeds CORPUS_DIR. The files are committed;
+ * this is how they came to be. Shapes of published defects in other GGUF readers have a seed each.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "lib/base/assert.h"
+#include "lib/model/gguf.h"
+#include "tests/unit/model/gguf_make.h"
+
+#define K "qwen3moe."
+
+static void whole(struct make *m)
+{
+    (void)m;
+}
+static void v2(struct make *m)
+{
+    m->version = 2;
+}
+static void sparse(struct make *m) /* leaves out what may be absent, has what is rare */
+{
+    make_drop_key(m, K "attention.key_length");
+    make_drop_key(m, K "attention.value_length");
+    make_drop_key(m, K "attention.head_count_kv");
+    make_drop_key(m, K "vocab_size");
+    make_drop_key(m, "tokenizer.ggml.token_type");
+    make_text(m, "tokenizer.ggml.pre", "llama-bpe");
+    make_text(m, K "rope.scaling.type", "none");
+    make_bool(m, K "expert_weights_norm", 1);
+    make_u64(m, K "expert_shared_count", 0);
+    make_u32(m, "general.alignment", 64);
+    m->alignment = 64;
+    for (const char *const *n = (const char *const[]){"k", "v", NULL}; *n; n++) {
+        char name[40];
+        snprintf(name, sizeof name, "blk.0.attn_%s.weight", *n);
+        make_tensor(m, name)->ne[1] = 4;
+        make_tensor(m, name)->bytes = 64;
+    }
+}
+static void odd_values(struct make *m) /* one key of each type */
+{
+    static const uint32_t types[][2] = {{GGUF_U8, 1},  {GGUF_I8, 1},  {GGUF_U16, 2}, {GGUF_I16, 2},
+                                        {GGUF_I32, 4}, {GGUF_U64, 8}, {GGUF_I64, 8}, {GGUF_F64, 8}};
+    for (size_t i = 0; i < ARRAY_LEN(types); i++) {
+        char name[40];
+        snprintf(name, sizeof name, "x.%u", (unsigned)i);
+        make_u64(m, name, 1);
+        make_key(m, name)->type = types[i][0];
+        make_key(m, name)->value.size = types[i][1];
+        snprintf(name, sizeof name, "y.%u", (unsigned)i);
+        make_array_raw(m, name, types[i][0], 2, types[i][1] * 2);
+    }
+    make_key(m, K "block_count")->type = GGUF_I32;
+}
+static void cve_n_kv(struct make *m) /* CVE-2024-23605 */
+{
+    m->claim_keys = 1ull << 62;
+}
+static void cve_n_tensors(struct make *m) /* CVE-2024-21836 */
+{
+    m->claim_tensors = 1ull << 60;
+}
+static void cve_ne(struct make *m) /* CVE-2024-23496, CVE-2026-33298: size of a tensor overflows */
+{
+    m->tensors[3].ne[0] = 1ull << 33;
+    m->tensors[3].ne[1] = 1ull << 30;
+}
+static void
+cve_ne_lies(struct make *m) /* CVE-2026-7482: dimensions promise more than the file holds */
+{
+    m->tensors[m->tensor_count - 1].ne[2] = 1ull << 40;
+}
+static void cve_string(struct make *m) /* CVE-2024-23496: length + 1 overflows */
+{
+    memset(make_key(m, "general.name")->value.data, 0xff, 8);
+}
+static void cve_array(struct make *m) /* CVE-2024-21825: count * size overflows */
+{
+    make_array_raw(m, "a.b", GGUF_U64, 1ull << 61, 16);
+}
+static void cve_array_2_63(struct make *m)
+{
+    make_array_raw(m, "a.b", GGUF_U8, 1ull << 63, 1);
+}
+static void cve_element_type(struct make *m) /* typed read of an array of another type */
+{
+    make_array_raw(m, "tokenizer.ggml.token_type", GGUF_U8, TINY_VOCAB, TINY_VOCAB);
+}
+static void cve_alignment(struct make *m)
+{
+    make_u32(m, "general.alignment", 1u << 31);
+}
+static void cve_layers(struct make *m) /* block_count beyond fixed tables */
+{
+    make_u32(m, K "block_count", 100000);
+}
+static void cve_type(struct make *m)
+{
+    m->tensors[2].type = 4; /* withdrawn: block size 0 in other readers */
+}
+static void nested(struct make *m)
+{
+    make_array_raw(m, "a.b", GGUF_ARRAY, 2, 24);
+}
+static void heads_array(struct make *m)
+{
+    make_array_raw(m, K "attention.head_count", GGUF_U32, 2, 8);
+}
+static void twice(struct make *m)
+{
+    strcpy(m->tensors[4].name, m->tensors[3].name);
+}
+static void key_twice(struct make *m)
+{
+    strcpy(m->keys[4].name, m->keys[3].name);
+}
+static void split(struct make *m)
+{
+    make_u32(m, "split.count", 2);
+}
+static void unknown_arch(struct make *m)
+{
+    make_text(m, "general.architecture", "llama");
+}
+static void offset(struct make *m)
+{
+    m->tensors[5].offset_slip = -32;
+}
+static void missing(struct make *m)
+{
+    make_drop_tensor(m, "blk.0.ffn_up_exps.weight");
+}
+static void unknown_tensor(struct make *m)
+{
+    make_add_tensor(m, "blk.0.attn_q.bias", 0, 4, 1, 1);
+}
+static void shape(struct make *m)
+{
+    make_tensor(m, "blk.0.attn_q.weight")->ne[1] = 2;
+    make_tensor(m, "blk.0.attn_q.weight")->bytes = 32;
+}
+static void norm_type(struct make *m)
+{
+    make_tensor(m, "blk.0.attn_norm.weight")->type = TENSOR_F16;
+    make_tensor(m, "blk.0.attn_norm.weight")->bytes = 8;
+}
+static void yarn(struct make *m)
+{
+    make_text(m, K "rope.scaling.type", "yarn");
+}
+static void merge(struct make *m)
+{
+    make_texts(m, "tokenizer.ggml.merges", (const char *[]){"h e", "q w"}, 2);
+}
+static void eos(struct make *m)
+{
+    make_u32(m, "tokenizer.ggml.eos_token_id", 100000);
+}
+static void used(struct make *m)
+{
+    make_u32(m, K "expert_used_count", 9);
+}
+static void version1(struct make *m)
+{
+    m->version = 1;
+}
+
+#define SEEDS(X)                                                                                   \
+    X(whole)                                                                                       \
+    X(v2) X(sparse) X(odd_values) X(cve_n_kv) X(cve_n_tensors) X(cve_ne) X(cve_ne_lies)            \
+        X(cve_string) X(cve_array) X(cve_array_2_63) X(cve_element_type) X(cve_alignment)          \
+            X(cve_layers) X(cve_type) X(nested) X(heads_array) X(twice) X(key_twice) X(split)      \
+                X(unknown_arch) X(offset) X(missing) X(unknown_tensor) X(shape) X(norm_type)       \
+                    X(yarn) X(merge) X(eos) X(used) X(version1)
+
+static const struct {
+    const char *name;
+    void (*edit)(struct make *m);
+} seeds[] = {
+#define X(name) {#name, name},
+    SEEDS(X)
+#undef X
+};
+
+static void save(const char *dir, const char *name, const void *data, size_t n)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    FILE *f = fopen(path, "wb");
+    if (!f || fwrite(data, 1, n, f) != n || fclose(f) != 0) {
+        perror(path);
+        exit(EXIT_FAILURE);
+    }
+}
+
+static void save_texts(const char *dir)
+{
+    static const char *const texts[] = {
+        "It's hello, hell and HE'LL: 12345 tokens.",
+        "<|end|><|end|>> <tag><tag> <|en",
+        " \t\r\n\n  \xc2\xa0\xe3\x80\x80 x  ",
+        "\xf0\x9f\x98\x80\xe2\x82\xac\xc3\xa4 \xf0\x9f\x98 \xed\xa0\x80 \xff\xc0\x80",
+        "llllllllllllllllllllhehehellhellllhe",
+    };
+    for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
+        for (unsigned mode = 0; mode < 6; mode++) {
+            char data[200], name[20];
+            data[0] = (char)(mode < 3 ? mode : 0x80 + mode); /* target: bit 7 and % 3 */
+            size_t n = strlen(texts[i]);
+            memcpy(data + 1, texts[i], n);
+            snprintf(name, sizeof name, "text%u-%u", (unsigned)i, mode);
+            save(dir, name, data, n + 1);
+        }
+    }
+}
+
+int main(int argc, char **argv)
+{
+    if (argc != 2) {
+        fprintf(stderr, "usage: gguf_seeds CORPUS_DIR\n");
+        return 2;
+    }
+    char gguf[4000], tok[4000];
+    snprintf(gguf, sizeof gguf, "%s/gguf", argv[1]);
+    snprintf(tok, sizeof tok, "%s/tok", argv[1]);
+    mkdir(gguf, 0777);
+    mkdir(tok, 0777);
+    for (size_t i = 0; i < ARRAY_LEN(seeds); i++) {
+        struct make m;
+        make_tiny(&m, 1, false);
+        seeds[i].edit(&m);
+        struct bytes file = make_write(&m);
+        save(gguf, seeds[i].name, file.data, file.size);
+        if (i == 0) {
+            save(gguf, "cut_header", file.data, m.header_bytes / 2);
+            save(gguf, "cut_data", file.data, file.size - 100);
+        }
+        bytes_free(&file);
+        make_free(&m);
+    }
+    save(gguf, "empty", "", 0);
+    save(gguf, "magic", "GGUF", 4);
+    save_texts(tok);
+    return EXIT_SUCCESS;
+}

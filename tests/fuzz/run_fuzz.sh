@@ -1,0 +1,68 @@
+#!/bin/sh
+# run_fuzz.sh SECONDS [TARGET...]: builds every fuzz target with clang, libFuzzer, ASan and UBSan, and runs each
+# for that long, starting from a copy of its committed corpus. Exit status: 0 nothing found (or SKIP: no
+# libFuzzer here), 1 a finding (its input is kept in build-fuzz/findings), 2 wrong usage or the build failed.
+set -u
+seconds=${1:-}
+case $seconds in
+'' | *[!0-9]*)
+    echo "usage: run_fuzz.sh SECONDS [TARGET...]" >&2
+    exit 2
+    ;;
+esac
+shift
+here=$(cd "$(dirname "$0")" && pwd)
+root=$(cd "$here/../.." && pwd)
+build=${SLUICE_FUZZ_BUILD:-$root/build-fuzz}
+
+probe=$(mktemp -d) || exit 2
+trap 'rm -rf "$probe"' EXIT
+echo '#include <stddef.h>
+int LLVMFuzzerTestOneInput(const char *d, size_t n) { return d && n ? 0 : 0; }' >"$probe/p.c"
+if ! clang -fsanitize=fuzzer,address,undefined "$probe/p.c" -o "$probe/p" 2>"$probe/why"; then
+    echo "SKIP fuzzing: clang with libFuzzer and sanitizers is not usable here ($(head -n 1 "$probe/why"))"
+    exit 0
+fi
+
+targets=$*
+if [ -z "$targets" ]; then
+    for file in "$here"/*_fuzz.c; do
+        name=$(basename "$file" _fuzz.c)
+        targets="$targets $name"
+    done
+fi
+programs=
+for name in $targets; do
+    programs="$programs ${name}_fuzz"
+done
+
+cmake -G Ninja -S "$root" -B "$build" -DCMAKE_C_COMPILER=clang -DSLUICE_FUZZ=ON \
+    -DSLUICE_SANITIZE=address,undefined >"$probe/log" 2>&1 &&
+    ninja -C "$build" $programs >>"$probe/log" 2>&1 || {
+    tail -n 40 "$probe/log" >&2
+    echo "the fuzz targets do not build" >&2
+    exit 2
+}
+
+findings=$build/findings
+mkdir -p "$findings"
+failed=0
+for name in $targets; do
+    work=$build/corpus/$name
+    rm -rf "$work"
+    mkdir -p "$work"
+    cp "$here/corpus/$name"/* "$work"/ 2>/dev/null
+    log=$build/${name}_fuzz.log
+    if "$build/tests/${name}_fuzz" "$work" -max_total_time="$seconds" -timeout=10 \
+        -rss_limit_mb=2048 -max_len=20000 -print_final_stats=1 \
+        -artifact_prefix="$findings/$name-" >"$log" 2>&1; then
+        runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
+        cov=$(sed -n 's/.* cov: \([0-9]*\) ft: .*/\1/p' "$log" | tail -n 1)
+        echo "$name: no finding in $seconds s, $runs runs, $cov edges"
+    else
+        failed=1
+        tail -n 40 "$log" >&2
+        echo "$name: FINDING, see $log and $findings" >&2
+    fi
+done
+exit $failed
