@@ -41,12 +41,13 @@ struct child {
     struct segment model_segment;
     struct directory directory; /* writable */
     struct segment arena;       /* writable for loader and cache, else read-only */
-    struct gates gates;         /* writable for compute */
+    struct gates gates;         /* writable for compute and predictor (its sleeper flag) */
     struct uses uses;           /* writable for compute */
     struct kv kv;               /* compute only; others leave it unmapped */
     struct edge *supervisor;
     char run_dir[ENDPOINT_BYTES];
-    bool stop; /* CONTROL_STOP came */
+    bool stop;                             /* CONTROL_STOP came */
+    uint64_t idle_since_ns, idle_progress; /* child_tend's own */
 };
 
 /* Command line of a child: PROGRAM --number N --incarnation N --boot N (made by the supervisor
@@ -60,8 +61,8 @@ void child_ready(struct child *child);
 /* Descriptor to poll for the supervisor's messages. */
 int child_fd(const struct child *child);
 
-/* Heartbeat, watchdogs of the supervisor edge, the idle second of progress. At least every 250 ms.
- */
+/* Heartbeat, watchdogs of the supervisor edge, the idle second of progress (counted while the row's
+ * wait is IDLE or GATES). At least every 250 ms. */
 void child_tend(struct child *child);
 
 /* Stamps the heartbeat only (from a long computation). No system call. */
@@ -89,8 +90,9 @@ _Noreturn void child_exit(struct child *child);
 
 /* Test switches: places where a test may stop a process. The number in procs_head.injection makes
  * the process that reaches that point raise SIGSTOP once (the test then kills it) and resets the
- * number. Compiled in always; the cost is one relaxed load at points that are not on the hit path.
- * INJECTION(NAME, process, where) */
+ * number; injection_arg, set before, is how many times the point is passed first. Compiled in
+ * always; the cost is one relaxed load at points that are not on the hit path. INJECTION(NAME,
+ * process, where) */
 #define INJECTIONS(X)                                                                              \
     X(NONE, "", "")                                                                                \
     X(LOADER_READS_OWED, "loader", "after submission, before the last completion of a part")       \

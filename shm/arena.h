@@ -22,8 +22,7 @@ struct arena_class {
 
 struct arena_layout {
     uint64_t bytes;        /* of the whole sparse file */
-    uint64_t dense_offset; /* dense entry i lies at dense_at[i] - kept by the caller via
-                              arena_dense_offset */
+    uint64_t dense_offset; /* of the region; places in it: arena_dense_offset */
     uint64_t dense_bytes;
     uint32_t classes;
     struct arena_class class[ARENA_CLASSES_MAX];
@@ -56,8 +55,9 @@ struct arena_alloc *arena_alloc_create(int fd, const struct arena_layout *layout
 void arena_alloc_destroy(struct arena_alloc *a);
 
 /* Rebuild: a range is owned by an entry (its bytes count), or must become clean. Call own() for
- * every entry that is not ABSENT, then settle(): finds backed pages no entry owns (SEEK_DATA) and
- * punches them. */
+ * every entry that is not ABSENT, then settle(): punches every page no entry owns. It does not look
+ * for data first: SEEK_DATA does not see pages that were fallocated but never written, and a punch
+ * of a hole costs about a microsecond. */
 void arena_alloc_own(struct arena_alloc *a, uint64_t offset, uint64_t slot_bytes);
 int arena_alloc_settle(struct arena_alloc *a, struct error *error);
 
@@ -66,8 +66,8 @@ int arena_alloc_settle(struct arena_alloc *a, struct error *error);
  * eviction. */
 bool arena_alloc_take(struct arena_alloc *a, uint32_t size_class, uint64_t quota, uint64_t *offset);
 
-/* Returns a slot. clean false: the range must not be reused as it is (a dead loader): punched at
- * once. */
+/* Returns a slot, or the range of a dense entry (punched in any case). clean false: the range must
+ * not be reused as it is (a dead loader): punched at once. */
 void arena_alloc_give(struct arena_alloc *a, uint64_t offset, uint64_t slot_bytes, bool clean);
 
 /* Punches free backed slots until backed <= quota or none is left; at most max_bytes per call (0:
@@ -75,13 +75,14 @@ void arena_alloc_give(struct arena_alloc *a, uint64_t offset, uint64_t slot_byte
 bool arena_alloc_trim(struct arena_alloc *a, uint64_t quota, uint64_t max_bytes);
 
 /* The next free unbacked range worth prefaulting within quota (whole slots, at most max_bytes),
- * marked backed; the caller fallocates it (shm/segment.h) and calls arena_alloc_prefaulted. False
- * when nothing fits. */
+ * marked backed; the caller fallocates it (shm/segment.h) and calls arena_alloc_prefaulted with the
+ * same range. One slot is returned even when it alone is more than max_bytes. False when nothing
+ * fits. */
 bool arena_alloc_prefault_next(struct arena_alloc *a, uint64_t quota, uint64_t max_bytes,
                                uint64_t *offset, uint64_t *bytes);
 void arena_alloc_prefaulted(struct arena_alloc *a, uint64_t offset, uint64_t bytes, bool ok);
 
-/* Dense region: counts bytes as backed (take) or not. */
+/* Dense region: counts bytes as backed; arena_alloc_give of the same entry takes them out again. */
 void arena_alloc_dense_take(struct arena_alloc *a, uint64_t bytes);
 
 void arena_alloc_stats_get(const struct arena_alloc *a, struct arena_alloc_stats *stats);

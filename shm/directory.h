@@ -57,7 +57,7 @@ struct directory_head {
     _Atomic uint64_t throttle_bytes_per_s[MSG_PARTS_MAX]; /* writer: supervisor; 0 = none */
     _Atomic uint32_t prefetch_paused; /* writer: cache: a demand is open (loaders look before a
                                          prefetch chunk) */
-    uint32_t reserved[31];
+    uint32_t reserved[43];
 };
 
 struct directory {

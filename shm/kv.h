@@ -15,8 +15,9 @@
 #include "lib/model/arch.h"
 #include "shm/segment.h"
 
-#define KV_REQUESTS_MAX 64 /* rows: queued, running and finished ones whose client may still ask   \
-                            */
+#define KV_REQUESTS_MAX                                                                            \
+    64 /* rows: queued, running and finished ones whose client may still ask                       \
+        */
 
 /*   FREE -> QUEUED (submit) -> RUNNING (runner) -> DONE | FAILED | CANCELLED -> FREE (asked to the
  * end, or 30 s unasked) */
@@ -65,9 +66,9 @@ struct kv_request {
 struct kv_head {
     struct segment_head segment;
     uint32_t layers, kv_heads, head_size, context; /* context: positions per request (--ctx) */
-    uint64_t logs_offset;                          /* uint32_t tokens[KV_REQUESTS_MAX][context] */
-    uint64_t logprobs_offset;                      /* float [KV_REQUESTS_MAX][context] */
-    uint64_t kv_offset; /* page-aligned; kv_row_bytes per request, sparse */
+    uint64_t logs_offset;     /* KV_REQUESTS_MAX rows of uint32_t[context], each whole pages */
+    uint64_t logprobs_offset; /* the same, of float */
+    uint64_t kv_offset;       /* page-aligned; kv_row_bytes per request, sparse */
     uint64_t kv_row_bytes;
     _Atomic uint64_t next_id, next_arrival;
     _Atomic uint32_t isa; /* enum kernel_isa + 1 once chosen: a successor must use the same */
@@ -96,5 +97,11 @@ uint16_t *kv_values(const struct kv *kv, uint32_t row, uint32_t layer);
 /* Allocates the KV of `tokens` positions of a row (whole pages per layer), or frees all of it. */
 int kv_row_allocate(const struct kv *kv, uint32_t row, uint32_t tokens, struct error *error);
 void kv_row_release(const struct kv *kv, uint32_t row);
+
+/* Allocates the token log and log-probabilities of `tokens` tokens of a row, before the first token
+ * is stored there (at submit), or frees them (when the row becomes FREE). Without it a full
+ * /dev/shm would be a SIGBUS at the store instead of ERR_NO_MEMORY here. */
+int kv_log_allocate(const struct kv *kv, uint32_t row, uint32_t tokens, struct error *error);
+void kv_log_release(const struct kv *kv, uint32_t row);
 
 #endif

@@ -96,6 +96,12 @@ struct procs {
     struct procs_head *head;
 };
 
+uint64_t procs_bytes(void);
+
+/* supervisor: fills constants of a freshly created segment; run_dir and model_path are its own to
+ * fill. Rows: supervisor, cache, predictor, compute, then the loaders. */
+void procs_format(void *base, const struct params *params, uint32_t loaders);
+
 int procs_attach(int fd, bool writable, uint64_t boot, struct procs *out, struct error *error);
 
 /* Row number of a service (loaders: number). */

@@ -52,9 +52,10 @@ struct segment {
     uint64_t bytes;
 };
 
-/* Creates, unlinks, sizes (sparse) and signs a segment. run_tag distinguishes runs in the
- * short-lived name. The header page is allocated with fallocate, so a full /dev/shm is
- * ERR_NO_MEMORY here, never a SIGBUS later. The descriptor is close-on-exec. */
+/* Creates, unlinks, sizes (sparse) and signs a segment. run_tag distinguishes runs of one user in
+ * the short-lived name (no '/', at most 64 bytes): two run directories must not share a tag. What
+ * segment_fixed_bytes says is allocated with fallocate, so a full /dev/shm is ERR_NO_MEMORY here,
+ * never a SIGBUS later. The descriptor is close-on-exec; *out holds a writable mapping. */
 int segment_create(enum segment_kind kind, const char *run_tag, uint64_t boot, uint64_t bytes,
                    struct segment *out, struct error *error);
 
@@ -62,7 +63,8 @@ int segment_create(enum segment_kind kind, const char *run_tag, uint64_t boot, u
  * lock. */
 void segment_remove_stale(const char *run_tag);
 
-/* Maps a segment and checks its signature; a mismatch names both values. boot 0: any. */
+/* Maps a segment and checks its signature; a mismatch names both values. boot 0: any. On success fd
+ * belongs to *out; on failure it stays the caller's, open. */
 int segment_attach(int fd, enum segment_kind kind, bool writable, uint64_t boot,
                    struct segment *out, struct error *error);
 
@@ -72,6 +74,14 @@ int segment_reopen_readonly(int fd, struct error *error);
 
 void segment_detach(struct segment *segment); /* munmap and close */
 
+/* Bytes from the start that are allocated at creation: everything for small segments; the header
+ * page of the model and of the arena; the header and request table of kv. The rest is sparse: its
+ * writer calls segment_allocate before it stores there. */
+uint64_t segment_fixed_bytes(enum segment_kind kind, uint64_t bytes);
+
+/* The model segment holds its blob (struct model_index) right after the signature. */
+#define SEGMENT_MODEL_OFFSET SEGMENT_HEAD_BYTES
+
 /* Hash of the layout of a kind's structs, computed from sizeof/offsetof (shm/layout.c). */
 uint64_t segment_layout_hash(enum segment_kind kind);
 const char *segment_word(enum segment_kind kind);
@@ -79,7 +89,8 @@ const char *segment_word(enum segment_kind kind);
 /* Allocated bytes of the file (st_blocks * 512): what it costs the budget. */
 uint64_t segment_allocated_bytes(int fd);
 
-/* Punches [offset, offset + bytes), whole pages, in slices of at most 8 MiB. 0 or -errno. */
+/* Punches [offset, offset + bytes), whole pages, in slices of at most 8 MiB. 0 or -errno. A read
+ * of a process that is gone but still at the device lands in the old page, never in a new one. */
 int segment_punch(int fd, uint64_t offset, uint64_t bytes);
 
 /* Allocates [offset, offset + bytes) with fallocate. 0 or -errno (-ENOSPC: /dev/shm is full). */

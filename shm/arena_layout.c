@@ -1,0 +1,85 @@
+#include "lib/base/assert.h"
+#include "shm/arena.h"
+
+/* Adds to the class of this size, keeping the classes in ascending order. False when full. */
+static bool count_slot(struct arena_layout *layout, uint64_t slot_bytes)
+{
+    uint32_t at = 0;
+    while (at < layout->classes && layout->class[at].slot_bytes < slot_bytes)
+        at++;
+    if (at < layout->classes && layout->class[at].slot_bytes == slot_bytes) {
+        layout->class[at].slots++;
+        return true;
+    }
+    if (layout->classes == ARENA_CLASSES_MAX)
+        return false;
+    for (uint32_t i = layout->classes; i > at; i--)
+        layout->class[i] = layout->class[i - 1];
+    layout->class[at] = (struct arena_class){.slot_bytes = slot_bytes, .slots = 1};
+    layout->classes++;
+    return true;
+}
+
+/* Regions one after the other; false when the file would be larger than a file can be. */
+static bool place_regions(struct arena_layout *layout)
+{
+    uint64_t at = layout->dense_offset;
+    bool over = add_overflows(at, layout->dense_bytes, &at);
+    for (uint32_t i = 0; i < layout->classes; i++) {
+        uint64_t bytes;
+        layout->class[i].region_offset = at;
+        over |= mul_overflows(layout->class[i].slot_bytes, layout->class[i].slots, &bytes);
+        over |= add_overflows(at, bytes, &at);
+    }
+    layout->bytes = at;
+    return !over && at <= (uint64_t)INT64_MAX;
+}
+
+int arena_layout_make(const struct model_index *model, struct arena_layout *layout,
+                      struct error *error)
+{
+    *layout = (struct arena_layout){.dense_offset = PAGE_BYTES};
+    const struct model_entry *entries = model_index_entries(model);
+    for (uint32_t i = 0; i < model->entry_count; i++) {
+        uint64_t bytes = entries[i].slot_bytes;
+        if (bytes == 0 || bytes % PAGE_BYTES != 0)
+            return error_set(error, ERR_BAD_INPUT, "entry %u: a slot of %llu bytes", i,
+                             (unsigned long long)bytes);
+        if (i < model->dense_count) {
+            if (add_overflows(layout->dense_bytes, bytes, &layout->dense_bytes))
+                return error_set(error, ERR_BAD_INPUT, "the dense tensors are too large");
+        } else if (!count_slot(layout, bytes)) {
+            return error_set(error, ERR_BAD_INPUT,
+                             "the model has more than %d different expert sizes",
+                             ARENA_CLASSES_MAX);
+        }
+    }
+    if (!place_regions(layout))
+        return error_set(error, ERR_BAD_INPUT, "the model is too large to be addressed");
+    return 0;
+}
+
+uint64_t arena_dense_offset(const struct model_index *model, const struct arena_layout *layout,
+                            uint32_t entry)
+{
+    sl_assert(entry < model->dense_count);
+    const struct model_entry *entries = model_index_entries(model);
+    uint64_t at = layout->dense_offset;
+    for (uint32_t i = 0; i < entry; i++)
+        at += entries[i].slot_bytes;
+    return at;
+}
+
+uint32_t arena_class_of(const struct arena_layout *layout, uint64_t slot_bytes)
+{
+    uint32_t low = 0, high = layout->classes;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (layout->class[middle].slot_bytes < slot_bytes)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    sl_assert(low < layout->classes && layout->class[low].slot_bytes == slot_bytes);
+    return low;
+}

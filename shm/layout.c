@@ -1,0 +1,128 @@
+/* What each segment's bytes look like, as one number: two programs built from different headers
+ * never share a segment. */
+#include <xxhash.h>
+
+#include "lib/base/assert.h"
+#include "lib/base/bytes.h"
+#include "lib/model/model_index.h"
+#include "shm/counters.h"
+#include "shm/directory.h"
+#include "shm/gates.h"
+#include "shm/kv.h"
+#include "shm/procs.h"
+#include "shm/segment.h"
+#include "shm/uses.h"
+
+#define S(type)        sizeof(struct type)
+#define O(type, field) offsetof(struct type, field)
+
+static const uint64_t model_layout[] = {
+    SEGMENT_MODEL_OFFSET,        S(model_index),  O(model_index, hparams),
+    O(model_index, dense_entry), S(model_tensor), S(model_entry),
+    O(model_entry, extent),      S(model_extent), O(model_extent, payload_bytes),
+    MODEL_INDEX_VERSION,
+};
+static const uint64_t directory_layout[] = {
+    S(directory_head),
+    O(directory_head, entries_offset),
+    O(directory_head, epoch),
+    O(directory_head, quota_bytes),
+    O(directory_head, experts_payload_max),
+    O(directory_head, throttle_bytes_per_s),
+    O(directory_head, prefetch_paused),
+    S(directory_counter),
+    O(directory_counter, waiters),
+    S(directory_entry),
+    O(directory_entry, arena_offset),
+    O(directory_entry, failures),
+    O(directory_entry, last_errno),
+    O(directory_entry, slot_pages),
+    O(directory_entry, layer),
+    O(directory_entry, size_class),
+    ENTRY_STATE_BITS,
+    ENTRY_PIN_BITS,
+    ENTRY_OWED_BITS,
+    ENTRY_GENERATION_BITS,
+    PINNER__COUNT,
+    MSG_PARTS_MAX,
+};
+static const uint64_t arena_layout_numbers[] = {PAGE_BYTES};
+static const uint64_t gates_layout[] = {
+    S(gates_head), O(gates_head, news),         O(gates_head, sleepers),  S(gates_row_head),
+    GATES_COUNTS,  O(gates_row_head, sequence), O(gates_row_head, count),
+};
+static const uint64_t uses_layout[] = {
+    S(uses_head), O(uses_head, written), O(uses_head, slot),   S(uses_slot),
+    USES_RECORDS, S(use_record),         O(use_record, layer), O(use_record, outcome),
+    USE_SKIPPED,  USE_TOKEN_END,         O(uses_slot, word),   O(use_record, weight),
+};
+static const uint64_t kv_layout[] = {
+    S(kv_head),
+    O(kv_head, kv_offset),
+    O(kv_head, next_id),
+    O(kv_head, request),
+    S(kv_request),
+    O(kv_request, log_tokens),
+    O(kv_request, asked_ns),
+    O(kv_request, seed),
+    S(sampling),
+    O(kv_request, figures),
+    S(kv_figures),
+    KV_REQUESTS_MAX,
+    KV_CANCELLED,
+    KV_FINISH_ERROR,
+    O(kv_request, sampling),
+    ERR__COUNT,
+    O(kv_head, logs_offset),
+};
+static const uint64_t procs_layout[] = {
+    S(procs_head),
+    O(procs_head, params),
+    O(procs_head, run_dir),
+    O(procs_head, injection),
+    O(procs_head, row),
+    S(proc_row),
+    O(proc_row, incarnation),
+    O(proc_row, cleaned),
+    O(proc_row, heartbeat_ns),
+    O(proc_row, counters),
+    O(proc_row, samples_us),
+    O(proc_row, last_words),
+    SERVICE_ROWS_MAX,
+    SERVICE__COUNT,
+    WAIT__COUNT,
+    PROC_FAILED,
+    CTR_LOADER__COUNT,
+    CTR_CACHE__COUNT,
+    CTR_PREDICTOR__COUNT,
+    CTR_COMPUTE__COUNT,
+    CTR_SUPERVISOR__COUNT,
+};
+
+uint64_t segment_layout_hash(enum segment_kind kind)
+{
+    switch (kind) {
+    case SEGMENT_MODEL: return XXH3_64bits(model_layout, sizeof model_layout);
+    case SEGMENT_DIRECTORY: return XXH3_64bits(directory_layout, sizeof directory_layout);
+    case SEGMENT_ARENA: return XXH3_64bits(arena_layout_numbers, sizeof arena_layout_numbers);
+    case SEGMENT_GATES: return XXH3_64bits(gates_layout, sizeof gates_layout);
+    case SEGMENT_USES: return XXH3_64bits(uses_layout, sizeof uses_layout);
+    case SEGMENT_KV: return XXH3_64bits(kv_layout, sizeof kv_layout);
+    case SEGMENT_PROCS: return XXH3_64bits(procs_layout, sizeof procs_layout);
+    case SEGMENT__COUNT: break;
+    }
+    sl_panic("segment kind %d", (int)kind);
+}
+
+uint64_t segment_fixed_bytes(enum segment_kind kind, uint64_t bytes)
+{
+    switch (kind) {
+    case SEGMENT_MODEL:
+    case SEGMENT_ARENA: return PAGE_BYTES;
+    case SEGMENT_KV: {
+        uint64_t fixed = align_up(S(kv_head), PAGE_BYTES);
+        return fixed < bytes ? fixed : align_up(bytes, PAGE_BYTES);
+    }
+    default: return align_up(bytes, PAGE_BYTES);
+    }
+}
