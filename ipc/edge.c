@@ -151,6 +151,7 @@ void edge_stats_get(const struct edge *edge, struct edge_stats *stats)
     *stats = edge->stats;
     stats->redials = edge->link.restarts;
     stats->connects = atomic_load(&edge->link.connects);
+    stats->strangers = atomic_load(&edge->link.strangers);
 }
 
 void edge_close(struct edge *edge)

@@ -24,6 +24,7 @@ struct edge_stats {
     uint64_t sent, lost, received, invalid;
     uint64_t redials; /* or relistens */
     uint64_t connects;
+    uint64_t strangers; /* connections of other users, refused */
 };
 
 /* Opens one end. `path`: absolute socket path (ipc:// is added). The side whose process outlives

@@ -1,0 +1,409 @@
+/* Edges against absent, dying, stopped and hostile peers. The letters e1 to e6 are those of the
+ * experiments with NNG 1.5.2 that README.md of ipc/ refers to. */
+#include "ipc/edge.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "lib/base/bytes.h"
+#include "tests/unit/ipc/support.h"
+
+_Alignas(8) static unsigned char buf[MSG_BYTES_MAX];
+
+static struct edge *open_edge(struct edge *(*how)(const char *, enum msg_role, uint32_t,
+                                                  struct error *),
+                              const char *path, enum msg_role me)
+{
+    struct error error;
+    struct edge *edge = how(path, me, 1, &error);
+    ck_assert_msg(edge != NULL, "%s", error.text);
+    return edge;
+}
+
+static struct edge_stats stats_of(const struct edge *edge)
+{
+    struct edge_stats stats;
+    edge_stats_get(edge, &stats);
+    return stats;
+}
+
+static void tend(struct edge *a, struct edge *b)
+{
+    uint64_t now = clock_now_ns();
+    if (a)
+        edge_tend(a, now);
+    if (b)
+        edge_tend(b, now);
+}
+
+/* Sends FLUSH with an epoch of its own until the loader on the other side answers that very one. */
+static void expect_answer(struct edge *edge)
+{
+    static uint32_t epoch;
+    uint64_t deadline = clock_now_ns() + WAIT_LIMIT_MS * NS_PER_MS, next_send = 0;
+    epoch++;
+    for (;;) {
+        uint64_t now = clock_now_ns();
+        ck_assert_msg(now < deadline, "no answer from the peer");
+        edge_tend(edge, now);
+        if (now >= next_send && edge_connected(edge)) {
+            struct msg_flush flush = {.epoch = epoch};
+            edge_send(edge, &flush, MSG_FLUSH);
+            next_send = now + 50 * NS_PER_MS;
+        }
+        struct pollfd p = {.fd = edge_fd(edge), .events = POLLIN};
+        poll(&p, 1, 5);
+        struct msg_flush answer;
+        while (edge_receive(edge, buf) > 0) {
+            memcpy(&answer, buf, sizeof answer);
+            if (answer.head.type == MSG_FLUSHED && answer.epoch == epoch)
+                return;
+        }
+    }
+}
+
+static pid_t spawn_ready(const char *mode, const char *path)
+{
+    int out;
+    char line[64];
+    pid_t pid = spawn_peer(&out, mode, path, NULL);
+    read_line(out, line, sizeof line);
+    ck_assert_str_eq(line, "ready");
+    close(out);
+    return pid;
+}
+
+START_TEST(messages_pass_in_order_and_whole)
+{
+    struct edge *cache = open_edge(edge_listen, scratch_path("a"), ROLE_CACHE);
+    struct edge *compute = open_edge(edge_dial, scratch_path("a"), ROLE_COMPUTE);
+    WAIT_FOR(edge_connected(cache) && edge_connected(compute), tend(cache, compute));
+    struct msg_demand demand = {.count = MSG_WANTS_MAX, .layer = 5};
+    for (unsigned i = 0; i < MSG_WANTS_MAX; i++)
+        demand.wants[i] = (struct msg_want){.entry = i, .tokens = 1};
+    uint64_t got = 0, first = 0;
+    for (unsigned i = 0; i < 5000 || got < stats_of(compute).sent; i++) {
+        if (i < 5000) {
+            demand.count = (uint16_t)(1 + i % MSG_WANTS_MAX);
+            edge_send(compute, &demand, MSG_DEMAND);
+        }
+        struct pollfd p = {.fd = edge_fd(cache), .events = POLLIN};
+        poll(&p, 1, i < 5000 ? 0 : 100);
+        for (size_t n; (n = edge_receive(cache, buf)) > 0; got++) {
+            struct msg_demand in;
+            memcpy(&in, buf, n);
+            ck_assert_uint_eq(n, msg_bytes(&in));
+            ck_assert_uint_gt(in.head.number, first);
+            ck_assert_uint_eq(in.wants[in.count - 1].entry, in.count - 1u);
+            first = in.head.number;
+        }
+        ck_assert_uint_lt(i, 6000);
+    }
+    struct edge_stats s = stats_of(compute);
+    ck_assert_uint_eq(s.sent + s.lost, 5000);
+    ck_assert_uint_eq(stats_of(cache).received, s.sent); /* what was taken arrives */
+    edge_close(compute);
+    edge_close(cache);
+}
+END_TEST
+
+START_TEST(without_a_peer_messages_are_lost_at_once)
+{
+    struct edge *cache = open_edge(edge_listen, scratch_path("a"), ROLE_CACHE);
+    struct edge *loader = open_edge(edge_dial, scratch_path("b"), ROLE_LOADER);
+    uint64_t start = clock_now_ns();
+    for (int i = 0; i < 1000; i++) {
+        struct msg_flush flush = {0};
+        struct msg_done done = {0};
+        ck_assert_int_eq(edge_send(cache, &flush, MSG_FLUSH), -1);
+        ck_assert_int_eq(edge_send(loader, &done, MSG_DONE), -1);
+    }
+    ck_assert_uint_lt(clock_now_ns() - start, NS_PER_S);
+    ck_assert_uint_eq(stats_of(cache).lost, 1000);
+    ck_assert_uint_eq(stats_of(loader).lost, 1000);
+    ck_assert_uint_eq(edge_receive(cache, buf), 0);
+    edge_close(loader);
+    /* The mail of before is not delivered to whoever comes. */
+    loader = open_edge(edge_dial, scratch_path("a"), ROLE_LOADER);
+    WAIT_FOR(edge_connected(cache) && edge_connected(loader), tend(cache, loader));
+    struct msg_flush flush = {.epoch = 77};
+    edge_send(cache, &flush, MSG_FLUSH);
+    WAIT_FOR(edge_receive(loader, buf) > 0, tend(cache, loader));
+    memcpy(&flush, buf, sizeof flush);
+    ck_assert_uint_eq(flush.epoch, 77);
+    edge_close(loader);
+    edge_close(cache);
+}
+END_TEST
+
+START_TEST(invalid_messages_are_dropped_and_counted)
+{
+    struct edge *cache = open_edge(edge_listen, scratch_path("a"), ROLE_CACHE);
+    int fd = raw_connect(scratch_path("a"));
+    ck_assert_int_eq(raw_greet(fd, SP_PAIR0), 0);
+    struct msg_flush flush = {0};
+    static unsigned char junk[MSG_BYTES_MAX];
+    memset(junk, 0xa5, sizeof junk);
+    raw_frame(fd, 0, NULL, 0);
+    for (size_t n = 1; n <= sizeof junk; n *= 2)
+        raw_frame(fd, n, junk, n);
+    msg_seal(&flush, MSG_FLUSH, 1, 1); /* its direction is from the cache */
+    raw_frame(fd, sizeof flush, &flush, sizeof flush);
+    msg_seal(&flush, MSG_FLUSHED, 1, 2);
+    raw_frame(fd, sizeof flush, &flush, sizeof flush);
+    WAIT_FOR(edge_receive(cache, buf) == sizeof flush, tend(cache, NULL));
+    ck_assert_uint_eq(stats_of(cache).invalid, 1 + 14 + 1);
+    close(fd);
+    edge_close(cache);
+}
+END_TEST
+
+START_TEST(the_socket_is_private_and_leaves_with_its_owner)
+{
+    struct stat st;
+    struct edge *cache = open_edge(edge_listen, scratch_path("a"), ROLE_CACHE);
+    ck_assert_int_eq(stat(scratch_path("a"), &st), 0);
+    ck_assert_uint_eq(st.st_mode & 07777, 0600);
+    edge_close(cache);
+    ck_assert_int_ne(stat(scratch_path("a"), &st), 0);
+}
+END_TEST
+
+START_TEST(a_dead_predecessors_socket_is_replaced)
+{
+    pid_t pid = spawn_ready("loader-listen", scratch_path("a"));
+    kill_peer(pid);
+    ck_assert_int_eq(access(scratch_path("a"), F_OK), 0);
+    struct edge *cache = open_edge(edge_listen, scratch_path("a"), ROLE_CACHE);
+    pid = spawn_ready("loader-dial", scratch_path("a"));
+    expect_answer(cache);
+    kill_peer(pid);
+    edge_close(cache);
+
+    struct error error;
+    int fd = open(scratch_path("file"), O_CREAT | O_WRONLY, 0600);
+    close(fd);
+    ck_assert_ptr_null(edge_listen(scratch_path("file"), ROLE_CACHE, 1, &error));
+    ck_assert_int_eq(error.code, ERR_BAD_INPUT);
+    ck_assert_int_eq(access(scratch_path("file"), F_OK), 0);
+    ck_assert_ptr_null(edge_listen("relative", ROLE_CACHE, 1, &error));
+}
+END_TEST
+
+START_TEST(e1d_a_second_listener_is_refused_and_harms_nobody)
+{
+    struct error error;
+    struct edge *cache = open_edge(edge_listen, scratch_path("a"), ROLE_CACHE);
+    for (int i = 0; i < 10; i++) {
+        ck_assert_ptr_null(edge_listen(scratch_path("a"), ROLE_CACHE, 2, &error));
+        ck_assert_int_eq(error.code, ERR_BUSY);
+    }
+    pid_t pid = spawn_ready("loader-dial", scratch_path("a"));
+    expect_answer(cache);
+    ck_assert_ptr_null(edge_listen(scratch_path("a"), ROLE_CACHE, 2, &error));
+    expect_answer(cache);
+    ck_assert_uint_eq(stats_of(cache).redials, 0);
+    kill_peer(pid);
+    edge_close(cache);
+}
+END_TEST
+
+START_TEST(e1_connect_and_close_does_not_deafen_a_listener)
+{
+    static const unsigned times[] = {1, 200};
+    for (unsigned i = 0; i < ARRAY_LEN(times); i++) {
+        struct edge *cache = open_edge(edge_listen, scratch_path("a"), ROLE_CACHE);
+        raw_connect_and_close(scratch_path("a"), times[i]);
+        pid_t pid = spawn_ready("loader-dial", scratch_path("a"));
+        expect_answer(cache);
+        /* With a peer at work it may not even be noticed. */
+        uint64_t connects = stats_of(cache).connects;
+        raw_connect_and_close(scratch_path("a"), times[i]);
+        expect_answer(cache);
+        ck_assert_uint_eq(stats_of(cache).connects, connects);
+        kill_peer(pid);
+        pid = spawn_ready("loader-dial", scratch_path("a"));
+        expect_answer(cache);
+        kill_peer(pid);
+        edge_close(cache);
+    }
+}
+END_TEST
+
+START_TEST(e1b_a_listener_that_hangs_up_in_the_handshake_is_dialed_again)
+{
+    for (int i = 0; i < 3; i++) {
+        int listener = raw_listen(scratch_path("a"));
+        struct edge *cache = open_edge(edge_dial, scratch_path("a"), ROLE_CACHE);
+        int fd = accept(listener, NULL, NULL);
+        close(fd);
+        close(listener);
+        unlink(scratch_path("a"));
+        pid_t pid = spawn_ready("loader-listen", scratch_path("a"));
+        expect_answer(cache);
+        kill_peer(pid);
+        pid = spawn_ready("loader-listen", scratch_path("a"));
+        expect_answer(cache);
+        kill_peer(pid);
+        edge_close(cache);
+        unlink(scratch_path("a"));
+    }
+}
+END_TEST
+
+START_TEST(e1c_dialers_killed_early_do_not_deafen_a_listener)
+{
+    struct edge *cache = open_edge(edge_listen, scratch_path("a"), ROLE_CACHE);
+    for (unsigned i = 0; i < 40; i++) {
+        pid_t pid = spawn_peer(NULL, "loader-dial", scratch_path("a"), NULL);
+        let_run(pid, i * 200);
+        kill_peer(pid);
+        tend(cache, NULL);
+    }
+    pid_t pid = spawn_ready("loader-dial", scratch_path("a"));
+    expect_answer(cache);
+    kill_peer(pid);
+    edge_close(cache);
+}
+END_TEST
+
+START_TEST(e2_hostile_lengths_and_garbage)
+{
+    static const uint64_t lengths[] = {
+        MSG_BYTES_MAX + 1, 2 * MIB,         GIB,        (uint64_t)1 << 40, (uint64_t)1 << 62,
+        UINT64_MAX - 31,   UINT64_MAX - 15, UINT64_MAX,
+    };
+    static unsigned char big[2 * MIB];
+    struct edge *cache = open_edge(edge_listen, scratch_path("a"), ROLE_CACHE);
+    for (unsigned i = 0; i < ARRAY_LEN(lengths); i++) {
+        int fd = raw_connect(scratch_path("a"));
+        WAIT_FOR(raw_greet(fd, SP_PAIR0) == 0 ||
+                     (close(fd), fd = raw_connect(scratch_path("a")), 0),
+                 tend(cache, NULL));
+        raw_frame(fd, lengths[i], big, lengths[i] == sizeof big ? sizeof big : 64);
+        raw_expect_end(fd);
+    }
+    int fd = raw_connect(scratch_path("a"));
+    ck_assert_int_eq(send(fd, "garbage! and more garbage", 25, MSG_NOSIGNAL), 25);
+    raw_expect_end(fd);
+    fd = raw_connect(scratch_path("a")); /* a silent one stays open and is in nobody's way */
+    pid_t pid = spawn_ready("loader-dial", scratch_path("a"));
+    expect_answer(cache);
+    close(fd);
+    kill_peer(pid);
+    edge_close(cache);
+}
+END_TEST
+
+START_TEST(a_stopped_peer_never_blocks_the_sender)
+{
+    struct edge *cache = open_edge(edge_listen, scratch_path("a"), ROLE_CACHE);
+    pid_t pid = spawn_ready("loader-dial", scratch_path("a"));
+    expect_answer(cache);
+    ck_assert_int_eq(kill(pid, SIGSTOP), 0);
+    uint64_t before = stats_of(cache).lost, start = clock_now_ns();
+    struct msg_load load = {.runs_count = 1, .runs = {{0, 0, PAGE_BYTES}}};
+    for (int i = 0; i < 20000; i++)
+        edge_send(cache, &load, MSG_LOAD);
+    uint64_t took = clock_now_ns() - start;
+    ck_assert_uint_gt(stats_of(cache).lost, before + 10000);
+    ck_assert_msg(took < 5 * NS_PER_S, "%lu ms", (unsigned long)(took / NS_PER_MS));
+    kill(pid, SIGCONT);
+    expect_answer(cache);
+    ck_assert_uint_eq(stats_of(cache).redials, 0);
+    kill_peer(pid);
+    edge_close(cache);
+}
+END_TEST
+
+START_TEST(either_side_may_be_killed_and_come_back)
+{
+    struct edge *cache = open_edge(edge_listen, scratch_path("a"), ROLE_CACHE);
+    struct edge *dialer = open_edge(edge_dial, scratch_path("b"), ROLE_CACHE);
+    for (int i = 0; i < 6; i++) {
+        pid_t a = spawn_ready("loader-dial", scratch_path("a"));
+        pid_t b = spawn_ready("loader-listen", scratch_path("b"));
+        expect_answer(cache);
+        expect_answer(dialer);
+        kill_peer(a);
+        kill_peer(b);
+        WAIT_FOR(!edge_connected(cache) && !edge_connected(dialer), tend(cache, dialer));
+    }
+    edge_close(dialer);
+    edge_close(cache);
+}
+END_TEST
+
+START_TEST(other_users_are_refused)
+{
+    if (geteuid() != 0)
+        return; /* only root can become somebody else */
+    chmod(scratch, 0777);
+    pid_t pid = spawn_ready("nobody-listen", scratch_path("a"));
+    struct edge *cache = open_edge(edge_dial, scratch_path("a"), ROLE_CACHE);
+    WAIT_FOR(stats_of(cache).strangers >= 3, tend(cache, NULL));
+    ck_assert(!edge_connected(cache));
+    ck_assert_uint_eq(stats_of(cache).connects, 0);
+    kill_peer(pid);
+    edge_close(cache);
+}
+END_TEST
+
+static int by_size(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+START_TEST(round_trip_time)
+{
+    enum { ROUNDS = 2000 };
+    static uint64_t took[ROUNDS];
+    struct edge *cache = open_edge(edge_listen, scratch_path("a"), ROLE_CACHE);
+    pid_t pid = spawn_ready("loader-dial", scratch_path("a"));
+    expect_answer(cache);
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        struct msg_flush flush = {.epoch = i};
+        struct pollfd p = {.fd = edge_fd(cache), .events = POLLIN};
+        uint64_t start = clock_now_ns();
+        ck_assert_int_eq(edge_send(cache, &flush, MSG_FLUSH), 0);
+        while (edge_receive(cache, buf) == 0)
+            ck_assert_int_eq(poll(&p, 1, WAIT_LIMIT_MS), 1);
+        took[i] = clock_now_ns() - start;
+    }
+    qsort(took, ROUNDS, sizeof took[0], by_size);
+    printf("edge round trip: p50 %.1f us, p99 %.1f us\n", (double)took[ROUNDS / 2] / 1e3,
+           (double)took[ROUNDS * 99 / 100] / 1e3);
+    kill_peer(pid);
+    edge_close(cache);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("ipc edge");
+    TCase *tc = tcase_create("edge");
+    tcase_add_checked_fixture(tc, scratch_make, scratch_remove);
+    tcase_add_test(tc, messages_pass_in_order_and_whole);
+    tcase_add_test(tc, without_a_peer_messages_are_lost_at_once);
+    tcase_add_test(tc, invalid_messages_are_dropped_and_counted);
+    tcase_add_test(tc, the_socket_is_private_and_leaves_with_its_owner);
+    tcase_add_test(tc, a_dead_predecessors_socket_is_replaced);
+    tcase_add_test(tc, e1d_a_second_listener_is_refused_and_harms_nobody);
+    tcase_add_test(tc, e1_connect_and_close_does_not_deafen_a_listener);
+    tcase_add_test(tc, e1b_a_listener_that_hangs_up_in_the_handshake_is_dialed_again);
+    tcase_add_test(tc, e1c_dialers_killed_early_do_not_deafen_a_listener);
+    tcase_add_test(tc, e2_hostile_lengths_and_garbage);
+    tcase_add_test(tc, a_stopped_peer_never_blocks_the_sender);
+    tcase_add_test(tc, either_side_may_be_killed_and_come_back);
+    tcase_add_test(tc, other_users_are_refused);
+    tcase_add_test(tc, round_trip_time);
+    suite_add_tcase(suite, tc);
+    return run_suite(suite);
+}

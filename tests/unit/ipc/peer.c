@@ -1,0 +1,99 @@
+/* A peer for the tests, in a process of its own, to be stopped and killed.
+ *   ipc_peer loader-dial|loader-listen PATH      answers FLUSH with FLUSHED
+ *   ipc_peer nobody-listen PATH                  the same as user 65534
+ *   ipc_peer rpc-echo PATH                       answers every request, prints their ids
+ *   ipc_peer rpc-mute PATH                       takes requests, prints their ids, never answers
+ *   ipc_peer rpc-client PATH                     calls "ping" for ever
+ * Prints "ready" once it stands. */
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "ipc/edge.h"
+#include "ipc/rpc.h"
+#include "lib/base/clock.h"
+#include "lib/base/log.h"
+
+static void answer_flushes(struct edge *edge)
+{
+    _Alignas(8) static unsigned char buf[MSG_BYTES_MAX];
+    while (edge_receive(edge, buf) > 0) {
+        struct msg_flush flush;
+        memcpy(&flush, buf, sizeof flush);
+        if (flush.head.type == MSG_FLUSH)
+            edge_send(edge, &flush, MSG_FLUSHED);
+    }
+}
+
+_Noreturn static void run_loader(const char *path, bool listens)
+{
+    struct error error;
+    struct edge *edge = listens ? edge_listen(path, ROLE_LOADER, 7, &error)
+                                : edge_dial(path, ROLE_LOADER, 7, &error);
+    if (!edge)
+        log_fatal(1, "%s", error.text);
+    puts("ready");
+    for (;;) {
+        struct pollfd p = {.fd = edge_fd(edge), .events = POLLIN};
+        poll(&p, 1, 50);
+        answer_flushes(edge);
+        edge_tend(edge, clock_now_ns());
+    }
+}
+
+_Noreturn static void run_server(const char *path, bool answers)
+{
+    struct error error;
+    struct rpc_server *server = rpc_server_open(path, 64, &error);
+    if (!server)
+        log_fatal(1, "%s", error.text);
+    puts("ready");
+    for (;;) {
+        struct pollfd p = {.fd = rpc_server_fd(server), .events = POLLIN};
+        poll(&p, 1, 50);
+        for (struct rpc_request *r; (r = rpc_server_take(server));) {
+            puts(r->id);
+            if (answers)
+                rpc_reply(server, r, json_pack("{s:i}", "pid", (int)getpid()));
+        }
+        rpc_server_tend(server, clock_now_ns());
+    }
+}
+
+_Noreturn static void run_client(const char *path)
+{
+    struct error error;
+    struct rpc_client *client = rpc_client_open(path, &error);
+    if (!client)
+        log_fatal(1, "%s", error.text);
+    puts("ready");
+    for (;;) {
+        json_t *reply;
+        if (rpc_call(client, "ping", NULL, 1000, &reply, &error) == 0)
+            json_decref(reply);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    log_init("peer", LOG_LEVEL_NONE);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    if (argc < 3)
+        return 2;
+    const char *mode = argv[1], *path = argv[2];
+    if (strcmp(mode, "nobody-listen") == 0 && setuid(65534) != 0)
+        return 1;
+    if (strcmp(mode, "loader-dial") == 0)
+        run_loader(path, false);
+    if (strcmp(mode, "loader-listen") == 0 || strcmp(mode, "nobody-listen") == 0)
+        run_loader(path, true);
+    if (strcmp(mode, "rpc-echo") == 0 || strcmp(mode, "rpc-mute") == 0)
+        run_server(path, strcmp(mode, "rpc-echo") == 0);
+    if (strcmp(mode, "rpc-client") == 0)
+        run_client(path);
+    return 2;
+}
