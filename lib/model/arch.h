@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Hyper-parameters after validation; every field is in the range the table in arch.c states. */
+/* Hyper-parameters after validation; every field is in the range arch.tbl.h states. */
 struct model_hparams {
     uint32_t layers;
     uint32_t hidden; /* embedding length */

@@ -1,20 +1,27 @@
-/* Every architecture sluice computes, as data. No include guard: include it with the macros below defined;
- * undefined ones expand to nothing and all are undefined at the end.
+/* Every architecture sluice computes, as data. No include guard: include it with the macros below
+ * defined; undefined ones expand to nothing and all are undefined at the end.
  *
- * ARCH(ID, name)                                   name: general.architecture
- * ARCH_UINT(ID, field, key, least, most, absent)   hyper-parameter from "<name>.<key>"; absent: REQUIRED, or
- *                                                  DERIVED (arch.c: derive_absent fills it in)
- * ARCH_FLOAT(ID, field, key, least, most)          likewise, always required
- * ARCH_CONST(ID, field, value)                     fixed by the architecture, in no key
- * ARCH_ONLY(ID, key, value)                        integer or bool key that must have this value if it is there
- * ARCH_ONLY_TEXT(ID, key, text)                    string key that must have this value if it is there
- * ARCH_DENSE(ID, role, storage, presence, ne0, ne1)        tensor of a role of arch.h
- * ARCH_EXPERT(ID, matrix, name, ne0, ne1)          3-D tensor of all experts of a layer; ne2 is EXPERTS
+ * ARCH(ID, name)
+ *     name: general.architecture
+ * ARCH_UINT(ID, field, key, least, most, absent)
+ *     hyper-parameter from key "<name>.<key>"; absent: REQUIRED, or DERIVED (filled in by arch.c)
+ * ARCH_FLOAT(ID, field, key, least, most)
+ *     likewise, always required
+ * ARCH_CONST(ID, field, value)
+ *     fixed by the architecture, in no key
+ * ARCH_ONLY(ID, key, value)
+ *     integer or bool key that must have this value if it is there
+ * ARCH_ONLY_TEXT(ID, key, text)
+ *     string key that must have this value if it is there
+ * ARCH_DENSE(ID, role, storage, presence, ne0, ne1)
+ *     tensor of a role of arch.h
+ * ARCH_EXPERT(ID, matrix, name, ne0, ne1)
+ *     3-D tensor of all experts of a layer; ne2 is EXPERTS
  *
  * storage: F32 (norms and routers, which are computed as they are) or ANY (every type of
  * tensor_types.tbl.h). presence: REQUIRED or OPTIONAL. Dimensions: enum arch_dim in arch_table.h.
- * Source of keys, names and shapes: the GGUF files that llama.cpp's converter writes, and the model's
- * published configuration. */
+ * Source of keys, names and shapes: the GGUF files that llama.cpp's converter writes, and the
+ * model's published configuration. */
 #ifndef ARCH
 #define ARCH(id, name)
 #endif
@@ -40,8 +47,8 @@
 #define ARCH_EXPERT(id, matrix, name, ne0, ne1)
 #endif
 
-/* Qwen3-MoE: every layer MoE, grouped-query attention with an RMSNorm on each q and k head, softmax over
- * all experts before the top-k, whose weights are then renormalised. */
+/* Qwen3-MoE: every layer MoE, grouped-query attention with an RMSNorm on each q and k head, softmax
+ * over all experts before the top-k, whose weights are then renormalised. */
 ARCH(QWEN3MOE, "qwen3moe")
 ARCH_UINT(QWEN3MOE, layers, "block_count", 1, MODEL_LAYERS_MAX, REQUIRED)
 ARCH_UINT(QWEN3MOE, hidden, "embedding_length", 1, 65536, REQUIRED)

@@ -99,14 +99,15 @@ struct model_index {
  * ERR_IO. */
 int model_index_build(int fd, const char *path, struct model_index **index, struct error *error);
 
-/* The same from any source of bytes (gguf.h): tests and fuzzing. `file` is copied into the index. The
- * error's line has no path before it. */
+/* The same from any source of bytes (gguf.h): tests and fuzzing. `file` is copied into the index.
+ * The error's line has no path before it. */
 struct gguf_source;
 int model_index_build_source(const struct gguf_source *source, const struct model_file_id *file,
                              struct model_index **index, struct error *error);
 
 /* Checks a mapped or received blob of `bytes` bytes completely (magic, version, hash, every offset
- * and count, every entry inside its tensor, the tokenizer) before it is used. 0, or -1 with ERR_BAD_INPUT. */
+ * and count, every entry inside its tensor, the tokenizer) before it is used. 0, or -1 with
+ * ERR_BAD_INPUT. */
 int model_index_check(const struct model_index *index, uint64_t bytes, struct error *error);
 
 static inline const struct model_tensor *model_index_tensors(const struct model_index *m)

@@ -1,13 +1,14 @@
 /* The tokenizer's tables as they lie in the model segment. For lib/model only.
  *
- * Layout: struct tokenizer_blob, then the parts its offsets name, each 8-byte aligned, in this
- * order: piece_at[vocab + 1]   u32: piece of token i is text[piece_at[i] .. piece_at[i + 1])
- *   types[vocab]          u8, enum token_type
- *   merges[merge_slots]   struct merge_slot, open addressing by merge_hash
- *   words[word_slots]     u32: ids of normal tokens by piece_hash of their bytes, TOKEN_NONE: free
- *   specials[special_room] u32: ids of tokens that are matched in text as a whole, sorted by their
- * bytes; the first `specials` are used text[text_bytes]      the pieces: bytes of text (normal
- * tokens) or names (control tokens) */
+ * Layout: struct tokenizer_blob, then the parts its offsets name, each 8-byte aligned:
+ *
+ *   piece_at[vocab + 1]     u32: token i is text[piece_at[i] .. piece_at[i + 1])
+ *   types[vocab]            u8, enum token_type
+ *   merges[merge_slots]     struct merge_slot, open addressing by merge_hash
+ *   words[word_slots]       u32: ids of normal tokens by piece_hash, TOKEN_NONE: free
+ *   specials[special_room]  u32: ids of tokens matched in text as a whole, sorted by their
+ *                           bytes; the first `specials` are used
+ *   text[text_bytes]        the pieces: bytes of text, or names of control tokens */
 #ifndef SLUICE_MODEL_TOKENIZER_BLOB_H
 #define SLUICE_MODEL_TOKENIZER_BLOB_H
 
@@ -49,7 +50,7 @@ struct tokenizer_blob {
     uint32_t merge_slots, word_slots; /* powers of two */
     uint32_t text_bytes;
     uint32_t bos, eos; /* TOKEN_NONE: none */
-    uint32_t unused; /* 0; no padding, the head is compared as bytes */
+    uint32_t unused;   /* 0; no padding, the head is compared as bytes */
     uint32_t byte_ids[256];
     uint64_t piece_at_offset, types_offset, merges_offset, words_offset, specials_offset,
         text_offset;

@@ -3,8 +3,9 @@
  *   name           value of tokenizer.ggml.pre
  *   ignore_merges  1: a word that is a token as a whole is taken without merging
  *   expression     the original one of the model's own tokenizer.json (PCRE2 with UTF and UCP)
- * Rows may be appended only: their numbers stand in model segments. Expressions have no translation for
- * engines with fewer features; such rewritings are known to differ or to need unbounded stack.
+ * Rows may be appended only: their numbers stand in model segments. Never use rewritings of the
+ * expressions made for engines with fewer features: they are known to differ, or to need unbounded
+ * stack.
  * No include guard: include it with PRETOKENIZER defined. */
 #define EXPR_GPT2 "'(?:[sdmt]|ll|ve|re)| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
 #define EXPR_CL100K(digits)                                                                        \

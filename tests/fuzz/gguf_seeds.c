@@ -168,13 +168,80 @@ static void version1(struct make *m)
     m->version = 1;
 }
 
-#define SEEDS(X)                                                                                   \
-    X(whole)                                                                                       \
-    X(v2) X(sparse) X(odd_values) X(cve_n_kv) X(cve_n_tensors) X(cve_ne) X(cve_ne_lies)            \
-        X(cve_string) X(cve_array) X(cve_array_2_63) X(cve_element_type) X(cve_alignment)          \
-            X(cve_layers) X(cve_type) X(nested) X(heads_array) X(twice) X(key_twice) X(split)      \
-                X(unknown_arch) X(offset) X(missing) X(unknown_tensor) X(shape) X(norm_type)       \
-                    X(yarn) X(merge) X(eos) X(used) X(version1)
+/* Refusals that the shapes above do not reach. */
+static void no_key_name(struct make *m)
+{
+    m->keys[3].no_name = true;
+}
+static void value_type(struct make *m)
+{
+    make_key(m, "general.name")->type = 13;
+}
+static void bool_two(struct make *m)
+{
+    make_bool(m, "x.flag", 2);
+}
+static void long_name(struct make *m)
+{
+    memset(m->tensors[4].name, 'x', 64);
+}
+static void dims(struct make *m)
+{
+    m->tensors[3].dims = 5;
+}
+static void rows(struct make *m)
+{
+    m->tensors[0].type = TENSOR_Q8_0;
+}
+static void negative(struct make *m)
+{
+    make_u32(m, K "attention.head_count", UINT32_MAX);
+    make_key(m, K "attention.head_count")->type = GGUF_I32;
+}
+static void float_type(struct make *m)
+{
+    make_u32(m, K "rope.freq_base", 1);
+}
+static void eps_nan(struct make *m)
+{
+    make_u32(m, K "attention.layer_norm_rms_epsilon", 0x7fc00000);
+    make_key(m, K "attention.layer_norm_rms_epsilon")->type = GGUF_F32;
+}
+static void vocab(struct make *m)
+{
+    make_u32(m, K "vocab_size", 261);
+}
+static void rope_dims(struct make *m)
+{
+    make_u32(m, K "rope.dimension_count", 4);
+}
+static void no_tokens(struct make *m)
+{
+    make_drop_key(m, "tokenizer.ggml.tokens");
+}
+static void byte_missing(struct make *m)
+{
+    make_key(m, "tokenizer.ggml.token_type")->value.data[12] = 3;
+}
+static void pre(struct make *m)
+{
+    make_text(m, "tokenizer.ggml.pre", "odd");
+}
+static void beyond_layers(struct make *m)
+{
+    make_add_tensor(m, "blk.1.attn_norm.weight", 0, 4, 1, 1);
+}
+
+/* clang-format off */
+#define SEEDS(X) \
+    X(whole) X(v2) X(sparse) X(odd_values) X(cve_n_kv) X(cve_n_tensors) X(cve_ne) X(cve_ne_lies) \
+    X(cve_string) X(cve_array) X(cve_array_2_63) X(cve_element_type) X(cve_alignment) \
+    X(cve_layers) X(cve_type) X(nested) X(heads_array) X(twice) X(key_twice) X(split) \
+    X(unknown_arch) X(offset) X(missing) X(unknown_tensor) X(shape) X(norm_type) X(yarn) \
+    X(merge) X(eos) X(used) X(version1) X(no_key_name) X(value_type) X(bool_two) X(long_name) \
+    X(dims) X(rows) X(negative) X(float_type) X(eps_nan) X(vocab) X(rope_dims) X(no_tokens) \
+    X(byte_missing) X(pre) X(beyond_layers)
+/* clang-format on */
 
 static const struct {
     const char *name;

@@ -50,7 +50,6 @@ static void expect(const char *what, const void *data, size_t n, const char *fra
     {                                                                                              \
         __VA_ARGS__;                                                                               \
     }
-/* clang-format off: a table */
 #define EDITS(X)                                                                                   \
     X(magic, "starts with 'GGML'", memcpy(m->magic, "GGML", 4))                                    \
     X(version0, "version 0;", m->version = 0)                                                      \
@@ -264,8 +263,6 @@ static void expect(const char *what, const void *data, size_t n, const char *fra
       make_texts(m, "tokenizer.ggml.merges", (const char *[]){"h "}, 1))                           \
     X(merges_type, "an array of I32 instead of an array of STRING",                                \
       make_array_raw(m, "tokenizer.ggml.merges", GGUF_I32, 3, 12))
-
-/* clang-format on */
 
 #define X(name, fragment, ...) EDIT(name, __VA_ARGS__)
 EDITS(X)
