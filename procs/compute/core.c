@@ -1,0 +1,295 @@
+/* The core's life and the order of a forward pass. */
+#include "procs/compute/core_internal.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/bytes.h"
+
+static const struct model_tensor *tensor_of(const struct core *c, uint32_t entry, uint32_t extent)
+{
+    return &model_index_tensors(
+        c->model)[model_index_entries(c->model)[entry].extent[extent].tensor];
+}
+
+static struct kernel_matrix matrix_of(const struct model_tensor *t, const void *data)
+{
+    return (struct kernel_matrix){.data = data,
+                                  .row_bytes = t->row_bytes,
+                                  .k = (uint32_t)t->ne[0],
+                                  .n = (uint32_t)t->ne[1],
+                                  .type = (enum tensor_type)t->type};
+}
+
+static struct kernel_matrix dense_matrix(struct core *c, uint32_t layer, enum dense_role role)
+{
+    uint32_t entry = model_entry_dense(c->model, layer, role);
+    sl_assert(entry != ENTRY_NONE);
+    return matrix_of(tensor_of(c, entry, 0), c->source.dense(c->source.self, entry));
+}
+
+/* Norm weights are copied: they are small, used everywhere, and the file may put them at any byte.
+ */
+static const float *dense_vector(struct core *c, uint32_t layer, enum dense_role role, float **at)
+{
+    struct kernel_matrix m = dense_matrix(c, layer, role);
+    float *copy = *at;
+    c->ops->row_to_f32(&m, 0, copy);
+    *at += m.k;
+    return copy;
+}
+
+static size_t norm_floats(const struct model_hparams *hp)
+{
+    return (size_t)hp->layers * 2 * (hp->hidden + hp->head_size) + hp->hidden;
+}
+
+static void bind_layer(struct core *c, uint32_t i, float **norms)
+{
+    struct core_layer *l = &c->layer[i];
+    l->attn_norm = dense_vector(c, i, DENSE_ATTN_NORM, norms);
+    l->ffn_norm = dense_vector(c, i, DENSE_FFN_NORM, norms);
+    if (c->hp.qk_norm) {
+        l->q_norm = dense_vector(c, i, DENSE_ATTN_Q_NORM, norms);
+        l->k_norm = dense_vector(c, i, DENSE_ATTN_K_NORM, norms);
+    }
+    l->q = dense_matrix(c, i, DENSE_ATTN_Q);
+    l->k = dense_matrix(c, i, DENSE_ATTN_K);
+    l->v = dense_matrix(c, i, DENSE_ATTN_V);
+    l->out = dense_matrix(c, i, DENSE_ATTN_OUT);
+    l->router = dense_matrix(c, i, DENSE_ROUTER);
+    uint32_t entry = model_entry_expert(c->model, i, 0);
+    for (uint32_t m = 0; m < EXPERT__COUNT; m++)
+        l->expert[m] = matrix_of(tensor_of(c, entry, m), NULL);
+    c->expert_slot_bytes[i] = model_index_entries(c->model)[entry].slot_bytes;
+    l->in_forms = form_bit(&l->q) | form_bit(&l->k) | form_bit(&l->v);
+    l->mix_forms = form_bit(&l->out);
+    l->gate_forms =
+        form_bit(&l->router) | form_bit(&l->expert[EXPERT_GATE]) | form_bit(&l->expert[EXPERT_UP]);
+    l->inner_forms = form_bit(&l->expert[EXPERT_DOWN]);
+}
+
+static void bind_weights(struct core *c, float *norms)
+{
+    uint32_t globals = c->hp.layers;
+    for (uint32_t i = 0; i < c->hp.layers; i++)
+        bind_layer(c, i, &norms);
+    c->embedding = dense_matrix(c, globals, DENSE_TOKEN_EMBD);
+    c->output = model_entry_dense(c->model, globals, DENSE_OUTPUT) == ENTRY_NONE
+                    ? c->embedding
+                    : dense_matrix(c, globals, DENSE_OUTPUT);
+    c->output_norm = dense_vector(c, globals, DENSE_OUTPUT_NORM, &norms);
+    c->output_forms = form_bit(&c->output);
+}
+
+static int allocate_scratch(struct core *c, const struct core_config *config, struct error *error)
+{
+    uint32_t chunk = config->chunk;
+    size_t bytes = core_scratch_layout(c, chunk, NULL);
+    while (config->scratch_limit && bytes > config->scratch_limit && chunk > 1) {
+        chunk = (chunk + 1) / 2;
+        bytes = core_scratch_layout(c, chunk, NULL);
+    }
+    c->scratch = aligned_alloc(64, bytes);
+    if (!c->scratch)
+        return error_set(error, ERR_NO_MEMORY, "no memory for %zu bytes of scratch (%u rows)",
+                         bytes, chunk);
+    memset(c->scratch, 0, bytes); /* touched now, not in the first token */
+    core_scratch_layout(c, chunk, c->scratch);
+    c->chunk = chunk;
+    c->scratch_bytes = bytes;
+    return 0;
+}
+
+struct core *core_create(const struct core_config *config, struct error *error)
+{
+    const struct model_hparams *hp = &config->model->hparams;
+    sl_assert(config->chunk >= 1 && config->ops && config->prefill_order);
+    if (hp->head_size > KERNEL_HEAD_SIZE_MAX) {
+        error_set(error, ERR_BAD_INPUT, "head size %u is beyond %u", hp->head_size,
+                  KERNEL_HEAD_SIZE_MAX);
+        return NULL;
+    }
+    struct core *c = calloc(1, sizeof *c);
+    float *norms = NULL;
+    if (c) {
+        *c = (struct core){.magic = CORE_MAGIC, .model = config->model, .hp = *hp};
+        c->layer = calloc(hp->layers, sizeof *c->layer);
+        c->thread = calloc(config->threads, sizeof *c->thread);
+        norms = malloc(norm_floats(hp) * sizeof *norms);
+    }
+    if (!c || !c->layer || !c->thread || !norms) {
+        error_set(error, ERR_NO_MEMORY, "no memory for the model core");
+        free(norms);
+        core_destroy(c);
+        return NULL;
+    }
+    c->ops = config->ops;
+    c->source = config->source;
+    c->prefill_order = config->prefill_order;
+    c->threads = config->threads;
+    c->q_size = hp->heads * hp->head_size;
+    c->kv_size = hp->kv_heads * hp->head_size;
+    c->group = hp->heads / hp->kv_heads;
+    bind_weights(c, norms);
+    c->pool = NULL;
+    if (allocate_scratch(c, config, error) == 0)
+        c->pool = pool_create(config->threads, config->nice, error);
+    if (!c->pool) {
+        core_destroy(c);
+        return NULL;
+    }
+    return c;
+}
+
+void core_destroy(struct core *c)
+{
+    if (!c)
+        return;
+    OBJ_CHECK(c, CORE_MAGIC);
+    pool_destroy(c->pool);
+    if (c->layer)
+        free((void *)(uintptr_t)c->layer[0].attn_norm); /* the first of all norms */
+    free(c->layer);
+    free(c->thread);
+    free(c->scratch);
+    c->magic = 0;
+    free(c);
+}
+
+uint32_t core_chunk(const struct core *c)
+{
+    return c->chunk;
+}
+
+size_t core_scratch_bytes(const struct core *c)
+{
+    return c->scratch_bytes;
+}
+
+uint32_t core_output_rows(const struct core *c)
+{
+    return c->output_rows;
+}
+
+void core_make_forms(const struct core *c, const struct form_rows *f, uint32_t row, uint32_t forms)
+{
+    const float *x = form_floats(f, row);
+    if (forms & (1u << FORM_Q8))
+        c->ops->activation(TENSOR_Q8_0, x, f->k, f->base[FORM_Q8] + row * f->stride[FORM_Q8]);
+    if (forms & (1u << FORM_Q4))
+        c->ops->activation(TENSOR_Q4_0, x, f->k, f->base[FORM_Q4] + row * f->stride[FORM_Q4]);
+}
+
+void core_run_rows(struct core *c, uint32_t rows, pool_fn *fn)
+{
+    if (c->threads == 1 || rows < 2 * c->threads)
+        fn(c, 0, 1);
+    else
+        pool_run(c->pool, fn, c);
+}
+
+static void embed_rows(void *arg, uint32_t thread, uint32_t threads)
+{
+    struct core *c = arg;
+    uint32_t begin, end;
+    pool_share(c->step.rows, 1, thread, threads, &begin, &end);
+    for (uint32_t r = begin; r < end; r++) {
+        c->ops->row_to_f32(&c->embedding, c->tokens[r], core_x(c, r));
+        kernel_rope_table(c->step.position + r, c->hp.head_size, (double)c->hp.rope_theta,
+                          c->rope + (size_t)r * c->hp.head_size);
+    }
+}
+
+int core_forward(struct core *c, const struct core_sequence *sequence, const uint32_t *tokens,
+                 uint32_t position, uint32_t rows, struct error *error)
+{
+    OBJ_CHECK(c, CORE_MAGIC);
+    sl_assert(rows >= 1 && rows <= c->chunk);
+    for (uint32_t r = 0; r < rows; r++)
+        sl_assert(tokens[r] < c->hp.vocab);
+    c->sequence = *sequence;
+    c->tokens = tokens;
+    c->step =
+        (struct expert_step){.sequence = sequence->sequence, .position = position, .rows = rows};
+    core_run_rows(c, rows, embed_rows);
+    for (c->step.layer = 0; c->step.layer < c->hp.layers; c->step.layer++) {
+        if (c->source.layer_begins)
+            c->source.layer_begins(c->source.self, &c->step);
+        core_attention(c);
+        core_experts_gate(c);
+        if (core_experts(c, error) != 0)
+            return -1;
+    }
+    return 0;
+}
+
+static void output_norm_rows(struct core *c)
+{
+    for (uint32_t r = 0; r < c->output_count; r++) {
+        c->ops->rms_norm(core_x(c, c->output_row + r), c->output_norm, c->hp.hidden, c->hp.rms_eps,
+                         form_floats(&c->last, r));
+        core_make_forms(c, &c->last, r, c->output_forms);
+    }
+}
+
+static void output_columns(void *arg, uint32_t thread, uint32_t threads)
+{
+    struct core *c = arg;
+    uint32_t begin, end;
+    pool_share(c->output.n, COLUMN_UNIT, thread, threads, &begin, &end);
+    if (begin < end)
+        c->ops->matmul(&c->output, begin, end, form_row(&c->last, c->output.type, 0),
+                       form_stride(&c->last, c->output.type), c->output_count, c->logits,
+                       c->hp.vocab);
+}
+
+float *core_output(struct core *c, uint32_t row, uint32_t rows)
+{
+    OBJ_CHECK(c, CORE_MAGIC);
+    sl_assert(rows >= 1 && rows <= c->output_rows && row + rows <= c->step.rows);
+    c->output_row = row;
+    c->output_count = rows;
+    output_norm_rows(c);
+    pool_run(c->pool, output_columns, c);
+    return c->logits;
+}
+
+static double log_sum_exp(const float *x, uint32_t n)
+{
+    float max = x[0];
+    for (uint32_t i = 1; i < n; i++)
+        max = x[i] > max ? x[i] : max;
+    double sum = 0;
+    for (uint32_t i = 0; i < n; i++)
+        sum += exp((double)x[i] - (double)max);
+    return (double)max + log(sum);
+}
+
+float core_log_probability(const float *logits, uint32_t vocab, uint32_t token)
+{
+    return (float)((double)logits[token] - log_sum_exp(logits, vocab));
+}
+
+static void score_rows(void *arg, uint32_t thread, uint32_t threads)
+{
+    struct core *c = arg;
+    uint32_t begin, end;
+    pool_share(c->output_count, 1, thread, threads, &begin, &end);
+    for (uint32_t r = begin; r < end; r++)
+        c->scores[r] =
+            core_log_probability(c->logits + (size_t)r * c->hp.vocab, c->hp.vocab, c->targets[r]);
+}
+
+void core_score(struct core *c, uint32_t row, uint32_t rows, const uint32_t *targets, float *out)
+{
+    for (uint32_t done = 0; done < rows;) {
+        uint32_t n = rows - done < c->output_rows ? rows - done : c->output_rows;
+        core_output(c, row + done, n);
+        c->targets = targets + done;
+        c->scores = out + done;
+        pool_run(c->pool, score_rows, c);
+        done += n;
+    }
+}

@@ -1,0 +1,67 @@
+/* The model core: the forward pass of a Qwen3-MoE model over a chunk of tokens of one sequence.
+ * Decode is a chunk of one. No process, no shared memory, no messages in here: weights come through
+ * struct weights_source, the KV cache through pointers.
+ *
+ * Row invariance (DESIGN.md §5): threads divide outputs or rows, never a reduction; the chunk's
+ * size and what else is computed beside a row leave its bits unchanged.
+ *
+ * All memory is taken at core_create; a forward pass allocates nothing. One thread calls in at a
+ * time (it is thread 0 of the pool). */
+#ifndef SLUICE_COMPUTE_CORE_H
+#define SLUICE_COMPUTE_CORE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "lib/base/error.h"
+#include "lib/kernels/kernels.h"
+#include "lib/model/model_index.h"
+#include "lib/policy/policy.h"
+#include "procs/compute/weights.h"
+
+struct core;
+
+struct core_config {
+    const struct model_index *model; /* borrowed while the core lives; checked */
+    const struct kernel_ops *ops;
+    struct weights_source source;
+    uint32_t threads;
+    int nice;             /* of the worker threads */
+    uint32_t chunk;       /* rows of a forward pass at most */
+    size_t scratch_limit; /* the chunk is halved until scratch fits; 0: no limit */
+    prefill_order_fn prefill_order;
+};
+
+/* Copies norms, resolves dense matrices (all dense entries must be there) and allocates. */
+struct core *core_create(const struct core_config *config, struct error *error);
+void core_destroy(struct core *core);
+
+uint32_t core_chunk(const struct core *core);       /* rows in force */
+size_t core_scratch_bytes(const struct core *core); /* allocated for all of the above */
+uint32_t core_output_rows(const struct core *core); /* rows of logits at once */
+
+/* A sequence as the core sees it: F16 keys and values per layer, [position][kv_head][head_size]. */
+struct core_sequence {
+    uint32_t sequence;
+    uint16_t *const *keys;
+    uint16_t *const *values;
+};
+
+/* Runs `rows` tokens at positions position, position + 1, ... The KV rows before `position` must be
+ * right; rows position .. position + rows - 1 are written. On -1 the sequence may go on from the
+ * same position later: nothing outside these KV rows was changed and no pin is left. */
+int core_forward(struct core *core, const struct core_sequence *sequence, const uint32_t *tokens,
+                 uint32_t position, uint32_t rows, struct error *error);
+
+/* Logits of rows [row, row + rows) of the last forward pass, rows <= core_output_rows:
+ * [rows][vocab], valid until the next call. */
+float *core_output(struct core *core, uint32_t row, uint32_t rows);
+
+/* Log-probability of `token` under one row of logits. */
+float core_log_probability(const float *logits, uint32_t vocab, uint32_t token);
+
+/* Log-probability of targets[i] after row `row + i` of the last forward pass, rows - any number. */
+void core_score(struct core *core, uint32_t row, uint32_t rows, const uint32_t *targets,
+                float *out);
+
+#endif

@@ -1,0 +1,97 @@
+/* The core's scratch memory: one allocation, laid out once for the chunk in force. */
+#include "procs/compute/core_internal.h"
+
+struct cutter {
+    uint8_t *base; /* NULL: only count */
+    size_t at;
+};
+
+static void *cut(struct cutter *m, size_t count, size_t bytes)
+{
+    size_t at = (m->at + 63) / 64 * 64;
+    m->at = at + count * bytes;
+    return m->base ? m->base + at : NULL;
+}
+
+static void cut_forms(struct cutter *m, struct form_rows *f, uint32_t forms, uint32_t rows,
+                      uint32_t k)
+{
+    static const enum tensor_type type_of[FORM__COUNT] = {TENSOR_F32, TENSOR_Q8_0, TENSOR_Q4_0};
+    f->k = k;
+    for (int i = 0; i < FORM__COUNT; i++) {
+        f->stride[i] =
+            i == FORM_F32 ? (size_t)k * sizeof(float) : kernel_activation_bytes(type_of[i], k);
+        bool needed = i == FORM_F32 || (forms & (1u << i)) != 0;
+        f->base[i] = needed ? cut(m, rows, f->stride[i]) : NULL;
+    }
+}
+
+/* Logits of several rows at once are only wanted when a prompt is scored: a megabyte or a few rows.
+ */
+static uint32_t output_rows_for(uint32_t vocab, uint32_t chunk)
+{
+    uint64_t rows = MIB / ((uint64_t)vocab * sizeof(float));
+    rows = rows < 4 ? 4 : rows > GATHER_ROWS ? GATHER_ROWS : rows;
+    return (uint32_t)(rows < chunk ? rows : chunk);
+}
+
+static void all_forms(const struct core *c, uint32_t *in, uint32_t *mix, uint32_t *inner)
+{
+    *in = c->output_forms;
+    *mix = *inner = 0;
+    for (uint32_t i = 0; i < c->hp.layers; i++) {
+        *in |= c->layer[i].in_forms | c->layer[i].gate_forms;
+        *mix |= c->layer[i].mix_forms;
+        *inner |= c->layer[i].inner_forms;
+    }
+}
+
+static void cut_experts(struct core *c, struct cutter *m, uint32_t chunk)
+{
+    const struct model_hparams *hp = &c->hp;
+    size_t pairs = (size_t)chunk * hp->experts_used;
+    /* one expert has at most `chunk` rows, a token at most top-k experts */
+    c->inner_rows = chunk > hp->experts_used ? chunk : hp->experts_used;
+    c->pair_of = cut(m, pairs, sizeof *c->pair_of);
+    c->pair_token = cut(m, pairs, sizeof *c->pair_token);
+    c->pair_out = cut(m, pairs * hp->hidden, sizeof(float));
+    c->gate = cut(m, (size_t)c->inner_rows * hp->expert_inner, sizeof(float));
+    c->up = cut(m, (size_t)c->inner_rows * hp->expert_inner, sizeof(float));
+    c->items = cut(m, hp->experts, sizeof *c->items);
+    c->queue = cut(m, hp->experts, sizeof *c->queue);
+    c->order = cut(m, hp->experts, sizeof *c->order);
+    c->pair_base = cut(m, (size_t)hp->experts + 1, sizeof *c->pair_base);
+    c->jobs = cut(m, hp->experts, sizeof *c->jobs);
+    c->next_counts = cut(m, hp->experts, sizeof(float));
+    c->predicted = cut(m, pairs, sizeof *c->predicted);
+}
+
+size_t core_scratch_layout(struct core *c, uint32_t chunk, uint8_t *base)
+{
+    const struct model_hparams *hp = &c->hp;
+    struct cutter m = {.base = base};
+    uint32_t in, mix, inner;
+    all_forms(c, &in, &mix, &inner);
+    c->x = cut(&m, (size_t)chunk * hp->hidden, sizeof(float));
+    c->y = cut(&m, (size_t)chunk * hp->hidden, sizeof(float));
+    cut_forms(&m, &c->in, in, chunk, hp->hidden);
+    cut_forms(&m, &c->mix, mix, chunk, c->q_size);
+    c->q = cut(&m, (size_t)chunk * c->q_size, sizeof(float));
+    c->k = cut(&m, (size_t)chunk * c->kv_size, sizeof(float));
+    c->v = cut(&m, (size_t)chunk * c->kv_size, sizeof(float));
+    c->rope = cut(&m, (size_t)chunk * hp->head_size, sizeof(float));
+    c->router_logits = cut(&m, (size_t)chunk * hp->experts, sizeof(float));
+    c->routes = cut(&m, (size_t)chunk * hp->experts_used, sizeof *c->routes);
+    cut_experts(c, &m, chunk);
+    c->output_rows = output_rows_for(hp->vocab, chunk);
+    c->logits = cut(&m, (size_t)c->output_rows * hp->vocab, sizeof(float));
+    cut_forms(&m, &c->last, in, c->output_rows, hp->hidden);
+    for (uint32_t t = 0; t < c->threads; t++) {
+        struct core_thread *thread = &c->thread[t];
+        uint32_t rows = chunk < GATHER_ROWS ? chunk : GATHER_ROWS;
+        cut_forms(&m, &thread->gather, in, rows, hp->hidden);
+        cut_forms(&m, &thread->inner, inner, rows, hp->expert_inner);
+        thread->router = cut(&m, (size_t)hp->experts * 2, sizeof(float));
+    }
+    return (m.at + 63) / 64 * 64;
+}

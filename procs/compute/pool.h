@@ -1,0 +1,38 @@
+/* The threads that compute: fork and join of one function over all of them, many thousand times a
+ * second. Between two runs they spin for some microseconds and then sleep on a futex, so a hit path
+ * makes no other system call than those of this barrier. */
+#ifndef SLUICE_COMPUTE_POOL_H
+#define SLUICE_COMPUTE_POOL_H
+
+#include <stdint.h>
+
+#include "lib/base/error.h"
+
+#define POOL_THREADS_MAX 256
+
+struct pool;
+
+/* Part `thread` of `threads`. Parts divide the work by output or by row, never by reduction. */
+typedef void pool_fn(void *arg, uint32_t thread, uint32_t threads);
+
+/* threads: all that compute, the caller of pool_run included (it is thread 0). nice: of the workers
+ * made here; the caller's own is the caller's business. NULL with *error. */
+struct pool *pool_create(uint32_t threads, int nice, struct error *error);
+void pool_destroy(struct pool *pool);
+
+/* Runs all parts of fn and returns when every one has ended. One caller at a time. */
+void pool_run(struct pool *pool, pool_fn *fn, void *arg);
+
+uint32_t pool_threads(const struct pool *pool);
+
+/* Part i of `parts` of [0, n), cut at multiples of `unit`. */
+static inline void pool_share(uint32_t n, uint32_t unit, uint32_t i, uint32_t parts,
+                              uint32_t *begin, uint32_t *end)
+{
+    uint64_t units = (n + unit - 1) / unit;
+    uint64_t b = units * i / parts * unit, e = units * (i + 1) / parts * unit;
+    *begin = b < n ? (uint32_t)b : n;
+    *end = e < n ? (uint32_t)e : n;
+}
+
+#endif

@@ -1,0 +1,219 @@
+/* Sampling without sorting the vocabulary: candidates lie in a heap and only those that survive are
+ * taken off it. */
+#include "procs/compute/sampler.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/assert.h"
+
+#define SAMPLER_MAGIC 0x53414d50u
+
+struct candidate {
+    float logit;
+    uint32_t id;
+};
+
+struct sampler {
+    uint32_t magic;
+    uint32_t vocab;
+    uint64_t *seen;         /* a bit per token: already penalised */
+    struct candidate *heap; /* [vocab] */
+    struct candidate *kept; /* [vocab] descending, ties to the lower id */
+    double *weight;         /* [vocab] of kept */
+};
+
+size_t sampler_bytes(uint32_t vocab)
+{
+    return (size_t)vocab * (2 * sizeof(struct candidate) + sizeof(double)) + vocab / 8 + 8;
+}
+
+struct sampler *sampler_create(uint32_t vocab, struct error *error)
+{
+    sl_assert(vocab > 0);
+    struct sampler *s = calloc(1, sizeof *s);
+    if (s) {
+        *s = (struct sampler){.magic = SAMPLER_MAGIC, .vocab = vocab};
+        s->seen = calloc(vocab / 64 + 1, sizeof *s->seen);
+        s->heap = calloc(vocab, sizeof *s->heap);
+        s->kept = calloc(vocab, sizeof *s->kept);
+        s->weight = calloc(vocab, sizeof *s->weight);
+    }
+    if (!s || !s->seen || !s->heap || !s->kept || !s->weight) {
+        error_set(error, ERR_NO_MEMORY, "no memory for the sampler (%u tokens)", vocab);
+        sampler_destroy(s);
+        return NULL;
+    }
+    return s;
+}
+
+void sampler_destroy(struct sampler *s)
+{
+    if (!s)
+        return;
+    OBJ_CHECK(s, SAMPLER_MAGIC);
+    free(s->seen);
+    free(s->heap);
+    free(s->kept);
+    free(s->weight);
+    s->magic = 0;
+    free(s);
+}
+
+static uint64_t mix64(uint64_t z)
+{
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull; /* finaliser of SplitMix64 (Steele et al. 2014) */
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+    return z ^ (z >> 31);
+}
+
+double sampler_random(uint64_t seed, uint32_t position)
+{
+    const uint64_t step = 0x9e3779b97f4a7c15ull;
+    uint64_t bits = mix64(mix64(seed + step) + ((uint64_t)position + 1) * step);
+    return (double)(bits >> 11) * 0x1p-53;
+}
+
+static void penalise(struct sampler *s, double penalty, float *logits, const uint32_t *recent,
+                     size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        uint32_t id = recent[i];
+        if (id >= s->vocab || (s->seen[id / 64] >> (id % 64) & 1))
+            continue;
+        s->seen[id / 64] |= 1ull << (id % 64);
+        double l = (double)logits[id];
+        logits[id] = (float)(l > 0 ? l / penalty : l * penalty);
+    }
+    for (size_t i = 0; i < count; i++)
+        if (recent[i] < s->vocab)
+            s->seen[recent[i] / 64] = 0;
+}
+
+static uint32_t greedy(const float *logits, uint32_t vocab)
+{
+    uint32_t best = 0;
+    float top = -INFINITY;
+    for (uint32_t i = 0; i < vocab; i++)
+        if (logits[i] > top) {
+            top = logits[i];
+            best = i;
+        }
+    return best;
+}
+
+/* Better: larger, ties to the lower id. */
+static bool better(struct candidate a, struct candidate b)
+{
+    return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
+}
+
+/* heap[at] sinks until no child should be above it; best on top, or worst on top. */
+static void sink(struct candidate *heap, uint32_t n, uint32_t at, bool best_on_top)
+{
+    struct candidate moving = heap[at];
+    for (uint32_t child; (child = 2 * at + 1) < n; at = child) {
+        if (child + 1 < n && better(heap[child + 1], heap[child]) == best_on_top)
+            child++;
+        if (better(heap[child], moving) != best_on_top)
+            break;
+        heap[at] = heap[child];
+    }
+    heap[at] = moving;
+}
+
+static void heapify(struct candidate *heap, uint32_t n, bool best_on_top)
+{
+    for (uint32_t i = n / 2; i-- > 0;)
+        sink(heap, n, i, best_on_top);
+}
+
+static struct candidate candidate_of(const float *logits, uint32_t id)
+{
+    return (struct candidate){logits[id] == logits[id] ? logits[id] : -INFINITY, id};
+}
+
+/* Fills the heap with the top_k best (all when 0), best on top. Returns their number. */
+static uint32_t gather(struct sampler *s, const float *logits, uint32_t top_k)
+{
+    uint32_t n = top_k == 0 || top_k > s->vocab ? s->vocab : top_k;
+    for (uint32_t i = 0; i < n; i++)
+        s->heap[i] = candidate_of(logits, i);
+    if (n < s->vocab) {
+        heapify(s->heap, n, false);
+        for (uint32_t i = n; i < s->vocab; i++) {
+            struct candidate c = candidate_of(logits, i);
+            if (better(c, s->heap[0])) {
+                s->heap[0] = c;
+                sink(s->heap, n, 0, false);
+            }
+        }
+    }
+    heapify(s->heap, n, true);
+    return n;
+}
+
+static struct candidate pop(struct candidate *heap, uint32_t *n)
+{
+    struct candidate top = heap[0];
+    heap[0] = heap[--*n];
+    if (*n > 0)
+        sink(heap, *n, 0, true);
+    return top;
+}
+
+/* Takes candidates off the heap, best first, while top-p and min-p let them in; the best always
+ * is. top-p is measured against what top-k left. */
+static uint32_t keep(struct sampler *s, uint32_t n, double top_p, double min_p)
+{
+    double max = (double)s->heap[0].logit, total = 0, sum = 0;
+    if (!isfinite(max)) { /* nothing to weigh: the best alone */
+        s->kept[0] = s->heap[0];
+        return 1;
+    }
+    if (top_p < 1) /* summed in heap order, which is a function of the logits alone */
+        for (uint32_t i = 0; i < n; i++)
+            total += exp((double)s->heap[i].logit - max);
+    uint32_t kept = 0;
+    while (n > 0) {
+        double weight = exp((double)s->heap[0].logit - max);
+        if (kept > 0 && (weight < min_p || weight == 0 || (top_p < 1 && sum >= top_p * total)))
+            break;
+        s->kept[kept++] = pop(s->heap, &n);
+        sum += weight;
+    }
+    return kept;
+}
+
+static uint32_t draw(struct sampler *s, uint32_t kept, double temperature, double random)
+{
+    double max = (double)s->kept[0].logit, total = 0;
+    for (uint32_t i = 0; i < kept; i++) {
+        s->weight[i] = exp(((double)s->kept[i].logit - max) / temperature);
+        total += s->weight[i];
+    }
+    double left = random * total;
+    for (uint32_t i = 0; i + 1 < kept; i++) {
+        left -= s->weight[i];
+        if (left < 0)
+            return s->kept[i].id;
+    }
+    return s->kept[kept - 1].id;
+}
+
+uint32_t sampler_choose(struct sampler *s, const struct sampler_settings *settings, float *logits,
+                        const uint32_t *recent, size_t recent_count, uint32_t position)
+{
+    OBJ_CHECK(s, SAMPLER_MAGIC);
+    if (settings->repeat_penalty != 1.0)
+        penalise(s, settings->repeat_penalty, logits, recent, recent_count);
+    if (settings->temperature <= 0)
+        return greedy(logits, s->vocab);
+    uint32_t n = gather(s, logits, settings->top_k);
+    uint32_t kept = keep(s, n, settings->top_p, settings->min_p);
+    if (kept == 1 || !isfinite(s->kept[0].logit))
+        return s->kept[0].id;
+    return draw(s, kept, settings->temperature, sampler_random(settings->seed, position));
+}

@@ -1,0 +1,77 @@
+/* Where the model core gets its weights: the golden tests and benchmarks hand it a file in memory,
+ * the process the directory and the arena (experts.c). */
+#ifndef SLUICE_COMPUTE_WEIGHTS_H
+#define SLUICE_COMPUTE_WEIGHTS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "lib/base/error.h"
+#include "lib/model/model_index.h"
+#include "lib/policy/policy.h"
+
+/*  QUEUED --pin--> WAITED --wait--> READY --computed, unpin--> DONE
+ *     \------------pin------------------^                            */
+enum expert_item_state { ITEM_QUEUED, ITEM_WAITED, ITEM_READY, ITEM_DONE };
+
+/* One expert of one layer and chunk. Writers: the core, but `state` (WAITED, READY) and `part`,
+ * which are the source's. */
+struct expert_item {
+    uint32_t expert;
+    uint32_t tokens; /* of the chunk that use it */
+    float weight;    /* largest gate weight among them */
+    uint32_t rank;   /* in decode: its rank; in prefill the best */
+    enum expert_item_state state;
+    const uint8_t *part[EXPERT__COUNT]; /* payload of gate, up, down; valid while READY */
+};
+
+struct expert_step {
+    uint32_t sequence; /* low bits of the request id */
+    uint32_t position; /* of the token, first of the chunk */
+    uint32_t rows;     /* 1: decode */
+    uint32_t layer;
+};
+
+struct weights_source {
+    void *self;
+
+    /* Payload of a dense entry; stays where it is while the core lives. */
+    const void *(*dense)(void *self, uint32_t entry);
+
+    /* Slot bytes a chunk may have pinned at once (one item is always allowed). */
+    uint64_t (*room)(void *self);
+
+    /* A look without a pin, for the order of work only. */
+    bool (*resident)(void *self, uint32_t layer, uint32_t expert);
+
+    /* Pins every item, looks at it (WAITED or READY with its parts) and asks for what is not
+     * there. */
+    void (*pin)(void *self, const struct expert_step *step, struct expert_item **items,
+                uint32_t count);
+
+    /* Waits until at least one of the items that are WAITED became READY. -1 when it never will,
+     * or when the sequence shall end. Items in other states are passed over. */
+    int (*wait)(void *self, const struct expert_step *step, struct expert_item **items,
+                uint32_t count, struct error *error);
+
+    /* Ends the use of a pinned item. */
+    void (*unpin)(void *self, const struct expert_step *step, struct expert_item *item);
+
+    /* The rest may be NULL. */
+
+    /* decode: the gate input of this layer, before its router runs. */
+    void (*gate_input)(void *self, const struct expert_step *step, const float *x, uint32_t n);
+
+    /* prefill: how many tokens of the chunk will use each expert of the *next* layer, as its router
+     * says of this layer's gate input. Not computed when NULL. */
+    void (*next_counts)(void *self, const struct expert_step *step, const float *counts,
+                        uint32_t experts);
+
+    /* A layer begins: sign of life, test switches. */
+    void (*layer_begins)(void *self, const struct expert_step *step);
+
+    /* What was routed, rows x top-k (tests). */
+    void (*routed)(void *self, const struct expert_step *step, const struct route *routes);
+};
+
+#endif

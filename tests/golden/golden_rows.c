@@ -1,0 +1,104 @@
+/* Row invariance: the bits of every KV row and logit are the same for every number of threads and
+ * every chunk size, on every instruction set. It is what makes text independent of budget, threads,
+ * chunking and restarts. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/assert.h"
+#include "tests/golden/image.h"
+#include "tests/golden/reference.h"
+
+#define CONTEXT 128
+#define TOKENS  75 /* crosses an attention tile, not a multiple of any chunk below */
+
+struct result {
+    float *logits; /* [TOKENS][vocab] */
+    uint16_t *kv;  /* keys and values of all layers */
+    size_t kv_layer;
+};
+
+static void run(struct image *image, const struct kernel_ops *ops, uint32_t threads, uint32_t chunk,
+                const uint32_t *tokens, struct result *out)
+{
+    const struct model_hparams *hp = &image->model->hparams;
+    struct core *core = image_core(image, ops, threads, chunk);
+    struct core_sequence sequence = image_sequence(image);
+    struct error error;
+    for (uint32_t at = 0, n; at < TOKENS; at += n) {
+        n = TOKENS - at < chunk ? TOKENS - at : chunk;
+        sl_assert(core_forward(core, &sequence, tokens + at, at, n, &error) == 0);
+        uint32_t most = core_output_rows(core);
+        for (uint32_t r = 0, rows; r < n; r += rows) {
+            rows = n - r < most ? n - r : most;
+            memcpy(out->logits + (size_t)(at + r) * hp->vocab, core_output(core, r, rows),
+                   (size_t)rows * hp->vocab * sizeof(float));
+        }
+    }
+    for (uint32_t l = 0; l < hp->layers; l++) {
+        memcpy(out->kv + 2 * l * out->kv_layer, image->keys[l], out->kv_layer * sizeof *out->kv);
+        memcpy(out->kv + (2 * l + 1) * out->kv_layer, image->values[l],
+               out->kv_layer * sizeof *out->kv);
+    }
+    core_destroy(core);
+}
+
+static struct result result_new(const struct model_hparams *hp)
+{
+    struct result r = {.kv_layer = (size_t)TOKENS * hp->kv_heads * hp->head_size};
+    r.logits = calloc((size_t)TOKENS * hp->vocab, sizeof *r.logits);
+    r.kv = calloc(2 * hp->layers * r.kv_layer, sizeof *r.kv);
+    sl_assert(r.logits && r.kv);
+    return r;
+}
+
+static void check_file(const char *path, const uint32_t *tokens)
+{
+    static const uint32_t threads[] = {1, 2, 3, 5}, chunks[] = {1, 7, 64, TOKENS};
+    struct image image;
+    image_open(&image, path, CONTEXT);
+    const struct model_hparams *hp = &image.model->hparams;
+    struct result first = result_new(hp), other = result_new(hp);
+    for (int isa = 0; isa < ISA__COUNT; isa++) {
+        const struct kernel_ops *ops = kernel_ops_of((enum kernel_isa)isa);
+        if (!ops)
+            continue;
+        run(&image, ops, 1, 1, tokens, &first);
+        for (size_t t = 0; t < sizeof threads / sizeof *threads; t++)
+            for (size_t k = 0; k < sizeof chunks / sizeof *chunks; k++) {
+                run(&image, ops, threads[t], chunks[k], tokens, &other);
+                golden_check(memcmp(first.logits, other.logits,
+                                    (size_t)TOKENS * hp->vocab * sizeof(float)) == 0,
+                             "%s: logits with %u threads, chunk %u", ops->name, threads[t],
+                             chunks[k]);
+                golden_check(memcmp(first.kv, other.kv,
+                                    2 * hp->layers * first.kv_layer * sizeof *first.kv) == 0,
+                             "%s: KV rows with %u threads, chunk %u", ops->name, threads[t],
+                             chunks[k]);
+            }
+    }
+    free(first.logits);
+    free(first.kv);
+    free(other.logits);
+    free(other.kv);
+    image_close(&image);
+}
+
+int main(void)
+{
+    log_init("golden", LOG_LEVEL_INFO);
+    json_t *greedy = golden_json("greedy.json");
+    json_t *item = json_array_get(json_object_get(greedy, "prompts"), 0);
+    struct golden_ids prompt = golden_ids_of(json_object_get(item, "prompt_ids"));
+    struct golden_ids more = golden_ids_of(json_object_get(item, "continuation_ids"));
+    sl_assert(prompt.count + more.count >= TOKENS);
+    uint32_t tokens[TOKENS];
+    for (size_t i = 0; i < TOKENS; i++)
+        tokens[i] = i < prompt.count ? prompt.id[i] : more.id[i - prompt.count];
+    check_file(golden_path("tiny-books-moe-f16.gguf"), tokens);
+    check_file(golden_demo_path(), tokens);
+    golden_ids_free(&prompt);
+    golden_ids_free(&more);
+    json_decref(greedy);
+    return golden_result("golden rows");
+}

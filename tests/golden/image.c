@@ -1,0 +1,137 @@
+#include "tests/golden/image.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "lib/base/assert.h"
+
+static const uint8_t *payload(const struct image *m, uint32_t entry, uint32_t extent)
+{
+    const struct model_extent *x = &model_index_entries(m->model)[entry].extent[extent];
+    return m->bytes + x->file_offset + x->head_bytes;
+}
+
+static const void *source_dense(void *self, uint32_t entry)
+{
+    return payload(self, entry, 0);
+}
+
+/* Small, so that a chunk's experts go through the window in many steps. */
+static uint64_t source_room(void *self)
+{
+    const struct image *m = self;
+    return m->model->expert_slot_bytes_max * 5;
+}
+
+static bool source_resident(void *self, uint32_t layer, uint32_t expert)
+{
+    (void)self;
+    return (layer + expert) % 3 != 0; /* mixes the order of work */
+}
+
+static void source_pin(void *self, const struct expert_step *step, struct expert_item **items,
+                       uint32_t count)
+{
+    const struct image *m = self;
+    for (uint32_t i = 0; i < count; i++) {
+        sl_assert(items[i]->state == ITEM_QUEUED);
+        uint32_t entry = model_entry_expert(m->model, step->layer, items[i]->expert);
+        for (uint32_t part = 0; part < EXPERT__COUNT; part++)
+            items[i]->part[part] = payload(m, entry, part);
+        items[i]->state = ITEM_READY;
+    }
+}
+
+static int source_wait(void *self, const struct expert_step *step, struct expert_item **items,
+                       uint32_t count, struct error *error)
+{
+    (void)self, (void)step, (void)items, (void)count;
+    return error_set(error, ERR_FAILED, "a file in memory has nothing to wait for");
+}
+
+static void source_unpin(void *self, const struct expert_step *step, struct expert_item *item)
+{
+    (void)self, (void)step;
+    sl_assert(item->state == ITEM_READY);
+}
+
+static void source_routed(void *self, const struct expert_step *step, const struct route *routes)
+{
+    struct image *m = self;
+    if (m->routed)
+        m->routed(m->routed_arg, step, routes);
+}
+
+struct weights_source image_source(struct image *m)
+{
+    return (struct weights_source){.self = m,
+                                   .dense = source_dense,
+                                   .room = source_room,
+                                   .resident = source_resident,
+                                   .pin = source_pin,
+                                   .wait = source_wait,
+                                   .unpin = source_unpin,
+                                   .routed = source_routed};
+}
+
+void image_open(struct image *m, const char *path, uint32_t context)
+{
+    *m = (struct image){.context = context};
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    struct stat st;
+    if (fd < 0 || fstat(fd, &st) != 0)
+        log_fatal(1, "cannot open %s", path);
+    struct error error;
+    if (model_index_build(fd, path, &m->model, &error) != 0)
+        log_fatal(1, "%s", error.text);
+    m->size = (size_t)st.st_size;
+    m->bytes = mmap(NULL, m->size, PROT_READ, MAP_PRIVATE, fd, 0);
+    sl_assert(m->bytes != MAP_FAILED);
+    close(fd);
+    const struct model_hparams *hp = &m->model->hparams;
+    size_t floats = (size_t)context * hp->kv_heads * hp->head_size;
+    m->keys = calloc(hp->layers, sizeof *m->keys);
+    m->values = calloc(hp->layers, sizeof *m->values);
+    sl_assert(m->keys && m->values);
+    for (uint32_t i = 0; i < hp->layers; i++) {
+        m->keys[i] = calloc(floats, sizeof **m->keys);
+        m->values[i] = calloc(floats, sizeof **m->values);
+        sl_assert(m->keys[i] && m->values[i]);
+    }
+}
+
+void image_close(struct image *m)
+{
+    for (uint32_t i = 0; i < m->model->hparams.layers; i++) {
+        free(m->keys[i]);
+        free(m->values[i]);
+    }
+    free(m->keys);
+    free(m->values);
+    munmap((void *)(uintptr_t)m->bytes, m->size);
+    free(m->model);
+}
+
+struct core_sequence image_sequence(const struct image *m)
+{
+    return (struct core_sequence){.sequence = 1, .keys = m->keys, .values = m->values};
+}
+
+struct core *image_core(struct image *m, const struct kernel_ops *ops, uint32_t threads,
+                        uint32_t chunk)
+{
+    struct core_config config = {.model = m->model,
+                                 .ops = ops,
+                                 .source = image_source(m),
+                                 .threads = threads,
+                                 .chunk = chunk,
+                                 .prefill_order = prefill_order_find("popularity")};
+    struct error error;
+    struct core *core = core_create(&config, &error);
+    if (!core)
+        log_fatal(1, "%s", error.text);
+    return core;
+}

@@ -1,0 +1,38 @@
+/* Reading the reference data of tests/golden/data. Every failure to read is fatal: without the
+ * reference there is no test. */
+#ifndef SLUICE_TESTS_GOLDEN_REFERENCE_H
+#define SLUICE_TESTS_GOLDEN_REFERENCE_H
+
+#include <jansson.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* $SLUICE_GOLDEN_DATA or the source tree's directory; the result is static. */
+const char *golden_path(const char *file);
+/* The demonstration model (Q8_0). */
+const char *golden_demo_path(void);
+
+json_t *golden_json(const char *file);
+
+struct golden_ids {
+    uint32_t *id;
+    size_t count;
+};
+struct golden_ids golden_ids_of(const json_t *array);
+void golden_ids_free(struct golden_ids *ids);
+
+/* A two-dimensional float32 .npy file: rows x columns floats, caller frees. */
+float *golden_npy(const char *file, size_t *rows, size_t *columns);
+
+/* A whole text file, caller frees. */
+char *golden_text(const char *file, size_t *bytes);
+
+/* Counts of a test program: every check is printed when it fails, the sum at the end. */
+struct golden_tally {
+    unsigned checks, failed;
+};
+extern struct golden_tally golden_tally;
+void golden_check(int ok, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+int golden_result(const char *name); /* exit status */
+
+#endif
