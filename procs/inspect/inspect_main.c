@@ -1,0 +1,154 @@
+/* sluice-inspect: looks into a model file.
+ *
+ * For people: `sluice inspect FILE [--json] [--tensors]` on stdout. For the supervisor, once at
+ * every start: `--segment-fd N --model-fd M FILE` parses the file open at M and writes the checked
+ * index to N. It is a process of its own because a model file is foreign bytes: whatever a hostile
+ * one does to the parser, it does to a process with limits that holds nothing and is gone a moment
+ * later.
+ *
+ * Shared memory: none (N is a plain memory file of the supervisor's).  Messages: none.
+ * When it dies: the supervisor's start fails with the reason; nothing else exists yet.
+ * Trust: nothing in the file. Limits: 512 MiB of private memory, 30 s of processor time. */
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "lib/base/log.h"
+#include "procs/inspect/describe.h"
+
+#define DATA_BYTES_MAX (512 * MIB)
+#define CPU_SECONDS    30
+
+struct inspect {
+    const char *path;
+    int segment_fd, model_fd; /* -1 when a person asks */
+    bool json, tensors;
+};
+
+static const struct option long_options[] = {
+    {"segment-fd", required_argument, NULL, 's'},
+    {"model-fd", required_argument, NULL, 'm'},
+    {"json", no_argument, NULL, 'j'},
+    {"tensors", no_argument, NULL, 't'},
+    {"help", no_argument, NULL, 'h'},
+    {"version", no_argument, NULL, 'v'},
+    {NULL, 0, NULL, 0},
+};
+
+static void usage(FILE *out)
+{
+    fprintf(out,
+            "usage: sluice inspect FILE [--json] [--tensors]\n"
+            "\n"
+            "Describes a model file: architecture, shapes, experts, and what must be resident.\n"
+            "\n"
+            "  --json      as one JSON object\n"
+            "  --tensors   list every tensor\n"
+            "\n"
+            "Exit status: 0 a model sluice can run, 1 failed, 2 not such a file (one line on\n"
+            "stderr says why).\n");
+}
+
+static int descriptor(const char *text, struct error *error)
+{
+    char *end;
+    long value = strtol(text, &end, 10);
+    if (*text == 0 || *end || value < 0 || value > INT16_MAX)
+        return error_set(error, ERR_BAD_INPUT, "'%.40s' is not a descriptor", text);
+    return (int)value;
+}
+
+static int options_take(struct inspect *in, int argc, char **argv, struct error *error)
+{
+    opterr = 0;
+    for (int option; (option = getopt_long(argc, argv, ":h", long_options, NULL)) != -1;) {
+        switch (option) {
+        case 's':
+            if ((in->segment_fd = descriptor(optarg, error)) < 0)
+                return -1;
+            break;
+        case 'm':
+            if ((in->model_fd = descriptor(optarg, error)) < 0)
+                return -1;
+            break;
+        case 'j': in->json = true; break;
+        case 't': in->tensors = true; break;
+        case 'h': usage(stdout); exit(0);
+        case 'v': printf("sluice %s\n", SLUICE_VERSION); exit(0);
+        default:
+            return error_set(error, ERR_BAD_INPUT,
+                             "unknown or incomplete option %.80s (see sluice inspect --help)",
+                             argv[optind - 1]);
+        }
+    }
+    if (optind + 1 != argc)
+        return error_set(error, ERR_BAD_INPUT, "name one model file (see sluice inspect --help)");
+    in->path = argv[optind];
+    return 0;
+}
+
+/* Before the first byte of the file is read. */
+static void limit_self(void)
+{
+    setrlimit(RLIMIT_DATA, &(struct rlimit){DATA_BYTES_MAX, DATA_BYTES_MAX});
+    setrlimit(RLIMIT_CPU, &(struct rlimit){CPU_SECONDS, CPU_SECONDS});
+    setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
+}
+
+static int write_index(int fd, const struct model_index *index, struct error *error)
+{
+    const char *from = (const char *)index;
+    for (uint64_t at = 0; at < index->bytes;) {
+        ssize_t n = pwrite(fd, from + at, index->bytes - at, (off_t)at);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return error_set_errno(error, ERR_IO, errno, "cannot write the index");
+        at += (uint64_t)n;
+    }
+    return 0;
+}
+
+static int deliver(const struct inspect *in, const struct model_index *index, struct error *error)
+{
+    if (in->segment_fd >= 0)
+        return write_index(in->segment_fd, index, error);
+    int rc = 0;
+    if (in->json)
+        rc = describe_json(stdout, in->path, index, in->tensors);
+    else
+        describe_text(stdout, in->path, index, in->tensors);
+    if (rc != 0 || fflush(stdout) != 0)
+        return error_set(error, ERR_IO, "cannot write the description");
+    return 0;
+}
+
+static int run(struct inspect *in, struct error *error)
+{
+    int fd = in->model_fd >= 0 ? in->model_fd : open(in->path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return error_set_errno(error, ERR_BAD_INPUT, errno, "cannot open %.250s", in->path);
+    struct model_index *index = NULL;
+    int rc = model_index_build(fd, in->path, &index, error);
+    if (rc == 0)
+        rc = deliver(in, index, error);
+    free(index);
+    return rc;
+}
+
+int main(int argc, char **argv)
+{
+    struct inspect in = {.segment_fd = -1, .model_fd = -1};
+    struct error error;
+    log_init("inspect", LOG_LEVEL_INFO);
+    limit_self();
+    if (options_take(&in, argc, argv, &error) == 0 && run(&in, &error) == 0)
+        return 0;
+    fprintf(stderr, "error: %s\n", error.text);
+    return error_exit_status(error.code);
+}

@@ -1,0 +1,164 @@
+/* The model file: opened once, read by inspect in a process of its own under limits (a hostile file
+ * may take inspect's life, not ours), its index checked here before anything believes it. Then the
+ * parameters that depend on the model or the machine get their values. */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "lib/base/clock.h"
+#include "lib/base/log.h"
+#include "procs/supervisor/supervisor.h"
+
+#define INSPECT_NS      (60 * NS_PER_S)
+#define INSPECT_LOOK_MS 5
+#define INDEX_MAX       (2 * GIB)
+
+static int model_open(struct supervisor *s, struct error *error)
+{
+    char path[PATH_MAX];
+    if (!realpath(s->options.model, path))
+        return error_set_errno(error, ERR_BAD_INPUT, errno, "cannot open model %.200s",
+                               s->options.model);
+    if (strlen(path) >= sizeof s->procs->model_path)
+        return error_set(error, ERR_BAD_INPUT, "the model's path is longer than %zu bytes",
+                         sizeof s->procs->model_path - 1);
+    strcpy(s->options.model, path);
+    s->model_fd = fd_high(open(path, O_RDONLY | O_CLOEXEC));
+    struct stat st;
+    if (s->model_fd < 0 || fstat(s->model_fd, &st) != 0)
+        return error_set_errno(error, ERR_BAD_INPUT, errno, "cannot open model %.200s", path);
+    if (!S_ISREG(st.st_mode))
+        return error_set(error, ERR_BAD_INPUT, "model %.200s is not a regular file", path);
+    return 0;
+}
+
+/* A signal that came while inspect works ends the start. */
+static bool interrupted(struct supervisor *s)
+{
+    struct signalfd_siginfo info;
+    while (read(s->signal_fd, &info, sizeof info) == (ssize_t)sizeof info)
+        if (info.ssi_signo != SIGCHLD)
+            return true;
+    return false;
+}
+
+static int inspect_wait(struct supervisor *s, pid_t pid, struct error *error)
+{
+    uint64_t limit = clock_now_ns() + INSPECT_NS;
+    int status;
+    for (;;) {
+        pid_t got = waitpid(pid, &status, WNOHANG);
+        if (got == pid)
+            break;
+        bool stop = interrupted(s);
+        if (stop || clock_now_ns() > limit) {
+            kill(pid, SIGKILL);
+            return error_set(error, stop ? ERR_CANCELLED : ERR_TIMEOUT, "reading %.200s %s",
+                             s->options.model, stop ? "was interrupted" : "took too long");
+        }
+        poll(NULL, 0, INSPECT_LOOK_MS);
+    }
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+        return 0;
+    /* Its own line on stderr has told why; this one is what remains the last. */
+    if (WIFEXITED(status))
+        return error_set(error, WEXITSTATUS(status) == 2 ? ERR_BAD_INPUT : ERR_FAILED, "%s", "");
+    return error_set(error, ERR_BAD_INPUT, "reading %.200s ended by signal %d (%s)",
+                     s->options.model, WTERMSIG(status), strsignal(WTERMSIG(status)));
+}
+
+/* Copies the blob behind the head of a segment made to its size, and checks it there: what was
+ * checked cannot change any more, inspect is gone. */
+static int model_segment(struct supervisor *s, int blob_fd, struct error *error)
+{
+    struct stat st;
+    if (fstat(blob_fd, &st) != 0 || st.st_size <= 0 || (uint64_t)st.st_size > INDEX_MAX)
+        return error_set(error, ERR_FAILED, "inspect wrote no index");
+    uint64_t bytes = (uint64_t)st.st_size;
+    struct segment *segment = &s->segments[SEGMENT_MODEL];
+    if (segment_create(SEGMENT_MODEL, s->run_tag, s->boot, SEGMENT_MODEL_OFFSET + bytes, segment,
+                       error) != 0)
+        return -1;
+    char *to = (char *)segment->base + SEGMENT_MODEL_OFFSET;
+    for (uint64_t at = 0; at < bytes;) {
+        ssize_t n = pread(blob_fd, to + at, bytes - at, (off_t)at);
+        if (n <= 0)
+            return error_set_errno(error, ERR_IO, n < 0 ? errno : EIO, "cannot read the index");
+        at += (uint64_t)n;
+    }
+    s->model = (struct model_index *)(void *)to;
+    return model_index_check(s->model, bytes, error);
+}
+
+static int inspect_run(struct supervisor *s, struct error *error)
+{
+    int blob_fd = fd_high(memfd_create("sluice-index", MFD_CLOEXEC));
+    if (blob_fd < 0)
+        return error_set_errno(error, ERR_FAILED, errno, "cannot make memory for the index");
+    int rc = -1;
+    pid_t pid = spawn_inspect(s, blob_fd, error);
+    if (pid > 0)
+        rc = inspect_wait(s, pid, error);
+    if (rc == 0)
+        rc = model_segment(s, blob_fd, error);
+    close(blob_fd);
+    return rc;
+}
+
+static uint64_t cores(void)
+{
+    cpu_set_t set;
+    int n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 0;
+    return n > 0 ? (uint64_t)n : 1;
+}
+
+static int devices_check(const struct params *p, struct error *error)
+{
+    if (!p->devices[0])
+        return 0;
+    uint64_t count = 1;
+    for (const char *c = p->devices; *c; c++)
+        count += *c == ',';
+    if (count != p->loaders)
+        return error_set(error, ERR_BAD_INPUT,
+                         "--devices names %llu paths for %llu loaders; give one for each",
+                         (unsigned long long)count, (unsigned long long)p->loaders);
+    return 0;
+}
+
+static int params_resolve(struct supervisor *s, struct error *error)
+{
+    struct params *p = &s->params;
+    const struct model_hparams *h = &s->model->hparams;
+    if (p->threads == 0)
+        p->threads = cores();
+    if (p->guesses == 0)
+        p->guesses = h->experts_used;
+    if (p->ctx > h->context) {
+        log_info("--ctx %llu: the model was trained for %u tokens, taking that",
+                 (unsigned long long)p->ctx, h->context);
+        p->ctx = h->context;
+    }
+    return devices_check(p, error);
+}
+
+int model_take(struct supervisor *s, struct error *error)
+{
+    if (getrandom(&s->boot, sizeof s->boot, 0) != (ssize_t)sizeof s->boot)
+        s->boot = clock_now_ns();
+    s->boot |= 1; /* 0 means "any" to segment_attach */
+    if (model_open(s, error) != 0 || inspect_run(s, error) != 0)
+        return -1;
+    if (model_file_unchanged(s->model_fd, &s->model->file, error) != 0)
+        return -1;
+    return params_resolve(s, error);
+}

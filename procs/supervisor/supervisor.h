@@ -1,0 +1,257 @@
+/* The supervisor's own state and the parts it is made of. supervisor_main.c tells the story. */
+#ifndef SLUICE_SUPERVISOR_H
+#define SLUICE_SUPERVISOR_H
+
+#include <limits.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include <jansson.h>
+
+#include "config/params.h"
+#include "config/services.h"
+#include "ipc/child.h"
+#include "ipc/edge.h"
+#include "ipc/endpoints.h"
+#include "ipc/rpc.h"
+#include "procs/supervisor/ledger.h"
+#include "procs/supervisor/machine.h"
+#include "shm/arena.h"
+#include "shm/directory.h"
+#include "shm/heritage.h"
+#include "shm/kv.h"
+#include "shm/procs.h"
+
+#define SUPERVISOR_MAGIC 0x53555056u /* "SUPV" */
+#define CHILD_MAGIC      0x4348494cu /* "CHIL" */
+#define CHILDREN_MAX     (SERVICE_ROWS_MAX - 1)
+#define REQUESTS_KEPT    16
+
+/* Descriptors of the supervisor lie above the numbers children inherit, so that posix_spawn's
+ * dup2 actions never overwrite a source. */
+#define FD_LEAST 64
+_Static_assert((int)HERITAGE__END <= FD_LEAST, "heritage below our own descriptors");
+
+#define TICK_NS      (100 * NS_PER_MS)
+#define STOP_NS      (5 * NS_PER_S)  /* an orderly end of one child */
+#define REAP_NS      (10 * NS_PER_S) /* a killed cache that is not reaped by then ends the run */
+#define LOCK_WAIT_NS (5 * NS_PER_S)
+
+/* What one process costs, from /proc. */
+struct usage {
+    uint64_t anon;        /* RssAnon + VmSwap */
+    uint64_t data;        /* VmData: private writable mappings, thread stacks included */
+    uint64_t page_tables; /* VmPTE */
+    uint32_t threads;
+};
+
+/* A control the child has not acknowledged yet; the newest of each verb. */
+struct control_due {
+    bool due;
+    uint32_t epoch;
+    uint64_t value;
+};
+
+struct child_slot {
+    uint32_t magic;
+    enum service service;
+    uint32_t number; /* loaders; else 0 */
+    uint32_t row_number;
+    const struct service_info *info;
+    struct proc_row *row;
+    pid_t pid;    /* 0: none */
+    int ready_fd; /* -1: none */
+    struct edge *edge;
+    uint64_t deadline_ns;       /* of STARTING, STOPPING, BACKOFF, KILLED */
+    uint64_t ready_ns;          /* when it became READY */
+    uint64_t progress_at_ready; /* row->progress then */
+    bool wanted_death;          /* somebody asked for it: not its fault */
+    bool late;                  /* killed for its heartbeat, for the obituary */
+    struct death_tally tally;
+    char backend[PARAM_CHOICE_BYTES]; /* loaders: "" or the one ctl chose */
+    struct control_due controls[CONTROL__COUNT];
+    uint64_t invalid_seen; /* of the edge's statistics */
+    struct usage usage;    /* of the living process */
+    uint64_t lease;        /* private bytes the ledger holds for it, kept for its successor */
+    uint32_t threads;      /* likewise */
+    char words[PROCS_WORDS_BYTES]; /* last words of the last death */
+};
+
+/* A request that is answered when something has come true. */
+enum kept_kind { KEPT_NONE, KEPT_BUDGET, KEPT_RESTART, KEPT_THROTTLE };
+
+struct kept {
+    enum kept_kind kind;
+    struct rpc_request *request;
+    uint64_t deadline_ns;
+    struct child_slot *child; /* RESTART, THROTTLE */
+    uint64_t value;           /* RESTART: incarnation to see READY; BUDGET: bytes */
+};
+
+enum cgroup_version { CGROUP_NONE, CGROUP_V1, CGROUP_V2 };
+
+struct cgroup {
+    enum cgroup_version version;
+    char parent[PATH_MAX]; /* where we came from */
+    char path[PATH_MAX];   /* our own */
+    uint64_t limit;        /* written last; 0: none */
+    bool passed;           /* version 2: we made the parent pass the controller on */
+};
+
+struct budget {
+    struct ledger_facts facts;
+    struct ledger_plan plan;
+    uint64_t in_force; /* the budget that holds now */
+    uint64_t wanted;   /* the one asked for; differs while a shrink is under way */
+    uint64_t quota;    /* told to the cache */
+    uint32_t epoch;
+    uint64_t anon;        /* private pages of all processes, measured */
+    uint64_t experts_max; /* --experts, in payload bytes */
+    uint64_t used, used_max;
+    uint64_t next_measure_ns;
+    bool over; /* warned: private memory grew beyond what the arena can give */
+};
+
+struct options {
+    char model[PATH_MAX];
+    char run[RUN_NAME_MAX + 1];
+    bool help, version;
+};
+
+enum run_phase { PHASE_START, PHASE_RUN, PHASE_STOP };
+
+struct supervisor {
+    uint32_t magic;
+    struct options options;
+    struct params params;
+    char programs[PATH_MAX]; /* directory of the executables */
+    char run_dir[ENDPOINT_BYTES];
+    char run_tag[RUN_NAME_MAX + 16];
+    int lock_fd;
+    uint64_t boot;
+    int model_fd;
+    struct model_index *model; /* in the model segment */
+    struct arena_layout layout;
+    struct segment segments[SEGMENT__COUNT];
+    int segments_readonly[SEGMENT__COUNT];
+    struct procs_head *procs;
+    struct proc_row *row; /* own */
+    struct directory directory;
+    int lifeline[2];
+    struct child_slot children[CHILDREN_MAX];
+    uint32_t children_count;
+    struct rpc_server *control;
+    struct kept kept[REQUESTS_KEPT];
+    struct budget budget;
+    struct cgroup cgroup;
+    int signal_fd, timer_fd;
+    enum run_phase phase;
+    uint64_t started_ns;
+    bool fast;         /* second signal: no patience */
+    uint64_t stop_ns;  /* when stopping began */
+    uint64_t tick_ns;  /* of the last tick */
+    uint64_t alert_ns; /* heartbeats are believed from here on */
+    bool announced;    /* the ready line was printed */
+    bool test;         /* SLUICE_TEST=1 at start */
+    uint32_t next_epoch;
+    int exit_status;
+    bool over; /* the loop may end */
+    struct error end_error;
+};
+
+/* options.c */
+int options_take(struct supervisor *s, int argc, char **argv, struct error *error);
+void options_help(void);
+
+/* run_dir.c: the run directory, its lock, what a dead predecessor left. */
+int run_dir_take(struct supervisor *s, struct error *error);
+void run_dir_clear(const struct supervisor *s);
+/* Moves a descriptor above FD_LEAST, close-on-exec. -1 with errno. */
+int fd_high(int fd);
+
+/* model.c: runs inspect, checks what it wrote, resolves the parameters that depend on it. */
+int model_take(struct supervisor *s, struct error *error);
+
+/* segments.c */
+int segments_room(struct supervisor *s, struct error *error);
+int segments_make(struct supervisor *s, struct error *error);
+uint64_t segments_fixed_bytes(const struct supervisor *s);
+void segments_drop(struct supervisor *s);
+
+/* spawn.c */
+int spawn_child(struct supervisor *s, struct child_slot *c, struct error *error);
+/* inspect, writing the index to out_fd. The pid, or -1. */
+pid_t spawn_inspect(struct supervisor *s, int out_fd, struct error *error);
+int spawn_programs_dir(struct supervisor *s, struct error *error);
+
+/* children.c: the machines. */
+int children_make(struct supervisor *s, struct error *error);
+void children_event(struct supervisor *s, struct child_slot *c, enum machine_event event);
+void children_reap(struct supervisor *s);
+void children_tick(struct supervisor *s, uint64_t now_ns);
+/* Spawns what is DOWN and may start. */
+void children_go(struct supervisor *s);
+/* One step of stopping in reverse order; true when nothing is left. */
+bool children_stop(struct supervisor *s);
+void children_ready_byte(struct supervisor *s, struct child_slot *c);
+enum proc_state child_state(const struct child_slot *c);
+struct child_slot *child_of(struct supervisor *s, enum service service, uint32_t number);
+/* "cache", "loader.0" */
+const char *child_word(const struct child_slot *c, char buf[32]);
+/* By such a word; "loader" alone is loader 0 when there is one. */
+struct child_slot *child_by_word(struct supervisor *s, const char *word);
+bool children_all(const struct supervisor *s, enum proc_state state);
+void children_close(struct supervisor *s);
+
+/* controls.c: what children are told, repeated until acknowledged. */
+void control_set(struct supervisor *s, struct child_slot *c, enum control_verb verb, uint64_t value,
+                 uint32_t epoch);
+void controls_repeat(struct supervisor *s, struct child_slot *c);
+void controls_receive(struct supervisor *s, struct child_slot *c);
+
+/* measure.c, text.c */
+bool measure_process(pid_t pid, struct usage *usage);
+uint64_t measure_text(struct supervisor *s);
+uint64_t estimate_text(struct supervisor *s);
+
+/* budget.c */
+int budget_start(struct supervisor *s, struct error *error);
+/* Writes quota and caps into the directory, before any child exists. */
+void budget_publish(struct supervisor *s);
+void budget_child_ready(struct child_slot *c);
+int budget_all_ready(struct supervisor *s, struct error *error);
+void budget_tick(struct supervisor *s, uint64_t now_ns);
+/* Asks for another budget. 0: in force at once; 1: under way; -1: refused. */
+int budget_change(struct supervisor *s, uint64_t bytes, struct error *error);
+bool budget_settled(const struct supervisor *s);
+uint64_t budget_patience_ns(const struct supervisor *s, uint64_t bytes);
+
+/* cgroup.c */
+int cgroup_enter(struct supervisor *s, struct error *error);
+bool cgroup_limit(struct supervisor *s, uint64_t bytes);
+bool cgroup_peak(const struct supervisor *s, uint64_t *usage, uint64_t *peak);
+void cgroup_leave(struct supervisor *s);
+
+/* control.c, control_ops.c, stats.c */
+int control_open(struct supervisor *s, struct error *error);
+void control_serve(struct supervisor *s);
+void control_tick(struct supervisor *s, uint64_t now_ns);
+void control_close(struct supervisor *s);
+void control_handle(struct supervisor *s, struct rpc_request *request);
+struct kept *control_keep(struct supervisor *s, struct rpc_request *request, enum kept_kind kind,
+                          uint64_t deadline_ns);
+json_t *stats_document(struct supervisor *s);
+json_t *stats_status(struct supervisor *s);
+json_t *stats_memory(struct supervisor *s);
+
+/* loop.c */
+void loop_run(struct supervisor *s);
+int loop_open(struct supervisor *s, struct error *error);
+/* Begins the end: children are stopped in reverse order. status becomes the exit status. */
+void loop_stop(struct supervisor *s, int status, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+const char *phase_text(const struct supervisor *s);
+
+#endif
