@@ -1,0 +1,196 @@
+/* The cache manager's context and what its files offer each other. Private to procs/cache. */
+#ifndef SLUICE_CACHE_H
+#define SLUICE_CACHE_H
+
+#include "ipc/child.h"
+#include "lib/policy/policy.h"
+#include "procs/cache/cache_prefault.h"
+
+#define CACHE_MAGIC 0x48434143u
+
+#define CACHE_FAILURES_MAX 3 /* loads of an entry that may fail before it is given up */
+#define CACHE_TEND_NS      (50 * NS_PER_MS)
+#define CACHE_OBSERVE_NS   (20 * NS_PER_MS) /* between looks at loading entries: DONEs get lost */
+#define CACHE_WAITING_MS   2 /* between tries of entries without room: unpins are silent */
+
+/* Where an entry stands for the cache; the word decides, these are its own notes about it. */
+enum {
+    NOTE_LISTED = 1,      /* LOADING or DOOMED: in `loading` */
+    NOTE_WAITING = 2,     /* ABSENT and without room: in `waiting` */
+    NOTE_RESIDENT = 4,    /* READY and counted; experts are held by the eviction policy */
+    NOTE_DEMANDED = 8,    /* somebody waits for it */
+    NOTE_PREFETCHED = 16, /* loaded for a hint, not used yet */
+    NOTE_HINTED = 32,     /* guessed for a layer still to come */
+    NOTE_DIRTY = 64,      /* a loader died on it: the slot is punched before it is given back */
+    NOTE_UNSENT = 128     /* a LOAD did not fit the queue */
+};
+
+struct cache_note {          /* one per entry, private */
+    uint64_t generation;     /* of the running reservation */
+    uint64_t demand_ns;      /* of the DEMAND behind it */
+    uint64_t next_send_ns;   /* LOAD is repeated then */
+    uint64_t failures_seen;  /* when it was reserved */
+    uint32_t next, previous; /* in loading or waiting */
+    uint32_t resend_ms;
+    uint32_t heat_token; /* heat is right for this token */
+    float heat;          /* uses per token, lately */
+    uint16_t flags, priority;
+};
+
+struct entry_list {
+    uint32_t head, tail, count;
+};
+
+struct cache_loader {
+    struct edge *edge;
+    uint32_t greeted; /* incarnation that was sent everything it owes */
+    bool flushed;
+};
+
+struct guess_list { /* of one target layer */
+    uint32_t sequence, position;
+    uint32_t count, at; /* guesses before `at` were dealt with */
+    bool prefill;
+    struct msg_guess *guesses;
+};
+
+struct cache_now { /* where compute is, as far as demands and the use log tell */
+    uint32_t sequence, position;
+    uint16_t layer;
+};
+
+struct cache {
+    uint32_t magic;
+    uint32_t epoch;
+    struct child child;
+    const struct model_entry *entries; /* of the model index */
+    struct arena_layout layout;
+    struct arena_alloc *alloc;
+    struct eviction *eviction;
+    struct cache_note *notes;
+    struct entry_list loading, waiting;
+    struct edge *compute, *predictor;
+    struct cache_loader loaders[SERVICE_LOADERS_MAX];
+    uint32_t loader_count;
+    struct uses_reader uses;
+    uint32_t token; /* tokens ended since start, the clock of heat */
+    struct cache_now now;
+    struct guess_list *guesses; /* per layer */
+    uint32_t guesses_max;
+    struct prefault *prefault;
+    bool prefault_broken, prefault_full;
+    uint64_t owned_bytes;      /* slots of entries that are not ABSENT, dense included */
+    uint64_t held_payload;     /* payload of experts that are not ABSENT */
+    uint64_t resident_payload; /* of READY experts */
+    uint32_t resident_entries;
+    uint32_t demands_open, prefetches_open;
+    uint32_t unsent;
+    bool prefetch_look; /* something changed that may allow another prefetch */
+    bool quota_asked;   /* quota_control waits for its acknowledgement */
+    struct msg_control quota_control;
+    uint64_t next_tend_ns, next_observe_ns;
+    uint64_t lost_seen, invalid_seen, punched_seen; /* counted so far */
+};
+
+/* cache_start.c */
+void cache_flush_loaders(struct cache *c);
+void cache_rebuild(struct cache *c);
+void cache_load_standing(struct cache *c);
+
+/* cache_loads.c: from ABSENT to READY and back. */
+/* Asks for an ABSENT entry: reserves it, or puts it on the waiting list when there is no room. */
+void cache_request(struct cache *c, uint32_t entry, enum load_priority priority,
+                   uint64_t demand_ns);
+/* Reserves an ABSENT entry at a place that was taken for it, and sends its LOADs. */
+void cache_reserve(struct cache *c, uint32_t entry, uint64_t offset, enum load_priority priority,
+                   uint64_t demand_ns);
+/* Raises the priority of a LOADING entry to a demand. */
+void cache_raise(struct cache *c, uint32_t entry, uint64_t demand_ns);
+/* Looks at the word of a listed entry and draws the consequences of READY and DOOMED. */
+void cache_observe(struct cache *c, uint32_t entry);
+void cache_observe_all(struct cache *c);
+/* LOADING -> DOOMED, and tells the loaders to look. False when it had become READY. */
+bool cache_cancel(struct cache *c, uint32_t entry);
+void cache_send_due(struct cache *c, uint64_t now_ns);
+void cache_send_all_to(struct cache *c, uint32_t loader);
+void cache_note_resident(struct cache *c, uint32_t entry);
+void cache_set_demanded(struct cache *c, uint32_t entry, bool demanded);
+void cache_retry_waiting(struct cache *c);
+void cache_waiting_add(struct cache *c, uint32_t entry, enum load_priority priority,
+                       uint64_t demand_ns, uint64_t not_before_ns);
+
+/* cache_room.c: who must leave. */
+enum room_for { ROOM_DEMAND, ROOM_SHRINK };
+bool cache_room_take(struct cache *c, uint32_t entry, uint64_t *offset);
+/* Room for a guess; false when only something worth more would have to leave. */
+bool cache_room_take_prefetch(struct cache *c, uint32_t entry, struct prefetch_state *state,
+                              uint64_t *offset);
+bool cache_evict_one(struct cache *c, enum room_for why);
+/* Cancels prefetches until the bytes on their way back reach `bytes`. */
+void cache_cancel_prefetches(struct cache *c, uint64_t bytes);
+float cache_heat(const struct cache *c, uint32_t entry);
+uint64_t cache_quota(const struct cache *c);
+
+/* cache_demand.c, cache_hint.c: what compute and the predictor say. */
+void cache_receive_compute(struct cache *c);
+void cache_read_uses(struct cache *c, uint64_t limit);
+void cache_receive_predictor(struct cache *c);
+void cache_advance(struct cache *c, struct cache_now now);
+void cache_prefetch(struct cache *c);
+
+/* cache_loaders.c */
+void cache_receive_loader(struct cache *c, uint32_t loader);
+/* Looks at the process table: cleans up after reaped loaders, greets new ones. */
+void cache_look_at_loaders(struct cache *c);
+void cache_clean_loader(struct cache *c, uint32_t loader, uint32_t reaped);
+struct proc_row *cache_loader_row(const struct cache *c, uint32_t loader);
+bool cache_loader_ready(const struct cache *c, uint32_t loader);
+
+/* cache_quota.c */
+/* One slice of obeying the quota and of prefaulting. True when there is more to do at once. */
+bool cache_obey_quota(struct cache *c);
+void cache_prefault(struct cache *c);
+
+/* ---- small helpers ---- */
+
+static inline struct directory_entry *cache_directory_entry(struct cache *c, uint32_t entry)
+{
+    return &c->child.directory.entries[entry];
+}
+
+static inline uint64_t cache_word(struct cache *c, uint32_t entry)
+{
+    return entry_look(&cache_directory_entry(c, entry)->word);
+}
+
+static inline bool cache_is_expert(const struct cache *c, uint32_t entry)
+{
+    return entry >= c->child.model->dense_count;
+}
+
+static inline bool cache_noted(const struct cache *c, uint32_t entry, unsigned flag)
+{
+    return (c->notes[entry].flags & flag) != 0;
+}
+
+static inline uint64_t cache_offset(struct cache *c, uint32_t entry)
+{
+    /* Only the cache writes it, and there is one thread of it that does. */
+    return atomic_load_explicit(&cache_directory_entry(c, entry)->arena_offset,
+                                memory_order_relaxed);
+}
+
+static inline void cache_signal(struct cache *c, uint32_t entry)
+{
+    directory_signal(&c->child.directory, directory_counter_of(&c->child.directory, entry));
+}
+
+static inline void cache_count(struct cache *c, unsigned counter, uint64_t n)
+{
+    counter_add(c->child.row, counter, n);
+}
+
+void cache_list_append(struct cache *c, struct entry_list *list, uint32_t entry);
+void cache_list_remove(struct cache *c, struct entry_list *list, uint32_t entry);
+
+#endif

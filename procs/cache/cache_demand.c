@@ -1,0 +1,109 @@
+/* What compute says: the use log first, so that the policy knows what was used up to the demand,
+ * then the entries the demand names. */
+#include "lib/base/assert.h"
+#include "lib/base/log.h"
+#include "procs/cache/cache.h"
+
+#define HEAT_GAIN 0.0424f /* 1 - 2^(-1/16): uses per token, averaged like cache_heat decays */
+
+static atomic_flag foreign_logged = ATOMIC_FLAG_INIT;
+
+/* Only the first use after it came tells whether a guess was worth its read. */
+static void note_use(struct cache *c, uint32_t entry)
+{
+    struct cache_note *n = &c->notes[entry];
+    n->heat = cache_heat(c, entry) + HEAT_GAIN;
+    n->heat_token = c->token;
+    if (n->flags & NOTE_PREFETCHED)
+        cache_count(c, CTR_CACHE_prefetches_used, 1);
+    n->flags &= (uint16_t)~NOTE_PREFETCHED;
+    uint32_t expert = entry - c->child.model->dense_count;
+    if (eviction_holds(c->eviction, expert))
+        eviction_touch(c->eviction, expert);
+}
+
+static void take_use(struct cache *c, const struct use_record *use)
+{
+    const struct model_hparams *h = &c->child.model->hparams;
+    if (use->kind == USE_TOKEN_END)
+        c->token++;
+    if (use->kind != USE_EXPERT || use->layer >= h->layers || use->expert >= h->experts)
+        return;
+    cache_advance(c, (struct cache_now){use->sequence, use->position, use->layer});
+    if (use->outcome != USE_SKIPPED)
+        note_use(c, model_entry_expert(c->child.model, use->layer, use->expert));
+}
+
+void cache_read_uses(struct cache *c, uint64_t limit)
+{
+    struct use_record use;
+    uint64_t lost = c->uses.lost, from = c->uses.next;
+    while (uses_read(&c->child.uses, &c->uses, limit, &use))
+        take_use(c, &use);
+    if (c->uses.lost != lost)
+        cache_count(c, CTR_CACHE_uses_lost, c->uses.lost - lost);
+    if (c->uses.next != from)
+        cache_count(c, CTR_CACHE_uses_read, c->uses.next - from - (c->uses.lost - lost));
+}
+
+static bool given_up(struct cache *c, uint32_t entry)
+{
+    return atomic_load_explicit(&cache_directory_entry(c, entry)->failures, memory_order_acquire) >=
+           CACHE_FAILURES_MAX;
+}
+
+/* True when the entry is READY: then somebody missed the wake. */
+static bool demand_entry(struct cache *c, uint32_t entry, const struct msg_demand *demand)
+{
+    cache_observe(c, entry);
+    switch (entry_state_of(cache_word(c, entry))) {
+    case ENTRY_READY: return true;
+    case ENTRY_LOADING: cache_raise(c, entry, demand->sent_ns); return false;
+    case ENTRY_DOOMED: cache_set_demanded(c, entry, true); return false; /* again after its reset */
+    case ENTRY_ABSENT: break;
+    }
+    if (cache_noted(c, entry, NOTE_WAITING)) {
+        if (cache_is_expert(c, entry))
+            return false;
+    } else if (!given_up(c, entry) || demand->attempt == 0) {
+        /* A first demand tries what was given up once more: the device may have come back. */
+        cache_request(c, entry, LOAD_DEMAND, demand->sent_ns);
+    }
+    return false;
+}
+
+static void take_demand(struct cache *c, const struct msg_demand *demand)
+{
+    cache_count(c, CTR_CACHE_demands, 1);
+    cache_count(c, CTR_CACHE_demand_entries, demand->count);
+    if (demand->attempt > 0)
+        cache_count(c, CTR_CACHE_demands_repeated, 1);
+    cache_read_uses(c, demand->uses_position);
+    if (demand->layer < c->child.model->hparams.layers)
+        cache_advance(c, (struct cache_now){demand->sequence, demand->position, demand->layer});
+    uint32_t ready = ENTRY_NONE;
+    for (unsigned i = 0; i < demand->count; i++) {
+        uint32_t entry = demand->wants[i].entry;
+        if (entry >= c->child.model->entry_count) {
+            cache_count(c, CTR_CACHE_messages_invalid, 1);
+            if (log_once(&foreign_logged))
+                log_warn("a DEMAND names entry %u of %u", entry, c->child.model->entry_count);
+        } else if (demand_entry(c, entry, demand)) {
+            ready = entry;
+        }
+    }
+    if (ready != ENTRY_NONE)
+        cache_signal(c, ready);
+}
+
+void cache_receive_compute(struct cache *c)
+{
+    _Alignas(8) char buf[MSG_BYTES_MAX];
+    while (edge_receive(c->compute, buf) > 0) {
+        const struct msg_head *head = (const struct msg_head *)(const void *)buf;
+        cache_count(c, CTR_CACHE_messages, 1);
+        child_progress(&c->child);
+        if (head->type == MSG_DEMAND)
+            take_demand(c, (const struct msg_demand *)(const void *)buf);
+    }
+}

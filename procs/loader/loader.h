@@ -1,0 +1,56 @@
+/* The loader's context and what its files offer each other. Private to procs/loader. */
+#ifndef SLUICE_LOADER_H
+#define SLUICE_LOADER_H
+
+#include "ipc/child.h"
+#include "procs/loader/loader_device.h"
+#include "procs/loader/loader_io.h"
+#include "procs/loader/loader_jobs.h"
+#include "procs/loader/loader_throttle.h"
+
+#define LOADER_MAGIC     0x52444f4cu
+#define LOADER_JOBS_MAX  4096 /* more are refused; the cache sends again */
+#define LOADER_TEND_NS   (50 * NS_PER_MS)
+#define LOADER_LOOK_NS   (5 * NS_PER_MS) /* between looks for cancelled jobs that are held back */
+#define LOADER_BATCH_MAX 128
+
+struct loader {
+    uint32_t magic;
+    struct child child;
+    struct edge *cache;
+    struct device device;
+    struct jobs jobs;
+    struct throttle throttle;
+    const struct io_backend *backend;
+    struct io *io;
+    int io_fd;
+    bool flush_asked; /* a FLUSH of flush_epoch waits for its answer */
+    uint32_t flush_epoch;
+    uint64_t next_tend_ns, next_look_ns;
+    uint64_t throttled_ns;       /* since when the throttle holds something back; 0: it does not */
+    struct edge_stats edge_seen; /* counted so far */
+};
+
+/* loader_take.c: messages of the cache. */
+void loader_receive(struct loader *l);
+/* Whether this LOAD may be acted on: everything it says agrees with the directory and with us. */
+bool loader_load_agrees(const struct loader *l, const struct msg_load *load);
+/* Answers a FLUSH as soon as no job of an older epoch is left. */
+void loader_answer_flush(struct loader *l);
+
+/* loader_run.c: reads and the ends of parts. */
+void loader_submit(struct loader *l, uint64_t now_ns);
+void loader_reap(struct loader *l);
+/* Ends the job if nothing of it is at the device any more: publishes or fails its part. */
+void loader_end_if_due(struct loader *l, struct job *job);
+/* Looks for cancelled jobs whose turn does not come, and ends them. */
+void loader_look(struct loader *l);
+/* Every job fails with `status`; those with reads at the device when these came back. */
+void loader_fail_all(struct loader *l, int status);
+
+static inline unsigned loader_self(const struct loader *l)
+{
+    return l->child.number;
+}
+
+#endif

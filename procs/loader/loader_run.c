@@ -1,0 +1,256 @@
+#include <errno.h>
+#include <inttypes.h>
+
+#include "lib/base/assert.h"
+#include "lib/base/clock.h"
+#include "lib/base/log.h"
+#include "procs/loader/loader.h"
+
+static atomic_flag read_error_logged = ATOMIC_FLAG_INIT;
+
+static struct directory_entry *entry_of(struct loader *l, const struct job *job)
+{
+    sl_assert(job->entry < l->child.directory.head->entry_count);
+    return &l->child.directory.entries[job->entry];
+}
+
+static bool still_wanted(struct loader *l, const struct job *job)
+{
+    uint64_t word = entry_look(&entry_of(l, job)->word);
+    return entry_wants_part(word, job->generation, loader_self(l));
+}
+
+static void send_done(struct loader *l, const struct job *job)
+{
+    uint64_t first = job->first_ns ? job->first_ns : clock_now_ns();
+    struct msg_done done = {
+        .entry = job->entry,
+        .generation = job->generation,
+        .loader_incarnation = l->child.incarnation,
+        .status = job->status,
+        .bytes = job->status == 0 ? job->bytes : 0,
+        .queue_ns = first - job->taken_ns,
+        .read_ns = job->last_ns > first ? job->last_ns - first : 0,
+    };
+    (void)edge_send(l->cache, &done, MSG_DONE); /* a doorbell: losing it costs the cache a tick */
+}
+
+/* The order matters: who sees DOOMED must find the reason. */
+static enum part_result fail_part(struct loader *l, struct directory_entry *e,
+                                  const struct job *job)
+{
+    counter_add(l->child.row, CTR_LOADER_parts_failed, 1);
+    if (job->status != ECANCELED) {
+        atomic_store_explicit(&e->last_errno, (uint32_t)job->status, memory_order_relaxed);
+        atomic_fetch_add_explicit(&e->failures, 1, memory_order_release);
+    }
+    return entry_part_fail(&e->word, job->generation, loader_self(l));
+}
+
+static enum part_result publish_part(struct loader *l, struct directory_entry *e,
+                                     const struct job *job)
+{
+    child_inject(&l->child, INJECT_LOADER_BEFORE_PUBLISH);
+    enum part_result result = entry_part_done(&e->word, job->generation, loader_self(l));
+    if (result == PART_READY || result == PART_CLEARED) {
+        counter_add(l->child.row, CTR_LOADER_parts_done, 1);
+        counter_add(l->child.row, CTR_LOADER_bytes_published, job->bytes);
+    } else {
+        counter_add(l->child.row, CTR_LOADER_parts_failed, 1);
+    }
+    if (result == PART_READY) /* failures count since it was last READY */
+        atomic_store_explicit(&e->failures, 0, memory_order_relaxed);
+    return result;
+}
+
+static void end_part(struct loader *l, struct job *job)
+{
+    struct directory_entry *e = entry_of(l, job);
+    enum part_result result = job->status == 0 ? publish_part(l, e, job) : fail_part(l, e, job);
+    if (result == PART_READY || result == PART_DOOMED)
+        directory_signal(&l->child.directory,
+                         directory_counter_of(&l->child.directory, job->entry));
+    if (result != PART_STALE)
+        send_done(l, job);
+    child_progress(&l->child);
+}
+
+void loader_end_if_due(struct loader *l, struct job *job)
+{
+    if (!job_ended(job))
+        return;
+    end_part(l, job);
+    jobs_remove(&l->jobs, job);
+}
+
+static void look_at(struct job *job, void *arg)
+{
+    struct loader *l = arg;
+    if (job->status == 0 && !still_wanted(l, job))
+        jobs_fail(&l->jobs, job, ECANCELED);
+    if (job->status != 0)
+        loader_end_if_due(l, job);
+}
+
+void loader_look(struct loader *l)
+{
+    OBJ_CHECK(l, LOADER_MAGIC);
+    jobs_each(&l->jobs, look_at, l);
+}
+
+struct fail_all {
+    struct loader *l;
+    int status;
+};
+
+static void fail_one(struct job *job, void *arg)
+{
+    struct fail_all *all = arg;
+    if (job->status == 0)
+        jobs_fail(&all->l->jobs, job, all->status);
+    loader_end_if_due(all->l, job);
+}
+
+void loader_fail_all(struct loader *l, int status)
+{
+    struct fail_all all = {l, status};
+    jobs_each(&l->jobs, fail_one, &all);
+}
+
+/* The figure the project promises: from the DEMAND to the first of its reads at the device. */
+static void sample_demand(struct loader *l, const struct job *job, uint64_t now_ns)
+{
+    if (job->priority != LOAD_DEMAND || job->demand_ns == 0 || now_ns < job->demand_ns)
+        return;
+    struct proc_row *row = l->child.row;
+    uint64_t n = atomic_load_explicit(&row->samples_count, memory_order_relaxed);
+    atomic_store_explicit(&row->samples_us[n % PROCS_SAMPLES],
+                          (uint32_t)((now_ns - job->demand_ns) / NS_PER_US), memory_order_relaxed);
+    atomic_store_explicit(&row->samples_count, n + 1, memory_order_release);
+}
+
+static void throttle_held(struct loader *l, bool held, uint64_t now_ns)
+{
+    if (held == (l->throttled_ns != 0))
+        return;
+    if (!held)
+        counter_add(l->child.row, CTR_LOADER_throttle_ns, now_ns - l->throttled_ns);
+    l->throttled_ns = held ? now_ns : 0;
+}
+
+static bool prefetch_paused(const struct loader *l)
+{
+    /* Relaxed: seen a moment late it costs the demand one of the two chunks it may wait for. */
+    return atomic_load_explicit(&l->child.directory.head->prefetch_paused, memory_order_relaxed);
+}
+
+/* The next job whose entry still wants it; cancelled ones met on the way end here. */
+static struct job *next_wanted(struct loader *l, uint64_t now_ns)
+{
+    struct job *job;
+    while ((job = jobs_pick(&l->jobs, now_ns, prefetch_paused(l))) != NULL) {
+        if (still_wanted(l, job))
+            return job;
+        jobs_fail(&l->jobs, job, ECANCELED);
+        loader_end_if_due(l, job);
+    }
+    return NULL;
+}
+
+static uint32_t cut_batch(struct loader *l, uint64_t now_ns, struct io_read *reads)
+{
+    uint64_t chunk_bytes =
+        throttle_chunk(&l->throttle, align_down(l->child.params->chunk, PAGE_BYTES));
+    uint32_t n = 0;
+    bool held = false;
+    struct job *job;
+    while (n < LOADER_BATCH_MAX && (job = next_wanted(l, now_ns)) != NULL) {
+        held = throttle_wait_ns(&l->throttle, now_ns) > 0;
+        if (held)
+            break;
+        bool first = job->first_ns == 0;
+        struct chunk *c = jobs_cut(&l->jobs, job, now_ns, chunk_bytes);
+        if (first)
+            sample_demand(l, job, now_ns);
+        throttle_take(&l->throttle, c->bytes);
+        sl_assert(c->arena_offset + c->bytes <= l->child.arena.bytes);
+        reads[n++] = (struct io_read){.fd = l->device.fd,
+                                      .bytes = (uint32_t)c->bytes,
+                                      .file_offset = c->file_offset,
+                                      .buffer = (char *)l->child.arena.base + c->arena_offset,
+                                      .tag = c};
+    }
+    throttle_held(l, held, now_ns);
+    return n;
+}
+
+void loader_submit(struct loader *l, uint64_t now_ns)
+{
+    OBJ_CHECK(l, LOADER_MAGIC);
+    if (l->jobs.held == 0 || l->device.gone) {
+        throttle_held(l, false, now_ns);
+        return;
+    }
+    struct io_read reads[LOADER_BATCH_MAX];
+    uint32_t n = cut_batch(l, now_ns, reads);
+    if (n == 0)
+        return;
+    uint32_t taken = l->backend->submit(l->io, reads, n);
+    struct proc_row *row = l->child.row;
+    for (uint32_t i = 0; i < n; i++) {
+        struct chunk *c = reads[i].tag;
+        if (i >= taken) {
+            jobs_put_back(&l->jobs, c);
+            continue;
+        }
+        counter_add(row, CTR_LOADER_reads_submitted, 1);
+        counter_add(row, CTR_LOADER_bytes_submitted, c->bytes);
+    }
+    child_inject(&l->child, INJECT_LOADER_READS_OWED);
+}
+
+static void count_result(struct loader *l, const struct chunk *c, int64_t result, uint64_t now_ns)
+{
+    struct proc_row *row = l->child.row;
+    counter_add(row, CTR_LOADER_read_ns, now_ns - c->submit_ns);
+    if (result > 0) {
+        counter_add(row, CTR_LOADER_bytes_read, (uint64_t)result);
+        if (c->priority == LOAD_DEMAND)
+            counter_add(row, CTR_LOADER_bytes_demand, (uint64_t)result);
+        if (c->priority == LOAD_PREFETCH)
+            counter_add(row, CTR_LOADER_bytes_prefetch, (uint64_t)result);
+        device_drop_cache(&l->device, c->file_offset, c->bytes);
+    }
+    if (result < 0 && log_once(&read_error_logged))
+        log_error("%s: reading %" PRIu64 " bytes at %" PRIu64 ": error %d (further ones are only "
+                  "counted)",
+                  l->device.path, c->bytes, c->file_offset, (int)-result);
+}
+
+static void chunk_ended(struct loader *l, struct chunk *c, int64_t result, uint64_t now_ns)
+{
+    struct proc_row *row = l->child.row;
+    struct job *job = c->job;
+    count_result(l, c, result, now_ns);
+    if (result == -EINVAL && l->device.direct)
+        device_fall_back(&l->device);
+    enum chunk_fate fate = jobs_complete(&l->jobs, c, result, now_ns, l->child.model->file.bytes);
+    if (fate != CHUNK_DONE) {
+        counter_add(row, CTR_LOADER_reads_failed, 1);
+        device_suspect(&l->device);
+    }
+    if (fate == CHUNK_RETRY)
+        counter_add(row, CTR_LOADER_reads_retried, 1);
+    child_progress(&l->child);
+    loader_end_if_due(l, job);
+}
+
+void loader_reap(struct loader *l)
+{
+    OBJ_CHECK(l, LOADER_MAGIC);
+    struct io_done done[LOADER_BATCH_MAX];
+    uint32_t n = l->backend->poll(l->io, done, LOADER_BATCH_MAX);
+    uint64_t now = n > 0 ? clock_now_ns() : 0;
+    for (uint32_t i = 0; i < n; i++)
+        chunk_ended(l, done[i].tag, done[i].result, now);
+}

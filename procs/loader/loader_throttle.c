@@ -1,0 +1,57 @@
+#include "procs/loader/loader_throttle.h"
+
+#include "lib/base/bytes.h"
+#include "lib/base/clock.h"
+
+/* What an idle bucket saves up: enough to bridge a late wake-up, too little to be seen in a rate
+ * measured over a second. */
+#define BURST_MS          20
+#define CHUNKS_PER_SECOND 64
+
+static void refill(struct throttle *t, uint64_t now_ns)
+{
+    double rate = (double)t->rate;
+    t->tokens += rate * (double)(now_ns - t->stamp_ns) / (double)NS_PER_S;
+    t->stamp_ns = now_ns;
+    double burst = rate * BURST_MS / 1000;
+    if (t->tokens > burst)
+        t->tokens = burst;
+}
+
+void throttle_set(struct throttle *t, uint64_t rate, uint64_t now_ns)
+{
+    if (t->rate == rate)
+        return;
+    if (t->rate != 0)
+        refill(t, now_ns);
+    if (t->rate == 0 || rate == 0)
+        t->tokens = 0;
+    t->rate = rate;
+    t->stamp_ns = now_ns;
+    if (t->tokens < -(double)rate)
+        t->tokens = -(double)rate;
+}
+
+uint64_t throttle_wait_ns(struct throttle *t, uint64_t now_ns)
+{
+    if (t->rate == 0)
+        return 0;
+    refill(t, now_ns);
+    if (t->tokens >= 0)
+        return 0;
+    return (uint64_t)(-t->tokens / (double)t->rate * (double)NS_PER_S) + 1;
+}
+
+void throttle_take(struct throttle *t, uint64_t bytes)
+{
+    if (t->rate != 0)
+        t->tokens -= (double)bytes;
+}
+
+uint64_t throttle_chunk(const struct throttle *t, uint64_t chunk_bytes)
+{
+    uint64_t chunk = align_down(t->rate / CHUNKS_PER_SECOND, PAGE_BYTES);
+    if (t->rate == 0 || chunk > chunk_bytes)
+        return chunk_bytes;
+    return chunk < PAGE_BYTES ? PAGE_BYTES : chunk;
+}
