@@ -206,7 +206,7 @@ static int run_call(struct rpc_client *client, struct call *call, json_t **reply
 {
     for (;;) {
         uint64_t now = clock_now_ns(), drained;
-        if (client->stop && *client->stop)
+        if (client->stop && __atomic_load_n(client->stop, __ATOMIC_RELAXED))
             return error_set(error, ERR_CANCELLED, "the call was ended");
         link_tend(&client->link, now);
         int pipe = link_pipe(&client->link);

@@ -416,7 +416,7 @@ START_TEST(a_call_can_be_ended)
     call_start(&caller, client, "hold", CALL_MS);
     WAIT_FOR(atomic_load(&host.held) == 1, 0);
     uint64_t start = clock_now_ns();
-    stop = 1;
+    __atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
     pthread_join(caller.thread, NULL);
     ck_assert_int_eq(caller.result, -1);
     ck_assert_int_eq(caller.error.code, ERR_CANCELLED);
