@@ -246,6 +246,8 @@ static int wait_ready(struct session *s, const struct session_request *request, 
             return error_set(error, ERR_CANCELLED, "interrupted while the engine started");
         if (!session_alive(s, error))
             return -1;
+        if (strcmp(state, "draining") == 0 || strcmp(state, "stopping") == 0)
+            return error_set(error, ERR_BUSY, "the engine '%s' is %s", s->run, state);
         tell_start(request, started, &told, state);
         poll(NULL, 0, POLL_MS);
     }

@@ -1,0 +1,235 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "lib/base/clock.h"
+#include "tests/harness/internal.h"
+
+#define TICK_MS     5
+#define CLEANUP_MAX 16
+
+enum outcome { PASSED, FAILED, SKIPPED };
+
+static struct {
+    jmp_buf end;
+    bool inside;
+    char reason[600];
+    char dir[64];
+    struct engine *engines[CLEANUP_MAX];
+    struct sampler *samplers[CLEANUP_MAX];
+    char cgroups[CLEANUP_MAX][PATH_MAX];
+} the_case;
+
+void test_fail(const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(the_case.reason, sizeof the_case.reason, fmt, args);
+    va_end(args);
+    if (!the_case.inside) {
+        fprintf(stderr, "outside of a case: %s\n", the_case.reason);
+        abort();
+    }
+    longjmp(the_case.end, FAILED);
+}
+
+void test_skip(const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(the_case.reason, sizeof the_case.reason, fmt, args);
+    va_end(args);
+    longjmp(the_case.end, SKIPPED);
+}
+
+void test_note(const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    printf("# ");
+    vprintf(fmt, args);
+    printf("\n");
+    va_end(args);
+    fflush(stdout);
+}
+
+bool test_long(void)
+{
+    const char *value = getenv("SLUICE_LONG");
+    return value && strcmp(value, "1") == 0;
+}
+
+const char *test_libexec(void)
+{
+    const char *value = getenv("SLUICE_LIBEXEC");
+    return value && *value ? value : SLUICE_BUILD_LIBEXEC;
+}
+
+const char *test_model(void)
+{
+    return SLUICE_SOURCE_DIR "/launch/demo/tiny-books-moe-q8_0.gguf";
+}
+
+const char *test_dir(void)
+{
+    return the_case.dir;
+}
+
+uint64_t deadline_in(unsigned ms)
+{
+    return clock_now_ns() + ms * NS_PER_MS;
+}
+
+bool deadline_tick(uint64_t deadline)
+{
+    if (clock_now_ns() >= deadline)
+        return false;
+    poll(NULL, 0, TICK_MS);
+    return true;
+}
+
+void deadline_reach(uint64_t deadline)
+{
+    for (uint64_t now; (now = clock_now_ns()) < deadline;)
+        poll(NULL, 0, (int)((deadline - now) / NS_PER_MS + 1));
+}
+
+/* ---- clearing up ---- */
+
+void cleanup_engine(struct engine *e)
+{
+    for (size_t i = 0; i < CLEANUP_MAX; i++) {
+        if (the_case.engines[i] && the_case.engines[i] != e)
+            continue;
+        the_case.engines[i] = e;
+        return;
+    }
+    test_fail("more than %d engines in one case", CLEANUP_MAX);
+}
+
+void cleanup_engine_gone(const struct engine *e)
+{
+    for (size_t i = 0; i < CLEANUP_MAX; i++)
+        if (the_case.engines[i] == e)
+            the_case.engines[i] = NULL;
+}
+
+void cleanup_sampler(struct sampler *s)
+{
+    for (size_t i = 0; i < CLEANUP_MAX; i++)
+        if (!the_case.samplers[i]) {
+            the_case.samplers[i] = s;
+            return;
+        }
+}
+
+void cleanup_sampler_gone(const struct sampler *s)
+{
+    for (size_t i = 0; i < CLEANUP_MAX; i++)
+        if (the_case.samplers[i] == s)
+            the_case.samplers[i] = NULL;
+}
+
+void cleanup_cgroup(const char *path)
+{
+    for (size_t i = 0; i < CLEANUP_MAX; i++)
+        if (!the_case.cgroups[i][0]) {
+            snprintf(the_case.cgroups[i], PATH_MAX, "%s", path);
+            return;
+        }
+}
+
+static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *walk)
+{
+    (void)st;
+    (void)kind;
+    (void)walk;
+    return remove(path);
+}
+
+static void clear_up(enum outcome outcome)
+{
+    for (size_t i = 0; i < CLEANUP_MAX; i++)
+        if (the_case.engines[i]) {
+            if (outcome == FAILED)
+                engine_show_log(the_case.engines[i]);
+            engine_destroy(the_case.engines[i]);
+            the_case.engines[i] = NULL;
+        }
+    for (size_t i = 0; i < CLEANUP_MAX; i++)
+        if (the_case.samplers[i])
+            sampler_stop(the_case.samplers[i]);
+    for (size_t i = 0; i < CLEANUP_MAX; i++)
+        if (the_case.cgroups[i][0]) {
+            cgroup_remove(the_case.cgroups[i]);
+            the_case.cgroups[i][0] = 0;
+        }
+    nftw(the_case.dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+/* ---- running ---- */
+
+static enum outcome run_case(const struct test_case *c)
+{
+    snprintf(the_case.dir, sizeof the_case.dir, "/tmp/slt.XXXXXX");
+    if (!mkdtemp(the_case.dir)) {
+        snprintf(the_case.reason, sizeof the_case.reason, "no directory in /tmp: %s",
+                 strerror(errno));
+        return FAILED;
+    }
+    setenv("SLUICE_RUN_DIR", the_case.dir, 1);
+    the_case.inside = true;
+    enum outcome outcome = (enum outcome)setjmp(the_case.end);
+    if (outcome == PASSED)
+        c->run();
+    clear_up(outcome); /* what fails here fails the program, see test_fail */
+    the_case.inside = false;
+    return outcome;
+}
+
+static void print_outcome(const struct test_case *c, enum outcome outcome, double seconds)
+{
+    for (char *at = the_case.reason; *at; at++)
+        if (*at == '\n')
+            *at = ' ';
+    if (outcome == PASSED)
+        printf("ok %s (%.1f s)\n", c->name, seconds);
+    else if (outcome == FAILED)
+        printf("not ok %s: %s\n", c->name, the_case.reason);
+    else
+        printf("SKIP %s: %s\n", c->name, the_case.reason);
+    fflush(stdout);
+}
+
+static bool chosen(int argc, char **argv, const char *name)
+{
+    for (int i = 1; i < argc; i++)
+        if (strcmp(argv[i], name) == 0)
+            return true;
+    return argc < 2;
+}
+
+int test_main(int argc, char **argv, const struct test_case *cases, size_t count)
+{
+    bool failed = false;
+    setenv("SLUICE_TEST", "1", 1);
+    signal(SIGPIPE, SIG_IGN);
+    for (size_t i = 0; i < count; i++) {
+        if (!chosen(argc, argv, cases[i].name))
+            continue;
+        uint64_t started = clock_now_ns();
+        enum outcome outcome = run_case(&cases[i]);
+        print_outcome(&cases[i], outcome, (double)(clock_now_ns() - started) / (double)NS_PER_S);
+        failed |= outcome == FAILED;
+    }
+    return failed;
+}

@@ -1,0 +1,60 @@
+# Reads `ctest -V`, shows what matters, counts. Each line of a test's output is "NUMBER: text".
+#   Check programs      "100%: Checks: 12, Failures: 0, Errors: 0"      so many tests
+#   our own programs    "ok NAME", "not ok NAME: why", "SKIP NAME: why" a test each
+#   anything else       one test, by its exit status
+# The last line is "N passed, N failed" and, when there were any, ", N skipped".
+
+function flush_result(name, result) {
+    if (!(number in own)) {
+        if (result == "Passed") passed++
+        else if (result == "Skipped") { skipped++; print "SKIP " name ": it says so itself" }
+        else failed++
+    } else if (result != "Passed" && bad[number] == 0) {
+        failed++    # it counted no failure, yet it failed: a crash or a time limit
+    }
+}
+
+/^ *[0-9]+: / {
+    number = $1; sub(/:$/, "", number)
+    line = $0; sub(/^ *[0-9]+: ?/, "", line)
+    if (line ~ /^[0-9]+%: Checks: [0-9]+, Failures: [0-9]+, Errors: [0-9]+/) {
+        split(line, part, /[:,] */)
+        checks = part[3] + 0; wrong = part[5] + part[7]
+        own[number] = 1; passed += checks - wrong; failed += wrong; bad[number] += wrong
+    } else if (line ~ /^ok /) {
+        own[number] = 1; passed++
+    } else if (line ~ /^not ok /) {
+        own[number] = 1; failed++; bad[number]++; print line
+    } else if (line ~ /^SKIP /) {
+        own[number] = 1; skipped++; print line
+    } else if (line ~ /^# /) {
+        print line
+    }
+    kept[number] = kept[number] "    " line "\n"
+    if (length(kept[number]) > 6000) kept[number] = substr(kept[number], length(kept[number]) - 4000)
+    fflush()
+    next
+}
+
+/^ *[0-9]+\/[0-9]+ Test +#[0-9]+: / {
+    number = $0; sub(/^.*Test +#/, "", number); sub(/:.*/, "", number)
+    name = $0; sub(/^.*#[0-9]+: +/, "", name); sub(/[ .].*/, "", name)
+    result = "Failed"
+    if ($0 ~ /Passed/) result = "Passed"
+    else if ($0 ~ /\*\*\*Skipped/) result = "Skipped"
+    flush_result(name, result)
+    time = $0; sub(/^.* +([0-9.]+ sec)/, "", time)
+    print result ": " name " (" $(NF - 1) " s)"
+    if (result == "Failed") printf "%s", kept[number]
+    fflush()
+    next
+}
+
+/^No tests were found/ { failed++; print }
+
+END {
+    printf "%d passed, %d failed", passed, failed
+    if (skipped) printf ", %d skipped", skipped
+    printf "\n"
+    exit failed > 0 || passed == 0
+}

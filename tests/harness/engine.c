@@ -1,0 +1,287 @@
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "lib/base/clock.h"
+#include "procs/client/session.h"
+#include "tests/harness/internal.h"
+
+#define ARGS_MAX      64
+#define READY_MS      60000
+#define STOP_MS       20000
+#define LOG_SHOWN     40
+#define LOG_SHOWN_MAX 16384
+
+static unsigned engines_made;
+
+/* ---- start ---- */
+
+void engine_spawn(struct engine *e, const char *const options[])
+{
+    char program[PATH_MAX + 32], procs_file[PATH_MAX + 32], libraries[PATH_MAX + 32];
+    if (!e->run[0]) /* a second start keeps the name */
+        snprintf(e->run, sizeof e->run, "t%dx%u", (int)getpid(), ++engines_made);
+    snprintf(e->dir, sizeof e->dir, "%s/%s", test_dir(), e->run);
+    snprintf(e->log, sizeof e->log, "%s/%s.log", test_dir(), e->run);
+    const char *args[ARGS_MAX] = {0};
+    size_t n = 0;
+    if (e->cgroup[0]) {
+        /* A shell enters the group before it becomes the engine: every page is charged there. */
+        snprintf(procs_file, sizeof procs_file, "%s/cgroup.procs", e->cgroup);
+        args[n++] = "/bin/sh";
+        args[n++] = "-c";
+        args[n++] = "echo $$ >\"$0\" && exec \"$@\"";
+        args[n++] = procs_file;
+    }
+    if (e->libexec[0]) {
+        snprintf(libraries, sizeof libraries, "LD_LIBRARY_PATH=%s/lib", e->libexec);
+        args[n++] = "/usr/bin/env";
+        args[n++] = libraries;
+    }
+    snprintf(program, sizeof program, "%s/sluice-run", e->libexec[0] ? e->libexec : test_libexec());
+    if (access(program, X_OK) != 0)
+        test_skip("%s is not built", program);
+    args[n++] = program;
+    args[n++] = "--run";
+    args[n++] = e->run;
+    bool model = false;
+    for (; options && *options && n + 3 < ARGS_MAX; options++) {
+        args[n++] = *options;
+        model |= strcmp(*options, "-m") == 0;
+    }
+    if (!model) {
+        args[n++] = "-m";
+        args[n++] = test_model();
+    }
+    int log = open(e->log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    CHECK(log >= 0, "cannot make %s", e->log);
+    e->seen_count = 0;
+    e->pid = spawn_program(args, -1, log, log);
+    close(log);
+    cleanup_engine(e);
+}
+
+static bool ended(struct engine *e, int *status)
+{
+    if (e->pid == 0)
+        return true;
+    if (waitpid(e->pid, status, WNOHANG) != e->pid)
+        return false;
+    e->pid = 0;
+    return true;
+}
+
+static bool looks_ready(struct engine *e)
+{
+    struct error error;
+    json_t *reply = NULL;
+    if (!e->control)
+        e->control = control_client_open(e->run, &error);
+    if (!e->control)
+        return false;
+    if (control_call(e->control, "status", NULL, &reply, &error) != 0)
+        return false;
+    bool ready = strcmp(document_text(reply, "state"), "ready") == 0;
+    json_decref(reply);
+    return ready;
+}
+
+void engine_wait_ready(struct engine *e, unsigned ms)
+{
+    uint64_t deadline = deadline_in(ms);
+    int status = 0;
+    while (!looks_ready(e)) {
+        CHECK(!ended(e, &status), "the engine ended with status %d while it started",
+              WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
+        CHECK(deadline_tick(deadline), "the engine is not ready after %u ms", ms);
+    }
+    struct error error;
+    e->session = calloc(1, sizeof *e->session);
+    CHECK(e->session, "no memory");
+    snprintf(e->session->run, sizeof e->session->run, "%s", e->run);
+    e->session->log_fd = -1;
+    e->session->engine = engine_client_open(e->run, &error);
+    CHECK(e->session->engine, "%s", error.text);
+    json_decref(engine_stats(e)); /* to have seen every process */
+}
+
+void engine_start(struct engine *e, const char *const options[])
+{
+    engine_spawn(e, options);
+    engine_wait_ready(e, READY_MS);
+}
+
+/* ---- end ---- */
+
+static void close_clients(struct engine *e)
+{
+    rpc_client_close(e->control);
+    e->control = NULL;
+    if (e->session) {
+        rpc_client_close(e->session->engine);
+        free(e->session);
+        e->session = NULL;
+    }
+}
+
+/* What is in /dev/shm under the name of this run. */
+static bool shm_left(const struct engine *e, char *name, size_t room)
+{
+    DIR *dir = opendir("/dev/shm");
+    bool found = false;
+    char needle[RUN_NAME_MAX + 4];
+    snprintf(needle, sizeof needle, ".%s-", e->run);
+    for (struct dirent *entry; dir && !found && (entry = readdir(dir));) {
+        found = strncmp(entry->d_name, "sluice", 6) == 0 && strstr(entry->d_name, needle);
+        if (found)
+            snprintf(name, room, "%s", entry->d_name);
+    }
+    if (dir)
+        closedir(dir);
+    return found;
+}
+
+void engine_check_gone(struct engine *e, unsigned ms)
+{
+    char name[256];
+    uint64_t deadline = deadline_in(ms);
+    for (size_t i = 0; i < e->seen_count; i++)
+        while (process_alive(e->seen[i]))
+            CHECK(deadline_tick(deadline), "process %d of the engine is still there after %u ms",
+                  (int)e->seen[i], ms);
+    CHECK(!shm_left(e, name, sizeof name), "/dev/shm/%s was left behind", name);
+}
+
+void engine_stop(struct engine *e)
+{
+    int status = 0;
+    json_decref(engine_stats(e));
+    json_decref(engine_control(e, "stop", NULL));
+    uint64_t deadline = deadline_in(STOP_MS);
+    while (!ended(e, &status))
+        CHECK(deadline_tick(deadline), "the engine did not stop within %d ms", STOP_MS);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0, "the engine stopped with status %#x",
+          (unsigned)status);
+    close_clients(e);
+    engine_check_gone(e, 1000);
+    cleanup_engine_gone(e);
+}
+
+void engine_destroy(struct engine *e)
+{
+    close_clients(e);
+    if (e->pid > 0) {
+        kill(-e->pid, SIGKILL);
+        waitpid(e->pid, NULL, 0);
+    }
+    e->pid = 0;
+    for (size_t i = 0; i < e->seen_count; i++)
+        if (process_alive(e->seen[i])) {
+            uint64_t deadline = deadline_in(2000);
+            while (process_alive(e->seen[i]) && deadline_tick(deadline))
+                continue;
+            if (process_alive(e->seen[i]))
+                kill(e->seen[i], SIGKILL);
+        }
+    e->seen_count = 0;
+    cleanup_engine_gone(e);
+}
+
+void engine_show_log(const struct engine *e)
+{
+    static char text[LOG_SHOWN_MAX];
+    FILE *f = fopen(e->log, "re");
+    if (!f)
+        return;
+    fseek(f, 0, SEEK_END);
+    long size = ftell(f);
+    fseek(f, size > LOG_SHOWN_MAX ? size - LOG_SHOWN_MAX : 0, SEEK_SET);
+    size_t n = fread(text, 1, sizeof text - 1, f), lines = 0;
+    fclose(f);
+    text[n] = 0;
+    while (n > 0 && lines < LOG_SHOWN)
+        lines += text[--n] == '\n';
+    printf("# last lines of engine %s:\n", e->run);
+    char *rest = NULL;
+    for (char *line = strtok_r(text + n, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest))
+        printf("#   %s\n", line);
+}
+
+/* ---- looking ---- */
+
+static void remember(struct engine *e, const json_t *doc)
+{
+    for (size_t i = 0; i < document_processes(doc); i++) {
+        pid_t pid = (pid_t)document_u64(document_row(doc, i), "pid");
+        size_t at = 0;
+        while (at < e->seen_count && e->seen[at] != pid)
+            at++;
+        if (pid > 0 && at == e->seen_count && at < ENGINE_PIDS_MAX)
+            e->seen[e->seen_count++] = pid;
+    }
+}
+
+json_t *engine_stats(struct engine *e)
+{
+    struct error error;
+    json_t *doc = NULL;
+    CHECK(e->control && control_call(e->control, "stats", NULL, &doc, &error) == 0, "stats: %s",
+          e->control ? error.text : "no control client");
+    remember(e, doc);
+    return doc;
+}
+
+uint64_t engine_counter(struct engine *e, const char *service, const char *counter)
+{
+    json_t *doc = engine_stats(e);
+    uint64_t value = document_counter(doc, service, counter);
+    json_decref(doc);
+    return value;
+}
+
+pid_t engine_pid(struct engine *e, const char *service, unsigned number, pid_t not_pid)
+{
+    uint64_t deadline = deadline_in(READY_MS);
+    for (;;) {
+        json_t *doc = engine_stats(e);
+        const json_t *row = document_process(doc, service, number);
+        pid_t pid = (pid_t)document_u64(row, "pid");
+        bool ready = strcmp(document_text(row, "state"), "ready") == 0;
+        json_decref(doc);
+        if (pid > 0 && pid != not_pid && ready)
+            return pid;
+        CHECK(deadline_tick(deadline), "%s %u is not ready", service, number);
+    }
+}
+
+uint64_t engine_restarts(struct engine *e, const char *service, unsigned number)
+{
+    json_t *doc = engine_stats(e);
+    uint64_t restarts = document_u64(document_process(doc, service, number), "restarts");
+    json_decref(doc);
+    return restarts;
+}
+
+void engine_wait_counter(struct engine *e, const char *service, const char *counter,
+                         uint64_t at_least, unsigned ms)
+{
+    uint64_t deadline = deadline_in(ms), value;
+    while ((value = engine_counter(e, service, counter)) < at_least)
+        CHECK(deadline_tick(deadline), "%s.%s is %llu after %u ms, not %llu", service, counter,
+              (unsigned long long)value, ms, (unsigned long long)at_least);
+}
+
+json_t *engine_control(struct engine *e, const char *op, json_t *fields)
+{
+    struct error error;
+    json_t *reply = NULL;
+    CHECK(control_call(e->control, op, fields, &reply, &error) == 0, "control %s: %s", op,
+          error.text);
+    return reply;
+}

@@ -1,0 +1,19 @@
+/* Between the parts of the harness. */
+#ifndef SLUICE_TESTS_HARNESS_INTERNAL_H
+#define SLUICE_TESTS_HARNESS_INTERNAL_H
+
+#include "tests/harness/harness.h"
+
+/* Things to clear up after a case, newest first. */
+void cleanup_engine(struct engine *e);
+void cleanup_engine_gone(const struct engine *e);
+void cleanup_cgroup(const char *path);
+void cleanup_sampler(struct sampler *s);
+void cleanup_sampler_gone(const struct sampler *s);
+
+void cgroup_remove(const char *path);
+
+/* Spawns argv[0] in a process group of its own with stdout and stderr to descriptors. */
+pid_t spawn_program(const char *const argv[], int in, int out, int err);
+
+#endif

@@ -1,0 +1,154 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "lib/base/clock.h"
+#include "tests/harness/internal.h"
+
+#define ARGS_MAX 64
+
+extern char **environ;
+
+char process_state(pid_t pid)
+{
+    char path[64], text[512];
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return 0;
+    ssize_t n = read(fd, text, sizeof text - 1);
+    close(fd);
+    if (n <= 0)
+        return 0;
+    text[n] = 0;
+    const char *after = strrchr(text, ')'); /* the name may hold anything */
+    return after && after[1] == ' ' ? after[2] : 0;
+}
+
+bool process_alive(pid_t pid)
+{
+    char state = process_state(pid);
+    return state != 0 && state != 'Z' && state != 'X';
+}
+
+void process_wait_state(pid_t pid, char state, unsigned ms)
+{
+    uint64_t deadline = deadline_in(ms);
+    char now;
+    while ((now = process_state(pid)) != state)
+        CHECK(deadline_tick(deadline), "process %d is in state '%c' after %u ms, not '%c'",
+              (int)pid, now ? now : '-', ms, state);
+}
+
+void process_wait_gone(pid_t pid, unsigned ms)
+{
+    uint64_t deadline = deadline_in(ms);
+    while (process_alive(pid))
+        CHECK(deadline_tick(deadline), "process %d is still there after %u ms", (int)pid, ms);
+}
+
+pid_t spawn_program(const char *const argv[], int in, int out, int err)
+{
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attributes;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawnattr_init(&attributes);
+    sigset_t all;
+    sigfillset(&all);
+    posix_spawnattr_setsigdefault(&attributes, &all);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGDEF);
+    if (in >= 0)
+        posix_spawn_file_actions_adddup2(&actions, in, STDIN_FILENO);
+    else
+        posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);
+    posix_spawn_file_actions_adddup2(&actions, err, STDERR_FILENO);
+    pid_t pid = 0;
+    int result =
+        posix_spawnp(&pid, argv[0], &actions, &attributes, (char *const *)(uintptr_t)argv, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    posix_spawnattr_destroy(&attributes);
+    CHECK(result == 0, "cannot start %s: %s", argv[0], strerror(result));
+    return pid;
+}
+
+static int temporary(void)
+{
+    int fd = open(test_dir(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    CHECK(fd >= 0, "no temporary file in %s: %s", test_dir(), strerror(errno));
+    return fd;
+}
+
+static char *contents(int fd, size_t *bytes)
+{
+    struct stat st;
+    CHECK(fstat(fd, &st) == 0, "fstat: %s", strerror(errno));
+    char *text = calloc(1, (size_t)st.st_size + 1);
+    CHECK(text && pread(fd, text, (size_t)st.st_size, 0) == st.st_size, "cannot read output back");
+    *bytes = (size_t)st.st_size;
+    close(fd);
+    return text;
+}
+
+static int wait_status(pid_t pid, const char *name, unsigned ms)
+{
+    uint64_t deadline = deadline_in(ms);
+    int status;
+    while (waitpid(pid, &status, WNOHANG) == 0) {
+        if (deadline_tick(deadline))
+            continue;
+        kill(-pid, SIGKILL);
+        waitpid(pid, &status, 0);
+        test_fail("%s did not end within %u ms", name, ms);
+    }
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+void command_run(struct command *c, const char *input, unsigned ms, const char *const argv[])
+{
+    char program[PATH_MAX];
+    const char *args[ARGS_MAX] = {0};
+    size_t n = 0;
+    for (; argv[n] && n + 1 < ARGS_MAX; n++)
+        args[n] = argv[n];
+    if (!strchr(args[0], '/')) {
+        snprintf(program, sizeof program, "%s/sluice-%s", test_libexec(), args[0]);
+        args[0] = program;
+    }
+    int out = temporary(), err = temporary(), in = -1;
+    if (input) {
+        in = temporary();
+        size_t bytes = strlen(input);
+        CHECK(write(in, input, bytes) == (ssize_t)bytes && lseek(in, 0, SEEK_SET) == 0,
+              "cannot write the input");
+    }
+    pid_t pid = spawn_program(args, in, out, err);
+    c->status = wait_status(pid, args[0], ms);
+    if (in >= 0)
+        close(in);
+    c->out = contents(out, &c->out_bytes);
+    c->err = contents(err, &c->err_bytes);
+}
+
+void command_free(struct command *c)
+{
+    free(c->out);
+    free(c->err);
+    memset(c, 0, sizeof *c);
+}
+
+size_t command_lines(const char *text)
+{
+    size_t lines = 0;
+    for (; *text; text++)
+        lines += *text == '\n' || text[1] == 0;
+    return lines;
+}

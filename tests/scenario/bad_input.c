@@ -1,0 +1,288 @@
+/* Bad files and bad arguments: one clear line, the documented exit status, nothing left behind. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "lib/base/bytes.h"
+#include "tests/scenario/baseline.h"
+
+#define END_MS 30000
+
+static void path_in_dir(char path[PATH_MAX], const char *name)
+{
+    snprintf(path, PATH_MAX, "%s/%s", test_dir(), name);
+}
+
+/* The first `bytes` of the demo model (0: all), and `patch` over its beginning. */
+static void make_model(const char *path, size_t bytes, const void *patch, size_t patch_bytes)
+{
+    int in = open(test_model(), O_RDONLY | O_CLOEXEC);
+    int out = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    CHECK(in >= 0 && out >= 0, "cannot copy %s", test_model());
+    struct stat st;
+    fstat(in, &st);
+    char *buf = malloc((size_t)st.st_size);
+    size_t n = bytes ? bytes : (size_t)st.st_size;
+    CHECK(buf && read(in, buf, (size_t)st.st_size) == st.st_size, "cannot read the model");
+    memcpy(buf, patch, patch_bytes);
+    CHECK(write(out, buf, n) == (ssize_t)n, "cannot write %s", path);
+    free(buf);
+    close(in);
+    close(out);
+}
+
+/* `sluice generate` on the file ends with status 2 and one line. */
+static void refused(const char *path)
+{
+    struct command c;
+    command_run(&c, NULL, END_MS,
+                (const char *const[]){"generate", "-m", path, "-p", "x", "-n", "4", NULL});
+    CHECK(c.status == 2, "status %d: %.300s", c.status, c.err);
+    CHECK(c.out_bytes == 0, "something on stdout: %.100s", c.out);
+    CHECK(command_lines(c.err) == 1, "%zu lines: %.400s", command_lines(c.err), c.err);
+    CHECK(!strstr(c.err, "assert") && !strstr(c.err, "panic"), "%.300s", c.err);
+    test_note("%.*s", (int)strcspn(c.err, "\n"), c.err);
+    command_free(&c);
+    /* The engine by itself says it, too. */
+    command_run(&c, NULL, END_MS,
+                (const char *const[]){"run", "--run=bad", "--log-level=error", "-m", path, NULL});
+    CHECK(c.status == 2, "run: status %d: %.300s", c.status, c.err);
+    CHECK(command_lines(c.err) == 1, "run: %zu lines: %.400s", command_lines(c.err), c.err);
+    command_free(&c);
+}
+
+static void file_truncated(void)
+{
+    static const size_t lengths[] = {3, 24, 1000, 100000, 1000000, 29000000};
+    char path[PATH_MAX];
+    path_in_dir(path, "truncated.gguf");
+    for (size_t i = 0; i < ARRAY_LEN(lengths); i++) {
+        make_model(path, lengths[i], "", 0);
+        refused(path);
+    }
+}
+
+static void file_empty(void)
+{
+    char path[PATH_MAX];
+    path_in_dir(path, "empty.gguf");
+    close(open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+    refused(path);
+}
+
+static void file_random(void)
+{
+    char path[PATH_MAX], bytes[65536];
+    path_in_dir(path, "random.gguf");
+    srand(7);
+    for (size_t i = 0; i < sizeof bytes; i++)
+        bytes[i] = (char)rand();
+    make_model(path, sizeof bytes, bytes, sizeof bytes);
+    refused(path);
+}
+
+static void file_directory(void)
+{
+    refused(test_dir());
+}
+
+static void file_absent(void)
+{
+    char path[PATH_MAX];
+    path_in_dir(path, "absent.gguf");
+    refused(path);
+}
+
+static void file_wrong_magic(void)
+{
+    char path[PATH_MAX];
+    path_in_dir(path, "magic.gguf");
+    make_model(path, 0, "GGML", 4);
+    refused(path);
+}
+
+static void file_absurd_counts(void)
+{
+    static const unsigned char head[24] = {'G',  'G',  'U',  'F',  3,    0,    0,    0,
+                                           0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f,
+                                           0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f};
+    char path[PATH_MAX];
+    path_in_dir(path, "absurd.gguf");
+    make_model(path, 0, head, sizeof head);
+    refused(path);
+}
+
+/* A second engine of the same name: refused after its wait, naming the holder; the first goes on.
+ */
+static void second_run(void)
+{
+    struct engine e = ENGINE_INIT;
+    struct command c;
+    char pid[32];
+    engine_start(&e, NULL);
+    command_run(&c, NULL, END_MS,
+                (const char *const[]){"run", "--run", e.run, "--log-level=error", "-m",
+                                      test_model(), NULL});
+    CHECK(c.status == 1, "status %d: %.300s", c.status, c.err);
+    CHECK(command_lines(c.err) == 1, "%zu lines: %.300s", command_lines(c.err), c.err);
+    snprintf(pid, sizeof pid, "%d", (int)e.pid);
+    CHECK(strstr(c.err, pid), "the holder %s is not named: %.300s", pid, c.err);
+    command_free(&c);
+    struct text got;
+    engine_generate(&e, test_prompt(0), 16, &got);
+    text_free(&got);
+    engine_stop(&e);
+}
+
+/* The number of bytes in a line that says which budget would do. */
+static uint64_t number_that_would_do(const char *line)
+{
+    for (const char *c = line; *c; c++) {
+        char word[40] = "";
+        uint64_t bytes;
+        if (*c < '0' || *c > '9' || (c > line && strchr("0123456789.", c[-1])))
+            continue;
+        size_t n = strspn(c, "0123456789.");
+        size_t gap = c[n] == ' ';
+        size_t unit = strspn(c + n + gap, "KMGiB");
+        if (n + unit >= sizeof word)
+            continue;
+        snprintf(word, sizeof word, "%.*s%.*s", (int)n, c, (int)unit, c + n + gap);
+        /* The budget that was asked for stands in the line as well: it is 1 MiB. */
+        if (bytes_parse(word, &bytes) && bytes > 2 * MIB)
+            return bytes;
+    }
+    return 0;
+}
+
+static void budget_below_floor(void)
+{
+    struct command c;
+    command_run(&c, NULL, END_MS,
+                (const char *const[]){"run", "--run=low", "--log-level=error", "--budget=1MiB",
+                                      "-m", test_model(), NULL});
+    CHECK(c.status == 2, "status %d: %.300s", c.status, c.err);
+    CHECK(command_lines(c.err) == 1, "%zu lines: %.300s", command_lines(c.err), c.err);
+    uint64_t floor = number_that_would_do(c.err);
+    test_note("%.*s", (int)strcspn(c.err, "\n"), c.err);
+    CHECK(floor > 0, "no number that would do: %.300s", c.err);
+    command_free(&c);
+    /* That number does. */
+    struct engine e = ENGINE_INIT;
+    char option[64];
+    snprintf(option, sizeof option, "--budget=%" PRIu64, floor);
+    engine_start(&e, (const char *const[]){option, NULL});
+    baseline_compare(&e, 0, "the smallest budget");
+    /* A running engine refuses it as well, and stays as it is. */
+    struct error error;
+    json_t *reply = NULL;
+    CHECK(control_call(e.control, "budget", json_pack("{s:i}", "bytes", 1 << 20), &reply, &error) !=
+              0,
+          "1 MiB was accepted");
+    CHECK(error.code == ERR_BELOW_FLOOR && number_that_would_do(error.text) > 0, "%s", error.text);
+    engine_stop(&e);
+}
+
+/* ---- the file changes while the engine runs ---- */
+
+/* After the change: the right text, or a named error; no process dead, the engine still talks. */
+static void still_there(struct engine *e, const char *what)
+{
+    struct text got;
+    json_t *doc = engine_stats(e);
+    uint64_t restarts = document_restarts(doc);
+    json_decref(doc);
+    for (unsigned i = 0; i < TEST_PROMPTS; i++) {
+        generation_finish(generation_start(e, test_prompt(i), BASELINE_TOKENS), 120000, &got);
+        if (got.error.code == ERR_NONE)
+            text_check_same(baseline(i), &got, what);
+        else
+            test_note("%s: %s (%s)", what, got.error.text, error_word(got.error.code));
+        text_free(&got);
+    }
+    doc = engine_stats(e);
+    CHECK(document_restarts(doc) == restarts, "%s: a process died", what);
+    json_decref(doc);
+}
+
+static void file_replaced(void)
+{
+    char path[PATH_MAX], other[PATH_MAX];
+    path_in_dir(path, "model.gguf");
+    path_in_dir(other, "other.gguf");
+    baseline(0);
+    make_model(path, 0, "", 0);
+    make_model(other, 0, "GGML", 4);
+    struct engine e = ENGINE_INIT;
+    engine_start(&e,
+                 (const char *const[]){"--experts=12.5", "--stall-limit=3000", "-m", path, NULL});
+    CHECK(rename(other, path) == 0, "rename: %s", strerror(errno));
+    still_there(&e, "file replaced");
+    engine_stop(&e);
+}
+
+static void file_shrunk(void)
+{
+    char path[PATH_MAX];
+    path_in_dir(path, "model.gguf");
+    baseline(0);
+    make_model(path, 0, "", 0);
+    struct engine e = ENGINE_INIT;
+    engine_start(&e,
+                 (const char *const[]){"--experts=12.5", "--stall-limit=3000", "-m", path, NULL});
+    CHECK(truncate(path, 8192) == 0, "truncate: %s", strerror(errno));
+    still_there(&e, "file shrunk");
+    engine_stop(&e);
+}
+
+/* ---- bad arguments ---- */
+
+static void bad_arguments(void)
+{
+    static const char *const lines[][6] = {
+        {"generate", "-p", "x", "-n", "-1", NULL},
+        {"generate", "-p", "x", "--output", "pdf", NULL},
+        {"generate", "-p", "x", "--temp", "hot", NULL},
+        {"generate", "-p", "x", "--budget", "much", NULL},
+        {"generate", "--ids", "1,x", NULL},
+        {"generate", NULL},
+        {"generate", "-p", "x", "--no-such-option", NULL},
+        {"generate", "-p", "x", "--run", "../../etc", NULL},
+        {"run", "--threads", "x", NULL},
+        {"run", NULL},
+        {"eval", "--text", "/nonexistent", NULL},
+        {"ctl", "dance", NULL},
+        {"ctl", "budget", "lots", NULL},
+        {"stats", "--watch", "never", NULL},
+        {"repl", "--seed", "x", NULL},
+        {"inspect", "/nonexistent", NULL},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(lines); i++) {
+        struct command c;
+        command_run(&c, NULL, END_MS, lines[i]);
+        CHECK(c.status == 2, "%s %s: status %d: %.300s", lines[i][0],
+              lines[i][1] ? lines[i][1] : "", c.status, c.err);
+        CHECK(c.err_bytes > 0, "%s: nothing on stderr", lines[i][0]);
+        command_free(&c);
+    }
+}
+
+int main(int argc, char **argv)
+{
+#define ROW(name)                                                                                  \
+    {                                                                                              \
+#name, name                                                                                \
+    }
+    static const struct test_case cases[] = {
+        ROW(file_truncated),     ROW(file_empty),  ROW(file_random),
+        ROW(file_directory),     ROW(file_absent), ROW(file_wrong_magic),
+        ROW(file_absurd_counts), ROW(second_run),  ROW(budget_below_floor),
+        ROW(file_replaced),      ROW(file_shrunk), ROW(bad_arguments),
+    };
+    return test_main(argc, argv, cases, ARRAY_LEN(cases));
+}

@@ -1,0 +1,30 @@
+#include "tests/scenario/baseline.h"
+
+#include <stdio.h>
+
+static struct text texts[TEST_PROMPTS];
+static bool made;
+
+const struct text *baseline(unsigned i)
+{
+    if (!made) {
+        struct engine e = ENGINE_INIT;
+        engine_start(&e, (const char *const[]){"--experts=100", "--threads=1", NULL});
+        for (unsigned p = 0; p < TEST_PROMPTS; p++)
+            engine_generate(&e, test_prompt(p), BASELINE_TOKENS, &texts[p]);
+        engine_stop(&e);
+        made = true;
+    }
+    return &texts[i];
+}
+
+void baseline_compare(struct engine *e, unsigned i, const char *what)
+{
+    const struct text *expected = baseline(i);
+    struct text got;
+    char name[128];
+    engine_generate(e, test_prompt(i), BASELINE_TOKENS, &got);
+    snprintf(name, sizeof name, "%s, prompt %u", what, i);
+    text_check_same(expected, &got, name);
+    text_free(&got);
+}

@@ -1,0 +1,202 @@
+/* The budget, measured from outside: usage of a memory cgroup around the whole engine, sampled
+ * every 10 ms, with programs and libraries nobody had in memory before. */
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "lib/base/bytes.h"
+#include "lib/base/clock.h"
+#include "tests/scenario/baseline.h"
+
+#define FINISH_MS 120000
+
+static double mib(uint64_t bytes)
+{
+    return (double)bytes / (double)MIB;
+}
+
+/* The smallest budget that will do, as a running engine tells it. */
+static uint64_t floor_bytes(void)
+{
+    static uint64_t floor;
+    if (floor)
+        return floor;
+    struct engine e = ENGINE_INIT;
+    engine_start(&e, (const char *const[]){"--cgroup=off", NULL});
+    json_t *doc = engine_stats(&e);
+    floor = document_u64(doc, "memory.floor_bytes");
+    json_decref(doc);
+    CHECK(floor > 0, "stats do not tell memory.floor_bytes");
+    engine_stop(&e);
+    return floor;
+}
+
+/* Scarce: not all experts fit. */
+static uint64_t scarce_budget(void)
+{
+    return align_up(floor_bytes() + 6 * MIB, PAGE_BYTES);
+}
+
+static void start_within(struct engine *e, uint64_t budget, const char *chunk)
+{
+    char option[48];
+    snprintf(option, sizeof option, "--budget=%" PRIu64, budget);
+    engine_start(e, (const char *const[]){option, "--cgroup=off", chunk, NULL});
+}
+
+static void check_peak(struct sampler *s, uint64_t budget, const char *phase)
+{
+    uint64_t samples, peak = sampler_peak(s, &samples);
+    test_note("%s: peak %.1f MiB of %.1f MiB (%" PRIu64 " samples)", phase, mib(peak), mib(budget),
+              samples);
+    CHECK(peak <= budget, "%s: peak %.1f MiB is beyond the budget of %.1f MiB", phase, mib(peak),
+          mib(budget));
+    sampler_reset(s);
+}
+
+static void kill_during(struct engine *e, const char *service)
+{
+    struct generation *g = generation_start(e, test_prompt(0), BASELINE_TOKENS);
+    struct text got;
+    pid_t pid = engine_pid(e, service, 0, 0);
+    uint64_t deadline = deadline_in(FINISH_MS);
+    while (generation_tokens(g) < 20 && !generation_done(g))
+        CHECK(deadline_tick(deadline), "no tokens");
+    kill(pid, SIGKILL);
+    engine_pid(e, service, 0, pid);
+    generation_finish(g, FINISH_MS, &got);
+    text_check_same(baseline(0), &got, service);
+    text_free(&got);
+}
+
+static void phases(struct engine *e, struct sampler *s, uint64_t budget)
+{
+    static const char *const services[] = {"loader", "cache", "predictor", "compute"};
+    struct text got;
+    check_peak(s, budget, "start");
+    engine_generate(e, test_prompt(2), 1, &got);
+    text_free(&got);
+    check_peak(s, budget, "prefill");
+    for (unsigned i = 0; i < TEST_PROMPTS; i++)
+        baseline_compare(e, i, "within the budget");
+    check_peak(s, budget, "decode");
+    for (size_t i = 0; i < ARRAY_LEN(services); i++) {
+        kill_during(e, services[i]);
+        check_peak(s, budget, services[i]);
+    }
+}
+
+static void without_limit(void)
+{
+    struct engine e = ENGINE_INIT;
+    baseline(0);
+    uint64_t budget = scarce_budget();
+    cgroup_make(e.cgroup);
+    engine_use_fresh_programs(&e);
+    struct sampler *s = sampler_start(e.cgroup);
+    start_within(&e, budget, "--prefill-chunk=128");
+    phases(&e, s, budget);
+    json_t *doc = engine_stats(&e);
+    uint64_t told = document_counter(doc, "supervisor", "used_bytes_max");
+    json_decref(doc);
+    test_note("the ledger's own maximum: %.1f MiB", mib(told));
+    CHECK(told <= budget, "the ledger counts %.1f MiB itself", mib(told));
+    engine_stop(&e);
+    sampler_stop(s);
+}
+
+/* The same with a wall at the budget: nothing fails for lack of memory. */
+static void with_limit(void)
+{
+    struct engine e = ENGINE_INIT;
+    baseline(0);
+    uint64_t budget = scarce_budget();
+    cgroup_make(e.cgroup);
+    cgroup_limit(e.cgroup, budget);
+    engine_use_fresh_programs(&e);
+    struct sampler *s = sampler_start(e.cgroup);
+    start_within(&e, budget, "--prefill-chunk=128");
+    phases(&e, s, budget);
+    CHECK(cgroup_failures(e.cgroup) == 0, "the kernel killed for lack of memory");
+    engine_stop(&e);
+    sampler_stop(s);
+}
+
+/* Resident: everything fits, and still the budget holds. */
+static void resident(void)
+{
+    struct engine e = ENGINE_INIT;
+    baseline(0);
+    uint64_t budget = floor_bytes() + 64 * MIB;
+    cgroup_make(e.cgroup);
+    engine_use_fresh_programs(&e);
+    struct sampler *s = sampler_start(e.cgroup);
+    start_within(&e, budget, "--prefill-chunk=256");
+    for (unsigned i = 0; i < TEST_PROMPTS; i++)
+        baseline_compare(&e, i, "resident");
+    check_peak(s, budget, "resident");
+    engine_stop(&e);
+    sampler_stop(s);
+}
+
+/* ---- changing it ---- */
+
+/* ctl budget: in force within 1 s + 0.5 s per GiB freed, obeyed as seen from outside. */
+static void set_budget(struct engine *e, uint64_t from, uint64_t to)
+{
+    uint64_t started = clock_now_ns();
+    json_t *reply = engine_control(e, "budget", json_pack("{s:I}", "bytes", (json_int_t)to));
+    double took = (double)(clock_now_ns() - started) / (double)NS_PER_S;
+    json_decref(reply);
+    double allowed = 1.0 + 0.5 * (from > to ? (double)(from - to) / (double)GIB : 0);
+    test_note("budget %.1f -> %.1f MiB in %.2f s", mib(from), mib(to), took);
+    CHECK(took <= allowed, "a budget of %.1f MiB took %.2f s, %.2f s are allowed", mib(to), took,
+          allowed);
+    uint64_t usage = e->cgroup[0] ? cgroup_usage(e->cgroup) : 0;
+    CHECK(usage <= to, "acknowledged, but %.1f MiB are in use of %.1f MiB", mib(usage), mib(to));
+}
+
+static void down_and_up(void)
+{
+    struct engine e = ENGINE_INIT;
+    baseline(0);
+    uint64_t low = scarce_budget(), high = low + 32 * MIB;
+    cgroup_make(e.cgroup);
+    engine_use_fresh_programs(&e);
+    struct sampler *s = sampler_start(e.cgroup);
+    start_within(&e, high, "--prefill-chunk=128");
+    for (unsigned round = 0; round < (test_long() ? 20 : 3); round++) {
+        unsigned prompt = round % TEST_PROMPTS;
+        struct text got;
+        struct generation *g = generation_start(&e, test_prompt(prompt), BASELINE_TOKENS);
+        uint64_t deadline = deadline_in(FINISH_MS);
+        while (generation_tokens(g) < 30 && !generation_done(g))
+            CHECK(deadline_tick(deadline), "no tokens");
+        set_budget(&e, high, low);
+        sampler_reset(s);
+        deadline_reach(deadline_in(300)); /* the subject: what happens while the low one holds */
+        check_peak(s, low, "after the lower budget");
+        set_budget(&e, low, high);
+        generation_finish(g, FINISH_MS, &got);
+        text_check_same(baseline(prompt), &got, "while the budget changed");
+        text_free(&got);
+    }
+    engine_stop(&e);
+    sampler_stop(s);
+}
+
+int main(int argc, char **argv)
+{
+#define ROW(name)                                                                                  \
+    {                                                                                              \
+#name, name                                                                                \
+    }
+    static const struct test_case cases[] = {
+        ROW(without_limit),
+        ROW(with_limit),
+        ROW(resident),
+        ROW(down_and_up),
+    };
+    return test_main(argc, argv, cases, ARRAY_LEN(cases));
+}

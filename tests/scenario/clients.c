@@ -1,0 +1,344 @@
+/* The programs people run: generate, repl, eval, stats, ctl, inspect and the launcher over them. */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "lib/base/bytes.h"
+#include "tests/harness/internal.h"
+#include "tests/scenario/baseline.h"
+
+#define END_MS 120000
+
+static void expect(const struct command *c, int status)
+{
+    CHECK(c->status == status, "status %d instead of %d: %.400s", c->status, status, c->err);
+}
+
+/* generate with an engine of its own, every output form; nothing is left running. */
+static void generate_own_engine(void)
+{
+    struct command text, ids, json;
+    const char *const base[] = {"generate", "-m", test_model(), "-p", test_prompt(0),
+                                "-n",       "16", "--temp",     "0",  "--ignore-eos",
+                                "--output"};
+    const char *args[ARRAY_LEN(base) + 2] = {0};
+    memcpy(args, base, sizeof base);
+    args[ARRAY_LEN(base)] = "text";
+    command_run(&text, NULL, END_MS, args);
+    expect(&text, 0);
+    args[ARRAY_LEN(base)] = "ids";
+    command_run(&ids, NULL, END_MS, args);
+    expect(&ids, 0);
+    args[ARRAY_LEN(base)] = "json";
+    command_run(&json, NULL, END_MS, args);
+    expect(&json, 0);
+    json_t *doc = json_loads(json.out, 0, NULL);
+    CHECK(doc, "not JSON: %.200s", json.out);
+    static const char *const keys[] = {
+        "text",        "ids",        "prompt_tokens", "tokens",       "ttft_ms",
+        "prefill_tps", "decode_tps", "tpot_ms",       "hits",         "late",
+        "misses",      "skipped",    "low_tier_uses", "evictions",    "bytes_read",
+        "stall_ms",    "system",     "restarts",      "budget_bytes", "peak_memory_bytes",
+        "arena_bytes"};
+    for (size_t i = 0; i < ARRAY_LEN(keys); i++)
+        CHECK(json_object_get(doc, keys[i]), "no \"%s\" in the JSON output", keys[i]);
+    CHECK(document_u64(doc, "tokens") == 16 && json_array_size(json_object_get(doc, "ids")) == 16,
+          "not 16 tokens");
+    CHECK(document_u64(doc, "prompt_tokens") == 11, "%llu prompt tokens",
+          (unsigned long long)document_u64(doc, "prompt_tokens"));
+    CHECK(document_u64(doc, "budget_bytes") > 0 && document_u64(doc, "peak_memory_bytes") > 0 &&
+              document_u64(doc, "arena_bytes") > 0,
+          "memory figures are zero");
+    CHECK(json_number_value(json_object_get(doc, "decode_tps")) > 0, "no decode rate");
+    size_t n = strlen(document_text(doc, "text"));
+    CHECK(strncmp(text.out, document_text(doc, "text"), n) == 0, "text and JSON differ: %.80s",
+          text.out);
+    char *rest = ids.out;
+    for (size_t i = 0; i < 16; i++) {
+        json_int_t id = json_integer_value(json_array_get(json_object_get(doc, "ids"), i));
+        CHECK(strtoll(rest, &rest, 10) == id, "ids and JSON differ at %zu", i);
+    }
+    json_decref(doc);
+    command_free(&text);
+    command_free(&ids);
+    command_free(&json);
+}
+
+static void generate_prompt_forms(void)
+{
+    struct engine e = ENGINE_INIT;
+    struct command file, ids, pipe;
+    char path[PATH_MAX];
+    engine_start(&e, NULL);
+    snprintf(path, sizeof path, "%s/prompt", test_dir());
+    FILE *f = fopen(path, "we");
+    fputs(test_prompt(0), f);
+    fclose(f);
+    command_run(&file, NULL, END_MS,
+                (const char *const[]){"generate", "--run", e.run, "-f", path, "-n", "8", "--temp",
+                                      "0", NULL});
+    expect(&file, 0);
+    command_run(
+        &pipe, test_prompt(0), END_MS,
+        (const char *const[]){"generate", "--run", e.run, "-f", "-", "-n", "8", "--temp=0", NULL});
+    expect(&pipe, 0);
+    command_run(&ids, NULL, END_MS,
+                (const char *const[]){"generate", "--run", e.run, "--ids",
+                                      "1063,326,258,1263,275,343,2073,88,878,11,275", "-n", "8",
+                                      "--temp", "0", NULL});
+    expect(&ids, 0);
+    CHECK(strcmp(file.out, ids.out) == 0 && strcmp(pipe.out, ids.out) == 0,
+          "the same prompt, three texts: %.60s | %.60s | %.60s", file.out, pipe.out, ids.out);
+    command_free(&file);
+    command_free(&ids);
+    command_free(&pipe);
+    /* One seed, one text; another seed, another. */
+    struct command a, b, c;
+    const char *args[] = {"generate", "--run",  e.run, "-p", "Once", "-n",
+                          "24",       "--seed", "5",   "-q", NULL};
+    command_run(&a, NULL, END_MS, args);
+    command_run(&b, NULL, END_MS, args);
+    args[8] = "6";
+    command_run(&c, NULL, END_MS, args);
+    CHECK(a.status == 0 && strcmp(a.out, b.out) == 0, "the same seed gave two texts");
+    CHECK(strcmp(a.out, c.out) != 0, "two seeds gave one text");
+    command_free(&a);
+    command_free(&b);
+    command_free(&c);
+    engine_stop(&e);
+}
+
+/* The first line a program prints, then a signal. Its status. */
+static int interrupt_after_output(const char *const argv[], int signal_number, pid_t *engine)
+{
+    int ends[2];
+    char byte;
+    CHECK(pipe(ends) == 0, "no pipe");
+    pid_t pid = spawn_program(argv, -1, ends[1], STDERR_FILENO);
+    close(ends[1]);
+    CHECK(read(ends[0], &byte, 1) == 1, "no output");
+    if (engine) { /* its only child */
+        char path[64];
+        snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)pid, (int)pid);
+        FILE *f = fopen(path, "re");
+        int child = 0;
+        CHECK(f && fscanf(f, "%d", &child) == 1, "no engine below generate");
+        fclose(f);
+        *engine = (pid_t)child;
+    }
+    kill(pid, signal_number);
+    int status;
+    uint64_t deadline = deadline_in(END_MS);
+    while (waitpid(pid, &status, WNOHANG) == 0)
+        CHECK(deadline_tick(deadline), "it does not end");
+    close(ends[0]);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+static void generate_interrupted(void)
+{
+    char program[PATH_MAX];
+    struct engine e = ENGINE_INIT;
+    engine_start(&e, NULL);
+    snprintf(program, sizeof program, "%s/sluice-generate", test_libexec());
+    const char *const args[] = {program, "--run", e.run,          "-p", "Once upon a time",
+                                "-n",    "1500",  "--ignore-eos", NULL};
+    CHECK(interrupt_after_output(args, SIGINT, NULL) == 1, "Ctrl-C does not end with status 1");
+    engine_wait_counter(&e, "compute", "sequences_cancelled", 1, 5000);
+    CHECK(engine_counter(&e, "compute", "sequences_running") == 0, "it still runs");
+    struct text got;
+    engine_generate(&e, test_prompt(0), 8, &got);
+    text_free(&got);
+    engine_stop(&e);
+}
+
+/* Its own engine ends with it, by Ctrl-C and by kill -9. */
+static void generate_takes_its_engine_along(void)
+{
+    char program[PATH_MAX];
+    pid_t engine = 0;
+    snprintf(program, sizeof program, "%s/sluice-generate", test_libexec());
+    const char *const args[] = {program, "-m",   test_model(),   "-p", "Once upon a time",
+                                "-n",    "1500", "--ignore-eos", NULL};
+    CHECK(interrupt_after_output(args, SIGTERM, &engine) == 1, "status is not 1");
+    CHECK(!process_alive(engine), "the engine %d outlived SIGTERM", (int)engine);
+    CHECK(interrupt_after_output(args, SIGKILL, &engine) == 128 + SIGKILL, "not killed");
+    process_wait_gone(engine, 10000);
+}
+
+static void generate_uses_a_running_engine(void)
+{
+    struct command c;
+    struct engine e = ENGINE_INIT;
+    engine_start(&e, NULL);
+    command_run(
+        &c, NULL, END_MS,
+        (const char *const[]){"generate", "--run", e.run, "--budget", "1GiB", "-p", "x", NULL});
+    expect(&c, 2); /* parameters belong to where the engine is started */
+    command_free(&c);
+    command_run(&c, NULL, END_MS,
+                (const char *const[]){"generate", "--run", "nobody", "-p", "x", NULL});
+    expect(&c, 1);
+    CHECK(strstr(c.err, "nobody"), "%.200s", c.err);
+    command_free(&c);
+    engine_stop(&e);
+}
+
+/* ---- repl ---- */
+
+static void repl_pipe(void)
+{
+    struct command c;
+    struct engine e = ENGINE_INIT;
+    engine_start(&e, NULL);
+    command_run(
+        &c,
+        "/help\n/set temperature 0\n/set tokens 8\n/set nonsense 1\n/show\n"
+        "It was a dark and stormy night, and\n/stats\n\"\"\"two\nlines\"\"\"\n/dance\n/bye\n"
+        "never sent\n",
+        END_MS, (const char *const[]){"repl", "--run", e.run, NULL});
+    expect(&c, 0);
+    CHECK(strstr(c.out, " the sun was"), "no answer: %.300s", c.out);
+    CHECK(strstr(c.out, "/bye") && strstr(c.out, "temperature      0"), "%.500s", c.out);
+    CHECK(strstr(c.out, "tokens/s"), "no /stats");
+    CHECK(strstr(c.err, "nonsense") && strstr(c.err, "dance"), "%.300s", c.err);
+    command_free(&c);
+    command_run(&c, "", END_MS, (const char *const[]){"repl", "-m", test_model(), NULL});
+    expect(&c, 0);
+    command_free(&c);
+    engine_stop(&e);
+}
+
+/* ---- the others ---- */
+
+static void eval_windows(void)
+{
+    struct command c;
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/text", test_dir());
+    FILE *f = fopen(path, "we");
+    for (unsigned i = 0; i < 4; i++)
+        fprintf(f, "%s\n", test_prompt(2));
+    fclose(f);
+    command_run(&c, NULL, END_MS,
+                (const char *const[]){"eval", "-m", test_model(), "--text", path, "--ctx", "128",
+                                      "--max-windows", "3", "--output", "json", NULL});
+    expect(&c, 0);
+    json_t *doc = json_loads(c.out, 0, NULL);
+    CHECK(doc, "not JSON: %.200s", c.out);
+    double ppl = json_number_value(json_object_get(doc, "ppl"));
+    CHECK(document_u64(doc, "tokens") == 3 * 127, "%llu tokens",
+          (unsigned long long)document_u64(doc, "tokens"));
+    CHECK(ppl > 1 && ppl < 4096, "perplexity %g", ppl);
+    json_decref(doc);
+    command_free(&c);
+    command_run(
+        &c, NULL, END_MS,
+        (const char *const[]){"eval", "-m", test_model(), "--text", path, "--ctx", "20000", NULL});
+    expect(&c, 2); /* less than one window */
+    command_free(&c);
+}
+
+static void stats_and_ctl(void)
+{
+    struct command c;
+    struct engine e = ENGINE_INIT;
+    engine_start(&e, (const char *const[]){"--budget=512MiB", NULL});
+    command_run(&c, NULL, END_MS, (const char *const[]){"stats", "--run", e.run, "--json", NULL});
+    expect(&c, 0);
+    json_t *doc = json_loads(c.out, 0, NULL);
+    CHECK(doc && document_processes(doc) >= 5, "not the document: %.200s", c.out);
+    CHECK(document_counter(doc, "supervisor", "budget_bytes") == 512 * MIB, "budget_bytes");
+    json_decref(doc);
+    command_free(&c);
+    command_run(&c, NULL, END_MS, (const char *const[]){"stats", "--run", e.run, NULL});
+    expect(&c, 0);
+    CHECK(strstr(c.out, "predictor") && strstr(c.out, "512.0 MiB"), "%.600s", c.out);
+    command_free(&c);
+    command_run(&c, NULL, END_MS,
+                (const char *const[]){"ctl", "--run", e.run, "budget", "400MiB", NULL});
+    expect(&c, 0);
+    CHECK(strstr(c.out, "400.0 MiB"), "%.200s", c.out);
+    command_free(&c);
+    command_run(&c, NULL, END_MS,
+                (const char *const[]){"ctl", "--run", e.run, "budget", "1MiB", NULL});
+    expect(&c, 2);
+    command_free(&c);
+    command_run(&c, NULL, END_MS,
+                (const char *const[]){"ctl", "--run", e.run, "restart", "moon", NULL});
+    expect(&c, 1);
+    command_free(&c);
+    command_run(&c, NULL, END_MS, (const char *const[]){"ctl", "--run", e.run, "status", NULL});
+    expect(&c, 0);
+    CHECK(strstr(c.out, "ready"), "%.300s", c.out);
+    command_free(&c);
+    command_run(&c, NULL, END_MS,
+                (const char *const[]){"ctl", "--run", e.run, "throttle", "0", "20MB", NULL});
+    expect(&c, 0);
+    command_free(&c);
+    engine_stop(&e);
+}
+
+/* drain: what runs is finished, nothing new is taken. */
+static void drain(void)
+{
+    struct engine e = ENGINE_INIT;
+    struct error error;
+    struct text got;
+    baseline(0);
+    engine_start(&e, NULL);
+    struct generation *g = generation_start(&e, test_prompt(0), BASELINE_TOKENS);
+    uint64_t deadline = deadline_in(END_MS), id;
+    while (generation_tokens(g) < 5 && !generation_done(g))
+        CHECK(deadline_tick(deadline), "no tokens");
+    json_decref(engine_control(&e, "drain", NULL));
+    struct rpc_client *client = engine_client_open(e.run, &error);
+    CHECK(client, "%s", error.text);
+    struct engine_submit submit;
+    engine_submit_defaults(&submit);
+    submit.prompt = "x";
+    submit.prompt_bytes = 1;
+    deadline = deadline_in(5000); /* the control travels */
+    while (engine_submit(client, &submit, &id, &error) == 0) {
+        engine_cancel(client, id, &error);
+        CHECK(deadline_tick(deadline), "a draining engine goes on taking requests");
+    }
+    rpc_client_close(client);
+    generation_finish(g, END_MS, &got);
+    text_check_same(baseline(0), &got, "while draining");
+    text_free(&got);
+    engine_stop(&e);
+}
+
+static void inspect_demo(void)
+{
+    struct command c;
+    command_run(&c, NULL, END_MS, (const char *const[]){"inspect", test_model(), NULL});
+    expect(&c, 0);
+    CHECK(strstr(c.out, "qwen3moe") && strstr(c.out, "32"), "%.400s", c.out);
+    command_free(&c);
+}
+
+int main(int argc, char **argv)
+{
+#define ROW(name)                                                                                  \
+    {                                                                                              \
+#name, name                                                                                \
+    }
+    static const struct test_case cases[] = {
+        ROW(generate_own_engine),
+        ROW(generate_prompt_forms),
+        ROW(generate_interrupted),
+        ROW(generate_takes_its_engine_along),
+        ROW(generate_uses_a_running_engine),
+        ROW(repl_pipe),
+        ROW(eval_windows),
+        ROW(stats_and_ctl),
+        ROW(drain),
+        ROW(inspect_demo),
+    };
+    return test_main(argc, argv, cases, ARRAY_LEN(cases));
+}

@@ -1,0 +1,351 @@
+/* What the policies and the hit path promise: nothing is sent and no system call is made where
+ * everything is resident; guesses are good; demands overtake; a throttle throttles. */
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "lib/base/bytes.h"
+#include "lib/base/clock.h"
+#include "tests/harness/internal.h"
+#include "tests/scenario/baseline.h"
+
+#define FINISH_MS   120000
+#define THREADS_MAX 64
+
+/* Counters that move when an edge carries anything but a QUOTA or LOOK of the supervisor. */
+static const char *const traffic[][2] = {{"compute", "demands"},
+                                         {"cache", "demands"},
+                                         {"cache", "loads_sent"},
+                                         {"loader", "loads_taken"},
+                                         {"loader", "reads_submitted"}};
+
+/* Generates until no use misses any more: the arena holds everything. */
+static void warm_up(struct engine *e)
+{
+    struct text got;
+    uint64_t before, after = 0;
+    for (unsigned round = 0; round < 40; round++) {
+        before = after;
+        engine_generate(e, test_prompt(round % TEST_PROMPTS), BASELINE_TOKENS, &got);
+        text_free(&got);
+        after = engine_counter(e, "compute", "misses") + engine_counter(e, "compute", "late");
+        if (after == before && round >= TEST_PROMPTS)
+            return;
+    }
+    test_fail("still missing after 40 generations with everything allowed to stay");
+}
+
+static void nothing_sent(void)
+{
+    struct engine e = ENGINE_INIT;
+    struct text got;
+    engine_start(&e, (const char *const[]){"--experts=100", NULL});
+    warm_up(&e);
+    uint64_t before[ARRAY_LEN(traffic)];
+    for (size_t i = 0; i < ARRAY_LEN(traffic); i++)
+        before[i] = engine_counter(&e, traffic[i][0], traffic[i][1]);
+    engine_generate(&e, test_prompt(0), BASELINE_TOKENS, &got);
+    text_free(&got);
+    for (size_t i = 0; i < ARRAY_LEN(traffic); i++) {
+        uint64_t after = engine_counter(&e, traffic[i][0], traffic[i][1]);
+        CHECK(after == before[i], "%s.%s went from %" PRIu64 " to %" PRIu64, traffic[i][0],
+              traffic[i][1], before[i], after);
+    }
+    engine_stop(&e);
+}
+
+/* ---- system calls ---- */
+
+struct calls {
+    long tid;
+    uint64_t futex, other;
+    char name[24]; /* of one other call */
+};
+
+/* CPU time of a thread in ticks. */
+static uint64_t thread_time(pid_t pid, long tid)
+{
+    char path[64], text[512];
+    snprintf(path, sizeof path, "/proc/%d/task/%ld/stat", (int)pid, tid);
+    FILE *f = fopen(path, "re");
+    if (!f)
+        return 0;
+    size_t n = fread(text, 1, sizeof text - 1, f);
+    fclose(f);
+    text[n] = 0;
+    const char *after = strrchr(text, ')');
+    unsigned long user = 0, kernel = 0;
+    if (!after || sscanf(after + 2, "%*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user,
+                         &kernel) != 2)
+        return 0;
+    return user + kernel;
+}
+
+/* The threads that compute: those that worked during a generation. */
+static size_t find_workers(struct engine *e, pid_t pid, long tids[THREADS_MAX])
+{
+    char path[64];
+    struct {
+        long tid;
+        uint64_t time;
+    } all[THREADS_MAX];
+    size_t count = 0, workers = 0;
+    snprintf(path, sizeof path, "/proc/%d/task", (int)pid);
+    DIR *dir = opendir(path);
+    CHECK(dir, "no %s", path);
+    for (struct dirent *entry; (entry = readdir(dir)) && count < THREADS_MAX;)
+        if (isdigit((unsigned char)entry->d_name[0])) {
+            all[count].tid = atol(entry->d_name);
+            all[count].time = thread_time(pid, all[count].tid);
+            count++;
+        }
+    closedir(dir);
+    struct text got;
+    for (unsigned i = 0; i < 4; i++) {
+        engine_generate(e, test_prompt(0), BASELINE_TOKENS, &got);
+        text_free(&got);
+    }
+    uint64_t most = 0;
+    for (size_t i = 0; i < count; i++) {
+        all[i].time = thread_time(pid, all[i].tid) - all[i].time;
+        most = all[i].time > most ? all[i].time : most;
+    }
+    for (size_t i = 0; i < count; i++)
+        if (all[i].time * 2 > most)
+            tids[workers++] = all[i].tid;
+    CHECK(most > 0 && workers > 0, "no thread of compute did anything");
+    return workers;
+}
+
+static void count_calls(const char *file, struct calls *calls, size_t count)
+{
+    char line[512];
+    FILE *f = fopen(file, "re");
+    CHECK(f, "strace wrote nothing");
+    while (fgets(line, sizeof line, f)) {
+        char *at;
+        long tid = strtol(line, &at, 10);
+        at += strspn(at, " ");
+        size_t n = strspn(at, "abcdefghijklmnopqrstuvwxyz_0123456789");
+        for (size_t i = 0; i < count; i++) {
+            if (calls[i].tid != tid || n == 0 || at[n] != '(')
+                continue;
+            if (n == 5 && strncmp(at, "futex", 5) == 0) {
+                calls[i].futex++;
+            } else if (calls[i].other++ == 0) {
+                snprintf(calls[i].name, sizeof calls[i].name, "%.*s", (int)n, at);
+            }
+        }
+    }
+    fclose(f);
+}
+
+static pid_t attach_strace(pid_t pid, const char *file, const long *tids, size_t count)
+{
+    static const char *const paths[] = {"/usr/bin/strace", "/bin/strace"};
+    const char *program = NULL;
+    for (size_t i = 0; i < ARRAY_LEN(paths) && !program; i++)
+        if (access(paths[i], X_OK) == 0)
+            program = paths[i];
+    if (!program)
+        test_skip("strace is not installed");
+    char numbers[THREADS_MAX][16];
+    const char *args[2 * THREADS_MAX + 8] = {program, "-qq", "-o", file};
+    size_t n = 4;
+    for (size_t i = 0; i < count; i++) {
+        snprintf(numbers[i], sizeof numbers[i], "%ld", tids[i]);
+        args[n++] = "-p";
+        args[n++] = numbers[i];
+    }
+    pid_t strace = spawn_program(args, -1, STDERR_FILENO, STDERR_FILENO);
+    uint64_t deadline = deadline_in(10000);
+    char path[64], line[128];
+    snprintf(path, sizeof path, "/proc/%d/task/%ld/status", (int)pid, tids[count - 1]);
+    for (bool traced = false; !traced;) {
+        FILE *f = fopen(path, "re");
+        int tracer = 0;
+        while (f && fgets(line, sizeof line, f))
+            if (sscanf(line, "TracerPid: %d", &tracer) == 1)
+                break;
+        if (f)
+            fclose(f);
+        traced = tracer != 0;
+        int status;
+        if (!traced && waitpid(strace, &status, WNOHANG) == strace)
+            test_skip("strace may not attach here");
+        CHECK(traced || deadline_tick(deadline), "strace did not attach");
+    }
+    return strace;
+}
+
+/* Whatever is not futex is there once per generation at most (its end, a wake of the main thread),
+ * never once per token. */
+static void no_system_calls(void)
+{
+    struct engine e = ENGINE_INIT;
+    long tids[THREADS_MAX];
+    char file[PATH_MAX];
+    struct calls calls[THREADS_MAX] = {{0}};
+    engine_start(&e, (const char *const[]){"--experts=100", "--threads=2", NULL});
+    warm_up(&e);
+    pid_t pid = engine_pid(&e, "compute", 0, 0);
+    size_t count = find_workers(&e, pid, tids);
+    snprintf(file, sizeof file, "%s/strace", test_dir());
+    pid_t strace = attach_strace(pid, file, tids, count);
+    struct text got;
+    engine_generate(&e, test_prompt(0), BASELINE_TOKENS, &got);
+    text_free(&got);
+    kill(strace, SIGINT);
+    waitpid(strace, NULL, 0);
+    for (size_t i = 0; i < count; i++)
+        calls[i].tid = tids[i];
+    count_calls(file, calls, count);
+    for (size_t i = 0; i < count; i++) {
+        test_note("worker %ld: %.2f futex calls and %.2f others per token%s%s", calls[i].tid,
+                  (double)calls[i].futex / BASELINE_TOKENS,
+                  (double)calls[i].other / BASELINE_TOKENS, calls[i].other ? ", the first " : "",
+                  calls[i].name);
+        CHECK(calls[i].other < BASELINE_TOKENS / 8, "%" PRIu64 " calls beside futex (%s ...)",
+              calls[i].other, calls[i].name);
+    }
+    engine_stop(&e);
+}
+
+/* ---- policies ---- */
+
+static void recall(void)
+{
+    struct engine e = ENGINE_INIT;
+    struct text got;
+    engine_start(&e, (const char *const[]){"--experts=50", "--prediction=next-layer", NULL});
+    for (unsigned i = 0; i < TEST_PROMPTS; i++) {
+        engine_generate(&e, test_prompt(i), BASELINE_TOKENS, &got);
+        text_free(&got);
+    }
+    uint64_t hits = engine_counter(&e, "predictor", "recall_hits");
+    uint64_t uses = engine_counter(&e, "predictor", "recall_uses");
+    uint64_t hints = engine_counter(&e, "cache", "hints");
+    test_note("recall %.1f %% of %" PRIu64 " uses, %" PRIu64 " hints",
+              uses ? 100.0 * (double)hits / (double)uses : 0.0, uses, hints);
+    CHECK(hints > 0 && uses > 1000, "%" PRIu64 " hints, %" PRIu64 " uses with a guess", hints,
+          uses);
+    CHECK((double)hits >= 0.60 * (double)uses, "recall is below 60 %%");
+    engine_stop(&e);
+}
+
+/* Many guesses and little room: prefetches all the time. A demand finds at most two chunks of them
+ * in front of it. */
+static void demand_overtakes(void)
+{
+    struct engine e = ENGINE_INIT;
+    engine_start(&e, (const char *const[]){"--experts=25", "--guesses=16", "--chunk=16KiB",
+                                           "--depth=4", NULL});
+    for (unsigned i = 0; i < TEST_PROMPTS; i++)
+        baseline_compare(&e, i, "saturating prefetch");
+    uint64_t prefetches = engine_counter(&e, "cache", "prefetches");
+    json_t *doc = engine_stats(&e);
+    const json_t *loader = document_process(doc, "loader", 0);
+    uint64_t waited = document_u64(loader, "counters.demand_waited_chunks_max");
+    uint64_t median = document_u64(loader, "demand_to_submission.p50_us");
+    uint64_t samples = document_u64(loader, "demand_to_submission.count");
+    json_decref(doc);
+    test_note("%" PRIu64 " prefetches; a demand waited for %" PRIu64
+              " chunks at most; demand to submission: median %" PRIu64 " us of %" PRIu64 " samples",
+              prefetches, waited, median, samples);
+    CHECK(prefetches > 100, "only %" PRIu64 " prefetches: nothing was saturated", prefetches);
+    CHECK(waited <= 2, "a demand waited for %" PRIu64 " chunks", waited);
+    engine_stop(&e);
+}
+
+/* DEMAND to the first read's submission, while computing. */
+static void demand_latency(void)
+{
+    struct engine e = ENGINE_INIT;
+    engine_start(&e, (const char *const[]){"--experts=25", NULL});
+    for (unsigned i = 0; i < TEST_PROMPTS; i++)
+        baseline_compare(&e, i, "demand latency");
+    json_t *doc = engine_stats(&e);
+    const json_t *loader = document_process(doc, "loader", 0);
+    uint64_t median = document_u64(loader, "demand_to_submission.p50_us");
+    uint64_t p99 = document_u64(loader, "demand_to_submission.p99_us");
+    uint64_t samples = document_u64(loader, "demand_to_submission.count");
+    json_decref(doc);
+    test_note("demand to submission: median %" PRIu64 " us, p99 %" PRIu64 " us of %" PRIu64
+              " samples",
+              median, p99, samples);
+    CHECK(samples > 100, "%" PRIu64 " samples", samples);
+    CHECK(median <= 300, "the median is %" PRIu64 " us", median);
+    engine_stop(&e);
+}
+
+/* ctl throttle 20 MB/s: measured over the time it held, +- 20 %. */
+static void throttle(void)
+{
+    const double rate = 20e6;
+    struct engine e = ENGINE_INIT;
+    struct text got;
+    baseline(0);
+    engine_start(&e, (const char *const[]){"--experts=12.5", "--prediction=none", NULL});
+    json_decref(engine_control(
+        &e, "throttle", json_pack("{s:i, s:I}", "loader", 0, "bytes_per_s", (json_int_t)rate)));
+    struct generation *g = generation_start(&e, test_prompt(0), BASELINE_TOKENS);
+    uint64_t deadline = deadline_in(FINISH_MS);
+    while (generation_tokens(g) < 5)
+        CHECK(deadline_tick(deadline), "no tokens under a throttle of 20 MB/s");
+    uint64_t bytes = engine_counter(&e, "loader", "bytes_read"), from = clock_now_ns();
+    deadline_reach(deadline_in(4000)); /* the subject is a rate: it needs a time */
+    CHECK(!generation_done(g), "the generation ended while the rate was measured");
+    double seconds = (double)(clock_now_ns() - from) / (double)NS_PER_S;
+    double measured = (double)(engine_counter(&e, "loader", "bytes_read") - bytes) / seconds;
+    test_note("throttled to 20 MB/s: %.1f MB/s", measured / 1e6);
+    json_decref(
+        engine_control(&e, "throttle", json_pack("{s:i, s:i}", "loader", 0, "bytes_per_s", 0)));
+    generation_finish(g, FINISH_MS, &got);
+    text_check_same(baseline(0), &got, "throttled");
+    text_free(&got);
+    CHECK(measured >= 0.8 * rate && measured <= 1.2 * rate, "%.1f MB/s instead of 20 MB/s",
+          measured / 1e6);
+    engine_stop(&e);
+}
+
+/* restart and replace by request: the text goes on. */
+static void restart_and_replace(void)
+{
+    struct engine e = ENGINE_INIT;
+    struct text got;
+    baseline(0);
+    engine_start(&e, (const char *const[]){"--experts=25", NULL});
+    struct generation *g = generation_start(&e, test_prompt(0), BASELINE_TOKENS);
+    static const char *const words[] = {"loader.0", "cache", "predictor", "compute"};
+    for (size_t i = 0; i < ARRAY_LEN(words); i++)
+        json_decref(engine_control(&e, "restart", json_pack("{s:s}", "process", words[i])));
+    json_decref(
+        engine_control(&e, "replace", json_pack("{s:i, s:s}", "loader", 0, "backend", "pread")));
+    generation_finish(g, FINISH_MS, &got);
+    text_check_same(baseline(0), &got, "restarted by request");
+    text_free(&got);
+    CHECK(engine_counter(&e, "loader", "backend") == 2, "the loader does not use pread now");
+    baseline_compare(&e, 1, "another backend");
+    engine_stop(&e);
+}
+
+int main(int argc, char **argv)
+{
+#define ROW(name)                                                                                  \
+    {                                                                                              \
+#name, name                                                                                \
+    }
+    static const struct test_case cases[] = {
+        ROW(nothing_sent),        ROW(no_system_calls), ROW(recall),
+        ROW(demand_overtakes),    ROW(demand_latency),  ROW(throttle),
+        ROW(restart_and_replace),
+    };
+    return test_main(argc, argv, cases, ARRAY_LEN(cases));
+}

@@ -1,0 +1,198 @@
+/* Invariant 1, the other half: the text is the same while processes are killed. Generations are
+ * repeated until the wanted number of kills has landed while one was running; each is compared
+ * whole. The short form is for every run of the tests, the long form for `sluice test --long`. */
+#include <signal.h>
+#include <stdio.h>
+
+#include "lib/base/bytes.h"
+#include "tests/scenario/baseline.h"
+
+#define FINISH_MS   120000
+#define INJECT_MS   60000
+#define TRIES_EXTRA 20 /* generations that may end before their kill lands */
+
+static const char *const scarce[] = {"--experts=25", NULL};
+
+static unsigned draws(unsigned short_form, unsigned long_form)
+{
+    return test_long() ? long_form : short_form;
+}
+
+/* The same numbers in every run: a failure can be repeated. */
+static uint32_t next_random(uint32_t *state)
+{
+    *state = *state * 1664525u + 1013904223u;
+    return *state >> 8;
+}
+
+static void check_text(struct generation *g, unsigned prompt, const char *what)
+{
+    struct text got;
+    generation_finish(g, FINISH_MS, &got);
+    text_check_same(baseline(prompt), &got, what);
+    text_free(&got);
+}
+
+static void wait_tokens(const struct generation *g, size_t tokens)
+{
+    uint64_t deadline = deadline_in(FINISH_MS);
+    while (generation_tokens(g) < tokens && !generation_done(g))
+        CHECK(deadline_tick(deadline), "%zu tokens, %zu waited for", generation_tokens(g), tokens);
+}
+
+/* ---- kill at any time ---- */
+
+static void campaign(const char *service, unsigned wanted)
+{
+    struct engine e = ENGINE_INIT;
+    baseline(0);
+    engine_start(&e, scarce);
+    uint32_t random = 1;
+    unsigned landed = 0;
+    uint64_t restarts = engine_restarts(&e, service, 0);
+    for (unsigned round = 0; landed < wanted; round++) {
+        CHECK(round < wanted + TRIES_EXTRA, "%u of %u kills landed", landed, wanted);
+        unsigned prompt = round % TEST_PROMPTS;
+        pid_t pid = engine_pid(&e, service, 0, 0);
+        struct generation *g = generation_start(&e, test_prompt(prompt), BASELINE_TOKENS);
+        wait_tokens(g, next_random(&random) % 200);
+        bool running = !generation_done(g);
+        CHECK(kill(pid, SIGKILL) == 0, "%s %d is gone by itself", service, (int)pid);
+        engine_pid(&e, service, 0, pid);
+        check_text(g, prompt, service);
+        landed += running;
+        restarts++;
+    }
+    uint64_t told = engine_restarts(&e, service, 0);
+    CHECK(told >= restarts, "%llu restarts of %s in stats, %llu kills", (unsigned long long)told,
+          service, (unsigned long long)restarts);
+    test_note("%s: %u kills landed", service, landed);
+    engine_stop(&e);
+}
+
+static void kill_loader(void)
+{
+    campaign("loader", draws(4, 25));
+}
+static void kill_cache(void)
+{
+    campaign("cache", draws(4, 25));
+}
+static void kill_predictor(void)
+{
+    campaign("predictor", draws(4, 25));
+}
+static void kill_compute(void)
+{
+    campaign("compute", draws(4, 25));
+}
+
+/* Two at once: what a machine out of memory does. */
+static void kill_pairs(void)
+{
+    static const char *const pairs[][2] = {
+        {"cache", "loader"}, {"compute", "loader"}, {"compute", "cache"}, {"predictor", "cache"}};
+    struct engine e = ENGINE_INIT;
+    baseline(0);
+    engine_start(&e, scarce);
+    for (unsigned i = 0; i < ARRAY_LEN(pairs); i++) {
+        struct generation *g = generation_start(&e, test_prompt(0), BASELINE_TOKENS);
+        wait_tokens(g, 20);
+        pid_t a = engine_pid(&e, pairs[i][0], 0, 0), b = engine_pid(&e, pairs[i][1], 0, 0);
+        kill(a, SIGKILL);
+        kill(b, SIGKILL);
+        engine_pid(&e, pairs[i][0], 0, a);
+        engine_pid(&e, pairs[i][1], 0, b);
+        check_text(g, 0, pairs[i][0]);
+    }
+    engine_stop(&e);
+}
+
+/* ---- kill at a point of the code ---- */
+
+/* Arms the point, runs generations until the process stops itself there, kills it. */
+static void kill_at(struct engine *e, const char *point, const char *service, unsigned prompt,
+                    const char *also_kill)
+{
+    pid_t pid = engine_pid(e, service, 0, 0);
+    json_decref(engine_control(e, "inject", json_pack("{s:s}", "point", point)));
+    struct generation *g = generation_start(e, test_prompt(prompt), BASELINE_TOKENS);
+    if (also_kill) { /* the point lies on the way of another's death */
+        wait_tokens(g, 10);
+        kill(engine_pid(e, also_kill, 0, 0), SIGKILL);
+    }
+    uint64_t deadline = deadline_in(INJECT_MS);
+    while (process_state(pid) != 'T')
+        CHECK(!generation_done(g) && deadline_tick(deadline), "%s: %s never came there", point,
+              service);
+    CHECK(kill(pid, SIGKILL) == 0, "%s: kill failed", point);
+    engine_pid(e, service, 0, pid);
+    check_text(g, prompt, point);
+}
+
+static void kill_at_point(const char *point, const char *service, unsigned times,
+                          const char *also_kill)
+{
+    struct engine e = ENGINE_INIT;
+    baseline(0);
+    engine_start(&e, scarce);
+    uint64_t restarts = engine_restarts(&e, service, 0);
+    for (unsigned i = 0; i < times; i++)
+        kill_at(&e, point, service, i % TEST_PROMPTS, also_kill);
+    uint64_t told = engine_restarts(&e, service, 0);
+    CHECK(told >= restarts + times, "%llu restarts in stats", (unsigned long long)told);
+    test_note("%s: %u kills of %s", point, times, service);
+    engine_stop(&e);
+}
+
+static void loader_reads_owed(void)
+{
+    kill_at_point("LOADER_READS_OWED", "loader", draws(2, 10), NULL);
+}
+static void loader_before_publish(void)
+{
+    kill_at_point("LOADER_BEFORE_PUBLISH", "loader", draws(2, 5), NULL);
+}
+static void cache_reserved(void)
+{
+    kill_at_point("CACHE_RESERVED", "cache", draws(2, 5), NULL);
+}
+static void cache_cleaning(void)
+{
+    kill_at_point("CACHE_CLEANING", "cache", draws(1, 5), "loader");
+}
+static void compute_mid_token(void)
+{
+    kill_at_point("COMPUTE_MID_TOKEN", "compute", draws(2, 10), NULL);
+}
+static void compute_pinned(void)
+{
+    kill_at_point("COMPUTE_PINNED", "compute", draws(1, 5), NULL);
+}
+
+/* A prompt of several chunks, killed beyond the first. */
+static void compute_prefill(void)
+{
+    struct engine e = ENGINE_INIT;
+    baseline(0);
+    engine_start(&e, (const char *const[]){"--experts=25", "--prefill-chunk=32", NULL});
+    unsigned times = draws(2, 5);
+    for (unsigned i = 0; i < times; i++)
+        kill_at(&e, "COMPUTE_PREFILL", "compute", 2, NULL);
+    engine_stop(&e);
+}
+
+int main(int argc, char **argv)
+{
+#define ROW(name)                                                                                  \
+    {                                                                                              \
+#name, name                                                                                \
+    }
+    static const struct test_case cases[] = {
+        ROW(kill_loader),           ROW(kill_cache),     ROW(kill_predictor),
+        ROW(kill_compute),          ROW(kill_pairs),     ROW(loader_reads_owed),
+        ROW(loader_before_publish), ROW(cache_reserved), ROW(cache_cleaning),
+        ROW(compute_mid_token),     ROW(compute_pinned), ROW(compute_prefill),
+    };
+    return test_main(argc, argv, cases, ARRAY_LEN(cases));
+}

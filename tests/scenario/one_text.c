@@ -1,0 +1,107 @@
+/* Invariant 1: greedy text is byte-identical whatever the budget, the threads, the loaders, the
+ * chunking, the backend and the eviction policy. */
+#include "lib/base/bytes.h"
+#include "tests/scenario/baseline.h"
+
+/* All prompts on an engine with these options. Cold, and where `warm`, once more. */
+static void same_text(const char *const options[], bool scarce)
+{
+    baseline(0);
+    struct engine e = ENGINE_INIT;
+    engine_start(&e, options);
+    for (unsigned i = 0; i < TEST_PROMPTS; i++)
+        baseline_compare(&e, i, options[0]);
+    uint64_t misses = engine_counter(&e, "compute", "misses");
+    uint64_t evictions = engine_counter(&e, "cache", "evictions");
+    json_t *doc = engine_stats(&e);
+    uint64_t uses = document_counter(doc, "compute", "uses");
+    uint64_t parts =
+        document_counter(doc, "compute", "hits") + document_counter(doc, "compute", "late") +
+        document_counter(doc, "compute", "misses") + document_counter(doc, "compute", "skipped");
+    uint64_t restarts = document_restarts(doc);
+    json_decref(doc);
+    CHECK(uses > 0 && uses == parts, "%llu uses, but hits + late + misses + skipped = %llu",
+          (unsigned long long)uses, (unsigned long long)parts);
+    CHECK(restarts == 0, "%llu restarts", (unsigned long long)restarts);
+    if (scarce)
+        CHECK(misses > 0 && evictions > 0, "%llu misses, %llu evictions",
+              (unsigned long long)misses, (unsigned long long)evictions);
+    uint64_t submitted = engine_counter(&e, "loader", "bytes_submitted");
+    uint64_t published = engine_counter(&e, "loader", "bytes_published");
+    test_note("%s: misses %llu, evictions %llu, read %.1f MiB", options[0],
+              (unsigned long long)misses, (unsigned long long)evictions,
+              (double)submitted / (double)MIB);
+    CHECK(submitted >= published, "published more than was read");
+    engine_stop(&e);
+}
+
+#define CASE(name, scarce, ...)                                                                    \
+    static void name(void)                                                                         \
+    {                                                                                              \
+        same_text((const char *const[]){__VA_ARGS__, NULL}, scarce);                               \
+    }
+
+CASE(experts_100, false, "--experts=100", "--threads=2")
+CASE(experts_50, true, "--experts=50")
+CASE(experts_25, true, "--experts=25")
+CASE(experts_18_75, true, "--experts=18.75")
+CASE(experts_12_5, true, "--experts=12.5")
+CASE(threads_1, true, "--threads=1", "--experts=25")
+CASE(threads_2, true, "--threads=2", "--experts=25")
+CASE(loaders_2, true, "--loaders=2", "--experts=25")
+CASE(prefill_chunk_1, true, "--prefill-chunk=1", "--experts=50")
+CASE(prefill_chunk_7, true, "--prefill-chunk=7", "--experts=50")
+CASE(prefill_chunk_64, true, "--prefill-chunk=64", "--experts=25")
+CASE(prefill_chunk_512, true, "--prefill-chunk=512", "--experts=25")
+CASE(backend_pread, true, "--backend=pread", "--experts=25")
+CASE(backend_io_uring, true, "--backend=io_uring", "--experts=25")
+CASE(eviction_lru, true, "--eviction=lru", "--experts=25")
+CASE(eviction_lfu, true, "--eviction=lfu", "--experts=25")
+CASE(eviction_fifo, true, "--eviction=fifo", "--experts=25")
+CASE(eviction_random, true, "--eviction=random", "--experts=25")
+CASE(prediction_none, true, "--prediction=none", "--experts=25")
+CASE(order_index, true, "--prefill-order=index", "--experts=25")
+CASE(page_cache, true, "--direct=off", "--experts=25")
+CASE(loaders_2_pread_tight, true, "--loaders=2", "--backend=pread", "--experts=12.5",
+     "--prefill-chunk=64", "--threads=2")
+
+/* The same prompt twice, the second time over a warm arena, and many at once: one text. */
+static void queued_together(void)
+{
+    struct engine e = ENGINE_INIT;
+    struct generation *g[6];
+    baseline(0);
+    engine_start(&e, (const char *const[]){"--experts=25", NULL});
+    for (unsigned i = 0; i < ARRAY_LEN(g); i++)
+        g[i] = generation_start(&e, test_prompt(i % TEST_PROMPTS), BASELINE_TOKENS);
+    for (unsigned i = 0; i < ARRAY_LEN(g); i++) {
+        struct text got;
+        generation_finish(g[i], 300000, &got);
+        text_check_same(baseline(i % TEST_PROMPTS), &got, "queued together");
+        text_free(&got);
+    }
+    engine_stop(&e);
+}
+
+int main(int argc, char **argv)
+{
+#define ROW(name)                                                                                  \
+    {                                                                                              \
+#name, name                                                                                \
+    }
+    static const struct test_case cases[] = {
+        ROW(experts_100),      ROW(experts_50),
+        ROW(experts_25),       ROW(experts_18_75),
+        ROW(experts_12_5),     ROW(threads_1),
+        ROW(threads_2),        ROW(loaders_2),
+        ROW(prefill_chunk_1),  ROW(prefill_chunk_7),
+        ROW(prefill_chunk_64), ROW(prefill_chunk_512),
+        ROW(backend_pread),    ROW(backend_io_uring),
+        ROW(eviction_lru),     ROW(eviction_lfu),
+        ROW(eviction_fifo),    ROW(eviction_random),
+        ROW(prediction_none),  ROW(order_index),
+        ROW(page_cache),       ROW(loaders_2_pread_tight),
+        ROW(queued_together),
+    };
+    return test_main(argc, argv, cases, ARRAY_LEN(cases));
+}

@@ -1,0 +1,179 @@
+#!/usr/bin/env bash
+# Style of the whole tree: one "ok NAME" or "not ok NAME: reason" per rule, the offending places
+# before it. Exit status 1 when a rule is broken. Arguments choose rules by name.
+# The rules are called by name, which shellcheck does not follow:
+# shellcheck disable=SC2317
+set -u -o pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+cd "$root" || exit 1
+export LC_ALL=C
+
+lines_max=800
+failed=0
+
+# Sources of the project; what git would not keep (build trees) is not looked at.
+files() {
+    git -C "$root" ls-files -co --exclude-standard -- "$@" 2>/dev/null | while read -r f; do
+        [ -f "$f" ] && echo "$f"
+    done
+}
+
+# verdict NAME REASON < offending places
+verdict() {
+    local name=$1 reason=$2 places
+    places=$(cat)
+    if [ -z "$places" ]; then
+        echo "ok style_$name"
+    else
+        echo "$places" | head -40 | sed 's/^/    /'
+        echo "not ok style_$name: $reason ($(echo "$places" | wc -l) places)"
+        failed=1
+    fi
+}
+
+# ---- dependencies point one way ----
+
+# Layers a directory may include from, beside itself.
+allowed() {
+    case $1 in
+    lib/base) echo "" ;;
+    lib/kernels | lib/model) echo "lib/base" ;;
+    lib/policy) echo "lib/base lib/model" ;;
+    config) echo "lib/base" ;;
+    # shm and ipc are one contract in two halves: the segments carry parameters, identities and the
+    # model index, the messages carry entries.
+    shm) echo "lib/base lib/model lib/kernels lib/policy config ipc" ;;
+    ipc) echo "lib/base lib/model config shm" ;;
+    procs/client) echo "lib/base config ipc" ;;
+    procs/*) echo "lib/base lib/kernels lib/model lib/policy config shm ipc procs/client" ;;
+    esac
+}
+
+# The layer a path belongs to: two directories for lib/ and procs/, one for the others.
+layer() {
+    case $1 in
+    lib/* | procs/*) echo "$1" | cut -d/ -f1,2 ;;
+    *) echo "$1" | cut -d/ -f1 ;;
+    esac
+}
+
+check_includes() {
+    files 'lib/*.[ch]' 'shm/*.[ch]' 'ipc/*.[ch]' 'config/*.[ch]' 'procs/*.[ch]' |
+        xargs grep -Hn '^#include "' | while IFS=: read -r file line text; do
+        local target from to
+        target=${text#*\"}
+        target=${target%%\"*}
+        from=$(layer "$file")
+        case $target in
+        */*) to=$(layer "$target") ;;
+        *) to=$from ;;
+        esac
+        [ "$from" = "$to" ] && continue
+        case " $(allowed "$from") " in
+        *" $to "*) ;;
+        *) echo "$file:$line: $from may not include $target" ;;
+        esac
+    done | verdict includes "an include against the direction of dependencies"
+}
+
+# ---- objects and limits ----
+
+check_magics() {
+    files '*.c' '*.h' | xargs grep -Hno '#define [A-Z_]*_MAGIC *0x[0-9a-fA-F]*' |
+        awk -F'0x' '{ v = tolower($2); if (v in seen) print seen[v] " and " $0; seen[v] = $0 }' |
+        verdict magics "two objects share a magic"
+}
+
+check_lengths() {
+    files '*.c' '*.h' | while read -r f; do
+        local n
+        n=$(wc -l <"$f")
+        [ "$n" -gt "$lines_max" ] && echo "$f: $n lines"
+    done | verdict lengths "a file is longer than $lines_max lines"
+}
+
+# A function runs from the brace in column 0 to the one that closes it.
+check_functions() {
+    files 'procs/*.c' 'lib/*.c' 'shm/*.c' 'ipc/*.c' 'config/*.c' 'tests/harness/*.c' \
+        'tests/scenario/*.c' |
+        xargs awk '
+        FNR == 1 { start = 0 }
+        /^\{/ { start = FNR }
+        /^\}/ { if (start && FNR - start > 72) print FILENAME ":" start ": " FNR - start " lines"; start = 0 }' |
+        verdict functions "a function is longer than 70 lines"
+}
+
+# What is not called, and what is called instead.
+check_banned() {
+    local call='(^|[^_[:alnum:]])'
+    {
+        files 'lib/*.[ch]' 'shm/*.[ch]' 'ipc/*.[ch]' 'config/*.[ch]' 'procs/*.[ch]' |
+            xargs grep -HnE "$call(gets|sprintf|vsprintf|strcat|strtok|system|popen|fork|vfork|alloca|tmpnam|mktemp|atoi|atol|atof|sleep|usleep)[[:space:]]*\\(" |
+            grep -vE ':[0-9]+: *(/?\*|//)' |
+            sed 's/$/   (snprintf, strtok_r, posix_spawn, mkstemp, strtol, poll)/'
+        files 'tests/*.[ch]' |
+            xargs grep -HnE "$call(gets|system|popen|tmpnam|mktemp|sleep|usleep|nanosleep)[[:space:]]*\\(" |
+            grep -vE ':[0-9]+: *(/?\*|//)' |
+            sed 's/$/   (wait for a condition, with a deadline; posix_spawn; mkstemp)/'
+    } | verdict banned "a call that is not made here"
+}
+
+check_marks() {
+    files '*.c' '*.h' '*.sh' '*.md' '*.txt' 'launch/sluice' '.ci/run' |
+        grep -v -e '^tests/style/' -e '^tests/golden/data/' | xargs grep -HnE '\b(TODO|FIXME|XXX|HACK)\b' |
+        verdict marks "an unfinished mark"
+}
+
+# ---- tables ----
+
+# A *.tbl.h has no include guard, begins with a legend, undefines its macros.
+check_tables() {
+    files '*.tbl.h' | while read -r f; do
+        head -1 "$f" | grep -q '^/\*' || echo "$f: does not begin with its legend"
+        grep -q '^#undef' "$f" || echo "$f: does not undefine its macro"
+        grep -qE '^#ifndef .*_TBL_H' "$f" && echo "$f: has an include guard"
+        # No row twice: its first two words name it.
+        grep -oE '^[A-Z][A-Z0-9_]*\([^,]+,[^,)]+' "$f" | sort | uniq -d | sed "s|^|$f: twice: |"
+    done | verdict tables "a table is not well-formed"
+}
+
+check_headers() {
+    files '*.h' | grep -v '\.tbl\.h$' | while read -r f; do
+        # A template is included more than once, and says so in its first lines.
+        head -12 "$f" | grep -qiE 'include guard|template|included (by|once per)' && continue
+        grep -qE '^#ifndef SLUICE_' "$f" || echo "$f"
+    done | verdict headers "a header without a SLUICE_ guard"
+}
+
+# ---- tools ----
+
+check_format() {
+    command -v clang-format >/dev/null || {
+        echo "SKIP style_format: clang-format is not installed"
+        return
+    }
+    files '*.c' '*.h' | xargs clang-format --dry-run --Werror 2>&1 |
+        grep -oE '^[^ ]+:[0-9]+:[0-9]+' | awk -F: '{ n[$1]++ } END { for (f in n) print f ": " n[f] }' |
+        sort | verdict format "not as clang-format has it"
+}
+
+check_shell() {
+    command -v shellcheck >/dev/null || {
+        echo "SKIP style_shell: shellcheck is not installed"
+        return
+    }
+    {
+        files '*.sh' 'launch/sluice' '.ci/run' | xargs shellcheck -f gcc
+    } | verdict shell "shellcheck found something"
+}
+
+rules="includes magics lengths functions banned marks tables headers format shell"
+if [ $# -eq 0 ]; then
+    # shellcheck disable=SC2086  # a list of words
+    set -- $rules
+fi
+for rule in "$@"; do
+    "check_$rule"
+done
+exit $failed
