@@ -52,11 +52,14 @@ struct child_slot *child_by_word(struct supervisor *s, const char *word)
     return NULL;
 }
 
-bool children_all(const struct supervisor *s, enum proc_state state)
+bool children_serve(const struct supervisor *s)
 {
-    for (uint32_t i = 0; i < s->children_count; i++)
-        if (child_state(&s->children[i]) != state)
+    for (uint32_t i = 0; i < s->children_count; i++) {
+        const struct child_slot *c = &s->children[i];
+        bool left_out = child_state(c) == PROC_FAILED && !c->info->essential;
+        if (child_state(c) != PROC_READY && !left_out)
             return false;
+    }
     return true;
 }
 

@@ -46,7 +46,7 @@ const char *phase_text(const struct supervisor *s)
         return "stopping";
     if (!s->announced)
         return "starting";
-    if (!children_all(s, PROC_READY))
+    if (!children_serve(s))
         return "restarting";
     return atomic_load(&s->directory.head->draining) ? "draining" : "ready";
 }
@@ -86,7 +86,7 @@ static void on_signals(struct supervisor *s)
 
 static void announce(struct supervisor *s)
 {
-    if (s->announced || s->phase != PHASE_RUN || !children_all(s, PROC_READY))
+    if (s->announced || s->phase != PHASE_RUN || !children_serve(s))
         return;
     struct error error;
     if (budget_all_ready(s, &error) != 0) {

@@ -202,7 +202,8 @@ struct child_slot *child_of(struct supervisor *s, enum service service, uint32_t
 const char *child_word(const struct child_slot *c, char buf[32]);
 /* By such a word; "loader" alone is loader 0 when there is one. */
 struct child_slot *child_by_word(struct supervisor *s, const char *word);
-bool children_all(const struct supervisor *s, enum proc_state state);
+/* Every child is READY, but for unessential ones that were given up. */
+bool children_serve(const struct supervisor *s);
 void children_close(struct supervisor *s);
 
 /* controls.c: what children are told, repeated until acknowledged. */
