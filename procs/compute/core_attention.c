@@ -79,8 +79,10 @@ static void whole_groups(void *arg, uint32_t thread, uint32_t threads)
     for (uint32_t r = 0; r < c->step.rows; r++)
         for (uint32_t g = g0; g < g1; g++)
             finish_group(c, r, g);
-    for (uint32_t r = 0; r < c->step.rows && g0 < g1; r++)
+    for (uint32_t r = 0; r < c->step.rows && g0 < g1; r++) {
         attend(c, r, g0 * c->group, g1 * c->group);
+        core_alive(c, thread);
+    }
 }
 
 /* The three projections as one space of columns. */
@@ -115,8 +117,10 @@ static void attend_rows(void *arg, uint32_t thread, uint32_t threads)
     bool by_head = c->step.rows * c->hp.kv_heads < 2 * threads;
     uint32_t parts = by_head ? c->hp.heads : c->hp.kv_heads;
     uint32_t heads = by_head ? 1 : c->group;
-    for (uint32_t u = thread; u < c->step.rows * parts; u += threads)
+    for (uint32_t u = thread; u < c->step.rows * parts; u += threads) {
         attend(c, u / parts, u % parts * heads, (u % parts + 1) * heads);
+        core_alive(c, thread);
+    }
 }
 
 static void mix_forms_rows(void *arg, uint32_t thread, uint32_t threads)

@@ -60,6 +60,7 @@ static void gate_up_job(struct core *c, uint32_t thread, const struct expert_job
     up.data = job->item->part[EXPERT_UP];
     for (uint32_t first = 0; first < job->rows; first += GATHER_ROWS) {
         uint32_t rows = min_u32(job->rows - first, GATHER_ROWS);
+        core_alive(c, thread);
         const struct form_rows *in = &c->in; /* a chunk of one needs no gathering */
         if (c->step.rows > 1) {
             in = &c->thread[thread].gather;
@@ -100,6 +101,7 @@ static void down_job(struct core *c, uint32_t thread, const struct expert_job *j
     down.data = job->item->part[EXPERT_DOWN];
     for (uint32_t first = 0; first < job->rows; first += GATHER_ROWS) {
         uint32_t rows = min_u32(job->rows - first, GATHER_ROWS);
+        core_alive(c, thread);
         float *g = c->gate + (size_t)(job->inner_base + first) * down.k;
         const void *x = g;
         if (form_of(down.type) != FORM_F32) {

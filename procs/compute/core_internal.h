@@ -143,6 +143,13 @@ void core_publish_next(struct core *c);                /* core_router.c */
 void core_compute_jobs(struct core *c);                /* core_ffn.c */
 void core_sum_ranks(struct core *c);                   /* core_ffn.c */
 
+/* In loops over rows or experts of a chunk. */
+static inline void core_alive(const struct core *c, uint32_t thread)
+{
+    if (thread == 0 && c->step.rows > 1 && c->source.alive)
+        c->source.alive(c->source.self);
+}
+
 static inline struct core_layer *core_layer_now(struct core *c)
 {
     return &c->layer[c->step.layer];

@@ -31,7 +31,7 @@ static void cut_forms(struct cutter *m, struct form_rows *f, uint32_t forms, uin
 static uint32_t output_rows_for(uint32_t vocab, uint32_t chunk)
 {
     uint64_t rows = MIB / ((uint64_t)vocab * sizeof(float));
-    rows = rows < 4 ? 4 : rows > GATHER_ROWS ? GATHER_ROWS : rows;
+    rows = rows < 2 ? 2 : rows > GATHER_ROWS ? GATHER_ROWS : rows;
     return (uint32_t)(rows < chunk ? rows : chunk);
 }
 

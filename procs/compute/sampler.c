@@ -19,15 +19,15 @@ struct candidate {
 struct sampler {
     uint32_t magic;
     uint32_t vocab;
-    uint64_t *seen;         /* a bit per token: already penalised */
-    struct candidate *heap; /* [vocab] */
-    struct candidate *kept; /* [vocab] descending, ties to the lower id */
-    double *weight;         /* [vocab] of kept */
+    uint64_t *seen;      /* a bit per token: the penalty applies */
+    const float *logits; /* of the choice now made */
+    double penalty;
+    struct candidate *heap; /* [vocab]; what is taken off goes to its end, the best last */
 };
 
 size_t sampler_bytes(uint32_t vocab)
 {
-    return (size_t)vocab * (2 * sizeof(struct candidate) + sizeof(double)) + vocab / 8 + 8;
+    return (size_t)vocab * sizeof(struct candidate) + vocab / 8 + 8;
 }
 
 struct sampler *sampler_create(uint32_t vocab, struct error *error)
@@ -38,10 +38,8 @@ struct sampler *sampler_create(uint32_t vocab, struct error *error)
         *s = (struct sampler){.magic = SAMPLER_MAGIC, .vocab = vocab};
         s->seen = calloc(vocab / 64 + 1, sizeof *s->seen);
         s->heap = calloc(vocab, sizeof *s->heap);
-        s->kept = calloc(vocab, sizeof *s->kept);
-        s->weight = calloc(vocab, sizeof *s->weight);
     }
-    if (!s || !s->seen || !s->heap || !s->kept || !s->weight) {
+    if (!s || !s->seen || !s->heap) {
         error_set(error, ERR_NO_MEMORY, "no memory for the sampler (%u tokens)", vocab);
         sampler_destroy(s);
         return NULL;
@@ -56,8 +54,6 @@ void sampler_destroy(struct sampler *s)
     OBJ_CHECK(s, SAMPLER_MAGIC);
     free(s->seen);
     free(s->heap);
-    free(s->kept);
-    free(s->weight);
     s->magic = 0;
     free(s);
 }
@@ -76,31 +72,42 @@ double sampler_random(uint64_t seed, uint32_t position)
     return (double)(bits >> 11) * 0x1p-53;
 }
 
-static void penalise(struct sampler *s, double penalty, float *logits, const uint32_t *recent,
-                     size_t count)
+static void mark(struct sampler *s, const uint32_t *recent, size_t count)
 {
-    for (size_t i = 0; i < count; i++) {
-        uint32_t id = recent[i];
-        if (id >= s->vocab || (s->seen[id / 64] >> (id % 64) & 1))
-            continue;
-        s->seen[id / 64] |= 1ull << (id % 64);
-        double l = (double)logits[id];
-        logits[id] = (float)(l > 0 ? l / penalty : l * penalty);
-    }
+    for (size_t i = 0; i < count; i++)
+        if (recent[i] < s->vocab)
+            s->seen[recent[i] / 64] |= 1ull << (recent[i] % 64);
+}
+
+static void unmark(struct sampler *s, const uint32_t *recent, size_t count)
+{
     for (size_t i = 0; i < count; i++)
         if (recent[i] < s->vocab)
             s->seen[recent[i] / 64] = 0;
 }
 
-static uint32_t greedy(const float *logits, uint32_t vocab)
+/* The logit that counts: penalised when the token was seen, -inf for NaN. */
+static float logit_of(const struct sampler *s, uint32_t id)
+{
+    float l = s->logits[id];
+    if (l != l)
+        return -INFINITY;
+    if (s->penalty == 1.0 || (s->seen[id / 64] >> (id % 64) & 1) == 0)
+        return l;
+    return (float)(l > 0 ? (double)l / s->penalty : (double)l * s->penalty);
+}
+
+static uint32_t greedy(const struct sampler *s)
 {
     uint32_t best = 0;
     float top = -INFINITY;
-    for (uint32_t i = 0; i < vocab; i++)
-        if (logits[i] > top) {
-            top = logits[i];
+    for (uint32_t i = 0; i < s->vocab; i++) {
+        float l = logit_of(s, i);
+        if (l > top) {
+            top = l;
             best = i;
         }
+    }
     return best;
 }
 
@@ -130,21 +137,21 @@ static void heapify(struct candidate *heap, uint32_t n, bool best_on_top)
         sink(heap, n, i, best_on_top);
 }
 
-static struct candidate candidate_of(const float *logits, uint32_t id)
+static struct candidate candidate_of(const struct sampler *s, uint32_t id)
 {
-    return (struct candidate){logits[id] == logits[id] ? logits[id] : -INFINITY, id};
+    return (struct candidate){logit_of(s, id), id};
 }
 
 /* Fills the heap with the top_k best (all when 0), best on top. Returns their number. */
-static uint32_t gather(struct sampler *s, const float *logits, uint32_t top_k)
+static uint32_t gather(struct sampler *s, uint32_t top_k)
 {
     uint32_t n = top_k == 0 || top_k > s->vocab ? s->vocab : top_k;
     for (uint32_t i = 0; i < n; i++)
-        s->heap[i] = candidate_of(logits, i);
+        s->heap[i] = candidate_of(s, i);
     if (n < s->vocab) {
         heapify(s->heap, n, false);
         for (uint32_t i = n; i < s->vocab; i++) {
-            struct candidate c = candidate_of(logits, i);
+            struct candidate c = candidate_of(s, i);
             if (better(c, s->heap[0])) {
                 s->heap[0] = c;
                 sink(s->heap, n, 0, false);
@@ -155,65 +162,65 @@ static uint32_t gather(struct sampler *s, const float *logits, uint32_t top_k)
     return n;
 }
 
-static struct candidate pop(struct candidate *heap, uint32_t *n)
+/* Takes candidates off the heap, best first, while top-p and min-p let them in; the best always is.
+ * top-p is measured against what top-k left. They end up before heap[count], the best last. */
+static uint32_t keep(struct candidate *heap, uint32_t count, double top_p, double min_p)
 {
-    struct candidate top = heap[0];
-    heap[0] = heap[--*n];
-    if (*n > 0)
-        sink(heap, *n, 0, true);
-    return top;
-}
-
-/* Takes candidates off the heap, best first, while top-p and min-p let them in; the best always
- * is. top-p is measured against what top-k left. */
-static uint32_t keep(struct sampler *s, uint32_t n, double top_p, double min_p)
-{
-    double max = (double)s->heap[0].logit, total = 0, sum = 0;
-    if (!isfinite(max)) { /* nothing to weigh: the best alone */
-        s->kept[0] = s->heap[0];
-        return 1;
-    }
+    double max = (double)heap[0].logit, total = 0, sum = 0;
+    uint32_t n = count;
     if (top_p < 1) /* summed in heap order, which is a function of the logits alone */
         for (uint32_t i = 0; i < n; i++)
-            total += exp((double)s->heap[i].logit - max);
-    uint32_t kept = 0;
+            total += exp((double)heap[i].logit - max);
     while (n > 0) {
-        double weight = exp((double)s->heap[0].logit - max);
-        if (kept > 0 && (weight < min_p || weight == 0 || (top_p < 1 && sum >= top_p * total)))
+        struct candidate top = heap[0];
+        double weight = exp((double)top.logit - max);
+        if (n < count && (weight < min_p || weight == 0 || (top_p < 1 && sum >= top_p * total)))
             break;
-        s->kept[kept++] = pop(s->heap, &n);
+        heap[0] = heap[--n];
+        if (n > 0)
+            sink(heap, n, 0, true);
+        heap[n] = top;
         sum += weight;
     }
-    return kept;
+    return count - n;
 }
 
-static uint32_t draw(struct sampler *s, uint32_t kept, double temperature, double random)
+/* `last` points at the best of `kept` candidates, the others stand before it in descending order.
+ */
+static uint32_t draw(const struct candidate *last, uint32_t kept, double temperature, double random)
 {
-    double max = (double)s->kept[0].logit, total = 0;
-    for (uint32_t i = 0; i < kept; i++) {
-        s->weight[i] = exp(((double)s->kept[i].logit - max) / temperature);
-        total += s->weight[i];
-    }
+    double max = (double)last->logit, total = 0;
+    for (uint32_t i = 0; i < kept; i++)
+        total += exp(((double)last[-(ptrdiff_t)i].logit - max) / temperature);
     double left = random * total;
     for (uint32_t i = 0; i + 1 < kept; i++) {
-        left -= s->weight[i];
+        left -= exp(((double)last[-(ptrdiff_t)i].logit - max) / temperature);
         if (left < 0)
-            return s->kept[i].id;
+            return last[-(ptrdiff_t)i].id;
     }
-    return s->kept[kept - 1].id;
+    return last[1 - (ptrdiff_t)kept].id;
 }
 
-uint32_t sampler_choose(struct sampler *s, const struct sampler_settings *settings, float *logits,
-                        const uint32_t *recent, size_t recent_count, uint32_t position)
+static uint32_t sample(struct sampler *s, const struct sampler_settings *settings,
+                       uint32_t position)
+{
+    uint32_t n = gather(s, settings->top_k);
+    if (!isfinite(s->heap[0].logit)) /* nothing to weigh */
+        return s->heap[0].id;
+    uint32_t kept = keep(s->heap, n, settings->top_p, settings->min_p);
+    return draw(&s->heap[n - 1], kept, settings->temperature,
+                sampler_random(settings->seed, position));
+}
+
+uint32_t sampler_choose(struct sampler *s, const struct sampler_settings *settings,
+                        const float *logits, const uint32_t *recent, size_t recent_count,
+                        uint32_t position)
 {
     OBJ_CHECK(s, SAMPLER_MAGIC);
-    if (settings->repeat_penalty != 1.0)
-        penalise(s, settings->repeat_penalty, logits, recent, recent_count);
-    if (settings->temperature <= 0)
-        return greedy(logits, s->vocab);
-    uint32_t n = gather(s, logits, settings->top_k);
-    uint32_t kept = keep(s, n, settings->top_p, settings->min_p);
-    if (kept == 1 || !isfinite(s->kept[0].logit))
-        return s->kept[0].id;
-    return draw(s, kept, settings->temperature, sampler_random(settings->seed, position));
+    s->logits = logits;
+    s->penalty = recent_count > 0 ? settings->repeat_penalty : 1.0;
+    mark(s, recent, recent_count);
+    uint32_t token = settings->temperature > 0 ? sample(s, settings, position) : greedy(s);
+    unmark(s, recent, recent_count);
+    return token;
 }

@@ -23,10 +23,11 @@ struct sampler *sampler_create(uint32_t vocab, struct error *error);
 void sampler_destroy(struct sampler *s);
 size_t sampler_bytes(uint32_t vocab);
 
-/* Chooses the token that will stand at `position`. logits [vocab] are changed. recent: the tokens
- * the penalty looks at (ids beyond the vocabulary are ignored). NaN counts as -inf. */
-uint32_t sampler_choose(struct sampler *s, const struct sampler_settings *settings, float *logits,
-                        const uint32_t *recent, size_t recent_count, uint32_t position);
+/* Chooses the token that will stand at `position` from logits [vocab]. recent: the tokens the
+ * penalty looks at (ids beyond the vocabulary are ignored). NaN counts as -inf. */
+uint32_t sampler_choose(struct sampler *s, const struct sampler_settings *settings,
+                        const float *logits, const uint32_t *recent, size_t recent_count,
+                        uint32_t position);
 
 /* Uniform in [0, 1), 53 bits. */
 double sampler_random(uint64_t seed, uint32_t position);

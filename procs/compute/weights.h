@@ -70,6 +70,9 @@ struct weights_source {
     /* A layer begins: sign of life, test switches. */
     void (*layer_begins)(void *self, const struct expert_step *step);
 
+    /* Called by one thread every now and then within a long chunk: still computing. */
+    void (*alive)(void *self);
+
     /* What was routed, rows x top-k (tests). */
     void (*routed)(void *self, const struct expert_step *step, const struct route *routes);
 };

@@ -1,0 +1,106 @@
+/* sluice-predictor: guesses the experts of the next layer from the gate input of this one.
+ *
+ * Sleeps on the gates ring. A row of decode goes through the next layer's router; a row of prefill
+ * already holds counts. Either becomes a HINT to the cache, READY entries included: the cache keeps
+ * what is named. It only ever hints: nobody waits for it.
+ *
+ * Messages   in: CONTROL (supervisor).  out: HINT (cache), ACK.
+ * Memory     reads: gates, arena (routers), directory, use log, model index. writes: its sleeper
+ * flag in the header of gates, its own row. When it dies: no hints until it is back; text is the
+ * same, only slower. When others die: without a cache hints are lost; without compute there are no
+ * rows; without the supervisor it ends. Limits: a row that came while another was worked on is
+ * passed over (its layer is over by then). */
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+
+#include "lib/base/assert.h"
+#include "lib/base/clock.h"
+#include "procs/predictor/predictor.h"
+
+#define WAIT_NS       (50 * NS_PER_MS)
+#define RESIDENT_MS   20 /* nothing to foretell: how often it looks whether that is still so */
+#define TEND_EVERY_NS (50 * NS_PER_MS)
+
+static struct predictor the_predictor;
+
+static void start(struct predictor *p, int argc, char **argv)
+{
+    struct error error;
+    char path[ENDPOINT_BYTES];
+    p->magic = PREDICTOR_MAGIC;
+    child_start(&p->child, SERVICE_PREDICTOR, argc, argv);
+    if (endpoint_path(p->child.run_dir, ENDPOINT_CACHE_PREDICTOR, 0, path, &error) != 0 ||
+        hints_open(p, &error) != 0 ||
+        (p->cache = edge_dial(path, ROLE_PREDICTOR, p->child.incarnation, &error)) == NULL)
+        log_fatal(error_exit_status(error.code), "%s", error.text);
+}
+
+/* When every expert is in the arena a hint changes nothing. Then the ring is not slept on, so that
+ * compute need not wake anybody: a token of a resident model makes no system call for us. */
+static bool all_resident(const struct predictor *p)
+{
+    const struct proc_row *cache = &p->child.procs.head->row[procs_row_of(SERVICE_CACHE, 0)];
+    return counter_get(cache, CTR_CACHE_resident_entries) >= p->child.model->expert_entry_count;
+}
+
+static void handle_controls(struct predictor *p)
+{
+    struct msg_control control;
+    while (child_control(&p->child, &control)) {
+        counter_add(p->child.row, CTR_PREDICTOR_messages, 1);
+        child_ack(&p->child, &control);
+    }
+}
+
+/* The newest row only: guesses of an older one would be for a layer that runs already. */
+static void handle_news(struct predictor *p, uint32_t seen, uint32_t news)
+{
+    uint32_t layer = atomic_load_explicit(&p->child.gates.head->last_layer, memory_order_acquire);
+    if (news - seen > 1)
+        counter_add(p->child.row, CTR_PREDICTOR_rows_missed, news - seen - 1);
+    hints_measure(p);
+    if (layer < p->child.model->hparams.layers)
+        hints_from_row(p, layer);
+    child_progress(&p->child);
+}
+
+static void tend(struct predictor *p, uint64_t now)
+{
+    handle_controls(p);
+    child_tend(&p->child);
+    edge_tend(p->cache, now);
+    hints_measure(p);
+}
+
+static void loop(struct predictor *p)
+{
+    uint32_t seen = atomic_load_explicit(&p->child.gates.head->news, memory_order_acquire);
+    uint64_t tend_due = 0;
+    child_wait(&p->child, WAIT_GATES);
+    while (!p->child.stop) {
+        uint64_t now = clock_now_ns();
+        if (now >= tend_due) {
+            tend(p, now);
+            tend_due = now + TEND_EVERY_NS;
+        }
+        if (all_resident(p)) {
+            poll(NULL, 0, RESIDENT_MS);
+            seen = atomic_load_explicit(&p->child.gates.head->news, memory_order_acquire);
+            continue;
+        }
+        uint32_t news = gates_wait(&p->child.gates, seen, WAIT_NS);
+        if (news != seen)
+            handle_news(p, seen, news);
+        seen = news;
+    }
+}
+
+int main(int argc, char **argv)
+{
+    struct predictor *p = &the_predictor;
+    start(p, argc, argv);
+    child_ready(&p->child);
+    loop(p);
+    child_exit(&p->child);
+}
