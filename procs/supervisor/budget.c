@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "lib/base/assert.h"
 #include "lib/base/clock.h"
@@ -24,11 +25,14 @@
 #define STACK_MAPPED_BYTES (256 * KIB)
 #define THREADS_OTHER      2
 
-/* Private memory before it can be measured: what a process of that kind comes to at most. */
-#define PROCESS_GUESS     (1 * MIB)
+/* Private memory before it can be measured: what a process of that kind comes to, rounded up. */
+#define SUPERVISOR_GUESS  (1 * MIB)
+#define PROCESS_GUESS     (768 * KIB)
 #define ENTRY_GUESS_BYTES 192 /* eviction order, job and reservation of one entry in the cache */
-#define COMPUTE_GUESS     (2 * MIB)
-#define THREAD_GUESS      16 /* NNG's and our own, on a small machine */
+#define COMPUTE_GUESS     (1536 * KIB)
+#define LOADER_THREADS    8    /* of the pread back end */
+#define COMPUTE_ROWS      32   /* rows a thread of compute gathers at once */
+#define FORMS_BYTES       6.25 /* of one activation: F32, and quantised as Q8_0 and as Q4_0 need it */
 
 /* How far a process may grow past what it had when READY: transient buffers of requests. What is
  * beyond the lease comes out of the arena; what is beyond this fails in the process itself. */
@@ -70,16 +74,30 @@ static uint64_t lease_of(const struct usage *u)
     return most > u->anon ? most : u->anon;
 }
 
-/* Rows of activations a chunk needs in compute: hidden state in a few copies, attention heads,
- * expert outputs per rank, and their quantised twins. */
+/* Activations of a chunk, logits, and what every thread gathers. */
 static uint64_t compute_guess(const struct supervisor *s)
 {
     const struct model_hparams *h = &s->model->hparams;
-    uint64_t row = 6ull * h->hidden + 2ull * h->heads * h->head_size +
-                   2ull * h->kv_heads * h->head_size + 2ull * h->experts +
-                   (uint64_t)h->experts_used * (h->hidden + 2ull * h->expert_inner);
-    return COMPUTE_GUESS + s->params.prefill_chunk * row * sizeof(float) +
-           2ull * h->vocab * sizeof(float);
+    double hidden = h->hidden, inner = h->expert_inner, q = (double)h->heads * h->head_size;
+    double kv = (double)h->kv_heads * h->head_size, used = h->experts_used;
+    double row = (FORMS_BYTES + 8) * hidden + (FORMS_BYTES + 4) * q + 8 * kv + 4.0 * h->head_size +
+                 4.0 * h->experts + used * (4 * hidden + 24) + 8 * inner;
+    double thread = COMPUTE_ROWS * FORMS_BYTES * (hidden + inner) + 8.0 * h->experts;
+    double logits = 8.0 * h->vocab > (double)MIB ? 8.0 * h->vocab : (double)MIB;
+    return COMPUTE_GUESS + (uint64_t)((double)s->params.prefill_chunk * row + logits +
+                                      16.0 * h->vocab + (double)s->params.threads * thread);
+}
+
+/* NNG makes threads by the number of processors: resolvers, tasks, timers. */
+static uint32_t threads_guess(const struct supervisor *s, enum service service)
+{
+    long online = sysconf(_SC_NPROCESSORS_ONLN);
+    uint32_t cpus = online > 0 ? (uint32_t)online : 1, tasks = 2 * cpus < 16 ? 2 * cpus : 16;
+    uint32_t own = service == SERVICE_COMPUTE ? (uint32_t)s->params.threads + 2
+                   : service == SERVICE_LOADER && strcmp(s->params.backend, "pread") == 0
+                       ? 2 + LOADER_THREADS
+                       : 2;
+    return 8 + tasks + cpus + own;
 }
 
 static uint64_t lease_guess(const struct supervisor *s, enum service service)
@@ -107,15 +125,15 @@ static void facts_of_model(struct supervisor *s)
 static void facts_guess(struct supervisor *s)
 {
     struct ledger_facts *f = &s->budget.facts;
-    struct usage own = {0};
-    measure_process(getpid(), &own);
     f->segments_bytes = segments_fixed_bytes(s);
     f->kv_bytes = kv_sequence_bytes(&s->model->hparams, (uint32_t)s->params.ctx);
-    f->private_bytes = lease_of(&own) + PROCESS_GUESS;
-    f->threads = f->processes * THREAD_GUESS + (uint32_t)s->params.threads;
-    for (int service = SERVICE_SUPERVISOR + 1; service < SERVICE__COUNT; service++)
-        f->private_bytes += lease_guess(s, (enum service)service) *
-                            (service == SERVICE_LOADER ? s->params.loaders : 1);
+    f->private_bytes = SUPERVISOR_GUESS;
+    f->threads = threads_guess(s, SERVICE_SUPERVISOR);
+    for (int service = SERVICE_SUPERVISOR + 1; service < SERVICE__COUNT; service++) {
+        uint32_t count = service == SERVICE_LOADER ? f->loaders : 1;
+        f->private_bytes += lease_guess(s, (enum service)service) * count;
+        f->threads += threads_guess(s, (enum service)service) * count;
+    }
     f->text_bytes = estimate_text(s);
 }
 
@@ -265,8 +283,7 @@ void budget_publish(struct supervisor *s)
     for (uint32_t i = 0; i < s->children_count; i++) {
         struct child_slot *c = &s->children[i];
         c->lease = lease_guess(s, c->service);
-        c->threads =
-            THREAD_GUESS + (c->service == SERVICE_COMPUTE ? (uint32_t)s->params.threads : 0);
+        c->threads = threads_guess(s, c->service);
     }
     atomic_store_explicit(&s->directory.head->experts_payload_max, s->budget.experts_max,
                           memory_order_relaxed);
@@ -306,6 +323,8 @@ static void settle(struct supervisor *s)
     char text[32];
     cgroup_limit(s, b->wanted);
     b->in_force = b->wanted;
+    facts_measure(s); /* the answer tells what is used now */
+    used_measure(s);
     log_info("budget %s is in force", budget_text(b->in_force, text));
 }
 
