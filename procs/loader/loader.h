@@ -43,6 +43,8 @@ void loader_submit(struct loader *l, uint64_t now_ns);
 void loader_reap(struct loader *l);
 /* Ends the job if nothing of it is at the device any more: publishes or fails its part. */
 void loader_end_if_due(struct loader *l, struct job *job);
+/* Publishes or fails a part of which nothing is at the device; also of a job never taken. */
+void loader_end_part(struct loader *l, const struct job *job);
 /* Looks for cancelled jobs whose turn does not come, and ends them. */
 void loader_look(struct loader *l);
 /* Every job fails with `status`; those with reads at the device when these came back. */

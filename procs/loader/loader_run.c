@@ -63,7 +63,7 @@ static enum part_result publish_part(struct loader *l, struct directory_entry *e
     return result;
 }
 
-static void end_part(struct loader *l, struct job *job)
+void loader_end_part(struct loader *l, const struct job *job)
 {
     struct directory_entry *e = entry_of(l, job);
     enum part_result result = job->status == 0 ? publish_part(l, e, job) : fail_part(l, e, job);
@@ -79,7 +79,7 @@ void loader_end_if_due(struct loader *l, struct job *job)
 {
     if (!job_ended(job))
         return;
-    end_part(l, job);
+    loader_end_part(l, job);
     jobs_remove(&l->jobs, job);
 }
 
@@ -181,6 +181,8 @@ static uint32_t cut_batch(struct loader *l, uint64_t now_ns, struct io_read *rea
                                       .tag = c};
     }
     throttle_held(l, held, now_ns);
+    if (!held && n == 0)
+        throttle_idle(&l->throttle, now_ns);
     return n;
 }
 
@@ -189,6 +191,7 @@ void loader_submit(struct loader *l, uint64_t now_ns)
     OBJ_CHECK(l, LOADER_MAGIC);
     if (l->jobs.held == 0 || l->device.gone) {
         throttle_held(l, false, now_ns);
+        throttle_idle(&l->throttle, now_ns);
         return;
     }
     struct io_read reads[LOADER_BATCH_MAX];

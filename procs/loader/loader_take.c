@@ -26,16 +26,19 @@ static bool runs_agree(const struct loader *l, const struct msg_load *load)
     return true;
 }
 
+/* Of the cache that lives now, to this very process. */
+static bool load_is_ours(const struct loader *l, const struct msg_load *load)
+{
+    const struct directory_head *head = l->child.directory.head;
+    return load->entry < head->entry_count && load->loader_incarnation == l->child.incarnation &&
+           load->epoch == atomic_load_explicit(&head->epoch, memory_order_acquire);
+}
+
 bool loader_load_agrees(const struct loader *l, const struct msg_load *load)
 {
-    const struct directory *d = &l->child.directory;
-    if (load->entry >= d->head->entry_count)
+    if (!load_is_ours(l, load))
         return false;
-    if (load->loader_incarnation != l->child.incarnation)
-        return false;
-    if (load->epoch != atomic_load_explicit(&d->head->epoch, memory_order_acquire))
-        return false;
-    uint64_t word = entry_look(&d->entries[load->entry].word);
+    uint64_t word = entry_look(&l->child.directory.entries[load->entry].word);
     return entry_wants_part(word, load->generation, loader_self(l)) && runs_agree(l, load);
 }
 
@@ -55,6 +58,24 @@ static void raise_job(struct loader *l, struct job *job, const struct msg_load *
         note_waited(l);
 }
 
+/* Cancelled before it was taken: the bit must go all the same, or the entry could never be reset.
+ */
+static void fail_untaken(struct loader *l, const struct msg_load *load)
+{
+    uint64_t word = entry_look(&l->child.directory.entries[load->entry].word);
+    if (!load_is_ours(l, load) || entry_state_of(word) != ENTRY_DOOMED ||
+        entry_generation_of(word) != load->generation ||
+        !(entry_owed_of(word) & (1u << loader_self(l))))
+        return;
+    uint64_t now = clock_now_ns();
+    struct job never = {.entry = load->entry,
+                        .generation = load->generation,
+                        .taken_ns = now,
+                        .first_ns = now,
+                        .status = ECANCELED};
+    loader_end_part(l, &never);
+}
+
 static void take_load(struct loader *l, const struct msg_load *load)
 {
     struct proc_row *row = l->child.row;
@@ -62,9 +83,11 @@ static void take_load(struct loader *l, const struct msg_load *load)
     struct job *job = known ? jobs_find(&l->jobs, load->entry) : NULL;
     if (!loader_load_agrees(l, load)) {
         counter_add(row, CTR_LOADER_loads_refused, 1);
-        /* The cache sends a LOAD of a cancelled entry on purpose: look at its job now. */
+        /* The cache sends a LOAD of a cancelled entry on purpose: look at it now. */
         if (job)
             loader_look(l);
+        else if (known)
+            fail_untaken(l, load);
         return;
     }
     if (job && job->generation == load->generation && job->status == 0) {

@@ -3,19 +3,23 @@
 #include "lib/base/bytes.h"
 #include "lib/base/clock.h"
 
-/* What an idle bucket saves up: enough to bridge a late wake-up, too little to be seen in a rate
- * measured over a second. */
-#define BURST_MS          20
+#define LATE_MS           250 /* of lateness that is made up for */
+#define IDLE_MS           20  /* of idleness that may be used afterwards */
 #define CHUNKS_PER_SECOND 64
 
-static void refill(struct throttle *t, uint64_t now_ns)
+static void refill(struct throttle *t, uint64_t now_ns, unsigned most_ms)
 {
     double rate = (double)t->rate;
     t->tokens += rate * (double)(now_ns - t->stamp_ns) / (double)NS_PER_S;
     t->stamp_ns = now_ns;
-    double burst = rate * BURST_MS / 1000;
-    if (t->tokens > burst)
-        t->tokens = burst;
+    double most = rate * most_ms / 1000;
+    if (t->tokens > most)
+        t->tokens = most;
+}
+
+void throttle_idle(struct throttle *t, uint64_t now_ns)
+{
+    refill(t, now_ns, IDLE_MS);
 }
 
 void throttle_set(struct throttle *t, uint64_t rate, uint64_t now_ns)
@@ -23,7 +27,7 @@ void throttle_set(struct throttle *t, uint64_t rate, uint64_t now_ns)
     if (t->rate == rate)
         return;
     if (t->rate != 0)
-        refill(t, now_ns);
+        refill(t, now_ns, LATE_MS);
     if (t->rate == 0 || rate == 0)
         t->tokens = 0;
     t->rate = rate;
@@ -36,7 +40,7 @@ uint64_t throttle_wait_ns(struct throttle *t, uint64_t now_ns)
 {
     if (t->rate == 0)
         return 0;
-    refill(t, now_ns);
+    refill(t, now_ns, LATE_MS);
     if (t->tokens >= 0)
         return 0;
     return (uint64_t)(-t->tokens / (double)t->rate * (double)NS_PER_S) + 1;

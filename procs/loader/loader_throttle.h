@@ -22,6 +22,11 @@ uint64_t throttle_wait_ns(struct throttle *t, uint64_t now_ns);
 /* Takes the bytes of a read that goes now. */
 void throttle_take(struct throttle *t, uint64_t bytes);
 
+/* There is nothing to read: what is saved up from here on is little, so that a rate measured after
+ * a pause holds too. While reads are held back lateness is made up for, up to a quarter of a
+ * second. */
+void throttle_idle(struct throttle *t, uint64_t now_ns);
+
 /* Largest read worth submitting under this rate: small rates need small reads to be smooth. */
 uint64_t throttle_chunk(const struct throttle *t, uint64_t chunk_bytes);
 

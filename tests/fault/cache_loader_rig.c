@@ -1,0 +1,466 @@
+#include "tests/fault/cache_loader_rig.h"
+
+#include <check.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "lib/base/clock.h"
+#include "shm/heritage.h"
+
+#define READY_MS 15000
+#define STOP_MS  5000
+
+extern char **environ;
+
+uint64_t rig_deadline(unsigned ms)
+{
+    return clock_now_ns() + ms * NS_PER_MS;
+}
+
+/* ---- segments ------------------------------------------------------------------------------- */
+
+static void must(int rv, const struct error *error)
+{
+    ck_assert_msg(rv == 0, "%s", error->text);
+}
+
+static void open_model(struct rig *r, const char *path)
+{
+    struct error error;
+    r->file_fd = open(path, O_RDONLY | O_CLOEXEC);
+    ck_assert_msg(r->file_fd >= 0, "%s: %s", path, strerror(errno));
+    must(model_index_build(r->file_fd, path, &r->model, &error), &error);
+    r->entries = model_index_entries(r->model);
+    r->file = mmap(NULL, r->model->file.bytes, PROT_READ, MAP_PRIVATE, r->file_fd, 0);
+    ck_assert(r->file != MAP_FAILED);
+    must(arena_layout_make(r->model, &r->layout, &error), &error);
+}
+
+static void create(struct rig *r, enum segment_kind kind, uint64_t bytes)
+{
+    struct error error;
+    char tag[64];
+    snprintf(tag, sizeof tag, "rig.%d", (int)getpid());
+    must(segment_create(kind, tag, r->boot, bytes, &r->segment[kind], &error), &error);
+}
+
+static void create_segments(struct rig *r, const struct params *params, uint32_t loaders)
+{
+    const struct model_hparams *h = &r->model->hparams;
+    struct segment *s = r->segment;
+    create(r, SEGMENT_MODEL, SEGMENT_MODEL_OFFSET + r->model->bytes);
+    memcpy((char *)s[SEGMENT_MODEL].base + SEGMENT_MODEL_OFFSET, r->model, r->model->bytes);
+    create(r, SEGMENT_DIRECTORY, directory_bytes(r->model));
+    directory_format(s[SEGMENT_DIRECTORY].base, r->model, &r->layout, loaders);
+    create(r, SEGMENT_ARENA, r->layout.bytes);
+    create(r, SEGMENT_GATES, gates_bytes(h->layers, h->hidden, h->experts));
+    gates_format(s[SEGMENT_GATES].base, h->layers, h->hidden, h->experts);
+    create(r, SEGMENT_USES, uses_bytes());
+    create(r, SEGMENT_KV, kv_bytes(h, 64));
+    kv_format(s[SEGMENT_KV].base, h, 64);
+    create(r, SEGMENT_PROCS, procs_bytes());
+    procs_format(s[SEGMENT_PROCS].base, params, loaders);
+}
+
+static void attach_own(struct rig *r)
+{
+    struct error error;
+    must(directory_attach(dup(r->segment[SEGMENT_DIRECTORY].fd), true, r->boot, r->model,
+                          &r->directory, &error),
+         &error);
+    must(procs_attach(dup(r->segment[SEGMENT_PROCS].fd), true, r->boot, &r->procs, &error), &error);
+    must(uses_attach(dup(r->segment[SEGMENT_USES].fd), true, r->boot, &r->uses, &error), &error);
+}
+
+static uint64_t quota_of(const struct rig *r, double share)
+{
+    uint64_t experts = (uint64_t)((double)r->model->expert_slot_bytes * share);
+    return r->model->dense_bytes + align_up(experts, PAGE_BYTES);
+}
+
+static struct edge *open_edge(struct rig *r, enum endpoint endpoint, unsigned number, bool listen,
+                              enum msg_role role)
+{
+    struct error error;
+    char path[ENDPOINT_BYTES];
+    must(endpoint_path(r->dir, endpoint, number, path, &error), &error);
+    struct edge *edge =
+        listen ? edge_listen(path, role, 1, &error) : edge_dial(path, role, 1, &error);
+    ck_assert_msg(edge != NULL, "%s", error.text);
+    return edge;
+}
+
+void rig_open(struct rig *r, const struct rig_options *o)
+{
+    struct error error;
+    struct params params;
+    *r = (struct rig){.boot = clock_now_ns(), .position = 1};
+    snprintf(r->dir, sizeof r->dir, "/tmp/sluice-rig-XXXXXX");
+    ck_assert(mkdtemp(r->dir) != NULL);
+    const char *model = o->model ? o->model : SLUICE_DEMO_MODEL;
+    open_model(r, model);
+    params_defaults(&params);
+    params.loaders = o->loaders;
+    params.prefault = o->prefault;
+    params.depth = o->depth ? o->depth : params.depth;
+    params.chunk = o->chunk ? o->chunk : params.chunk;
+    must(params_set(&params, "backend", o->backend ? o->backend : "auto", &error), &error);
+    create_segments(r, &params, o->loaders);
+    attach_own(r);
+    snprintf(r->procs.head->run_dir, sizeof r->procs.head->run_dir, "%s", r->dir);
+    snprintf(r->procs.head->model_path, sizeof r->procs.head->model_path, "%s", model);
+    atomic_store(&r->directory.head->quota_bytes, quota_of(r, o->experts_share));
+    atomic_store(&r->directory.head->quota_epoch, 1);
+    ck_assert(pipe2(r->lifeline, O_CLOEXEC) == 0);
+    r->lock = open("/dev/null", O_RDWR | O_CLOEXEC);
+    for (uint32_t i = 0; i < SERVICE_ROWS_MAX; i++)
+        r->ready_fd[i] = -1;
+    r->compute = open_edge(r, ENDPOINT_CACHE_COMPUTE, 0, false, ROLE_COMPUTE);
+    r->predictor = open_edge(r, ENDPOINT_CACHE_PREDICTOR, 0, false, ROLE_PREDICTOR);
+}
+
+/* ---- processes ------------------------------------------------------------------------------ */
+
+struct proc_row *rig_row(struct rig *r, enum service service, uint32_t number)
+{
+    return &r->procs.head->row[procs_row_of(service, number)];
+}
+
+uint64_t rig_counter(struct rig *r, enum service service, uint32_t number, unsigned counter)
+{
+    return counter_get(rig_row(r, service, number), counter);
+}
+
+/* Sources stand above every target: nothing is overwritten before it was copied. */
+static void spawn(struct rig *r, uint32_t row, char **argv, int ready)
+{
+    int source[HERITAGE__END - HERITAGE_LIFELINE] = {r->lifeline[0], ready, r->lock};
+    for (int kind = 0; kind < SEGMENT__COUNT; kind++)
+        source[HERITAGE_SEGMENTS - HERITAGE_LIFELINE + kind] = r->segment[kind].fd;
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    for (size_t i = 0; i < ARRAY_LEN(source); i++) {
+        source[i] = fcntl(source[i], F_DUPFD_CLOEXEC, HERITAGE__END);
+        ck_assert_int_ge(source[i], HERITAGE__END);
+        posix_spawn_file_actions_adddup2(&actions, source[i], HERITAGE_LIFELINE + (int)i);
+    }
+    int rv = posix_spawn(&r->pid[row], argv[0], &actions, NULL, argv, environ);
+    ck_assert_msg(rv == 0, "%s: %s", argv[0], strerror(rv));
+    posix_spawn_file_actions_destroy(&actions);
+    for (size_t i = 0; i < ARRAY_LEN(source); i++)
+        close(source[i]);
+}
+
+void rig_spawn(struct rig *r, enum service service, uint32_t number, const char *backend)
+{
+    uint32_t row = procs_row_of(service, number);
+    struct proc_row *p = &r->procs.head->row[row];
+    char program[512], n[16], incarnation[16], boot[32], word[16];
+    snprintf(program, sizeof program, "%s/%s", SLUICE_LIBEXEC, service_info(service)->program);
+    snprintf(n, sizeof n, "%u", number);
+    snprintf(incarnation, sizeof incarnation, "%u", atomic_load(&p->incarnation) + 1);
+    snprintf(boot, sizeof boot, "%llu", (unsigned long long)r->boot);
+    snprintf(word, sizeof word, "%s", backend ? backend : "");
+    char *argv[] = {program,     "--number", n,    "--incarnation",
+                    incarnation, "--boot",   boot, backend ? "--backend" : NULL,
+                    word,        NULL};
+    int ready[2];
+    ck_assert(pipe2(ready, O_CLOEXEC) == 0);
+    if (!r->edge[row])
+        r->edge[row] = open_edge(r, ENDPOINT_SUPERVISOR_CHILD, row, true, ROLE_SUPERVISOR);
+    atomic_store(&p->incarnation, atomic_load(&p->incarnation) + 1);
+    atomic_store(&p->state, PROC_STARTING);
+    spawn(r, row, argv, ready[1]);
+    atomic_store(&p->pid, r->pid[row]);
+    close(ready[1]);
+    r->ready_fd[row] = ready[0];
+}
+
+static void tend(struct rig *r)
+{
+    uint64_t now = clock_now_ns();
+    for (uint32_t i = 0; i < SERVICE_ROWS_MAX; i++)
+        if (r->edge[i])
+            edge_tend(r->edge[i], now);
+    edge_tend(r->compute, now);
+    edge_tend(r->predictor, now);
+}
+
+bool rig_tick(struct rig *r, uint64_t deadline)
+{
+    tend(r);
+    (void)poll(NULL, 0, 1);
+    return clock_now_ns() < deadline;
+}
+
+void rig_wait_ready(struct rig *r, enum service service, uint32_t number)
+{
+    uint32_t row = procs_row_of(service, number);
+    struct pollfd fd = {.fd = r->ready_fd[row], .events = POLLIN};
+    uint64_t deadline = rig_deadline(READY_MS);
+    while (poll(&fd, 1, 10) == 0)
+        ck_assert_msg(rig_tick(r, deadline), "%s is not ready", service_word(service));
+    char byte;
+    ck_assert_msg(read(fd.fd, &byte, 1) == 1, "%s died at its start", service_word(service));
+    close(fd.fd);
+    r->ready_fd[row] = -1;
+    atomic_store(&rig_row(r, service, number)->state, PROC_READY);
+}
+
+void rig_start(struct rig *r)
+{
+    rig_spawn(r, SERVICE_CACHE, 0, NULL);
+    rig_wait_ready(r, SERVICE_CACHE, 0);
+    for (uint32_t i = 0; i < r->procs.head->loaders; i++)
+        rig_spawn(r, SERVICE_LOADER, i, NULL);
+    for (uint32_t i = 0; i < r->procs.head->loaders; i++)
+        rig_wait_ready(r, SERVICE_LOADER, i);
+}
+
+void rig_kill(struct rig *r, enum service service, uint32_t number)
+{
+    uint32_t row = procs_row_of(service, number);
+    struct proc_row *p = &r->procs.head->row[row];
+    int status;
+    atomic_store(&p->state, PROC_KILLED);
+    kill(r->pid[row], SIGKILL);
+    ck_assert(waitpid(r->pid[row], &status, 0) == r->pid[row]);
+    ck_assert_msg(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL,
+                  "%s had ended by itself: status %#x", service_word(service), (unsigned)status);
+    r->pid[row] = 0;
+    atomic_store(&p->reaped, atomic_load(&p->incarnation));
+    atomic_store(&p->state, PROC_DOWN);
+}
+
+void rig_replace_loader(struct rig *r, uint32_t number)
+{
+    struct proc_row *p = rig_row(r, SERVICE_LOADER, number);
+    rig_kill(r, SERVICE_LOADER, number);
+    uint64_t deadline = rig_deadline(READY_MS);
+    while (atomic_load(&p->cleaned) < atomic_load(&p->reaped))
+        ck_assert_msg(rig_tick(r, deadline), "the cache does not clean up");
+    rig_spawn(r, SERVICE_LOADER, number, NULL);
+    rig_wait_ready(r, SERVICE_LOADER, number);
+}
+
+void rig_inject(struct rig *r, enum injection point, uint32_t pass)
+{
+    atomic_store(&r->procs.head->injection_arg, pass);
+    atomic_store(&r->procs.head->injection, (uint32_t)point);
+}
+
+void rig_wait_stopped(struct rig *r, enum service service, uint32_t number)
+{
+    uint64_t deadline = rig_deadline(READY_MS);
+    pid_t pid = r->pid[procs_row_of(service, number)];
+    int status = 0;
+    while (waitpid(pid, &status, WNOHANG | WUNTRACED) != pid)
+        ck_assert_msg(rig_tick(r, deadline), "%s was not stopped", service_word(service));
+    ck_assert_msg(WIFSTOPPED(status), "%s ended: %#x", service_word(service), (unsigned)status);
+}
+
+static void stop_row(struct rig *r, uint32_t row)
+{
+    const struct proc_row *p = &r->procs.head->row[row];
+    struct msg_control stop = {.verb = CONTROL_STOP};
+    uint64_t deadline = rig_deadline(STOP_MS), next = 0;
+    int status;
+    while (waitpid(r->pid[row], &status, WNOHANG) != r->pid[row]) {
+        if (clock_now_ns() >= next) {
+            edge_send(r->edge[row], &stop, MSG_CONTROL);
+            next = clock_now_ns() + 100 * NS_PER_MS;
+        }
+        if (!rig_tick(r, deadline)) {
+            kill(r->pid[row], SIGKILL);
+            ck_abort_msg("%s does not stop", service_word((enum service)p->service));
+        }
+    }
+    ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 0, "row %u: status %#x", row,
+                  (unsigned)status);
+    r->pid[row] = 0;
+}
+
+void rig_close(struct rig *r)
+{
+    uint32_t cache = procs_row_of(SERVICE_CACHE, 0);
+    for (uint32_t row = SERVICE_ROWS_MAX; row-- > 0;) /* loaders stand behind the cache */
+        if (r->pid[row] != 0 && row != cache)
+            stop_row(r, row);
+    if (r->pid[cache] != 0)
+        stop_row(r, cache);
+    for (uint32_t row = 0; row < SERVICE_ROWS_MAX; row++)
+        edge_close(r->edge[row]);
+    edge_close(r->compute);
+    edge_close(r->predictor);
+    for (int kind = 0; kind < SEGMENT__COUNT; kind++)
+        segment_detach(&r->segment[kind]);
+    char command[ENDPOINT_BYTES + 16];
+    snprintf(command, sizeof command, "rm -rf %s", r->dir);
+    ck_assert(system(command) == 0);
+    free(r->model);
+}
+
+/* ---- the supervisor's controls -------------------------------------------------------------- */
+
+uint64_t rig_control(struct rig *r, enum service service, uint32_t number, uint32_t verb,
+                     uint64_t value)
+{
+    uint32_t row = procs_row_of(service, number);
+    struct msg_control control = {.verb = verb, .value = value, .epoch = ++r->control_epoch};
+    if (verb == CONTROL_QUOTA) {
+        control.epoch = atomic_load(&r->directory.head->quota_epoch) + 1;
+        atomic_store(&r->directory.head->quota_bytes, value);
+        atomic_store(&r->directory.head->quota_epoch, control.epoch);
+    }
+    uint64_t start = clock_now_ns(), deadline = rig_deadline(READY_MS), next = 0;
+    for (;;) {
+        _Alignas(8) char buf[MSG_BYTES_MAX];
+        if (clock_now_ns() >= next) {
+            edge_send(r->edge[row], &control, MSG_CONTROL);
+            next = clock_now_ns() + 50 * NS_PER_MS;
+        }
+        while (edge_receive(r->edge[row], buf) > 0) {
+            const struct msg_ack *ack = (const struct msg_ack *)(const void *)buf;
+            if (ack->head.type == MSG_ACK && ack->verb == verb && ack->epoch == control.epoch)
+                return clock_now_ns() - start;
+        }
+        ck_assert_msg(rig_tick(r, deadline), "control %u is not acknowledged", verb);
+    }
+}
+
+void rig_quota(struct rig *r, uint64_t bytes)
+{
+    rig_control(r, SERVICE_CACHE, 0, CONTROL_QUOTA, bytes);
+}
+
+/* ---- compute -------------------------------------------------------------------------------- */
+
+enum entry_state rig_state(struct rig *r, uint32_t entry)
+{
+    return entry_state_of(entry_look(&r->directory.entries[entry].word));
+}
+
+bool rig_payload_right(struct rig *r, uint32_t entry)
+{
+    const struct model_entry *e = &r->entries[entry];
+    const uint8_t *slot = (const uint8_t *)r->segment[SEGMENT_ARENA].base +
+                          atomic_load(&r->directory.entries[entry].arena_offset);
+    for (uint32_t i = 0; i < e->extents; i++) {
+        const struct model_extent *x = &e->extent[i];
+        if (memcmp(slot + x->slot_offset + x->head_bytes, r->file + x->file_offset + x->head_bytes,
+                   x->payload_bytes) != 0)
+            return false;
+    }
+    return true;
+}
+
+void rig_ask(struct rig *r, const uint32_t *entries, uint32_t count, uint32_t attempt)
+{
+    struct msg_demand demand = {.uses_position = uses_written(&r->uses),
+                                .sent_ns = clock_now_ns(),
+                                .sequence = 1,
+                                .position = r->position,
+                                .layer = r->entries[entries[0]].layer,
+                                .attempt = attempt};
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t word = entry_pin(&r->directory.entries[entries[i]].word, PINNER_COMPUTE);
+        if (entry_state_of(word) != ENTRY_READY)
+            demand.wants[demand.count++] = (struct msg_want){.entry = entries[i], .tokens = 1};
+    }
+    if (demand.count > 0)
+        edge_send(r->compute, &demand, MSG_DEMAND);
+}
+
+static bool all_ready(struct rig *r, const uint32_t *entries, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (rig_state(r, entries[i]) != ENTRY_READY)
+            return false;
+    return true;
+}
+
+bool rig_demand(struct rig *r, const uint32_t *entries, uint32_t count, unsigned ms)
+{
+    uint32_t counter = directory_counter_of(&r->directory, entries[0]);
+    uint64_t deadline = rig_deadline(ms), again = rig_deadline(100);
+    uint32_t attempt = 0;
+    rig_ask(r, entries, count, attempt);
+    for (;;) {
+        uint32_t seen = directory_counter_now(&r->directory, counter);
+        if (all_ready(r, entries, count))
+            break;
+        directory_wait(&r->directory, counter, seen, 20 * NS_PER_MS);
+        tend(r);
+        uint64_t now = clock_now_ns();
+        if (now >= deadline)
+            return false;
+        if (now >= again) {
+            rig_ask(r, entries, count, ++attempt);
+            again = rig_deadline(100);
+        }
+    }
+    for (uint32_t i = 0; i < count; i++)
+        ck_assert_msg(rig_payload_right(r, entries[i]), "entry %u: wrong bytes", entries[i]);
+    return true;
+}
+
+void rig_unpin(struct rig *r, const uint32_t *entries, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        entry_unpin(&r->directory.entries[entries[i]].word, PINNER_COMPUTE);
+}
+
+void rig_use(struct rig *r, const uint32_t *entries, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        const struct model_entry *e = &r->entries[entries[i]];
+        struct use_record use = {.sequence = 1,
+                                 .position = r->position,
+                                 .tokens = 1,
+                                 .layer = e->layer,
+                                 .expert = e->expert,
+                                 .kind = USE_EXPERT,
+                                 .outcome = USE_HIT};
+        uses_append(&r->uses, &use);
+    }
+    rig_unpin(r, entries, count);
+}
+
+void rig_hint(struct rig *r, uint32_t layer, const uint32_t *entries, uint32_t count)
+{
+    struct msg_hint hint = {.sent_ns = clock_now_ns(),
+                            .sequence = 1,
+                            .position = r->position,
+                            .layer = (uint16_t)layer,
+                            .count = (uint16_t)count};
+    for (uint32_t i = 0; i < count; i++)
+        hint.guesses[i] = (struct msg_guess){entries[i], 0.9f};
+    edge_send(r->predictor, &hint, MSG_HINT);
+}
+
+bool rig_wait_dense(struct rig *r, unsigned ms)
+{
+    uint64_t deadline = rig_deadline(ms);
+    for (uint32_t e = 0; e < r->model->dense_count; e++) {
+        while (rig_state(r, e) != ENTRY_READY)
+            if (!rig_tick(r, deadline))
+                return false;
+        ck_assert_msg(rig_payload_right(r, e), "dense entry %u: wrong bytes", e);
+    }
+    return true;
+}
+
+uint32_t rig_random(uint64_t *state, uint32_t below)
+{
+    *state = *state * 6364136223846793005ull + 1442695040888963407ull;
+    return (uint32_t)((*state >> 33) % below);
+}

@@ -1,0 +1,407 @@
+/* Cache manager and loaders as real processes, under eviction pressure and under kill -9. */
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "lib/base/clock.h"
+#include "tests/fault/cache_loader_rig.h"
+
+#define WAIT_MS 10000
+#define TOP_K   4
+
+static const struct rig_options plain = {.loaders = 1, .experts_share = 0.3};
+
+/* K different experts of a layer; skewed, so that a cache is of use. */
+static void choose(const struct rig *r, uint64_t *seed, uint32_t layer, uint32_t *entries)
+{
+    uint32_t experts = r->model->hparams.experts;
+    for (uint32_t k = 0; k < TOP_K; k++) {
+        uint32_t e, again;
+        do {
+            uint32_t span = 1 + rig_random(seed, experts);
+            e = model_entry_expert(r->model, layer, rig_random(seed, span));
+            again = 0;
+            for (uint32_t i = 0; i < k; i++)
+                again |= entries[i] == e;
+        } while (again);
+        entries[k] = e;
+    }
+}
+
+/* Decodes tokens as compute would; every payload is compared with the file. */
+static void decode(struct rig *r, uint64_t *seed, uint32_t tokens)
+{
+    for (uint32_t t = 0; t < tokens; t++) {
+        for (uint32_t layer = 0; layer < r->model->hparams.layers; layer++) {
+            uint32_t entries[TOP_K];
+            choose(r, seed, layer, entries);
+            ck_assert_msg(rig_demand(r, entries, TOP_K, WAIT_MS), "token %u, layer %u", t, layer);
+            rig_use(r, entries, TOP_K);
+        }
+        r->position++;
+        struct use_record end = {.sequence = 1, .position = r->position, .kind = USE_TOKEN_END};
+        uses_append(&r->uses, &end);
+    }
+}
+
+static void check_quota(struct rig *r)
+{
+    uint64_t used = segment_allocated_bytes(r->segment[SEGMENT_ARENA].fd);
+    uint64_t quota = atomic_load(&r->directory.head->quota_bytes);
+    ck_assert_msg(used <= quota + PAGE_BYTES, "%llu of %llu bytes", (unsigned long long)used,
+                  (unsigned long long)quota);
+}
+
+/* No two entries that are not ABSENT overlap. */
+static int by_offset(const void *a, const void *b)
+{
+    const uint64_t *x = a, *y = b;
+    return x[0] < y[0] ? -1 : x[0] > y[0];
+}
+
+static void check_overlap(struct rig *r)
+{
+    uint64_t(*range)[2] = calloc(r->model->entry_count, sizeof *range);
+    uint32_t n = 0;
+    for (uint32_t e = 0; e < r->model->entry_count; e++) {
+        if (rig_state(r, e) == ENTRY_ABSENT)
+            continue;
+        range[n][0] = atomic_load(&r->directory.entries[e].arena_offset);
+        range[n][1] = range[n][0] + r->entries[e].slot_bytes;
+        n++;
+    }
+    qsort(range, n, sizeof *range, by_offset);
+    for (uint32_t i = 1; i < n; i++)
+        ck_assert(range[i - 1][1] <= range[i][0]);
+    free(range);
+}
+
+static void run_plain(struct rig *r, const struct rig_options *options, uint32_t tokens)
+{
+    uint64_t seed = 7;
+    rig_open(r, options);
+    rig_start(r);
+    ck_assert(rig_wait_dense(r, WAIT_MS));
+    decode(r, &seed, tokens);
+    check_quota(r);
+    check_overlap(r);
+}
+
+START_TEST(payload_is_the_files)
+{
+    static const struct rig_options table[] = {
+        {.loaders = 1, .experts_share = 0.3},
+        {.loaders = 3, .experts_share = 0.25},
+        {.loaders = 1, .experts_share = 0.5, .backend = "pread", .prefault = true},
+        {.loaders = 2, .experts_share = 0.15, .chunk = 4096, .depth = 3},
+        {.loaders = 16, .experts_share = 1.0, .prefault = true},
+    };
+    struct rig r;
+    run_plain(&r, &table[_i], 20);
+    uint64_t submitted = 0, published = 0;
+    for (uint32_t i = 0; i < table[_i].loaders; i++) {
+        submitted += rig_counter(&r, SERVICE_LOADER, i, CTR_LOADER_bytes_submitted);
+        published += rig_counter(&r, SERVICE_LOADER, i, CTR_LOADER_bytes_published);
+        ck_assert_uint_eq(rig_counter(&r, SERVICE_LOADER, i, CTR_LOADER_parts_failed), 0);
+    }
+    ck_assert_uint_eq(submitted, published);
+    if (table[_i].experts_share < 0.4)
+        ck_assert_uint_gt(rig_counter(&r, SERVICE_CACHE, 0, CTR_CACHE_evictions), 0);
+    rig_close(&r);
+}
+END_TEST
+
+START_TEST(demand_to_submission)
+{
+    struct rig r;
+    run_plain(&r, &plain, 40);
+    const struct proc_row *row = rig_row(&r, SERVICE_LOADER, 0);
+    uint64_t n = atomic_load(&row->samples_count);
+    ck_assert_uint_gt(n, 50);
+    rig_close(&r);
+}
+END_TEST
+
+/* A loader dies at each point where it matters, and while reads are under way. */
+START_TEST(loader_killed)
+{
+    static const enum injection points[] = {INJECT_LOADER_READS_OWED, INJECT_LOADER_BEFORE_PUBLISH};
+    struct rig_options options = {.loaders = 1 + (uint32_t)_i % 2, .experts_share = 0.2};
+    struct rig r;
+    uint64_t seed = 11;
+    run_plain(&r, &options, 2);
+    for (uint32_t round = 0; round < 6; round++) {
+        uint32_t entries[TOP_K], victim = ENTRY_NONE;
+        rig_inject(&r, points[_i / 2], round % 3);
+        while (atomic_load(&r.procs.head->injection) != INJECT_NONE) {
+            choose(&r, &seed, round % r.model->hparams.layers, entries);
+            rig_ask(&r, entries, TOP_K, 0);
+            uint64_t soon = rig_deadline(20);
+            while (atomic_load(&r.procs.head->injection) != INJECT_NONE && rig_tick(&r, soon))
+                ;
+            rig_unpin(&r, entries, TOP_K);
+        }
+        for (uint32_t i = 0; i < options.loaders && victim == ENTRY_NONE; i++) {
+            char path[64], state = 0;
+            snprintf(path, sizeof path, "/proc/%d/stat",
+                     (int)r.pid[procs_row_of(SERVICE_LOADER, i)]);
+            uint64_t soon = rig_deadline(50);
+            while (state != 'T' && rig_tick(&r, soon)) {
+                FILE *f = fopen(path, "r");
+                ck_assert(f != NULL && fscanf(f, "%*d %*s %c", &state) == 1);
+                fclose(f);
+            }
+            victim = state == 'T' ? i : ENTRY_NONE;
+        }
+        ck_assert_uint_ne(victim, ENTRY_NONE);
+        rig_replace_loader(&r, victim);
+        ck_assert(rig_demand(&r, entries, TOP_K, WAIT_MS));
+        rig_use(&r, entries, TOP_K);
+        decode(&r, &seed, 2);
+        check_quota(&r);
+        check_overlap(&r);
+    }
+    ck_assert_uint_ge(rig_counter(&r, SERVICE_CACHE, 0, CTR_CACHE_loaders_cleaned), 6);
+    rig_close(&r);
+}
+END_TEST
+
+START_TEST(loader_killed_at_any_time)
+{
+    struct rig_options options = {.loaders = 2, .experts_share = 0.2, .chunk = 8192};
+    struct rig r;
+    uint64_t seed = 13;
+    run_plain(&r, &options, 2);
+    for (uint32_t round = 0; round < 20; round++) {
+        uint32_t entries[TOP_K];
+        choose(&r, &seed, rig_random(&seed, r.model->hparams.layers), entries);
+        rig_ask(&r, entries, TOP_K, 0);
+        uint64_t until = clock_now_ns() + rig_random(&seed, 1500) * NS_PER_US;
+        while (clock_now_ns() < until)
+            ;
+        rig_replace_loader(&r, round % 2);
+        ck_assert(rig_demand(&r, entries, TOP_K, WAIT_MS));
+        rig_use(&r, entries, TOP_K);
+    }
+    check_quota(&r);
+    check_overlap(&r);
+    rig_close(&r);
+}
+END_TEST
+
+/* The cache dies between reserve and LOAD, amid cleaning, and with loads under way. */
+START_TEST(cache_killed)
+{
+    struct rig_options options = {.loaders = 1 + (uint32_t)_i % 2, .experts_share = 0.25};
+    struct rig r;
+    uint64_t seed = 17;
+    run_plain(&r, &options, 2);
+    for (uint32_t round = 0; round < 6; round++) {
+        uint32_t entries[TOP_K];
+        uint64_t ready = 0;
+        do {
+            choose(&r, &seed, rig_random(&seed, r.model->hparams.layers), entries);
+            ready = 0;
+            for (uint32_t i = 0; i < TOP_K; i++)
+                ready += rig_state(&r, entries[i]) == ENTRY_READY;
+        } while (ready > 1);
+        if (round % 2 == 0)
+            rig_inject(&r, INJECT_CACHE_RESERVED, round / 2);
+        rig_ask(&r, entries, TOP_K, 0);
+        if (round % 2 == 0)
+            rig_wait_stopped(&r, SERVICE_CACHE, 0);
+        rig_kill(&r, SERVICE_CACHE, 0);
+        rig_spawn(&r, SERVICE_CACHE, 0, NULL);
+        rig_wait_ready(&r, SERVICE_CACHE, 0);
+        ck_assert(rig_demand(&r, entries, TOP_K, WAIT_MS));
+        rig_use(&r, entries, TOP_K);
+        decode(&r, &seed, 2);
+        check_quota(&r);
+        check_overlap(&r);
+    }
+    ck_assert_uint_eq(rig_counter(&r, SERVICE_CACHE, 0, CTR_CACHE_rebuilds), 6);
+    rig_close(&r);
+}
+END_TEST
+
+START_TEST(cache_and_loader_killed)
+{
+    struct rig r;
+    uint64_t seed = 19;
+    run_plain(&r, &plain, 2);
+    uint32_t entries[TOP_K];
+    choose(&r, &seed, 1, entries);
+    rig_inject(&r, INJECT_LOADER_READS_OWED, 0);
+    while (atomic_load(&r.procs.head->injection) != INJECT_NONE) {
+        rig_unpin(&r, entries, TOP_K);
+        choose(&r, &seed, 1, entries);
+        rig_ask(&r, entries, TOP_K, 0);
+        uint64_t soon = rig_deadline(20);
+        while (atomic_load(&r.procs.head->injection) != INJECT_NONE && rig_tick(&r, soon))
+            ;
+    }
+    rig_wait_stopped(&r, SERVICE_LOADER, 0);
+    rig_inject(&r, INJECT_CACHE_CLEANING, 0);
+    rig_kill(&r, SERVICE_LOADER, 0);
+    rig_wait_stopped(&r, SERVICE_CACHE, 0);
+    rig_kill(&r, SERVICE_CACHE, 0);
+    rig_spawn(&r, SERVICE_CACHE, 0, NULL);
+    rig_wait_ready(&r, SERVICE_CACHE, 0);
+    const struct proc_row *row = rig_row(&r, SERVICE_LOADER, 0);
+    ck_assert_uint_eq(atomic_load(&row->cleaned), atomic_load(&row->reaped));
+    rig_spawn(&r, SERVICE_LOADER, 0, NULL);
+    rig_wait_ready(&r, SERVICE_LOADER, 0);
+    ck_assert(rig_demand(&r, entries, TOP_K, WAIT_MS));
+    rig_use(&r, entries, TOP_K);
+    decode(&r, &seed, 3);
+    check_quota(&r);
+    check_overlap(&r);
+    rig_close(&r);
+}
+END_TEST
+
+START_TEST(quota_is_obeyed)
+{
+    struct rig_options options = {.loaders = 1, .experts_share = 1.0, .prefault = _i == 1};
+    struct rig r;
+    uint64_t seed = 23;
+    run_plain(&r, &options, 30);
+    uint64_t full = atomic_load(&r.directory.head->quota_bytes);
+    for (uint32_t i = 0; i < 12; i++) {
+        uint64_t experts = full - r.model->dense_bytes;
+        uint64_t quota =
+            r.model->dense_bytes + align_up(experts * (1 + rig_random(&seed, 8)) / 8, PAGE_BYTES);
+        uint64_t freed = full > quota ? full - quota : 0;
+        uint64_t took = rig_control(&r, SERVICE_CACHE, 0, CONTROL_QUOTA, quota);
+        check_quota(&r);
+        ck_assert_uint_lt(took, NS_PER_S + freed * (NS_PER_S / 2) / GIB);
+        ck_assert_uint_eq(atomic_load(&r.directory.head->quota_in_force),
+                          atomic_load(&r.directory.head->quota_epoch));
+        decode(&r, &seed, 2);
+        check_quota(&r);
+    }
+    rig_close(&r);
+}
+END_TEST
+
+/* Everything pinned: the demand waits for room and gets it the moment somebody lets go. */
+START_TEST(demand_waits_for_room)
+{
+    struct rig_options options = {.loaders = 1, .experts_share = 0.05};
+    struct rig r;
+    rig_open(&r, &options);
+    rig_start(&r);
+    ck_assert(rig_wait_dense(&r, WAIT_MS));
+    uint64_t left = atomic_load(&r.directory.head->quota_bytes) - r.model->dense_bytes;
+    uint32_t held[MSG_WANTS_MAX], room = 0;
+    for (; room < ARRAY_LEN(held) - 1; room++) {
+        held[room] = r.model->dense_count + room;
+        if (r.entries[held[room]].slot_bytes > left)
+            break;
+        left -= r.entries[held[room]].slot_bytes;
+    }
+    ck_assert(rig_demand(&r, held, room, WAIT_MS));
+    rig_ask(&r, &held[room], 1, 0);
+    uint64_t deadline = rig_deadline(WAIT_MS);
+    while (rig_counter(&r, SERVICE_CACHE, 0, CTR_CACHE_waiting_entries) != 1)
+        ck_assert(rig_tick(&r, deadline));
+    ck_assert_int_eq(rig_state(&r, held[room]), ENTRY_ABSENT);
+    rig_unpin(&r, &held[0], 1);
+    ck_assert(rig_demand(&r, &held[room], 1, WAIT_MS));
+    ck_assert_int_eq(rig_state(&r, held[0]), ENTRY_ABSENT);
+    rig_unpin(&r, held, room + 1);
+    rig_close(&r);
+}
+END_TEST
+
+START_TEST(throttle_is_obeyed)
+{
+    struct rig_options options = {.loaders = 1, .experts_share = 1.0};
+    struct rig r;
+    rig_open(&r, &options);
+    rig_start(&r);
+    ck_assert(rig_wait_dense(&r, WAIT_MS));
+    const uint64_t rate = 4 * MIB;
+    atomic_store(&r.directory.head->throttle_bytes_per_s[0], rate);
+    rig_control(&r, SERVICE_LOADER, 0, CONTROL_THROTTLE, rate);
+    uint32_t n =
+        r.model->expert_entry_count < MSG_WANTS_MAX ? r.model->expert_entry_count : MSG_WANTS_MAX;
+    uint32_t entries[MSG_WANTS_MAX];
+    for (uint32_t i = 0; i < n; i++)
+        entries[i] = r.model->dense_count + i;
+    rig_ask(&r, entries, n, 0);
+    uint64_t from = rig_counter(&r, SERVICE_LOADER, 0, CTR_LOADER_bytes_read);
+    uint64_t deadline = rig_deadline(WAIT_MS);
+    while (rig_counter(&r, SERVICE_LOADER, 0, CTR_LOADER_bytes_read) == from)
+        ck_assert(rig_tick(&r, deadline));
+    from = rig_counter(&r, SERVICE_LOADER, 0, CTR_LOADER_bytes_read);
+    uint64_t start = clock_now_ns();
+    while (clock_now_ns() - start < 2 * NS_PER_S)
+        ck_assert(rig_tick(&r, deadline));
+    uint64_t read = rig_counter(&r, SERVICE_LOADER, 0, CTR_LOADER_bytes_read) - from;
+    double measured = (double)read / ((double)(clock_now_ns() - start) / (double)NS_PER_S);
+    ck_assert_msg(measured < 1.05 * (double)rate && measured > 0.95 * (double)rate,
+                  "%.0f of %llu bytes/s", measured, (unsigned long long)rate);
+    atomic_store(&r.directory.head->throttle_bytes_per_s[0], 0);
+    ck_assert(rig_demand(&r, entries, n, WAIT_MS));
+    rig_close(&r);
+}
+END_TEST
+
+/* Prefetches fill the room; a demand cancels what is in its way and waits for two chunks at most.
+ */
+START_TEST(demand_overtakes_prefetch)
+{
+    struct rig_options options = {.loaders = 1, .experts_share = 0.06, .chunk = 8192};
+    struct rig r;
+    uint64_t seed = 29;
+    run_plain(&r, &options, 1);
+    uint32_t layers = r.model->hparams.layers;
+    for (uint32_t t = 0; t < 60; t++) {
+        for (uint32_t layer = 0; layer < layers; layer++) {
+            uint32_t entries[TOP_K], guessed[TOP_K];
+            choose(&r, &seed, layer, entries);
+            if (layer + 1 < layers) {
+                choose(&r, &seed, layer + 1, guessed);
+                rig_hint(&r, layer + 1, guessed, TOP_K);
+            }
+            ck_assert(rig_demand(&r, entries, TOP_K, WAIT_MS));
+            rig_use(&r, entries, TOP_K);
+        }
+        r.position++;
+    }
+    ck_assert_uint_gt(rig_counter(&r, SERVICE_CACHE, 0, CTR_CACHE_prefetches), 0);
+    ck_assert_uint_le(rig_counter(&r, SERVICE_LOADER, 0, CTR_LOADER_demand_waited_chunks_max), 2);
+    check_quota(&r);
+    check_overlap(&r);
+    rig_close(&r);
+}
+END_TEST
+
+static Suite *suite(void)
+{
+    Suite *s = suite_create("cache_loader");
+    TCase *c = tcase_create("cache_loader");
+    tcase_set_timeout(c, 120);
+    tcase_add_loop_test(c, payload_is_the_files, 0, 5);
+    tcase_add_test(c, demand_to_submission);
+    tcase_add_loop_test(c, loader_killed, 0, 4);
+    tcase_add_test(c, loader_killed_at_any_time);
+    tcase_add_loop_test(c, cache_killed, 0, 2);
+    tcase_add_test(c, cache_and_loader_killed);
+    tcase_add_loop_test(c, quota_is_obeyed, 0, 2);
+    tcase_add_test(c, demand_waits_for_room);
+    tcase_add_test(c, throttle_is_obeyed);
+    tcase_add_test(c, demand_overtakes_prefetch);
+    suite_add_tcase(s, c);
+    return s;
+}
+
+int main(void)
+{
+    SRunner *runner = srunner_create(suite());
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
