@@ -63,12 +63,12 @@ bool entry_wants_part(uint64_t word, uint64_t generation, unsigned loader)
            (word & owed_bit(loader)) != 0;
 }
 
-/* A loader may change a word only while it owes a part of that very reservation. */
-static bool owes(uint64_t word, uint64_t generation, uint64_t bit)
+/* A loader may change a word only while this holds. */
+bool entry_owes_part(uint64_t word, uint64_t generation, unsigned loader)
 {
     enum entry_state state = entry_state_of(word);
     return (state == ENTRY_LOADING || state == ENTRY_DOOMED) &&
-           entry_generation_of(word) == generation && (word & bit) != 0;
+           entry_generation_of(word) == generation && (word & owed_bit(loader)) != 0;
 }
 
 enum part_result entry_part_done(entry_word *word, uint64_t generation, unsigned loader)
@@ -76,7 +76,7 @@ enum part_result entry_part_done(entry_word *word, uint64_t generation, unsigned
     uint64_t bit = owed_bit(loader);
     uint64_t seen = entry_look(word), next;
     do {
-        if (!owes(seen, generation, bit))
+        if (!entry_owes_part(seen, generation, loader))
             return PART_STALE;
         next = seen & ~bit;
         if (entry_state_of(seen) == ENTRY_LOADING && entry_owed_of(next) == 0)
@@ -94,7 +94,7 @@ enum part_result entry_part_fail(entry_word *word, uint64_t generation, unsigned
     uint64_t bit = owed_bit(loader);
     uint64_t seen = entry_look(word);
     do {
-        if (!owes(seen, generation, bit))
+        if (!entry_owes_part(seen, generation, loader))
             return PART_STALE;
     } while (!swap(word, &seen, with_state(seen & ~bit, ENTRY_DOOMED)));
     return PART_DOOMED;

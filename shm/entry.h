@@ -84,8 +84,15 @@ enum part_result entry_part_fail(entry_word *word, uint64_t generation, unsigned
  * is LOADING, of that generation, and this loader owes a part. */
 bool entry_wants_part(uint64_t word, uint64_t generation, unsigned loader);
 
+/* loader: true when this loader still owes a part of that reservation, LOADING or DOOMED. A LOAD of
+ * its epoch and incarnation for which this holds but entry_wants_part does not is answered with
+ * entry_part_fail at once when the loader has no job for the entry: an entry that was cancelled
+ * before its LOAD arrived would otherwise stay DOOMED for ever. */
+bool entry_owes_part(uint64_t word, uint64_t generation, unsigned loader);
+
 /* cache: LOADING -> DOOMED (cancel); in LOADING or DOOMED also clears the owed bits in `reaped`:
- * loaders that were reaped and whose ranges were punched. False when the entry is neither or of
+ * loaders that were reaped (at a cache's start: or have flushed) and whose ranges were punched.
+ * False when the entry is neither or of
  * another generation. Signal the layer when it was LOADING. */
 bool entry_doom(entry_word *word, uint64_t generation, uint32_t reaped);
 

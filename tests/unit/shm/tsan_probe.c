@@ -1,0 +1,5 @@
+/* Exits 0 when ThreadSanitizer can run here (some kernels' address space layout stops it). */
+int main(void)
+{
+    return 0;
+}
