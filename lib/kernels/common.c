@@ -1,0 +1,51 @@
+/* Kernels with one form for every instruction set: their results decide experts and tokens. */
+#include "lib/kernels/internal.h"
+
+void kernel_rope_table(uint32_t position, uint32_t n, double theta, float *cos_sin)
+{
+    for (uint32_t i = 0; i < n / 2; i++) {
+        double angle = (double)position * pow(theta, -2.0 * (double)i / (double)n);
+        cos_sin[2 * i] = (float)cos(angle);
+        cos_sin[2 * i + 1] = (float)sin(angle);
+    }
+}
+
+/* NaN counts as -inf; nothing finite at all gives the uniform distribution, +inf takes everything.
+ */
+static double softmax_weight(float x, float max)
+{
+    if (!isfinite(max))
+        return x == max || max < 0 ? 1.0 : 0.0;
+    return x != x ? 0.0 : exp((double)x - (double)max);
+}
+
+void kernel_softmax(float *x, uint32_t n)
+{
+    float max = -INFINITY;
+    for (uint32_t i = 0; i < n; i++)
+        max = x[i] > max ? x[i] : max;
+    double sum = 0;
+    for (uint32_t i = 0; i < n; i++)
+        sum += softmax_weight(x[i], max);
+    for (uint32_t i = 0; i < n; i++)
+        x[i] = (float)(softmax_weight(x[i], max) / sum);
+}
+
+static float key_of(float x)
+{
+    return x != x ? -INFINITY : x;
+}
+
+void kernel_top_k(const float *x, uint32_t n, uint32_t k, uint32_t *index)
+{
+    uint32_t have = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        float key = key_of(x[i]);
+        if (have == k && (k == 0 || !(key > key_of(x[index[k - 1]]))))
+            continue;
+        uint32_t at = have < k ? have++ : k - 1;
+        for (; at > 0 && key > key_of(x[index[at - 1]]); at--)
+            index[at] = index[at - 1];
+        index[at] = i;
+    }
+}

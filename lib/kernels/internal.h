@@ -1,0 +1,140 @@
+/* What the files of lib/kernels share: the form of a prepared activation row, scalar F16, the
+ * tables. */
+#ifndef SLUICE_KERNELS_INTERNAL_H
+#define SLUICE_KERNELS_INTERNAL_H
+
+#include <math.h>
+#include <string.h>
+
+#include "lib/base/assert.h"
+#include "lib/kernels/kernels.h"
+
+#define ALWAYS_INLINE inline __attribute__((always_inline))
+#if defined(__clang__)
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define UNROLL _Pragma("GCC unroll 16")
+#endif
+
+#define QK         32 /* elements per quantised block */
+#define Q8_BYTES   34
+#define Q4_BYTES   18
+#define ACT_GROUP  4  /* blocks interleaved in a prepared activation row */
+#define ACT_PAD    16 /* blocks a prepared row is padded to, with zeros */
+#define GROUP_SIZE (ACT_GROUP * QK)
+
+/* A prepared activation row beside Q8_0 or Q4_0 weights is three arrays, P = blocks rounded up to
+ * ACT_PAD: int8  q[P * 32]  by groups of four blocks: the first 16 elements of each of the four,
+ * then the last 16 of each. A vector of first halves meets the low nibbles of four Q4_0 blocks as
+ * they come out of memory. float d[P]       scale per block int32 c[P]       the block's sum times
+ * -128 (Q8_0) or -8 (Q4_0): what must be added when the weights are taken as unsigned (+128, or the
+ * bare nibble). Exact, so instruction sets that take signed weights may ignore it. Every
+ * instruction set writes the same bytes. */
+static inline uint32_t act_blocks(uint32_t k)
+{
+    return (k / QK + ACT_PAD - 1) / ACT_PAD * ACT_PAD;
+}
+
+static inline size_t act_scale_offset(uint32_t k)
+{
+    return (size_t)act_blocks(k) * QK;
+}
+
+static inline size_t act_corr_offset(uint32_t k)
+{
+    return (size_t)act_blocks(k) * (QK + sizeof(float));
+}
+
+/* Where 16 elements of block b lie in q: half 0 the first ones, half 1 the last. */
+static inline size_t act_half(uint32_t b, uint32_t half)
+{
+    return (size_t)(b / ACT_GROUP) * GROUP_SIZE + half * 16u * ACT_GROUP + (b % ACT_GROUP) * 16u;
+}
+
+static inline int32_t act_corr_factor(enum tensor_type type)
+{
+    return type == TENSOR_Q8_0 ? -128 : -8;
+}
+
+static inline uint32_t quant_block_bytes(enum tensor_type type)
+{
+    return type == TENSOR_Q8_0 ? Q8_BYTES : Q4_BYTES;
+}
+
+/* Below this a block is all zero: its inverse scale would not be finite. */
+#define ACT_MIN 1e-35f
+
+static inline uint32_t bits_of(float f)
+{
+    uint32_t u;
+    memcpy(&u, &f, sizeof u);
+    return u;
+}
+
+static inline float float_of(uint32_t u)
+{
+    float f;
+    memcpy(&f, &u, sizeof f);
+    return f;
+}
+
+static inline uint16_t load_u16(const void *p)
+{
+    uint16_t u;
+    memcpy(&u, p, sizeof u);
+    return u;
+}
+
+static inline float bf16_to_f32(uint16_t h)
+{
+    return float_of((uint32_t)h << 16);
+}
+
+/* IEEE binary16, subnormals exact, NaN made quiet as the hardware does. Without branches, so that a
+ * compiler may take several at once. */
+static inline float f16_to_f32(uint16_t h)
+{
+    uint32_t sign = (uint32_t)(h & 0x8000u) << 16;
+    uint32_t rest = (uint32_t)(h & 0x7fffu) << 13;
+    /* read as a float the exponent is 112 too small; the product is exact, also for subnormals */
+    uint32_t value = bits_of(float_of(rest) * 0x1p112f);
+    uint32_t special = rest >= 0x0f800000u ? 0x7f800000u : 0u;
+    uint32_t quiet = rest > 0x0f800000u ? 0x00400000u : 0u;
+    return float_of(sign | value | special | quiet);
+}
+
+/* Round to nearest even. */
+static inline uint16_t f32_to_f16(float f)
+{
+    uint32_t u = bits_of(f);
+    uint32_t sign = (u >> 16) & 0x8000u;
+    uint32_t a = u & 0x7fffffffu;
+    if (a > 0x7f800000u)
+        return (uint16_t)(sign | 0x7e00u | ((a >> 13) & 0x3ffu));
+    if (a >= 0x477ff000u) /* 65520 and above round to infinity */
+        return (uint16_t)(sign | 0x7c00u);
+    if (a < 0x38800000u) /* below 2^-14: one unit of 0.5f is one F16 subnormal step, so the sum
+                            rounds */
+        return (uint16_t)(sign | (bits_of(float_of(a) + 0.5f) - 0x3f000000u));
+    a += 0xfffu + ((a >> 13) & 1u);
+    return (uint16_t)(sign | ((a - 0x38000000u) >> 13));
+}
+
+/* Asks for the cache line `ahead` bytes on, which may lie behind the end: integer arithmetic, as no
+ * pointer may point there. */
+static inline void prefetch(const void *p, size_t ahead)
+{
+    __builtin_prefetch((const void *)((uintptr_t)p + ahead));
+}
+
+typedef void kernel_matmul_fn(const struct kernel_matrix *w, uint32_t n_begin, uint32_t n_end,
+                              const void *x, size_t x_stride, uint32_t rows, float *y,
+                              size_t y_stride);
+
+kernel_matmul_fn generic_matmul;
+kernel_matmul_fn avx2_dense_matmul, avx2_quant_matmul;
+kernel_matmul_fn avx512_dense_matmul, avx512_quant_matmul;
+
+extern const struct kernel_ops generic_ops, avx2_ops, avx512_ops;
+
+#endif

@@ -1,0 +1,57 @@
+/* Which instruction set runs here. */
+#include <stddef.h>
+
+#include "lib/kernels/internal.h"
+
+#ifdef SLUICE_KERNELS_X86
+#include <cpuid.h>
+
+static bool has_avx2(void)
+{
+    unsigned a, b, c, d;
+    /* older compilers do not know "f16c" as a feature word, so that bit is read directly */
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+           __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+}
+
+static bool has_avx512(void)
+{
+    return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+           __builtin_cpu_supports("avx512vnni");
+}
+#endif
+
+const struct kernel_ops *kernel_ops_of(enum kernel_isa isa)
+{
+    switch (isa) {
+    case ISA_GENERIC: return &generic_ops;
+#ifdef SLUICE_KERNELS_X86
+    case ISA_AVX2: return has_avx2() ? &avx2_ops : NULL;
+    case ISA_AVX512: return has_avx512() ? &avx512_ops : NULL;
+#endif
+    default: return NULL;
+    }
+}
+
+const struct kernel_ops *kernel_ops_select(const char *wanted)
+{
+    static const char *const name[ISA__COUNT] = {"generic", "avx2", "avx512"};
+    bool any = wanted == NULL || strcmp(wanted, "auto") == 0;
+    for (int isa = ISA__COUNT - 1; isa >= 0; isa--) {
+        if (!any && strcmp(wanted, name[isa]) != 0)
+            continue;
+        const struct kernel_ops *ops = kernel_ops_of((enum kernel_isa)isa);
+        if (ops != NULL || !any)
+            return ops;
+    }
+    return NULL;
+}
+
+size_t kernel_activation_bytes(enum tensor_type type, uint32_t k)
+{
+    size_t bytes = type == TENSOR_Q8_0 || type == TENSOR_Q4_0
+                       ? (size_t)act_blocks(k) * (QK + sizeof(float) + sizeof(int32_t))
+                       : (size_t)k * sizeof(float);
+    return (bytes + 63) / 64 * 64;
+}

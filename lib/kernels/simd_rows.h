@@ -1,0 +1,124 @@
+/* Row operations over the vector words of vec_*.h; included once per instruction set. Row ends are
+ * masked vectors, so an element's arithmetic does not depend on where the row ends. */
+
+/* Calls body with `n` lanes for every vector of `count` elements starting at `i`. */
+#define FOR_VECTORS(i, n, count)                                                                   \
+    for (uint32_t i = 0, n; i < (count) && (n = (count)-i < VL ? (count)-i : VL, true); i += VL)
+
+static void simd_activation(enum tensor_type type, const float *x, uint32_t k, void *dst)
+{
+    if (type != TENSOR_Q8_0 && type != TENSOR_Q4_0) {
+        memcpy(dst, x, (size_t)k * sizeof *x);
+        return;
+    }
+    uint8_t *out = dst;
+    if (k / QK % ACT_PAD != 0)
+        memset(out, 0, kernel_activation_bytes(type, k));
+    float *d = (float *)(void *)(out + act_scale_offset(k));
+    int32_t *c = (int32_t *)(void *)(out + act_corr_offset(k));
+    for (uint32_t b = 0; b < k / QK; b++, x += QK) {
+        vf top = vf_abs(vf_load(x));
+        UNROLL for (int i = VL; i < QK; i += VL) top = vf_max(top, vf_abs(vf_load(x + i)));
+        float max = vf_max_lane(top);
+        bool zero = max < ACT_MIN;
+        float inverse = zero ? 0.0f : 127.0f / max;
+        int32_t sum = quantise_half(x, inverse, (int8_t *)out + act_half(b, 0)) +
+                      quantise_half(x + 16, inverse, (int8_t *)out + act_half(b, 1));
+        d[b] = zero ? 0.0f : max / 127.0f;
+        c[b] = act_corr_factor(type) * sum;
+    }
+}
+
+static void simd_rms_norm(const float *x, const float *weight, uint32_t n, float eps, float *y)
+{
+    vf sum = vf_set1(0);
+    FOR_VECTORS(i, lanes, n)
+    {
+        vf v = vf_load_n(x + i, lanes);
+        sum = vf_fma(v, v, sum);
+    }
+    vf scale = vf_set1(1.0f / sqrtf(vf_sum(sum) / (float)n + eps));
+    FOR_VECTORS(i, lanes, n)
+    {
+        vf v = vf_mul(vf_load_n(x + i, lanes), scale);
+        vf_store_n(y + i, vf_mul(v, vf_load_n(weight + i, lanes)), lanes);
+    }
+}
+
+/* No fused operations here: the scalar end then rounds as the vectors do. */
+static void simd_rope(float *x, uint32_t n, const float *cos_sin)
+{
+    uint32_t half = n / 2, i = 0;
+    for (; i + VL <= half; i += VL) {
+        vf c, s, a = vf_load(x + i), b = vf_load(x + half + i);
+        vf_pairs(cos_sin + 2 * (size_t)i, &c, &s);
+        vf_store(x + i, vf_sub(vf_mul(a, c), vf_mul(b, s)));
+        vf_store(x + half + i, vf_add(vf_mul(a, s), vf_mul(b, c)));
+    }
+    for (; i < half; i++) {
+        float c = cos_sin[2 * i], s = cos_sin[2 * i + 1], a = x[i], b = x[i + half];
+        x[i] = a * c - b * s;
+        x[i + half] = a * s + b * c;
+    }
+}
+
+static void simd_silu_mul(const float *gate, const float *up, uint32_t n, float *y)
+{
+    vf one = vf_set1(1);
+    FOR_VECTORS(i, lanes, n)
+    {
+        vf g = vf_load_n(gate + i, lanes);
+        vf silu = vf_div(g, vf_add(one, vf_exp(vf_sub(vf_set1(0), g))));
+        vf_store_n(y + i, vf_mul(silu, vf_load_n(up + i, lanes)), lanes);
+    }
+}
+
+static void simd_axpy(float a, const float *x, uint32_t n, float *y)
+{
+    vf factor = vf_set1(a);
+    FOR_VECTORS(i, lanes, n)
+    vf_store_n(y + i, vf_fma(factor, vf_load_n(x + i, lanes), vf_load_n(y + i, lanes)), lanes);
+}
+
+static void simd_to_f16(const float *x, uint32_t n, uint16_t *y)
+{
+    FOR_VECTORS(i, lanes, n)
+    vh_store_n(y + i, vf_load_n(x + i, lanes), lanes);
+}
+
+static void simd_quant_row(enum tensor_type type, const uint8_t *row, uint32_t k, float *y)
+{
+    for (uint32_t b = 0; b < k / QK; b++, y += QK) {
+        const uint8_t *block = row + (size_t)b * quant_block_bytes(type);
+        vf d = vf_set1(_cvtsh_ss(load_u16(block)));
+        int8_t q[QK];
+        if (type == TENSOR_Q8_0) {
+            memcpy(q, block + 2, QK);
+        } else {
+            __m128i v = _mm_loadu_si128((const __m128i *)(const void *)(block + 2));
+            __m128i low = _mm_set1_epi8(15), eight = _mm_set1_epi8(8);
+            __m128i a = _mm_sub_epi8(_mm_and_si128(v, low), eight);
+            __m128i c = _mm_sub_epi8(_mm_and_si128(_mm_srli_epi16(v, 4), low), eight);
+            _mm_storeu_si128((__m128i *)(void *)q, a);
+            _mm_storeu_si128((__m128i *)(void *)(q + 16), c);
+        }
+        UNROLL for (int i = 0; i < QK; i += VL) vf_store(y + i, vf_mul(vf_from_i8(q + i), d));
+    }
+}
+
+static void simd_row_to_f32(const struct kernel_matrix *w, uint32_t row, float *y)
+{
+    const uint8_t *p = (const uint8_t *)w->data + (size_t)row * w->row_bytes;
+    switch (w->type) {
+    case TENSOR_F32: memcpy(y, p, (size_t)w->k * sizeof *y); return;
+    case TENSOR_F16:
+        FOR_VECTORS(i, lanes, w->k)
+        vf_store_n(y + i, vh_load_n(p + 2 * (size_t)i, lanes), lanes);
+        return;
+    case TENSOR_BF16:
+        FOR_VECTORS(i, lanes, w->k)
+        vf_store_n(y + i, vb_load_n(p + 2 * (size_t)i, lanes), lanes);
+        return;
+    default: simd_quant_row(w->type, p, w->k, y); return;
+    }
+}

@@ -1,0 +1,189 @@
+/* kernel_bench: what the kernels do on this machine, on one thread.
+ *   kernel_bench [SECONDS_PER_FIGURE]
+ * "cold" runs over more weights than the caches hold, "warm" over one matrix again and again. Every
+ * figure is the best of the calls made in its time: other work on the machine only ever makes it
+ * worse. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/assert.h"
+#include "lib/base/bytes.h"
+#include "lib/base/clock.h"
+#include "lib/kernels/kernels.h"
+
+enum { K = 2048, N_WARM = 1024, ROWS_MAX = 256, POSITIONS = 1024, HEADS = 16, HEAD_SIZE = 128 };
+#define COLD_BYTES (160 * MIB)
+_Static_assert(8 * (COLD_BYTES / 1024) >= (uint64_t)ROWS_MAX * N_WARM, "room for every output");
+
+static const enum tensor_type types[] = {TENSOR_F32, TENSOR_F16, TENSOR_BF16, TENSOR_Q8_0,
+                                         TENSOR_Q4_0};
+static const uint32_t row_counts[] = {1, 2, 8, 64, 256};
+#define TYPES ARRAY_LEN(types)
+#define ROWS  ARRAY_LEN(row_counts)
+
+static struct {
+    uint8_t *weights;
+    float *x, *y;
+    void *act;
+    double seconds;
+} bench;
+
+static void *need(size_t bytes)
+{
+    void *p = aligned_alloc(64, align_up(bytes, 64));
+    sl_assert(p != NULL);
+    memset(p, 0, bytes);
+    return p;
+}
+
+/* Harmless weights of a type: every scale and float small and normal, all else arbitrary. */
+static void fill_weights(enum tensor_type type, size_t bytes)
+{
+    const struct tensor_type_info *info = tensor_type_info((uint32_t)type);
+    uint32_t state = 1;
+    for (size_t i = 0; i + 4 <= bytes; i += 4) {
+        state = state * 1664525u + 1013904223u;
+        uint32_t word = type == TENSOR_F32 ? 0x3c000000u | (state >> 9) : state;
+        if (type == TENSOR_F16 || type == TENSOR_BF16)
+            word = (state & 0x83ff83ffu) | 0x20002000u;
+        memcpy(bench.weights + i, &word, 4);
+    }
+    if (info->block_elems > 1) {
+        for (size_t i = 0; i + info->block_bytes <= bytes; i += info->block_bytes) {
+            uint16_t scale = 0x2000;
+            memcpy(bench.weights + i, &scale, sizeof scale);
+        }
+    }
+}
+
+/* Seconds of the best call. */
+static double matmul_time(const struct kernel_ops *ops, const struct kernel_matrix *m,
+                          uint32_t rows)
+{
+    size_t stride = kernel_activation_bytes(m->type, m->k);
+    for (uint32_t r = 0; r < rows; r++)
+        ops->activation(m->type, bench.x + (size_t)r * K, K, (uint8_t *)bench.act + r * stride);
+    double best = INFINITY;
+    uint64_t begin = clock_now_ns();
+    do {
+        uint64_t t = clock_now_ns();
+        ops->matmul(m, 0, m->n, bench.act, stride, rows, bench.y, m->n);
+        best = fmin(best, (double)(clock_now_ns() - t) / (double)NS_PER_S);
+    } while ((double)(clock_now_ns() - begin) < bench.seconds * (double)NS_PER_S);
+    return best;
+}
+
+static void bench_matmul(enum tensor_type type, double rate[ISA__COUNT][ROWS])
+{
+    uint64_t row_bytes = 0;
+    sl_assert(tensor_type_row_bytes((uint32_t)type, K, &row_bytes));
+    fill_weights(type, COLD_BYTES);
+    const char *name = tensor_type_info((uint32_t)type)->name;
+    for (int isa = 0; isa < ISA__COUNT; isa++) {
+        const struct kernel_ops *ops = kernel_ops_of((enum kernel_isa)isa);
+        if (ops == NULL)
+            continue;
+        struct kernel_matrix m = {bench.weights, row_bytes, K, (uint32_t)(COLD_BYTES / row_bytes),
+                                  type};
+        for (uint32_t rows = 1; rows <= 8; rows *= 8) {
+            double t = matmul_time(ops, &m, rows), macs = (double)m.n * K * rows;
+            rate[isa][0] = rows == 1 ? macs / t : rate[isa][0];
+            printf("%-5s %-8s rows %3u cold %7.1f GB/s %8.1f GFLOP/s\n", name, ops->name, rows,
+                   (double)m.n * (double)row_bytes / t / 1e9, 2 * macs / t / 1e9);
+        }
+        m.n = N_WARM;
+        for (size_t r = 0; r < ROWS; r++) {
+            double t = matmul_time(ops, &m, row_counts[r]), macs = (double)m.n * K * row_counts[r];
+            if (row_counts[r] > 1)
+                rate[isa][r] = macs / t;
+            printf("%-5s %-8s rows %3u warm %7.1f GB/s %8.1f GFLOP/s\n", name, ops->name,
+                   row_counts[r], (double)m.n * (double)row_bytes / t / 1e9, 2 * macs / t / 1e9);
+        }
+        fflush(stdout);
+    }
+}
+
+/* One token row after POSITIONS others; or `rows` rows of a prompt, head by head, as prefill goes.
+ */
+static void bench_attention(const struct kernel_ops *ops, uint32_t rows)
+{
+    struct kernel_attention a = {.k = (uint16_t *)(void *)bench.weights,
+                                 .out = bench.y,
+                                 .heads = HEADS,
+                                 .kv_heads = HEADS,
+                                 .head_size = HEAD_SIZE,
+                                 .scale = 0.01f};
+    a.v = a.k + (size_t)POSITIONS * HEADS * HEAD_SIZE;
+    double best = INFINITY, seen = 0;
+    uint64_t begin = clock_now_ns();
+    do {
+        uint64_t t = clock_now_ns();
+        seen = 0;
+        for (a.head_begin = 0; a.head_begin < HEADS; a.head_begin = a.head_end) {
+            a.head_end = a.head_begin + 1;
+            for (uint32_t r = 0; r < rows; r++) {
+                a.q = bench.x + (size_t)r * K;
+                a.positions = rows == 1 ? POSITIONS : r + 1;
+                seen += a.positions;
+                ops->attention(&a);
+            }
+        }
+        best = fmin(best, (double)(clock_now_ns() - t) / (double)NS_PER_S);
+    } while ((double)(clock_now_ns() - begin) < bench.seconds * (double)NS_PER_S);
+    printf("attention %-8s rows %3u %4u positions, %u heads of %u: %8.1f us %8.1f GFLOP/s\n",
+           ops->name, rows, rows == 1 ? (unsigned)POSITIONS : rows, (unsigned)HEADS,
+           (unsigned)HEAD_SIZE, best * 1e6, 4.0 * HEAD_SIZE * seen / best / 1e9);
+}
+
+static void print_ratios(double rate[TYPES][ISA__COUNT][ROWS])
+{
+    for (size_t t = 0; t < TYPES; t++) {
+        const char *name = tensor_type_info((uint32_t)types[t])->name;
+        for (int isa = 0; isa < ISA__COUNT; isa++) {
+            if (rate[t][isa][0] == 0)
+                continue;
+            printf("%-5s %-8s prefill/decode", name, kernel_ops_of((enum kernel_isa)isa)->name);
+            for (size_t r = 1; r < ROWS; r++)
+                printf("  rows %u: %.2f", row_counts[r], rate[t][isa][r] / rate[t][isa][0]);
+            printf("\n");
+        }
+        if (rate[t][ISA_AVX512][0] == 0)
+            continue;
+        printf("%-5s avx512/generic  rows 1 (cold): %.2f", name,
+               rate[t][ISA_AVX512][0] / rate[t][ISA_GENERIC][0]);
+        for (size_t r = 1; r < ROWS; r++)
+            printf("  rows %u: %.2f", row_counts[r],
+                   rate[t][ISA_AVX512][r] / rate[t][ISA_GENERIC][r]);
+        printf("\n");
+    }
+}
+
+int main(int argc, char **argv)
+{
+    static double rate[TYPES][ISA__COUNT][ROWS];
+    bench.seconds = argc > 1 ? atof(argv[1]) : 0.2;
+    bench.weights = need(COLD_BYTES);
+    bench.x = need(sizeof(float) * ROWS_MAX * K);
+    bench.act = need(sizeof(float) * ROWS_MAX * K);
+    bench.y = need(sizeof(float) * 8 * (COLD_BYTES / 1024)); /* 8 rows of the longest output */
+    for (size_t i = 0; i < (size_t)ROWS_MAX * K; i++)
+        bench.x[i] = (float)((i * 2654435761u) % 2001) / 1000.0f - 1.0f;
+    for (size_t t = 0; t < TYPES; t++)
+        bench_matmul(types[t], rate[t]);
+    fill_weights(TENSOR_F16, COLD_BYTES);
+    for (int isa = 0; isa < ISA__COUNT; isa++) {
+        const struct kernel_ops *ops = kernel_ops_of((enum kernel_isa)isa);
+        if (ops != NULL) {
+            bench_attention(ops, 1);
+            bench_attention(ops, ROWS_MAX);
+        }
+    }
+    print_ratios(rate);
+    free(bench.weights);
+    free(bench.x);
+    free(bench.act);
+    free(bench.y);
+    return 0;
+}
