@@ -31,14 +31,15 @@
 #define ENTRY_GUESS_BYTES 192 /* eviction order, job and reservation of one entry in the cache */
 #define COMPUTE_GUESS     (1536 * KIB)
 #define LOADER_THREADS    8    /* of the pread back end */
-#define COMPUTE_ROWS      32   /* rows a thread of compute gathers at once */
+#define COMPUTE_ROWS      64   /* rows a thread of compute gathers at once */
 #define FORMS_BYTES       6.25 /* of one activation: F32, and quantised as Q8_0 and as Q4_0 need it */
 
 /* How far a process may grow past what it had when READY: transient buffers of requests. What is
  * beyond the lease comes out of the arena; what is beyond this fails in the process itself. */
 #define GROWTH_BYTES         (2 * MIB)
 #define GROWTH_COMPUTE_BYTES (8 * MIB)
-#define LEASE_SLACK_BYTES    (64 * KIB)
+#define LEASE_SLACK_BYTES    (128 * KIB)
+#define LEASE_COMPUTE_BYTES  (512 * KIB) /* requests as JSON, tokens of a prompt */
 
 static uint64_t mem_available(void)
 {
@@ -65,13 +66,17 @@ static const char *budget_text(uint64_t bytes, char buf[32])
 
 /* ---- facts ---- */
 
-static uint64_t lease_of(const struct usage *u)
+/* What is held for a process: its pages and some growth, but never more than it could touch. */
+static uint64_t lease_of(const struct usage *u, enum service service)
 {
     uint64_t stacks =
         (u->threads > THREADS_OTHER ? u->threads - THREADS_OTHER : 0) * STACK_MAPPED_BYTES;
     uint64_t heap = u->data > stacks ? u->data - stacks : 0;
     uint64_t most = heap + u->threads * (uint64_t)LEDGER_STACK_BYTES + LEASE_SLACK_BYTES;
-    return most > u->anon ? most : u->anon;
+    uint64_t held =
+        u->anon + (service == SERVICE_COMPUTE ? LEASE_COMPUTE_BYTES : LEASE_SLACK_BYTES);
+    held = held < most ? held : most;
+    return held > u->anon ? held : u->anon;
 }
 
 /* Activations of a chunk, logits, and what every thread gathers. */
@@ -162,13 +167,14 @@ static void facts_measure(struct supervisor *s)
     struct ledger_facts *f = &s->budget.facts;
     struct usage own = {0};
     measure_process(getpid(), &own);
-    uint64_t private = lease_of(&own), tables = own.page_tables, anon = own.anon;
+    uint64_t private = lease_of(&own, SERVICE_SUPERVISOR), tables = own.page_tables,
+             anon = own.anon;
     uint32_t threads = own.threads;
     for (uint32_t i = 0; i < s->children_count; i++) {
         struct child_slot *c = &s->children[i];
         /* A starting one still grows: the guess, or its predecessor's lease, holds until READY. */
         if (c->pid > 0 && measure_process(c->pid, &c->usage) && c->ready_ns) {
-            c->lease = lease_of(&c->usage);
+            c->lease = lease_of(&c->usage, c->service);
             c->threads = c->usage.threads;
         }
         private += c->lease > c->usage.anon ? c->lease : c->usage.anon;
@@ -295,7 +301,7 @@ void budget_child_ready(struct child_slot *c)
 {
     if (!measure_process(c->pid, &c->usage))
         return; /* it died meanwhile; SIGCHLD tells */
-    c->lease = lease_of(&c->usage);
+    c->lease = lease_of(&c->usage, c->service);
     c->threads = c->usage.threads;
     uint64_t growth = c->service == SERVICE_COMPUTE ? GROWTH_COMPUTE_BYTES : GROWTH_BYTES;
     struct rlimit limit;
