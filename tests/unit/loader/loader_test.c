@@ -1,0 +1,388 @@
+/* The loader's pure parts: the order of reads, retries and ends of jobs, the throttle; and the file
+ * it reads, which may change under it. */
+#include <check.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "lib/base/clock.h"
+#include "procs/loader/loader_device.h"
+#include "procs/loader/loader_jobs.h"
+#include "procs/loader/loader_throttle.h"
+
+#define CHUNK     (64 * 1024)
+#define FILE_SIZE (1ull << 40)
+
+static struct jobs jobs;
+
+static struct job *add(uint32_t entry, uint16_t priority, uint32_t pages)
+{
+    struct msg_load load = {.entry = entry,
+                            .epoch = 1,
+                            .priority = priority,
+                            .demand_ns = 5,
+                            .runs_count = 1,
+                            .runs = {{entry * MIB, entry * MIB, pages * PAGE_BYTES}}};
+    struct job *job = jobs_add(&jobs, &load, 1);
+    ck_assert_ptr_nonnull(job);
+    return job;
+}
+
+static struct chunk *next(uint64_t now)
+{
+    struct job *job = jobs_pick(&jobs, now, false);
+    return job ? jobs_cut(&jobs, job, now, CHUNK) : NULL;
+}
+
+static void open_jobs(void)
+{
+    ck_assert_int_eq(jobs_create(&jobs, 64, 16, 8), 0);
+}
+
+static void close_jobs(void)
+{
+    jobs_destroy(&jobs);
+}
+
+START_TEST(demand_before_dense_before_prefetch)
+{
+    static const uint32_t expected[] = {3, 4, 1, 0, 2};
+    add(0, LOAD_PREFETCH, 1);
+    add(1, LOAD_DENSE, 1);
+    add(2, LOAD_PREFETCH, 1);
+    add(3, LOAD_DEMAND, 1);
+    add(4, LOAD_DEMAND, 1);
+    for (size_t i = 0; i < ARRAY_LEN(expected); i++) {
+        struct chunk *c = next(i);
+        ck_assert_ptr_nonnull(c);
+        struct job *job = c->job;
+        ck_assert_uint_eq(job->entry, expected[i]);
+        ck_assert_int_eq(jobs_complete(&jobs, c, PAGE_BYTES, i, FILE_SIZE), CHUNK_DONE);
+        ck_assert(job_ended(job));
+        jobs_remove(&jobs, job);
+    }
+    ck_assert_ptr_null(next(9));
+    ck_assert_uint_eq(jobs.held, 0);
+}
+END_TEST
+
+START_TEST(prefetch_gives_way)
+{
+    struct job *guess = add(0, LOAD_PREFETCH, 256);
+    struct chunk *a = next(1), *b = next(1);
+    ck_assert(a && b);
+    ck_assert_ptr_null(next(1)); /* never more than two at the device */
+    ck_assert_uint_eq(jobs.inflight_prefetch, PREFETCH_CHUNKS_MAX);
+    struct job *need = add(1, LOAD_DEMAND, 1);
+    struct chunk *d = next(2);
+    ck_assert_ptr_eq(d->job, need);
+    jobs_complete(&jobs, a, CHUNK, 3, FILE_SIZE);
+    ck_assert_ptr_null(next(3)); /* a demand is held: no prefetch, though there is room */
+    jobs_complete(&jobs, d, PAGE_BYTES, 4, FILE_SIZE);
+    jobs_remove(&jobs, need);
+    ck_assert_ptr_null(jobs_pick(&jobs, 4, true)); /* open somewhere else */
+    ck_assert_ptr_eq(jobs_pick(&jobs, 4, false), guess);
+}
+END_TEST
+
+START_TEST(raised_chunks_count_as_demands)
+{
+    struct job *job = add(0, LOAD_PREFETCH, 256);
+    next(1);
+    next(1);
+    ck_assert(jobs_raise(&jobs, job, LOAD_DEMAND, 77));
+    ck_assert(!jobs_raise(&jobs, job, LOAD_PREFETCH, 78)); /* never lowered */
+    ck_assert_uint_eq(jobs.inflight_prefetch, 0);
+    ck_assert_uint_eq(job->demand_ns, 77);
+    uint32_t more = 0;
+    while (next(2))
+        more++;
+    ck_assert_uint_eq(more, 6); /* up to the depth */
+    ck_assert_uint_eq(jobs.inflight, 8);
+}
+END_TEST
+
+START_TEST(short_reads_go_on_at_the_page)
+{
+    struct job *job = add(0, LOAD_DEMAND, 4);
+    struct chunk *c = next(1);
+    ck_assert_int_eq(jobs_complete(&jobs, c, PAGE_BYTES + 17, 2, FILE_SIZE), CHUNK_SHORT);
+    c = next(3);
+    ck_assert_uint_eq(c->file_offset, PAGE_BYTES);
+    ck_assert_uint_eq(c->arena_offset, PAGE_BYTES);
+    ck_assert_uint_eq(c->bytes, 3 * PAGE_BYTES);
+    ck_assert_int_eq(jobs_complete(&jobs, c, 3 * PAGE_BYTES, 4, FILE_SIZE), CHUNK_DONE);
+    ck_assert(job_ended(job) && job->status == 0);
+}
+END_TEST
+
+START_TEST(the_end_of_the_file)
+{
+    struct job *job = add(0, LOAD_DEMAND, 4);
+    uint64_t file_bytes = 3 * PAGE_BYTES + 100; /* the last page is a partial one */
+    struct chunk *c = next(1);
+    ck_assert_int_eq(jobs_complete(&jobs, c, 3 * PAGE_BYTES + 100, 2, file_bytes), CHUNK_DONE);
+    ck_assert(job_ended(job) && job->status == 0);
+    jobs_remove(&jobs, job);
+    job = add(1, LOAD_DEMAND, 4);
+    c = next(3);
+    ck_assert_int_eq(jobs_complete(&jobs, c, 0, 4, FILE_SIZE), CHUNK_FAILED); /* truncated */
+    ck_assert(job_ended(job));
+    ck_assert_int_eq(job->status, ENODATA);
+}
+END_TEST
+
+START_TEST(errors_are_retried_with_growing_pauses)
+{
+    struct job *job = add(0, LOAD_DEMAND, 1);
+    uint64_t now = 1, pause = 10 * NS_PER_MS;
+    struct chunk *c = next(now);
+    for (int i = 0; i < CHUNK_TRIES_MAX - 1; i++) {
+        ck_assert_int_eq(jobs_complete(&jobs, c, -EIO, now, FILE_SIZE), CHUNK_RETRY);
+        ck_assert_uint_eq(jobs_pause_ns(&jobs, now), pause);
+        ck_assert_ptr_null(next(now + pause - 1));
+        ck_assert(!job_ended(job));
+        now += pause;
+        c = next(now);
+        ck_assert_ptr_nonnull(c);
+        pause *= 4;
+    }
+    ck_assert_int_eq(jobs_complete(&jobs, c, -EIO, now, FILE_SIZE), CHUNK_FAILED);
+    ck_assert(job_ended(job));
+    ck_assert_int_eq(job->status, EIO);
+}
+END_TEST
+
+START_TEST(a_failed_job_waits_for_its_reads)
+{
+    struct job *job = add(0, LOAD_DEMAND, 64);
+    struct chunk *a = next(1), *b = next(1);
+    jobs_complete(&jobs, a, -EIO, 1, FILE_SIZE); /* waits for its next try */
+    jobs_fail(&jobs, job, ECANCELED);
+    jobs_fail(&jobs, job, EIO);
+    ck_assert_int_eq(job->status, ECANCELED); /* the first one stays */
+    ck_assert(!job_ended(job));
+    ck_assert_ptr_null(next(NS_PER_S));
+    jobs_complete(&jobs, b, -EIO, 2, FILE_SIZE);
+    ck_assert(job_ended(job));
+    jobs_remove(&jobs, job);
+    ck_assert_ptr_null(jobs_find(&jobs, 0));
+    ck_assert_uint_eq(jobs.inflight, 0);
+    ck_assert_uint_eq(jobs.inflight_bytes, 0);
+}
+END_TEST
+
+START_TEST(refused_chunks_go_back)
+{
+    struct job *job = add(0, LOAD_DEMAND, 1);
+    struct chunk *c = next(1);
+    jobs_put_back(&jobs, c);
+    ck_assert_uint_eq(jobs.inflight, 0);
+    ck_assert_ptr_eq(jobs_pick(&jobs, 1, false), job);
+}
+END_TEST
+
+START_TEST(the_table_is_bounded)
+{
+    for (uint32_t i = 0; i < 16; i++)
+        add(i, LOAD_DEMAND, 1);
+    struct msg_load load = {.entry = 20, .runs_count = 1, .runs = {{0, 0, PAGE_BYTES}}};
+    ck_assert_ptr_null(jobs_add(&jobs, &load, 1));
+}
+END_TEST
+
+/* ---- throttle: a second of time passes in steps; reads as the loader would submit them ---- */
+
+static uint64_t read_for(struct throttle *t, uint64_t *now, uint64_t ns, uint64_t step)
+{
+    uint64_t bytes = 0, end = *now + ns, chunk = throttle_chunk(t, 256 * 1024);
+    for (; *now < end; *now += step)
+        while (throttle_wait_ns(t, *now) == 0) {
+            throttle_take(t, chunk);
+            bytes += chunk;
+        }
+    return bytes;
+}
+
+START_TEST(throttle_holds_its_rate)
+{
+    static const uint64_t rates[] = {300000, MIB, 10 * MIB, 333 * MIB, 3 * GIB};
+    static const uint64_t steps[] = {50 * NS_PER_US, NS_PER_MS, 40 * NS_PER_MS};
+    for (size_t r = 0; r < ARRAY_LEN(rates); r++)
+        for (size_t s = 0; s < ARRAY_LEN(steps); s++) {
+            struct throttle t = {0};
+            uint64_t now = 1000;
+            throttle_set(&t, rates[r], now);
+            uint64_t got = read_for(&t, &now, 4 * NS_PER_S, steps[s]);
+            ck_assert_msg(got > 4 * rates[r] * 95 / 100 && got < 4 * rates[r] * 105 / 100,
+                          "%llu of %llu", (unsigned long long)got, (unsigned long long)rates[r]);
+        }
+}
+END_TEST
+
+START_TEST(throttle_saves_little_while_idle)
+{
+    struct throttle t = {0};
+    uint64_t now = 1000;
+    throttle_set(&t, MIB, now);
+    for (int i = 0; i < 100; i++)
+        throttle_idle(&t, now += 50 * NS_PER_MS);
+    uint64_t got = read_for(&t, &now, NS_PER_S, NS_PER_MS);
+    ck_assert_uint_lt(got, MIB * 105 / 100);
+}
+END_TEST
+
+START_TEST(throttle_changes)
+{
+    struct throttle t = {0};
+    ck_assert_uint_eq(throttle_wait_ns(&t, 5), 0); /* none */
+    throttle_set(&t, PAGE_BYTES, 10);
+    throttle_take(&t, 100 * PAGE_BYTES);
+    ck_assert_uint_gt(throttle_wait_ns(&t, 10), 99 * NS_PER_S);
+    throttle_set(&t, 200 * PAGE_BYTES, 10); /* the debt is paid at the new rate */
+    ck_assert_uint_lt(throttle_wait_ns(&t, 10), NS_PER_S);
+    throttle_set(&t, 0, 10);
+    ck_assert_uint_eq(throttle_wait_ns(&t, 10), 0);
+}
+END_TEST
+
+/* ---- the file ---- */
+
+static char dir[64], path[96], copy[96];
+
+static void write_file(const char *name, size_t bytes)
+{
+    FILE *f = fopen(name, "w");
+    ck_assert_ptr_nonnull(f);
+    for (size_t i = 0; i < bytes; i++)
+        fputc((int)(i % 251), f);
+    fclose(f);
+}
+
+static struct model_file_id inspect(const char *name)
+{
+    struct stat st;
+    ck_assert_int_eq(stat(name, &st), 0);
+    return (struct model_file_id){.dev = st.st_dev,
+                                  .ino = st.st_ino,
+                                  .bytes = (uint64_t)st.st_size,
+                                  .mtime_ns =
+                                      (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec};
+}
+
+static void open_dir(void)
+{
+    snprintf(dir, sizeof dir, "/tmp/sluice-loader-test-XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(dir));
+    snprintf(path, sizeof path, "%s/model", dir);
+    snprintf(copy, sizeof copy, "%s/copy", dir);
+    write_file(path, 10000);
+}
+
+static void close_dir(void)
+{
+    unlink(path);
+    unlink(copy);
+    rmdir(dir);
+}
+
+static bool gone_after(struct device *d, uint64_t now)
+{
+    device_tend(d, now, true);
+    return d->gone;
+}
+
+START_TEST(a_changed_file_is_gone_and_comes_back)
+{
+    struct model_file_id id = inspect(path);
+    struct device d;
+    device_open(&d, path, true, &id);
+    ck_assert(!gone_after(&d, NS_PER_S));
+    ck_assert_int_eq(truncate(path, 5000), 0);
+    ck_assert(gone_after(&d, 2 * NS_PER_S));
+    ck_assert_int_eq(truncate(path, 10000), 0);
+    struct timespec times[2] = {{.tv_nsec = UTIME_OMIT},
+                                {id.mtime_ns / 1000000000, id.mtime_ns % 1000000000}};
+    ck_assert_int_eq(utimensat(AT_FDCWD, path, times, 0), 0);
+    ck_assert(!gone_after(&d, 3 * NS_PER_S));
+    close(d.fd);
+}
+END_TEST
+
+START_TEST(another_file_is_no_model)
+{
+    struct model_file_id id = inspect(path);
+    struct device d;
+    write_file(copy, 9999);
+    device_open(&d, copy, true, &id);
+    ck_assert(d.gone); /* not even of the same size */
+    ck_assert_int_eq(d.fd, -1);
+    unlink(copy);
+    ck_assert(gone_after(&d, NS_PER_S));
+    write_file(copy, 10000);
+    ck_assert(!gone_after(&d, 2 * NS_PER_S)); /* a copy */
+    write_file(copy, 10000);
+    struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {12345, 0}};
+    ck_assert_int_eq(utimensat(AT_FDCWD, copy, times, 0), 0);
+    ck_assert(gone_after(&d, 3 * NS_PER_S)); /* written to while in use */
+    ck_assert(gone_after(&d, 4 * NS_PER_S));
+    close(d.fd);
+}
+END_TEST
+
+START_TEST(paths_of_devices)
+{
+    static const struct {
+        const char *devices;
+        uint32_t number;
+        const char *expected;
+    } table[] = {{"", 0, "/m"},      {"", 3, "/m"},    {"/a,/b", 0, "/a"}, {"/a,/b", 1, "/b"},
+                 {"/a,/b", 2, "/m"}, {",/b", 0, "/m"}, {",/b", 1, "/b"},   {"/a", 1, "/m"}};
+    struct error error;
+    char out[16];
+    for (size_t i = 0; i < ARRAY_LEN(table); i++) {
+        ck_assert_int_eq(
+            device_path(table[i].devices, table[i].number, "/m", out, sizeof out, &error), 0);
+        ck_assert_str_eq(out, table[i].expected);
+    }
+    ck_assert_int_eq(device_path("/much-too-long-a-path", 0, "/m", out, sizeof out, &error), -1);
+    ck_assert_int_eq(error.code, ERR_BAD_INPUT);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("loader");
+    TCase *c = tcase_create("jobs");
+    tcase_add_checked_fixture(c, open_jobs, close_jobs);
+    tcase_add_test(c, demand_before_dense_before_prefetch);
+    tcase_add_test(c, prefetch_gives_way);
+    tcase_add_test(c, raised_chunks_count_as_demands);
+    tcase_add_test(c, short_reads_go_on_at_the_page);
+    tcase_add_test(c, the_end_of_the_file);
+    tcase_add_test(c, errors_are_retried_with_growing_pauses);
+    tcase_add_test(c, a_failed_job_waits_for_its_reads);
+    tcase_add_test(c, refused_chunks_go_back);
+    tcase_add_test(c, the_table_is_bounded);
+    suite_add_tcase(s, c);
+    c = tcase_create("throttle");
+    tcase_add_test(c, throttle_holds_its_rate);
+    tcase_add_test(c, throttle_saves_little_while_idle);
+    tcase_add_test(c, throttle_changes);
+    suite_add_tcase(s, c);
+    c = tcase_create("device");
+    tcase_add_checked_fixture(c, open_dir, close_dir);
+    tcase_add_test(c, a_changed_file_is_gone_and_comes_back);
+    tcase_add_test(c, another_file_is_no_model);
+    tcase_add_test(c, paths_of_devices);
+    suite_add_tcase(s, c);
+    SRunner *runner = srunner_create(s);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
