@@ -43,7 +43,7 @@ static void fill_shape(struct kv_head *h, const struct model_hparams *p, uint32_
 
 uint64_t kv_bytes(const struct model_hparams *h, uint32_t context)
 {
-    static struct kv_head shape; /* too large for a 256 KiB stack to like; only shape fields used */
+    struct kv_head shape; /* only the fields of the shape are used */
     fill_shape(&shape, h, context);
     return shape.kv_offset + KV_REQUESTS_MAX * shape.kv_row_bytes;
 }

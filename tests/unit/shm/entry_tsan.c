@@ -4,6 +4,7 @@
  *
  * Exit status 77: the sanitizer cannot run on this kernel. */
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -13,11 +14,12 @@
 
 #include "shm/entry.h"
 
-#define ENTRIES 6
-#define SLOTS   3
-#define PAYLOAD 64 /* bytes of one loader's part */
-#define LOADERS 2
-#define ROUNDS  60000
+#define ENTRIES   6
+#define SLOTS     3
+#define PAYLOAD   64 /* bytes of one loader's part */
+#define LOADERS   2
+#define READS     30000 /* checked by each reader, at least */
+#define EVICTIONS 3000  /* seen by all, at least */
 
 static struct {
     entry_word word[ENTRIES];
@@ -41,8 +43,10 @@ static void *loader_main(void *arg)
     while (!atomic_load(&world.stop)) {
         uint32_t e = draw(&random, ENTRIES);
         uint64_t word = entry_look(&world.word[e]), generation = entry_generation_of(word);
-        if (!entry_owes_part(word, generation, self))
+        if (!entry_owes_part(word, generation, self)) {
+            sched_yield();
             continue;
+        }
         if (!entry_wants_part(word, generation, self) || draw(&random, 16) == 0) {
             entry_part_fail(&world.word[e], generation, self);
             continue;
@@ -64,6 +68,7 @@ static void *cache_main(void *arg)
     while (!atomic_load(&world.stop)) {
         uint32_t e = draw(&random, ENTRIES), slot = draw(&random, SLOTS);
         uint64_t word = entry_look(&world.word[e]), generation;
+        sched_yield();
         switch (entry_state_of(word)) {
         case ENTRY_ABSENT:
             if (owner[slot] != UINT32_MAX)
@@ -95,8 +100,8 @@ static void *reader_main(void *arg)
 {
     enum entry_pinner self = (enum entry_pinner)(uintptr_t)arg;
     uint32_t random = 11 + (uint32_t)self;
-    uint64_t checked = 0;
-    for (int round = 0; round < ROUNDS || checked < 200; round++) {
+    uint64_t checked = 0, turns = 0;
+    while (checked < READS || atomic_load_explicit(&evictions, memory_order_relaxed) < EVICTIONS) {
         uint32_t e = draw(&random, ENTRIES);
         uint64_t word = entry_pin(&world.word[e], self);
         if (entry_state_of(word) == ENTRY_READY) {
@@ -109,7 +114,11 @@ static void *reader_main(void *arg)
                         exit(1);
                     }
             checked++;
+        } else {
+            sched_yield(); /* on few cores the others must get to run */
         }
+        if (turns++ % 256 == 0)
+            sched_yield();
         if (draw(&random, 64) == 0)
             entry_sweep(&world.word[e], self);
         else

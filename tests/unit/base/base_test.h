@@ -1,0 +1,8 @@
+#ifndef SLUICE_TESTS_BASE_TEST_H
+#define SLUICE_TESTS_BASE_TEST_H
+
+#include <check.h>
+
+Suite *log_suite(void);
+
+#endif

@@ -1,0 +1,244 @@
+/* Parameters from text, files and command lines; the service table. */
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "config/params.h"
+#include "config/services.h"
+#include "lib/base/bytes.h"
+
+static struct params p;
+static struct error e;
+
+static void setup(void)
+{
+    params_defaults(&p);
+    e = (struct error){.text = ""};
+}
+
+START_TEST(defaults_are_in_bounds)
+{
+    struct params q;
+    memset(&q, 0xff, sizeof q);
+    params_defaults(&q);
+    ck_assert_mem_eq(&p, &q, sizeof p); /* every byte, also padding: it lies in shared memory */
+    ck_assert_uint_eq(p.depth, 16);
+    ck_assert(p.experts == 100.0);
+    ck_assert_str_eq(p.eviction, "lru");
+}
+END_TEST
+
+static void round_trip(const char *name, const char *value, const char *def, const char *help,
+                       void *arg)
+{
+    char text[PARAM_TEXT_BYTES];
+    ++*(int *)arg;
+    ck_assert_str_eq(value, def);
+    ck_assert_uint_gt(strlen(help), 0);
+    ck_assert(params_known(name));
+    ck_assert_msg(params_set(&p, name, value, &e) == 0, "%s", e.text);
+    ck_assert(params_get(&p, name, text, sizeof text));
+    ck_assert_str_eq(text, value);
+}
+
+START_TEST(every_default_can_be_set)
+{
+    struct params defaults;
+    int count = 0;
+    params_defaults(&defaults);
+    params_each(&defaults, round_trip, &count);
+    ck_assert_int_gt(count, 25);
+    ck_assert_mem_eq(&p, &defaults, sizeof p);
+}
+END_TEST
+
+START_TEST(texts_that_are_right)
+{
+    static const char *const pairs[][3] = {
+        {"budget", "4GiB", "4294967296"},
+        {"experts", "12.5%", "12.5"},
+        {"experts", "33", "33"},
+        {"prefill-chunk", "64", "64"},
+        {"prefill_chunk", "65", "65"},
+        {"direct", "off", "off"},
+        {"direct", "yes", "on"},
+        {"eviction", "random", "random"},
+        {"devices", "/a,/b", "/a,/b"},
+        {"policy-seed", "18446744073709551615", "18446744073709551615"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(pairs); i++) {
+        char text[PARAM_TEXT_BYTES];
+        ck_assert_msg(params_set(&p, pairs[i][0], pairs[i][1], &e) == 0, "%s", e.text);
+        ck_assert(params_get(&p, pairs[i][0], text, sizeof text));
+        ck_assert_str_eq(text, pairs[i][2]);
+    }
+}
+END_TEST
+
+START_TEST(texts_that_are_wrong)
+{
+    static const char *const cases[][3] = {
+        /* name, text, what the message must say */
+        {"depth", "abc", "--depth: 'abc' is not a whole number"},
+        {"depth", "-1", "--depth: '-1' is not a whole number"},
+        {"depth", "+1", "is not a whole number"},
+        {"depth", "1x", "is not a whole number"},
+        {"depth", "", "is not a whole number"},
+        {"depth", "0", "out of bounds (1 to 128 reads)"},
+        {"depth", "129", "out of bounds (1 to 128 reads)"},
+        {"depth", "99999999999999999999", "is not a whole number"},
+        {"budget", "4 gallons", "try 512MiB or 4GiB"},
+        {"chunk", "1", "out of bounds (4096 to 16777216 bytes)"},
+        {"experts", "0", "not a number from 0.01 to 100 %"},
+        {"experts", "101%", "not a number from 0.01 to 100 %"},
+        {"experts", "nan", "not a number"},
+        {"experts", "5%%", "not a number"},
+        {"direct", "maybe", "--direct: 'maybe' is neither on nor off"},
+        {"eviction", "mru", "is not one of lru|lfu|fifo|random"},
+        {"eviction", "lru|lfu", "is not one of"},
+        {"eviction", "", "is not one of"},
+        {"nonsense", "1", "there is no parameter 'nonsense'"},
+    };
+    struct params before = p;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        ck_assert_int_eq(params_set(&p, cases[i][0], cases[i][1], &e), -1);
+        ck_assert_int_eq(e.code, ERR_BAD_INPUT);
+        ck_assert_msg(strstr(e.text, cases[i][2]) != NULL, "%s=%s: '%s'", cases[i][0], cases[i][1],
+                      e.text);
+    }
+    char longer[PARAM_TEXT_BYTES + 1];
+    memset(longer, 'x', sizeof longer);
+    longer[PARAM_TEXT_BYTES] = 0;
+    ck_assert_int_eq(params_set(&p, "trace", longer, &e), -1);
+    ck_assert_mem_eq(&p, &before, sizeof p); /* a refused text changes nothing */
+    longer[PARAM_TEXT_BYTES - 1] = 0;
+    ck_assert_int_eq(params_set(&p, "trace", longer, &e), 0);
+}
+END_TEST
+
+/* ---- files */
+
+static int load_text(const char *text)
+{
+    char name[] = "/tmp/sluice-config.XXXXXX";
+    int fd = mkstemp(name);
+    ck_assert_int_ge(fd, 0);
+    ssize_t n = write(fd, text, strlen(text));
+    close(fd);
+    int rc = params_load(&p, name, &e);
+    unlink(name); /* before anything can fail */
+    ck_assert_int_eq(n, (ssize_t)strlen(text));
+    return rc;
+}
+
+START_TEST(files)
+{
+    ck_assert_msg(load_text("# comment\n\n depth = 8 # why\nbudget=1GiB\n\tprefill-chunk\t=\t32\r\n"
+                            "trace = /tmp/a file") == 0,
+                  "%s", e.text);
+    ck_assert_uint_eq(p.depth, 8);
+    ck_assert_uint_eq(p.budget, GIB);
+    ck_assert_uint_eq(p.prefill_chunk, 32);
+    ck_assert_str_eq(p.trace, "/tmp/a file");
+    ck_assert_int_eq(load_text("depth = 8\ndepth\n"), -1);
+    ck_assert_msg(strstr(e.text, ":2: expected 'name = value'") != NULL, "%s", e.text);
+    ck_assert_int_eq(load_text("\n\ndepth = many\n"), -1);
+    ck_assert_msg(strstr(e.text, ":3: --depth: 'many'") != NULL, "%s", e.text);
+    ck_assert_int_eq(load_text("config = x\n"), -1); /* a file cannot name another */
+    ck_assert_int_eq(params_load(&p, "/nonexistent/file", &e), -1);
+    ck_assert_msg(strstr(e.text, "/nonexistent/file: No such file") != NULL, "%s", e.text);
+}
+END_TEST
+
+/* ---- command lines */
+
+static int take(int *argc, char **argv)
+{
+    for (*argc = 0; argv[*argc];)
+        ++*argc;
+    return params_take_args(&p, argc, argv, &e);
+}
+
+START_TEST(arguments)
+{
+    char a0[] = "run", a1[] = "-m", a2[] = "FILE", a3[] = "--depth", a4[] = "4", a5[] = "--unknown",
+         a6[] = "--prefill-chunk=16", a7[] = "--", a8[] = "--depth=5";
+    char *argv[] = {a0, a1, a2, a3, a4, a5, a6, a7, a8, NULL};
+    int argc;
+    ck_assert_msg(take(&argc, argv) == 0, "%s", e.text);
+    ck_assert_int_eq(argc, 6);
+    const char *left[] = {"run", "-m", "FILE", "--unknown", "--", "--depth=5"};
+    for (int i = 0; i < argc; i++)
+        ck_assert_str_eq(argv[i], left[i]);
+    ck_assert_ptr_null(argv[argc]);
+    ck_assert_uint_eq(p.depth, 4);
+    ck_assert_uint_eq(p.prefill_chunk, 16);
+}
+END_TEST
+
+START_TEST(arguments_that_are_wrong)
+{
+    char a0[] = "run", a1[] = "--depth", a2[] = "--depth=", a3[] = "--config",
+         a4[] = "/nonexistent";
+    char *lacks[] = {a0, a1, NULL}, *empty[] = {a0, a2, NULL}, *config[] = {a0, a3, a4, NULL};
+    int argc;
+    ck_assert_int_eq(take(&argc, lacks), -1);
+    ck_assert_str_eq(e.text, "--depth needs a value");
+    ck_assert_int_eq(take(&argc, empty), -1);
+    ck_assert_int_eq(take(&argc, config), -1);
+    ck_assert_msg(strstr(e.text, "/nonexistent") != NULL, "%s", e.text);
+}
+END_TEST
+
+START_TEST(help_names_everything)
+{
+    char *text = NULL;
+    size_t bytes;
+    FILE *out = open_memstream(&text, &bytes);
+    ck_assert_ptr_nonnull(out);
+    params_help(out);
+    fclose(out);
+    ck_assert_ptr_nonnull(strstr(text, "--prefill-chunk"));
+    ck_assert_ptr_nonnull(strstr(text, "--config FILE"));
+    ck_assert_ptr_nonnull(strstr(text, "default lru"));
+    free(text);
+}
+END_TEST
+
+START_TEST(services)
+{
+    ck_assert_ptr_null(service_info(SERVICE_SUPERVISOR));
+    ck_assert_str_eq(service_word(SERVICE_SUPERVISOR), "supervisor");
+    for (int s = 1; s < SERVICE__COUNT; s++) {
+        const struct service_info *info = service_info((enum service)s);
+        ck_assert_ptr_nonnull(info);
+        ck_assert_int_eq(info->service, s);
+        ck_assert_uint_gt(info->ready_ms, 0);
+        ck_assert_uint_lt(info->after, 1u << s); /* starts after earlier ones only: no cycle */
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("config");
+    TCase *t = tcase_create("config");
+    tcase_add_checked_fixture(t, setup, NULL);
+    tcase_add_test(t, defaults_are_in_bounds);
+    tcase_add_test(t, every_default_can_be_set);
+    tcase_add_test(t, texts_that_are_right);
+    tcase_add_test(t, texts_that_are_wrong);
+    tcase_add_test(t, files);
+    tcase_add_test(t, arguments);
+    tcase_add_test(t, arguments_that_are_wrong);
+    tcase_add_test(t, help_names_everything);
+    tcase_add_test(t, services);
+    suite_add_tcase(suite, t);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? 0 : 1;
+}
