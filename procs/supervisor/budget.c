@@ -297,8 +297,9 @@ void budget_publish(struct supervisor *s)
     used_measure(s);
 }
 
-void budget_child_ready(struct child_slot *c)
+void budget_child_ready(struct supervisor *s, struct child_slot *c)
 {
+    text_trim(s, c->info->program);
     if (!measure_process(c->pid, &c->usage))
         return; /* it died meanwhile; SIGCHLD tells */
     c->lease = lease_of(&c->usage, c->service);
@@ -312,6 +313,8 @@ void budget_child_ready(struct child_slot *c)
 int budget_all_ready(struct supervisor *s, struct error *error)
 {
     struct budget *b = &s->budget;
+    text_trim(s, "sluice-run");
+    text_trim(s, "sluice-inspect");
     b->facts.text_bytes = measure_text(s);
     b->next_measure_ns = 0;
     budget_tick(s, clock_now_ns());

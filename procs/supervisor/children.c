@@ -140,7 +140,7 @@ static void act_spawn(struct supervisor *s, struct child_slot *c)
               (int)c->pid);
 }
 
-static void act_announce(struct child_slot *c)
+static void act_announce(struct supervisor *s, struct child_slot *c)
 {
     char word[32];
     close(c->ready_fd);
@@ -150,7 +150,7 @@ static void act_announce(struct child_slot *c)
     if (atomic_load(&c->row->incarnation) > 1)
         log_info("%s is back (incarnation %" PRIu32 ")", child_word(c, word),
                  atomic_load(&c->row->incarnation));
-    budget_child_ready(c);
+    budget_child_ready(s, c);
 }
 
 static void act_kill(struct child_slot *c)
@@ -234,7 +234,7 @@ void children_event(struct supervisor *s, struct child_slot *c, enum machine_eve
     switch ((enum machine_action)step.action) {
     case ACTION_NONE: break;
     case ACTION_SPAWN: act_spawn(s, c); break;
-    case ACTION_ANNOUNCE: act_announce(c); break;
+    case ACTION_ANNOUNCE: act_announce(s, c); break;
     case ACTION_KILL: act_kill(c); break;
     case ACTION_ASK_STOP: act_ask_stop(s, c); break;
     case ACTION_BURY: bury(s, c); break;

@@ -216,12 +216,13 @@ void controls_receive(struct supervisor *s, struct child_slot *c);
 bool measure_process(pid_t pid, struct usage *usage);
 uint64_t measure_text(struct supervisor *s);
 uint64_t estimate_text(struct supervisor *s);
+void text_trim(const struct supervisor *s, const char *program);
 
 /* budget.c */
 int budget_start(struct supervisor *s, struct error *error);
 /* Writes quota and caps into the directory, before any child exists. */
 void budget_publish(struct supervisor *s);
-void budget_child_ready(struct child_slot *c);
+void budget_child_ready(struct supervisor *s, struct child_slot *c);
 int budget_all_ready(struct supervisor *s, struct error *error);
 void budget_tick(struct supervisor *s, uint64_t now_ns);
 /* Asks for another budget. 0: in force at once; 1: under way; -1: refused. */

@@ -183,6 +183,19 @@ uint64_t measure_text(struct supervisor *s)
     return sum(s, false);
 }
 
+/* Starting a program reads ahead far beyond what it runs: sections for debuggers, code of no use.
+ * Gives back what no process has mapped; the kernel keeps the rest whatever is said here. */
+void text_trim(const struct supervisor *s, const char *program)
+{
+    char path[PATH_MAX + 64];
+    snprintf(path, sizeof path, "%s/%s", s->programs, program);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+    close(fd);
+}
+
 /* Loadable bytes of a program of ours; its sections for debuggers are not loaded. */
 static uint64_t loadable(const struct supervisor *s, const char *program)
 {

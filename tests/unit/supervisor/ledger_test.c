@@ -114,7 +114,7 @@ END_TEST
 START_TEST(measured_page_tables_count_when_larger)
 {
     struct ledger_facts f = small_model();
-    f.budget = 64 * MIB;
+    f.budget = 48 * MIB;
     uint64_t before = ledger_make(&f).quota;
     f.page_tables = 3 * MIB;
     struct ledger_plan p = ledger_make(&f);
