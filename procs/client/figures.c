@@ -64,6 +64,20 @@ static void set_tpot(json_t *out, const json_t *stats)
     json_object_set_new(out, "tpot_ms", tpot);
 }
 
+/* What compute tells of the sequence goes before what the document tells of the whole engine. */
+static void set_engine(json_t *out, const json_t *stats, const char *key, uint64_t otherwise)
+{
+    const json_t *told = json_object_get(stats, key);
+    set_u64(out, key, told ? document_u64(stats, key) : otherwise);
+}
+
+static uint64_t peak(const json_t *stats, const json_t *after)
+{
+    uint64_t then = document_u64(stats, "peak_memory_bytes");
+    uint64_t now = document_counter(after, "supervisor", "used_bytes_max");
+    return now > then ? now : then;
+}
+
 json_t *figures_make(const struct stream_result *r, const json_t *before, const json_t *after)
 {
     json_t *out = json_object();
@@ -72,13 +86,15 @@ json_t *figures_make(const struct stream_result *r, const json_t *before, const 
     SEQUENCE_FIGURES(X)
 #undef X
     set_tpot(out, r->stats);
-    set_u64(out, "evictions", grown(before, after, "cache", "evictions"));
-    set_u64(out, "bytes_read", grown(before, after, "loader", "bytes_read"));
-    set_u64(out, "peak_memory_bytes", document_counter(after, "supervisor", "used_bytes_max"));
-    set_u64(out, "budget_bytes", document_counter(after, "supervisor", "budget_bytes"));
-    set_u64(out, "arena_bytes", document_counter(after, "cache", "quota_bytes"));
-    json_object_set_new(out, "system", json_string(document_text(after, "params.system")));
-    set_u64(out, "restarts", document_restarts(after));
+    set_engine(out, r->stats, "evictions", grown(before, after, "cache", "evictions"));
+    set_engine(out, r->stats, "bytes_read", grown(before, after, "loader", "bytes_read"));
+    set_u64(out, "peak_memory_bytes", peak(r->stats, after));
+    set_engine(out, r->stats, "budget_bytes", document_u64(after, "memory.budget_bytes"));
+    set_engine(out, r->stats, "arena_bytes", document_u64(after, "memory.arena_quota_bytes"));
+    const char *system = document_text(r->stats, "system");
+    json_object_set_new(out, "system",
+                        json_string(*system ? system : document_text(after, "params.system")));
+    set_engine(out, r->stats, "restarts", document_restarts(after));
     return out;
 }
 
@@ -88,9 +104,9 @@ void figures_print(FILE *out, const json_t *f)
     uint64_t uses =
         hits + document_u64(f, "late") + document_u64(f, "misses") + document_u64(f, "skipped");
     uint64_t steps = tokens + document_u64(f, "prompt_tokens");
-    char read[16], peak[16], budget[16], arena[16];
+    char read[16], most[16], budget[16], arena[16];
     bytes_format(steps ? document_u64(f, "bytes_read") / steps : 0, read);
-    bytes_format(document_u64(f, "peak_memory_bytes"), peak);
+    bytes_format(document_u64(f, "peak_memory_bytes"), most);
     bytes_format(document_u64(f, "budget_bytes"), budget);
     bytes_format(document_u64(f, "arena_bytes"), arena);
     fprintf(out,
@@ -103,5 +119,5 @@ void figures_print(FILE *out, const json_t *f)
             "hit rate %.1f %%, %s read per token, %.0f ms waiting for experts; memory: peak %s of "
             "a budget of %s (arena %s)\n",
             uses ? 100.0 * (double)hits / (double)uses : 0.0, read,
-            json_number_value(json_object_get(f, "stall_ms")), peak, budget, arena);
+            json_number_value(json_object_get(f, "stall_ms")), most, budget, arena);
 }

@@ -24,7 +24,8 @@ static struct {
     bool inside;
     char reason[600];
     char dir[64];
-    struct engine *engines[CLEANUP_MAX];
+    struct engine engines[CLEANUP_MAX];
+    size_t engines_count;
     struct sampler *samplers[CLEANUP_MAX];
     char cgroups[CLEANUP_MAX][PATH_MAX];
 } the_case;
@@ -105,22 +106,12 @@ void deadline_reach(uint64_t deadline)
 
 /* ---- clearing up ---- */
 
-void cleanup_engine(struct engine *e)
+struct engine *engine_new(void)
 {
-    for (size_t i = 0; i < CLEANUP_MAX; i++) {
-        if (the_case.engines[i] && the_case.engines[i] != e)
-            continue;
-        the_case.engines[i] = e;
-        return;
-    }
-    test_fail("more than %d engines in one case", CLEANUP_MAX);
-}
-
-void cleanup_engine_gone(const struct engine *e)
-{
-    for (size_t i = 0; i < CLEANUP_MAX; i++)
-        if (the_case.engines[i] == e)
-            the_case.engines[i] = NULL;
+    CHECK(the_case.engines_count < CLEANUP_MAX, "more than %d engines in one case", CLEANUP_MAX);
+    struct engine *e = &the_case.engines[the_case.engines_count++];
+    memset(e, 0, sizeof *e);
+    return e;
 }
 
 void cleanup_sampler(struct sampler *s)
@@ -158,13 +149,12 @@ static int remove_one(const char *path, const struct stat *st, int kind, struct 
 
 static void clear_up(enum outcome outcome)
 {
-    for (size_t i = 0; i < CLEANUP_MAX; i++)
-        if (the_case.engines[i]) {
-            if (outcome == FAILED)
-                engine_show_log(the_case.engines[i]);
-            engine_destroy(the_case.engines[i]);
-            the_case.engines[i] = NULL;
-        }
+    for (; the_case.engines_count > 0; the_case.engines_count--) {
+        struct engine *e = &the_case.engines[the_case.engines_count - 1];
+        if (outcome == FAILED && e->log[0])
+            engine_show_log(e);
+        engine_destroy(e);
+    }
     for (size_t i = 0; i < CLEANUP_MAX; i++)
         if (the_case.samplers[i])
             sampler_stop(the_case.samplers[i]);

@@ -64,7 +64,6 @@ void engine_spawn(struct engine *e, const char *const options[])
     e->seen_count = 0;
     e->pid = spawn_program(args, -1, log, log);
     close(log);
-    cleanup_engine(e);
 }
 
 static bool ended(struct engine *e, int *status)
@@ -170,7 +169,6 @@ void engine_stop(struct engine *e)
           (unsigned)status);
     close_clients(e);
     engine_check_gone(e, 1000);
-    cleanup_engine_gone(e);
 }
 
 void engine_destroy(struct engine *e)
@@ -190,7 +188,6 @@ void engine_destroy(struct engine *e)
                 kill(e->seen[i], SIGKILL);
         }
     e->seen_count = 0;
-    cleanup_engine_gone(e);
 }
 
 void engine_show_log(const struct engine *e)

@@ -67,6 +67,7 @@ struct generation *generation_start(struct engine *e, const char *prompt, size_t
     struct generation *g = calloc(1, sizeof *g);
     CHECK(g && (g->prompt = strdup(prompt)), "no memory");
     g->session.log_fd = -1;
+    snprintf(g->session.run, sizeof g->session.run, "%s", e->run);
     g->session.engine = engine_client_open(e->run, &error);
     CHECK(g->session.engine, "%s", error.text);
     engine_submit_defaults(&g->submit);

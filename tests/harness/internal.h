@@ -5,8 +5,6 @@
 #include "tests/harness/harness.h"
 
 /* Things to clear up after a case, newest first. */
-void cleanup_engine(struct engine *e);
-void cleanup_engine_gone(const struct engine *e);
 void cleanup_cgroup(const char *path);
 void cleanup_sampler(struct sampler *s);
 void cleanup_sampler_gone(const struct sampler *s);

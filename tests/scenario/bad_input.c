@@ -121,22 +121,22 @@ static void file_absurd_counts(void)
  */
 static void second_run(void)
 {
-    struct engine e = ENGINE_INIT;
+    struct engine *e = engine_new();
     struct command c;
     char pid[32];
-    engine_start(&e, NULL);
+    engine_start(e, NULL);
     command_run(&c, NULL, END_MS,
-                (const char *const[]){"run", "--run", e.run, "--log-level=error", "-m",
+                (const char *const[]){"run", "--run", e->run, "--log-level=error", "-m",
                                       test_model(), NULL});
     CHECK(c.status == 1, "status %d: %.300s", c.status, c.err);
     CHECK(command_lines(c.err) == 1, "%zu lines: %.300s", command_lines(c.err), c.err);
-    snprintf(pid, sizeof pid, "%d", (int)e.pid);
+    snprintf(pid, sizeof pid, "%d", (int)e->pid);
     CHECK(strstr(c.err, pid), "the holder %s is not named: %.300s", pid, c.err);
     command_free(&c);
     struct text got;
-    engine_generate(&e, test_prompt(0), 16, &got);
+    engine_generate(e, test_prompt(0), 16, &got);
     text_free(&got);
-    engine_stop(&e);
+    engine_stop(e);
 }
 
 /* The number of bytes in a line that says which budget would do. */
@@ -173,19 +173,19 @@ static void budget_below_floor(void)
     CHECK(floor > 0, "no number that would do: %.300s", c.err);
     command_free(&c);
     /* That number does. */
-    struct engine e = ENGINE_INIT;
+    struct engine *e = engine_new();
     char option[64];
     snprintf(option, sizeof option, "--budget=%" PRIu64, floor);
-    engine_start(&e, (const char *const[]){option, NULL});
-    baseline_compare(&e, 0, "the smallest budget");
+    engine_start(e, (const char *const[]){option, NULL});
+    baseline_compare(e, 0, "the smallest budget");
     /* A running engine refuses it as well, and stays as it is. */
     struct error error;
     json_t *reply = NULL;
-    CHECK(control_call(e.control, "budget", json_pack("{s:i}", "bytes", 1 << 20), &reply, &error) !=
-              0,
+    CHECK(control_call(e->control, "budget", json_pack("{s:i}", "bytes", 1 << 20), &reply,
+                       &error) != 0,
           "1 MiB was accepted");
     CHECK(error.code == ERR_BELOW_FLOOR && number_that_would_do(error.text) > 0, "%s", error.text);
-    engine_stop(&e);
+    engine_stop(e);
 }
 
 /* ---- the file changes while the engine runs ---- */
@@ -218,12 +218,12 @@ static void file_replaced(void)
     baseline(0);
     make_model(path, 0, "", 0);
     make_model(other, 0, "GGML", 4);
-    struct engine e = ENGINE_INIT;
-    engine_start(&e,
+    struct engine *e = engine_new();
+    engine_start(e,
                  (const char *const[]){"--experts=12.5", "--stall-limit=3000", "-m", path, NULL});
     CHECK(rename(other, path) == 0, "rename: %s", strerror(errno));
-    still_there(&e, "file replaced");
-    engine_stop(&e);
+    still_there(e, "file replaced");
+    engine_stop(e);
 }
 
 static void file_shrunk(void)
@@ -232,12 +232,12 @@ static void file_shrunk(void)
     path_in_dir(path, "model.gguf");
     baseline(0);
     make_model(path, 0, "", 0);
-    struct engine e = ENGINE_INIT;
-    engine_start(&e,
+    struct engine *e = engine_new();
+    engine_start(e,
                  (const char *const[]){"--experts=12.5", "--stall-limit=3000", "-m", path, NULL});
     CHECK(truncate(path, 8192) == 0, "truncate: %s", strerror(errno));
-    still_there(&e, "file shrunk");
-    engine_stop(&e);
+    still_there(e, "file shrunk");
+    engine_stop(e);
 }
 
 /* ---- bad arguments ---- */

@@ -22,13 +22,13 @@ static uint64_t floor_bytes(void)
     static uint64_t floor;
     if (floor)
         return floor;
-    struct engine e = ENGINE_INIT;
-    engine_start(&e, (const char *const[]){"--cgroup=off", NULL});
-    json_t *doc = engine_stats(&e);
+    struct engine *e = engine_new();
+    engine_start(e, (const char *const[]){"--cgroup=off", NULL});
+    json_t *doc = engine_stats(e);
     floor = document_u64(doc, "memory.floor_bytes");
     json_decref(doc);
     CHECK(floor > 0, "stats do not tell memory.floor_bytes");
-    engine_stop(&e);
+    engine_stop(e);
     return floor;
 }
 
@@ -89,54 +89,54 @@ static void phases(struct engine *e, struct sampler *s, uint64_t budget)
 
 static void without_limit(void)
 {
-    struct engine e = ENGINE_INIT;
+    struct engine *e = engine_new();
     baseline(0);
     uint64_t budget = scarce_budget();
-    cgroup_make(e.cgroup);
-    engine_use_fresh_programs(&e);
-    struct sampler *s = sampler_start(e.cgroup);
-    start_within(&e, budget, "--prefill-chunk=128");
-    phases(&e, s, budget);
-    json_t *doc = engine_stats(&e);
+    cgroup_make(e->cgroup);
+    engine_use_fresh_programs(e);
+    struct sampler *s = sampler_start(e->cgroup);
+    start_within(e, budget, "--prefill-chunk=128");
+    phases(e, s, budget);
+    json_t *doc = engine_stats(e);
     uint64_t told = document_counter(doc, "supervisor", "used_bytes_max");
     json_decref(doc);
     test_note("the ledger's own maximum: %.1f MiB", mib(told));
     CHECK(told <= budget, "the ledger counts %.1f MiB itself", mib(told));
-    engine_stop(&e);
+    engine_stop(e);
     sampler_stop(s);
 }
 
 /* The same with a wall at the budget: nothing fails for lack of memory. */
 static void with_limit(void)
 {
-    struct engine e = ENGINE_INIT;
+    struct engine *e = engine_new();
     baseline(0);
     uint64_t budget = scarce_budget();
-    cgroup_make(e.cgroup);
-    cgroup_limit(e.cgroup, budget);
-    engine_use_fresh_programs(&e);
-    struct sampler *s = sampler_start(e.cgroup);
-    start_within(&e, budget, "--prefill-chunk=128");
-    phases(&e, s, budget);
-    CHECK(cgroup_failures(e.cgroup) == 0, "the kernel killed for lack of memory");
-    engine_stop(&e);
+    cgroup_make(e->cgroup);
+    cgroup_limit(e->cgroup, budget);
+    engine_use_fresh_programs(e);
+    struct sampler *s = sampler_start(e->cgroup);
+    start_within(e, budget, "--prefill-chunk=128");
+    phases(e, s, budget);
+    CHECK(cgroup_failures(e->cgroup) == 0, "the kernel killed for lack of memory");
+    engine_stop(e);
     sampler_stop(s);
 }
 
 /* Resident: everything fits, and still the budget holds. */
 static void resident(void)
 {
-    struct engine e = ENGINE_INIT;
+    struct engine *e = engine_new();
     baseline(0);
     uint64_t budget = floor_bytes() + 64 * MIB;
-    cgroup_make(e.cgroup);
-    engine_use_fresh_programs(&e);
-    struct sampler *s = sampler_start(e.cgroup);
-    start_within(&e, budget, "--prefill-chunk=256");
+    cgroup_make(e->cgroup);
+    engine_use_fresh_programs(e);
+    struct sampler *s = sampler_start(e->cgroup);
+    start_within(e, budget, "--prefill-chunk=256");
     for (unsigned i = 0; i < TEST_PROMPTS; i++)
-        baseline_compare(&e, i, "resident");
+        baseline_compare(e, i, "resident");
     check_peak(s, budget, "resident");
-    engine_stop(&e);
+    engine_stop(e);
     sampler_stop(s);
 }
 
@@ -159,30 +159,30 @@ static void set_budget(struct engine *e, uint64_t from, uint64_t to)
 
 static void down_and_up(void)
 {
-    struct engine e = ENGINE_INIT;
+    struct engine *e = engine_new();
     baseline(0);
     uint64_t low = scarce_budget(), high = low + 32 * MIB;
-    cgroup_make(e.cgroup);
-    engine_use_fresh_programs(&e);
-    struct sampler *s = sampler_start(e.cgroup);
-    start_within(&e, high, "--prefill-chunk=128");
+    cgroup_make(e->cgroup);
+    engine_use_fresh_programs(e);
+    struct sampler *s = sampler_start(e->cgroup);
+    start_within(e, high, "--prefill-chunk=128");
     for (unsigned round = 0; round < (test_long() ? 20 : 3); round++) {
         unsigned prompt = round % TEST_PROMPTS;
         struct text got;
-        struct generation *g = generation_start(&e, test_prompt(prompt), BASELINE_TOKENS);
+        struct generation *g = generation_start(e, test_prompt(prompt), BASELINE_TOKENS);
         uint64_t deadline = deadline_in(FINISH_MS);
         while (generation_tokens(g) < 30 && !generation_done(g))
             CHECK(deadline_tick(deadline), "no tokens");
-        set_budget(&e, high, low);
+        set_budget(e, high, low);
         sampler_reset(s);
         deadline_reach(deadline_in(300)); /* the subject: what happens while the low one holds */
         check_peak(s, low, "after the lower budget");
-        set_budget(&e, low, high);
+        set_budget(e, low, high);
         generation_finish(g, FINISH_MS, &got);
         text_check_same(baseline(prompt), &got, "while the budget changed");
         text_free(&got);
     }
-    engine_stop(&e);
+    engine_stop(e);
     sampler_stop(s);
 }
 

@@ -44,30 +44,30 @@ static void wait_tokens(const struct generation *g, size_t tokens)
 
 static void campaign(const char *service, unsigned wanted)
 {
-    struct engine e = ENGINE_INIT;
+    struct engine *e = engine_new();
     baseline(0);
-    engine_start(&e, scarce);
+    engine_start(e, scarce);
     uint32_t random = 1;
     unsigned landed = 0;
-    uint64_t restarts = engine_restarts(&e, service, 0);
+    uint64_t restarts = engine_restarts(e, service, 0);
     for (unsigned round = 0; landed < wanted; round++) {
         CHECK(round < wanted + TRIES_EXTRA, "%u of %u kills landed", landed, wanted);
         unsigned prompt = round % TEST_PROMPTS;
-        pid_t pid = engine_pid(&e, service, 0, 0);
-        struct generation *g = generation_start(&e, test_prompt(prompt), BASELINE_TOKENS);
+        pid_t pid = engine_pid(e, service, 0, 0);
+        struct generation *g = generation_start(e, test_prompt(prompt), BASELINE_TOKENS);
         wait_tokens(g, next_random(&random) % 200);
         bool running = !generation_done(g);
         CHECK(kill(pid, SIGKILL) == 0, "%s %d is gone by itself", service, (int)pid);
-        engine_pid(&e, service, 0, pid);
+        engine_pid(e, service, 0, pid);
         check_text(g, prompt, service);
         landed += running;
         restarts++;
     }
-    uint64_t told = engine_restarts(&e, service, 0);
+    uint64_t told = engine_restarts(e, service, 0);
     CHECK(told >= restarts, "%llu restarts of %s in stats, %llu kills", (unsigned long long)told,
           service, (unsigned long long)restarts);
     test_note("%s: %u kills landed", service, landed);
-    engine_stop(&e);
+    engine_stop(e);
 }
 
 static void kill_loader(void)
@@ -92,20 +92,20 @@ static void kill_pairs(void)
 {
     static const char *const pairs[][2] = {
         {"cache", "loader"}, {"compute", "loader"}, {"compute", "cache"}, {"predictor", "cache"}};
-    struct engine e = ENGINE_INIT;
+    struct engine *e = engine_new();
     baseline(0);
-    engine_start(&e, scarce);
+    engine_start(e, scarce);
     for (unsigned i = 0; i < ARRAY_LEN(pairs); i++) {
-        struct generation *g = generation_start(&e, test_prompt(0), BASELINE_TOKENS);
+        struct generation *g = generation_start(e, test_prompt(0), BASELINE_TOKENS);
         wait_tokens(g, 20);
-        pid_t a = engine_pid(&e, pairs[i][0], 0, 0), b = engine_pid(&e, pairs[i][1], 0, 0);
+        pid_t a = engine_pid(e, pairs[i][0], 0, 0), b = engine_pid(e, pairs[i][1], 0, 0);
         kill(a, SIGKILL);
         kill(b, SIGKILL);
-        engine_pid(&e, pairs[i][0], 0, a);
-        engine_pid(&e, pairs[i][1], 0, b);
+        engine_pid(e, pairs[i][0], 0, a);
+        engine_pid(e, pairs[i][1], 0, b);
         check_text(g, 0, pairs[i][0]);
     }
-    engine_stop(&e);
+    engine_stop(e);
 }
 
 /* ---- kill at a point of the code ---- */
@@ -133,16 +133,16 @@ static void kill_at(struct engine *e, const char *point, const char *service, un
 static void kill_at_point(const char *point, const char *service, unsigned times,
                           const char *also_kill)
 {
-    struct engine e = ENGINE_INIT;
+    struct engine *e = engine_new();
     baseline(0);
-    engine_start(&e, scarce);
-    uint64_t restarts = engine_restarts(&e, service, 0);
+    engine_start(e, scarce);
+    uint64_t restarts = engine_restarts(e, service, 0);
     for (unsigned i = 0; i < times; i++)
-        kill_at(&e, point, service, i % TEST_PROMPTS, also_kill);
-    uint64_t told = engine_restarts(&e, service, 0);
+        kill_at(e, point, service, i % TEST_PROMPTS, also_kill);
+    uint64_t told = engine_restarts(e, service, 0);
     CHECK(told >= restarts + times, "%llu restarts in stats", (unsigned long long)told);
     test_note("%s: %u kills of %s", point, times, service);
-    engine_stop(&e);
+    engine_stop(e);
 }
 
 static void loader_reads_owed(void)
@@ -173,13 +173,13 @@ static void compute_pinned(void)
 /* A prompt of several chunks, killed beyond the first. */
 static void compute_prefill(void)
 {
-    struct engine e = ENGINE_INIT;
+    struct engine *e = engine_new();
     baseline(0);
-    engine_start(&e, (const char *const[]){"--experts=25", "--prefill-chunk=32", NULL});
+    engine_start(e, (const char *const[]){"--experts=25", "--prefill-chunk=32", NULL});
     unsigned times = draws(2, 5);
     for (unsigned i = 0; i < times; i++)
-        kill_at(&e, "COMPUTE_PREFILL", "compute", 2, NULL);
-    engine_stop(&e);
+        kill_at(e, "COMPUTE_PREFILL", "compute", 2, NULL);
+    engine_stop(e);
 }
 
 int main(int argc, char **argv)

@@ -7,13 +7,13 @@
 static void same_text(const char *const options[], bool scarce)
 {
     baseline(0);
-    struct engine e = ENGINE_INIT;
-    engine_start(&e, options);
+    struct engine *e = engine_new();
+    engine_start(e, options);
     for (unsigned i = 0; i < TEST_PROMPTS; i++)
-        baseline_compare(&e, i, options[0]);
-    uint64_t misses = engine_counter(&e, "compute", "misses");
-    uint64_t evictions = engine_counter(&e, "cache", "evictions");
-    json_t *doc = engine_stats(&e);
+        baseline_compare(e, i, options[0]);
+    uint64_t misses = engine_counter(e, "compute", "misses");
+    uint64_t evictions = engine_counter(e, "cache", "evictions");
+    json_t *doc = engine_stats(e);
     uint64_t uses = document_counter(doc, "compute", "uses");
     uint64_t parts =
         document_counter(doc, "compute", "hits") + document_counter(doc, "compute", "late") +
@@ -26,13 +26,13 @@ static void same_text(const char *const options[], bool scarce)
     if (scarce)
         CHECK(misses > 0 && evictions > 0, "%llu misses, %llu evictions",
               (unsigned long long)misses, (unsigned long long)evictions);
-    uint64_t submitted = engine_counter(&e, "loader", "bytes_submitted");
-    uint64_t published = engine_counter(&e, "loader", "bytes_published");
+    uint64_t submitted = engine_counter(e, "loader", "bytes_submitted");
+    uint64_t published = engine_counter(e, "loader", "bytes_published");
     test_note("%s: misses %llu, evictions %llu, read %.1f MiB", options[0],
               (unsigned long long)misses, (unsigned long long)evictions,
               (double)submitted / (double)MIB);
     CHECK(submitted >= published, "published more than was read");
-    engine_stop(&e);
+    engine_stop(e);
 }
 
 #define CASE(name, scarce, ...)                                                                    \
@@ -68,19 +68,19 @@ CASE(loaders_2_pread_tight, true, "--loaders=2", "--backend=pread", "--experts=1
 /* The same prompt twice, the second time over a warm arena, and many at once: one text. */
 static void queued_together(void)
 {
-    struct engine e = ENGINE_INIT;
+    struct engine *e = engine_new();
     struct generation *g[6];
     baseline(0);
-    engine_start(&e, (const char *const[]){"--experts=25", NULL});
+    engine_start(e, (const char *const[]){"--experts=25", NULL});
     for (unsigned i = 0; i < ARRAY_LEN(g); i++)
-        g[i] = generation_start(&e, test_prompt(i % TEST_PROMPTS), BASELINE_TOKENS);
+        g[i] = generation_start(e, test_prompt(i % TEST_PROMPTS), BASELINE_TOKENS);
     for (unsigned i = 0; i < ARRAY_LEN(g); i++) {
         struct text got;
         generation_finish(g[i], 300000, &got);
         text_check_same(baseline(i % TEST_PROMPTS), &got, "queued together");
         text_free(&got);
     }
-    engine_stop(&e);
+    engine_stop(e);
 }
 
 int main(int argc, char **argv)

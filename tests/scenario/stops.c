@@ -32,37 +32,37 @@ static void finish(struct generation *g, const char *what)
 /* Stopped for less than the heartbeat limit: it goes on as if nothing had been. */
 static void stopped_2s(const char *service)
 {
-    struct engine e = ENGINE_INIT;
+    struct engine *e = engine_new();
     baseline(0);
-    engine_start(&e, scarce);
-    pid_t pid = engine_pid(&e, service, 0, 0);
-    struct generation *g = begin(&e);
+    engine_start(e, scarce);
+    pid_t pid = engine_pid(e, service, 0, 0);
+    struct generation *g = begin(e);
     CHECK(kill(pid, SIGSTOP) == 0, "cannot stop %s", service);
     deadline_reach(deadline_in(2000));
     CHECK(kill(pid, SIGCONT) == 0, "%s was gone after 2 s", service);
     finish(g, service);
-    CHECK(engine_pid(&e, service, 0, 0) == pid, "%s was replaced after 2 s", service);
-    CHECK(engine_restarts(&e, service, 0) == 0, "%s was restarted", service);
-    engine_stop(&e);
+    CHECK(engine_pid(e, service, 0, 0) == pid, "%s was replaced after 2 s", service);
+    CHECK(engine_restarts(e, service, 0) == 0, "%s was restarted", service);
+    engine_stop(e);
 }
 
 /* Stopped for longer: killed, replaced, the text unchanged. */
 static void stopped_5s(const char *service)
 {
-    struct engine e = ENGINE_INIT;
+    struct engine *e = engine_new();
     baseline(0);
-    engine_start(&e, scarce);
-    pid_t pid = engine_pid(&e, service, 0, 0);
-    struct generation *g = begin(&e);
+    engine_start(e, scarce);
+    pid_t pid = engine_pid(e, service, 0, 0);
+    struct generation *g = begin(e);
     uint64_t limit = deadline_in(5000);
     CHECK(kill(pid, SIGSTOP) == 0, "cannot stop %s", service);
     while (process_alive(pid))
         CHECK(deadline_tick(limit), "%s still hangs after 5 s", service);
     finish(g, service);
-    CHECK(engine_pid(&e, service, 0, pid) != pid, "%s was not replaced", service);
-    CHECK(engine_restarts(&e, service, 0) >= 1, "stats do not tell the restart of %s", service);
-    CHECK(engine_counter(&e, "supervisor", "kills") >= 1, "stats do not tell the kill");
-    engine_stop(&e);
+    CHECK(engine_pid(e, service, 0, pid) != pid, "%s was not replaced", service);
+    CHECK(engine_restarts(e, service, 0) >= 1, "stats do not tell the restart of %s", service);
+    CHECK(engine_counter(e, "supervisor", "kills") >= 1, "stats do not tell the kill");
+    engine_stop(e);
 }
 
 #define BOTH(service)                                                                              \
@@ -82,55 +82,55 @@ BOTH(compute)
 /* kill -9 of the supervisor: everything is gone within a second, and the next start works. */
 static void supervisor_killed(void)
 {
-    struct engine e = ENGINE_INIT;
+    struct engine *e = engine_new();
     for (unsigned round = 0; round < (test_long() ? 10 : 2); round++) {
-        engine_start(&e, scarce);
-        struct generation *g = begin(&e);
-        json_decref(engine_stats(&e));
-        pid_t pid = e.pid;
+        engine_start(e, scarce);
+        struct generation *g = begin(e);
+        json_decref(engine_stats(e));
+        pid_t pid = e->pid;
         CHECK(kill(pid, SIGKILL) == 0 && waitpid(pid, NULL, 0) == pid, "kill failed");
-        e.pid = 0;
-        engine_check_gone(&e, 1000);
+        e->pid = 0;
+        engine_check_gone(e, 1000);
         struct text got;
         generation_finish(g, FINISH_MS, &got);
         CHECK(got.error.code != ERR_NONE || got.count == BASELINE_TOKENS,
               "a generation whose engine died ended without an error");
         text_free(&got);
-        engine_destroy(&e);
+        engine_destroy(e);
     }
     /* The same name and directory once more: what was left of the run is no hindrance. */
-    engine_start(&e, scarce);
+    engine_start(e, scarce);
     struct text got;
-    engine_generate(&e, test_prompt(0), 16, &got);
+    engine_generate(e, test_prompt(0), 16, &got);
     text_free(&got);
-    engine_stop(&e);
+    engine_stop(e);
 }
 
 /* SIGKILL for everybody at once: still nothing left, still the next start works. */
 static void everything_killed(void)
 {
-    struct engine e = ENGINE_INIT;
-    engine_start(&e, scarce);
-    begin(&e);
-    json_decref(engine_stats(&e));
-    for (size_t i = 0; i < e.seen_count; i++)
-        kill(e.seen[i], SIGKILL);
-    kill(e.pid, SIGKILL);
-    waitpid(e.pid, NULL, 0);
-    e.pid = 0;
-    engine_check_gone(&e, 1000);
-    engine_destroy(&e);
-    engine_start(&e, scarce);
-    engine_stop(&e);
+    struct engine *e = engine_new();
+    engine_start(e, scarce);
+    begin(e);
+    json_decref(engine_stats(e));
+    for (size_t i = 0; i < e->seen_count; i++)
+        kill(e->seen[i], SIGKILL);
+    kill(e->pid, SIGKILL);
+    waitpid(e->pid, NULL, 0);
+    e->pid = 0;
+    engine_check_gone(e, 1000);
+    engine_destroy(e);
+    engine_start(e, scarce);
+    engine_stop(e);
 }
 
 /* The end in order while a sequence runs: status 0, nothing left. */
 static void stop_while_generating(void)
 {
-    struct engine e = ENGINE_INIT;
-    engine_start(&e, scarce);
-    begin(&e);
-    engine_stop(&e);
+    struct engine *e = engine_new();
+    engine_start(e, scarce);
+    begin(e);
+    engine_stop(e);
 }
 
 int main(int argc, char **argv)
