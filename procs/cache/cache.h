@@ -8,7 +8,7 @@
 
 #define CACHE_MAGIC 0x48434143u
 
-#define CACHE_FAILURES_MAX 3 /* loads of an entry that may fail before it is given up */
+#define CACHE_FAILURES_MAX 3 /* loads that may fail after an entry was asked for */
 #define CACHE_TEND_NS      (50 * NS_PER_MS)
 #define CACHE_OBSERVE_NS   (20 * NS_PER_MS) /* between looks at loading entries: DONEs get lost */
 #define CACHE_WAITING_MS   2 /* between tries of entries without room: unpins are silent */
@@ -30,6 +30,7 @@ struct cache_note {          /* one per entry, private */
     uint64_t demand_ns;      /* of the DEMAND behind it */
     uint64_t next_send_ns;   /* LOAD is repeated then */
     uint64_t failures_seen;  /* when it was reserved */
+    uint64_t failures_from;  /* when it was asked for */
     uint32_t next, previous; /* in loading or waiting */
     uint32_t resend_ms;
     uint32_t heat_token; /* heat is right for this token */
@@ -85,6 +86,7 @@ struct cache {
     uint32_t resident_entries;
     uint32_t demands_open, prefetches_open;
     uint32_t unsent;
+    bool asks_in_order; /* the policy offers candidates coldest first */
     bool prefetch_look; /* something changed that may allow another prefetch */
     bool quota_asked;   /* quota_control waits for its acknowledgement */
     struct msg_control quota_control;
@@ -98,6 +100,9 @@ void cache_rebuild(struct cache *c);
 void cache_load_standing(struct cache *c);
 
 /* cache_loads.c: from ABSENT to READY and back. */
+/* Asks for an ABSENT entry with a fresh count of failures, then as cache_request. */
+void cache_request_anew(struct cache *c, uint32_t entry, enum load_priority priority,
+                        uint64_t demand_ns);
 /* Asks for an ABSENT entry: reserves it, or puts it on the waiting list when there is no room. */
 void cache_request(struct cache *c, uint32_t entry, enum load_priority priority,
                    uint64_t demand_ns);
@@ -120,12 +125,14 @@ void cache_waiting_add(struct cache *c, uint32_t entry, enum load_priority prior
                        uint64_t demand_ns, uint64_t not_before_ns);
 
 /* cache_room.c: who must leave. */
-enum room_for { ROOM_DEMAND, ROOM_SHRINK };
+#define ANY_SIZE_CLASS UINT16_MAX /* dense entries have it, and it does for shrinking */
 bool cache_room_take(struct cache *c, uint32_t entry, uint64_t *offset);
 /* Room for a guess; false when only something worth more would have to leave. */
 bool cache_room_take_prefetch(struct cache *c, uint32_t entry, struct prefetch_state *state,
                               uint64_t *offset);
-bool cache_evict_one(struct cache *c, enum room_for why);
+/* Evicts the entry whose turn it is, preferring slots of that class. False when nothing may leave.
+ */
+bool cache_evict_one(struct cache *c, uint16_t size_class);
 /* Cancels prefetches until the bytes on their way back reach `bytes`. */
 void cache_cancel_prefetches(struct cache *c, uint64_t bytes);
 float cache_heat(const struct cache *c, uint32_t entry);

@@ -46,12 +46,6 @@ void cache_read_uses(struct cache *c, uint64_t limit)
         cache_count(c, CTR_CACHE_uses_read, c->uses.next - from - (c->uses.lost - lost));
 }
 
-static bool given_up(struct cache *c, uint32_t entry)
-{
-    return atomic_load_explicit(&cache_directory_entry(c, entry)->failures, memory_order_acquire) >=
-           CACHE_FAILURES_MAX;
-}
-
 /* True when the entry is READY: then somebody missed the wake. */
 static bool demand_entry(struct cache *c, uint32_t entry, const struct msg_demand *demand)
 {
@@ -62,13 +56,8 @@ static bool demand_entry(struct cache *c, uint32_t entry, const struct msg_deman
     case ENTRY_DOOMED: cache_set_demanded(c, entry, true); return false; /* again after its reset */
     case ENTRY_ABSENT: break;
     }
-    if (cache_noted(c, entry, NOTE_WAITING)) {
-        if (cache_is_expert(c, entry))
-            return false;
-    } else if (!given_up(c, entry) || demand->attempt == 0) {
-        /* A first demand tries what was given up once more: the device may have come back. */
-        cache_request(c, entry, LOAD_DEMAND, demand->sent_ns);
-    }
+    if (!cache_noted(c, entry, NOTE_WAITING))
+        cache_request_anew(c, entry, LOAD_DEMAND, demand->sent_ns);
     return false;
 }
 

@@ -206,6 +206,14 @@ void cache_request(struct cache *c, uint32_t entry, enum load_priority priority,
     cache_waiting_add(c, entry, priority, demand_ns, 0);
 }
 
+void cache_request_anew(struct cache *c, uint32_t entry, enum load_priority priority,
+                        uint64_t demand_ns)
+{
+    c->notes[entry].failures_from =
+        atomic_load_explicit(&cache_directory_entry(c, entry)->failures, memory_order_acquire);
+    cache_request(c, entry, priority, demand_ns);
+}
+
 /* Wanted by a pin or by the cache's own keeping. */
 static bool wanted(struct cache *c, uint32_t entry)
 {
@@ -292,20 +300,29 @@ static void entry_ready(struct cache *c, uint32_t entry)
     cache_set_demanded(c, entry, false);
 }
 
-/* What failed too often is left ABSENT, its failures say why: compute makes an error of it. */
+/* Failures since it was asked for; they start again at 0 whenever it becomes READY. */
+static bool failed_too_often(struct cache *c, uint32_t entry)
+{
+    const struct cache_note *n = &c->notes[entry];
+    uint64_t failures =
+        atomic_load_explicit(&cache_directory_entry(c, entry)->failures, memory_order_acquire);
+    return failures >= n->failures_from && failures - n->failures_from >= CACHE_FAILURES_MAX;
+}
+
+/* What failed too often is left ABSENT, its failures say why: compute makes an error of it, and may
+ * ask again. Dense tensors nobody asks for again: the cache itself does, after a pause. */
 static void request_again(struct cache *c, uint32_t entry, bool failed)
 {
     struct cache_note *n = &c->notes[entry];
-    struct directory_entry *d = cache_directory_entry(c, entry);
-    uint64_t failures = atomic_load_explicit(&d->failures, memory_order_acquire);
-    if (failed && failures >= CACHE_FAILURES_MAX) {
+    bool dense = !cache_is_expert(c, entry);
+    if (failed && failed_too_often(c, entry)) {
         cache_set_demanded(c, entry, false);
-        if (!cache_is_expert(c, entry))
+        if (dense)
             cache_waiting_add(c, entry, LOAD_DENSE, 0, clock_now_ns() + DENSE_RETRY_NS);
         return;
     }
-    bool dense = !cache_is_expert(c, entry) && !cache_noted(c, entry, NOTE_DEMANDED);
-    cache_request(c, entry, dense ? LOAD_DENSE : LOAD_DEMAND, n->demand_ns);
+    bool standing = dense && !(n->flags & NOTE_DEMANDED);
+    cache_request(c, entry, standing ? LOAD_DENSE : LOAD_DEMAND, n->demand_ns);
 }
 
 /* DOOMED with nothing owed: nobody can write the range any more. */

@@ -55,6 +55,7 @@ static void create_tables(struct cache *c)
     if (!c->eviction)
         log_fatal(1, "no eviction policy '%s' (%s), or no memory for it", c->child.params->eviction,
                   eviction_names());
+    c->asks_in_order = strcmp(eviction_name(c->eviction), "lfu") != 0; /* it looks at all of them */
     c->guesses_max = m->hparams.experts < MSG_HINTS_MAX ? m->hparams.experts : MSG_HINTS_MAX;
     c->guesses = allocate(m->hparams.layers, sizeof *c->guesses);
     struct msg_guess *room =

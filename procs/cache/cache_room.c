@@ -4,8 +4,9 @@
 #include "lib/base/assert.h"
 #include "procs/cache/cache.h"
 
-#define EVICT_TRIES_MAX 64    /* victims pinned between the look and the eviction */
-#define HEAT_HALF_LIFE  16.0f /* tokens */
+#define SAME_CLASS_LOOKS 16    /* candidates looked at for one whose slot can be reused as it is */
+#define EVICT_TRIES_MAX  64    /* victims pinned between the look and the eviction */
+#define HEAT_HALF_LIFE   16.0f /* tokens */
 
 uint64_t cache_quota(const struct cache *c)
 {
@@ -33,7 +34,9 @@ struct search {
     struct cache *c;
     bool spare_hinted;
     bool for_guess;
-    float probability; /* of the guess */
+    float probability;   /* of the guess */
+    uint16_t size_class; /* wanted while looks_left is not 0 */
+    uint32_t looks_left;
 };
 
 static bool may_leave(void *arg, uint32_t expert)
@@ -49,10 +52,31 @@ static bool may_leave(void *arg, uint32_t expert)
     return entry_state_of(word) == ENTRY_READY && entry_pins_of(word) == 0;
 }
 
-/* ENTRY_NONE when nothing may leave. */
+/* Of the first that may leave only one of the wanted size. */
+static bool may_leave_same_class(void *arg, uint32_t expert)
+{
+    struct search *s = arg;
+    if (s->looks_left == 0 || !may_leave(arg, expert))
+        return false;
+    s->looks_left--;
+    uint32_t entry = expert + s->c->child.model->dense_count;
+    return cache_directory_entry(s->c, entry)->size_class == s->size_class;
+}
+
+/* ENTRY_NONE when nothing may leave. Another size's slot has to be punched and a new one touched
+ * for the first time, which costs more than the read: nearly the coldest of the right size is
+ * better. */
 static uint32_t find_victim(struct search *s)
 {
-    uint32_t expert = eviction_victim(s->c->eviction, may_leave, s);
+    struct eviction *eviction = s->c->eviction;
+    uint32_t expert = POLICY_NONE;
+    bool prefer =
+        s->c->asks_in_order && s->size_class != ANY_SIZE_CLASS && s->c->layout.classes > 1;
+    s->looks_left = prefer ? SAME_CLASS_LOOKS : 0;
+    if (s->looks_left > 0)
+        expert = eviction_victim(eviction, may_leave_same_class, s);
+    if (expert == POLICY_NONE)
+        expert = eviction_victim(eviction, may_leave, s);
     return expert == POLICY_NONE ? ENTRY_NONE : expert + s->c->child.model->dense_count;
 }
 
@@ -78,9 +102,10 @@ static bool evict(struct cache *c, uint32_t entry)
 }
 
 /* Guessed experts are spared while anything else can go, but they yield to need. */
-bool cache_evict_one(struct cache *c, enum room_for why)
+bool cache_evict_one(struct cache *c, uint16_t size_class)
 {
-    struct search s = {.c = c, .spare_hinted = why == ROOM_DEMAND};
+    bool shrink = size_class == ANY_SIZE_CLASS;
+    struct search s = {.c = c, .spare_hinted = !shrink, .size_class = size_class};
     for (int i = 0; i < EVICT_TRIES_MAX; i++) {
         uint32_t victim = find_victim(&s);
         if (victim == ENTRY_NONE && !s.spare_hinted)
@@ -125,7 +150,7 @@ static bool take_dense(struct cache *c, uint32_t entry, uint64_t *offset)
 {
     uint64_t bytes = c->entries[entry].slot_bytes, quota = cache_quota(c);
     while (c->owned_bytes + bytes > quota)
-        if (!cache_evict_one(c, ROOM_DEMAND))
+        if (!cache_evict_one(c, cache_directory_entry(c, entry)->size_class))
             return false;
     if (!arena_alloc_trim(c->alloc, quota - bytes, 0))
         return false; /* what is being prefaulted comes back in a moment */
@@ -139,7 +164,7 @@ bool cache_room_take(struct cache *c, uint32_t entry, uint64_t *offset)
     if (!cache_is_expert(c, entry))
         return take_dense(c, entry, offset);
     while (!fits(c, entry)) {
-        if (cache_evict_one(c, ROOM_DEMAND))
+        if (cache_evict_one(c, cache_directory_entry(c, entry)->size_class))
             continue;
         cache_cancel_prefetches(c, c->entries[entry].slot_bytes);
         return false;
@@ -152,8 +177,11 @@ bool cache_room_take(struct cache *c, uint32_t entry, uint64_t *offset)
 bool cache_room_take_prefetch(struct cache *c, uint32_t entry, struct prefetch_state *state,
                               uint64_t *offset)
 {
-    struct search s = {
-        .c = c, .spare_hinted = true, .for_guess = true, .probability = state->probability};
+    struct search s = {.c = c,
+                       .spare_hinted = true,
+                       .for_guess = true,
+                       .probability = state->probability,
+                       .size_class = cache_directory_entry(c, entry)->size_class};
     for (int i = 0; i < EVICT_TRIES_MAX; i++) {
         state->needs_eviction = !fits(c, entry);
         uint32_t victim = state->needs_eviction ? find_victim(&s) : ENTRY_NONE;

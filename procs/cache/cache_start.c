@@ -186,6 +186,6 @@ void cache_load_standing(struct cache *c)
     for (uint32_t e = 0; e < c->child.model->entry_count; e++) {
         uint64_t word = cache_word(c, e);
         if (entry_state_of(word) == ENTRY_ABSENT && entry_pins_of(word) != 0)
-            cache_request(c, e, e < dense ? LOAD_DENSE : LOAD_DEMAND, 0);
+            cache_request_anew(c, e, e < dense ? LOAD_DENSE : LOAD_DEMAND, 0);
     }
 }

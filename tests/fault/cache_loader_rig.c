@@ -3,6 +3,7 @@
 #include <check.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
@@ -10,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -33,15 +35,31 @@ static void must(int rv, const struct error *error)
     ck_assert_msg(rv == 0, "%s", error->text);
 }
 
-static void open_model(struct rig *r, const char *path)
+/* Payload is compared with the demo model itself, whatever becomes of the copy the loaders read. */
+static void open_model(struct rig *r, bool own_copy)
 {
     struct error error;
-    r->file_fd = open(path, O_RDONLY | O_CLOEXEC);
-    ck_assert_msg(r->file_fd >= 0, "%s: %s", path, strerror(errno));
-    must(model_index_build(r->file_fd, path, &r->model, &error), &error);
-    r->entries = model_index_entries(r->model);
-    r->file = mmap(NULL, r->model->file.bytes, PROT_READ, MAP_PRIVATE, r->file_fd, 0);
+    int demo = open(SLUICE_DEMO_MODEL, O_RDONLY | O_CLOEXEC);
+    struct stat st;
+    ck_assert_msg(demo >= 0 && fstat(demo, &st) == 0, "%s: %s", SLUICE_DEMO_MODEL, strerror(errno));
+    r->file_bytes = (size_t)st.st_size;
+    r->file = mmap(NULL, r->file_bytes, PROT_READ, MAP_PRIVATE, demo, 0);
     ck_assert(r->file != MAP_FAILED);
+    snprintf(r->model_path, sizeof r->model_path, "%s", SLUICE_DEMO_MODEL);
+    if (own_copy) {
+        close(demo);
+        snprintf(r->model_path, sizeof r->model_path, "%s/model", r->dir);
+        demo = open(r->model_path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+        ck_assert(demo >= 0);
+        for (size_t at = 0; at < r->file_bytes;) {
+            ssize_t n = write(demo, r->file + at, r->file_bytes - at);
+            ck_assert(n > 0);
+            at += (size_t)n;
+        }
+    }
+    must(model_index_build(demo, r->model_path, &r->model, &error), &error);
+    close(demo);
+    r->entries = model_index_entries(r->model);
     must(arena_layout_make(r->model, &r->layout, &error), &error);
 }
 
@@ -106,8 +124,7 @@ void rig_open(struct rig *r, const struct rig_options *o)
     *r = (struct rig){.boot = clock_now_ns(), .position = 1};
     snprintf(r->dir, sizeof r->dir, "/tmp/sluice-rig-XXXXXX");
     ck_assert(mkdtemp(r->dir) != NULL);
-    const char *model = o->model ? o->model : SLUICE_DEMO_MODEL;
-    open_model(r, model);
+    open_model(r, o->own_copy);
     params_defaults(&params);
     params.loaders = o->loaders;
     params.prefault = o->prefault;
@@ -117,7 +134,7 @@ void rig_open(struct rig *r, const struct rig_options *o)
     create_segments(r, &params, o->loaders);
     attach_own(r);
     snprintf(r->procs.head->run_dir, sizeof r->procs.head->run_dir, "%s", r->dir);
-    snprintf(r->procs.head->model_path, sizeof r->procs.head->model_path, "%s", model);
+    snprintf(r->procs.head->model_path, sizeof r->procs.head->model_path, "%s", r->model_path);
     atomic_store(&r->directory.head->quota_bytes, quota_of(r, o->experts_share));
     atomic_store(&r->directory.head->quota_epoch, 1);
     ck_assert(pipe2(r->lifeline, O_CLOEXEC) == 0);
@@ -241,13 +258,18 @@ void rig_kill(struct rig *r, enum service service, uint32_t number)
     atomic_store(&p->state, PROC_DOWN);
 }
 
-void rig_replace_loader(struct rig *r, uint32_t number)
+void rig_wait_cleaned(struct rig *r, uint32_t number)
 {
-    struct proc_row *p = rig_row(r, SERVICE_LOADER, number);
-    rig_kill(r, SERVICE_LOADER, number);
+    const struct proc_row *p = rig_row(r, SERVICE_LOADER, number);
     uint64_t deadline = rig_deadline(READY_MS);
     while (atomic_load(&p->cleaned) < atomic_load(&p->reaped))
         ck_assert_msg(rig_tick(r, deadline), "the cache does not clean up");
+}
+
+void rig_replace_loader(struct rig *r, uint32_t number)
+{
+    rig_kill(r, SERVICE_LOADER, number);
+    rig_wait_cleaned(r, number);
     rig_spawn(r, SERVICE_LOADER, number, NULL);
     rig_wait_ready(r, SERVICE_LOADER, number);
 }
@@ -287,6 +309,22 @@ static void stop_row(struct rig *r, uint32_t row)
     ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 0, "row %u: status %#x", row,
                   (unsigned)status);
     r->pid[row] = 0;
+    atomic_store(&r->procs.head->row[row].reaped, atomic_load(&p->incarnation));
+    atomic_store(&r->procs.head->row[row].state, PROC_DOWN);
+}
+
+void rig_stop(struct rig *r, enum service service, uint32_t number)
+{
+    atomic_store(&rig_row(r, service, number)->state, PROC_STOPPING);
+    stop_row(r, procs_row_of(service, number));
+}
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *at)
+{
+    (void)st;
+    (void)type;
+    (void)at;
+    return remove(path);
 }
 
 void rig_close(struct rig *r)
@@ -303,9 +341,8 @@ void rig_close(struct rig *r)
     edge_close(r->predictor);
     for (int kind = 0; kind < SEGMENT__COUNT; kind++)
         segment_detach(&r->segment[kind]);
-    char command[ENDPOINT_BYTES + 16];
-    snprintf(command, sizeof command, "rm -rf %s", r->dir);
-    ck_assert(system(command) == 0);
+    munmap((void *)(uintptr_t)r->file, r->file_bytes);
+    nftw(r->dir, remove_one, 8, FTW_DEPTH | FTW_PHYS);
     free(r->model);
 }
 

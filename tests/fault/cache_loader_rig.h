@@ -14,12 +14,12 @@ struct rig_options {
     double experts_share;  /* of the experts' slots that the quota leaves room for */
     const char *backend;   /* NULL: auto */
     uint64_t chunk, depth; /* 0: default */
-    const char *model;     /* NULL: the demo model */
+    bool own_copy;         /* of the demo model, at model_path: a test may spoil it */
     bool prefault;
 };
 
 struct rig {
-    char dir[ENDPOINT_BYTES];
+    char dir[ENDPOINT_BYTES], model_path[ENDPOINT_BYTES + 16];
     struct model_index *model;
     const struct model_entry *entries;
     struct arena_layout layout;
@@ -28,7 +28,8 @@ struct rig {
     struct directory directory;
     struct uses uses;
     const uint8_t *file; /* mapped */
-    int lifeline[2], lock, file_fd;
+    size_t file_bytes;
+    int lifeline[2], lock;
     pid_t pid[SERVICE_ROWS_MAX];
     int ready_fd[SERVICE_ROWS_MAX];
     struct edge *edge[SERVICE_ROWS_MAX]; /* the supervisor's ends */
@@ -48,6 +49,9 @@ void rig_spawn(struct rig *r, enum service service, uint32_t number, const char 
 void rig_wait_ready(struct rig *r, enum service service, uint32_t number);
 /* SIGKILL and waitpid; `reaped` is written. */
 void rig_kill(struct rig *r, enum service service, uint32_t number);
+/* Ends in order, by CONTROL_STOP. */
+void rig_stop(struct rig *r, enum service service, uint32_t number);
+void rig_wait_cleaned(struct rig *r, uint32_t number);
 /* kill, clean-up by the cache, successor ready. */
 void rig_replace_loader(struct rig *r, uint32_t number);
 /* Until the process is stopped by the injection it was set to. */

@@ -1,7 +1,11 @@
 /* Cache manager and loaders as real processes, under eviction pressure and under kill -9. */
 #include <check.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "lib/base/clock.h"
 #include "tests/fault/cache_loader_rig.h"
@@ -378,22 +382,128 @@ START_TEST(demand_overtakes_prefetch)
 }
 END_TEST
 
+static uint32_t absent_expert(struct rig *r)
+{
+    for (uint32_t e = r->model->dense_count; e < r->model->entry_count; e++)
+        if (rig_state(r, e) == ENTRY_ABSENT)
+            return e;
+    ck_abort_msg("every expert is there");
+}
+
+/* Waits until the entry has failed `failures` times and rests ABSENT. */
+static void wait_given_up(struct rig *r, uint32_t entry, uint64_t failures, int errno_value)
+{
+    const struct directory_entry *d = &r->directory.entries[entry];
+    uint64_t deadline = rig_deadline(WAIT_MS);
+    while (atomic_load(&d->failures) < failures || rig_state(r, entry) != ENTRY_ABSENT)
+        ck_assert_msg(rig_tick(r, deadline), "%llu failures",
+                      (unsigned long long)atomic_load(&d->failures));
+    ck_assert_uint_eq(atomic_load(&d->failures), failures);
+    ck_assert_int_eq((int)atomic_load(&d->last_errno), errno_value);
+}
+
+/* The file changes: entries fail with an errno, nobody dies, and all is well when it is back. */
+START_TEST(file_changed)
+{
+    struct rig_options options = {.loaders = 2, .experts_share = 0.3, .own_copy = true};
+    struct rig r;
+    run_plain(&r, &options, 1);
+    struct stat st;
+    ck_assert_int_eq(stat(r.model_path, &st), 0);
+    struct timespec other[2] = {{.tv_nsec = UTIME_OMIT}, {12345, 0}};
+    struct timespec right[2] = {{.tv_nsec = UTIME_OMIT}, st.st_mtim};
+    ck_assert_int_eq(utimensat(AT_FDCWD, r.model_path, other, 0), 0);
+    uint32_t entry;
+    uint64_t deadline = rig_deadline(WAIT_MS);
+    do { /* until the loaders have noticed */
+        entry = absent_expert(&r);
+        rig_ask(&r, &entry, 1, 0);
+        uint64_t soon = rig_deadline(200);
+        while (rig_state(&r, entry) != ENTRY_READY && rig_tick(&r, soon))
+            ;
+        if (rig_state(&r, entry) == ENTRY_READY)
+            rig_unpin(&r, &entry, 1);
+        ck_assert(rig_tick(&r, deadline));
+    } while (rig_state(&r, entry) == ENTRY_READY);
+    wait_given_up(&r, entry, atomic_load(&r.directory.entries[entry].failures), ESTALE);
+    uint64_t failures = atomic_load(&r.directory.entries[entry].failures);
+    ck_assert_uint_ge(failures, 3);
+    rig_ask(&r, &entry, 1, 0); /* asked anew it is tried anew, and given up again */
+    wait_given_up(&r, entry, failures + failures, ESTALE);
+    ck_assert_int_eq(utimensat(AT_FDCWD, r.model_path, right, 0), 0);
+    ck_assert(rig_demand(&r, &entry, 1, WAIT_MS));
+    ck_assert_uint_eq(atomic_load(&r.directory.entries[entry].failures), 0);
+    rig_unpin(&r, &entry, 1);
+    ck_assert_uint_eq(atomic_load(&rig_row(&r, SERVICE_LOADER, 0)->incarnation), 1);
+    rig_close(&r);
+}
+END_TEST
+
+START_TEST(file_truncated)
+{
+    struct rig_options options = {.loaders = 1, .experts_share = 0.3, .own_copy = true};
+    struct rig r;
+    run_plain(&r, &options, 0);
+    ck_assert_int_eq(truncate(r.model_path, 4096), 0);
+    uint32_t entry = r.model->entry_count - 1;
+    rig_ask(&r, &entry, 1, 0);
+    uint64_t deadline = rig_deadline(WAIT_MS);
+    while (atomic_load(&r.directory.entries[entry].failures) < 3)
+        ck_assert(rig_tick(&r, deadline));
+    int why = (int)atomic_load(&r.directory.entries[entry].last_errno);
+    ck_assert(why == ENODATA || why == ESTALE);
+    wait_given_up(&r, entry, 3, why);
+    rig_unpin(&r, &entry, 1);
+    rig_close(&r);
+}
+END_TEST
+
+/* A replacement on purpose: the old one ends in order, its successor reads another way. */
+START_TEST(backend_replaced)
+{
+    struct rig r;
+    uint64_t seed = 31;
+    run_plain(&r, &plain, 2);
+    ck_assert_uint_eq(rig_counter(&r, SERVICE_LOADER, 0, CTR_LOADER_backend), 1);
+    rig_stop(&r, SERVICE_LOADER, 0);
+    rig_wait_cleaned(&r, 0);
+    rig_spawn(&r, SERVICE_LOADER, 0, "pread");
+    rig_wait_ready(&r, SERVICE_LOADER, 0);
+    decode(&r, &seed, 3);
+    ck_assert_uint_eq(rig_counter(&r, SERVICE_LOADER, 0, CTR_LOADER_backend), 2);
+    rig_close(&r);
+}
+END_TEST
+
+static TCase *add_case(Suite *s, const char *name)
+{
+    TCase *c = tcase_create(name);
+    tcase_set_timeout(c, 120);
+    suite_add_tcase(s, c);
+    return c;
+}
+
 static Suite *suite(void)
 {
     Suite *s = suite_create("cache_loader");
-    TCase *c = tcase_create("cache_loader");
-    tcase_set_timeout(c, 120);
+    TCase *c = add_case(s, "normal");
     tcase_add_loop_test(c, payload_is_the_files, 0, 5);
     tcase_add_test(c, demand_to_submission);
+    tcase_add_test(c, demand_waits_for_room);
+    tcase_add_test(c, demand_overtakes_prefetch);
+    c = add_case(s, "loader_death");
     tcase_add_loop_test(c, loader_killed, 0, 4);
     tcase_add_test(c, loader_killed_at_any_time);
+    tcase_add_test(c, backend_replaced);
+    c = add_case(s, "cache_death");
     tcase_add_loop_test(c, cache_killed, 0, 2);
     tcase_add_test(c, cache_and_loader_killed);
+    c = add_case(s, "limits");
     tcase_add_loop_test(c, quota_is_obeyed, 0, 2);
-    tcase_add_test(c, demand_waits_for_room);
     tcase_add_test(c, throttle_is_obeyed);
-    tcase_add_test(c, demand_overtakes_prefetch);
-    suite_add_tcase(s, c);
+    c = add_case(s, "file");
+    tcase_add_test(c, file_changed);
+    tcase_add_test(c, file_truncated);
     return s;
 }
 
