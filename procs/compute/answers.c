@@ -40,34 +40,6 @@ static struct standing look(struct compute *c, struct kv_request *q, uint32_t ro
     return s;
 }
 
-/* Fills ids and text from index `from`; returns how many tokens may be told now. */
-static size_t gather(struct compute *c, const struct standing *s, uint64_t from, size_t *text_bytes)
-{
-    struct answer *a = &c->answer;
-    _Atomic uint32_t *log = kv_log(&c->child.kv, s->row);
-    size_t told = 0, whole = 0, bytes = 0, n = 0;
-    while (from + n < s->count && n < ENGINE_NEXT_IDS_MAX) {
-        uint32_t id = atomic_load_explicit(&log[s->base + from + n], memory_order_relaxed);
-        size_t piece_bytes;
-        const char *piece = tokenizer_piece(c->tokenizer, id, &piece_bytes);
-        if (bytes + piece_bytes > sizeof a->text)
-            break;
-        memcpy(a->text + bytes, piece, piece_bytes);
-        bytes += piece_bytes;
-        a->ids[n++] = id;
-        if (utf8_complete_prefix(a->text + whole, bytes - whole) == bytes - whole) {
-            told = n;
-            whole = bytes;
-        }
-    }
-    if (s->ended && from + n == s->count) {
-        told = n;
-        whole = bytes;
-    }
-    *text_bytes = whole;
-    return told;
-}
-
 static void gather_logprobs(struct compute *c, const struct standing *s, uint64_t from,
                             size_t count)
 {
@@ -101,7 +73,10 @@ static bool answer(struct compute *c, const struct pending *p, uint64_t now_ns, 
     }
     struct standing s = look(c, q, row);
     struct engine_next next = {.ids = c->answer.ids, .text = c->answer.text};
-    next.count = gather(c, &s, p->from, &next.text_bytes);
+    uint64_t left = p->from < s.count ? s.count - p->from : 0;
+    next.count = answer_gather(&c->answer, c->tokenizer,
+                               kv_log(&c->child.kv, row) + s.base + (left ? p->from : 0),
+                               (uint32_t)left, s.ended, &next.text_bytes);
     next.next = p->from + next.count;
     next.done = s.ended && next.next >= s.count;
     if (next.count == 0 && !next.done && !last)

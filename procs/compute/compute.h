@@ -118,6 +118,11 @@ void requests_take(struct compute *c);
 void requests_tend(struct compute *c, uint64_t now_ns); /* idle rows, gauges */
 struct kv_request *request_find(struct compute *c, uint64_t id, uint32_t *row);
 
+/* answer_text.c: fills ids and text of the first tokens of `log` (count of them); returns how many
+ * may be told now. Tokens in the middle of a character are held back unless the sequence ended. */
+size_t answer_gather(struct answer *a, const struct tokenizer *tokenizer,
+                     const _Atomic uint32_t *log, uint32_t count, bool ended, size_t *text_bytes);
+
 /* answers.c */
 void answers_add(struct compute *c, struct rpc_request *request);
 void answers_tend(struct compute *c, uint64_t now_ns);

@@ -1,0 +1,205 @@
+/* The small parts of compute and predictor: pool, histogram, held back text, recall. */
+#include <check.h>
+#include <math.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "procs/compute/compute.h"
+#include "procs/compute/pool.h"
+#include "procs/predictor/recall.h"
+#include "tests/golden/image.h"
+#include "tests/golden/reference.h"
+
+/* ---- pool ---- */
+
+struct sums {
+    uint32_t n;
+    _Atomic uint64_t sum, calls;
+};
+
+static void add_share(void *arg, uint32_t thread, uint32_t threads)
+{
+    struct sums *s = arg;
+    uint32_t begin, end;
+    pool_share(s->n, 3, thread, threads, &begin, &end);
+    uint64_t sum = 0;
+    for (uint32_t i = begin; i < end; i++)
+        sum += i + 1;
+    atomic_fetch_add(&s->sum, sum);
+    atomic_fetch_add(&s->calls, 1);
+}
+
+START_TEST(pool_runs_every_part_once)
+{
+    struct error error;
+    for (uint32_t threads = 1; threads <= 5; threads++) {
+        struct pool *pool = pool_create(threads, 1, &error);
+        ck_assert_ptr_nonnull(pool);
+        ck_assert_uint_eq(pool_threads(pool), threads);
+        for (uint32_t n = 0; n < 1500; n++) {
+            struct sums s = {.n = n};
+            pool_run(pool, add_share, &s);
+            ck_assert_uint_eq(atomic_load(&s.calls), threads);
+            ck_assert_uint_eq(atomic_load(&s.sum), (uint64_t)n * (n + 1) / 2);
+        }
+        pool_destroy(pool);
+    }
+}
+END_TEST
+
+START_TEST(shares_are_cut_at_units)
+{
+    for (uint32_t parts = 1; parts < 9; parts++) {
+        uint32_t at = 0, begin, end;
+        for (uint32_t i = 0; i < parts; i++) {
+            pool_share(100, 16, i, parts, &begin, &end);
+            ck_assert_uint_eq(begin, at);
+            ck_assert(end % 16 == 0 || end == 100);
+            at = end;
+        }
+        ck_assert_uint_eq(at, 100);
+    }
+}
+END_TEST
+
+/* ---- histogram ---- */
+
+START_TEST(quantiles_are_within_a_bin)
+{
+    static struct histogram h;
+    histogram_clear(&h);
+    ck_assert_double_eq(histogram_quantile(&h, 0.5), 0);
+    for (uint64_t i = 1; i <= 10000; i++)
+        histogram_add(&h, i * 1000);
+    ck_assert_double_eq_tol(histogram_quantile(&h, 0.50), 5e6, 5e6 * 0.02);
+    ck_assert_double_eq_tol(histogram_quantile(&h, 0.95), 9.5e6, 9.5e6 * 0.02);
+    ck_assert_double_eq_tol(histogram_quantile(&h, 0.99), 9.9e6, 9.9e6 * 0.02);
+    histogram_clear(&h);
+    histogram_add(&h, 0);
+    histogram_add(&h, UINT64_MAX);
+    ck_assert(histogram_quantile(&h, 0.0) < 2000);
+    ck_assert(histogram_quantile(&h, 1.0) > 1e12);
+}
+END_TEST
+
+/* ---- text ---- */
+
+static struct image image;
+static struct tokenizer *tokenizer;
+static struct answer answer;
+
+static void open_tokenizer(void)
+{
+    struct error error;
+    image_open(&image, golden_demo_path(), 16);
+    tokenizer = tokenizer_open((const char *)image.model + image.model->tokenizer_offset,
+                               image.model->tokenizer_bytes, &error);
+    ck_assert_ptr_nonnull(tokenizer);
+}
+
+static void close_tokenizer(void)
+{
+    tokenizer_close(tokenizer);
+    image_close(&image);
+}
+
+/* Whatever a client may ask first, what it is told is whole characters, and nothing is lost. */
+START_TEST(text_is_whole_characters)
+{
+    static const char text[] = "a\xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80 end \xe4\xb8\xad";
+    _Atomic uint32_t log[64];
+    uint32_t *ids;
+    size_t count, bytes;
+    struct error error;
+    ck_assert_int_eq(
+        tokenizer_encode(tokenizer, text, sizeof text - 1, false, &ids, &count, &error), 0);
+    ck_assert_uint_le(count, 64);
+    for (size_t i = 0; i < count; i++)
+        atomic_store(&log[i], ids[i]);
+    bool held_back = false;
+    for (uint32_t have = 0; have <= count; have++) {
+        size_t told = answer_gather(&answer, tokenizer, log, have, false, &bytes);
+        held_back |= told < have;
+        ck_assert_uint_le(told, have);
+        ck_assert_uint_eq(utf8_complete_prefix(answer.text, bytes), bytes);
+        ck_assert_int_eq(memcmp(answer.text, text, bytes), 0);
+    }
+    ck_assert(held_back);
+    /* Told token by token, the pieces join. */
+    char joined[sizeof text] = "";
+    size_t at = 0, length = 0;
+    for (uint32_t have = 0; have <= count; have++) {
+        at += answer_gather(&answer, tokenizer, log + at, have - (uint32_t)at, false, &bytes);
+        memcpy(joined + length, answer.text, bytes);
+        length += bytes;
+    }
+    ck_assert_uint_eq(at, count);
+    ck_assert_int_eq(memcmp(joined, text, sizeof text - 1), 0);
+    free(ids);
+}
+END_TEST
+
+/* The end of a sequence may be the middle of a character: then everything is told. */
+START_TEST(the_end_holds_nothing_back)
+{
+    uint32_t *ids;
+    size_t count, bytes;
+    struct error error;
+    _Atomic uint32_t log[8];
+    ck_assert_int_eq(
+        tokenizer_encode(tokenizer, "\xf0\x9f\x98\x80", 4, false, &ids, &count, &error), 0);
+    ck_assert_uint_gt(count, 1); /* not one token in this vocabulary */
+    atomic_store(&log[0], ids[0]);
+    ck_assert_uint_eq(answer_gather(&answer, tokenizer, log, 1, false, &bytes), 0);
+    ck_assert_uint_eq(bytes, 0);
+    ck_assert_uint_eq(answer_gather(&answer, tokenizer, log, 1, true, &bytes), 1);
+    ck_assert_uint_gt(bytes, 0);
+    free(ids);
+}
+END_TEST
+
+/* ---- recall ---- */
+
+START_TEST(recall_compares_the_newest_guess)
+{
+    struct error error;
+    struct recall *r = recall_create(3, 8, &error);
+    ck_assert_ptr_nonnull(r);
+    ck_assert_int_eq(recall_use(r, 1, 5, 2, 3), RECALL_NO_GUESS);
+    recall_guess(r, 1, 5, 2, (const uint32_t[]){3, 7}, 2);
+    ck_assert_int_eq(recall_use(r, 1, 5, 2, 3), RECALL_HIT);
+    ck_assert_int_eq(recall_use(r, 1, 5, 2, 4), RECALL_MISS);
+    ck_assert_int_eq(recall_use(r, 1, 6, 2, 3), RECALL_NO_GUESS);
+    ck_assert_int_eq(recall_use(r, 2, 5, 2, 3), RECALL_NO_GUESS);
+    ck_assert_int_eq(recall_use(r, 1, 5, 1, 3), RECALL_NO_GUESS);
+    ck_assert_int_eq(recall_use(r, 1, 5, 99, 3), RECALL_NO_GUESS); /* foreign */
+    ck_assert_int_eq(recall_use(r, 1, 5, 2, 99), RECALL_NO_GUESS);
+    recall_guess(r, 1, 6, 2, (const uint32_t[]){4}, 1);
+    ck_assert_int_eq(recall_use(r, 1, 5, 2, 3), RECALL_NO_GUESS);
+    ck_assert_int_eq(recall_use(r, 1, 6, 2, 3), RECALL_MISS);
+    recall_destroy(r);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("parts");
+    TCase *c = tcase_create("pool and figures");
+    tcase_set_timeout(c, 120);
+    tcase_add_test(c, pool_runs_every_part_once);
+    tcase_add_test(c, shares_are_cut_at_units);
+    tcase_add_test(c, quantiles_are_within_a_bin);
+    tcase_add_test(c, recall_compares_the_newest_guess);
+    suite_add_tcase(suite, c);
+    c = tcase_create("text");
+    tcase_add_checked_fixture(c, open_tokenizer, close_tokenizer);
+    tcase_add_test(c, text_is_whole_characters);
+    tcase_add_test(c, the_end_holds_nothing_back);
+    suite_add_tcase(suite, c);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? 0 : 1;
+}
