@@ -78,6 +78,17 @@ static uint64_t peak(const json_t *stats, const json_t *after)
     return now > then ? now : then;
 }
 
+/* The budget under which every expert would stay, about: what is fixed now, and all of the arena.
+ */
+static uint64_t resident_budget(const json_t *doc)
+{
+    uint64_t floor = document_u64(doc, "memory.floor_bytes");
+    uint64_t arena_floor = document_u64(doc, "memory.arena_quota_floor_bytes");
+    uint64_t all =
+        document_u64(doc, "model.dense_bytes") + document_u64(doc, "model.expert_slot_bytes");
+    return floor > arena_floor ? floor - arena_floor + all : 0;
+}
+
 json_t *figures_make(const struct stream_result *r, const json_t *before, const json_t *after)
 {
     json_t *out = json_object();
@@ -91,6 +102,7 @@ json_t *figures_make(const struct stream_result *r, const json_t *before, const 
     set_u64(out, "peak_memory_bytes", peak(r->stats, after));
     set_engine(out, r->stats, "budget_bytes", document_u64(after, "memory.budget_bytes"));
     set_engine(out, r->stats, "arena_bytes", document_u64(after, "memory.arena_quota_bytes"));
+    set_u64(out, "resident_budget_bytes", resident_budget(after));
     const char *system = document_text(r->stats, "system");
     json_object_set_new(out, "system",
                         json_string(*system ? system : document_text(after, "params.system")));
@@ -104,20 +116,23 @@ void figures_print(FILE *out, const json_t *f)
     uint64_t uses =
         hits + document_u64(f, "late") + document_u64(f, "misses") + document_u64(f, "skipped");
     uint64_t steps = tokens + document_u64(f, "prompt_tokens");
-    char read[16], most[16], budget[16], arena[16];
+    char read[16], most[16], budget[16], arena[16], resident[16];
     bytes_format(steps ? document_u64(f, "bytes_read") / steps : 0, read);
     bytes_format(document_u64(f, "peak_memory_bytes"), most);
     bytes_format(document_u64(f, "budget_bytes"), budget);
     bytes_format(document_u64(f, "arena_bytes"), arena);
+    bytes_format(document_u64(f, "resident_budget_bytes"), resident);
     fprintf(out,
             "%" PRIu64 " tokens at %.1f tokens/s, prompt of %" PRIu64
             " at %.1f tokens/s, first token after %.0f ms\n",
             tokens, json_number_value(json_object_get(f, "decode_tps")),
             document_u64(f, "prompt_tokens"), json_number_value(json_object_get(f, "prefill_tps")),
             json_number_value(json_object_get(f, "ttft_ms")));
-    fprintf(out,
-            "hit rate %.1f %%, %s read per token, %.0f ms waiting for experts; memory: peak %s of "
-            "a budget of %s (arena %s)\n",
-            uses ? 100.0 * (double)hits / (double)uses : 0.0, read,
-            json_number_value(json_object_get(f, "stall_ms")), most, budget, arena);
+    fprintf(
+        out,
+        "hit rate %.1f %%, %s read per token, %.0f ms waiting for experts\n"
+        "memory: peak %s of a budget of %s, %s of it for weights; with every expert resident it "
+        "would be about %s\n",
+        uses ? 100.0 * (double)hits / (double)uses : 0.0, read,
+        json_number_value(json_object_get(f, "stall_ms")), most, budget, arena, resident);
 }

@@ -11,7 +11,7 @@
  * other clients caused meanwhile is in the reads and evictions. New reference. */
 json_t *figures_make(const struct stream_result *result, const json_t *before, const json_t *after);
 
-/* Two lines for people. */
+/* Three lines for people. */
 void figures_print(FILE *out, const json_t *figures);
 
 #endif

@@ -240,6 +240,33 @@ static void file_shrunk(void)
     engine_stop(e);
 }
 
+/* /dev/shm too small for the segments: refused in one line, in a mount namespace of its own. */
+static void shm_too_small(void)
+{
+    struct command c;
+    char script[PATH_MAX + 400];
+    command_run(&c, NULL, END_MS,
+                (const char *const[]){"/usr/bin/unshare", "-m", "mount", "-t", "tmpfs", "-o",
+                                      "size=1m", "tmpfs", "/dev/shm", NULL});
+    bool allowed = c.status == 0;
+    command_free(&c);
+    if (!allowed)
+        test_skip("no mount namespace may be made here");
+    snprintf(script, sizeof script,
+             "mount -t tmpfs -o size=4m tmpfs /dev/shm && "
+             "\"%.400s\"/sluice-run --run small --log-level=error -m \"$0\"; s=$?; "
+             "ls -A /dev/shm | grep -q . && exit 99; exit $s",
+             test_libexec());
+    command_run(
+        &c, NULL, END_MS,
+        (const char *const[]){"/usr/bin/unshare", "-m", "sh", "-c", script, test_model(), NULL});
+    CHECK(c.status != 99, "something stays in /dev/shm");
+    CHECK(c.status == 1 || c.status == 2, "status %d: %.300s", c.status, c.err);
+    CHECK(command_lines(c.err) == 1 && strstr(c.err, "/dev/shm"), "%.400s", c.err);
+    test_note("%.*s", (int)strcspn(c.err, "\n"), c.err);
+    command_free(&c);
+}
+
 /* ---- bad arguments ---- */
 
 static void bad_arguments(void)
@@ -282,7 +309,8 @@ int main(int argc, char **argv)
         ROW(file_truncated),     ROW(file_empty),  ROW(file_random),
         ROW(file_directory),     ROW(file_absent), ROW(file_wrong_magic),
         ROW(file_absurd_counts), ROW(second_run),  ROW(budget_below_floor),
-        ROW(file_replaced),      ROW(file_shrunk), ROW(bad_arguments),
+        ROW(file_replaced),      ROW(file_shrunk), ROW(shm_too_small),
+        ROW(bad_arguments),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

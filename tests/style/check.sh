@@ -4,6 +4,7 @@
 # The rules are called by name, which shellcheck does not follow:
 # shellcheck disable=SC2317
 set -u -o pipefail
+shopt -s lastpipe # verdict notes its failure in this shell
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 cd "$root" || exit 1
