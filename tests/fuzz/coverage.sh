@@ -25,6 +25,7 @@ files=
 for name in $sources; do
     files="$files $root/lib/model/$name.c"
 done
+# shellcheck disable=SC2046,SC2086  # lists of words
 clang -std=gnu11 -D_GNU_SOURCE -I"$root" -O0 -g -fprofile-instr-generate -fcoverage-mapping \
     "$here/gguf_fuzz.c" "$here/corpus_main.c" $files "$root/lib/model/tokenizer.c" \
     "$root/lib/model/utf8.c" "$root"/lib/base/*.c $(pkg-config --cflags --libs libpcre2-8 libxxhash) \

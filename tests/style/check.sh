@@ -165,7 +165,7 @@ check_shell() {
         return
     }
     {
-        files '*.sh' 'launch/sluice' '.ci/run' | xargs shellcheck -f gcc
+        files '*.sh' 'launch/sluice' '.ci/run' | xargs shellcheck -S warning -f gcc
     } | verdict shell "shellcheck found something"
 }
 
