@@ -8,7 +8,8 @@
 
 #define CACHE_MAGIC 0x48434143u
 
-#define CACHE_FAILURES_MAX 3 /* loads that may fail after an entry was asked for */
+#define CACHE_FAILURES_MAX 3  /* loads that may fail after an entry was asked for */
+#define CACHE_BURST_MAX    48 /* LOADs to one loader in one round; an edge queues 64 messages */
 #define CACHE_TEND_NS      (50 * NS_PER_MS)
 #define CACHE_OBSERVE_NS   (20 * NS_PER_MS) /* between looks at loading entries: DONEs get lost */
 #define CACHE_WAITING_MS   2 /* between tries of entries without room: unpins are silent */
@@ -46,6 +47,7 @@ struct cache_loader {
     struct edge *edge;
     uint32_t greeted; /* incarnation that was sent everything it owes */
     bool flushed;
+    uint32_t burst; /* LOADs sent in this round: the queue between us is bounded */
 };
 
 struct guess_list { /* of one target layer */

@@ -100,6 +100,7 @@ static int send_load(struct cache *c, uint32_t entry, uint32_t loader)
         load.runs[i] = (struct msg_run){.file_offset = part[i].file_offset,
                                         .arena_offset = at + part[i].slot_offset,
                                         .bytes = part[i].read_bytes};
+    c->loaders[loader].burst++;
     cache_count(c, CTR_CACHE_loads_sent, 1);
     return edge_send(c->loaders[loader].edge, &load, MSG_LOAD);
 }
@@ -120,7 +121,7 @@ static void send_loads(struct cache *c, uint32_t entry)
     bool full = false;
     for (uint32_t i = 0; i < c->loader_count; i++)
         if ((owed & (1u << i)) && cache_loader_ready(c, i) && edge_connected(c->loaders[i].edge))
-            full |= send_load(c, entry, i) != 0;
+            full |= c->loaders[i].burst >= CACHE_BURST_MAX || send_load(c, entry, i) != 0;
     set_unsent(c, entry, full);
     n->next_send_ns = full ? 0 : clock_now_ns() + n->resend_ms * NS_PER_MS;
 }

@@ -215,6 +215,8 @@ static void run(struct cache *c)
     while (!c->child.stop) {
         if (poll(fds, 4 + c->loader_count, timeout_ms(c, more)) < 0 && errno != EINTR)
             log_fatal(1, "poll: %s", strerror(errno));
+        for (uint32_t i = 0; i < c->loader_count; i++)
+            c->loaders[i].burst = 0;
         receive(c, fds, 4);
         if (c->waiting.count > 0)
             cache_retry_waiting(c);

@@ -318,6 +318,27 @@ START_TEST(demand_waits_for_room)
 }
 END_TEST
 
+/* Bytes per second of loader 0, between two arrivals about a second apart. */
+static double measure_rate(struct rig *r)
+{
+    uint64_t deadline = rig_deadline(WAIT_MS), start = 0, from = 0;
+    uint64_t seen = rig_counter(r, SERVICE_LOADER, 0, CTR_LOADER_bytes_read);
+    for (;;) {
+        ck_assert(rig_tick(r, deadline));
+        uint64_t now = clock_now_ns();
+        uint64_t bytes = rig_counter(r, SERVICE_LOADER, 0, CTR_LOADER_bytes_read);
+        if (bytes == seen)
+            continue;
+        seen = bytes;
+        if (start == 0) {
+            start = now;
+            from = bytes;
+        } else if (now - start >= NS_PER_S) {
+            return (double)(bytes - from) * (double)NS_PER_S / (double)(now - start);
+        }
+    }
+}
+
 START_TEST(throttle_is_obeyed)
 {
     struct rig_options options = {.loaders = 1, .experts_share = 1.0};
@@ -334,18 +355,16 @@ START_TEST(throttle_is_obeyed)
     for (uint32_t i = 0; i < n; i++)
         entries[i] = r.model->dense_count + i;
     rig_ask(&r, entries, n, 0);
-    uint64_t from = rig_counter(&r, SERVICE_LOADER, 0, CTR_LOADER_bytes_read);
-    uint64_t deadline = rig_deadline(WAIT_MS);
-    while (rig_counter(&r, SERVICE_LOADER, 0, CTR_LOADER_bytes_read) == from)
-        ck_assert(rig_tick(&r, deadline));
-    from = rig_counter(&r, SERVICE_LOADER, 0, CTR_LOADER_bytes_read);
-    uint64_t start = clock_now_ns();
-    while (clock_now_ns() - start < 2 * NS_PER_S)
-        ck_assert(rig_tick(&r, deadline));
-    uint64_t read = rig_counter(&r, SERVICE_LOADER, 0, CTR_LOADER_bytes_read) - from;
-    double measured = (double)read / ((double)(clock_now_ns() - start) / (double)NS_PER_S);
-    ck_assert_msg(measured < 1.05 * (double)rate && measured > 0.95 * (double)rate,
-                  "%.0f of %llu bytes/s", measured, (unsigned long long)rate);
+    /* Never faster; exactly as fast in one window at least: the machine may be busy with others. */
+    double best = 0;
+    for (int window = 0; window < 5 && best < 0.95 * (double)rate; window++) {
+        double measured = measure_rate(&r);
+        ck_assert_msg(measured < 1.05 * (double)rate, "%.0f of %llu bytes/s", measured,
+                      (unsigned long long)rate);
+        best = measured > best ? measured : best;
+    }
+    ck_assert_msg(best >= 0.95 * (double)rate, "%.0f of %llu bytes/s", best,
+                  (unsigned long long)rate);
     atomic_store(&r.directory.head->throttle_bytes_per_s[0], 0);
     ck_assert(rig_demand(&r, entries, n, WAIT_MS));
     rig_close(&r);
