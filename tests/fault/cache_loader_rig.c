@@ -231,6 +231,9 @@ void rig_wait_ready(struct rig *r, enum service service, uint32_t number)
     close(fd.fd);
     r->ready_fd[row] = -1;
     atomic_store(&rig_row(r, service, number)->state, PROC_READY);
+    while (service == SERVICE_CACHE &&
+           !(edge_connected(r->compute) && edge_connected(r->predictor)))
+        ck_assert_msg(rig_tick(r, deadline), "the cache accepts no connection");
 }
 
 void rig_start(struct rig *r)
