@@ -98,18 +98,6 @@ int children_make(struct supervisor *s, struct error *error)
     return 0;
 }
 
-void children_close(struct supervisor *s)
-{
-    for (uint32_t i = 0; i < s->children_count; i++) {
-        struct child_slot *c = &s->children[i];
-        if (c->ready_fd >= 0)
-            close(c->ready_fd);
-        edge_close(c->edge);
-        c->magic = 0;
-    }
-    s->children_count = 0;
-}
-
 /* ---- actions ---- */
 
 static void early_death(struct supervisor *s, struct child_slot *c)
@@ -339,8 +327,10 @@ static void killed_too_long(struct supervisor *s, struct child_slot *c)
 
 static void child_tick(struct supervisor *s, struct child_slot *c, uint64_t now_ns)
 {
-    edge_tend(c->edge, now_ns);
+    if (c->pid > 0) /* nobody dials for the dead: nothing to probe */
+        edge_tend(c->edge, now_ns);
     controls_repeat(s, c);
+    char word[32];
     bool due = now_ns >= c->deadline_ns;
     switch (child_state(c)) {
     case PROC_STARTING:
@@ -355,8 +345,12 @@ static void child_tick(struct supervisor *s, struct child_slot *c, uint64_t now_
         }
         break;
     case PROC_STOPPING:
-        if (due)
+        if (due) {
+            log_warn("%s does not stop (%s, its connection is %s); killing it", child_word(c, word),
+                     proc_wait_text(atomic_load(&c->row->wait)),
+                     edge_connected(c->edge) ? "up" : "down");
             children_event(s, c, EVENT_SLOW_STOP);
+        }
         break;
     case PROC_BACKOFF:
         if (due)

@@ -1,6 +1,7 @@
 /* The control endpoint: JSON from clients. Requests that wait for something to come true are kept
  * here and answered by a later tick; everything else is answered at once (control_ops.c). */
 #include <inttypes.h>
+#include <poll.h>
 #include <string.h>
 
 #include "lib/base/assert.h"
@@ -9,7 +10,8 @@
 #include "procs/supervisor/supervisor.h"
 #include "shm/counters.h"
 
-#define CONTEXTS 32 /* clients asking at once, long polls included */
+#define LAST_REPLIES_MS 20
+#define CONTEXTS        32 /* clients asking at once, long polls included */
 _Static_assert(REQUESTS_KEPT < CONTEXTS, "kept requests leave contexts for others");
 
 int control_open(struct supervisor *s, struct error *error)
@@ -121,15 +123,18 @@ void control_tick(struct supervisor *s, uint64_t now_ns)
             look(s, &s->kept[i], now_ns);
 }
 
-void control_close(struct supervisor *s)
+/* Answers what is still open. The replies leave through NNG's threads: a moment for them. */
+void control_finish(struct supervisor *s)
 {
     if (!s->control)
         return;
     struct error error;
     error_set(&error, ERR_GONE, "the engine has stopped");
+    struct rpc_request *request;
+    while ((request = rpc_server_take(s->control)) != NULL)
+        rpc_reply_error(s->control, request, &error);
     for (size_t i = 0; i < REQUESTS_KEPT; i++)
         if (s->kept[i].kind != KEPT_NONE)
             rpc_reply_error(s->control, s->kept[i].request, &error);
-    rpc_server_close(s->control);
-    s->control = NULL;
+    poll(NULL, 0, LAST_REPLIES_MS);
 }

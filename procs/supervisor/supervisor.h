@@ -35,7 +35,7 @@
 _Static_assert((int)HERITAGE__END <= FD_LEAST, "heritage below our own descriptors");
 
 #define TICK_NS      (100 * NS_PER_MS)
-#define STOP_NS      (5 * NS_PER_S)  /* an orderly end of one child */
+#define STOP_NS      (3 * NS_PER_S)  /* an orderly end of one child */
 #define REAP_NS      (10 * NS_PER_S) /* a killed cache that is not reaped by then ends the run */
 #define LOCK_WAIT_NS (5 * NS_PER_S)
 
@@ -204,7 +204,6 @@ const char *child_word(const struct child_slot *c, char buf[32]);
 struct child_slot *child_by_word(struct supervisor *s, const char *word);
 /* Every child is READY, but for unessential ones that were given up. */
 bool children_serve(const struct supervisor *s);
-void children_close(struct supervisor *s);
 
 /* controls.c: what children are told, repeated until acknowledged. */
 void control_set(struct supervisor *s, struct child_slot *c, enum control_verb verb, uint64_t value,
@@ -240,7 +239,7 @@ void cgroup_leave(struct supervisor *s);
 int control_open(struct supervisor *s, struct error *error);
 void control_serve(struct supervisor *s);
 void control_tick(struct supervisor *s, uint64_t now_ns);
-void control_close(struct supervisor *s);
+void control_finish(struct supervisor *s);
 void control_handle(struct supervisor *s, struct rpc_request *request);
 struct kept *control_keep(struct supervisor *s, struct rpc_request *request, enum kept_kind kind,
                           uint64_t deadline_ns);

@@ -110,22 +110,27 @@ static int start(struct supervisor *s, struct error *error)
     return control_open(s, error);
 }
 
-/* In reverse; every part knows whether it was reached. */
-static void finish(struct supervisor *s)
-{
-    control_close(s);
-    children_close(s);
-    segments_drop(s);
-    run_dir_clear(s);
-    cgroup_leave(s);
-}
-
 /* For people, and the last line: clients that start an engine show it as the reason. */
 static int report(const struct error *error, int status)
 {
     if (error->text[0])
         fprintf(stderr, "error: %s\n", error->text);
     return status;
+}
+
+/* What must not be left behind: answers, socket files, the cgroup. Connections are not closed one
+ * by one: closing sockets of NNG while its threads work on them can block for ever, and the end of
+ * the process closes them just as well. For the same reason exit(3), which runs the libraries'
+ * destructors under those threads, is not called. */
+static _Noreturn void finish(struct supervisor *s, const struct error *error, int status)
+{
+    control_finish(s);
+    segments_drop(s);
+    run_dir_clear(s);
+    cgroup_leave(s);
+    report(error, status);
+    fflush(NULL);
+    _exit(status);
 }
 
 int main(int argc, char **argv)
@@ -145,11 +150,8 @@ int main(int argc, char **argv)
         return 0;
     }
     limit_self();
-    if (start(s, &error) != 0) {
-        finish(s);
-        return report(&error, error_exit_status(error.code));
-    }
+    if (start(s, &error) != 0)
+        finish(s, &error, error_exit_status(error.code));
     loop_run(s);
-    finish(s);
-    return report(&s->end_error, s->exit_status);
+    finish(s, &s->end_error, s->exit_status);
 }
