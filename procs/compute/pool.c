@@ -18,25 +18,22 @@
  * than a wait for storage. */
 #define POOL_SPINS 800
 
-struct pool_worker {
-    struct pool *pool;
-    pthread_t thread;
-    uint32_t number;
-};
-
 struct pool {
     uint32_t magic;
     uint32_t threads;
     int nice;
-    bool stop;
-    pool_fn *fn;
+    _Atomic bool stop;
+    pthread_t *worker; /* threads - 1 */
+    pool_fn *fn;       /* of the turn in `claim`; valid for whoever claimed a part of it */
     void *arg;
-    struct pool_worker *worker; /* threads - 1 */
-    /* turn: +1 starts a run; left: parts of the workers still running. Each has its line. */
-    _Alignas(64) _Atomic uint32_t turn;
-    _Alignas(64) _Atomic uint32_t sleepers;
+    /* claim: turn(32) | next part(32). A new turn is a release of fn and arg; claiming is adding
+     * one while parts are left, which only succeeds in the turn that was looked at. left: parts not
+     * yet ended; the turn is over at 0. news: futex word of sleeping workers. */
+    _Alignas(64) _Atomic uint64_t claim;
     _Alignas(64) _Atomic uint32_t left;
-    _Alignas(64) _Atomic uint32_t caller_sleeps;
+    _Atomic uint32_t caller_sleeps;
+    _Alignas(64) _Atomic uint32_t news;
+    _Atomic uint32_t sleepers;
 };
 
 static inline void pause_briefly(void)
@@ -58,46 +55,81 @@ static void futex_wake_all(_Atomic uint32_t *word)
     syscall(SYS_futex, (uint32_t *)word, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
 }
 
-/* A sleeper announces itself before it looks for the last time, and the waker changes the word
- * before it looks for sleepers (both sequentially consistent): one of them sees the other. */
-static uint32_t next_turn(struct pool *p, uint32_t seen)
+static bool parts_left(const struct pool *p, uint64_t claim)
 {
-    for (int i = 0; i < POOL_SPINS; i++) {
-        uint32_t now = atomic_load_explicit(&p->turn, memory_order_acquire);
-        if (now != seen)
-            return now;
-        pause_briefly();
-    }
-    atomic_fetch_add(&p->sleepers, 1);
-    uint32_t now;
-    while ((now = atomic_load(&p->turn)) == seen)
-        futex_sleep(&p->turn, seen);
-    atomic_fetch_sub(&p->sleepers, 1);
-    return now;
+    return (uint32_t)claim < p->threads;
 }
 
-static void *worker_main(void *arg)
+/* Claims a part of the turn now running. False: none is left. */
+static bool claim_part(struct pool *p, uint32_t *part)
 {
-    struct pool_worker *w = arg;
-    struct pool *p = w->pool;
-    OBJ_CHECK(p, POOL_MAGIC);
-    if (p->nice > 0)
-        setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), p->nice);
-    for (uint32_t seen = 0;;) {
-        seen = next_turn(p, seen);
-        if (p->stop)
-            return NULL;
-        p->fn(p->arg, w->number, p->threads);
+    uint64_t claim = atomic_load_explicit(&p->claim, memory_order_acquire);
+    while (parts_left(p, claim))
+        if (atomic_compare_exchange_weak_explicit(&p->claim, &claim, claim + 1,
+                                                  memory_order_acq_rel, memory_order_acquire)) {
+            *part = (uint32_t)claim;
+            return true;
+        }
+    return false;
+}
+
+/* Runs parts while there are any. */
+static void work(struct pool *p)
+{
+    uint32_t part;
+    while (claim_part(p, &part)) {
+        p->fn(p->arg, part, p->threads);
         if (atomic_fetch_sub(&p->left, 1) == 1 && atomic_load(&p->caller_sleeps))
             futex_wake_all(&p->left);
     }
 }
 
-static void start_turn(struct pool *p)
+/* Until there are parts to claim, or it is time to stop. A sleeper announces itself before it looks
+ * for the last time, and the waker publishes before it looks for sleepers (both sequentially
+ * consistent): one of them sees the other. */
+static void wait_for_turn(struct pool *p)
 {
-    atomic_fetch_add(&p->turn, 1);
-    if (atomic_load(&p->sleepers) > 0)
-        futex_wake_all(&p->turn);
+    for (int i = 0; i < POOL_SPINS; i++) {
+        if (parts_left(p, atomic_load_explicit(&p->claim, memory_order_relaxed)))
+            return;
+        pause_briefly();
+    }
+    uint32_t seen = atomic_load(&p->news);
+    atomic_fetch_add(&p->sleepers, 1);
+    if (!parts_left(p, atomic_load(&p->claim)) && !atomic_load(&p->stop))
+        futex_sleep(&p->news, seen);
+    atomic_fetch_sub(&p->sleepers, 1);
+}
+
+static void *worker_main(void *arg)
+{
+    struct pool *p = arg;
+    OBJ_CHECK(p, POOL_MAGIC);
+    if (p->nice > 0)
+        setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), p->nice);
+    while (!atomic_load_explicit(&p->stop, memory_order_relaxed)) {
+        work(p);
+        wait_for_turn(p);
+    }
+    return NULL;
+}
+
+static void wake_workers(struct pool *p)
+{
+    if (atomic_load(&p->sleepers) == 0)
+        return;
+    atomic_fetch_add(&p->news, 1);
+    futex_wake_all(&p->news);
+}
+
+static void start_turn(struct pool *p, pool_fn *fn, void *arg)
+{
+    uint64_t turn = (atomic_load_explicit(&p->claim, memory_order_relaxed) >> 32) + 1;
+    p->fn = fn;
+    p->arg = arg;
+    atomic_store_explicit(&p->left, p->threads, memory_order_relaxed);
+    atomic_store(&p->claim, turn << 32);
+    wake_workers(p);
 }
 
 static void join_turn(struct pool *p)
@@ -116,15 +148,13 @@ static void join_turn(struct pool *p)
 
 void pool_run(struct pool *p, pool_fn *fn, void *arg)
 {
-    if (p->threads > 1) {
-        p->fn = fn;
-        p->arg = arg;
-        atomic_store_explicit(&p->left, p->threads - 1, memory_order_relaxed);
-        start_turn(p);
+    if (p->threads == 1) {
+        fn(arg, 0, 1);
+        return;
     }
-    fn(arg, 0, p->threads);
-    if (p->threads > 1)
-        join_turn(p);
+    start_turn(p, fn, arg);
+    work(p);
+    join_turn(p);
 }
 
 uint32_t pool_threads(const struct pool *p)
@@ -134,28 +164,28 @@ uint32_t pool_threads(const struct pool *p)
 
 static void stop_workers(struct pool *p, uint32_t started)
 {
-    p->stop = true;
-    start_turn(p);
+    atomic_store(&p->stop, true);
+    wake_workers(p);
     for (uint32_t i = 0; i < started; i++)
-        pthread_join(p->worker[i].thread, NULL);
+        pthread_join(p->worker[i], NULL);
 }
 
 struct pool *pool_create(uint32_t threads, int nice, struct error *error)
 {
     sl_assert(threads >= 1 && threads <= POOL_THREADS_MAX);
     struct pool *p = aligned_alloc(64, sizeof *p);
-    struct pool_worker *workers = calloc(threads, sizeof *workers);
+    pthread_t *workers = calloc(threads, sizeof *workers);
     if (!p || !workers) {
         free(p);
         free(workers);
         error_set(error, ERR_NO_MEMORY, "no memory for %u threads", threads);
         return NULL;
     }
-    *p = (struct pool){.magic = POOL_MAGIC, .threads = threads, .nice = nice, .worker = workers};
+    /* turn 0 has no parts left */
+    *p = (struct pool){
+        .magic = POOL_MAGIC, .threads = threads, .nice = nice, .worker = workers, .claim = threads};
     for (uint32_t i = 0; i + 1 < threads; i++) {
-        struct pool_worker *w = &p->worker[i];
-        *w = (struct pool_worker){.pool = p, .number = i + 1};
-        int rc = pthread_create(&w->thread, NULL, worker_main, w);
+        int rc = pthread_create(&p->worker[i], NULL, worker_main, p);
         if (rc != 0) {
             error_set_errno(error, ERR_NO_MEMORY, rc, "cannot start thread %u of %u", i + 2,
                             threads);

@@ -1,6 +1,8 @@
 /* The threads that compute: fork and join of one function over all of them, many thousand times a
- * second. Between two runs they spin for some microseconds and then sleep on a futex, so a hit path
- * makes no other system call than those of this barrier. */
+ * second. The work is cut into as many parts as there are threads, and parts are claimed: a thread
+ * that is late (the machine has other things to do) finds its part done by another, so nobody waits
+ * for one that was never started. Between two runs workers spin for some microseconds and then
+ * sleep on a futex; a hit path makes no other system call than those. */
 #ifndef SLUICE_COMPUTE_POOL_H
 #define SLUICE_COMPUTE_POOL_H
 
@@ -12,8 +14,9 @@
 
 struct pool;
 
-/* Part `thread` of `threads`. Parts divide the work by output or by row, never by reduction. */
-typedef void pool_fn(void *arg, uint32_t thread, uint32_t threads);
+/* Part `part` of `parts`, run by exactly one thread. Parts divide the work by output or by row,
+ * never by reduction. Scratch may belong to a part. */
+typedef void pool_fn(void *arg, uint32_t part, uint32_t parts);
 
 /* threads: all that compute, the caller of pool_run included (it is thread 0). nice: of the workers
  * made here; the caller's own is the caller's business. NULL with *error. */

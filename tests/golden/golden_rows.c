@@ -54,7 +54,9 @@ static struct result result_new(const struct model_hparams *hp)
 
 static void check_file(const char *path, const uint32_t *tokens)
 {
-    static const uint32_t threads[] = {1, 2, 3, 5}, chunks[] = {1, 7, 64, TOKENS};
+    static const uint32_t cases[][2] = {/* threads, chunk */
+                                        {1, 7},      {1, 64}, {1, TOKENS}, {2, 1}, {2, 7}, {2, 64},
+                                        {2, TOKENS}, {3, 1},  {3, TOKENS}, {5, 7}, {5, 64}};
     struct image image;
     image_open(&image, path, CONTEXT);
     const struct model_hparams *hp = &image.model->hparams;
@@ -64,18 +66,16 @@ static void check_file(const char *path, const uint32_t *tokens)
         if (!ops)
             continue;
         run(&image, ops, 1, 1, tokens, &first);
-        for (size_t t = 0; t < sizeof threads / sizeof *threads; t++)
-            for (size_t k = 0; k < sizeof chunks / sizeof *chunks; k++) {
-                run(&image, ops, threads[t], chunks[k], tokens, &other);
-                golden_check(memcmp(first.logits, other.logits,
-                                    (size_t)TOKENS * hp->vocab * sizeof(float)) == 0,
-                             "%s: logits with %u threads, chunk %u", ops->name, threads[t],
-                             chunks[k]);
-                golden_check(memcmp(first.kv, other.kv,
-                                    2 * hp->layers * first.kv_layer * sizeof *first.kv) == 0,
-                             "%s: KV rows with %u threads, chunk %u", ops->name, threads[t],
-                             chunks[k]);
-            }
+        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+            uint32_t threads = cases[i][0], chunk = cases[i][1];
+            run(&image, ops, threads, chunk, tokens, &other);
+            golden_check(
+                memcmp(first.logits, other.logits, (size_t)TOKENS * hp->vocab * sizeof(float)) == 0,
+                "%s: logits with %u threads, chunk %u", ops->name, threads, chunk);
+            golden_check(
+                memcmp(first.kv, other.kv, 2 * hp->layers * first.kv_layer * sizeof *first.kv) == 0,
+                "%s: KV rows with %u threads, chunk %u", ops->name, threads, chunk);
+        }
     }
     free(first.logits);
     free(first.kv);
