@@ -51,7 +51,8 @@ static uint64_t mem_available(void)
             break;
     if (f)
         fclose(f);
-    return kib * KIB;
+    uint64_t machine = kib * KIB, room = cgroup_room(); /* a container's limit counts, too */
+    return machine < room ? machine : room;
 }
 
 /* "31MiB" where it is whole, so that it can be typed back. */

@@ -116,6 +116,33 @@ static bool find_place(enum cgroup_version version, char out[PATH_MAX])
     return found;
 }
 
+/* Room under the limits of one hierarchy, from our place up to its root. */
+static uint64_t room_in(enum cgroup_version version)
+{
+    char mount[PATH_MAX], place[PATH_MAX], dir[PATH_MAX];
+    uint64_t room = UINT64_MAX, limit, usage;
+    if (!find_mount(version, mount) || !find_place(version, place))
+        return room;
+    bool v2 = version == CGROUP_V2;
+    for (;;) {
+        if (path_join(dir, mount, place) && read_u64(dir, v2 ? V2_LIMIT : V1_LIMIT, &limit) &&
+            read_u64(dir, v2 ? V2_USAGE : V1_USAGE, &usage)) {
+            uint64_t here = limit > usage ? limit - usage : 0;
+            room = here < room ? here : room;
+        }
+        char *slash = strrchr(place, '/');
+        if (!slash || place[0] == 0)
+            return room;
+        *slash = 0;
+    }
+}
+
+uint64_t cgroup_room(void)
+{
+    uint64_t v1 = room_in(CGROUP_V1), v2 = room_in(CGROUP_V2);
+    return v1 < v2 ? v1 : v2;
+}
+
 /* What a supervisor left that was killed: empty groups named after processes that are gone. */
 static void remove_stale(const char *parent)
 {

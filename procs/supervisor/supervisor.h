@@ -230,6 +230,8 @@ bool budget_settled(const struct supervisor *s);
 uint64_t budget_patience_ns(const struct supervisor *s, uint64_t bytes);
 
 /* cgroup.c */
+/* What the limits around us leave; UINT64_MAX without any. */
+uint64_t cgroup_room(void);
 int cgroup_enter(struct supervisor *s, struct error *error);
 bool cgroup_limit(struct supervisor *s, uint64_t bytes);
 bool cgroup_peak(const struct supervisor *s, uint64_t *usage, uint64_t *peak);
