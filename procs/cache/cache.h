@@ -3,6 +3,7 @@
 #define SLUICE_CACHE_H
 
 #include "ipc/child.h"
+#include "lib/base/clock.h"
 #include "lib/policy/policy.h"
 #include "procs/cache/cache_prefault.h"
 
@@ -10,6 +11,9 @@
 
 #define CACHE_FAILURES_MAX 3  /* loads that may fail after an entry was asked for */
 #define CACHE_BURST_MAX    48 /* LOADs to one loader in one round; an edge queues 64 messages */
+#define CACHE_ALONE_NS     (5 * NS_PER_S) /* a ready loader never heard of by then is out of reach */
+#define CACHE_PINS_NS      (250 * NS_PER_MS) /* between looks for pins no DEMAND came for */
+#define CACHE_PINS_SOON_MS 5                 /* the same while there were some */
 #define CACHE_TEND_NS      (50 * NS_PER_MS)
 #define CACHE_OBSERVE_NS   (20 * NS_PER_MS) /* between looks at loading entries: DONEs get lost */
 #define CACHE_WAITING_MS   2 /* between tries of entries without room: unpins are silent */
@@ -47,7 +51,10 @@ struct cache_loader {
     struct edge *edge;
     uint32_t greeted; /* incarnation that was sent everything it owes */
     bool flushed;
-    uint32_t burst; /* LOADs sent in this round: the queue between us is bounded */
+    uint32_t heard;         /* newest incarnation a message came from */
+    uint64_t messages_seen; /* of its own counter: while it moves the loader gets messages */
+    uint64_t alone_ns;      /* since when a ready one that owes was never heard; 0: no such thing */
+    uint32_t burst;         /* LOADs sent in this round: the queue between us is bounded */
 };
 
 struct guess_list { /* of one target layer */
@@ -88,11 +95,12 @@ struct cache {
     uint32_t resident_entries;
     uint32_t demands_open, prefetches_open;
     uint32_t unsent;
+    bool pins_soon;     /* there were pins no DEMAND came for */
     bool asks_in_order; /* the policy offers candidates coldest first */
     bool prefetch_look; /* something changed that may allow another prefetch */
     bool quota_asked;   /* quota_control waits for its acknowledgement */
     struct msg_control quota_control;
-    uint64_t next_tend_ns, next_observe_ns;
+    uint64_t next_tend_ns, next_observe_ns, next_pins_ns;
     uint64_t lost_seen, invalid_seen, punched_seen; /* counted so far */
 };
 
@@ -144,6 +152,8 @@ uint64_t cache_quota(const struct cache *c);
 void cache_receive_compute(struct cache *c);
 void cache_read_uses(struct cache *c, uint64_t limit);
 void cache_receive_predictor(struct cache *c);
+/* The pins say it too: asks for what compute waits for although no DEMAND came. */
+void cache_look_at_pins(struct cache *c, uint64_t now_ns);
 void cache_advance(struct cache *c, struct cache_now now);
 void cache_prefetch(struct cache *c);
 

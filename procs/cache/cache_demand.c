@@ -61,8 +61,32 @@ static bool demand_entry(struct cache *c, uint32_t entry, const struct msg_deman
     return false;
 }
 
+/* DEMANDs get lost, all of them when an edge is broken. Pins do not: with compute waiting for an
+ * expert whatever is pinned and ABSENT is wanted. Compute repeats a lost DEMAND after 20 ms, so
+ * normally nothing is found here. What failed too often is left to compute's own repeats. */
+void cache_look_at_pins(struct cache *c, uint64_t now_ns)
+{
+    const struct proc_row *compute = &c->child.procs.head->row[procs_row_of(SERVICE_COMPUTE, 0)];
+    if (now_ns < c->next_pins_ns)
+        return;
+    c->next_pins_ns = now_ns + (c->pins_soon ? CACHE_PINS_SOON_MS * NS_PER_MS : CACHE_PINS_NS);
+    if (atomic_load_explicit(&compute->wait, memory_order_relaxed) != WAIT_EXPERT ||
+        c->demands_open > 0)
+        return;
+    for (uint32_t e = c->child.model->dense_count; e < c->child.model->entry_count; e++) {
+        uint64_t word = cache_word(c, e);
+        if (entry_state_of(word) != ENTRY_ABSENT || entry_pins_of(word) == 0 ||
+            cache_noted(c, e, NOTE_WAITING) ||
+            atomic_load_explicit(&cache_directory_entry(c, e)->failures, memory_order_relaxed) > 0)
+            continue;
+        cache_request_anew(c, e, LOAD_DEMAND, 0);
+        c->pins_soon = true;
+    }
+}
+
 static void take_demand(struct cache *c, const struct msg_demand *demand)
 {
+    c->pins_soon = false;
     cache_count(c, CTR_CACHE_demands, 1);
     cache_count(c, CTR_CACHE_demand_entries, demand->count);
     if (demand->attempt > 0)

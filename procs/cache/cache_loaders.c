@@ -56,14 +56,37 @@ void cache_clean_loader(struct cache *c, uint32_t loader, uint32_t reaped)
     log_info("cleaned up after loader %u, incarnation %u", loader, reaped);
 }
 
+/* A loader that is ready, owes, and from which nothing ever came: our end of its connection is
+ * broken beyond repair (NNG 1.5.2 may keep the pipe of its killed predecessor and refuse its own).
+ * A successor of this process has new sockets, and rebuilds everything else. */
+static void check_reach(struct cache *c, uint32_t loader, uint32_t incarnation, uint64_t now_ns)
+{
+    struct cache_loader *l = &c->loaders[loader];
+    bool owes = false;
+    for (uint32_t e = c->loading.head; e != ENTRY_NONE && !owes; e = c->notes[e].next)
+        owes = (entry_owed_of(cache_word(c, e)) & (1u << loader)) != 0;
+    if (!owes || l->heard == incarnation || !cache_loader_ready(c, loader) ||
+        counter_get(cache_loader_row(c, loader), CTR_LOADER_messages) != l->messages_seen) {
+        l->alone_ns = 0;
+        l->messages_seen = counter_get(cache_loader_row(c, loader), CTR_LOADER_messages);
+        return;
+    }
+    if (l->alone_ns == 0)
+        l->alone_ns = now_ns;
+    if (now_ns - l->alone_ns > CACHE_ALONE_NS)
+        log_fatal(1, "loader %u, incarnation %u, is out of reach", loader, incarnation);
+}
+
 void cache_look_at_loaders(struct cache *c)
 {
+    uint64_t now = clock_now_ns();
     for (uint32_t i = 0; i < c->loader_count; i++) {
         const struct proc_row *row = cache_loader_row(c, i);
         uint32_t reaped = atomic_load_explicit(&row->reaped, memory_order_acquire);
         if (reaped > atomic_load_explicit(&row->cleaned, memory_order_relaxed))
             cache_clean_loader(c, i, reaped);
         uint32_t incarnation = atomic_load_explicit(&row->incarnation, memory_order_acquire);
+        check_reach(c, i, incarnation, now);
         if (c->loaders[i].greeted == incarnation || !cache_loader_ready(c, i) ||
             !edge_connected(c->loaders[i].edge))
             continue;
@@ -79,6 +102,7 @@ void cache_receive_loader(struct cache *c, uint32_t loader)
         const struct msg_head *head = (const struct msg_head *)(const void *)buf;
         cache_count(c, CTR_CACHE_messages, 1);
         child_progress(&c->child);
+        c->loaders[loader].heard = head->incarnation;
         if (head->type != MSG_DONE)
             continue; /* a FLUSHED that came twice */
         const struct msg_done *done = (const struct msg_done *)(const void *)buf;

@@ -170,6 +170,7 @@ static void tend(struct cache *c, uint64_t now_ns)
         cache_observe_all(c);
         cache_look_at_loaders(c);
     }
+    cache_look_at_pins(c, now_ns);
     if (now_ns < c->next_tend_ns)
         return;
     c->next_tend_ns = now_ns + CACHE_TEND_NS;
@@ -186,6 +187,8 @@ static int timeout_ms(const struct cache *c, bool more)
         return 1;
     if (c->waiting.count > 0)
         return CACHE_WAITING_MS;
+    if (c->pins_soon)
+        return CACHE_PINS_SOON_MS;
     return (c->loading.count > 0 ? CACHE_OBSERVE_NS : CACHE_TEND_NS) / NS_PER_MS;
 }
 
@@ -234,10 +237,7 @@ static void finish(struct cache *c)
 {
     child_wait(&c->child, WAIT_STOPPING);
     prefault_stop(c->prefault);
-    edge_close(c->predictor);
-    edge_close(c->compute);
-    for (uint32_t i = 0; i < c->loader_count; i++)
-        edge_close(c->loaders[i].edge);
+    /* The edges are left to the kernel: closing one whose peer was killed may wait for ever. */
 }
 
 int main(int argc, char **argv)

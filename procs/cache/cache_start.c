@@ -49,7 +49,7 @@ static void receive_flushed(struct cache *c, uint32_t loader)
         cache_count(c, CTR_CACHE_messages, 1);
         if (m->head.type == MSG_FLUSHED && m->epoch == c->epoch &&
             m->loader_incarnation == atomic_load_explicit(&row->incarnation, memory_order_acquire))
-            c->loaders[loader].flushed = true;
+            c->loaders[loader].flushed = true, c->loaders[loader].heard = m->loader_incarnation;
     }
 }
 

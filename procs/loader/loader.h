@@ -3,15 +3,18 @@
 #define SLUICE_LOADER_H
 
 #include "ipc/child.h"
+#include "lib/base/clock.h"
 #include "procs/loader/loader_device.h"
 #include "procs/loader/loader_io.h"
 #include "procs/loader/loader_jobs.h"
 #include "procs/loader/loader_throttle.h"
 
-#define LOADER_MAGIC     0x52444f4cu
-#define LOADER_JOBS_MAX  4096 /* more are refused; the cache sends again */
-#define LOADER_TEND_NS   (50 * NS_PER_MS)
-#define LOADER_LOOK_NS   (5 * NS_PER_MS) /* between looks for cancelled jobs that are held back */
+#define LOADER_MAGIC    0x52444f4cu
+#define LOADER_JOBS_MAX 4096 /* more are refused; the cache sends again */
+#define LOADER_TEND_NS  (50 * NS_PER_MS)
+#define LOADER_LOOK_NS  (5 * NS_PER_MS) /* between looks for cancelled jobs that are held back */
+#define LOADER_ALONE_NS                                                                            \
+    (5 * NS_PER_S) /* a new cache that has not flushed us by then cannot reach us */
 #define LOADER_BATCH_MAX 128
 
 struct loader {
@@ -26,6 +29,8 @@ struct loader {
     int io_fd;
     bool flush_asked; /* a FLUSH of flush_epoch waits for its answer */
     uint32_t flush_epoch;
+    uint32_t epoch_met;     /* of the last cache that reached us, or that was there when we came */
+    uint64_t epoch_seen_ns; /* since when the directory has another; 0: it has not */
     uint64_t next_tend_ns, next_look_ns;
     uint64_t throttled_ns;       /* since when the throttle holds something back; 0: it does not */
     struct edge_stats edge_seen; /* counted so far */

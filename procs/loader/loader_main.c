@@ -147,6 +147,22 @@ static void check_device(struct loader *l, uint64_t now_ns)
         loader_fail_all(l, ESTALE);
 }
 
+/* A new cache flushes every loader before it does anything else. If that does not arrive, the
+ * connection is broken in a way that cannot be mended from inside (NNG 1.5.2 may keep the pipe of a
+ * killed peer for ever, and refuses all others): end, so that the cache need not wait for us. */
+static void check_cache(struct loader *l, uint64_t now_ns)
+{
+    uint32_t epoch = atomic_load_explicit(&l->child.directory.head->epoch, memory_order_acquire);
+    if (epoch == l->epoch_met) {
+        l->epoch_seen_ns = 0;
+        return;
+    }
+    if (l->epoch_seen_ns == 0)
+        l->epoch_seen_ns = now_ns;
+    if (now_ns - l->epoch_seen_ns > LOADER_ALONE_NS)
+        log_fatal(1, "the cache of epoch %u does not reach this loader", epoch);
+}
+
 /* How long nothing has to be done unless a descriptor says so. */
 static int timeout_ms(struct loader *l, uint64_t now_ns)
 {
@@ -187,6 +203,7 @@ static void run(struct loader *l)
         if (fds[2].revents)
             obey_supervisor(l);
         check_device(l, now);
+        check_cache(l, now);
         loader_answer_flush(l);
         tend(l, now);
         show(l);
@@ -207,7 +224,7 @@ static void finish(struct loader *l)
     }
     if (l->jobs.inflight == 0)
         l->backend->close(l->io);
-    edge_close(l->cache);
+    /* The edge is left to the kernel: see check_cache. */
 }
 
 int main(int argc, char **argv)
@@ -219,6 +236,7 @@ int main(int argc, char **argv)
     open_device(l);
     open_backend(l, backend ? backend : l->child.params->backend);
     create_jobs(l);
+    l->epoch_met = atomic_load_explicit(&l->child.directory.head->epoch, memory_order_acquire);
     open_edge(l); /* last: from here on LOADs may come */
     child_ready(&l->child);
     run(l);

@@ -125,7 +125,7 @@ static void take_flush(struct loader *l, const struct msg_flush *flush)
     if (flush->loader_incarnation != l->child.incarnation || flush->epoch != epoch)
         return; /* of a cache that is gone, or meant for a predecessor of ours */
     l->flush_asked = true;
-    l->flush_epoch = epoch;
+    l->flush_epoch = l->epoch_met = epoch;
     jobs_each(&l->jobs, drop_if_older, l);
     loader_answer_flush(l);
 }

@@ -126,6 +126,26 @@ START_TEST(demand_to_submission)
 }
 END_TEST
 
+/* No DEMAND ever arrives: the pins say it too. */
+START_TEST(pins_without_demand)
+{
+    struct rig r;
+    run_plain(&r, &plain, 0);
+    atomic_store(&rig_row(&r, SERVICE_COMPUTE, 0)->wait, WAIT_EXPERT);
+    for (uint32_t layer = 0; layer < r.model->hparams.layers; layer++) {
+        uint32_t entry = model_entry_expert(r.model, layer, 3);
+        uint64_t deadline = rig_deadline(WAIT_MS);
+        entry_pin(&r.directory.entries[entry].word, PINNER_COMPUTE);
+        while (rig_state(&r, entry) != ENTRY_READY)
+            ck_assert(rig_tick(&r, deadline));
+        ck_assert(rig_payload_right(&r, entry));
+        rig_unpin(&r, &entry, 1);
+    }
+    ck_assert_uint_eq(rig_counter(&r, SERVICE_CACHE, 0, CTR_CACHE_demands), 0);
+    rig_close(&r);
+}
+END_TEST
+
 /* A loader dies at each point where it matters, and while reads are under way. */
 START_TEST(loader_killed)
 {
@@ -510,6 +530,7 @@ static Suite *suite(void)
     tcase_add_test(c, demand_to_submission);
     tcase_add_test(c, demand_waits_for_room);
     tcase_add_test(c, demand_overtakes_prefetch);
+    tcase_add_test(c, pins_without_demand);
     c = add_case(s, "loader_death");
     tcase_add_loop_test(c, loader_killed, 0, 4);
     tcase_add_test(c, loader_killed_at_any_time);
