@@ -107,7 +107,7 @@ void answers_add(struct compute *c, struct rpc_request *request)
     struct pending p = {.request = request};
     uint64_t now = clock_now_ns();
     if (engine_next_parse(request->body, &p.id, &p.from, &wait_ms, &error) != 0) {
-        counter_add(c->child.row, CTR_COMPUTE_requests_refused, 1);
+        c->refused++;
         rpc_reply_error(c->rpc, request, &error);
         return;
     }

@@ -91,6 +91,7 @@ struct compute {
     struct runner runner;
     struct pending pending[RPC_CONTEXTS];
     uint32_t pending_count;
+    uint64_t refused;                      /* requests; the server counts malformed ones itself */
     uint64_t answered_ns[KV_REQUESTS_MAX]; /* when a row's end was told, 0 not yet */
     struct answer answer;
 };

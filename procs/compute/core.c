@@ -62,7 +62,11 @@ static void bind_layer(struct core *c, uint32_t i, float **norms)
     uint32_t entry = model_entry_expert(c->model, i, 0);
     for (uint32_t m = 0; m < EXPERT__COUNT; m++)
         l->expert[m] = matrix_of(tensor_of(c, entry, m), NULL);
-    c->expert_slot_bytes[i] = model_index_entries(c->model)[entry].slot_bytes;
+    for (uint32_t e = 0; e < c->hp.experts; e++) { /* where pages begin differs between experts */
+        uint64_t bytes = model_index_entries(c->model)[entry + e].slot_bytes;
+        if (bytes > c->expert_slot_bytes[i])
+            c->expert_slot_bytes[i] = bytes;
+    }
     l->in_forms = form_bit(&l->q) | form_bit(&l->k) | form_bit(&l->v);
     l->mix_forms = form_bit(&l->out);
     l->gate_forms =

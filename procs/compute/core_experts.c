@@ -62,8 +62,8 @@ struct window {
     uint64_t bytes, room, slot;
 };
 
-/* Pins what fits. With half of the room still taken and nothing else to do the window is refilled,
- * so that loads go on while experts are computed. */
+/* Pins what fits. The window is refilled by quarters, not one by one: few DEMANDs, and loads go on
+ * while experts are computed. */
 static void fill_window(struct core *c, struct window *w)
 {
     uint32_t first = w->pinned;

@@ -81,7 +81,7 @@ struct core {
     struct pool *pool;
     uint32_t threads, chunk, output_rows;
     uint32_t q_size, kv_size, group; /* floats of all q heads, of all k heads; q heads per k head */
-    uint64_t expert_slot_bytes[MODEL_LAYERS_MAX];
+    uint64_t expert_slot_bytes[MODEL_LAYERS_MAX]; /* the largest of each layer */
 
     struct core_layer *layer;
     struct kernel_matrix embedding, output;
@@ -103,7 +103,7 @@ struct core {
     struct form_rows in;  /* [chunk] normalised input of attention, then of router and experts */
     struct form_rows mix; /* [chunk] output of attention */
     float *q, *k, *v;     /* [chunk][heads] */
-    float *y;             /* [chunk][hidden] */
+    float *y;             /* [chunk][hidden] output of attention */
     float *rope;          /* [chunk][head_size] cos and sin */
     float *router_logits; /* [chunk][experts] */
     struct route *routes; /* [chunk][top_k] */

@@ -13,6 +13,7 @@ static void *cut(struct cutter *m, size_t count, size_t bytes)
     return m->base ? m->base + at : NULL;
 }
 
+/* Rows of k elements in the forms named. */
 static void cut_forms(struct cutter *m, struct form_rows *f, uint32_t forms, uint32_t rows,
                       uint32_t k)
 {
@@ -21,29 +22,36 @@ static void cut_forms(struct cutter *m, struct form_rows *f, uint32_t forms, uin
     for (int i = 0; i < FORM__COUNT; i++) {
         f->stride[i] =
             i == FORM_F32 ? (size_t)k * sizeof(float) : kernel_activation_bytes(type_of[i], k);
-        bool needed = i == FORM_F32 || (forms & (1u << i)) != 0;
-        f->base[i] = needed ? cut(m, rows, f->stride[i]) : NULL;
+        f->base[i] = forms & (1u << i) ? cut(m, rows, f->stride[i]) : NULL;
     }
 }
 
-/* Logits of several rows at once are only wanted when a prompt is scored: a megabyte or a few rows.
- */
+/* Logits of several rows at once are only wanted when a prompt is scored: a quarter of a megabyte,
+ * or a few rows. */
 static uint32_t output_rows_for(uint32_t vocab, uint32_t chunk)
 {
-    uint64_t rows = MIB / ((uint64_t)vocab * sizeof(float));
+    uint64_t rows = MIB / 4 / ((uint64_t)vocab * sizeof(float));
     rows = rows < 2 ? 2 : rows > GATHER_ROWS ? GATHER_ROWS : rows;
     return (uint32_t)(rows < chunk ? rows : chunk);
 }
 
-static void all_forms(const struct core *c, uint32_t *in, uint32_t *mix, uint32_t *inner)
+/* Which forms are wanted where, over all layers. */
+struct forms_wanted {
+    uint32_t in, mix, last, gather, inner;
+};
+
+static struct forms_wanted forms_of(const struct core *c)
 {
-    *in = c->output_forms;
-    *mix = *inner = 0;
+    const uint32_t floats = 1u << FORM_F32;
+    struct forms_wanted w = {.in = floats, .mix = floats, .last = floats | c->output_forms};
     for (uint32_t i = 0; i < c->hp.layers; i++) {
-        *in |= c->layer[i].in_forms | c->layer[i].gate_forms;
-        *mix |= c->layer[i].mix_forms;
-        *inner |= c->layer[i].inner_forms;
+        const struct core_layer *l = &c->layer[i];
+        w.in |= l->in_forms | l->gate_forms;
+        w.mix |= l->mix_forms;
+        w.gather |= form_bit(&l->expert[EXPERT_GATE]) | form_bit(&l->expert[EXPERT_UP]);
+        w.inner |= l->inner_forms & ~floats; /* floats stay where gate and up left them */
     }
+    return w;
 }
 
 static void cut_experts(struct core *c, struct cutter *m, uint32_t chunk)
@@ -70,12 +78,10 @@ size_t core_scratch_layout(struct core *c, uint32_t chunk, uint8_t *base)
 {
     const struct model_hparams *hp = &c->hp;
     struct cutter m = {.base = base};
-    uint32_t in, mix, inner;
-    all_forms(c, &in, &mix, &inner);
+    struct forms_wanted want = forms_of(c);
     c->x = cut(&m, (size_t)chunk * hp->hidden, sizeof(float));
-    c->y = cut(&m, (size_t)chunk * hp->hidden, sizeof(float));
-    cut_forms(&m, &c->in, in, chunk, hp->hidden);
-    cut_forms(&m, &c->mix, mix, chunk, c->q_size);
+    cut_forms(&m, &c->in, want.in, chunk, hp->hidden);
+    cut_forms(&m, &c->mix, want.mix, chunk, c->q_size);
     c->q = cut(&m, (size_t)chunk * c->q_size, sizeof(float));
     c->k = cut(&m, (size_t)chunk * c->kv_size, sizeof(float));
     c->v = cut(&m, (size_t)chunk * c->kv_size, sizeof(float));
@@ -83,14 +89,15 @@ size_t core_scratch_layout(struct core *c, uint32_t chunk, uint8_t *base)
     c->router_logits = cut(&m, (size_t)chunk * hp->experts, sizeof(float));
     c->routes = cut(&m, (size_t)chunk * hp->experts_used, sizeof *c->routes);
     cut_experts(c, &m, chunk);
+    c->y = c->pair_out; /* attention is over when experts begin */
     c->output_rows = output_rows_for(hp->vocab, chunk);
     c->logits = cut(&m, (size_t)c->output_rows * hp->vocab, sizeof(float));
-    cut_forms(&m, &c->last, in, c->output_rows, hp->hidden);
+    cut_forms(&m, &c->last, want.last, c->output_rows, hp->hidden);
     for (uint32_t t = 0; t < c->threads; t++) {
         struct core_thread *thread = &c->thread[t];
         uint32_t rows = chunk < GATHER_ROWS ? chunk : GATHER_ROWS;
-        cut_forms(&m, &thread->gather, in, rows, hp->hidden);
-        cut_forms(&m, &thread->inner, inner, rows, hp->expert_inner);
+        cut_forms(&m, &thread->gather, want.gather, rows, hp->hidden);
+        cut_forms(&m, &thread->inner, want.inner, rows, hp->expert_inner);
         thread->router = cut(&m, (size_t)hp->experts * 2, sizeof(float));
     }
     return (m.at + 63) / 64 * 64;

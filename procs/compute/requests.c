@@ -272,7 +272,7 @@ static void reply(struct compute *c, struct rpc_request *request, int rc, json_t
         rpc_reply(c->rpc, request, fields);
         return;
     }
-    counter_add(c->child.row, CTR_COMPUTE_requests_refused, 1);
+    c->refused++;
     rpc_reply_error(c->rpc, request, error);
 }
 
@@ -336,10 +336,16 @@ static void tend_row(struct compute *c, uint32_t row, uint64_t now_ns)
         free_row(c, row);
 }
 
+/* Idle rows; gauges. */
 void requests_tend(struct compute *c, uint64_t now_ns)
 {
     for (uint32_t i = 0; i < KV_REQUESTS_MAX; i++)
         tend_row(c, i, now_ns);
     counter_set(c->child.row, CTR_COMPUTE_sequences_queued, count_state(c, KV_QUEUED));
-    counter_set(c->child.row, CTR_COMPUTE_sequences_running, count_state(c, KV_RUNNING));
+    struct rpc_server_stats rpc;
+    rpc_server_stats_get(c->rpc, &rpc);
+    counter_set(c->child.row, CTR_COMPUTE_requests_refused, c->refused + rpc.refused);
+    struct edge_stats edge;
+    edge_stats_get(c->child.supervisor, &edge);
+    counter_set(c->child.row, CTR_COMPUTE_messages_invalid, edge.invalid);
 }

@@ -32,9 +32,11 @@ static const struct kernel_ops *choose_ops(struct child *child)
     uint32_t chosen = atomic_load(&kv->isa);
     const struct kernel_ops *ops = chosen ? kernel_ops_of((enum kernel_isa)(chosen - 1))
                                           : kernel_ops_select(child->params->isa);
+    if (!ops && chosen)
+        log_fatal(1, "the run was begun with instructions (isa %u) that are not to be had here",
+                  chosen - 1);
     if (!ops)
-        log_fatal(2, "this machine has no %s instructions (--isa)",
-                  chosen ? "longer the" : child->params->isa);
+        log_fatal(2, "this machine or build has no %s instructions (--isa)", child->params->isa);
     atomic_store(&kv->isa, (uint32_t)ops->isa + 1);
     counter_set(child->row, CTR_COMPUTE_isa, (uint64_t)ops->isa);
     return ops;

@@ -60,6 +60,7 @@ static void end(struct sequence *s, enum kv_state state, enum kv_finish finish)
     log_event(s, USE_SEQUENCE_END, get(&q->log_tokens), 0);
     kv_row_release(&r->child->kv, s->row);
     counter_set(r->child->row, CTR_COMPUTE_kv_bytes, 0);
+    counter_set(r->child->row, CTR_COMPUTE_sequences_running, 0);
     counter_add(r->child->row,
                 state == KV_DONE     ? CTR_COMPUTE_sequences_done
                 : state == KV_FAILED ? CTR_COMPUTE_sequences_failed
@@ -100,6 +101,7 @@ static bool claim(struct sequence *s)
     } else {
         return false;
     }
+    counter_set(child->row, CTR_COMPUTE_sequences_running, 1);
     return true;
 }
 

@@ -71,6 +71,9 @@ static void tend(struct predictor *p, uint64_t now)
     child_tend(&p->child);
     edge_tend(p->cache, now);
     hints_measure(p);
+    struct edge_stats stats;
+    edge_stats_get(p->child.supervisor, &stats);
+    counter_set(p->child.row, CTR_PREDICTOR_messages_invalid, stats.invalid);
 }
 
 static void loop(struct predictor *p)
