@@ -9,6 +9,11 @@
 
 #define PREDICTOR_MAGIC 0x50524544u
 
+struct predictor_calm { /* since when the cache has sent no load */
+    uint64_t loads, since_ns;
+    uint32_t news; /* rows published by then */
+};
+
 struct predictor {
     uint32_t magic;
     struct child child;
@@ -16,6 +21,7 @@ struct predictor {
     const struct kernel_ops *ops;
     prediction_fn predict;
     uint32_t want; /* guesses per layer */
+    struct predictor_calm calm;
     struct recall *recall;
     struct uses_reader uses;
     float *values;         /* [width] of the row read last */

@@ -19,7 +19,9 @@
 #include "procs/predictor/predictor.h"
 
 #define WAIT_NS       (50 * NS_PER_MS)
-#define RESIDENT_MS   20 /* nothing to foretell: how often it looks whether that is still so */
+#define CALM_NS       (100 * NS_PER_MS) /* without a load, and so many tokens: nothing to foretell */
+#define CALM_TOKENS   8
+#define NAP_MS        20 /* how often it then looks whether that is still so */
 #define TEND_EVERY_NS (50 * NS_PER_MS)
 
 static struct predictor the_predictor;
@@ -36,12 +38,23 @@ static void start(struct predictor *p, int argc, char **argv)
         log_fatal(error_exit_status(error.code), "%s", error.text);
 }
 
-/* When every expert is in the arena a hint changes nothing. Then the ring is not slept on, so that
- * compute need not wake anybody: a token of a resident model makes no system call for us. */
-static bool all_resident(const struct predictor *p)
+static uint64_t loads_sent(const struct predictor *p)
 {
-    const struct proc_row *cache = &p->child.procs.head->row[procs_row_of(SERVICE_CACHE, 0)];
-    return counter_get(cache, CTR_CACHE_resident_entries) >= p->child.model->expert_entry_count;
+    return counter_get(&p->child.procs.head->row[procs_row_of(SERVICE_CACHE, 0)],
+                       CTR_CACHE_loads_sent);
+}
+
+/* Watches whether hints could change anything. While whole tokens go by and the cache loads nothing
+ * at all, everything they need is there. Then the ring is not slept on, so that compute need not
+ * wake anybody: a token of a resident model makes no system call for us. */
+static bool nothing_to_do(struct predictor *p, uint32_t news, uint64_t now)
+{
+    struct predictor_calm *calm = &p->calm;
+    uint64_t loads = loads_sent(p);
+    if (loads != calm->loads)
+        *calm = (struct predictor_calm){.loads = loads, .since_ns = now, .news = news};
+    return now - calm->since_ns >= CALM_NS &&
+           news - calm->news >= CALM_TOKENS * p->child.model->hparams.layers;
 }
 
 static void handle_controls(struct predictor *p)
@@ -87,14 +100,19 @@ static void loop(struct predictor *p)
             tend(p, now);
             tend_due = now + TEND_EVERY_NS;
         }
-        if (all_resident(p)) {
-            poll(NULL, 0, RESIDENT_MS);
-            seen = atomic_load_explicit(&p->child.gates.head->news, memory_order_acquire);
+        if (nothing_to_do(p, seen, now)) {
+            poll(NULL, 0, NAP_MS);
+            uint32_t news = atomic_load_explicit(&p->child.gates.head->news, memory_order_acquire);
+            if (news == seen) /* compute is idle: its next row shall find us listening */
+                p->calm = (struct predictor_calm){p->calm.loads, now, news};
+            seen = news;
             continue;
         }
         uint32_t news = gates_wait(&p->child.gates, seen, WAIT_NS);
         if (news != seen)
             handle_news(p, seen, news);
+        else
+            p->calm = (struct predictor_calm){p->calm.loads, now, news};
         seen = news;
     }
 }
