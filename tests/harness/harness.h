@@ -153,6 +153,22 @@ void text_free(struct text *t);
 const char *test_prompt(unsigned i);
 #define TEST_PROMPTS 3
 
+/* ---- the machine ---- */
+
+#define LOAD_OTHERS_MAX 0.10 /* of all processors: beyond it no time is judged */
+
+struct load {
+    uint64_t started_ns, own, machine;
+};
+
+/* From here on; then the share of the processors others than this engine and test have used. */
+void load_start(struct load *load, struct engine *e);
+double load_of_others(const struct load *load, struct engine *e);
+
+/* A promise about time that was not kept: fails the case, or skips it on a machine busy with
+ * others. */
+void load_judge(const struct load *load, struct engine *e, bool kept, const char *what);
+
 /* ---- memory cgroups ---- */
 
 /* Makes a memory cgroup (v1 or v2) into path; skips the case when that is not allowed. */
