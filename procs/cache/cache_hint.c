@@ -84,7 +84,8 @@ static void take_hint(struct cache *c, const struct msg_hint *hint)
     c->prefetch_look = true;
 }
 
-/* False when no further guess may be loaded now. */
+/* False when no further guess may be loaded in this round: none is allowed, or one was. A demand
+ * that came meanwhile is looked at before the next. */
 static bool prefetch_one(struct cache *c, struct guess_list *list, uint32_t layer)
 {
     const struct model_hparams *h = &c->child.model->hparams;
@@ -112,9 +113,10 @@ static bool prefetch_one(struct cache *c, struct guess_list *list, uint32_t laye
         c->notes[g->entry].flags |= NOTE_PREFETCHED;
         cache_count(c, CTR_CACHE_prefetches, 1);
         cache_reserve(c, g->entry, offset, LOAD_PREFETCH, 0);
+        c->prefetch_look = true;
     }
     list->at++; /* what may not be loaded now is not asked about again */
-    return true;
+    return !c->prefetch_look;
 }
 
 void cache_prefetch(struct cache *c)
