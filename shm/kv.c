@@ -124,13 +124,16 @@ static int no_room(uint64_t bytes, const char *what, int rc, struct error *error
                            bytes_format(bytes, text), what);
 }
 
-int kv_row_allocate(const struct kv *kv, uint32_t row, uint32_t tokens, struct error *error)
+int kv_row_allocate(const struct kv *kv, uint32_t row, uint32_t tokens, void (*alive)(void *arg),
+                    void *arg, struct error *error)
 {
     const struct kv_head *h = kv->head;
     sl_assert(tokens <= h->context);
     uint64_t bytes = region_bytes(h, tokens);
     for (uint32_t region = 0; region < 2 * h->layers; region++) {
         int rc = segment_allocate(kv->segment.fd, region_offset(kv, row, region), bytes);
+        if (alive)
+            alive(arg);
         if (rc == 0)
             continue;
         kv_row_release(kv, row);

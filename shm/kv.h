@@ -94,8 +94,10 @@ float *kv_logprobs(const struct kv *kv, uint32_t row);       /* one per log toke
 uint16_t *kv_keys(const struct kv *kv, uint32_t row, uint32_t layer);
 uint16_t *kv_values(const struct kv *kv, uint32_t row, uint32_t layer);
 
-/* Allocates the KV of `tokens` positions of a row (whole pages per layer), or frees all of it. */
-int kv_row_allocate(const struct kv *kv, uint32_t row, uint32_t tokens, struct error *error);
+/* Allocates the KV of `tokens` positions of a row (whole pages per layer), or frees all of it.
+ * `alive` (may be NULL) is called between layers: gigabytes take seconds. */
+int kv_row_allocate(const struct kv *kv, uint32_t row, uint32_t tokens, void (*alive)(void *arg),
+                    void *arg, struct error *error);
 void kv_row_release(const struct kv *kv, uint32_t row);
 
 /* Allocates the token log and log-probabilities of `tokens` tokens of a row, before the first token

@@ -290,6 +290,7 @@ void core_score(struct core *c, uint32_t row, uint32_t rows, const uint32_t *tar
 {
     for (uint32_t done = 0; done < rows;) {
         uint32_t n = rows - done < c->output_rows ? rows - done : c->output_rows;
+        core_alive(c, 0); /* a long vocabulary takes its time */
         core_output(c, row + done, n);
         c->targets = targets + done;
         c->scores = out + done;

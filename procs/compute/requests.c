@@ -57,9 +57,11 @@ static void free_row(struct compute *c, uint32_t row)
 {
     struct kv_request *q = row_of(c, row);
     sl_assert(kv_state_ended(state_of(q)));
-    kv_log_release(&c->child.kv, row);
     c->answered_ns[row] = 0;
+    /* FREE first: a death in between leaves a log the row's next user overwrites, never a row whose
+     * log is a hole. */
     atomic_store_explicit(&q->state, KV_FREE, memory_order_release);
+    kv_log_release(&c->child.kv, row);
 }
 
 /* A free row; if there is none, the one whose end was told longest ago. */

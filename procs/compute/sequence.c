@@ -80,6 +80,9 @@ static void fail(struct sequence *s, const struct error *error)
     q->error_code = error->code;
     snprintf(q->error_text, sizeof q->error_text, "%.255s", error->text);
     log_warn("sequence %llu: %s", (unsigned long long)atomic_load(&q->id), error->text);
+    /* end() frees the KV before the row says FAILED: a successor that finds it RUNNING in between
+     * must not believe rows that are gone. */
+    atomic_store_explicit(&q->kv_valid, 0, memory_order_release);
     end(s, KV_FAILED, KV_FINISH_ERROR);
 }
 
@@ -105,6 +108,13 @@ static bool claim(struct sequence *s)
     return true;
 }
 
+/* Gigabytes of KV take seconds to allocate. */
+static void alive(void *arg)
+{
+    struct runner *r = arg;
+    atomic_store_explicit(&r->beat_ns, clock_now_ns(), memory_order_relaxed);
+}
+
 static int begin(struct sequence *s, struct error *error)
 {
     struct runner *r = s->runner;
@@ -115,7 +125,7 @@ static int begin(struct sequence *s, struct error *error)
     s->positions = wanted < context ? (uint32_t)wanted : context;
     histogram_clear(&r->token_ns);
     r->experts.request = q;
-    if (kv_row_allocate(&child->kv, s->row, s->positions, error) != 0)
+    if (kv_row_allocate(&child->kv, s->row, s->positions, alive, r, error) != 0)
         return -1;
     counter_set(child->row, CTR_COMPUTE_kv_bytes,
                 kv_sequence_bytes(&child->model->hparams, s->positions));
@@ -240,9 +250,9 @@ void sequence_run(struct runner *r, uint32_t row)
                          .logprobs = kv_logprobs(kv, row),
                          .row = row};
     struct error error;
-    s.score = (s.request->flags & KV_FLAG_SCORE_PROMPT) != 0;
     if (!claim(&s))
         return;
+    s.score = (s.request->flags & KV_FLAG_SCORE_PROMPT) != 0; /* of the request that was claimed */
     if (begin(&s, &error) != 0) {
         fail(&s, &error);
         return;

@@ -189,14 +189,17 @@ static void run(struct loader *l)
         struct pollfd fds[] = {{.fd = edge_fd(l->cache), .events = POLLIN},
                                {.fd = l->io_fd, .events = POLLIN},
                                {.fd = child_fd(&l->child), .events = POLLIN}};
-        if (poll(fds, ARRAY_LEN(fds), timeout_ms(l, now)) < 0 && errno != EINTR)
+        int ready = poll(fds, ARRAY_LEN(fds), timeout_ms(l, now));
+        if (ready < 0 && errno != EINTR)
             log_fatal(1, "poll: %s", strerror(errno));
         if (fds[0].revents)
             loader_receive(l); /* before the completions: a demand waits for nothing */
         now = clock_now_ns();
         read_throttle(l, now);
         loader_submit(l, now);
-        if (fds[1].revents) {
+        /* Nothing moved: a submission the kernel refused for want of memory is tried again there.
+         */
+        if (fds[1].revents || (ready == 0 && l->jobs.inflight > 0)) {
             loader_reap(l);
             loader_submit(l, clock_now_ns());
         }

@@ -262,6 +262,12 @@ static enum machine_event classify(struct child_slot *c)
     if (child_state(c) == PROC_STARTING && atomic_load(&c->row->last_exit) == 2 &&
         atomic_load(&c->row->last_signal) == 0)
         return EVENT_DIED_REFUSED;
+    if (c->backend[0] && !c->ready_ns) {
+        /* A choice of ctl must not end the run: the next one takes the configured back end again.
+         */
+        log_warn("back end %s does not start here, going back to the configured one", c->backend);
+        c->backend[0] = 0;
+    }
     return tally_note(&c->tally, clock_now_ns()) ? EVENT_DIED_OFTEN : EVENT_DIED_EARLY;
 }
 

@@ -177,7 +177,7 @@ static int create_on_full_tmpfs(void)
         return 16;
     uint64_t before = segment_allocated_bytes(t.fd);
     for (uint32_t row = 0;; row++) {
-        if (kv_row_allocate(&kv, row, 512, &e) == 0)
+        if (kv_row_allocate(&kv, row, 512, NULL, NULL, &e) == 0)
             continue; /* half a MiB each */
         if (row == 0 || row > 2 || e.code != ERR_NO_MEMORY)
             return 17;

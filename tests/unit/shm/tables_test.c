@@ -50,7 +50,7 @@ START_TEST(kv_rows_cost_what_is_said)
     struct error e;
     uint64_t empty = segment_allocated_bytes(kv.segment.fd);
     for (uint32_t tokens = 1; tokens <= CONTEXT; tokens += 111) {
-        ck_assert_int_eq(kv_row_allocate(&kv, 5, tokens, &e), 0);
+        ck_assert_int_eq(kv_row_allocate(&kv, 5, tokens, NULL, NULL, &e), 0);
         uint64_t bytes = segment_allocated_bytes(kv.segment.fd) - empty;
         ck_assert_uint_eq(bytes, kv_sequence_bytes(&shape, tokens));
         for (uint32_t layer = 0; layer < 3; layer++) {
