@@ -124,6 +124,23 @@ static ALWAYS_INLINE __m512 sixteen_terms(const bool q8, const uint8_t *w, const
     return _mm512_mul_ps(_mm512_cvtepi32_ps(dot), _mm512_cvtph_ps(_mm512_castsi512_si256(d)));
 }
 
+/* The same for the first `groups` groups of four blocks; the other terms are zero. Rows of short
+ * products (experts of small models) end here, and copying them first cost half of their time. */
+static ALWAYS_INLINE __m512 some_terms(const bool q8, const uint8_t *w, uint32_t groups,
+                                       const int8_t *x, const int32_t *corr)
+{
+    const size_t size = q8 ? Q8_BYTES : Q4_BYTES;
+    __m512i g[4], d = _mm512_setzero_si512();
+    UNROLL for (int i = 0; i < 4; i++)
+    {
+        g[i] = _mm512_setzero_si512();
+        if ((uint32_t)i < groups)
+            g[i] = dot_four(unpack_four(q8, w + (size_t)i * 4 * size, i, &d), x + i * GROUP_SIZE);
+    }
+    __m512i dot = _mm512_add_epi32(join_groups(g), _mm512_loadu_si512(corr));
+    return _mm512_mul_ps(_mm512_cvtepi32_ps(dot), _mm512_cvtph_ps(_mm512_castsi512_si256(d)));
+}
+
 /* term[b] = (float)dot_b * dw_b for `blocks` blocks of one weight row. x and corr begin at the same
  * block and are padded to ACT_PAD; terms beyond `blocks` are zero or unspecified. */
 static ALWAYS_INLINE void row_terms(const bool q8, const uint8_t *w, uint32_t blocks,
@@ -136,7 +153,10 @@ static ALWAYS_INLINE void row_terms(const bool q8, const uint8_t *w, uint32_t bl
             prefetch(w + b * size, AHEAD + line);
         _mm512_store_ps(term + b, sixteen_terms(q8, w + b * size, x + (size_t)b * QK, corr + b));
     }
-    if (b < blocks) { /* a copy, so that nothing beyond the row is read */
+    if (b < blocks && blocks % 4 == 0) { /* whole groups: nothing beyond the row is read */
+        _mm512_store_ps(
+            term + b, some_terms(q8, w + b * size, (blocks - b) / 4, x + (size_t)b * QK, corr + b));
+    } else if (b < blocks) { /* a copy, so that nothing beyond the row is read */
         uint8_t end[LANES * Q8_BYTES] = {0};
         memcpy(end, w + b * size, (blocks - b) * size);
         _mm512_store_ps(term + b, sixteen_terms(q8, end, x + (size_t)b * QK, corr + b));
