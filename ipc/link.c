@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <nng/transport/ipc/ipc.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -28,6 +29,10 @@
 #define MANY_PROBE_LIMIT_NS (1000 * NS_PER_MS)
 #define RELISTEN_RETRY_NS   (500 * NS_PER_MS)
 #define OCCUPIED_PROBE_NS   (200 * NS_PER_MS)
+
+/* NNG hears of a death within about 10 ms. A second of looks that find nobody is not haste. */
+#define PEER_LOOK_NS     (250 * NS_PER_MS)
+#define PEER_MISSING_MAX 4
 
 int link_error(struct error *error, int nng_result, const char *what, const char *path)
 {
@@ -95,6 +100,30 @@ static void forget_dead_pipe(struct link *link)
 int link_pipe(const struct link *link)
 {
     return atomic_load(&link->pipe);
+}
+
+static bool peer_is_gone(int pipe)
+{
+    uint64_t pid;
+    return nng_pipe_get_uint64((nng_pipe){.id = (uint32_t)pipe}, NNG_OPT_IPC_PEER_PID, &pid) == 0 &&
+           pid != 0 && kill((pid_t)pid, 0) != 0 && errno == ESRCH;
+}
+
+static void look_for_peer(struct link *link, uint64_t now_ns)
+{
+    if (now_ns < link->next_peer_ns)
+        return;
+    link->next_peer_ns = now_ns + PEER_LOOK_NS;
+    int pipe = link_pipe(link);
+    if (pipe != 0 && peer_is_gone(pipe))
+        link->peer_missing++;
+    else
+        link->peer_missing = 0;
+}
+
+bool link_stuck(const struct link *link)
+{
+    return link->peer_missing >= PEER_MISSING_MAX;
 }
 
 static void url_of(const struct link *link, char url[ENDPOINT_BYTES + 8])
@@ -255,6 +284,7 @@ void link_tend(struct link *link, uint64_t now_ns)
         return;
     }
     forget_dead_pipe(link);
+    look_for_peer(link, now_ns);
     if (link_pipe(link) != 0) {
         link->lonely_ns = 0;
         link->patience_ns = REDIAL_AFTER_NS;
@@ -273,8 +303,26 @@ void link_tend(struct link *link, uint64_t now_ns)
         tend_listener(link, now_ns, ONE_PROBE_EVERY_NS, ONE_PROBE_LIMIT_NS);
 }
 
-void link_close(struct link *link)
+void link_give_up_dialing(struct link *link)
 {
-    nng_close(link->socket);
+    if (link->started)
+        nng_dialer_close(link->dialer);
+    link->started = false;
+}
+
+/* Closing the socket of a stuck connection hangs, and a second to make sure is not to be had here:
+ * then the kernel closes it when the process ends. */
+bool link_close(struct link *link)
+{
+    int pipe = link->kind == LINK_LISTEN_MANY ? 0 : link_pipe(link);
+    bool closed = pipe == 0 || !peer_is_gone(pipe);
+    if (closed) {
+        nng_close(link->socket);
+    } else if (link->kind == LINK_DIAL) {
+        link_give_up_dialing(link);
+    } else {
+        unlink(link->path);
+    }
     probe_stop(&link->probe);
+    return closed;
 }

@@ -93,7 +93,8 @@ void rpc_client_close(struct rpc_client *client)
     if (!client)
         return;
     OBJ_CHECK(client, CLIENT_MAGIC);
-    link_close(&client->link);
+    if (!link_close(&client->link))
+        return; /* NNG may still call back: what it would touch stays until the process ends */
     close(client->wake_fd);
     pthread_mutex_destroy(&client->lock);
     client->magic = 0;
