@@ -8,9 +8,9 @@ set -u -o pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 libexec=${SLUICE_LIBEXEC:-$root/build/libexec}
-pairs=${1:-40}
+pairs=${1:-60}
 model=${2:-$root/launch/demo/tiny-books-moe-q8_0.gguf}
-tokens=${SLUICE_TOKENS:-512}
+tokens=${SLUICE_TOKENS:-1500}
 
 SLUICE_RUN_DIR=$(mktemp -d /tmp/sluice-bench.XXXXXX)
 export SLUICE_RUN_DIR
