@@ -237,6 +237,14 @@ static void tell_start(const struct session_request *request, uint64_t started, 
             (double)(now - started) / NS_PER_S, *state ? ": " : "", state);
 }
 
+bool session_gone(const struct session *s)
+{
+    char dir[ENDPOINT_BYTES];
+    struct error ignored;
+    return s->own == 0 && run_dir_path(s->run, dir, &ignored) == 0 &&
+           run_dir_state(dir) == RUN_GONE;
+}
+
 static int wait_ready(struct session *s, const struct session_request *request, struct error *error)
 {
     uint64_t started = clock_now_ns(), told = 0;
@@ -246,6 +254,8 @@ static int wait_ready(struct session *s, const struct session_request *request, 
             return error_set(error, ERR_CANCELLED, "interrupted while the engine started");
         if (!session_alive(s, error))
             return -1;
+        if (session_gone(s))
+            return error_set(error, ERR_GONE, "the engine '%s' ended while it started", s->run);
         if (strcmp(state, "draining") == 0 || strcmp(state, "stopping") == 0)
             return error_set(error, ERR_BUSY, "the engine '%s' is %s", s->run, state);
         tell_start(request, started, &told, state);
@@ -271,6 +281,8 @@ static bool look_for(struct session *s, const char *run, char *model, size_t roo
     struct error ignored;
     s->control = control_client_open(run, &ignored);
     json_t *reply = NULL;
+    if (s->control)
+        rpc_client_set_stop(s->control, &session_stop); /* Ctrl-C ends this wait as any other */
     if (!s->control || control_call(s->control, "status", NULL, &reply, &ignored) != 0) {
         rpc_client_close(s->control);
         s->control = NULL;

@@ -40,6 +40,9 @@ int session_open(struct session *s, const struct session_request *request, struc
 
 /* False when an engine of our own has ended; its last words are in *error. */
 bool session_alive(struct session *s, struct error *error);
+/* True when the engine was somebody else's and nobody holds its run any more: nothing will answer
+ * there again. */
+bool session_gone(const struct session *s);
 
 /* Stops an engine of our own and waits for its end; closes the clients. */
 void session_close(struct session *s);

@@ -24,18 +24,10 @@ static void make_key(char key[REQUEST_KEY_SIZE])
     snprintf(key, REQUEST_KEY_SIZE, "%016" PRIx64 "%016" PRIx64, word[0], word[1]);
 }
 
-/* Whether nobody holds the run any more: then nothing will answer there again. */
-static bool run_gone(const struct session *s)
-{
-    char dir[ENDPOINT_BYTES];
-    struct error ignored;
-    return run_dir_path(s->run, dir, &ignored) == 0 && run_dir_state(dir) == RUN_GONE;
-}
-
 /* True when a failed call may succeed later: the engine is there, compute is not at the moment. */
 static bool worth_repeating(struct session *s, uint64_t *since, struct error *error)
 {
-    if ((error->code != ERR_GONE && error->code != ERR_TIMEOUT) || (s->own == 0 && run_gone(s)))
+    if ((error->code != ERR_GONE && error->code != ERR_TIMEOUT) || session_gone(s))
         return false;
     uint64_t now = clock_now_ns();
     if (*since == 0)
