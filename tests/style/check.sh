@@ -20,6 +20,15 @@ files() {
     done
 }
 
+# No list of files would make every rule hold.
+if [ ! -e "$root/.git" ]; then
+    echo "SKIP style: not a git checkout, so there is no list of its sources"
+    exit 0
+elif [ -z "$(files '*.c')" ]; then
+    echo "not ok style: git lists no sources here ($(git -C "$root" ls-files 2>&1 | head -1))"
+    exit 1
+fi
+
 # verdict NAME REASON < offending places
 verdict() {
     local name=$1 reason=$2 places
