@@ -23,6 +23,8 @@ uint32_t index_layout_hash(void)
         AT(model_entry, extents),
         AT(model_entry, slot_bytes),
         AT(model_entry, extent),
+        AT(model_entry, matrix),
+        sizeof(struct model_matrix),
         sizeof(struct model_index),
         AT(model_index, file),
         AT(model_index, hparams),
@@ -137,6 +139,13 @@ void index_entry(const struct index_derived *d, const struct model_hparams *h,
         uint32_t tensor = d->expert_tensor[layer][m];
         uint64_t slice = tensors[tensor].row_bytes * tensors[tensor].ne[1];
         add_extent(e, tensor, tensors[tensor].file_offset + expert * slice, slice);
+        e->matrix[m] = (struct model_matrix){
+            .type = tensors[tensor].type,
+            .k = (uint32_t)tensors[tensor].ne[0],
+            .n = (uint32_t)tensors[tensor].ne[1],
+            .row_bytes = tensors[tensor].row_bytes,
+            .slot_offset = e->extent[m].slot_offset + e->extent[m].head_bytes,
+        };
     }
 }
 

@@ -57,6 +57,15 @@ struct model_extent {
     uint64_t payload_bytes;
 };
 
+/* One matrix of an expert inside its entry's slot: n rows of k elements. */
+struct model_matrix {
+    uint32_t type; /* enum tensor_type */
+    uint32_t k, n;
+    uint32_t reserved;
+    uint64_t row_bytes;
+    uint64_t slot_offset; /* of the payload, from the slot's start */
+};
+
 struct model_entry {
     uint16_t kind; /* enum entry_kind */
     uint16_t tier; /* enum tier */
@@ -68,6 +77,7 @@ struct model_entry {
     uint64_t slot_bytes; /* pages of all extents */
     uint64_t payload_bytes;
     struct model_extent extent[ENTRY_EXTENTS_MAX];
+    struct model_matrix matrix[EXPERT__COUNT]; /* of an expert, by enum expert_matrix */
 };
 
 struct model_index {

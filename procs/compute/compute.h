@@ -14,11 +14,11 @@
 #include "ipc/child.h"
 #include "ipc/rpc.h"
 #include "lib/base/clock.h"
+#include "lib/core/core.h"
+#include "lib/core/sampler.h"
+#include "lib/core/weights.h"
 #include "lib/model/tokenizer.h"
-#include "procs/compute/core.h"
 #include "procs/compute/histogram.h"
-#include "procs/compute/sampler.h"
-#include "procs/compute/weights.h"
 
 #define COMPUTE_MAGIC 0x434d5055u
 
@@ -103,7 +103,8 @@ struct weights_source experts_source(struct experts *e);
 void experts_tend(struct experts *e, uint64_t now_ns); /* sign of life; the edge's watchdogs */
 /* Waits until every dense entry is READY, tending the child meanwhile; fatal when one cannot be. */
 void experts_wait_dense(struct child *child);
-const uint8_t *experts_payload(const struct child *child, uint32_t entry, uint32_t extent);
+/* Where the slot of an entry that is not ABSENT begins. */
+const uint8_t *experts_slot(const struct child *child, uint32_t entry);
 
 /* runner.c */
 int runner_open(struct runner *r, struct compute *c, struct error *error);

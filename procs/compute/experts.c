@@ -22,14 +22,13 @@ static struct directory_entry *entry_of(const struct experts *e, const struct ex
     return &e->child->directory.entries[model_entry_expert(e->child->model, step->layer, expert)];
 }
 
-const uint8_t *experts_payload(const struct child *child, uint32_t entry, uint32_t extent)
+const uint8_t *experts_slot(const struct child *child, uint32_t entry)
 {
     const struct directory_entry *d = &child->directory.entries[entry];
-    const struct model_extent *x = &model_index_entries(child->model)[entry].extent[extent];
     uint64_t at = atomic_load_explicit(&d->arena_offset, memory_order_relaxed);
     sl_assert(at % PAGE_BYTES == 0 && at >= PAGE_BYTES && at < child->arena.bytes &&
               (uint64_t)d->slot_pages * PAGE_BYTES <= child->arena.bytes - at);
-    return (const uint8_t *)child->arena.base + at + x->slot_offset + x->head_bytes;
+    return (const uint8_t *)child->arena.base + at;
 }
 
 static const void *source_dense(void *self, uint32_t entry)
@@ -37,7 +36,8 @@ static const void *source_dense(void *self, uint32_t entry)
     const struct experts *e = self;
     uint64_t word = entry_look(&e->child->directory.entries[entry].word);
     sl_assert(entry_state_of(word) == ENTRY_READY);
-    return experts_payload(e->child, entry, 0);
+    const struct model_extent *x = &model_index_entries(e->child->model)[entry].extent[0];
+    return experts_slot(e->child, entry) + x->slot_offset + x->head_bytes;
 }
 
 /* Half of what the arena has for experts: while one half is computed the other is loaded. */
@@ -62,8 +62,9 @@ static bool source_resident(void *self, uint32_t layer, uint32_t expert)
 static void make_ready(struct experts *e, const struct expert_step *step, struct expert_item *item)
 {
     uint32_t entry = model_entry_expert(e->child->model, step->layer, item->expert);
-    for (uint32_t part = 0; part < EXPERT__COUNT; part++)
-        item->part[part] = experts_payload(e->child, entry, part);
+    expert_matrices(&model_index_entries(e->child->model)[entry], experts_slot(e->child, entry),
+                    item->matrix);
+    item->tier = TIER_NATIVE;
     item->state = ITEM_READY;
 }
 

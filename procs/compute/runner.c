@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 #include "lib/base/assert.h"
+#include "lib/core/pool.h"
 #include "procs/compute/compute.h"
-#include "procs/compute/pool.h"
 
 #define IDLE_WAIT_NS  (50 * NS_PER_MS) /* the cache's edge is tended meanwhile */
 #define SCRATCH_LIMIT (512 * MIB)

@@ -14,6 +14,15 @@ static const uint8_t *payload(const struct image *m, uint32_t entry, uint32_t ex
     return m->bytes + x->file_offset + x->head_bytes;
 }
 
+/* Extents lie in the file, not in a slot. */
+static void image_matrices(const struct image *m, uint32_t entry,
+                           struct kernel_matrix out[EXPERT__COUNT])
+{
+    expert_matrices(&model_index_entries(m->model)[entry], NULL, out);
+    for (uint32_t part = 0; part < EXPERT__COUNT; part++)
+        out[part].data = payload(m, entry, part);
+}
+
 static const void *source_dense(void *self, uint32_t entry)
 {
     return payload(self, entry, 0);
@@ -39,8 +48,7 @@ static void source_pin(void *self, const struct expert_step *step, struct expert
     for (uint32_t i = 0; i < count; i++) {
         sl_assert(items[i]->state == ITEM_QUEUED);
         uint32_t entry = model_entry_expert(m->model, step->layer, items[i]->expert);
-        for (uint32_t part = 0; part < EXPERT__COUNT; part++)
-            items[i]->part[part] = payload(m, entry, part);
+        image_matrices(m, entry, items[i]->matrix);
         items[i]->state = ITEM_READY;
     }
 }

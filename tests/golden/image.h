@@ -2,7 +2,7 @@
 #ifndef SLUICE_TESTS_GOLDEN_IMAGE_H
 #define SLUICE_TESTS_GOLDEN_IMAGE_H
 
-#include "procs/compute/core.h"
+#include "lib/core/core.h"
 
 struct image {
     const uint8_t *bytes; /* the mapped file */

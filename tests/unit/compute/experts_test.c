@@ -167,8 +167,8 @@ START_TEST(ready_ones_are_hits_and_send_nothing)
     const struct model_extent *x =
         model_index_entries(w.child.model)[model_entry_expert(w.child.model, LAYER, 1)].extent;
     for (uint32_t part = 0; part < EXPERT__COUNT; part++)
-        ck_assert_ptr_eq(w.item[0].part[part], base + atomic_load(&entry(0)->arena_offset) +
-                                                   x[part].slot_offset + x[part].head_bytes);
+        ck_assert_ptr_eq(w.item[0].matrix[part].data, base + atomic_load(&entry(0)->arena_offset) +
+                                                          x[part].slot_offset + x[part].head_bytes);
 }
 END_TEST
 

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/core/pool.h"
 #include "procs/compute/compute.h"
-#include "procs/compute/pool.h"
 #include "procs/predictor/recall.h"
 #include "tests/golden/image.h"
 #include "tests/golden/reference.h"

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "procs/compute/sampler.h"
+#include "lib/core/sampler.h"
 
 #define VOCAB 300
 

@@ -1,5 +1,5 @@
 /* Fork and join with a short spin and then a futex. */
-#include "procs/compute/pool.h"
+#include "lib/core/pool.h"
 
 #include <errno.h>
 #include <linux/futex.h>

@@ -1,5 +1,5 @@
 /* Gate input, router, and the chunk's forecast for the next layer. */
-#include "procs/compute/core_internal.h"
+#include "lib/core/core_internal.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* Computing a batch of experts: gate and up for all of them in one phase, down in a second. Work is
  * divided by cost over experts and outputs, so a batch of few large and many small experts is even.
  */
-#include "procs/compute/core_internal.h"
+#include "lib/core/core_internal.h"
 
 #include <string.h>
 
@@ -54,10 +54,8 @@ static uint32_t min_u32(uint32_t a, uint32_t b)
 static void gate_up_job(struct core *c, uint32_t thread, const struct expert_job *job,
                         struct job_range range)
 {
-    struct core_layer *l = core_layer_now(c);
-    struct kernel_matrix gate = l->expert[EXPERT_GATE], up = l->expert[EXPERT_UP];
-    gate.data = job->item->part[EXPERT_GATE];
-    up.data = job->item->part[EXPERT_UP];
+    struct kernel_matrix gate = job->item->matrix[EXPERT_GATE];
+    struct kernel_matrix up = job->item->matrix[EXPERT_UP];
     for (uint32_t first = 0; first < job->rows; first += GATHER_ROWS) {
         uint32_t rows = min_u32(job->rows - first, GATHER_ROWS);
         core_alive(c, thread);
@@ -96,9 +94,8 @@ static void gate_up_phase(void *arg, uint32_t thread, uint32_t threads)
 static void down_job(struct core *c, uint32_t thread, const struct expert_job *job,
                      struct job_range range)
 {
-    struct kernel_matrix down = core_layer_now(c)->expert[EXPERT_DOWN];
+    struct kernel_matrix down = job->item->matrix[EXPERT_DOWN];
     struct form_rows *inner = &c->thread[thread].inner;
-    down.data = job->item->part[EXPERT_DOWN];
     for (uint32_t first = 0; first < job->rows; first += GATHER_ROWS) {
         uint32_t rows = min_u32(job->rows - first, GATHER_ROWS);
         core_alive(c, thread);

@@ -1,6 +1,6 @@
 /* The experts step of a layer: who is needed, in which order they are pinned, and computing them as
  * they come. Decode is the case of one row: K items, all pinned at once. */
-#include "procs/compute/core_internal.h"
+#include "lib/core/core_internal.h"
 
 #include <string.h>
 

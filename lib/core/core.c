@@ -1,5 +1,5 @@
 /* The core's life and the order of a forward pass. */
-#include "procs/compute/core_internal.h"
+#include "lib/core/core_internal.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -45,6 +45,22 @@ static size_t norm_floats(const struct model_hparams *hp)
     return (size_t)hp->layers * 2 * (hp->hidden + hp->head_size) + hp->hidden;
 }
 
+/* Experts of a layer may differ in type, and in where their pages begin. */
+static void bind_experts(struct core *c, uint32_t layer)
+{
+    struct core_layer *l = &c->layer[layer];
+    for (uint32_t i = c->model->dense_count; i < c->model->entry_count; i++) {
+        const struct model_entry *e = &model_index_entries(c->model)[i];
+        if (e->layer != layer)
+            continue;
+        if (e->slot_bytes > c->expert_slot_bytes[layer])
+            c->expert_slot_bytes[layer] = e->slot_bytes;
+        l->expert_forms |= 1u << form_of((enum tensor_type)e->matrix[EXPERT_GATE].type) |
+                           1u << form_of((enum tensor_type)e->matrix[EXPERT_UP].type);
+        l->inner_forms |= 1u << form_of((enum tensor_type)e->matrix[EXPERT_DOWN].type);
+    }
+}
+
 static void bind_layer(struct core *c, uint32_t i, float **norms)
 {
     struct core_layer *l = &c->layer[i];
@@ -59,19 +75,10 @@ static void bind_layer(struct core *c, uint32_t i, float **norms)
     l->v = dense_matrix(c, i, DENSE_ATTN_V);
     l->out = dense_matrix(c, i, DENSE_ATTN_OUT);
     l->router = dense_matrix(c, i, DENSE_ROUTER);
-    uint32_t entry = model_entry_expert(c->model, i, 0);
-    for (uint32_t m = 0; m < EXPERT__COUNT; m++)
-        l->expert[m] = matrix_of(tensor_of(c, entry, m), NULL);
-    for (uint32_t e = 0; e < c->hp.experts; e++) { /* where pages begin differs between experts */
-        uint64_t bytes = model_index_entries(c->model)[entry + e].slot_bytes;
-        if (bytes > c->expert_slot_bytes[i])
-            c->expert_slot_bytes[i] = bytes;
-    }
+    bind_experts(c, i);
     l->in_forms = form_bit(&l->q) | form_bit(&l->k) | form_bit(&l->v);
     l->mix_forms = form_bit(&l->out);
-    l->gate_forms =
-        form_bit(&l->router) | form_bit(&l->expert[EXPERT_GATE]) | form_bit(&l->expert[EXPERT_UP]);
-    l->inner_forms = form_bit(&l->expert[EXPERT_DOWN]);
+    l->gate_forms = form_bit(&l->router) | l->expert_forms;
 }
 
 static void bind_weights(struct core *c, float *norms)

@@ -1,5 +1,5 @@
 /* The core's scratch memory: one allocation, laid out once for the chunk in force. */
-#include "procs/compute/core_internal.h"
+#include "lib/core/core_internal.h"
 
 struct cutter {
     uint8_t *base; /* NULL: only count */
@@ -48,7 +48,7 @@ static struct forms_wanted forms_of(const struct core *c)
         const struct core_layer *l = &c->layer[i];
         w.in |= l->in_forms | l->gate_forms;
         w.mix |= l->mix_forms;
-        w.gather |= form_bit(&l->expert[EXPERT_GATE]) | form_bit(&l->expert[EXPERT_UP]);
+        w.gather |= l->expert_forms;
         w.inner |= l->inner_forms & ~floats; /* floats stay where gate and up left them */
     }
     return w;

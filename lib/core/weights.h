@@ -1,12 +1,13 @@
 /* Where the model core gets its weights: the golden tests and benchmarks hand it a file in memory,
  * the process the directory and the arena (experts.c). */
-#ifndef SLUICE_COMPUTE_WEIGHTS_H
-#define SLUICE_COMPUTE_WEIGHTS_H
+#ifndef SLUICE_CORE_WEIGHTS_H
+#define SLUICE_CORE_WEIGHTS_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "lib/base/error.h"
+#include "lib/kernels/kernels.h"
 #include "lib/model/model_index.h"
 #include "lib/policy/policy.h"
 
@@ -14,16 +15,31 @@
  *     \------------pin------------------^                            */
 enum expert_item_state { ITEM_QUEUED, ITEM_WAITED, ITEM_READY, ITEM_DONE };
 
-/* One expert of one layer and chunk. Writers: the core, but `state` (WAITED, READY) and `part`,
- * which are the source's. */
+/* One expert of one layer and chunk. Writers: the core, but `state` (WAITED, READY), `tier`
+ * and `matrix`, which are the source's. */
 struct expert_item {
     uint32_t expert;
     uint32_t tokens; /* of the chunk that use it */
     float weight;    /* largest gate weight among them */
     uint32_t rank;   /* in decode: its rank; in prefill the best */
     enum expert_item_state state;
-    const uint8_t *part[EXPERT__COUNT]; /* payload of gate, up, down; valid while READY */
+    enum tier tier;                             /* of the entry that serves it */
+    struct kernel_matrix matrix[EXPERT__COUNT]; /* gate, up, down; valid while READY */
 };
+
+/* The matrices of an expert whose entry's slot begins at `slot`. */
+static inline void expert_matrices(const struct model_entry *entry, const void *slot,
+                                   struct kernel_matrix out[EXPERT__COUNT])
+{
+    for (int m = 0; m < EXPERT__COUNT; m++) {
+        const struct model_matrix *x = &entry->matrix[m];
+        out[m] = (struct kernel_matrix){.data = (const uint8_t *)slot + x->slot_offset,
+                                        .row_bytes = x->row_bytes,
+                                        .k = x->k,
+                                        .n = x->n,
+                                        .type = (enum tensor_type)x->type};
+    }
+}
 
 struct expert_step {
     uint32_t sequence; /* low bits of the request id */

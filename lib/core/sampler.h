@@ -2,8 +2,8 @@
  * draw. At temperature 0 the penalty alone applies and the largest logit wins, ties to the lower
  * id. The random number is a pure function of (seed, position), so a sequence that is taken over,
  * or computed in other chunks, draws the same tokens. */
-#ifndef SLUICE_COMPUTE_SAMPLER_H
-#define SLUICE_COMPUTE_SAMPLER_H
+#ifndef SLUICE_CORE_SAMPLER_H
+#define SLUICE_CORE_SAMPLER_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -3,8 +3,8 @@
  * that is late (the machine has other things to do) finds its part done by another, so nobody waits
  * for one that was never started. Between two runs workers spin for some microseconds and then
  * sleep on a futex; a hit path makes no other system call than those. */
-#ifndef SLUICE_COMPUTE_POOL_H
-#define SLUICE_COMPUTE_POOL_H
+#ifndef SLUICE_CORE_POOL_H
+#define SLUICE_CORE_POOL_H
 
 #include <stdint.h>
 

@@ -1,6 +1,6 @@
 /* Sampling without sorting the vocabulary: candidates lie in a heap and only those that survive are
  * taken off it. */
-#include "procs/compute/sampler.h"
+#include "lib/core/sampler.h"
 
 #include <math.h>
 #include <stdbool.h>

@@ -1,10 +1,10 @@
 /* What the files of the core share. */
-#ifndef SLUICE_COMPUTE_CORE_INTERNAL_H
-#define SLUICE_COMPUTE_CORE_INTERNAL_H
+#ifndef SLUICE_CORE_INTERNAL_H
+#define SLUICE_CORE_INTERNAL_H
 
 #include "lib/base/assert.h"
-#include "procs/compute/core.h"
-#include "procs/compute/pool.h"
+#include "lib/core/core.h"
+#include "lib/core/pool.h"
 
 #define CORE_MAGIC 0x434f5245u
 
@@ -54,9 +54,9 @@ static inline size_t form_stride(const struct form_rows *f, enum tensor_type typ
 
 struct core_layer {
     struct kernel_matrix q, k, v, out, router;
-    struct kernel_matrix expert[EXPERT__COUNT]; /* data NULL: it comes with the item */
     const float *attn_norm, *ffn_norm, *q_norm, *k_norm;
-    uint32_t in_forms, mix_forms, gate_forms, inner_forms; /* bit per enum form */
+    uint32_t in_forms, mix_forms;                   /* bit per enum form */
+    uint32_t gate_forms, expert_forms, inner_forms; /* router and experts; experts; down */
 };
 
 struct expert_job { /* an expert that is computed now */

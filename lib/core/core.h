@@ -7,17 +7,17 @@
  *
  * All memory is taken at core_create; a forward pass allocates nothing. One thread calls in at a
  * time (it is thread 0 of the pool). */
-#ifndef SLUICE_COMPUTE_CORE_H
-#define SLUICE_COMPUTE_CORE_H
+#ifndef SLUICE_CORE_CORE_H
+#define SLUICE_CORE_CORE_H
 
 #include <stddef.h>
 #include <stdint.h>
 
 #include "lib/base/error.h"
+#include "lib/core/weights.h"
 #include "lib/kernels/kernels.h"
 #include "lib/model/model_index.h"
 #include "lib/policy/policy.h"
-#include "procs/compute/weights.h"
 
 struct core;
 

@@ -1,7 +1,7 @@
 /* Attention of one layer. Where the threads divide the key heads evenly, one of them does
  * everything of its heads - q, k, v, norms, rotation, cache rows, attention - without a barrier in
  * between, because no head reads another's keys. Otherwise the same steps run as three phases. */
-#include "procs/compute/core_internal.h"
+#include "lib/core/core_internal.h"
 
 #include <math.h>
 
