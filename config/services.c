@@ -2,6 +2,8 @@
 
 #include <stddef.h>
 
+#include "config/params.h"
+
 static const struct service_info table[] = {
 #define SERVICE(name, word, program, ready_ms, after, essential)                                   \
     {SERVICE_##name, word, program, ready_ms, after, essential},
@@ -20,4 +22,13 @@ const char *service_word(enum service service)
 {
     const struct service_info *info = service_info(service);
     return info ? info->word : "supervisor";
+}
+
+uint32_t service_count(enum service service, const struct params *params)
+{
+    switch (service) {
+    case SERVICE_LOADER: return (uint32_t)params->loaders;
+    case SERVICE_RECORDER: return params->trace[0] != '\0';
+    default: return 1;
+    }
 }

@@ -5,6 +5,8 @@
 
 #include <stdint.h>
 
+struct params;
+
 #define SERVICE_LOADERS_MAX 16
 
 enum service {
@@ -26,5 +28,8 @@ struct service_info {
 /* NULL for SERVICE_SUPERVISOR. */
 const struct service_info *service_info(enum service service);
 const char *service_word(enum service service);
+
+/* Processes of a service that a run with these parameters has. */
+uint32_t service_count(enum service service, const struct params *params);
 
 #endif

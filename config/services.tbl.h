@@ -8,4 +8,5 @@ SERVICE(LOADER, "loader", "sluice-loader", 10000, 1u << SERVICE_CACHE, 1)
 SERVICE(PREDICTOR, "predictor", "sluice-predictor", 10000, 1u << SERVICE_CACHE, 0)
 SERVICE(COMPUTE, "compute", "sluice-compute", 600000,
         (1u << SERVICE_CACHE) | (1u << SERVICE_LOADER), 1)
+SERVICE(RECORDER, "recorder", "sluice-recorder", 10000, 1u << SERVICE_CACHE, 0)
 #undef SERVICE

@@ -26,7 +26,8 @@ static const struct {
 } roles[] = {{SERVICE_CACHE, ROLE_CACHE},
              {SERVICE_LOADER, ROLE_LOADER},
              {SERVICE_PREDICTOR, ROLE_PREDICTOR},
-             {SERVICE_COMPUTE, ROLE_COMPUTE}};
+             {SERVICE_COMPUTE, ROLE_COMPUTE},
+             {SERVICE_RECORDER, ROLE_RECORDER}};
 
 static enum msg_role role_of(enum service service)
 {

@@ -16,7 +16,15 @@
 #define MSG_BYTES_MAX 8192
 #define MSG_TIERS     4 /* tiers that may be asked for: native, int8, int4, int2 */
 
-enum msg_role { ROLE_SUPERVISOR, ROLE_CACHE, ROLE_LOADER, ROLE_PREDICTOR, ROLE_COMPUTE, ROLE_ANY };
+enum msg_role {
+    ROLE_SUPERVISOR,
+    ROLE_CACHE,
+    ROLE_LOADER,
+    ROLE_PREDICTOR,
+    ROLE_COMPUTE,
+    ROLE_RECORDER,
+    ROLE_ANY
+};
 
 struct msg_head {
     uint32_t magic;

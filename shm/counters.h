@@ -22,6 +22,11 @@ enum {
 #include "shm/counters_compute.tbl.h"
     CTR_COMPUTE__COUNT
 };
+#define COUNTER(name, kind, unit, doc) CTR_RECORDER_##name,
+enum {
+#include "shm/counters_recorder.tbl.h"
+    CTR_RECORDER__COUNT
+};
 #define COUNTER(name, kind, unit, doc) CTR_SUPERVISOR_##name,
 enum {
 #include "shm/counters_supervisor.tbl.h"

@@ -80,6 +80,7 @@ static const uint64_t procs_layout[] = {
     O(procs_head, params),
     O(procs_head, run_dir),
     O(procs_head, injection),
+    O(procs_head, system_wanted),
     O(procs_head, row),
     S(proc_row),
     O(proc_row, incarnation),
@@ -96,6 +97,7 @@ static const uint64_t procs_layout[] = {
     CTR_CACHE__COUNT,
     CTR_PREDICTOR__COUNT,
     CTR_COMPUTE__COUNT,
+    CTR_RECORDER__COUNT,
     CTR_SUPERVISOR__COUNT,
 };
 

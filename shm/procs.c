@@ -23,6 +23,10 @@ static const struct counter_desc compute_counters[] = {
 #include "shm/counters_compute.tbl.h"
 };
 #define COUNTER(name, kind, unit, doc) {#name, #kind, #unit, doc},
+static const struct counter_desc recorder_counters[] = {
+#include "shm/counters_recorder.tbl.h"
+};
+#define COUNTER(name, kind, unit, doc) {#name, #kind, #unit, doc},
 static const struct counter_desc supervisor_counters[] = {
 #include "shm/counters_supervisor.tbl.h"
 };
@@ -31,6 +35,7 @@ _Static_assert(ARRAY_LEN(loader_counters) <= PROCS_COUNTERS_MAX &&
                    ARRAY_LEN(cache_counters) <= PROCS_COUNTERS_MAX &&
                    ARRAY_LEN(predictor_counters) <= PROCS_COUNTERS_MAX &&
                    ARRAY_LEN(compute_counters) <= PROCS_COUNTERS_MAX &&
+                   ARRAY_LEN(recorder_counters) <= PROCS_COUNTERS_MAX &&
                    ARRAY_LEN(supervisor_counters) <= PROCS_COUNTERS_MAX,
                "a row holds every counter");
 
@@ -44,6 +49,7 @@ const struct counter_desc *counters_of(enum service service, size_t *count)
         CASE(LOADER, loader_counters);
         CASE(PREDICTOR, predictor_counters);
         CASE(COMPUTE, compute_counters);
+        CASE(RECORDER, recorder_counters);
     case SERVICE__COUNT: break;
     }
 #undef CASE

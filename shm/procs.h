@@ -87,7 +87,10 @@ struct procs_head {
     char model_path[1024];
     _Atomic uint32_t injection; /* tests only: enum injection, 0 in production (see ipc/child.h) */
     _Atomic uint32_t injection_arg;
-    uint32_t reserved[14];
+    /* policy/systems.h numbers: what was asked for (supervisor), what runs (compute, at the start
+     * of a sequence; the others follow the use log and read it when they start). */
+    _Atomic uint32_t system_wanted, system_now;
+    uint32_t reserved[12];
     struct proc_row row[SERVICE_ROWS_MAX];
 };
 
@@ -99,7 +102,7 @@ struct procs {
 uint64_t procs_bytes(void);
 
 /* supervisor: fills constants of a freshly created segment; run_dir and model_path are its own to
- * fill. Rows: supervisor, cache, predictor, compute, then the loaders. */
+ * fill. Rows: supervisor, cache, predictor, compute, recorder, then the loaders. */
 void procs_format(void *base, const struct params *params, uint32_t loaders);
 
 int procs_attach(int fd, bool writable, uint64_t boot, struct procs *out, struct error *error);

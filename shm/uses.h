@@ -26,8 +26,8 @@ struct use_record {
     uint8_t kind;    /* enum use_kind */
     uint8_t outcome; /* enum use_outcome */
     uint8_t rank, need, tier, prefill;
-    uint16_t reserved;
-    uint32_t reserved2;
+    uint16_t system; /* SEQUENCE_BEGIN: the system in force from here (policy/systems.h) */
+    uint32_t reserved;
 };
 _Static_assert(sizeof(struct use_record) == 32, "half a cache line");
 

@@ -10,6 +10,7 @@
 #ifndef SLUICE_CORE_CORE_H
 #define SLUICE_CORE_CORE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -45,6 +46,7 @@ struct core_sequence {
     uint32_t sequence;
     uint16_t *const *keys;
     uint16_t *const *values;
+    bool renormalise_skips; /* the weights that are left take over the share of skipped experts */
 };
 
 /* Runs `rows` tokens at positions position, position + 1, ... The KV rows before `position` must be

@@ -4,17 +4,32 @@
 
 #include <string.h>
 
+static float weight_sum(const struct route *routes, uint32_t k)
+{
+    float sum = 0;
+    for (uint32_t i = 0; i < k; i++)
+        sum += routes[i].weight;
+    return sum > 0 ? sum : 1;
+}
+
 /* Groups the chunk's (token, rank) pairs by expert: items, pair lists. Returns the items. */
 static uint32_t group_pairs(struct core *c)
 {
     uint32_t experts = c->hp.experts, k = c->hp.experts_used;
     size_t pairs = (size_t)c->step.rows * k;
+    float before = 0, total = 1;
     memset(c->items, 0, experts * sizeof *c->items);
     for (size_t i = 0; i < pairs; i++) {
         struct expert_item *item = &c->items[c->routes[i].expert];
         uint32_t rank = (uint32_t)(i % k);
         item->rank = item->tokens == 0 || rank < item->rank ? rank : item->rank;
         item->weight = c->routes[i].weight > item->weight ? c->routes[i].weight : item->weight;
+        before = rank == 0 ? 0 : before;
+        if (rank == 0)
+            total = weight_sum(c->routes + i, k);
+        if (item->tokens == 0 || before < item->weight_before)
+            item->weight_before = before;
+        before += c->routes[i].weight / total;
         item->tokens++;
     }
     uint32_t base = 0, count = 0;
@@ -58,7 +73,7 @@ static void order_items(struct core *c)
 
 /* The queue as a window: [done, pinned) have a pin or are computed, the rest waits for room. */
 struct window {
-    uint32_t done, pinned, count;
+    uint32_t done, pinned, count, skipped;
     uint64_t bytes, room, slot;
 };
 
@@ -75,6 +90,11 @@ static void fill_window(struct core *c, struct window *w)
     }
     if (w->pinned > first)
         c->source.pin(c->source.self, &c->step, c->queue + first, w->pinned - first);
+    for (uint32_t i = first; i < w->pinned; i++)
+        if (c->queue[i]->state == ITEM_SKIPPED) {
+            w->skipped++;
+            w->bytes -= w->slot;
+        }
 }
 
 /* Takes the READY items of the window as jobs, as many as the inner buffers hold. */
@@ -105,24 +125,53 @@ static void end_item(struct core *c, struct window *w, struct expert_item *item)
 static void give_up(struct core *c, struct window *w)
 {
     for (uint32_t i = w->done; i < w->pinned; i++)
-        if (c->queue[i]->state != ITEM_DONE)
+        if (c->queue[i]->state == ITEM_WAITED || c->queue[i]->state == ITEM_READY)
             end_item(c, w, c->queue[i]);
 }
 
-int core_experts(struct core *c, struct error *error)
+static bool any_lost(const struct core *c, const struct window *w)
+{
+    for (uint32_t i = w->done; i < w->pinned; i++)
+        if (c->queue[i]->state == ITEM_LOST)
+            return true;
+    return false;
+}
+
+static struct window open_window(struct core *c)
 {
     struct window w = {.count = group_pairs(c), .slot = c->expert_slot_bytes[c->step.layer]};
     w.room = c->step.rows == 1 ? UINT64_MAX : c->source.room(c->source.self);
     order_items(c);
+    fill_window(c, &w);
+    return w;
+}
+
+static bool over(const struct expert_item *item)
+{
+    return item->state == ITEM_DONE || item->state == ITEM_SKIPPED;
+}
+
+int core_experts(struct core *c, struct error *error)
+{
+    struct window w = open_window(c);
+    while (any_lost(c, &w)) {
+        give_up(c, &w);
+        core_route_again(c);
+        w = open_window(c);
+    }
     bool forecast = false, summed = false;
     while (w.done < w.count) {
         fill_window(c, &w);
         if (!forecast)
             core_publish_next(c);
         forecast = true;
+        while (w.done < w.pinned && over(c->queue[w.done]))
+            w.done++;
+        if (w.done == w.pinned)
+            continue;
         if (take_ready(c, &w) > 0) {
             /* the common case of decode: all there, so the last phase also sums */
-            summed = c->sum_in_down = c->step.rows == 1 && c->job_count == w.count;
+            summed = c->sum_in_down = c->step.rows == 1 && c->job_count == w.count - w.skipped;
             core_compute_jobs(c);
             for (uint32_t i = 0; i < c->job_count; i++)
                 end_item(c, &w, &c->items[c->jobs[i].item->expert]);
@@ -131,8 +180,6 @@ int core_experts(struct core *c, struct error *error)
             give_up(c, &w);
             return -1;
         }
-        while (w.done < w.pinned && c->queue[w.done]->state == ITEM_DONE)
-            w.done++;
     }
     if (!summed)
         core_sum_ranks(c);

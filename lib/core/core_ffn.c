@@ -114,16 +114,31 @@ static void down_job(struct core *c, uint32_t thread, const struct expert_job *j
     }
 }
 
+/* What the weights of a row are multiplied by when skipped experts' shares are taken over. */
+static float skip_scale(const struct core *c, const struct route *routes)
+{
+    float all = 0, kept = 0;
+    for (uint32_t rank = 0; rank < c->hp.experts_used; rank++) {
+        all += routes[rank].weight;
+        kept += c->items[routes[rank].expert].state == ITEM_SKIPPED ? 0 : routes[rank].weight;
+    }
+    return kept > 0 && kept < all ? all / kept : 1.0f;
+}
+
 /* x[begin..end) += sum over ranks, in rank order: the order in which experts came is forgotten. */
 static void sum_row(struct core *c, uint32_t row, uint32_t begin, uint32_t end)
 {
     uint32_t k = c->hp.experts_used;
     const struct route *routes = c->routes + (size_t)row * k;
     const uint32_t *pair_of = c->pair_of + (size_t)row * k;
-    for (uint32_t rank = 0; rank < k; rank++)
-        c->ops->axpy(routes[rank].weight,
+    float scale = c->sequence.renormalise_skips ? skip_scale(c, routes) : 1.0f;
+    for (uint32_t rank = 0; rank < k; rank++) {
+        if (c->items[routes[rank].expert].state == ITEM_SKIPPED)
+            continue;
+        c->ops->axpy(routes[rank].weight * scale,
                      c->pair_out + (size_t)pair_of[rank] * c->hp.hidden + begin, end - begin,
                      core_x(c, row) + begin);
+    }
 }
 
 static void down_phase(void *arg, uint32_t thread, uint32_t threads)

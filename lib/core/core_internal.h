@@ -120,6 +120,8 @@ struct core {
     uint32_t job_count;
     bool sum_in_down;           /* decode: the down phase also sums over ranks */
     float *next_counts;         /* [experts] */
+    float *importance;          /* [experts] masked routing: of the unmasked choice */
+    bool *allowed;              /* [experts] masked routing */
     uint32_t *predicted;        /* [chunk][top_k] experts of the next layer */
     float *logits;              /* [output_rows][vocab] */
     struct form_rows last;      /* [output_rows] normalised rows before the output matrix */
@@ -139,9 +141,11 @@ void core_run_rows(struct core *c, uint32_t rows, pool_fn *fn);
 void core_attention(struct core *c);                   /* core_attention.c */
 int core_experts(struct core *c, struct error *error); /* core_experts.c */
 void core_experts_gate(struct core *c);                /* core_router.c */
-void core_publish_next(struct core *c);                /* core_router.c */
-void core_compute_jobs(struct core *c);                /* core_ffn.c */
-void core_sum_ranks(struct core *c);                   /* core_ffn.c */
+/* Decode with masked routing, after a chosen expert was found gone: routes again. */
+void core_route_again(struct core *c);
+void core_publish_next(struct core *c); /* core_router.c */
+void core_compute_jobs(struct core *c); /* core_ffn.c */
+void core_sum_ranks(struct core *c);    /* core_ffn.c */
 
 /* In loops over rows or experts of a chunk. */
 static inline void core_alive(const struct core *c, uint32_t thread)

@@ -1,6 +1,7 @@
 /* Gate input, router, and the chunk's forecast for the next layer. */
 #include "lib/core/core_internal.h"
 
+#include <math.h>
 #include <string.h>
 
 static void gate_row(struct core *c, uint32_t r)
@@ -51,6 +52,59 @@ static void router_columns_of_one(void *arg, uint32_t thread, uint32_t threads)
     router_columns(c, w, 0, begin, end, c->router_logits);
 }
 
+/* ---- masked routing (SwapMoE) ---- */
+
+static float norm_of(const float *x, uint32_t n)
+{
+    double sum = 0;
+    for (uint32_t i = 0; i < n; i++)
+        sum += (double)x[i] * (double)x[i];
+    return (float)sqrt(sum);
+}
+
+/* What the row would have chosen: |x| * G(x) of each of its top-k. */
+static void add_importance(struct core *c, uint32_t r)
+{
+    struct route choice[MODEL_TOP_K_MAX];
+    routing_exact(c->router_logits + (size_t)r * c->hp.experts, c->hp.experts, c->hp.experts_used,
+                  false, c->thread[0].router, choice);
+    float norm = norm_of(form_floats(&c->in, r), c->hp.hidden);
+    for (uint32_t k = 0; k < c->hp.experts_used; k++)
+        c->importance[choice[k].expert] += norm * choice[k].weight;
+}
+
+static void route_masked(struct core *c, uint32_t r)
+{
+    float *masked = c->thread[0].router + c->hp.experts; /* behind what routing_exact needs */
+    const float *logits = c->router_logits + (size_t)r * c->hp.experts;
+    for (uint32_t e = 0; e < c->hp.experts; e++)
+        masked[e] = c->allowed[e] ? logits[e] : -INFINITY;
+    routing_exact(masked, c->hp.experts, c->hp.experts_used, c->hp.norm_top_k != 0,
+                  c->thread[0].router, c->routes + (size_t)r * c->hp.experts_used);
+}
+
+/* Routing was exact; where a mask holds it is done again under it. */
+static void mask_rows(struct core *c)
+{
+    memset(c->importance, 0, c->hp.experts * sizeof *c->importance);
+    for (uint32_t r = 0; r < c->step.rows; r++) {
+        if (c->source.choice)
+            add_importance(c, r);
+        route_masked(c, r);
+    }
+    if (c->source.choice)
+        c->source.choice(c->source.self, &c->step, c->importance);
+}
+
+void core_route_again(struct core *c)
+{
+    sl_assert(c->step.rows == 1 && c->source.mask);
+    if (c->source.mask(c->source.self, &c->step, c->allowed))
+        route_masked(c, 0);
+    else
+        route_row(c, 0, 0);
+}
+
 void core_experts_gate(struct core *c)
 {
     if (c->step.rows > 1) {
@@ -66,6 +120,8 @@ void core_experts_gate(struct core *c)
             pool_run(c->pool, router_columns_of_one, c);
         route_row(c, 0, 0);
     }
+    if (c->source.mask && c->source.mask(c->source.self, &c->step, c->allowed))
+        mask_rows(c);
     if (c->source.routed)
         c->source.routed(c->source.self, &c->step, c->routes);
 }

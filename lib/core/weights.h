@@ -12,16 +12,23 @@
 #include "lib/policy/policy.h"
 
 /*  QUEUED --pin--> WAITED --wait--> READY --computed, unpin--> DONE
- *     \------------pin------------------^                            */
-enum expert_item_state { ITEM_QUEUED, ITEM_WAITED, ITEM_READY, ITEM_DONE };
+ *     \------------pin------------------^
+ *     \------------pin--> SKIPPED   (the precision policy leaves it out: no pin stands, its share
+ * of \                             the tokens' sums is not added)
+ *       \----------pin--> LOST      (masked decode only: it was evicted since the mask was made; no
+ *                                    pin stands, the core routes again) */
+enum expert_item_state { ITEM_QUEUED, ITEM_WAITED, ITEM_READY, ITEM_DONE, ITEM_SKIPPED, ITEM_LOST };
 
-/* One expert of one layer and chunk. Writers: the core, but `state` (WAITED, READY), `tier`
- * and `matrix`, which are the source's. */
+/* One expert of one layer and chunk. Writers: the core, but `state` (WAITED, READY, SKIPPED, LOST),
+ * `tier` and `matrix`, which are the source's. */
 struct expert_item {
     uint32_t expert;
     uint32_t tokens; /* of the chunk that use it */
     float weight;    /* largest gate weight among them */
-    uint32_t rank;   /* in decode: its rank; in prefill the best */
+    /* Least over its tokens of the sum of the gate weights of better ranks, of weights normalised
+     * to sum 1: s_r of HOBBIT §3.2; 0 when some token ranks it first. */
+    float weight_before;
+    uint32_t rank; /* in decode: its rank; in prefill the best */
     enum expert_item_state state;
     enum tier tier;                             /* of the entry that serves it */
     struct kernel_matrix matrix[EXPERT__COUNT]; /* gate, up, down; valid while READY */
@@ -74,6 +81,17 @@ struct weights_source {
     void (*unpin)(void *self, const struct expert_step *step, struct expert_item *item);
 
     /* The rest may be NULL. */
+
+    /* Masked routing (SwapMoE): fills allowed[expert] with the experts of the layer that may be
+     * routed to, at least top-k of them; the core routes as if the others' logits were -inf.
+     * False: this sequence routes exactly. Called by one thread before the routers of a layer run.
+     */
+    bool (*mask)(void *self, const struct expert_step *step, bool *allowed);
+
+    /* Masked routing: what would have been chosen without the mask. importance[expert]: sum over
+     * the chunk's tokens whose unmasked top-k contains it of |x| * G(x)_expert, x the gate input, G
+     * the softmax over all experts (SwapMoE); 0: not chosen. */
+    void (*choice)(void *self, const struct expert_step *step, const float *importance);
 
     /* decode: the gate input of this layer, before its router runs. */
     void (*gate_input)(void *self, const struct expert_step *step, const float *x, uint32_t n);

@@ -124,7 +124,9 @@ static void facts_of_model(struct supervisor *s)
     f->experts_needed = s->model->hparams.experts_used;
     f->loaders = (uint32_t)s->params.loaders;
     f->mappers = f->loaders + 2; /* compute, predictor */
-    f->processes = f->loaders + SERVICE__COUNT - 1;
+    f->processes = 1;
+    for (int service = SERVICE_SUPERVISOR + 1; service < SERVICE__COUNT; service++)
+        f->processes += service_count((enum service)service, &s->params);
     f->loader_flight = s->params.depth * align_up(s->params.chunk, PAGE_BYTES);
 }
 
@@ -136,7 +138,7 @@ static void facts_guess(struct supervisor *s)
     f->private_bytes = SUPERVISOR_GUESS;
     f->threads = threads_guess(s, SERVICE_SUPERVISOR);
     for (int service = SERVICE_SUPERVISOR + 1; service < SERVICE__COUNT; service++) {
-        uint32_t count = service == SERVICE_LOADER ? f->loaders : 1;
+        uint32_t count = service_count((enum service)service, &s->params);
         f->private_bytes += lease_guess(s, (enum service)service) * count;
         f->threads += threads_guess(s, (enum service)service) * count;
     }

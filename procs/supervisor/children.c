@@ -90,7 +90,7 @@ static int child_make(struct supervisor *s, enum service service, uint32_t numbe
 int children_make(struct supervisor *s, struct error *error)
 {
     for (int service = SERVICE_SUPERVISOR + 1; service < SERVICE__COUNT; service++) {
-        uint32_t count = service == SERVICE_LOADER ? (uint32_t)s->params.loaders : 1;
+        uint32_t count = service_count((enum service)service, &s->params);
         for (uint32_t number = 0; number < count; number++)
             if (child_make(s, (enum service)service, number, error) != 0)
                 return -1;

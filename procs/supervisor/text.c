@@ -221,6 +221,7 @@ uint64_t estimate_text(struct supervisor *s)
 {
     uint64_t bytes = sum(s, true) + OTHER_LIBRARIES;
     for (int service = SERVICE_SUPERVISOR + 1; service < SERVICE__COUNT; service++)
-        bytes += loadable(s, service_info((enum service)service)->program);
+        if (service_count((enum service)service, &s->params) > 0)
+            bytes += loadable(s, service_info((enum service)service)->program);
     return bytes / 100 * TOUCHED_PERCENT;
 }
