@@ -205,22 +205,24 @@ static int check_key(const json_t *body, struct engine_submit *out, struct error
     return 0;
 }
 
-static int parse_ids(const json_t *array, struct engine_submit *out, struct error *error)
+/* An array of token ids, newly allocated. */
+static int parse_ids(const json_t *array, const char *name, const uint32_t **out, size_t *out_count,
+                     struct error *error)
 {
     size_t count = json_array_size(array);
     if (!json_is_array(array) || count == 0 || count > ENGINE_PROMPT_IDS_MAX)
-        return error_set(error, ERR_BAD_INPUT, "ids must be an array of 1 to %u token ids",
+        return error_set(error, ERR_BAD_INPUT, "%s must be an array of 1 to %u token ids", name,
                          ENGINE_PROMPT_IDS_MAX);
     uint32_t *ids = malloc(count * sizeof *ids);
     if (!ids)
         return error_set(error, ERR_NO_MEMORY, "no memory for %zu token ids", count);
-    out->prompt_ids = ids;
-    out->prompt_ids_count = count;
+    *out = ids;
+    *out_count = count;
     for (size_t i = 0; i < count; i++) {
         const json_t *id = json_array_get(array, i);
         if (!json_is_integer(id) || json_integer_value(id) < 0 ||
             json_integer_value(id) > INT32_MAX)
-            return error_set(error, ERR_BAD_INPUT, "ids[%zu] is not a token id", i);
+            return error_set(error, ERR_BAD_INPUT, "%s[%zu] is not a token id", name, i);
         ids[i] = (uint32_t)json_integer_value(id);
     }
     return 0;
@@ -232,7 +234,7 @@ static int parse_prompt(const json_t *body, struct engine_submit *out, struct er
     if (!prompt == !ids)
         return error_set(error, ERR_BAD_INPUT, "exactly one of prompt and ids must be given");
     if (ids)
-        return parse_ids(ids, out, error);
+        return parse_ids(ids, "ids", &out->prompt_ids, &out->prompt_ids_count, error);
     if (!json_is_string(prompt))
         return error_set(error, ERR_BAD_INPUT, "prompt must be a string");
     out->prompt = json_string_value(prompt);
@@ -240,6 +242,22 @@ static int parse_prompt(const json_t *body, struct engine_submit *out, struct er
     if (out->prompt_bytes > ENGINE_PROMPT_BYTES_MAX)
         return error_set(error, ERR_BAD_INPUT, "the prompt has %zu bytes, at most %u are taken",
                          out->prompt_bytes, ENGINE_PROMPT_BYTES_MAX);
+    return 0;
+}
+
+/* Tokens the answer must consist of: none may be left over, or be scored instead. */
+static int parse_forced(const json_t *body, struct engine_submit *out, struct error *error)
+{
+    const json_t *forced = json_object_get(body, "forced");
+    if (!forced)
+        return 0;
+    if (parse_ids(forced, "forced", &out->forced, &out->forced_count, error) != 0)
+        return -1;
+    if (out->score_prompt)
+        return error_set(error, ERR_BAD_INPUT, "forced and score_prompt exclude each other");
+    if ((int64_t)out->forced_count > out->max_tokens)
+        return error_set(error, ERR_BAD_INPUT, "%zu forced tokens, but max_tokens is %" PRId64,
+                         out->forced_count, out->max_tokens);
     return 0;
 }
 
@@ -255,14 +273,15 @@ int engine_submit_parse(json_t *body, struct engine_submit *out, struct error *e
     json_t *sampling = json_object_get(body, "sampling");
     if (only_known(body,
                    ",request_key,prompt,ids,max_tokens,ignore_eos,parse_special,logprobs,"
-                   "score_prompt,sampling,",
+                   "score_prompt,sampling,forced,",
                    error) != 0 ||
         check_key(body, out, error) != 0 || parse_prompt(body, out, error) != 0 ||
         get_int(body, "max_tokens", 0, ENGINE_TOKENS_MAX, &out->max_tokens, error) != 0 ||
         get_int(body, "logprobs", 0, ENGINE_LOGPROBS_MAX, &out->logprobs, error) != 0 ||
         get_bool(body, "ignore_eos", &out->ignore_eos, error) != 0 ||
         get_bool(body, "parse_special", &out->parse_special, error) != 0 ||
-        get_bool(body, "score_prompt", &out->score_prompt, error) != 0)
+        get_bool(body, "score_prompt", &out->score_prompt, error) != 0 ||
+        parse_forced(body, out, error) != 0)
         return -1;
     return sampling ? sampling_parse(sampling, &out->sampling, error) : 0;
 }
@@ -270,8 +289,9 @@ int engine_submit_parse(json_t *body, struct engine_submit *out, struct error *e
 void engine_submit_parsed_free(struct engine_submit *out)
 {
     free((void *)out->prompt_ids);
-    out->prompt_ids = NULL;
-    out->prompt_ids_count = 0;
+    free((void *)out->forced);
+    out->prompt_ids = out->forced = NULL;
+    out->prompt_ids_count = out->forced_count = 0;
 }
 
 static int get_sequence(const json_t *body, uint64_t *id, struct error *error)
@@ -388,7 +408,8 @@ static json_t *submit_json(const struct engine_submit *s, const char *key)
                 put(request, "score_prompt", json_boolean(s->score_prompt)) &&
                 put(request, "sampling", sampling_json(&s->sampling)) &&
                 (s->prompt ? put(request, "prompt", json_stringn(s->prompt, s->prompt_bytes))
-                           : put(request, "ids", ids_json(s->prompt_ids, s->prompt_ids_count)));
+                           : put(request, "ids", ids_json(s->prompt_ids, s->prompt_ids_count))) &&
+                (!s->forced || put(request, "forced", ids_json(s->forced, s->forced_count)));
     if (fine)
         return request;
     json_decref(request);
@@ -407,6 +428,9 @@ int engine_submit(struct rpc_client *c, const struct engine_submit *s, uint64_t 
     if (s->prompt_ids_count > ENGINE_PROMPT_IDS_MAX)
         return error_set(error, ERR_BAD_INPUT, "the prompt has %zu tokens, at most %u are taken",
                          s->prompt_ids_count, ENGINE_PROMPT_IDS_MAX);
+    if (s->forced_count > ENGINE_PROMPT_IDS_MAX)
+        return error_set(error, ERR_BAD_INPUT, "%zu forced tokens, at most %u are taken",
+                         s->forced_count, ENGINE_PROMPT_IDS_MAX);
     if (!s->request_key && make_key(key, error) != 0)
         return -1;
     json_t *request = submit_json(s, s->request_key ? s->request_key : key);

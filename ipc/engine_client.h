@@ -50,7 +50,10 @@ struct engine_submit {
     size_t prompt_bytes;
     const uint32_t *prompt_ids; /* borrowed */
     size_t prompt_ids_count;
-    int64_t max_tokens; /* new tokens at most */
+    const uint32_t *forced; /* new tokens given instead of sampled, or NULL; borrowed. For
+                               measuring: every engine computes the same token stream */
+    size_t forced_count;    /* at most max_tokens; what goes beyond is sampled */
+    int64_t max_tokens;     /* new tokens at most */
     bool ignore_eos;
     bool parse_special; /* control tokens written in the prompt count as such */
     int64_t logprobs;   /* 0: none; else the log-probability of each chosen token is recorded */
@@ -90,8 +93,8 @@ int engine_cancel(struct rpc_client *c, uint64_t id, struct error *error);
 
 /* The answering side (compute): the same JSON from the other end. Each returns 0 or -1 with
  * ERR_BAD_INPUT. Every field is checked against the tables and limits above; unknown fields are
- * refused. The prompt and key of a parsed submit are borrowed from body, its ids are freed by
- * engine_submit_parsed_free (which may be called after a failure, too). */
+ * refused. The prompt and key of a parsed submit are borrowed from body, its ids and forced
+ * tokens are freed by engine_submit_parsed_free (which may be called after a failure, too). */
 int engine_submit_parse(json_t *body, struct engine_submit *out, struct error *error);
 void engine_submit_parsed_free(struct engine_submit *out);
 int engine_next_parse(json_t *body, uint64_t *id, uint64_t *from, unsigned *wait_ms,

@@ -53,8 +53,10 @@ struct kv_request {
     uint32_t max_tokens;
     uint32_t flags; /* KV_FLAG_* */
     uint32_t logprobs;
-    uint32_t error_code; /* enum error_code when FAILED */
-    uint64_t seed;       /* resolved at submit, so that a successor draws the same */
+    uint32_t error_code;    /* enum error_code when FAILED */
+    uint32_t forced_tokens; /* the first new tokens stand in the log already, beyond log_tokens */
+    uint32_t reserved;
+    uint64_t seed; /* resolved at submit, so that a successor draws the same */
     struct sampling sampling;
     struct kv_figures figures; /* writer: runner */
     char error_text[256];

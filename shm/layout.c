@@ -65,6 +65,7 @@ static const uint64_t kv_layout[] = {
     O(kv_request, log_tokens),
     O(kv_request, asked_ns),
     O(kv_request, seed),
+    O(kv_request, forced_tokens),
     S(sampling),
     O(kv_request, figures),
     S(kv_figures),

@@ -110,14 +110,22 @@ static int prompt_of_text(const struct compute *c, const struct engine_submit *s
     return 0;
 }
 
+static int ids_in_vocabulary(const struct compute *c, const uint32_t *ids, size_t count,
+                             struct error *error)
+{
+    uint32_t vocab = c->child.model->hparams.vocab;
+    for (size_t i = 0; i < count; i++)
+        if (ids[i] >= vocab)
+            return error_set(error, ERR_BAD_INPUT, "token id %u is not in the vocabulary of %u",
+                             ids[i], vocab);
+    return 0;
+}
+
 static int prompt_of_ids(const struct compute *c, const struct engine_submit *s, struct prompt *p,
                          struct error *error)
 {
-    uint32_t vocab = c->child.model->hparams.vocab;
-    for (size_t i = 0; i < s->prompt_ids_count; i++)
-        if (s->prompt_ids[i] >= vocab)
-            return error_set(error, ERR_BAD_INPUT, "token id %u is not in the vocabulary of %u",
-                             s->prompt_ids[i], vocab);
+    if (ids_in_vocabulary(c, s->prompt_ids, s->prompt_ids_count, error) != 0)
+        return -1;
     p->ids = malloc(s->prompt_ids_count * sizeof *p->ids);
     if (!p->ids)
         return error_set(error, ERR_NO_MEMORY, "no memory for the prompt");
@@ -132,7 +140,7 @@ static int make_prompt(const struct compute *c, const struct engine_submit *s, s
 {
     uint32_t context = c->child.kv.head->context;
     int rc = s->prompt ? prompt_of_text(c, s, p, error) : prompt_of_ids(c, s, p, error);
-    if (rc != 0)
+    if (rc != 0 || ids_in_vocabulary(c, s->forced, s->forced_count, error) != 0)
         return -1;
     if (p->count == 0)
         return error_set(error, ERR_BAD_INPUT, "the prompt has no tokens");
@@ -165,6 +173,9 @@ static void fill_request(struct compute *c, uint32_t row, const struct engine_su
         atomic_store_explicit(&log[i], p->ids[i], memory_order_relaxed);
     uint32_t room = head->context - (uint32_t)p->count;
     q->max_tokens = s->max_tokens < room ? (uint32_t)s->max_tokens : room;
+    q->forced_tokens = s->forced_count < room ? (uint32_t)s->forced_count : room;
+    for (size_t i = 0; i < q->forced_tokens; i++)
+        atomic_store_explicit(&log[p->count + i], s->forced[i], memory_order_relaxed);
     q->flags =
         (s->ignore_eos ? KV_FLAG_IGNORE_EOS : 0) | (s->score_prompt ? KV_FLAG_SCORE_PROMPT : 0);
     q->logprobs = (uint32_t)s->logprobs;

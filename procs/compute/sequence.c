@@ -150,7 +150,8 @@ static size_t recent_tokens(struct sequence *s, uint32_t tokens)
     return n;
 }
 
-/* Chooses the token after the last row of the pass and appends it. */
+/* Chooses the token after the last row of the pass and appends it. A forced one is in its place
+ * already; its logits are computed all the same, so that it takes the time of a chosen one. */
 static void append_token(struct sequence *s, uint32_t rows)
 {
     struct runner *r = s->runner;
@@ -167,7 +168,9 @@ static void append_token(struct sequence *s, uint32_t rows)
     };
     const float *logits = core_output(r->core, rows - 1, 1);
     size_t recent = settings.repeat_penalty != 1.0 ? recent_tokens(s, at) : 0;
-    uint32_t token = sampler_choose(r->sampler, &settings, logits, r->recent, recent, at);
+    bool forced = at - get(&q->prompt_tokens) < q->forced_tokens;
+    uint32_t token = forced ? get(&s->log[at])
+                            : sampler_choose(r->sampler, &settings, logits, r->recent, recent, at);
     s->logprobs[at] = q->logprobs ? core_log_probability(logits, vocab, token) : NAN;
     atomic_store_explicit(&s->log[at], token, memory_order_relaxed);
     atomic_store_explicit(&q->log_tokens, at + 1, memory_order_release);

@@ -15,6 +15,7 @@
 struct engine {
     char key[ENGINE_KEY_BYTES_MAX + 1], prompt[64];
     uint32_t ids[8];
+    size_t forced_count;
     struct engine_submit submit;
     struct engine_next next;
     uint64_t from, cancelled;
@@ -34,6 +35,7 @@ static void submit(struct host *host, struct rpc_request *request, struct engine
         if (s.prompt_ids && s.prompt_ids_count <= ARRAY_LEN(engine->ids))
             memcpy(engine->ids, s.prompt_ids, s.prompt_ids_count * sizeof s.prompt_ids[0]);
         engine->submit = s;
+        engine->forced_count = s.forced_count;
         rpc_reply(host->server, request, engine_submit_reply(4711));
     }
     engine_submit_parsed_free(&s);
@@ -126,10 +128,14 @@ START_TEST(submits_arrive_as_they_were)
     s.prompt = NULL;
     s.prompt_ids = ids;
     s.prompt_ids_count = 3;
+    s.score_prompt = false;
+    s.forced = ids;
+    s.forced_count = 3;
     s.request_key = NULL; /* the stub makes one */
     ck_assert_int_eq(engine_submit(client, &s, &id, &error), 0);
     ck_assert_int_eq(memcmp(engine.ids, ids, sizeof ids), 0);
     ck_assert_uint_eq(strlen(engine.key), 32);
+    ck_assert_uint_eq(engine.forced_count, 3);
 }
 END_TEST
 

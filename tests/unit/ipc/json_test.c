@@ -338,9 +338,20 @@ START_TEST(submit_fields)
     ck_assert_int_eq(s.sampling.top_k, 40);
     engine_submit_parsed_free(&s);
     json_decref(body);
+    body = json_loads("{\"request_key\":\"k\",\"prompt\":\"a\",\"max_tokens\":2,\"forced\":[7,9]}",
+                      0, NULL);
+    ck_assert_int_eq(engine_submit_parse(body, &s, &error), 0);
+    ck_assert_uint_eq(s.forced_count, 2);
+    ck_assert_uint_eq(s.forced[1], 9);
+    engine_submit_parsed_free(&s);
+    json_decref(body);
 
     static const char *const bad[] = {
         "{\"prompt\":\"a\"}",
+        "{\"request_key\":\"k\",\"prompt\":\"a\",\"forced\":[]}",
+        "{\"request_key\":\"k\",\"prompt\":\"a\",\"forced\":[\"a\"]}",
+        "{\"request_key\":\"k\",\"prompt\":\"a\",\"max_tokens\":1,\"forced\":[1,2]}",
+        "{\"request_key\":\"k\",\"prompt\":\"a\",\"score_prompt\":true,\"forced\":[1]}",
         "{\"request_key\":\"\",\"prompt\":\"a\"}",
         "{\"request_key\":\"a b\",\"prompt\":\"a\"}",
         "{\"request_key\":7,\"prompt\":\"a\"}",
