@@ -29,10 +29,22 @@ static struct kernel_matrix dense_matrix(struct core *c, uint32_t layer, enum de
     return matrix_of(tensor_of(c, entry, 0), c->source.dense(c->source.self, entry));
 }
 
-/* Norm weights are copied: they are small, used everywhere, and the file may put them at any byte.
- */
+/* Vectors of a layer and where they are kept. A model has those its architecture names. */
+static const struct {
+    enum dense_role role;
+    size_t field; /* of a const float * in struct core_layer */
+} layer_vectors[] = {
+    {DENSE_ATTN_NORM, offsetof(struct core_layer, attn_norm)},
+    {DENSE_FFN_NORM, offsetof(struct core_layer, ffn_norm)},
+    {DENSE_ATTN_Q_NORM, offsetof(struct core_layer, q_norm)},
+    {DENSE_ATTN_K_NORM, offsetof(struct core_layer, k_norm)},
+};
+
+/* Vectors are copied: they are small, used everywhere, and the file may put them at any byte. */
 static const float *dense_vector(struct core *c, uint32_t layer, enum dense_role role, float **at)
 {
+    if (model_entry_dense(c->model, layer, role) == ENTRY_NONE)
+        return NULL;
     struct kernel_matrix m = dense_matrix(c, layer, role);
     float *copy = *at;
     c->ops->row_to_f32(&m, 0, copy);
@@ -40,9 +52,18 @@ static const float *dense_vector(struct core *c, uint32_t layer, enum dense_role
     return copy;
 }
 
-static size_t norm_floats(const struct model_hparams *hp)
+static size_t vector_floats(const struct model_index *model)
 {
-    return (size_t)hp->layers * 2 * (hp->hidden + hp->head_size) + hp->hidden;
+    size_t floats = model->hparams.hidden; /* the output norm */
+    for (uint32_t layer = 0; layer < model->hparams.layers; layer++)
+        for (size_t i = 0; i < ARRAY_LEN(layer_vectors); i++) {
+            uint32_t entry = model_entry_dense(model, layer, layer_vectors[i].role);
+            if (entry != ENTRY_NONE)
+                floats +=
+                    model_index_tensors(model)[model_index_entries(model)[entry].extent[0].tensor]
+                        .ne[0];
+        }
+    return floats;
 }
 
 /* Experts of a layer may differ in type, and in where their pages begin. */
@@ -61,14 +82,12 @@ static void bind_experts(struct core *c, uint32_t layer)
     }
 }
 
-static void bind_layer(struct core *c, uint32_t i, float **norms)
+static void bind_layer(struct core *c, uint32_t i, float **vectors)
 {
     struct core_layer *l = &c->layer[i];
-    l->attn_norm = dense_vector(c, i, DENSE_ATTN_NORM, norms);
-    l->ffn_norm = dense_vector(c, i, DENSE_FFN_NORM, norms);
-    if (c->hp.qk_norm) {
-        l->q_norm = dense_vector(c, i, DENSE_ATTN_Q_NORM, norms);
-        l->k_norm = dense_vector(c, i, DENSE_ATTN_K_NORM, norms);
+    for (size_t v = 0; v < ARRAY_LEN(layer_vectors); v++) {
+        const float *vector = dense_vector(c, i, layer_vectors[v].role, vectors);
+        memcpy((char *)l + layer_vectors[v].field, &vector, sizeof vector);
     }
     l->q = dense_matrix(c, i, DENSE_ATTN_Q);
     l->k = dense_matrix(c, i, DENSE_ATTN_K);
@@ -81,16 +100,16 @@ static void bind_layer(struct core *c, uint32_t i, float **norms)
     l->gate_forms = form_bit(&l->router) | l->expert_forms;
 }
 
-static void bind_weights(struct core *c, float *norms)
+static void bind_weights(struct core *c, float *vectors)
 {
     uint32_t globals = c->hp.layers;
     for (uint32_t i = 0; i < c->hp.layers; i++)
-        bind_layer(c, i, &norms);
+        bind_layer(c, i, &vectors);
     c->embedding = dense_matrix(c, globals, DENSE_TOKEN_EMBD);
     c->output = model_entry_dense(c->model, globals, DENSE_OUTPUT) == ENTRY_NONE
                     ? c->embedding
                     : dense_matrix(c, globals, DENSE_OUTPUT);
-    c->output_norm = dense_vector(c, globals, DENSE_OUTPUT_NORM, &norms);
+    c->output_norm = dense_vector(c, globals, DENSE_OUTPUT_NORM, &vectors);
     c->output_forms = form_bit(&c->output);
 }
 
@@ -123,16 +142,16 @@ struct core *core_create(const struct core_config *config, struct error *error)
         return NULL;
     }
     struct core *c = calloc(1, sizeof *c);
-    float *norms = NULL;
+    float *vectors = NULL;
     if (c) {
         *c = (struct core){.magic = CORE_MAGIC, .model = config->model, .hp = *hp};
         c->layer = calloc(hp->layers, sizeof *c->layer);
         c->thread = calloc(config->threads, sizeof *c->thread);
-        norms = malloc(norm_floats(hp) * sizeof *norms);
+        vectors = malloc(vector_floats(config->model) * sizeof *vectors);
     }
-    if (!c || !c->layer || !c->thread || !norms) {
+    if (!c || !c->layer || !c->thread || !vectors) {
         error_set(error, ERR_NO_MEMORY, "no memory for the model core");
-        free(norms);
+        free(vectors);
         core_destroy(c);
         return NULL;
     }
@@ -143,7 +162,7 @@ struct core *core_create(const struct core_config *config, struct error *error)
     c->q_size = hp->heads * hp->head_size;
     c->kv_size = hp->kv_heads * hp->head_size;
     c->group = hp->heads / hp->kv_heads;
-    bind_weights(c, norms);
+    bind_weights(c, vectors);
     c->pool = NULL;
     if (allocate_scratch(c, config, error) == 0)
         c->pool = pool_create(config->threads, config->nice, error);
@@ -161,7 +180,7 @@ void core_destroy(struct core *c)
     OBJ_CHECK(c, CORE_MAGIC);
     pool_destroy(c->pool);
     if (c->layer)
-        free((void *)(uintptr_t)c->layer[0].attn_norm); /* the first of all norms */
+        free((void *)(uintptr_t)c->layer[0].attn_norm); /* the first of all */
     free(c->layer);
     free(c->thread);
     free(c->scratch);

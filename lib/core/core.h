@@ -1,4 +1,5 @@
-/* The model core: the forward pass of a Qwen3-MoE model over a chunk of tokens of one sequence.
+/* The model core: the forward pass of a MoE model over a chunk of tokens of one sequence. What
+ * architectures differ in is in model_hparams and in which dense tensors a model has.
  * Decode is a chunk of one. No process, no shared memory, no messages in here: weights come through
  * struct weights_source, the KV cache through pointers.
  *
@@ -33,7 +34,7 @@ struct core_config {
     prefill_order_fn prefill_order;
 };
 
-/* Copies norms, resolves dense matrices (all dense entries must be there) and allocates. */
+/* Copies vectors, resolves dense matrices (all dense entries must be there) and allocates. */
 struct core *core_create(const struct core_config *config, struct error *error);
 void core_destroy(struct core *core);
 

@@ -1,6 +1,7 @@
 /* Attention of one layer. Where the threads divide the key heads evenly, one of them does
  * everything of its heads - q, k, v, norms, rotation, cache rows, attention - without a barrier in
- * between, because no head reads another's keys. Otherwise the same steps run as three phases. */
+ * between, because no head reads another's keys. Otherwise, and where the norm of q and k is over
+ * all heads, the same steps run as three phases. */
 #include "lib/core/core_internal.h"
 
 #include <math.h>
@@ -26,10 +27,10 @@ static void project(struct core *c, const struct kernel_matrix *w, uint32_t begi
                        c->step.rows, y, w->n);
 }
 
-/* One head in place: RMSNorm with the head's weight, then rotation. */
+/* One head in place: its RMSNorm if it has one of its own, then rotation. */
 static void finish_head(struct core *c, float *head, const float *weight, uint32_t row)
 {
-    if (weight)
+    if (c->hp.qk_norm == QK_NORM_HEAD)
         c->ops->rms_norm(head, weight, c->hp.head_size, c->hp.rms_eps, head);
     c->ops->rope(head, c->hp.head_size, c->rope + (size_t)row * c->hp.head_size);
 }
@@ -110,6 +111,22 @@ static void finish_groups(void *arg, uint32_t thread, uint32_t threads)
         finish_group(c, u / c->hp.kv_heads, u % c->hp.kv_heads);
 }
 
+/* Where the norm is over all heads, a row is one piece of work. */
+static void finish_rows(void *arg, uint32_t thread, uint32_t threads)
+{
+    struct core *c = arg;
+    struct core_layer *l = core_layer_now(c);
+    uint32_t begin, end;
+    pool_share(c->step.rows, 1, thread, threads, &begin, &end);
+    for (uint32_t r = begin; r < end; r++) {
+        float *q = c->q + (size_t)r * c->q_size, *k = c->k + (size_t)r * c->kv_size;
+        c->ops->rms_norm(q, l->q_norm, c->q_size, c->hp.rms_eps, q);
+        c->ops->rms_norm(k, l->k_norm, c->kv_size, c->hp.rms_eps, k);
+        for (uint32_t g = 0; g < c->hp.kv_heads; g++)
+            finish_group(c, r, g);
+    }
+}
+
 /* Later rows see more keys, so rows are dealt in turn. */
 static void attend_rows(void *arg, uint32_t thread, uint32_t threads)
 {
@@ -150,11 +167,14 @@ void core_attention(struct core *c)
 {
     uint32_t rows = c->step.rows;
     core_run_rows(c, rows, norm_rows);
-    if (c->hp.kv_heads % c->threads == 0) {
+    if (c->hp.qk_norm != QK_NORM_ROW && c->hp.kv_heads % c->threads == 0) {
         pool_run(c->pool, whole_groups, c);
     } else {
         pool_run(c->pool, project_columns, c);
-        core_run_rows(c, rows * c->hp.kv_heads, finish_groups);
+        if (c->hp.qk_norm == QK_NORM_ROW)
+            core_run_rows(c, rows, finish_rows);
+        else
+            core_run_rows(c, rows * c->hp.kv_heads, finish_groups);
         pool_run(c->pool, attend_rows, c);
     }
     core_run_rows(c, rows, mix_forms_rows);

@@ -54,9 +54,9 @@ static inline size_t form_stride(const struct form_rows *f, enum tensor_type typ
 
 struct core_layer {
     struct kernel_matrix q, k, v, out, router;
-    const float *attn_norm, *ffn_norm, *q_norm, *k_norm;
-    uint32_t in_forms, mix_forms;                   /* bit per enum form */
-    uint32_t gate_forms, expert_forms, inner_forms; /* router and experts; experts; down */
+    const float *attn_norm, *ffn_norm, *q_norm, *k_norm; /* NULL: the model has none */
+    uint32_t in_forms, mix_forms;                        /* bit per enum form */
+    uint32_t gate_forms, expert_forms, inner_forms;      /* router and experts; experts; down */
 };
 
 struct expert_job { /* an expert that is computed now */

@@ -51,11 +51,13 @@ static const struct const_row {
 static const struct only_row {
     enum arch_id arch;
     const char *key;
-    const char *text; /* NULL: a number */
-    uint32_t value;
+    enum only_kind { ONLY_UINT, ONLY_FLOAT, ONLY_TEXT } kind;
+    const char *text;
+    double number;
 } only_rows[] = {
-#define ARCH_ONLY(id, key, value)     {ARCH_##id, (key), NULL, (value)},
-#define ARCH_ONLY_TEXT(id, key, text) {ARCH_##id, (key), (text), 0},
+#define ARCH_ONLY(id, key, value)       {ARCH_##id, (key), ONLY_UINT, NULL, (value)},
+#define ARCH_ONLY_FLOAT(id, key, value) {ARCH_##id, (key), ONLY_FLOAT, NULL, (value)},
+#define ARCH_ONLY_TEXT(id, key, text)   {ARCH_##id, (key), ONLY_TEXT, (text), 0},
 #include "lib/model/arch.tbl.h"
 };
 
@@ -83,6 +85,14 @@ static const struct expert_row {
 } expert_rows[] = {
 #define ARCH_EXPERT(id, matrix, name, ne0, ne1)                                                    \
     {ARCH_##id, EXPERT_##matrix, (name), ARCH_DIM_##ne0, ARCH_DIM_##ne1},
+#include "lib/model/arch.tbl.h"
+};
+
+static const struct refused_row {
+    enum arch_id arch;
+    const char *name, *why;
+} refused_rows[] = {
+#define ARCH_REFUSED(id, name, why) {ARCH_##id, (name), (why)},
 #include "lib/model/arch.tbl.h"
 };
 
@@ -189,38 +199,51 @@ static int read_floats(enum arch_id arch, const struct gguf *g, struct model_hpa
     return 0;
 }
 
+static int only_text(const struct gguf *g, const char *key, const char *want, struct error *error)
+{
+    const char *text;
+    size_t n;
+    int found = gguf_get_string(g, key, &text, &n, error);
+    if (found == 1 && (n != strlen(want) || memcmp(text, want, n) != 0))
+        return error_set(error, ERR_BAD_INPUT, "key '%s' is '%s'; only '%s' is supported", key,
+                         gguf_printable(text, n).text, want);
+    return found < 0 ? -1 : 0;
+}
+
+/* An integer key may be written as a bool. */
+static int only_number(const struct gguf *g, const char *key, enum only_kind kind, double want,
+                       struct error *error)
+{
+    bool flag;
+    uint64_t value;
+    double number = 0;
+    int found = kind == ONLY_UINT ? gguf_get_bool(g, key, &flag, NULL) : -1;
+    if (found == 1) {
+        number = flag;
+    } else if (kind == ONLY_UINT) {
+        found = gguf_get_uint(g, key, &value, error);
+        number = found == 1 ? (double)value : 0;
+    } else {
+        found = gguf_get_float(g, key, &number, error);
+    }
+    if (found == 1 && number != want)
+        return error_set(error, ERR_BAD_INPUT, "key '%s' is %.15g; only %g is supported", key,
+                         number, want);
+    return found < 0 ? -1 : 0;
+}
+
 /* Keys that would change the computation in a way sluice does not have. */
 static int check_only(enum arch_id arch, const struct gguf *g, struct error *error)
 {
     for (size_t i = 0; i < ARRAY_LEN(only_rows); i++) {
         const struct only_row *row = &only_rows[i];
         char key[KEY_BYTES];
-        uint64_t value;
         if (row->arch != arch)
             continue;
         full_key(arch, row->key, key);
-        if (row->text) {
-            const char *text;
-            size_t n;
-            int found = gguf_get_string(g, key, &text, &n, error);
-            if (found < 0)
-                return -1;
-            if (found && (n != strlen(row->text) || memcmp(text, row->text, n) != 0))
-                return error_set(error, ERR_BAD_INPUT, "key '%s' is '%s'; only '%s' is supported",
-                                 key, gguf_printable(text, n).text, row->text);
-            continue;
-        }
-        bool flag;
-        int found = gguf_get_bool(g, key, &flag, NULL);
-        value = found == 1 && flag;
-        if (found < 0)
-            found = gguf_get_uint(g, key, &value, error);
-        if (found < 0)
+        if (row->kind == ONLY_TEXT ? only_text(g, key, row->text, error)
+                                   : only_number(g, key, row->kind, row->number, error))
             return -1;
-        if (found && value != row->value)
-            return error_set(error, ERR_BAD_INPUT,
-                             "key '%s' is %" PRIu64 "; only %" PRIu32 " is supported", key, value,
-                             row->value);
     }
     return 0;
 }
@@ -291,10 +314,36 @@ static int check_ranges(enum arch_id arch, const struct model_hparams *h, struct
     return 0;
 }
 
+/* Is the field at `offset` filled from a row of the table? */
+static bool has_row(enum arch_id arch, size_t offset)
+{
+    for (size_t i = 0; i < ARRAY_LEN(uint_rows); i++)
+        if (uint_rows[i].arch == arch && uint_rows[i].offset == offset)
+            return true;
+    for (size_t i = 0; i < ARRAY_LEN(float_rows); i++)
+        if (float_rows[i].arch == arch && float_rows[i].offset == offset)
+            return true;
+    for (size_t i = 0; i < ARRAY_LEN(const_rows); i++)
+        if (const_rows[i].arch == arch && const_rows[i].offset == offset)
+            return true;
+    return offset == offsetof(struct model_hparams, tied_output);
+}
+
+/* What an architecture does not have is 0: a shared expert, a norm, what is reserved. */
+static int check_others(enum arch_id arch, const struct model_hparams *h, struct error *error)
+{
+    _Static_assert(sizeof *h % sizeof(uint32_t) == 0, "all fields are words");
+    for (size_t at = 0; at < sizeof *h; at += sizeof(uint32_t))
+        if (uint_of(h, at) != 0 && !has_row(arch, at))
+            return error_set(error, ERR_BAD_INPUT, "a parameter that %s does not have is not 0",
+                             arch_names[arch]);
+    return 0;
+}
+
 int arch_check_hparams(enum arch_id arch, const struct model_hparams *h, struct error *error)
 {
     sl_assert(arch < ARCH__COUNT);
-    if (check_ranges(arch, h, error))
+    if (check_ranges(arch, h, error) || check_others(arch, h, error))
         return -1;
     if (h->heads % h->kv_heads != 0)
         return error_set(error, ERR_BAD_INPUT,
@@ -313,9 +362,6 @@ int arch_check_hparams(enum arch_id arch, const struct model_hparams *h, struct 
                          h->experts_used, h->experts);
     if (h->tied_output > 1)
         return error_set(error, ERR_BAD_INPUT, "tied_output is neither 0 nor 1");
-    for (size_t i = 0; i < ARRAY_LEN(h->reserved); i++)
-        if (h->reserved[i] != 0)
-            return error_set(error, ERR_BAD_INPUT, "a reserved parameter is not 0");
     return 0;
 }
 
@@ -334,24 +380,30 @@ static uint64_t dim_size(const struct model_hparams *h, enum arch_dim dim)
     sl_panic("dimension %d is in no table", (int)dim);
 }
 
-/* Does `name` follow `pattern`, where %u stands for a decimal number without leading zeros? */
+/* Does `name` follow `pattern`, where every %u stands for a decimal number without leading zeros?
+ * *number is the first of them. */
 static bool name_matches(const char *pattern, const char *name, uint32_t *number)
 {
-    const char *hole = strstr(pattern, "%u");
-    if (!hole)
-        return strcmp(pattern, name) == 0;
-    size_t before = (size_t)(hole - pattern);
-    if (strncmp(pattern, name, before) != 0)
-        return false;
-    const char *p = name + before;
-    uint32_t value = 0;
-    int digits = 0;
-    for (; *p >= '0' && *p <= '9' && digits < 9; p++, digits++)
-        value = value * 10 + (uint32_t)(*p - '0');
-    if (digits == 0 || (digits > 1 && name[before] == '0'))
-        return false;
-    *number = value;
-    return strcmp(p, hole + 2) == 0;
+    bool first = true;
+    while (*pattern != '\0') {
+        if (strncmp(pattern, "%u", 2) != 0) {
+            if (*pattern++ != *name++)
+                return false;
+            continue;
+        }
+        uint32_t value = 0;
+        int digits = 0;
+        const char *start = name;
+        for (; *name >= '0' && *name <= '9' && digits < 9; name++, digits++)
+            value = value * 10 + (uint32_t)(*name - '0');
+        if (digits == 0 || (digits > 1 && *start == '0'))
+            return false;
+        if (first)
+            *number = value;
+        first = false;
+        pattern += 2;
+    }
+    return *name == '\0';
 }
 
 static int check_shape(const struct model_hparams *h, const struct model_tensor *t,
@@ -368,6 +420,17 @@ static int check_shape(const struct model_hparams *h, const struct model_tensor 
         return error_set(error, ERR_BAD_INPUT, "tensor %s is of type %s; F32 expected", t->name,
                          tensor_type_info(t->type)->name);
     return 0;
+}
+
+static int refuse(enum arch_id arch, const char *name, struct error *error)
+{
+    uint32_t number;
+    for (size_t i = 0; i < ARRAY_LEN(refused_rows); i++)
+        if (refused_rows[i].arch == arch && name_matches(refused_rows[i].name, name, &number))
+            return error_set(error, ERR_BAD_INPUT, "tensor %s: %s is not supported", name,
+                             refused_rows[i].why);
+    return error_set(error, ERR_BAD_INPUT, "tensor %s is not part of architecture %s", name,
+                     arch_names[arch]);
 }
 
 int arch_place_tensor(enum arch_id arch, const struct model_hparams *h,
@@ -394,8 +457,7 @@ int arch_place_tensor(enum arch_id arch, const struct model_hparams *h,
         return check_shape(h, t, (enum arch_dim[3]){d->ne0, d->ne1, ARCH_DIM_ONE}, d->storage,
                            error);
     }
-    return error_set(error, ERR_BAD_INPUT, "tensor %s is not part of architecture %s", t->name,
-                     arch_names[arch]);
+    return refuse(arch, t->name, error);
 }
 
 bool arch_role_required(enum arch_id arch, enum dense_role role)

@@ -21,11 +21,26 @@ struct model_hparams {
     uint32_t expert_inner; /* inner size of one expert's SwiGLU */
     float rms_eps;
     float rope_theta;
-    uint32_t rope_dims;   /* == head_size for qwen3moe */
-    uint32_t norm_top_k;  /* 1: the K gate weights are renormalised to sum 1 */
-    uint32_t qk_norm;     /* 1: RMSNorm on every q and k head */
-    uint32_t tied_output; /* 1: output matrix is the token embedding */
+    uint32_t rope_dims;    /* == head_size */
+    uint32_t norm_top_k;   /* 1: the K gate weights are renormalised to sum 1 */
+    uint32_t qk_norm;      /* enum qk_norm */
+    uint32_t tied_output;  /* 1: output matrix is the token embedding */
+    uint32_t rope_kind;    /* enum rope_kind */
+    uint32_t shared_inner; /* inner size of the expert every token uses; 0: there is none */
     uint32_t reserved[4];
+};
+
+/* What the RMSNorm on q and k is over. */
+enum qk_norm {
+    QK_NORM_NONE,
+    QK_NORM_HEAD, /* every head by itself, one weight for all */
+    QK_NORM_ROW,  /* all heads of a token together, before they are split */
+};
+
+/* Which elements of a head are rotated together. */
+enum rope_kind {
+    ROPE_HALVES, /* i and i + head_size / 2 */
+    ROPE_PAIRS,  /* 2i and 2i + 1 */
 };
 
 #define MODEL_LAYERS_MAX  512

@@ -11,12 +11,16 @@
  *     fixed by the architecture, in no key
  * ARCH_ONLY(ID, key, value)
  *     integer or bool key that must have this value if it is there
+ * ARCH_ONLY_FLOAT(ID, key, value)
+ *     likewise, a float key
  * ARCH_ONLY_TEXT(ID, key, text)
  *     string key that must have this value if it is there
  * ARCH_DENSE(ID, role, storage, presence, ne0, ne1)
  *     tensor of a role of arch.h
  * ARCH_EXPERT(ID, matrix, name, ne0, ne1)
  *     3-D tensor of all experts of a layer; ne2 is EXPERTS
+ * ARCH_REFUSED(ID, name, why)
+ *     tensor that is known and not computed; %u in the name stands for a number
  *
  * storage: F32 (norms and routers, which are computed as they are) or ANY (every type of
  * tensor_types.tbl.h). presence: REQUIRED or OPTIONAL. Dimensions: enum arch_dim in arch_table.h.
@@ -37,6 +41,9 @@
 #ifndef ARCH_ONLY
 #define ARCH_ONLY(id, key, value)
 #endif
+#ifndef ARCH_ONLY_FLOAT
+#define ARCH_ONLY_FLOAT(id, key, value)
+#endif
 #ifndef ARCH_ONLY_TEXT
 #define ARCH_ONLY_TEXT(id, key, text)
 #endif
@@ -46,53 +53,79 @@
 #ifndef ARCH_EXPERT
 #define ARCH_EXPERT(id, matrix, name, ne0, ne1)
 #endif
+#ifndef ARCH_REFUSED
+#define ARCH_REFUSED(id, name, why)
+#endif
 
-/* Qwen3-MoE: every layer MoE, grouped-query attention with an RMSNorm on each q and k head, softmax
- * over all experts before the top-k, whose weights are then renormalised. */
+/* What all of them have: every layer MoE, RMSNorm before attention and before the experts,
+ * grouped-query attention with rotary embedding over the whole head, softmax over all experts
+ * before the top-k, SwiGLU experts. */
+#define ARCH_COMMON(id)                                                                            \
+    ARCH_UINT(id, layers, "block_count", 1, MODEL_LAYERS_MAX, REQUIRED)                            \
+    ARCH_UINT(id, hidden, "embedding_length", 1, 65536, REQUIRED)                                  \
+    ARCH_UINT(id, heads, "attention.head_count", 1, 1024, REQUIRED)                                \
+    ARCH_UINT(id, kv_heads, "attention.head_count_kv", 1, 1024, DERIVED)                           \
+    ARCH_UINT(id, head_size, "attention.key_length", 2, 1024, DERIVED)                             \
+    ARCH_UINT(id, vocab, "vocab_size", 1, MODEL_VOCAB_MAX, DERIVED)                                \
+    ARCH_UINT(id, context, "context_length", 1, MODEL_CONTEXT_MAX, REQUIRED)                       \
+    ARCH_UINT(id, experts, "expert_count", 1, MODEL_EXPERTS_MAX, REQUIRED)                         \
+    ARCH_UINT(id, experts_used, "expert_used_count", 1, MODEL_TOP_K_MAX, REQUIRED)                 \
+    ARCH_UINT(id, rope_dims, "rope.dimension_count", 2, 1024, DERIVED)                             \
+    ARCH_FLOAT(id, rms_eps, "attention.layer_norm_rms_epsilon", 1e-12, 0.1)                        \
+    ARCH_FLOAT(id, rope_theta, "rope.freq_base", 1, 1e12)                                          \
+    ARCH_ONLY(id, "expert_group_count", 0)                                                         \
+    ARCH_ONLY(id, "expert_gating_func", 1) /* softmax */                                           \
+    ARCH_ONLY(id, "leading_dense_block_count", 0)                                                  \
+    ARCH_ONLY(id, "attention.sliding_window", 0)                                                   \
+    ARCH_ONLY_TEXT(id, "rope.scaling.type", "none")                                                \
+    ARCH_ONLY_FLOAT(id, "rope.scaling.factor", 1)                                                  \
+    ARCH_DENSE(id, TOKEN_EMBD, ANY, REQUIRED, HIDDEN, VOCAB)                                       \
+    ARCH_DENSE(id, OUTPUT_NORM, F32, REQUIRED, HIDDEN, ONE)                                        \
+    ARCH_DENSE(id, OUTPUT, ANY, OPTIONAL, HIDDEN, VOCAB) /* absent: tied to the embedding */       \
+    ARCH_DENSE(id, ATTN_NORM, F32, REQUIRED, HIDDEN, ONE)                                          \
+    ARCH_DENSE(id, ATTN_Q, ANY, REQUIRED, HIDDEN, Q)                                               \
+    ARCH_DENSE(id, ATTN_K, ANY, REQUIRED, HIDDEN, KV)                                              \
+    ARCH_DENSE(id, ATTN_V, ANY, REQUIRED, HIDDEN, KV)                                              \
+    ARCH_DENSE(id, ATTN_OUT, ANY, REQUIRED, Q, HIDDEN)                                             \
+    ARCH_DENSE(id, FFN_NORM, F32, REQUIRED, HIDDEN, ONE)                                           \
+    ARCH_DENSE(id, ROUTER, F32, REQUIRED, HIDDEN, EXPERTS)                                         \
+    ARCH_EXPERT(id, GATE, "blk.%u.ffn_gate_exps.weight", HIDDEN, INNER)                            \
+    ARCH_EXPERT(id, UP, "blk.%u.ffn_up_exps.weight", HIDDEN, INNER)                                \
+    ARCH_EXPERT(id, DOWN, "blk.%u.ffn_down_exps.weight", INNER, HIDDEN)                            \
+    ARCH_REFUSED(id, "blk.%u.ffn_gate_up_exps.weight", "gate and up in one tensor")                \
+    ARCH_REFUSED(id, "blk.%u.ffn_gate.weight", "a layer without experts")
+
+/* Qwen3-MoE: an RMSNorm on each q and k head; the K weights are renormalised. */
 ARCH(QWEN3MOE, "qwen3moe")
-ARCH_UINT(QWEN3MOE, layers, "block_count", 1, MODEL_LAYERS_MAX, REQUIRED)
-ARCH_UINT(QWEN3MOE, hidden, "embedding_length", 1, 65536, REQUIRED)
-ARCH_UINT(QWEN3MOE, heads, "attention.head_count", 1, 1024, REQUIRED)
-ARCH_UINT(QWEN3MOE, kv_heads, "attention.head_count_kv", 1, 1024, DERIVED)
-ARCH_UINT(QWEN3MOE, head_size, "attention.key_length", 2, 1024, DERIVED)
-ARCH_UINT(QWEN3MOE, vocab, "vocab_size", 1, MODEL_VOCAB_MAX, DERIVED)
-ARCH_UINT(QWEN3MOE, context, "context_length", 1, MODEL_CONTEXT_MAX, REQUIRED)
-ARCH_UINT(QWEN3MOE, experts, "expert_count", 1, MODEL_EXPERTS_MAX, REQUIRED)
-ARCH_UINT(QWEN3MOE, experts_used, "expert_used_count", 1, MODEL_TOP_K_MAX, REQUIRED)
+ARCH_COMMON(QWEN3MOE)
 ARCH_UINT(QWEN3MOE, expert_inner, "expert_feed_forward_length", 1, 65536, REQUIRED)
-ARCH_UINT(QWEN3MOE, rope_dims, "rope.dimension_count", 2, 1024, DERIVED)
-ARCH_FLOAT(QWEN3MOE, rms_eps, "attention.layer_norm_rms_epsilon", 1e-12, 0.1)
-ARCH_FLOAT(QWEN3MOE, rope_theta, "rope.freq_base", 1, 1e12)
 ARCH_CONST(QWEN3MOE, norm_top_k, 1)
-ARCH_CONST(QWEN3MOE, qk_norm, 1)
+ARCH_CONST(QWEN3MOE, qk_norm, QK_NORM_HEAD)
 ARCH_ONLY(QWEN3MOE, "expert_shared_count", 0)
-ARCH_ONLY(QWEN3MOE, "expert_group_count", 0)
-ARCH_ONLY(QWEN3MOE, "expert_gating_func", 1) /* softmax */
 ARCH_ONLY(QWEN3MOE, "expert_weights_norm", 1)
-ARCH_ONLY(QWEN3MOE, "leading_dense_block_count", 0)
-ARCH_ONLY(QWEN3MOE, "attention.sliding_window", 0)
-ARCH_ONLY_TEXT(QWEN3MOE, "rope.scaling.type", "none")
-ARCH_DENSE(QWEN3MOE, TOKEN_EMBD, ANY, REQUIRED, HIDDEN, VOCAB)
-ARCH_DENSE(QWEN3MOE, OUTPUT_NORM, F32, REQUIRED, HIDDEN, ONE)
-ARCH_DENSE(QWEN3MOE, OUTPUT, ANY, OPTIONAL, HIDDEN, VOCAB) /* absent: tied to the embedding */
-ARCH_DENSE(QWEN3MOE, ATTN_NORM, F32, REQUIRED, HIDDEN, ONE)
-ARCH_DENSE(QWEN3MOE, ATTN_Q, ANY, REQUIRED, HIDDEN, Q)
-ARCH_DENSE(QWEN3MOE, ATTN_K, ANY, REQUIRED, HIDDEN, KV)
-ARCH_DENSE(QWEN3MOE, ATTN_V, ANY, REQUIRED, HIDDEN, KV)
 ARCH_DENSE(QWEN3MOE, ATTN_Q_NORM, F32, REQUIRED, HEAD, ONE)
 ARCH_DENSE(QWEN3MOE, ATTN_K_NORM, F32, REQUIRED, HEAD, ONE)
-ARCH_DENSE(QWEN3MOE, ATTN_OUT, ANY, REQUIRED, Q, HIDDEN)
-ARCH_DENSE(QWEN3MOE, FFN_NORM, F32, REQUIRED, HIDDEN, ONE)
-ARCH_DENSE(QWEN3MOE, ROUTER, F32, REQUIRED, HIDDEN, EXPERTS)
-ARCH_EXPERT(QWEN3MOE, GATE, "blk.%u.ffn_gate_exps.weight", HIDDEN, INNER)
-ARCH_EXPERT(QWEN3MOE, UP, "blk.%u.ffn_up_exps.weight", HIDDEN, INNER)
-ARCH_EXPERT(QWEN3MOE, DOWN, "blk.%u.ffn_down_exps.weight", INNER, HIDDEN)
 
+/* OLMoE: an RMSNorm on the whole rows of q and k; the K weights are probabilities as they are. */
+ARCH(OLMOE, "olmoe")
+ARCH_COMMON(OLMOE)
+ARCH_UINT(OLMOE, expert_inner, "feed_forward_length", 1, 65536, REQUIRED)
+ARCH_CONST(OLMOE, norm_top_k, 0)
+ARCH_CONST(OLMOE, qk_norm, QK_NORM_ROW)
+ARCH_ONLY(OLMOE, "expert_shared_count", 0)
+ARCH_ONLY(OLMOE, "expert_weights_norm", 0)
+ARCH_ONLY_FLOAT(OLMOE, "attention.clamp_kqv", 0)
+ARCH_DENSE(OLMOE, ATTN_Q_NORM, F32, REQUIRED, Q, ONE)
+ARCH_DENSE(OLMOE, ATTN_K_NORM, F32, REQUIRED, KV, ONE)
+
+#undef ARCH_COMMON
 #undef ARCH
 #undef ARCH_UINT
 #undef ARCH_FLOAT
 #undef ARCH_CONST
 #undef ARCH_ONLY
+#undef ARCH_ONLY_FLOAT
 #undef ARCH_ONLY_TEXT
 #undef ARCH_DENSE
 #undef ARCH_EXPERT
+#undef ARCH_REFUSED

@@ -12,6 +12,7 @@ uint32_t index_layout_hash(void)
         sizeof(struct model_hparams),
         AT(model_hparams, rms_eps),
         AT(model_hparams, tied_output),
+        AT(model_hparams, shared_inner),
         sizeof(struct model_tensor),
         AT(model_tensor, type),
         AT(model_tensor, ne),

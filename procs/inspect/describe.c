@@ -145,7 +145,12 @@ static json_t *json_of_hparams(const struct model_hparams *h)
     json_object_set_new(object, "rope_theta", json_real((double)h->rope_theta));
     put(object, "rope_dims", h->rope_dims);
     json_object_set_new(object, "norm_top_k", json_boolean(h->norm_top_k));
-    json_object_set_new(object, "qk_norm", json_boolean(h->qk_norm));
+    put_text(object, "qk_norm",
+             h->qk_norm == QK_NORM_HEAD  ? "head"
+             : h->qk_norm == QK_NORM_ROW ? "row"
+                                         : "none");
+    put_text(object, "rope_kind", h->rope_kind == ROPE_PAIRS ? "pairs" : "halves");
+    put(object, "shared_inner", h->shared_inner);
     json_object_set_new(object, "tied_output", json_boolean(h->tied_output));
     return object;
 }

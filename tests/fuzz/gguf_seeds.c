@@ -123,7 +123,7 @@ static void split(struct make *m)
 }
 static void unknown_arch(struct make *m)
 {
-    make_text(m, "general.architecture", "llama");
+    make_text(m, "general.architecture", "mamba");
 }
 static void offset(struct make *m)
 {

@@ -124,8 +124,8 @@ static void expect(const char *what, const void *data, size_t n, const char *fra
         m->tensors[m->tensor_count - 1].bytes = 4;                                                 \
     })                                                                                             \
     X(arch_missing, "general.architecture' is missing", make_drop_key(m, "general.architecture"))  \
-    X(arch_unknown, "architecture 'llama' is not supported (supported: qwen3moe)",                 \
-      make_text(m, "general.architecture", "llama"))                                               \
+    X(arch_unknown, "architecture 'mamba' is not supported (supported: qwen3moe,",                 \
+      make_text(m, "general.architecture", "mamba"))                                               \
     X(arch_number, "is of type U32 instead of a string", make_u32(m, "general.architecture", 1))   \
     X(name_number, "is of type U32 instead of a string", make_u32(m, "general.name", 1))           \
     X(split, "split into 3 files", make_u32(m, "split.count", 3))                                  \
