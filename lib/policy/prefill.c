@@ -1,6 +1,7 @@
-#include <string.h>
+#include "lib/policy/prefill.h"
 
-#include "lib/policy/policy.h"
+#include <stdbool.h>
+#include <string.h>
 
 typedef bool (*before_fn)(const struct prefill_item *a, const struct prefill_item *b);
 

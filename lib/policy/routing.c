@@ -1,7 +1,7 @@
 #include <math.h>
 
 #include "lib/base/assert.h"
-#include "lib/policy/policy.h"
+#include "lib/policy/routing.h"
 
 #define TAKEN (-1.0f) /* in scratch: below every probability */
 
@@ -33,11 +33,9 @@ static uint32_t take_best(float *scratch, uint32_t experts)
     return best;
 }
 
-void routing_exact(const float *logits, uint32_t experts, uint32_t top_k, bool norm_top_k,
-                   float *scratch, struct route *out)
+static void choose(float *scratch, uint32_t experts, uint32_t top_k, bool norm_top_k,
+                   struct route *out)
 {
-    sl_assert(top_k > 0 && top_k <= experts);
-    softmax(logits, experts, scratch);
     float sum = 0;
     for (uint32_t k = 0; k < top_k; k++) {
         uint32_t best = take_best(scratch, experts);
@@ -47,4 +45,36 @@ void routing_exact(const float *logits, uint32_t experts, uint32_t top_k, bool n
     }
     for (uint32_t k = 0; norm_top_k && k < top_k; k++)
         out[k].weight /= sum;
+}
+
+void routing_exact(const float *logits, uint32_t experts, uint32_t top_k, bool norm_top_k,
+                   float *scratch, struct route *out)
+{
+    sl_assert(top_k > 0 && top_k <= experts);
+    softmax(logits, experts, scratch);
+    choose(scratch, experts, top_k, norm_top_k, out);
+}
+
+/* The others get -infinity, so their probability is exactly 0 and adds nothing; they are taken out
+ * of the choice besides, for a softmax may underflow to 0 within the set too. */
+uint32_t routing_masked(const float *logits, const uint8_t *allowed, uint32_t experts,
+                        uint32_t top_k, bool norm_top_k, float *scratch, struct route *out)
+{
+    uint32_t set = 0;
+    float top = -INFINITY, sum = 0;
+    sl_assert(top_k > 0 && top_k <= experts);
+    for (uint32_t i = 0; i < experts; i++) {
+        set += allowed[i] != 0;
+        top = allowed[i] && logits[i] > top ? logits[i] : top;
+    }
+    for (uint32_t i = 0; i < experts; i++) {
+        scratch[i] = allowed[i] ? expf(logits[i] - top) : 0;
+        sum += scratch[i];
+    }
+    for (uint32_t i = 0; i < experts; i++)
+        scratch[i] = allowed[i] ? scratch[i] / sum : TAKEN;
+    uint32_t count = set < top_k ? set : top_k;
+    if (count > 0)
+        choose(scratch, experts, count, norm_top_k, out);
+    return count;
 }

@@ -194,11 +194,17 @@ END_TEST
 
 START_TEST(lossless_precision)
 {
-    precision_fn lossless = precision_find("lossless");
-    struct route routes[4] = {{0, 0.9f}, {1, 0.05f}, {2, 0.03f}, {3, 0.02f}};
-    for (uint32_t r = 0; r < 4; r++)
-        ck_assert_int_eq(lossless(routes, 4, r), NEED_HIGH);
-    ck_assert(precision_find("lossy") == NULL);
+    struct precision p = {.rule = PRECISION_FATE};
+    ck_assert(precision_named("lossless", &p.rule));
+    ck_assert(!precision_named("lossy", &p.rule));
+    for (int r = 0; r < 4; r++) {
+        struct precision_choice choice;
+        precision_choose(&p, &(struct precision_input){.weight_before = (float)r / 3}, &choice);
+        ck_assert_int_eq(choice.need, NEED_HIGH);
+        ck_assert_int_eq(choice.ask, TIER_NATIVE);
+        ck_assert_uint_eq(choice.accept_count, 1);
+        ck_assert_int_eq(choice.accept[0], TIER_NATIVE);
+    }
 }
 END_TEST
 
