@@ -82,6 +82,18 @@ static void bind_experts(struct core *c, uint32_t layer)
     }
 }
 
+static void bind_more_types(struct core *c, const struct core_config *config)
+{
+    uint32_t forms = 0;
+    for (size_t i = 0; i < config->expert_type_count; i++)
+        forms |= 1u << form_of(config->expert_types[i]);
+    for (uint32_t i = 0; i < c->hp.layers; i++) {
+        c->layer[i].expert_forms |= forms;
+        c->layer[i].inner_forms |= forms;
+        c->layer[i].gate_forms |= forms;
+    }
+}
+
 static void bind_layer(struct core *c, uint32_t i, float **vectors)
 {
     struct core_layer *l = &c->layer[i];
@@ -163,6 +175,7 @@ struct core *core_create(const struct core_config *config, struct error *error)
     c->kv_size = hp->kv_heads * hp->head_size;
     c->group = hp->heads / hp->kv_heads;
     bind_weights(c, vectors);
+    bind_more_types(c, config);
     c->pool = NULL;
     if (allocate_scratch(c, config, error) == 0)
         c->pool = pool_create(config->threads, config->nice, error);
@@ -247,8 +260,13 @@ int core_forward(struct core *c, const struct core_sequence *sequence, const uin
     for (c->step.layer = 0; c->step.layer < c->hp.layers; c->step.layer++) {
         if (c->source.layer_begins)
             c->source.layer_begins(c->source.self, &c->step);
+        if (c->source.layer_inputs)
+            c->source.layer_inputs(c->source.self, &c->step, c->x, c->hp.hidden, c->hp.hidden);
         core_attention(c);
         core_experts_gate(c);
+        if (c->source.gate_inputs)
+            c->source.gate_inputs(c->source.self, &c->step, form_floats(&c->in, 0),
+                                  c->in.stride[FORM_F32] / sizeof(float), c->hp.hidden);
         if (core_experts(c, error) != 0)
             return -1;
     }

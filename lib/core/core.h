@@ -27,6 +27,10 @@ struct core_config {
     const struct model_index *model; /* borrowed while the core lives; checked */
     const struct kernel_ops *ops;
     struct weights_source source;
+    /* Types the source may serve experts in, beside those of the index's entries (offline tools
+     * quantise in memory); NULL: none. Read at core_create only. */
+    const enum tensor_type *expert_types;
+    size_t expert_type_count;
     uint32_t threads;
     int nice;             /* of the worker threads */
     uint32_t chunk;       /* rows of a forward pass at most */

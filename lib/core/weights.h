@@ -4,6 +4,7 @@
 #define SLUICE_CORE_WEIGHTS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "lib/base/error.h"
@@ -100,6 +101,14 @@ struct weights_source {
      * says of this layer's gate input. Not computed when NULL. */
     void (*next_counts)(void *self, const struct expert_step *step, const float *counts,
                         uint32_t experts);
+
+    /* All rows of the chunk, for offline tools: the residual stream as the layer takes it (before
+     * attention and its norm), and the gate input of its router; row r at x + r * stride floats, n
+     * floats each. */
+    void (*layer_inputs)(void *self, const struct expert_step *step, const float *x, size_t stride,
+                         uint32_t n);
+    void (*gate_inputs)(void *self, const struct expert_step *step, const float *x, size_t stride,
+                        uint32_t n);
 
     /* A layer begins: sign of life, test switches. */
     void (*layer_begins)(void *self, const struct expert_step *step);

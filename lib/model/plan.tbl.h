@@ -1,0 +1,99 @@
+/* What a plan holds. A profile is a plan whose decisions are not made yet: one format for both.
+ *
+ * PLAN_SCALAR(name, min, max, doc)          a double; NaN: not known, not planned.
+ * PLAN_ARRAY(name, type, size, min, max, doc)
+ *   type: F32, U32, U16, U8 or CELL (struct plan_cell); min and max bound every element (an F32 may
+ * also be NaN: not known); size: LAYERS [L], EXPERTS [L][E]: in the JSON; PAIRS [L][E][E],
+ * PAIR_FIRST [L][E][E] + 1, CELLS [cells]: in the binary file beside it. Bounds are checked when a
+ * plan is read and when a blob is checked. Losses are relative rises of perplexity (0.01: one per
+ * cent) against the lossless model, on the text the plan was made with. Append only: the order is
+ * the blob's. No include guard: include it with both macros defined. */
+
+/* ---- measured by profile ---- */
+PLAN_SCALAR(tokens, 0, 1e15, "Tokens the routing statistics were counted over.")
+PLAN_SCALAR(nats, 0, 1e6, "Loss of the lossless model on the profile's text, nats per token.")
+PLAN_SCALAR(importance_base, -1e6, 1e6,
+            "Nats per token with every expert at int4, on the text of importance.")
+PLAN_SCALAR(importance_tokens, 0, 1e15, "Tokens each importance was measured over.")
+PLAN_SCALAR(expert_read_ns, 0, 1e15, "Median time to read one expert at depth 1.")
+PLAN_SCALAR(drive_bytes_per_s, 0, 1e15, "Rate of expert-size reads at depth 8.")
+PLAN_SCALAR(token_ns, 0, 1e15, "Compute time of one decoded token, all weights resident.")
+PLAN_SCALAR(layer_attention_ns, 0, 1e15, "Attention of a layer in decode, mean over layers.")
+PLAN_SCALAR(layer_router_ns, 0, 1e15, "Norm and router of a layer in decode.")
+PLAN_SCALAR(layer_experts_ns, 0, 1e15, "Experts of a layer in decode.")
+
+/* ---- decided by plan ---- */
+PLAN_SCALAR(budget_bytes, 0, 1e18, "The budget that was planned for.")
+PLAN_SCALAR(max_loss, 0, 1e3, "The loss that was allowed.")
+PLAN_SCALAR(edgemoe_loss, -1, 1e9, "Measured loss with the planned widths.")
+PLAN_SCALAR(edgemoe_loss_low, -1, 1e9, "Lower end of its 95 % interval.")
+PLAN_SCALAR(edgemoe_loss_high, -1, 1e9, "Upper end of its 95 % interval.")
+PLAN_SCALAR(edgemoe_bytes, 0, 1e18, "Payload bytes of all experts at the planned widths.")
+PLAN_SCALAR(hobbit_t1, 0, 1,
+            "HOBBIT's T1: up to this sum of better weights an expert is needed high.")
+PLAN_SCALAR(hobbit_t2, 0, 1, "HOBBIT's T2: up to this sum low, beyond it skipped.")
+PLAN_SCALAR(hobbit_skip_renormalise, 0, 1,
+            "1: the others take over the weight of a skipped expert.")
+PLAN_SCALAR(hobbit_loss, -1, 1e9, "Measured loss when every use is a miss (the worst case).")
+PLAN_SCALAR(hobbit_loss_low, -1, 1e9, "Lower end of its 95 % interval.")
+PLAN_SCALAR(hobbit_loss_high, -1, 1e9, "Upper end of its 95 % interval.")
+PLAN_SCALAR(hobbit_share_high, 0, 1, "Share of the uses that need the high tier.")
+PLAN_SCALAR(hobbit_share_low, 0, 1, "Share of the uses that need the low tier.")
+PLAN_SCALAR(hobbit_w_lru, 0, 1, "Eviction weight of recency.")
+PLAN_SCALAR(hobbit_w_lfu, 0, 1, "Eviction weight of frequency.")
+PLAN_SCALAR(hobbit_w_lhu, 0, 1, "Eviction weight of high-precision frequency.")
+PLAN_SCALAR(hobbit_w_fld, 0, 1, "Eviction weight of layer distance.")
+PLAN_SCALAR(prefetch_layers, 0, 16, "p: how many layers ahead to predict.")
+PLAN_SCALAR(fate_boundary, 0, 512, "Layers below this one have room for all their experts.")
+PLAN_SCALAR(fate_prefill_int2, 0, 1, "Fraction of the least popular experts at int2 in prefill.")
+PLAN_SCALAR(fate_loss, -1, 1e9, "Measured loss of prefill with that fraction.")
+PLAN_SCALAR(fate_loss_low, -1, 1e9, "Lower end of its 95 % interval.")
+PLAN_SCALAR(fate_loss_high, -1, 1e9, "Upper end of its 95 % interval.")
+PLAN_SCALAR(swap_interval, 0, 1e9, "Tokens between SwapMoE's updates.")
+PLAN_SCALAR(swap_loss, -1, 1e9, "Measured loss with the planned virtual experts.")
+PLAN_SCALAR(swap_loss_low, -1, 1e9, "Lower end of its 95 % interval.")
+PLAN_SCALAR(swap_loss_high, -1, 1e9, "Upper end of its 95 % interval.")
+
+/* ---- measured by profile ---- */
+PLAN_ARRAY(frequency, F32, EXPERTS, 0, 1, "Uses per token.")
+PLAN_ARRAY(
+    norm, F32, EXPERTS, 0, 1e30,
+    "|E_i|: Frobenius norm of the expert's three matrices together (SwapMoE: parameter magnitude).")
+PLAN_ARRAY(output_norm, F32, EXPERTS, 0, 1e30,
+           "Mean norm of the expert's output over the tokens routed to it.")
+PLAN_ARRAY(importance, F32, EXPERTS, -1e6, 1e6,
+           "Rise of nats per token with this expert at int2 and all others at int4.")
+PLAN_ARRAY(importance_measured, U8, EXPERTS, 0, 1,
+           "1: importance was measured alone; 0: its group's, divided.")
+PLAN_ARRAY(recall_gate, F32, LAYERS, 0, 1,
+           "Top-K recall: this layer's router on the previous layer's gate input.")
+PLAN_ARRAY(recall_gate_list, F32, LAYERS, 0, 1,
+           "The same with the list above the 75th percentile (Fate).")
+PLAN_ARRAY(recall_attention, F32, LAYERS, 0, 1,
+           "Top-K recall from this layer's own attention input.")
+PLAN_ARRAY(recall_attention_list, F32, LAYERS, 0, 1,
+           "The same with the list above the 75th percentile.")
+PLAN_ARRAY(recall_attention_before, F32, LAYERS, 0, 1,
+           "Top-K recall from the previous layer's attention input.")
+PLAN_ARRAY(recall_attention_before_list, F32, LAYERS, 0, 1,
+           "The same with the list above the 75th percentile.")
+
+/* ---- decided by plan ---- */
+PLAN_ARRAY(width, U8, EXPERTS, 0, 3, "edgemoe: enum tier an expert has.")
+PLAN_ARRAY(virtual_experts, U32, LAYERS, 1, 4096, "swapmoe: v_i, resident experts per layer.")
+PLAN_ARRAY(resident, U8, EXPERTS, 0, 1, "swapmoe: 1 for the experts that are resident at first.")
+PLAN_ARRAY(share, U32, LAYERS, 0, 4096,
+           "Entries of a layer for the planned allocation (fate's boundary and even rest).")
+
+/* ---- path statistics: counts, all halved when one would pass its bound ---- */
+PLAN_ARRAY(prev1, U16, PAIRS, 0, 65535,
+           "[l][a][e]: e chosen at l by tokens that chose a at l - 1 (also eap's transition); l = "
+           "0: zero.")
+PLAN_ARRAY(
+    pair_first, U32, PAIR_FIRST, 0, 4294967295.0,
+    "[l][a][b]: first of the cells of tokens that chose a at l - 2 and b at l - 1; one more at "
+    "the end")
+PLAN_ARRAY(pair_cells, CELL, CELLS, 0, 4294967295.0,
+           "Expert chosen at l, and how often, descending per pair.")
+#undef PLAN_SCALAR
+#undef PLAN_ARRAY
