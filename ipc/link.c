@@ -21,18 +21,12 @@
 #define REDIAL_AFTER_NS     (300 * NS_PER_MS)
 #define REDIAL_AFTER_MAX_NS (1200 * NS_PER_MS)
 
-/* A lonely listener is probed after 200 ms and given 300 ms to answer: 500 ms in all. A service's
- * listener is probed always and given more time, because reopening it drops every client. */
-#define ONE_PROBE_EVERY_NS  (200 * NS_PER_MS)
-#define ONE_PROBE_LIMIT_NS  (300 * NS_PER_MS)
-#define MANY_PROBE_EVERY_NS (500 * NS_PER_MS)
-#define MANY_PROBE_LIMIT_NS (1000 * NS_PER_MS)
-#define RELISTEN_RETRY_NS   (500 * NS_PER_MS)
-#define OCCUPIED_PROBE_NS   (200 * NS_PER_MS)
-
-/* NNG hears of a death within about 10 ms. A second of looks that find nobody is not haste. */
-#define PEER_LOOK_NS     (250 * NS_PER_MS)
-#define PEER_MISSING_MAX 4
+/* A service's listener is probed always, and given time to answer, because reopening it drops every
+ * client. */
+#define PROBE_EVERY_NS    (500 * NS_PER_MS)
+#define PROBE_LIMIT_NS    (1000 * NS_PER_MS)
+#define RELISTEN_RETRY_NS (500 * NS_PER_MS)
+#define OCCUPIED_PROBE_NS (200 * NS_PER_MS)
 
 int link_error(struct error *error, int nng_result, const char *what, const char *path)
 {
@@ -107,23 +101,6 @@ static bool peer_is_gone(int pipe)
     uint64_t pid;
     return nng_pipe_get_uint64((nng_pipe){.id = (uint32_t)pipe}, NNG_OPT_IPC_PEER_PID, &pid) == 0 &&
            pid != 0 && kill((pid_t)pid, 0) != 0 && errno == ESRCH;
-}
-
-static void look_for_peer(struct link *link, uint64_t now_ns)
-{
-    if (now_ns < link->next_peer_ns)
-        return;
-    link->next_peer_ns = now_ns + PEER_LOOK_NS;
-    int pipe = link_pipe(link);
-    if (pipe != 0 && peer_is_gone(pipe))
-        link->peer_missing++;
-    else
-        link->peer_missing = 0;
-}
-
-bool link_stuck(const struct link *link)
-{
-    return link->peer_missing >= PEER_MISSING_MAX;
 }
 
 static void url_of(const struct link *link, char url[ENDPOINT_BYTES + 8])
@@ -258,7 +235,7 @@ static void tend_dialer(struct link *link, uint64_t now_ns)
         link->patience_ns = REDIAL_AFTER_MAX_NS;
 }
 
-static void tend_listener(struct link *link, uint64_t now_ns, uint64_t every_ns, uint64_t limit_ns)
+static void tend_listener(struct link *link, uint64_t now_ns)
 {
     if (!probe_running(&link->probe)) {
         if (now_ns < link->next_probe_ns)
@@ -269,41 +246,32 @@ static void tend_listener(struct link *link, uint64_t now_ns, uint64_t every_ns,
         }
         probe_start(&link->probe, link->path, now_ns);
     }
-    switch (probe_step(&link->probe, now_ns, limit_ns)) {
+    switch (probe_step(&link->probe, now_ns, PROBE_LIMIT_NS)) {
     case PROBE_PENDING: return;
-    case PROBE_ALIVE: link->next_probe_ns = now_ns + every_ns; return;
+    case PROBE_ALIVE: link->next_probe_ns = now_ns + PROBE_EVERY_NS; return;
     case PROBE_SILENT:
-    case PROBE_REFUSED: link->next_probe_ns = now_ns + every_ns; relisten(link, now_ns);
+    case PROBE_REFUSED: link->next_probe_ns = now_ns + PROBE_EVERY_NS; relisten(link, now_ns);
     }
 }
 
 void link_tend(struct link *link, uint64_t now_ns)
 {
     if (link->kind == LINK_LISTEN_MANY) {
-        tend_listener(link, now_ns, MANY_PROBE_EVERY_NS, MANY_PROBE_LIMIT_NS);
+        tend_listener(link, now_ns);
         return;
     }
     forget_dead_pipe(link);
-    look_for_peer(link, now_ns);
     if (link_pipe(link) != 0) {
         link->lonely_ns = 0;
         link->patience_ns = REDIAL_AFTER_NS;
-        /* A probe under way is brought to its end all the same: hanging up early would do harm. */
-        if (probe_running(&link->probe))
-            probe_step(&link->probe, now_ns, ONE_PROBE_LIMIT_NS);
         return;
     }
-    if (link->lonely_ns == 0) {
+    if (link->lonely_ns == 0)
         link->lonely_ns = now_ns;
-        link->next_probe_ns = now_ns + ONE_PROBE_EVERY_NS;
-    }
-    if (link->kind == LINK_DIAL)
-        tend_dialer(link, now_ns);
-    else
-        tend_listener(link, now_ns, ONE_PROBE_EVERY_NS, ONE_PROBE_LIMIT_NS);
+    tend_dialer(link, now_ns);
 }
 
-void link_give_up_dialing(struct link *link)
+static void give_up_dialing(struct link *link)
 {
     if (link->started)
         nng_dialer_close(link->dialer);
@@ -316,13 +284,10 @@ bool link_close(struct link *link)
 {
     int pipe = link->kind == LINK_LISTEN_MANY ? 0 : link_pipe(link);
     bool closed = pipe == 0 || !peer_is_gone(pipe);
-    if (closed) {
+    if (closed)
         nng_close(link->socket);
-    } else if (link->kind == LINK_DIAL) {
-        link_give_up_dialing(link);
-    } else {
-        unlink(link->path);
-    }
+    else
+        give_up_dialing(link);
     probe_stop(&link->probe);
     return closed;
 }

@@ -1,4 +1,4 @@
-/* What edges, rpc servers and rpc clients share: one NNG socket with one listener or dialer, the
+/* What rpc servers and rpc clients share: one NNG socket with one listener or dialer, the
  * options every socket must have, and the watchdogs that NNG 1.5.2 needs. Private to ipc/. */
 #ifndef SLUICE_IPC_LINK_H
 #define SLUICE_IPC_LINK_H
@@ -14,7 +14,6 @@
 
 enum link_kind {
     LINK_DIAL,       /* one connection, made by us */
-    LINK_LISTEN_ONE, /* one connection, made by the peer */
     LINK_LISTEN_MANY /* any number, made by clients */
 };
 
@@ -32,8 +31,6 @@ struct link {
     uint64_t lonely_ns; /* since when there is no connection, 0: there is one */
     uint64_t patience_ns;
     uint64_t next_probe_ns;
-    uint64_t next_peer_ns; /* when it is looked whether the peer's process still lives */
-    uint32_t peer_missing; /* looks in a row that did not find it */
     struct probe probe;
 };
 
@@ -48,13 +45,6 @@ void link_tend(struct link *link, uint64_t now_ns);
 
 /* Id of the connection, 0 when there is none (not for LINK_LISTEN_MANY). */
 int link_pipe(const struct link *link);
-
-/* True when the connection is beyond repair: its process has been gone for a while and NNG has not
- * noticed (about one kill in a hundred of a peer with traffic; closing pipe or dialer does not
- * help, and closing the socket hangs). The owner abandons the socket, never closes it, and opens
- * another. */
-bool link_stuck(const struct link *link);
-void link_give_up_dialing(struct link *link);
 
 /* False when the socket had to be left to the end of the process: then *link must stay, NNG still
  * knows it. */

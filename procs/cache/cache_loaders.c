@@ -56,9 +56,8 @@ void cache_clean_loader(struct cache *c, uint32_t loader, uint32_t reaped)
     log_info("cleaned up after loader %u, incarnation %u", loader, reaped);
 }
 
-/* A loader that is ready, owes, and from which nothing ever came: our end of its connection is
- * broken beyond repair (NNG 1.5.2 may keep the pipe of its killed predecessor and refuse its own).
- * A successor of this process has new sockets, and rebuilds everything else. */
+/* A loader that is ready, owes, and from which nothing ever came: whatever is wrong between us, a
+ * successor of this process has new sockets, and rebuilds everything else. */
 static void check_reach(struct cache *c, uint32_t loader, uint32_t incarnation, uint64_t now_ns)
 {
     struct cache_loader *l = &c->loaders[loader];

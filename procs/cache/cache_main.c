@@ -237,7 +237,7 @@ static void finish(struct cache *c)
 {
     child_wait(&c->child, WAIT_STOPPING);
     prefault_stop(c->prefault);
-    /* The edges are left to the kernel: closing one whose peer was killed may wait for ever. */
+    /* Descriptors and mappings are left to the kernel. */
 }
 
 int main(int argc, char **argv)

@@ -148,8 +148,8 @@ static void check_device(struct loader *l, uint64_t now_ns)
 }
 
 /* A new cache flushes every loader before it does anything else. If that does not arrive, the
- * connection is broken in a way that cannot be mended from inside (NNG 1.5.2 may keep the pipe of a
- * killed peer for ever, and refuses all others): end, so that the cache need not wait for us. */
+ * connection is broken in a way that cannot be mended from inside: end, so that the cache need not
+ * wait for us. */
 static void check_cache(struct loader *l, uint64_t now_ns)
 {
     uint32_t epoch = atomic_load_explicit(&l->child.directory.head->epoch, memory_order_acquire);
@@ -227,7 +227,7 @@ static void finish(struct loader *l)
     }
     if (l->jobs.inflight == 0)
         l->backend->close(l->io);
-    /* The edge is left to the kernel: see check_cache. */
+    /* The edge is left to the kernel. */
 }
 
 int main(int argc, char **argv)

@@ -338,8 +338,10 @@ void rig_close(struct rig *r)
             stop_row(r, row);
     if (r->pid[cache] != 0)
         stop_row(r, cache);
-    /* Edges are left to the end of the test's process: closing one whose peer was killed may wait
-     * for a connection that never ends (NNG 1.5.2). */
+    edge_close(r->compute);
+    edge_close(r->predictor);
+    for (uint32_t row = 0; row < SERVICE_ROWS_MAX; row++)
+        edge_close(r->edge[row]);
     for (int kind = 0; kind < SEGMENT__COUNT; kind++)
         segment_detach(&r->segment[kind]);
     munmap((void *)(uintptr_t)r->file, r->file_bytes);

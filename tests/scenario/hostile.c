@@ -38,16 +38,23 @@ static void find_sockets(const struct engine *e, struct sockets *s)
     CHECK(s->count >= 5, "only %zu endpoints in %s", s->count, e->dir);
 }
 
-/* A connection, or -1 when the listener's queue is full at the moment. */
+/* A connection, or -1 when the listener's queue is full at the moment. Clients' endpoints are
+ * streams, edges are packets. */
 static int connect_to(const char *path)
 {
+    static const int types[] = {SOCK_STREAM, SOCK_SEQPACKET};
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     snprintf(address.sun_path, sizeof address.sun_path, "%s", path);
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    CHECK(fd >= 0, "socket: %s", strerror(errno));
-    if (connect(fd, (struct sockaddr *)&address, sizeof address) == 0)
-        return fd;
-    close(fd);
+    for (size_t i = 0; i < ARRAY_LEN(types); i++) {
+        int fd = socket(AF_UNIX, types[i] | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+        CHECK(fd >= 0, "socket: %s", strerror(errno));
+        if (connect(fd, (struct sockaddr *)&address, sizeof address) == 0)
+            return fd;
+        bool other = errno == EPROTOTYPE;
+        close(fd);
+        if (!other)
+            break;
+    }
     return -1;
 }
 
