@@ -17,10 +17,20 @@
 #define O(type, field) offsetof(struct type, field)
 
 static const uint64_t model_layout[] = {
-    SEGMENT_MODEL_OFFSET,        S(model_index),  O(model_index, hparams),
-    O(model_index, dense_entry), S(model_tensor), S(model_entry),
-    O(model_entry, extent),      S(model_extent), O(model_extent, payload_bytes),
+    SEGMENT_MODEL_OFFSET,
+    S(model_index),
+    O(model_index, hparams),
+    O(model_index, dense_entry),
+    S(model_tensor),
+    S(model_entry),
+    O(model_entry, extent),
+    S(model_extent),
+    O(model_extent, payload_bytes),
     MODEL_INDEX_VERSION,
+    O(model_entry, in_store),
+    S(model_stripe),
+    O(model_index, stripe_count),
+    O(model_index, tokenizer_offset),
 };
 static const uint64_t directory_layout[] = {
     S(directory_head),

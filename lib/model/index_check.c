@@ -50,6 +50,9 @@ static int check_header(const struct model_index *m, uint64_t bytes, struct erro
                       m->bytes) ||
         !part_follows(&end, m->entries_offset, m->entry_count, sizeof(struct model_entry),
                       m->bytes) ||
+        !part_follows(&end, m->checksums_offset, m->checksum_count, sizeof(uint64_t), m->bytes) ||
+        !part_follows(&end, m->stripes_offset, m->stripe_count, sizeof(struct model_stripe),
+                      m->bytes) ||
         !part_follows(&end, m->tokenizer_offset, m->tokenizer_bytes, 1, m->bytes) ||
         align_up(end, 64) != m->bytes)
         return bad(error, "parts do not fit its size");
@@ -78,26 +81,41 @@ static int check_tensor(const struct model_index *m, const struct model_tensor *
     return 0;
 }
 
+/* Counts and sums that follow from the entries: made anew in a copy of the head. */
+static int check_totals(const struct model_index *m, struct error *error)
+{
+    struct model_index again;
+    memcpy(&again, m, sizeof again);
+    index_totals(&again, model_index_entries(m));
+    return memcmp(&again, m, sizeof again) != 0 ? bad(error, "wrong totals") : 0;
+}
+
 static int check_derived(const struct model_index *m, const struct index_derived *d,
                          struct error *error)
 {
+    uint64_t grid = (uint64_t)m->hparams.layers * m->hparams.experts;
+    uint64_t tiers = (uint64_t)__builtin_popcount(m->tier_mask);
+    if (m->tier_mask == 0 || m->tier_mask >> TIER__COUNT != 0)
+        return bad(error, "tiers that are not known");
     if (m->hparams.tied_output != d->tied_output || m->dense_count != d->dense_count ||
-        m->expert_entry_count != d->expert_entry_count || m->entry_count != d->entry_count)
+        m->entry_count != m->dense_count + tiers * grid || d->entry_count > m->entry_count)
         return bad(error, "wrong number of entries");
-    if (m->dense_bytes != d->dense_bytes || m->expert_bytes != d->expert_bytes ||
-        m->expert_slot_bytes != d->expert_slot_bytes ||
-        m->expert_slot_bytes_max != d->expert_slot_bytes_max)
+    if (m->dense_bytes != d->dense_bytes)
         return bad(error, "wrong totals");
     if (memcmp(m->dense_entry, d->dense_entry, sizeof m->dense_entry) != 0)
         return bad(error, "wrong table of dense entries");
     const struct model_tensor *tensors = model_index_tensors(m);
     const struct model_entry *entries = model_index_entries(m);
-    for (uint32_t i = 0; i < m->entry_count; i++) {
+    for (uint32_t i = 0; i < d->entry_count; i++) {
         struct model_entry e;
         index_entry(d, &m->hparams, tensors, i, &e);
         if (memcmp(&e, &entries[i], sizeof e) != 0)
             return error_set(error, ERR_BAD_INPUT, "model index: entry %" PRIu32 " is wrong", i);
     }
+    if (m->stripe_count > 0)
+        return index_experts_check(m, error);
+    if (m->tier_mask != 1u << TIER_NATIVE || m->checksum_count != 0)
+        return bad(error, "tiers or checksums without a store");
     return 0;
 }
 
@@ -122,9 +140,12 @@ int model_index_check(const struct model_index *m, uint64_t bytes, struct error 
     struct index_derived *d = malloc(sizeof *d);
     if (!d)
         return error_set(error, ERR_NO_MEMORY, "no memory to check the model index");
-    int status = index_derive(arch, &m->hparams, model_index_tensors(m), m->tensor_count, d, error);
+    int status = index_derive(arch, &m->hparams, model_index_tensors(m), m->tensor_count,
+                              m->stripe_count > 0 ? INDEX_STORE : INDEX_GGUF, d, error);
     if (status == 0)
         status = check_derived(m, d, error);
+    if (status == 0)
+        status = check_totals(m, error);
     free(d);
     return status;
 }

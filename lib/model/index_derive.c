@@ -22,6 +22,8 @@ uint32_t index_layout_hash(void)
         AT(model_extent, payload_bytes),
         sizeof(struct model_entry),
         AT(model_entry, extents),
+        AT(model_entry, in_store),
+        AT(model_entry, checksum_first),
         AT(model_entry, slot_bytes),
         AT(model_entry, extent),
         AT(model_entry, matrix),
@@ -30,7 +32,12 @@ uint32_t index_layout_hash(void)
         AT(model_index, file),
         AT(model_index, hparams),
         AT(model_index, tensor_count),
+        AT(model_index, tier_mask),
+        AT(model_index, stripe_count),
+        AT(model_index, checksums_offset),
         AT(model_index, tokenizer_offset),
+        sizeof(struct model_stripe),
+        AT(model_stripe, path),
         AT(model_index, dense_bytes),
         AT(model_index, dense_entry),
 #undef AT
@@ -46,8 +53,8 @@ uint32_t index_layout_hash(void)
 }
 
 static int place_all(enum arch_id arch, const struct model_hparams *h,
-                     const struct model_tensor *tensors, uint32_t count, struct index_derived *d,
-                     struct error *error)
+                     const struct model_tensor *tensors, uint32_t count, enum index_kind kind,
+                     struct index_derived *d, struct error *error)
 {
     for (uint32_t i = 0; i < count; i++) {
         struct arch_place place;
@@ -57,6 +64,10 @@ static int place_all(enum arch_id arch, const struct model_hparams *h,
                                          : &d->dense_entry[place.layer][place.role];
         if (*cell != ENTRY_NONE)
             return error_set(error, ERR_BAD_INPUT, "tensor %s stands twice in the file",
+                             tensors[i].name);
+        if (place.is_expert && kind == INDEX_STORE)
+            return error_set(error, ERR_BAD_INPUT,
+                             "tensor %s holds experts: those of a store are in its stripes",
                              tensors[i].name);
         if (place.is_expert) {
             *cell = i;
@@ -78,7 +89,7 @@ static int missing(enum arch_id arch, const struct arch_place *place, struct err
                      arch_tensor_name(arch, place, name));
 }
 
-static int check_complete(enum arch_id arch, const struct model_hparams *h,
+static int check_complete(enum arch_id arch, const struct model_hparams *h, enum index_kind kind,
                           const struct index_derived *d, struct error *error)
 {
     for (uint32_t layer = 0; layer <= h->layers; layer++) {
@@ -89,7 +100,7 @@ static int check_complete(enum arch_id arch, const struct model_hparams *h,
                 d->dense_entry[layer][role] == ENTRY_NONE)
                 return missing(arch, &place, error);
         }
-        for (uint32_t m = 0; m < EXPERT__COUNT && layer < h->layers; m++) {
+        for (uint32_t m = 0; m < EXPERT__COUNT && layer < h->layers && kind == INDEX_GGUF; m++) {
             struct arch_place place = {true, m, layer};
             if (d->expert_tensor[layer][m] == ENTRY_NONE)
                 return missing(arch, &place, error);
@@ -122,6 +133,7 @@ void index_entry(const struct index_derived *d, const struct model_hparams *h,
     sl_assert(i < d->entry_count);
     memset(e, 0, sizeof *e); /* entries are compared as bytes */
     e->tier = TIER_NATIVE;
+    e->checksum_first = ENTRY_NONE;
     if (i < d->dense_count) {
         const struct arch_place *place = &d->dense_place[i];
         uint32_t tensor = d->dense_tensor[i];
@@ -151,28 +163,64 @@ void index_entry(const struct index_derived *d, const struct model_hparams *h,
 }
 
 int index_derive(enum arch_id arch, const struct model_hparams *h,
-                 const struct model_tensor *tensors, uint32_t tensor_count, struct index_derived *d,
-                 struct error *error)
+                 const struct model_tensor *tensors, uint32_t tensor_count, enum index_kind kind,
+                 struct index_derived *d, struct error *error)
 {
     memset(d, 0, sizeof *d);
     memset(d->dense_entry, 0xff, sizeof d->dense_entry); /* ENTRY_NONE */
     memset(d->expert_tensor, 0xff, sizeof d->expert_tensor);
-    if (place_all(arch, h, tensors, tensor_count, d, error) || check_complete(arch, h, d, error))
+    if (place_all(arch, h, tensors, tensor_count, kind, d, error) ||
+        check_complete(arch, h, kind, d, error))
         return -1;
     d->tied_output = d->dense_entry[h->layers][DENSE_OUTPUT] == ENTRY_NONE;
-    d->expert_entry_count = h->layers * h->experts; /* at most 512 * 4096 */
-    d->entry_count = d->dense_count + d->expert_entry_count;
-    for (uint32_t i = 0; i < d->entry_count; i++) {
+    d->entry_count = d->dense_count;
+    if (kind == INDEX_GGUF)
+        d->entry_count += h->layers * h->experts; /* at most 512 * 4096 */
+    for (uint32_t i = 0; i < d->dense_count; i++) {
         struct model_entry e;
         index_entry(d, h, tensors, i, &e);
-        if (i < d->dense_count) {
-            d->dense_bytes += e.slot_bytes;
-            continue;
-        }
-        d->expert_bytes += e.payload_bytes;
-        d->expert_slot_bytes += e.slot_bytes;
-        if (e.slot_bytes > d->expert_slot_bytes_max)
-            d->expert_slot_bytes_max = e.slot_bytes;
+        d->dense_bytes += e.slot_bytes;
     }
     return 0;
+}
+
+static void total_of(struct model_index *m, const struct model_entry *e, bool *best)
+{
+    uint32_t tier = e->tier;
+    sl_assert(tier < TIER__COUNT);
+    if (e->slot_bytes > m->expert_slot_bytes_max)
+        m->expert_slot_bytes_max = e->slot_bytes;
+    if (e->extents == 0) {
+        m->absent_count++;
+        return;
+    }
+    m->tier_entries[tier]++;
+    m->tier_bytes[tier] += e->payload_bytes;
+    m->tier_slot_bytes[tier] += e->slot_bytes;
+    if (*best)
+        return;
+    *best = true;
+    m->expert_bytes += e->payload_bytes;
+    m->expert_slot_bytes += e->slot_bytes;
+}
+
+void index_totals(struct model_index *m, const struct model_entry *entries)
+{
+    uint32_t grid = m->hparams.layers * m->hparams.experts;
+    m->tier_count = m->absent_count = m->expert_entry_count = 0;
+    m->expert_bytes = m->expert_slot_bytes = m->expert_slot_bytes_max = 0;
+    for (uint32_t t = 0; t < TIER__COUNT; t++) {
+        bool here = m->tier_mask & 1u << t;
+        m->tier_first[t] = here ? m->dense_count + m->tier_count * grid : ENTRY_NONE;
+        m->tier_count += here;
+        m->tier_entries[t] = 0;
+        m->tier_bytes[t] = m->tier_slot_bytes[t] = 0;
+    }
+    m->expert_entry_count = m->tier_count * grid;
+    for (uint32_t number = 0; number < grid; number++) {
+        bool best = false;
+        for (uint32_t t = 0; t < TIER__COUNT; t++)
+            if (m->tier_mask & 1u << t)
+                total_of(m, &entries[m->tier_first[t] + number], &best);
+    }
 }

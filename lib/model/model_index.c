@@ -17,6 +17,7 @@
 /* The memory a build needs besides the header; freed together. */
 struct build {
     struct gguf gguf;
+    const struct index_experts *experts; /* of a store; NULL: tensors of the file */
     struct index_derived *derived;
     void *tokenizer;
     size_t tokenizer_bytes;
@@ -66,49 +67,85 @@ static int read_arch(const struct gguf *g, enum arch_id *arch, struct error *err
                      gguf_printable(name, bytes).text, known);
 }
 
-/* Lays out the blob and fills it. Everything in `b` was checked. */
+/* Places the parts one behind the other, from the counts. */
+static void lay_out(struct model_index *m)
+{
+    m->tensors_offset = align_up(sizeof *m, 64);
+    m->entries_offset =
+        align_up(m->tensors_offset + m->tensor_count * sizeof(struct model_tensor), 64);
+    m->checksums_offset =
+        align_up(m->entries_offset + m->entry_count * sizeof(struct model_entry), 64);
+    m->stripes_offset = align_up(m->checksums_offset + m->checksum_count * sizeof(uint64_t), 64);
+    m->tokenizer_offset =
+        align_up(m->stripes_offset + m->stripe_count * sizeof(struct model_stripe), 64);
+    m->bytes = align_up(m->tokenizer_offset + m->tokenizer_bytes, 64);
+}
+
+static void fill_experts(struct model_index *m, const struct index_experts *x)
+{
+    uint32_t grids = m->entry_count - m->dense_count;
+    memcpy((char *)m + m->entries_offset + m->dense_count * sizeof *x->entries, x->entries,
+           grids * sizeof *x->entries);
+    memcpy((char *)m + m->checksums_offset, x->checksums, m->checksum_count * sizeof(uint64_t));
+    memcpy((char *)m + m->stripes_offset, x->stripes, m->stripe_count * sizeof *x->stripes);
+}
+
+/* Everything in `b` was checked. */
 static struct model_index *assemble(const struct build *b, enum arch_id arch,
                                     const struct model_hparams *hparams,
                                     const struct model_file_id *file)
 {
     const struct index_derived *d = b->derived;
     const struct gguf *g = &b->gguf;
-    uint64_t tensors_offset = align_up(sizeof(struct model_index), 64);
-    uint64_t entries_offset =
-        align_up(tensors_offset + g->tensor_count * sizeof(struct model_tensor), 64);
-    uint64_t tokenizer_offset =
-        align_up(entries_offset + d->entry_count * sizeof(struct model_entry), 64);
-    uint64_t bytes = align_up(tokenizer_offset + b->tokenizer_bytes, 64);
-    struct model_index *m = calloc(1, bytes);
+    const struct index_experts *x = b->experts;
+    struct model_index head = {.magic = MODEL_INDEX_MAGIC,
+                               .version = MODEL_INDEX_VERSION,
+                               .layout_hash = index_layout_hash(),
+                               .file = *file,
+                               .hparams = *hparams,
+                               .tensor_count = g->tensor_count,
+                               .entry_count = d->entry_count,
+                               .dense_count = d->dense_count,
+                               .tier_mask = x ? x->tier_mask : 1u << TIER_NATIVE,
+                               .stripe_count = x ? x->stripe_count : 0,
+                               .checksum_count = x ? x->checksum_count : 0,
+                               .tokenizer_bytes = b->tokenizer_bytes,
+                               .dense_bytes = d->dense_bytes};
+    if (x)
+        head.entry_count +=
+            (uint32_t)__builtin_popcount(x->tier_mask) * hparams->layers * hparams->experts;
+    lay_out(&head);
+    struct model_index *m = calloc(1, head.bytes);
     if (!m)
         return NULL;
-    m->magic = MODEL_INDEX_MAGIC;
-    m->version = MODEL_INDEX_VERSION;
-    m->layout_hash = index_layout_hash();
-    m->bytes = bytes;
-    m->file = *file;
-    copy_name(m->arch, sizeof m->arch, arch_name(arch), strlen(arch_name(arch)));
-    m->hparams = *hparams;
+    *m = head;
     m->hparams.tied_output = d->tied_output;
-    m->tensor_count = g->tensor_count;
-    m->entry_count = d->entry_count;
-    m->dense_count = d->dense_count;
-    m->expert_entry_count = d->expert_entry_count;
-    m->tensors_offset = tensors_offset;
-    m->entries_offset = entries_offset;
-    m->tokenizer_offset = tokenizer_offset;
-    m->tokenizer_bytes = b->tokenizer_bytes;
-    m->dense_bytes = d->dense_bytes;
-    m->expert_bytes = d->expert_bytes;
-    m->expert_slot_bytes = d->expert_slot_bytes;
-    m->expert_slot_bytes_max = d->expert_slot_bytes_max;
+    copy_name(m->arch, sizeof m->arch, arch_name(arch), strlen(arch_name(arch)));
     memcpy(m->dense_entry, d->dense_entry, sizeof m->dense_entry);
-    memcpy((char *)m + tensors_offset, g->tensors, g->tensor_count * sizeof *g->tensors);
-    struct model_entry *entries = (struct model_entry *)(void *)((char *)m + entries_offset);
+    memcpy((char *)m + m->tensors_offset, g->tensors, g->tensor_count * sizeof *g->tensors);
+    struct model_entry *entries = (struct model_entry *)(void *)((char *)m + m->entries_offset);
     for (uint32_t i = 0; i < d->entry_count; i++)
         index_entry(d, hparams, g->tensors, i, &entries[i]);
-    memcpy((char *)m + tokenizer_offset, b->tokenizer, b->tokenizer_bytes);
+    if (x)
+        fill_experts(m, x);
+    index_totals(m, entries);
+    memcpy((char *)m + m->tokenizer_offset, b->tokenizer, b->tokenizer_bytes);
     return m;
+}
+
+/* A store says what it was made for. */
+static int match_store(const struct index_experts *x, enum arch_id arch,
+                       const struct model_hparams *h, struct error *error)
+{
+    if (strcmp(x->arch, arch_name(arch)) != 0)
+        return error_set(error, ERR_BAD_INPUT, "architecture %s, the manifest says %s",
+                         arch_name(arch), x->arch);
+    if (x->layers != h->layers || x->experts != h->experts)
+        return error_set(error, ERR_BAD_INPUT,
+                         "%" PRIu32 " layers of %" PRIu32 " experts, the manifest has %" PRIu32
+                         " of %" PRIu32,
+                         h->layers, h->experts, x->layers, x->experts);
+    return 0;
 }
 
 static int build_from_header(struct build *b, const struct model_file_id *file,
@@ -124,10 +161,13 @@ static int build_from_header(struct build *b, const struct model_file_id *file,
         return -1;
     if (arch_read_hparams(arch, g, tokens, &hparams, error))
         return -1;
+    if (b->experts && match_store(b->experts, arch, &hparams, error))
+        return -1;
     b->derived = malloc(sizeof *b->derived);
     if (!b->derived)
         return error_set(error, ERR_NO_MEMORY, "no memory for the index");
-    if (index_derive(arch, &hparams, g->tensors, g->tensor_count, b->derived, error))
+    if (index_derive(arch, &hparams, g->tensors, g->tensor_count,
+                     b->experts ? INDEX_STORE : INDEX_GGUF, b->derived, error))
         return -1;
     const char *name;
     size_t name_bytes;
@@ -139,14 +179,19 @@ static int build_from_header(struct build *b, const struct model_file_id *file,
         return error_set(error, ERR_NO_MEMORY, "no memory for the index");
     if (named)
         copy_name(m->name, sizeof m->name, name, name_bytes);
+    if (b->experts && index_experts_check(m, error)) {
+        free(m);
+        return -1;
+    }
     *index = m;
     return 0;
 }
 
-int model_index_build_source(const struct gguf_source *source, const struct model_file_id *file,
-                             struct model_index **index, struct error *error)
+int index_build_store(const struct gguf_source *source, const struct model_file_id *file,
+                      const struct index_experts *experts, struct model_index **index,
+                      struct error *error)
 {
-    struct build b = {0};
+    struct build b = {.experts = experts};
     if (gguf_open(&b.gguf, source, error))
         return -1;
     int status = build_from_header(&b, file, index, error);
@@ -156,7 +201,13 @@ int model_index_build_source(const struct gguf_source *source, const struct mode
     return status;
 }
 
-static int file_id(int fd, struct model_file_id *id, struct error *error)
+int model_index_build_source(const struct gguf_source *source, const struct model_file_id *file,
+                             struct model_index **index, struct error *error)
+{
+    return index_build_store(source, file, NULL, index, error);
+}
+
+int index_file_id(int fd, struct model_file_id *id, struct error *error)
 {
     struct stat st;
     if (fstat(fd, &st) != 0)
@@ -177,7 +228,7 @@ static int file_id(int fd, struct model_file_id *id, struct error *error)
 int model_file_unchanged(int fd, const struct model_file_id *id, struct error *error)
 {
     struct model_file_id now;
-    if (file_id(fd, &now, error))
+    if (index_file_id(fd, &now, error))
         return -1;
     const char *what = now.dev != id->dev || now.ino != id->ino ? "was replaced by another file"
                        : now.bytes != id->bytes                 ? "changed its size"
@@ -204,7 +255,7 @@ static ssize_t read_file(void *arg, void *buf, size_t n, uint64_t offset)
 static int build_from_file(int fd, struct model_index **index, struct error *error)
 {
     struct model_file_id id;
-    if (file_id(fd, &id, error))
+    if (index_file_id(fd, &id, error))
         return -1;
     /* Without read-ahead exactly the header's pages come into the cache, and are dropped again:
      * they would be charged to the budget. Advice only: a file system that refuses it changes
@@ -235,10 +286,30 @@ int model_index_build(int fd, const char *path, struct model_index **index, stru
                      path + (n > 120 ? n - 120 : 0), inner.text);
 }
 
+/* The one extent of an entry of a store lies in all stripes at the same offset. */
+static uint32_t store_part(const struct model_entry *entry, uint32_t part, uint32_t parts,
+                           struct model_extent out[ENTRY_EXTENTS_MAX])
+{
+    const struct model_extent *x = &entry->extent[0];
+    uint64_t pages = entry->slot_bytes / PAGE_BYTES;
+    uint64_t each = model_stripe_pages(pages, parts), first = part * each;
+    if (entry->extents == 0 || first >= pages)
+        return 0;
+    uint64_t count = pages - first < each ? pages - first : each;
+    out[0] = (struct model_extent){
+        .file_offset = x->file_offset,
+        .read_bytes = count * PAGE_BYTES,
+        .slot_offset = first * PAGE_BYTES,
+    };
+    return 1;
+}
+
 uint32_t model_entry_part(const struct model_entry *entry, uint32_t part, uint32_t parts,
                           struct model_extent out[ENTRY_EXTENTS_MAX])
 {
     sl_assert(parts > 0 && part < parts);
+    if (entry->in_store)
+        return store_part(entry, part, parts, out);
     uint64_t pages = entry->slot_bytes / PAGE_BYTES;
     uint64_t each = pages / parts, more = pages % parts; /* the first `more` parts get one more */
     uint64_t first = part * each + (part < more ? part : more);
