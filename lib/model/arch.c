@@ -365,7 +365,7 @@ int arch_check_hparams(enum arch_id arch, const struct model_hparams *h, struct 
     return 0;
 }
 
-static uint64_t dim_size(const struct model_hparams *h, enum arch_dim dim)
+uint64_t arch_dim_size(const struct model_hparams *h, enum arch_dim dim)
 {
     switch (dim) {
     case ARCH_DIM_ONE: return 1;
@@ -409,7 +409,8 @@ static bool name_matches(const char *pattern, const char *name, uint32_t *number
 static int check_shape(const struct model_hparams *h, const struct model_tensor *t,
                        const enum arch_dim dims[3], enum storage storage, struct error *error)
 {
-    uint64_t want[4] = {dim_size(h, dims[0]), dim_size(h, dims[1]), dim_size(h, dims[2]), 1};
+    uint64_t want[4] = {arch_dim_size(h, dims[0]), arch_dim_size(h, dims[1]),
+                        arch_dim_size(h, dims[2]), 1};
     if (memcmp(want, t->ne, sizeof want) != 0)
         return error_set(error, ERR_BAD_INPUT,
                          "tensor %s is %" PRIu64 " x %" PRIu64 " x %" PRIu64 " x %" PRIu64

@@ -1,5 +1,6 @@
 /* What arch.tbl.h means: reading and checking hyper-parameters, and finding a tensor's place in the
- * model. For lib/model only; programs use model_index.h. */
+ * model. For lib/model, and for the program that writes files by the table (procs/synth); others
+ * use model_index.h. */
 #ifndef SLUICE_MODEL_ARCH_TABLE_H
 #define SLUICE_MODEL_ARCH_TABLE_H
 
@@ -23,6 +24,8 @@ enum arch_dim {
     ARCH_DIM_EXPERTS,
     ARCH_DIM_INNER
 };
+
+uint64_t arch_dim_size(const struct model_hparams *h, enum arch_dim dim);
 
 /* The architecture of that name; ARCH__COUNT when sluice has none. */
 enum arch_id arch_find(const char *name, size_t bytes);

@@ -37,6 +37,9 @@ int tokenizer_encode(const struct tokenizer *t, const char *text, size_t bytes, 
  * character). Ids out of range give 0 bytes. Control tokens give 0 bytes. */
 const char *tokenizer_piece(const struct tokenizer *t, uint32_t id, size_t *bytes);
 
+/* The character (code point below U+0200) that stands for each byte in the pieces of a file. */
+void tokenizer_byte_alphabet(uint16_t code_of_byte[256]);
+
 /* Length of the longest prefix of `text` that ends at a character boundary: what may be shown now.
  * Bytes that can never become valid UTF-8 count as complete (they are shown as U+FFFD). */
 size_t utf8_complete_prefix(const char *text, size_t bytes);

@@ -44,6 +44,12 @@ static void alphabet(uint16_t code_of_byte[256], int16_t byte_of_code[512])
     }
 }
 
+void tokenizer_byte_alphabet(uint16_t code_of_byte[256])
+{
+    int16_t byte_of_code[512];
+    alphabet(code_of_byte, byte_of_code);
+}
+
 /* Maps a piece from the alphabet to bytes; false when it has other characters. All codes are below
  * U+0200, so one or two bytes of UTF-8 each. */
 static bool to_bytes(const int16_t byte_of_code[512], const struct span *s, char *out, size_t *n)
