@@ -47,7 +47,7 @@
  *                   whose need was high; T tokens since the records were reset, at least 1. Reset
  *                   at every new sequence, unless records_model.
  *  arc              Megiddo and Modha's ARC in every group of the allocation: T1, T2, and ghosts
- * B1, B2; c is the number of entries of the group's mean size its share holds. A victim that `may`
+ * B1, B2; c is the number of experts at high_tier its share holds. A victim that `may`
  * refuses is passed over. An entry loaded by a guess enters T1 and its first use does not promote
  * it. score            the caller's function says it (config.score): highest leaves. For belady.
  * Before all: a slot whose expert is also held at a better tier leaves first.
@@ -88,7 +88,9 @@ struct residency_config {
     uint32_t layers, experts, top_k;
     uint32_t tiers;                           /* present: slots = tiers * layers * experts */
     uint64_t tier_bytes[RESIDENCY_TIERS_MAX]; /* of a slot, by tier_index; all must be > 0 ... */
-    const uint64_t *slot_bytes; /* ... or of each slot (borrowed), where they differ; else NULL */
+    const uint64_t *slot_bytes;   /* ... or of each slot (borrowed), where they differ; else NULL */
+    uint32_t high_tier, low_tier; /* tier_index of those the system asks for; equal when it is one.
+                                     Shares are counted in experts at high_tier */
     const char *eviction, *allocation;
     uint64_t seed;                             /* of random */
     const float *frequency;                    /* edgemoe: [layers * experts], of a profile,

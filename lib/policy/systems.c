@@ -310,8 +310,32 @@ int knobs_precision(const struct knobs *k, uint32_t present, const uint64_t byte
     return need_tiers(precision_tiers(out, present), present, k->precision, error);
 }
 
-void knobs_residency(const struct knobs *k, struct residency_config *config)
+/* The tier an expert normally has under the rule. */
+static enum tier usual_tier(const struct precision *p)
 {
+    switch (p->rule) {
+    case PRECISION_UNIFORM_INT8: return TIER_INT8;
+    case PRECISION_UNIFORM_INT4: return TIER_INT4;
+    case PRECISION_UNIFORM_INT2: return TIER_INT2;
+    case PRECISION_HOBBIT:
+    case PRECISION_FATE: return p->high;
+    case PRECISION_LOSSLESS:
+    case PRECISION_EDGEMOE: break;
+    }
+    return TIER_NATIVE;
+}
+
+static uint32_t tier_index(enum tier tier, uint32_t present)
+{
+    return (uint32_t)__builtin_popcount(present & ((1u << tier) - 1));
+}
+
+void knobs_residency(const struct knobs *k, const struct precision *p, uint32_t present,
+                     struct residency_config *config)
+{
+    bool two = p->rule == PRECISION_HOBBIT || p->rule == PRECISION_FATE;
+    config->high_tier = tier_index(usual_tier(p), present);
+    config->low_tier = two ? tier_index(p->low, present) : config->high_tier;
     config->eviction = k->eviction;
     config->allocation = k->allocation;
     config->seed = k->seed;

@@ -65,9 +65,11 @@ bool knobs_need_plan(const struct knobs *k);
 int knobs_precision(const struct knobs *k, uint32_t present, const uint64_t bytes[TIER__COUNT],
                     struct precision *out, struct error *error);
 
-/* Every policy field of the residency config; the caller has set layers to tier_bytes, and adds the
- * plan's arrays. */
-void knobs_residency(const struct knobs *k, struct residency_config *config);
+/* Every policy field of the residency config, high_tier and low_tier among them: p is what
+ * knobs_precision made for the tiers of `present`. The caller has set layers to slot_bytes, and
+ * adds the plan's arrays. */
+void knobs_residency(const struct knobs *k, const struct precision *p, uint32_t present,
+                     struct residency_config *config);
 
 /* All knobs as "name=value" separated by commas, in the table's order; cut to `bytes`. Returns buf.
  */

@@ -1,0 +1,127 @@
+/* The residency object's inside. Private to lib/policy/residency*.c.
+ *
+ * Every slot has a node: where it stands in its group's lists and in the group's array of held
+ * slots. lru, fifo and arc walk lists, the others scan the array. Records belong to experts. */
+#ifndef SLUICE_POLICY_RESIDENCY_INTERNAL_H
+#define SLUICE_POLICY_RESIDENCY_INTERNAL_H
+
+#include "lib/base/assert.h"
+#include "lib/policy/residency.h"
+
+#define RESIDENCY_MAGIC 0x44495352u
+
+enum residency_rule {
+    RULE_LRU,
+    RULE_LFU,
+    RULE_FIFO,
+    RULE_RANDOM,
+    RULE_EDGEMOE,
+    RULE_EDGEMOE_PRINTED,
+    RULE_HOBBIT,
+    RULE_ARC,
+    RULE_SCORE
+};
+
+enum residency_allocation {
+    ALLOCATE_SHARED,
+    ALLOCATE_TRANSIENT,
+    ALLOCATE_TIERS,
+    ALLOCATE_EVEN,
+    ALLOCATE_FATE,
+    ALLOCATE_PLANNED
+};
+
+/* arc: held slots are in T1 or T2, ghosts in B1 or B2. The others hold everything in T1. */
+enum residency_list { LIST_T1, LIST_T2, LIST_B1, LIST_B2, LIST__COUNT, LIST_NONE = LIST__COUNT };
+
+struct residency_node {
+    uint32_t older, newer; /* in its list; POLICY_NONE at the ends */
+    uint32_t place; /* in held[], counted from the group's first; POLICY_NONE when not held */
+    uint32_t group;
+    uint32_t uses;    /* since insertion */
+    uint8_t list;     /* enum residency_list */
+    uint8_t ghost;    /* arc: a guess took it out of this ghost list, nobody used it yet */
+    bool guessed;     /* inserted by a guess, not used yet */
+    bool superseded;  /* held, and so is a better tier of the same expert */
+    uint64_t last;    /* tick of insertion or last use */
+    uint64_t in_step; /* number of the step it was used in last */
+};
+
+struct residency_group {
+    uint32_t oldest[LIST__COUNT], youngest[LIST__COUNT], count[LIST__COUNT];
+    uint32_t first, held; /* its part of held[] */
+    uint64_t bytes, share;
+    double target; /* arc: p */
+    uint32_t visited;
+};
+
+struct residency_record { /* of an expert */
+    uint64_t epoch;       /* of the sequence the next three belong to */
+    uint64_t last;        /* R */
+    uint64_t uses, high;  /* F, H */
+    float frequency;      /* as of `halvings` */
+    uint64_t halvings;
+};
+
+struct residency {
+    uint32_t magic;
+    struct residency_config config;
+    enum residency_rule rule;
+    enum residency_allocation allocation;
+    uint32_t experts_all; /* layers * experts */
+    uint32_t slots, held_count, groups_count, superseded_count;
+    uint64_t held_bytes, capacity;
+    struct residency_node *node;
+    struct residency_group *group;
+    struct residency_record *record;
+    uint32_t *held;
+    uint64_t tick, random;
+    /* where compute is */
+    struct residency_step now;
+    bool stepped;
+    uint64_t step;        /* number of the running step, from 1 */
+    uint64_t epoch;       /* sequences so far */
+    uint64_t tokens;      /* of the passes that are complete, all sequences */
+    uint64_t pass_tokens; /* of the running one, as far as its uses tell; at least 1 */
+    uint64_t reset_at;    /* `tokens` when the records were reset */
+    uint32_t visit;
+};
+
+/* ---- residency.c ---- */
+void residency_list_append(struct residency *r, uint32_t slot, enum residency_list list);
+void residency_list_remove(struct residency *r, uint32_t slot);
+
+/* ---- residency_arc.c ---- */
+void arc_insert(struct residency *r, uint32_t slot, bool guessed);
+void arc_used(struct residency *r, uint32_t slot);
+void arc_evicted(struct residency *r, uint32_t slot); /* the slot is in no list any more */
+/* The list of the group that REPLACE would take from. */
+enum residency_list arc_list_to_shrink(const struct residency *r, const struct residency_group *g,
+                                       uint32_t incoming);
+
+/* ---- residency_victim.c ---- */
+double residency_score(const struct residency *r, uint32_t slot); /* highest leaves */
+
+static inline uint32_t residency_expert_of(const struct residency *r, uint32_t slot)
+{
+    return slot % r->experts_all; /* layer * experts + expert */
+}
+
+static inline uint32_t residency_layer_of(const struct residency *r, uint32_t slot)
+{
+    return residency_expert_of(r, slot) / r->config.experts;
+}
+
+/* edgemoe's d: 1 for the layer needed next, layers for the running one. */
+static inline uint32_t residency_distance(const struct residency *r, uint32_t layer)
+{
+    uint32_t s = r->config.layers;
+    return (layer + 2 * s - r->now.layer - 1) % s + 1;
+}
+
+static inline uint64_t residency_tokens_now(const struct residency *r)
+{
+    return r->tokens + r->pass_tokens;
+}
+
+#endif
