@@ -62,9 +62,11 @@ static uint32_t group_for(const struct residency *r, uint32_t slot)
 /* Each group's part of held[] is as large as the group, so nothing ever moves. */
 static void place_groups(struct residency *r)
 {
-    for (uint32_t g = 0; g < r->groups_count; g++)
+    for (uint32_t g = 0; g < r->groups_count; g++) {
+        r->group[g].asked = POLICY_NONE;
         for (int l = 0; l < LIST__COUNT; l++)
             r->group[g].oldest[l] = r->group[g].youngest[l] = POLICY_NONE;
+    }
     for (uint32_t s = 0; s < r->slots; s++) {
         uint32_t g = group_for(r, s);
         r->node[s] = (struct residency_node){
@@ -101,6 +103,7 @@ struct residency *residency_create(const struct residency_config *config)
         return NULL;
     }
     place_groups(r);
+    r->config.eviction = r->config.allocation = NULL; /* not borrowed beyond here */
     return r;
 }
 

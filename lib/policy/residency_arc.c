@@ -32,13 +32,18 @@ static double adapted(const struct residency *r, const struct residency_group *g
     return p;
 }
 
-enum residency_list arc_list_to_shrink(const struct residency *r, const struct residency_group *g,
+enum residency_list arc_list_to_shrink(struct residency *r, struct residency_group *g,
                                        uint32_t incoming)
 {
     uint8_t list = LIST_NONE;
-    if (incoming != POLICY_NONE && &r->group[r->node[incoming].group] == g)
+    double p = g->target, t1 = g->count[LIST_T1];
+    if (incoming != POLICY_NONE && &r->group[r->node[incoming].group] == g) {
         list = r->node[incoming].list;
-    double p = adapted(r, g, list), t1 = g->count[LIST_T1];
+        if (g->asked != incoming)
+            g->asked_target = adapted(r, g, list);
+        g->asked = incoming;
+        p = g->asked_target;
+    }
     bool from_t1 = t1 >= 1 && (t1 > p || (list == LIST_B2 && t1 == p));
     return from_t1 || g->count[LIST_T2] == 0 ? LIST_T1 : LIST_T2;
 }
@@ -64,7 +69,8 @@ void arc_insert(struct residency *r, uint32_t slot, bool guessed)
     struct residency_group *g = &r->group[n->group];
     uint8_t ghost = n->list;
     if (!guessed)
-        g->target = adapted(r, g, ghost);
+        g->target = g->asked == slot ? g->asked_target : adapted(r, g, ghost);
+    g->asked = POLICY_NONE;
     if (ghost != LIST_NONE)
         residency_list_remove(r, slot);
     /* A guess is no request: what it finds in a ghost list counts when it is used. */
@@ -79,6 +85,7 @@ void arc_used(struct residency *r, uint32_t slot)
     struct residency_group *g = &r->group[n->group];
     bool first = n->guessed && n->ghost == LIST_NONE;
     g->target = adapted(r, g, n->ghost);
+    g->asked = POLICY_NONE;
     n->ghost = LIST_NONE;
     residency_list_remove(r, slot);
     residency_list_append(r, slot, first ? LIST_T1 : LIST_T2);

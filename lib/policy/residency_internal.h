@@ -51,7 +51,9 @@ struct residency_group {
     uint32_t oldest[LIST__COUNT], youngest[LIST__COUNT], count[LIST__COUNT];
     uint32_t first, held; /* its part of held[] */
     uint64_t bytes, share;
-    double target; /* arc: p */
+    double target;       /* arc: p */
+    uint32_t asked;      /* arc: the slot room is being made for; POLICY_NONE: no such thing */
+    double asked_target; /* arc: p as that request makes it */
     uint32_t visited;
 };
 
@@ -95,8 +97,9 @@ void residency_list_remove(struct residency *r, uint32_t slot);
 void arc_insert(struct residency *r, uint32_t slot, bool guessed);
 void arc_used(struct residency *r, uint32_t slot);
 void arc_evicted(struct residency *r, uint32_t slot); /* the slot is in no list any more */
-/* The list of the group that REPLACE would take from. */
-enum residency_list arc_list_to_shrink(const struct residency *r, const struct residency_group *g,
+/* The list of the group that REPLACE would take from. Remembers what p becomes by the request: the
+ * paper adapts it before the victim becomes a ghost. */
+enum residency_list arc_list_to_shrink(struct residency *r, struct residency_group *g,
                                        uint32_t incoming);
 
 /* ---- residency_victim.c ---- */

@@ -27,21 +27,19 @@ static double edgemoe(const struct residency *r, uint32_t slot, uint32_t d)
     return d > 0 ? -f / d : -INFINITY;
 }
 
-/* HOBBIT eq. 3, negated: the lowest priority leaves. */
+/* HOBBIT eq. 3 times T S, which all entries have in common and which leaves whole numbers: ties
+ * stay ties. Negated, for the lowest priority leaves. */
 static double hobbit(const struct residency *r, uint32_t slot)
 {
     const struct residency_config *c = &r->config;
     const struct residency_record *record = &r->record[residency_expert_of(r, slot)];
     uint32_t layer = residency_layer_of(r, slot), s = c->layers;
-    double tokens = (double)(residency_tokens_now(r) - r->reset_at);
-    double priority = 0;
+    double tokens = (double)(residency_tokens_now(r) - r->reset_at), records = 0;
     if (record->epoch == r->epoch)
-        priority =
-            ((double)c->w_lru * (double)record->last + (double)c->w_lfu * (double)record->uses +
-             (double)c->w_lhu * (double)record->high) /
-            tokens;
+        records = (double)c->w_lru * (double)record->last +
+                  (double)c->w_lfu * (double)record->uses + (double)c->w_lhu * (double)record->high;
     uint32_t away = c->fld_next ? residency_distance(r, layer) - 1 : (layer + s - r->now.layer) % s;
-    return -(priority + (double)c->w_fld * (1 - (double)away / s));
+    return -(s * records + (double)c->w_fld * (s - away) * tokens);
 }
 
 double residency_score(const struct residency *r, uint32_t slot)
@@ -102,7 +100,7 @@ static uint32_t by_list(const struct search *s, const struct residency_group *g,
     return POLICY_NONE;
 }
 
-static uint32_t by_arc(const struct search *s, const struct residency_group *g)
+static uint32_t by_arc(const struct search *s, struct residency_group *g)
 {
     enum residency_list list = arc_list_to_shrink(s->r, g, s->incoming);
     uint32_t slot = by_list(s, g, list);
@@ -136,7 +134,7 @@ static uint32_t by_lot(const struct search *s, const struct residency_group *g)
     return POLICY_NONE;
 }
 
-static uint32_t in_group(const struct search *s, const struct residency_group *g)
+static uint32_t in_group(const struct search *s, struct residency_group *g)
 {
     switch (s->r->rule) {
     case RULE_LRU:
