@@ -1,6 +1,7 @@
 #include "procs/synth/blocks.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <string.h>
 
 #include "lib/base/assert.h"
@@ -29,13 +30,17 @@ static void random_bytes(struct random *random, uint8_t *out, uint64_t bytes)
 }
 
 /* The first two bytes of each block become one of SCALES scales around `scale`; a quarter up and
- * down, so that blocks differ. */
-static void put_scales(uint8_t *out, uint64_t bytes, uint32_t block_bytes, float scale)
+ * down, so that blocks differ. Numbers from -8 to 7 have the mean -0.5, which would be one
+ * direction that all rows of all layers add to: `both_signs` gives every other scale a minus, as
+ * quantisers do. */
+static void put_scales(uint8_t *out, uint64_t bytes, uint32_t block_bytes, float scale,
+                       bool both_signs)
 {
     uint16_t scales[SCALES];
     for (uint32_t i = 0; i < SCALES; i++) {
-        scales[i] = half(scale * (0.75f + 0.5f * (float)i / (SCALES - 1)));
-        sl_assert(scales[i] != 0 && (scales[i] & 0x7c00) != 0x7c00);
+        float sign = both_signs && i % 2 ? -1.0f : 1.0f;
+        scales[i] = half(sign * scale * (0.75f + 0.5f * (float)i / (SCALES - 1)));
+        sl_assert((scales[i] & 0x7fff) != 0 && (scales[i] & 0x7c00) != 0x7c00);
     }
     for (uint64_t at = 0; at < bytes; at += block_bytes)
         memcpy(out + at, &scales[out[at] % SCALES], sizeof scales[0]);
@@ -86,9 +91,9 @@ void blocks_random(enum tensor_type type, float deviation, struct random *random
     case TENSOR_F16: random_halves(deviation, out, bytes); break;
     case TENSOR_Q8_0:
         no_least(out, bytes);
-        put_scales(out, bytes, Q8_0_BYTES, deviation / Q8_0_SPREAD);
+        put_scales(out, bytes, Q8_0_BYTES, deviation / Q8_0_SPREAD, false);
         break;
-    case TENSOR_Q4_0: put_scales(out, bytes, Q4_0_BYTES, deviation / Q4_0_SPREAD); break;
+    case TENSOR_Q4_0: put_scales(out, bytes, Q4_0_BYTES, deviation / Q4_0_SPREAD, true); break;
     default: sl_panic("type %d is not written here", (int)type);
     }
 }
