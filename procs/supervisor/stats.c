@@ -203,6 +203,7 @@ static json_t *model(const struct supervisor *s)
     put(object, "layers", m->hparams.layers);
     put(object, "experts", m->hparams.experts);
     put(object, "experts_used", m->hparams.experts_used);
+    put(object, "vocab", m->hparams.vocab);
     put(object, "dense_bytes", m->dense_bytes);
     put(object, "expert_bytes", m->expert_bytes);
     put(object, "expert_slot_bytes", m->expert_slot_bytes);

@@ -1,0 +1,216 @@
+/* One arm, one repetition: an engine of its own, warm-up, then the prompt and the new tokens as two
+ * sequences, so that each has its own figures. Tokens are forced: every arm computes the same ones.
+ */
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lib/base/assert.h"
+#include "lib/base/clock.h"
+#include "procs/bench/bench.h"
+#include "procs/client/document.h"
+#include "procs/client/stream.h"
+#include "procs/client/token_stream.h"
+
+struct tokens {
+    uint32_t *ids; /* of the prefill test: the prompt and the token after it; then of the decode
+                      test: a prompt of one and the new tokens */
+    size_t count[TEST__COUNT];
+};
+
+/* The first new token comes out of the prompt's pass: a decode of n steps has n + 1 new ones. */
+static size_t tokens_of(const struct bench *b, enum bench_test test)
+{
+    if (!test_wanted(b, test))
+        return 0;
+    return (size_t)(test == TEST_PREFILL ? b->prompt + 1 : b->tokens + 2);
+}
+
+static size_t tokens_needed(const struct bench *b)
+{
+    return tokens_of(b, TEST_PREFILL) + tokens_of(b, TEST_DECODE);
+}
+
+int stream_check(const struct bench *b, struct error *error)
+{
+    if (b->text_ids && b->text_count < tokens_needed(b))
+        return error_set(error, ERR_BAD_INPUT, "%.200s has %zu tokens; a repetition needs %zu",
+                         b->text_path, b->text_count, tokens_needed(b));
+    return 0;
+}
+
+/* Tokens of a repetition: the same in every arm, others in every repetition, and others for the
+ * warm-up. Those of a text begin at places spread over it. */
+static int make_tokens(const struct bench *b, uint64_t number, uint32_t vocab, struct tokens *t,
+                       struct error *error)
+{
+    size_t n = tokens_needed(b);
+    for (int test = 0; test < TEST__COUNT; test++)
+        t->count[test] = tokens_of(b, (enum bench_test)test);
+    t->ids = malloc(n * sizeof *t->ids);
+    if (!t->ids)
+        return error_set(error, ERR_NO_MEMORY, "no memory for %zu tokens", n);
+    if (!b->text_ids) {
+        token_stream_fill((uint64_t)b->seed + number, b->stay, vocab, t->ids, n);
+        return 0;
+    }
+    uint64_t rounds = (uint64_t)(b->repetitions + b->warmup);
+    size_t first = (size_t)((double)(b->text_count - n) * (double)number / (double)rounds);
+    memcpy(t->ids, b->text_ids + first, n * sizeof *t->ids);
+    return 0;
+}
+
+/* One sequence: a prompt, then forced tokens. */
+static int sequence(struct session *s, const uint32_t *ids, size_t prompt, size_t forced,
+                    struct stream_result *result, struct error *error)
+{
+    struct engine_submit submit;
+    engine_submit_defaults(&submit);
+    submit.prompt_ids = ids;
+    submit.prompt_ids_count = prompt;
+    submit.forced = ids + prompt;
+    submit.forced_count = forced;
+    submit.max_tokens = (int64_t)forced;
+    submit.ignore_eos = true;
+    submit.sampling.temperature = 0;
+    if (stream_run(s, &submit, NULL, NULL, result, error) != 0)
+        return -1;
+    if (strcmp(result->finish, "length") == 0)
+        return 0;
+    bool cancelled = strcmp(result->finish, "cancelled") == 0;
+    stream_result_free(result);
+    return cancelled ? error_set(error, ERR_CANCELLED, "interrupted")
+                     : error_set(error, ERR_FAILED, "a sequence ended before its last token");
+}
+
+static double real(const json_t *stats, const char *key)
+{
+    return json_number_value(json_object_get(stats, key));
+}
+
+static void fill_sample(struct sample *out, const json_t *stats, enum bench_test test)
+{
+    double prefill_tps = real(stats, "prefill_tps"), decode_tps = real(stats, "decode_tps");
+    double prompt = real(stats, "prompt_tokens"), tokens = real(stats, "tokens");
+    double steps = tokens > 1 ? tokens - 1 : 0;
+    *out = (struct sample){
+        .tps = test == TEST_PREFILL ? prefill_tps : decode_tps,
+        .ms = 1e3 * ((prefill_tps > 0 ? prompt / prefill_tps : 0) +
+                     (decode_tps > 0 ? steps / decode_tps : 0)),
+        .stall_ms = real(stats, "stall_ms"),
+        .tokens = prompt + steps,
+        .bytes_read = real(stats, "bytes_read"),
+        .hits = real(stats, "hits"),
+        .late = real(stats, "late"),
+        .misses = real(stats, "misses"),
+        .skipped = real(stats, "skipped"),
+        .low_tier = real(stats, "low_tier_uses"),
+        .peak_memory = real(stats, "peak_memory_bytes"),
+        .arena = real(stats, "arena_bytes"),
+        .restarts = real(stats, "restarts"),
+    };
+}
+
+/* Both tests on these tokens. samples NULL: warm-up. */
+static int run_tests(const struct bench *b, struct session *s, const struct tokens *t,
+                     struct sample *const samples[TEST__COUNT], size_t at, struct error *error)
+{
+    for (int test = 0; test < TEST__COUNT; test++) {
+        struct stream_result result;
+        if (!test_wanted(b, (enum bench_test)test))
+            continue;
+        const uint32_t *ids = t->ids + (test == TEST_PREFILL ? 0 : t->count[TEST_PREFILL]);
+        size_t prompt = test == TEST_PREFILL ? (size_t)b->prompt : 1;
+        if (sequence(s, ids, prompt, t->count[test] - prompt, &result, error) != 0)
+            return -1;
+        if (samples)
+            fill_sample(&samples[test][at], result.stats, (enum bench_test)test);
+        stream_result_free(&result);
+    }
+    return 0;
+}
+
+/* What other programs left of the file in the page cache. */
+static void drop_cache(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    (void)posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+    close(fd);
+}
+
+static int run_rounds(struct bench *b, struct arm *arm, struct session *s, int64_t repetition,
+                      struct error *error)
+{
+    uint32_t vocab = (uint32_t)document_u64(b->document, "model.vocab");
+    if (vocab == 0)
+        return error_set(error, ERR_FAILED, "the engine does not tell the size of the vocabulary");
+    for (int64_t w = -b->warmup; w <= 0; w++) {
+        struct tokens t;
+        uint64_t number = (uint64_t)(w < 0 ? b->repetitions - 1 - w : repetition);
+        if (make_tokens(b, number, vocab, &t, error) != 0)
+            return -1;
+        int rc = run_tests(b, s, &t, w < 0 ? NULL : arm->samples, (size_t)repetition, error);
+        free(t.ids);
+        if (rc != 0)
+            return -1;
+    }
+    return 0;
+}
+
+static int run_arm(struct bench *b, struct arm *arm, int64_t repetition, struct error *error)
+{
+    char run[RUN_NAME_MAX + 1];
+    struct session session;
+    snprintf(run, sizeof run, "bench-%ld", (long)getpid());
+    struct session_request request = {.verb = "bench",
+                                      .run = run,
+                                      .model = b->model,
+                                      .params = arm->params,
+                                      .verbose = b->verbose};
+    if (b->cold)
+        drop_cache(b->model);
+    if (session_open(&session, &request, error) != 0)
+        return -1;
+    json_decref(b->document);
+    b->document = session_stats(&session);
+    int rc = run_rounds(b, arm, &session, repetition, error);
+    session_close(&session);
+    return rc;
+}
+
+static void tell(const struct bench *b, uint32_t number, int64_t repetition)
+{
+    const struct arm *arm = &b->arms[number];
+    fprintf(stderr,
+            "bench: repetition %" PRId64 " of %" PRId64 ", arm %u of %u (%s):", repetition + 1,
+            b->repetitions, number + 1, b->arm_count, arm->label);
+    for (int test = 0; test < TEST__COUNT; test++) {
+        char name[32];
+        if (!test_wanted(b, (enum bench_test)test))
+            continue;
+        test_name(b, (enum bench_test)test, name);
+        fprintf(stderr, " %s %.2f t/s", name, arm->samples[test][repetition].tps);
+    }
+    fprintf(stderr, "\n");
+}
+
+int measure_all(struct bench *b, struct error *error)
+{
+    uint32_t *order = b->order;
+    for (int64_t r = 0; r < b->repetitions; r++) {
+        for (uint32_t i = 0; i < b->arm_count; i++) {
+            /* Another arm is first every time: what the machine does meanwhile hits all alike. */
+            uint32_t number = (uint32_t)(((uint64_t)r + i) % b->arm_count);
+            if (run_arm(b, &b->arms[number], r, error) != 0)
+                return -1;
+            *order++ = number;
+            tell(b, number, r);
+        }
+    }
+    return 0;
+}
