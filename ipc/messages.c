@@ -13,12 +13,16 @@ static_assert(sizeof(struct msg_head) == 24, "head");
 static_assert(offsetof(struct msg_demand, wants) == 56, "demand");
 static_assert(offsetof(struct msg_hint, guesses) == 48, "hint");
 static_assert(sizeof(struct msg_want) == 12 && sizeof(struct msg_guess) == 8, "entries");
-static_assert(sizeof(struct msg_load) == 56 + MSG_RUNS_MAX * 24, "load");
+static_assert(sizeof(struct msg_load) == 24 + MSG_RUNS_MAX * 24, "load");
+static_assert(offsetof(struct msg_loads, loads) == 40, "loads");
 static_assert(sizeof(struct msg_flush) == 32, "flush");
-static_assert(sizeof(struct msg_done) == 72, "done");
+static_assert(sizeof(struct msg_done) == 40, "done");
+static_assert(offsetof(struct msg_dones, dones) == 32, "dones");
 static_assert(sizeof(struct msg_control) == 40 && sizeof(struct msg_ack) == 40, "control");
 static_assert(sizeof(struct msg_demand) <= MSG_BYTES_MAX, "demand fits a buffer");
 static_assert(sizeof(struct msg_hint) <= MSG_BYTES_MAX, "hint fits a buffer");
+static_assert(sizeof(struct msg_loads) <= MSG_BYTES_MAX, "loads fit a buffer");
+static_assert(sizeof(struct msg_dones) <= MSG_BYTES_MAX, "dones fit a buffer");
 
 #define ERRNO_MAX       4095 /* what the kernel itself allows */
 #define GENERATION_BITS 40   /* of the entry word */
@@ -54,6 +58,16 @@ static size_t demand_bytes(unsigned count)
 static size_t hint_bytes(unsigned count)
 {
     return offsetof(struct msg_hint, guesses) + count * sizeof(struct msg_guess);
+}
+
+static size_t loads_bytes(unsigned count)
+{
+    return offsetof(struct msg_loads, loads) + count * sizeof(struct msg_load);
+}
+
+static size_t dones_bytes(unsigned count)
+{
+    return offsetof(struct msg_dones, dones) + count * sizeof(struct msg_done);
 }
 
 /* The checks below copy what they look at: `message` may stand anywhere in a foreign buffer. */
@@ -111,33 +125,59 @@ static const char *run_invalid(const struct msg_run *run)
     return NULL;
 }
 
-static const char *load_invalid(const uint8_t *message)
+static const char *load_invalid(const struct msg_load *load)
 {
-    struct msg_load load;
-    memcpy(&load, message, sizeof load);
-    if (load.priority > LOAD_DEMAND)
+    if (load->priority > LOAD_DEMAND)
         return "priority";
-    if (load.generation >> GENERATION_BITS)
+    if (load->generation >> GENERATION_BITS)
         return "generation";
-    if (load.runs_count == 0 || load.runs_count > MSG_RUNS_MAX)
-        return "count";
-    for (unsigned i = 0; i < load.runs_count; i++) {
-        const char *why = run_invalid(&load.runs[i]);
+    if (load->runs_count == 0 || load->runs_count > MSG_RUNS_MAX)
+        return "count of runs";
+    for (unsigned i = 0; i < load->runs_count; i++) {
+        const char *why = run_invalid(&load->runs[i]);
         if (why)
             return why;
     }
     return NULL;
 }
 
-static const char *done_invalid(const uint8_t *message)
+static const char *loads_invalid(const uint8_t *message, size_t bytes)
 {
-    struct msg_done done;
-    memcpy(&done, message, sizeof done);
-    if (done.status < 0 || done.status > ERRNO_MAX)
-        return "status";
-    if (done.generation >> GENERATION_BITS)
-        return "generation";
-    return done.reserved != 0 ? "reserved field" : NULL;
+    struct msg_loads m;
+    if (bytes < loads_bytes(0))
+        return "size";
+    memcpy(&m, message, loads_bytes(0));
+    if (m.count == 0 || m.count > MSG_LOADS_MAX)
+        return "count";
+    if (bytes != loads_bytes(m.count))
+        return "size";
+    if (m.reserved != 0)
+        return "reserved field";
+    memcpy(m.loads, message + loads_bytes(0), bytes - loads_bytes(0));
+    const char *why = NULL;
+    for (unsigned i = 0; i < m.count && !why; i++)
+        why = load_invalid(&m.loads[i]);
+    return why;
+}
+
+static const char *dones_invalid(const uint8_t *message, size_t bytes)
+{
+    struct msg_dones m;
+    if (bytes < dones_bytes(0))
+        return "size";
+    memcpy(&m, message, dones_bytes(0));
+    if (m.count == 0 || m.count > MSG_LOADS_MAX)
+        return "count";
+    if (bytes != dones_bytes(m.count))
+        return "size";
+    memcpy(m.dones, message + dones_bytes(0), bytes - dones_bytes(0));
+    for (unsigned i = 0; i < m.count; i++) {
+        if (m.dones[i].status < 0 || m.dones[i].status > ERRNO_MAX)
+            return "status";
+        if (m.dones[i].generation >> GENERATION_BITS)
+            return "generation";
+    }
+    return NULL;
 }
 
 static const char *verb_invalid(uint32_t verb)
@@ -152,10 +192,10 @@ static const char *body_invalid(const uint8_t *message, size_t bytes, enum msg_t
     switch (type) {
     case MSG_DEMAND: return demand_invalid(message, bytes);
     case MSG_HINT: return hint_invalid(message, bytes);
-    case MSG_LOAD: return load_invalid(message);
+    case MSG_LOADS: return loads_invalid(message, bytes);
     case MSG_FLUSH:
     case MSG_FLUSHED: return NULL;
-    case MSG_DONE: return done_invalid(message);
+    case MSG_DONES: return dones_invalid(message, bytes);
     case MSG_CONTROL: memcpy(&control, message, sizeof control); return verb_invalid(control.verb);
     case MSG_ACK: memcpy(&ack, message, sizeof ack); return verb_invalid(ack.verb);
     }
@@ -164,7 +204,7 @@ static const char *body_invalid(const uint8_t *message, size_t bytes, enum msg_t
 
 static bool sent_short(uint32_t type)
 {
-    return type == MSG_DEMAND || type == MSG_HINT;
+    return type == MSG_DEMAND || type == MSG_HINT || type == MSG_LOADS || type == MSG_DONES;
 }
 
 static bool addressed_to(const struct kind *kind, enum msg_role me)
@@ -210,6 +250,16 @@ size_t msg_bytes(const void *message)
         const struct msg_hint *hint = message;
         sl_assert(hint->count > 0 && hint->count <= MSG_HINTS_MAX);
         return hint_bytes(hint->count);
+    }
+    if (head->type == MSG_LOADS) {
+        const struct msg_loads *loads = message;
+        sl_assert(loads->count > 0 && loads->count <= MSG_LOADS_MAX);
+        return loads_bytes(loads->count);
+    }
+    if (head->type == MSG_DONES) {
+        const struct msg_dones *dones = message;
+        sl_assert(dones->count > 0 && dones->count <= MSG_LOADS_MAX);
+        return dones_bytes(dones->count);
     }
     return kind->bytes;
 }

@@ -13,6 +13,7 @@
 #define MSG_HINTS_MAX 256
 #define MSG_PARTS_MAX 16 /* loaders at most */
 #define MSG_RUNS_MAX  3  /* extents of an entry at most */
+#define MSG_LOADS_MAX 16 /* parts in one LOADS or DONES */
 #define MSG_BYTES_MAX 8192
 #define MSG_TIERS     4 /* tiers that may be asked for: native, int8, int4, int2 */
 
@@ -80,16 +81,22 @@ struct msg_run { /* whole pages of the device file -> whole pages of the arena *
 
 enum load_priority { LOAD_PREFETCH, LOAD_DENSE, LOAD_DEMAND };
 
-struct msg_load {
-    struct msg_head head;
+struct msg_load {        /* one part of an entry */
     uint64_t generation; /* of the entry word when it was reserved */
     uint64_t demand_ns;  /* sent_ns of the DEMAND that caused it, 0 for prefetch */
     uint32_t entry;
-    uint32_t epoch; /* directory epoch of this cache incarnation */
-    uint32_t loader_incarnation;
     uint16_t priority; /* enum load_priority */
     uint16_t runs_count;
     struct msg_run runs[MSG_RUNS_MAX];
+};
+
+struct msg_loads {
+    struct msg_head head;
+    uint32_t epoch; /* directory epoch of this cache incarnation */
+    uint32_t loader_incarnation;
+    uint32_t count;
+    uint32_t reserved;
+    struct msg_load loads[MSG_LOADS_MAX]; /* in the order to read them; only `count` are sent */
 };
 
 struct msg_flush {
@@ -98,16 +105,20 @@ struct msg_flush {
     uint32_t loader_incarnation;
 };
 
-struct msg_done {
-    struct msg_head head;
+struct msg_done { /* a part that ended */
     uint64_t generation;
     uint64_t bytes;
     uint64_t queue_ns; /* LOAD taken -> first read submitted */
     uint64_t read_ns;  /* first read submitted -> last completed */
     uint32_t entry;
-    uint32_t loader_incarnation;
     int32_t status; /* 0 or an errno value */
-    uint32_t reserved;
+};
+
+struct msg_dones {
+    struct msg_head head;
+    uint32_t loader_incarnation;
+    uint32_t count;
+    struct msg_done dones[MSG_LOADS_MAX]; /* only `count` are sent */
 };
 
 enum control_verb {
@@ -144,7 +155,7 @@ enum msg_type {
  * know the directory: entry numbers are checked by the receiver. */
 const char *msg_invalid(const void *message, size_t bytes, enum msg_role me);
 
-/* Bytes to send for a message whose count field is filled (DEMAND and HINT are sent short). */
+/* Bytes to send for a message whose count field is filled (those that are lists are sent short). */
 size_t msg_bytes(const void *message);
 
 /* Fills the head (magic, version, type, bytes); the message's count must be set. */

@@ -9,8 +9,7 @@
 
 #define CACHE_MAGIC 0x48434143u
 
-#define CACHE_FAILURES_MAX 3  /* loads that may fail after an entry was asked for */
-#define CACHE_BURST_MAX    48 /* LOADs to one loader in one round; an edge queues 64 messages */
+#define CACHE_FAILURES_MAX 3              /* loads that may fail after an entry was asked for */
 #define CACHE_ALONE_NS     (5 * NS_PER_S) /* a ready loader never heard of by then is out of reach */
 #define CACHE_PINS_NS      (250 * NS_PER_MS) /* between looks for pins no DEMAND came for */
 #define CACHE_PINS_SOON_MS 5                 /* the same while there were some */
@@ -54,7 +53,7 @@ struct cache_loader {
     uint32_t heard;         /* newest incarnation a message came from */
     uint64_t messages_seen; /* of its own counter: while it moves the loader gets messages */
     uint64_t alone_ns;      /* since when a ready one that owes was never heard; 0: no such thing */
-    uint32_t burst;         /* LOADs sent in this round: the queue between us is bounded */
+    struct msg_loads loads; /* not sent yet */
 };
 
 struct guess_list { /* of one target layer */
@@ -127,6 +126,8 @@ void cache_observe_all(struct cache *c);
 /* LOADING -> DOOMED, and tells the loaders to look. False when it had become READY. */
 bool cache_cancel(struct cache *c, uint32_t entry);
 void cache_send_due(struct cache *c, uint64_t now_ns);
+/* Sends the LOADs gathered so far: one message a loader carries many. */
+void cache_send_gathered(struct cache *c);
 void cache_send_all_to(struct cache *c, uint32_t loader);
 void cache_note_resident(struct cache *c, uint32_t entry);
 void cache_set_demanded(struct cache *c, uint32_t entry, bool demanded);
@@ -156,6 +157,8 @@ void cache_receive_predictor(struct cache *c);
 void cache_look_at_pins(struct cache *c, uint64_t now_ns);
 void cache_advance(struct cache *c, struct cache_now now);
 void cache_prefetch(struct cache *c);
+/* There are guesses to load as soon as the drive is free. */
+bool cache_guesses_wait(const struct cache *c);
 
 /* cache_loaders.c */
 void cache_receive_loader(struct cache *c, uint32_t loader);
@@ -169,6 +172,8 @@ bool cache_loader_ready(const struct cache *c, uint32_t loader);
 /* One slice of obeying the quota and of prefaulting. True when there is more to do at once. */
 bool cache_obey_quota(struct cache *c);
 void cache_prefault(struct cache *c);
+/* There are pages to prefault once nothing is loading. */
+bool cache_prefault_waits(const struct cache *c);
 
 /* ---- small helpers ---- */
 

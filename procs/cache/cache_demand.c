@@ -91,6 +91,7 @@ static void take_demand(struct cache *c, const struct msg_demand *demand)
     cache_count(c, CTR_CACHE_demand_entries, demand->count);
     if (demand->attempt > 0)
         cache_count(c, CTR_CACHE_demands_repeated, 1);
+    cache_observe_all(c); /* loads may have ended unheard */
     cache_read_uses(c, demand->uses_position);
     if (demand->layer < c->child.model->hparams.layers)
         cache_advance(c, (struct cache_now){demand->sequence, demand->position, demand->layer});
@@ -118,5 +119,6 @@ void cache_receive_compute(struct cache *c)
         child_progress(&c->child);
         if (head->type == MSG_DEMAND)
             take_demand(c, (const struct msg_demand *)(const void *)buf);
+        cache_send_gathered(c);
     }
 }

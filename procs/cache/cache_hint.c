@@ -136,6 +136,14 @@ void cache_prefetch(struct cache *c)
     }
 }
 
+bool cache_guesses_wait(const struct cache *c)
+{
+    for (uint32_t layer = 0; layer < c->child.model->hparams.layers; layer++)
+        if (c->guesses[layer].at < c->guesses[layer].count)
+            return true;
+    return false;
+}
+
 void cache_receive_predictor(struct cache *c)
 {
     _Alignas(8) char buf[MSG_BYTES_MAX];

@@ -102,12 +102,14 @@ void cache_receive_loader(struct cache *c, uint32_t loader)
         cache_count(c, CTR_CACHE_messages, 1);
         child_progress(&c->child);
         c->loaders[loader].heard = head->incarnation;
-        if (head->type != MSG_DONE)
+        if (head->type != MSG_DONES)
             continue; /* a FLUSHED that came twice */
-        const struct msg_done *done = (const struct msg_done *)(const void *)buf;
-        if (done->entry < c->child.model->entry_count)
-            cache_observe(c, done->entry); /* the word decides */
-        else
-            cache_count(c, CTR_CACHE_messages_invalid, 1);
+        const struct msg_dones *m = (const struct msg_dones *)(const void *)buf;
+        for (uint32_t i = 0; i < m->count; i++) {
+            if (m->dones[i].entry < c->child.model->entry_count)
+                cache_observe(c, m->dones[i].entry); /* the word decides */
+            else
+                cache_count(c, CTR_CACHE_messages_invalid, 1);
+        }
     }
 }

@@ -1,6 +1,6 @@
 /* From ABSENT to READY and back: reservations, LOADs, and what their ends mean.
  *
- *   cache_request -> (room?) -> cache_reserve -> LOAD ... DONE -> cache_observe
+ *   cache_request -> (room?) -> cache_reserve -> LOADS ... DONES -> cache_observe
  *        |  no                                                  | READY: resident
  *        v                                                      | DOOMED, owed 0: reset, again if
  *      waiting  <-----------------------------------------------+ somebody still wants it
@@ -81,30 +81,6 @@ static uint32_t owed_mask(const struct cache *c, uint32_t entry)
     return mask;
 }
 
-static int send_load(struct cache *c, uint32_t entry, uint32_t loader)
-{
-    const struct cache_note *n = &c->notes[entry];
-    struct msg_load load = {
-        .entry = entry,
-        .generation = n->generation,
-        .epoch = c->epoch,
-        .loader_incarnation =
-            atomic_load_explicit(&cache_loader_row(c, loader)->incarnation, memory_order_acquire),
-        .priority = n->priority,
-        .demand_ns = n->priority == LOAD_DEMAND ? n->demand_ns : 0,
-    };
-    struct model_extent part[ENTRY_EXTENTS_MAX];
-    uint64_t at = cache_offset(c, entry);
-    load.runs_count = (uint16_t)model_entry_part(&c->entries[entry], loader, c->loader_count, part);
-    for (unsigned i = 0; i < load.runs_count; i++)
-        load.runs[i] = (struct msg_run){.file_offset = part[i].file_offset,
-                                        .arena_offset = at + part[i].slot_offset,
-                                        .bytes = part[i].read_bytes};
-    c->loaders[loader].burst++;
-    cache_count(c, CTR_CACHE_loads_sent, 1);
-    return edge_send(c->loaders[loader].edge, &load, MSG_LOAD);
-}
-
 static void set_unsent(struct cache *c, uint32_t entry, bool unsent)
 {
     if (cache_noted(c, entry, NOTE_UNSENT) == unsent)
@@ -113,17 +89,66 @@ static void set_unsent(struct cache *c, uint32_t entry, bool unsent)
     c->unsent += unsent ? 1 : UINT32_MAX;
 }
 
+/* What does not fit the queue goes with the next round. */
+static void send_gathered_to(struct cache *c, uint32_t loader)
+{
+    struct msg_loads *m = &c->loaders[loader].loads;
+    if (m->count == 0)
+        return;
+    m->epoch = c->epoch;
+    m->loader_incarnation =
+        atomic_load_explicit(&cache_loader_row(c, loader)->incarnation, memory_order_acquire);
+    cache_count(c, CTR_CACHE_loads_sent, m->count);
+    cache_count(c, CTR_CACHE_load_messages, 1);
+    bool sent = edge_send(c->loaders[loader].edge, m, MSG_LOADS) == 0;
+    for (uint32_t i = 0; i < m->count && !sent; i++) {
+        if (!cache_noted(c, m->loads[i].entry, NOTE_LISTED))
+            continue;
+        set_unsent(c, m->loads[i].entry, true);
+        c->notes[m->loads[i].entry].next_send_ns = 0;
+    }
+    m->count = 0;
+}
+
+void cache_send_gathered(struct cache *c)
+{
+    for (uint32_t i = 0; i < c->loader_count; i++)
+        send_gathered_to(c, i);
+}
+
+static void gather_load(struct cache *c, uint32_t entry, uint32_t loader)
+{
+    const struct cache_note *n = &c->notes[entry];
+    struct msg_loads *m = &c->loaders[loader].loads;
+    if (m->count == MSG_LOADS_MAX)
+        send_gathered_to(c, loader);
+    struct msg_load *load = &m->loads[m->count++];
+    *load = (struct msg_load){
+        .entry = entry,
+        .generation = n->generation,
+        .priority = n->priority,
+        .demand_ns = n->priority == LOAD_DEMAND ? n->demand_ns : 0,
+    };
+    struct model_extent part[ENTRY_EXTENTS_MAX];
+    uint64_t at = cache_offset(c, entry);
+    load->runs_count =
+        (uint16_t)model_entry_part(&c->entries[entry], loader, c->loader_count, part);
+    for (unsigned i = 0; i < load->runs_count; i++)
+        load->runs[i] = (struct msg_run){.file_offset = part[i].file_offset,
+                                         .arena_offset = at + part[i].slot_offset,
+                                         .bytes = part[i].read_bytes};
+}
+
 /* A LOAD to every loader that still owes a part. Those that are not there get it when they come. */
 static void send_loads(struct cache *c, uint32_t entry)
 {
     struct cache_note *n = &c->notes[entry];
     uint32_t owed = entry_owed_of(cache_word(c, entry));
-    bool full = false;
+    set_unsent(c, entry, false);
+    n->next_send_ns = clock_now_ns() + n->resend_ms * NS_PER_MS;
     for (uint32_t i = 0; i < c->loader_count; i++)
         if ((owed & (1u << i)) && cache_loader_ready(c, i) && edge_connected(c->loaders[i].edge))
-            full |= c->loaders[i].burst >= CACHE_BURST_MAX || send_load(c, entry, i) != 0;
-    set_unsent(c, entry, full);
-    n->next_send_ns = full ? 0 : clock_now_ns() + n->resend_ms * NS_PER_MS;
+            gather_load(c, entry, i);
 }
 
 void cache_send_due(struct cache *c, uint64_t now_ns)

@@ -163,6 +163,22 @@ static void tend_edges(struct cache *c, uint64_t now_ns)
     c->lost_seen = lost;
 }
 
+/* Whether the end of a load changes what is to be done now, and not only at the next demand. */
+static void wish_for_doorbells(struct cache *c)
+{
+    _Atomic uint32_t *wish = &c->child.directory.head->doorbells_wanted;
+    uint32_t wanted =
+        c->loading.count > 0 && (c->waiting.count > 0 || c->prefetches_open > 0 || c->quota_asked ||
+                                 cache_guesses_wait(c) || cache_prefault_waits(c));
+    if (atomic_load_explicit(wish, memory_order_relaxed) == wanted)
+        return;
+    atomic_store_explicit(wish, wanted, memory_order_relaxed);
+    if (!wanted)
+        return;
+    atomic_thread_fence(memory_order_seq_cst);
+    cache_observe_all(c); /* those that ended unheard */
+}
+
 static void tend(struct cache *c, uint64_t now_ns)
 {
     if (now_ns >= c->next_observe_ns) {
@@ -218,17 +234,18 @@ static void run(struct cache *c)
     while (!c->child.stop) {
         if (poll(fds, 4 + c->loader_count, timeout_ms(c, more)) < 0 && errno != EINTR)
             log_fatal(1, "poll: %s", strerror(errno));
-        for (uint32_t i = 0; i < c->loader_count; i++)
-            c->loaders[i].burst = 0;
         receive(c, fds, 4);
         if (c->waiting.count > 0)
             cache_retry_waiting(c);
         uint64_t now = clock_now_ns();
         cache_send_due(c, now);
         cache_prefetch(c);
+        cache_send_gathered(c);
         tend(c, now);
         more = cache_obey_quota(c);
         cache_prefault(c);
+        wish_for_doorbells(c);
+        cache_send_gathered(c);
         publish(c);
     }
 }

@@ -93,6 +93,11 @@ static void prefault_ended(struct cache *c, const struct prefault_job *job)
              strerror(-job->status));
 }
 
+bool cache_prefault_waits(const struct cache *c)
+{
+    return c->prefault && !c->prefault_broken && !c->prefault_full;
+}
+
 void cache_prefault(struct cache *c)
 {
     struct prefault_job job;

@@ -34,12 +34,12 @@ struct loader {
     uint64_t next_tend_ns, next_look_ns;
     uint64_t throttled_ns;       /* since when the throttle holds something back; 0: it does not */
     struct edge_stats edge_seen; /* counted so far */
+    struct msg_dones dones;      /* not sent yet */
+    bool dones_urgent;           /* one of them is no success: the cache has to act */
 };
 
 /* loader_take.c: messages of the cache. */
 void loader_receive(struct loader *l);
-/* Whether this LOAD may be acted on: everything it says agrees with the directory and with us. */
-bool loader_load_agrees(const struct loader *l, const struct msg_load *load);
 /* Answers a FLUSH as soon as no job of an older epoch is left. */
 void loader_answer_flush(struct loader *l);
 
@@ -50,6 +50,8 @@ void loader_reap(struct loader *l);
 void loader_end_if_due(struct loader *l, struct job *job);
 /* Publishes or fails a part of which nothing is at the device; also of a job never taken. */
 void loader_end_part(struct loader *l, const struct job *job);
+/* Tells the cache of the parts that ended since, if it wants to hear of them now. */
+void loader_send_dones(struct loader *l);
 /* Looks for cancelled jobs whose turn does not come, and ends them. */
 void loader_look(struct loader *l);
 /* Every job fails with `status`; those with reads at the device when these came back. */

@@ -83,7 +83,8 @@ struct job *jobs_find(struct jobs *jobs, uint32_t entry)
     return place == JOB_NONE ? NULL : &jobs->job[place];
 }
 
-struct job *jobs_add(struct jobs *jobs, const struct msg_load *load, uint64_t now_ns)
+struct job *jobs_add(struct jobs *jobs, const struct msg_load *load, uint32_t epoch,
+                     uint64_t now_ns)
 {
     sl_assert(jobs_find(jobs, load->entry) == NULL);
     sl_assert(load->runs_count > 0 && load->runs_count <= MSG_RUNS_MAX);
@@ -92,7 +93,7 @@ struct job *jobs_add(struct jobs *jobs, const struct msg_load *load, uint64_t no
         return NULL;
     jobs->free = job->newer;
     *job = (struct job){.entry = load->entry,
-                        .epoch = load->epoch,
+                        .epoch = epoch,
                         .generation = load->generation,
                         .demand_ns = load->demand_ns,
                         .taken_ns = now_ns,

@@ -73,7 +73,8 @@ void jobs_destroy(struct jobs *jobs);
 struct job *jobs_find(struct jobs *jobs, uint32_t entry);
 
 /* Pre: no job for the entry. NULL when the table is full. */
-struct job *jobs_add(struct jobs *jobs, const struct msg_load *load, uint64_t now_ns);
+struct job *jobs_add(struct jobs *jobs, const struct msg_load *load, uint32_t epoch,
+                     uint64_t now_ns);
 
 /* Raises a job's priority (never lowers it); its chunks at the device count as the new one's. True
  * when it was lower. */

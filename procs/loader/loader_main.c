@@ -203,12 +203,14 @@ static void run(struct loader *l)
             loader_reap(l);
             loader_submit(l, clock_now_ns());
         }
+        loader_send_dones(l);
         if (fds[2].revents)
             obey_supervisor(l);
         check_device(l, now);
         check_cache(l, now);
         loader_answer_flush(l);
         tend(l, now);
+        loader_send_dones(l);
         show(l);
     }
 }

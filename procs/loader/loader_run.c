@@ -20,19 +20,38 @@ static bool still_wanted(struct loader *l, const struct job *job)
     return entry_wants_part(word, job->generation, loader_self(l));
 }
 
-static void send_done(struct loader *l, const struct job *job)
+/* A doorbell: losing it costs the cache a tick. A success that the cache has no use for at once
+ * would only wake it while the processor has better things to do; it finds the READY word itself.
+ * The order (publish, then look at the wish; wish, then look at the words) leaves none unnoticed.
+ */
+void loader_send_dones(struct loader *l)
+{
+    if (l->dones.count == 0)
+        return;
+    atomic_thread_fence(memory_order_seq_cst);
+    if (l->dones_urgent ||
+        atomic_load_explicit(&l->child.directory.head->doorbells_wanted, memory_order_relaxed)) {
+        l->dones.loader_incarnation = l->child.incarnation;
+        (void)edge_send(l->cache, &l->dones, MSG_DONES);
+    }
+    l->dones.count = 0;
+    l->dones_urgent = false;
+}
+
+static void add_done(struct loader *l, const struct job *job)
 {
     uint64_t first = job->first_ns ? job->first_ns : clock_now_ns();
-    struct msg_done done = {
+    if (l->dones.count == MSG_LOADS_MAX)
+        loader_send_dones(l);
+    l->dones_urgent |= job->status != 0;
+    l->dones.dones[l->dones.count++] = (struct msg_done){
         .entry = job->entry,
         .generation = job->generation,
-        .loader_incarnation = l->child.incarnation,
         .status = job->status,
         .bytes = job->status == 0 ? job->bytes : 0,
         .queue_ns = first - job->taken_ns,
         .read_ns = job->last_ns > first ? job->last_ns - first : 0,
     };
-    (void)edge_send(l->cache, &done, MSG_DONE); /* a doorbell: losing it costs the cache a tick */
 }
 
 /* The order matters: who sees DOOMED must find the reason. */
@@ -70,8 +89,9 @@ void loader_end_part(struct loader *l, const struct job *job)
     if (result == PART_READY || result == PART_DOOMED)
         directory_signal(&l->child.directory,
                          directory_counter_of(&l->child.directory, job->entry));
+    l->dones_urgent |= result == PART_DOOMED;
     if (result != PART_STALE)
-        send_done(l, job);
+        add_done(l, job);
     child_progress(&l->child);
 }
 

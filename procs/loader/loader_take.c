@@ -27,17 +27,16 @@ static bool runs_agree(const struct loader *l, const struct msg_load *load)
 }
 
 /* Of the cache that lives now, to this very process. */
-static bool load_is_ours(const struct loader *l, const struct msg_load *load)
+static bool loads_are_ours(const struct loader *l, const struct msg_loads *m)
 {
     const struct directory_head *head = l->child.directory.head;
-    return load->entry < head->entry_count && load->loader_incarnation == l->child.incarnation &&
-           load->epoch == atomic_load_explicit(&head->epoch, memory_order_acquire);
+    return m->loader_incarnation == l->child.incarnation &&
+           m->epoch == atomic_load_explicit(&head->epoch, memory_order_acquire);
 }
 
-bool loader_load_agrees(const struct loader *l, const struct msg_load *load)
+/* Everything it says agrees with the directory and with us. */
+static bool load_agrees(const struct loader *l, const struct msg_load *load)
 {
-    if (!load_is_ours(l, load))
-        return false;
     uint64_t word = entry_look(&l->child.directory.entries[load->entry].word);
     return entry_wants_part(word, load->generation, loader_self(l)) && runs_agree(l, load);
 }
@@ -63,8 +62,7 @@ static void raise_job(struct loader *l, struct job *job, const struct msg_load *
 static void fail_untaken(struct loader *l, const struct msg_load *load)
 {
     uint64_t word = entry_look(&l->child.directory.entries[load->entry].word);
-    if (!load_is_ours(l, load) || entry_state_of(word) != ENTRY_DOOMED ||
-        entry_generation_of(word) != load->generation ||
+    if (entry_state_of(word) != ENTRY_DOOMED || entry_generation_of(word) != load->generation ||
         !(entry_owed_of(word) & (1u << loader_self(l))))
         return;
     uint64_t now = clock_now_ns();
@@ -76,17 +74,17 @@ static void fail_untaken(struct loader *l, const struct msg_load *load)
     loader_end_part(l, &never);
 }
 
-static void take_load(struct loader *l, const struct msg_load *load)
+/* Pre: the message is ours and the entry is one. */
+static void take_load(struct loader *l, const struct msg_load *load, uint32_t epoch)
 {
     struct proc_row *row = l->child.row;
-    bool known = load->entry < l->child.directory.head->entry_count;
-    struct job *job = known ? jobs_find(&l->jobs, load->entry) : NULL;
-    if (!loader_load_agrees(l, load)) {
+    struct job *job = jobs_find(&l->jobs, load->entry);
+    if (!load_agrees(l, load)) {
         counter_add(row, CTR_LOADER_loads_refused, 1);
         /* The cache sends a LOAD of a cancelled entry on purpose: look at it now. */
         if (job)
             loader_look(l);
-        else if (known)
+        else
             fail_untaken(l, load);
         return;
     }
@@ -95,7 +93,7 @@ static void take_load(struct loader *l, const struct msg_load *load)
         return;
     }
     if (!job)
-        job = jobs_add(&l->jobs, load, clock_now_ns());
+        job = jobs_add(&l->jobs, load, epoch, clock_now_ns());
     else
         job = NULL; /* an old job of this entry has yet to end: the cache sends again */
     counter_add(row, job ? CTR_LOADER_loads_taken : CTR_LOADER_loads_refused, 1);
@@ -106,6 +104,17 @@ static void take_load(struct loader *l, const struct msg_load *load)
     if (l->device.gone) {
         jobs_fail(&l->jobs, job, ESTALE);
         loader_end_if_due(l, job);
+    }
+}
+
+static void take_loads(struct loader *l, const struct msg_loads *m)
+{
+    bool ours = loads_are_ours(l, m);
+    for (uint32_t i = 0; i < m->count; i++) {
+        if (ours && m->loads[i].entry < l->child.directory.head->entry_count)
+            take_load(l, &m->loads[i], m->epoch);
+        else
+            counter_add(l->child.row, CTR_LOADER_loads_refused, 1);
     }
 }
 
@@ -163,7 +172,7 @@ void loader_receive(struct loader *l)
         counter_add(l->child.row, CTR_LOADER_messages, 1);
         child_progress(&l->child);
         switch (head->type) {
-        case MSG_LOAD: take_load(l, (const struct msg_load *)(const void *)buf); break;
+        case MSG_LOADS: take_loads(l, (const struct msg_loads *)(const void *)buf); break;
         case MSG_FLUSH: take_flush(l, (const struct msg_flush *)(const void *)buf); break;
         default: break; /* the validator lets nothing else through to a loader */
         }

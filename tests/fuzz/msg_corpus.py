@@ -25,8 +25,17 @@ def hint(count):
 
 
 def load(runs):
-    body = struct.pack("<QQIIIHH", 9, 200, 17, 2, 3, 2, len(runs))
+    body = struct.pack("<QQIHH", 9, 200, 17, 2, len(runs))
     return body + b"".join(struct.pack("<QQQ", *r) for r in runs).ljust(72, b"\0")
+
+
+def loads(*parts):
+    return struct.pack("<IIII", 2, 3, len(parts), 0) + b"".join(load(p) for p in parts)
+
+
+def dones(*status):
+    return struct.pack("<II", 3, len(status)) + b"".join(
+        struct.pack("<QQQQIi", 9, PAGE, 10, 20, 17, s) for s in status)
 
 
 def text(body):
@@ -43,13 +52,16 @@ SEEDS = {
     "demand_256": message(1, demand(256)),
     "hint_1": message(2, hint(1)),
     "hint_8": message(2, hint(8)),
-    "load_1": message(3, load([(PAGE, 2 * PAGE, 3 * PAGE)])),
-    "load_3": message(3, load([(PAGE, 0, PAGE), (0, PAGE, PAGE), (8 * PAGE, 4 * PAGE, 2 * PAGE)])),
-    "load_crooked": message(3, load([(PAGE + 1, 0, PAGE)])),
+    "loads_1": message(9, loads([(PAGE, 2 * PAGE, 3 * PAGE)])),
+    "loads_3": message(9, loads([(PAGE, 0, PAGE), (0, PAGE, PAGE), (8 * PAGE, 4 * PAGE, 2 * PAGE)],
+                                [(0, 0, PAGE)], [(PAGE, PAGE, PAGE)])),
+    "loads_16": message(9, loads(*[[(i * PAGE, i * PAGE, PAGE)] for i in range(16)])),
+    "loads_crooked": message(9, loads([(0, 0, PAGE)], [(PAGE + 1, 0, PAGE)])),
+    "loads_few": message(9, loads([(0, 0, PAGE)])[:-4]),
     "flush": message(4, struct.pack("<II", 2, 3)),
     "flushed": message(5, struct.pack("<II", 2, 3)),
-    "done": message(6, struct.pack("<QQQQIIiI", 9, PAGE, 10, 20, 17, 3, 0, 0)),
-    "done_error": message(6, struct.pack("<QQQQIIiI", 9, 0, 10, 20, 17, 3, 5, 0)),
+    "dones": message(10, dones(0)),
+    "dones_error": message(10, dones(0, 5, 0)),
     "control": message(7, struct.pack("<QII", 1 << 30, 1, 4)),
     "ack": message(8, struct.pack("<QII", 1 << 30, 1, 4)),
     "head_only": message(7, b""),

@@ -182,9 +182,9 @@ START_TEST(without_a_peer_messages_are_lost_at_once)
     uint64_t start = clock_now_ns();
     for (int i = 0; i < 1000; i++) {
         struct msg_flush flush = {0};
-        struct msg_done done = {0};
+        struct msg_dones dones = {.count = 1};
         ck_assert_int_eq(edge_send(cache, &flush, MSG_FLUSH), -1);
-        ck_assert_int_eq(edge_send(loader, &done, MSG_DONE), -1);
+        ck_assert_int_eq(edge_send(loader, &dones, MSG_DONES), -1);
     }
     ck_assert_uint_lt(clock_now_ns() - start, NS_PER_S);
     ck_assert_uint_eq(stats_of(cache).lost, 1000);
@@ -373,9 +373,10 @@ START_TEST(a_stopped_peer_never_blocks_the_sender)
     expect_answer(cache);
     ck_assert_int_eq(kill(pid, SIGSTOP), 0);
     uint64_t before = stats_of(cache).lost, start = clock_now_ns();
-    struct msg_load load = {.runs_count = 1, .runs = {{0, 0, PAGE_BYTES}}};
+    struct msg_loads loads = {.count = 1,
+                              .loads[0] = {.runs_count = 1, .runs = {{0, 0, PAGE_BYTES}}}};
     for (int i = 0; i < 20000; i++)
-        edge_send(cache, &load, MSG_LOAD);
+        edge_send(cache, &loads, MSG_LOADS);
     uint64_t took = clock_now_ns() - start;
     ck_assert_uint_gt(stats_of(cache).lost, before + 10000);
     ck_assert_msg(took < 5 * NS_PER_S, "%lu ms", (unsigned long)(took / NS_PER_MS));

@@ -32,9 +32,9 @@ union any {
     struct msg_head head;
     struct msg_demand demand;
     struct msg_hint hint;
-    struct msg_load load;
+    struct msg_loads loads;
     struct msg_flush flush;
-    struct msg_done done;
+    struct msg_dones dones;
     struct msg_control control;
     struct msg_ack ack;
 };
@@ -46,10 +46,10 @@ static const struct {
 } expected[] = {
     {MSG_DEMAND, ROLE_COMPUTE, ROLE_CACHE, "DEMAND"},
     {MSG_HINT, ROLE_PREDICTOR, ROLE_CACHE, "HINT"},
-    {MSG_LOAD, ROLE_CACHE, ROLE_LOADER, "LOAD"},
+    {MSG_LOADS, ROLE_CACHE, ROLE_LOADER, "LOADS"},
     {MSG_FLUSH, ROLE_CACHE, ROLE_LOADER, "FLUSH"},
     {MSG_FLUSHED, ROLE_LOADER, ROLE_CACHE, "FLUSHED"},
-    {MSG_DONE, ROLE_LOADER, ROLE_CACHE, "DONE"},
+    {MSG_DONES, ROLE_LOADER, ROLE_CACHE, "DONES"},
     {MSG_CONTROL, ROLE_SUPERVISOR, ROLE_ANY, "CONTROL"},
     {MSG_ACK, ROLE_ANY, ROLE_SUPERVISOR, "ACK"},
 };
@@ -73,17 +73,21 @@ static size_t make(union any *m, enum msg_type type)
         m->hint.count = 2;
         m->hint.guesses[0].probability = 0.5f;
         break;
-    case MSG_LOAD:
-        m->load.priority = LOAD_DEMAND;
-        m->load.runs_count = 2;
-        for (int i = 0; i < 2; i++)
-            m->load.runs[i] = (struct msg_run){PAGE_BYTES, 2 * PAGE_BYTES, 3 * PAGE_BYTES};
+    case MSG_LOADS:
+        m->loads.count = 2;
+        for (int i = 0; i < 2; i++) {
+            m->loads.loads[i].priority = LOAD_DEMAND;
+            m->loads.loads[i].runs_count = 2;
+            for (int k = 0; k < 2; k++)
+                m->loads.loads[i].runs[k] =
+                    (struct msg_run){PAGE_BYTES, 2 * PAGE_BYTES, 3 * PAGE_BYTES};
+        }
         break;
+    case MSG_DONES: m->dones.count = 2; break;
     case MSG_CONTROL: m->control.verb = CONTROL_QUOTA; break;
     case MSG_ACK: m->ack.verb = CONTROL_LOOK; break;
     case MSG_FLUSH:
-    case MSG_FLUSHED:
-    case MSG_DONE: break;
+    case MSG_FLUSHED: break;
     }
     msg_seal(m, type, 3, 17);
     return msg_bytes(m);
@@ -150,7 +154,7 @@ START_TEST(wrong_heads_are_refused)
         m.head.version++;
         CK_WHY(&m, bytes, receiver(row), "version");
         make(&m, expected[row].type);
-        static const uint16_t types[] = {0, 9, 100, 255, 65535};
+        static const uint16_t types[] = {0, 3, 6, 100, 255, 65535};
         for (unsigned i = 0; i < ARRAY_LEN(types); i++) {
             m.head.type = types[i];
             CK_WHY(&m, bytes, receiver(row), "type");
@@ -236,43 +240,61 @@ START_TEST(load_fields)
         {{PAGE_BYTES, 0, (uint64_t)INT64_MAX - PAGE_BYTES + 1}, "range"},
     };
     union any m;
-    size_t bytes = make(&m, MSG_LOAD);
+    size_t bytes = make(&m, MSG_LOADS);
+    struct msg_load *last = &m.loads.loads[1];
     for (unsigned i = 0; i < ARRAY_LEN(runs); i++) {
-        m.load.runs[1] = runs[i].run;
+        last->runs[1] = runs[i].run;
         CK_WHY(&m, bytes, ROLE_LOADER, runs[i].why);
-        m.load.runs_count = 1; /* what is not counted is not looked at */
+        last->runs_count = 1; /* what is not counted is not looked at */
         ck_assert_ptr_null(why(&m, bytes, ROLE_LOADER));
-        make(&m, MSG_LOAD);
+        make(&m, MSG_LOADS);
     }
-    m.load.runs_count = 0;
-    CK_WHY(&m, bytes, ROLE_LOADER, "count");
-    m.load.runs_count = MSG_RUNS_MAX + 1;
-    CK_WHY(&m, bytes, ROLE_LOADER, "count");
-    make(&m, MSG_LOAD);
-    m.load.priority = LOAD_DEMAND + 1;
+    last->runs_count = 0;
+    CK_WHY(&m, bytes, ROLE_LOADER, "count of runs");
+    last->runs_count = MSG_RUNS_MAX + 1;
+    CK_WHY(&m, bytes, ROLE_LOADER, "count of runs");
+    make(&m, MSG_LOADS);
+    last->priority = LOAD_DEMAND + 1;
     CK_WHY(&m, bytes, ROLE_LOADER, "priority");
-    make(&m, MSG_LOAD);
-    m.load.generation = (uint64_t)1 << 40;
+    make(&m, MSG_LOADS);
+    last->generation = (uint64_t)1 << 40;
     CK_WHY(&m, bytes, ROLE_LOADER, "generation");
+    make(&m, MSG_LOADS);
+    m.loads.reserved = 1;
+    CK_WHY(&m, bytes, ROLE_LOADER, "reserved field");
+    make(&m, MSG_LOADS);
+    static const uint32_t counts[] = {0, MSG_LOADS_MAX + 1, UINT32_MAX};
+    for (unsigned i = 0; i < ARRAY_LEN(counts); i++) {
+        m.loads.count = counts[i];
+        CK_WHY(&m, bytes, ROLE_LOADER, "count");
+    }
+    m.loads.count = 3; /* more than came */
+    CK_WHY(&m, bytes, ROLE_LOADER, "size");
+    m.loads.count = 1;
+    CK_WHY(&m, bytes, ROLE_LOADER, "size");
 }
 END_TEST
 
 START_TEST(done_and_control_fields)
 {
     union any m;
-    size_t bytes = make(&m, MSG_DONE);
+    size_t bytes = make(&m, MSG_DONES);
     static const int32_t status[] = {-1, INT32_MIN, 4096, INT32_MAX};
     for (unsigned i = 0; i < ARRAY_LEN(status); i++) {
-        m.done.status = status[i];
+        m.dones.dones[1].status = status[i];
         CK_WHY(&m, bytes, ROLE_CACHE, "status");
     }
-    m.done.status = 5;
+    m.dones.dones[1].status = 5;
     ck_assert_ptr_null(why(&m, bytes, ROLE_CACHE));
-    m.done.reserved = 1;
-    CK_WHY(&m, bytes, ROLE_CACHE, "reserved field");
-    make(&m, MSG_DONE);
-    m.done.generation = UINT64_MAX;
+    m.dones.dones[1].generation = UINT64_MAX;
     CK_WHY(&m, bytes, ROLE_CACHE, "generation");
+    make(&m, MSG_DONES);
+    m.dones.count = 0;
+    CK_WHY(&m, bytes, ROLE_CACHE, "count");
+    m.dones.count = MSG_LOADS_MAX + 1;
+    CK_WHY(&m, bytes, ROLE_CACHE, "count");
+    m.dones.count = 1;
+    CK_WHY(&m, bytes, ROLE_CACHE, "size");
 
     static const uint32_t verbs[] = {0, CONTROL__COUNT, UINT32_MAX};
     for (unsigned i = 0; i < ARRAY_LEN(verbs); i++) {

@@ -22,12 +22,11 @@ static struct jobs jobs;
 static struct job *add(uint32_t entry, uint16_t priority, uint32_t pages)
 {
     struct msg_load load = {.entry = entry,
-                            .epoch = 1,
                             .priority = priority,
                             .demand_ns = 5,
                             .runs_count = 1,
                             .runs = {{entry * MIB, entry * MIB, pages * PAGE_BYTES}}};
-    struct job *job = jobs_add(&jobs, &load, 1);
+    struct job *job = jobs_add(&jobs, &load, 1, 1);
     ck_assert_ptr_nonnull(job);
     return job;
 }
@@ -191,7 +190,7 @@ START_TEST(the_table_is_bounded)
     for (uint32_t i = 0; i < 16; i++)
         add(i, LOAD_DEMAND, 1);
     struct msg_load load = {.entry = 20, .runs_count = 1, .runs = {{0, 0, PAGE_BYTES}}};
-    ck_assert_ptr_null(jobs_add(&jobs, &load, 1));
+    ck_assert_ptr_null(jobs_add(&jobs, &load, 1, 1));
 }
 END_TEST
 
