@@ -48,7 +48,7 @@ int arena_layout_make(const struct model_index *model, struct arena_layout *layo
         if (i < model->dense_count) {
             if (add_overflows(layout->dense_bytes, bytes, &layout->dense_bytes))
                 return error_set(error, ERR_BAD_INPUT, "the dense tensors are too large");
-        } else if (!count_slot(layout, bytes)) {
+        } else if (entries[i].extents > 0 && !count_slot(layout, bytes)) { /* absent: no slot */
             return error_set(error, ERR_BAD_INPUT,
                              "the model has more than %d different expert sizes",
                              ARENA_CLASSES_MAX);

@@ -26,4 +26,9 @@ COUNTER(messages_invalid, COUNTER, messages, "Messages refused by the validator.
 COUNTER(messages_lost, COUNTER, messages, "Messages that could not be sent.")
 COUNTER(throttle_ns, COUNTER, ns, "Time held by the throttle.")
 COUNTER(backend, GAUGE, number, "1 io_uring, 2 pread.")
+COUNTER(checksums_verified, COUNTER, parts, "Parts whose checksum was right.")
+COUNTER(checksums_failed, COUNTER, parts, "Parts that arrived with a wrong checksum.")
+COUNTER(checksum_rereads, COUNTER, parts, "Parts read once more after a wrong checksum.")
+COUNTER(checksum_bytes, COUNTER, bytes, "Bytes that were summed.")
+COUNTER(checksum_ns, COUNTER, ns, "Processor time spent on checksums.")
 #undef COUNTER

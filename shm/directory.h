@@ -23,7 +23,7 @@ struct directory_entry {
         slot_pages; /* constants from the model index, written by the supervisor before any child */
     uint16_t layer, expert;
     uint8_t kind, tier;
-    uint16_t size_class; /* arena class; dense entries: UINT16_MAX */
+    uint16_t size_class; /* arena class; dense and absent entries: UINT16_MAX */
     uint32_t reserved[6];
 };
 _Static_assert(sizeof(struct directory_entry) == 64, "one entry, one cache line");

@@ -55,6 +55,10 @@ int index_build_store(const struct gguf_source *source, const struct model_file_
                       const struct index_experts *experts, struct model_index **index,
                       struct error *error);
 
+/* The same from an open file; page cache it caused is dropped. experts NULL: a GGUF file. */
+int index_build_fd(int fd, const struct index_experts *experts, struct model_index **index,
+                   struct error *error);
+
 /* Checks the experts of a store, and its stripes, inside an index whose counts and offsets are
  * right. 0, or -1 with ERR_BAD_INPUT. */
 int index_experts_check(const struct model_index *m, struct error *error);

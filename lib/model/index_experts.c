@@ -7,8 +7,7 @@
 
 #include "lib/model/gguf.h"
 #include "lib/model/index_derive.h"
-
-#define SLOT_BYTES_MAX (64 * GIB) /* sums over any grid stay far from overflow */
+#include "lib/model/store.h"
 
 static int bad(struct error *error, uint32_t entry, const char *what)
 {
@@ -55,15 +54,15 @@ static int check_matrices(const struct model_index *m, uint32_t i, const struct 
         if (!shape_right(&m->hparams, (enum expert_matrix)which, x))
             return bad(error, i, "a matrix of a shape or type that is not the model's");
         if (x->slot_offset % MATRIX_ALIGN != 0 || x->slot_offset < end ||
-            x->slot_offset > SLOT_BYTES_MAX)
+            x->slot_offset > STORE_SLOT_MAX)
             return bad(error, i, "a matrix at a wrong place");
         uint64_t bytes = x->row_bytes * x->n; /* below 2^63: the reader's limits on shapes */
-        if (bytes > SLOT_BYTES_MAX)
+        if (bytes > STORE_SLOT_MAX)
             return bad(error, i, "a matrix that is too large");
         end = x->slot_offset + bytes;
         payload += bytes;
     }
-    if (e->slot_bytes != align_up(end, PAGE_BYTES) || e->slot_bytes > SLOT_BYTES_MAX)
+    if (e->slot_bytes != align_up(end, PAGE_BYTES) || e->slot_bytes > STORE_SLOT_MAX)
         return bad(error, i, "a slot that is not its matrices'");
     if (e->payload_bytes != (e->extents ? payload : 0))
         return bad(error, i, "wrong number of bytes");

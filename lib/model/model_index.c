@@ -252,7 +252,8 @@ static ssize_t read_file(void *arg, void *buf, size_t n, uint64_t offset)
     return got;
 }
 
-static int build_from_file(int fd, struct model_index **index, struct error *error)
+int index_build_fd(int fd, const struct index_experts *experts, struct model_index **index,
+                   struct error *error)
 {
     struct model_file_id id;
     if (index_file_id(fd, &id, error))
@@ -263,7 +264,7 @@ static int build_from_file(int fd, struct model_index **index, struct error *err
     struct file_reader reader = {.fd = fd};
     struct gguf_source source = {read_file, &reader, id.bytes};
     (void)posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM);
-    int status = model_index_build_source(&source, &id, index, error);
+    int status = index_build_store(&source, &id, experts, index, error);
     (void)posix_fadvise(fd, 0, (off_t)align_up(reader.end, PAGE_BYTES), POSIX_FADV_DONTNEED);
     (void)posix_fadvise(fd, 0, 0, POSIX_FADV_NORMAL);
     if (status == 0 && model_file_unchanged(fd, &id, error)) {
@@ -278,7 +279,7 @@ int model_index_build(int fd, const char *path, struct model_index **index, stru
 {
     struct error inner = {0};
     *index = NULL;
-    if (build_from_file(fd, index, &inner) == 0)
+    if (index_build_fd(fd, NULL, index, &inner) == 0)
         return 0;
     /* The end of a long path says more than its start, and leaves room for the reason. */
     size_t n = strlen(path);

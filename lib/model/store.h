@@ -53,6 +53,7 @@
 #ifndef SLUICE_MODEL_STORE_H
 #define SLUICE_MODEL_STORE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -72,6 +73,7 @@
 #define STORE_HASH_BYTES    16
 #define STORE_MANIFEST_MAX  (4 * MIB)
 #define STORE_ENTRIES_MAX   (256 * MIB)
+#define STORE_SLOT_MAX      (64 * GIB) /* sums over any grid stay far from overflow */
 
 /* STORE_METHOD(NAME, word in the manifest): how a tier was made from the source. */
 #define STORE_METHODS(X)                                                                           \
@@ -151,11 +153,17 @@ void store_manifest_free(struct store_manifest *manifest);
 const struct store_group *store_group_of(const struct store_manifest *manifest, uint32_t tier,
                                          uint32_t layer);
 
+/* Lays out a slot in the one way there is: from the matrices' types, k and n fills their row_bytes
+ * and offsets, slot_pages and payload_bytes. False when a type does not fit its k, or it would be
+ * larger than an index takes. */
+bool store_group_layout(struct store_group *group);
+
 /* Bytes entries.bin must have. */
 uint64_t store_entries_bytes(const struct store_manifest *manifest);
 
 /* Checks the table against its manifest: checksum, head, every offset inside the stripes and none
- * over another, no expert without a tier. */
+ * over another, no expert without a tier. `table` is aligned to 8. 0, or -1 with ERR_BAD_INPUT or
+ * ERR_NO_MEMORY. */
 int store_entries_check(const struct store_manifest *manifest, const void *table, uint64_t bytes,
                         struct error *error);
 
@@ -169,10 +177,15 @@ static inline const uint64_t *store_record(const struct store_manifest *m, const
     return (const uint64_t *)(const void *)records + number * (1 + m->stripe_count);
 }
 
+/* The entries of a checked table, as the index has them: tiers * layers * experts of them, and as
+ * many checksums for each as there are stripes. */
+void store_entries_make(const struct store_manifest *manifest, const void *table,
+                        struct model_entry *entries, uint64_t *checksums);
+
 /* Opens the store whose directory is open at dir_fd, checks all of it but the experts' own bytes
  * (manifest, table, size and head of every stripe, the hash and the header of model.gguf), and
- * returns a newly allocated index (caller frees). `path` is the directory's absolute path: stripes'
- * paths are made from it. Reads model.gguf once; page cache it caused is dropped. Errors:
+ * returns a newly allocated index (caller frees). `path` is the directory's: stripes' paths are
+ * made from it, made absolute. Reads model.gguf once; page cache it caused is dropped. Errors:
  * ERR_BAD_INPUT with one line naming the file and what is wrong; ERR_IO; ERR_NO_MEMORY. */
 int store_index_build(int dir_fd, const char *path, struct model_index **index,
                       struct error *error);

@@ -195,6 +195,11 @@ static int entry_error(const struct experts *e, const struct expert_step *step, 
 {
     uint32_t entry = model_entry_expert(e->child->model, step->layer, expert);
     const struct model_extent *x = &model_index_entries(e->child->model)[entry].extent[0];
+    if (errno_value == EBADMSG)
+        return error_set(error, ERR_IO,
+                         "expert %u of layer %u (offset %" PRIu64 " of the stripes of %.180s) does "
+                         "not match its checksum, read twice: the store is damaged",
+                         expert, step->layer, x->file_offset, e->child->procs.head->model_path);
     return error_set_errno(error, ERR_IO, errno_value,
                            "expert %u of layer %u (offset %" PRIu64 " of %.180s) cannot be read",
                            expert, step->layer, x->file_offset + x->head_bytes,
@@ -219,10 +224,10 @@ static int take_ready(struct experts *e, const struct expert_step *step, struct 
         uint64_t *before = &e->failures_before[items[i]->expert];
         if (failures < *before) /* it was READY in between */
             *before = failures;
-        if (failures - *before >= FAILURES_LIMIT)
-            return entry_error(e, step, items[i]->expert,
-                               (int)atomic_load_explicit(&d->last_errno, memory_order_relaxed),
-                               error);
+        int why = (int)atomic_load_explicit(&d->last_errno, memory_order_relaxed);
+        /* A wrong checksum has been read twice already: asking for more changes nothing. */
+        if (failures - *before >= (why == EBADMSG ? 1 : FAILURES_LIMIT))
+            return entry_error(e, step, items[i]->expert, why, error);
     }
     return found;
 }

@@ -1,7 +1,7 @@
-/* sluice-inspect: looks into a model file.
+/* sluice-inspect: looks into a model: a GGUF file, or an expert store (a directory).
  *
- * For people: `sluice inspect FILE [--json] [--tensors]` on stdout. For the supervisor, once at
- * every start: `--segment-fd N --model-fd M FILE` parses the file open at M and writes the checked
+ * For people: `sluice inspect MODEL [--json] [--tensors]` on stdout. For the supervisor, once at
+ * every start: `--segment-fd N --model-fd M MODEL` parses what is open at M and writes the checked
  * index to N. It is a process of its own because a model file is foreign bytes: whatever a hostile
  * one does to the parser, it does to a process with limits that holds nothing and is gone a moment
  * later.
@@ -16,9 +16,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "lib/base/log.h"
+#include "lib/model/store.h"
 #include "procs/inspect/describe.h"
 
 #define DATA_BYTES_MAX (512 * MIB)
@@ -43,9 +45,10 @@ static const struct option long_options[] = {
 static void usage(FILE *out)
 {
     fprintf(out,
-            "usage: sluice inspect FILE [--json] [--tensors]\n"
+            "usage: sluice inspect MODEL [--json] [--tensors]\n"
             "\n"
-            "Describes a model file: architecture, shapes, experts, and what must be resident.\n"
+            "Describes a model, a GGUF file or an expert store: architecture, shapes, experts,\n"
+            "tiers and stripes, and what must be resident.\n"
             "\n"
             "  --json      as one JSON object\n"
             "  --tensors   list every tensor\n"
@@ -87,7 +90,7 @@ static int options_take(struct inspect *in, int argc, char **argv, struct error 
         }
     }
     if (optind + 1 != argc)
-        return error_set(error, ERR_BAD_INPUT, "name one model file (see sluice inspect --help)");
+        return error_set(error, ERR_BAD_INPUT, "name one model (see sluice inspect --help)");
     in->path = argv[optind];
     return 0;
 }
@@ -134,7 +137,10 @@ static int run(struct inspect *in, struct error *error)
     if (fd < 0)
         return error_set_errno(error, ERR_BAD_INPUT, errno, "cannot open %.250s", in->path);
     struct model_index *index = NULL;
-    int rc = model_index_build(fd, in->path, &index, error);
+    struct stat st;
+    bool store = fstat(fd, &st) == 0 && S_ISDIR(st.st_mode);
+    int rc = store ? store_index_build(fd, in->path, &index, error)
+                   : model_index_build(fd, in->path, &index, error);
     if (rc == 0)
         rc = deliver(in, index, error);
     free(index);

@@ -8,6 +8,7 @@
 #include "procs/loader/loader_io.h"
 #include "procs/loader/loader_jobs.h"
 #include "procs/loader/loader_throttle.h"
+#include "procs/loader/loader_verify.h"
 
 #define LOADER_MAGIC    0x52444f4cu
 #define LOADER_JOBS_MAX 4096 /* more are refused; the cache sends again */
@@ -17,12 +18,17 @@
     (5 * NS_PER_S) /* a new cache that has not flushed us by then cannot reach us */
 #define LOADER_BATCH_MAX 128
 
+/* What a loader reads: the model file, and of a store its stripe. */
+enum loader_file { FILE_MODEL, FILE_STRIPE, FILE__COUNT };
+
 struct loader {
     uint32_t magic;
     struct child child;
     struct edge *cache;
-    struct device device;
+    struct device device[FILE__COUNT];
+    uint32_t devices; /* 1, of a store 2 */
     struct jobs jobs;
+    struct verify verify;
     struct throttle throttle;
     const struct io_backend *backend;
     struct io *io;
@@ -54,8 +60,17 @@ void loader_end_part(struct loader *l, const struct job *job);
 void loader_send_dones(struct loader *l);
 /* Looks for cancelled jobs whose turn does not come, and ends them. */
 void loader_look(struct loader *l);
-/* Every job fails with `status`; those with reads at the device when these came back. */
+/* Every job, or every job that reads this device, fails with `status`; those with reads at the
+ * device when these came back. */
 void loader_fail_all(struct loader *l, int status);
+void loader_fail_device(struct loader *l, const struct device *device, int status);
+
+/* The device an entry is read from. */
+static inline struct device *loader_device_of(struct loader *l, uint32_t entry)
+{
+    bool in_store = model_index_entries(l->child.model)[entry].in_store;
+    return &l->device[in_store ? FILE_STRIPE : FILE_MODEL];
+}
 
 static inline unsigned loader_self(const struct loader *l)
 {

@@ -312,6 +312,27 @@ void jobs_remove(struct jobs *jobs, struct job *job)
     jobs->free = job;
 }
 
+uint64_t jobs_arrived(const struct jobs *jobs, const struct job *job)
+{
+    sl_assert(job->active);
+    uint64_t least = job->run_at > 0 ? job->run[0].bytes : job->run_cut;
+    for (uint32_t i = 0; i < 2 * jobs->depth && job->chunks > 0; i++) {
+        const struct chunk *c = &jobs->chunk[i];
+        uint64_t at = c->arena_offset - job->run[0].arena_offset;
+        if (c->job == job && at < least) /* of a later run: beyond it */
+            least = at;
+    }
+    return least;
+}
+
+void jobs_restart(struct job *job)
+{
+    sl_assert(job_ended(job) && job->status == 0 && !job->restarted);
+    job->restarted = true;
+    job->run_at = 0;
+    job->run_cut = job->summed = 0;
+}
+
 uint64_t jobs_pause_ns(const struct jobs *jobs, uint64_t now_ns)
 {
     uint64_t least = UINT64_MAX;

@@ -7,7 +7,8 @@
  *
  * A chunk that came back short or with an error goes back to its job and is handed out again, after
  * a pause in case of an error. jobs_fail stops the handing out; the job ends when its last chunk at
- * the device came back.
+ * the device came back. An ended job may be begun again (jobs_restart), once: its bytes arrived and
+ * were not what they should be.
  *
  * Order: demand before dense before prefetch, first come first served within each. While a demand
  * is held no prefetch chunk is handed out, and never more than PREFETCH_CHUNKS_MAX are at the
@@ -46,9 +47,10 @@ struct job {
     uint64_t taken_ns, first_ns, last_ns; /* taken, first submission, last completion */
     uint64_t bytes;                       /* of all runs */
     uint64_t run_cut;                     /* bytes of run[run_at] handed out */
+    uint64_t summed;                      /* bytes of run[0] in the checksum (loader_verify.c) */
     uint32_t chunks;                      /* at the device or waiting */
     uint16_t priority, run_at, runs;
-    bool active;
+    bool active, restarted;
     int status; /* 0, or the errno value it will end with */
     struct msg_run run[MSG_RUNS_MAX];
 };
@@ -109,6 +111,12 @@ void jobs_fail(struct jobs *jobs, struct job *job, int status);
 /* Nothing of it is at the device and nothing is left to hand out. */
 bool job_ended(const struct job *job);
 void jobs_remove(struct jobs *jobs, struct job *job); /* Pre: job_ended */
+
+/* Bytes from the start of run[0] that have all arrived; later ones may have, too. */
+uint64_t jobs_arrived(const struct jobs *jobs, const struct job *job);
+
+/* Everything is handed out anew. Pre: job_ended, no status, not restarted before. */
+void jobs_restart(struct job *job);
 
 /* Time until a chunk that pauses after an error is due; UINT64_MAX when none pauses. */
 uint64_t jobs_pause_ns(const struct jobs *jobs, uint64_t now_ns);

@@ -11,16 +11,19 @@
  * then they are asked of its successor. Nothing else stops. When others die: without a cache its
  * jobs go on and the successor's FLUSH ends them; without a supervisor it ends. Trust:     a LOAD
  * must agree with the entry word, the epoch and the ranges that follow from the model index; else
- * it is refused and counted. The file must stay the inspected one; a changed or missing file fails
- * the entries with an errno, never the process. Limits:    LOADER_JOBS_MAX jobs, `depth` reads at
- * the device, `chunk` bytes each. */
+ * it is refused and counted. The files must stay the inspected ones; a changed or missing file
+ * fails the entries with an errno, never the process. Bytes of a store are published only when
+ * their checksum is right. Limits:    LOADER_JOBS_MAX jobs, `depth` reads at the device, `chunk`
+ * bytes each. */
 #include <errno.h>
 #include <poll.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "lib/base/assert.h"
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
+#include "lib/model/store.h"
 #include "procs/loader/loader.h"
 
 #define STOP_WAIT_NS (2 * NS_PER_S) /* for reads at the device, when told to stop */
@@ -64,15 +67,35 @@ static void open_backend(struct loader *l, const char *wanted)
     counter_set(l->child.row, CTR_LOADER_backend, l->backend->number);
 }
 
-static void open_device(struct loader *l)
+/* --devices names copies of what holds the experts: of a store its stripe, else the model file. */
+static void open_device(struct loader *l, enum loader_file file, const char *path,
+                        const char *copies, const struct model_file_id *inspected)
 {
-    const struct procs_head *procs = l->child.procs.head;
-    char path[sizeof l->device.path];
+    char chosen[sizeof l->device[file].path];
     struct error error;
-    if (device_path(l->child.params->devices, loader_self(l), procs->model_path, path, sizeof path,
-                    &error) != 0)
+    if (device_path(copies, loader_self(l), path, chosen, sizeof chosen, &error) != 0)
         log_fatal(2, "%s", error.text);
-    device_open(&l->device, path, l->child.params->direct, &l->child.model->file);
+    device_open(&l->device[file], chosen, l->child.params->direct, inspected);
+}
+
+static void open_devices(struct loader *l)
+{
+    const struct model_index *m = l->child.model;
+    const char *model = l->child.procs.head->model_path, *copies = l->child.params->devices;
+    l->devices = 1;
+    if (m->stripe_count == 0) {
+        open_device(l, FILE_MODEL, model, copies, &m->file);
+        return;
+    }
+    char path[MODEL_PATH_BYTES];
+    int n = snprintf(path, sizeof path, "%s/" STORE_MODEL_FILE, model);
+    sl_assert(n > 0 && loader_self(l) < m->stripe_count);
+    if ((size_t)n >= sizeof path)
+        log_fatal(2, "the path of the store's model file is too long");
+    open_device(l, FILE_MODEL, path, "", &m->file);
+    const struct model_stripe *stripe = &model_index_stripes(m)[loader_self(l)];
+    open_device(l, FILE_STRIPE, stripe->path, copies, &stripe->file);
+    l->devices = 2;
 }
 
 static void open_edge(struct loader *l)
@@ -90,8 +113,12 @@ static void create_jobs(struct loader *l)
 {
     uint32_t entries = l->child.directory.head->entry_count;
     uint32_t capacity = entries < LOADER_JOBS_MAX ? entries : LOADER_JOBS_MAX;
+    struct error error;
     if (jobs_create(&l->jobs, entries, capacity, (uint32_t)l->child.params->depth) != 0)
         log_fatal(1, "no memory for %u jobs", capacity);
+    if (verify_create(&l->verify, l->child.model, l->child.arena.base, loader_self(l), &l->jobs,
+                      &error) != 0)
+        log_fatal(1, "%s", error.text);
 }
 
 static void obey_supervisor(struct loader *l)
@@ -139,12 +166,15 @@ static void tend(struct loader *l, uint64_t now_ns)
     l->edge_seen = stats;
 }
 
-static void check_device(struct loader *l, uint64_t now_ns)
+static void check_devices(struct loader *l, uint64_t now_ns)
 {
-    bool was_gone = l->device.gone;
-    device_tend(&l->device, now_ns, l->jobs.inflight == 0);
-    if (l->device.gone && !was_gone)
-        loader_fail_all(l, ESTALE);
+    for (uint32_t i = 0; i < l->devices; i++) {
+        struct device *device = &l->device[i];
+        bool was_gone = device->gone;
+        device_tend(device, now_ns, l->jobs.inflight == 0);
+        if (device->gone && !was_gone)
+            loader_fail_device(l, device, ESTALE);
+    }
 }
 
 /* A new cache flushes every loader before it does anything else. If that does not arrive, the
@@ -206,7 +236,7 @@ static void run(struct loader *l)
         loader_send_dones(l);
         if (fds[2].revents)
             obey_supervisor(l);
-        check_device(l, now);
+        check_devices(l, now);
         check_cache(l, now);
         loader_answer_flush(l);
         tend(l, now);
@@ -238,7 +268,7 @@ int main(int argc, char **argv)
     l->magic = LOADER_MAGIC;
     const char *backend = take_backend(&argc, argv);
     child_start(&l->child, SERVICE_LOADER, argc, argv);
-    open_device(l);
+    open_devices(l);
     open_backend(l, backend ? backend : l->child.params->backend);
     create_jobs(l);
     l->epoch_met = atomic_load_explicit(&l->child.directory.head->epoch, memory_order_acquire);

@@ -6,7 +6,7 @@
 #include "lib/base/log.h"
 #include "procs/loader/loader.h"
 
-static atomic_flag read_error_logged = ATOMIC_FLAG_INIT;
+static atomic_flag read_error_logged = ATOMIC_FLAG_INIT, checksum_logged = ATOMIC_FLAG_INIT;
 
 static struct directory_entry *entry_of(struct loader *l, const struct job *job)
 {
@@ -95,9 +95,36 @@ void loader_end_part(struct loader *l, const struct job *job)
     child_progress(&l->child);
 }
 
+/* Nothing is published before its checksum is right. What is wrong is read once more, in case the
+ * way and not the file is at fault; then the part fails. False: the job goes on. */
+static bool checked(struct loader *l, struct job *job)
+{
+    struct proc_row *row = l->child.row;
+    enum verdict verdict = verify_end(&l->verify, &l->jobs, job);
+    counter_set(row, CTR_LOADER_checksum_bytes, l->verify.bytes);
+    counter_set(row, CTR_LOADER_checksum_ns, l->verify.ns);
+    if (verdict == VERDICT_RIGHT)
+        counter_add(row, CTR_LOADER_checksums_verified, 1);
+    if (verdict != VERDICT_WRONG)
+        return true;
+    counter_add(row, CTR_LOADER_checksums_failed, 1);
+    if (log_once(&checksum_logged))
+        log_error("%s: the bytes at %" PRIu64 " (layer %u expert %u) do not match their checksum "
+                  "(further ones are only counted)",
+                  loader_device_of(l, job->entry)->path, job->run[0].file_offset,
+                  entry_of(l, job)->layer, entry_of(l, job)->expert);
+    if (!job->restarted) {
+        counter_add(row, CTR_LOADER_checksum_rereads, 1);
+        jobs_restart(job);
+        return false;
+    }
+    jobs_fail(&l->jobs, job, EBADMSG);
+    return true;
+}
+
 void loader_end_if_due(struct loader *l, struct job *job)
 {
-    if (!job_ended(job))
+    if (!job_ended(job) || (job->status == 0 && !checked(l, job)))
         return;
     loader_end_part(l, job);
     jobs_remove(&l->jobs, job);
@@ -120,21 +147,29 @@ void loader_look(struct loader *l)
 
 struct fail_all {
     struct loader *l;
+    const struct device *device; /* NULL: any */
     int status;
 };
 
 static void fail_one(struct job *job, void *arg)
 {
     struct fail_all *all = arg;
+    if (all->device && loader_device_of(all->l, job->entry) != all->device)
+        return;
     if (job->status == 0)
         jobs_fail(&all->l->jobs, job, all->status);
     loader_end_if_due(all->l, job);
 }
 
+void loader_fail_device(struct loader *l, const struct device *device, int status)
+{
+    struct fail_all all = {l, device, status};
+    jobs_each(&l->jobs, fail_one, &all);
+}
+
 void loader_fail_all(struct loader *l, int status)
 {
-    struct fail_all all = {l, status};
-    jobs_each(&l->jobs, fail_one, &all);
+    loader_fail_device(l, NULL, status);
 }
 
 /* The figure the project promises: from the DEMAND to the first of its reads at the device. */
@@ -194,7 +229,7 @@ static uint32_t cut_batch(struct loader *l, uint64_t now_ns, struct io_read *rea
             sample_demand(l, job, now_ns);
         throttle_take(&l->throttle, c->bytes);
         sl_assert(c->arena_offset + c->bytes <= l->child.arena.bytes);
-        reads[n++] = (struct io_read){.fd = l->device.fd,
+        reads[n++] = (struct io_read){.fd = loader_device_of(l, job->entry)->fd,
                                       .bytes = (uint32_t)c->bytes,
                                       .file_offset = c->file_offset,
                                       .buffer = (char *)l->child.arena.base + c->arena_offset,
@@ -209,7 +244,7 @@ static uint32_t cut_batch(struct loader *l, uint64_t now_ns, struct io_read *rea
 void loader_submit(struct loader *l, uint64_t now_ns)
 {
     OBJ_CHECK(l, LOADER_MAGIC);
-    if (l->jobs.held == 0 || l->device.gone) {
+    if (l->jobs.held == 0) {
         throttle_held(l, false, now_ns);
         throttle_idle(&l->throttle, now_ns);
         return;
@@ -232,7 +267,8 @@ void loader_submit(struct loader *l, uint64_t now_ns)
     child_inject(&l->child, INJECT_LOADER_READS_OWED);
 }
 
-static void count_result(struct loader *l, const struct chunk *c, int64_t result, uint64_t now_ns)
+static void count_result(struct loader *l, const struct device *device, const struct chunk *c,
+                         int64_t result, uint64_t now_ns)
 {
     struct proc_row *row = l->child.row;
     counter_add(row, CTR_LOADER_read_ns, now_ns - c->submit_ns);
@@ -242,29 +278,31 @@ static void count_result(struct loader *l, const struct chunk *c, int64_t result
             counter_add(row, CTR_LOADER_bytes_demand, (uint64_t)result);
         if (c->priority == LOAD_PREFETCH)
             counter_add(row, CTR_LOADER_bytes_prefetch, (uint64_t)result);
-        device_drop_cache(&l->device, c->file_offset, c->bytes);
+        device_drop_cache(device, c->file_offset, c->bytes);
     }
     if (result < 0 && log_once(&read_error_logged))
         log_error("%s: reading %" PRIu64 " bytes at %" PRIu64 ": error %d (further ones are only "
                   "counted)",
-                  l->device.path, c->bytes, c->file_offset, (int)-result);
+                  device->path, c->bytes, c->file_offset, (int)-result);
 }
 
 static void chunk_ended(struct loader *l, struct chunk *c, int64_t result, uint64_t now_ns)
 {
     struct proc_row *row = l->child.row;
     struct job *job = c->job;
-    count_result(l, c, result, now_ns);
-    if (result == -EINVAL && l->device.direct)
-        device_fall_back(&l->device);
-    enum chunk_fate fate = jobs_complete(&l->jobs, c, result, now_ns, l->child.model->file.bytes);
+    struct device *device = loader_device_of(l, job->entry);
+    count_result(l, device, c, result, now_ns);
+    if (result == -EINVAL && device->direct)
+        device_fall_back(device);
+    enum chunk_fate fate = jobs_complete(&l->jobs, c, result, now_ns, device->inspected->bytes);
     if (fate != CHUNK_DONE) {
         counter_add(row, CTR_LOADER_reads_failed, 1);
-        device_suspect(&l->device);
+        device_suspect(device);
     }
     if (fate == CHUNK_RETRY)
         counter_add(row, CTR_LOADER_reads_retried, 1);
     child_progress(&l->child);
+    verify_arrived(&l->verify, &l->jobs, job);
     loader_end_if_due(l, job);
 }
 

@@ -101,7 +101,7 @@ static void take_load(struct loader *l, const struct msg_load *load, uint32_t ep
         return;
     if (load->priority == LOAD_DEMAND)
         note_waited(l);
-    if (l->device.gone) {
+    if (loader_device_of(l, load->entry)->gone) {
         jobs_fail(&l->jobs, job, ESTALE);
         loader_end_if_due(l, job);
     }

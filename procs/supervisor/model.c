@@ -1,6 +1,7 @@
-/* The model file: opened once, read by inspect in a process of its own under limits (a hostile file
- * may take inspect's life, not ours), its index checked here before anything believes it. Then the
- * parameters that depend on the model or the machine get their values. */
+/* The model, a GGUF file or an expert store: opened once, read by inspect in a process of its own
+ * under limits (a hostile file may take inspect's life, not ours), its index checked here before
+ * anything believes it. Then the parameters that depend on the model or the machine get their
+ * values. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -16,10 +17,12 @@
 
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
+#include "lib/model/store.h"
 #include "procs/supervisor/supervisor.h"
 
 #define INSPECT_NS      (60 * NS_PER_S)
 #define INSPECT_LOOK_MS 5
+#define DRIVE_LEAST     (20 * MIB) /* bytes per second of the slowest drive that is waited for */
 #define INDEX_MAX       (2 * GIB)
 
 static int model_open(struct supervisor *s, struct error *error)
@@ -36,8 +39,13 @@ static int model_open(struct supervisor *s, struct error *error)
     struct stat st;
     if (s->model_fd < 0 || fstat(s->model_fd, &st) != 0)
         return error_set_errno(error, ERR_BAD_INPUT, errno, "cannot open model %.200s", path);
-    if (!S_ISREG(st.st_mode))
-        return error_set(error, ERR_BAD_INPUT, "model %.200s is not a regular file", path);
+    if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
+        return error_set(error, ERR_BAD_INPUT, "model %.200s is neither a file nor a store", path);
+    /* inspect reads all of a store's model file, to check its hash */
+    struct stat inner = {0};
+    if (S_ISDIR(st.st_mode) && fstatat(s->model_fd, STORE_MODEL_FILE, &inner, 0) != 0)
+        inner.st_size = 0; /* inspect says what is missing */
+    s->inspect_ns = INSPECT_NS + (uint64_t)inner.st_size / DRIVE_LEAST * NS_PER_S;
     return 0;
 }
 
@@ -53,7 +61,7 @@ static bool interrupted(struct supervisor *s)
 
 static int inspect_wait(struct supervisor *s, pid_t pid, struct error *error)
 {
-    uint64_t limit = clock_now_ns() + INSPECT_NS;
+    uint64_t limit = clock_now_ns() + s->inspect_ns;
     int status;
     for (;;) {
         pid_t got = waitpid(pid, &status, WNOHANG);
@@ -135,6 +143,44 @@ static int devices_check(const struct params *p, struct error *error)
     return 0;
 }
 
+/* A store was cut for as many loaders as it has stripes. */
+static void loaders_resolve(struct params *p, uint32_t stripes)
+{
+    if (stripes == 0 || p->loaders == stripes)
+        return;
+    if (p->loaders != 1)
+        log_info("--loaders %llu: the store has %u stripes, one loader for each",
+                 (unsigned long long)p->loaders, stripes);
+    p->loaders = stripes;
+}
+
+static int file_unchanged(int dir_fd, const char *path, const struct model_file_id *id,
+                          struct error *error)
+{
+    struct error why;
+    int fd = openat(dir_fd, path, O_RDONLY | O_CLOEXEC);
+    int status = fd < 0 ? error_set_errno(&why, ERR_GONE, errno, "cannot be opened any more")
+                        : model_file_unchanged(fd, id, &why);
+    if (fd >= 0)
+        close(fd);
+    return status == 0 ? 0 : error_set(error, why.code, "%.200s: %.180s", path, why.text);
+}
+
+static int model_unchanged(struct supervisor *s, struct error *error)
+{
+    const struct model_index *m = s->model;
+    if (m->stripe_count == 0)
+        return model_file_unchanged(s->model_fd, &m->file, error);
+    if (file_unchanged(s->model_fd, STORE_MODEL_FILE, &m->file, error) != 0)
+        return -1;
+    for (uint32_t i = 0; i < m->stripe_count; i++) {
+        const struct model_stripe *stripe = &model_index_stripes(m)[i];
+        if (file_unchanged(s->model_fd, stripe->path, &stripe->file, error) != 0)
+            return -1;
+    }
+    return 0;
+}
+
 static int params_resolve(struct supervisor *s, struct error *error)
 {
     struct params *p = &s->params;
@@ -148,6 +194,7 @@ static int params_resolve(struct supervisor *s, struct error *error)
                  (unsigned long long)p->ctx, h->context);
         p->ctx = h->context;
     }
+    loaders_resolve(p, s->model->stripe_count);
     return devices_check(p, error);
 }
 
@@ -158,7 +205,7 @@ int model_take(struct supervisor *s, struct error *error)
     s->boot |= 1; /* 0 means "any" to segment_attach */
     if (model_open(s, error) != 0 || inspect_run(s, error) != 0)
         return -1;
-    if (model_file_unchanged(s->model_fd, &s->model->file, error) != 0)
+    if (model_unchanged(s, error) != 0)
         return -1;
     return params_resolve(s, error);
 }

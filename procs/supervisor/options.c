@@ -55,17 +55,17 @@ int options_take(struct supervisor *s, int argc, char **argv, struct error *erro
         return error_set(error, ERR_BAD_INPUT,
                          "unexpected argument '%.80s' (see sluice run --help)", argv[optind]);
     if (!o->model[0])
-        return error_set(error, ERR_BAD_INPUT, "no model: say -m FILE (see sluice run --help)");
+        return error_set(error, ERR_BAD_INPUT, "no model: say -m MODEL (see sluice run --help)");
     return 0;
 }
 
 void options_help(void)
 {
-    printf("usage: sluice run -m FILE [--budget BYTES] [--run NAME] [options]\n"
+    printf("usage: sluice run -m MODEL [--budget BYTES] [--run NAME] [options]\n"
            "\n"
            "Runs the engine in the foreground until SIGINT, SIGTERM or `sluice ctl stop`.\n"
            "\n"
-           "  -m, --model FILE           the model, a GGUF file\n"
+           "  -m, --model MODEL          the model: a GGUF file, or a directory made by pack\n"
            "  --run NAME                 name of the run, for several side by side; default " //
            RUN_NAME_DEFAULT "\n"
            "  -h, --help                 this text\n"

@@ -132,6 +132,7 @@ struct supervisor {
     int lock_fd;
     uint64_t boot;
     int model_fd;
+    uint64_t inspect_ns;       /* how long inspect may take */
     struct model_index *model; /* in the model segment */
     struct arena_layout layout;
     struct segment segments[SEGMENT__COUNT];

@@ -60,6 +60,45 @@ START_TEST(constants)
 }
 END_TEST
 
+/* Two tiers; of the second only the last expert is there, and nothing of its other size. */
+START_TEST(tiers_and_absent)
+{
+    static const uint32_t two_sizes[] = {5, 3};
+    struct model_index *m = test_model(1, 4, 2, two_sizes, 2); /* as 2 tiers of 2 layers */
+    struct model_entry *entries = (void *)(m + 1);
+    m->hparams.layers = 2;
+    m->tier_mask = 1u << TIER_NATIVE | 1u << TIER_INT4;
+    m->tier_count = 2;
+    for (uint32_t i = 5; i < 9; i++) {
+        entries[i].tier = TIER_INT4;
+        entries[i].layer = (uint16_t)((i - 5) / 2);
+        entries[i].slot_bytes = (i % 2 ? 2 : 1) * PAGE_BYTES;
+        entries[i].extents = i == 8;
+    }
+    struct arena_layout layout;
+    struct error e;
+    ck_assert_int_eq(arena_layout_make(m, &layout, &e), 0);
+    ck_assert_uint_eq(layout.classes, 3); /* 1, 3 and 5 pages; nothing of 2 is there */
+    ck_assert_uint_eq(layout.class[0].slot_bytes, PAGE_BYTES);
+    ck_assert_uint_eq(layout.class[0].slots, 1);
+    ck_assert_uint_eq(layout.class[1].slots, 2);
+    ck_assert_uint_eq(layout.class[2].slots, 2);
+    void *base = aligned_alloc(64, directory_bytes(m));
+    memset(base, 0, directory_bytes(m));
+    directory_format(base, m, &layout, 1);
+    const struct directory_head *head = base;
+    const struct directory_entry *d = (void *)((char *)base + head->entries_offset);
+    ck_assert_uint_eq(head->entry_count, 9);
+    for (uint32_t i = 1; i < 9; i++) {
+        ck_assert_uint_eq(d[i].tier, i < 5 ? TIER_NATIVE : TIER_INT4);
+        ck_assert_uint_eq(d[i].layer, (i - 1) % 4 / 2);
+        ck_assert_uint_eq(d[i].size_class, i == 8 ? 0 : i > 4 ? UINT16_MAX : i % 2 ? 2 : 1);
+    }
+    free(base);
+    free(m);
+}
+END_TEST
+
 START_TEST(another_model)
 {
     struct rig r = rig_open();
@@ -139,6 +178,7 @@ int main(void)
     TCase *t = tcase_create("directory");
     tcase_set_timeout(t, 30);
     tcase_add_test(t, constants);
+    tcase_add_test(t, tiers_and_absent);
     tcase_add_test(t, another_model);
     tcase_add_test(t, sweep);
     tcase_add_test(t, wait_ends);

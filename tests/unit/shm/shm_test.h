@@ -33,6 +33,8 @@ static inline struct model_index *test_model(uint32_t dense, uint32_t layers, ui
     m->hparams.layers = layers;
     m->hparams.experts = experts;
     m->dense_count = dense;
+    m->expert_entry_count = layers * experts;
+    m->tier_mask = m->tier_count = 1;
     m->entry_count = entries;
     m->entries_offset = sizeof *m;
     struct model_entry *e = (void *)(m + 1);
@@ -42,6 +44,7 @@ static inline struct model_index *test_model(uint32_t dense, uint32_t layers, ui
         e[i].kind = is_dense ? ENTRY_DENSE : ENTRY_EXPERT;
         e[i].layer = (uint16_t)(is_dense ? (i == 0 ? UINT16_MAX : 0) : x / experts);
         e[i].expert = (uint16_t)(is_dense ? 0 : x % experts);
+        e[i].extents = 1;
         e[i].slot_bytes = (is_dense ? 1 : sizes[x % count]) * (uint64_t)PAGE_BYTES;
     }
     return m;
