@@ -27,21 +27,23 @@ PARAM_BYTES(budget, 0, 0, UINT64_MAX / 4,
             "memory of all engine processes together; 0 takes half of what is available")
 PARAM_F64(experts, 100.0, 0.01, 100.0, "%",
           "cap the experts' part of the arena at this share of their payload bytes")
-PARAM_CHOICE(system, "default", "default|lod",
-             "named set of policies; what may change the text is asked for by name")
+PARAM_TEXT(
+    system, "default",
+    "named set of policies; what may change the text is asked for by name (`sluice ctl system` "
+    "changes it; `sluice sim --help` lists them)")
+PARAM_TEXT(knobs, "",
+           "single knobs over what the system and the plan say, e.g. eviction=arc,limit=none "
+           "(`sluice sim --help` lists them)")
+PARAM_TEXT(plan, "", "file of `sluice plan` or `sluice profile`, made for this model")
 PARAM_U64(threads, 0, 0, 256, "threads", "threads that compute; 0 takes one per core")
 PARAM_U64(ctx, 2048, 16, 1048576, "tokens",
           "longest sequence (prompt and answer); its KV cache is part of the budget")
 PARAM_U64(prefill_chunk, 256, 1, 4096, "tokens", "prompt tokens computed together")
 PARAM_U64(queue, 16, 1, 32, "requests",
           "sequences that may wait; beyond it submit is refused as busy")
-PARAM_CHOICE(eviction, "lru", "lru|lfu|fifo|random", "which resident expert leaves first")
-PARAM_CHOICE(prediction, "next-layer", "next-layer|none",
-             "where guesses about coming experts come from")
-PARAM_U64(guesses, 0, 0, 256, "experts", "experts guessed per layer; 0 takes the model's top-k")
-PARAM_CHOICE(prefill_order, "popularity", "popularity|index",
-             "order in which a chunk's missing experts are loaded")
-PARAM_U64(policy_seed, 1, 0, UINT64_MAX, "", "seed of policies that draw at random")
+PARAM_TEXT(eviction, "", "which resident expert leaves first; empty: what the system says")
+PARAM_TEXT(prediction, "",
+           "where guesses about coming experts come from, or none; empty: what the system says")
 PARAM_U64(loaders, 1, 1, 16, "processes", "loaders; experts are striped over them")
 PARAM_TEXT(
     devices, "",

@@ -16,6 +16,7 @@
 #include "lib/base/assert.h"
 #include "lib/base/clock.h"
 #include "shm/heritage.h"
+#include "shm/run_knobs.h"
 
 #define LIFELINE_STACK_BYTES (64 * KIB)
 #define EXIT_USAGE           2
@@ -185,6 +186,13 @@ static void attach_model(struct child *child)
                   (unsigned long long)room);
     must(model_index_check(model, model->bytes, &error), &error);
     child->model = model;
+    must(plan_behind(model, room, &child->plan, &error), &error);
+}
+
+int child_knobs(const struct child *child, uint32_t system, struct knobs *knobs,
+                struct error *error)
+{
+    return run_knobs(child->params, system, child->plan, knobs, error);
 }
 
 static void attach_rest(struct child *child)

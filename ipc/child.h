@@ -21,6 +21,8 @@
 #include "ipc/edge.h"
 #include "ipc/endpoints.h"
 #include "lib/model/model_index.h"
+#include "lib/model/plan.h"
+#include "lib/policy/systems.h"
 #include "shm/arena.h"
 #include "shm/counters.h"
 #include "shm/directory.h"
@@ -39,6 +41,7 @@ struct child {
     const struct params *params;
     const struct model_index *model; /* checked; read-only mapping */
     struct segment model_segment;
+    const struct plan *plan;    /* checked, for this model; NULL: the run has none */
     struct directory directory; /* writable */
     struct segment arena;       /* writable for loader and cache, else read-only */
     struct gates gates;         /* writable for compute and predictor (its sleeper flag) */
@@ -84,6 +87,11 @@ static inline void child_wait(struct child *child, enum proc_wait wait)
  * with child_ack once the control is in force. LOOK and unknown verbs are returned too. */
 bool child_control(struct child *child, struct msg_control *control);
 void child_ack(struct child *child, const struct msg_control *control);
+
+/* The knobs of a system in this run: its preset, what the plan found, what the command line says.
+ * Names were checked by the supervisor: only a damaged segment makes it fail. */
+int child_knobs(const struct child *child, uint32_t system, struct knobs *knobs,
+                struct error *error);
 
 /* Orderly end: exit status 0. */
 _Noreturn void child_exit(struct child *child);

@@ -137,7 +137,7 @@ bool gates_read(struct gates *g, uint32_t layer, struct gates_read *out, float *
     struct gates_row_head *row = row_of(g, layer);
     for (int attempt = 0; attempt < READ_ATTEMPTS; attempt++)
         if (read_once(g, row, out, values))
-            return out->kind == GATES_INPUT || out->kind == GATES_COUNTS;
+            return out->kind >= GATES_INPUT && out->kind <= GATES_ROUTES;
     return false;
 }
 

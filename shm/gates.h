@@ -1,8 +1,9 @@
 /* Gates ring: one row per MoE layer. Writer: compute. Readers: predictor.
  * In decode a row holds the gate input (hidden floats); in prefill the E predicted token counts of
- * the next layer. Rows are seqlocks over relaxed atomics: a reader retries a bounded number of
- * times and then skips (worst case: one hint less). The predictor sleeps on `news`; compute makes a
- * system call only when it sleeps. */
+ * the next layer; where the system predicts from paths, in decode the numbers of the layer's chosen
+ * experts, by rank (GATES_ROUTES). Rows are seqlocks over relaxed atomics: a reader retries a
+ * bounded number of times and then skips (worst case: one hint less). The predictor sleeps on
+ * `news`; compute makes a system call only when it sleeps. */
 #ifndef SLUICE_SHM_GATES_H
 #define SLUICE_SHM_GATES_H
 
@@ -12,7 +13,7 @@
 
 #include "shm/segment.h"
 
-enum gates_kind { GATES_INPUT = 1, GATES_COUNTS = 2 };
+enum gates_kind { GATES_INPUT = 1, GATES_COUNTS = 2, GATES_ROUTES = 3 };
 
 struct gates_row_head {
     _Atomic uint32_t lock; /* seqlock: odd while written; a restarted writer makes it even again */

@@ -42,6 +42,9 @@ struct core_config {
 struct core *core_create(const struct core_config *config, struct error *error);
 void core_destroy(struct core *core);
 
+/* Order in which a chunk's missing experts are asked for, from the next pass on. */
+void core_prefill_order(struct core *core, prefill_order_fn order);
+
 uint32_t core_chunk(const struct core *core);       /* rows in force */
 size_t core_scratch_bytes(const struct core *core); /* allocated for all of the above */
 uint32_t core_output_rows(const struct core *core); /* rows of logits at once */

@@ -2,6 +2,7 @@
  * they come. Decode is the case of one row: K items, all pinned at once. */
 #include "lib/core/core_internal.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static float weight_sum(const struct route *routes, uint32_t k)
@@ -49,6 +50,26 @@ static uint32_t group_pairs(struct core *c)
     return count;
 }
 
+/* Most tokens first, ties to the lower index. */
+static int by_tokens(const void *a, const void *b)
+{
+    const struct prefill_item *x = a, *y = b;
+    if (x->tokens != y->tokens)
+        return x->tokens > y->tokens ? -1 : 1;
+    return x->expert < y->expert ? -1 : 1;
+}
+
+static void rank_popularity(struct core *c)
+{
+    uint32_t n = 0;
+    for (uint32_t e = 0; e < c->hp.experts; e++)
+        if (c->items[e].tokens > 0)
+            c->order[n++] = (struct prefill_item){.expert = e, .tokens = c->items[e].tokens};
+    qsort(c->order, n, sizeof *c->order, by_tokens);
+    for (uint32_t i = 0; i < n; i++)
+        c->items[c->order[i].expert].popularity = (float)i / (float)n;
+}
+
 /* Decode: by rank. Prefill: what is resident first, the rest by policy. */
 static void order_items(struct core *c)
 {
@@ -58,6 +79,7 @@ static void order_items(struct core *c)
             c->queue[n++] = &c->items[c->routes[rank].expert];
         return;
     }
+    rank_popularity(c);
     for (uint32_t e = 0; e < c->hp.experts; e++) {
         if (c->items[e].tokens == 0)
             continue;
@@ -159,14 +181,12 @@ int core_experts(struct core *c, struct error *error)
         core_route_again(c);
         w = open_window(c);
     }
-    bool begun = false, summed = false;
+    bool forecast = false, summed = false;
     while (w.done < w.count) {
         fill_window(c, &w);
-        if (!begun) { /* the first experts are on their way meanwhile */
+        if (!forecast)
             core_publish_next(c);
-            core_shared_expert(c);
-        }
-        begun = true;
+        forecast = true;
         while (w.done < w.pinned && over(c->queue[w.done]))
             w.done++;
         if (w.done == w.pinned)

@@ -29,7 +29,8 @@ struct expert_item {
     /* Least over its tokens of the sum of the gate weights of better ranks, of weights normalised
      * to sum 1: s_r of HOBBIT §3.2; 0 when some token ranks it first. */
     float weight_before;
-    uint32_t rank; /* in decode: its rank; in prefill the best */
+    float popularity; /* prefill: share of the chunk's experts that more of its tokens use */
+    uint32_t rank;    /* in decode: its rank; in prefill the best */
     enum expert_item_state state;
     enum tier tier;                             /* of the entry that serves it */
     struct kernel_matrix matrix[EXPERT__COUNT]; /* gate, up, down; valid while READY */

@@ -50,10 +50,12 @@ static void create_tables(struct cache *c)
     c->alloc = arena_alloc_create(c->child.arena.fd, &c->layout, &error);
     if (!c->alloc)
         log_fatal(1, "%s", error.text);
-    c->eviction = eviction_create(c->child.params->eviction, m->expert_entry_count,
-                                  c->child.params->policy_seed);
+    struct knobs knobs;
+    if (child_knobs(&c->child, atomic_load(&c->child.procs.head->system_now), &knobs, &error) != 0)
+        log_fatal(error_exit_status(error.code), "%s", error.text);
+    c->eviction = eviction_create(knobs.eviction, m->expert_entry_count, knobs.seed);
     if (!c->eviction)
-        log_fatal(1, "no eviction policy '%s' (%s), or no memory for it", c->child.params->eviction,
+        log_fatal(1, "no eviction policy '%s' (%s), or no memory for it", knobs.eviction,
                   eviction_names());
     c->asks_in_order = strcmp(eviction_name(c->eviction), "lfu") != 0; /* it looks at all of them */
     c->guesses_max = m->hparams.experts < MSG_HINTS_MAX ? m->hparams.experts : MSG_HINTS_MAX;

@@ -47,6 +47,14 @@ struct experts {
     const _Atomic uint32_t *stop;
     struct msg_demand demand;
     uint32_t attempt;
+
+    /* of the system that runs (choose.c) */
+    uint32_t system;
+    struct knobs knobs;
+    struct precision precision;
+    enum prediction_source publishes; /* what the predictor wants to see */
+    bool fixed_mask;                  /* masked routing to the sets in `mask` */
+    uint8_t *mask;                    /* [layers][experts], for fixed_mask */
 };
 
 struct runner {
@@ -103,8 +111,25 @@ struct weights_source experts_source(struct experts *e);
 void experts_tend(struct experts *e, uint64_t now_ns); /* sign of life; the edge's watchdogs */
 /* Waits until every dense entry is READY, tending the child meanwhile; fatal when one cannot be. */
 void experts_wait_dense(struct child *child);
+/* Entry of an expert at a tier; the expert is there at that tier. */
+uint32_t experts_entry(const struct experts *e, uint32_t layer, uint32_t expert, enum tier tier);
+void experts_make_ready(struct experts *e, const struct expert_step *step,
+                        struct expert_item *item);
+/* DEMAND: collected, and sent when full or at the end. */
+void experts_demand_add(struct experts *e, const struct expert_step *step,
+                        const struct expert_item *item);
+void experts_demand_send(struct experts *e, const struct expert_step *step);
 /* Where the slot of an entry that is not ABSENT begins. */
 const uint8_t *experts_slot(const struct child *child, uint32_t entry);
+
+/* choose.c: which tier of an expert serves, and which experts may be routed to. */
+/* Takes the knobs of a system; between sequences. ERR_BAD_INPUT when it cannot run here. */
+int experts_system(struct experts *e, uint32_t system, struct error *error);
+bool experts_resident(void *self, uint32_t layer, uint32_t expert);
+void experts_pin(void *self, const struct expert_step *step, struct expert_item **items,
+                 uint32_t count);
+bool experts_mask(void *self, const struct expert_step *step, bool *allowed);
+void experts_choice(void *self, const struct expert_step *step, const float *importance);
 
 /* runner.c */
 int runner_open(struct runner *r, struct compute *c, struct error *error);

@@ -17,9 +17,9 @@
 #define FAILURES_LIMIT 3 /* reads of an entry, each already retried by its loader */
 
 static struct directory_entry *entry_of(const struct experts *e, const struct expert_step *step,
-                                        uint32_t expert)
+                                        const struct expert_item *item)
 {
-    return &e->child->directory.entries[model_entry_expert(e->child->model, step->layer, expert)];
+    return &e->child->directory.entries[experts_entry(e, step->layer, item->expert, item->tier)];
 }
 
 const uint8_t *experts_slot(const struct child *child, uint32_t entry)
@@ -52,43 +52,9 @@ static uint64_t source_room(void *self)
     return (room < cap ? room : cap) / 2;
 }
 
-static bool source_resident(void *self, uint32_t layer, uint32_t expert)
-{
-    const struct experts *e = self;
-    const struct expert_step step = {.layer = layer};
-    return entry_state_of(entry_look(&entry_of(e, &step, expert)->word)) == ENTRY_READY;
-}
-
-static void make_ready(struct experts *e, const struct expert_step *step, struct expert_item *item)
-{
-    uint32_t entry = model_entry_expert(e->child->model, step->layer, item->expert);
-    expert_matrices(&model_index_entries(e->child->model)[entry], experts_slot(e->child, entry),
-                    item->matrix);
-    item->tier = TIER_NATIVE;
-    item->state = ITEM_READY;
-}
-
-static void log_use(struct experts *e, const struct expert_step *step,
-                    const struct expert_item *item, enum use_outcome outcome)
-{
-    struct use_record record = {.sequence = step->sequence,
-                                .position = step->position,
-                                .tokens = item->tokens,
-                                .weight = item->weight,
-                                .layer = (uint16_t)step->layer,
-                                .expert = (uint16_t)item->expert,
-                                .kind = USE_EXPERT,
-                                .outcome = (uint8_t)outcome,
-                                .rank = (uint8_t)item->rank,
-                                .need = NEED_HIGH,
-                                .tier = TIER_NATIVE,
-                                .prefill = step->rows > 1};
-    uses_append(&e->child->uses, &record);
-}
-
 /* ---- DEMAND ---------------------------------------------------------------------------------- */
 
-static void demand_send(struct experts *e, const struct expert_step *step)
+void experts_demand_send(struct experts *e, const struct expert_step *step)
 {
     struct proc_row *row = e->child->row;
     if (e->demand.count == 0)
@@ -105,73 +71,20 @@ static void demand_send(struct experts *e, const struct expert_step *step)
     e->demand.count = 0;
 }
 
-static void demand_add(struct experts *e, const struct expert_step *step,
-                       const struct expert_item *item)
+void experts_demand_add(struct experts *e, const struct expert_step *step,
+                        const struct expert_item *item)
 {
     e->demand.wants[e->demand.count++] =
-        (struct msg_want){.entry = model_entry_expert(e->child->model, step->layer, item->expert),
+        (struct msg_want){.entry = experts_entry(e, step->layer, item->expert, item->tier),
                           .tokens = item->tokens,
-                          .need = TIER_NATIVE};
+                          .need = (uint16_t)item->tier};
     if (e->demand.count == MSG_WANTS_MAX)
-        demand_send(e, step);
-}
-
-/* ---- pin ------------------------------------------------------------------------------------- */
-
-static enum use_outcome pin_one(struct experts *e, const struct expert_step *step,
-                                struct expert_item *item)
-{
-    struct directory_entry *d = entry_of(e, step, item->expert);
-    uint64_t word = entry_pin(&d->word, PINNER_COMPUTE);
-    enum entry_state state = entry_state_of(word);
-    if (state == ENTRY_READY) {
-        make_ready(e, step, item);
-        return USE_HIT;
-    }
-    item->state = ITEM_WAITED;
-    e->failures_before[item->expert] = atomic_load_explicit(&d->failures, memory_order_relaxed);
-    return state == ENTRY_LOADING ? USE_LATE : USE_MISS;
-}
-
-static void count_uses(struct experts *e, uint64_t hits, uint64_t late, uint64_t misses)
-{
-    struct proc_row *row = e->child->row;
-    struct kv_figures *f = &e->request->figures;
-    counter_add(row, CTR_COMPUTE_uses, hits + late + misses);
-    counter_add(row, CTR_COMPUTE_hits, hits);
-    f->hits += hits;
-    if (late + misses == 0)
-        return;
-    counter_add(row, CTR_COMPUTE_late, late);
-    counter_add(row, CTR_COMPUTE_misses, misses);
-    f->late += late;
-    f->misses += misses;
-}
-
-static void source_pin(void *self, const struct expert_step *step, struct expert_item **items,
-                       uint32_t count)
-{
-    struct experts *e = self;
-    uint64_t outcome[USE_SKIPPED + 1] = {0};
-    for (uint32_t i = 0; i < count; i++) {
-        enum use_outcome o = pin_one(e, step, items[i]);
-        outcome[o]++;
-        log_use(e, step, items[i], o);
-    }
-    count_uses(e, outcome[USE_HIT], outcome[USE_LATE], outcome[USE_MISS]);
-    if (outcome[USE_HIT] == count)
-        return;
-    child_inject(e->child, INJECT_COMPUTE_PINNED);
-    e->attempt = 0;
-    for (uint32_t i = 0; i < count; i++)
-        if (items[i]->state == ITEM_WAITED)
-            demand_add(e, step, items[i]);
-    demand_send(e, step);
+        experts_demand_send(e, step);
 }
 
 static void source_unpin(void *self, const struct expert_step *step, struct expert_item *item)
 {
-    entry_unpin(&entry_of(self, step, item->expert)->word, PINNER_COMPUTE);
+    entry_unpin(&entry_of(self, step, item)->word, PINNER_COMPUTE);
 }
 
 /* ---- wait ------------------------------------------------------------------------------------ */
@@ -190,19 +103,20 @@ static uint64_t loaders_progress(const struct experts *e)
     return sum;
 }
 
-static int entry_error(const struct experts *e, const struct expert_step *step, uint32_t expert,
-                       int errno_value, struct error *error)
+static int entry_error(const struct experts *e, const struct expert_step *step,
+                       const struct expert_item *item, int errno_value, struct error *error)
 {
-    uint32_t entry = model_entry_expert(e->child->model, step->layer, expert);
+    uint32_t entry = experts_entry(e, step->layer, item->expert, item->tier);
     const struct model_extent *x = &model_index_entries(e->child->model)[entry].extent[0];
     if (errno_value == EBADMSG)
         return error_set(error, ERR_IO,
                          "expert %u of layer %u (offset %" PRIu64 " of the stripes of %.180s) does "
                          "not match its checksum, read twice: the store is damaged",
-                         expert, step->layer, x->file_offset, e->child->procs.head->model_path);
+                         item->expert, step->layer, x->file_offset,
+                         e->child->procs.head->model_path);
     return error_set_errno(error, ERR_IO, errno_value,
                            "expert %u of layer %u (offset %" PRIu64 " of %.180s) cannot be read",
-                           expert, step->layer, x->file_offset + x->head_bytes,
+                           item->expert, step->layer, x->file_offset + x->head_bytes,
                            e->child->procs.head->model_path);
 }
 
@@ -214,9 +128,9 @@ static int take_ready(struct experts *e, const struct expert_step *step, struct 
     for (uint32_t i = 0; i < count; i++) {
         if (items[i]->state != ITEM_WAITED)
             continue;
-        struct directory_entry *d = entry_of(e, step, items[i]->expert);
+        struct directory_entry *d = entry_of(e, step, items[i]);
         if (entry_state_of(entry_look(&d->word)) == ENTRY_READY) {
-            make_ready(e, step, items[i]);
+            experts_make_ready(e, step, items[i]);
             found++;
             continue;
         }
@@ -227,7 +141,7 @@ static int take_ready(struct experts *e, const struct expert_step *step, struct 
         int why = (int)atomic_load_explicit(&d->last_errno, memory_order_relaxed);
         /* A wrong checksum has been read twice already: asking for more changes nothing. */
         if (failures - *before >= (why == EBADMSG ? 1 : FAILURES_LIMIT))
-            return entry_error(e, step, items[i]->expert, why, error);
+            return entry_error(e, step, items[i], why, error);
     }
     return found;
 }
@@ -248,11 +162,11 @@ static void ask_again(struct experts *e, const struct expert_step *step, struct 
     for (uint32_t i = 0; i < count; i++) {
         if (items[i]->state != ITEM_WAITED)
             continue;
-        uint64_t word = entry_look(&entry_of(e, step, items[i]->expert)->word);
+        uint64_t word = entry_look(&entry_of(e, step, items[i])->word);
         if (entry_state_of(word) == ENTRY_ABSENT)
-            demand_add(e, step, items[i]);
+            experts_demand_add(e, step, items[i]);
     }
-    demand_send(e, step);
+    experts_demand_send(e, step);
 }
 
 static int wait_for_any(struct experts *e, const struct expert_step *step,
@@ -305,19 +219,37 @@ static int source_wait(void *self, const struct expert_step *step, struct expert
 
 /* ---- gates and signs of life ----------------------------------------------------------------- */
 
+/* Knobs change between sequences: what a system does not look at is not published. */
 static void source_gate_input(void *self, const struct expert_step *step, const float *x,
                               uint32_t n)
 {
     struct experts *e = self;
-    gates_publish(&e->child->gates, step->layer, GATES_INPUT, step->sequence, step->position, x, n);
+    if (e->publishes == PREDICT_LOGITS)
+        gates_publish(&e->child->gates, step->layer, GATES_INPUT, step->sequence, step->position, x,
+                      n);
+}
+
+/* For predictions from chosen experts, tables or the layer alone. */
+static void source_routed(void *self, const struct expert_step *step, const struct route *routes)
+{
+    struct experts *e = self;
+    uint32_t k = e->child->model->hparams.experts_used;
+    float chosen[MODEL_TOP_K_MAX];
+    if (step->rows > 1 || e->publishes == PREDICT_NOTHING || e->publishes == PREDICT_LOGITS)
+        return;
+    for (uint32_t i = 0; i < k; i++)
+        chosen[i] = (float)routes[i].expert;
+    gates_publish(&e->child->gates, step->layer, GATES_ROUTES, step->sequence, step->position,
+                  chosen, k);
 }
 
 static void source_next_counts(void *self, const struct expert_step *step, const float *counts,
                                uint32_t experts)
 {
     struct experts *e = self;
-    gates_publish(&e->child->gates, step->layer, GATES_COUNTS, step->sequence, step->position,
-                  counts, experts);
+    if (e->publishes != PREDICT_NOTHING)
+        gates_publish(&e->child->gates, step->layer, GATES_COUNTS, step->sequence, step->position,
+                      counts, experts);
 }
 
 void experts_tend(struct experts *e, uint64_t now_ns)
@@ -349,16 +281,18 @@ static void source_alive(void *self)
 
 struct weights_source experts_source(struct experts *e)
 {
-    bool predicted = strcmp(e->child->params->prediction, "none") != 0;
     return (struct weights_source){.self = e,
                                    .dense = source_dense,
                                    .room = source_room,
-                                   .resident = source_resident,
-                                   .pin = source_pin,
+                                   .resident = experts_resident,
+                                   .pin = experts_pin,
                                    .wait = source_wait,
                                    .unpin = source_unpin,
-                                   .gate_input = predicted ? source_gate_input : NULL,
-                                   .next_counts = predicted ? source_next_counts : NULL,
+                                   .mask = experts_mask,
+                                   .choice = experts_choice,
+                                   .routed = source_routed,
+                                   .gate_input = source_gate_input,
+                                   .next_counts = source_next_counts,
                                    .layer_begins = source_layer_begins,
                                    .alive = source_alive};
 }
@@ -378,8 +312,11 @@ int experts_open(struct experts *e, struct child *child, const struct runner *ru
     e->slice_ns = p->heartbeat * NS_PER_MS / 4;
     e->slice_ns = e->slice_ns < SLICE_MOST_NS ? e->slice_ns : SLICE_MOST_NS;
     e->failures_before = calloc(child->model->hparams.experts, sizeof *e->failures_before);
-    if (!e->failures_before)
+    e->mask = calloc((size_t)child->model->hparams.layers * child->model->hparams.experts, 1);
+    if (!e->failures_before || !e->mask)
         return error_set(error, ERR_NO_MEMORY, "no memory for the experts' records");
+    if (experts_system(e, atomic_load(&child->procs.head->system_now), error) != 0)
+        return -1;
     e->cache = edge_dial(path, ROLE_COMPUTE, child->incarnation, error);
     return e->cache ? 0 : -1;
 }

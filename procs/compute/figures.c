@@ -94,7 +94,8 @@ json_t *figures_json(const struct compute *c, uint32_t row)
         put_int(o, "budget_bytes",
                 row_counter(child, SERVICE_SUPERVISOR, 0, CTR_SUPERVISOR_budget_bytes)) &&
         put_int(o, "arena_bytes", atomic_load(&child->directory.head->quota_bytes)) &&
-        json_object_set_new(o, "system", json_string(child->params->system)) == 0 &&
+        json_object_set_new(o, "system", json_string(system_at(c->runner.experts.system)->name)) ==
+            0 &&
         put_int(o, "restarts", restarts(child)))
         return o;
     json_decref(o);

@@ -15,7 +15,7 @@ struct sequence {
     float *logprobs;
     struct core_sequence view;
     uint32_t row, positions; /* positions: length of the log at most */
-    bool score;
+    bool score, resumed;
 };
 
 static void log_event(struct sequence *s, enum use_kind kind, uint32_t position, uint32_t tokens)
@@ -24,6 +24,7 @@ static void log_event(struct sequence *s, enum use_kind kind, uint32_t position,
                                 .position = position,
                                 .tokens = tokens,
                                 .kind = (uint8_t)kind,
+                                .system = (uint16_t)s->runner->experts.system,
                                 .prefill = tokens > 1};
     uses_append(&s->runner->child->uses, &record);
 }
@@ -98,6 +99,7 @@ static bool claim(struct sequence *s)
         q->figures.bytes_read_before = figures_bytes_read(child);
     } else if (state == KV_RUNNING) {
         q->figures.resumes++;
+        s->resumed = true;
         counter_add(child->row, CTR_COMPUTE_sequences_resumed, 1);
         log_info("sequence %llu: taken over at token %u", (unsigned long long)atomic_load(&q->id),
                  get(&q->log_tokens));
@@ -115,6 +117,22 @@ static void alive(void *arg)
     atomic_store_explicit(&r->beat_ns, clock_now_ns(), memory_order_relaxed);
 }
 
+/* A system changes at the start of a sequence: what has begun goes on as it began. */
+static int take_system(struct sequence *s, struct error *error)
+{
+    struct runner *r = s->runner;
+    struct procs_head *head = r->child->procs.head;
+    uint32_t wanted = atomic_load(&head->system_wanted);
+    if (s->resumed || wanted == r->experts.system)
+        return 0;
+    if (experts_system(&r->experts, wanted, error) != 0)
+        return -1;
+    core_prefill_order(r->core, prefill_order_find(r->experts.knobs.prefill_order));
+    atomic_store(&head->system_now, wanted);
+    log_info("system %s from here on", system_at(wanted)->name);
+    return 0;
+}
+
 static int begin(struct sequence *s, struct error *error)
 {
     struct runner *r = s->runner;
@@ -125,6 +143,8 @@ static int begin(struct sequence *s, struct error *error)
     s->positions = wanted < context ? (uint32_t)wanted : context;
     histogram_clear(&r->token_ns);
     r->experts.request = q;
+    if (take_system(s, error) != 0)
+        return -1;
     if (kv_row_allocate(&child->kv, s->row, s->positions, alive, r, error) != 0)
         return -1;
     counter_set(child->row, CTR_COMPUTE_kv_bytes,
@@ -133,8 +153,10 @@ static int begin(struct sequence *s, struct error *error)
         r->keys[l] = kv_keys(&child->kv, s->row, l);
         r->values[l] = kv_values(&child->kv, s->row, l);
     }
-    s->view = (struct core_sequence){
-        .sequence = (uint32_t)atomic_load(&q->id), .keys = r->keys, .values = r->values};
+    s->view = (struct core_sequence){.sequence = (uint32_t)atomic_load(&q->id),
+                                     .keys = r->keys,
+                                     .values = r->values,
+                                     .renormalise_skips = r->experts.knobs.skip_renormalise};
     log_event(s, USE_SEQUENCE_BEGIN, get(&q->kv_valid), get(&q->prompt_tokens));
     return 0;
 }

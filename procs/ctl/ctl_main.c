@@ -92,6 +92,12 @@ static json_t *process_fields(char **arguments, struct error *error)
     return json_pack("{s:s}", "process", arguments[0]);
 }
 
+static json_t *system_fields(char **arguments, struct error *error)
+{
+    (void)error;
+    return json_pack("{s:s}", "system", arguments[0]);
+}
+
 static json_t *inject_fields(char **arguments, struct error *error)
 {
     (void)error;
@@ -143,6 +149,8 @@ static const struct command commands[] = {
      "restart a process: loader.0, cache, predictor, compute"},
     {"replace", "LOADER BACKEND", 2, false, replace_fields, print_done,
      "restart a loader with another backend: io_uring, pread"},
+    {"system", "NAME", 1, false, system_fields, print_fields,
+     "set of policies from the next sequence on"},
     {"drain", "", 0, false, no_fields, print_done, "finish what runs, admit nothing new"},
     {"stop", "", 0, false, no_fields, print_done, "end the engine"},
     {"inject", "POINT", 1, true, inject_fields, print_done,

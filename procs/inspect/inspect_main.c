@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "lib/base/log.h"
+#include "lib/model/plan.h"
 #include "lib/model/store.h"
 #include "procs/inspect/describe.h"
 
@@ -27,19 +28,16 @@
 #define CPU_SECONDS    30
 
 struct inspect {
-    const char *path;
+    const char *path, *plan;  /* plan: put behind the index; NULL: none */
     int segment_fd, model_fd; /* -1 when a person asks */
     bool json, tensors;
 };
 
 static const struct option long_options[] = {
-    {"segment-fd", required_argument, NULL, 's'},
-    {"model-fd", required_argument, NULL, 'm'},
-    {"json", no_argument, NULL, 'j'},
-    {"tensors", no_argument, NULL, 't'},
-    {"help", no_argument, NULL, 'h'},
-    {"version", no_argument, NULL, 'v'},
-    {NULL, 0, NULL, 0},
+    {"segment-fd", required_argument, NULL, 's'}, {"model-fd", required_argument, NULL, 'm'},
+    {"plan", required_argument, NULL, 'p'},       {"json", no_argument, NULL, 'j'},
+    {"tensors", no_argument, NULL, 't'},          {"help", no_argument, NULL, 'h'},
+    {"version", no_argument, NULL, 'v'},          {NULL, 0, NULL, 0},
 };
 
 static void usage(FILE *out)
@@ -79,6 +77,7 @@ static int options_take(struct inspect *in, int argc, char **argv, struct error 
             if ((in->model_fd = descriptor(optarg, error)) < 0)
                 return -1;
             break;
+        case 'p': in->plan = optarg; break;
         case 'j': in->json = true; break;
         case 't': in->tensors = true; break;
         case 'h': usage(stdout); exit(0);
@@ -103,11 +102,12 @@ static void limit_self(void)
     setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
 }
 
-static int write_index(int fd, const struct model_index *index, struct error *error)
+static int write_blob(int fd, const void *blob, uint64_t bytes, uint64_t offset,
+                      struct error *error)
 {
-    const char *from = (const char *)index;
-    for (uint64_t at = 0; at < index->bytes;) {
-        ssize_t n = pwrite(fd, from + at, index->bytes - at, (off_t)at);
+    const char *from = blob;
+    for (uint64_t at = 0; at < bytes;) {
+        ssize_t n = pwrite(fd, from + at, bytes - at, (off_t)(offset + at));
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0)
@@ -117,10 +117,33 @@ static int write_index(int fd, const struct model_index *index, struct error *er
     return 0;
 }
 
+/* The plan stands behind the index, at the next multiple of PLAN_ARRAY_ALIGN. */
+static int write_plan(const struct inspect *in, const struct model_index *index, int model_fd,
+                      bool store, struct error *error)
+{
+    uint8_t hash[PLAN_HASH_BYTES];
+    struct plan *plan = plan_read(in->plan, error);
+    if (!plan)
+        return -1;
+    int dense_fd = store ? openat(model_fd, STORE_MODEL_FILE, O_RDONLY | O_CLOEXEC) : model_fd;
+    int rc = dense_fd < 0 ? error_set_errno(error, ERR_IO, errno, "cannot open %.200s/%s", in->path,
+                                            STORE_MODEL_FILE)
+                          : plan_model_hash(index, dense_fd, hash, error);
+    if (store && dense_fd >= 0)
+        close(dense_fd);
+    if (rc == 0)
+        rc = plan_matches(plan, index, hash, in->plan, error);
+    if (rc == 0)
+        rc = write_blob(in->segment_fd, plan, plan->bytes, align_up(index->bytes, PLAN_ARRAY_ALIGN),
+                        error);
+    free(plan);
+    return rc;
+}
+
 static int deliver(const struct inspect *in, const struct model_index *index, struct error *error)
 {
     if (in->segment_fd >= 0)
-        return write_index(in->segment_fd, index, error);
+        return write_blob(in->segment_fd, index, index->bytes, 0, error);
     int rc = 0;
     if (in->json)
         rc = describe_json(stdout, in->path, index, in->tensors);
@@ -143,6 +166,8 @@ static int run(struct inspect *in, struct error *error)
                    : model_index_build(fd, in->path, &index, error);
     if (rc == 0)
         rc = deliver(in, index, error);
+    if (rc == 0 && in->plan && in->segment_fd >= 0)
+        rc = write_plan(in, index, fd, store, error);
     free(index);
     return rc;
 }

@@ -4,6 +4,7 @@
 
 #include "lib/base/assert.h"
 #include "lib/base/clock.h"
+#include "lib/base/log.h"
 #include "procs/predictor/predictor.h"
 
 static const struct model_hparams *hparams(const struct predictor *p)
@@ -11,26 +12,50 @@ static const struct model_hparams *hparams(const struct predictor *p)
     return &p->child.model->hparams;
 }
 
+int hints_system(struct predictor *p, uint32_t system, struct error *error)
+{
+    const struct model_hparams *hp = hparams(p);
+    struct knobs knobs;
+    if (child_knobs(&p->child, system, &knobs, error) != 0)
+        return -1;
+    p->system = system;
+    p->knobs = knobs;
+    p->predict = prediction_named(knobs.prediction);
+    uint32_t want = knobs.guesses ? (uint32_t)knobs.guesses : hp->experts_used;
+    if (p->predict->lists && knobs.guesses == 0)
+        want = hp->experts;
+    want = want < hp->experts ? want : hp->experts;
+    p->want = want < MSG_HINTS_MAX ? want : MSG_HINTS_MAX;
+    p->chosen_layer = UINT32_MAX;
+    return 0;
+}
+
 int hints_open(struct predictor *p, struct error *error)
 {
     const struct model_hparams *hp = hparams(p);
-    uint32_t want = (uint32_t)p->child.params->guesses;
-    want = want ? want : hp->experts_used;
-    want = want < hp->experts ? want : hp->experts;
-    p->want = want < MSG_HINTS_MAX ? want : MSG_HINTS_MAX;
-    p->predict = prediction_find(p->child.params->prediction);
     p->ops = kernel_ops_select(p->child.params->isa);
-    if (!p->predict || !p->ops)
-        return error_set(error, ERR_BAD_INPUT, "--prediction %s or --isa %s is not to be had here",
-                         p->child.params->prediction, p->child.params->isa);
+    if (!p->ops)
+        return error_set(error, ERR_BAD_INPUT, "--isa %s is not to be had here",
+                         p->child.params->isa);
+    p->tables = (struct path_tables){.layers = hp->layers, .experts = hp->experts};
+    if (p->child.plan) {
+        p->tables.prev1 = plan_prev1(p->child.plan);
+        p->tables.pair_first = plan_pair_first(p->child.plan);
+        p->tables.pair_cells =
+            (const struct path_cell *)(const void *)plan_pair_cells(p->child.plan);
+        p->tables.frequency = plan_frequency(p->child.plan);
+    }
+    if (hints_system(p, atomic_load(&p->child.procs.head->system_now), error) != 0)
+        return -1;
     p->recall = recall_create(hp->layers, hp->experts, error);
     if (!p->recall)
         return -1;
     p->values = calloc(p->child.gates.head->width, sizeof *p->values);
     p->input = aligned_alloc(64, kernel_activation_bytes(TENSOR_F32, hp->hidden));
     p->logits = calloc(hp->experts, sizeof *p->logits);
+    p->scratch = calloc(hp->experts, sizeof *p->scratch);
     p->guesses = calloc(hp->experts, sizeof *p->guesses);
-    if (!p->values || !p->input || !p->logits || !p->guesses)
+    if (!p->scratch || !p->values || !p->input || !p->logits || !p->guesses)
         return error_set(error, ERR_NO_MEMORY, "no memory for predictions");
     uses_reader_start(&p->child.uses, &p->uses);
     return 0;
@@ -58,6 +83,24 @@ static bool router_of(const struct predictor *p, uint32_t layer, struct kernel_m
     return w->type == TENSOR_F32;
 }
 
+static uint32_t run_prediction(struct predictor *p, uint32_t layer, const float *logits,
+                               const uint16_t *chosen2)
+{
+    const struct model_hparams *hp = hparams(p);
+    struct prediction_input in = {.layer = layer,
+                                  .experts = hp->experts,
+                                  .top_k = hp->experts_used,
+                                  .want = p->want,
+                                  .logits = logits,
+                                  .chosen1 = p->chosen[0],
+                                  .chosen1_count = p->chosen_count[0],
+                                  .chosen2 = chosen2,
+                                  .chosen2_count = chosen2 ? p->chosen_count[1] : 0,
+                                  .tables = &p->tables,
+                                  .scratch = p->scratch};
+    return prediction_run(p->predict, &in, p->guesses);
+}
+
 static uint32_t guess_from_input(struct predictor *p, uint32_t layer, const struct gates_read *row)
 {
     struct kernel_matrix w;
@@ -65,7 +108,28 @@ static uint32_t guess_from_input(struct predictor *p, uint32_t layer, const stru
         return 0;
     p->ops->activation(w.type, p->values, w.k, p->input);
     p->ops->matmul(&w, 0, w.n, p->input, kernel_activation_bytes(w.type, w.k), 1, p->logits, w.n);
-    return p->predict(p->logits, w.n, p->want, p->guesses);
+    return run_prediction(p, layer, p->logits, NULL);
+}
+
+/* The chosen experts of the layer that has just been routed become those of "the layer before". */
+static uint32_t guess_from_routes(struct predictor *p, uint32_t layer, const struct gates_read *row)
+{
+    uint32_t k = hparams(p)->experts_used;
+    if (row->count != k)
+        return 0;
+    /* What stands at 0 is of layer - 2 only if no row was missed. */
+    bool follows = layer >= 2 && p->chosen_layer == layer - 2 &&
+                   p->chosen_position == row->position && p->chosen_sequence == row->sequence;
+    memcpy(p->chosen[1], p->chosen[0], sizeof p->chosen[1]);
+    p->chosen_count[1] = p->chosen_count[0];
+    p->chosen_count[0] = 0;
+    for (uint32_t i = 0; i < k; i++)
+        if (p->values[i] >= 0 && p->values[i] < (float)hparams(p)->experts)
+            p->chosen[0][p->chosen_count[0]++] = (uint16_t)p->values[i];
+    p->chosen_layer = layer - 1;
+    p->chosen_position = row->position;
+    p->chosen_sequence = row->sequence;
+    return run_prediction(p, layer, NULL, follows ? p->chosen[1] : NULL);
 }
 
 static int by_count(const void *a, const void *b)
@@ -87,7 +151,8 @@ static uint32_t guess_from_counts(struct predictor *p, const struct gates_read *
     return n < MSG_HINTS_MAX ? n : MSG_HINTS_MAX;
 }
 
-static void send_hint(struct predictor *p, const struct gates_read *row, uint32_t layer, uint32_t n)
+static void send_hint(struct predictor *p, const struct gates_read *row, uint32_t from,
+                      uint32_t layer, uint32_t n)
 {
     struct msg_hint *h = &p->hint;
     struct proc_row *counters = p->child.row;
@@ -95,7 +160,7 @@ static void send_hint(struct predictor *p, const struct gates_read *row, uint32_
                            .sequence = row->sequence,
                            .position = row->position,
                            .layer = (uint16_t)layer,
-                           .from_layer = (uint16_t)(layer - 1),
+                           .from_layer = (uint16_t)from,
                            .count = (uint16_t)n,
                            .prefill = row->kind == GATES_COUNTS};
     for (uint32_t i = 0; i < n; i++)
@@ -108,35 +173,78 @@ static void send_hint(struct predictor *p, const struct gates_read *row, uint32_
         counter_add(counters, CTR_PREDICTOR_messages_lost, 1);
 }
 
+/* HOBBIT §3.3: the layer after next is looked at only when everything guessed for the next is
+ * there. */
+static bool all_resident(const struct predictor *p, uint32_t layer, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t entry = model_entry_expert(p->child.model, layer, p->guesses[i].expert);
+        if (entry_state_of(entry_look(&p->child.directory.entries[entry].word)) != ENTRY_READY)
+            return false;
+    }
+    return n > 0;
+}
+
+static void note_guesses(struct predictor *p, const struct gates_read *row, uint32_t layer,
+                         uint32_t n)
+{
+    uint32_t experts[MSG_HINTS_MAX];
+    for (uint32_t i = 0; i < n; i++)
+        experts[i] = p->guesses[i].expert;
+    recall_guess(p->recall, row->sequence, row->position, layer, experts, n);
+}
+
+/* One target layer. The guesses written to p->guesses; their number. */
+static uint32_t guess(struct predictor *p, const struct gates_read *row, uint32_t layer)
+{
+    switch (row->kind) {
+    case GATES_INPUT:
+        return p->predict->source == PREDICT_LOGITS ? guess_from_input(p, layer, row) : 0;
+    case GATES_ROUTES: return guess_from_routes(p, layer, row);
+    case GATES_COUNTS: return guess_from_counts(p, row);
+    }
+    return 0; /* another process wrote it */
+}
+
 void hints_from_row(struct predictor *p, uint32_t layer)
 {
     struct gates_read row;
     uint64_t start = clock_now_ns();
-    if (layer + 1 >= hparams(p)->layers)
+    if (layer + 1 >= hparams(p)->layers || p->predict->source == PREDICT_NOTHING)
         return;
     if (!gates_read(&p->child.gates, layer, &row, p->values)) {
         counter_add(p->child.row, CTR_PREDICTOR_rows_missed, 1);
         return;
     }
     counter_add(p->child.row, CTR_PREDICTOR_rows_read, 1);
-    uint32_t n =
-        row.kind == GATES_INPUT ? guess_from_input(p, layer + 1, &row) : guess_from_counts(p, &row);
-    if (n == 0)
-        return;
-    send_hint(p, &row, layer + 1, n);
+    uint32_t last = row.kind == GATES_INPUT ? layer + (uint32_t)p->knobs.ahead : layer + 1;
+    for (uint32_t target = layer + 1; target <= last && target < hparams(p)->layers; target++) {
+        uint32_t n = guess(p, &row, target);
+        if (n == 0)
+            break;
+        send_hint(p, &row, layer, target, n);
+        if (row.kind != GATES_COUNTS && target == layer + 1)
+            note_guesses(p, &row, target, n);
+        if (target < last && !all_resident(p, target, n))
+            break;
+    }
     counter_add(p->child.row, CTR_PREDICTOR_predict_ns, clock_now_ns() - start);
-    if (row.kind != GATES_INPUT)
-        return;
-    uint32_t experts[MSG_HINTS_MAX];
-    for (uint32_t i = 0; i < n; i++)
-        experts[i] = p->guesses[i].expert;
-    recall_guess(p->recall, row.sequence, row.position, layer + 1, experts, n);
+}
+
+/* Another system from this sequence on. One that cannot run here compute has refused already. */
+static void follow_system(struct predictor *p, uint32_t system)
+{
+    struct error error;
+    if (system != p->system && hints_system(p, system, &error) != 0)
+        log_warn("system %u: %s", system, error.text);
 }
 
 void hints_measure(struct predictor *p)
 {
     struct use_record use;
     while (uses_read(&p->child.uses, &p->uses, UINT64_MAX, &use)) {
+        if (use.kind == USE_SEQUENCE_BEGIN)
+            follow_system(p, use.system);
         if (use.kind != USE_EXPERT || use.prefill)
             continue;
         enum recall_result result =

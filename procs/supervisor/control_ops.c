@@ -169,6 +169,27 @@ static int op_drain(struct supervisor *s, struct rpc_request *request, struct er
     return 0;
 }
 
+/* From the next sequence on. */
+static int op_system(struct supervisor *s, struct rpc_request *request, struct error *error)
+{
+    const char *name = take_text(request, "system", error);
+    struct knobs knobs;
+    if (!name)
+        return -1;
+    uint32_t system = system_find(name);
+    if (system == POLICY_NONE)
+        return error_set(error, ERR_NOT_FOUND, "there is no system '%.40s'; there are %s", name,
+                         system_names());
+    if (model_check_system(s, system, &knobs, error) != 0)
+        return -1;
+    atomic_store(&s->procs->system_wanted, system);
+    char text[1024];
+    rpc_reply(s->control, request,
+              json_pack("{s:s, s:b, s:s}", "system", system_at(system)->name, "lossy",
+                        knobs_lossy(&knobs), "knobs", knobs_text(&knobs, text, sizeof text)));
+    return 0;
+}
+
 static int op_stop(struct supervisor *s, struct rpc_request *request, struct error *error)
 {
     (void)error;
@@ -210,7 +231,8 @@ static const struct {
 } ops[] = {
     {"status", op_status},     {"stats", op_stats},     {"budget", op_budget},
     {"throttle", op_throttle}, {"restart", op_restart}, {"replace", op_replace},
-    {"drain", op_drain},       {"stop", op_stop},       {"inject", op_inject},
+    {"system", op_system},     {"drain", op_drain},     {"stop", op_stop},
+    {"inject", op_inject},
 };
 
 void control_handle(struct supervisor *s, struct rpc_request *request)
@@ -226,7 +248,7 @@ void control_handle(struct supervisor *s, struct rpc_request *request)
     if (!known)
         error_set(&error, ERR_BAD_INPUT,
                   "there is no operation '%.40s'; there are status, stats, budget, throttle, "
-                  "restart, replace, drain, stop",
+                  "restart, replace, system, drain, stop",
                   request->op);
     if (rc != 0) {
         counter_add(s->row, CTR_SUPERVISOR_requests_refused, 1);

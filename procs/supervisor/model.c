@@ -104,7 +104,9 @@ static int model_segment(struct supervisor *s, int blob_fd, struct error *error)
         at += (uint64_t)n;
     }
     s->model = (struct model_index *)(void *)to;
-    return model_index_check(s->model, bytes, error);
+    if (model_index_check(s->model, bytes, error) != 0)
+        return -1;
+    return plan_behind(s->model, bytes, &s->plan, error);
 }
 
 static int inspect_run(struct supervisor *s, struct error *error)
@@ -181,20 +183,38 @@ static int model_unchanged(struct supervisor *s, struct error *error)
     return 0;
 }
 
+int model_check_system(const struct supervisor *s, uint32_t system, struct knobs *knobs,
+                       struct error *error)
+{
+    const struct model_index *m = s->model;
+    uint64_t bytes[TIER__COUNT];
+    struct precision precision;
+    for (int t = 0; t < TIER__COUNT; t++)
+        bytes[t] = m->tier_entries[t] ? m->tier_slot_bytes[t] / m->tier_entries[t] : 0;
+    if (run_knobs(&s->params, system, s->plan, knobs, error) != 0)
+        return -1;
+    return knobs_precision(knobs, m->tier_mask, bytes, &precision, error);
+}
+
 static int params_resolve(struct supervisor *s, struct error *error)
 {
     struct params *p = &s->params;
     const struct model_hparams *h = &s->model->hparams;
     if (p->threads == 0)
         p->threads = cores();
-    if (p->guesses == 0)
-        p->guesses = h->experts_used;
     if (p->ctx > h->context) {
         log_info("--ctx %llu: the model was trained for %u tokens, taking that",
                  (unsigned long long)p->ctx, h->context);
         p->ctx = h->context;
     }
     loaders_resolve(p, s->model->stripe_count);
+    struct knobs knobs;
+    s->system = system_find(p->system);
+    if (s->system == POLICY_NONE)
+        return error_set(error, ERR_BAD_INPUT, "--system: there is no '%.40s'; there are %s",
+                         p->system, system_names());
+    if (model_check_system(s, s->system, &knobs, error) != 0)
+        return -1;
     return devices_check(p, error);
 }
 

@@ -94,6 +94,8 @@ static void format_procs(struct supervisor *s)
     procs_format(head, &s->params, (uint32_t)s->params.loaders);
     strcpy(head->run_dir, s->run_dir);
     strcpy(head->model_path, s->options.model);
+    atomic_store(&head->system_wanted, s->system);
+    atomic_store(&head->system_now, s->system);
     s->procs = head;
     s->row = &head->row[procs_row_of(SERVICE_SUPERVISOR, 0)];
     atomic_store(&s->row->pid, (int32_t)getpid());

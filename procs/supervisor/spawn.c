@@ -119,7 +119,9 @@ pid_t spawn_inspect(struct supervisor *s, int out_fd, struct error *error)
     snprintf(path, sizeof path, "%s/sluice-inspect", s->programs);
     snprintf(out, sizeof out, "--segment-fd=%d", INSPECT_SEGMENT_FD);
     snprintf(in, sizeof in, "--model-fd=%d", INSPECT_MODEL_FD);
-    char *argv[] = {path, out, in, s->options.model, NULL};
+    char plan[PARAM_TEXT_BYTES + 16];
+    snprintf(plan, sizeof plan, "--plan=%s", s->params.plan);
+    char *argv[] = {path, out, in, s->options.model, s->params.plan[0] ? plan : NULL, NULL};
 
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);

@@ -23,6 +23,7 @@
 #include "shm/heritage.h"
 #include "shm/kv.h"
 #include "shm/procs.h"
+#include "shm/run_knobs.h"
 
 #define SUPERVISOR_MAGIC 0x53555056u /* "SUPV" */
 #define CHILD_MAGIC      0x4348494cu /* "CHIL" */
@@ -134,6 +135,8 @@ struct supervisor {
     int model_fd;
     uint64_t inspect_ns;       /* how long inspect may take */
     struct model_index *model; /* in the model segment */
+    const struct plan *plan;   /* behind it; NULL: none */
+    uint32_t system;           /* of the command line: its number */
     struct arena_layout layout;
     struct segment segments[SEGMENT__COUNT];
     int segments_readonly[SEGMENT__COUNT];
@@ -174,6 +177,9 @@ int fd_high(int fd);
 
 /* model.c: runs inspect, checks what it wrote, resolves the parameters that depend on it. */
 int model_take(struct supervisor *s, struct error *error);
+/* Whether a system can run here: its knobs make sense, its tiers and its plan are there. */
+int model_check_system(const struct supervisor *s, uint32_t system, struct knobs *knobs,
+                       struct error *error);
 
 /* segments.c */
 int segments_room(struct supervisor *s, struct error *error);

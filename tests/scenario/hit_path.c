@@ -251,7 +251,7 @@ static void recall(void)
 static void demand_overtakes(void)
 {
     struct engine *e = engine_new();
-    engine_start(e, (const char *const[]){"--experts=25", "--guesses=16", "--chunk=16KiB",
+    engine_start(e, (const char *const[]){"--experts=25", "--knobs=guesses=16", "--chunk=16KiB",
                                           "--depth=4", NULL});
     for (unsigned i = 0; i < TEST_PROMPTS; i++)
         baseline_compare(e, i, "saturating prefetch");

@@ -60,7 +60,7 @@ CASE(eviction_lfu, true, "--eviction=lfu", "--experts=25")
 CASE(eviction_fifo, true, "--eviction=fifo", "--experts=25")
 CASE(eviction_random, true, "--eviction=random", "--experts=25")
 CASE(prediction_none, true, "--prediction=none", "--experts=25")
-CASE(order_index, true, "--prefill-order=index", "--experts=25")
+CASE(order_index, true, "--knobs=prefill_order=index", "--experts=25")
 CASE(page_cache, true, "--direct=off", "--experts=25")
 CASE(loaders_2_pread_tight, true, "--loaders=2", "--backend=pread", "--experts=12.5",
      "--prefill-chunk=64", "--threads=2")

@@ -59,7 +59,7 @@ allowed() {
     # shm and ipc are one contract in two halves: the segments carry parameters, identities and the
     # model index, the messages carry entries.
     shm) echo "lib/base lib/model lib/kernels lib/policy config ipc" ;;
-    ipc) echo "lib/base lib/model config shm" ;;
+    ipc) echo "lib/base lib/model lib/policy config shm" ;;
     procs/client) echo "lib/base config ipc" ;;
     procs/*) echo "lib/base lib/kernels lib/model lib/policy lib/quant lib/core lib/sim lib/offline config shm ipc procs/client" ;;
     esac

@@ -26,7 +26,7 @@ START_TEST(defaults_are_in_bounds)
     ck_assert_mem_eq(&p, &q, sizeof p); /* every byte, also padding: it lies in shared memory */
     ck_assert_uint_eq(p.depth, 16);
     ck_assert(p.experts == 100.0);
-    ck_assert_str_eq(p.eviction, "lru");
+    ck_assert_str_eq(p.backend, "auto");
 }
 END_TEST
 
@@ -57,16 +57,11 @@ END_TEST
 START_TEST(texts_that_are_right)
 {
     static const char *const pairs[][3] = {
-        {"budget", "4GiB", "4294967296"},
-        {"experts", "12.5%", "12.5"},
-        {"experts", "33", "33"},
-        {"prefill-chunk", "64", "64"},
-        {"prefill_chunk", "65", "65"},
-        {"direct", "off", "off"},
-        {"direct", "yes", "on"},
-        {"eviction", "random", "random"},
+        {"budget", "4GiB", "4294967296"}, {"experts", "12.5%", "12.5"},
+        {"experts", "33", "33"},          {"prefill-chunk", "64", "64"},
+        {"prefill_chunk", "65", "65"},    {"direct", "off", "off"},
+        {"direct", "yes", "on"},          {"backend", "pread", "pread"},
         {"devices", "/a,/b", "/a,/b"},
-        {"policy-seed", "18446744073709551615", "18446744073709551615"},
     };
     for (size_t i = 0; i < ARRAY_LEN(pairs); i++) {
         char text[PARAM_TEXT_BYTES];
@@ -96,9 +91,9 @@ START_TEST(texts_that_are_wrong)
         {"experts", "nan", "not a number"},
         {"experts", "5%%", "not a number"},
         {"direct", "maybe", "--direct: 'maybe' is neither on nor off"},
-        {"eviction", "mru", "is not one of lru|lfu|fifo|random"},
-        {"eviction", "lru|lfu", "is not one of"},
-        {"eviction", "", "is not one of"},
+        {"backend", "mmap", "is not one of auto|io_uring|pread"},
+        {"backend", "auto|pread", "is not one of"},
+        {"backend", "", "is not one of"},
         {"nonsense", "1", "there is no parameter 'nonsense'"},
     };
     struct params before = p;
@@ -202,7 +197,7 @@ START_TEST(help_names_everything)
     fclose(out);
     ck_assert_ptr_nonnull(strstr(text, "--prefill-chunk"));
     ck_assert_ptr_nonnull(strstr(text, "--config FILE"));
-    ck_assert_ptr_nonnull(strstr(text, "default lru"));
+    ck_assert_ptr_nonnull(strstr(text, "default auto"));
     free(text);
 }
 END_TEST
