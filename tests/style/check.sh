@@ -48,7 +48,7 @@ verdict() {
 allowed() {
     case $1 in
     lib/base) echo "" ;;
-    lib/kernels | lib/model) echo "lib/base" ;;
+    lib/kernels | lib/model | lib/io) echo "lib/base" ;;
     lib/policy) echo "lib/base lib/model" ;;
     lib/quant) echo "lib/base lib/kernels" ;;
     lib/core) echo "lib/base lib/model lib/kernels lib/policy" ;;
@@ -61,7 +61,7 @@ allowed() {
     shm) echo "lib/base lib/model lib/kernels lib/policy config ipc" ;;
     ipc) echo "lib/base lib/model lib/policy config shm" ;;
     procs/client) echo "lib/base config ipc" ;;
-    procs/*) echo "lib/base lib/kernels lib/model lib/policy lib/quant lib/core lib/sim lib/offline config shm ipc procs/client" ;;
+    procs/*) echo "lib/base lib/io lib/kernels lib/model lib/policy lib/quant lib/core lib/sim lib/offline config shm ipc procs/client" ;;
     esac
 }
 

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "lib/base/assert.h"
-#include "procs/loader/loader_io.h"
+#include "lib/io/io.h"
 
 #define URING_MAGIC 0x474e5255u
 

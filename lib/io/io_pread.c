@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "lib/base/assert.h"
-#include "procs/loader/loader_io.h"
+#include "lib/io/io.h"
 
 #define PREAD_MAGIC 0x44525050u
 #define THREADS_MAX 8
