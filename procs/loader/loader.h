@@ -4,8 +4,8 @@
 
 #include "ipc/child.h"
 #include "lib/base/clock.h"
-#include "procs/loader/loader_device.h"
 #include "lib/io/io.h"
+#include "procs/loader/loader_device.h"
 #include "procs/loader/loader_jobs.h"
 #include "procs/loader/loader_throttle.h"
 #include "procs/loader/loader_verify.h"
