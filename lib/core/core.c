@@ -38,6 +38,9 @@ static const struct {
     {DENSE_FFN_NORM, offsetof(struct core_layer, ffn_norm)},
     {DENSE_ATTN_Q_NORM, offsetof(struct core_layer, q_norm)},
     {DENSE_ATTN_K_NORM, offsetof(struct core_layer, k_norm)},
+    {DENSE_ATTN_Q_BIAS, offsetof(struct core_layer, q_bias)},
+    {DENSE_ATTN_K_BIAS, offsetof(struct core_layer, k_bias)},
+    {DENSE_ATTN_V_BIAS, offsetof(struct core_layer, v_bias)},
 };
 
 /* Vectors are copied: they are small, used everywhere, and the file may put them at any byte. */
@@ -54,7 +57,8 @@ static const float *dense_vector(struct core *c, uint32_t layer, enum dense_role
 
 static size_t vector_floats(const struct model_index *model)
 {
-    size_t floats = model->hparams.hidden; /* the output norm */
+    /* of the whole model: the output norm and the factors of the rotation */
+    size_t floats = model->hparams.hidden + model->hparams.head_size / 2;
     for (uint32_t layer = 0; layer < model->hparams.layers; layer++)
         for (size_t i = 0; i < ARRAY_LEN(layer_vectors); i++) {
             uint32_t entry = model_entry_dense(model, layer, layer_vectors[i].role);
@@ -94,6 +98,19 @@ static void bind_more_types(struct core *c, const struct core_config *config)
     }
 }
 
+static void bind_shared(struct core *c, uint32_t i)
+{
+    static const enum dense_role roles[EXPERT__COUNT] = {DENSE_SHARED_GATE, DENSE_SHARED_UP,
+                                                         DENSE_SHARED_DOWN};
+    struct core_layer *l = &c->layer[i];
+    for (int m = 0; m < EXPERT__COUNT; m++)
+        l->shared[m] = dense_matrix(c, i, roles[m]);
+    l->shared_router = dense_matrix(c, i, DENSE_SHARED_ROUTER);
+    l->gate_forms |= form_bit(&l->shared_router) | form_bit(&l->shared[EXPERT_GATE]) |
+                     form_bit(&l->shared[EXPERT_UP]);
+    l->shared_forms = form_bit(&l->shared[EXPERT_DOWN]);
+}
+
 static void bind_layer(struct core *c, uint32_t i, float **vectors)
 {
     struct core_layer *l = &c->layer[i];
@@ -101,15 +118,18 @@ static void bind_layer(struct core *c, uint32_t i, float **vectors)
         const float *vector = dense_vector(c, i, layer_vectors[v].role, vectors);
         memcpy((char *)l + layer_vectors[v].field, &vector, sizeof vector);
     }
+    sl_assert(c->hp.qk_norm != QK_NORM_ROW || (!l->q_bias && !l->k_bias)); /* in which order? */
     l->q = dense_matrix(c, i, DENSE_ATTN_Q);
     l->k = dense_matrix(c, i, DENSE_ATTN_K);
     l->v = dense_matrix(c, i, DENSE_ATTN_V);
     l->out = dense_matrix(c, i, DENSE_ATTN_OUT);
     l->router = dense_matrix(c, i, DENSE_ROUTER);
     bind_experts(c, i);
+    if (c->hp.shared_inner > 0)
+        bind_shared(c, i);
     l->in_forms = form_bit(&l->q) | form_bit(&l->k) | form_bit(&l->v);
     l->mix_forms = form_bit(&l->out);
-    l->gate_forms = form_bit(&l->router) | l->expert_forms;
+    l->gate_forms |= form_bit(&l->router) | l->expert_forms;
 }
 
 static void bind_weights(struct core *c, float *vectors)
@@ -122,6 +142,7 @@ static void bind_weights(struct core *c, float *vectors)
                     ? c->embedding
                     : dense_matrix(c, globals, DENSE_OUTPUT);
     c->output_norm = dense_vector(c, globals, DENSE_OUTPUT_NORM, &vectors);
+    c->rope_factors = dense_vector(c, globals, DENSE_ROPE_FREQS, &vectors);
     c->output_forms = form_bit(&c->output);
 }
 
@@ -248,7 +269,7 @@ static void embed_rows(void *arg, uint32_t thread, uint32_t threads)
     for (uint32_t r = begin; r < end; r++) {
         c->ops->row_to_f32(&c->embedding, c->tokens[r], core_x(c, r));
         kernel_rope_table(c->step.position + r, c->hp.head_size, (double)c->hp.rope_theta,
-                          c->rope + (size_t)r * c->hp.head_size);
+                          c->rope_factors, c->rope + (size_t)r * c->hp.head_size);
     }
 }
 

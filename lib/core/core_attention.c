@@ -27,27 +27,41 @@ static void project(struct core *c, const struct kernel_matrix *w, uint32_t begi
                        c->step.rows, y, w->n);
 }
 
+static void add_bias(const struct core *c, float *head, const float *bias, uint32_t number)
+{
+    if (bias)
+        c->ops->axpy(1.0f, bias + (size_t)number * c->hp.head_size, c->hp.head_size, head);
+}
+
 /* One head in place: its RMSNorm if it has one of its own, then rotation. */
 static void finish_head(struct core *c, float *head, const float *weight, uint32_t row)
 {
+    const float *cos_sin = c->rope + (size_t)row * c->hp.head_size;
     if (c->hp.qk_norm == QK_NORM_HEAD)
         c->ops->rms_norm(head, weight, c->hp.head_size, c->hp.rms_eps, head);
-    c->ops->rope(head, c->hp.head_size, c->rope + (size_t)row * c->hp.head_size);
+    if (c->hp.rope_kind == ROPE_PAIRS)
+        kernel_rope_pairs(head, c->hp.head_size, cos_sin);
+    else
+        c->ops->rope(head, c->hp.head_size, cos_sin);
 }
 
-/* Norm, rotation and cache row of key head g and its query heads, one token row. */
+/* Bias, norm, rotation and cache row of key head g and its query heads, one token row. */
 static void finish_group(struct core *c, uint32_t row, uint32_t g)
 {
     struct core_layer *l = core_layer_now(c);
     uint32_t size = c->hp.head_size;
     size_t at = (size_t)row * c->kv_size + (size_t)g * size;
     size_t cache = (size_t)(c->step.position + row) * c->kv_size + (size_t)g * size;
+    add_bias(c, c->k + at, l->k_bias, g);
+    add_bias(c, c->v + at, l->v_bias, g);
     finish_head(c, c->k + at, l->k_norm, row);
     c->ops->to_f16(c->k + at, size, c->sequence.keys[c->step.layer] + cache);
     c->ops->to_f16(c->v + at, size, c->sequence.values[c->step.layer] + cache);
     float *q = c->q + (size_t)row * c->q_size;
-    for (uint32_t h = g * c->group; h < (g + 1) * c->group; h++)
+    for (uint32_t h = g * c->group; h < (g + 1) * c->group; h++) {
+        add_bias(c, q + (size_t)h * size, l->q_bias, h);
         finish_head(c, q + (size_t)h * size, l->q_norm, row);
+    }
 }
 
 static void attend(struct core *c, uint32_t row, uint32_t head_begin, uint32_t head_end)

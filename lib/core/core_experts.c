@@ -181,12 +181,14 @@ int core_experts(struct core *c, struct error *error)
         core_route_again(c);
         w = open_window(c);
     }
-    bool forecast = false, summed = false;
+    bool begun = false, summed = false;
     while (w.done < w.count) {
         fill_window(c, &w);
-        if (!forecast)
+        if (!begun) { /* the first experts are on their way meanwhile */
             core_publish_next(c);
-        forecast = true;
+            core_shared_expert(c);
+        }
+        begun = true;
         while (w.done < w.pinned && over(c->queue[w.done]))
             w.done++;
         if (w.done == w.pinned)

@@ -54,9 +54,12 @@ static inline size_t form_stride(const struct form_rows *f, enum tensor_type typ
 
 struct core_layer {
     struct kernel_matrix q, k, v, out, router;
-    const float *attn_norm, *ffn_norm, *q_norm, *k_norm; /* NULL: the model has none */
-    uint32_t in_forms, mix_forms;                        /* bit per enum form */
-    uint32_t gate_forms, expert_forms, inner_forms;      /* router and experts; experts; down */
+    struct kernel_matrix shared_router, shared[EXPERT__COUNT]; /* where there is a shared expert */
+    /* NULL: the model has none */
+    const float *attn_norm, *ffn_norm, *q_norm, *k_norm, *q_bias, *k_bias, *v_bias;
+    uint32_t in_forms, mix_forms;                   /* bit per enum form */
+    uint32_t gate_forms, expert_forms, inner_forms; /* router and experts; experts; down */
+    uint32_t shared_forms;                          /* down of the shared expert */
 };
 
 struct expert_job { /* an expert that is computed now */
@@ -85,7 +88,7 @@ struct core {
 
     struct core_layer *layer;
     struct kernel_matrix embedding, output;
-    const float *output_norm;
+    const float *output_norm, *rope_factors; /* factors: NULL as a rule */
     uint32_t output_forms;
 
     /* one forward pass */
@@ -103,7 +106,7 @@ struct core {
     struct form_rows in;  /* [chunk] normalised input of attention, then of router and experts */
     struct form_rows mix; /* [chunk] output of attention */
     float *q, *k, *v;     /* [chunk][heads] */
-    float *y;             /* [chunk][hidden] output of attention */
+    float *y;             /* [chunk][hidden] output of attention, of the shared expert */
     float *rope;          /* [chunk][head_size] cos and sin */
     float *router_logits; /* [chunk][experts] */
     struct route *routes; /* [chunk][top_k] */
@@ -118,13 +121,17 @@ struct core {
     uint32_t *pair_base;        /* [experts + 1] */
     struct expert_job *jobs;    /* [experts] */
     uint32_t job_count;
-    bool sum_in_down;           /* decode: the down phase also sums over ranks */
-    float *next_counts;         /* [experts] */
-    float *importance;          /* [experts] masked routing: of the unmasked choice */
-    bool *allowed;              /* [experts] masked routing */
-    uint32_t *predicted;        /* [chunk][top_k] experts of the next layer */
-    float *logits;              /* [output_rows][vocab] */
-    struct form_rows last;      /* [output_rows] normalised rows before the output matrix */
+    bool sum_in_down;        /* decode: the down phase also sums over ranks */
+    float *next_counts;      /* [experts] */
+    float *importance;       /* [experts] masked routing: of the unmasked choice */
+    bool *allowed;           /* [experts] masked routing */
+    uint32_t *predicted;     /* [chunk][top_k] experts of the next layer */
+    float *logits;           /* [output_rows][vocab] */
+    struct form_rows last;   /* [output_rows] normalised rows before the output matrix */
+    struct form_rows shared; /* [<= GATHER_ROWS] inner rows of the shared expert */
+    float *shared_up;        /* [<= GATHER_ROWS][shared_inner] */
+    float *shared_weight;    /* [<= GATHER_ROWS] sigmoid of its gate */
+    uint32_t shared_first, shared_rows;
     struct core_thread *thread; /* [threads] */
 };
 
@@ -144,6 +151,7 @@ void core_experts_gate(struct core *c);                /* core_router.c */
 /* Decode with masked routing, after a chosen expert was found gone: routes again. */
 void core_route_again(struct core *c);
 void core_publish_next(struct core *c); /* core_router.c */
+void core_shared_expert(struct core *c);
 void core_compute_jobs(struct core *c); /* core_ffn.c */
 void core_sum_ranks(struct core *c);    /* core_ffn.c */
 

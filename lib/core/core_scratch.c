@@ -37,18 +37,20 @@ static uint32_t output_rows_for(uint32_t vocab, uint32_t chunk)
 
 /* Which forms are wanted where, over all layers. */
 struct forms_wanted {
-    uint32_t in, mix, last, gather, inner;
+    uint32_t in, mix, last, gather, inner, shared;
 };
 
 static struct forms_wanted forms_of(const struct core *c)
 {
     const uint32_t floats = 1u << FORM_F32;
-    struct forms_wanted w = {.in = floats, .mix = floats, .last = floats | c->output_forms};
+    struct forms_wanted w = {
+        .in = floats, .mix = floats, .last = floats | c->output_forms, .shared = floats};
     for (uint32_t i = 0; i < c->hp.layers; i++) {
         const struct core_layer *l = &c->layer[i];
         w.in |= l->in_forms | l->gate_forms;
         w.mix |= l->mix_forms;
         w.gather |= l->expert_forms;
+        w.shared |= l->shared_forms;
         w.inner |= l->inner_forms & ~floats; /* floats stay where gate and up left them */
     }
     return w;
@@ -76,6 +78,16 @@ static void cut_experts(struct core *c, struct cutter *m, uint32_t chunk)
     c->predicted = cut(m, pairs, sizeof *c->predicted);
 }
 
+static void cut_shared(struct core *c, struct cutter *m, uint32_t chunk, uint32_t forms)
+{
+    uint32_t rows = chunk < GATHER_ROWS ? chunk : GATHER_ROWS;
+    if (c->hp.shared_inner == 0)
+        return;
+    cut_forms(m, &c->shared, forms, rows, c->hp.shared_inner);
+    c->shared_up = cut(m, (size_t)rows * c->hp.shared_inner, sizeof(float));
+    c->shared_weight = cut(m, rows, sizeof(float));
+}
+
 size_t core_scratch_layout(struct core *c, uint32_t chunk, uint8_t *base)
 {
     const struct model_hparams *hp = &c->hp;
@@ -91,7 +103,8 @@ size_t core_scratch_layout(struct core *c, uint32_t chunk, uint8_t *base)
     c->router_logits = cut(&m, (size_t)chunk * hp->experts, sizeof(float));
     c->routes = cut(&m, (size_t)chunk * hp->experts_used, sizeof *c->routes);
     cut_experts(c, &m, chunk);
-    c->y = c->pair_out; /* attention is over when experts begin */
+    c->y = c->pair_out; /* attention and the shared expert are over when experts begin */
+    cut_shared(c, &m, chunk, want.shared);
     c->output_rows = output_rows_for(hp->vocab, chunk);
     c->logits = cut(&m, (size_t)c->output_rows * hp->vocab, sizeof(float));
     cut_forms(&m, &c->last, want.last, c->output_rows, hp->hidden);

@@ -1,12 +1,24 @@
 /* Kernels with one form for every instruction set: their results decide experts and tokens. */
 #include "lib/kernels/internal.h"
 
-void kernel_rope_table(uint32_t position, uint32_t n, double theta, float *cos_sin)
+void kernel_rope_table(uint32_t position, uint32_t n, double theta, const float *factors,
+                       float *cos_sin)
 {
     for (uint32_t i = 0; i < n / 2; i++) {
         double angle = (double)position * pow(theta, -2.0 * (double)i / (double)n);
+        if (factors)
+            angle /= (double)factors[i];
         cos_sin[2 * i] = (float)cos(angle);
         cos_sin[2 * i + 1] = (float)sin(angle);
+    }
+}
+
+void kernel_rope_pairs(float *x, uint32_t n, const float *cos_sin)
+{
+    for (uint32_t i = 0; i + 1 < n; i += 2) {
+        float c = cos_sin[i], s = cos_sin[i + 1], a = x[i], b = x[i + 1];
+        x[i] = a * c - b * s;
+        x[i + 1] = a * s + b * c;
     }
 }
 

@@ -98,8 +98,14 @@ const struct kernel_ops *kernel_ops_of(enum kernel_isa isa);
 const struct kernel_ops *kernel_ops_select(const char *wanted);
 
 /* cos_sin[2*i], cos_sin[2*i+1] = cos, sin of position * theta^(-2i/n), i < n/2 (RoFormer, Su et al.
- * 2021). Computed in double, so every process and ISA has the same table. */
-void kernel_rope_table(uint32_t position, uint32_t n, double theta, float *cos_sin);
+ * 2021). Computed in double, so every process and ISA has the same table. factors: n/2 divisors of
+ * the angles (a model stretched to a longer context), or NULL. */
+void kernel_rope_table(uint32_t position, uint32_t n, double theta, const float *factors,
+                       float *cos_sin);
+
+/* Rotary embedding of one head row in place, of neighbours: pairs (2i, 2i + 1). Memory-bound and
+ * short, so one form serves every instruction set. */
+void kernel_rope_pairs(float *x, uint32_t n, const float *cos_sin);
 
 /* Softmax in place over n logits, in double accumulation, fixed order; used for routers and
  * sampling. */

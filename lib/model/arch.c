@@ -374,8 +374,10 @@ uint64_t arch_dim_size(const struct model_hparams *h, enum arch_dim dim)
     case ARCH_DIM_Q: return (uint64_t)h->heads * h->head_size;
     case ARCH_DIM_KV: return (uint64_t)h->kv_heads * h->head_size;
     case ARCH_DIM_HEAD: return h->head_size;
+    case ARCH_DIM_HALF: return h->head_size / 2;
     case ARCH_DIM_EXPERTS: return h->experts;
     case ARCH_DIM_INNER: return h->expert_inner;
+    case ARCH_DIM_SHARED: return h->shared_inner;
     }
     sl_panic("dimension %d is in no table", (int)dim);
 }

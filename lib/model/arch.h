@@ -63,7 +63,15 @@ enum rope_kind {
     L(ATTN_K_NORM, "blk.%u.attn_k_norm.weight")                                                    \
     L(ATTN_OUT, "blk.%u.attn_output.weight")                                                       \
     L(FFN_NORM, "blk.%u.ffn_norm.weight")                                                          \
-    L(ROUTER, "blk.%u.ffn_gate_inp.weight")
+    L(ROUTER, "blk.%u.ffn_gate_inp.weight")                                                        \
+    L(ATTN_Q_BIAS, "blk.%u.attn_q.bias")                                                           \
+    L(ATTN_K_BIAS, "blk.%u.attn_k.bias")                                                           \
+    L(ATTN_V_BIAS, "blk.%u.attn_v.bias")                                                           \
+    L(SHARED_ROUTER, "blk.%u.ffn_gate_inp_shexp.weight")                                           \
+    L(SHARED_GATE, "blk.%u.ffn_gate_shexp.weight")                                                 \
+    L(SHARED_UP, "blk.%u.ffn_up_shexp.weight")                                                     \
+    L(SHARED_DOWN, "blk.%u.ffn_down_shexp.weight")                                                 \
+    G(ROPE_FREQS, "rope_freqs.weight")
 
 enum dense_role {
 #define R(role, name) DENSE_##role,

@@ -95,6 +95,8 @@
     ARCH_REFUSED(id, "blk.%u.ffn_gate_up_exps.weight", "gate and up in one tensor")                \
     ARCH_REFUSED(id, "blk.%u.ffn_gate.weight", "a layer without experts")
 
+#define OLD_EXPERTS "a tensor for each expert (a file of early 2024, to be converted anew)"
+
 /* Qwen3-MoE: an RMSNorm on each q and k head; the K weights are renormalised. */
 ARCH(QWEN3MOE, "qwen3moe")
 ARCH_COMMON(QWEN3MOE)
@@ -118,7 +120,41 @@ ARCH_ONLY_FLOAT(OLMOE, "attention.clamp_kqv", 0)
 ARCH_DENSE(OLMOE, ATTN_Q_NORM, F32, REQUIRED, Q, ONE)
 ARCH_DENSE(OLMOE, ATTN_K_NORM, F32, REQUIRED, KV, ONE)
 
+/* Qwen2-MoE (Qwen1.5-MoE among them): biases on q, k and v; beside the experts one that every token
+ * uses, times the sigmoid of a gate of its own; the K weights are probabilities as they are. */
+ARCH(QWEN2MOE, "qwen2moe")
+ARCH_COMMON(QWEN2MOE)
+ARCH_UINT(QWEN2MOE, expert_inner, "expert_feed_forward_length", 1, 65536, REQUIRED)
+ARCH_UINT(QWEN2MOE, shared_inner, "expert_shared_feed_forward_length", 1, 65536, REQUIRED)
+ARCH_CONST(QWEN2MOE, norm_top_k, 0)
+ARCH_CONST(QWEN2MOE, qk_norm, QK_NORM_NONE)
+ARCH_ONLY(QWEN2MOE, "expert_shared_count", 1)
+ARCH_ONLY(QWEN2MOE, "expert_weights_norm", 0)
+ARCH_DENSE(QWEN2MOE, ATTN_Q_BIAS, F32, REQUIRED, Q, ONE)
+ARCH_DENSE(QWEN2MOE, ATTN_K_BIAS, F32, REQUIRED, KV, ONE)
+ARCH_DENSE(QWEN2MOE, ATTN_V_BIAS, F32, REQUIRED, KV, ONE)
+ARCH_DENSE(QWEN2MOE, SHARED_ROUTER, ANY, REQUIRED, HIDDEN, ONE)
+ARCH_DENSE(QWEN2MOE, SHARED_GATE, ANY, REQUIRED, HIDDEN, SHARED)
+ARCH_DENSE(QWEN2MOE, SHARED_UP, ANY, REQUIRED, HIDDEN, SHARED)
+ARCH_DENSE(QWEN2MOE, SHARED_DOWN, ANY, REQUIRED, SHARED, HIDDEN)
+
+/* Llama with experts (Mixtral): rows of q and k reordered by the converter, so that neighbours are
+ * rotated together; the K weights are renormalised, which is Mixtral's softmax of the K largest. */
+ARCH(LLAMA, "llama")
+ARCH_COMMON(LLAMA)
+ARCH_UINT(LLAMA, expert_inner, "feed_forward_length", 1, 65536, REQUIRED)
+ARCH_CONST(LLAMA, norm_top_k, 1)
+ARCH_CONST(LLAMA, rope_kind, ROPE_PAIRS)
+ARCH_ONLY(LLAMA, "expert_shared_count", 0)
+ARCH_ONLY(LLAMA, "expert_weights_norm", 1)
+ARCH_ONLY(LLAMA, "interleave_moe_layer_step", 1)
+ARCH_DENSE(LLAMA, ROPE_FREQS, F32, OPTIONAL, HALF, ONE) /* divisors of the frequencies */
+ARCH_REFUSED(LLAMA, "blk.%u.ffn_gate.%u.weight", OLD_EXPERTS)
+ARCH_REFUSED(LLAMA, "blk.%u.ffn_up.%u.weight", OLD_EXPERTS)
+ARCH_REFUSED(LLAMA, "blk.%u.ffn_down.%u.weight", OLD_EXPERTS)
+
 #undef ARCH_COMMON
+#undef OLD_EXPERTS
 #undef ARCH
 #undef ARCH_UINT
 #undef ARCH_FLOAT

@@ -21,8 +21,10 @@ enum arch_dim {
     ARCH_DIM_Q,    /* heads * head_size */
     ARCH_DIM_KV,   /* kv_heads * head_size */
     ARCH_DIM_HEAD, /* head_size */
+    ARCH_DIM_HALF, /* head_size / 2 */
     ARCH_DIM_EXPERTS,
-    ARCH_DIM_INNER
+    ARCH_DIM_INNER,
+    ARCH_DIM_SHARED /* inner size of the shared expert */
 };
 
 uint64_t arch_dim_size(const struct model_hparams *h, enum arch_dim dim);

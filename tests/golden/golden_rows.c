@@ -71,10 +71,10 @@ static void check_file(const char *path, const uint32_t *tokens)
             run(&image, ops, threads, chunk, tokens, &other);
             golden_check(
                 memcmp(first.logits, other.logits, (size_t)TOKENS * hp->vocab * sizeof(float)) == 0,
-                "%s: logits with %u threads, chunk %u", ops->name, threads, chunk);
+                "%s %s: logits with %u threads, chunk %u", path, ops->name, threads, chunk);
             golden_check(
                 memcmp(first.kv, other.kv, 2 * hp->layers * first.kv_layer * sizeof *first.kv) == 0,
-                "%s: KV rows with %u threads, chunk %u", ops->name, threads, chunk);
+                "%s %s: KV rows with %u threads, chunk %u", path, ops->name, threads, chunk);
         }
     }
     free(first.logits);
@@ -84,9 +84,9 @@ static void check_file(const char *path, const uint32_t *tokens)
     image_close(&image);
 }
 
-int main(void)
+/* The demonstration model in both forms of its weights, on its own text. */
+static void check_demo(void)
 {
-    log_init("golden", LOG_LEVEL_INFO);
     json_t *greedy = golden_json("greedy.json");
     json_t *item = json_array_get(json_object_get(greedy, "prompts"), 0);
     struct golden_ids prompt = golden_ids_of(json_object_get(item, "prompt_ids"));
@@ -100,5 +100,36 @@ int main(void)
     golden_ids_free(&prompt);
     golden_ids_free(&more);
     json_decref(greedy);
+}
+
+/* The small models of the other architectures, on their random tokens over and over. */
+static void check_architectures(void)
+{
+    json_t *models = golden_json("arch/arch.json"), *item;
+    size_t i;
+    json_array_foreach(models, i, item)
+    {
+        struct golden_ids ids = golden_ids_of(json_object_get(item, "ids"));
+        const char *name = json_string_value(json_object_get(item, "name"));
+        uint32_t tokens[TOKENS];
+        char file[128];
+        for (size_t t = 0; t < TOKENS; t++)
+            tokens[t] = ids.id[t % ids.count];
+        snprintf(file, sizeof file, "arch/%s.gguf", name);
+        check_file(golden_path(file), tokens);
+        snprintf(file, sizeof file, "arch/%s_q8.gguf", name);
+        if (json_is_true(json_object_get(item, "q8")))
+            check_file(golden_path(file), tokens);
+        golden_ids_free(&ids);
+    }
+    sl_assert(i > 0);
+    json_decref(models);
+}
+
+int main(void)
+{
+    log_init("golden", LOG_LEVEL_INFO);
+    check_demo();
+    check_architectures();
     return golden_result("golden rows");
 }

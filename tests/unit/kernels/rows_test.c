@@ -98,7 +98,7 @@ START_TEST(rope_rotates)
         uint32_t n = sizes[i], position = 1234 * (uint32_t)i;
         test_fill(x, n);
         memcpy(y, x, sizeof x);
-        kernel_rope_table(position, n, 10000.0, table);
+        kernel_rope_table(position, n, 10000.0, NULL, table);
         ops->rope(y, n, table);
         for (uint32_t e = 0; e < n / 2; e++) {
             double angle = position * pow(10000.0, -2.0 * e / n);
@@ -108,6 +108,25 @@ START_TEST(rope_rotates)
             ck_assert(near((double)y[e], a * cos(angle) - b * sin(angle), 1));
             ck_assert(near((double)y[e + n / 2], a * sin(angle) + b * cos(angle), 1));
         }
+    }
+}
+END_TEST
+
+START_TEST(rope_rotates_pairs)
+{
+    float x[128], y[128], table[128], factors[64];
+    test_seed(35);
+    test_fill(x, 128);
+    memcpy(y, x, sizeof x);
+    for (uint32_t i = 0; i < 64; i++)
+        factors[i] = 1 + (float)i / 8;
+    kernel_rope_table(777, 128, 1e6, factors, table);
+    kernel_rope_pairs(y, 128, table);
+    for (uint32_t i = 0; i < 64; i++) {
+        double angle = 777 * pow(1e6, -2.0 * i / 128) / (double)factors[i];
+        double a = (double)x[2 * i], b = (double)x[2 * i + 1];
+        ck_assert(near((double)y[2 * i], a * cos(angle) - b * sin(angle), 1));
+        ck_assert(near((double)y[2 * i + 1], a * sin(angle) + b * cos(angle), 1));
     }
 }
 END_TEST
@@ -330,6 +349,7 @@ int main(void)
     test_add_isa(tcase, f16_round_trip);
     test_add_isa(tcase, f16_rounds_to_nearest_even);
     test_add_isa(tcase, attention_matches_double);
+    tcase_add_test(tcase, rope_rotates_pairs);
     tcase_add_test(tcase, softmax_sums_to_one);
     tcase_add_test(tcase, top_k_orders_ties_and_nan);
     tcase_add_test(tcase, top_k_of_many);

@@ -1,0 +1,33 @@
+/* Comparing a forward pass with a reference of another implementation: routing, then logits.
+ *
+ * Where the last chosen router logit and the first that was not are nearer than GOLDEN_GAP, another
+ * arithmetic may rightly choose the other expert; from there on the numbers are another
+ * computation's, so a sequence is compared up to such a place. Likewise a greedy choice whose
+ * margin is below GOLDEN_MARGIN. */
+#ifndef SLUICE_TESTS_GOLDEN_COMPARE_H
+#define SLUICE_TESTS_GOLDEN_COMPARE_H
+
+#include "tests/golden/image.h"
+#include "tests/golden/reference.h"
+
+#define GOLDEN_GAP         1e-3
+#define GOLDEN_MARGIN      0.05
+#define GOLDEN_LOGIT_DELTA 2e-2
+
+struct golden_expected {
+    const char *name; /* for messages */
+    const uint32_t *ids;
+    uint32_t positions;
+    const float *logits;  /* [positions][vocab] */
+    const json_t *layers; /* per layer "experts" and "weights" [position][top_k], and the gaps */
+    const char *gap_key;  /* [position] */
+};
+
+/* Runs the ids through the core in chunks and compares; returns the number of positions compared.
+ */
+uint32_t golden_compare(struct image *image, struct core *core, const struct golden_expected *want);
+
+/* The largest of x[0..n) and how far the second is below it. */
+void golden_top_two(const float *x, size_t n, size_t *best, float *margin);
+
+#endif
