@@ -232,6 +232,45 @@ static void beyond_layers(struct make *m)
     make_add_tensor(m, "blk.1.attn_norm.weight", 0, 4, 1, 1);
 }
 
+/* The other architectures, right and with a wrong shared expert or experts of old. */
+static void again_as(struct make *m, const char *arch)
+{
+    make_free(m);
+    make_arch(m, arch, 1, false);
+}
+static void olmoe(struct make *m)
+{
+    again_as(m, "olmoe");
+}
+static void qwen2moe(struct make *m)
+{
+    again_as(m, "qwen2moe");
+}
+static void llama(struct make *m)
+{
+    again_as(m, "llama");
+}
+static void shared_missing(struct make *m)
+{
+    again_as(m, "qwen2moe");
+    make_drop_tensor(m, "blk.0.ffn_gate_inp_shexp.weight");
+}
+static void shared_absurd(struct make *m)
+{
+    again_as(m, "qwen2moe");
+    make_u32(m, "qwen2moe.expert_shared_feed_forward_length", 0x7fffffff);
+}
+static void old_experts(struct make *m)
+{
+    again_as(m, "llama");
+    make_add_tensor(m, "blk.0.ffn_gate.0.weight", 0, 4, 4, 1);
+}
+static void linear_rope(struct make *m)
+{
+    again_as(m, "olmoe");
+    make_f32(m, "olmoe.rope.scaling.factor", 4);
+}
+
 /* clang-format off */
 #define SEEDS(X) \
     X(whole) X(v2) X(sparse) X(odd_values) X(cve_n_kv) X(cve_n_tensors) X(cve_ne) X(cve_ne_lies) \
@@ -240,7 +279,8 @@ static void beyond_layers(struct make *m)
     X(unknown_arch) X(offset) X(missing) X(unknown_tensor) X(shape) X(norm_type) X(yarn) \
     X(merge) X(eos) X(used) X(version1) X(no_key_name) X(value_type) X(bool_two) X(long_name) \
     X(dims) X(rows) X(negative) X(float_type) X(eps_nan) X(vocab) X(rope_dims) X(no_tokens) \
-    X(byte_missing) X(pre) X(beyond_layers)
+    X(byte_missing) X(pre) X(beyond_layers) X(olmoe) X(qwen2moe) X(llama) X(shared_missing) \
+    X(shared_absurd) X(old_experts) X(linear_rope)
 /* clang-format on */
 
 static const struct {

@@ -246,6 +246,69 @@ void make_tiny(struct make *m, unsigned layers, bool mixed)
     }
 }
 
+static void rename_key(struct make *m, const char *from, const char *to)
+{
+    struct make_key *k = make_key(m, from);
+    sl_assert(k);
+    snprintf(k->name, sizeof k->name, "%s", to);
+}
+
+static struct make_tensor *layer_tensor(struct make *m, unsigned layer, const char *name,
+                                        uint32_t type, uint64_t ne0, uint64_t ne1)
+{
+    char full[64];
+    snprintf(full, sizeof full, "blk.%u.%s", layer, name);
+    if (make_tensor(m, full))
+        make_drop_tensor(m, full);
+    return ne0 > 0 ? make_add_tensor(m, full, type, ne0, ne1, 1) : NULL;
+}
+
+static void qwen2moe_layer(struct make *m, unsigned layer, unsigned h, uint32_t type)
+{
+    layer_tensor(m, layer, "attn_q_norm.weight", 0, 0, 0);
+    layer_tensor(m, layer, "attn_k_norm.weight", 0, 0, 0);
+    layer_tensor(m, layer, "attn_q.bias", TENSOR_F32, h, 1);
+    layer_tensor(m, layer, "attn_k.bias", TENSOR_F32, h / 2, 1);
+    layer_tensor(m, layer, "attn_v.bias", TENSOR_F32, h / 2, 1);
+    layer_tensor(m, layer, "ffn_gate_inp_shexp.weight", TENSOR_F32, h, 1);
+    layer_tensor(m, layer, "ffn_gate_shexp.weight", type, h, 2ull * h);
+    layer_tensor(m, layer, "ffn_up_shexp.weight", type, h, 2ull * h);
+    layer_tensor(m, layer, "ffn_down_shexp.weight", type, 2ull * h, h);
+}
+
+void make_arch(struct make *m, const char *arch, unsigned layers, bool mixed)
+{
+    unsigned h = mixed ? 32 : 4;
+    make_tiny(m, layers, mixed);
+    make_text(m, "general.architecture", arch);
+    for (size_t i = 0; i < m->key_count; i++) {
+        char *name = m->keys[i].name, rest[80];
+        if (strncmp(name, "qwen3moe.", 9) != 0)
+            continue;
+        snprintf(rest, sizeof rest, "%s", name + 9);
+        snprintf(name, sizeof m->keys[i].name, "%s.%.40s", arch, rest);
+    }
+    bool olmoe = strcmp(arch, "olmoe") == 0, llama = strcmp(arch, "llama") == 0;
+    for (unsigned layer = 0; layer < layers; layer++) {
+        if (olmoe)
+            layer_tensor(m, layer, "attn_q_norm.weight", TENSOR_F32, h, 1);
+        if (llama)
+            layer_tensor(m, layer, "attn_q_norm.weight", 0, 0, 0);
+        if (llama)
+            layer_tensor(m, layer, "attn_k_norm.weight", 0, 0, 0);
+        if (strcmp(arch, "qwen2moe") == 0)
+            qwen2moe_layer(m, layer, h, mixed ? TENSOR_Q8_0 : TENSOR_F32);
+    }
+    if (olmoe)
+        rename_key(m, "olmoe.expert_feed_forward_length", "olmoe.feed_forward_length");
+    if (llama)
+        rename_key(m, "llama.expert_feed_forward_length", "llama.feed_forward_length");
+    if (llama)
+        make_add_tensor(m, "rope_freqs.weight", TENSOR_F32, h / 4, 1, 1);
+    if (strcmp(arch, "qwen2moe") == 0)
+        make_u32(m, "qwen2moe.expert_shared_feed_forward_length", 2 * h);
+}
+
 void make_free(struct make *m)
 {
     for (size_t i = 0; i < m->key_count; i++)

@@ -50,6 +50,8 @@ struct make {
  * size 32 and a mixture of tensor types; otherwise hidden size 4 and all F32 (a file of about 11
  * KB). */
 void make_tiny(struct make *m, unsigned layers, bool mixed);
+/* The same of another architecture: its keys, and the tensors it has beside or instead of those. */
+void make_arch(struct make *m, const char *arch, unsigned layers, bool mixed);
 void make_free(struct make *m);
 
 /* The file. Tensor data is a pattern of the position. */
