@@ -541,3 +541,13 @@ int32_t gguf_array_i32(struct gguf_array *a)
     a->left--;
     return v;
 }
+
+float gguf_array_f32(struct gguf_array *a)
+{
+    sl_assert(a->left > 0 && a->elem == GGUF_F32);
+    float v;
+    memcpy(&v, a->next, sizeof v);
+    a->next += 4;
+    a->left--;
+    return v;
+}

@@ -104,6 +104,7 @@ int gguf_get_array(const struct gguf *g, const char *key, enum gguf_value_type e
 /* The next element; `left` must not be 0, and elem must be of that type (asserted). */
 void gguf_array_string(struct gguf_array *a, const char **text, size_t *bytes);
 int32_t gguf_array_i32(struct gguf_array *a);
+float gguf_array_f32(struct gguf_array *a);
 
 /* Foreign text made fit for one line of a message: at most 71 bytes, odd characters as '?'. */
 struct gguf_word {

@@ -1,5 +1,7 @@
-/* Encoding: text -> special tokens and stretches between them -> words (regular expression) ->
- * merging. */
+/* Encoding: text -> special tokens and stretches between them -> words -> merging. Words of
+ * byte-level BPE are what a regular expression matches, and merging begins with bytes. Words of
+ * SentencePiece BPE (Kudo & Richardson 2018) begin at spaces, and merging begins with characters.
+ */
 #include "lib/model/tokenizer.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
@@ -21,14 +23,19 @@
 struct tokenizer {
     uint32_t magic;
     const struct tokenizer_blob *blob;
-    pcre2_code *words;
+    pcre2_code *words; /* and limits: NULL for TOKENIZER_SPM */
     pcre2_match_context *limits;
 };
 
-/* A piece of a word while it is merged: a doubly linked list in an array, one per byte at first. */
+/* A character that is no token: written as bytes in the end. No id of a token, no TOKEN_NONE. */
+#define SYMBOL_UNKNOWN (TOKEN_NONE - 1)
+
+/* A piece of a word while it is merged: a doubly linked list in an array, one per byte or character
+ * at first. */
 struct symbol {
     uint32_t id; /* TOKEN_NONE: was merged into the one before it */
     uint32_t prev, next;
+    uint32_t at; /* where it begins in the word */
 };
 
 /* Everything one encoding needs; grown as needed, freed at its end. */
@@ -56,6 +63,23 @@ void tokenizer_close(struct tokenizer *t)
     free(t);
 }
 
+static int open_words(struct tokenizer *t, struct error *error)
+{
+    int code;
+    PCRE2_SIZE where;
+    t->words = pcre2_compile((PCRE2_SPTR)pretokenizer_expression(t->blob->pre),
+                             PCRE2_ZERO_TERMINATED, PCRE2_UTF | PCRE2_UCP, &code, &where, NULL);
+    t->limits = pcre2_match_context_create(NULL);
+    if (!t->words || !t->limits)
+        return error_set(error, ERR_FAILED, "pre-tokenizer expression %u: PCRE2 error %d",
+                         (unsigned)t->blob->pre, code);
+    pcre2_set_match_limit(t->limits, MATCH_LIMIT);
+    pcre2_set_depth_limit(t->limits, DEPTH_LIMIT);
+    pcre2_set_heap_limit(t->limits, HEAP_KIB);
+    (void)pcre2_jit_compile(t->words, PCRE2_JIT_COMPLETE); /* without it matching is only slower */
+    return 0;
+}
+
 struct tokenizer *tokenizer_open(const void *blob, size_t blob_bytes, struct error *error)
 {
     if (tokenizer_blob_check(blob, blob_bytes, error))
@@ -67,21 +91,10 @@ struct tokenizer *tokenizer_open(const void *blob, size_t blob_bytes, struct err
     }
     t->magic = TOKENIZER_OBJ;
     t->blob = blob;
-    int code;
-    PCRE2_SIZE where;
-    t->words = pcre2_compile((PCRE2_SPTR)pretokenizer_expression(t->blob->pre),
-                             PCRE2_ZERO_TERMINATED, PCRE2_UTF | PCRE2_UCP, &code, &where, NULL);
-    t->limits = pcre2_match_context_create(NULL);
-    if (!t->words || !t->limits) {
-        error_set(error, ERR_FAILED, "pre-tokenizer expression %u: PCRE2 error %d",
-                  (unsigned)t->blob->pre, code);
+    if (t->blob->model == TOKENIZER_BPE && open_words(t, error)) {
         tokenizer_close(t);
         return NULL;
     }
-    pcre2_set_match_limit(t->limits, MATCH_LIMIT);
-    pcre2_set_depth_limit(t->limits, DEPTH_LIMIT);
-    pcre2_set_heap_limit(t->limits, HEAP_KIB);
-    (void)pcre2_jit_compile(t->words, PCRE2_JIT_COMPLETE); /* without it matching is only slower */
     return t;
 }
 
@@ -233,6 +246,34 @@ static int merge_symbols(struct encoder *e)
     return 0;
 }
 
+/* Merges the first n symbols, whose ids and places are set, and emits what is left. */
+static int encode_symbols(struct encoder *e, const char *text, size_t bytes, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        e->symbols[i].prev = i > 0 ? i - 1 : TOKEN_NONE;
+        e->symbols[i].next = i + 1 < n ? i + 1 : TOKEN_NONE;
+    }
+    e->heap_count = 0;
+    for (uint32_t i = 0; i < n; i++)
+        if (propose(e, i))
+            return -1;
+    if (merge_symbols(e))
+        return -1;
+    for (uint32_t i = 0; i != TOKEN_NONE; i = e->symbols[i].next) {
+        const struct symbol *s = &e->symbols[i];
+        if (s->id != SYMBOL_UNKNOWN) {
+            if (emit(e, s->id))
+                return -1;
+            continue;
+        }
+        size_t end = s->next == TOKEN_NONE ? bytes : e->symbols[s->next].at;
+        for (size_t at = s->at; at < end; at++)
+            if (emit(e, e->t->blob->byte_ids[(unsigned char)text[at]]))
+                return -1;
+    }
+    return 0;
+}
+
 static int encode_word(struct encoder *e, const char *text, size_t bytes)
 {
     const struct tokenizer_blob *b = e->t->blob;
@@ -245,20 +286,43 @@ static int encode_word(struct encoder *e, const char *text, size_t bytes)
     if (reserve(e, &e->symbols, &e->symbol_room, n, sizeof *e->symbols))
         return -1;
     for (uint32_t i = 0; i < n; i++)
-        e->symbols[i] = (struct symbol){
-            .id = b->byte_ids[(unsigned char)text[i]],
-            .prev = i > 0 ? i - 1 : TOKEN_NONE,
-            .next = i + 1 < n ? i + 1 : TOKEN_NONE,
-        };
-    e->heap_count = 0;
-    for (uint32_t i = 0; i < n; i++)
-        if (propose(e, i))
-            return -1;
-    if (merge_symbols(e))
+        e->symbols[i] = (struct symbol){.id = b->byte_ids[(unsigned char)text[i]], .at = i};
+    return encode_symbols(e, text, bytes, n);
+}
+
+/* Bytes of a character of valid UTF-8, by its first. */
+static size_t character_bytes(char first)
+{
+    unsigned char c = (unsigned char)first;
+    return c < 0x80 ? 1 : c < 0xe0 ? 2 : c < 0xf0 ? 3 : 4;
+}
+
+static int encode_spm_word(struct encoder *e, const char *text, size_t bytes)
+{
+    uint32_t n = 0;
+    if (reserve(e, &e->symbols, &e->symbol_room, bytes, sizeof *e->symbols))
         return -1;
-    for (uint32_t i = 0; i != TOKEN_NONE; i = e->symbols[i].next)
-        if (emit(e, e->symbols[i].id))
+    for (size_t at = 0, size; at < bytes; at += size) {
+        size = character_bytes(text[at]);
+        uint32_t id = find_word(e->t->blob, text + at, size);
+        e->symbols[n++] =
+            (struct symbol){.id = id == TOKEN_NONE ? SYMBOL_UNKNOWN : id, .at = (uint32_t)at};
+    }
+    return encode_symbols(e, text, bytes, n);
+}
+
+/* Where no token goes over the beginning of a word, words are merged one by one: the same tokens
+ * in less memory. */
+static int encode_spm_stretch(struct encoder *e, const char *text, size_t bytes)
+{
+    bool cut = (e->t->blob->flags & TOKENIZER_CUT_AT_SPACE) != 0;
+    for (size_t at = 0, to; at < bytes; at = to) {
+        to = cut ? at + 1 : bytes;
+        while (to < bytes && (text[to] != ' ' || text[to - 1] == ' '))
+            to++;
+        if (encode_spm_word(e, text + at, to - at))
             return -1;
+    }
     return 0;
 }
 
@@ -290,6 +354,8 @@ static int next_word(struct encoder *e, const char *text, size_t bytes, size_t s
 /* Text between two matches is a word of its own. */
 static int encode_stretch(struct encoder *e, const char *text, size_t bytes)
 {
+    if (e->t->blob->model == TOKENIZER_SPM)
+        return encode_spm_stretch(e, text, bytes);
     for (size_t at = 0, from, to; at < bytes; at = to) {
         if (next_word(e, text, bytes, at, &from, &to))
             return -1;
@@ -342,19 +408,47 @@ static uint32_t special_at(const struct encoder *e, const char *text, size_t byt
     return found;
 }
 
-static int encode_text(struct encoder *e, const char *text, size_t bytes)
+/* After a control token a text begins anew, with its space if it gets one: the space takes the
+ * place of the token's last byte. */
+static int encode_text(struct encoder *e, char *text, size_t bytes)
 {
+    bool prefix = (e->t->blob->flags & TOKENIZER_SPACE_PREFIX) != 0, anew = false;
     size_t start = 0, length = 0;
-    for (size_t at = 0; at < bytes; at++) {
-        uint32_t id = special_at(e, text + at, bytes - at, &length);
-        if (id == TOKEN_NONE)
+    for (size_t at = 0; at <= bytes; at++) {
+        uint32_t id = at < bytes ? special_at(e, text + at, bytes - at, &length) : TOKEN_NONE;
+        if (id == TOKEN_NONE && at < bytes)
             continue;
-        if (encode_stretch(e, text + start, at - start) || emit(e, id))
+        if (anew && prefix && at > start)
+            text[--start] = ' ';
+        if (encode_stretch(e, text + start, at - start) || (at < bytes && emit(e, id)))
             return -1;
+        if (at == bytes)
+            break;
+        anew = tokenizer_is_control(e->t, id);
         start = at + length;
         at = start - 1;
     }
-    return encode_stretch(e, text + start, bytes - start);
+    return 0;
+}
+
+/* The text as SentencePiece sees it, in place: U+2581 is a space to it, and a space comes first.
+ * There is room for one byte more. Returns its bytes. */
+static size_t spm_text(const struct encoder *e, char *text, size_t bytes)
+{
+    size_t n = 0, length;
+    for (size_t i = 0; i < bytes; n++) {
+        bool space = bytes - i >= 3 && memcmp(text + i, "\xe2\x96\x81", 3) == 0;
+        text[n] = space ? ' ' : text[i];
+        i += space ? 3 : 1;
+    }
+    if (n == 0 || (e->t->blob->flags & TOKENIZER_SPACE_PREFIX) == 0)
+        return n;
+    uint32_t id = special_at(e, text, n, &length);
+    if (id != TOKEN_NONE && tokenizer_is_control(e->t, id))
+        return n;
+    memmove(text + 1, text, n);
+    text[0] = ' ';
+    return n + 1;
 }
 
 int tokenizer_encode(const struct tokenizer *t, const char *text, size_t bytes, bool parse_special,
@@ -367,13 +461,17 @@ int tokenizer_encode(const struct tokenizer *t, const char *text, size_t bytes, 
         return error_set(error, ERR_BAD_INPUT, "the text is longer than %u MiB",
                          TOKENIZER_TEXT_MAX >> 20);
     struct encoder e = {.t = t, .parse_special = parse_special, .error = error};
-    char *clean = malloc(3 * bytes + 1);
-    e.match = pcre2_match_data_create_from_pattern(t->words, NULL);
+    char *clean = malloc(3 * bytes + 2);
+    bool words = t->blob->model == TOKENIZER_BPE;
+    if (words)
+        e.match = pcre2_match_data_create_from_pattern(t->words, NULL);
     int status = -1;
-    if (!clean || !e.match || reserve(&e, &e.ids, &e.room, 1, sizeof *e.ids))
+    if (!clean || (words && !e.match) || reserve(&e, &e.ids, &e.room, 1, sizeof *e.ids)) {
         error_set(error, ERR_NO_MEMORY, "no memory to encode the text");
-    else
-        status = encode_text(&e, clean, utf8_sanitise(text, bytes, clean));
+    } else {
+        size_t n = utf8_sanitise(text, bytes, clean);
+        status = encode_text(&e, clean, words ? n : spm_text(&e, clean, n));
+    }
     free(clean);
     pcre2_match_data_free(e.match);
     free(e.symbols);

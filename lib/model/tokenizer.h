@@ -1,6 +1,6 @@
-/* Byte-level BPE tokenizer over the tokenizer blob of the model segment.
- * The original regular expression of each pre-tokenizer is in tokenizers.tbl.h (PCRE2, UTF + UCP).
- */
+/* Tokenizer over the tokenizer blob of the model segment: byte-level BPE ("gpt2" in GGUF) or
+ * SentencePiece BPE ("llama"). The original regular expression of each byte-level pre-tokenizer is
+ * in tokenizers.tbl.h (PCRE2, UTF + UCP). */
 #ifndef SLUICE_MODEL_TOKENIZER_H
 #define SLUICE_MODEL_TOKENIZER_H
 

@@ -84,6 +84,8 @@ static int check_head(const struct tokenizer_blob *b, size_t bytes, struct error
         b->text_bytes > TOKENIZER_PIECES_MAX || b->special_room > b->vocab ||
         b->specials > b->special_room)
         return bad(error, "a count out of range");
+    if (b->model >= TOKENIZER_MODEL__COUNT || (b->flags & ~TOKENIZER_FLAGS) != 0 || b->unused != 0)
+        return bad(error, "of an unknown kind");
     /* One slot of each hash table must be free, or a look-up would not end. */
     if (!is_power_of_two(b->merge_slots) || !is_power_of_two(b->word_slots) ||
         b->merges >= b->merge_slots || b->merges > TOKENIZER_MERGES_MAX ||

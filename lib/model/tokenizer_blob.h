@@ -5,10 +5,14 @@
  *   piece_at[vocab + 1]     u32: token i is text[piece_at[i] .. piece_at[i + 1])
  *   types[vocab]            u8, enum token_type
  *   merges[merge_slots]     struct merge_slot, open addressing by merge_hash
- *   words[word_slots]       u32: ids of normal tokens by piece_hash, TOKEN_NONE: free
+ *   words[word_slots]       u32: ids of normal tokens by piece_hash, TOKEN_NONE: free; for
+ *                           TOKENIZER_SPM without those that hold a space as it is
  *   specials[special_room]  u32: ids of tokens matched in text as a whole, sorted by their
  *                           bytes; the first `specials` are used
- *   text[text_bytes]        the pieces: bytes of text, or names of control tokens */
+ *   text[text_bytes]        the pieces: bytes of text, or names of control tokens
+ *
+ * A TOKENIZER_SPM piece has spaces where the file has U+2581. Its merges are not in the file: every
+ * cut of a normal token into two others is one, ranked by the token's score. */
 #ifndef SLUICE_MODEL_TOKENIZER_BLOB_H
 #define SLUICE_MODEL_TOKENIZER_BLOB_H
 
@@ -20,7 +24,7 @@
 #include "lib/model/tokenizer.h"
 
 #define TOKENIZER_MAGIC      0x4e454b4f54554c53ull /* "SLUTOKEN" */
-#define TOKENIZER_VERSION    1u
+#define TOKENIZER_VERSION    2u
 #define TOKENIZER_MERGES_MAX (4u << 20)
 #define TOKENIZER_PIECES_MAX (256u << 20) /* bytes of all pieces together */
 
@@ -36,6 +40,18 @@ enum token_type {
     TOKEN_TYPE__COUNT
 };
 
+/* tokenizer.ggml.model */
+enum tokenizer_model {
+    TOKENIZER_BPE, /* "gpt2": words by a regular expression, merges of bytes */
+    TOKENIZER_SPM, /* "llama": SentencePiece BPE, merges of characters, bytes for what is unknown */
+    TOKENIZER_MODEL__COUNT
+};
+
+/* tokenizer_blob.flags, of TOKENIZER_SPM */
+#define TOKENIZER_SPACE_PREFIX 1u /* text begins with a space that is added */
+#define TOKENIZER_CUT_AT_SPACE 2u /* no token has a space after another character */
+#define TOKENIZER_FLAGS        3u
+
 struct merge_slot {
     uint32_t left, right; /* TOKEN_NONE: free */
     uint32_t rank, merged;
@@ -50,7 +66,9 @@ struct tokenizer_blob {
     uint32_t merge_slots, word_slots; /* powers of two */
     uint32_t text_bytes;
     uint32_t bos, eos; /* TOKEN_NONE: none */
-    uint32_t unused;   /* 0; no padding, the head is compared as bytes */
+    uint32_t model;    /* enum tokenizer_model */
+    uint32_t flags;
+    uint32_t unused; /* 0; no padding, the head is compared as bytes */
     uint32_t byte_ids[256];
     uint64_t piece_at_offset, types_offset, merges_offset, words_offset, specials_offset,
         text_offset;

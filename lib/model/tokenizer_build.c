@@ -1,5 +1,6 @@
 /* From tokenizer.ggml.* keys to the blob of tokenizer_blob.h. */
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,12 +15,17 @@ struct span {
     uint32_t bytes;
 };
 
+/* SentencePiece pieces are 16 characters long by its default; cutting one costs its length squared.
+ */
+#define SPM_PIECE_MAX 256
+
 struct builder {
     const struct gguf *gguf;
     struct tokenizer_blob head; /* counts first, offsets by tokenizer_blob_layout */
     char *blob;
     struct span *tokens; /* as written in the file */
     uint8_t *types;
+    uint32_t *ranks;       /* TOKENIZER_SPM: of normal tokens by score, the best first */
     struct strtab by_name; /* tokens as written -> id, normal ones first */
     struct gguf_array merge_lines;
     bool has_merges;
@@ -157,31 +163,184 @@ static int read_id(const struct builder *b, const char *key, uint32_t *id, struc
     return 0;
 }
 
-static int read_settings(struct builder *b, struct error *error)
+static int read_model(struct builder *b, struct error *error)
+{
+    static const char *const names[TOKENIZER_MODEL__COUNT] = {"gpt2", "llama"};
+    const char *text = "";
+    size_t n = 0;
+    if (gguf_get_string(b->gguf, "tokenizer.ggml.model", &text, &n, error) < 0)
+        return -1;
+    for (uint32_t i = 0; i < TOKENIZER_MODEL__COUNT; i++)
+        if (n == strlen(names[i]) && memcmp(text, names[i], n) == 0) {
+            b->head.model = i;
+            return 0;
+        }
+    return error_set(error, ERR_BAD_INPUT,
+                     "tokenizer model '%s' is not supported (only gpt2: byte-level BPE, and llama: "
+                     "SentencePiece BPE)",
+                     gguf_printable(text, n).text);
+}
+
+/* SentencePiece has no pre-tokenizer, whatever the key says. */
+static int read_pre(struct builder *b, struct error *error)
 {
     const char *text;
     size_t n;
-    int found = gguf_get_string(b->gguf, "tokenizer.ggml.model", &text, &n, error);
+    b->head.pre = pretokenizer_find("default", 7);
+    int found = gguf_get_string(b->gguf, "tokenizer.ggml.pre", &text, &n, error);
     if (found < 0)
         return -1;
-    if (!found || n != 4 || memcmp(text, "gpt2", 4) != 0)
-        return error_set(error, ERR_BAD_INPUT,
-                         "tokenizer model '%s' is not supported (only gpt2: byte-level BPE)",
-                         found ? gguf_printable(text, n).text : "");
-    found = gguf_get_string(b->gguf, "tokenizer.ggml.pre", &text, &n, error);
-    if (found < 0)
-        return -1;
-    b->head.pre = found ? pretokenizer_find(text, n) : pretokenizer_find("default", 7);
+    if (found && b->head.model == TOKENIZER_BPE)
+        b->head.pre = pretokenizer_find(text, n);
     if (b->head.pre == UINT32_MAX)
         return error_set(error, ERR_BAD_INPUT, "pre-tokenizer '%s' is not supported",
                          gguf_printable(text, n).text);
-    bool add_bos = false;
+    return 0;
+}
+
+static int read_settings(struct builder *b, struct error *error)
+{
+    if (read_model(b, error) || read_pre(b, error))
+        return -1;
+    bool spm = b->head.model == TOKENIZER_SPM;
+    bool add_bos = spm, prefix = spm, squeeze = false;
     if (read_id(b, "tokenizer.ggml.bos_token_id", &b->head.bos, error) ||
         read_id(b, "tokenizer.ggml.eos_token_id", &b->head.eos, error) ||
-        gguf_get_bool(b->gguf, "tokenizer.ggml.add_bos_token", &add_bos, error) < 0)
+        gguf_get_bool(b->gguf, "tokenizer.ggml.add_bos_token", &add_bos, error) < 0 ||
+        gguf_get_bool(b->gguf, "tokenizer.ggml.add_space_prefix", &prefix, error) < 0 ||
+        gguf_get_bool(b->gguf, "tokenizer.ggml.remove_extra_whitespaces", &squeeze, error) < 0)
         return -1;
+    if (spm && squeeze)
+        return error_set(error, ERR_BAD_INPUT,
+                         "tokenizer.ggml.remove_extra_whitespaces is not supported");
     if (!add_bos)
         b->head.bos = TOKEN_NONE;
+    if (spm && prefix)
+        b->head.flags |= TOKENIZER_SPACE_PREFIX;
+    return 0;
+}
+
+static int compare_scores(const void *x, const void *y, void *scores)
+{
+    uint32_t a = *(const uint32_t *)x, b = *(const uint32_t *)y;
+    float sa = ((const float *)scores)[a], sb = ((const float *)scores)[b];
+    return sa != sb ? (sa < sb) - (sa > sb) : (a > b) - (a < b);
+}
+
+/* Tokens of the same score have the same rank: of such merges the leftmost is first. */
+static void rank_scores(struct builder *b, float *scores, uint32_t *order)
+{
+    for (uint32_t i = 0; i < b->head.vocab; i++)
+        order[i] = i;
+    qsort_r(order, b->head.vocab, sizeof *order, compare_scores, scores);
+    for (uint32_t i = 0; i < b->head.vocab; i++)
+        b->ranks[order[i]] =
+            i > 0 && scores[order[i]] == scores[order[i - 1]] ? b->ranks[order[i - 1]] : i;
+}
+
+static int read_scores(struct builder *b, struct error *error)
+{
+    struct gguf_array a;
+    int found = gguf_get_array(b->gguf, "tokenizer.ggml.scores", GGUF_F32, &a, error);
+    if (found < 0)
+        return -1;
+    if (!found || a.left != b->head.vocab)
+        return error_set(error, ERR_BAD_INPUT,
+                         "tokenizer.ggml.scores has %" PRIu64 " elements for %" PRIu32 " tokens",
+                         found ? a.left : 0, b->head.vocab);
+    float *scores = malloc(b->head.vocab * sizeof *scores);
+    uint32_t *order = malloc(b->head.vocab * sizeof *order);
+    b->ranks = malloc(b->head.vocab * sizeof *b->ranks);
+    int status = 0;
+    for (uint32_t i = 0; scores && status == 0 && i < b->head.vocab; i++) {
+        scores[i] = gguf_array_f32(&a);
+        if (scores[i] != scores[i])
+            status =
+                error_set(error, ERR_BAD_INPUT, "the score of token %" PRIu32 " is no number", i);
+    }
+    if (!scores || !order || !b->ranks)
+        status = error_set(error, ERR_NO_MEMORY, "no memory for the vocabulary");
+    if (status == 0)
+        rank_scores(b, scores, order);
+    free(scores);
+    free(order);
+    return status;
+}
+
+/* The id of a normal token of that name that can come out of merging. */
+static uint32_t spm_token(const struct builder *b, const char *text, size_t bytes)
+{
+    uint32_t id = strtab_get(&b->by_name, text, bytes);
+    return id == STRTAB_NONE || b->types[id] != TOKEN_NORMAL || memchr(text, ' ', bytes)
+               ? TOKEN_NONE
+               : id;
+}
+
+/* Calls each(b, merge) for every cut of token `id` into two others. */
+static void each_cut(struct builder *b, uint32_t id,
+                     void (*each)(struct builder *b, const struct merge_slot *m))
+{
+    const struct span *s = &b->tokens[id];
+    if (spm_token(b, s->text, s->bytes) != id)
+        return;
+    for (uint32_t at = 1; at < s->bytes; at++) {
+        if (((unsigned char)s->text[at] & 0xc0) == 0x80) /* inside a character */
+            continue;
+        struct merge_slot m = {.left = spm_token(b, s->text, at),
+                               .right = spm_token(b, s->text + at, s->bytes - at),
+                               .rank = b->ranks[id],
+                               .merged = id};
+        if (m.left != TOKEN_NONE && m.right != TOKEN_NONE)
+            each(b, &m);
+    }
+}
+
+static void count_cut(struct builder *b, const struct merge_slot *m)
+{
+    (void)m;
+    b->head.merges++;
+}
+
+#define SPM_SPACE       "\xe2\x96\x81" /* U+2581 */
+#define SPM_SPACE_BYTES 3
+
+static bool space_at(const struct span *s, uint32_t at)
+{
+    return s->bytes - at >= SPM_SPACE_BYTES &&
+           memcmp(s->text + at, SPM_SPACE, SPM_SPACE_BYTES) == 0;
+}
+
+static bool space_inside(const struct span *s)
+{
+    bool other = false;
+    for (uint32_t i = 0; i < s->bytes; i += space_at(s, i) ? SPM_SPACE_BYTES : 1) {
+        if (space_at(s, i) && other)
+            return true;
+        other |= !space_at(s, i);
+    }
+    return false;
+}
+
+static int count_cuts(struct builder *b, struct error *error)
+{
+    bool inside = false;
+    if (read_scores(b, error))
+        return -1;
+    for (uint32_t i = 0; i < b->head.vocab; i++) {
+        const struct span *s = &b->tokens[i];
+        if (b->types[i] != TOKEN_NORMAL)
+            continue;
+        if (s->bytes > SPM_PIECE_MAX)
+            return error_set(error, ERR_BAD_INPUT, "token %" PRIu32 " has %" PRIu32 " bytes", i,
+                             s->bytes);
+        inside |= space_inside(s);
+        each_cut(b, i, count_cut);
+        if (b->head.merges > TOKENIZER_MERGES_MAX)
+            return error_set(error, ERR_BAD_INPUT, "the vocabulary has more than %u merges",
+                             TOKENIZER_MERGES_MAX);
+    }
+    if (!inside)
+        b->head.flags |= TOKENIZER_CUT_AT_SPACE;
     return 0;
 }
 
@@ -198,9 +357,10 @@ static bool is_special(uint8_t type, uint32_t bytes)
     return (type == TOKEN_CONTROL || type == TOKEN_USER_DEFINED) && bytes > 0;
 }
 
-/* Counts what the blob will hold. Pieces are never longer than the text they come from. */
-static int count_parts(struct builder *b, struct error *error)
+static int count_merges(struct builder *b, struct error *error)
 {
+    if (b->head.model == TOKENIZER_SPM)
+        return count_cuts(b, error);
     int found =
         gguf_get_array(b->gguf, "tokenizer.ggml.merges", GGUF_STRING, &b->merge_lines, error);
     if (found < 0)
@@ -210,13 +370,23 @@ static int count_parts(struct builder *b, struct error *error)
     if (merges > TOKENIZER_MERGES_MAX)
         return error_set(error, ERR_BAD_INPUT, "tokenizer.ggml.merges has %" PRIu64 " elements",
                          merges);
+    b->head.merges = (uint32_t)merges;
+    return 0;
+}
+
+/* Counts what the blob will hold. Pieces are never longer than the text they come from. */
+static int count_parts(struct builder *b, struct error *error)
+{
+    if (count_merges(b, error))
+        return -1;
     uint64_t normal = 0;
     for (uint32_t i = 0; i < b->head.vocab; i++) {
         normal += b->types[i] == TOKEN_NORMAL;
         b->head.special_room += is_special(b->types[i], b->tokens[i].bytes);
         b->head.text_bytes += b->tokens[i].bytes;
     }
-    b->head.merge_slots = slots_for(merges);
+    b->head.merge_slots = slots_for(b->head.merges);
+    b->head.merges = 0; /* counted again when they are filled in: a pair may be named twice */
     b->head.word_slots = slots_for(normal);
     b->head.magic = TOKENIZER_MAGIC;
     b->head.version = TOKENIZER_VERSION;
@@ -233,6 +403,55 @@ static void put_word(struct builder *b, uint32_t id, const char *text, size_t by
     words[i] = id;
 }
 
+static int hex_digit(char c)
+{
+    return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+/* The byte a token "<0xNN>" stands for, -1: none. */
+static int spm_byte(const struct span *s)
+{
+    if (s->bytes != 6 || memcmp(s->text, "<0x", 3) != 0 || s->text[5] != '>')
+        return -1;
+    int high = hex_digit(s->text[3]), low = hex_digit(s->text[4]);
+    return high < 0 || low < 0 ? -1 : high * 16 + low;
+}
+
+/* Bytes of a token's piece, at `out`; *word: it can come out of merging. */
+static size_t spm_piece(const struct builder *b, uint32_t id, char *out, bool *word)
+{
+    const struct span *s = &b->tokens[id];
+    int byte = b->types[id] == TOKEN_BYTE ? spm_byte(s) : -1;
+    *word = b->types[id] == TOKEN_NORMAL && !memchr(s->text, ' ', s->bytes);
+    if (byte >= 0) {
+        *out = (char)byte;
+        return 1;
+    }
+    if (b->types[id] != TOKEN_NORMAL && b->types[id] != TOKEN_USER_DEFINED) {
+        memcpy(out, s->text, s->bytes);
+        return s->bytes;
+    }
+    size_t n = 0;
+    for (uint32_t i = 0; i < s->bytes; n++) {
+        bool space = space_at(s, i);
+        out[n] = space ? ' ' : s->text[i];
+        i += space ? SPM_SPACE_BYTES : 1;
+    }
+    return n;
+}
+
+/* A normal token that is not written in the alphabet is kept as it is: it cannot come out of
+ * merging, but a model may still produce it. */
+static size_t bpe_piece(const struct builder *b, const int16_t byte_of_code[512], uint32_t id,
+                        char *out, bool *word)
+{
+    size_t n;
+    *word = b->types[id] == TOKEN_NORMAL && to_bytes(byte_of_code, &b->tokens[id], out, &n);
+    if (!*word)
+        memcpy(out, b->tokens[id].text, n = b->tokens[id].bytes);
+    return n;
+}
+
 static void fill_pieces(struct builder *b, const int16_t byte_of_code[512])
 {
     uint32_t *piece_at = (uint32_t *)(void *)(b->blob + b->head.piece_at_offset);
@@ -241,15 +460,12 @@ static void fill_pieces(struct builder *b, const int16_t byte_of_code[512])
     memset(b->blob + b->head.words_offset, 0xff, (size_t)b->head.word_slots * sizeof(uint32_t));
     uint32_t at = 0;
     for (uint32_t i = 0; i < b->head.vocab; i++) {
-        const struct span *s = &b->tokens[i];
-        size_t n = s->bytes;
+        bool word;
         piece_at[i] = at;
-        /* A normal token that is not written in the alphabet is kept as it is: it cannot come out
-         * of merging, but a model may still produce it. */
-        if (b->types[i] == TOKEN_NORMAL && to_bytes(byte_of_code, s, text + at, &n))
+        size_t n = b->head.model == TOKENIZER_SPM ? spm_piece(b, i, text + at, &word)
+                                                  : bpe_piece(b, byte_of_code, i, text + at, &word);
+        if (word)
             put_word(b, i, text + at, n);
-        else
-            memcpy(text + at, s->text, n = s->bytes);
         at += (uint32_t)n;
     }
     piece_at[b->head.vocab] = at;
@@ -257,15 +473,19 @@ static void fill_pieces(struct builder *b, const int16_t byte_of_code[512])
 
 static int fill_byte_ids(struct builder *b, const uint16_t code_of_byte[256], struct error *error)
 {
+    bool spm = b->head.model == TOKENIZER_SPM;
     for (uint32_t byte = 0; byte < 256; byte++) {
         uint16_t code = code_of_byte[byte];
-        char name[2] = {(char)code, 0};
-        if (code >= 0x80) {
+        char name[8] = {(char)code, 0};
+        size_t n = code >= 0x80 ? 2 : 1;
+        if (spm) {
+            n = (size_t)snprintf(name, sizeof name, "<0x%02X>", (unsigned)byte);
+        } else if (code >= 0x80) {
             name[0] = (char)(0xc0 | code >> 6);
             name[1] = (char)(0x80 | (code & 0x3f));
         }
-        uint32_t id = strtab_get(&b->by_name, name, code >= 0x80 ? 2 : 1);
-        if (id == STRTAB_NONE || b->types[id] != TOKEN_NORMAL)
+        uint32_t id = strtab_get(&b->by_name, name, n);
+        if (id == STRTAB_NONE || b->types[id] != (spm ? TOKEN_BYTE : TOKEN_NORMAL))
             return error_set(error, ERR_BAD_INPUT, "the vocabulary has no token for byte 0x%02x",
                              (unsigned)byte);
         b->head.byte_ids[byte] = id;
@@ -339,13 +559,22 @@ static size_t longest_line(struct gguf_array a)
     return longest;
 }
 
-static int fill_merges(struct builder *b, struct error *error)
+/* A pair named twice keeps its first rank. */
+static void put_merge(struct builder *b, const struct merge_slot *m)
 {
     struct merge_slot *slots = (struct merge_slot *)(void *)(b->blob + b->head.merges_offset);
     uint32_t mask = b->head.merge_slots - 1;
-    memset(slots, 0xff, (size_t)b->head.merge_slots * sizeof *slots);
-    if (!b->has_merges)
-        return 0;
+    uint32_t i = merge_hash(m->left, m->right) & mask;
+    while (slots[i].left != TOKEN_NONE && (slots[i].left != m->left || slots[i].right != m->right))
+        i = (i + 1) & mask;
+    if (slots[i].left == TOKEN_NONE) {
+        slots[i] = *m;
+        b->head.merges++;
+    }
+}
+
+static int fill_merge_lines(struct builder *b, struct error *error)
+{
     struct gguf_array a = b->merge_lines;
     char *joined = malloc(longest_line(a) + 1);
     if (!joined)
@@ -357,19 +586,21 @@ static int fill_merges(struct builder *b, struct error *error)
         struct merge_slot m;
         gguf_array_string(&a, &line, &n);
         status = parse_merge(b, rank, line, n, joined, &m, error);
-        if (status)
-            break;
-        uint32_t i = merge_hash(m.left, m.right) & mask;
-        while (slots[i].left != TOKEN_NONE &&
-               (slots[i].left != m.left || slots[i].right != m.right))
-            i = (i + 1) & mask;
-        if (slots[i].left == TOKEN_NONE) { /* a pair named twice keeps its first rank */
-            slots[i] = m;
-            b->head.merges++;
-        }
+        if (status == 0)
+            put_merge(b, &m);
     }
     free(joined);
     return status;
+}
+
+static int fill_merges(struct builder *b, struct error *error)
+{
+    memset(b->blob + b->head.merges_offset, 0xff,
+           (size_t)b->head.merge_slots * sizeof(struct merge_slot));
+    for (uint32_t i = 0; b->head.model == TOKENIZER_SPM && i < b->head.vocab; i++)
+        if (b->types[i] == TOKEN_NORMAL)
+            each_cut(b, i, put_merge);
+    return b->has_merges ? fill_merge_lines(b, error) : 0;
 }
 
 static int build(struct builder *b, struct error *error)
@@ -401,6 +632,7 @@ int tokenizer_blob_build(const struct gguf *g, void **blob, size_t *bytes, uint3
     strtab_free(&b.by_name);
     free(b.tokens);
     free(b.types);
+    free(b.ranks);
     if (status) {
         free(b.blob);
         return -1;

@@ -1,6 +1,7 @@
 /* Writes the seeds of the gguf and tok targets: gguf_seeds CORPUS_DIR. The files are committed;
  * this is how they came to be. Shapes of published defects in other GGUF readers have a seed each.
  */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -271,6 +272,20 @@ static void linear_rope(struct make *m)
     make_f32(m, "olmoe.rope.scaling.factor", 4);
 }
 
+static void spm(struct make *m)
+{
+    struct spm_tokens tokens;
+    spm_tokens(&tokens);
+    again_as(m, "llama");
+    make_spm(m, &tokens);
+}
+static void spm_score(struct make *m) /* no number, and the others are the same */
+{
+    float scores[TINY_VOCAB] = {[TINY_VOCAB - 1] = NAN};
+    spm(m);
+    make_scores(m, scores, TINY_VOCAB);
+}
+
 /* clang-format off */
 #define SEEDS(X) \
     X(whole) X(v2) X(sparse) X(odd_values) X(cve_n_kv) X(cve_n_tensors) X(cve_ne) X(cve_ne_lies) \
@@ -280,7 +295,7 @@ static void linear_rope(struct make *m)
     X(merge) X(eos) X(used) X(version1) X(no_key_name) X(value_type) X(bool_two) X(long_name) \
     X(dims) X(rows) X(negative) X(float_type) X(eps_nan) X(vocab) X(rope_dims) X(no_tokens) \
     X(byte_missing) X(pre) X(beyond_layers) X(olmoe) X(qwen2moe) X(llama) X(shared_missing) \
-    X(shared_absurd) X(old_experts) X(linear_rope)
+    X(shared_absurd) X(old_experts) X(linear_rope) X(spm) X(spm_score)
 /* clang-format on */
 
 static const struct {
@@ -311,11 +326,12 @@ static void save_texts(const char *dir)
         " \t\r\n\n  \xc2\xa0\xe3\x80\x80 x  ",
         "\xf0\x9f\x98\x80\xe2\x82\xac\xc3\xa4 \xf0\x9f\x98 \xed\xa0\x80 \xff\xc0\x80",
         "llllllllllllllllllllhehehellhellllhe",
+        "ab aab<s>b \xe2\x96\x81 a<s>  \xe2\x96",
     };
     for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
-        for (unsigned mode = 0; mode < 6; mode++) {
+        for (unsigned mode = 0; mode < 8; mode++) {
             char data[200], name[20];
-            data[0] = (char)(mode < 3 ? mode : 0x80 + mode); /* target: bit 7 and % 3 */
+            data[0] = (char)(mode < 4 ? mode : 0x80 + mode); /* target: bit 7 and % 4 */
             size_t n = strlen(texts[i]);
             memcpy(data + 1, texts[i], n);
             snprintf(name, sizeof name, "text%u-%u", (unsigned)i, mode);

@@ -12,7 +12,9 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static const char *const pre[] = {"qwen2", "gpt-2", "llama-bpe"};
+/* Pre-tokenizers of byte-level BPE, and a SentencePiece vocabulary. */
+static const char *const pre[] = {"qwen2", "gpt-2", "llama-bpe", "spm"};
+#define SPM 3
 
 struct memory {
     struct bytes file;
@@ -34,6 +36,11 @@ static struct tokenizer *tiny_tokenizer(unsigned which)
     struct make m;
     make_tiny(&m, 1, false);
     make_text(&m, "tokenizer.ggml.pre", pre[which]);
+    if (which == SPM) {
+        struct spm_tokens tokens;
+        spm_tokens(&tokens);
+        make_spm(&m, &tokens);
+    }
     struct memory memory = {make_write(&m)};
     struct gguf_source source = {read_memory, &memory, memory.file.size};
     struct model_file_id id = {.bytes = memory.file.size};
@@ -60,11 +67,26 @@ static void check_pieces(const struct tokenizer *t, const uint32_t *ids, size_t 
     sl_assert(at == bytes);
 }
 
+/* What SentencePiece makes of a text before merging: U+2581 is a space, and a space comes first. */
+static size_t spm_text(const char *clean, size_t bytes, char *out)
+{
+    size_t n = 0;
+    if (bytes > 0)
+        out[n++] = ' ';
+    for (size_t i = 0; i < bytes; n++) {
+        bool space = strncmp(clean + i, SPM_SPACE_TEXT, 3) == 0;
+        out[n] = space ? ' ' : clean[i];
+        i += space ? 3 : 1;
+    }
+    return n;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (size == 0)
         return 0;
-    const struct tokenizer *t = tiny_tokenizer(data[0] % ARRAY_LEN(pre));
+    unsigned which = (data[0] & 0x7f) % ARRAY_LEN(pre);
+    const struct tokenizer *t = tiny_tokenizer(which);
     bool special = data[0] & 0x80;
     const char *text = (const char *)data + 1;
     size_t n = size - 1, count, ready = utf8_complete_prefix(text, n);
@@ -75,8 +97,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     sl_assert(ready <= n && n - ready < 4);
     sl_assert(utf8_complete_prefix(clean, clean_bytes) == clean_bytes);
     sl_assert(tokenizer_encode(t, text, n, special, &ids, &count, NULL) == 0);
-    if (!special)
+    if (!special && which == SPM) {
+        char *spaced = malloc(clean_bytes + 1);
+        sl_assert(spaced);
+        check_pieces(t, ids, count, spaced, spm_text(clean, clean_bytes, spaced));
+        free(spaced);
+    } else if (!special) {
         check_pieces(t, ids, count, clean, clean_bytes);
+    }
     free(ids);
     free(clean);
     return 0;

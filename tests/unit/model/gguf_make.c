@@ -309,6 +309,34 @@ void make_arch(struct make *m, const char *arch, unsigned layers, bool mixed)
         make_u32(m, "qwen2moe.expert_shared_feed_forward_length", 2 * h);
 }
 
+void spm_tokens(struct spm_tokens *v)
+{
+    static char names[256][8];
+    static const char *const rest[] = {SPM_SPACE_TEXT, "a", "b", SPM_SPACE_TEXT "a", "ab", "<s>"};
+    for (uint32_t i = 0; i < TINY_VOCAB; i++) {
+        if (i < 256)
+            snprintf(names[i], sizeof names[i], "<0x%02X>", i);
+        v->texts[i] = i < 256 ? names[i] : rest[i - 256];
+        v->types[i] = i < 256 ? 6 : i == SPM_CONTROL ? 3 : 1; /* byte, control, normal */
+        v->scores[i] = i < 256 ? 0 : -(float)i;
+    }
+}
+
+void make_scores(struct make *m, const float *scores, size_t count)
+{
+    make_array_raw(m, "tokenizer.ggml.scores", GGUF_F32, count, 0);
+    bytes_add(&make_key(m, "tokenizer.ggml.scores")->value, scores, count * sizeof *scores);
+}
+
+void make_spm(struct make *m, const struct spm_tokens *v)
+{
+    make_text(m, "tokenizer.ggml.model", "llama");
+    make_drop_key(m, "tokenizer.ggml.merges");
+    make_texts(m, "tokenizer.ggml.tokens", v->texts, TINY_VOCAB);
+    make_i32s(m, "tokenizer.ggml.token_type", v->types, TINY_VOCAB);
+    make_scores(m, v->scores, TINY_VOCAB);
+}
+
 void make_free(struct make *m)
 {
     for (size_t i = 0; i < m->key_count; i++)

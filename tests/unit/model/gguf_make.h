@@ -89,4 +89,23 @@ struct make_tensor *make_add_tensor(struct make *m, const char *name, uint32_t t
 extern const char *const tiny_merges[3];
 void tiny_tokens(const char *texts[TINY_VOCAB], int32_t types[TINY_VOCAB]);
 
+/* A SentencePiece vocabulary of as many tokens: bytes, then these. */
+struct spm_tokens {
+    const char *texts[TINY_VOCAB];
+    int32_t types[TINY_VOCAB];
+    float scores[TINY_VOCAB];
+};
+#define SPM_SPACE_ID   256 /* U+2581 */
+#define SPM_A          257
+#define SPM_B          258
+#define SPM_SPACE_A    259
+#define SPM_AB         260
+#define SPM_CONTROL    261 /* "<s>" */
+#define SPM_SPACE_TEXT "\xe2\x96\x81"
+
+void spm_tokens(struct spm_tokens *v);
+void make_scores(struct make *m, const float *scores, size_t count);
+/* Replaces the tokenizer of a file made by the functions above. */
+void make_spm(struct make *m, const struct spm_tokens *v);
+
 #endif

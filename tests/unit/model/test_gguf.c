@@ -209,7 +209,7 @@ static void expect(const char *what, const void *data, size_t n, const char *fra
         make_tensor(m, "blk.0.ffn_down_exps.weight")->ne[2] = 2;                                   \
         make_tensor(m, "blk.0.ffn_down_exps.weight")->bytes = 128;                                 \
     })                                                                                             \
-    X(tok_model, "tokenizer model 'llama'", make_text(m, "tokenizer.ggml.model", "llama"))         \
+    X(tok_model, "tokenizer model 'bert'", make_text(m, "tokenizer.ggml.model", "bert"))           \
     X(tok_model_none, "tokenizer model ''", make_drop_key(m, "tokenizer.ggml.model"))              \
     X(tok_model_type, "instead of a string", make_u32(m, "tokenizer.ggml.model", 1))               \
     X(tok_pre, "pre-tokenizer 'odd' is not supported", make_text(m, "tokenizer.ggml.pre", "odd"))  \
