@@ -102,7 +102,7 @@ struct procs {
 uint64_t procs_bytes(void);
 
 /* supervisor: fills constants of a freshly created segment; run_dir and model_path are its own to
- * fill. Rows: supervisor, cache, predictor, compute, recorder, then the loaders. */
+ * fill. Rows: the supervisor, the services in their table's order, then the loaders. */
 void procs_format(void *base, const struct params *params, uint32_t loaders);
 
 int procs_attach(int fd, bool writable, uint64_t boot, struct procs *out, struct error *error);

@@ -27,7 +27,7 @@ struct use_record {
     uint8_t outcome; /* enum use_outcome */
     uint8_t rank, need, tier, prefill;
     uint16_t system; /* SEQUENCE_BEGIN: the system in force from here (policy/systems.h) */
-    uint32_t reserved;
+    float before;    /* EXPERT in prefill: sum of the better gate weights (policy/precision.h) */
 };
 _Static_assert(sizeof(struct use_record) == 32, "half a cache line");
 

@@ -151,7 +151,8 @@ static void log_use(struct experts *e, const struct expert_step *step,
                                 .rank = (uint8_t)item->rank,
                                 .need = (uint8_t)need,
                                 .tier = (uint8_t)item->tier,
-                                .prefill = step->rows > 1};
+                                .prefill = step->rows > 1,
+                                .before = step->rows > 1 ? item->weight_before : 0};
     uses_append(&e->child->uses, &record);
 }
 
