@@ -3,8 +3,8 @@
 #include <stddef.h>
 
 static const struct tensor_type_info type_table[] = {
-#define TENSOR_TYPE(name, ggml_id, block_elems, block_bytes)                                       \
-    {#name, (ggml_id), (block_elems), (block_bytes)},
+#define TENSOR_TYPE(name, id, block_elems, block_bytes, row_head_bytes)                            \
+    {#name, (id), (block_elems), (block_bytes), (row_head_bytes)},
 #include "lib/base/tensor_types.tbl.h"
 };
 
@@ -22,8 +22,8 @@ bool tensor_type_row_bytes(uint32_t ggml_id, uint64_t elems, uint64_t *bytes)
     if (!info || elems % info->block_elems != 0)
         return false;
     uint64_t blocks = elems / info->block_elems;
-    if (blocks > (uint64_t)INT64_MAX / info->block_bytes)
+    if (blocks > ((uint64_t)INT64_MAX - info->row_head_bytes) / info->block_bytes)
         return false;
-    *bytes = blocks * info->block_bytes;
+    *bytes = info->row_head_bytes + blocks * info->block_bytes;
     return true;
 }

@@ -1,11 +1,18 @@
 /* The tensor types sluice computes with.
- * TENSOR_TYPE(NAME, ggml_id, block_elems, block_bytes)
- * ggml_id: the number GGUF files use; block_elems: elements per block along the row; block_bytes:
- * bytes per block. Source of numbers: the GGUF specification. No include guard: include it with
- * TENSOR_TYPE defined. */
-TENSOR_TYPE(F32, 0, 1, 4)
-TENSOR_TYPE(F16, 1, 1, 2)
-TENSOR_TYPE(Q4_0, 2, 32, 18)
-TENSOR_TYPE(Q8_0, 8, 32, 34)
-TENSOR_TYPE(BF16, 30, 1, 2)
+ * TENSOR_TYPE(NAME, id, block_elems, block_bytes, row_head_bytes)
+ * id: the number GGUF files use, or from TENSOR_TYPE_OWN_FIRST on one of sluice's own, which no
+ * GGUF file has; block_elems: elements per block along the row; block_bytes: bytes per block;
+ * row_head_bytes: bytes at the start of every row, before its blocks. Source of numbers below 1000:
+ * the GGUF specification. Blocks of the own types: lib/quant/quant.h. No include guard: include it
+ * with TENSOR_TYPE defined. */
+TENSOR_TYPE(F32, 0, 1, 4, 0)
+TENSOR_TYPE(F16, 1, 1, 2, 0)
+TENSOR_TYPE(Q4_0, 2, 32, 18, 0)
+TENSOR_TYPE(Q8_0, 8, 32, 34, 0)
+TENSOR_TYPE(BF16, 30, 1, 2, 0)
+TENSOR_TYPE(C8, 1000, 64, 64, 4)
+TENSOR_TYPE(C4, 1001, 64, 32, 4)
+TENSOR_TYPE(C2, 1002, 64, 16, 4)
+TENSOR_TYPE(G4, 1003, 64, 36, 0)
+TENSOR_TYPE(G2, 1004, 64, 20, 0)
 #undef TENSOR_TYPE

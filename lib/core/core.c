@@ -80,9 +80,9 @@ static void bind_experts(struct core *c, uint32_t layer)
             continue;
         if (e->slot_bytes > c->expert_slot_bytes[layer])
             c->expert_slot_bytes[layer] = e->slot_bytes;
-        l->expert_forms |= 1u << form_of((enum tensor_type)e->matrix[EXPERT_GATE].type) |
-                           1u << form_of((enum tensor_type)e->matrix[EXPERT_UP].type);
-        l->inner_forms |= 1u << form_of((enum tensor_type)e->matrix[EXPERT_DOWN].type);
+        l->expert_forms |= 1u << kernel_form_of((enum tensor_type)e->matrix[EXPERT_GATE].type) |
+                           1u << kernel_form_of((enum tensor_type)e->matrix[EXPERT_UP].type);
+        l->inner_forms |= 1u << kernel_form_of((enum tensor_type)e->matrix[EXPERT_DOWN].type);
     }
 }
 
@@ -90,7 +90,7 @@ static void bind_more_types(struct core *c, const struct core_config *config)
 {
     uint32_t forms = 0;
     for (size_t i = 0; i < config->expert_type_count; i++)
-        forms |= 1u << form_of(config->expert_types[i]);
+        forms |= 1u << kernel_form_of(config->expert_types[i]);
     for (uint32_t i = 0; i < c->hp.layers; i++) {
         c->layer[i].expert_forms |= forms;
         c->layer[i].inner_forms |= forms;
@@ -247,10 +247,10 @@ uint32_t core_output_rows(const struct core *c)
 void core_make_forms(const struct core *c, const struct form_rows *f, uint32_t row, uint32_t forms)
 {
     const float *x = form_floats(f, row);
-    if (forms & (1u << FORM_Q8))
-        c->ops->activation(TENSOR_Q8_0, x, f->k, f->base[FORM_Q8] + row * f->stride[FORM_Q8]);
-    if (forms & (1u << FORM_Q4))
-        c->ops->activation(TENSOR_Q4_0, x, f->k, f->base[FORM_Q4] + row * f->stride[FORM_Q4]);
+    for (int i = FORM_F32 + 1; i < FORM__COUNT; i++)
+        if (forms & (1u << i))
+            c->ops->activation(kernel_form_type((enum kernel_form)i), x, f->k,
+                               f->base[i] + row * f->stride[i]);
 }
 
 void core_run_rows(struct core *c, uint32_t rows, pool_fn *fn)

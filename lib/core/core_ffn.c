@@ -101,7 +101,7 @@ static void down_job(struct core *c, uint32_t thread, const struct expert_job *j
         core_alive(c, thread);
         float *g = c->gate + (size_t)(job->inner_base + first) * down.k;
         const void *x = g;
-        if (form_of(down.type) != FORM_F32) {
+        if (kernel_form_of(down.type) != FORM_F32) {
             struct form_rows made =
                 *inner; /* floats where they are, blocks in the thread's buffer */
             made.base[FORM_F32] = (uint8_t *)g;

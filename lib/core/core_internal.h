@@ -16,17 +16,9 @@
 /* Multiplications below which a product is not worth a fork and join. */
 #define SERIAL_WORK (1u << 16)
 
-/* The forms of an activation row beside weights: the floats themselves, or int8 blocks. */
-enum form { FORM_F32, FORM_Q8, FORM_Q4, FORM__COUNT };
-
-static inline enum form form_of(enum tensor_type type)
-{
-    return type == TENSOR_Q8_0 ? FORM_Q8 : type == TENSOR_Q4_0 ? FORM_Q4 : FORM_F32;
-}
-
 static inline uint32_t form_bit(const struct kernel_matrix *w)
 {
-    return 1u << form_of(w->type);
+    return 1u << kernel_form_of(w->type);
 }
 
 /* Rows of activations in every form the model needs. */
@@ -43,13 +35,13 @@ static inline float *form_floats(const struct form_rows *f, uint32_t row)
 
 static inline const void *form_row(const struct form_rows *f, enum tensor_type type, uint32_t row)
 {
-    enum form form = form_of(type);
+    enum kernel_form form = kernel_form_of(type);
     return f->base[form] + row * f->stride[form];
 }
 
 static inline size_t form_stride(const struct form_rows *f, enum tensor_type type)
 {
-    return f->stride[form_of(type)];
+    return f->stride[kernel_form_of(type)];
 }
 
 struct core_layer {
@@ -57,7 +49,7 @@ struct core_layer {
     struct kernel_matrix shared_router, shared[EXPERT__COUNT]; /* where there is a shared expert */
     /* NULL: the model has none */
     const float *attn_norm, *ffn_norm, *q_norm, *k_norm, *q_bias, *k_bias, *v_bias;
-    uint32_t in_forms, mix_forms;                   /* bit per enum form */
+    uint32_t in_forms, mix_forms;                   /* bit per enum kernel_form */
     uint32_t gate_forms, expert_forms, inner_forms; /* router and experts; experts; down */
     uint32_t shared_forms;                          /* down of the shared expert */
 };

@@ -17,11 +17,11 @@ static void *cut(struct cutter *m, size_t count, size_t bytes)
 static void cut_forms(struct cutter *m, struct form_rows *f, uint32_t forms, uint32_t rows,
                       uint32_t k)
 {
-    static const enum tensor_type type_of[FORM__COUNT] = {TENSOR_F32, TENSOR_Q8_0, TENSOR_Q4_0};
     f->k = k;
     for (int i = 0; i < FORM__COUNT; i++) {
-        f->stride[i] =
-            i == FORM_F32 ? (size_t)k * sizeof(float) : kernel_activation_bytes(type_of[i], k);
+        f->stride[i] = i == FORM_F32
+                           ? (size_t)k * sizeof(float)
+                           : kernel_activation_bytes(kernel_form_type((enum kernel_form)i), k);
         f->base[i] = forms & (1u << i) ? cut(m, rows, f->stride[i]) : NULL;
     }
 }

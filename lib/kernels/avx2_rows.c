@@ -8,9 +8,13 @@
 static void avx2_matmul(const struct kernel_matrix *w, uint32_t n_begin, uint32_t n_end,
                         const void *x, size_t x_stride, uint32_t rows, float *y, size_t y_stride)
 {
-    bool quant = w->type == TENSOR_Q8_0 || w->type == TENSOR_Q4_0;
-    (quant ? avx2_quant_matmul : avx2_dense_matmul)(w, n_begin, n_end, x, x_stride, rows, y,
-                                                    y_stride);
+    static kernel_matmul_fn *const by_form[FORM__COUNT] = {
+        [FORM_F32] = avx2_dense_matmul,
+        [FORM_Q8] = avx2_quant_matmul,
+        [FORM_Q4] = avx2_quant_matmul,
+        [FORM_GROUP] = generic_group_matmul,
+    };
+    by_form[kernel_form_of(w->type)](w, n_begin, n_end, x, x_stride, rows, y, y_stride);
 }
 
 const struct kernel_ops avx2_ops = {

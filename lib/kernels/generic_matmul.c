@@ -109,13 +109,17 @@ static void quant_output(const struct kernel_matrix *w, uint32_t j, const uint8_
 void generic_matmul(const struct kernel_matrix *w, uint32_t n_begin, uint32_t n_end, const void *x,
                     size_t x_stride, uint32_t rows, float *y, size_t y_stride)
 {
-    bool quant = w->type == TENSOR_Q8_0 || w->type == TENSOR_Q4_0;
+    enum kernel_form form = kernel_form_of(w->type);
+    if (form == FORM_GROUP) {
+        generic_group_matmul(w, n_begin, n_end, x, x_stride, rows, y, y_stride);
+        return;
+    }
     for (uint32_t r = 0; r < rows; r += ROWS) {
         uint32_t count = rows - r < ROWS ? rows - r : ROWS;
         const uint8_t *xr = (const uint8_t *)x + r * x_stride;
         float *yr = y + r * y_stride;
         for (uint32_t j = n_begin; j < n_end; j++) {
-            if (quant)
+            if (form != FORM_F32)
                 quant_output(w, j, xr, x_stride, count, yr, y_stride);
             else
                 dense_output(w, j, xr, x_stride, count, yr, y_stride);

@@ -24,6 +24,12 @@ static float exp_one(float x)
     return p * float_of((uint32_t)(half + 127) << 23) * float_of((uint32_t)(e - half + 127) << 23);
 }
 
+static int32_t round_to_i8(float v)
+{
+    v = v > 127.0f ? 127.0f : v < -127.0f ? -127.0f : v;
+    return v != v ? 0 : (int32_t)((v + 12582912.0f) - 12582912.0f);
+}
+
 static void quantise_block(const float *x, uint32_t b, int32_t factor, int8_t *q, float *d,
                            int32_t *c)
 {
@@ -34,9 +40,7 @@ static void quantise_block(const float *x, uint32_t b, int32_t factor, int8_t *q
     float inverse = zero ? 0.0f : 127.0f / max;
     int32_t sum = 0;
     for (uint32_t i = 0; i < QK; i++) {
-        float v = x[i] * inverse;
-        v = v > 127.0f ? 127.0f : v < -127.0f ? -127.0f : v;
-        int32_t n = v != v ? 0 : (int32_t)((v + 12582912.0f) - 12582912.0f);
+        int32_t n = round_to_i8(x[i] * inverse);
         q[act_half(b, i / 16) + i % 16] = (int8_t)n;
         sum += n;
     }
@@ -44,10 +48,37 @@ static void quantise_block(const float *x, uint32_t b, int32_t factor, int8_t *q
     c[b] = factor * sum;
 }
 
+static void group_activation(const float *x, uint32_t k, uint8_t *out)
+{
+    int8_t *q = (int8_t *)out;
+    float *d = (float *)(void *)(out + group_scale_offset(k));
+    float *s = (float *)(void *)(out + group_sum_offset(k));
+    memset(s + k / GROUP, 0, kernel_activation_bytes(TENSOR_C8, k) - k - k / GROUP * 2 * sizeof *s);
+    for (uint32_t g = 0; g < k / GROUP; g++, x += GROUP, q += GROUP) {
+        float max = 0;
+        int32_t sum = 0;
+        for (uint32_t i = 0; i < GROUP; i++)
+            max = fabsf(x[i]) > max ? fabsf(x[i]) : max;
+        bool zero = max < ACT_MIN;
+        float inverse = zero ? 0.0f : 127.0f / max;
+        for (uint32_t i = 0; i < GROUP; i++) {
+            q[i] = (int8_t)round_to_i8(x[i] * inverse);
+            sum += q[i];
+        }
+        d[g] = zero ? 0.0f : max / 127.0f;
+        s[g] = (float)sum;
+    }
+}
+
 static void generic_activation(enum tensor_type type, const float *x, uint32_t k, void *dst)
 {
-    if (type != TENSOR_Q8_0 && type != TENSOR_Q4_0) {
+    enum kernel_form form = kernel_form_of(type);
+    if (form == FORM_F32) {
         memcpy(dst, x, (size_t)k * sizeof *x);
+        return;
+    }
+    if (form == FORM_GROUP) {
+        group_activation(x, k, dst);
         return;
     }
     uint8_t *out = dst;
@@ -123,7 +154,9 @@ static void generic_row_to_f32(const struct kernel_matrix *w, uint32_t row, floa
         for (uint32_t i = 0; i < w->k; i++)
             y[i] = bf16_to_f32(load_u16(p + 2 * (size_t)i));
         return;
-    default: quant_row_to_f32(w->type, p, w->k, y); return;
+    case TENSOR_Q8_0:
+    case TENSOR_Q4_0: quant_row_to_f32(w->type, p, w->k, y); return;
+    default: group_row_to_f32(w, row, y); return;
     }
 }
 

@@ -61,6 +61,54 @@ static inline uint32_t quant_block_bytes(enum tensor_type type)
     return type == TENSOR_Q8_0 ? Q8_BYTES : Q4_BYTES;
 }
 
+/* ---- sluice's own types ---- */
+
+/* A row is groups of 64 codes: element i of a group is w = scale * (code - zero), scale and zero
+ * F16 in the head of the row (C8, C4, C2) or in front of the group (G4, G2). Codes are unsigned: 8
+ * bits: byte i;  4 bits: byte i % 32, low nibble first;  2 bits: byte i % 16, low bits first. A
+ * prepared activation row beside them is  int8 q[k] (in order), float d[k / 64] (the scale), float
+ * s[k / 64] (the sum of the group's q, an integer).  Every instruction set computes t =
+ * (float)dot_g - zero * s_g     (dot_g an exact integer, zero * s_g exact: one rounding) and over
+ * the groups ascending  acc += t * d_g, y = acc * scale  (C), or acc += (t * scale_g) * d_g (G). */
+#define GROUP 64
+
+struct group_type {
+    uint32_t bits;
+    uint32_t head;   /* bytes of the row before the first group */
+    uint32_t bytes;  /* of a group */
+    uint32_t before; /* bytes of a group before its codes */
+};
+
+static ALWAYS_INLINE struct group_type group_type_of(enum tensor_type type)
+{
+    switch (type) {
+    case TENSOR_C8: return (struct group_type){8, 4, 64, 0};
+    case TENSOR_C4: return (struct group_type){4, 4, 32, 0};
+    case TENSOR_C2: return (struct group_type){2, 4, 16, 0};
+    case TENSOR_G4: return (struct group_type){4, 0, 36, 4};
+    case TENSOR_G2: return (struct group_type){2, 0, 20, 4};
+    default: sl_panic("type %d has no groups", (int)type);
+    }
+}
+
+static inline size_t group_scale_offset(uint32_t k)
+{
+    return k;
+}
+
+static inline size_t group_sum_offset(uint32_t k)
+{
+    return k + (size_t)(k / GROUP) * sizeof(float);
+}
+
+/* The codes of one group, in order. */
+static inline void group_codes(uint32_t bits, const uint8_t *p, uint8_t code[GROUP])
+{
+    uint32_t bytes = bits * GROUP / 8, mask = (1u << bits) - 1;
+    for (uint32_t i = 0; i < GROUP; i++)
+        code[i] = (uint8_t)(p[i % bytes] >> (i / bytes * bits) & mask);
+}
+
 /* Below this a block is all zero: its inverse scale would not be finite. */
 #define ACT_MIN 1e-35f
 
@@ -131,7 +179,10 @@ typedef void kernel_matmul_fn(const struct kernel_matrix *w, uint32_t n_begin, u
                               const void *x, size_t x_stride, uint32_t rows, float *y,
                               size_t y_stride);
 
-kernel_matmul_fn generic_matmul;
+/* One row of an own type as F32; the same code for every instruction set. */
+void group_row_to_f32(const struct kernel_matrix *w, uint32_t row, float *y);
+
+kernel_matmul_fn generic_matmul, generic_group_matmul;
 kernel_matmul_fn avx2_dense_matmul, avx2_quant_matmul;
 kernel_matmul_fn avx512_dense_matmul, avx512_quant_matmul;
 

@@ -23,7 +23,43 @@
 
 enum kernel_isa { ISA_GENERIC, ISA_AVX2, ISA_AVX512, ISA__COUNT };
 
-/* A row-major weight matrix as it lies in the model file: n rows of k elements, row_bytes apart. */
+/* The forms of an activation row beside weights. One prepared row serves every type of its form. */
+enum kernel_form {
+    FORM_F32,   /* F32, F16, BF16: the floats themselves */
+    FORM_Q8,    /* Q8_0: int8 per block of 32 with an F32 scale */
+    FORM_Q4,    /* Q4_0: the same with its own correction */
+    FORM_GROUP, /* C8, C4, C2, G4, G2: int8 per group of 64 with an F32 scale and the group's sum */
+    FORM__COUNT
+};
+
+static inline enum kernel_form kernel_form_of(enum tensor_type type)
+{
+    switch (type) {
+    case TENSOR_F32:
+    case TENSOR_F16:
+    case TENSOR_BF16: return FORM_F32;
+    case TENSOR_Q8_0: return FORM_Q8;
+    case TENSOR_Q4_0: return FORM_Q4;
+    case TENSOR_C8:
+    case TENSOR_C4:
+    case TENSOR_C2:
+    case TENSOR_G4:
+    case TENSOR_G2: return FORM_GROUP;
+    }
+    return FORM__COUNT;
+}
+
+/* A type of the form, to prepare rows for all of them. */
+static inline enum tensor_type kernel_form_type(enum kernel_form form)
+{
+    return form == FORM_Q8      ? TENSOR_Q8_0
+           : form == FORM_Q4    ? TENSOR_Q4_0
+           : form == FORM_GROUP ? TENSOR_C8
+                                : TENSOR_F32;
+}
+
+/* A row-major weight matrix as it lies in the model file or the expert store: n rows of k elements,
+ * row_bytes apart. */
 struct kernel_matrix {
     const void *data;
     uint64_t row_bytes;
@@ -52,9 +88,8 @@ struct kernel_ops {
     const char *name; /* "generic", "avx2", "avx512" */
 
     /* Turns one F32 row of k elements into the form matmul wants beside weights of `type`.
-     * dst has kernel_activation_bytes(type, k) bytes, 64-byte aligned. F32/F16/BF16 weights: the
-     * row as it is. Q8_0/Q4_0: int8 per block of 32 with an F32 scale (round to nearest even), per
-     * row. */
+     * dst has kernel_activation_bytes(type, k) bytes, 64-byte aligned. The form depends on
+     * kernel_form_of(type) only; integers are rounded to nearest even, per row. */
     void (*activation)(enum tensor_type type, const float *x, uint32_t k, void *dst);
 
     /* y[r][j] = sum_k w[j][k] * x[r][k] for rows r in 0..rows-1 and outputs j in n_begin..n_end-1.

@@ -5,10 +5,34 @@
 #define FOR_VECTORS(i, n, count)                                                                   \
     for (uint32_t i = 0, n; i < (count) && (n = (count)-i < VL ? (count)-i : VL, true); i += VL)
 
+static void simd_group_activation(const float *x, uint32_t k, uint8_t *out)
+{
+    int8_t *q = (int8_t *)out;
+    float *d = (float *)(void *)(out + group_scale_offset(k));
+    float *s = (float *)(void *)(out + group_sum_offset(k));
+    memset(s + k / GROUP, 0, kernel_activation_bytes(TENSOR_C8, k) - k - k / GROUP * 2 * sizeof *s);
+    for (uint32_t g = 0; g < k / GROUP; g++, x += GROUP, q += GROUP) {
+        vf top = vf_abs(vf_load(x));
+        UNROLL for (int i = VL; i < GROUP; i += VL) top = vf_max(top, vf_abs(vf_load(x + i)));
+        float max = vf_max_lane(top);
+        bool zero = max < ACT_MIN;
+        float inverse = zero ? 0.0f : 127.0f / max;
+        int32_t sum = 0;
+        UNROLL for (int i = 0; i < GROUP; i += 16) sum += quantise_half(x + i, inverse, q + i);
+        d[g] = zero ? 0.0f : max / 127.0f;
+        s[g] = (float)sum;
+    }
+}
+
 static void simd_activation(enum tensor_type type, const float *x, uint32_t k, void *dst)
 {
-    if (type != TENSOR_Q8_0 && type != TENSOR_Q4_0) {
+    enum kernel_form form = kernel_form_of(type);
+    if (form == FORM_F32) {
         memcpy(dst, x, (size_t)k * sizeof *x);
+        return;
+    }
+    if (form == FORM_GROUP) {
+        simd_group_activation(x, k, dst);
         return;
     }
     uint8_t *out = dst;
@@ -119,6 +143,8 @@ static void simd_row_to_f32(const struct kernel_matrix *w, uint32_t row, float *
         FOR_VECTORS(i, lanes, w->k)
         vf_store_n(y + i, vb_load_n(p + 2 * (size_t)i, lanes), lanes);
         return;
-    default: simd_quant_row(w->type, p, w->k, y); return;
+    case TENSOR_Q8_0:
+    case TENSOR_Q4_0: simd_quant_row(w->type, p, w->k, y); return;
+    default: group_row_to_f32(w, row, y); return;
     }
 }

@@ -115,6 +115,8 @@ START_TEST(tensor_types)
 {
     uint64_t bytes;
     ck_assert(tensor_type_row_bytes(TENSOR_Q4_0, 2048, &bytes) && bytes == 2048 / 32 * 18);
+    ck_assert(tensor_type_row_bytes(TENSOR_C4, 128, &bytes) && bytes == 4 + 64); /* a head */
+    ck_assert(tensor_type_row_bytes(TENSOR_G2, 128, &bytes) && bytes == 2 * 20);
     ck_assert(tensor_type_row_bytes(TENSOR_F32, 3, &bytes) && bytes == 12);
     ck_assert(!tensor_type_row_bytes(TENSOR_Q4_0, 33, &bytes)); /* not whole blocks */
     ck_assert(!tensor_type_row_bytes(12345, 32, &bytes));

@@ -31,7 +31,12 @@ void test_fill(float *x, size_t n)
 
 bool test_is_quant(enum tensor_type type)
 {
-    return type == TENSOR_Q8_0 || type == TENSOR_Q4_0;
+    return kernel_form_of(type) != FORM_F32;
+}
+
+uint32_t test_block(enum tensor_type type)
+{
+    return tensor_type_info((uint32_t)type)->block_elems;
 }
 
 double test_f16_value(uint16_t h)
@@ -71,6 +76,23 @@ static uint16_t u16_at(const uint8_t *p)
     return (uint16_t)(p[0] | p[1] << 8);
 }
 
+static bool own_type(enum tensor_type type)
+{
+    return (uint32_t)type >= TENSOR_TYPE_OWN_FIRST;
+}
+
+/* Weight i of a row of an own type, read from its description in lib/quant/quant.h. */
+static double own_weight(enum tensor_type type, const uint8_t *row, uint32_t i)
+{
+    bool groups = type == TENSOR_G4 || type == TENSOR_G2;
+    uint32_t bits = type == TENSOR_C8 ? 8 : type == TENSOR_C4 || type == TENSOR_G4 ? 4 : 2;
+    uint32_t bytes = 8 * bits, in = i % 64;
+    const uint8_t *grid = groups ? row + i / 64 * (4 + bytes) : row;
+    const uint8_t *codes = groups ? grid + 4 : row + 4 + i / 64 * bytes;
+    int code = codes[in % bytes] >> (in / bytes * bits) & ((1 << bits) - 1);
+    return test_f16_value(u16_at(grid)) * (code - test_f16_value(u16_at(grid + 2)));
+}
+
 double test_weight(const struct kernel_matrix *m, uint32_t row, uint32_t i)
 {
     const uint8_t *p = (const uint8_t *)m->data + (size_t)row * m->row_bytes;
@@ -84,6 +106,7 @@ double test_weight(const struct kernel_matrix *m, uint32_t row, uint32_t i)
         p += i / 32 * 18;
         return test_f16_value(u16_at(p)) *
                ((i % 32 < 16 ? p[2 + i % 16] & 15 : p[2 + i % 16] >> 4) - 8);
+    default: return own_weight(m->type, p, i);
     }
     return NAN;
 }
@@ -94,8 +117,32 @@ static void put_u16(uint8_t *p, uint16_t v)
     p[1] = (uint8_t)(v >> 8);
 }
 
+/* A grid whose zero is a multiple of 1/16 about the middle of the codes: also the difference to
+ * every code is then exact in F32. */
+static void put_grid(enum tensor_type type, uint8_t *p)
+{
+    int middle = type == TENSOR_C8 ? 128 : type == TENSOR_C4 || type == TENSOR_G4 ? 8 : 2;
+    int sixteenths = middle * 16 + (int)(test_random() % 32) - 16;
+    put_u16(p, test_f16_round((double)test_uniform() * 0.02));
+    put_u16(p + 2, test_f16_round(sixteenths / 16.0));
+}
+
+static void own_weights(enum tensor_type type, uint8_t *p, size_t bytes)
+{
+    const struct tensor_type_info *info = tensor_type_info((uint32_t)type);
+    for (size_t i = 0; i < bytes; i++)
+        p[i] = test_random() % 16 == 0 ? 0x80 : (uint8_t)(test_random() >> 11);
+    put_grid(type, p);
+    for (size_t at = 0; info->row_head_bytes == 0 && at < bytes; at += info->block_bytes)
+        put_grid(type, p + at);
+}
+
 void test_weights(enum tensor_type type, uint8_t *p, size_t bytes)
 {
+    if (own_type(type)) {
+        own_weights(type, p, bytes);
+        return;
+    }
     size_t unit = tensor_type_info((uint32_t)type)->block_bytes;
     for (size_t at = 0; at + unit <= bytes; at += unit) {
         float f = test_uniform();

@@ -11,8 +11,9 @@
 #include "lib/base/bytes.h"
 #include "lib/kernels/kernels.h"
 
-static const enum tensor_type test_types[] = {TENSOR_F32, TENSOR_F16, TENSOR_BF16, TENSOR_Q8_0,
-                                              TENSOR_Q4_0};
+static const enum tensor_type test_types[] = {TENSOR_F32,  TENSOR_F16, TENSOR_BF16, TENSOR_Q8_0,
+                                              TENSOR_Q4_0, TENSOR_C8,  TENSOR_C4,   TENSOR_C2,
+                                              TENSOR_G4,   TENSOR_G2};
 #define TEST_TYPES ARRAY_LEN(test_types)
 
 void test_seed(uint32_t seed);
@@ -21,6 +22,7 @@ float test_uniform(void); /* -1 .. 1 */
 void test_fill(float *x, size_t n);
 
 bool test_is_quant(enum tensor_type type);
+uint32_t test_block(enum tensor_type type); /* elements */
 
 /* A value of the type at p; `i` counts elements of the row. Written from the format's description,
  * apart from the kernels. */
@@ -32,7 +34,7 @@ double test_weight(const struct kernel_matrix *m, uint32_t row, uint32_t i);
  * test_matrix_free. */
 struct kernel_matrix test_matrix(enum tensor_type type, uint32_t k, uint32_t n);
 void test_matrix_free(struct kernel_matrix *m);
-/* Random bytes of rows * row_bytes at p. */
+/* Random bytes of one row at p. */
 void test_weights(enum tensor_type type, uint8_t *p, size_t bytes);
 
 /* Rows of floats to prepared rows, in new memory. */

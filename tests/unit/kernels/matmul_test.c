@@ -4,21 +4,25 @@
 static const uint32_t dense_k[] = {1, 3, 7, 8, 15, 16, 17, 31, 33, 100, 128, 256, 513, 2048};
 static const uint32_t quant_k[] = {32, 64, 96, 128, 160, 256, 480, 512, 544, 768, 2048, 4128};
 
+static const uint32_t group_k[] = {64, 128, 192, 256, 320, 448, 512, 704, 768, 1024, 2048, 4160};
+
 static uint32_t test_k(enum tensor_type type, size_t i)
 {
+    if (test_block(type) == 64)
+        return i < ARRAY_LEN(group_k) ? group_k[i] : 0;
     if (test_is_quant(type))
         return i < ARRAY_LEN(quant_k) ? quant_k[i] : 0;
     return i < ARRAY_LEN(dense_k) ? dense_k[i] : 0;
 }
 
-/* Every block of 32 gets values q * 2^e, |q| <= 127 with 127 among them: int8 holds them exactly.
- */
-static void fill_exact(float *x, size_t n)
+/* Every block gets values q * 2^e, |q| <= 127 with 127 among them: int8 holds them exactly. */
+static void fill_exact(enum tensor_type type, float *x, size_t n)
 {
+    size_t block = test_is_quant(type) ? test_block(type) : 32;
     for (size_t i = 0; i < n; i++)
-        x[i] = i % 32 == 5 ? -127 : (float)((int)(test_random() % 255) - 127);
+        x[i] = i % block == 5 ? -127 : (float)((int)(test_random() % 255) - 127);
     for (size_t i = 0; i < n; i++)
-        x[i] = ldexpf(x[i], (int)(i / 32 % 3) - 6);
+        x[i] = ldexpf(x[i], (int)(i / block % 3) - 6);
 }
 
 static void check_product(const struct kernel_matrix *m, const float *x, uint32_t rows,
@@ -45,7 +49,7 @@ static void check_matmul(const struct kernel_ops *ops, enum tensor_type type, ui
     struct kernel_matrix m = test_matrix(type, k, N);
     float *x = test_alloc(sizeof *x * k * ROWS), *y = test_alloc(sizeof *y * Y_STRIDE * ROWS);
     static const uint32_t row_counts[] = {1, 2, ROWS};
-    fill_exact(x, (size_t)k * ROWS);
+    fill_exact(type, x, (size_t)k * ROWS);
     size_t stride;
     void *act = test_prepare(ops, type, x, k, ROWS, &stride);
     for (size_t i = 0; i < ARRAY_LEN(row_counts); i++) {
@@ -105,7 +109,7 @@ END_TEST
 /* The same bytes from every instruction set, also for zero, tiny and huge blocks. */
 START_TEST(activations_agree)
 {
-    enum { K = 32 * 21 };
+    enum { K = 64 * 11 };
     const struct kernel_ops *ops = kernel_ops_of((enum kernel_isa)_i);
     float x[K];
     test_seed(11);
@@ -156,10 +160,11 @@ START_TEST(nothing_is_read_behind_the_weights)
             struct kernel_matrix m = {.k = test_k(test_types[t], i), .n = N, .type = test_types[t]};
             ck_assert(tensor_type_row_bytes((uint32_t)m.type, m.k, &m.row_bytes));
             uint8_t *w = test_guarded(m.row_bytes * N);
-            test_weights(m.type, w, m.row_bytes * N);
+            for (uint32_t j = 0; j < N; j++)
+                test_weights(m.type, w + j * m.row_bytes, m.row_bytes);
             m.data = w;
             float *x = test_alloc(sizeof *x * m.k * ROWS), y[N * ROWS];
-            fill_exact(x, (size_t)m.k * ROWS);
+            fill_exact(m.type, x, (size_t)m.k * ROWS);
             size_t stride;
             void *act = test_prepare(ops, m.type, x, m.k, ROWS, &stride);
             uint8_t *end = test_guarded(stride * ROWS);

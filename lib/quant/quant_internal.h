@@ -1,0 +1,34 @@
+/* What the files of lib/quant share. */
+#ifndef SLUICE_QUANT_INTERNAL_H
+#define SLUICE_QUANT_INTERNAL_H
+
+#include "lib/quant/quant.h"
+
+#define QUANT_GROUP 64 /* elements of a group; a block of the own types */
+
+/* A linear grid: values scale * (code - zero), code 0 .. 2^bits - 1. */
+struct quant_grid {
+    float scale, zero;
+};
+
+/* The nearest code of every weight. */
+void quant_codes(struct quant_grid grid, uint32_t bits, const float *w, uint32_t count,
+                 uint8_t *code);
+
+/* Sum of |w - scale * (code - zero)|^power with the nearest codes. */
+double quant_error(struct quant_grid grid, uint32_t bits, const float *w, uint32_t count,
+                   double power);
+
+/* Both as their F16 forms are read back. */
+struct quant_grid quant_grid_f16(struct quant_grid grid);
+uint16_t quant_f16(float x);
+
+/* channel.c: the grid of a whole row; already F16 values. */
+struct quant_grid quant_channel_grid(uint32_t bits, const float *w, uint32_t count,
+                                     const struct quant_settings *s);
+/* hqq.c: the grid of a group of `count` <= QUANT_HQQ_MAX; already F16 values. */
+#define QUANT_HQQ_MAX 256
+struct quant_grid quant_hqq_grid(uint32_t bits, const float *w, uint32_t count,
+                                 const struct quant_settings *s);
+
+#endif
