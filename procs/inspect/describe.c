@@ -4,6 +4,8 @@
 #include <jansson.h>
 #include <string.h>
 
+#include "lib/model/store.h"
+
 /* Figures that are not fields of the index. */
 struct figures {
     uint64_t expert_slot_min, expert_slot_max, expert_payload_max;
@@ -21,6 +23,8 @@ static struct figures figures_of(const struct model_index *m)
     struct figures f = {.expert_slot_min = UINT64_MAX};
     for (uint32_t i = m->dense_count; i < m->entry_count; i++) {
         const struct model_entry *e = &entries[i];
+        if (e->extents == 0) /* absent */
+            continue;
         if (e->slot_bytes < f.expert_slot_min)
             f.expert_slot_min = e->slot_bytes;
         if (e->slot_bytes > f.expert_slot_max)
@@ -32,6 +36,11 @@ static struct figures figures_of(const struct model_index *m)
         f.token_expert_bytes = m->expert_bytes / h->experts * h->experts_used;
     f.kv_token_bytes = 2ull * h->layers * h->kv_heads * h->head_size * sizeof(uint16_t);
     f.arena_floor_bytes = m->dense_bytes + h->experts_used * f.expert_slot_max;
+    if (m->stripe_count > 0) { /* the experts are no tensors of its file */
+        const struct model_matrix *x = model_index_entries(m)[m->dense_count].matrix;
+        for (int k = 0; k < EXPERT__COUNT; k++)
+            f.parameters += (uint64_t)x[k].k * x[k].n * h->layers * h->experts;
+    }
     for (uint32_t i = 0; i < m->tensor_count; i++)
         f.parameters += tensors[i].ne[0] * tensors[i].ne[1] * tensors[i].ne[2] * tensors[i].ne[3];
     return f;
@@ -41,6 +50,25 @@ static const char *type_name(uint32_t type)
 {
     const struct tensor_type_info *info = tensor_type_info(type);
     return info ? info->name : "?";
+}
+
+/* Types of the matrices of a tier, "Q8_0" or "Q4_0 Q4_0 Q8_0"; of the first layer, with "..." where
+ * others differ. */
+static void types_text(const struct model_index *m, int tier, char out[96])
+{
+    const struct model_entry *first = &model_index_entries(m)[m->tier_first[tier]];
+    const struct model_matrix *x = first->matrix;
+    bool one = x[EXPERT_GATE].type == x[EXPERT_UP].type && x[EXPERT_UP].type == x[EXPERT_DOWN].type;
+    bool differ = false;
+    for (uint32_t i = 1; i < m->hparams.layers * m->hparams.experts; i++)
+        for (int k = 0; k < EXPERT__COUNT; k++)
+            differ |= first[i].matrix[k].type != x[k].type;
+    if (one)
+        snprintf(out, 96, "%s%s", type_name(x[0].type), differ ? " ..." : "");
+    else
+        snprintf(out, 96, "%s %s %s%s", type_name(x[EXPERT_GATE].type),
+                 type_name(x[EXPERT_UP].type), type_name(x[EXPERT_DOWN].type),
+                 differ ? " ..." : "");
 }
 
 static void shape_text(const struct model_tensor *t, char out[96])
@@ -56,6 +84,27 @@ static void line_bytes(FILE *out, const char *label, uint64_t bytes, const char 
     char text[16];
     fprintf(out, "%-22s %10s  (%" PRIu64 " bytes)%s\n", label, bytes_format(bytes, text), bytes,
             note);
+}
+
+static void text_of_store(FILE *out, const struct model_index *m)
+{
+    char size[16], types[96];
+    for (int t = 0; t < TIER__COUNT; t++) {
+        if (!(m->tier_mask & 1u << t))
+            continue;
+        types_text(m, t, types);
+        fprintf(out, "%-22s %10s  (%" PRIu64 " bytes)  %u experts, %s, slots %" PRIu64 " bytes\n",
+                store_tier_name((enum tier)t), bytes_format(m->tier_bytes[t], size),
+                m->tier_bytes[t], m->tier_entries[t], types, m->tier_slot_bytes[t]);
+    }
+    for (uint32_t i = 0; i < m->stripe_count; i++) {
+        char label[24];
+        snprintf(label, sizeof label, "stripe %u", i);
+        line_bytes(out, label, model_index_stripes(m)[i].file.bytes, "  ");
+        fprintf(out, "%-22s %s\n", "", model_index_stripes(m)[i].path);
+    }
+    fprintf(out, "%-22s %" PRIu64 " of %u entries\n", "checksums",
+            m->checksum_count / m->stripe_count - m->absent_count, m->expert_entry_count);
 }
 
 static void text_of_tensors(FILE *out, const struct model_index *m)
@@ -74,8 +123,8 @@ void describe_text(FILE *out, const char *path, const struct model_index *m, boo
 {
     const struct model_hparams *h = &m->hparams;
     struct figures f = figures_of(m);
-    fprintf(out, "%-22s %s\n", "file", path);
-    line_bytes(out, "file size", m->file.bytes, "");
+    fprintf(out, "%-22s %s\n", m->stripe_count ? "store" : "file", path);
+    line_bytes(out, m->stripe_count ? "model.gguf" : "file size", m->file.bytes, "");
     fprintf(out, "%-22s %s\n", "name", m->name);
     fprintf(out, "%-22s %s\n", "architecture", m->arch);
     fprintf(out, "%-22s %.1f million\n", "parameters", (double)f.parameters / 1e6);
@@ -87,7 +136,9 @@ void describe_text(FILE *out, const char *path, const struct model_index *m, boo
             h->experts_used, h->expert_inner);
     fprintf(out, "%-22s %u dense, %u experts\n", "entries", m->dense_count, m->expert_entry_count);
     line_bytes(out, "dense", m->dense_bytes, "  always resident");
-    line_bytes(out, "experts", m->expert_bytes, "");
+    line_bytes(out, "experts", m->expert_bytes, m->tier_count > 1 ? "  at their best tier" : "");
+    if (m->stripe_count)
+        text_of_store(out, m);
     line_bytes(out, "largest expert", f.expert_payload_max, "");
     line_bytes(out, "its slot", f.expert_slot_max, "");
     line_bytes(out, "experts of one token", f.token_expert_bytes, "");
@@ -123,6 +174,39 @@ static json_t *json_of_tensors(const struct model_index *m)
         json_object_set_new(object, "shape", shape);
         put(object, "bytes", tensors[i].bytes);
         put(object, "offset", tensors[i].file_offset);
+        json_array_append_new(array, object);
+    }
+    return array;
+}
+
+static json_t *json_of_tiers(const struct model_index *m)
+{
+    json_t *array = json_array();
+    for (int t = 0; t < TIER__COUNT; t++) {
+        if (!(m->tier_mask & 1u << t))
+            continue;
+        const struct model_matrix *x = model_index_entries(m)[m->tier_first[t]].matrix;
+        json_t *object = json_object(), *types = json_object();
+        put_text(types, "gate", type_name(x[EXPERT_GATE].type));
+        put_text(types, "up", type_name(x[EXPERT_UP].type));
+        put_text(types, "down", type_name(x[EXPERT_DOWN].type));
+        put_text(object, "tier", store_tier_name((enum tier)t));
+        json_object_set_new(object, "types", types); /* of the first layer */
+        put(object, "experts", m->tier_entries[t]);
+        put(object, "bytes", m->tier_bytes[t]);
+        put(object, "slot_bytes", m->tier_slot_bytes[t]);
+        json_array_append_new(array, object);
+    }
+    return array;
+}
+
+static json_t *json_of_stripes(const struct model_index *m)
+{
+    json_t *array = json_array();
+    for (uint32_t i = 0; i < m->stripe_count; i++) {
+        json_t *object = json_object();
+        put_text(object, "path", model_index_stripes(m)[i].path);
+        put(object, "bytes", model_index_stripes(m)[i].file.bytes);
         json_array_append_new(array, object);
     }
     return array;
@@ -177,6 +261,8 @@ int describe_json(FILE *out, const char *path, const struct model_index *m, bool
     put(object, "kv_token_bytes", f.kv_token_bytes);
     put(object, "arena_floor_bytes", f.arena_floor_bytes);
     put(object, "tokenizer_bytes", m->tokenizer_bytes);
+    json_object_set_new(object, "tiers", json_of_tiers(m));
+    json_object_set_new(object, "stripes", json_of_stripes(m)); /* none: a GGUF file */
     if (tensors)
         json_object_set_new(object, "tensor_list", json_of_tensors(m));
     int rc = json_dumpf(object, out, JSON_INDENT(2));
