@@ -232,6 +232,8 @@ static void *read_member(const struct opening *o, const char *name, uint64_t mos
 static int take_manifest(struct opening *o, struct error *error)
 {
     uint64_t bytes;
+    if (faccessat(o->dir_fd, STORE_MANIFEST_FILE, F_OK, 0) != 0 && errno == ENOENT)
+        return error_set(error, ERR_BAD_INPUT, "is not there: not an expert store");
     char *text = read_member(o, STORE_MANIFEST_FILE, STORE_MANIFEST_MAX, &bytes, error);
     if (!text)
         return -1;

@@ -98,13 +98,10 @@ static void text_of_store(FILE *out, const struct model_index *m)
                 m->tier_bytes[t], m->tier_entries[t], types, m->tier_slot_bytes[t]);
     }
     for (uint32_t i = 0; i < m->stripe_count; i++) {
-        char label[24];
-        snprintf(label, sizeof label, "stripe %u", i);
-        line_bytes(out, label, model_index_stripes(m)[i].file.bytes, "  ");
-        fprintf(out, "%-22s %s\n", "", model_index_stripes(m)[i].path);
+        const struct model_stripe *stripe = &model_index_stripes(m)[i];
+        fprintf(out, "stripe %-15u %10s  (%" PRIu64 " bytes)  %s\n", i,
+                bytes_format(stripe->file.bytes, size), stripe->file.bytes, stripe->path);
     }
-    fprintf(out, "%-22s %" PRIu64 " of %u entries\n", "checksums",
-            m->checksum_count / m->stripe_count - m->absent_count, m->expert_entry_count);
 }
 
 static void text_of_tensors(FILE *out, const struct model_index *m)
