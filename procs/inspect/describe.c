@@ -131,6 +131,9 @@ void describe_text(FILE *out, const char *path, const struct model_index *m, boo
             h->kv_heads, h->head_size);
     fprintf(out, "%-22s %u per layer, %u used per token, inner size %u\n", "experts", h->experts,
             h->experts_used, h->expert_inner);
+    if (h->shared_inner > 0)
+        fprintf(out, "%-22s one per layer, used by every token, inner size %u\n", "shared expert",
+                h->shared_inner);
     fprintf(out, "%-22s %u dense, %u experts\n", "entries", m->dense_count, m->expert_entry_count);
     line_bytes(out, "dense", m->dense_bytes, "  always resident");
     line_bytes(out, "experts", m->expert_bytes, m->tier_count > 1 ? "  at their best tier" : "");

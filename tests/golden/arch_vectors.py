@@ -10,7 +10,10 @@ Keys and tensor names are the `gguf` package's; the layout of the files is what 
 writes: matrices F16, norms, biases and routers F32, the experts of a layer stacked, and the rows of
 q and k of a `llama` model reordered so that rotated elements stand beside each other. Names ending in
 _q8 are the same model with Q8_0 matrices and have no reference values: they are for comparing sluice
-with itself. The files' tokenizer has a token per byte and no merges.
+with itself. The files' tokenizers have a token per byte and next to no others.
+
+llama.cpp loads all but the two that no published model is like: olmoe_b (fewer heads of keys than of
+queries) and qwen2moe_b (output tied to the embedding).
 
 Everything is seeded: a second run writes the same bytes with the same versions of the packages."""
 import json
@@ -134,19 +137,44 @@ def gguf_name(names, name):
     return found
 
 
-def tokens():
-    """The GPT-2 alphabet of bytes, an end token, and padding."""
+def padded(names, kinds):
+    while len(names) < VOCAB:
+        names.append(f"[PAD{len(names)}]")
+        kinds.append(gguf.TokenType.UNUSED)
+    return names, kinds
+
+
+def write_byte_level(w, arch):
+    """The GPT-2 alphabet of bytes, an end token, one merge."""
     plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
     codes, extra = {}, 256
     for b in range(256):
         codes[b] = b if b in plain else extra
         extra += b not in plain
-    names = [chr(codes[b]) for b in range(256)] + ["<|end|>"]
-    kinds = [gguf.TokenType.NORMAL] * 256 + [gguf.TokenType.CONTROL]
-    while len(names) < VOCAB:
-        names.append(f"[PAD{len(names)}]")
-        kinds.append(gguf.TokenType.UNUSED)
-    return names, kinds
+    names, kinds = padded([chr(codes[b]) for b in range(256)] + ["<|end|>", "he"],
+                          [gguf.TokenType.NORMAL] * 256 + [gguf.TokenType.CONTROL, gguf.TokenType.NORMAL])
+    w.add_tokenizer_model("gpt2")
+    w.add_tokenizer_pre("olmo" if arch == "olmoe" else "qwen2")
+    w.add_token_list(names)
+    w.add_token_types(kinds)
+    w.add_token_merges(["h e"])
+    w.add_eos_token_id(256)
+
+
+def write_sentencepiece(w):
+    kind = gguf.TokenType
+    names, kinds = padded(
+        ["<unk>", "<s>", "</s>"] + [f"<0x{b:02X}>" for b in range(256)] + ["\u2581", "e", "\u2581e"],
+        [kind.UNKNOWN, kind.CONTROL, kind.CONTROL] + [kind.BYTE] * 256 + [kind.NORMAL] * 3)
+    w.add_tokenizer_model("llama")
+    w.add_tokenizer_pre("default")
+    w.add_token_list(names)
+    w.add_token_scores([-float(i) for i in range(VOCAB)])
+    w.add_token_types(kinds)
+    w.add_bos_token_id(1)
+    w.add_eos_token_id(2)
+    w.add_add_bos_token(True)
+    w.add_add_eos_token(False)
 
 
 def write_keys(w, arch, config):
@@ -170,13 +198,9 @@ def write_keys(w, arch, config):
     if arch == "llama":
         w.add_vocab_size(VOCAB)
         w.add_rope_dimension_count(head_size(config))
-    names, kinds = tokens()
-    w.add_tokenizer_model("gpt2")
-    w.add_tokenizer_pre("olmo" if arch == "olmoe" else "qwen2" if "qwen" in arch else "default")
-    w.add_token_list(names)
-    w.add_token_types(kinds)
-    w.add_token_merges([])
-    w.add_eos_token_id(256)
+        write_sentencepiece(w)
+    else:
+        write_byte_level(w, arch)
 
 
 def experts_of(config):
