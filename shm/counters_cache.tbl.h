@@ -33,4 +33,5 @@ COUNTER(messages_lost, COUNTER, messages, "Messages that could not be sent.")
 COUNTER(loaders_cleaned, COUNTER, loaders, "Dead loaders whose ranges were punched and reset.")
 COUNTER(rebuilds, COUNTER, rebuilds, "Rebuilds from the directory after a restart.")
 COUNTER(load_messages, COUNTER, messages, "Messages that carried LOADs.")
+COUNTER(swaps, COUNTER, pairs, "Masked routing: experts exchanged for more important ones.")
 #undef COUNTER

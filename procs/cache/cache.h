@@ -4,7 +4,10 @@
 
 #include "ipc/child.h"
 #include "lib/base/clock.h"
-#include "lib/policy/policy.h"
+#include "lib/policy/prefetch.h"
+#include "lib/policy/residency.h"
+#include "lib/policy/swap.h"
+#include "lib/policy/systems.h"
 #include "procs/cache/cache_prefault.h"
 
 #define CACHE_MAGIC 0x48434143u
@@ -21,7 +24,7 @@
 enum {
     NOTE_LISTED = 1,      /* LOADING or DOOMED: in `loading` */
     NOTE_WAITING = 2,     /* ABSENT and without room: in `waiting` */
-    NOTE_RESIDENT = 4,    /* READY and counted; experts are held by the eviction policy */
+    NOTE_RESIDENT = 4,    /* READY and counted */
     NOTE_DEMANDED = 8,    /* somebody waits for it */
     NOTE_PREFETCHED = 16, /* loaded for a hint, not used yet */
     NOTE_HINTED = 32,     /* guessed for a layer still to come */
@@ -63,6 +66,10 @@ struct guess_list { /* of one target layer */
     struct msg_guess *guesses;
 };
 
+struct cache_times { /* of compute, counted so far */
+    uint64_t decode_ns, prefill_ns, stall_ns;
+};
+
 struct cache_now { /* where compute is, as far as demands and the use log tell */
     uint32_t sequence, position;
     uint16_t layer;
@@ -75,14 +82,29 @@ struct cache {
     const struct model_entry *entries; /* of the model index */
     struct arena_layout layout;
     struct arena_alloc *alloc;
-    struct eviction *eviction;
+    uint32_t system; /* that runs: its number, its knobs */
+    struct knobs knobs;
+    struct residency *residency; /* experts that are not ABSENT, by slot: entry - dense_count */
+    uint64_t capacity;           /* it was told so */
+    uint64_t *slot_payload;      /* [experts' entries] */
+    float *frequency, *shares;   /* of the plan, for the residency object */
+    enum tier usual_tier;        /* that experts nobody asked for are loaded at */
+    struct prefetch_limit limit;
+    double layer_ns, expert_ns; /* means: a layer's own work, reading an expert; 0: not known */
+    struct cache_times times;
+    uint32_t *fill; /* entries the room is filled with at first, in order */
+    uint32_t fill_count, fill_at;
+    struct swap *swap; /* NULL: nothing is swapped */
+    struct swap_pair pair;
+    bool pair_out; /* it is being exchanged */
     struct cache_note *notes;
     struct entry_list loading, waiting;
     struct edge *compute, *predictor;
     struct cache_loader loaders[SERVICE_LOADERS_MAX];
     uint32_t loader_count;
     struct uses_reader uses;
-    uint32_t token; /* tokens ended since start, the clock of heat */
+    uint32_t token;        /* tokens ended since start, the clock of heat */
+    uint32_t tokens_ended; /* tokens of decode among the records now read */
     struct cache_now now;
     struct guess_list *guesses; /* per layer */
     uint32_t guesses_max;
@@ -95,7 +117,6 @@ struct cache {
     uint32_t demands_open, prefetches_open;
     uint32_t unsent;
     bool pins_soon;     /* there were pins no DEMAND came for */
-    bool asks_in_order; /* the policy offers candidates coldest first */
     bool prefetch_look; /* something changed that may allow another prefetch */
     bool quota_asked;   /* quota_control waits for its acknowledgement */
     struct msg_control quota_control;
@@ -136,14 +157,20 @@ void cache_waiting_add(struct cache *c, uint32_t entry, enum load_priority prior
                        uint64_t demand_ns, uint64_t not_before_ns);
 
 /* cache_room.c: who must leave. */
-#define ANY_SIZE_CLASS UINT16_MAX /* dense entries have it, and it does for shrinking */
+bool cache_fits(const struct cache *c, uint32_t entry);
 bool cache_room_take(struct cache *c, uint32_t entry, uint64_t *offset);
+/* Room that nothing has to leave for. */
+bool cache_room_take_free(struct cache *c, uint32_t entry, uint64_t *offset);
 /* Room for a guess; false when only something worth more would have to leave. */
 bool cache_room_take_prefetch(struct cache *c, uint32_t entry, struct prefetch_state *state,
                               uint64_t *offset);
-/* Evicts the entry whose turn it is, preferring slots of that class. False when nothing may leave.
- */
-bool cache_evict_one(struct cache *c, uint16_t size_class);
+/* Evicts the entry whose turn it is. incoming: the entry room is made for, ENTRY_NONE when the room
+ * shrinks. False when nothing may leave. */
+bool cache_evict_one(struct cache *c, uint32_t incoming);
+/* READY -> ABSENT. False when it is pinned. */
+bool cache_evict(struct cache *c, uint32_t entry);
+/* What the allocation does not keep beyond its layer. */
+void cache_evict_expired(struct cache *c);
 /* Cancels prefetches until the bytes on their way back reach `bytes`. */
 void cache_cancel_prefetches(struct cache *c, uint64_t bytes);
 float cache_heat(const struct cache *c, uint32_t entry);
@@ -175,7 +202,28 @@ void cache_prefault(struct cache *c);
 /* There are pages to prefault once nothing is loading. */
 bool cache_prefault_waits(const struct cache *c);
 
+/* cache_policy.c: the system that runs. */
+int cache_take_system(struct cache *c, uint32_t system, struct error *error);
+/* The use log names a sequence's system: takes it if it is another one. */
+void cache_follow_system(struct cache *c, uint32_t system);
+void cache_follow_capacity(struct cache *c);
+/* Entries of the largest size that experts have room for. */
+uint32_t cache_capacity_entries(const struct cache *c);
+/* An expert took so long to read; `ended` tokens of decode were completed. */
+void cache_note_read(struct cache *c, uint64_t read_ns);
+void cache_note_tokens(struct cache *c, uint32_t ended);
+
+/* cache_fill.c: what is loaded without being asked for. */
+int cache_plan_fill(struct cache *c, struct error *error);
+void cache_fill(struct cache *c);
+bool cache_fill_waits(const struct cache *c);
+
 /* ---- small helpers ---- */
+
+static inline uint32_t cache_slot(const struct cache *c, uint32_t entry)
+{
+    return entry - c->child.model->dense_count;
+}
 
 static inline struct directory_entry *cache_directory_entry(struct cache *c, uint32_t entry)
 {

@@ -17,21 +17,32 @@ static void note_use(struct cache *c, uint32_t entry)
     if (n->flags & NOTE_PREFETCHED)
         cache_count(c, CTR_CACHE_prefetches_used, 1);
     n->flags &= (uint16_t)~NOTE_PREFETCHED;
-    uint32_t expert = entry - c->child.model->dense_count;
-    if (eviction_holds(c->eviction, expert))
-        eviction_touch(c->eviction, expert);
 }
 
 static void take_use(struct cache *c, const struct use_record *use)
 {
     const struct model_hparams *h = &c->child.model->hparams;
-    if (use->kind == USE_TOKEN_END)
+    if (use->kind == USE_SEQUENCE_BEGIN)
+        cache_follow_system(c, use->system);
+    if (use->kind == USE_TOKEN_END) {
         c->token++;
-    if (use->kind != USE_EXPERT || use->layer >= h->layers || use->expert >= h->experts)
+        c->tokens_ended += use->tokens == 1;
+        if (c->swap)
+            swap_tokens(c->swap, use->tokens);
+    }
+    if (use->layer >= h->layers || use->expert >= h->experts || use->tier >= TIER__COUNT)
+        return;
+    if (use->kind == USE_CHOICE && c->swap)
+        swap_choice(c->swap, use->layer, use->expert, use->weight);
+    if (use->kind != USE_EXPERT)
         return;
     cache_advance(c, (struct cache_now){use->sequence, use->position, use->layer});
-    if (use->outcome != USE_SKIPPED)
-        note_use(c, model_entry_expert(c->child.model, use->layer, use->expert));
+    uint32_t entry = model_entry_expert_tier(c->child.model, use->layer, use->expert, use->tier);
+    if (use->outcome == USE_SKIPPED || entry == ENTRY_NONE)
+        return;
+    struct residency_use how = {.tokens = use->tokens, .high = use->need == NEED_HIGH};
+    residency_used(c->residency, cache_slot(c, entry), &how);
+    note_use(c, entry);
 }
 
 void cache_read_uses(struct cache *c, uint64_t limit)
@@ -42,6 +53,9 @@ void cache_read_uses(struct cache *c, uint64_t limit)
         take_use(c, &use);
     if (c->uses.lost != lost)
         cache_count(c, CTR_CACHE_uses_lost, c->uses.lost - lost);
+    if (c->tokens_ended > 0)
+        cache_note_tokens(c, c->tokens_ended);
+    c->tokens_ended = 0;
     if (c->uses.next != from)
         cache_count(c, CTR_CACHE_uses_read, c->uses.next - from - (c->uses.lost - lost));
 }

@@ -36,10 +36,17 @@ static bool passed(const struct cache_now *now, uint32_t sequence, uint32_t posi
 
 void cache_advance(struct cache *c, struct cache_now now)
 {
+    residency_step(c->residency, &(struct residency_step){.sequence = now.sequence,
+                                                          .position = now.position,
+                                                          .layer = now.layer});
     if (now.sequence == c->now.sequence && now.position == c->now.position &&
         now.layer == c->now.layer)
         return;
+    if (now.layer != c->now.layer)
+        prefetch_limit_layer(&c->limit, c->layer_ns, c->expert_ns,
+                             c->child.model->hparams.experts_used);
     c->now = now;
+    cache_evict_expired(c);
     for (uint32_t layer = 0; layer < c->child.model->hparams.layers; layer++) {
         struct guess_list *list = guesses_of(c, layer);
         if (list->count > 0 && passed(&now, list->sequence, list->position, layer))
@@ -94,8 +101,8 @@ static bool prefetch_one(struct cache *c, struct guess_list *list, uint32_t laye
         list->at++;
         return true;
     }
-    uint32_t most = 2 * h->experts_used;
     uint32_t depth = (uint32_t)c->child.params->depth;
+    uint32_t most = c->limit.rule == PREFETCH_ALL ? depth : 2 * h->experts_used;
     struct prefetch_state state = {
         .demands_open = c->demands_open,
         .prefetches_open = c->prefetches_open,
@@ -107,9 +114,10 @@ static bool prefetch_one(struct cache *c, struct guess_list *list, uint32_t laye
         .probability = list->prefill && g->probability > 1 ? 1 : g->probability,
     };
     uint64_t offset;
-    if (!prefetch_allowed(&state)) /* not even with room for it */
+    if (!prefetch_limit_allows(&c->limit, &state)) /* not even with room for it */
         return false;
     if (cache_room_take_prefetch(c, g->entry, &state, &offset)) {
+        prefetch_limit_sent(&c->limit);
         c->notes[g->entry].flags |= NOTE_PREFETCHED;
         cache_count(c, CTR_CACHE_prefetches, 1);
         cache_reserve(c, g->entry, offset, LOAD_PREFETCH, 0);
@@ -124,7 +132,7 @@ void cache_prefetch(struct cache *c)
     if (!c->prefetch_look)
         return;
     c->prefetch_look = false;
-    if (c->demands_open > 0 || c->waiting.count > 0)
+    if ((c->demands_open > 0 && c->limit.rule != PREFETCH_ALL) || c->waiting.count > 0)
         return;
     uint32_t layers = c->child.model->hparams.layers;
     for (uint32_t ahead = 1; ahead < layers; ahead++) { /* the nearest layer first */

@@ -191,8 +191,11 @@ void cache_reserve(struct cache *c, uint32_t entry, uint64_t offset, enum load_p
     n->flags = (uint16_t)((n->flags & ~NOTE_DIRTY) | NOTE_LISTED);
     cache_list_append(c, &c->loading, entry);
     c->owned_bytes += c->entries[entry].slot_bytes;
-    if (cache_is_expert(c, entry))
+    if (cache_is_expert(c, entry)) {
         c->held_payload += c->entries[entry].payload_bytes;
+        /* now, and not when it becomes READY: the order of insertions is no matter of the drive */
+        residency_insert(c->residency, cache_slot(c, entry), (n->flags & NOTE_PREFETCHED) != 0);
+    }
     if (priority == LOAD_PREFETCH)
         c->prefetches_open++;
     child_inject(&c->child, INJECT_CACHE_RESERVED);
@@ -314,7 +317,6 @@ void cache_note_resident(struct cache *c, uint32_t entry)
     c->notes[entry].flags |= NOTE_RESIDENT;
     if (!cache_is_expert(c, entry))
         return;
-    eviction_insert(c->eviction, entry - c->child.model->dense_count);
     c->resident_entries++;
     c->resident_payload += c->entries[entry].payload_bytes;
 }
@@ -363,8 +365,10 @@ static void reset_entry(struct cache *c, uint32_t entry)
     leave_loading(c, entry);
     arena_alloc_give(c->alloc, cache_offset(c, entry), c->entries[entry].slot_bytes, !dirty);
     c->owned_bytes -= c->entries[entry].slot_bytes;
-    if (cache_is_expert(c, entry))
+    if (cache_is_expert(c, entry)) {
         c->held_payload -= c->entries[entry].payload_bytes;
+        residency_remove(c->residency, cache_slot(c, entry), false);
+    }
     if (n->flags & NOTE_PREFETCHED)
         cache_count(c, CTR_CACHE_prefetches_wasted, 1);
     n->flags &= (uint16_t) ~(NOTE_DIRTY | NOTE_PREFETCHED);

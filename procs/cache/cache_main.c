@@ -50,14 +50,8 @@ static void create_tables(struct cache *c)
     c->alloc = arena_alloc_create(c->child.arena.fd, &c->layout, &error);
     if (!c->alloc)
         log_fatal(1, "%s", error.text);
-    struct knobs knobs;
-    if (child_knobs(&c->child, atomic_load(&c->child.procs.head->system_now), &knobs, &error) != 0)
+    if (cache_take_system(c, atomic_load(&c->child.procs.head->system_now), &error) != 0)
         log_fatal(error_exit_status(error.code), "%s", error.text);
-    c->eviction = eviction_create(knobs.eviction, m->expert_entry_count, knobs.seed);
-    if (!c->eviction)
-        log_fatal(1, "no eviction policy '%s' (%s), or no memory for it", knobs.eviction,
-                  eviction_names());
-    c->asks_in_order = strcmp(eviction_name(c->eviction), "lfu") != 0; /* it looks at all of them */
     c->guesses_max = m->hparams.experts < MSG_HINTS_MAX ? m->hparams.experts : MSG_HINTS_MAX;
     c->guesses = allocate(m->hparams.layers, sizeof *c->guesses);
     struct msg_guess *room =
@@ -169,9 +163,9 @@ static void tend_edges(struct cache *c, uint64_t now_ns)
 static void wish_for_doorbells(struct cache *c)
 {
     _Atomic uint32_t *wish = &c->child.directory.head->doorbells_wanted;
-    uint32_t wanted =
-        c->loading.count > 0 && (c->waiting.count > 0 || c->prefetches_open > 0 || c->quota_asked ||
-                                 cache_guesses_wait(c) || cache_prefault_waits(c));
+    uint32_t wanted = c->loading.count > 0 &&
+                      (c->waiting.count > 0 || c->prefetches_open > 0 || c->quota_asked ||
+                       cache_guesses_wait(c) || cache_fill_waits(c) || cache_prefault_waits(c));
     if (atomic_load_explicit(wish, memory_order_relaxed) == wanted)
         return;
     atomic_store_explicit(wish, wanted, memory_order_relaxed);
@@ -203,7 +197,7 @@ static int timeout_ms(const struct cache *c, bool more)
         return 0;
     if (c->unsent > 0)
         return 1;
-    if (c->waiting.count > 0)
+    if (c->waiting.count > 0 || c->pair_out)
         return CACHE_WAITING_MS;
     if (c->pins_soon)
         return CACHE_PINS_SOON_MS;
@@ -240,8 +234,10 @@ static void run(struct cache *c)
         if (c->waiting.count > 0)
             cache_retry_waiting(c);
         uint64_t now = clock_now_ns();
+        cache_follow_capacity(c);
         cache_send_due(c, now);
         cache_prefetch(c);
+        cache_fill(c);
         cache_send_gathered(c);
         tend(c, now);
         more = cache_obey_quota(c);

@@ -22,7 +22,7 @@ static bool shrink_owned(struct cache *c, uint64_t quota)
 {
     int evicted = 0;
     while (evicted < EVICTIONS_A_SLICE && (c->owned_bytes > quota || experts_over_cap(c))) {
-        if (!cache_evict_one(c, ANY_SIZE_CLASS))
+        if (!cache_evict_one(c, ENTRY_NONE))
             break;
         evicted++;
     }

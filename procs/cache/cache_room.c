@@ -4,9 +4,8 @@
 #include "lib/base/assert.h"
 #include "procs/cache/cache.h"
 
-#define SAME_CLASS_LOOKS 16    /* candidates looked at for one whose slot can be reused as it is */
-#define EVICT_TRIES_MAX  64    /* victims pinned between the look and the eviction */
-#define HEAT_HALF_LIFE   16.0f /* tokens */
+#define EVICT_TRIES_MAX 64    /* victims pinned between the look and the eviction */
+#define HEAT_HALF_LIFE  16.0f /* tokens */
 
 uint64_t cache_quota(const struct cache *c)
 {
@@ -19,7 +18,7 @@ float cache_heat(const struct cache *c, uint32_t entry)
     return n->heat * exp2f(-(float)(c->token - n->heat_token) / HEAT_HALF_LIFE);
 }
 
-static bool fits(const struct cache *c, uint32_t entry)
+bool cache_fits(const struct cache *c, uint32_t entry)
 {
     const struct model_entry *e = &c->entries[entry];
     uint64_t cap =
@@ -34,61 +33,46 @@ struct search {
     struct cache *c;
     bool spare_hinted;
     bool for_guess;
-    float probability;   /* of the guess */
-    uint16_t size_class; /* wanted while looks_left is not 0 */
-    uint32_t looks_left;
+    float probability; /* of the guess; victims are used less often. Above 1: they need not be */
 };
 
-static bool may_leave(void *arg, uint32_t expert)
+/* What is still on its way, or has come unnoticed, stays. */
+static bool is_free(struct cache *c, uint32_t entry)
+{
+    uint64_t word = cache_word(c, entry);
+    return cache_noted(c, entry, NOTE_RESIDENT) && entry_state_of(word) == ENTRY_READY &&
+           entry_pins_of(word) == 0;
+}
+
+static bool may_leave(void *arg, uint32_t slot)
 {
     const struct search *s = arg;
-    uint32_t entry = expert + s->c->child.model->dense_count;
+    uint32_t entry = slot + s->c->child.model->dense_count;
     if (s->spare_hinted && cache_noted(s->c, entry, NOTE_HINTED))
         return false;
     if (s->for_guess &&
         (cache_noted(s->c, entry, NOTE_PREFETCHED) || cache_heat(s->c, entry) >= s->probability))
         return false;
-    uint64_t word = cache_word(s->c, entry);
-    return entry_state_of(word) == ENTRY_READY && entry_pins_of(word) == 0;
+    return is_free(s->c, entry);
 }
 
-/* Of the first that may leave only one of the wanted size. */
-static bool may_leave_same_class(void *arg, uint32_t expert)
+/* ENTRY_NONE when nothing may leave. */
+static uint32_t find_victim(struct search *s, uint32_t incoming)
 {
-    struct search *s = arg;
-    if (s->looks_left == 0 || !may_leave(arg, expert))
-        return false;
-    s->looks_left--;
-    uint32_t entry = expert + s->c->child.model->dense_count;
-    return cache_directory_entry(s->c, entry)->size_class == s->size_class;
+    bool shrink = incoming == ENTRY_NONE || !cache_is_expert(s->c, incoming);
+    uint32_t slot = residency_victim(
+        s->c->residency, shrink ? POLICY_NONE : cache_slot(s->c, incoming), may_leave, s);
+    return slot == POLICY_NONE ? ENTRY_NONE : slot + s->c->child.model->dense_count;
 }
 
-/* ENTRY_NONE when nothing may leave. Another size's slot has to be punched and a new one touched
- * for the first time, which costs more than the read: nearly the coldest of the right size is
- * better. */
-static uint32_t find_victim(struct search *s)
-{
-    struct eviction *eviction = s->c->eviction;
-    uint32_t expert = POLICY_NONE;
-    bool prefer =
-        s->c->asks_in_order && s->size_class != ANY_SIZE_CLASS && s->c->layout.classes > 1;
-    s->looks_left = prefer ? SAME_CLASS_LOOKS : 0;
-    if (s->looks_left > 0)
-        expert = eviction_victim(eviction, may_leave_same_class, s);
-    if (expert == POLICY_NONE)
-        expert = eviction_victim(eviction, may_leave, s);
-    return expert == POLICY_NONE ? ENTRY_NONE : expert + s->c->child.model->dense_count;
-}
-
-/* READY -> ABSENT. False when it was pinned in the meantime. */
-static bool evict(struct cache *c, uint32_t entry)
+bool cache_evict(struct cache *c, uint32_t entry)
 {
     struct cache_note *n = &c->notes[entry];
     const struct model_entry *e = &c->entries[entry];
     sl_assert(n->flags & NOTE_RESIDENT);
     if (!entry_evict(&cache_directory_entry(c, entry)->word))
         return false;
-    eviction_remove(c->eviction, entry - c->child.model->dense_count);
+    residency_remove(c->residency, cache_slot(c, entry), true);
     arena_alloc_give(c->alloc, cache_offset(c, entry), e->slot_bytes, true);
     c->owned_bytes -= e->slot_bytes;
     c->held_payload -= e->payload_bytes;
@@ -101,18 +85,28 @@ static bool evict(struct cache *c, uint32_t entry)
     return true;
 }
 
-/* Guessed experts are spared while anything else can go, but they yield to need. */
-bool cache_evict_one(struct cache *c, uint16_t size_class)
+void cache_evict_expired(struct cache *c)
 {
-    bool shrink = size_class == ANY_SIZE_CLASS;
-    struct search s = {.c = c, .spare_hinted = !shrink, .size_class = size_class};
+    struct search s = {.c = c};
     for (int i = 0; i < EVICT_TRIES_MAX; i++) {
-        uint32_t victim = find_victim(&s);
+        uint32_t slot = residency_expired(c->residency, may_leave, &s);
+        if (slot == POLICY_NONE)
+            return;
+        (void)cache_evict(c, slot + c->child.model->dense_count);
+    }
+}
+
+/* Guessed experts are spared while anything else can go, but they yield to need. */
+bool cache_evict_one(struct cache *c, uint32_t incoming)
+{
+    struct search s = {.c = c, .spare_hinted = incoming != ENTRY_NONE};
+    for (int i = 0; i < EVICT_TRIES_MAX; i++) {
+        uint32_t victim = find_victim(&s, incoming);
         if (victim == ENTRY_NONE && !s.spare_hinted)
             return false;
         if (victim == ENTRY_NONE)
             s.spare_hinted = false;
-        else if (evict(c, victim))
+        else if (cache_evict(c, victim))
             return true;
     }
     return false;
@@ -150,7 +144,7 @@ static bool take_dense(struct cache *c, uint32_t entry, uint64_t *offset)
 {
     uint64_t bytes = c->entries[entry].slot_bytes, quota = cache_quota(c);
     while (c->owned_bytes + bytes > quota)
-        if (!cache_evict_one(c, cache_directory_entry(c, entry)->size_class))
+        if (!cache_evict_one(c, entry))
             return false;
     if (!arena_alloc_trim(c->alloc, quota - bytes, 0))
         return false; /* what is being prefaulted comes back in a moment */
@@ -163,8 +157,8 @@ bool cache_room_take(struct cache *c, uint32_t entry, uint64_t *offset)
 {
     if (!cache_is_expert(c, entry))
         return take_dense(c, entry, offset);
-    while (!fits(c, entry)) {
-        if (cache_evict_one(c, cache_directory_entry(c, entry)->size_class))
+    while (!cache_fits(c, entry)) {
+        if (cache_evict_one(c, entry))
             continue;
         cache_cancel_prefetches(c, c->entries[entry].slot_bytes);
         return false;
@@ -174,26 +168,37 @@ bool cache_room_take(struct cache *c, uint32_t entry, uint64_t *offset)
                             offset);
 }
 
+bool cache_room_take_free(struct cache *c, uint32_t entry, uint64_t *offset)
+{
+    return cache_fits(c, entry) &&
+           arena_alloc_take(c->alloc, cache_directory_entry(c, entry)->size_class, cache_quota(c),
+                            offset);
+}
+
+/* Whether a guess may only take the room of what is used less often than it is probable. */
+static bool asks_for_heat(const struct cache *c)
+{
+    return c->limit.rule == PREFETCH_IDLE || c->limit.rule == PREFETCH_AUTO;
+}
+
 bool cache_room_take_prefetch(struct cache *c, uint32_t entry, struct prefetch_state *state,
                               uint64_t *offset)
 {
     struct search s = {.c = c,
                        .spare_hinted = true,
                        .for_guess = true,
-                       .probability = state->probability,
-                       .size_class = cache_directory_entry(c, entry)->size_class};
+                       .probability = asks_for_heat(c) ? state->probability : INFINITY};
     for (int i = 0; i < EVICT_TRIES_MAX; i++) {
-        state->needs_eviction = !fits(c, entry);
-        uint32_t victim = state->needs_eviction ? find_victim(&s) : ENTRY_NONE;
+        state->needs_eviction = !cache_fits(c, entry);
+        uint32_t victim = state->needs_eviction ? find_victim(&s, entry) : ENTRY_NONE;
         if (state->needs_eviction && victim == ENTRY_NONE)
             return false;
         state->victim_heat = victim == ENTRY_NONE ? 0 : cache_heat(c, victim);
-        if (!prefetch_allowed(state))
+        if (!prefetch_limit_allows(&c->limit, state))
             return false;
         if (!state->needs_eviction)
-            return arena_alloc_take(c->alloc, cache_directory_entry(c, entry)->size_class,
-                                    cache_quota(c), offset);
-        (void)evict(c, victim); /* pinned meanwhile: the next round finds another */
+            return cache_room_take_free(c, entry, offset);
+        (void)cache_evict(c, victim); /* pinned meanwhile: the next round finds another */
     }
     return false;
 }

@@ -131,8 +131,10 @@ static void own_ready(struct cache *c, uint32_t entry)
                   cache_offset(c, entry));
     arena_alloc_own(c->alloc, cache_offset(c, entry), c->entries[entry].slot_bytes);
     c->owned_bytes += c->entries[entry].slot_bytes;
-    if (cache_is_expert(c, entry))
+    if (cache_is_expert(c, entry)) {
         c->held_payload += c->entries[entry].payload_bytes;
+        residency_insert(c->residency, cache_slot(c, entry), false);
+    }
     cache_note_resident(c, entry);
 }
 
