@@ -95,7 +95,7 @@ int stream_check(const struct bench *b, struct error *error);
 enum report { REPORT_MD, REPORT_CSV, REPORT_JSON };
 int report_print(const struct bench *b, enum report form);
 
-/* The arm in which nothing was ever missed while decoding; -1 when there is none. */
+/* The first arm whose arena holds every expert; -1 when there is none. */
 int report_resident(const struct bench *b);
 
 #endif

@@ -38,12 +38,12 @@ static double sum_of(const struct bench *b, const struct arm *arm, enum bench_te
 
 int report_resident(const struct bench *b)
 {
-    for (uint32_t i = 0; i < b->arm_count; i++) {
-        const struct arm *arm = &b->arms[i];
-        enum bench_test test = TEST_DECODE;
-        if (test_wanted(b, test) && SUM(hits) > 0 && SUM(misses) + SUM(late) + SUM(skipped) == 0)
-            return (int)i;
-    }
+    uint64_t all = document_u64(b->document, "model.dense_bytes") +
+                   document_u64(b->document, "model.expert_slot_bytes");
+    for (uint32_t i = 0; i < b->arm_count; i++)
+        for (int test = 0; test < TEST__COUNT; test++)
+            if (all > 0 && b->arms[i].samples[test][0].arena >= (double)all)
+                return (int)i;
     return -1;
 }
 

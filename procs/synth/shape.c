@@ -71,12 +71,19 @@ static uint32_t get_u32(const struct shape *s, size_t offset)
     return value;
 }
 
+/* Keeps the sizes that the new architecture has, too. */
 static int set_arch(struct shape *s, const char *name, struct error *error)
 {
+    struct model_hparams old = s->h;
     s->arch = arch_find(name, strlen(name));
     if (s->arch == ARCH__COUNT)
         return error_set(error, ERR_BAD_INPUT, "sluice does not compute the architecture '%.40s'",
                          name);
+    s->h = (struct model_hparams){0};
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        if (rows[i].arch == s->arch)
+            memcpy((char *)&s->h + rows[i].offset, (const char *)&old + rows[i].offset,
+                   sizeof(uint32_t));
     for (size_t i = 0; i < ARRAY_LEN(constants); i++)
         if (constants[i].arch == s->arch)
             set_u32(s, constants[i].offset, constants[i].value);

@@ -1,0 +1,314 @@
+/* The programs that measure: synth, bench, doctor; and forced tokens, which bench lives on. */
+#include <dirent.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "lib/base/bytes.h"
+#include "procs/client/stream.h"
+#include "procs/client/token_stream.h"
+#include "tests/harness/internal.h"
+
+#define END_MS 120000
+#define FORCED 400
+
+static void expect(const struct command *c, int status)
+{
+    CHECK(c->status == status, "status %d instead of %d: %.400s", c->status, status, c->err);
+}
+
+static void path_in_dir(char path[PATH_MAX], const char *name)
+{
+    snprintf(path, PATH_MAX, "%s/%s", test_dir(), name);
+}
+
+static char *read_file(const char *path, size_t *bytes)
+{
+    struct stat st;
+    FILE *f = fopen(path, "re");
+    CHECK(f && fstat(fileno(f), &st) == 0, "cannot open %s", path);
+    char *text = malloc((size_t)st.st_size + 1);
+    CHECK(text && fread(text, 1, (size_t)st.st_size, f) == (size_t)st.st_size, "cannot read %s",
+          path);
+    fclose(f);
+    *bytes = (size_t)st.st_size;
+    return text;
+}
+
+/* synth -o NAME tiny WORDS --type TYPE --seed SEED; its JSON (new reference). */
+static json_t *synth(const char *name, const char *const words[2], const char *type,
+                     const char *seed, const char *threads)
+{
+    struct command c;
+    char path[PATH_MAX];
+    path_in_dir(path, name);
+    command_run(&c, NULL, END_MS,
+                (const char *const[]){"synth", "-q", "-o", path, "--output", "json", "--type", type,
+                                      "--seed", seed, "-t", threads, "tiny", words[0], words[1],
+                                      NULL});
+    expect(&c, 0);
+    json_t *doc = json_loads(c.out, 0, NULL);
+    CHECK(doc, "not JSON: %.200s", c.out);
+    command_free(&c);
+    return doc;
+}
+
+/* The same bytes for the same seed, whatever the threads; others for another. The size is told. */
+static void synth_reproducible(void)
+{
+    static const char *const types[] = {"F16", "Q8_0", "Q4_0"};
+    static const char *const words[] = {"skew=0.25", "layers=2"};
+    for (size_t i = 0; i < ARRAY_LEN(types); i++) {
+        char path[3][PATH_MAX];
+        char *bytes[3];
+        size_t count[3];
+        static const char *const names[] = {"a.gguf", "b.gguf", "c.gguf"};
+        for (int k = 0; k < 3; k++) {
+            json_t *doc = synth(names[k], words, types[i], k < 2 ? "7" : "8", k ? "3" : "1");
+            path_in_dir(path[k], names[k]);
+            bytes[k] = read_file(path[k], &count[k]);
+            CHECK(document_u64(doc, "bytes") == count[k], "it said %llu bytes, there are %zu",
+                  (unsigned long long)document_u64(doc, "bytes"), count[k]);
+            json_decref(doc);
+        }
+        CHECK(count[0] == count[1] && memcmp(bytes[0], bytes[1], count[0]) == 0,
+              "%s: the same seed gave two files", types[i]);
+        CHECK(count[0] == count[2], "%s: the size depends on the seed", types[i]);
+        size_t same = 0;
+        for (size_t k = 0; k < count[0]; k++)
+            same += bytes[0][k] == bytes[2][k];
+        CHECK(same < count[0] / 2, "%s: two seeds gave nearly one file", types[i]);
+        for (int k = 0; k < 3; k++)
+            free(bytes[k]);
+    }
+}
+
+/* Every architecture: accepted by inspect, computed by an engine, and its text can be shown. */
+static void synth_is_a_model(void)
+{
+    static const char *const words[][2] = {{"arch=qwen3moe", NULL},
+                                           {"arch=olmoe", NULL},
+                                           {"arch=llama", NULL},
+                                           {"arch=qwen2moe", "shared_inner=64"}};
+    for (size_t i = 0; i < ARRAY_LEN(words); i++) {
+        struct command c;
+        char path[PATH_MAX];
+        path_in_dir(path, "model.gguf");
+        json_decref(synth("model.gguf", words[i], "Q8_0", "1", "2"));
+        command_run(&c, NULL, END_MS, (const char *const[]){"inspect", path, NULL});
+        expect(&c, 0);
+        command_free(&c);
+        command_run(&c, NULL, END_MS,
+                    (const char *const[]){"generate", "-m", path, "-p", "the king, \xc3\xa9", "-n",
+                                          "24", "--temp", "0", "--ignore-eos", "--experts", "50",
+                                          "--output", "json", NULL});
+        expect(&c, 0);
+        json_t *doc = json_loads(c.out, 0, NULL);
+        CHECK(doc && document_u64(doc, "tokens") == 24, "not 24 tokens: %.200s", c.out);
+        /* 11 bytes, of which "th" (and then "in") are merged */
+        CHECK(document_u64(doc, "prompt_tokens") == 10, "%llu prompt tokens",
+              (unsigned long long)document_u64(doc, "prompt_tokens"));
+        const json_t *ids = json_object_get(doc, "ids");
+        size_t different = 0;
+        for (size_t k = 1; k < 24; k++)
+            different += json_integer_value(json_array_get(ids, k)) !=
+                         json_integer_value(json_array_get(ids, 0));
+        CHECK(different > 8, "%s: the text is one token over and over", words[i][0]);
+        json_decref(doc);
+        command_free(&c);
+    }
+}
+
+static void synth_bad_input(void)
+{
+    static const char *const bad[][2] = {{"nothing", "skew=1"},   {"tiny", "skew"},
+                                         {"tiny", "hidden=100"},  {"tiny", "weight=3"},
+                                         {"tiny", "arch=gpt2"},   {"tiny", "vocab=99"},
+                                         {"tiny", "experts=1.5"}, {"tiny", "experts_used=17"},
+                                         {"tiny", "locality=2"}};
+    char path[PATH_MAX];
+    path_in_dir(path, "bad.gguf");
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        struct command c;
+        command_run(&c, NULL, END_MS,
+                    (const char *const[]){"synth", "-o", path, bad[i][0], bad[i][1], NULL});
+        expect(&c, 2);
+        CHECK(command_lines(c.err) == 1, "not one line: %.200s", c.err);
+        command_free(&c);
+        CHECK(access(path, F_OK) != 0, "a file is left behind");
+    }
+    struct command c; /* more than any drive has */
+    command_run(&c, NULL, END_MS,
+                (const char *const[]){"synth", "-o", path, "tiny", "experts=4096",
+                                      "expert_inner=65536", "hidden=65536", "head_size=128",
+                                      "layers=512", NULL});
+    expect(&c, 2);
+    CHECK(strstr(c.err, "are free"), "not about room: %.200s", c.err);
+    command_free(&c);
+}
+
+static const json_t *at(const json_t *doc, const char *array, size_t i)
+{
+    const json_t *item = json_array_get(json_object_get(doc, array), i);
+    CHECK(item, "no %s[%zu]", array, i);
+    return item;
+}
+
+/* Arms take turns, and compute the same tokens: as many uses, in the same sequence of experts. */
+static void bench_arms(void)
+{
+    struct command c;
+    command_run(&c, NULL, END_MS,
+                (const char *const[]){"bench", "-m", test_model(), "-p", "40", "-n", "24", "-r",
+                                      "2", "--experts", "100,25", "--threads", "1", "--compare",
+                                      "2,1", "-o", "json", NULL});
+    expect(&c, 0);
+    json_t *doc = json_loads(c.out, 0, NULL);
+    CHECK(doc, "not JSON: %.200s", c.out);
+    static const json_int_t order[] = {1, 2, 2, 1};
+    for (size_t i = 0; i < ARRAY_LEN(order); i++)
+        CHECK(json_integer_value(at(doc, "order", i)) == order[i], "the arms did not take turns");
+    CHECK(json_is_true(json_object_get(doc, "same_uses")), "the arms did not route alike");
+    CHECK(json_array_size(json_object_get(doc, "arms")) == 2, "not two arms");
+    for (size_t i = 0; i < 2; i++) {
+        const json_t *arm = at(doc, "arms", i);
+        CHECK(json_array_size(json_object_get(arm, "tests")) == 2, "not two tests");
+        for (size_t t = 0; t < 2; t++) {
+            const json_t *test = at(arm, "tests", t);
+            CHECK(json_array_size(json_object_get(test, "samples")) == 2, "not two samples");
+            CHECK(json_number_value(json_object_get(test, "tps_mean")) > 0, "no rate");
+        }
+        /* 8 layers, 4 experts, a prompt of one and 24 steps, two repetitions */
+        CHECK(json_number_value(json_object_get(at(arm, "tests", 1), "uses")) == 8 * 4 * 25 * 2,
+              "%g uses", json_number_value(json_object_get(at(arm, "tests", 1), "uses")));
+    }
+    CHECK(json_integer_value(json_object_get(doc, "resident_arm")) == 1, "arm 1 is resident");
+    const json_t *test = at(at(doc, "arms", 1), "tests", 1);
+    CHECK(json_number_value(json_object_get(test, "miss_percent")) +
+                  json_number_value(json_object_get(test, "late_percent")) >
+              0,
+          "a quarter of the experts, and nothing was missed");
+    CHECK(json_array_size(json_object_get(doc, "comparisons")) == 2, "not two comparisons");
+    json_decref(doc);
+    command_free(&c);
+}
+
+static void bench_forms(void)
+{
+    struct command c;
+    char text[PATH_MAX];
+    path_in_dir(text, "text");
+    FILE *f = fopen(text, "we");
+    for (int i = 0; i < 40; i++)
+        fputs("It was a dark and stormy night, and the king had three sons. ", f);
+    fclose(f);
+    command_run(&c, NULL, END_MS,
+                (const char *const[]){"bench", "-m", test_model(), "-p", "0", "-n", "8", "-r", "1",
+                                      "--text", text, "--vary", "eviction=lru,fifo", "-o", "csv",
+                                      NULL});
+    expect(&c, 0);
+    CHECK(command_lines(c.out) == 3, "not a heading and two arms: %s", c.out);
+    CHECK(strstr(c.out, "\"eviction=fifo\",tg8"), "no arm of fifo: %s", c.out);
+    command_free(&c);
+    static const char *const bad[][2] = {{"--vary", "nothing=1,2"},
+                                         {"--experts", "50,lots"},
+                                         {"--compare", "1,2"},
+                                         {"-n", "-1"},
+                                         {"--text", "/nowhere"}};
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        command_run(&c, NULL, END_MS,
+                    (const char *const[]){"bench", "-m", test_model(), "-r", "1", bad[i][0],
+                                          bad[i][1], NULL});
+        expect(&c, 2);
+        CHECK(command_lines(c.err) == 1, "not one line: %.200s", c.err);
+        command_free(&c);
+    }
+}
+
+/* Forced tokens are what comes out, also when compute dies among them. */
+static void forced_tokens(void)
+{
+    struct engine *e = engine_new();
+    struct engine_submit submit;
+    struct error error;
+    struct stream_result result;
+    uint32_t ids[FORCED + 4];
+    uint64_t id;
+    engine_start(e, (const char *const[]){"--experts", "25", NULL});
+    token_stream_fill(3, 0.5, 4096, ids, ARRAY_LEN(ids));
+    engine_submit_defaults(&submit);
+    submit.prompt_ids = ids;
+    submit.prompt_ids_count = 4;
+    submit.forced = ids + 4;
+    submit.forced_count = FORCED;
+    submit.max_tokens = FORCED + 2;
+    submit.ignore_eos = true;
+    CHECK(stream_submit(e->session, &submit, &id, &error) == 0, "%s", error.text);
+    engine_wait_counter(e, "compute", "tokens_decode", 20, END_MS);
+    kill(engine_pid(e, "compute", 0, 0), SIGKILL);
+    CHECK(stream_follow(e->session, id, NULL, NULL, &result, &error) == 0, "%s", error.text);
+    CHECK(result.count == FORCED + 2, "%zu tokens", result.count);
+    CHECK(memcmp(result.ids, ids + 4, FORCED * sizeof *ids) == 0, "other tokens came out");
+    CHECK(document_u64(result.stats, "resumes") >= 1, "it was not taken over");
+    stream_result_free(&result);
+    ids[5] = 4096; /* not in the vocabulary */
+    CHECK(stream_submit(e->session, &submit, &id, &error) != 0 && error.code == ERR_BAD_INPUT,
+          "a token that does not exist was taken");
+    engine_stop(e);
+}
+
+static size_t files_in(const char *path)
+{
+    size_t n = 0;
+    DIR *dir = opendir(path);
+    CHECK(dir, "cannot open %s", path);
+    for (struct dirent *e; (e = readdir(dir)) != NULL;)
+        n += e->d_name[0] != '.';
+    closedir(dir);
+    return n;
+}
+
+static void doctor_document(void)
+{
+    struct command c;
+    command_run(&c, NULL, END_MS,
+                (const char *const[]){"doctor", "--path", test_dir(), "--seconds", "1",
+                                      "--expert-bytes", "1MiB", "-o", "json", NULL});
+    expect(&c, 0);
+    CHECK(files_in(test_dir()) == 0, "a scratch file is left behind");
+    json_t *doc = json_loads(c.out, 0, NULL);
+    CHECK(doc, "not JSON: %.200s", c.out);
+    const json_t *drive = json_object_get(doc, "drive"), *memory = json_object_get(doc, "memory");
+    size_t cells = json_array_size(json_object_get(drive, "cells")), measured = 0;
+    for (size_t i = 0; i < cells; i++)
+        measured += json_number_value(json_object_get(at(drive, "cells", i), "bytes_per_s")) > 0;
+    CHECK(cells == 60 && measured >= cells / 4, "%zu of %zu cells were measured", measured, cells);
+    double best = json_number_value(json_object_get(drive, "bytes_per_s"));
+    CHECK(best > 1e5 && best < 1e12, "%g bytes/s", best);
+    CHECK(json_number_value(json_object_get(memory, "read_all_threads")) > 1e8, "no bandwidth");
+    CHECK(document_u64(doc, "processor.processors") > 0, "no processors");
+    CHECK(json_is_boolean(json_object_get(json_object_get(doc, "cgroup"), "v1")), "no cgroup");
+    CHECK(json_array_size(json_object_get(doc, "lines")) > 30, "few lines");
+    json_decref(doc);
+    command_free(&c);
+    command_run(&c, NULL, END_MS, (const char *const[]){"doctor", "--path", "/nowhere", NULL});
+    expect(&c, 2);
+    command_free(&c);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct test_case cases[] = {
+        {"synth_reproducible", synth_reproducible},
+        {"synth_is_a_model", synth_is_a_model},
+        {"synth_bad_input", synth_bad_input},
+        {"bench_arms", bench_arms},
+        {"bench_forms", bench_forms},
+        {"forced_tokens", forced_tokens},
+        {"doctor_document", doctor_document},
+    };
+    return test_main(argc, argv, cases, ARRAY_LEN(cases));
+}
