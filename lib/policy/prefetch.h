@@ -15,6 +15,7 @@
 #ifndef SLUICE_POLICY_PREFETCH_H
 #define SLUICE_POLICY_PREFETCH_H
 
+#include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -33,6 +34,17 @@ struct prefetch_state {
     bool needs_eviction; /* room only by evicting a resident entry */
     float victim_heat;   /* uses of that victim per token lately, 0 when unknown */
 };
+
+/* Heat: uses of an entry per token, lately; a moving average over tokens with this half-life. What
+ * keeps it notes the token of the last use; before comparing or adding, it is brought up to date. A
+ * use adds PREFETCH_HEAT_GAIN, 1 - 2^(-1 / half-life), so that one use per token is heat 1. */
+#define PREFETCH_HEAT_HALF_LIFE 16.0f
+#define PREFETCH_HEAT_GAIN      0.0424f
+
+static inline float prefetch_heat(float heat, uint32_t tokens_since)
+{
+    return heat * exp2f(-(float)tokens_since / PREFETCH_HEAT_HALF_LIFE);
+}
 
 enum prefetch_rule {
     PREFETCH_NONE,

@@ -1,0 +1,158 @@
+/* The simulator: a cache without bytes and a clock without time, driven by a trace or, layer by
+ * layer, by a real model. The decisions are the cache process's own: lib/policy.
+ *
+ * ---- sim_cache: the lockstep clock --------------------------------------------------------------
+ * Time is a number of nanoseconds that only modelled work moves. A pass is one token, or one chunk
+ * of a prompt. For every layer of a pass, in this order:
+ *
+ *   sim_cache_layer     compute enters the layer: attention and router are computed, loads go on
+ *   sim_cache_use       for every expert the router named, in the order a DEMAND would have: what
+ * is resident now? -> hit (at which tier), late, miss, or skipped sim_cache_hint      guesses made
+ * from this layer's gate input; they take effect when their prediction's time has passed
+ *   sim_cache_compute   misses are reserved in order of use and sent; hits are computed while loads
+ *                       run; then each late one as it comes. Returns the time nothing could be
+ * computed
+ *
+ * and sim_cache_token when the pass is complete. With prefetch off the hits are those of the
+ * pipeline over the same trace (residency.h says under which rules). A driver that computes for
+ * real waits for the real bytes itself; it decides by sim_cache_use alone, so that the same trace
+ * or model, knobs and seed give the same decisions at any real speed.
+ *
+ * The drive: reads share `bytes_per_s`; each waits `latency_ns` before its first byte, at most
+ * `depth` of them at the same time; demands before prefetches at any moment (a prefetch under way
+ * is suspended: the loaders read in chunks). */
+#ifndef SLUICE_SIM_SIM_H
+#define SLUICE_SIM_SIM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "lib/base/error.h"
+#include "lib/policy/systems.h"
+#include "lib/sim/trace.h"
+
+struct sim_drive {
+    double bytes_per_s; /* > 0 */
+    double latency_ns;
+    uint32_t depth; /* >= 1 */
+};
+
+struct sim_compute {
+    double layer_ns;   /* attention, norms and router of one layer, one token */
+    double expert_ns;  /* one expert at the native tier, one token */
+    double predict_ns; /* from the gate input to a hint in the cache */
+    double batch;      /* what every further token of a chunk costs, relative to one alone */
+};
+
+/* What is known beforehand, of a plan or of an earlier part of the trace. Arrays are borrowed; any
+ * may be NULL. */
+struct sim_plan {
+    struct path_tables tables; /* its frequency also warms the cache and serves edgemoe's profile */
+    const float *shares;       /* [layers] */
+    const uint8_t *width;      /* [layers * experts], enum tier: precision edgemoe */
+};
+
+struct sim_config {
+    struct knobs knobs;
+    uint32_t layers, experts, top_k;
+    uint32_t tier_mask;
+    uint64_t tier_bytes[TIER__COUNT];
+    uint64_t capacity; /* bytes of experts that may be resident */
+    struct sim_drive drive;
+    struct sim_compute compute;
+    struct sim_plan plan;
+    double (*score)(void *arg, uint32_t slot); /* belady: takes the place of knobs.eviction */
+    void *score_arg;
+};
+
+/* Sums over a phase. Bytes of demands are counted when sent, of prefetches when read. */
+struct sim_figures {
+    uint64_t passes, tokens;
+    uint64_t uses, hits, late, misses, skipped; /* uses = the other four */
+    uint64_t low_uses; /* served by, or asking for, a tier worse than high */
+    double penalty;    /* misses and late in units of a high miss */
+    uint64_t demand_bytes, prefetch_bytes;
+    uint64_t prefetches, prefetches_used, prefetches_wasted;
+    uint64_t wasted_bytes;             /* of prefetches that nobody used */
+    uint64_t guessed_uses, guess_hits; /* uses in layers that had guesses; those a guess named */
+    uint64_t guesses;
+    uint64_t prefetch_hits; /* hits that a prefetch brought */
+    double stall_ns, compute_ns;
+};
+
+enum sim_phase { SIM_DECODE, SIM_PREFILL, SIM_PHASES };
+
+struct sim_cache;
+
+/* NULL with ERR_BAD_INPUT: a tier the knobs need is not there, the capacity is below top_k of the
+ * largest tier, masked routing (the set changes what is routed: a trace cannot tell). */
+struct sim_cache *sim_cache_create(const struct sim_config *config, struct error *error);
+void sim_cache_destroy(struct sim_cache *c);
+
+struct sim_step {
+    uint32_t sequence, position, layer;
+    uint32_t tokens; /* of the pass: 1 is decode, unless prefill says otherwise */
+    bool prefill;
+};
+
+enum sim_outcome { SIM_HIT, SIM_LATE, SIM_MISS, SIM_SKIPPED };
+
+struct sim_use {
+    uint32_t expert;
+    uint32_t tokens;     /* of the pass that use it */
+    float weight_before; /* see precision.h */
+    float popularity;
+};
+
+struct sim_answer {
+    enum sim_outcome outcome;
+    enum tier tier; /* that serves it, or was asked for; not for skipped */
+};
+
+void sim_cache_layer(struct sim_cache *c, const struct sim_step *step);
+void sim_cache_use(struct sim_cache *c, const struct sim_use *use, struct sim_answer *answer);
+/* Guesses for a later layer of this pass, descending; as many as the knobs want are taken. Returns
+ * false when the knobs say that the layers beyond need not be hinted: a guess is not resident. */
+bool sim_cache_hint(struct sim_cache *c, uint32_t layer, const struct guess *guesses,
+                    uint32_t count);
+/* How many guesses per layer the knobs want, and where they come from. */
+uint32_t sim_cache_guesses(const struct sim_cache *c);
+const struct prediction *sim_cache_prediction(const struct sim_cache *c);
+double sim_cache_compute(struct sim_cache *c); /* stall of this layer, ns */
+void sim_cache_token(struct sim_cache *c);
+
+double sim_cache_now(const struct sim_cache *c); /* ns since creation */
+const struct sim_figures *sim_cache_figures(const struct sim_cache *c, enum sim_phase phase);
+/* The figures begin anew; what is resident stays. For a warm-up. */
+void sim_cache_forget(struct sim_cache *c);
+bool sim_cache_resident(const struct sim_cache *c, uint32_t layer, uint32_t expert);
+struct residency *sim_cache_residency(struct sim_cache *c);
+
+/* ---- whole traces ------------------------------------------------------------------------------
+ */
+
+struct sim_result {
+    struct sim_figures phase[SIM_PHASES];
+    double ns; /* modelled, all of it */
+};
+
+/* Replays records first..count-1 of the trace; figures count from record `measure` on. config's
+ * model fields (layers to tier_bytes) are taken from the trace's header. belady: evicts what is
+ * used again last; prefetch has to be off then. */
+int sim_run(const struct trace *t, uint64_t first, uint64_t measure,
+            const struct sim_config *config, bool belady, struct sim_result *out,
+            struct error *error);
+
+/* Statistics of records from..to-1: frequency, prev1, pairs. Everything the tables point to is one
+ * block, *block, for the caller to free. -1 with ERR_NO_MEMORY. */
+int sim_profile(const struct trace *t, uint64_t from, uint64_t to, struct path_tables *out,
+                void **block, struct error *error);
+
+/* The record after which `share` of the passes are over (0: 0). */
+uint64_t sim_split(const struct trace *t, double share);
+
+/* Payload bytes of all experts at the tier the knobs usually ask for; what a budget in percent
+ * refers to is the native tier, or the best there is. */
+uint64_t sim_all_bytes(const struct trace_header *h);
+
+#endif

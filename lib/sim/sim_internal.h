@@ -1,0 +1,102 @@
+/* The simulated cache's inside. Private to lib/sim. */
+#ifndef SLUICE_SIM_INTERNAL_H
+#define SLUICE_SIM_INTERNAL_H
+
+#include "lib/base/assert.h"
+#include "lib/sim/sim.h"
+
+#define SIM_MAGIC 0x434d4953u
+
+enum sim_state { SIM_ABSENT, SIM_LOADING, SIM_READY };
+
+enum {                     /* flags of a slot */
+       SIM_HINTED = 1,     /* guessed for a layer still to come */
+       SIM_PREFETCHED = 2, /* loaded for a guess, not used yet */
+       SIM_PINNED = 4,     /* the running layer uses it and is not done with it */
+       SIM_BROUGHT = 8     /* PREFETCHED when the running layer looked */
+};
+
+struct sim_slot {
+    uint8_t state, flags;
+    float heat;
+    uint32_t heat_token;
+};
+
+struct sim_load {
+    uint32_t slot;
+    bool demand, issued;
+    double ready_ns; /* its first byte may come; while issued */
+    double bytes_left;
+};
+
+struct sim_hints { /* of one target layer */
+    uint32_t count, at;
+    double valid_ns; /* from then on the cache knows them */
+    struct guess *guess;
+    uint32_t *slot;
+};
+
+enum sim_item_state { SIM_ITEM_ROOMLESS, SIM_ITEM_SENT, SIM_ITEM_THERE, SIM_ITEM_DONE };
+
+struct sim_item { /* one expert of the running layer */
+    uint32_t slot, tokens;
+    enum sim_item_state state;
+};
+
+struct sim_cache {
+    uint32_t magic;
+    struct sim_config config;
+    struct precision precision;
+    const struct prediction *prediction;
+    struct prefetch_limit limit;
+    struct residency *residency;
+    uint32_t tiers, index_of[TIER__COUNT]; /* tier -> tier_index */
+    enum tier tier_of[TIER__COUNT];
+    uint32_t slots;
+    struct sim_slot *slot;
+    struct sim_load *load; /* in the order they were asked for */
+    uint32_t loads, demands_open, prefetches_open;
+    struct sim_hints *hints; /* per layer */
+    struct sim_item *item;   /* [experts] */
+    uint8_t *named;          /* [layers * experts]: a guess of this pass named it */
+    uint8_t *had_guesses;    /* [layers], in this pass */
+    uint32_t items;
+    struct sim_step step;
+    bool in_pass;
+    uint32_t token; /* tokens so far, the clock of heat */
+    double now, pass_began, stall;
+    struct sim_figures figures[SIM_PHASES], *f;
+};
+
+/* sim_drive.c: loads and time */
+void sim_load_add(struct sim_cache *c, uint32_t slot, bool demand);
+void sim_load_cancel(struct sim_cache *c, uint32_t slot);
+void sim_load_raise(struct sim_cache *c, uint32_t slot);
+void sim_advance(struct sim_cache *c, double until_ns);
+/* To the next thing that happens at the drive. False when nothing ever will. */
+bool sim_advance_event(struct sim_cache *c);
+
+/* sim_room.c: who must leave, guesses */
+bool sim_room(struct sim_cache *c, uint32_t slot);
+void sim_prefetch(struct sim_cache *c);
+void sim_forget_hints(struct sim_cache *c, uint32_t layer);
+void sim_drop(struct sim_cache *c, uint32_t slot, bool evicted);
+void sim_expire(struct sim_cache *c);
+
+static inline uint64_t sim_bytes(const struct sim_cache *c, uint32_t slot)
+{
+    return residency_slot_bytes(c->residency, slot);
+}
+
+static inline uint32_t sim_slot_of(const struct sim_cache *c, uint32_t layer, uint32_t expert,
+                                   enum tier tier)
+{
+    return (c->index_of[tier] * c->config.layers + layer) * c->config.experts + expert;
+}
+
+static inline float sim_heat(const struct sim_cache *c, uint32_t slot)
+{
+    return prefetch_heat(c->slot[slot].heat, c->token - c->slot[slot].heat_token);
+}
+
+#endif
