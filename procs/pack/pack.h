@@ -103,11 +103,9 @@ int pack_experts(struct pack *p, struct error *error);
  * 0, or -1 when rows of k elements cannot be stored so. */
 int quantise_type(enum tier tier, bool hqq, uint32_t from, uint32_t k, uint32_t *type,
                   enum store_method *method, struct error *error);
-/* Bytes of working memory a call of quantise_rows needs. */
-uint64_t quantise_workspace(uint32_t k);
-/* n rows of F32, k elements each, to rows of `type`, row_bytes apart. */
-void quantise_rows(uint32_t type, const float *src, uint32_t k, uint32_t n, void *dst,
-                   uint64_t row_bytes, void *workspace);
+/* n rows of F32, k elements each, to rows of `type`. ERR_BAD_INPUT for weights that cannot be. */
+int quantise_rows(uint32_t type, const float *src, uint32_t k, uint32_t n, void *dst,
+                  struct error *error);
 /* n rows of any type as F32. */
 void quantise_load(uint32_t type, const void *src, uint64_t row_bytes, uint32_t k, uint32_t n,
                    float *dst);

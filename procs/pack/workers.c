@@ -38,7 +38,7 @@ struct worker {
     struct slot slot[TIER__COUNT];
     void *in; /* READ_BYTES and two pages */
     float *rows;
-    void *made, *workspace;
+    void *made;
     uint64_t drive_ns; /* of the unit at hand */
 };
 
@@ -159,7 +159,8 @@ static int put_rows(struct worker *w, uint32_t tier, const struct model_matrix *
     if (!*loaded)
         quantise_load(from->type, data, from->row_bytes, from->k, n, w->rows);
     *loaded = true;
-    quantise_rows(to->type, w->rows, to->k, n, w->made, to->row_bytes, w->workspace);
+    if (quantise_rows(to->type, w->rows, to->k, n, w->made, error))
+        return -1;
     return slot_put(&w->slot[tier], w->made, n * to->row_bytes, &w->drive_ns, error);
 }
 
@@ -258,16 +259,6 @@ static void *work(void *arg)
 
 /* ---- all of them ---- */
 
-static uint32_t largest_k(const struct pack *p)
-{
-    uint32_t k = 0;
-    for (uint32_t g = 0; g < p->manifest.group_count; g++)
-        for (int m = 0; m < EXPERT__COUNT; m++)
-            if (p->manifest.groups[g].matrix[m].k > k)
-                k = p->manifest.groups[g].matrix[m].k;
-    return k;
-}
-
 static int worker_open(struct worker *w, struct pack *p, const struct bulk *files,
                        struct error *error)
 {
@@ -276,8 +267,7 @@ static int worker_open(struct worker *w, struct pack *p, const struct bulk *file
     w->in = bulk_buffer(READ_BYTES + 2 * PAGE_BYTES);
     w->rows = bulk_buffer(FLOAT_BYTES);
     w->made = bulk_buffer(FLOAT_BYTES);
-    w->workspace = bulk_buffer(quantise_workspace(largest_k(p)));
-    bool memory = w->in && w->rows && w->made && w->workspace;
+    bool memory = w->in && w->rows && w->made;
     for (uint32_t t = 0; t < p->manifest.tier_count; t++) {
         w->slot[t] = (struct slot){.pack = p,
                                    .stripes = w->stripes,
@@ -301,7 +291,6 @@ static void worker_close(struct worker *w)
         free(w->slot[t].buffer);
         XXH3_freeState(w->slot[t].hash);
     }
-    free(w->workspace);
     free(w->made);
     free(w->rows);
     free(w->in);
