@@ -10,6 +10,7 @@
 
 #include "lib/base/bytes.h"
 #include "tests/scenario/baseline.h"
+#include "tests/unit/model/store_make.h"
 
 #define END_MS 30000
 
@@ -115,6 +116,98 @@ static void file_absurd_counts(void)
     path_in_dir(path, "absurd.gguf");
     make_model(path, 0, head, sizeof head);
     refused(path);
+}
+
+/* ---- stores ---- */
+
+static void store_of_demo(char path[PATH_MAX], uint64_t seed)
+{
+    struct error error;
+    struct store_make how = {.stripes = 2, .tier_mask = 1, .seed = seed};
+    snprintf(path, PATH_MAX, "%s/store-%" PRIu64, test_dir(), seed);
+    CHECK(store_make(test_model(), path, &how, &error) == 0, "%s", error.text);
+}
+
+static void member(char path[PATH_MAX], const char *store, const char *name)
+{
+    CHECK((size_t)snprintf(path, PATH_MAX, "%s/%s", store, name) < PATH_MAX, "too long");
+}
+
+/* Flips a bit of a member at an offset. */
+static void flip(const char *store, const char *name, off_t at)
+{
+    char path[PATH_MAX], byte;
+    member(path, store, name);
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    CHECK(fd >= 0 && pread(fd, &byte, 1, at) == 1, "%s: %s", path, strerror(errno));
+    byte ^= 4;
+    CHECK(pwrite(fd, &byte, 1, at) == 1, "%s: %s", path, strerror(errno));
+    close(fd);
+}
+
+static void store_stripe_truncated(void)
+{
+    char store[PATH_MAX], path[PATH_MAX];
+    store_of_demo(store, 0);
+    member(path, store, "experts.1.bin");
+    CHECK(truncate(path, 1000000) == 0, "%s", strerror(errno));
+    refused(store);
+}
+
+static void store_stripe_missing(void)
+{
+    char store[PATH_MAX], path[PATH_MAX];
+    store_of_demo(store, 0);
+    member(path, store, "experts.0.bin");
+    CHECK(unlink(path) == 0, "%s", strerror(errno));
+    refused(store);
+}
+
+/* Stripes of a store made at another time, and of the same one in the wrong order. */
+static void store_stripe_exchanged(void)
+{
+    char store[PATH_MAX], other[PATH_MAX], from[PATH_MAX], to[PATH_MAX];
+    store_of_demo(store, 0);
+    store_of_demo(other, 1);
+    member(from, other, "experts.1.bin");
+    member(to, store, "experts.1.bin");
+    CHECK(rename(from, to) == 0, "%s", strerror(errno));
+    refused(store);
+    member(from, store, "experts.0.bin");
+    CHECK(rename(from, to) == 0 && link(to, from) == 0, "%s", strerror(errno));
+    refused(store);
+}
+
+static void store_model_wrong(void)
+{
+    char store[PATH_MAX], path[PATH_MAX];
+    store_of_demo(store, 0);
+    flip(store, STORE_MODEL_FILE, 3000000); /* inside a dense tensor */
+    refused(store);
+    member(path, store, STORE_MODEL_FILE);
+    make_model(path, 0, "", 0); /* the whole model */
+    refused(store);
+}
+
+static void store_table_damaged(void)
+{
+    char store[PATH_MAX];
+    store_of_demo(store, 0);
+    flip(store, STORE_ENTRIES_FILE, 2000);
+    refused(store);
+}
+
+static void store_manifest_damaged(void)
+{
+    char store[PATH_MAX], path[PATH_MAX];
+    store_of_demo(store, 0);
+    flip(store, STORE_MANIFEST_FILE, 30);
+    refused(store);
+    member(path, store, STORE_MANIFEST_FILE);
+    CHECK(truncate(path, 700) == 0, "%s", strerror(errno));
+    refused(store);
+    CHECK(unlink(path) == 0, "%s", strerror(errno)); /* as a packer that was killed leaves it */
+    refused(store);
 }
 
 /* A second engine of the same name: refused after its wait, naming the holder; the first goes on.
@@ -306,11 +399,25 @@ int main(int argc, char **argv)
 #name, name                                                                                \
     }
     static const struct test_case cases[] = {
-        ROW(file_truncated),     ROW(file_empty),  ROW(file_random),
-        ROW(file_directory),     ROW(file_absent), ROW(file_wrong_magic),
-        ROW(file_absurd_counts), ROW(second_run),  ROW(budget_below_floor),
-        ROW(file_replaced),      ROW(file_shrunk), ROW(shm_too_small),
+        ROW(file_truncated),
+        ROW(file_empty),
+        ROW(file_random),
+        ROW(file_directory),
+        ROW(file_absent),
+        ROW(file_wrong_magic),
+        ROW(file_absurd_counts),
+        ROW(second_run),
+        ROW(budget_below_floor),
+        ROW(file_replaced),
+        ROW(file_shrunk),
+        ROW(shm_too_small),
         ROW(bad_arguments),
+        ROW(store_stripe_truncated),
+        ROW(store_stripe_missing),
+        ROW(store_stripe_exchanged),
+        ROW(store_model_wrong),
+        ROW(store_table_damaged),
+        ROW(store_manifest_damaged),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

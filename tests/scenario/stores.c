@@ -1,0 +1,243 @@
+/* Expert stores under real processes: the same text as from the GGUF file they were made of, for
+ * any number of stripes and however the experts are spread over tiers, also while loaders are
+ * killed; and bytes that are not what they should be never reach the text, nor any other client. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "lib/base/bytes.h"
+#include "tests/scenario/baseline.h"
+#include "tests/unit/model/store_make.h"
+
+#define FINISH_MS 120000
+
+static void make_store(char path[PATH_MAX], struct store_make how)
+{
+    struct error error;
+    snprintf(path, PATH_MAX, "%s/store", test_dir());
+    CHECK(store_make(test_model(), path, &how, &error) == 0, "%s", error.text);
+}
+
+/* ---- one text -------------------------------------------------------------------------------- */
+
+static void same_text(const struct store_make *how, const char *const options[])
+{
+    char path[PATH_MAX];
+    const char *all[16] = {"-m", path};
+    make_store(path, *how);
+    for (size_t i = 0; options[i]; i++)
+        all[2 + i] = options[i];
+    baseline(0);
+    struct engine *e = engine_new();
+    engine_start(e, all);
+    for (unsigned i = 0; i < TEST_PROMPTS; i++)
+        baseline_compare(e, i, options[0]);
+    json_t *doc = engine_stats(e);
+    uint64_t verified = document_counter(doc, "loader", "checksums_verified");
+    uint64_t failed = document_counter(doc, "loader", "checksums_failed");
+    uint64_t summed = document_counter(doc, "loader", "checksum_bytes");
+    uint64_t ns = document_counter(doc, "loader", "checksum_ns");
+    uint64_t evictions = document_counter(doc, "cache", "evictions");
+    uint64_t restarts = document_restarts(doc);
+    json_decref(doc);
+    CHECK(verified > 0 && failed == 0, "%" PRIu64 " right sums, %" PRIu64 " wrong", verified,
+          failed);
+    CHECK(evictions > 0, "nothing was evicted: nothing was tried");
+    CHECK(restarts == 0, "%" PRIu64 " restarts", restarts);
+    test_note("%u stripes, %s: %" PRIu64 " parts verified, %.2f ms of processor time per MiB",
+              how->stripes, options[0], verified,
+              (double)ns / 1e6 / ((double)summed / (double)MIB));
+    engine_pid(e, "loader", how->stripes - 1, 0); /* as many loaders as stripes */
+    engine_stop(e);
+}
+
+#define CASE(name, how, ...)                                                                       \
+    static void name(void)                                                                         \
+    {                                                                                              \
+        static const struct store_make made = how;                                                 \
+        same_text(&made, (const char *const[]){__VA_ARGS__, NULL});                                \
+    }
+#define HOW(...)                                                                                   \
+    {                                                                                              \
+        __VA_ARGS__                                                                                \
+    }
+
+CASE(one_stripe, HOW(.stripes = 1, .tier_mask = 1), "--experts=25")
+CASE(two_stripes, HOW(.stripes = 2, .tier_mask = 1), "--experts=25")
+CASE(three_stripes, HOW(.stripes = 3, .tier_mask = 1), "--experts=12.5", "--backend=pread")
+CASE(sixteen_stripes, HOW(.stripes = 16, .tier_mask = 1), "--experts=50", "--chunk=8192")
+CASE(native_among_others, HOW(.stripes = 2, .tier_mask = 7), "--experts=25")
+CASE(scattered_over_tiers, HOW(.stripes = 2, .tier_mask = 13, .scattered = true), "--experts=25")
+CASE(without_native, HOW(.stripes = 1, .tier_mask = 4), "--system=iq4", "--experts=25")
+CASE(page_cache, HOW(.stripes = 2, .tier_mask = 1), "--experts=25", "--direct=off")
+CASE(loaders_told_otherwise, HOW(.stripes = 2, .tier_mask = 1), "--experts=25", "--loaders=5")
+
+/* Each stripe's loader is killed in turn while text is being made. */
+static void loaders_killed(void)
+{
+    char path[PATH_MAX];
+    make_store(path, (struct store_make){.stripes = 2, .tier_mask = 3, .scattered = true});
+    baseline(0);
+    struct engine *e = engine_new();
+    engine_start(e, (const char *const[]){"-m", path, "--experts=25", NULL});
+    for (unsigned round = 0; round < 4; round++) {
+        unsigned number = round % 2, prompt = round % TEST_PROMPTS;
+        pid_t pid = engine_pid(e, "loader", number, 0);
+        struct generation *g = generation_start(e, test_prompt(prompt), BASELINE_TOKENS);
+        uint64_t deadline = deadline_in(FINISH_MS);
+        while (generation_tokens(g) < 30 * (round + 1) && !generation_done(g))
+            CHECK(deadline_tick(deadline), "no tokens");
+        CHECK(kill(pid, SIGKILL) == 0, "loader %u is gone by itself", number);
+        engine_pid(e, "loader", number, pid);
+        struct text got;
+        generation_finish(g, FINISH_MS, &got);
+        text_check_same(baseline(prompt), &got, "a loader killed");
+        text_free(&got);
+    }
+    CHECK(engine_counter(e, "loader", "checksums_failed") == 0, "wrong sums");
+    engine_stop(e);
+}
+
+/* Copies of the stripes elsewhere, by --devices. */
+static void stripes_copied(void)
+{
+    char path[PATH_MAX], copy[PATH_MAX + 16], devices[2 * PATH_MAX + 80];
+    make_store(path, (struct store_make){.stripes = 2, .tier_mask = 1});
+    snprintf(copy, sizeof copy, "%s-copy", path);
+    struct error error;
+    CHECK(store_make(test_model(), copy, &(struct store_make){.stripes = 2, .tier_mask = 1},
+                     &error) == 0,
+          "%s", error.text);
+    snprintf(devices, sizeof devices, "--devices=%s/experts.0.bin,%s/experts.1.bin", copy, copy);
+    baseline(0);
+    struct engine *e = engine_new();
+    engine_start(e, (const char *const[]){"-m", path, "--experts=25", devices, NULL});
+    baseline_compare(e, 1, "stripes copied");
+    engine_stop(e);
+}
+
+/* ---- bytes that are wrong -------------------------------------------------------------------- */
+
+/* The expert that is damaged: the long prompts use it, SPARING does not. Which ones do follows from
+ * the demo model; the test checks both. */
+#define BAD_LAYER  4u
+#define BAD_EXPERT 9u
+#define SPARING    "The"
+
+/* Flips a bit in the middle of an expert's first page in stripe 0. */
+static void flip(const char *store, uint32_t stripes)
+{
+    char path[PATH_MAX + 32];
+    uint64_t record;
+    unsigned char byte;
+    snprintf(path, sizeof path, "%s/" STORE_ENTRIES_FILE, store);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    off_t at = (off_t)(sizeof(struct store_entries_head) +
+                       (BAD_LAYER * 32 + BAD_EXPERT) * 8 * (1 + (uint64_t)stripes));
+    CHECK(fd >= 0 && pread(fd, &record, 8, at) == 8, "%s: %s", path, strerror(errno));
+    close(fd);
+    snprintf(path, sizeof path, "%s/experts.0.bin", store);
+    fd = open(path, O_RDWR | O_CLOEXEC);
+    off_t where = (off_t)record + 2000;
+    CHECK(fd >= 0 && pread(fd, &byte, 1, where) == 1, "%s: %s", path, strerror(errno));
+    byte ^= 0x10;
+    CHECK(pwrite(fd, &byte, 1, where) == 1, "%s: %s", path, strerror(errno));
+    close(fd);
+}
+
+static void expect_checksum_error(struct generation *g)
+{
+    struct text got;
+    char name[64];
+    generation_finish(g, FINISH_MS, &got);
+    snprintf(name, sizeof name, "expert %u of layer %u", BAD_EXPERT, BAD_LAYER);
+    CHECK(got.error.code == ERR_IO, "%s: %s", error_word(got.error.code), got.error.text);
+    CHECK(strstr(got.error.text, "checksum") && strstr(got.error.text, name), "%s", got.error.text);
+    CHECK(!strchr(got.error.text, '\n'), "more than a line: %s", got.error.text);
+    test_note("%s", got.error.text);
+    text_free(&got);
+}
+
+static void byte_flipped(void)
+{
+    char path[PATH_MAX];
+    struct text sparing, got;
+    struct engine *e = engine_new();
+    engine_start(e, (const char *const[]){"--experts=100", "--threads=1", NULL});
+    engine_generate(e, SPARING, 2, &sparing);
+    engine_stop(e);
+
+    make_store(path, (struct store_make){.stripes = 2, .tier_mask = 1});
+    flip(path, 2);
+    e = engine_new();
+    engine_start(e, (const char *const[]){"-m", path, "--experts=25", NULL});
+    /* Four clients at once: those that need the expert are told, the others have their text. */
+    struct generation *g[] = {
+        generation_start(e, test_prompt(1), 100), generation_start(e, SPARING, 2),
+        generation_start(e, test_prompt(2), 100), generation_start(e, SPARING, 2)};
+    for (size_t i = 0; i < ARRAY_LEN(g); i++) {
+        if (i % 2 == 0) {
+            expect_checksum_error(g[i]);
+            continue;
+        }
+        generation_finish(g[i], FINISH_MS, &got);
+        text_check_same(&sparing, &got, "another client's text");
+        text_free(&got);
+    }
+    json_t *doc = engine_stats(e);
+    uint64_t failed = document_counter(doc, "loader", "checksums_failed");
+    uint64_t rereads = document_counter(doc, "loader", "checksum_rereads");
+    uint64_t restarts = document_restarts(doc);
+    json_decref(doc);
+    CHECK(failed >= 4 && failed == 2 * rereads, "%" PRIu64 " wrong sums, %" PRIu64 " read again",
+          failed, rereads);
+    CHECK(restarts == 0, "%" PRIu64 " restarts", restarts);
+    text_free(&sparing);
+    engine_stop(e);
+}
+
+/* A stripe is written to while the engine runs: the right text or a named error, and everybody
+ * alive. */
+static void stripe_touched(void)
+{
+    char path[PATH_MAX], stripe[PATH_MAX + 32];
+    make_store(path, (struct store_make){.stripes = 2, .tier_mask = 1});
+    baseline(0);
+    struct engine *e = engine_new();
+    engine_start(e,
+                 (const char *const[]){"-m", path, "--experts=12.5", "--stall-limit=3000", NULL});
+    snprintf(stripe, sizeof stripe, "%s/experts.1.bin", path);
+    struct stat before;
+    CHECK(stat(stripe, &before) == 0, "%s", strerror(errno));
+    CHECK(truncate(stripe, 8192) == 0, "%s", strerror(errno));
+    struct text got;
+    generation_finish(generation_start(e, test_prompt(1), BASELINE_TOKENS), FINISH_MS, &got);
+    CHECK(got.error.code != ERR_NONE, "a text out of a stripe that is gone");
+    test_note("%s (%s)", got.error.text, error_word(got.error.code));
+    text_free(&got);
+    json_t *doc = engine_stats(e);
+    CHECK(document_restarts(doc) == 0, "a process died");
+    json_decref(doc);
+    engine_stop(e);
+}
+
+int main(int argc, char **argv)
+{
+#define ROW(name)                                                                                  \
+    {                                                                                              \
+#name, name                                                                                \
+    }
+    static const struct test_case cases[] = {
+        ROW(one_stripe),      ROW(two_stripes),         ROW(three_stripes),
+        ROW(sixteen_stripes), ROW(native_among_others), ROW(scattered_over_tiers),
+        ROW(without_native),  ROW(page_cache),          ROW(loaders_told_otherwise),
+        ROW(loaders_killed),  ROW(stripes_copied),      ROW(byte_flipped),
+        ROW(stripe_touched),
+    };
+    return test_main(argc, argv, cases, ARRAY_LEN(cases));
+}
