@@ -194,7 +194,7 @@ void cache_reserve(struct cache *c, uint32_t entry, uint64_t offset, enum load_p
     if (cache_is_expert(c, entry)) {
         c->held_payload += c->entries[entry].payload_bytes;
         /* now, and not when it becomes READY: the order of insertions is no matter of the drive */
-        residency_insert(c->residency, cache_slot(c, entry), (n->flags & NOTE_PREFETCHED) != 0);
+        residency_insert(c->residency, cache_slot(c, entry), priority == LOAD_PREFETCH);
     }
     if (priority == LOAD_PREFETCH)
         c->prefetches_open++;
