@@ -79,7 +79,7 @@ static const struct dense_row {
 
 static const struct expert_row {
     enum arch_id arch;
-    enum expert_matrix matrix;
+    uint32_t matrix;
     const char *name; /* with %u for the layer */
     enum arch_dim ne0, ne1;
 } expert_rows[] = {
@@ -377,6 +377,7 @@ uint64_t arch_dim_size(const struct model_hparams *h, enum arch_dim dim)
     case ARCH_DIM_HALF: return h->head_size / 2;
     case ARCH_DIM_EXPERTS: return h->experts;
     case ARCH_DIM_INNER: return h->expert_inner;
+    case ARCH_DIM_INNER_TWICE: return 2 * (uint64_t)h->expert_inner;
     case ARCH_DIM_SHARED: return h->shared_inner;
     }
     sl_panic("dimension %d is in no table", (int)dim);
@@ -452,8 +453,7 @@ int arch_place_tensor(enum arch_id arch, const struct model_hparams *h,
             return error_set(error, ERR_BAD_INPUT,
                              "tensor %s is beyond the last of %" PRIu32 " layers", t->name,
                              h->layers);
-        *place =
-            (struct arch_place){expert, expert ? (uint32_t)e->matrix : (uint32_t)d->role, layer};
+        *place = (struct arch_place){expert, expert ? e->matrix : (uint32_t)d->role, layer};
         if (expert)
             return check_shape(h, t, (enum arch_dim[3]){e->ne0, e->ne1, ARCH_DIM_EXPERTS},
                                STORAGE_ANY, error);

@@ -18,7 +18,8 @@
  * ARCH_DENSE(ID, role, storage, presence, ne0, ne1)
  *     tensor of a role of arch.h
  * ARCH_EXPERT(ID, matrix, name, ne0, ne1)
- *     3-D tensor of all experts of a layer; ne2 is EXPERTS
+ *     3-D tensor of all experts of a layer; ne2 is EXPERTS. A layer has GATE and UP, or in their
+ *     place GATE_UP: of each expert the rows of gate, then those of up
  * ARCH_REFUSED(ID, name, why)
  *     tensor that is known and not computed; %u in the name stands for a number
  *
@@ -92,7 +93,7 @@
     ARCH_EXPERT(id, GATE, "blk.%u.ffn_gate_exps.weight", HIDDEN, INNER)                            \
     ARCH_EXPERT(id, UP, "blk.%u.ffn_up_exps.weight", HIDDEN, INNER)                                \
     ARCH_EXPERT(id, DOWN, "blk.%u.ffn_down_exps.weight", INNER, HIDDEN)                            \
-    ARCH_REFUSED(id, "blk.%u.ffn_gate_up_exps.weight", "gate and up in one tensor")                \
+    ARCH_EXPERT(id, GATE_UP, "blk.%u.ffn_gate_up_exps.weight", HIDDEN, INNER_TWICE)                \
     ARCH_REFUSED(id, "blk.%u.ffn_gate.weight", "a layer without experts")
 
 #define OLD_EXPERTS "a tensor for each expert (a file of early 2024, to be converted anew)"

@@ -24,10 +24,15 @@ enum arch_dim {
     ARCH_DIM_HALF, /* head_size / 2 */
     ARCH_DIM_EXPERTS,
     ARCH_DIM_INNER,
+    ARCH_DIM_INNER_TWICE,
     ARCH_DIM_SHARED /* inner size of the shared expert */
 };
 
 uint64_t arch_dim_size(const struct model_hparams *h, enum arch_dim dim);
+
+/* Tensors of experts: one per matrix, and one that holds two. */
+#define EXPERT_GATE_UP EXPERT__COUNT
+#define EXPERT_TENSORS (EXPERT__COUNT + 1)
 
 /* The architecture of that name; ARCH__COUNT when sluice has none. */
 enum arch_id arch_find(const char *name, size_t bytes);
@@ -45,7 +50,7 @@ int arch_check_hparams(enum arch_id arch, const struct model_hparams *hparams, s
  * Experts: matrix and layer. */
 struct arch_place {
     bool is_expert;
-    uint32_t role; /* enum dense_role, or enum expert_matrix */
+    uint32_t role; /* enum dense_role, or enum expert_matrix, or EXPERT_GATE_UP */
     uint32_t layer;
 };
 

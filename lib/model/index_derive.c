@@ -89,6 +89,25 @@ static int missing(enum arch_id arch, const struct arch_place *place, struct err
                      arch_tensor_name(arch, place, name));
 }
 
+/* Every matrix once: gate and up by themselves or together. */
+static int check_experts(enum arch_id arch, uint32_t layer, const struct index_derived *d,
+                         struct error *error)
+{
+    const uint32_t *tensor = d->expert_tensor[layer];
+    for (uint32_t m = 0; m < EXPERT__COUNT; m++) {
+        struct arch_place place = {true, m, layer};
+        bool joined = m != EXPERT_DOWN && tensor[EXPERT_GATE_UP] != ENTRY_NONE;
+        char name[MODEL_NAME_BYTES];
+        if (joined && tensor[m] != ENTRY_NONE)
+            return error_set(error, ERR_BAD_INPUT,
+                             "tensor %s is there twice: also in that of gate and up together",
+                             arch_tensor_name(arch, &place, name));
+        if (!joined && tensor[m] == ENTRY_NONE)
+            return missing(arch, &place, error);
+    }
+    return 0;
+}
+
 static int check_complete(enum arch_id arch, const struct model_hparams *h, enum index_kind kind,
                           const struct index_derived *d, struct error *error)
 {
@@ -100,11 +119,8 @@ static int check_complete(enum arch_id arch, const struct model_hparams *h, enum
                 d->dense_entry[layer][role] == ENTRY_NONE)
                 return missing(arch, &place, error);
         }
-        for (uint32_t m = 0; m < EXPERT__COUNT && layer < h->layers && kind == INDEX_GGUF; m++) {
-            struct arch_place place = {true, m, layer};
-            if (d->expert_tensor[layer][m] == ENTRY_NONE)
-                return missing(arch, &place, error);
-        }
+        if (layer < h->layers && kind == INDEX_GGUF && check_experts(arch, layer, d, error))
+            return -1;
     }
     return 0;
 }
@@ -125,6 +141,28 @@ static void add_extent(struct model_entry *e, uint32_t tensor, uint64_t offset, 
     };
     e->slot_bytes += x->read_bytes;
     e->payload_bytes += bytes;
+}
+
+/* A matrix is an extent of its own also where two share a tensor. */
+static void add_matrix(const struct index_derived *d, const struct model_hparams *h,
+                       const struct model_tensor *tensors, uint32_t m, struct model_entry *e)
+{
+    uint32_t rows = m == EXPERT_DOWN ? h->hidden : h->expert_inner;
+    uint32_t tensor = d->expert_tensor[e->layer][m];
+    bool joined = tensor == ENTRY_NONE;
+    if (joined)
+        tensor = d->expert_tensor[e->layer][EXPERT_GATE_UP];
+    const struct model_tensor *t = &tensors[tensor];
+    uint64_t bytes = t->row_bytes * rows;
+    uint64_t offset = t->file_offset + e->expert * t->row_bytes * t->ne[1];
+    add_extent(e, tensor, joined && m == EXPERT_UP ? offset + bytes : offset, bytes);
+    e->matrix[m] = (struct model_matrix){
+        .type = t->type,
+        .k = (uint32_t)t->ne[0],
+        .n = rows,
+        .row_bytes = t->row_bytes,
+        .slot_offset = e->extent[m].slot_offset + e->extent[m].head_bytes,
+    };
 }
 
 void index_entry(const struct index_derived *d, const struct model_hparams *h,
@@ -148,18 +186,8 @@ void index_entry(const struct index_derived *d, const struct model_hparams *h,
     e->kind = ENTRY_EXPERT;
     e->layer = (uint16_t)layer;
     e->expert = (uint16_t)expert;
-    for (uint32_t m = 0; m < EXPERT__COUNT; m++) {
-        uint32_t tensor = d->expert_tensor[layer][m];
-        uint64_t slice = tensors[tensor].row_bytes * tensors[tensor].ne[1];
-        add_extent(e, tensor, tensors[tensor].file_offset + expert * slice, slice);
-        e->matrix[m] = (struct model_matrix){
-            .type = tensors[tensor].type,
-            .k = (uint32_t)tensors[tensor].ne[0],
-            .n = (uint32_t)tensors[tensor].ne[1],
-            .row_bytes = tensors[tensor].row_bytes,
-            .slot_offset = e->extent[m].slot_offset + e->extent[m].head_bytes,
-        };
-    }
+    for (uint32_t m = 0; m < EXPERT__COUNT; m++)
+        add_matrix(d, h, tensors, m, e);
 }
 
 int index_derive(enum arch_id arch, const struct model_hparams *h,

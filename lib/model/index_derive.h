@@ -18,7 +18,7 @@ struct index_derived {
     uint32_t dense_entry[MODEL_LAYERS_MAX + 1][DENSE__COUNT];
     uint32_t dense_tensor[DENSE_MAX]; /* tensor of each dense entry */
     struct arch_place dense_place[DENSE_MAX];
-    uint32_t expert_tensor[MODEL_LAYERS_MAX][EXPERT__COUNT];
+    uint32_t expert_tensor[MODEL_LAYERS_MAX][EXPERT_TENSORS];
 };
 
 /* The model file of a store has no expert tensors; every other file has them all. */

@@ -38,6 +38,8 @@ def config_of(kind, **more):
     return getattr(transformers, kind)(**common)
 
 
+JOINED = ("qwen3moe_a",)
+
 # name, architecture in GGUF, configuration
 MODELS = [
     ("olmoe_a", "olmoe", config_of(
@@ -105,8 +107,8 @@ def pairs_first(w, heads):
     return w.reshape(heads, 2, w.shape[0] // heads // 2, *w.shape[1:]).swapaxes(1, 2).reshape(w.shape)
 
 
-def converted(model, arch, config):
-    """(name in GGUF, float32 array) of every tensor."""
+def converted(model, arch, config, joined):
+    """(name in GGUF, float32 array) of every tensor. joined: gate and up of the experts in one."""
     ids = {v: k for k, v in gguf.MODEL_ARCH_NAMES.items()}
     names = gguf.get_tensor_name_map(ids[arch], LAYERS)
     tied = config.tie_word_embeddings
@@ -127,8 +129,12 @@ def converted(model, arch, config):
         if arch == "llama" and "k_proj" in name:
             a = pairs_first(a, config.num_key_value_heads)
         yield gguf_name(names, name), a
-    for name, parts in experts.items():
-        yield gguf_name(names, name), np.stack([a for _, a in sorted(parts, key=lambda x: x[0])])
+    stacked = {gguf_name(names, name): np.stack([a for _, a in sorted(parts, key=lambda x: x[0])])
+               for name, parts in experts.items()}
+    for layer in range(LAYERS) if joined else ():
+        gate_up = [stacked.pop(f"blk.{layer}.ffn_{m}_exps.weight") for m in ("gate", "up")]
+        stacked[f"blk.{layer}.ffn_gate_up_exps.weight"] = np.concatenate(gate_up, axis=1)
+    yield from stacked.items()
 
 
 def gguf_name(names, name):
@@ -225,7 +231,7 @@ def write_gguf(path, name, arch, model, config, matrix_type):
     write_keys(w, arch, config)
     if getattr(config, "rope_scaling", None):
         w.add_tensor("rope_freqs.weight", rope_factors(model))
-    for tensor, a in converted(model, arch, config):
+    for tensor, a in converted(model, arch, config, name in JOINED):
         a = np.ascontiguousarray(a)
         if a.ndim == 1 or "ffn_gate_inp" in tensor:
             w.add_tensor(tensor, a)

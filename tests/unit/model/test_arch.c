@@ -105,6 +105,44 @@ static void resize(struct make *m, const char *name, uint64_t ne0, uint64_t ne1)
 }
 
 #define B "blk.0."
+
+/* Gate and up of a file of hidden and inner size 4 as one tensor. */
+static void join(struct make *m)
+{
+    make_drop_tensor(m, B "ffn_gate_exps.weight");
+    make_drop_tensor(m, B "ffn_up_exps.weight");
+    make_add_tensor(m, B "ffn_gate_up_exps.weight", TENSOR_F32, 4, 8, 3);
+}
+
+START_TEST(gate_and_up_joined)
+{
+    struct make m;
+    struct error error = {0};
+    make_arch(&m, "olmoe", 1, false);
+    join(&m);
+    struct model_index *index = index_of(&m, &error);
+    ck_assert_msg(index, "%s", error.text);
+    ck_assert_int_eq(model_index_check(index, index->bytes, &error), 0);
+    const struct model_tensor *t = model_index_tensors(index);
+    while (strcmp(t->name, B "ffn_gate_up_exps.weight") != 0)
+        t++;
+    for (uint32_t expert = 0; expert < 3; expert++) {
+        const struct model_entry *e =
+            &model_index_entries(index)[model_entry_expert(index, 0, expert)];
+        ck_assert_uint_eq(e->extents, 3);
+        for (int which = EXPERT_GATE; which <= EXPERT_UP; which++) {
+            const struct model_extent *x = &e->extent[which];
+            ck_assert_uint_eq(x->file_offset + x->head_bytes,
+                              t->file_offset + (2 * expert + (unsigned)which) * 64);
+            ck_assert_uint_eq(x->payload_bytes, 64);
+            ck_assert_uint_eq(e->matrix[which].n, 4);
+            ck_assert_uint_eq(e->matrix[which].slot_offset, x->slot_offset + x->head_bytes);
+        }
+    }
+    free(index);
+}
+END_TEST
+
 #define EDITS(X)                                                                                   \
     X(olmoe, q_norm_of_a_head, "attn_q_norm.weight is 2 x 1 x 1 x 1; 4 x 1 x 1",                   \
       resize(m, B "attn_q_norm.weight", 2, 1))                                                     \
@@ -149,6 +187,20 @@ static void resize(struct make *m, const char *name, uint64_t ne0, uint64_t ne1)
     X(qwen2moe, bias_f16, "attn_q.bias is of type F16; F32", {                                     \
         make_tensor(m, B "attn_q.bias")->type = TENSOR_F16;                                        \
         make_tensor(m, B "attn_q.bias")->bytes = 8;                                                \
+    })                                                                                             \
+    X(olmoe, joined_wrong, "ffn_gate_up_exps.weight is 4 x 4 x 3 x 1; 4 x 8 x 3", {                \
+        join(m);                                                                                   \
+        resize(m, B "ffn_gate_up_exps.weight", 4, 4);                                              \
+        make_tensor(m, B "ffn_gate_up_exps.weight")->dims = 3;                                     \
+        make_tensor(m, B "ffn_gate_up_exps.weight")->bytes *= 3;                                   \
+    })                                                                                             \
+    X(olmoe, joined_twice, "blk.0.ffn_up_exps.weight is there twice", {                            \
+        join(m);                                                                                   \
+        make_add_tensor(m, B "ffn_up_exps.weight", 0, 4, 4, 3);                                    \
+    })                                                                                             \
+    X(olmoe, joined_no_down, "tensor blk.0.ffn_down_exps.weight is missing", {                     \
+        join(m);                                                                                   \
+        make_drop_tensor(m, B "ffn_down_exps.weight");                                             \
     })                                                                                             \
     X(qwen2moe, dense_layer, "blk.0.ffn_gate.weight: a layer without experts is not supported",    \
       make_add_tensor(m, B "ffn_gate.weight", 0, 4, 4, 1))                                         \
@@ -209,6 +261,7 @@ int main(void)
     TCase *tcase = tcase_create("tables");
     tcase_add_loop_test(tcase, contents, 0, ARRAY_LEN(archs));
     tcase_add_loop_test(tcase, forged_parameters, 0, ARRAY_LEN(archs));
+    tcase_add_test(tcase, gate_and_up_joined);
     tcase_add_loop_test(tcase, refused, 0, ARRAY_LEN(edits));
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);
