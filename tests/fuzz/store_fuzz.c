@@ -1,0 +1,117 @@
+/* Fuzz target: the manifest of a store and its table of entries. Whatever the bytes, reading them
+ * ends with an answer; experts that were taken pass the index's own check of them.
+ *
+ * Input: flags (1 byte), length of the manifest (3 bytes, little-endian), the manifest, the table.
+ * Flag 1: the table is repeated or cut to the length it should have, and its head made right, so
+ * that its records are looked at. Its checksum is always made right. */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "lib/base/assert.h"
+#include "lib/model/index_derive.h"
+#include "lib/model/store.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+#define TABLE_MAX (256 * KIB)
+
+static void make_head(const struct store_manifest *m, void *table)
+{
+    struct store_entries_head head = {.magic = STORE_ENTRIES_MAGIC,
+                                      .version = STORE_VERSION,
+                                      .stripes = m->stripe_count,
+                                      .layers = m->layers,
+                                      .experts = m->experts,
+                                      .tier_mask = m->tier_mask};
+    head.count = (uint64_t)m->tier_count * m->layers * m->experts;
+    memcpy(head.id, m->id, sizeof head.id);
+    memcpy(table, &head, sizeof head);
+}
+
+/* The index knows one shape for all experts; a manifest alone may have any. */
+static bool one_shape(const struct store_manifest *m, uint32_t hidden, uint32_t inner)
+{
+    for (uint32_t i = 0; i < m->group_count; i++) {
+        const struct model_matrix *x = m->groups[i].matrix;
+        for (int k = 0; k < EXPERT__COUNT; k++)
+            if (x[k].k != (k == EXPERT_DOWN ? inner : hidden) ||
+                x[k].n != (k == EXPERT_DOWN ? hidden : inner))
+                return false;
+    }
+    return true;
+}
+
+/* An index that has only these experts. */
+static void check_in_index(const struct store_manifest *m, const void *table)
+{
+    uint32_t grid = m->layers * m->experts, count = m->tier_count * grid;
+    uint64_t bytes = sizeof(struct model_index) + count * sizeof(struct model_entry) +
+                     MODEL_STRIPES_MAX * sizeof(struct model_stripe) +
+                     (uint64_t)count * m->stripe_count * sizeof(uint64_t);
+    struct model_index *index = calloc(1, bytes);
+    sl_assert(index);
+    index->hparams.layers = m->layers;
+    index->hparams.experts = m->experts;
+    index->hparams.hidden = m->groups[0].matrix[EXPERT_GATE].k;
+    index->hparams.expert_inner = m->groups[0].matrix[EXPERT_GATE].n;
+    index->entry_count = count;
+    index->tier_mask = m->tier_mask;
+    index->stripe_count = m->stripe_count;
+    index->checksum_count = (uint64_t)count * m->stripe_count;
+    index->stripes_offset = sizeof *index;
+    index->entries_offset = index->stripes_offset + MODEL_STRIPES_MAX * sizeof(struct model_stripe);
+    index->checksums_offset = index->entries_offset + count * sizeof(struct model_entry);
+    struct model_entry *entries = (void *)((char *)index + index->entries_offset);
+    struct model_stripe *stripes = (void *)((char *)index + index->stripes_offset);
+    store_entries_make(m, table, entries, (void *)((char *)index + index->checksums_offset));
+    for (uint32_t i = 0; i < m->stripe_count; i++) {
+        stripes[i].path[0] = '/';
+        stripes[i].file.bytes = m->stripe[i].bytes;
+    }
+    index_totals(index, entries);
+    struct error error = {0};
+    int right = index_experts_check(index, &error);
+    bool shaped = one_shape(m, index->hparams.hidden, index->hparams.expert_inner);
+    sl_assert(shaped ? right == 0 : right == -1 && error.text[0]);
+    free(index);
+}
+
+static void try_table(struct store_manifest *m, const uint8_t *data, size_t size, bool made)
+{
+    uint64_t bytes = made ? store_entries_bytes(m) : size;
+    if (bytes > TABLE_MAX || (made && size == 0))
+        return;
+    uint64_t *table = malloc(bytes + 8);
+    sl_assert(table);
+    for (uint64_t at = 0; at < bytes; at += size)
+        memcpy((char *)table + at, data, size < bytes - at ? size : bytes - at);
+    if (made)
+        make_head(m, table);
+    m->entries_xxh3 = XXH3_64bits(table, bytes);
+    struct error error = {0};
+    if (store_entries_check(m, table, bytes, &error))
+        sl_assert(error.code != ERR_NONE && error.text[0] && !strchr(error.text, '\n'));
+    else
+        check_in_index(m, table);
+    free(table);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct store_manifest m;
+    struct error error = {0};
+    if (size < 4)
+        return 0;
+    size_t text = data[1] | (size_t)data[2] << 8 | (size_t)data[3] << 16;
+    if (text > size - 4)
+        text = size - 4;
+    if (store_manifest_parse((const char *)data + 4, text, &m, &error)) {
+        sl_assert(error.code != ERR_NONE && error.text[0] && !strchr(error.text, '\n'));
+        return 0;
+    }
+    try_table(&m, data + 4 + text, size - 4 - text, data[0] & 1);
+    store_manifest_free(&m);
+    return 0;
+}
