@@ -1,0 +1,209 @@
+/* Systems: the lossless ones leave the text byte-identical, also under kills; a system changes at
+ * the start of a sequence and nowhere else; what a trace records is what was used. */
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "lib/base/bytes.h"
+#include "lib/sim/trace.h"
+#include "tests/scenario/baseline.h"
+
+#define TOKENS 256
+
+static void check_uses(struct engine *e)
+{
+    json_t *doc = engine_stats(e);
+    uint64_t uses = document_counter(doc, "compute", "uses");
+    uint64_t parts =
+        document_counter(doc, "compute", "hits") + document_counter(doc, "compute", "late") +
+        document_counter(doc, "compute", "misses") + document_counter(doc, "compute", "skipped");
+    json_decref(doc);
+    CHECK(uses > 0 && uses == parts, "%llu uses, but hits + late + misses + skipped = %llu",
+          (unsigned long long)uses, (unsigned long long)parts);
+}
+
+/* Every prompt, the second time over what the first left, and once more with the cache manager
+ * killed in the middle. */
+static void same_text(const char *const options[])
+{
+    baseline(0);
+    struct engine *e = engine_new();
+    engine_start(e, options);
+    for (unsigned i = 0; i < TEST_PROMPTS; i++)
+        baseline_compare(e, i, options[0]);
+    check_uses(e);
+    struct generation *g = generation_start(e, test_prompt(1), TOKENS);
+    pid_t victim = engine_pid(e, "cache", 0, 0);
+    uint64_t deadline = deadline_in(60000);
+    while (generation_tokens(g) < TOKENS / 4 && deadline_tick(deadline))
+        ;
+    CHECK(kill(victim, SIGKILL) == 0, "the cache manager is gone already");
+    struct text got;
+    generation_finish(g, 120000, &got);
+    text_check_same(baseline(1), &got, "with the cache manager killed");
+    text_free(&got);
+    engine_pid(e, "cache", 0, victim);
+    test_note("%s: misses %llu, prefetches %llu of which used %llu", options[0],
+              (unsigned long long)engine_counter(e, "compute", "misses"),
+              (unsigned long long)engine_counter(e, "cache", "prefetches"),
+              (unsigned long long)engine_counter(e, "cache", "prefetches_used"));
+    engine_stop(e);
+}
+
+#define CASE(name, ...)                                                                            \
+    static void name(void)                                                                         \
+    {                                                                                              \
+        same_text((const char *const[]){__VA_ARGS__, NULL});                                       \
+    }
+
+CASE(lossless_default, "--system=default", "--experts=25")
+CASE(lossless_lod_nocache, "--system=lod-nocache", "--experts=25")
+CASE(lossless_lod, "--system=lod", "--experts=25")
+CASE(lossless_layerwise, "--system=layerwise", "--experts=25")
+CASE(lossless_auto, "--system=auto", "--experts=25")
+CASE(lossless_resident, "--system=resident", "--experts=100")
+CASE(lossless_arc_fate, "--system=lod", "--knobs=eviction=arc,allocation=fate,boundary=2",
+     "--experts=25")
+CASE(lossless_edgemoe_eviction, "--system=default", "--eviction=edgemoe", "--experts=25")
+CASE(lossless_hobbit_eviction, "--system=default", "--eviction=hobbit", "--experts=25")
+CASE(lossless_fate_list, "--system=default", "--knobs=prediction=fate,limit=credit,ahead=1",
+     "--experts=50")
+CASE(lossless_two_ahead, "--system=default", "--knobs=ahead=3,limit=demand-first", "--experts=50")
+
+/* ---- switching ---- */
+
+static void switch_to(struct engine *e, const char *name)
+{
+    json_decref(engine_control(e, "system", json_pack("{s:s}", "system", name)));
+}
+
+static const char *system_of(const struct text *t)
+{
+    return document_text(t->stats, "system");
+}
+
+static void switches_between_sequences(void)
+{
+    static const char *const names[] = {"lod", "layerwise", "lod-nocache", "auto", "default"};
+    baseline(0);
+    struct engine *e = engine_new();
+    engine_start(e, (const char *const[]){"--experts=25", NULL});
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        struct text got;
+        switch_to(e, names[i]);
+        engine_generate(e, test_prompt(i % TEST_PROMPTS), TOKENS, &got);
+        text_check_same(baseline(i % TEST_PROMPTS), &got, names[i]);
+        CHECK(strcmp(system_of(&got), names[i]) == 0, "ran under %s, not %s", system_of(&got),
+              names[i]);
+        text_free(&got);
+    }
+    check_uses(e);
+    engine_stop(e);
+}
+
+static void switch_waits_for_the_next_sequence(void)
+{
+    baseline(0);
+    struct engine *e = engine_new();
+    engine_start(e, (const char *const[]){"--experts=25", "--system=lod", NULL});
+    struct generation *g = generation_start(e, test_prompt(0), TOKENS);
+    uint64_t deadline = deadline_in(60000);
+    while (generation_tokens(g) < 8 && deadline_tick(deadline))
+        ;
+    switch_to(e, "default");
+    struct text first, second;
+    generation_finish(g, 120000, &first);
+    CHECK(strcmp(system_of(&first), "lod") == 0, "the running sequence went over to %s",
+          system_of(&first));
+    engine_generate(e, test_prompt(0), TOKENS, &second);
+    CHECK(strcmp(system_of(&second), "default") == 0, "the next one ran under %s",
+          system_of(&second));
+    text_check_same(baseline(0), &first, "before the switch");
+    text_check_same(baseline(0), &second, "after the switch");
+    text_free(&first);
+    text_free(&second);
+    engine_stop(e);
+}
+
+static void refused(struct engine *e, const char *name, const char *says)
+{
+    struct command c;
+    command_run(&c, NULL, 20000,
+                (const char *const[]){"ctl", "--run", e->run, "system", name, NULL});
+    CHECK(c.status == 2 || c.status == 1, "ctl system %s: status %d", name, c.status);
+    CHECK(strstr(c.err, says) && command_lines(c.err) == 1, "ctl system %s says '%s'", name, c.err);
+    command_free(&c);
+}
+
+static void what_cannot_run_is_refused(void)
+{
+    struct engine *e = engine_new();
+    engine_start(e, (const char *const[]){"--experts=50", NULL});
+    refused(e, "nonsense", "there is no system 'nonsense'");
+    refused(e, "hobbit", "needs two tiers");
+    refused(e, "edgemoe", "needs a plan");
+    struct text got;
+    baseline(0);
+    engine_generate(e, test_prompt(0), TOKENS, &got);
+    text_check_same(baseline(0), &got, "after refusals");
+    text_free(&got);
+    engine_stop(e);
+}
+
+/* ---- traces ---- */
+
+static void trace_has_every_use(void)
+{
+    char path[PATH_MAX], option[PATH_MAX + 16];
+    snprintf(path, sizeof path, "%s/uses.trace", test_dir());
+    snprintf(option, sizeof option, "--trace=%s", path);
+    struct engine *e = engine_new();
+    struct text got;
+    engine_start(e, (const char *const[]){"--experts=50", option, NULL});
+    engine_generate(e, test_prompt(1), TOKENS, &got);
+    text_free(&got);
+    uint64_t uses = engine_counter(e, "compute", "uses");
+    uint64_t lost = engine_counter(e, "recorder", "records_lost");
+    engine_stop(e);
+    CHECK(lost == 0, "%llu records were lost", (unsigned long long)lost);
+    FILE *f = fopen(path, "rb");
+    CHECK(f != NULL, "there is no trace");
+    struct trace_header header;
+    struct trace_record r;
+    uint64_t experts = 0, ends = 0;
+    CHECK(fread(&header, sizeof header, 1, f) == 1 && header.magic == TRACE_MAGIC, "no header");
+    while (fread(&r, sizeof r, 1, f) == 1) {
+        experts += r.kind == TRACE_EXPERT;
+        ends += r.kind == TRACE_TOKEN_END;
+    }
+    fclose(f);
+    CHECK(experts == uses, "%llu uses, %llu in the trace", (unsigned long long)uses,
+          (unsigned long long)experts);
+    CHECK(ends >= TOKENS, "%llu tokens in the trace", (unsigned long long)ends);
+}
+
+int main(int argc, char **argv)
+{
+#define ROW(name)                                                                                  \
+    {                                                                                              \
+#name, name                                                                                \
+    }
+    static const struct test_case cases[] = {
+        ROW(lossless_default),
+        ROW(lossless_lod_nocache),
+        ROW(lossless_lod),
+        ROW(lossless_layerwise),
+        ROW(lossless_auto),
+        ROW(lossless_resident),
+        ROW(lossless_arc_fate),
+        ROW(lossless_edgemoe_eviction),
+        ROW(lossless_hobbit_eviction),
+        ROW(lossless_fate_list),
+        ROW(lossless_two_ahead),
+        ROW(switches_between_sequences),
+        ROW(switch_waits_for_the_next_sequence),
+        ROW(what_cannot_run_is_refused),
+        ROW(trace_has_every_use),
+    };
+    return test_main(argc, argv, cases, ARRAY_LEN(cases));
+}
