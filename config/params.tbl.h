@@ -69,6 +69,9 @@ PARAM_U64(idle_cancel, 30000, 100, 3600000, "ms",
 PARAM_CHOICE(cgroup, "auto", "auto|off|require",
              "put a memory cgroup around the engine as a second wall")
 PARAM_CHOICE(log_level, "info", "debug|info|warn|error|none", "least level that is logged")
+PARAM_BOOL(lockstep, false,
+           "decide by modelled residency and time instead of what is there: reproducible text of "
+           "lossy systems, and figures that `sluice sim` repeats")
 PARAM_TEXT(trace, "", "record the use log to this file")
 #undef PARAM_U64
 #undef PARAM_BYTES

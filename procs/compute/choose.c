@@ -3,6 +3,7 @@
  * what is resident (DESIGN.md §4): the best tier that may serve and is READY; else one that is as
  * good as what would be asked for and on its way; else a load. A pin is set before the state is
  * looked at, and one pin is left standing: on the entry that serves or is waited for. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "lib/base/assert.h"
@@ -34,6 +35,8 @@ static struct directory_entry *tier_entry(const struct experts *e, uint32_t laye
 bool experts_resident(void *self, uint32_t layer, uint32_t expert)
 {
     const struct experts *e = self;
+    if (e->lockstep)
+        return lockstep_resident(e->lockstep, layer, expert);
     for (int tier = 0; tier < TIER__COUNT; tier++) {
         struct directory_entry *d = tier_entry(e, layer, expert, (enum tier)tier);
         if (d && entry_state_of(entry_look(&d->word)) == ENTRY_READY)
@@ -136,6 +139,28 @@ static enum use_outcome pin_one(struct experts *e, const struct expert_step *ste
     return state == ENTRY_LOADING ? USE_LATE : USE_MISS;
 }
 
+/* Lockstep: the model of the cache has decided; the real bytes are waited for all the same. */
+static enum use_outcome pin_lockstep(struct experts *e, const struct expert_step *step,
+                                     struct expert_item *item, enum precision_need *need)
+{
+    static const enum use_outcome outcomes[] = {[SIM_HIT] = USE_HIT,
+                                                [SIM_LATE] = USE_LATE,
+                                                [SIM_MISS] = USE_MISS,
+                                                [SIM_SKIPPED] = USE_SKIPPED};
+    const struct sim_answer *answer = lockstep_answer(e->lockstep, item->expert);
+    *need = NEED_SKIP;
+    if (answer->outcome == SIM_SKIPPED) {
+        item->state = ITEM_SKIPPED;
+        return USE_SKIPPED;
+    }
+    struct option o = {.need = NEED_HIGH, .ask = answer->tier, .count = 1};
+    o.accept[0] = answer->tier;
+    *need = answer->tier == e->precision.low && e->precision.low != e->precision.high ? NEED_LOW
+                                                                                     : NEED_HIGH;
+    (void)pin_one(e, step, item, &o);
+    return outcomes[answer->outcome];
+}
+
 static void log_use(struct experts *e, const struct expert_step *step,
                     const struct expert_item *item, enum precision_need need,
                     enum use_outcome outcome)
@@ -198,18 +223,26 @@ void experts_pin(void *self, const struct expert_step *step, struct expert_item 
 {
     struct experts *e = self;
     struct tally tally = {0};
+    bool waited = false;
     enum tier best = (enum tier)__builtin_ctz(e->child->model->tier_mask);
     for (uint32_t i = 0; i < count; i++) {
-        struct option o = options_of(e, step, items[i]);
-        enum use_outcome outcome = pin_one(e, step, items[i], &o);
+        struct option o = {0};
+        enum use_outcome outcome;
+        if (e->lockstep) {
+            outcome = pin_lockstep(e, step, items[i], &o.need);
+        } else {
+            o = options_of(e, step, items[i]);
+            outcome = pin_one(e, step, items[i], &o);
+        }
         if (items[i]->state == ITEM_WAITED && lose(e, step, items[i]))
             continue;
         tally.outcome[outcome]++;
+        waited |= items[i]->state == ITEM_WAITED;
         tally.low += outcome != USE_SKIPPED && items[i]->tier != best;
         log_use(e, step, items[i], o.need, outcome);
     }
     count_uses(e, &tally);
-    if (tally.outcome[USE_LATE] + tally.outcome[USE_MISS] == 0)
+    if (!waited)
         return;
     child_inject(e->child, INJECT_COMPUTE_PINNED);
     e->attempt = 0;
@@ -258,15 +291,77 @@ void experts_choice(void *self, const struct expert_step *step, const float *imp
 
 /* ---- the system ------------------------------------------------------------------------------ */
 
-/* Entries that the experts' part of the arena holds, of the largest size. */
-static uint32_t capacity_entries(const struct experts *e)
+/* Bytes of the experts' part of the arena. */
+static uint64_t capacity_bytes(const struct experts *e)
 {
     const struct model_index *m = e->child->model;
     const struct directory_head *head = e->child->directory.head;
     uint64_t quota = atomic_load_explicit(&head->quota_bytes, memory_order_relaxed);
     uint64_t cap = atomic_load_explicit(&head->experts_payload_max, memory_order_relaxed);
     uint64_t room = quota > m->dense_bytes ? quota - m->dense_bytes : 0;
-    return (uint32_t)((room < cap ? room : cap) / m->expert_slot_bytes_max);
+    return room < cap ? room : cap;
+}
+
+/* How many it holds, of the largest. */
+static uint32_t capacity_entries(const struct experts *e)
+{
+    return (uint32_t)(capacity_bytes(e) / e->child->model->expert_slot_bytes_max);
+}
+
+static const void *lockstep_dense(void *self, uint32_t entry)
+{
+    const struct experts *e = self;
+    const struct model_extent *x = &model_index_entries(e->child->model)[entry].extent[0];
+    return experts_slot(e->child, entry) + x->slot_offset + x->head_bytes;
+}
+
+/* Guesses go into the use log as trace records, so that the simulator can repeat them: behind the
+ * uses of the layer they were made in. */
+static void lockstep_guessed(void *self, const struct expert_step *step, uint32_t layer,
+                             uint32_t rank, const struct guess *guess)
+{
+    struct experts *e = self;
+    struct use_record record = {.sequence = step->sequence,
+                                .position = step->position,
+                                .tokens = step->rows,
+                                .weight = guess->probability,
+                                .layer = (uint16_t)layer,
+                                .expert = (uint16_t)guess->expert,
+                                .kind = TRACE_PREDICTED,
+                                .rank = (uint8_t)(rank < UINT8_MAX ? rank : UINT8_MAX),
+                                .prefill = step->rows > 1,
+                                .system = (uint16_t)step->layer};
+    if (e->guesses_count < e->guesses_max)
+        e->guesses[e->guesses_count++] = record;
+}
+
+void experts_flush_guesses(struct experts *e)
+{
+    for (uint32_t i = 0; i < e->guesses_count; i++)
+        uses_append(&e->child->uses, &e->guesses[i]);
+    e->guesses_count = 0;
+}
+
+static int make_lockstep(struct experts *e, struct error *error)
+{
+    struct lockstep_config config = {.model = e->child->model,
+                                     .ops = kernel_ops_select(e->child->params->isa),
+                                     .dense = lockstep_dense,
+                                     .guessed = lockstep_guessed,
+                                     .self = e};
+    lockstep_destroy(e->lockstep);
+    e->lockstep = NULL;
+    if (!e->child->params->lockstep)
+        return 0;
+    e->guesses_max = 4 * e->child->model->hparams.experts; /* at most four layers ahead */
+    e->guesses_count = 0;
+    if (!e->guesses)
+        e->guesses = calloc(e->guesses_max, sizeof *e->guesses);
+    if (!e->guesses)
+        return error_set(error, ERR_NO_MEMORY, "no memory for guesses");
+    lockstep_model(e->child->model, &e->knobs, e->child->plan, capacity_bytes(e), &config.sim);
+    e->lockstep = lockstep_create(&config, error);
+    return e->lockstep ? 0 : -1;
 }
 
 static int make_mask(struct experts *e, struct error *error)
@@ -293,5 +388,5 @@ int experts_system(struct experts *e, uint32_t system, struct error *error)
     e->knobs = knobs;
     e->precision = precision;
     e->publishes = prediction_named(knobs.prediction)->source;
-    return make_mask(e, error);
+    return make_mask(e, error) == 0 ? make_lockstep(e, error) : -1;
 }

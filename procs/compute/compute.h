@@ -17,6 +17,7 @@
 #include "lib/core/core.h"
 #include "lib/core/sampler.h"
 #include "lib/core/weights.h"
+#include "lib/lockstep/lockstep.h"
 #include "lib/model/tokenizer.h"
 #include "procs/compute/histogram.h"
 
@@ -55,6 +56,9 @@ struct experts {
     enum prediction_source publishes; /* what the predictor wants to see */
     bool fixed_mask;                  /* masked routing to the sets in `mask` */
     uint8_t *mask;                    /* [layers][experts], for fixed_mask */
+    struct lockstep *lockstep;        /* --lockstep on; else NULL */
+    struct use_record *guesses;       /* of the layer now computed: they follow its uses */
+    uint32_t guesses_count, guesses_max;
 };
 
 struct runner {
@@ -125,6 +129,8 @@ const uint8_t *experts_slot(const struct child *child, uint32_t entry);
 /* choose.c: which tier of an expert serves, and which experts may be routed to. */
 /* Takes the knobs of a system; between sequences. ERR_BAD_INPUT when it cannot run here. */
 int experts_system(struct experts *e, uint32_t system, struct error *error);
+/* Lockstep: the guesses made in the layer that ends go into the use log. */
+void experts_flush_guesses(struct experts *e);
 bool experts_resident(void *self, uint32_t layer, uint32_t expert);
 void experts_pin(void *self, const struct expert_step *step, struct expert_item **items,
                  uint32_t count);

@@ -224,6 +224,8 @@ static void source_gate_input(void *self, const struct expert_step *step, const 
                               uint32_t n)
 {
     struct experts *e = self;
+    if (e->lockstep)
+        lockstep_gate_input(e->lockstep, step, x, n);
     if (e->publishes == PREDICT_LOGITS)
         gates_publish(&e->child->gates, step->layer, GATES_INPUT, step->sequence, step->position, x,
                       n);
@@ -235,6 +237,8 @@ static void source_routed(void *self, const struct expert_step *step, const stru
     struct experts *e = self;
     uint32_t k = e->child->model->hparams.experts_used;
     float chosen[MODEL_TOP_K_MAX];
+    if (e->lockstep)
+        lockstep_routed(e->lockstep, step, routes);
     if (step->rows > 1 || e->publishes == PREDICT_NOTHING || e->publishes == PREDICT_LOGITS)
         return;
     for (uint32_t i = 0; i < k; i++)
@@ -247,6 +251,8 @@ static void source_next_counts(void *self, const struct expert_step *step, const
                                uint32_t experts)
 {
     struct experts *e = self;
+    if (e->lockstep)
+        lockstep_next_counts(e->lockstep, step, counts, experts);
     if (e->publishes != PREDICT_NOTHING)
         gates_publish(&e->child->gates, step->layer, GATES_COUNTS, step->sequence, step->position,
                       counts, experts);
@@ -267,6 +273,10 @@ static void source_layer_begins(void *self, const struct expert_step *step)
     /* The edge's watchdogs make system calls: they run where something is waited for, not on hits.
      */
     atomic_store_explicit(e->beat_ns, clock_now_ns(), memory_order_relaxed);
+    if (e->lockstep) {
+        experts_flush_guesses(e);
+        lockstep_layer_begins(e->lockstep, step);
+    }
     if (step->rows == 1 && step->layer > 0)
         child_inject(e->child, INJECT_COMPUTE_MID_TOKEN);
     if (step->rows > 1 && (step->layer > 0 || step->position > 0))

@@ -257,6 +257,10 @@ static int turn(struct sequence *s, struct error *error)
         score_rows(s, position, rows);
     /* The token first: a death in between repeats these rows with the same bits, whereas a log
      * that is all valid would leave its last row's logits nowhere. */
+    if (r->experts.lockstep) {
+        experts_flush_guesses(&r->experts);
+        lockstep_token_end(r->experts.lockstep);
+    }
     bool appends = !s->score && position + rows == tokens;
     if (appends)
         append_token(s, rows);

@@ -54,14 +54,15 @@ allowed() {
     lib/core) echo "lib/base lib/model lib/kernels lib/policy" ;;
     # The simulator and the offline model: policies and the core without any process.
     lib/sim) echo "lib/base lib/model lib/policy" ;;
-    lib/offline) echo "lib/base lib/model lib/kernels lib/policy lib/quant lib/core lib/sim" ;;
+    lib/lockstep) echo "lib/base lib/model lib/kernels lib/policy lib/core lib/sim" ;;
+    lib/offline) echo "lib/base lib/model lib/kernels lib/policy lib/quant lib/core lib/sim lib/lockstep" ;;
     config) echo "lib/base" ;;
     # shm and ipc are one contract in two halves: the segments carry parameters, identities and the
     # model index, the messages carry entries.
     shm) echo "lib/base lib/model lib/kernels lib/policy config ipc" ;;
     ipc) echo "lib/base lib/model lib/policy config shm" ;;
     procs/client) echo "lib/base config ipc" ;;
-    procs/*) echo "lib/base lib/io lib/kernels lib/model lib/policy lib/quant lib/core lib/sim lib/offline config shm ipc procs/client" ;;
+    procs/*) echo "lib/base lib/io lib/kernels lib/model lib/policy lib/quant lib/core lib/sim lib/lockstep lib/offline config shm ipc procs/client" ;;
     esac
 }
 
