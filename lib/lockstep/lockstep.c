@@ -9,11 +9,13 @@
 
 #define LOCKSTEP_MAGIC 0x4c4f434bu
 
-#define DRIVE_BYTES_PER_S   1e9  /* where no plan knows better */
+/* Where no plan knows better; the same as `sluice sim` takes. */
+#define DRIVE_BYTES_PER_S   1e9
 #define DRIVE_LATENCY_NS    1e5
-#define MEMORY_BYTES_PER_NS 32.0 /* decode streams weights from memory */
-#define PREDICT_NS          3e4
-#define BATCH_COST          0.1 /* of a further token of a chunk, relative to one alone */
+#define DRIVE_DEPTH         16
+#define WEIGHT_BYTES_PER_NS 20.0 /* decode streams weights from memory */
+#define PREDICT_NS          2e4
+#define BATCH_COST          0.25 /* of a further token of a chunk, relative to one alone */
 
 struct lockstep {
     uint32_t magic;
@@ -139,8 +141,7 @@ static void use_chunk(struct lockstep *l, uint32_t layer)
     rank_popularity(l);
     for (uint32_t e = 0; e < l->h->experts; e++)
         if (l->uses[e].tokens > 0 && !sim_cache_resident(l->cache, layer, e))
-            l->order[missing++] =
-                (struct prefill_item){.expert = e, .tokens = l->uses[e].tokens};
+            l->order[missing++] = (struct prefill_item){.expert = e, .tokens = l->uses[e].tokens};
     l->prefill_order(l->order, missing);
     for (uint32_t e = 0; e < l->h->experts; e++)
         if (l->uses[e].tokens > 0 && sim_cache_resident(l->cache, layer, e))
@@ -248,8 +249,7 @@ void lockstep_gate_input(struct lockstep *l, const struct expert_step *step, con
     l->input_layer = step->layer;
 }
 
-void lockstep_routed(struct lockstep *l, const struct expert_step *step,
-                     const struct route *routes)
+void lockstep_routed(struct lockstep *l, const struct expert_step *step, const struct route *routes)
 {
     OBJ_CHECK(l, LOCKSTEP_MAGIC);
     struct sim_step now = {.sequence = step->sequence,
@@ -322,11 +322,10 @@ static double known(const struct plan *plan, enum plan_scalar scalar, double oth
                                                                         : otherwise;
 }
 
-void lockstep_model(const struct model_index *m, const struct knobs *knobs,
-                    const struct plan *plan, uint64_t capacity, struct sim_config *c)
+void lockstep_model(const struct model_index *m, const struct knobs *knobs, const struct plan *plan,
+                    uint64_t capacity, struct sim_config *c)
 {
     const struct model_hparams *h = &m->hparams;
-    double dense_ns = (double)m->dense_bytes / MEMORY_BYTES_PER_NS / h->layers;
     *c = (struct sim_config){.knobs = *knobs,
                              .layers = h->layers,
                              .experts = h->experts,
@@ -335,15 +334,14 @@ void lockstep_model(const struct model_index *m, const struct knobs *knobs,
                              .capacity = capacity};
     for (int t = 0; t < TIER__COUNT; t++)
         c->tier_bytes[t] = m->tier_entries[t] ? m->tier_bytes[t] / m->tier_entries[t] : 0;
-    double expert_bytes = (double)c->tier_bytes[__builtin_ctz(m->tier_mask)];
+    double expert_ns = (double)c->tier_bytes[__builtin_ctz(m->tier_mask)] / WEIGHT_BYTES_PER_NS;
+    double layer_ns = expert_ns * h->experts_used;
     c->drive.bytes_per_s = known(plan, PLAN_drive_bytes_per_s, DRIVE_BYTES_PER_S);
     c->drive.latency_ns = DRIVE_LATENCY_NS;
-    c->drive.depth = 16;
-    c->compute.layer_ns = known(plan, PLAN_layer_attention_ns, dense_ns / 2) +
-                          known(plan, PLAN_layer_router_ns, dense_ns / 2);
-    c->compute.expert_ns = known(plan, PLAN_layer_experts_ns,
-                                 expert_bytes / MEMORY_BYTES_PER_NS * h->experts_used) /
-                           h->experts_used;
+    c->drive.depth = DRIVE_DEPTH;
+    c->compute.layer_ns = known(plan, PLAN_layer_attention_ns, layer_ns / 2) +
+                          known(plan, PLAN_layer_router_ns, layer_ns / 2);
+    c->compute.expert_ns = known(plan, PLAN_layer_experts_ns, layer_ns) / h->experts_used;
     c->compute.predict_ns = PREDICT_NS;
     c->compute.batch = BATCH_COST;
     if (!plan)

@@ -11,6 +11,7 @@
 
 #include "lib/core/weights.h"
 #include "lib/kernels/kernels.h"
+#include "lib/model/plan.h"
 #include "lib/sim/sim.h"
 
 struct lockstep;

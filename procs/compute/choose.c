@@ -156,7 +156,7 @@ static enum use_outcome pin_lockstep(struct experts *e, const struct expert_step
     struct option o = {.need = NEED_HIGH, .ask = answer->tier, .count = 1};
     o.accept[0] = answer->tier;
     *need = answer->tier == e->precision.low && e->precision.low != e->precision.high ? NEED_LOW
-                                                                                     : NEED_HIGH;
+                                                                                      : NEED_HIGH;
     (void)pin_one(e, step, item, &o);
     return outcomes[answer->outcome];
 }
