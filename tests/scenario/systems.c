@@ -182,6 +182,69 @@ static void trace_has_every_use(void)
     CHECK(ends >= TOKENS, "%llu tokens in the trace", (unsigned long long)ends);
 }
 
+/* ---- lockstep -------------------------------------------------------------------------------- */
+
+static uint64_t figure_of(const json_t *result, const char *phase, const char *figure)
+{
+    return (uint64_t)json_integer_value(json_object_get(json_object_get(result, phase), figure));
+}
+
+static uint64_t both_phases(const json_t *result, const char *figure)
+{
+    return figure_of(result, "decode", figure) + figure_of(result, "prefill", figure);
+}
+
+/* The trace of the run, replayed: the same uses with the same outcomes. */
+static void compare_with_sim(const char *trace, const char *system, const uint64_t expected[3])
+{
+    static const char *const figures[] = {"hits", "late", "misses"};
+    struct command c;
+    command_run(&c, NULL, 60000,
+                (const char *const[]){"sim", trace, "--systems", system, "--budgets", "50%",
+                                      "--drive", "1GB/s", "--calibrate", "0", "--output", "json",
+                                      NULL});
+    CHECK(c.status == 0, "sluice sim: %s", c.err);
+    json_t *doc = json_loads(c.out, 0, NULL);
+    const json_t *result = json_array_get(json_object_get(doc, "results"), 0);
+    for (int i = 0; i < 3; i++)
+        CHECK(both_phases(result, figures[i]) == expected[i],
+              "%s: %s %llu in the engine, %llu in sim", system, figures[i],
+              (unsigned long long)expected[i], (unsigned long long)both_phases(result, figures[i]));
+    json_decref(doc);
+    command_free(&c);
+}
+
+static void lockstep_equals_sim(const char *system)
+{
+    char path[PATH_MAX], trace[PATH_MAX + 16], option[64];
+    snprintf(path, sizeof path, "%s/lockstep.trace", test_dir());
+    snprintf(trace, sizeof trace, "--trace=%s", path);
+    snprintf(option, sizeof option, "--system=%s", system);
+    baseline(0);
+    struct engine *e = engine_new();
+    engine_start(e, (const char *const[]){option, "--lockstep=on", "--experts=50", trace, NULL});
+    for (unsigned i = 0; i < TEST_PROMPTS; i++)
+        baseline_compare(e, i, system);
+    uint64_t expected[3] = {engine_counter(e, "compute", "hits"),
+                            engine_counter(e, "compute", "late"),
+                            engine_counter(e, "compute", "misses")};
+    CHECK(engine_counter(e, "recorder", "records_lost") == 0, "the trace has gaps");
+    engine_stop(e);
+    test_note("%s: hits %llu, late %llu, misses %llu", system, (unsigned long long)expected[0],
+              (unsigned long long)expected[1], (unsigned long long)expected[2]);
+    compare_with_sim(path, system, expected);
+}
+
+static void lockstep_lod(void)
+{
+    lockstep_equals_sim("lod");
+}
+
+static void lockstep_default(void)
+{
+    lockstep_equals_sim("default");
+}
+
 int main(int argc, char **argv)
 {
 #define ROW(name)                                                                                  \
@@ -204,6 +267,8 @@ int main(int argc, char **argv)
         ROW(switch_waits_for_the_next_sequence),
         ROW(what_cannot_run_is_refused),
         ROW(trace_has_every_use),
+        ROW(lockstep_lod),
+        ROW(lockstep_default),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }
