@@ -41,6 +41,7 @@ static void usage(FILE *out)
         "      --warmup N             rounds before each measurement (default 1)\n"
         "      --cold                 drop the file from the page cache before each engine\n"
         "      --text FILE            take the tokens from a text; otherwise they are made up\n"
+        "      --ids FILE             take them from a file of token ids\n"
         "      --seed N, --stay P     of the made-up tokens: the chance that the next one is of\n"
         "                             the same group of %u (default 1, %g)\n"
         "      --compare A,B          ratio of the medians of two arms, by their numbers; may be\n"
@@ -56,6 +57,7 @@ struct options {
     const char *compare[BENCH_COMPARISONS_MAX];
     uint32_t compare_count;
     enum report form;
+    bool ids; /* the text is a list of token ids */
 };
 
 static int set_output(struct options *o, const char *word, struct error *error)
@@ -86,23 +88,14 @@ static int add_compare(struct options *o, const char *text, struct error *error)
     return 0;
 }
 
-enum { OPT_WARMUP = 256, OPT_COLD, OPT_TEXT, OPT_SEED, OPT_STAY, OPT_COMPARE };
+enum { OPT_WARMUP = 256, OPT_COLD, OPT_TEXT, OPT_IDS, OPT_SEED, OPT_STAY, OPT_COMPARE };
 
 static const struct option options[] = {
-    {"model", 1, NULL, 'm'},
-    {"prompt", 1, NULL, 'p'},
-    {"tokens", 1, NULL, 'n'},
-    {"repetitions", 1, NULL, 'r'},
-    {"output", 1, NULL, 'o'},
-    {"verbose", 0, NULL, 'v'},
-    {"help", 0, NULL, 'h'},
-    {"warmup", 1, NULL, OPT_WARMUP},
-    {"cold", 0, NULL, OPT_COLD},
-    {"text", 1, NULL, OPT_TEXT},
-    {"seed", 1, NULL, OPT_SEED},
-    {"stay", 1, NULL, OPT_STAY},
-    {"compare", 1, NULL, OPT_COMPARE},
-    {NULL, 0, NULL, 0},
+    {"model", 1, NULL, 'm'},       {"prompt", 1, NULL, 'p'},          {"tokens", 1, NULL, 'n'},
+    {"repetitions", 1, NULL, 'r'}, {"output", 1, NULL, 'o'},          {"verbose", 0, NULL, 'v'},
+    {"help", 0, NULL, 'h'},        {"warmup", 1, NULL, OPT_WARMUP},   {"cold", 0, NULL, OPT_COLD},
+    {"text", 1, NULL, OPT_TEXT},   {"ids", 1, NULL, OPT_IDS},         {"seed", 1, NULL, OPT_SEED},
+    {"stay", 1, NULL, OPT_STAY},   {"compare", 1, NULL, OPT_COMPARE}, {NULL, 0, NULL, 0},
 };
 
 static int one_option(struct bench *b, struct options *o, int option, const char *value,
@@ -117,7 +110,11 @@ static int one_option(struct bench *b, struct options *o, int option, const char
     case 'v': b->verbose = true; return 0;
     case OPT_WARMUP: return option_i64("--warmup", value, 0, 1000, &b->warmup, error);
     case OPT_COLD: b->cold = true; return 0;
-    case OPT_TEXT: b->text_path = value; return 0;
+    case OPT_TEXT:
+    case OPT_IDS:
+        b->text_path = value;
+        o->ids = option == OPT_IDS;
+        return 0;
     case OPT_SEED: return option_i64("--seed", value, 0, INT64_MAX, &b->seed, error);
     case OPT_STAY: return set_stay(b, value, error);
     case OPT_COMPARE: return add_compare(o, value, error);
@@ -181,7 +178,24 @@ static int tokenise(struct bench *b, const char *text, size_t bytes, struct erro
     return rc;
 }
 
-static int read_text(struct bench *b, struct error *error)
+static int parse_ids(struct bench *b, const char *text, struct error *error)
+{
+    b->text_ids = malloc((strlen(text) / 2 + 1) * sizeof *b->text_ids);
+    if (!b->text_ids)
+        return error_set(error, ERR_NO_MEMORY, "no memory for token ids");
+    for (const char *at = text + strspn(text, " \n\t"); *at; at += strspn(at, " \n\t")) {
+        char *end;
+        unsigned long long id = strtoull(at, &end, 10);
+        if (*at < '0' || *at > '9' || id > INT32_MAX || (*end && !strchr(" \n\t", *end)))
+            return error_set(error, ERR_BAD_INPUT, "%.200s: '%.20s' is not a token id",
+                             b->text_path, at);
+        b->text_ids[b->text_count++] = (uint32_t)id;
+        at = end;
+    }
+    return 0;
+}
+
+static int read_text(struct bench *b, bool ids, struct error *error)
 {
     char *text = NULL;
     size_t bytes;
@@ -189,18 +203,18 @@ static int read_text(struct bench *b, struct error *error)
         return 0;
     int rc = option_file(b->text_path, TOKENIZER_TEXT_MAX, &text, &bytes, error);
     if (rc == 0)
-        rc = tokenise(b, text, bytes, error);
+        rc = ids ? parse_ids(b, text, error) : tokenise(b, text, bytes, error);
     free(text);
     return rc == 0 ? stream_check(b, error) : -1;
 }
 
-static int run(struct bench *b, enum report form, struct error *error)
+static int run(struct bench *b, const struct options *o, struct error *error)
 {
     if (access(b->model, R_OK) != 0)
         return error_set_errno(error, ERR_BAD_INPUT, errno, "cannot read %.200s", b->model);
-    if (read_text(b, error) != 0 || measure_all(b, error) != 0)
+    if (read_text(b, o->ids, error) != 0 || measure_all(b, error) != 0)
         return -1;
-    return report_print(b, form) == 0
+    return report_print(b, o->form) == 0
                ? 0
                : error_set(error, ERR_FAILED, "cannot write to standard output");
 }
@@ -216,7 +230,7 @@ int main(int argc, char **argv)
     struct options o = {.form = REPORT_MD};
     struct error error;
     session_signals();
-    int status = parse(&b, &o, argc, argv, &error) == 0 && run(&b, o.form, &error) == 0
+    int status = parse(&b, &o, argc, argv, &error) == 0 && run(&b, &o, &error) == 0
                      ? 0
                      : report("bench", &error);
     json_decref(b.document);

@@ -1,0 +1,63 @@
+#!/usr/bin/env python3
+"""One run of llama.cpp (package llama-cpp-python) on given tokens; prints a JSON object.
+
+    llama_arm.py MODEL IDS_FILE PROMPT TOKENS THREADS
+
+IDS_FILE has whitespace-separated token ids: of a measured round (a prompt of PROMPT tokens and one more,
+then a prompt of one and TOKENS + 1 new ones, as `sluice bench` divides them), then the same of a round of
+warm-up. The file is mapped, as llama.cpp does by default. Every token is evaluated by itself while
+decoding; nothing is sampled. Faults and bytes read are those of this process while decoding."""
+import json
+import resource
+import sys
+import time
+
+from llama_cpp import Llama
+
+
+def faults():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_majflt
+
+
+def bytes_read():
+    with open("/proc/self/io", encoding="ascii") as f:
+        return next(int(line.split()[1]) for line in f if line.startswith("read_bytes"))
+
+
+def round_of(llama, ids, prompt, tokens):
+    """Prefill, then decode from an empty context: as sluice bench."""
+    result = {}
+    if prompt:
+        llama.reset()
+        began = time.monotonic()
+        llama.eval(ids[:prompt])
+        result["prefill_tps"] = prompt / (time.monotonic() - began)
+        ids = ids[prompt + 1:]
+    if tokens:
+        llama.reset()
+        llama.eval(ids[:1])
+        before = faults(), bytes_read()
+        began = time.monotonic()
+        for token in ids[1:tokens + 1]:
+            llama.eval([token])
+        result["decode_tps"] = tokens / (time.monotonic() - began)
+        result["majflt_per_token"] = (faults() - before[0]) / tokens
+        result["bytes_read_per_token"] = (bytes_read() - before[1]) / tokens
+    return result
+
+
+def main():
+    model, ids_path = sys.argv[1:3]
+    prompt, tokens, threads = map(int, sys.argv[3:6])
+    with open(ids_path, encoding="ascii") as f:
+        ids = [int(word) for word in f.read().split()]
+    need = (prompt + 1 if prompt else 0) + (tokens + 2 if tokens else 0)
+    llama = Llama(model, n_ctx=max(prompt, tokens) + 16, n_threads=threads, n_threads_batch=threads,
+                  use_mmap=True, use_mlock=False, verbose=False)
+    round_of(llama, ids[need:2 * need], prompt, tokens)
+    result = round_of(llama, ids[:need], prompt, tokens)
+    result["max_rss_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    print(json.dumps(result))
+
+
+main()

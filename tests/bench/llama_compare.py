@@ -1,0 +1,115 @@
+#!/usr/bin/env python3
+"""sluice beside llama.cpp on one file, in memory cgroups of the same size:
+
+    tests/bench/llama_compare.py -m MODEL [--python VENV/bin/python] [--shares 50,25] [-p 16 -n 16 -r 3]
+
+llama.cpp is the package llama-cpp-python of the Python named (default: this one), with the file mapped.
+Both arms get the same tokens, threads and limit: what sluice needs with that share of the experts in
+memory. The file leaves the page cache before each run; arms take turns. Markdown on stdout, progress on
+stderr."""
+import argparse
+import os
+import statistics
+import sys
+import tempfile
+import time
+
+import measuring as m
+
+
+def arguments():
+    p = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    p.add_argument("-m", "--model", required=True)
+    p.add_argument("--python", default=sys.executable, help="a Python that has llama_cpp")
+    p.add_argument("--shares", default="50,25", help="percent of the experts' bytes")
+    p.add_argument("-p", "--prompt", type=int, default=16)
+    p.add_argument("-n", "--tokens", type=int, default=16)
+    p.add_argument("-r", "--repetitions", type=int, default=3)
+    p.add_argument("-t", "--threads", type=int, default=len(os.sched_getaffinity(0)))
+    p.add_argument("--slack", type=float, default=3,
+                   help="percent of the limit that sluice's budget stays below it: for what the kernel "
+                        "and the client charge to the group")
+    p.add_argument("engine", nargs="*", help="after --: more options of the engine")
+    return p.parse_args()
+
+
+def sluice_arm(a, ids, limit, group):
+    budget = int(limit * (1 - a.slack / 100))
+    doc = m.sluice("bench", "-m", a.model, "-p", a.prompt, "-n", a.tokens, "-r", 1, "--ids", ids,
+                   "--budget", budget, "--threads", a.threads, "-o", "json", *a.engine,
+                   preexec_fn=group.enter)
+    tests = {t["test"][:2]: t for t in doc["arms"][0]["tests"]}
+    decode = tests["tg"]
+    return {"decode_tps": decode["tps_mean"], "bytes_read_per_token": decode["bytes_read_per_token"],
+            "prefill_tps": tests["pp"]["tps_mean"] if "pp" in tests else 0,
+            "hit": decode["hit_percent"]}
+
+
+def llama_arm(a, ids, _limit, group):
+    here = os.path.dirname(os.path.abspath(__file__))
+    result = m.run_json([a.python, os.path.join(here, "llama_arm.py"), a.model, ids, str(a.prompt),
+                         str(a.tokens), str(a.threads)], preexec_fn=group.enter)
+    result["hit"] = None
+    return result
+
+
+ARMS = {"sluice": sluice_arm, "llama.cpp": llama_arm}
+
+
+def measure(a, ids, limit, arm):
+    m.drop_cache(a.model)
+    group = m.Cgroup(f"sluice-compare-{os.getpid()}", limit)
+    try:
+        result = ARMS[arm](a, ids, limit, group)
+        # Of the whole run: programs, warm-up and prompt included.
+        result["group_majflt"] = group.stat("pgmajfault")
+        result["group_peak"] = group.peak()
+    finally:
+        group.remove()
+    return result
+
+
+def share_rows(a, model, share, scratch):
+    limit = m.budget_for(model, share)
+    results = {arm: [] for arm in ARMS}
+    for repetition in range(a.repetitions):
+        ids = os.path.join(scratch, f"ids-{share}-{repetition}")
+        need = (a.prompt + 1 if a.prompt else 0) + a.tokens + 2
+        m.write_ids(ids, repetition + 1, model["vocab"], 3 * need)
+        order = list(ARMS) if repetition % 2 == 0 else list(reversed(ARMS))
+        for arm in order:
+            results[arm].append(measure(a, ids, limit, arm))
+            print(f"{share} %, repetition {repetition + 1} of {a.repetitions}: {arm} "
+                  f"{results[arm][-1]['decode_tps']:.3f} tokens/s", file=sys.stderr)
+    for arm, rows in results.items():
+        def middle(key, rows=rows):
+            return statistics.median(r.get(key) or 0 for r in rows)
+        hit = f"{middle('hit'):.1f} %" if rows[0]["hit"] is not None else "-"
+        in_decode = f"{middle('majflt_per_token'):.0f}" if "majflt_per_token" in rows[0] else "-"
+        print(f"| {share:g} % | {limit / 2**20:.0f} | {arm} | {middle('decode_tps'):.3f} | "
+              f"{middle('prefill_tps'):.2f} | {middle('bytes_read_per_token') / 2**20:.1f} | {hit} | "
+              f"{in_decode} | {middle('group_majflt'):.0f} | {middle('group_peak') / 2**20:.0f} |")
+    return m.median_ratio([r["decode_tps"] for r in results["sluice"]],
+                          [r["decode_tps"] for r in results["llama.cpp"]])
+
+
+def main():
+    a = arguments()
+    a.model = os.path.abspath(a.model)
+    model = m.model_of(a.model)
+    print(f"{model['name']}, {model['expert_bytes'] / 2**30:.2f} GiB of experts; {a.threads} threads, prompt "
+          f"of {a.prompt}, {a.tokens} decoded tokens, {a.repetitions} repetitions, "
+          f"{time.strftime('%Y-%m-%d %H:%M')}\n")
+    print("| experts | limit MiB | arm | decode t/s | prefill t/s | read MiB/token | hit | majflt/token "
+          "| majflt of the run | peak MiB |\n|---:|---:|---|---:|---:|---:|---:|---:|---:|---:|")
+    ratios = {}
+    with tempfile.TemporaryDirectory(prefix="sluice-compare.") as scratch:
+        for share in map(float, a.shares.split(",")):
+            ratios[share] = share_rows(a, model, share, scratch)
+            sys.stdout.flush()
+    print()
+    for share, (ratio, low, high) in ratios.items():
+        print(f"decode at {share:g} %: sluice by llama.cpp {ratio:.2f}, 95 % interval {low:.2f} to {high:.2f}")
+
+
+main()

@@ -1,0 +1,117 @@
+"""What the comparing benchmarks share: running sluice's programs, tokens, memory cgroups, intervals."""
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+LIBEXEC = os.environ.get("SLUICE_LIBEXEC", os.path.join(ROOT, "build", "libexec"))
+GROUP = 64  # token ids that synth's files route alike
+STAY = 0.8
+
+
+def program(verb):
+    return os.path.join(LIBEXEC, "sluice-" + verb)
+
+
+def run_json(argv, **kwargs):
+    """Runs a program whose stdout is one JSON document; its stderr goes to ours when it fails."""
+    done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False,
+                          **kwargs)
+    if done.returncode != 0:
+        sys.exit(f"{argv[0]} ended with {done.returncode}: {done.stderr[-2000:]}")
+    return json.loads(done.stdout)
+
+
+def sluice(verb, *argv, **kwargs):
+    return run_json([program(verb), *map(str, argv)], **kwargs)
+
+
+def model_of(path):
+    """Sizes of a model, from an engine that runs for one token; and what it needs to be resident."""
+    doc = sluice("bench", "-m", path, "-p", 0, "-n", 1, "-r", 1, "--warmup", 0, "-o", "json")
+    one = sluice("generate", "-m", path, "--ids", 1, "-n", 1, "--ctx", 512, "--output", "json", "-q")
+    model = doc["model"]
+    model["resident_budget"] = one["resident_budget_bytes"]
+    model["one_expert"] = model["expert_bytes"] // (model["layers"] * model["experts"])
+    return model
+
+
+def budget_for(model, share):
+    """All processes with that percentage of the experts in memory."""
+    return int(model["resident_budget"] - (1 - share / 100) * model["expert_slot_bytes"])
+
+
+def write_ids(path, seed, vocab, count):
+    """The stream of lib procs/client/token_stream.h in spirit: groups, left with probability 1 - STAY."""
+    draw = random.Random(seed)
+    ids, group = [], 0
+    for i in range(count):
+        if i == 0 or draw.random() >= STAY:
+            group = draw.randrange((vocab + GROUP - 1) // GROUP)
+        ids.append(min(vocab - 1, group * GROUP + draw.randrange(GROUP)))
+    with open(path, "w", encoding="ascii") as f:
+        f.write(" ".join(map(str, ids)) + "\n")
+
+
+def drop_cache(path):
+    fd = os.open(path, os.O_RDONLY)
+    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+    os.close(fd)
+
+
+def median_ratio(a, b, rounds=2000):
+    """Ratio of medians of paired samples, and its 95 % interval (percentile bootstrap over pairs)."""
+    draw = random.Random(1)
+    drawn = []
+    for _ in range(rounds):
+        at = [draw.randrange(len(a)) for _ in a]
+        drawn.append(statistics.median(a[i] for i in at) / statistics.median(b[i] for i in at))
+    drawn.sort()
+    return (statistics.median(a) / statistics.median(b), drawn[int(rounds * 0.025)],
+            drawn[int(rounds * 0.975) - 1])
+
+
+class Cgroup:
+    """A memory cgroup beside ours, version 2 or 1; children enter it before they run."""
+
+    def __init__(self, name, limit):
+        self.v2 = os.path.exists("/sys/fs/cgroup/cgroup.controllers")
+        places = dict((line.split(":", 2)[1], line.rstrip("\n").split(":", 2)[2])
+                      for line in open("/proc/self/cgroup", encoding="ascii"))
+        root = "/sys/fs/cgroup" if self.v2 else "/sys/fs/cgroup/memory"
+        self.path = os.path.join(root + places["" if self.v2 else "memory"].rstrip("/"), name)
+        try:
+            os.makedirs(self.path, exist_ok=True)
+            self.write("memory.max" if self.v2 else "memory.limit_in_bytes", limit)
+        except OSError as e:
+            sys.exit(f"no memory cgroup can be made here ({e}); as root, or in a delegated group")
+
+    def write(self, name, value):
+        with open(os.path.join(self.path, name), "w", encoding="ascii") as f:
+            f.write(str(value))
+
+    def enter(self):
+        """For preexec_fn."""
+        self.write("cgroup.procs", os.getpid())
+
+    def stat(self, key):
+        with open(os.path.join(self.path, "memory.stat"), encoding="ascii") as f:
+            values = dict(line.split() for line in f)
+        return int(values.get(key if self.v2 else "total_" + key, 0))
+
+    def peak(self):
+        name = "memory.peak" if self.v2 else "memory.max_usage_in_bytes"
+        try:
+            with open(os.path.join(self.path, name), encoding="ascii") as f:
+                return int(f.read())
+        except OSError:
+            return 0
+
+    def remove(self):
+        try:
+            os.rmdir(self.path)
+        except OSError as e:
+            print(f"cannot remove {self.path}: {e}", file=sys.stderr)
