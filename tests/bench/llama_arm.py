@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """One run of llama.cpp (package llama-cpp-python) on given tokens; prints a JSON object.
 
-    llama_arm.py MODEL IDS_FILE PROMPT TOKENS THREADS
+    llama_arm.py MODEL IDS_FILE PROMPT TOKENS THREADS mapped|repacked
 
 IDS_FILE has whitespace-separated token ids: of a measured round (a prompt of PROMPT tokens and one more,
 then a prompt of one and TOKENS + 1 new ones, as `sluice bench` divides them), then the same of a round of
-warm-up. The file is mapped, as llama.cpp does by default. Every token is evaluated by itself while
+warm-up. mapped: the weights are read from the mapping of the file. repacked: as llama.cpp does by
+default where it has kernels for it, matrices are copied into another order in private memory: faster, but
+all of them must fit into memory (in a smaller cgroup the process is killed). Every token is evaluated by itself while
 decoding; nothing is sampled. Faults and bytes read are those of this process while decoding."""
 import json
 import resource
@@ -13,6 +15,7 @@ import sys
 import time
 
 from llama_cpp import Llama
+from llama_cpp import llama_cpp as low
 
 
 def faults():
@@ -22,6 +25,18 @@ def faults():
 def bytes_read():
     with open("/proc/self/io", encoding="ascii") as f:
         return next(int(line.split()[1]) for line in f if line.startswith("read_bytes"))
+
+
+def set_repacking(wanted):
+    """The package has no argument for it: the defaults it begins with are changed."""
+    defaults = low.llama_model_default_params
+
+    def changed():
+        params = defaults()
+        params.use_extra_bufts = wanted
+        return params
+
+    low.llama_model_default_params = changed
 
 
 def round_of(llama, ids, prompt, tokens):
@@ -49,6 +64,7 @@ def round_of(llama, ids, prompt, tokens):
 def main():
     model, ids_path = sys.argv[1:3]
     prompt, tokens, threads = map(int, sys.argv[3:6])
+    set_repacking(sys.argv[6] == "repacked")
     with open(ids_path, encoding="ascii") as f:
         ids = [int(word) for word in f.read().split()]
     need = (prompt + 1 if prompt else 0) + (tokens + 2 if tokens else 0)

@@ -3,7 +3,8 @@
 
     tests/bench/llama_compare.py -m MODEL [--python VENV/bin/python] [--shares 50,25] [-p 16 -n 16 -r 3]
 
-llama.cpp is the package llama-cpp-python of the Python named (default: this one), with the file mapped.
+llama.cpp is the package llama-cpp-python of the Python named (default: this one), with the file mapped and
+without repacking, which needs all of the model in private memory and is killed in such a cgroup.
 Both arms get the same tokens, threads and limit: what sluice needs with that share of the experts in
 memory. The file leaves the page cache before each run; arms take turns. Markdown on stdout, progress on
 stderr."""
@@ -48,7 +49,7 @@ def sluice_arm(a, ids, limit, group):
 def llama_arm(a, ids, _limit, group):
     here = os.path.dirname(os.path.abspath(__file__))
     result = m.run_json([a.python, os.path.join(here, "llama_arm.py"), a.model, ids, str(a.prompt),
-                         str(a.tokens), str(a.threads)], preexec_fn=group.enter)
+                         str(a.tokens), str(a.threads), "mapped"], preexec_fn=group.enter)
     result["hit"] = None
     return result
 
