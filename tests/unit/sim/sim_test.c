@@ -1,0 +1,503 @@
+/* The simulator against plain restatements: hits of LRU by a list, the optimum by search, times by
+ * arithmetic, and what must hold for every system. */
+#include <check.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/bytes.h"
+#include "lib/sim/sim.h"
+
+#define EXPERT_BYTES 1000000u /* 1 ms at 1 GB/s */
+
+static struct trace make(uint32_t layers, uint32_t experts, uint32_t top_k, uint32_t tokens,
+                         uint32_t prompt, uint64_t seed)
+{
+    struct trace_synthetic s;
+    struct trace t;
+    struct error error;
+    trace_synthetic_defaults(&s);
+    s.layers = layers, s.experts = experts, s.top_k = top_k, s.tokens = tokens, s.prompt = prompt;
+    s.sequences = 3, s.seed = seed, s.expert_bytes = EXPERT_BYTES, s.skew = 0.7;
+    ck_assert_int_eq(trace_synthesise(&s, &t, &error), 0);
+    return t;
+}
+
+static struct sim_config config_of(const char *system, const char *knobs, uint64_t entries)
+{
+    struct sim_config c = {
+        .capacity = entries * EXPERT_BYTES,
+        .drive = {.bytes_per_s = 1e9, .latency_ns = 1e5, .depth = 16},
+        .compute = {.layer_ns = 4e5, .expert_ns = 1e5, .predict_ns = 1e4, .batch = 0.25}};
+    struct error error;
+    int rv = knobs_resolve(system, NULL, knobs, &c.knobs, &error);
+    ck_assert_msg(rv == 0, "%s", error.text);
+    return c;
+}
+
+static struct sim_result run(const struct trace *t, const struct sim_config *c, bool belady)
+{
+    struct sim_result r;
+    struct error error;
+    int rv = sim_run(t, 0, 0, c, belady, &r, &error);
+    ck_assert_msg(rv == 0, "%s", error.text);
+    return r;
+}
+
+static uint64_t hits(const struct sim_result *r)
+{
+    return r->phase[SIM_DECODE].hits + r->phase[SIM_PREFILL].hits;
+}
+
+/* ---- hits ---- */
+
+/* LRU as a list: every use goes to the front, the layer's misses come in after its uses. */
+static uint64_t lru_hits(const struct trace *t, uint32_t room)
+{
+    uint32_t list[512], held = 0, missing[64], misses = 0;
+    uint64_t found = 0;
+    for (uint64_t i = 0; i <= t->count; i++) {
+        const struct trace_record *r = i < t->count ? &t->records[i] : NULL;
+        bool same = r && r->kind == TRACE_EXPERT && i > 0 &&
+                    t->records[i - 1].kind == TRACE_EXPERT && t->records[i - 1].layer == r->layer &&
+                    t->records[i - 1].position == r->position;
+        for (uint32_t m = 0; !same && m < misses; m++) {
+            if (held == room)
+                memmove(list, list + 1, --held * sizeof *list);
+            list[held++] = missing[m];
+        }
+        if (!same)
+            misses = 0;
+        if (!r || r->kind != TRACE_EXPERT)
+            continue;
+        uint32_t e = r->layer * t->header.experts + r->expert, at = 0;
+        while (at < held && list[at] != e)
+            at++;
+        if (at == held) {
+            missing[misses++] = e;
+            continue;
+        }
+        found++;
+        memmove(list + at, list + at + 1, (held - at - 1) * sizeof *list);
+        list[held - 1] = e;
+    }
+    return found;
+}
+
+START_TEST(lru_is_a_list)
+{
+    static const uint32_t rooms[] = {12, 16, 24, 40, 60, 95};
+    struct trace t = make(6, 16, 2, 200, 0, 5 + (unsigned)_i);
+    struct sim_config c = config_of("lod", NULL, rooms[_i]);
+    struct sim_result r = run(&t, &c, false);
+    ck_assert_uint_eq(hits(&r), lru_hits(&t, rooms[_i]));
+    ck_assert_uint_gt(hits(&r), 0);
+    trace_free(&t);
+}
+END_TEST
+
+/* Between two uses of an expert lie the K experts of each of the other layers at least: with S layers
+ * and less than (S - 1) K + 1 entries LRU hits nothing at all. */
+START_TEST(lru_below_the_cycle)
+{
+    struct trace t = make(6, 16, 2, 100, 0, 5);
+    struct sim_config c = config_of("lod", NULL, 10);
+    struct sim_result r = run(&t, &c, false);
+    ck_assert_uint_eq(hits(&r), 0);
+    trace_free(&t);
+}
+END_TEST
+
+/* The most hits any order of eviction can have: by trying all of them. top-1 and one layer, so that
+ * a step is one use. */
+static uint32_t best_hits(const uint32_t *uses, uint32_t count, uint32_t held_mask, uint32_t room,
+                          int32_t *memo)
+{
+    if (count == 0)
+        return 0;
+    int32_t *known = &memo[count * 64 + held_mask];
+    if (*known >= 0)
+        return (uint32_t)*known;
+    uint32_t bit = 1u << uses[0], best = 0;
+    if (held_mask & bit) {
+        best = 1 + best_hits(uses + 1, count - 1, held_mask, room, memo);
+    } else if ((uint32_t)__builtin_popcount(held_mask) < room) {
+        best = best_hits(uses + 1, count - 1, held_mask | bit, room, memo);
+    } else {
+        for (uint32_t out = 0; out < 6; out++) {
+            if (!(held_mask >> out & 1))
+                continue;
+            uint32_t n =
+                best_hits(uses + 1, count - 1, (held_mask & ~(1u << out)) | bit, room, memo);
+            best = n > best ? n : best;
+        }
+    }
+    *known = (int32_t)best;
+    return best;
+}
+
+START_TEST(belady_is_the_optimum)
+{
+    static int32_t memo[2000 * 64];
+    static uint32_t uses[2000];
+    for (uint32_t room = 1; room <= 5; room++) {
+        struct trace t = make(1, 6, 1, 400, 0, 11 * room);
+        struct sim_config c = config_of("lod", NULL, room);
+        uint32_t n = 0;
+        for (uint64_t i = 0; i < t.count; i++)
+            if (t.records[i].kind == TRACE_EXPERT)
+                uses[n++] = t.records[i].expert;
+        memset(memo, 0xff, sizeof memo);
+        struct sim_result r = run(&t, &c, true);
+        ck_assert_uint_eq(hits(&r), best_hits(uses, n, 0, room, memo));
+        trace_free(&t);
+    }
+}
+END_TEST
+
+START_TEST(nothing_beats_belady)
+{
+    static const char *const names[] = {
+        "lru", "lfu", "fifo", "random", "edgemoe", "edgemoe-printed", "hobbit", "arc"};
+    struct trace t = make(5, 16, 3, 150, 16, 2);
+    for (uint32_t room = 20; room < 80; room += 15) {
+        struct sim_config c = config_of("lod", NULL, room);
+        struct sim_result best = run(&t, &c, true);
+        for (uint32_t i = 0; i < ARRAY_LEN(names); i++) {
+            struct error error;
+            ck_assert_int_eq(knobs_set(&c.knobs, "eviction", names[i], &error), 0);
+            struct sim_result r = run(&t, &c, false);
+            ck_assert_uint_le(hits(&r), hits(&best));
+            ck_assert_uint_gt(hits(&r), 0);
+        }
+    }
+    trace_free(&t);
+}
+END_TEST
+
+/* ---- every system ---- */
+
+static void check_figures(const struct sim_result *r, const struct trace *t)
+{
+    uint64_t passes = 0, uses = 0;
+    for (uint64_t i = 0; i < t->count; i++) {
+        passes += t->records[i].kind == TRACE_TOKEN_END;
+        uses += t->records[i].kind == TRACE_EXPERT;
+    }
+    ck_assert_uint_eq(r->phase[0].passes + r->phase[1].passes, passes);
+    ck_assert_uint_eq(r->phase[0].uses + r->phase[1].uses, uses);
+    for (int p = 0; p < SIM_PHASES; p++) {
+        const struct sim_figures *f = &r->phase[p];
+        ck_assert_uint_eq(f->uses, f->hits + f->late + f->misses + f->skipped);
+        ck_assert(f->stall_ns >= 0 && isfinite(f->stall_ns));
+        ck_assert_uint_le(f->guess_hits, f->guessed_uses);
+        ck_assert_uint_le(f->prefetch_hits, f->hits);
+    }
+    ck_assert_uint_le(r->phase[0].prefetches_used + r->phase[1].prefetches_used,
+                      r->phase[0].prefetches + r->phase[1].prefetches);
+}
+
+START_TEST(systems_keep_their_books)
+{
+    struct trace t = make(6, 16, 2, 120, 24, 8);
+    struct path_tables tables;
+    void *block;
+    struct error error;
+    const struct system_preset *system = system_at((uint32_t)_i);
+    ck_assert_int_eq(sim_profile(&t, 0, t.count, &tables, &block, &error), 0);
+    struct sim_config c = config_of(system->name, NULL, 30);
+    c.plan.tables = tables;
+    if (strcmp(c.knobs.routing, "masked") == 0) {
+        struct sim_result r;
+        ck_assert_int_eq(sim_run(&t, 0, 0, &c, false, &r, &error), -1);
+        ck_assert_int_eq(error.code, ERR_BAD_INPUT);
+    } else {
+        struct sim_result a = run(&t, &c, false), b = run(&t, &c, false);
+        ck_assert_mem_eq(&a, &b, sizeof a); /* the same decisions, the same times */
+        check_figures(&a, &t);
+        if (!knobs_lossy(&c.knobs)) {
+            ck_assert_uint_eq(a.phase[0].skipped + a.phase[1].skipped, 0);
+            ck_assert_uint_eq(a.phase[0].low_uses + a.phase[1].low_uses, 0);
+        }
+    }
+    free(block);
+    trace_free(&t);
+}
+END_TEST
+
+/* The time of the drive is no part of the decisions when nothing is prefetched. */
+START_TEST(hits_do_not_depend_on_time)
+{
+    struct trace t = make(6, 16, 2, 200, 20, 3);
+    static const char *const systems[] = {"lod", "iq4", "lod-nocache"};
+    for (uint32_t i = 0; i < ARRAY_LEN(systems); i++) {
+        struct sim_config c = config_of(systems[i], NULL, 30);
+        struct sim_result fast = run(&t, &c, false);
+        c.drive = (struct sim_drive){.bytes_per_s = 1e7, .latency_ns = 3e6, .depth = 1};
+        struct sim_result slow = run(&t, &c, false);
+        ck_assert_uint_eq(hits(&fast), hits(&slow));
+        ck_assert(slow.ns > 2 * fast.ns);
+    }
+    trace_free(&t);
+}
+END_TEST
+
+START_TEST(nocache_hits_nothing)
+{
+    struct trace t = make(6, 16, 2, 100, 0, 3);
+    struct sim_config c = config_of("lod-nocache", NULL, 96);
+    struct sim_result r = run(&t, &c, false);
+    ck_assert_uint_eq(hits(&r), 0);
+    c = config_of("resident", NULL, 96);
+    r = run(&t, &c, false);
+    ck_assert_uint_eq(hits(&r), r.phase[SIM_DECODE].uses);
+    ck_assert_double_eq(r.phase[SIM_DECODE].stall_ns, 0);
+    trace_free(&t);
+}
+END_TEST
+
+/* Guesses that are always right, a fast drive and time to read: nobody waits from layer 1 on. */
+START_TEST(perfect_guesses)
+{
+    struct trace_synthetic s;
+    struct trace t;
+    struct error error;
+    trace_synthetic_defaults(&s);
+    s.layers = 4, s.experts = 16, s.top_k = 2, s.tokens = 100, s.prompt = 0, s.sequences = 1;
+    s.recall = 1, s.locality = 0, s.expert_bytes = EXPERT_BYTES;
+    ck_assert_int_eq(trace_synthesise(&s, &t, &error), 0);
+    struct sim_config c = config_of("default", "limit=demand-first", 12);
+    c.drive = (struct sim_drive){.bytes_per_s = 1e11, .latency_ns = 1e3, .depth = 16};
+    struct sim_result r = run(&t, &c, false);
+    const struct sim_figures *f = &r.phase[SIM_DECODE];
+    ck_assert_uint_eq(f->late, 0);
+    ck_assert_uint_le(f->misses, 2 * 100); /* layer 0 alone */
+    ck_assert_uint_eq(f->guess_hits, f->guessed_uses);
+    ck_assert_uint_eq(f->prefetches_used, f->prefetches);
+    ck_assert_uint_eq(f->wasted_bytes, 0);
+    trace_free(&t);
+}
+END_TEST
+
+/* ---- time ---- */
+
+static double token(struct sim_cache *c, uint32_t position, const uint32_t *experts, uint32_t count)
+{
+    double stall;
+    sim_cache_layer(c, &(struct sim_step){1, position, 0, 1, false});
+    for (uint32_t i = 0; i < count; i++) {
+        struct sim_answer answer;
+        sim_cache_use(c, &(struct sim_use){.expert = experts[i], .tokens = 1}, &answer);
+    }
+    stall = sim_cache_compute(c);
+    sim_cache_token(c);
+    return stall;
+}
+
+static struct sim_cache *one_layer(const char *system, uint32_t depth, uint64_t entries)
+{
+    struct error error;
+    struct sim_config c = config_of(system, NULL, entries);
+    c.layers = 1, c.experts = 8, c.top_k = 4, c.tier_mask = 1, c.tier_bytes[0] = EXPERT_BYTES;
+    c.drive.depth = depth;
+    struct sim_cache *cache = sim_cache_create(&c, &error);
+    ck_assert_msg(cache != NULL, "%s", error.text);
+    return cache;
+}
+
+START_TEST(times_by_arithmetic)
+{
+    static const uint32_t experts[] = {1, 2, 3, 4};
+    /* Depth 16: the latencies overlap, the bytes follow each other; each expert but the last is
+     * computed while the next one comes. */
+    struct sim_cache *c = one_layer("lod", 16, 8);
+    double read = 1e6, latency = 1e5, expert = 1e5, layer = 4e5;
+    ck_assert_double_eq_tol(token(c, 0, experts, 4), latency + 4 * read - 3 * expert, 1);
+    ck_assert_double_eq_tol(sim_cache_now(c), layer + latency + 4 * read + expert, 1);
+    ck_assert_double_eq_tol(token(c, 1, experts, 4), 0, 1e-9); /* all there */
+    ck_assert_double_eq_tol(sim_cache_now(c), 2 * layer + latency + 4 * read + 5 * expert, 1);
+    sim_cache_destroy(c);
+    /* Depth 1: every read waits for the one before it, latency and all. */
+    c = one_layer("lod", 1, 8);
+    ck_assert_double_eq_tol(token(c, 0, experts, 4), 4 * (latency + read) - 3 * expert, 1);
+    /* One hit is computed while the others are read. */
+    static const uint32_t mixed[] = {4, 5, 6, 7};
+    ck_assert_double_eq_tol(token(c, 1, mixed, 4), 3 * (latency + read) - 3 * expert, 1);
+    sim_cache_destroy(c);
+}
+END_TEST
+
+/* A chunk with more experts than room is computed in waves, and all of it is. */
+START_TEST(chunks_larger_than_the_room)
+{
+    static const uint32_t all[] = {0, 1, 2, 3, 4, 5, 6, 7};
+    struct sim_cache *c = one_layer("lod", 16, 4);
+    (void)token(c, 0, all, 8);
+    const struct sim_figures *f = sim_cache_figures(c, SIM_DECODE);
+    ck_assert_uint_eq(f->misses, 8);
+    ck_assert_uint_eq(f->demand_bytes, 8 * EXPERT_BYTES);
+    ck_assert_uint_eq(residency_held(sim_cache_residency(c)), 4);
+    sim_cache_destroy(c);
+}
+END_TEST
+
+/* A demand does not wait for the prefetch that is under way. */
+START_TEST(demands_overtake)
+{
+    struct error error;
+    struct sim_config k = config_of("default", "limit=all", 30);
+    k.layers = 2, k.experts = 8, k.top_k = 1, k.tier_mask = 1, k.tier_bytes[0] = EXPERT_BYTES;
+    k.drive.bytes_per_s = 1e8; /* 10 ms each */
+    struct sim_cache *c = sim_cache_create(&k, &error);
+    struct guess guesses[1] = {{5, 1}};
+    struct sim_answer answer;
+    (void)token(c, 0, (const uint32_t[]){1}, 1);
+    sim_cache_layer(c, &(struct sim_step){1, 1, 0, 1, false});
+    sim_cache_use(c, &(struct sim_use){.expert = 1, .tokens = 1}, &answer);
+    ck_assert_int_eq(answer.outcome, SIM_HIT);
+    ck_assert(!sim_cache_hint(c, 1, guesses, 1));
+    (void)sim_cache_compute(c);
+    sim_cache_layer(c, &(struct sim_step){1, 1, 1, 1, false});
+    sim_cache_use(c, &(struct sim_use){.expert = 2, .tokens = 1},
+                  &answer); /* not the guessed one */
+    ck_assert_int_eq(answer.outcome, SIM_MISS);
+    ck_assert_double_eq_tol(sim_cache_compute(c), 1e7 + 1e5, 1);
+    sim_cache_token(c);
+    const struct sim_figures *f = sim_cache_figures(c, SIM_DECODE);
+    ck_assert_uint_eq(f->prefetches, 1);
+    ck_assert_uint_eq(f->prefetches_wasted, 1); /* its layer has passed */
+    ck_assert_uint_gt(f->wasted_bytes, 0);
+    ck_assert_uint_lt(f->wasted_bytes, EXPERT_BYTES);
+    sim_cache_destroy(c);
+}
+END_TEST
+
+/* HOBBIT's decisions by hand: T1 = 0.6, T2 = 0.9; a resident high tier serves whatever the score.
+ */
+START_TEST(hobbit_by_hand)
+{
+    struct error error;
+    struct sim_config k = config_of("hobbit", "prediction=none,limit=none", 8);
+    struct sim_answer a;
+    k.layers = 1, k.experts = 8, k.top_k = 2, k.tier_mask = 1u << TIER_NATIVE | 1u << TIER_INT4;
+    k.tier_bytes[TIER_NATIVE] = EXPERT_BYTES, k.tier_bytes[TIER_INT4] = EXPERT_BYTES / 4;
+    struct sim_cache *c = sim_cache_create(&k, &error);
+    static const struct {
+        uint32_t expert;
+        float before;
+        enum sim_outcome outcome;
+        enum tier tier;
+    } uses[] = {{0, 0, SIM_MISS, TIER_NATIVE},    {1, 0.7f, SIM_MISS, TIER_INT4},
+                {2, 0.95f, SIM_SKIPPED, 0},       {0, 0.95f, SIM_HIT, TIER_NATIVE},
+                {1, 0.8f, SIM_HIT, TIER_INT4},    {1, 0.95f, SIM_HIT, TIER_INT4},
+                {1, 0.3f, SIM_MISS, TIER_NATIVE}, {1, 0.7f, SIM_HIT, TIER_NATIVE}};
+    for (uint32_t i = 0; i < ARRAY_LEN(uses); i++) {
+        sim_cache_layer(c, &(struct sim_step){1, i, 0, 1, false});
+        sim_cache_use(c,
+                      &(struct sim_use){
+                          .expert = uses[i].expert, .tokens = 1, .weight_before = uses[i].before},
+                      &a);
+        (void)sim_cache_compute(c);
+        sim_cache_token(c);
+        ck_assert_int_eq(a.outcome, uses[i].outcome);
+        if (a.outcome != SIM_SKIPPED)
+            ck_assert_int_eq(a.tier, uses[i].tier);
+    }
+    ck_assert_double_eq(sim_cache_figures(c, SIM_DECODE)->penalty, 2.25);
+    sim_cache_destroy(c);
+}
+END_TEST
+
+START_TEST(configs_that_cannot_be)
+{
+    struct trace t = make(2, 8, 2, 5, 0, 1);
+    struct sim_result r;
+    struct error error;
+    struct sim_config c = config_of("lod", NULL, 1);
+    ck_assert_int_eq(sim_run(&t, 0, 0, &c, false, &r, &error), -1);
+    ck_assert_int_eq(error.code, ERR_BELOW_FLOOR);
+    t.header.tier_mask = 1;
+    c = config_of("iq4", NULL, 8);
+    ck_assert_int_eq(sim_run(&t, 0, 0, &c, false, &r, &error), -1);
+    ck_assert_msg(strstr(error.text, "int4") != NULL, "%s", error.text);
+    c = config_of("lod", NULL, 8);
+    c.drive.depth = 0;
+    ck_assert_int_eq(sim_run(&t, 0, 0, &c, false, &r, &error), -1);
+    trace_free(&t);
+}
+END_TEST
+
+/* ---- profiles ---- */
+
+START_TEST(profile_counts)
+{
+    struct trace t = make(4, 8, 2, 60, 10, 21);
+    struct path_tables tables;
+    struct error error;
+    void *block;
+    uint32_t e = 8, chosen[4][2], uses[4][8] = {{0}}, tokens = 0;
+    static uint32_t prev[4][8][8], pair[4][8][8][8];
+    memset(prev, 0, sizeof prev);
+    memset(pair, 0, sizeof pair);
+    for (uint64_t i = 0; i < t.count; i++) {
+        const struct trace_record *r = &t.records[i];
+        if (r->kind == TRACE_EXPERT)
+            uses[r->layer][r->expert] += r->tokens;
+        if (r->kind == TRACE_EXPERT && !r->prefill)
+            chosen[r->layer][r->rank] = r->expert;
+        tokens += r->kind == TRACE_TOKEN_END ? r->tokens : 0;
+        if (r->kind != TRACE_TOKEN_END || r->tokens > 1)
+            continue;
+        for (uint32_t l = 1; l < 4; l++)
+            for (uint32_t n = 0; n < 8; n++) {
+                uint32_t a = chosen[l > 1 ? l - 2 : 0][n & 1], b = chosen[l - 1][n >> 1 & 1],
+                         c = chosen[l][n >> 2];
+                prev[l][b][c] += (n & 1) == 0;
+                pair[l][a][b][c] += l > 1;
+            }
+    }
+    ck_assert_int_eq(sim_profile(&t, 0, t.count, &tables, &block, &error), 0);
+    for (uint32_t l = 0; l < 4; l++)
+        for (uint32_t b = 0; b < e; b++) {
+            ck_assert_float_eq_tol(tables.frequency[l * e + b], (float)uses[l][b] / tokens, 1e-6f);
+            for (uint32_t c = 0; c < e; c++)
+                ck_assert_uint_eq(tables.prev1[(l * e + b) * e + c], prev[l][b][c]);
+            for (uint32_t a = 0; a < e; a++) {
+                uint32_t row = (l * e + a) * e + b, found[8] = {0};
+                for (uint32_t x = tables.pair_first[row]; x < tables.pair_first[row + 1]; x++)
+                    found[tables.pair_cells[x].expert] = tables.pair_cells[x].count;
+                for (uint32_t c = 0; c < e; c++)
+                    ck_assert_uint_eq(found[c], pair[l][a][b][c]);
+            }
+        }
+    free(block);
+    trace_free(&t);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("sim");
+    TCase *c = tcase_create("sim");
+    tcase_set_timeout(c, 60);
+    tcase_add_loop_test(c, lru_is_a_list, 0, 6);
+    tcase_add_test(c, lru_below_the_cycle);
+    tcase_add_test(c, belady_is_the_optimum);
+    tcase_add_test(c, nothing_beats_belady);
+    tcase_add_loop_test(c, systems_keep_their_books, 0, (int)system_count());
+    tcase_add_test(c, hits_do_not_depend_on_time);
+    tcase_add_test(c, nocache_hits_nothing);
+    tcase_add_test(c, perfect_guesses);
+    tcase_add_test(c, times_by_arithmetic);
+    tcase_add_test(c, chunks_larger_than_the_room);
+    tcase_add_test(c, demands_overtake);
+    tcase_add_test(c, hobbit_by_hand);
+    tcase_add_test(c, configs_that_cannot_be);
+    tcase_add_test(c, profile_counts);
+    suite_add_tcase(s, c);
+    SRunner *sr = srunner_create(s);
+    srunner_run_all(sr, CK_NORMAL);
+    int failed = srunner_ntests_failed(sr);
+    srunner_free(sr);
+    return failed == 0 ? 0 : 1;
+}
