@@ -90,7 +90,7 @@ static const struct knobs defaults = {
 
 static bool word_in(const char *choices, const char *word)
 {
-    size_t n = strlen(word);
+    size_t n = strchr(word, '|') ? 0 : strlen(word);
     for (const char *at = choices; n > 0 && at; at = strchr(at, '|')) {
         at += *at == '|';
         if (strncmp(at, word, n) == 0 && (at[n] == 0 || at[n] == '|'))

@@ -130,7 +130,7 @@ static int number(const char *what, const char *text, double least, double most,
 static int one_of(const char *what, const char *text, const char *choices, const char **value,
                   struct error *error)
 {
-    size_t n = strlen(text);
+    size_t n = strchr(text, '|') ? 0 : strlen(text);
     for (const char *at = choices; n > 0 && at; at = strchr(at, '|')) {
         at += *at == '|';
         if (strncmp(at, text, n) == 0 && (at[n] == 0 || at[n] == '|')) {

@@ -96,8 +96,8 @@ START_TEST(lru_is_a_list)
 }
 END_TEST
 
-/* Between two uses of an expert lie the K experts of each of the other layers at least: with S layers
- * and less than (S - 1) K + 1 entries LRU hits nothing at all. */
+/* Between two uses of an expert lie the K experts of each of the other layers at least: with S
+ * layers and less than (S - 1) K + 1 entries LRU hits nothing at all. */
 START_TEST(lru_below_the_cycle)
 {
     struct trace t = make(6, 16, 2, 100, 0, 5);

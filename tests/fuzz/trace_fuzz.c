@@ -1,0 +1,43 @@
+/* Arbitrary bytes as a trace: parsed, and what is accepted is replayed and profiled within bounds.
+ */
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "lib/sim/sim.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void replay(const struct trace *t, const char *system)
+{
+    struct error error;
+    struct sim_result result;
+    struct path_tables tables;
+    void *block = NULL;
+    struct sim_config config = {.capacity = sim_all_bytes(&t->header) / 2,
+                                .drive = {.bytes_per_s = 1e9, .latency_ns = 1e5, .depth = 4},
+                                .compute = {.layer_ns = 1e5, .expert_ns = 1e4, .batch = 0.5}};
+    if (knobs_resolve(system, NULL, NULL, &config.knobs, &error) != 0)
+        abort();
+    if (sim_profile(t, 0, t->count / 2, &tables, &block, &error) == 0)
+        config.plan.tables = tables;
+    (void)sim_run(t, 0, sim_split(t, 0.3), &config, false, &result, &error);
+    free(block);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct trace t;
+    struct error error;
+    if (size > 1u << 16 || trace_parse(data, size, &t, &error) != 0)
+        return 0;
+    /* Small shapes only: what is looked for is in the records, not in the size of arrays. */
+    if ((uint64_t)t.header.layers * t.header.experts <= 4096) {
+        replay(&t, "default");
+        replay(&t, "hobbit");
+        replay(&t, "edgemoe");
+        replay(&t, "layerwise");
+    }
+    trace_free(&t);
+    return 0;
+}
