@@ -1,0 +1,316 @@
+/* Expert stores made by sluice pack: the text is the model's, a killed pack goes on and makes the
+ * same bytes, what is wrong is said in one line. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <sched.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "lib/base/bytes.h"
+#include "tests/harness/harness.h"
+#include "tests/unit/pack/hf_make.h"
+
+#define END_MS     120000
+#define TOKENS     "96"
+#define F16_MODEL  SLUICE_SOURCE_DIR "/tests/golden/data/tiny-books-moe-f16.gguf"
+#define EXPERTS    256
+#define MEMORY_MAX (300 * MIB)
+
+extern char **environ;
+
+static const char *join(char path[PATH_MAX], const char *dir, const char *name)
+{
+    CHECK(snprintf(path, PATH_MAX, "%s/%s", dir, name) < PATH_MAX, "%s is too long", name);
+    return path;
+}
+
+static const char *path_in_dir(char path[PATH_MAX], const char *name)
+{
+    return join(path, test_dir(), name);
+}
+
+#define ARGS_MAX 24
+
+/* `sluice pack` with these options; its status must be `status`, and a refusal is one line with
+ * `reason` in it. The summary, where there is one: a new reference. */
+static json_t *pack(int status, const char *reason, const char *const options[])
+{
+    const char *args[ARGS_MAX] = {"pack", "--quiet", "--output=json"};
+    struct command c;
+    for (size_t i = 0; options[i]; i++)
+        args[3 + i] = options[i];
+    command_run(&c, NULL, END_MS, args);
+    CHECK(c.status == status, "status %d instead of %d: %.300s", c.status, status, c.err);
+    json_t *summary = NULL;
+    if (status == 0) {
+        summary = json_loadb(c.out, c.out_bytes, 0, NULL);
+        CHECK(summary, "no summary: %.300s", c.out);
+        CHECK(c.err_bytes == 0, "--quiet, and yet: %.300s", c.err);
+    } else {
+        CHECK(command_lines(c.err) == 1 && strstr(c.err, reason), "'%.300s' without '%s'", c.err,
+              reason);
+        test_note("%.*s", (int)strcspn(c.err, "\n"), c.err);
+    }
+    command_free(&c);
+    return summary;
+}
+
+#define PACK(...)                    json_decref(pack(0, NULL, (const char *const[]){__VA_ARGS__, NULL}))
+#define REFUSED(status, reason, ...) pack(status, reason, (const char *const[]){__VA_ARGS__, NULL})
+
+/* Greedy text of a model, with too little memory for all of its experts. */
+static char *text_of(const char *model)
+{
+    struct command c;
+    command_run(&c, NULL, END_MS,
+                (const char *const[]){"generate", "-m", model, "-p", test_prompt(1), "-n", TOKENS,
+                                      "--temp=0", "--experts=50", "--output=ids", NULL});
+    CHECK(c.status == 0 && c.out_bytes > 0, "%s: status %d: %.300s", model, c.status, c.err);
+    char *text = strdup(c.out);
+    command_free(&c);
+    return text;
+}
+
+static void same_text(const char *a, const char *b)
+{
+    char *x = text_of(a), *y = text_of(b);
+    CHECK(strcmp(x, y) == 0, "%s: %.200s\ninstead of %s: %.200s", b, y, a, x);
+    free(x);
+    free(y);
+}
+
+static void same_file(const char *dir_a, const char *dir_b, const char *name)
+{
+    char a[PATH_MAX], b[PATH_MAX];
+    struct command c;
+    join(a, dir_a, name);
+    join(b, dir_b, name);
+    command_run(&c, NULL, END_MS, (const char *const[]){"/usr/bin/cmp", a, b, NULL});
+    CHECK(c.status == 0, "%.300s%.300s", c.out, c.err);
+    command_free(&c);
+}
+
+/* ---- text ---- */
+
+static void text_from_gguf(void)
+{
+    char store[PATH_MAX];
+    PACK("-m", test_model(), "-o", path_in_dir(store, "store"), "--verify");
+    same_text(test_model(), store);
+    json_decref(pack(0, NULL, (const char *const[]){"--check", store, NULL}));
+}
+
+static void text_from_stripes(void)
+{
+    char store[PATH_MAX], other[PATH_MAX], list[3 * PATH_MAX];
+    path_in_dir(store, "store");
+    path_in_dir(other, "other");
+    CHECK(mkdir(other, 0700) == 0 && mkdir(store, 0700) == 0, "mkdir: %s", strerror(errno));
+    int n = snprintf(list, sizeof list, "%s,%s,%s/named.bin", store, other, other);
+    CHECK(n < (int)sizeof list, "paths too long");
+    PACK("-m", test_model(), "-o", store, "--stripes", list);
+    same_text(test_model(), store);
+}
+
+/* The same model in Hugging Face form gives the very same experts, and the same text. */
+static void text_from_hugging_face(void)
+{
+    char dir[PATH_MAX], from_hf[PATH_MAX], from_gguf[PATH_MAX], *hf;
+    path_in_dir(dir, "model");
+    path_in_dir(from_hf, "from_hf");
+    path_in_dir(from_gguf, "from_gguf");
+    CHECK(mkdir(dir, 0700) == 0, "mkdir: %s", strerror(errno));
+    hf_make(
+        &(struct hf_make){.gguf = F16_MODEL, .dir = dir, .half_norms = true, .two_files = true});
+    PACK("-m", dir, "-o", from_hf);
+    PACK("-m", F16_MODEL, "-o", from_gguf);
+    hf = text_of(from_hf);
+    char *gguf = text_of(F16_MODEL);
+    CHECK(strcmp(hf, gguf) == 0, "%.200s\ninstead of %.200s", hf, gguf);
+    free(hf);
+    free(gguf);
+    json_decref(pack(0, NULL, (const char *const[]){"--check", from_hf, NULL}));
+}
+
+/* ---- killed and resumed ---- */
+
+static off_t size_of(const char *dir, const char *name)
+{
+    char path[PATH_MAX];
+    struct stat st;
+    join(path, dir, name);
+    return stat(path, &st) == 0 ? st.st_size : -1;
+}
+
+/* Packs slowly, and kills it when the journal has grown well beyond its head. */
+static void pack_and_kill(const char *store, const char *const more[])
+{
+    char program[PATH_MAX];
+    const char *args[ARGS_MAX] = {program, "-m",      test_model(),  "-o",
+                                  store,   "--quiet", "--rate=12MB", "--threads=2"};
+    snprintf(program, sizeof program, "%s/sluice-pack", test_libexec());
+    for (size_t i = 0; more[i]; i++)
+        args[8 + i] = more[i];
+    pid_t pid;
+    int status;
+    int error = posix_spawn(&pid, program, NULL, NULL, (char *const *)(uintptr_t)args, environ);
+    CHECK(error == 0, "cannot start %s: %s", program, strerror(error));
+    uint64_t deadline = deadline_in(END_MS);
+    while (size_of(store, "pack.journal") < 1000 && deadline_tick(deadline))
+        CHECK(process_alive(pid), "pack ended before it was killed");
+    kill(pid, SIGKILL);
+    waitpid(pid, &status, 0);
+    CHECK(WIFSIGNALED(status), "pack was not killed: status %d", status);
+    CHECK(size_of(store, "pack.journal") >= 1000, "nothing in the journal");
+    CHECK(size_of(store, "manifest.json") < 0, "a half store has a manifest");
+}
+
+/* Turns over a bit of the first entry that was finished (they are in the order of the file). */
+static void flip(const char *store, off_t at)
+{
+    char path[PATH_MAX];
+    unsigned char byte;
+    join(path, store, "experts.0.bin");
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    CHECK(fd >= 0 && pread(fd, &byte, 1, at) == 1, "cannot read %s", path);
+    byte ^= 4;
+    CHECK(pwrite(fd, &byte, 1, at) == 1, "cannot write %s", path);
+    close(fd);
+}
+
+static void resume_with(const char *const more[], int tiers, bool damage)
+{
+    char store[PATH_MAX], whole[PATH_MAX];
+    const char *args[ARGS_MAX] = {"-m", test_model(), "-o", store};
+    path_in_dir(store, "store");
+    path_in_dir(whole, "whole");
+    pack_and_kill(store, more);
+    /* Not a store yet, and not one for other options. */
+    REFUSED(2, "manifest.json", "--check", store);
+    REFUSED(2, "begun from another model or with other options", "-m", F16_MODEL, "-o", store);
+    REFUSED(2, "begun from another model or with other options", "-m", test_model(), "-o", store,
+            "--tiers=native,int4");
+    /* Its head has 56 bytes, a record a unit, a checksum per tier (one stripe) and its own. */
+    json_int_t known = (size_of(store, "pack.journal") - 56) / (8 * (2 + tiers));
+    if (damage)
+        flip(store, 4096 + 1000);
+    for (size_t i = 0; more[i]; i++)
+        args[4 + i] = more[i];
+    json_t *summary = pack(0, NULL, args);
+    json_int_t resumed = json_integer_value(json_object_get(summary, "resumed_experts"));
+    CHECK(resumed > 0 && resumed < EXPERTS && resumed == known - damage,
+          "%" JSON_INTEGER_FORMAT " resumed of %" JSON_INTEGER_FORMAT " known", resumed, known);
+    test_note("%" JSON_INTEGER_FORMAT " of %d experts were there", resumed, EXPERTS);
+    json_decref(summary);
+    CHECK(size_of(store, "pack.journal") < 0, "the journal is still there");
+    args[3] = whole;
+    json_decref(pack(0, NULL, args));
+    for (const char *const *name =
+             (const char *[]){"manifest.json", "entries.bin", "model.gguf", "experts.0.bin", NULL};
+         *name; name++)
+        same_file(whole, store, *name);
+    REFUSED(2, "already has a file manifest.json", "-m", test_model(), "-o", store);
+}
+
+static void resumed(void)
+{
+    resume_with((const char *const[]){NULL}, 1, false);
+}
+
+static void resumed_two_tiers(void)
+{
+    resume_with((const char *const[]){"--tiers=native,int8", NULL}, 2, false);
+}
+
+static void resumed_after_damage(void)
+{
+    resume_with((const char *const[]){NULL}, 1, true);
+}
+
+/* ---- what is wrong ---- */
+
+static void damage_found(void)
+{
+    char store[PATH_MAX], path[PATH_MAX];
+    path_in_dir(store, "store");
+    PACK("-m", test_model(), "-o", store);
+    flip(store, 1000000);
+    struct command c;
+    command_run(&c, NULL, END_MS, (const char *const[]){"pack", "--check", store, NULL});
+    CHECK(c.status == 2 && strstr(c.out, "wrong: layer 0, expert 9, tier native, stripe 0"),
+          "status %d: %.300s", c.status, c.out);
+    CHECK(strstr(c.err, "is damaged: 1 of 256 parts"), "%.300s", c.err);
+    command_free(&c);
+    flip(store, 1000000);
+    json_decref(pack(0, NULL, (const char *const[]){"--check", store, NULL}));
+    join(path, store, "experts.0.bin");
+    CHECK(truncate(path, 5000000) == 0, "truncate: %s", strerror(errno));
+    REFUSED(2, "experts.0.bin", "--check", store);
+}
+
+static void usage_refused(void)
+{
+    char store[PATH_MAX], model[PATH_MAX];
+    path_in_dir(store, "store");
+    path_in_dir(model, "none.gguf");
+    REFUSED(2, "none.gguf", "-m", model, "-o", store);
+    REFUSED(2, "config.json", "-m", test_dir(), "-o", store);
+    REFUSED(2, "name a model with -m", "-o", store);
+    REFUSED(2, "'int3' is no tier", "-m", test_model(), "-o", store, "--tiers=native,int3");
+    REFUSED(2, "--method is channel or hqq", "-m", test_model(), "-o", store, "--method=best");
+    REFUSED(2, "two stripes are the same file", "-m", test_model(), "-o", store,
+            "--stripes=/tmp/x.bin,/tmp/x.bin");
+    REFUSED(2, "not a GGUF file", "-m", "/bin/sh", "-o", store);
+    REFUSED(2, "unknown or incomplete option", "--tear=native");
+    CHECK(size_of(store, "manifest.json") < 0, "a store all the same");
+}
+
+/* A file system of 20 MiB for a store of 28. */
+static void disk_too_small(void)
+{
+    char small[PATH_MAX], store[PATH_MAX];
+    path_in_dir(small, "small");
+    CHECK(mkdir(small, 0700) == 0, "mkdir: %s", strerror(errno));
+    if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+        mount("small", small, "tmpfs", 0, "size=20m") != 0)
+        test_skip("no file system of its own can be mounted here: %s", strerror(errno));
+    join(store, small, "store");
+    REFUSED(1, "the store needs", "-m", test_model(), "-o", store);
+    CHECK(size_of(store, "manifest.json") < 0 && size_of(store, "experts.0.bin") < 0,
+          "something was written");
+    umount(small);
+}
+
+static void memory_is_bounded(void)
+{
+    char store[PATH_MAX];
+    PACK("-m", F16_MODEL, "-o", path_in_dir(store, "store"), "--threads=8");
+    struct rusage usage;
+    CHECK(getrusage(RUSAGE_CHILDREN, &usage) == 0, "getrusage: %s", strerror(errno));
+    test_note("at most %ld KiB resident, 8 threads", usage.ru_maxrss);
+    CHECK((uint64_t)usage.ru_maxrss * KIB < MEMORY_MAX, "%ld KiB resident", usage.ru_maxrss);
+}
+
+int main(int argc, char **argv)
+{
+#define ROW(name)                                                                                  \
+    {                                                                                              \
+#name, name                                                                                \
+    }
+    static const struct test_case cases[] = {
+        ROW(memory_is_bounded), /* first: it looks at all children there have been */
+        ROW(text_from_gguf),    ROW(text_from_stripes), ROW(text_from_hugging_face),
+        ROW(resumed),           ROW(resumed_two_tiers), ROW(resumed_after_damage),
+        ROW(damage_found),      ROW(usage_refused),     ROW(disk_too_small),
+    };
+    return test_main(argc, argv, cases, ARRAY_LEN(cases));
+}
