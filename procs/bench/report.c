@@ -42,7 +42,8 @@ int report_resident(const struct bench *b)
                    document_u64(b->document, "model.expert_slot_bytes");
     for (uint32_t i = 0; i < b->arm_count; i++)
         for (int test = 0; test < TEST__COUNT; test++)
-            if (all > 0 && b->arms[i].samples[test][0].arena >= (double)all)
+            if (all > 0 && b->arms[i].params.experts >= 100 &&
+                b->arms[i].samples[test][0].arena >= (double)all)
                 return (int)i;
     return -1;
 }

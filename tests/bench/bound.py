@@ -1,0 +1,128 @@
+#!/usr/bin/env python3
+"""Lossless decode against its bound, on an unthrottled drive:
+
+    tests/bench/bound.sh -m MODEL [--shares 50,25] [-n 64 -r 5] [--systems default] [--python VENV/bin/python]
+
+The bound of a token's time is max(t_compute, b / drive):
+  t_compute  resident decode of sluice, or of llama.cpp (package llama-cpp-python of the Python named, both
+             mapped and repacked) where that is faster: same file, tokens and threads
+  b          bytes a token misses when experts are loaded on demand into the same room: `sluice sim` of
+             system lod on a trace recorded with these tokens
+  drive      the best rate of `sluice doctor` on the model file, before and after the arms (their mean)
+Markdown on stdout, progress on stderr."""
+import argparse
+import os
+import statistics
+import sys
+import tempfile
+import time
+
+import measuring as m
+
+
+def arguments():
+    p = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    p.add_argument("-m", "--model", required=True)
+    p.add_argument("--python", help="a Python that has llama_cpp; without it t_compute is sluice's alone")
+    p.add_argument("--shares", default="50,25", help="percent of the experts' bytes")
+    p.add_argument("--systems", default="default", help="lossless systems; the best counts")
+    p.add_argument("-n", "--tokens", type=int, default=64)
+    p.add_argument("-r", "--repetitions", type=int, default=5)
+    p.add_argument("-t", "--threads", type=int, default=len(os.sched_getaffinity(0)))
+    p.add_argument("--warmup", type=int, default=2)
+    p.add_argument("--doctor-seconds", type=int, default=5)
+    p.add_argument("engine", nargs="*", help="after --: more options of the engine")
+    return p.parse_args()
+
+
+def say(*words):
+    print("bound:", *words, file=sys.stderr)
+
+
+def drive_rate(a, model):
+    expert = min(16 << 20, max(4096, model["one_expert"]))
+    doc = m.sluice("doctor", "--path", a.model, "--expert-bytes", expert, "--seconds",
+                   a.doctor_seconds, "-o", "json")
+    return doc["drive"]["bytes_per_s"]
+
+
+def bench(a, *more):
+    return m.sluice("bench", "-m", a.model, "-p", 0, "-n", a.tokens, "--threads", a.threads,
+                    "--warmup", a.warmup, "-o", "json", *more, *a.engine)
+
+
+def decode_of(doc, arm):
+    return next(t for t in doc["arms"][arm]["tests"] if t["test"].startswith("tg"))
+
+
+def llama_resident(a, model, scratch):
+    """Tokens per second with everything in memory, the better of both forms; None without llama.cpp."""
+    if not a.python:
+        return None
+    ids = os.path.join(scratch, "ids")
+    here = os.path.dirname(os.path.abspath(__file__))
+    m.write_ids(ids, 1, model["vocab"], 3 * (a.tokens + 2))
+    rates = {}
+    for form in ("mapped", "repacked"):
+        rates[form] = m.run_json([a.python, os.path.join(here, "llama_arm.py"), a.model, ids, "0",
+                                  str(a.tokens), str(a.threads), form])["decode_tps"]
+        say(f"llama.cpp resident, {form}: {rates[form]:.2f} tokens/s")
+    return max(rates.values())
+
+
+def missed_bytes(a, share, scratch):
+    """Bytes per token of lod in the simulator; and the hit rates of simulator and engine."""
+    trace = os.path.join(scratch, f"trace-{share:g}")
+    doc = bench(a, "-r", 1, "--experts", share, "--system", "lod", "--trace", trace)
+    # The trace has the rounds of warm-up, too: they come first and are alike in length.
+    learn = 100 * a.warmup // (a.warmup + 1)
+    sim = m.sluice("sim", trace, "--systems", "lod", "--budgets", f"{share:g}%", "--calibrate", learn,
+                   "--output", "json")["results"][0]
+    decode = sim["decode"]
+    return (decode["demand_bytes"] / decode["tokens"], 100 * decode["hits"] / decode["uses"],
+            decode_of(doc, 0)["hit_percent"])
+
+
+def share_row(a, model, share, compute_s, scratch):
+    before = drive_rate(a, model)
+    doc = bench(a, "-r", a.repetitions, "--experts", share, "--system", a.systems)
+    drive = (before + drive_rate(a, model)) / 2
+    missed, sim_hit, lod_hit = missed_bytes(a, share, scratch)
+    arms = range(len(doc["arms"]))
+    best = max(arms, key=lambda i: decode_of(doc, i)["tps_median"])
+    test = decode_of(doc, best)
+    samples = [s["tps"] for s in test["samples"]]
+    bound_s = max(compute_s, missed / drive)
+    reached = [x * bound_s for x in samples]
+    system = doc["arms"][best]["params"]["system"]
+    print(f"| {share:g} % | {system} | {1 / bound_s:.2f} | {test['tps_median']:.2f} | "
+          f"{statistics.median(reached):.3f} ({min(reached):.3f} to {max(reached):.3f}) | "
+          f"{1e3 * compute_s:.1f} | {1e3 * missed / drive:.1f} | {missed / 2**20:.1f} | {drive / 1e6:.0f} | "
+          f"{test['compute_ms_per_token']:.1f} | {test['stall_ms_per_token']:.1f} | "
+          f"{test['bytes_read_per_token'] / 2**20:.1f} | {sim_hit:.1f} | {lod_hit:.1f} | "
+          f"{test['hit_percent']:.1f} |")
+    sys.stdout.flush()
+
+
+def main():
+    a = arguments()
+    a.model = os.path.abspath(a.model)
+    model = m.model_of(a.model)
+    with tempfile.TemporaryDirectory(prefix="sluice-bound.") as scratch:
+        own = decode_of(bench(a, "-r", a.repetitions, "--experts", 100, "--budget",
+                              int(model["resident_budget"] * 1.02)), 0)["tps_median"]
+        say(f"sluice resident: {own:.2f} tokens/s")
+        other = llama_resident(a, model, scratch)
+        compute_s = 1 / max(own, other or 0)
+        print(f"{model['name']}, {model['expert_bytes'] / 2**30:.2f} GiB of experts; {a.threads} threads, "
+              f"{a.tokens} decoded tokens, {a.repetitions} repetitions, {time.strftime('%Y-%m-%d %H:%M')}; "
+              f"resident decode: sluice {own:.2f} tokens/s, llama.cpp "
+              f"{f'{other:.2f}' if other else 'not measured'}\n")
+        print("| experts | system | bound t/s | decode t/s | reached | t_compute ms | b / drive ms | b MiB | "
+              "drive MB/s | compute ms | stall ms | read MiB | hit % lod in sim | hit % lod | hit % |\n"
+              "|---:|---|---:|---:|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
+        for share in map(float, a.shares.split(",")):
+            share_row(a, model, share, compute_s, scratch)
+
+
+main()
