@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "lib/base/assert.h"
-#include "lib/policy/policy.h"
+#include "lib/policy/prediction.h"
 
 /* A NaN is no guess at all: it ranks behind every number. */
 static bool ranks_before(float a, float b)
@@ -84,9 +84,10 @@ static uint32_t by_score(const struct prediction_input *in, const float *score, 
     uint32_t held = 0;
     double sum = 0;
     for (uint32_t i = 0; i < in->experts; i++) {
-        sum += score[i];
-        if (score[i] > 0)
-            held = keep_best(out, held, in->want, (struct guess){i, score[i]});
+        if (!(score[i] > 0)) /* not a number: not known */
+            continue;
+        sum += (double)score[i];
+        held = keep_best(out, held, in->want, (struct guess){i, score[i]});
     }
     for (uint32_t i = 0; i < held; i++) {
         double p = in->top_k * (double)out[i].probability / sum;
@@ -174,20 +175,4 @@ const struct prediction *prediction_named(const char *name)
         if (strcmp(predictions[i].name, name) == 0)
             return &predictions[i];
     return NULL;
-}
-
-static uint32_t no_guesses(const float *logits, uint32_t experts, uint32_t want, struct guess *out)
-{
-    (void)logits;
-    (void)experts;
-    (void)want;
-    (void)out;
-    return 0;
-}
-
-prediction_fn prediction_find(const char *name)
-{
-    if (strcmp(name, "next-layer") == 0)
-        return largest_logits;
-    return strcmp(name, "none") == 0 ? no_guesses : NULL;
 }

@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "lib/base/assert.h"
-#include "lib/policy/policy.h"
 
 /* A guess further ahead than this is older than the reads it would save. */
 #define LAYERS_AHEAD_MAX 4
@@ -30,7 +29,7 @@ static bool yields_to_demands(const struct prefetch_state *s)
 /* Idle drive, room in the queue, a layer that still lies ahead - and when something resident has to
  * leave for it, only what is used less often than the guess is probable: evicting a hot expert for
  * a guess costs a certain read to save a possible one. */
-bool prefetch_allowed(const struct prefetch_state *s)
+static bool idle_allows(const struct prefetch_state *s)
 {
     return yields_to_demands(s) && (!s->needs_eviction || s->probability > s->victim_heat);
 }
@@ -51,13 +50,13 @@ bool prefetch_limit_allows(const struct prefetch_limit *l, const struct prefetch
 {
     switch (l->rule) {
     case PREFETCH_NONE: return false;
-    case PREFETCH_IDLE: return prefetch_allowed(s);
+    case PREFETCH_IDLE: return idle_allows(s);
     case PREFETCH_DEMAND_FIRST: return yields_to_demands(s);
     case PREFETCH_UNTIL_ROUTER:
         return yields_to_demands(s) && s->prefetches_open == 0 && layers_ahead(s) == 1;
     case PREFETCH_CREDIT: return yields_to_demands(s) && l->credit >= 1;
     case PREFETCH_ALL: return room_in_queue(s);
-    case PREFETCH_AUTO: return l->on && prefetch_allowed(s);
+    case PREFETCH_AUTO: return l->on && idle_allows(s);
     }
     sl_panic("prefetch rule %d", (int)l->rule);
 }

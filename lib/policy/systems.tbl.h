@@ -20,7 +20,8 @@ SYSTEM(
     "Fate: 75th percentile guesses, shallow layers kept whole, ARC, int4 and int2")
 SYSTEM("swapmoe", "allocation=planned,prediction=none,limit=none,routing=masked,mask=swap,warm=all",
        "SwapMoE: routing to resident experts, which are swapped by importance")
-SYSTEM("auto", "limit=auto", "what was measured to pay on this machine")
+SYSTEM("auto", "eviction=edgemoe,limit=auto",
+       "what pays: eviction by frequency and layer, prefetch while it is measured to help")
 SYSTEM("iq8", "prediction=none,limit=none,precision=uniform-int8", "every expert at 8 bits")
 SYSTEM("iq4", "prediction=none,limit=none,precision=uniform-int4", "every expert at 4 bits")
 SYSTEM("iq2", "prediction=none,limit=none,precision=uniform-int2", "every expert at 2 bits")

@@ -70,7 +70,7 @@ struct sim_figures {
     uint64_t passes, tokens;
     uint64_t uses, hits, late, misses, skipped; /* uses = the other four */
     uint64_t low_uses; /* served by, or asking for, a tier worse than high */
-    double penalty;    /* misses and late in units of a high miss */
+    double penalty;    /* misses and late; one at the best tier there is counts 1 */
     uint64_t demand_bytes, prefetch_bytes;
     uint64_t prefetches, prefetches_used, prefetches_wasted;
     uint64_t wasted_bytes;             /* of prefetches that nobody used */

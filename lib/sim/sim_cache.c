@@ -20,7 +20,8 @@ static int config_check(const struct sim_config *k, const struct precision *prec
                          "masked routing changes what is routed: a trace cannot tell");
     if (!(k->drive.bytes_per_s > 0) || !(k->drive.latency_ns >= 0) || k->drive.depth == 0)
         return error_set(error, ERR_BAD_INPUT, "the drive needs a speed, a latency and a depth");
-    for (uint32_t i = 0; k->plan.width && i < k->layers * k->experts; i++)
+    bool widths = precision->rule == PRECISION_EDGEMOE && k->plan.width;
+    for (uint32_t i = 0; widths && i < k->layers * k->experts; i++)
         if (k->plan.width[i] >= TIER__COUNT || !(k->tier_mask >> k->plan.width[i] & 1))
             return error_set(error, ERR_BAD_INPUT,
                              "the plan gives experts a width that the trace has no size for");
@@ -271,13 +272,13 @@ static void count_use(struct sim_cache *c, uint32_t slot, enum sim_outcome outco
 {
     struct sim_figures *f = c->f;
     struct sim_slot *n = &c->slot[slot];
-    double high = (double)c->config.tier_bytes[c->precision.high];
+    double high = (double)c->config.tier_bytes[c->tier_of[0]];
     f->hits += outcome == SIM_HIT;
     f->late += outcome == SIM_LATE;
     f->misses += outcome == SIM_MISS;
     f->low_uses += tier > c->precision.high;
     if (outcome != SIM_HIT)
-        f->penalty += high > 0 ? (double)sim_bytes(c, slot) / high : 1;
+        f->penalty += (double)sim_bytes(c, slot) / high;
     if (n->flags & SIM_PREFETCHED) {
         f->prefetches_used++;
         f->prefetch_hits += outcome == SIM_HIT;

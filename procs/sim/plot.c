@@ -208,9 +208,8 @@ int plot_svg(FILE *out, const struct grid *g)
                       .most = 100};
     panel(&p);
     for (uint32_t d = 0; d < g->drives; d++) {
-        char speed[16], title[64];
-        snprintf(title, sizeof title, "Time per token, drive %s/s",
-                 bytes_format((uint64_t)g->drive[d].bytes_per_s, speed));
+        char speed[24], title[64];
+        snprintf(title, sizeof title, "Time per token, drive %s", speed_text(&g->drive[d], speed));
         p = (struct panel){.g = g,
                            .out = out,
                            .figure = figure_token_ms,

@@ -5,6 +5,13 @@
 #include "lib/base/bytes.h"
 #include "procs/sim/sim_program.h"
 
+const char *speed_text(const struct sim_drive *d, char buf[24])
+{
+    bool large = d->bytes_per_s >= 1e9;
+    snprintf(buf, 24, "%.4g %s/s", d->bytes_per_s / (large ? 1e9 : 1e6), large ? "GB" : "MB");
+    return buf;
+}
+
 static double ratio(double a, double b)
 {
     return b > 0 ? a / b : 0;
@@ -64,10 +71,10 @@ static const char *pivot_unit(const char *pivot)
 static void print_pivot(FILE *out, const struct grid *g, const char *pivot, bool md)
 {
     for (uint32_t d = 0; d < g->drives; d++) {
-        char value[24], speed[16];
+        char value[24], speed[24];
         if (g->drives > 1)
-            fprintf(out, "%sdrive %s/s\n%s", d ? "\n" : "",
-                    bytes_format((uint64_t)g->drive[d].bytes_per_s, speed), md ? "\n" : "");
+            fprintf(out, "%sdrive %s\n%s", d ? "\n" : "", speed_text(&g->drive[d], speed),
+                    md ? "\n" : "");
         fprintf(out, md ? "| %s |" : "%-22s", pivot_unit(pivot));
         for (uint32_t b = 0; b < g->budgets; b++) {
             snprintf(value, sizeof value, "%.4g %%", g->budget[b].percent);
@@ -112,7 +119,7 @@ static bool next_place(const struct grid *g, struct place *p, bool first)
 
 static void print_rows(FILE *out, const struct grid *g, bool md)
 {
-    static const char *const heads[] = {"system",    "experts",    "drive/s",      "hits",
+    static const char *const heads[] = {"system",    "experts",    "drive",        "hits",
                                         "late",      "misses",     "skipped",      "penalty/token",
                                         "MiB/token", "prefetched", "of them used", "recall",
                                         "stall ms",  "ms/token"};
@@ -128,7 +135,7 @@ static void print_rows(FILE *out, const struct grid *g, bool md)
     for (bool more = next_place(g, &p, true); more; more = next_place(g, &p, false)) {
         const struct cell *c = grid_cell(g, p.contender, p.budget, p.drive);
         const struct sim_figures *f = &c->result.phase[SIM_DECODE];
-        char speed[16];
+        char speed[24];
         if (!c->made)
             continue;
         fprintf(out,
@@ -137,10 +144,9 @@ static void print_rows(FILE *out, const struct grid *g, bool md)
                    : "%-16s %11.4g %% %13s %11.1f %% %13" PRIu64 " %13" PRIu64 " %13" PRIu64
                      " %13.3f %13.3f %13" PRIu64 " %11.0f %% %11.0f %% %13.3f %13.3f\n",
                 g->contender[p.contender].label, g->budget[p.budget].percent,
-                bytes_format((uint64_t)g->drive[p.drive].bytes_per_s, speed),
-                100 * figure_hits(&c->result), f->late, f->misses, f->skipped,
-                figure_penalty(&c->result), figure_mib(&c->result), f->prefetches,
-                100 * ratio((double)f->prefetches_used, (double)f->prefetches),
+                speed_text(&g->drive[p.drive], speed), 100 * figure_hits(&c->result), f->late,
+                f->misses, f->skipped, figure_penalty(&c->result), figure_mib(&c->result),
+                f->prefetches, 100 * ratio((double)f->prefetches_used, (double)f->prefetches),
                 100 * ratio((double)f->guess_hits, (double)f->guessed_uses),
                 figure_stall_ms(&c->result), figure_token_ms(&c->result));
     }

@@ -13,6 +13,7 @@
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
 #include "lib/base/log.h"
+#include "lib/policy/planned.h"
 #include "procs/sim/sim_program.h"
 
 #define DEFAULT_SYSTEMS "lod-nocache,lod,default,eap,edgemoe,hobbit,fate,layerwise"
@@ -24,13 +25,15 @@
 
 struct program {
     const char *trace_path, *synthetic, *systems, *evictions, *policy, *budgets, *drives;
-    const char *output, *pivot, *svg_path, *write_path;
+    const char *output, *pivot, *svg_path, *write_path, *plan_path, *tiers;
     double calibrate, latency_us, layer_us, expert_us, predict_us, batch; /* < 0: not given */
     uint64_t depth;
     struct trace trace;
     struct grid grid;
     struct path_tables tables;
     void *tables_block;
+    struct plan *plan;
+    float *frequency, *shares; /* of the plan; what it does not know is 0 */
     uint64_t measure;
 };
 
@@ -58,6 +61,10 @@ static void usage(FILE *out)
           "      --batch X             cost of each further token of a chunk (default 0.25)\n"
           "      --calibrate PCT       part of the trace to learn from and to warm up with; 0 is\n"
           "                            none (default 25)\n"
+          "      --tiers int4=30%,...  further tiers that experts shall have, of the native bytes "
+          "or as\n"
+          "                            a size: a recording of a plain GGUF file has none\n"
+          "      --plan FILE           a plan for the model: paths, widths, shares, thresholds\n"
           "      --output text|md|csv|json\n"
           "      --pivot hits|time|penalty   text and md: a row per system, a column per budget\n"
           "      --svg FILE            plots of hits and time over the budget\n"
@@ -89,7 +96,9 @@ enum {
     OPT_OUTPUT,
     OPT_PIVOT,
     OPT_SVG,
-    OPT_WRITE
+    OPT_WRITE,
+    OPT_PLAN,
+    OPT_TIERS
 };
 
 static const struct option options[] = {{"synthetic", 2, NULL, OPT_SYNTHETIC},
@@ -109,6 +118,8 @@ static const struct option options[] = {{"synthetic", 2, NULL, OPT_SYNTHETIC},
                                         {"pivot", 1, NULL, OPT_PIVOT},
                                         {"svg", 1, NULL, OPT_SVG},
                                         {"write-trace", 1, NULL, OPT_WRITE},
+                                        {"plan", 1, NULL, OPT_PLAN},
+                                        {"tiers", 1, NULL, OPT_TIERS},
                                         {"help", 0, NULL, 'h'},
                                         {"version", 0, NULL, 'v'},
                                         {NULL, 0, NULL, 0}};
@@ -166,6 +177,8 @@ static int one_option(struct program *p, int option, const char *value, struct e
     case OPT_PIVOT: return one_of("pivot", value, "hits|time|penalty", &p->pivot, error);
     case OPT_SVG: p->svg_path = value; return 0;
     case OPT_WRITE: p->write_path = value; return 0;
+    case OPT_PLAN: p->plan_path = value; return 0;
+    case OPT_TIERS: p->tiers = value; return 0;
     case 'h': usage(stdout); exit(fflush(stdout) == 0 ? 0 : 1);
     case 'v': printf("sluice %s\n", SLUICE_VERSION); exit(0);
     default: return error_set(error, ERR_BAD_INPUT, "see sluice sim --help");
@@ -268,6 +281,79 @@ static int calibrate(struct program *p, struct error *error)
     return sim_profile(&p->trace, 0, p->measure, &p->tables, &p->tables_block, error);
 }
 
+static int add_tiers(struct program *p, struct error *error)
+{
+    static const char *const names[TIER__COUNT] = {"native", "int8", "int4", "int2"};
+    struct trace_header *h = &p->trace.header;
+    char word[WORD_BYTES];
+    for (const char *list = p->tiers ? p->tiers : ""; next_word(&list, word);) {
+        char *value = strchr(word, '=');
+        double percent;
+        uint64_t bytes = 0;
+        uint32_t t = TIER_INT8;
+        if (value)
+            *value++ = 0;
+        while (t < TIER__COUNT && strcmp(word, names[t]) != 0)
+            t++;
+        if (value && strchr(value, '%') && percent_parse(value, &percent))
+            bytes = (uint64_t)((double)h->tier_bytes[TIER_NATIVE] * percent / 100);
+        else if (value && !bytes_parse(value, &bytes))
+            bytes = 0;
+        if (t == TIER__COUNT || bytes == 0)
+            return error_set(error, ERR_BAD_INPUT,
+                             "--tiers: '%s' is not int8, int4 or int2 with a size", word);
+        h->tier_mask |= 1u << t;
+        h->tier_bytes[t] = bytes;
+    }
+    return trace_check(h, NULL, 0, error);
+}
+
+/* Hashes are not compared: a trace may be of another quantisation of the plan's model. */
+static int take_plan(struct program *p, struct error *error)
+{
+    const struct trace_header *h = &p->trace.header;
+    size_t all = (size_t)h->layers * h->experts;
+    if (!p->plan_path)
+        return 0;
+    if (!(p->plan = plan_read(p->plan_path, error)))
+        return -1;
+    if (p->plan->layers != h->layers || p->plan->experts != h->experts)
+        return error_set(error, ERR_BAD_INPUT,
+                         "%.200s is a plan for %u layers of %u experts, the trace has %u of %u",
+                         p->plan_path, p->plan->layers, p->plan->experts, h->layers, h->experts);
+    p->frequency = calloc(all, sizeof *p->frequency);
+    p->shares = calloc(h->layers, sizeof *p->shares);
+    if (!p->frequency || !p->shares)
+        return error_set(error, ERR_NO_MEMORY, "no memory for the plan");
+    for (size_t i = 0; plan_frequency(p->plan) && i < all; i++)
+        p->frequency[i] = isnan(plan_frequency(p->plan)[i]) ? 0 : plan_frequency(p->plan)[i];
+    for (uint32_t l = 0; plan_share(p->plan) && l < h->layers; l++)
+        p->shares[l] = (float)plan_share(p->plan)[l];
+    return 0;
+}
+
+/* What was planned stands before what the calibration part taught. */
+static struct sim_plan known(const struct program *p)
+{
+    struct sim_plan k = {.tables = p->tables};
+    const struct plan *plan = p->plan;
+    if (!plan)
+        return k;
+    k.tables.layers = plan->layers;
+    k.tables.experts = plan->experts;
+    if (plan_frequency(plan))
+        k.tables.frequency = p->frequency;
+    if (plan_prev1(plan))
+        k.tables.prev1 = plan_prev1(plan);
+    if (plan_pair_first(plan) && plan_pair_cells(plan)) {
+        k.tables.pair_first = plan_pair_first(plan);
+        k.tables.pair_cells = (const struct path_cell *)(const void *)plan_pair_cells(plan);
+    }
+    k.shares = plan_share(plan) ? p->shares : NULL;
+    k.width = plan_width(plan);
+    return k;
+}
+
 /* ---- the grid ------------------------------------------------------------------------------- */
 
 static int add_system(struct program *p, const char *name, struct error *error)
@@ -275,7 +361,10 @@ static int add_system(struct program *p, const char *name, struct error *error)
     struct contender *c = &p->grid.contender[p->grid.contenders];
     if (p->grid.contenders == LABELS_MAX)
         return error_set(error, ERR_BAD_INPUT, "more than %d systems", LABELS_MAX);
-    if (knobs_resolve(name, NULL, p->policy, &c->knobs, error) != 0)
+    char planned[512] = "";
+    if (p->plan && system_find(name) != POLICY_NONE)
+        planned_settings(p->plan, system_find(name), planned, sizeof planned);
+    if (knobs_resolve(name, planned, p->policy, &c->knobs, error) != 0)
         return -1;
     snprintf(c->label, sizeof c->label, "%s", name);
     p->grid.contenders++;
@@ -378,7 +467,7 @@ static int run_contender(struct program *p, uint32_t who, uint32_t *made, struct
                                         .capacity = g->budget[b].bytes,
                                         .drive = g->drive[d],
                                         .compute = compute_model(p),
-                                        .plan = {.tables = p->tables}};
+                                        .plan = known(p)};
             if (sim_run(&p->trace, 0, p->measure, &config, g->contender[who].belady, &cell->result,
                         error) == 0) {
                 cell->made = true;
@@ -437,7 +526,8 @@ static int run(struct program *p, struct error *error)
     int rv = p->synthetic ? make_synthetic(p, error) : trace_read(p->trace_path, &p->trace, error);
     if (rv == 0 && p->write_path)
         rv = trace_write(p->write_path, &p->trace, error);
-    if (rv != 0 || calibrate(p, error) != 0 || make_grid(p, error) != 0 || run_grid(p, error) != 0)
+    if (rv != 0 || add_tiers(p, error) != 0 || take_plan(p, error) != 0 ||
+        calibrate(p, error) != 0 || make_grid(p, error) != 0 || run_grid(p, error) != 0)
         return -1;
     return show(p, error) != 0 || plot(p, error) != 0 ? -1 : 0;
 }
@@ -464,6 +554,9 @@ int main(int argc, char **argv)
     }
     trace_free(&p.trace);
     free(p.tables_block);
+    free(p.plan);
+    free(p.frequency);
+    free(p.shares);
     free(p.grid.cell);
     return status;
 }

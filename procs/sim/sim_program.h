@@ -43,11 +43,14 @@ static inline const struct cell *grid_cell(const struct grid *g, uint32_t conten
     return &g->cell[(contender * g->budgets + budget) * g->drives + drive];
 }
 
+/* A speed as drives have it, in decimal units: "200 MB/s". Returns buf. */
+const char *speed_text(const struct sim_drive *d, char buf[24]);
+
 /* Figures made of sums. 0 where there is nothing to divide by. */
 double figure_hits(const struct sim_result *r);     /* share of the uses, both phases */
 double figure_token_ms(const struct sim_result *r); /* of decode */
 double figure_stall_ms(const struct sim_result *r); /* of it */
-double figure_penalty(const struct sim_result *r);  /* per decoded token, in high misses */
+double figure_penalty(const struct sim_result *r);  /* per decoded token */
 double figure_mib(const struct sim_result *r);      /* read per decoded token */
 
 /* print.c. pivot: one row per contender, one column per budget: "hits", "time" or "penalty"; NULL:

@@ -95,9 +95,14 @@ START_TEST(routing_of_odd_rows)
 }
 END_TEST
 
+static uint32_t predict(const float *logits, uint32_t experts, uint32_t want, struct guess *out)
+{
+    struct prediction_input in = {.experts = experts, .top_k = 1, .want = want, .logits = logits};
+    return prediction_run(prediction_named("next-layer"), &in, out);
+}
+
 START_TEST(prediction_names_the_largest)
 {
-    prediction_fn predict = prediction_find("next-layer");
     float logits[EXPERTS];
     struct guess guesses[EXPERTS];
     uint32_t expert[EXPERTS];
@@ -120,8 +125,6 @@ START_TEST(prediction_names_the_largest)
     ck_assert_uint_eq(guesses[0].expert, 3);
     for (uint32_t i = 0; i < 4; i++)
         ck_assert(isfinite(guesses[i].probability) && guesses[i].probability >= 0);
-    ck_assert_uint_eq(prediction_find("none")(logits, EXPERTS, 8, guesses), 0);
-    ck_assert(prediction_find("oracle") == NULL);
 }
 END_TEST
 
@@ -170,25 +173,27 @@ START_TEST(prefetch_limit)
                                         .probability = 0.2f,
                                         .victim_heat = 0.1f};
     struct prefetch_state s = good;
-    ck_assert(prefetch_allowed(&s));
+    struct prefetch_limit idle;
+    ck_assert(prefetch_limit_init(&idle, "idle"));
+    ck_assert(prefetch_limit_allows(&idle, &s));
     s.demands_open = 1;
-    ck_assert(!prefetch_allowed(&s));
+    ck_assert(!prefetch_limit_allows(&idle, &s));
     s = good;
     s.prefetches_open = 4;
-    ck_assert(!prefetch_allowed(&s));
+    ck_assert(!prefetch_limit_allows(&idle, &s));
     s = good;
     s.needs_eviction = true;
-    ck_assert(prefetch_allowed(&s));
+    ck_assert(prefetch_limit_allows(&idle, &s));
     s.victim_heat = 0.2f;
-    ck_assert(!prefetch_allowed(&s));
+    ck_assert(!prefetch_limit_allows(&idle, &s));
     s = good;
     s.layer_guess = 3; /* the layer that runs now */
-    ck_assert(!prefetch_allowed(&s));
+    ck_assert(!prefetch_limit_allows(&idle, &s));
     s.layer_guess = 2; /* has passed */
-    ck_assert(!prefetch_allowed(&s));
+    ck_assert(!prefetch_limit_allows(&idle, &s));
     s.layer_now = 7;
     s.layer_guess = 0; /* of the next token */
-    ck_assert(prefetch_allowed(&s));
+    ck_assert(prefetch_limit_allows(&idle, &s));
 }
 END_TEST
 
