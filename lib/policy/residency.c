@@ -68,9 +68,13 @@ static void place_groups(struct residency *r)
             r->group[g].oldest[l] = r->group[g].youngest[l] = POLICY_NONE;
     }
     for (uint32_t s = 0; s < r->slots; s++) {
-        uint32_t g = group_for(r, s);
-        r->node[s] = (struct residency_node){
-            .place = POLICY_NONE, .group = g, .list = LIST_NONE, .ghost = LIST_NONE};
+        uint32_t expert = s % r->experts_all;
+        r->node[s] = (struct residency_node){.expert = expert,
+                                             .layer = expert / r->config.experts,
+                                             .place = POLICY_NONE,
+                                             .list = LIST_NONE,
+                                             .ghost = LIST_NONE};
+        uint32_t g = r->node[s].group = group_for(r, s);
         if (g + 1 < r->groups_count)
             r->group[g + 1].first++;
     }
@@ -280,6 +284,8 @@ float residency_frequency(const struct residency *r, uint32_t slot)
     sl_assert(slot < r->slots);
     const struct residency_record *record = &r->record[residency_expert_of(r, slot)];
     uint64_t halvings = residency_tokens_now(r) / RESIDENCY_HALVING - record->halvings;
+    if (halvings == 0)
+        return record->frequency;
     return halvings < 100 ? ldexpf(record->frequency, -(int)halvings) : 0;
 }
 

@@ -38,13 +38,14 @@ struct residency_node {
     uint32_t older, newer; /* in its list; POLICY_NONE at the ends */
     uint32_t place; /* in held[], counted from the group's first; POLICY_NONE when not held */
     uint32_t group;
-    uint32_t uses;    /* since insertion */
-    uint8_t list;     /* enum residency_list */
-    uint8_t ghost;    /* arc: a guess took it out of this ghost list, nobody used it yet */
-    bool guessed;     /* inserted by a guess, not used yet */
-    bool superseded;  /* held, and so is a better tier of the same expert */
-    uint64_t last;    /* tick of insertion or last use */
-    uint64_t in_step; /* number of the step it was used in last */
+    uint32_t expert, layer; /* of the slot: scans ask for them too often to divide each time */
+    uint32_t uses;          /* since insertion */
+    uint8_t list;           /* enum residency_list */
+    uint8_t ghost;          /* arc: a guess took it out of this ghost list, nobody used it yet */
+    bool guessed;           /* inserted by a guess, not used yet */
+    bool superseded;        /* held, and so is a better tier of the same expert */
+    uint64_t last;          /* tick of insertion or last use */
+    uint64_t in_step;       /* number of the step it was used in last */
 };
 
 struct residency_group {
@@ -107,19 +108,18 @@ double residency_score(const struct residency *r, uint32_t slot); /* highest lea
 
 static inline uint32_t residency_expert_of(const struct residency *r, uint32_t slot)
 {
-    return slot % r->experts_all; /* layer * experts + expert */
+    return r->node[slot].expert; /* layer * experts + expert */
 }
 
 static inline uint32_t residency_layer_of(const struct residency *r, uint32_t slot)
 {
-    return residency_expert_of(r, slot) / r->config.experts;
+    return r->node[slot].layer;
 }
 
 /* edgemoe's d: 1 for the layer needed next, layers for the running one. */
 static inline uint32_t residency_distance(const struct residency *r, uint32_t layer)
 {
-    uint32_t s = r->config.layers;
-    return (layer + 2 * s - r->now.layer - 1) % s + 1;
+    return layer > r->now.layer ? layer - r->now.layer : layer + r->config.layers - r->now.layer;
 }
 
 static inline uint64_t residency_tokens_now(const struct residency *r)
