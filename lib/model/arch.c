@@ -83,8 +83,9 @@ static const struct expert_row {
     const char *name; /* with %u for the layer */
     enum arch_dim ne0, ne1;
 } expert_rows[] = {
-#define ARCH_EXPERT(id, matrix, name, ne0, ne1)                                                    \
+#define ARCH_JOINED(id, matrix, name, ne0, ne1)                                                    \
     {ARCH_##id, EXPERT_##matrix, (name), ARCH_DIM_##ne0, ARCH_DIM_##ne1},
+#define ARCH_EXPERT ARCH_JOINED
 #include "lib/model/arch.tbl.h"
 };
 

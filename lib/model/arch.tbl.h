@@ -18,8 +18,10 @@
  * ARCH_DENSE(ID, role, storage, presence, ne0, ne1)
  *     tensor of a role of arch.h
  * ARCH_EXPERT(ID, matrix, name, ne0, ne1)
- *     3-D tensor of all experts of a layer; ne2 is EXPERTS. A layer has GATE and UP, or in their
- *     place GATE_UP: of each expert the rows of gate, then those of up
+ *     3-D tensor of all experts of a layer; ne2 is EXPERTS
+ * ARCH_JOINED(ID, matrix, name, ne0, ne1)
+ *     likewise, in the place of two of them: GATE_UP has of each expert the rows of gate, then
+ *     those of up
  * ARCH_REFUSED(ID, name, why)
  *     tensor that is known and not computed; %u in the name stands for a number
  *
@@ -53,6 +55,9 @@
 #endif
 #ifndef ARCH_EXPERT
 #define ARCH_EXPERT(id, matrix, name, ne0, ne1)
+#endif
+#ifndef ARCH_JOINED
+#define ARCH_JOINED(id, matrix, name, ne0, ne1)
 #endif
 #ifndef ARCH_REFUSED
 #define ARCH_REFUSED(id, name, why)
@@ -93,7 +98,7 @@
     ARCH_EXPERT(id, GATE, "blk.%u.ffn_gate_exps.weight", HIDDEN, INNER)                            \
     ARCH_EXPERT(id, UP, "blk.%u.ffn_up_exps.weight", HIDDEN, INNER)                                \
     ARCH_EXPERT(id, DOWN, "blk.%u.ffn_down_exps.weight", INNER, HIDDEN)                            \
-    ARCH_EXPERT(id, GATE_UP, "blk.%u.ffn_gate_up_exps.weight", HIDDEN, INNER_TWICE)                \
+    ARCH_JOINED(id, GATE_UP, "blk.%u.ffn_gate_up_exps.weight", HIDDEN, INNER_TWICE)                \
     ARCH_REFUSED(id, "blk.%u.ffn_gate.weight", "a layer without experts")
 
 #define OLD_EXPERTS "a tensor for each expert (a file of early 2024, to be converted anew)"
@@ -165,4 +170,5 @@ ARCH_REFUSED(LLAMA, "blk.%u.ffn_down.%u.weight", OLD_EXPERTS)
 #undef ARCH_ONLY_TEXT
 #undef ARCH_DENSE
 #undef ARCH_EXPERT
+#undef ARCH_JOINED
 #undef ARCH_REFUSED

@@ -96,7 +96,7 @@ static void add_dense(struct weights *w, struct gguf_writer *out, const struct d
         t.filling = FILL_EMBEDDING;
     else if (row->role == DENSE_ROUTER)
         t.filling = FILL_ROUTER;
-    else if (ends_with(t.name, "norm.weight"))
+    else if (ends_with(t.name, "norm.weight") || row->role == DENSE_ROPE_FREQS)
         t.filling = FILL_ONES;
     add(w, out, &t);
 }
