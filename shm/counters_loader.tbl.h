@@ -30,5 +30,5 @@ COUNTER(checksums_verified, COUNTER, parts, "Parts whose checksum was right.")
 COUNTER(checksums_failed, COUNTER, parts, "Parts that arrived with a wrong checksum.")
 COUNTER(checksum_rereads, COUNTER, parts, "Parts read once more after a wrong checksum.")
 COUNTER(checksum_bytes, COUNTER, bytes, "Bytes that were summed.")
-COUNTER(checksum_ns, COUNTER, ns, "Processor time spent on checksums.")
+COUNTER(checksum_ns, COUNTER, ns, "Time spent on checksums.")
 #undef COUNTER

@@ -112,10 +112,11 @@ static void take_demand(struct cache *c, const struct msg_demand *demand)
     uint32_t ready = ENTRY_NONE;
     for (unsigned i = 0; i < demand->count; i++) {
         uint32_t entry = demand->wants[i].entry;
-        if (entry >= c->child.model->entry_count) {
+        if (entry >= c->child.model->entry_count || c->entries[entry].extents == 0) {
             cache_count(c, CTR_CACHE_messages_invalid, 1);
             if (log_once(&foreign_logged))
-                log_warn("a DEMAND names entry %u of %u", entry, c->child.model->entry_count);
+                log_warn("a DEMAND names entry %u of %u, which is not there", entry,
+                         c->child.model->entry_count);
         } else if (demand_entry(c, entry, demand)) {
             ready = entry;
         }

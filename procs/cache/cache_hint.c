@@ -59,7 +59,7 @@ static bool guess_is_sane(const struct cache *c, const struct msg_hint *hint,
                           const struct msg_guess *g)
 {
     return g->entry < c->child.model->entry_count && cache_is_expert(c, g->entry) &&
-           c->entries[g->entry].layer == hint->layer;
+           c->entries[g->entry].extents > 0 && c->entries[g->entry].layer == hint->layer;
 }
 
 static void take_hint(struct cache *c, const struct msg_hint *hint)

@@ -49,7 +49,7 @@ static void same_text(const struct store_make *how, const char *const options[])
           failed);
     CHECK(evictions > 0, "nothing was evicted: nothing was tried");
     CHECK(restarts == 0, "%" PRIu64 " restarts", restarts);
-    test_note("%u stripes, %s: %" PRIu64 " parts verified, %.2f ms of processor time per MiB",
+    test_note("%u stripes, %s: %" PRIu64 " parts verified, %.2f ms of the loader per MiB",
               how->stripes, options[0], verified,
               (double)ns / 1e6 / ((double)summed / (double)MIB));
     engine_pid(e, "loader", how->stripes - 1, 0); /* as many loaders as stripes */
@@ -101,6 +101,46 @@ static void loaders_killed(void)
     }
     CHECK(engine_counter(e, "loader", "checksums_failed") == 0, "wrong sums");
     engine_stop(e);
+}
+
+/* What inspect tells of a store is what was put in. */
+static void described(void)
+{
+    char path[PATH_MAX];
+    make_store(path, (struct store_make){.stripes = 3, .tier_mask = 5, .scattered = true});
+    struct command c;
+    command_run(&c, NULL, FINISH_MS, (const char *const[]){"inspect", "--json", path, NULL});
+    CHECK(c.status == 0, "status %d: %.300s", c.status, c.err);
+    json_t *doc = json_loads(c.out, 0, NULL);
+    json_t *tiers = json_object_get(doc, "tiers"), *stripes = json_object_get(doc, "stripes");
+    CHECK(json_array_size(tiers) == 2 && json_array_size(stripes) == 3, "%.400s", c.out);
+    json_int_t experts = 0, bytes = 0;
+    for (size_t i = 0; i < 2; i++) {
+        json_t *tier = json_array_get(tiers, i);
+        CHECK(strcmp(json_string_value(json_object_get(tier, "tier")), i ? "int4" : "native") == 0,
+              "%.400s", c.out);
+        experts += json_integer_value(json_object_get(tier, "experts"));
+        bytes += json_integer_value(json_object_get(tier, "bytes"));
+    }
+    CHECK(experts == 8 * 32, "%d experts", (int)experts);
+    CHECK(bytes == json_integer_value(json_object_get(doc, "expert_bytes")), "%.400s", c.out);
+    for (size_t i = 0; i < 3; i++) {
+        char name[PATH_MAX + 32];
+        struct stat st;
+        json_t *stripe = json_array_get(stripes, i);
+        snprintf(name, sizeof name, "%s/experts.%zu.bin", path, i);
+        CHECK(strcmp(json_string_value(json_object_get(stripe, "path")), name) == 0, "%.400s",
+              c.out);
+        CHECK(stat(name, &st) == 0 &&
+                  st.st_size == json_integer_value(json_object_get(stripe, "bytes")),
+              "%s", name);
+    }
+    json_decref(doc);
+    command_free(&c);
+    command_run(&c, NULL, FINISH_MS, (const char *const[]){"inspect", path, NULL});
+    CHECK(c.status == 0 && strstr(c.out, "128 experts, Q8_0") && strstr(c.out, "experts.2.bin"),
+          "%.1000s", c.out);
+    command_free(&c);
 }
 
 /* Copies of the stripes elsewhere, by --devices. */
@@ -236,8 +276,8 @@ int main(int argc, char **argv)
         ROW(one_stripe),      ROW(two_stripes),         ROW(three_stripes),
         ROW(sixteen_stripes), ROW(native_among_others), ROW(scattered_over_tiers),
         ROW(without_native),  ROW(page_cache),          ROW(loaders_told_otherwise),
-        ROW(loaders_killed),  ROW(stripes_copied),      ROW(byte_flipped),
-        ROW(stripe_touched),
+        ROW(loaders_killed),  ROW(stripes_copied),      ROW(described),
+        ROW(byte_flipped),    ROW(stripe_touched),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }
