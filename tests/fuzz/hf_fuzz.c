@@ -1,0 +1,62 @@
+/* Fuzz target: config.json and tokenizer.json of a Hugging Face model. The input is one JSON object
+ * {"config": {}, "tokenizer": {}, "settings": {}}. Whatever it says, it ends with an answer, and
+ * keys that were made are taken by the reader of GGUF files. */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/assert.h"
+#include "lib/model/hf_internal.h"
+#include "lib/model/json_file.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static ssize_t read_header(void *arg, void *buf, size_t n, uint64_t offset)
+{
+    uint64_t bytes;
+    const char *header = gguf_writer_header(arg, &bytes);
+    sl_assert(offset <= bytes);
+    if (n > bytes - offset)
+        n = bytes - offset;
+    memcpy(buf, header + offset, n);
+    return (ssize_t)n;
+}
+
+static void check_keys(struct gguf_writer *w)
+{
+    struct error error = {0};
+    uint64_t bytes;
+    struct gguf g;
+    sl_assert(gguf_writer_layout(w, &error) == 0);
+    gguf_writer_header(w, &bytes);
+    struct gguf_source source = {read_header, w, bytes};
+    /* Only a key that stands in two places of the configuration may be refused. */
+    if (gguf_open(&g, &source, &error) == 0)
+        gguf_close(&g);
+    else
+        sl_assert(error.code == ERR_BAD_INPUT);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct error error = {0};
+    struct hf_shape shape;
+    json_t *root = json_text((const char *)data, size, &error);
+    if (!root)
+        return 0;
+    const json_t *config = json_object_get(root, "config");
+    struct gguf_writer *w = gguf_writer_new(32);
+    sl_assert(w);
+    int status = hf_config_keys(config, "fuzz", w, &shape, &error);
+    if (status == 0 && shape.vocab <= 4096)
+        status =
+            hf_tokenizer_keys(json_object_get(root, "tokenizer"), json_object_get(root, "settings"),
+                              config, shape.vocab, w, &error);
+    if (status == 0)
+        check_keys(w);
+    else
+        sl_assert(error.code != ERR_NONE && error.text[0] && !strchr(error.text, '\n'));
+    gguf_writer_free(w);
+    json_decref(root);
+    return 0;
+}
