@@ -49,6 +49,17 @@ const char *planned_settings(const struct plan *plan, uint32_t system, char *buf
     return buf;
 }
 
+uint32_t planned_capacity(const struct model_index *m, uint64_t quota, uint64_t cap)
+{
+    const struct model_entry *entries = model_index_entries(m);
+    uint64_t payload = 1, slots = quota > m->dense_bytes ? quota - m->dense_bytes : 0;
+    for (uint32_t i = m->dense_count; i < m->entry_count; i++)
+        payload = entries[i].payload_bytes > payload ? entries[i].payload_bytes : payload;
+    uint64_t by_slot = slots / m->expert_slot_bytes_max, by_payload = cap / payload;
+    uint64_t n = by_slot < by_payload ? by_slot : by_payload;
+    return n < m->expert_entry_count ? (uint32_t)n : m->expert_entry_count;
+}
+
 int planned_virtual(const struct plan *plan, const struct model_hparams *h, uint32_t capacity,
                     uint32_t *v, struct error *error)
 {

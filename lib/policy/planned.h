@@ -8,6 +8,10 @@
  * knows nothing. Returns buf. */
 const char *planned_settings(const struct plan *plan, uint32_t system, char *buf, size_t bytes);
 
+/* Experts that fit: by their slots into what the quota leaves beside the dense tensors, by their
+ * payload under the cap on experts. The largest are reckoned with. */
+uint32_t planned_capacity(const struct model_index *m, uint64_t quota, uint64_t cap);
+
 /* Virtual experts of every layer (SwapMoE): the plan's v_i, or without them the same share of every
  * layer, made to fit `capacity` entries in all; top_k <= v[l] <= experts. v: [layers]. -1 with
  * ERR_BAD_INPUT when there is not even room for top_k in each layer. */

@@ -6,6 +6,7 @@
 
 #include "lib/base/assert.h"
 #include "lib/base/log.h"
+#include "lib/policy/planned.h"
 #include "procs/cache/cache.h"
 
 #define MEAN_GAIN 0.125 /* of a new sample in the running means */
@@ -46,7 +47,9 @@ void cache_follow_capacity(struct cache *c)
 
 uint32_t cache_capacity_entries(const struct cache *c)
 {
-    return (uint32_t)(capacity_now(c) / c->child.model->expert_slot_bytes_max);
+    uint64_t cap =
+        atomic_load_explicit(&c->child.directory.head->experts_payload_max, memory_order_relaxed);
+    return planned_capacity(c->child.model, cache_quota(c), cap);
 }
 
 /* ---- the residency object -------------------------------------------------------------------- */

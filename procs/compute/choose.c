@@ -302,10 +302,13 @@ static uint64_t capacity_bytes(const struct experts *e)
     return room < cap ? room : cap;
 }
 
-/* How many it holds, of the largest. */
+/* How many it holds, of the largest; the cache reckons alike. */
 static uint32_t capacity_entries(const struct experts *e)
 {
-    return (uint32_t)(capacity_bytes(e) / e->child->model->expert_slot_bytes_max);
+    const struct directory_head *head = e->child->directory.head;
+    return planned_capacity(e->child->model,
+                            atomic_load_explicit(&head->quota_bytes, memory_order_relaxed),
+                            atomic_load_explicit(&head->experts_payload_max, memory_order_relaxed));
 }
 
 static const void *lockstep_dense(void *self, uint32_t entry)
