@@ -49,11 +49,11 @@ static const struct knob {
     double otherwise, most;
     const char *help;
 } knobs[] = {
-    {"skew", offsetof(struct shape, skew), 0.5, 10,
+    {"skew", offsetof(struct shape, skew), 0.3, 10,
      "popularity of experts: deviation of their bias, 0 for none"},
-    {"locality", offsetof(struct shape, locality), 0.5, 1,
+    {"locality", offsetof(struct shape, locality), 0.4, 1,
      "share of routing that the 64 tokens of a group have in common"},
-    {"update", offsetof(struct shape, update), 1, 100,
+    {"update", offsetof(struct shape, update), 4, 100,
      "variance all layers together add to the residual stream of 1"},
     {"sharpness", offsetof(struct shape, sharpness), 1.5, 20,
      "deviation of the router's logits: how unequal the weights are"},

@@ -4,5 +4,6 @@
 #include <check.h>
 
 Suite *log_suite(void);
+Suite *statistics_suite(void);
 
 #endif
