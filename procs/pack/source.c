@@ -146,13 +146,21 @@ struct source_place source_expert(const struct source *s, uint32_t layer, uint32
 {
     const struct model_entry *e =
         &model_index_entries(s->index)[model_entry_expert(s->index, layer, expert)];
-    const struct model_extent *x = &e->extent[m];
-    if (s->is_hf) { /* tensor numbers are those of the header */
-        const struct safetensor *t = hf_source(&s->hf, x->tensor, expert);
-        sl_assert(t->bytes == x->payload_bytes);
+    if (s->is_hf) { /* a tensor of the header for each matrix */
+        const struct safetensor *t = hf_source(&s->hf, e->extent[m].tensor, expert);
+        sl_assert(t->bytes == e->extent[m].payload_bytes);
         return (struct source_place){t->file, t->offset, t->bytes};
     }
-    return (struct source_place){0, x->file_offset + x->head_bytes, x->payload_bytes};
+    /* Gate and up may be one extent: the matrix lies in the one that holds its slot bytes. */
+    const struct model_matrix *matrix = &e->matrix[m];
+    uint32_t i = 0;
+    while (matrix->slot_offset >= e->extent[i].slot_offset + e->extent[i].read_bytes) {
+        i++;
+        sl_assert(i < e->extents);
+    }
+    const struct model_extent *x = &e->extent[i];
+    return (struct source_place){0, x->file_offset + (matrix->slot_offset - x->slot_offset),
+                                 matrix->n * matrix->row_bytes};
 }
 
 bool source_is_dense(const struct source *s, uint32_t tensor)

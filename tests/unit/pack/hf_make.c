@@ -292,7 +292,17 @@ static void put_tensors(struct making *k)
         if (strcmp(k->arch, "llama") == 0 && strstr(t->name, "attn_k.weight"))
             part_pairs(data, t, kv_heads);
         uint64_t each = t->bytes / t->ne[2];
-        for (unsigned e = 0; e < t->ne[2]; e++)
+        bool joined = strstr(t->name, "ffn_gate_up_exps") != NULL;
+        char gate[MODEL_NAME_BYTES], up[MODEL_NAME_BYTES];
+        int blk = (int)strcspn(t->name, "f"); /* "blk.N." */
+        snprintf(gate, sizeof gate, "%.*sffn_gate_exps.weight", blk, t->name);
+        snprintf(up, sizeof up, "%.*sffn_up_exps.weight", blk, t->name);
+        for (unsigned e = 0; e < t->ne[2] && joined; e++) {
+            put_tensor(k, hf_name(k, gate, e, name), t, data + e * each, each / 2, t->ne[1] / 2);
+            put_tensor(k, hf_name(k, up, e, name), t, data + e * each + each / 2, each / 2,
+                       t->ne[1] / 2);
+        }
+        for (unsigned e = 0; e < t->ne[2] && !joined; e++)
             put_tensor(k, hf_name(k, t->name, e, name), t, data + e * each, each, t->ne[1]);
         free(data);
     }
