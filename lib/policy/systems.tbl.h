@@ -1,7 +1,10 @@
 /* Systems: named sets of policies. SYSTEM(name, settings, doc): settings as knobs_apply takes them;
  * a knob that is not named keeps the default of knobs.tbl.h. Append only: a system's number travels
  * in messages. No include guard. */
-SYSTEM("default", "", "lossless: LRU, the next layer's router on this gate input, idle prefetch")
+SYSTEM(
+    "default", "eviction=edgemoe",
+    "lossless: eviction by frequency and layer, the next layer's router on this gate input, idle "
+    "prefetch")
 SYSTEM("lod-nocache", "allocation=transient,prediction=none,limit=none",
        "experts are read when they are needed and kept for their layer only")
 SYSTEM("lod", "prediction=none,limit=none", "load on demand, LRU over the whole room")
