@@ -12,7 +12,7 @@ static void avx2_matmul(const struct kernel_matrix *w, uint32_t n_begin, uint32_
         [FORM_F32] = avx2_dense_matmul,
         [FORM_Q8] = avx2_quant_matmul,
         [FORM_Q4] = avx2_quant_matmul,
-        [FORM_GROUP] = generic_group_matmul,
+        [FORM_GROUP] = avx2_group_matmul,
     };
     by_form[kernel_form_of(w->type)](w, n_begin, n_end, x, x_stride, rows, y, y_stride);
 }

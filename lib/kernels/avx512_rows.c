@@ -12,7 +12,7 @@ static void avx512_matmul(const struct kernel_matrix *w, uint32_t n_begin, uint3
         [FORM_F32] = avx512_dense_matmul,
         [FORM_Q8] = avx512_quant_matmul,
         [FORM_Q4] = avx512_quant_matmul,
-        [FORM_GROUP] = generic_group_matmul,
+        [FORM_GROUP] = avx512_group_matmul,
     };
     by_form[kernel_form_of(w->type)](w, n_begin, n_end, x, x_stride, rows, y, y_stride);
 }

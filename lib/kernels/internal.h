@@ -183,8 +183,8 @@ typedef void kernel_matmul_fn(const struct kernel_matrix *w, uint32_t n_begin, u
 void group_row_to_f32(const struct kernel_matrix *w, uint32_t row, float *y);
 
 kernel_matmul_fn generic_matmul, generic_group_matmul;
-kernel_matmul_fn avx2_dense_matmul, avx2_quant_matmul;
-kernel_matmul_fn avx512_dense_matmul, avx512_quant_matmul;
+kernel_matmul_fn avx2_dense_matmul, avx2_quant_matmul, avx2_group_matmul;
+kernel_matmul_fn avx512_dense_matmul, avx512_quant_matmul, avx512_group_matmul;
 
 extern const struct kernel_ops generic_ops, avx2_ops, avx512_ops;
 

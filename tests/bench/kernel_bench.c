@@ -1,8 +1,8 @@
 /* kernel_bench: what the kernels do on this machine, on one thread.
- *   kernel_bench [SECONDS_PER_FIGURE]
- * "cold" runs over more weights than the caches hold, "warm" over one matrix again and again. Every
- * figure is the best of the calls made in its time: other work on the machine only ever makes it
- * worse. */
+ *   kernel_bench [SECONDS_PER_FIGURE [TYPE|all [K]]]
+ * "cold" runs over more weights than the caches hold, a few outputs a call, "warm" over one matrix
+ * again and again. Every figure is that of the call at the fastest tenth of those made in its time:
+ * other work on the machine only ever makes it worse. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,12 +13,22 @@
 #include "lib/base/clock.h"
 #include "lib/kernels/kernels.h"
 
-enum { K = 2048, N_WARM = 1024, ROWS_MAX = 256, POSITIONS = 1024, HEADS = 16, HEAD_SIZE = 128 };
+enum {
+    K_MAX = 8192,
+    N_WARM = 1024,
+    ROWS_MAX = 256,
+    POSITIONS = 1024,
+    HEADS = 16,
+    HEAD_SIZE = 128,
+    CALLS_MAX = 65536
+};
 #define COLD_BYTES (160 * MIB)
-_Static_assert(8 * (COLD_BYTES / 1024) >= (uint64_t)ROWS_MAX * N_WARM, "room for every output");
+#define COLD_STEP  512 /* outputs a call */
+_Static_assert(8 * (COLD_BYTES / 20) >= (uint64_t)ROWS_MAX * N_WARM, "room for every output");
 
-static const enum tensor_type types[] = {TENSOR_F32, TENSOR_F16, TENSOR_BF16, TENSOR_Q8_0,
-                                         TENSOR_Q4_0};
+static const enum tensor_type types[] = {TENSOR_F32,  TENSOR_F16, TENSOR_BF16, TENSOR_Q8_0,
+                                         TENSOR_Q4_0, TENSOR_C8,  TENSOR_C4,   TENSOR_C2,
+                                         TENSOR_G4,   TENSOR_G2};
 static const uint32_t row_counts[] = {1, 2, 8, 64, 256};
 #define TYPES ARRAY_LEN(types)
 #define ROWS  ARRAY_LEN(row_counts)
@@ -28,6 +38,7 @@ static struct {
     float *x, *y;
     void *act;
     double seconds;
+    uint32_t k;
 } bench;
 
 static void *need(size_t bytes)
@@ -50,52 +61,65 @@ static void fill_weights(enum tensor_type type, size_t bytes)
             word = (state & 0x83ff83ffu) | 0x20002000u;
         memcpy(bench.weights + i, &word, 4);
     }
-    if (info->block_elems > 1) {
-        for (size_t i = 0; i + info->block_bytes <= bytes; i += info->block_bytes) {
-            uint16_t scale = 0x2000;
-            memcpy(bench.weights + i, &scale, sizeof scale);
-        }
+    uint64_t unit = info->block_bytes; /* what begins with a scale, and in own types a zero */
+    if (info->row_head_bytes > 0)
+        sl_assert(tensor_type_row_bytes((uint32_t)type, bench.k, &unit));
+    for (size_t i = 0; info->block_elems > 1 && i + unit <= bytes; i += unit) {
+        uint16_t grid[2] = {0x2000, 0x4000};
+        memcpy(bench.weights + i, grid, kernel_form_of(type) == FORM_GROUP ? 4 : 2);
     }
 }
 
-/* Seconds of the best call. */
-static double matmul_time(const struct kernel_ops *ops, const struct kernel_matrix *m,
-                          uint32_t rows)
+static int by_size(const void *a, const void *b)
 {
-    size_t stride = kernel_activation_bytes(m->type, m->k);
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* Seconds of all outputs, computed `step` of them a call, at the rate of the fastest tenth. */
+static double matmul_time(const struct kernel_ops *ops, const struct kernel_matrix *m,
+                          uint32_t rows, uint32_t step)
+{
+    static double took[CALLS_MAX];
+    size_t stride = kernel_activation_bytes(m->type, m->k), calls = 0;
     for (uint32_t r = 0; r < rows; r++)
-        ops->activation(m->type, bench.x + (size_t)r * K, K, (uint8_t *)bench.act + r * stride);
-    double best = INFINITY;
-    uint64_t begin = clock_now_ns();
-    do {
-        uint64_t t = clock_now_ns();
-        ops->matmul(m, 0, m->n, bench.act, stride, rows, bench.y, m->n);
-        best = fmin(best, (double)(clock_now_ns() - t) / (double)NS_PER_S);
-    } while ((double)(clock_now_ns() - begin) < bench.seconds * (double)NS_PER_S);
-    return best;
+        ops->activation(m->type, bench.x + (size_t)r * m->k, m->k,
+                        (uint8_t *)bench.act + r * stride);
+    uint64_t begin = clock_now_ns(), now = begin;
+    for (uint32_t j = 0; calls == 0 || (double)(now - begin) < bench.seconds * (double)NS_PER_S;) {
+        uint64_t t = now;
+        ops->matmul(m, j, j + step, bench.act, stride, rows, bench.y, m->n);
+        now = clock_now_ns();
+        took[calls++ % CALLS_MAX] = (double)(now - t) / (double)NS_PER_S;
+        j = j + 2 * step <= m->n ? j + step : 0;
+    }
+    calls = calls < CALLS_MAX ? calls : CALLS_MAX;
+    qsort(took, calls, sizeof *took, by_size);
+    return took[calls / 10] * m->n / step;
 }
 
 static void bench_matmul(enum tensor_type type, double rate[ISA__COUNT][ROWS])
 {
     uint64_t row_bytes = 0;
-    sl_assert(tensor_type_row_bytes((uint32_t)type, K, &row_bytes));
+    sl_assert(tensor_type_row_bytes((uint32_t)type, bench.k, &row_bytes));
     fill_weights(type, COLD_BYTES);
     const char *name = tensor_type_info((uint32_t)type)->name;
     for (int isa = 0; isa < ISA__COUNT; isa++) {
         const struct kernel_ops *ops = kernel_ops_of((enum kernel_isa)isa);
         if (ops == NULL)
             continue;
-        struct kernel_matrix m = {bench.weights, row_bytes, K, (uint32_t)(COLD_BYTES / row_bytes),
-                                  type};
+        struct kernel_matrix m = {bench.weights, row_bytes, bench.k,
+                                  (uint32_t)(COLD_BYTES / row_bytes), type};
         for (uint32_t rows = 1; rows <= 8; rows *= 8) {
-            double t = matmul_time(ops, &m, rows), macs = (double)m.n * K * rows;
+            double t = matmul_time(ops, &m, rows, COLD_STEP), macs = (double)m.n * m.k * rows;
             rate[isa][0] = rows == 1 ? macs / t : rate[isa][0];
             printf("%-5s %-8s rows %3u cold %7.1f GB/s %8.1f GFLOP/s\n", name, ops->name, rows,
                    (double)m.n * (double)row_bytes / t / 1e9, 2 * macs / t / 1e9);
         }
         m.n = N_WARM;
         for (size_t r = 0; r < ROWS; r++) {
-            double t = matmul_time(ops, &m, row_counts[r]), macs = (double)m.n * K * row_counts[r];
+            double t = matmul_time(ops, &m, row_counts[r], m.n),
+                   macs = (double)m.n * m.k * row_counts[r];
             if (row_counts[r] > 1)
                 rate[isa][r] = macs / t;
             printf("%-5s %-8s rows %3u warm %7.1f GB/s %8.1f GFLOP/s\n", name, ops->name,
@@ -124,7 +148,7 @@ static void bench_attention(const struct kernel_ops *ops, uint32_t rows)
         for (a.head_begin = 0; a.head_begin < HEADS; a.head_begin = a.head_end) {
             a.head_end = a.head_begin + 1;
             for (uint32_t r = 0; r < rows; r++) {
-                a.q = bench.x + (size_t)r * K;
+                a.q = bench.x + (size_t)r * HEADS * HEAD_SIZE;
                 a.positions = rows == 1 ? POSITIONS : r + 1;
                 seen += a.positions;
                 ops->attention(&a);
@@ -164,16 +188,20 @@ int main(int argc, char **argv)
 {
     static double rate[TYPES][ISA__COUNT][ROWS];
     bench.seconds = argc > 1 ? atof(argv[1]) : 0.2;
+    const char *only = argc > 2 && strcmp(argv[2], "all") != 0 ? argv[2] : NULL;
+    bench.k = argc > 3 ? (uint32_t)strtoul(argv[3], NULL, 10) : 2048;
+    sl_assert(bench.k % 64 == 0 && bench.k > 0 && bench.k <= K_MAX);
     bench.weights = need(COLD_BYTES);
-    bench.x = need(sizeof(float) * ROWS_MAX * K);
-    bench.act = need(sizeof(float) * ROWS_MAX * K);
-    bench.y = need(sizeof(float) * 8 * (COLD_BYTES / 1024)); /* 8 rows of the longest output */
-    for (size_t i = 0; i < (size_t)ROWS_MAX * K; i++)
+    bench.x = need(sizeof(float) * ROWS_MAX * K_MAX);
+    bench.act = need(sizeof(float) * ROWS_MAX * K_MAX);
+    bench.y = need(sizeof(float) * 8 * (COLD_BYTES / 20)); /* 8 rows of the longest output */
+    for (size_t i = 0; i < (size_t)ROWS_MAX * K_MAX; i++)
         bench.x[i] = (float)((i * 2654435761u) % 2001) / 1000.0f - 1.0f;
     for (size_t t = 0; t < TYPES; t++)
-        bench_matmul(types[t], rate[t]);
+        if (only == NULL || strcmp(tensor_type_info((uint32_t)types[t])->name, only) == 0)
+            bench_matmul(types[t], rate[t]);
     fill_weights(TENSOR_F16, COLD_BYTES);
-    for (int isa = 0; isa < ISA__COUNT; isa++) {
+    for (int isa = 0; isa < ISA__COUNT && only == NULL; isa++) {
         const struct kernel_ops *ops = kernel_ops_of((enum kernel_isa)isa);
         if (ops != NULL) {
             bench_attention(ops, 1);

@@ -1,0 +1,325 @@
+/* Products with sluice's own types over the vector words of avx2_group.c and avx512_group.c;
+ * included once per instruction set.
+ *
+ * The order of every output, for one row and for many: over the groups g ascending,
+ *   t = fnma(zero, s_g, (float)dot_g), dot_g an exact integer
+ *   C: acc = fma(t, d_g, acc), y = acc * scale      G: acc = fma(t * scale_g, d_g, acc), y = acc
+ * The lanes are outputs. Few rows (decode) take a group of VL weight rows straight from memory and
+ * sum across; many rows (prefill) turn the weights round once, for a panel of outputs, and share
+ * them. */
+
+#define GROUP_WORDS (GROUP / 4)
+#define PANEL       (SIDES * VL) /* outputs of a panel */
+#define FEW_ROWS    3            /* up to here turning the weights round does not pay */
+
+/* What a product asks of a type, constant in every inlined copy. */
+struct kind {
+    uint32_t bits;
+    bool grouped;
+};
+
+struct grid {
+    vf scale, zero;
+};
+
+struct operand {
+    const int8_t *q;
+    const float *d, *s;
+};
+
+static ALWAYS_INLINE struct operand operand_of(const uint8_t *x, uint32_t k)
+{
+    return (struct operand){(const int8_t *)x,
+                            (const float *)(const void *)(x + group_scale_offset(k)),
+                            (const float *)(const void *)(x + group_sum_offset(k))};
+}
+
+/* F16 pairs (scale, zero) at `at` bytes of VL rows. The zero is that of the codes as dots take
+ * them. */
+static ALWAYS_INLINE struct grid load_grids(const struct kind kind, const uint8_t *const row[VL],
+                                            size_t at)
+{
+    struct grid grid;
+    vi pairs = vi_gather(row, at);
+    grid.scale = vf_low_halves(pairs);
+    grid.zero = vf_sub(vf_high_halves(pairs), vf_set1(kind.bits == 8 ? CODE_BIAS : 0.0f));
+    return grid;
+}
+
+static ALWAYS_INLINE vf add_group(const struct kind kind, struct grid grid, vi dot, float s,
+                                  float d, vf acc)
+{
+    vf t = vf_fnma(grid.zero, vf_set1(s), vf_from_vi(dot));
+    return vf_fma(kind.grouped ? vf_mul(t, grid.scale) : t, vf_set1(d), acc);
+}
+
+/* The weight rows of outputs j .. j + VL - 1; those from n on repeat the last. */
+static ALWAYS_INLINE void rows_at(const struct kernel_matrix *w, uint32_t j, uint32_t n,
+                                  const uint8_t *row[VL])
+{
+    for (uint32_t i = 0; i < VL; i++) {
+        uint32_t at = j + i < n ? j + i : n - 1;
+        row[i] = (const uint8_t *)w->data + (size_t)at * w->row_bytes;
+    }
+}
+
+/* ---- few rows ---- */
+
+/* VL outputs of one row of activations. While their weights are used, those of the next VL outputs,
+ * which lie right behind them, are asked for. */
+static ALWAYS_INLINE void few_outputs(const struct kind kind, const struct kernel_matrix *w,
+                                      const uint8_t *const row[VL], const uint8_t *x, float *y,
+                                      uint32_t outputs)
+{
+    const struct group_type type = group_type_of(w->type);
+    const size_t bytes = kind.bits * GROUP / 8 + (kind.grouped ? 4 : 0);
+    struct operand o = operand_of(x, w->k);
+    struct grid grid = {vf_set1(1), vf_set1(0)};
+    vf acc = vf_set1(0);
+    size_t at = type.head, ahead = VL * (size_t)w->row_bytes;
+    if (!kind.grouped)
+        grid = load_grids(kind, row, 0);
+    for (uint32_t g = 0; g < w->k / GROUP; g++, at += bytes, ahead += VL * bytes) {
+        vi sum[VL];
+        UNROLL for (size_t line = 0; line < VL * bytes; line += 64) prefetch(row[0], ahead + line);
+        if (kind.grouped)
+            grid = load_grids(kind, row, at);
+        UNROLL for (int i = 0; i < VL; i++) sum[i] =
+            group_dot(kind.bits, row[i] + at + (kind.grouped ? 4 : 0), o.q + (size_t)g * GROUP);
+        acc = add_group(kind, grid, vi_sum_rows(sum), o.s[g], o.d[g], acc);
+    }
+    vf_store_n(y, kind.grouped ? acc : vf_mul(acc, grid.scale), outputs);
+}
+
+static ALWAYS_INLINE void few_rows(const struct kind kind, const struct kernel_matrix *w,
+                                   uint32_t n_begin, uint32_t n_end, const uint8_t *x,
+                                   size_t x_stride, uint32_t rows, float *y, size_t y_stride)
+{
+    for (uint32_t j = n_begin; j < n_end; j += VL) {
+        const uint8_t *row[VL];
+        uint32_t outputs = n_end - j < VL ? n_end - j : VL;
+        rows_at(w, j, n_end, row);
+        for (uint32_t r = 0; r < rows; r++)
+            few_outputs(kind, w, row, x + r * x_stride, y + r * y_stride + j, outputs);
+    }
+}
+
+/* ---- many rows ---- */
+
+struct panel {
+    _Alignas(64) uint8_t q[CHUNK][GROUP_WORDS][PANEL * 4]; /* four codes of each output together */
+    _Alignas(64) float scale[CHUNK][PANEL], zero[CHUNK][PANEL];
+};
+
+/* The codes of a group of VL outputs, in order, to the words of a panel. */
+static ALWAYS_INLINE void pack_group(const uint32_t bits, const uint8_t *const row[VL], size_t at,
+                                     uint8_t q[GROUP_WORDS][PANEL * 4], uint32_t side)
+{
+    const uint32_t words = bits * GROUP / 32; /* words of memory */
+    UNROLL for (uint32_t four = 0; four < words; four += 4)
+    {
+        vi v[4];
+        vi_turn_words(row, at + (size_t)four * 4, v);
+        UNROLL for (uint32_t i = 0; i < 4; i++)
+        {
+            UNROLL for (uint32_t part = 0; part < 8 / bits; part++)
+                vi_store(&q[part * words + four + i][side * VL * 4], vi_codes(bits, v[i], part));
+        }
+    }
+}
+
+static ALWAYS_INLINE void pack(const struct kind kind, const struct kernel_matrix *w, uint32_t j,
+                               uint32_t n, uint32_t first, uint32_t count, struct panel *p)
+{
+    const struct group_type type = group_type_of(w->type);
+    const size_t bytes = kind.bits * GROUP / 8 + (kind.grouped ? 4 : 0);
+    for (uint32_t side = 0; side < SIDES; side++) {
+        const uint8_t *row[VL];
+        rows_at(w, j + side * VL < n ? j + side * VL : n - 1, n, row);
+        struct grid grid = load_grids(kind, row, 0);
+        for (uint32_t g = 0; g < count; g++) {
+            size_t at = type.head + (first + g) * bytes;
+            if (kind.grouped)
+                grid = load_grids(kind, row, at);
+            pack_group(kind.bits, row, at + (kind.grouped ? 4 : 0), p->q[g], side);
+            vf_store(&p->scale[g][side * VL], grid.scale);
+            vf_store(&p->zero[g][side * VL], grid.zero);
+        }
+        for (uint32_t i = 0; i < VL; i++) /* the next panel's part of the same length */
+            for (size_t line = 0; line < count * bytes; line += 64)
+                prefetch(row[i] + first * bytes, PANEL * (size_t)w->row_bytes + line);
+    }
+}
+
+struct tile {
+    const struct panel *panel;
+    const uint8_t *x; /* first row */
+    size_t x_stride;
+    uint32_t k, first, count; /* groups of the panel */
+    uint32_t lanes[SIDES];
+    float *y;
+    size_t y_stride;
+};
+
+static ALWAYS_INLINE vi activation_word(const int8_t *p)
+{
+    int32_t word;
+    memcpy(&word, p, sizeof word);
+    return vi_set1(word);
+}
+
+static ALWAYS_INLINE void tile_group(const struct kind kind, const struct tile *t, uint32_t g,
+                                     const int rows, const struct operand o[TILE],
+                                     vf acc[TILE][SIDES])
+{
+    struct sum sum[TILE][SIDES];
+    UNROLL for (int r = 0; r < rows; r++)
+    {
+        UNROLL for (int side = 0; side < SIDES; side++) sum[r][side] = sum_zero();
+    }
+    size_t at = (size_t)(t->first + g) * GROUP;
+    UNROLL for (int i = 0; i < GROUP_WORDS; i++)
+    {
+        vi w[SIDES];
+        UNROLL for (int side = 0; side < SIDES; side++) w[side] =
+            vi_load(&t->panel->q[g][i][side * VL * 4]);
+        UNROLL for (int r = 0; r < rows; r++)
+        {
+            vi v = activation_word(o[r].q + at + 4 * i);
+            UNROLL for (int side = 0; side < SIDES; side++)
+                sum_add(kind.bits, i, &sum[r][side], w[side], v);
+        }
+    }
+    UNROLL for (int side = 0; side < SIDES; side++)
+    {
+        struct grid grid = {vf_load(&t->panel->scale[g][side * VL]),
+                            vf_load(&t->panel->zero[g][side * VL])};
+        UNROLL for (int r = 0; r < rows; r++) acc[r][side] = add_group(
+            kind, grid, sum[r][side].dot, o[r].s[t->first + g], o[r].d[t->first + g], acc[r][side]);
+    }
+}
+
+/* The sums between panels rest in y. */
+static ALWAYS_INLINE void tile_rows(const struct kind kind, const struct tile *t, const int rows)
+{
+    vf acc[TILE][SIDES];
+    struct operand o[TILE];
+    bool last = t->first + t->count == t->k / GROUP;
+    UNROLL for (int r = 0; r < rows; r++)
+    {
+        o[r] = operand_of(t->x + (size_t)r * t->x_stride, t->k);
+        UNROLL for (int side = 0; side < SIDES; side++)
+        {
+            const float *y = t->y + (size_t)r * t->y_stride + side * VL;
+            acc[r][side] = t->first == 0 ? vf_set1(0) : vf_load_n(y, t->lanes[side]);
+        }
+    }
+    for (uint32_t g = 0; g < t->count; g++)
+        tile_group(kind, t, g, rows, o, acc);
+    UNROLL for (int r = 0; r < rows; r++)
+    {
+        UNROLL for (int side = 0; side < SIDES; side++)
+        {
+            vf v = acc[r][side];
+            if (!kind.grouped && last)
+                v = vf_mul(v, vf_load(&t->panel->scale[0][side * VL]));
+            vf_store_n(t->y + (size_t)r * t->y_stride + side * VL, v, t->lanes[side]);
+        }
+    }
+}
+
+static ALWAYS_INLINE void tile_any(const struct kind kind, const struct tile *t, uint32_t rows)
+{
+    switch (rows) {
+    case 1: tile_rows(kind, t, 1); return;
+    case 2: tile_rows(kind, t, 2); return;
+    case 3: tile_rows(kind, t, 3); return;
+    case 4: tile_rows(kind, t, 4); return;
+#if TILE == 6
+    case 5: tile_rows(kind, t, 5); return;
+    case 6: tile_rows(kind, t, 6); return;
+#endif
+    default: sl_panic("no tile of %u rows", rows);
+    }
+}
+
+/* All rows of one panel, in tiles as equal in height as can be. */
+static ALWAYS_INLINE void panel_rows(const struct kind kind, const struct tile *first,
+                                     uint32_t rows)
+{
+    struct tile t = *first;
+    for (uint32_t tiles = (rows + TILE - 1) / TILE; tiles > 0; tiles--) {
+        uint32_t height = (rows + tiles - 1) / tiles;
+        tile_any(kind, &t, height);
+        t.x += height * t.x_stride;
+        t.y += height * t.y_stride;
+        rows -= height;
+    }
+}
+
+static ALWAYS_INLINE void many_rows(const struct kind kind, const struct kernel_matrix *w,
+                                    uint32_t n_begin, uint32_t n_end, const uint8_t *x,
+                                    size_t x_stride, uint32_t rows, float *y, size_t y_stride)
+{
+    struct panel panel;
+    uint32_t groups = w->k / GROUP;
+    struct tile t = {
+        .panel = &panel, .x = x, .x_stride = x_stride, .k = w->k, .y_stride = y_stride};
+    for (uint32_t j = n_begin; j < n_end; j += PANEL) {
+        for (uint32_t side = 0; side < SIDES; side++) {
+            uint32_t at = j + side * VL, left = at < n_end ? n_end - at : 0;
+            t.lanes[side] = left < VL ? left : VL;
+        }
+        t.y = y + j;
+        for (t.first = 0; t.first < groups; t.first += CHUNK) {
+            t.count = groups - t.first < CHUNK ? groups - t.first : CHUNK;
+            pack(kind, w, j, n_end, t.first, t.count, &panel);
+            panel_rows(kind, &t, rows);
+        }
+    }
+}
+
+static ALWAYS_INLINE void any_rows(const struct kind kind, const struct kernel_matrix *w,
+                                   uint32_t n_begin, uint32_t n_end, const uint8_t *x,
+                                   size_t x_stride, uint32_t rows, float *y, size_t y_stride)
+{
+    if (rows <= FEW_ROWS) {
+        few_rows(kind, w, n_begin, n_end, x, x_stride, rows, y, y_stride);
+        return;
+    }
+    for (uint32_t r = 0; r < rows; r += ROW_BLOCK) {
+        uint32_t count = rows - r < ROW_BLOCK ? rows - r : ROW_BLOCK;
+        many_rows(kind, w, n_begin, n_end, x + r * x_stride, x_stride, count, y + r * y_stride,
+                  y_stride);
+    }
+}
+
+/* A copy of everything per type: its bits are constants there. */
+#define GROUP_PRODUCT(name, bits, grouped)                                                         \
+    static __attribute__((noinline)) void name(const struct kernel_matrix *w, uint32_t n_begin,    \
+                                               uint32_t n_end, const void *x, size_t x_stride,     \
+                                               uint32_t rows, float *y, size_t y_stride)           \
+    {                                                                                              \
+        any_rows((struct kind){bits, grouped}, w, n_begin, n_end, x, x_stride, rows, y, y_stride); \
+    }
+
+GROUP_PRODUCT(product_c8, 8, false)
+GROUP_PRODUCT(product_c4, 4, false)
+GROUP_PRODUCT(product_c2, 2, false)
+GROUP_PRODUCT(product_g4, 4, true)
+GROUP_PRODUCT(product_g2, 2, true)
+
+static void group_matmul(const struct kernel_matrix *w, uint32_t n_begin, uint32_t n_end,
+                         const void *x, size_t x_stride, uint32_t rows, float *y, size_t y_stride)
+{
+    kernel_matmul_fn *product = NULL;
+    switch (w->type) {
+    case TENSOR_C8: product = product_c8; break;
+    case TENSOR_C4: product = product_c4; break;
+    case TENSOR_C2: product = product_c2; break;
+    case TENSOR_G4: product = product_g4; break;
+    case TENSOR_G2: product = product_g2; break;
+    default: sl_panic("type %d has no groups", (int)w->type);
+    }
+    product(w, n_begin, n_end, x, x_stride, rows, y, y_stride);
+}
