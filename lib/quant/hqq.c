@@ -35,6 +35,8 @@ static float shrink(float x, float power, float beta)
     float size = fabsf(x);
     if (size < 1e-8f)
         return 0.0f;
+    if (power <= 1.0f && size < 1.0f && size * beta <= 1.0f) /* size^(p-1) >= 1: nothing is left */
+        return 0.0f;
     float left = size - powf(size, power - 1.0f) / beta;
     return left > 0.0f ? copysignf(left, x) : 0.0f;
 }

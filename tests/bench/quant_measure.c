@@ -169,11 +169,11 @@ static void measure_all(const char *only)
         {"c2-either", TENSOR_C2, variant(QUANT_LEVELS_EITHER, 8, 0.7f, 10, true)},
         {"g4-p0.7", TENSOR_G4, variant(QUANT_LEVELS_EITHER, 8, 0.7f, 10, false)},
         {"g4-p0.7-scale", TENSOR_G4, variant(QUANT_LEVELS_EITHER, 8, 0.7f, 10, true)},
-        {"g4-p2-scale", TENSOR_G4, variant(QUANT_LEVELS_EITHER, 8, 2.0f, 1e9f, true)},
+        {"g4-p2-scale", TENSOR_G4, variant(QUANT_LEVELS_EITHER, 8, 2.0f, 1e-9f, true)},
         {"g2-p0.7", TENSOR_G2, variant(QUANT_LEVELS_EITHER, 8, 0.7f, 10, false)},
         {"g2-p0.7-scale", TENSOR_G2, variant(QUANT_LEVELS_EITHER, 8, 0.7f, 10, true)},
         {"g2-p1-scale", TENSOR_G2, variant(QUANT_LEVELS_EITHER, 8, 1.0f, 10, true)},
-        {"g2-p2-scale", TENSOR_G2, variant(QUANT_LEVELS_EITHER, 8, 2.0f, 1e9f, true)},
+        {"g2-p2-scale", TENSOR_G2, variant(QUANT_LEVELS_EITHER, 8, 2.0f, 1e-9f, true)},
     };
     for (size_t i = 0; i < ARRAY_LEN(all); i++)
         if (only == NULL || strstr(all[i].name, only) == all[i].name)
