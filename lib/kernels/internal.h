@@ -105,8 +105,9 @@ static inline size_t group_sum_offset(uint32_t k)
 static inline void group_codes(uint32_t bits, const uint8_t *p, uint8_t code[GROUP])
 {
     uint32_t bytes = bits * GROUP / 8, mask = (1u << bits) - 1;
-    for (uint32_t i = 0; i < GROUP; i++)
-        code[i] = (uint8_t)(p[i % bytes] >> (i / bytes * bits) & mask);
+    for (uint32_t shift = 0; shift < 8; shift += bits, code += bytes)
+        for (uint32_t i = 0; i < bytes; i++)
+            code[i] = (uint8_t)(p[i] >> shift & mask);
 }
 
 /* Below this a block is all zero: its inverse scale would not be finite. */

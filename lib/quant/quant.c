@@ -9,7 +9,7 @@
 
 const struct quant_settings quant_defaults = {
     .levels = QUANT_LEVELS_EITHER,
-    .channel_steps = 8,
+    .channel_power = 4,
     .hqq_steps = 20,
     .hqq_power = 0.7f,
     .hqq_beta = 10.0f,
@@ -71,7 +71,8 @@ void quant_codes(struct quant_grid grid, uint32_t bits, const float *w, uint32_t
 #define LANES 8
 
 /* count is a multiple of 8 here; the sums lie beside each other for the compiler's vectors. */
-static double squared_error(struct quant_grid grid, uint32_t bits, const float *w, uint32_t count)
+static double power_error(struct quant_grid grid, uint32_t bits, const float *w, uint32_t count,
+                          uint32_t power)
 {
     float inverse = inverse_of(grid), top = (float)((1u << bits) - 1), sum[LANES] = {0};
     for (uint32_t i = 0; i < count; i += LANES) {
@@ -80,7 +81,8 @@ static double squared_error(struct quant_grid grid, uint32_t bits, const float *
             c = c < 0.0f ? 0.0f : c;
             c = c > top ? top : c;
             float e = w[i + l] - grid.scale * ((float)(int32_t)(c + 0.5f) - grid.zero);
-            sum[l] += e * e;
+            e *= e;
+            sum[l] += power == 4 ? e * e : power == 3 ? e * sqrtf(e) : e;
         }
     }
     double all = 0;
@@ -92,8 +94,8 @@ static double squared_error(struct quant_grid grid, uint32_t bits, const float *
 double quant_error(struct quant_grid grid, uint32_t bits, const float *w, uint32_t count,
                    double power)
 {
-    if (power == 2.0)
-        return squared_error(grid, bits, w, count);
+    if (power >= 2.0)
+        return power_error(grid, bits, w, count, (uint32_t)power);
     float inverse = inverse_of(grid), top = (float)((1u << bits) - 1);
     double sum = 0;
     for (uint32_t i = 0; i < count; i++) {
@@ -108,8 +110,9 @@ static void pack_codes(uint32_t bits, const uint8_t code[QUANT_GROUP], uint8_t *
 {
     uint32_t bytes = bits * QUANT_GROUP / 8;
     memset(dst, 0, bytes);
-    for (uint32_t i = 0; i < QUANT_GROUP; i++)
-        dst[i % bytes] = (uint8_t)(dst[i % bytes] | code[i] << (i / bytes * bits));
+    for (uint32_t shift = 0; shift < 8; shift += bits, code += bytes)
+        for (uint32_t i = 0; i < bytes; i++)
+            dst[i] = (uint8_t)(dst[i] | code[i] << shift);
 }
 
 static bool put_grid(struct quant_grid grid, uint8_t *dst)

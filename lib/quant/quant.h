@@ -28,12 +28,12 @@ enum quant_levels { QUANT_LEVELS_EITHER, QUANT_LEVELS_ZERO, QUANT_LEVELS_EVEN };
 /* What is tried. quant_defaults is what measurement chose (README.md of this directory). */
 struct quant_settings {
     enum quant_levels levels; /* C2; EITHER: the one of the smaller error, row by row */
-    uint32_t channel_steps; /* alternations of codes and scale from each start; 0: largest weight */
-    uint32_t hqq_steps;     /* alternations of codes and zero */
-    float hqq_power;        /* p of the norm the solver minimises, 0 < p <= 2 */
-    float hqq_beta;         /* penalty at first, for errors in units of the scale */
-    float hqq_kappa;        /* its growth per step */
-    bool hqq_scale;         /* the scale moves too, after the zero has settled */
+    uint32_t channel_power;   /* of the errors whose sum chooses a scale: 2, 3, 4; 0: no choice */
+    uint32_t hqq_steps;       /* alternations of codes and zero */
+    float hqq_power;          /* p of the norm the solver minimises, 0 < p <= 2 */
+    float hqq_beta;           /* penalty at first, for errors in units of the scale */
+    float hqq_kappa;          /* its growth per step */
+    bool hqq_scale;           /* the scale moves too, after the zero has settled */
 };
 
 extern const struct quant_settings quant_defaults;

@@ -140,12 +140,12 @@ static void measure(const char *name, enum tensor_type type, const struct quant_
     free(own);
 }
 
-static struct quant_settings variant(enum quant_levels levels, uint32_t steps, float power,
+static struct quant_settings variant(enum quant_levels levels, uint32_t channel, float power,
                                      float beta, bool scale)
 {
     struct quant_settings s = quant_defaults;
     s.levels = levels;
-    s.channel_steps = steps;
+    s.channel_power = channel;
     s.hqq_power = power;
     s.hqq_beta = beta;
     s.hqq_scale = scale;
@@ -159,14 +159,22 @@ static void measure_all(const char *only)
         enum tensor_type type;
         struct quant_settings s;
     } all[] = {
-        {"c8", TENSOR_C8, variant(QUANT_LEVELS_EITHER, 8, 0.7f, 10, true)},
-        {"c4-max", TENSOR_C4, variant(QUANT_LEVELS_EITHER, 0, 0.7f, 10, true)},
-        {"c4", TENSOR_C4, variant(QUANT_LEVELS_EITHER, 8, 0.7f, 10, true)},
-        {"c2-zero-max", TENSOR_C2, variant(QUANT_LEVELS_ZERO, 0, 0.7f, 10, true)},
-        {"c2-even-max", TENSOR_C2, variant(QUANT_LEVELS_EVEN, 0, 0.7f, 10, true)},
-        {"c2-zero", TENSOR_C2, variant(QUANT_LEVELS_ZERO, 8, 0.7f, 10, true)},
-        {"c2-even", TENSOR_C2, variant(QUANT_LEVELS_EVEN, 8, 0.7f, 10, true)},
-        {"c2-either", TENSOR_C2, variant(QUANT_LEVELS_EITHER, 8, 0.7f, 10, true)},
+        {"c8", TENSOR_C8, variant(QUANT_LEVELS_EITHER, 0, 0.7f, 10, true)},
+        {"c4-p0", TENSOR_C4, variant(QUANT_LEVELS_EITHER, 0, 0.7f, 10, true)},
+        {"c4-p2", TENSOR_C4, variant(QUANT_LEVELS_EITHER, 2, 0.7f, 10, true)},
+        {"c4-p3", TENSOR_C4, variant(QUANT_LEVELS_EITHER, 3, 0.7f, 10, true)},
+        {"c4-p4", TENSOR_C4, variant(QUANT_LEVELS_EITHER, 4, 0.7f, 10, true)},
+        {"c2-zero-p0", TENSOR_C2, variant(QUANT_LEVELS_ZERO, 0, 0.7f, 10, true)},
+        {"c2-zero-p2", TENSOR_C2, variant(QUANT_LEVELS_ZERO, 2, 0.7f, 10, true)},
+        {"c2-zero-p3", TENSOR_C2, variant(QUANT_LEVELS_ZERO, 3, 0.7f, 10, true)},
+        {"c2-zero-p4", TENSOR_C2, variant(QUANT_LEVELS_ZERO, 4, 0.7f, 10, true)},
+        {"c2-even-p0", TENSOR_C2, variant(QUANT_LEVELS_EVEN, 0, 0.7f, 10, true)},
+        {"c2-even-p2", TENSOR_C2, variant(QUANT_LEVELS_EVEN, 2, 0.7f, 10, true)},
+        {"c2-even-p3", TENSOR_C2, variant(QUANT_LEVELS_EVEN, 3, 0.7f, 10, true)},
+        {"c2-even-p4", TENSOR_C2, variant(QUANT_LEVELS_EVEN, 4, 0.7f, 10, true)},
+        {"c2-either-p2", TENSOR_C2, variant(QUANT_LEVELS_EITHER, 2, 0.7f, 10, true)},
+        {"c2-either-p3", TENSOR_C2, variant(QUANT_LEVELS_EITHER, 3, 0.7f, 10, true)},
+        {"c2-either-p4", TENSOR_C2, variant(QUANT_LEVELS_EITHER, 4, 0.7f, 10, true)},
         {"g4-p0.7", TENSOR_G4, variant(QUANT_LEVELS_EITHER, 8, 0.7f, 10, false)},
         {"g4-p0.7-scale", TENSOR_G4, variant(QUANT_LEVELS_EITHER, 8, 0.7f, 10, true)},
         {"g4-p2-scale", TENSOR_G4, variant(QUANT_LEVELS_EITHER, 8, 2.0f, 1e-9f, true)},

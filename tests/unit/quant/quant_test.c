@@ -149,7 +149,7 @@ START_TEST(search_pays)
     fill(w, K * N, 0.02f);
     w[17] = 0.2f; /* an outlier */
     struct quant_settings plain = quant_defaults;
-    plain.channel_steps = 0;
+    plain.channel_power = 0;
     ck_assert_double_lt(relative_error(TENSOR_C2, w, NULL), relative_error(TENSOR_C2, w, &plain));
     ck_assert_double_le(relative_error(TENSOR_C4, w, NULL), relative_error(TENSOR_C4, w, &plain));
     struct quant_settings one = quant_defaults;
