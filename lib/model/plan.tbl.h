@@ -59,8 +59,6 @@ PLAN_ARRAY(frequency, F32, EXPERTS, 0, 1, "Uses per token.")
 PLAN_ARRAY(
     norm, F32, EXPERTS, 0, 1e30,
     "|E_i|: Frobenius norm of the expert's three matrices together (SwapMoE: parameter magnitude).")
-PLAN_ARRAY(output_norm, F32, EXPERTS, 0, 1e30,
-           "Mean norm of the expert's output over the tokens routed to it.")
 PLAN_ARRAY(importance, F32, EXPERTS, -1e6, 1e6,
            "Rise of nats per token with this expert at int2 and all others at int4.")
 PLAN_ARRAY(importance_measured, U8, EXPERTS, 0, 1,

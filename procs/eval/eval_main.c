@@ -22,6 +22,7 @@
 #include "procs/client/document.h"
 #include "procs/client/options.h"
 #include "procs/client/stream.h"
+#include "procs/eval/in_process.h"
 
 #define WINDOW_DEFAULT    512
 #define WINDOWS_AHEAD     2
@@ -30,7 +31,9 @@
 
 struct eval {
     struct session_request engine;
-    const char *text_path;
+    const char *text_path; /* the first */
+    struct in_process in_process;
+    bool offline;
     size_t window;
     int64_t windows_max; /* 0: all */
     bool json;
@@ -43,27 +46,35 @@ struct eval {
 
 static void usage(FILE *out)
 {
-    fprintf(out, "usage: sluice eval -m FILE --text FILE [--ctx 512] [options]\n"
-                 "\n"
-                 "Perplexity of a text: consecutive windows of --ctx tokens, each on its own.\n"
-                 "\n"
-                 "  -m, --model FILE           GGUF file\n"
-                 "      --text FILE            the text, - for standard input\n"
-                 "      --ctx N                tokens of a window (default 512)\n"
-                 "      --max-windows N        only the first N windows\n"
-                 "      --output text|json     what goes to stdout (default text)\n"
-                 "      --run NAME             the engine to use\n"
-                 "  -v, --verbose              show the engine's log\n"
-                 "\nParameters of an engine of its own:\n");
+    fprintf(out,
+            "usage: sluice eval -m FILE --text FILE [--ctx 512] [options]\n"
+            "\n"
+            "Perplexity of a text: consecutive windows of --ctx tokens, each on its own.\n"
+            "With --offline in this process, without an engine: lossy systems (--system,\n"
+            "--plan, --knobs, --experts) against the lossless model, worst case (hobbit: every\n"
+            "use a miss), with a 95 %% interval by bootstrap over windows.\n"
+            "\n"
+            "  -m, --model FILE           GGUF file\n"
+            "      --text FILE            the text, - for standard input; with --offline several\n"
+            "      --offline              in this process, see above\n"
+            "      --kld                  with --offline: also KL divergence, same first choice\n"
+            "      --ctx N                tokens of a window (default 512)\n"
+            "      --max-windows N        only the first N windows\n"
+            "      --output text|json     what goes to stdout (default text)\n"
+            "      --run NAME             the engine to use\n"
+            "  -v, --verbose              show the engine's log\n"
+            "\nParameters of an engine of its own:\n");
     params_help(out);
 }
 
-enum { OPT_TEXT = 256, OPT_MAX_WINDOWS, OPT_OUTPUT, OPT_RUN };
+enum { OPT_TEXT = 256, OPT_MAX_WINDOWS, OPT_OUTPUT, OPT_RUN, OPT_OFFLINE, OPT_KLD };
 
 static const struct option options[] = {{"model", 1, NULL, 'm'},
                                         {"text", 1, NULL, OPT_TEXT},
                                         {"max-windows", 1, NULL, OPT_MAX_WINDOWS},
                                         {"output", 1, NULL, OPT_OUTPUT},
+                                        {"offline", 0, NULL, OPT_OFFLINE},
+                                        {"kld", 0, NULL, OPT_KLD},
                                         {"run", 1, NULL, OPT_RUN},
                                         {"verbose", 0, NULL, 'v'},
                                         {"help", 0, NULL, 'h'},
@@ -73,7 +84,14 @@ static int one_option(struct eval *e, int option, const char *value, struct erro
 {
     switch (option) {
     case 'm': e->engine.model = value; return 0;
-    case OPT_TEXT: e->text_path = value; return 0;
+    case OPT_TEXT:
+        if (e->in_process.texts == IN_PROCESS_TEXTS_MAX)
+            return error_set(error, ERR_BAD_INPUT, "at most %d texts", IN_PROCESS_TEXTS_MAX);
+        e->in_process.text_path[e->in_process.texts++] = value;
+        e->text_path = e->in_process.text_path[0];
+        return 0;
+    case OPT_OFFLINE: e->offline = true; return 0;
+    case OPT_KLD: e->in_process.compare = true; return 0;
     case OPT_MAX_WINDOWS:
         return option_i64("--max-windows", value, 1, INT32_MAX, &e->windows_max, error);
     case OPT_RUN: e->engine.run = value; return 0;
@@ -108,6 +126,8 @@ static int parse(struct eval *e, int argc, char **argv, struct error *error)
         return error_set(error, ERR_BAD_INPUT, "'%.80s' is not an option", argv[optind]);
     if (!e->engine.model || !e->text_path)
         return error_set(error, ERR_BAD_INPUT, "give -m FILE and --text FILE");
+    if (!e->offline && (e->in_process.texts > 1 || e->in_process.compare))
+        return error_set(error, ERR_BAD_INPUT, "several texts, and --kld, want --offline");
     if (e->window > WINDOW_TOKENS_MAX)
         return error_set(error, ERR_BAD_INPUT, "--ctx: windows are at most %u tokens",
                          WINDOW_TOKENS_MAX);
@@ -237,8 +257,21 @@ static void print_result(const struct eval *e, const json_t *doc, double seconds
     json_decref(out);
 }
 
+static int run_offline(struct eval *e, struct error *error)
+{
+    struct in_process *in = &e->in_process;
+    in->model_path = e->engine.model;
+    in->params = &e->engine.params;
+    in->window = (uint32_t)e->window;
+    in->windows_max = e->windows_max;
+    in->json = e->json;
+    return in_process_eval(in, error);
+}
+
 static int run(struct eval *e, struct error *error)
 {
+    if (e->offline)
+        return run_offline(e, error);
     char *text = NULL;
     size_t bytes = 0;
     int status = option_file(e->text_path, TOKENIZER_TEXT_MAX, &text, &bytes, error);

@@ -109,8 +109,8 @@ static void add_layer(struct weights *w, struct gguf_writer *out, uint32_t layer
             add_dense(w, out, &dense_rows[i], layer);
     for (size_t i = 0; i < ARRAY_LEN(expert_rows); i++) {
         const struct expert_row *row = &expert_rows[i];
-        if (row->arch != s->arch || row->matrix == (uint32_t)EXPERT_GATE_UP)
-            continue; /* gate and up are written by themselves */
+        if (row->arch != s->arch)
+            continue;
         struct tensor t = {
             .type = s->type,
             .dims = 3,

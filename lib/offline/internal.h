@@ -1,0 +1,25 @@
+/* What offline.c and runner.c share. */
+#ifndef SLUICE_OFFLINE_INTERNAL_H
+#define SLUICE_OFFLINE_INTERNAL_H
+
+#include "lib/offline/offline.h"
+
+#define OFFLINE_MAGIC 0x4f46464cu
+
+/* Made forms of an expert: every tier but native, by every method. */
+#define OFFLINE_METHODS (QUANT_HQQ + 1)
+#define OFFLINE_FORMS   ((TIER__COUNT - 1) * OFFLINE_METHODS)
+
+struct offline_model {
+    uint32_t magic;
+    const uint8_t *bytes; /* the mapped file */
+    size_t size;
+    struct model_index *index;
+    uint8_t hash[PLAN_HASH_BYTES];
+    const struct kernel_ops *ops;
+    uint8_t **made; /* [layers * experts][OFFLINE_FORMS]; set once each */
+};
+
+const uint8_t *offline_payload(const struct offline_model *m, uint32_t entry, uint32_t extent);
+
+#endif

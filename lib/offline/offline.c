@@ -1,0 +1,226 @@
+/* The model in memory, and its experts at other tiers. */
+#include "lib/offline/offline.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "lib/base/assert.h"
+#include "lib/offline/internal.h"
+
+/* Room at the end, so that a kernel's last wide read stays inside. */
+#define TAIL_BYTES 64
+
+static int map_file(struct offline_model *m, int fd, const char *path, struct error *error)
+{
+    struct stat st;
+    if (fstat(fd, &st) != 0)
+        return error_set_errno(error, ERR_IO, errno, "cannot look at %.200s", path);
+    if (model_index_build(fd, path, &m->index, error) != 0 ||
+        plan_model_hash(m->index, fd, m->hash, error) != 0)
+        return -1;
+    m->size = (size_t)st.st_size;
+    void *at = mmap(NULL, m->size, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (at == MAP_FAILED)
+        return error_set_errno(error, ERR_NO_MEMORY, errno, "cannot map %.200s", path);
+    m->bytes = at;
+    return 0;
+}
+
+struct offline_model *offline_open(const char *path, struct error *error)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        error_set_errno(error, ERR_BAD_INPUT, errno, "cannot open %.200s", path);
+        return NULL;
+    }
+    struct offline_model *m = calloc(1, sizeof *m);
+    int status = m ? 0 : error_set(error, ERR_NO_MEMORY, "no memory for a model");
+    if (m) {
+        m->magic = OFFLINE_MAGIC;
+        status = map_file(m, fd, path, error);
+    }
+    close(fd);
+    if (status == 0) {
+        size_t experts = (size_t)m->index->hparams.layers * m->index->hparams.experts;
+        m->made = calloc(experts * OFFLINE_FORMS, sizeof *m->made);
+        m->ops = kernel_ops_select(NULL);
+        if (!m->made)
+            status = error_set(error, ERR_NO_MEMORY, "no memory for a model");
+    }
+    if (status == 0)
+        return m;
+    if (m)
+        offline_close(m);
+    return NULL;
+}
+
+void offline_close(struct offline_model *m)
+{
+    OBJ_CHECK(m, OFFLINE_MAGIC);
+    size_t experts = m->index ? (size_t)m->index->hparams.layers * m->index->hparams.experts : 0;
+    for (size_t i = 0; m->made && i < experts * OFFLINE_FORMS; i++)
+        free(m->made[i]);
+    free(m->made);
+    if (m->bytes)
+        munmap((void *)(uintptr_t)m->bytes, m->size);
+    free(m->index);
+    m->magic = 0;
+    free(m);
+}
+
+const struct model_index *offline_index(const struct offline_model *m)
+{
+    return m->index;
+}
+
+const uint8_t *offline_hash(const struct offline_model *m)
+{
+    return m->hash;
+}
+
+/* ---- weights as they lie in the file ---- */
+
+const uint8_t *offline_payload(const struct offline_model *m, uint32_t entry, uint32_t extent)
+{
+    const struct model_extent *x = &model_index_entries(m->index)[entry].extent[extent];
+    return m->bytes + x->file_offset + x->head_bytes;
+}
+
+/* Extents lie in the file, not in a slot. */
+static void native_matrices(const struct offline_model *m, uint32_t layer, uint32_t expert,
+                            struct kernel_matrix out[EXPERT__COUNT])
+{
+    uint32_t entry = model_entry_expert(m->index, layer, expert);
+    expert_matrices(&model_index_entries(m->index)[entry], NULL, out);
+    for (uint32_t part = 0; part < EXPERT__COUNT; part++)
+        out[part].data = offline_payload(m, entry, part);
+}
+
+void offline_dense_row(const struct offline_model *m, uint32_t layer, enum dense_role role,
+                       uint32_t row, float *out)
+{
+    uint32_t entry = model_entry_dense(m->index, layer, role);
+    sl_assert(entry != ENTRY_NONE);
+    const struct model_entry *e = &model_index_entries(m->index)[entry];
+    const struct model_tensor *t = &model_index_tensors(m->index)[e->extent[0].tensor];
+    struct kernel_matrix w = {.data = offline_payload(m, entry, 0),
+                              .row_bytes = t->row_bytes,
+                              .k = (uint32_t)t->ne[0],
+                              .n = (uint32_t)t->ne[1],
+                              .type = (enum tensor_type)t->type};
+    m->ops->row_to_f32(&w, row, out);
+}
+
+double offline_expert_norm(const struct offline_model *m, uint32_t layer, uint32_t expert)
+{
+    struct kernel_matrix w[EXPERT__COUNT];
+    native_matrices(m, layer, expert, w);
+    double sum = 0;
+    for (int part = 0; part < EXPERT__COUNT; part++) {
+        float *row = malloc(w[part].k * sizeof *row);
+        sl_assert(row);
+        for (uint32_t r = 0; r < w[part].n; r++) {
+            m->ops->row_to_f32(&w[part], r, row);
+            for (uint32_t i = 0; i < w[part].k; i++)
+                sum += (double)row[i] * (double)row[i];
+        }
+        free(row);
+    }
+    return sqrt(sum);
+}
+
+/* ---- other tiers ---- */
+
+enum tensor_type offline_type(enum tier tier, enum quant_method method)
+{
+    sl_assert(tier > TIER_NATIVE && tier < TIER__COUNT);
+    return quant_type_for(tier == TIER_INT8 ? 8 : tier == TIER_INT4 ? 4 : 2, method);
+}
+
+/* Matrices of a made expert, with `data` as offset. Returns the bytes of all three. */
+static uint64_t made_layout(const struct kernel_matrix native[EXPERT__COUNT], enum tensor_type type,
+                            struct kernel_matrix out[EXPERT__COUNT])
+{
+    uint64_t at = 0;
+    for (int part = 0; part < EXPERT__COUNT; part++) {
+        uint64_t row_bytes = 0;
+        bool known = tensor_type_row_bytes(type, native[part].k, &row_bytes);
+        sl_assert(known);
+        out[part] = native[part];
+        out[part].type = type;
+        out[part].row_bytes = row_bytes;
+        out[part].data = (const uint8_t *)(uintptr_t)at;
+        at += (row_bytes * native[part].n + 63) / 64 * 64;
+    }
+    return at;
+}
+
+uint64_t offline_expert_bytes(const struct offline_model *m, uint32_t layer, uint32_t expert,
+                              enum tier tier, enum quant_method method)
+{
+    struct kernel_matrix w[EXPERT__COUNT];
+    uint64_t bytes = 0;
+    native_matrices(m, layer, expert, w);
+    for (int part = 0; part < EXPERT__COUNT; part++) {
+        uint64_t row_bytes = w[part].row_bytes;
+        if (tier != TIER_NATIVE)
+            tensor_type_row_bytes(offline_type(tier, method), w[part].k, &row_bytes);
+        bytes += row_bytes * w[part].n;
+    }
+    return bytes;
+}
+
+static uint8_t *make(const struct offline_model *m,
+                     const struct kernel_matrix native[EXPERT__COUNT],
+                     const struct kernel_matrix made[EXPERT__COUNT], uint64_t bytes)
+{
+    uint8_t *all = aligned_alloc(64, bytes + TAIL_BYTES);
+    if (!all)
+        log_fatal(1, "no memory for a quantised expert of %" PRIu64 " bytes", bytes);
+    memset(all, 0, bytes + TAIL_BYTES);
+    for (int part = 0; part < EXPERT__COUNT; part++) {
+        const struct kernel_matrix *w = &native[part];
+        float *rows = malloc((size_t)w->k * w->n * sizeof *rows);
+        if (!rows)
+            log_fatal(1, "no memory to quantise an expert");
+        for (uint32_t r = 0; r < w->n; r++)
+            m->ops->row_to_f32(w, r, rows + (size_t)r * w->k);
+        if (quant_rows(made[part].type, rows, w->k, w->n, all + (uintptr_t)made[part].data,
+                       &quant_defaults) != 0)
+            log_fatal(2, "an expert has weights that are not finite or too large to quantise");
+        free(rows);
+    }
+    return all;
+}
+
+void offline_matrices(struct offline_model *m, uint32_t layer, uint32_t expert, enum tier tier,
+                      enum quant_method method, struct kernel_matrix out[EXPERT__COUNT])
+{
+    struct kernel_matrix native[EXPERT__COUNT];
+    native_matrices(m, layer, expert, native);
+    if (tier == TIER_NATIVE) {
+        memcpy(out, native, sizeof native);
+        return;
+    }
+    uint64_t bytes = made_layout(native, offline_type(tier, method), out);
+    size_t slot = ((size_t)layer * m->index->hparams.experts + expert) * OFFLINE_FORMS +
+                  (size_t)method * (TIER__COUNT - 1) + tier - 1;
+    uint8_t *all = __atomic_load_n(&m->made[slot], __ATOMIC_ACQUIRE);
+    if (!all) {
+        uint8_t *own = make(m, native, out, bytes);
+        /* of two threads that made the same one, the later throws its own away */
+        if (__atomic_compare_exchange_n(&m->made[slot], &all, own, false, __ATOMIC_ACQ_REL,
+                                        __ATOMIC_ACQUIRE))
+            all = own;
+        else
+            free(own);
+    }
+    for (int part = 0; part < EXPERT__COUNT; part++)
+        out[part].data = all + (uintptr_t)out[part].data;
+}

@@ -1,0 +1,121 @@
+#include "lib/offline/text.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "lib/base/assert.h"
+#include "lib/model/tokenizer.h"
+
+static char *read_text(const char *path, size_t *bytes, struct error *error)
+{
+    FILE *f = fopen(path, "rb");
+    char *text = f ? malloc(TOKENIZER_TEXT_MAX + 1) : NULL;
+    if (!f || !text) {
+        error_set_errno(error, ERR_BAD_INPUT, errno, "cannot open %.200s", path);
+        if (f)
+            fclose(f);
+        return NULL;
+    }
+    *bytes = fread(text, 1, TOKENIZER_TEXT_MAX + 1, f);
+    bool good = !ferror(f) && *bytes <= TOKENIZER_TEXT_MAX;
+    fclose(f);
+    if (good)
+        return text;
+    error_set(error, ERR_BAD_INPUT, "%.200s: cannot be read, or has more than %u bytes", path,
+              TOKENIZER_TEXT_MAX);
+    free(text);
+    return NULL;
+}
+
+static int add_ids(struct offline_text *t, const uint32_t *ids, size_t count, struct error *error)
+{
+    size_t had = (size_t)t->windows * t->window, more = count - count % t->window;
+    uint32_t *all = realloc(t->ids, (had + more + 1) * sizeof *all);
+    if (!all)
+        return error_set(error, ERR_NO_MEMORY, "no memory for the tokens of a text");
+    memcpy(all + had, ids, more * sizeof *all);
+    t->ids = all;
+    t->windows += (uint32_t)(more / t->window);
+    t->tokens_in_files += count;
+    return 0;
+}
+
+static int add_file(struct offline_text *t, const struct tokenizer *tokenizer, const char *path,
+                    struct error *error)
+{
+    size_t bytes, count;
+    uint32_t *ids;
+    char *text = read_text(path, &bytes, error);
+    if (!text)
+        return -1;
+    int status = tokenizer_encode(tokenizer, text, bytes, false, &ids, &count, error);
+    free(text);
+    if (status != 0)
+        return -1;
+    status = add_ids(t, ids, count, error);
+    free(ids);
+    return status;
+}
+
+/* Keeps `wanted` windows, evenly spread. */
+static void thin_out(struct offline_text *t, uint32_t wanted)
+{
+    for (uint32_t i = 0; i < wanted; i++) {
+        uint32_t from = (uint32_t)((uint64_t)i * t->windows / wanted);
+        memmove(t->ids + (size_t)i * t->window, t->ids + (size_t)from * t->window,
+                t->window * sizeof *t->ids);
+    }
+    t->windows = wanted;
+}
+
+int offline_text_load(const struct model_index *model, const char *const *paths, size_t count,
+                      uint32_t window, uint64_t tokens_max, struct offline_text *t,
+                      struct error *error)
+{
+    *t = (struct offline_text){.window = window};
+    struct tokenizer *tokenizer = tokenizer_open((const char *)model + model->tokenizer_offset,
+                                                 model->tokenizer_bytes, error);
+    int status = tokenizer ? 0 : -1;
+    for (size_t i = 0; i < count && status == 0; i++)
+        status = add_file(t, tokenizer, paths[i], error);
+    if (tokenizer)
+        tokenizer_close(tokenizer);
+    if (status == 0 && t->windows == 0)
+        status =
+            error_set(error, ERR_BAD_INPUT, "the text has %llu tokens, less than one window of %u",
+                      (unsigned long long)t->tokens_in_files, window);
+    if (status != 0) {
+        offline_text_free(t);
+        return -1;
+    }
+    uint64_t wanted = tokens_max / window > 0 ? tokens_max / window : 1;
+    if (tokens_max && wanted < t->windows)
+        thin_out(t, (uint32_t)wanted);
+    t->hash = XXH3_64bits(t->ids, (size_t)t->windows * window * sizeof *t->ids);
+    return 0;
+}
+
+void offline_text_free(struct offline_text *t)
+{
+    free(t->ids);
+    *t = (struct offline_text){0};
+}
+
+struct offline_text offline_text_some(const struct offline_text *from, uint32_t first, uint32_t n)
+{
+    sl_assert(n > 0 && first < from->windows);
+    struct offline_text t = {.window = from->window};
+    size_t bytes = from->window * sizeof *t.ids;
+    t.ids = malloc(((size_t)from->windows / n + 1) * bytes);
+    if (!t.ids)
+        log_fatal(1, "no memory for the tokens of a text");
+    for (uint32_t w = first; w < from->windows; w += n)
+        memcpy(t.ids + (size_t)t.windows++ * from->window, offline_window(from, w), bytes);
+    t.hash = XXH3_64bits(t.ids, (size_t)t.windows * bytes);
+    t.tokens_in_files = from->tokens_in_files;
+    return t;
+}

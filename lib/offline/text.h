@@ -1,0 +1,37 @@
+/* Texts as windows of tokens: what losses and statistics are measured over. */
+#ifndef SLUICE_OFFLINE_TEXT_H
+#define SLUICE_OFFLINE_TEXT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "lib/base/error.h"
+#include "lib/model/model_index.h"
+
+/* Every text is tokenised as one, without control tokens, and cut into consecutive windows that do
+ * not overlap; the last, incomplete one of each text is dropped. Windows of all texts follow each
+ * other in ids. */
+struct offline_text {
+    uint32_t *ids; /* [windows][window] */
+    uint32_t windows, window;
+    uint64_t hash; /* XXH3-64 over the ids */
+    uint64_t tokens_in_files;
+};
+
+/* tokens_max: at most so many tokens are kept, as windows spread evenly over all texts; 0: all.
+ * ERR_BAD_INPUT when a file cannot be read or there is no whole window. */
+int offline_text_load(const struct model_index *model, const char *const *paths, size_t count,
+                      uint32_t window, uint64_t tokens_max, struct offline_text *text,
+                      struct error *error);
+void offline_text_free(struct offline_text *text);
+
+/* Every n-th window of `from`, beginning with window `first`, as a text that borrows nothing. Fatal
+ * when memory is short. */
+struct offline_text offline_text_some(const struct offline_text *from, uint32_t first, uint32_t n);
+
+static inline const uint32_t *offline_window(const struct offline_text *t, uint32_t window)
+{
+    return t->ids + (size_t)window * t->window;
+}
+
+#endif
