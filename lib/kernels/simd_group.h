@@ -116,14 +116,17 @@ static ALWAYS_INLINE void pack_group(const uint32_t bits, const uint8_t *const r
                                      uint8_t q[GROUP_WORDS][PANEL * 4], uint32_t side)
 {
     const uint32_t words = bits * GROUP / 32; /* words of memory */
-    UNROLL for (uint32_t four = 0; four < words; four += 4)
+    UNROLL for (uint32_t four = 0; four < GROUP_WORDS; four += 4)
     {
         vi v[4];
+        if (four >= words)
+            break;
         vi_turn_words(row, at + (size_t)four * 4, v);
-        UNROLL for (uint32_t i = 0; i < 4; i++)
+        UNROLL for (uint32_t i = 0; i < 16; i++)
         {
-            UNROLL for (uint32_t part = 0; part < 8 / bits; part++)
-                vi_store(&q[part * words + four + i][side * VL * 4], vi_codes(bits, v[i], part));
+            uint32_t part = i / 4, word = four + i % 4;
+            if (part < 8 / bits)
+                vi_store(&q[part * words + word][side * VL * 4], vi_codes(bits, v[i % 4], part));
         }
     }
 }
