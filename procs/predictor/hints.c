@@ -15,8 +15,13 @@ static const struct model_hparams *hparams(const struct predictor *p)
 int hints_system(struct predictor *p, uint32_t system, struct error *error)
 {
     const struct model_hparams *hp = hparams(p);
+    const struct model_index *m = p->child.model;
+    uint64_t bytes[TIER__COUNT];
     struct knobs knobs;
-    if (child_knobs(&p->child, system, &knobs, error) != 0)
+    for (int t = 0; t < TIER__COUNT; t++)
+        bytes[t] = m->tier_entries[t] ? m->tier_slot_bytes[t] / m->tier_entries[t] : 0;
+    if (child_knobs(&p->child, system, &knobs, error) != 0 ||
+        knobs_precision(&knobs, m->tier_mask, bytes, &p->precision, error) != 0)
         return -1;
     p->system = system;
     p->knobs = knobs;
@@ -151,6 +156,33 @@ static uint32_t guess_from_counts(struct predictor *p, const struct gates_read *
     return n < MSG_HINTS_MAX ? n : MSG_HINTS_MAX;
 }
 
+/* The tier compute would ask for if the guesses were right and nothing were there (HOBBIT §3.3: by
+ * the same scores); ENTRY_NONE when it would leave the expert out. */
+static uint32_t entry_to_hint(const struct predictor *p, uint32_t layer, const struct guess *guess,
+                              float before)
+{
+    const struct model_index *m = p->child.model;
+    const uint8_t *width = p->child.plan ? plan_width(p->child.plan) : NULL;
+    struct precision_input in = {.weight_before = before, .width = TIER_NATIVE, .predicted = true};
+    struct precision_choice choice;
+    if (width)
+        in.width = (enum tier)width[(size_t)layer * m->hparams.experts + guess->expert];
+    precision_choose(&p->precision, &in, &choice);
+    if (choice.need == NEED_SKIP)
+        return ENTRY_NONE;
+    uint32_t entry = model_entry_expert_tier(m, layer, guess->expert, choice.ask);
+    return entry == ENTRY_NONE ? model_entry_expert(m, layer, guess->expert) : entry;
+}
+
+/* Sum of the probabilities of the likeliest top-k. */
+static float top_sum(const struct predictor *p, uint32_t n)
+{
+    float sum = 0;
+    for (uint32_t i = 0; i < n && i < hparams(p)->experts_used; i++)
+        sum += p->guesses[i].probability;
+    return sum > 0 ? sum : 1;
+}
+
 static void send_hint(struct predictor *p, const struct gates_read *row, uint32_t from,
                       uint32_t layer, uint32_t n)
 {
@@ -161,12 +193,20 @@ static void send_hint(struct predictor *p, const struct gates_read *row, uint32_
                            .position = row->position,
                            .layer = (uint16_t)layer,
                            .from_layer = (uint16_t)from,
-                           .count = (uint16_t)n,
                            .prefill = row->kind == GATES_COUNTS};
-    for (uint32_t i = 0; i < n; i++)
-        h->guesses[i] = (struct msg_guess){
-            .entry = model_entry_expert(p->child.model, layer, p->guesses[i].expert),
-            .probability = p->guesses[i].probability};
+    /* Counts of a chunk's tokens say nothing about ranks. */
+    float sum = top_sum(p, n), before = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        float share = h->prefill ? 0 : p->guesses[i].probability / sum;
+        uint32_t entry = entry_to_hint(p, layer, &p->guesses[i], before < 1 ? before : 1);
+        before += share;
+        if (entry != ENTRY_NONE)
+            h->guesses[h->count++] =
+                (struct msg_guess){.entry = entry, .probability = p->guesses[i].probability};
+    }
+    if (h->count == 0)
+        return;
+    n = h->count;
     counter_add(counters, CTR_PREDICTOR_hints_sent, 1);
     counter_add(counters, CTR_PREDICTOR_guesses, n);
     if (edge_send(p->cache, h, MSG_HINT) != 0)
@@ -175,14 +215,14 @@ static void send_hint(struct predictor *p, const struct gates_read *row, uint32_
 
 /* HOBBIT §3.3: the layer after next is looked at only when everything guessed for the next is
  * there. */
-static bool all_resident(const struct predictor *p, uint32_t layer, uint32_t n)
+static bool all_resident(const struct predictor *p)
 {
-    for (uint32_t i = 0; i < n; i++) {
-        uint32_t entry = model_entry_expert(p->child.model, layer, p->guesses[i].expert);
-        if (entry_state_of(entry_look(&p->child.directory.entries[entry].word)) != ENTRY_READY)
+    const struct msg_hint *h = &p->hint;
+    for (uint32_t i = 0; i < h->count; i++)
+        if (entry_state_of(entry_look(&p->child.directory.entries[h->guesses[i].entry].word)) !=
+            ENTRY_READY)
             return false;
-    }
-    return n > 0;
+    return true;
 }
 
 static void note_guesses(struct predictor *p, const struct gates_read *row, uint32_t layer,
@@ -225,7 +265,7 @@ void hints_from_row(struct predictor *p, uint32_t layer)
         send_hint(p, &row, layer, target, n);
         if (row.kind != GATES_COUNTS && target == layer + 1)
             note_guesses(p, &row, target, n);
-        if (target < last && !all_resident(p, target, n))
+        if (target < last && !all_resident(p))
             break;
     }
     counter_add(p->child.row, CTR_PREDICTOR_predict_ns, clock_now_ns() - start);

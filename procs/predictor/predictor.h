@@ -21,6 +21,7 @@ struct predictor {
     const struct kernel_ops *ops;
     uint32_t system; /* that runs: its number, its knobs */
     struct knobs knobs;
+    struct precision precision;
     const struct prediction *predict;
     struct path_tables tables; /* of the plan, in the model segment */
     uint32_t want;             /* guesses per layer */

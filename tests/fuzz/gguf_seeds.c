@@ -272,6 +272,14 @@ static void linear_rope(struct make *m)
     make_f32(m, "olmoe.rope.scaling.factor", 4);
 }
 
+static void joined(struct make *m) /* gate and up in one tensor */
+{
+    again_as(m, "olmoe");
+    make_drop_tensor(m, "blk.0.ffn_gate_exps.weight");
+    make_drop_tensor(m, "blk.0.ffn_up_exps.weight");
+    make_add_tensor(m, "blk.0.ffn_gate_up_exps.weight", TENSOR_F32, 4, 8, 3);
+}
+
 static void spm(struct make *m)
 {
     struct spm_tokens tokens;
@@ -295,7 +303,7 @@ static void spm_score(struct make *m) /* no number, and the others are the same 
     X(merge) X(eos) X(used) X(version1) X(no_key_name) X(value_type) X(bool_two) X(long_name) \
     X(dims) X(rows) X(negative) X(float_type) X(eps_nan) X(vocab) X(rope_dims) X(no_tokens) \
     X(byte_missing) X(pre) X(beyond_layers) X(olmoe) X(qwen2moe) X(llama) X(shared_missing) \
-    X(shared_absurd) X(old_experts) X(linear_rope) X(spm) X(spm_score)
+    X(shared_absurd) X(old_experts) X(linear_rope) X(spm) X(spm_score) X(joined)
 /* clang-format on */
 
 static const struct {

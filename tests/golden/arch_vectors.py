@@ -13,7 +13,8 @@ _q8 are the same model with Q8_0 matrices and have no reference values: they are
 with itself. The files' tokenizers have a token per byte and next to no others.
 
 llama.cpp loads all but the two that no published model is like: olmoe_b (fewer heads of keys than of
-queries) and qwen2moe_b (output tied to the embedding).
+queries) and qwen2moe_b (output tied to the embedding); qwen3moe_a, whose experts have gate and up in
+one tensor, only its later versions.
 
 Everything is seeded: a second run writes the same bytes with the same versions of the packages."""
 import json
