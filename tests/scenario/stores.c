@@ -77,6 +77,25 @@ CASE(without_native, HOW(.stripes = 1, .tier_mask = 4), "--system=iq4", "--exper
 CASE(page_cache, HOW(.stripes = 2, .tier_mask = 1), "--experts=25", "--direct=off")
 CASE(loaders_told_otherwise, HOW(.stripes = 2, .tier_mask = 1), "--experts=25", "--loaders=5")
 
+/* A prefetch brings the tier that will be asked for: the store's other tier is never read, so that
+ * what fits stays. */
+static void hints_name_the_tier(void)
+{
+    char path[PATH_MAX];
+    make_store(path, (struct store_make){.stripes = 1, .tier_mask = 5});
+    baseline(0);
+    struct engine *e = engine_new();
+    engine_start(e, (const char *const[]){"-m", path, "--system=iq4", "--experts=100",
+                                          "--knobs=limit=idle,prediction=next-layer", NULL});
+    for (unsigned i = 0; i < TEST_PROMPTS; i++)
+        baseline_compare(e, i, "iq4 with prefetch");
+    uint64_t prefetches = engine_counter(e, "cache", "prefetches");
+    uint64_t evictions = engine_counter(e, "cache", "evictions");
+    CHECK(prefetches > 0, "nothing was prefetched");
+    CHECK(evictions == 0, "%" PRIu64 " evictions, and there is room for all of int4", evictions);
+    engine_stop(e);
+}
+
 /* Each stripe's loader is killed in turn while text is being made. */
 static void loaders_killed(void)
 {
@@ -273,11 +292,14 @@ int main(int argc, char **argv)
 #name, name                                                                                \
     }
     static const struct test_case cases[] = {
-        ROW(one_stripe),      ROW(two_stripes),         ROW(three_stripes),
-        ROW(sixteen_stripes), ROW(native_among_others), ROW(scattered_over_tiers),
-        ROW(without_native),  ROW(page_cache),          ROW(loaders_told_otherwise),
-        ROW(loaders_killed),  ROW(stripes_copied),      ROW(described),
-        ROW(byte_flipped),    ROW(stripe_touched),
+        ROW(one_stripe),          ROW(two_stripes),
+        ROW(three_stripes),       ROW(sixteen_stripes),
+        ROW(native_among_others), ROW(scattered_over_tiers),
+        ROW(hints_name_the_tier), ROW(without_native),
+        ROW(page_cache),          ROW(loaders_told_otherwise),
+        ROW(loaders_killed),      ROW(stripes_copied),
+        ROW(described),           ROW(byte_flipped),
+        ROW(stripe_touched),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }
