@@ -12,6 +12,7 @@
 
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
+#include "lib/model/gguf.h"
 #include "lib/model/plan_table.h"
 
 #define TABLES_SUFFIX ".tables"
@@ -63,6 +64,12 @@ static int array_find(const char *name, bool tables)
     return -1;
 }
 
+/* Words of a foreign file in an error's one line. */
+static struct gguf_word printable(const char *text)
+{
+    return gguf_printable(text, strlen(text));
+}
+
 struct parsed { /* a plan file, its parts found and not yet believed */
     const json_t *scalars, *arrays, *tables, *table_names;
     uint64_t bits, table_bytes, table_hash, text_hash;
@@ -110,7 +117,7 @@ static int parse_names(struct parsed *p, struct error *error)
         uint64_t cells = (uint64_t)p->layers * p->experts;
         if (a < 0)
             return error_set(error, ERR_BAD_INPUT, "damaged plan: no array is called '%.40s'",
-                             name);
+                             printable(name).text);
         uint64_t wanted = plan_array_infos[a].size == PLAN_SIZE_LAYERS ? p->layers : cells;
         if (!json_is_array(value) || json_array_size(value) != wanted)
             return error_set(error, ERR_BAD_INPUT,
@@ -146,7 +153,7 @@ static int take_scalars(struct plan *plan, const struct parsed *p, struct error 
             s++;
         if (s == PLAN_SCALAR__COUNT)
             return error_set(error, ERR_BAD_INPUT, "damaged plan: no scalar is called '%.40s'",
-                             name);
+                             printable(name).text);
         double v = json_number_value(value);
         if (!json_is_number(value) || !plan_scalar_right((enum plan_scalar)s, v))
             return error_set(error, ERR_BAD_INPUT, "damaged plan: %s is not from %g to %g", name,
@@ -239,7 +246,8 @@ struct plan *plan_parse(const char *text, size_t bytes, const void *tables, size
     json_error_t where;
     json_t *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &where);
     if (!root) {
-        error_set(error, ERR_BAD_INPUT, "damaged plan: line %d: %.100s", where.line, where.text);
+        error_set(error, ERR_BAD_INPUT, "damaged plan: line %d: %.100s", where.line,
+                  printable(where.text).text);
         return NULL;
     }
     struct plan *plan = parse_root(root, tables, tables_bytes, error);
@@ -304,7 +312,9 @@ static int read_tables(const char *path, const json_t *root, char **tables, size
         return bad(error, "a path too long");
     struct error why;
     *tables = read_file(full, PLAN_TABLES_MAX, bytes, &why);
-    return *tables ? 0 : error_set(error, why.code, "its tables %.100s: %.200s", name, why.text);
+    return *tables ? 0
+                   : error_set(error, why.code, "its tables %.100s: %.200s", printable(name).text,
+                               why.text);
 }
 
 struct plan *plan_read(const char *path, struct error *error)
@@ -318,7 +328,8 @@ struct plan *plan_read(const char *path, struct error *error)
     json_t *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &where);
     free(text);
     if (!root) {
-        error_set(&why, ERR_BAD_INPUT, "damaged plan: line %d: %.100s", where.line, where.text);
+        error_set(&why, ERR_BAD_INPUT, "damaged plan: line %d: %.100s", where.line,
+                  printable(where.text).text);
         return fail_with_path(path, &why, error);
     }
     struct plan *plan = NULL;
