@@ -1,9 +1,11 @@
 /* Loaders as the process table tells of them, and what is done when one has died.
  *
  * A loader that was killed may still have reads at the device; they write on after waitpid. So, in
- * this order, for every entry it owed: punch the range (late reads land in pages nobody has), doom
- * the entry and clear its bit, reset it when nobody else owes, and only then acknowledge in the
- * process table, which allows the supervisor to spawn its successor. */
+ * this order, for every entry it owed: doom the entry (the punch takes the bytes of the other
+ * stripes' loaders too: they must see that nobody wants them before they find them wrong), punch
+ * the range (late reads land in pages nobody has), clear the dead one's bit, reset the entry when
+ * nobody else owes, and only then acknowledge in the process table, which allows the supervisor to
+ * spawn its successor. */
 #include <string.h>
 
 #include "lib/base/assert.h"
@@ -28,12 +30,14 @@ static void clean_entry(struct cache *c, uint32_t entry, uint32_t loader)
 {
     struct directory_entry *d = cache_directory_entry(c, entry);
     uint64_t bytes = c->entries[entry].slot_bytes;
+    bool doomed = entry_doom(&d->word, c->notes[entry].generation, 0);
+    sl_assert(doomed);
     int rv = segment_punch(c->child.arena.fd, cache_offset(c, entry), bytes);
     if (rv != 0) /* going on would reuse pages a dead process may still write */
         sl_panic("cannot punch the arena: %s", strerror(-rv));
     cache_count(c, CTR_CACHE_punched_bytes, bytes);
     child_inject(&c->child, INJECT_CACHE_CLEANING);
-    bool doomed = entry_doom(&d->word, c->notes[entry].generation, 1u << loader);
+    doomed = entry_doom(&d->word, c->notes[entry].generation, 1u << loader);
     sl_assert(doomed);
     c->notes[entry].flags |= NOTE_DIRTY;
     cache_signal(c, entry);

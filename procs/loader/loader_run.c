@@ -96,7 +96,9 @@ void loader_end_part(struct loader *l, const struct job *job)
 }
 
 /* Nothing is published before its checksum is right. What is wrong is read once more, in case the
- * way and not the file is at fault; then the part fails. False: the job goes on. */
+ * way and not the file is at fault; then the part fails. Wrong bytes of an entry that was cancelled
+ * say nothing: the cache punches one under our reads when another stripe's loader has died. False:
+ * the job goes on. */
 static bool checked(struct loader *l, struct job *job)
 {
     struct proc_row *row = l->child.row;
@@ -107,6 +109,10 @@ static bool checked(struct loader *l, struct job *job)
         counter_add(row, CTR_LOADER_checksums_verified, 1);
     if (verdict != VERDICT_WRONG)
         return true;
+    if (!still_wanted(l, job)) {
+        jobs_fail(&l->jobs, job, ECANCELED);
+        return true;
+    }
     counter_add(row, CTR_LOADER_checksums_failed, 1);
     if (log_once(&checksum_logged))
         log_error("%s: the bytes at %" PRIu64 " (layer %u expert %u) do not match their checksum "
