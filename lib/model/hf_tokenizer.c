@@ -1,5 +1,5 @@
-/* tokenizer.json and tokenizer_config.json -> the keys tokenizer.ggml.*. Only byte-level BPE: what
- * tokenizers.tbl.h splits. */
+/* tokenizer.json and tokenizer_config.json -> the keys tokenizer.ggml.*: byte-level BPE with what
+ * tokenizers.tbl.h splits, and SentencePiece BPE (hf_sentencepiece.c). */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,6 @@
 #include "lib/model/hf_internal.h"
 #include "lib/model/tokenizer_blob.h"
 
-#define PAD_BYTES  24
 #define MERGES_MAX TOKENIZER_MERGES_MAX
 
 static const struct pretokenizer {
@@ -22,17 +21,7 @@ static const struct pretokenizer {
 #include "lib/model/tokenizers.tbl.h"
 };
 
-struct tokens {
-    const char **text; /* by id; borrowed from the JSON, or from pads */
-    int32_t *type;
-    uint32_t count; /* the model's vocabulary */
-    char (*pads)[PAD_BYTES];
-    char **merges; /* owned where merge_owned */
-    uint32_t merge_count;
-    bool merge_owned;
-};
-
-static bool is_word(const json_t *value, const char *word)
+bool hf_is_word(const json_t *value, const char *word)
 {
     const char *text = json_string_value(value);
     return text && strcmp(text, word) == 0;
@@ -43,17 +32,17 @@ static bool is_word(const json_t *value, const char *word)
 /* The expression of a Split, or of a ByteLevel that splits by itself (GPT-2's); NULL: not known. */
 static const char *split_expression(const json_t *pre)
 {
-    if (is_word(json_object_get(pre, "type"), "ByteLevel")) {
+    if (hf_is_word(json_object_get(pre, "type"), "ByteLevel")) {
         const json_t *by_itself = json_object_get(pre, "use_regex");
         return by_itself && !json_is_true(by_itself) ? NULL : pretokenizers[0].expression;
     }
     const json_t *parts = json_object_get(pre, "pretokenizers");
     const json_t *split = json_array_get(parts, 0), *level = json_array_get(parts, 1);
-    if (!is_word(json_object_get(pre, "type"), "Sequence") || json_array_size(parts) != 2 ||
-        !is_word(json_object_get(split, "type"), "Split") ||
-        !is_word(json_object_get(split, "behavior"), "Isolated") ||
+    if (!hf_is_word(json_object_get(pre, "type"), "Sequence") || json_array_size(parts) != 2 ||
+        !hf_is_word(json_object_get(split, "type"), "Split") ||
+        !hf_is_word(json_object_get(split, "behavior"), "Isolated") ||
         json_is_true(json_object_get(split, "invert")) ||
-        !is_word(json_object_get(level, "type"), "ByteLevel") ||
+        !hf_is_word(json_object_get(level, "type"), "ByteLevel") ||
         !json_is_false(json_object_get(level, "use_regex")) ||
         json_is_true(json_object_get(level, "add_prefix_space")))
         return NULL;
@@ -65,7 +54,7 @@ static const char *split_expression(const json_t *pre)
 static int check_normalizer(const json_t *root, struct error *error)
 {
     const json_t *n = json_object_get(root, "normalizer");
-    if (!n || json_is_null(n) || is_word(json_object_get(n, "type"), "NFC"))
+    if (!n || json_is_null(n) || hf_is_word(json_object_get(n, "type"), "NFC"))
         return 0;
     const char *type = json_string_value(json_object_get(n, "type"));
     return error_set(error, ERR_BAD_INPUT, "a normalizer of type '%s' is not supported",
@@ -93,7 +82,7 @@ static int find_pretokenizer(const json_t *root, const json_t *model, const char
 
 /* ---- tokens ---- */
 
-static int put_token(struct tokens *t, const char *text, const json_t *number, int32_t type,
+static int put_token(struct hf_tokens *t, const char *text, const json_t *number, int32_t type,
                      struct error *error)
 {
     json_int_t id = json_integer_value(number);
@@ -110,7 +99,7 @@ static int put_token(struct tokens *t, const char *text, const json_t *number, i
     return 0;
 }
 
-static int read_vocab(struct tokens *t, const json_t *model, struct error *error)
+static int read_vocab(struct hf_tokens *t, const json_t *model, struct error *error)
 {
     const char *text;
     json_t *number;
@@ -122,7 +111,7 @@ static int read_vocab(struct tokens *t, const json_t *model, struct error *error
     return 0;
 }
 
-static int read_added(struct tokens *t, const json_t *root, struct error *error)
+static int read_added(struct hf_tokens *t, const json_t *root, struct error *error)
 {
     size_t i;
     json_t *added;
@@ -140,12 +129,12 @@ static int read_added(struct tokens *t, const json_t *root, struct error *error)
 }
 
 /* Models have rows for more tokens than there are. */
-static void fill_holes(struct tokens *t)
+static void fill_holes(struct hf_tokens *t)
 {
     for (uint32_t id = 0; id < t->count; id++) {
         if (t->text[id])
             continue;
-        snprintf(t->pads[id], PAD_BYTES, "[PAD%" PRIu32 "]", id);
+        snprintf(t->pads[id], HF_PAD_BYTES, "[PAD%" PRIu32 "]", id);
         t->text[id] = t->pads[id];
         t->type[id] = TOKEN_UNUSED;
     }
@@ -161,7 +150,7 @@ static char *join(const char *left, const char *right)
 }
 
 /* "left right", or in newer files ["left", "right"]. */
-static int read_merges(struct tokens *t, const json_t *model, struct error *error)
+static int read_merges(struct hf_tokens *t, const json_t *model, struct error *error)
 {
     const json_t *merges = json_object_get(model, "merges");
     size_t count = json_array_size(merges), i;
@@ -188,7 +177,7 @@ static int read_merges(struct tokens *t, const json_t *model, struct error *erro
     return 0;
 }
 
-static void tokens_free(struct tokens *t)
+static void tokens_free(struct hf_tokens *t)
 {
     for (uint32_t i = 0; t->merge_owned && i < t->merge_count; i++)
         free(t->merges[i]);
@@ -208,7 +197,7 @@ static const char *content_of(const json_t *token)
 
 /* By its text in tokenizer_config.json, else by its number in config.json (of several the first).
  */
-static bool special_id(const struct tokens *t, const json_t *settings, const json_t *config,
+static bool special_id(const struct hf_tokens *t, const json_t *settings, const json_t *config,
                        const char *name, uint32_t *id)
 {
     char field[40];
@@ -235,10 +224,10 @@ static const json_t *template_of(const json_t *root)
 {
     const json_t *post = json_object_get(root, "post_processor");
     const json_t *parts = json_object_get(post, "processors");
-    if (is_word(json_object_get(post, "type"), "TemplateProcessing"))
+    if (hf_is_word(json_object_get(post, "type"), "TemplateProcessing"))
         return post;
     for (size_t i = 0; i < json_array_size(parts); i++)
-        if (is_word(json_object_get(json_array_get(parts, i), "type"), "TemplateProcessing"))
+        if (hf_is_word(json_object_get(json_array_get(parts, i), "type"), "TemplateProcessing"))
             return json_array_get(parts, i);
     return NULL;
 }
@@ -251,10 +240,10 @@ static bool adds_bos(const json_t *root, const json_t *settings, const char *bos
         return json_is_true(said);
     const json_t *single = json_object_get(template_of(root), "single");
     const json_t *first = json_object_get(json_array_get(single, 0), "SpecialToken");
-    return bos && is_word(json_object_get(first, "id"), bos);
+    return bos && hf_is_word(json_object_get(first, "id"), bos);
 }
 
-static void put_specials(const struct tokens *t, const json_t *root, const json_t *settings,
+static void put_specials(const struct hf_tokens *t, const json_t *root, const json_t *settings,
                          const json_t *config, struct gguf_writer *w)
 {
     static const char *const names[][2] = {{"bos", "tokenizer.ggml.bos_token_id"},
@@ -282,16 +271,12 @@ static int check_model(const json_t *model, struct error *error)
     const char *type = json_string_value(json_object_get(model, "type"));
     if (!type || strcmp(type, "BPE") != 0)
         return error_set(error, ERR_BAD_INPUT,
-                         "a tokenizer of type '%s' is not supported (only byte-level BPE)",
+                         "a tokenizer of type '%s' is not supported (only BPE)",
                          type ? gguf_printable(type, strlen(type)).text : "");
-    if (json_is_true(json_object_get(model, "byte_fallback")))
-        return error_set(error, ERR_BAD_INPUT,
-                         "a tokenizer of the SentencePiece kind is not supported (only byte-level "
-                         "BPE)");
     return 0;
 }
 
-static int read_tokens(struct tokens *t, const json_t *root, const json_t *model,
+static int read_tokens(struct hf_tokens *t, const json_t *root, const json_t *model,
                        struct error *error)
 {
     t->text = calloc(t->count, sizeof *t->text);
@@ -305,24 +290,36 @@ static int read_tokens(struct tokens *t, const json_t *root, const json_t *model
     return 0;
 }
 
+static int byte_level_keys(const struct hf_tokens *t, const json_t *tokenizer,
+                           struct gguf_writer *w, struct error *error)
+{
+    const char *pre = NULL;
+    if (check_normalizer(tokenizer, error) ||
+        find_pretokenizer(tokenizer, json_object_get(tokenizer, "model"), &pre, error))
+        return -1;
+    gguf_put_text(w, "tokenizer.ggml.model", "gpt2");
+    gguf_put_text(w, "tokenizer.ggml.pre", pre);
+    gguf_put_strings(w, "tokenizer.ggml.merges", (const char *const *)t->merges, NULL,
+                     t->merge_count);
+    return 0;
+}
+
 int hf_tokenizer_keys(const json_t *tokenizer, const json_t *settings, const json_t *config,
                       uint32_t vocab, struct gguf_writer *w, struct error *error)
 {
     const json_t *model = json_object_get(tokenizer, "model");
-    const char *pre = NULL;
-    struct tokens t = {.count = vocab};
+    bool bytes = json_is_true(json_object_get(model, "byte_fallback"));
+    struct hf_tokens t = {.count = vocab};
     sl_assert(vocab >= 1 && vocab <= MODEL_VOCAB_MAX);
-    if (check_model(model, error) || check_normalizer(tokenizer, error) ||
-        find_pretokenizer(tokenizer, model, &pre, error))
+    if (check_model(model, error))
         return -1;
     int status = read_tokens(&t, tokenizer, model, error);
+    if (status == 0)
+        status = bytes ? hf_sentencepiece_keys(&t, tokenizer, w, error)
+                       : byte_level_keys(&t, tokenizer, w, error);
     if (status == 0) {
-        gguf_put_text(w, "tokenizer.ggml.model", "gpt2");
-        gguf_put_text(w, "tokenizer.ggml.pre", pre);
         gguf_put_strings(w, "tokenizer.ggml.tokens", t.text, NULL, t.count);
         gguf_put_array(w, "tokenizer.ggml.token_type", GGUF_I32, t.type, t.count);
-        gguf_put_strings(w, "tokenizer.ggml.merges", (const char *const *)t.merges, NULL,
-                         t.merge_count);
         put_specials(&t, tokenizer, settings, config, w);
     }
     tokens_free(&t);

@@ -27,6 +27,9 @@
 #define TOKENIZER_VERSION    2u
 #define TOKENIZER_MERGES_MAX (4u << 20)
 #define TOKENIZER_PIECES_MAX (256u << 20) /* bytes of all pieces together */
+/* SentencePiece pieces are 16 characters long by its default; cutting one costs its length squared.
+ */
+#define TOKENIZER_SPM_PIECE_MAX 256
 
 /* As in tokenizer.ggml.token_type. */
 enum token_type {

@@ -15,10 +15,6 @@ struct span {
     uint32_t bytes;
 };
 
-/* SentencePiece pieces are 16 characters long by its default; cutting one costs its length squared.
- */
-#define SPM_PIECE_MAX 256
-
 struct builder {
     const struct gguf *gguf;
     struct tokenizer_blob head; /* counts first, offsets by tokenizer_blob_layout */
@@ -330,7 +326,7 @@ static int count_cuts(struct builder *b, struct error *error)
         const struct span *s = &b->tokens[i];
         if (b->types[i] != TOKEN_NORMAL)
             continue;
-        if (s->bytes > SPM_PIECE_MAX)
+        if (s->bytes > TOKENIZER_SPM_PIECE_MAX)
             return error_set(error, ERR_BAD_INPUT, "token %" PRIu32 " has %" PRIu32 " bytes", i,
                              s->bytes);
         inside |= space_inside(s);

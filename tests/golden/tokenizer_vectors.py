@@ -12,7 +12,10 @@ weights, so that the reader takes it) and vectors.json.
     spm         SentencePiece BPE as Llama's and Mixtral's: bytes for what is unknown, a space first,
                 runs of spaces are pieces, digits apart
     spm_across  the same with pieces that go over spaces, and without the space first
-    olmo        byte-level BPE as OLMo's (GPT-NeoX): runs of spaces are added tokens"""
+    olmo        byte-level BPE as OLMo's (GPT-NeoX): runs of spaces are added tokens
+
+and spm.json, spm_across.json: the two as a tokenizer.json, with the vectors of the package that reads those
+(vectors_hf.json; texts without special and added tokens, which it looks for first)."""
 import glob
 import io
 import json
@@ -24,7 +27,7 @@ import gguf
 import numpy as np
 import sentencepiece
 import tokenizers
-from tokenizers import decoders, models, pre_tokenizers, trainers
+from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
 TEXTS = [
     "", " ", "  ", "a", " a", "a ", "Hello world", "Hello  world", "   leading", "trailing   ",
@@ -108,6 +111,26 @@ def fill_spm(sp, prefix):
     return fill
 
 
+def hf_json(sp, prefix):
+    """The vocabulary as Hugging Face's conversion writes it: every cut of a piece is a merge, the pieces
+    by falling score."""
+    vocab = {sp.id_to_piece(i): i for i in range(sp.vocab_size())}
+    pieces = [i for i in range(sp.vocab_size())
+              if not (sp.is_unknown(i) or sp.is_control(i) or sp.is_byte(i)) and sp.id_to_piece(i) != "<tag>"]
+    merges = []
+    for i in sorted(pieces, key=lambda i: -sp.get_score(i)):
+        p = sp.id_to_piece(i)
+        merges += [(p[:k], p[k:]) for k in range(1, len(p)) if p[:k] in vocab and p[k:] in vocab]
+    t = tokenizers.Tokenizer(models.BPE(vocab=vocab, merges=merges, unk_token="<unk>", fuse_unk=True, byte_fallback=True))
+    if prefix:
+        t.normalizer = normalizers.Sequence([normalizers.Prepend("\u2581"), normalizers.Replace(" ", "\u2581")])
+    else:
+        t.pre_tokenizer = pre_tokenizers.Metaspace(replacement="\u2581", prepend_scheme="never", split=False)
+    t.add_special_tokens(["<unk>", "<s>", "</s>"])
+    t.add_tokens([tokenizers.AddedToken("<tag>", normalized=False)])
+    return t
+
+
 def olmo_model(corpus):
     t = tokenizers.Tokenizer(models.BPE())
     t.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
@@ -140,18 +163,24 @@ def main(data):
     corpus = "\n".join(open(f, encoding="utf-8").read() for f in sorted(glob.glob(f"{data}/heldout/*.txt")))
     texts = sample_texts(corpus)
     os.makedirs(f"{data}/tokenizers", exist_ok=True)
-    result = []
+    result, result_hf = [], []
+    plain = [x for x in texts if "<tag>" not in x and "<s>" not in x]
     for name, sp, prefix in (("spm", spm_model(corpus, vocab_size=900), True),
                              ("spm_across", spm_model(corpus, vocab_size=700, split_by_whitespace=False,
                                                       add_dummy_prefix=False), False)):
         write_gguf(f"{data}/tokenizers/{name}.gguf", name, fill_spm(sp, prefix))
         # the package takes a text as ended by a NUL
         result.append({"name": name, "vectors": [{"text": x, "ids": sp.encode(x)} for x in texts if "\0" not in x]})
+        h = hf_json(sp, prefix)
+        h.save(f"{data}/tokenizers/{name}.json", pretty=False)
+        result_hf.append({"name": name, "vectors": [{"text": x, "ids": h.encode(x, add_special_tokens=False).ids}
+                                                    for x in plain]})
     t = olmo_model(corpus)
     write_gguf(f"{data}/tokenizers/olmo.gguf", "olmo", fill_olmo(t))
     result.append({"name": "olmo", "vectors": [{"text": x, "ids": t.encode(x).ids} for x in texts]})
-    with open(f"{data}/tokenizers/vectors.json", "w") as f:
-        f.write("[\n" + ",\n".join(json.dumps(x) for x in result) + "\n]\n")
+    for file, vectors in (("vectors", result), ("vectors_hf", result_hf)):
+        with open(f"{data}/tokenizers/{file}.json", "w") as f:
+            f.write("[\n" + ",\n".join(json.dumps(x) for x in vectors) + "\n]\n")
 
 
 if __name__ == "__main__":
