@@ -30,6 +30,7 @@
 #define PROCESS_GUESS     (768 * KIB)
 #define ENTRY_GUESS_BYTES 192 /* eviction order, job and reservation of one entry in the cache */
 #define COMPUTE_GUESS     (1536 * KIB)
+#define OWN_THREADS       3    /* main, lifeline, and the cache's prefault */
 #define LOADER_THREADS    8    /* of the pread back end */
 #define COMPUTE_ROWS      64   /* rows a thread of compute gathers at once */
 #define FORMS_BYTES       6.25 /* of one activation: F32, and quantised as Q8_0 and as Q4_0 need it */
@@ -94,16 +95,20 @@ static uint64_t compute_guess(const struct supervisor *s)
                                       16.0 * h->vocab + (double)s->params.threads * thread);
 }
 
-/* NNG makes threads by the number of processors: resolvers, tasks, timers. */
+/* NNG, where clients are answered, makes threads by the number of processors: resolvers, tasks,
+ * timers. */
 static uint32_t threads_guess(const struct supervisor *s, enum service service)
 {
     long online = sysconf(_SC_NPROCESSORS_ONLN);
     uint32_t cpus = online > 0 ? (uint32_t)online : 1, tasks = 2 * cpus < 16 ? 2 * cpus : 16;
-    uint32_t own = service == SERVICE_COMPUTE ? (uint32_t)s->params.threads + 2
-                   : service == SERVICE_LOADER && strcmp(s->params.backend, "pread") == 0
-                       ? 2 + LOADER_THREADS
-                       : 2;
-    return 8 + tasks + cpus + own;
+    uint32_t nng = 8 + tasks + cpus, own = OWN_THREADS;
+    switch (service) {
+    case SERVICE_SUPERVISOR: return nng + own;
+    case SERVICE_COMPUTE: return nng + own + (uint32_t)s->params.threads;
+    case SERVICE_LOADER:
+        return strcmp(s->params.backend, "pread") == 0 ? own + LOADER_THREADS : own;
+    default: return own;
+    }
 }
 
 static uint64_t lease_guess(const struct supervisor *s, enum service service)
