@@ -95,8 +95,22 @@ int offline_text_load(const struct model_index *model, const char *const *paths,
     uint64_t wanted = tokens_max / window > 0 ? tokens_max / window : 1;
     if (tokens_max && wanted < t->windows)
         thin_out(t, (uint32_t)wanted);
-    t->hash = XXH3_64bits(t->ids, (size_t)t->windows * window * sizeof *t->ids);
+    offline_text_rehash(t);
     return 0;
+}
+
+struct offline_text offline_text_room(uint32_t windows, uint32_t window)
+{
+    struct offline_text t = {.windows = windows ? windows : 1, .window = window};
+    t.ids = calloc((size_t)t.windows * window, sizeof *t.ids);
+    if (!t.ids)
+        log_fatal(1, "no memory for the tokens of a text");
+    return t;
+}
+
+void offline_text_rehash(struct offline_text *t)
+{
+    t->hash = XXH3_64bits(t->ids, (size_t)t->windows * t->window * sizeof *t->ids);
 }
 
 void offline_text_free(struct offline_text *t)

@@ -18,6 +18,9 @@
 /* What the engine needs beside dense weights and experts: processes, libraries, KV, the reserve of
  * the ledger. An estimate (README, Numbers): `sluice run` says the exact floor. */
 #define ENGINE_BYTES (20 * MIB)
+/* Tokens of the text, of a made-up stream. */
+#define PLANNED_TOKENS 65536
+#define FORCED_TOKENS  1024
 
 static void usage(FILE *out)
 {
@@ -25,6 +28,8 @@ static void usage(FILE *out)
         out,
         "usage: sluice plan -m FILE --profile PROFILE --text FILE... --max-loss P -o PLAN\n"
         "                   [--budget B | --experts PCT%%] [--system S] [options]\n"
+        "       sluice plan -m FILE --system S --shares TIER=SHARE,... -o PLAN\n"
+        "                   [--profile PROFILE]\n"
         "\n"
         "Plans the lossy systems of a model and says what each is expected to lose.\n"
         "\n"
@@ -42,6 +47,11 @@ static void usage(FILE *out)
         "      --configurations N   swapmoe: random shares that are measured (default 40)\n"
         "      --generations N      swapmoe: of the genetic search (default 5000)\n"
         "      --curve              hobbit: also replace against skip\n"
+        "      --shares LIST        for random weights, which have no loss to plan by: shares of\n"
+        "                           native|int8|int4|int2|skip, like int4=0.8,int2=0.2. edgemoe:\n"
+        "                           random widths; hobbit: thresholds, found on a made-up stream\n"
+        "                           of tokens; fate: the fraction in prefill\n"
+        "      --seed N             of such widths and streams (default 1)\n"
         "      --threads N          default: all processors\n"
         "      --output text|json   what goes to stdout (default text)\n");
 }
@@ -59,6 +69,8 @@ enum {
     OPT_CONFIGURATIONS,
     OPT_GENERATIONS,
     OPT_CURVE,
+    OPT_SHARES,
+    OPT_SEED,
     OPT_THREADS,
     OPT_OUTPUT
 };
@@ -76,6 +88,8 @@ static const struct option options[] = {{"model", 1, NULL, 'm'},
                                         {"configurations", 1, NULL, OPT_CONFIGURATIONS},
                                         {"generations", 1, NULL, OPT_GENERATIONS},
                                         {"curve", 0, NULL, OPT_CURVE},
+                                        {"shares", 1, NULL, OPT_SHARES},
+                                        {"seed", 1, NULL, OPT_SEED},
                                         {"threads", 1, NULL, OPT_THREADS},
                                         {"output", 1, NULL, OPT_OUTPUT},
                                         {"help", 0, NULL, 'h'},
@@ -147,6 +161,8 @@ static int one_option(struct planning *p, int option, const char *value, struct 
     case OPT_GENERATIONS:
         return option_i64("--generations", value, 1, 1000000, &p->generations, error);
     case OPT_THREADS: return option_i64("--threads", value, 1, 64, &p->threads, error);
+    case OPT_SEED: return option_i64("--seed", value, 0, INT64_MAX, &p->seed, error);
+    case OPT_SHARES: p->forced = true; return shares_parse(&p->shares, value, error);
     case OPT_CURVE: p->curve = true; return 0;
     case OPT_SYSTEM:
     case OPT_OUTPUT: return word_option(p, option, value, error);
@@ -163,6 +179,13 @@ static int parse(struct planning *p, int argc, char **argv, struct error *error)
             return -1;
     if (optind < argc)
         return error_set(error, ERR_BAD_INPUT, "'%.80s' is not an option", argv[optind]);
+    if (p->forced && (!p->model_path || !p->out_path))
+        return error_set(error, ERR_BAD_INPUT, "give -m FILE, --system S and -o PLAN");
+    if (p->forced) {
+        p->tokens_max = p->tokens_max ? p->tokens_max : FORCED_TOKENS;
+        return 0;
+    }
+    p->tokens_max = p->tokens_max ? p->tokens_max : PLANNED_TOKENS;
     if (!p->model_path || !p->profile_path || !p->texts || !p->out_path || p->max_loss <= 0)
         return error_set(error, ERR_BAD_INPUT,
                          "give -m FILE, --profile PROFILE, --text FILE, --max-loss P and -o PLAN");
@@ -307,11 +330,15 @@ static int run(struct planning *p, struct error *error)
         if (plan_write(p->plan, p->out_path, error) != 0)
             return -1;
     }
-    if (p->json) {
-        json_dumpf(p->report, stdout, JSON_INDENT(2));
-        printf("\n");
-    }
     return 0;
+}
+
+static void print_report(const struct planning *p)
+{
+    if (!p->json)
+        return;
+    json_dumpf(p->report, stdout, JSON_INDENT(2));
+    printf("\n");
 }
 
 int main(int argc, char **argv)
@@ -319,14 +346,19 @@ int main(int argc, char **argv)
     struct planning p = {.system = "all",
                          .margin = 0.1,
                          .window = 512,
-                         .tokens_max = 65536,
+                         .seed = 1,
                          .configurations = 40,
                          .generations = 5000};
     struct error error;
     log_init("plan", LOG_LEVEL_INFO);
     p.report = json_object();
-    int status =
-        parse(&p, argc, argv, &error) == 0 && run(&p, &error) == 0 ? 0 : report("plan", &error);
+    int status = parse(&p, argc, argv, &error);
+    if (status == 0)
+        status = p.forced ? plan_forced(&p, &error) : run(&p, &error);
+    if (status == 0)
+        print_report(&p);
+    else
+        status = report("plan", &error);
     json_decref(p.report);
     offline_losses_free(&p.native);
     offline_losses_free(&p.native_some);

@@ -6,6 +6,7 @@
 
 #include "lib/base/bytes.h"
 #include "lib/offline/serving.h"
+#include "procs/plan/shares.h"
 
 #define PLANNING_TEXTS_MAX 64
 
@@ -18,8 +19,10 @@ struct planning {
     double experts_percent; /* 0: none given */
     double max_loss;        /* 0.01: one per cent */
     double margin;          /* share of max_loss that is kept back */
-    int64_t window, tokens_max, threads, configurations, generations;
+    int64_t window, tokens_max, threads, configurations, generations, seed;
     bool json, curve;
+    struct shares shares; /* --shares, with `forced` */
+    bool forced;
 
     struct offline_model *model;
     struct offline_text text, some; /* all of it; a quarter of the windows, for searches */
@@ -57,5 +60,8 @@ int plan_edgemoe(struct planning *p, struct error *error);
 int plan_hobbit(struct planning *p, struct error *error);
 int plan_fate(struct planning *p, struct error *error);
 int plan_swapmoe(struct planning *p, struct error *error);
+
+/* All of a run with --shares (forced.c). */
+int plan_forced(struct planning *p, struct error *error);
 
 #endif

@@ -14,7 +14,7 @@ struct profile {
     const char *text_path[PROFILE_TEXTS_MAX];
     size_t texts;
     int64_t window, tokens_max, importance_tokens, importance_seconds, threads, pair_mib;
-    bool json;
+    bool json, made_up;
 
     struct offline_model *model;
     struct offline_text text;

@@ -16,15 +16,19 @@
 #include "lib/base/assert.h"
 #include "lib/base/clock.h"
 #include "procs/client/options.h"
+#include "procs/client/token_stream.h"
 #include "procs/profile/profile.h"
 
-#define PROGRESS_NS (2 * NS_PER_S)
+#define PROGRESS_NS    (2 * NS_PER_S)
+#define MADE_UP_TOKENS 4096
+#define MADE_UP_SEED   1
 
 static void usage(FILE *out)
 {
     fprintf(
         out,
         "usage: sluice profile -m FILE --text FILE [--text FILE...] -o PROFILE [options]\n"
+        "       sluice profile -m FILE --made-up -o PROFILE [options]\n"
         "\n"
         "Measures a model on calibration text: routing, paths, recall of predictions, norms,\n"
         "importance of experts, timings. Run again with the same arguments it goes on where it\n"
@@ -32,6 +36,8 @@ static void usage(FILE *out)
         "\n"
         "  -m, --model FILE           GGUF file\n"
         "      --text FILE            calibration text; may be given several times\n"
+        "      --made-up              instead: tokens as sluice bench makes them, for files with\n"
+        "                             random weights; no importance, 4096 tokens by default\n"
         "  -o FILE                    the profile (JSON; tables go to FILE.tables)\n"
         "      --ctx N                tokens of a window (default 512)\n"
         "      --tokens N             at most so many tokens, spread over the text (default all)\n"
@@ -44,6 +50,7 @@ static void usage(FILE *out)
 
 enum {
     OPT_TEXT = 256,
+    OPT_MADE_UP,
     OPT_CTX,
     OPT_TOKENS,
     OPT_ITOKENS,
@@ -55,6 +62,7 @@ enum {
 
 static const struct option options[] = {{"model", 1, NULL, 'm'},
                                         {"text", 1, NULL, OPT_TEXT},
+                                        {"made-up", 0, NULL, OPT_MADE_UP},
                                         {"ctx", 1, NULL, OPT_CTX},
                                         {"tokens", 1, NULL, OPT_TOKENS},
                                         {"importance-tokens", 1, NULL, OPT_ITOKENS},
@@ -75,6 +83,7 @@ static int one_option(struct profile *p, int option, const char *value, struct e
             return error_set(error, ERR_BAD_INPUT, "at most %d texts", PROFILE_TEXTS_MAX);
         p->text_path[p->texts++] = value;
         return 0;
+    case OPT_MADE_UP: p->made_up = true; return 0;
     case OPT_CTX: return option_i64("--ctx", value, 2, 65536, &p->window, error);
     case OPT_TOKENS: return option_i64("--tokens", value, 1, INT64_MAX, &p->tokens_max, error);
     case OPT_ITOKENS:
@@ -103,8 +112,14 @@ static int parse(struct profile *p, int argc, char **argv, struct error *error)
             return -1;
     if (optind < argc)
         return error_set(error, ERR_BAD_INPUT, "'%.80s' is not an option", argv[optind]);
-    if (!p->model_path || !p->texts || !p->out_path)
+    if (!p->model_path || (!p->texts && !p->made_up) || !p->out_path)
         return error_set(error, ERR_BAD_INPUT, "give -m FILE, --text FILE and -o PROFILE");
+    if (p->texts && p->made_up)
+        return error_set(error, ERR_BAD_INPUT, "--text and --made-up do not go together");
+    if (p->made_up) {
+        p->importance_tokens = 0;
+        p->tokens_max = p->tokens_max ? p->tokens_max : MADE_UP_TOKENS;
+    }
     return 0;
 }
 
@@ -142,6 +157,20 @@ static int take_up(struct profile *p, struct error *error)
     return 0;
 }
 
+static int load_text(struct profile *p, struct error *error)
+{
+    const struct model_index *m = offline_index(p->model);
+    uint32_t window = (uint32_t)p->window;
+    if (!p->made_up)
+        return offline_text_load(m, p->text_path, p->texts, window, (uint64_t)p->tokens_max,
+                                 &p->text, error);
+    p->text = offline_text_room((uint32_t)(p->tokens_max / p->window), window);
+    token_stream_fill(MADE_UP_SEED, TOKEN_STREAM_STAY, m->hparams.vocab, p->text.ids,
+                      (size_t)p->text.windows * window);
+    offline_text_rehash(&p->text);
+    return 0;
+}
+
 static int begin(struct profile *p, struct error *error)
 {
     static const enum plan_array arrays[] = {PLAN_ARRAY_frequency,
@@ -158,10 +187,7 @@ static int begin(struct profile *p, struct error *error)
     for (size_t i = 0; i < ARRAY_LEN(arrays); i++)
         bits |= plan_array_bit(arrays[i]);
     p->model = offline_open(p->model_path, error);
-    if (!p->model ||
-        offline_text_load(offline_index(p->model), p->text_path, p->texts, (uint32_t)p->window,
-                          (uint64_t)p->tokens_max, &p->text, error) != 0 ||
-        take_up(p, error) != 0)
+    if (!p->model || load_text(p, error) != 0 || take_up(p, error) != 0)
         return -1;
     const struct model_hparams *hp = &offline_index(p->model)->hparams;
     struct plan *plan = p->plan ? plan_extended(p->plan, bits, p->plan->cells, error)
