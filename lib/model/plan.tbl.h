@@ -53,6 +53,7 @@ PLAN_SCALAR(swap_interval, 0, 1e9, "Tokens between SwapMoE's updates.")
 PLAN_SCALAR(swap_loss, -1, 1e9, "Measured loss with the planned virtual experts.")
 PLAN_SCALAR(swap_loss_low, -1, 1e9, "Lower end of its 95 % interval.")
 PLAN_SCALAR(swap_loss_high, -1, 1e9, "Upper end of its 95 % interval.")
+PLAN_SCALAR(hobbit_fld_next, 0, 1, "1: its distance has the running layer farthest.")
 
 /* ---- measured by profile ---- */
 PLAN_ARRAY(frequency, F32, EXPERTS, 0, 1, "Uses per token.")

@@ -19,6 +19,7 @@ static const struct {
     {"hobbit", "w_lfu", PLAN_hobbit_w_lfu, false, false},
     {"hobbit", "w_lhu", PLAN_hobbit_w_lhu, false, false},
     {"hobbit", "w_fld", PLAN_hobbit_w_fld, false, false},
+    {"hobbit", "fld_next", PLAN_hobbit_fld_next, false, true},
     {"hobbit", "ahead", PLAN_prefetch_layers, true, false},
     {"fate", "boundary", PLAN_fate_boundary, true, false},
     {"eap", "boundary", PLAN_fate_boundary, true, false},

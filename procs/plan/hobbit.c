@@ -1,4 +1,5 @@
-/* HOBBIT's thresholds: the fewest bytes per miss whose loss keeps to P, every use taken as a miss.
+/* HOBBIT's thresholds (eviction.c has its weights): the fewest bytes per miss whose loss keeps to
+ * P, every use taken as a miss.
  *
  * Bytes per miss fall with T1 and with T2. For some shares that may be skipped (T2) the least T1
  * that keeps to P is found by bisection over a quarter of the text; the best pair is then measured
@@ -165,7 +166,7 @@ static int curve(struct planning *p, const struct tiers *t, struct error *error)
     return 0;
 }
 
-int plan_hobbit(struct planning *p, struct error *error)
+static int thresholds(struct planning *p, struct error *error)
 {
     static const double t2s[] = {1.0, 0.95, 0.9};
     struct tiers t = choose_tiers(p);
@@ -176,5 +177,16 @@ int plan_hobbit(struct planning *p, struct error *error)
     if (confirm(p, &t, &best, error) != 0)
         return -1;
     store(p, &best, &t);
+    return 0;
+}
+
+int plan_hobbit(struct planning *p, struct error *error)
+{
+    bool planned = plan_knows(p->plan, PLAN_hobbit_t1) && plan_knows(p->plan, PLAN_hobbit_t2);
+    if (p->eviction_only && !planned)
+        return error_set(error, ERR_BAD_INPUT, "%.200s has no thresholds yet", p->profile_path);
+    if ((!p->eviction_only && thresholds(p, error) != 0) || plan_hobbit_eviction(p, error) != 0)
+        return -1;
+    struct tiers t = choose_tiers(p);
     return p->curve ? curve(p, &t, error) : 0;
 }

@@ -3,21 +3,14 @@
  * measured on calibration text and stored with what it is expected to lose.
  * Trust: model file, profile and texts are foreign; lib/model checks them. */
 #include <getopt.h>
-#include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "procs/client/options.h"
 #include "procs/plan/planning.h"
 
-#define PROGRESS_NS (3 * NS_PER_S)
-/* What the engine needs beside dense weights and experts: processes, libraries, KV, the reserve of
- * the ledger. An estimate (README, Numbers): `sluice run` says the exact floor. */
-#define ENGINE_BYTES (20 * MIB)
 /* Tokens of the text, of a made-up stream. */
 #define PLANNED_TOKENS 65536
 #define FORCED_TOKENS  1024
@@ -52,6 +45,8 @@ static void usage(FILE *out)
         "                           random widths; hobbit: thresholds, found on a made-up stream\n"
         "                           of tokens; fate: the fraction in prefill\n"
         "      --seed N             of such widths and streams (default 1)\n"
+        "      --trace FILE         hobbit: fit eviction on this trace, not on the text's routing\n"
+        "      --eviction-only      hobbit: keep the thresholds the profile has, fit eviction\n"
         "      --threads N          default: all processors\n"
         "      --output text|json   what goes to stdout (default text)\n");
 }
@@ -71,6 +66,8 @@ enum {
     OPT_CURVE,
     OPT_SHARES,
     OPT_SEED,
+    OPT_TRACE,
+    OPT_EVICTION,
     OPT_THREADS,
     OPT_OUTPUT
 };
@@ -90,6 +87,8 @@ static const struct option options[] = {{"model", 1, NULL, 'm'},
                                         {"curve", 0, NULL, OPT_CURVE},
                                         {"shares", 1, NULL, OPT_SHARES},
                                         {"seed", 1, NULL, OPT_SEED},
+                                        {"trace", 1, NULL, OPT_TRACE},
+                                        {"eviction-only", 0, NULL, OPT_EVICTION},
                                         {"threads", 1, NULL, OPT_THREADS},
                                         {"output", 1, NULL, OPT_OUTPUT},
                                         {"help", 0, NULL, 'h'},
@@ -164,6 +163,8 @@ static int one_option(struct planning *p, int option, const char *value, struct 
     case OPT_SEED: return option_i64("--seed", value, 0, INT64_MAX, &p->seed, error);
     case OPT_SHARES: p->forced = true; return shares_parse(&p->shares, value, error);
     case OPT_CURVE: p->curve = true; return 0;
+    case OPT_TRACE: p->trace_path = value; return 0;
+    case OPT_EVICTION: p->eviction_only = true; return 0;
     case OPT_SYSTEM:
     case OPT_OUTPUT: return word_option(p, option, value, error);
     case 'h': usage(stdout); exit(fflush(stdout) == 0 ? 0 : 1);
@@ -192,95 +193,6 @@ static int parse(struct planning *p, int argc, char **argv, struct error *error)
     return 0;
 }
 
-/* ---- what the planners share ---- */
-
-void planning_say(const struct planning *p, const char *fmt, ...)
-{
-    FILE *out = p->json ? stderr : stdout;
-    va_list args;
-    va_start(args, fmt);
-    vfprintf(out, fmt, args);
-    va_end(args);
-    fputc('\n', out);
-    fflush(out);
-}
-
-void planning_progress(struct planning *p, const char *what, uint64_t done, uint64_t of)
-{
-    uint64_t now = clock_now_ns();
-    if (now - p->told < PROGRESS_NS)
-        return;
-    p->told = now;
-    fprintf(stderr, "sluice plan: %s %llu of %llu\n", what, (unsigned long long)done,
-            (unsigned long long)of);
-}
-
-const char *planning_loss(const struct offline_interval *loss, char buf[64])
-{
-    snprintf(buf, 64, "%.2f %% (%.2f .. %.2f)", 100 * loss->value, 100 * loss->low,
-             100 * loss->high);
-    return buf;
-}
-
-int planning_add(struct planning *p, uint64_t arrays, struct error *error)
-{
-    struct plan *more = plan_extended(p->plan, arrays, p->plan->cells, error);
-    if (!more)
-        return -1;
-    free(p->plan);
-    p->plan = more;
-    return 0;
-}
-
-static void window_done(void *arg, uint32_t done, uint32_t windows)
-{
-    planning_progress(arg, "window", done, windows);
-}
-
-static struct offline_evaluation evaluation_of(struct planning *p, const struct offline_text *text)
-{
-    return (struct offline_evaluation){.model = p->model,
-                                       .text = text,
-                                       .threads = (uint32_t)p->threads,
-                                       .progress = window_done,
-                                       .arg = p};
-}
-
-int planning_measure(struct planning *p, const struct offline_text *text, const struct serving *s,
-                     struct measured *out, struct error *error)
-{
-    struct offline_evaluation e = evaluation_of(p, text);
-    const struct offline_losses *native = text == &p->text ? &p->native : &p->native_some;
-    struct offline_losses losses;
-    if (serving_evaluate(&e, s, &losses, &out->report, error) != 0)
-        return -1;
-    out->loss = offline_loss_interval(native->nll, losses.nll, losses.windows, losses.scored, 0.95);
-    offline_losses_free(&losses);
-    return 0;
-}
-
-uint64_t planning_expert_bytes(const struct planning *p, struct error *error)
-{
-    const struct model_index *m = offline_index(p->model);
-    char floor[16], given[16];
-    uint64_t least = (m->hparams.experts_used + 1ull) * m->hparams.layers *
-                     offline_expert_bytes(p->model, 0, 0, TIER_NATIVE, QUANT_CHANNEL);
-    if (p->experts_percent > 0)
-        return (uint64_t)(p->experts_percent / 100 * (double)p->native_bytes);
-    uint64_t beside = m->dense_bytes + ENGINE_BYTES;
-    if (p->budget_bytes >= beside + least)
-        return p->budget_bytes - beside < p->native_bytes ? p->budget_bytes - beside
-                                                          : p->native_bytes;
-    if (p->budget_bytes == 0)
-        error_set(error, ERR_BAD_INPUT, "give --budget BYTES or --experts PCT%%");
-    else
-        error_set(error, ERR_BELOW_FLOOR,
-                  "a budget of %s is too small: %s would do for this model's dense weights, the "
-                  "engine and the experts of a token",
-                  bytes_format(p->budget_bytes, given), bytes_format(beside + least, floor));
-    return 0;
-}
-
 /* ---- the run ---- */
 
 static int begin(struct planning *p, struct error *error)
@@ -298,7 +210,8 @@ static int begin(struct planning *p, struct error *error)
         return -1;
     p->some = offline_text_some(&p->text, 0, p->text.windows >= 16 ? 4 : 1);
     p->native_bytes = serving_bytes(p->model, NULL, QUANT_CHANNEL);
-    struct offline_evaluation all = evaluation_of(p, &p->text), some = evaluation_of(p, &p->some);
+    struct offline_evaluation all = planning_evaluation(p, &p->text),
+                              some = planning_evaluation(p, &p->some);
     if (offline_evaluate(&all, &p->native, error) != 0 ||
         offline_evaluate(&some, &p->native_some, error) != 0)
         return -1;

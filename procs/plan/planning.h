@@ -13,6 +13,7 @@
 struct planning {
     /* options */
     const char *model_path, *profile_path, *out_path, *system;
+    const char *trace_path; /* what hobbit's eviction is fitted on; NULL: the text's routing */
     const char *text_path[PLANNING_TEXTS_MAX];
     size_t texts;
     uint64_t budget_bytes;  /* 0: none given */
@@ -23,6 +24,7 @@ struct planning {
     bool json, curve;
     struct shares shares; /* --shares, with `forced` */
     bool forced;
+    bool eviction_only; /* hobbit: the thresholds are planned already */
 
     struct offline_model *model;
     struct offline_text text, some; /* all of it; a quarter of the windows, for searches */
@@ -38,6 +40,7 @@ struct measured {
     struct offline_interval loss;
     struct serving_report report;
 };
+struct offline_evaluation planning_evaluation(struct planning *p, const struct offline_text *text);
 int planning_measure(struct planning *p, const struct offline_text *text, const struct serving *s,
                      struct measured *out, struct error *error);
 
@@ -58,6 +61,7 @@ uint64_t planning_expert_bytes(const struct planning *p, struct error *error);
 
 int plan_edgemoe(struct planning *p, struct error *error);
 int plan_hobbit(struct planning *p, struct error *error);
+int plan_hobbit_eviction(struct planning *p, struct error *error);
 int plan_fate(struct planning *p, struct error *error);
 int plan_swapmoe(struct planning *p, struct error *error);
 
