@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define TENSOR_TYPE_OWN_FIRST 1000 /* types from here on are in no GGUF file */
+#define TENSOR_TYPE_OWN_FIRST 1000 /* types from here on are in stores only */
 
 enum tensor_type {
 #define TENSOR_TYPE(name, id, block_elems, block_bytes, row_head_bytes) TENSOR_##name = (id),

@@ -1,7 +1,7 @@
 /* The tensor types sluice computes with.
  * TENSOR_TYPE(NAME, id, block_elems, block_bytes, row_head_bytes)
- * id: the number GGUF files use, or from TENSOR_TYPE_OWN_FIRST on one of sluice's own, which no
- * GGUF file has; block_elems: elements per block along the row; block_bytes: bytes per block;
+ * id: the number GGUF files use, or from TENSOR_TYPE_OWN_FIRST on one of sluice's own, which
+ * only stores have; block_elems: elements per block along the row; block_bytes: bytes per block;
  * row_head_bytes: bytes at the start of every row, before its blocks. Source of numbers below 1000:
  * the GGUF specification. Blocks of the own types: lib/quant/quant.h. No include guard: include it
  * with TENSOR_TYPE defined. */

@@ -464,12 +464,24 @@ int arch_place_tensor(enum arch_id arch, const struct model_hparams *h,
     return refuse(arch, t->name, error);
 }
 
-bool arch_role_required(enum arch_id arch, enum dense_role role)
+static const struct dense_row *dense_row_of(enum arch_id arch, enum dense_role role)
 {
     for (size_t i = 0; i < ARRAY_LEN(dense_rows); i++)
         if (dense_rows[i].arch == arch && dense_rows[i].role == role)
-            return dense_rows[i].presence == PRESENCE_REQUIRED;
-    return false;
+            return &dense_rows[i];
+    return NULL;
+}
+
+bool arch_role_required(enum arch_id arch, enum dense_role role)
+{
+    const struct dense_row *row = dense_row_of(arch, role);
+    return row && row->presence == PRESENCE_REQUIRED;
+}
+
+bool arch_role_any_type(enum arch_id arch, enum dense_role role)
+{
+    const struct dense_row *row = dense_row_of(arch, role);
+    return row && row->storage == STORAGE_ANY;
 }
 
 const char *arch_tensor_name(enum arch_id arch, const struct arch_place *place, char *buf)

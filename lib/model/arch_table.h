@@ -63,6 +63,8 @@ int arch_place_tensor(enum arch_id arch, const struct model_hparams *hparams,
 /* True for the roles of global tensors (one per model instead of one per layer). */
 bool arch_role_is_global(enum dense_role role);
 bool arch_role_required(enum arch_id arch, enum dense_role role);
+/* The tensor may be of any type, for it is multiplied with (norms, biases and routers are F32). */
+bool arch_role_any_type(enum arch_id arch, enum dense_role role);
 
 /* The name a tensor of that place has, for messages. buf has MODEL_NAME_BYTES bytes. */
 const char *arch_tensor_name(enum arch_id arch, const struct arch_place *place, char *buf);

@@ -307,7 +307,7 @@ static int parse_storage(struct gguf *g, struct model_tensor *t, struct error *e
         take_u64(g, "a tensor's offset", &t->file_offset, error))
         return -1;
     const struct tensor_type_info *type = tensor_type_info(t->type);
-    if (!type || t->type >= TENSOR_TYPE_OWN_FIRST)
+    if (!type || (t->type >= TENSOR_TYPE_OWN_FIRST && !g->source.own_types))
         return error_set(error, ERR_BAD_INPUT,
                          "tensor %s is of type %s (%" PRIu32 "), which sluice cannot compute with",
                          t->name, foreign_type_name(t->type), t->type);

@@ -52,6 +52,7 @@ struct gguf_source {
     ssize_t (*read)(void *arg, void *buf, size_t n, uint64_t offset);
     void *arg;
     uint64_t bytes; /* size of the whole file */
+    bool own_types; /* tensors may be of sluice's own types: the model file of a store */
 };
 
 struct gguf_key {

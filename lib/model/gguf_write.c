@@ -30,7 +30,7 @@ struct written {
 
 struct gguf_writer {
     uint32_t alignment;
-    bool no_memory, laid_out;
+    bool no_memory, laid_out, own_types;
     struct piece keys, tensors, header;
     uint64_t key_count;
     struct written *tensor;
@@ -225,12 +225,17 @@ static bool room_for_tensor(struct gguf_writer *w)
     return true;
 }
 
+void gguf_writer_own_types(struct gguf_writer *w)
+{
+    w->own_types = true;
+}
+
 uint32_t gguf_put_tensor(struct gguf_writer *w, const char *name, uint32_t type, uint32_t dims,
                          const uint64_t *ne)
 {
     uint64_t bytes;
     sl_assert(!w->laid_out && dims >= 1 && dims <= 4 && strlen(name) < MODEL_NAME_BYTES);
-    sl_assert(type < TENSOR_TYPE_OWN_FIRST);
+    sl_assert(type < TENSOR_TYPE_OWN_FIRST || w->own_types);
     sl_assert(tensor_type_row_bytes(type, ne[0], &bytes));
     for (uint32_t d = 1; d < dims; d++)
         sl_assert(!mul_overflows(bytes, ne[d], &bytes));

@@ -49,8 +49,12 @@ void gguf_put_strings(struct gguf_writer *w, const char *key, const char *const 
 /* Key i of an open file as it is. Not for general.alignment, which is the writer's own. */
 void gguf_put_copy(struct gguf_writer *w, const struct gguf *from, uint32_t i);
 
-/* A tensor of a type of tensor_types.tbl.h that GGUF has; ne[0] along the row. Returns its number.
- * The shape fits the type (asserted). */
+/* The file is a store's: its tensors may be of sluice's own types (gguf_source.own_types reads it).
+ */
+void gguf_writer_own_types(struct gguf_writer *w);
+
+/* A tensor of a type of tensor_types.tbl.h that GGUF has, or of an own one where allowed; ne[0]
+ * along the row. Returns its number. The shape fits the type (asserted). */
 uint32_t gguf_put_tensor(struct gguf_writer *w, const char *name, uint32_t type, uint32_t dims,
                          const uint64_t *ne);
 

@@ -262,7 +262,8 @@ int index_build_fd(int fd, const struct index_experts *experts, struct model_ind
      * they would be charged to the budget. Advice only: a file system that refuses it changes
      * nothing else. */
     struct file_reader reader = {.fd = fd};
-    struct gguf_source source = {read_file, &reader, id.bytes};
+    struct gguf_source source = {
+        .read = read_file, .arg = &reader, .bytes = id.bytes, .own_types = experts != NULL};
     (void)posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM);
     int status = index_build_store(&source, &id, experts, index, error);
     (void)posix_fadvise(fd, 0, (off_t)align_up(reader.end, PAGE_BYTES), POSIX_FADV_DONTNEED);

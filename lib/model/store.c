@@ -269,3 +269,12 @@ int store_index_build(int dir_fd, const char *path, struct model_index **index, 
     free(o);
     return status;
 }
+
+int model_or_store_index_build(int fd, const char *path, struct model_index **index,
+                               struct error *error)
+{
+    struct stat st;
+    bool store = fstat(fd, &st) == 0 && S_ISDIR(st.st_mode);
+    return store ? store_index_build(fd, path, index, error)
+                 : model_index_build(fd, path, index, error);
+}

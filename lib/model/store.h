@@ -190,4 +190,9 @@ void store_entries_make(const struct store_manifest *manifest, const void *table
 int store_index_build(int dir_fd, const char *path, struct model_index **index,
                       struct error *error);
 
+/* What stands behind -m, open at fd: the index of a store where it is a directory, else of a GGUF
+ * file. Errors as of the two. */
+int model_or_store_index_build(int fd, const char *path, struct model_index **index,
+                               struct error *error);
+
 #endif

@@ -18,6 +18,7 @@
 #include "lib/base/bytes.h"
 #include "lib/base/clock.h"
 #include "lib/model/model_index.h"
+#include "lib/model/store.h"
 #include "lib/model/tokenizer.h"
 #include "procs/client/document.h"
 #include "procs/client/options.h"
@@ -143,7 +144,7 @@ static int tokenise(struct eval *e, const char *text, size_t bytes, struct error
     if (fd < 0)
         return error_set_errno(error, ERR_BAD_INPUT, errno, "cannot open %.200s", path);
     struct model_index *index = NULL;
-    int result = model_index_build(fd, path, &index, error);
+    int result = model_or_store_index_build(fd, path, &index, error);
     close(fd);
     if (result != 0)
         return -1;

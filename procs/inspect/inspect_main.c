@@ -162,8 +162,7 @@ static int run(struct inspect *in, struct error *error)
     struct model_index *index = NULL;
     struct stat st;
     bool store = fstat(fd, &st) == 0 && S_ISDIR(st.st_mode);
-    int rc = store ? store_index_build(fd, in->path, &index, error)
-                   : model_index_build(fd, in->path, &index, error);
+    int rc = model_or_store_index_build(fd, in->path, &index, error);
     if (rc == 0)
         rc = deliver(in, index, error);
     if (rc == 0 && in->plan && in->segment_fd >= 0)

@@ -53,6 +53,7 @@ static void job_hash(const struct pack *p, uint8_t out[STORE_HASH_BYTES])
     sl_assert(state);
     XXH3_128bits_reset(state);
     XXH3_128bits_update(state, m.id, sizeof m.id);
+    XXH3_128bits_update(state, &p->options.dense, sizeof p->options.dense);
     for (uint32_t s = 0; s < m.stripe_count; s++)
         XXH3_128bits_update(state, m.stripe[s].path, strlen(m.stripe[s].path) + 1);
     for (uint32_t i = 0; i < p->source.file_count; i++) {

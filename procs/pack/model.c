@@ -1,4 +1,5 @@
-/* model.gguf of a store: the source's keys, and its dense tensors page-aligned. */
+/* model.gguf of a store: the source's keys, and its dense tensors page-aligned, their
+ * matrices at the width that was asked for. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -36,17 +37,18 @@ static int write_model(struct writing *w, const char *path, struct error *error)
 {
     const struct source *s = &w->pack->source;
     const struct gguf *g = &s->gguf;
+    gguf_writer_own_types(w->writer);
     for (uint32_t i = 0; i < g->key_count; i++)
         if (!is_key(g, i, "general.alignment"))
             gguf_put_copy(w->writer, g, i);
     for (uint32_t i = 0; i < g->tensor_count; i++)
         if (source_is_dense(s, i))
-            gguf_put_tensor(w->writer, g->tensors[i].name, g->tensors[i].type, g->tensors[i].dims,
-                            g->tensors[i].ne);
+            gguf_put_tensor(w->writer, g->tensors[i].name, dense_type(w->pack, i),
+                            g->tensors[i].dims, g->tensors[i].ne);
     if (gguf_writer_layout(w->writer, error) || gguf_writer_begin(w->writer, path, error))
         return -1;
     for (uint32_t i = 0; i < g->tensor_count; i++)
-        if (source_is_dense(s, i) && source_dense(s, i, put, w, error))
+        if (source_is_dense(s, i) && dense_write(w->pack, i, put, w, error))
             return -1;
     return gguf_writer_end(w->writer, error);
 }

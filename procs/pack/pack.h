@@ -17,6 +17,7 @@ struct pack_options {
     const char *model, *dir;
     bool tier_wanted[TIER__COUNT];
     bool hqq;             /* method of int4 and int2 */
+    enum tier dense;      /* of dense matrices; channel-wise */
     const char *stripes;  /* "PATH,PATH", or NULL */
     unsigned threads;     /* 0: by the machine */
     uint64_t bytes_per_s; /* read and written together; 0: no limit */
@@ -89,6 +90,14 @@ void journal_remove(struct pack *p);
 
 /* Writes model.gguf (keys and dense tensors) and sets model_hash. */
 int pack_model(struct pack *p, struct error *error);
+
+/* ---- dense.c ---- */
+
+/* The type a dense tensor has in the store. */
+uint32_t dense_type(const struct pack *p, uint32_t tensor);
+/* Hands its bytes as that type to `sink`, in order. */
+int dense_write(const struct pack *p, uint32_t tensor, source_sink *sink, void *arg,
+                struct error *error);
 
 /* ---- workers.c ---- */
 

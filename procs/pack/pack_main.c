@@ -30,21 +30,14 @@
 #define THREADS_MOST  16
 
 static const struct option long_options[] = {
-    {"model", required_argument, NULL, 'm'},
-    {"out", required_argument, NULL, 'o'},
-    {"tiers", required_argument, NULL, 't'},
-    {"method", required_argument, NULL, 'M'},
-    {"stripes", required_argument, NULL, 's'},
-    {"threads", required_argument, NULL, 'T'},
-    {"rate", required_argument, NULL, 'r'},
-    {"verify", no_argument, NULL, 'V'},
-    {"check", required_argument, NULL, 'c'},
-    {"quiet", no_argument, NULL, 'q'},
-    {"output", required_argument, NULL, 'O'},
-    {"json", no_argument, NULL, 'j'},
-    {"help", no_argument, NULL, 'h'},
-    {"version", no_argument, NULL, 'v'},
-    {NULL, 0, NULL, 0},
+    {"model", required_argument, NULL, 'm'},   {"out", required_argument, NULL, 'o'},
+    {"tiers", required_argument, NULL, 't'},   {"method", required_argument, NULL, 'M'},
+    {"dense", required_argument, NULL, 'D'},   {"stripes", required_argument, NULL, 's'},
+    {"threads", required_argument, NULL, 'T'}, {"rate", required_argument, NULL, 'r'},
+    {"verify", no_argument, NULL, 'V'},        {"check", required_argument, NULL, 'c'},
+    {"quiet", no_argument, NULL, 'q'},         {"output", required_argument, NULL, 'O'},
+    {"json", no_argument, NULL, 'j'},          {"help", no_argument, NULL, 'h'},
+    {"version", no_argument, NULL, 'v'},       {NULL, 0, NULL, 0},
 };
 
 static void usage(FILE *out)
@@ -63,6 +56,8 @@ static void usage(FILE *out)
         "      --tiers LIST      of native, int8, int4, int2 (default native)\n"
         "      --method METHOD   of int4 and int2: channel (a scale per row) or hqq (groups,\n"
         "                        half-quadratic; default)\n"
+        "      --dense TIER      of attention, embeddings and shared experts: native (default),\n"
+        "                        int8 or int4, per row; norms and routers stay as they are\n"
         "      --stripes LIST    a file, or a directory for it, on each device (default: one,\n"
         "                        in DIR); experts are cut over all of them\n"
         "      --threads N       experts at once (default: twice the processors, %d to %d)\n"
@@ -100,6 +95,16 @@ static int take_tiers(struct pack_options *o, const char *list, struct error *er
     return error_set(error, ERR_BAD_INPUT, "--tiers names no tier");
 }
 
+static int take_dense(struct pack_options *o, const char *word, struct error *error)
+{
+    for (int tier = TIER_NATIVE; tier < TIER__COUNT; tier++)
+        if (tier != TIER_INT2 && strcmp(word, store_tier_name((enum tier)tier)) == 0) {
+            o->dense = (enum tier)tier;
+            return 0;
+        }
+    return error_set(error, ERR_BAD_INPUT, "--dense is native, int8 or int4");
+}
+
 static int take_threads(struct pack_options *o, const char *text, struct error *error)
 {
     char *end;
@@ -122,6 +127,7 @@ static int take_option(struct pack_options *o, int option, struct error *error)
         if (o->hqq || strcmp(optarg, "channel") == 0)
             return 0;
         return error_set(error, ERR_BAD_INPUT, "--method is channel or hqq");
+    case 'D': return take_dense(o, optarg, error);
     case 's': o->stripes = optarg; return 0;
     case 'T': return take_threads(o, optarg, error);
     case 'r':
@@ -148,7 +154,8 @@ static int take_option(struct pack_options *o, int option, struct error *error)
 
 static int options_take(struct pack_options *o, int argc, char **argv, struct error *error)
 {
-    *o = (struct pack_options){.hqq = true, .tier_wanted = {[TIER_NATIVE] = true}};
+    *o = (struct pack_options){
+        .hqq = true, .dense = TIER_NATIVE, .tier_wanted = {[TIER_NATIVE] = true}};
     opterr = 0;
     for (int c; (c = getopt_long(argc, argv, ":hm:o:", long_options, NULL)) != -1;) {
         if (c == '?' || c == ':')

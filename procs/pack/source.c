@@ -91,7 +91,7 @@ static int open_gguf(struct source *s, const char *path, struct error *error)
         return error_set_errno(error, ERR_BAD_INPUT, errno, "cannot open %.250s", path);
     if (add_file(s, path, error))
         return -1;
-    struct gguf_source from = {read_fd, &s->gguf_fd, s->files[0].bytes};
+    struct gguf_source from = {.read = read_fd, .arg = &s->gguf_fd, .bytes = s->files[0].bytes};
     int status = open_model(s, &from, path, error);
     posix_fadvise(s->gguf_fd, 0, 0, POSIX_FADV_DONTNEED);
     return status;
@@ -108,7 +108,8 @@ static int open_hf(struct source *s, const char *path, struct error *error)
         if (add_file(s, file, error))
             return -1;
     }
-    struct gguf_source from = {read_header, s->hf.gguf, gguf_writer_bytes(s->hf.gguf)};
+    struct gguf_source from = {
+        .read = read_header, .arg = s->hf.gguf, .bytes = gguf_writer_bytes(s->hf.gguf)};
     return open_model(s, &from, path, error);
 }
 

@@ -217,7 +217,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: nested_models IN.gguf OUT_DIR\n");
         return 2;
     }
-    struct gguf_source source = {read_fd, &fd, (uint64_t)st.st_size};
+    struct gguf_source source = {.read = read_fd, .arg = &fd, .bytes = (uint64_t)st.st_size};
     int status = gguf_open(&g, &source, &error);
     for (size_t i = 0; i < ARRAY_LEN(forms) && status == 0; i++) {
         char path[4096];

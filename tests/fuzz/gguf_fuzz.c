@@ -65,7 +65,7 @@ static void use_entries(const struct model_index *index)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct memory memory = {data, size};
-    struct gguf_source source = {read_memory, &memory, size};
+    struct gguf_source source = {.read = read_memory, .arg = &memory, .bytes = size};
     struct model_file_id id = {.dev = 1, .ino = 2, .bytes = size, .mtime_ns = 3};
     struct model_index *index = NULL;
     struct error error = {0};

@@ -29,7 +29,7 @@ static void check_keys(struct gguf_writer *w)
     struct gguf g;
     sl_assert(gguf_writer_layout(w, &error) == 0);
     gguf_writer_header(w, &bytes);
-    struct gguf_source source = {read_header, w, bytes};
+    struct gguf_source source = {.read = read_header, .arg = w, .bytes = bytes};
     /* Only a key that stands in two places of the configuration may be refused. */
     if (gguf_open(&g, &source, &error) == 0)
         gguf_close(&g);

@@ -42,7 +42,7 @@ static struct tokenizer *tiny_tokenizer(unsigned which)
         make_spm(&m, &tokens);
     }
     struct memory memory = {make_write(&m)};
-    struct gguf_source source = {read_memory, &memory, memory.file.size};
+    struct gguf_source source = {.read = read_memory, .arg = &memory, .bytes = memory.file.size};
     struct model_file_id id = {.bytes = memory.file.size};
     struct model_index *index;
     sl_assert(model_index_build_source(&source, &id, &index, NULL) == 0);

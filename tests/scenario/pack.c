@@ -257,6 +257,37 @@ static void damage_found(void)
     REFUSED(2, "experts.0.bin", "--check", store);
 }
 
+static double perplexity_of(const char *model)
+{
+    static const char text[] = SLUICE_SOURCE_DIR "/tests/golden/data/heldout/tales.txt";
+    struct command c;
+    command_run(&c, NULL, END_MS,
+                (const char *const[]){"eval", "-m", model, "--text", text, "--max-windows=2",
+                                      "--output=json", NULL});
+    json_t *doc = c.status == 0 ? json_loads(c.out, 0, NULL) : NULL;
+    double ppl = json_real_value(json_object_get(doc, "ppl"));
+    CHECK(ppl > 1, "%s: status %d: %.300s%.300s", model, c.status, c.out, c.err);
+    json_decref(doc);
+    command_free(&c);
+    return ppl;
+}
+
+/* Dense matrices at int4: a third of their bytes, and nearly the same model. */
+static void dense_narrow(void)
+{
+    char store[PATH_MAX], narrow[PATH_MAX];
+    path_in_dir(store, "store");
+    path_in_dir(narrow, "narrow");
+    PACK("-m", F16_MODEL, "-o", store);
+    PACK("-m", F16_MODEL, "-o", narrow, "--dense=int4");
+    json_int_t whole = size_of(store, "model.gguf"), less = size_of(narrow, "model.gguf");
+    CHECK(less < whole * 2 / 5, "%" JSON_INTEGER_FORMAT " of %" JSON_INTEGER_FORMAT " bytes", less,
+          whole);
+    double before = perplexity_of(store), after = perplexity_of(narrow);
+    test_note("perplexity %.3f, with dense int4 %.3f", before, after);
+    CHECK(after > before * 0.98 && after < before * 1.1, "%.3f instead of %.3f", after, before);
+}
+
 static void usage_refused(void)
 {
     char store[PATH_MAX], model[PATH_MAX];
@@ -266,6 +297,7 @@ static void usage_refused(void)
     REFUSED(2, "config.json", "-m", test_dir(), "-o", store);
     REFUSED(2, "name a model with -m", "-o", store);
     REFUSED(2, "'int3' is no tier", "-m", test_model(), "-o", store, "--tiers=native,int3");
+    REFUSED(2, "--dense is native, int8 or int4", "-m", test_model(), "-o", store, "--dense=int2");
     REFUSED(2, "--method is channel or hqq", "-m", test_model(), "-o", store, "--method=best");
     REFUSED(2, "two stripes are the same file", "-m", test_model(), "-o", store,
             "--stripes=/tmp/x.bin,/tmp/x.bin");
@@ -310,7 +342,8 @@ int main(int argc, char **argv)
         ROW(memory_is_bounded), /* first: it looks at all children there have been */
         ROW(text_from_gguf),    ROW(text_from_stripes), ROW(text_from_hugging_face),
         ROW(resumed),           ROW(resumed_two_tiers), ROW(resumed_after_damage),
-        ROW(damage_found),      ROW(usage_refused),     ROW(disk_too_small),
+        ROW(dense_narrow),      ROW(damage_found),      ROW(usage_refused),
+        ROW(disk_too_small),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

@@ -53,7 +53,7 @@ static const struct model_entry *native(const struct maker *k, uint32_t number)
 static int make_model(struct maker *k, struct error *error)
 {
     struct gguf g;
-    struct gguf_source source = {read_mapped, k, k->model->file.bytes};
+    struct gguf_source source = {.read = read_mapped, .arg = k, .bytes = k->model->file.bytes};
     if (gguf_open(&g, &source, error))
         return -1;
     char path[PATH_MAX];

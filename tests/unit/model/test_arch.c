@@ -29,7 +29,7 @@ static struct model_index *index_of(struct make *m, struct error *error)
 {
     struct bytes file = make_write(m);
     struct memory memory = {file.data, file.size};
-    struct gguf_source source = {read_memory, &memory, file.size};
+    struct gguf_source source = {.read = read_memory, .arg = &memory, .bytes = file.size};
     struct model_file_id id = {.bytes = file.size};
     struct model_index *index = NULL;
     int status = model_index_build_source(&source, &id, &index, error);

@@ -475,13 +475,13 @@ START_TEST(read_errors)
     static const struct model_file_id id = {.bytes = 1000};
     for (int first = 0; first < 2; first++) {
         int mode = first;
-        struct gguf_source source = {failing_read, &mode, 1000};
+        struct gguf_source source = {.read = failing_read, .arg = &mode, .bytes = 1000};
         struct model_index *index;
         struct error error = {0};
         ck_assert_int_eq(model_index_build_source(&source, &id, &index, &error), -1);
         ck_assert_int_eq(error.code, first ? ERR_IO : ERR_GONE);
     }
-    struct gguf_source absurd = {failing_read, NULL, UINT64_MAX};
+    struct gguf_source absurd = {.read = failing_read, .arg = NULL, .bytes = UINT64_MAX};
     struct model_index *index;
     struct error error = {0};
     ck_assert_int_eq(model_index_build_source(&absurd, &id, &index, &error), -1);
@@ -509,7 +509,7 @@ START_TEST(endless)
     bytes_u32(&start, GGUF_ARRAY);
     bytes_u32(&start, GGUF_U64);
     bytes_u64(&start, 1u << 28);
-    struct gguf_source source = {endless_read, &start, 1ull << 40};
+    struct gguf_source source = {.read = endless_read, .arg = &start, .bytes = 1ull << 40};
     struct model_file_id id = {.bytes = source.bytes};
     struct model_index *index;
     struct error error = {0};

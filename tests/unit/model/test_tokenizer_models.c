@@ -164,7 +164,7 @@ static struct model_index *spm_index(const struct spm_tokens *v, void (*edit)(st
     if (edit)
         edit(&m);
     struct bytes file = make_write(&m);
-    struct gguf_source source = {read_bytes, &file, file.size};
+    struct gguf_source source = {.read = read_bytes, .arg = &file, .bytes = file.size};
     struct model_file_id id = {.bytes = file.size};
     (void)model_index_build_source(&source, &id, &index, error);
     bytes_free(&file);

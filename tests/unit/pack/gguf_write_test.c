@@ -44,7 +44,7 @@ static void open_file(struct opened *o, const char *path)
     o->fd = open(path, O_RDONLY | O_CLOEXEC);
     ck_assert_int_ge(o->fd, 0);
     ck_assert_int_eq(fstat(o->fd, &st), 0);
-    struct gguf_source source = {read_fd, &o->fd, (uint64_t)st.st_size};
+    struct gguf_source source = {.read = read_fd, .arg = &o->fd, .bytes = (uint64_t)st.st_size};
     ck_assert_msg(gguf_open(&o->g, &source, &error) == 0, "%s", error.text);
 }
 

@@ -352,7 +352,7 @@ void hf_make(const struct hf_make *m)
     size_t n;
     k.fd = open(m->gguf, O_RDONLY | O_CLOEXEC);
     sl_assert(k.fd >= 0 && fstat(k.fd, &st) == 0);
-    struct gguf_source source = {read_fd, &k.fd, (uint64_t)st.st_size};
+    struct gguf_source source = {.read = read_fd, .arg = &k.fd, .bytes = (uint64_t)st.st_size};
     sl_assert(gguf_open(&k.g, &source, NULL) == 0);
     sl_assert(gguf_get_string(&k.g, "general.architecture", &arch, &n, NULL) == 1);
     snprintf(k.arch, sizeof k.arch, "%.*s", (int)n, arch);

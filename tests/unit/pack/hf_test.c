@@ -55,7 +55,7 @@ static void open_file(struct file *f, const char *path)
     struct stat st;
     f->fd = open(path, O_RDONLY | O_CLOEXEC);
     ck_assert(f->fd >= 0 && fstat(f->fd, &st) == 0);
-    struct gguf_source source = {read_fd, &f->fd, (uint64_t)st.st_size};
+    struct gguf_source source = {.read = read_fd, .arg = &f->fd, .bytes = (uint64_t)st.st_size};
     ck_assert_int_eq(gguf_open(&f->g, &source, NULL), 0);
 }
 
@@ -165,7 +165,8 @@ static void same_model(const char *gguf, bool half_norms, bool two_files)
         .gguf = gguf, .dir = dir, .half_norms = half_norms, .two_files = two_files});
     ck_assert_msg(hf_open(&hf, dir, &error) == 0, "%s: %s", gguf, error.text);
     open_file(&f, gguf);
-    struct gguf_source source = {read_header, hf.gguf, gguf_writer_bytes(hf.gguf)};
+    struct gguf_source source = {
+        .read = read_header, .arg = hf.gguf, .bytes = gguf_writer_bytes(hf.gguf)};
     struct gguf g;
     struct model_index *index;
     struct model_file_id id = {0};
@@ -334,7 +335,7 @@ static struct tokenizer *tokenizer_of(const json_t *json, void **blob, struct er
         struct gguf g;
         size_t bytes;
         ck_assert_int_eq(gguf_writer_layout(w, error), 0);
-        struct gguf_source source = {read_header, w, gguf_writer_bytes(w)};
+        struct gguf_source source = {.read = read_header, .arg = w, .bytes = gguf_writer_bytes(w)};
         ck_assert_int_eq(gguf_open(&g, &source, error), 0);
         if (tokenizer_blob_build(&g, blob, &bytes, &tokens, error) == 0)
             t = tokenizer_open(*blob, bytes, error);
