@@ -208,10 +208,12 @@ static void count_uses(struct experts *e, const struct tally *t)
     f->skipped += skipped;
 }
 
-/* Decode under a moving mask never waits: what is gone is not waited for but routed around. */
+/* Decode under a moving mask never waits: what is gone is not waited for but routed around. A layer
+ * that was routed exactly for want of residents waits, or nobody would ever load what it needs; and
+ * so does lockstep, whose masks are the model's: the bytes are on their way. */
 static bool lose(struct experts *e, const struct expert_step *step, struct expert_item *item)
 {
-    if (e->fixed_mask || step->rows > 1 || strcmp(e->knobs.routing, "masked") != 0)
+    if (!e->masked || e->fixed_mask || e->lockstep || step->rows > 1)
         return false;
     entry_unpin(&tier_entry(e, step->layer, item->expert, item->tier)->word, PINNER_COMPUTE);
     item->state = ITEM_LOST;
@@ -254,19 +256,32 @@ void experts_pin(void *self, const struct expert_step *step, struct expert_item 
 
 /* ---- masks ----------------------------------------------------------------------------------- */
 
+/* There at a tier that may serve any use: what another system left at another tier may not, and an
+ * expert that was routed to for its sake would be lost at every turn. */
+static bool serves(const struct experts *e, const struct expert_step *step, uint32_t expert)
+{
+    if (e->lockstep)
+        return lockstep_resident(e->lockstep, step->layer, expert);
+    struct option o = options_of(e, step, &(struct expert_item){.expert = expert});
+    struct directory_entry *d = tier_entry(e, step->layer, expert, o.accept[0]);
+    return d && entry_state_of(entry_look(&d->word)) == ENTRY_READY;
+}
+
 bool experts_mask(void *self, const struct expert_step *step, bool *allowed)
 {
     struct experts *e = self;
     uint32_t experts = e->child->model->hparams.experts, found = 0;
+    e->masked = false;
     if (strcmp(e->knobs.routing, "masked") != 0)
         return false;
     for (uint32_t i = 0; i < experts; i++) {
-        allowed[i] = e->fixed_mask ? e->mask[(size_t)step->layer * experts + i] != 0
-                                   : experts_resident(e, step->layer, i);
+        allowed[i] =
+            e->fixed_mask ? e->mask[(size_t)step->layer * experts + i] != 0 : serves(e, step, i);
         found += allowed[i];
     }
     /* Before its experts have come a layer has too few of them: it routes exactly, and waits. */
-    return found >= e->child->model->hparams.experts_used;
+    e->masked = found >= e->child->model->hparams.experts_used;
+    return e->masked;
 }
 
 void experts_choice(void *self, const struct expert_step *step, const float *importance)

@@ -55,6 +55,7 @@ struct experts {
     struct precision precision;
     enum prediction_source publishes; /* what the predictor wants to see */
     bool fixed_mask;                  /* masked routing to the sets in `mask` */
+    bool masked;                      /* the layer at hand was routed under a mask */
     uint8_t *mask;                    /* [layers][experts], for fixed_mask */
     struct lockstep *lockstep;        /* --lockstep on; else NULL */
     struct use_record *guesses;       /* of the layer now computed: they follow its uses */

@@ -2,9 +2,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <poll.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,9 +10,8 @@
 
 #include "tests/harness/internal.h"
 
-#define SAMPLE_MS 10
-#define V1_ROOT   "/sys/fs/cgroup/memory"
-#define V2_ROOT   "/sys/fs/cgroup"
+#define V1_ROOT "/sys/fs/cgroup/memory"
+#define V2_ROOT "/sys/fs/cgroup"
 
 static bool version_2(const char *path)
 {
@@ -51,24 +47,33 @@ static uint64_t read_key(const char *dir, const char *file, const char *key)
     return value;
 }
 
-void cgroup_make(char path[PATH_MAX])
+bool cgroup_try(char path[PATH_MAX], struct error *error)
 {
     static unsigned made;
     struct stat st;
     bool v1 = stat(V1_ROOT "/memory.usage_in_bytes", &st) == 0 ||
               stat(V1_ROOT "/memory.limit_in_bytes", &st) == 0;
     if (!v1 && stat(V2_ROOT "/cgroup.controllers", &st) != 0)
-        test_skip("no memory cgroup is mounted");
+        return error_set(error, ERR_FAILED, "no memory cgroup is mounted") == 0;
     snprintf(path, PATH_MAX, "%s/sluice-test-%d-%u", v1 ? V1_ROOT : V2_ROOT, (int)getpid(), ++made);
     if (!v1)
         write_text(V2_ROOT, "cgroup.subtree_control", "+memory");
     if (mkdir(path, 0755) != 0)
-        test_skip("cannot make the memory cgroup %s: %s", path, strerror(errno));
+        return error_set_errno(error, ERR_FAILED, errno, "cannot make the memory cgroup %.200s",
+                               path) == 0;
     cleanup_cgroup(path);
     char usage[PATH_MAX + 32];
     snprintf(usage, sizeof usage, "%s/%s", path, v1 ? "memory.usage_in_bytes" : "memory.current");
-    if (access(usage, R_OK) != 0)
-        test_skip("the memory controller is not available in %s", path);
+    return access(usage, R_OK) == 0 ||
+           error_set(error, ERR_FAILED, "the memory controller is not available in %.200s", path) ==
+               0;
+}
+
+void cgroup_make(char path[PATH_MAX])
+{
+    struct error error;
+    if (!cgroup_try(path, &error))
+        test_skip("%s", error.text);
 }
 
 void cgroup_limit(const char *path, uint64_t bytes)
@@ -109,61 +114,6 @@ void cgroup_remove(const char *path)
     uint64_t deadline = deadline_in(2000); /* dead processes leave a little later */
     while (rmdir(path) != 0 && errno == EBUSY && deadline_tick(deadline))
         continue;
-}
-
-/* ---- sampling ---- */
-
-struct sampler {
-    char path[PATH_MAX];
-    pthread_t thread;
-    atomic_bool stop;
-    _Atomic uint64_t peak, samples;
-};
-
-static void *sampler_thread(void *arg)
-{
-    struct sampler *s = arg;
-    while (!atomic_load(&s->stop)) {
-        uint64_t usage = cgroup_usage(s->path);
-        if (usage > atomic_load(&s->peak))
-            atomic_store(&s->peak, usage);
-        atomic_fetch_add(&s->samples, 1);
-        poll(NULL, 0, SAMPLE_MS);
-    }
-    return NULL;
-}
-
-struct sampler *sampler_start(const char *cgroup)
-{
-    struct sampler *s = calloc(1, sizeof *s);
-    CHECK(s, "no memory");
-    snprintf(s->path, sizeof s->path, "%s", cgroup);
-    CHECK(pthread_create(&s->thread, NULL, sampler_thread, s) == 0, "no thread");
-    cleanup_sampler(s);
-    return s;
-}
-
-uint64_t sampler_peak(const struct sampler *s, uint64_t *samples)
-{
-    if (samples)
-        *samples = atomic_load(&s->samples);
-    return atomic_load(&s->peak);
-}
-
-void sampler_reset(struct sampler *s)
-{
-    atomic_store(&s->peak, 0);
-    atomic_store(&s->samples, 0);
-}
-
-uint64_t sampler_stop(struct sampler *s)
-{
-    cleanup_sampler_gone(s);
-    atomic_store(&s->stop, true);
-    pthread_join(s->thread, NULL);
-    uint64_t peak = atomic_load(&s->peak);
-    free(s);
-    return peak;
 }
 
 /* ---- programs nobody has in memory yet ---- */

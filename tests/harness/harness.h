@@ -171,8 +171,10 @@ void load_judge(const struct load *load, struct engine *e, bool kept, const char
 
 /* ---- memory cgroups ---- */
 
-/* Makes a memory cgroup (v1 or v2) into path; skips the case when that is not allowed. */
+/* Makes a memory cgroup (v1 or v2) into path; skips the case when that is not allowed, or is false.
+ */
 void cgroup_make(char path[PATH_MAX]);
+bool cgroup_try(char path[PATH_MAX], struct error *error);
 void cgroup_limit(const char *path, uint64_t bytes);
 uint64_t cgroup_usage(const char *path);
 /* "" or what was killed for lack of memory there. */
@@ -180,6 +182,9 @@ uint64_t cgroup_failures(const char *path);
 /* Starts sampling usage every 10 ms; the greatest usage since. */
 struct sampler;
 struct sampler *sampler_start(const char *cgroup);
+/* The same without a cgroup: private and program pages of a running engine's processes (Pss), and
+ * the blocks of its segments. The kernel's own memory for them is not seen. */
+struct sampler *sampler_start_processes(const struct engine *e);
 uint64_t sampler_peak(const struct sampler *s, uint64_t *samples);
 void sampler_reset(struct sampler *s);
 uint64_t sampler_stop(struct sampler *s);

@@ -7,7 +7,9 @@
 
 #include "lib/base/bytes.h"
 #include "lib/base/clock.h"
+#include "lib/policy/systems.h"
 #include "tests/scenario/baseline.h"
+#include "tests/scenario/fixtures.h"
 
 #define FINISH_MS 120000
 
@@ -140,6 +142,92 @@ static void resident(void)
     sampler_stop(s);
 }
 
+/* ---- every system ---- */
+
+#define TIERS   "native,int8,int4,int2"
+#define DECODED 96
+
+/* One engine on a store with every tier runs under one system after the other: what one leaves is
+ * what the next begins with. */
+struct outside {
+    struct engine *e;
+    struct sampler *cgroup, *processes; /* cgroup: NULL where none may be made */
+    uint64_t budget, peak;
+};
+
+static void look(struct outside *o, const char *system, const char *phase)
+{
+    uint64_t samples, usage = sampler_peak(o->processes, &samples);
+    if (o->cgroup && sampler_peak(o->cgroup, NULL) > usage)
+        usage = sampler_peak(o->cgroup, NULL);
+    CHECK(samples > 0, "%s, %s: nothing was measured", system, phase);
+    CHECK(usage <= o->budget, "%s, %s: %.1f MiB in use, beyond the budget of %.1f MiB", system,
+          phase, mib(usage), mib(o->budget));
+    o->peak = usage > o->peak ? usage : o->peak;
+    sampler_reset(o->processes);
+    if (o->cgroup)
+        sampler_reset(o->cgroup);
+}
+
+static void run_system(struct outside *o, const char *system)
+{
+    struct text got;
+    json_decref(engine_control(o->e, "system", json_pack("{s:s}", "system", system)));
+    o->peak = 0;
+    engine_generate(o->e, test_prompt(2), 1, &got);
+    CHECK(strcmp(document_text(got.stats, "system"), system) == 0, "ran under %s, not %s",
+          document_text(got.stats, "system"), system);
+    text_free(&got);
+    look(o, system, "prefill");
+    engine_generate(o->e, test_prompt(0), DECODED, &got);
+    text_free(&got);
+    look(o, system, "decode");
+    test_note("%s: peak %.1f MiB of %.1f MiB", system, mib(o->peak), mib(o->budget));
+}
+
+static uint64_t floor_of(const char *store, const char *plan)
+{
+    struct engine *e = engine_new();
+    engine_start(e, (const char *const[]){"-m", store, plan, "--cgroup=off", NULL});
+    json_t *doc = engine_stats(e);
+    uint64_t floor = document_u64(doc, "memory.floor_bytes");
+    json_decref(doc);
+    engine_stop(e);
+    return floor;
+}
+
+static void every_system(void)
+{
+    char store[PATH_MAX], plan[PATH_MAX], plan_option[PATH_MAX + 8], budget_option[48];
+    struct outside o = {.e = engine_new()};
+    struct error error;
+    store_pack(store, "store", TIERS);
+    plan_make(plan, "made.plan", 0xf);
+    snprintf(plan_option, sizeof plan_option, "--plan=%s", plan);
+    /* room for a token's experts of every layer, which masked routing needs, and not much more */
+    o.budget = align_up(floor_of(store, plan_option) + 8 * MIB, PAGE_BYTES);
+    snprintf(budget_option, sizeof budget_option, "--budget=%" PRIu64, o.budget);
+    if (cgroup_try(o.e->cgroup, &error)) {
+        engine_use_fresh_programs(o.e);
+        o.cgroup = sampler_start(o.e->cgroup);
+    } else {
+        test_note("%s: processes only", error.text);
+        o.e->cgroup[0] = 0;
+    }
+    engine_start(
+        o.e, (const char *const[]){"-m", store, plan_option, budget_option, "--cgroup=off", NULL});
+    o.processes = sampler_start_processes(o.e);
+    for (uint32_t i = 0; i < system_count(); i++)
+        run_system(&o, system_at(i)->name);
+    json_t *doc = engine_stats(o.e);
+    CHECK(document_restarts(doc) == 0, "a process died");
+    json_decref(doc);
+    sampler_stop(o.processes);
+    engine_stop(o.e);
+    if (o.cgroup)
+        sampler_stop(o.cgroup);
+}
+
 /* ---- changing it ---- */
 
 /* ctl budget: in force within 1 s + 0.5 s per GiB freed, obeyed as seen from outside. */
@@ -193,10 +281,7 @@ int main(int argc, char **argv)
 #name, name                                                                                \
     }
     static const struct test_case cases[] = {
-        ROW(without_limit),
-        ROW(with_limit),
-        ROW(resident),
-        ROW(down_and_up),
+        ROW(without_limit), ROW(with_limit), ROW(resident), ROW(every_system), ROW(down_and_up),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

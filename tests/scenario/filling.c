@@ -1,48 +1,20 @@
 /* What is loaded without being asked for: the first filling of the room, and swapmoe's exchanges.
  */
-#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <unistd.h>
 
-#include "lib/model/plan.h"
+#include "lib/base/bytes.h"
 #include "tests/harness/internal.h"
 #include "tests/scenario/baseline.h"
+#include "tests/scenario/fixtures.h"
 
 #define WAIT_MS 60000
-
-/* A plan for the demo model, with norms and frequencies that nobody measured. */
-static void make_plan(char path[PATH_MAX])
-{
-    struct error error;
-    struct model_index *m;
-    uint8_t hash[PLAN_HASH_BYTES];
-    int fd = open(test_model(), O_RDONLY | O_CLOEXEC);
-    CHECK(fd >= 0, "cannot open %s", test_model());
-    CHECK(model_index_build(fd, test_model(), &m, &error) == 0, "%s", error.text);
-    CHECK(plan_model_hash(m, fd, hash, &error) == 0, "%s", error.text);
-    const struct model_hparams *h = &m->hparams;
-    struct plan *plan = plan_create(
-        h->layers, h->experts, h->experts_used, hash,
-        plan_array_bit(PLAN_ARRAY_norm) | plan_array_bit(PLAN_ARRAY_frequency), 0, &error);
-    CHECK(plan, "%s", error.text);
-    for (uint32_t i = 0; i < h->layers * h->experts; i++) {
-        plan_norm(plan)[i] = 1 + (float)(i % 7);
-        plan_frequency(plan)[i] = (float)(i % 11) / 20;
-    }
-    snprintf(path, PATH_MAX, "%s/made.plan", test_dir());
-    CHECK(plan_write(plan, path, &error) == 0, "%s", error.text);
-    free(plan);
-    free(m);
-    close(fd);
-}
 
 static void start(struct engine *e, const char *experts, const char *a, const char *b)
 {
     char path[PATH_MAX], option[PATH_MAX + 8];
-    make_plan(path);
+    plan_make(path, "made.plan", 0);
     snprintf(option, sizeof option, "--plan=%s", path);
     engine_start(e, (const char *const[]){option, experts, a, b, NULL});
 }
@@ -112,6 +84,8 @@ static void exchanges(void)
 {
     struct engine *e = engine_new();
     start(e, "--experts=50", "--system=swapmoe", "--knobs=interval=8");
+    /* even sets of 15 of a layer, before anything is asked for that is not in them */
+    wait_resident(e, 120);
     wait_filled(e);
     uint64_t misses = engine_counter(e, "compute", "misses"),
              late = engine_counter(e, "compute", "late"),

@@ -5,10 +5,17 @@
 #include <string.h>
 
 #include "lib/base/bytes.h"
+#include "lib/policy/systems.h"
 #include "lib/sim/trace.h"
 #include "tests/scenario/baseline.h"
+#include "tests/scenario/fixtures.h"
 
 #define TOKENS 256
+
+static void switch_to(struct engine *e, const char *name)
+{
+    json_decref(engine_control(e, "system", json_pack("{s:s}", "system", name)));
+}
 
 static void check_uses(struct engine *e)
 {
@@ -56,12 +63,6 @@ static void same_text(const char *const options[])
         same_text((const char *const[]){__VA_ARGS__, NULL});                                       \
     }
 
-CASE(lossless_default, "--system=default", "--experts=25")
-CASE(lossless_lod_nocache, "--system=lod-nocache", "--experts=25")
-CASE(lossless_lod, "--system=lod", "--experts=25")
-CASE(lossless_layerwise, "--system=layerwise", "--experts=25")
-CASE(lossless_auto, "--system=auto", "--experts=25")
-CASE(lossless_resident, "--system=resident", "--experts=100")
 CASE(lossless_arc_fate, "--system=lod", "--knobs=eviction=arc,allocation=fate,boundary=2",
      "--experts=25")
 CASE(lossless_edgemoe_eviction, "--system=default", "--eviction=edgemoe", "--experts=25")
@@ -70,12 +71,71 @@ CASE(lossless_fate_list, "--system=default", "--knobs=prediction=fate,limit=cred
      "--experts=50")
 CASE(lossless_two_ahead, "--system=default", "--knobs=ahead=3,limit=demand-first", "--experts=50")
 
-/* ---- switching ---- */
+/* ---- every lossless system, under kills ---- */
 
-static void switch_to(struct engine *e, const char *name)
+static void wait_tokens(const struct generation *g, size_t tokens)
 {
-    json_decref(engine_control(e, "system", json_pack("{s:s}", "system", name)));
+    uint64_t deadline = deadline_in(60000);
+    while (generation_tokens(g) < tokens && !generation_done(g))
+        CHECK(deadline_tick(deadline), "%zu tokens, %zu waited for", generation_tokens(g), tokens);
 }
+
+/* One generation, in which each kind of process but the supervisor dies once. */
+static void same_text_under_kills(struct engine *e, unsigned prompt, const char *system)
+{
+    static const char *const services[] = {"loader", "cache", "predictor", "compute"};
+    struct generation *g = generation_start(e, test_prompt(prompt), TOKENS);
+    unsigned landed = 0;
+    for (size_t i = 0; i < ARRAY_LEN(services); i++) {
+        pid_t victim = engine_pid(e, services[i], 0, 0);
+        wait_tokens(g, generation_tokens(g) + 12);
+        landed += !generation_done(g);
+        CHECK(kill(victim, SIGKILL) == 0, "%s is gone by itself", services[i]);
+        engine_pid(e, services[i], 0, victim);
+    }
+    struct text got;
+    generation_finish(g, 120000, &got);
+    text_check_same(baseline(prompt), &got, system);
+    CHECK(strcmp(document_text(got.stats, "system"), system) == 0, "%s became %s", system,
+          document_text(got.stats, "system"));
+    text_free(&got);
+    test_note("%s: %u kills landed", system, landed);
+    CHECK(landed >= 2, "%s: only %u kills landed while the text was made", system, landed);
+}
+
+static bool lossless(const char *system)
+{
+    struct knobs knobs;
+    struct error error;
+    CHECK(knobs_resolve(system, NULL, NULL, &knobs, &error) == 0, "%s", error.text);
+    return !knobs_lossy(&knobs);
+}
+
+/* One engine, one system after the other. */
+static void lossless_under_kills(void)
+{
+    char plan[PATH_MAX], option[PATH_MAX + 8];
+    baseline(0);
+    plan_make(plan, "made.plan", 0);
+    snprintf(option, sizeof option, "--plan=%s", plan);
+    struct engine *e = engine_new();
+    engine_start(e, (const char *const[]){"--experts=25", option, NULL});
+    unsigned tried = 0;
+    for (uint32_t i = 0; i < system_count(); i++) {
+        const char *name = system_at(i)->name;
+        if (!lossless(name))
+            continue;
+        switch_to(e, name);
+        baseline_compare(e, i % TEST_PROMPTS, name);
+        same_text_under_kills(e, (i + 1) % TEST_PROMPTS, name);
+        tried++;
+    }
+    CHECK(tried >= 7, "only %u systems are lossless", tried);
+    check_uses(e);
+    engine_stop(e);
+}
+
+/* ---- switching ---- */
 
 static const char *system_of(const struct text *t)
 {
@@ -252,12 +312,7 @@ int main(int argc, char **argv)
 #name, name                                                                                \
     }
     static const struct test_case cases[] = {
-        ROW(lossless_default),
-        ROW(lossless_lod_nocache),
-        ROW(lossless_lod),
-        ROW(lossless_layerwise),
-        ROW(lossless_auto),
-        ROW(lossless_resident),
+        ROW(lossless_under_kills),
         ROW(lossless_arc_fate),
         ROW(lossless_edgemoe_eviction),
         ROW(lossless_hobbit_eviction),

@@ -1,0 +1,168 @@
+/* Memory of an engine as seen from outside, every few milliseconds: what its cgroup was charged, or
+ * what /proc tells of its processes. */
+#include <ctype.h>
+#include <dirent.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "lib/base/bytes.h"
+#include "tests/harness/internal.h"
+
+#define SAMPLE_MS    10
+#define FAMILY_MAX   64
+#define FAMILY_EVERY 5 /* samples between looks for new processes */
+
+struct sampler {
+    char path[PATH_MAX]; /* of a cgroup, or "" */
+    pid_t pid;           /* of a supervisor */
+    pid_t family[FAMILY_MAX];
+    size_t family_count;
+    pthread_t thread;
+    atomic_bool stop;
+    _Atomic uint64_t peak, samples;
+};
+
+/* ---- /proc ---- */
+
+static pid_t parent_of(pid_t pid)
+{
+    char path[64], text[512];
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    FILE *f = fopen(path, "re");
+    size_t n = f ? fread(text, 1, sizeof text - 1, f) : 0;
+    if (f)
+        fclose(f);
+    text[n] = 0;
+    int parent = 0;
+    const char *after = strrchr(text, ')');
+    return after && sscanf(after + 2, "%*c %d", &parent) == 1 ? parent : 0;
+}
+
+/* The supervisor and its children. */
+static void look_for_family(struct sampler *s)
+{
+    DIR *dir = opendir("/proc");
+    s->family_count = 0;
+    s->family[s->family_count++] = s->pid;
+    for (struct dirent *entry; dir && (entry = readdir(dir)) && s->family_count < FAMILY_MAX;) {
+        pid_t pid = isdigit((unsigned char)entry->d_name[0]) ? atoi(entry->d_name) : 0;
+        if (pid > 0 && parent_of(pid) == s->pid)
+            s->family[s->family_count++] = pid;
+    }
+    if (dir)
+        closedir(dir);
+}
+
+/* Private pages, and this process's share of its programs' pages; of shared memory nothing. */
+static uint64_t own_bytes(pid_t pid)
+{
+    static const char *const keys[] = {"Pss_Anon:", "Pss_File:", "SwapPss:"};
+    char path[64], line[256];
+    snprintf(path, sizeof path, "/proc/%d/smaps_rollup", (int)pid);
+    FILE *f = fopen(path, "re");
+    uint64_t bytes = 0;
+    while (f && fgets(line, sizeof line, f))
+        for (size_t i = 0; i < ARRAY_LEN(keys); i++)
+            if (strncmp(line, keys[i], strlen(keys[i])) == 0)
+                bytes += strtoull(line + strlen(keys[i]), NULL, 10) * KIB;
+    if (f)
+        fclose(f);
+    return bytes;
+}
+
+/* The segments, whoever maps them: the supervisor holds each by one descriptor. */
+static uint64_t segment_bytes(pid_t pid)
+{
+    char path[80], target[64];
+    snprintf(path, sizeof path, "/proc/%d/fd", (int)pid);
+    DIR *dir = opendir(path);
+    uint64_t bytes = 0;
+    for (struct dirent *entry; dir && (entry = readdir(dir));) {
+        struct stat st;
+        snprintf(path, sizeof path, "/proc/%d/fd/%.20s", (int)pid, entry->d_name);
+        ssize_t n = readlink(path, target, sizeof target - 1);
+        if (n <= 0)
+            continue;
+        target[n] = 0;
+        if (strncmp(target, "/dev/shm/", 9) == 0 && stat(path, &st) == 0)
+            bytes += (uint64_t)st.st_blocks * 512;
+    }
+    if (dir)
+        closedir(dir);
+    return bytes;
+}
+
+static uint64_t processes_usage(struct sampler *s)
+{
+    if (atomic_load(&s->samples) % FAMILY_EVERY == 0)
+        look_for_family(s);
+    uint64_t bytes = segment_bytes(s->pid);
+    for (size_t i = 0; i < s->family_count; i++)
+        bytes += own_bytes(s->family[i]);
+    return bytes;
+}
+
+/* ---- sampling ---- */
+
+static void *sampler_thread(void *arg)
+{
+    struct sampler *s = arg;
+    while (!atomic_load(&s->stop)) {
+        uint64_t usage = s->path[0] ? cgroup_usage(s->path) : processes_usage(s);
+        if (usage > atomic_load(&s->peak))
+            atomic_store(&s->peak, usage);
+        atomic_fetch_add(&s->samples, 1);
+        poll(NULL, 0, SAMPLE_MS);
+    }
+    return NULL;
+}
+
+static struct sampler *start(const char *cgroup, pid_t pid)
+{
+    struct sampler *s = calloc(1, sizeof *s);
+    CHECK(s, "no memory");
+    snprintf(s->path, sizeof s->path, "%s", cgroup);
+    s->pid = pid;
+    CHECK(pthread_create(&s->thread, NULL, sampler_thread, s) == 0, "no thread");
+    cleanup_sampler(s);
+    return s;
+}
+
+struct sampler *sampler_start(const char *cgroup)
+{
+    return start(cgroup, 0);
+}
+
+struct sampler *sampler_start_processes(const struct engine *e)
+{
+    return start("", e->pid);
+}
+
+uint64_t sampler_peak(const struct sampler *s, uint64_t *samples)
+{
+    if (samples)
+        *samples = atomic_load(&s->samples);
+    return atomic_load(&s->peak);
+}
+
+void sampler_reset(struct sampler *s)
+{
+    atomic_store(&s->peak, 0);
+    atomic_store(&s->samples, 0);
+}
+
+uint64_t sampler_stop(struct sampler *s)
+{
+    cleanup_sampler_gone(s);
+    atomic_store(&s->stop, true);
+    pthread_join(s->thread, NULL);
+    uint64_t peak = atomic_load(&s->peak);
+    free(s);
+    return peak;
+}

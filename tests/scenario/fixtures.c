@@ -1,0 +1,87 @@
+#include "tests/scenario/fixtures.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "lib/model/plan.h"
+#include "tests/harness/harness.h"
+
+#define CELLS_PER_PAIR 2u
+#define PACK_MS        120000
+
+static struct plan *blank(uint64_t arrays, uint32_t *cells)
+{
+    struct error error;
+    struct model_index *m;
+    uint8_t hash[PLAN_HASH_BYTES];
+    int fd = open(test_model(), O_RDONLY | O_CLOEXEC);
+    CHECK(fd >= 0, "cannot open %s", test_model());
+    CHECK(model_index_build(fd, test_model(), &m, &error) == 0, "%s", error.text);
+    CHECK(plan_model_hash(m, fd, hash, &error) == 0, "%s", error.text);
+    const struct model_hparams *h = &m->hparams;
+    *cells = CELLS_PER_PAIR * (h->layers - 2) * h->experts * h->experts;
+    struct plan *plan =
+        plan_create(h->layers, h->experts, h->experts_used, hash, arrays, *cells, &error);
+    CHECK(plan, "%s", error.text);
+    free(m);
+    close(fd);
+    return plan;
+}
+
+/* Each expert is followed by a few others more often than by the rest. */
+static void fill_paths(struct plan *plan, uint32_t cells)
+{
+    uint32_t pairs = plan->layers * plan->experts * plan->experts, *first = plan_pair_first(plan);
+    for (uint32_t i = plan->experts * plan->experts; i < pairs; i++)
+        plan_prev1(plan)[i] = (uint16_t)(1 + i * 2654435761u % 97);
+    for (uint32_t i = 0; i <= pairs; i++) { /* the first two layers have no pairs */
+        uint32_t empty = 2 * plan->experts * plan->experts;
+        first[i] = i < empty ? 0 : CELLS_PER_PAIR * (i - empty);
+    }
+    for (uint32_t i = 0; i < cells; i++)
+        plan_pair_cells(plan)[i] = (struct plan_cell){
+            (uint16_t)(i * 7 % plan->experts), (uint16_t)(CELLS_PER_PAIR - i % CELLS_PER_PAIR)};
+}
+
+static uint8_t width_in_turn(uint32_t tier_mask, uint32_t turn)
+{
+    uint32_t left = turn % (uint32_t)__builtin_popcount(tier_mask);
+    for (; left > 0; left--)
+        tier_mask &= tier_mask - 1;
+    return (uint8_t)__builtin_ctz(tier_mask);
+}
+
+void plan_make(char path[PATH_MAX], const char *name, uint32_t tier_mask)
+{
+    struct error error;
+    uint32_t cells;
+    uint64_t arrays = plan_array_bit(PLAN_ARRAY_norm) | plan_array_bit(PLAN_ARRAY_frequency) |
+                      plan_array_bit(PLAN_ARRAY_prev1) | plan_array_bit(PLAN_ARRAY_pair_first) |
+                      plan_array_bit(PLAN_ARRAY_pair_cells);
+    if (tier_mask)
+        arrays |= plan_array_bit(PLAN_ARRAY_width);
+    struct plan *plan = blank(arrays, &cells);
+    for (uint32_t i = 0; i < plan->layers * plan->experts; i++) {
+        plan_norm(plan)[i] = 1 + (float)(i % 7);
+        plan_frequency(plan)[i] = (float)(i % 11) / 20;
+        if (tier_mask)
+            plan_width(plan)[i] = width_in_turn(tier_mask, i);
+    }
+    fill_paths(plan, cells);
+    snprintf(path, PATH_MAX, "%s/%s", test_dir(), name);
+    CHECK(plan_write(plan, path, &error) == 0, "%s", error.text);
+    free(plan);
+}
+
+void store_pack(char path[PATH_MAX], const char *name, const char *tiers)
+{
+    struct command c;
+    snprintf(path, PATH_MAX, "%s/%s", test_dir(), name);
+    command_run(&c, NULL, PACK_MS,
+                (const char *const[]){"pack", "--quiet", "-m", test_model(), "-o", path, "--tiers",
+                                      tiers, "--method=channel", NULL});
+    CHECK(c.status == 0, "sluice pack: status %d: %.300s", c.status, c.err);
+    command_free(&c);
+}
