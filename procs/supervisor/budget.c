@@ -301,6 +301,9 @@ void budget_publish(struct supervisor *s)
     }
     atomic_store_explicit(&s->directory.head->experts_payload_max, s->budget.experts_max,
                           memory_order_relaxed);
+    for (uint32_t i = 0; i < s->params.loaders; i++)
+        atomic_store_explicit(&s->directory.head->throttle_bytes_per_s[i], s->params.throttle,
+                              memory_order_relaxed);
     quota_tell(s, s->budget.plan.quota);
     used_measure(s);
 }

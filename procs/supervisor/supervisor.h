@@ -226,7 +226,7 @@ void text_trim(const struct supervisor *s, const char *program);
 
 /* budget.c */
 int budget_start(struct supervisor *s, struct error *error);
-/* Writes quota and caps into the directory, before any child exists. */
+/* Writes quota, caps and throttles into the directory, before any child exists. */
 void budget_publish(struct supervisor *s);
 void budget_child_ready(struct supervisor *s, struct child_slot *c);
 int budget_all_ready(struct supervisor *s, struct error *error);

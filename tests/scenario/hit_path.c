@@ -300,6 +300,19 @@ static void demand_latency(void)
     engine_stop(e);
 }
 
+/* --throttle holds from the first read on. */
+static void throttled_from_the_start(void)
+{
+    struct engine *e = engine_new();
+    engine_start(e, (const char *const[]){"--experts=12.5", "--throttle=40MB", NULL});
+    json_t *doc = engine_stats(e);
+    json_t *rates = json_object_get(json_object_get(doc, "directory"), "throttle_bytes_per_s");
+    CHECK(json_integer_value(json_array_get(rates, 0)) == 40000000, "--throttle is not in force");
+    CHECK(document_counter(doc, "loader", "throttle_ns") > 0, "the dense weights came unthrottled");
+    json_decref(doc);
+    engine_stop(e);
+}
+
 /* ctl throttle 20 MB/s: measured over the time it held, +- 20 %. */
 static void throttle(void)
 {
@@ -358,8 +371,13 @@ int main(int argc, char **argv)
 #name, name                                                                                \
     }
     static const struct test_case cases[] = {
-        ROW(nothing_sent),        ROW(no_system_calls), ROW(recall),
-        ROW(demand_overtakes),    ROW(demand_latency),  ROW(throttle),
+        ROW(nothing_sent),
+        ROW(no_system_calls),
+        ROW(recall),
+        ROW(demand_overtakes),
+        ROW(demand_latency),
+        ROW(throttle),
+        ROW(throttled_from_the_start),
         ROW(restart_and_replace),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
