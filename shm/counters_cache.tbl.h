@@ -34,4 +34,8 @@ COUNTER(loaders_cleaned, COUNTER, loaders, "Dead loaders whose ranges were punch
 COUNTER(rebuilds, COUNTER, rebuilds, "Rebuilds from the directory after a restart.")
 COUNTER(load_messages, COUNTER, messages, "Messages that carried LOADs.")
 COUNTER(swaps, COUNTER, pairs, "Masked routing: experts exchanged for more important ones.")
+COUNTER(hints_missing, COUNTER, entries, "Guessed entries that were ABSENT when the HINT came.")
+COUNTER(hints_in_time, COUNTER, entries,
+        "Of them fetched and READY when compute came to their layer.")
+COUNTER(hints_late, COUNTER, entries, "Of them sent for, but not READY by then.")
 #undef COUNTER

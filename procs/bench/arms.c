@@ -51,6 +51,12 @@ static int take_one(struct varied *v, char **argv, int argc, int i, int *used, s
             return error_set(error, ERR_BAD_INPUT, "--vary: '%.80s' is not NAME=V1,V2", value);
         return add_list(v, value, (size_t)(equals - value), equals + 1, error) != 0 ? -1 : 1;
     }
+    if ((value = value_of(argv, argc, i, "arm", used)) != NULL) {
+        if (v->arm_count == BENCH_ARMS_MAX)
+            return error_set(error, ERR_BAD_INPUT, "more than %u arms", BENCH_ARMS_MAX);
+        v->arm[v->arm_count++] = value;
+        return 1;
+    }
     for (size_t k = 0; k < ARRAY_LEN(listed); k++)
         if ((value = value_of(argv, argc, i, listed[k], used)) != NULL)
             return add_list(v, listed[k], strlen(listed[k]), value, error) != 0 ? -1 : 1;
@@ -110,14 +116,52 @@ static int combine(struct bench *b, const struct varied *v, uint32_t depth, cons
     return 0;
 }
 
+/* "label=hobbit; system=hobbit; knobs=t1=0.6,t2=0.9": parameters of one arm, separated by
+ * semicolons; without a label the text itself is it. */
+static int set_explicit(struct arm *arm, const char *text, struct error *error)
+{
+    char copy[1024], *rest = copy;
+    if (strlen(text) >= sizeof copy)
+        return error_set(error, ERR_BAD_INPUT, "--arm '%.60s...' is too long", text);
+    snprintf(copy, sizeof copy, "%s", text);
+    snprintf(arm->label, sizeof arm->label, "%s", text);
+    for (char *word; (word = strsep(&rest, ";")) != NULL;) {
+        word += strspn(word, " ");
+        char *equals = strchr(word, '=');
+        if (*word == 0)
+            continue;
+        if (!equals)
+            return error_set(error, ERR_BAD_INPUT, "--arm: '%.80s' is not NAME=VALUE", word);
+        *equals = 0;
+        if (strcmp(word, "label") == 0)
+            snprintf(arm->label, sizeof arm->label, "%s", equals + 1);
+        else if (params_set(&arm->params, word, equals + 1, error) != 0)
+            return -1;
+    }
+    return 0;
+}
+
+static int combine_all(struct bench *b, const struct varied *v, const struct params *base,
+                       struct error *error)
+{
+    struct arm first = {.params = *base};
+    if (v->arm_count == 0)
+        return combine(b, v, 0, &first, error);
+    for (uint32_t i = 0; i < v->arm_count; i++) {
+        struct arm arm = first;
+        if (set_explicit(&arm, v->arm[i], error) != 0 || combine(b, v, 0, &arm, error) != 0)
+            return -1;
+    }
+    return 0;
+}
+
 int arms_make(struct bench *b, const struct varied *v, const struct params *base,
               struct error *error)
 {
-    struct arm first = {.params = *base};
     b->arms = calloc(BENCH_ARMS_MAX, sizeof *b->arms);
     if (!b->arms)
         return error_set(error, ERR_NO_MEMORY, "no memory");
-    if (combine(b, v, 0, &first, error) != 0)
+    if (combine_all(b, v, base, error) != 0)
         return -1;
     for (uint32_t i = 0; i < b->arm_count; i++) {
         if (!b->arms[i].label[0])
@@ -132,11 +176,18 @@ int arms_make(struct bench *b, const struct varied *v, const struct params *base
     return b->order ? 0 : error_set(error, ERR_NO_MEMORY, "no memory");
 }
 
+static void free_samples(struct sample *samples, int64_t count)
+{
+    for (int64_t i = 0; samples && i < count; i++)
+        json_decref(samples[i].counters);
+    free(samples);
+}
+
 void arms_free(struct bench *b)
 {
     for (uint32_t i = 0; i < b->arm_count; i++)
         for (int t = 0; t < TEST__COUNT; t++)
-            free(b->arms[i].samples[t]);
+            free_samples(b->arms[i].samples[t], b->repetitions);
     free(b->arms);
     free(b->order);
     b->arms = NULL;

@@ -28,6 +28,7 @@ struct sample {
     double bytes_read;
     double hits, late, misses, skipped, low_tier;
     double peak_memory, arena, restarts;
+    json_t *counters; /* by service and name, what they grew by meanwhile; owned */
 };
 
 struct arm {
@@ -43,6 +44,7 @@ struct comparison {
 struct bench {
     const char *model;
     int64_t prompt, tokens, repetitions, warmup;
+    int64_t warmup_tokens; /* of the decode test in a warm-up round; < 0: as many as measured */
     int64_t seed;
     double stay;
     bool cold, verbose;
@@ -60,18 +62,20 @@ struct bench {
 /* ---- arms.c ---- */
 
 /* Takes the parameters that may have lists (--budget, --experts, --system, --throttle, --threads,
- * and
- * --vary NAME=V1,V2) out of argv, before params_take_args sees it. */
+ * and --vary NAME=V1,V2), and --arm NAME=V;NAME=V, out of argv, before params_take_args sees it. */
 struct varied {
     struct {
         char name[32];
         char values[512];
     } list[BENCH_VARIED_MAX];
     uint32_t count;
+    const char *arm[BENCH_ARMS_MAX]; /* borrowed from argv */
+    uint32_t arm_count;
 };
 int varied_take_args(struct varied *v, int *argc, char **argv, struct error *error);
 
-/* Every combination of the listed values over the base parameters becomes an arm. */
+/* Every combination of the listed values, over every --arm, over the base parameters becomes an
+ * arm. */
 int arms_make(struct bench *b, const struct varied *v, const struct params *base,
               struct error *error);
 void arms_free(struct bench *b);

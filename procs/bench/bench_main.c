@@ -38,7 +38,10 @@ static void usage(FILE *out)
         "      --budget LIST, --experts LIST, --system LIST, --throttle LIST, --threads LIST\n"
         "                             parameters of the engine, values separated by commas\n"
         "      --vary NAME=V1,V2,...  the same for any other parameter; may be repeated\n"
+        "      --arm NAME=V;NAME=V    an arm with these parameters, label=TEXT its name; may be\n"
+        "                             repeated, and is combined with the lists\n"
         "      --warmup N             rounds before each measurement (default 1)\n"
+        "      --warmup-tokens N      of a decode test in such a round (default: as many as -n)\n"
         "      --cold                 drop the file from the page cache before each engine\n"
         "      --text FILE            take the tokens from a text; otherwise they are made up\n"
         "      --ids FILE             take them from a file of token ids\n"
@@ -88,14 +91,34 @@ static int add_compare(struct options *o, const char *text, struct error *error)
     return 0;
 }
 
-enum { OPT_WARMUP = 256, OPT_COLD, OPT_TEXT, OPT_IDS, OPT_SEED, OPT_STAY, OPT_COMPARE };
+enum {
+    OPT_WARMUP = 256,
+    OPT_WARMUP_TOKENS,
+    OPT_COLD,
+    OPT_TEXT,
+    OPT_IDS,
+    OPT_SEED,
+    OPT_STAY,
+    OPT_COMPARE
+};
 
 static const struct option options[] = {
-    {"model", 1, NULL, 'm'},       {"prompt", 1, NULL, 'p'},          {"tokens", 1, NULL, 'n'},
-    {"repetitions", 1, NULL, 'r'}, {"output", 1, NULL, 'o'},          {"verbose", 0, NULL, 'v'},
-    {"help", 0, NULL, 'h'},        {"warmup", 1, NULL, OPT_WARMUP},   {"cold", 0, NULL, OPT_COLD},
-    {"text", 1, NULL, OPT_TEXT},   {"ids", 1, NULL, OPT_IDS},         {"seed", 1, NULL, OPT_SEED},
-    {"stay", 1, NULL, OPT_STAY},   {"compare", 1, NULL, OPT_COMPARE}, {NULL, 0, NULL, 0},
+    {"model", 1, NULL, 'm'},
+    {"prompt", 1, NULL, 'p'},
+    {"tokens", 1, NULL, 'n'},
+    {"repetitions", 1, NULL, 'r'},
+    {"output", 1, NULL, 'o'},
+    {"verbose", 0, NULL, 'v'},
+    {"help", 0, NULL, 'h'},
+    {"warmup", 1, NULL, OPT_WARMUP},
+    {"warmup-tokens", 1, NULL, OPT_WARMUP_TOKENS},
+    {"cold", 0, NULL, OPT_COLD},
+    {"text", 1, NULL, OPT_TEXT},
+    {"ids", 1, NULL, OPT_IDS},
+    {"seed", 1, NULL, OPT_SEED},
+    {"stay", 1, NULL, OPT_STAY},
+    {"compare", 1, NULL, OPT_COMPARE},
+    {NULL, 0, NULL, 0},
 };
 
 static int one_option(struct bench *b, struct options *o, int option, const char *value,
@@ -109,6 +132,8 @@ static int one_option(struct bench *b, struct options *o, int option, const char
     case 'o': return set_output(o, value, error);
     case 'v': b->verbose = true; return 0;
     case OPT_WARMUP: return option_i64("--warmup", value, 0, 1000, &b->warmup, error);
+    case OPT_WARMUP_TOKENS:
+        return option_i64("--warmup-tokens", value, 1, TOKENS_MAX, &b->warmup_tokens, error);
     case OPT_COLD: b->cold = true; return 0;
     case OPT_TEXT:
     case OPT_IDS:
@@ -127,6 +152,7 @@ static int one_option(struct bench *b, struct options *o, int option, const char
 static void choose_context(const struct bench *b, struct params *params)
 {
     int64_t most = b->prompt > b->tokens ? b->prompt : b->tokens;
+    most = most > b->warmup_tokens ? most : b->warmup_tokens;
     if (params->ctx == 0)
         params->ctx = (uint64_t)(most + 16);
 }
@@ -225,6 +251,7 @@ int main(int argc, char **argv)
                       .tokens = 128,
                       .repetitions = 5,
                       .warmup = 1,
+                      .warmup_tokens = -1,
                       .seed = 1,
                       .stay = TOKEN_STREAM_STAY};
     struct options o = {.form = REPORT_MD};

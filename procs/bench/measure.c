@@ -22,23 +22,27 @@ struct tokens {
 };
 
 /* The first new token comes out of the prompt's pass: a decode of n steps has n + 1 new ones. */
-static size_t tokens_of(const struct bench *b, enum bench_test test)
+static size_t tokens_of(const struct bench *b, enum bench_test test, bool warmup)
 {
     if (!test_wanted(b, test))
         return 0;
-    return (size_t)(test == TEST_PREFILL ? b->prompt + 1 : b->tokens + 2);
+    int64_t decoded = warmup && b->warmup_tokens >= 0 ? b->warmup_tokens : b->tokens;
+    return (size_t)(test == TEST_PREFILL ? b->prompt + 1 : decoded + 2);
 }
 
-static size_t tokens_needed(const struct bench *b)
+static size_t tokens_needed(const struct bench *b, bool warmup)
 {
-    return tokens_of(b, TEST_PREFILL) + tokens_of(b, TEST_DECODE);
+    return tokens_of(b, TEST_PREFILL, warmup) + tokens_of(b, TEST_DECODE, warmup);
 }
 
 int stream_check(const struct bench *b, struct error *error)
 {
-    if (b->text_ids && b->text_count < tokens_needed(b))
+    size_t measured = tokens_needed(b, false);
+    size_t warm = b->warmup > 0 ? tokens_needed(b, true) : 0;
+    size_t most = warm > measured ? warm : measured;
+    if (b->text_ids && b->text_count < most)
         return error_set(error, ERR_BAD_INPUT, "%.200s has %zu tokens; a repetition needs %zu",
-                         b->text_path, b->text_count, tokens_needed(b));
+                         b->text_path, b->text_count, most);
     return 0;
 }
 
@@ -47,9 +51,10 @@ int stream_check(const struct bench *b, struct error *error)
 static int make_tokens(const struct bench *b, uint64_t number, uint32_t vocab, struct tokens *t,
                        struct error *error)
 {
-    size_t n = tokens_needed(b);
+    bool warmup = number >= (uint64_t)b->repetitions;
+    size_t n = tokens_needed(b, warmup);
     for (int test = 0; test < TEST__COUNT; test++)
-        t->count[test] = tokens_of(b, (enum bench_test)test);
+        t->count[test] = tokens_of(b, (enum bench_test)test, warmup);
     t->ids = malloc(n * sizeof *t->ids);
     if (!t->ids)
         return error_set(error, ERR_NO_MEMORY, "no memory for %zu tokens", n);
@@ -114,6 +119,53 @@ static void fill_sample(struct sample *out, const json_t *stats, enum bench_test
     };
 }
 
+static uint64_t counter_of(const json_t *counters, const char *name)
+{
+    return (uint64_t)json_integer_value(json_object_get(counters, name));
+}
+
+/* What every counter of every process grew by, summed over the processes of a service; of one that
+ * was replaced meanwhile ("restarts" tells) less than it counted. New reference. */
+static json_t *counters_grown(const json_t *before, const json_t *after)
+{
+    json_t *all = json_object();
+    for (size_t i = 0; i < document_processes(after); i++) {
+        json_t *row = (json_t *)(uintptr_t)document_row(after, i);
+        const char *service = document_text(row, "service"), *name;
+        const json_t *then = json_object_get(document_row(before, i), "counters");
+        json_t *now = json_object_get(row, "counters"), *value;
+        json_t *of = json_object_get(all, service);
+        if (!of)
+            json_object_set_new(all, service, of = json_object());
+        json_object_foreach(now, name, value)
+        {
+            uint64_t x = counter_of(then, name), y = (uint64_t)json_integer_value(value);
+            if (y > x)
+                json_object_set_new(of, name,
+                                    json_integer((json_int_t)(counter_of(of, name) + y - x)));
+        }
+    }
+    return all;
+}
+
+/* One measured sequence, with what all counters say about it. */
+static int measured(struct session *s, const uint32_t *ids, size_t prompt, size_t forced,
+                    enum bench_test test, struct sample *out, struct error *error)
+{
+    struct stream_result result;
+    json_t *before = session_stats(s);
+    int rc = sequence(s, ids, prompt, forced, &result, error);
+    if (rc == 0) {
+        json_t *after = session_stats(s);
+        fill_sample(out, result.stats, test);
+        out->counters = counters_grown(before, after);
+        json_decref(after);
+        stream_result_free(&result);
+    }
+    json_decref(before);
+    return rc;
+}
+
 /* Both tests on these tokens. samples NULL: warm-up. */
 static int run_tests(const struct bench *b, struct session *s, const struct tokens *t,
                      struct sample *const samples[TEST__COUNT], size_t at, struct error *error)
@@ -124,10 +176,15 @@ static int run_tests(const struct bench *b, struct session *s, const struct toke
             continue;
         const uint32_t *ids = t->ids + (test == TEST_PREFILL ? 0 : t->count[TEST_PREFILL]);
         size_t prompt = test == TEST_PREFILL ? (size_t)b->prompt : 1;
-        if (sequence(s, ids, prompt, t->count[test] - prompt, &result, error) != 0)
+        size_t forced = t->count[test] - prompt;
+        if (samples) {
+            if (measured(s, ids, prompt, forced, (enum bench_test)test, &samples[test][at],
+                         error) != 0)
+                return -1;
+            continue;
+        }
+        if (sequence(s, ids, prompt, forced, &result, error) != 0)
             return -1;
-        if (samples)
-            fill_sample(&samples[test][at], result.stats, (enum bench_test)test);
         stream_result_free(&result);
     }
     return 0;

@@ -29,7 +29,8 @@ enum {
     NOTE_PREFETCHED = 16, /* loaded for a hint, not used yet */
     NOTE_HINTED = 32,     /* guessed for a layer still to come */
     NOTE_DIRTY = 64,      /* a loader died on it: the slot is punched before it is given back */
-    NOTE_UNSENT = 128     /* a LOAD did not fit the queue */
+    NOTE_UNSENT = 128,    /* a LOAD did not fit the queue */
+    NOTE_FETCHED = 256    /* being fetched, or fetched, for the guesses of a layer still to come */
 };
 
 struct cache_note {          /* one per entry, private */

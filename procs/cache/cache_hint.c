@@ -11,11 +11,22 @@ static struct guess_list *guesses_of(struct cache *c, uint32_t layer)
     return &c->guesses[layer];
 }
 
+/* What was fetched for a guess either is there when compute comes to its layer, or is late. */
+static void count_fetched(struct cache *c, uint32_t entry)
+{
+    if (!cache_noted(c, entry, NOTE_FETCHED))
+        return;
+    bool there = entry_state_of(cache_word(c, entry)) == ENTRY_READY;
+    cache_count(c, there ? CTR_CACHE_hints_in_time : CTR_CACHE_hints_late, 1);
+    c->notes[entry].flags &= (uint16_t)~NOTE_FETCHED;
+}
+
 static void forget(struct cache *c, struct guess_list *list)
 {
     for (uint32_t i = 0; i < list->count; i++) {
         uint32_t entry = list->guesses[i].entry;
         c->notes[entry].flags &= (uint16_t)~NOTE_HINTED;
+        count_fetched(c, entry);
         /* Still on its way for a layer that has passed: the drive has better things to do. */
         if (i < list->at && cache_noted(c, entry, NOTE_LISTED) &&
             c->notes[entry].priority == LOAD_PREFETCH && entry_pins_of(cache_word(c, entry)) == 0)
@@ -23,6 +34,31 @@ static void forget(struct cache *c, struct guess_list *list)
     }
     cache_count(c, CTR_CACHE_hints_expired, list->count - list->at);
     list->count = list->at = 0;
+}
+
+/* Newer guesses for the same layer and token take the place of older ones, made further away. What
+ * is on its way stays so: the newer list mostly names it, too. */
+static void replace(struct cache *c, struct guess_list *list)
+{
+    for (uint32_t i = 0; i < list->count; i++) {
+        uint32_t entry = list->guesses[i].entry;
+        if (entry_state_of(cache_word(c, entry)) == ENTRY_READY)
+            count_fetched(c, entry);
+        c->notes[entry].flags &= (uint16_t) ~(NOTE_HINTED | NOTE_FETCHED);
+    }
+    list->count = list->at = 0;
+}
+
+static void add_guess(struct cache *c, struct guess_list *list, const struct msg_guess *g)
+{
+    list->guesses[list->count++] = *g;
+    c->notes[g->entry].flags |= NOTE_HINTED;
+    if (entry_state_of(cache_word(c, g->entry)) == ENTRY_READY)
+        return;
+    if (!cache_noted(c, g->entry, NOTE_LISTED | NOTE_WAITING))
+        cache_count(c, CTR_CACHE_hints_missing, 1);
+    else if (cache_noted(c, g->entry, NOTE_PREFETCHED))
+        c->notes[g->entry].flags |= NOTE_FETCHED;
 }
 
 static bool passed(const struct cache_now *now, uint32_t sequence, uint32_t position,
@@ -71,7 +107,9 @@ static void take_hint(struct cache *c, const struct msg_hint *hint)
     /* Compute may have moved on without a message: hits are silent. */
     cache_read_uses(c, UINT64_MAX);
     struct guess_list *list = guesses_of(c, hint->layer);
-    if (list->count > 0)
+    if (list->count > 0 && list->sequence == hint->sequence && list->position == hint->position)
+        replace(c, list);
+    else if (list->count > 0)
         forget(c, list);
     /* A guess about a sequence not heard of yet is news of its start. */
     if (c->now.sequence == hint->sequence &&
@@ -83,10 +121,8 @@ static void take_hint(struct cache *c, const struct msg_hint *hint)
     list->position = hint->position;
     list->prefill = hint->prefill != 0;
     for (unsigned i = 0; i < hint->count && list->count < c->guesses_max; i++) {
-        if (!guess_is_sane(c, hint, &hint->guesses[i]))
-            continue;
-        list->guesses[list->count++] = hint->guesses[i];
-        c->notes[hint->guesses[i].entry].flags |= NOTE_HINTED;
+        if (guess_is_sane(c, hint, &hint->guesses[i]))
+            add_guess(c, list, &hint->guesses[i]);
     }
     c->prefetch_look = true;
 }
@@ -118,7 +154,7 @@ static bool prefetch_one(struct cache *c, struct guess_list *list, uint32_t laye
         return false;
     if (cache_room_take_prefetch(c, g->entry, &state, &offset)) {
         prefetch_limit_sent(&c->limit);
-        c->notes[g->entry].flags |= NOTE_PREFETCHED;
+        c->notes[g->entry].flags |= NOTE_PREFETCHED | NOTE_FETCHED;
         cache_count(c, CTR_CACHE_prefetches, 1);
         cache_reserve(c, g->entry, offset, LOAD_PREFETCH, 0);
         c->prefetch_look = true;

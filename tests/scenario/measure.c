@@ -196,6 +196,55 @@ static void bench_arms(void)
     command_free(&c);
 }
 
+/* Arms with parameters of their own, and what the counters of the processes say of each. */
+static void bench_own_arms(void)
+{
+    struct command c;
+    command_run(&c, NULL, END_MS,
+                (const char *const[]){"bench",
+                                      "-m",
+                                      test_model(),
+                                      "-p",
+                                      "0",
+                                      "-n",
+                                      "20",
+                                      "-r",
+                                      "1",
+                                      "--warmup-tokens",
+                                      "60",
+                                      "--experts",
+                                      "25",
+                                      "--arm",
+                                      "label=none;system=lod",
+                                      "--arm",
+                                      "system=fate;knobs=precision=lossless,limit=all",
+                                      "-o",
+                                      "json",
+                                      NULL});
+    expect(&c, 0);
+    json_t *doc = json_loads(c.out, 0, NULL);
+    CHECK(doc, "not JSON: %.200s", c.out);
+    static const char *const label[] = {"none", "system=fate;knobs=precision=lossless,limit=all"};
+    for (size_t i = 0; i < 2; i++) {
+        const json_t *arm = at(doc, "arms", i), *sample = at(at(arm, "tests", 0), "samples", 0);
+        const char *name = json_string_value(json_object_get(arm, "label"));
+        CHECK(name && strcmp(name, label[i]) == 0, "arm %zu is called %s", i, name);
+        /* 8 layers, 4 experts, a prompt of one and 20 steps: the warm-up is not in it */
+        CHECK(document_u64(sample, "counters.compute.uses") == 8 * 4 * 21, "%llu uses",
+              (unsigned long long)document_u64(sample, "counters.compute.uses"));
+        uint64_t hints = document_u64(sample, "counters.cache.hint_entries");
+        uint64_t missing = document_u64(sample, "counters.cache.hints_missing");
+        uint64_t fetched = document_u64(sample, "counters.cache.hints_in_time") +
+                           document_u64(sample, "counters.cache.hints_late");
+        CHECK((hints > 0) == (i == 1), "arm %zu: %llu hints", i, (unsigned long long)hints);
+        CHECK(i == 0 || (fetched > 0 && missing > 0 && missing <= hints),
+              "%llu hinted, %llu missing, %llu fetched", (unsigned long long)hints,
+              (unsigned long long)missing, (unsigned long long)fetched);
+    }
+    json_decref(doc);
+    command_free(&c);
+}
+
 static void bench_forms(void)
 {
     struct command c;
@@ -213,10 +262,9 @@ static void bench_forms(void)
     CHECK(command_lines(c.out) == 3, "not a heading and two arms: %s", c.out);
     CHECK(strstr(c.out, "\"eviction=fifo\",tg8"), "no arm of fifo: %s", c.out);
     command_free(&c);
-    static const char *const bad[][2] = {{"--vary", "nothing=1,2"},
-                                         {"--experts", "50,lots"},
-                                         {"--compare", "1,2"},
-                                         {"-n", "-1"},
+    static const char *const bad[][2] = {{"--vary", "nothing=1,2"}, {"--experts", "50,lots"},
+                                         {"--compare", "1,2"},      {"--arm", "label=a;system"},
+                                         {"--arm", "experts=lots"}, {"-n", "-1"},
                                          {"--text", "/nowhere"}};
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         command_run(&c, NULL, END_MS,
@@ -302,13 +350,10 @@ static void doctor_document(void)
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
-        {"synth_reproducible", synth_reproducible},
-        {"synth_is_a_model", synth_is_a_model},
-        {"synth_bad_input", synth_bad_input},
-        {"bench_arms", bench_arms},
-        {"bench_forms", bench_forms},
-        {"forced_tokens", forced_tokens},
-        {"doctor_document", doctor_document},
+        {"synth_reproducible", synth_reproducible}, {"synth_is_a_model", synth_is_a_model},
+        {"synth_bad_input", synth_bad_input},       {"bench_arms", bench_arms},
+        {"bench_own_arms", bench_own_arms},         {"bench_forms", bench_forms},
+        {"forced_tokens", forced_tokens},           {"doctor_document", doctor_document},
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }
