@@ -7,13 +7,14 @@
  *
  * Messages   in: CONTROL (supervisor).  out: ACK.
  * Memory     reads: use log, model index. writes: its own row, the trace file. When it dies: its
- * successor goes on at the end of the file, with a gap. When others die: it waits for records;
- * without the supervisor it ends. Limits: a trace that cannot be written any more ends the
- * recording, not the run. */
+ * successor goes on after the last whole record of the file, without a gap as long as the log still
+ * has what follows. When others die: it waits for records; without the supervisor it ends. Limits:
+ * a trace that cannot be written any more ends the recording, not the run. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "ipc/child.h"
@@ -87,6 +88,7 @@ static void drain(struct recorder *r)
             n = 0;
         }
     }
+    /* Losses are told before what follows them is written: a successor reckons by both. */
     write_all(r, r->batch, n * sizeof *r->batch);
     if (any)
         child_progress(&r->child);
@@ -117,16 +119,38 @@ static void write_header(struct recorder *r)
     write_all(r, &h, sizeof h);
 }
 
-/* The first recorder of a run begins the file, a successor goes on at its end. */
+/* A successor: the log's position is what the file holds and what was lost before. False when the
+ * file is not one its predecessor began. */
+static bool go_on(struct recorder *r)
+{
+    struct trace_header h;
+    struct stat st;
+    if (fstat(r->fd, &st) != 0 || pread(r->fd, &h, sizeof h, 0) != (ssize_t)sizeof h ||
+        h.magic != TRACE_MAGIC)
+        return false;
+    uint64_t records = ((uint64_t)st.st_size - sizeof h) / sizeof(struct trace_record);
+    uint64_t position = records + counter_get(r->child.row, CTR_RECORDER_records_lost);
+    if (position > uses_written(&r->child.uses) ||
+        ftruncate(r->fd, (off_t)(sizeof h + records * sizeof(struct trace_record))) != 0)
+        return false;
+    counter_set(r->child.row, CTR_RECORDER_records, records);
+    r->uses.next = position;
+    return true;
+}
+
+/* The first recorder of a run begins the file, at the log's beginning; a successor goes on. */
 static void open_trace(struct recorder *r)
 {
     const char *path = r->child.params->trace;
-    bool first = r->child.incarnation == 1;
-    r->fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_APPEND | (first ? O_TRUNC : 0), 0644);
+    r->uses = (struct uses_reader){0};
+    r->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_APPEND, 0644);
     if (r->fd < 0)
         log_fatal(2, "--trace %.300s cannot be written: %s", path, strerror(errno));
-    if (first)
-        write_header(r);
+    if (r->child.incarnation > 1 && go_on(r))
+        return;
+    if (ftruncate(r->fd, 0) != 0 && errno != EINVAL) /* a pipe or a device has no length */
+        log_fatal(2, "--trace %.300s cannot be written: %s", path, strerror(errno));
+    write_header(r);
 }
 
 static void handle_controls(struct recorder *r)
@@ -164,7 +188,6 @@ int main(int argc, char **argv)
     struct recorder *r = &the_recorder;
     child_start(&r->child, SERVICE_RECORDER, argc, argv);
     open_trace(r);
-    uses_reader_start(&r->child.uses, &r->uses);
     child_ready(&r->child);
     loop(r);
     child_exit(&r->child);

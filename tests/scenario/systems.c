@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "lib/base/bytes.h"
 #include "lib/policy/systems.h"
@@ -212,6 +213,27 @@ static void what_cannot_run_is_refused(void)
 
 /* ---- traces ---- */
 
+/* Every use is in the trace, which is whole records. */
+static void check_trace(const char *path, uint64_t uses, size_t tokens)
+{
+    struct trace_header header;
+    struct trace_record r;
+    struct stat st;
+    uint64_t experts = 0, ends = 0;
+    FILE *f = fopen(path, "rbe");
+    CHECK(f != NULL && fstat(fileno(f), &st) == 0, "there is no trace");
+    CHECK(fread(&header, sizeof header, 1, f) == 1 && header.magic == TRACE_MAGIC, "no header");
+    CHECK(((size_t)st.st_size - sizeof header) % sizeof r == 0, "the last record is not whole");
+    while (fread(&r, sizeof r, 1, f) == 1) {
+        experts += r.kind == TRACE_EXPERT;
+        ends += r.kind == TRACE_TOKEN_END;
+    }
+    fclose(f);
+    CHECK(experts == uses, "%llu uses, %llu in the trace", (unsigned long long)uses,
+          (unsigned long long)experts);
+    CHECK(ends >= tokens, "%llu tokens in the trace", (unsigned long long)ends);
+}
+
 static void trace_has_every_use(void)
 {
     char path[PATH_MAX], option[PATH_MAX + 16];
@@ -226,20 +248,48 @@ static void trace_has_every_use(void)
     uint64_t lost = engine_counter(e, "recorder", "records_lost");
     engine_stop(e);
     CHECK(lost == 0, "%llu records were lost", (unsigned long long)lost);
-    FILE *f = fopen(path, "rb");
-    CHECK(f != NULL, "there is no trace");
-    struct trace_header header;
-    struct trace_record r;
-    uint64_t experts = 0, ends = 0;
-    CHECK(fread(&header, sizeof header, 1, f) == 1 && header.magic == TRACE_MAGIC, "no header");
-    while (fread(&r, sizeof r, 1, f) == 1) {
-        experts += r.kind == TRACE_EXPERT;
-        ends += r.kind == TRACE_TOKEN_END;
+    check_trace(path, uses, TOKENS);
+}
+
+/* Dies in the middle of a record, as far as the file can tell. */
+static void kill_recorder(struct engine *e, const char *path)
+{
+    pid_t pid = engine_pid(e, "recorder", 0, 0);
+    CHECK(kill(pid, SIGSTOP) == 0, "the recorder is gone by itself");
+    process_wait_state(pid, 'T', 5000);
+    FILE *f = fopen(path, "abe");
+    CHECK(f && fwrite("\1\2\3\4\5\6\7", 7, 1, f) == 1 && fclose(f) == 0, "cannot write %s", path);
+    CHECK(kill(pid, SIGKILL) == 0, "the recorder is gone by itself");
+    engine_pid(e, "recorder", 0, pid);
+}
+
+/* The text is the same, and the trace goes on where it ended. */
+static void recorder_killed(void)
+{
+    char path[PATH_MAX], option[PATH_MAX + 16];
+    snprintf(path, sizeof path, "%s/uses.trace", test_dir());
+    snprintf(option, sizeof option, "--trace=%s", path);
+    baseline(0);
+    struct engine *e = engine_new();
+    struct text got;
+    engine_start(e, (const char *const[]){"--experts=25", option, NULL});
+    struct generation *g = generation_start(e, test_prompt(1), TOKENS);
+    for (unsigned i = 0; i < 2; i++) {
+        wait_tokens(g, 30 * (i + 1));
+        kill_recorder(e, path);
     }
-    fclose(f);
-    CHECK(experts == uses, "%llu uses, %llu in the trace", (unsigned long long)uses,
-          (unsigned long long)experts);
-    CHECK(ends >= TOKENS, "%llu tokens in the trace", (unsigned long long)ends);
+    generation_finish(g, 120000, &got);
+    text_check_same(baseline(1), &got, "with the recorder killed");
+    text_free(&got);
+    uint64_t uses = engine_counter(e, "compute", "uses");
+    uint64_t lost = engine_counter(e, "recorder", "records_lost");
+    CHECK(engine_restarts(e, "recorder", 0) == 2, "%llu restarts",
+          (unsigned long long)engine_restarts(e, "recorder", 0));
+    engine_stop(e);
+    if (lost > 0) /* its successor came after the log had gone round */
+        test_skip("the recorder was away for too long: %llu records lost",
+                  (unsigned long long)lost);
+    check_trace(path, uses, TOKENS);
 }
 
 /* ---- lockstep -------------------------------------------------------------------------------- */
@@ -322,6 +372,7 @@ int main(int argc, char **argv)
         ROW(switch_waits_for_the_next_sequence),
         ROW(what_cannot_run_is_refused),
         ROW(trace_has_every_use),
+        ROW(recorder_killed),
         ROW(lockstep_lod),
         ROW(lockstep_default),
     };
