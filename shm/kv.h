@@ -36,6 +36,7 @@ struct kv_figures { /* of one request; JSON names are those of generate --output
     uint64_t hits, late, misses, skipped, low_tier_uses;
     uint64_t evictions_before, evictions_after, bytes_read_before, bytes_read_after;
     uint64_t resumes; /* times a successor took it over */
+    uint64_t system;  /* it runs or ran under (policy/systems.h); another may run by now */
 };
 
 struct kv_request {

@@ -87,6 +87,7 @@ static bool put_sequence(const struct compute *c, uint32_t row, json_t *o)
 json_t *figures_json(const struct compute *c, uint32_t row)
 {
     const struct child *child = &c->child;
+    const struct kv_figures *f = &child->kv.head->request[row].figures;
     json_t *o = json_object();
     if (o && put_sequence(c, row, o) &&
         put_int(o, "peak_memory_bytes",
@@ -94,8 +95,7 @@ json_t *figures_json(const struct compute *c, uint32_t row)
         put_int(o, "budget_bytes",
                 row_counter(child, SERVICE_SUPERVISOR, 0, CTR_SUPERVISOR_budget_bytes)) &&
         put_int(o, "arena_bytes", atomic_load(&child->directory.head->quota_bytes)) &&
-        json_object_set_new(o, "system", json_string(system_at(c->runner.experts.system)->name)) ==
-            0 &&
+        json_object_set_new(o, "system", json_string(system_at((uint32_t)f->system)->name)) == 0 &&
         put_int(o, "restarts", restarts(child)))
         return o;
     json_decref(o);

@@ -183,7 +183,8 @@ static void fill_request(struct compute *c, uint32_t row, const struct engine_su
     q->error_text[0] = 0;
     q->sampling = s->sampling;
     q->seed = resolve_seed(s->sampling.seed);
-    q->figures = (struct kv_figures){.submitted_ns = clock_now_ns()};
+    q->figures = (struct kv_figures){.submitted_ns = clock_now_ns(),
+                                     .system = atomic_load(&c->child.procs.head->system_wanted)};
     atomic_store(&q->finish, KV_FINISH_NONE);
     atomic_store(&q->key_hash, key_hash);
     atomic_store(&q->arrival, atomic_fetch_add(&head->next_arrival, 1));

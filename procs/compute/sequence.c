@@ -145,6 +145,7 @@ static int begin(struct sequence *s, struct error *error)
     r->experts.request = q;
     if (take_system(s, error) != 0)
         return -1;
+    q->figures.system = r->experts.system;
     if (kv_row_allocate(&child->kv, s->row, s->positions, alive, r, error) != 0)
         return -1;
     counter_set(child->row, CTR_COMPUTE_kv_bytes,
