@@ -209,11 +209,10 @@ static void count_uses(struct experts *e, const struct tally *t)
 }
 
 /* Decode under a moving mask never waits: what is gone is not waited for but routed around. A layer
- * that was routed exactly for want of residents waits, or nobody would ever load what it needs; and
- * so does lockstep, whose masks are the model's: the bytes are on their way. */
+ * that was routed exactly for want of residents waits, or nobody would ever load what it needs. */
 static bool lose(struct experts *e, const struct expert_step *step, struct expert_item *item)
 {
-    if (!e->masked || e->fixed_mask || e->lockstep || step->rows > 1)
+    if (!e->masked || e->fixed_mask || step->rows > 1)
         return false;
     entry_unpin(&tier_entry(e, step->layer, item->expert, item->tier)->word, PINNER_COMPUTE);
     item->state = ITEM_LOST;
@@ -260,8 +259,6 @@ void experts_pin(void *self, const struct expert_step *step, struct expert_item 
  * expert that was routed to for its sake would be lost at every turn. */
 static bool serves(const struct experts *e, const struct expert_step *step, uint32_t expert)
 {
-    if (e->lockstep)
-        return lockstep_resident(e->lockstep, step->layer, expert);
     struct option o = options_of(e, step, &(struct expert_item){.expert = expert});
     struct directory_entry *d = tier_entry(e, step->layer, expert, o.accept[0]);
     return d && entry_state_of(entry_look(&d->word)) == ENTRY_READY;

@@ -294,6 +294,60 @@ START_TEST(a_cancel_ends_the_wait)
 }
 END_TEST
 
+/* ---- masked routing ---- */
+
+static bool mask(bool allowed[])
+{
+    snprintf(w.experts->knobs.routing, sizeof w.experts->knobs.routing, "masked");
+    return w.source.mask(w.source.self, &w.step, allowed);
+}
+
+/* An expert that leaves between choice and pin is neither waited for nor asked for. */
+START_TEST(what_has_left_is_lost)
+{
+    bool allowed[MODEL_EXPERTS_MAX];
+    struct uses_reader reader;
+    struct use_record use;
+    uses_reader_start(&w.child.uses, &reader);
+    for (uint32_t i = 0; i < 5; i++)
+        make_ready(i);
+    ck_assert(mask(allowed));
+    for (uint32_t i = 0; i < 8; i++)
+        ck_assert_int_eq(allowed[w.item[i].expert], i < 5);
+    ck_assert(entry_evict(&entry(1)->word));
+    pin(4);
+    for (uint32_t i = 0; i < 4; i++) {
+        ck_assert_int_eq(w.item[i].state, i == 1 ? ITEM_LOST : ITEM_READY);
+        ck_assert_int_eq(pinned(i), i != 1);
+    }
+    ck_assert_uint_eq(count(CTR_COMPUTE_demands), 0);
+    ck_assert_uint_eq(count(CTR_COMPUTE_uses), 3);
+    ck_assert_uint_eq(count(CTR_COMPUTE_hits), 3);
+    for (uint32_t n = 0; n < 3; n++)
+        ck_assert(uses_read(&w.child.uses, &reader, UINT64_MAX, &use));
+    ck_assert(!uses_read(&w.child.uses, &reader, UINT64_MAX, &use));
+    ck_assert(mask(allowed)); /* four are left: the core routes again among them */
+    ck_assert(!allowed[w.item[1].expert]);
+}
+END_TEST
+
+/* With fewer residents than top-k there is no mask: routed exactly, asked for, waited for. */
+START_TEST(too_few_residents_are_waited_for)
+{
+    bool allowed[MODEL_EXPERTS_MAX];
+    for (uint32_t i = 0; i < 2; i++)
+        make_ready(i);
+    ck_assert(!mask(allowed));
+    pin(4);
+    for (uint32_t i = 0; i < 4; i++) {
+        ck_assert_int_eq(w.item[i].state, i < 2 ? ITEM_READY : ITEM_WAITED);
+        ck_assert(pinned(i));
+    }
+    ck_assert_uint_eq(count(CTR_COMPUTE_demands), 1);
+    ck_assert_uint_eq(count(CTR_COMPUTE_misses), 2);
+}
+END_TEST
+
 START_TEST(room_is_half_of_what_experts_may_have)
 {
     struct directory_head *head = w.child.directory.head;
@@ -318,6 +372,8 @@ int main(void)
     tcase_add_test(c, a_slow_device_is_no_error);
     tcase_add_test(c, an_unreadable_expert_is_named);
     tcase_add_test(c, a_cancel_ends_the_wait);
+    tcase_add_test(c, what_has_left_is_lost);
+    tcase_add_test(c, too_few_residents_are_waited_for);
     tcase_add_test(c, room_is_half_of_what_experts_may_have);
     suite_add_tcase(suite, c);
     SRunner *runner = srunner_create(suite);
