@@ -78,6 +78,9 @@ static int search_fraction(struct planning *p, struct error *error)
 
 int plan_fate(struct planning *p, struct error *error)
 {
+    if (!plan_has(p->plan, PLAN_ARRAY_recall_gate_list))
+        return error_set(error, ERR_BAD_INPUT, "%.200s has no recall of predictions",
+                         p->profile_path);
     uint64_t bytes = planning_expert_bytes(p, error);
     if (!bytes || planning_add(p, plan_array_bit(PLAN_ARRAY_share), error) != 0)
         return -1;

@@ -9,10 +9,13 @@
 #include <unistd.h>
 
 #include "lib/base/bytes.h"
+#include "lib/base/tensor_type.h"
 #include "tests/scenario/baseline.h"
+#include "tests/scenario/fixtures.h"
 #include "tests/unit/model/store_make.h"
 
-#define END_MS 30000
+#define END_MS     30000
+#define HEAD_BYTES 1000000 /* holds the table of tensors */
 
 static void path_in_dir(char path[PATH_MAX], const char *name)
 {
@@ -116,6 +119,169 @@ static void file_absurd_counts(void)
     path_in_dir(path, "absurd.gguf");
     make_model(path, 0, head, sizeof head);
     refused(path);
+}
+
+/* A type of sluice's own stores in a file that somebody else made. */
+static void file_of_own_types(void)
+{
+    char path[PATH_MAX];
+    uint64_t name_bytes;
+    uint32_t dims, own = TENSOR_C8;
+    static const char name[] = "blk.0.ffn_gate_exps.weight";
+    path_in_dir(path, "own.gguf");
+    make_model(path, 0, "", 0);
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    char *head = malloc(HEAD_BYTES);
+    CHECK(fd >= 0 && head && read(fd, head, HEAD_BYTES) == HEAD_BYTES, "cannot read %s", path);
+    const char *at = memmem(head, HEAD_BYTES, name, sizeof name - 1);
+    CHECK(at, "no tensor %s", name);
+    memcpy(&name_bytes, at - sizeof name_bytes, sizeof name_bytes);
+    memcpy(&dims, at + name_bytes, sizeof dims);
+    CHECK(name_bytes == sizeof name - 1 && dims == 3, "the file has another form");
+    off_t type = at - head + (off_t)(name_bytes + sizeof dims + dims * sizeof(uint64_t));
+    free(head);
+    for (; own <= TENSOR_G2; own++) {
+        CHECK(pwrite(fd, &own, sizeof own, type) == sizeof own, "cannot write %s", path);
+        refused(path);
+    }
+    close(fd);
+}
+
+/* ---- plans ---- */
+
+/* `sluice generate` and `sluice run` with an option and its value: status 2 and one line with
+ * `reason` in it. */
+static void option_refused(const char *option, const char *value, const char *reason)
+{
+    struct command c;
+    for (int run = 0; run < 2; run++) {
+        command_run(&c, NULL, END_MS,
+                    run ? (const char *const[]){"run", "--run=bad", "--log-level=error", "-m",
+                                                test_model(), option, value, NULL}
+                        : (const char *const[]){"generate", "-m", test_model(), option, value, "-p",
+                                                "x", "-n", "4", NULL});
+        CHECK(c.status == 2, "%s %s: status %d: %.300s", option, value, c.status, c.err);
+        CHECK(command_lines(c.err) == 1 && strstr(c.err, reason), "%s %s: '%.400s' without '%s'",
+              option, value, c.err, reason);
+        CHECK(c.out_bytes == 0, "something on stdout: %.100s", c.out);
+        test_note("%.*s", (int)strcspn(c.err, "\n"), c.err);
+        command_free(&c);
+    }
+}
+
+/* Writes over the beginning of the text that is the value of a key. */
+static void overwrite_after(const char *path, const char *key, const char *with)
+{
+    struct stat st;
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    CHECK(fd >= 0 && fstat(fd, &st) == 0, "cannot open %s", path);
+    char *text = calloc(1, (size_t)st.st_size + 1);
+    CHECK(text && read(fd, text, (size_t)st.st_size) == st.st_size, "cannot read %s", path);
+    const char *at = strstr(text, key);
+    CHECK(at && (at = strchr(at + strlen(key), '"')), "no %s in %s", key, path);
+    at++;
+    CHECK(pwrite(fd, with, strlen(with), at - text) == (ssize_t)strlen(with), "cannot write");
+    free(text);
+    close(fd);
+}
+
+static void plan_of_another_model(void)
+{
+    char path[PATH_MAX];
+    plan_make(path, "other.plan", 0);
+    overwrite_after(path, "\"model_hash\"", "0123456789abcdef");
+    option_refused("--plan", path, "other.plan");
+}
+
+static void plan_damaged(void)
+{
+    char path[PATH_MAX], tables[PATH_MAX + 8], absent[PATH_MAX];
+    plan_make(path, "bad.plan", 0);
+    snprintf(tables, sizeof tables, "%s.tables", path);
+    CHECK(truncate(tables, 1000) == 0, "truncate: %s", strerror(errno));
+    option_refused("--plan", path, "bad.plan");
+    CHECK(unlink(tables) == 0, "unlink: %s", strerror(errno));
+    option_refused("--plan", path, "bad.plan");
+    CHECK(truncate(path, 1000) == 0, "truncate: %s", strerror(errno));
+    option_refused("--plan", path, "bad.plan");
+    option_refused("--plan", test_model(), "gguf");
+    path_in_dir(absent, "absent.plan");
+    option_refused("--plan", absent, "absent.plan");
+}
+
+/* What needs a plan or tiers that are not there, and what no engine can do. */
+static void impossible_systems(void)
+{
+    option_refused("--system", "edgemoe", "needs a plan");
+    option_refused("--system", "iq4", "int4");
+    option_refused("--budget", "1MiB", "budget");
+}
+
+/* Takes the line break off. */
+static const char *last_line(char *text)
+{
+    size_t n = strlen(text);
+    if (n > 0 && text[n - 1] == '\n')
+        text[n - 1] = 0;
+    const char *before = strrchr(text, '\n');
+    return before ? before + 1 : text;
+}
+
+/* sluice plan: what cannot be planned, in one line. */
+static void plan_impossible(void)
+{
+    static const struct {
+        const char *loss, *room, *amount, *system, *reason;
+    } cases[] = {
+        {"0%", "--experts", "50%", "hobbit", "--max-loss"},
+        {"-1%", "--experts", "50%", "hobbit", "--max-loss"},
+        {"101%", "--experts", "50%", "hobbit", "--max-loss"},
+        {"much", "--experts", "50%", "hobbit", "--max-loss"},
+        {"1%", "--experts", "50%", "fate", "no recall"},
+        {"1%", "--experts", "50%", "edgemoe", "no importance"},
+        {"1%", "--budget", "1MiB", "swapmoe", "would do"},
+        {"1%", "--budget", "none", "swapmoe", "--budget"},
+        {"1%", "--experts", "1%", "swapmoe", "expert"},
+    };
+    char profile[PATH_MAX], out[PATH_MAX], text[PATH_MAX];
+    plan_make(profile, "a.profile", 0);
+    path_in_dir(out, "out.plan");
+    snprintf(text, sizeof text, "%s/launch/demo/calib.txt", SLUICE_SOURCE_DIR);
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct command c;
+        command_run(&c, NULL, END_MS,
+                    (const char *const[]){"plan",
+                                          "-m",
+                                          test_model(),
+                                          "--profile",
+                                          profile,
+                                          "--text",
+                                          text,
+                                          "--tokens",
+                                          "512",
+                                          "--ctx",
+                                          "128",
+                                          "--configurations",
+                                          "8",
+                                          "--generations",
+                                          "10",
+                                          "--max-loss",
+                                          cases[i].loss,
+                                          cases[i].room,
+                                          cases[i].amount,
+                                          "--system",
+                                          cases[i].system,
+                                          "-o",
+                                          out,
+                                          NULL});
+        CHECK(c.status == 2, "%s, %s %s: status %d: %.300s", cases[i].loss, cases[i].room,
+              cases[i].amount, c.status, c.err);
+        /* what took seconds told its progress before */
+        const char *line = last_line(c.err);
+        CHECK(strstr(line, cases[i].reason), "'%.300s' without '%s'", line, cases[i].reason);
+        test_note("%s", line);
+        command_free(&c);
+    }
 }
 
 /* ---- stores ---- */
@@ -406,6 +572,11 @@ int main(int argc, char **argv)
         ROW(file_absent),
         ROW(file_wrong_magic),
         ROW(file_absurd_counts),
+        ROW(file_of_own_types),
+        ROW(plan_of_another_model),
+        ROW(plan_damaged),
+        ROW(impossible_systems),
+        ROW(plan_impossible),
         ROW(second_run),
         ROW(budget_below_floor),
         ROW(file_replaced),

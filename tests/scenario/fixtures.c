@@ -70,6 +70,7 @@ void plan_make(char path[PATH_MAX], const char *name, uint32_t tier_mask)
             plan_width(plan)[i] = width_in_turn(tier_mask, i);
     }
     fill_paths(plan, cells);
+    plan->scalar[PLAN_tokens] = 1000;
     snprintf(path, PATH_MAX, "%s/%s", test_dir(), name);
     CHECK(plan_write(plan, path, &error) == 0, "%s", error.text);
     free(plan);

@@ -151,8 +151,8 @@ static off_t size_of(const char *dir, const char *name)
     return stat(path, &st) == 0 ? st.st_size : -1;
 }
 
-/* Packs slowly, and kills it when the journal has grown well beyond its head. */
-static void pack_and_kill(const char *store, const char *const more[])
+/* Begins to pack at a rate at which something can happen meanwhile; stderr goes to `said`. */
+static pid_t pack_slowly(const char *store, const char *said, const char *const more[])
 {
     char program[PATH_MAX];
     const char *args[ARGS_MAX] = {program, "-m",      test_model(),  "-o",
@@ -161,12 +161,41 @@ static void pack_and_kill(const char *store, const char *const more[])
     for (size_t i = 0; more[i]; i++)
         args[8 + i] = more[i];
     pid_t pid;
-    int status;
-    int error = posix_spawn(&pid, program, NULL, NULL, (char *const *)(uintptr_t)args, environ);
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, said, O_WRONLY | O_CREAT | O_TRUNC,
+                                     0600);
+    int error = posix_spawn(&pid, program, &actions, NULL, (char *const *)(uintptr_t)args, environ);
+    posix_spawn_file_actions_destroy(&actions);
     CHECK(error == 0, "cannot start %s: %s", program, strerror(error));
+    return pid;
+}
+
+/* Until the journal has grown well beyond its head. */
+static void wait_journal(const char *store, pid_t pid)
+{
     uint64_t deadline = deadline_in(END_MS);
     while (size_of(store, "pack.journal") < 1000 && deadline_tick(deadline))
-        CHECK(process_alive(pid), "pack ended before it was killed");
+        CHECK(process_alive(pid), "pack ended by itself");
+}
+
+static void check_one_line(const char *path, const char *reason)
+{
+    char text[1024];
+    FILE *f = fopen(path, "re");
+    CHECK(f, "cannot open %s", path);
+    size_t n = fread(text, 1, sizeof text - 1, f);
+    fclose(f);
+    text[n] = 0;
+    CHECK(command_lines(text) == 1 && strstr(text, reason), "'%.300s' without '%s'", text, reason);
+    test_note("%.*s", (int)strcspn(text, "\n"), text);
+}
+
+static void pack_and_kill(const char *store, const char *const more[])
+{
+    int status;
+    pid_t pid = pack_slowly(store, "/dev/null", more);
+    wait_journal(store, pid);
     kill(pid, SIGKILL);
     waitpid(pid, &status, 0);
     CHECK(WIFSIGNALED(status), "pack was not killed: status %d", status);
@@ -322,6 +351,51 @@ static void disk_too_small(void)
     umount(small);
 }
 
+/* Fills what is left of a file system to the last byte. */
+static void fill_up(const char *dir, char path[PATH_MAX])
+{
+    static char block[65536];
+    join(path, dir, "ballast");
+    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    CHECK(fd >= 0, "cannot make %s", path);
+    for (size_t n = sizeof block; n > 0;)
+        if (write(fd, block, n) <= 0)
+            n /= 2;
+    CHECK(errno == ENOSPC, "the file system has no end: %s", strerror(errno));
+    close(fd);
+}
+
+/* The disk becomes full while the store is made: one line, no store, and the next run goes on. */
+static void disk_filled_meanwhile(void)
+{
+    char small[PATH_MAX], store[PATH_MAX], whole[PATH_MAX], ballast[PATH_MAX], said[PATH_MAX];
+    path_in_dir(small, "small");
+    path_in_dir(whole, "whole");
+    CHECK(mkdir(small, 0700) == 0, "mkdir: %s", strerror(errno));
+    if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+        mount("small", small, "tmpfs", 0, "size=60m") != 0)
+        test_skip("no file system of its own can be mounted here: %s", strerror(errno));
+    join(store, small, "store");
+    pid_t pid = pack_slowly(store, path_in_dir(said, "said"), (const char *const[]){NULL});
+    wait_journal(store, pid);
+    fill_up(small, ballast);
+    int status;
+    CHECK(waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 1,
+          "a full disk ends with %#x", (unsigned)status);
+    check_one_line(said, strerror(ENOSPC));
+    CHECK(size_of(store, "manifest.json") < 0, "a half store has a manifest");
+    REFUSED(2, "manifest.json", "--check", store);
+    CHECK(unlink(ballast) == 0, "unlink: %s", strerror(errno));
+    json_t *summary =
+        pack(0, NULL, (const char *const[]){"-m", test_model(), "-o", store, "--verify", NULL});
+    CHECK(json_integer_value(json_object_get(summary, "resumed_experts")) > 0, "begun anew");
+    json_decref(summary);
+    PACK("-m", test_model(), "-o", whole);
+    same_file(whole, store, "experts.0.bin");
+    same_file(whole, store, "entries.bin");
+    umount(small);
+}
+
 static void memory_is_bounded(void)
 {
     char store[PATH_MAX];
@@ -340,10 +414,10 @@ int main(int argc, char **argv)
     }
     static const struct test_case cases[] = {
         ROW(memory_is_bounded), /* first: it looks at all children there have been */
-        ROW(text_from_gguf),    ROW(text_from_stripes), ROW(text_from_hugging_face),
-        ROW(resumed),           ROW(resumed_two_tiers), ROW(resumed_after_damage),
-        ROW(dense_narrow),      ROW(damage_found),      ROW(usage_refused),
-        ROW(disk_too_small),
+        ROW(text_from_gguf),    ROW(text_from_stripes),     ROW(text_from_hugging_face),
+        ROW(resumed),           ROW(resumed_two_tiers),     ROW(resumed_after_damage),
+        ROW(dense_narrow),      ROW(damage_found),          ROW(usage_refused),
+        ROW(disk_too_small),    ROW(disk_filled_meanwhile),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }
