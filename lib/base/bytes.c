@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <strings.h>
 
 bool bytes_parse(const char *text, uint64_t *bytes)
@@ -32,6 +33,22 @@ bool bytes_parse(const char *text, uint64_t *bytes)
         return true;
     }
     return false;
+}
+
+bool speed_parse(const char *text, double *bytes_per_s)
+{
+    char word[32];
+    uint64_t bytes;
+    size_t n = strlen(text);
+    if (n >= sizeof word)
+        return false;
+    memcpy(word, text, n + 1);
+    if (n > 2 && strcmp(word + n - 2, "/s") == 0)
+        word[n - 2] = 0;
+    if (!bytes_parse(word, &bytes) || bytes == 0)
+        return false;
+    *bytes_per_s = (double)bytes;
+    return true;
 }
 
 bool percent_parse(const char *text, double *percent)

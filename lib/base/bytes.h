@@ -37,6 +37,9 @@ static inline bool mul_overflows(uint64_t a, uint64_t b, uint64_t *product)
  * too large. */
 bool bytes_parse(const char *text, uint64_t *bytes);
 
+/* "500MB/s", "1GiB/s"; the "/s" may be left out. Bytes per second, > 0. */
+bool speed_parse(const char *text, double *bytes_per_s);
+
 /* "12.5%" or "12.5" -> 12.5, 0 < value <= 100. */
 bool percent_parse(const char *text, double *percent);
 

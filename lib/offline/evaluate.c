@@ -23,7 +23,7 @@ struct worker {
     uint32_t number;
     struct offline_hooks own; /* the caller's */
     uint64_t top1_same, skipped, uses[TIER__COUNT];
-    float *reference; /* one block of rows of reference logits */
+    float *recorded; /* one row of log-probabilities of e->against */
     pthread_t thread;
     bool started;
 };
@@ -129,32 +129,53 @@ struct pair { /* the model that is measured, and the lossless one beside it (or 
     struct offline_runner *test, *reference;
 };
 
-/* Scores rows [at, at + scored) of the window; they are rows 0.. of the last forward pass. */
-static void score_block(struct worker *w, const struct pair *p, uint32_t window, uint32_t at,
-                        uint32_t scored)
+/* Row `row` of the window, q beside the reference's base (either may be up to a constant). */
+static void compare_row(struct worker *w, uint32_t window, uint32_t row, const float *base,
+                        const float *q)
+{
+    struct offline_losses *out = w->job->out;
+    uint32_t vocab = offline_index(w->job->e->model)->hparams.vocab;
+    uint32_t target = offline_window(w->job->e->text, window)[row + 1];
+    out->reference_nll[window] += log_sum_exp(base, vocab) - (double)base[target];
+    out->kld[(size_t)window * out->scored + row] = (float)divergence(base, q, vocab);
+    w->top1_same += largest(base, vocab) == largest(q, vocab);
+}
+
+/* base: the lossless model's row, NULL when it does not run beside. */
+static int score_row(struct worker *w, uint32_t window, uint32_t row, const float *q,
+                     const float *base, struct error *error)
 {
     const struct offline_evaluation *e = w->job->e;
-    struct offline_losses *out = w->job->out;
-    const uint32_t *ids = offline_window(e->text, window);
-    uint32_t vocab = offline_index(e->model)->hparams.vocab, rows;
+    uint32_t vocab = offline_index(e->model)->hparams.vocab;
+    uint32_t target = offline_window(e->text, window)[row + 1];
+    w->job->out->nll[window] += log_sum_exp(q, vocab) - (double)q[target];
+    if (e->record)
+        logits_write(e->record, window, row, q);
+    if (e->against && logits_read(e->against, window, row, w->recorded, error) != 0)
+        return -1;
+    base = e->against ? w->recorded : base;
+    if (base)
+        compare_row(w, window, row, base, q);
+    return 0;
+}
+
+/* Scores rows [at, at + scored) of the window; they are rows 0.. of the last forward pass. */
+static int score_block(struct worker *w, const struct pair *p, uint32_t window, uint32_t at,
+                       uint32_t scored, struct error *error)
+{
+    uint32_t vocab = offline_index(w->job->e->model)->hparams.vocab, rows;
     for (uint32_t r = 0; r < scored; r += rows) {
         rows = core_output_rows(offline_core(p->test));
         rows = scored - r < rows ? scored - r : rows;
-        const float *test = core_output(offline_core(p->test), r, rows), *reference = NULL;
-        if (p->reference)
-            reference = core_output(offline_core(p->reference), r, rows);
-        for (uint32_t i = 0; i < rows; i++) {
-            const float *q = test + (size_t)i * vocab;
-            uint32_t target = ids[at + r + i + 1];
-            out->nll[window] += log_sum_exp(q, vocab) - (double)q[target];
-            if (!reference)
-                continue;
-            const float *base = reference + (size_t)i * vocab;
-            out->reference_nll[window] += log_sum_exp(base, vocab) - (double)base[target];
-            out->kld[(size_t)window * out->scored + at + r + i] = (float)divergence(base, q, vocab);
-            w->top1_same += largest(base, vocab) == largest(q, vocab);
-        }
+        const float *test = core_output(offline_core(p->test), r, rows), *base = NULL;
+        if (p->reference) /* its last pass was the whole window */
+            base = core_output(offline_core(p->reference), at + r, rows);
+        for (uint32_t i = 0; i < rows; i++)
+            if (score_row(w, window, at + r + i, test + (size_t)i * vocab,
+                          base ? base + (size_t)i * vocab : NULL, error) != 0)
+                return -1;
     }
+    return 0;
 }
 
 static int run_window(struct worker *w, const struct pair *p, uint32_t window, uint32_t chunk,
@@ -163,15 +184,16 @@ static int run_window(struct worker *w, const struct pair *p, uint32_t window, u
     const struct offline_text *text = w->job->e->text;
     const uint32_t *ids = offline_window(text, window);
     w->job->out->nll[window] = 0;
+    /* rows do not depend on their chunk: the reference need not be as slow as what is measured */
+    if (p->reference && core_forward(offline_core(p->reference), offline_sequence(p->reference),
+                                     ids, 0, text->window, error) != 0)
+        return -1;
     for (uint32_t at = 0, n; at < text->window; at += n) {
         n = text->window - at < chunk ? text->window - at : chunk;
         if (core_forward(offline_core(p->test), offline_sequence(p->test), ids + at, at, n,
-                         error) != 0)
+                         error) != 0 ||
+            score_block(w, p, window, at, at + n < text->window ? n : n - 1, error) != 0)
             return -1;
-        if (p->reference && core_forward(offline_core(p->reference), offline_sequence(p->reference),
-                                         ids + at, at, n, error) != 0)
-            return -1;
-        score_block(w, p, window, at, at + n < text->window ? n : n - 1);
     }
     return 0;
 }
@@ -196,6 +218,7 @@ static int open_pair(struct worker *w, struct pair *p, uint32_t *chunk, struct e
                                            .hooks = &hooks};
     p->test = offline_runner_create(e->model, &config, error);
     config.hooks = NULL;
+    config.chunk = e->text->window;
     p->reference = p->test && e->compare ? offline_runner_create(e->model, &config, error) : NULL;
     return p->test && (p->reference || !e->compare) ? 0 : -1;
 }
@@ -220,6 +243,11 @@ static int work(struct worker *w, struct error *error)
     struct pair p = {NULL, NULL};
     uint32_t chunk;
     int status = open_pair(w, &p, &chunk, error);
+    if (e->against) {
+        w->recorded = calloc(offline_index(e->model)->hparams.vocab, sizeof *w->recorded);
+        if (!w->recorded)
+            log_fatal(1, "no memory to compare logits");
+    }
     uint32_t segment = e->segment ? e->segment : 1;
     while (status == 0 && !atomic_load(&job->failed)) {
         uint32_t first = atomic_fetch_add(&job->next, segment);
@@ -230,6 +258,7 @@ static int work(struct worker *w, struct error *error)
     }
     offline_runner_destroy(p.test);
     offline_runner_destroy(p.reference);
+    free(w->recorded);
     return status;
 }
 
@@ -248,11 +277,12 @@ static int allocate(const struct offline_evaluation *e, struct offline_losses *o
     uint32_t windows = e->text->windows, scored = e->text->window - 1;
     *out = (struct offline_losses){.windows = windows, .scored = scored};
     out->nll = calloc(windows, sizeof *out->nll);
-    if (e->compare) {
+    bool compared = e->compare || e->against;
+    if (compared) {
         out->kld = calloc((size_t)windows * scored, sizeof *out->kld);
         out->reference_nll = calloc(windows, sizeof *out->reference_nll);
     }
-    if (out->nll && (!e->compare || (out->kld && out->reference_nll)))
+    if (out->nll && (!compared || (out->kld && out->reference_nll)))
         return 0;
     offline_losses_free(out);
     return error_set(error, ERR_NO_MEMORY, "no memory for the losses of %u windows", windows);
@@ -261,7 +291,7 @@ static int allocate(const struct offline_evaluation *e, struct offline_losses *o
 int offline_evaluate(const struct offline_evaluation *e, struct offline_losses *out,
                      struct error *error)
 {
-    sl_assert(e->text->window >= 2);
+    sl_assert(e->text->window >= 2 && !(e->compare && e->against));
     if (allocate(e, out, error) != 0)
         return -1;
     struct job job = {.e = e, .out = out};

@@ -6,17 +6,20 @@
 #ifndef SLUICE_OFFLINE_EVALUATE_H
 #define SLUICE_OFFLINE_EVALUATE_H
 
+#include "lib/offline/logits.h"
 #include "lib/offline/offline.h"
 #include "lib/offline/text.h"
 
 struct offline_evaluation {
     struct offline_model *model;
     const struct offline_text *text;
-    uint32_t threads;    /* 0: as many as there are processors */
-    bool token_by_token; /* as in decode: what an expert of a rank is served by is exact */
-    uint32_t chunk;      /* rows at a time when not; 0: the window */
-    uint32_t segment;    /* windows a worker takes at a time, in order; 0: one */
-    bool compare;        /* beside every window the lossless model: KLD and agreement */
+    uint32_t threads;            /* 0: as many as there are processors */
+    bool token_by_token;         /* as in decode: what an expert of a rank is served by is exact */
+    uint32_t chunk;              /* rows at a time when not; 0: the window */
+    uint32_t segment;            /* windows a worker takes at a time, in order; 0: one */
+    bool compare;                /* beside every window the lossless model: KLD and agreement */
+    struct logits_file *against; /* instead of the lossless model: what was recorded */
+    struct logits_file *record;  /* where every scored row goes; may be NULL */
     enum quant_method method;
     bool renormalise_skips;
     const uint8_t *tier; /* [layers * experts] enum tier; NULL: native. With hooks.serve: unused */

@@ -1,6 +1,6 @@
 /* How a lossy system serves experts, evaluated on a model in memory: which tier or mask every use
  * gets, without residency. A miss is assumed wherever a system's loss depends on one, so that the
- * figures are its worst case; decisions that need a cache are in lockstep.h.
+ * figures are its worst case; decisions that need a cache are in clocked.h.
  *
  * Nothing depends on the number of threads: what lives longer than a window (SwapMoE's sets) is
  * reset every SERVING_SEGMENT windows. */

@@ -37,7 +37,6 @@ struct eval {
     bool offline;
     size_t window;
     int64_t windows_max; /* 0: all */
-    bool json;
 
     uint32_t *ids;
     size_t ids_count, windows;
@@ -47,28 +46,45 @@ struct eval {
 
 static void usage(FILE *out)
 {
-    fprintf(out,
-            "usage: sluice eval -m FILE --text FILE [--ctx 512] [options]\n"
-            "\n"
-            "Perplexity of a text: consecutive windows of --ctx tokens, each on its own.\n"
-            "With --offline in this process, without an engine: lossy systems (--system,\n"
-            "--plan, --knobs, --experts) against the lossless model, worst case (hobbit: every\n"
-            "use a miss), with a 95 %% interval by bootstrap over windows.\n"
-            "\n"
-            "  -m, --model FILE           GGUF file\n"
-            "      --text FILE            the text, - for standard input; with --offline several\n"
-            "      --offline              in this process, see above\n"
-            "      --kld                  with --offline: also KL divergence, same first choice\n"
-            "      --ctx N                tokens of a window (default 512)\n"
-            "      --max-windows N        only the first N windows\n"
-            "      --output text|json     what goes to stdout (default text)\n"
-            "      --run NAME             the engine to use\n"
-            "  -v, --verbose              show the engine's log\n"
-            "\nParameters of an engine of its own:\n");
+    fprintf(
+        out,
+        "usage: sluice eval -m FILE --text FILE [--ctx 512] [options]\n"
+        "\n"
+        "Perplexity of a text: consecutive windows of --ctx tokens, each on its own.\n"
+        "With --drive or --offline in this process, without an engine: lossy systems\n"
+        "(--system, --plan, --knobs, --experts) against the lossless model, with a 95 %%\n"
+        "interval by bootstrap over windows. --drive: token by token, what is resident by a\n"
+        "modelled clock and cache. --offline: the worst case (hobbit: every use a miss).\n"
+        "\n"
+        "  -m, --model FILE           GGUF file\n"
+        "      --text FILE            the text, - for standard input; in this process several\n"
+        "      --drive SPEED          of the modelled drive: 500MB/s; see above\n"
+        "      --offline              in this process, see above\n"
+        "      --kld                  in this process: also KL divergence, same first choice\n"
+        "      --record FILE          in this process: write the logits (2 bytes a token of the\n"
+        "                             vocabulary and token of the text)\n"
+        "      --against FILE         in this process: against these, not the lossless model\n"
+        "      --ctx N                tokens of a window (default 512)\n"
+        "      --max-windows N        only the first N windows\n"
+        "      --output FORMAT        what goes to stdout: text (default), json; in this\n"
+        "                             process also csv, md\n"
+        "      --run NAME             the engine to use\n"
+        "  -v, --verbose              show the engine's log\n"
+        "\nParameters of an engine of its own:\n");
     params_help(out);
 }
 
-enum { OPT_TEXT = 256, OPT_MAX_WINDOWS, OPT_OUTPUT, OPT_RUN, OPT_OFFLINE, OPT_KLD };
+enum {
+    OPT_TEXT = 256,
+    OPT_MAX_WINDOWS,
+    OPT_OUTPUT,
+    OPT_RUN,
+    OPT_OFFLINE,
+    OPT_KLD,
+    OPT_DRIVE,
+    OPT_RECORD,
+    OPT_AGAINST
+};
 
 static const struct option options[] = {{"model", 1, NULL, 'm'},
                                         {"text", 1, NULL, OPT_TEXT},
@@ -76,10 +92,31 @@ static const struct option options[] = {{"model", 1, NULL, 'm'},
                                         {"output", 1, NULL, OPT_OUTPUT},
                                         {"offline", 0, NULL, OPT_OFFLINE},
                                         {"kld", 0, NULL, OPT_KLD},
+                                        {"drive", 1, NULL, OPT_DRIVE},
+                                        {"record", 1, NULL, OPT_RECORD},
+                                        {"against", 1, NULL, OPT_AGAINST},
                                         {"run", 1, NULL, OPT_RUN},
                                         {"verbose", 0, NULL, 'v'},
                                         {"help", 0, NULL, 'h'},
                                         {NULL, 0, NULL, 0}};
+
+static int output_option(struct eval *e, const char *value, struct error *error)
+{
+    static const char *const words[] = {"text", "json", "csv", "md"};
+    for (size_t i = 0; i < ARRAY_LEN(words); i++)
+        if (strcmp(value, words[i]) == 0) {
+            e->in_process.output = (enum eval_output)i;
+            return 0;
+        }
+    return error_set(error, ERR_BAD_INPUT, "--output: '%.80s' is not one of " EVAL_OUTPUTS, value);
+}
+
+static int drive_option(struct eval *e, const char *value, struct error *error)
+{
+    if (speed_parse(value, &e->in_process.drive))
+        return 0;
+    return error_set(error, ERR_BAD_INPUT, "--drive: '%.80s' is not a speed like 500MB/s", value);
+}
 
 static int one_option(struct eval *e, int option, const char *value, struct error *error)
 {
@@ -93,19 +130,32 @@ static int one_option(struct eval *e, int option, const char *value, struct erro
         return 0;
     case OPT_OFFLINE: e->offline = true; return 0;
     case OPT_KLD: e->in_process.compare = true; return 0;
+    case OPT_DRIVE: e->offline = true; return drive_option(e, value, error);
+    case OPT_RECORD: e->in_process.record = value; return 0;
+    case OPT_AGAINST: e->in_process.against = value; return 0;
     case OPT_MAX_WINDOWS:
         return option_i64("--max-windows", value, 1, INT32_MAX, &e->windows_max, error);
     case OPT_RUN: e->engine.run = value; return 0;
-    case OPT_OUTPUT:
-        e->json = strcmp(value, "json") == 0;
-        if (!e->json && strcmp(value, "text") != 0)
-            return error_set(error, ERR_BAD_INPUT, "--output: '%.80s' is not one of text|json",
-                             value);
-        return 0;
+    case OPT_OUTPUT: return output_option(e, value, error);
     case 'v': e->engine.verbose = true; return 0;
     case 'h': usage(stdout); exit(fflush(stdout) == 0 ? 0 : 1);
     default: return error_set(error, ERR_BAD_INPUT, "see sluice eval --help");
     }
+}
+
+static int check_options(const struct eval *e, struct error *error)
+{
+    const struct in_process *in = &e->in_process;
+    bool wanted = in->texts > 1 || in->compare || in->against || in->record ||
+                  in->output == EVAL_CSV || in->output == EVAL_MD;
+    if (!e->offline && wanted)
+        return error_set(error, ERR_BAD_INPUT,
+                         "several texts, --kld, --record, --against, csv and md want --offline or "
+                         "--drive SPEED");
+    if (e->window > WINDOW_TOKENS_MAX)
+        return error_set(error, ERR_BAD_INPUT, "--ctx: windows are at most %u tokens",
+                         WINDOW_TOKENS_MAX);
+    return 0;
 }
 
 static int parse(struct eval *e, int argc, char **argv, struct error *error)
@@ -127,14 +177,9 @@ static int parse(struct eval *e, int argc, char **argv, struct error *error)
         return error_set(error, ERR_BAD_INPUT, "'%.80s' is not an option", argv[optind]);
     if (!e->engine.model || !e->text_path)
         return error_set(error, ERR_BAD_INPUT, "give -m FILE and --text FILE");
-    if (!e->offline && (e->in_process.texts > 1 || e->in_process.compare))
-        return error_set(error, ERR_BAD_INPUT, "several texts, and --kld, want --offline");
-    if (e->window > WINDOW_TOKENS_MAX)
-        return error_set(error, ERR_BAD_INPUT, "--ctx: windows are at most %u tokens",
-                         WINDOW_TOKENS_MAX);
     if (e->engine.run) /* the running engine's own context has to do */
         params->ctx = defaults.ctx;
-    return 0;
+    return check_options(e, error);
 }
 
 static int tokenise(struct eval *e, const char *text, size_t bytes, struct error *error)
@@ -241,7 +286,7 @@ static void print_result(const struct eval *e, const json_t *doc, double seconds
 {
     double mean = e->nll / (double)e->scored;
     double tps = (double)(e->windows * e->window) / seconds;
-    if (!e->json) {
+    if (!(e->in_process.output == EVAL_JSON)) {
         printf("perplexity %.4f over %" PRIu64 " tokens (%zu windows of %zu), %.5f nats/token, "
                "%.1f tokens/s\n",
                exp(mean), e->scored, e->windows, e->window, mean, tps);
@@ -265,7 +310,6 @@ static int run_offline(struct eval *e, struct error *error)
     in->params = &e->engine.params;
     in->window = (uint32_t)e->window;
     in->windows_max = e->windows_max;
-    in->json = e->json;
     return in_process_eval(in, error);
 }
 

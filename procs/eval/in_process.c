@@ -1,17 +1,16 @@
-/* Which serving a system comes to when its losses are worst: hobbit with every use a miss, fate
- * with nothing resident, uniform widths and masks as they are. Lossless systems are the model
- * itself. */
+/* With a drive: token by token against a modelled clock and cache. Without: the serving a system
+ * comes to when its losses are worst, hobbit with every use a miss, fate with nothing resident,
+ * uniform widths and masks as they are. Lossless systems are the model itself. */
 #include "procs/eval/in_process.h"
 
 #include <inttypes.h>
-#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/base/bytes.h"
 #include "lib/base/clock.h"
+#include "lib/offline/clocked.h"
 #include "lib/offline/serving.h"
 #include "lib/policy/planned.h"
 #include "lib/policy/systems.h"
@@ -24,7 +23,13 @@ struct evaluating {
     struct offline_text text;
     struct plan *plan;
     struct knobs knobs;
-    struct serving serving;
+    struct serving serving; /* the worst case, masks */
+    struct serving_report report;
+    bool clocked;
+    struct sim_config sim; /* with a drive */
+    struct sim_figures figures;
+    struct logits_file *against, *record;
+    char note[160];
     uint64_t cells;
     uint32_t capacity; /* experts that are resident */
     uint8_t *tier, *mask;
@@ -86,6 +91,8 @@ static int set_swap(struct evaluating *w, struct error *error)
     if (plan_knows(plan, PLAN_expert_read_ns) && plan_knows(plan, PLAN_token_ns))
         w->serving.pairs_per_token =
             plan->scalar[PLAN_token_ns] / plan->scalar[PLAN_expert_read_ns];
+    if (w->e->drive > 0) /* one read brings the expert that comes; the other's is there */
+        w->serving.pairs_per_token = clocked_token_ns(&w->sim) / clocked_read_ns(&w->sim);
     return 0;
 }
 
@@ -120,7 +127,6 @@ static int set_precision(struct evaluating *w, struct error *error)
         s->skip_renormalise = w->knobs.skip_renormalise;
     } else if (strcmp(precision, "fate") == 0) {
         s->kind = SERVE_FATE;
-        s->method = QUANT_HQQ;
         s->low_fraction = w->knobs.low_fraction;
     }
     return 0;
@@ -139,7 +145,17 @@ static int choose(struct evaluating *w, struct error *error)
     if (!w->plan && (masked || knobs_need_plan(&w->knobs)))
         return error_set(error, ERR_BAD_INPUT, "system %s needs --plan PLAN", params->system);
     w->capacity = (uint32_t)(params->experts / 100 * (double)w->cells);
-    w->serving.method = QUANT_CHANNEL;
+    bool fate = strcmp(w->knobs.precision, "fate") == 0;
+    w->serving.method = fate ? QUANT_HQQ : QUANT_CHANNEL;
+    w->clocked = w->e->drive > 0 && !masked;
+    clocked_config(
+        w->model, &w->knobs, w->plan, w->serving.method,
+        (uint64_t)(params->experts / 100 * (double)serving_bytes(w->model, NULL, QUANT_CHANNEL)),
+        &w->sim);
+    if (w->e->drive > 0)
+        w->sim.drive.bytes_per_s = w->e->drive;
+    if (w->clocked)
+        return 0;
     if (masked)
         return strcmp(w->knobs.mask, "swap") == 0 ? set_swap(w, error)
                                                   : set_mask(w, w->knobs.mask, error);
@@ -164,50 +180,77 @@ static double mean(const float *x, size_t n)
     return sum / (double)n;
 }
 
-struct outcome {
-    double ppl, lossless, kld_mean, kld_p999, same;
-    struct offline_interval loss;
-    uint64_t tokens, bytes;
-    struct serving_report report;
-};
-
-static void print_outcome(const struct evaluating *w, const struct outcome *o)
+static void outcome_of(struct evaluating *w, struct offline_losses *losses, const double *reference,
+                       struct outcome *o)
 {
-    const struct in_process *e = w->e;
-    if (e->json) {
-        json_t *out = json_pack(
-            "{s:s, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:I, s:I}", "system", e->params->system,
-            "ppl", o->ppl, "ppl_lossless", o->lossless, "loss", o->loss.value, "loss_low",
-            o->loss.low, "loss_high", o->loss.high, "tokens", (json_int_t)o->tokens, "windows",
-            (json_int_t)w->text.windows, "ctx", (json_int_t)w->text.window, "expert_bytes",
-            (json_int_t)o->bytes, "swaps", (json_int_t)o->report.swapped);
-        if (e->compare) {
-            json_object_set_new(out, "kld_mean", json_real(o->kld_mean));
-            json_object_set_new(out, "kld_p999", json_real(o->kld_p999));
-            json_object_set_new(out, "top1_same", json_real(o->same));
-        }
-        json_dumpf(out, stdout, JSON_INDENT(2));
-        printf("\n");
-        json_decref(out);
+#define OUTCOME_REAL(name, doc) o->name = NAN;
+#define OUTCOME_COUNT(name, doc)
+#include "procs/eval/outcome.tbl.h"
+    struct offline_interval loss =
+        offline_loss_interval(reference, losses->nll, losses->windows, losses->scored, 0.95);
+    o->system = w->e->params->system;
+    o->note = w->note;
+    o->tokens = (uint64_t)losses->windows * losses->scored;
+    o->windows = losses->windows;
+    o->ctx = w->text.window;
+    o->ppl = offline_perplexity(losses);
+    o->ppl_lossless = o->ppl / (1 + loss.value);
+    o->loss = loss.value;
+    o->loss_low = loss.low;
+    o->loss_high = loss.high;
+    if (!losses->kld)
         return;
-    }
-    char size[16];
-    printf("%s: perplexity %.4f, lossless %.4f: %+.3f %% (95 %%: %+.3f .. %+.3f) over %" PRIu64
-           " tokens; experts %s\n",
-           e->params->system, o->ppl, o->lossless, 100 * o->loss.value, 100 * o->loss.low,
-           100 * o->loss.high, o->tokens, bytes_format(o->bytes, size));
-    if (e->compare)
-        printf("  KLD mean %.6f, p99.9 %.4f; same first choice %.2f %%\n", o->kld_mean, o->kld_p999,
-               100 * o->same);
-    if (w->serving.kind == SERVE_HOBBIT) {
-        double uses = (double)(o->report.need[0] + o->report.need[1] + o->report.skipped);
-        printf("  T1 %.3f T2 %.3f: %.1f %% high, %.1f %% low, %.1f %% skipped (every use a miss)\n",
-               w->serving.t1, w->serving.t2, 100 * (double)o->report.need[0] / uses,
-               100 * (double)o->report.need[1] / uses, 100 * (double)o->report.skipped / uses);
-    }
+    o->kld_mean = mean(losses->kld, o->tokens);
+    o->top1_same = (double)losses->top1_same / (double)o->tokens;
+    o->kld_p999 = (double)offline_quantile(losses->kld, o->tokens, 0.999);
+}
+
+/* What was decided in the worst case. */
+static void add_report(struct evaluating *w, struct outcome *o)
+{
+    const struct serving_report *r = &w->report;
+    uint64_t uses = r->need[0] + r->need[1] + r->skipped;
+    o->expert_bytes = serving_bytes(w->model, w->serving.tier, w->serving.method);
+    if (w->serving.allowed) /* resident, not all */
+        o->expert_bytes = o->expert_bytes / w->cells * w->capacity;
+    o->swaps = r->swapped;
     if (w->serving.kind == SERVE_SWAPMOE)
-        printf("  %" PRIu64 " swaps, %.3f a token\n", o->report.swapped,
-               (double)o->report.swapped / ((double)w->text.windows * w->text.window));
+        snprintf(w->note, sizeof w->note, "%" PRIu64 " swaps, %.3f a token", r->swapped,
+                 (double)r->swapped / ((double)w->text.windows * w->text.window));
+    if (w->serving.kind != SERVE_HOBBIT)
+        return;
+    o->share_high = (double)r->need[0] / (double)uses;
+    o->share_low = (double)r->need[1] / (double)uses;
+    o->share_skipped = (double)r->skipped / (double)uses;
+    snprintf(w->note, sizeof w->note, "T1 %.3f, T2 %.3f, every use a miss", w->serving.t1,
+             w->serving.t2);
+}
+
+/* What the modelled clock and cache did. */
+static void add_figures(struct evaluating *w, struct outcome *o)
+{
+    const struct sim_figures *f = &w->figures;
+    double uses = (double)f->uses, tokens = (double)f->tokens;
+    o->expert_bytes = w->sim.capacity;
+    o->drive_bytes_per_s = w->sim.drive.bytes_per_s;
+    o->hit_rate = (double)f->hits / uses;
+    o->bytes_per_token = (double)(f->demand_bytes + f->prefetch_bytes) / tokens;
+    o->token_ms = (f->stall_ns + f->compute_ns) / tokens / 1e6;
+    o->stall_ms = f->stall_ns / tokens / 1e6;
+    if (strcmp(w->knobs.precision, "hobbit") != 0)
+        return;
+    o->share_skipped = (double)f->skipped / uses;
+    o->share_low = (double)f->low_uses / uses;
+    o->share_high = 1 - o->share_low - o->share_skipped;
+    snprintf(w->note, sizeof w->note, "T1 %.3f, T2 %.3f", w->knobs.t1, w->knobs.t2);
+}
+
+static int evaluate(struct evaluating *w, const struct offline_evaluation *base,
+                    struct offline_losses *losses, struct error *error)
+{
+    if (w->clocked)
+        return clocked_evaluate(base, &w->sim, w->serving.method, losses, &w->figures, error);
+    return serving_evaluate(base, &w->serving, losses, &w->report, error);
 }
 
 static int measure(struct evaluating *w, struct error *error)
@@ -215,34 +258,39 @@ static int measure(struct evaluating *w, struct error *error)
     struct offline_evaluation base = {.model = w->model,
                                       .text = &w->text,
                                       .threads = (uint32_t)w->e->params->threads,
-                                      .compare = w->e->compare,
+                                      .compare = w->e->compare && !w->against,
+                                      .against = w->against,
+                                      .record = w->record,
                                       .progress = progress,
                                       .arg = w};
     struct offline_losses losses, lossless = {0};
     struct outcome o = {0};
-    if (serving_evaluate(&base, &w->serving, &losses, &o.report, error) != 0)
+    if (evaluate(w, &base, &losses, error) != 0)
         return -1;
+    int status = w->record ? logits_commit(w->record, error) : 0;
     base.compare = false;
-    if (!w->e->compare && offline_evaluate(&base, &lossless, error) != 0) {
-        offline_losses_free(&losses);
-        return -1;
+    base.record = NULL;
+    if (status == 0 && !losses.reference_nll)
+        status = offline_evaluate(&base, &lossless, error);
+    if (status == 0) {
+        outcome_of(w, &losses, losses.reference_nll ? losses.reference_nll : lossless.nll, &o);
+        w->clocked ? add_figures(w, &o) : add_report(w, &o);
+        outcome_print(&o, w->e->output);
     }
-    const double *reference = w->e->compare ? losses.reference_nll : lossless.nll;
-    o.tokens = (uint64_t)losses.windows * losses.scored;
-    o.ppl = offline_perplexity(&losses);
-    o.loss = offline_loss_interval(reference, losses.nll, losses.windows, losses.scored, 0.95);
-    o.lossless = o.ppl / (1 + o.loss.value);
-    o.bytes = serving_bytes(w->model, w->serving.tier, QUANT_CHANNEL);
-    if (w->serving.allowed) /* resident, not all */
-        o.bytes = o.bytes / w->cells * w->capacity;
-    if (w->e->compare) {
-        o.kld_mean = mean(losses.kld, o.tokens);
-        o.same = (double)losses.top1_same / (double)o.tokens;
-        o.kld_p999 = (double)offline_quantile(losses.kld, o.tokens, 0.999);
-    }
-    print_outcome(w, &o);
     offline_losses_free(&losses);
     offline_losses_free(&lossless);
+    return status;
+}
+
+static int open_logits(struct evaluating *w, struct error *error)
+{
+    const struct in_process *e = w->e;
+    uint32_t vocab = offline_index(w->model)->hparams.vocab;
+    if (e->against && !(w->against = logits_open(e->against, &w->text, vocab, error)))
+        return -1;
+    if (e->record &&
+        !(w->record = logits_create(e->record, &w->text, vocab, offline_hash(w->model), error)))
+        return -1;
     return 0;
 }
 
@@ -269,7 +317,7 @@ static int open_all(struct evaluating *w, struct error *error)
     w->keep = calloc(hp->layers, sizeof *w->keep);
     if (!w->tier || !w->mask || !w->allowed || !w->keep)
         return error_set(error, ERR_NO_MEMORY, "no memory to evaluate");
-    return 0;
+    return open_logits(w, error);
 }
 
 int in_process_eval(const struct in_process *e, struct error *error)
@@ -285,6 +333,8 @@ int in_process_eval(const struct in_process *e, struct error *error)
     free(w.allowed);
     free(w.keep);
     free(w.plan);
+    logits_close(w.against);
+    logits_close(w.record);
     offline_text_free(&w.text);
     if (w.model)
         offline_close(w.model);

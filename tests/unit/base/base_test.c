@@ -46,6 +46,20 @@ START_TEST(sizes_as_people_write_them)
 }
 END_TEST
 
+START_TEST(speeds)
+{
+    double speed = 0;
+    ck_assert(speed_parse("500MB/s", &speed) && speed == 5e8);
+    ck_assert(speed_parse("1.5GiB", &speed) && speed == 1.5 * (double)GIB);
+    static const char *const bad[] = {
+        "",     "/s",      "0",         "0MB/s",
+        "fast", "500MB/h", "500MB/s/s", "500MB/s and a word that is too long for a speed"};
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++)
+        ck_assert_msg(!speed_parse(bad[i], &speed), "'%s' was taken", bad[i]);
+    ck_assert(speed == 1.5 * (double)GIB);
+}
+END_TEST
+
 START_TEST(percentages)
 {
     double p = -1;
@@ -137,6 +151,7 @@ int main(void)
 {
     Suite *suite = suite_create("base");
     TCase *t = tcase_create("base");
+    tcase_add_test(t, speeds);
     tcase_add_test(t, sizes_as_people_write_them);
     tcase_add_test(t, percentages);
     tcase_add_test(t, sizes_for_people);
