@@ -138,34 +138,6 @@ static void store(struct planning *p, const struct choice *c, const struct tiers
                                   c->m.loss.high));
 }
 
-/* HOBBIT fig. 5a: replacing against skipping the same share of the uses, the least weighted ones.
- */
-static int curve(struct planning *p, const struct tiers *t, struct error *error)
-{
-    json_t *rows = json_array();
-    planning_say(p, "share of uses | replaced by the low tier | skipped   (threshold)");
-    for (int i = 1; i <= 6; i++) {
-        double threshold = 1 - 0.05 * i * i / 2; /* 0.975 .. 0.1: shares from a few per cent up */
-        struct measured low, skip;
-        struct serving replaced = serving_of(t, threshold, 1);
-        struct serving skipped = serving_of(t, threshold, threshold);
-        char a[64], b[64];
-        if (planning_measure(p, &p->some, &replaced, &low, error) != 0 ||
-            planning_measure(p, &p->some, &skipped, &skip, error) != 0) {
-            json_decref(rows);
-            return -1;
-        }
-        double uses = (double)(low.report.need[0] + low.report.need[1] + low.report.skipped);
-        double share = (double)low.report.need[1] / uses;
-        planning_say(p, "  %5.1f %%   %s | %s   (%.3f)", 100 * share, planning_loss(&low.loss, a),
-                     planning_loss(&skip.loss, b), threshold);
-        json_array_append_new(rows, json_pack("{s:f, s:f, s:f}", "share", share, "replaced",
-                                              low.loss.value, "skipped", skip.loss.value));
-    }
-    json_object_set_new(p->report, "hobbit_curve", rows);
-    return 0;
-}
-
 static int thresholds(struct planning *p, struct error *error)
 {
     static const double t2s[] = {1.0, 0.95, 0.9};
@@ -182,11 +154,14 @@ static int thresholds(struct planning *p, struct error *error)
 
 int plan_hobbit(struct planning *p, struct error *error)
 {
+    struct tiers t = choose_tiers(p);
+    struct serving curve = serving_of(&t, 1, 1);
+    if (p->curve_only)
+        return plan_hobbit_curve(p, &curve, error);
     bool planned = plan_knows(p->plan, PLAN_hobbit_t1) && plan_knows(p->plan, PLAN_hobbit_t2);
     if (p->eviction_only && !planned)
         return error_set(error, ERR_BAD_INPUT, "%.200s has no thresholds yet", p->profile_path);
     if ((!p->eviction_only && thresholds(p, error) != 0) || plan_hobbit_eviction(p, error) != 0)
         return -1;
-    struct tiers t = choose_tiers(p);
-    return p->curve ? curve(p, &t, error) : 0;
+    return p->curve ? plan_hobbit_curve(p, &curve, error) : 0;
 }

@@ -39,7 +39,8 @@ static void usage(FILE *out)
         "      --ctx N              tokens of a window (default 512)\n"
         "      --configurations N   swapmoe: random shares that are measured (default 40)\n"
         "      --generations N      swapmoe: of the genetic search (default 5000)\n"
-        "      --curve              hobbit: also replace against skip\n"
+        "      --curve              hobbit: also replace against skip, 5 to 30 %% of the uses\n"
+        "      --curve-only         hobbit: that, and nothing is planned\n"
         "      --shares LIST        for random weights, which have no loss to plan by: shares of\n"
         "                           native|int8|int4|int2|skip, like int4=0.8,int2=0.2. edgemoe:\n"
         "                           random widths; hobbit: thresholds, found on a made-up stream\n"
@@ -64,6 +65,7 @@ enum {
     OPT_CONFIGURATIONS,
     OPT_GENERATIONS,
     OPT_CURVE,
+    OPT_CURVE_ONLY,
     OPT_SHARES,
     OPT_SEED,
     OPT_TRACE,
@@ -85,6 +87,7 @@ static const struct option options[] = {{"model", 1, NULL, 'm'},
                                         {"configurations", 1, NULL, OPT_CONFIGURATIONS},
                                         {"generations", 1, NULL, OPT_GENERATIONS},
                                         {"curve", 0, NULL, OPT_CURVE},
+                                        {"curve-only", 0, NULL, OPT_CURVE_ONLY},
                                         {"shares", 1, NULL, OPT_SHARES},
                                         {"seed", 1, NULL, OPT_SEED},
                                         {"trace", 1, NULL, OPT_TRACE},
@@ -163,6 +166,7 @@ static int one_option(struct planning *p, int option, const char *value, struct 
     case OPT_SEED: return option_i64("--seed", value, 0, INT64_MAX, &p->seed, error);
     case OPT_SHARES: p->forced = true; return shares_parse(&p->shares, value, error);
     case OPT_CURVE: p->curve = true; return 0;
+    case OPT_CURVE_ONLY: p->curve_only = true; return 0;
     case OPT_TRACE: p->trace_path = value; return 0;
     case OPT_EVICTION: p->eviction_only = true; return 0;
     case OPT_SYSTEM:

@@ -24,6 +24,7 @@ struct planning {
     bool json, curve;
     struct shares shares; /* --shares, with `forced` */
     bool forced;
+    bool curve_only;    /* hobbit: nothing is planned */
     bool eviction_only; /* hobbit: the thresholds are planned already */
 
     struct offline_model *model;
@@ -62,6 +63,8 @@ uint64_t planning_expert_bytes(const struct planning *p, struct error *error);
 int plan_edgemoe(struct planning *p, struct error *error);
 int plan_hobbit(struct planning *p, struct error *error);
 int plan_hobbit_eviction(struct planning *p, struct error *error);
+/* base: tiers and method. */
+int plan_hobbit_curve(struct planning *p, const struct serving *base, struct error *error);
 int plan_fate(struct planning *p, struct error *error);
 int plan_swapmoe(struct planning *p, struct error *error);
 
