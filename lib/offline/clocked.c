@@ -6,7 +6,6 @@
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
 #include "lib/lockstep/lockstep.h"
-#include "lib/offline/internal.h"
 #include "lib/offline/serving.h"
 
 #define WORKERS_MAX 64
@@ -103,7 +102,7 @@ static int serve(void *arg, const struct expert_step *step, const struct expert_
 static const void *dense(void *self, uint32_t entry)
 {
     const struct state *w = self;
-    return offline_payload(w->run->base->model, entry, 0);
+    return offline_dense(w->run->base->model, entry);
 }
 
 /* ---- running ---- */

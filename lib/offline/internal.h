@@ -20,6 +20,4 @@ struct offline_model {
     uint8_t **made; /* [layers * experts][OFFLINE_FORMS]; set once each */
 };
 
-const uint8_t *offline_payload(const struct offline_model *m, uint32_t entry, uint32_t extent);
-
 #endif

@@ -86,10 +86,16 @@ const uint8_t *offline_hash(const struct offline_model *m)
 
 /* ---- weights as they lie in the file ---- */
 
-const uint8_t *offline_payload(const struct offline_model *m, uint32_t entry, uint32_t extent)
+static const uint8_t *payload(const struct offline_model *m, uint32_t entry, uint32_t extent)
 {
     const struct model_extent *x = &model_index_entries(m->index)[entry].extent[extent];
     return m->bytes + x->file_offset + x->head_bytes;
+}
+
+const void *offline_dense(const struct offline_model *m, uint32_t entry)
+{
+    OBJ_CHECK(m, OFFLINE_MAGIC);
+    return payload(m, entry, 0);
 }
 
 /* Extents lie in the file, not in a slot. */
@@ -99,7 +105,7 @@ static void native_matrices(const struct offline_model *m, uint32_t layer, uint3
     uint32_t entry = model_entry_expert(m->index, layer, expert);
     expert_matrices(&model_index_entries(m->index)[entry], NULL, out);
     for (uint32_t part = 0; part < EXPERT__COUNT; part++)
-        out[part].data = offline_payload(m, entry, part);
+        out[part].data = payload(m, entry, part);
 }
 
 void offline_dense_row(const struct offline_model *m, uint32_t layer, enum dense_role role,
@@ -109,7 +115,7 @@ void offline_dense_row(const struct offline_model *m, uint32_t layer, enum dense
     sl_assert(entry != ENTRY_NONE);
     const struct model_entry *e = &model_index_entries(m->index)[entry];
     const struct model_tensor *t = &model_index_tensors(m->index)[e->extent[0].tensor];
-    struct kernel_matrix w = {.data = offline_payload(m, entry, 0),
+    struct kernel_matrix w = {.data = payload(m, entry, 0),
                               .row_bytes = t->row_bytes,
                               .k = (uint32_t)t->ne[0],
                               .n = (uint32_t)t->ne[1],

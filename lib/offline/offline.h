@@ -20,6 +20,9 @@ void offline_close(struct offline_model *m);
 const struct model_index *offline_index(const struct offline_model *m);
 const uint8_t *offline_hash(const struct offline_model *m); /* plan_model_hash */
 
+/* Payload of a dense entry, where it lies in the file. */
+const void *offline_dense(const struct offline_model *m, uint32_t entry);
+
 /* The three matrices of an expert at a tier; valid until offline_close. Native ones lie in the
  * file, others are made by `method` at the first call, and kept. Any thread. Fatal when memory runs
  * out: there is nothing an offline tool could do. */

@@ -26,7 +26,7 @@ static struct offline_runner *of(void *self)
 
 static const void *source_dense(void *self, uint32_t entry)
 {
-    return offline_payload(of(self)->model, entry, 0);
+    return offline_dense(of(self)->model, entry);
 }
 
 static uint64_t source_room(void *self)

@@ -1,31 +1,13 @@
 #include "tests/golden/image.h"
 
-#include <fcntl.h>
 #include <stdlib.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "lib/base/assert.h"
 
-static const uint8_t *payload(const struct image *m, uint32_t entry, uint32_t extent)
-{
-    const struct model_extent *x = &model_index_entries(m->model)[entry].extent[extent];
-    return m->bytes + x->file_offset + x->head_bytes;
-}
-
-/* Extents lie in the file, not in a slot. */
-static void image_matrices(const struct image *m, uint32_t entry,
-                           struct kernel_matrix out[EXPERT__COUNT])
-{
-    expert_matrices(&model_index_entries(m->model)[entry], NULL, out);
-    for (uint32_t part = 0; part < EXPERT__COUNT; part++)
-        out[part].data = payload(m, entry, part);
-}
-
 static const void *source_dense(void *self, uint32_t entry)
 {
-    return payload(self, entry, 0);
+    const struct image *m = self;
+    return offline_dense(m->file, entry);
 }
 
 /* Small, so that a chunk's experts go through the window in many steps. */
@@ -47,8 +29,8 @@ static void source_pin(void *self, const struct expert_step *step, struct expert
     const struct image *m = self;
     for (uint32_t i = 0; i < count; i++) {
         sl_assert(items[i]->state == ITEM_QUEUED);
-        uint32_t entry = model_entry_expert(m->model, step->layer, items[i]->expert);
-        image_matrices(m, entry, items[i]->matrix);
+        offline_matrices(m->file, step->layer, items[i]->expert, TIER_NATIVE, QUANT_CHANNEL,
+                         items[i]->matrix);
         items[i]->state = ITEM_READY;
     }
 }
@@ -87,18 +69,11 @@ struct weights_source image_source(struct image *m)
 
 void image_open(struct image *m, const char *path, uint32_t context)
 {
-    *m = (struct image){.context = context};
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    struct stat st;
-    if (fd < 0 || fstat(fd, &st) != 0)
-        log_fatal(1, "cannot open %s", path);
     struct error error;
-    if (model_index_build(fd, path, &m->model, &error) != 0)
+    *m = (struct image){.context = context, .file = offline_open(path, &error)};
+    if (!m->file)
         log_fatal(1, "%s", error.text);
-    m->size = (size_t)st.st_size;
-    m->bytes = mmap(NULL, m->size, PROT_READ, MAP_PRIVATE, fd, 0);
-    sl_assert(m->bytes != MAP_FAILED);
-    close(fd);
+    m->model = offline_index(m->file);
     const struct model_hparams *hp = &m->model->hparams;
     size_t floats = (size_t)context * hp->kv_heads * hp->head_size;
     m->keys = calloc(hp->layers, sizeof *m->keys);
@@ -119,8 +94,7 @@ void image_close(struct image *m)
     }
     free(m->keys);
     free(m->values);
-    munmap((void *)(uintptr_t)m->bytes, m->size);
-    free(m->model);
+    offline_close(m->file);
 }
 
 struct core_sequence image_sequence(const struct image *m)

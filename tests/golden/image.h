@@ -1,14 +1,14 @@
-/* A model file in memory as the model core's source of weights: no arena, no waiting. */
+/* A model file in memory (lib/offline) as a source of weights that makes the core's work hard:
+ * little room, and some experts that seem not to be there. */
 #ifndef SLUICE_TESTS_GOLDEN_IMAGE_H
 #define SLUICE_TESTS_GOLDEN_IMAGE_H
 
-#include "lib/core/core.h"
+#include "lib/offline/offline.h"
 
 struct image {
-    const uint8_t *bytes; /* the mapped file */
-    size_t size;
-    struct model_index *model;
-    uint16_t **keys, **values; /* per layer, `context` positions */
+    struct offline_model *file;
+    const struct model_index *model; /* the file's */
+    uint16_t **keys, **values;       /* per layer, `context` positions */
     uint32_t context;
     /* tests look at routing here: called for every layer of every forward pass when set */
     void (*routed)(void *arg, const struct expert_step *step, const struct route *routes);
