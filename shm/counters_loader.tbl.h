@@ -31,4 +31,5 @@ COUNTER(checksums_failed, COUNTER, parts, "Parts that arrived with a wrong check
 COUNTER(checksum_rereads, COUNTER, parts, "Parts read once more after a wrong checksum.")
 COUNTER(checksum_bytes, COUNTER, bytes, "Bytes that were summed.")
 COUNTER(checksum_ns, COUNTER, ns, "Time spent on checksums.")
+COUNTER(busy_ns, COUNTER, ns, "Time with a read at the device.")
 #undef COUNTER

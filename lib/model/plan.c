@@ -54,6 +54,8 @@ uint64_t plan_array_count(const struct plan *p, enum plan_array a)
     switch (plan_array_infos[a].size) {
     case PLAN_SIZE_LAYERS: return p->layers;
     case PLAN_SIZE_EXPERTS: return cells;
+    case PLAN_SIZE_AUTO:
+        return (uint64_t)PLAN_AUTO_SHARES * PLAN_AUTO_DRIVES * PLAN_AUTO_CANDIDATES;
     case PLAN_SIZE_PAIRS: return cells * p->experts;
     case PLAN_SIZE_PAIR_FIRST: return cells * p->experts + 1;
     case PLAN_SIZE_CELLS: return p->cells;

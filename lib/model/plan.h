@@ -30,12 +30,23 @@
 #define PLAN_TABLES_MAX  (1u << 30)   /* bytes of the file beside it */
 #define PLAN_ARRAY_ALIGN 64
 
+/* The grid of auto's predictions; its axes are in policy/auto.h. */
+#define PLAN_AUTO_SHARES     7
+#define PLAN_AUTO_DRIVES     6
+#define PLAN_AUTO_CANDIDATES 24
+
 enum plan_scalar {
 #define PLAN_SCALAR(name, min, max, doc) PLAN_##name,
 #define PLAN_ARRAY(name, type, size, min, max, doc)
 #include "lib/model/plan.tbl.h"
     PLAN_SCALAR__COUNT
 };
+
+/* AUTO arrays: the element of a candidate in a cell of the grid. */
+static inline uint32_t plan_auto_at(uint32_t share, uint32_t drive, uint32_t candidate)
+{
+    return (share * PLAN_AUTO_DRIVES + drive) * PLAN_AUTO_CANDIDATES + candidate;
+}
 
 enum plan_array {
 #define PLAN_SCALAR(name, min, max, doc)

@@ -3,7 +3,8 @@
  * PLAN_SCALAR(name, min, max, doc)          a double; NaN: not known, not planned.
  * PLAN_ARRAY(name, type, size, min, max, doc)
  *   type: F32, U32, U16, U8 or CELL (struct plan_cell); min and max bound every element (an F32 may
- * also be NaN: not known); size: LAYERS [L], EXPERTS [L][E]: in the JSON; PAIRS [L][E][E],
+ * also be NaN: not known); size: LAYERS [L], EXPERTS [L][E], AUTO [PLAN_AUTO_SHARES]
+ * [PLAN_AUTO_DRIVES][PLAN_AUTO_CANDIDATES]: in the JSON; PAIRS [L][E][E],
  * PAIR_FIRST [L][E][E] + 1, CELLS [cells]: in the binary file beside it. Bounds are checked when a
  * plan is read and when a blob is checked. Losses are relative rises of perplexity (0.01: one per
  * cent) against the lossless model, on the text the plan was made with. Append only: the order is
@@ -55,6 +56,14 @@ PLAN_SCALAR(swap_loss_low, -1, 1e9, "Lower end of its 95 % interval.")
 PLAN_SCALAR(swap_loss_high, -1, 1e9, "Upper end of its 95 % interval.")
 PLAN_SCALAR(hobbit_fld_next, 0, 1, "1: its distance has the running layer farthest.")
 
+PLAN_SCALAR(uniform_int8_loss_high, -1, 1e9,
+            "Upper end of the loss's 95 % interval with every expert at int8.")
+PLAN_SCALAR(uniform_int4_loss_high, -1, 1e9, "The same at int4.")
+PLAN_SCALAR(uniform_int2_loss_high, -1, 1e9, "The same at int2.")
+PLAN_SCALAR(int8_expert_ns, 0, 1e15, "Compute of one expert at int8 in decode, as auto reckons.")
+PLAN_SCALAR(int4_expert_ns, 0, 1e15, "The same at int4.")
+PLAN_SCALAR(int2_expert_ns, 0, 1e15, "The same at int2.")
+
 /* ---- measured by profile ---- */
 PLAN_ARRAY(frequency, F32, EXPERTS, 0, 1, "Uses per token.")
 PLAN_ARRAY(
@@ -83,6 +92,9 @@ PLAN_ARRAY(virtual_experts, U32, LAYERS, 1, 4096, "swapmoe: v_i, resident expert
 PLAN_ARRAY(resident, U8, EXPERTS, 0, 1, "swapmoe: 1 for the experts that are resident at first.")
 PLAN_ARRAY(share, U32, LAYERS, 0, 4096,
            "Entries of a layer for the planned allocation (fate's boundary and even rest).")
+PLAN_ARRAY(auto_ns, F32, AUTO, 0, 1e15,
+           "auto: predicted time of a decoded token of each candidate, by the share of the experts "
+           "that fits and by the drive's speed (policy/auto.h); NaN: not predicted.")
 
 /* ---- path statistics: counts, all halved when one would pass its bound ---- */
 PLAN_ARRAY(prev1, U16, PAIRS, 0, 65535,

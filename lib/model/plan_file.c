@@ -114,11 +114,11 @@ static int parse_names(struct parsed *p, struct error *error)
     json_object_foreach((json_t *)(uintptr_t)p->arrays, name, value)
     {
         int a = array_find(name, false);
-        uint64_t cells = (uint64_t)p->layers * p->experts;
+        const struct plan shape = {.layers = p->layers, .experts = p->experts};
         if (a < 0)
             return error_set(error, ERR_BAD_INPUT, "damaged plan: no array is called '%.40s'",
                              printable(name).text);
-        uint64_t wanted = plan_array_infos[a].size == PLAN_SIZE_LAYERS ? p->layers : cells;
+        uint64_t wanted = plan_array_count(&shape, (enum plan_array)a);
         if (!json_is_array(value) || json_array_size(value) != wanted)
             return error_set(error, ERR_BAD_INPUT,
                              "damaged plan: %s does not have %" PRIu64 " elements", name, wanted);

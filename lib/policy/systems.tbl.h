@@ -36,4 +36,18 @@ SYSTEM("pruned-freq",
 SYSTEM("layerwise", "eviction=fifo,prediction=layer,limit=all,prefill_order=index",
        "whole layers are streamed through the room")
 SYSTEM("resident", "prediction=none,limit=none,warm=all", "everything loaded before the start")
+/* What auto chooses among beside the others (auto.tbl.h). */
+SYSTEM("auto-quiet", "eviction=edgemoe,prediction=none,limit=none", "auto without prefetch")
+SYSTEM("auto-records", "eviction=hobbit,limit=auto",
+       "lossless, HOBBIT's four records, prefetch while it is measured to help")
+SYSTEM("auto-widths", "eviction=edgemoe,precision=edgemoe",
+       "EdgeMoE's widths with the default's eviction and prefetch")
+SYSTEM("auto-widths-quiet", "eviction=edgemoe,prediction=none,limit=none,precision=edgemoe",
+       "EdgeMoE's widths with the default's eviction, no prefetch")
+SYSTEM("auto-tiers", "eviction=edgemoe,precision=hobbit",
+       "HOBBIT's two precisions with the default's eviction and prefetch, one room for both")
+SYSTEM("auto-int8", "eviction=edgemoe,precision=uniform-int8",
+       "every expert at 8 bits, with the default's eviction and prefetch")
+SYSTEM("auto-int4", "eviction=edgemoe,precision=uniform-int4", "the same at 4 bits")
+SYSTEM("auto-int2", "eviction=edgemoe,precision=uniform-int2", "the same at 2 bits")
 #undef SYSTEM

@@ -38,10 +38,11 @@ struct sim_drive {
 };
 
 struct sim_compute {
-    double layer_ns;   /* attention, norms and router of one layer, one token */
-    double expert_ns;  /* one expert at the native tier, one token */
-    double predict_ns; /* from the gate input to a hint in the cache */
-    double batch;      /* what every further token of a chunk costs, relative to one alone */
+    double layer_ns;             /* attention, norms and router of one layer, one token */
+    double expert_ns;            /* one expert at the native tier, one token */
+    double tier_ns[TIER__COUNT]; /* the same at each tier; 0: as expert_ns */
+    double predict_ns;           /* from the gate input to a hint in the cache */
+    double batch; /* what every further token of a chunk costs, relative to one alone */
 };
 
 /* What is known beforehand, of a plan or of an earlier part of the trace. Arrays are borrowed; any

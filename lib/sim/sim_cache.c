@@ -417,6 +417,13 @@ static struct sim_item *next_there(struct sim_cache *c, bool *left)
     return found;
 }
 
+static double expert_ns(const struct sim_cache *c, uint32_t slot)
+{
+    const struct sim_compute *k = &c->config.compute;
+    enum tier tier = c->tier_of[slot / (c->config.layers * c->config.experts)];
+    return k->tier_ns[tier] > 0 ? k->tier_ns[tier] : k->expert_ns;
+}
+
 double sim_cache_compute(struct sim_cache *c)
 {
     OBJ_CHECK(c, SIM_MAGIC);
@@ -429,7 +436,7 @@ double sim_cache_compute(struct sim_cache *c)
         if (!left)
             break;
         if (item) {
-            double ns = for_tokens(c, c->config.compute.expert_ns, item->tokens);
+            double ns = for_tokens(c, expert_ns(c, item->slot), item->tokens);
             c->f->compute_ns += ns;
             sim_advance(c, c->now + ns);
             item->state = SIM_ITEM_DONE;

@@ -39,6 +39,7 @@ struct loader {
     uint64_t epoch_seen_ns; /* since when the directory has another; 0: it has not */
     uint64_t next_tend_ns, next_look_ns;
     uint64_t throttled_ns;       /* since when the throttle holds something back; 0: it does not */
+    uint64_t busy_seen_ns;       /* up to then the device was busy, or was counted as idle */
     struct edge_stats edge_seen; /* counted so far */
     struct msg_dones dones;      /* not sent yet */
     bool dones_urgent;           /* one of them is no success: the cache has to act */

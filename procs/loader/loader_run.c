@@ -277,7 +277,10 @@ static void count_result(struct loader *l, const struct device *device, const st
                          int64_t result, uint64_t now_ns)
 {
     struct proc_row *row = l->child.row;
+    uint64_t busy_from = c->submit_ns > l->busy_seen_ns ? c->submit_ns : l->busy_seen_ns;
     counter_add(row, CTR_LOADER_read_ns, now_ns - c->submit_ns);
+    counter_add(row, CTR_LOADER_busy_ns, now_ns > busy_from ? now_ns - busy_from : 0);
+    l->busy_seen_ns = now_ns;
     if (result > 0) {
         counter_add(row, CTR_LOADER_bytes_read, (uint64_t)result);
         if (c->priority == LOAD_DEMAND)

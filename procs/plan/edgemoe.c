@@ -82,6 +82,7 @@ static int find_bounds(struct widths *w, struct error *error)
         json_object_set_new(p->report, tier_name[t],
                             json_pack("{s:f, s:f, s:f, s:I}", "loss", m.loss.value, "low",
                                       m.loss.low, "high", m.loss.high, "bytes", (json_int_t)bytes));
+        p->plan->scalar[PLAN_uniform_int8_loss_high + (t - TIER_INT8)] = m.loss.high;
         w->low = t;
         if (!met(p, &m))
             return 0;

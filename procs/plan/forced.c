@@ -178,6 +178,21 @@ static int force_fate(struct planning *p, struct error *error)
     return 0;
 }
 
+/* ---- every expert at one width ---- */
+
+static int force_uniform(struct planning *p, struct error *error)
+{
+    enum tier high, low;
+    if (shares_pair(&p->shares, &high, &low, error) != 0)
+        return -1;
+    if (high != low || high == TIER_NATIVE || p->shares.of[SHARES_SKIP] > 0 || p->max_loss <= 0)
+        return error_set(error, ERR_BAD_INPUT,
+                         "--shares: uniform is one tier, like int4=1, and its --max-loss");
+    p->plan->scalar[PLAN_uniform_int8_loss_high + (high - TIER_INT8)] = p->max_loss;
+    planning_say(p, "uniform: %s loses at most %.3g %%", tier_name[high], 100 * p->max_loss);
+    return 0;
+}
+
 /* ---- all of it ---- */
 
 /* A stream that routes as `sluice bench` has it. */
@@ -189,7 +204,7 @@ static void make_stream(struct planning *p)
     offline_text_rehash(&p->text);
 }
 
-static int begin(struct planning *p, struct error *error)
+int planning_begin_plain(struct planning *p, struct error *error)
 {
     p->model = offline_open(p->model_path, error);
     if (!p->model)
@@ -204,6 +219,9 @@ static int begin(struct planning *p, struct error *error)
     p->native_bytes = serving_bytes(p->model, NULL, QUANT_CHANNEL);
     if (p->max_loss > 0)
         p->plan->scalar[PLAN_max_loss] = p->max_loss;
+    if (p->texts)
+        return offline_text_load(m, p->text_path, p->texts, (uint32_t)p->window,
+                                 (uint64_t)p->tokens_max, &p->text, error);
     make_stream(p);
     return 0;
 }
@@ -213,12 +231,20 @@ int plan_forced(struct planning *p, struct error *error)
     static const struct {
         const char *name;
         int (*force)(struct planning *p, struct error *error);
-    } systems[] = {{"edgemoe", force_edgemoe}, {"hobbit", force_hobbit}, {"fate", force_fate}};
-    for (size_t i = 0; i < ARRAY_LEN(systems); i++)
-        if (strcmp(p->system, systems[i].name) == 0)
-            return begin(p, error) == 0 && systems[i].force(p, error) == 0
-                       ? plan_write(p->plan, p->out_path, error)
-                       : -1;
+        enum plan_scalar loss; /* PLAN_SCALAR__COUNT: it takes its own */
+    } systems[] = {{"edgemoe", force_edgemoe, PLAN_edgemoe_loss_high},
+                   {"hobbit", force_hobbit, PLAN_hobbit_loss_high},
+                   {"fate", force_fate, PLAN_fate_loss_high},
+                   {"uniform", force_uniform, PLAN_SCALAR__COUNT}};
+    for (size_t i = 0; i < ARRAY_LEN(systems); i++) {
+        if (strcmp(p->system, systems[i].name) != 0)
+            continue;
+        if (planning_begin_plain(p, error) != 0 || systems[i].force(p, error) != 0)
+            return -1;
+        if (p->max_loss > 0 && systems[i].loss != PLAN_SCALAR__COUNT)
+            p->plan->scalar[systems[i].loss] = p->max_loss;
+        return plan_write(p->plan, p->out_path, error);
+    }
     return error_set(error, ERR_BAD_INPUT,
-                     "--shares: name one of edgemoe|hobbit|fate with --system");
+                     "--shares: name one of edgemoe|hobbit|fate|uniform with --system");
 }

@@ -23,6 +23,7 @@ static void usage(FILE *out)
         "                   [--budget B | --experts PCT%%] [--system S] [options]\n"
         "       sluice plan -m FILE --system S --shares TIER=SHARE,... -o PLAN\n"
         "                   [--profile PROFILE]\n"
+        "       sluice plan -m FILE --profile PLAN --system auto [--text FILE...] -o PLAN\n"
         "\n"
         "Plans the lossy systems of a model and says what each is expected to lose.\n"
         "\n"
@@ -32,7 +33,7 @@ static void usage(FILE *out)
         "      --max-loss P         allowed rise of perplexity: 1%%\n"
         "      --budget BYTES       the engine's budget (swapmoe, fate)\n"
         "      --experts PCT%%       instead: the share of the experts' bytes that is resident\n"
-        "      --system S           edgemoe|hobbit|fate|swapmoe|all (default all)\n"
+        "      --system S           edgemoe|hobbit|fate|swapmoe|auto|all (default all)\n"
         "  -o FILE                  the plan: the profile and the decisions\n"
         "      --margin PCT%%        of P that is kept back for other text (default 10)\n"
         "      --tokens N           of the text, spread over it (default 65536)\n"
@@ -44,7 +45,8 @@ static void usage(FILE *out)
         "      --shares LIST        for random weights, which have no loss to plan by: shares of\n"
         "                           native|int8|int4|int2|skip, like int4=0.8,int2=0.2. edgemoe:\n"
         "                           random widths; hobbit: thresholds, found on a made-up stream\n"
-        "                           of tokens; fate: the fraction in prefill\n"
+        "                           of tokens; fate: the fraction in prefill; uniform: one\n"
+        "                           width. --max-loss: the loss they stand for\n"
         "      --seed N             of such widths and streams (default 1)\n"
         "      --trace FILE         hobbit: fit eviction on this trace, not on the text's routing\n"
         "      --eviction-only      hobbit: keep the thresholds the profile has, fit eviction\n"
@@ -105,7 +107,8 @@ static const struct {
 } systems[] = {{"edgemoe", plan_edgemoe, false},
                {"hobbit", plan_hobbit, false},
                {"fate", plan_fate, true},
-               {"swapmoe", plan_swapmoe, true}};
+               {"swapmoe", plan_swapmoe, true},
+               {"auto", plan_auto, false}}; /* the last: it predicts what the others planned */
 
 static int percent(const char *what, const char *value, double *out, struct error *error)
 {
@@ -127,10 +130,10 @@ static int word_option(struct planning *p, int option, const char *value, struct
     for (size_t i = 0; i < ARRAY_LEN(systems); i++)
         if (strcmp(value, systems[i].name) == 0)
             return 0;
-    if (strcmp(value, "all") == 0)
+    if (strcmp(value, "all") == 0 || strcmp(value, "uniform") == 0)
         return 0;
     return error_set(error, ERR_BAD_INPUT,
-                     "--system: '%.40s' is not one of edgemoe|hobbit|fate|swapmoe|all", value);
+                     "--system: '%.40s' is not one of edgemoe|hobbit|fate|swapmoe|auto|all", value);
 }
 
 static int one_option(struct planning *p, int option, const char *value, struct error *error)
@@ -184,12 +187,15 @@ static int parse(struct planning *p, int argc, char **argv, struct error *error)
             return -1;
     if (optind < argc)
         return error_set(error, ERR_BAD_INPUT, "'%.80s' is not an option", argv[optind]);
-    if (p->forced && (!p->model_path || !p->out_path))
+    p->plain = p->forced || strcmp(p->system, "auto") == 0;
+    if (p->plain && (!p->model_path || !p->out_path))
         return error_set(error, ERR_BAD_INPUT, "give -m FILE, --system S and -o PLAN");
-    if (p->forced) {
+    if (p->plain) {
         p->tokens_max = p->tokens_max ? p->tokens_max : FORCED_TOKENS;
         return 0;
     }
+    if (strcmp(p->system, "uniform") == 0)
+        return error_set(error, ERR_BAD_INPUT, "--system uniform goes with --shares");
     p->tokens_max = p->tokens_max ? p->tokens_max : PLANNED_TOKENS;
     if (!p->model_path || !p->profile_path || !p->texts || !p->out_path || p->max_loss <= 0)
         return error_set(error, ERR_BAD_INPUT,
@@ -230,7 +236,7 @@ static int begin(struct planning *p, struct error *error)
 
 static int run(struct planning *p, struct error *error)
 {
-    if (begin(p, error) != 0)
+    if ((p->plain ? planning_begin_plain(p, error) : begin(p, error)) != 0)
         return -1;
     bool all = strcmp(p->system, "all") == 0, room = p->budget_bytes || p->experts_percent > 0;
     for (size_t i = 0; i < ARRAY_LEN(systems); i++) {

@@ -26,6 +26,7 @@ struct planning {
     bool forced;
     bool curve_only;    /* hobbit: nothing is planned */
     bool eviction_only; /* hobbit: the thresholds are planned already */
+    bool plain;         /* nothing is measured against the lossless model: --shares, auto */
 
     struct offline_model *model;
     struct offline_text text, some; /* all of it; a quarter of the windows, for searches */
@@ -67,6 +68,12 @@ int plan_hobbit_eviction(struct planning *p, struct error *error);
 int plan_hobbit_curve(struct planning *p, const struct serving *base, struct error *error);
 int plan_fate(struct planning *p, struct error *error);
 int plan_swapmoe(struct planning *p, struct error *error);
+
+/* Predictions for the engine's system auto, of what the plan holds by then (auto.c). */
+int plan_auto(struct planning *p, struct error *error);
+
+/* Model, profile and text (made up when none is given), without measuring what the model loses. */
+int planning_begin_plain(struct planning *p, struct error *error);
 
 /* All of a run with --shares (forced.c). */
 int plan_forced(struct planning *p, struct error *error);

@@ -182,7 +182,7 @@ static int op_system(struct supervisor *s, struct rpc_request *request, struct e
                          system_names());
     if (model_check_system(s, system, &knobs, error) != 0)
         return -1;
-    atomic_store(&s->procs->system_wanted, system);
+    atomic_store(&s->procs->system_wanted, auto_asked(s, system));
     char text[1024];
     rpc_reply(s->control, request,
               json_pack("{s:s, s:b, s:s}", "system", system_at(system)->name, "lossy",

@@ -94,6 +94,7 @@ static void announce(struct supervisor *s)
         return;
     }
     s->announced = true;
+    auto_look(s); /* the dense weights have been read: the drive is known */
     char budget[16], arena[16];
     const char *name = strrchr(s->options.model, '/');
     fprintf(stderr, "ready: model %s, budget %s, arena %s, %u processes\n",
@@ -117,6 +118,8 @@ static void on_tick(struct supervisor *s)
     children_reap(s);
     children_tick(s, now_ns);
     budget_tick(s, now_ns);
+    if (s->announced)
+        auto_look(s);
 }
 
 /* Ends the loop when the last child is gone; past the deadline, everybody is killed, and what the

@@ -213,6 +213,10 @@ static int params_resolve(struct supervisor *s, struct error *error)
     if (s->system == POLICY_NONE)
         return error_set(error, ERR_BAD_INPUT, "--system: there is no '%.40s'; there are %s",
                          p->system, system_names());
+    if (p->max_loss > 0 && strcmp(p->system, "auto") != 0)
+        return error_set(error, ERR_BAD_INPUT,
+                         "--max-loss goes with --system auto; '%s' does what its name says",
+                         p->system);
     if (model_check_system(s, s->system, &knobs, error) != 0)
         return -1;
     return devices_check(p, error);

@@ -230,6 +230,13 @@ static json_t *params(const struct supervisor *s)
     return object;
 }
 
+static void put_auto(const struct supervisor *s, json_t *object)
+{
+    json_t *chosen = auto_stats(s);
+    if (chosen)
+        json_object_set_new(object, "auto", chosen);
+}
+
 json_t *stats_status(struct supervisor *s)
 {
     json_t *object = json_object();
@@ -244,6 +251,9 @@ json_t *stats_status(struct supervisor *s)
     const struct child_slot *compute = child_of(s, SERVICE_COMPUTE, 0);
     put(object, "running", counter_get(compute->row, CTR_COMPUTE_sequences_running));
     put(object, "queued", counter_get(compute->row, CTR_COMPUTE_sequences_queued));
+    put_text(object, "system",
+             s->automatic.on ? "auto" : system_at(atomic_load(&s->procs->system_wanted))->name);
+    put_auto(s, object);
     put_text(object, "version", SLUICE_VERSION);
     return object;
 }
@@ -260,5 +270,6 @@ json_t *stats_document(struct supervisor *s)
     json_object_set_new(object, "memory", stats_memory(s));
     json_object_set_new(object, "directory", directory(s));
     json_object_set_new(object, "params", params(s));
+    put_auto(s, object);
     return object;
 }

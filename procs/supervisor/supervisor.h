@@ -115,6 +115,25 @@ struct budget {
     bool over; /* warned: private memory grew beyond what the arena can give */
 };
 
+/* The system auto: what it knows and what it chose (auto.c). */
+struct loader_seen {
+    uint64_t bytes, busy_ns; /* of its counters, when its rate was last taken */
+    double rate;             /* bytes per second while it reads; 0: nothing read yet */
+};
+
+struct automatic {
+    bool on;            /* the system that was asked for is auto */
+    uint64_t usable;    /* candidates that can run here */
+    uint32_t candidate; /* wanted now; UINT32_MAX: none yet */
+    bool predicted;     /* by a plan, not by rule */
+    double ns;          /* expected, of a token */
+    double share, bytes_per_s;
+    struct loader_seen loader[SERVICE_LOADERS_MAX];
+    uint64_t tokens_seen, decode_ns_seen;     /* of compute's counters */
+    uint64_t tokens_of[PLAN_AUTO_CANDIDATES]; /* decoded here under each */
+    double ns_of[PLAN_AUTO_CANDIDATES];       /* and their time */
+};
+
 struct options {
     char model[PATH_MAX];
     char run[RUN_NAME_MAX + 1];
@@ -150,6 +169,7 @@ struct supervisor {
     struct kept kept[REQUESTS_KEPT];
     struct budget budget;
     struct cgroup cgroup;
+    struct automatic automatic;
     int signal_fd, timer_fd;
     enum run_phase phase;
     uint64_t started_ns;
@@ -235,6 +255,16 @@ void budget_tick(struct supervisor *s, uint64_t now_ns);
 int budget_change(struct supervisor *s, uint64_t bytes, struct error *error);
 bool budget_settled(const struct supervisor *s);
 uint64_t budget_patience_ns(const struct supervisor *s, uint64_t bytes);
+
+/* auto.c: the system auto chooses among the others. */
+/* Before anything runs: by the plan's figures and the throttles. */
+void auto_start(struct supervisor *s);
+/* Everything is ready, or a tick has passed: looks at room, drive and tokens, and chooses again.
+ * What it chooses begins with the next sequence. */
+void auto_look(struct supervisor *s);
+/* Somebody asked for a system. Returns the one that shall run. */
+uint32_t auto_asked(struct supervisor *s, uint32_t system);
+json_t *auto_stats(const struct supervisor *s); /* NULL: auto is off */
 
 /* cgroup.c */
 /* What the limits around us leave; UINT64_MAX without any. */

@@ -102,6 +102,7 @@ static int start(struct supervisor *s, struct error *error)
         return -1;
     if (budget_start(s, error) != 0 || segments_room(s, error) != 0) /* needs the model */
         return -1;
+    auto_start(s); /* needs the budget; says which system the others begin with */
     if (segments_make(s, error) != 0 || lifeline_make(s, error) != 0)
         return -1;
     if (children_make(s, error) != 0) /* their listeners; needs the process table */
