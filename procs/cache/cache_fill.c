@@ -1,7 +1,9 @@
 /* What is loaded without being asked for: the room's first filling, and SwapMoE's exchanges.
  *
  * Filling (knob warm): a list of entries in order, loaded with the priority of prefetches while the
- * drive has nothing better to do, as long as there is room; nothing leaves for it.
+ * drive has nothing better to do, as long as there is room; nothing leaves for it but, where
+ * experts are swapped, strangers: what another system left, or what a layer that was not full yet
+ * asked for. They would serve for ever, at a tier that may be of no use, and leave no spare entry.
  *
  * Exchanges (mask=swap): one pair at a time. The newcomer is loaded into the spare entry; once it
  * is READY the old one leaves. Compute routes to what is READY, so one of the two always serves. */
@@ -154,6 +156,33 @@ static bool load(struct cache *c, uint32_t entry)
     return true;
 }
 
+/* The entry that stands for an expert in a set. */
+static uint32_t set_entry(const struct cache *c, uint32_t layer, uint32_t expert)
+{
+    uint32_t entry = model_entry_expert_tier(c->child.model, layer, expert, c->usual_tier);
+    return entry != ENTRY_NONE ? entry : model_entry_expert(c->child.model, layer, expert);
+}
+
+static bool is_stranger(const struct cache *c, uint32_t entry)
+{
+    const struct model_entry *e = &c->entries[entry];
+    if (entry != set_entry(c, e->layer, e->expert))
+        return true;
+    bool comes = c->pair_out && e->layer == c->pair.layer && e->expert == c->pair.in;
+    return !comes && !swap_serving(c->swap, e->layer)[e->expert];
+}
+
+static bool evict_stranger(struct cache *c)
+{
+    const struct model_index *m = c->child.model;
+    for (uint32_t i = 0; c->swap && i < m->expert_entry_count; i++) {
+        uint32_t entry = m->dense_count + i;
+        if (cache_noted(c, entry, NOTE_RESIDENT) && is_stranger(c, entry) && cache_evict(c, entry))
+            return true;
+    }
+    return false;
+}
+
 bool cache_fill_waits(const struct cache *c)
 {
     return c->fill_at < c->fill_count || c->pair_out;
@@ -165,24 +194,20 @@ static void fill(struct cache *c)
     while (c->fill_at < c->fill_count && c->prefetches_open < depth) {
         uint32_t entry = c->fill[c->fill_at];
         if (!cache_noted(c, entry, NOTE_LISTED | NOTE_WAITING | NOTE_RESIDENT) && !load(c, entry)) {
-            if (!cache_fits(c, entry))
+            if (cache_fits(c, entry))
+                return;
+            if (!evict_stranger(c))
                 c->fill_at = c->fill_count; /* it is full */
-            return;
+            continue;
         }
         c->fill_at++;
     }
 }
 
-static uint32_t entry_of(const struct cache *c, const struct swap_pair *pair, uint32_t expert)
-{
-    uint32_t entry = model_entry_expert_tier(c->child.model, pair->layer, expert, c->usual_tier);
-    return entry != ENTRY_NONE ? entry : model_entry_expert(c->child.model, pair->layer, expert);
-}
-
 /* The newcomer is there: the old one leaves as soon as nobody computes with it. */
 static void finish_pair(struct cache *c)
 {
-    uint32_t out = entry_of(c, &c->pair, c->pair.out);
+    uint32_t out = set_entry(c, c->pair.layer, c->pair.out);
     if (cache_noted(c, out, NOTE_LISTED | NOTE_WAITING) ||
         (cache_noted(c, out, NOTE_RESIDENT) && !cache_evict(c, out)))
         return;
@@ -197,11 +222,12 @@ static void exchange(struct cache *c)
         if (!swap_next(c->swap, &c->pair))
             return;
         c->pair_out = true;
-        uint32_t in = entry_of(c, &c->pair, c->pair.in);
+        uint32_t in = set_entry(c, c->pair.layer, c->pair.in);
         if (!cache_noted(c, in, NOTE_LISTED | NOTE_WAITING | NOTE_RESIDENT))
-            (void)load(c, in);
+            while (!load(c, in) && !cache_fits(c, in) && evict_stranger(c))
+                continue;
     }
-    uint32_t in = entry_of(c, &c->pair, c->pair.in);
+    uint32_t in = set_entry(c, c->pair.layer, c->pair.in);
     if (cache_noted(c, in, NOTE_RESIDENT)) {
         finish_pair(c);
     } else if (!cache_noted(c, in, NOTE_LISTED | NOTE_WAITING)) { /* no room, or cancelled */

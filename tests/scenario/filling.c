@@ -108,6 +108,27 @@ static void exchanges(void)
     engine_stop(e);
 }
 
+/* What the system before left takes no room from the sets: it goes, and nobody has to ask. */
+static void sets_after_another_system(void)
+{
+    struct engine *e = engine_new();
+    struct text got;
+    start(e, "--experts=50", "--system=lod", NULL);
+    for (unsigned i = 0; i < TEST_PROMPTS; i++)
+        generate(e, i);
+    uint64_t before = engine_counter(e, "cache", "evictions");
+    CHECK(before > 0, "the room is not full");
+    json_decref(engine_control(e, "system", json_pack("{s:s}", "system", "swapmoe")));
+    engine_generate(e, test_prompt(0), 1, &got);
+    text_free(&got);
+    engine_wait_counter(e, "cache", "evictions", before + 20, WAIT_MS);
+    wait_filled(e);
+    uint64_t misses = engine_counter(e, "compute", "misses");
+    generate(e, 0);
+    CHECK(engine_counter(e, "compute", "misses") == misses, "something was waited for");
+    engine_stop(e);
+}
+
 int main(int argc, char **argv)
 {
 #define ROW(name)                                                                                  \
@@ -115,6 +136,6 @@ int main(int argc, char **argv)
 #name, name                                                                                \
     }
     static const struct test_case cases[] = {ROW(everything), ROW(most_used), ROW(fixed_set),
-                                             ROW(exchanges)};
+                                             ROW(exchanges), ROW(sets_after_another_system)};
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }
