@@ -244,6 +244,50 @@ static void eval_windows(void)
     command_free(&c);
 }
 
+/* A modelled drive, a record and what is against it; every format; what is refused. */
+static void eval_modelled(void)
+{
+    static const struct {
+        const char *option, *value, *line;
+    } bad[] = {{"--drive", "fast", "not a speed"},
+               {"--experts", "1%", "less than the 4"},
+               {"--against", "/nonexistent", "cannot open /nonexistent"},
+               {"--against", "TEXT", "no record of logits"},
+               {"--record", "/nonexistent/a", "cannot write"},
+               {"--output", "xml", "text|json|csv|md"}};
+    struct command c;
+    char path[PATH_MAX], logits[PATH_MAX];
+    snprintf(path, sizeof path, "%s/modelled", test_dir());
+    snprintf(logits, sizeof logits, "%s/logits", test_dir());
+    FILE *f = fopen(path, "we");
+    fprintf(f, "%s\n", test_prompt(2));
+    fclose(f);
+#define EVAL(...)                                                                                  \
+    command_run(&c, NULL, END_MS,                                                                  \
+                (const char *const[]){"eval", "-m", test_model(), "--text", path, "--ctx", "32",   \
+                                      "--max-windows", "1", __VA_ARGS__, NULL})
+    EVAL("--drive", "500MB/s", "--experts", "25%", "--system", "hobbit", "--record", logits,
+         "--kld", "--output", "json");
+    expect(&c, 0);
+    json_t *doc = json_loads(c.out, 0, NULL);
+    double hits = json_number_value(json_object_get(doc, "hit_rate"));
+    CHECK(document_u64(doc, "tokens") == 31 && hits > 0 && hits < 1, "%.400s", c.out);
+    json_decref(doc);
+    command_free(&c);
+    EVAL("--offline", "--against", logits, "--output", "md");
+    expect(&c, 0);
+    CHECK(strncmp(c.out, "| system |", 10) == 0 && strstr(c.out, "\n| default |"), "%.400s", c.out);
+    command_free(&c);
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        const char *value = strcmp(bad[i].value, "TEXT") == 0 ? path : bad[i].value;
+        EVAL("--drive", "1GB/s", bad[i].option, value);
+        expect(&c, 2);
+        CHECK(strstr(c.err, bad[i].line), "%s %s: %.300s", bad[i].option, value, c.err);
+        command_free(&c);
+    }
+#undef EVAL
+}
+
 static void stats_and_ctl(void)
 {
     struct command c;
@@ -338,6 +382,7 @@ int main(int argc, char **argv)
         ROW(generate_uses_a_running_engine),
         ROW(repl_pipe),
         ROW(eval_windows),
+        ROW(eval_modelled),
         ROW(stats_and_ctl),
         ROW(drain),
         ROW(inspect_demo),
