@@ -13,6 +13,7 @@
 #define SPARE 1  /* entry kept for the expert that comes while the old one serves */
 /* Share of the drive's time swaps may take: the rest is left for other work. */
 #define DRIVE_SHARE 0.5
+#define ROUNDS      4 /* of fitting, searching, measuring */
 
 struct swap_plan {
     struct planning *p;
@@ -40,36 +41,48 @@ static struct serving serving_of(struct swap_plan *w, const uint32_t *v, uint32_
                             .pairs_per_token = pairs};
 }
 
-/* Random configurations: x and y of the network. */
-static int sample(struct swap_plan *w, double *x, double *y, uint32_t n, struct error *error)
+struct samples { /* of the network: shares and log(1 + loss) */
+    double *x, *y;
+    uint32_t n;
+};
+
+static int sample(struct swap_plan *w, const uint32_t *v, struct samples *all, struct error *error)
 {
-    struct random random;
-    uint32_t *v = calloc(w->layers, sizeof *v);
-    int status = v ? 0 : error_set(error, ERR_NO_MEMORY, "no memory for shares");
-    random_seed(&random, 1, 0);
-    for (uint32_t i = 0; i < n && status == 0; i++) {
-        struct measured m;
-        random_shares(&random, w->layers, w->k, w->experts, w->total, v);
-        struct serving s = serving_of(w, v, CHUNK);
-        status = planning_measure(w->p, &w->p->some, &s, &m, error);
-        y[i] = log1p(m.loss.value);
-        for (uint32_t l = 0; l < w->layers; l++)
-            x[(size_t)i * w->layers + l] = (double)v[l] / w->experts;
-        planning_progress(w->p, "swapmoe: configuration", i + 1, n);
-    }
-    free(v);
-    return status;
+    struct measured m;
+    struct serving s = serving_of(w, v, CHUNK);
+    if (planning_measure(w->p, &w->p->some, &s, &m, error) != 0)
+        return -1;
+    all->y[all->n] = log1p(m.loss.value);
+    for (uint32_t l = 0; l < w->layers; l++)
+        all->x[(size_t)all->n * w->layers + l] = (double)v[l] / w->experts;
+    all->n++;
+    return 0;
 }
 
-static int search(struct swap_plan *w, struct error *error)
+static int sample_at_random(struct swap_plan *w, uint32_t *v, struct samples *all,
+                            struct error *error)
 {
+    struct random random;
     uint32_t n = (uint32_t)w->p->configurations;
-    double *x = calloc((size_t)n * w->layers, sizeof *x), *y = calloc(n, sizeof *y);
-    struct network *net = calloc(1, sizeof *net);
-    int status = x && y && net ? sample(w, x, y, n, error)
-                               : error_set(error, ERR_NO_MEMORY, "no memory for configurations");
-    if (status == 0) {
-        double off = network_fit(net, w->layers, x, y, n, 1);
+    random_seed(&random, 1, 0);
+    for (uint32_t i = 0; i < n; i++) {
+        random_shares(&random, w->layers, w->k, w->experts, w->total, v);
+        if (sample(w, v, all, error) != 0)
+            return -1;
+        planning_progress(w->p, "swapmoe: configuration", i + 1, n);
+    }
+    return 0;
+}
+
+/* A network of few samples is wrong where it saw none, and a search goes just there: what it finds
+ * is measured, joins the samples, and the next round knows better. The best that was measured
+ * stays. */
+static int rounds(struct swap_plan *w, uint32_t *v, struct samples *all, struct network *net,
+                  struct error *error)
+{
+    double least = INFINITY;
+    for (int round = 0; round < ROUNDS; round++) {
+        double off = network_fit(net, w->layers, all->x, all->y, all->n, 1);
         struct genetic g = {.net = net,
                             .layers = w->layers,
                             .least = w->k,
@@ -78,14 +91,38 @@ static int search(struct swap_plan *w, struct error *error)
                             .total = w->total,
                             .seed = 1,
                             .first = w->even};
-        double expected = genetic_search(&g, w->best);
+        double expected = genetic_search(&g, v);
+        if (sample(w, v, all, error) != 0)
+            return -1;
+        double measured = all->y[all->n - 1];
         planning_say(w->p,
-                     "  %u configurations, network off by %.2f %% (rms); search expects %.2f %%", n,
-                     100 * off, 100 * expm1(expected));
+                     "  %u configurations, network off by %.2f %% (rms); search expects a loss of "
+                     "%.1f %%, measured %.1f %%",
+                     all->n - 1, 100 * off, 100 * expm1(expected), 100 * expm1(measured));
+        if (measured < least)
+            memcpy(w->best, v, w->layers * sizeof *v);
+        least = measured < least ? measured : least;
     }
-    free(x);
-    free(y);
+    return 0;
+}
+
+static int search(struct swap_plan *w, struct error *error)
+{
+    size_t n = (size_t)w->p->configurations + ROUNDS;
+    struct samples all = {.x = calloc(n * w->layers, sizeof *all.x), .y = calloc(n, sizeof *all.y)};
+    struct network *net = calloc(1, sizeof *net);
+    uint32_t *v = calloc(w->layers, sizeof *v);
+    int status = all.x && all.y && net && v
+                     ? 0
+                     : error_set(error, ERR_NO_MEMORY, "no memory for configurations");
+    if (status == 0)
+        status = sample_at_random(w, v, &all, error);
+    if (status == 0)
+        status = rounds(w, v, &all, net, error);
+    free(all.x);
+    free(all.y);
     free(net);
+    free(v);
     return status;
 }
 
