@@ -2,9 +2,9 @@
  *
  * The order of every output, for one row and for many: over the blocks b ascending,
  *   acc = fma((float)dot_b * dw_b, dx_b, acc), acc = 0 at first, dot_b an exact integer.
- * One row (decode) takes the dots of a weight row straight from memory, 8 blocks to a vector, and
- * turns 8 rows of them round so that the lanes are outputs. Several rows (prefill) turn the weights
- * round instead, once for a panel of outputs, and share them.
+ * The lanes are outputs. One row (decode) takes a block of 8 weight rows straight from memory and
+ * sums across; several rows (prefill) turn the weights round once, for a panel of outputs, and
+ * share them.
  *
  * Byte products are u8 times s8 into saturating s16 pairs: Q8_0 takes |w| and x with w's sign (at
  * most 2 * 128 * 127, no saturation), Q4_0 the bare nibble, and the activation's correction at the
@@ -13,12 +13,10 @@
 
 #include "lib/kernels/internal.h"
 
-#define LANES   8
-#define PANEL   8    /* outputs of a panel */
-#define CHUNK   32   /* blocks of a panel: 8 KiB of weights */
-#define TILE    4    /* rows of a register tile */
-#define STRETCH 128  /* blocks of a weight row whose terms are kept before they are turned round */
-#define AHEAD   4096 /* bytes of weights asked for before they are needed */
+#define LANES 8
+#define PANEL 8  /* outputs of a panel */
+#define CHUNK 32 /* blocks of a panel: 8 KiB of weights */
+#define TILE  4  /* rows of a register tile */
 
 struct panel {
     _Alignas(32) int8_t q[CHUNK][QK / 4][PANEL * 4]; /* four elements of each output side by side */
@@ -38,18 +36,39 @@ static ALWAYS_INLINE __m256i pairs_to_words(__m256i pairs)
 
 /* ---- one row ---- */
 
-/* Sums of one block in eight lanes; Q4_0 without its correction. */
-static ALWAYS_INLINE __m256i dot_block(const bool q8, const uint8_t *block, const int8_t *x,
-                                       uint32_t b)
+/* The F16 scales of a block of 8 outputs. */
+static ALWAYS_INLINE __m256 eight_scales(const uint8_t *const row[LANES], size_t off)
 {
-    __m256i v = load_two(x + act_half(b, 0), x + act_half(b, 1));
-    if (q8) {
-        __m256i w = load_two(block + 2, block + 18);
-        return pairs_to_words(_mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(v, w)));
+    return _mm256_cvtph_ps(_mm_setr_epi16(
+        (short)load_u16(row[0] + off), (short)load_u16(row[1] + off), (short)load_u16(row[2] + off),
+        (short)load_u16(row[3] + off), (short)load_u16(row[4] + off), (short)load_u16(row[5] + off),
+        (short)load_u16(row[6] + off), (short)load_u16(row[7] + off)));
+}
+
+static ALWAYS_INLINE __m256i twice(const int8_t *p)
+{
+    return _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)p));
+}
+
+/* 16 bytes of outputs i and 4 + i side by side, so that four vectors hold a block of 8 outputs.
+ * Sums of pairs stay in 16 bits to the end: 8 * 2 * 15 * 127 < 2^15. */
+static ALWAYS_INLINE __m256i q4_dots(const uint8_t *const row[LANES], size_t off, const int8_t *x)
+{
+    const __m256i low = _mm256_set1_epi8(15);
+    __m256i x0 = twice(x), x1 = twice(x + 16 * ACT_GROUP), s[4];
+    UNROLL for (int i = 0; i < 4; i++)
+    {
+        __m256i w = load_two(row[i] + off, row[4 + i] + off);
+        __m256i high = _mm256_and_si256(_mm256_srli_epi16(w, 4), low);
+        s[i] = _mm256_add_epi16(_mm256_maddubs_epi16(_mm256_and_si256(w, low), x0),
+                                _mm256_maddubs_epi16(high, x1));
     }
-    __m128i n = _mm_loadu_si128((const __m128i *)(const void *)(block + 2));
-    __m256i w = _mm256_inserti128_si256(_mm256_castsi128_si256(n), _mm_srli_epi16(n, 4), 1);
-    return pairs_to_words(_mm256_maddubs_epi16(_mm256_and_si256(w, _mm256_set1_epi8(15)), v));
+    __m256i a =
+        _mm256_add_epi16(_mm256_unpacklo_epi32(s[0], s[1]), _mm256_unpackhi_epi32(s[0], s[1]));
+    __m256i b =
+        _mm256_add_epi16(_mm256_unpacklo_epi32(s[2], s[3]), _mm256_unpackhi_epi32(s[2], s[3]));
+    return pairs_to_words(
+        _mm256_add_epi16(_mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b)));
 }
 
 /* Lane i of the result is the sum of the lanes of a[i]. */
@@ -61,80 +80,15 @@ static ALWAYS_INLINE __m256i sum_blocks(const __m256i a[LANES])
                             _mm256_permute2x128_si256(lo, hi, 0x31));
 }
 
-/* The 8 terms of 8 blocks at w, all inside the row, block `first` of x. */
-static ALWAYS_INLINE __m256 eight_terms(const bool q8, const uint8_t *w, const int8_t *x,
-                                        const int32_t *corr, uint32_t first)
+static ALWAYS_INLINE __m256i q8_dots(const uint8_t *const row[LANES], size_t off, const int8_t *x)
 {
-    const size_t size = q8 ? Q8_BYTES : Q4_BYTES;
-    _Alignas(16) uint16_t d[LANES];
-    __m256i s[LANES];
-    UNROLL for (uint32_t i = 0; i < LANES; i++)
+    __m256i v = load_two(x, x + 16 * ACT_GROUP), s[LANES];
+    UNROLL for (int i = 0; i < LANES; i++)
     {
-        d[i] = load_u16(w + i * size);
-        s[i] = dot_block(q8, w + i * size, x + act_half(first, 0), i);
+        __m256i w = _mm256_loadu_si256((const __m256i *)(const void *)(row[i] + off));
+        s[i] = pairs_to_words(_mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(v, w)));
     }
-    __m256i dot = sum_blocks(s);
-    if (!q8)
-        dot = _mm256_add_epi32(dot,
-                               _mm256_loadu_si256((const __m256i *)(const void *)(corr + first)));
-    __m256 dw = _mm256_cvtph_ps(_mm_load_si128((const __m128i *)(const void *)d));
-    return _mm256_mul_ps(_mm256_cvtepi32_ps(dot), dw);
-}
-
-/* term[b] = (float)dot_b * dw_b for `blocks` blocks of one weight row; terms beyond are
- * unspecified. */
-static ALWAYS_INLINE void row_terms(const bool q8, const uint8_t *w, uint32_t blocks,
-                                    const int8_t *x, const int32_t *corr, float *term)
-{
-    const size_t size = q8 ? Q8_BYTES : Q4_BYTES;
-    uint32_t b = 0;
-    for (; b + LANES <= blocks; b += LANES) {
-        UNROLL for (size_t line = 0; line < LANES * size; line += 64)
-            prefetch(w + b * size, AHEAD + line);
-        _mm256_store_ps(term + b, eight_terms(q8, w + b * size, x, corr, b));
-    }
-    if (b < blocks) { /* a copy, so that nothing beyond the row is read */
-        uint8_t end[LANES * Q8_BYTES] = {0};
-        memcpy(end, w + b * size, (blocks - b) * size);
-        _mm256_store_ps(term + b, eight_terms(q8, end, x, corr, b));
-    }
-}
-
-/* v[i] lane j <-> v[j] lane i. */
-static ALWAYS_INLINE void turn(__m256 v[LANES])
-{
-    __m256 t[LANES];
-    UNROLL for (int i = 0; i < LANES; i += 4)
-    {
-        __m256 a = _mm256_unpacklo_ps(v[i], v[i + 1]), b = _mm256_unpackhi_ps(v[i], v[i + 1]);
-        __m256 c = _mm256_unpacklo_ps(v[i + 2], v[i + 3]);
-        __m256 d = _mm256_unpackhi_ps(v[i + 2], v[i + 3]);
-        t[i] = _mm256_shuffle_ps(a, c, 0x44);
-        t[i + 1] = _mm256_shuffle_ps(a, c, 0xee);
-        t[i + 2] = _mm256_shuffle_ps(b, d, 0x44);
-        t[i + 3] = _mm256_shuffle_ps(b, d, 0xee);
-    }
-    UNROLL for (int i = 0; i < 4; i++)
-    {
-        v[i] = _mm256_permute2f128_ps(t[i], t[i + 4], 0x20);
-        v[i + 4] = _mm256_permute2f128_ps(t[i], t[i + 4], 0x31);
-    }
-}
-
-/* Adds `blocks` terms of 8 outputs to their sums, ascending. */
-static __m256 add_terms(__m256 acc, const float *term, uint32_t blocks, const float *dx)
-{
-    for (uint32_t b = 0; b < blocks; b += LANES) {
-        __m256 v[LANES];
-        UNROLL for (int j = 0; j < LANES; j++) v[j] = _mm256_load_ps(term + j * STRETCH + b);
-        turn(v);
-        UNROLL for (uint32_t i = 0; i < LANES; i++)
-        {
-            if (b + i < blocks)
-                acc = _mm256_fmadd_ps(v[i], _mm256_set1_ps(dx[b + i]), acc);
-        }
-    }
-    return acc;
+    return sum_blocks(s);
 }
 
 static ALWAYS_INLINE __m256i lane_mask(uint32_t n)
@@ -143,28 +97,51 @@ static ALWAYS_INLINE __m256i lane_mask(uint32_t n)
     return _mm256_loadu_si256((const __m256i *)(const void *)(table + 8 - n));
 }
 
-static ALWAYS_INLINE void one_row(const bool q8, const struct kernel_matrix *w, uint32_t n_begin,
-                                  uint32_t n_end, const uint8_t *x, float *y)
+/* The weight rows of outputs j .. j + 7; those from n on repeat the last. */
+static ALWAYS_INLINE void rows_at(const struct kernel_matrix *w, uint32_t j, uint32_t n,
+                                  const uint8_t *row[LANES])
+{
+    for (uint32_t i = 0; i < LANES; i++)
+        row[i] = (const uint8_t *)w->data + (size_t)(j + i < n ? j + i : n - 1) * w->row_bytes;
+}
+
+/* 8 outputs of one row of activations, while the weights of the next 8, which lie right behind, are
+ * asked for: in the order of memory, which DRAM wants (8 streams of their own took half the speed);
+ * twice 8 rows of Q8_0 are more than the first-level cache holds. */
+static ALWAYS_INLINE __m256 eight_outputs(const bool q8, const struct kernel_matrix *w,
+                                          const uint8_t *const row[LANES], const uint8_t *x)
 {
     const size_t size = q8 ? Q8_BYTES : Q4_BYTES;
     const float *dx = (const float *)(const void *)(x + act_scale_offset(w->k));
     const int32_t *corr = (const int32_t *)(const void *)(x + act_corr_offset(w->k));
-    uint32_t blocks = w->k / QK;
-    _Alignas(32) float term[LANES * STRETCH];
-    memset(term, 0, sizeof term);
-    for (uint32_t j = n_begin; j < n_end; j += LANES) {
-        uint32_t outputs = n_end - j < LANES ? n_end - j : LANES;
-        __m256 acc = _mm256_setzero_ps();
-        for (uint32_t b = 0; b < blocks; b += STRETCH) {
-            uint32_t count = blocks - b < STRETCH ? blocks - b : STRETCH;
-            for (uint32_t i = 0; i < outputs; i++) {
-                const uint8_t *row = (const uint8_t *)w->data + (size_t)(j + i) * w->row_bytes;
-                row_terms(q8, row + b * size, count, (const int8_t *)x + (size_t)b * QK, corr + b,
-                          term + i * STRETCH);
-            }
-            acc = add_terms(acc, term, count, dx + b);
+    __m256 acc = _mm256_setzero_ps();
+    size_t off = 0, ahead = LANES * (size_t)w->row_bytes;
+    for (uint32_t b = 0; b < w->k / QK; b++, off += size, ahead += LANES * size) {
+        UNROLL for (size_t line = 0; line < LANES * size; line += 64)
+        {
+            if (q8)
+                prefetch_far(row[0], ahead + line);
+            else
+                prefetch(row[0], ahead + line);
         }
-        _mm256_maskstore_ps(y + j, lane_mask(outputs), acc);
+        const int8_t *q = (const int8_t *)x + act_half(b, 0);
+        __m256i dot = q8 ? q8_dots(row, off + 2, q) : q4_dots(row, off + 2, q);
+        if (!q8)
+            dot = _mm256_add_epi32(dot, _mm256_set1_epi32(corr[b]));
+        acc = _mm256_fmadd_ps(_mm256_mul_ps(_mm256_cvtepi32_ps(dot), eight_scales(row, off)),
+                              _mm256_set1_ps(dx[b]), acc);
+    }
+    return acc;
+}
+
+static ALWAYS_INLINE void one_row(const bool q8, const struct kernel_matrix *w, uint32_t n_begin,
+                                  uint32_t n_end, const uint8_t *x, float *y)
+{
+    for (uint32_t j = n_begin; j < n_end; j += LANES) {
+        const uint8_t *row[LANES];
+        rows_at(w, j, n_end, row);
+        _mm256_maskstore_ps(y + j, lane_mask(n_end - j < LANES ? n_end - j : LANES),
+                            eight_outputs(q8, w, row, x));
     }
 }
 

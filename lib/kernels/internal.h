@@ -176,6 +176,12 @@ static inline void prefetch(const void *p, size_t ahead)
     __builtin_prefetch((const void *)((uintptr_t)p + ahead));
 }
 
+/* The same, no nearer than the second-level cache. */
+static inline void prefetch_far(const void *p, size_t ahead)
+{
+    __builtin_prefetch((const void *)((uintptr_t)p + ahead), 0, 2);
+}
+
 typedef void kernel_matmul_fn(const struct kernel_matrix *w, uint32_t n_begin, uint32_t n_end,
                               const void *x, size_t x_stride, uint32_t rows, float *y,
                               size_t y_stride);
