@@ -30,51 +30,13 @@ static bool keep(struct quant_grid grid, uint32_t bits, const float *w, uint32_t
     return true;
 }
 
-static float shrink(float x, float power, float beta)
-{
-    float size = fabsf(x);
-    if (size < 1e-8f)
-        return 0.0f;
-    if (power <= 1.0f && size < 1.0f && size * beta <= 1.0f) /* size^(p-1) >= 1: nothing is left */
-        return 0.0f;
-    float left = size - powf(size, power - 1.0f) / beta;
-    return left > 0.0f ? copysignf(left, x) : 0.0f;
-}
-
-/* One step: codes, errors, then the zero and, when wanted, the scale of what remains of w. */
-static struct quant_grid step(struct quant_grid grid, uint32_t bits, const float *w, uint32_t count,
-                              float power, float beta, bool move_scale)
-{
-    uint8_t code[QUANT_HQQ_MAX];
-    float rest[QUANT_HQQ_MAX], inverse = 1.0f / grid.scale;
-    float sum_q = 0, sum_r = 0, sum_qr = 0, sum_qq = 0, n = (float)count;
-    quant_codes(grid, bits, w, count, code);
-    for (uint32_t i = 0; i < count; i++) {
-        float q = (float)code[i];
-        float e = shrink(w[i] * inverse - (q - grid.zero), power, beta);
-        rest[i] = w[i] * inverse - e;
-        sum_q += q;
-        sum_r += rest[i];
-    }
-    float mean_q = sum_q / n, mean_r = sum_r / n;
-    if (!move_scale)
-        return (struct quant_grid){grid.scale, mean_q - mean_r};
-    for (uint32_t i = 0; i < count; i++) {
-        float q = (float)code[i] - mean_q;
-        sum_qr += q * (rest[i] - mean_r);
-        sum_qq += q * q;
-    }
-    float factor = sum_qq > 0 && sum_qr > 0 ? sum_qr / sum_qq : 1.0f;
-    return (struct quant_grid){grid.scale * factor, mean_q - mean_r / factor};
-}
-
 static void solve(struct quant_grid grid, uint32_t bits, const float *w, uint32_t count,
                   const struct quant_settings *s, bool move_scale, struct best *best)
 {
-    float beta = s->hqq_beta;
+    struct quant_hqq_step step = {bits, s->hqq_power, s->hqq_beta, move_scale};
     uint32_t worse = 0;
-    for (uint32_t i = 0; i < s->hqq_steps && worse < 3; i++, beta *= s->hqq_kappa) {
-        grid = step(grid, bits, w, count, s->hqq_power, beta, move_scale);
+    for (uint32_t i = 0; i < s->hqq_steps && worse < 3; i++, step.beta *= s->hqq_kappa) {
+        grid = quant_lanes_here()->hqq_step(grid, &step, w, count);
         if (!isfinite(grid.zero) || !(grid.scale > 0.0f))
             return;
         worse = keep(grid, bits, w, count, (double)s->hqq_power, best) ? 0 : worse + 1;

@@ -68,41 +68,19 @@ void quant_codes(struct quant_grid grid, uint32_t bits, const float *w, uint32_t
         code[i] = (uint8_t)code_of(grid, inverse, top, w[i]);
 }
 
-#define LANES 8
-
-/* count is a multiple of 8 here; the sums lie beside each other for the compiler's vectors. */
-static double power_error(struct quant_grid grid, uint32_t bits, const float *w, uint32_t count,
-                          uint32_t power)
+const struct quant_lanes *quant_lanes_here(void)
 {
-    float inverse = inverse_of(grid), top = (float)((1u << bits) - 1), sum[LANES] = {0};
-    for (uint32_t i = 0; i < count; i += LANES) {
-        for (uint32_t l = 0; l < LANES; l++) {
-            float c = w[i + l] * inverse + grid.zero;
-            c = c < 0.0f ? 0.0f : c;
-            c = c > top ? top : c;
-            float e = w[i + l] - grid.scale * ((float)(int32_t)(c + 0.5f) - grid.zero);
-            e *= e;
-            sum[l] += power == 4 ? e * e : power == 3 ? e * sqrtf(e) : e;
-        }
-    }
-    double all = 0;
-    for (uint32_t l = 0; l < LANES; l++)
-        all += (double)sum[l];
-    return all;
+#ifdef SLUICE_QUANT_X86
+    if (__builtin_cpu_supports("avx2"))
+        return &quant_lanes_avx2;
+#endif
+    return &quant_lanes_generic;
 }
 
 double quant_error(struct quant_grid grid, uint32_t bits, const float *w, uint32_t count,
                    double power)
 {
-    if (power >= 2.0)
-        return power_error(grid, bits, w, count, (uint32_t)power);
-    float inverse = inverse_of(grid), top = (float)((1u << bits) - 1);
-    double sum = 0;
-    for (uint32_t i = 0; i < count; i++) {
-        float c = (float)code_of(grid, inverse, top, w[i]);
-        sum += (double)powf(fabsf(w[i] - grid.scale * (c - grid.zero)), (float)power);
-    }
-    return sum;
+    return quant_lanes_here()->error(grid, bits, w, count, power);
 }
 
 /* Codes of 64 elements to bytes. */

@@ -19,6 +19,26 @@ void quant_codes(struct quant_grid grid, uint32_t bits, const float *w, uint32_t
 double quant_error(struct quant_grid grid, uint32_t bits, const float *w, uint32_t count,
                    double power);
 
+/* One alternation of hqq.c. */
+struct quant_hqq_step {
+    uint32_t bits;
+    float power, beta;
+    bool move_scale;
+};
+
+/* lanes.h: the inner loops, one table per instruction set. Counts are multiples of 8. */
+struct quant_lanes {
+    double (*error)(struct quant_grid grid, uint32_t bits, const float *w, uint32_t count,
+                    double power);
+    struct quant_grid (*hqq_step)(struct quant_grid grid, const struct quant_hqq_step *step,
+                                  const float *w, uint32_t count);
+};
+
+extern const struct quant_lanes quant_lanes_generic, quant_lanes_avx2;
+
+/* The best this processor has. */
+const struct quant_lanes *quant_lanes_here(void);
+
 /* Both as their F16 forms are read back. */
 struct quant_grid quant_grid_f16(struct quant_grid grid);
 uint16_t quant_f16(float x);

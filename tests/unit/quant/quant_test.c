@@ -6,6 +6,7 @@
 
 #include "lib/base/bytes.h"
 #include "lib/quant/quant.h"
+#include "lib/quant/quant_internal.h"
 
 enum { K = 256, N = 5 };
 
@@ -174,6 +175,42 @@ START_TEST(not_every_weight_has_a_grid)
 }
 END_TEST
 
+/* The bytes of a store must not depend on the processor that made it. */
+START_TEST(instruction_sets_agree)
+{
+    float w[QUANT_GROUP];
+    const struct quant_lanes *here = quant_lanes_here(), *plain = &quant_lanes_generic;
+    const double powers[] = {0.7, 1, 2, 3, 4};
+    for (int round = 0; round < 200; round++) {
+        fill(w, QUANT_GROUP, 0.1f);
+        struct quant_grid grid = {0.02f + 0.01f * uniform(), 2 + uniform()};
+        for (size_t i = 0; i < ARRAY_LEN(powers); i++)
+            ck_assert(here->error(grid, 2, w, QUANT_GROUP, powers[i]) ==
+                      plain->error(grid, 2, w, QUANT_GROUP, powers[i]));
+        struct quant_hqq_step step = {2, 0.7f, 10, round % 2 == 1};
+        struct quant_grid a = here->hqq_step(grid, &step, w, QUANT_GROUP);
+        struct quant_grid b = plain->hqq_step(grid, &step, w, QUANT_GROUP);
+        ck_assert_mem_eq(&a, &b, sizeof a);
+    }
+}
+END_TEST
+
+/* Powers by polynomials against the library's. */
+START_TEST(powers_are_powers)
+{
+    for (int round = 0; round < 200; round++) {
+        float w[8];
+        double sum = 0;
+        fill(w, ARRAY_LEN(w), expf(10 * uniform()));
+        for (size_t i = 0; i < ARRAY_LEN(w); i++) /* code 0, zero 0: the error is the weight */
+            sum += pow(fabs((double)w[i]), 0.7);
+        struct quant_grid grid = {1e30f, 0};
+        double error = quant_lanes_here()->error(grid, 2, w, ARRAY_LEN(w), 0.7);
+        ck_assert_double_lt(fabs(error - sum), 1e-5 * sum);
+    }
+}
+END_TEST
+
 START_TEST(types_by_width)
 {
     ck_assert_int_eq(quant_type_for(8, QUANT_CHANNEL), TENSOR_C8);
@@ -197,6 +234,8 @@ int main(void)
     tcase_add_test(tcase, rows_stand_alone);
     tcase_add_test(tcase, search_pays);
     tcase_add_test(tcase, not_every_weight_has_a_grid);
+    tcase_add_test(tcase, instruction_sets_agree);
+    tcase_add_test(tcase, powers_are_powers);
     tcase_add_test(tcase, types_by_width);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);

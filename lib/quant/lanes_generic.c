@@ -1,0 +1,3 @@
+/* The inner loops for any processor. */
+#define LANES_OF quant_lanes_generic
+#include "lib/quant/lanes.h"
