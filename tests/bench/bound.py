@@ -13,7 +13,6 @@ Markdown on stdout, progress on stderr."""
 import argparse
 import os
 import statistics
-import sys
 import tempfile
 import time
 
@@ -35,10 +34,6 @@ def arguments():
     return p.parse_args()
 
 
-def say(*words):
-    print("bound:", *words, file=sys.stderr)
-
-
 def drive_rate(a, model):
     expert = min(16 << 20, max(4096, model["one_expert"]))
     doc = m.sluice("doctor", "--path", a.model, "--expert-bytes", expert, "--seconds",
@@ -49,10 +44,6 @@ def drive_rate(a, model):
 def bench(a, *more):
     return m.sluice("bench", "-m", a.model, "-p", 0, "-n", a.tokens, "--threads", a.threads,
                     "--warmup", a.warmup, "-o", "json", *more, *a.engine)
-
-
-def decode_of(doc, arm):
-    return next(t for t in doc["arms"][arm]["tests"] if t["test"].startswith("tg"))
 
 
 def llama_resident(a, model, scratch):
@@ -66,7 +57,7 @@ def llama_resident(a, model, scratch):
     for form in ("mapped", "repacked"):
         rates[form] = m.run_json([a.python, os.path.join(here, "llama_arm.py"), a.model, ids, "0",
                                   str(a.tokens), str(a.threads), form])["decode_tps"]
-        say(f"llama.cpp resident, {form}: {rates[form]:.2f} tokens/s")
+        m.say(f"llama.cpp resident, {form}: {rates[form]:.2f} tokens/s")
     return max(rates.values())
 
 
@@ -80,28 +71,45 @@ def missed_bytes(a, share, scratch):
                    "--output", "json")["results"][0]
     decode = sim["decode"]
     return (decode["demand_bytes"] / decode["tokens"], 100 * decode["hits"] / decode["uses"],
-            decode_of(doc, 0)["hit_percent"])
+            m.arm_test(doc, 0)["hit_percent"])
 
 
-def share_row(a, model, share, compute_s, scratch):
+def resident(a, model, scratch):
+    """Decode with everything in memory, tokens per second: sluice's and llama.cpp's (None without it)."""
+    own = m.arm_test(bench(a, "-r", a.repetitions, "--experts", 100, "--budget",
+                           int(model["resident_budget"] * 1.02) + (8 << 20)), 0)["tps_median"]
+    m.say(f"sluice resident: {own:.2f} tokens/s")
+    other = llama_resident(a, model, scratch)
+    return {"sluice": own, "llama.cpp": other, "compute_s": 1 / max(own, other or 0)}
+
+
+def share_figures(a, model, share, compute_s, scratch):
     before = drive_rate(a, model)
     doc = bench(a, "-r", a.repetitions, "--experts", share, "--system", a.systems)
     drive = (before + drive_rate(a, model)) / 2
     missed, sim_hit, lod_hit = missed_bytes(a, share, scratch)
-    arms = range(len(doc["arms"]))
-    best = max(arms, key=lambda i: decode_of(doc, i)["tps_median"])
-    test = decode_of(doc, best)
-    samples = [s["tps"] for s in test["samples"]]
+    best = max(range(len(doc["arms"])), key=lambda i: m.arm_test(doc, i)["tps_median"])
+    test = m.arm_test(doc, best)
     bound_s = max(compute_s, missed / drive)
-    reached = [x * bound_s for x in samples]
-    system = doc["arms"][best]["params"]["system"]
-    print(f"| {share:g} % | {system} | {1 / bound_s:.2f} | {test['tps_median']:.2f} | "
-          f"{statistics.median(reached):.3f} ({min(reached):.3f} to {max(reached):.3f}) | "
-          f"{1e3 * compute_s:.1f} | {1e3 * missed / drive:.1f} | {missed / 2**20:.1f} | {drive / 1e6:.0f} | "
-          f"{test['compute_ms_per_token']:.1f} | {test['stall_ms_per_token']:.1f} | "
-          f"{test['bytes_read_per_token'] / 2**20:.1f} | {sim_hit:.1f} | {lod_hit:.1f} | "
-          f"{test['hit_percent']:.1f} |")
-    sys.stdout.flush()
+    reached = [x * bound_s for x in m.rates(test)]
+    return {"share": share, "system": doc["arms"][best]["params"]["system"], "bound_tps": 1 / bound_s,
+            "tps": test["tps_median"], "reached": statistics.median(reached), "reached_low": min(reached),
+            "reached_high": max(reached), "compute_s": compute_s, "drive_s": missed / drive,
+            "missed_bytes": missed, "drive_bytes_s": drive, "compute_ms": test["compute_ms_per_token"],
+            "stall_ms": test["stall_ms_per_token"], "read_bytes": test["bytes_read_per_token"],
+            "sim_hit": sim_hit, "lod_hit": lod_hit, "hit": test["hit_percent"]}
+
+
+HEADS = ("experts", "system", "bound t/s", "decode t/s", "reached", "t_compute ms", "b / drive ms", "b MiB",
+         "drive MB/s", "compute ms", "stall ms", "read MiB", "hit % lod in sim", "hit % lod", "hit %")
+
+
+def row_of(f):
+    return (f"{f['share']:g} %", f["system"], f"{f['bound_tps']:.2f}", f"{f['tps']:.2f}",
+            f"{f['reached']:.3f} ({f['reached_low']:.3f} to {f['reached_high']:.3f})",
+            f"{1e3 * f['compute_s']:.1f}", f"{1e3 * f['drive_s']:.1f}", f"{f['missed_bytes'] / 2**20:.1f}",
+            f"{f['drive_bytes_s'] / 1e6:.0f}", f"{f['compute_ms']:.1f}", f"{f['stall_ms']:.1f}",
+            f"{f['read_bytes'] / 2**20:.1f}", f"{f['sim_hit']:.1f}", f"{f['lod_hit']:.1f}", f"{f['hit']:.1f}")
 
 
 def main():
@@ -109,20 +117,16 @@ def main():
     a.model = os.path.abspath(a.model)
     model = m.model_of(a.model)
     with tempfile.TemporaryDirectory(prefix="sluice-bound.") as scratch:
-        own = decode_of(bench(a, "-r", a.repetitions, "--experts", 100, "--budget",
-                              int(model["resident_budget"] * 1.02)), 0)["tps_median"]
-        say(f"sluice resident: {own:.2f} tokens/s")
-        other = llama_resident(a, model, scratch)
-        compute_s = 1 / max(own, other or 0)
+        full = resident(a, model, scratch)
+        other = full["llama.cpp"]
         print(f"{model['name']}, {model['expert_bytes'] / 2**30:.2f} GiB of experts; {a.threads} threads, "
               f"{a.tokens} decoded tokens, {a.repetitions} repetitions, {time.strftime('%Y-%m-%d %H:%M')}; "
-              f"resident decode: sluice {own:.2f} tokens/s, llama.cpp "
+              f"resident decode: sluice {full['sluice']:.2f} tokens/s, llama.cpp "
               f"{f'{other:.2f}' if other else 'not measured'}\n")
-        print("| experts | system | bound t/s | decode t/s | reached | t_compute ms | b / drive ms | b MiB | "
-              "drive MB/s | compute ms | stall ms | read MiB | hit % lod in sim | hit % lod | hit % |\n"
-              "|---:|---|---:|---:|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
-        for share in map(float, a.shares.split(",")):
-            share_row(a, model, share, compute_s, scratch)
+        rows = [row_of(share_figures(a, model, share, full["compute_s"], scratch))
+                for share in map(float, a.shares.split(","))]
+        print("\n".join(m.table(HEADS, rows)))
 
 
-main()
+if __name__ == "__main__":
+    main()

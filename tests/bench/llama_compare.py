@@ -70,7 +70,8 @@ def measure(a, ids, limit, arm):
     return result
 
 
-def share_rows(a, model, share, scratch):
+def share_figures(a, model, share, scratch):
+    """Samples of both arms in turns, their medians, and the ratio of decode."""
     limit = m.budget_for(model, share)
     results = {arm: [] for arm in ARMS}
     for repetition in range(a.repetitions):
@@ -80,18 +81,29 @@ def share_rows(a, model, share, scratch):
         order = list(ARMS) if repetition % 2 == 0 else list(reversed(ARMS))
         for arm in order:
             results[arm].append(measure(a, ids, limit, arm))
-            print(f"{share} %, repetition {repetition + 1} of {a.repetitions}: {arm} "
-                  f"{results[arm][-1]['decode_tps']:.3f} tokens/s", file=sys.stderr)
-    for arm, rows in results.items():
+            m.say(f"{share:g} %, repetition {repetition + 1} of {a.repetitions}: {arm} "
+                  f"{results[arm][-1]['decode_tps']:.3f} tokens/s")
+    return {"share": share, "limit": limit, "samples": results,
+            "ratio": m.median_ratio([r["decode_tps"] for r in results["sluice"]],
+                                    [r["decode_tps"] for r in results["llama.cpp"]])}
+
+
+HEADS = ("arm", "experts", "limit MiB", "decode t/s", "prefill t/s", "read MiB/token", "hit", "majflt/token",
+         "majflt of the run", "peak MiB")
+
+
+def rows_of(figures):
+    out = []
+    for arm, rows in figures["samples"].items():
         def middle(key, rows=rows):
             return statistics.median(r.get(key) or 0 for r in rows)
         hit = f"{middle('hit'):.1f} %" if rows[0]["hit"] is not None else "-"
         in_decode = f"{middle('majflt_per_token'):.0f}" if "majflt_per_token" in rows[0] else "-"
-        print(f"| {share:g} % | {limit / 2**20:.0f} | {arm} | {middle('decode_tps'):.3f} | "
-              f"{middle('prefill_tps'):.2f} | {middle('bytes_read_per_token') / 2**20:.1f} | {hit} | "
-              f"{in_decode} | {middle('group_majflt'):.0f} | {middle('group_peak') / 2**20:.0f} |")
-    return m.median_ratio([r["decode_tps"] for r in results["sluice"]],
-                          [r["decode_tps"] for r in results["llama.cpp"]])
+        out.append((arm, f"{figures['share']:g} %", f"{figures['limit'] / 2**20:.0f}",
+                    f"{middle('decode_tps'):.3f}", f"{middle('prefill_tps'):.2f}",
+                    f"{middle('bytes_read_per_token') / 2**20:.1f}", hit, in_decode,
+                    f"{middle('group_majflt'):.0f}", f"{middle('group_peak') / 2**20:.0f}"))
+    return out
 
 
 def main():
@@ -101,16 +113,12 @@ def main():
     print(f"{model['name']}, {model['expert_bytes'] / 2**30:.2f} GiB of experts; {a.threads} threads, prompt "
           f"of {a.prompt}, {a.tokens} decoded tokens, {a.repetitions} repetitions, "
           f"{time.strftime('%Y-%m-%d %H:%M')}\n")
-    print("| experts | limit MiB | arm | decode t/s | prefill t/s | read MiB/token | hit | majflt/token "
-          "| majflt of the run | peak MiB |\n|---:|---:|---|---:|---:|---:|---:|---:|---:|---:|")
-    ratios = {}
     with tempfile.TemporaryDirectory(prefix="sluice-compare.") as scratch:
-        for share in map(float, a.shares.split(",")):
-            ratios[share] = share_rows(a, model, share, scratch)
-            sys.stdout.flush()
-    print()
-    for share, (ratio, low, high) in ratios.items():
-        print(f"decode at {share:g} %: sluice by llama.cpp {ratio:.2f}, 95 % interval {low:.2f} to {high:.2f}")
+        figures = [share_figures(a, model, share, scratch) for share in map(float, a.shares.split(","))]
+    print("\n".join(m.table(HEADS, [row for f in figures for row in rows_of(f)])) + "\n")
+    for f in figures:
+        print(f"decode at {f['share']:g} %: sluice by llama.cpp {m.ratio_text(f['ratio'])}")
 
 
-main()
+if __name__ == "__main__":
+    main()

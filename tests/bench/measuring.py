@@ -5,6 +5,7 @@ import random
 import statistics
 import subprocess
 import sys
+import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 LIBEXEC = os.environ.get("SLUICE_LIBEXEC", os.path.join(ROOT, "build", "libexec"))
@@ -16,13 +17,37 @@ def program(verb):
     return os.path.join(LIBEXEC, "sluice-" + verb)
 
 
-def run_json(argv, **kwargs):
-    """Runs a program whose stdout is one JSON document; its stderr goes to ours when it fails."""
-    done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False,
-                          **kwargs)
+def say(*words):
+    print(time.strftime("%H:%M:%S"), *words, file=sys.stderr, flush=True)
+
+
+def run(argv, timeout=3600, **kwargs):
+    """Runs a program to its end; its stdout. What it said on stderr is told when it fails."""
+    try:
+        done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False,
+                              timeout=timeout, **kwargs)
+    except subprocess.TimeoutExpired:
+        sys.exit(f"{argv[0]} did not end within {timeout} s")
     if done.returncode != 0:
         sys.exit(f"{argv[0]} ended with {done.returncode}: {done.stderr[-2000:]}")
-    return json.loads(done.stdout)
+    return done.stdout
+
+
+def run_json(argv, **kwargs):
+    """The same of a program whose stdout is one JSON document."""
+    return json.loads(run(argv, **kwargs))
+
+
+def read_json(path):
+    with open(path, encoding="utf-8") as f:
+        return json.load(f)
+
+
+def write_json(path, value):
+    """All of it or nothing."""
+    with open(path + ".part", "w", encoding="utf-8") as f:
+        json.dump(value, f, indent=1)
+    os.replace(path + ".part", path)
 
 
 def sluice(verb, *argv, **kwargs):
@@ -37,6 +62,32 @@ def model_of(path):
     model["resident_budget"] = one["resident_budget_bytes"]
     model["one_expert"] = model["expert_bytes"] // (model["layers"] * model["experts"])
     return model
+
+
+def arm_test(doc, arm, name="tg"):
+    """The test of an arm of bench's document whose name begins so; arm: its number or label."""
+    row = doc["arms"][arm] if isinstance(arm, int) else next(x for x in doc["arms"] if x["label"] == arm)
+    return next(t for t in row["tests"] if t["test"].startswith(name))
+
+
+def rates(test):
+    return [s["tps"] for s in test["samples"]]
+
+
+def counter(test, path):
+    """Sum over the samples of what "service.counter" grew by."""
+    service, name = path.split(".")
+    return sum(s["counters"].get(service, {}).get(name, 0) for s in test["samples"])
+
+
+def ratio_text(r):
+    return f"{r[0]:.3f} ({r[1]:.3f} to {r[2]:.3f})"
+
+
+def table(heads, rows):
+    """Lines of a Markdown table; the first column is text."""
+    lines = ["| " + " | ".join(heads) + " |", "|---|" + "---:|" * (len(heads) - 1)]
+    return lines + ["| " + " | ".join(str(x) for x in row) + " |" for row in rows]
 
 
 def budget_for(model, share):

@@ -1,0 +1,105 @@
+"""auto against the two best presets of every cell: budgets x drives x allowed losses. `sluice sim` picks the rivals
+on a trace of the same model, with the profile's compute times and the cell's drive."""
+import measuring as m
+from measure_speed import DRIVES, MIB, arm_figures, bench, key_of, missing, state
+
+# tokens, repetitions, cells: experts resident in percent, drive, loss in percent
+FORMS = {
+    "short": (8, 3, [(18.75, "200 MB/s", 1), (75, "200 MB/s", 0), (18.75, "unthrottled", 0),
+                     (75, "unthrottled", 1)]),
+    "long": (32, 3, [(share, drive, loss) for drive in DRIVES for share in (18.75, 25, 50, 75)
+                     for loss in (0, 1, 5)]),
+    "try": (8, 2, [(50, "200 MB/s", 0), (50, "unthrottled", 1)]),
+}
+LOSSLESS = ("lod-nocache", "lod", "default", "eap", "layerwise")
+LOSSY = ("edgemoe", "hobbit", "fate") # at the losses whose plans name them
+CANDIDATES = {"iq8": "uniform_int8_loss_high", "iq4": "uniform_int4_loss_high", "iq2": "uniform_int2_loss_high"}
+
+
+def drive_rate(a):
+    """Of `sluice doctor` on the model, once a run."""
+    def measure(path):
+        model = a.assets.synth("tiers")
+        m.write_json(path, m.sluice("doctor", "--path", model, "--seconds", 5, "-o", "json")["drive"])
+    return m.read_json(a.assets.made("drive.json", measure))["bytes_per_s"]
+
+
+def presets(a, loss):
+    """Those whose loss is not above it: random weights have none, the plan says what the demo model's was."""
+    if loss == 0:
+        return list(LOSSLESS)
+    known = a.assets.scalars(a.assets.plan(loss))
+    uniform = [name for name, scalar in CANDIDATES.items() if known.get(scalar, 1e9) <= loss / 100]
+    return list(LOSSLESS) + list(LOSSY) + uniform
+
+
+def rivals(a, share, drive, loss):
+    """The two presets with the shortest token in the simulator; and all it said."""
+    times = a.assets.scalars(a.assets.profile())
+    layer = (times["layer_attention_ns"] + times["layer_router_ns"]) / 1e3
+    expert = times["layer_experts_ns"] / 1e3 / a.assets.model(a.assets.synth("tiers"))["experts_used"]
+    doc = m.sluice("sim", a.assets.synth_trace(), "--plan", a.assets.plan(loss), "--systems",
+                   ",".join(presets(a, loss)), "--budgets", f"{share:g}%", "--drive",
+                   f"{DRIVES[drive] or drive_rate(a):.0f}", "--layer-us", f"{layer:.1f}", "--expert-us",
+                   f"{expert:.1f}", "--output", "json")
+    said = sorted((r["token_ms"], r["system"]) for r in doc["results"])
+    return [system for _, system in said[:2]], said
+
+
+def knows_loss():
+    """Engines before --max-loss are lossless under auto."""
+    return "--max-loss" in m.run([m.program("run"), "--help"])
+
+
+def cell(a, share, drive, loss):
+    tokens, repetitions, _ = FORMS[a.form]
+    chosen, said = rivals(a, share, drive, loss)
+    plan = a.assets.plan(loss)
+    common = [f"plan={plan}", f"experts={share:g}"]
+    arms = {"auto": ["system=auto", *common, *([f"max_loss={loss:g}"] if loss and knows_loss() else [])]}
+    arms.update({system: [f"system={system}", *common] for system in chosen})
+    doc = bench(a, tokens, repetitions, arms, "--throttle", DRIVES[drive], warmup_tokens=12)
+    figures = {label: arm_figures(doc, label) for label in arms}
+    best = max(chosen, key=lambda s: figures[s]["tps"])
+    return {"share": share, "drive": drive, "loss": loss, "sim": said, "rivals": chosen, "best": best,
+            "arms": figures, "ratio": m.median_ratio(figures["auto"]["rates"], figures[best]["rates"])}
+
+
+def cells(a):
+    tokens, repetitions, grid = FORMS[a.form]
+    cost = {"200 MB/s": 0.5, "1 GB/s": 0.15, "unthrottled": 0.12}
+    return [(key_of(f"{share:g}", drive, f"{loss}%"), 3 * repetitions * (3 + cost[drive] * (tokens + 12)),
+             lambda share=share, drive=drive, loss=loss: cell(a, share, drive, loss))
+            for share, drive, loss in grid]
+
+
+def in_order(results):
+    return sorted(results.values(), key=lambda f: (list(DRIVES).index(f["drive"]), f["share"], f["loss"]))
+
+
+def tables(_a, results):
+    rows = []
+    for f in in_order(results):
+        arms = f["arms"]
+        others = ", ".join(f"{s} {arms[s]['tps']:.3f}" for s in f["rivals"])
+        rows.append((f["drive"], f"{f['share']:g} %", f"{f['loss']} %", f"{arms['auto']['tps']:.3f}", others,
+                     m.ratio_text(f["ratio"]), f"{arms['auto']['read_bytes'] / MIB:.1f}",
+                     f"{arms[f['best']]['read_bytes'] / MIB:.1f}"))
+    return m.table(("drive", "experts", "loss", "auto t/s", "rivals by sim, t/s", "auto by the better",
+                    "auto MiB/token", "rival MiB/token"), rows)
+
+
+def verdicts(a, results):
+    what = ("auto: lower end of the ratio to the best rival > 0.95 in 90 % of the cells",
+            "auto: no cell whose upper end is < 0.97")
+    if not results:
+        return [missing(w, a, "auto") for w in what]
+    good = sum(f["ratio"][1] > 0.95 for f in results.values())
+    bad = [f"{f['share']:g} %, {f['drive']}, {f['loss']} %: {m.ratio_text(f['ratio'])}"
+           for f in in_order(results) if f["ratio"][2] < 0.97]
+    wanted = len(FORMS[a.form][2])
+    of = f"{len(results)} cells" + (f" of {wanted}: the rest is not measured" if len(results) < wanted else "")
+    if a.form != "long":
+        of += "; the whole grid is the long form's"
+    return [(what[0], state(good >= 0.9 * len(results)), f"{good} of {of}"),
+            (what[1], state(not bad), "; ".join(bad) or of)]
