@@ -28,6 +28,7 @@ struct sample {
     double bytes_read;
     double hits, late, misses, skipped, low_tier;
     double peak_memory, arena, restarts;
+    char system[32];  /* it ran under: auto says what it chose */
     json_t *counters; /* by service and name, what they grew by meanwhile; owned */
 };
 

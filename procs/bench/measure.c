@@ -117,6 +117,7 @@ static void fill_sample(struct sample *out, const json_t *stats, enum bench_test
         .arena = real(stats, "arena_bytes"),
         .restarts = real(stats, "restarts"),
     };
+    snprintf(out->system, sizeof out->system, "%s", document_text(stats, "system"));
 }
 
 static uint64_t counter_of(const json_t *counters, const char *name)

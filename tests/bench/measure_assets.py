@@ -21,10 +21,10 @@ SHAPES = {
 # Shares of uses that plans of the demo model have at a loss, in percent (docs/plan.md); random weights have none of
 # their own. HOBBIT's and Fate's at 5 % were not planned: those of 1 % keep to 5 %, too.
 SHARES = {
-    1: {"edgemoe": "int4=0.988,int2=0.012", "hobbit": "native=0.478,int2=0.402,skip=0.12",
-        "fate": "int4=0.75,int2=0.25"},
-    5: {"edgemoe": "int4=0.371,int2=0.629", "hobbit": "native=0.478,int2=0.402,skip=0.12",
-        "fate": "int4=0.75,int2=0.25"},
+    1: (("edgemoe", "int4=0.988,int2=0.012", 1), ("hobbit", "native=0.478,int2=0.402,skip=0.12", 1),
+        ("fate", "int4=0.75,int2=0.25", 1), ("uniform", "int4=1", 0.65)),
+    5: (("edgemoe", "int4=0.371,int2=0.629", 5), ("hobbit", "native=0.478,int2=0.402,skip=0.12", 1),
+        ("fate", "int4=0.75,int2=0.25", 1), ("uniform", "int4=1", 0.65)),
 }
 
 
@@ -72,18 +72,14 @@ class Assets:
         return self.made(f"synth-{loss:g}.plan", lambda path: self.make_plan(path, loss))
 
     def make_plan(self, path, loss):
+        """The decisions with their losses, then auto's predictions for what there is."""
         base = [m.program("plan"), "-m", self.synth("tiers")]
         profile = self.profile()
-        for system, shares in SHARES.get(loss, {}).items():
+        for system, shares, stands_for in SHARES.get(loss, ()):
             m.run(base + ["--profile", profile, "--system", system, "--shares", shares, "--max-loss",
-                          f"{loss:g}%", "-o", path])
+                          f"{stands_for}%", "-o", path])
             profile = path
-        try: # its predictions for auto
-            m.run(base + ["--profile", profile, "--system", "auto", "--shares", "native=1", "-o", path])
-        except SystemExit as e:
-            m.say(f"no predictions for auto in {os.path.basename(path)}: {str(e.code).strip()[-200:]}")
-            if profile != path:
-                m.run(base + ["--profile", profile, "--system", "fate", "--shares", "int4=1", "-o", path])
+        m.run(base + ["--profile", profile, "--system", "auto", "-o", path])
 
     def scalars(self, path):
         with open(path, encoding="utf-8") as f:

@@ -12,8 +12,8 @@ FORMS = {
     "try": (8, 2, [(50, "200 MB/s", 0), (50, "unthrottled", 1)]),
 }
 LOSSLESS = ("lod-nocache", "lod", "default", "eap", "layerwise")
-LOSSY = ("edgemoe", "hobbit", "fate") # at the losses whose plans name them
-CANDIDATES = {"iq8": "uniform_int8_loss_high", "iq4": "uniform_int4_loss_high", "iq2": "uniform_int2_loss_high"}
+LOSSY = {"edgemoe": "edgemoe_loss_high", "hobbit": "hobbit_loss_high", "fate": "fate_loss_high",
+         "iq8": "uniform_int8_loss_high", "iq4": "uniform_int4_loss_high", "iq2": "uniform_int2_loss_high"}
 
 
 def drive_rate(a):
@@ -29,8 +29,7 @@ def presets(a, loss):
     if loss == 0:
         return list(LOSSLESS)
     known = a.assets.scalars(a.assets.plan(loss))
-    uniform = [name for name, scalar in CANDIDATES.items() if known.get(scalar, 1e9) <= loss / 100]
-    return list(LOSSLESS) + list(LOSSY) + uniform
+    return list(LOSSLESS) + [name for name, scalar in LOSSY.items() if known.get(scalar, 1e9) <= loss / 100]
 
 
 def rivals(a, share, drive, loss):
@@ -46,17 +45,12 @@ def rivals(a, share, drive, loss):
     return [system for _, system in said[:2]], said
 
 
-def knows_loss():
-    """Engines before --max-loss are lossless under auto."""
-    return "--max-loss" in m.run([m.program("run"), "--help"])
-
-
 def cell(a, share, drive, loss):
     tokens, repetitions, _ = FORMS[a.form]
     chosen, said = rivals(a, share, drive, loss)
     plan = a.assets.plan(loss)
     common = [f"plan={plan}", f"experts={share:g}"]
-    arms = {"auto": ["system=auto", *common, *([f"max_loss={loss:g}"] if loss and knows_loss() else [])]}
+    arms = {"auto": ["system=auto", *common, *([f"max_loss={loss:g}"] if loss else [])]}
     arms.update({system: [f"system={system}", *common] for system in chosen})
     doc = bench(a, tokens, repetitions, arms, "--throttle", DRIVES[drive], warmup_tokens=12)
     figures = {label: arm_figures(doc, label) for label in arms}
@@ -82,10 +76,11 @@ def tables(_a, results):
     for f in in_order(results):
         arms = f["arms"]
         others = ", ".join(f"{s} {arms[s]['tps']:.3f}" for s in f["rivals"])
-        rows.append((f["drive"], f"{f['share']:g} %", f"{f['loss']} %", f"{arms['auto']['tps']:.3f}", others,
+        rows.append((f["drive"], f"{f['share']:g} %", f"{f['loss']} %", f"{arms['auto']['tps']:.3f}",
+                     ", ".join(arms["auto"]["ran"]), others,
                      m.ratio_text(f["ratio"]), f"{arms['auto']['read_bytes'] / MIB:.1f}",
                      f"{arms[f['best']]['read_bytes'] / MIB:.1f}"))
-    return m.table(("drive", "experts", "loss", "auto t/s", "rivals by sim, t/s", "auto by the better",
+    return m.table(("drive", "experts", "loss", "auto t/s", "it ran", "rivals by sim, t/s", "auto by the better",
                     "auto MiB/token", "rival MiB/token"), rows)
 
 

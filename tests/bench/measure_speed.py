@@ -57,7 +57,8 @@ def arm_figures(doc, label):
             "sent": m.counter(t, "cache.prefetches"), "in_time": m.counter(t, "cache.hints_in_time"),
             "late_hints": m.counter(t, "cache.hints_late"), "expired": m.counter(t, "cache.hints_expired"),
             "recall_hits": m.counter(t, "predictor.recall_hits"),
-            "recall_uses": m.counter(t, "predictor.recall_uses"), "samples": t["samples"]}
+            "recall_uses": m.counter(t, "predictor.recall_uses"),
+            "ran": sorted({s["system"] for s in t["samples"]}), "samples": t["samples"]}
 
 
 def share_of(a, b):
