@@ -12,7 +12,7 @@ TEXTS = ("drama", "novel", "science", "tales")
 # Shapes of the models with random weights. plain: lossless systems, one file. tiers: a store whose lower tiers
 # are about a half and a quarter of native's bytes, as HOBBIT's rule wants.
 SHAPES = {
-    "short": {"plain": ("Q4_0", "olmoe-1b-7b", "layers=10"), "tiers": ("Q8_0", "olmoe-1b-7b", "layers=5")},
+    "short": {"plain": ("Q4_0", "olmoe-1b-7b", "layers=10"), "tiers": ("Q8_0", "olmoe-1b-7b", "layers=3")},
     "long": {"plain": ("Q4_0", "olmoe-1b-7b", "layers=16"), "tiers": ("Q8_0", "olmoe-1b-7b", "layers=5")},
     "try": {kind: (quant, "tiny", "layers=4", "experts=32", "hidden=256", "expert_inner=512")
             for kind, quant in (("plain", "Q4_0"), ("tiers", "Q8_0"))},

@@ -1,7 +1,7 @@
 """auto against the two best presets of every cell: budgets x drives x allowed losses. `sluice sim` picks the rivals
 on a trace of the same model, with the profile's compute times and the cell's drive."""
 import measuring as m
-from measure_speed import DRIVES, MIB, arm_figures, bench, key_of, missing, state
+from measure_speed import DRIVES, MIB, WARMUP, arm_figures, bench, key_of, missing, state
 
 # tokens, repetitions, cells: experts resident in percent, drive, loss in percent
 FORMS = {
@@ -52,7 +52,7 @@ def cell(a, share, drive, loss):
     common = [f"plan={plan}", f"experts={share:g}"]
     arms = {"auto": ["system=auto", *common, *([f"max_loss={loss:g}"] if loss else [])]}
     arms.update({system: [f"system={system}", *common] for system in chosen})
-    doc = bench(a, tokens, repetitions, arms, "--throttle", DRIVES[drive], warmup_tokens=12)
+    doc = bench(a, tokens, repetitions, arms, "--throttle", DRIVES[drive], warmup_tokens=WARMUP)
     figures = {label: arm_figures(doc, label) for label in arms}
     best = max(chosen, key=lambda s: figures[s]["tps"])
     return {"share": share, "drive": drive, "loss": loss, "sim": said, "rivals": chosen, "best": best,
@@ -62,7 +62,7 @@ def cell(a, share, drive, loss):
 def cells(a):
     tokens, repetitions, grid = FORMS[a.form]
     cost = {"200 MB/s": 0.5, "1 GB/s": 0.15, "unthrottled": 0.12}
-    return [(key_of(f"{share:g}", drive, f"{loss}%"), 3 * repetitions * (3 + cost[drive] * (tokens + 12)),
+    return [(key_of(f"{share:g}", drive, f"{loss}%"), 3 * repetitions * (3 + cost[drive] * (tokens + WARMUP)),
              lambda share=share, drive=drive, loss=loss: cell(a, share, drive, loss))
             for share, drive, loss in grid]
 

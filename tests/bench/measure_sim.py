@@ -23,7 +23,8 @@ def simulate(trace, *more, budgets=BUDGETS):
 
 def traces(a):
     out = {text: a.assets.demo_forced(text, "hobbit") for text in TEXTS}
-    out.update({f"sampled {seed}": a.assets.demo_sampled(seed) for seed in SAMPLED})
+    sampled = SAMPLED if a.form == "long" else SAMPLED[:1]
+    out.update({f"sampled {seed}": a.assets.demo_sampled(seed) for seed in sampled})
     return out
 
 
@@ -55,7 +56,7 @@ def evictions(a):
 
 def fitted_plan(a, text):
     """HOBBIT planned for 1 % on calibration text, its eviction fitted on the trace of a held-out text."""
-    tokens = "1024" if a.form == "try" else "8176"
+    tokens = {"try": "1024", "short": "4096", "long": "8176"}[a.form]
     profile = a.assets.made("demo.profile", lambda path: m.run(
         [m.program("profile"), "-m", DEMO, "--text", CALIB, "--importance-tokens", "0", "--tokens", tokens,
          "-o", path]))
@@ -88,10 +89,13 @@ def hobbit_fit(a):
     return out
 
 
-VARIANTS = {"records of the sequence": "", "records of the model": ",records=model",
-            "distance as printed (fld only)": ",w_lru=0,w_lfu=0,w_lhu=0,w_fld=1",
-            "next layer nearest (fld only)": ",w_lru=0,w_lfu=0,w_lhu=0,w_fld=1,fld_next=on",
-            "four weights, next layer nearest": ",fld_next=on", "frequency alone": ",eviction=lfu"}
+ONLY = ",w_lru={},w_lfu={},w_lhu=0,w_fld={}" # of the four weights
+VARIANTS = {"four weights, records of the sequence": "", "four weights, records of the model": ",records=model",
+            "uses of the sequence alone": ONLY.format(0, 1, 0),
+            "uses of the model alone": ONLY.format(0, 1, 0) + ",records=model",
+            "distance alone, as printed": ONLY.format(0, 0, 1),
+            "distance alone, next layer nearest": ONLY.format(0, 0, 1) + ",fld_next=on",
+            "four weights, next layer nearest": ",fld_next=on"}
 
 
 def variants(a):
@@ -138,8 +142,8 @@ def fate(a):
     return out
 
 
-CELLS = {"evictions": (evictions, 90), "hobbit-fit": (hobbit_fit, 150), "variants": (variants, 60),
-         "ahead": (ahead, 60), "fate": (fate, 30)}
+CELLS = {"evictions": (evictions, 40), "hobbit-fit": (hobbit_fit, 90), "variants": (variants, 20),
+         "ahead": (ahead, 20), "fate": (fate, 10)}
 
 
 def cells(a):

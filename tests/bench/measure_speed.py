@@ -13,13 +13,14 @@ HELD, NOT_HELD, NOT_MEASURED, SHOWN = "held", "not held", "not measured", "measu
 
 # tokens, repetitions, and what else differs between the forms
 FORMS = {
-    "short": {"bound": (32, 3), "llama": (4, 2), "hobbit": (16, 5), "fate": (10, 2), "swapmoe": (24, 5),
-              "hobbit_shares": (25,), "fate_shares": (50,), "swap_shares": (25, 50)},
+    "short": {"bound": (32, 3), "llama": (2, 2), "hobbit": (12, 5), "fate": (8, 2), "swapmoe": (24, 5),
+              "hobbit_shares": (25,), "fate_shares": (50,), "swap_shares": (50,)},
     "long": {"bound": (64, 5), "llama": (8, 5), "hobbit": (32, 9), "fate": (24, 5), "swapmoe": (64, 9),
              "hobbit_shares": (25, 50), "fate_shares": (25, 50, 75), "swap_shares": (25, 50, 75)},
     "try": {"bound": (8, 2), "llama": (2, 1), "hobbit": (8, 2), "fate": (8, 2), "swapmoe": (8, 2),
             "hobbit_shares": (50,), "fate_shares": (50,), "swap_shares": (50,)},
 }
+WARMUP = 12 # tokens: enough to fill the room, little enough to be worth it on a slow drive
 DRIVES = {"200 MB/s": 200_000_000, "1 GB/s": 1_000_000_000, "unthrottled": 0}
 
 
@@ -185,14 +186,14 @@ class Hobbit:
             plan = a.assets.plan(1)
             arms = {label: ["system=hobbit", f"plan={plan}", f"experts={share}", *([knobs] if knobs else [])]
                     for label, knobs in HOBBIT_ARMS.items()}
-            doc = bench(a, tokens, repetitions, arms, "--throttle", 500_000_000)
+            doc = bench(a, tokens, repetitions, arms, "--throttle", 500_000_000, warmup_tokens=WARMUP)
             out = {label: arm_figures(doc, label) for label in arms}
             out["share"] = share
             out["ratios"] = {label: m.median_ratio(out["on"]["rates"], out[label]["rates"])
                              for label in arms if label != "on"}
             return out
 
-        return [(key_of(share), 3 * repetitions * (6 + 0.6 * tokens), lambda share=share: at(share))
+        return [(key_of(share), 3 * repetitions * (3 + 0.3 * (tokens + WARMUP)), lambda share=share: at(share))
                 for share in FORMS[a.form]["hobbit_shares"]]
 
     @staticmethod
@@ -233,15 +234,15 @@ class Fate:
         def at(share, drive):
             plan = a.assets.plan(1)
             arms = {label: [*s, f"plan={plan}", f"experts={share}"] for label, s in FATE_ARMS.items()}
-            doc = bench(a, tokens, repetitions, arms, "--throttle", DRIVES[drive], warmup_tokens=12)
+            doc = bench(a, tokens, repetitions, arms, "--throttle", DRIVES[drive], warmup_tokens=WARMUP)
             out = {label: arm_figures(doc, label) for label in arms}
             out.update(share=share, drive=drive, ratios={
                 f"{fate} by {label}": m.median_ratio(out[fate]["rates"], out[label]["rates"])
                 for fate in ("fate", "fate, native") for label in ("lod-nocache", "lod", "eap")})
             return out
 
-        cost = {"200 MB/s": 1.2, "1 GB/s": 0.35, "unthrottled": 0.25}
-        return [(key_of(share, drive), len(FATE_ARMS) * repetitions * (4 + cost[drive] * (tokens + 12)),
+        cost = {"200 MB/s": 0.7, "1 GB/s": 0.2, "unthrottled": 0.15}
+        return [(key_of(share, drive), len(FATE_ARMS) * repetitions * (3 + cost[drive] * (tokens + WARMUP)),
                  lambda share=share, drive=drive: at(share, drive))
                 for share in FORMS[a.form]["fate_shares"] for drive in DRIVES]
 
@@ -303,7 +304,7 @@ class Swapmoe:
                        traffic_mib_s=m.counter(test, "loader.bytes_read") / MIB / seconds)
             return out
 
-        return [(key_of(share), 2 * repetitions * (12 + 0.1 * tokens), lambda share=share: at(share))
+        return [(key_of(share), 2 * repetitions * (6 + 0.05 * tokens), lambda share=share: at(share))
                 for share in FORMS[a.form]["swap_shares"]]
 
     @staticmethod

@@ -1,0 +1,93 @@
+#!/usr/bin/env python3
+"""What measure.py's verdicts rest on: intervals, tables, and going on where it stopped."""
+import argparse
+import os
+import random
+import statistics
+import tempfile
+import unittest
+
+import measure_auto
+import measure_speed
+import measuring as m
+
+
+def options(**more):
+    return argparse.Namespace(**{"form": "long", "parts": ["auto"], "python": None, **more})
+
+
+class Ratios(unittest.TestCase):
+    def test_interval_holds_the_ratio(self):
+        ratio, low, high = m.median_ratio([2, 2, 2], [1, 1, 1])
+        self.assertEqual((ratio, low, high), (2, 2, 2))
+
+    def test_interval_covers_as_often_as_it_says(self):
+        draw, inside = random.Random(5), 0
+        for _ in range(120):
+            a = [draw.gauss(1.2, 0.1) for _ in range(15)]
+            b = [draw.gauss(1.0, 0.1) for _ in range(15)]
+            _, low, high = m.median_ratio(a, b, rounds=300)
+            inside += low <= 1.2 <= high
+        self.assertGreater(inside, 100)
+
+    def test_noise_is_no_win(self):
+        draw = random.Random(6)
+        a, b = ([draw.gauss(1, 0.2) for _ in range(9)] for _ in range(2))
+        _, low, _ = m.median_ratio(a, b)
+        self.assertLess(low, 1.1)
+        self.assertGreater(statistics.median(a), 0)
+
+
+def auto_cell(low, high):
+    return {"share": 50, "drive": "1 GB/s", "loss": 0, "ratio": (1.0, low, high)}
+
+
+class Verdicts(unittest.TestCase):
+    def test_auto(self):
+        nine = {str(i): auto_cell(0.96, 1.04) for i in range(9)}
+        held = measure_auto.verdicts(options(), {**nine, "9": auto_cell(0.9, 1.0)})
+        self.assertEqual([v[1] for v in held], ["held", "held"])
+        self.assertIn("of 36: the rest is not measured", held[0][2])
+        lost = measure_auto.verdicts(options(), {**nine, "9": auto_cell(0.8, 0.96), "a": auto_cell(0.9, 1)})
+        self.assertEqual([v[1] for v in lost], ["not held", "not held"])
+        self.assertEqual([v[1] for v in measure_auto.verdicts(options(), {})], ["not measured"] * 2)
+
+    def test_hobbit_takes_the_stronger_rival(self):
+        def cell(off, whole):
+            arm = {"read_bytes": 1 << 20}
+            return {"25": {"on": arm, "off": arm, "ratios": {"off": (1.3, off, 1.5),
+                                                             "off, whole room": (1.2, whole, 1.4)}}}
+        self.assertEqual(measure_speed.Hobbit.verdicts(options(), cell(1.2, 1.15))[0][1], "held")
+        self.assertEqual(measure_speed.Hobbit.verdicts(options(), cell(1.2, 1.05))[0][1], "not held")
+
+    def test_swapmoe_may_not_wait(self):
+        def states(waits, low, high):
+            results = {"50": {"share": 50, "waits": waits, "latency": (1, low, high)}}
+            return [v[1] for v in measure_speed.Swapmoe.verdicts(options(), results)]
+        self.assertEqual(states(0, 0.97, 1.03), ["held", "held"])
+        self.assertEqual(states(1, 0.97, 1.06), ["not held", "not held"])
+
+    def test_bound_and_llama(self):
+        f = {"reached": 0.79, "reached_low": 0.7, "reached_high": 0.9}
+        verdicts = measure_speed.Bound.verdicts(options(), {"50": f})
+        self.assertEqual([v[1] for v in verdicts], ["not held", "not measured"])
+        self.assertIn("needs --python", measure_speed.Llama.verdicts(options(), {})[0][2])
+
+
+class Files(unittest.TestCase):
+    def test_all_or_nothing(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "cell.json")
+            m.write_json(path, {"a": [1, 2]})
+            with self.assertRaises(TypeError):
+                m.write_json(path, {"a": object()})
+            self.assertEqual(m.read_json(path), {"a": [1, 2]})
+
+    def test_failed_program_has_its_last_words(self):
+        with self.assertRaises(SystemExit) as e:
+            m.run(["sh", "-c", "echo no room >&2; exit 3"])
+        self.assertIn("no room", str(e.exception.code))
+
+
+if __name__ == "__main__":
+    unittest.main()
