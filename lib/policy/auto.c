@@ -33,6 +33,14 @@ uint32_t auto_system(uint32_t candidate)
     return system_find(candidates[candidate].system);
 }
 
+uint32_t auto_candidate(uint32_t system)
+{
+    uint32_t c = 0;
+    while (c < ARRAY_LEN(candidates) && auto_system(c) != system)
+        c++;
+    return c < ARRAY_LEN(candidates) ? c : UINT32_MAX;
+}
+
 bool auto_lossless(uint32_t candidate)
 {
     sl_assert(candidate < ARRAY_LEN(candidates));

@@ -29,6 +29,7 @@ extern const double auto_drives[PLAN_AUTO_DRIVES];
 
 uint32_t auto_candidates(void);
 uint32_t auto_system(uint32_t candidate); /* its number in systems.tbl.h */
+uint32_t auto_candidate(uint32_t system); /* UINT32_MAX: it is none */
 bool auto_lossless(uint32_t candidate);
 
 /* Whether it keeps to `max_loss` (0.01: one per cent); plan may be NULL. */

@@ -17,4 +17,7 @@ AUTO_CANDIDATE("auto-int8", PLAN_uniform_int8_loss_high)
 AUTO_CANDIDATE("auto-int4", PLAN_uniform_int4_loss_high)
 AUTO_CANDIDATE("auto-int2", PLAN_uniform_int2_loss_high)
 AUTO_CANDIDATE("fate", PLAN_fate_loss_high)
+AUTO_CANDIDATE("iq8", PLAN_uniform_int8_loss_high)
+AUTO_CANDIDATE("iq4", PLAN_uniform_int4_loss_high)
+AUTO_CANDIDATE("iq2", PLAN_uniform_int2_loss_high)
 #undef AUTO_CANDIDATE

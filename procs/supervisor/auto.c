@@ -26,14 +26,6 @@ static const char *name_of(uint32_t candidate)
     return system_at(auto_system(candidate))->name;
 }
 
-static uint32_t candidate_of(uint32_t system)
-{
-    uint32_t c = 0;
-    while (c < auto_candidates() && auto_system(c) != system)
-        c++;
-    return c < auto_candidates() ? c : UINT32_MAX;
-}
-
 /* ---- what there is -------------------------------------------------------------------------- */
 
 static double share_now(const struct supervisor *s)
@@ -92,7 +84,7 @@ static void look_at_tokens(struct supervisor *s)
     const struct proc_row *row = child_of(s, SERVICE_COMPUTE, 0)->row;
     uint64_t tokens = counter_get(row, CTR_COMPUTE_tokens_decode);
     uint64_t ns = counter_get(row, CTR_COMPUTE_decode_ns);
-    uint32_t c = candidate_of(atomic_load(&s->procs->system_now));
+    uint32_t c = auto_candidate(atomic_load(&s->procs->system_now));
     if (c != UINT32_MAX && tokens > a->tokens_seen && ns >= a->decode_ns_seen) {
         a->tokens_of[c] += tokens - a->tokens_seen;
         a->ns_of[c] += (double)(ns - a->decode_ns_seen);

@@ -18,6 +18,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/model/store.h"
+#include "lib/policy/auto.h"
 #include "procs/supervisor/supervisor.h"
 
 #define INSPECT_NS      (60 * NS_PER_S)
@@ -193,6 +194,15 @@ int model_check_system(const struct supervisor *s, uint32_t system, struct knobs
         bytes[t] = m->tier_entries[t] ? m->tier_slot_bytes[t] / m->tier_entries[t] : 0;
     if (run_knobs(&s->params, system, s->plan, knobs, error) != 0)
         return -1;
+    uint32_t candidate = auto_candidate(system);
+    double allowed = s->params.max_loss / 100;
+    if (allowed > 0 && knobs_lossy(knobs) &&
+        (candidate == UINT32_MAX || auto_lossless(candidate) ||
+         !auto_allowed(s->plan, candidate, allowed)))
+        return error_set(
+            error, ERR_BAD_INPUT,
+            "--max-loss %g%%: system '%s' may lose more, or no plan says what it loses",
+            s->params.max_loss, system_at(system)->name);
     return knobs_precision(knobs, m->tier_mask, bytes, &precision, error);
 }
 
@@ -213,10 +223,6 @@ static int params_resolve(struct supervisor *s, struct error *error)
     if (s->system == POLICY_NONE)
         return error_set(error, ERR_BAD_INPUT, "--system: there is no '%.40s'; there are %s",
                          p->system, system_names());
-    if (p->max_loss > 0 && strcmp(p->system, "auto") != 0)
-        return error_set(error, ERR_BAD_INPUT,
-                         "--max-loss goes with --system auto; '%s' does what its name says",
-                         p->system);
     if (model_check_system(s, s->system, &knobs, error) != 0)
         return -1;
     return devices_check(p, error);
