@@ -1,6 +1,6 @@
-/* The searches' inner loops, compiled once per instruction set over vectors of eight lanes, which a
- * compiler makes of whatever the set has. Contraction is off and every operation is rounded alike,
- * so results do not depend on the set. LANES_OF is the name of the table made here. */
+/* The searches' inner loops; included once per instruction set. Over vectors of eight lanes, which
+ * a compiler makes of whatever the set has. Contraction is off and every operation is rounded
+ * alike, so results do not depend on the set. LANES_OF is the name of the table made here. */
 #include <math.h>
 #include <string.h>
 
