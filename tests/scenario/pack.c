@@ -156,7 +156,7 @@ static pid_t pack_slowly(const char *store, const char *said, const char *const 
 {
     char program[PATH_MAX];
     const char *args[ARGS_MAX] = {program, "-m",      test_model(),  "-o",
-                                  store,   "--quiet", "--rate=12MB", "--threads=2"};
+                                  store,   "--quiet", "--rate=8MB", "--threads=2"};
     snprintf(program, sizeof program, "%s/sluice-pack", test_libexec());
     for (size_t i = 0; more[i]; i++)
         args[8 + i] = more[i];
