@@ -34,9 +34,10 @@ PARAM_TEXT(
 PARAM_TEXT(knobs, "",
            "single knobs over what the system and the plan say, e.g. eviction=arc,limit=none "
            "(`sluice sim --help` lists them)")
-PARAM_F64(max_loss, 0.0, 0.0, 100.0, "%",
-          "rise of perplexity a system may cost, by what the plan measured: what auto chooses among "
-          "(0: lossless), and a limit for systems asked for by name")
+PARAM_F64(
+    max_loss, 0.0, 0.0, 100.0, "%",
+    "rise of perplexity a system may cost, by what the plan measured: what auto chooses among "
+    "(0: lossless), and a limit for systems asked for by name")
 PARAM_TEXT(plan, "", "file of `sluice plan` or `sluice profile`, made for this model")
 PARAM_U64(threads, 0, 0, 256, "threads", "threads that compute; 0 takes one per core")
 PARAM_U64(ctx, 2048, 16, 1048576, "tokens",
