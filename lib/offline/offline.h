@@ -43,6 +43,10 @@ double offline_expert_norm(const struct offline_model *m, uint32_t layer, uint32
 void offline_dense_row(const struct offline_model *m, uint32_t layer, enum dense_role role,
                        uint32_t row, float *out);
 
+/* Neighbours of a layer whose importance is measured together first (profile), and towards whose
+ * mean each one's is drawn (plan). */
+#define OFFLINE_IMPORTANCE_GROUP 8
+
 /* ---- runners ---- */
 
 #define OFFLINE_SKIP (-1)

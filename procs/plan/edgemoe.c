@@ -43,14 +43,21 @@ struct widths {
 static void order_experts(struct widths *w)
 {
     const struct plan *plan = w->p->plan;
+    double *importance = calloc(w->cells, sizeof *importance);
+    sl_assert(importance);
+    double kept = importance_shrunk(plan_importance(plan), plan_importance_measured(plan),
+                                    plan->layers, plan->experts, importance);
+    planning_say(w->p, "  importance: %.0f %% of an expert's distance from its group is kept",
+                 100 * kept);
     for (uint64_t i = 0; i < w->cells; i++) {
         uint32_t l = (uint32_t)(i / plan->experts), e = (uint32_t)(i % plan->experts);
         uint64_t high = offline_expert_bytes(w->p->model, l, e, w->high, QUANT_CHANNEL);
         uint64_t low = offline_expert_bytes(w->p->model, l, e, w->low, QUANT_CHANNEL);
         double saved = high > low ? (double)(high - low) : 1;
-        w->order[i] = (struct rank){.at = i, (double)plan_importance(plan)[i] / saved};
+        w->order[i] = (struct rank){.at = i, importance[i] / saved};
     }
     qsort(w->order, w->cells, sizeof *w->order, by_rise);
+    free(importance);
 }
 
 static void set_tiers(struct widths *w, uint64_t low_count)
@@ -145,7 +152,8 @@ int plan_edgemoe(struct planning *p, struct error *error)
 {
     struct plan *plan = p->plan;
     struct widths w = {.p = p, .cells = (uint64_t)plan->layers * plan->experts};
-    if (!plan_has(plan, PLAN_ARRAY_importance) || isnan(plan_importance(plan)[0]))
+    if (!plan_has(plan, PLAN_ARRAY_importance) || !plan_has(plan, PLAN_ARRAY_importance_measured) ||
+        isnan(plan_importance(plan)[0]))
         return error_set(error, ERR_BAD_INPUT, "%.200s has no importance of experts",
                          p->profile_path);
     if (planning_add(p, plan_array_bit(PLAN_ARRAY_width), error) != 0)

@@ -61,6 +61,11 @@ int planning_add(struct planning *p, uint64_t arrays, struct error *error);
  * neither was given or nothing fits. */
 uint64_t planning_expert_bytes(const struct planning *p, struct error *error);
 
+/* Importances drawn towards their groups' means: out [layers * experts]. Returns how much of an
+ * expert's distance from its group was kept, 0..1. */
+double importance_shrunk(const float *x, const uint8_t *measured, uint32_t layers, uint32_t experts,
+                         double *out);
+
 int plan_edgemoe(struct planning *p, struct error *error);
 int plan_hobbit(struct planning *p, struct error *error);
 int plan_hobbit_eviction(struct planning *p, struct error *error);

@@ -10,7 +10,7 @@
 #include "lib/base/clock.h"
 #include "procs/profile/profile.h"
 
-#define GROUP      8
+#define GROUP      OFFLINE_IMPORTANCE_GROUP
 #define SAVE_EVERY (20 * NS_PER_S)
 
 struct measuring {

@@ -1,11 +1,12 @@
-/* The routing of a text as a trace, and HOBBIT's eviction weights fitted on traces. Oracles: the
- * routes of a decode token by token; the corners of the simplex, none of which may be better than
- * what was fitted. */
+/* What the planner decides by: the routing of a text as a trace, HOBBIT's eviction weights fitted
+ * on traces, importances drawn towards their groups. Oracles: the routes of a decode token by
+ * token; the corners of the simplex, none of which may be better than what was fitted. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "lib/base/random.h"
 #include "lib/offline/routing_trace.h"
 #include "lib/policy/systems.h"
 #include "lib/sim/sim.h"
@@ -185,16 +186,57 @@ START_TEST(another_models_trace)
 }
 END_TEST
 
+/* Groups that differ, experts of a group that differ as much, and noise: without noise nothing is
+ * changed much, with noise what comes out is nearer to the truth, with noise alone all are equal.
+ */
+static double off_after(double spread, double noise, double *kept)
+{
+    enum { LAYERS = 16, EXPERTS = 32, ALL = LAYERS * EXPERTS };
+    static float x[ALL];
+    static double truth[ALL], out[ALL];
+    static uint8_t measured[ALL];
+    struct random random;
+    double before = 0, after = 0, group = 0;
+    random_seed(&random, 5, 0);
+    for (int i = 0; i < ALL; i++) {
+        if (i % OFFLINE_IMPORTANCE_GROUP == 0)
+            group = spread * (double)random_normal(&random);
+        truth[i] = group + spread * (double)random_normal(&random);
+        x[i] = (float)(truth[i] + noise * (double)random_normal(&random));
+        measured[i] = 1;
+    }
+    *kept = importance_shrunk(x, measured, LAYERS, EXPERTS, out);
+    for (int i = 0; i < ALL; i++) {
+        before += ((double)x[i] - truth[i]) * ((double)x[i] - truth[i]);
+        after += (out[i] - truth[i]) * (out[i] - truth[i]);
+    }
+    return after / before;
+}
+
+START_TEST(shrunk_is_nearer)
+{
+    double kept;
+    ck_assert(off_after(1, 2, &kept) < 0.5);
+    ck_assert(kept > 0.02 && kept < 0.4);
+    off_after(0, 1, &kept);
+    ck_assert(kept < 0.1);
+    off_after(1, 0.01, &kept);
+    ck_assert(kept > 0.3 && kept <= 1);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("eviction");
-    TCase *c = tcase_create("eviction");
+    TCase *c = tcase_create("eviction"), *pure = tcase_create("pure");
     tcase_add_checked_fixture(c, setup, teardown);
     tcase_set_timeout(c, 240);
     tcase_add_test(c, trace_is_a_decode);
     tcase_add_test(c, fitted_beats_the_corners);
     tcase_add_test(c, another_models_trace);
+    tcase_add_test(pure, shrunk_is_nearer);
     suite_add_tcase(s, c);
+    suite_add_tcase(s, pure);
     SRunner *r = srunner_create(s);
     srunner_run_all(r, CK_NORMAL);
     int failed = srunner_ntests_failed(r);
