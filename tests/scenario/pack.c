@@ -155,7 +155,7 @@ static off_t size_of(const char *dir, const char *name)
 static pid_t pack_slowly(const char *store, const char *said, const char *const more[])
 {
     char program[PATH_MAX];
-    const char *args[ARGS_MAX] = {program, "-m",      test_model(),  "-o",
+    const char *args[ARGS_MAX] = {program, "-m",      test_model(), "-o",
                                   store,   "--quiet", "--rate=8MB", "--threads=2"};
     snprintf(program, sizeof program, "%s/sluice-pack", test_libexec());
     for (size_t i = 0; more[i]; i++)
