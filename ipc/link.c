@@ -2,10 +2,12 @@
 
 #include <errno.h>
 #include <nng/transport/ipc/ipc.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "lib/base/assert.h"
@@ -15,6 +17,7 @@
 #define RECONNECT_MIN_MS 10
 #define RECONNECT_MAX_MS 500
 #define SOCKET_MODE      0600
+#define CLOSE_S          1 /* a socket is closed within milliseconds, or never */
 
 /* A dialer without a connection is dialed anew after 300 ms, then ever more rarely: a redial in the
  * middle of a slow handshake is itself what kills listeners. */
@@ -189,7 +192,7 @@ int link_open(struct link *link, nng_socket socket, const char *path, enum link_
     if (result == 0)
         result = kind == LINK_DIAL ? start_dialer(link, error) : start_listener(link, error);
     if (result != 0)
-        nng_close(socket);
+        link_close_socket(socket);
     return result;
 }
 
@@ -278,14 +281,37 @@ static void give_up_dialing(struct link *link)
     link->started = false;
 }
 
-/* Closing the socket of a stuck connection hangs, and a second to make sure is not to be had here:
- * then the kernel closes it when the process ends. */
+static void *close_socket(void *arg)
+{
+    nng_socket socket = {.id = (uint32_t)(uintptr_t)arg};
+    nng_close(socket);
+    return NULL;
+}
+
+/* One thread of NNG 1.5.2 takes connections apart, for all sockets; on one whose peer died at the
+ * wrong moment it waits for ever, and from then on every nng_close of the process does. */
+bool link_close_socket(nng_socket socket)
+{
+    pthread_t thread;
+    struct timespec until;
+    if (pthread_create(&thread, NULL, close_socket, (void *)(uintptr_t)socket.id) != 0)
+        return false;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += CLOSE_S;
+    if (pthread_clockjoin_np(thread, NULL, CLOCK_MONOTONIC, &until) == 0)
+        return true;
+    pthread_detach(thread);
+    return false;
+}
+
+/* Closing the socket of a stuck connection hangs: then the kernel closes it when the process ends.
+ */
 bool link_close(struct link *link)
 {
     int pipe = link->kind == LINK_LISTEN_MANY ? 0 : link_pipe(link);
     bool closed = pipe == 0 || !peer_is_gone(pipe);
     if (closed)
-        nng_close(link->socket);
+        closed = link_close_socket(link->socket);
     else
         give_up_dialing(link);
     probe_stop(&link->probe);

@@ -50,6 +50,9 @@ int link_pipe(const struct link *link);
  * knows it. */
 bool link_close(struct link *link);
 
+/* nng_close, which may hang: false when it has not ended within a second, and may never. */
+bool link_close_socket(nng_socket socket);
+
 /* NNG's error numbers as ours. */
 int link_error(struct error *error, int nng_result, const char *what, const char *path);
 

@@ -73,7 +73,7 @@ struct rpc_client *rpc_client_open(const char *path, struct error *error)
     bool opened = false;
     if (rv != 0) {
         link_error(error, rv, "open a socket for", path);
-        nng_close(socket);
+        link_close_socket(socket);
     } else {
         opened = link_open(&client->link, socket, path, LINK_DIAL, RPC_BYTES_MAX + HEADROOM,
                            client->wake_fd, error) == 0;

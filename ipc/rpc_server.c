@@ -339,7 +339,8 @@ void rpc_server_close(struct rpc_server *server)
     pthread_mutex_unlock(&server->lock);
     for (unsigned i = 0; i < server->slots_count; i++)
         nng_ctx_close(server->slots[i].context);
-    link_close(&server->link);
+    if (!link_close(&server->link))
+        return; /* NNG may still call back: what it would touch stays until the process ends */
     for (unsigned i = 0; i < server->slots_count; i++) {
         struct slot *slot = &server->slots[i];
         if (slot->aio) {

@@ -576,6 +576,7 @@ int main(void)
 {
     Suite *suite = suite_create("ipc rpc");
     TCase *tc = tcase_create("rpc");
+    tcase_set_timeout(tc, 60);
     tcase_add_checked_fixture(tc, scratch_make, scratch_remove);
     tcase_add_test(tc, calls_are_answered);
     tcase_add_test(tc, big_calls_pass_and_bigger_ones_are_refused);
@@ -595,5 +596,5 @@ int main(void)
     tcase_add_test(tc, a_reopened_listener_loses_no_call);
     tcase_add_test(tc, broken_answers_are_passed_over);
     suite_add_tcase(suite, tc);
-    return run_suite(suite);
+    return run_suite_apart(suite);
 }

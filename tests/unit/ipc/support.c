@@ -319,14 +319,24 @@ __attribute__((visibility("default"))) const char *__lsan_default_suppressions(v
     return "leak:libnng";
 }
 
-int run_suite(Suite *suite)
+static int run(Suite *suite, enum fork_status forked)
 {
     log_init("test", LOG_LEVEL_NONE);
     signal(SIGPIPE, SIG_IGN);
     SRunner *runner = srunner_create(suite);
-    srunner_set_fork_status(runner, CK_NOFORK);
+    srunner_set_fork_status(runner, forked);
     srunner_run_all(runner, CK_NORMAL);
     int failed = srunner_ntests_failed(runner);
     srunner_free(runner);
     return failed != 0;
+}
+
+int run_suite(Suite *suite)
+{
+    return run(suite, CK_NOFORK);
+}
+
+int run_suite_apart(Suite *suite)
+{
+    return run(suite, CK_FORK);
 }
