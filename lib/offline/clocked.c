@@ -8,12 +8,10 @@
 #include "lib/lockstep/lockstep.h"
 #include "lib/offline/serving.h"
 
-#define WORKERS_MAX 64
-
 struct clocked { /* one evaluation */
     const struct offline_evaluation *base;
     const struct sim_config *config;
-    struct state *state[WORKERS_MAX];
+    struct state *state[OFFLINE_WORKERS_MAX];
 };
 
 struct state { /* of one worker */
@@ -24,35 +22,11 @@ struct state { /* of one worker */
     struct sim_figures figures;
 };
 
-/* Every number of struct sim_figures that has a meaning as a sum. */
-#define FIGURES(X)                                                                                 \
-    X(passes)                                                                                      \
-    X(tokens)                                                                                      \
-    X(uses)                                                                                        \
-    X(hits)                                                                                        \
-    X(late)                                                                                        \
-    X(misses)                                                                                      \
-    X(skipped)                                                                                     \
-    X(low_uses)                                                                                    \
-    X(penalty)                                                                                     \
-    X(demand_bytes)                                                                                \
-    X(prefetch_bytes)                                                                              \
-    X(prefetches)                                                                                  \
-    X(prefetches_used)                                                                             \
-    X(prefetches_wasted)                                                                           \
-    X(wasted_bytes)                                                                                \
-    X(guessed_uses)                                                                                \
-    X(guess_hits)                                                                                  \
-    X(guesses)                                                                                     \
-    X(prefetch_hits)                                                                               \
-    X(stall_ns)                                                                                    \
-    X(compute_ns)
-
 static void add(struct sim_figures *to, const struct sim_figures *more)
 {
-#define X(name) to->name += more->name;
-    FIGURES(X)
-#undef X
+#define COUNT(name, meaning) to->name += more->name;
+#define REAL(name, meaning)  to->name += more->name;
+#include "lib/sim/figures.tbl.h"
 }
 
 /* ---- the core's calls ---- */
@@ -130,7 +104,7 @@ static struct lockstep *new_clock(struct state *w, struct error *error)
 static void worker_hooks(void *arg, uint32_t worker, struct offline_hooks *h)
 {
     struct clocked *run = arg;
-    sl_assert(worker < WORKERS_MAX);
+    sl_assert(worker < OFFLINE_WORKERS_MAX);
     struct state *w = run->state[worker] = calloc(1, sizeof *w);
     if (!w)
         log_fatal(1, "no memory to evaluate a system");
@@ -162,7 +136,7 @@ static void pass_progress(void *arg, uint32_t done, uint32_t windows)
 
 static void collect(struct clocked *run, struct sim_figures *figures)
 {
-    for (int i = 0; i < WORKERS_MAX; i++) {
+    for (int i = 0; i < OFFLINE_WORKERS_MAX; i++) {
         struct state *w = run->state[i];
         if (!w)
             continue;

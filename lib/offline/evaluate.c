@@ -9,8 +9,6 @@
 
 #include "lib/base/assert.h"
 
-#define WORKERS_MAX 64
-
 struct job { /* what all workers share */
     const struct offline_evaluation *e;
     struct offline_losses *out;
@@ -295,10 +293,10 @@ int offline_evaluate(const struct offline_evaluation *e, struct offline_losses *
     if (allocate(e, out, error) != 0)
         return -1;
     struct job job = {.e = e, .out = out};
-    struct worker worker[WORKERS_MAX] = {0};
+    struct worker worker[OFFLINE_WORKERS_MAX] = {0};
     long processors = sysconf(_SC_NPROCESSORS_ONLN);
     uint32_t threads = e->threads ? e->threads : processors > 0 ? (uint32_t)processors : 1;
-    threads = threads > WORKERS_MAX ? WORKERS_MAX : threads;
+    threads = threads > OFFLINE_WORKERS_MAX ? OFFLINE_WORKERS_MAX : threads;
     threads = threads > e->text->windows ? e->text->windows : threads;
     for (uint32_t i = 0; i < threads; i++) {
         worker[i].job = &job;

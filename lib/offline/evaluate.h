@@ -10,6 +10,9 @@
 #include "lib/offline/offline.h"
 #include "lib/offline/text.h"
 
+/* Threads of an evaluation, at most: workers are numbered below it. */
+#define OFFLINE_WORKERS_MAX 64
+
 struct offline_evaluation {
     struct offline_model *model;
     const struct offline_text *text;

@@ -6,13 +6,11 @@
 #include "lib/base/assert.h"
 #include "lib/policy/swap.h"
 
-#define WORKERS_MAX 64
-
 struct run { /* one evaluation */
     const struct offline_evaluation *base;
     const struct serving *s;
     const struct model_hparams *hp;
-    struct state *state[WORKERS_MAX];
+    struct state *state[OFFLINE_WORKERS_MAX];
 };
 
 struct state { /* of one worker */
@@ -147,7 +145,7 @@ static void choice_swap(void *arg, const struct expert_step *step, const float *
 static void worker_hooks(void *arg, uint32_t worker, struct offline_hooks *h)
 {
     struct run *run = arg;
-    sl_assert(worker < WORKERS_MAX);
+    sl_assert(worker < OFFLINE_WORKERS_MAX);
     struct state *w = run->state[worker] = room(1, sizeof *w);
     w->run = run;
     h->arg = w;
@@ -182,7 +180,7 @@ static void pass_progress(void *arg, uint32_t done, uint32_t windows)
 
 static void collect(struct run *run, struct serving_report *report)
 {
-    for (int i = 0; i < WORKERS_MAX; i++) {
+    for (int i = 0; i < OFFLINE_WORKERS_MAX; i++) {
         struct state *w = run->state[i];
         if (!w)
             continue;

@@ -68,17 +68,9 @@ struct sim_config {
 
 /* Sums over a phase. Bytes of demands are counted when sent, of prefetches when read. */
 struct sim_figures {
-    uint64_t passes, tokens;
-    uint64_t uses, hits, late, misses, skipped; /* uses = the other four */
-    uint64_t low_uses; /* served by, or asking for, a tier worse than high */
-    double penalty;    /* misses and late; one at the best tier there is counts 1 */
-    uint64_t demand_bytes, prefetch_bytes;
-    uint64_t prefetches, prefetches_used, prefetches_wasted;
-    uint64_t wasted_bytes;             /* of prefetches that nobody used */
-    uint64_t guessed_uses, guess_hits; /* uses in layers that had guesses; those a guess named */
-    uint64_t guesses;
-    uint64_t prefetch_hits; /* hits that a prefetch brought */
-    double stall_ns, compute_ns;
+#define COUNT(name, meaning) uint64_t name;
+#define REAL(name, meaning)  double name;
+#include "lib/sim/figures.tbl.h"
 };
 
 enum sim_phase { SIM_DECODE, SIM_PREFILL, SIM_PHASES };

@@ -9,8 +9,6 @@
 #include "procs/client/token_stream.h"
 #include "procs/plan/planning.h"
 
-#define WORKERS_MAX 64
-
 static const char *const tier_name[TIER__COUNT] = {"native", "int8", "int4", "int2"};
 
 /* ---- edgemoe ---- */
@@ -57,7 +55,7 @@ struct weights { /* one worker's */
 
 struct stream {
     struct planning *p;
-    struct weights *of[WORKERS_MAX];
+    struct weights *of[OFFLINE_WORKERS_MAX];
 };
 
 static void at_routed(void *arg, const struct expert_step *step, const struct route *routes)
@@ -82,7 +80,7 @@ static void at_routed(void *arg, const struct expert_step *step, const struct ro
 static void worker_hooks(void *arg, uint32_t worker, struct offline_hooks *hooks)
 {
     struct stream *s = arg;
-    sl_assert(worker < WORKERS_MAX && !s->of[worker]);
+    sl_assert(worker < OFFLINE_WORKERS_MAX && !s->of[worker]);
     struct weights *w = s->of[worker] = calloc(1, sizeof *w);
     if (!w)
         log_fatal(1, "no memory for the gate weights of a stream");
@@ -110,13 +108,13 @@ static int gate_weights(struct planning *p, float **before, size_t *count, struc
     struct offline_losses losses;
     int status = offline_evaluate(&e, &losses, error);
     *count = 0;
-    for (int w = 0; w < WORKERS_MAX; w++)
+    for (int w = 0; w < OFFLINE_WORKERS_MAX; w++)
         *count += s.of[w] ? s.of[w]->count : 0;
     *before = status == 0 ? malloc(*count * sizeof **before) : NULL;
     if (status == 0 && !*before)
         status = error_set(error, ERR_NO_MEMORY, "no memory for the gate weights of a stream");
     size_t at = 0;
-    for (int w = 0; w < WORKERS_MAX; w++) {
+    for (int w = 0; w < OFFLINE_WORKERS_MAX; w++) {
         if (!s.of[w])
             continue;
         if (status == 0)

@@ -13,8 +13,7 @@
 #include "lib/policy/prediction.h"
 #include "procs/profile/profile.h"
 
-#define WORKERS_MAX 64
-#define PLACES      3 /* gate before, attention, attention before */
+#define PLACES 3 /* gate before, attention, attention before */
 
 struct seen { /* what one worker sees: rows of the chunk it is in */
     struct statistics *all;
@@ -35,7 +34,7 @@ struct statistics {
     float *router, *norm; /* [L][E][hidden], [L][hidden] */
     atomic_uint *one;     /* [L][E][E] */
     atomic_uint *two;     /* [L][E][E][E]; NULL: too many */
-    struct seen *seen[WORKERS_MAX];
+    struct seen *seen[OFFLINE_WORKERS_MAX];
 };
 
 static void *room(size_t count, size_t bytes)
@@ -153,7 +152,7 @@ static void worker_hooks(void *arg, uint32_t worker, struct offline_hooks *hooks
     struct statistics *all = arg;
     const struct model_hparams *hp = all->hp;
     size_t rows = (size_t)all->p->text.window;
-    sl_assert(worker < WORKERS_MAX && !all->seen[worker]);
+    sl_assert(worker < OFFLINE_WORKERS_MAX && !all->seen[worker]);
     struct seen *s = all->seen[worker] = room(1, sizeof *s);
     s->all = all;
     s->gate_before = room(rows * hp->hidden, sizeof(float));
@@ -198,11 +197,11 @@ static void take_counts(struct statistics *all, struct plan *plan)
         {plan_recall_gate(plan), plan_recall_gate_list(plan)},
         {plan_recall_attention(plan), plan_recall_attention_list(plan)},
         {plan_recall_attention_before(plan), plan_recall_attention_before_list(plan)}};
-    for (int w = 0; w < WORKERS_MAX; w++)
+    for (int w = 0; w < OFFLINE_WORKERS_MAX; w++)
         rows += all->seen[w] ? all->seen[w]->rows : 0;
     for (uint64_t i = 0; i < cells; i++) {
         uint64_t uses = 0;
-        for (int w = 0; w < WORKERS_MAX; w++)
+        for (int w = 0; w < OFFLINE_WORKERS_MAX; w++)
             uses += all->seen[w] ? all->seen[w]->uses[i] : 0;
         plan_frequency(plan)[i] = (float)((double)uses / (double)rows);
     }
@@ -210,7 +209,7 @@ static void take_counts(struct statistics *all, struct plan *plan)
         for (int place = 0; place < PLACES; place++)
             for (int list = 0; list < 2; list++) {
                 uint64_t found = 0;
-                for (int w = 0; w < WORKERS_MAX; w++)
+                for (int w = 0; w < OFFLINE_WORKERS_MAX; w++)
                     found += all->seen[w] ? all->seen[w]->found[l][place][list] : 0;
                 bool none = l == 0 && place != 1; /* there is no layer before */
                 recall[place][list][l] =
@@ -313,7 +312,7 @@ int profile_statistics(struct profile *p, struct error *error)
         offline_losses_free(&losses);
         status = take_paths(&all, &p->plan, error);
     }
-    for (int w = 0; w < WORKERS_MAX; w++)
+    for (int w = 0; w < OFFLINE_WORKERS_MAX; w++)
         if (all.seen[w])
             seen_free(all.seen[w]);
     free(all.one);

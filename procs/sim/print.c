@@ -177,40 +177,14 @@ int print_md(FILE *out, const struct grid *g, const char *pivot)
 
 /* ---- for programs --------------------------------------------------------------------------- */
 
-/* Every field of struct sim_figures once, for csv and json. */
-#define COUNTS(X)                                                                                  \
-    X(passes)                                                                                      \
-    X(tokens)                                                                                      \
-    X(uses)                                                                                        \
-    X(hits)                                                                                        \
-    X(late)                                                                                        \
-    X(misses)                                                                                      \
-    X(skipped)                                                                                     \
-    X(low_uses)                                                                                    \
-    X(demand_bytes)                                                                                \
-    X(prefetch_bytes)                                                                              \
-    X(prefetches)                                                                                  \
-    X(prefetches_used)                                                                             \
-    X(prefetches_wasted)                                                                           \
-    X(wasted_bytes)                                                                                \
-    X(guessed_uses)                                                                                \
-    X(guess_hits)                                                                                  \
-    X(guesses)                                                                                     \
-    X(prefetch_hits)
-#define REALS(X)                                                                                   \
-    X(penalty)                                                                                     \
-    X(stall_ns)                                                                                    \
-    X(compute_ns)
-
 static const char *const phase_names[SIM_PHASES] = {"decode", "prefill"};
 
 int print_csv(FILE *out, const struct grid *g)
 {
     fprintf(out, "system,budget_bytes,budget_percent,drive_bytes_per_s,phase");
-#define X(name) fprintf(out, ",%s", #name);
-    COUNTS(X)
-    REALS(X)
-#undef X
+#define COUNT(name, meaning) fprintf(out, ",%s", #name);
+#define REAL(name, meaning)  fprintf(out, ",%s", #name);
+#include "lib/sim/figures.tbl.h"
     fputc('\n', out);
     struct place p;
     for (bool more = next_place(g, &p, true); more; more = next_place(g, &p, false)) {
@@ -220,12 +194,9 @@ int print_csv(FILE *out, const struct grid *g)
             fprintf(out, "%s,%" PRIu64 ",%.6g,%.0f,%s", g->contender[p.contender].label,
                     g->budget[p.budget].bytes, g->budget[p.budget].percent,
                     g->drive[p.drive].bytes_per_s, phase_names[phase]);
-#define X(name) fprintf(out, ",%" PRIu64, f->name);
-            COUNTS(X)
-#undef X
-#define X(name) fprintf(out, ",%.6f", f->name);
-            REALS(X)
-#undef X
+#define COUNT(name, meaning) fprintf(out, ",%" PRIu64, f->name);
+#define REAL(name, meaning)  fprintf(out, ",%.6f", f->name);
+#include "lib/sim/figures.tbl.h"
             fputc('\n', out);
         }
     }
@@ -235,12 +206,9 @@ int print_csv(FILE *out, const struct grid *g)
 static json_t *json_of_phase(const struct sim_figures *f)
 {
     json_t *o = json_object();
-#define X(name) json_object_set_new(o, #name, json_integer((json_int_t)f->name));
-    COUNTS(X)
-#undef X
-#define X(name) json_object_set_new(o, #name, json_real(f->name));
-    REALS(X)
-#undef X
+#define COUNT(name, meaning) json_object_set_new(o, #name, json_integer((json_int_t)f->name));
+#define REAL(name, meaning)  json_object_set_new(o, #name, json_real(f->name));
+#include "lib/sim/figures.tbl.h"
     return o;
 }
 
