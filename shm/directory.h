@@ -55,8 +55,8 @@ struct directory_head {
     _Atomic uint64_t owned_bytes; /* writer: cache: slot bytes of entries that are not ABSENT */
     _Atomic uint64_t resident_payload_bytes;              /* writer: cache */
     _Atomic uint64_t throttle_bytes_per_s[MSG_PARTS_MAX]; /* writer: supervisor; 0 = none */
-    _Atomic uint32_t prefetch_paused;  /* writer: cache: a demand is open (loaders look before a
-                                          prefetch chunk) */
+    _Atomic uint32_t prefetch_paused;  /* writer: cache: something waits for room (loaders look
+                                          before a prefetch chunk) */
     _Atomic uint32_t doorbells_wanted; /* writer: cache: successes of loaders are of use at once */
     uint32_t reserved[42];
 };

@@ -328,7 +328,7 @@ float *core_output(struct core *c, uint32_t row, uint32_t rows)
     c->output_row = row;
     c->output_count = rows;
     output_norm_rows(c);
-    pool_run(c->pool, output_columns, c);
+    core_run_columns(c, c->output.n, c->output.k, rows, output_columns);
     return c->logits;
 }
 

@@ -177,14 +177,23 @@ static void output_columns(void *arg, uint32_t thread, uint32_t threads)
         c->ops->axpy(1.0f, c->y + (size_t)r * w->n + begin, end - begin, core_x(c, r) + begin);
 }
 
+/* Parts that key heads can be dealt to evenly. */
+static uint32_t even_parts(const struct core *c, uint32_t outputs)
+{
+    uint32_t parts = pool_parts(c->pool, (uint64_t)outputs * c->hp.hidden * c->step.rows);
+    while (c->hp.kv_heads % parts != 0)
+        parts -= c->threads; /* ends at c->threads */
+    return parts;
+}
+
 void core_attention(struct core *c)
 {
-    uint32_t rows = c->step.rows;
+    uint32_t rows = c->step.rows, outputs = c->q_size + 2 * c->kv_size;
     core_run_rows(c, rows, norm_rows);
     if (c->hp.qk_norm != QK_NORM_ROW && c->hp.kv_heads % c->threads == 0) {
-        pool_run(c->pool, whole_groups, c);
+        pool_run_parts(c->pool, even_parts(c, outputs), whole_groups, c);
     } else {
-        pool_run(c->pool, project_columns, c);
+        core_run_columns(c, outputs, c->hp.hidden, rows, project_columns);
         if (c->hp.qk_norm == QK_NORM_ROW)
             core_run_rows(c, rows, finish_rows);
         else
@@ -192,5 +201,5 @@ void core_attention(struct core *c)
         pool_run(c->pool, attend_rows, c);
     }
     core_run_rows(c, rows, mix_forms_rows);
-    pool_run(c->pool, output_columns, c);
+    core_run_columns(c, c->hp.hidden, c->q_size, rows, output_columns);
 }

@@ -51,17 +51,17 @@ static uint32_t min_u32(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
-static void gate_up_job(struct core *c, uint32_t thread, const struct expert_job *job,
+static void gate_up_job(struct core *c, uint32_t part, const struct expert_job *job,
                         struct job_range range)
 {
     struct kernel_matrix gate = job->item->matrix[EXPERT_GATE];
     struct kernel_matrix up = job->item->matrix[EXPERT_UP];
     for (uint32_t first = 0; first < job->rows; first += GATHER_ROWS) {
         uint32_t rows = min_u32(job->rows - first, GATHER_ROWS);
-        core_alive(c, thread);
+        core_alive(c, part);
         const struct form_rows *in = &c->in; /* a chunk of one needs no gathering */
         if (c->step.rows > 1) {
-            in = &c->thread[thread].gather;
+            in = &c->thread[pool_me()].gather;
             gather_rows(c, in, job, first, rows, form_bit(&gate) | form_bit(&up));
         }
         float *g = c->gate + (size_t)(job->inner_base + first) * gate.n;
@@ -77,28 +77,28 @@ static void gate_up_job(struct core *c, uint32_t thread, const struct expert_job
     }
 }
 
-static void gate_up_phase(void *arg, uint32_t thread, uint32_t threads)
+static void gate_up_phase(void *arg, uint32_t part, uint32_t parts)
 {
     struct core *c = arg;
     uint32_t n = c->hp.expert_inner;
     uint64_t cost = cost_of(c, n), start = 0;
     for (uint32_t i = 0; i < c->job_count; i++) {
         struct job_range range =
-            range_of(&c->jobs[i], n, start, cost * thread / threads, cost * (thread + 1) / threads);
+            range_of(&c->jobs[i], n, start, cost * part / parts, cost * (part + 1) / parts);
         if (range.begin < range.end)
-            gate_up_job(c, thread, &c->jobs[i], range);
+            gate_up_job(c, part, &c->jobs[i], range);
         start += (uint64_t)c->jobs[i].rows * n;
     }
 }
 
-static void down_job(struct core *c, uint32_t thread, const struct expert_job *job,
+static void down_job(struct core *c, uint32_t part, const struct expert_job *job,
                      struct job_range range)
 {
     struct kernel_matrix down = job->item->matrix[EXPERT_DOWN];
-    struct form_rows *inner = &c->thread[thread].inner;
+    struct form_rows *inner = &c->thread[pool_me()].inner;
     for (uint32_t first = 0; first < job->rows; first += GATHER_ROWS) {
         uint32_t rows = min_u32(job->rows - first, GATHER_ROWS);
-        core_alive(c, thread);
+        core_alive(c, part);
         float *g = c->gate + (size_t)(job->inner_base + first) * down.k;
         const void *x = g;
         if (kernel_form_of(down.type) != FORM_F32) {
@@ -141,24 +141,23 @@ static void sum_row(struct core *c, uint32_t row, uint32_t begin, uint32_t end)
     }
 }
 
-static void down_phase(void *arg, uint32_t thread, uint32_t threads)
+static void down_phase(void *arg, uint32_t part, uint32_t parts)
 {
     struct core *c = arg;
     uint32_t n = c->hp.hidden;
     uint64_t cost = cost_of(c, n), start = 0;
     struct job_range own = {0, 0};
     if (c->sum_in_down) {
-        pool_share(n, COLUMN_UNIT, thread, threads, &own.begin, &own.end);
+        pool_share(n, COLUMN_UNIT, part, parts, &own.begin, &own.end);
         if (own.begin == own.end)
             return;
     }
     for (uint32_t i = 0; i < c->job_count; i++) {
         struct job_range range = own;
         if (!c->sum_in_down)
-            range = range_of(&c->jobs[i], n, start, cost * thread / threads,
-                             cost * (thread + 1) / threads);
+            range = range_of(&c->jobs[i], n, start, cost * part / parts, cost * (part + 1) / parts);
         if (range.begin < range.end)
-            down_job(c, thread, &c->jobs[i], range);
+            down_job(c, part, &c->jobs[i], range);
         start += (uint64_t)c->jobs[i].rows * n;
     }
     if (c->sum_in_down)
@@ -167,8 +166,9 @@ static void down_phase(void *arg, uint32_t thread, uint32_t threads)
 
 void core_compute_jobs(struct core *c)
 {
-    pool_run(c->pool, gate_up_phase, c);
-    pool_run(c->pool, down_phase, c);
+    uint64_t one = cost_of(c, c->hp.expert_inner) * c->hp.hidden; /* of a matrix of each */
+    pool_run_parts(c->pool, pool_parts(c->pool, 2 * one), gate_up_phase, c);
+    pool_run_parts(c->pool, pool_parts(c->pool, one), down_phase, c);
 }
 
 static void sum_rows(void *arg, uint32_t thread, uint32_t threads)

@@ -137,6 +137,13 @@ void core_make_forms(const struct core *c, const struct form_rows *f, uint32_t r
  * [0, core->step.rows) by thread. */
 void core_run_rows(struct core *c, uint32_t rows, pool_fn *fn);
 
+/* Runs fn over the outputs of a matrix, for so many rows. */
+static inline void core_run_columns(struct core *c, uint32_t n, uint32_t k, uint32_t rows,
+                                    pool_fn *fn)
+{
+    pool_run_parts(c->pool, pool_parts(c->pool, (uint64_t)n * k * rows), fn, c);
+}
+
 void core_attention(struct core *c);                   /* core_attention.c */
 int core_experts(struct core *c, struct error *error); /* core_experts.c */
 void core_experts_gate(struct core *c);                /* core_router.c */
@@ -148,9 +155,9 @@ void core_compute_jobs(struct core *c); /* core_ffn.c */
 void core_sum_ranks(struct core *c);    /* core_ffn.c */
 
 /* In loops over rows or experts of a chunk. */
-static inline void core_alive(const struct core *c, uint32_t thread)
+static inline void core_alive(const struct core *c, uint32_t part)
 {
-    if (thread == 0 && c->step.rows > 1 && c->source.alive)
+    if (part == 0 && c->step.rows > 1 && c->source.alive)
         c->source.alive(c->source.self);
 }
 

@@ -68,8 +68,8 @@ void core_shared_expert(struct core *c)
         uint32_t rows = c->step.rows - first;
         c->shared_first = first;
         c->shared_rows = rows < GATHER_ROWS ? rows : GATHER_ROWS;
-        pool_run(c->pool, gate_up_columns, c);
+        core_run_columns(c, 2 * c->hp.shared_inner, c->hp.hidden, c->shared_rows, gate_up_columns);
         core_run_rows(c, c->shared_rows, gate_rows);
-        pool_run(c->pool, down_columns, c);
+        core_run_columns(c, c->hp.hidden, c->hp.shared_inner, c->shared_rows, down_columns);
     }
 }

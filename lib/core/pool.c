@@ -17,18 +17,31 @@
 /* Pauses before sleeping: about 20 microseconds, longer than any gap within a token and far shorter
  * than a wait for storage. */
 #define POOL_SPINS 800
+/* A part takes some tens of microseconds at least, against less than one for claiming it; and more
+ * parts for a thread than this even out little. */
+#define PART_WORK        (1u << 19)
+#define PARTS_PER_THREAD 4
+
+static _Thread_local uint32_t my_number; /* of this thread in its pool; 0: it is the caller */
+
+struct worker {
+    struct pool *pool;
+    uint32_t number;
+    pthread_t thread;
+};
 
 struct pool {
     uint32_t magic;
     uint32_t threads;
     int nice;
     _Atomic bool stop;
-    pthread_t *worker; /* threads - 1 */
-    pool_fn *fn;       /* of the turn in `claim`; valid for whoever claimed a part of it */
+    struct worker *worker; /* threads - 1 */
+    pool_fn *fn;           /* of the turn in `claim`; valid for whoever claimed a part of it */
     void *arg;
-    /* claim: turn(32) | next part(32). A new turn is a release of fn and arg; claiming is adding
-     * one while parts are left, which only succeeds in the turn that was looked at. left: parts not
-     * yet ended; the turn is over at 0. news: futex word of sleeping workers. */
+    uint32_t parts; /* the same */
+    /* claim: turn(32) | parts not yet claimed(32). A new turn is a release of fn, arg and parts;
+     * claiming is taking one away, which only succeeds in the turn that was looked at. left: parts
+     * not yet ended; the turn is over at 0. news: futex word of sleeping workers. */
     _Alignas(64) _Atomic uint64_t claim;
     _Alignas(64) _Atomic uint32_t left;
     _Atomic uint32_t caller_sleeps;
@@ -55,19 +68,19 @@ static void futex_wake_all(_Atomic uint32_t *word)
     syscall(SYS_futex, (uint32_t *)word, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
 }
 
-static bool parts_left(const struct pool *p, uint64_t claim)
+static bool parts_left(uint64_t claim)
 {
-    return (uint32_t)claim < p->threads;
+    return (uint32_t)claim > 0;
 }
 
 /* Claims a part of the turn now running. False: none is left. */
 static bool claim_part(struct pool *p, uint32_t *part)
 {
     uint64_t claim = atomic_load_explicit(&p->claim, memory_order_acquire);
-    while (parts_left(p, claim))
-        if (atomic_compare_exchange_weak_explicit(&p->claim, &claim, claim + 1,
+    while (parts_left(claim))
+        if (atomic_compare_exchange_weak_explicit(&p->claim, &claim, claim - 1,
                                                   memory_order_acq_rel, memory_order_acquire)) {
-            *part = (uint32_t)claim;
+            *part = (uint32_t)claim - 1;
             return true;
         }
     return false;
@@ -78,7 +91,7 @@ static void work(struct pool *p)
 {
     uint32_t part;
     while (claim_part(p, &part)) {
-        p->fn(p->arg, part, p->threads);
+        p->fn(p->arg, part, p->parts);
         if (atomic_fetch_sub(&p->left, 1) == 1 && atomic_load(&p->caller_sleeps))
             futex_wake_all(&p->left);
     }
@@ -90,21 +103,23 @@ static void work(struct pool *p)
 static void wait_for_turn(struct pool *p)
 {
     for (int i = 0; i < POOL_SPINS; i++) {
-        if (parts_left(p, atomic_load_explicit(&p->claim, memory_order_relaxed)))
+        if (parts_left(atomic_load_explicit(&p->claim, memory_order_relaxed)))
             return;
         pause_briefly();
     }
     uint32_t seen = atomic_load(&p->news);
     atomic_fetch_add(&p->sleepers, 1);
-    if (!parts_left(p, atomic_load(&p->claim)) && !atomic_load(&p->stop))
+    if (!parts_left(atomic_load(&p->claim)) && !atomic_load(&p->stop))
         futex_sleep(&p->news, seen);
     atomic_fetch_sub(&p->sleepers, 1);
 }
 
 static void *worker_main(void *arg)
 {
-    struct pool *p = arg;
+    const struct worker *me = arg;
+    struct pool *p = me->pool;
     OBJ_CHECK(p, POOL_MAGIC);
+    my_number = me->number;
     if (p->nice > 0)
         setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), p->nice);
     while (!atomic_load_explicit(&p->stop, memory_order_relaxed)) {
@@ -122,13 +137,14 @@ static void wake_workers(struct pool *p)
     futex_wake_all(&p->news);
 }
 
-static void start_turn(struct pool *p, pool_fn *fn, void *arg)
+static void start_turn(struct pool *p, uint32_t parts, pool_fn *fn, void *arg)
 {
     uint64_t turn = (atomic_load_explicit(&p->claim, memory_order_relaxed) >> 32) + 1;
     p->fn = fn;
     p->arg = arg;
-    atomic_store_explicit(&p->left, p->threads, memory_order_relaxed);
-    atomic_store(&p->claim, turn << 32);
+    p->parts = parts;
+    atomic_store_explicit(&p->left, parts, memory_order_relaxed);
+    atomic_store(&p->claim, turn << 32 | parts);
     wake_workers(p);
 }
 
@@ -146,15 +162,34 @@ static void join_turn(struct pool *p)
     atomic_store(&p->caller_sleeps, 0);
 }
 
-void pool_run(struct pool *p, pool_fn *fn, void *arg)
+void pool_run_parts(struct pool *p, uint32_t parts, pool_fn *fn, void *arg)
 {
+    sl_assert(parts >= 1);
     if (p->threads == 1) {
-        fn(arg, 0, 1);
+        for (uint32_t i = 0; i < parts; i++)
+            fn(arg, i, parts);
         return;
     }
-    start_turn(p, fn, arg);
+    start_turn(p, parts, fn, arg);
     work(p);
     join_turn(p);
+}
+
+void pool_run(struct pool *p, pool_fn *fn, void *arg)
+{
+    pool_run_parts(p, p->threads, fn, arg);
+}
+
+uint32_t pool_parts(const struct pool *p, uint64_t work)
+{
+    uint64_t each = work / PART_WORK / p->threads;
+    each = each < 1 || p->threads == 1 ? 1 : each < PARTS_PER_THREAD ? each : PARTS_PER_THREAD;
+    return p->threads * (uint32_t)each;
+}
+
+uint32_t pool_me(void)
+{
+    return my_number;
 }
 
 uint32_t pool_threads(const struct pool *p)
@@ -167,14 +202,14 @@ static void stop_workers(struct pool *p, uint32_t started)
     atomic_store(&p->stop, true);
     wake_workers(p);
     for (uint32_t i = 0; i < started; i++)
-        pthread_join(p->worker[i], NULL);
+        pthread_join(p->worker[i].thread, NULL);
 }
 
 struct pool *pool_create(uint32_t threads, int nice, struct error *error)
 {
     sl_assert(threads >= 1 && threads <= POOL_THREADS_MAX);
     struct pool *p = aligned_alloc(64, sizeof *p);
-    pthread_t *workers = calloc(threads, sizeof *workers);
+    struct worker *workers = calloc(threads, sizeof *workers);
     if (!p || !workers) {
         free(p);
         free(workers);
@@ -182,10 +217,10 @@ struct pool *pool_create(uint32_t threads, int nice, struct error *error)
         return NULL;
     }
     /* turn 0 has no parts left */
-    *p = (struct pool){
-        .magic = POOL_MAGIC, .threads = threads, .nice = nice, .worker = workers, .claim = threads};
+    *p = (struct pool){.magic = POOL_MAGIC, .threads = threads, .nice = nice, .worker = workers};
     for (uint32_t i = 0; i + 1 < threads; i++) {
-        int rc = pthread_create(&p->worker[i], NULL, worker_main, p);
+        p->worker[i] = (struct worker){.pool = p, .number = i + 1};
+        int rc = pthread_create(&p->worker[i].thread, NULL, worker_main, &p->worker[i]);
         if (rc != 0) {
             error_set_errno(error, ERR_NO_MEMORY, rc, "cannot start thread %u of %u", i + 2,
                             threads);

@@ -26,12 +26,14 @@ static bool yields_to_demands(const struct prefetch_state *s)
     return s->demands_open == 0 && room_in_queue(s);
 }
 
-/* Idle drive, room in the queue, a layer that still lies ahead - and when something resident has to
- * leave for it, only what is used less often than the guess is probable: evicting a hot expert for
- * a guess costs a certain read to save a possible one. */
+/* Room in the queue, a layer that still lies ahead - and when something resident has to leave for
+ * it, only what is used less often than the guess is probable: evicting a hot expert for a guess
+ * costs a certain read to save a possible one. That demands are open is no reason to wait: loaders
+ * read guesses in the drive's time that demands leave, and between one layer's demands and the
+ * next's there is no time to lose on messages. */
 static bool idle_allows(const struct prefetch_state *s)
 {
-    return yields_to_demands(s) && (!s->needs_eviction || s->probability > s->victim_heat);
+    return room_in_queue(s) && (!s->needs_eviction || s->probability > s->victim_heat);
 }
 
 bool prefetch_limit_init(struct prefetch_limit *l, const char *name)

@@ -168,7 +168,7 @@ void cache_prefetch(struct cache *c)
     if (!c->prefetch_look)
         return;
     c->prefetch_look = false;
-    if ((c->demands_open > 0 && c->limit.rule != PREFETCH_ALL) || c->waiting.count > 0)
+    if (c->waiting.count > 0)
         return;
     uint32_t layers = c->child.model->hparams.layers;
     for (uint32_t ahead = 1; ahead < layers; ahead++) { /* the nearest layer first */

@@ -54,13 +54,18 @@ void cache_set_demanded(struct cache *c, uint32_t entry, bool demanded)
         return;
     c->notes[entry].flags ^= NOTE_DEMANDED;
     c->demands_open += demanded ? 1 : UINT32_MAX;
-    bool paused = c->demands_open > 0;
+    if (c->demands_open == 0)
+        c->prefetch_look = true;
+    else if (c->prefault)
+        prefault_abandon(c->prefault);
+}
+
+/* With something waiting for room, guesses take neither room nor drive. */
+static void pause_prefetches(struct cache *c, bool paused)
+{
     atomic_store_explicit(&c->child.directory.head->prefetch_paused, paused, memory_order_release);
-    if (paused) {
-        if (c->prefault)
-            prefault_abandon(c->prefault);
+    if (paused)
         return;
-    }
     c->prefetch_look = true;
     /* Loaders sleep on prefetches they may not read: the LOAD again is the call to go on. */
     for (uint32_t e = c->loading.head; c->prefetches_open > 0 && e != ENTRY_NONE;
@@ -212,12 +217,16 @@ void cache_waiting_add(struct cache *c, uint32_t entry, enum load_priority prior
     n->next_send_ns = not_before_ns;
     n->flags |= NOTE_WAITING;
     cache_list_append(c, &c->waiting, entry);
+    if (c->waiting.count == 1)
+        pause_prefetches(c, true);
 }
 
 static void waiting_remove(struct cache *c, uint32_t entry)
 {
     c->notes[entry].flags &= (uint16_t)~NOTE_WAITING;
     cache_list_remove(c, &c->waiting, entry);
+    if (c->waiting.count == 0)
+        pause_prefetches(c, false);
 }
 
 void cache_request(struct cache *c, uint32_t entry, enum load_priority priority, uint64_t demand_ns)

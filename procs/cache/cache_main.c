@@ -193,7 +193,7 @@ static void tend(struct cache *c, uint64_t now_ns)
 
 static int timeout_ms(const struct cache *c, bool more)
 {
-    if (more || (c->prefetch_look && c->demands_open == 0))
+    if (more || (c->prefetch_look && c->waiting.count == 0))
         return 0;
     if (c->unsent > 0)
         return 1;

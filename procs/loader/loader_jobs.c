@@ -148,8 +148,8 @@ struct job *jobs_pick(struct jobs *jobs, uint64_t now_ns, bool prefetch_paused)
     if (jobs->inflight >= jobs->depth)
         return NULL;
     for (int p = LOAD_DEMAND; p >= LOAD_PREFETCH; p--) {
-        if (p == LOAD_PREFETCH && (prefetch_paused || jobs_demand_open(jobs) ||
-                                   jobs->inflight_prefetch >= PREFETCH_CHUNKS_MAX))
+        if (p == LOAD_PREFETCH &&
+            (prefetch_paused || jobs->inflight_prefetch >= PREFETCH_CHUNKS_MAX))
             return NULL;
         for (struct job *job = jobs->oldest[p]; job; job = job->newer) {
             if (job->status != 0)
@@ -344,11 +344,6 @@ uint64_t jobs_pause_ns(const struct jobs *jobs, uint64_t now_ns)
         least = left < least ? left : least;
     }
     return least;
-}
-
-bool jobs_demand_open(const struct jobs *jobs)
-{
-    return jobs->oldest[LOAD_DEMAND] != NULL;
 }
 
 void jobs_each(struct jobs *jobs, void (*visit)(struct job *job, void *arg), void *arg)

@@ -10,9 +10,9 @@
  * the device came back. An ended job may be begun again (jobs_restart), once: its bytes arrived and
  * were not what they should be.
  *
- * Order: demand before dense before prefetch, first come first served within each. While a demand
- * is held no prefetch chunk is handed out, and never more than PREFETCH_CHUNKS_MAX are at the
- * device: a demand finds at most that many in front of it. */
+ * Order: demand before dense before prefetch, first come first served within each. A prefetch chunk
+ * is handed out when every chunk of the demands is at the device or done, and never more than
+ * PREFETCH_CHUNKS_MAX are at the device: a demand finds at most that many in front of it. */
 #ifndef SLUICE_LOADER_JOBS_H
 #define SLUICE_LOADER_JOBS_H
 
@@ -82,8 +82,8 @@ struct job *jobs_add(struct jobs *jobs, const struct msg_load *load, uint32_t ep
  * when it was lower. */
 bool jobs_raise(struct jobs *jobs, struct job *job, uint16_t priority, uint64_t demand_ns);
 
-/* The job whose chunk goes next; NULL when none may. prefetch_paused: somewhere a demand is open.
- */
+/* The job whose chunk goes next; NULL when none may. prefetch_paused: something waits for room, and
+ * prefetches give way. */
 struct job *jobs_pick(struct jobs *jobs, uint64_t now_ns, bool prefetch_paused);
 
 /* Hands out a chunk of at most chunk_bytes. Pre: jobs_pick returned the job. */
@@ -120,9 +120,6 @@ void jobs_restart(struct job *job);
 
 /* Time until a chunk that pauses after an error is due; UINT64_MAX when none pauses. */
 uint64_t jobs_pause_ns(const struct jobs *jobs, uint64_t now_ns);
-
-/* Demands held: while there are any, no prefetch is handed out. */
-bool jobs_demand_open(const struct jobs *jobs);
 
 /* Visits every job; the visitor may fail or remove the one it is given. */
 void jobs_each(struct jobs *jobs, void (*visit)(struct job *job, void *arg), void *arg);

@@ -48,6 +48,45 @@ START_TEST(pool_runs_every_part_once)
 }
 END_TEST
 
+struct claims {
+    uint32_t threads;
+    _Atomic uint32_t by[8]; /* thread */
+    _Atomic uint32_t strangers;
+};
+
+static void claim_one(void *arg, uint32_t part, uint32_t parts)
+{
+    struct claims *c = arg;
+    if (pool_me() < c->threads && part < parts)
+        atomic_fetch_add(&c->by[pool_me()], 1);
+    else
+        atomic_fetch_add(&c->strangers, 1);
+}
+
+/* More and fewer parts than threads; scratch may belong to the thread's number. */
+START_TEST(pool_runs_any_number_of_parts)
+{
+    struct error error;
+    for (uint32_t threads = 1; threads <= 5; threads++) {
+        struct pool *pool = pool_create(threads, 1, &error);
+        ck_assert_ptr_nonnull(pool);
+        for (uint32_t n = 0; n < 2000; n++) {
+            struct claims c = {.threads = threads};
+            uint32_t parts = 1 + n % 23, sum = 0;
+            pool_run_parts(pool, parts, claim_one, &c);
+            for (uint32_t t = 0; t < threads; t++)
+                sum += atomic_load(&c.by[t]);
+            ck_assert_uint_eq(sum, parts);
+            ck_assert_uint_eq(atomic_load(&c.strangers), 0);
+        }
+        ck_assert_uint_eq(pool_parts(pool, 0), threads);
+        ck_assert_uint_eq(pool_parts(pool, UINT64_MAX) % threads, 0);
+        ck_assert_uint_ge(pool_parts(pool, UINT64_MAX), threads);
+        pool_destroy(pool);
+    }
+}
+END_TEST
+
 START_TEST(shares_are_cut_at_units)
 {
     for (uint32_t parts = 1; parts < 9; parts++) {
@@ -188,6 +227,7 @@ int main(void)
     TCase *c = tcase_create("pool and figures");
     tcase_set_timeout(c, 120);
     tcase_add_test(c, pool_runs_every_part_once);
+    tcase_add_test(c, pool_runs_any_number_of_parts);
     tcase_add_test(c, shares_are_cut_at_units);
     tcase_add_test(c, quantiles_are_within_a_bin);
     tcase_add_test(c, recall_compares_the_newest_guess);

@@ -210,8 +210,8 @@ START_TEST(limits_differ_as_they_should)
     static const struct {
         const char *name;
         const char *accepts;
-    } table[] = {{"none", "------"},  {"idle", "y-yy--"},         {"demand-first", "yyyy--"},
-                 {"all", "yyyyy-"},   {"until-router", "yy----"}, {"auto", "y-yy--"},
+    } table[] = {{"none", "------"},  {"idle", "y-yyy-"},         {"demand-first", "yyyy--"},
+                 {"all", "yyyyy-"},   {"until-router", "yy----"}, {"auto", "y-yyy-"},
                  {"credit", "------"}};
     for (uint32_t i = 0; i < ARRAY_LEN(table); i++) {
         struct prefetch_limit l;

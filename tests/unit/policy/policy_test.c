@@ -176,8 +176,8 @@ START_TEST(prefetch_limit)
     struct prefetch_limit idle;
     ck_assert(prefetch_limit_init(&idle, "idle"));
     ck_assert(prefetch_limit_allows(&idle, &s));
-    s.demands_open = 1;
-    ck_assert(!prefetch_limit_allows(&idle, &s));
+    s.demands_open = 1; /* queued behind it */
+    ck_assert(prefetch_limit_allows(&idle, &s));
     s = good;
     s.prefetches_open = 4;
     ck_assert(!prefetch_limit_allows(&idle, &s));
