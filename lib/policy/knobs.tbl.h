@@ -26,7 +26,9 @@ KNOB_CHOICE(mask, "none", "none|norm|frequency|swap",
             "masked routing: the set is the largest norms, the most used, or swapped in")
 KNOB_CHOICE(prefill_order, "popularity", PREFILL_ORDERS,
             "order in which a chunk's missing experts are loaded")
-KNOB_CHOICE(warm, "none", "none|frequency|all", "what the room is filled with before the first use")
+KNOB_CHOICE(
+    warm, "none", "none|frequency|all",
+    "what the room is filled with before the first use; frequency: by the plan, else in order")
 KNOB_U64(guesses, 0, 0, 256, "experts guessed per layer; 0 takes the model's top-k")
 KNOB_U64(ahead, 1, 1, 4, "next-layer: layers looked ahead while all guesses are resident")
 KNOB_CHOICE(high, "auto", "auto|native|int8|int4|int2", "the better tier of hobbit and fate")

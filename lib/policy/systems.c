@@ -240,8 +240,7 @@ bool knobs_lossy(const struct knobs *k)
 bool knobs_need_plan(const struct knobs *k)
 {
     return is(k->prediction, "path1") || is(k->prediction, "path2") ||
-           is(k->prediction, "frequency") || is(k->precision, "edgemoe") ||
-           is(k->warm, "frequency") || !is(k->mask, "none") ||
+           is(k->prediction, "frequency") || is(k->precision, "edgemoe") || !is(k->mask, "none") ||
            (is(k->frequency, "profile") && strncmp(k->eviction, "edgemoe", 7) == 0);
 }
 

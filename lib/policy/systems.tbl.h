@@ -23,7 +23,7 @@ SYSTEM(
     "Fate: 75th percentile guesses, shallow layers kept whole, ARC, int4 and int2")
 SYSTEM("swapmoe", "allocation=planned,prediction=none,limit=none,routing=masked,mask=swap,warm=all",
        "SwapMoE: routing to resident experts, which are swapped by importance")
-SYSTEM("auto", "eviction=edgemoe,limit=auto",
+SYSTEM("auto", "eviction=edgemoe,limit=auto,warm=frequency",
        "what pays: eviction by frequency and layer, prefetch while it is measured to help")
 SYSTEM("iq8", "prediction=none,limit=none,precision=uniform-int8", "every expert at 8 bits")
 SYSTEM("iq4", "prediction=none,limit=none,precision=uniform-int4", "every expert at 4 bits")
@@ -37,17 +37,19 @@ SYSTEM("layerwise", "eviction=fifo,prediction=layer,limit=all,prefill_order=inde
        "whole layers are streamed through the room")
 SYSTEM("resident", "prediction=none,limit=none,warm=all", "everything loaded before the start")
 /* What auto chooses among beside the others (auto.tbl.h). */
-SYSTEM("auto-quiet", "eviction=edgemoe,prediction=none,limit=none", "auto without prefetch")
-SYSTEM("auto-records", "eviction=hobbit,limit=auto",
+SYSTEM("auto-quiet", "eviction=edgemoe,prediction=none,limit=none,warm=frequency",
+       "auto without prefetch")
+SYSTEM("auto-records", "eviction=hobbit,limit=auto,warm=frequency",
        "lossless, HOBBIT's four records, prefetch while it is measured to help")
-SYSTEM("auto-widths", "eviction=edgemoe,precision=edgemoe",
+SYSTEM("auto-widths", "eviction=edgemoe,precision=edgemoe,warm=frequency",
        "EdgeMoE's widths with the default's eviction and prefetch")
-SYSTEM("auto-widths-quiet", "eviction=edgemoe,prediction=none,limit=none,precision=edgemoe",
+SYSTEM("auto-widths-quiet",
+       "eviction=edgemoe,prediction=none,limit=none,precision=edgemoe,warm=frequency",
        "EdgeMoE's widths with the default's eviction, no prefetch")
-SYSTEM("auto-tiers", "eviction=edgemoe,precision=hobbit",
+SYSTEM("auto-tiers", "eviction=edgemoe,precision=hobbit,warm=frequency",
        "HOBBIT's two precisions with the default's eviction and prefetch, one room for both")
-SYSTEM("auto-int8", "eviction=edgemoe,precision=uniform-int8",
+SYSTEM("auto-int8", "eviction=edgemoe,precision=uniform-int8,warm=frequency",
        "every expert at 8 bits, with the default's eviction and prefetch")
-SYSTEM("auto-int4", "eviction=edgemoe,precision=uniform-int4", "the same at 4 bits")
-SYSTEM("auto-int2", "eviction=edgemoe,precision=uniform-int2", "the same at 2 bits")
+SYSTEM("auto-int4", "eviction=edgemoe,precision=uniform-int4,warm=frequency", "the same at 4 bits")
+SYSTEM("auto-int2", "eviction=edgemoe,precision=uniform-int2,warm=frequency", "the same at 2 bits")
 #undef SYSTEM

@@ -114,7 +114,7 @@ static void warm_by_frequency(struct sim_cache *c, const float *frequency)
         for (uint32_t i = 0; i < all; i++) {
             if (c->named[i])
                 continue;
-            if (best == POLICY_NONE || frequency[i] > frequency[best])
+            if (best == POLICY_NONE || (frequency && frequency[i] > frequency[best]))
                 best = i;
         }
         c->named[best] = 1;
@@ -128,7 +128,7 @@ static void warm(struct sim_cache *c)
 {
     const struct sim_config *k = &c->config;
     bool by_frequency = strcmp(k->knobs.warm, "frequency") == 0;
-    if (by_frequency && k->plan.tables.frequency) {
+    if (by_frequency) {
         warm_by_frequency(c, k->plan.tables.frequency);
     } else if (strcmp(k->knobs.warm, "all") == 0) {
         for (uint32_t i = 0; i < k->layers * k->experts; i++)

@@ -54,13 +54,11 @@ static int add_most_used(struct cache *c, struct error *error)
     const struct model_hparams *h = &c->child.model->hparams;
     const float *frequency = c->child.plan ? plan_frequency(c->child.plan) : NULL;
     uint32_t count = h->layers * h->experts;
-    if (!frequency)
-        return 0; /* a plan improves it, and is not needed for it */
     struct ranked *order = calloc(count, sizeof *order);
     if (!order)
         return error_set(error, ERR_NO_MEMORY, "no memory for the first filling");
     for (uint32_t i = 0; i < count; i++)
-        order[i] = (struct ranked){isnan(frequency[i]) ? 0 : frequency[i], i};
+        order[i] = (struct ranked){frequency && !isnan(frequency[i]) ? frequency[i] : 0, i};
     qsort(order, count, sizeof *order, by_frequency);
     for (uint32_t i = 0; i < count; i++)
         add(c, order[i].number / h->experts, order[i].number % h->experts,

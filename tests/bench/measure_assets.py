@@ -21,9 +21,9 @@ SHAPES = {
 # Shares of uses that plans of the demo model have at a loss, in percent (docs/plan.md); random weights have none of
 # their own. HOBBIT's and Fate's at 5 % were not planned: those of 1 % keep to 5 %, too.
 SHARES = {
-    1: (("edgemoe", "int4=0.988,int2=0.012", 1), ("hobbit", "native=0.478,int2=0.402,skip=0.12", 1),
+    1: (("edgemoe", "int4=0.953,int2=0.047", 1), ("hobbit", "native=0.478,int2=0.402,skip=0.12", 1),
         ("fate", "int4=0.75,int2=0.25", 1), ("uniform", "int4=1", 0.65)),
-    5: (("edgemoe", "int4=0.371,int2=0.629", 5), ("hobbit", "native=0.478,int2=0.402,skip=0.12", 1),
+    5: (("edgemoe", "int4=0.406,int2=0.594", 5), ("hobbit", "native=0.478,int2=0.402,skip=0.12", 1),
         ("fate", "int4=0.75,int2=0.25", 1), ("uniform", "int4=1", 0.65)),
 }
 

@@ -56,6 +56,17 @@ static void most_used(void)
     engine_stop(e);
 }
 
+/* auto fills it, too; where nobody knows what is used most, in order. */
+static void without_a_plan(void)
+{
+    struct engine *e = engine_new();
+    engine_start(e, (const char *const[]){"--system=auto", "--experts=50", NULL});
+    wait_resident(e, 128);
+    CHECK(engine_counter(e, "cache", "evictions") == 0, "something left");
+    baseline_compare(e, 0, "filled in order");
+    engine_stop(e);
+}
+
 static void wait_filled(struct engine *e)
 {
     uint64_t deadline = deadline_in(WAIT_MS), before, now = 0;
@@ -135,7 +146,8 @@ int main(int argc, char **argv)
     {                                                                                              \
 #name, name                                                                                \
     }
-    static const struct test_case cases[] = {ROW(everything), ROW(most_used), ROW(fixed_set),
-                                             ROW(exchanges), ROW(sets_after_another_system)};
+    static const struct test_case cases[] = {ROW(everything),     ROW(most_used),
+                                             ROW(without_a_plan), ROW(fixed_set),
+                                             ROW(exchanges),      ROW(sets_after_another_system)};
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }
