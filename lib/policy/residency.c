@@ -25,7 +25,8 @@ static int allocation_of(const char *name)
 static int rule_of(const struct residency_config *c)
 {
     static const char *const names[] = {
-        "lru", "lfu", "fifo", "random", "edgemoe", "edgemoe-printed", "hobbit", "arc", "score"};
+        "lru",    "lfu", "fifo",  "random", "edgemoe", "edgemoe-printed",
+        "hobbit", "arc", "rates", "score"};
     int rule = word_number(names, sizeof names / sizeof names[0], c->eviction);
     return rule == RULE_SCORE && !c->score ? -1 : rule;
 }
@@ -107,6 +108,7 @@ struct residency *residency_create(const struct residency_config *config)
         return NULL;
     }
     place_groups(r);
+    residency_rates_init(r);
     r->config.eviction = r->config.allocation = NULL; /* not borrowed beyond here */
     return r;
 }
@@ -270,13 +272,14 @@ static void record_use(struct residency *r, uint32_t slot, const struct residenc
     if (use->tokens > r->pass_tokens)
         r->pass_tokens = use->tokens;
     if (record->epoch != r->epoch)
-        *record = (struct residency_record){
-            .epoch = r->epoch, .frequency = record->frequency, .halvings = record->halvings};
+        record->last = record->uses = record->high = 0;
+    record->epoch = r->epoch;
     record->last = residency_tokens_now(r) - r->reset_at;
     record->uses += use->tokens;
     record->high += use->high ? use->tokens : 0;
     record->frequency = residency_frequency(r, slot) + (float)use->tokens;
     record->halvings = residency_tokens_now(r) / RESIDENCY_HALVING;
+    residency_rates_count(r, record, use->tokens);
 }
 
 float residency_frequency(const struct residency *r, uint32_t slot)

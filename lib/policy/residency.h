@@ -49,7 +49,13 @@
  *  arc              Megiddo and Modha's ARC in every group of the allocation: T1, T2, and ghosts
  * B1, B2; c is the number of experts at high_tier its share holds. A victim that `may`
  * refuses is passed over. An entry loaded by a guess enters T1 and its first use does not promote
- * it. score            the caller's function says it (config.score): highest leaves. For belady.
+ * it.
+ *  rates            highest L = -p / d leaves, d as in edgemoe, ties least recently used. p, the
+ *                   chance that a token uses the expert: 1/4 of a count of tokens that halves every
+ *                   token, 3/4 of one that halves every 128, each over what it could be at most,
+ *                   both begun with two tokens of even use. Our own: edgemoe's f is too slow for a
+ *                   topic and knows nothing in the first tokens.
+ *  score            the caller's function says it (config.score): highest leaves. For belady.
  * Before all: a slot whose expert is also held at a better tier leaves first.
  *
  * ---- Allocations (RESIDENCY_ALLOCATIONS): who may hold how much
@@ -77,7 +83,7 @@
 
 #define POLICY_NONE UINT32_MAX
 
-#define RESIDENCY_EVICTIONS   "lru|lfu|fifo|random|edgemoe|edgemoe-printed|hobbit|arc"
+#define RESIDENCY_EVICTIONS   "lru|lfu|fifo|random|edgemoe|edgemoe-printed|hobbit|arc|rates"
 #define RESIDENCY_ALLOCATIONS "shared|transient|tiers|even|fate|planned"
 #define RESIDENCY_TIERS_MAX   4
 #define RESIDENCY_HALVING     256 /* tokens between halvings of edgemoe's f */

@@ -8,7 +8,8 @@
 #include "lib/base/assert.h"
 #include "lib/policy/residency.h"
 
-#define RESIDENCY_MAGIC 0x44495352u
+#define RESIDENCY_MAGIC     0x44495352u
+#define RESIDENCY_SLOW_HALF 128u /* tokens in which rates' slow count halves */
 
 enum residency_rule {
     RULE_LRU,
@@ -19,6 +20,7 @@ enum residency_rule {
     RULE_EDGEMOE_PRINTED,
     RULE_HOBBIT,
     RULE_ARC,
+    RULE_RATES,
     RULE_SCORE
 };
 
@@ -64,6 +66,8 @@ struct residency_record { /* of an expert */
     uint64_t uses, high;  /* F, H */
     float frequency;      /* as of `halvings` */
     uint64_t halvings;
+    double fast, slow; /* rates: decaying counts, as of token `counted_at` */
+    uint64_t counted_at;
 };
 
 struct residency {
@@ -78,6 +82,7 @@ struct residency {
     struct residency_group *group;
     struct residency_record *record;
     uint32_t *held;
+    double slow_decay[RESIDENCY_SLOW_HALF]; /* rates: what is left after so many tokens */
     uint64_t tick, random;
     /* where compute is */
     struct residency_step now;
@@ -102,6 +107,13 @@ void arc_evicted(struct residency *r, uint32_t slot); /* the slot is in no list 
  * paper adapts it before the victim becomes a ghost. */
 enum residency_list arc_list_to_shrink(struct residency *r, struct residency_group *g,
                                        uint32_t incoming);
+
+/* ---- residency_rates.c ---- */
+void residency_rates_init(struct residency *r);
+/* `tokens` tokens of the running pass use the expert. */
+void residency_rates_count(const struct residency *r, struct residency_record *record,
+                           uint32_t tokens);
+double residency_rate(const struct residency *r, uint32_t slot); /* about 0..1: uses per token */
 
 /* ---- residency_victim.c ---- */
 double residency_score(const struct residency *r, uint32_t slot); /* highest leaves */

@@ -99,6 +99,7 @@ CASE(edgemoe_printed, "eviction=edgemoe-printed", "--experts=25")
 CASE(hobbit, "eviction=hobbit", "--experts=50")
 CASE(hobbit_model, "eviction=hobbit,records=model,fld_next=on", "--experts=25")
 CASE(arc, "eviction=arc", "--experts=50")
+CASE(rates, "eviction=rates", "--experts=25")
 CASE(arc_fate, "eviction=arc,allocation=fate", "--experts=25")
 CASE(lru_even, "allocation=even", "--experts=25")
 
@@ -109,9 +110,9 @@ int main(int argc, char **argv)
 #name, name                                                                                \
     }
     static const struct test_case cases[] = {
-        ROW(lru),      ROW(lru_25),          ROW(fifo),   ROW(lfu),          ROW(random_draws),
-        ROW(edgemoe),  ROW(edgemoe_printed), ROW(hobbit), ROW(hobbit_model), ROW(arc),
-        ROW(arc_fate), ROW(lru_even),
+        ROW(lru),      ROW(lru_25),          ROW(fifo),     ROW(lfu),          ROW(random_draws),
+        ROW(edgemoe),  ROW(edgemoe_printed), ROW(hobbit),   ROW(hobbit_model), ROW(arc),
+        ROW(arc_fate), ROW(rates),           ROW(lru_even),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

@@ -31,6 +31,7 @@ struct event {
     uint32_t slot, tokens, sequence;
     bool high;
     uint64_t token; /* tokens so far, with it */
+    uint32_t pass;  /* tokens of the pass it is of */
 };
 
 struct oracle {
@@ -40,7 +41,7 @@ struct oracle {
     bool held[SLOTS];
     uint64_t inserted[SLOTS], touched[SLOTS], uses[SLOTS], in_step[SLOTS];
     uint64_t tick, step, token, sequence_token;
-    uint32_t sequence, layer;
+    uint32_t sequence, layer, pass;
 };
 
 static struct oracle o;
@@ -59,6 +60,31 @@ static double frequency(uint32_t slot)
                 o.event[i].tokens *
                 exp2(-(double)(o.token / RESIDENCY_HALVING - o.event[i].token / RESIDENCY_HALVING));
     return f;
+}
+
+/* Sum of what each of the last `tokens` tokens is worth when the newest is `age` old. */
+static double decayed(uint64_t age, uint32_t tokens, double half)
+{
+    double sum = 0;
+    for (uint32_t i = 0; i < tokens; i++)
+        sum += exp2(-(double)(age + i) / half);
+    return sum;
+}
+
+/* The share of each pass's tokens that used the expert, newer ones counting more. */
+static double rate(uint32_t slot)
+{
+    double rates = 0;
+    for (int slow = 0; slow < 2; slow++) {
+        double half = slow ? 128 : 1, used = 2.0 * TOP_K / EXPERTS, all = 2;
+        for (uint32_t i = 0; i < o.events; i++)
+            if (o.event[i].slot % ALL == slot % ALL)
+                used += (double)o.event[i].tokens / o.event[i].pass *
+                        decayed(o.token - o.event[i].token, o.event[i].pass, half);
+        all += decayed(0, (uint32_t)o.token, half);
+        rates += (slow ? 0.75 : 0.25) * used / all;
+    }
+    return rates;
 }
 
 static double priority(uint32_t slot)
@@ -108,6 +134,8 @@ static double worth_leaving(uint32_t slot)
         uint32_t d = (LAYERS - layer_of(slot) + o.layer) % LAYERS;
         return d == 0 ? -INFINITY : -frequency(slot) / d;
     }
+    if (strcmp(e, "rates") == 0)
+        return -rate(slot) / distance(layer_of(slot));
     return -priority(slot);
 }
 
@@ -191,7 +219,7 @@ static void step_to(struct residency *r, uint32_t sequence, uint32_t position, u
 static void use(struct residency *r, uint32_t slot, uint32_t tokens, bool high)
 {
     ck_assert_uint_lt(o.events, EVENTS);
-    o.event[o.events++] = (struct event){slot, tokens, o.sequence, high, o.token};
+    o.event[o.events++] = (struct event){slot, tokens, o.sequence, high, o.token, o.pass};
     o.in_step[slot] = o.step;
     if (o.held[slot]) {
         o.touched[slot] = ++o.tick;
@@ -262,6 +290,7 @@ static void replay(const struct residency_config *config, uint64_t capacity, uin
         for (uint32_t i = 0; i < length && t < tokens; i++, t++) {
             uint32_t now = i == 0 ? prompt : 1;
             o.token += now;
+            o.pass = now;
             for (uint32_t l = 0; l < LAYERS; l++) {
                 step_to(r, sequence, position, l);
                 layer_of_pass(r, now, capacity);
@@ -299,7 +328,8 @@ static struct residency_config config_of(const char *eviction, const char *alloc
                                      .w_fld = 0.125f};
 }
 
-static const char *const ordered[] = {"lru", "lfu", "fifo", "edgemoe", "edgemoe-printed", "hobbit"};
+static const char *const ordered[] = {"lru",    "lfu",  "fifo", "edgemoe", "edgemoe-printed",
+                                      "hobbit", "rates"};
 static const char *const allocations[] = {"shared", "tiers", "even", "fate", "planned"};
 
 START_TEST(victims_agree_with_the_oracle)
@@ -355,7 +385,7 @@ static void fill(struct residency *r, uint32_t from, uint32_t to)
 }
 
 static const char *const every[] = {"lru",    "lfu", "fifo", "random", "edgemoe", "edgemoe-printed",
-                                    "hobbit", "arc"};
+                                    "hobbit", "arc", "rates"};
 
 START_TEST(edges)
 {
