@@ -9,6 +9,7 @@
 
 #include "lib/base/statistics.h"
 #include "procs/client/session.h"
+#include "procs/client/stream.h"
 
 #define BENCH_ARMS_MAX        64u
 #define BENCH_VARIED_MAX      8u /* parameters with a list of values */
@@ -23,7 +24,7 @@ enum bench_test { TEST_PREFILL, TEST_DECODE, TEST__COUNT };
 struct sample {
     double tps;      /* of the prompt, or of the new tokens */
     double ms;       /* spent computing and waiting: prefill and decode together */
-    double stall_ms; /* of it waiting for experts */
+    double stall_ms; /* of it waiting for experts; NAN: not known */
     double tokens;   /* all tokens that were computed in it */
     double bytes_read;
     double hits, late, misses, skipped, low_tier;
@@ -46,6 +47,7 @@ struct bench {
     const char *model;
     int64_t prompt, tokens, repetitions, warmup;
     int64_t warmup_tokens; /* of the decode test in a warm-up round; < 0: as many as measured */
+    int64_t turn;          /* tokens of a turn; 0: each arm decodes from beginning to end */
     int64_t seed;
     double stay;
     bool cold, verbose;
@@ -89,11 +91,41 @@ void test_name(const struct bench *b, enum bench_test test, char name[32]);
 
 /* ---- measure.c ---- */
 
+/* Tokens of one repetition or round of warm-up. */
+struct tokens {
+    uint32_t *ids; /* of the prefill test: the prompt and the token after it; then of the decode
+                      test: a prompt of one and the new tokens. Freed by who asked for them */
+    size_t count[TEST__COUNT];
+};
+
+/* Starts an arm's engine; the document is the bench's from then on. number: of the arm. */
+int arm_open(struct bench *b, const struct arm *arm, uint32_t number, struct session *s,
+             struct error *error);
+int arm_warm_up(const struct bench *b, struct session *s, struct error *error);
+/* warmup: number of such a round, from 1; 0: the tokens that are measured. */
+int repetition_tokens(const struct bench *b, int64_t repetition, int64_t warmup, struct tokens *t,
+                      struct error *error);
+/* One test from beginning to end. out NULL: not measured. */
+int run_test(const struct bench *b, struct session *s, const struct tokens *t, enum bench_test test,
+             struct sample *out, struct error *error);
+
+/* The same in pieces. sequence_ended: -1 when it was cancelled; the result is freed then. */
+int sequence_begin(const struct bench *b, struct session *s, const struct tokens *t,
+                   enum bench_test test, uint64_t *id, struct error *error);
+int sequence_ended(struct stream_result *result, struct error *error);
+void sample_take(struct sample *out, const struct stream_result *result, const json_t *before,
+                 const json_t *after, enum bench_test test);
+
 /* All repetitions of all arms. Telling about it on stderr. */
 int measure_all(struct bench *b, struct error *error);
 
 /* Made-up tokens, or those of the text, for one repetition; `vocab` of the model. */
 int stream_check(const struct bench *b, struct error *error);
+
+/* ---- turns.c ---- */
+
+/* One repetition of all arms, their decoding in turns of b->turn tokens. */
+int turns_repetition(struct bench *b, int64_t repetition, struct error *error);
 
 /* ---- report.c ---- */
 

@@ -42,6 +42,10 @@ static void usage(FILE *out)
         "                             repeated, and is combined with the lists\n"
         "      --warmup N             rounds before each measurement (default 1)\n"
         "      --warmup-tokens N      of a decode test in such a round (default: as many as -n)\n"
+        "      --turns N              all arms of a repetition decode side by side, N tokens in "
+        "turn\n"
+        "                             while the others' processes are stopped: what the machine\n"
+        "                             does from second to second hits all alike\n"
         "      --cold                 drop the file from the page cache before each engine\n"
         "      --text FILE            take the tokens from a text; otherwise they are made up\n"
         "      --ids FILE             take them from a file of token ids\n"
@@ -94,6 +98,7 @@ static int add_compare(struct options *o, const char *text, struct error *error)
 enum {
     OPT_WARMUP = 256,
     OPT_WARMUP_TOKENS,
+    OPT_TURNS,
     OPT_COLD,
     OPT_TEXT,
     OPT_IDS,
@@ -112,6 +117,7 @@ static const struct option options[] = {
     {"help", 0, NULL, 'h'},
     {"warmup", 1, NULL, OPT_WARMUP},
     {"warmup-tokens", 1, NULL, OPT_WARMUP_TOKENS},
+    {"turns", 1, NULL, OPT_TURNS},
     {"cold", 0, NULL, OPT_COLD},
     {"text", 1, NULL, OPT_TEXT},
     {"ids", 1, NULL, OPT_IDS},
@@ -134,6 +140,7 @@ static int one_option(struct bench *b, struct options *o, int option, const char
     case OPT_WARMUP: return option_i64("--warmup", value, 0, 1000, &b->warmup, error);
     case OPT_WARMUP_TOKENS:
         return option_i64("--warmup-tokens", value, 1, TOKENS_MAX, &b->warmup_tokens, error);
+    case OPT_TURNS: return option_i64("--turns", value, 1, TOKENS_MAX, &b->turn, error);
     case OPT_COLD: b->cold = true; return 0;
     case OPT_TEXT:
     case OPT_IDS:
@@ -176,6 +183,8 @@ static int parse(struct bench *b, struct options *o, int argc, char **argv, stru
         return error_set(error, ERR_BAD_INPUT, "give a model: -m FILE");
     if (b->prompt == 0 && b->tokens == 0)
         return error_set(error, ERR_BAD_INPUT, "nothing to measure: -p and -n are both 0");
+    if (b->turn > 0 && b->tokens == 0)
+        return error_set(error, ERR_BAD_INPUT, "--turns are of the decode test: -n is 0");
     choose_context(b, &params);
     if (arms_make(b, &varied, &params, error) != 0)
         return -1;

@@ -1,5 +1,6 @@
 /* One arm, one repetition: an engine of its own, warm-up, then the prompt and the new tokens as two
  * sequences, so that each has its own figures. Tokens are forced: every arm computes the same ones.
+ * With --turns the arms of a repetition run side by side instead: turns.c.
  */
 #include <fcntl.h>
 #include <inttypes.h>
@@ -14,12 +15,6 @@
 #include "procs/client/document.h"
 #include "procs/client/stream.h"
 #include "procs/client/token_stream.h"
-
-struct tokens {
-    uint32_t *ids; /* of the prefill test: the prompt and the token after it; then of the decode
-                      test: a prompt of one and the new tokens */
-    size_t count[TEST__COUNT];
-};
 
 /* The first new token comes out of the prompt's pass: a decode of n steps has n + 1 new ones. */
 static size_t tokens_of(const struct bench *b, enum bench_test test, bool warmup)
@@ -68,27 +63,46 @@ static int make_tokens(const struct bench *b, uint64_t number, uint32_t vocab, s
     return 0;
 }
 
-/* One sequence: a prompt, then forced tokens. */
-static int sequence(struct session *s, const uint32_t *ids, size_t prompt, size_t forced,
-                    struct stream_result *result, struct error *error)
+/* The request of a test: a prompt, then forced tokens. */
+static struct engine_submit request_of(const struct bench *b, const struct tokens *t,
+                                       enum bench_test test)
 {
     struct engine_submit submit;
     engine_submit_defaults(&submit);
-    submit.prompt_ids = ids;
-    submit.prompt_ids_count = prompt;
-    submit.forced = ids + prompt;
-    submit.forced_count = forced;
-    submit.max_tokens = (int64_t)forced;
+    submit.prompt_ids = t->ids + (test == TEST_PREFILL ? 0 : t->count[TEST_PREFILL]);
+    submit.prompt_ids_count = test == TEST_PREFILL ? (size_t)b->prompt : 1;
+    submit.forced = submit.prompt_ids + submit.prompt_ids_count;
+    submit.forced_count = t->count[test] - submit.prompt_ids_count;
+    submit.max_tokens = (int64_t)submit.forced_count;
     submit.ignore_eos = true;
     submit.sampling.temperature = 0;
-    if (stream_run(s, &submit, NULL, NULL, result, error) != 0)
-        return -1;
+    return submit;
+}
+
+int sequence_begin(const struct bench *b, struct session *s, const struct tokens *t,
+                   enum bench_test test, uint64_t *id, struct error *error)
+{
+    struct engine_submit submit = request_of(b, t, test);
+    return stream_submit(s, &submit, id, error);
+}
+
+int sequence_ended(struct stream_result *result, struct error *error)
+{
     if (strcmp(result->finish, "length") == 0)
         return 0;
     bool cancelled = strcmp(result->finish, "cancelled") == 0;
     stream_result_free(result);
     return cancelled ? error_set(error, ERR_CANCELLED, "interrupted")
                      : error_set(error, ERR_FAILED, "a sequence ended before its last token");
+}
+
+static int sequence(const struct bench *b, struct session *s, const struct tokens *t,
+                    enum bench_test test, struct stream_result *result, struct error *error)
+{
+    struct engine_submit submit = request_of(b, t, test);
+    if (stream_run(s, &submit, NULL, NULL, result, error) != 0)
+        return -1;
+    return sequence_ended(result, error);
 }
 
 static double real(const json_t *stats, const char *key)
@@ -149,17 +163,23 @@ static json_t *counters_grown(const json_t *before, const json_t *after)
     return all;
 }
 
+void sample_take(struct sample *out, const struct stream_result *result, const json_t *before,
+                 const json_t *after, enum bench_test test)
+{
+    fill_sample(out, result->stats, test);
+    out->counters = counters_grown(before, after);
+}
+
 /* One measured sequence, with what all counters say about it. */
-static int measured(struct session *s, const uint32_t *ids, size_t prompt, size_t forced,
+static int measured(const struct bench *b, struct session *s, const struct tokens *t,
                     enum bench_test test, struct sample *out, struct error *error)
 {
     struct stream_result result;
     json_t *before = session_stats(s);
-    int rc = sequence(s, ids, prompt, forced, &result, error);
+    int rc = sequence(b, s, t, test, &result, error);
     if (rc == 0) {
         json_t *after = session_stats(s);
-        fill_sample(out, result.stats, test);
-        out->counters = counters_grown(before, after);
+        sample_take(out, &result, before, after, test);
         json_decref(after);
         stream_result_free(&result);
     }
@@ -167,27 +187,17 @@ static int measured(struct session *s, const uint32_t *ids, size_t prompt, size_
     return rc;
 }
 
-/* Both tests on these tokens. samples NULL: warm-up. */
-static int run_tests(const struct bench *b, struct session *s, const struct tokens *t,
-                     struct sample *const samples[TEST__COUNT], size_t at, struct error *error)
+int run_test(const struct bench *b, struct session *s, const struct tokens *t, enum bench_test test,
+             struct sample *out, struct error *error)
 {
-    for (int test = 0; test < TEST__COUNT; test++) {
-        struct stream_result result;
-        if (!test_wanted(b, (enum bench_test)test))
-            continue;
-        const uint32_t *ids = t->ids + (test == TEST_PREFILL ? 0 : t->count[TEST_PREFILL]);
-        size_t prompt = test == TEST_PREFILL ? (size_t)b->prompt : 1;
-        size_t forced = t->count[test] - prompt;
-        if (samples) {
-            if (measured(s, ids, prompt, forced, (enum bench_test)test, &samples[test][at],
-                         error) != 0)
-                return -1;
-            continue;
-        }
-        if (sequence(s, ids, prompt, forced, &result, error) != 0)
-            return -1;
-        stream_result_free(&result);
-    }
+    struct stream_result result;
+    if (!test_wanted(b, test))
+        return 0;
+    if (out)
+        return measured(b, s, t, test, out, error);
+    if (sequence(b, s, t, test, &result, error) != 0)
+        return -1;
+    stream_result_free(&result);
     return 0;
 }
 
@@ -201,30 +211,11 @@ static void drop_cache(const char *path)
     close(fd);
 }
 
-static int run_rounds(struct bench *b, struct arm *arm, struct session *s, int64_t repetition,
-                      struct error *error)
-{
-    uint32_t vocab = (uint32_t)document_u64(b->document, "model.vocab");
-    if (vocab == 0)
-        return error_set(error, ERR_FAILED, "the engine does not tell the size of the vocabulary");
-    for (int64_t w = -b->warmup; w <= 0; w++) {
-        struct tokens t;
-        uint64_t number = (uint64_t)(w < 0 ? b->repetitions - 1 - w : repetition);
-        if (make_tokens(b, number, vocab, &t, error) != 0)
-            return -1;
-        int rc = run_tests(b, s, &t, w < 0 ? NULL : arm->samples, (size_t)repetition, error);
-        free(t.ids);
-        if (rc != 0)
-            return -1;
-    }
-    return 0;
-}
-
-static int run_arm(struct bench *b, struct arm *arm, int64_t repetition, struct error *error)
+int arm_open(struct bench *b, const struct arm *arm, uint32_t number, struct session *s,
+             struct error *error)
 {
     char run[RUN_NAME_MAX + 1];
-    struct session session;
-    snprintf(run, sizeof run, "bench-%ld", (long)getpid());
+    snprintf(run, sizeof run, "bench-%ld-%u", (long)getpid(), number + 1);
     struct session_request request = {.verb = "bench",
                                       .run = run,
                                       .model = b->model,
@@ -232,11 +223,54 @@ static int run_arm(struct bench *b, struct arm *arm, int64_t repetition, struct 
                                       .verbose = b->verbose};
     if (b->cold)
         drop_cache(b->model);
-    if (session_open(&session, &request, error) != 0)
+    if (session_open(s, &request, error) != 0)
         return -1;
     json_decref(b->document);
-    b->document = session_stats(&session);
-    int rc = run_rounds(b, arm, &session, repetition, error);
+    b->document = session_stats(s);
+    return 0;
+}
+
+int repetition_tokens(const struct bench *b, int64_t repetition, int64_t warmup, struct tokens *t,
+                      struct error *error)
+{
+    uint32_t vocab = (uint32_t)document_u64(b->document, "model.vocab");
+    if (vocab == 0)
+        return error_set(error, ERR_FAILED, "the engine does not tell the size of the vocabulary");
+    uint64_t number = (uint64_t)(warmup > 0 ? b->repetitions - 1 + warmup : repetition);
+    return make_tokens(b, number, vocab, t, error);
+}
+
+int arm_warm_up(const struct bench *b, struct session *s, struct error *error)
+{
+    for (int64_t w = b->warmup; w > 0; w--) {
+        struct tokens t;
+        if (repetition_tokens(b, 0, w, &t, error) != 0)
+            return -1;
+        int rc = run_test(b, s, &t, TEST_PREFILL, NULL, error);
+        if (rc == 0)
+            rc = run_test(b, s, &t, TEST_DECODE, NULL, error);
+        free(t.ids);
+        if (rc != 0)
+            return -1;
+    }
+    return 0;
+}
+
+static int run_arm(struct bench *b, struct arm *arm, uint32_t number, int64_t repetition,
+                   struct error *error)
+{
+    struct session session;
+    struct tokens t = {.ids = NULL};
+    if (arm_open(b, arm, number, &session, error) != 0)
+        return -1;
+    int rc = arm_warm_up(b, &session, error);
+    if (rc == 0)
+        rc = repetition_tokens(b, repetition, 0, &t, error);
+    for (int test = 0; rc == 0 && test < TEST__COUNT; test++)
+        if (test_wanted(b, (enum bench_test)test))
+            rc = run_test(b, &session, &t, (enum bench_test)test, &arm->samples[test][repetition],
+                          error);
+    free(t.ids);
     session_close(&session);
     return rc;
 }
@@ -261,10 +295,12 @@ int measure_all(struct bench *b, struct error *error)
 {
     uint32_t *order = b->order;
     for (int64_t r = 0; r < b->repetitions; r++) {
+        if (b->turn > 0 && turns_repetition(b, r, error) != 0)
+            return -1;
         for (uint32_t i = 0; i < b->arm_count; i++) {
             /* Another arm is first every time: what the machine does meanwhile hits all alike. */
             uint32_t number = (uint32_t)(((uint64_t)r + i) % b->arm_count);
-            if (run_arm(b, &b->arms[number], r, error) != 0)
+            if (b->turn == 0 && run_arm(b, &b->arms[number], number, r, error) != 0)
                 return -1;
             *order++ = number;
             tell(b, number, r);

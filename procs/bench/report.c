@@ -147,10 +147,23 @@ static void print_heading(const struct bench *b)
         printf("forced tokens of %s; ", b->text_path);
     else
         printf("forced tokens, made up (seed %lld, stay %g); ", (long long)b->seed, b->stay);
-    printf("%s; an engine per arm and repetition, arms take turns, %lld repetitions\n", state(b),
+    char turns[64] = "arms take turns";
+    if (b->turn > 0)
+        snprintf(turns, sizeof turns, "decoding side by side in turns of %lld tokens",
+                 (long long)b->turn);
+    printf("%s; an engine per arm and repetition, %s, %lld repetitions\n", state(b), turns,
            (long long)b->repetitions);
     printf("%s\n\n", same_uses(b) ? "every arm used as many experts"
                                   : "note: the arms did not use equally many experts");
+}
+
+/* A figure, or what stands for one that is not known. */
+static void figure_text(char out[24], double x, const char *format, const char *unknown)
+{
+    if (isnan(x))
+        snprintf(out, 24, "%s", unknown);
+    else
+        snprintf(out, 24, format, x);
 }
 
 static void print_md(const struct bench *b)
@@ -163,17 +176,19 @@ static void print_md(const struct bench *b)
     for (uint32_t i = 0; i < b->arm_count; i++) {
         for (int test = 0; test < TEST__COUNT; test++) {
             struct figures f;
-            char name[32], resident[16] = "-";
+            char name[32], resident[24] = "-", compute[24], stall[24];
             if (!test_wanted(b, (enum bench_test)test))
                 continue;
             test_name(b, (enum bench_test)test, name);
             make_figures(b, &b->arms[i], (enum bench_test)test, &f);
             if (!isnan(f.of_resident))
                 snprintf(resident, sizeof resident, "%.1f %%", f.of_resident);
-            printf("| %u | %s | %s | %.2f ± %.2f | %s | %.3f | %.3f | %.3f | %.1f | %.1f | %.1f | "
+            figure_text(compute, f.compute_ms, "%.3f", "-");
+            figure_text(stall, f.stall_ms, "%.3f", "-");
+            printf("| %u | %s | %s | %.2f ± %.2f | %s | %s | %s | %.3f | %.1f | %.1f | %.1f | "
                    "%.1f | %.1f | %.0f |\n",
-                   i + 1, b->arms[i].label, name, f.mean, f.deviation, resident, f.compute_ms,
-                   f.stall_ms, f.read_mib, f.hit, f.late, f.miss, f.skipped, f.low, f.peak_mib);
+                   i + 1, b->arms[i].label, name, f.mean, f.deviation, resident, compute, stall,
+                   f.read_mib, f.hit, f.late, f.miss, f.skipped, f.low, f.peak_mib);
         }
     }
     printf("\nt/s: mean ± standard deviation; compute, stall, read: per token; of resident: "
@@ -201,33 +216,40 @@ static void print_csv(const struct bench *b)
     for (uint32_t i = 0; i < b->arm_count; i++)
         for (int test = 0; test < TEST__COUNT; test++) {
             struct figures f;
-            char name[32], resident[32] = "";
+            char name[32], resident[24], compute[24], stall[24];
             if (!test_wanted(b, (enum bench_test)test))
                 continue;
             test_name(b, (enum bench_test)test, name);
             make_figures(b, &b->arms[i], (enum bench_test)test, &f);
-            if (!isnan(f.of_resident))
-                snprintf(resident, sizeof resident, "%.4f", f.of_resident);
-            printf("%u,\"%s\",%s,%lld,%.6g,%.6g,%.6g,%s,%.6g,%.6g,%.6g,%.0f,%.4f,%.4f,%.4f,%.4f,"
+            figure_text(resident, f.of_resident, "%.4f", "");
+            figure_text(compute, f.compute_ms, "%.6g", "");
+            figure_text(stall, f.stall_ms, "%.6g", "");
+            printf("%u,\"%s\",%s,%lld,%.6g,%.6g,%.6g,%s,%s,%s,%.6g,%.0f,%.4f,%.4f,%.4f,%.4f,"
                    "%.4f,%.3f\n",
                    i + 1, b->arms[i].label, name, (long long)b->repetitions, f.mean, f.deviation,
-                   f.median, resident, f.compute_ms, f.stall_ms, f.read_mib, f.uses, f.hit, f.late,
-                   f.miss, f.skipped, f.low, f.peak_mib);
+                   f.median, resident, compute, stall, f.read_mib, f.uses, f.hit, f.late, f.miss,
+                   f.skipped, f.low, f.peak_mib);
         }
 }
 
 /* ---- json ---- */
 
+/* A figure that may not be known. New reference. */
+static json_t *known(double x)
+{
+    return isnan(x) ? json_null() : json_real(x);
+}
+
 static json_t *sample_json(const struct sample *s)
 {
-    return json_pack("{s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:O*}",
-                     "tps", s->tps, "ms", s->ms, "stall_ms", s->stall_ms, "tokens", s->tokens,
-                     "bytes_read", (json_int_t)s->bytes_read, "hits", (json_int_t)s->hits, "late",
-                     (json_int_t)s->late, "misses", (json_int_t)s->misses, "skipped",
-                     (json_int_t)s->skipped, "low_tier_uses", (json_int_t)s->low_tier,
-                     "peak_memory_bytes", (json_int_t)s->peak_memory, "arena_bytes",
-                     (json_int_t)s->arena, "restarts", (json_int_t)s->restarts, "system", s->system,
-                     "counters", s->counters);
+    return json_pack("{s:f, s:f, s:o, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:O*}",
+                     "tps", s->tps, "ms", s->ms, "stall_ms", known(s->stall_ms), "tokens",
+                     s->tokens, "bytes_read", (json_int_t)s->bytes_read, "hits",
+                     (json_int_t)s->hits, "late", (json_int_t)s->late, "misses",
+                     (json_int_t)s->misses, "skipped", (json_int_t)s->skipped, "low_tier_uses",
+                     (json_int_t)s->low_tier, "peak_memory_bytes", (json_int_t)s->peak_memory,
+                     "arena_bytes", (json_int_t)s->arena, "restarts", (json_int_t)s->restarts,
+                     "system", s->system, "counters", s->counters);
 }
 
 static json_t *test_json(const struct bench *b, const struct arm *arm, enum bench_test test)
@@ -239,15 +261,14 @@ static json_t *test_json(const struct bench *b, const struct arm *arm, enum benc
     test_name(b, test, name);
     for (int64_t r = 0; r < b->repetitions; r++)
         json_array_append_new(samples, sample_json(&arm->samples[test][r]));
-    json_t *o =
-        json_pack("{s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o}",
-                  "test", name, "tps_mean", f.mean, "tps_sd", f.deviation, "tps_median", f.median,
-                  "compute_ms_per_token", f.compute_ms, "stall_ms_per_token", f.stall_ms,
-                  "bytes_read_per_token", f.read_mib * (double)MIB, "uses", f.uses, "hit_percent",
-                  f.hit, "late_percent", f.late, "miss_percent", f.miss, "skipped_percent",
-                  f.skipped, "low_tier_percent", f.low, "peak_mib", f.peak_mib, "samples", samples);
-    json_object_set_new(o, "percent_of_resident",
-                        isnan(f.of_resident) ? json_null() : json_real(f.of_resident));
+    json_t *o = json_pack(
+        "{s:s, s:f, s:f, s:f, s:o, s:o, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o}", "test", name,
+        "tps_mean", f.mean, "tps_sd", f.deviation, "tps_median", f.median, "compute_ms_per_token",
+        known(f.compute_ms), "stall_ms_per_token", known(f.stall_ms), "bytes_read_per_token",
+        f.read_mib * (double)MIB, "uses", f.uses, "hit_percent", f.hit, "late_percent", f.late,
+        "miss_percent", f.miss, "skipped_percent", f.skipped, "low_tier_percent", f.low, "peak_mib",
+        f.peak_mib, "samples", samples);
+    json_object_set_new(o, "percent_of_resident", known(f.of_resident));
     return o;
 }
 

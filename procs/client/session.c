@@ -340,7 +340,10 @@ int session_open(struct session *s, const struct session_request *request, struc
         if (access(request->model, R_OK) != 0)
             return error_set_errno(error, ERR_BAD_INPUT, errno, "cannot read %.200s",
                                    request->model);
-        snprintf(s->run, sizeof s->run, "own-%d", (int)getpid());
+        if (request->run)
+            snprintf(s->run, sizeof s->run, "%s", request->run);
+        else
+            snprintf(s->run, sizeof s->run, "own-%d", (int)getpid());
         if (!request->verbose)
             s->log_fd = open("/tmp", O_TMPFILE | O_RDWR | O_APPEND | O_CLOEXEC, 0600);
         if (spawn_engine(s, request, error) != 0) {

@@ -32,7 +32,7 @@ void session_signals(void);
 /* Finds or starts the engine and waits until it is ready, telling about it on stderr when it takes
  * long.
  *   --run NAME, it runs     that one; engine parameters beside it are an error
- *   --run NAME, it does not one of our own when there is a model, else an error
+ *   --run NAME, it does not one of our own of that name when there is a model, else an error
  *   no model                the running engine "default"
  *   a model, no parameters  the running engine "default" if it serves that very file
  *   else                    one of our own under a name of its own */

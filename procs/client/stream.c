@@ -117,6 +117,29 @@ static void cancel(struct session *s, uint64_t id, uint64_t from, struct stream_
     rpc_client_set_stop(s->engine, &session_stop);
 }
 
+int stream_step(struct session *s, uint64_t id, uint64_t *from, stream_sink *sink, void *arg,
+                struct stream_result *r, struct error *error)
+{
+    struct engine_next next;
+    uint64_t gone_since = 0;
+    for (;;) {
+        if (session_stop) {
+            cancel(s, id, *from, r);
+            return 1;
+        }
+        if (engine_next(s->engine, id, *from, NEXT_WAIT_MS, &next, error) == 0)
+            break;
+        if (!session_stop && !worth_repeating(s, &gone_since, error))
+            return -1;
+    }
+    if (sink)
+        sink(&next, arg);
+    *from = next.next;
+    int state = take(r, &next, error);
+    engine_next_free(&next);
+    return state;
+}
+
 int stream_follow(struct session *s, uint64_t id, stream_sink *sink, void *arg,
                   struct stream_result *r, struct error *error)
 {
@@ -124,24 +147,9 @@ int stream_follow(struct session *s, uint64_t id, stream_sink *sink, void *arg,
     r->text = calloc(1, 1);
     if (!r->text)
         return error_set(error, ERR_NO_MEMORY, "no memory");
-    uint64_t from = 0, gone_since = 0;
+    uint64_t from = 0;
     for (;;) {
-        struct engine_next next;
-        if (session_stop) {
-            cancel(s, id, from, r);
-            return 0;
-        }
-        if (engine_next(s->engine, id, from, NEXT_WAIT_MS, &next, error) != 0) {
-            if (session_stop || worth_repeating(s, &gone_since, error))
-                continue;
-            return -1;
-        }
-        gone_since = 0;
-        if (sink)
-            sink(&next, arg);
-        from = next.next;
-        int state = take(r, &next, error);
-        engine_next_free(&next);
+        int state = stream_step(s, id, &from, sink, arg, r, error);
         if (state != 0)
             return state > 0 ? 0 : -1;
     }

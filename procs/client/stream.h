@@ -24,11 +24,16 @@ typedef void stream_sink(const struct engine_next *next, void *arg);
 int stream_run(struct session *s, struct engine_submit *submit, stream_sink *sink, void *arg,
                struct stream_result *result, struct error *error);
 
-/* The two halves, for a client that keeps several sequences going. */
+/* The parts of it, for a client that keeps several sequences going. */
 int stream_submit(struct session *s, struct engine_submit *submit, uint64_t *id,
                   struct error *error);
 int stream_follow(struct session *s, uint64_t id, stream_sink *sink, void *arg,
                   struct stream_result *result, struct error *error);
+
+/* One reply of a sequence, from token *from on, into a result that began as zeroes; *from moves on.
+ * 1: it has ended, 0: there is more to come, -1 as stream_run. */
+int stream_step(struct session *s, uint64_t id, uint64_t *from, stream_sink *sink, void *arg,
+                struct stream_result *result, struct error *error);
 
 void stream_result_free(struct stream_result *result);
 

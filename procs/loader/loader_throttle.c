@@ -10,8 +10,12 @@
 static void refill(struct throttle *t, uint64_t now_ns, unsigned most_ms)
 {
     double rate = (double)t->rate;
-    t->tokens += rate * (double)(now_ns - t->stamp_ns) / (double)NS_PER_S;
+    uint64_t passed_ns = now_ns - t->stamp_ns;
+    t->tokens += rate * (double)passed_ns / (double)NS_PER_S;
     t->stamp_ns = now_ns;
+    /* Who was not even looked at for so long did not run at all: nothing to make up for. */
+    if (passed_ns > LATE_MS * NS_PER_MS)
+        most_ms = 0;
     double most = rate * most_ms / 1000;
     if (t->tokens > most)
         t->tokens = most;

@@ -20,6 +20,7 @@ FORMS = {
     "try": {"bound": (8, 2), "llama": (2, 1), "hobbit": (8, 2), "fate": (8, 2), "swapmoe": (8, 2),
             "hobbit_shares": (50,), "fate_shares": (50,), "swap_shares": (50,)},
 }
+TURN = 4 # tokens that an arm decodes before it is the next one's turn
 WARMUP = 12 # tokens: enough to fill the room, little enough to be worth it on a slow drive
 DRIVES = {"200 MB/s": 200_000_000, "1 GB/s": 1_000_000_000, "unthrottled": 0}
 
@@ -39,7 +40,7 @@ def missing(what, a, part):
 
 def bench(a, tokens, repetitions, arms, *more, warmup_tokens=None):
     argv = ["bench", "-m", a.assets.store(), "-p", 0, "-n", tokens, "-r", repetitions, "--threads", a.threads,
-            "-o", "json", *more]
+            "-o", "json", "--turns", TURN, *more]
     if warmup_tokens:
         argv += ["--warmup-tokens", warmup_tokens]
     for label, settings in arms.items():
@@ -53,8 +54,7 @@ def arm_figures(doc, label):
     hinted, missed = m.counter(t, "cache.hint_entries"), m.counter(t, "cache.hints_missing")
     return {"tps": t["tps_median"], "rates": m.rates(t), "read_bytes": t["bytes_read_per_token"],
             "hit": t["hit_percent"], "late": t["late_percent"], "miss": t["miss_percent"],
-            "skipped": t["skipped_percent"], "low": t["low_tier_percent"], "compute_ms": t["compute_ms_per_token"],
-            "stall_ms": t["stall_ms_per_token"], "hinted": hinted, "hints_missing": missed,
+            "skipped": t["skipped_percent"], "low": t["low_tier_percent"], "hinted": hinted, "hints_missing": missed,
             "sent": m.counter(t, "cache.prefetches"), "in_time": m.counter(t, "cache.hints_in_time"),
             "late_hints": m.counter(t, "cache.hints_late"), "expired": m.counter(t, "cache.hints_expired"),
             "recall_hits": m.counter(t, "predictor.recall_hits"),
@@ -204,10 +204,10 @@ class Hobbit:
                 r = f[label]
                 rows.append((label, f"{f['share']} %", f"{r['tps']:.3f}", f"{r['read_bytes'] / MIB:.1f}",
                              f"{r['hit']:.1f} %", f"{r['low']:.1f} %", f"{r['skipped']:.1f} %",
-                             f"{r['stall_ms']:.1f}", m.ratio_text(f["ratios"][label]) if label != "on" else "-"))
+                             m.ratio_text(f["ratios"][label]) if label != "on" else "-"))
         return ["Dynamic loading (native and int2 by gate weight) at 500 MB/s; `on by it` is the ratio of decode.",
                 "", *m.table(("arm", "experts", "decode t/s", "read MiB/token", "hits", "low tier", "skipped",
-                              "stall ms", "on by it"), rows)]
+                              "on by it"), rows)]
 
     @staticmethod
     def verdicts(a, results):
@@ -299,7 +299,6 @@ class Swapmoe:
             seconds = sum(s["ms"] for s in test["samples"]) / 1e3
             out.update(share=share, latency=m.median_ratio(out["pruned"]["rates"], out["swapmoe"]["rates"]),
                        waits=sum(s["misses"] + s["late"] for s in test["samples"]),
-                       stall_ms=sum(s["stall_ms"] for s in test["samples"]),
                        swaps=m.counter(test, "cache.swaps"),
                        traffic_mib_s=m.counter(test, "loader.bytes_read") / MIB / seconds)
             return out
@@ -310,10 +309,10 @@ class Swapmoe:
     @staticmethod
     def tables(_a, results):
         rows = [(f"{f['share']} %", f"{f['swapmoe']['tps']:.2f}", f"{f['pruned']['tps']:.2f}",
-                 m.ratio_text(f["latency"]), f["waits"], f"{f['stall_ms']:.1f}", f["swaps"],
+                 m.ratio_text(f["latency"]), f["waits"], f["swaps"],
                  f"{f['traffic_mib_s']:.1f}") for f in sorted(results.values(), key=lambda f: f["share"])]
         return m.table(("experts", "swapmoe t/s", "pruned t/s", "time of a token, swapmoe by pruned", "uses that "
-                        "waited", "stall ms", "swaps", "swap traffic MiB/s"), rows)
+                        "waited", "swaps", "swap traffic MiB/s"), rows)
 
     @staticmethod
     def verdicts(a, results):

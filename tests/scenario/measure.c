@@ -196,6 +196,33 @@ static void bench_arms(void)
     command_free(&c);
 }
 
+/* Side by side: one engine decodes while the other is stopped. Nothing is lost by it, and nobody
+ * takes a stopped process for a dead one. */
+static void bench_turns(void)
+{
+    struct command c;
+    command_run(&c, NULL, END_MS,
+                (const char *const[]){"bench", "-m", test_model(), "-p", "0", "-n", "30", "-r", "2",
+                                      "--experts", "50,25", "--threads", "1", "--turns", "4", "-o",
+                                      "json", NULL});
+    expect(&c, 0);
+    json_t *doc = json_loads(c.out, 0, NULL);
+    CHECK(doc, "not JSON: %.200s", c.out);
+    CHECK(json_is_true(json_object_get(doc, "same_uses")), "the arms did not route alike");
+    for (size_t i = 0; i < 2; i++) {
+        const json_t *test = at(at(doc, "arms", i), "tests", 0);
+        CHECK(json_number_value(json_object_get(test, "tps_median")) > 0, "no rate");
+        CHECK(json_is_null(json_object_get(test, "stall_ms_per_token")),
+              "a stall that nobody knows");
+        CHECK(json_number_value(json_object_get(test, "uses")) == 8 * 4 * 31 * 2, "uses are lost");
+        for (size_t s = 0; s < 2; s++)
+            CHECK(json_integer_value(json_object_get(at(test, "samples", s), "restarts")) == 0,
+                  "a stopped process was restarted");
+    }
+    json_decref(doc);
+    command_free(&c);
+}
+
 /* Arms with parameters of their own, and what the counters of the processes say of each. */
 static void bench_own_arms(void)
 {
@@ -350,10 +377,15 @@ static void doctor_document(void)
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
-        {"synth_reproducible", synth_reproducible}, {"synth_is_a_model", synth_is_a_model},
-        {"synth_bad_input", synth_bad_input},       {"bench_arms", bench_arms},
-        {"bench_own_arms", bench_own_arms},         {"bench_forms", bench_forms},
-        {"forced_tokens", forced_tokens},           {"doctor_document", doctor_document},
+        {"synth_reproducible", synth_reproducible},
+        {"synth_is_a_model", synth_is_a_model},
+        {"synth_bad_input", synth_bad_input},
+        {"bench_arms", bench_arms},
+        {"bench_own_arms", bench_own_arms},
+        {"bench_turns", bench_turns},
+        {"bench_forms", bench_forms},
+        {"forced_tokens", forced_tokens},
+        {"doctor_document", doctor_document},
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

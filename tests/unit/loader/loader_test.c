@@ -235,6 +235,20 @@ START_TEST(throttle_saves_little_while_idle)
 }
 END_TEST
 
+/* A process that was stopped (Ctrl-Z, a laptop that slept) does not make up for it. */
+START_TEST(throttle_forgets_a_stop)
+{
+    struct throttle t = {0};
+    uint64_t now = 1000;
+    throttle_set(&t, 100 * MIB, now);
+    read_for(&t, &now, NS_PER_S, NS_PER_MS);
+    now += 10 * NS_PER_S;
+    uint64_t got = read_for(&t, &now, NS_PER_S, NS_PER_MS);
+    ck_assert_uint_lt(got, 105 * MIB);
+    ck_assert_uint_gt(got, 95 * MIB);
+}
+END_TEST
+
 START_TEST(throttle_changes)
 {
     struct throttle t = {0};
@@ -371,6 +385,7 @@ int main(void)
     c = tcase_create("throttle");
     tcase_add_test(c, throttle_holds_its_rate);
     tcase_add_test(c, throttle_saves_little_while_idle);
+    tcase_add_test(c, throttle_forgets_a_stop);
     tcase_add_test(c, throttle_changes);
     suite_add_tcase(s, c);
     c = tcase_create("device");
