@@ -251,6 +251,8 @@ void residency_step(struct residency *r, const struct residency_step *step)
     bool other_pass = other_sequence || step->position != r->now.position;
     if (!other_pass && step->layer == r->now.layer)
         return;
+    if (other_sequence && r->stepped)
+        residency_rates_sequence(r);
     if (other_pass && r->stepped) {
         uint64_t passed = step->position - r->now.position;
         bool known = !other_sequence && step->position > r->now.position;
@@ -279,7 +281,7 @@ static void record_use(struct residency *r, uint32_t slot, const struct residenc
     record->high += use->high ? use->tokens : 0;
     record->frequency = residency_frequency(r, slot) + (float)use->tokens;
     record->halvings = residency_tokens_now(r) / RESIDENCY_HALVING;
-    residency_rates_count(r, record, use->tokens);
+    residency_rates_count(r, &record->counts, use->tokens);
 }
 
 float residency_frequency(const struct residency *r, uint32_t slot)

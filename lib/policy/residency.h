@@ -53,8 +53,9 @@
  *  rates            highest L = -p / d leaves, d as in edgemoe, ties least recently used. p, the
  *                   chance that a token uses the expert: 1/4 of a count of tokens that halves every
  *                   token, 3/4 of one that halves every 128, each over what it could be at most,
- *                   both begun with two tokens of even use. Our own: edgemoe's f is too slow for a
- *                   topic and knows nothing in the first tokens.
+ *                   both begun with two tokens of even use. A new sequence ages them as 128
+ *                   tokens would. Our own: edgemoe's f is too slow for a topic and knows nothing
+ *                   in the first tokens.
  *  score            the caller's function says it (config.score): highest leaves. For belady.
  * Before all: a slot whose expert is also held at a better tier leaves first.
  *

@@ -60,14 +60,18 @@ struct residency_group {
     uint32_t visited;
 };
 
+struct residency_counts { /* rates: of tokens, decaying */
+    double fast, slow;
+    uint64_t at; /* the clock they are right for */
+};
+
 struct residency_record { /* of an expert */
     uint64_t epoch;       /* of the sequence the next three belong to */
     uint64_t last;        /* R */
     uint64_t uses, high;  /* F, H */
     float frequency;      /* as of `halvings` */
     uint64_t halvings;
-    double fast, slow; /* rates: decaying counts, as of token `counted_at` */
-    uint64_t counted_at;
+    struct residency_counts counts;
 };
 
 struct residency {
@@ -83,6 +87,8 @@ struct residency {
     struct residency_record *record;
     uint32_t *held;
     double slow_decay[RESIDENCY_SLOW_HALF]; /* rates: what is left after so many tokens */
+    struct residency_counts most;           /* of an expert that every token used */
+    uint64_t gap_tokens;                    /* that new sequences counted as */
     uint64_t tick, random;
     /* where compute is */
     struct residency_step now;
@@ -110,8 +116,10 @@ enum residency_list arc_list_to_shrink(struct residency *r, struct residency_gro
 
 /* ---- residency_rates.c ---- */
 void residency_rates_init(struct residency *r);
+/* Another sequence begins; the step is still the last one's. */
+void residency_rates_sequence(struct residency *r);
 /* `tokens` tokens of the running pass use the expert. */
-void residency_rates_count(const struct residency *r, struct residency_record *record,
+void residency_rates_count(const struct residency *r, struct residency_counts *counts,
                            uint32_t tokens);
 double residency_rate(const struct residency *r, uint32_t slot); /* about 0..1: uses per token */
 

@@ -9,6 +9,8 @@
  * docs/sim.md. */
 #define FAST_WEIGHT  0.25
 #define PRIOR_TOKENS 2.0 /* what is not known yet counts as that many tokens of even use */
+/* A new sequence is likely about something else: the counts age as if so many tokens had passed. */
+#define SEQUENCE_TOKENS RESIDENCY_SLOW_HALF
 
 void residency_rates_init(struct residency *r)
 {
@@ -28,6 +30,12 @@ static double slow_left(const struct residency *r, uint64_t tokens)
     return halves < 1000 ? ldexp(r->slow_decay[tokens % RESIDENCY_SLOW_HALF], -(int)halves) : 0;
 }
 
+/* Tokens, and those that a new sequence counts as. */
+static uint64_t clock_of(const struct residency *r)
+{
+    return residency_tokens_now(r) + r->gap_tokens;
+}
+
 /* The count of an expert that each of the last `tokens` tokens used. */
 static double fast_full(uint64_t tokens)
 {
@@ -39,30 +47,51 @@ static double slow_full(const struct residency *r, uint64_t tokens)
     return (1 - slow_left(r, tokens)) / (1 - slow_left(r, 1));
 }
 
-static uint64_t age_of(const struct residency *r, const struct residency_record *record)
+/* The count of one that every token used: what counts are measured by. */
+static double fast_most(const struct residency *r)
 {
-    uint64_t now = residency_tokens_now(r);
-    return now > record->counted_at ? now - record->counted_at : 0;
+    uint64_t since = clock_of(r) - r->most.at;
+    return fast_full(since) + r->most.fast * fast_left(since);
 }
 
-void residency_rates_count(const struct residency *r, struct residency_record *record,
+static double slow_most(const struct residency *r)
+{
+    uint64_t since = clock_of(r) - r->most.at;
+    return slow_full(r, since) + r->most.slow * slow_left(r, since);
+}
+
+void residency_rates_sequence(struct residency *r)
+{
+    double fast = fast_most(r) * fast_left(SEQUENCE_TOKENS);
+    double slow = slow_most(r) * slow_left(r, SEQUENCE_TOKENS);
+    r->gap_tokens += SEQUENCE_TOKENS;
+    r->most = (struct residency_counts){.fast = fast, .slow = slow, .at = clock_of(r)};
+}
+
+static uint64_t age_of(const struct residency *r, const struct residency_counts *counts)
+{
+    uint64_t now = clock_of(r);
+    return now > counts->at ? now - counts->at : 0;
+}
+
+void residency_rates_count(const struct residency *r, struct residency_counts *counts,
                            uint32_t tokens)
 {
     /* In prefill it is not known which tokens of the chunk they were: evenly, then. */
     double share = (double)tokens / (double)r->pass_tokens;
-    uint64_t age = age_of(r, record);
-    record->fast = record->fast * fast_left(age) + share * fast_full(r->pass_tokens);
-    record->slow = record->slow * slow_left(r, age) + share * slow_full(r, r->pass_tokens);
-    record->counted_at = residency_tokens_now(r);
+    uint64_t age = age_of(r, counts);
+    counts->fast = counts->fast * fast_left(age) + share * fast_full(r->pass_tokens);
+    counts->slow = counts->slow * slow_left(r, age) + share * slow_full(r, r->pass_tokens);
+    counts->at = clock_of(r);
 }
 
 double residency_rate(const struct residency *r, uint32_t slot)
 {
     const struct residency_config *c = &r->config;
-    const struct residency_record *record = &r->record[residency_expert_of(r, slot)];
-    uint64_t age = age_of(r, record), now = residency_tokens_now(r);
+    const struct residency_counts *counts = &r->record[residency_expert_of(r, slot)].counts;
+    uint64_t age = age_of(r, counts);
     double prior = PRIOR_TOKENS * (c->top_k > 0 ? c->top_k : 1) / c->experts;
-    double fast = (record->fast * fast_left(age) + prior) / (fast_full(now) + PRIOR_TOKENS);
-    double slow = (record->slow * slow_left(r, age) + prior) / (slow_full(r, now) + PRIOR_TOKENS);
+    double fast = (counts->fast * fast_left(age) + prior) / (fast_most(r) + PRIOR_TOKENS);
+    double slow = (counts->slow * slow_left(r, age) + prior) / (slow_most(r) + PRIOR_TOKENS);
     return FAST_WEIGHT * fast + (1 - FAST_WEIGHT) * slow;
 }

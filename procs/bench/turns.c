@@ -26,6 +26,7 @@ struct runner {
     size_t children;
     bool open, stopped, ended;
     uint64_t id, from, ran_ns;
+    struct tokens tokens;
     struct stream_result result;
     json_t *before;
 };
@@ -70,11 +71,31 @@ static void go_on(struct runner *r)
 
 /* ---- a repetition ---- */
 
-/* Until its first new token is there: the time of a decode begins with it. */
-static int begin(struct bench *b, struct runner *r, const struct tokens *t, struct error *error)
+static int open_runner(struct bench *b, struct runner *r, uint32_t number, int64_t repetition,
+                       struct error *error)
 {
+    struct arm *arm = &b->arms[number];
+    if (arm_open(b, arm, number, &r->session, error) != 0)
+        return -1;
+    r->open = true;
+    find_children(r, b->document);
+    if (arm_warm_up(b, &r->session, error) != 0 ||
+        repetition_tokens(b, repetition, 0, &r->tokens, error) != 0)
+        return -1;
+    int rc = run_test(b, &r->session, &r->tokens, TEST_PREFILL,
+                      test_wanted(b, TEST_PREFILL) ? &arm->samples[TEST_PREFILL][repetition] : NULL,
+                      error);
+    stop(r);
+    return rc;
+}
+
+/* Until its first new token is there: the time of a decode begins with it. Only once all arms are
+ * open: a sequence that nobody asks for in half a minute is cancelled. */
+static int begin(struct bench *b, struct runner *r, struct error *error)
+{
+    go_on(r);
     r->before = session_stats(&r->session);
-    if (sequence_begin(b, &r->session, t, TEST_DECODE, &r->id, error) != 0)
+    if (sequence_begin(b, &r->session, &r->tokens, TEST_DECODE, &r->id, error) != 0)
         return -1;
     while (!r->ended && r->from == 0) {
         int state = stream_step(&r->session, r->id, &r->from, NULL, NULL, &r->result, error);
@@ -82,30 +103,8 @@ static int begin(struct bench *b, struct runner *r, const struct tokens *t, stru
             return -1;
         r->ended = state > 0;
     }
-    return 0;
-}
-
-static int open_runner(struct bench *b, struct runner *r, uint32_t number, int64_t repetition,
-                       struct error *error)
-{
-    struct tokens t;
-    struct arm *arm = &b->arms[number];
-    if (arm_open(b, arm, number, &r->session, error) != 0)
-        return -1;
-    r->open = true;
-    find_children(r, b->document);
-    if (arm_warm_up(b, &r->session, error) != 0)
-        return -1;
-    if (repetition_tokens(b, repetition, 0, &t, error) != 0)
-        return -1;
-    int rc = run_test(b, &r->session, &t, TEST_PREFILL,
-                      test_wanted(b, TEST_PREFILL) ? &arm->samples[TEST_PREFILL][repetition] : NULL,
-                      error);
-    if (rc == 0)
-        rc = begin(b, r, &t, error);
-    free(t.ids);
     stop(r);
-    return rc;
+    return 0;
 }
 
 static int turn(const struct bench *b, struct runner *r, struct error *error)
@@ -162,6 +161,7 @@ static void close_runner(struct runner *r)
         session_close(&r->session);
     stream_result_free(&r->result);
     json_decref(r->before);
+    free(r->tokens.ids);
 }
 
 int turns_repetition(struct bench *b, int64_t repetition, struct error *error)
@@ -174,6 +174,8 @@ int turns_repetition(struct bench *b, int64_t repetition, struct error *error)
         uint32_t number = (uint32_t)(((uint64_t)repetition + i) % b->arm_count);
         rc = open_runner(b, &runners[number], number, repetition, error);
     }
+    for (uint32_t i = 0; rc == 0 && i < b->arm_count; i++)
+        rc = begin(b, &runners[i], error);
     if (rc == 0)
         rc = decode(b, runners, repetition, error);
     for (uint32_t i = 0; i < b->arm_count; i++)

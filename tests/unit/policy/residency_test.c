@@ -9,13 +9,14 @@
 #include "lib/base/bytes.h"
 #include "lib/policy/residency.h"
 
-#define LAYERS  5u
-#define EXPERTS 9u
-#define TOP_K   3u
-#define ALL     (LAYERS * EXPERTS)
-#define TIERS   2u
-#define SLOTS   (TIERS * ALL)
-#define EVENTS  40000u
+#define LAYERS    5u
+#define EXPERTS   9u
+#define TOP_K     3u
+#define ALL       (LAYERS * EXPERTS)
+#define TIERS     2u
+#define SLOTS     (TIERS * ALL)
+#define SEQUENCES 64
+#define EVENTS    40000u
 
 static uint64_t seed;
 
@@ -41,7 +42,7 @@ struct oracle {
     bool held[SLOTS];
     uint64_t inserted[SLOTS], touched[SLOTS], uses[SLOTS], in_step[SLOTS];
     uint64_t tick, step, token, sequence_token;
-    uint32_t sequence, layer, pass;
+    uint32_t sequence, layer, pass, tokens_of[SEQUENCES];
 };
 
 static struct oracle o;
@@ -77,11 +78,17 @@ static double rate(uint32_t slot)
     double rates = 0;
     for (int slow = 0; slow < 2; slow++) {
         double half = slow ? 128 : 1, used = 2.0 * TOP_K / EXPERTS, all = 2;
+        uint64_t after = 0; /* tokens and gaps since the end of sequence s */
         for (uint32_t i = 0; i < o.events; i++)
             if (o.event[i].slot % ALL == slot % ALL)
-                used += (double)o.event[i].tokens / o.event[i].pass *
-                        decayed(o.token - o.event[i].token, o.event[i].pass, half);
-        all += decayed(0, (uint32_t)o.token, half);
+                used +=
+                    (double)o.event[i].tokens / o.event[i].pass *
+                    decayed(o.token - o.event[i].token + 128 * (o.sequence - o.event[i].sequence),
+                            o.event[i].pass, half);
+        for (uint32_t s = o.sequence; s > 0; s--) {
+            all += decayed(after, o.tokens_of[s], half);
+            after += o.tokens_of[s] + 128;
+        }
         rates += (slow ? 0.75 : 0.25) * used / all;
     }
     return rates;
@@ -291,6 +298,8 @@ static void replay(const struct residency_config *config, uint64_t capacity, uin
             uint32_t now = i == 0 ? prompt : 1;
             o.token += now;
             o.pass = now;
+            ck_assert_uint_lt(sequence, SEQUENCES);
+            o.tokens_of[sequence] += now;
             for (uint32_t l = 0; l < LAYERS; l++) {
                 step_to(r, sequence, position, l);
                 layer_of_pass(r, now, capacity);
