@@ -228,6 +228,50 @@ static int parse_ids(const json_t *array, const char *name, const uint32_t **out
     return 0;
 }
 
+int engine_stops_add(struct engine_stops *stops, const char *text, size_t bytes,
+                     struct error *error)
+{
+    if (stops->count == ENGINE_STOPS_MAX)
+        return error_set(error, ERR_BAD_INPUT, "at most %d texts may end an answer",
+                         ENGINE_STOPS_MAX);
+    if (bytes == 0 || bytes > ENGINE_STOP_BYTES_MAX)
+        return error_set(error, ERR_BAD_INPUT, "a text that ends an answer has 1 to %d bytes",
+                         ENGINE_STOP_BYTES_MAX);
+    memcpy(stops->text[stops->count], text, bytes);
+    stops->bytes[stops->count++] = (uint8_t)bytes;
+    return 0;
+}
+
+static int parse_stops(const json_t *body, struct engine_submit *out, struct error *error)
+{
+    const json_t *stops = json_object_get(body, "stop");
+    if (!stops)
+        return 0;
+    if (!json_is_array(stops))
+        return error_set(error, ERR_BAD_INPUT, "stop must be an array of texts");
+    for (size_t i = 0; i < json_array_size(stops); i++) {
+        const json_t *text = json_array_get(stops, i);
+        if (!json_is_string(text))
+            return error_set(error, ERR_BAD_INPUT, "stop[%zu] is not a text", i);
+        if (engine_stops_add(&out->stops, json_string_value(text), json_string_length(text),
+                             error) != 0)
+            return -1;
+    }
+    return 0;
+}
+
+static json_t *stops_json(const struct engine_stops *stops)
+{
+    json_t *array = json_array();
+    for (uint32_t i = 0; array && i < stops->count; i++) {
+        if (json_array_append_new(array, json_stringn(stops->text[i], stops->bytes[i])) != 0) {
+            json_decref(array);
+            return NULL;
+        }
+    }
+    return array;
+}
+
 static int parse_prompt(const json_t *body, struct engine_submit *out, struct error *error)
 {
     const json_t *prompt = json_object_get(body, "prompt"), *ids = json_object_get(body, "ids");
@@ -273,7 +317,7 @@ int engine_submit_parse(json_t *body, struct engine_submit *out, struct error *e
     json_t *sampling = json_object_get(body, "sampling");
     if (only_known(body,
                    ",request_key,prompt,ids,max_tokens,ignore_eos,parse_special,logprobs,"
-                   "score_prompt,sampling,forced,",
+                   "score_prompt,sampling,forced,stop,",
                    error) != 0 ||
         check_key(body, out, error) != 0 || parse_prompt(body, out, error) != 0 ||
         get_int(body, "max_tokens", 0, ENGINE_TOKENS_MAX, &out->max_tokens, error) != 0 ||
@@ -281,7 +325,7 @@ int engine_submit_parse(json_t *body, struct engine_submit *out, struct error *e
         get_bool(body, "ignore_eos", &out->ignore_eos, error) != 0 ||
         get_bool(body, "parse_special", &out->parse_special, error) != 0 ||
         get_bool(body, "score_prompt", &out->score_prompt, error) != 0 ||
-        parse_forced(body, out, error) != 0)
+        parse_forced(body, out, error) != 0 || parse_stops(body, out, error) != 0)
         return -1;
     return sampling ? sampling_parse(sampling, &out->sampling, error) : 0;
 }
@@ -407,6 +451,7 @@ static json_t *submit_json(const struct engine_submit *s, const char *key)
                 put(request, "logprobs", json_integer(s->logprobs)) &&
                 put(request, "score_prompt", json_boolean(s->score_prompt)) &&
                 put(request, "sampling", sampling_json(&s->sampling)) &&
+                (s->stops.count == 0 || put(request, "stop", stops_json(&s->stops))) &&
                 (s->prompt ? put(request, "prompt", json_stringn(s->prompt, s->prompt_bytes))
                            : put(request, "ids", ids_json(s->prompt_ids, s->prompt_ids_count))) &&
                 (!s->forced || put(request, "forced", ids_json(s->forced, s->forced_count)));

@@ -44,6 +44,19 @@ json_t *sampling_json(const struct sampling *s);
 #define ENGINE_KEY_BYTES_MAX    64    /* printable ASCII */
 #define ENGINE_WAIT_MS_MAX      60000 /* one long poll */
 #define ENGINE_NEXT_IDS_MAX     4096  /* tokens or log-probabilities in one reply */
+#define ENGINE_STOPS_MAX        8     /* texts that end an answer */
+#define ENGINE_STOP_BYTES_MAX   64    /* of one of them */
+
+/* Texts that end an answer and are no part of it. Fixed size: it stands in shared memory, too. */
+struct engine_stops {
+    uint32_t count;
+    uint8_t bytes[ENGINE_STOPS_MAX];
+    char text[ENGINE_STOPS_MAX][ENGINE_STOP_BYTES_MAX]; /* not NUL-terminated */
+};
+
+/* Adds a text of 1 to ENGINE_STOP_BYTES_MAX bytes of UTF-8. -1 with ERR_BAD_INPUT. */
+int engine_stops_add(struct engine_stops *stops, const char *text, size_t bytes,
+                     struct error *error);
 
 struct engine_submit {
     const char *prompt; /* UTF-8 text, or NULL when prompt_ids is given */
@@ -61,6 +74,7 @@ struct engine_submit {
                          */
     const char *request_key; /* client-made unique key: submitting it again returns the same id;
                                 NULL lets the stub make one */
+    struct engine_stops stops;
     struct sampling sampling;
 };
 

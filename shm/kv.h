@@ -56,8 +56,11 @@ struct kv_request {
     uint32_t logprobs;
     uint32_t error_code;    /* enum error_code when FAILED */
     uint32_t forced_tokens; /* the first new tokens stand in the log already, beyond log_tokens */
+    uint32_t stop_token;    /* generated token that the text ends in; UINT32_MAX: in none */
+    uint32_t stop_bytes;    /* bytes of it that belong to the text */
     uint32_t reserved;
     uint64_t seed; /* resolved at submit, so that a successor draws the same */
+    struct engine_stops stops;
     struct sampling sampling;
     struct kv_figures figures; /* writer: runner */
     char error_text[256];

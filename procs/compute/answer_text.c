@@ -4,13 +4,16 @@
 #include "procs/compute/compute.h"
 
 size_t answer_gather(struct answer *a, const struct tokenizer *tokenizer,
-                     const _Atomic uint32_t *log, uint32_t count, bool ended, size_t *text_bytes)
+                     const _Atomic uint32_t *log, uint32_t count, bool ended, struct stop_cut cut,
+                     size_t *text_bytes)
 {
     size_t told = 0, whole = 0, bytes = 0, n = 0;
     while (n < count && n < ENGINE_NEXT_IDS_MAX) {
         uint32_t id = atomic_load_explicit(&log[n], memory_order_relaxed);
         size_t piece_bytes;
         const char *piece = tokenizer_piece(tokenizer, id, &piece_bytes);
+        if (n >= cut.token)
+            piece_bytes = n > cut.token ? 0 : cut.bytes;
         if (bytes + piece_bytes > sizeof a->text)
             break;
         memcpy(a->text + bytes, piece, piece_bytes);

@@ -40,6 +40,25 @@ static struct standing look(struct compute *c, struct kv_request *q, uint32_t ro
     return s;
 }
 
+/* Tokens of a running answer that are no part of a stop's text, nor may become one. */
+static uint32_t told_at_most(const struct compute *c, const struct kv_request *q,
+                             const struct standing *s)
+{
+    if (s->ended || (q->flags & KV_FLAG_SCORE_PROMPT))
+        return s->count;
+    return stops_settled(&q->stops, c->tokenizer, kv_log(&c->child.kv, s->row) + s->base, s->count);
+}
+
+/* Where the text ends, counted from token `from` on. */
+static struct stop_cut cut_from(const struct kv_request *q, const struct standing *s, uint64_t from)
+{
+    if (!s->ended || q->stop_token == UINT32_MAX)
+        return STOP_CUT_NONE;
+    if (q->stop_token < from) /* nothing of what follows is text */
+        return (struct stop_cut){0, 0};
+    return (struct stop_cut){q->stop_token - (uint32_t)from, q->stop_bytes};
+}
+
 static void gather_logprobs(struct compute *c, const struct standing *s, uint64_t from,
                             size_t count)
 {
@@ -73,10 +92,11 @@ static bool answer(struct compute *c, const struct pending *p, uint64_t now_ns, 
     }
     struct standing s = look(c, q, row);
     struct engine_next next = {.ids = c->answer.ids, .text = c->answer.text};
-    uint64_t left = p->from < s.count ? s.count - p->from : 0;
+    uint32_t tellable = told_at_most(c, q, &s);
+    uint64_t left = p->from < tellable ? tellable - p->from : 0;
     next.count = answer_gather(&c->answer, c->tokenizer,
                                kv_log(&c->child.kv, row) + s.base + (left ? p->from : 0),
-                               (uint32_t)left, s.ended, &next.text_bytes);
+                               (uint32_t)left, s.ended, cut_from(q, &s, p->from), &next.text_bytes);
     next.next = p->from + next.count;
     next.done = s.ended && next.next >= s.count;
     if (next.count == 0 && !next.done && !last)

@@ -20,6 +20,7 @@
 #include "lib/lockstep/lockstep.h"
 #include "lib/model/tokenizer.h"
 #include "procs/compute/histogram.h"
+#include "procs/compute/stops.h"
 
 #define COMPUTE_MAGIC 0x434d5055u
 
@@ -69,10 +70,11 @@ struct runner {
     struct experts experts;
     pthread_t thread;
     uint32_t eos;
-    uint32_t *tokens;          /* [chunk] of the pass now computed */
-    float *scores;             /* [chunk] */
-    uint32_t *recent;          /* [RECENT_TOKENS_MAX] */
-    uint16_t **keys, **values; /* [layers] of the sequence now computed */
+    const struct tokenizer *tokenizer; /* constant tables */
+    uint32_t *tokens;                  /* [chunk] of the pass now computed */
+    float *scores;                     /* [chunk] */
+    uint32_t *recent;                  /* [RECENT_TOKENS_MAX] */
+    uint16_t **keys, **values;         /* [layers] of the sequence now computed */
     struct histogram token_ns;
     struct tpot tpot[KV_REQUESTS_MAX]; /* read by main after the row's state says it ended */
 
@@ -153,9 +155,11 @@ void requests_tend(struct compute *c, uint64_t now_ns); /* idle rows, gauges */
 struct kv_request *request_find(struct compute *c, uint64_t id, uint32_t *row);
 
 /* answer_text.c: fills ids and text of the first tokens of `log` (count of them); returns how many
- * may be told now. Tokens in the middle of a character are held back unless the sequence ended. */
+ * may be told now. Tokens in the middle of a character are held back unless the sequence ended. The
+ * text ends at `cut` (its token counted in `log`); ids do not. */
 size_t answer_gather(struct answer *a, const struct tokenizer *tokenizer,
-                     const _Atomic uint32_t *log, uint32_t count, bool ended, size_t *text_bytes);
+                     const _Atomic uint32_t *log, uint32_t count, bool ended, struct stop_cut cut,
+                     size_t *text_bytes);
 
 /* answers.c */
 void answers_add(struct compute *c, struct rpc_request *request);

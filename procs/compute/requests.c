@@ -181,6 +181,9 @@ static void fill_request(struct compute *c, uint32_t row, const struct engine_su
     q->logprobs = (uint32_t)s->logprobs;
     q->error_code = ERR_NONE;
     q->error_text[0] = 0;
+    q->stops = s->stops;
+    q->stop_token = UINT32_MAX;
+    q->stop_bytes = 0;
     q->sampling = s->sampling;
     q->seed = resolve_seed(s->sampling.seed);
     q->figures = (struct kv_figures){.submitted_ns = clock_now_ns(),

@@ -34,14 +34,28 @@ static uint32_t get(const _Atomic uint32_t *word)
     return atomic_load_explicit(word, memory_order_relaxed);
 }
 
+/* A stop's text ends in the newest token. Written before the row says that it ended. */
+static bool stopped(struct sequence *s, uint32_t prompt, uint32_t tokens)
+{
+    struct stop_cut cut;
+    if (!stops_match(&s->request->stops, s->runner->tokenizer, s->log + prompt, tokens - prompt,
+                     &cut))
+        return false;
+    s->request->stop_token = cut.token;
+    s->request->stop_bytes = cut.bytes;
+    return true;
+}
+
 /* What the log says: KV_FINISH_NONE while there is something to do. */
-static enum kv_finish finished(const struct sequence *s)
+static enum kv_finish finished(struct sequence *s)
 {
     uint32_t tokens = get(&s->request->log_tokens), prompt = get(&s->request->prompt_tokens);
     if (s->score)
         return get(&s->request->kv_valid) >= prompt ? KV_FINISH_LENGTH : KV_FINISH_NONE;
     bool stops = (s->request->flags & KV_FLAG_IGNORE_EOS) == 0;
     if (tokens > prompt && stops && get(&s->log[tokens - 1]) == s->runner->eos)
+        return KV_FINISH_STOP;
+    if (stopped(s, prompt, tokens))
         return KV_FINISH_STOP;
     return tokens - prompt >= s->request->max_tokens || tokens >= s->positions ? KV_FINISH_LENGTH
                                                                                : KV_FINISH_NONE;

@@ -158,7 +158,7 @@ START_TEST(text_is_whole_characters)
         atomic_store(&log[i], ids[i]);
     bool held_back = false;
     for (uint32_t have = 0; have <= count; have++) {
-        size_t told = answer_gather(&answer, tokenizer, log, have, false, &bytes);
+        size_t told = answer_gather(&answer, tokenizer, log, have, false, STOP_CUT_NONE, &bytes);
         held_back |= told < have;
         ck_assert_uint_le(told, have);
         ck_assert_uint_eq(utf8_complete_prefix(answer.text, bytes), bytes);
@@ -169,7 +169,8 @@ START_TEST(text_is_whole_characters)
     char joined[sizeof text] = "";
     size_t at = 0, length = 0;
     for (uint32_t have = 0; have <= count; have++) {
-        at += answer_gather(&answer, tokenizer, log + at, have - (uint32_t)at, false, &bytes);
+        at += answer_gather(&answer, tokenizer, log + at, have - (uint32_t)at, false, STOP_CUT_NONE,
+                            &bytes);
         memcpy(joined + length, answer.text, bytes);
         length += bytes;
     }
@@ -190,11 +191,80 @@ START_TEST(the_end_holds_nothing_back)
         tokenizer_encode(tokenizer, "\xf0\x9f\x98\x80", 4, false, &ids, &count, &error), 0);
     ck_assert_uint_gt(count, 1); /* not one token in this vocabulary */
     atomic_store(&log[0], ids[0]);
-    ck_assert_uint_eq(answer_gather(&answer, tokenizer, log, 1, false, &bytes), 0);
+    ck_assert_uint_eq(answer_gather(&answer, tokenizer, log, 1, false, STOP_CUT_NONE, &bytes), 0);
     ck_assert_uint_eq(bytes, 0);
-    ck_assert_uint_eq(answer_gather(&answer, tokenizer, log, 1, true, &bytes), 1);
+    ck_assert_uint_eq(answer_gather(&answer, tokenizer, log, 1, true, STOP_CUT_NONE, &bytes), 1);
     ck_assert_uint_gt(bytes, 0);
     free(ids);
+}
+END_TEST
+
+/* ---- texts that end an answer ---- */
+
+static uint32_t encode(const char *text, _Atomic uint32_t *log, size_t room)
+{
+    uint32_t *ids;
+    size_t count;
+    struct error error;
+    ck_assert_int_eq(tokenizer_encode(tokenizer, text, strlen(text), false, &ids, &count, &error),
+                     0);
+    ck_assert_uint_le(count, room);
+    for (size_t i = 0; i < count; i++)
+        atomic_store(&log[i], ids[i]);
+    free(ids);
+    return (uint32_t)count;
+}
+
+/* Told token by token, as compute tells them, the text is what stands before the first match,
+ * whatever tokens it is cut into. */
+START_TEST(stops_cut_the_text)
+{
+    static const struct {
+        const char *text, *stops[3], *told;
+    } rows[] = {
+        {"one two three four", {"three"}, "one two "},
+        {"one two three four", {"e t"}, "on"},
+        {"one two three four", {"e f!"}, "one two three four"},
+        {"one two three four", {"wo th", "ee f"}, "one t"},
+        {"one two three four", {"hre", "three"}, "one two "},
+        {"one two three four", {"o"}, ""},
+        {"one two three four", {"r"}, "one two th"},
+        {"aaab aaaab", {"aaaa"}, "aaab "},
+        {"a question? No: an answer.", {"answer!", "No!"}, "a question? No: an answer."},
+        {"the end\n\nQuestion", {"\n\n"}, "the end"},
+        {"caf\xc3\xa9 noir", {"\xc3\xa9 n"}, "caf"},
+        {"nothing", {NULL}, "nothing"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct engine_stops stops = {0};
+        struct stop_cut cut = STOP_CUT_NONE;
+        struct error error;
+        _Atomic uint32_t log[64];
+        char joined[256] = "";
+        size_t told = 0, length = 0, bytes;
+        bool ended = false;
+        for (size_t k = 0; k < 3 && rows[i].stops[k]; k++)
+            ck_assert_int_eq(
+                engine_stops_add(&stops, rows[i].stops[k], strlen(rows[i].stops[k]), &error), 0);
+        uint32_t count = encode(rows[i].text, log, ARRAY_LEN(log));
+        for (uint32_t have = 1; have <= count && !ended; have++) {
+            ended = stops_match(&stops, tokenizer, log, have, &cut) || have == count;
+            uint32_t may = ended ? have : stops_settled(&stops, tokenizer, log, have);
+            if (may < told) /* what was told once stays told */
+                ck_abort_msg("row %zu: %u of %u told, %zu before", i, may, have, told);
+            struct stop_cut here = cut.token == UINT32_MAX ? cut
+                                   : cut.token < told
+                                       ? (struct stop_cut){0, 0}
+                                       : (struct stop_cut){cut.token - (uint32_t)told, cut.bytes};
+            told += answer_gather(&answer, tokenizer, log + told, may - (uint32_t)told, ended, here,
+                                  &bytes);
+            memcpy(joined + length, answer.text, bytes);
+            length += bytes;
+        }
+        joined[length] = 0;
+        ck_assert_msg(strcmp(joined, rows[i].told) == 0, "row %zu: '%s' instead of '%s'", i, joined,
+                      rows[i].told);
+    }
 }
 END_TEST
 
@@ -236,6 +306,7 @@ int main(void)
     tcase_add_checked_fixture(c, open_tokenizer, close_tokenizer);
     tcase_add_test(c, text_is_whole_characters);
     tcase_add_test(c, the_end_holds_nothing_back);
+    tcase_add_test(c, stops_cut_the_text);
     suite_add_tcase(suite, c);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

@@ -338,11 +338,15 @@ START_TEST(submit_fields)
     ck_assert_int_eq(s.sampling.top_k, 40);
     engine_submit_parsed_free(&s);
     json_decref(body);
-    body = json_loads("{\"request_key\":\"k\",\"prompt\":\"a\",\"max_tokens\":2,\"forced\":[7,9]}",
+    body = json_loads("{\"request_key\":\"k\",\"prompt\":\"a\",\"max_tokens\":2,\"forced\":[7,9],"
+                      "\"stop\":[\"\\n\\n\",\"End\"]}",
                       0, NULL);
     ck_assert_int_eq(engine_submit_parse(body, &s, &error), 0);
     ck_assert_uint_eq(s.forced_count, 2);
     ck_assert_uint_eq(s.forced[1], 9);
+    ck_assert_uint_eq(s.stops.count, 2);
+    ck_assert_uint_eq(s.stops.bytes[0], 2);
+    ck_assert_int_eq(memcmp(s.stops.text[1], "End", 3), 0);
     engine_submit_parsed_free(&s);
     json_decref(body);
 
@@ -372,6 +376,11 @@ START_TEST(submit_fields)
         "{\"request_key\":\"k\",\"prompt\":\"a\",\"unknown\":1}",
         "{\"request_key\":\"k\",\"prompt\":\"a\",\"ids,prompt\":1}",
         "{\"request_key\":\"k\",\"prompt\":\"a\",\"sampling\":[]}",
+        "{\"request_key\":\"k\",\"prompt\":\"a\",\"stop\":\"x\"}",
+        "{\"request_key\":\"k\",\"prompt\":\"a\",\"stop\":[\"\"]}",
+        "{\"request_key\":\"k\",\"prompt\":\"a\",\"stop\":[1]}",
+        ("{\"request_key\":\"k\",\"ids\":[1],"
+         "\"stop\":[\"1\",\"2\",\"3\",\"4\",\"5\",\"6\",\"7\",\"8\",\"9\"]}"),
         "{\"request_key\":\"k\",\"prompt\":\"a\",\"sampling\":{\"top-k\":1}}",
         "{\"request_key\":\"k\",\"prompt\":\"a\",\"sampling\":{\"top_k\":1.5}}",
         "{\"request_key\":\"k\",\"prompt\":\"a\",\"sampling\":{\"top_p\":\"1\"}}",
