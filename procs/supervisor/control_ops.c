@@ -75,6 +75,15 @@ static int op_stats(struct supervisor *s, struct rpc_request *request, struct er
     return 0;
 }
 
+static int op_map(struct supervisor *s, struct rpc_request *request, struct error *error)
+{
+    json_t *map = map_document(s, error);
+    if (!map)
+        return -1;
+    rpc_reply(s->control, request, map);
+    return 0;
+}
+
 static int op_budget(struct supervisor *s, struct rpc_request *request, struct error *error)
 {
     uint64_t bytes;
@@ -229,10 +238,10 @@ static const struct {
     const char *op;
     op_fn handle;
 } ops[] = {
-    {"status", op_status},     {"stats", op_stats},     {"budget", op_budget},
-    {"throttle", op_throttle}, {"restart", op_restart}, {"replace", op_replace},
-    {"system", op_system},     {"drain", op_drain},     {"stop", op_stop},
-    {"inject", op_inject},
+    {"status", op_status},   {"stats", op_stats},       {"map", op_map},
+    {"budget", op_budget},   {"throttle", op_throttle}, {"restart", op_restart},
+    {"replace", op_replace}, {"system", op_system},     {"drain", op_drain},
+    {"stop", op_stop},       {"inject", op_inject},
 };
 
 void control_handle(struct supervisor *s, struct rpc_request *request)
@@ -247,8 +256,8 @@ void control_handle(struct supervisor *s, struct rpc_request *request)
     }
     if (!known)
         error_set(&error, ERR_BAD_INPUT,
-                  "there is no operation '%.40s'; there are status, stats, budget, throttle, "
-                  "restart, replace, system, drain, stop",
+                  "there is no operation '%.40s'; there are status, stats, map, budget, "
+                  "throttle, restart, replace, system, drain, stop",
                   request->op);
     if (rc != 0) {
         counter_add(s->row, CTR_SUPERVISOR_requests_refused, 1);

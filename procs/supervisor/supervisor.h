@@ -170,6 +170,7 @@ struct supervisor {
     struct budget budget;
     struct cgroup cgroup;
     struct automatic automatic;
+    struct map *map; /* NULL until somebody asks */
     int signal_fd, timer_fd;
     enum run_phase phase;
     uint64_t started_ns;
@@ -285,6 +286,12 @@ struct kept *control_keep(struct supervisor *s, struct rpc_request *request, enu
 json_t *stats_document(struct supervisor *s);
 json_t *stats_status(struct supervisor *s);
 json_t *stats_memory(struct supervisor *s);
+
+/* map.c: characters of a layer's experts, beside the digit of the best tier that is held. */
+#define MAP_NO_EXPERT ' '
+#define MAP_ABSENT    '.'
+#define MAP_LOADING   '+'
+json_t *map_document(struct supervisor *s, struct error *error);
 
 /* loop.c */
 void loop_run(struct supervisor *s);

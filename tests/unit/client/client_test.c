@@ -7,6 +7,7 @@
 #include "lib/base/bytes.h"
 #include "procs/client/document.h"
 #include "procs/client/figures.h"
+#include "procs/client/map.h"
 #include "procs/client/options.h"
 
 START_TEST(sampling_options_are_taken)
@@ -139,6 +140,40 @@ START_TEST(figures_are_complete)
 }
 END_TEST
 
+START_TEST(maps_are_read_and_drawn)
+{
+    static const char *const bad[] = {
+        "{}", "{\"experts\": 4, \"rows\": [{\"layer\": 0, \"held\": \"0..\", \"heat\": \"0000\"}]}",
+        "{\"experts\": 4, \"rows\": [{\"layer\": 0, \"held\": \"0..0\"}]}",
+        "{\"experts\": 99999999, \"rows\": []}"};
+    struct map map;
+    struct error error;
+    char line[16];
+    json_t *reply =
+        json_loads("{\"experts\": 8, \"tokens\": 5, \"rows\": [{\"layer\": 3, \"held\": "
+                   "\"0123.+..\", \"heat\": \"90125700\"}]}",
+                   0, NULL);
+    ck_assert_int_eq(map_read(reply, &map, &error), 0);
+    ck_assert_uint_eq(map.row[0].layer, 3);
+    ck_assert_uint_eq(map_held(&map, 0), 4);
+    ck_assert_uint_eq(map_cell(&map, 8), 1);
+    ck_assert_uint_eq(map_cell(&map, 7), 2);
+    ck_assert_str_eq(map_line(&map, 0, MAP_VIEW_TIER, 1, line, sizeof line), "N842.+..");
+    ck_assert_str_eq(map_line(&map, 0, MAP_VIEW_HEAT, 1, line, sizeof line), "9012!+..");
+    ck_assert_str_eq(map_line(&map, 0, MAP_VIEW_TIER, 4, line, sizeof line), "#.");
+    ck_assert_str_eq(map_line(&map, 0, MAP_VIEW_TIER, 3, line, sizeof line), "#3.");
+    ck_assert_str_eq(map_line(&map, 0, MAP_VIEW_HEAT, 3, line, sizeof line), "92.");
+    ck_assert_str_eq(map_line(&map, 0, MAP_VIEW_TIER, 1, line, 4), "N84");
+    map_free(&map);
+    json_decref(reply);
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        reply = json_loads(bad[i], 0, NULL);
+        ck_assert_msg(map_read(reply, &map, &error) == -1, "row %zu", i);
+        json_decref(reply);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("client");
@@ -149,6 +184,7 @@ int main(void)
     tcase_add_test(cases, whole_numbers_are_read);
     tcase_add_test(cases, documents_are_looked_at);
     tcase_add_test(cases, figures_are_complete);
+    tcase_add_test(cases, maps_are_read_and_drawn);
     suite_add_tcase(suite, cases);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
