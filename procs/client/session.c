@@ -32,8 +32,7 @@ volatile sig_atomic_t session_stop;
 
 static void on_signal(int number)
 {
-    (void)number;
-    session_stop = 1;
+    session_stop = number;
 }
 
 void session_signals(void)

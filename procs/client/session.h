@@ -25,7 +25,8 @@ struct session {
     struct rpc_client *engine, *control;
 };
 
-/* Raised by SIGINT, SIGTERM, SIGHUP once session_signals was called. Calls in progress end. */
+/* The number of the signal (SIGINT, SIGTERM, SIGHUP) that came since session_signals was called, 0:
+ * none. Calls in progress end. */
 extern volatile sig_atomic_t session_stop;
 void session_signals(void);
 

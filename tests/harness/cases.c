@@ -27,6 +27,7 @@ static struct {
     struct engine engines[CLEANUP_MAX];
     size_t engines_count;
     struct sampler *samplers[CLEANUP_MAX];
+    struct terminal *terminals[CLEANUP_MAX];
     char cgroups[CLEANUP_MAX][PATH_MAX];
 } the_case;
 
@@ -130,6 +131,22 @@ void cleanup_sampler_gone(const struct sampler *s)
             the_case.samplers[i] = NULL;
 }
 
+void cleanup_terminal(struct terminal *t)
+{
+    for (size_t i = 0; i < CLEANUP_MAX; i++)
+        if (!the_case.terminals[i]) {
+            the_case.terminals[i] = t;
+            return;
+        }
+}
+
+void cleanup_terminal_gone(const struct terminal *t)
+{
+    for (size_t i = 0; i < CLEANUP_MAX; i++)
+        if (the_case.terminals[i] == t)
+            the_case.terminals[i] = NULL;
+}
+
 void cleanup_cgroup(const char *path)
 {
     for (size_t i = 0; i < CLEANUP_MAX; i++)
@@ -149,6 +166,11 @@ static int remove_one(const char *path, const struct stat *st, int kind, struct 
 
 static void clear_up(enum outcome outcome)
 {
+    for (size_t i = 0; i < CLEANUP_MAX; i++)
+        if (the_case.terminals[i]) {
+            terminal_destroy(the_case.terminals[i]);
+            the_case.terminals[i] = NULL;
+        }
     for (; the_case.engines_count > 0; the_case.engines_count--) {
         struct engine *e = &the_case.engines[the_case.engines_count - 1];
         if (outcome == FAILED && e->log[0])

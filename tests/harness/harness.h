@@ -79,6 +79,18 @@ void command_free(struct command *c);
 /* Lines in a text. */
 size_t command_lines(const char *text);
 
+/* ---- terminals ---- */
+
+/* A program of this build on a pseudo-terminal of that size. out: its stdout, -1: the terminal. */
+struct terminal;
+struct terminal *terminal_open(unsigned rows, unsigned columns, int out, const char *const argv[]);
+void terminal_type(struct terminal *t, const char *keys);
+/* Until a text appears behind the one waited for before. */
+void terminal_wait(struct terminal *t, const char *text, unsigned ms);
+void terminal_resize(struct terminal *t, unsigned rows, unsigned columns);
+/* Waits for the end of the program; its status, 128 + signal. Frees t. */
+int terminal_end(struct terminal *t, unsigned ms);
+
 /* ---- engines ---- */
 
 #define ENGINE_PIDS_MAX 256

@@ -1,0 +1,164 @@
+/* Programs on a terminal of their own: a pseudo-terminal whose other end is the test. */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/harness/internal.h"
+
+#define ARGS_MAX   64
+#define TEXT_BYTES (4u << 20)
+#define SHOWN      600
+
+extern char **environ;
+
+struct terminal {
+    pid_t pid;
+    int fd;
+    size_t bytes, mark; /* what came; what was waited for already */
+    char text[TEXT_BYTES + 1];
+};
+
+void terminal_resize(struct terminal *t, unsigned rows, unsigned columns)
+{
+    struct winsize size = {.ws_row = (unsigned short)rows, .ws_col = (unsigned short)columns};
+    CHECK(ioctl(t->fd, TIOCSWINSZ, &size) == 0, "cannot set the terminal's size");
+}
+
+/* A new session whose controlling terminal is the first one it opens. */
+static pid_t spawn_on(const char *terminal, const char *const argv[], int out)
+{
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attributes;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawnattr_init(&attributes);
+    sigset_t all;
+    sigfillset(&all);
+    posix_spawnattr_setsigdefault(&attributes, &all);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGDEF);
+    posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, terminal, O_RDWR, 0);
+    posix_spawn_file_actions_adddup2(&actions, out >= 0 ? out : STDIN_FILENO, STDOUT_FILENO);
+    posix_spawn_file_actions_adddup2(&actions, STDIN_FILENO, STDERR_FILENO);
+    pid_t pid = 0;
+    int result =
+        posix_spawn(&pid, argv[0], &actions, &attributes, (char *const *)(uintptr_t)argv, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    posix_spawnattr_destroy(&attributes);
+    CHECK(result == 0, "cannot start %s: %s", argv[0], strerror(result));
+    return pid;
+}
+
+struct terminal *terminal_open(unsigned rows, unsigned columns, int out, const char *const argv[])
+{
+    char program[PATH_MAX], name[64];
+    const char *args[ARGS_MAX] = {0};
+    struct terminal *t = calloc(1, sizeof *t);
+    CHECK(t, "no memory");
+    for (size_t n = 0; argv[n] && n + 1 < ARGS_MAX; n++)
+        args[n] = argv[n];
+    snprintf(program, sizeof program, "%s/sluice-%s", test_libexec(), args[0]);
+    args[0] = program;
+    t->fd = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC | O_NONBLOCK);
+    cleanup_terminal(t);
+    CHECK(t->fd >= 0 && grantpt(t->fd) == 0 && unlockpt(t->fd) == 0 &&
+              ptsname_r(t->fd, name, sizeof name) == 0,
+          "no pseudo-terminal: %s", strerror(errno));
+    terminal_resize(t, rows, columns);
+    t->pid = spawn_on(name, args, out);
+    return t;
+}
+
+/* Takes what is there; the oldest half goes when there is no room. */
+static void terminal_read(struct terminal *t)
+{
+    ssize_t n;
+    for (;;) {
+        if (t->bytes == TEXT_BYTES) {
+            size_t half = TEXT_BYTES / 2;
+            memmove(t->text, t->text + half, TEXT_BYTES - half);
+            t->bytes -= half;
+            t->mark = t->mark > half ? t->mark - half : 0;
+        }
+        n = read(t->fd, t->text + t->bytes, TEXT_BYTES - t->bytes);
+        if (n <= 0)
+            break;
+        for (ssize_t i = 0; i < n; i++) /* so that it stays a string */
+            if (t->text[t->bytes + (size_t)i] == 0)
+                t->text[t->bytes + (size_t)i] = ' ';
+        t->bytes += (size_t)n;
+    }
+    t->text[t->bytes] = 0;
+}
+
+/* The end of what came, fit for one line. */
+static const char *shown(const struct terminal *t)
+{
+    static char text[SHOWN + 1];
+    size_t n = t->bytes < SHOWN ? t->bytes : SHOWN;
+    memcpy(text, t->text + t->bytes - n, n);
+    text[n] = 0;
+    for (char *c = text; *c; c++)
+        if ((unsigned char)*c < ' ')
+            *c = '~';
+    return text;
+}
+
+void terminal_wait(struct terminal *t, const char *text, unsigned ms)
+{
+    uint64_t deadline = deadline_in(ms);
+    for (;;) {
+        terminal_read(t);
+        const char *found = strstr(t->text + t->mark, text);
+        if (found) {
+            t->mark = (size_t)(found - t->text) + strlen(text);
+            return;
+        }
+        CHECK(deadline_tick(deadline), "the terminal does not show '%s': ...%s", text, shown(t));
+    }
+}
+
+void terminal_type(struct terminal *t, const char *keys)
+{
+    uint64_t deadline = deadline_in(10000);
+    for (size_t bytes = strlen(keys); bytes > 0;) {
+        ssize_t n = write(t->fd, keys, bytes);
+        if (n > 0) {
+            keys += n;
+            bytes -= (size_t)n;
+            continue;
+        }
+        CHECK(deadline_tick(deadline), "the terminal takes no keys");
+    }
+}
+
+int terminal_end(struct terminal *t, unsigned ms)
+{
+    uint64_t deadline = deadline_in(ms);
+    int status;
+    while (waitpid(t->pid, &status, WNOHANG) == 0) {
+        terminal_read(t); /* a full terminal would keep it from ending */
+        CHECK(deadline_tick(deadline), "it does not end: ...%s", shown(t));
+    }
+    t->pid = 0;
+    cleanup_terminal_gone(t);
+    terminal_destroy(t);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+void terminal_destroy(struct terminal *t)
+{
+    if (t->pid > 0) {
+        kill(t->pid, SIGKILL);
+        waitpid(t->pid, NULL, 0);
+    }
+    if (t->fd >= 0)
+        close(t->fd);
+    free(t);
+}

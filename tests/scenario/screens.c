@@ -1,0 +1,175 @@
+/* What people look at: repl and top on a real terminal, and on none. */
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "lib/base/bytes.h"
+#include "tests/harness/internal.h"
+#include "tests/scenario/baseline.h"
+
+#define WAIT_MS 30000
+#define CTRL_C  "\003"
+#define CTRL_D  "\004"
+
+/* repl, greedy, on a terminal. */
+static struct terminal *repl_open(const struct engine *e, int out)
+{
+    struct terminal *t =
+        terminal_open(24, 80, out, (const char *const[]){"repl", "--run", e->run, NULL});
+    setenv("XDG_STATE_HOME", test_dir(), 1);
+    terminal_wait(t, ">>> ", WAIT_MS);
+    terminal_type(t, "/set parameter temperature 0\r/set ignore_eos on\r");
+    terminal_wait(t, ">>> ", WAIT_MS);
+    terminal_wait(t, ">>> ", WAIT_MS);
+    return t;
+}
+
+static void type_line(struct terminal *t, const char *line)
+{
+    terminal_type(t, line);
+    terminal_type(t, "\r");
+}
+
+static void repl_on_a_terminal(void)
+{
+    char path[PATH_MAX];
+    struct engine *e = engine_new();
+    setenv("XDG_STATE_HOME", test_dir(), 1);
+    engine_start(e, NULL);
+    struct terminal *t = repl_open(e, -1);
+    terminal_type(t, "/he\t\r"); /* completed */
+    terminal_wait(t, "Ctrl-C ends the answer", WAIT_MS);
+    terminal_type(t, "/set num\t 8\r");
+    type_line(t, test_prompt(0));
+    terminal_wait(t, " the sun was", WAIT_MS);
+    terminal_wait(t, "8 tokens at", WAIT_MS);
+    terminal_wait(t, ">>> ", WAIT_MS);
+    type_line(t, "/set num_predict 4000");
+    type_line(t, test_prompt(0));
+    terminal_wait(t, " the sun was", WAIT_MS);
+    terminal_type(t, CTRL_C);
+    terminal_wait(t, "ended by Ctrl-C", WAIT_MS);
+    terminal_wait(t, ">>> ", WAIT_MS);
+    engine_wait_counter(e, "compute", "sequences_cancelled", 1, WAIT_MS);
+    type_line(t, "\"\"\"one");
+    terminal_wait(t, "... ", WAIT_MS);
+    terminal_type(t, CTRL_C); /* the text is dropped, the session is not */
+    terminal_wait(t, ">>> ", WAIT_MS);
+    type_line(t, "/dance");
+    terminal_wait(t, "no command /dance", WAIT_MS);
+    type_line(t, "/experts");
+    terminal_wait(t, "layer", WAIT_MS);
+    terminal_wait(t, "/32", WAIT_MS);
+    terminal_wait(t, ">>> ", WAIT_MS);
+    terminal_type(t, CTRL_D);
+    CHECK(terminal_end(t, WAIT_MS) == 0, "Ctrl-D is not status 0");
+    struct stat st;
+    snprintf(path, sizeof path, "%s/sluice/history", test_dir());
+    CHECK(stat(path, &st) == 0 && st.st_size > 0 && (st.st_mode & 077) == 0, "no history at %s",
+          path);
+    /* What was typed is there the next time. */
+    t = terminal_open(24, 80, -1, (const char *const[]){"repl", "--run", e->run, NULL});
+    terminal_wait(t, ">>> ", WAIT_MS);
+    terminal_type(t, "\033[A");
+    terminal_wait(t, "/experts", WAIT_MS);
+    terminal_type(t, CTRL_C);
+    terminal_wait(t, ">>> ", WAIT_MS);
+    type_line(t, "/bye");
+    CHECK(terminal_end(t, WAIT_MS) == 0, "/bye is not status 0");
+    engine_stop(e);
+}
+
+/* compute dies in the middle of an answer: it is told, and the text is as if it had not. */
+static void repl_tells_a_restart(void)
+{
+    char path[PATH_MAX], command[64];
+    struct engine *e = engine_new();
+    setenv("XDG_STATE_HOME", test_dir(), 1);
+    baseline(0);
+    engine_start(e, (const char *const[]){"--experts=25", NULL});
+    snprintf(path, sizeof path, "%s/answer", test_dir());
+    int out = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    CHECK(out >= 0, "cannot make %s", path);
+    struct terminal *t = repl_open(e, out);
+    snprintf(command, sizeof command, "/set num_predict %d", BASELINE_TOKENS);
+    type_line(t, command);
+    uint64_t before = engine_counter(e, "compute", "tokens_decode");
+    type_line(t, test_prompt(0));
+    engine_wait_counter(e, "compute", "tokens_decode", before + 8, WAIT_MS);
+    pid_t compute = engine_pid(e, "compute", 0, 0);
+    kill(compute, SIGKILL);
+    terminal_wait(t, "[compute ", WAIT_MS);
+    terminal_wait(t, "restarts of compute during this answer: 1", WAIT_MS);
+    terminal_wait(t, "tokens/s", WAIT_MS);
+    terminal_wait(t, ">>> ", WAIT_MS);
+    terminal_type(t, CTRL_D);
+    CHECK(terminal_end(t, WAIT_MS) == 0, "status is not 0");
+    char *text = calloc(1, 1u << 16);
+    CHECK(text && pread(out, text, (1u << 16) - 1, 0) > 0, "no answer");
+    close(out);
+    size_t n = strlen(baseline(0)->text);
+    bool same = strncmp(text, baseline(0)->text, n) == 0 && strcmp(text + n, "\n") == 0;
+    char got[200];
+    snprintf(got, sizeof got, "%s", text);
+    free(text);
+    CHECK(same, "another text: %s", got);
+    engine_stop(e);
+}
+
+/* Without a terminal: answers on stdout, the rest on stderr, no prompts, no escape codes. */
+static void repl_as_a_filter(void)
+{
+    struct command c;
+    struct engine *e = engine_new();
+    engine_start(e, NULL);
+    const char *const args[] = {"repl", "--run", e->run, "--temp", "0", "-n", "8", NULL};
+    char input[3 * PATH_MAX], path[PATH_MAX];
+    command_run(&c, test_prompt(0), WAIT_MS, args);
+    CHECK(c.status == 0 && strncmp(c.out, " the sun was", 12) == 0, "%d: %.200s", c.status, c.out);
+    CHECK(command_lines(c.out) == 1 && !strchr(c.out, '\033') && !strstr(c.out, ">>>") &&
+              !strchr(c.err, '\033') && strstr(c.err, "8 tokens at"),
+          "%.200s | %.200s", c.out, c.err);
+    char first[128];
+    snprintf(first, sizeof first, "%s", c.out);
+    command_free(&c);
+    /* saved, loaded, answered again: the same text; a stop cuts it. */
+    snprintf(path, sizeof path, "%s/talk.json", test_dir());
+    snprintf(input, sizeof input,
+             "%s\n/save %s\n/clear\n/load %s\n/regen\n/clear\n/set stop sun\n%s\n", test_prompt(0),
+             path, path, test_prompt(0));
+    command_run(&c, input, WAIT_MS, args);
+    char expected[512];
+    snprintf(expected, sizeof expected, "%s1 turns saved\n1 turns loaded\n%s the \n", first, first);
+    CHECK(c.status == 0 && strcmp(c.out, expected) == 0, "%d: %.300s | %.200s", c.status, c.out,
+          c.err);
+    command_free(&c);
+    /* What is wrong is said, the rest is done, and the status tells. */
+    command_run(&c, "/load /nonexistent\n/set temperature hot\n/help me\n/budget 1MiB\nIt was\n",
+                WAIT_MS, args);
+    CHECK(c.status == 2 && command_lines(c.out) == 1, "%d: %.300s", c.status, c.out);
+    CHECK(strstr(c.err, "/nonexistent") && strstr(c.err, "hot") && strstr(c.err, "argument"),
+          "%.500s", c.err);
+    command_free(&c);
+    command_run(&c, "/save /nonexistent/file\n\"\"\"no end", WAIT_MS, args);
+    CHECK(c.status == 2 && command_lines(c.out) >= 1, "%d: %.300s", c.status, c.out);
+    command_free(&c);
+    engine_stop(e);
+}
+
+int main(int argc, char **argv)
+{
+#define ROW(name)                                                                                  \
+    {                                                                                              \
+#name, name                                                                                \
+    }
+    static const struct test_case cases[] = {
+        ROW(repl_on_a_terminal),
+        ROW(repl_tells_a_restart),
+        ROW(repl_as_a_filter),
+    };
+    return test_main(argc, argv, cases, ARRAY_LEN(cases));
+}
