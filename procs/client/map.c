@@ -8,7 +8,6 @@
 #include "procs/client/document.h"
 
 #define EXPERTS_MAX 65536
-#define HOT         '5' /* of an expert that is not there: one use in 32 tokens */
 
 static int row_read(const json_t *row, uint32_t experts, struct map_row *out, struct error *error)
 {
@@ -75,11 +74,23 @@ uint32_t map_cell(const struct map *map, uint32_t columns)
     return map->experts <= columns ? 1 : (map->experts + columns - 1) / columns;
 }
 
-static char one(char held, char heat, enum map_view view)
+/* Mean digit of the experts that are there. */
+static char heat_of_held(const struct map_row *row)
+{
+    uint32_t sum = 0, held = 0;
+    for (size_t i = 0; row->held[i]; i++)
+        if (is_held(row->held[i])) {
+            held++;
+            sum += (uint32_t)(row->heat[i] - '0');
+        }
+    return (char)('0' + (held ? sum / held : 0));
+}
+
+static char one(char held, char heat, char mean, enum map_view view)
 {
     static const char tiers[] = "N842"; /* native, int8, int4, int2 */
     if (!is_held(held))
-        return view == MAP_VIEW_HEAT && held == '.' && heat >= HOT ? '!' : held;
+        return view == MAP_VIEW_HEAT && held == '.' && heat > mean ? '!' : held;
     if (view == MAP_VIEW_HEAT)
         return heat;
     return held < '4' ? tiers[held - '0'] : '?';
@@ -107,10 +118,12 @@ char *map_line(const struct map *map, uint32_t row, enum map_view view, uint32_t
 {
     sl_assert(row < map->rows && cell > 0 && room > 0);
     const struct map_row *r = &map->row[row];
+    char mean = heat_of_held(r);
     size_t n = 0;
     for (uint32_t from = 0; from < map->experts && n + 1 < room; from += cell) {
         uint32_t to = from + cell < map->experts ? from + cell : map->experts;
-        out[n++] = cell == 1 ? one(r->held[from], r->heat[from], view) : several(r, from, to, view);
+        out[n++] =
+            cell == 1 ? one(r->held[from], r->heat[from], mean, view) : several(r, from, to, view);
     }
     out[n] = 0;
     return out;
@@ -120,7 +133,7 @@ const char *map_legend(enum map_view view, uint32_t cell)
 {
     if (cell == 1)
         return view == MAP_VIEW_TIER ? "N native, 8 4 2 bits; + arriving, . absent"
-                                     : "9 hot to 0 cold; ! hot but absent, + arriving, . absent";
+                                     : "9 hot, 0 cold, + arriving, ! absent but hot";
     return view == MAP_VIEW_TIER ? "tenths resident of several; # all, . none"
                                  : "9 hot to 0 cold, hottest resident of several; . none";
 }

@@ -230,8 +230,11 @@ static json_t *params(const struct supervisor *s)
     return object;
 }
 
-static void put_auto(const struct supervisor *s, json_t *object)
+/* The system that was asked for last, and what auto made of it. */
+static void put_system(const struct supervisor *s, json_t *object)
 {
+    put_text(object, "system",
+             s->automatic.on ? "auto" : system_at(atomic_load(&s->procs->system_wanted))->name);
     json_t *chosen = auto_stats(s);
     if (chosen)
         json_object_set_new(object, "auto", chosen);
@@ -251,9 +254,7 @@ json_t *stats_status(struct supervisor *s)
     const struct child_slot *compute = child_of(s, SERVICE_COMPUTE, 0);
     put(object, "running", counter_get(compute->row, CTR_COMPUTE_sequences_running));
     put(object, "queued", counter_get(compute->row, CTR_COMPUTE_sequences_queued));
-    put_text(object, "system",
-             s->automatic.on ? "auto" : system_at(atomic_load(&s->procs->system_wanted))->name);
-    put_auto(s, object);
+    put_system(s, object);
     put_text(object, "version", SLUICE_VERSION);
     return object;
 }
@@ -270,6 +271,6 @@ json_t *stats_document(struct supervisor *s)
     json_object_set_new(object, "memory", stats_memory(s));
     json_object_set_new(object, "directory", directory(s));
     json_object_set_new(object, "params", params(s));
-    put_auto(s, object);
+    put_system(s, object);
     return object;
 }

@@ -160,6 +160,106 @@ static void repl_as_a_filter(void)
     engine_stop(e);
 }
 
+/* ---- top ---- */
+
+/* Drawn, drawn anew in another size, keys, a restart of the whole engine under it. */
+static void top_on_a_terminal(void)
+{
+    struct engine *e = engine_new();
+    engine_start(e, NULL);
+    struct terminal *t = terminal_open(
+        24, 80, -1, (const char *const[]){"top", "--run", e->run, "--interval", "0.3", NULL});
+    terminal_wait(t, "PROCESS", WAIT_MS);
+    terminal_wait(t, "predictor", WAIT_MS);
+    terminal_wait(t, "TIERS", WAIT_MS);
+    terminal_type(t, "m");
+    terminal_wait(t, "HEAT", WAIT_MS);
+    terminal_type(t, "h");
+    terminal_wait(t, "move the map up", WAIT_MS);
+    terminal_type(t, "h");
+    terminal_wait(t, "PROCESS", WAIT_MS);
+    struct text got;
+    engine_generate(e, test_prompt(0), 8, &got);
+    text_free(&got);
+    terminal_resize(t, 50, 200);
+    terminal_wait(t, "PROCESS", WAIT_MS);
+    terminal_wait(t, "of the uses, at most", WAIT_MS); /* the graphs: only where there is room */
+    terminal_resize(t, 5, 20);
+    terminal_wait(t, "at least", WAIT_MS);
+    terminal_resize(t, 24, 80);
+    terminal_wait(t, "PROCESS", WAIT_MS);
+    engine_stop(e);
+    terminal_wait(t, "the engine is gone", WAIT_MS);
+    engine_start(e, NULL);
+    terminal_wait(t, "by start", WAIT_MS);
+    terminal_type(t, "q");
+    CHECK(terminal_end(t, WAIT_MS) == 0, "q is not status 0");
+    /* A signal ends it as well, and it waits for an engine that is not there yet. */
+    t = terminal_open(24, 80, -1, (const char *const[]){"top", "--run", "nobody", NULL});
+    terminal_wait(t, "waiting for an engine", WAIT_MS);
+    terminal_type(t, CTRL_C);
+    CHECK(terminal_end(t, WAIT_MS) == 0, "Ctrl-C is not status 0");
+    engine_stop(e);
+}
+
+/* A figure of a line of the process table, by its number. */
+static double cell(const char *page, const char *process, unsigned column)
+{
+    char needle[40];
+    snprintf(needle, sizeof needle, "\n%s ", process);
+    const char *at = strstr(page, needle);
+    CHECK(at, "no %s in %.600s", process, page);
+    at += 1;
+    for (unsigned i = 0; i < column; i++) {
+        at += strcspn(at, " ");
+        at += strspn(at, " ");
+    }
+    return strtod(at, NULL);
+}
+
+static void top_as_text(void)
+{
+    struct command c;
+    struct engine *e = engine_new();
+    engine_start(e, (const char *const[]){"--experts=50", NULL});
+    pid_t compute = engine_pid(e, "compute", 0, 0);
+    kill(compute, SIGKILL);
+    compute = engine_pid(e, "compute", 0, compute);
+    struct generation *g = generation_start(e, test_prompt(0), BASELINE_TOKENS);
+    uint64_t deadline = deadline_in(WAIT_MS);
+    while (generation_tokens(g) < 8)
+        CHECK(deadline_tick(deadline), "no tokens");
+    command_run(&c, NULL, WAIT_MS,
+                (const char *const[]){"top", "--run", e->run, "--once", "--interval", "0.1", NULL});
+    struct text got;
+    generation_finish(g, WAIT_MS, &got);
+    text_free(&got);
+    CHECK(c.status == 0 && !strchr(c.out, '\033'), "%d: %.300s", c.status, c.err);
+    CHECK(cell(c.out, "compute", 1) == (double)compute, "another pid: %.900s", c.out);
+    CHECK(cell(c.out, "compute", 7) == 1, "not one restart: %.900s", c.out);
+    CHECK(cell(c.out, "compute", 3) > 0 && cell(c.out, "compute", 5) > 0, "no CPU or lease: %.900s",
+          c.out);
+    CHECK(cell(c.out, "loader.0", 1) > 0 && strstr(c.out, "io_uring") && strstr(c.out, "budget "),
+          "%.900s", c.out);
+    size_t lines = command_lines(c.out);
+    CHECK(lines >= 6 + 6 + 2 + 9, "%zu lines: %.900s", lines, c.out);
+    command_free(&c);
+    command_run(&c, NULL, WAIT_MS,
+                (const char *const[]){"top", "--run", e->run, "--pages", "2", "--interval", "0.1",
+                                      "--columns", "160", "--sort", "cpu", "--heat", NULL});
+    CHECK(c.status == 0 && strstr(c.out, "HEAT") && strstr(strstr(c.out, "HEAT") + 1, "HEAT"),
+          "%d: %.300s", c.status, c.err);
+    command_free(&c);
+    command_run(&c, NULL, WAIT_MS, (const char *const[]){"top", "--run", "nobody", NULL});
+    CHECK(c.status == 1 && strstr(c.err, "nobody"), "%d: %.300s", c.status, c.err);
+    command_free(&c);
+    command_run(&c, NULL, WAIT_MS,
+                (const char *const[]){"top", "--sort", "beauty", "--once", NULL});
+    CHECK(c.status == 2 && strstr(c.err, "beauty"), "%d: %.300s", c.status, c.err);
+    command_free(&c);
+    engine_stop(e);
+}
+
 int main(int argc, char **argv)
 {
 #define ROW(name)                                                                                  \
@@ -167,9 +267,8 @@ int main(int argc, char **argv)
 #name, name                                                                                \
     }
     static const struct test_case cases[] = {
-        ROW(repl_on_a_terminal),
-        ROW(repl_tells_a_restart),
-        ROW(repl_as_a_filter),
+        ROW(repl_on_a_terminal), ROW(repl_tells_a_restart), ROW(repl_as_a_filter),
+        ROW(top_on_a_terminal),  ROW(top_as_text),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

@@ -1,0 +1,10 @@
+/* Parts of the budget, as they stand in the bar. PART(letter, word, sum of keys below memory.plan).
+ * The arena comes before them; what is left over of the budget is not given out. */
+PART('K', "kv", PLAN(kv_bytes))
+PART('P', "private", PLAN(private_bytes))
+PART('T', "text", PLAN(text_bytes))
+PART('S', "segments", PLAN(segments_bytes))
+PART('O', "kernel", PLAN(kernel_bytes) + PLAN(page_table_bytes) + PLAN(tmpfs_node_bytes))
+PART('F', "in flight", PLAN(in_flight_bytes))
+PART('M', "margin", PLAN(margin_bytes))
+#undef PART
