@@ -25,18 +25,21 @@ struct stats {
     double watch; /* seconds, 0: once */
 };
 
-/* What the counters of the last look were, for rates. */
+/* The document now, and the one before it, for rates; NULL at the first look. */
 struct look {
-    uint64_t when_ns, bytes_read, tokens_decode, tokens_prefill;
+    const json_t *now, *before;
+    double seconds; /* between them */
 };
 
 static void usage(FILE *out)
 {
-    fprintf(out, "usage: sluice stats [--run NAME] [--json] [--counters] [--watch SECONDS]\n"
-                 "\n"
-                 "  --json           the whole document of all counters\n"
-                 "  --counters       every counter of every process, for people\n"
-                 "  --watch SECONDS  again and again, with rates\n");
+    fprintf(out,
+            "usage: sluice stats [--run NAME] [--json] [--counters] [--watch SECONDS]\n"
+            "\n"
+            "  --json           the whole document of all counters\n"
+            "  --counters       every counter of every process, for people\n"
+            "  --watch SECONDS  again and again, with what changed since the last time, until the\n"
+            "                   engine ends or Ctrl-C\n");
 }
 
 static const struct option options[] = {{"run", 1, NULL, 'r'},      {"json", 0, NULL, 'j'},
@@ -103,78 +106,111 @@ static void print_memory(const json_t *doc)
     line_bytes("KV cache", document_counter(doc, "compute", "kv_bytes"), "");
 }
 
-static void print_work(const json_t *doc)
+/* What a counter of a service grew by since the look before. A restarted process counts from zero.
+ */
+static double grown(const struct look *look, const char *service, const char *counter)
 {
-    uint64_t uses = document_counter(doc, "compute", "uses");
-    uint64_t hits = document_counter(doc, "compute", "hits");
-    uint64_t prefill = document_counter(doc, "compute", "tokens_prefill");
-    uint64_t decode = document_counter(doc, "compute", "tokens_decode");
-    uint64_t prefill_ns = document_counter(doc, "compute", "prefill_ns");
-    uint64_t decode_ns = document_counter(doc, "compute", "decode_ns");
-    uint64_t stall_ns = document_counter(doc, "compute", "stall_ns");
-    printf("%-22s %12" PRIu64 "  %.1f tokens/s\n", "prompt tokens", prefill,
-           prefill_ns ? (double)prefill * 1e9 / (double)prefill_ns : 0.0);
-    printf("%-22s %12" PRIu64 "  %.1f tokens/s\n", "generated tokens", decode,
-           decode_ns ? (double)decode * 1e9 / (double)decode_ns : 0.0);
-    printf("%-22s %11.1f%%  of %" PRIu64 " uses of experts\n", "hit rate",
-           uses ? 100.0 * (double)hits / (double)uses : 0.0, uses);
-    printf("%-22s %11.1f%%  of the computing time\n", "waiting for experts",
-           prefill_ns + decode_ns ? 100.0 * (double)stall_ns / (double)(prefill_ns + decode_ns)
-                                  : 0.0);
-    line_bytes("read", document_counter(doc, "loader", "bytes_read"), "from the devices");
-    printf("%-22s %12" PRIu64 "\n", "evictions", document_counter(doc, "cache", "evictions"));
-    uint64_t guessed = document_counter(doc, "predictor", "recall_uses");
-    uint64_t right = document_counter(doc, "predictor", "recall_hits");
-    printf("%-22s %11.1f%%  of %" PRIu64 " uses that had a guess\n", "recall",
-           guessed ? 100.0 * (double)right / (double)guessed : 0.0, guessed);
+    uint64_t then = document_counter(look->before, service, counter);
+    uint64_t now = document_counter(look->now, service, counter);
+    return (double)(now >= then ? now - then : now);
 }
 
-static void print_rates(const json_t *doc, struct look *last)
+static double ratio(double part, double whole)
 {
-    struct look now = {clock_now_ns(), document_counter(doc, "loader", "bytes_read"),
-                       document_counter(doc, "compute", "tokens_decode"),
-                       document_counter(doc, "compute", "tokens_prefill")};
-    double seconds = (double)(now.when_ns - last->when_ns) / (double)NS_PER_S;
-    if (last->when_ns && now.bytes_read >= last->bytes_read &&
-        now.tokens_decode >= last->tokens_decode && now.tokens_prefill >= last->tokens_prefill) {
-        char rate[16];
-        bytes_format((uint64_t)((double)(now.bytes_read - last->bytes_read) / seconds), rate);
-        printf("%-22s %10s/s  %.1f tokens/s generated, %.1f tokens/s of prompts\n", "now", rate,
-               (double)(now.tokens_decode - last->tokens_decode) / seconds,
-               (double)(now.tokens_prefill - last->tokens_prefill) / seconds);
-    }
-    *last = now;
+    return whole > 0 ? part / whole : 0;
 }
 
-static void print_counters(const json_t *doc)
+/* A share of a service's counters since the start, and since the last look. */
+static void line_share(const struct look *look, const char *label, const char *service,
+                       const char *part, const char *whole, const char *of)
 {
-    for (size_t i = 0; i < document_processes(doc); i++) {
-        const json_t *row = document_row(doc, i);
-        const char *name;
+    const struct look all = {look->now, NULL, 0};
+    double total = grown(&all, service, whole);
+    printf("%-22s %11.1f%%  of %.0f %s", label, 100 * ratio(grown(&all, service, part), total),
+           total, of);
+    if (look->before)
+        printf("; now %.1f%% of %.0f",
+               100 * ratio(grown(look, service, part), grown(look, service, whole)),
+               grown(look, service, whole));
+    printf("\n");
+}
+
+static void line_tokens(const struct look *look, const char *label, const char *tokens,
+                        const char *ns)
+{
+    const struct look all = {look->now, NULL, 0};
+    double count = grown(&all, "compute", tokens);
+    printf("%-22s %12.0f  %.1f tokens/s", label, count,
+           ratio(count * 1e9, grown(&all, "compute", ns)));
+    if (look->before)
+        printf("; now %.1f", ratio(grown(look, "compute", tokens), look->seconds));
+    printf("\n");
+}
+
+static double computing_ns(const struct look *look)
+{
+    return grown(look, "compute", "prefill_ns") + grown(look, "compute", "decode_ns");
+}
+
+static void print_work(const struct look *look)
+{
+    const struct look all = {look->now, NULL, 0};
+    char read[16];
+    line_tokens(look, "prompt tokens", "tokens_prefill", "prefill_ns");
+    line_tokens(look, "generated tokens", "tokens_decode", "decode_ns");
+    line_share(look, "hit rate", "compute", "hits", "uses", "uses of experts");
+    printf("%-22s %11.1f%%  of the computing time", "waiting for experts",
+           100 * ratio(grown(&all, "compute", "stall_ns"), computing_ns(&all)));
+    if (look->before)
+        printf("; now %.1f%%", 100 * ratio(grown(look, "compute", "stall_ns"), computing_ns(look)));
+    printf("\n%-22s %12s  from the devices", "read",
+           bytes_format(document_counter(look->now, "loader", "bytes_read"), read));
+    if (look->before)
+        printf("; now %s/s",
+               bytes_format((uint64_t)ratio(grown(look, "loader", "bytes_read"), look->seconds),
+                            read));
+    printf("\n%-22s %12" PRIu64, "evictions", document_counter(look->now, "cache", "evictions"));
+    if (look->before)
+        printf("  now %.0f/s", ratio(grown(look, "cache", "evictions"), look->seconds));
+    printf("\n");
+    line_share(look, "recall", "predictor", "recall_hits", "recall_uses", "uses that had a guess");
+}
+
+static void print_counters(const struct look *look)
+{
+    for (size_t i = 0; i < document_processes(look->now); i++) {
+        const json_t *row = document_row(look->now, i);
+        const char *service = document_text(row, "service"), *name;
+        uint64_t number = document_u64(row, "number");
+        const json_t *then =
+            json_object_get(document_process(look->before, service, (unsigned)number), "counters");
         json_t *value;
         json_object_foreach(json_object_get(row, "counters"), name, value)
         {
-            printf("%s.%" PRIu64 ".%s %" JSON_INTEGER_FORMAT "\n", document_text(row, "service"),
-                   document_u64(row, "number"), name, json_integer_value(value));
+            json_int_t now = json_integer_value(value);
+            json_int_t before = json_integer_value(json_object_get(then, name));
+            printf("%s.%" PRIu64 ".%s %" JSON_INTEGER_FORMAT, service, number, name, now);
+            if (look->before && now != before)
+                printf(" %+.1f/s", ratio((double)(now - before), look->seconds));
+            printf("\n");
         }
     }
 }
 
-static void print_document(const struct stats *s, const json_t *doc, struct look *last)
+static void print_document(const struct stats *s, const struct look *look)
 {
+    if (s->watch > 0 && !s->json) /* one page over another, or one below another */
+        fputs(isatty(STDOUT_FILENO) ? "\033[H\033[J" : look->before ? "\n" : "", stdout);
     if (s->json) {
-        json_dumpf(doc, stdout, s->watch > 0 ? JSON_COMPACT : JSON_INDENT(2));
+        json_dumpf(look->now, stdout, s->watch > 0 ? JSON_COMPACT : JSON_INDENT(2));
         printf("\n");
     } else if (s->counters) {
-        print_counters(doc);
+        print_counters(look);
     } else {
-        if (s->watch > 0 && isatty(STDOUT_FILENO))
-            printf("\033[H\033[J");
-        print_processes(doc);
+        print_processes(look->now);
         printf("\n");
-        print_memory(doc);
-        print_work(doc);
-        print_rates(doc, last);
+        print_memory(look->now);
+        print_work(look);
     }
     fflush(stdout);
 }
@@ -189,21 +225,27 @@ static bool wait_for(double seconds)
 
 static int run(const struct stats *s, struct error *error)
 {
-    struct look last = {0, 0, 0, 0};
     struct rpc_client *control = control_client_open(s->run, error);
     if (!control)
         return -1;
     rpc_client_set_stop(control, &session_stop);
+    json_t *before = NULL, *now = NULL;
+    uint64_t before_ns = 0;
     int status;
     do {
-        json_t *doc = NULL;
-        status = control_call(control, "stats", NULL, &doc, error);
-        if (status == 0)
-            print_document(s, doc, &last);
-        json_decref(doc);
-    } while (status == 0 && s->watch > 0 && wait_for(s->watch));
+        status = control_call(control, "stats", NULL, &now, error);
+        if (status != 0)
+            break;
+        uint64_t now_ns = clock_now_ns();
+        const struct look look = {now, before, (double)(now_ns - before_ns) / (double)NS_PER_S};
+        print_document(s, &look);
+        json_decref(before);
+        before = now;
+        before_ns = now_ns;
+    } while (s->watch > 0 && wait_for(s->watch));
+    json_decref(before);
     rpc_client_close(control);
-    return status;
+    return s->watch > 0 && session_stop ? 0 : status; /* watching ends with Ctrl-C */
 }
 
 int main(int argc, char **argv)

@@ -1,4 +1,4 @@
-/* What people look at: repl and top on a real terminal, and on none. */
+/* What people look at: repl, top and stats on a real terminal, and on none. */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -8,6 +8,8 @@
 #include <unistd.h>
 
 #include "lib/base/bytes.h"
+#include "procs/client/document.h"
+#include "procs/client/map.h"
 #include "tests/harness/internal.h"
 #include "tests/scenario/baseline.h"
 
@@ -202,6 +204,52 @@ static void top_on_a_terminal(void)
     engine_stop(e);
 }
 
+static void stats_watches(void)
+{
+    struct engine *e = engine_new();
+    engine_start(e, NULL);
+    struct terminal *t = terminal_open(
+        24, 80, -1, (const char *const[]){"stats", "--run", e->run, "--watch", "0.1", NULL});
+    terminal_wait(t, "hit rate", WAIT_MS);
+    terminal_wait(t, "; now ", WAIT_MS);
+    terminal_type(t, CTRL_C);
+    CHECK(terminal_end(t, WAIT_MS) == 0, "Ctrl-C is not status 0");
+    engine_stop(e);
+}
+
+/* The map says what the directory says: as many experts, and the hot ones are those in use. */
+static void map_and_directory_agree(void)
+{
+    struct engine *e = engine_new();
+    struct text got;
+    struct map map;
+    struct error error;
+    engine_start(e, (const char *const[]){"--experts=50", NULL});
+    json_decref(engine_control(e, "map", NULL));
+    engine_generate(e, test_prompt(0), 64, &got);
+    text_free(&got);
+    uint64_t deadline = deadline_in(WAIT_MS), held, ready;
+    do { /* what was prefetched may still arrive */
+        json_t *reply = engine_control(e, "map", NULL), *doc = engine_stats(e);
+        CHECK(map_read(reply, &map, &error) == 0, "%s", error.text);
+        CHECK(map.rows == 8 && map.experts == 32 && map.tokens >= 64,
+              "%u layers of %u, %llu tokens", map.rows, map.experts,
+              (unsigned long long)map.tokens);
+        held = map_held_all(&map);
+        ready = document_u64(doc, "directory.ready") - document_u64(doc, "directory.dense_ready");
+        unsigned hot = 0;
+        for (uint32_t i = 0; i < map.experts; i++)
+            hot += map.row[0].heat[i] >= '5';
+        CHECK(hot >= 4, "only %u hot experts in layer 0: %s", hot, map.row[0].heat);
+        map_free(&map);
+        json_decref(reply);
+        json_decref(doc);
+    } while ((held != ready || held == 0) && deadline_tick(deadline));
+    CHECK(held == ready && held > 0, "%llu in the map, %llu in the directory",
+          (unsigned long long)held, (unsigned long long)ready);
+    engine_stop(e);
+}
+
 /* A figure of a line of the process table, by its number. */
 static double cell(const char *page, const char *process, unsigned column)
 {
@@ -267,8 +315,9 @@ int main(int argc, char **argv)
 #name, name                                                                                \
     }
     static const struct test_case cases[] = {
-        ROW(repl_on_a_terminal), ROW(repl_tells_a_restart), ROW(repl_as_a_filter),
-        ROW(top_on_a_terminal),  ROW(top_as_text),
+        ROW(repl_on_a_terminal), ROW(repl_tells_a_restart),    ROW(repl_as_a_filter),
+        ROW(stats_watches),      ROW(map_and_directory_agree), ROW(top_on_a_terminal),
+        ROW(top_as_text),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }
