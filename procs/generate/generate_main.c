@@ -42,6 +42,7 @@ static void usage(FILE *out)
         "      --ids 1,2,3            the prompt as token ids\n"
         "  -n, --tokens N             new tokens at most (default 128)\n"
         "  -c N, -t N, -s N           short for --ctx, --threads, --seed\n"
+        "      --stop TEXT            end where the answer has this text; up to 8 of them\n"
         "      --ignore-eos           go on after the end-of-text token\n"
         "      --special              control tokens written in the prompt count as such\n"
         "      --raw                  the prompt is plain text (the default)\n"
@@ -66,13 +67,14 @@ static int set_output(struct generate *g, const char *word, struct error *error)
     return error_set(error, ERR_BAD_INPUT, "--output: '%.80s' is not one of text|ids|json", word);
 }
 
-enum { OPT_IDS = 256, OPT_IGNORE_EOS, OPT_SPECIAL, OPT_RAW, OPT_OUTPUT, OPT_RUN };
+enum { OPT_IDS = 256, OPT_STOP, OPT_IGNORE_EOS, OPT_SPECIAL, OPT_RAW, OPT_OUTPUT, OPT_RUN };
 
 static const struct option options[] = {{"model", 1, NULL, 'm'},
                                         {"prompt", 1, NULL, 'p'},
                                         {"file", 1, NULL, 'f'},
                                         {"ids", 1, NULL, OPT_IDS},
                                         {"tokens", 1, NULL, 'n'},
+                                        {"stop", 1, NULL, OPT_STOP},
                                         {"ignore-eos", 0, NULL, OPT_IGNORE_EOS},
                                         {"special", 0, NULL, OPT_SPECIAL},
                                         {"raw", 0, NULL, OPT_RAW},
@@ -111,6 +113,7 @@ static int one_option(struct generate *g, int option, const char *value, struct 
     case 'c': return params_set(&g->engine.params, "ctx", value, error);
     case 't': return params_set(&g->engine.params, "threads", value, error);
     case 's': return sampling_set(&s->sampling, "seed", value, error);
+    case OPT_STOP: return engine_stops_add(&s->stops, value, strlen(value), error);
     case OPT_IGNORE_EOS: s->ignore_eos = true; return 0;
     case OPT_SPECIAL: s->parse_special = true; return 0;
     case OPT_RAW: s->parse_special = false; return 0;

@@ -1,5 +1,6 @@
 /* A turn: the prompt goes out, the answer is printed as it comes, the rates after it. */
 #include <inttypes.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,7 +30,9 @@ static void tell_rates(struct repl *r, const struct stream_result *result)
     const json_t *f = r->figures;
     uint64_t resumes = document_u64(result->stats, "resumes");
     if (strcmp(result->finish, "cancelled") == 0)
-        repl_notice(r, "ended by Ctrl-C");
+        repl_notice(r, session_stop == SIGINT ? "ended by Ctrl-C"
+                       : session_stop         ? "ended by a signal"
+                                              : "ended by the engine");
     if (resumes)
         repl_notice(r, "restarts of compute during this answer: %" PRIu64, resumes);
     if (!r->quiet)
@@ -68,7 +71,7 @@ int turn_run(struct repl *r, const char *prompt, struct error *error)
         keep(r, prompt, &result, before, after);
         tell_rates(r, &result);
     } else if (error->code == ERR_CANCELLED && session_stop) {
-        repl_notice(r, "ended by Ctrl-C before the first token");
+        repl_notice(r, "ended before the first token");
         status = 0;
     }
     json_decref(after);

@@ -26,7 +26,7 @@ struct screen {
     uint64_t seen_ns; /* when the last look came; 0: none yet */
     uint64_t opened_ns;
     struct error error;
-    bool help, leave, changed;
+    bool help, leave, changed, coloured;
 };
 
 /* ---- keys ---- */
@@ -144,21 +144,21 @@ static void draw_help(struct canvas *c)
     canvas_put(c, c->rows - 1, 0, PAINT_FAINT, "h back");
 }
 
-static attr_t attribute(enum paint paint)
+static attr_t attribute(enum paint paint, bool coloured)
 {
     static const attr_t plain[] = {
         [PAINT_PLAIN] = A_NORMAL, [PAINT_HEADING] = A_REVERSE, [PAINT_STRONG] = A_BOLD,
         [PAINT_FAINT] = A_DIM,    [PAINT_GOOD] = A_NORMAL,     [PAINT_WARN] = A_BOLD,
         [PAINT_BAD] = A_BOLD};
     attr_t a = plain[paint];
-    if (has_colors() && paint >= PAINT_GOOD)
+    if (coloured && paint >= PAINT_GOOD)
         a |= COLOR_PAIR((int)paint);
     return a;
 }
 
 /* Runs of one paint are written at once; the last cell of the screen is left alone, since writing
  * there scrolls on some terminals. */
-static void show(const struct canvas *c)
+static void show(const struct canvas *c, bool coloured)
 {
     erase();
     for (unsigned row = 0; row < c->rows; row++) {
@@ -168,7 +168,7 @@ static void show(const struct canvas *c)
         for (unsigned from = 0, to; from < columns; from = to) {
             for (to = from; to < columns && paint[to] == paint[from]; to++)
                 continue;
-            attrset(attribute((enum paint)paint[from]));
+            attrset(attribute((enum paint)paint[from], coloured));
             mvaddnstr((int)row, (int)from, text + from, (int)(to - from));
         }
     }
@@ -201,7 +201,7 @@ static void draw(struct screen *s)
             figures_of(&s->before, &s->now, s->page.sort, &s->page.figures);
         page_draw(&s->page);
     }
-    show(&s->page.canvas);
+    show(&s->page.canvas, s->coloured);
 }
 
 /* ---- the loop ---- */
@@ -239,15 +239,18 @@ static void take(struct screen *s)
     history_add(&s->history, &s->page.figures);
 }
 
-static void colours(void)
+/* As no-color.org has it: set to anything but "", there are none. */
+static bool colours(void)
 {
-    if (!has_colors())
-        return;
+    const char *unwanted = getenv("NO_COLOR");
+    if (!has_colors() || (unwanted && *unwanted))
+        return false;
     start_color();
     use_default_colors();
     init_pair(PAINT_GOOD, COLOR_GREEN, -1);
     init_pair(PAINT_WARN, COLOR_YELLOW, -1);
     init_pair(PAINT_BAD, COLOR_RED, -1);
+    return true;
 }
 
 static void loop(struct screen *s)
@@ -292,7 +295,7 @@ int screen_run(const char *run, double interval, struct error *error)
         keypad(stdscr, TRUE);
         curs_set(0);
         timeout(KEY_WAIT_MS);
-        colours();
+        s.coloured = colours();
         loop(&s);
     }
     endwin();

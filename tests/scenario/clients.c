@@ -111,6 +111,34 @@ static void generate_prompt_forms(void)
     engine_stop(e);
 }
 
+static void generate_stops_at_a_text(void)
+{
+    struct command whole, cut;
+    struct engine *e = engine_new();
+    engine_start(e, NULL);
+    const char *args[] = {"generate", "--run",  e->run,         "-p", test_prompt(0),
+                          "-n",       "24",     "--temp",       "0",  "--output",
+                          "json",     "--stop", "no such text", NULL};
+    command_run(&whole, NULL, END_MS, args);
+    expect(&whole, 0);
+    args[12] = "shining";
+    command_run(&cut, NULL, END_MS, args);
+    expect(&cut, 0);
+    json_t *a = json_loads(whole.out, 0, NULL), *b = json_loads(cut.out, 0, NULL);
+    const char *text = document_text(a, "text"), *begin = strstr(text, "shining");
+    CHECK(begin && strncmp(text, document_text(b, "text"), (size_t)(begin - text)) == 0 &&
+              strlen(document_text(b, "text")) == (size_t)(begin - text),
+          "'%s' instead of '%.*s'", document_text(b, "text"), (int)(begin - text), text);
+    CHECK(strcmp(document_text(a, "finish"), "length") == 0 &&
+              strcmp(document_text(b, "finish"), "stop") == 0,
+          "finish '%s'", document_text(b, "finish"));
+    json_decref(a);
+    json_decref(b);
+    command_free(&whole);
+    command_free(&cut);
+    engine_stop(e);
+}
+
 /* The first line a program prints, then a signal. Its status. */
 static int interrupt_after_output(const char *const argv[], int signal_number, pid_t *engine)
 {
@@ -378,6 +406,7 @@ int main(int argc, char **argv)
         ROW(generate_own_engine),
         ROW(generate_prompt_forms),
         ROW(generate_interrupted),
+        ROW(generate_stops_at_a_text),
         ROW(generate_takes_its_engine_along),
         ROW(generate_uses_a_running_engine),
         ROW(repl_pipe),

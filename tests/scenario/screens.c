@@ -85,10 +85,24 @@ static void repl_on_a_terminal(void)
     engine_stop(e);
 }
 
-/* compute dies in the middle of an answer: it is told, and the text is as if it had not. */
+/* A text of the second half of the baseline that can be typed; *from is where it occurs first. */
+static void typable(const char *text, char out[13], size_t *from)
+{
+    size_t at = strlen(text) * 3 / 4, plain = 0;
+    for (; text[at] && plain < 12; at++)
+        plain = text[at] >= ' ' && text[at] <= '~' && text[at] != '"' && text[at] != '\\'
+                    ? plain + 1
+                    : 0;
+    snprintf(out, 13, "%.12s", text + at - plain);
+    *from = (size_t)(strstr(text, out) - text);
+}
+
+/* compute dies in the middle of an answer: it is told, and the text is as if it had not, a text
+ * that ends it included. */
 static void repl_tells_a_restart(void)
 {
-    char path[PATH_MAX], command[64];
+    char path[PATH_MAX], command[64], stop[13];
+    size_t expected;
     struct engine *e = engine_new();
     setenv("XDG_STATE_HOME", test_dir(), 1);
     baseline(0);
@@ -98,6 +112,9 @@ static void repl_tells_a_restart(void)
     CHECK(out >= 0, "cannot make %s", path);
     struct terminal *t = repl_open(e, out);
     snprintf(command, sizeof command, "/set num_predict %d", BASELINE_TOKENS);
+    type_line(t, command);
+    typable(baseline(0)->text, stop, &expected);
+    snprintf(command, sizeof command, "/set stop \"%s\"", stop);
     type_line(t, command);
     uint64_t before = engine_counter(e, "compute", "tokens_decode");
     type_line(t, test_prompt(0));
@@ -113,12 +130,12 @@ static void repl_tells_a_restart(void)
     char *text = calloc(1, 1u << 16);
     CHECK(text && pread(out, text, (1u << 16) - 1, 0) > 0, "no answer");
     close(out);
-    size_t n = strlen(baseline(0)->text);
-    bool same = strncmp(text, baseline(0)->text, n) == 0 && strcmp(text + n, "\n") == 0;
+    bool same =
+        strncmp(text, baseline(0)->text, expected) == 0 && strcmp(text + expected, "\n") == 0;
     char got[200];
     snprintf(got, sizeof got, "%s", text);
     free(text);
-    CHECK(same, "another text: %s", got);
+    CHECK(same, "another text than %zu bytes up to '%s': %s", expected, stop, got);
     engine_stop(e);
 }
 
