@@ -30,6 +30,7 @@ struct repl {
     bool tty;      /* input comes from a person */
     bool out_tty;  /* so does what is printed go to one */
     bool quiet;    /* no rates after an answer */
+    bool heard;    /* something of this answer came; under the watch's lock */
     bool mid_line; /* the last thing printed was no line's end; under the watch's lock */
     bool leave;
     struct error failure; /* the first line that failed, for the exit status of a pipe */

@@ -14,6 +14,7 @@ static void print_next(const struct engine_next *next, void *arg)
     if (next->text_bytes == 0)
         return;
     watch_lock(r->watch);
+    r->heard = true;
     fwrite(next->text, 1, next->text_bytes, stdout);
     fflush(stdout);
     r->mid_line = next->text[next->text_bytes - 1] != '\n';

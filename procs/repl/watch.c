@@ -29,6 +29,7 @@ struct watch {
     bool active, end;
     volatile int stop; /* ends a call under way */
     bool known;        /* `seen` is of this answer */
+    bool queue_told;
     struct seen seen[SERVICE_ROWS_MAX];
 };
 
@@ -66,6 +67,16 @@ static void compare_all(struct watch *w, const json_t *doc)
     w->known |= doc != NULL;
 }
 
+/* One sequence computes at a time: who waits for others should know. */
+static void tell_queue(struct watch *w, const json_t *doc)
+{
+    uint64_t queued = document_counter(doc, "compute", "sequences_queued");
+    if (w->repl->heard || w->queue_told || queued == 0)
+        return;
+    w->queue_told = true;
+    repl_notice(w->repl, "waiting for other answers to end (%" PRIu64 " in the queue)", queued);
+}
+
 /* One look, without the lock while the call is under way. */
 static void look(struct watch *w)
 {
@@ -74,8 +85,10 @@ static void look(struct watch *w)
     pthread_mutex_unlock(&w->lock);
     int status = control_call(w->control, "stats", NULL, &doc, &ignored);
     pthread_mutex_lock(&w->lock);
-    if (status == 0 && w->active)
+    if (status == 0 && w->active) {
         compare_all(w, doc);
+        tell_queue(w, doc);
+    }
     json_decref(doc);
 }
 
@@ -154,7 +167,7 @@ void watch_close(struct watch *w)
 void watch_begin(struct watch *w, const json_t *before)
 {
     pthread_mutex_lock(&w->lock);
-    w->known = false;
+    w->known = w->queue_told = w->repl->heard = false;
     compare_all(w, before);
     w->active = true;
     pthread_cond_signal(&w->change);

@@ -57,6 +57,21 @@ static void repl_on_a_terminal(void)
     terminal_wait(t, "ended by Ctrl-C", WAIT_MS);
     terminal_wait(t, ">>> ", WAIT_MS);
     engine_wait_counter(e, "compute", "sequences_cancelled", 1, WAIT_MS);
+    /* Behind another's answer it says so. */
+    type_line(t, "/clear");
+    terminal_wait(t, ">>> ", WAIT_MS);
+    struct generation *g = generation_start(e, test_prompt(1), 2000);
+    uint64_t deadline = deadline_in(WAIT_MS);
+    while (generation_tokens(g) == 0)
+        CHECK(deadline_tick(deadline), "no tokens");
+    type_line(t, test_prompt(0));
+    terminal_wait(t, "waiting for other answers", WAIT_MS);
+    struct text other;
+    generation_finish(g, WAIT_MS, &other);
+    text_free(&other);
+    terminal_wait(t, " the sun was", WAIT_MS);
+    terminal_type(t, CTRL_C);
+    terminal_wait(t, ">>> ", WAIT_MS);
     type_line(t, "\"\"\"one");
     terminal_wait(t, "... ", WAIT_MS);
     terminal_type(t, CTRL_C); /* the text is dropped, the session is not */
