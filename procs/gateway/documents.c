@@ -9,6 +9,7 @@
 #include "procs/gateway/gateway.h"
 
 #define STATUS_EVERY_NS (500 * NS_PER_MS)
+#define STATUS_SOON_NS  (50 * NS_PER_MS) /* while the engine is not ready */
 #define STATUS_MS       2000
 #define SILENCE_NS      (3 * NS_PER_S) /* without a word of the supervisor */
 #define DOCUMENT_MS     5000
@@ -164,7 +165,8 @@ void documents_tend(struct gateway *g, uint64_t now_ns)
     struct error error;
     if (now_ns < g->status_due_ns)
         return;
-    g->status_due_ns = now_ns + STATUS_EVERY_NS;
+    bool ready = strcmp(g->state, "ready") == 0;
+    g->status_due_ns = now_ns + (ready ? STATUS_EVERY_NS : STATUS_SOON_NS);
     if (!g->asking_status)
         g->asking_status =
             rpc_async_call(g->control, "status", NULL, STATUS_MS, on_status, g, &error) != 0;

@@ -60,7 +60,8 @@ static void read_key(struct gateway *g)
     if (!f || !fgets(g->key, sizeof g->key, f))
         log_fatal(error_exit_status(ERR_BAD_INPUT), "cannot read a key from %s", p->http_key_file);
     fclose(f);
-    g->key[strcspn(g->key, " \t\r\n")] = 0;
+    size_t n = strcspn(g->key, " \t\r\n");
+    memset(g->key + n, 0, sizeof g->key - n); /* it is compared with its zeros */
     if (!g->key[0])
         log_fatal(error_exit_status(ERR_BAD_INPUT), "the key in %s is empty", p->http_key_file);
 }

@@ -419,14 +419,15 @@ int http_start(struct gateway *g, struct error *error)
 {
     const struct params *p = g->child.params;
     look_at_socket(g);
-    g->daemon = MHD_start_daemon(
-        MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, 0, NULL, NULL, on_request, g,
-        MHD_OPTION_EXTERNAL_LOGGER, on_library_words, g, MHD_OPTION_LISTEN_SOCKET, HERITAGE_HTTP,
-        MHD_OPTION_CONNECTION_LIMIT, (unsigned)p->http_connections, MHD_OPTION_CONNECTION_TIMEOUT,
-        (unsigned)p->http_timeout, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)POOL_BYTES,
-        MHD_OPTION_CONNECTION_MEMORY_INCREMENT, (size_t)POOL_STEP_BYTES,
-        MHD_OPTION_NOTIFY_COMPLETED, on_end, g, MHD_OPTION_NOTIFY_CONNECTION, on_connection, g,
-        MHD_OPTION_END);
+    g->daemon = MHD_start_daemon(MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, 0,
+                                 NULL, NULL, on_request, g, MHD_OPTION_EXTERNAL_LOGGER,
+                                 on_library_words, g, MHD_OPTION_LISTEN_SOCKET, HERITAGE_HTTP,
+                                 MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_CONNECTION_LIMIT,
+                                 (unsigned)p->http_connections, MHD_OPTION_CONNECTION_TIMEOUT,
+                                 (unsigned)p->http_timeout, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+                                 (size_t)POOL_BYTES, MHD_OPTION_CONNECTION_MEMORY_INCREMENT,
+                                 (size_t)POOL_STEP_BYTES, MHD_OPTION_NOTIFY_COMPLETED, on_end, g,
+                                 MHD_OPTION_NOTIFY_CONNECTION, on_connection, g, MHD_OPTION_END);
     if (!g->daemon)
         return error_set(error, ERR_FAILED, "the HTTP library does not start");
     return 0;
