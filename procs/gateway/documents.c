@@ -24,9 +24,11 @@ static char *stats_make(struct gateway *g, const json_t *doc, size_t *bytes)
 
 static const struct doc_view views[] = {
     {"stats", "application/json", stats_make},
+    {"map", "application/json", stats_make},
     {"stats", "text/plain; version=0.0.4; charset=utf-8", metrics_make},
+    {"stats", "text/html; charset=utf-8", page_make},
 };
-enum { VIEW_STATS, VIEW_METRICS };
+enum { VIEW_STATS, VIEW_MAP, VIEW_METRICS, VIEW_PAGE };
 
 void documents_forget(struct exchange *x)
 {
@@ -76,12 +78,22 @@ static void on_stats(void *arg, json_t *doc, const struct error *error)
     arrived(g, "stats", doc, error);
 }
 
+static void on_map(void *arg, json_t *doc, const struct error *error)
+{
+    struct gateway *g = arg;
+    OBJ_CHECK(g, GATEWAY_MAGIC);
+    g->asking_map = false;
+    arrived(g, "map", doc, error);
+}
+
 static void wait_for(struct exchange *x, const struct doc_view *view)
 {
     struct gateway *g = x->gateway;
     struct error error;
-    bool *asking = &g->asking_stats;
-    if (!*asking && !rpc_async_call(g->control, view->op, NULL, DOCUMENT_MS, on_stats, g, &error)) {
+    bool map = strcmp(view->op, "map") == 0;
+    bool *asking = map ? &g->asking_map : &g->asking_stats;
+    if (!*asking && !rpc_async_call(g->control, view->op, NULL, DOCUMENT_MS,
+                                    map ? on_map : on_stats, g, &error)) {
         exchange_error(x, &error, NULL);
         return;
     }
@@ -94,6 +106,16 @@ static void wait_for(struct exchange *x, const struct doc_view *view)
 void documents_stats(struct exchange *x)
 {
     wait_for(x, &views[VIEW_STATS]);
+}
+
+void documents_map(struct exchange *x)
+{
+    wait_for(x, &views[VIEW_MAP]);
+}
+
+void documents_page(struct exchange *x)
+{
+    wait_for(x, &views[VIEW_PAGE]);
 }
 
 void documents_metrics(struct exchange *x)

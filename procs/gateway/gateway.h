@@ -142,7 +142,7 @@ json_t *answer_usage_chunk(const struct stream *s);
 json_t *answer_whole(const struct stream *s, const char *text, size_t bytes);
 json_t *answer_model(const struct gateway *g);
 
-/* ---- documents.c, metrics.c ---------------------------------------------------------- */
+/* ---- documents.c, metrics.c, page.c ---------------------------------------------------------- */
 
 /* What becomes of a document: text of a content type. *text is malloc'ed; NULL without memory. */
 struct doc_view {
@@ -151,7 +151,8 @@ struct doc_view {
     char *(*make)(struct gateway *g, const json_t *doc, size_t *bytes);
 };
 
-route_fn documents_health, documents_stats, documents_metrics, documents_models;
+route_fn documents_health, documents_stats, documents_metrics, documents_page, documents_map,
+    documents_models;
 void documents_tend(struct gateway *g, uint64_t now_ns);
 void documents_forget(struct exchange *x);
 
@@ -159,6 +160,9 @@ char *metrics_make(struct gateway *g, const json_t *doc, size_t *bytes);
 void metrics_first_token(struct gateway *g, uint64_t ns);
 void metrics_tokens(struct gateway *g, uint64_t ns, uint64_t count);
 void metrics_finished(struct gateway *g, const char *reason);
+
+char *page_make(struct gateway *g, const json_t *doc, size_t *bytes);
+route_fn page_style, page_script;
 
 /* ---- the process ----------------------------------------------------------------------------- */
 
@@ -184,7 +188,7 @@ struct gateway {
     /* of the engine */
     char state[24];
     uint64_t state_ns, status_due_ns;
-    bool asking_status, asking_model, asking_stats;
+    bool asking_status, asking_model, asking_stats, asking_map;
     struct exchange *waiting; /* for documents */
 
     uint64_t refused_count, refused_said, log_due_ns;

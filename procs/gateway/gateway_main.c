@@ -1,12 +1,12 @@
-/* sluice-gateway: the engine over HTTP - completions in OpenAI's form, health, statistics
- * and metrics.
+/* sluice-gateway: the engine over HTTP - completions in OpenAI's form, health, statistics,
+ * metrics, a page for people.
  *
  * One thread: the HTTP library runs on it (epoll, no threads of its own), calls of compute and of
  * the supervisor are made without waiting (ipc/rpc_async.h), and a request that needs either is
  * suspended meanwhile. So a slow client, or five hundred, keep nobody waiting.
  *
  * Messages   in: HTTP (strangers), CONTROL (supervisor). out: submit, next, cancel (compute);
- *            status, stats (supervisor), ACK.
+ *            status, stats, map (supervisor), ACK.
  * Memory     writes its own row of the process table, which is all it is given: no weights, no
  *            directory. Private memory is bounded by parameters (--http-*), held in the ledger, and
  *            cut off by RLIMIT_DATA.

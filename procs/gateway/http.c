@@ -19,6 +19,10 @@
 #define LOG_EVERY_NS    (10 * NS_PER_S)
 #define RETRY_AFTER     "1"
 #define HOST_BYTES      256
+/* Nothing from outside, and no script but ours. */
+#define POLICY                                                                                     \
+    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src data:; "     \
+    "connect-src 'self'; form-action 'none'; frame-ancestors 'none'; base-uri 'none'"
 
 static const struct http_route routes[] = {
 #define ROUTE(method, path, handler, open) {method, path, handler, open},
@@ -147,6 +151,7 @@ void exchange_answer(struct exchange *x, unsigned status, struct MHD_Response *r
     else if (status >= 400)
         counter_add(g->child.row, CTR_GATEWAY_requests_bad, 1);
     header(response, "X-Content-Type-Options", "nosniff");
+    header(response, "Content-Security-Policy", POLICY);
     if (status == MHD_HTTP_SERVICE_UNAVAILABLE)
         header(response, MHD_HTTP_HEADER_RETRY_AFTER, RETRY_AFTER);
     x->ready = response;

@@ -75,6 +75,15 @@ static int op_stats(struct supervisor *s, struct rpc_request *request, struct er
     return 0;
 }
 
+static int op_map(struct supervisor *s, struct rpc_request *request, struct error *error)
+{
+    json_t *map = map_document(s, error);
+    if (!map)
+        return -1;
+    rpc_reply(s->control, request, map);
+    return 0;
+}
+
 static int op_budget(struct supervisor *s, struct rpc_request *request, struct error *error)
 {
     uint64_t bytes;
@@ -140,7 +149,7 @@ static int op_restart(struct supervisor *s, struct rpc_request *request, struct 
     if (!c)
         return error_set(error, ERR_NOT_FOUND,
                          "there is no process '%.40s'; there are cache, loader.N, predictor, "
-                         "compute",
+                         "compute, gateway",
                          word);
     return restart(s, request, c, error);
 }
@@ -232,7 +241,7 @@ static const struct {
     {"status", op_status},     {"stats", op_stats},     {"budget", op_budget},
     {"throttle", op_throttle}, {"restart", op_restart}, {"replace", op_replace},
     {"system", op_system},     {"drain", op_drain},     {"stop", op_stop},
-    {"inject", op_inject},
+    {"inject", op_inject},     {"map", op_map},
 };
 
 void control_handle(struct supervisor *s, struct rpc_request *request)
@@ -247,7 +256,7 @@ void control_handle(struct supervisor *s, struct rpc_request *request)
     }
     if (!known)
         error_set(&error, ERR_BAD_INPUT,
-                  "there is no operation '%.40s'; there are status, stats, budget, throttle, "
+                  "there is no operation '%.40s'; there are status, stats, map, budget, throttle, "
                   "restart, replace, system, drain, stop",
                   request->op);
     if (rc != 0) {

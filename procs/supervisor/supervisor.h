@@ -24,6 +24,7 @@
 #include "shm/kv.h"
 #include "shm/procs.h"
 #include "shm/run_knobs.h"
+#include "shm/uses.h"
 
 #define SUPERVISOR_MAGIC 0x53555056u /* "SUPV" */
 #define CHILD_MAGIC      0x4348494cu /* "CHIL" */
@@ -134,6 +135,14 @@ struct automatic {
     double ns_of[PLAN_AUTO_CANDIDATES];       /* and their time */
 };
 
+/* How much each expert is used (map.c); opened when a map is first asked for. */
+struct heat {
+    struct uses uses; /* read-only */
+    struct uses_reader reader;
+    uint64_t when_ns; /* of the last look */
+    float *of;        /* [layers][experts]: uses, the older the less */
+};
+
 struct options {
     char model[PATH_MAX];
     char run[RUN_NAME_MAX + 1];
@@ -171,6 +180,7 @@ struct supervisor {
     struct budget budget;
     struct cgroup cgroup;
     struct automatic automatic;
+    struct heat heat;
     int signal_fd, timer_fd;
     enum run_phase phase;
     uint64_t started_ns;
@@ -295,6 +305,9 @@ struct kept *control_keep(struct supervisor *s, struct rpc_request *request, enu
 json_t *stats_document(struct supervisor *s);
 json_t *stats_status(struct supervisor *s);
 json_t *stats_memory(struct supervisor *s);
+
+/* map.c: which expert is where, and how hot it is. NULL with *error. */
+json_t *map_document(struct supervisor *s, struct error *error);
 
 /* loop.c */
 void loop_run(struct supervisor *s);

@@ -19,7 +19,10 @@
 #define CROWD     500
 #define HEALTH_MS 100
 #define HEALTHS   20
-#define LONG      1500 /* tokens of a stream that is not to end by itself */
+#define HALF_A_BODY                                                                                \
+    "POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 90000\r\n\r\n"            \
+    "{\"prompt\":\"It was"
+#define LONG 1500 /* tokens of a stream that is not to end by itself */
 
 static const char *const options[] = {"--http=0", NULL};
 
@@ -250,8 +253,7 @@ static int stalled(unsigned port, unsigned kind)
     static const char *const begun[] = {
         "",
         "POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: ",
-        "POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 90000\r\n\r\n"
-        "{\"prompt\":\"It was",
+        HALF_A_BODY,
         "GET /stats HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
     };
     const char *bytes = begun[kind % ARRAY_LEN(begun)];
@@ -490,6 +492,55 @@ static void keys(void)
     engine_stop(e);
 }
 
+/* The documents: the page has its numbers without a script and nothing from outside; the map has a
+ * sign for each expert; the metrics are what Prometheus takes. */
+static void documents(void)
+{
+    unsigned port;
+    struct http h;
+    struct engine *e = start(&port, (const char *const[]){"--http=0", "--experts=50", NULL});
+    free(whole_text(port, test_prompt(0), 16));
+    http_call(&h, port, "/", NULL, NULL, 200);
+    CHECK(strstr(h.body, "<td>compute</td><td>ready</td>") && strstr(h.body, "<th>new tokens</th>"),
+          "no numbers in the page: %.400s", h.body);
+    CHECK(!strstr(h.body, "//") && strstr(h.raw, "Content-Security-Policy: default-src 'none'"),
+          "something from outside");
+    http_close(&h);
+    static const char *const assets[] = {"/dashboard.css", "/dashboard.js"};
+    for (size_t i = 0; i < ARRAY_LEN(assets); i++) {
+        http_call(&h, port, assets[i], NULL, NULL, 200);
+        CHECK(h.body_bytes > 1000, "%s is %zu bytes", assets[i], h.body_bytes);
+        http_close(&h);
+    }
+    http_call(&h, port, "/map", NULL, NULL, 200);
+    json_t *map = http_json(&h);
+    const json_t *rows = json_object_get(map, "rows"), *heat = json_object_get(map, "heat");
+    size_t resident = 0, hot = 0;
+    CHECK(json_array_size(rows) == 8 && json_array_size(heat) == 8, "%.300s", h.body);
+    for (size_t i = 0; i < 8; i++) {
+        const char *row = json_string_value(json_array_get(rows, i));
+        const char *uses = json_string_value(json_array_get(heat, i));
+        CHECK(strlen(row) == 32 && strlen(uses) == 32, "%.300s", h.body);
+        for (size_t x = 0; x < 32; x++) {
+            resident += row[x] == 'n';
+            hot += uses[x] != '0';
+        }
+    }
+    CHECK(resident > 0 && resident <= 128 && hot > 0, "%zu resident, %zu used", resident, hot);
+    json_decref(map);
+    http_close(&h);
+    http_call(&h, port, "/metrics", NULL, NULL, 200);
+    static const char *const names[] = {"\nsluice_generation_tokens_total 16\n",
+                                        "\nsluice_time_to_first_token_seconds_count 1\n",
+                                        "\nsluice_inter_token_latency_seconds_bucket{le=\"+Inf\"}",
+                                        "\nsluice_expert_load_seconds_bucket{le=\"0.001\"}",
+                                        "\nsluice_request_finished_total{reason=\"length\"} 1\n"};
+    for (size_t i = 0; i < ARRAY_LEN(names); i++)
+        CHECK(strstr(h.body, names[i]), "no%s", names[i]);
+    http_close(&h);
+    engine_stop(e);
+}
+
 /* What cannot be served is said before anything starts. */
 static void refused_at_start(void)
 {
@@ -527,6 +578,7 @@ int main(int argc, char **argv)
         ROW(bounds),
         ROW(keys),
         ROW(refused_at_start),
+        ROW(documents),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }
