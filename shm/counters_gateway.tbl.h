@@ -17,4 +17,5 @@ COUNTER(tokens, COUNTER, tokens, "New tokens told to clients.")
 COUNTER(buffered_bytes, GAUGE, bytes, "Bodies and answers held now.")
 COUNTER(calls_repeated, COUNTER, calls, "Calls sent again because compute's connection broke.")
 COUNTER(documents, COUNTER, documents, "Documents fetched from the supervisor.")
+COUNTER(connections_cut, COUNTER, connections, "Connections cut off: no whole request in time.")
 #undef COUNTER

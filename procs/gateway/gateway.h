@@ -102,6 +102,19 @@ void buffer_free(struct gateway *g, struct buffer *b);
 /* Counts, and says so in the log, at most once in LOG_EVERY_NS. */
 void refused(struct gateway *g, const char *why);
 
+/* ---- connections.c: who takes too long ------------------------------------------------------- */
+
+struct connection;
+void connection_event(void *gateway, struct MHD_Connection *connection, void **slot,
+                      enum MHD_ConnectionNotificationCode what);
+/* Its request is complete and ours to answer; it is answered, and the next may come. */
+void connection_works(struct MHD_Connection *connection);
+void connection_rests(struct MHD_Connection *connection);
+/* Cuts off who has not sent a whole request in time. */
+void connections_tend(struct gateway *g, uint64_t now_ns);
+/* --http-connections, or what descriptors there are for. */
+unsigned connections_max(const struct params *p);
+
 /* ---- stream.c, answer.c ---------------------------------------------------------------------- */
 
 enum stream_state { STREAM_FREE, STREAM_SUBMIT, STREAM_FOLLOW, STREAM_ENDED, STREAM_LEFT };
@@ -176,7 +189,8 @@ struct gateway {
     char key[KEY_BYTES_MAX]; /* "": none is asked for */
     bool loopback;           /* bound to an address of this machine alone */
     unsigned connections;
-    size_t buffered; /* bytes in buffers */
+    struct connection *oldest, *newest; /* in the order in which they began to rest */
+    size_t buffered;                    /* bytes in buffers */
     struct stream streams[STREAMS_MAX];
 
     /* of the model, once the supervisor has told */

@@ -137,6 +137,7 @@ static void loop(struct gateway *g)
         handle_controls(g);
         child_tend(&g->child);
         streams_tend(g, now);
+        connections_tend(g, now);
         documents_tend(g, now);
     }
 }

@@ -352,6 +352,7 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *connection, 
     }
     if (!x->begun && !x->ready && !x->gone) {
         x->begun = true;
+        connection_works(connection);
         x->route->begin(x);
     }
     if (x->ready || x->gone)
@@ -366,7 +367,6 @@ static void on_end(void *arg, struct MHD_Connection *connection, void **slot,
 {
     struct gateway *g = arg;
     struct exchange *x = *slot;
-    (void)connection;
     (void)why;
     if (!x)
         return;
@@ -375,26 +375,12 @@ static void on_end(void *arg, struct MHD_Connection *connection, void **slot,
     if (x->stream)
         stream_client_left(x->stream);
     documents_forget(x);
+    connection_rests(connection);
     buffer_free(g, &x->body);
     if (x->ready)
         MHD_destroy_response(x->ready);
     x->magic = 0;
     free(x);
-}
-
-static void on_connection(void *arg, struct MHD_Connection *connection, void **slot,
-                          enum MHD_ConnectionNotificationCode what)
-{
-    struct gateway *g = arg;
-    (void)connection;
-    (void)slot;
-    if (what == MHD_CONNECTION_NOTIFY_STARTED) {
-        counter_add(g->child.row, CTR_GATEWAY_connections_accepted, 1);
-        g->connections++;
-    } else {
-        g->connections--;
-    }
-    counter_set(g->child.row, CTR_GATEWAY_connections, g->connections);
 }
 
 /* ---- the daemon ------------------------------------------------------------------------------ */
@@ -428,11 +414,11 @@ int http_start(struct gateway *g, struct error *error)
                                  NULL, NULL, on_request, g, MHD_OPTION_EXTERNAL_LOGGER,
                                  on_library_words, g, MHD_OPTION_LISTEN_SOCKET, HERITAGE_HTTP,
                                  MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_CONNECTION_LIMIT,
-                                 (unsigned)p->http_connections, MHD_OPTION_CONNECTION_TIMEOUT,
+                                 connections_max(p), MHD_OPTION_CONNECTION_TIMEOUT,
                                  (unsigned)p->http_timeout, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
                                  (size_t)POOL_BYTES, MHD_OPTION_CONNECTION_MEMORY_INCREMENT,
                                  (size_t)POOL_STEP_BYTES, MHD_OPTION_NOTIFY_COMPLETED, on_end, g,
-                                 MHD_OPTION_NOTIFY_CONNECTION, on_connection, g, MHD_OPTION_END);
+                                 MHD_OPTION_NOTIFY_CONNECTION, connection_event, g, MHD_OPTION_END);
     if (!g->daemon)
         return error_set(error, ERR_FAILED, "the HTTP library does not start");
     return 0;

@@ -94,6 +94,7 @@ void stream_client_left(struct stream *s)
     if (s->state == STREAM_SUBMIT) {
         s->state = STREAM_LEFT;
         counter_add(g->child.row, CTR_GATEWAY_streams_cancelled, 1);
+        metrics_finished(g, "cancelled");
         return;
     }
     if (s->state == STREAM_FOLLOW) {

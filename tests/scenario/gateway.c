@@ -330,6 +330,21 @@ static void connections_are_bounded(void)
     engine_stop(e);
 }
 
+/* A byte now and then is no pause, but no request either. */
+static void slow_client_is_cut_off(void)
+{
+    unsigned port;
+    struct engine *e = start(&port, (const char *const[]){"--http=0", "--http-timeout=1", NULL});
+    int fd = http_connect(port);
+    uint64_t deadline = deadline_in(END_MS);
+    http_write(fd, "GET /health HTTP/1.1\r\nX-Slow: ", 31);
+    while (send(fd, "x", 1, MSG_NOSIGNAL) == 1)
+        CHECK(deadline_tick(deadline), "a slow client is served for ever");
+    close(fd);
+    engine_wait_counter(e, "gateway", "connections_cut", 1, END_MS);
+    engine_stop(e);
+}
+
 static uint64_t floor_with_gateway(void)
 {
     struct engine *e = engine_new();
@@ -579,6 +594,7 @@ int main(int argc, char **argv)
         ROW(keys),
         ROW(refused_at_start),
         ROW(documents),
+        ROW(slow_client_is_cut_off),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }
