@@ -84,19 +84,19 @@ function budget(doc) {
 }
 
 /* ---- experts ---- */
-const colours = { n: "--a", 8: "--c", 4: "--b", 2: "--d", "-": "--bad" };
+const colours = { 0: "--a", 1: "--c", 2: "--b", 3: "--d", "+": "--bad" };
 function map(doc) {
   const canvas = $("map").firstElementChild, style = getComputedStyle(document.documentElement);
   const cell = Math.max(2, Math.floor(1200 / doc.experts)), high = Math.min(18, cell);
   canvas.width = doc.experts * cell;
-  canvas.height = doc.layers * high;
+  canvas.height = doc.rows.length * high;
   const draw = canvas.getContext("2d");
-  doc.rows.forEach((row, layer) => [...row].forEach((sign, expert) => {
+  doc.rows.forEach((row, layer) => [...row.held].forEach((sign, expert) => {
     draw.globalAlpha = 1;
     draw.fillStyle = style.getPropertyValue("--none");
     draw.fillRect(expert * cell, layer * high, cell - 1, high - 1);
     if (!colours[sign]) return;
-    draw.globalAlpha = 0.35 + 0.65 * Number(doc.heat[layer][expert]) / 9;
+    draw.globalAlpha = 0.35 + 0.65 * Number(row.heat[expert]) / 9;
     draw.fillStyle = style.getPropertyValue(colours[sign]);
     draw.fillRect(expert * cell, layer * high, cell - 1, high - 1);
   }));

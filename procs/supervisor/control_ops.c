@@ -238,10 +238,10 @@ static const struct {
     const char *op;
     op_fn handle;
 } ops[] = {
-    {"status", op_status},     {"stats", op_stats},     {"budget", op_budget},
-    {"throttle", op_throttle}, {"restart", op_restart}, {"replace", op_replace},
-    {"system", op_system},     {"drain", op_drain},     {"stop", op_stop},
-    {"inject", op_inject},     {"map", op_map},
+    {"status", op_status},   {"stats", op_stats},       {"map", op_map},
+    {"budget", op_budget},   {"throttle", op_throttle}, {"restart", op_restart},
+    {"replace", op_replace}, {"system", op_system},     {"drain", op_drain},
+    {"stop", op_stop},       {"inject", op_inject},
 };
 
 void control_handle(struct supervisor *s, struct rpc_request *request)
@@ -256,8 +256,8 @@ void control_handle(struct supervisor *s, struct rpc_request *request)
     }
     if (!known)
         error_set(&error, ERR_BAD_INPUT,
-                  "there is no operation '%.40s'; there are status, stats, map, budget, throttle, "
-                  "restart, replace, system, drain, stop",
+                  "there is no operation '%.40s'; there are status, stats, map, budget, "
+                  "throttle, restart, replace, system, drain, stop",
                   request->op);
     if (rc != 0) {
         counter_add(s->row, CTR_SUPERVISOR_requests_refused, 1);

@@ -1,101 +1,149 @@
-/* Where every expert is, and how much it is used: one character of text for each, a line for each
- * layer. Made when somebody asks; the directory and the use log are only looked at. */
+/* What is resident, layer by layer, for those who look on (op "map", ipc/README.md).
+ *
+ * Which experts are held stands in the directory. How often they are used is read off the use log
+ * when somebody asks, as one more reader that nobody waits for: who never asks pays nothing. Heat
+ * is that of the prefetch limits (lib/policy/prefetch.h): uses per token, lately. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/base/clock.h"
+#include "lib/policy/prefetch.h"
 #include "procs/supervisor/supervisor.h"
+#include "shm/uses.h"
 
-#define HALF_LIFE_S 10.0 /* after which a use counts half */
+#define HEAT_STEPS 9 /* digits above 0: each is twice the one before it */
 
-/* READY at a tier, by enum tier; the best one is shown. */
-static const char tier_signs[TIER__COUNT] = {'n', '8', '4', '2'};
-#define SIGN_ABSENT  '.'
-#define SIGN_LOADING '-'
-#define SIGN_NONE    ' '
+struct expert_heat {
+    float heat;
+    uint32_t token; /* heat is right for this token */
+};
 
-static char sign_of(const struct supervisor *s, uint32_t layer, uint32_t expert)
+struct map {
+    struct uses uses;
+    struct uses_reader reader;
+    uint32_t token; /* tokens computed since the first question */
+    uint32_t layers, experts;
+    struct expert_heat expert[]; /* [layers][experts] */
+};
+
+static struct map *map_of(struct supervisor *s)
 {
-    char sign = SIGN_NONE;
-    for (int tier = TIER_NATIVE; tier < TIER__COUNT; tier++) {
-        uint32_t entry = model_entry_expert_tier(s->model, layer, expert, (enum tier)tier);
-        if (entry == ENTRY_NONE)
-            continue;
-        enum entry_state state = entry_state_of(entry_look(&s->directory.entries[entry].word));
-        if (state == ENTRY_READY)
-            return tier_signs[tier];
-        if (state == ENTRY_LOADING)
-            sign = SIGN_LOADING;
-        else if (sign == SIGN_NONE)
-            sign = SIGN_ABSENT;
+    const struct model_hparams *h = &s->model->hparams;
+    if (s->map)
+        return s->map;
+    s->map =
+        calloc(1, sizeof *s->map + (size_t)h->layers * h->experts * sizeof(struct expert_heat));
+    if (!s->map)
+        return NULL;
+    s->map->layers = h->layers;
+    s->map->experts = h->experts;
+    s->map->uses.segment = s->segments[SEGMENT_USES];
+    s->map->uses.head = s->segments[SEGMENT_USES].base;
+    return s->map;
+}
+
+static float heat_now(const struct map *m, const struct expert_heat *e)
+{
+    return prefetch_heat(e->heat, m->token - e->token);
+}
+
+static void use(struct map *m, const struct use_record *r)
+{
+    if (r->layer >= m->layers || r->expert >= m->experts) /* compute wrote it: foreign */
+        return;
+    struct expert_heat *e = &m->expert[(size_t)r->layer * m->experts + r->expert];
+    float heat = heat_now(m, e) + PREFETCH_HEAT_GAIN * (float)r->tokens;
+    *e = (struct expert_heat){heat < 1 ? heat : 1, m->token};
+}
+
+/* Reads the log up to now; what is older than half the ring is passed over, since it may be
+ * overwritten while it is read. */
+static void follow(struct map *m)
+{
+    struct use_record record;
+    uint64_t written = uses_written(&m->uses);
+    if (written - m->reader.next > USES_RECORDS / 2)
+        m->reader.next = written - USES_RECORDS / 2;
+    while (uses_read(&m->uses, &m->reader, written, &record)) {
+        if (record.kind == USE_EXPERT)
+            use(m, &record);
+        else if (record.kind == USE_TOKEN_END)
+            m->token += record.tokens;
     }
-    return sign;
 }
 
-/* Opens the use log when it is first wanted, at the oldest record that may still be there. */
-static int heat_open(struct supervisor *s, struct error *error)
+/* '0': less than 2^-9 uses per token, ... '9': at least every second token. */
+static char heat_digit(float heat)
 {
-    struct heat *h = &s->heat;
-    const struct model_hparams *m = &s->model->hparams;
-    if (h->of)
-        return 0;
-    if (!h->uses.head &&
-        uses_attach(s->segments[SEGMENT_USES].fd, false, s->boot, &h->uses, error) != 0)
-        return -1;
-    h->of = calloc((size_t)m->layers * m->experts, sizeof *h->of);
-    if (!h->of)
-        return error_set(error, ERR_NO_MEMORY, "no memory for a map");
-    uint64_t written = uses_written(&h->uses);
-    h->reader.next = written > USES_RECORDS ? written - USES_RECORDS : 0;
-    h->when_ns = clock_now_ns();
-    return 0;
+    int exponent = 0;
+    if (heat <= 0)
+        return '0';
+    frexpf(heat, &exponent); /* 2^(exponent - 1) <= heat < 2^exponent */
+    int digit = HEAT_STEPS + exponent;
+    return (char)('0' + (digit < 0 ? 0 : digit > HEAT_STEPS ? HEAT_STEPS : digit));
 }
 
-/* Takes in what was used since the last look. At most a ring of records: a bounded time. */
-static void heat_look(struct supervisor *s)
+/* A better tier before a worse one, held before arriving before absent. */
+static char held_better(char a, char b)
 {
-    struct heat *h = &s->heat;
-    const struct model_hparams *m = &s->model->hparams;
-    struct use_record use;
-    uint64_t now = clock_now_ns(), limit = uses_written(&h->uses);
-    float keep = (float)exp2(-(double)(now - h->when_ns) / NS_PER_S / HALF_LIFE_S);
-    h->when_ns = now;
-    for (size_t i = 0; i < (size_t)m->layers * m->experts; i++)
-        h->of[i] *= keep;
-    while (uses_read(&h->uses, &h->reader, limit, &use))
-        if (use.kind == USE_EXPERT && use.layer < m->layers && use.expert < m->experts)
-            h->of[(size_t)use.layer * m->experts + use.expert] += (float)use.tokens;
+    static const char order[] = {MAP_NO_EXPERT, MAP_ABSENT, MAP_LOADING, 0};
+    bool a_held = a >= '0' && a <= '9', b_held = b >= '0' && b <= '9';
+    if (a_held && b_held)
+        return a < b ? a : b;
+    if (a_held || b_held)
+        return a_held ? a : b;
+    return strchr(order, a) > strchr(order, b) ? a : b;
 }
 
-static json_t *line(const char *text, size_t bytes)
+/* Text of the layers, each `experts` characters: what is held. */
+static void look(const struct supervisor *s, char *held, size_t experts)
 {
-    return json_stringn_nocheck(text, bytes); /* our own signs */
+    const struct directory *d = &s->directory;
+    memset(held, MAP_NO_EXPERT, s->model->hparams.layers * experts);
+    for (uint32_t i = d->head->dense_count; i < d->head->entry_count; i++) {
+        struct directory_entry *e = &d->entries[i];
+        if (e->slot_pages == 0) /* there is none at this tier */
+            continue;
+        enum entry_state state = entry_state_of(entry_look(&e->word));
+        char now = state == ENTRY_READY     ? (char)('0' + e->tier)
+                   : state == ENTRY_LOADING ? MAP_LOADING
+                                            : MAP_ABSENT;
+        char *at = &held[e->layer * experts + e->expert];
+        *at = held_better(*at, now);
+    }
+}
+
+static json_t *rows(const struct map *m, const char *held, char *heat)
+{
+    json_t *array = json_array();
+    for (uint32_t layer = 0; layer < m->layers; layer++) {
+        const char *line = held + (size_t)layer * m->experts;
+        if (line[0] == MAP_NO_EXPERT) /* a dense layer */
+            continue;
+        for (uint32_t i = 0; i < m->experts; i++)
+            heat[i] = heat_digit(heat_now(m, &m->expert[(size_t)layer * m->experts + i]));
+        json_array_append_new(array, json_pack("{s:I, s:s%, s:s%}", "layer", (json_int_t)layer,
+                                               "held", line, (size_t)m->experts, "heat", heat,
+                                               (size_t)m->experts));
+    }
+    return array;
 }
 
 json_t *map_document(struct supervisor *s, struct error *error)
 {
-    const struct model_hparams *m = &s->model->hparams;
-    if (heat_open(s, error) != 0)
+    struct map *m = map_of(s);
+    char *text = m ? malloc(((size_t)m->layers + 1) * m->experts) : NULL;
+    if (!text) {
+        error_set(error, ERR_NO_MEMORY, "no memory for the map");
         return NULL;
-    heat_look(s);
-    float most = 0;
-    for (size_t i = 0; i < (size_t)m->layers * m->experts; i++)
-        most = s->heat.of[i] > most ? s->heat.of[i] : most;
-    char *text = malloc(m->experts);
-    json_t *rows = json_array(), *heat = json_array();
-    for (uint32_t layer = 0; text && layer < m->layers; layer++) {
-        for (uint32_t expert = 0; expert < m->experts; expert++)
-            text[expert] = sign_of(s, layer, expert);
-        json_array_append_new(rows, line(text, m->experts));
-        const float *of = s->heat.of + (size_t)layer * m->experts;
-        for (uint32_t expert = 0; expert < m->experts; expert++)
-            text[expert] = (char)('0' + (most > 0 ? (int)(9 * sqrtf(of[expert] / most)) : 0));
-        json_array_append_new(heat, line(text, m->experts));
     }
+    follow(m);
+    look(s, text, m->experts);
+    json_t *object = json_object();
+    json_object_set_new(object, "layers", json_integer(m->layers));
+    json_object_set_new(object, "experts", json_integer(m->experts));
+    json_object_set_new(object, "tokens", json_integer(m->token));
+    json_object_set_new(object, "rows", rows(m, text, text + (size_t)m->layers * m->experts));
     free(text);
-    return json_pack("{s:I, s:I, s:s, s:o, s:o}", "layers", (json_int_t)m->layers, "experts",
-                     (json_int_t)m->experts, "signs",
-                     "n 8 4 2: resident at that precision; -: on its way; .: not there", "rows",
-                     rows, "heat", heat);
+    return object;
 }

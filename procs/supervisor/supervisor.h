@@ -24,7 +24,6 @@
 #include "shm/kv.h"
 #include "shm/procs.h"
 #include "shm/run_knobs.h"
-#include "shm/uses.h"
 
 #define SUPERVISOR_MAGIC 0x53555056u /* "SUPV" */
 #define CHILD_MAGIC      0x4348494cu /* "CHIL" */
@@ -135,14 +134,6 @@ struct automatic {
     double ns_of[PLAN_AUTO_CANDIDATES];       /* and their time */
 };
 
-/* How much each expert is used (map.c); opened when a map is first asked for. */
-struct heat {
-    struct uses uses; /* read-only */
-    struct uses_reader reader;
-    uint64_t when_ns; /* of the last look */
-    float *of;        /* [layers][experts]: uses, the older the less */
-};
-
 struct options {
     char model[PATH_MAX];
     char run[RUN_NAME_MAX + 1];
@@ -180,7 +171,7 @@ struct supervisor {
     struct budget budget;
     struct cgroup cgroup;
     struct automatic automatic;
-    struct heat heat;
+    struct map *map; /* NULL until somebody asks */
     int signal_fd, timer_fd;
     enum run_phase phase;
     uint64_t started_ns;
@@ -306,7 +297,10 @@ json_t *stats_document(struct supervisor *s);
 json_t *stats_status(struct supervisor *s);
 json_t *stats_memory(struct supervisor *s);
 
-/* map.c: which expert is where, and how hot it is. NULL with *error. */
+/* map.c: characters of a layer's experts, beside the digit of the best tier that is held. */
+#define MAP_NO_EXPERT ' '
+#define MAP_ABSENT    '.'
+#define MAP_LOADING   '+'
 json_t *map_document(struct supervisor *s, struct error *error);
 
 /* loop.c */
