@@ -188,6 +188,7 @@ struct gateway {
     struct rpc_async *engine, *control;
     char key[KEY_BYTES_MAX]; /* "": none is asked for */
     bool loopback;           /* bound to an address of this machine alone */
+    bool closing; /* a connection is closed because its client left: the library's words about it */
     unsigned connections;
     struct connection *oldest, *newest; /* in the order in which they began to rest */
     size_t buffered;                    /* bytes in buffers */

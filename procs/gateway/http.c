@@ -84,6 +84,8 @@ static void on_library_words(void *arg, const char *fmt, va_list list)
 {
     struct gateway *g = arg;
     char text[160];
+    if (g->closing)
+        return; /* it complains of what we told it to do */
     vsnprintf(text, sizeof text, fmt, list);
     counter_add(g->child.row, CTR_GATEWAY_requests_malformed, 1);
     refused(g, text);
@@ -291,8 +293,10 @@ static void let_in(struct exchange *x, const char *method, const char *path)
 
 static enum MHD_Result hand_over(struct exchange *x)
 {
-    if (x->gone || !x->ready)
+    if (x->gone || !x->ready) {
+        x->gateway->closing = true;
         return MHD_NO;
+    }
     enum MHD_Result result = MHD_queue_response(x->connection, x->status, x->ready);
     MHD_destroy_response(x->ready); /* the connection holds its own reference */
     x->ready = NULL;
@@ -427,4 +431,5 @@ int http_start(struct gateway *g, struct error *error)
 void http_run(struct gateway *g)
 {
     MHD_run(g->daemon);
+    g->closing = false;
 }

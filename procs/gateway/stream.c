@@ -357,8 +357,10 @@ static ssize_t read_events(void *arg, uint64_t position, char *out, size_t room)
     struct exchange *x = arg;
     struct stream *s = x->stream;
     (void)position;
-    if (!s || x->gone)
+    if (!s || x->gone) {
+        x->gateway->closing = true;
         return MHD_CONTENT_READER_END_WITH_ERROR;
+    }
     size_t left = s->out.bytes - s->told, n = left < room ? left : room;
     if (n > 0) {
         memcpy(out, s->out.data + s->told, n);

@@ -190,6 +190,7 @@ static void disconnect_cancels(void)
     uint64_t tokens = engine_counter(e, "compute", "tokens_decode");
     CHECK(tokens < LONG, "%" PRIu64 " tokens were made for nobody", tokens);
     CHECK(engine_counter(e, "compute", "sequences_done") == 0, "a sequence came to its end");
+    CHECK(engine_counter(e, "gateway", "requests_malformed") == 0, "leaving is no bad request");
     free(body);
     engine_stop(e);
 }
