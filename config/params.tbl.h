@@ -77,6 +77,22 @@ PARAM_BOOL(lockstep, false,
            "decide by modelled residency and time instead of what is there: reproducible text of "
            "lossy systems, and figures that `sluice sim` repeats")
 PARAM_TEXT(trace, "", "record the use log to this file")
+PARAM_TEXT(http, "",
+           "address the gateway listens on for HTTP: ADDRESS:PORT, or PORT of 127.0.0.1; empty: no "
+           "gateway (docs/gateway.md)")
+PARAM_TEXT(http_key, "",
+           "key that clients of the gateway must show; others can read it in the command line: see "
+           "http-key-file")
+PARAM_TEXT(http_key_file, "", "file whose first line is that key")
+PARAM_U64(http_connections, 640, 4, 4096, "connections",
+          "connections of the gateway; what they can come to is held in the budget")
+PARAM_U64(http_streams, 32, 1, 64, "requests", "completions the gateway has under way")
+PARAM_BYTES(http_body, 1048576, 1024, 2097152, "largest body of a request to the gateway")
+PARAM_BYTES(http_prompt, 524288, 1, 524288, "longest prompt the gateway takes, template included")
+PARAM_BYTES(http_buffer, 2097152, 65536, 268435456,
+            "bodies and answers the gateway holds at once, all clients together")
+PARAM_U64(http_timeout, 30, 1, 3600, "s",
+          "a client of the gateway that neither sends nor reads for this long is cut off")
 #undef PARAM_U64
 #undef PARAM_BYTES
 #undef PARAM_F64

@@ -29,6 +29,7 @@ uint32_t service_count(enum service service, const struct params *params)
     switch (service) {
     case SERVICE_LOADER: return (uint32_t)params->loaders;
     case SERVICE_RECORDER: return params->trace[0] != '\0';
+    case SERVICE_GATEWAY: return params->http[0] != '\0';
     default: return 1;
     }
 }

@@ -9,4 +9,5 @@ SERVICE(LOADER, "loader", "sluice-loader", 10000, 1u << SERVICE_CACHE, 1)
 SERVICE(PREDICTOR, "predictor", "sluice-predictor", 10000, 1u << SERVICE_CACHE, 0)
 SERVICE(COMPUTE, "compute", "sluice-compute", 600000,
         (1u << SERVICE_CACHE) | (1u << SERVICE_LOADER), 1)
+SERVICE(GATEWAY, "gateway", "sluice-gateway", 10000, 0, 0)
 #undef SERVICE

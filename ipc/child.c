@@ -24,11 +24,9 @@
 static const struct {
     enum service service;
     enum msg_role role;
-} roles[] = {{SERVICE_CACHE, ROLE_CACHE},
-             {SERVICE_LOADER, ROLE_LOADER},
-             {SERVICE_PREDICTOR, ROLE_PREDICTOR},
-             {SERVICE_COMPUTE, ROLE_COMPUTE},
-             {SERVICE_RECORDER, ROLE_RECORDER}};
+} roles[] = {{SERVICE_CACHE, ROLE_CACHE},         {SERVICE_LOADER, ROLE_LOADER},
+             {SERVICE_PREDICTOR, ROLE_PREDICTOR}, {SERVICE_COMPUTE, ROLE_COMPUTE},
+             {SERVICE_RECORDER, ROLE_RECORDER},   {SERVICE_GATEWAY, ROLE_GATEWAY}};
 
 static enum msg_role role_of(enum service service)
 {
@@ -65,16 +63,20 @@ static bool take_args(struct child *child, int argc, char **argv)
 }
 
 /* A process started by hand has other things, or nothing, at these numbers. */
-static bool inherited(void)
+static bool inherited(enum service service)
 {
     struct stat st;
     if (fstat(HERITAGE_LIFELINE, &st) != 0 || !S_ISFIFO(st.st_mode))
         return false;
     if (fstat(HERITAGE_READY, &st) != 0 || !S_ISFIFO(st.st_mode))
         return false;
-    for (int fd = HERITAGE_LIFELINE; fd < HERITAGE__END; fd++)
+    for (int fd = HERITAGE_LIFELINE; fd < HERITAGE__END; fd++) {
+        if (fd >= HERITAGE_SEGMENTS &&
+            !heritage_has(service, (enum segment_kind)(fd - HERITAGE_SEGMENTS)))
+            continue;
         if (fcntl(fd, F_GETFD) < 0 || fcntl(fd, F_SETFD, FD_CLOEXEC) < 0)
             return false;
+    }
     return true;
 }
 
@@ -235,7 +237,7 @@ void child_start(struct child *child, enum service service, int argc, char **arg
     memset(child, 0, sizeof *child);
     child->service = service;
     log_init(service_word(service), LOG_LEVEL_INFO);
-    if (!take_args(child, argc, argv) || !inherited())
+    if (!take_args(child, argc, argv) || !inherited(service))
         log_fatal(EXIT_USAGE, "this program is a part of the engine; `sluice run` starts it");
     signal(SIGPIPE, SIG_IGN);
     signal(SIGINT, SIG_IGN);
@@ -244,8 +246,10 @@ void child_start(struct child *child, enum service service, int argc, char **arg
     if (sysconf(_SC_PAGESIZE) != PAGE_BYTES)
         log_fatal(1, "this machine's pages are not %u bytes", PAGE_BYTES);
     attach_procs(child);
-    attach_model(child);
-    attach_rest(child);
+    if (heritage_has(service, SEGMENT_MODEL))
+        attach_model(child);
+    if (heritage_has(service, SEGMENT_DIRECTORY))
+        attach_rest(child);
     open_supervisor(child);
     child->idle_since_ns = clock_now_ns();
 }

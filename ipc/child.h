@@ -31,6 +31,7 @@
 #include "shm/procs.h"
 #include "shm/uses.h"
 
+/* A gateway has the process table and nothing else: what it is not given stays zero. */
 struct child {
     enum service service;
     uint32_t number; /* loader number, else 0 */

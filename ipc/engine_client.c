@@ -14,10 +14,7 @@
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
 
-#define SUBMIT_MS     30000 /* for a whole call, a restart of compute within it included */
-#define NEXT_GRACE_MS 15000 /* on top of the long poll itself */
-#define CANCEL_MS     10000
-#define CONTROL_MS    60000 /* a lower budget takes its time */
+#define CONTROL_MS 60000 /* a lower budget takes its time */
 
 /* Sampling: one row per parameter, made from the table. */
 
@@ -370,9 +367,10 @@ int engine_cancel_parse(json_t *body, uint64_t *id, struct error *error)
 
 /* Replies, the answering side. */
 
-json_t *engine_submit_reply(uint64_t id)
+json_t *engine_submit_reply(uint64_t id, uint32_t prompt_tokens)
 {
-    return json_pack("{s:I}", "sequence", (json_int_t)id);
+    return json_pack("{s:I, s:I}", "sequence", (json_int_t)id, "prompt_tokens",
+                     (json_int_t)prompt_tokens);
 }
 
 /* Adds a value; a NULL one (no memory) fails. */
@@ -409,7 +407,8 @@ static json_t *logprobs_json(const double *values, size_t count)
 
 json_t *engine_next_reply(const struct engine_next *next)
 {
-    sl_assert(next->count <= ENGINE_NEXT_IDS_MAX && next->logprobs_count <= ENGINE_NEXT_IDS_MAX);
+    sl_assert(next->count <= ENGINE_NEXT_IDS_MAX && next->logprobs_count <= ENGINE_NEXT_IDS_MAX &&
+              next->piece_bytes_count <= next->count);
     json_t *fields = json_object();
     bool fine = fields && put(fields, "ids", ids_json(next->ids, next->count)) &&
                 put(fields, "text", rpc_text_json(next->text, next->text_bytes)) &&
@@ -423,6 +422,8 @@ json_t *engine_next_reply(const struct engine_next *next)
         fine = put(fields, "stats", json_incref(next->stats));
     if (fine && next->logprobs_count)
         fine = put(fields, "logprobs", logprobs_json(next->logprobs, next->logprobs_count));
+    if (fine && next->piece_bytes_count)
+        fine = put(fields, "pieces", ids_json(next->piece_bytes, next->piece_bytes_count));
     if (fine)
         return fields;
     json_decref(fields);
@@ -461,29 +462,46 @@ static json_t *submit_json(const struct engine_submit *s, const char *key)
     return NULL;
 }
 
+json_t *engine_submit_request(const struct engine_submit *s, struct error *error)
+{
+    char key[33];
+    json_t *request = NULL;
+    sl_assert((s->prompt != NULL) != (s->prompt_ids != NULL));
+    if (s->prompt && s->prompt_bytes > ENGINE_PROMPT_BYTES_MAX)
+        error_set(error, ERR_BAD_INPUT, "the prompt has %zu bytes, at most %u are taken",
+                  s->prompt_bytes, ENGINE_PROMPT_BYTES_MAX);
+    else if (s->prompt_ids_count > ENGINE_PROMPT_IDS_MAX)
+        error_set(error, ERR_BAD_INPUT, "the prompt has %zu tokens, at most %u are taken",
+                  s->prompt_ids_count, ENGINE_PROMPT_IDS_MAX);
+    else if (s->forced_count > ENGINE_PROMPT_IDS_MAX)
+        error_set(error, ERR_BAD_INPUT, "%zu forced tokens, at most %u are taken", s->forced_count,
+                  ENGINE_PROMPT_IDS_MAX);
+    else if (s->request_key || make_key(key, error) == 0) {
+        request = submit_json(s, s->request_key ? s->request_key : key);
+        if (!request)
+            error_set(error, ERR_BAD_INPUT, "the prompt is not UTF-8 text");
+    }
+    return request;
+}
+
+int engine_submit_read(const json_t *reply, uint64_t *id, uint64_t *prompt_tokens,
+                       struct error *error)
+{
+    int64_t tokens = 0;
+    if (get_int(reply, "prompt_tokens", 0, UINT32_MAX, &tokens, error) != 0)
+        return -1;
+    *prompt_tokens = (uint64_t)tokens;
+    return get_sequence(reply, id, error);
+}
+
 int engine_submit(struct rpc_client *c, const struct engine_submit *s, uint64_t *id,
                   struct error *error)
 {
-    char key[33];
-    json_t *reply;
-    sl_assert((s->prompt != NULL) != (s->prompt_ids != NULL));
-    if (s->prompt && s->prompt_bytes > ENGINE_PROMPT_BYTES_MAX)
-        return error_set(error, ERR_BAD_INPUT, "the prompt has %zu bytes, at most %u are taken",
-                         s->prompt_bytes, ENGINE_PROMPT_BYTES_MAX);
-    if (s->prompt_ids_count > ENGINE_PROMPT_IDS_MAX)
-        return error_set(error, ERR_BAD_INPUT, "the prompt has %zu tokens, at most %u are taken",
-                         s->prompt_ids_count, ENGINE_PROMPT_IDS_MAX);
-    if (s->forced_count > ENGINE_PROMPT_IDS_MAX)
-        return error_set(error, ERR_BAD_INPUT, "%zu forced tokens, at most %u are taken",
-                         s->forced_count, ENGINE_PROMPT_IDS_MAX);
-    if (!s->request_key && make_key(key, error) != 0)
+    json_t *reply, *request = engine_submit_request(s, error);
+    if (!request || rpc_call(c, "submit", request, ENGINE_SUBMIT_MS, &reply, error) != 0)
         return -1;
-    json_t *request = submit_json(s, s->request_key ? s->request_key : key);
-    if (!request)
-        return error_set(error, ERR_BAD_INPUT, "the prompt is not UTF-8 text");
-    if (rpc_call(c, "submit", request, SUBMIT_MS, &reply, error) != 0)
-        return -1;
-    int result = get_sequence(reply, id, error);
+    uint64_t prompt_tokens;
+    int result = engine_submit_read(reply, id, &prompt_tokens, error);
     json_decref(reply);
     return result;
 }
@@ -497,30 +515,42 @@ static const char *finish_word(const char *word)
     return "error";
 }
 
-/* The two arrays of a reply stand in one block: log-probabilities, then ids. */
+/* Numbers of an array below 2^32 into room for all of them. */
+static bool read_numbers(const json_t *array, uint32_t *out, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        const json_t *value = json_array_get(array, i);
+        if (!json_is_integer(value) || json_integer_value(value) < 0 ||
+            json_integer_value(value) > UINT32_MAX)
+            return false;
+        out[i] = (uint32_t)json_integer_value(value);
+    }
+    return true;
+}
+
+/* The arrays of a reply stand in one block: log-probabilities, then ids and bytes of pieces. */
 static int read_arrays(struct engine_next *next, struct error *error)
 {
     const json_t *ids = json_object_get(next->reply, "ids");
     const json_t *logprobs = json_object_get(next->reply, "logprobs");
+    const json_t *pieces = json_object_get(next->reply, "pieces");
     next->count = json_array_size(ids);
     next->logprobs_count = json_array_size(logprobs);
+    next->piece_bytes_count = json_array_size(pieces);
     if (!json_is_array(ids) || next->count > ENGINE_NEXT_IDS_MAX ||
-        next->logprobs_count > ENGINE_NEXT_IDS_MAX)
+        next->logprobs_count > ENGINE_NEXT_IDS_MAX || next->piece_bytes_count > next->count)
         return error_set(error, ERR_FAILED, "the engine's reply has no ids");
-    double *reals =
-        malloc(next->logprobs_count * sizeof *reals + next->count * sizeof(uint32_t) + 1);
+    size_t numbers = next->count + next->piece_bytes_count;
+    double *reals = malloc(next->logprobs_count * sizeof *reals + numbers * sizeof(uint32_t) + 1);
     if (!reals)
         return error_set(error, ERR_NO_MEMORY, "no memory for a reply");
     uint32_t *out = (uint32_t *)(reals + next->logprobs_count);
     next->logprobs = reals;
     next->ids = out;
-    for (size_t i = 0; i < next->count; i++) {
-        const json_t *id = json_array_get(ids, i);
-        if (!json_is_integer(id) || json_integer_value(id) < 0 ||
-            json_integer_value(id) > UINT32_MAX)
-            return error_set(error, ERR_FAILED, "the engine's reply has a bad token id");
-        out[i] = (uint32_t)json_integer_value(id);
-    }
+    next->piece_bytes = out + next->count;
+    if (!read_numbers(ids, out, next->count) ||
+        !read_numbers(pieces, out + next->count, next->piece_bytes_count))
+        return error_set(error, ERR_FAILED, "the engine's reply has a bad token id");
     for (size_t i = 0; i < next->logprobs_count; i++) {
         const json_t *value = json_array_get(logprobs, i);
         reals[i] = json_is_number(value) ? json_number_value(value) : -INFINITY;
@@ -550,20 +580,32 @@ static int read_next(struct engine_next *next, uint64_t from, struct error *erro
     return 0;
 }
 
-int engine_next(struct rpc_client *c, uint64_t id, uint64_t from, unsigned wait_ms,
-                struct engine_next *next, struct error *error)
+json_t *engine_next_request(uint64_t id, uint64_t from, unsigned wait_ms)
 {
-    *next = (struct engine_next){0};
-    if (wait_ms > ENGINE_WAIT_MS_MAX)
-        wait_ms = ENGINE_WAIT_MS_MAX;
-    json_t *request = json_pack("{s:I, s:I, s:i}", "sequence", (json_int_t)id, "from",
-                                (json_int_t)from, "wait_ms", (int)wait_ms);
-    if (rpc_call(c, "next", request, wait_ms + NEXT_GRACE_MS, &next->reply, error) != 0)
-        return -1;
+    return json_pack("{s:I, s:I, s:i}", "sequence", (json_int_t)id, "from", (json_int_t)from,
+                     "wait_ms", (int)wait_ms);
+}
+
+int engine_next_read(json_t *reply, uint64_t from, struct engine_next *next, struct error *error)
+{
+    *next = (struct engine_next){.reply = reply};
     if (read_next(next, from, error) == 0)
         return 0;
     engine_next_free(next);
     return -1;
+}
+
+int engine_next(struct rpc_client *c, uint64_t id, uint64_t from, unsigned wait_ms,
+                struct engine_next *next, struct error *error)
+{
+    json_t *reply;
+    *next = (struct engine_next){0};
+    if (wait_ms > ENGINE_WAIT_MS_MAX)
+        wait_ms = ENGINE_WAIT_MS_MAX;
+    if (rpc_call(c, "next", engine_next_request(id, from, wait_ms), wait_ms + ENGINE_NEXT_GRACE_MS,
+                 &reply, error) != 0)
+        return -1;
+    return engine_next_read(reply, from, next, error);
 }
 
 void engine_next_free(struct engine_next *next)
@@ -573,11 +615,15 @@ void engine_next_free(struct engine_next *next)
     *next = (struct engine_next){0};
 }
 
+json_t *engine_cancel_request(uint64_t id)
+{
+    return json_pack("{s:I}", "sequence", (json_int_t)id);
+}
+
 int engine_cancel(struct rpc_client *c, uint64_t id, struct error *error)
 {
     json_t *reply;
-    if (rpc_call(c, "cancel", json_pack("{s:I}", "sequence", (json_int_t)id), CANCEL_MS, &reply,
-                 error) != 0)
+    if (rpc_call(c, "cancel", engine_cancel_request(id), ENGINE_CANCEL_MS, &reply, error) != 0)
         return -1;
     json_decref(reply);
     return 0;

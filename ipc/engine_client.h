@@ -58,6 +58,11 @@ struct engine_stops {
 int engine_stops_add(struct engine_stops *stops, const char *text, size_t bytes,
                      struct error *error);
 
+/* Deadlines of whole calls, a restart of compute within them included. */
+#define ENGINE_SUBMIT_MS     30000
+#define ENGINE_NEXT_GRACE_MS 15000 /* on top of the long poll itself */
+#define ENGINE_CANCEL_MS     10000
+
 struct engine_submit {
     const char *prompt; /* UTF-8 text, or NULL when prompt_ids is given */
     size_t prompt_bytes;
@@ -95,6 +100,8 @@ struct engine_next {
     json_t *stats;          /* object when done: the figures of generate --output json (borrowed) */
     const double *logprobs; /* of token from + i; -INFINITY where the token was impossible */
     size_t logprobs_count;
+    const uint32_t *piece_bytes; /* with log-probabilities: bytes of each token's text */
+    size_t piece_bytes_count;    /* 0: not told */
 };
 
 /* Each returns 0 or -1 with *error. */
@@ -104,6 +111,16 @@ int engine_next(struct rpc_client *c, uint64_t id, uint64_t from, unsigned wait_
                 struct engine_next *next, struct error *error);
 void engine_next_free(struct engine_next *next);
 int engine_cancel(struct rpc_client *c, uint64_t id, struct error *error);
+
+/* The same calls in halves, for a caller that does not wait (ipc/rpc_async.h). Requests are new
+ * references; NULL without memory, for submit also with *error. read of next steals the reply,
+ * whatever comes of it. */
+json_t *engine_submit_request(const struct engine_submit *s, struct error *error);
+int engine_submit_read(const json_t *reply, uint64_t *id, uint64_t *prompt_tokens,
+                       struct error *error);
+json_t *engine_next_request(uint64_t id, uint64_t from, unsigned wait_ms);
+int engine_next_read(json_t *reply, uint64_t from, struct engine_next *next, struct error *error);
+json_t *engine_cancel_request(uint64_t id);
 
 /* The answering side (compute): the same JSON from the other end. Each returns 0 or -1 with
  * ERR_BAD_INPUT. Every field is checked against the tables and limits above; unknown fields are
@@ -117,7 +134,7 @@ int engine_cancel_parse(json_t *body, uint64_t *id, struct error *error);
 
 /* Reply fields for rpc_reply. `reply` of next is not used; stats gets a reference of its own. Bytes
  * of the text that are not UTF-8 become U+FFFD. NULL without memory. */
-json_t *engine_submit_reply(uint64_t id);
+json_t *engine_submit_reply(uint64_t id, uint32_t prompt_tokens);
 json_t *engine_next_reply(const struct engine_next *next);
 
 /* Control calls: status, stats, budget, throttle, restart, replace, drain, stop. `fields` is

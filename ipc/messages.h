@@ -24,6 +24,7 @@ enum msg_role {
     ROLE_PREDICTOR,
     ROLE_COMPUTE,
     ROLE_RECORDER,
+    ROLE_GATEWAY,
     ROLE_ANY
 };
 

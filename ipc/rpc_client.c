@@ -3,25 +3,23 @@
  * them on the wall clock, and cancelling one of its receives can crash it. */
 #include <errno.h>
 #include <nng/nng.h>
-#include <nng/protocol/reqrep0/req.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include "ipc/endpoints.h"
 #include "ipc/link.h"
 #include "ipc/rpc.h"
+#include "ipc/rpc_call.h"
 #include "ipc/rpc_json.h"
 #include "lib/base/assert.h"
 #include "lib/base/clock.h"
 
 #define CLIENT_MAGIC  0x52504343u
-#define HEADROOM      64
 #define QUEUE_LENGTH  2
 #define POLL_MS       50
 #define FULL_POLL_MS  2
@@ -38,19 +36,11 @@ struct rpc_client {
 
 /* One call under way. */
 struct call {
-    char id[RPC_ID_BYTES + 1];
-    uint32_t number; /* in the protocol's header, to tell our answer from a late one */
-    char *text;
-    size_t bytes;
+    struct rpc_call_text text;
     uint64_t start_ns, deadline_ns, next_gone_ns;
     int sent_pipe; /* the connection it was sent on, 0: not yet */
     bool connected_once;
 };
-
-static bool first_id(uint64_t *id)
-{
-    return getrandom(id, sizeof *id, 0) == (ssize_t)sizeof *id;
-}
 
 struct rpc_client *rpc_client_open(const char *path, struct error *error)
 {
@@ -62,20 +52,15 @@ struct rpc_client *rpc_client_open(const char *path, struct error *error)
     client->magic = CLIENT_MAGIC;
     client->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     nng_socket socket = NNG_SOCKET_INITIALIZER;
-    int rv = client->wake_fd < 0 || !first_id(&client->next_id) ? NNG_ENOFILES
-                                                                : nng_req0_open_raw(&socket);
-    if (rv == 0)
-        rv = nng_socket_set_int(socket, NNG_OPT_SENDBUF, QUEUE_LENGTH);
-    if (rv == 0)
-        rv = nng_socket_set_int(socket, NNG_OPT_RECVBUF, QUEUE_LENGTH);
-    if (rv == 0)
-        rv = nng_socket_get_int(socket, NNG_OPT_RECVFD, &client->receive_fd);
+    int rv = client->wake_fd < 0 || !rpc_first_id(&client->next_id)
+                 ? NNG_ENOFILES
+                 : rpc_socket_open(&socket, QUEUE_LENGTH, &client->receive_fd);
     bool opened = false;
     if (rv != 0) {
         link_error(error, rv, "open a socket for", path);
         link_close_socket(socket);
     } else {
-        opened = link_open(&client->link, socket, path, LINK_DIAL, RPC_BYTES_MAX + HEADROOM,
+        opened = link_open(&client->link, socket, path, LINK_DIAL, RPC_BYTES_MAX + RPC_HEADROOM,
                            client->wake_fd, error) == 0;
     }
     if (!opened) {
@@ -107,45 +92,6 @@ void rpc_client_set_stop(struct rpc_client *client, const volatile int *stop)
     client->stop = stop;
 }
 
-/* Steals `request`. */
-static int prepare(struct rpc_client *client, struct call *call, const char *op, json_t *request,
-                   struct error *error)
-{
-    uint64_t id = client->next_id++;
-    snprintf(call->id, sizeof call->id, "%016llx", (unsigned long long)id);
-    call->number = (uint32_t)id | 0x80000000u; /* the bit that ends a backtrace */
-    if (!request)
-        request = json_object();
-    bool made = request && json_object_set_new(request, "v", json_integer(RPC_VERSION)) == 0 &&
-                json_object_set_new(request, "id", json_string(call->id)) == 0 &&
-                json_object_set_new(request, "op", json_string(op)) == 0;
-    if (made)
-        call->text = rpc_json_encode(request, &call->bytes);
-    json_decref(request);
-    if (call->text)
-        return 0;
-    if (call->bytes)
-        return error_set(error, ERR_BAD_INPUT, "the request has %zu bytes, more than %u",
-                         call->bytes, RPC_BYTES_MAX);
-    return error_set(error, ERR_BAD_INPUT, "the request to %s cannot be written as JSON", op);
-}
-
-/* False when the queue is full: to be tried again soon. */
-static bool send_call(struct rpc_client *client, struct call *call, int pipe)
-{
-    nng_msg *msg;
-    if (nng_msg_alloc(&msg, call->bytes) != 0)
-        return false;
-    memcpy(nng_msg_body(msg), call->text, call->bytes);
-    if (nng_msg_header_append_u32(msg, call->number) != 0 ||
-        nng_sendmsg(client->link.socket, msg, NNG_FLAG_NONBLOCK) != 0) {
-        nng_msg_free(msg);
-        return false;
-    }
-    call->sent_pipe = pipe;
-    return true;
-}
-
 enum outcome { OUTCOME_NONE, OUTCOME_REPLY, OUTCOME_ERROR };
 
 /* Looks through what arrived. A reply that is not to this call (late, or broken) is passed over. */
@@ -157,9 +103,9 @@ static enum outcome receive_reply(struct rpc_client *client, const struct call *
         uint32_t number = 0;
         bool broken = true;
         int result = -1;
-        if (nng_msg_header_trim_u32(msg, &number) == 0 && number == call->number)
-            result = rpc_reply_parse(nng_msg_body(msg), nng_msg_len(msg), call->id, reply, &broken,
-                                     error);
+        if (nng_msg_header_trim_u32(msg, &number) == 0 && number == call->text.number)
+            result = rpc_reply_parse(nng_msg_body(msg), nng_msg_len(msg), call->text.id, reply,
+                                     &broken, error);
         nng_msg_free(msg);
         if (result == 0)
             return OUTCOME_REPLY;
@@ -212,8 +158,8 @@ static int run_call(struct rpc_client *client, struct call *call, json_t **reply
         link_tend(&client->link, now);
         int pipe = link_pipe(&client->link);
         call->connected_once |= pipe != 0;
-        if (pipe != 0 && pipe != call->sent_pipe)
-            send_call(client, call, pipe);
+        if (pipe != 0 && pipe != call->sent_pipe && rpc_call_send(client->link.socket, &call->text))
+            call->sent_pipe = pipe; /* else the queue is full: again soon */
         enum outcome outcome = receive_reply(client, call, reply, error);
         if (outcome != OUTCOME_NONE)
             return outcome == OUTCOME_REPLY ? 0 : -1;
@@ -244,13 +190,13 @@ int rpc_call(struct rpc_client *client, const char *op, json_t *request, unsigne
     pthread_mutex_lock(&client->lock);
     struct call call = {.start_ns = clock_now_ns()};
     call.deadline_ns = call.start_ns + timeout_ms * NS_PER_MS;
-    int result = prepare(client, &call, op, request, error);
+    int result = rpc_call_prepare(&call.text, client->next_id++, op, request, error);
     /* Between calls nobody tends the link: what it thinks of its loneliness is old. */
     if (link_pipe(&client->link) == 0)
         client->link.lonely_ns = 0;
     if (result == 0)
         result = run_call(client, &call, reply, error);
-    free(call.text);
+    free(call.text.text);
     pthread_mutex_unlock(&client->lock);
     return result;
 }

@@ -27,6 +27,11 @@ enum {
 #include "shm/counters_recorder.tbl.h"
     CTR_RECORDER__COUNT
 };
+#define COUNTER(name, kind, unit, doc) CTR_GATEWAY_##name,
+enum {
+#include "shm/counters_gateway.tbl.h"
+    CTR_GATEWAY__COUNT
+};
 #define COUNTER(name, kind, unit, doc) CTR_SUPERVISOR_##name,
 enum {
 #include "shm/counters_supervisor.tbl.h"

@@ -32,4 +32,9 @@ COUNTER(checksum_rereads, COUNTER, parts, "Parts read once more after a wrong ch
 COUNTER(checksum_bytes, COUNTER, bytes, "Bytes that were summed.")
 COUNTER(checksum_ns, COUNTER, ns, "Time spent on checksums.")
 COUNTER(busy_ns, COUNTER, ns, "Time with a read at the device.")
+COUNTER(loads_ns, COUNTER, ns,
+        "Time from LOAD to last byte, summed over parts that were published.")
+#define LOAD_BOUND(word, ns)                                                                       \
+    COUNTER(loads_##word, COUNTER, parts, "Parts that took at most that long.")
+#include "shm/load_bounds.tbl.h"
 #undef COUNTER

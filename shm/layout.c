@@ -112,6 +112,7 @@ static const uint64_t procs_layout[] = {
     CTR_PREDICTOR__COUNT,
     CTR_COMPUTE__COUNT,
     CTR_RECORDER__COUNT,
+    CTR_GATEWAY__COUNT,
     CTR_SUPERVISOR__COUNT,
 };
 

@@ -27,6 +27,10 @@ static const struct counter_desc recorder_counters[] = {
 #include "shm/counters_recorder.tbl.h"
 };
 #define COUNTER(name, kind, unit, doc) {#name, #kind, #unit, doc},
+static const struct counter_desc gateway_counters[] = {
+#include "shm/counters_gateway.tbl.h"
+};
+#define COUNTER(name, kind, unit, doc) {#name, #kind, #unit, doc},
 static const struct counter_desc supervisor_counters[] = {
 #include "shm/counters_supervisor.tbl.h"
 };
@@ -36,6 +40,7 @@ _Static_assert(ARRAY_LEN(loader_counters) <= PROCS_COUNTERS_MAX &&
                    ARRAY_LEN(predictor_counters) <= PROCS_COUNTERS_MAX &&
                    ARRAY_LEN(compute_counters) <= PROCS_COUNTERS_MAX &&
                    ARRAY_LEN(recorder_counters) <= PROCS_COUNTERS_MAX &&
+                   ARRAY_LEN(gateway_counters) <= PROCS_COUNTERS_MAX &&
                    ARRAY_LEN(supervisor_counters) <= PROCS_COUNTERS_MAX,
                "a row holds every counter");
 
@@ -50,6 +55,7 @@ const struct counter_desc *counters_of(enum service service, size_t *count)
         CASE(PREDICTOR, predictor_counters);
         CASE(COMPUTE, compute_counters);
         CASE(RECORDER, recorder_counters);
+        CASE(GATEWAY, gateway_counters);
     case SERVICE__COUNT: break;
     }
 #undef CASE

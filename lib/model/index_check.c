@@ -41,7 +41,9 @@ static int check_header(const struct model_index *m, uint64_t bytes, struct erro
         return bad(error, "made by another version of sluice");
     if (m->bytes > bytes)
         return bad(error, "cut short");
-    if (!terminated(m->arch, sizeof m->arch) || !terminated(m->name, sizeof m->name))
+    if (!terminated(m->arch, sizeof m->arch) || !terminated(m->name, sizeof m->name) ||
+        !terminated(m->chat.bos, sizeof m->chat.bos) ||
+        !terminated(m->chat.eos, sizeof m->chat.eos) || m->chat.family >= CHAT__COUNT)
         return bad(error, "a name without end");
     if (m->file.bytes > GGUF_FILE_MAX)
         return bad(error, "absurd file size");

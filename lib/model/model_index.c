@@ -133,6 +133,34 @@ static struct model_index *assemble(const struct build *b, enum arch_id arch,
     return m;
 }
 
+/* A token as the vocabulary writes it; "" for one that is too long to be a name. */
+static void copy_token(const struct build *b, uint64_t id, char to[CHAT_TOKEN_BYTES])
+{
+    const struct tokenizer_blob *blob = b->tokenizer;
+    size_t n = 0;
+    const char *piece = id < blob->vocab ? blob_piece(blob, (uint32_t)id, &n) : "";
+    if (n < CHAT_TOKEN_BYTES)
+        copy_name(to, CHAT_TOKEN_BYTES, piece, n);
+}
+
+/* A template that is no string is no template: chat is a convenience, not worth refusing a model.
+ */
+static void read_chat(const struct build *b, struct model_chat *chat)
+{
+    const struct tokenizer_blob *blob = b->tokenizer;
+    const char *text;
+    size_t bytes;
+    uint64_t bos;
+    if (gguf_get_string(&b->gguf, "tokenizer.chat_template", &text, &bytes, NULL) != 1)
+        return;
+    chat->family = chat_recognise(text, bytes);
+    if (blob->eos != TOKEN_NONE)
+        copy_token(b, blob->eos, chat->eos);
+    if (blob->bos == TOKEN_NONE && memmem(text, bytes, "bos_token", 9) &&
+        gguf_get_uint(&b->gguf, "tokenizer.ggml.bos_token_id", &bos, NULL) == 1)
+        copy_token(b, bos, chat->bos);
+}
+
 /* A store says what it was made for. */
 static int match_store(const struct index_experts *x, enum arch_id arch,
                        const struct model_hparams *h, struct error *error)
@@ -179,6 +207,7 @@ static int build_from_header(struct build *b, const struct model_file_id *file,
         return error_set(error, ERR_NO_MEMORY, "no memory for the index");
     if (named)
         copy_name(m->name, sizeof m->name, name, name_bytes);
+    read_chat(b, &m->chat);
     if (b->experts && index_experts_check(m, error)) {
         free(m);
         return -1;

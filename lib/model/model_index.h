@@ -28,6 +28,7 @@
 #include "lib/base/error.h"
 #include "lib/base/tensor_type.h"
 #include "lib/model/arch.h"
+#include "lib/model/chat.h"
 
 #define MODEL_INDEX_MAGIC   0x58444e4943554c53ull /* "SLUCINDX" */
 #define MODEL_INDEX_VERSION 2u
@@ -107,7 +108,8 @@ struct model_index {
     uint64_t bytes;            /* of the whole blob */
     struct model_file_id file; /* the GGUF file; of a store its model.gguf */
     char arch[32];
-    char name[128]; /* general.name, for people */
+    char name[128];         /* general.name, for people */
+    struct model_chat chat; /* how its conversations are written */
     struct model_hparams hparams;
     uint32_t tensor_count, entry_count;
     uint32_t dense_count,

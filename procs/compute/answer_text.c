@@ -18,6 +18,7 @@ size_t answer_gather(struct answer *a, const struct tokenizer *tokenizer,
             break;
         memcpy(a->text + bytes, piece, piece_bytes);
         bytes += piece_bytes;
+        a->piece_bytes[n] = (uint32_t)piece_bytes;
         a->ids[n++] = id;
         if (utf8_complete_prefix(a->text + whole, bytes - whole) == bytes - whole) {
             told = n;

@@ -105,6 +105,8 @@ static bool answer(struct compute *c, const struct pending *p, uint64_t now_ns, 
         gather_logprobs(c, &s, p->from, next.count);
         next.logprobs = c->answer.logprobs;
         next.logprobs_count = next.count;
+        next.piece_bytes = c->answer.piece_bytes;
+        next.piece_bytes_count = q->flags & KV_FLAG_SCORE_PROMPT ? 0 : next.count;
     }
     atomic_store_explicit(&q->asked_ns, now_ns, memory_order_relaxed);
     if (next.done) {

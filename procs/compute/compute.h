@@ -95,6 +95,7 @@ struct pending { /* a next() that waits for tokens */
 struct answer { /* buffers of the reply now made */
     uint32_t ids[ENGINE_NEXT_IDS_MAX];
     double logprobs[ENGINE_NEXT_IDS_MAX];
+    uint32_t piece_bytes[ENGINE_NEXT_IDS_MAX];
     char text[ANSWER_TEXT_BYTES];
 };
 

@@ -222,7 +222,8 @@ static int admit(struct compute *c, const struct engine_submit *s, const struct 
     return 0;
 }
 
-static int submit(struct compute *c, json_t *body, uint64_t *id, struct error *error)
+static int submit(struct compute *c, json_t *body, uint64_t *id, uint32_t *prompt_tokens,
+                  struct error *error)
 {
     struct engine_submit s;
     struct prompt prompt = {0};
@@ -232,10 +233,12 @@ static int submit(struct compute *c, json_t *body, uint64_t *id, struct error *e
         struct kv_request *known = find_key(c, key_hash);
         if (known) {
             *id = atomic_load(&known->id);
+            *prompt_tokens = atomic_load(&known->prompt_tokens);
         } else {
             rc = make_prompt(c, &s, &prompt, error);
             if (rc == 0)
                 rc = admit(c, &s, &prompt, key_hash, id, error);
+            *prompt_tokens = (uint32_t)prompt.count;
         }
     }
     free(prompt.ids);
@@ -302,8 +305,9 @@ static void handle(struct compute *c, struct rpc_request *request)
         answers_add(c, request);
     } else if (strcmp(request->op, "submit") == 0) {
         uint64_t id = 0;
-        int rc = submit(c, request->body, &id, &error);
-        reply(c, request, rc, rc == 0 ? engine_submit_reply(id) : NULL, &error);
+        uint32_t prompt_tokens = 0;
+        int rc = submit(c, request->body, &id, &prompt_tokens, &error);
+        reply(c, request, rc, rc == 0 ? engine_submit_reply(id, prompt_tokens) : NULL, &error);
     } else if (strcmp(request->op, "cancel") == 0) {
         reply(c, request, cancel(c, request->body, &error), NULL, &error);
     } else if (strcmp(request->op, "status") == 0) {

@@ -146,7 +146,7 @@ static const struct command commands[] = {
     {"throttle", "LOADER RATE", 2, false, throttle_fields, print_done,
      "bytes per second of a loader (0 none): ctl throttle 0 20MB"},
     {"restart", "PROCESS", 1, false, process_fields, print_done,
-     "restart a process: loader.0, cache, predictor, compute"},
+     "restart a process: loader.0, cache, predictor, compute, gateway"},
     {"replace", "LOADER BACKEND", 2, false, replace_fields, print_done,
      "restart a loader with another backend: io_uring, pread"},
     {"system", "NAME", 1, false, system_fields, print_fields,

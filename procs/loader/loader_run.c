@@ -66,6 +66,24 @@ static enum part_result fail_part(struct loader *l, struct directory_entry *e,
     return entry_part_fail(&e->word, job->generation, loader_self(l));
 }
 
+/* One of the histogram's buckets; what took longer than the last bound is in the sum alone. */
+static void count_time(struct loader *l, uint64_t ns)
+{
+    static const struct {
+        unsigned counter;
+        uint64_t ns;
+    } bounds[] = {
+#define LOAD_BOUND(word, ns) {CTR_LOADER_loads_##word, ns},
+#include "shm/load_bounds.tbl.h"
+    };
+    counter_add(l->child.row, CTR_LOADER_loads_ns, ns);
+    for (size_t i = 0; i < ARRAY_LEN(bounds); i++)
+        if (ns <= bounds[i].ns) {
+            counter_add(l->child.row, bounds[i].counter, 1);
+            return;
+        }
+}
+
 static enum part_result publish_part(struct loader *l, struct directory_entry *e,
                                      const struct job *job)
 {
@@ -74,6 +92,7 @@ static enum part_result publish_part(struct loader *l, struct directory_entry *e
     if (result == PART_READY || result == PART_CLEARED) {
         counter_add(l->child.row, CTR_LOADER_parts_done, 1);
         counter_add(l->child.row, CTR_LOADER_bytes_published, job->bytes);
+        count_time(l, job->last_ns > job->taken_ns ? job->last_ns - job->taken_ns : 0);
     } else {
         counter_add(l->child.row, CTR_LOADER_parts_failed, 1);
     }

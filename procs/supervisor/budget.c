@@ -81,6 +81,24 @@ static uint64_t lease_of(const struct usage *u, enum service service)
     return held > u->anon ? held : u->anon;
 }
 
+/* The gateway's bounds are parameters: what they come to is held whole, so that a crowd of clients
+ * finds its room taken already. */
+static uint64_t lease_now(const struct supervisor *s, const struct child_slot *c)
+{
+    uint64_t held = lease_of(&c->usage, c->service);
+    uint64_t bound = c->service == SERVICE_GATEWAY ? http_lease(&s->params) : 0;
+    return held > bound ? held : bound;
+}
+
+static uint64_t growth_of(const struct supervisor *s, enum service service)
+{
+    switch (service) {
+    case SERVICE_COMPUTE: return GROWTH_COMPUTE_BYTES;
+    case SERVICE_GATEWAY: return http_growth(&s->params);
+    default: return GROWTH_BYTES;
+    }
+}
+
 /* Activations of a chunk, logits, and what every thread gathers. */
 static uint64_t compute_guess(const struct supervisor *s)
 {
@@ -103,7 +121,8 @@ static uint32_t threads_guess(const struct supervisor *s, enum service service)
     uint32_t cpus = online > 0 ? (uint32_t)online : 1, tasks = 2 * cpus < 16 ? 2 * cpus : 16;
     uint32_t nng = 8 + tasks + cpus, own = OWN_THREADS;
     switch (service) {
-    case SERVICE_SUPERVISOR: return nng + own;
+    case SERVICE_SUPERVISOR:
+    case SERVICE_GATEWAY: return nng + own;
     case SERVICE_COMPUTE: return nng + own + (uint32_t)s->params.threads;
     case SERVICE_LOADER:
         return strcmp(s->params.backend, "pread") == 0 ? own + LOADER_THREADS : own;
@@ -117,6 +136,8 @@ static uint64_t lease_guess(const struct supervisor *s, enum service service)
         return compute_guess(s);
     if (service == SERVICE_CACHE)
         return PROCESS_GUESS + (uint64_t)s->model->entry_count * ENTRY_GUESS_BYTES;
+    if (service == SERVICE_GATEWAY)
+        return http_lease(&s->params);
     return PROCESS_GUESS;
 }
 
@@ -132,6 +153,7 @@ static void facts_of_model(struct supervisor *s)
     f->processes = 1;
     for (int service = SERVICE_SUPERVISOR + 1; service < SERVICE__COUNT; service++)
         f->processes += service_count((enum service)service, &s->params);
+    f->sockets_bytes = s->params.http[0] ? http_kernel(&s->params) : 0;
     f->loader_flight = s->params.depth * align_up(s->params.chunk, PAGE_BYTES);
 }
 
@@ -182,7 +204,7 @@ static void facts_measure(struct supervisor *s)
         struct child_slot *c = &s->children[i];
         /* A starting one still grows: the guess, or its predecessor's lease, holds until READY. */
         if (c->pid > 0 && measure_process(c->pid, &c->usage) && c->ready_ns) {
-            c->lease = lease_of(&c->usage, c->service);
+            c->lease = lease_now(s, c);
             c->threads = c->usage.threads;
         }
         private += c->lease > c->usage.anon ? c->lease : c->usage.anon;
@@ -313,9 +335,9 @@ void budget_child_ready(struct supervisor *s, struct child_slot *c)
     text_trim(s, c->info->program);
     if (!measure_process(c->pid, &c->usage))
         return; /* it died meanwhile; SIGCHLD tells */
-    c->lease = lease_of(&c->usage, c->service);
+    c->lease = lease_now(s, c);
     c->threads = c->usage.threads;
-    uint64_t growth = c->service == SERVICE_COMPUTE ? GROWTH_COMPUTE_BYTES : GROWTH_BYTES;
+    uint64_t growth = growth_of(s, c->service);
     struct rlimit limit;
     limit.rlim_cur = limit.rlim_max = c->usage.data + growth;
     prlimit(c->pid, RLIMIT_DATA, &limit, NULL);

@@ -149,7 +149,7 @@ static int op_restart(struct supervisor *s, struct rpc_request *request, struct 
     if (!c)
         return error_set(error, ERR_NOT_FOUND,
                          "there is no process '%.40s'; there are cache, loader.N, predictor, "
-                         "compute",
+                         "compute, gateway",
                          word);
     return restart(s, request, c, error);
 }

@@ -85,8 +85,8 @@ struct ledger_plan ledger_make(const struct ledger_facts *f)
     sl_assert(f->experts_needed > 0);
     struct ledger_plan p = {0};
     p.margin = ledger_margin(f->budget);
-    p.kernel =
-        (uint64_t)f->threads * LEDGER_THREAD_BYTES + (uint64_t)f->processes * LEDGER_PROCESS_BYTES;
+    p.kernel = (uint64_t)f->threads * LEDGER_THREAD_BYTES +
+               (uint64_t)f->processes * LEDGER_PROCESS_BYTES + f->sockets_bytes;
     p.fixed = f->segments_bytes + f->kv_bytes + f->private_bytes + f->text_bytes + p.kernel;
     /* Whole steps, so that the floor's budget yields the floor's quota. */
     p.quota_floor = align_up(f->dense_bytes + f->experts_needed * f->expert_slot_max, QUOTA_STEP);

@@ -43,6 +43,7 @@ struct ledger_facts {
     uint32_t processes;
     uint32_t mappers; /* processes that touch the arena's pages */
     uint32_t loaders;
+    uint64_t sockets_bytes; /* the kernel's for connections of the gateway */
     uint64_t loader_flight; /* reads of one loader that can be at the device: depth x chunk */
 };
 

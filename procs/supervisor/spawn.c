@@ -145,7 +145,11 @@ static void heritage(const struct supervisor *s, const struct child_slot *c, int
     posix_spawn_file_actions_adddup2(actions, s->lifeline[0], HERITAGE_LIFELINE);
     posix_spawn_file_actions_adddup2(actions, ready_write, HERITAGE_READY);
     posix_spawn_file_actions_adddup2(actions, s->lock_fd, HERITAGE_RUN_LOCK);
+    if (c->service == SERVICE_GATEWAY)
+        posix_spawn_file_actions_adddup2(actions, s->http_fd, HERITAGE_HTTP);
     for (int kind = 0; kind < SEGMENT__COUNT; kind++) {
+        if (!heritage_has(c->service, (enum segment_kind)kind))
+            continue;
         int fd = may_write(c->service, (enum segment_kind)kind) ? s->segments[kind].fd
                                                                 : s->segments_readonly[kind];
         sl_assert(fd >= FD_LEAST);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "lib/base/clock.h"
+#include "lib/model/chat.h"
 #include "procs/supervisor/supervisor.h"
 #include "shm/counters.h"
 
@@ -200,6 +201,10 @@ static json_t *model(const struct supervisor *s)
     put_text(object, "path", s->options.model);
     put_text(object, "name", m->name);
     put_text(object, "arch", m->arch);
+    put_text(object, "chat_template", chat_word((enum chat_family)m->chat.family));
+    put_text(object, "chat_bos", m->chat.bos);
+    put_text(object, "chat_eos", m->chat.eos);
+    put(object, "context", s->params.ctx);
     put(object, "layers", m->hparams.layers);
     put(object, "experts", m->hparams.experts);
     put(object, "experts_used", m->hparams.experts_used);
@@ -210,12 +215,20 @@ static json_t *model(const struct supervisor *s)
     return object;
 }
 
+/* A key is nobody's business who reads documents. */
+static bool secret(const char *name)
+{
+    return strcmp(name, "http_key") == 0;
+}
+
 static void add_param(const char *name, const char *value, const char *def, const char *help,
                       void *arg)
 {
     (void)def;
     (void)help;
     char *end;
+    if (secret(name) && value[0])
+        value = "(set)";
     long long number = strtoll(value, &end, 10);
     if (*value && *end == 0)
         json_object_set_new(arg, name, json_integer(number));

@@ -33,7 +33,7 @@
 /* Descriptors of the supervisor lie above the numbers children inherit, so that posix_spawn's
  * dup2 actions never overwrite a source. */
 #define FD_LEAST 64
-_Static_assert((int)HERITAGE__END <= FD_LEAST, "heritage below our own descriptors");
+_Static_assert((int)HERITAGE_HTTP < FD_LEAST, "heritage below our own descriptors");
 
 #define TICK_NS      (100 * NS_PER_MS)
 #define STOP_NS      (3 * NS_PER_S)  /* an orderly end of one child */
@@ -152,6 +152,7 @@ struct supervisor {
     int lock_fd;
     uint64_t boot;
     int model_fd;
+    int http_fd;               /* the gateway listens there; -1: no gateway */
     uint64_t inspect_ns;       /* how long inspect may take */
     struct model_index *model; /* in the model segment */
     const struct plan *plan;   /* behind it; NULL: none */
@@ -256,6 +257,15 @@ void budget_tick(struct supervisor *s, uint64_t now_ns);
 int budget_change(struct supervisor *s, uint64_t bytes, struct error *error);
 bool budget_settled(const struct supervisor *s);
 uint64_t budget_patience_ns(const struct supervisor *s, uint64_t bytes);
+
+/* http.c: the socket of the gateway, which outlives it: clients that come while it is restarted
+ * wait in the socket's queue. */
+int http_listen(struct supervisor *s, struct error *error);
+/* What the gateway may hold: private bytes the ledger keeps for it, bytes it may grow by, and the
+ * kernel's for its connections. */
+uint64_t http_lease(const struct params *p);
+uint64_t http_growth(const struct params *p);
+uint64_t http_kernel(const struct params *p);
 
 /* auto.c: the system auto chooses among the others. */
 /* Before anything runs: by the plan's figures and the throttles. */

@@ -40,7 +40,7 @@ static struct supervisor the_supervisor;
 static void init(struct supervisor *s)
 {
     s->magic = SUPERVISOR_MAGIC;
-    s->lock_fd = s->model_fd = s->signal_fd = s->timer_fd = -1;
+    s->lock_fd = s->http_fd = s->model_fd = s->signal_fd = s->timer_fd = -1;
     s->lifeline[0] = s->lifeline[1] = -1;
     for (int kind = 0; kind < SEGMENT__COUNT; kind++)
         s->segments[kind].fd = s->segments_readonly[kind] = -1;
@@ -95,6 +95,8 @@ static int start(struct supervisor *s, struct error *error)
     if (run_dir_take(s, error) != 0) /* before anything listens or is created */
         return -1;
     if (loop_open(s, error) != 0) /* signals, before inspect runs */
+        return -1;
+    if (http_listen(s, error) != 0) /* what cannot work is said before the model is read */
         return -1;
     if (cgroup_enter(s, error) != 0) /* before anything is touched that should be charged to it */
         return -1;

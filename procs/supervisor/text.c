@@ -27,6 +27,9 @@
 
 /* Libraries a child may map that the supervisor does not: PCRE2, liburing. */
 #define OTHER_LIBRARIES (704 * KIB)
+/* Those of the gateway: the HTTP library and what it is linked with for TLS, of which little runs.
+ */
+#define HTTP_LIBRARIES (2 * MIB)
 /* Share of programs and libraries that the engine touches; 65 to 75 % were measured. */
 #define TOUCHED_PERCENT 80
 
@@ -219,7 +222,7 @@ static uint64_t loadable(const struct supervisor *s, const char *program)
 
 uint64_t estimate_text(struct supervisor *s)
 {
-    uint64_t bytes = sum(s, true) + OTHER_LIBRARIES;
+    uint64_t bytes = sum(s, true) + OTHER_LIBRARIES + (s->params.http[0] ? HTTP_LIBRARIES : 0);
     for (int service = SERVICE_SUPERVISOR + 1; service < SERVICE__COUNT; service++)
         if (service_count((enum service)service, &s->params) > 0)
             bytes += loadable(s, service_info((enum service)service)->program);

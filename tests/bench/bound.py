@@ -8,8 +8,9 @@ The bound of a token's time is max(t_compute, b / drive):
              mapped and repacked) where that is faster: same file, tokens and threads
   b          bytes a token misses when experts are loaded on demand into the same room: `sluice sim` of
              system lod on a trace recorded with these tokens
-  drive      the best rate of `sluice doctor` on the model file, before and after the arms (their mean)
-Markdown on stdout, progress on stderr."""
+  drive      the rate of `sluice doctor` on the model file: a look before and one after each repetition, and
+             the mean of the two is that repetition's, because the rate changes from minute to minute
+What was reached is said as the median over repetitions, with a 95 % interval by bootstrap. Markdown on stdout, progress on stderr."""
 import argparse
 import os
 import statistics
@@ -29,7 +30,7 @@ def arguments():
     p.add_argument("-r", "--repetitions", type=int, default=5)
     p.add_argument("-t", "--threads", type=int, default=len(os.sched_getaffinity(0)))
     p.add_argument("--warmup", type=int, default=2)
-    p.add_argument("--doctor-seconds", type=int, default=5)
+    p.add_argument("--doctor-seconds", type=int, default=3, help="of each look at the drive")
     p.add_argument("engine", nargs="*", help="after --: more options of the engine")
     return p.parse_args()
 
@@ -83,21 +84,42 @@ def resident(a, model, scratch):
     return {"sluice": own, "llama.cpp": other, "compute_s": 1 / max(own, other or 0)}
 
 
+def mean(values):
+    values = list(values)
+    return sum(values) / len(values)
+
+
+def turns(a, model, share, system):
+    """[(test of one repetition, bytes per second of the drive around it)]."""
+    rates, tests = [drive_rate(a, model)], []
+    for repetition in range(a.repetitions):
+        doc = bench(a, "-r", 1, "--seed", 1 + repetition, "--experts", share, "--system", system)
+        rates.append(drive_rate(a, model))
+        tests.append(m.arm_test(doc, 0))
+        m.say(f"{share:g} %: {tests[-1]['tps_median']:.2f} tokens/s, drive {rates[-2] / 1e6:.0f} and "
+              f"{rates[-1] / 1e6:.0f} MB/s")
+    return [(test, mean(rates[i:i + 2])) for i, test in enumerate(tests)]
+
+
 def share_figures(a, model, share, compute_s, scratch):
-    before = drive_rate(a, model)
-    doc = bench(a, "-r", a.repetitions, "--experts", share, "--system", a.systems)
-    drive = (before + drive_rate(a, model)) / 2
     missed, sim_hit, lod_hit = missed_bytes(a, share, scratch)
-    best = max(range(len(doc["arms"])), key=lambda i: m.arm_test(doc, i)["tps_median"])
-    test = m.arm_test(doc, best)
-    bound_s = max(compute_s, missed / drive)
-    reached = [x * bound_s for x in m.rates(test)]
-    return {"share": share, "system": doc["arms"][best]["params"]["system"], "bound_tps": 1 / bound_s,
-            "tps": test["tps_median"], "reached": statistics.median(reached), "reached_low": min(reached),
-            "reached_high": max(reached), "compute_s": compute_s, "drive_s": missed / drive,
-            "missed_bytes": missed, "drive_bytes_s": drive, "compute_ms": test["compute_ms_per_token"],
-            "stall_ms": test["stall_ms_per_token"], "read_bytes": test["bytes_read_per_token"],
-            "sim_hit": sim_hit, "lod_hit": lod_hit, "hit": test["hit_percent"]}
+    best = None
+    for system in a.systems.split(","):
+        done = turns(a, model, share, system)
+        reached = [t["tps_median"] * max(compute_s, missed / drive) for t, drive in done]
+        tps = statistics.median(t["tps_median"] for t, _ in done)
+        if not best or tps > best["tps"]:
+            drive = statistics.median(d for _, d in done)
+            middle, low, high = m.median_ratio(reached, [1] * len(reached))
+            best = {"share": share, "system": system, "bound_tps": 1 / max(compute_s, missed / drive), "tps": tps,
+                    "reached": middle, "reached_low": low, "reached_high": high, "compute_s": compute_s,
+                    "drive_s": missed / drive, "missed_bytes": missed, "drive_bytes_s": drive,
+                    "drives": [d for _, d in done], "sim_hit": sim_hit, "lod_hit": lod_hit,
+                    "compute_ms": mean(t["compute_ms_per_token"] for t, _ in done),
+                    "stall_ms": mean(t["stall_ms_per_token"] for t, _ in done),
+                    "read_bytes": mean(t["bytes_read_per_token"] for t, _ in done),
+                    "hit": mean(t["hit_percent"] for t, _ in done)}
+    return best
 
 
 HEADS = ("experts", "system", "bound t/s", "decode t/s", "reached", "t_compute ms", "b / drive ms", "b MiB",

@@ -15,7 +15,7 @@ HELD, NOT_HELD, NOT_MEASURED, SHOWN = "held", "not held", "not measured", "measu
 FORMS = {
     "short": {"bound": (32, 3), "llama": (2, 2), "hobbit": (12, 5), "fate": (8, 2), "swapmoe": (24, 5),
               "hobbit_shares": (25,), "fate_shares": (50,), "swap_shares": (50,)},
-    "long": {"bound": (64, 5), "llama": (8, 5), "hobbit": (32, 9), "fate": (24, 5), "swapmoe": (64, 9),
+    "long": {"bound": (64, 9), "llama": (8, 5), "hobbit": (32, 9), "fate": (24, 5), "swapmoe": (64, 9),
              "hobbit_shares": (25, 50), "fate_shares": (25, 50, 75), "swap_shares": (25, 50, 75)},
     "try": {"bound": (8, 2), "llama": (2, 1), "hobbit": (8, 2), "fate": (8, 2), "swapmoe": (8, 2),
             "hobbit_shares": (50,), "fate_shares": (50,), "swap_shares": (50,)},
@@ -75,7 +75,7 @@ class Bound:
         tokens, repetitions = FORMS[a.form]["bound"]
         return argparse.Namespace(model=a.assets.synth("plain"), python=a.python, systems="default",
                                   tokens=tokens, repetitions=repetitions, threads=a.threads, warmup=2,
-                                  doctor_seconds=2 if a.form == "try" else 5, engine=[])
+                                  doctor_seconds=1 if a.form == "try" else 3, engine=[])
 
     @staticmethod
     def cells(a):
@@ -117,8 +117,9 @@ class Bound:
             what = f"bound: lossless decode at {share} % reaches 0.8 of 1/max(t_compute, b ÷ drive)"
             f = results.get(share)
             out.append(missing(what, a, "bound") if not f else
-                       (what, state(f["reached"] >= 0.8),
-                        f"{f['reached']:.3f} (runs {f['reached_low']:.3f} to {f['reached_high']:.3f})"))
+                       (what, state(f["reached_low"] >= 0.8),
+                        f"{f['reached']:.3f} ({f['reached_low']:.3f} to {f['reached_high']:.3f}), drive "
+                        f"{min(f['drives']) / 1e6:.0f} to {max(f['drives']) / 1e6:.0f} MB/s"))
         return out
 
 

@@ -36,7 +36,7 @@ static void submit(struct host *host, struct rpc_request *request, struct engine
             memcpy(engine->ids, s.prompt_ids, s.prompt_ids_count * sizeof s.prompt_ids[0]);
         engine->submit = s;
         engine->forced_count = s.forced_count;
-        rpc_reply(host->server, request, engine_submit_reply(4711));
+        rpc_reply(host->server, request, engine_submit_reply(4711, 3));
     }
     engine_submit_parsed_free(&s);
 }

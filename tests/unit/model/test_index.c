@@ -102,6 +102,31 @@ static void check_entry(const struct model_index *m, const struct model_entry *e
 
 /* Every byte of every tensor is in exactly one entry: sizes add up, and experts are found where
  * they are. */
+/* How conversations are written is recognised; a prompt that begins with BOS by itself gets no
+ * other. */
+START_TEST(chat_template)
+{
+    struct make m;
+    struct error error = {0};
+    struct model_index *index;
+    make_tiny(&m, 1, false);
+    make_text(&m, "tokenizer.chat_template", "{{ bos_token }}<|im_start|>{{ m }}<|im_end|>");
+    struct bytes file = make_write(&m);
+    int fd = memfd_create("gguf", 0);
+    ck_assert_int_eq(write(fd, file.data, file.size), (ssize_t)file.size);
+    ck_assert_msg(model_index_build(fd, "FILE", &index, &error) == 0, "%s", error.text);
+    ck_assert_int_eq(index->chat.family, CHAT_CHATML);
+    ck_assert_str_eq(index->chat.bos, "");
+    ck_assert_str_ne(index->chat.eos, "");
+    index->chat.family = CHAT__COUNT;
+    ck_assert_int_eq(model_index_check(index, index->bytes, &error), -1);
+    free(index);
+    close(fd);
+    bytes_free(&file);
+    make_free(&m);
+}
+END_TEST
+
 START_TEST(entries_cover_tensors)
 {
     struct model_index *indices[] = {made_index(1, false), made_index(3, true)};
@@ -335,6 +360,7 @@ int main(void)
     TCase *c = tcase_create("index");
     tcase_set_timeout(c, 240);
     tcase_add_test(c, demo_contents);
+    tcase_add_test(c, chat_template);
     tcase_add_test(c, entries_cover_tensors);
     tcase_add_test(c, parts);
     tcase_add_test(c, file_changed);

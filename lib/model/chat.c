@@ -1,0 +1,146 @@
+#include "lib/model/chat.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/assert.h"
+#include "lib/base/bytes.h"
+
+/* Bytes no text of the table has. */
+#define CHAT_BOS "\x01"
+#define CHAT_EOS "\x02"
+
+enum place { INLINE, FIRST_USER };
+
+struct form {
+    const char *word, *marks[2], *no_system;
+    const char *before[CHAT_ROLE__COUNT], *after[CHAT_ROLE__COUNT];
+    const char *ask;
+    enum place system;
+};
+
+static const struct form forms[] = {
+    [CHAT_PLAIN] = {.word = "plain",
+                    .no_system = "",
+                    .before = {"", "User: ", "Assistant: "},
+                    .after = {"\n", "\n", "\n"},
+                    .ask = "Assistant:",
+                    .system = INLINE},
+#define CHAT(name, word, mark, other, none, before_s, after_s, before_u, after_u, before_a,        \
+             after_a, ask, place)                                                                  \
+    [CHAT_##name] = {                                                                              \
+        word, {mark, other}, none, {before_s, before_u, before_a}, {after_s, after_u, after_a},    \
+        ask,  place},
+#include "lib/model/chat.tbl.h"
+};
+
+enum chat_family chat_recognise(const char *text, size_t bytes)
+{
+    for (int f = CHAT_PLAIN + 1; f < CHAT__COUNT; f++) {
+        const char *const *marks = forms[f].marks;
+        if (memmem(text, bytes, marks[0], strlen(marks[0])) &&
+            memmem(text, bytes, marks[1], strlen(marks[1])))
+            return (enum chat_family)f;
+    }
+    return CHAT_PLAIN;
+}
+
+const char *chat_word(enum chat_family family)
+{
+    sl_assert((unsigned)family < CHAT__COUNT);
+    return forms[family].word;
+}
+
+enum chat_family chat_find(const char *word)
+{
+    for (int f = 0; f < CHAT__COUNT; f++)
+        if (strcmp(forms[f].word, word) == 0)
+            return (enum chat_family)f;
+    return CHAT_PLAIN;
+}
+
+/* Written twice: once to count, once into the room that needs. */
+struct writer {
+    const struct model_chat *chat;
+    char *out; /* NULL: count only */
+    size_t bytes;
+};
+
+static void put(struct writer *w, const char *text, size_t bytes)
+{
+    if (w->out)
+        memcpy(w->out + w->bytes, text, bytes);
+    w->bytes += bytes;
+}
+
+static void put_form(struct writer *w, const char *text)
+{
+    for (; *text; text++) {
+        if (*text == CHAT_BOS[0])
+            put(w, w->chat->bos, strlen(w->chat->bos));
+        else if (*text == CHAT_EOS[0])
+            put(w, w->chat->eos, strlen(w->chat->eos));
+        else
+            put(w, text, 1);
+    }
+}
+
+static void put_message(struct writer *w, const struct form *f, enum chat_role role,
+                        const char *text, size_t bytes)
+{
+    put_form(w, f->before[role]);
+    put(w, text, bytes);
+    put_form(w, f->after[role]);
+}
+
+static void render(struct writer *w, const struct form *f, const struct chat_message *m,
+                   size_t count)
+{
+    const struct chat_message *held = NULL; /* a system message that goes into the first user's */
+    put(w, w->chat->bos, strlen(w->chat->bos));
+    if (m[0].role != CHAT_SYSTEM && f->no_system[0])
+        put_message(w, f, CHAT_SYSTEM, f->no_system, strlen(f->no_system));
+    for (size_t i = 0; i < count; i++) {
+        if (m[i].role == CHAT_SYSTEM && f->system == FIRST_USER) {
+            held = &m[i];
+            continue;
+        }
+        put_form(w, f->before[m[i].role]);
+        if (m[i].role == CHAT_USER && held) {
+            put_message(w, f, CHAT_SYSTEM, held->text, held->bytes);
+            held = NULL;
+        }
+        put(w, m[i].text, m[i].bytes);
+        put_form(w, f->after[m[i].role]);
+    }
+    put_form(w, f->ask);
+}
+
+int chat_render(const struct model_chat *chat, const struct chat_message *messages, size_t count,
+                size_t max, char **text, size_t *bytes, struct error *error)
+{
+    sl_assert(chat->family < CHAT__COUNT);
+    const struct form *f = &forms[chat->family];
+    if (count == 0 || count > CHAT_MESSAGES_MAX)
+        return error_set(error, ERR_BAD_INPUT, "a conversation has 1 to %d messages",
+                         CHAT_MESSAGES_MAX);
+    struct writer w = {.chat = chat};
+    render(&w, f, messages, count);
+    if (w.bytes > max)
+        return error_set(error, ERR_BAD_INPUT,
+                         "the conversation comes to %zu bytes, at most %zu "
+                         "are taken",
+                         w.bytes, max);
+    size_t counted = w.bytes;
+    w.bytes = 0;
+    w.out = malloc(counted + 1);
+    if (!w.out)
+        return error_set(error, ERR_NO_MEMORY, "no memory for a prompt");
+    render(&w, f, messages, count);
+    sl_assert(w.bytes == counted);
+    w.out[w.bytes] = 0;
+    *text = w.out;
+    *bytes = w.bytes;
+    return 0;
+}

@@ -1,0 +1,50 @@
+/* Conversations as text: which family's form a model's chat template has (chat.tbl.h), and a list
+ * of messages in that form. A model without a template, or with one nobody knows, gets plain text:
+ * "User: ...", "Assistant: ...". Pure. */
+#ifndef SLUICE_MODEL_CHAT_H
+#define SLUICE_MODEL_CHAT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "lib/base/error.h"
+
+#define CHAT_TOKEN_BYTES  48
+#define CHAT_MESSAGES_MAX 1024
+
+enum chat_family {
+    CHAT_PLAIN,
+#define CHAT(name, ...) CHAT_##name,
+#include "lib/model/chat.tbl.h"
+    CHAT__COUNT
+};
+
+/* What the model segment says of it. */
+struct model_chat {
+    uint32_t family; /* enum chat_family */
+    uint32_t reserved;
+    char
+        bos[CHAT_TOKEN_BYTES]; /* as written in the vocabulary; "" where prompts begin with it by */
+    char eos[CHAT_TOKEN_BYTES]; /* themselves, or there is none */
+};
+
+enum chat_role { CHAT_SYSTEM, CHAT_USER, CHAT_ASSISTANT, CHAT_ROLE__COUNT };
+
+struct chat_message {
+    enum chat_role role;
+    const char *text; /* borrowed; no NUL inside */
+    size_t bytes;
+};
+
+/* The family a template belongs to; CHAT_PLAIN when it is none of the table's. */
+enum chat_family chat_recognise(const char *text, size_t bytes);
+
+const char *chat_word(enum chat_family family);
+enum chat_family chat_find(const char *word); /* unknown words are CHAT_PLAIN */
+
+/* The prompt that asks for the next answer: newly allocated, NUL-terminated (caller frees). -1 with
+ * ERR_BAD_INPUT: no messages, too many, or a prompt of more than max bytes. */
+int chat_render(const struct model_chat *chat, const struct chat_message *messages, size_t count,
+                size_t max, char **text, size_t *bytes, struct error *error);
+
+#endif

@@ -1,0 +1,187 @@
+"use strict";
+/* Everything is made from /stats and /map, once a second; without this file the page shows the
+ * server's own tables. Text of the engine goes through textContent only. */
+const $ = (id) => document.getElementById(id);
+const el = (name, text, cls) => {
+  const e = document.createElement(name);
+  if (text !== undefined) e.textContent = text;
+  if (cls) e.className = cls;
+  return e;
+};
+const bytes = (n) => {
+  for (const u of ["B", "KiB", "MiB", "GiB", "TiB"]) {
+    if (n < 1024 || u === "TiB") return (n < 10 && u !== "B" ? n.toFixed(1) : Math.round(n)) + " " + u;
+    n /= 1024;
+  }
+};
+const sum = (doc, service, counter) => doc.processes.filter((p) => p.service === service)
+  .reduce((n, p) => n + (p.counters[counter] || 0), 0);
+
+/* ---- charts: the last two minutes of a value ---- */
+const kept = {};
+function chart(id, value, shown, note, top) {
+  const all = (kept[id] = kept[id] || []);
+  all.push(value);
+  if (all.length > 120) all.shift();
+  const most = top || Math.max(1e-9, ...all);
+  const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+  svg.setAttribute("viewBox", "0 0 119 40");
+  svg.setAttribute("preserveAspectRatio", "none");
+  const line = document.createElementNS("http://www.w3.org/2000/svg", "polyline");
+  line.setAttribute("points", all.map((v, i) =>
+    `${i + 120 - all.length},${(39 - 37 * Math.min(1, v / most)).toFixed(2)}`).join(" "));
+  svg.append(line);
+  $(id).replaceChildren(el("b", shown), el("small", note), svg);
+}
+let last;
+function charts(doc, now) {
+  const names = { decode: ["compute", "tokens_decode"], prefill: ["compute", "tokens_prefill"],
+    stall: ["compute", "stall_ns"], hits: ["compute", "hits"], uses: ["compute", "uses"],
+    read: ["loader", "bytes_read"], busy: ["loader", "busy_ns"],
+    used: ["cache", "prefetches_used"], wasted: ["cache", "prefetches_wasted"] };
+  const at = { now };
+  for (const k in names) at[k] = sum(doc, ...names[k]);
+  if (last) {
+    const s = (now - last.now) / 1e3;
+    const d = {};
+    for (const k in names) d[k] = Math.max(0, at[k] - last[k]); /* a restart counts from zero */
+    const loaders = doc.processes.filter((p) => p.service === "loader").length;
+    const part = (a, b) => (b > 0 ? a / b : 0), pct = (x) => Math.round(100 * x) + " %";
+    chart("chart-tokens", d.decode / s, (d.decode / s).toFixed(1), `new · ${(d.prefill / s).toFixed(0)} of prompts`);
+    chart("chart-stall", Math.min(1, d.stall / 1e9 / s), pct(Math.min(1, d.stall / 1e9 / s)), "of the time", 1);
+    chart("chart-hits", part(d.hits, d.uses), d.uses ? pct(part(d.hits, d.uses)) : "–", `of ${d.uses} uses`, 1);
+    chart("chart-drive", d.read / s, bytes(d.read / s) + "/s", `busy ${pct(Math.min(1, d.busy / 1e9 / s / loaders))}`);
+    chart("chart-prefetch", part(d.used, d.used + d.wasted), d.used + d.wasted ? pct(part(d.used, d.used + d.wasted)) : "–",
+      `${d.used} used, ${d.wasted} in vain`, 1);
+    chart("chart-clients", sum(doc, "gateway", "connections"), String(sum(doc, "gateway", "connections")),
+      `connections · ${sum(doc, "gateway", "streams")} completions`);
+  }
+  last = at;
+}
+
+/* ---- budget ---- */
+function budget(doc) {
+  const m = doc.memory, p = m.plan;
+  const parts = [["experts and dense weights", m.segments.arena, "--a"], ["KV cache", m.segments.kv, "--c"],
+    ["private, held", p.private_bytes, "--b"], ["programs", p.text_bytes, "--d"],
+    ["kernel, tables, segments", p.kernel_bytes + p.page_table_bytes + p.tmpfs_node_bytes + p.segments_bytes, "--soft"],
+    ["margin and reads in flight", p.margin_bytes + p.in_flight_bytes, "--line"]];
+  $("bar").replaceChildren(...parts.map(([, n, c]) => {
+    const i = el("i");
+    i.style.width = 100 * n / m.budget_bytes + "%";
+    i.style.background = `var(${c})`;
+    return i;
+  }));
+  const free = Math.max(0, m.budget_bytes - parts.reduce((n, x) => n + x[1], 0));
+  $("parts").replaceChildren(...parts.concat([["not used", free, "--none"]]).map(([name, n, c]) => {
+    const li = el("li"), i = el("i");
+    i.style.background = `var(${c})`;
+    li.append(i, `${name} ${bytes(n)}`);
+    return li;
+  }));
+  $("headline").textContent = `${doc.model.name || doc.model.path} · ${doc.state} · ${bytes(m.used_bytes)} used of ` +
+    `${bytes(m.budget_bytes)} · arena ${bytes(m.arena_quota_bytes)}`;
+}
+
+/* ---- experts ---- */
+const colours = { 0: "--a", 1: "--c", 2: "--b", 3: "--d", "+": "--bad" };
+function map(doc) {
+  const canvas = $("map").firstElementChild, style = getComputedStyle(document.documentElement);
+  const cell = Math.max(2, Math.floor(1200 / doc.experts)), high = Math.min(18, cell);
+  canvas.width = doc.experts * cell;
+  canvas.height = doc.rows.length * high;
+  const draw = canvas.getContext("2d");
+  doc.rows.forEach((row, layer) => [...row.held].forEach((sign, expert) => {
+    draw.globalAlpha = 1;
+    draw.fillStyle = style.getPropertyValue("--none");
+    draw.fillRect(expert * cell, layer * high, cell - 1, high - 1);
+    if (!colours[sign]) return;
+    draw.globalAlpha = 0.35 + 0.65 * Number(row.heat[expert]) / 9;
+    draw.fillStyle = style.getPropertyValue(colours[sign]);
+    draw.fillRect(expert * cell, layer * high, cell - 1, high - 1);
+  }));
+}
+
+/* ---- processes ---- */
+const seen = {};
+function processes(doc) {
+  const table = el("table"), head = el("tr");
+  for (const [h, c] of [["process"], ["state"], ["waits for"], ["restarts", "n"], ["private", "n"], ["held", "n"], ["last words"]])
+    head.append(el("th", h, c));
+  table.append(head);
+  for (const p of doc.processes) {
+    const name = p.service === "loader" ? `loader.${p.number}` : p.service, row = el("tr");
+    row.append(el("td", name), el("td", p.state, p.state === "ready" ? "" : "bad"), el("td", p.wait),
+      el("td", p.restarts, "n"), el("td", p.private_bytes ? bytes(p.private_bytes) : "", "n"),
+      el("td", p.lease_bytes ? bytes(p.lease_bytes) : "", "n"), el("td", p.last_words || ""));
+    table.append(row);
+    if (p.restarts > (seen[name] || 0)) {
+      const when = name in seen ? new Date().toLocaleTimeString() : `before this page was opened, ${p.restarts} ×`;
+      $("history").prepend(el("li", `${when} ${name}: ${p.last_words || "restarted"}`));
+    }
+    seen[name] = p.restarts;
+  }
+  $("numbers").replaceChildren(table);
+}
+
+/* ---- chat ---- */
+const talk = [];
+let abort;
+async function send(text) {
+  talk.push({ role: "user", content: text });
+  $("said").append(el("p", text, "me"));
+  const answer = el("p");
+  $("said").append(answer);
+  abort = new AbortController();
+  $("stop").disabled = false;
+  try {
+    const reply = await fetch("/v1/chat/completions", { method: "POST", signal: abort.signal,
+      headers: { "Content-Type": "application/json" },
+      body: JSON.stringify({ messages: talk, stream: true, max_tokens: 256 }) });
+    if (!reply.ok) throw new Error((await reply.json()).error.message);
+    const reader = reply.body.pipeThrough(new TextDecoderStream()).getReader();
+    for (let rest = "";;) {
+      const { value, done } = await reader.read();
+      if (done) break;
+      const lines = (rest + value).split("\n");
+      rest = lines.pop();
+      for (const line of lines.filter((l) => l.startsWith("data: {"))) {
+        const event = JSON.parse(line.slice(6));
+        if (event.error) throw new Error(event.error.message);
+        answer.textContent += event.choices[0]?.delta.content || "";
+      }
+      $("said").scrollTop = $("said").scrollHeight;
+    }
+  } catch (e) {
+    if (e.name !== "AbortError") $("said").append(el("p", e.message, "bad"));
+  }
+  talk.push({ role: "assistant", content: answer.textContent });
+  $("stop").disabled = true;
+}
+$("talk").querySelector("form").addEventListener("submit", (e) => {
+  const box = e.target.querySelector("textarea");
+  e.preventDefault();
+  if (!box.value.trim() || !$("stop").disabled) return;
+  send(box.value);
+  box.value = "";
+});
+$("talk").querySelector("textarea").addEventListener("keydown", (e) => {
+  if (e.key === "Enter" && !e.shiftKey) { e.preventDefault(); e.target.form.requestSubmit(); }
+});
+$("stop").addEventListener("click", () => abort.abort());
+
+/* ---- once a second, while somebody looks ---- */
+async function look() {
+  if (!document.hidden) {
+    try {
+      const [stats, experts] = await Promise.all(["/stats", "/map"].map((u) => fetch(u).then((r) => r.json())));
+      if (stats.memory) { charts(stats, performance.now()); budget(stats); processes(stats); }
+      if (experts.rows) map(experts);
+      document.body.classList.add("on");
+    } catch (e) {
+      $("headline").textContent = "the gateway does not answer";
+    }
+  }
+  setTimeout(look, 1000);
+}
+look();

@@ -1,0 +1,184 @@
+/* Bodies of requests, conversations, stops: tables of cases. */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/bytes.h"
+#include "procs/gateway/request.h"
+
+static int parse(enum api_kind kind, const char *body, struct api_request *r, char *param,
+                 struct error *error)
+{
+    static const struct model_chat plain;
+    struct api_limits limits = {64, &plain};
+    return api_request_parse(kind, body, strlen(body), &limits, r, param, error);
+}
+
+START_TEST(bodies_that_are_right)
+{
+    struct api_request r;
+    struct error error = {.text = ""};
+    char param[API_PARAM_BYTES];
+    int rc = parse(API_COMPLETION,
+                   "{\"prompt\":\"a\\u00e4\",\"max_tokens\":3,\"temperature\":0,\"top_p\":0.5,"
+                   "\"seed\":9,\"stream\":true,\"stream_options\":{\"include_usage\":true},"
+                   "\"stop\":[\"x\",\"yz\"],\"logprobs\":0,\"n\":1,\"user\":\"u\",\"echo\":null}",
+                   &r, param, &error);
+    ck_assert_msg(rc == 0, "%s", error.text);
+    ck_assert_str_eq(r.prompt, "a\xc3\xa4");
+    ck_assert(r.stream && r.include_usage && r.logprobs && !r.ignore_eos);
+    ck_assert(r.max_tokens == 3 && r.sampling.temperature == 0.0 && r.sampling.top_p == 0.5 &&
+              r.sampling.seed == 9 && r.stops_count == 2 && r.stops[1].bytes == 2);
+    api_request_free(&r);
+    ck_assert(parse(API_COMPLETION, "{\"prompt\":[5,6]}", &r, param, &error) == 0);
+    ck_assert(!r.prompt && r.ids_count == 2 && r.ids[1] == 6);
+    ck_assert_int_eq(r.max_tokens, API_COMPLETION_DEFAULT);
+    api_request_free(&r);
+    ck_assert(parse(API_CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]}", &r, param,
+                    &error) == 0);
+    ck_assert_str_eq(r.prompt, "User: hi\nAssistant:");
+    ck_assert_int_eq(r.max_tokens, ENGINE_TOKENS_MAX);
+    api_request_free(&r);
+}
+END_TEST
+
+START_TEST(bodies_that_are_wrong)
+{
+    static const struct {
+        enum api_kind kind;
+        const char *body, *param, *text;
+    } cases[] = {
+        {API_COMPLETION, "", "", "not JSON"},
+        {API_COMPLETION, "[]", "", "not a JSON object"},
+        {API_COMPLETION, "{}", "prompt", "is missing"},
+        {API_CHAT, "{}", "messages", "is missing"},
+        {API_COMPLETION, "{\"prompt\":null}", "prompt", "is missing"},
+        {API_COMPLETION, "{\"prompt\":7}", "prompt", "must be a text"},
+        {API_COMPLETION, "{\"prompt\":[\"a\",\"b\"]}", "prompt", "one prompt"},
+        {API_COMPLETION, "{\"prompt\":[1,-1]}", "prompt", "token ids"},
+        {API_COMPLETION,
+         "{\"prompt\":\"1234567890123456789012345678901234567890123456789012345678901234x\"}",
+         "prompt", "at most 64"},
+        {API_COMPLETION, "{\"prompt\":\"x\",\"logprobs\":2}", "logprobs", "log-probability"},
+        {API_COMPLETION, "{\"prompt\":\"x\",\"n\":2}", "n", "only 1"},
+        {API_COMPLETION, "{\"prompt\":\"x\",\"temperature\":-1}", "temperature", "from 0 to 100"},
+        {API_COMPLETION, "{\"prompt\":\"x\",\"seed\":1.5}", "seed", "not a number"},
+        {API_COMPLETION, "{\"prompt\":\"x\",\"max_tokens\":-1}", "max_tokens", "whole number"},
+        {API_COMPLETION, "{\"prompt\":\"x\",\"stop\":[\"\"]}", "stop", "1 to 128"},
+        {API_COMPLETION, "{\"prompt\":\"x\",\"messages\":[]}", "messages", "unknown field"},
+        {API_COMPLETION, "{\"prompt\":\"x\",\"moon\":1}", "moon", "unknown field"},
+        {API_CHAT, "{\"messages\":[]}", "messages", "1 to 1024"},
+        {API_CHAT, "{\"messages\":[{\"role\":\"tool\",\"content\":\"\"}]}", "messages", "a role"},
+        {API_CHAT, "{\"messages\":[{\"role\":\"user\"}]}", "messages", "a content"},
+        {API_CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],\"top_logprobs\":3}",
+         "top_logprobs", "only 0"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct api_request r;
+        struct error error = {.text = ""};
+        char param[API_PARAM_BYTES];
+        ck_assert_msg(parse(cases[i].kind, cases[i].body, &r, param, &error) == -1, "%s is taken",
+                      cases[i].body);
+        api_request_free(&r);
+        ck_assert_int_eq(error.code, ERR_BAD_INPUT);
+        ck_assert_str_eq(param, cases[i].param);
+        ck_assert_msg(strstr(error.text, cases[i].text) != NULL, "%s: %s", cases[i].body,
+                      error.text);
+    }
+}
+END_TEST
+
+START_TEST(conversations)
+{
+    static const struct chat_message talk[] = {
+        {CHAT_SYSTEM, "S", 1}, {CHAT_USER, "U", 1}, {CHAT_ASSISTANT, "A", 1}, {CHAT_USER, "V", 1}};
+    static const struct {
+        const char *jinja, *word, *text;
+    } cases[] = {
+        {"{{ messages }}", "plain", "<s>S\nUser: U\nAssistant: A\nUser: V\nAssistant:"},
+        {"x <|im_start|> y <|im_end|>", "chatml",
+         "<s><|im_start|>system\nS<|im_end|>\n<|im_start|>user\nU<|im_end|>\n"
+         "<|im_start|>assistant\nA<|im_end|>\n<|im_start|>user\nV<|im_end|>\n"
+         "<|im_start|>assistant\n"},
+        {"[INST] <<SYS>>", "llama2",
+         "<s>[INST] <<SYS>>\nS\n<</SYS>>\n\nU [/INST] A </s><s>[INST] V [/INST]"},
+        {"[INST] {{ x }} [/INST]", "mistral", "<s>[INST] S\n\nU [/INST] A</s>[INST] V [/INST]"},
+        {"<|user|> <|assistant|>", "tulu",
+         "<s><|system|>\nS\n<|user|>\nU\n<|assistant|>\nA</s>\n<|user|>\nV\n<|assistant|>\n"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct model_chat chat = {.bos = "<s>", .eos = "</s>"};
+        struct error error = {.text = ""};
+        char *text;
+        size_t bytes;
+        enum chat_family family = chat_recognise(cases[i].jinja, strlen(cases[i].jinja));
+        ck_assert_str_eq(chat_word(family), cases[i].word);
+        ck_assert_int_eq(chat_find(cases[i].word), family);
+        chat.family = family;
+        ck_assert_msg(chat_render(&chat, talk, 4, 1000, &text, &bytes, &error) == 0, "%s",
+                      error.text);
+        ck_assert_str_eq(text, cases[i].text);
+        ck_assert_uint_eq(bytes, strlen(text));
+        free(text);
+        ck_assert_int_eq(chat_render(&chat, talk, 4, 8, &text, &bytes, &error), -1);
+    }
+}
+END_TEST
+
+/* Models that have a system message of their own say it when none is given. */
+START_TEST(conversation_without_a_system)
+{
+    static const char jinja[] = "<|im_start|>system\nYou are a helpful assistant<|im_end|>";
+    struct model_chat chat = {.family = chat_recognise(jinja, sizeof jinja - 1)};
+    struct chat_message talk = {CHAT_USER, "U", 1};
+    struct error error;
+    char *text;
+    size_t bytes;
+    ck_assert_int_eq(chat_render(&chat, &talk, 1, 1000, &text, &bytes, &error), 0);
+    ck_assert_str_eq(text, "<|im_start|>system\nYou are a helpful assistant<|im_end|>\n"
+                           "<|im_start|>user\nU<|im_end|>\n<|im_start|>assistant\n");
+    free(text);
+}
+END_TEST
+
+START_TEST(stops)
+{
+    static const struct {
+        const char *stop[2], *text;
+        size_t told;
+        bool hit;
+    } cases[] = {
+        {{"ab"}, "xxab", 2, true},    {{"ab"}, "xxa", 2, false},        {{"ab"}, "xxb", 3, false},
+        {{"ab", "x"}, "ab", 0, true}, {{"cd", "bcd"}, "abcd", 1, true}, {{"aab"}, "aaa", 1, false},
+        {{"ab"}, "", 0, false},       {{NULL}, "abc", 3, false},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct api_request r = {.stops_count = 0};
+        bool hit;
+        for (size_t k = 0; k < 2 && cases[i].stop[k]; k++) {
+            struct api_stop *s = &r.stops[r.stops_count++];
+            s->bytes = strlen(cases[i].stop[k]);
+            memcpy(s->text, cases[i].stop[k], s->bytes);
+        }
+        size_t told = api_stop_scan(&r, cases[i].text, strlen(cases[i].text), &hit);
+        ck_assert_msg(told == cases[i].told && hit == cases[i].hit, "case %zu: %zu", i, told);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("gateway");
+    TCase *t = tcase_create("request");
+    tcase_add_test(t, bodies_that_are_right);
+    tcase_add_test(t, bodies_that_are_wrong);
+    tcase_add_test(t, conversations);
+    tcase_add_test(t, conversation_without_a_system);
+    tcase_add_test(t, stops);
+    suite_add_tcase(suite, t);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
