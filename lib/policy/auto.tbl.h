@@ -1,7 +1,8 @@
 /* What the system auto chooses among. AUTO_CANDIDATE(system, loss, guesses): a system's name; the
- * scalar of a plan whose value is the upper end of its measured loss, LOSSLESS for those that change
- * nothing; GUESSES for those that load what nobody asked for yet, QUIET for the others. Of candidates that are predicted alike the one that stands first is taken. Append only:
- * order is that of a plan's predictions, PLAN_AUTO_CANDIDATES at most. No include guard. */
+ * scalar of a plan whose value is the upper end of its measured loss, LOSSLESS for those that
+ * change nothing; GUESSES for those that load what nobody asked for yet, QUIET for the others. Of
+ * candidates that are predicted alike the one that stands first is taken. Append only: order is
+ * that of a plan's predictions, PLAN_AUTO_CANDIDATES at most. No include guard. */
 AUTO_CANDIDATE("auto-quiet", LOSSLESS, QUIET)
 AUTO_CANDIDATE("default", LOSSLESS, GUESSES)
 AUTO_CANDIDATE("auto", LOSSLESS, GUESSES)
