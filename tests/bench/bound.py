@@ -101,6 +101,13 @@ def turns(a, model, share, system):
     return [(test, mean(rates[i:i + 2])) for i, test in enumerate(tests)]
 
 
+def busy(tests):
+    """Milliseconds a token for which the loaders had a read at the device, and its bytes per second then."""
+    tokens = sum(s["tokens"] for t in tests for s in t["samples"])
+    ns, read = (sum(m.counter(t, "loader." + name) for t in tests) for name in ("busy_ns", "bytes_read"))
+    return ns / 1e6 / tokens, 1e9 * read / ns if ns else 0
+
+
 def share_figures(a, model, share, compute_s, scratch):
     missed, sim_hit, lod_hit = missed_bytes(a, share, scratch)
     best = None
@@ -110,11 +117,12 @@ def share_figures(a, model, share, compute_s, scratch):
         tps = statistics.median(t["tps_median"] for t, _ in done)
         if not best or tps > best["tps"]:
             drive = statistics.median(d for _, d in done)
+            busy_ms, busy_rate = busy([t for t, _ in done])
             middle, low, high = m.median_ratio(reached, [1] * len(reached))
             best = {"share": share, "system": system, "bound_tps": 1 / max(compute_s, missed / drive), "tps": tps,
                     "reached": middle, "reached_low": low, "reached_high": high, "compute_s": compute_s,
                     "drive_s": missed / drive, "missed_bytes": missed, "drive_bytes_s": drive,
-                    "drives": [d for _, d in done], "sim_hit": sim_hit, "lod_hit": lod_hit,
+                    "busy_ms": busy_ms, "busy_bytes_s": busy_rate, "drives": [d for _, d in done], "sim_hit": sim_hit, "lod_hit": lod_hit,
                     "compute_ms": mean(t["compute_ms_per_token"] for t, _ in done),
                     "stall_ms": mean(t["stall_ms_per_token"] for t, _ in done),
                     "read_bytes": mean(t["bytes_read_per_token"] for t, _ in done),
@@ -123,7 +131,8 @@ def share_figures(a, model, share, compute_s, scratch):
 
 
 HEADS = ("experts", "system", "bound t/s", "decode t/s", "reached", "t_compute ms", "b / drive ms", "b MiB",
-         "drive MB/s", "compute ms", "stall ms", "read MiB", "hit % lod in sim", "hit % lod", "hit %")
+         "drive MB/s", "compute ms", "stall ms", "reading ms", "MB/s then", "read MiB",
+         "hit % lod in sim", "hit % lod", "hit %")
 
 
 def row_of(f):
@@ -131,7 +140,8 @@ def row_of(f):
             f"{f['reached']:.3f} ({f['reached_low']:.3f} to {f['reached_high']:.3f})",
             f"{1e3 * f['compute_s']:.1f}", f"{1e3 * f['drive_s']:.1f}", f"{f['missed_bytes'] / 2**20:.1f}",
             f"{f['drive_bytes_s'] / 1e6:.0f}", f"{f['compute_ms']:.1f}", f"{f['stall_ms']:.1f}",
-            f"{f['read_bytes'] / 2**20:.1f}", f"{f['sim_hit']:.1f}", f"{f['lod_hit']:.1f}", f"{f['hit']:.1f}")
+            f"{f['busy_ms']:.1f}", f"{f['busy_bytes_s'] / 1e6:.0f}", f"{f['read_bytes'] / 2**20:.1f}",
+            f"{f['sim_hit']:.1f}", f"{f['lod_hit']:.1f}", f"{f['hit']:.1f}")
 
 
 def main():
