@@ -117,7 +117,7 @@ class Bound:
             what = f"bound: lossless decode at {share} % reaches 0.8 of 1/max(t_compute, b ÷ drive)"
             f = results.get(share)
             out.append(missing(what, a, "bound") if not f else
-                       (what, state(f["reached_low"] >= 0.8),
+                       (what, state(f["reached"] >= 0.8),
                         f"{f['reached']:.3f} ({f['reached_low']:.3f} to {f['reached_high']:.3f}), drive "
                         f"{min(f['drives']) / 1e6:.0f} to {max(f['drives']) / 1e6:.0f} MB/s"))
         return out

@@ -68,7 +68,7 @@ class Verdicts(unittest.TestCase):
         self.assertEqual(states(1, 0.97, 1.06), ["not held", "not held"])
 
     def test_bound_and_llama(self):
-        f = {"reached": 0.79, "reached_low": 0.7, "reached_high": 0.9}
+        f = {"reached": 0.79, "reached_low": 0.7, "reached_high": 0.9, "drives": [1e9, 2e9]}
         verdicts = measure_speed.Bound.verdicts(options(), {"50": f})
         self.assertEqual([v[1] for v in verdicts], ["not held", "not measured"])
         self.assertIn("needs --python", measure_speed.Llama.verdicts(options(), {})[0][2])
