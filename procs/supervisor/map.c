@@ -95,16 +95,19 @@ static char held_better(char a, char b)
     return strchr(order, a) > strchr(order, b) ? a : b;
 }
 
-/* Text of the layers, each `experts` characters: what is held. */
+/* Text of the layers, each `experts` characters: what is held. Whose an entry is stands in the
+ * directory too, but cache and compute can write there: the model says it. */
 static void look(const struct supervisor *s, char *held, size_t experts)
 {
     const struct directory *d = &s->directory;
-    memset(held, MAP_NO_EXPERT, s->model->hparams.layers * experts);
-    for (uint32_t i = d->head->dense_count; i < d->head->entry_count; i++) {
-        struct directory_entry *e = &d->entries[i];
-        if (e->slot_pages == 0) /* there is none at this tier */
-            continue;
-        enum entry_state state = entry_state_of(entry_look(&e->word));
+    const struct model_entry *entries = model_index_entries(s->model);
+    uint32_t layers = s->model->hparams.layers;
+    memset(held, MAP_NO_EXPERT, layers * experts);
+    for (uint32_t i = s->model->dense_count; i < s->model->entry_count; i++) {
+        const struct model_entry *e = &entries[i];
+        if (e->slot_bytes == 0 || e->layer >= layers || e->expert >= experts)
+            continue; /* there is none at this tier */
+        enum entry_state state = entry_state_of(entry_look(&d->entries[i].word));
         char now = state == ENTRY_READY     ? (char)('0' + e->tier)
                    : state == ENTRY_LOADING ? MAP_LOADING
                                             : MAP_ABSENT;
