@@ -18,6 +18,7 @@ struct form {
     const char *before[CHAT_ROLE__COUNT], *after[CHAT_ROLE__COUNT];
     const char *ask;
     enum place system;
+    const char *control; /* marks no message may hold, a space between */
 };
 
 static const struct form forms[] = {
@@ -26,12 +27,13 @@ static const struct form forms[] = {
                     .before = {"", "User: ", "Assistant: "},
                     .after = {"\n", "\n", "\n"},
                     .ask = "Assistant:",
-                    .system = INLINE},
+                    .system = INLINE,
+                    .control = ""}, /* its prompts are read as text, whatever they hold */
 #define CHAT(name, word, mark, other, none, before_s, after_s, before_u, after_u, before_a,        \
-             after_a, ask, place)                                                                  \
+             after_a, ask, place, control)                                                         \
     [CHAT_##name] = {                                                                              \
-        word, {mark, other}, none, {before_s, before_u, before_a}, {after_s, after_u, after_a},    \
-        ask,  place},
+        word, {mark, other}, none,   {before_s, before_u, before_a}, {after_s, after_u, after_a},  \
+        ask,  place,         control},
 #include "lib/model/chat.tbl.h"
 };
 
@@ -94,27 +96,88 @@ static void put_message(struct writer *w, const struct form *f, enum chat_role r
     put_form(w, f->after[role]);
 }
 
+/* System messages of m[from, to), which go into the user's message behind them, as one. */
+static void put_held(struct writer *w, const struct form *f, const struct chat_message *m,
+                     size_t from, size_t to)
+{
+    bool any = false;
+    for (size_t i = from; i < to; i++) {
+        if (m[i].role != CHAT_SYSTEM)
+            continue;
+        if (any)
+            put(w, "\n\n", 2);
+        else
+            put_form(w, f->before[CHAT_SYSTEM]);
+        put(w, m[i].text, m[i].bytes);
+        any = true;
+    }
+    if (any)
+        put_form(w, f->after[CHAT_SYSTEM]);
+}
+
 static void render(struct writer *w, const struct form *f, const struct chat_message *m,
                    size_t count)
 {
-    const struct chat_message *held = NULL; /* a system message that goes into the first user's */
-    put(w, w->chat->bos, strlen(w->chat->bos));
+    size_t held = 0; /* from here on: system messages that wait for a user's message */
+    if (w->chat->bos_first && w->chat->family != CHAT_PLAIN)
+        put(w, w->chat->bos, strlen(w->chat->bos));
     if (m[0].role != CHAT_SYSTEM && f->no_system[0])
         put_message(w, f, CHAT_SYSTEM, f->no_system, strlen(f->no_system));
     for (size_t i = 0; i < count; i++) {
-        if (m[i].role == CHAT_SYSTEM && f->system == FIRST_USER) {
-            held = &m[i];
+        if (m[i].role == CHAT_SYSTEM && f->system == FIRST_USER)
             continue;
-        }
         put_form(w, f->before[m[i].role]);
-        if (m[i].role == CHAT_USER && held) {
-            put_message(w, f, CHAT_SYSTEM, held->text, held->bytes);
-            held = NULL;
+        if (m[i].role == CHAT_USER && f->system == FIRST_USER) {
+            put_held(w, f, m, held, i);
+            held = i;
         }
         put(w, m[i].text, m[i].bytes);
         put_form(w, f->after[m[i].role]);
     }
     put_form(w, f->ask);
+}
+
+/* ---- what is refused ------------------------------------------------------------------------- */
+
+static int refuse_mark(const struct chat_message *m, const char *mark, size_t bytes,
+                       struct error *error)
+{
+    if (bytes == 0 || !memmem(m->text, m->bytes, mark, bytes))
+        return 0;
+    return error_set(error, ERR_BAD_INPUT,
+                     "a message holds '%.*s', which is a control mark of this model", (int)bytes,
+                     mark);
+}
+
+/* Control tokens of the form count as such, and the tokenizer cannot tell whose they are. */
+static int refuse_marks(const struct model_chat *chat, const struct form *f,
+                        const struct chat_message *m, struct error *error)
+{
+    for (const char *mark = f->control; *mark;) {
+        size_t n = strcspn(mark, " ");
+        if (refuse_mark(m, mark, n, error) != 0)
+            return -1;
+        mark += n + (mark[n] == ' ');
+    }
+    return refuse_mark(m, chat->bos, strlen(chat->bos), error) ||
+                   refuse_mark(m, chat->eos, strlen(chat->eos), error)
+               ? -1
+               : 0;
+}
+
+static int check_messages(const struct model_chat *chat, const struct form *f,
+                          const struct chat_message *m, size_t count, struct error *error)
+{
+    bool waits = false;
+    for (size_t i = 0; i < count; i++) {
+        if (chat->family != CHAT_PLAIN && refuse_marks(chat, f, &m[i], error) != 0)
+            return -1;
+        waits = m[i].role == CHAT_SYSTEM || (waits && m[i].role != CHAT_USER);
+    }
+    if (waits && f->system == FIRST_USER)
+        return error_set(error, ERR_BAD_INPUT,
+                         "this model takes a system message only before a user's message");
+    return 0;
 }
 
 int chat_render(const struct model_chat *chat, const struct chat_message *messages, size_t count,
@@ -125,6 +188,8 @@ int chat_render(const struct model_chat *chat, const struct chat_message *messag
     if (count == 0 || count > CHAT_MESSAGES_MAX)
         return error_set(error, ERR_BAD_INPUT, "a conversation has 1 to %d messages",
                          CHAT_MESSAGES_MAX);
+    if (check_messages(chat, f, messages, count, error) != 0)
+        return -1;
     struct writer w = {.chat = chat};
     render(&w, f, messages, count);
     if (w.bytes > max)

@@ -21,11 +21,10 @@ enum chat_family {
 
 /* What the model segment says of it. */
 struct model_chat {
-    uint32_t family; /* enum chat_family */
-    uint32_t reserved;
-    char
-        bos[CHAT_TOKEN_BYTES]; /* as written in the vocabulary; "" where prompts begin with it by */
-    char eos[CHAT_TOKEN_BYTES]; /* themselves, or there is none */
+    uint32_t family;    /* enum chat_family */
+    uint32_t bos_first; /* 1: a conversation begins with bos; 0: it does so by itself, or not */
+    char bos[CHAT_TOKEN_BYTES]; /* as written in the vocabulary; "": there is none */
+    char eos[CHAT_TOKEN_BYTES];
 };
 
 enum chat_role { CHAT_SYSTEM, CHAT_USER, CHAT_ASSISTANT, CHAT_ROLE__COUNT };
@@ -43,7 +42,9 @@ const char *chat_word(enum chat_family family);
 enum chat_family chat_find(const char *word); /* unknown words are CHAT_PLAIN */
 
 /* The prompt that asks for the next answer: newly allocated, NUL-terminated (caller frees). -1 with
- * ERR_BAD_INPUT: no messages, too many, or a prompt of more than max bytes. */
+ * ERR_BAD_INPUT: no messages, too many, a prompt of more than max bytes, a message that holds a
+ * control mark of the family, or a system message that has no place: families that write it into
+ * the next user's message need one. */
 int chat_render(const struct model_chat *chat, const struct chat_message *messages, size_t count,
                 size_t max, char **text, size_t *bytes, struct error *error);
 

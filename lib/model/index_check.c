@@ -43,7 +43,8 @@ static int check_header(const struct model_index *m, uint64_t bytes, struct erro
         return bad(error, "cut short");
     if (!terminated(m->arch, sizeof m->arch) || !terminated(m->name, sizeof m->name) ||
         !terminated(m->chat.bos, sizeof m->chat.bos) ||
-        !terminated(m->chat.eos, sizeof m->chat.eos) || m->chat.family >= CHAT__COUNT)
+        !terminated(m->chat.eos, sizeof m->chat.eos) || m->chat.family >= CHAT__COUNT ||
+        m->chat.bos_first > 1)
         return bad(error, "a name without end");
     if (m->file.bytes > GGUF_FILE_MAX)
         return bad(error, "absurd file size");

@@ -156,9 +156,12 @@ static void read_chat(const struct build *b, struct model_chat *chat)
     chat->family = chat_recognise(text, bytes);
     if (blob->eos != TOKEN_NONE)
         copy_token(b, blob->eos, chat->eos);
-    if (blob->bos == TOKEN_NONE && memmem(text, bytes, "bos_token", 9) &&
-        gguf_get_uint(&b->gguf, "tokenizer.ggml.bos_token_id", &bos, NULL) == 1)
+    if (gguf_get_uint(&b->gguf, "tokenizer.ggml.bos_token_id", &bos, NULL) == 1)
         copy_token(b, bos, chat->bos);
+    /* Some forms write it between turns, too; a prompt that begins with it by itself gets no other.
+     */
+    chat->bos_first =
+        chat->bos[0] && blob->bos == TOKEN_NONE && memmem(text, bytes, "bos_token", 9);
 }
 
 /* A store says what it was made for. */

@@ -204,6 +204,7 @@ static json_t *model(const struct supervisor *s)
     put_text(object, "chat_template", chat_word((enum chat_family)m->chat.family));
     put_text(object, "chat_bos", m->chat.bos);
     put_text(object, "chat_eos", m->chat.eos);
+    put(object, "chat_bos_first", m->chat.bos_first);
     put(object, "context", s->params.ctx);
     put(object, "layers", m->hparams.layers);
     put(object, "experts", m->hparams.experts);

@@ -116,7 +116,8 @@ START_TEST(chat_template)
     ck_assert_int_eq(write(fd, file.data, file.size), (ssize_t)file.size);
     ck_assert_msg(model_index_build(fd, "FILE", &index, &error) == 0, "%s", error.text);
     ck_assert_int_eq(index->chat.family, CHAT_CHATML);
-    ck_assert_str_eq(index->chat.bos, "");
+    ck_assert_str_ne(index->chat.bos, "");
+    ck_assert_uint_eq(index->chat.bos_first, 0);
     ck_assert_str_ne(index->chat.eos, "");
     index->chat.family = CHAT__COUNT;
     ck_assert_int_eq(model_index_check(index, index->bytes, &error), -1);
