@@ -1,4 +1,6 @@
 /* Answers in OpenAI's form. */
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "procs/gateway/gateway.h"
@@ -79,20 +81,56 @@ json_t *answer_usage_chunk(const struct stream *s)
     return object;
 }
 
-json_t *answer_whole(const struct stream *s, const char *text, size_t bytes)
+#define NO_LOGPROBS "\"logprobs\":null"
+
+/* A quote within a text has a backslash before it: this stands in no text of a document. */
+static char *with_logprobs(const struct stream *s, const char *document, size_t *bytes)
 {
-    json_t *said = rpc_text_json(text, bytes), *choices;
-    json_t *logprobs = logprobs_form(s, s->tokens ? json_incref(s->tokens) : NULL);
+    const struct logprobs *l = &s->logprobs;
+    const char *at = strstr(document, NO_LOGPROBS);
+    char *text = NULL;
+    FILE *out = at ? open_memstream(&text, bytes) : NULL;
+    if (!out)
+        return NULL;
+    fwrite(document, 1, (size_t)(at - document), out);
+    fputs(chat(s) ? "\"logprobs\":{\"content\":[" : "\"logprobs\":{\"tokens\":[", out);
+    fwrite(l->whole.data, 1, l->whole.bytes, out);
+    if (chat(s)) {
+        fputs("],\"refusal\":null}", out);
+    } else {
+        fputs("],\"token_logprobs\":[", out);
+        fwrite(l->values.data, 1, l->values.bytes, out);
+        fputs("],\"top_logprobs\":null,\"text_offset\":[", out);
+        fwrite(l->offsets.data, 1, l->offsets.bytes, out);
+        fputs("]}", out);
+    }
+    fputs(at + sizeof NO_LOGPROBS - 1, out);
+    bool whole = !ferror(out);
+    if (fclose(out) == 0 && whole)
+        return text;
+    free(text);
+    return NULL;
+}
+
+char *answer_whole(const struct stream *s, size_t *bytes)
+{
+    json_t *said = rpc_text_json(s->out.data ? s->out.data : "", s->out.bytes), *choices;
     if (chat(s))
-        choices =
-            json_pack("[{s:i, s:{s:s, s:o}, s:o, s:s}]", "index", 0, "message", "role", "assistant",
-                      "content", said, "logprobs", logprobs, "finish_reason", s->finish);
+        choices = json_pack("[{s:i, s:{s:s, s:o}, s:n, s:s}]", "index", 0, "message", "role",
+                            "assistant", "content", said, "logprobs", "finish_reason", s->finish);
     else
-        choices = json_pack("[{s:i, s:o, s:o, s:s}]", "index", 0, "text", said, "logprobs",
-                            logprobs, "finish_reason", s->finish);
+        choices = json_pack("[{s:i, s:o, s:n, s:s}]", "index", 0, "text", said, "logprobs",
+                            "finish_reason", s->finish);
     json_t *object = envelope(s, false, choices);
     json_object_set_new(object, "usage", usage(s));
-    return object;
+    char *text = object ? json_dumps(object, JSON_COMPACT) : NULL, *longer;
+    json_decref(object);
+    *bytes = text ? strlen(text) : 0;
+    if (!text || !s->request.logprobs)
+        return text;
+    longer = with_logprobs(s, text, bytes);
+    free(text);
+    return longer;
 }
 
 json_t *answer_model(const struct gateway *g)

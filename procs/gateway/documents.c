@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "lib/base/assert.h"
+#include "lib/base/bytes.h"
 #include "procs/client/document.h"
 #include "procs/gateway/gateway.h"
 
@@ -39,21 +40,20 @@ void documents_forget(struct exchange *x)
         }
 }
 
-static void show(struct exchange *x, const json_t *doc, const struct error *error)
+static struct shared *view_made(struct gateway *g, const struct doc_view *view, const json_t *doc)
 {
-    if (error) {
-        exchange_error(x, error, NULL);
-        return;
-    }
     size_t bytes = 0;
-    char *text = x->view->make(x->gateway, doc, &bytes);
-    exchange_text(x, MHD_HTTP_OK, x->view->type, text, bytes);
+    char *text = view->make(g, doc, &bytes);
+    return shared_new(g, view->type, text, bytes);
 }
 
-/* Answers everybody who waits for the document of an operation. */
+/* Answers everybody who waits for the document of an operation: those who look at it in the same
+ * way get the same bytes. */
 static void arrived(struct gateway *g, const char *op, json_t *doc, const struct error *error)
 {
     struct exchange *x = g->waiting, *next;
+    struct shared *made[ARRAY_LEN(views)] = {NULL};
+    bool tried[ARRAY_LEN(views)] = {false};
     g->waiting = NULL;
     counter_add(g->child.row, CTR_GATEWAY_documents, 1);
     json_object_del(doc, "v"); /* the envelope of the call */
@@ -61,13 +61,21 @@ static void arrived(struct gateway *g, const char *op, json_t *doc, const struct
     json_object_del(doc, "ok");
     for (; x; x = next) {
         next = x->next;
-        if (strcmp(x->view->op, op) == 0) {
-            show(x, doc, error);
-        } else {
+        if (strcmp(x->view->op, op) != 0) {
             x->next = g->waiting;
             g->waiting = x;
+        } else if (error) {
+            exchange_error(x, error, NULL);
+        } else {
+            size_t i = (size_t)(x->view - views);
+            if (!tried[i])
+                made[i] = view_made(g, x->view, doc);
+            tried[i] = true;
+            exchange_shared(x, made[i]);
         }
     }
+    for (size_t i = 0; i < ARRAY_LEN(views); i++)
+        shared_release(made[i]);
 }
 
 static void on_stats(void *arg, json_t *doc, const struct error *error)
@@ -158,16 +166,6 @@ static void on_status(void *arg, json_t *reply, const struct error *error)
     g->state_ns = clock_now_ns();
 }
 
-/* The file's name without directory and ending. */
-static void name_model(struct gateway *g, const char *path)
-{
-    const char *slash = strrchr(path, '/'), *name = slash && slash[1] ? slash + 1 : path;
-    size_t n = strlen(name);
-    if (n > 5 && strcmp(name + n - 5, ".gguf") == 0)
-        n -= 5;
-    snprintf(g->model_name, sizeof g->model_name, "%.*s", (int)n, name);
-}
-
 static void on_model(void *arg, json_t *reply, const struct error *error)
 {
     struct gateway *g = arg;
@@ -175,7 +173,7 @@ static void on_model(void *arg, json_t *reply, const struct error *error)
     g->asking_model = false;
     if (error)
         return;
-    name_model(g, document_text(reply, "model.path"));
+    api_model_name(document_text(reply, "model.path"), g->model_name, sizeof g->model_name);
     g->chat.family = chat_find(document_text(reply, "model.chat_template"));
     snprintf(g->chat.bos, sizeof g->chat.bos, "%s", document_text(reply, "model.chat_bos"));
     snprintf(g->chat.eos, sizeof g->chat.eos, "%s", document_text(reply, "model.chat_eos"));

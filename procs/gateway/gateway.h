@@ -25,24 +25,20 @@
 #include "ipc/rpc_json.h"
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
+#include "procs/gateway/buffer.h"
 #include "procs/gateway/request.h"
 
 #define GATEWAY_MAGIC  0x47415445u
 #define EXCHANGE_MAGIC 0x45584348u
 #define STREAM_MAGIC   0x5354524du
 
-#define STREAMS_MAX     64 /* bound of --http-streams */
-#define KEY_BYTES_MAX   512
+#define STREAMS_MAX     64               /* bound of --http-streams */
+#define KEY_BYTES_MAX   PARAM_TEXT_BYTES /* with its end */
 #define STREAM_ID_BYTES 40
+#define TOO_MUCH_HELD   "too much is held for other requests (--http-buffer)"
 
 struct exchange;
 struct gateway;
-
-/* Bytes that grow, counted against --http-buffer. */
-struct buffer {
-    char *data;
-    size_t bytes, room;
-};
 
 /* A histogram as Prometheus has it. */
 #define HISTOGRAM_BUCKETS 20
@@ -71,6 +67,8 @@ struct exchange {
     struct buffer body;
     uint64_t discarded;         /* bytes of a body that nobody wants */
     struct MHD_Response *ready; /* its answer, waiting to be handed over */
+    struct shared *shared;      /* `ready` is that one's, or NULL */
+    size_t answer_bytes;        /* of an answer, counted while it is read */
     unsigned status;
     bool begun, suspended;
     bool gone;             /* nobody reads any more, or there is no memory: to be closed */
@@ -94,10 +92,15 @@ void exchange_status_error(struct exchange *x, unsigned status, const char *text
 json_t *error_object(unsigned status, const struct error *error, const char *param);
 unsigned error_http_status(enum error_code code);
 void exchange_resume(struct exchange *x);
+/* The text of a completion, malloc'ed: counted until it was read. Without room: an error. */
+void exchange_completion(struct exchange *x, char *text, size_t bytes);
 
-/* False when --http-buffer is full. */
-bool buffer_add(struct gateway *g, struct buffer *b, const char *data, size_t bytes);
-void buffer_free(struct gateway *g, struct buffer *b);
+/* One answer for many: its bytes stay once, and counted, until the last has read them. */
+struct shared;
+/* Takes the text, malloc'ed or NULL. NULL without memory or room. The caller is its first user. */
+struct shared *shared_new(struct gateway *g, const char *type, char *text, size_t bytes);
+void shared_release(struct shared *shared);
+void exchange_shared(struct exchange *x, struct shared *shared);
 
 /* Counts, and says so in the log, at most once in LOG_EVERY_NS. */
 void refused(struct gateway *g, const char *why);
@@ -115,7 +118,16 @@ void connections_tend(struct gateway *g, uint64_t now_ns);
 /* --http-connections, or what descriptors there are for. */
 unsigned connections_max(const struct params *p);
 
-/* ---- stream.c, answer.c ---------------------------------------------------------------------- */
+/* ---- stream.c, logprobs.c, answer.c ---------------------------------------------------------- */
+
+/* Log-probabilities of what is told (logprobs.c). */
+struct logprobs {
+    size_t offset;                 /* characters told: where the next token begins in the answer */
+    struct buffer held;            /* struct held_token: those that begin in the stream's tail */
+    size_t held_at;                /* where in it the first of them begins */
+    struct buffer whole;           /* of an answer that is told at once: its JSON so far, */
+    struct buffer values, offsets; /* for completions in three arrays */
+};
 
 enum stream_state { STREAM_FREE, STREAM_SUBMIT, STREAM_FOLLOW, STREAM_ENDED, STREAM_LEFT };
 
@@ -131,13 +143,14 @@ struct stream {
     uint64_t sequence, from, ticket;
     char tail[API_STOP_BYTES_MAX * 2]; /* text that may be the beginning of a stop */
     size_t tail_bytes;
-    struct buffer out; /* stream: events to be told; else the text so far */
-    size_t told;       /* of out */
-    json_t *tokens;    /* logprobs asked for: what was told, as OpenAI's entries; else NULL */
-    size_t text_offset;
+    size_t prompt_held; /* counted for the text of submit, while that call is under way */
+    struct buffer out;  /* stream: events to be told; else the text so far */
+    struct logprobs logprobs;
     uint64_t new_tokens, prompt_tokens;
     const char *finish; /* "length", "stop"; NULL: not yet */
-    bool role_told, failed;
+    bool role_told;
+    bool failed; /* something did not fit: what was told is not whole */
+    bool broken; /* and there was no room to say so: the connection is to be closed */
     uint64_t started_ns, spoke_ns, heard_ns, token_ns;
 };
 
@@ -147,12 +160,24 @@ void streams_tend(struct gateway *g, uint64_t now_ns);
 /* Fills places of streams whose connection nobody reads from; returns their number. */
 nfds_t streams_poll(struct gateway *g, struct pollfd *fds, struct stream **of);
 
+/* Tokens of a reply whose text is `text` behind the stream's tail, of which `told` bytes are told
+ * now: the entries of those that begin there, as an array of OpenAI's form for conversations, each
+ * with its offset in the answer; NULL when they were not asked for. The others are held. */
+json_t *logprobs_take(struct stream *s, const struct engine_next *next, const char *text,
+                      size_t told);
+/* Tokens that are held. */
+size_t logprobs_held(const struct stream *s);
+/* Keeps entries for the end of an answer that is told at once; steals them. */
+void logprobs_keep(struct stream *s, json_t *entries);
+void logprobs_free(struct stream *s);
+
 /* answer.c: OpenAI's objects. New references, NULL without memory. */
 json_t *answer_chunk(const struct stream *s, const char *text, size_t bytes, json_t *logprobs,
                      const char *finish);
 json_t *answer_role(const struct stream *s);
 json_t *answer_usage_chunk(const struct stream *s);
-json_t *answer_whole(const struct stream *s, const char *text, size_t bytes);
+/* Text, malloc'ed: the log-probabilities are in it as they were kept. */
+char *answer_whole(const struct stream *s, size_t *bytes);
 json_t *answer_model(const struct gateway *g);
 
 /* ---- documents.c, metrics.c, page.c ---------------------------------------------------------- */
@@ -191,7 +216,7 @@ struct gateway {
     bool closing; /* a connection is closed because its client left: the library's words about it */
     unsigned connections;
     struct connection *oldest, *newest; /* in the order in which they began to rest */
-    size_t buffered;                    /* bytes in buffers */
+    struct quota quota;                 /* bytes in buffers */
     struct stream streams[STREAMS_MAX];
 
     /* of the model, once the supervisor has told */

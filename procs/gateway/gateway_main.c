@@ -59,6 +59,10 @@ static void read_key(struct gateway *g)
     FILE *f = fopen(p->http_key_file, "re");
     if (!f || !fgets(g->key, sizeof g->key, f))
         log_fatal(error_exit_status(ERR_BAD_INPUT), "cannot read a key from %s", p->http_key_file);
+    int next = strchr(g->key, '\n') ? EOF : fgetc(f);
+    if (next != EOF && next != '\r' && next != '\n')
+        log_fatal(error_exit_status(ERR_BAD_INPUT), "the key in %s has more than %d bytes",
+                  p->http_key_file, KEY_BYTES_MAX - 1);
     fclose(f);
     size_t n = strcspn(g->key, " \t\r\n");
     memset(g->key + n, 0, sizeof g->key - n); /* it is compared with its zeros */

@@ -14,7 +14,6 @@
 
 #define POOL_BYTES      8192 /* of a connection: its headers, and what is written to it */
 #define POOL_STEP_BYTES 1024
-#define BUFFER_LEAST    512
 #define DISCARD_TIMES   4 /* of --http-body: a client that sends more than that is cut off */
 #define LOG_EVERY_NS    (10 * NS_PER_S)
 #define RETRY_AFTER     "1"
@@ -29,36 +28,6 @@ static const struct http_route routes[] = {
 #include "procs/gateway/routes.tbl.h"
 };
 
-/* ---- bounded memory -------------------------------------------------------------------------- */
-
-bool buffer_add(struct gateway *g, struct buffer *b, const char *data, size_t bytes)
-{
-    if (b->bytes + bytes > b->room) {
-        size_t room = b->room ? b->room : BUFFER_LEAST;
-        while (room < b->bytes + bytes)
-            room *= 2;
-        if (g->buffered + (room - b->room) > g->child.params->http_buffer)
-            return false;
-        char *longer = realloc(b->data, room);
-        if (!longer)
-            return false;
-        g->buffered += room - b->room;
-        b->data = longer;
-        b->room = room;
-    }
-    memcpy(b->data + b->bytes, data, bytes);
-    b->bytes += bytes;
-    return true;
-}
-
-void buffer_free(struct gateway *g, struct buffer *b)
-{
-    sl_assert(g->buffered >= b->room);
-    g->buffered -= b->room;
-    free(b->data);
-    *b = (struct buffer){0};
-}
-
 /* ---- what is refused ------------------------------------------------------------------------- */
 
 void refused(struct gateway *g, const char *why)
@@ -67,11 +36,11 @@ void refused(struct gateway *g, const char *why)
     g->refused_count++;
     if (now < g->log_due_ns)
         return;
-    /* Strangers' bytes may be in it. */
+    /* Strangers' bytes may be in it, and some terminals obey those beyond ASCII, too (C1). */
     char text[200];
     size_t n = 0;
     for (; why[n] && n < sizeof text - 1; n++)
-        text[n] = (unsigned char)why[n] < ' ' || why[n] == 0x7f ? ' ' : why[n];
+        text[n] = (unsigned char)why[n] < ' ' || (unsigned char)why[n] >= 0x7f ? ' ' : why[n];
     text[n] = 0;
     log_warn("%llu requests refused since the last line, this one: %s",
              (unsigned long long)(g->refused_count - g->refused_said), text);
@@ -141,7 +110,13 @@ static void header(struct MHD_Response *response, const char *name, const char *
         MHD_add_response_header(response, name, value);
 }
 
-void exchange_answer(struct exchange *x, unsigned status, struct MHD_Response *response)
+static void policy_headers(struct MHD_Response *response)
+{
+    header(response, "X-Content-Type-Options", "nosniff");
+    header(response, "Content-Security-Policy", POLICY);
+}
+
+static void answered(struct exchange *x, unsigned status, struct MHD_Response *response)
 {
     OBJ_CHECK(x, EXCHANGE_MAGIC);
     sl_assert(!x->ready);
@@ -152,16 +127,21 @@ void exchange_answer(struct exchange *x, unsigned status, struct MHD_Response *r
         counter_add(g->child.row, CTR_GATEWAY_requests_failed, 1);
     else if (status >= 400)
         counter_add(g->child.row, CTR_GATEWAY_requests_bad, 1);
-    header(response, "X-Content-Type-Options", "nosniff");
-    header(response, "Content-Security-Policy", POLICY);
-    if (status == MHD_HTTP_SERVICE_UNAVAILABLE)
-        header(response, MHD_HTTP_HEADER_RETRY_AFTER, RETRY_AFTER);
     x->ready = response;
     x->status = status;
     exchange_resume(x);
 }
 
-void exchange_text(struct exchange *x, unsigned status, const char *type, char *text, size_t bytes)
+void exchange_answer(struct exchange *x, unsigned status, struct MHD_Response *response)
+{
+    policy_headers(response);
+    if (status == MHD_HTTP_SERVICE_UNAVAILABLE)
+        header(response, MHD_HTTP_HEADER_RETRY_AFTER, RETRY_AFTER);
+    answered(x, status, response);
+}
+
+/* Takes the text. */
+static struct MHD_Response *text_response(const char *type, char *text, size_t bytes)
 {
     struct MHD_Response *response =
         text ? MHD_create_response_from_buffer(bytes, text, MHD_RESPMEM_MUST_FREE) : NULL;
@@ -169,7 +149,12 @@ void exchange_text(struct exchange *x, unsigned status, const char *type, char *
         free(text);
     header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
     header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
-    exchange_answer(x, status, response);
+    return response;
+}
+
+void exchange_text(struct exchange *x, unsigned status, const char *type, char *text, size_t bytes)
+{
+    exchange_answer(x, status, text_response(type, text, bytes));
 }
 
 void exchange_json(struct exchange *x, unsigned status, json_t *object)
@@ -198,6 +183,69 @@ void exchange_status_error(struct exchange *x, unsigned status, const char *text
     struct error error;
     error_set(&error, status == MHD_HTTP_NOT_FOUND ? ERR_NOT_FOUND : ERR_BAD_INPUT, "%s", text);
     answer_error(x, status, &error, NULL);
+}
+
+/* ---- answers that are counted ---------------------------------------------------------------- */
+
+static void too_much(struct exchange *x)
+{
+    struct error error;
+    error_set(&error, ERR_NO_MEMORY, TOO_MUCH_HELD);
+    exchange_error(x, &error, NULL);
+}
+
+void exchange_completion(struct exchange *x, char *text, size_t bytes)
+{
+    if (text && !quota_take(&x->gateway->quota, bytes, false)) {
+        free(text);
+        too_much(x);
+        return;
+    }
+    x->answer_bytes = text ? bytes : 0;
+    exchange_text(x, MHD_HTTP_OK, "application/json", text, bytes);
+}
+
+struct shared {
+    struct gateway *gateway;
+    struct MHD_Response *response;
+    size_t bytes, users;
+};
+
+struct shared *shared_new(struct gateway *g, const char *type, char *text, size_t bytes)
+{
+    struct shared *shared = text ? calloc(1, sizeof *shared) : NULL;
+    if (!shared || !quota_take(&g->quota, bytes, true)) {
+        free(shared);
+        free(text);
+        return NULL;
+    }
+    *shared = (struct shared){g, text_response(type, text, bytes), bytes, 1};
+    policy_headers(shared->response);
+    if (shared->response)
+        return shared;
+    shared_release(shared);
+    return NULL;
+}
+
+void shared_release(struct shared *shared)
+{
+    if (!shared || --shared->users > 0)
+        return;
+    quota_give(&shared->gateway->quota, shared->bytes, true);
+    if (shared->response)
+        MHD_destroy_response(shared->response);
+    free(shared);
+}
+
+void exchange_shared(struct exchange *x, struct shared *shared)
+{
+    if (!shared) {
+        too_much(x);
+        return;
+    }
+    shared->users++;
+    x->shared = shared;
+    answered(x, MHD_HTTP_OK, shared->response);
 }
 
 /* ---- who may ask ----------------------------------------------------------------------------- */
@@ -261,6 +309,16 @@ static bool foreign_page(const struct gateway *g, struct MHD_Connection *connect
             inet_pton(AF_INET6, name, &address) != 1);
 }
 
+/* Two lengths of one body: a proxy before us may have believed the other one, and then what
+ * follows is a request it never saw. The answer is the last one of this connection. */
+static bool two_lengths(struct MHD_Connection *connection)
+{
+    return MHD_lookup_connection_value(connection, MHD_HEADER_KIND,
+                                       MHD_HTTP_HEADER_CONTENT_LENGTH) &&
+           MHD_lookup_connection_value(connection, MHD_HEADER_KIND,
+                                       MHD_HTTP_HEADER_TRANSFER_ENCODING);
+}
+
 /* Answers what cannot be begun. */
 static void let_in(struct exchange *x, const char *method, const char *path)
 {
@@ -274,7 +332,11 @@ static void let_in(struct exchange *x, const char *method, const char *path)
         if (here && strcmp(routes[i].method, method) == 0)
             x->route = &routes[i];
     }
-    if (!x->route && known)
+    if (two_lengths(x->connection)) {
+        exchange_status_error(x, MHD_HTTP_BAD_REQUEST,
+                              "Content-Length and Transfer-Encoding exclude each other");
+        header(x->ready, MHD_HTTP_HEADER_CONNECTION, "close");
+    } else if (!x->route && known)
         exchange_status_error(x, MHD_HTTP_METHOD_NOT_ALLOWED, "this path has another method");
     else if (!x->route)
         exchange_status_error(x, MHD_HTTP_NOT_FOUND,
@@ -298,8 +360,12 @@ static enum MHD_Result hand_over(struct exchange *x)
         return MHD_NO;
     }
     enum MHD_Result result = MHD_queue_response(x->connection, x->status, x->ready);
-    MHD_destroy_response(x->ready); /* the connection holds its own reference */
+    if (!x->shared)
+        MHD_destroy_response(x->ready); /* the connection holds its own reference */
     x->ready = NULL;
+    /* Events take as long as they take. Everything else is there, and has to be read in time. */
+    if (x->begun && !x->stream)
+        connection_rests(x->connection);
     return result;
 }
 
@@ -309,7 +375,8 @@ static enum MHD_Result first_call(struct gateway *g, struct MHD_Connection *conn
     struct exchange *x = calloc(1, sizeof *x);
     if (!x)
         return MHD_NO;
-    *x = (struct exchange){.magic = EXCHANGE_MAGIC, .gateway = g, .connection = connection};
+    *x = (struct exchange){
+        .magic = EXCHANGE_MAGIC, .gateway = g, .connection = connection, .body.guest = true};
     *slot = x;
     counter_add(g->child.row, CTR_GATEWAY_requests, 1);
     child_progress(&g->child);
@@ -324,16 +391,19 @@ static enum MHD_Result take_body(struct exchange *x, const char *data, size_t by
 {
     struct gateway *g = x->gateway;
     const struct params *p = g->child.params;
-    if (!x->ready && !x->gone) {
+    /* Who sends one where none is read only has it counted. */
+    if (!x->ready && !x->gone && strcmp(x->route->method, "POST") == 0) {
         if (x->body.bytes + bytes > p->http_body)
             exchange_status_error(x, MHD_HTTP_CONTENT_TOO_LARGE,
                                   "the body is longer than --http-body");
-        else if (!buffer_add(g, &x->body, data, bytes))
-            exchange_status_error(x, MHD_HTTP_SERVICE_UNAVAILABLE,
-                                  "too much is held for other requests");
+        else if (x->body.bytes + bytes > quota_guests_max(&g->quota))
+            exchange_status_error(x, MHD_HTTP_CONTENT_TOO_LARGE,
+                                  "the body is longer than half of --http-buffer");
+        else if (!buffer_add(&g->quota, &x->body, data, bytes))
+            too_much(x);
         else
             return MHD_YES;
-        buffer_free(g, &x->body);
+        buffer_free(&g->quota, &x->body);
     }
     x->discarded += bytes;
     return x->discarded > DISCARD_TIMES * p->http_body ? MHD_NO : MHD_YES;
@@ -380,9 +450,11 @@ static void on_end(void *arg, struct MHD_Connection *connection, void **slot,
         stream_client_left(x->stream);
     documents_forget(x);
     connection_rests(connection);
-    buffer_free(g, &x->body);
-    if (x->ready)
+    buffer_free(&g->quota, &x->body);
+    if (x->ready && !x->shared)
         MHD_destroy_response(x->ready);
+    shared_release(x->shared);
+    quota_give(&g->quota, x->answer_bytes, false);
     x->magic = 0;
     free(x);
 }
@@ -414,6 +486,7 @@ int http_start(struct gateway *g, struct error *error)
 {
     const struct params *p = g->child.params;
     look_at_socket(g);
+    g->quota.limit = p->http_buffer;
     g->daemon = MHD_start_daemon(MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, 0,
                                  NULL, NULL, on_request, g, MHD_OPTION_EXTERNAL_LOGGER,
                                  on_library_words, g, MHD_OPTION_LISTEN_SOCKET, HERITAGE_HTTP,

@@ -7,6 +7,7 @@
 
 #include "ipc/rpc_json.h"
 #include "lib/base/bytes.h"
+#include "lib/model/tokenizer.h"
 
 enum where { COMPLETION = 1 << API_COMPLETION, CHAT = 1 << API_CHAT, BOTH = COMPLETION | CHAT };
 
@@ -414,6 +415,18 @@ void api_request_free(struct api_request *r)
     free(r->ids);
     r->prompt = NULL;
     r->ids = NULL;
+}
+
+void api_model_name(const char *path, char *out, size_t room)
+{
+    const char *slash = strrchr(path, '/'), *name = slash && slash[1] ? slash + 1 : path;
+    size_t n = strlen(name);
+    if (n > 5 && strcmp(name + n - 5, ".gguf") == 0)
+        n -= 5;
+    if (n > room - 1)
+        n = utf8_complete_prefix(name, room - 1);
+    memcpy(out, name, n);
+    out[n] = 0;
 }
 
 /* ---- stops ----------------------------------------------------------------------------------- */

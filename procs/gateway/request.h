@@ -52,6 +52,10 @@ int api_request_parse(enum api_kind kind, const char *text, size_t bytes,
                       char param[API_PARAM_BYTES], struct error *error);
 void api_request_free(struct api_request *r);
 
+/* What a model is called: its file's name without directory and ending, at most room - 1 bytes of
+ * it and never half a character. */
+void api_model_name(const char *path, char *out, size_t room);
+
 /* Looks for the stops in text that begins where nothing has been told yet. Returns how many bytes
  * of it may be told: up to the first stop (*hit), or without an end that may become one. Text is
  * whole UTF-8 characters, and so is what may be told. */

@@ -55,6 +55,13 @@ static struct stream *stream_new(struct exchange *x, enum api_kind kind)
     return NULL;
 }
 
+/* The text of the call that carried the prompt is no more. */
+static void submitted(struct stream *s)
+{
+    quota_give(&s->gateway->quota, s->prompt_held, true);
+    s->prompt_held = 0;
+}
+
 static void stream_free(struct stream *s)
 {
     OBJ_CHECK(s, STREAM_MAGIC);
@@ -62,8 +69,9 @@ static void stream_free(struct stream *s)
     if (s->exchange)
         s->exchange->stream = NULL;
     api_request_free(&s->request);
-    buffer_free(s->gateway, &s->out);
-    json_decref(s->tokens);
+    submitted(s);
+    buffer_free(&s->gateway->quota, &s->out);
+    logprobs_free(s);
     s->magic = 0;
     s->state = STREAM_FREE;
 }
@@ -110,7 +118,7 @@ void stream_client_left(struct stream *s)
 /* Appends to what the client is to get. Without room the stream cannot be right any more. */
 static void tell(struct stream *s, const char *data, size_t bytes)
 {
-    if (!buffer_add(s->gateway, &s->out, data, bytes)) {
+    if (s->failed || !buffer_add(&s->gateway->quota, &s->out, data, bytes)) {
         s->failed = true;
         return;
     }
@@ -119,16 +127,16 @@ static void tell(struct stream *s, const char *data, size_t bytes)
         exchange_resume(s->exchange);
 }
 
+/* A whole event or nothing of it. */
 static void tell_event(struct stream *s, json_t *object)
 {
     char *text = object ? json_dumps(object, JSON_COMPACT) : NULL;
+    size_t bytes = text ? strlen(text) : 0;
     json_decref(object);
-    if (!text) {
+    if (!text || !buffer_reserve(&s->gateway->quota, &s->out, 6 + bytes + 2))
         s->failed = true;
-        return;
-    }
     tell(s, "data: ", 6);
-    tell(s, text, strlen(text));
+    tell(s, text, bytes);
     tell(s, "\n\n", 2);
     free(text);
 }
@@ -138,9 +146,7 @@ static void tell_text(struct stream *s, const char *text, size_t bytes, json_t *
 {
     bool any = bytes > 0 || json_array_size(entries) > 0;
     if (!s->request.stream) {
-        if (entries)
-            json_array_extend(s->tokens, entries);
-        json_decref(entries);
+        logprobs_keep(s, entries);
         tell(s, text, bytes);
     } else if (any) {
         if (s->request.kind == API_CHAT && !s->role_told)
@@ -163,6 +169,22 @@ static void ended(struct stream *s)
         exchange_resume(s->exchange);
 }
 
+/* The last event of a stream that went wrong. Without room it takes the place of what nobody has
+ * seen yet; without even that, the connection is closed: a stream that is not whole never looks as
+ * if it were. */
+static void tell_failure(struct stream *s, const struct error *error)
+{
+    for (int i = 0; i < 2; i++) {
+        s->failed = false;
+        tell_event(s, error_object(error_http_status(error->code), error, NULL));
+        tell(s, last_event, sizeof last_event - 1);
+        if (!s->failed)
+            return;
+        buffer_drop_events(&s->out);
+    }
+    s->broken = true;
+}
+
 static void fail(struct stream *s, const struct error *error)
 {
     struct gateway *g = s->gateway;
@@ -175,73 +197,47 @@ static void fail(struct stream *s, const struct error *error)
         return;
     }
     refused(g, error->text);
-    tell_event(s, error_object(error_http_status(error->code), error, NULL));
-    tell(s, last_event, sizeof last_event - 1);
+    tell_failure(s, error);
     ended(s);
+}
+
+static void too_much(struct stream *s)
+{
+    struct error error;
+    error_set(&error, ERR_NO_MEMORY, TOO_MUCH_HELD);
+    fail(s, &error);
 }
 
 static void finish(struct stream *s, const char *word)
 {
     struct gateway *g = s->gateway;
     s->finish = word;
+    if (s->request.stream) {
+        if (s->request.kind == API_CHAT && !s->role_told)
+            tell_event(s, answer_role(s));
+        tell_event(s, answer_chunk(s, "", 0, NULL, word));
+        if (s->request.include_usage)
+            tell_event(s, answer_usage_chunk(s));
+        tell(s, last_event, sizeof last_event - 1);
+        if (s->failed) {
+            too_much(s);
+            return;
+        }
+    }
     counter_add(g->child.row, CTR_GATEWAY_streams_finished, 1);
     metrics_finished(g, word);
-    if (!s->request.stream) {
-        struct exchange *x = s->exchange;
-        json_t *object = answer_whole(s, s->out.data ? s->out.data : "", s->out.bytes);
-        stream_free(s);
-        exchange_json(x, MHD_HTTP_OK, object);
+    if (s->request.stream) {
+        ended(s);
         return;
     }
-    if (s->request.kind == API_CHAT && !s->role_told)
-        tell_event(s, answer_role(s));
-    tell_event(s, answer_chunk(s, "", 0, NULL, word));
-    if (s->request.include_usage)
-        tell_event(s, answer_usage_chunk(s));
-    tell(s, last_event, sizeof last_event - 1);
-    ended(s);
+    struct exchange *x = s->exchange;
+    size_t bytes;
+    char *text = answer_whole(s, &bytes);
+    stream_free(s);
+    exchange_completion(x, text, bytes);
 }
 
 /* ---- tokens ---------------------------------------------------------------------------------- */
-
-static size_t characters(const char *text, size_t bytes)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < bytes; i++)
-        n += ((unsigned char)text[i] & 0xc0) != 0x80;
-    return n;
-}
-
-static json_t *bytes_json(const char *text, size_t bytes)
-{
-    json_t *array = json_array();
-    for (size_t i = 0; i < bytes; i++)
-        json_array_append_new(array, json_integer((unsigned char)text[i]));
-    return array;
-}
-
-/* Entries of the tokens that begin before `limit` bytes of the text. */
-static json_t *entries_of(struct stream *s, const struct engine_next *next, size_t limit)
-{
-    json_t *entries = json_array();
-    size_t at = 0, sum = 0;
-    for (size_t i = 0; i < next->piece_bytes_count; i++)
-        sum += next->piece_bytes[i];
-    /* Bytes that are no UTF-8 were replaced: then nobody knows which token they were of. */
-    bool known = next->piece_bytes_count == next->count && sum == next->text_bytes;
-    for (size_t i = 0; i < next->count && i < next->logprobs_count && at < limit + (limit == 0);
-         i++) {
-        size_t n = known ? next->piece_bytes[i] : 0;
-        json_t *entry = json_pack(
-            "{s:o, s:f, s:o, s:[], s:I}", "token", rpc_text_json(next->text + at, n), "logprob",
-            next->logprobs[i] < -9999 ? -9999.0 : next->logprobs[i], "bytes",
-            bytes_json(next->text + at, n), "top_logprobs", "offset", (json_int_t)s->text_offset);
-        json_array_append_new(entries, entry);
-        s->text_offset += characters(next->text + at, n);
-        at += n;
-    }
-    return entries;
-}
 
 static void count_tokens(struct stream *s, uint64_t count)
 {
@@ -273,8 +269,10 @@ static bool take_text(struct stream *s, const struct engine_next *next)
     size_t told = api_stop_scan(&s->request, text, bytes, &hit);
     if (next->done && !hit)
         told = bytes;
-    size_t limit = !hit ? SIZE_MAX - 1 : told > s->tail_bytes ? told - s->tail_bytes : 0;
-    tell_text(s, text, told, s->tokens ? entries_of(s, next, limit) : NULL);
+    json_t *entries = logprobs_take(s, next, text, told);
+    if (hit) /* tokens that begin at the stop or behind it are no part of the answer */
+        s->new_tokens -= logprobs_held(s);
+    tell_text(s, text, told, entries);
     s->tail_bytes = hit ? 0 : bytes - told;
     sl_assert(s->tail_bytes <= sizeof s->tail);
     memcpy(s->tail, text + told, s->tail_bytes);
@@ -290,10 +288,9 @@ static void take_next(struct stream *s, const struct engine_next *next)
     count_tokens(s, next->count);
     bool hit = take_text(s, next);
     if (s->failed) {
-        error_set(&error, ERR_NO_MEMORY, "too much is held for other requests (--http-buffer)");
         if (!next->done)
             cancel_sequence(s);
-        fail(s, &error);
+        too_much(s);
     } else if (hit) {
         counter_add(s->gateway->child.row, CTR_GATEWAY_streams_stopped, 1);
         if (!next->done)
@@ -341,7 +338,7 @@ static void on_next(void *arg, json_t *reply, const struct error *error)
 static void ask_next(struct stream *s)
 {
     struct error error;
-    bool ahead = s->request.stream && s->out.bytes - s->told > AHEAD_BYTES;
+    bool ahead = s->request.stream && buffer_untold(&s->out) > AHEAD_BYTES;
     if (s->state != STREAM_FOLLOW || s->ticket || ahead)
         return;
     s->ticket = rpc_async_call(s->gateway->engine, "next",
@@ -361,14 +358,16 @@ static ssize_t read_events(void *arg, uint64_t position, char *out, size_t room)
         x->gateway->closing = true;
         return MHD_CONTENT_READER_END_WITH_ERROR;
     }
-    size_t left = s->out.bytes - s->told, n = left < room ? left : room;
+    size_t left = buffer_untold(&s->out), n = left < room ? left : room;
     if (n > 0) {
-        memcpy(out, s->out.data + s->told, n);
-        s->told += n;
-        if (s->told == s->out.bytes)
-            s->told = s->out.bytes = 0;
+        memcpy(out, s->out.data + s->out.told, n);
+        buffer_tell(&s->out, n, AHEAD_BYTES);
         ask_next(s);
         return (ssize_t)n;
+    }
+    if (s->broken) {
+        x->gateway->closing = true;
+        return MHD_CONTENT_READER_END_WITH_ERROR;
     }
     if (s->state == STREAM_ENDED)
         return MHD_CONTENT_READER_END_OF_STREAM;
@@ -395,6 +394,7 @@ static void on_submitted(void *arg, json_t *reply, const struct error *error)
     struct error own;
     OBJ_CHECK(s, STREAM_MAGIC);
     s->ticket = 0;
+    submitted(s);
     if (!error && engine_submit_read(reply, &s->sequence, &s->prompt_tokens, &own) != 0)
         error = &own;
     if (s->state == STREAM_LEFT) {
@@ -462,11 +462,11 @@ static void begin(struct exchange *x, enum api_kind kind)
     x->stream = s;
     int rc = api_request_parse(kind, x->body.data ? x->body.data : "", x->body.bytes, &limits,
                                &s->request, param, &error);
-    buffer_free(g, &x->body);
+    /* The prompt is in the text of the call from now on, which stays until compute has it. */
+    s->prompt_held = buffer_detach(&x->body);
     if (rc == 0) {
-        s->tokens = s->request.logprobs ? json_array() : NULL;
         rc = submit(s, &error);
-        api_request_free(&s->request); /* the prompt is in the call */
+        api_request_free(&s->request);
     }
     if (rc != 0) {
         stream_free(s);
@@ -497,11 +497,14 @@ void streams_tend(struct gateway *g, uint64_t now_ns)
         if (s->state != STREAM_FOLLOW)
             continue;
         ask_next(s);
-        if (s->request.stream && s->out.bytes == s->told && now_ns - s->spoke_ns > PING_NS)
+        bool silent = s->request.stream && buffer_untold(&s->out) == 0;
+        if (silent && now_ns - s->spoke_ns > PING_NS) {
             tell(s, ping, sizeof ping - 1);
+            s->failed = false; /* who does not get it misses nothing */
+        }
     }
     counter_set(g->child.row, CTR_GATEWAY_streams, running);
-    counter_set(g->child.row, CTR_GATEWAY_buffered_bytes, g->buffered);
+    counter_set(g->child.row, CTR_GATEWAY_buffered_bytes, g->quota.held);
     counter_set(g->child.row, CTR_GATEWAY_calls_repeated, rpc_async_repeated(g->engine));
 }
 

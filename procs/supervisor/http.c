@@ -4,22 +4,26 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "procs/supervisor/supervisor.h"
 
 #define ADDRESS_DEFAULT "127.0.0.1"
 #define BACKLOG         1024
-/* Of one connection, in each direction: the kernel doubles them, and charges them to us. */
-#define SOCKET_BUFFER_BYTES (16 * 1024)
+/* Of one connection, in each direction. The kernel doubles them, and charges what is queued to us:
+ * so that a crowd that sends and does not read finds it held already, they are small. */
+#define SOCKET_BUFFER_BYTES 4096
+#define SOCKET_QUEUES       (2 * 2 * SOCKET_BUFFER_BYTES)
 
 /* A connection: the HTTP library's pool and structures, our exchange; the kernel's socket, file and
  * what is queued on it while nobody reads. */
 #define CONNECTION_BYTES        (10 * KIB)
-#define CONNECTION_KERNEL_BYTES (4 * KIB)
+#define CONNECTION_KERNEL_BYTES (4 * KIB + SOCKET_QUEUES)
 /* A completion under way, beside its text. */
 #define STREAM_BYTES (16 * KIB)
 /* The process itself: libraries' tables, stacks of NNG's threads, a document being made. */
@@ -81,13 +85,32 @@ static int parse(const char *text, struct address *a, struct error *error)
     return 0;
 }
 
+/* The gateway reads it; what it could not use is said before anything starts. Nothing but a file
+ * can be read twice. */
+static int check_key_file(const char *path, struct error *error)
+{
+    char line[PARAM_TEXT_BYTES + 1];
+    struct stat about;
+    FILE *f = NULL;
+    bool read = false, there = access(path, R_OK) == 0 && stat(path, &about) == 0;
+    if (there && S_ISREG(about.st_mode) && (f = fopen(path, "re"))) {
+        read = fgets(line, sizeof line, f) != NULL;
+        fclose(f);
+    }
+    if (!there)
+        return error_set_errno(error, ERR_BAD_INPUT, errno, "--http-key-file %.200s", path);
+    if (read && strcspn(line, "\r\n") > PARAM_TEXT_BYTES - 1)
+        return error_set(error, ERR_BAD_INPUT, "--http-key-file %.200s: a key has at most %d bytes",
+                         path, PARAM_TEXT_BYTES - 1);
+    return 0;
+}
+
 static int check_key(const struct params *p, bool loopback, struct error *error)
 {
     if (p->http_key[0] && p->http_key_file[0])
         return error_set(error, ERR_BAD_INPUT, "give --http-key or --http-key-file, not both");
-    if (p->http_key_file[0] && access(p->http_key_file, R_OK) != 0)
-        return error_set_errno(error, ERR_BAD_INPUT, errno, "--http-key-file %.200s",
-                               p->http_key_file);
+    if (p->http_key_file[0] && check_key_file(p->http_key_file, error) != 0)
+        return -1;
     if (!loopback && !p->http_key[0] && !p->http_key_file[0])
         return error_set(error, ERR_BAD_INPUT,
                          "--http %.80s can be reached from other machines: that needs a key "

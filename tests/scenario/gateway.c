@@ -22,7 +22,12 @@
 #define HALF_A_BODY                                                                                \
     "POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 90000\r\n\r\n"            \
     "{\"prompt\":\"It was"
-#define LONG 1500 /* tokens of a stream that is not to end by itself */
+#define LONG         1500 /* tokens of a stream that is not to end by itself */
+#define MANY         1200 /* tokens whose log-probabilities are more than SMALL_BUFFER holds */
+#define SMALL_BUFFER "--http-buffer=64KiB"
+#define TALK                                                                                       \
+    "{\"messages\":[{\"role\":\"user\",\"content\":\"Hello\"}],\"temperature\":0,"                 \
+    "\"ignore_eos\":true,\"logprobs\":true,\"max_tokens\":"
 
 static const char *const options[] = {"--http=0", NULL};
 
@@ -124,6 +129,33 @@ static void same_text(void)
     engine_stop(e);
 }
 
+/* Of an answer that a stop ended: what is counted and has a log-probability begins before it. */
+static void stop_leaves_no_token(unsigned port, const char *quoted, size_t first)
+{
+    struct http h;
+    char more[256];
+    size_t bytes = 0;
+    snprintf(more, sizeof more, "\"stop\":%s,\"logprobs\":0", quoted);
+    completion(&h, port, test_prompt(0), LONG, more, 200);
+    json_t *doc = http_json(&h);
+    const json_t *choice = json_array_get(json_object_get(doc, "choices"), 0);
+    const json_t *logprobs = json_object_get(choice, "logprobs");
+    const json_t *tokens = json_object_get(logprobs, "tokens");
+    const json_t *offsets = json_object_get(logprobs, "text_offset");
+    size_t n = json_array_size(tokens);
+    CHECK(n > 0 && json_array_size(offsets) == n &&
+              json_array_size(json_object_get(logprobs, "token_logprobs")) == n &&
+              document_u64(doc, "usage.completion_tokens") == n,
+          "%zu tokens, offsets, or usage: %.300s", n, h.body);
+    for (size_t i = 0; i < n; i++)
+        bytes += json_string_length(json_array_get(tokens, i));
+    CHECK(bytes >= first, "%zu bytes of tokens, %zu of text", bytes, first);
+    CHECK((size_t)json_integer_value(json_array_get(offsets, n - 1)) < first,
+          "a token behind the stop: %.300s", h.body);
+    json_decref(doc);
+    http_close(&h);
+}
+
 /* Two words of the middle of a text as a stop: whole and streamed, what comes before it is told. */
 static void stops(void)
 {
@@ -159,8 +191,9 @@ static void stops(void)
         free(said);
         http_close(&h);
     }
-    engine_wait_counter(e, "gateway", "streams_stopped", 2, END_MS);
-    engine_wait_counter(e, "compute", "sequences_cancelled", 2, END_MS); /* nobody wants the rest */
+    stop_leaves_no_token(port, quoted, first);
+    engine_wait_counter(e, "gateway", "streams_stopped", 3, END_MS);
+    engine_wait_counter(e, "compute", "sequences_cancelled", 3, END_MS); /* nobody wants the rest */
     free(quoted);
     json_decref(list);
     free(text);
@@ -346,6 +379,132 @@ static void slow_client_is_cut_off(void)
     engine_stop(e);
 }
 
+/* Neither is one that takes its answer a few bytes at a time served for ever. */
+static void slow_reader_is_cut_off(void)
+{
+    unsigned port;
+    struct http h;
+    char block[64], body[256];
+    struct engine *e = start(&port, (const char *const[]){"--http=0", "--http-timeout=2", NULL});
+    uint64_t deadline = deadline_in(END_MS);
+    snprintf(body, sizeof body, TALK "%d}", MANY);
+    http_ask(&h, http_connect_narrow(port), "/v1/chat/completions", NULL, body);
+    engine_wait_counter(e, "gateway", "streams_finished", 1, END_MS);
+    while (recv(h.fd, block, sizeof block, 0) > 0)
+        CHECK(deadline_tick(deadline), "a slow reader is served for ever");
+    http_close(&h);
+    engine_wait_counter(e, "gateway", "connections_cut", 1, END_MS);
+    engine_stop(e);
+}
+
+static void wait_nothing_held(struct engine *e)
+{
+    uint64_t deadline = deadline_in(END_MS);
+    while (engine_counter(e, "gateway", "buffered_bytes") > 0)
+        CHECK(deadline_tick(deadline), "something is counted for ever");
+}
+
+/* Uploads take no more than half of what is held, and nothing where no body is read. */
+static void uploads_leave_room(void)
+{
+    unsigned port;
+    struct http h, stream;
+    char head[200];
+    baseline(0);
+    struct engine *e =
+        start(&port, (const char *const[]){"--http=0", SMALL_BUFFER, "--http-body=64KiB",
+                                           "--experts=25", NULL});
+    char *large = malloc(100001);
+    CHECK(large, "no memory");
+    memset(large, 'x', 100000);
+    large[100000] = 0;
+    snprintf(head, sizeof head, "Content-Length: 100000\r\n");
+    http_open(&h, port, "/health", head, NULL);
+    http_write(h.fd, large, 100000);
+    http_finish(&h, END_MS);
+    CHECK(h.status == 200, "a body nobody reads: status %d: %.200s", h.status, h.body);
+    http_close(&h);
+    large[40000] = 0;
+    completion(&h, port, large, 1, "", 413);
+    CHECK(strstr(h.body, "half of --http-buffer"), "%.200s", h.body);
+    http_close(&h);
+    begin_stream(&stream, port, test_prompt(0), BASELINE_TOKENS);
+    CHECK(http_wait(&stream, "data: ", END_MS), "no event");
+    int fd = http_connect(port);
+    int n = snprintf(head, sizeof head,
+                     "POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+                     "Content-Length: 30000\r\n\r\n");
+    http_write(fd, head, (size_t)n);
+    http_write(fd, large, 29000);
+    engine_wait_counter(e, "gateway", "buffered_bytes", 32768, END_MS);
+    large[2000] = 0;
+    completion(&h, port, large, 1, "", 503);
+    CHECK(strstr(h.raw, "Retry-After: 1") && strstr(h.body, "too much is held"), "%.300s", h.raw);
+    http_close(&h);
+    check_stream(&stream, baseline(0)->text, BASELINE_TOKENS, "beside uploads");
+    close(fd);
+    wait_nothing_held(e);
+    free(large);
+    engine_stop(e);
+}
+
+/* A prompt that compute has not taken yet is still held here, and still counted. */
+static void prompts_stay_counted(void)
+{
+    unsigned port;
+    struct http h;
+    struct engine *e = start(&port, options);
+    pid_t pid = engine_pid(e, "compute", 0, 0);
+    char *large = malloc(30001);
+    CHECK(large, "no memory");
+    memset(large, 'x', 30000);
+    large[30000] = 0;
+    char *body = body_of(large, 1, "");
+    kill(pid, SIGSTOP);
+    http_open(&h, port, "/v1/completions", NULL, body);
+    engine_wait_counter(e, "gateway", "streams_started", 1, END_MS);
+    engine_wait_counter(e, "gateway", "buffered_bytes", 30000, END_MS);
+    kill(pid, SIGCONT);
+    http_finish(&h, END_MS);
+    CHECK(h.status == 200 || h.status == 400, "status %d: %.200s", h.status, h.body);
+    http_close(&h);
+    wait_nothing_held(e);
+    free(body);
+    free(large);
+    engine_stop(e);
+}
+
+/* What does not fit is an error that says so: whole, or as the last event of a stream, whose events
+ * are whole all the same (http_events parses them). */
+static void what_does_not_fit(void)
+{
+    unsigned port;
+    struct http h;
+    struct events got;
+    char body[256];
+    struct engine *e = start(&port, (const char *const[]){"--http=0", SMALL_BUFFER, NULL});
+    snprintf(body, sizeof body, TALK "%d}", MANY);
+    http_call(&h, port, "/v1/chat/completions", NULL, body, 503);
+    CHECK(strstr(h.body, "too much is held"), "%.300s", h.body);
+    http_close(&h);
+    wait_nothing_held(e);
+    /* It falls behind; what was made meanwhile comes as one event. */
+    snprintf(body, sizeof body, TALK "%d,\"stream\":true}", MANY);
+    uint64_t done = engine_counter(e, "compute", "sequences_done");
+    http_ask(&h, http_connect_narrow(port), "/v1/chat/completions", NULL, body);
+    engine_wait_counter(e, "compute", "sequences_done", done + 1, END_MS);
+    http_finish(&h, END_MS);
+    http_events(&h, &got);
+    CHECK(h.status == 200 && got.count > 2 && strstr(got.error, "too much is held") &&
+              !got.finish[0],
+          "finish '%s', error '%s'", got.finish, got.error);
+    free(got.text);
+    http_close(&h);
+    engine_wait_counter(e, "gateway", "streams_failed", 2, END_MS);
+    wait_nothing_held(e);
+    engine_stop(e);
+}
+
 static uint64_t floor_with_gateway(void)
 {
     struct engine *e = engine_new();
@@ -420,6 +579,9 @@ static void malformed(void)
         {"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n"
          "\r\n2\r\n{}\r\n0\r\n\r\n",
          400},
+        {"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 5\r\n"
+         "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+         400},
         {"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nExpect: 100-continue\r\n"
          "Content-Length: 2\r\n\r\n{}",
          400},
@@ -455,6 +617,9 @@ static void bounds(void)
     struct command lines;
     struct engine *e = start(
         &port, (const char *const[]){"--http=0", "--http-body=4KiB", "--http-prompt=100", NULL});
+    /* What a client wrote comes into the log, but nothing in it that a terminal obeys. */
+    completion(&h, port, "x", 1, "\"\\u009b2Jblank\":1", 400);
+    http_close(&h);
     char *large = malloc(9001);
     memset(large, 'x', 9000);
     large[9000] = 0;
@@ -471,9 +636,14 @@ static void bounds(void)
     }
     command_run(&lines, NULL, END_MS,
                 (const char *const[]){"/bin/grep", "-c", "WARN gateway", e->log, NULL});
-    CHECK(strtol(lines.out, NULL, 10) <= 5, "%s lines for 102 bad requests", lines.out);
+    CHECK(strtol(lines.out, NULL, 10) <= 5, "%s lines for 103 bad requests", lines.out);
     command_free(&lines);
-    CHECK(engine_counter(e, "gateway", "requests_bad") >= 102, "they were not counted");
+    command_run(
+        &lines, NULL, END_MS,
+        (const char *const[]){"/bin/grep", "-c", "unknown field '  2Jblank'", e->log, NULL});
+    CHECK(strtol(lines.out, NULL, 10) == 1, "the log has not the line, or the bytes");
+    command_free(&lines);
+    CHECK(engine_counter(e, "gateway", "requests_bad") >= 103, "they were not counted");
     engine_stop(e);
 }
 
@@ -573,6 +743,19 @@ static void refused_at_start(void)
               c.status, c.err);
         command_free(&c);
     }
+    char path[PATH_MAX], option[PATH_MAX + 32];
+    snprintf(path, sizeof path, "%s/long_key", test_dir());
+    snprintf(option, sizeof option, "--http-key-file=%s", path);
+    FILE *f = fopen(path, "we");
+    for (int i = 0; i < 512; i++)
+        fputc('k', f);
+    fclose(f);
+    command_run(&c, NULL, END_MS,
+                (const char *const[]){"run", "-m", test_model(), "--run", "refused", "--http=0",
+                                      option, NULL});
+    CHECK(c.status == 2 && strstr(c.err, "at most 511 bytes"), "status %d: %.300s", c.status,
+          c.err);
+    command_free(&c);
 }
 
 int main(int argc, char **argv)
@@ -596,6 +779,10 @@ int main(int argc, char **argv)
         ROW(refused_at_start),
         ROW(documents),
         ROW(slow_client_is_cut_off),
+        ROW(slow_reader_is_cut_off),
+        ROW(uploads_leave_room),
+        ROW(prompts_stay_counted),
+        ROW(what_does_not_fit),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

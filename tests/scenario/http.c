@@ -10,8 +10,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define CALL_MS  60000
-#define START_MS 20000
+#define CALL_MS      60000
+#define START_MS     20000
+#define NARROW_BYTES 4096
 
 unsigned http_port(struct engine *e)
 {
@@ -30,16 +31,28 @@ unsigned http_port(struct engine *e)
     }
 }
 
-int http_connect(unsigned port)
+static int connect_to(unsigned port, int receive_bytes)
 {
     struct sockaddr_in address = {.sin_family = AF_INET,
                                   .sin_port = htons((uint16_t)port),
                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     CHECK(fd >= 0, "socket: %s", strerror(errno));
+    if (receive_bytes > 0)
+        setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &receive_bytes, sizeof receive_bytes);
     CHECK(connect(fd, (struct sockaddr *)&address, sizeof address) == 0, "connect to port %u: %s",
           port, strerror(errno));
     return fd;
+}
+
+int http_connect(unsigned port)
+{
+    return connect_to(port, 0);
+}
+
+int http_connect_narrow(unsigned port)
+{
+    return connect_to(port, NARROW_BYTES);
 }
 
 void http_write(int fd, const char *bytes, size_t n)
@@ -56,11 +69,16 @@ void http_write(int fd, const char *bytes, size_t n)
 void http_open(struct http *h, unsigned port, const char *path, const char *headers,
                const char *body)
 {
+    http_ask(h, http_connect(port), path, headers, body);
+}
+
+void http_ask(struct http *h, int fd, const char *path, const char *headers, const char *body)
+{
     char head[1024];
-    *h = (struct http){.fd = http_connect(port)};
-    int n = snprintf(head, sizeof head,
-                     "%s %s HTTP/1.1\r\nHost: 127.0.0.1:%u\r\nConnection: close\r\n%s",
-                     body ? "POST" : "GET", path, port, headers ? headers : "");
+    *h = (struct http){.fd = fd};
+    int n =
+        snprintf(head, sizeof head, "%s %s HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n%s",
+                 body ? "POST" : "GET", path, headers ? headers : "");
     if (body)
         n += snprintf(head + n, sizeof head - (size_t)n,
                       "Content-Type: application/json\r\nContent-Length: %zu\r\n", strlen(body));

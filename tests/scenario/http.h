@@ -20,11 +20,15 @@ struct http {
 unsigned http_port(struct engine *e);
 
 int http_connect(unsigned port);
+/* One that can be sent little before it reads: of a client that falls behind. */
+int http_connect_narrow(unsigned port);
 void http_write(int fd, const char *bytes, size_t n);
 
 /* Sends a request. body NULL: GET. headers: further lines, each ended by \r\n, or NULL. */
 void http_open(struct http *h, unsigned port, const char *path, const char *headers,
                const char *body);
+/* The same on a connection that is there. */
+void http_ask(struct http *h, int fd, const char *path, const char *headers, const char *body);
 /* Receives until the text stands in what came, or the connection ends; false when it ended. */
 bool http_wait(struct http *h, const char *text, unsigned ms);
 /* Receives to the end and takes the reply apart. */

@@ -226,6 +226,27 @@ START_TEST(control_marks_are_refused)
 }
 END_TEST
 
+START_TEST(names_of_models)
+{
+    static const struct {
+        const char *path, *name;
+    } cases[] = {
+        {"/a/b/model.gguf", "model"},
+        {"model", "model"},
+        {"/a/b/", "/a/b/"},
+        {".gguf", ".gguf"},
+        {"/x/1234567890.gguf", "123456789"},
+        {"/x/12345678\xc3\xa4.gguf", "12345678"}, /* never half a character */
+        {"/x/1234567\xc3\xa4.gguf", "1234567\xc3\xa4"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        char name[10];
+        api_model_name(cases[i].path, name, sizeof name);
+        ck_assert_str_eq(name, cases[i].name);
+    }
+}
+END_TEST
+
 START_TEST(stops)
 {
     static const struct {
@@ -262,6 +283,7 @@ int main(void)
     tcase_add_test(t, conversation_that_begins_by_itself);
     tcase_add_test(t, systems_have_a_place);
     tcase_add_test(t, control_marks_are_refused);
+    tcase_add_test(t, names_of_models);
     tcase_add_test(t, stops);
     suite_add_tcase(suite, t);
     SRunner *runner = srunner_create(suite);
