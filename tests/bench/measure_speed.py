@@ -15,7 +15,7 @@ HELD, NOT_HELD, NOT_MEASURED, SHOWN = "held", "not held", "not measured", "measu
 FORMS = {
     "short": {"bound": (32, 3), "llama": (2, 2), "hobbit": (12, 5), "fate": (8, 2), "swapmoe": (24, 5),
               "hobbit_shares": (25,), "fate_shares": (50,), "swap_shares": (50,)},
-    "long": {"bound": (64, 9), "llama": (8, 5), "hobbit": (32, 9), "fate": (24, 5), "swapmoe": (64, 9),
+    "long": {"bound": (64, 9), "llama": (8, 5), "hobbit": (32, 9), "fate": (24, 5), "swapmoe": (128, 7),
              "hobbit_shares": (25, 50), "fate_shares": (25, 50, 75), "swap_shares": (25, 50, 75)},
     "try": {"bound": (8, 2), "llama": (2, 1), "hobbit": (8, 2), "fate": (8, 2), "swapmoe": (8, 2),
             "hobbit_shares": (50,), "fate_shares": (50,), "swap_shares": (50,)},
@@ -282,7 +282,7 @@ class Fate:
 # ---- swapmoe --------------------------------------------------------------------------------------
 
 
-SWAP_INTERVAL = 16 # tokens; short, so that there are exchanges in so few tokens
+SWAP_INTERVAL = {"short": 16, "long": 64, "try": 16} # tokens; long has the default
 
 
 class Swapmoe:
@@ -293,7 +293,7 @@ class Swapmoe:
         def at(share):
             plan = a.assets.profile()
             arms = {s: [f"system={s}", f"plan={plan}", f"experts={share}"] for s in ("swapmoe", "pruned")}
-            arms["swapmoe"].append(f"knobs=interval={SWAP_INTERVAL}")
+            arms["swapmoe"].append(f"knobs=interval={SWAP_INTERVAL[a.form]}")
             doc = bench(a, tokens, repetitions, arms, "--warmup", 2, warmup_tokens=48)
             out = {label: arm_figures(doc, label) for label in arms}
             test = m.arm_test(doc, "swapmoe")
