@@ -89,6 +89,7 @@ static void swap_begin(struct state *w)
                                  .keep = s->keep,
                                  .norm = s->norm,
                                  .interval = s->interval,
+                                 .margin = (float)s->margin,
                                  .amortise = !s->together,
                                  .count_only = s->count_only};
     if (w->swap)

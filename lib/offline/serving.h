@@ -35,6 +35,7 @@ struct serving {
     const uint32_t *keep; /* [L] v_i */
     const float *norm;    /* [L * E] */
     uint32_t interval;
+    double margin;             /* mean importances: swap.h */
     uint32_t chunk;            /* tokens between looks at the sets: 1 is exact, more is faster */
     double pairs_per_token;    /* most swaps the drive could do in a token's time; 0: no bound */
     bool together, count_only; /* ablations: not amortised; importance is a token count */

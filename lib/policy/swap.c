@@ -32,7 +32,7 @@ struct swap {
 static bool config_is_sane(const struct swap_config *c)
 {
     if (c->layers == 0 || c->experts == 0 || c->experts > UINT16_MAX || c->interval == 0 ||
-        !c->keep)
+        !(c->margin >= 0) || !c->keep)
         return false;
     for (uint32_t l = 0; l < c->layers; l++)
         if (c->keep[l] < c->top_k || c->keep[l] == 0 || c->keep[l] > c->experts)
@@ -182,6 +182,15 @@ static uint32_t next_leaver(const struct swap_layer *l, uint32_t experts)
     return best;
 }
 
+/* What a newcomer must have more than who leaves. */
+static float margin_of(const struct swap *s, const struct swap_layer *l)
+{
+    double sum = 0;
+    for (uint32_t e = 0; e < s->config.experts; e++)
+        sum += (double)l->importance[e];
+    return s->config.margin * (float)(sum / s->config.experts);
+}
+
 static void plan(struct swap *s, uint32_t layer)
 {
     struct swap_layer *l = layer_at(s, layer);
@@ -191,9 +200,12 @@ static void plan(struct swap *s, uint32_t layer)
     mark_largest(l, l->importance, experts, l->want);
     l->pairs = l->handed = 0;
     l->planned = s->tokens;
+    float margin = margin_of(s, l);
     for (uint32_t in; (in = next_newcomer(l, experts)) != UINT32_MAX;) {
         uint32_t out = next_leaver(l, experts);
-        sl_assert(out != UINT32_MAX); /* as many leave as come */
+        sl_assert(out != UINT32_MAX);                        /* as many leave as come */
+        if (l->importance[in] - l->importance[out] < margin) /* and less in all further pairs */
+            break;
         l->in[l->pairs] = (uint16_t)in;
         l->out[l->pairs++] = (uint16_t)out;
         l->want[in] = 0;

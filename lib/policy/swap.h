@@ -5,7 +5,9 @@
  * Importance of an expert over the window: the sum, over the tokens whose unmasked top-k names it,
  * of |x| * G(x) * |E|. The window of a layer ends when its update is planned: the v most important
  * are to be resident. What is to come and what is to leave makes pairs: the most important newcomer
- * with the least important leaver, and so on.
+ * with the least important leaver, and so on, while the one is more important than the other by the
+ * margin: a window is a small sample, and of experts that matter alike another few come out ahead
+ * each time. Changing those costs reading and gains nothing.
  *
  * Amortised: in an interval of f tokens layer l is planned at token floor(l * f / layers) of it,
  * and its pairs are handed out evenly over its part of the interval; without, all layers are
@@ -26,6 +28,7 @@ struct swap_config {
     const uint32_t *keep; /* [layers]: v, top_k <= v <= experts; copied */
     const float *norm;    /* [layers * experts]: |E|; copied; NULL: all 1 */
     uint32_t interval;    /* f, tokens; at least 1 */
+    float margin;         /* in mean importances of the layer's experts; 0 or more */
     bool amortise;        /* spread over the interval */
     bool count_only;      /* importance is the number of tokens (an ablation) */
 };

@@ -178,8 +178,10 @@ int arms_make(struct bench *b, const struct varied *v, const struct params *base
 
 static void free_samples(struct sample *samples, int64_t count)
 {
-    for (int64_t i = 0; samples && i < count; i++)
+    for (int64_t i = 0; samples && i < count; i++) {
         json_decref(samples[i].counters);
+        json_decref(samples[i].turns);
+    }
     free(samples);
 }
 

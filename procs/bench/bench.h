@@ -31,6 +31,7 @@ struct sample {
     double peak_memory, arena, restarts;
     char system[32];  /* it ran under: auto says what it chose */
     json_t *counters; /* by service and name, what they grew by meanwhile; owned */
+    json_t *turns;    /* --turns: [tokens, ms] of each, in the order of time; owned, else NULL */
 };
 
 struct arm {

@@ -242,14 +242,14 @@ static json_t *known(double x)
 
 static json_t *sample_json(const struct sample *s)
 {
-    return json_pack("{s:f, s:f, s:o, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:O*}",
-                     "tps", s->tps, "ms", s->ms, "stall_ms", known(s->stall_ms), "tokens",
-                     s->tokens, "bytes_read", (json_int_t)s->bytes_read, "hits",
-                     (json_int_t)s->hits, "late", (json_int_t)s->late, "misses",
-                     (json_int_t)s->misses, "skipped", (json_int_t)s->skipped, "low_tier_uses",
-                     (json_int_t)s->low_tier, "peak_memory_bytes", (json_int_t)s->peak_memory,
-                     "arena_bytes", (json_int_t)s->arena, "restarts", (json_int_t)s->restarts,
-                     "system", s->system, "counters", s->counters);
+    return json_pack(
+        "{s:f, s:f, s:o, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:O*, s:O*}", "tps",
+        s->tps, "ms", s->ms, "stall_ms", known(s->stall_ms), "tokens", s->tokens, "bytes_read",
+        (json_int_t)s->bytes_read, "hits", (json_int_t)s->hits, "late", (json_int_t)s->late,
+        "misses", (json_int_t)s->misses, "skipped", (json_int_t)s->skipped, "low_tier_uses",
+        (json_int_t)s->low_tier, "peak_memory_bytes", (json_int_t)s->peak_memory, "arena_bytes",
+        (json_int_t)s->arena, "restarts", (json_int_t)s->restarts, "system", s->system, "counters",
+        s->counters, "turns", s->turns);
 }
 
 static json_t *test_json(const struct bench *b, const struct arm *arm, enum bench_test test)

@@ -11,7 +11,9 @@
  * at most, no wait in it becomes as long as its limits. */
 #include <math.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "lib/base/clock.h"
 #include "procs/bench/bench.h"
@@ -29,6 +31,7 @@ struct runner {
     struct tokens tokens;
     struct stream_result result;
     json_t *before;
+    json_t *turns; /* [tokens, ms] of each so far */
 };
 
 /* ---- stopping ---- */
@@ -44,10 +47,28 @@ static void find_children(struct runner *r, const json_t *document)
     }
 }
 
+/* A child that was restarted has another pid by now, and its old one may be a stranger's. */
+static bool is_child_of(pid_t pid, pid_t parent)
+{
+    char path[64], line[512], *after;
+    long ppid = 0;
+    snprintf(path, sizeof path, "/proc/%ld/stat", (long)pid);
+    FILE *f = fopen(path, "re");
+    if (!f)
+        return false;
+    /* "PID (NAME) STATE PPID ...": the name may have parentheses in it */
+    if (fgets(line, sizeof line, f) && (after = strrchr(line, ')')) != NULL &&
+        sscanf(after, ") %*c %ld", &ppid) != 1)
+        ppid = 0;
+    fclose(f);
+    return ppid == (long)parent;
+}
+
 static void signal_children(const struct runner *r, int number)
 {
     for (size_t i = 0; i < r->children; i++)
-        kill(r->child[i], number);
+        if (is_child_of(r->child[i], r->session.own))
+            kill(r->child[i], number);
 }
 
 /* The supervisor is stopped first and goes on last: it must not see its children stand still. */
@@ -78,6 +99,7 @@ static int open_runner(struct bench *b, struct runner *r, uint32_t number, int64
     if (arm_open(b, arm, number, &r->session, error) != 0)
         return -1;
     r->open = true;
+    r->turns = json_array();
     find_children(r, b->document);
     if (arm_warm_up(b, &r->session, error) != 0 ||
         repetition_tokens(b, repetition, 0, &r->tokens, error) != 0)
@@ -109,7 +131,7 @@ static int begin(struct bench *b, struct runner *r, struct error *error)
 
 static int turn(const struct bench *b, struct runner *r, struct error *error)
 {
-    uint64_t target = r->from + (uint64_t)b->turn, began = clock_now_ns();
+    uint64_t from = r->from, target = from + (uint64_t)b->turn, began = clock_now_ns();
     go_on(r);
     while (!r->ended && r->from < target && clock_now_ns() - began < TURN_LIMIT_NS) {
         int state = stream_step(&r->session, r->id, &r->from, NULL, NULL, &r->result, error);
@@ -117,7 +139,10 @@ static int turn(const struct bench *b, struct runner *r, struct error *error)
             return -1;
         r->ended = state > 0;
     }
-    r->ran_ns += clock_now_ns() - began;
+    uint64_t took_ns = clock_now_ns() - began;
+    r->ran_ns += took_ns;
+    json_array_append_new(
+        r->turns, json_pack("[I, f]", (json_int_t)(r->from - from), (double)took_ns / NS_PER_MS));
     if (!r->ended)
         stop(r);
     return r->ended ? sequence_ended(&r->result, error) : 0;
@@ -130,6 +155,7 @@ static void take_sample(const struct bench *b, struct runner *r, struct sample *
     out->ms = (double)r->ran_ns / NS_PER_MS;
     out->tps = 1e3 * (double)b->tokens / out->ms;
     out->stall_ms = NAN;
+    out->turns = json_incref(r->turns);
     json_decref(after);
 }
 
@@ -161,6 +187,7 @@ static void close_runner(struct runner *r)
         session_close(&r->session);
     stream_result_free(&r->result);
     json_decref(r->before);
+    json_decref(r->turns);
     free(r->tokens.ids);
 }
 

@@ -101,6 +101,7 @@ static int make_swap(struct cache *c, struct error *error)
                                  .keep = keep,
                                  .norm = plan ? plan_norm(plan) : NULL,
                                  .interval = (uint32_t)c->knobs.interval,
+                                 .margin = (float)c->knobs.margin,
                                  .amortise = c->knobs.amortise,
                                  .count_only = c->knobs.count_only};
     c->swap = swap_create(&config);

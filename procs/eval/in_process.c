@@ -85,6 +85,7 @@ static int set_swap(struct evaluating *w, struct error *error)
     w->serving.keep = w->keep;
     w->serving.norm = plan_norm(plan);
     w->serving.interval = (uint32_t)w->knobs.interval;
+    w->serving.margin = w->knobs.margin;
     w->serving.together = !w->knobs.amortise;
     w->serving.count_only = w->knobs.count_only;
     w->serving.chunk = 1;

@@ -6,6 +6,7 @@
 
 #include "lib/base/assert.h"
 #include "lib/base/random.h"
+#include "lib/policy/systems.h"
 #include "procs/plan/network.h"
 #include "procs/plan/planning.h"
 
@@ -18,6 +19,7 @@
 struct swap_plan {
     struct planning *p;
     uint32_t layers, experts, k, interval;
+    double margin;  /* knob of the system */
     uint64_t total; /* resident experts over all layers */
     bool *first;    /* [L * E] the first sets of the shares at hand */
     uint32_t *even, *best;
@@ -37,6 +39,7 @@ static struct serving serving_of(struct swap_plan *w, const uint32_t *v, uint32_
                             .keep = v,
                             .norm = plan_norm(plan),
                             .interval = w->interval,
+                            .margin = w->margin,
                             .chunk = chunk,
                             .pairs_per_token = pairs};
 }
@@ -218,6 +221,10 @@ int plan_swapmoe(struct planning *p, struct error *error)
         .p = p, .layers = p->plan->layers, .experts = p->plan->experts, .k = p->plan->experts_used};
     uint64_t cells = (uint64_t)w.layers * w.experts;
     uint64_t each = p->native_bytes / cells, least = (uint64_t)w.layers * w.k;
+    struct knobs knobs;
+    if (knobs_resolve("swapmoe", NULL, NULL, &knobs, error) != 0)
+        return -1;
+    w.margin = knobs.margin;
     w.total = bytes / each;
     if (w.total < cells)
         w.total -= w.total >= SPARE ? SPARE : 0;

@@ -36,6 +36,7 @@ def arguments():
     for name in ("short", "long", "try"):
         form.add_argument("--" + name, dest="form", action="store_const", const=name)
     p.add_argument("--only", help="parts, separated by commas: " + ",".join(PARTS))
+    p.add_argument("--cells", help="only cells with one of these, separated by commas, in their name: 200MBps,50")
     p.add_argument("-o", "--out", required=True)
     p.add_argument("--python", help="a Python that has llama_cpp; without it that part is left out")
     p.add_argument("-t", "--threads", type=int, default=len(os.sched_getaffinity(0)))
@@ -159,7 +160,8 @@ def main():
     a.assets, failed = Assets(a), {}
     try:
         if not a.report:
-            cells = [(part, *cell) for part in PARTS if part in a.parts for cell in PARTS[part].cells(a)]
+            cells = [(part, *cell) for part in PARTS if part in a.parts for cell in PARTS[part].cells(a)
+                     if not a.cells or any(word in cell[0] for word in a.cells.split(","))]
             m.say(f"{len(cells)} cells, about {sum(c[2] for c in cells) / 60:.0f} min without what is made first")
             failed = measure(a, cells)
     finally:

@@ -3,14 +3,16 @@ on a trace of the same model, with the profile's compute times and the cell's dr
 import measuring as m
 from measure_speed import DRIVES, MIB, WARMUP, arm_figures, bench, key_of, missing, state
 
-# tokens, repetitions, cells: experts resident in percent, drive, loss in percent
+REPETITIONS = 3 # or a multiple: measuring.turn_ratio; more where the drive does not set the pace
+
+# tokens, repetitions of a drive, cells: experts resident in percent, drive, loss in percent
 FORMS = {
-    "short": (8, 3, [(18.75, "200 MB/s", 1), (75, "200 MB/s", 0), (18.75, "unthrottled", 0),
+    "short": (8, {}, [(18.75, "200 MB/s", 1), (75, "200 MB/s", 0), (18.75, "unthrottled", 0),
                      (75, "unthrottled", 1)]),
     # quick cells first
-    "long": (32, 3, [(share, drive, loss) for drive in reversed(DRIVES) for share in (75, 50, 25, 18.75)
+    "long": (32, {"1 GB/s": 6, "unthrottled": 6}, [(share, drive, loss) for drive in reversed(DRIVES) for share in (75, 50, 25, 18.75)
                      for loss in (5, 1, 0)]),
-    "try": (8, 2, [(50, "200 MB/s", 0), (50, "unthrottled", 1)]),
+    "try": (8, {}, [(50, "200 MB/s", 0), (50, "unthrottled", 1)]),
 }
 LOSSLESS = ("lod-nocache", "lod", "default", "eap", "layerwise")
 LOSSY = {"edgemoe": "edgemoe_loss_high", "hobbit": "hobbit_loss_high", "fate": "fate_loss_high",
@@ -46,8 +48,12 @@ def rivals(a, share, drive, loss):
     return [system for _, system in said[:2]], said
 
 
+def repetitions_at(a, drive):
+    return FORMS[a.form][1].get(drive, REPETITIONS)
+
+
 def cell(a, share, drive, loss):
-    tokens, repetitions, _ = FORMS[a.form]
+    tokens, repetitions = FORMS[a.form][0], repetitions_at(a, drive)
     chosen, said = rivals(a, share, drive, loss)
     plan = a.assets.plan(loss)
     common = [f"plan={plan}", f"experts={share:g}"]
@@ -57,13 +63,13 @@ def cell(a, share, drive, loss):
     figures = {label: arm_figures(doc, label) for label in arms}
     best = max(chosen, key=lambda s: figures[s]["tps"])
     return {"share": share, "drive": drive, "loss": loss, "sim": said, "rivals": chosen, "best": best,
-            "arms": figures, "ratio": m.median_ratio(figures["auto"]["rates"], figures[best]["rates"])}
+            "arms": figures, "ratio": m.turn_ratio(figures["auto"]["samples"], figures[best]["samples"])}
 
 
 def cells(a):
-    tokens, repetitions, grid = FORMS[a.form]
+    tokens, _, grid = FORMS[a.form]
     cost = {"200 MB/s": 0.5, "1 GB/s": 0.15, "unthrottled": 0.12}
-    return [(key_of(f"{share:g}", drive, f"{loss}%"), 3 * repetitions * (3 + cost[drive] * (tokens + WARMUP)),
+    return [(key_of(f"{share:g}", drive, f"{loss}%"), 3 * repetitions_at(a, drive) * (3 + cost[drive] * (tokens + WARMUP)),
              lambda share=share, drive=drive, loss=loss: cell(a, share, drive, loss))
             for share, drive, loss in grid]
 

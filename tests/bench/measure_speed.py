@@ -190,7 +190,7 @@ class Hobbit:
             doc = bench(a, tokens, repetitions, arms, "--throttle", 500_000_000, warmup_tokens=WARMUP)
             out = {label: arm_figures(doc, label) for label in arms}
             out["share"] = share
-            out["ratios"] = {label: m.median_ratio(out["on"]["rates"], out[label]["rates"])
+            out["ratios"] = {label: m.turn_ratio(out["on"]["samples"], out[label]["samples"])
                              for label in arms if label != "on"}
             return out
 
@@ -238,7 +238,7 @@ class Fate:
             doc = bench(a, tokens, repetitions, arms, "--throttle", DRIVES[drive], warmup_tokens=WARMUP)
             out = {label: arm_figures(doc, label) for label in arms}
             out.update(share=share, drive=drive, ratios={
-                f"{fate} by {label}": m.median_ratio(out[fate]["rates"], out[label]["rates"])
+                f"{fate} by {label}": m.turn_ratio(out[fate]["samples"], out[label]["samples"])
                 for fate in ("fate", "fate, native") for label in ("lod-nocache", "lod", "eap")})
             return out
 
@@ -298,7 +298,7 @@ class Swapmoe:
             out = {label: arm_figures(doc, label) for label in arms}
             test = m.arm_test(doc, "swapmoe")
             seconds = sum(s["ms"] for s in test["samples"]) / 1e3
-            out.update(share=share, latency=m.median_ratio(out["pruned"]["rates"], out["swapmoe"]["rates"]),
+            out.update(share=share, latency=m.turn_ratio(out["pruned"]["samples"], out["swapmoe"]["samples"]),
                        waits=sum(s["misses"] + s["late"] for s in test["samples"]),
                        swaps=m.counter(test, "cache.swaps"),
                        traffic_mib_s=m.counter(test, "loader.bytes_read") / MIB / seconds)

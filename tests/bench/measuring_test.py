@@ -38,6 +38,37 @@ class Ratios(unittest.TestCase):
         self.assertGreater(statistics.median(a), 0)
 
 
+def side_by_side(draw, ratio, repetitions, turns):
+    """Two arms: turns differ and the machine drifts, alike for both; each turn of an arm has noise of its own."""
+    arms = [], []
+    for _ in range(repetitions):
+        runs = [], []
+        for _ in range(turns):
+            common = 4 * draw.uniform(20, 60)
+            for run, faster in zip(runs, (ratio, 1)):
+                run.append([4, common / faster * draw.uniform(0.8, 1.2)])
+        for arm, run in zip(arms, runs):
+            arm.append({"turns": run})
+    return arms
+
+
+class Turns(unittest.TestCase):
+    def test_all_turns_count(self):
+        a = [{"turns": [[4, 40], [4, 20]]}, {"turns": [[5, 40]]}]
+        b = [{"turns": [[4, 80], [4, 40]]}, {"turns": [[5, 80]]}]
+        for got, wanted in zip(m.turn_ratio(a, b), (2, 2, 2)):
+            self.assertAlmostEqual(got, wanted)
+
+    def test_covers_as_often_as_it_says_and_is_narrow(self):
+        draw, inside, widths = random.Random(7), 0, []
+        for _ in range(100):
+            _, low, high = m.turn_ratio(*side_by_side(draw, 1.1, 3, 8), rounds=300)
+            inside += low <= 1.1 <= high
+            widths.append(high - low)
+        self.assertGreater(inside, 84)
+        self.assertLess(statistics.median(widths), 0.2)
+
+
 def auto_cell(low, high):
     return {"share": 50, "drive": "1 GB/s", "loss": 0, "ratio": (1.0, low, high)}
 

@@ -248,6 +248,38 @@ START_TEST(updates_are_spread)
 }
 END_TEST
 
+/* Of a window's mean importance M per expert, a newcomer that is ahead by less than margin * M
+ * stays out, one that is ahead by more comes in, and the pairs after a refused one are not looked
+ * at. */
+START_TEST(small_gains_are_left)
+{
+    static const uint32_t keep[1] = {2};
+    struct swap_config c = {
+        .layers = 1, .experts = 6, .top_k = 1, .keep = keep, .interval = 1, .margin = 1};
+    static const float ahead_by_less[] = {2, 1, 2.9f, 2.1f, 0, 0}; /* M = 1.33 */
+    static const float one_is_worth_it[] = {2, 1, 2.4f, 2.3f, 0.3f, 0};
+    struct swap_pair pair;
+    struct swap *s = swap_create(&c); /* serves 0 and 1 */
+    for (uint32_t e = 0; e < 6; e++)
+        swap_choice(s, 0, e, ahead_by_less[e]);
+    swap_choice(s, 0, 1, 0.7f); /* 1.7: 2.9 is ahead of it by 1.2, M = 1.45 */
+    swap_tokens(s, 1);
+    ck_assert(!swap_next(s, &pair));
+    for (uint32_t e = 0; e < 6; e++)
+        swap_choice(s, 0, e, one_is_worth_it[e]); /* M = 1.33: 2.4 - 1 is worth it, 2.3 - 2 not */
+    swap_tokens(s, 1);
+    ck_assert(swap_next(s, &pair));
+    ck_assert_uint_eq(pair.in, 2);
+    ck_assert_uint_eq(pair.out, 1);
+    swap_done(s);
+    ck_assert(!swap_next(s, &pair));
+    ck_assert(swap_serving(s, 0)[0] && swap_serving(s, 0)[2]);
+    swap_destroy(s);
+    c.margin = -1;
+    ck_assert_ptr_null(swap_create(&c));
+}
+END_TEST
+
 START_TEST(pairs_given_up)
 {
     struct swap *s = make_swap(1, false, NULL);
@@ -296,6 +328,7 @@ int main(void)
     tcase_add_test(c, tiers_are_found);
     tcase_add_test(c, sets_follow_importance);
     tcase_add_test(c, updates_are_spread);
+    tcase_add_test(c, small_gains_are_left);
     tcase_add_test(c, pairs_given_up);
     suite_add_tcase(s, c);
     SRunner *sr = srunner_create(s);
