@@ -239,6 +239,14 @@ static void finish(struct stream *s, const char *word)
 
 /* ---- tokens ---------------------------------------------------------------------------------- */
 
+/* How many tokens of a reply are of the text: those of a stop are of no use to the client. */
+static size_t tokens_told(const struct stream *s, const struct engine_next *next)
+{
+    if (!next->stopped || next->text_tokens >= s->from + next->count)
+        return next->count;
+    return next->text_tokens > s->from ? (size_t)(next->text_tokens - s->from) : 0;
+}
+
 static void count_tokens(struct stream *s, uint64_t count)
 {
     struct gateway *g = s->gateway;
@@ -254,48 +262,18 @@ static void count_tokens(struct stream *s, uint64_t count)
     counter_add(g->child.row, CTR_GATEWAY_tokens, count);
 }
 
-/* Tells the text of a reply as far as no stop may begin in it. True: a stop was met. */
-static bool take_text(struct stream *s, const struct engine_next *next)
-{
-    size_t bytes = s->tail_bytes + next->text_bytes;
-    char *text = malloc(bytes + 1);
-    if (!text) {
-        s->failed = true;
-        return false;
-    }
-    bool hit;
-    memcpy(text, s->tail, s->tail_bytes);
-    memcpy(text + s->tail_bytes, next->text, next->text_bytes);
-    size_t told = api_stop_scan(&s->request, text, bytes, &hit);
-    if (next->done && !hit)
-        told = bytes;
-    json_t *entries = logprobs_take(s, next, text, told);
-    if (hit) /* tokens that begin at the stop or behind it are no part of the answer */
-        s->new_tokens -= logprobs_held(s);
-    tell_text(s, text, told, entries);
-    s->tail_bytes = hit ? 0 : bytes - told;
-    sl_assert(s->tail_bytes <= sizeof s->tail);
-    memcpy(s->tail, text + told, s->tail_bytes);
-    free(text);
-    return hit;
-}
-
 static void take_next(struct stream *s, const struct engine_next *next)
 {
     struct error error;
+    size_t told = tokens_told(s, next);
     s->heard_ns = clock_now_ns();
     s->from = next->next;
-    count_tokens(s, next->count);
-    bool hit = take_text(s, next);
+    count_tokens(s, told);
+    tell_text(s, next->text, next->text_bytes, logprobs_take(s, next, told));
     if (s->failed) {
         if (!next->done)
             cancel_sequence(s);
         too_much(s);
-    } else if (hit) {
-        counter_add(s->gateway->child.row, CTR_GATEWAY_streams_stopped, 1);
-        if (!next->done)
-            cancel_sequence(s);
-        finish(s, "stop");
     } else if (!next->done) {
         ask_next(s);
     } else if (strcmp(next->finish, "error") == 0) {
@@ -304,6 +282,8 @@ static void take_next(struct stream *s, const struct engine_next *next)
         error_set(&error, ERR_CANCELLED, "the engine cancelled the sequence");
         fail(s, &error);
     } else {
+        if (next->stopped)
+            counter_add(s->gateway->child.row, CTR_GATEWAY_streams_stopped, 1);
         finish(s, next->finish);
     }
 }
@@ -430,6 +410,7 @@ static int submit(struct stream *s, struct error *error)
     submit.ignore_eos = r->ignore_eos;
     submit.logprobs = r->logprobs;
     submit.sampling = r->sampling;
+    submit.stops = r->stops;
     /* The template's own tokens are meant as such; those in a plain prompt are text. */
     submit.parse_special = r->kind == API_CHAT && s->gateway->chat.family != CHAT_PLAIN;
     json_t *request = engine_submit_request(&submit, error);

@@ -44,73 +44,107 @@ static void same_text(void)
     engine_stop(e);
 }
 
-/* Of an answer that a stop ended: what is counted and has a log-probability begins before it. */
-static void stop_leaves_no_token(unsigned port, const char *quoted, size_t first)
+/* What is counted and has a log-probability is of the text, and comes to all of it. */
+static void stop_leaves_no_token(const json_t *doc, const char *text)
 {
-    struct http h;
-    char more[256];
-    size_t bytes = 0;
-    snprintf(more, sizeof more, "\"stop\":%s,\"logprobs\":0", quoted);
-    completion_call(&h, port, test_prompt(0), LONG, more, 200);
-    json_t *doc = http_json(&h);
     const json_t *choice = json_array_get(json_object_get(doc, "choices"), 0);
     const json_t *logprobs = json_object_get(choice, "logprobs");
     const json_t *tokens = json_object_get(logprobs, "tokens");
     const json_t *offsets = json_object_get(logprobs, "text_offset");
-    size_t n = json_array_size(tokens);
-    CHECK(n > 0 && json_array_size(offsets) == n &&
+    size_t n = json_array_size(tokens), bytes = 0;
+    CHECK(json_array_size(offsets) == n &&
               json_array_size(json_object_get(logprobs, "token_logprobs")) == n &&
               document_u64(doc, "usage.completion_tokens") == n,
-          "%zu tokens, offsets, or usage: %.300s", n, h.body);
-    for (size_t i = 0; i < n; i++)
-        bytes += json_string_length(json_array_get(tokens, i));
-    CHECK(bytes >= first, "%zu bytes of tokens, %zu of text", bytes, first);
-    CHECK((size_t)json_integer_value(json_array_get(offsets, n - 1)) < first,
-          "a token behind the stop: %.300s", h.body);
-    json_decref(doc);
-    http_close(&h);
+          "%zu tokens, offsets, or usage", n);
+    for (size_t i = 0; i < n; i++) {
+        const char *token = json_string_value(json_array_get(tokens, i));
+        CHECK(token[0] && strncmp(text + bytes, token, strlen(token)) == 0 &&
+                  (size_t)json_integer_value(json_array_get(offsets, i)) == bytes,
+              "token %zu, '%s', is not at %zu of '%s'", i, token, bytes, text);
+        bytes += strlen(token);
+    }
+    CHECK(bytes == strlen(text), "%zu bytes of tokens, %zu of text", bytes, strlen(text));
 }
 
-/* Two words of the middle of a text as a stop: whole and streamed, what comes before it is told. */
+static void check_stopped(unsigned port, const char *quoted, const char *expected)
+{
+    struct http h;
+    struct events got;
+    char more[512];
+    snprintf(more, sizeof more, "\"stop\":%s,\"logprobs\":0", quoted);
+    completion_call(&h, port, test_prompt(0), LONG, more, 200);
+    json_t *doc = http_json(&h);
+    const json_t *choice = json_array_get(json_object_get(doc, "choices"), 0);
+    CHECK(strcmp(document_text(choice, "text"), expected) == 0 &&
+              strcmp(document_text(choice, "finish_reason"), "stop") == 0,
+          "stop %s: %.300s", quoted, h.body);
+    stop_leaves_no_token(doc, expected);
+    uint64_t tokens = document_u64(doc, "usage.completion_tokens");
+    http_close(&h);
+    snprintf(more, sizeof more,
+             "\"stop\":%s,\"stream\":true,\"stream_options\":{\"include_usage\":true}", quoted);
+    completion_call(&h, port, test_prompt(0), LONG, more, 200);
+    http_events(&h, &got);
+    CHECK(strcmp(got.text, expected) == 0 && strcmp(got.finish, "stop") == 0 && got.done &&
+              got.completion_tokens == tokens,
+          "stop %s, streamed: %.300s", quoted, h.body);
+    free(got.text);
+    http_close(&h);
+    json_decref(doc);
+}
+
+/* The text of `generate --stop`, in the caller's hands. */
+static char *generated(struct engine *e, const char *stop)
+{
+    struct command c;
+    command_run(&c, NULL, END_MS,
+                (const char *const[]){"generate", "--run", e->run, "-p", test_prompt(0), "-n", "64",
+                                      "--temp", "0", "--ignore-eos", "--output", "json", "--stop",
+                                      "never said", "--stop", stop, NULL});
+    json_t *doc = json_loads(c.out, 0, NULL);
+    CHECK(c.status == 0 && strcmp(document_text(doc, "finish"), "stop") == 0, "stop '%s': %s", stop,
+          c.err);
+    char *text = strdup(document_text(doc, "text"));
+    json_decref(doc);
+    command_free(&c);
+    return text;
+}
+
+/* Texts of an answer, of all lengths and at places that are no boundaries of tokens, as stops: what
+ * comes before them is told, whole and streamed, as generate tells it. Nothing is computed behind.
+ */
 static void stops(void)
 {
     unsigned port;
-    struct http h;
-    struct events got;
     struct engine *e = gateway_start(&port, options);
-    char *text = completion_text(port, test_prompt(0), 64), more[256], stop[9] = "";
-    size_t at = strlen(text) / 2;
-    memcpy(stop, text + at, sizeof stop - 1);
-    size_t first = (size_t)(strstr(text, stop) - text);
-    json_t *list = json_pack("[s, s]", "never said", stop);
-    char *quoted = json_dumps(list, 0);
-    for (int streamed = 0; streamed < 2; streamed++) {
-        snprintf(more, sizeof more, "\"stop\":%s,\"stream\":%s", quoted,
-                 streamed ? "true" : "false");
-        completion_call(&h, port, test_prompt(0), LONG, more, 200);
-        char *said, finish[16];
-        if (streamed) {
-            http_events(&h, &got);
-            said = got.text;
-            memcpy(finish, got.finish, sizeof finish);
-        } else {
-            json_t *doc = http_json(&h);
-            const json_t *choice = json_array_get(json_object_get(doc, "choices"), 0);
-            said = strdup(document_text(choice, "text"));
-            snprintf(finish, sizeof finish, "%s", document_text(choice, "finish_reason"));
-            json_decref(doc);
-        }
-        CHECK(strcmp(finish, "stop") == 0, "finish '%s'", finish);
-        CHECK(strlen(said) == first && memcmp(said, text, first) == 0,
-              "%zu bytes instead of %zu: %.200s", strlen(said), first, said);
-        free(said);
-        http_close(&h);
+    char *text = completion_text(port, test_prompt(0), 64), stop[16];
+    uint64_t rounds = 0, last = strlen(text) - sizeof stop;
+    for (size_t at = 1; at < last; at += last / 8 + 1) {
+        size_t bytes = 1 + at % (sizeof stop - 1);
+        memcpy(stop, text + at, bytes);
+        stop[bytes] = 0;
+        char *expected = generated(e, stop);
+        size_t first = (size_t)(strstr(text, stop) - text);
+        CHECK(strlen(expected) == first && memcmp(expected, text, first) == 0,
+              "generate --stop '%s': '%s'", stop, expected);
+        json_t *list = json_pack("[s, s]", "never said", stop);
+        char *quoted = json_dumps(list, 0);
+        check_stopped(port, quoted, expected);
+        free(quoted);
+        json_decref(list);
+        free(expected);
+        rounds++;
     }
-    stop_leaves_no_token(port, quoted, first);
-    engine_wait_counter(e, "gateway", "streams_stopped", 3, END_MS);
-    engine_wait_counter(e, "compute", "sequences_cancelled", 3, END_MS); /* nobody wants the rest */
-    free(quoted);
-    json_decref(list);
+    CHECK(engine_counter(e, "gateway", "streams_stopped") == 2 * rounds, "streams_stopped");
+    CHECK(engine_counter(e, "compute", "sequences_done") == 3 * rounds + 1 &&
+              engine_counter(e, "compute", "sequences_cancelled") == 0,
+          "a stop is an end like any other");
+    /* One that does not come is none. */
+    struct http h;
+    completion_call(&h, port, test_prompt(0), 8, "\"stop\":\"never said\"", 200);
+    CHECK(strstr(h.body, "\"finish_reason\":\"length\""), "%.300s", h.body);
+    http_close(&h);
+    CHECK(engine_counter(e, "gateway", "streams_stopped") == 2 * rounds, "streams_stopped");
     free(text);
     engine_stop(e);
 }
