@@ -59,6 +59,57 @@ static void disconnect_cancels(void)
     engine_stop(e);
 }
 
+/* The client is gone while compute stands still: what is decoded from here on, before its sequence
+ * is cancelled, is decoded for nobody. */
+static void leaves(struct engine *e, struct http *h, const char *who)
+{
+    pid_t pid = engine_pid(e, "compute", 0, 0);
+    uint64_t left = engine_counter(e, "gateway", "streams_cancelled");
+    uint64_t cancelled = engine_counter(e, "compute", "sequences_cancelled");
+    CHECK(kill(pid, SIGSTOP) == 0, "no compute");
+    process_wait_state(pid, 'T', END_MS);
+    uint64_t before = engine_counter(e, "compute", "tokens_decode");
+    http_close(h);
+    engine_wait_counter(e, "gateway", "streams_cancelled", left + 1, END_MS);
+    kill(pid, SIGCONT);
+    engine_wait_counter(e, "compute", "sequences_cancelled", cancelled + 1, END_MS);
+    uint64_t tokens = engine_counter(e, "compute", "tokens_decode") - before;
+    test_note("%s: %" PRIu64 " tokens for nobody", who, tokens);
+    CHECK(tokens <= 1, "%s: %" PRIu64 " tokens for nobody", who, tokens);
+}
+
+/* Waits until the one sequence that runs is decoding. */
+static void wait_decoding(struct engine *e)
+{
+    uint64_t tokens = engine_counter(e, "compute", "tokens_decode");
+    engine_wait_counter(e, "compute", "tokens_decode", tokens + 1, END_MS);
+}
+
+/* A token takes its time here, and the one that is being computed when a client leaves is the last:
+ * of a stream that is read, of one that waits for its answer, of a stream nobody reads. */
+static void cancelled_within_a_token(void)
+{
+    unsigned port;
+    struct http h;
+    struct engine *e = gateway_start(
+        &port, (const char *const[]){"--http=0", "--experts=25", "--throttle=16MiB", NULL});
+    completion_begin(&h, port, test_prompt(0), LONG);
+    CHECK(http_wait(&h, "data: ", END_MS), "no event");
+    leaves(e, &h, "streamed");
+    char *body = completion_body(test_prompt(0), LONG, "");
+    http_open(&h, port, "/v1/completions", NULL, body);
+    wait_decoding(e);
+    leaves(e, &h, "whole");
+    free(body);
+    body = completion_body(test_prompt(0), LONG, "\"stream\":true");
+    http_ask(&h, http_connect_narrow(port), "/v1/completions", NULL, body);
+    wait_decoding(e);
+    leaves(e, &h, "unread");
+    free(body);
+    CHECK(engine_counter(e, "compute", "sequences_done") == 0, "a sequence came to its end");
+    engine_stop(e);
+}
+
 /* A connection that goes no further: silent, half a head, half a body, or a stream nobody reads. */
 static int stalled(unsigned port, unsigned kind)
 {
@@ -334,9 +385,16 @@ int main(int argc, char **argv)
 #name, name                                                                                \
     }
     static const struct test_case cases[] = {
-        ROW(disconnect_cancels), ROW(stalled_clients),        ROW(connections_are_bounded),
-        ROW(budget_held),        ROW(slow_client_is_cut_off), ROW(slow_reader_is_cut_off),
-        ROW(uploads_leave_room), ROW(prompts_stay_counted),   ROW(what_does_not_fit),
+        ROW(disconnect_cancels),
+        ROW(cancelled_within_a_token),
+        ROW(stalled_clients),
+        ROW(connections_are_bounded),
+        ROW(budget_held),
+        ROW(slow_client_is_cut_off),
+        ROW(slow_reader_is_cut_off),
+        ROW(uploads_leave_room),
+        ROW(prompts_stay_counted),
+        ROW(what_does_not_fit),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }
