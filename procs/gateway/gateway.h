@@ -80,6 +80,8 @@ struct exchange {
 int http_start(struct gateway *g, struct error *error);
 /* One round: everything that can be done now without waiting. */
 void http_run(struct gateway *g);
+/* No connection is accepted any more; those that are there are served on. */
+void http_close_door(struct gateway *g);
 
 /* Hands over the answer (takes the reference) and wakes the exchange. NULL without memory: the
  * connection is closed. */
@@ -153,6 +155,8 @@ struct stream {
 route_fn stream_completion, stream_chat;
 void stream_client_left(struct stream *s);
 void streams_tend(struct gateway *g, uint64_t now_ns);
+/* Ends all of them with an error. Their sequences end with the engine. */
+void streams_stop(struct gateway *g);
 /* Fills places of streams whose connection nobody reads from; returns their number. */
 nfds_t streams_poll(struct gateway *g, struct pollfd *fds, struct stream **of);
 
@@ -207,6 +211,8 @@ struct gateway {
     bool loopback;           /* bound to an address of this machine alone */
     bool closing; /* a connection is closed because its client left: the library's words about it */
     unsigned connections;
+    unsigned answering; /* requests that are complete, and not answered to the end */
+    uint64_t tend_due_ns;
     struct connection *oldest, *newest; /* in the order in which they began to rest */
     struct quota quota;                 /* bytes in buffers */
     struct stream streams[STREAMS_MAX];

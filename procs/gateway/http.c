@@ -426,6 +426,7 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *connection, 
     }
     if (!x->begun && !x->ready && !x->gone) {
         x->begun = true;
+        g->answering++;
         connection_works(connection);
         x->route->begin(x);
     }
@@ -446,6 +447,8 @@ static void on_end(void *arg, struct MHD_Connection *connection, void **slot,
         return;
     OBJ_CHECK(x, EXCHANGE_MAGIC);
     *slot = NULL;
+    if (x->begun)
+        g->answering--;
     if (x->stream)
         stream_client_left(x->stream);
     documents_forget(x);
@@ -499,6 +502,11 @@ int http_start(struct gateway *g, struct error *error)
     if (!g->daemon)
         return error_set(error, ERR_FAILED, "the HTTP library does not start");
     return 0;
+}
+
+void http_close_door(struct gateway *g)
+{
+    MHD_quiesce_daemon(g->daemon); /* the socket is the supervisor's, and stays open there */
 }
 
 void http_run(struct gateway *g)

@@ -17,6 +17,7 @@
 #define LOST_NS      (60 * NS_PER_S) /* compute unheard of for this long */
 #define AHEAD_BYTES  16384           /* untold events beyond which no more tokens are asked for */
 #define BLOCK_BYTES  4096            /* written at once */
+#define STOPPING     "the engine is stopping"
 
 static const char ping[] = ": waiting\n\n";
 static const char last_event[] = "data: [DONE]\n\n";
@@ -368,6 +369,15 @@ static void begin_events(struct stream *s)
     exchange_answer(s->exchange, MHD_HTTP_OK, response);
 }
 
+/* compute did not take it. */
+static void refuse(struct stream *s, const struct error *error)
+{
+    struct exchange *x = s->exchange;
+    counter_add(s->gateway->child.row, CTR_GATEWAY_streams_failed, 1);
+    stream_free(s);
+    exchange_error(x, error, NULL);
+}
+
 static void on_submitted(void *arg, json_t *reply, const struct error *error)
 {
     struct stream *s = arg;
@@ -384,10 +394,7 @@ static void on_submitted(void *arg, json_t *reply, const struct error *error)
         return;
     }
     if (error) {
-        struct exchange *x = s->exchange;
-        counter_add(s->gateway->child.row, CTR_GATEWAY_streams_failed, 1);
-        stream_free(s);
-        exchange_error(x, error, NULL);
+        refuse(s, error);
         return;
     }
     s->state = STREAM_FOLLOW;
@@ -427,6 +434,11 @@ static void begin(struct exchange *x, enum api_kind kind)
     struct error error;
     char param[API_PARAM_BYTES] = "";
     struct api_limits limits = {g->child.params->http_prompt, &g->chat};
+    if (g->child.stop) {
+        error_set(&error, ERR_GONE, STOPPING);
+        exchange_error(x, &error, NULL);
+        return;
+    }
     if (!g->known) {
         error_set(&error, ERR_BUSY, "the engine is starting");
         exchange_error(x, &error, NULL);
@@ -487,6 +499,19 @@ void streams_tend(struct gateway *g, uint64_t now_ns)
     counter_set(g->child.row, CTR_GATEWAY_streams, running);
     counter_set(g->child.row, CTR_GATEWAY_buffered_bytes, g->quota.held);
     counter_set(g->child.row, CTR_GATEWAY_calls_repeated, rpc_async_repeated(g->engine));
+}
+
+void streams_stop(struct gateway *g)
+{
+    struct error error;
+    error_set(&error, ERR_GONE, STOPPING);
+    for (size_t i = 0; i < STREAMS_MAX; i++) {
+        struct stream *s = &g->streams[i];
+        if (s->state == STREAM_FOLLOW)
+            fail(s, &error);
+        else if (s->state == STREAM_SUBMIT)
+            refuse(s, &error);
+    }
 }
 
 nfds_t streams_poll(struct gateway *g, struct pollfd *fds, struct stream **of)

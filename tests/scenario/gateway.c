@@ -11,6 +11,8 @@
 #include "tests/scenario/baseline.h"
 #include "tests/scenario/completions.h"
 
+#define UNREAD 400 /* tokens whose events are more than is sent to who does not read */
+
 static const char *const options[] = {"--http=0", NULL};
 
 static void same_text(void)
@@ -199,6 +201,54 @@ static void kill_gateway(void)
     json_decref(engine_control(e, "restart", json_pack("{s:s}", "process", "gateway")));
     CHECK(http_port(e) == port, "another port");
     engine_stop(e);
+}
+
+/* What a client is told that was in the middle of an answer: a stream ends with an error that says
+ * why, a whole answer is one. */
+static void told_of_the_stop(struct http *streamed, struct http *whole, struct http *queued)
+{
+    struct events got;
+    http_finish(streamed, END_MS);
+    http_events(streamed, &got);
+    CHECK(streamed->status == 200 && got.done && !got.finish[0] && strstr(got.error, "stopping"),
+          "finish '%s', error '%s'", got.finish, got.error);
+    free(got.text);
+    http_close(streamed);
+    struct http *const both[] = {whole, queued};
+    for (size_t i = 0; i < 2; i++) {
+        http_finish(both[i], END_MS);
+        CHECK(both[i]->status == 503 && strstr(both[i]->body, "stopping") &&
+                  strstr(both[i]->raw, "Retry-After: 1"),
+              "status %d: %.300s", both[i]->status, both[i]->raw);
+        http_close(both[i]);
+    }
+}
+
+/* The engine is stopped with answers under way, one of them for a client that reads nothing. */
+static void stop_ends_streams(void)
+{
+    unsigned port;
+    struct http streamed, whole, queued, deaf;
+    struct command lines;
+    struct engine *e =
+        gateway_start(&port, (const char *const[]){"--http=0", "--experts=25", NULL});
+    char *body = completion_body(test_prompt(0), LONG, "");
+    char *stream = completion_body(test_prompt(0), UNREAD, "\"stream\":true");
+    http_ask(&deaf, http_connect_narrow(port), "/v1/completions", NULL, stream);
+    completion_begin(&streamed, port, test_prompt(0), LONG);
+    CHECK(http_wait(&streamed, "data: ", END_MS), "no event");
+    http_open(&whole, port, "/v1/completions", NULL, body);
+    http_open(&queued, port, "/v1/completions", NULL, body);
+    engine_wait_counter(e, "gateway", "streams_started", 4, END_MS);
+    engine_stop(e);
+    told_of_the_stop(&streamed, &whole, &queued);
+    http_close(&deaf);
+    command_run(&lines, NULL, END_MS,
+                (const char *const[]){"/bin/grep", "-c", "does not stop", e->log, NULL});
+    CHECK(strtol(lines.out, NULL, 10) == 0, "the gateway waited for a client that does not read");
+    command_free(&lines);
+    free(stream);
+    free(body);
 }
 
 /* ---- strangers ---- */
@@ -423,8 +473,9 @@ int main(int argc, char **argv)
 #name, name                                                                                \
     }
     static const struct test_case cases[] = {
-        ROW(same_text), ROW(stops), ROW(kill_compute),     ROW(kill_gateway), ROW(malformed),
-        ROW(bounds),    ROW(keys),  ROW(refused_at_start), ROW(documents),
+        ROW(same_text),         ROW(stops),     ROW(kill_compute), ROW(kill_gateway),
+        ROW(stop_ends_streams), ROW(malformed), ROW(bounds),       ROW(keys),
+        ROW(refused_at_start),  ROW(documents),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }
