@@ -293,9 +293,11 @@ static void prompts_stay_counted(void)
     char *body = completion_body(large, 1, "");
     kill(pid, SIGSTOP);
     http_open(&h, port, "/v1/completions", NULL, body);
-    engine_wait_counter(e, "gateway", "streams_started", 1, END_MS);
-    engine_wait_counter(e, "gateway", "buffered_bytes", 30000, END_MS);
+    /* Gauges of one moment: while the body arrived it was counted in any case. */
+    engine_wait_counter(e, "gateway", "streams", 1, END_MS);
+    uint64_t held = engine_counter(e, "gateway", "buffered_bytes");
     kill(pid, SIGCONT);
+    CHECK(held >= 30000, "%" PRIu64 " bytes are counted", held);
     http_finish(&h, END_MS);
     CHECK(h.status == 200 || h.status == 400, "status %d: %.200s", h.status, h.body);
     http_close(&h);
