@@ -16,9 +16,13 @@
 #include "tests/scenario/baseline.h"
 #include "tests/scenario/completions.h"
 
-#define CROWD     500
-#define HEALTH_MS 100
-#define HEALTHS   20
+#define CROWD        500
+#define HEALTH_MS    100
+#define HEALTHS      20
+#define BODIES_BYTES (CROWD / 4 * 512ull) /* the halves of bodies in a crowd: counted in blocks */
+#define READERS      12                   /* streams that are not read, beside the crowd */
+#define UNREAD       200  /* tokens of each; their events are more than the kernel queues */
+#define UNREAD_BYTES 4096 /* that the gateway is left with of each, at least */
 #define HALF_A_BODY                                                                                \
     "POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 90000\r\n\r\n"            \
     "{\"prompt\":\"It was"
@@ -110,7 +114,8 @@ static void cancelled_within_a_token(void)
     engine_stop(e);
 }
 
-/* A connection that goes no further: silent, half a head, half a body, or a stream nobody reads. */
+/* A connection that goes no further: silent, half a head, half a body, or an answer it does not
+ * read. */
 static int stalled(unsigned port, unsigned kind)
 {
     static const char *const begun[] = {
@@ -123,6 +128,13 @@ static int stalled(unsigned port, unsigned kind)
     int fd = http_connect(port);
     http_write(fd, bytes, strlen(bytes));
     return fd;
+}
+
+static void wait_nothing_held(struct engine *e)
+{
+    uint64_t deadline = deadline_in(END_MS);
+    while (engine_counter(e, "gateway", "buffered_bytes") > 0)
+        CHECK(deadline_tick(deadline), "something is counted for ever");
 }
 
 static double health_ms(unsigned port)
@@ -151,27 +163,69 @@ static void crowd_close(const int fds[CROWD])
         close(fds[i]);
 }
 
-static void stalled_clients(void)
+/* Streams of clients that read nothing. */
+static void readers_open(struct engine *e, unsigned port, struct http readers[READERS])
 {
-    unsigned port;
-    static int fds[CROWD];
-    struct load load;
+    char body[256];
+    snprintf(body, sizeof body, TALK "%d,\"stream\":true}", UNREAD);
+    for (size_t i = 0; i < READERS; i++)
+        http_ask(&readers[i], http_connect_narrow(port), "/v1/chat/completions", NULL, body);
+    engine_wait_counter(e, "gateway", "streams_started", READERS, END_MS);
+}
+
+static uint64_t lease_of_gateway(struct engine *e)
+{
+    json_t *doc = engine_stats(e);
+    uint64_t lease = document_u64(document_process(doc, "gateway", 0), "lease_bytes");
+    json_decref(doc);
+    return lease;
+}
+
+static double worst_health_ms(unsigned port)
+{
     double worst = 0;
-    baseline(0);
-    struct engine *e = gateway_start(&port, options);
-    crowd_open(port, fds);
-    engine_wait_counter(e, "gateway", "connections", CROWD, END_MS);
-    load_start(&load, e);
     for (int i = 0; i < HEALTHS; i++) {
         double ms = health_ms(port);
         worst = ms > worst ? ms : worst;
     }
-    test_note("%d stalled clients: /health within %.1f ms", CROWD, worst);
+    return worst;
+}
+
+/* Clients that stall in the middle of everything. Others are served as if they were not there, and
+ * what they make the gateway hold is within what was set aside for it before they came. */
+static void stalled_clients(void)
+{
+    unsigned port;
+    static int fds[CROWD];
+    static struct http readers[READERS];
+    struct load load;
+    baseline(0);
+    struct engine *e = gateway_start(&port, options);
+    pid_t pid = engine_pid(e, "gateway", 0, 0);
+    uint64_t lease = lease_of_gateway(e), alone = process_private_bytes(pid);
+    crowd_open(port, fds);
+    engine_wait_counter(e, "gateway", "buffered_bytes", BODIES_BYTES, END_MS);
+    readers_open(e, port, readers);
+    engine_wait_counter(e, "gateway", "connections", CROWD + READERS, END_MS);
+    load_start(&load, e);
+    double worst = worst_health_ms(port);
+    test_note("%d stalled clients: /health within %.1f ms", CROWD + READERS, worst);
     load_judge(&load, e, worst <= HEALTH_MS, "/health under a crowd");
-    char *text = completion_text(port, test_prompt(0), BASELINE_TOKENS);
+    char *text = completion_text(port, test_prompt(0), BASELINE_TOKENS); /* behind all of them */
     CHECK(strcmp(text, baseline(0)->text) == 0, "another text under a crowd");
     free(text);
+    uint64_t held = engine_counter(e, "gateway", "buffered_bytes");
+    uint64_t private = process_private_bytes(pid);
+    test_note("its private memory: %.1f MiB, %.1f MiB with them, %.1f MiB are held in the budget",
+              (double)alone / MIB, (double)private / MIB, (double)lease / MIB);
+    CHECK(held >= BODIES_BYTES + READERS * UNREAD_BYTES,
+          "%" PRIu64 " bytes are held for the streams", held);
+    CHECK(private > alone && private <= lease && lease == lease_of_gateway(e),
+          "%.1f MiB are beyond the %.1f MiB set aside", (double)private / MIB, (double)lease / MIB);
     crowd_close(fds);
+    for (size_t i = 0; i < READERS; i++)
+        http_close(&readers[i]);
+    wait_nothing_held(e);
     CHECK(engine_restarts(e, "gateway", 0) == 0, "the gateway was restarted");
     engine_stop(e);
 }
@@ -226,13 +280,6 @@ static void slow_reader_is_cut_off(void)
     http_close(&h);
     engine_wait_counter(e, "gateway", "connections_cut", 1, END_MS);
     engine_stop(e);
-}
-
-static void wait_nothing_held(struct engine *e)
-{
-    uint64_t deadline = deadline_in(END_MS);
-    while (engine_counter(e, "gateway", "buffered_bytes") > 0)
-        CHECK(deadline_tick(deadline), "something is counted for ever");
 }
 
 /* Uploads take no more than half of what is held, and nothing where no body is read. */
