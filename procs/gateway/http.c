@@ -48,6 +48,22 @@ void refused(struct gateway *g, const char *why)
     g->log_due_ns = now + LOG_EVERY_NS;
 }
 
+/* A client that left, in the middle of its request or of our answer, is nothing to complain of. All
+ * that the library tells of it is a sentence. */
+static bool tells_of_leaving(const char *text)
+{
+    static const char *const beginnings[] = {
+        "Failed to send ",
+        "Socket has been disconnected ",
+        "Connection socket is closed ",
+        "Connection was closed by remote side ",
+    };
+    for (size_t i = 0; i < ARRAY_LEN(beginnings); i++)
+        if (strncmp(text, beginnings[i], strlen(beginnings[i])) == 0)
+            return true;
+    return false;
+}
+
 /* What the library says: bytes that were no HTTP, connections that broke. */
 static void on_library_words(void *arg, const char *fmt, va_list list)
 {
@@ -56,6 +72,8 @@ static void on_library_words(void *arg, const char *fmt, va_list list)
     if (g->closing)
         return; /* it complains of what we told it to do */
     vsnprintf(text, sizeof text, fmt, list);
+    if (tells_of_leaving(text))
+        return;
     counter_add(g->child.row, CTR_GATEWAY_requests_malformed, 1);
     refused(g, text);
 }

@@ -310,6 +310,7 @@ static void malformed(void)
         http_close(&h);
     }
     CHECK(engine_restarts(e, "gateway", 0) == 0, "the gateway was restarted");
+    CHECK(engine_counter(e, "gateway", "requests_malformed") > 0, "none was counted");
     struct http health;
     http_call(&health, port, "/health", NULL, NULL, 200);
     http_close(&health);

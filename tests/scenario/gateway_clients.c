@@ -111,6 +111,7 @@ static void cancelled_within_a_token(void)
     leaves(e, &h, "unread");
     free(body);
     CHECK(engine_counter(e, "compute", "sequences_done") == 0, "a sequence came to its end");
+    CHECK(engine_counter(e, "gateway", "requests_malformed") == 0, "leaving is no bad request");
     engine_stop(e);
 }
 
@@ -227,6 +228,7 @@ static void stalled_clients(void)
         http_close(&readers[i]);
     wait_nothing_held(e);
     CHECK(engine_restarts(e, "gateway", 0) == 0, "the gateway was restarted");
+    CHECK(engine_counter(e, "gateway", "requests_malformed") == 0, "leaving is no bad request");
     engine_stop(e);
 }
 
