@@ -10,6 +10,7 @@
 #include "lib/base/bytes.h"
 #include "procs/client/document.h"
 #include "procs/client/map.h"
+#include "procs/repl/talk.h"
 #include "tests/harness/internal.h"
 #include "tests/scenario/baseline.h"
 
@@ -114,6 +115,20 @@ static void typable(const char *text, char out[13], size_t *from)
 
 /* compute dies in the middle of an answer: it is told, and the text is as if it had not, a text
  * that ends it included. */
+/* Beyond the bound of a prompt a paste is read to its end, and refused. */
+static void paste_too_much(struct terminal *t)
+{
+    static char text[2 * TALK_PROMPT_MAX + 1];
+    memset(text, 'x', sizeof text - 1);
+    for (size_t i = 99; i < sizeof text - 1; i += 100)
+        text[i] = '\r';
+    terminal_type(t, "\033[200~");
+    terminal_type(t, text);
+    terminal_type(t, "\033[201~\r");
+    terminal_wait(t, "a prompt has at most", WAIT_MS);
+    terminal_wait(t, ">>> ", WAIT_MS);
+}
+
 /* A pasted text of several lines is one prompt, and not before Enter. */
 static void repl_takes_a_paste(void)
 {
@@ -132,6 +147,7 @@ static void repl_takes_a_paste(void)
     terminal_wait(t, "4 tokens at", WAIT_MS);
     terminal_wait(t, ">>> ", WAIT_MS);
     CHECK(engine_counter(e, "compute", "sequences_done") == 1, "it was more than one prompt");
+    paste_too_much(t);
     snprintf(path, sizeof path, "%s/pasted.json", test_dir());
     snprintf(save, sizeof save, "/save %s", path);
     type_line(t, save);
