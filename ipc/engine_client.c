@@ -422,6 +422,8 @@ json_t *engine_next_reply(const struct engine_next *next)
         fine = put(fields, "stats", json_incref(next->stats));
     if (fine && next->logprobs_count)
         fine = put(fields, "logprobs", logprobs_json(next->logprobs, next->logprobs_count));
+    if (fine && next->stopped)
+        fine = put(fields, "text_tokens", json_integer((json_int_t)next->text_tokens));
     if (fine && next->piece_bytes_count)
         fine = put(fields, "pieces", ids_json(next->piece_bytes, next->piece_bytes_count));
     if (fine)
@@ -562,16 +564,19 @@ static int read_next(struct engine_next *next, uint64_t from, struct error *erro
 {
     const json_t *text = json_object_get(next->reply, "text");
     const json_t *failure = json_object_get(next->reply, "error");
-    int64_t position = -1;
+    int64_t position = -1, text_tokens = -1;
     if (read_arrays(next, error) != 0 ||
         get_int(next->reply, "next", 0, INT64_MAX, &position, error) != 0 ||
-        get_bool(next->reply, "done", &next->done, error) != 0)
+        get_bool(next->reply, "done", &next->done, error) != 0 ||
+        get_int(next->reply, "text_tokens", 0, UINT32_MAX, &text_tokens, error) != 0)
         return -1;
     if (!json_is_string(text) || position < 0 || (uint64_t)position < from)
         return error_set(error, ERR_FAILED, "the engine's reply has no text or goes backwards");
     next->text = json_string_value(text);
     next->text_bytes = json_string_length(text);
     next->next = (uint64_t)position;
+    next->stopped = text_tokens >= 0;
+    next->text_tokens = next->stopped ? (uint64_t)text_tokens : 0;
     if (next->done)
         next->finish = finish_word(json_string_value(json_object_get(next->reply, "finish")));
     if (failure)

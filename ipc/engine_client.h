@@ -45,7 +45,7 @@ json_t *sampling_json(const struct sampling *s);
 #define ENGINE_WAIT_MS_MAX      60000 /* one long poll */
 #define ENGINE_NEXT_IDS_MAX     4096  /* tokens or log-probabilities in one reply */
 #define ENGINE_STOPS_MAX        8     /* texts that end an answer */
-#define ENGINE_STOP_BYTES_MAX   64    /* of one of them */
+#define ENGINE_STOP_BYTES_MAX   128   /* of one of them */
 
 /* Texts that end an answer and are no part of it. Fixed size: it stands in shared memory, too. */
 struct engine_stops {
@@ -102,6 +102,8 @@ struct engine_next {
     size_t logprobs_count;
     const uint32_t *piece_bytes; /* with log-probabilities: bytes of each token's text */
     size_t piece_bytes_count;    /* 0: not told */
+    bool stopped;                /* a text of `stop` ended the answer, and */
+    uint64_t text_tokens;        /* so many of all its tokens have a part in the text */
 };
 
 /* Each returns 0 or -1 with *error. */

@@ -99,6 +99,8 @@ static bool answer(struct compute *c, const struct pending *p, uint64_t now_ns, 
                                (uint32_t)left, s.ended, cut_from(q, &s, p->from), &next.text_bytes);
     next.next = p->from + next.count;
     next.done = s.ended && next.next >= s.count;
+    next.stopped = s.ended && q->stop_token != UINT32_MAX;
+    next.text_tokens = next.stopped ? (uint64_t)q->stop_token + (q->stop_bytes > 0) : 0;
     if (next.count == 0 && !next.done && !last)
         return false;
     if (q->logprobs || (q->flags & KV_FLAG_SCORE_PROMPT)) {

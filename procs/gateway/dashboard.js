@@ -24,13 +24,15 @@ function chart(id, value, shown, note, top) {
   all.push(value);
   if (all.length > 120) all.shift();
   const most = top || Math.max(1e-9, ...all);
-  const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
-  svg.setAttribute("viewBox", "0 0 119 40");
-  svg.setAttribute("preserveAspectRatio", "none");
-  const line = document.createElementNS("http://www.w3.org/2000/svg", "polyline");
-  line.setAttribute("points", all.map((v, i) =>
-    `${i + 120 - all.length},${(39 - 37 * Math.min(1, v / most)).toFixed(2)}`).join(" "));
-  svg.append(line);
+  const shape = (name, set) => {
+    const e = document.createElementNS("http://www.w3.org/2000/svg", name);
+    for (const k in set) e.setAttribute(k, set[k]);
+    return e;
+  };
+  const width = Math.max(20, all.length) - 1, first = width - all.length + 1; /* few of them have room all the same */
+  const points = all.map((v, i) => `${first + i},${(39 - 37 * Math.min(1, v / most)).toFixed(2)}`).join(" ");
+  const svg = shape("svg", { viewBox: `0 0 ${width} 40`, preserveAspectRatio: "none" });
+  svg.append(shape("polygon", { points: `${first},40 ${points} ${width},40` }), shape("polyline", { points }));
   $(id).replaceChildren(el("b", shown), el("small", note), svg);
 }
 let last;
@@ -65,7 +67,7 @@ function budget(doc) {
   const parts = [["experts and dense weights", m.segments.arena, "--a"], ["KV cache", m.segments.kv, "--c"],
     ["private, held", p.private_bytes, "--b"], ["programs", p.text_bytes, "--d"],
     ["kernel, tables, segments", p.kernel_bytes + p.page_table_bytes + p.tmpfs_node_bytes + p.segments_bytes, "--soft"],
-    ["margin and reads in flight", p.margin_bytes + p.in_flight_bytes, "--line"]];
+    ["margin and reads in flight", p.margin_bytes + p.in_flight_bytes, "--e"]];
   $("bar").replaceChildren(...parts.map(([, n, c]) => {
     const i = el("i");
     i.style.width = 100 * n / m.budget_bytes + "%";

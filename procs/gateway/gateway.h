@@ -6,7 +6,7 @@
  *                 exchange_answer
  *   stream.c      struct stream: one completion.
  *
- *     SUBMIT --(compute took it)--> FOLLOW --(end, stop text)--> ENDED --(all told)--> free
+ *     SUBMIT --(compute took it)--> FOLLOW --(end, error)--> ENDED --(all told)--> free
  *       |                             |
  *       +--(client left)--> LEFT <----+--> free, once the cancel is on its way
  *
@@ -80,6 +80,8 @@ struct exchange {
 int http_start(struct gateway *g, struct error *error);
 /* One round: everything that can be done now without waiting. */
 void http_run(struct gateway *g);
+/* No connection is accepted any more; those that are there are served on. */
+void http_close_door(struct gateway *g);
 
 /* Hands over the answer (takes the reference) and wakes the exchange. NULL without memory: the
  * connection is closed. */
@@ -123,8 +125,6 @@ unsigned connections_max(const struct params *p);
 /* Log-probabilities of what is told (logprobs.c). */
 struct logprobs {
     size_t offset;                 /* characters told: where the next token begins in the answer */
-    struct buffer held;            /* struct held_token: those that begin in the stream's tail */
-    size_t held_at;                /* where in it the first of them begins */
     struct buffer whole;           /* of an answer that is told at once: its JSON so far, */
     struct buffer values, offsets; /* for completions in three arrays */
 };
@@ -141,13 +141,11 @@ struct stream {
     char id[STREAM_ID_BYTES];
     int64_t created;
     uint64_t sequence, from, ticket;
-    char tail[API_STOP_BYTES_MAX * 2]; /* text that may be the beginning of a stop */
-    size_t tail_bytes;
     size_t prompt_held; /* counted for the text of submit, while that call is under way */
     struct buffer out;  /* stream: events to be told; else the text so far */
     struct logprobs logprobs;
-    uint64_t new_tokens, prompt_tokens;
-    const char *finish; /* "length", "stop"; NULL: not yet */
+    uint64_t new_tokens, prompt_tokens; /* new: those of the text, none of a stop */
+    const char *finish;                 /* "length", "stop"; NULL: not yet */
     bool role_told;
     bool failed; /* something did not fit: what was told is not whole */
     bool broken; /* and there was no room to say so: the connection is to be closed */
@@ -157,16 +155,14 @@ struct stream {
 route_fn stream_completion, stream_chat;
 void stream_client_left(struct stream *s);
 void streams_tend(struct gateway *g, uint64_t now_ns);
+/* Ends all of them with an error. Their sequences end with the engine. */
+void streams_stop(struct gateway *g);
 /* Fills places of streams whose connection nobody reads from; returns their number. */
 nfds_t streams_poll(struct gateway *g, struct pollfd *fds, struct stream **of);
 
-/* Tokens of a reply whose text is `text` behind the stream's tail, of which `told` bytes are told
- * now: the entries of those that begin there, as an array of OpenAI's form for conversations, each
- * with its offset in the answer; NULL when they were not asked for. The others are held. */
-json_t *logprobs_take(struct stream *s, const struct engine_next *next, const char *text,
-                      size_t told);
-/* Tokens that are held. */
-size_t logprobs_held(const struct stream *s);
+/* Entries of the first `count` tokens of a reply, as an array of OpenAI's form for conversations,
+ * each with its offset in the answer; NULL when they were not asked for. */
+json_t *logprobs_take(struct stream *s, const struct engine_next *next, size_t count);
 /* Keeps entries for the end of an answer that is told at once; steals them. */
 void logprobs_keep(struct stream *s, json_t *entries);
 void logprobs_free(struct stream *s);
@@ -215,6 +211,8 @@ struct gateway {
     bool loopback;           /* bound to an address of this machine alone */
     bool closing; /* a connection is closed because its client left: the library's words about it */
     unsigned connections;
+    unsigned answering; /* requests that are complete, and not answered to the end */
+    uint64_t tend_due_ns;
     struct connection *oldest, *newest; /* in the order in which they began to rest */
     struct quota quota;                 /* bytes in buffers */
     struct stream streams[STREAMS_MAX];

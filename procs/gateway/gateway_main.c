@@ -10,6 +10,8 @@
  * Memory     writes its own row of the process table, which is all it is given: no weights, no
  *            directory. Private memory is bounded by parameters (--http-*), held in the ledger, and
  *            cut off by RLIMIT_DATA.
+ * When it is told to stop: open answers end with an error, those who do not read it within a second
+ *            are cut off.
  * When it dies: connections break; sequences nobody asks for are cancelled. The listening socket is
  *            the supervisor's: who connects meanwhile waits. Nothing else is lost.
  * When others die: compute - calls are repeated, streams go on with the same text; the supervisor -
@@ -30,6 +32,7 @@
 #define LOOP_MS       50
 #define ENGINE_CALLS  (2 * STREAMS_MAX + 16) /* one next and one cancel of each */
 #define CONTROL_CALLS 8
+#define FAREWELL_NS   NS_PER_S /* for those who read; the supervisor waits three of them */
 
 static struct gateway the_gateway;
 
@@ -126,24 +129,32 @@ static void wait_for_news(struct gateway *g)
         }
 }
 
-static void loop(struct gateway *g)
+static void serve(struct gateway *g)
 {
-    uint64_t tend_due = 0;
-    while (!g->child.stop) {
-        wait_for_news(g);
-        uint64_t now = clock_now_ns();
-        rpc_async_tend(g->engine, now);
-        rpc_async_tend(g->control, now);
-        http_run(g);
-        if (now < tend_due)
-            continue;
-        tend_due = now + TEND_EVERY_NS;
-        handle_controls(g);
-        child_tend(&g->child);
-        streams_tend(g, now);
-        connections_tend(g, now);
-        documents_tend(g, now);
-    }
+    wait_for_news(g);
+    uint64_t now = clock_now_ns();
+    rpc_async_tend(g->engine, now);
+    rpc_async_tend(g->control, now);
+    http_run(g);
+    if (now < g->tend_due_ns)
+        return;
+    g->tend_due_ns = now + TEND_EVERY_NS;
+    handle_controls(g);
+    child_tend(&g->child);
+    streams_tend(g, now);
+    connections_tend(g, now);
+    documents_tend(g, now);
+}
+
+/* Told to stop: who waits for an answer gets one, and an answer that had begun ends with an error,
+ * not in the middle. Who connects meanwhile is the next one's. */
+static void farewell(struct gateway *g)
+{
+    uint64_t until = clock_now_ns() + FAREWELL_NS;
+    http_close_door(g);
+    streams_stop(g);
+    while (g->answering > 0 && clock_now_ns() < until)
+        serve(g);
 }
 
 int main(int argc, char **argv)
@@ -151,6 +162,8 @@ int main(int argc, char **argv)
     struct gateway *g = &the_gateway;
     start(g, argc, argv);
     child_ready(&g->child);
-    loop(g);
+    while (!g->child.stop)
+        serve(g);
+    farewell(g);
     child_exit(&g->child);
 }

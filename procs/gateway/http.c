@@ -48,6 +48,22 @@ void refused(struct gateway *g, const char *why)
     g->log_due_ns = now + LOG_EVERY_NS;
 }
 
+/* A client that left, in the middle of its request or of our answer, is nothing to complain of. All
+ * that the library tells of it is a sentence. */
+static bool tells_of_leaving(const char *text)
+{
+    static const char *const beginnings[] = {
+        "Failed to send ",
+        "Socket has been disconnected ",
+        "Connection socket is closed ",
+        "Connection was closed by remote side ",
+    };
+    for (size_t i = 0; i < ARRAY_LEN(beginnings); i++)
+        if (strncmp(text, beginnings[i], strlen(beginnings[i])) == 0)
+            return true;
+    return false;
+}
+
 /* What the library says: bytes that were no HTTP, connections that broke. */
 static void on_library_words(void *arg, const char *fmt, va_list list)
 {
@@ -56,6 +72,8 @@ static void on_library_words(void *arg, const char *fmt, va_list list)
     if (g->closing)
         return; /* it complains of what we told it to do */
     vsnprintf(text, sizeof text, fmt, list);
+    if (tells_of_leaving(text))
+        return;
     counter_add(g->child.row, CTR_GATEWAY_requests_malformed, 1);
     refused(g, text);
 }
@@ -426,6 +444,7 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *connection, 
     }
     if (!x->begun && !x->ready && !x->gone) {
         x->begun = true;
+        g->answering++;
         connection_works(connection);
         x->route->begin(x);
     }
@@ -446,6 +465,8 @@ static void on_end(void *arg, struct MHD_Connection *connection, void **slot,
         return;
     OBJ_CHECK(x, EXCHANGE_MAGIC);
     *slot = NULL;
+    if (x->begun)
+        g->answering--;
     if (x->stream)
         stream_client_left(x->stream);
     documents_forget(x);
@@ -499,6 +520,11 @@ int http_start(struct gateway *g, struct error *error)
     if (!g->daemon)
         return error_set(error, ERR_FAILED, "the HTTP library does not start");
     return 0;
+}
+
+void http_close_door(struct gateway *g)
+{
+    MHD_quiesce_daemon(g->daemon); /* the socket is the supervisor's, and stays open there */
 }
 
 void http_run(struct gateway *g)

@@ -1,7 +1,5 @@
-/* Log-probabilities of what is told, and which tokens those are. A token is told with the text it
- * begins in: one that begins in text held back, because a stop may begin there, is held as well,
- * and is no part of the answer when the stop comes. Everything that is kept is text in counted
- * buffers: as JSON objects a token costs ten times as much. */
+/* Log-probabilities of what is told. Everything that is kept is text in counted buffers: as JSON
+ * objects a token costs ten times as much. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,20 +7,6 @@
 #include "procs/gateway/gateway.h"
 
 #define LEAST_LOGPROB (-9999.0) /* as OpenAI writes an impossible one */
-
-struct held_token {
-    double logprob;
-    size_t bytes; /* of its text; 0 when nobody knows */
-};
-
-/* One walk over the tokens of a reply and those held before it. */
-struct walk {
-    struct stream *stream;
-    const char *text;
-    size_t told;
-    json_t *entries;    /* NULL: nobody asked for log-probabilities */
-    struct buffer rest; /* not told yet */
-};
 
 static size_t characters(const char *text, size_t bytes)
 {
@@ -40,85 +24,28 @@ static json_t *bytes_json(const char *text, size_t bytes)
     return array;
 }
 
-static void tell_token(struct walk *w, const struct held_token *token, const char *text)
+json_t *logprobs_take(struct stream *s, const struct engine_next *next, size_t count)
 {
-    struct logprobs *l = &w->stream->logprobs;
-    json_array_append_new(w->entries,
-                          json_pack("{s:o, s:f, s:o, s:[], s:I}", "token",
-                                    rpc_text_json(text, token->bytes), "logprob", token->logprob,
-                                    "bytes", bytes_json(text, token->bytes), "top_logprobs",
-                                    "offset", (json_int_t)l->offset));
-    l->offset += characters(text, token->bytes);
-}
-
-/* A token whose text begins at `at`. */
-static void take(struct walk *w, const struct held_token *token, size_t at)
-{
-    struct stream *s = w->stream;
-    bool begun = at < w->told || (token->bytes == 0 && at == w->told);
-    if (begun && w->entries) {
-        tell_token(w, token, w->text + at);
-    } else if (!begun) {
-        if (w->rest.bytes == 0)
-            s->logprobs.held_at = at - w->told;
-        if (!buffer_add(&s->gateway->quota, &w->rest, token, sizeof *token))
-            s->failed = true;
-    }
-}
-
-static void take_held(struct walk *w)
-{
-    const struct logprobs *l = &w->stream->logprobs;
-    size_t at = l->held_at, count = logprobs_held(w->stream);
-    for (size_t i = 0; i < count; i++) {
-        struct held_token token;
-        memcpy(&token, l->held.data + i * sizeof token, sizeof token);
-        take(w, &token, at);
-        at += token.bytes;
-    }
-}
-
-static void take_reply(struct walk *w, const struct engine_next *next)
-{
-    size_t at = w->stream->tail_bytes, sum = 0;
-    bool wanted = w->entries != NULL;
-    size_t count =
-        wanted && next->logprobs_count < next->count ? next->logprobs_count : next->count;
+    if (!s->request.logprobs)
+        return NULL;
+    size_t sum = 0, at = 0;
+    json_t *entries = json_array();
     for (size_t i = 0; i < next->piece_bytes_count; i++)
         sum += next->piece_bytes[i];
     /* Bytes that are no UTF-8 were replaced: then nobody knows which token they were of. */
     bool known = next->piece_bytes_count == next->count && sum == next->text_bytes;
-    for (size_t i = 0; i < count; i++) {
-        struct held_token token = {0, known ? next->piece_bytes[i] : 0};
-        if (wanted)
-            token.logprob = next->logprobs[i] < LEAST_LOGPROB ? LEAST_LOGPROB : next->logprobs[i];
-        else if (i + 1 == count) /* lengths were not asked for: mostly there is but one */
-            token.bytes = next->text_bytes;
-        take(w, &token, at);
-        at += token.bytes;
+    for (size_t i = 0; i < count && i < next->logprobs_count; i++) {
+        size_t bytes = known ? next->piece_bytes[i] : 0;
+        const char *text = next->text + at;
+        double logprob = next->logprobs[i] < LEAST_LOGPROB ? LEAST_LOGPROB : next->logprobs[i];
+        json_array_append_new(entries, json_pack("{s:o, s:f, s:o, s:[], s:I}", "token",
+                                                 rpc_text_json(text, bytes), "logprob", logprob,
+                                                 "bytes", bytes_json(text, bytes), "top_logprobs",
+                                                 "offset", (json_int_t)s->logprobs.offset));
+        s->logprobs.offset += characters(text, bytes);
+        at += bytes;
     }
-}
-
-json_t *logprobs_take(struct stream *s, const struct engine_next *next, const char *text,
-                      size_t told)
-{
-    struct logprobs *l = &s->logprobs;
-    if (!s->request.logprobs && s->request.stops_count == 0)
-        return NULL;
-    struct walk w = {.stream = s,
-                     .text = text,
-                     .told = told,
-                     .entries = s->request.logprobs ? json_array() : NULL};
-    take_held(&w);
-    take_reply(&w, next);
-    buffer_free(&s->gateway->quota, &l->held);
-    l->held = w.rest;
-    return w.entries;
-}
-
-size_t logprobs_held(const struct stream *s)
-{
-    return s->logprobs.held.bytes / sizeof(struct held_token);
+    return entries;
 }
 
 /* Appends a value to a list without its brackets. */
@@ -152,7 +79,7 @@ void logprobs_keep(struct stream *s, json_t *entries)
 void logprobs_free(struct stream *s)
 {
     struct logprobs *l = &s->logprobs;
-    struct buffer *const buffers[] = {&l->held, &l->whole, &l->values, &l->offsets};
+    struct buffer *const buffers[] = {&l->whole, &l->values, &l->offsets};
     for (size_t i = 0; i < ARRAY_LEN(buffers); i++)
         buffer_free(&s->gateway->quota, buffers[i]);
 }

@@ -159,13 +159,10 @@ static int take_logprobs_flag(struct taker *t, const json_t *value)
 static int add_stop(struct taker *t, const json_t *value)
 {
     size_t n = json_string_length(value);
-    if (!json_is_string(value) || n == 0 || n > API_STOP_BYTES_MAX)
+    if (!json_is_string(value) || n == 0 || n > ENGINE_STOP_BYTES_MAX)
         return error_set(t->error, ERR_BAD_INPUT, "'stop' must be texts of 1 to %d bytes",
-                         API_STOP_BYTES_MAX);
-    struct api_stop *stop = &t->out->stops[t->out->stops_count++];
-    memcpy(stop->text, json_string_value(value), n);
-    stop->bytes = n;
-    return 0;
+                         ENGINE_STOP_BYTES_MAX);
+    return engine_stops_add(&t->out->stops, json_string_value(value), n, t->error);
 }
 
 static int take_stop(struct taker *t, const json_t *value)
@@ -173,9 +170,9 @@ static int take_stop(struct taker *t, const json_t *value)
     size_t n = json_array_size(value);
     if (!json_is_array(value))
         return add_stop(t, value);
-    if (n > API_STOPS_MAX)
+    if (n > ENGINE_STOPS_MAX)
         return error_set(t->error, ERR_BAD_INPUT, "'stop' has %zu texts, at most %d are taken", n,
-                         API_STOPS_MAX);
+                         ENGINE_STOPS_MAX);
     for (size_t i = 0; i < n; i++)
         if (add_stop(t, json_array_get(value, i)) != 0)
             return -1;
@@ -427,32 +424,4 @@ void api_model_name(const char *path, char *out, size_t room)
         n = utf8_complete_prefix(name, room - 1);
     memcpy(out, name, n);
     out[n] = 0;
-}
-
-/* ---- stops ----------------------------------------------------------------------------------- */
-
-/* Bytes at the end of text that a stop begins with. */
-static size_t begun(const struct api_stop *stop, const char *text, size_t bytes)
-{
-    size_t n = stop->bytes - 1 < bytes ? stop->bytes - 1 : bytes;
-    while (n > 0 && memcmp(text + bytes - n, stop->text, n) != 0)
-        n--;
-    return n;
-}
-
-size_t api_stop_scan(const struct api_request *r, const char *text, size_t bytes, bool *hit)
-{
-    size_t first = bytes, held = 0;
-    *hit = false;
-    for (size_t i = 0; i < r->stops_count; i++) {
-        const struct api_stop *stop = &r->stops[i];
-        const char *at = memmem(text, bytes, stop->text, stop->bytes);
-        size_t n = begun(stop, text, bytes);
-        held = n > held ? n : held;
-        if (!at || (size_t)(at - text) >= first + *hit)
-            continue;
-        first = (size_t)(at - text);
-        *hit = true;
-    }
-    return *hit ? first : bytes - held;
 }

@@ -12,20 +12,13 @@
 #include "ipc/engine_client.h"
 #include "lib/model/chat.h"
 
-#define API_STOPS_MAX      8
-#define API_STOP_BYTES_MAX 128
-#define API_PARAM_BYTES    40
-#define API_IDS_MAX        8192 /* of a prompt given as token ids */
+#define API_PARAM_BYTES 40
+#define API_IDS_MAX     8192 /* of a prompt given as token ids */
 /* Values in one body: a tree costs up to fifty times its text. */
 #define API_VALUES_MAX         12288
 #define API_COMPLETION_DEFAULT 16 /* max_tokens of /v1/completions, as OpenAI has it */
 
 enum api_kind { API_COMPLETION, API_CHAT };
-
-struct api_stop {
-    char text[API_STOP_BYTES_MAX];
-    size_t bytes;
-};
 
 struct api_request {
     enum api_kind kind;
@@ -36,8 +29,7 @@ struct api_request {
     int64_t max_tokens; /* ENGINE_TOKENS_MAX: what the context leaves */
     bool stream, include_usage, ignore_eos, logprobs;
     struct sampling sampling;
-    struct api_stop stops[API_STOPS_MAX];
-    size_t stops_count;
+    struct engine_stops stops;
 };
 
 struct api_limits {
@@ -55,10 +47,5 @@ void api_request_free(struct api_request *r);
 /* What a model is called: its file's name without directory and ending, at most room - 1 bytes of
  * it and never half a character. */
 void api_model_name(const char *path, char *out, size_t room);
-
-/* Looks for the stops in text that begins where nothing has been told yet. Returns how many bytes
- * of it may be told: up to the first stop (*hit), or without an end that may become one. Text is
- * whole UTF-8 characters, and so is what may be told. */
-size_t api_stop_scan(const struct api_request *r, const char *text, size_t bytes, bool *hit);
 
 #endif

@@ -17,6 +17,7 @@
 #define LOST_NS      (60 * NS_PER_S) /* compute unheard of for this long */
 #define AHEAD_BYTES  16384           /* untold events beyond which no more tokens are asked for */
 #define BLOCK_BYTES  4096            /* written at once */
+#define STOPPING     "the engine is stopping"
 
 static const char ping[] = ": waiting\n\n";
 static const char last_event[] = "data: [DONE]\n\n";
@@ -239,6 +240,14 @@ static void finish(struct stream *s, const char *word)
 
 /* ---- tokens ---------------------------------------------------------------------------------- */
 
+/* How many tokens of a reply are of the text: those of a stop are of no use to the client. */
+static size_t tokens_told(const struct stream *s, const struct engine_next *next)
+{
+    if (!next->stopped || next->text_tokens >= s->from + next->count)
+        return next->count;
+    return next->text_tokens > s->from ? (size_t)(next->text_tokens - s->from) : 0;
+}
+
 static void count_tokens(struct stream *s, uint64_t count)
 {
     struct gateway *g = s->gateway;
@@ -254,48 +263,18 @@ static void count_tokens(struct stream *s, uint64_t count)
     counter_add(g->child.row, CTR_GATEWAY_tokens, count);
 }
 
-/* Tells the text of a reply as far as no stop may begin in it. True: a stop was met. */
-static bool take_text(struct stream *s, const struct engine_next *next)
-{
-    size_t bytes = s->tail_bytes + next->text_bytes;
-    char *text = malloc(bytes + 1);
-    if (!text) {
-        s->failed = true;
-        return false;
-    }
-    bool hit;
-    memcpy(text, s->tail, s->tail_bytes);
-    memcpy(text + s->tail_bytes, next->text, next->text_bytes);
-    size_t told = api_stop_scan(&s->request, text, bytes, &hit);
-    if (next->done && !hit)
-        told = bytes;
-    json_t *entries = logprobs_take(s, next, text, told);
-    if (hit) /* tokens that begin at the stop or behind it are no part of the answer */
-        s->new_tokens -= logprobs_held(s);
-    tell_text(s, text, told, entries);
-    s->tail_bytes = hit ? 0 : bytes - told;
-    sl_assert(s->tail_bytes <= sizeof s->tail);
-    memcpy(s->tail, text + told, s->tail_bytes);
-    free(text);
-    return hit;
-}
-
 static void take_next(struct stream *s, const struct engine_next *next)
 {
     struct error error;
+    size_t told = tokens_told(s, next);
     s->heard_ns = clock_now_ns();
     s->from = next->next;
-    count_tokens(s, next->count);
-    bool hit = take_text(s, next);
+    count_tokens(s, told);
+    tell_text(s, next->text, next->text_bytes, logprobs_take(s, next, told));
     if (s->failed) {
         if (!next->done)
             cancel_sequence(s);
         too_much(s);
-    } else if (hit) {
-        counter_add(s->gateway->child.row, CTR_GATEWAY_streams_stopped, 1);
-        if (!next->done)
-            cancel_sequence(s);
-        finish(s, "stop");
     } else if (!next->done) {
         ask_next(s);
     } else if (strcmp(next->finish, "error") == 0) {
@@ -304,6 +283,8 @@ static void take_next(struct stream *s, const struct engine_next *next)
         error_set(&error, ERR_CANCELLED, "the engine cancelled the sequence");
         fail(s, &error);
     } else {
+        if (next->stopped)
+            counter_add(s->gateway->child.row, CTR_GATEWAY_streams_stopped, 1);
         finish(s, next->finish);
     }
 }
@@ -388,6 +369,15 @@ static void begin_events(struct stream *s)
     exchange_answer(s->exchange, MHD_HTTP_OK, response);
 }
 
+/* compute did not take it. */
+static void refuse(struct stream *s, const struct error *error)
+{
+    struct exchange *x = s->exchange;
+    counter_add(s->gateway->child.row, CTR_GATEWAY_streams_failed, 1);
+    stream_free(s);
+    exchange_error(x, error, NULL);
+}
+
 static void on_submitted(void *arg, json_t *reply, const struct error *error)
 {
     struct stream *s = arg;
@@ -404,10 +394,7 @@ static void on_submitted(void *arg, json_t *reply, const struct error *error)
         return;
     }
     if (error) {
-        struct exchange *x = s->exchange;
-        counter_add(s->gateway->child.row, CTR_GATEWAY_streams_failed, 1);
-        stream_free(s);
-        exchange_error(x, error, NULL);
+        refuse(s, error);
         return;
     }
     s->state = STREAM_FOLLOW;
@@ -430,6 +417,7 @@ static int submit(struct stream *s, struct error *error)
     submit.ignore_eos = r->ignore_eos;
     submit.logprobs = r->logprobs;
     submit.sampling = r->sampling;
+    submit.stops = r->stops;
     /* The template's own tokens are meant as such; those in a plain prompt are text. */
     submit.parse_special = r->kind == API_CHAT && s->gateway->chat.family != CHAT_PLAIN;
     json_t *request = engine_submit_request(&submit, error);
@@ -446,6 +434,11 @@ static void begin(struct exchange *x, enum api_kind kind)
     struct error error;
     char param[API_PARAM_BYTES] = "";
     struct api_limits limits = {g->child.params->http_prompt, &g->chat};
+    if (g->child.stop) {
+        error_set(&error, ERR_GONE, STOPPING);
+        exchange_error(x, &error, NULL);
+        return;
+    }
     if (!g->known) {
         error_set(&error, ERR_BUSY, "the engine is starting");
         exchange_error(x, &error, NULL);
@@ -506,6 +499,19 @@ void streams_tend(struct gateway *g, uint64_t now_ns)
     counter_set(g->child.row, CTR_GATEWAY_streams, running);
     counter_set(g->child.row, CTR_GATEWAY_buffered_bytes, g->quota.held);
     counter_set(g->child.row, CTR_GATEWAY_calls_repeated, rpc_async_repeated(g->engine));
+}
+
+void streams_stop(struct gateway *g)
+{
+    struct error error;
+    error_set(&error, ERR_GONE, STOPPING);
+    for (size_t i = 0; i < STREAMS_MAX; i++) {
+        struct stream *s = &g->streams[i];
+        if (s->state == STREAM_FOLLOW)
+            fail(s, &error);
+        else if (s->state == STREAM_SUBMIT)
+            refuse(s, &error);
+    }
 }
 
 nfds_t streams_poll(struct gateway *g, struct pollfd *fds, struct stream **of)

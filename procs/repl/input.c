@@ -18,6 +18,7 @@
 
 #include "lib/base/assert.h"
 #include "procs/client/session.h"
+#include "procs/repl/paste.h"
 #include "procs/repl/talk.h"
 
 #define INPUT_MAGIC   0x52494e50u /* "RINP" */
@@ -36,6 +37,7 @@ struct input {
     char history_path[PATH_MAX];
     input_candidates *candidates;
     bool inside; /* between quotes */
+    bool marks;  /* the terminal is asked to mark what is pasted */
     mbstate_t shift;
     char line[TALK_PROMPT_MAX + 1]; /* the newest */
     char text[TALK_PROMPT_MAX + 1]; /* of several lines */
@@ -131,6 +133,26 @@ static unsigned char edit_complete(EditLine *edit, int key)
     return el_insertstr(edit, rest) == 0 ? CC_REFRESH : CC_ERROR;
 }
 
+/* What is pasted, to its end. Beyond the bound of a prompt it is only read: the line is refused. */
+static unsigned char edit_paste(EditLine *edit, int key)
+{
+    struct paste paste = {0};
+    wchar_t c, out[PASTE_OUT];
+    size_t inserted = 0;
+    bool ended = false;
+    (void)key;
+    while (!ended) {
+        if (el_wgetc(edit, &c) != 1)
+            return CC_ERROR; /* a signal, or the end: the next key tells */
+        ended = paste_take(&paste, c, out);
+        if (inserted <= TALK_PROMPT_MAX && out[0] && el_winsertstr(edit, out) == 0)
+            inserted += wcslen(out);
+    }
+    if (paste.lines > 0 && inserted <= TALK_PROMPT_MAX)
+        el_deletestr(edit, (int)paste.lines);
+    return CC_REFRESH;
+}
+
 /* $XDG_STATE_HOME/sluice/history, else ~/.local/state/sluice/history; "" when there is no home. */
 static void find_history(struct input *in)
 {
@@ -180,6 +202,10 @@ static int edit_open(struct input *in, struct error *error)
     /* Wide: the narrow form copies both words and never frees them. */
     el_wset(in->edit, EL_ADDFN, L"sluice-complete", L"Completes a command", edit_complete);
     el_set(in->edit, EL_BIND, "^I", "sluice-complete", NULL);
+    el_wset(in->edit, EL_ADDFN, L"sluice-paste", L"Takes what is pasted", edit_paste);
+    el_set(in->edit, EL_BIND, PASTE_BEGIN, "sluice-paste", NULL);
+    const char *term = getenv("TERM");
+    in->marks = term && *term && strcmp(term, "dumb") != 0;
     el_source(in->edit, NULL);
     return 0;
 }
@@ -218,10 +244,20 @@ static int too_long(struct error *error)
     return error_set(error, ERR_BAD_INPUT, "a prompt has at most %u bytes", TALK_PROMPT_MAX);
 }
 
+static void mark_pastes(struct input *in, const char *how)
+{
+    if (!in->marks)
+        return;
+    fputs(how, in->screen);
+    fflush(in->screen);
+}
+
 static enum input_result edited_line(struct input *in, struct error *error)
 {
     int count = 0;
+    mark_pastes(in, PASTE_ON);
     const char *got = el_gets(in->edit, &count);
+    mark_pastes(in, PASTE_OFF); /* what is typed while an answer comes is echoed as it is */
     if (!got && session_stop) {
         el_reset(in->edit);
         fputc('\n', in->screen);

@@ -24,8 +24,8 @@ enum input_result {
 struct input *input_open(bool tty, input_candidates *candidates, struct error *error);
 void input_close(struct input *in);
 
-/* A prompt or command: one line, or what stands between """ and """. Borrowed until the next
- * call. */
+/* A prompt or command: one line (what is pasted stays together), or what stands between """ and
+ * """. Borrowed until the next call. */
 enum input_result input_next(struct input *in, const char **text, struct error *error);
 
 #endif

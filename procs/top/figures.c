@@ -61,7 +61,9 @@ static void work(const struct look *before, const struct look *now, struct figur
     f->uses_per_s = share(uses, f->seconds);
     f->stall = share(GREW("compute", "stall_ns"), prefill_ns + decode_ns);
     f->recall = share(GREW("predictor", "recall_hits"), GREW("predictor", "recall_uses"));
-    f->prefetch_used = share(GREW("cache", "prefetches_used"), GREW("cache", "prefetches"));
+    /* Of those whose fate was decided: one that came in the last look may be used in this one. */
+    double used = GREW("cache", "prefetches_used"), wasted = GREW("cache", "prefetches_wasted");
+    f->prefetch_used = share(used, used + wasted);
     f->evictions_per_s = share(GREW("cache", "evictions"), f->seconds);
 #undef GREW
 }

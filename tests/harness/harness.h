@@ -65,6 +65,8 @@ bool process_alive(pid_t pid);
 char process_state(pid_t pid);
 void process_wait_state(pid_t pid, char state, unsigned ms);
 void process_wait_gone(pid_t pid, unsigned ms);
+/* Its private memory, in memory or swapped out, as the kernel tells it (smaps_rollup). */
+uint64_t process_private_bytes(pid_t pid);
 
 struct command {
     int status; /* exit status, 128 + signal */

@@ -2,7 +2,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,29 +54,38 @@ void process_wait_gone(pid_t pid, unsigned ms)
         CHECK(deadline_tick(deadline), "process %d is still there after %u ms", (int)pid, ms);
 }
 
-pid_t spawn_program(const char *const argv[], int in, int out, int err)
+void spawning_begin(struct spawning *s, short flags)
 {
-    posix_spawn_file_actions_t actions;
-    posix_spawnattr_t attributes;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawnattr_init(&attributes);
     sigset_t all;
+    posix_spawn_file_actions_init(&s->actions);
+    posix_spawnattr_init(&s->attributes);
     sigfillset(&all);
-    posix_spawnattr_setsigdefault(&attributes, &all);
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGDEF);
-    if (in >= 0)
-        posix_spawn_file_actions_adddup2(&actions, in, STDIN_FILENO);
-    else
-        posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-    posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);
-    posix_spawn_file_actions_adddup2(&actions, err, STDERR_FILENO);
+    posix_spawnattr_setsigdefault(&s->attributes, &all);
+    posix_spawnattr_setflags(&s->attributes, (short)(flags | POSIX_SPAWN_SETSIGDEF));
+}
+
+pid_t spawning_end(struct spawning *s, const char *const argv[])
+{
     pid_t pid = 0;
-    int result =
-        posix_spawnp(&pid, argv[0], &actions, &attributes, (char *const *)(uintptr_t)argv, environ);
-    posix_spawn_file_actions_destroy(&actions);
-    posix_spawnattr_destroy(&attributes);
+    int result = posix_spawnp(&pid, argv[0], &s->actions, &s->attributes,
+                              (char *const *)(uintptr_t)argv, environ);
+    posix_spawn_file_actions_destroy(&s->actions);
+    posix_spawnattr_destroy(&s->attributes);
     CHECK(result == 0, "cannot start %s: %s", argv[0], strerror(result));
     return pid;
+}
+
+pid_t spawn_program(const char *const argv[], int in, int out, int err)
+{
+    struct spawning s;
+    spawning_begin(&s, POSIX_SPAWN_SETPGROUP);
+    if (in >= 0)
+        posix_spawn_file_actions_adddup2(&s.actions, in, STDIN_FILENO);
+    else
+        posix_spawn_file_actions_addopen(&s.actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_adddup2(&s.actions, out, STDOUT_FILENO);
+    posix_spawn_file_actions_adddup2(&s.actions, err, STDERR_FILENO);
+    return spawning_end(&s, argv);
 }
 
 static int temporary(void)

@@ -59,20 +59,34 @@ static void look_for_family(struct sampler *s)
         closedir(dir);
 }
 
-/* Private pages, and this process's share of its programs' pages; of shared memory nothing. */
-static uint64_t own_bytes(pid_t pid)
+/* What the kernel says of a process under these names, together. */
+static uint64_t rollup(pid_t pid, const char *const keys[], size_t count)
 {
-    static const char *const keys[] = {"Pss_Anon:", "Pss_File:", "SwapPss:"};
     char path[64], line[256];
     snprintf(path, sizeof path, "/proc/%d/smaps_rollup", (int)pid);
     FILE *f = fopen(path, "re");
     uint64_t bytes = 0;
     while (f && fgets(line, sizeof line, f))
-        for (size_t i = 0; i < ARRAY_LEN(keys); i++)
+        for (size_t i = 0; i < count; i++)
             if (strncmp(line, keys[i], strlen(keys[i])) == 0)
                 bytes += strtoull(line + strlen(keys[i]), NULL, 10) * KIB;
     if (f)
         fclose(f);
+    return bytes;
+}
+
+/* Private pages, and this process's share of its programs' pages; of shared memory nothing. */
+static uint64_t own_bytes(pid_t pid)
+{
+    static const char *const keys[] = {"Pss_Anon:", "Pss_File:", "SwapPss:"};
+    return rollup(pid, keys, ARRAY_LEN(keys));
+}
+
+uint64_t process_private_bytes(pid_t pid)
+{
+    static const char *const keys[] = {"Anonymous:", "Swap:"};
+    uint64_t bytes = rollup(pid, keys, ARRAY_LEN(keys));
+    CHECK(bytes > 0, "nothing is known of process %d", (int)pid);
     return bytes;
 }
 

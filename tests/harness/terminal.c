@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,8 +15,6 @@
 #define ARGS_MAX   64
 #define TEXT_BYTES (4u << 20)
 #define SHOWN      600
-
-extern char **environ;
 
 struct terminal {
     pid_t pid;
@@ -35,24 +32,12 @@ void terminal_resize(struct terminal *t, unsigned rows, unsigned columns)
 /* A new session whose controlling terminal is the first one it opens. */
 static pid_t spawn_on(const char *terminal, const char *const argv[], int out)
 {
-    posix_spawn_file_actions_t actions;
-    posix_spawnattr_t attributes;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawnattr_init(&attributes);
-    sigset_t all;
-    sigfillset(&all);
-    posix_spawnattr_setsigdefault(&attributes, &all);
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGDEF);
-    posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, terminal, O_RDWR, 0);
-    posix_spawn_file_actions_adddup2(&actions, out >= 0 ? out : STDIN_FILENO, STDOUT_FILENO);
-    posix_spawn_file_actions_adddup2(&actions, STDIN_FILENO, STDERR_FILENO);
-    pid_t pid = 0;
-    int result =
-        posix_spawn(&pid, argv[0], &actions, &attributes, (char *const *)(uintptr_t)argv, environ);
-    posix_spawn_file_actions_destroy(&actions);
-    posix_spawnattr_destroy(&attributes);
-    CHECK(result == 0, "cannot start %s: %s", argv[0], strerror(result));
-    return pid;
+    struct spawning s;
+    spawning_begin(&s, POSIX_SPAWN_SETSID);
+    posix_spawn_file_actions_addopen(&s.actions, STDIN_FILENO, terminal, O_RDWR, 0);
+    posix_spawn_file_actions_adddup2(&s.actions, out >= 0 ? out : STDIN_FILENO, STDOUT_FILENO);
+    posix_spawn_file_actions_adddup2(&s.actions, STDIN_FILENO, STDERR_FILENO);
+    return spawning_end(&s, argv);
 }
 
 struct terminal *terminal_open(unsigned rows, unsigned columns, int out, const char *const argv[])

@@ -10,6 +10,7 @@
 #include "lib/base/bytes.h"
 #include "procs/client/document.h"
 #include "procs/client/map.h"
+#include "procs/repl/talk.h"
 #include "tests/harness/internal.h"
 #include "tests/scenario/baseline.h"
 
@@ -114,6 +115,55 @@ static void typable(const char *text, char out[13], size_t *from)
 
 /* compute dies in the middle of an answer: it is told, and the text is as if it had not, a text
  * that ends it included. */
+/* Beyond the bound of a prompt a paste is read to its end, and refused. */
+static void paste_too_much(struct terminal *t)
+{
+    static char text[2 * TALK_PROMPT_MAX + 1];
+    memset(text, 'x', sizeof text - 1);
+    for (size_t i = 99; i < sizeof text - 1; i += 100)
+        text[i] = '\r';
+    terminal_type(t, "\033[200~");
+    terminal_type(t, text);
+    terminal_type(t, "\033[201~\r");
+    terminal_wait(t, "a prompt has at most", WAIT_MS);
+    terminal_wait(t, ">>> ", WAIT_MS);
+}
+
+/* A pasted text of several lines is one prompt, and not before Enter. */
+static void repl_takes_a_paste(void)
+{
+    char path[PATH_MAX], save[PATH_MAX + 8];
+    struct engine *e = engine_new();
+    engine_start(e, NULL);
+    struct terminal *t = repl_open(e, -1);
+    type_line(t, "/set num_predict 4");
+    terminal_wait(t, "\033[?2004h", WAIT_MS); /* asked for at every prompt */
+    terminal_type(t, "Then \033[200~it was\r\ta dark\a\rand stormy night\r\033[201~, and");
+    terminal_wait(t, "stormy night", WAIT_MS);
+    terminal_wait(t, ", and", WAIT_MS);
+    CHECK(engine_counter(e, "compute", "sequences_done") == 0, "it did not wait for Enter");
+    terminal_type(t, "\r");
+    terminal_wait(t, "\033[?2004l", WAIT_MS);
+    terminal_wait(t, "4 tokens at", WAIT_MS);
+    terminal_wait(t, ">>> ", WAIT_MS);
+    CHECK(engine_counter(e, "compute", "sequences_done") == 1, "it was more than one prompt");
+    paste_too_much(t);
+    snprintf(path, sizeof path, "%s/pasted.json", test_dir());
+    snprintf(save, sizeof save, "/save %s", path);
+    type_line(t, save);
+    terminal_wait(t, ">>> ", WAIT_MS);
+    terminal_type(t, CTRL_D);
+    CHECK(terminal_end(t, WAIT_MS) == 0, "Ctrl-D is not status 0");
+    json_t *doc = json_load_file(path, 0, NULL);
+    const json_t *turns = json_object_get(doc, "turns");
+    const char *prompt = document_text(json_array_get(turns, 0), "prompt");
+    CHECK(json_array_size(turns) == 1 &&
+              strcmp(prompt, "Then it was\n\ta dark\nand stormy night, and") == 0,
+          "%zu turns, the first: %s", json_array_size(turns), prompt);
+    json_decref(doc);
+    engine_stop(e);
+}
+
 static void repl_tells_a_restart(void)
 {
     char path[PATH_MAX], command[64], stop[13];
@@ -347,9 +397,9 @@ int main(int argc, char **argv)
 #name, name                                                                                \
     }
     static const struct test_case cases[] = {
-        ROW(repl_on_a_terminal), ROW(repl_tells_a_restart),    ROW(repl_as_a_filter),
-        ROW(stats_watches),      ROW(map_and_directory_agree), ROW(top_on_a_terminal),
-        ROW(top_as_text),
+        ROW(repl_on_a_terminal), ROW(repl_takes_a_paste), ROW(repl_tells_a_restart),
+        ROW(repl_as_a_filter),   ROW(stats_watches),      ROW(map_and_directory_agree),
+        ROW(top_on_a_terminal),  ROW(top_as_text),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

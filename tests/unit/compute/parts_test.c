@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/random.h"
 #include "lib/core/pool.h"
 #include "procs/compute/compute.h"
 #include "procs/predictor/recall.h"
@@ -215,8 +216,37 @@ static uint32_t encode(const char *text, _Atomic uint32_t *log, size_t room)
     return (uint32_t)count;
 }
 
-/* Told token by token, as compute tells them, the text is what stands before the first match,
- * whatever tokens it is cut into. */
+/* Told token by token, as compute tells them. The text, and in *cut where it ends. */
+static void tell(const struct engine_stops *stops, const _Atomic uint32_t *log, uint32_t count,
+                 char *joined, struct stop_cut *cut)
+{
+    size_t told = 0, length = 0, bytes;
+    bool ended = false;
+    *cut = STOP_CUT_NONE;
+    for (uint32_t have = 1; have <= count && !ended; have++) {
+        ended = stops_match(stops, tokenizer, log, have, cut) || have == count;
+        uint32_t may = ended ? have : stops_settled(stops, tokenizer, log, have);
+        if (may < told) /* what was told once stays told */
+            ck_abort_msg("%u of %u told, %zu before", may, have, told);
+        struct stop_cut here = *cut;
+        if (cut->token != UINT32_MAX)
+            here = cut->token < told ? (struct stop_cut){0, 0}
+                                     : (struct stop_cut){cut->token - (uint32_t)told, cut->bytes};
+        told += answer_gather(&answer, tokenizer, log + told, may - (uint32_t)told, ended, here,
+                              &bytes);
+        memcpy(joined + length, answer.text, bytes);
+        length += bytes;
+    }
+    joined[length] = 0;
+}
+
+static void add_stop(struct engine_stops *stops, const char *text)
+{
+    struct error error;
+    ck_assert_int_eq(engine_stops_add(stops, text, strlen(text), &error), 0);
+}
+
+/* The text is what stands before the first match, whatever tokens it is cut into. */
 START_TEST(stops_cut_the_text)
 {
     static const struct {
@@ -237,34 +267,94 @@ START_TEST(stops_cut_the_text)
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct engine_stops stops = {0};
-        struct stop_cut cut = STOP_CUT_NONE;
-        struct error error;
+        struct stop_cut cut;
         _Atomic uint32_t log[64];
         char joined[256] = "";
-        size_t told = 0, length = 0, bytes;
-        bool ended = false;
         for (size_t k = 0; k < 3 && rows[i].stops[k]; k++)
-            ck_assert_int_eq(
-                engine_stops_add(&stops, rows[i].stops[k], strlen(rows[i].stops[k]), &error), 0);
-        uint32_t count = encode(rows[i].text, log, ARRAY_LEN(log));
-        for (uint32_t have = 1; have <= count && !ended; have++) {
-            ended = stops_match(&stops, tokenizer, log, have, &cut) || have == count;
-            uint32_t may = ended ? have : stops_settled(&stops, tokenizer, log, have);
-            if (may < told) /* what was told once stays told */
-                ck_abort_msg("row %zu: %u of %u told, %zu before", i, may, have, told);
-            struct stop_cut here = cut.token == UINT32_MAX ? cut
-                                   : cut.token < told
-                                       ? (struct stop_cut){0, 0}
-                                       : (struct stop_cut){cut.token - (uint32_t)told, cut.bytes};
-            told += answer_gather(&answer, tokenizer, log + told, may - (uint32_t)told, ended, here,
-                                  &bytes);
-            memcpy(joined + length, answer.text, bytes);
-            length += bytes;
-        }
-        joined[length] = 0;
+            add_stop(&stops, rows[i].stops[k]);
+        tell(&stops, log, encode(rows[i].text, log, ARRAY_LEN(log)), joined, &cut);
         ck_assert_msg(strcmp(joined, rows[i].told) == 0, "row %zu: '%s' instead of '%s'", i, joined,
                       rows[i].told);
     }
+}
+END_TEST
+
+/* ---- the same against its definition: of the texts that are there when the first one is complete,
+ * the one that begins first ends the answer ---- */
+
+#define RANDOM_TOKENS 24
+#define RANDOM_ROUNDS 20000
+
+/* Tokens of few letters, so that texts meet and overlap, in pieces of one to three bytes. */
+static uint32_t random_log(struct random *random, const uint32_t *ids, size_t ids_count,
+                           _Atomic uint32_t *log)
+{
+    uint32_t count = 1 + (uint32_t)random_below(random, RANDOM_TOKENS);
+    for (uint32_t i = 0; i < count; i++)
+        atomic_store(&log[i], ids[random_below(random, ids_count)]);
+    return count;
+}
+
+static void random_stops(struct random *random, struct engine_stops *stops)
+{
+    *stops = (struct engine_stops){0};
+    for (uint64_t n = 1 + random_below(random, 3); n > 0; n--) {
+        char text[7] = "";
+        uint64_t bytes = 1 + random_below(random, sizeof text - 1);
+        for (uint64_t i = 0; i < bytes; i++)
+            text[i] = (char)('a' + random_below(random, 2));
+        add_stop(stops, text);
+    }
+}
+
+static void by_definition(const struct engine_stops *stops, const _Atomic uint32_t *log,
+                          uint32_t count, char *text)
+{
+    size_t length = 0, bytes;
+    for (uint32_t i = 0; i < count; i++) {
+        const char *piece = tokenizer_piece(tokenizer, atomic_load(&log[i]), &bytes), *first = NULL;
+        memcpy(text + length, piece, bytes);
+        length += bytes;
+        text[length] = 0;
+        for (uint32_t k = 0; k < stops->count; k++) {
+            const char *at = memmem(text, length, stops->text[k], stops->bytes[k]);
+            first = at && (!first || at < first) ? at : first;
+        }
+        if (first) {
+            text[first - text] = 0;
+            return;
+        }
+    }
+}
+
+START_TEST(stops_are_what_they_are_defined_as)
+{
+    static const char *const pieces[] = {"a", "b", "aa", "ab", "ba", "bb", "aba"};
+    _Atomic uint32_t log[RANDOM_TOKENS], one[8];
+    uint32_t ids[ARRAY_LEN(pieces)], cuts = 0, longer = 0;
+    size_t ids_count = 0, bytes;
+    struct random random;
+    for (size_t i = 0; i < ARRAY_LEN(pieces); i++)
+        if (encode(pieces[i], one, ARRAY_LEN(one)) == 1) {
+            ids[ids_count++] = atomic_load(&one[0]);
+            tokenizer_piece(tokenizer, ids[ids_count - 1], &bytes);
+            longer += bytes > 1;
+        }
+    ck_assert(ids_count > 2 && longer > 0); /* else nothing would be cut within a token */
+    random_seed(&random, 20261122, 0);
+    for (int round = 0; round < RANDOM_ROUNDS; round++) {
+        struct engine_stops stops;
+        struct stop_cut cut;
+        char told[4 * RANDOM_TOKENS + 1], expected[4 * RANDOM_TOKENS + 1];
+        uint32_t count = random_log(&random, ids, ids_count, log);
+        random_stops(&random, &stops);
+        tell(&stops, log, count, told, &cut);
+        by_definition(&stops, log, count, expected);
+        ck_assert_msg(strcmp(told, expected) == 0, "round %d: '%s' instead of '%s'", round, told,
+                      expected);
+        cuts += cut.token != UINT32_MAX && cut.bytes > 0;
+    }
+    ck_assert_uint_gt(cuts, 100);
 }
 END_TEST
 
@@ -307,6 +397,7 @@ int main(void)
     tcase_add_test(c, text_is_whole_characters);
     tcase_add_test(c, the_end_holds_nothing_back);
     tcase_add_test(c, stops_cut_the_text);
+    tcase_add_test(c, stops_are_what_they_are_defined_as);
     suite_add_tcase(suite, c);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

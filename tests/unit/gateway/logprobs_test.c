@@ -15,7 +15,7 @@ static void begin(enum api_kind kind, bool logprobs)
     gateway = (struct gateway){.quota.limit = 1 << 20};
     stream = (struct stream){
         .gateway = &gateway,
-        .request = {.kind = kind, .logprobs = logprobs, .stops_count = 1},
+        .request = {.kind = kind, .logprobs = logprobs},
     };
 }
 
@@ -26,30 +26,26 @@ static void end(void)
     ck_assert(!stream.failed);
 }
 
-/* A reply of tokens, `|` between them, of whose text behind the tail so much is told. */
+/* Entries of the first `told` tokens of a reply, `|` between its tokens. */
 static json_t *reply(const char *tokens, size_t told)
 {
     static const double values[] = {-1, -2, -INFINITY, -4};
     uint32_t pieces[4] = {0};
     char text[64];
-    size_t count = 0, bytes = stream.tail_bytes;
-    memcpy(text, stream.tail, bytes);
+    size_t count = 0, bytes = 0;
     for (const char *at = tokens; *at; at += strcspn(at, "|"), at += *at == '|') {
         pieces[count] = (uint32_t)strcspn(at, "|");
         memcpy(text + bytes, at, pieces[count]);
         bytes += pieces[count++];
     }
-    bool logprobs = stream.request.logprobs;
     struct engine_next next = {.count = count,
-                               .text_bytes = bytes - stream.tail_bytes,
+                               .text = text,
+                               .text_bytes = bytes,
                                .logprobs = values,
-                               .logprobs_count = logprobs ? count : 0,
+                               .logprobs_count = count,
                                .piece_bytes = pieces,
-                               .piece_bytes_count = logprobs ? count : 0};
-    json_t *entries = logprobs_take(&stream, &next, text, told);
-    stream.tail_bytes = bytes - told;
-    memcpy(stream.tail, text + told, stream.tail_bytes);
-    return entries;
+                               .piece_bytes_count = count};
+    return logprobs_take(&stream, &next, told);
 }
 
 static void check_told(json_t *entries, const char *tokens)
@@ -64,37 +60,42 @@ static void check_told(json_t *entries, const char *tokens)
     json_decref(entries);
 }
 
-/* A token is told with the byte it begins with, and whole. */
-START_TEST(tokens_are_held_with_their_text)
+/* Of a reply whose last tokens are a stop's, those before it; offsets count characters of the
+ * answer. */
+START_TEST(tokens_of_the_text)
 {
+    static const int offsets[] = {0, 1, 3, 4};
     begin(API_CHAT, true);
-    check_told(reply("a|b", 1), "a");
-    ck_assert_uint_eq(logprobs_held(&stream), 1);
-    check_told(reply("cd", 0), "");
-    ck_assert_uint_eq(logprobs_held(&stream), 2);
-    check_told(reply("e", 2), "b|cd");
-    ck_assert_uint_eq(logprobs_held(&stream), 1);
-    check_told(reply("f", 3), "e|f");
-    ck_assert_uint_eq(logprobs_held(&stream), 0);
+    json_t *first = reply("a|\xc3\xa9t|c|", 2), *second = reply("x|y|z", 3);
+    for (size_t i = 0; i < 2; i++) {
+        const json_t *e = json_array_get(i < 1 ? first : second, 1 - i);
+        ck_assert_int_eq(json_integer_value(json_object_get(e, "offset")), offsets[i + 1]);
+    }
+    check_told(first, "a|\xc3\xa9t");
+    check_told(second, "x|y|z");
+    check_told(reply("a|b", 0), "");
+    end();
+    begin(API_CHAT, false);
+    ck_assert_ptr_null(reply("a", 1));
     end();
 }
 END_TEST
 
-/* Of a reply in which a stop is met, nothing that begins at it or behind it. */
-START_TEST(a_stop_leaves_no_token)
+/* A text in which bytes were replaced is no longer that of its tokens: nobody guesses. */
+START_TEST(tokens_whose_text_is_not_known)
 {
-    for (int logprobs = 0; logprobs < 2; logprobs++) {
-        begin(API_CHAT, logprobs);
-        json_decref(reply("a", 1));
-        json_decref(reply("b", 0)); /* may be the beginning of a stop */
-        json_decref(reply("c", 0)); /* it is */
-        ck_assert_uint_eq(logprobs_held(&stream), 2);
-        end();
-        begin(API_CHAT, logprobs);
-        json_decref(reply("abc", 2)); /* the stop begins within a token */
-        ck_assert_uint_eq(logprobs_held(&stream), 0);
-        end();
-    }
+    static const double values[] = {-1, -2};
+    static const uint32_t pieces[] = {1, 1};
+    begin(API_CHAT, true);
+    struct engine_next next = {.count = 2,
+                               .text = "\xef\xbf\xbd",
+                               .text_bytes = 3,
+                               .logprobs = values,
+                               .logprobs_count = 2,
+                               .piece_bytes = pieces,
+                               .piece_bytes_count = 2};
+    check_told(logprobs_take(&stream, &next, 2), "|");
+    end();
 }
 END_TEST
 
@@ -144,8 +145,8 @@ int main(void)
 {
     Suite *suite = suite_create("gateway");
     TCase *t = tcase_create("logprobs");
-    tcase_add_test(t, tokens_are_held_with_their_text);
-    tcase_add_test(t, a_stop_leaves_no_token);
+    tcase_add_test(t, tokens_of_the_text);
+    tcase_add_test(t, tokens_whose_text_is_not_known);
     tcase_add_test(t, what_is_kept_is_json);
     tcase_add_test(t, what_does_not_fit);
     suite_add_tcase(suite, t);

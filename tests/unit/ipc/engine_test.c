@@ -190,7 +190,7 @@ START_TEST(next_carries_everything)
     ck_assert_str_eq(next.text, "a\xc3\xa9");
     ck_assert_uint_eq(next.text_bytes, 3);
     ck_assert_uint_eq(next.next, 13);
-    ck_assert(!next.done && !next.finish && !next.stats);
+    ck_assert(!next.done && !next.finish && !next.stats && !next.stopped);
     ck_assert_int_eq(memcmp(next.logprobs, logprobs, sizeof logprobs), 0);
     engine_next_free(&next);
 
@@ -205,6 +205,13 @@ START_TEST(next_carries_everything)
     ck_assert_int_eq(json_integer_value(json_object_get(next.stats, "tokens")), 3);
     engine_next_free(&next);
     json_decref(engine.next.stats);
+
+    engine.next = (struct engine_next){
+        .done = true, .finish = "stop", .next = 12, .stopped = true, .text_tokens = 0};
+    ck_assert_int_eq(engine_next(client, 4711, 10, 0, &next, &error), 0);
+    ck_assert(next.done && next.stopped && next.text_tokens == 0);
+    ck_assert_str_eq(next.finish, "stop");
+    engine_next_free(&next);
 
     engine.next = (struct engine_next){.next = 3}; /* backwards */
     ck_assert_int_eq(engine_next(client, 4711, 10, 0, &next, &error), -1);

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "lib/base/bytes.h"
+#include "procs/repl/paste.h"
 #include "procs/repl/repl.h"
 
 static char path[] = "/tmp/sluice-repl-test.XXXXXX";
@@ -173,6 +174,42 @@ START_TEST(settings_are_checked)
 }
 END_TEST
 
+/* What comes of a paste, from behind the mark of its beginning. */
+START_TEST(pastes)
+{
+    static const struct {
+        const wchar_t *typed, *text;
+    } rows[] = {
+        {L"one\033[201~", L"one"},
+        {L"one\rtwo\nthree\r\rfour\033[201~", L"one\ntwo\nthree\n\nfour"},
+        {L"one\r\r\033[201~", L"one"},
+        {L"\033[201~", L""},
+        {L"\r\n\033[201~", L""},
+        {L"a\tb\001\007\177c\x9b"
+         L"2Jd\033[201~",
+         L"a\tbc2Jd"},
+        {L"\033[31mred\033[0m\033[201~", L"[31mred[0m"},
+        {L"\033[20\033[201~", L"[20"},
+        {L"\033\033[201~", L""},
+        {L"[201~ caf\u00e9 \u20ac\033[201~", L"[201~ caf\u00e9 \u20ac"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct paste paste = {0};
+        wchar_t text[64] = L"", out[PASTE_OUT];
+        bool ended = false;
+        for (const wchar_t *c = rows[i].typed; *c; c++) {
+            ck_assert(!ended);
+            ended = paste_take(&paste, *c, out);
+            ck_assert_uint_lt(wcslen(out), PASTE_OUT);
+            wcscat(text, out);
+        }
+        ck_assert_uint_le(paste.lines, wcslen(text));
+        text[wcslen(text) - paste.lines] = 0;
+        ck_assert_msg(ended && wcscmp(text, rows[i].text) == 0, "row %zu: '%ls'", i, text);
+    }
+}
+END_TEST
+
 int main(void)
 {
     int fd = mkstemp(path);
@@ -186,6 +223,7 @@ int main(void)
     tcase_add_test(cases, saved_is_loaded);
     tcase_add_test(cases, a_broken_file_changes_nothing);
     tcase_add_test(cases, settings_are_checked);
+    tcase_add_test(cases, pastes);
     suite_add_tcase(suite, cases);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

@@ -1,0 +1,70 @@
+#include "tests/scenario/completions.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct engine *gateway_start(unsigned *port, const char *const opts[])
+{
+    struct engine *e = engine_new();
+    engine_start(e, opts);
+    *port = http_port(e);
+    return e;
+}
+
+char *completion_body(const char *prompt, size_t tokens, const char *more)
+{
+    char *body;
+    json_t *text = json_string(prompt);
+    char *quoted = json_dumps(text, JSON_ENCODE_ANY);
+    CHECK(asprintf(&body,
+                   "{\"prompt\":%s,\"max_tokens\":%zu,\"temperature\":0,\"ignore_eos\":true%s%s}",
+                   quoted, tokens, more[0] ? "," : "", more) > 0,
+          "no memory");
+    free(quoted);
+    json_decref(text);
+    return body;
+}
+
+void completion_call(struct http *h, unsigned port, const char *prompt, size_t tokens,
+                     const char *more, int status)
+{
+    char *body = completion_body(prompt, tokens, more);
+    http_call(h, port, "/v1/completions", NULL, body, status);
+    free(body);
+}
+
+char *completion_text(unsigned port, const char *prompt, size_t tokens)
+{
+    struct http h;
+    completion_call(&h, port, prompt, tokens, "", 200);
+    json_t *doc = http_json(&h);
+    const json_t *choice = json_array_get(json_object_get(doc, "choices"), 0);
+    CHECK(strcmp(document_text(choice, "finish_reason"), "length") == 0, "%.300s", h.body);
+    CHECK(document_u64(doc, "usage.completion_tokens") == tokens, "%.300s", h.body);
+    char *text = strdup(document_text(choice, "text"));
+    json_decref(doc);
+    http_close(&h);
+    return text;
+}
+
+void completion_begin(struct http *h, unsigned port, const char *prompt, size_t tokens)
+{
+    char *body = completion_body(prompt, tokens,
+                                 "\"stream\":true,\"stream_options\":{\"include_usage\":true}");
+    http_open(h, port, "/v1/completions", NULL, body);
+    free(body);
+}
+
+void completion_check(struct http *h, const char *expected, size_t tokens, const char *what)
+{
+    struct events got;
+    http_finish(h, END_MS);
+    http_events(h, &got);
+    CHECK(h->status == 200 && got.done && strcmp(got.finish, "length") == 0,
+          "%s: status %d, finish '%s', error '%s'", what, h->status, got.finish, got.error);
+    CHECK(strcmp(got.text, expected) == 0, "%s: another text: %.120s", what, got.text);
+    CHECK(got.completion_tokens == tokens && got.prompt_tokens > 0, "%s: usage", what);
+    free(got.text);
+    http_close(h);
+}

@@ -1,0 +1,451 @@
+/* Clients of the gateway as strangers' are: they leave, stall, read nothing, come in crowds and
+ * send more than they may. Nobody else waits for them, and what they make the gateway hold is
+ * bounded. */
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "lib/base/bytes.h"
+#include "lib/base/clock.h"
+#include "tests/harness/internal.h"
+#include "tests/scenario/baseline.h"
+#include "tests/scenario/completions.h"
+
+#define CROWD        500
+#define HEALTH_MS    100
+#define HEALTHS      20
+#define BODIES_BYTES (CROWD / 4 * 512ull) /* the halves of bodies in a crowd: counted in blocks */
+#define READERS      12                   /* streams that are not read, beside the crowd */
+#define UNREAD       200  /* tokens of each; their events are more than the kernel queues */
+#define UNREAD_BYTES 4096 /* that the gateway is left with of each, at least */
+#define HALF_A_BODY                                                                                \
+    "POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 90000\r\n\r\n"            \
+    "{\"prompt\":\"It was"
+#define MANY         1200 /* tokens whose log-probabilities are more than SMALL_BUFFER holds */
+#define SMALL_BUFFER "--http-buffer=64KiB"
+#define TALK                                                                                       \
+    "{\"messages\":[{\"role\":\"user\",\"content\":\"Hello\"}],\"temperature\":0,"                 \
+    "\"ignore_eos\":true,\"logprobs\":true,\"max_tokens\":"
+
+static const char *const options[] = {"--http=0", NULL};
+
+/* Clients that leave: while tokens come, while none is wanted yet, and while they wait in the
+ * queue. Nothing is computed for them any more. */
+static void disconnect_cancels(void)
+{
+    unsigned port;
+    struct http streamed, whole, queued;
+    struct engine *e =
+        gateway_start(&port, (const char *const[]){"--http=0", "--experts=25", NULL});
+    char *body = completion_body(test_prompt(0), LONG, "");
+    completion_begin(&streamed, port, test_prompt(0), LONG);
+    CHECK(http_wait(&streamed, "data: ", END_MS), "no event");
+    http_open(&whole, port, "/v1/completions", NULL, body);
+    http_open(&queued, port, "/v1/completions", NULL, body);
+    engine_wait_counter(e, "gateway", "streams_started", 3, END_MS);
+    engine_wait_counter(e, "compute", "sequences_queued", 2, END_MS);
+    http_close(&queued);
+    http_close(&streamed);
+    engine_wait_counter(e, "gateway", "streams_cancelled", 2, END_MS);
+    engine_wait_counter(e, "compute", "sequences_cancelled", 2, END_MS);
+    http_close(&whole);
+    engine_wait_counter(e, "compute", "sequences_cancelled", 3, END_MS);
+    uint64_t tokens = engine_counter(e, "compute", "tokens_decode");
+    CHECK(tokens < LONG, "%" PRIu64 " tokens were made for nobody", tokens);
+    CHECK(engine_counter(e, "compute", "sequences_done") == 0, "a sequence came to its end");
+    CHECK(engine_counter(e, "gateway", "requests_malformed") == 0, "leaving is no bad request");
+    free(body);
+    engine_stop(e);
+}
+
+/* The client is gone while compute stands still: what is decoded from here on, before its sequence
+ * is cancelled, is decoded for nobody. */
+static void leaves(struct engine *e, struct http *h, const char *who)
+{
+    pid_t pid = engine_pid(e, "compute", 0, 0);
+    uint64_t left = engine_counter(e, "gateway", "streams_cancelled");
+    uint64_t cancelled = engine_counter(e, "compute", "sequences_cancelled");
+    CHECK(kill(pid, SIGSTOP) == 0, "no compute");
+    process_wait_state(pid, 'T', END_MS);
+    uint64_t before = engine_counter(e, "compute", "tokens_decode");
+    http_close(h);
+    engine_wait_counter(e, "gateway", "streams_cancelled", left + 1, END_MS);
+    kill(pid, SIGCONT);
+    engine_wait_counter(e, "compute", "sequences_cancelled", cancelled + 1, END_MS);
+    uint64_t tokens = engine_counter(e, "compute", "tokens_decode") - before;
+    test_note("%s: %" PRIu64 " tokens for nobody", who, tokens);
+    CHECK(tokens <= 1, "%s: %" PRIu64 " tokens for nobody", who, tokens);
+}
+
+/* Waits until the one sequence that runs is decoding. */
+static void wait_decoding(struct engine *e)
+{
+    uint64_t tokens = engine_counter(e, "compute", "tokens_decode");
+    engine_wait_counter(e, "compute", "tokens_decode", tokens + 1, END_MS);
+}
+
+/* A token takes its time here, and the one that is being computed when a client leaves is the last:
+ * of a stream that is read, of one that waits for its answer, of a stream nobody reads. */
+static void cancelled_within_a_token(void)
+{
+    unsigned port;
+    struct http h;
+    struct engine *e = gateway_start(
+        &port, (const char *const[]){"--http=0", "--experts=25", "--throttle=16MiB", NULL});
+    completion_begin(&h, port, test_prompt(0), LONG);
+    CHECK(http_wait(&h, "data: ", END_MS), "no event");
+    leaves(e, &h, "streamed");
+    char *body = completion_body(test_prompt(0), LONG, "");
+    http_open(&h, port, "/v1/completions", NULL, body);
+    wait_decoding(e);
+    leaves(e, &h, "whole");
+    free(body);
+    body = completion_body(test_prompt(0), LONG, "\"stream\":true");
+    http_ask(&h, http_connect_narrow(port), "/v1/completions", NULL, body);
+    wait_decoding(e);
+    leaves(e, &h, "unread");
+    free(body);
+    CHECK(engine_counter(e, "compute", "sequences_done") == 0, "a sequence came to its end");
+    CHECK(engine_counter(e, "gateway", "requests_malformed") == 0, "leaving is no bad request");
+    engine_stop(e);
+}
+
+/* A connection that goes no further: silent, half a head, half a body, or an answer it does not
+ * read. */
+static int stalled(unsigned port, unsigned kind)
+{
+    static const char *const begun[] = {
+        "",
+        "POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: ",
+        HALF_A_BODY,
+        "GET /stats HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+    };
+    const char *bytes = begun[kind % ARRAY_LEN(begun)];
+    int fd = http_connect(port);
+    http_write(fd, bytes, strlen(bytes));
+    return fd;
+}
+
+static void wait_nothing_held(struct engine *e)
+{
+    uint64_t deadline = deadline_in(END_MS);
+    while (engine_counter(e, "gateway", "buffered_bytes") > 0)
+        CHECK(deadline_tick(deadline), "something is counted for ever");
+}
+
+static double health_ms(unsigned port)
+{
+    struct http h;
+    uint64_t from = clock_now_ns();
+    http_call(&h, port, "/health", NULL, NULL, 200);
+    http_close(&h);
+    return (double)(clock_now_ns() - from) / NS_PER_MS;
+}
+
+static void crowd_open(unsigned port, int fds[CROWD])
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < 2 * CROWD) {
+        limit.rlim_cur = limit.rlim_max < 4096 ? limit.rlim_max : 4096;
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
+    for (unsigned i = 0; i < CROWD; i++)
+        fds[i] = stalled(port, i);
+}
+
+static void crowd_close(const int fds[CROWD])
+{
+    for (unsigned i = 0; i < CROWD; i++)
+        close(fds[i]);
+}
+
+/* Streams of clients that read nothing. */
+static void readers_open(struct engine *e, unsigned port, struct http readers[READERS])
+{
+    char body[256];
+    snprintf(body, sizeof body, TALK "%d,\"stream\":true}", UNREAD);
+    for (size_t i = 0; i < READERS; i++)
+        http_ask(&readers[i], http_connect_narrow(port), "/v1/chat/completions", NULL, body);
+    engine_wait_counter(e, "gateway", "streams_started", READERS, END_MS);
+}
+
+static uint64_t lease_of_gateway(struct engine *e)
+{
+    json_t *doc = engine_stats(e);
+    uint64_t lease = document_u64(document_process(doc, "gateway", 0), "lease_bytes");
+    json_decref(doc);
+    return lease;
+}
+
+static double worst_health_ms(unsigned port)
+{
+    double worst = 0;
+    for (int i = 0; i < HEALTHS; i++) {
+        double ms = health_ms(port);
+        worst = ms > worst ? ms : worst;
+    }
+    return worst;
+}
+
+/* Clients that stall in the middle of everything. Others are served as if they were not there, and
+ * what they make the gateway hold is within what was set aside for it before they came. */
+static void stalled_clients(void)
+{
+    unsigned port;
+    static int fds[CROWD];
+    static struct http readers[READERS];
+    struct load load;
+    baseline(0);
+    struct engine *e = gateway_start(&port, options);
+    pid_t pid = engine_pid(e, "gateway", 0, 0);
+    uint64_t lease = lease_of_gateway(e), alone = process_private_bytes(pid);
+    crowd_open(port, fds);
+    engine_wait_counter(e, "gateway", "buffered_bytes", BODIES_BYTES, END_MS);
+    readers_open(e, port, readers);
+    engine_wait_counter(e, "gateway", "connections", CROWD + READERS, END_MS);
+    load_start(&load, e);
+    double worst = worst_health_ms(port);
+    test_note("%d stalled clients: /health within %.1f ms", CROWD + READERS, worst);
+    load_judge(&load, e, worst <= HEALTH_MS, "/health under a crowd");
+    char *text = completion_text(port, test_prompt(0), BASELINE_TOKENS); /* behind all of them */
+    CHECK(strcmp(text, baseline(0)->text) == 0, "another text under a crowd");
+    free(text);
+    uint64_t held = engine_counter(e, "gateway", "buffered_bytes");
+    uint64_t private = process_private_bytes(pid);
+    test_note("its private memory: %.1f MiB, %.1f MiB with them, %.1f MiB are held in the budget",
+              (double)alone / MIB, (double)private / MIB, (double)lease / MIB);
+    CHECK(held >= BODIES_BYTES + READERS * UNREAD_BYTES,
+          "%" PRIu64 " bytes are held for the streams", held);
+    CHECK(private > alone && private <= lease && lease == lease_of_gateway(e),
+          "%.1f MiB are beyond the %.1f MiB set aside", (double)private / MIB, (double)lease / MIB);
+    crowd_close(fds);
+    for (size_t i = 0; i < READERS; i++)
+        http_close(&readers[i]);
+    wait_nothing_held(e);
+    CHECK(engine_restarts(e, "gateway", 0) == 0, "the gateway was restarted");
+    CHECK(engine_counter(e, "gateway", "requests_malformed") == 0, "leaving is no bad request");
+    engine_stop(e);
+}
+
+/* Connections beyond the bound wait; those that stall are cut off, and then it is their turn. */
+static void connections_are_bounded(void)
+{
+    unsigned port;
+    int fds[16];
+    struct http h;
+    struct engine *e = gateway_start(
+        &port, (const char *const[]){"--http=0", "--http-connections=8", "--http-timeout=1", NULL});
+    for (unsigned i = 0; i < ARRAY_LEN(fds); i++)
+        fds[i] = stalled(port, i % 3);
+    http_call(&h, port, "/health", NULL, NULL, 200);
+    http_close(&h);
+    for (unsigned i = 0; i < ARRAY_LEN(fds); i++)
+        close(fds[i]);
+    engine_stop(e);
+}
+
+/* A byte now and then is no pause, but no request either. */
+static void slow_client_is_cut_off(void)
+{
+    unsigned port;
+    struct engine *e =
+        gateway_start(&port, (const char *const[]){"--http=0", "--http-timeout=1", NULL});
+    int fd = http_connect(port);
+    uint64_t deadline = deadline_in(END_MS);
+    http_write(fd, "GET /health HTTP/1.1\r\nX-Slow: ", 31);
+    while (send(fd, "x", 1, MSG_NOSIGNAL) == 1)
+        CHECK(deadline_tick(deadline), "a slow client is served for ever");
+    close(fd);
+    engine_wait_counter(e, "gateway", "connections_cut", 1, END_MS);
+    engine_stop(e);
+}
+
+/* Neither is one that takes its answer a few bytes at a time served for ever. */
+static void slow_reader_is_cut_off(void)
+{
+    unsigned port;
+    struct http h;
+    char block[64], body[256];
+    struct engine *e =
+        gateway_start(&port, (const char *const[]){"--http=0", "--http-timeout=2", NULL});
+    uint64_t deadline = deadline_in(END_MS);
+    snprintf(body, sizeof body, TALK "%d}", MANY);
+    http_ask(&h, http_connect_narrow(port), "/v1/chat/completions", NULL, body);
+    engine_wait_counter(e, "gateway", "streams_finished", 1, END_MS);
+    while (recv(h.fd, block, sizeof block, 0) > 0)
+        CHECK(deadline_tick(deadline), "a slow reader is served for ever");
+    http_close(&h);
+    engine_wait_counter(e, "gateway", "connections_cut", 1, END_MS);
+    engine_stop(e);
+}
+
+/* Uploads take no more than half of what is held, and nothing where no body is read. */
+static void uploads_leave_room(void)
+{
+    unsigned port;
+    struct http h, stream;
+    char head[200];
+    baseline(0);
+    struct engine *e =
+        gateway_start(&port, (const char *const[]){"--http=0", SMALL_BUFFER, "--http-body=64KiB",
+                                                   "--experts=25", NULL});
+    char *large = malloc(100001);
+    CHECK(large, "no memory");
+    memset(large, 'x', 100000);
+    large[100000] = 0;
+    snprintf(head, sizeof head, "Content-Length: 100000\r\n");
+    http_open(&h, port, "/health", head, NULL);
+    http_write(h.fd, large, 100000);
+    http_finish(&h, END_MS);
+    CHECK(h.status == 200, "a body nobody reads: status %d: %.200s", h.status, h.body);
+    http_close(&h);
+    large[40000] = 0;
+    completion_call(&h, port, large, 1, "", 413);
+    CHECK(strstr(h.body, "half of --http-buffer"), "%.200s", h.body);
+    http_close(&h);
+    completion_begin(&stream, port, test_prompt(0), BASELINE_TOKENS);
+    CHECK(http_wait(&stream, "data: ", END_MS), "no event");
+    int fd = http_connect(port);
+    int n = snprintf(head, sizeof head,
+                     "POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+                     "Content-Length: 30000\r\n\r\n");
+    http_write(fd, head, (size_t)n);
+    http_write(fd, large, 29000);
+    engine_wait_counter(e, "gateway", "buffered_bytes", 32768, END_MS);
+    large[2000] = 0;
+    completion_call(&h, port, large, 1, "", 503);
+    CHECK(strstr(h.raw, "Retry-After: 1") && strstr(h.body, "too much is held"), "%.300s", h.raw);
+    http_close(&h);
+    completion_check(&stream, baseline(0)->text, BASELINE_TOKENS, "beside uploads");
+    close(fd);
+    wait_nothing_held(e);
+    free(large);
+    engine_stop(e);
+}
+
+/* A prompt that compute has not taken yet is still held here, and still counted. */
+static void prompts_stay_counted(void)
+{
+    unsigned port;
+    struct http h;
+    struct engine *e = gateway_start(&port, options);
+    pid_t pid = engine_pid(e, "compute", 0, 0);
+    char *large = malloc(30001);
+    CHECK(large, "no memory");
+    memset(large, 'x', 30000);
+    large[30000] = 0;
+    char *body = completion_body(large, 1, "");
+    kill(pid, SIGSTOP);
+    http_open(&h, port, "/v1/completions", NULL, body);
+    /* Gauges of one moment: while the body arrived it was counted in any case. */
+    engine_wait_counter(e, "gateway", "streams", 1, END_MS);
+    uint64_t held = engine_counter(e, "gateway", "buffered_bytes");
+    kill(pid, SIGCONT);
+    CHECK(held >= 30000, "%" PRIu64 " bytes are counted", held);
+    http_finish(&h, END_MS);
+    CHECK(h.status == 200 || h.status == 400, "status %d: %.200s", h.status, h.body);
+    http_close(&h);
+    wait_nothing_held(e);
+    free(body);
+    free(large);
+    engine_stop(e);
+}
+
+/* What does not fit is an error that says so: whole, or as the last event of a stream, whose events
+ * are whole all the same (http_events parses them). */
+static void what_does_not_fit(void)
+{
+    unsigned port;
+    struct http h;
+    struct events got;
+    char body[256];
+    struct engine *e = gateway_start(&port, (const char *const[]){"--http=0", SMALL_BUFFER, NULL});
+    snprintf(body, sizeof body, TALK "%d}", MANY);
+    http_call(&h, port, "/v1/chat/completions", NULL, body, 503);
+    CHECK(strstr(h.body, "too much is held"), "%.300s", h.body);
+    http_close(&h);
+    wait_nothing_held(e);
+    /* It falls behind; what was made meanwhile comes as one event. */
+    snprintf(body, sizeof body, TALK "%d,\"stream\":true}", MANY);
+    uint64_t done = engine_counter(e, "compute", "sequences_done");
+    http_ask(&h, http_connect_narrow(port), "/v1/chat/completions", NULL, body);
+    engine_wait_counter(e, "compute", "sequences_done", done + 1, END_MS);
+    http_finish(&h, END_MS);
+    http_events(&h, &got);
+    CHECK(h.status == 200 && got.count > 2 && strstr(got.error, "too much is held") &&
+              !got.finish[0],
+          "finish '%s', error '%s'", got.finish, got.error);
+    free(got.text);
+    http_close(&h);
+    engine_wait_counter(e, "gateway", "streams_failed", 2, END_MS);
+    wait_nothing_held(e);
+    engine_stop(e);
+}
+
+static uint64_t floor_with_gateway(void)
+{
+    struct engine *e = engine_new();
+    engine_start(e, (const char *const[]){"--http=0", "--cgroup=off", NULL});
+    json_t *doc = engine_stats(e);
+    uint64_t floor = document_u64(doc, "memory.floor_bytes");
+    json_decref(doc);
+    engine_stop(e);
+    return floor;
+}
+
+static void budget_held(void)
+{
+    unsigned port;
+    static int fds[CROWD];
+    char option[48];
+    struct http h[4];
+    uint64_t samples, budget = align_up(floor_with_gateway() + 4 * MIB, PAGE_BYTES);
+    struct engine *e = engine_new();
+    baseline(0);
+    cgroup_make(e->cgroup);
+    engine_use_fresh_programs(e);
+    struct sampler *s = sampler_start(e->cgroup);
+    snprintf(option, sizeof option, "--budget=%" PRIu64, budget);
+    engine_start(e, (const char *const[]){option, "--cgroup=off", "--http=0", NULL});
+    port = http_port(e);
+    crowd_open(port, fds);
+    engine_wait_counter(e, "gateway", "connections", CROWD, END_MS);
+    for (size_t i = 0; i < ARRAY_LEN(h); i++)
+        completion_begin(&h[i], port, test_prompt(0), BASELINE_TOKENS);
+    for (size_t i = 0; i < ARRAY_LEN(h); i++)
+        completion_check(&h[i], baseline(0)->text, BASELINE_TOKENS, "within the budget");
+    crowd_close(fds);
+    uint64_t peak = sampler_peak(s, &samples);
+    test_note("peak %.1f MiB of %.1f MiB (%" PRIu64 " samples)", (double)peak / MIB,
+              (double)budget / MIB, samples);
+    CHECK(peak <= budget, "%.1f MiB are beyond the budget of %.1f MiB", (double)peak / MIB,
+          (double)budget / MIB);
+    engine_stop(e);
+    sampler_stop(s);
+}
+
+int main(int argc, char **argv)
+{
+#define ROW(name)                                                                                  \
+    {                                                                                              \
+#name, name                                                                                \
+    }
+    static const struct test_case cases[] = {
+        ROW(disconnect_cancels),
+        ROW(cancelled_within_a_token),
+        ROW(stalled_clients),
+        ROW(connections_are_bounded),
+        ROW(budget_held),
+        ROW(slow_client_is_cut_off),
+        ROW(slow_reader_is_cut_off),
+        ROW(uploads_leave_room),
+        ROW(prompts_stay_counted),
+        ROW(what_does_not_fit),
+    };
+    return test_main(argc, argv, cases, ARRAY_LEN(cases));
+}
