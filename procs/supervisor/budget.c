@@ -293,14 +293,21 @@ static int experts_cap(struct supervisor *s, struct error *error)
     return 0;
 }
 
-int budget_start(struct supervisor *s, struct error *error)
+int budget_facts(struct supervisor *s, struct error *error)
 {
-    struct budget *b = &s->budget;
-    bool automatic = s->params.budget == 0;
     if (arena_layout_make(s->model, &s->layout, error) != 0 || experts_cap(s, error) != 0)
         return -1;
     facts_of_model(s);
     facts_guess(s);
+    return 0;
+}
+
+int budget_start(struct supervisor *s, struct error *error)
+{
+    struct budget *b = &s->budget;
+    bool automatic = s->params.budget == 0;
+    if (budget_facts(s, error) != 0)
+        return -1;
     b->facts.budget = automatic ? align_down(mem_available() / 2, MIB) : s->params.budget;
     b->plan = ledger_make(&b->facts);
     if (b->facts.budget < b->plan.floor) {
