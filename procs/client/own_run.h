@@ -5,7 +5,8 @@
 
 #include <sys/types.h>
 
-/* The client's pid in the name of such a run ("own-123", "bench-123-1"); 0: another kind of name. */
+/* The client's pid in the name of such a run ("own-123", "bench-123-1"); 0: another kind of name.
+ */
 pid_t own_run_pid(const char *run);
 
 /* Removes the directory of this client's own run, once no process of its engine holds it. Runs with

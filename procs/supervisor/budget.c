@@ -42,7 +42,7 @@
 #define LEASE_SLACK_BYTES    (128 * KIB)
 #define LEASE_COMPUTE_BYTES  (512 * KIB) /* requests as JSON, tokens of a prompt */
 
-static uint64_t mem_available(void)
+uint64_t budget_available(void)
 {
     char line[128];
     uint64_t kib = 0;
@@ -308,10 +308,10 @@ int budget_start(struct supervisor *s, struct error *error)
     bool automatic = s->params.budget == 0;
     if (budget_facts(s, error) != 0)
         return -1;
-    b->facts.budget = automatic ? align_down(mem_available() / 2, MIB) : s->params.budget;
+    b->facts.budget = automatic ? align_down(budget_available() / 2, MIB) : s->params.budget;
     b->plan = ledger_make(&b->facts);
     if (b->facts.budget < b->plan.floor) {
-        if (!automatic || b->plan.floor > mem_available())
+        if (!automatic || b->plan.floor > budget_available())
             return below_floor(b->facts.budget, b->plan.floor, error);
         b->facts.budget = b->plan.floor;
         b->plan = ledger_make(&b->facts);

@@ -26,6 +26,23 @@ static json_t *budgets(const struct ledger_facts *facts)
     return all;
 }
 
+/* Dense bytes that one token reads: of an embedding with an output matrix beside it only a row. */
+static uint64_t dense_read(const struct supervisor *s)
+{
+    const struct model_index *m = s->model;
+    const uint32_t *globals = m->dense_entry[m->hparams.layers];
+    uint32_t embedding = globals[DENSE_TOKEN_EMBD];
+    if (embedding == ENTRY_NONE || globals[DENSE_OUTPUT] == ENTRY_NONE)
+        return m->dense_bytes;
+    return m->dense_bytes - model_index_entries(m)[embedding].slot_bytes;
+}
+
+static json_t *room_of_cgroups(void)
+{
+    uint64_t room = cgroup_room();
+    return room == UINT64_MAX ? json_null() : number(room);
+}
+
 int outlook_print(struct supervisor *s, struct error *error)
 {
     const struct model_hparams *h = &s->model->hparams;
@@ -40,10 +57,15 @@ int outlook_print(struct supervisor *s, struct error *error)
     json_object_set_new(o, "experts_used", json_integer(h->experts_used));
     json_object_set_new(o, "expert_count", json_integer(s->model->tier_entries[TIER_NATIVE]));
     json_object_set_new(o, "dense_bytes", number(s->model->dense_bytes));
+    json_object_set_new(o, "dense_read_bytes", number(dense_read(s)));
+    json_object_set_new(o, "hidden", json_integer(h->hidden));
+    json_object_set_new(o, "expert_inner", json_integer(h->expert_inner));
     json_object_set_new(o, "expert_bytes", number(s->model->expert_bytes));
     json_object_set_new(o, "fixed_bytes", number(plan.fixed));
     json_object_set_new(o, "floor", number(plan.floor));
     json_object_set_new(o, "budgets", budgets(&s->budget.facts));
+    json_object_set_new(o, "available", number(budget_available()));
+    json_object_set_new(o, "cgroup_room", room_of_cgroups());
     json_object_set_new(o, "threads", number(s->params.threads));
     json_object_set_new(o, "ctx", number(s->params.ctx));
     int rc =

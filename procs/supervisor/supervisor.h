@@ -250,6 +250,8 @@ void text_trim(const struct supervisor *s, const char *program);
 /* budget.c */
 /* What the ledger needs to know of the model and of processes that do not exist yet. */
 int budget_facts(struct supervisor *s, struct error *error);
+/* Memory this process may still take: the machine's, or what cgroups around it leave. */
+uint64_t budget_available(void);
 int budget_start(struct supervisor *s, struct error *error);
 /* Writes quota, caps and throttles into the directory, before any child exists. */
 void budget_publish(struct supervisor *s);
