@@ -5,7 +5,7 @@
 shopt -s lastpipe # verdict notes its failure in this shell
 
 tests=(deb_control deb_contents deb_runs deb_lintian)
-for program in dpkg-deb dpkg-shlibdeps cpack gzip; do
+for program in dpkg-deb dpkg-shlibdeps cpack gzip file; do
     have "$program" "${tests[@]}" || exit 0
 done
 grep -q '^SLUICE_SANITIZE:STRING=.' "$build/CMakeCache.txt" && {

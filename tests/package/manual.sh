@@ -33,8 +33,11 @@ all_options >"$scratch/options"
 # Roff without its escapes and fonts.
 plain() { sed 's/\\f[BIR]//g; s/\\-/-/g; s/\\&//g' "$1"; }
 
+for verb in "${verbs[@]}"; do
+    plain "$manual/man/sluice-$verb.1" >"$scratch/$verb.text"
+done
 while read -r verb option; do
-    plain "$manual/man/sluice-$verb.1" | grep -E -- "(^|[^A-Za-z0-9-])$option([^A-Za-z0-9-]|\$)" >/dev/null ||
+    grep -qE -- "(^|[^A-Za-z0-9-])$option([^A-Za-z0-9-]|\$)" "$scratch/$verb.text" ||
         echo "sluice-$verb.1 lacks $option"
 done <"$scratch/options" | verdict manual_pages_have_every_option "a manual page lacks an option of --help"
 
