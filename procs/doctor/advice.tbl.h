@@ -8,7 +8,7 @@ ADVICE(CGROUP_LIMIT,
 ADVICE(SHM_SMALL, "/dev/shm has less room than the budget: mount -o remount,size=... /dev/shm")
 ADVICE(SCRATCH,
        "the drive was measured by a scratch file, which a virtual machine's host may have in "
-       "memory: say -m MODEL or --path MODEL for the file itself")
+       "memory: say --path FILE, for a GGUF file or a stripe of the store")
 ADVICE(FASTER_DRIVE,
        "with half of the experts resident reading takes longer than computing: a faster "
        "drive, or the experts striped over several (sluice pack --stripes)")

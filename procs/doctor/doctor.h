@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "config/params.h"
 #include "lib/base/error.h"
 #include "procs/doctor/estimate.h"
 
@@ -59,7 +60,7 @@ double compute_rate(uint32_t hidden, uint32_t inner, double bytes_per_weight, ui
 
 /* model.c: what the ledger says of a model (new reference, NULL with the error), and what becomes
  * of it here. */
-json_t *model_outlook(const char *model, struct error *error);
+json_t *model_outlook(const char *model, const struct params *params, struct error *error);
 struct model_facts model_facts_of(const json_t *outlook);
 void model_examine(struct findings *f, const json_t *outlook, struct machine_facts *facts);
 

@@ -23,6 +23,7 @@ struct doctor {
     uint32_t path_count;
     uint64_t expert_bytes; /* 0: not given */
     double seconds;
+    struct params params; /* of the engine that would run the model */
     bool json, skip_drive;
 };
 
@@ -43,8 +44,11 @@ static void usage(FILE *out)
         "      --seconds N        for all drives together (default %d)\n"
         "      --no-drive         leave the drives out\n"
         "  -o, --output text|json (default text)\n"
-        "      --json             the same as --output json\n",
+        "      --json             the same as --output json\n"
+        "\n"
+        "Parameters of the engine that would run the model:\n",
         SECONDS_DEFAULT);
+    params_help(out);
 }
 
 enum { OPT_EXPERT = 256, OPT_SECONDS, OPT_NO_DRIVE, OPT_JSON };
@@ -101,6 +105,9 @@ static int one_option(struct doctor *d, int option, const char *value, struct er
 static int parse(struct doctor *d, int argc, char **argv, struct error *error)
 {
     int option;
+    params_defaults(&d->params);
+    if (params_take_args(&d->params, &argc, argv, error) != 0)
+        return -1;
     while ((option = getopt_long(argc, argv, "m:p:o:h", options, NULL)) != -1)
         if (one_option(d, option, optarg, error) != 0)
             return -1;
@@ -156,7 +163,7 @@ static int examine_drives(struct findings *f, struct doctor *d, const json_t *ou
 static int examine(struct findings *f, struct doctor *d, struct error *error)
 {
     struct machine_facts facts = {.chunk_bytes = MIB / 4};
-    json_t *outlook = d->model ? model_outlook(d->model, error) : NULL;
+    json_t *outlook = d->model ? model_outlook(d->model, &d->params, error) : NULL;
     if (d->model && !outlook)
         return -1;
     int rc = d->skip_drive ? 0 : examine_drives(f, d, outlook, &facts, error);

@@ -37,22 +37,52 @@ static int supervisor_path(char out[PATH_MAX], struct error *error)
     return 0;
 }
 
-static int spawn_outlook(const char *model, int out, pid_t *pid, struct error *error)
+#define ARGS_MAX 160
+
+struct args {
+    char *list[ARGS_MAX];
+    size_t count;
+    bool full;
+};
+
+static void add(struct args *a, const char *text)
 {
-    char program[PATH_MAX], run[32], path[PATH_MAX];
+    char *copy = a->count + 1 < ARGS_MAX ? strdup(text) : NULL;
+    a->full = a->full || !copy;
+    if (copy)
+        a->list[a->count++] = copy;
+}
+
+static void add_param(const char *name, const char *value, const char *def, const char *help,
+                      void *arg)
+{
+    char text[PARAM_TEXT_BYTES + 64];
+    (void)help;
+    snprintf(text, sizeof text, "--%s=%s", name, value);
+    if (strcmp(value, def) != 0)
+        add(arg, text);
+}
+
+static int spawn_outlook(const char *model, const struct params *params, int out, pid_t *pid,
+                         struct error *error)
+{
+    char program[PATH_MAX], run[32];
+    struct args args = {.count = 0};
     if (supervisor_path(program, error) != 0)
         return -1;
     snprintf(run, sizeof run, "doctor-%d", (int)getpid());
-    if (snprintf(path, sizeof path, "%s", model) >= (int)sizeof path)
-        return error_set(error, ERR_BAD_INPUT, "the model's path is too long");
-    char verb_m[] = "-m", verb_run[] = "--run", print[] = "--print-memory",
-         cgroup[] = "--cgroup=off";
-    char *argv[] = {program, verb_m, path, verb_run, run, cgroup, print, NULL};
+    const char *const fixed[] = {program, "-m",           model,           "--run",
+                                 run,     "--cgroup=off", "--print-memory"};
+    for (size_t i = 0; i < ARRAY_LEN(fixed); i++)
+        add(&args, fixed[i]);
+    params_each(params, add_param, &args);
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);
-    int rc = posix_spawn(pid, program, &actions, NULL, argv, environ);
+    int rc = args.full ? E2BIG : posix_spawn(pid, program, &actions, NULL, args.list, environ);
     posix_spawn_file_actions_destroy(&actions);
+    for (size_t i = 0; i < args.count; i++)
+        free(args.list[i]);
     return rc == 0 ? 0 : error_set_errno(error, ERR_FAILED, rc, "cannot start %.200s", program);
 }
 
@@ -69,7 +99,7 @@ static size_t read_whole(int fd, char *text, size_t room)
     return used;
 }
 
-json_t *model_outlook(const char *model, struct error *error)
+json_t *model_outlook(const char *model, const struct params *params, struct error *error)
 {
     int ends[2], status = 0;
     pid_t pid;
@@ -78,7 +108,7 @@ json_t *model_outlook(const char *model, struct error *error)
         error_set_errno(error, ERR_FAILED, errno, "cannot make a pipe");
         return NULL;
     }
-    int rc = spawn_outlook(model, ends[1], &pid, error);
+    int rc = spawn_outlook(model, params, ends[1], &pid, error);
     close(ends[1]);
     if (rc == 0) {
         read_whole(ends[0], text, sizeof text);

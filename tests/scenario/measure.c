@@ -414,6 +414,20 @@ static void doctor_model(void)
     json_decref(doc);
     json_decref(ledger);
     command_free(&outlook);
+    /* Parameters reach the ledger: a longer context needs more. */
+    uint64_t floor = 0;
+    for (unsigned i = 0; i < 2; i++) {
+        command_free(&c);
+        command_run(&c, NULL, END_MS,
+                    (const char *const[]){"doctor", "-m", test_model(), "--no-drive", "--json",
+                                          "--ctx", i ? "8192" : "512", NULL});
+        expect(&c, 0);
+        doc = json_loads(c.out, 0, NULL);
+        CHECK(document_u64(doc, "model.floor") > floor, "a longer context needs no more than %llu",
+              (unsigned long long)floor);
+        floor = document_u64(doc, "model.floor");
+        json_decref(doc);
+    }
     command_free(&c);
     command_run(&c, NULL, END_MS,
                 (const char *const[]){"doctor", "-m", "/nowhere", "--no-drive", NULL});
