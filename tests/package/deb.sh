@@ -39,7 +39,7 @@ field() { dpkg-deb -f "$deb" "$1"; }
 dpkg-deb -c "$deb" >"$scratch/list"
 {
     for file in usr/bin/sluice usr/libexec/sluice/sluice-run usr/share/sluice/demo/tiny-books-moe-q8_0.gguf \
-        usr/share/man/man1/sluice-run.1.gz usr/share/bash-completion/completions/sluice \
+        usr/share/man/man1/sluice-run.1.gz usr/share/bash-completion/completions/sluice usr/share/zsh/vendor-completions/_sluice \
         usr/lib/systemd/user/sluice.service usr/share/doc/sluice/changelog.gz; do
         grep -q " \./$file\$" "$scratch/list" || echo "missing: $file"
     done
