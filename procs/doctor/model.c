@@ -14,7 +14,6 @@
 #include "lib/base/bytes.h"
 #include "lib/kernels/kernels.h"
 #include "procs/client/document.h"
-#include "procs/client/own_run.h"
 #include "procs/doctor/doctor.h"
 
 /* Norms, attention over a short context, and the threads' meeting points of a layer: measured with
@@ -66,13 +65,11 @@ static void add_param(const char *name, const char *value, const char *def, cons
 static int spawn_outlook(const char *model, const struct params *params, int out, pid_t *pid,
                          struct error *error)
 {
-    char program[PATH_MAX], run[32];
+    char program[PATH_MAX];
     struct args args = {.count = 0};
     if (supervisor_path(program, error) != 0)
         return -1;
-    snprintf(run, sizeof run, "doctor-%d", (int)getpid());
-    const char *const fixed[] = {program, "-m",           model,           "--run",
-                                 run,     "--cgroup=off", "--print-memory"};
+    const char *const fixed[] = {program, "-m", model, "--cgroup=off", "--print-memory"};
     for (size_t i = 0; i < ARRAY_LEN(fixed); i++)
         add(&args, fixed[i]);
     params_each(params, add_param, &args);
@@ -103,7 +100,7 @@ json_t *model_outlook(const char *model, const struct params *params, struct err
 {
     int ends[2], status = 0;
     pid_t pid;
-    char text[OUTLOOK_BYTES], run[32];
+    char text[OUTLOOK_BYTES];
     if (pipe2(ends, O_CLOEXEC) != 0) {
         error_set_errno(error, ERR_FAILED, errno, "cannot make a pipe");
         return NULL;
@@ -114,8 +111,6 @@ json_t *model_outlook(const char *model, const struct params *params, struct err
         read_whole(ends[0], text, sizeof text);
         while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
             ;
-        snprintf(run, sizeof run, "doctor-%d", (int)getpid());
-        own_run_remove(run);
     }
     close(ends[0]);
     if (rc != 0)

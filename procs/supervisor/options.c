@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "procs/supervisor/supervisor.h"
 
@@ -67,6 +68,8 @@ int options_take(struct supervisor *s, int argc, char **argv, struct error *erro
             return -1;
     if (o->help || o->version)
         return 0;
+    if (o->print_memory) /* beside a running engine of any name */
+        snprintf(o->run, sizeof o->run, "doctor-%d", (int)getpid());
     if (optind < argc)
         return error_set(error, ERR_BAD_INPUT,
                          "unexpected argument '%.80s' (see sluice run --help)", argv[optind]);

@@ -195,6 +195,7 @@ void options_help(void);
 /* run_dir.c: the run directory, its lock, what a dead predecessor left. */
 int run_dir_take(struct supervisor *s, struct error *error);
 void run_dir_clear(const struct supervisor *s);
+void run_dir_remove(const struct supervisor *s);
 /* Moves a descriptor above FD_LEAST, close-on-exec. -1 with errno. */
 int fd_high(int fd);
 

@@ -132,6 +132,8 @@ static _Noreturn void finish(struct supervisor *s, const struct error *error, in
     control_finish(s);
     segments_drop(s);
     run_dir_clear(s);
+    if (s->options.print_memory)
+        run_dir_remove(s);
     cgroup_leave(s);
     report(error, status);
     fflush(NULL);

@@ -72,6 +72,17 @@ static uint64_t outlook(const char *name)
     return value;
 }
 
+static size_t own_dirs(const char *base)
+{
+    size_t count = 0;
+    DIR *dir = opendir(base);
+    CHECK(dir, "cannot open %s", base);
+    for (struct dirent *e; (e = readdir(dir)) != NULL;)
+        count += own_run_pid(e->d_name) > 0;
+    closedir(dir);
+    return count;
+}
+
 /* The floor it tells starts, a MiB less is refused by the same number; its budgets rise. */
 static void outlook_is_the_ledgers(void)
 {
@@ -97,18 +108,10 @@ static void outlook_is_the_ledgers(void)
     CHECK(room >= outlook("dense_bytes") + outlook("expert_bytes") / 10 * 4, "arena %llu of %s",
           (unsigned long long)room, budget);
     json_decref(stats);
+    /* Beside a running engine, and without a trace of its own. */
+    CHECK(outlook("floor") == floor, "another floor beside an engine");
+    CHECK(own_dirs(getenv("SLUICE_RUN_DIR")) == 0, "a run directory is left behind");
     engine_stop(e);
-}
-
-static size_t own_dirs(const char *base)
-{
-    size_t count = 0;
-    DIR *dir = opendir(base);
-    CHECK(dir, "cannot open %s", base);
-    for (struct dirent *e; (e = readdir(dir)) != NULL;)
-        count += own_run_pid(e->d_name) > 0;
-    closedir(dir);
-    return count;
 }
 
 /* A pid that nobody has: a child that is gone and reaped. */
