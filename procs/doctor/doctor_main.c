@@ -143,7 +143,7 @@ static int examine_drives(struct findings *f, struct doctor *d, const json_t *ou
 {
     default_path(d);
     for (uint32_t i = 0; i < d->path_count; i++) {
-        char section[16] = "drive";
+        char section[24] = "drive";
         struct drive_result result;
         struct drive_plan plan = {.path = d->paths[i],
                                   .expert_bytes = expert_bytes_of(d, outlook),
