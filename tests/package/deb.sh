@@ -39,7 +39,7 @@ dpkg-deb -c "$deb" >"$scratch/list"
         grep -q " \./$file\$" "$scratch/list" || echo "missing: $file"
     done
     grep -vE ' root/root ' "$scratch/list"
-    grep -E ' \./(usr/local|home|tmp|work)' "$scratch/list"
+    grep -E ' \./(usr/local|home|tmp|root)' "$scratch/list"
 } | verdict deb_contents "the package has other files"
 
 dpkg-deb -x "$deb" "$scratch/root"
