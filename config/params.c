@@ -282,20 +282,145 @@ void params_each(const struct params *p,
     }
 }
 
-void params_help(FILE *out)
+/* What stands for a value in help texts. */
+static const char *placeholder(const struct param_info *t)
 {
+    switch (t->kind) {
+    case KIND_U64: return "N";
+    case KIND_BYTES: return "BYTES";
+    case KIND_F64: return "X";
+    case KIND_BOOL: return "on|off";
+    case KIND_CHOICE: return t->choices;
+    case KIND_TEXT: return "TEXT";
+    }
+    sl_panic("parameter %s has no kind", t->name);
+}
+
+/* "whole MiB" where it is that: limits are powers of two, and read better so. */
+static void bound_text(uint64_t value, char *text, size_t bytes)
+{
+    static const char *const suffix[] = {"", "KiB", "MiB", "GiB"};
+    size_t i = 0;
+    for (; i + 1 < ARRAY_LEN(suffix) && value && value % KIB == 0; i++)
+        value /= KIB;
+    snprintf(text, bytes, "%" PRIu64 "%s", value, suffix[i]);
+}
+
+/* Unit, bounds and default: "bytes, 4KiB to 16MiB, default 256KiB". Sizes up to "any" have no
+ * bounds worth a word. */
+static void facts_text(const struct param_info *t, char *text, size_t bytes)
+{
+    char low[32], high[32], size[32], def[PARAM_TEXT_BYTES];
     struct params defaults;
     params_defaults(&defaults);
+    value_text(t, (const char *)&defaults + t->offset, def, sizeof def);
+    switch (t->kind) {
+    case KIND_U64:
+        snprintf(text, bytes, "%s%s%" PRIu64 " to %" PRIu64 ", default %s", t->unit,
+                 t->unit[0] ? ", " : "", t->min, t->max, def);
+        return;
+    case KIND_BYTES:
+        bound_text(t->min, low, sizeof low);
+        bound_text(t->max, high, sizeof high);
+        bound_text(t->def, size, sizeof size);
+        if (t->max >= UINT64_MAX / 4)
+            snprintf(text, bytes, "bytes, default %s", size);
+        else
+            snprintf(text, bytes, "bytes, %s to %s, default %s", low, high, size);
+        return;
+    case KIND_F64:
+        snprintf(text, bytes, "%s, %g to %g, default %s", t->unit, t->min_f, t->max_f, def);
+        return;
+    case KIND_BOOL:
+    case KIND_CHOICE: snprintf(text, bytes, "default %s", def); return;
+    case KIND_TEXT: snprintf(text, bytes, "default %s", def[0] ? def : "empty"); return;
+    }
+}
+
+/* Words of `text` in lines that fit; what begins a line after the first stands in `indent`. */
+static void print_wrapped(FILE *out, const char *text, const char *indent, size_t width)
+{
+    size_t column = 0;
+    while (*text) {
+        size_t n = strcspn(text, " ");
+        if (column > 0 && column + 1 + n > width) {
+            fprintf(out, "\n%s", indent);
+            column = 0;
+        }
+        column += (size_t)fprintf(out, "%s%.*s", column > 0 ? " " : "", (int)n, text);
+        text += n + (text[n] == ' ');
+    }
+    fputc('\n', out);
+}
+
+#define HELP_WIDTH 70
+
+static void help_one(FILE *out, const struct param_info *t)
+{
+    static const char indent[] = "                             ";
+    char name[128], facts[PARAM_TEXT_BYTES + 64], text[2 * PARAM_TEXT_BYTES];
+    snprintf(name, sizeof name, "--%s %s", t->name, placeholder(t));
+    for (char *c = name; *c && *c != ' '; c++)
+        if (*c == '_')
+            *c = '-';
+    size_t room = sizeof indent - 1 - 4;
+    fprintf(out, "  %-*s  ", (int)room, name);
+    if (strlen(name) > room)
+        fprintf(out, "\n%s", indent);
+    facts_text(t, facts, sizeof facts);
+    snprintf(text, sizeof text, "%s (%s)", t->help, facts);
+    print_wrapped(out, text, indent, HELP_WIDTH);
+}
+
+void params_help(FILE *out)
+{
     fprintf(out, "  --config FILE              read 'name = value' lines\n");
+    for (size_t i = 0; i < ARRAY_LEN(table); i++)
+        help_one(out, &table[i]);
+}
+
+void params_config(FILE *out)
+{
+    char facts[PARAM_TEXT_BYTES + 64], def[PARAM_TEXT_BYTES];
+    struct params defaults;
+    params_defaults(&defaults);
+    fputs("# Parameters of `sluice run`, `generate` and others: --config FILE.\n"
+          "# Every one of them at its default: take the '#' from those that shall be different.\n",
+          out);
     for (size_t i = 0; i < ARRAY_LEN(table); i++) {
         const struct param_info *t = &table[i];
-        char name[64], def[PARAM_TEXT_BYTES];
-        snprintf(name, sizeof name, "--%s", t->name);
-        for (char *c = name; *c; c++)
-            if (*c == '_')
-                *c = '-';
+        fputs("\n# ", out);
+        print_wrapped(out, t->help, "# ", 96);
+        facts_text(t, facts, sizeof facts);
         value_text(t, (const char *)&defaults + t->offset, def, sizeof def);
-        fprintf(out, "  %-26s %s\n  %-26s   %s%s%s\n", name, t->help, "", t->unit,
-                def[0] ? ", default " : "", def);
+        fprintf(out, "# %s: %s\n#%s =%s%s\n", placeholder(t), facts, t->name, def[0] ? " " : "",
+                def);
+    }
+}
+
+/* A '|' would end a cell. */
+static void print_cell(FILE *out, const char *text)
+{
+    for (; *text; text++) {
+        if (*text == '|')
+            fputc('\\', out);
+        fputc(*text, out);
+    }
+}
+
+void params_table(FILE *out)
+{
+    char facts[PARAM_TEXT_BYTES + 64];
+    fputs("| parameter | value | what it is |\n|---|---|---|\n", out);
+    for (size_t i = 0; i < ARRAY_LEN(table); i++) {
+        const struct param_info *t = &table[i];
+        facts_text(t, facts, sizeof facts);
+        fprintf(out, "| `%s` | ", t->name);
+        print_cell(out, placeholder(t));
+        fputs("; ", out);
+        print_cell(out, facts);
+        fputs(" | ", out);
+        print_cell(out, t->help);
+        fputs(" |\n", out);
     }
 }

@@ -38,8 +38,14 @@ int params_load(struct params *p, const char *path, struct error *error);
  * it; what is left (argv[0], other options, operands) is moved to the front and *argc lowered. */
 int params_take_args(struct params *p, int *argc, char **argv, struct error *error);
 
-/* Prints the options with default, bounds, unit and help, one per line or two. */
+/* Prints the options with what stands for the value, help, unit, bounds and default. */
 void params_help(FILE *out);
+
+/* The same as a file for --config in which every parameter is a comment, at its default. */
+void params_config(FILE *out);
+
+/* The same as a table of Markdown, for docs/config.md. */
+void params_table(FILE *out);
 
 /* Value of a parameter as text, for documents and ctl. False when unknown. */
 bool params_get(const struct params *p, const char *name, char *text, size_t bytes);

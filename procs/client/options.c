@@ -61,11 +61,12 @@ int sampling_take_args(struct sampling *s, int *argc, char **argv, struct error 
     return 0;
 }
 
-static void help_line(FILE *out, const char *name, const char *help, const char *def)
+static void help_line(FILE *out, const char *name, const char *value, const char *help,
+                      const char *def)
 {
     char option[64];
-    snprintf(option, sizeof option, "--%s", name);
-    for (char *c = option; *c; c++)
+    snprintf(option, sizeof option, "--%s %s", name, value);
+    for (char *c = option; *c && *c != ' '; c++)
         if (*c == '_')
             *c = '-';
     fprintf(out, "  %-26s %s (default %s)\n", option, help, def);
@@ -81,12 +82,16 @@ static void text_int64_t(char *out, size_t bytes, int64_t value)
     snprintf(out, bytes, "%" PRId64, value);
 }
 
+/* What stands for a value in help texts. */
+#define VALUE_double  "X"
+#define VALUE_int64_t "N"
+
 void sampling_help(FILE *out)
 {
     char def[32];
 #define X(type, field, json, d, min, max, help)                                                    \
     text_##type(def, sizeof def, d);                                                               \
-    help_line(out, json, help, def);
+    help_line(out, json, VALUE_##type, help, def);
     SAMPLING_PARAMS(X)
 #undef X
 }

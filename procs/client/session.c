@@ -16,6 +16,7 @@
 #include "lib/base/bytes.h"
 #include "lib/base/clock.h"
 #include "procs/client/document.h"
+#include "procs/client/own_run.h"
 
 #define START_TELL_NS    (2 * NS_PER_S) /* a start that takes longer is told about */
 #define STOP_LIMIT_NS    (20 * NS_PER_S)
@@ -343,6 +344,7 @@ int session_open(struct session *s, const struct session_request *request, struc
             snprintf(s->run, sizeof s->run, "%s", request->run);
         else
             snprintf(s->run, sizeof s->run, "own-%d", (int)getpid());
+        own_runs_sweep();
         if (!request->verbose)
             s->log_fd = open("/tmp", O_TMPFILE | O_RDWR | O_APPEND | O_CLOEXEC, 0600);
         if (spawn_engine(s, request, error) != 0) {
@@ -376,6 +378,7 @@ void session_close(struct session *s)
         }
         s->own = 0;
     }
+    own_run_remove(s->run);
     if (s->log_fd >= 0)
         close(s->log_fd);
     s->log_fd = -1;

@@ -165,7 +165,8 @@ static bool allowed(const struct command *command)
 
 static void usage(FILE *out)
 {
-    fprintf(out, "usage: sluice ctl [--run NAME] [--output text|json] COMMAND [ARGUMENTS]\n\n");
+    fprintf(out,
+            "usage: sluice ctl [--run NAME] [--output text|json | --json] COMMAND [ARGUMENTS]\n\n");
     for (size_t i = 0; i < ARRAY_LEN(commands); i++)
         if (allowed(&commands[i]))
             fprintf(out, "  %-9s %-15s %s\n", commands[i].word, commands[i].arguments,

@@ -28,7 +28,7 @@
 #define READ_LIMIT_MS 10000
 #define SEED          1u
 
-static const uint32_t depths[] = {1, 2, 4, 8, 16};
+static const uint32_t depths[ESTIMATE_DEPTHS] = {1, 2, 4, 8, 16};
 
 static const struct way {
     const char *name;
@@ -42,6 +42,7 @@ static const struct way {
 };
 
 struct drive {
+    const char *section;
     char path[300];
     int fd[2]; /* buffered, direct; -1: cannot be had */
     uint64_t bytes;
@@ -301,10 +302,10 @@ static void tell_rows(struct findings *f, const struct drive *d)
                                      "bytes", (json_int_t)d->sizes[s], "depth", (int)depths[i],
                                      "bytes_per_s", d->rate[w][s][i]));
             }
-            finding(f, "drive", name, json_real(d->latency_ms[w][s]), text,
+            finding(f, d->section, name, json_real(d->latency_ms[w][s]), text,
                     "MB/s at depth 1 2 4 8 16; one read alone takes %.2f ms", d->latency_ms[w][s]);
         }
-    finding_quiet(f, "drive", "cells", cells);
+    finding_quiet(f, d->section, "cells", cells);
 }
 
 static void tell_verdicts(struct findings *f, const struct drive *d)
@@ -313,24 +314,25 @@ static void tell_verdicts(struct findings *f, const struct drive *d)
     double direct = best_of(d, true, last, &depth), buffered = best_of(d, false, last, &other);
     double chunk = best_of(d, true, 0, &other), best = direct > buffered ? direct : buffered;
     char text[32], size[16];
-    finding_quiet(f, "drive", "path", json_string(d->path));
-    finding_quiet(f, "drive", "scratch", json_boolean(d->scratch));
+    finding_quiet(f, d->section, "path", json_string(d->path));
+    finding_quiet(f, d->section, "scratch", json_boolean(d->scratch));
     snprintf(text, sizeof text, "%.0f MB/s", best / 1e6);
     finding(
-        f, "drive", "bytes_per_s", json_real(best), text,
+        f, d->section, "bytes_per_s", json_real(best), text,
         "an expert of %s takes %.1f ms; as many tokens per second as this is in bytes of misses",
         bytes_format(d->sizes[last], size), best > 0 ? 1e3 * d->sizes[last] / best : 0);
     bool use_direct = d->fd[1] >= 0 && direct >= 0.8 * buffered;
-    finding(f, "drive", "direct", json_boolean(use_direct), use_direct ? "use it" : "try without",
+    finding(f, d->section, "direct", json_boolean(use_direct),
+            use_direct ? "use it" : "try without",
             d->fd[1] < 0 ? "O_DIRECT cannot be had here: the page cache is read and dropped"
             : use_direct ? "O_DIRECT reads as fast as the drive: leave --direct on"
                          : "buffered reads are faster here: compare with --direct off");
     uint32_t enough = enough_depth(d, use_direct, 0, use_direct ? chunk : buffered);
-    finding(f, "drive", "depth", json_integer(enough), NULL,
+    finding(f, d->section, "depth", json_integer(enough), NULL,
             "reads of 256 KiB at once for nine tenths of the rate; --depth is 16 unless set lower");
     if (d->scratch)
         finding(
-            f, "drive", "note", json_string("scratch file"), "scratch file",
+            f, d->section, "note", json_string("scratch file"), "scratch file",
             "just written: a virtual drive may have it in its host's memory; --path MODEL reads "
             "the model itself");
 }
@@ -349,17 +351,35 @@ static int prepare(struct drive *d, const struct drive_plan *plan, struct error 
     return open_file(d, error);
 }
 
-int drive_examine(struct findings *f, const struct drive_plan *plan, struct error *error)
+/* The best way at every depth, of the smallest size: loaders read in chunks. */
+static void result_of(const struct drive *d, struct drive_result *r)
+{
+    r->chunk_bytes = d->sizes[0];
+    r->scratch = d->scratch;
+    for (uint32_t i = 0; i < ARRAY_LEN(depths); i++) {
+        r->bytes_per_s[i] = 0;
+        if (i > 0) /* a deep queue can be used as a shallow one: less is noise */
+            r->bytes_per_s[i] = r->bytes_per_s[i - 1];
+        for (uint32_t w = 0; w < WAYS; w++)
+            if (d->rate[w][0][i] > r->bytes_per_s[i])
+                r->bytes_per_s[i] = d->rate[w][0][i];
+    }
+}
+
+int drive_examine(struct findings *f, const char *section, const struct drive_plan *plan,
+                  struct drive_result *result, struct error *error)
 {
     struct drive *d = calloc(1, sizeof *d);
     if (!d)
         return error_set(error, ERR_NO_MEMORY, "no memory");
+    d->section = section;
     d->fd[0] = d->fd[1] = -1;
     int rc = prepare(d, plan, error);
     if (rc == 0) {
         measure_all(d, plan->seconds);
         tell_rows(f, d);
         tell_verdicts(f, d);
+        result_of(d, result);
     }
     if (d->fd[0] >= 0) {
         (void)posix_fadvise(d->fd[0], 0, 0, POSIX_FADV_DONTNEED);

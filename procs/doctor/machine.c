@@ -88,7 +88,7 @@ static void examine_kernels(struct findings *f)
             "what --isa auto takes");
 }
 
-static void examine_memory(struct findings *f)
+static void examine_memory(struct findings *f, struct machine_facts *facts)
 {
     struct statvfs fs;
     char text[64];
@@ -96,7 +96,9 @@ static void examine_memory(struct findings *f)
     size_finding(f, "memory", "available", meminfo("MemAvailable"), "--budget 0 takes half of it");
     size_finding(f, "memory", "swap", meminfo("SwapTotal"),
                  "nothing of an engine should ever be there: a budget above memory would");
+    facts->swap = meminfo("SwapTotal") > 0;
     if (statvfs("/dev/shm", &fs) == 0) {
+        facts->shm_free = (uint64_t)fs.f_bavail * fs.f_frsize;
         size_finding(f, "memory", "dev_shm", (uint64_t)fs.f_blocks * fs.f_frsize,
                      "arena and KV cache lie here: a budget beyond it fails");
         size_finding(f, "memory", "dev_shm_free", (uint64_t)fs.f_bavail * fs.f_frsize,
@@ -109,10 +111,10 @@ static void examine_memory(struct findings *f)
     if (chosen)
         chosen[strcspn(chosen, "]")] = 0;
     finding(f, "memory", "shmem_huge_pages", json_string(chosen ? chosen + 1 : "unknown"), NULL,
-            "the arena has small pages unless this is advise, within_size or always");
+            "sluice asks for none: the budget is kept page by page");
 }
 
-static void examine_uring(struct findings *f)
+static void examine_uring(struct findings *f, struct machine_facts *facts)
 {
     struct error error;
     int fd;
@@ -120,6 +122,7 @@ static void examine_uring(struct findings *f)
     struct io *io = io_backend_uring.open(8, &fd, &error);
     if (io)
         io_backend_uring.close(io);
+    facts->io_uring = io != NULL;
     line_of("/proc/sys/kernel/io_uring_disabled", "", text, sizeof text);
     finding(f, "reading", "io_uring", json_boolean(io != NULL), NULL, "%s",
             io ? "--backend auto takes it" : error.text);
@@ -235,12 +238,12 @@ static void examine_cgroups(struct findings *f)
                 : "the budget is kept by the ledger alone; --cgroup require would refuse to start");
 }
 
-void machine_examine(struct findings *f)
+void machine_examine(struct findings *f, struct machine_facts *facts)
 {
     examine_processors(f);
     examine_kernels(f);
-    examine_memory(f);
-    examine_uring(f);
+    examine_memory(f, facts);
+    examine_uring(f, facts);
     examine_limits(f);
     examine_cgroups(f);
 }

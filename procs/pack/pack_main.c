@@ -64,7 +64,7 @@ static void usage(FILE *out)
         "      --rate BYTES      read and write at most so many bytes per second together\n"
         "      --verify          read everything back before the store is called whole\n"
         "      --quiet           no progress on stderr\n"
-        "      --output FORMAT   of the summary: text or json\n"
+        "      --output text|json, --json  of the summary\n"
         "      --check DIR       verify all checksums of a store, and nothing else\n"
         "\n"
         "A pack that was killed goes on when it is called again with the same options.\n"

@@ -42,7 +42,7 @@
 #define LEASE_SLACK_BYTES    (128 * KIB)
 #define LEASE_COMPUTE_BYTES  (512 * KIB) /* requests as JSON, tokens of a prompt */
 
-static uint64_t mem_available(void)
+uint64_t budget_available(void)
 {
     char line[128];
     uint64_t kib = 0;
@@ -293,18 +293,25 @@ static int experts_cap(struct supervisor *s, struct error *error)
     return 0;
 }
 
-int budget_start(struct supervisor *s, struct error *error)
+int budget_facts(struct supervisor *s, struct error *error)
 {
-    struct budget *b = &s->budget;
-    bool automatic = s->params.budget == 0;
     if (arena_layout_make(s->model, &s->layout, error) != 0 || experts_cap(s, error) != 0)
         return -1;
     facts_of_model(s);
     facts_guess(s);
-    b->facts.budget = automatic ? align_down(mem_available() / 2, MIB) : s->params.budget;
+    return 0;
+}
+
+int budget_start(struct supervisor *s, struct error *error)
+{
+    struct budget *b = &s->budget;
+    bool automatic = s->params.budget == 0;
+    if (budget_facts(s, error) != 0)
+        return -1;
+    b->facts.budget = automatic ? align_down(budget_available() / 2, MIB) : s->params.budget;
     b->plan = ledger_make(&b->facts);
     if (b->facts.budget < b->plan.floor) {
-        if (!automatic || b->plan.floor > mem_available())
+        if (!automatic || b->plan.floor > budget_available())
             return below_floor(b->facts.budget, b->plan.floor, error);
         b->facts.budget = b->plan.floor;
         b->plan = ledger_make(&b->facts);

@@ -80,17 +80,34 @@ static uint64_t budget_for(uint64_t need)
     return budget;
 }
 
+static uint64_t kernel_bytes(const struct ledger_facts *f)
+{
+    return (uint64_t)f->threads * LEDGER_THREAD_BYTES +
+           (uint64_t)f->processes * LEDGER_PROCESS_BYTES + f->sockets_bytes;
+}
+
+static uint64_t fixed_bytes(const struct ledger_facts *f)
+{
+    return f->segments_bytes + f->kv_bytes + f->private_bytes + f->text_bytes + kernel_bytes(f);
+}
+
+uint64_t ledger_budget_holding(const struct ledger_facts *f, uint64_t expert_bytes)
+{
+    uint64_t least = f->experts_needed * f->expert_slot_max;
+    /* Whole steps, so that the budget yields that quota. */
+    uint64_t quota = align_up(f->dense_bytes + at_least(expert_bytes, least), QUOTA_STEP);
+    return budget_for(fixed_bytes(f) + cost(f, quota));
+}
+
 struct ledger_plan ledger_make(const struct ledger_facts *f)
 {
     sl_assert(f->experts_needed > 0);
     struct ledger_plan p = {0};
     p.margin = ledger_margin(f->budget);
-    p.kernel = (uint64_t)f->threads * LEDGER_THREAD_BYTES +
-               (uint64_t)f->processes * LEDGER_PROCESS_BYTES + f->sockets_bytes;
-    p.fixed = f->segments_bytes + f->kv_bytes + f->private_bytes + f->text_bytes + p.kernel;
-    /* Whole steps, so that the floor's budget yields the floor's quota. */
+    p.kernel = kernel_bytes(f);
+    p.fixed = fixed_bytes(f);
     p.quota_floor = align_up(f->dense_bytes + f->experts_needed * f->expert_slot_max, QUOTA_STEP);
-    p.floor = budget_for(p.fixed + cost(f, p.quota_floor));
+    p.floor = ledger_budget_holding(f, 0);
     if (f->budget >= p.margin + p.fixed)
         p.quota = quota_within(f, f->budget - p.margin - p.fixed);
     p.page_tables = page_tables(f, p.quota);

@@ -61,6 +61,10 @@ struct ledger_plan {
 
 struct ledger_plan ledger_make(const struct ledger_facts *facts);
 
+/* The smallest budget that holds the dense weights and so many bytes of experts (of their slots),
+ * the floor's experts at least. */
+uint64_t ledger_budget_holding(const struct ledger_facts *facts, uint64_t expert_bytes);
+
 /* max(2 %, 4 MiB) */
 uint64_t ledger_margin(uint64_t budget);
 

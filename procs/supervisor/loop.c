@@ -63,6 +63,7 @@ void loop_stop(struct supervisor *s, int status, const char *fmt, ...)
     s->phase = PHASE_STOP;
     s->exit_status = status;
     s->stop_ns = clock_now_ns();
+    notify_send(s, "STOPPING=1");
     atomic_store_explicit(&s->directory.head->draining, 1, memory_order_release);
     if (status == 0)
         log_info("stopping: %s", text);
@@ -95,6 +96,7 @@ static void announce(struct supervisor *s)
     }
     s->announced = true;
     auto_look(s); /* the dense weights have been read: the drive is known */
+    notify_send(s, "READY=1");
     char budget[16], arena[16];
     const char *name = strrchr(s->options.model, '/');
     fprintf(stderr, "ready: model %s, budget %s, arena %s, %u processes\n",

@@ -70,6 +70,18 @@ int run_dir_take(struct supervisor *s, struct error *error)
     return 0;
 }
 
+/* The directory of a look at the ledger: its name is this process's, so that nobody waits for its
+ * lock. */
+void run_dir_remove(const struct supervisor *s)
+{
+    char lock[ENDPOINT_BYTES + sizeof RUN_LOCK_FILE];
+    if (s->lock_fd < 0)
+        return;
+    snprintf(lock, sizeof lock, "%s/%s", s->run_dir, RUN_LOCK_FILE);
+    unlink(lock);
+    rmdir(s->run_dir);
+}
+
 void run_dir_clear(const struct supervisor *s)
 {
     if (s->lock_fd >= 0)

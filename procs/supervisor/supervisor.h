@@ -137,7 +137,7 @@ struct automatic {
 struct options {
     char model[PATH_MAX];
     char run[RUN_NAME_MAX + 1];
-    bool help, version;
+    bool help, version, print_memory;
 };
 
 enum run_phase { PHASE_START, PHASE_RUN, PHASE_STOP };
@@ -148,6 +148,7 @@ struct supervisor {
     struct params params;
     char programs[PATH_MAX]; /* directory of the executables */
     char run_dir[ENDPOINT_BYTES];
+    char notify[ENDPOINT_BYTES]; /* socket of the service manager, "" without one */
     char run_tag[RUN_NAME_MAX + 16];
     int lock_fd;
     uint64_t boot;
@@ -194,6 +195,7 @@ void options_help(void);
 /* run_dir.c: the run directory, its lock, what a dead predecessor left. */
 int run_dir_take(struct supervisor *s, struct error *error);
 void run_dir_clear(const struct supervisor *s);
+void run_dir_remove(const struct supervisor *s);
 /* Moves a descriptor above FD_LEAST, close-on-exec. -1 with errno. */
 int fd_high(int fd);
 
@@ -247,6 +249,10 @@ uint64_t estimate_text(struct supervisor *s);
 void text_trim(const struct supervisor *s, const char *program);
 
 /* budget.c */
+/* What the ledger needs to know of the model and of processes that do not exist yet. */
+int budget_facts(struct supervisor *s, struct error *error);
+/* Memory this process may still take: the machine's, or what cgroups around it leave. */
+uint64_t budget_available(void);
 int budget_start(struct supervisor *s, struct error *error);
 /* Writes quota, caps and throttles into the directory, before any child exists. */
 void budget_publish(struct supervisor *s);
@@ -266,6 +272,13 @@ int http_listen(struct supervisor *s, struct error *error);
 uint64_t http_lease(const struct params *p);
 uint64_t http_growth(const struct params *p);
 uint64_t http_kernel(const struct params *p);
+
+/* notify.c: systemd, or whoever else set NOTIFY_SOCKET. */
+void notify_take(struct supervisor *s);
+void notify_send(const struct supervisor *s, const char *text);
+
+/* outlook.c: --print-memory. Needs the model, and no process beside this one. */
+int outlook_print(struct supervisor *s, struct error *error);
 
 /* auto.c: the system auto chooses among the others. */
 /* Before anything runs: by the plan's figures and the throttles. */

@@ -102,6 +102,8 @@ static int start(struct supervisor *s, struct error *error)
         return -1;
     if (model_take(s, error) != 0)
         return -1;
+    if (s->options.print_memory)
+        return outlook_print(s, error);
     if (budget_start(s, error) != 0 || segments_room(s, error) != 0) /* needs the model */
         return -1;
     auto_start(s); /* needs the budget; says which system the others begin with */
@@ -130,6 +132,8 @@ static _Noreturn void finish(struct supervisor *s, const struct error *error, in
     control_finish(s);
     segments_drop(s);
     run_dir_clear(s);
+    if (s->options.print_memory)
+        run_dir_remove(s);
     cgroup_leave(s);
     report(error, status);
     fflush(NULL);
@@ -153,8 +157,11 @@ int main(int argc, char **argv)
         return 0;
     }
     limit_self();
+    notify_take(s);
     if (start(s, &error) != 0)
         finish(s, &error, error_exit_status(error.code));
+    if (s->options.print_memory)
+        finish(s, &s->end_error, 0);
     loop_run(s);
     finish(s, &s->end_error, s->exit_status);
 }

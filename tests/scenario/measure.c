@@ -374,6 +374,67 @@ static void doctor_document(void)
     command_free(&c);
 }
 
+/* With a model: the ledger's figures, estimates, advice as words; two
+ * drives, a section each; the model's own expert is the largest read. */
+static void doctor_model(void)
+{
+    struct command c, outlook;
+    command_run(&c, NULL, END_MS,
+                (const char *const[]){"doctor", "-m", test_model(), "-p", test_model(), "-p",
+                                      test_model(), "--seconds", "2", "--json", NULL});
+    expect(&c, 0);
+    command_run(&outlook, NULL, END_MS,
+                (const char *const[]){"run", "-m", test_model(), "--print-memory", NULL});
+    expect(&outlook, 0);
+    json_t *doc = json_loads(c.out, 0, NULL), *ledger = json_loads(outlook.out, 0, NULL);
+    CHECK(doc && ledger, "not JSON: %.200s", c.out);
+    CHECK(document_u64(doc, "model.floor") == document_u64(ledger, "floor"), "floor %llu",
+          (unsigned long long)document_u64(doc, "model.floor"));
+    CHECK(document_u64(doc, "model.everything") == document_u64(ledger, "budgets.100"),
+          "everything %llu", (unsigned long long)document_u64(doc, "model.everything"));
+    const json_t *model = json_object_get(doc, "model");
+    const json_t *estimates = json_object_get(model, "estimates");
+    CHECK(json_array_size(estimates) == 3, "%zu estimates", json_array_size(estimates));
+    /* Shares descend here: with everything resident nothing is read, so nothing is faster. */
+    double whole = 1e6;
+    for (size_t i = 3; i-- > 0;) {
+        const json_t *e = json_array_get(estimates, i);
+        double low = json_number_value(json_object_get(e, "tokens_per_s_low"));
+        double high = json_number_value(json_object_get(e, "tokens_per_s_high"));
+        CHECK(low > 0 && low <= high && high <= whole, "estimate %zu: %g to %g", i, low, high);
+        whole = i == 2 ? high : whole;
+    }
+    CHECK(json_is_array(json_object_get(json_object_get(doc, "advice"), "words")), "no advice");
+    const json_t *second = json_object_get(doc, "drive 2");
+    CHECK(json_array_size(json_object_get(second, "cells")) == 60, "no second drive");
+    uint64_t expert = document_u64(ledger, "expert_bytes") / document_u64(ledger, "expert_count");
+    uint64_t read = document_u64(at(second, "cells", 59), "bytes");
+    CHECK(read == align_up(expert, 4096), "reads of %llu for experts of %llu",
+          (unsigned long long)read, (unsigned long long)expert);
+    json_decref(doc);
+    json_decref(ledger);
+    command_free(&outlook);
+    /* Parameters reach the ledger: a longer context needs more. */
+    uint64_t floor = 0;
+    for (unsigned i = 0; i < 2; i++) {
+        command_free(&c);
+        command_run(&c, NULL, END_MS,
+                    (const char *const[]){"doctor", "-m", test_model(), "--no-drive", "--json",
+                                          "--ctx", i ? "8192" : "512", NULL});
+        expect(&c, 0);
+        doc = json_loads(c.out, 0, NULL);
+        CHECK(document_u64(doc, "model.floor") > floor, "a longer context needs no more than %llu",
+              (unsigned long long)floor);
+        floor = document_u64(doc, "model.floor");
+        json_decref(doc);
+    }
+    command_free(&c);
+    command_run(&c, NULL, END_MS,
+                (const char *const[]){"doctor", "-m", "/nowhere", "--no-drive", NULL});
+    expect(&c, 2);
+    command_free(&c);
+}
+
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
@@ -386,6 +447,7 @@ int main(int argc, char **argv)
         {"bench_forms", bench_forms},
         {"forced_tokens", forced_tokens},
         {"doctor_document", doctor_document},
+        {"doctor_model", doctor_model},
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

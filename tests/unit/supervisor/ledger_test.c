@@ -111,6 +111,24 @@ START_TEST(more_budget_is_never_less_arena)
 }
 END_TEST
 
+/* What --print-memory promises: with that budget so many bytes of experts fit, with a MiB less they
+ * do not; nothing asked for is the floor. */
+START_TEST(budget_holding_is_exact)
+{
+    for (int i = 0; i < 2; i++) {
+        struct ledger_facts f = model(i);
+        ck_assert_uint_eq(ledger_budget_holding(&f, 0), ledger_make(&f).floor);
+        for (unsigned share = 25; share <= 100; share += 25) {
+            uint64_t experts = f.expert_slot_bytes / 100 * share;
+            f.budget = ledger_budget_holding(&f, experts);
+            ck_assert_uint_ge(ledger_make(&f).quota, f.dense_bytes + experts);
+            f.budget -= MIB;
+            ck_assert_uint_lt(ledger_make(&f).quota, align_up(f.dense_bytes + experts, 64 * KIB));
+        }
+    }
+}
+END_TEST
+
 START_TEST(measured_page_tables_count_when_larger)
 {
     struct ledger_facts f = small_model();
@@ -164,6 +182,7 @@ int main(void)
     tcase_add_loop_test(tcase, floor_is_exact, 0, 2);
     tcase_add_loop_test(tcase, floor_does_not_depend_on_the_budget, 0, 2);
     tcase_add_loop_test(tcase, more_budget_is_never_less_arena, 0, 2);
+    tcase_add_test(tcase, budget_holding_is_exact);
     tcase_add_test(tcase, measured_page_tables_count_when_larger);
     tcase_add_test(tcase, margin);
     tcase_add_test(tcase, experts_cap);

@@ -1,0 +1,19 @@
+# From lines of options.awk: an option a line, with the words its value may be ("" when any; "+file" a path).
+function values_of(name, value) {
+    if (value == "") return "+none"
+    if (name == "--system" || name == "--systems") return systems
+    if (name == "--eviction") return eviction
+    if (name == "--prediction") return prediction
+    if (value ~ /^[A-Z]*(FILE|DIR|MODEL|PROFILE|PATH)[A-Z|]*$/ || name == "--plan" || name == "--trace") return "+file"
+    if (value ~ /^[A-Za-z0-9_]+\|[A-Za-z0-9_|]+$/) {
+        gsub(/\|/, " ", value)
+        return value
+    }
+    return ""
+}
+
+{
+    count = split($1, name, " ")
+    for (i = 1; i <= count; i++)
+        print verb, name[i], values_of(name[i], $2), $3
+}

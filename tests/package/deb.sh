@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# The Debian package: made, looked at, unpacked, run. It is not installed.
+# shellcheck source-path=SCRIPTDIR source=verdicts.sh
+. "$(dirname "${BASH_SOURCE[0]}")/verdicts.sh"
+shopt -s lastpipe # verdict notes its failure in this shell
+
+tests=(deb_control deb_contents deb_runs deb_lintian)
+for program in dpkg-deb dpkg-shlibdeps cpack gzip file; do
+    have "$program" "${tests[@]}" || exit 0
+done
+# In a directory of its own: nothing appears in the build tree.
+(cd "$scratch" && cpack -G DEB --config "$build/CPackConfig.cmake" -B "$scratch/cpack") >"$scratch/log" 2>&1 || {
+    tail -20 "$scratch/log" | sed 's/^/    /'
+    echo "not ok deb_made: cpack failed"
+    exit 1
+}
+deb=$(ls "$scratch"/cpack/*.deb)
+version=$(sed -n 's/^project(sluice VERSION \([0-9.]*\).*/\1/p' "$root/CMakeLists.txt")
+
+field() { dpkg-deb -f "$deb" "$1"; }
+{
+    [ "$(field Package)" = sluice ] || echo "Package: $(field Package)"
+    [ "$(field Version)" = "$version" ] || echo "Version: $(field Version)"
+    [ "$(field Architecture)" = "$(dpkg --print-architecture)" ] || echo "Architecture: $(field Architecture)"
+    [ "$(basename "$deb")" = "sluice_${version}_$(dpkg --print-architecture).deb" ] || echo "file: $deb"
+    field Maintainer | grep -qE '^.+ <.+@.+>$' || echo "Maintainer: $(field Maintainer)"
+    field Installed-Size | grep -qE '^[1-9][0-9]*$' || echo "Installed-Size: $(field Installed-Size)"
+    depends=$(field Depends)
+    for library in libc6 libnng1 libjansson4 liburing2 libpcre2-8-0 libmicrohttpd12 libedit2 libncursesw6; do
+        echo "$depends" | grep -qE "(^|, )$library( |,|\$)" || echo "Depends lacks $library: $depends"
+    done
+} | verdict deb_control "control fields are wrong"
+
+dpkg-deb -c "$deb" >"$scratch/list"
+{
+    for file in usr/bin/sluice usr/libexec/sluice/sluice-run usr/share/sluice/demo/tiny-books-moe-q8_0.gguf \
+        usr/share/man/man1/sluice-run.1.gz usr/share/bash-completion/completions/sluice usr/share/zsh/vendor-completions/_sluice \
+        usr/lib/systemd/user/sluice.service usr/share/doc/sluice/changelog.gz; do
+        grep -q " \./$file\$" "$scratch/list" || echo "missing: $file"
+    done
+    grep -vE ' root/root ' "$scratch/list"
+    grep -E ' \./(usr/local|home|tmp|root)' "$scratch/list"
+} | verdict deb_contents "the package has other files"
+
+dpkg-deb -x "$deb" "$scratch/root"
+{
+    grep -q '^ExecStart=/usr/bin/sluice run ' "$scratch/root/usr/lib/systemd/user/sluice.service" ||
+        grep ExecStart "$scratch/root/usr/lib/systemd/user/sluice.service"
+    said=$(cd / && env -u SLUICE_ROOT -u SLUICE_LIBEXEC -u SLUICE_BUILD "$scratch/root/usr/bin/sluice" \
+        demo -n 8 --temp 0 --output ids 2>"$scratch/demo.log")
+    [ "$(echo "$said" | wc -w)" -ge 8 ] || { echo "demo said: $said"; cat "$scratch/demo.log"; }
+} | verdict deb_runs "the unpacked package does not run"
+
+if have lintian deb_lintian; then
+    # What belongs to a package of Debian's archive and ours has not: a copyright file of that form, an
+    # address of the maintainer.
+    lintian --no-cfg --fail-on none --allow-root --suppress-tags \
+        no-copyright-file,bogus-mail-host "$deb" 2>/dev/null |
+        grep '^E:' | verdict deb_lintian "lintian finds errors"
+fi
+
+exit "$failed"

@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# `cmake --install` into a directory, and work from there: nothing of the source tree may be needed.
+# shellcheck source-path=SCRIPTDIR source=verdicts.sh
+. "$(dirname "${BASH_SOURCE[0]}")/verdicts.sh"
+shopt -s lastpipe # verdict notes its failure in this shell
+
+prefix=$scratch/prefix
+cmake --install "$build" --prefix "$prefix" >"$scratch/install.log" 2>&1 ||
+    tail -20 "$scratch/install.log" >"$scratch/trouble"
+{
+    cat "$scratch/trouble" 2>/dev/null
+    for file in bin/sluice libexec/sluice/sluice-run libexec/sluice/sluice-tether libexec/sluice/sluice-gateway \
+        share/sluice/demo/tiny-books-moe-q8_0.gguf share/man/man1/sluice.1 share/man/man1/sluice-run.1 \
+        share/bash-completion/completions/sluice share/zsh/site-functions/_sluice \
+        lib/systemd/user/sluice.service share/doc/sluice/README.md share/doc/sluice/config.md \
+        share/doc/sluice/examples/server.conf; do
+        [ -f "$prefix/$file" ] || echo "missing: $file"
+    done
+    while IFS=$'\t' read -r verb _; do
+        case $verb in demo | test | build) continue ;; esac
+        [ -x "$prefix/libexec/sluice/sluice-$verb" ] || echo "missing: sluice-$verb"
+    done <"$build/manual/verbs"
+} | verdict install_is_whole "the installation lacks something"
+
+# Away from the tree, as somebody who only has the installation.
+cd / || exit 1
+sluice() { env -u SLUICE_ROOT -u SLUICE_LIBEXEC -u SLUICE_BUILD "$prefix/bin/sluice" "$@"; }
+
+# The same words from the tree's programs: an installation computes the same.
+wanted=$("$build/libexec/sluice-generate" -m "$root/launch/demo/tiny-books-moe-q8_0.gguf" \
+    --budget 48MiB -p 'It was a dark' -n 24 --temp 0 -q 2>"$scratch/wanted.log")
+{
+    got=$(sluice demo -p 'It was a dark' -n 24 --temp 0 -q 2>"$scratch/demo.log") || cat "$scratch/demo.log"
+    [ -n "$wanted" ] || cat "$scratch/wanted.log"
+    [ "$got" = "$wanted" ] || echo "demo said '$got', the tree says '$wanted'"
+    grep -E 'installing|configuring|building' "$scratch/demo.log"
+} | verdict install_demo "the installed demo does not run"
+
+{
+    sluice help run | grep -F -e --print-memory >/dev/null || echo "help run"
+    [ "$(sluice --version)" = "sluice $(sed -n 's/^project(sluice VERSION \([0-9.]*\).*/\1/p' "$root/CMakeLists.txt")" ] ||
+        echo "version: $(sluice --version)"
+    sluice build >/dev/null 2>"$scratch/build.log"
+    [ $? -eq 2 ] || echo "build did not end with 2"
+    grep -q 'this is an installation' "$scratch/build.log" || cat "$scratch/build.log"
+} | verdict install_launcher "the installed launcher is wrong"
+
+if have systemd-analyze install_unit; then
+    # %E is expanded, the files it names need not be there to be verified.
+    unit=$prefix/lib/systemd/user/sluice.service
+    {
+        grep -qx "ExecStart=$prefix/bin/sluice run -m \${SLUICE_MODEL} --config %E/sluice/sluice.conf" "$unit" ||
+            grep ExecStart "$unit"
+        HOME=$scratch XDG_RUNTIME_DIR=$scratch systemd-analyze --user --man=no verify "$unit" 2>&1 |
+            grep -F "$(basename "$unit")"
+    } | verdict install_unit "systemd-analyze verify complains"
+fi
+
+exit "$failed"

@@ -1,0 +1,121 @@
+#!/usr/bin/env bash
+# Manual pages and completions say what the help texts say, and the help texts what the programs take.
+# shellcheck source-path=SCRIPTDIR source=verdicts.sh
+. "$(dirname "${BASH_SOURCE[0]}")/verdicts.sh"
+shopt -s lastpipe # verdict notes its failure in this shell
+
+manual=$build/manual
+[ -f "$manual/stamp" ] || { echo "not ok package_manual: $manual was not made"; exit 1; }
+mapfile -t verbs < <(cut -f1 "$manual/verbs")
+
+# Options of a help text, found without the generator: words that begin with dashes on lines that
+# begin with one (up to the text), and in the usage.
+options_of() {
+    awk '/^usage:/ { u = 1 } u && /^$/ { u = 0 }
+         u { print; next }
+         /^ +-/ { sub(/^ +/, ""); n = match($0, /[^ ]  +[^ ]/); print n ? substr($0, 1, n) : $0 }' "$1" |
+        grep -oE '(^|[][ (|])--?[A-Za-z][A-Za-z0-9-]*' | tr -d '][ (|' | sort -u
+}
+
+all_options() { # "verb option"
+    local verb
+    for verb in "${verbs[@]}"; do
+        options_of "$manual/help/$verb" | sed "s/^/$verb /"
+    done
+}
+
+all_options >"$scratch/options"
+{
+    [ "${#verbs[@]}" -ge 15 ] || echo "only ${#verbs[@]} verbs were found"
+    [ "$(wc -l <"$scratch/options")" -ge 150 ] || echo "only $(wc -l <"$scratch/options") options were found"
+} | verdict manual_sources "the help texts are not read"
+
+# Roff without its escapes and fonts.
+plain() { sed 's/\\f[BIR]//g; s/\\-/-/g; s/\\&//g' "$1"; }
+
+for verb in "${verbs[@]}"; do
+    plain "$manual/man/sluice-$verb.1" >"$scratch/$verb.text"
+done
+while read -r verb option; do
+    grep -qE -- "(^|[^A-Za-z0-9-])$option([^A-Za-z0-9-]|\$)" "$scratch/$verb.text" ||
+        echo "sluice-$verb.1 lacks $option"
+done <"$scratch/options" | verdict manual_pages_have_every_option "a manual page lacks an option of --help"
+
+# As a shell would ask: the words that are offered for "sluice VERB -".
+offered() {
+    bash -c '. "$1"; COMP_WORDS=(sluice "${@:2}"); COMP_CWORD=$(($# - 1)); _sluice; printf "%s\n" "${COMPREPLY[@]}"' \
+        - "$manual/completion/sluice" "$@"
+}
+
+for verb in "${verbs[@]}"; do
+    offered "$verb" - | sort -u | comm -23 <(sed -n "s/^$verb //p" "$scratch/options" | sort -u) - |
+        sed "s/^/bash: $verb lacks /"
+done | verdict manual_bash_has_every_option "the bash completion lacks an option of --help"
+
+{
+    [ "$(offered gen)" = generate ] || echo "verbs: gen -> $(offered gen)"
+    [ "$(offered run --backend '' | paste -sd ' ')" = "auto io_uring pread" ] || echo "run --backend"
+    [ "$(offered run --backend = p)" = pread ] || echo "run --backend=p -> $(offered run --backend = p)"
+    [ "$(offered run --eviction ar)" = arc ] || echo "run --eviction ar"
+    [ "$(offered run --lockstep '' | paste -sd ' ')" = "on off" ] || echo "run --lockstep"
+    offered run --system '' | grep -x swapmoe >/dev/null || echo "run --system lacks swapmoe"
+    offered ctl system '' | grep -x hobbit >/dev/null || echo "ctl system lacks hobbit"
+    [ "$(offered ctl thr)" = throttle ] || echo "ctl thr"
+    [ "$(offered synth olm)" = olmoe-1b-7b ] || echo "synth olm"
+    [ -z "$(offered run --budget 1)" ] || echo "run --budget offers $(offered run --budget 1)"
+} | verdict manual_bash_offers_values "the bash completion offers other words"
+
+if have zsh manual_zsh_has_every_option; then
+    {
+        zsh -n "$manual/completion/_sluice" 2>&1
+        # Without its last line, which completes at once. The variables are zsh's:
+        # shellcheck disable=SC2016
+        sed '/^_sluice "\$@"$/d' "$manual/completion/_sluice" >"$scratch/tables.zsh"
+        for verb in "${verbs[@]}"; do
+            # shellcheck disable=SC2016
+            zsh -fc '. $1; _sluice_options $2; print -l -- ${reply%%:*}' - "$scratch/tables.zsh" "$verb" | sort -u |
+                comm -23 <(sed -n "s/^$verb //p" "$scratch/options" | sort -u) - | sed "s/^/zsh: $verb lacks /"
+        done
+    } | verdict manual_zsh_has_every_option "the zsh completion lacks an option of --help"
+fi
+
+# What a program takes, its help tells: the tables for getopt_long hold every long name. The
+# supervisor gives inspect its descriptor and plan; --version is everywhere or of the launcher.
+sources_of() {
+    case $1 in
+    run) echo "$root"/procs/supervisor/*.c ;;
+    *) echo "$root/procs/$1"/*.c ;;
+    esac
+}
+
+for verb in "${verbs[@]}"; do
+    case $verb in demo | test | build) continue ;; esac
+    # shellcheck disable=SC2046 # a list of files
+    grep -hoE '^ *\{"[a-z][a-z-]*", *([0-2]|no_argument|required_argument|optional_argument),' $(sources_of "$verb") |
+        sed 's/^ *{"//; s/".*//' | while read -r name; do
+        case $name in help | version | segment-fd) continue ;; esac
+        [ "$verb $name" = "inspect plan" ] || grep -qx -- "$verb --$name" "$scratch/options" ||
+            echo "sluice $verb takes --$name, its help does not say so"
+    done
+done | verdict manual_help_is_whole "an option is in no help text"
+
+"$root/launch/manual/config_doc.sh" "$build/libexec" --check |
+    verdict manual_config_doc_is_current "docs/config.md is out of date"
+
+# A file made of all defaults, uncommented, is one that can be loaded: then the model is missed.
+"$build/libexec/sluice-run" --print-config | sed -n 's/^#\([a-z_]* =\)/\1/p' >"$scratch/all.conf"
+{
+    grep -q '^budget = 0$' "$scratch/all.conf" || echo "no budget in --print-config"
+    "$build/libexec/sluice-run" --config "$scratch/all.conf" 2>&1 | grep -v '^error: no model: say -m MODEL'
+} | verdict manual_printed_config_loads "--print-config prints what --config does not take"
+
+if have mandoc manual_pages_are_sound; then
+    mandoc -T lint "$manual"/man/*.1 | grep -v ' STYLE: ' |
+        verdict manual_pages_are_sound "mandoc warns"
+elif have groff manual_pages_are_sound_to_groff; then
+    for page in "$manual"/man/*.1; do
+        groff -man -Tutf8 -ww -z "$page" 2>&1
+    done | verdict manual_pages_are_sound_to_groff "groff warns"
+fi
+
+exit "$failed"

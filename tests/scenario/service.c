@@ -1,0 +1,189 @@
+/* What stands around an engine: the service manager, the memory outlook, the directories that
+ * clients' own engines make. */
+#include <dirent.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "lib/base/bytes.h"
+#include "procs/client/own_run.h"
+#include "tests/harness/internal.h"
+
+#define END_MS 60000
+
+static int manager_socket(const char *path)
+{
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    CHECK(strlen(path) < sizeof at.sun_path, "too long: %s", path);
+    strcpy(at.sun_path, path);
+    CHECK(fd >= 0 && bind(fd, (struct sockaddr *)&at, sizeof at) == 0, "cannot bind %s", path);
+    return fd;
+}
+
+static void expect_notice(int fd, const char *wanted)
+{
+    char text[64] = "";
+    struct pollfd look = {.fd = fd, .events = POLLIN};
+    CHECK(poll(&look, 1, END_MS) == 1, "no notice, %s was expected", wanted);
+    ssize_t n = recv(fd, text, sizeof text - 1, 0);
+    CHECK(n > 0 && strcmp(text, wanted) == 0, "notice '%s', expected '%s'", text, wanted);
+}
+
+/* READY=1 when requests are taken and not before, STOPPING=1 at the end, nothing else. */
+static void notices(void)
+{
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/notify", test_dir());
+    int fd = manager_socket(path);
+    setenv("NOTIFY_SOCKET", path, 1);
+    struct engine *e = engine_new();
+    engine_spawn(e, (const char *const[]){"--budget", "48MiB", NULL});
+    unsetenv("NOTIFY_SOCKET");
+    expect_notice(fd, "READY=1");
+    engine_wait_ready(e, END_MS);
+    engine_stop(e);
+    expect_notice(fd, "STOPPING=1");
+    char byte;
+    CHECK(recv(fd, &byte, 1, MSG_DONTWAIT) < 0, "a third notice");
+    close(fd);
+}
+
+static uint64_t outlook(const char *name)
+{
+    struct command c;
+    command_run(&c, NULL, END_MS,
+                (const char *const[]){"run", "-m", test_model(), "--print-memory", NULL});
+    CHECK(c.status == 0, "status %d: %.300s", c.status, c.err);
+    json_t *doc = json_loads(c.out, 0, NULL);
+    CHECK(doc, "not JSON: %.200s", c.out);
+    uint64_t value = document_u64(doc, name);
+    CHECK(value > 0, "no %s in %.300s", name, c.out);
+    json_decref(doc);
+    command_free(&c);
+    return value;
+}
+
+static size_t own_dirs(const char *base)
+{
+    size_t count = 0;
+    DIR *dir = opendir(base);
+    CHECK(dir, "cannot open %s", base);
+    for (struct dirent *e; (e = readdir(dir)) != NULL;)
+        count += own_run_pid(e->d_name) > 0;
+    closedir(dir);
+    return count;
+}
+
+/* The floor it tells starts, a MiB less is refused by the same number; its budgets rise. */
+static void outlook_is_the_ledgers(void)
+{
+    char budget[32], wanted[64];
+    struct command c;
+    uint64_t floor = outlook("floor"), half = outlook("budgets.50"), whole = outlook("budgets.100");
+    CHECK(floor < half && half < whole, "%llu, %llu, %llu", (unsigned long long)floor,
+          (unsigned long long)half, (unsigned long long)whole);
+    snprintf(budget, sizeof budget, "%llu", (unsigned long long)(floor - MIB));
+    snprintf(wanted, sizeof wanted, "%lluMiB would do", (unsigned long long)(floor / MIB));
+    command_run(&c, NULL, END_MS,
+                (const char *const[]){"run", "-m", test_model(), "--budget", budget, NULL});
+    CHECK(c.status == 2 && strstr(c.err, wanted), "status %d, '%s' is not in: %.200s", c.status,
+          wanted, c.err);
+    command_free(&c);
+    snprintf(budget, sizeof budget, "%llu", (unsigned long long)half);
+    struct engine *e = engine_new();
+    engine_start(e, (const char *const[]){"--budget", budget, NULL});
+    json_t *stats = engine_stats(e);
+    /* Measured leases differ from those that were guessed, by far less than a tenth of the experts.
+     */
+    uint64_t room = document_u64(stats, "memory.arena_quota_bytes");
+    CHECK(room >= outlook("dense_bytes") + outlook("expert_bytes") / 10 * 4, "arena %llu of %s",
+          (unsigned long long)room, budget);
+    json_decref(stats);
+    /* Beside a running engine, and without a trace of its own. */
+    CHECK(outlook("floor") == floor, "another floor beside an engine");
+    CHECK(own_dirs(getenv("SLUICE_RUN_DIR")) == 0, "a run directory is left behind");
+    engine_stop(e);
+}
+
+/* A pid that nobody has: a child that is gone and reaped. */
+static pid_t dead_pid(void)
+{
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(0);
+    CHECK(pid > 0 && waitpid(pid, NULL, 0) == pid, "no child");
+    return pid;
+}
+
+static void make_dir(char path[PATH_MAX], const char *base, const char *name, bool lock)
+{
+    char file[PATH_MAX + 8];
+    snprintf(path, PATH_MAX, "%s/%s", base, name);
+    CHECK(mkdir(path, 0700) == 0, "cannot make %s", path);
+    snprintf(file, sizeof file, "%s/lock", path);
+    int fd = lock ? open(file, O_CREAT | O_WRONLY | O_CLOEXEC, 0600) : -1;
+    CHECK(!lock || fd >= 0, "cannot make %s", file);
+    if (fd >= 0)
+        close(fd);
+}
+
+/* A client with an engine of its own leaves no directory; what dead ones left goes at its start.
+ * Names that people gave stay, and so do those of clients that live. */
+static void own_directories_go(void)
+{
+    char base[PATH_MAX], dead[PATH_MAX], empty[PATH_MAX], alive[PATH_MAX], named[PATH_MAX];
+    char name[64];
+    struct command c;
+    snprintf(base, sizeof base, "%s", getenv("SLUICE_RUN_DIR") ? getenv("SLUICE_RUN_DIR") : "");
+    CHECK(base[0], "the harness gives no run directory");
+    snprintf(name, sizeof name, "own-%d", (int)dead_pid());
+    make_dir(dead, base, name, true);
+    snprintf(name, sizeof name, "bench-%d-2", (int)dead_pid());
+    make_dir(empty, base, name, false);
+    snprintf(name, sizeof name, "own-%d", (int)getpid());
+    make_dir(alive, base, name, true);
+    make_dir(named, base, "own-house", true);
+    command_run(&c, NULL, END_MS,
+                (const char *const[]){"generate", "-m", test_model(), "--budget", "48MiB", "-p",
+                                      "It was", "-n", "4", "--temp", "0", NULL});
+    CHECK(c.status == 0, "status %d: %.300s", c.status, c.err);
+    command_free(&c);
+    CHECK(access(dead, F_OK) != 0, "%s is still there", dead);
+    CHECK(access(empty, F_OK) != 0, "%s is still there", empty);
+    CHECK(access(alive, F_OK) == 0, "%s is gone", alive);
+    CHECK(access(named, F_OK) == 0, "%s is gone", named);
+    CHECK(own_dirs(base) == 1, "%zu own directories are left, one is of this test", own_dirs(base));
+}
+
+static void names(void)
+{
+    static const struct {
+        const char *run;
+        pid_t pid;
+    } cases[] = {{"own-12", 12}, {"bench-12-3", 12}, {"doctor-7", 7},   {"own-", 0},
+                 {"own-0", 0},   {"own-x", 0},       {"own-12x", 0},    {"mine-12", 0},
+                 {"default", 0}, {"own--3", 0},      {"bench-12-", 12}, {"own-99999999999", 0}};
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++)
+        CHECK(own_run_pid(cases[i].run) == cases[i].pid, "%s: %d", cases[i].run,
+              (int)own_run_pid(cases[i].run));
+}
+
+int main(int argc, char **argv)
+{
+    static const struct test_case cases[] = {
+        {"notices", notices},
+        {"outlook_is_the_ledgers", outlook_is_the_ledgers},
+        {"own_directories_go", own_directories_go},
+        {"own_run_names", names},
+    };
+    return test_main(argc, argv, cases, ARRAY_LEN(cases));
+}
