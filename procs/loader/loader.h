@@ -9,6 +9,7 @@
 #include "procs/loader/loader_jobs.h"
 #include "procs/loader/loader_throttle.h"
 #include "procs/loader/loader_verify.h"
+#include "shm/run_devices.h"
 
 #define LOADER_MAGIC    0x52444f4cu
 #define LOADER_JOBS_MAX 4096 /* more are refused; the cache sends again */
@@ -24,6 +25,7 @@ enum loader_file { FILE_MODEL, FILE_STRIPE, FILE__COUNT };
 struct loader {
     uint32_t magic;
     struct child child;
+    struct params own; /* the parameters as this device has them */
     struct edge *cache;
     struct device device[FILE__COUNT];
     uint32_t devices; /* 1, of a store 2 */

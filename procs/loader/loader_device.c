@@ -13,26 +13,6 @@
 
 #define CHECK_EVERY_NS (500 * NS_PER_MS)
 
-int device_path(const char *devices, uint32_t number, const char *model_path, char *path,
-                uint64_t path_bytes, struct error *error)
-{
-    const char *from = devices;
-    for (uint32_t i = 0; i < number && from; i++) {
-        from = strchr(from, ',');
-        from = from ? from + 1 : NULL;
-    }
-    size_t n = from ? strcspn(from, ",") : 0;
-    if (n == 0) {
-        from = model_path;
-        n = strlen(model_path);
-    }
-    if (n >= path_bytes)
-        return error_set(error, ERR_BAD_INPUT, "the path of device %u is too long", number);
-    memcpy(path, from, n);
-    path[n] = 0;
-    return 0;
-}
-
 /* What makes an open file usable: it is the inspected one, or another file of the same size (a
  * copy, which from then on must not change either). */
 static int identify(const struct device *d, int fd, struct model_file_id *id, struct error *error)

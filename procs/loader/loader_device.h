@@ -19,11 +19,6 @@ struct device {
     struct model_file_id id;               /* of the open file: its own when it is a copy */
 };
 
-/* Path N of the comma-separated list, the model's own path where the list ends or is empty. -1 when
- * it is too long. */
-int device_path(const char *devices, uint32_t number, const char *model_path, char *path,
-                uint64_t path_bytes, struct error *error);
-
 /* Opens and checks. A file that cannot be used leaves the device `gone`, with the reason logged. */
 void device_open(struct device *d, const char *path, bool direct,
                  const struct model_file_id *inspected);

@@ -23,7 +23,6 @@
 #include "lib/base/assert.h"
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
-#include "lib/model/store.h"
 #include "procs/loader/loader.h"
 
 #define STOP_WAIT_NS (2 * NS_PER_S) /* for reads at the device, when told to stop */
@@ -49,7 +48,7 @@ static void open_backend(struct loader *l, const char *wanted)
 {
     static const struct io_backend *const known[] = {&io_backend_uring, &io_backend_pread};
     bool any = strcmp(wanted, "auto") == 0, found = false;
-    uint32_t depth = (uint32_t)l->child.params->depth;
+    uint32_t depth = (uint32_t)l->own.depth;
     struct error error;
     for (size_t i = 0; i < ARRAY_LEN(known) && !l->io; i++) {
         if (!any && strcmp(wanted, known[i]->name) != 0)
@@ -67,34 +66,37 @@ static void open_backend(struct loader *l, const char *wanted)
     counter_set(l->child.row, CTR_LOADER_backend, l->backend->number);
 }
 
-/* --devices names copies of what holds the experts: of a store its stripe, else the model file. */
-static void open_device(struct loader *l, enum loader_file file, const char *path,
-                        const char *copies, const struct model_file_id *inspected)
+/* What the device's item of --devices says goes before the parameters of all. */
+static void take_params(struct loader *l)
 {
-    char chosen[sizeof l->device[file].path];
     struct error error;
-    if (device_path(copies, loader_self(l), path, chosen, sizeof chosen, &error) != 0)
+    if (devices_take(l->child.params, loader_self(l), &l->own, NULL, &error) != 0)
         log_fatal(2, "%s", error.text);
-    device_open(&l->device[file], chosen, l->child.params->direct, inspected);
+}
+
+static void open_device(struct loader *l, enum loader_file file, enum run_source source,
+                        const struct model_file_id *inspected)
+{
+    struct run_copies copies;
+    struct error error;
+    if (run_copies(l->child.params, l->child.model, l->child.procs.head->model_path, loader_self(l),
+                   source, &copies, &error) != 0)
+        log_fatal(2, "%s", error.text);
+    sl_assert(copies.count > 0);
+    device_open(&l->device[file], copies.path[0], l->own.direct, inspected);
 }
 
 static void open_devices(struct loader *l)
 {
     const struct model_index *m = l->child.model;
-    const char *model = l->child.procs.head->model_path, *copies = l->child.params->devices;
     l->devices = 1;
     if (m->stripe_count == 0) {
-        open_device(l, FILE_MODEL, model, copies, &m->file);
+        open_device(l, FILE_MODEL, RUN_EXPERTS, &m->file);
         return;
     }
-    char path[MODEL_PATH_BYTES];
-    int n = snprintf(path, sizeof path, "%s/" STORE_MODEL_FILE, model);
-    sl_assert(n > 0 && loader_self(l) < m->stripe_count);
-    if ((size_t)n >= sizeof path)
-        log_fatal(2, "the path of the store's model file is too long");
-    open_device(l, FILE_MODEL, path, "", &m->file);
-    const struct model_stripe *stripe = &model_index_stripes(m)[loader_self(l)];
-    open_device(l, FILE_STRIPE, stripe->path, copies, &stripe->file);
+    sl_assert(loader_self(l) < m->stripe_count);
+    open_device(l, FILE_MODEL, RUN_DENSE, &m->file);
+    open_device(l, FILE_STRIPE, RUN_EXPERTS, &model_index_stripes(m)[loader_self(l)].file);
     l->devices = 2;
 }
 
@@ -114,7 +116,7 @@ static void create_jobs(struct loader *l)
     uint32_t entries = l->child.directory.head->entry_count;
     uint32_t capacity = entries < LOADER_JOBS_MAX ? entries : LOADER_JOBS_MAX;
     struct error error;
-    if (jobs_create(&l->jobs, entries, capacity, (uint32_t)l->child.params->depth) != 0)
+    if (jobs_create(&l->jobs, entries, capacity, (uint32_t)l->own.depth) != 0)
         log_fatal(1, "no memory for %u jobs", capacity);
     if (verify_create(&l->verify, l->child.model, l->child.arena.base, loader_self(l), &l->jobs,
                       &error) != 0)
@@ -268,8 +270,9 @@ int main(int argc, char **argv)
     l->magic = LOADER_MAGIC;
     const char *backend = take_backend(&argc, argv);
     child_start(&l->child, SERVICE_LOADER, argc, argv);
+    take_params(l);
     open_devices(l);
-    open_backend(l, backend ? backend : l->child.params->backend);
+    open_backend(l, backend ? backend : l->own.backend);
     create_jobs(l);
     l->epoch_met = atomic_load_explicit(&l->child.directory.head->epoch, memory_order_acquire);
     open_edge(l); /* last: from here on LOADs may come */

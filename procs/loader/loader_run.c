@@ -239,8 +239,7 @@ static struct job *next_wanted(struct loader *l, uint64_t now_ns)
 
 static uint32_t cut_batch(struct loader *l, uint64_t now_ns, struct io_read *reads)
 {
-    uint64_t chunk_bytes =
-        throttle_chunk(&l->throttle, align_down(l->child.params->chunk, PAGE_BYTES));
+    uint64_t chunk_bytes = throttle_chunk(&l->throttle, align_down(l->own.chunk, PAGE_BYTES));
     uint32_t n = 0;
     bool held = false;
     struct job *job;

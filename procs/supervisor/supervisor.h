@@ -146,6 +146,7 @@ struct supervisor {
     uint32_t magic;
     struct options options;
     struct params params;
+    struct params device;    /* of one device, where they are looked at: too large for a stack */
     char programs[PATH_MAX]; /* directory of the executables */
     char run_dir[ENDPOINT_BYTES];
     char run_tag[RUN_NAME_MAX + 16];
@@ -202,6 +203,12 @@ int model_take(struct supervisor *s, struct error *error);
 /* Whether a system can run here: its knobs make sense, its tiers and its plan are there. */
 int model_check_system(const struct supervisor *s, uint32_t system, struct knobs *knobs,
                        struct error *error);
+
+/* devices.c */
+/* A loader for each of --devices; what they say is looked at once: later it is known good. */
+int devices_resolve(struct supervisor *s, struct error *error);
+/* The parameters as a loader's device has them. Good until the next call. */
+const struct params *device_params(struct supervisor *s, uint32_t loader);
 
 /* segments.c */
 int segments_room(struct supervisor *s, struct error *error);

@@ -347,26 +347,6 @@ START_TEST(another_file_is_no_model)
 }
 END_TEST
 
-START_TEST(paths_of_devices)
-{
-    static const struct {
-        const char *devices;
-        uint32_t number;
-        const char *expected;
-    } table[] = {{"", 0, "/m"},      {"", 3, "/m"},    {"/a,/b", 0, "/a"}, {"/a,/b", 1, "/b"},
-                 {"/a,/b", 2, "/m"}, {",/b", 0, "/m"}, {",/b", 1, "/b"},   {"/a", 1, "/m"}};
-    struct error error;
-    char out[16];
-    for (size_t i = 0; i < ARRAY_LEN(table); i++) {
-        ck_assert_int_eq(
-            device_path(table[i].devices, table[i].number, "/m", out, sizeof out, &error), 0);
-        ck_assert_str_eq(out, table[i].expected);
-    }
-    ck_assert_int_eq(device_path("/much-too-long-a-path", 0, "/m", out, sizeof out, &error), -1);
-    ck_assert_int_eq(error.code, ERR_BAD_INPUT);
-}
-END_TEST
-
 int main(void)
 {
     Suite *s = suite_create("loader");
@@ -392,7 +372,6 @@ int main(void)
     tcase_add_checked_fixture(c, open_dir, close_dir);
     tcase_add_test(c, a_changed_file_is_gone_and_comes_back);
     tcase_add_test(c, another_file_is_no_model);
-    tcase_add_test(c, paths_of_devices);
     suite_add_tcase(s, c);
     SRunner *runner = srunner_create(s);
     srunner_run_all(runner, CK_ENV);
