@@ -58,7 +58,10 @@ struct directory_head {
     _Atomic uint32_t prefetch_paused;  /* writer: cache: something waits for room (loaders look
                                           before a prefetch chunk) */
     _Atomic uint32_t doorbells_wanted; /* writer: cache: successes of loaders are of use at once */
-    uint32_t reserved[42];
+    _Atomic uint32_t quarantined[MSG_PARTS_MAX]; /* copies a loader does not read any more
+                                                    (shm/run_devices.h). writer: that loader; the
+                                                    supervisor clears it while there is none */
+    uint32_t reserved[26];
 };
 
 struct directory {

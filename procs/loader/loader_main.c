@@ -74,32 +74,6 @@ static void take_params(struct loader *l)
         log_fatal(2, "%s", error.text);
 }
 
-static void open_device(struct loader *l, enum loader_file file, enum run_source source,
-                        const struct model_file_id *inspected)
-{
-    struct run_copies copies;
-    struct error error;
-    if (run_copies(l->child.params, l->child.model, l->child.procs.head->model_path, loader_self(l),
-                   source, &copies, &error) != 0)
-        log_fatal(2, "%s", error.text);
-    sl_assert(copies.count > 0);
-    device_open(&l->device[file], copies.path[0], l->own.direct, inspected);
-}
-
-static void open_devices(struct loader *l)
-{
-    const struct model_index *m = l->child.model;
-    l->devices = 1;
-    if (m->stripe_count == 0) {
-        open_device(l, FILE_MODEL, RUN_EXPERTS, &m->file);
-        return;
-    }
-    sl_assert(loader_self(l) < m->stripe_count);
-    open_device(l, FILE_MODEL, RUN_DENSE, &m->file);
-    open_device(l, FILE_STRIPE, RUN_EXPERTS, &model_index_stripes(m)[loader_self(l)].file);
-    l->devices = 2;
-}
-
 static void open_edge(struct loader *l)
 {
     char path[ENDPOINT_BYTES];
@@ -168,17 +142,6 @@ static void tend(struct loader *l, uint64_t now_ns)
     l->edge_seen = stats;
 }
 
-static void check_devices(struct loader *l, uint64_t now_ns)
-{
-    for (uint32_t i = 0; i < l->devices; i++) {
-        struct device *device = &l->device[i];
-        bool was_gone = device->gone;
-        device_tend(device, now_ns, l->jobs.inflight == 0);
-        if (device->gone && !was_gone)
-            loader_fail_device(l, device, ESTALE);
-    }
-}
-
 /* A new cache flushes every loader before it does anything else. If that does not arrive, the
  * connection is broken in a way that cannot be mended from inside: end, so that the cache need not
  * wait for us. */
@@ -238,7 +201,7 @@ static void run(struct loader *l)
         loader_send_dones(l);
         if (fds[2].revents)
             obey_supervisor(l);
-        check_devices(l, now);
+        loader_check_copies(l, now);
         check_cache(l, now);
         loader_answer_flush(l);
         tend(l, now);
@@ -271,7 +234,7 @@ int main(int argc, char **argv)
     const char *backend = take_backend(&argc, argv);
     child_start(&l->child, SERVICE_LOADER, argc, argv);
     take_params(l);
-    open_devices(l);
+    loader_open_sources(l);
     open_backend(l, backend ? backend : l->own.backend);
     create_jobs(l);
     l->epoch_met = atomic_load_explicit(&l->child.directory.head->epoch, memory_order_acquire);
