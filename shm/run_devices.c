@@ -58,7 +58,7 @@ int run_copies(const struct params *params, const struct model_index *model, con
         return -1;
     if (add(copies, own.path, error) != 0 ||
         (copies->count == 0 && add(copies, stripe ? stripe->path : model_path, error) != 0) ||
-        add(copies, own.mirror, error) != 0)
+        add(copies, own.mirror, error) != 0 || (stripe && add(copies, stripe->mirror, error) != 0))
         return -1;
     if (!stripe && other_devices(params, loader, copies, error) != 0)
         return -1;

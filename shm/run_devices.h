@@ -20,9 +20,9 @@ struct run_copies { /* the first is the device's own, the others in the order th
     char path[RUN_COPIES_MAX][MODEL_PATH_BYTES];
 };
 
-/* Copies beyond the first: what `devices` names as the mirror, what it named a copy of, and of a
- * GGUF file the other devices' copies. model_path: the model as the process table has it. -1 with
- * ERR_BAD_INPUT. */
+/* Copies beyond the first: what `devices` names as the mirror, a store's own mirror, of a GGUF file
+ * the other devices' copies, and what `devices` named a copy of. model_path: the model as the
+ * process table has it. -1 with ERR_BAD_INPUT. */
 int run_copies(const struct params *params, const struct model_index *model, const char *model_path,
                uint32_t loader, enum run_source source, struct run_copies *copies,
                struct error *error);

@@ -203,6 +203,40 @@ static void stall_is_read_elsewhere(void)
     engine_stop(e);
 }
 
+/* A store whose stripes have mirrors, one expert on one device. */
+static void mirror_is_read(void)
+{
+    char store[PATH_MAX], stripe[PATH_MAX + 32], stripes[2 * PATH_MAX], mirrors[3 * PATH_MAX];
+    struct command c;
+    snprintf(store, sizeof store, "%s/store", test_dir());
+    snprintf(stripes, sizeof stripes, "--stripes=%s/a.bin,%s/b.bin", test_dir(), test_dir());
+    snprintf(mirrors, sizeof mirrors, "--mirrors=%s/a.mirror,%s/b.mirror", test_dir(), test_dir());
+    command_run(&c, NULL, FINISH_MS,
+                (const char *const[]){"pack", "-m", test_model(), "-o", store, "--layout=spread",
+                                      "--quiet", stripes, mirrors, NULL});
+    CHECK(c.status == 0, "%.300s", c.err);
+    command_free(&c);
+    baseline(0);
+    struct engine *e = engine_new();
+    engine_start(e, (const char *const[]){"-m", store, "--experts=25", "--device-errors=2",
+                                          "--device-stall=300", NULL});
+    struct generation *g = begin(e, 0, 20);
+    inject(e, "LOADER_READS_FAIL", 1);
+    snprintf(stripe, sizeof stripe, "%s/b.bin", test_dir());
+    wait_quarantined(e, "loader.1", stripe, "Input/output error");
+    end_same(g, 0, "a stripe fails");
+    inject(e, "NONE", 0);
+    replace(e, 1, "pread");
+    check_no_quarantine(e);
+    g = begin(e, 1, 20);
+    inject(e, "LOADER_READS_STALL", 1);
+    wait_quarantined(e, "loader.1", stripe, "Timer expired");
+    end_same(g, 1, "a stripe stalls");
+    CHECK(loader_counter(e, 1, "bytes_read") > 0 && loader_counter(e, 1, "checksums_failed") == 0,
+          "the mirror was not read");
+    engine_stop(e);
+}
+
 static void expect_read_error(struct engine *e, unsigned prompt)
 {
     struct text got;
@@ -259,8 +293,8 @@ int main(int argc, char **argv)
     static const struct test_case cases[] = {
         ROW(each_as_configured),        ROW(refused),
         ROW(replaced_while_generating), ROW(errors_are_read_elsewhere),
-        ROW(stall_is_read_elsewhere),   ROW(errors_without_a_copy),
-        ROW(stall_without_a_copy),
+        ROW(stall_is_read_elsewhere),   ROW(mirror_is_read),
+        ROW(errors_without_a_copy),     ROW(stall_without_a_copy),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }
