@@ -64,3 +64,17 @@ int run_copies(const struct params *params, const struct model_index *model, con
         return -1;
     return add(copies, stripe ? stripe->path : model_path, error);
 }
+
+void run_device_text(const struct params *params, const struct model_index *model,
+                     const char *model_path, uint32_t loader, uint32_t entry, char *text,
+                     size_t bytes)
+{
+    struct run_copies copies = {.count = 0};
+    struct error error;
+    bool dense = model->stripe_count > 0 && !model_index_entries(model)[entry].in_store;
+    bool known = loader < params->loaders &&
+                 run_copies(params, model, model_path, loader, dense ? RUN_DENSE : RUN_EXPERTS,
+                            &copies, &error) == 0;
+    snprintf(text, bytes, "loader.%u%s%.180s", loader, known ? "'s device " : "",
+             known ? copies.path[0] : "");
+}

@@ -27,6 +27,12 @@ int run_copies(const struct params *params, const struct model_index *model, con
                uint32_t loader, enum run_source source, struct run_copies *copies,
                struct error *error);
 
+/* "loader.1's device PATH": who an entry could not be read from, for people. The path is the
+ * device's own, whatever copies were tried after it. */
+void run_device_text(const struct params *params, const struct model_index *model,
+                     const char *model_path, uint32_t loader, uint32_t entry, char *text,
+                     size_t bytes);
+
 /* The quarantine word: a bit for each copy of each source, the errno value of the last above. */
 #define QUARANTINE_ERRNO_SHIFT 16
 

@@ -61,6 +61,7 @@ static enum part_result fail_part(struct loader *l, struct directory_entry *e,
     counter_add(l->child.row, CTR_LOADER_parts_failed, 1);
     if (job->status != ECANCELED) {
         atomic_store_explicit(&e->last_errno, (uint32_t)job->status, memory_order_relaxed);
+        atomic_store_explicit(&e->last_loader, loader_self(l), memory_order_relaxed);
         atomic_fetch_add_explicit(&e->failures, 1, memory_order_release);
     }
     return entry_part_fail(&e->word, job->generation, loader_self(l));

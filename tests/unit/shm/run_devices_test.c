@@ -131,6 +131,26 @@ START_TEST(copies_of_a_stripe)
 }
 END_TEST
 
+START_TEST(devices_have_names)
+{
+    char text[256];
+    static struct model_entry entries[2] = {{.in_store = 0}, {.in_store = 1}};
+    set_devices("/a,/b");
+    p.loaders = 2;
+    model.index.entries_offset = (uint64_t)((char *)entries - (char *)&model);
+    run_device_text(&p, &model.index, "/m", 1, 1, text, sizeof text);
+    ck_assert_str_eq(text, "loader.1's device /b");
+    model.index.stripe_count = 2;
+    set_devices("");
+    run_device_text(&p, &model.index, "/m", 1, 1, text, sizeof text);
+    ck_assert_str_eq(text, "loader.1's device /s/experts.1.bin");
+    run_device_text(&p, &model.index, "/m", 1, 0, text, sizeof text);
+    ck_assert_str_eq(text, "loader.1's device /m/model.gguf");
+    run_device_text(&p, &model.index, "/m", 9, 1, text, sizeof text); /* foreign: no such */
+    ck_assert_str_eq(text, "loader.9");
+}
+END_TEST
+
 START_TEST(quarantine_words)
 {
     uint32_t word = 5u << QUARANTINE_ERRNO_SHIFT, seen = 0;
@@ -153,6 +173,7 @@ int main(void)
     tcase_add_test(t, wrong_items_are_named);
     tcase_add_test(t, copies_of_a_file);
     tcase_add_test(t, copies_of_a_stripe);
+    tcase_add_test(t, devices_have_names);
     tcase_add_test(t, quarantine_words);
     suite_add_tcase(suite, t);
     SRunner *runner = srunner_create(suite);
