@@ -5,16 +5,18 @@
  *
  * Messages   in: LOAD, FLUSH (cache), CONTROL (supervisor).  out: DONE, FLUSHED, ACK.
  * Memory     writes: payload of LOADING entries (only through reads of the device, never by
- * stores); entry words by part done and part fail; failures and last_errno; its own row. reads:
- * model index, directory head (epoch, throttle, prefetch_paused). When it dies: entries it owes
- * stay LOADING until the cache has doomed and punched them (the device may write on after waitpid),
- * then they are asked of its successor. Nothing else stops. When others die: without a cache its
+ * stores); entry words by part done and part fail; failures, last_errno and last_loader; its word
+ * of the directory's quarantine; its own row. reads: model index, directory head (epoch, throttle,
+ * prefetch_paused). When it dies: entries it owes stay LOADING until the cache has doomed and
+ * punched them (the device may write on after waitpid), then they are asked of its successor.
+ * Nothing else stops. When others die: without a cache its
  * jobs go on and the successor's FLUSH ends them; without a supervisor it ends. Trust:     a LOAD
  * must agree with the entry word, the epoch and the ranges that follow from the model index; else
  * it is refused and counted. The files must stay the inspected ones; a changed or missing file
- * fails the entries with an errno, never the process. Bytes of a store are published only when
- * their checksum is right. Limits:    LOADER_JOBS_MAX jobs, `depth` reads at the device, `chunk`
- * bytes each. */
+ * fails the entries with an errno, never the process, and only when no copy of the file delivers
+ * them (loader_copies.c). A device that completes no read for too long ends the process. Bytes of a
+ * store are published only when their checksum is right. Limits:    LOADER_JOBS_MAX jobs, `depth`
+ * reads at the device, `chunk` bytes each. */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>

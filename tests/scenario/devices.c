@@ -130,6 +130,21 @@ static void refused(void)
     command_free(&c);
 }
 
+/* As a person asks for it: the back end may be left out, the loader may not. */
+static void ctl_replace(struct engine *e)
+{
+    struct command c;
+    command_run(&c, NULL, FINISH_MS,
+                (const char *const[]){"ctl", "--run", e->run, "replace", "loader.1", NULL});
+    CHECK(c.status == 0 && strstr(c.out, "replace: done"), "status %d: %.300s", c.status, c.err);
+    command_free(&c);
+    command_run(&c, NULL, FINISH_MS,
+                (const char *const[]){"ctl", "--run", e->run, "replace", NULL});
+    CHECK(c.status == 2 && strstr(c.err, "replace LOADER [BACKEND]"), "status %d: %.300s", c.status,
+          c.err);
+    command_free(&c);
+}
+
 /* The back end changes under a text, back and forth. */
 static void replaced_while_generating(void)
 {
@@ -144,6 +159,8 @@ static void replaced_while_generating(void)
         end_same(g, prompt, "a loader replaced");
         CHECK(loader_counter(e, round % 2, "backend") == (round < 2 ? 2 : 1), "the back end");
     }
+    ctl_replace(e);
+    CHECK(loader_counter(e, 1, "backend") == 1, "another back end than the one it had");
     engine_stop(e);
 }
 
