@@ -200,7 +200,7 @@ static void stall_is_read_elsewhere(void)
     make_devices(copy, option);
     baseline(0);
     struct engine *e = engine_new();
-    engine_start(e, (const char *const[]){option, "--experts=25", "--device-stall=300", NULL});
+    engine_start(e, (const char *const[]){option, "--experts=25", "--device-stall=1500", NULL});
     pid_t other = engine_pid(e, "loader", 1, 0);
     struct generation *g = begin(e, 0, 20);
     inject(e, "LOADER_READS_STALL", 0);
@@ -236,7 +236,7 @@ static void mirror_is_read(void)
     baseline(0);
     struct engine *e = engine_new();
     engine_start(e, (const char *const[]){"-m", store, "--experts=25", "--device-errors=2",
-                                          "--device-stall=300", NULL});
+                                          "--device-stall=1500", NULL});
     struct generation *g = begin(e, 0, 20);
     inject(e, "LOADER_READS_FAIL", 1);
     snprintf(stripe, sizeof stripe, "%s/b.bin", test_dir());
@@ -271,7 +271,7 @@ static void nothing_elsewhere(const char *point, const char *reason)
 {
     baseline(0);
     struct engine *e = engine_new();
-    engine_start(e, (const char *const[]){"--experts=100", "--device-stall=300",
+    engine_start(e, (const char *const[]){"--experts=100", "--device-stall=1500",
                                           "--knobs=warm=none,limit=none", NULL});
     baseline_compare(e, 0, "all is well");
     inject(e, point, 0);
