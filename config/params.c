@@ -180,7 +180,7 @@ int params_load(struct params *p, const char *path, struct error *error)
     FILE *f = fopen(path, "re");
     if (!f)
         return error_set_errno(error, ERR_BAD_INPUT, errno, "cannot open config file %s", path);
-    char line[PARAM_TEXT_BYTES + 128];
+    char line[2048];
     int result = 0;
     for (unsigned number = 1; result == 0 && fgets(line, sizeof line, f); number++) {
         char *hash = strchr(line, '#');

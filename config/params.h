@@ -9,7 +9,7 @@
 
 #include "lib/base/error.h"
 
-#define PARAM_TEXT_BYTES   2048 /* a list of 16 devices with their paths */
+#define PARAM_TEXT_BYTES   512
 #define PARAM_CHOICE_BYTES 16
 
 struct params { /* plain data, no pointers: it lies in the procs segment */
