@@ -51,7 +51,14 @@ PARAM_TEXT(prediction, "",
 PARAM_U64(loaders, 1, 1, 16, "processes", "loaders; experts are striped over them")
 PARAM_TEXT(
     devices, "",
-    "comma-separated paths of copies of the model file, one per loader; empty: the model itself")
+    "comma-separated storage devices, a loader for each: PATH[:KEY=VALUE]..., the path of a copy "
+    "of "
+    "the model file (of a stripe; empty: the model itself), and what is different there: backend, "
+    "depth, chunk, direct, throttle; mirror=PATH is read when the device fails (docs/devices.md)")
+PARAM_U64(device_errors, 3, 1, 1000, "experts",
+          "a device that fails to deliver so many in a row is quarantined until `ctl replace`")
+PARAM_U64(device_stall, 10000, 100, 3600000, "ms",
+          "a device that completes no read for this long is quarantined until `ctl replace`")
 PARAM_CHOICE(backend, "auto", "auto|io_uring|pread", "how loaders read")
 PARAM_U64(depth, 16, 1, 128, "reads", "chunk reads of one loader at the device at once")
 PARAM_BYTES(chunk, 262144, 4096, 16777216,

@@ -100,8 +100,9 @@ _Noreturn void child_exit(struct child *child);
 /* Test switches: places where a test may stop a process. The number in procs_head.injection makes
  * the process that reaches that point raise SIGSTOP once (the test then kills it) and resets the
  * number; injection_arg, set before, is how many times the point is passed first. Compiled in
- * always; the cost is one relaxed load at points that are not on the hit path. INJECTION(NAME,
- * process, where) */
+ * always; the cost is one relaxed load at points that are not on the hit path. Points whose process
+ * is "loader N" stop nobody: what they say lasts until the number is set back, for the loader whose
+ * number injection_arg is (child_injected). X(NAME, process, where) */
 #define INJECTIONS(X)                                                                              \
     X(NONE, "", "")                                                                                \
     X(LOADER_READS_OWED, "loader", "after submission, before the last completion of a part")       \
@@ -110,7 +111,9 @@ _Noreturn void child_exit(struct child *child);
     X(CACHE_CLEANING, "cache", "between punch and reset of a dead loader's range")                 \
     X(COMPUTE_MID_TOKEN, "compute", "in decode, between two appends, beyond layer 0")              \
     X(COMPUTE_PREFILL, "compute", "in prefill, beyond the first chunk or layer")                   \
-    X(COMPUTE_PINNED, "compute", "after pins are set, before the demand is sent")
+    X(COMPUTE_PINNED, "compute", "after pins are set, before the demand is sent")                  \
+    X(LOADER_READS_FAIL, "loader N", "reads of its first copy of the experts come back with EIO")  \
+    X(LOADER_READS_STALL, "loader N", "and these never come back")
 
 enum injection {
 #define X(name, process, where) INJECT_##name,
@@ -126,6 +129,15 @@ static inline void child_inject(struct child *child, enum injection point)
                                               memory_order_relaxed) == (uint32_t)point,
                          0))
         child_injection_hit(child, point);
+}
+
+static inline bool child_injected(const struct child *child, enum injection point)
+{
+    const struct procs_head *head = child->procs.head;
+    return __builtin_expect(atomic_load_explicit(&head->injection, memory_order_relaxed) ==
+                                (uint32_t)point,
+                            0) &&
+           atomic_load_explicit(&head->injection_arg, memory_order_relaxed) == child->number;
 }
 
 #endif

@@ -37,4 +37,7 @@ COUNTER(loads_ns, COUNTER, ns,
 #define LOAD_BOUND(word, ns)                                                                       \
     COUNTER(loads_##word, COUNTER, parts, "Parts that took at most that long.")
 #include "shm/load_bounds.tbl.h"
+COUNTER(parts_from_copies, COUNTER, parts, "Parts begun anew at another copy of the file.")
+COUNTER(quarantines, COUNTER, copies, "Copies this process put in quarantine.")
+COUNTER(quarantined, GAUGE, copies, "Copies in quarantine.")
 #undef COUNTER

@@ -18,13 +18,14 @@ struct directory_entry {
                                       a LOAD's generation */
     _Atomic uint64_t failures; /* writer: loaders (fetch_add); reads of this entry that failed since
                                   it was last READY */
-    _Atomic uint32_t last_errno; /* writer: loaders; of the last failure */
+    _Atomic uint32_t last_errno;  /* writer: loaders; of the last failure */
+    _Atomic uint32_t last_loader; /* writer: loaders; whose failure that was */
     uint32_t
         slot_pages; /* constants from the model index, written by the supervisor before any child */
     uint16_t layer, expert;
     uint8_t kind, tier;
     uint16_t size_class; /* arena class; dense and absent entries: UINT16_MAX */
-    uint32_t reserved[6];
+    uint32_t reserved[5];
 };
 _Static_assert(sizeof(struct directory_entry) == 64, "one entry, one cache line");
 
@@ -58,7 +59,10 @@ struct directory_head {
     _Atomic uint32_t prefetch_paused;  /* writer: cache: something waits for room (loaders look
                                           before a prefetch chunk) */
     _Atomic uint32_t doorbells_wanted; /* writer: cache: successes of loaders are of use at once */
-    uint32_t reserved[42];
+    _Atomic uint32_t quarantined[MSG_PARTS_MAX]; /* copies a loader does not read any more
+                                                    (shm/run_devices.h). writer: that loader; the
+                                                    supervisor clears it while there is none */
+    uint32_t reserved[26];
 };
 
 struct directory {

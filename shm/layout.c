@@ -46,6 +46,7 @@ static const uint64_t directory_layout[] = {
     O(directory_entry, arena_offset),
     O(directory_entry, failures),
     O(directory_entry, last_errno),
+    O(directory_entry, last_loader),
     O(directory_entry, slot_pages),
     O(directory_entry, layer),
     O(directory_entry, size_class),

@@ -24,6 +24,7 @@ uint32_t index_layout_hash(void)
         AT(model_entry, extents),
         AT(model_entry, in_store),
         AT(model_entry, checksum_first),
+        AT(model_entry, only_stripe),
         AT(model_entry, slot_bytes),
         AT(model_entry, extent),
         AT(model_entry, matrix),
@@ -38,6 +39,7 @@ uint32_t index_layout_hash(void)
         AT(model_index, tokenizer_offset),
         sizeof(struct model_stripe),
         AT(model_stripe, path),
+        AT(model_stripe, mirror),
         AT(model_index, dense_bytes),
         AT(model_index, dense_entry),
 #undef AT

@@ -24,6 +24,9 @@ static int check_stripes(const struct model_index *m, uint64_t *least_bytes, str
         const struct model_stripe *s = &model_index_stripes(m)[i];
         if (!memchr(s->path, 0, sizeof s->path) || s->path[0] != '/')
             return error_set(error, ERR_BAD_INPUT, "stripe %" PRIu32 " has no absolute path", i);
+        if (!memchr(s->mirror, 0, sizeof s->mirror) || (s->mirror[0] && s->mirror[0] != '/'))
+            return error_set(error, ERR_BAD_INPUT,
+                             "the mirror of stripe %" PRIu32 " has no absolute path", i);
         if (s->file.bytes < PAGE_BYTES || s->file.bytes > GGUF_FILE_MAX)
             return error_set(error, ERR_BAD_INPUT, "stripe %" PRIu32 " is of absurd size", i);
         if (s->file.bytes < *least_bytes)
@@ -83,7 +86,8 @@ static int check_range(const struct model_index *m, uint32_t i, const struct mod
     if (x->read_bytes != e->slot_bytes || x->payload_bytes != e->payload_bytes ||
         x->slot_offset != 0 || x->head_bytes != 0 || x->tensor != ENTRY_NONE)
         return bad(error, i, "an extent that is not its slot");
-    uint64_t bytes = model_stripe_pages(e->slot_bytes / PAGE_BYTES, m->stripe_count) * PAGE_BYTES;
+    uint32_t over = e->only_stripe ? 1 : m->stripe_count;
+    uint64_t bytes = model_stripe_pages(e->slot_bytes / PAGE_BYTES, over) * PAGE_BYTES;
     if (x->file_offset % PAGE_BYTES != 0 || x->file_offset < PAGE_BYTES ||
         x->file_offset > stripe_bytes || bytes > stripe_bytes - x->file_offset)
         return bad(error, i, "outside its stripes");
@@ -92,6 +96,14 @@ static int check_range(const struct model_index *m, uint32_t i, const struct mod
          m->stripe_count > m->checksum_count - e->checksum_first))
         return bad(error, i, "checksums that are not there");
     return 0;
+}
+
+/* The layout is one for all: the first expert's says which. */
+static uint32_t only_stripe(const struct model_index *m, uint32_t number)
+{
+    uint32_t layer = number / m->hparams.experts, expert = number % m->hparams.experts;
+    bool spread = model_index_entries(m)[m->dense_count].only_stripe != 0;
+    return spread ? 1 + (layer + expert) % m->stripe_count : 0;
 }
 
 /* One tier of the grid, from entry number first on. */
@@ -103,7 +115,8 @@ static int check_tier(const struct model_index *m, enum tier tier, uint32_t firs
         uint32_t i = first + number;
         const struct model_entry *e = &model_index_entries(m)[i];
         if (e->kind != ENTRY_EXPERT || e->tier != tier || e->in_store != 1 || e->role != 0 ||
-            e->layer != number / m->hparams.experts || e->expert != number % m->hparams.experts)
+            e->layer != number / m->hparams.experts || e->expert != number % m->hparams.experts ||
+            e->only_stripe != only_stripe(m, number) || e->reserved != 0)
             return bad(error, i, "not the one that belongs here");
         if (check_matrices(m, i, e, error) || check_range(m, i, e, stripe_bytes, error))
             return -1;

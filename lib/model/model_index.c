@@ -320,13 +320,17 @@ int model_index_build(int fd, const char *path, struct model_index **index, stru
                      path + (n > 120 ? n - 120 : 0), inner.text);
 }
 
-/* The one extent of an entry of a store lies in all stripes at the same offset. */
+/* The one extent of an entry of a store lies in all stripes at the same offset, or in one. */
 static uint32_t store_part(const struct model_entry *entry, uint32_t part, uint32_t parts,
                            struct model_extent out[ENTRY_EXTENTS_MAX])
 {
     const struct model_extent *x = &entry->extent[0];
     uint64_t pages = entry->slot_bytes / PAGE_BYTES;
     uint64_t each = model_stripe_pages(pages, parts), first = part * each;
+    if (entry->only_stripe != 0) {
+        each = pages;
+        first = part + 1 == entry->only_stripe ? 0 : pages;
+    }
     if (entry->extents == 0 || first >= pages)
         return 0;
     uint64_t count = pages - first < each ? pages - first : each;

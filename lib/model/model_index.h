@@ -17,7 +17,7 @@
  *
  * Striping: the entry is read in parts by `parts` loaders (model_entry_part). Entries of the model
  * file are cut evenly; an entry of a store has a fixed cut, one part per stripe file, all at the
- * same offset of their files. */
+ * same offset of their files, or it lies in one stripe as a whole. */
 #ifndef SLUICE_MODEL_INDEX_H
 #define SLUICE_MODEL_INDEX_H
 
@@ -31,7 +31,7 @@
 #include "lib/model/chat.h"
 
 #define MODEL_INDEX_MAGIC   0x58444e4943554c53ull /* "SLUCINDX" */
-#define MODEL_INDEX_VERSION 2u
+#define MODEL_INDEX_VERSION 3u
 #define MODEL_NAME_BYTES    64
 #define MODEL_STRIPES_MAX   16
 #define MODEL_PATH_BYTES    1024
@@ -52,7 +52,8 @@ struct model_file_id { /* changes of these while running mean: the file was repl
 /* A file of a store that holds parts of experts. */
 struct model_stripe {
     struct model_file_id file;
-    char path[MODEL_PATH_BYTES]; /* absolute, NUL-terminated */
+    char path[MODEL_PATH_BYTES];   /* absolute, NUL-terminated */
+    char mirror[MODEL_PATH_BYTES]; /* likewise: the same bytes once more; "": there are none */
 };
 
 struct model_tensor {
@@ -95,7 +96,9 @@ struct model_entry {
     uint32_t role;           /* enum dense_role for dense entries */
     uint32_t in_store;       /* 1: in the stripe files; 0: in the model file */
     uint32_t checksum_first; /* in checksums[], one per stripe; ENTRY_NONE: not known */
-    uint64_t slot_bytes;     /* pages of all extents */
+    uint32_t only_stripe;    /* in_store: all of it is in this stripe, counted from 1; 0: in all */
+    uint32_t reserved;
+    uint64_t slot_bytes; /* pages of all extents */
     uint64_t payload_bytes;
     struct model_extent extent[ENTRY_EXTENTS_MAX];
     struct model_matrix matrix[EXPERT__COUNT]; /* of an expert, by enum expert_matrix */

@@ -15,6 +15,7 @@
 
 #include "lib/base/assert.h"
 #include "lib/base/bulk.h"
+#include "lib/base/log.h"
 #include "lib/model/gguf.h"
 #include "lib/model/index_derive.h"
 
@@ -142,27 +143,55 @@ static int check_stripe_head(const struct opening *o, int fd, uint32_t number, s
     return 0;
 }
 
-static int take_stripe(struct opening *o, uint32_t number, struct error *error)
+static int absolute(const struct opening *o, const char *path, char to[MODEL_PATH_BYTES],
+                    struct error *error)
 {
-    const struct store_stripe *s = &o->manifest.stripe[number];
-    struct model_stripe *into = &o->stripes[number];
-    int n = s->path[0] == '/' ? snprintf(into->path, sizeof into->path, "%s", s->path)
-                              : snprintf(into->path, sizeof into->path, "%s/%s", o->dir, s->path);
-    if (n < 0 || (size_t)n >= sizeof into->path)
-        return error_set(error, ERR_BAD_INPUT, "its path is longer than %zu bytes",
-                         sizeof into->path - 1);
-    int fd = open_member(o, s->path, &into->file, error);
+    int n = path[0] == '/' || path[0] == 0 ? snprintf(to, MODEL_PATH_BYTES, "%s", path)
+                                           : snprintf(to, MODEL_PATH_BYTES, "%s/%s", o->dir, path);
+    if (n < 0 || n >= MODEL_PATH_BYTES)
+        return error_set(error, ERR_BAD_INPUT, "its path is longer than %d bytes",
+                         MODEL_PATH_BYTES - 1);
+    return 0;
+}
+
+/* A file that should be stripe `number`. */
+static int check_stripe(const struct opening *o, const char *path, uint32_t number,
+                        struct model_file_id *id, struct error *error)
+{
+    uint64_t bytes = o->manifest.stripe[number].bytes;
+    int fd = open_member(o, path, id, error);
     if (fd < 0)
         return -1;
     int status = 0;
-    if (into->file.bytes != s->bytes)
-        status = error_set(
-            error, ERR_BAD_INPUT, "%s: %" PRIu64 " bytes, the manifest says %" PRIu64,
-            into->file.bytes < s->bytes ? "truncated" : "too long", into->file.bytes, s->bytes);
+    if (id->bytes != bytes)
+        status =
+            error_set(error, ERR_BAD_INPUT, "%s: %" PRIu64 " bytes, the manifest says %" PRIu64,
+                      id->bytes < bytes ? "truncated" : "too long", id->bytes, bytes);
     if (status == 0)
         status = check_stripe_head(o, fd, number, error);
     close(fd);
     return status;
+}
+
+/* Where a stripe is not what it should be, its mirror takes its place, if that is. */
+static int take_stripe(struct opening *o, uint32_t number, struct error *error)
+{
+    const struct store_stripe *s = &o->manifest.stripe[number];
+    struct model_stripe *into = &o->stripes[number];
+    struct model_file_id id;
+    struct error ignored;
+    if (absolute(o, s->path, into->path, error) || absolute(o, s->mirror, into->mirror, error))
+        return -1;
+    if (check_stripe(o, s->path, number, &into->file, error) == 0)
+        return 0;
+    if (!s->mirror[0] || check_stripe(o, s->mirror, number, &id, &ignored) != 0)
+        return -1;
+    log_warn("%s: %s; reading its mirror %s", into->path, error->text, into->mirror);
+    memcpy(into->mirror, into->path, sizeof into->mirror);
+    if (absolute(o, s->mirror, into->path, error))
+        return -1;
+    into->file = id;
+    return 0;
 }
 
 /* ---- the model file -------------------------------------------------------------------------- */

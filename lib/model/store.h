@@ -13,6 +13,12 @@
  * the same in every file; stripe d holds pages [d * c, (d + 1) * c) of the slot, as far as there
  * are any; what a file spends beyond them is not read and may be a hole.
  *
+ * That is the layout "striped": every device reads a part of every expert. In the layout "spread"
+ * expert e of layer l lies whole, P pages, in stripe (l + e) % S alone (store_stripe_of).
+ *
+ * A stripe may have a *mirror*: another file with all the same bytes, for when the first cannot be
+ * read. It is not looked at when the store is opened, unless the stripe itself is not there.
+ *
  * SLOTS. What stands in a stripe is what stands in the arena: the three matrices of the expert in
  * the order gate, up, down, each at a multiple of MATRIX_ALIGN, n rows of row_bytes bytes without
  * gaps between them, of a type of lib/base/tensor_types.tbl.h. Bytes between and behind the
@@ -33,8 +39,10 @@
  *    "model_hash": 32 hex digits,  XXH3-128 of all bytes of model.gguf (canonical, big-endian)
  *    "source_hash": 32 hex digits, of what it was made from, as the packer identifies it
  *    "arch": "qwen3moe", "layers": 8, "experts": 32, "page_bytes": 4096,
- *    "stripes": [{"path": "experts.0.bin", "bytes": 27267072}, ...],
- *                                  absolute, or relative to the store
+ *    "layout": "spread",           or "striped", also when it is not there
+ *    "stripes": [{"path": "experts.0.bin", "bytes": 27267072,
+ *                 "mirror": "/other/experts.0.bin"}, ...],
+ *                                  absolute, or relative to the store; mirror: may not be there
  *    "tiers": [{"tier": "int4",    ascending
  *               "method": "copy" | "channel" | "hqq",
  *               "groups": [{"first_layer": 0, "last_layer": 7,
@@ -66,6 +74,7 @@
 #define STORE_MODEL_FILE    "model.gguf"
 #define STORE_ENTRIES_FILE  "entries.bin"
 #define STORE_STRIPE_FILE   "experts.%u.bin"
+#define STORE_MIRROR_FILE   "experts.%u.mirror.bin"
 
 #define STORE_STRIPE_MAGIC  0x5049525453554c53ull /* "SLUSTRIP" */
 #define STORE_ENTRIES_MAGIC 0x5952544e45554c53ull /* "SLUENTRY" */
@@ -86,6 +95,18 @@ enum store_method {
     STORE_METHODS(X)
 #undef X
         STORE_METHOD__COUNT
+};
+
+/* STORE_LAYOUT(NAME, word): how experts lie in the stripes. */
+#define STORE_LAYOUTS(X)                                                                           \
+    X(STRIPED, "striped") /* a part of each in every stripe */                                     \
+    X(SPREAD, "spread")   /* each in one */
+
+enum store_layout {
+#define X(name, word) STORE_##name,
+    STORE_LAYOUTS(X)
+#undef X
+        STORE_LAYOUT__COUNT
 };
 
 struct store_stripe_head { /* at byte 0 of a stripe file */
@@ -121,7 +142,8 @@ struct store_tier {
 };
 
 struct store_stripe {
-    char path[MODEL_PATH_BYTES]; /* as in the manifest */
+    char path[MODEL_PATH_BYTES];   /* as in the manifest */
+    char mirror[MODEL_PATH_BYTES]; /* likewise; "": none */
     uint64_t bytes;
 };
 
@@ -132,6 +154,7 @@ struct store_manifest {
     uint32_t layers, experts;
     uint32_t stripe_count, tier_count, group_count;
     uint32_t tier_mask;
+    enum store_layout layout;
     struct store_stripe stripe[MODEL_STRIPES_MAX];
     struct store_tier tier[TIER__COUNT]; /* ascending */
     struct store_group *groups;          /* owned */
@@ -141,6 +164,10 @@ struct store_manifest {
 /* The tier's name in manifests, on command lines and in descriptions: native, int8, int4, int2. */
 const char *store_tier_name(enum tier tier);
 const char *store_method_name(enum store_method method);
+
+const char *store_layout_name(enum store_layout layout);
+/* By its word; STORE_LAYOUT__COUNT when there is no such. */
+enum store_layout store_layout_find(const char *word);
 
 /* Parses a manifest and checks all that can be checked without another file: fields, ranges, sizes
  * that follow from each other. 0, or -1 with ERR_BAD_INPUT or ERR_NO_MEMORY; on success the caller
@@ -166,6 +193,26 @@ uint64_t store_entries_bytes(const struct store_manifest *manifest);
  * ERR_NO_MEMORY. */
 int store_entries_check(const struct store_manifest *manifest, const void *table, uint64_t bytes,
                         struct error *error);
+
+/* The stripe an expert lies in as a whole, in the layout "spread". */
+static inline uint32_t store_stripe_of(const struct store_manifest *m, uint32_t layer,
+                                       uint32_t expert)
+{
+    return (layer + expert) % m->stripe_count;
+}
+
+/* Pages an expert of `pages` pages takes in each of its stripes. */
+static inline uint64_t store_part_pages(const struct store_manifest *m, uint64_t pages)
+{
+    return m->layout == STORE_SPREAD ? pages : model_stripe_pages(pages, m->stripe_count);
+}
+
+/* The first of its stripes: the one that holds page 0. */
+static inline uint32_t store_first_stripe(const struct store_manifest *m, uint32_t layer,
+                                          uint32_t expert)
+{
+    return m->layout == STORE_SPREAD ? store_stripe_of(m, layer, expert) : 0;
+}
 
 /* Record of (manifest->tier[tier], layer, expert) in a table: offset, then a checksum per stripe.
  */

@@ -22,6 +22,12 @@ static const char *const method_names[] = {
 #undef X
 };
 
+static const char *const layout_names[] = {
+#define X(name, word) [STORE_##name] = (word),
+    STORE_LAYOUTS(X)
+#undef X
+};
+
 static const char *const matrix_names[] = {
     [EXPERT_GATE] = "gate", [EXPERT_UP] = "up", [EXPERT_DOWN] = "down"};
 
@@ -112,6 +118,17 @@ static int hex(const char *text, uint8_t *bytes, size_t count, const char *what,
         bytes[i] = (uint8_t)(high << 4 | low);
     }
     return 0;
+}
+
+const char *store_layout_name(enum store_layout layout)
+{
+    sl_assert((unsigned)layout < STORE_LAYOUT__COUNT);
+    return layout_names[layout];
+}
+
+enum store_layout store_layout_find(const char *word)
+{
+    return (enum store_layout)find_word(layout_names, STORE_LAYOUT__COUNT, word);
 }
 
 bool store_group_layout(struct store_group *g)
@@ -259,24 +276,33 @@ static int parse_tier(json_t *object, size_t number_in_list, struct store_manife
     return parse_groups(groups, place, m, into, error);
 }
 
-static int parse_stripe(json_t *object, size_t i, struct store_manifest *m, struct error *error)
+static int take_path(const char *path, const char *place, char into[MODEL_PATH_BYTES],
+                     struct error *error)
 {
-    char place[40];
-    json_error_t why;
-    const char *path;
-    json_int_t bytes;
-    snprintf(place, sizeof place, "stripes[%zu]", i);
-    if (json_unpack_ex(object, &why, JSON_STRICT, "{s:s, s:I}", "path", &path, "bytes", &bytes) !=
-        0)
-        return unlike(error, place, &why);
-    struct store_stripe *s = &m->stripe[i];
     size_t n = strlen(path);
-    if (n == 0 || n >= sizeof s->path)
+    if (n == 0 || n >= MODEL_PATH_BYTES)
         return bad(error, place, "a path of %zu bytes", n);
     for (size_t c = 0; c < n; c++) /* paths go into messages of one line */
         if ((unsigned char)path[c] < ' ' || path[c] == 0x7f)
             return bad(error, place, "a path with odd characters");
-    memcpy(s->path, path, n + 1);
+    memcpy(into, path, n + 1);
+    return 0;
+}
+
+static int parse_stripe(json_t *object, size_t i, struct store_manifest *m, struct error *error)
+{
+    char place[40];
+    json_error_t why;
+    const char *path, *mirror = NULL;
+    json_int_t bytes;
+    snprintf(place, sizeof place, "stripes[%zu]", i);
+    if (json_unpack_ex(object, &why, JSON_STRICT, "{s:s, s:I, s?s}", "path", &path, "bytes", &bytes,
+                       "mirror", &mirror) != 0)
+        return unlike(error, place, &why);
+    struct store_stripe *s = &m->stripe[i];
+    if (take_path(path, place, s->path, error) ||
+        (mirror && take_path(mirror, place, s->mirror, error)))
+        return -1;
     if (number(bytes, PAGE_BYTES, GGUF_FILE_MAX, place, "bytes", &s->bytes, error))
         return -1;
     if (s->bytes % PAGE_BYTES != 0 || s->bytes != m->stripe[0].bytes)
@@ -343,13 +369,14 @@ static int parse_root(json_t *root, struct store_manifest *m, struct error *erro
     json_error_t why;
     const char *format, *id, *model_hash, *source_hash, *arch;
     json_int_t version, layers, experts, page_bytes;
+    const char *layout = layout_names[STORE_STRIPED];
     json_t *stripes, *tiers, *entries, *info = NULL;
     if (json_unpack_ex(root, &why, JSON_STRICT,
-                       "{s:s, s:I, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:o, s:o, s:o, s?o}",
+                       "{s:s, s:I, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:o, s:o, s:o, s?s, s?o}",
                        "format", &format, "version", &version, "id", &id, "model_hash", &model_hash,
                        "source_hash", &source_hash, "arch", &arch, "layers", &layers, "experts",
                        &experts, "page_bytes", &page_bytes, "stripes", &stripes, "tiers", &tiers,
-                       "entries", &entries, "info", &info) != 0)
+                       "entries", &entries, "layout", &layout, "info", &info) != 0)
         return unlike(error, "manifest", &why);
     uint64_t layer_count = 0, expert_count = 0, page;
     if (hex(id, m->id, sizeof m->id, "id", error) ||
@@ -359,6 +386,10 @@ static int parse_root(json_t *root, struct store_manifest *m, struct error *erro
         number(experts, 1, MODEL_EXPERTS_MAX, "manifest", "experts", &expert_count, error) ||
         number(page_bytes, PAGE_BYTES, PAGE_BYTES, "manifest", "page_bytes", &page, error))
         return -1;
+    m->layout = store_layout_find(layout);
+    if (m->layout == STORE_LAYOUT__COUNT)
+        return bad(error, "layout", "'%s' is not known",
+                   gguf_printable(layout, strlen(layout)).text);
     m->layers = (uint32_t)layer_count;
     m->experts = (uint32_t)expert_count;
     if (strlen(arch) >= sizeof m->arch)

@@ -25,12 +25,27 @@ static int check_head(const struct store_manifest *m, const void *table, struct 
 
 struct range {
     uint64_t offset, end;
+    uint32_t stripe; /* of the layout "striped" 0: it is the same in all */
 };
 
-static int by_offset(const void *a, const void *b)
+static int by_place(const void *a, const void *b)
 {
     const struct range *x = a, *y = b;
+    if (x->stripe != y->stripe)
+        return x->stripe < y->stripe ? -1 : 1;
     return x->offset < y->offset ? -1 : x->offset > y->offset;
+}
+
+/* Parts that have no pages have no sum. One layout's table is not taken for the other's. */
+static bool sums_fit(const struct store_manifest *m, uint32_t layer, uint32_t expert,
+                     uint64_t pages, const uint64_t *sums)
+{
+    uint64_t each = store_part_pages(m, pages);
+    uint32_t begin = store_first_stripe(m, layer, expert);
+    for (uint32_t s = 0; s < m->stripe_count; s++)
+        if ((s < begin || (s - begin) * each >= pages) && sums[s] != 0)
+            return false;
+    return true;
 }
 
 /* Ranges of all records; their number, or -1. */
@@ -41,18 +56,25 @@ static int64_t take_ranges(const struct store_manifest *m, const void *table, st
     for (uint32_t t = 0; t < m->tier_count; t++) {
         for (uint32_t i = 0; i < m->layers * m->experts; i++) {
             uint32_t layer = i / m->experts, expert = i % m->experts;
-            uint64_t offset = store_record(m, table, t, layer, expert)[0];
+            const uint64_t *record = store_record(m, table, t, layer, expert);
+            uint64_t offset = record[0];
             if (offset == STORE_ABSENT)
                 continue;
             uint64_t pages = store_group_of(m, t, layer)->slot_pages;
-            uint64_t bytes = model_stripe_pages(pages, m->stripe_count) * PAGE_BYTES;
+            uint64_t bytes = store_part_pages(m, pages) * PAGE_BYTES;
             if (offset % PAGE_BYTES != 0 || offset < PAGE_BYTES || offset > m->stripe[0].bytes ||
                 bytes > m->stripe[0].bytes - offset)
                 return error_set(error, ERR_BAD_INPUT,
                                  "expert %" PRIu32 " of layer %" PRIu32 " (%s) is at %" PRIu64
                                  ": outside its stripe",
                                  expert, layer, store_tier_name(m->tier[t].tier), offset);
-            ranges[count++] = (struct range){offset, offset + bytes};
+            if (!sums_fit(m, layer, expert, pages, record + 1))
+                return error_set(error, ERR_BAD_INPUT,
+                                 "expert %" PRIu32 " of layer %" PRIu32 " (%s) has a checksum of "
+                                 "bytes it has not",
+                                 expert, layer, store_tier_name(m->tier[t].tier));
+            ranges[count++] =
+                (struct range){offset, offset + bytes, store_first_stripe(m, layer, expert)};
         }
     }
     return count;
@@ -67,9 +89,9 @@ static int check_ranges(const struct store_manifest *m, const void *table, struc
     int64_t count = take_ranges(m, table, ranges, error);
     int status = count < 0 ? -1 : 0;
     if (count > 0)
-        qsort(ranges, (size_t)count, sizeof *ranges, by_offset);
+        qsort(ranges, (size_t)count, sizeof *ranges, by_place);
     for (int64_t i = 1; i < count && status == 0; i++)
-        if (ranges[i].offset < ranges[i - 1].end)
+        if (ranges[i].stripe == ranges[i - 1].stripe && ranges[i].offset < ranges[i - 1].end)
             status = error_set(error, ERR_BAD_INPUT, "two experts share the bytes at %" PRIu64,
                                ranges[i].offset);
     free(ranges);
@@ -116,6 +138,8 @@ static void make_entry(const struct store_manifest *m, uint32_t tier, uint32_t n
     e->expert = (uint16_t)(number % m->experts);
     e->in_store = 1;
     e->checksum_first = ENTRY_NONE;
+    if (m->layout == STORE_SPREAD)
+        e->only_stripe = 1 + store_stripe_of(m, e->layer, e->expert);
     e->slot_bytes = g->slot_pages * PAGE_BYTES;
     memcpy(e->matrix, g->matrix, sizeof e->matrix);
     if (record[0] == STORE_ABSENT)

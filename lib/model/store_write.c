@@ -27,16 +27,22 @@ void *store_table_new(struct store_manifest *manifest)
     void *table = calloc(1, m->entries_bytes);
     if (!table)
         return NULL;
-    uint64_t at = PAGE_BYTES; /* behind the head */
+    uint64_t end[MODEL_STRIPES_MAX], most = PAGE_BYTES; /* behind the head */
+    for (uint32_t s = 0; s < m->stripe_count; s++)
+        end[s] = PAGE_BYTES;
     for (uint32_t tier = 0; tier < m->tier_count; tier++)
         for (uint32_t layer = 0; layer < m->layers; layer++) {
             uint64_t pages = store_group_of(m, tier, layer)->slot_pages;
-            uint64_t bytes = model_stripe_pages(pages, m->stripe_count) * PAGE_BYTES;
-            for (uint32_t expert = 0; expert < m->experts; expert++, at += bytes)
-                store_table_record(m, table, tier, layer, expert)[0] = at;
+            uint64_t bytes = store_part_pages(m, pages) * PAGE_BYTES;
+            for (uint32_t expert = 0; expert < m->experts; expert++) {
+                uint64_t *at = &end[store_first_stripe(m, layer, expert)];
+                store_table_record(m, table, tier, layer, expert)[0] = *at;
+                *at += bytes;
+                most = *at > most ? *at : most;
+            }
         }
     for (uint32_t s = 0; s < m->stripe_count; s++)
-        m->stripe[s].bytes = at;
+        m->stripe[s].bytes = most;
     return table;
 }
 
@@ -60,6 +66,10 @@ void store_make_id(struct store_manifest *manifest)
     XXH3_128bits_update(state, m->source_hash, sizeof m->source_hash);
     const uint32_t counts[] = {STORE_VERSION, m->layers, m->experts, m->stripe_count};
     XXH3_128bits_update(state, counts, sizeof counts);
+    if (m->layout != STORE_STRIPED) { /* what was made before there were others keeps its id */
+        const char *layout = store_layout_name(m->layout);
+        XXH3_128bits_update(state, layout, strlen(layout));
+    }
     for (uint32_t t = 0; t < m->tier_count; t++) {
         const uint32_t tier[] = {m->tier[t].tier, m->tier[t].method, m->tier[t].group_count};
         XXH3_128bits_update(state, tier, sizeof tier);
@@ -187,8 +197,10 @@ static json_t *stripes_json(const struct store_manifest *m)
 {
     json_t *stripes = json_array();
     for (uint32_t s = 0; s < m->stripe_count; s++)
-        json_array_append_new(stripes, json_pack("{s:s, s:I}", "path", m->stripe[s].path, "bytes",
-                                                 (json_int_t)m->stripe[s].bytes));
+        json_array_append_new(stripes,
+                              json_pack("{s:s, s:I, s:s*}", "path", m->stripe[s].path, "bytes",
+                                        (json_int_t)m->stripe[s].bytes, "mirror",
+                                        m->stripe[s].mirror[0] ? m->stripe[s].mirror : NULL));
     return stripes;
 }
 
@@ -204,6 +216,8 @@ int store_write_manifest(int dir_fd, const struct store_manifest *m, const char 
                   m->arch, "layers", (json_int_t)m->layers, "experts", (json_int_t)m->experts,
                   "page_bytes", (json_int_t)PAGE_BYTES, "stripes", stripes_json(m), "tiers",
                   tiers_json(m), "entries", "bytes", (json_int_t)m->entries_bytes, "xxh3", xxh3);
+    if (root && m->layout != STORE_STRIPED) /* readers that know no other one take it without */
+        json_object_set_new(root, "layout", json_string(store_layout_name(m->layout)));
     if (root && info)
         json_object_set_new(root, "info", json_loads(info, 0, NULL));
     char *text = root ? json_dumps(root, JSON_INDENT(1) | JSON_PRESERVE_ORDER) : NULL;

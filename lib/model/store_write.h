@@ -1,7 +1,7 @@
 /* Writer of expert stores (format: store.h), for who packs one. In order:
  *
- *   1. fill a struct store_manifest: arch, layers, experts, stripe paths, tiers, groups with the
- *      types, k and n of their matrices; store_group_layout for every group
+ *   1. fill a struct store_manifest: arch, layers, experts, layout, stripe paths, tiers, groups
+ * with the types, k and n of their matrices; store_group_layout for every group
  *   2. store_table_new: every expert's place in the stripes, and the stripes' sizes
  *   3. model.gguf -> model_hash; store_make_id; the head of every stripe
  *   4. the experts' bytes into the stripes, their checksums into the table
@@ -26,7 +26,7 @@ static inline uint64_t *store_table_record(const struct store_manifest *m, void 
     return (uint64_t *)(uintptr_t)store_record(m, table, tier, layer, expert);
 }
 
-/* id from model_hash, source_hash, tiers, types and the number of stripes. */
+/* id from model_hash, source_hash, tiers, types, layout and the number of stripes. */
 void store_make_id(struct store_manifest *manifest);
 
 /* Page 0 of a stripe file. */

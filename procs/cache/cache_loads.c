@@ -11,6 +11,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "procs/cache/cache.h"
+#include "shm/run_devices.h"
 
 #define RESEND_MIN_MS  100
 #define RESEND_MAX_MS  1000
@@ -362,6 +363,18 @@ static void request_again(struct cache *c, uint32_t entry, bool failed)
     cache_request(c, entry, standing ? LOAD_DENSE : LOAD_DEMAND, n->demand_ns);
 }
 
+static void tell_failure(struct cache *c, uint32_t entry)
+{
+    char device[256];
+    struct directory_entry *d = cache_directory_entry(c, entry);
+    run_device_text(c->child.params, c->child.model, c->child.procs.head->model_path,
+                    atomic_load_explicit(&d->last_loader, memory_order_relaxed), entry, device,
+                    sizeof device);
+    log_warn("layer %u expert %u could not be read from %s: %s (further ones are only counted)",
+             d->layer, d->expert, device,
+             strerror((int)atomic_load_explicit(&d->last_errno, memory_order_relaxed)));
+}
+
 /* DOOMED with nothing owed: nobody can write the range any more. */
 static void reset_entry(struct cache *c, uint32_t entry)
 {
@@ -385,9 +398,7 @@ static void reset_entry(struct cache *c, uint32_t entry)
     if (failed) {
         cache_count(c, CTR_CACHE_load_failures, 1);
         if (log_once(&failure_logged))
-            log_warn("layer %u expert %u could not be read: %s (further ones are only counted)",
-                     d->layer, d->expert,
-                     strerror((int)atomic_load_explicit(&d->last_errno, memory_order_relaxed)));
+            tell_failure(c, entry);
     }
     if (wanted(c, entry))
         request_again(c, entry, failed);

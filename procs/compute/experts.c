@@ -8,6 +8,7 @@
 
 #include "lib/base/assert.h"
 #include "procs/compute/compute.h"
+#include "shm/run_devices.h"
 
 #define WAIT_FIRST_NS (20 * NS_PER_MS)
 #define WAIT_MOST_NS  (1 * NS_PER_S)
@@ -114,10 +115,14 @@ static int entry_error(const struct experts *e, const struct expert_step *step,
                          "not match its checksum, read twice: the store is damaged",
                          item->expert, step->layer, x->file_offset,
                          e->child->procs.head->model_path);
+    char device[256];
+    run_device_text(
+        e->child->params, e->child->model, e->child->procs.head->model_path,
+        atomic_load_explicit(&entry_of(e, step, item)->last_loader, memory_order_relaxed), entry,
+        device, sizeof device);
     return error_set_errno(error, ERR_IO, errno_value,
-                           "expert %u of layer %u (offset %" PRIu64 " of %.180s) cannot be read",
-                           item->expert, step->layer, x->file_offset + x->head_bytes,
-                           e->child->procs.head->model_path);
+                           "expert %u of layer %u (offset %" PRIu64 ") cannot be read from %.230s",
+                           item->expert, step->layer, x->file_offset + x->head_bytes, device);
 }
 
 /* Takes what became READY. Their number, or -1 when one of them cannot be read at all. */

@@ -21,6 +21,7 @@ struct ctl;
 struct command {
     const char *word, *arguments;
     int count;      /* of arguments */
+    int optional;   /* of these, the last ones */
     bool test_only; /* shown and taken under SLUICE_TEST=1 */
     json_t *(*request)(char **arguments, struct error *error);
     void (*print)(const struct command *command, const json_t *reply);
@@ -83,7 +84,7 @@ static json_t *replace_fields(char **arguments, struct error *error)
     int64_t number;
     if (loader_number(arguments[0], &number, error) != 0)
         return NULL;
-    return json_pack("{s:I, s:s}", "loader", (json_int_t)number, "backend", arguments[1]);
+    return json_pack("{s:I, s:s*}", "loader", (json_int_t)number, "backend", arguments[1]);
 }
 
 static json_t *process_fields(char **arguments, struct error *error)
@@ -140,20 +141,20 @@ static void print_fields(const struct command *command, const json_t *reply)
 }
 
 static const struct command commands[] = {
-    {"status", "", 0, false, no_fields, print_fields, "state of the engine"},
-    {"budget", "BYTES", 1, false, budget_fields, print_budget,
+    {"status", "", 0, 0, false, no_fields, print_fields, "state of the engine"},
+    {"budget", "BYTES", 1, 0, false, budget_fields, print_budget,
      "change the budget; done when memory obeys it"},
-    {"throttle", "LOADER RATE", 2, false, throttle_fields, print_done,
+    {"throttle", "LOADER RATE", 2, 0, false, throttle_fields, print_done,
      "bytes per second of a loader (0 none): ctl throttle 0 20MB"},
-    {"restart", "PROCESS", 1, false, process_fields, print_done,
+    {"restart", "PROCESS", 1, 0, false, process_fields, print_done,
      "restart a process: loader.0, cache, predictor, compute, gateway"},
-    {"replace", "LOADER BACKEND", 2, false, replace_fields, print_done,
-     "restart a loader with another backend: io_uring, pread"},
-    {"system", "NAME", 1, false, system_fields, print_fields,
+    {"replace", "LOADER [BACKEND]", 2, 1, false, replace_fields, print_done,
+     "restart a loader, with another backend (io_uring, pread), out of quarantine"},
+    {"system", "NAME", 1, 0, false, system_fields, print_fields,
      "set of policies from the next sequence on"},
-    {"drain", "", 0, false, no_fields, print_done, "finish what runs, admit nothing new"},
-    {"stop", "", 0, false, no_fields, print_done, "end the engine"},
-    {"inject", "POINT", 1, true, inject_fields, print_done,
+    {"drain", "", 0, 0, false, no_fields, print_done, "finish what runs, admit nothing new"},
+    {"stop", "", 0, 0, false, no_fields, print_done, "end the engine"},
+    {"inject", "POINT", 1, 0, true, inject_fields, print_done,
      "stop a process at a point of its code (tests)"},
 };
 
@@ -169,7 +170,7 @@ static void usage(FILE *out)
             "usage: sluice ctl [--run NAME] [--output text|json | --json] COMMAND [ARGUMENTS]\n\n");
     for (size_t i = 0; i < ARRAY_LEN(commands); i++)
         if (allowed(&commands[i]))
-            fprintf(out, "  %-9s %-15s %s\n", commands[i].word, commands[i].arguments,
+            fprintf(out, "  %-9s %-17s %s\n", commands[i].word, commands[i].arguments,
                     commands[i].help);
 }
 
@@ -187,11 +188,11 @@ static int find_command(struct ctl *c, int argc, char **argv, struct error *erro
         const struct command *command = &commands[i];
         if (strcmp(command->word, argv[0]) != 0 || !allowed(command))
             continue;
-        if (argc - 1 != command->count)
+        if (argc - 1 > command->count || argc - 1 < command->count - command->optional)
             return error_set(error, ERR_BAD_INPUT, "usage: sluice ctl %s %s", command->word,
                              command->arguments);
         c->command = command;
-        for (int a = 0; a < command->count; a++)
+        for (int a = 0; a < argc - 1; a++)
             c->arguments[a] = argv[1 + a];
         return 0;
     }

@@ -9,6 +9,7 @@
 #include "procs/loader/loader_jobs.h"
 #include "procs/loader/loader_throttle.h"
 #include "procs/loader/loader_verify.h"
+#include "shm/run_devices.h"
 
 #define LOADER_MAGIC    0x52444f4cu
 #define LOADER_JOBS_MAX 4096 /* more are refused; the cache sends again */
@@ -18,15 +19,17 @@
     (5 * NS_PER_S) /* a new cache that has not flushed us by then cannot reach us */
 #define LOADER_BATCH_MAX 128
 
-/* What a loader reads: the model file, and of a store its stripe. */
-enum loader_file { FILE_MODEL, FILE_STRIPE, FILE__COUNT };
+struct source { /* a file, in copies; the first is the device's own */
+    struct device copy[RUN_COPIES_MAX];
+    uint32_t copies; /* 0: nothing of this loader lies there */
+};
 
 struct loader {
     uint32_t magic;
     struct child child;
+    struct params own; /* the parameters as this device has them */
     struct edge *cache;
-    struct device device[FILE__COUNT];
-    uint32_t devices; /* 1, of a store 2 */
+    struct source source[RUN_SOURCES];
     struct jobs jobs;
     struct verify verify;
     struct throttle throttle;
@@ -38,11 +41,12 @@ struct loader {
     uint32_t epoch_met;     /* of the last cache that reached us, or that was there when we came */
     uint64_t epoch_seen_ns; /* since when the directory has another; 0: it has not */
     uint64_t next_tend_ns, next_look_ns;
-    uint64_t throttled_ns;       /* since when the throttle holds something back; 0: it does not */
-    uint64_t busy_seen_ns;       /* up to then the device was busy, or was counted as idle */
-    struct edge_stats edge_seen; /* counted so far */
-    struct msg_dones dones;      /* not sent yet */
-    bool dones_urgent;           /* one of them is no success: the cache has to act */
+    uint64_t throttled_ns;        /* since when the throttle holds something back; 0: it does not */
+    uint64_t looked_ns, awake_ns; /* last look at the devices; when we were last found stopped */
+    uint64_t busy_seen_ns;        /* up to then the device was busy, or was counted as idle */
+    struct edge_stats edge_seen;  /* counted so far */
+    struct msg_dones dones;       /* not sent yet */
+    bool dones_urgent;            /* one of them is no success: the cache has to act */
 };
 
 /* loader_take.c: messages of the cache. */
@@ -66,12 +70,21 @@ void loader_look(struct loader *l);
 void loader_fail_all(struct loader *l, int status);
 void loader_fail_device(struct loader *l, const struct device *device, int status);
 
-/* The device an entry is read from. */
-static inline struct device *loader_device_of(struct loader *l, uint32_t entry)
-{
-    bool in_store = model_index_entries(l->child.model)[entry].in_store;
-    return &l->device[in_store ? FILE_STRIPE : FILE_MODEL];
-}
+/* loader_copies.c: what is read, and which copy of it. */
+void loader_open_sources(struct loader *l);
+/* The copy a job reads. */
+struct device *loader_device_of(struct loader *l, const struct job *job);
+/* A new job begins at the first copy in use; without one it fails. */
+void loader_choose_copy(struct loader *l, struct job *job);
+/* A job that ended with a status goes on at another copy. False: there is none for it. */
+bool loader_take_other_copy(struct loader *l, struct job *job);
+/* What a device did: one that fails too often in a row is quarantined. */
+void loader_note_failed(struct loader *l, struct device *device, uint32_t entry, int errno_value);
+/* Files that changed, came back, or do not answer. Ends the process when a device stalls. */
+void loader_check_copies(struct loader *l, uint64_t now_ns);
+/* Injected faults (tests): no completion is seen; a job's reads come back with EIO. */
+bool loader_reads_stall(struct loader *l);
+bool loader_read_fails(struct loader *l, const struct job *job);
 
 static inline unsigned loader_self(const struct loader *l)
 {

@@ -13,26 +13,6 @@
 
 #define CHECK_EVERY_NS (500 * NS_PER_MS)
 
-int device_path(const char *devices, uint32_t number, const char *model_path, char *path,
-                uint64_t path_bytes, struct error *error)
-{
-    const char *from = devices;
-    for (uint32_t i = 0; i < number && from; i++) {
-        from = strchr(from, ',');
-        from = from ? from + 1 : NULL;
-    }
-    size_t n = from ? strcspn(from, ",") : 0;
-    if (n == 0) {
-        from = model_path;
-        n = strlen(model_path);
-    }
-    if (n >= path_bytes)
-        return error_set(error, ERR_BAD_INPUT, "the path of device %u is too long", number);
-    memcpy(path, from, n);
-    path[n] = 0;
-    return 0;
-}
-
 /* What makes an open file usable: it is the inspected one, or another file of the same size (a
  * copy, which from then on must not change either). */
 static int identify(const struct device *d, int fd, struct model_file_id *id, struct error *error)
@@ -99,15 +79,51 @@ static void set_gone(struct device *d, const struct error *error)
 }
 
 void device_open(struct device *d, const char *path, bool direct,
-                 const struct model_file_id *inspected)
+                 const struct model_file_id *inspected, bool quarantined)
 {
-    *d = (struct device){.fd = -1, .want_direct = direct, .inspected = inspected};
+    *d = (struct device){.fd = -1,
+                         .want_direct = direct,
+                         .inspected = inspected,
+                         .failed_entry = ENTRY_NONE,
+                         .quarantined = quarantined};
     size_t n = strlen(path);
     sl_assert(n < sizeof d->path);
     memcpy(d->path, path, n + 1);
     struct error error;
-    if (try_open(d, &error) != 0)
+    if (!quarantined && try_open(d, &error) != 0)
         set_gone(d, &error);
+}
+
+void device_read_began(struct device *d, uint64_t now_ns)
+{
+    if (d->inflight++ == 0)
+        d->quiet_ns = now_ns;
+}
+
+void device_read_ended(struct device *d, uint64_t now_ns)
+{
+    sl_assert(d->inflight > 0);
+    d->inflight--;
+    d->quiet_ns = now_ns;
+}
+
+bool device_stalled(const struct device *d, uint64_t now_ns, uint64_t awake_ns, uint64_t limit_ns)
+{
+    uint64_t since = d->quiet_ns > awake_ns ? d->quiet_ns : awake_ns;
+    return d->inflight > 0 && now_ns > since && now_ns - since >= limit_ns;
+}
+
+bool device_failed(struct device *d, uint32_t entry, uint64_t limit)
+{
+    if (d->failed > 0 && entry == d->failed_entry)
+        return false;
+    d->failed_entry = entry;
+    return ++d->failed >= limit;
+}
+
+void device_delivered(struct device *d)
+{
+    d->failed = 0;
 }
 
 void device_suspect(struct device *d)

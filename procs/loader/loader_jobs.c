@@ -325,12 +325,26 @@ uint64_t jobs_arrived(const struct jobs *jobs, const struct job *job)
     return least;
 }
 
+static void begin_again(struct job *job)
+{
+    job->run_at = 0;
+    job->run_cut = job->summed = 0;
+}
+
 void jobs_restart(struct job *job)
 {
     sl_assert(job_ended(job) && job->status == 0 && !job->restarted);
     job->restarted = true;
-    job->run_at = 0;
-    job->run_cut = job->summed = 0;
+    begin_again(job);
+}
+
+void jobs_move(struct job *job, uint16_t copy)
+{
+    sl_assert(job_ended(job) && job->status != 0 && copy != job->copy);
+    job->status = 0;
+    job->restarted = false;
+    job->copy = copy;
+    begin_again(job);
 }
 
 uint64_t jobs_pause_ns(const struct jobs *jobs, uint64_t now_ns)

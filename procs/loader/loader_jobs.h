@@ -8,7 +8,8 @@
  * A chunk that came back short or with an error goes back to its job and is handed out again, after
  * a pause in case of an error. jobs_fail stops the handing out; the job ends when its last chunk at
  * the device came back. An ended job may be begun again (jobs_restart), once: its bytes arrived and
- * were not what they should be.
+ * were not what they should be. One that failed may be begun again at another copy of its file
+ * (jobs_move).
  *
  * Order: demand before dense before prefetch, first come first served within each. A prefetch chunk
  * is handed out when every chunk of the demands is at the device or done, and never more than
@@ -50,6 +51,7 @@ struct job {
     uint64_t summed;                      /* bytes of run[0] in the checksum (loader_verify.c) */
     uint32_t chunks;                      /* at the device or waiting */
     uint16_t priority, run_at, runs;
+    uint16_t copy; /* of what it reads: which one (loader_copies.c) */
     bool active, restarted;
     int status; /* 0, or the errno value it will end with */
     struct msg_run run[MSG_RUNS_MAX];
@@ -117,6 +119,10 @@ uint64_t jobs_arrived(const struct jobs *jobs, const struct job *job);
 
 /* Everything is handed out anew. Pre: job_ended, no status, not restarted before. */
 void jobs_restart(struct job *job);
+
+/* A job that ended with a status begins anew at another copy of its file. Pre: job_ended, a status.
+ */
+void jobs_move(struct job *job, uint16_t copy);
 
 /* Time until a chunk that pauses after an error is due; UINT64_MAX when none pauses. */
 uint64_t jobs_pause_ns(const struct jobs *jobs, uint64_t now_ns);

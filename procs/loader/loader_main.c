@@ -5,16 +5,18 @@
  *
  * Messages   in: LOAD, FLUSH (cache), CONTROL (supervisor).  out: DONE, FLUSHED, ACK.
  * Memory     writes: payload of LOADING entries (only through reads of the device, never by
- * stores); entry words by part done and part fail; failures and last_errno; its own row. reads:
- * model index, directory head (epoch, throttle, prefetch_paused). When it dies: entries it owes
- * stay LOADING until the cache has doomed and punched them (the device may write on after waitpid),
- * then they are asked of its successor. Nothing else stops. When others die: without a cache its
+ * stores); entry words by part done and part fail; failures, last_errno and last_loader; its word
+ * of the directory's quarantine; its own row. reads: model index, directory head (epoch, throttle,
+ * prefetch_paused). When it dies: entries it owes stay LOADING until the cache has doomed and
+ * punched them (the device may write on after waitpid), then they are asked of its successor.
+ * Nothing else stops. When others die: without a cache its
  * jobs go on and the successor's FLUSH ends them; without a supervisor it ends. Trust:     a LOAD
  * must agree with the entry word, the epoch and the ranges that follow from the model index; else
  * it is refused and counted. The files must stay the inspected ones; a changed or missing file
- * fails the entries with an errno, never the process. Bytes of a store are published only when
- * their checksum is right. Limits:    LOADER_JOBS_MAX jobs, `depth` reads at the device, `chunk`
- * bytes each. */
+ * fails the entries with an errno, never the process, and only when no copy of the file delivers
+ * them (loader_copies.c). A device that completes no read for too long ends the process. Bytes of a
+ * store are published only when their checksum is right. Limits:    LOADER_JOBS_MAX jobs, `depth`
+ * reads at the device, `chunk` bytes each. */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -23,7 +25,6 @@
 #include "lib/base/assert.h"
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
-#include "lib/model/store.h"
 #include "procs/loader/loader.h"
 
 #define STOP_WAIT_NS (2 * NS_PER_S) /* for reads at the device, when told to stop */
@@ -49,7 +50,7 @@ static void open_backend(struct loader *l, const char *wanted)
 {
     static const struct io_backend *const known[] = {&io_backend_uring, &io_backend_pread};
     bool any = strcmp(wanted, "auto") == 0, found = false;
-    uint32_t depth = (uint32_t)l->child.params->depth;
+    uint32_t depth = (uint32_t)l->own.depth;
     struct error error;
     for (size_t i = 0; i < ARRAY_LEN(known) && !l->io; i++) {
         if (!any && strcmp(wanted, known[i]->name) != 0)
@@ -67,35 +68,12 @@ static void open_backend(struct loader *l, const char *wanted)
     counter_set(l->child.row, CTR_LOADER_backend, l->backend->number);
 }
 
-/* --devices names copies of what holds the experts: of a store its stripe, else the model file. */
-static void open_device(struct loader *l, enum loader_file file, const char *path,
-                        const char *copies, const struct model_file_id *inspected)
+/* What the device's item of --devices says goes before the parameters of all. */
+static void take_params(struct loader *l)
 {
-    char chosen[sizeof l->device[file].path];
     struct error error;
-    if (device_path(copies, loader_self(l), path, chosen, sizeof chosen, &error) != 0)
+    if (devices_take(l->child.params, loader_self(l), &l->own, NULL, &error) != 0)
         log_fatal(2, "%s", error.text);
-    device_open(&l->device[file], chosen, l->child.params->direct, inspected);
-}
-
-static void open_devices(struct loader *l)
-{
-    const struct model_index *m = l->child.model;
-    const char *model = l->child.procs.head->model_path, *copies = l->child.params->devices;
-    l->devices = 1;
-    if (m->stripe_count == 0) {
-        open_device(l, FILE_MODEL, model, copies, &m->file);
-        return;
-    }
-    char path[MODEL_PATH_BYTES];
-    int n = snprintf(path, sizeof path, "%s/" STORE_MODEL_FILE, model);
-    sl_assert(n > 0 && loader_self(l) < m->stripe_count);
-    if ((size_t)n >= sizeof path)
-        log_fatal(2, "the path of the store's model file is too long");
-    open_device(l, FILE_MODEL, path, "", &m->file);
-    const struct model_stripe *stripe = &model_index_stripes(m)[loader_self(l)];
-    open_device(l, FILE_STRIPE, stripe->path, copies, &stripe->file);
-    l->devices = 2;
 }
 
 static void open_edge(struct loader *l)
@@ -114,7 +92,7 @@ static void create_jobs(struct loader *l)
     uint32_t entries = l->child.directory.head->entry_count;
     uint32_t capacity = entries < LOADER_JOBS_MAX ? entries : LOADER_JOBS_MAX;
     struct error error;
-    if (jobs_create(&l->jobs, entries, capacity, (uint32_t)l->child.params->depth) != 0)
+    if (jobs_create(&l->jobs, entries, capacity, (uint32_t)l->own.depth) != 0)
         log_fatal(1, "no memory for %u jobs", capacity);
     if (verify_create(&l->verify, l->child.model, l->child.arena.base, loader_self(l), &l->jobs,
                       &error) != 0)
@@ -164,17 +142,6 @@ static void tend(struct loader *l, uint64_t now_ns)
     counter_add(l->child.row, CTR_LOADER_messages_invalid, stats.invalid - l->edge_seen.invalid);
     counter_add(l->child.row, CTR_LOADER_messages_lost, stats.lost - l->edge_seen.lost);
     l->edge_seen = stats;
-}
-
-static void check_devices(struct loader *l, uint64_t now_ns)
-{
-    for (uint32_t i = 0; i < l->devices; i++) {
-        struct device *device = &l->device[i];
-        bool was_gone = device->gone;
-        device_tend(device, now_ns, l->jobs.inflight == 0);
-        if (device->gone && !was_gone)
-            loader_fail_device(l, device, ESTALE);
-    }
 }
 
 /* A new cache flushes every loader before it does anything else. If that does not arrive, the
@@ -236,7 +203,7 @@ static void run(struct loader *l)
         loader_send_dones(l);
         if (fds[2].revents)
             obey_supervisor(l);
-        check_devices(l, now);
+        loader_check_copies(l, now);
         check_cache(l, now);
         loader_answer_flush(l);
         tend(l, now);
@@ -268,8 +235,9 @@ int main(int argc, char **argv)
     l->magic = LOADER_MAGIC;
     const char *backend = take_backend(&argc, argv);
     child_start(&l->child, SERVICE_LOADER, argc, argv);
-    open_devices(l);
-    open_backend(l, backend ? backend : l->child.params->backend);
+    take_params(l);
+    loader_open_sources(l);
+    open_backend(l, backend ? backend : l->own.backend);
     create_jobs(l);
     l->epoch_met = atomic_load_explicit(&l->child.directory.head->epoch, memory_order_acquire);
     open_edge(l); /* last: from here on LOADs may come */

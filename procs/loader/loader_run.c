@@ -61,6 +61,7 @@ static enum part_result fail_part(struct loader *l, struct directory_entry *e,
     counter_add(l->child.row, CTR_LOADER_parts_failed, 1);
     if (job->status != ECANCELED) {
         atomic_store_explicit(&e->last_errno, (uint32_t)job->status, memory_order_relaxed);
+        atomic_store_explicit(&e->last_loader, loader_self(l), memory_order_relaxed);
         atomic_fetch_add_explicit(&e->failures, 1, memory_order_release);
     }
     return entry_part_fail(&e->word, job->generation, loader_self(l));
@@ -136,8 +137,8 @@ static bool checked(struct loader *l, struct job *job)
     if (log_once(&checksum_logged))
         log_error("%s: the bytes at %" PRIu64 " (layer %u expert %u) do not match their checksum "
                   "(further ones are only counted)",
-                  loader_device_of(l, job->entry)->path, job->run[0].file_offset,
-                  entry_of(l, job)->layer, entry_of(l, job)->expert);
+                  loader_device_of(l, job)->path, job->run[0].file_offset, entry_of(l, job)->layer,
+                  entry_of(l, job)->expert);
     if (!job->restarted) {
         counter_add(row, CTR_LOADER_checksum_rereads, 1);
         jobs_restart(job);
@@ -150,6 +151,8 @@ static bool checked(struct loader *l, struct job *job)
 void loader_end_if_due(struct loader *l, struct job *job)
 {
     if (!job_ended(job) || (job->status == 0 && !checked(l, job)))
+        return;
+    if (job->status != 0 && still_wanted(l, job) && loader_take_other_copy(l, job))
         return;
     loader_end_part(l, job);
     jobs_remove(&l->jobs, job);
@@ -179,7 +182,7 @@ struct fail_all {
 static void fail_one(struct job *job, void *arg)
 {
     struct fail_all *all = arg;
-    if (all->device && loader_device_of(all->l, job->entry) != all->device)
+    if (all->device && loader_device_of(all->l, job) != all->device)
         return;
     if (job->status == 0)
         jobs_fail(&all->l->jobs, job, all->status);
@@ -239,8 +242,7 @@ static struct job *next_wanted(struct loader *l, uint64_t now_ns)
 
 static uint32_t cut_batch(struct loader *l, uint64_t now_ns, struct io_read *reads)
 {
-    uint64_t chunk_bytes =
-        throttle_chunk(&l->throttle, align_down(l->child.params->chunk, PAGE_BYTES));
+    uint64_t chunk_bytes = throttle_chunk(&l->throttle, align_down(l->own.chunk, PAGE_BYTES));
     uint32_t n = 0;
     bool held = false;
     struct job *job;
@@ -254,7 +256,7 @@ static uint32_t cut_batch(struct loader *l, uint64_t now_ns, struct io_read *rea
             sample_demand(l, job, now_ns);
         throttle_take(&l->throttle, c->bytes);
         sl_assert(c->arena_offset + c->bytes <= l->child.arena.bytes);
-        reads[n++] = (struct io_read){.fd = loader_device_of(l, job->entry)->fd,
+        reads[n++] = (struct io_read){.fd = loader_device_of(l, job)->fd,
                                       .bytes = (uint32_t)c->bytes,
                                       .file_offset = c->file_offset,
                                       .buffer = (char *)l->child.arena.base + c->arena_offset,
@@ -286,6 +288,7 @@ void loader_submit(struct loader *l, uint64_t now_ns)
             jobs_put_back(&l->jobs, c);
             continue;
         }
+        device_read_began(loader_device_of(l, c->job), now_ns);
         counter_add(row, CTR_LOADER_reads_submitted, 1);
         counter_add(row, CTR_LOADER_bytes_submitted, c->bytes);
     }
@@ -318,7 +321,9 @@ static void chunk_ended(struct loader *l, struct chunk *c, int64_t result, uint6
 {
     struct proc_row *row = l->child.row;
     struct job *job = c->job;
-    struct device *device = loader_device_of(l, job->entry);
+    struct device *device = loader_device_of(l, job);
+    uint32_t entry = job->entry;
+    device_read_ended(device, now_ns);
     count_result(l, device, c, result, now_ns);
     if (result == -EINVAL && device->direct)
         device_fall_back(device);
@@ -329,17 +334,25 @@ static void chunk_ended(struct loader *l, struct chunk *c, int64_t result, uint6
     }
     if (fate == CHUNK_RETRY)
         counter_add(row, CTR_LOADER_reads_retried, 1);
+    if (fate == CHUNK_DONE)
+        device_delivered(device);
     child_progress(&l->child);
     verify_arrived(&l->verify, &l->jobs, job);
     loader_end_if_due(l, job);
+    if (fate == CHUNK_FAILED && result < 0) /* last: the job may be gone, and all others of it */
+        loader_note_failed(l, device, entry, (int)-result);
 }
 
 void loader_reap(struct loader *l)
 {
     OBJ_CHECK(l, LOADER_MAGIC);
     struct io_done done[LOADER_BATCH_MAX];
+    if (loader_reads_stall(l))
+        return;
     uint32_t n = l->backend->poll(l->io, done, LOADER_BATCH_MAX);
     uint64_t now = n > 0 ? clock_now_ns() : 0;
-    for (uint32_t i = 0; i < n; i++)
-        chunk_ended(l, done[i].tag, done[i].result, now);
+    for (uint32_t i = 0; i < n; i++) {
+        struct chunk *c = done[i].tag;
+        chunk_ended(l, c, loader_read_fails(l, c->job) ? -EIO : done[i].result, now);
+    }
 }

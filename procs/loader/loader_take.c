@@ -101,10 +101,9 @@ static void take_load(struct loader *l, const struct msg_load *load, uint32_t ep
         return;
     if (load->priority == LOAD_DEMAND)
         note_waited(l);
-    if (loader_device_of(l, load->entry)->gone) {
-        jobs_fail(&l->jobs, job, ESTALE);
+    loader_choose_copy(l, job);
+    if (job->status != 0)
         loader_end_if_due(l, job);
-    }
 }
 
 static void take_loads(struct loader *l, const struct msg_loads *m)

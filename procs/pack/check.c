@@ -17,7 +17,8 @@
 struct check {
     const struct pack_options *options;
     struct model_index *index;
-    struct bulk stripes[MODEL_STRIPES_MAX];
+    struct bulk files[PACK_FILES_MAX]; /* stripe s, and its mirror */
+    const char *path[PACK_FILES_MAX];
     uint32_t opened;
     _Atomic uint32_t next; /* expert entry */
     _Atomic uint64_t bytes, parts, wrong;
@@ -33,22 +34,24 @@ static void fail(struct check *c, const struct error *why)
     pthread_mutex_unlock(&c->lock);
 }
 
-static void tell_wrong(struct check *c, const struct model_entry *e, uint32_t stripe)
+static void tell_wrong(struct check *c, const struct model_entry *e, uint32_t stripe,
+                       const char *path)
 {
     atomic_fetch_add(&c->wrong, 1);
     if (c->options->json)
         return;
     pthread_mutex_lock(&c->lock);
-    printf("wrong: layer %u, expert %u, tier %s, stripe %" PRIu32 " at offset %" PRIu64 "\n",
+    printf("wrong: layer %u, expert %u, tier %s, stripe %" PRIu32 " at offset %" PRIu64 " of %s\n",
            (unsigned)e->layer, (unsigned)e->expert, store_tier_name((enum tier)e->tier), stripe,
-           e->extent[0].file_offset);
+           e->extent[0].file_offset, path);
     pthread_mutex_unlock(&c->lock);
 }
 
-/* Hashes one part, piece by piece. */
-static int check_part(struct check *c, const struct model_entry *e, uint32_t stripe, void *buf,
+/* Hashes one part of a file, piece by piece. */
+static int check_part(struct check *c, const struct model_entry *e, uint32_t file, void *buf,
                       XXH3_state_t *hash, struct error *error)
 {
+    uint32_t stripe = file / 2;
     struct model_extent runs[ENTRY_EXTENTS_MAX];
     uint32_t stripes = c->index->stripe_count;
     if (model_entry_part(e, stripe, stripes, runs) == 0)
@@ -57,16 +60,16 @@ static int check_part(struct check *c, const struct model_entry *e, uint32_t str
     for (uint64_t at = 0; at < runs[0].read_bytes; at += PIECE_BYTES) {
         uint64_t n = runs[0].read_bytes - at, got;
         n = n < PIECE_BYTES ? n : PIECE_BYTES;
-        if (bulk_read(&c->stripes[stripe], buf, n, runs[0].file_offset + at, &got, error))
+        if (bulk_read(&c->files[file], buf, n, runs[0].file_offset + at, &got, error))
             return -1;
         if (got != n)
-            return error_set(error, ERR_GONE, "stripe %" PRIu32 " became shorter", stripe);
+            return error_set(error, ERR_GONE, "%.250s became shorter", c->path[file]);
         XXH3_64bits_update(hash, buf, n);
         atomic_fetch_add(&c->bytes, n);
     }
     atomic_fetch_add(&c->parts, 1);
     if (XXH3_64bits_digest(hash) != model_index_checksums(c->index)[e->checksum_first + stripe])
-        tell_wrong(c, e, stripe);
+        tell_wrong(c, e, stripe, c->path[file]);
     return 0;
 }
 
@@ -82,8 +85,9 @@ static void *work(void *arg)
         if (i >= c->index->entry_count)
             break;
         const struct model_entry *e = &model_index_entries(c->index)[i];
-        for (uint32_t s = 0; s < c->index->stripe_count && status == 0 && e->extents > 0; s++)
-            status = check_part(c, e, s, buf, hash, &error);
+        for (uint32_t f = 0; f < c->opened && status == 0 && e->extents > 0; f++)
+            if (c->path[f][0])
+                status = check_part(c, e, f, buf, hash, &error);
     }
     if (status)
         fail(c, &error);
@@ -99,9 +103,11 @@ static int open_store(struct check *c, struct error *error)
         return error_set_errno(error, ERR_BAD_INPUT, errno, "cannot open %.250s", c->options->dir);
     int status = store_index_build(fd, c->options->dir, &c->index, error);
     close(fd);
-    while (status == 0 && c->opened < c->index->stripe_count) {
-        const char *path = model_index_stripes(c->index)[c->opened].path;
-        status = bulk_open(&c->stripes[c->opened], path, O_RDONLY, error);
+    while (status == 0 && c->opened < 2 * c->index->stripe_count) {
+        const struct model_stripe *s = &model_index_stripes(c->index)[c->opened / 2];
+        const char *path = c->path[c->opened] = c->opened % 2 ? s->mirror : s->path;
+        c->files[c->opened].fd = -1;
+        status = path[0] ? bulk_open(&c->files[c->opened], path, O_RDONLY, error) : 0;
         c->opened += status == 0;
     }
     return status;
@@ -159,7 +165,7 @@ int check_store(const struct pack_options *options, struct error *error)
     if (status == 0)
         status = check_all(&c, error);
     while (c.opened > 0)
-        bulk_close(&c.stripes[--c.opened]);
+        bulk_close(&c.files[--c.opened]);
     free(c.index);
     return status;
 }

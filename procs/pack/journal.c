@@ -56,6 +56,8 @@ static void job_hash(const struct pack *p, uint8_t out[STORE_HASH_BYTES])
     XXH3_128bits_update(state, &p->options.dense, sizeof p->options.dense);
     for (uint32_t s = 0; s < m.stripe_count; s++)
         XXH3_128bits_update(state, m.stripe[s].path, strlen(m.stripe[s].path) + 1);
+    for (uint32_t s = 0; s < m.stripe_count && p->file_count > m.stripe_count; s++)
+        XXH3_128bits_update(state, m.stripe[s].mirror, strlen(m.stripe[s].mirror) + 1);
     for (uint32_t i = 0; i < p->source.file_count; i++) {
         XXH3_128bits_update(state, &p->source.files[i].bytes, sizeof(uint64_t));
         XXH3_128bits_update(state, &p->source.files[i].mtime_ns, sizeof(int64_t));
@@ -119,9 +121,9 @@ static int refuse_foreign(const struct pack *p, struct error *error)
         if (faccessat(p->dir_fd, names[i], F_OK, 0) == 0)
             return error_set(error, ERR_BAD_INPUT, "%.250s already has a file %s", p->dir,
                              names[i]);
-    for (uint32_t s = 0; s < p->manifest.stripe_count; s++)
-        if (access(p->stripe_path[s], F_OK) == 0)
-            return error_set(error, ERR_BAD_INPUT, "%.250s is there already", p->stripe_path[s]);
+    for (uint32_t f = 0; f < p->file_count; f++)
+        if (access(p->file_path[f], F_OK) == 0)
+            return error_set(error, ERR_BAD_INPUT, "%.250s is there already", p->file_path[f]);
     return 0;
 }
 
@@ -179,15 +181,15 @@ static int flush(struct pack *p, struct error *error)
     char *records = malloc(each * p->pending_count + 1);
     if (!records)
         return error_set(error, ERR_NO_MEMORY, "no memory for the journal");
-    for (uint32_t s = 0; s < p->manifest.stripe_count; s++) {
-        int fd = open(p->stripe_path[s], O_WRONLY | O_CLOEXEC);
+    for (uint32_t f = 0; f < p->file_count; f++) {
+        int fd = open(p->file_path[f], O_WRONLY | O_CLOEXEC);
         bool synced = fd >= 0 && fdatasync(fd) == 0;
         int why = errno;
         if (fd >= 0)
             close(fd);
         if (!synced) {
             free(records);
-            return error_set_errno(error, ERR_IO, why, "cannot write %.250s", p->stripe_path[s]);
+            return error_set_errno(error, ERR_IO, why, "cannot write %.250s", p->file_path[f]);
         }
     }
     for (uint32_t i = 0; i < p->pending_count; i++)
@@ -224,25 +226,34 @@ int journal_flush(struct pack *p, struct error *error)
 
 /* ---- going on ---- */
 
+/* A part as it stands in its stripe, and in the mirror. */
+static bool part_right(const struct pack *p, struct bulk *files, uint32_t stripe, uint64_t offset,
+                       uint64_t bytes, uint64_t checksum, void *buf)
+{
+    for (uint32_t f = stripe; f < p->file_count; f += p->manifest.stripe_count) {
+        uint64_t got;
+        if (bulk_read(&files[f], buf, bytes, offset, &got, NULL) || got != bytes ||
+            XXH3_64bits(buf, bytes) != checksum)
+            return false;
+    }
+    return true;
+}
+
 /* Reads a unit's parts back; true when all of them are what the record says. */
-static bool unit_right(const struct pack *p, struct bulk *stripes, uint32_t unit,
+static bool unit_right(const struct pack *p, struct bulk *files, uint32_t unit,
                        const uint64_t *checksums, void *buf)
 {
     const struct store_manifest *m = &p->manifest;
     for (uint32_t t = 0; t < m->tier_count; t++) {
         uint64_t offset = store_record(m, p->table, t, unit / m->experts, unit % m->experts)[0];
         uint64_t pages = store_group_of(m, t, unit / m->experts)->slot_pages;
-        uint64_t each = model_stripe_pages(pages, m->stripe_count);
+        uint64_t each = store_part_pages(m, pages);
+        uint32_t begin = store_first_stripe(m, unit / m->experts, unit % m->experts);
         for (uint32_t s = 0; s < m->stripe_count; s++, checksums++) {
-            uint64_t first = s * each, n = first < pages ? pages - first : 0, got;
+            uint64_t first = s < begin ? pages : (s - begin) * each;
+            uint64_t n = first < pages ? pages - first : 0;
             n = (n < each ? n : each) * PAGE_BYTES;
-            if (n == 0) {
-                if (*checksums != 0)
-                    return false;
-                continue;
-            }
-            if (bulk_read(&stripes[s], buf, n, offset, &got, NULL) || got != n ||
-                XXH3_64bits(buf, n) != *checksums)
+            if (n == 0 ? *checksums != 0 : !part_right(p, files, s, offset, n, *checksums, buf))
                 return false;
         }
     }
@@ -259,7 +270,7 @@ static void unit_take(struct pack *p, uint32_t unit, const uint64_t *checksums)
     p->resumed++;
 }
 
-static int resume(struct pack *p, struct bulk *stripes, void *buf, struct error *error)
+static int resume(struct pack *p, struct bulk *files, void *buf, struct error *error)
 {
     uint64_t each = record_bytes(p);
     uint64_t record[2 + TIER__COUNT * MODEL_STRIPES_MAX];
@@ -268,7 +279,7 @@ static int resume(struct pack *p, struct bulk *stripes, void *buf, struct error 
            record[each / 8 - 1] == XXH3_64bits(record, each - 8) && record[0] < p->expert_count) {
         uint32_t unit = (uint32_t)record[0];
         end += each;
-        if (!p->done[unit] && unit_right(p, stripes, unit, record + 1, buf))
+        if (!p->done[unit] && unit_right(p, files, unit, record + 1, buf))
             unit_take(p, unit, record + 1);
     }
     p->journal_bytes = end;
@@ -277,7 +288,7 @@ static int resume(struct pack *p, struct bulk *stripes, void *buf, struct error 
 
 /* Everything needed to read units back. */
 struct reading {
-    struct bulk stripes[MODEL_STRIPES_MAX];
+    struct bulk files[PACK_FILES_MAX];
     uint32_t opened;
     void *buf; /* the largest part */
 };
@@ -289,11 +300,11 @@ static int reading_open(struct reading *r, const struct pack *p, struct error *e
         if (p->manifest.groups[g].slot_pages > largest)
             largest = p->manifest.groups[g].slot_pages;
     r->opened = 0;
-    r->buf = bulk_buffer(model_stripe_pages(largest, p->manifest.stripe_count) * PAGE_BYTES);
+    r->buf = bulk_buffer(store_part_pages(&p->manifest, largest) * PAGE_BYTES);
     if (!r->buf)
         return error_set(error, ERR_NO_MEMORY, "no memory to read the store back");
-    for (; r->opened < p->manifest.stripe_count; r->opened++)
-        if (bulk_open(&r->stripes[r->opened], p->stripe_path[r->opened], O_RDONLY, error))
+    for (; r->opened < p->file_count; r->opened++)
+        if (bulk_open(&r->files[r->opened], p->file_path[r->opened], O_RDONLY, error))
             return -1;
     return 0;
 }
@@ -301,7 +312,7 @@ static int reading_open(struct reading *r, const struct pack *p, struct error *e
 static void reading_close(struct reading *r)
 {
     while (r->opened > 0)
-        bulk_close(&r->stripes[--r->opened]);
+        bulk_close(&r->files[--r->opened]);
     free(r->buf);
 }
 
@@ -310,7 +321,7 @@ int journal_resume(struct pack *p, struct error *error)
     struct reading r;
     int status = reading_open(&r, p, error);
     if (status == 0)
-        status = resume(p, r.stripes, r.buf, error);
+        status = resume(p, r.files, r.buf, error);
     reading_close(&r);
     p->journal_ns = clock_now_ns();
     atomic_store(&p->meters.experts_done, p->resumed);
@@ -324,7 +335,7 @@ int journal_verify(const struct pack *p, struct error *error)
     int status = reading_open(&r, p, error);
     for (uint32_t unit = 0; unit < p->expert_count && status == 0; unit++) {
         record_fill(p, unit, record);
-        if (!unit_right(p, r.stripes, unit, record + 1, r.buf))
+        if (!unit_right(p, r.files, unit, record + 1, r.buf))
             status = error_set(error, ERR_IO,
                                "layer %" PRIu32 ", expert %" PRIu32
                                " does not read back as it was written",

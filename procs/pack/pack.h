@@ -12,13 +12,16 @@
 
 #define PACK_THREADS_MAX  64
 #define PACK_JOURNAL_FILE "pack.journal"
+#define PACK_FILES_MAX    (2 * MODEL_STRIPES_MAX)
 
 struct pack_options {
     const char *model, *dir;
     bool tier_wanted[TIER__COUNT];
-    bool hqq;             /* method of int4 and int2 */
-    enum tier dense;      /* of dense matrices; channel-wise */
-    const char *stripes;  /* "PATH,PATH", or NULL */
+    bool hqq;            /* method of int4 and int2 */
+    enum tier dense;     /* of dense matrices; channel-wise */
+    const char *stripes; /* "PATH,PATH", or NULL */
+    const char *mirrors; /* likewise: a second copy of each stripe */
+    enum store_layout layout;
     unsigned threads;     /* 0: by the machine */
     uint64_t bytes_per_s; /* read and written together; 0: no limit */
     bool verify, quiet, json, check;
@@ -38,7 +41,8 @@ struct pack {
     int dir_fd;
     struct source source;
     struct store_manifest manifest;
-    char *stripe_path[MODEL_STRIPES_MAX]; /* absolute */
+    char *file_path[PACK_FILES_MAX]; /* absolute: the stripes, then their mirrors in order */
+    uint32_t file_count;             /* once or twice as many as stripes */
     void *table;
     uint32_t expert_count; /* layers * experts: units of work and of the journal */
     bool *done;            /* by unit */
@@ -63,7 +67,7 @@ struct pack {
 
 /* Tiers, types, stripes, offsets, and whether there is room for it. */
 int pack_plan(struct pack *p, struct error *error);
-/* The paths of the stripe files, from --stripes. */
+/* The paths of the stripe files and of their mirrors, from --stripes and --mirrors. */
 int pack_stripe_paths(struct pack *p, struct error *error);
 /* Bytes still to be written fit on their file systems. */
 int pack_room(const struct pack *p, struct error *error);

@@ -33,6 +33,7 @@ static const struct option long_options[] = {
     {"model", required_argument, NULL, 'm'},   {"out", required_argument, NULL, 'o'},
     {"tiers", required_argument, NULL, 't'},   {"method", required_argument, NULL, 'M'},
     {"dense", required_argument, NULL, 'D'},   {"stripes", required_argument, NULL, 's'},
+    {"mirrors", required_argument, NULL, 'R'}, {"layout", required_argument, NULL, 'L'},
     {"threads", required_argument, NULL, 'T'}, {"rate", required_argument, NULL, 'r'},
     {"verify", no_argument, NULL, 'V'},        {"check", required_argument, NULL, 'c'},
     {"quiet", no_argument, NULL, 'q'},         {"output", required_argument, NULL, 'O'},
@@ -59,7 +60,10 @@ static void usage(FILE *out)
         "      --dense TIER      of attention, embeddings and shared experts: native (default),\n"
         "                        int8 or int4, per row; norms and routers stay as they are\n"
         "      --stripes LIST    a file, or a directory for it, on each device (default: one,\n"
-        "                        in DIR); experts are cut over all of them\n"
+        "                        in DIR)\n"
+        "      --mirrors LIST    likewise: a second copy of each stripe, for when the first fails\n"
+        "      --layout LAYOUT   striped: every expert is cut over all stripes (default); spread:\n"
+        "                        each lies in one of them\n"
         "      --threads N       experts at once (default: twice the processors, %d to %d)\n"
         "      --rate BYTES      read and write at most so many bytes per second together\n"
         "      --verify          read everything back before the store is called whole\n"
@@ -129,6 +133,12 @@ static int take_option(struct pack_options *o, int option, struct error *error)
         return error_set(error, ERR_BAD_INPUT, "--method is channel or hqq");
     case 'D': return take_dense(o, optarg, error);
     case 's': o->stripes = optarg; return 0;
+    case 'R': o->mirrors = optarg; return 0;
+    case 'L':
+        o->layout = store_layout_find(optarg);
+        return o->layout < STORE_LAYOUT__COUNT
+                   ? 0
+                   : error_set(error, ERR_BAD_INPUT, "--layout is striped or spread");
     case 'T': return take_threads(o, optarg, error);
     case 'r':
         if (bytes_parse(optarg, &o->bytes_per_s) && o->bytes_per_s > 0)
@@ -243,14 +253,16 @@ static int tell(const struct pack *p, struct error *error)
     char a[16], b[16];
     if (p->options.json) {
         json_t *o = json_pack(
-            "{s:s, s:s, s:s, s:I, s:I, s:o, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:s}", "model",
-            p->options.model, "store", p->dir, "arch", p->manifest.arch, "layers",
+            "{s:s, s:s, s:s, s:I, s:I, s:o, s:I, s:s, s:b, s:I, s:I, s:I, s:f, s:f, s:f, s:s}",
+            "model", p->options.model, "store", p->dir, "arch", p->manifest.arch, "layers",
             (json_int_t)p->manifest.layers, "experts", (json_int_t)p->manifest.experts, "tiers",
-            tiers_summary(p), "stripes", (json_int_t)p->manifest.stripe_count, "resumed_experts",
-            (json_int_t)p->resumed, "bytes_read", (json_int_t)read, "bytes_written",
-            (json_int_t)written, "seconds", seconds, "drive_thread_seconds",
-            (double)atomic_load(&m->drive_ns) / (double)NS_PER_S, "quantiser_thread_seconds",
-            (double)atomic_load(&m->quantiser_ns) / (double)NS_PER_S, "bound", pack_bound(p));
+            tiers_summary(p), "stripes", (json_int_t)p->manifest.stripe_count, "layout",
+            store_layout_name(p->manifest.layout), "mirrored",
+            p->file_count > p->manifest.stripe_count, "resumed_experts", (json_int_t)p->resumed,
+            "bytes_read", (json_int_t)read, "bytes_written", (json_int_t)written, "seconds",
+            seconds, "drive_thread_seconds", (double)atomic_load(&m->drive_ns) / (double)NS_PER_S,
+            "quantiser_thread_seconds", (double)atomic_load(&m->quantiser_ns) / (double)NS_PER_S,
+            "bound", pack_bound(p));
         if (!o || json_dumpf(o, stdout, JSON_INDENT(2)) != 0)
             return error_set(error, ERR_IO, "cannot write the summary");
         printf("\n");
@@ -266,8 +278,8 @@ static int tell(const struct pack *p, struct error *error)
 
 static void close_pack(struct pack *p)
 {
-    for (uint32_t s = 0; s < MODEL_STRIPES_MAX; s++)
-        free(p->stripe_path[s]);
+    for (uint32_t f = 0; f < PACK_FILES_MAX; f++)
+        free(p->file_path[f]);
     free(p->manifest.groups);
     free(p->table);
     free(p->done);

@@ -65,61 +65,94 @@ static int tier_plan(struct pack *p, enum tier tier, struct error *error)
 
 /* ---- stripes ---- */
 
-/* A directory, where a file of the store's name is made, or the file itself. */
-static int stripe_path(struct pack *p, uint32_t number, const char *given, struct error *error)
+/* What a path stands for: a directory, where a file of the store's name is made, or the file. */
+static int resolve_path(const struct pack *p, uint32_t number, bool mirror, const char *given,
+                        char path[PATH_MAX + 300], struct error *error)
 {
-    char parent[PATH_MAX], real[PATH_MAX], path[PATH_MAX + 300];
+    char parent[PATH_MAX], real[PATH_MAX], name[64];
     struct stat st;
     const char *slash = strrchr(given, '/');
     const char *store = strrchr(p->dir, '/') + 1;
+    if (mirror)
+        snprintf(name, sizeof name, STORE_MIRROR_FILE, number);
+    else
+        snprintf(name, sizeof name, STORE_STRIPE_FILE, number);
     if (stat(given, &st) == 0 && S_ISDIR(st.st_mode)) {
         if (!realpath(given, real))
             return error_set_errno(error, ERR_BAD_INPUT, errno, "cannot open %.250s", given);
         if (strcmp(real, p->dir) == 0)
-            snprintf(path, sizeof path, "%s/" STORE_STRIPE_FILE, real, number);
+            snprintf(path, PATH_MAX + 300, "%s/%s", real, name);
         else
-            snprintf(path, sizeof path, "%s/%.200s." STORE_STRIPE_FILE, real, store, number);
-    } else {
-        snprintf(parent, sizeof parent, "%.*s", slash ? (int)(slash - given) : 1,
-                 slash ? given : ".");
-        if (!realpath(parent[0] ? parent : "/", real))
-            return error_set_errno(error, ERR_BAD_INPUT, errno, "stripe %.250s", given);
-        snprintf(path, sizeof path, "%s/%.255s", real, slash ? slash + 1 : given);
+            snprintf(path, PATH_MAX + 300, "%s/%.200s.%s", real, store, name);
+        return 0;
     }
+    snprintf(parent, sizeof parent, "%.*s", slash ? (int)(slash - given) : 1, slash ? given : ".");
+    if (!realpath(parent[0] ? parent : "/", real))
+        return error_set_errno(error, ERR_BAD_INPUT, errno, "stripe %.250s", given);
+    snprintf(path, PATH_MAX + 300, "%s/%.255s", real, slash ? slash + 1 : given);
+    return 0;
+}
+
+/* File `file` of the store, stripe or mirror, is `given`. */
+static int take_path(struct pack *p, uint32_t file, uint32_t number, bool mirror, const char *given,
+                     struct error *error)
+{
+    char path[PATH_MAX + 300];
+    if (resolve_path(p, number, mirror, given, path, error))
+        return -1;
     size_t dir = strlen(p->dir);
     bool inside = strncmp(path, p->dir, dir) == 0 && path[dir] == '/';
     const char *stands = inside ? path + dir + 1 : path; /* in the manifest */
-    p->stripe_path[number] = strdup(path);
-    if (!p->stripe_path[number])
+    p->file_path[file] = strdup(path);
+    if (!p->file_path[file])
         return error_set(error, ERR_NO_MEMORY, "no memory for a path");
-    if (strlen(stands) >= sizeof p->manifest.stripe[0].path || strlen(stands) == 0)
+    if (strlen(stands) >= MODEL_PATH_BYTES || strlen(stands) == 0)
         return error_set(error, ERR_BAD_INPUT, "stripe %.60s...: not a path to keep", given);
-    strcpy(p->manifest.stripe[number].path, stands);
-    for (uint32_t i = 0; i < number; i++)
-        if (strcmp(p->stripe_path[i], path) == 0)
+    struct store_stripe *stripe = &p->manifest.stripe[number];
+    strcpy(mirror ? stripe->mirror : stripe->path, stands);
+    for (uint32_t i = 0; i < file; i++)
+        if (strcmp(p->file_path[i], path) == 0)
             return error_set(error, ERR_BAD_INPUT, "two stripes are the same file %.250s", path);
+    p->file_count = file + 1;
     return 0;
+}
+
+/* Paths of a list, as files from p->file_count on; their number, or -1. */
+static int take_paths(struct pack *p, const char *list, bool mirror, struct error *error)
+{
+    uint32_t count = 0, first = p->file_count;
+    for (; list; count++) {
+        char one[PATH_MAX];
+        size_t n = strcspn(list, ",");
+        if (count == MODEL_STRIPES_MAX)
+            return error_set(error, ERR_BAD_INPUT, "more than %d stripes", MODEL_STRIPES_MAX);
+        if (n == 0 || n >= sizeof one)
+            return error_set(error, ERR_BAD_INPUT, "--%s names an empty or too long path",
+                             mirror ? "mirrors" : "stripes");
+        memcpy(one, list, n);
+        one[n] = 0;
+        if (take_path(p, first + count, count, mirror, one, error))
+            return -1;
+        list = list[n] ? list + n + 1 : NULL;
+    }
+    return (int)count;
 }
 
 int pack_stripe_paths(struct pack *p, struct error *error)
 {
-    const char *list = p->options.stripes ? p->options.stripes : p->dir;
-    uint32_t *count = &p->manifest.stripe_count;
-    for (*count = 0; list; ++*count) {
-        char one[PATH_MAX];
-        const char *comma = p->options.stripes ? strchr(list, ',') : NULL;
-        size_t n = comma ? (size_t)(comma - list) : strlen(list);
-        if (*count == MODEL_STRIPES_MAX)
-            return error_set(error, ERR_BAD_INPUT, "more than %d stripes", MODEL_STRIPES_MAX);
-        if (n == 0 || n >= sizeof one)
-            return error_set(error, ERR_BAD_INPUT, "--stripes names an empty or too long path");
-        memcpy(one, list, n);
-        one[n] = 0;
-        if (stripe_path(p, *count, one, error))
-            return -1;
-        list = comma ? comma + 1 : NULL;
-    }
-    return 0;
+    /* A directory's own name may have commas; a list's may not. */
+    int stripes = p->options.stripes ? take_paths(p, p->options.stripes, false, error)
+                  : take_path(p, 0, 0, false, p->dir, error) == 0 ? 1
+                                                                  : -1;
+    if (stripes < 0)
+        return -1;
+    p->manifest.stripe_count = (uint32_t)stripes;
+    p->manifest.layout = p->options.layout;
+    int mirrors = p->options.mirrors ? take_paths(p, p->options.mirrors, true, error) : stripes;
+    if (mirrors >= 0 && mirrors != stripes)
+        return error_set(error, ERR_BAD_INPUT, "--mirrors names %d paths for %d stripes", mirrors,
+                         stripes);
+    return mirrors < 0 ? -1 : 0;
 }
 
 /* ---- the whole ---- */
@@ -198,7 +231,7 @@ static int need_check(const struct need *need, struct error *error)
 
 int pack_room(const struct pack *p, struct error *error)
 {
-    struct need *needs = calloc(MODEL_STRIPES_MAX + 1, sizeof *needs);
+    struct need *needs = calloc(PACK_FILES_MAX + 1, sizeof *needs);
     uint32_t count = 0;
     char model[PATH_MAX];
     if (!needs)
@@ -209,8 +242,8 @@ int pack_room(const struct pack *p, struct error *error)
         if (source_is_dense(&p->source, i))
             model_bytes += align_up(p->source.gguf.tensors[i].bytes, PAGE_BYTES);
     int status = need_add(needs, &count, model, model_bytes + p->manifest.entries_bytes, error);
-    for (uint32_t s = 0; s < p->manifest.stripe_count && status == 0; s++)
-        status = need_add(needs, &count, p->stripe_path[s], p->manifest.stripe[s].bytes, error);
+    for (uint32_t f = 0; f < p->file_count && status == 0; f++)
+        status = need_add(needs, &count, p->file_path[f], p->manifest.stripe[0].bytes, error);
     for (uint32_t i = 0; i < count && status == 0; i++)
         status = need_check(&needs[i], error);
     free(needs);

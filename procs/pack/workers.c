@@ -19,13 +19,14 @@
 
 /* A slot on its way into the stripes. */
 struct slot {
-    struct bulk *stripes;
+    struct bulk *files; /* stripes, then mirrors */
     const struct pack *pack;
     uint64_t offset, pages, each; /* in the stripes; of the slot; of a part */
     uint64_t at;                  /* slot bytes so far, the buffer's included */
     uint64_t filled;
     char *buffer;
     XXH3_state_t *hash;
+    uint32_t first;      /* stripe of page 0 */
     uint32_t stripe;     /* whose part is being hashed */
     uint64_t *checksums; /* in the table */
 };
@@ -34,7 +35,7 @@ struct worker {
     struct pack *pack;
     const struct bulk *files; /* of the source; shared */
     pthread_t thread;
-    struct bulk stripes[MODEL_STRIPES_MAX];
+    struct bulk stores[PACK_FILES_MAX];
     struct slot slot[TIER__COUNT];
     void *in; /* READ_BYTES and two pages */
     float *rows;
@@ -74,13 +75,29 @@ static void slot_begin(struct slot *s, const struct pack *p, uint32_t tier, uint
     const struct store_manifest *m = &p->manifest;
     uint64_t *record = store_table_record(m, p->table, tier, layer, expert);
     s->pages = store_group_of(m, tier, layer)->slot_pages;
-    s->each = model_stripe_pages(s->pages, m->stripe_count) * PAGE_BYTES;
+    s->each = store_part_pages(m, s->pages) * PAGE_BYTES;
     s->offset = record[0];
     s->checksums = record + 1;
     s->at = s->filled = 0;
-    s->stripe = 0;
+    s->first = s->stripe = store_first_stripe(m, layer, expert);
     XXH3_64bits_reset(s->hash);
     memset(s->checksums, 0, 8 * m->stripe_count);
+}
+
+/* Whole pages to a stripe and its mirror. */
+static int slot_write(struct slot *s, uint32_t stripe, const char *data, uint64_t bytes,
+                      uint64_t offset, uint64_t *drive_ns, struct error *error)
+{
+    struct error why;
+    uint32_t stripes = s->pack->manifest.stripe_count;
+    for (uint32_t f = stripe; f < s->pack->file_count; f += stripes) {
+        uint64_t from = clock_now_ns();
+        int status = bulk_write(&s->files[f], data, bytes, offset, &why);
+        *drive_ns += clock_now_ns() - from;
+        if (status)
+            return error_set(error, why.code, "%.200s: %.150s", s->pack->file_path[f], why.text);
+    }
+    return 0;
 }
 
 /* Writes the buffer, whole pages, to the stripes it belongs to. */
@@ -89,8 +106,8 @@ static int slot_flush(struct slot *s, uint64_t *drive_ns, struct error *error)
     sl_assert(s->filled % PAGE_BYTES == 0);
     uint64_t base = s->at - s->filled;
     for (uint64_t done = 0, n; done < s->filled; done += n) {
-        uint32_t stripe = (uint32_t)((base + done) / s->each);
-        uint64_t in_part = base + done - stripe * s->each;
+        uint64_t part = (base + done) / s->each, in_part = base + done - part * s->each;
+        uint32_t stripe = s->first + (uint32_t)part;
         n = s->each - in_part < s->filled - done ? s->each - in_part : s->filled - done;
         if (stripe != s->stripe) {
             s->checksums[s->stripe] = XXH3_64bits_digest(s->hash);
@@ -98,14 +115,8 @@ static int slot_flush(struct slot *s, uint64_t *drive_ns, struct error *error)
             s->stripe = stripe;
         }
         XXH3_64bits_update(s->hash, s->buffer + done, n);
-        struct error why;
-        uint64_t from = clock_now_ns();
-        int status =
-            bulk_write(&s->stripes[stripe], s->buffer + done, n, s->offset + in_part, &why);
-        *drive_ns += clock_now_ns() - from;
-        if (status)
-            return error_set(error, why.code, "%.200s: %.150s", s->pack->stripe_path[stripe],
-                             why.text);
+        if (slot_write(s, stripe, s->buffer + done, n, s->offset + in_part, drive_ns, error))
+            return -1;
     }
     s->filled = 0;
     return 0;
@@ -270,23 +281,23 @@ static int worker_open(struct worker *w, struct pack *p, const struct bulk *file
     bool memory = w->in && w->rows && w->made;
     for (uint32_t t = 0; t < p->manifest.tier_count; t++) {
         w->slot[t] = (struct slot){.pack = p,
-                                   .stripes = w->stripes,
+                                   .files = w->stores,
                                    .buffer = bulk_buffer(SLOT_BYTES),
                                    .hash = XXH3_createState()};
         memory = memory && w->slot[t].buffer && w->slot[t].hash;
     }
     if (!memory)
         return error_set(error, ERR_NO_MEMORY, "no memory for a thread's buffers");
-    for (uint32_t s = 0; s < p->manifest.stripe_count; s++)
-        if (bulk_open(&w->stripes[s], p->stripe_path[s], O_WRONLY, error))
+    for (uint32_t f = 0; f < p->file_count; f++)
+        if (bulk_open(&w->stores[f], p->file_path[f], O_WRONLY, error))
             return -1;
     return 0;
 }
 
 static void worker_close(struct worker *w)
 {
-    for (uint32_t s = 0; s < MODEL_STRIPES_MAX; s++)
-        bulk_close(&w->stripes[s]);
+    for (uint32_t f = 0; f < PACK_FILES_MAX; f++)
+        bulk_close(&w->stores[f]);
     for (int t = 0; t < TIER__COUNT; t++) {
         free(w->slot[t].buffer);
         XXH3_freeState(w->slot[t].hash);
@@ -324,8 +335,8 @@ int pack_experts(struct pack *p, struct error *error)
     uint32_t opened = 0;
     int status = workers && files ? 0 : error_set(error, ERR_NO_MEMORY, "no memory for threads");
     for (unsigned i = 0; status == 0 && i < p->options.threads; i++)
-        for (uint32_t s = 0; s < MODEL_STRIPES_MAX; s++)
-            workers[i].stripes[s].fd = -1;
+        for (uint32_t f = 0; f < PACK_FILES_MAX; f++)
+            workers[i].stores[f].fd = -1;
     while (status == 0 && opened < p->source.file_count) {
         status = bulk_open(&files[opened], p->source.files[opened].path, O_RDONLY, error);
         opened += status == 0;
@@ -356,11 +367,12 @@ int pack_stripes(struct pack *p, struct error *error)
 {
     unsigned char *page = bulk_buffer(PAGE_BYTES);
     int status = page ? 0 : error_set(error, ERR_NO_MEMORY, "no memory");
-    for (uint32_t s = 0; s < p->manifest.stripe_count && status == 0; s++) {
+    for (uint32_t f = 0; f < p->file_count && status == 0; f++) {
         struct bulk file;
         struct error why;
+        uint32_t s = f % p->manifest.stripe_count;
         store_stripe_page(&p->manifest, s, page);
-        status = bulk_open(&file, p->stripe_path[s], O_RDWR | O_CREAT, error);
+        status = bulk_open(&file, p->file_path[f], O_RDWR | O_CREAT, error);
         if (status)
             break;
         /* Room is taken now, in one piece where the file system can. */
@@ -369,7 +381,7 @@ int pack_stripes(struct pack *p, struct error *error)
             status = error_set_errno(&why, ERR_IO, errno, "cannot take its room");
         if (status || bulk_truncate(&file, p->manifest.stripe[s].bytes, &why) ||
             bulk_write(&file, page, PAGE_BYTES, 0, &why) || bulk_sync(&file, &why))
-            status = error_set(error, why.code, "%.200s: %.150s", p->stripe_path[s], why.text);
+            status = error_set(error, why.code, "%.200s: %.150s", p->file_path[f], why.text);
         bulk_close(&file);
     }
     free(page);

@@ -37,13 +37,13 @@ static double share_now(const struct supervisor *s)
 }
 
 /* What a loader would read at; the throttle is a wall. */
-static double rate_of(const struct supervisor *s, uint32_t loader)
+static double rate_of(struct supervisor *s, uint32_t loader)
 {
     const struct loader_seen *l = &s->automatic.loader[loader];
     double rate = l->rate;
     uint64_t throttle = s->directory.head
                             ? atomic_load(&s->directory.head->throttle_bytes_per_s[loader])
-                            : s->params.throttle;
+                            : device_params(s, loader)->throttle;
     if (!(rate > 0))
         rate = s->plan && plan_knows(s->plan, PLAN_drive_bytes_per_s)
                    ? s->plan->scalar[PLAN_drive_bytes_per_s] / (double)s->params.loaders
@@ -51,7 +51,7 @@ static double rate_of(const struct supervisor *s, uint32_t loader)
     return throttle && (double)throttle < rate ? (double)throttle : rate;
 }
 
-static double rate_now(const struct supervisor *s)
+static double rate_now(struct supervisor *s)
 {
     double rate = 0;
     for (uint32_t i = 0; i < s->params.loaders; i++)

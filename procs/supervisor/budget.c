@@ -113,9 +113,17 @@ static uint64_t compute_guess(const struct supervisor *s)
                                       16.0 * h->vocab + (double)s->params.threads * thread);
 }
 
+static bool any_pread(struct supervisor *s)
+{
+    for (uint32_t i = 0; i < s->params.loaders; i++)
+        if (strcmp(device_params(s, i)->backend, "pread") == 0)
+            return true;
+    return false;
+}
+
 /* NNG, where clients are answered, makes threads by the number of processors: resolvers, tasks,
  * timers. */
-static uint32_t threads_guess(const struct supervisor *s, enum service service)
+static uint32_t threads_guess(struct supervisor *s, enum service service)
 {
     long online = sysconf(_SC_NPROCESSORS_ONLN);
     uint32_t cpus = online > 0 ? (uint32_t)online : 1, tasks = 2 * cpus < 16 ? 2 * cpus : 16;
@@ -124,8 +132,7 @@ static uint32_t threads_guess(const struct supervisor *s, enum service service)
     case SERVICE_SUPERVISOR:
     case SERVICE_GATEWAY: return nng + own;
     case SERVICE_COMPUTE: return nng + own + (uint32_t)s->params.threads;
-    case SERVICE_LOADER:
-        return strcmp(s->params.backend, "pread") == 0 ? own + LOADER_THREADS : own;
+    case SERVICE_LOADER: return any_pread(s) ? own + LOADER_THREADS : own;
     default: return own;
     }
 }
@@ -141,6 +148,18 @@ static uint64_t lease_guess(const struct supervisor *s, enum service service)
     return PROCESS_GUESS;
 }
 
+/* What the deepest of the devices may have under way. */
+static uint64_t flight_most(struct supervisor *s)
+{
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < s->params.loaders; i++) {
+        const struct params *p = device_params(s, i);
+        uint64_t flight = p->depth * align_up(p->chunk, PAGE_BYTES);
+        most = flight > most ? flight : most;
+    }
+    return most;
+}
+
 static void facts_of_model(struct supervisor *s)
 {
     struct ledger_facts *f = &s->budget.facts;
@@ -154,7 +173,7 @@ static void facts_of_model(struct supervisor *s)
     for (int service = SERVICE_SUPERVISOR + 1; service < SERVICE__COUNT; service++)
         f->processes += service_count((enum service)service, &s->params);
     f->sockets_bytes = s->params.http[0] ? http_kernel(&s->params) : 0;
-    f->loader_flight = s->params.depth * align_up(s->params.chunk, PAGE_BYTES);
+    f->loader_flight = flight_most(s);
 }
 
 static void facts_guess(struct supervisor *s)
@@ -331,8 +350,8 @@ void budget_publish(struct supervisor *s)
     atomic_store_explicit(&s->directory.head->experts_payload_max, s->budget.experts_max,
                           memory_order_relaxed);
     for (uint32_t i = 0; i < s->params.loaders; i++)
-        atomic_store_explicit(&s->directory.head->throttle_bytes_per_s[i], s->params.throttle,
-                              memory_order_relaxed);
+        atomic_store_explicit(&s->directory.head->throttle_bytes_per_s[i],
+                              device_params(s, i)->throttle, memory_order_relaxed);
     quota_tell(s, s->budget.plan.quota);
     used_measure(s);
 }

@@ -111,6 +111,7 @@ static void act_spawn(struct supervisor *s, struct child_slot *c)
     struct error error;
     char word[32];
     c->wanted_death = c->late = false;
+    devices_forgive(s, c);
     c->ready_ns = 0;
     c->deadline_ns = clock_now_ns() + c->info->ready_ms * NS_PER_MS;
     if (spawn_child(s, c, &error) != 0) {

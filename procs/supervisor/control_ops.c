@@ -154,19 +154,27 @@ static int op_restart(struct supervisor *s, struct rpc_request *request, struct 
     return restart(s, request, c, error);
 }
 
+/* Without a back end: the one it has. Either way its devices are looked at anew. */
 static int op_replace(struct supervisor *s, struct rpc_request *request, struct error *error)
 {
     struct child_slot *c = take_loader(s, request, error);
-    const char *backend = c ? take_text(request, "backend", error) : NULL;
-    if (!backend)
+    if (!c)
         return -1;
-    struct params probe = s->params; /* the table knows the choices */
-    if (params_set(&probe, "backend", backend, error) != 0)
+    bool named = json_object_get(request->body, "backend") != NULL;
+    const char *backend = named ? take_text(request, "backend", error) : NULL;
+    if (named && !backend)
         return -1;
-    int rc = restart(s, request, c, error);
-    if (rc == 0)
-        memcpy(c->backend, probe.backend, sizeof c->backend);
-    return rc;
+    s->device = s->params; /* the table knows the choices */
+    if (backend && params_set(&s->device, "backend", backend, error) != 0)
+        return -1;
+    c->forgive = true; /* before: a loader that waits to be spawned is spawned at once */
+    if (restart(s, request, c, error) != 0) {
+        c->forgive = false;
+        return -1;
+    }
+    if (backend)
+        memcpy(c->backend, s->device.backend, sizeof c->backend);
+    return 0;
 }
 
 static int op_drain(struct supervisor *s, struct rpc_request *request, struct error *error)

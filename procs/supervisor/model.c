@@ -132,20 +132,6 @@ static uint64_t cores(void)
     return n > 0 ? (uint64_t)n : 1;
 }
 
-static int devices_check(const struct params *p, struct error *error)
-{
-    if (!p->devices[0])
-        return 0;
-    uint64_t count = 1;
-    for (const char *c = p->devices; *c; c++)
-        count += *c == ',';
-    if (count != p->loaders)
-        return error_set(error, ERR_BAD_INPUT,
-                         "--devices names %llu paths for %llu loaders; give one for each",
-                         (unsigned long long)count, (unsigned long long)p->loaders);
-    return 0;
-}
-
 /* A store was cut for as many loaders as it has stripes. */
 static void loaders_resolve(struct params *p, uint32_t stripes)
 {
@@ -225,7 +211,7 @@ static int params_resolve(struct supervisor *s, struct error *error)
                          p->system, system_names());
     if (model_check_system(s, s->system, &knobs, error) != 0)
         return -1;
-    return devices_check(p, error);
+    return devices_resolve(s, error);
 }
 
 int model_take(struct supervisor *s, struct error *error)

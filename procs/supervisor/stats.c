@@ -254,6 +254,15 @@ static void put_system(const struct supervisor *s, json_t *object)
         json_object_set_new(object, "auto", chosen);
 }
 
+/* Only when there is something to say. */
+static void put_quarantined(const struct supervisor *s, json_t *object)
+{
+    json_t *list = devices_quarantined(s);
+    if (json_array_size(list) > 0)
+        json_object_set(object, "quarantined", list);
+    json_decref(list);
+}
+
 json_t *stats_status(struct supervisor *s)
 {
     json_t *object = json_object();
@@ -269,6 +278,7 @@ json_t *stats_status(struct supervisor *s)
     put(object, "running", counter_get(compute->row, CTR_COMPUTE_sequences_running));
     put(object, "queued", counter_get(compute->row, CTR_COMPUTE_sequences_queued));
     put_system(s, object);
+    put_quarantined(s, object);
     put_text(object, "version", SLUICE_VERSION);
     return object;
 }
@@ -286,5 +296,6 @@ json_t *stats_document(struct supervisor *s)
     json_object_set_new(object, "directory", directory(s));
     json_object_set_new(object, "params", params(s));
     put_system(s, object);
+    put_quarantined(s, object);
     return object;
 }

@@ -72,6 +72,7 @@ struct child_slot {
     bool late;                  /* killed for its heartbeat, for the obituary */
     struct death_tally tally;
     char backend[PARAM_CHOICE_BYTES]; /* loaders: "" or the one ctl chose */
+    bool forgive;                     /* loaders: the successor begins without quarantine */
     struct control_due controls[CONTROL__COUNT];
     uint64_t invalid_seen; /* of the edge's statistics */
     struct usage usage;    /* of the living process */
@@ -146,6 +147,7 @@ struct supervisor {
     uint32_t magic;
     struct options options;
     struct params params;
+    struct params device;    /* of one device, where they are looked at: too large for a stack */
     char programs[PATH_MAX]; /* directory of the executables */
     char run_dir[ENDPOINT_BYTES];
     char notify[ENDPOINT_BYTES]; /* socket of the service manager, "" without one */
@@ -204,6 +206,16 @@ int model_take(struct supervisor *s, struct error *error);
 /* Whether a system can run here: its knobs make sense, its tiers and its plan are there. */
 int model_check_system(const struct supervisor *s, uint32_t system, struct knobs *knobs,
                        struct error *error);
+
+/* devices.c */
+/* A loader for each of --devices; what they say is looked at once: later it is known good. */
+int devices_resolve(struct supervisor *s, struct error *error);
+/* The parameters as a loader's device has them. Good until the next call. */
+const struct params *device_params(struct supervisor *s, uint32_t loader);
+/* "loader.1 PATH: REASON" for every copy in quarantine. */
+json_t *devices_quarantined(const struct supervisor *s);
+/* Before a loader's successor is spawned: forgets the quarantine if it was asked to. */
+void devices_forgive(struct supervisor *s, struct child_slot *c);
 
 /* segments.c */
 int segments_room(struct supervisor *s, struct error *error);

@@ -225,12 +225,13 @@ static unsigned devices(struct page *p, unsigned row, unsigned columns, unsigned
     page_heading(p, row++, 0, columns, line, p->figures.devices - shown);
     for (uint32_t i = 0; i < shown; i++) {
         const struct device_figures *d = &p->figures.device[i];
+        bool bad = document_u64(d->row, "counters.quarantined") > 0;
         snprintf(line, sizeof line,
                  "loader.%-4" PRIu64 " %9s %6.1f %6.2f ms %6" PRIu64 " us %9" PRIu64 " %9s  %s",
                  d->number, size((uint64_t)d->bytes_per_s, rate), 100 * d->busy, d->read_ms,
                  d->p99_us, d->in_flight, d->throttle ? size(d->throttle, throttle) : "none",
-                 backend_word(document_u64(d->row, "counters.backend")));
-        canvas_put(&p->canvas, row++, 0, PAINT_PLAIN, "%.*s", (int)columns, line);
+                 bad ? "QUARANTINE" : backend_word(document_u64(d->row, "counters.backend")));
+        canvas_put(&p->canvas, row++, 0, bad ? PAINT_BAD : PAINT_PLAIN, "%.*s", (int)columns, line);
     }
     return row;
 }

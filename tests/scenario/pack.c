@@ -99,6 +99,19 @@ static void same_file(const char *dir_a, const char *dir_b, const char *name)
     command_free(&c);
 }
 
+/* Turns over a bit. The first entry begins at 4096; they are finished in the order of the file. */
+static void flip(const char *dir, const char *name, off_t at)
+{
+    char path[PATH_MAX];
+    unsigned char byte;
+    join(path, dir, name);
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    CHECK(fd >= 0 && pread(fd, &byte, 1, at) == 1, "cannot read %s", path);
+    byte ^= 4;
+    CHECK(pwrite(fd, &byte, 1, at) == 1, "cannot write %s", path);
+    close(fd);
+}
+
 /* ---- text ---- */
 
 static void text_from_gguf(void)
@@ -118,6 +131,33 @@ static void text_from_stripes(void)
     int n = snprintf(list, sizeof list, "%s,%s,%s/named.bin", store, other, other);
     CHECK(n < (int)sizeof list, "paths too long");
     PACK("-m", test_model(), "-o", store, "--stripes", list);
+    same_text(test_model(), store);
+}
+
+/* Each expert in one stripe, each stripe twice: the text, whichever copy of a stripe is gone. */
+static void text_from_mirrors(void)
+{
+    char store[PATH_MAX], other[PATH_MAX], stripes[3 * PATH_MAX], mirrors[3 * PATH_MAX],
+        gone[PATH_MAX];
+    path_in_dir(store, "store");
+    path_in_dir(other, "other");
+    CHECK(mkdir(other, 0700) == 0 && mkdir(store, 0700) == 0, "mkdir: %s", strerror(errno));
+    snprintf(stripes, sizeof stripes, "--stripes=%s,%s", store, other);
+    snprintf(mirrors, sizeof mirrors, "--mirrors=%s,%s", other, store);
+    json_t *summary = pack(0, NULL,
+                           (const char *const[]){"-m", test_model(), "-o", store, "--layout=spread",
+                                                 "--verify", stripes, mirrors, NULL});
+    CHECK(strcmp(document_text(summary, "layout"), "spread") == 0 &&
+              json_is_true(json_object_get(summary, "mirrored")),
+          "not in the summary");
+    json_decref(summary);
+    same_text(test_model(), store);
+    json_t *checked = pack(0, NULL, (const char *const[]){"--check", store, NULL});
+    CHECK(document_u64(checked, "parts") == 2 * EXPERTS, "not every copy was checked");
+    json_decref(checked);
+    flip(store, "experts.1.mirror.bin", 4096 + 1000);
+    REFUSED(2, "1 of 512 parts", "--check", store);
+    CHECK(unlink(join(gone, store, "experts.0.bin")) == 0, "%s", strerror(errno));
     same_text(test_model(), store);
 }
 
@@ -203,19 +243,6 @@ static void pack_and_kill(const char *store, const char *const more[])
     CHECK(size_of(store, "manifest.json") < 0, "a half store has a manifest");
 }
 
-/* Turns over a bit of the first entry that was finished (they are in the order of the file). */
-static void flip(const char *store, off_t at)
-{
-    char path[PATH_MAX];
-    unsigned char byte;
-    join(path, store, "experts.0.bin");
-    int fd = open(path, O_RDWR | O_CLOEXEC);
-    CHECK(fd >= 0 && pread(fd, &byte, 1, at) == 1, "cannot read %s", path);
-    byte ^= 4;
-    CHECK(pwrite(fd, &byte, 1, at) == 1, "cannot write %s", path);
-    close(fd);
-}
-
 static void resume_with(const char *const more[], int tiers, bool damage)
 {
     char store[PATH_MAX], whole[PATH_MAX];
@@ -231,7 +258,7 @@ static void resume_with(const char *const more[], int tiers, bool damage)
     /* Its head has 56 bytes, a record a unit, a checksum per tier (one stripe) and its own. */
     json_int_t known = (size_of(store, "pack.journal") - 56) / (8 * (2 + tiers));
     if (damage)
-        flip(store, 4096 + 1000);
+        flip(store, "experts.0.bin", 4096 + 1000);
     for (size_t i = 0; more[i]; i++)
         args[4 + i] = more[i];
     json_t *summary = pack(0, NULL, args);
@@ -265,6 +292,27 @@ static void resumed_after_damage(void)
     resume_with((const char *const[]){NULL}, 1, true);
 }
 
+/* What is right in the stripe and wrong in its mirror is made again. */
+static void resumed_with_mirrors(void)
+{
+    char store[PATH_MAX], other[PATH_MAX], mirrors[PATH_MAX + 16];
+    path_in_dir(store, "store");
+    path_in_dir(other, "other");
+    CHECK(mkdir(other, 0700) == 0, "mkdir: %s", strerror(errno));
+    snprintf(mirrors, sizeof mirrors, "--mirrors=%s", other);
+    pack_and_kill(store, (const char *const[]){mirrors, NULL});
+    json_int_t known = (size_of(store, "pack.journal") - 56) / (8 * 3);
+    REFUSED(2, "with other options", "-m", test_model(), "-o", store);
+    flip(other, "store.experts.0.mirror.bin", 4096 + 1000);
+    json_t *summary =
+        pack(0, NULL, (const char *const[]){"-m", test_model(), "-o", store, mirrors, NULL});
+    json_int_t resumed = json_integer_value(json_object_get(summary, "resumed_experts"));
+    CHECK(resumed == known - 1, "%" JSON_INTEGER_FORMAT " resumed of %" JSON_INTEGER_FORMAT,
+          resumed, known);
+    json_decref(summary);
+    json_decref(pack(0, NULL, (const char *const[]){"--check", store, NULL}));
+}
+
 /* ---- what is wrong ---- */
 
 static void damage_found(void)
@@ -272,14 +320,14 @@ static void damage_found(void)
     char store[PATH_MAX], path[PATH_MAX];
     path_in_dir(store, "store");
     PACK("-m", test_model(), "-o", store);
-    flip(store, 1000000);
+    flip(store, "experts.0.bin", 1000000);
     struct command c;
     command_run(&c, NULL, END_MS, (const char *const[]){"pack", "--check", store, NULL});
     CHECK(c.status == 2 && strstr(c.out, "wrong: layer 0, expert 9, tier native, stripe 0"),
           "status %d: %.300s", c.status, c.out);
     CHECK(strstr(c.err, "is damaged: 1 of 256 parts"), "%.300s", c.err);
     command_free(&c);
-    flip(store, 1000000);
+    flip(store, "experts.0.bin", 1000000);
     json_decref(pack(0, NULL, (const char *const[]){"--check", store, NULL}));
     join(path, store, "experts.0.bin");
     CHECK(truncate(path, 5000000) == 0, "truncate: %s", strerror(errno));
@@ -330,6 +378,11 @@ static void usage_refused(void)
     REFUSED(2, "--method is channel or hqq", "-m", test_model(), "-o", store, "--method=best");
     REFUSED(2, "two stripes are the same file", "-m", test_model(), "-o", store,
             "--stripes=/tmp/x.bin,/tmp/x.bin");
+    REFUSED(2, "two stripes are the same file", "-m", test_model(), "-o", store,
+            "--stripes=/tmp/x.bin,/tmp/y.bin", "--mirrors=/tmp/y.bin,/tmp/z.bin");
+    REFUSED(2, "--mirrors names 1 paths for 2 stripes", "-m", test_model(), "-o", store,
+            "--stripes=/tmp/x.bin,/tmp/y.bin", "--mirrors=/tmp/z.bin");
+    REFUSED(2, "--layout is striped or spread", "-m", test_model(), "-o", store, "--layout=woven");
     REFUSED(2, "not a GGUF file", "-m", "/bin/sh", "-o", store);
     REFUSED(2, "unknown or incomplete option", "--tear=native");
     CHECK(size_of(store, "manifest.json") < 0, "a store all the same");
@@ -414,10 +467,11 @@ int main(int argc, char **argv)
     }
     static const struct test_case cases[] = {
         ROW(memory_is_bounded), /* first: it looks at all children there have been */
-        ROW(text_from_gguf),    ROW(text_from_stripes),     ROW(text_from_hugging_face),
-        ROW(resumed),           ROW(resumed_two_tiers),     ROW(resumed_after_damage),
-        ROW(dense_narrow),      ROW(damage_found),          ROW(usage_refused),
-        ROW(disk_too_small),    ROW(disk_filled_meanwhile),
+        ROW(text_from_gguf),        ROW(text_from_stripes),      ROW(text_from_mirrors),
+        ROW(resumed_with_mirrors),  ROW(text_from_hugging_face), ROW(resumed),
+        ROW(resumed_two_tiers),     ROW(resumed_after_damage),   ROW(dense_narrow),
+        ROW(damage_found),          ROW(usage_refused),          ROW(disk_too_small),
+        ROW(disk_filled_meanwhile),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

@@ -75,6 +75,9 @@ CASE(native_among_others, HOW(.stripes = 2, .tier_mask = 7), "--experts=25")
 CASE(scattered_over_tiers, HOW(.stripes = 2, .tier_mask = 13, .scattered = true), "--experts=25")
 CASE(without_native, HOW(.stripes = 1, .tier_mask = 4), "--system=iq4", "--experts=25")
 CASE(page_cache, HOW(.stripes = 2, .tier_mask = 1), "--experts=25", "--direct=off")
+CASE(spread_over_two, HOW(.stripes = 2, .tier_mask = 1, .spread = true), "--experts=25")
+CASE(spread_over_five, HOW(.stripes = 5, .tier_mask = 5, .spread = true, .scattered = true),
+     "--experts=12.5", "--backend=pread")
 CASE(loaders_told_otherwise, HOW(.stripes = 2, .tier_mask = 1), "--experts=25", "--loaders=5")
 
 /* A prefetch brings the tier that will be asked for: the store's other tier is never read, so that
@@ -178,6 +181,76 @@ static void stripes_copied(void)
     engine_start(e, (const char *const[]){"-m", path, "--experts=25", devices, NULL});
     baseline_compare(e, 1, "stripes copied");
     engine_stop(e);
+}
+
+/* ---- mirrors --------------------------------------------------------------------------------- */
+
+static void flip(const char *store, uint32_t stripes);
+
+/* One expert's bytes are wrong in the stripe: the mirror has them, and the device stays in use. */
+static void wrong_bytes_are_in_the_mirror(void)
+{
+    char path[PATH_MAX];
+    make_store(path, (struct store_make){.stripes = 2, .tier_mask = 1, .mirrored = true});
+    flip(path, 2);
+    baseline(0);
+    struct engine *e = engine_new();
+    engine_start(e, (const char *const[]){"-m", path, "--experts=25", NULL});
+    for (unsigned i = 0; i < TEST_PROMPTS; i++)
+        baseline_compare(e, i, "a damaged stripe with a mirror");
+    json_t *doc = engine_stats(e);
+    uint64_t failed = document_counter(doc, "loader", "checksums_failed");
+    uint64_t moved = document_counter(doc, "loader", "parts_from_copies");
+    uint64_t quarantined = document_counter(doc, "loader", "quarantined");
+    json_decref(doc);
+    CHECK(moved > 0 && failed == 2 * moved, "%" PRIu64 " wrong sums, %" PRIu64 " read elsewhere",
+          failed, moved);
+    CHECK(quarantined == 0, "one bad place, and the device is in quarantine");
+    engine_stop(e);
+}
+
+static uint64_t read_by_second(struct engine *e)
+{
+    json_t *doc = engine_stats(e);
+    uint64_t bytes = document_u64(document_process(doc, "loader", 1), "counters.bytes_published");
+    json_decref(doc);
+    return bytes;
+}
+
+/* A stripe that is not there at the start, and one that goes while the engine runs. */
+static void missing_stripes_are_in_the_mirror(void)
+{
+    char path[PATH_MAX], stripe[PATH_MAX + 32];
+    make_store(path,
+               (struct store_make){.stripes = 2, .tier_mask = 1, .mirrored = true, .spread = true});
+    snprintf(stripe, sizeof stripe, "%s/experts.0.bin", path);
+    CHECK(unlink(stripe) == 0, "%s", strerror(errno));
+    baseline(0);
+    struct engine *e = engine_new();
+    engine_start(e, (const char *const[]){"-m", path, "--experts=25", NULL});
+    baseline_compare(e, 0, "a stripe is missing");
+    snprintf(stripe, sizeof stripe, "%s/experts.1.bin", path);
+    CHECK(truncate(stripe, 8192) == 0, "%s", strerror(errno));
+    uint64_t before = read_by_second(e);
+    baseline_compare(e, 1, "a stripe was cut");
+    CHECK(read_by_second(e) > before + 8192, "its loader read no more than what is left of it");
+    json_t *doc = engine_stats(e);
+    CHECK(document_restarts(doc) == 0, "a process died");
+    json_decref(doc);
+    engine_stop(e);
+}
+
+/* Without a mirror a missing stripe ends the start, with its name. */
+static void missing_stripes_are_named(void)
+{
+    char path[PATH_MAX], stripe[PATH_MAX + 32];
+    struct command c;
+    make_store(path, (struct store_make){.stripes = 2, .tier_mask = 1, .spread = true});
+    snprintf(stripe, sizeof stripe, "%s/experts.1.bin", path);
+    CHECK(unlink(stripe) == 0, "%s", strerror(errno));
+    command_run(&c, NULL, FINISH_MS, (const char *const[]){"inspect", path, NULL});
+    CHECK(c.status == 2 && strstr(c.err, "experts.1.bin"), "status %d: %.300s", c.status, c.err);
+    command_free(&c);
 }
 
 /* ---- bytes that are wrong -------------------------------------------------------------------- */
@@ -292,13 +365,25 @@ int main(int argc, char **argv)
 #name, name                                                                                \
     }
     static const struct test_case cases[] = {
-        ROW(one_stripe),          ROW(two_stripes),
-        ROW(three_stripes),       ROW(sixteen_stripes),
-        ROW(native_among_others), ROW(scattered_over_tiers),
-        ROW(hints_name_the_tier), ROW(without_native),
-        ROW(page_cache),          ROW(loaders_told_otherwise),
-        ROW(loaders_killed),      ROW(stripes_copied),
-        ROW(described),           ROW(byte_flipped),
+        ROW(one_stripe),
+        ROW(two_stripes),
+        ROW(three_stripes),
+        ROW(sixteen_stripes),
+        ROW(spread_over_two),
+        ROW(spread_over_five),
+        ROW(wrong_bytes_are_in_the_mirror),
+        ROW(missing_stripes_are_in_the_mirror),
+        ROW(missing_stripes_are_named),
+        ROW(native_among_others),
+        ROW(scattered_over_tiers),
+        ROW(hints_name_the_tier),
+        ROW(without_native),
+        ROW(page_cache),
+        ROW(loaders_told_otherwise),
+        ROW(loaders_killed),
+        ROW(stripes_copied),
+        ROW(described),
+        ROW(byte_flipped),
         ROW(stripe_touched),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));

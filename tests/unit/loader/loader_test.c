@@ -175,6 +175,32 @@ START_TEST(a_failed_job_waits_for_its_reads)
 }
 END_TEST
 
+/* From another copy everything is read anew, and may be wrong once there, too. */
+START_TEST(a_failed_job_goes_on_at_another_copy)
+{
+    struct job *job = add(0, LOAD_DEMAND, CHUNK / PAGE_BYTES);
+    struct chunk *c = next(1);
+    jobs_complete(&jobs, c, CHUNK, 1, FILE_SIZE);
+    jobs_restart(job);
+    c = next(1);
+    jobs_fail(&jobs, job, EIO);
+    jobs_complete(&jobs, c, CHUNK, 1, FILE_SIZE);
+    ck_assert(job_ended(job));
+    jobs_move(job, 2);
+    ck_assert(!job_ended(job));
+    ck_assert_int_eq(job->status, 0);
+    ck_assert_uint_eq(job->copy, 2);
+    c = next(2);
+    ck_assert_ptr_nonnull(c);
+    ck_assert_uint_eq(c->file_offset, 0);
+    jobs_complete(&jobs, c, CHUNK, 2, FILE_SIZE);
+    ck_assert(job_ended(job));
+    jobs_restart(job); /* allowed again */
+    jobs_fail(&jobs, job, EBADMSG);
+    jobs_remove(&jobs, job);
+}
+END_TEST
+
 START_TEST(refused_chunks_go_back)
 {
     struct job *job = add(0, LOAD_DEMAND, 1);
@@ -313,7 +339,7 @@ START_TEST(a_changed_file_is_gone_and_comes_back)
 {
     struct model_file_id id = inspect(path);
     struct device d;
-    device_open(&d, path, true, &id);
+    device_open(&d, path, true, &id, false);
     ck_assert(!gone_after(&d, NS_PER_S));
     ck_assert_int_eq(truncate(path, 5000), 0);
     ck_assert(gone_after(&d, 2 * NS_PER_S));
@@ -331,7 +357,7 @@ START_TEST(another_file_is_no_model)
     struct model_file_id id = inspect(path);
     struct device d;
     write_file(copy, 9999);
-    device_open(&d, copy, true, &id);
+    device_open(&d, copy, true, &id, false);
     ck_assert(d.gone); /* not even of the same size */
     ck_assert_int_eq(d.fd, -1);
     unlink(copy);
@@ -347,23 +373,49 @@ START_TEST(another_file_is_no_model)
 }
 END_TEST
 
-START_TEST(paths_of_devices)
+START_TEST(one_bad_place_is_no_bad_device)
 {
-    static const struct {
-        const char *devices;
-        uint32_t number;
-        const char *expected;
-    } table[] = {{"", 0, "/m"},      {"", 3, "/m"},    {"/a,/b", 0, "/a"}, {"/a,/b", 1, "/b"},
-                 {"/a,/b", 2, "/m"}, {",/b", 0, "/m"}, {",/b", 1, "/b"},   {"/a", 1, "/m"}};
-    struct error error;
-    char out[16];
-    for (size_t i = 0; i < ARRAY_LEN(table); i++) {
-        ck_assert_int_eq(
-            device_path(table[i].devices, table[i].number, "/m", out, sizeof out, &error), 0);
-        ck_assert_str_eq(out, table[i].expected);
-    }
-    ck_assert_int_eq(device_path("/much-too-long-a-path", 0, "/m", out, sizeof out, &error), -1);
-    ck_assert_int_eq(error.code, ERR_BAD_INPUT);
+    struct device d = {.failed_entry = ENTRY_NONE};
+    for (int i = 0; i < 100; i++)
+        ck_assert(!device_failed(&d, 7, 3));
+    ck_assert(!device_failed(&d, 8, 3));
+    ck_assert(!device_failed(&d, 8, 3));
+    device_delivered(&d);
+    ck_assert(!device_failed(&d, 8, 3)); /* the row began anew */
+    ck_assert(!device_failed(&d, 9, 3));
+    ck_assert(device_failed(&d, 7, 3));
+    d = (struct device){.failed_entry = ENTRY_NONE};
+    ck_assert(device_failed(&d, 0, 1));
+}
+END_TEST
+
+START_TEST(a_stall_is_silence_with_reads)
+{
+    struct device d = {.fd = -1};
+    ck_assert(!device_stalled(&d, 1000, 0, 10)); /* nothing asked, nothing late */
+    device_read_began(&d, 1000);
+    device_read_began(&d, 1008); /* silent since the first */
+    ck_assert(!device_stalled(&d, 1009, 0, 10));
+    ck_assert(device_stalled(&d, 1010, 0, 10));
+    ck_assert(!device_stalled(&d, 1010, 1005, 10)); /* nobody looked until 1005 */
+    device_read_ended(&d, 1011);
+    ck_assert(!device_stalled(&d, 1020, 0, 10)); /* slow, but it answers */
+    ck_assert(device_stalled(&d, 1021, 0, 10));
+    device_read_ended(&d, 1030);
+    ck_assert(!device_stalled(&d, 9000, 0, 10));
+    device_read_began(&d, 9000);
+    ck_assert(!device_stalled(&d, 9009, 0, 10)); /* idle time was no silence */
+}
+END_TEST
+
+/* A file of a quarantined device is not even opened. */
+START_TEST(quarantine_touches_nothing)
+{
+    struct model_file_id id = {0};
+    struct device d;
+    device_open(&d, "/nowhere", true, &id, true);
+    ck_assert_int_eq(d.fd, -1);
+    ck_assert(d.quarantined && !d.gone);
 }
 END_TEST
 
@@ -379,6 +431,7 @@ int main(void)
     tcase_add_test(c, the_end_of_the_file);
     tcase_add_test(c, errors_are_retried_with_growing_pauses);
     tcase_add_test(c, a_failed_job_waits_for_its_reads);
+    tcase_add_test(c, a_failed_job_goes_on_at_another_copy);
     tcase_add_test(c, refused_chunks_go_back);
     tcase_add_test(c, the_table_is_bounded);
     suite_add_tcase(s, c);
@@ -392,7 +445,9 @@ int main(void)
     tcase_add_checked_fixture(c, open_dir, close_dir);
     tcase_add_test(c, a_changed_file_is_gone_and_comes_back);
     tcase_add_test(c, another_file_is_no_model);
-    tcase_add_test(c, paths_of_devices);
+    tcase_add_test(c, one_bad_place_is_no_bad_device);
+    tcase_add_test(c, a_stall_is_silence_with_reads);
+    tcase_add_test(c, quarantine_touches_nothing);
     suite_add_tcase(s, c);
     SRunner *runner = srunner_create(s);
     srunner_run_all(runner, CK_ENV);

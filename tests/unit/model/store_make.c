@@ -26,7 +26,7 @@ struct maker {
     uint8_t id[STORE_HASH_BYTES];
     FILE *stripe[MODEL_STRIPES_MAX];
     char path[MODEL_STRIPES_MAX][PATH_MAX];
-    uint64_t end; /* of the stripes so far */
+    uint64_t end[MODEL_STRIPES_MAX]; /* of the stripes so far */
 };
 
 static ssize_t read_mapped(void *arg, void *buf, size_t n, uint64_t offset)
@@ -98,21 +98,37 @@ static bool wanted(const struct maker *k, uint32_t tier_place, uint32_t tiers, u
     return !k->how->scattered || number % tiers == tier_place;
 }
 
+/* All of an expert into one stripe. */
+static void put_whole(struct maker *k, const struct model_entry *e, uint64_t *record)
+{
+    uint64_t offset[3], pages = fill_slot(k, e, offset);
+    uint32_t s = (e->layer + (uint32_t)e->expert) % k->how->stripes;
+    record[0] = k->end[s];
+    record[1 + s] = XXH3_64bits(k->slot, pages * PAGE_BYTES);
+    fseeko(k->stripe[s], (off_t)k->end[s], SEEK_SET);
+    fwrite(k->slot, PAGE_BYTES, pages, k->stripe[s]);
+    k->end[s] += pages * PAGE_BYTES;
+}
+
 static void put_expert(struct maker *k, const struct model_entry *e, uint64_t *record)
 {
     uint64_t offset[3], pages = fill_slot(k, e, offset);
     uint64_t each = (pages + k->how->stripes - 1) / k->how->stripes;
-    record[0] = k->end;
+    if (k->how->spread) {
+        put_whole(k, e, record);
+        return;
+    }
+    record[0] = k->end[0];
     for (uint32_t s = 0; s < k->how->stripes; s++) {
         uint64_t first = s * each, count = first >= pages         ? 0
                                            : pages - first < each ? pages - first
                                                                   : each;
         const uint8_t *from = k->slot + first * PAGE_BYTES;
         record[1 + s] = count ? XXH3_64bits(from, count * PAGE_BYTES) : 0;
-        fseeko(k->stripe[s], (off_t)k->end, SEEK_SET);
+        fseeko(k->stripe[s], (off_t)k->end[s], SEEK_SET);
         fwrite(from, PAGE_BYTES, count, k->stripe[s]);
+        k->end[s] += each * PAGE_BYTES;
     }
-    k->end += each * PAGE_BYTES;
 }
 
 static int open_stripes(struct maker *k, struct error *error)
@@ -127,9 +143,22 @@ static int open_stripes(struct maker *k, struct error *error)
             .magic = STORE_STRIPE_MAGIC, .version = 1, .stripe = s, .stripes = k->how->stripes};
         memcpy(head.id, k->id, sizeof head.id);
         fwrite(&head, sizeof head, 1, k->stripe[s]);
+        k->end[s] = PAGE_BYTES;
     }
-    k->end = PAGE_BYTES;
     return 0;
+}
+
+static int copy_stripe(const struct maker *k, uint32_t s)
+{
+    char path[PATH_MAX + 16];
+    snprintf(path, sizeof path, "%s.mirror", k->path[s]);
+    int from = open(k->path[s], O_RDONLY | O_CLOEXEC);
+    int to = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    ssize_t n = 0;
+    while (from >= 0 && to >= 0 && (n = copy_file_range(from, NULL, to, NULL, 1 << 30, 0)) > 0)
+        ;
+    close(from);
+    return close(to) == 0 && n == 0 ? 0 : -1;
 }
 
 static int make_stripes(struct maker *k, struct error *error)
@@ -151,8 +180,11 @@ static int make_stripes(struct maker *k, struct error *error)
         }
         place++;
     }
+    for (uint32_t s = 1; s < k->how->stripes; s++) /* all are as long as the longest */
+        k->end[0] = k->end[s] > k->end[0] ? k->end[s] : k->end[0];
     for (uint32_t s = 0; s < k->how->stripes; s++)
-        if (fflush(k->stripe[s]) != 0 || ftruncate(fileno(k->stripe[s]), (off_t)k->end) != 0)
+        if (fflush(k->stripe[s]) != 0 || ftruncate(fileno(k->stripe[s]), (off_t)k->end[0]) != 0 ||
+            (k->how->mirrored && copy_stripe(k, s) != 0))
             return error_set_errno(error, ERR_IO, errno, "cannot write a stripe");
     return 0;
 }
@@ -206,10 +238,16 @@ static int make_manifest(struct maker *k, struct error *error)
             id, 0, 0, m->arch, m->hparams.layers, m->hparams.experts);
     for (uint32_t s = 0; s < k->how->stripes; s++) {
         bool absolute = s % 2 && k->how->elsewhere;
-        fprintf(out, "%s{\"path\": \"%s\", \"bytes\": %" PRIu64 "}", s ? ", " : "",
-                absolute ? k->path[s] : strrchr(k->path[s], '/') + 1, k->end);
+        const char *stands = absolute ? k->path[s] : strrchr(k->path[s], '/') + 1;
+        fprintf(out, "%s{\"path\": \"%s\", \"bytes\": %" PRIu64, s ? ", " : "", stands, k->end[0]);
+        if (k->how->mirrored)
+            fprintf(out, ", \"mirror\": \"%s.mirror\"", stands);
+        fputs("}", out);
     }
-    fputs("],\n\"tiers\": [", out);
+    fputs("],\n", out);
+    if (k->how->spread)
+        fputs("\"layout\": \"spread\",\n", out);
+    fputs("\"tiers\": [", out);
     for (int tier = 0; tier < TIER__COUNT; tier++)
         if (k->how->tier_mask & 1u << tier)
             put_tier(k, out, (enum tier)tier, k->how->tier_mask >> (tier + 1) == 0);

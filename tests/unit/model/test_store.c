@@ -33,6 +33,8 @@ static int remove_dir(const char *dir)
     for (size_t i = 0; i < ARRAY_LEN(names); i++) {
         snprintf(path, sizeof path, "%s/%s", dir, names[i]);
         unlink(path);
+        strcat(path, ".mirror");
+        unlink(path);
     }
     return rmdir(dir);
 }
@@ -165,6 +167,9 @@ static const struct store_make shapes[] = {
     {.stripes = 2, .tier_mask = 5, .scattered = true},
     {.stripes = 1, .tier_mask = 8},
     {.stripes = 5, .tier_mask = 14, .scattered = true},
+    {.stripes = 2, .tier_mask = 1, .spread = true},
+    {.stripes = 3, .tier_mask = 1, .mirrored = true},
+    {.stripes = 5, .tier_mask = 14, .scattered = true, .spread = true},
 };
 
 START_TEST(contents)
@@ -195,6 +200,54 @@ START_TEST(contents)
         ck_assert_uint_eq(m->absent_count, m->expert_entry_count - there);
         free(m);
     }
+}
+END_TEST
+
+/* In the layout "spread" an expert is one part of one stripe, and they take turns. */
+START_TEST(spread_by_expert)
+{
+    struct error error;
+    make_it(gguf, (struct store_make){.stripes = 3, .tier_mask = 1, .spread = true});
+    struct model_index *m = open_store(store, &error);
+    ck_assert_msg(m != NULL, "%s", error.text);
+    for (uint32_t i = m->dense_count; i < m->entry_count; i++) {
+        const struct model_entry *e = &model_index_entries(m)[i];
+        struct model_extent run[ENTRY_EXTENTS_MAX];
+        for (uint32_t s = 0; s < 3; s++) {
+            bool here = s == (e->layer + (uint32_t)e->expert) % 3;
+            ck_assert_uint_eq(model_entry_part(e, s, 3, run), here);
+            ck_assert(!here || run[0].read_bytes == e->slot_bytes);
+        }
+    }
+    struct model_entry *last =
+        (struct model_entry *)(uintptr_t)&model_index_entries(m)[m->entry_count - 1];
+    last->only_stripe = last->only_stripe % 3 + 1;
+    ck_assert_int_eq(model_index_check(m, m->bytes, &error), -1);
+    free(m);
+}
+END_TEST
+
+/* The mirror is named; where the stripe is not there it takes its place, and where it is not there
+ * either, the stripe is what is missed. */
+START_TEST(mirrors)
+{
+    struct error error;
+    char stripe[96], mirror[96];
+    make_it(gguf, (struct store_make){.stripes = 2, .tier_mask = 1, .mirrored = true});
+    snprintf(stripe, sizeof stripe, "%s/experts.1.bin", store);
+    snprintf(mirror, sizeof mirror, "%s/experts.1.bin.mirror", store);
+    for (int there = 1; there >= 0; there--) {
+        struct model_index *m = open_store(store, &error);
+        ck_assert_msg(m != NULL, "%s", error.text);
+        ck_assert_str_eq(model_index_stripes(m)[1].path, there ? stripe : mirror);
+        ck_assert_str_eq(model_index_stripes(m)[1].mirror, there ? mirror : stripe);
+        compare(m, gguf);
+        free(m);
+        unlink(stripe);
+    }
+    unlink(mirror);
+    ck_assert_ptr_null(open_store(store, &error));
+    ck_assert_msg(strstr(error.text, "experts.1.bin: cannot be opened"), "%s", error.text);
 }
 END_TEST
 
@@ -286,6 +339,12 @@ static const struct {
     {"\"page_bytes\": 4096", "\"page_bytes\": 16384", "page_bytes is 16384"},
     {"\"stripes\": [", "\"stripes\": [], \"old\": [", "left unpacked: old"},
     {"\"stripes\": [", "\"stripes\": {}, \"x\": [", "left unpacked: x"},
+    {"\"stripes\": [", "\"layout\": \"woven\", \"stripes\": [", "layout: 'woven' is not known"},
+    {"\"stripes\": [", "\"layout\": \"spread\", \"stripes\": [",
+     "has a checksum of bytes it has not"},
+    {"\"stripes\": [", "\"layout\": 1, \"stripes\": [", "Expected string, got integer"},
+    {"experts.0.bin", "experts.0.bin\", \"mirror\": \"", "stripes[0]: a path of 0 bytes"},
+    {"experts.0.bin", "experts.0.bin\", \"mirrors\": \"x", "left unpacked: mirrors"},
     {"experts.0.bin", "", "stripes[0]: a path of 0 bytes"},
     {"experts.0.bin", "experts\\u000a0.bin", "stripes[0]: a path with odd characters"},
     {"experts.0.bin", "experts\\u00000.bin", "not JSON"},
@@ -537,6 +596,8 @@ int main(void)
     tcase_add_checked_fixture(c, setup, teardown);
     tcase_add_loop_test(c, contents, 0, ARRAY_LEN(shapes));
     tcase_add_test(c, stripes_elsewhere);
+    tcase_add_test(c, spread_by_expert);
+    tcase_add_test(c, mirrors);
     suite_add_tcase(s, c);
     c = tcase_create("wrong");
     tcase_set_timeout(c, 120);

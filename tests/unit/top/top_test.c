@@ -164,6 +164,25 @@ START_TEST(pages_fit_any_terminal)
 }
 END_TEST
 
+/* A device in quarantine is seen, and only that one is called so. */
+START_TEST(quarantine_is_shown)
+{
+    struct look now, none = {0};
+    make(&now, 10, 800, 16000, 8);
+    json_array_append_new(json_object_get(now.doc, "processes"),
+                          row("loader", 2, 102, json_pack("{s:i}", "quarantined", 1)));
+    struct page p = {.run = "test", .now = &now, .interval = 1};
+    ck_assert_int_eq(canvas_size(&p.canvas, 40, 80), 0);
+    figures_of(&none, &now, SORT_start, &p.figures);
+    const char *text = text_of(&p), *device = strstr(strstr(text, "DEVICE"), "loader.2");
+    ck_assert_ptr_nonnull(device);
+    ck_assert_uint_eq(count(text, "QUARANTINE"), 1);
+    ck_assert_ptr_eq(memchr(device, 'Q', strcspn(device, "\n")), strstr(text, "QUARANTINE"));
+    canvas_free(&p.canvas);
+    look_free(&now);
+}
+END_TEST
+
 /* Sixteen loaders on 24 lines: every other process is there, some of the devices, some of the map.
  */
 START_TEST(many_loaders_leave_room)
@@ -257,6 +276,7 @@ int main(void)
     tcase_add_test(cases, processes_are_sorted);
     tcase_add_test(cases, pages_fit_any_terminal);
     tcase_add_test(cases, many_loaders_leave_room);
+    tcase_add_test(cases, quarantine_is_shown);
     tcase_add_test(cases, the_bar_is_the_budget);
     tcase_add_test(cases, nothing_is_shown_as_nothing);
     tcase_add_test(cases, graphs_stand_on_their_newest);

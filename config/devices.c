@@ -1,0 +1,125 @@
+#include "config/devices.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "lib/base/assert.h"
+#include "lib/base/bytes.h"
+
+#define KEY_MIRROR "mirror"
+
+/* An option of an item: ":KEY=VALUE". */
+struct option {
+    char key[32];
+    const char *value;
+    size_t value_bytes;
+};
+
+static const char *const keys[] = {
+#define X(name) #name,
+    DEVICE_PARAMS(X)
+#undef X
+        KEY_MIRROR};
+
+#define X(name) #name ", "
+static const char key_list[] = DEVICE_PARAMS(X) KEY_MIRROR;
+#undef X
+
+uint32_t devices_count(const struct params *p)
+{
+    uint32_t count = p->devices[0] != 0;
+    for (const char *c = p->devices; *c; c++)
+        count += *c == ',';
+    return count;
+}
+
+/* Where an option begins in text: at ":word=". `bytes` when there is none: other colons belong to
+ * paths. */
+static size_t option_at(const char *text, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++) {
+        if (text[i] != ':')
+            continue;
+        size_t word = strspn(text + i + 1, "abcdefghijklmnopqrstuvwxyz_-");
+        if (word > 0 && i + 1 + word < bytes && text[i + 1 + word] == '=')
+            return i;
+    }
+    return bytes;
+}
+
+static bool key_known(const char *key)
+{
+    for (size_t i = 0; i < ARRAY_LEN(keys); i++)
+        if (strcmp(keys[i], key) == 0)
+            return true;
+    return false;
+}
+
+static int copy_path(char to[DEVICE_PATH_BYTES], const char *from, size_t bytes, uint32_t number,
+                     struct error *error)
+{
+    if (bytes >= DEVICE_PATH_BYTES)
+        return error_set(error, ERR_BAD_INPUT,
+                         "--devices: the path of device %" PRIu32 " is longer "
+                         "than %d bytes",
+                         number, DEVICE_PATH_BYTES - 1);
+    memcpy(to, from, bytes);
+    to[bytes] = 0;
+    return 0;
+}
+
+static int apply(const struct option *o, uint32_t number, struct params *own,
+                 struct device_paths *paths, struct error *error)
+{
+    char value[PARAM_TEXT_BYTES];
+    struct error why;
+    if (!key_known(o->key))
+        return error_set(error, ERR_BAD_INPUT,
+                         "--devices: device %" PRIu32
+                         ": there is no '%s' for a device; there are %s",
+                         number, o->key, key_list);
+    if (strcmp(o->key, KEY_MIRROR) == 0)
+        return paths ? copy_path(paths->mirror, o->value, o->value_bytes, number, error) : 0;
+    sl_assert(o->value_bytes < sizeof value); /* a piece of a parameter */
+    memcpy(value, o->value, o->value_bytes);
+    value[o->value_bytes] = 0;
+    if (own && params_set(own, o->key, value, &why) != 0)
+        return error_set(error, ERR_BAD_INPUT, "--devices: device %" PRIu32 ": %.300s", number,
+                         why.text);
+    return 0;
+}
+
+static int take_item(const char *item, size_t bytes, uint32_t number, struct params *own,
+                     struct device_paths *paths, struct error *error)
+{
+    size_t at = option_at(item, bytes);
+    if (paths && copy_path(paths->path, item, at, number, error) != 0)
+        return -1;
+    while (at < bytes) {
+        struct option o = {.key = ""};
+        size_t key = at + 1, equals = key + strcspn(item + key, "=");
+        if (equals - key < sizeof o.key)
+            memcpy(o.key, item + key, equals - key);
+        o.value = item + equals + 1;
+        o.value_bytes = option_at(o.value, bytes - (equals + 1));
+        if (apply(&o, number, own, paths, error) != 0)
+            return -1;
+        at = equals + 1 + o.value_bytes;
+    }
+    return 0;
+}
+
+int devices_take(const struct params *p, uint32_t number, struct params *own,
+                 struct device_paths *paths, struct error *error)
+{
+    if (own && own != p)
+        *own = *p;
+    if (paths)
+        paths->path[0] = paths->mirror[0] = 0;
+    if (number >= devices_count(p))
+        return 0;
+    const char *item = p->devices;
+    for (uint32_t i = 0; i < number; i++)
+        item += strcspn(item, ",") + 1;
+    return take_item(item, strcspn(item, ","), number, own, paths, error);
+}
