@@ -9,8 +9,8 @@ DIR/cells and is not measured again: after an interruption the same command goes
 tables, and one line per promise: held, not held, or not measured; DIR/report.json has all figures.
 
 --short is for a quarter of an hour, --long for a few hours; --try is for trying the script itself: a tiny model,
-figures without meaning. Arms of a cell take turns; a ratio is that of medians, with a 95 % bootstrap interval over
-repetitions. Wants a quiet machine (`sim` does not), 16 GiB of drive, and 8 GiB of memory."""
+figures without meaning. Arms of a cell take turns; ratios have a 95 % bootstrap interval (measuring.py).
+Wants a quiet machine (`sim` does not), 16 GiB of drive, and 8 GiB of memory."""
 import argparse
 import json
 import os

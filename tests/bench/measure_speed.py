@@ -11,11 +11,12 @@ import measuring as m
 MIB = 2**20
 HELD, NOT_HELD, NOT_MEASURED, SHOWN = "held", "not held", "not measured", "measured"
 
-# tokens, repetitions, and what else differs between the forms
+# tokens, repetitions (where it can be, a multiple of the arms: measuring.turn_ratio), and what else differs between the
+# forms
 FORMS = {
-    "short": {"bound": (32, 3), "llama": (2, 2), "hobbit": (12, 5), "fate": (8, 2), "swapmoe": (24, 5),
+    "short": {"bound": (32, 3), "llama": (2, 2), "hobbit": (12, 6), "fate": (8, 2), "swapmoe": (24, 6),
               "hobbit_shares": (25,), "fate_shares": (50,), "swap_shares": (50,)},
-    "long": {"bound": (64, 9), "llama": (8, 5), "hobbit": (32, 9), "fate": (24, 5), "swapmoe": (128, 7),
+    "long": {"bound": (64, 9), "llama": (8, 5), "hobbit": (32, 9), "fate": (24, 5), "swapmoe": (128, 8),
              "hobbit_shares": (25, 50), "fate_shares": (25, 50, 75), "swap_shares": (25, 50, 75)},
     "try": {"bound": (8, 2), "llama": (2, 1), "hobbit": (8, 2), "fate": (8, 2), "swapmoe": (8, 2),
             "hobbit_shares": (50,), "fate_shares": (50,), "swap_shares": (50,)},
