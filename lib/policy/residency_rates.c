@@ -4,9 +4,9 @@
 
 #include "lib/policy/residency_internal.h"
 
-/* Chosen on traces of random models (44 and 300 tokens) and of the demo model's held-out texts; what
- * their neighbours hit is in docs/sim.md. More weight on the fast count is better on random models
- * and worse on text. */
+/* Chosen on traces of random models (44 and 300 tokens) and of the demo model's held-out texts;
+ * what their neighbours hit is in docs/sim.md. More weight on the fast count is better on random
+ * models and worse on text. */
 #define FAST_WEIGHT  0.25
 #define PRIOR_TOKENS 2.0 /* what is not known yet counts as that many tokens of even use */
 /* A new sequence is likely about something else: the counts age as if so many tokens had passed. */
