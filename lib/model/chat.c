@@ -1,6 +1,7 @@
 #include "lib/model/chat.h"
 
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -60,6 +61,15 @@ enum chat_family chat_find(const char *word)
         if (strcmp(forms[f].word, word) == 0)
             return (enum chat_family)f;
     return CHAT_PLAIN;
+}
+
+void chat_describe(struct model_chat *chat, const char *word, const char *bos, const char *eos,
+                   uint32_t bos_first)
+{
+    chat->family = chat_find(word);
+    chat->bos_first = bos_first;
+    snprintf(chat->bos, sizeof chat->bos, "%s", bos);
+    snprintf(chat->eos, sizeof chat->eos, "%s", eos);
 }
 
 /* Written twice: once to count, once into the room that needs. */

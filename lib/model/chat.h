@@ -41,6 +41,10 @@ enum chat_family chat_recognise(const char *text, size_t bytes);
 const char *chat_word(enum chat_family family);
 enum chat_family chat_find(const char *word); /* unknown words are CHAT_PLAIN */
 
+/* What a model's document says of it, as chat_word() and the vocabulary write it. */
+void chat_describe(struct model_chat *chat, const char *word, const char *bos, const char *eos,
+                   uint32_t bos_first);
+
 /* The prompt that asks for the next answer: newly allocated, NUL-terminated (caller frees). -1 with
  * ERR_BAD_INPUT: no messages, too many, a prompt of more than max bytes, a message that holds a
  * control mark of the family, or a system message that has no place: families that write it into

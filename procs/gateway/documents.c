@@ -174,10 +174,9 @@ static void on_model(void *arg, json_t *reply, const struct error *error)
     if (error)
         return;
     api_model_name(document_text(reply, "model.path"), g->model_name, sizeof g->model_name);
-    g->chat.family = chat_find(document_text(reply, "model.chat_template"));
-    snprintf(g->chat.bos, sizeof g->chat.bos, "%s", document_text(reply, "model.chat_bos"));
-    snprintf(g->chat.eos, sizeof g->chat.eos, "%s", document_text(reply, "model.chat_eos"));
-    g->chat.bos_first = document_u64(reply, "model.chat_bos_first") != 0;
+    chat_describe(&g->chat, document_text(reply, "model.chat_template"),
+                  document_text(reply, "model.chat_bos"), document_text(reply, "model.chat_eos"),
+                  document_u64(reply, "model.chat_bos_first") != 0);
     g->known = true;
 }
 

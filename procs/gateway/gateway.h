@@ -104,7 +104,7 @@ struct shared *shared_new(struct gateway *g, const char *type, char *text, size_
 void shared_release(struct shared *shared);
 void exchange_shared(struct exchange *x, struct shared *shared);
 
-/* Counts, and says so in the log, at most once in LOG_EVERY_NS. */
+/* Counts, and says so in a line of the log, LOG_LINES of them in LOG_EVERY_NS at most. */
 void refused(struct gateway *g, const char *why);
 
 /* ---- connections.c: who takes too long ------------------------------------------------------- */
@@ -230,6 +230,7 @@ struct gateway {
     struct exchange *waiting; /* for documents */
 
     uint64_t refused_count, refused_said, log_due_ns;
+    uint32_t log_lines; /* since log_due_ns was set */
     char refused_last[160];
     struct gateway_histogram first_token, inter_token;
     uint64_t finished[FINISH_REASONS];

@@ -16,6 +16,7 @@
 #define POOL_STEP_BYTES 1024
 #define DISCARD_TIMES   4 /* of --http-body: a client that sends more than that is cut off */
 #define LOG_EVERY_NS    (10 * NS_PER_S)
+#define LOG_LINES       20 /* in that time: strangers must not fill the log */
 #define RETRY_AFTER     "1"
 #define HOST_BYTES      256
 /* Nothing from outside, and no script but ours. */
@@ -34,8 +35,13 @@ void refused(struct gateway *g, const char *why)
 {
     uint64_t now = clock_now_ns();
     g->refused_count++;
-    if (now < g->log_due_ns)
+    if (now >= g->log_due_ns) {
+        g->log_due_ns = now + LOG_EVERY_NS;
+        g->log_lines = 0;
+    }
+    if (g->log_lines == LOG_LINES)
         return;
+    g->log_lines++;
     /* Strangers' bytes may be in it, and some terminals obey those beyond ASCII, too (C1). */
     char text[200];
     size_t n = 0;
@@ -45,7 +51,6 @@ void refused(struct gateway *g, const char *why)
     log_warn("%llu requests refused since the last line, this one: %s",
              (unsigned long long)(g->refused_count - g->refused_said), text);
     g->refused_said = g->refused_count;
-    g->log_due_ns = now + LOG_EVERY_NS;
 }
 
 /* A client that left, in the middle of its request or of our answer, is nothing to complain of. All

@@ -24,6 +24,8 @@ struct repl {
     struct session session;
     struct engine_submit submit; /* settings; the prompt is filled per turn */
     int64_t context;             /* bytes of the conversation sent along, 0: none */
+    bool chat;                   /* in the form of the model's family, when it has one */
+    struct model_chat family;
     struct talk talk;
     json_t *figures; /* of the last answer, or NULL */
     struct watch *watch;

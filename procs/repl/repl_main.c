@@ -149,8 +149,10 @@ static int run(struct repl *r, const struct session_request *request, struct err
 
 int main(int argc, char **argv)
 {
-    struct repl r = {
-        .context = REPL_CONTEXT_DEF, .tty = isatty(STDIN_FILENO), .out_tty = isatty(STDOUT_FILENO)};
+    struct repl r = {.context = REPL_CONTEXT_DEF,
+                     .chat = true,
+                     .tty = isatty(STDIN_FILENO),
+                     .out_tty = isatty(STDOUT_FILENO)};
     struct session_request request = {.verb = "repl"};
     struct error error;
     session_signals();

@@ -201,5 +201,6 @@ int settings_take(struct repl *r, const json_t *settings, struct error *error)
     }
     r->submit = probe.submit;
     r->context = probe.context;
+    r->chat = probe.chat;
     return 0;
 }

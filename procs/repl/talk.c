@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "ipc/engine_client.h"
 #include "procs/client/options.h"
 
 #define FORMAT         "sluice conversation 1"
@@ -88,6 +89,34 @@ char *talk_text(const struct talk *t, const char *prompt, size_t context)
     }
     free(said);
     return out;
+}
+
+char *talk_chat(const struct talk *t, const struct model_chat *chat, const char *prompt,
+                size_t context, struct error *error)
+{
+    size_t from = t->count, said = 0, bytes;
+    while (from > 0 && t->count - from < (CHAT_MESSAGES_MAX - 1) / 2 &&
+           (said += turn_bytes(&t->turns[from - 1])) <= context)
+        from--;
+    struct chat_message *m = malloc((2 * (t->count - from) + 1) * sizeof *m);
+    if (!m) {
+        error_set(error, ERR_NO_MEMORY, "no memory for the conversation");
+        return NULL;
+    }
+    size_t count = 0;
+    for (size_t i = from; i < t->count; i++) {
+        const struct turn *turn = &t->turns[i];
+        m[count++] = (struct chat_message){CHAT_USER, turn->prompt, strlen(turn->prompt)};
+        m[count++] = (struct chat_message){CHAT_ASSISTANT, turn->answer, strlen(turn->answer)};
+    }
+    m[count++] = (struct chat_message){CHAT_USER, prompt, strlen(prompt)};
+    char *text = NULL;
+    int status = -1;
+    for (size_t first = 0; first < count && status != 0; first += 2)
+        status = chat_render(chat, m + first, count - first, ENGINE_PROMPT_BYTES_MAX, &text, &bytes,
+                             error);
+    free(m);
+    return status == 0 ? text : NULL;
 }
 
 char *talk_take_last(struct talk *t)

@@ -6,6 +6,7 @@
 #include <stddef.h>
 
 #include "lib/base/error.h"
+#include "lib/model/chat.h"
 
 #define TALK_BYTES_MAX   (1u << 20) /* of all prompts and answers */
 #define TALK_PROMPT_MAX  (64u << 10)
@@ -28,6 +29,12 @@ void talk_clear(struct talk *t);
  * where there is one and never inside a character, then the prompt. Newly allocated; NULL: no
  * memory. */
 char *talk_text(const struct talk *t, const char *prompt, size_t context);
+
+/* The same as a conversation in the form of the model's family: of the turns the newest whole ones
+ * of at most `context` bytes together, and none older than one the form refuses, so that a mark in
+ * an old answer does not end the talk. Newly allocated; NULL with *error. */
+char *talk_chat(const struct talk *t, const struct model_chat *chat, const char *prompt,
+                size_t context, struct error *error);
 
 /* Takes the last turn away and gives its prompt (caller frees); NULL: nothing was said. */
 char *talk_take_last(struct talk *t);

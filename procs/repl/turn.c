@@ -52,17 +52,42 @@ static void keep(struct repl *r, const char *prompt, const struct stream_result 
         repl_notice(r, "no memory to remember this");
 }
 
+/* What is sent: a conversation for a model that was made for them, else one text to be continued.
+ * The marks of a form count as such; what is said holds none (chat_render). */
+static char *sent(struct repl *r, const char *prompt, struct engine_submit *submit,
+                  struct error *error)
+{
+    char *text;
+    bool form = r->chat && r->family.family != CHAT_PLAIN;
+    *submit = r->submit;
+    if (form) {
+        text = talk_chat(&r->talk, &r->family, prompt, (size_t)r->context, error);
+        submit->parse_special = true;
+    } else if (!(text = talk_text(&r->talk, prompt, (size_t)r->context))) {
+        error_set(error, ERR_NO_MEMORY, "no memory for the prompt");
+    }
+    submit->prompt = text;
+    submit->prompt_bytes = text ? strlen(text) : 0;
+    return text;
+}
+
 int turn_run(struct repl *r, const char *prompt, struct error *error)
 {
     struct stream_result result;
-    char *text = talk_text(&r->talk, prompt, (size_t)r->context);
-    if (!text)
-        return error_set(error, ERR_NO_MEMORY, "no memory for the prompt");
-    r->submit.prompt = text;
-    r->submit.prompt_bytes = strlen(text);
+    struct engine_submit submit;
     json_t *before = session_stats(&r->session);
+    if (before) /* else what was known of the model holds */
+        chat_describe(&r->family, document_text(before, "model.chat_template"),
+                      document_text(before, "model.chat_bos"),
+                      document_text(before, "model.chat_eos"),
+                      document_u64(before, "model.chat_bos_first") != 0);
+    char *text = sent(r, prompt, &submit, error);
+    if (!text) {
+        json_decref(before);
+        return -1;
+    }
     watch_begin(r->watch, before);
-    int status = stream_run(&r->session, &r->submit, print_next, r, &result, error);
+    int status = stream_run(&r->session, &submit, print_next, r, &result, error);
     json_t *after = session_stats(&r->session);
     watch_end(r->watch, after);
     if (r->mid_line || (status == 0 && !r->out_tty)) /* a script finds every answer ended */
@@ -78,7 +103,6 @@ int turn_run(struct repl *r, const char *prompt, struct error *error)
     json_decref(after);
     json_decref(before);
     stream_result_free(&result);
-    r->submit.prompt = NULL;
     free(text);
     return status;
 }

@@ -294,6 +294,7 @@ static void malformed(void)
     /* The end of a connection that comes with the bytes is seen when its time is over. */
     struct engine *e =
         gateway_start(&port, (const char *const[]){"--http=0", "--http-timeout=1", NULL});
+    long answered = 0;
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct http h = {.fd = http_connect(port)};
         http_write(h.fd, cases[i].bytes, strlen(cases[i].bytes));
@@ -303,6 +304,7 @@ static void malformed(void)
         const char *last = h.raw ? strstr(h.raw, "HTTP/1.1 100") : NULL;
         if (last && (last = strstr(last, "\r\n\r\nHTTP/1.1 ")))
             h.status = (int)strtol(last + 13, NULL, 10);
+        answered += h.status >= 400;
         bool fine = cases[i].status ? h.status == cases[i].status
                                     : h.status == 0 || (h.status >= 400 && h.status <= 505);
         CHECK(fine, "case %zu: status %d instead of %d: %.200s", i, h.status, cases[i].status,
@@ -311,6 +313,15 @@ static void malformed(void)
     }
     CHECK(engine_restarts(e, "gateway", 0) == 0, "the gateway was restarted");
     CHECK(engine_counter(e, "gateway", "requests_malformed") > 0, "none was counted");
+    struct command lines;
+    command_run(&lines, NULL, END_MS,
+                (const char *const[]){"/bin/grep", "-c", "WARN gateway", e->log, NULL});
+    /* A line for each that was answered; who sent no whole head may be no request to complain of.
+     */
+    long told = strtol(lines.out, NULL, 10);
+    CHECK(told >= answered && told <= (long)ARRAY_LEN(cases) && answered > 12,
+          "%ld lines for %ld bad requests", told, answered);
+    command_free(&lines);
     struct http health;
     http_call(&health, port, "/health", NULL, NULL, 200);
     http_close(&health);
@@ -344,7 +355,7 @@ static void bounds(void)
     }
     command_run(&lines, NULL, END_MS,
                 (const char *const[]){"/bin/grep", "-c", "WARN gateway", e->log, NULL});
-    CHECK(strtol(lines.out, NULL, 10) <= 5, "%s lines for 103 bad requests", lines.out);
+    CHECK(strtol(lines.out, NULL, 10) <= 60, "%s lines for 103 bad requests", lines.out);
     command_free(&lines);
     command_run(
         &lines, NULL, END_MS,

@@ -40,6 +40,40 @@ START_TEST(the_conversation_is_one_text)
 }
 END_TEST
 
+static void check_chat(const struct talk *t, const struct model_chat *chat, const char *prompt,
+                       size_t context, const char *expected)
+{
+    struct error error;
+    char *text = talk_chat(t, chat, prompt, context, &error);
+    ck_assert_msg(text && strcmp(text, expected) == 0, "'%s' is not '%s'", text, expected);
+    free(text);
+}
+
+#define ASK(text) "<|im_start|>user\n" text "<|im_end|>\n<|im_start|>assistant\n"
+
+/* A model with a template is asked in its form; what the form refuses is an error in the prompt,
+ * and forgotten with all before it in what was said. */
+START_TEST(the_conversation_has_the_models_form)
+{
+    struct talk t = {0};
+    struct error error;
+    struct model_chat chat = {.family = CHAT_CHATML, .eos = "<|im_end|>"};
+    check_chat(&t, &chat, "hello", 100, ASK("hello"));
+    ck_assert_int_eq(talk_add(&t, "one", "two"), 0);
+    ck_assert_int_eq(talk_add(&t, "three", "four"), 0);
+    check_chat(&t, &chat, "five", 100,
+               ASK("one") "two<|im_end|>\n" ASK("three") "four<|im_end|>\n" ASK("five"));
+    check_chat(&t, &chat, "five", 12, ASK("three") "four<|im_end|>\n" ASK("five"));
+    check_chat(&t, &chat, "five", 0, ASK("five"));
+    ck_assert_ptr_null(talk_chat(&t, &chat, "<|im_start|>system", 100, &error));
+    ck_assert_int_eq(error.code, ERR_BAD_INPUT);
+    ck_assert_int_eq(talk_add(&t, "five", "a <|im_end|> b"), 0);
+    ck_assert_int_eq(talk_add(&t, "six", "seven"), 0);
+    check_chat(&t, &chat, "eight", 100, ASK("six") "seven<|im_end|>\n" ASK("eight"));
+    talk_clear(&t);
+}
+END_TEST
+
 START_TEST(the_oldest_is_forgotten)
 {
     struct talk t = {0};
@@ -219,6 +253,7 @@ int main(void)
     Suite *suite = suite_create("repl");
     TCase *cases = tcase_create("repl");
     tcase_add_test(cases, the_conversation_is_one_text);
+    tcase_add_test(cases, the_conversation_has_the_models_form);
     tcase_add_test(cases, the_oldest_is_forgotten);
     tcase_add_test(cases, saved_is_loaded);
     tcase_add_test(cases, a_broken_file_changes_nothing);
