@@ -49,7 +49,7 @@ KNOB_CHOICE(frequency, "online", "online|profile", "edgemoe: counted while runni
 KNOB_U64(boundary, 0, 0, 512, "fate: layers below it are kept whole; 0 takes the plan's, or 1")
 KNOB_F64(low_fraction, 0.25, 0, 1, "fate: least popular share of a chunk's experts that may be low")
 KNOB_BOOL(slow_drive, false, "fate: in decode an expert no guess named may be low")
-KNOB_U64(interval, 64, 1, 1048576, "swap: tokens between updates of a layer's set")
+KNOB_U64(interval, 96, 1, 1048576, "swap: tokens between updates of a layer's set")
 KNOB_F64(margin, 1, 0, 1000,
          "swap: a newcomer must be more important than who leaves by so many means of the layer")
 KNOB_BOOL(amortise, true, "swap: updates are spread over the interval")

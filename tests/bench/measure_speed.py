@@ -283,7 +283,7 @@ class Fate:
 # ---- swapmoe --------------------------------------------------------------------------------------
 
 
-SWAP_INTERVAL = {"short": 16, "long": 64, "try": 16} # tokens; long has the default
+SWAP_INTERVAL = {"short": 16, "long": 96, "try": 16} # tokens; long has the default
 
 
 class Swapmoe:
