@@ -122,9 +122,24 @@ static void processes(FILE *out, const json_t *doc, const char *name, const char
     }
 }
 
-static double restarts_of(const json_t *row)
+/* Every cause from the start, so that its first restart is seen to be one more than none. */
+static void restarts(FILE *out, const json_t *doc)
 {
-    return (double)document_u64(row, "restarts");
+    head(out, "process_restarts_total", "counter", "Restarts of a process by what it died of.");
+    for (size_t i = 0; i < document_processes(doc); i++) {
+        const json_t *row = document_row(doc, i);
+        const char *cause;
+        json_t *count;
+        json_object_foreach(json_object_get(row, "restarts_by"), cause, count)
+        {
+            fprintf(out, "sluice_process_restarts_total{");
+            label(out, "proc", document_text(row, "service"));
+            fprintf(out, ",number=\"%" PRIu64 "\",", document_u64(row, "number"));
+            label(out, "cause", cause);
+            fputc('}', out);
+            number(out, (double)json_integer_value(count));
+        }
+    }
 }
 
 static double up(const json_t *row)
@@ -204,7 +219,7 @@ char *metrics_make(struct gateway *g, const json_t *doc, size_t *bytes)
     if (!out)
         return NULL;
     from_document(out, doc);
-    processes(out, doc, "process_restarts_total", "counter", "Restarts of a process.", restarts_of);
+    restarts(out, doc);
     processes(out, doc, "process_up", "gauge", "1 when it is ready.", up);
     processes(out, doc, "process_heartbeat_age_seconds", "gauge", "Since its last sign of life.",
               heartbeat_age);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "lib/base/bytes.h"
@@ -447,6 +448,100 @@ static void documents(void)
     engine_stop(e);
 }
 
+static uint64_t restarts_by(struct engine *e, const char *service, const char *cause)
+{
+    json_t *doc = engine_stats(e);
+    const json_t *row = document_process(doc, service, 0);
+    uint64_t n = document_u64(json_object_get(row, "restarts_by"), cause);
+    json_decref(doc);
+    return n;
+}
+
+/* The newest death of the document, in all that tells of it. */
+static void check_death(struct engine *e, pid_t pid, const char *service, const char *cause)
+{
+    json_t *doc = engine_stats(e);
+    const json_t *death = document_death(doc, 0);
+    char *text = json_dumps(death, 0);
+    CHECK(strcmp(document_text(death, "service"), service) == 0 &&
+              strcmp(document_text(death, "cause"), cause) == 0 &&
+              document_u64(death, "pid") == (uint64_t)pid &&
+              document_u64(death, "signal") == SIGKILL && document_u64(death, "exit") == 0 &&
+              json_is_true(json_object_get(death, "restarted")) &&
+              strstr(document_text(death, "words"), "signal 9"),
+          "%s of %s: %.300s", cause, service, text);
+    uint64_t uptime = document_u64(doc, "uptime_ms"), now = (uint64_t)time(NULL);
+    uint64_t then = document_u64(death, "wall_ms") / 1000;
+    CHECK(document_u64(death, "uptime_ms") > 0 && document_u64(death, "uptime_ms") <= uptime &&
+              then <= now && then + uptime / 1000 + 2 >= now,
+          "when: %.300s", text);
+    free(text);
+    json_decref(doc);
+}
+
+/* A death is remembered by the engine: with its signal, and whether it was asked for. */
+static void history(void)
+{
+    unsigned port;
+    struct http h;
+    struct command c;
+    struct engine *e =
+        gateway_start(&port, (const char *const[]){"--http=0", "--experts=50", NULL});
+    json_t *doc = engine_stats(e);
+    CHECK(document_deaths(doc) == 0, "nobody has died");
+    json_decref(doc);
+    pid_t pid = engine_pid(e, "compute", 0, 0);
+    kill(pid, SIGKILL);
+    engine_pid(e, "compute", 0, pid);
+    check_death(e, pid, "compute", "signal");
+    pid = engine_pid(e, "predictor", 0, 0);
+    json_decref(engine_control(e, "restart", json_pack("{s:s}", "process", "predictor")));
+    check_death(e, pid, "predictor", "asked");
+    CHECK(restarts_by(e, "compute", "signal") == 1 && restarts_by(e, "compute", "asked") == 0 &&
+              restarts_by(e, "predictor", "asked") == 1,
+          "restarts by cause");
+    http_call(&h, port, "/", NULL, NULL, 200);
+    const char *asked = strstr(h.body, "<td>predictor</td><td>asked</td>");
+    const char *killed = strstr(h.body, "<td>compute</td><td>signal</td><td>signal 9");
+    CHECK(asked && killed && asked < killed, "not in the page, or not the newest first: %s",
+          h.body);
+    http_close(&h);
+    http_call(&h, port, "/metrics", NULL, NULL, 200);
+    CHECK(strstr(h.body, "{proc=\"compute\",number=\"0\",cause=\"signal\"} 1\n") &&
+              strstr(h.body, "{proc=\"compute\",number=\"0\",cause=\"heartbeat\"} 0\n") &&
+              strstr(h.body, "{proc=\"predictor\",number=\"0\",cause=\"asked\"} 1\n"),
+          "restarts by cause in the metrics");
+    http_close(&h);
+    command_run(&c, NULL, END_MS, (const char *const[]){"stats", "--run", e->run, NULL});
+    CHECK(c.status == 0 && strstr(c.out, "\nDIED ") && strstr(c.out, "signal 9"), "%s", c.out);
+    command_free(&c);
+    engine_stop(e);
+}
+
+/* As many deaths as are kept, and the smallest buffer: every document still has room, and none has
+ * more of them. */
+static void history_is_bounded(void)
+{
+    static const char *const paths[] = {"/stats", "/metrics", "/"};
+    unsigned port;
+    struct http h;
+    struct engine *e = gateway_start(&port, (const char *const[]){"--http=0", "--experts=50",
+                                                                  "--http-buffer=64KiB",
+                                                                  "--http-body=16KiB", NULL});
+    for (int i = 0; i < 34; i++)
+        json_decref(engine_control(e, "restart", json_pack("{s:s}", "process", "predictor")));
+    json_t *doc = engine_stats(e);
+    CHECK(document_deaths(doc) == 32 && restarts_by(e, "predictor", "asked") == 34,
+          "%zu deaths of 34 are kept", document_deaths(doc));
+    json_decref(doc);
+    for (size_t i = 0; i < ARRAY_LEN(paths); i++) {
+        http_call(&h, port, paths[i], NULL, NULL, 200);
+        test_note("%s: %zu bytes", paths[i], h.body_bytes);
+        http_close(&h);
+    }
+    engine_stop(e);
+}
+
 /* What cannot be served is said before anything starts. */
 static void refused_at_start(void)
 {
@@ -487,7 +582,7 @@ int main(int argc, char **argv)
     static const struct test_case cases[] = {
         ROW(same_text),         ROW(stops),     ROW(kill_compute), ROW(kill_gateway),
         ROW(stop_ends_streams), ROW(malformed), ROW(bounds),       ROW(keys),
-        ROW(refused_at_start),  ROW(documents),
+        ROW(refused_at_start),  ROW(documents), ROW(history),      ROW(history_is_bounded),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }
