@@ -107,7 +107,7 @@ function map(doc) {
 /* ---- processes ---- */
 const named = (p) => (p.service === "loader" ? `loader.${p.number}` : p.service);
 function processes(doc) {
-  const table = el("table", undefined, "procs"), head = el("tr");
+  const table = el("table", undefined, "rows procs"), head = el("tr");
   for (const [h, c] of [["process"], ["state"], ["waits for", "w"], ["restarts", "n"], ["private", "n"],
     ["held", "n"], ["last words", "w"]])
     head.append(el("th", h, c));

@@ -74,7 +74,7 @@ static void death_row(FILE *out, const json_t *death)
     escaped(out, document_name(death, name));
     fputs("</td><td>", out);
     escaped(out, document_text(death, "cause"));
-    fputs("</td><td>", out);
+    fputs("</td><td class=\"w\">", out);
     escaped(out, document_text(death, "words"));
     bool restarted = json_is_true(json_object_get(death, "restarted"));
     fprintf(out, "</td><td>%s</td></tr>\n", restarted ? "yes" : "no");
@@ -84,8 +84,8 @@ static void deaths(FILE *out, const json_t *doc)
 {
     if (document_deaths(doc) == 0)
         return;
-    fputs("<table><tr><th>ended (UTC)</th><th>process</th><th>cause</th><th>last words</th>"
-          "<th>restarted</th></tr>\n",
+    fputs("<table class=\"rows ends\"><tr><th>ended (UTC)</th><th>process</th><th>cause</th>"
+          "<th class=\"w\">last words</th><th>restarted</th></tr>\n",
           out);
     for (size_t i = 0; i < document_deaths(doc); i++)
         death_row(out, document_death(doc, i));
@@ -149,7 +149,7 @@ char *page_make(struct gateway *g, const json_t *doc, size_t *bytes)
     if (!out)
         return NULL;
     fwrite(gateway_html, 1, (size_t)(mark - gateway_html), out);
-    fputs("<table class=\"procs\"><tr><th>process</th><th>state</th><th class=\"w\">waits "
+    fputs("<table class=\"rows procs\"><tr><th>process</th><th>state</th><th class=\"w\">waits "
           "for</th><th class=\"n\">restarts</th>"
           "<th class=\"n\">private</th><th class=\"n\">held</th><th class=\"w\">last "
           "words</th></tr>\n",

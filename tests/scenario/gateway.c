@@ -503,7 +503,7 @@ static void history(void)
           "restarts by cause");
     http_call(&h, port, "/", NULL, NULL, 200);
     const char *asked = strstr(h.body, "<td>predictor</td><td>asked</td>");
-    const char *killed = strstr(h.body, "<td>compute</td><td>signal</td><td>signal 9");
+    const char *killed = strstr(h.body, "<td>compute</td><td>signal</td><td class=\"w\">signal 9");
     CHECK(asked && killed && asked < killed, "not in the page, or not the newest first: %s",
           h.body);
     http_close(&h);
