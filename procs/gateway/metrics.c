@@ -8,6 +8,7 @@
 
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
+#include "lib/kernels/isa.h"
 #include "procs/client/document.h"
 #include "procs/gateway/gateway.h"
 
@@ -209,6 +210,8 @@ static void own(FILE *out, const struct gateway *g, const json_t *doc)
     label(out, "arch", document_text(doc, "model.arch"));
     fputc(',', out);
     label(out, "model_name", g->model_name);
+    fputc(',', out);
+    label(out, "isa", kernel_isa_word(document_counter(doc, "compute", "isa")));
     fprintf(out, "} 1\n");
 }
 

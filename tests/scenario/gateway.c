@@ -405,8 +405,8 @@ static void documents(void)
 {
     unsigned port;
     struct http h;
-    struct engine *e =
-        gateway_start(&port, (const char *const[]){"--http=0", "--experts=50", NULL});
+    struct engine *e = gateway_start(
+        &port, (const char *const[]){"--http=0", "--experts=50", "--isa=generic", NULL});
     free(completion_text(port, test_prompt(0), 16));
     http_call(&h, port, "/", NULL, NULL, 200);
     CHECK(strstr(h.body, "<td>compute</td><td>ready</td>") && strstr(h.body, "<th>new tokens</th>"),
@@ -445,6 +445,12 @@ static void documents(void)
                                         "\nsluice_request_finished_total{reason=\"length\"} 1\n"};
     for (size_t i = 0; i < ARRAY_LEN(names); i++)
         CHECK(strstr(h.body, names[i]), "no%s", names[i]);
+    char isa[32];
+    json_t *doc = engine_stats(e);
+    const char *wanted = document_text(doc, "params.isa");
+    snprintf(isa, sizeof isa, ",isa=\"%.16s\"} 1\n", wanted);
+    CHECK(strstr(h.body, isa), "no%s", isa);
+    json_decref(doc);
     http_close(&h);
     engine_stop(e);
 }
