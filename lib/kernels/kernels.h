@@ -16,12 +16,11 @@
 #include <stdint.h>
 
 #include "lib/base/tensor_type.h"
+#include "lib/kernels/isa.h"
 
 #define KERNEL_KEY_TILE      64 /* keys per attention tile; changing it changes bits */
 #define KERNEL_HEAD_SIZE_MAX 256
 #define KERNEL_K_MAX         65536 /* longest reduction */
-
-enum kernel_isa { ISA_GENERIC, ISA_AVX2, ISA_AVX512, ISA__COUNT };
 
 /* The forms of an activation row beside weights. One prepared row serves every type of its form. */
 enum kernel_form {

@@ -1,5 +1,7 @@
 #include "procs/client/document.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #define PATH_KEY_BYTES 64
@@ -47,6 +49,27 @@ const json_t *document_process(const json_t *doc, const char *service, unsigned 
             return row;
     }
     return NULL;
+}
+
+const char *document_name(const json_t *row, char buf[DOCUMENT_NAME_BYTES])
+{
+    const char *service = document_text(row, "service");
+    if (strcmp(service, "loader") == 0)
+        snprintf(buf, DOCUMENT_NAME_BYTES, "loader.%" PRIu64, document_u64(row, "number"));
+    else
+        snprintf(buf, DOCUMENT_NAME_BYTES, "%s", service);
+    return buf;
+}
+
+size_t document_deaths(const json_t *doc)
+{
+    return json_array_size(at_path(doc, "deaths"));
+}
+
+const json_t *document_death(const json_t *doc, size_t i)
+{
+    size_t count = document_deaths(doc);
+    return i < count ? json_array_get(at_path(doc, "deaths"), count - 1 - i) : NULL;
 }
 
 uint64_t document_counter(const json_t *doc, const char *service, const char *counter)

@@ -15,6 +15,14 @@ const json_t *document_process(const json_t *doc, const char *service, unsigned 
 size_t document_processes(const json_t *doc);
 const json_t *document_row(const json_t *doc, size_t i);
 
+/* What people call a process, by its row or a death's: "compute", "loader.0". */
+#define DOCUMENT_NAME_BYTES 48
+const char *document_name(const json_t *row, char buf[DOCUMENT_NAME_BYTES]);
+
+/* Deaths of children that are remembered, and the i-th of them, the newest first. Borrowed. */
+size_t document_deaths(const json_t *doc);
+const json_t *document_death(const json_t *doc, size_t i);
+
 /* Sum of a counter over all processes of a service. */
 uint64_t document_counter(const json_t *doc, const char *service, const char *counter);
 

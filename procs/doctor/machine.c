@@ -80,8 +80,7 @@ static void examine_kernels(struct findings *f)
                                                     "several times faster than generic",
                                                     "fastest where the prompt is long"};
     for (int i = 0; i < ISA__COUNT; i++) {
-        static const char *const names[ISA__COUNT] = {"generic", "avx2", "avx512"};
-        finding(f, "instructions", names[i],
+        finding(f, "instructions", kernel_isa_word((uint64_t)i),
                 json_boolean(kernel_ops_of((enum kernel_isa)i) != NULL), NULL, "%s", meaning[i]);
     }
     finding(f, "instructions", "chosen", json_string(kernel_ops_select(NULL)->name), NULL,

@@ -105,25 +105,27 @@ function map(doc) {
 }
 
 /* ---- processes ---- */
-const seen = {};
+const named = (p) => (p.service === "loader" ? `loader.${p.number}` : p.service);
 function processes(doc) {
-  const table = el("table"), head = el("tr");
-  for (const [h, c] of [["process"], ["state"], ["waits for"], ["restarts", "n"], ["private", "n"], ["held", "n"], ["last words"]])
+  const table = el("table", undefined, "rows procs"), head = el("tr");
+  for (const [h, c] of [["process"], ["state"], ["waits for", "w"], ["restarts", "n"], ["private", "n"],
+    ["held", "n"], ["last words", "w"]])
     head.append(el("th", h, c));
   table.append(head);
   for (const p of doc.processes) {
-    const name = p.service === "loader" ? `loader.${p.number}` : p.service, row = el("tr");
-    row.append(el("td", name), el("td", p.state, p.state === "ready" ? "" : "bad"), el("td", p.wait),
+    const row = el("tr");
+    row.append(el("td", named(p)), el("td", p.state, p.state === "ready" ? "" : "bad"), el("td", p.wait, "w"),
       el("td", p.restarts, "n"), el("td", p.private_bytes ? bytes(p.private_bytes) : "", "n"),
-      el("td", p.lease_bytes ? bytes(p.lease_bytes) : "", "n"), el("td", p.last_words || ""));
+      el("td", p.lease_bytes ? bytes(p.lease_bytes) : "", "n"), el("td", p.last_words || "", "w"));
     table.append(row);
-    if (p.restarts > (seen[name] || 0)) {
-      const when = name in seen ? new Date().toLocaleTimeString() : `before this page was opened, ${p.restarts} ×`;
-      $("history").prepend(el("li", `${when} ${name}: ${p.last_words || "restarted"}`));
-    }
-    seen[name] = p.restarts;
   }
   $("numbers").replaceChildren(table);
+}
+
+/* The engine remembers them, so that a page loaded anew shows the same. */
+function deaths(doc) {
+  $("history").replaceChildren(...(doc.deaths || []).map((d) => el("li",
+    `${new Date(d.wall_ms).toLocaleString()} ${named(d)}, ${d.cause}: ${d.words}${d.restarted ? "" : " (not restarted)"}`)).reverse());
 }
 
 /* ---- chat ---- */
@@ -177,7 +179,7 @@ async function look() {
   if (!document.hidden) {
     try {
       const [stats, experts] = await Promise.all(["/stats", "/map"].map((u) => fetch(u).then((r) => r.json())));
-      if (stats.memory) { charts(stats, performance.now()); budget(stats); processes(stats); }
+      if (stats.memory) { charts(stats, performance.now()); budget(stats); processes(stats); deaths(stats); }
       if (experts.rows) map(experts);
       document.body.classList.add("on");
     } catch (e) {

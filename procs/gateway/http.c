@@ -48,8 +48,12 @@ void refused(struct gateway *g, const char *why)
     for (; why[n] && n < sizeof text - 1; n++)
         text[n] = (unsigned char)why[n] < ' ' || (unsigned char)why[n] >= 0x7f ? ' ' : why[n];
     text[n] = 0;
-    log_warn("%llu requests refused since the last line, this one: %s",
-             (unsigned long long)(g->refused_count - g->refused_said), text);
+    uint64_t count = g->refused_count - g->refused_said;
+    if (count == 1)
+        log_warn("request refused: %s", text);
+    else
+        log_warn("%llu requests refused since the last line, this one: %s",
+                 (unsigned long long)count, text);
     g->refused_said = g->refused_count;
 }
 

@@ -8,6 +8,7 @@
 
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
+#include "lib/kernels/isa.h"
 #include "procs/client/document.h"
 #include "procs/gateway/gateway.h"
 
@@ -122,9 +123,24 @@ static void processes(FILE *out, const json_t *doc, const char *name, const char
     }
 }
 
-static double restarts_of(const json_t *row)
+/* Every cause from the start, so that its first restart is seen to be one more than none. */
+static void restarts(FILE *out, const json_t *doc)
 {
-    return (double)document_u64(row, "restarts");
+    head(out, "process_restarts_total", "counter", "Restarts of a process by what it died of.");
+    for (size_t i = 0; i < document_processes(doc); i++) {
+        const json_t *row = document_row(doc, i);
+        const char *cause;
+        json_t *count;
+        json_object_foreach(json_object_get(row, "restarts_by"), cause, count)
+        {
+            fprintf(out, "sluice_process_restarts_total{");
+            label(out, "proc", document_text(row, "service"));
+            fprintf(out, ",number=\"%" PRIu64 "\",", document_u64(row, "number"));
+            label(out, "cause", cause);
+            fputc('}', out);
+            number(out, (double)json_integer_value(count));
+        }
+    }
 }
 
 static double up(const json_t *row)
@@ -194,6 +210,8 @@ static void own(FILE *out, const struct gateway *g, const json_t *doc)
     label(out, "arch", document_text(doc, "model.arch"));
     fputc(',', out);
     label(out, "model_name", g->model_name);
+    fputc(',', out);
+    label(out, "isa", kernel_isa_word(document_counter(doc, "compute", "isa")));
     fprintf(out, "} 1\n");
 }
 
@@ -204,7 +222,7 @@ char *metrics_make(struct gateway *g, const json_t *doc, size_t *bytes)
     if (!out)
         return NULL;
     from_document(out, doc);
-    processes(out, doc, "process_restarts_total", "counter", "Restarts of a process.", restarts_of);
+    restarts(out, doc);
     processes(out, doc, "process_up", "gauge", "1 when it is ready.", up);
     processes(out, doc, "process_heartbeat_age_seconds", "gauge", "Since its last sign of life.",
               heartbeat_age);

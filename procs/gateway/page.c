@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
@@ -44,23 +45,51 @@ static void escaped(FILE *out, const char *text)
 
 static void process_row(FILE *out, const json_t *row)
 {
-    char private[16], held[16];
+    char private[16], held[16], name[DOCUMENT_NAME_BYTES];
     const char *state = document_text(row, "state");
     fputs("<tr><td>", out);
-    escaped(out, document_text(row, "service"));
-    if (strcmp(document_text(row, "service"), "loader") == 0)
-        fprintf(out, ".%" PRIu64, document_u64(row, "number"));
+    escaped(out, document_name(row, name));
     fprintf(out, "</td><td%s>", strcmp(state, "ready") == 0 ? "" : " class=\"bad\"");
     escaped(out, state);
-    fputs("</td><td>", out);
+    fputs("</td><td class=\"w\">", out);
     escaped(out, document_text(row, "wait"));
     fprintf(out, "</td><td class=\"n\">%" PRIu64 "</td><td class=\"n\">%s</td>",
             document_u64(row, "restarts"),
             bytes_format(document_u64(row, "private_bytes"), private));
-    fprintf(out, "<td class=\"n\">%s</td><td>",
+    fprintf(out, "<td class=\"n\">%s</td><td class=\"w\">",
             bytes_format(document_u64(row, "lease_bytes"), held));
     escaped(out, document_text(row, "last_words"));
     fputs("</td></tr>\n", out);
+}
+
+/* By the clock of this machine's users, in UTC: without a script nobody knows the reader's zone. */
+static void death_row(FILE *out, const json_t *death)
+{
+    char name[DOCUMENT_NAME_BYTES], when[32] = "";
+    time_t seconds = (time_t)(document_u64(death, "wall_ms") / 1000);
+    struct tm tm;
+    if (gmtime_r(&seconds, &tm))
+        strftime(when, sizeof when, "%Y-%m-%d %H:%M:%S", &tm);
+    fprintf(out, "<tr><td>%s</td><td>", when);
+    escaped(out, document_name(death, name));
+    fputs("</td><td>", out);
+    escaped(out, document_text(death, "cause"));
+    fputs("</td><td class=\"w\">", out);
+    escaped(out, document_text(death, "words"));
+    bool restarted = json_is_true(json_object_get(death, "restarted"));
+    fprintf(out, "</td><td>%s</td></tr>\n", restarted ? "yes" : "no");
+}
+
+static void deaths(FILE *out, const json_t *doc)
+{
+    if (document_deaths(doc) == 0)
+        return;
+    fputs("<table class=\"rows ends\"><tr><th>ended (UTC)</th><th>process</th><th>cause</th>"
+          "<th class=\"w\">last words</th><th>restarted</th></tr>\n",
+          out);
+    for (size_t i = 0; i < document_deaths(doc); i++)
+        death_row(out, document_death(doc, i));
+    fputs("</table>\n", out);
 }
 
 static void figure(FILE *out, const char *name, const char *text)
@@ -120,12 +149,15 @@ char *page_make(struct gateway *g, const json_t *doc, size_t *bytes)
     if (!out)
         return NULL;
     fwrite(gateway_html, 1, (size_t)(mark - gateway_html), out);
-    fputs("<table><tr><th>process</th><th>state</th><th>waits for</th><th class=\"n\">restarts</th>"
-          "<th class=\"n\">private</th><th class=\"n\">held</th><th>last words</th></tr>\n",
+    fputs("<table class=\"rows procs\"><tr><th>process</th><th>state</th><th class=\"w\">waits "
+          "for</th><th class=\"n\">restarts</th>"
+          "<th class=\"n\">private</th><th class=\"n\">held</th><th class=\"w\">last "
+          "words</th></tr>\n",
           out);
     for (size_t i = 0; i < document_processes(doc); i++)
         process_row(out, document_row(doc, i));
     fputs("</table>\n", out);
+    deaths(out, doc);
     figures(out, doc);
     fputs(mark + strlen(MARK), out);
     bool whole = !ferror(out);

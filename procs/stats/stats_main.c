@@ -18,6 +18,7 @@
 #include "procs/client/session.h"
 
 #define WATCH_TICK_MS 100
+#define DEATHS_SHOWN  5 /* of those the document has */
 
 struct stats {
     const char *run;
@@ -76,16 +77,27 @@ static void print_processes(const json_t *doc)
     printf("%-12s %8s %-10s %4s %8s  %s\n", "PROCESS", "PID", "STATE", "INC", "RESTARTS", "DOING");
     for (size_t i = 0; i < document_processes(doc); i++) {
         const json_t *row = document_row(doc, i);
-        char name[40];
-        const char *service = document_text(row, "service");
-        if (strcmp(service, "loader") == 0)
-            snprintf(name, sizeof name, "loader.%" PRIu64, document_u64(row, "number"));
-        else
-            snprintf(name, sizeof name, "%s", service);
-        printf("%-12s %8" PRIu64 " %-10s %4" PRIu64 " %8" PRIu64 "  %s\n", name,
+        char name[DOCUMENT_NAME_BYTES];
+        printf("%-12s %8" PRIu64 " %-10s %4" PRIu64 " %8" PRIu64 "  %s\n", document_name(row, name),
                document_u64(row, "pid"), document_text(row, "state"),
                document_u64(row, "incarnation"), document_u64(row, "restarts"),
                document_text(row, "wait"));
+    }
+}
+
+/* The newest; nothing when nobody died. */
+static void print_deaths(const json_t *doc)
+{
+    if (document_deaths(doc) == 0)
+        return;
+    printf("\n%-12s %8s %-10s %13s  %s\n", "DIED", "PID", "CAUSE", "AT UPTIME", "LAST WORDS");
+    for (size_t i = 0; i < document_deaths(doc) && i < DEATHS_SHOWN; i++) {
+        const json_t *death = document_death(doc, i);
+        char name[DOCUMENT_NAME_BYTES];
+        printf("%-12s %8" PRIu64 " %-10s %11.1f s  %s%s\n", document_name(death, name),
+               document_u64(death, "pid"), document_text(death, "cause"),
+               (double)document_u64(death, "uptime_ms") / 1e3, document_text(death, "words"),
+               json_is_true(json_object_get(death, "restarted")) ? "" : " (not restarted)");
     }
 }
 
@@ -208,6 +220,7 @@ static void print_document(const struct stats *s, const struct look *look)
         print_counters(look);
     } else {
         print_processes(look->now);
+        print_deaths(look->now);
         printf("\n");
         print_memory(look->now);
         print_work(look);

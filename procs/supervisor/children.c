@@ -122,8 +122,11 @@ static void act_spawn(struct supervisor *s, struct child_slot *c)
     }
     atomic_store_explicit(&c->row->pid, (int32_t)c->pid, memory_order_relaxed);
     uint32_t incarnation = atomic_load(&c->row->incarnation);
-    if (incarnation > 1)
+    if (incarnation > 1) {
         atomic_fetch_add_explicit(&c->row->restarts, 1, memory_order_relaxed);
+        c->restarts_by[c->cause]++;
+        deaths_restarted(&s->deaths, (uint32_t)(c - s->children));
+    }
     counter_add(s->row, CTR_SUPERVISOR_spawns, 1);
     log_debug("%s: incarnation %" PRIu32 " is process %d", child_word(c, word), incarnation,
               (int)c->pid);
@@ -272,6 +275,29 @@ static enum machine_event classify(struct child_slot *c)
     return tally_note(&c->tally, clock_now_ns()) ? EVENT_DIED_OFTEN : EVENT_DIED_EARLY;
 }
 
+/* Before the machine buries it: what it was is forgotten there. */
+static void chronicle(struct supervisor *s, struct child_slot *c)
+{
+    struct timespec wall;
+    clock_gettime(CLOCK_REALTIME, &wall);
+    uint32_t number = atomic_load(&c->row->last_signal);
+    const struct death_facts facts = {.late = c->late,
+                                      .asked = c->wanted_death,
+                                      .too_slow = child_state(c) == PROC_KILLED && !c->ready_ns,
+                                      .signal = number};
+    c->cause = death_cause_of(&facts);
+    const struct death death = {.uptime_ms = (clock_now_ns() - s->started_ns) / NS_PER_MS,
+                                .wall_ms = (uint64_t)wall.tv_sec * 1000 +
+                                           (uint64_t)wall.tv_nsec / NS_PER_MS,
+                                .child = (uint32_t)(c - s->children),
+                                .incarnation = atomic_load(&c->row->incarnation),
+                                .pid = (int32_t)c->pid,
+                                .cause = c->cause,
+                                .signal = number,
+                                .exit_status = atomic_load(&c->row->last_exit)};
+    deaths_note(&s->deaths, &death, c->words);
+}
+
 static void reap_one(struct supervisor *s, struct child_slot *c, int status)
 {
     char word[32];
@@ -280,6 +306,7 @@ static void reap_one(struct supervisor *s, struct child_slot *c, int status)
     counter_add(s->row, CTR_SUPERVISOR_deaths, 1);
     enum machine_event event = classify(c);
     obituary(c);
+    chronicle(s, c);
     if (s->phase != PHASE_STOP)
         log_warn("%s (process %d) ended: %s", child_word(c, word), (int)c->pid, c->words);
     children_event(s, c, event);

@@ -135,6 +135,8 @@ static int restart(struct supervisor *s, struct rpc_request *request, struct chi
     k->child = c;
     k->value = atomic_load(&c->row->incarnation) + 1;
     c->wanted_death = true;
+    if (child_state(c) == PROC_FAILED) /* no death will say so */
+        c->cause = DEATH_ASKED;
     tally_clear(&c->tally);
     children_event(s, c, EVENT_RESTART);
     return 0;

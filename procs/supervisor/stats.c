@@ -83,10 +83,19 @@ static json_t *process(const struct proc_row *row, enum service service, uint64_
     return object;
 }
 
+static json_t *restarts_by(const struct child_slot *c)
+{
+    json_t *object = json_object();
+    for (int cause = 0; cause < DEATH__COUNT; cause++)
+        put(object, death_word((enum death_cause)cause), c->restarts_by[cause]);
+    return object;
+}
+
 static json_t *child(const struct child_slot *c, uint64_t now_ns)
 {
     json_t *object = process(c->row, c->service, now_ns);
     put_text(object, "last_words", c->words);
+    json_object_set_new(object, "restarts_by", restarts_by(c));
     put(object, "private_bytes", c->usage.anon);
     put(object, "lease_bytes", c->lease);
     put(object, "page_table_bytes", c->usage.page_tables);
@@ -107,6 +116,30 @@ static json_t *processes(struct supervisor *s)
     json_array_append_new(array, process(s->row, SERVICE_SUPERVISOR, now_ns));
     for (uint32_t i = 0; i < s->children_count; i++)
         json_array_append_new(array, child(&s->children[i], now_ns));
+    return array;
+}
+
+/* The latest deaths of children, the oldest first. */
+static json_t *deaths(const struct supervisor *s)
+{
+    json_t *array = json_array();
+    for (uint32_t i = 0; i < deaths_kept(&s->deaths); i++) {
+        const struct death *d = deaths_at(&s->deaths, i);
+        const struct child_slot *c = &s->children[d->child];
+        json_t *object = json_object();
+        put(object, "uptime_ms", d->uptime_ms);
+        put(object, "wall_ms", d->wall_ms);
+        put_text(object, "service", service_word(c->service));
+        put(object, "number", c->number);
+        put(object, "incarnation", d->incarnation);
+        put(object, "pid", (uint64_t)d->pid);
+        put_text(object, "cause", death_word(d->cause));
+        put(object, "signal", d->signal);
+        put(object, "exit", d->exit_status);
+        json_object_set_new(object, "restarted", json_boolean(d->restarted));
+        put_text(object, "words", d->words);
+        json_array_append_new(array, object);
+    }
     return array;
 }
 
@@ -292,6 +325,7 @@ json_t *stats_document(struct supervisor *s)
     put(object, "uptime_ms", (clock_now_ns() - s->started_ns) / NS_PER_MS);
     json_object_set_new(object, "model", model(s));
     json_object_set_new(object, "processes", processes(s));
+    json_object_set_new(object, "deaths", deaths(s));
     json_object_set_new(object, "memory", stats_memory(s));
     json_object_set_new(object, "directory", directory(s));
     json_object_set_new(object, "params", params(s));

@@ -16,6 +16,7 @@
 #include "ipc/edge.h"
 #include "ipc/endpoints.h"
 #include "ipc/rpc.h"
+#include "procs/supervisor/deaths.h"
 #include "procs/supervisor/ledger.h"
 #include "procs/supervisor/machine.h"
 #include "shm/arena.h"
@@ -71,6 +72,8 @@ struct child_slot {
     bool wanted_death;          /* somebody asked for it: not its fault */
     bool late;                  /* killed for its heartbeat, for the obituary */
     struct death_tally tally;
+    enum death_cause cause; /* of the last death, or of what stands for one */
+    uint64_t restarts_by[DEATH__COUNT];
     char backend[PARAM_CHOICE_BYTES]; /* loaders: "" or the one ctl chose */
     bool forgive;                     /* loaders: the successor begins without quarantine */
     struct control_due controls[CONTROL__COUNT];
@@ -169,6 +172,7 @@ struct supervisor {
     int lifeline[2];
     struct child_slot children[CHILDREN_MAX];
     uint32_t children_count;
+    struct deaths deaths; /* child: index of children */
     struct rpc_server *control;
     struct kept kept[REQUESTS_KEPT];
     struct budget budget;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "lib/base/bytes.h"
@@ -357,9 +358,10 @@ static void bounds(void)
                 (const char *const[]){"/bin/grep", "-c", "WARN gateway", e->log, NULL});
     CHECK(strtol(lines.out, NULL, 10) <= 60, "%s lines for 103 bad requests", lines.out);
     command_free(&lines);
-    command_run(
-        &lines, NULL, END_MS,
-        (const char *const[]){"/bin/grep", "-c", "unknown field '  2Jblank'", e->log, NULL});
+    command_run(&lines, NULL, END_MS,
+                (const char *const[]){"/bin/grep", "-c",
+                                      "request refused: .*unknown field '  2Jblank'", e->log,
+                                      NULL});
     CHECK(strtol(lines.out, NULL, 10) == 1, "the log has not the line, or the bytes");
     command_free(&lines);
     CHECK(engine_counter(e, "gateway", "requests_bad") >= 103, "they were not counted");
@@ -403,8 +405,8 @@ static void documents(void)
 {
     unsigned port;
     struct http h;
-    struct engine *e =
-        gateway_start(&port, (const char *const[]){"--http=0", "--experts=50", NULL});
+    struct engine *e = gateway_start(
+        &port, (const char *const[]){"--http=0", "--experts=50", "--isa=generic", NULL});
     free(completion_text(port, test_prompt(0), 16));
     http_call(&h, port, "/", NULL, NULL, 200);
     CHECK(strstr(h.body, "<td>compute</td><td>ready</td>") && strstr(h.body, "<th>new tokens</th>"),
@@ -443,7 +445,107 @@ static void documents(void)
                                         "\nsluice_request_finished_total{reason=\"length\"} 1\n"};
     for (size_t i = 0; i < ARRAY_LEN(names); i++)
         CHECK(strstr(h.body, names[i]), "no%s", names[i]);
+    char isa[32];
+    json_t *doc = engine_stats(e);
+    const char *wanted = document_text(doc, "params.isa");
+    snprintf(isa, sizeof isa, ",isa=\"%.16s\"} 1\n", wanted);
+    CHECK(strstr(h.body, isa), "no%s", isa);
+    json_decref(doc);
     http_close(&h);
+    engine_stop(e);
+}
+
+static uint64_t restarts_by(struct engine *e, const char *service, const char *cause)
+{
+    json_t *doc = engine_stats(e);
+    const json_t *row = document_process(doc, service, 0);
+    uint64_t n = document_u64(json_object_get(row, "restarts_by"), cause);
+    json_decref(doc);
+    return n;
+}
+
+/* The newest death of the document, in all that tells of it. */
+static void check_death(struct engine *e, pid_t pid, const char *service, const char *cause)
+{
+    json_t *doc = engine_stats(e);
+    const json_t *death = document_death(doc, 0);
+    char *text = json_dumps(death, 0);
+    CHECK(strcmp(document_text(death, "service"), service) == 0 &&
+              strcmp(document_text(death, "cause"), cause) == 0 &&
+              document_u64(death, "pid") == (uint64_t)pid &&
+              document_u64(death, "signal") == SIGKILL && document_u64(death, "exit") == 0 &&
+              json_is_true(json_object_get(death, "restarted")) &&
+              strstr(document_text(death, "words"), "signal 9"),
+          "%s of %s: %.300s", cause, service, text);
+    uint64_t uptime = document_u64(doc, "uptime_ms"), now = (uint64_t)time(NULL);
+    uint64_t then = document_u64(death, "wall_ms") / 1000;
+    CHECK(document_u64(death, "uptime_ms") > 0 && document_u64(death, "uptime_ms") <= uptime &&
+              then <= now && then + uptime / 1000 + 2 >= now,
+          "when: %.300s", text);
+    free(text);
+    json_decref(doc);
+}
+
+/* A death is remembered by the engine: with its signal, and whether it was asked for. */
+static void history(void)
+{
+    unsigned port;
+    struct http h;
+    struct command c;
+    struct engine *e =
+        gateway_start(&port, (const char *const[]){"--http=0", "--experts=50", NULL});
+    json_t *doc = engine_stats(e);
+    CHECK(document_deaths(doc) == 0, "nobody has died");
+    json_decref(doc);
+    pid_t pid = engine_pid(e, "compute", 0, 0);
+    kill(pid, SIGKILL);
+    engine_pid(e, "compute", 0, pid);
+    check_death(e, pid, "compute", "signal");
+    pid = engine_pid(e, "predictor", 0, 0);
+    json_decref(engine_control(e, "restart", json_pack("{s:s}", "process", "predictor")));
+    check_death(e, pid, "predictor", "asked");
+    CHECK(restarts_by(e, "compute", "signal") == 1 && restarts_by(e, "compute", "asked") == 0 &&
+              restarts_by(e, "predictor", "asked") == 1,
+          "restarts by cause");
+    http_call(&h, port, "/", NULL, NULL, 200);
+    const char *asked = strstr(h.body, "<td>predictor</td><td>asked</td>");
+    const char *killed = strstr(h.body, "<td>compute</td><td>signal</td><td class=\"w\">signal 9");
+    CHECK(asked && killed && asked < killed, "not in the page, or not the newest first: %s",
+          h.body);
+    http_close(&h);
+    http_call(&h, port, "/metrics", NULL, NULL, 200);
+    CHECK(strstr(h.body, "{proc=\"compute\",number=\"0\",cause=\"signal\"} 1\n") &&
+              strstr(h.body, "{proc=\"compute\",number=\"0\",cause=\"heartbeat\"} 0\n") &&
+              strstr(h.body, "{proc=\"predictor\",number=\"0\",cause=\"asked\"} 1\n"),
+          "restarts by cause in the metrics");
+    http_close(&h);
+    command_run(&c, NULL, END_MS, (const char *const[]){"stats", "--run", e->run, NULL});
+    CHECK(c.status == 0 && strstr(c.out, "\nDIED ") && strstr(c.out, "signal 9"), "%s", c.out);
+    command_free(&c);
+    engine_stop(e);
+}
+
+/* As many deaths as are kept, and the smallest buffer: every document still has room, and none has
+ * more of them. */
+static void history_is_bounded(void)
+{
+    static const char *const paths[] = {"/stats", "/metrics", "/"};
+    unsigned port;
+    struct http h;
+    struct engine *e = gateway_start(&port, (const char *const[]){"--http=0", "--experts=50",
+                                                                  "--http-buffer=64KiB",
+                                                                  "--http-body=16KiB", NULL});
+    for (int i = 0; i < 34; i++)
+        json_decref(engine_control(e, "restart", json_pack("{s:s}", "process", "predictor")));
+    json_t *doc = engine_stats(e);
+    CHECK(document_deaths(doc) == 32 && restarts_by(e, "predictor", "asked") == 34,
+          "%zu deaths of 34 are kept", document_deaths(doc));
+    json_decref(doc);
+    for (size_t i = 0; i < ARRAY_LEN(paths); i++) {
+        http_call(&h, port, paths[i], NULL, NULL, 200);
+        test_note("%s: %zu bytes", paths[i], h.body_bytes);
+        http_close(&h);
+    }
     engine_stop(e);
 }
 
@@ -487,7 +589,7 @@ int main(int argc, char **argv)
     static const struct test_case cases[] = {
         ROW(same_text),         ROW(stops),     ROW(kill_compute), ROW(kill_gateway),
         ROW(stop_ends_streams), ROW(malformed), ROW(bounds),       ROW(keys),
-        ROW(refused_at_start),  ROW(documents),
+        ROW(refused_at_start),  ROW(documents), ROW(history),      ROW(history_is_bounded),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

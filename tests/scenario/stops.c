@@ -1,6 +1,7 @@
 /* Processes that hang, and the death nobody survives: the supervisor's. */
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/wait.h>
 
 #include "lib/base/bytes.h"
@@ -47,6 +48,18 @@ static void stopped_2s(const char *service)
 }
 
 /* Stopped for longer: killed, replaced, the text unchanged. */
+/* The engine remembers that it was the watchdog's, not somebody else's kill. */
+static void check_cause(struct engine *e, pid_t pid)
+{
+    json_t *doc = engine_stats(e);
+    const char *cause = "";
+    for (size_t i = 0; i < document_deaths(doc); i++)
+        if (document_u64(document_death(doc, i), "pid") == (uint64_t)pid)
+            cause = document_text(document_death(doc, i), "cause");
+    CHECK(strcmp(cause, "heartbeat") == 0, "it died of '%s'", cause);
+    json_decref(doc);
+}
+
 static void stopped_5s(const char *service)
 {
     struct engine *e = engine_new();
@@ -62,6 +75,7 @@ static void stopped_5s(const char *service)
     CHECK(engine_pid(e, service, 0, pid) != pid, "%s was not replaced", service);
     CHECK(engine_restarts(e, service, 0) >= 1, "stats do not tell the restart of %s", service);
     CHECK(engine_counter(e, "supervisor", "kills") >= 1, "stats do not tell the kill");
+    check_cause(e, pid);
     engine_stop(e);
 }
 

@@ -101,7 +101,9 @@ static const char document[] =
     "{\"state\":\"ready\",\"memory\":{\"budget_bytes\":4096,\"x\":-5},\"processes\":["
     "{\"service\":\"loader\",\"number\":0,\"pid\":7,\"restarts\":2,\"counters\":{\"reads\":10}},"
     "{\"service\":\"loader\",\"number\":1,\"pid\":8,\"restarts\":1,\"counters\":{\"reads\":5}},"
-    "{\"service\":\"cache\",\"number\":0,\"counters\":\"none\"}]}";
+    "{\"service\":\"cache\",\"number\":0,\"counters\":\"none\"}],\"deaths\":["
+    "{\"service\":\"loader\",\"number\":1,\"pid\":3},{\"service\":\"cache\",\"number\":0,\"pid\":4}"
+    "]}";
 
 START_TEST(documents_are_looked_at)
 {
@@ -113,6 +115,12 @@ START_TEST(documents_are_looked_at)
     ck_assert_uint_eq(document_u64(document_process(doc, "loader", 1), "pid"), 8);
     ck_assert_ptr_null(document_process(doc, "loader", 2));
     ck_assert_uint_eq(document_restarts(doc), 3);
+    char name[DOCUMENT_NAME_BYTES];
+    ck_assert_uint_eq(document_deaths(doc), 2);
+    ck_assert_str_eq(document_name(document_death(doc, 0), name), "cache");
+    ck_assert_str_eq(document_name(document_death(doc, 1), name), "loader.1");
+    ck_assert_ptr_null(document_death(doc, 2));
+    ck_assert_uint_eq(document_deaths(NULL), 0);
     ck_assert_uint_eq(document_u64(doc, "memory.budget_bytes"), 4096);
     ck_assert_uint_eq(document_u64(doc, "memory.x"), 0);
     ck_assert_uint_eq(document_u64(doc, "memory.budget_bytes.deeper"), 0);
