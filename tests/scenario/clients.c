@@ -444,6 +444,45 @@ static void stats_and_ctl(void)
     engine_stop(e);
 }
 
+/* The life of an engine by hand: a process replaced, no more work, the end. */
+static void ctl_to_the_end(void)
+{
+    struct command c;
+    struct engine *e = engine_new();
+    engine_start(e, NULL);
+    pid_t cache = engine_pid(e, "cache", 0, 0);
+    command_run(&c, NULL, END_MS,
+                (const char *const[]){"ctl", "--run", e->run, "restart", "cache", NULL});
+    expect(&c, 0);
+    command_free(&c);
+    engine_pid(e, "cache", 0, cache);
+    command_run(&c, NULL, END_MS, (const char *const[]){"ctl", "--run", e->run, "drain", NULL});
+    expect(&c, 0);
+    command_free(&c);
+    uint64_t deadline = deadline_in(5000);
+    for (;;) { /* the control travels */
+        command_run(
+            &c, NULL, END_MS,
+            (const char *const[]){"generate", "--run", e->run, "-p", "It was", "-n", "1", NULL});
+        if (c.status != 0)
+            break;
+        command_free(&c);
+        CHECK(deadline_tick(deadline), "a draining engine goes on taking requests");
+    }
+    expect(&c, 1);
+    CHECK(strstr(c.err, "drain"), "%.300s", c.err);
+    command_free(&c);
+    command_run(&c, NULL, END_MS, (const char *const[]){"ctl", "--run", e->run, "stop", NULL});
+    expect(&c, 0);
+    command_free(&c);
+    process_wait_state(e->pid, 'Z', END_MS);
+    int status;
+    CHECK(waitpid(e->pid, &status, 0) == e->pid && WIFEXITED(status) && WEXITSTATUS(status) == 0,
+          "the engine stopped with status %#x", (unsigned)status);
+    e->pid = 0;
+    engine_check_gone(e, 1000);
+}
+
 /* drain: what runs is finished, nothing new is taken. */
 static void drain(void)
 {
@@ -503,6 +542,7 @@ int main(int argc, char **argv)
         ROW(profile_plan_generate),
         ROW(trace_and_sim),
         ROW(stats_and_ctl),
+        ROW(ctl_to_the_end),
         ROW(drain),
         ROW(inspect_demo),
     };
