@@ -13,7 +13,8 @@
 #include "procs/gateway/gateway.h"
 
 #define NEXT_WAIT_MS 1000
-#define PING_NS      (5 * NS_PER_S)  /* a comment, so that proxies and clients know we live */
+#define PING_NS      (5 * NS_PER_S)  /* of silence, at most, before a comment says that we live */
+#define PING_PARTS   6               /* of http-timeout, where that is sooner */
 #define LOST_NS      (60 * NS_PER_S) /* compute unheard of for this long */
 #define AHEAD_BYTES  16384           /* untold events beyond which no more tokens are asked for */
 #define BLOCK_BYTES  4096            /* written at once */
@@ -481,6 +482,14 @@ void stream_chat(struct exchange *x)
 
 /* ---- the loop's part ------------------------------------------------------------------------- */
 
+/* Silence after which proxies and clients are told that we live. Who cuts others off sooner than by
+ * default has proxies and clients that do as well. */
+static uint64_t ping_ns(const struct gateway *g)
+{
+    uint64_t part = g->child.params->http_timeout * NS_PER_S / PING_PARTS;
+    return part < PING_NS ? part : PING_NS;
+}
+
 void streams_tend(struct gateway *g, uint64_t now_ns)
 {
     uint64_t running = 0;
@@ -491,7 +500,7 @@ void streams_tend(struct gateway *g, uint64_t now_ns)
             continue;
         ask_next(s);
         bool silent = s->request.stream && buffer_untold(&s->out) == 0;
-        if (silent && now_ns - s->spoke_ns > PING_NS) {
+        if (silent && now_ns - s->spoke_ns > ping_ns(g)) {
             tell(s, ping, sizeof ping - 1);
             s->failed = false; /* who does not get it misses nothing */
         }

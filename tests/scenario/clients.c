@@ -1,4 +1,4 @@
-/* The programs people run: generate, repl, eval, stats, ctl, inspect and the launcher over them. */
+/* The programs people run: generate, repl, eval, profile, plan, sim, stats, ctl, inspect. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -316,6 +316,94 @@ static void eval_modelled(void)
 #undef EVAL
 }
 
+/* A profile of a little text, a plan from it, and an engine that runs by the plan. */
+static void profile_plan_generate(void)
+{
+    struct command c;
+    char profile[PATH_MAX], plan[PATH_MAX];
+    static const char text[] = SLUICE_SOURCE_DIR "/launch/demo/calib.txt";
+    snprintf(profile, sizeof profile, "%s/a.profile", test_dir());
+    snprintf(plan, sizeof plan, "%s/a.plan", test_dir());
+    for (int round = 0; round < 2; round++) { /* the second goes on where the first ended */
+        command_run(&c, NULL, END_MS,
+                    (const char *const[]){"profile", "-m", test_model(), "--text", text, "-o",
+                                          profile, "--tokens", "256", "--ctx", "64",
+                                          "--importance-tokens", "0", NULL});
+        expect(&c, 0);
+        CHECK(strstr(c.out, "256 tokens, perplexity ") && strstr(c.out, "recall per layer"),
+              "%.400s", c.out);
+        CHECK((strstr(c.err, "routing statistics") != NULL) == (round == 0), "round %d: %.300s",
+              round, c.err);
+        command_free(&c);
+    }
+    command_run(&c, NULL, END_MS,
+                (const char *const[]){"plan", "-m", test_model(), "--profile", profile, "--text",
+                                      text, "--tokens", "256", "--ctx", "64", "--max-loss", "50%",
+                                      "--system", "hobbit", "-o", plan, NULL});
+    expect(&c, 0);
+    CHECK(strstr(c.out, "hobbit: T1 ") && strstr(c.out, "expected loss"), "%.400s", c.out);
+    command_free(&c);
+    command_run(&c, NULL, END_MS,
+                (const char *const[]){"generate", "-m", test_model(), "--plan", plan, "-p",
+                                      "It was", "-n", "4", "--temp", "0", NULL});
+    expect(&c, 0);
+    command_free(&c);
+    /* One of another model's is refused: the first digits of its hash changed. */
+    command_run(&c, NULL, END_MS,
+                (const char *const[]){"/bin/sed", "-i", "s/\\(\"model_hash\": *\"\\)..../\\10000/",
+                                      plan, NULL});
+    expect(&c, 0);
+    command_free(&c);
+    command_run(&c, NULL, END_MS,
+                (const char *const[]){"generate", "-m", test_model(), "--plan", plan, "-p",
+                                      "It was", "-n", "4", NULL});
+    CHECK(c.status == 2 && strstr(c.err, "was made for another model"), "status %d: %.300s",
+          c.status, c.err);
+    command_free(&c);
+}
+
+static size_t file_lines_with(const char *path, const char *text)
+{
+    struct command c;
+    command_run(&c, NULL, END_MS, (const char *const[]){"/bin/grep", "-c", text, path, NULL});
+    size_t lines = strtoul(c.out, NULL, 10);
+    command_free(&c);
+    return lines;
+}
+
+/* The trace of an answer under two systems and two budgets: a table to read, and a picture. */
+static void trace_and_sim(void)
+{
+    struct command c;
+    struct text got;
+    char trace[PATH_MAX], option[PATH_MAX + 16], picture[PATH_MAX];
+    snprintf(trace, sizeof trace, "%s/an.trace", test_dir());
+    snprintf(picture, sizeof picture, "%s/a.svg", test_dir());
+    snprintf(option, sizeof option, "--trace=%s", trace);
+    struct engine *e = engine_new();
+    engine_start(e, (const char *const[]){option, NULL});
+    engine_generate(e, test_prompt(0), 32, &got);
+    text_free(&got);
+    engine_stop(e);
+    static const char *const output[] = {"text", "md", "csv"};
+    for (size_t i = 0; i < ARRAY_LEN(output); i++) {
+        command_run(&c, NULL, END_MS,
+                    (const char *const[]){"sim", trace, "--systems", "lod,default", "--budgets",
+                                          "25%,50%", "--drive", "200MB/s", "--output", output[i],
+                                          "--svg", picture, NULL});
+        expect(&c, 0);
+        CHECK(strstr(c.out, "lod") && strstr(c.out, "default") && command_lines(c.out) >= 5,
+              "%s: %.600s", output[i], c.out);
+        command_free(&c);
+    }
+    CHECK(file_lines_with(picture, "<svg ") == 1 && file_lines_with(picture, "</svg>") == 1,
+          "no picture");
+    command_run(&c, NULL, END_MS, (const char *const[]){"sim", trace, "--systems", "moon", NULL});
+    expect(&c, 2);
+    CHECK(strstr(c.err, "moon"), "%.300s", c.err);
+    command_free(&c);
+}
+
 static void stats_and_ctl(void)
 {
     struct command c;
@@ -354,6 +442,45 @@ static void stats_and_ctl(void)
     expect(&c, 0);
     command_free(&c);
     engine_stop(e);
+}
+
+/* The life of an engine by hand: a process replaced, no more work, the end. */
+static void ctl_to_the_end(void)
+{
+    struct command c;
+    struct engine *e = engine_new();
+    engine_start(e, NULL);
+    pid_t cache = engine_pid(e, "cache", 0, 0);
+    command_run(&c, NULL, END_MS,
+                (const char *const[]){"ctl", "--run", e->run, "restart", "cache", NULL});
+    expect(&c, 0);
+    command_free(&c);
+    engine_pid(e, "cache", 0, cache);
+    command_run(&c, NULL, END_MS, (const char *const[]){"ctl", "--run", e->run, "drain", NULL});
+    expect(&c, 0);
+    command_free(&c);
+    uint64_t deadline = deadline_in(5000);
+    for (;;) { /* the control travels */
+        command_run(
+            &c, NULL, END_MS,
+            (const char *const[]){"generate", "--run", e->run, "-p", "It was", "-n", "1", NULL});
+        if (c.status != 0)
+            break;
+        command_free(&c);
+        CHECK(deadline_tick(deadline), "a draining engine goes on taking requests");
+    }
+    expect(&c, 1);
+    CHECK(strstr(c.err, "drain"), "%.300s", c.err);
+    command_free(&c);
+    command_run(&c, NULL, END_MS, (const char *const[]){"ctl", "--run", e->run, "stop", NULL});
+    expect(&c, 0);
+    command_free(&c);
+    process_wait_state(e->pid, 'Z', END_MS);
+    int status;
+    CHECK(waitpid(e->pid, &status, 0) == e->pid && WIFEXITED(status) && WEXITSTATUS(status) == 0,
+          "the engine stopped with status %#x", (unsigned)status);
+    e->pid = 0;
+    engine_check_gone(e, 1000);
 }
 
 /* drain: what runs is finished, nothing new is taken. */
@@ -412,7 +539,10 @@ int main(int argc, char **argv)
         ROW(repl_pipe),
         ROW(eval_windows),
         ROW(eval_modelled),
+        ROW(profile_plan_generate),
+        ROW(trace_and_sim),
         ROW(stats_and_ctl),
+        ROW(ctl_to_the_end),
         ROW(drain),
         ROW(inspect_demo),
     };

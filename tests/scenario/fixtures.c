@@ -3,8 +3,12 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include "lib/model/gguf_write.h"
 #include "lib/model/plan.h"
 #include "tests/harness/harness.h"
 
@@ -85,4 +89,59 @@ void store_pack(char path[PATH_MAX], const char *name, const char *tiers)
                                       tiers, "--method=channel", NULL});
     CHECK(c.status == 0, "sluice pack: status %d: %.300s", c.status, c.err);
     command_free(&c);
+}
+
+/* ---- a model that talks ---- */
+
+static ssize_t read_mapped(void *file, void *buf, size_t n, uint64_t offset)
+{
+    memcpy(buf, (const char *)file + offset, n);
+    return (ssize_t)n;
+}
+
+static bool key_is(const struct gguf *g, uint32_t i, const char *name)
+{
+    return g->keys[i].name_bytes == strlen(name) &&
+           memcmp(g->header + g->keys[i].name_at, name, strlen(name)) == 0;
+}
+
+static void copy_with_template(const struct gguf *g, const char *file, const char *path,
+                               const char *chat_template)
+{
+    struct error error;
+    struct gguf_writer *w = gguf_writer_new(g->alignment);
+    CHECK(w, "no memory");
+    for (uint32_t i = 0; i < g->key_count; i++)
+        if (!key_is(g, i, "general.alignment") && !key_is(g, i, "tokenizer.chat_template"))
+            gguf_put_copy(w, g, i);
+    gguf_put_text(w, "tokenizer.chat_template", chat_template);
+    for (uint32_t i = 0; i < g->tensor_count; i++)
+        gguf_put_tensor(w, g->tensors[i].name, g->tensors[i].type, g->tensors[i].dims,
+                        g->tensors[i].ne);
+    CHECK(gguf_writer_layout(w, &error) == 0 && gguf_writer_begin(w, path, &error) == 0, "%s",
+          error.text);
+    for (uint32_t i = 0; i < g->tensor_count; i++)
+        CHECK(gguf_writer_data(w, file + g->tensors[i].file_offset, g->tensors[i].bytes, &error) ==
+                  0,
+              "%s", error.text);
+    CHECK(gguf_writer_end(w, &error) == 0, "%s", error.text);
+    gguf_writer_free(w);
+}
+
+void chat_model_make(char path[PATH_MAX], const char *name, const char *chat_template)
+{
+    struct error error;
+    struct stat st;
+    struct gguf g;
+    int fd = open(test_model(), O_RDONLY | O_CLOEXEC);
+    CHECK(fd >= 0 && fstat(fd, &st) == 0, "cannot open %s", test_model());
+    char *file = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+    close(fd);
+    CHECK(file != MAP_FAILED, "cannot map %s", test_model());
+    struct gguf_source source = {.read = read_mapped, .arg = file, .bytes = (uint64_t)st.st_size};
+    CHECK(gguf_open(&g, &source, &error) == 0, "%s", error.text);
+    snprintf(path, PATH_MAX, "%s/%s", test_dir(), name);
+    copy_with_template(&g, file, path, chat_template);
+    gguf_close(&g);
+    munmap(file, (size_t)st.st_size);
 }

@@ -13,4 +13,7 @@ void plan_make(char path[PATH_MAX], const char *name, uint32_t tier_mask);
 /* A store with these tiers ("native,int4"), made by sluice pack. */
 void store_pack(char path[PATH_MAX], const char *name, const char *tiers);
 
+/* The demo model with a chat template, which it has not: a GGUF file that differs in this key. */
+void chat_model_make(char path[PATH_MAX], const char *name, const char *chat_template);
+
 #endif

@@ -26,6 +26,8 @@
 #define HALF_A_BODY                                                                                \
     "POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 90000\r\n\r\n"            \
     "{\"prompt\":\"It was"
+#define PING         "B\r\n: waiting\n\n\r\n" /* a chunk, as the library writes it */
+#define PINGS        6
 #define MANY         1200 /* tokens whose log-probabilities are more than SMALL_BUFFER holds */
 #define SMALL_BUFFER "--http-buffer=64KiB"
 #define TALK                                                                                       \
@@ -60,6 +62,30 @@ static void disconnect_cancels(void)
     CHECK(engine_counter(e, "compute", "sequences_done") == 0, "a sequence came to its end");
     CHECK(engine_counter(e, "gateway", "requests_malformed") == 0, "leaving is no bad request");
     free(body);
+    engine_stop(e);
+}
+
+/* A stream that waits in the queue is told so, again and again, and is none the worse for it. */
+static void queued_streams_hear_of_it(void)
+{
+    unsigned port;
+    struct http first, queued;
+    baseline(0);
+    struct engine *e = gateway_start(
+        &port, (const char *const[]){"--http=0", "--http-timeout=1", "--experts=25", NULL});
+    completion_begin(&first, port, test_prompt(0), LONG);
+    CHECK(http_wait(&first, "data: ", END_MS), "no event");
+    completion_begin(&queued, port, test_prompt(0), BASELINE_TOKENS);
+    engine_wait_counter(e, "compute", "sequences_queued", 1, END_MS);
+    /* With the longest interval, of 5 s, the first would be at its end before so many came. */
+    char told[PINGS * (sizeof PING - 1) + 1] = "";
+    for (size_t i = 0; i < PINGS; i++)
+        strcat(told, PING);
+    CHECK(http_wait(&queued, told, END_MS), "the stream ended: %.500s",
+          strstr(queued.raw, "\r\n\r\n"));
+    CHECK(!strstr(queued.raw, "data: "), "it was not in the queue: %.300s", queued.raw);
+    http_close(&first);
+    completion_check(&queued, baseline(0)->text, BASELINE_TOKENS, "behind another");
     engine_stop(e);
 }
 
@@ -436,16 +462,10 @@ int main(int argc, char **argv)
 #name, name                                                                                \
     }
     static const struct test_case cases[] = {
-        ROW(disconnect_cancels),
-        ROW(cancelled_within_a_token),
-        ROW(stalled_clients),
-        ROW(connections_are_bounded),
-        ROW(budget_held),
-        ROW(slow_client_is_cut_off),
-        ROW(slow_reader_is_cut_off),
-        ROW(uploads_leave_room),
-        ROW(prompts_stay_counted),
-        ROW(what_does_not_fit),
+        ROW(disconnect_cancels),     ROW(queued_streams_hear_of_it), ROW(cancelled_within_a_token),
+        ROW(stalled_clients),        ROW(connections_are_bounded),   ROW(budget_held),
+        ROW(slow_client_is_cut_off), ROW(slow_reader_is_cut_off),    ROW(uploads_leave_room),
+        ROW(prompts_stay_counted),   ROW(what_does_not_fit),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

@@ -1,0 +1,325 @@
+/* Every way to an answer gives the same one: generate, repl in a pipe and on a terminal, the
+ * gateway's requests whole and streamed, curl, and OpenAI's own package. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/bytes.h"
+#include "tests/scenario/completions.h"
+#include "tests/scenario/fixtures.h"
+
+#define TOKENS      48
+#define TOKENS_TEXT "48"
+#define CHATML                                                                                     \
+    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + "                   \
+    "message['content'] + '<|im_end|>' + '\n' }}{% endfor %}{{ '<|im_start|>assistant\n' }}"
+
+struct way {
+    const char *temperature, *seed;
+};
+
+/* Greedy, and drawn. */
+static const struct way ways[] = {{"0", "3"}, {"0.9", "3"}};
+
+static void expect(const struct command *c, int status, const char *door)
+{
+    CHECK(c->status == status, "%s: status %d instead of %d: %.300s", door, c->status, status,
+          c->err);
+}
+
+/* What a program wrote has to be the text and one end of a line. */
+static void same_line(const struct command *c, const char *text, const char *door)
+{
+    size_t n = strlen(text);
+    expect(c, 0, door);
+    CHECK(c->out_bytes == n + 1 && memcmp(c->out, text, n) == 0 && c->out[n] == '\n',
+          "%s: another text: %.200s", door, c->out);
+}
+
+/* ---- the doors ---- */
+
+/* engine: "-m", a file, or "--run", a name. */
+static void generate(struct command *c, const char *const engine[2], const struct way *way,
+                     const char *output)
+{
+    command_run(c, NULL, END_MS,
+                (const char *const[]){"generate", engine[0], engine[1], "-p", test_prompt(0), "-n",
+                                      TOKENS_TEXT, "--temp", way->temperature, "--seed", way->seed,
+                                      "--ignore-eos", "--output", output, "-q", NULL});
+    expect(c, 0, "generate");
+}
+
+static void through_repl_in_a_pipe(const struct engine *e, const struct way *way, const char *text)
+{
+    struct command c;
+    char input[512];
+    snprintf(input, sizeof input, "/set ignore_eos on\n%s\n", test_prompt(0));
+    command_run(&c, input, END_MS,
+                (const char *const[]){"repl", "--run", e->run, "--temp", way->temperature, "--seed",
+                                      way->seed, "-n", TOKENS_TEXT, "-q", NULL});
+    same_line(&c, text, "repl in a pipe");
+    command_free(&c);
+}
+
+/* The terminal makes \r\n of every \n; before the answer the end of the pasting mode has come. */
+static void through_repl_on_a_terminal(const struct engine *e, const struct way *way,
+                                       const char *text)
+{
+    char *shown = malloc(2 * strlen(text) + 64), *to = shown;
+    CHECK(shown, "no memory");
+    to += sprintf(to, "%s\r\n\033[?2004l", test_prompt(0));
+    for (const char *at = text; *at; at++) {
+        if (*at == '\n')
+            *to++ = '\r';
+        *to++ = *at;
+    }
+    strcpy(to, "\r\n[" TOKENS_TEXT " tokens at");
+    setenv("XDG_STATE_HOME", test_dir(), 1);
+    struct terminal *t =
+        terminal_open(24, 80, -1,
+                      (const char *const[]){"repl", "--run", e->run, "--temp", way->temperature,
+                                            "--seed", way->seed, "-n", TOKENS_TEXT, NULL});
+    terminal_wait(t, ">>> ", END_MS);
+    terminal_type(t, "/set ignore_eos on\r");
+    terminal_wait(t, ">>> ", END_MS);
+    terminal_type(t, test_prompt(0));
+    terminal_type(t, "\r");
+    terminal_wait(t, shown, END_MS);
+    terminal_wait(t, ">>> ", END_MS);
+    terminal_type(t, "/bye\r");
+    CHECK(terminal_end(t, END_MS) == 0, "repl on a terminal: status");
+    free(shown);
+}
+
+/* A request of that way: `rest` is its prompt or its messages (stolen). The caller frees. */
+static char *body_of(const struct way *way, json_t *rest, bool stream)
+{
+    json_t *body = json_pack("{s:i, s:f, s:i, s:b, s:b}", "max_tokens", TOKENS, "temperature",
+                             strtod(way->temperature, NULL), "seed",
+                             (int)strtol(way->seed, NULL, 10), "ignore_eos", 1, "stream", stream);
+    CHECK(body && json_object_update(body, rest) == 0, "no memory");
+    char *text = json_dumps(body, 0);
+    json_decref(rest);
+    json_decref(body);
+    return text;
+}
+
+/* The text of a reply, whole or streamed, of completions or of a conversation; the caller frees. */
+static char *text_of_reply(const struct http *h, bool stream)
+{
+    if (stream) {
+        struct events got;
+        http_events(h, &got);
+        CHECK(got.done && strcmp(got.finish, "length") == 0, "finish '%s', error '%s'", got.finish,
+              got.error);
+        return got.text;
+    }
+    json_t *doc = http_json(h);
+    const json_t *choice = json_array_get(json_object_get(doc, "choices"), 0);
+    char *text = strdup(
+        document_text(choice, json_object_get(choice, "message") ? "message.content" : "text"));
+    json_decref(doc);
+    return text;
+}
+
+static char *answer(unsigned port, const char *path, const struct way *way, json_t *rest,
+                    bool stream)
+{
+    struct http h;
+    char *body = body_of(way, rest, stream);
+    http_call(&h, port, path, NULL, body, 200);
+    char *text = text_of_reply(&h, stream);
+    http_close(&h);
+    free(body);
+    return text;
+}
+
+static json_t *prompt_of_all(void)
+{
+    return json_pack("{s:s}", "prompt", test_prompt(0));
+}
+
+static void through_http(unsigned port, const struct way *way, const char *text)
+{
+    for (int stream = 0; stream < 2; stream++) {
+        char *got = answer(port, "/v1/completions", way, prompt_of_all(), stream);
+        CHECK(strcmp(got, text) == 0, "/v1/completions, streamed %d: another text: %.200s", stream,
+              got);
+        free(got);
+    }
+}
+
+static void through_curl(unsigned port, const struct way *way, const char *text)
+{
+    char url[80];
+    struct command c;
+    snprintf(url, sizeof url, "http://127.0.0.1:%u/v1/completions", port);
+    for (int stream = 0; stream < 2; stream++) {
+        char *body = body_of(way, prompt_of_all(), stream);
+        command_run(&c, NULL, END_MS,
+                    (const char *const[]){"/usr/bin/env", "curl", "-sSN", "--noproxy", "*", "-d",
+                                          body, url, NULL});
+        expect(&c, 0, "curl");
+        struct http reply = {.fd = -1, .body = c.out};
+        char *got = text_of_reply(&reply, stream);
+        CHECK(strcmp(got, text) == 0, "curl, streamed %d: another text: %.200s", stream, got);
+        free(got);
+        command_free(&c);
+        free(body);
+    }
+}
+
+/* ---- one text ---- */
+
+/* The text generate's own engine makes; the caller frees. */
+static char *text_of_generate(const struct way *way)
+{
+    struct command c;
+    generate(&c, (const char *const[]){"-m", test_model()}, way, "json");
+    json_t *doc = json_loads(c.out, 0, NULL);
+    CHECK(document_u64(doc, "tokens") == TOKENS, "not JSON, or not all tokens: %.200s", c.out);
+    char *text = strdup(document_text(doc, "text"));
+    json_decref(doc);
+    command_free(&c);
+    return text;
+}
+
+static void every_door(void)
+{
+    unsigned port;
+    struct command c;
+    char *text[ARRAY_LEN(ways)];
+    struct engine *e = gateway_start(&port, (const char *const[]){"--http=0", NULL});
+    for (size_t i = 0; i < ARRAY_LEN(ways); i++) {
+        text[i] = text_of_generate(&ways[i]);
+        generate(&c, (const char *const[]){"-m", test_model()}, &ways[i], "text");
+        same_line(&c, text[i], "generate, an engine of its own");
+        command_free(&c);
+        generate(&c, (const char *const[]){"--run", e->run}, &ways[i], "text");
+        same_line(&c, text[i], "generate, a running engine");
+        command_free(&c);
+        through_repl_in_a_pipe(e, &ways[i], text[i]);
+        through_repl_on_a_terminal(e, &ways[i], text[i]);
+        through_http(port, &ways[i], text[i]);
+    }
+    CHECK(strcmp(text[0], text[1]) != 0, "what was drawn is what is most likely");
+    for (size_t i = 0; i < ARRAY_LEN(ways); i++)
+        free(text[i]);
+    engine_stop(e);
+}
+
+static void needs(const char *const argv[], const char *why)
+{
+    struct command c;
+    command_run(&c, NULL, END_MS, argv);
+    int status = c.status;
+    command_free(&c);
+    if (status != 0)
+        test_skip("%s", why);
+}
+
+static void curl_is_a_door(void)
+{
+    unsigned port;
+    needs((const char *const[]){"/usr/bin/env", "curl", "--version", NULL}, "there is no curl");
+    struct engine *e = gateway_start(&port, (const char *const[]){"--http=0", NULL});
+    for (size_t i = 0; i < ARRAY_LEN(ways); i++) {
+        char *text = text_of_generate(&ways[i]);
+        through_curl(port, &ways[i], text);
+        free(text);
+    }
+    engine_stop(e);
+}
+
+/* ---- a conversation ---- */
+
+#define FIRST  "Who was it that came to the house?"
+#define SECOND "And what did she say to him?"
+
+/* The same two turns over HTTP, both ways, the first answer part of the second request. */
+static void two_turns(unsigned port, const struct way *way, bool stream, char *said[2])
+{
+    static const char path[] = "/v1/chat/completions";
+    said[0] =
+        answer(port, path, way,
+               json_pack("{s:[{s:s, s:s}]}", "messages", "role", "user", "content", FIRST), stream);
+    said[1] = answer(port, path, way,
+                     json_pack("{s:[{s:s, s:s}, {s:s, s:s}, {s:s, s:s}]}", "messages", "role",
+                               "user", "content", FIRST, "role", "assistant", "content", said[0],
+                               "role", "user", "content", SECOND),
+                     stream);
+}
+
+static void every_door_of_a_conversation(void)
+{
+    unsigned port;
+    struct command c;
+    char path[PATH_MAX], both[8192], *whole[2], *streamed[2];
+    chat_model_make(path, "chatml.gguf", CHATML);
+    struct engine *e = gateway_start(&port, (const char *const[]){"-m", path, "--http=0", NULL});
+    for (size_t i = 0; i < ARRAY_LEN(ways); i++) {
+        two_turns(port, &ways[i], false, whole);
+        two_turns(port, &ways[i], true, streamed);
+        for (int turn = 0; turn < 2; turn++)
+            CHECK(strcmp(whole[turn], streamed[turn]) == 0, "turn %d, streamed: another text: %s",
+                  turn, streamed[turn]);
+        /* It was ChatML that was asked, not plain text. */
+        char *form =
+            answer(port, "/v1/completions", &ways[i],
+                   json_pack("{s:s}", "prompt",
+                             "<|im_start|>user\n" FIRST "<|im_end|>\n<|im_start|>assistant\n"),
+                   false);
+        CHECK(strcmp(form, whole[0]) == 0, "not the form of ChatML: %s", whole[0]);
+        free(form);
+        command_run(&c, "/set ignore_eos on\n" FIRST "\n" SECOND "\n", END_MS,
+                    (const char *const[]){"repl", "--run", e->run, "--temp", ways[i].temperature,
+                                          "--seed", ways[i].seed, "-n", TOKENS_TEXT, "-q", NULL});
+        snprintf(both, sizeof both, "%s\n%s", whole[0], whole[1]);
+        same_line(&c, both, "repl");
+        command_free(&c);
+        for (int turn = 0; turn < 2; turn++) {
+            free(whole[turn]);
+            free(streamed[turn]);
+        }
+    }
+    engine_stop(e);
+}
+
+/* ---- OpenAI's package ---- */
+
+static void openai_package(void)
+{
+    unsigned port;
+    char url[64];
+    struct command c;
+    needs((const char *const[]){"/usr/bin/env", "python3", "-c", "import openai", NULL},
+          "there is no python3 with the package openai, which Debian has not");
+    struct engine *e = gateway_start(&port, (const char *const[]){"--http=0", NULL});
+    char *text = text_of_generate(&ways[0]);
+    snprintf(url, sizeof url, "http://127.0.0.1:%u/v1", port);
+    command_run(&c, NULL, END_MS,
+                (const char *const[]){"/usr/bin/env", "python3", "-B",
+                                      SLUICE_SOURCE_DIR "/tests/scenario/openai_client.py", url,
+                                      test_prompt(0), TOKENS_TEXT, text, NULL});
+    CHECK(c.status == 0, "status %d: %s", c.status,
+          c.err_bytes > 500 ? c.err + c.err_bytes - 500 : c.err);
+    test_note("openai: %.*s", (int)strcspn(c.out, "\n"), c.out);
+    command_free(&c);
+    free(text);
+    engine_stop(e);
+}
+
+int main(int argc, char **argv)
+{
+#define ROW(name)                                                                                  \
+    {                                                                                              \
+#name, name                                                                                \
+    }
+    static const struct test_case cases[] = {
+        ROW(every_door),
+        ROW(curl_is_a_door),
+        ROW(every_door_of_a_conversation),
+        ROW(openai_package),
+    };
+    return test_main(argc, argv, cases, ARRAY_LEN(cases));
+}
