@@ -13,7 +13,8 @@
 #include "procs/client/document.h"
 #include "procs/repl/repl.h"
 
-#define LOOK_MS 200
+#define LOOK_MS     200
+#define QUEUE_LOOKS 2
 
 struct seen {
     uint64_t restarts;
@@ -27,9 +28,9 @@ struct watch {
     pthread_mutex_t lock;  /* of the fields below, and of what is printed */
     pthread_cond_t change; /* CLOCK_MONOTONIC */
     bool active, end;
-    volatile int stop; /* ends a call under way */
-    bool known;        /* `seen` is of this answer */
-    bool queue_told;
+    volatile int stop;    /* ends a call under way */
+    bool known;           /* `seen` is of this answer */
+    uint32_t queue_looks; /* that found somebody waiting */
     struct seen seen[SERVICE_ROWS_MAX];
 };
 
@@ -67,13 +68,14 @@ static void compare_all(struct watch *w, const json_t *doc)
     w->known |= doc != NULL;
 }
 
-/* One sequence computes at a time: who waits for others should know. */
+/* One sequence computes at a time: who waits for others should know. Our own stands in the queue,
+ * too, until compute has looked: that is over by the second look. */
 static void tell_queue(struct watch *w, const json_t *doc)
 {
     uint64_t queued = document_counter(doc, "compute", "sequences_queued");
-    if (w->repl->heard || w->queue_told || queued == 0)
+    if (w->repl->heard || queued == 0 || w->queue_looks >= QUEUE_LOOKS ||
+        ++w->queue_looks < QUEUE_LOOKS)
         return;
-    w->queue_told = true;
     repl_notice(w->repl, "waiting for other answers to end (%" PRIu64 " in the queue)", queued);
 }
 
@@ -167,7 +169,8 @@ void watch_close(struct watch *w)
 void watch_begin(struct watch *w, const json_t *before)
 {
     pthread_mutex_lock(&w->lock);
-    w->known = w->queue_told = w->repl->heard = false;
+    w->known = w->repl->heard = false;
+    w->queue_looks = 0;
     compare_all(w, before);
     w->active = true;
     pthread_cond_signal(&w->change);
