@@ -283,7 +283,7 @@ void params_each(const struct params *p,
 }
 
 /* What stands for a value in help texts. */
-static const char *placeholder(const struct param_info *t)
+static const char *value_word(const struct param_info *t)
 {
     switch (t->kind) {
     case KIND_U64: return "N";
@@ -359,7 +359,7 @@ static void help_one(FILE *out, const struct param_info *t)
 {
     static const char indent[] = "                             ";
     char name[128], facts[PARAM_TEXT_BYTES + 64], text[2 * PARAM_TEXT_BYTES];
-    snprintf(name, sizeof name, "--%s %s", t->name, placeholder(t));
+    snprintf(name, sizeof name, "--%s %s", t->name, value_word(t));
     for (char *c = name; *c && *c != ' '; c++)
         if (*c == '_')
             *c = '-';
@@ -393,7 +393,7 @@ void params_config(FILE *out)
         print_wrapped(out, t->help, "# ", 96);
         facts_text(t, facts, sizeof facts);
         value_text(t, (const char *)&defaults + t->offset, def, sizeof def);
-        fprintf(out, "# %s: %s\n#%s =%s%s\n", placeholder(t), facts, t->name, def[0] ? " " : "",
+        fprintf(out, "# %s: %s\n#%s =%s%s\n", value_word(t), facts, t->name, def[0] ? " " : "",
                 def);
     }
 }
@@ -416,7 +416,7 @@ void params_table(FILE *out)
         const struct param_info *t = &table[i];
         facts_text(t, facts, sizeof facts);
         fprintf(out, "| `%s` | ", t->name);
-        print_cell(out, placeholder(t));
+        print_cell(out, value_word(t));
         fputs("; ", out);
         print_cell(out, facts);
         fputs(" | ", out);

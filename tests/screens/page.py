@@ -11,7 +11,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 
 DEADLINE_S = 90
 
@@ -66,21 +65,25 @@ def open_page(browser, url, width, height):
     return session
 
 
-def samples(browser, session):
-    """How many values the page's charts have, by its own count."""
-    result = browser.call("Runtime.evaluate", session, returnByValue=True,
-                          expression="typeof kept === 'object' && kept['chart-tokens'] ? kept['chart-tokens'].length : 0")
-    return result["result"].get("value", 0)
+# Fulfilled when the charts have so many values, by the page's own count; it looks once a frame.
+CHARTS = """new Promise(done => {
+  const until = performance.now() + %d;
+  const look = () => {
+    if (typeof kept === 'object' && kept['chart-tokens'] && kept['chart-tokens'].length >= %d) done(true);
+    else if (performance.now() > until) done(false);
+    else requestAnimationFrame(look);
+  };
+  look();
+})"""
 
 
 def take(browser, url, wanted, size, path):
     width, height = (int(n) for n in size.split("x"))
     session = open_page(browser, url, width, height)
-    deadline = time.monotonic() + DEADLINE_S
-    while samples(browser, session) < wanted:
-        if time.monotonic() > deadline:
-            raise SystemExit(f"page.py: the page shows nothing after {DEADLINE_S} s")
-        time.sleep(0.2)  # between two looks
+    result = browser.call("Runtime.evaluate", session, returnByValue=True, awaitPromise=True,
+                          expression=CHARTS % (1000 * DEADLINE_S, wanted))
+    if not result["result"].get("value"):
+        raise SystemExit(f"page.py: the page shows nothing after {DEADLINE_S} s")
     whole = os.environ.get("WHOLE_PAGE") == "1"
     picture = browser.call("Page.captureScreenshot", session, format="png", captureBeyondViewport=whole,
                            optimizeForSpeed=False)
