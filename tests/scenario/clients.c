@@ -503,7 +503,7 @@ static void drain(void)
     submit.prompt = "x";
     submit.prompt_bytes = 1;
     deadline = deadline_in(5000); /* the control travels */
-    for (;;) { /* a queue that is full of what was cancelled refuses, too */
+    for (;;) {                    /* a queue that is full of what was cancelled refuses, too */
         if (engine_submit(client, &submit, &id, &error) == 0)
             engine_cancel(client, id, &error);
         else if (strstr(error.text, "draining"))
