@@ -54,7 +54,6 @@ static void begin(struct gateway *g, struct MHD_Connection *connection, void **s
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
     struct connection *c = calloc(1, sizeof *c);
-    counter_add(g->child.row, CTR_GATEWAY_connections_accepted, 1);
     g->connections++;
     *slot = c;
     if (!c)
@@ -81,7 +80,6 @@ void connection_event(void *gateway, struct MHD_Connection *connection, void **s
         }
         *slot = NULL;
     }
-    counter_set(g->child.row, CTR_GATEWAY_connections, g->connections);
 }
 
 static struct connection *of(struct MHD_Connection *connection)

@@ -1,6 +1,7 @@
 /* What the files of the gateway share. One thread of ours does everything; gateway_main.c tells the
  * story, this is the lifetime of a request:
  *
+ *   door.c        a connection whose first line has not come; then it is the HTTP library's
  *   http.c        struct exchange: one HTTP request. body collected -> route -> answered at once,
  * or SUSPENDED (the HTTP library does not look at the connection) until somebody calls
  *                 exchange_answer
@@ -35,8 +36,10 @@
 #define STREAMS_MAX     64               /* bound of --http-streams */
 #define KEY_BYTES_MAX   PARAM_TEXT_BYTES /* with its end */
 #define STREAM_ID_BYTES 40
+#define CAUSE_BYTES     160
 #define TOO_MUCH_HELD   "too much is held for other requests (--http-buffer)"
 
+struct door;
 struct exchange;
 struct gateway;
 
@@ -80,8 +83,6 @@ struct exchange {
 int http_start(struct gateway *g, struct error *error);
 /* One round: everything that can be done now without waiting. */
 void http_run(struct gateway *g);
-/* No connection is accepted any more; those that are there are served on. */
-void http_close_door(struct gateway *g);
 
 /* Hands over the answer (takes the reference) and wakes the exchange. NULL without memory: the
  * connection is closed. */
@@ -106,6 +107,20 @@ void exchange_shared(struct exchange *x, struct shared *shared);
 
 /* Counts, and says so in a line of the log, LOG_LINES of them in LOG_EVERY_NS at most. */
 void refused(struct gateway *g, const char *why);
+
+/* ---- door.c: connections before their first line --------------------------------------------- */
+
+#define DOOR_FDS 2
+
+int door_open(struct gateway *g, unsigned connections, struct error *error);
+/* No connection is accepted any more; those that are there are served on. */
+void door_close(struct gateway *g);
+void door_poll(const struct gateway *g, uint64_t now_ns, struct pollfd fds[DOOR_FDS]);
+/* Accepts, looks at who sent something, hands on to the library. */
+void door_run(struct gateway *g);
+void door_tend(struct gateway *g, uint64_t now_ns);
+/* Open ones: here and the library's. */
+unsigned door_connections(const struct gateway *g);
 
 /* ---- connections.c: who takes too long ------------------------------------------------------- */
 
@@ -210,8 +225,10 @@ struct gateway {
     char key[KEY_BYTES_MAX]; /* "": none is asked for */
     bool loopback;           /* bound to an address of this machine alone */
     bool closing; /* a connection is closed because its client left: the library's words about it */
-    unsigned connections;
-    unsigned answering; /* requests that are complete, and not answered to the end */
+    char cause[CAUSE_BYTES]; /* its words that are not in the log yet */
+    struct door *door;
+    unsigned connections; /* the library's */
+    unsigned answering;   /* requests that are complete, and not answered to the end */
     uint64_t tend_due_ns;
     struct connection *oldest, *newest; /* in the order in which they began to rest */
     struct quota quota;                 /* bytes in buffers */
@@ -231,7 +248,6 @@ struct gateway {
 
     uint64_t refused_count, refused_said, log_due_ns;
     uint32_t log_lines; /* since log_due_ns was set */
-    char refused_last[160];
     struct gateway_histogram first_token, inter_token;
     uint64_t finished[FINISH_REASONS];
 };

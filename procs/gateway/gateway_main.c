@@ -104,7 +104,8 @@ static void wait_for_news(struct gateway *g)
     enum {
         CHILD,
         HTTP,
-        ENGINE,
+        DOOR,
+        ENGINE = DOOR + DOOR_FDS,
         CONTROL = ENGINE + RPC_ASYNC_FDS,
         STREAMS = CONTROL + RPC_ASYNC_FDS
     };
@@ -114,6 +115,7 @@ static void wait_for_news(struct gateway *g)
     int wait_ms = LOOP_MS;
     fds[CHILD] = (struct pollfd){.fd = child_fd(&g->child), .events = POLLIN};
     fds[HTTP] = (struct pollfd){.fd = http_fd(g), .events = POLLIN};
+    door_poll(g, clock_now_ns(), &fds[DOOR]);
     rpc_async_poll(g->engine, &fds[ENGINE]);
     rpc_async_poll(g->control, &fds[CONTROL]);
     nfds_t streams = streams_poll(g, &fds[STREAMS], of);
@@ -142,6 +144,7 @@ static void serve(struct gateway *g)
     handle_controls(g);
     child_tend(&g->child);
     streams_tend(g, now);
+    door_tend(g, now);
     connections_tend(g, now);
     documents_tend(g, now);
 }
@@ -151,7 +154,7 @@ static void serve(struct gateway *g)
 static void farewell(struct gateway *g)
 {
     uint64_t until = clock_now_ns() + FAREWELL_NS;
-    http_close_door(g);
+    door_close(g);
     streams_stop(g);
     while (g->answering > 0 && clock_now_ns() < until)
         serve(g);

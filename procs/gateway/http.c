@@ -19,6 +19,7 @@
 #define LOG_LINES       20 /* in that time: strangers must not fill the log */
 #define RETRY_AFTER     "1"
 #define HOST_BYTES      256
+#define LIBRARY_ANSWERS "Error processing request (HTTP response code is %u"
 /* Nothing from outside, and no script but ours. */
 #define POLICY                                                                                     \
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src data:; "     \
@@ -57,6 +58,27 @@ void refused(struct gateway *g, const char *why)
     g->refused_said = g->refused_count;
 }
 
+static void no_http(struct gateway *g, const char *why)
+{
+    counter_add(g->child.row, CTR_GATEWAY_requests_malformed, 1);
+    refused(g, why);
+}
+
+static void tell_cause(struct gateway *g)
+{
+    if (g->cause[0])
+        no_http(g, g->cause);
+    g->cause[0] = 0;
+}
+
+static bool begins_with_one(const char *text, const char *const beginnings[], size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strncmp(text, beginnings[i], strlen(beginnings[i])) == 0)
+            return true;
+    return false;
+}
+
 /* A client that left, in the middle of its request or of our answer, is nothing to complain of. All
  * that the library tells of it is a sentence. */
 static bool tells_of_leaving(const char *text)
@@ -67,24 +89,45 @@ static bool tells_of_leaving(const char *text)
         "Connection socket is closed ",
         "Connection was closed by remote side ",
     };
-    for (size_t i = 0; i < ARRAY_LEN(beginnings); i++)
-        if (strncmp(text, beginnings[i], strlen(beginnings[i])) == 0)
-            return true;
-    return false;
+    return begins_with_one(text, beginnings, ARRAY_LEN(beginnings));
 }
 
-/* What the library says: bytes that were no HTTP, connections that broke. */
+/* Sentences that its answer follows, in another sentence. */
+static bool tells_a_cause(const char *text)
+{
+    static const char *const beginnings[] = {
+        "Received HTTP/1.1 request without ",
+        "Too large value of ",
+        "Failed to parse ",
+        "Not enough memory in pool ",
+    };
+    return begins_with_one(text, beginnings, ARRAY_LEN(beginnings));
+}
+
+/* What the library says: bytes that were no HTTP, connections that broke. Cause and answer of one
+ * request are one line. */
 static void on_library_words(void *arg, const char *fmt, va_list list)
 {
     struct gateway *g = arg;
-    char text[160];
+    char text[CAUSE_BYTES], line[CAUSE_BYTES + 16];
+    unsigned status;
     if (g->closing)
         return; /* it complains of what we told it to do */
     vsnprintf(text, sizeof text, fmt, list);
     if (tells_of_leaving(text))
         return;
-    counter_add(g->child.row, CTR_GATEWAY_requests_malformed, 1);
-    refused(g, text);
+    text[strcspn(text, "\n")] = 0;
+    if (g->cause[0] && sscanf(text, LIBRARY_ANSWERS, &status) == 1) {
+        snprintf(line, sizeof line, "%u, %s", status, g->cause);
+        g->cause[0] = 0;
+        no_http(g, line);
+        return;
+    }
+    tell_cause(g);
+    if (tells_a_cause(text))
+        snprintf(g->cause, sizeof g->cause, "%s", text);
+    else
+        no_http(g, text);
 }
 
 unsigned error_http_status(enum error_code code)
@@ -517,27 +560,26 @@ int http_start(struct gateway *g, struct error *error)
     const struct params *p = g->child.params;
     look_at_socket(g);
     g->quota.limit = p->http_buffer;
-    g->daemon = MHD_start_daemon(MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, 0,
-                                 NULL, NULL, on_request, g, MHD_OPTION_EXTERNAL_LOGGER,
-                                 on_library_words, g, MHD_OPTION_LISTEN_SOCKET, HERITAGE_HTTP,
-                                 MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_CONNECTION_LIMIT,
-                                 connections_max(p), MHD_OPTION_CONNECTION_TIMEOUT,
-                                 (unsigned)p->http_timeout, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-                                 (size_t)POOL_BYTES, MHD_OPTION_CONNECTION_MEMORY_INCREMENT,
-                                 (size_t)POOL_STEP_BYTES, MHD_OPTION_NOTIFY_COMPLETED, on_end, g,
-                                 MHD_OPTION_NOTIFY_CONNECTION, connection_event, g, MHD_OPTION_END);
+    unsigned connections = connections_max(p);
+    g->daemon = MHD_start_daemon(
+        MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, 0,
+        NULL, NULL, on_request, g, MHD_OPTION_EXTERNAL_LOGGER, on_library_words, g,
+        MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_CONNECTION_LIMIT, connections,
+        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)p->http_timeout,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)POOL_BYTES,
+        MHD_OPTION_CONNECTION_MEMORY_INCREMENT, (size_t)POOL_STEP_BYTES,
+        MHD_OPTION_NOTIFY_COMPLETED, on_end, g, MHD_OPTION_NOTIFY_CONNECTION, connection_event, g,
+        MHD_OPTION_END);
     if (!g->daemon)
         return error_set(error, ERR_FAILED, "the HTTP library does not start");
-    return 0;
-}
-
-void http_close_door(struct gateway *g)
-{
-    MHD_quiesce_daemon(g->daemon); /* the socket is the supervisor's, and stays open there */
+    return door_open(g, connections, error);
 }
 
 void http_run(struct gateway *g)
 {
+    door_run(g);
     MHD_run(g->daemon);
+    tell_cause(g);
     g->closing = false;
+    counter_set(g->child.row, CTR_GATEWAY_connections, door_connections(g));
 }

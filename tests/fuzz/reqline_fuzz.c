@@ -1,0 +1,43 @@
+/* First lines of connections. A verdict stands: with more bytes it is the same, with fewer it is
+ * the same or not made yet; and a line that was taken whole has the parts of one. */
+#include <stdint.h>
+#include <string.h>
+
+#include "lib/base/assert.h"
+#include "procs/gateway/reqline.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static enum reqline look(const uint8_t *data, size_t n)
+{
+    const char *why = NULL;
+    enum reqline result = reqline_look((const char *)data, n, &why);
+    sl_assert((result == REQLINE_REFUSED) == (why && *why));
+    return result;
+}
+
+static void has_parts(const uint8_t *data, size_t n)
+{
+    const uint8_t *end = memchr(data + 2, '\n', n - 2); /* behind an empty line */
+    if (!end)
+        return; /* longer than what is looked at */
+    size_t blanks = 0;
+    for (const uint8_t *at = data; at < end; at++)
+        blanks += *at == ' ';
+    end -= end[-1] == '\r';
+    sl_assert(blanks == 2 && end - data >= 12 && memcmp(end - 9, " HTTP/1.", 8) == 0);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    size_t n = size < REQLINE_LOOK_BYTES ? size : REQLINE_LOOK_BYTES;
+    enum reqline so_far = REQLINE_MORE;
+    for (size_t i = 0; i <= n; i++) {
+        enum reqline now = look(data, i);
+        sl_assert(so_far == REQLINE_MORE || now == so_far);
+        so_far = now;
+    }
+    if (so_far == REQLINE_TAKEN)
+        has_parts(data, n);
+    return 0;
+}

@@ -1,0 +1,328 @@
+/* Strangers at the gateway: bytes that are no HTTP, or no request of ours, and more than is taken.
+ * Each is told so, has its line in the log, and harms nobody. */
+#include <glob.h>
+#include <inttypes.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "lib/base/bytes.h"
+#include "tests/scenario/completions.h"
+
+#define HALF_OF_THE_LINES 10 /* that the gateway writes of refusals in ten seconds */
+#define BLOCK_BYTES       (64 << 10)
+#define SENT_MAX          (64ull << 20) /* of what is not listened to: queues of both kernels */
+
+static const char *const options[] = {"--http=0", NULL};
+
+static long lines_with(const struct engine *e, const char *text)
+{
+    struct command c;
+    command_run(&c, NULL, END_MS, (const char *const[]){"/bin/grep", "-c", text, e->log, NULL});
+    long lines = strtol(c.out, NULL, 10);
+    command_free(&c);
+    return lines;
+}
+
+static bool is_4xx(const struct http *h)
+{
+    return h->status >= 400 && h->status < 500;
+}
+
+/* What is answered to bytes that no more follow. */
+static void reply_to(struct http *h, unsigned port, const char *bytes, size_t n)
+{
+    *h = (struct http){.fd = http_connect(port)};
+    http_write(h->fd, bytes, n);
+    shutdown(h->fd, SHUT_WR);
+    http_finish(h, END_MS);
+    /* An interim reply goes before the reply. */
+    const char *last = h->raw ? strstr(h->raw, "HTTP/1.1 100") : NULL;
+    if (last && (last = strstr(last, "\r\n\r\nHTTP/1.1 ")))
+        h->status = (int)strtol(last + 13, NULL, 10);
+}
+
+static uint64_t refused_count(struct engine *e)
+{
+    return engine_counter(e, "gateway", "requests_malformed") +
+           engine_counter(e, "gateway", "requests_bad");
+}
+
+/* Refusing harmed nobody. */
+static void end_unharmed(struct engine *e, unsigned port)
+{
+    struct http health;
+    if (!e)
+        return;
+    CHECK(engine_restarts(e, "gateway", 0) == 0, "the gateway was restarted");
+    CHECK(engine_counter(e, "gateway", "requests_malformed") > 0, "none was counted");
+    http_call(&health, port, "/health", NULL, NULL, 200);
+    http_close(&health);
+    engine_stop(e);
+}
+
+/* What is no HTTP, or no request of ours: an answer that says so, and a line in the log, of which
+ * 20 in ten seconds are allowed. */
+static void malformed(void)
+{
+    static const struct {
+        const char *bytes;
+        int status; /* 0: any 4xx */
+    } cases[] = {
+        {"\r\n\r\n", 400},
+        {"GARBAGE\r\n\r\n", 400},
+        {"GET\r\n\r\n", 400},
+        {"GET / HTTP/9.9\r\n\r\n", 400},
+        {"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400},
+        {"GET /health HTTP/1.1\r\n\r\n", 400}, /* no Host */
+        {"GET /health HTTP/1.1\r\nHost: x\r\nbroken\r\n\r\n", 0},
+        {"GET /health HTTP/1.1\r\nHost: evil.example\r\n\r\n", 403},
+        {"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nOrigin: http://evil.example\r\n\r\n", 403},
+        {"GET /../../etc/passwd HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", 404},
+        {"DELETE /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", 405},
+        {"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: x\r\n\r\n", 0},
+        {"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: -1\r\n\r\n", 0},
+        {"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 0\r\n\r\n", 400},
+        {"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 2\r\n\r\n{}", 400},
+        {"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 4\r\n\r\n\xff\xfe{}",
+         400},
+        {"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+         "zz\r\n",
+         0},
+        {"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n"
+         "\r\n2\r\n{}\r\n0\r\n\r\n",
+         400},
+        {"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 5\r\n"
+         "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+         400},
+        {"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nExpect: 100-continue\r\n"
+         "Content-Length: 2\r\n\r\n{}",
+         400},
+    };
+    unsigned port = 0;
+    struct engine *e = NULL;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct http h;
+        /* The end of a connection that comes with the bytes is seen when its time is over. */
+        if (i % HALF_OF_THE_LINES == 0) {
+            end_unharmed(e, port);
+            e = gateway_start(&port, (const char *const[]){"--http=0", "--http-timeout=1", NULL});
+        }
+        long before = lines_with(e, "WARN gateway");
+        reply_to(&h, port, cases[i].bytes, strlen(cases[i].bytes));
+        CHECK(cases[i].status ? h.status == cases[i].status : is_4xx(&h),
+              "case %zu: status %d instead of %d: %.200s", i, h.status, cases[i].status,
+              h.raw ? h.raw : "");
+        http_close(&h);
+        long lines = lines_with(e, "WARN gateway") - before;
+        CHECK(lines == 1, "case %zu has %ld lines in the log", i, lines);
+    }
+    end_unharmed(e, port);
+}
+
+/* Several in one round of the gateway: each has its own line, and is counted. */
+static void malformed_together(void)
+{
+    enum { MANY = 4 };
+    static const char bad[] = "GET /health HTTP/1.1\r\nHost: x\r\nbroken\r\n\r\n";
+    static const char no_host[] = "GET /health HTTP/1.1\r\n\r\n";
+    unsigned port;
+    struct http h[MANY];
+    struct engine *e = gateway_start(&port, options);
+    pid_t pid = engine_pid(e, "gateway", 0, 0);
+    CHECK(kill(pid, SIGSTOP) == 0, "no gateway");
+    process_wait_state(pid, 'T', END_MS);
+    for (size_t i = 0; i < MANY; i++) {
+        const char *bytes = i % 2 ? no_host : bad;
+        h[i] = (struct http){.fd = http_connect(port)};
+        http_write(h[i].fd, bytes, strlen(bytes));
+    }
+    kill(pid, SIGCONT);
+    for (size_t i = 0; i < MANY; i++) {
+        http_finish(&h[i], END_MS);
+        CHECK(is_4xx(&h[i]), "status %d: %.200s", h[i].status, h[i].raw ? h[i].raw : "");
+        http_close(&h[i]);
+    }
+    CHECK(refused_count(e) == MANY, "%d were counted", (int)refused_count(e));
+    CHECK(lines_with(e, "WARN gateway") == MANY, "%ld lines", lines_with(e, "WARN gateway"));
+    end_unharmed(e, port);
+}
+
+/* ---- what fuzzing begins with ---- */
+
+#define CORPUS SLUICE_SOURCE_DIR "/tests/fuzz/corpus"
+
+/* Each file of a corpus that is named bad_*: answered 4xx, and counted once. */
+static void all_bad(struct engine *e, unsigned port, const char *dir,
+                    void (*ask)(struct http *h, unsigned port, const char *bytes, size_t n))
+{
+    char pattern[PATH_MAX];
+    glob_t files;
+    snprintf(pattern, sizeof pattern, "%s/bad_*", dir);
+    CHECK(glob(pattern, 0, NULL, &files) == 0, "nothing in %s", pattern);
+    for (size_t i = 0; i < files.gl_pathc; i++) {
+        struct http h;
+        static char bytes[1 << 16];
+        FILE *f = fopen(files.gl_pathv[i], "re");
+        size_t n = f ? fread(bytes, 1, sizeof bytes, f) : 0;
+        CHECK(n > 0 && n < sizeof bytes, "%s cannot be read", files.gl_pathv[i]);
+        fclose(f);
+        uint64_t before = refused_count(e);
+        ask(&h, port, bytes, n);
+        CHECK(is_4xx(&h), "%s: status %d: %.200s", files.gl_pathv[i], h.status, h.raw ? h.raw : "");
+        CHECK(refused_count(e) == before + 1, "%s is counted %d times", files.gl_pathv[i],
+              (int)(refused_count(e) - before));
+        http_close(&h);
+    }
+    globfree(&files);
+}
+
+/* As tests/fuzz/req_fuzz.c reads it: the first byte chooses the path. */
+static void ask_body(struct http *h, unsigned port, const char *bytes, size_t n)
+{
+    char head[256];
+    *h = (struct http){.fd = http_connect(port)};
+    int head_bytes = snprintf(head, sizeof head,
+                              "POST /v1/%s HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n"
+                              "Content-Length: %zu\r\n\r\n",
+                              bytes[0] & 1 ? "chat/completions" : "completions", n - 1);
+    http_write(h->fd, head, (size_t)head_bytes);
+    http_write(h->fd, bytes + 1, n - 1);
+    http_finish(h, END_MS);
+}
+
+static void corpora(void)
+{
+    unsigned port;
+    struct engine *e = gateway_start(&port, options);
+    all_bad(e, port, CORPUS "/reqline", reply_to);
+    all_bad(e, port, CORPUS "/req", ask_body);
+    engine_stop(e);
+}
+
+/* ---- at the door ---- */
+
+/* A first line that comes byte after byte, and is longer than what is looked at. */
+static void dripping_line(void)
+{
+    unsigned port;
+    static const size_t queries[] = {1, 700, 3000};
+    static const int on = 1;
+    struct engine *e = gateway_start(&port, options);
+    for (size_t i = 0; i < ARRAY_LEN(queries); i++) {
+        struct http h = {.fd = http_connect(port)};
+        setsockopt(h.fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+        http_write(h.fd, "\r\nGET /health?", 14);
+        for (size_t k = 0; k < queries[i]; k++)
+            http_write(h.fd, "x", 1);
+        static const char rest[] = " HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n";
+        for (size_t k = 0; k < sizeof rest - 1; k++)
+            http_write(h.fd, rest + k, 1);
+        http_finish(&h, END_MS);
+        CHECK(h.status == 200, "%zu bytes: status %d: %.200s", queries[i], h.status,
+              h.raw ? h.raw : "");
+        http_close(&h);
+    }
+    CHECK(refused_count(e) == 0, "something was refused");
+    engine_stop(e);
+}
+
+static void wait_connections(struct engine *e, uint64_t wanted)
+{
+    uint64_t deadline = deadline_in(END_MS);
+    while (engine_counter(e, "gateway", "connections") != wanted)
+        CHECK(deadline_tick(deadline), "a connection stays for ever");
+}
+
+/* Who goes on after the answer that this is no HTTP has it all the same, and is not listened to for
+ * ever: not if it sends as much as it can, not if it neither sends nor leaves. */
+static void garbage_without_end(void)
+{
+    unsigned port;
+    static const char line[] = "GARBAGE AND MORE\r\n";
+    static char block[BLOCK_BYTES];
+    struct engine *e =
+        gateway_start(&port, (const char *const[]){"--http=0", "--http-timeout=3600", NULL});
+    struct http fast = {.fd = http_connect(port)}, idle = {.fd = http_connect(port)};
+    uint64_t sent_bytes = 0;
+    http_write(fast.fd, line, sizeof line - 1);
+    http_write(idle.fd, line, sizeof line - 1);
+    CHECK(http_wait(&fast, "METHOD PATH HTTP/1.1", END_MS), "no answer: %.200s", fast.raw);
+    CHECK(http_wait(&idle, "METHOD PATH HTTP/1.1", END_MS), "no answer: %.200s", idle.raw);
+    for (ssize_t n; (n = send(fast.fd, block, sizeof block, MSG_NOSIGNAL)) > 0;)
+        sent_bytes += (uint64_t)n;
+    CHECK(sent_bytes < SENT_MAX, "%" PRIu64 " bytes were taken", sent_bytes);
+    wait_connections(e, 0);
+    http_close(&fast);
+    http_close(&idle);
+    CHECK(refused_count(e) == 2, "counted %d times", (int)refused_count(e));
+    engine_stop(e);
+}
+
+/* Who leaves before a line has come is not talked of. */
+static void half_a_line(void)
+{
+    unsigned port;
+    char byte;
+    struct engine *e = gateway_start(&port, options);
+    int fd = http_connect(port);
+    http_write(fd, "GET /hea", 8);
+    shutdown(fd, SHUT_WR);
+    CHECK(recv(fd, &byte, 1, 0) == 0, "an answer to half a line, or an error");
+    close(fd);
+    CHECK(refused_count(e) == 0, "a client that left was refused");
+    CHECK(lines_with(e, "WARN gateway") == 0, "it has a line in the log");
+    engine_stop(e);
+}
+
+/* ---- too much ---- */
+
+/* A body beyond the bound, and many bad requests: refused, and the log does not fill. */
+static void bounds(void)
+{
+    unsigned port;
+    struct http h;
+    struct engine *e = gateway_start(
+        &port, (const char *const[]){"--http=0", "--http-body=4KiB", "--http-prompt=100", NULL});
+    /* What a client wrote comes into the log, but nothing in it that a terminal obeys. */
+    completion_call(&h, port, "x", 1, "\"\\u009b2Jblank\":1", 400);
+    http_close(&h);
+    char *large = malloc(9001);
+    memset(large, 'x', 9000);
+    large[9000] = 0;
+    completion_call(&h, port, large, 1, "", 413);
+    http_close(&h);
+    large[200] = 0;
+    completion_call(&h, port, large, 1, "", 400);
+    CHECK(strstr(h.body, "at most 100"), "%.200s", h.body);
+    http_close(&h);
+    free(large);
+    for (int i = 0; i < 100; i++) {
+        completion_call(&h, port, "x", 1, "\"moon\":1", 400);
+        http_close(&h);
+    }
+    long lines = lines_with(e, "WARN gateway");
+    CHECK(lines <= 60, "%ld lines for 103 bad requests", lines);
+    CHECK(lines_with(e, "request refused: .*unknown field '  2Jblank'") == 1,
+          "the log has not the line, or the bytes");
+    CHECK(engine_counter(e, "gateway", "requests_bad") >= 103, "they were not counted");
+    engine_stop(e);
+}
+
+int main(int argc, char **argv)
+{
+#define ROW(name)                                                                                  \
+    {                                                                                              \
+#name, name                                                                                \
+    }
+    static const struct test_case cases[] = {
+        ROW(malformed),           ROW(malformed_together), ROW(corpora), ROW(dripping_line),
+        ROW(garbage_without_end), ROW(half_a_line),        ROW(bounds),
+    };
+    return test_main(argc, argv, cases, ARRAY_LEN(cases));
+}
