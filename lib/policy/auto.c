@@ -13,14 +13,11 @@
 const double auto_shares[PLAN_AUTO_SHARES] = {0.125, 0.1875, 0.25, 0.375, 0.5, 0.75, 1.0};
 const double auto_drives[PLAN_AUTO_DRIVES] = {100e6, 200e6, 500e6, 1000e6, 2000e6, 4000e6};
 
-enum guessing { QUIET, GUESSES };
-
 static const struct {
     const char *system;
     int loss; /* enum plan_scalar, or LOSSLESS */
-    enum guessing guesses;
 } candidates[] = {
-#define AUTO_CANDIDATE(system, loss, guesses) {system, loss, guesses},
+#define AUTO_CANDIDATE(system, loss) {system, loss},
 #include "lib/policy/auto.tbl.h"
 };
 _Static_assert(ARRAY_LEN(candidates) <= PLAN_AUTO_CANDIDATES, "a plan has room for them");
@@ -48,12 +45,6 @@ bool auto_lossless(uint32_t candidate)
 {
     sl_assert(candidate < ARRAY_LEN(candidates));
     return candidates[candidate].loss == LOSSLESS;
-}
-
-bool auto_guesses(uint32_t candidate)
-{
-    sl_assert(candidate < ARRAY_LEN(candidates));
-    return candidates[candidate].guesses == GUESSES;
 }
 
 bool auto_allowed(const struct plan *plan, uint32_t candidate, double max_loss)
@@ -106,8 +97,7 @@ static bool may(const struct auto_view *v, uint32_t candidate)
 
 static double predicted(const struct auto_view *v, uint32_t candidate)
 {
-    double doubt = candidates[candidate].guesses == GUESSES ? 1 + AUTO_GUESS_DOUBT : 1;
-    return auto_predicted_ns(v->plan, candidate, v->share, v->bytes_per_s) * doubt;
+    return auto_predicted_ns(v->plan, candidate, v->share, v->bytes_per_s);
 }
 
 static double measured(const struct auto_view *v, uint32_t candidate)

@@ -3,9 +3,8 @@
  * speed (a plan's auto_ns); this picks by it. Pure functions.
  *
  * Guards: what may lose more than is allowed, or whose loss nobody measured, is no candidate; a
- * lossy one must be predicted to win by AUTO_LOSSY_GAIN over the best lossless one; one that
- * guesses counts as slower by AUTO_GUESS_DOUBT until it was measured; another choice than the one
- * that runs must win by AUTO_CHANGE_GAIN. */
+ * lossy one must be predicted to win by AUTO_LOSSY_GAIN over the best lossless one; another choice
+ * than the one that runs must win by AUTO_CHANGE_GAIN. */
 #ifndef SLUICE_POLICY_AUTO_H
 #define SLUICE_POLICY_AUTO_H
 
@@ -17,10 +16,6 @@
 #define AUTO_LOSSY_GAIN  0.03
 #define AUTO_CHANGE_GAIN 0.05
 #define AUTO_ALIKE       0.01 /* predictions nearer than this are the same */
-/* Predictions promise about so much more of guesses than the engine keeps: at 50 % of the experts
- * and 1 GB/s 5 % were predicted, 1.029 (0.956 to 1.080) and 0.952 (0.863 to 1.099) came of it
- * (docs/auto.md). */
-#define AUTO_GUESS_DOUBT 0.05
 
 /* Confirmation: what was decoded under a candidate counts from so many tokens on; then the second
  * best is tried if it is expected to take at most so much more than the best. */
@@ -36,7 +31,6 @@ uint32_t auto_candidates(void);
 uint32_t auto_system(uint32_t candidate); /* its number in systems.tbl.h */
 uint32_t auto_candidate(uint32_t system); /* UINT32_MAX: it is none */
 bool auto_lossless(uint32_t candidate);
-bool auto_guesses(uint32_t candidate); /* loads what nobody asked for yet */
 
 /* Whether it keeps to `max_loss` (0.01: one per cent); plan may be NULL. */
 bool auto_allowed(const struct plan *plan, uint32_t candidate, double max_loss);

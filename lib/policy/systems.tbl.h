@@ -52,4 +52,5 @@ SYSTEM("auto-int8", "eviction=rates,precision=uniform-int8,warm=frequency",
        "every expert at 8 bits, with the default's eviction and prefetch")
 SYSTEM("auto-int4", "eviction=rates,precision=uniform-int4,warm=frequency", "the same at 4 bits")
 SYSTEM("auto-int2", "eviction=rates,precision=uniform-int2,warm=frequency", "the same at 2 bits")
+SYSTEM("auto-guess", "eviction=rates,warm=frequency", "the default, and free room is filled")
 #undef SYSTEM

@@ -64,7 +64,6 @@ START_TEST(candidates_are_systems)
         const char *name = system_at(auto_system(c))->name;
         ck_assert_int_eq(knobs_resolve(name, NULL, NULL, &knobs, &error), 0);
         ck_assert_msg(knobs_lossy(&knobs) == !auto_lossless(c), "%s", name);
-        ck_assert_msg((strcmp(knobs.limit, "none") != 0) == auto_guesses(c), "%s", name);
     }
 }
 END_TEST
@@ -104,67 +103,55 @@ END_TEST
 
 START_TEST(loss_is_kept)
 {
-    predict_all("default", 10e6);
+    predict_all("auto-guess", 10e6);
     predict_all("hobbit", 5e6);
     predict_all("auto-int4", 4e6);
     struct auto_view v = view_of(0.25, 1e9, 0.05);
-    ck_assert_str_eq(chosen(&v), "default"); /* nobody measured what they lose */
+    ck_assert_str_eq(chosen(&v), "auto-guess"); /* nobody measured what they lose */
     plan->scalar[PLAN_hobbit_loss_high] = 0.01;
     plan->scalar[PLAN_uniform_int4_loss_high] = 0.03;
     ck_assert_str_eq(chosen(&v), "auto-int4");
     v.max_loss = 0.02;
     ck_assert_str_eq(chosen(&v), "hobbit");
     v.max_loss = 0.005;
-    ck_assert_str_eq(chosen(&v), "default");
+    ck_assert_str_eq(chosen(&v), "auto-guess");
     v.max_loss = 0;
     plan->scalar[PLAN_hobbit_loss_high] = -0.001; /* better than lossless, by chance */
-    ck_assert_str_eq(chosen(&v), "default");
+    ck_assert_str_eq(chosen(&v), "auto-guess");
     v.max_loss = 0.05;
     v.usable = ~(UINT64_C(1) << candidate("auto-int4")); /* no such tier here */
     ck_assert_str_eq(chosen(&v), "hobbit");
     predict_all("hobbit", 9.9e6); /* not worth a loss */
-    ck_assert_str_eq(chosen(&v), "default");
+    ck_assert_str_eq(chosen(&v), "auto-guess");
 }
 END_TEST
 
 START_TEST(room_and_drive_decide)
 {
-    predict_all("default", 10e6);
+    predict_all("auto-guess", 10e6);
     predict_all("lod", 12e6);
     for (uint32_t s = 4; s < PLAN_AUTO_SHARES; s++)
         for (uint32_t d = 0; d < PLAN_AUTO_DRIVES; d++)
             plan_auto_ns(plan)[plan_auto_at(s, d, candidate("lod"))] = d < 3 ? 8e6f : 12e6f;
     struct auto_view v = view_of(0.25, 2e8, 0);
-    ck_assert_str_eq(chosen(&v), "default");
+    ck_assert_str_eq(chosen(&v), "auto-guess");
     v.share = 0.6;
     ck_assert_str_eq(chosen(&v), "lod");
     v.bytes_per_s = 1e9;
-    ck_assert_str_eq(chosen(&v), "default");
-}
-END_TEST
-
-/* Of guesses more is promised than comes of them. */
-START_TEST(guesses_are_doubted)
-{
-    predict_all("default", 10e6);
-    predict_all("auto-quiet", 10.3e6);
-    struct auto_view v = view_of(0.25, 1e9, 0);
-    ck_assert_str_eq(chosen(&v), "auto-quiet");
-    predict_all("auto-quiet", 11e6);
-    ck_assert_str_eq(chosen(&v), "default");
+    ck_assert_str_eq(chosen(&v), "auto-guess");
 }
 END_TEST
 
 /* The one that runs is left for a clear gain only. */
 START_TEST(stays)
 {
-    predict_all("default", 10e6);
+    predict_all("auto-guess", 10e6);
     predict_all("lod", 10.4e6);
     struct auto_view v = view_of(0.25, 1e9, 0);
     v.running = candidate("lod");
     ck_assert_str_eq(chosen(&v), "lod");
-    predict_all("default", 9.3e6);
-    ck_assert_str_eq(chosen(&v), "default");
+    predict_all("auto-guess", 9.3e6);
+    ck_assert_str_eq(chosen(&v), "auto-guess");
 }
 END_TEST
 
@@ -175,13 +162,13 @@ START_TEST(confirmation)
     double measured[PLAN_AUTO_CANDIDATES];
     for (int i = 0; i < PLAN_AUTO_CANDIDATES; i++)
         measured[i] = (double)NAN;
-    predict_all("default", 10e6);
+    predict_all("auto-guess", 10e6);
     predict_all("lod", 10.5e6);
     predict_all("auto-records", 10.8e6);
     struct auto_view v = view_of(0.25, 1e9, 0);
     v.measured_ns = measured;
-    ck_assert_str_eq(chosen(&v), "default");
-    v.running = candidate("default");
+    ck_assert_str_eq(chosen(&v), "auto-guess");
+    v.running = candidate("auto-guess");
     measured[v.running] = 20e6; /* a slow machine: all predictions are wrong alike */
     ck_assert_str_eq(chosen(&v), "lod");
     v.running = candidate("lod");
@@ -189,13 +176,13 @@ START_TEST(confirmation)
     measured[v.running] = 19e6;
     ck_assert_str_eq(chosen(&v), "lod");
     measured[v.running] = 22e6;
-    ck_assert_str_eq(chosen(&v), "default");
-    v.running = candidate("default");
-    ck_assert_str_eq(chosen(&v), "default");
+    ck_assert_str_eq(chosen(&v), "auto-guess");
+    v.running = candidate("auto-guess");
+    ck_assert_str_eq(chosen(&v), "auto-guess");
     measured[candidate("lod")] = (double)NAN; /* a second that is too far behind is not tried */
     predict_all("lod", 12e6);
     predict_all("auto-records", 12e6);
-    ck_assert_str_eq(chosen(&v), "default");
+    ck_assert_str_eq(chosen(&v), "auto-guess");
 }
 END_TEST
 
@@ -209,7 +196,6 @@ int main(void)
     tcase_add_test(c, interpolation);
     tcase_add_test(c, loss_is_kept);
     tcase_add_test(c, room_and_drive_decide);
-    tcase_add_test(c, guesses_are_doubted);
     tcase_add_test(c, stays);
     tcase_add_test(c, confirmation);
     suite_add_tcase(s, c);
