@@ -24,4 +24,7 @@ ADVICE(KERNELS, "only the generic kernels run on this processor: several times s
 ADVICE(SWAP,
        "there is swap: an engine that is swapped out is slower than one with a smaller budget; "
        "keep the budget below what is available")
+ADVICE(FREED_PAGES,
+       "this kernel keeps much freed memory in lists without order, and a virtual drive reads "
+       "slower into single pages: sysctl vm.percpu_pagelist_high_fraction=1000000 (docs/bench.md)")
 #undef ADVICE

@@ -93,6 +93,7 @@ uint32_t advise(const struct model_facts *m, const struct machine_facts *a)
     WHEN(IO_URING, !a->io_uring);
     WHEN(KERNELS, !a->vector_kernels);
     WHEN(SWAP, a->swap && share < 1);
+    WHEN(FREED_PAGES, a->freed_pages && share < 1);
 #undef WHEN
     return bits;
 }

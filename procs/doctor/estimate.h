@@ -24,6 +24,7 @@ struct machine_facts {
     uint64_t chunk_bytes;
     uint64_t available, shm_free;
     bool swap, io_uring, vector_kernels, scratch, limited; /* limited: by a cgroup */
+    bool freed_pages; /* many may be in lists without order, and the machine is virtual */
 };
 
 struct estimate {

@@ -2,6 +2,7 @@
  * /dev/shm, limits. */
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <sched.h>
 #include <stdio.h>
@@ -18,6 +19,8 @@
 #include "lib/kernels/kernels.h"
 #include "procs/doctor/doctor.h"
 
+#define FREED_LISTS_MANY (64 * MIB)
+
 unsigned machine_processors(void)
 {
     cpu_set_t set;
@@ -28,7 +31,7 @@ unsigned machine_processors(void)
  */
 static void line_of(const char *path, const char *key, char *out, size_t bytes)
 {
-    char line[512];
+    char line[4096]; /* flags of a processor */
     FILE *f = fopen(path, "re");
     *out = 0;
     while (f && fgets(line, sizeof line, f)) {
@@ -87,6 +90,28 @@ static void examine_kernels(struct findings *f)
             "what --isa auto takes");
 }
 
+/* Bytes of freed pages that the kernel keeps for each processor, at most, in the order in which
+ * they were freed; since Linux 6.7 up to an eighth of the memory. 0: older, or not told. */
+static uint64_t freed_lists_bytes(void)
+{
+    char line[128];
+    uint64_t most = 0, pages;
+    FILE *f = fopen("/proc/zoneinfo", "re");
+    while (f && fgets(line, sizeof line, f))
+        if (sscanf(line, " high_max: %" SCNu64, &pages) == 1 && pages > most)
+            most = pages;
+    if (f)
+        fclose(f);
+    return most * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+static bool is_virtual(void)
+{
+    char text[4096];
+    line_of("/proc/cpuinfo", "flags", text, sizeof text);
+    return strstr(text, " hypervisor") != NULL;
+}
+
 static void examine_memory(struct findings *f, struct machine_facts *facts)
 {
     struct statvfs fs;
@@ -111,6 +136,10 @@ static void examine_memory(struct findings *f, struct machine_facts *facts)
         chosen[strcspn(chosen, "]")] = 0;
     finding(f, "memory", "shmem_huge_pages", json_string(chosen ? chosen + 1 : "unknown"), NULL,
             "sluice asks for none: the budget is kept page by page");
+    size_finding(f, "memory", "freed_lists", freed_lists_bytes(),
+                 "of each processor at most: an engine that starts when another has ended gets "
+                 "them first, in no order; a virtual drive is slower then");
+    facts->freed_pages = is_virtual() && freed_lists_bytes() >= FREED_LISTS_MANY;
 }
 
 static void examine_uring(struct findings *f, struct machine_facts *facts)

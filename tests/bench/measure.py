@@ -163,7 +163,9 @@ def main():
             cells = [(part, *cell) for part in PARTS if part in a.parts for cell in PARTS[part].cells(a)
                      if not a.cells or any(word in cell[0] for word in a.cells.split(","))]
             m.say(f"{len(cells)} cells, about {sum(c[2] for c in cells) / 60:.0f} min without what is made first")
-            failed = measure(a, cells)
+            with m.PageLists() as lists:
+                m.say(f"lists of freed pages: {lists.told}")
+                failed = measure(a, cells)
     finally:
         report(a, failed)
         shutil.rmtree(os.path.join(a.out, "run"), ignore_errors=True)

@@ -113,6 +113,32 @@ def drop_cache(path):
     os.close(fd)
 
 
+class PageLists:
+    """While measuring, the kernel keeps few freed pages for each processor (as root; else nothing is changed). Linux since
+    6.7 keeps up to an eighth of the memory there, in no order: the engine that is opened first after another has ended
+    gets single pages instead of runs of them, and its reads are slower by a third to its end (docs/bench.md). That would
+    be one arm's."""
+    PATH = "/proc/sys/vm/percpu_pagelist_high_fraction"
+    LEAST = "1000000"
+
+    def __enter__(self):
+        self.before, self.told = None, "as the kernel has them (not root)"
+        try:
+            with open(self.PATH, encoding="ascii") as f:
+                before = f.read().strip()
+            with open(self.PATH, "w", encoding="ascii") as f:
+                f.write(self.LEAST)
+            self.before, self.told = before, f"short (vm.percpu_pagelist_high_fraction={self.LEAST})"
+        except OSError:
+            pass
+        return self
+
+    def __exit__(self, *_):
+        if self.before is not None:
+            with open(self.PATH, "w", encoding="ascii") as f:
+                f.write(self.before)
+
+
 def median_ratio(a, b, rounds=2000):
     """Ratio of medians of paired samples, and its 95 % interval (percentile bootstrap over pairs)."""
     draw = random.Random(1)
@@ -133,9 +159,8 @@ def drawn_turns(draw, run):
 def turn_ratio(a, b, rounds=2000):
     """Ratio of the rates of two arms that decoded side by side (`bench --turns`), over the time of all their turns, and
     its 95 % interval: percentile bootstrap over pairs of turns, within each repetition. a, b: the samples of the arms.
-    The engine of a repetition that is opened first gets other memory than the rest, and may be a fifth slower; with as
-    many repetitions as arms, or twice as many, every arm is first equally often. That is a design, not chance: so
-    repetitions are not drawn."""
+    Which engine was opened first is a design, not chance (with as many repetitions as arms, or twice as many, every arm
+    is first equally often): so repetitions are not drawn."""
     runs = [[(*x, *y) for x, y in zip(s["turns"], t["turns"])] for s, t in zip(a, b)]
 
     def ratio(sums):

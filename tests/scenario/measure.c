@@ -1,5 +1,7 @@
 /* The programs that measure: synth, bench, doctor; and forced tokens, which bench lives on. */
 #include <dirent.h>
+#include <inttypes.h>
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -196,6 +198,23 @@ static void bench_arms(void)
     command_free(&c);
 }
 
+/* The turns of a sample come to all of it: to its time, and to its tokens but those that were there
+ * when the first turn began. */
+static void check_turns(const json_t *sample, uint64_t tokens)
+{
+    const json_t *turns = json_object_get(sample, "turns");
+    uint64_t told = 0;
+    double ms = 0, all_ms = json_number_value(json_object_get(sample, "ms"));
+    for (size_t i = 0; i < json_array_size(turns); i++) {
+        const json_t *turn = json_array_get(turns, i);
+        told += (uint64_t)json_integer_value(json_array_get(turn, 0));
+        ms += json_number_value(json_array_get(turn, 1));
+    }
+    CHECK(json_array_size(turns) > 1, "%zu turns", json_array_size(turns));
+    CHECK(told <= tokens && told + 4 > tokens, "%" PRIu64 " of %" PRIu64 " tokens", told, tokens);
+    CHECK(fabs(ms - all_ms) < 1e-3, "turns of %g ms, a sample of %g ms", ms, all_ms);
+}
+
 /* Side by side: one engine decodes while the other is stopped. Nothing is lost by it, and nobody
  * takes a stopped process for a dead one. */
 static void bench_turns(void)
@@ -215,9 +234,11 @@ static void bench_turns(void)
         CHECK(json_is_null(json_object_get(test, "stall_ms_per_token")),
               "a stall that nobody knows");
         CHECK(json_number_value(json_object_get(test, "uses")) == 8 * 4 * 31 * 2, "uses are lost");
-        for (size_t s = 0; s < 2; s++)
+        for (size_t s = 0; s < 2; s++) {
             CHECK(json_integer_value(json_object_get(at(test, "samples", s), "restarts")) == 0,
                   "a stopped process was restarted");
+            check_turns(at(test, "samples", s), 30);
+        }
     }
     json_decref(doc);
     command_free(&c);

@@ -150,6 +150,8 @@ START_TEST(advice_by_its_condition)
     EXPECT(KERNELS, a.vector_kernels = false);
     EXPECT(SWAP, (a.swap = true, a.available = 3 * GIB));
     EXPECT_NOT(SWAP, a.swap = true);
+    EXPECT(FREED_PAGES, (a.freed_pages = true, a.available = 3 * GIB));
+    EXPECT_NOT(FREED_PAGES, a.freed_pages = true);
     /* 62 ms of reading against 94 of computing: the drive is not what holds it back. */
     EXPECT_NOT(FASTER_DRIVE, a.available = 3 * GIB);
     EXPECT_NOT(LOWER_TIERS, a.available = 3400 * MIB);
