@@ -168,7 +168,8 @@ def main():
                 failed = measure(a, cells)
     finally:
         report(a, failed)
-        shutil.rmtree(os.path.join(a.out, "run"), ignore_errors=True)
+        if not a.report: # the run directories of a measuring run that still goes on stay
+            shutil.rmtree(os.path.join(a.out, "run"), ignore_errors=True)
     m.say(f"done in {(time.monotonic() - began) / 60:.1f} min: {os.path.join(a.out, 'report.md')}")
     return 1 if failed else 0
 
