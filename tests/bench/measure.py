@@ -15,6 +15,7 @@ import argparse
 import json
 import os
 import shutil
+import signal
 import sys
 import time
 import traceback
@@ -152,6 +153,7 @@ def report(a, failed):
 
 def main():
     a = arguments()
+    signal.signal(signal.SIGTERM, signal.default_int_handler) # what was changed in the kernel is put back
     began = time.monotonic()
     a.out = os.path.abspath(a.out)
     for folder in ("cells", "assets", "run"):

@@ -16,6 +16,28 @@ def options(**more):
     return argparse.Namespace(**{"form": "long", "parts": ["auto"], "python": None, **more})
 
 
+class FreedPages(unittest.TestCase):
+    def test_what_was_set_is_put_back(self):
+        with tempfile.TemporaryDirectory() as folder:
+            lists = m.PageLists()
+            lists.PATH = os.path.join(folder, "high_fraction")
+            with open(lists.PATH, "w", encoding="ascii") as f:
+                f.write("8\n")
+            with self.assertRaises(KeyboardInterrupt):
+                with lists:
+                    with open(lists.PATH, encoding="ascii") as f:
+                        self.assertEqual(f.read(), lists.LEAST)
+                    raise KeyboardInterrupt
+            with open(lists.PATH, encoding="ascii") as f:
+                self.assertEqual(f.read(), "8")
+
+    def test_nothing_is_changed_where_it_cannot_be(self):
+        lists = m.PageLists()
+        lists.PATH = "/nowhere/high_fraction"
+        with lists:
+            self.assertIn("not root", lists.told)
+
+
 class Ratios(unittest.TestCase):
     def test_interval_holds_the_ratio(self):
         ratio, low, high = m.median_ratio([2, 2, 2], [1, 1, 1])
