@@ -61,12 +61,15 @@ PARAM_U64(device_stall, 10000, 100, 3600000, "ms",
           "a device that completes no read for this long is quarantined until `ctl replace`")
 PARAM_CHOICE(backend, "auto", "auto|io_uring|pread", "how loaders read")
 PARAM_U64(depth, 16, 1, 128, "reads", "chunk reads of one loader at the device at once")
-PARAM_BYTES(chunk, 262144, 4096, 16777216,
-            "largest single read; a demand waits for at most two prefetch chunks")
+PARAM_BYTES(chunk, 2097152, 4096, 16777216,
+            "largest single read; a demand waits for at most two of prefetches, which are smaller "
+            "on slow drives")
 PARAM_BYTES(throttle, 0, 0, UINT64_MAX / 4,
             "bytes per second of every loader; 0 is none (ctl throttle changes it)")
 PARAM_BOOL(direct, true, "read with O_DIRECT; off falls back to the page cache and drops it")
 PARAM_BOOL(prefault, true, "allocate arena pages ahead of loads while no demand is open")
+PARAM_BOOL(huge_pages, true,
+           "lay experts of at least 1 MiB in huge pages where the kernel has them")
 PARAM_CHOICE(isa, "auto", "auto|generic|avx2|avx512", "instruction set of the kernels")
 PARAM_U64(nice, 5, 0, 19, "",
           "niceness of compute's worker threads, so that control traffic is not starved")

@@ -9,8 +9,11 @@
 #include "lib/base/clock.h"
 #include "shm/arena.h"
 
-#define NIL          UINT32_MAX
-#define ALLOC_MAGIC  0x41524e41u
+#define NIL         UINT32_MAX
+#define ALLOC_MAGIC 0x41524e41u
+#define HUGE_SLOW_NS                                                                               \
+    (10 * NS_PER_MS)    /* for a huge page; 4 ms where a hypervisor has yet to find it */
+#define HUGE_PAUSE   10 /* times what a slow or failed one took */
 #define EMPTY_FAMILY ((struct family){{NIL, NIL, 0}, {NIL, NIL, 0}, 0})
 
 enum slot_state {
@@ -32,7 +35,7 @@ struct family { /* of one size class */
 
 struct arena_alloc {
     uint32_t magic;
-    int fd;
+    struct segment arena; /* the caller's: not ours to detach */
     struct arena_layout layout;
     struct family family[ARENA_CLASSES_MAX];
     uint32_t slots;
@@ -41,7 +44,10 @@ struct arena_alloc {
     uint8_t *dense_owned;      /* a bit per page of the dense region */
     uint64_t backed_bytes, free_backed_bytes;
     uint64_t punched_bytes, punch_ns, punches;
-    uint32_t punch_cursor; /* class the next punch for room starts at */
+    uint64_t huge_bytes, huge_ns, huge_failed;
+    uint64_t huge_after_ns; /* none before */
+    uint32_t punch_cursor;  /* class the next punch for room starts at */
+    bool huge;
 };
 
 /* ---- lists -------------------------------------------------------------------------------- */
@@ -78,31 +84,34 @@ static uint64_t slot_bytes_of(const struct arena_alloc *a, uint32_t class)
     return a->layout.class[class].slot_bytes;
 }
 
+static uint64_t stride_of(const struct arena_alloc *a, uint32_t class)
+{
+    return a->layout.class[class].stride_bytes;
+}
+
 static uint64_t offset_of(const struct arena_alloc *a, uint32_t class, uint32_t slot)
 {
     return a->layout.class[class].region_offset +
-           (uint64_t)(slot - a->family[class].first) * slot_bytes_of(a, class);
+           (uint64_t)(slot - a->family[class].first) * stride_of(a, class);
 }
 
 static bool is_dense(const struct arena_alloc *a, uint64_t offset)
 {
     return offset >= a->layout.dense_offset &&
-           offset < a->layout.dense_offset + a->layout.dense_bytes;
+           offset < a->layout.dense_offset + a->layout.dense_region_bytes;
 }
 
 static uint32_t slot_at(const struct arena_alloc *a, uint32_t class, uint64_t offset)
 {
     const struct arena_class *c = &a->layout.class[class];
-    sl_assert(offset >= c->region_offset && (offset - c->region_offset) % c->slot_bytes == 0);
-    uint64_t index = (offset - c->region_offset) / c->slot_bytes;
-    sl_assert(index < c->slots);
-    return a->family[class].first + (uint32_t)index;
+    sl_assert(arena_class_has(c, offset));
+    return a->family[class].first + (uint32_t)((offset - c->region_offset) / c->stride_bytes);
 }
 
 static void punch(struct arena_alloc *a, uint64_t offset, uint64_t bytes)
 {
     uint64_t start = clock_now_ns();
-    int rc = segment_punch(a->fd, offset, bytes);
+    int rc = segment_punch(a->arena.fd, offset, bytes);
     if (rc != 0) /* going on would hand out bytes a dead process may still write */
         sl_panic("cannot punch the arena at %llu: %s", (unsigned long long)offset, strerror(-rc));
     a->punched_bytes += bytes;
@@ -123,7 +132,8 @@ static void fill_lists(struct arena_alloc *a)
     }
 }
 
-struct arena_alloc *arena_alloc_create(int fd, const struct arena_layout *layout,
+struct arena_alloc *arena_alloc_create(const struct segment *arena,
+                                       const struct arena_layout *layout, bool huge,
                                        struct error *error)
 {
     uint64_t slots = 0;
@@ -135,7 +145,7 @@ struct arena_alloc *arena_alloc_create(int fd, const struct arena_layout *layout
         a->next = calloc(slots + 1, sizeof *a->next);
         a->previous = calloc(slots + 1, sizeof *a->previous);
         a->state = calloc(slots + 1, sizeof *a->state);
-        a->dense_owned = calloc(layout->dense_bytes / PAGE_BYTES / 8 + 1, 1);
+        a->dense_owned = calloc(layout->dense_region_bytes / PAGE_BYTES / 8 + 1, 1);
     }
     if (!a || !a->next || !a->previous || !a->state || !a->dense_owned) {
         arena_alloc_destroy(a);
@@ -144,7 +154,8 @@ struct arena_alloc *arena_alloc_create(int fd, const struct arena_layout *layout
         return NULL;
     }
     a->magic = ALLOC_MAGIC;
-    a->fd = fd;
+    a->arena = *arena;
+    a->huge = huge;
     a->layout = *layout;
     a->slots = (uint32_t)slots;
     fill_lists(a);
@@ -167,7 +178,7 @@ static void mark_dense(struct arena_alloc *a, uint64_t offset, uint64_t bytes, b
 {
     uint64_t page = (offset - a->layout.dense_offset) / PAGE_BYTES;
     uint64_t end = page + bytes / PAGE_BYTES;
-    sl_assert(offset % PAGE_BYTES == 0 && end <= a->layout.dense_bytes / PAGE_BYTES);
+    sl_assert(offset % PAGE_BYTES == 0 && end <= a->layout.dense_region_bytes / PAGE_BYTES);
     for (; page < end; page++) {
         if (owned)
             a->dense_owned[page / 8] |= (uint8_t)(1u << page % 8);
@@ -216,17 +227,18 @@ int arena_alloc_settle(struct arena_alloc *a, struct error *error)
 {
     OBJ_CHECK(a, ALLOC_MAGIC);
     struct sweep sweep = {.a = a};
-    for (uint64_t page = 0; page < a->layout.dense_bytes / PAGE_BYTES; page++)
+    for (uint64_t page = 0; page < a->layout.dense_region_bytes / PAGE_BYTES; page++)
         if (!(a->dense_owned[page / 8] & 1u << page % 8))
             sweep_add(&sweep, a->layout.dense_offset + page * PAGE_BYTES, PAGE_BYTES);
     for (uint32_t c = 0; c < a->layout.classes; c++)
         for (uint32_t i = 0; i < a->layout.class[c].slots; i++) {
             uint32_t slot = a->family[c].first + i;
-            if (a->state[slot] == SLOT_UNBACKED)
-                sweep_add(&sweep, offset_of(a, c, slot), slot_bytes_of(a, c));
+            uint64_t owned = a->state[slot] == SLOT_UNBACKED ? 0 : slot_bytes_of(a, c);
+            if (stride_of(a, c) > owned)
+                sweep_add(&sweep, offset_of(a, c, slot) + owned, stride_of(a, c) - owned);
         }
     sweep_flush(&sweep);
-    uint64_t used = segment_allocated_bytes(a->fd), room = PAGE_BYTES + a->backed_bytes;
+    uint64_t used = segment_allocated_bytes(a->arena.fd), room = PAGE_BYTES + a->backed_bytes;
     if (used > room)
         return error_set(error, ERR_FAILED,
                          "the arena has %llu bytes allocated, its entries account for %llu",
@@ -260,6 +272,33 @@ static bool punch_one(struct arena_alloc *a)
     return false;
 }
 
+/* A loader's reads would find single pages, one fault at a time. Making huge ones is faster than
+ * that, but may take long where memory is in disorder: then never more than a tenth of the time.
+ * Without any of it the loader's reads allocate the pages. */
+static void back(struct arena_alloc *a, uint64_t offset, uint64_t bytes, uint64_t quota)
+{
+    if (!a->huge || bytes < ARENA_HUGE_LEAST)
+        return;
+    uint64_t start = clock_now_ns();
+    if (start < a->huge_after_ns)
+        return;
+    struct segment_huge huge;
+    (void)segment_allocate_huge(&a->arena, offset, bytes,
+                                quota > a->backed_bytes ? quota - a->backed_bytes : 0, &huge);
+    arena_alloc_count_huge(a, &huge);
+    uint64_t took = clock_now_ns() - start, pages = align_up(bytes, HUGE_PAGE_BYTES);
+    if (huge.status != 0 || took > pages / HUGE_PAGE_BYTES * HUGE_SLOW_NS)
+        a->huge_after_ns = start + HUGE_PAUSE * took;
+}
+
+void arena_alloc_count_huge(struct arena_alloc *a, const struct segment_huge *huge)
+{
+    OBJ_CHECK(a, ALLOC_MAGIC);
+    a->huge_bytes += huge->bytes;
+    a->huge_ns += huge->ns;
+    a->huge_failed += huge->status != 0;
+}
+
 bool arena_alloc_take(struct arena_alloc *a, uint32_t size_class, uint64_t quota, uint64_t *offset)
 {
     OBJ_CHECK(a, ALLOC_MAGIC);
@@ -281,6 +320,7 @@ bool arena_alloc_take(struct arena_alloc *a, uint32_t size_class, uint64_t quota
         slot = f->unbacked.head;
         unlink_slot(a, &f->unbacked, slot);
         a->backed_bytes += bytes;
+        back(a, offset_of(a, size_class, slot), bytes, quota);
     } else {
         return false; /* the class's last free slots are being prefaulted */
     }
@@ -337,26 +377,40 @@ static uint32_t poorest_class(const struct arena_alloc *a, uint64_t room)
     return best;
 }
 
+/* Slots next to each other, without a gap between them. */
+static uint64_t unbacked_run(struct arena_alloc *a, uint32_t class, uint64_t most)
+{
+    struct family *f = &a->family[class];
+    uint32_t slot = f->unbacked.head, end = f->first + a->layout.class[class].slots;
+    uint64_t slot_bytes = slot_bytes_of(a, class), total = 0;
+    do {
+        unlink_slot(a, &f->unbacked, slot);
+        a->state[slot++] = SLOT_PREFAULT;
+        total += slot_bytes;
+    } while (slot < end && stride_of(a, class) == slot_bytes && a->state[slot] == SLOT_UNBACKED &&
+             total + slot_bytes <= most);
+    return total;
+}
+
 bool arena_alloc_prefault_next(struct arena_alloc *a, uint64_t quota, uint64_t max_bytes,
-                               uint64_t *offset, uint64_t *bytes)
+                               struct arena_range *range)
 {
     OBJ_CHECK(a, ALLOC_MAGIC);
     uint64_t room = quota > a->backed_bytes ? quota - a->backed_bytes : 0;
     uint32_t class = poorest_class(a, room);
     if (class == NIL)
         return false;
-    struct family *f = &a->family[class];
-    uint32_t slot = f->unbacked.head, end = f->first + a->layout.class[class].slots;
-    uint64_t slot_bytes = slot_bytes_of(a, class), total = 0;
-    *offset = offset_of(a, class, slot);
-    do {
-        unlink_slot(a, &f->unbacked, slot);
-        a->state[slot++] = SLOT_PREFAULT;
-        total += slot_bytes;
-    } while (slot < end && a->state[slot] == SLOT_UNBACKED && total + slot_bytes <= max_bytes &&
-             total + slot_bytes <= room);
-    a->backed_bytes += total;
-    *bytes = total;
+    uint64_t offset = offset_of(a, class, a->family[class].unbacked.head);
+    uint64_t spare = stride_of(a, class) - slot_bytes_of(a, class);
+    bool huge = a->huge && arena_class_huge(&a->layout.class[class]);
+    *range = (struct arena_range){
+        .offset = offset,
+        .bytes = unbacked_run(a, class, max_bytes < room ? max_bytes : room),
+        .huge = huge,
+    };
+    if (huge && range->bytes + spare <= room)
+        range->spare_bytes = spare;
+    a->backed_bytes += range->bytes + range->spare_bytes;
     return true;
 }
 
@@ -373,16 +427,16 @@ static uint32_t class_at(const struct arena_alloc *a, uint64_t offset)
     return low;
 }
 
-void arena_alloc_prefaulted(struct arena_alloc *a, uint64_t offset, uint64_t bytes, bool ok)
+void arena_alloc_prefaulted(struct arena_alloc *a, const struct arena_range *range, bool ok)
 {
     OBJ_CHECK(a, ALLOC_MAGIC);
-    uint32_t class = class_at(a, offset);
+    uint32_t class = class_at(a, range->offset);
     uint64_t slot_bytes = slot_bytes_of(a, class);
-    sl_assert(bytes > 0 && bytes % slot_bytes == 0);
+    sl_assert(range->bytes > 0 && range->bytes % slot_bytes == 0);
     if (!ok) /* part of it may have been allocated */
-        punch(a, offset, bytes);
-    for (uint64_t at = offset; at < offset + bytes; at += slot_bytes) {
-        uint32_t slot = slot_at(a, class, at);
+        punch(a, range->offset, range->bytes);
+    uint32_t first = slot_at(a, class, range->offset);
+    for (uint32_t slot = first; slot < first + range->bytes / slot_bytes; slot++) {
         sl_assert(a->state[slot] == SLOT_PREFAULT);
         a->state[slot] = ok ? SLOT_BACKED : SLOT_UNBACKED;
         if (ok)
@@ -390,16 +444,20 @@ void arena_alloc_prefaulted(struct arena_alloc *a, uint64_t offset, uint64_t byt
         else
             link_tail(a, &a->family[class].unbacked, slot);
     }
+    a->backed_bytes -= range->spare_bytes;
     if (ok)
-        a->free_backed_bytes += bytes;
+        a->free_backed_bytes += range->bytes;
     else
-        a->backed_bytes -= bytes;
+        a->backed_bytes -= range->bytes;
 }
 
-void arena_alloc_dense_take(struct arena_alloc *a, uint64_t bytes)
+void arena_alloc_dense_take(struct arena_alloc *a, uint64_t offset, uint64_t slot_bytes,
+                            uint64_t quota)
 {
     OBJ_CHECK(a, ALLOC_MAGIC);
-    a->backed_bytes += bytes;
+    sl_assert(is_dense(a, offset));
+    a->backed_bytes += slot_bytes;
+    back(a, offset, slot_bytes, quota);
 }
 
 void arena_alloc_stats_get(const struct arena_alloc *a, struct arena_alloc_stats *stats)
@@ -409,5 +467,8 @@ void arena_alloc_stats_get(const struct arena_alloc *a, struct arena_alloc_stats
                                         .free_backed_bytes = a->free_backed_bytes,
                                         .punched_bytes = a->punched_bytes,
                                         .punch_ns = a->punch_ns,
-                                        .punches = a->punches};
+                                        .punches = a->punches,
+                                        .huge_bytes = a->huge_bytes,
+                                        .huge_ns = a->huge_ns,
+                                        .huge_failed = a->huge_failed};
 }

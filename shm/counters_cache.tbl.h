@@ -38,4 +38,7 @@ COUNTER(hints_missing, COUNTER, entries, "Guessed entries that were ABSENT when 
 COUNTER(hints_in_time, COUNTER, entries,
         "Of them fetched and READY when compute came to their layer.")
 COUNTER(hints_late, COUNTER, entries, "Of them sent for, but not READY by then.")
+COUNTER(huge_bytes, COUNTER, bytes, "Bytes of slots laid in huge pages.")
+COUNTER(huge_ns, COUNTER, ns, "Making them, on the way of a load or ahead of it.")
+COUNTER(huge_failed, COUNTER, slots, "Slots for which the kernel had no huge pages.")
 #undef COUNTER

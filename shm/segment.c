@@ -40,10 +40,24 @@ static void name_of(char name[NAME_BYTES], const char *run_tag, enum segment_kin
     sl_assert(n > 0 && n < NAME_BYTES);
 }
 
+/* Huge pages of a file can be mapped as such only where offset and address agree. NULL: anywhere
+ * will do. */
+static void *place_for(const struct segment *s)
+{
+    if (s->kind != SEGMENT_ARENA)
+        return NULL;
+    uint64_t bytes = s->bytes + HUGE_PAGE_BYTES;
+    char *p = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p == MAP_FAILED)
+        return NULL;
+    munmap(p, bytes);
+    return (void *)align_up((uintptr_t)p, HUGE_PAGE_BYTES);
+}
+
 static int map(struct segment *s, struct error *error)
 {
     int protection = s->writable ? PROT_READ | PROT_WRITE : PROT_READ;
-    void *base = mmap(NULL, s->bytes, protection, MAP_SHARED | MAP_NORESERVE, s->fd, 0);
+    void *base = mmap(place_for(s), s->bytes, protection, MAP_SHARED | MAP_NORESERVE, s->fd, 0);
     if (base == MAP_FAILED)
         return error_set_errno(error, ERR_NO_MEMORY, errno, "cannot map the %s segment",
                                segment_word(s->kind));

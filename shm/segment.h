@@ -63,8 +63,9 @@ int segment_create(enum segment_kind kind, const char *run_tag, uint64_t boot, u
  * lock. */
 void segment_remove_stale(const char *run_tag);
 
-/* Maps a segment and checks its signature; a mismatch names both values. boot 0: any. On success fd
- * belongs to *out; on failure it stays the caller's, open. */
+/* Maps a segment (the arena at an address that is a multiple of HUGE_PAGE_BYTES) and checks its
+ * signature; a mismatch names both values. boot 0: any. On success fd belongs to *out; on failure
+ * it stays the caller's, open. */
 int segment_attach(int fd, enum segment_kind kind, bool writable, uint64_t boot,
                    struct segment *out, struct error *error);
 
@@ -95,5 +96,28 @@ int segment_punch(int fd, uint64_t offset, uint64_t bytes);
 
 /* Allocates [offset, offset + bytes) with fallocate. 0 or -errno (-ENOSPC: /dev/shm is full). */
 int segment_allocate(int fd, uint64_t offset, uint64_t bytes);
+
+/* What lies in huge pages is one piece for a drive that reads into it, where single pages are
+ * hundreds, and one entry of a page table. */
+struct segment_huge {
+    uint64_t bytes; /* that lie in huge pages, or in the beginning of one */
+    uint64_t ns;    /* it took to make them */
+    int status;     /* 0, or the -errno for which there are not (all of) them */
+};
+
+static inline void segment_huge_add(struct segment_huge *sum, const struct segment_huge *part)
+{
+    sum->bytes += part->bytes;
+    sum->ns += part->ns;
+    sum->status = sum->status ? sum->status : part->status;
+}
+
+/* Allocates [offset, offset + bytes), of which nothing is there yet, in huge pages as far as they
+ * can be had; offset is a multiple of HUGE_PAGE_BYTES. The rest of the range beyond the last
+ * whole one is the beginning of another when `room` bytes allow that: its end is allocated for a
+ * moment and given back, and the pages that stay are neighbours. Exactly `bytes` are allocated in
+ * the end in any case. 0, or -errno of what small pages fail for; for want of huge ones never. */
+int segment_allocate_huge(const struct segment *segment, uint64_t offset, uint64_t bytes,
+                          uint64_t room, struct segment_huge *huge);
 
 #endif

@@ -8,10 +8,11 @@
 
 #define PAGE_BYTES                                                                                 \
     4096u /* the unit of O_DIRECT, punching and quota; asserted at start against sysconf */
-#define KIB          ((uint64_t)1 << 10)
-#define MIB          ((uint64_t)1 << 20)
-#define GIB          ((uint64_t)1 << 30)
-#define ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
+#define HUGE_PAGE_BYTES ((uint64_t)2 << 20) /* where pages are of 4 KiB */
+#define KIB             ((uint64_t)1 << 10)
+#define MIB             ((uint64_t)1 << 20)
+#define GIB             ((uint64_t)1 << 30)
+#define ARRAY_LEN(a)    (sizeof(a) / sizeof((a)[0]))
 
 static inline uint64_t align_down(uint64_t x, uint64_t unit)
 {

@@ -47,7 +47,7 @@ static void create_tables(struct cache *c)
     c->notes = allocate(m->entry_count, sizeof *c->notes);
     if (arena_layout_make(m, &c->layout, &error) != 0)
         log_fatal(1, "%s", error.text);
-    c->alloc = arena_alloc_create(c->child.arena.fd, &c->layout, &error);
+    c->alloc = arena_alloc_create(&c->child.arena, &c->layout, c->child.params->huge_pages, &error);
     if (!c->alloc)
         log_fatal(1, "%s", error.text);
     if (cache_take_system(c, atomic_load(&c->child.procs.head->system_now), &error) != 0)
@@ -92,7 +92,7 @@ static void start_prefault(struct cache *c)
     struct error error;
     if (!c->child.params->prefault)
         return;
-    c->prefault = prefault_start(c->child.arena.fd, &error);
+    c->prefault = prefault_start(&c->child.arena, &error);
     if (!c->prefault)
         log_warn("%s; pages are allocated as they are read into", error.text);
 }
@@ -110,6 +110,9 @@ static void publish(struct cache *c)
     atomic_store_explicit(&head->backed_bytes, stats.backed_bytes, memory_order_release);
     atomic_store_explicit(&head->owned_bytes, c->owned_bytes, memory_order_relaxed);
     atomic_store_explicit(&head->resident_payload_bytes, c->resident_payload, memory_order_relaxed);
+    counter_set(row, CTR_CACHE_huge_bytes, stats.huge_bytes);
+    counter_set(row, CTR_CACHE_huge_ns, stats.huge_ns);
+    counter_set(row, CTR_CACHE_huge_failed, stats.huge_failed);
     counter_set(row, CTR_CACHE_backed_bytes, stats.backed_bytes);
     counter_set(row, CTR_CACHE_free_backed_bytes, stats.free_backed_bytes);
     counter_set(row, CTR_CACHE_owned_bytes, c->owned_bytes);

@@ -10,18 +10,20 @@
 
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
-#include "shm/segment.h"
 
 #define PREFAULT_MAGIC 0x46455250u
 #define SLICE_BYTES    MIB /* about 2 ms of first touches */
-#define STACK_BYTES    (64 * 1024)
-#define NICENESS       10 /* behind everything that computes */
+/* Every order to the kernel waits for all processors once: not for every huge page. */
+#define HUGE_SLICE_BYTES (4 * HUGE_PAGE_BYTES)
+#define STACK_BYTES      (64 * 1024)
+#define NICENESS         10 /* behind everything that computes */
 
 enum phase { PHASE_IDLE, PHASE_ORDERED, PHASE_ENDED, PHASE_STOP };
 
 struct prefault {
     uint32_t magic;
-    int arena_fd, eventfd;
+    const struct segment *arena;
+    int eventfd;
     _Atomic bool abandon;
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -30,14 +32,28 @@ struct prefault {
     pthread_t thread;
 };
 
-static int allocate(struct prefault *p, const struct prefault_job *job)
+static int allocate_slice(struct prefault *p, struct prefault_job *job, uint64_t done,
+                          uint64_t bytes)
 {
-    for (uint64_t done = 0; done < job->bytes;) {
+    const struct arena_range *r = &job->range;
+    if (!r->huge)
+        return segment_allocate(p->arena->fd, r->offset + done, bytes);
+    struct segment_huge huge;
+    int rv = segment_allocate_huge(p->arena, r->offset + done, bytes,
+                                   done + bytes == r->bytes ? r->spare_bytes : 0, &huge);
+    segment_huge_add(&job->huge, &huge);
+    return rv;
+}
+
+static int allocate(struct prefault *p, struct prefault_job *job)
+{
+    uint64_t most = job->range.huge ? HUGE_SLICE_BYTES : SLICE_BYTES;
+    for (uint64_t done = 0; done < job->range.bytes;) {
         if (atomic_load_explicit(&p->abandon, memory_order_relaxed))
             return -ECANCELED;
-        uint64_t left = job->bytes - done;
-        uint64_t slice = left < SLICE_BYTES ? left : SLICE_BYTES;
-        int rv = segment_allocate(p->arena_fd, job->offset + done, slice);
+        uint64_t left = job->range.bytes - done;
+        uint64_t slice = left < most ? left : most;
+        int rv = allocate_slice(p, job, done, slice);
         if (rv != 0)
             return rv;
         done += slice;
@@ -58,9 +74,9 @@ static void *prefault_main(void *arg)
         }
         struct prefault_job job = p->job;
         pthread_mutex_unlock(&p->lock);
-        int status = allocate(p, &job);
+        job.status = allocate(p, &job);
         pthread_mutex_lock(&p->lock);
-        p->job.status = status;
+        p->job = job;
         if (p->phase == PHASE_ORDERED)
             p->phase = PHASE_ENDED;
         uint64_t one = 1;
@@ -71,7 +87,7 @@ static void *prefault_main(void *arg)
     return NULL;
 }
 
-struct prefault *prefault_start(int arena_fd, struct error *error)
+struct prefault *prefault_start(const struct segment *arena, struct error *error)
 {
     struct prefault *p = calloc(1, sizeof *p);
     if (!p) {
@@ -79,7 +95,7 @@ struct prefault *prefault_start(int arena_fd, struct error *error)
         return NULL;
     }
     p->magic = PREFAULT_MAGIC;
-    p->arena_fd = arena_fd;
+    p->arena = arena;
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->changed, NULL);
     p->eventfd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

@@ -1,6 +1,7 @@
 /* A helper thread that allocates pages of the arena by order of the cache's main thread, one order
  * at a time, in slices short enough to be abandoned quickly when a demand comes. It allocates with
- * fallocate, never with stores, and decides nothing. */
+ * fallocate, never with stores (large slots in huge pages where they can be had), and decides
+ * nothing. */
 #ifndef SLUICE_CACHE_PREFAULT_H
 #define SLUICE_CACHE_PREFAULT_H
 
@@ -8,16 +9,18 @@
 #include <stdint.h>
 
 #include "lib/base/error.h"
+#include "shm/arena.h"
 
 struct prefault;
 
 struct prefault_job {
-    uint64_t offset, bytes;
+    struct arena_range range;
     uint32_t epoch; /* of the quota it was ordered under */
     int status;     /* 0, or -errno: -ECANCELED when abandoned, -ENOSPC when /dev/shm is full */
+    struct segment_huge huge;
 };
 
-struct prefault *prefault_start(int arena_fd, struct error *error);
+struct prefault *prefault_start(const struct segment *arena, struct error *error);
 int prefault_fd(const struct prefault *p); /* readable when a job ended */
 bool prefault_busy(const struct prefault *p);
 void prefault_order(struct prefault *p, const struct prefault_job *job); /* Pre: not busy */

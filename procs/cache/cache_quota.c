@@ -83,9 +83,10 @@ static uint64_t prefault_limit(const struct cache *c)
 static void prefault_ended(struct cache *c, const struct prefault_job *job)
 {
     bool ok = job->status == 0;
-    arena_alloc_prefaulted(c->alloc, job->offset, job->bytes, ok);
+    arena_alloc_prefaulted(c->alloc, &job->range, ok);
+    arena_alloc_count_huge(c->alloc, &job->huge);
     if (ok)
-        cache_count(c, CTR_CACHE_prefaulted_bytes, job->bytes);
+        cache_count(c, CTR_CACHE_prefaulted_bytes, job->range.bytes);
     if (ok || job->status == -ECANCELED)
         return;
     c->prefault_broken = true;
@@ -112,7 +113,7 @@ void cache_prefault(struct cache *c)
     job = (struct prefault_job){
         .epoch = atomic_load_explicit(&c->child.directory.head->quota_epoch, memory_order_acquire)};
     uint64_t limit = prefault_limit(c);
-    if (arena_alloc_prefault_next(c->alloc, limit, PREFAULT_ORDER, &job.offset, &job.bytes))
+    if (arena_alloc_prefault_next(c->alloc, limit, PREFAULT_ORDER, &job.range))
         prefault_order(c->prefault, &job);
     else
         c->prefault_full = true; /* until the quota moves */

@@ -148,8 +148,8 @@ static bool take_dense(struct cache *c, uint32_t entry, uint64_t *offset)
             return false;
     if (!arena_alloc_trim(c->alloc, quota - bytes, 0))
         return false; /* what is being prefaulted comes back in a moment */
-    arena_alloc_dense_take(c->alloc, bytes);
     *offset = cache_offset(c, entry);
+    arena_alloc_dense_take(c->alloc, *offset, bytes, quota);
     return true;
 }
 

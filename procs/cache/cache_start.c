@@ -99,9 +99,7 @@ static bool place_is_right(struct cache *c, uint32_t entry)
     uint64_t at = cache_offset(c, entry), bytes = c->entries[entry].slot_bytes;
     if (!cache_is_expert(c, entry))
         return at == arena_dense_offset(c->child.model, &c->layout, entry);
-    const struct arena_class *class = &c->layout.class[arena_class_of(&c->layout, bytes)];
-    return at >= class->region_offset && (at - class->region_offset) % bytes == 0 &&
-           (at - class->region_offset) / bytes < class->slots;
+    return arena_class_has(&c->layout.class[arena_class_of(&c->layout, bytes)], at);
 }
 
 /* No loader can write the range any more, but a dead one's reads may be on their way to it. */

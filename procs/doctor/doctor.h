@@ -34,6 +34,7 @@ void findings_print(const struct findings *f, bool json);
 struct drive_plan {
     const char *path;      /* directory (a scratch file is made in it) or file */
     uint64_t expert_bytes; /* the largest read size */
+    uint64_t chunk_bytes;  /* whole pages: the largest read of a loader */
     double seconds;        /* for all cells together */
 };
 

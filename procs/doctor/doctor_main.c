@@ -147,6 +147,7 @@ static int examine_drives(struct findings *f, struct doctor *d, const json_t *ou
         struct drive_result result;
         struct drive_plan plan = {.path = d->paths[i],
                                   .expert_bytes = expert_bytes_of(d, outlook),
+                                  .chunk_bytes = align_down(d->params.chunk, PAGE_BYTES),
                                   .seconds = d->seconds / d->path_count};
         if (i > 0)
             snprintf(section, sizeof section, "drive %u", i + 1);

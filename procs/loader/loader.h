@@ -5,6 +5,7 @@
 #include "ipc/child.h"
 #include "lib/base/clock.h"
 #include "lib/io/io.h"
+#include "procs/loader/loader_chunk.h"
 #include "procs/loader/loader_device.h"
 #include "procs/loader/loader_jobs.h"
 #include "procs/loader/loader_throttle.h"
@@ -33,6 +34,7 @@ struct loader {
     struct jobs jobs;
     struct verify verify;
     struct throttle throttle;
+    struct chunk_pace pace;
     const struct io_backend *backend;
     struct io *io;
     int io_fd;

@@ -9,6 +9,10 @@
 
 #define JOBS_MAGIC 0x53424f4au
 
+/* Chunks of demands at the device beside which a prefetch is read: the device does what it has side
+ * by side, and a demand would wait for it. One is left over so that it is never idle between. */
+#define OTHERS_MAX 1
+
 #define RETRY_PAUSE_NS (10 * NS_PER_MS) /* then 4 and 16 times that */
 
 static void queue_append(struct jobs *jobs, struct job *job)
@@ -149,7 +153,8 @@ struct job *jobs_pick(struct jobs *jobs, uint64_t now_ns, bool prefetch_paused)
         return NULL;
     for (int p = LOAD_DEMAND; p >= LOAD_PREFETCH; p--) {
         if (p == LOAD_PREFETCH &&
-            (prefetch_paused || jobs->inflight_prefetch >= PREFETCH_CHUNKS_MAX))
+            (prefetch_paused || jobs->inflight_prefetch >= PREFETCH_CHUNKS_MAX ||
+             jobs->inflight - jobs->inflight_prefetch > OTHERS_MAX))
             return NULL;
         for (struct job *job = jobs->oldest[p]; job; job = job->newer) {
             if (job->status != 0)
@@ -159,6 +164,16 @@ struct job *jobs_pick(struct jobs *jobs, uint64_t now_ns, bool prefetch_paused)
         }
     }
     return NULL;
+}
+
+/* In pieces alike where it is less than two: a small rest costs the device as much as a large one.
+ */
+static uint64_t piece_of(uint64_t left, uint64_t most)
+{
+    if (left <= most)
+        return left;
+    uint64_t half = align_up(left / 2, PAGE_BYTES);
+    return half < most ? half : most;
 }
 
 static struct chunk *cut_fresh(struct jobs *jobs, struct job *job, uint64_t chunk_bytes)
@@ -172,7 +187,7 @@ static struct chunk *cut_fresh(struct jobs *jobs, struct job *job, uint64_t chun
     *c = (struct chunk){.job = job,
                         .file_offset = run->file_offset + job->run_cut,
                         .arena_offset = run->arena_offset + job->run_cut,
-                        .bytes = left < chunk_bytes ? left : chunk_bytes};
+                        .bytes = piece_of(left, chunk_bytes)};
     job->chunks++;
     job->run_cut += c->bytes;
     if (job->run_cut == run->bytes) {

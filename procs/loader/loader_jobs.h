@@ -12,8 +12,9 @@
  * (jobs_move).
  *
  * Order: demand before dense before prefetch, first come first served within each. A prefetch chunk
- * is handed out when every chunk of the demands is at the device or done, and never more than
- * PREFETCH_CHUNKS_MAX are at the device: a demand finds at most that many in front of it. */
+ * is handed out when every chunk of the demands is at the device or done and but one of them done,
+ * and never more than PREFETCH_CHUNKS_MAX are at the device: a demand finds at most that many in
+ * front of it. */
 #ifndef SLUICE_LOADER_JOBS_H
 #define SLUICE_LOADER_JOBS_H
 

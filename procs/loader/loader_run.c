@@ -242,7 +242,7 @@ static struct job *next_wanted(struct loader *l, uint64_t now_ns)
 
 static uint32_t cut_batch(struct loader *l, uint64_t now_ns, struct io_read *reads)
 {
-    uint64_t chunk_bytes = throttle_chunk(&l->throttle, align_down(l->own.chunk, PAGE_BYTES));
+    uint64_t most = throttle_chunk(&l->throttle, align_down(l->own.chunk, PAGE_BYTES));
     uint32_t n = 0;
     bool held = false;
     struct job *job;
@@ -251,7 +251,8 @@ static uint32_t cut_batch(struct loader *l, uint64_t now_ns, struct io_read *rea
         if (held)
             break;
         bool first = job->first_ns == 0;
-        struct chunk *c = jobs_cut(&l->jobs, job, now_ns, chunk_bytes);
+        uint64_t bytes = chunk_pace_bytes(&l->pace, job->priority, most, l->throttle.rate);
+        struct chunk *c = jobs_cut(&l->jobs, job, now_ns, bytes);
         if (first)
             sample_demand(l, job, now_ns);
         throttle_take(&l->throttle, c->bytes);
@@ -301,9 +302,11 @@ static void count_result(struct loader *l, const struct device *device, const st
     struct proc_row *row = l->child.row;
     uint64_t busy_from = c->submit_ns > l->busy_seen_ns ? c->submit_ns : l->busy_seen_ns;
     counter_add(row, CTR_LOADER_read_ns, now_ns - c->submit_ns);
-    counter_add(row, CTR_LOADER_busy_ns, now_ns > busy_from ? now_ns - busy_from : 0);
+    uint64_t busy_ns = now_ns > busy_from ? now_ns - busy_from : 0;
+    counter_add(row, CTR_LOADER_busy_ns, busy_ns);
     l->busy_seen_ns = now_ns;
     if (result > 0) {
+        chunk_pace_note(&l->pace, (uint64_t)result, busy_ns);
         counter_add(row, CTR_LOADER_bytes_read, (uint64_t)result);
         if (c->priority == LOAD_DEMAND)
             counter_add(row, CTR_LOADER_bytes_demand, (uint64_t)result);

@@ -163,7 +163,7 @@ static uint64_t flight_most(struct supervisor *s)
 static void facts_of_model(struct supervisor *s)
 {
     struct ledger_facts *f = &s->budget.facts;
-    f->dense_bytes = s->layout.dense_bytes;
+    f->dense_bytes = s->model->dense_bytes;
     f->expert_slot_bytes = s->model->expert_slot_bytes;
     f->expert_slot_max = s->model->expert_slot_bytes_max;
     f->experts_needed = s->model->hparams.experts_used;

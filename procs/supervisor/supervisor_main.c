@@ -35,6 +35,10 @@
 
 #define STACK_BYTES (256 * KIB)
 
+#ifndef PR_THP_DISABLE_EXCEPT_ADVISED
+#define PR_THP_DISABLE_EXCEPT_ADVISED (1 << 1)
+#endif
+
 static struct supervisor the_supervisor;
 
 static void init(struct supervisor *s)
@@ -57,7 +61,10 @@ static void limit_self(void)
     pthread_attr_t attributes;
     mallopt(M_ARENA_MAX, 1);
     mallopt(M_TRIM_THRESHOLD, 128 * 1024);
-    prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
+    /* Of the arena they are asked for (shm/segment_huge.c), and mapped as such where only the
+     * others can be forbidden: since Linux 6.18. */
+    if (prctl(PR_SET_THP_DISABLE, 1, PR_THP_DISABLE_EXCEPT_ADVISED, 0, 0) != 0)
+        prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
     if (getrlimit(RLIMIT_STACK, &limit) == 0) {
         limit.rlim_cur = STACK_BYTES;
         setrlimit(RLIMIT_STACK, &limit);

@@ -181,18 +181,20 @@ static int make_file(void)
 static int open_rig(struct rig *r)
 {
     struct error error = {.text = ""};
-    r->layout = (struct arena_layout){
-        .dense_offset = PAGE_BYTES,
-        .classes = 1,
-        .bytes = PAGE_BYTES + SLOTS * SLOT_BYTES,
-        .class = {{.slot_bytes = SLOT_BYTES, .region_offset = PAGE_BYTES, .slots = SLOTS}}};
+    r->layout = (struct arena_layout){.dense_offset = PAGE_BYTES,
+                                      .classes = 1,
+                                      .bytes = PAGE_BYTES + SLOTS * SLOT_BYTES,
+                                      .class = {{.slot_bytes = SLOT_BYTES,
+                                                 .stride_bytes = SLOT_BYTES,
+                                                 .region_offset = PAGE_BYTES,
+                                                 .slots = SLOTS}}};
     char tag[32];
     snprintf(tag, sizeof tag, "late-%d", (int)getpid());
     if (segment_create(SEGMENT_ARENA, tag, 1, r->layout.bytes, &r->arena, &error) != 0 ||
         segment_allocate(r->arena.fd, PAGE_BYTES, SLOTS * SLOT_BYTES) != 0)
         return -1;
     segment_punch(r->arena.fd, PAGE_BYTES, SLOTS * SLOT_BYTES);
-    r->a = arena_alloc_create(r->arena.fd, &r->layout, &error);
+    r->a = arena_alloc_create(&r->arena, &r->layout, false, &error);
     return r->a ? 0 : -1;
 }
 

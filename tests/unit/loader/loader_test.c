@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "lib/base/clock.h"
+#include "procs/loader/loader_chunk.h"
 #include "procs/loader/loader_device.h"
 #include "procs/loader/loader_jobs.h"
 #include "procs/loader/loader_throttle.h"
@@ -82,9 +83,21 @@ START_TEST(prefetch_gives_way)
     jobs_complete(&jobs, a, CHUNK, 3, FILE_SIZE);
     ck_assert_ptr_eq(jobs_pick(&jobs, 3, false), need); /* it has more to hand out */
     ck_assert_ptr_eq(next(3)->job, need);
+    ck_assert_ptr_null(jobs_pick(&jobs, 4, false)); /* both would wait for the device */
+    jobs_complete(&jobs, d, CHUNK, 4, FILE_SIZE);
     ck_assert_ptr_null(jobs_pick(&jobs, 4, true)); /* something waits for room */
     ck_assert_ptr_eq(next(4)->job, guess);         /* the device has time while the demand ends */
     ck_assert_ptr_null(next(4));
+}
+END_TEST
+
+START_TEST(no_small_rest)
+{
+    static const uint64_t pieces[] = {CHUNK, 40 * KIB, 36 * KIB}; /* 64 KiB and 12 would do, too */
+    add(0, LOAD_DEMAND, 35);
+    for (size_t i = 0; i < ARRAY_LEN(pieces); i++)
+        ck_assert_uint_eq(next(1)->bytes, pieces[i]);
+    ck_assert_ptr_null(next(1));
 }
 END_TEST
 
@@ -217,6 +230,36 @@ START_TEST(the_table_is_bounded)
         add(i, LOAD_DEMAND, 1);
     struct msg_load load = {.entry = 20, .runs_count = 1, .runs = {{0, 0, PAGE_BYTES}}};
     ck_assert_ptr_null(jobs_add(&jobs, &load, 1, 1));
+}
+END_TEST
+
+/* ---- chunks ---- */
+
+START_TEST(guesses_are_read_in_what_a_drive_does_in_a_short_time)
+{
+    static const struct {
+        uint64_t rate, throttle, low, high;
+    } t[] = {
+        {1500 * MIB, 0, MIB, MIB},                     /* as large as allowed */
+        {700 * MIB, 0, 480 * KIB, 500 * KIB},          /* 0.7 ms */
+        {100 * MIB, 0, 256 * KIB, 256 * KIB},          /* a slow drive wants so much at least */
+        {1500 * MIB, 700 * MIB, 480 * KIB, 500 * KIB}, /* one that is held to less */
+        {700 * MIB, 1500 * MIB, 480 * KIB, 500 * KIB},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(t); i++) {
+        struct chunk_pace p = {0};
+        ck_assert_uint_eq(chunk_pace_bytes(&p, LOAD_PREFETCH, MIB, 0), 256 * KIB); /* not known */
+        for (int n = 0; n < 1000; n++) /* another drive before */
+            chunk_pace_note(&p, MIB, NS_PER_S);
+        for (int n = 0; n < 1000; n++)
+            chunk_pace_note(&p, t[i].rate / 1000, NS_PER_MS);
+        uint64_t guess = chunk_pace_bytes(&p, LOAD_PREFETCH, MIB, t[i].throttle);
+        ck_assert_uint_ge(guess, t[i].low);
+        ck_assert_uint_le(guess, t[i].high);
+        ck_assert_uint_eq(guess % PAGE_BYTES, 0);
+        ck_assert_uint_eq(chunk_pace_bytes(&p, LOAD_DEMAND, MIB, t[i].throttle), MIB);
+        ck_assert_uint_eq(chunk_pace_bytes(&p, LOAD_PREFETCH, 64 * KIB, 0), 64 * KIB);
+    }
 }
 END_TEST
 
@@ -426,6 +469,7 @@ int main(void)
     tcase_add_checked_fixture(c, open_jobs, close_jobs);
     tcase_add_test(c, demand_before_dense_before_prefetch);
     tcase_add_test(c, prefetch_gives_way);
+    tcase_add_test(c, no_small_rest);
     tcase_add_test(c, raised_chunks_count_as_demands);
     tcase_add_test(c, short_reads_go_on_at_the_page);
     tcase_add_test(c, the_end_of_the_file);
@@ -434,6 +478,9 @@ int main(void)
     tcase_add_test(c, a_failed_job_goes_on_at_another_copy);
     tcase_add_test(c, refused_chunks_go_back);
     tcase_add_test(c, the_table_is_bounded);
+    suite_add_tcase(s, c);
+    c = tcase_create("chunks");
+    tcase_add_test(c, guesses_are_read_in_what_a_drive_does_in_a_short_time);
     suite_add_tcase(s, c);
     c = tcase_create("throttle");
     tcase_add_test(c, throttle_holds_its_rate);
