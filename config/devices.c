@@ -6,7 +6,9 @@
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
 
-#define KEY_MIRROR "mirror"
+#define KEY_MIRROR    "mirror"
+#define READ_LEAST    (256 * KIB)
+#define FLIGHT_ENOUGH (8 * MIB) /* more at once makes no drive faster */
 
 /* An option of an item: ":KEY=VALUE". */
 struct option {
@@ -122,4 +124,20 @@ int devices_take(const struct params *p, uint32_t number, struct params *own,
     for (uint32_t i = 0; i < number; i++)
         item += strcspn(item, ",") + 1;
     return take_item(item, strcspn(item, ","), number, own, paths, error);
+}
+
+/* No read is larger than an expert; but dense tensors are not read in pieces as small as a small
+ * one. */
+uint64_t device_read_bytes(const struct params *own, uint64_t expert_bytes)
+{
+    uint64_t most = expert_bytes > READ_LEAST ? align_up(expert_bytes, PAGE_BYTES) : READ_LEAST;
+    uint64_t chunk = align_down(own->chunk, PAGE_BYTES);
+    return chunk < most ? chunk : most;
+}
+
+uint64_t device_flight_bytes(const struct params *own, uint64_t expert_bytes)
+{
+    uint64_t one = device_read_bytes(own, expert_bytes), all = own->depth * one;
+    uint64_t most = one > FLIGHT_ENOUGH ? one : FLIGHT_ENOUGH;
+    return all < most ? all : most;
 }

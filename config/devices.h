@@ -29,4 +29,10 @@ uint32_t devices_count(const struct params *p);
 int devices_take(const struct params *p, uint32_t number, struct params *own,
                  struct device_paths *paths, struct error *error);
 
+/* A device's largest read, and the bytes it may have under way: what its loader keeps to and the
+ * budget reserves, for they stay charged when the loader dies. own: the parameters as the device
+ * has them; expert_bytes: the largest expert's. Whole pages. */
+uint64_t device_read_bytes(const struct params *own, uint64_t expert_bytes);
+uint64_t device_flight_bytes(const struct params *own, uint64_t expert_bytes);
+
 #endif

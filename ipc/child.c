@@ -11,28 +11,16 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "lib/base/assert.h"
 #include "lib/base/clock.h"
+#include "lib/base/turns.h"
 #include "shm/heritage.h"
 #include "shm/run_knobs.h"
 
 #define LIFELINE_STACK_BYTES (64 * KIB)
 #define EXIT_USAGE           2
-#define SHORT_TURN_NS        (100 * NS_PER_US) /* the kernel's least */
-
-/* sched_setattr(2), as of its first version. Neither the C library of 2022 nor the kernel's headers
- * beside it have it. */
-struct kernel_sched_attr {
-    uint32_t bytes, policy;
-    uint64_t flags;
-    int32_t nice;
-    uint32_t priority;
-    uint64_t runtime_ns, deadline_ns, period_ns;
-};
-_Static_assert(sizeof(struct kernel_sched_attr) == 48, "the kernel's layout");
 
 static const struct {
     enum service service;
@@ -245,18 +233,12 @@ static void open_supervisor(struct child *child)
 
 /* ---- the runtime ---------------------------------------------------------------------------- */
 
-/* These do little, for compute to go on: woken, they shall run at once and not when compute has had
- * the processor for its turn. A thread with a short turn may interrupt one with a long one (Linux
- * 6.12); on an older kernel compute's niceness has to do. Threads made later have it, too. */
+/* Compute waits for what these do: woken, they shall run at once and not when compute has had the
+ * processor for its turn. On kernels without turns compute's niceness has to do. */
 static void take_short_turns(enum service service)
 {
-    if (service != SERVICE_LOADER && service != SERVICE_CACHE && service != SERVICE_PREDICTOR)
-        return;
-    struct kernel_sched_attr attr;
-    if (syscall(SYS_sched_getattr, 0, &attr, sizeof attr, 0) != 0 || attr.policy != 0)
-        return; /* 0: the usual one; another was chosen by who started us */
-    attr.runtime_ns = SHORT_TURN_NS;
-    (void)syscall(SYS_sched_setattr, 0, &attr, 0);
+    if (service == SERVICE_LOADER || service == SERVICE_CACHE || service == SERVICE_PREDICTOR)
+        turns_set(TURNS_SHORT_NS);
 }
 
 void child_start(struct child *child, enum service service, int argc, char **argv)

@@ -1,6 +1,8 @@
 /* Huge pages for a segment, asked for range by range: MADV_COLLAPSE (Linux 6.1) makes one of what
  * a range has, whatever the machine's settings say of huge pages. */
 #include <errno.h>
+#include <pthread.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 
@@ -29,9 +31,7 @@ static int touch(const struct segment *s, uint64_t offset, uint64_t pieces)
     return rc;
 }
 
-/* One call for all pieces: each call waits for every processor once. A process that must not have
- * huge pages anywhere else may have them here. */
-static int collapse(const struct segment *s, uint64_t offset, uint64_t pieces)
+static int collapse_allowed(const struct segment *s, uint64_t offset, uint64_t pieces)
 {
     bool disabled = prctl(PR_GET_THP_DISABLE, 0, 0, 0, 0) == 1;
     if (disabled && prctl(PR_SET_THP_DISABLE, 0, 0, 0, 0) != 0)
@@ -39,6 +39,19 @@ static int collapse(const struct segment *s, uint64_t offset, uint64_t pieces)
     int rc = madvise(address(s, offset), pieces * HUGE_PAGE_BYTES, MADV_COLLAPSE) ? -errno : 0;
     if (disabled)
         (void)prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
+    return rc;
+}
+
+/* What a process may have is one word for all its threads. */
+static pthread_mutex_t allowing = PTHREAD_MUTEX_INITIALIZER;
+
+/* One call for all pieces: each call waits for every processor once. A process that must not have
+ * huge pages anywhere else may have them here. */
+static int collapse(const struct segment *s, uint64_t offset, uint64_t pieces)
+{
+    pthread_mutex_lock(&allowing);
+    int rc = collapse_allowed(s, offset, pieces);
+    pthread_mutex_unlock(&allowing);
     return rc;
 }
 
@@ -57,15 +70,17 @@ static bool really_gone(const struct segment *s, uint64_t offset, uint64_t bytes
 }
 
 /* Gives back what the last piece has beyond `end`; when that is refused, all of the piece. */
-static int cut_off(const struct segment *s, uint64_t end)
+static void cut_off(const struct segment *s, uint64_t end)
 {
     uint64_t over = align_up(end, HUGE_PAGE_BYTES) - end;
     if (over == 0)
-        return 0;
+        return;
     int rc = segment_punch(s->fd, end, over);
-    if (rc != 0 || really_gone(s, end, over))
-        return rc;
-    return segment_punch(s->fd, end + over - HUGE_PAGE_BYTES, HUGE_PAGE_BYTES);
+    if (rc == 0 && !really_gone(s, end, over))
+        rc = segment_punch(s->fd, end + over - HUGE_PAGE_BYTES, HUGE_PAGE_BYTES);
+    if (rc != 0) /* nobody counts these pages */
+        sl_panic("cannot punch the %s at %llu: %s", segment_word(s->kind), (unsigned long long)end,
+                 strerror(-rc));
 }
 
 static int back(const struct segment *s, uint64_t offset, uint64_t bytes, bool over,
@@ -82,9 +97,9 @@ static int back(const struct segment *s, uint64_t offset, uint64_t bytes, bool o
     if (huge->status == 0)
         huge->bytes += bytes < pieces * HUGE_PAGE_BYTES ? bytes : pieces * HUGE_PAGE_BYTES;
     if (pieces * HUGE_PAGE_BYTES > bytes)
-        rc = cut_off(s, offset + bytes);
+        cut_off(s, offset + bytes);
     huge->ns += clock_now_ns() - start;
-    return rc;
+    return 0;
 }
 
 int segment_allocate_huge(const struct segment *s, uint64_t offset, uint64_t bytes, uint64_t room,

@@ -122,7 +122,8 @@ struct cache {
     bool quota_asked;   /* quota_control waits for its acknowledgement */
     struct msg_control quota_control;
     uint64_t next_tend_ns, next_observe_ns, next_pins_ns;
-    uint64_t lost_seen, invalid_seen, punched_seen; /* counted so far */
+    uint64_t lost_seen, invalid_seen; /* counted so far */
+    struct arena_alloc_stats alloc_seen;
 };
 
 /* cache_start.c */

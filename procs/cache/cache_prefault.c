@@ -10,6 +10,7 @@
 
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
+#include "lib/base/turns.h"
 
 #define PREFAULT_MAGIC 0x46455250u
 #define SLICE_BYTES    MIB /* about 2 ms of first touches */
@@ -66,6 +67,7 @@ static void *prefault_main(void *arg)
     struct prefault *p = arg;
     OBJ_CHECK(p, PREFAULT_MAGIC);
     (void)setpriority(PRIO_PROCESS, 0, NICENESS); /* of this thread alone, on Linux */
+    turns_set(0);
     pthread_mutex_lock(&p->lock);
     while (p->phase != PHASE_STOP) {
         if (p->phase != PHASE_ORDERED) {

@@ -187,5 +187,6 @@ void cache_load_standing(struct cache *c)
         uint64_t word = cache_word(c, e);
         if (entry_state_of(word) == ENTRY_ABSENT && entry_pins_of(word) != 0)
             cache_request_anew(c, e, e < dense ? LOAD_DENSE : LOAD_DEMAND, 0);
+        child_heartbeat(&c->child); /* a large one's pages may take long to make */
     }
 }

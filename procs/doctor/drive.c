@@ -271,8 +271,9 @@ static double best_of(const struct drive *d, bool direct, uint32_t size, uint32_
 static void measure_again(struct drive *d, bool direct, uint64_t ns)
 {
     uint32_t way = 0, depth = 0;
-    if (best_of(d, direct, SIZE_EXPERT, &way, &depth) > 0)
-        d->again[direct] = measure_cell(d, way, SIZE_EXPERT, depth, ns);
+    double best = best_of(d, direct, SIZE_EXPERT, &way, &depth);
+    double again = best > 0 ? measure_cell(d, way, SIZE_EXPERT, depth, ns) : 0;
+    d->again[direct] = again > 0 ? again : best; /* a read may fail, once */
 }
 
 static void measure_all(struct drive *d, double seconds)

@@ -1,6 +1,7 @@
 #include <errno.h>
 #include <inttypes.h>
 
+#include "config/devices.h"
 #include "lib/base/assert.h"
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
@@ -242,11 +243,14 @@ static struct job *next_wanted(struct loader *l, uint64_t now_ns)
 
 static uint32_t cut_batch(struct loader *l, uint64_t now_ns, struct io_read *reads)
 {
-    uint64_t most = throttle_chunk(&l->throttle, align_down(l->own.chunk, PAGE_BYTES));
+    uint64_t expert_bytes = l->child.model->expert_slot_bytes_max;
+    uint64_t flight = device_flight_bytes(&l->own, expert_bytes);
+    uint64_t most = throttle_chunk(&l->throttle, device_read_bytes(&l->own, expert_bytes));
     uint32_t n = 0;
     bool held = false;
     struct job *job;
-    while (n < LOADER_BATCH_MAX && (job = next_wanted(l, now_ns)) != NULL) {
+    while (n < LOADER_BATCH_MAX && l->jobs.inflight_bytes + most <= flight &&
+           (job = next_wanted(l, now_ns)) != NULL) {
         held = throttle_wait_ns(&l->throttle, now_ns) > 0;
         if (held)
             break;

@@ -12,6 +12,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "config/devices.h"
 #include "lib/base/assert.h"
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
@@ -154,10 +155,12 @@ static uint64_t flight_most(struct supervisor *s)
     uint64_t most = 0;
     for (uint32_t i = 0; i < s->params.loaders; i++) {
         const struct params *p = device_params(s, i);
-        uint64_t flight = p->depth * align_up(p->chunk, PAGE_BYTES);
+        uint64_t flight = device_flight_bytes(p, s->model->expert_slot_bytes_max);
         most = flight > most ? flight : most;
     }
-    return most;
+    /* A read holds the huge pages it begins and ends in as wholes. */
+    bool huge = s->params.huge_pages && s->model->expert_slot_bytes_max >= ARENA_HUGE_LEAST;
+    return huge ? align_up(most, HUGE_PAGE_BYTES) + 2 * HUGE_PAGE_BYTES : most;
 }
 
 static void facts_of_model(struct supervisor *s)

@@ -44,7 +44,7 @@ struct ledger_facts {
     uint32_t mappers; /* processes that touch the arena's pages */
     uint32_t loaders;
     uint64_t sockets_bytes; /* the kernel's for connections of the gateway */
-    uint64_t loader_flight; /* reads of one loader that can be at the device: depth x chunk */
+    uint64_t loader_flight; /* reads of one loader that can be at the device: device_flight_bytes */
 };
 
 struct ledger_plan {

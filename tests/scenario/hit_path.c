@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -367,6 +368,39 @@ static void restart_and_replace(void)
     engine_stop(e);
 }
 
+/* Length of the turns of a process's first thread; 0: the kernel does not tell (before Linux 6.12).
+ */
+static uint64_t turn_ns(pid_t pid)
+{
+    struct {
+        uint32_t bytes, policy;
+        uint64_t flags;
+        int32_t nice;
+        uint32_t priority;
+        uint64_t runtime_ns, deadline_ns, period_ns;
+    } attr;
+    CHECK(syscall(SYS_sched_getattr, pid, &attr, sizeof attr, 0) == 0, "sched_getattr: %s",
+          strerror(errno));
+    return attr.runtime_ns;
+}
+
+/* Who loads an expert interrupts who computes. */
+static void short_turns(void)
+{
+    static const char *const services[] = {"loader", "cache", "predictor"};
+    struct engine *e = engine_new();
+    if (turn_ns(0) == 0)
+        test_skip("the kernel has one length of turns for all");
+    engine_start(e, (const char *const[]){"--experts=50", NULL});
+    uint64_t usual = turn_ns(engine_pid(e, "compute", 0, 0));
+    for (size_t i = 0; i < ARRAY_LEN(services); i++) {
+        uint64_t ns = turn_ns(engine_pid(e, services[i], 0, 0));
+        CHECK(ns < usual, "%s: turns of %" PRIu64 " ns, compute's are %" PRIu64, services[i], ns,
+              usual);
+    }
+    engine_stop(e);
+}
+
 int main(int argc, char **argv)
 {
 #define ROW(name)                                                                                  \
@@ -374,14 +408,9 @@ int main(int argc, char **argv)
 #name, name                                                                                \
     }
     static const struct test_case cases[] = {
-        ROW(nothing_sent),
-        ROW(no_system_calls),
-        ROW(recall),
-        ROW(demand_overtakes),
-        ROW(demand_latency),
-        ROW(throttle),
-        ROW(throttled_from_the_start),
-        ROW(restart_and_replace),
+        ROW(nothing_sent),     ROW(no_system_calls),          ROW(recall),
+        ROW(demand_overtakes), ROW(demand_latency),           ROW(short_turns),
+        ROW(throttle),         ROW(throttled_from_the_start), ROW(restart_and_replace),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

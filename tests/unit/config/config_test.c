@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "config/devices.h"
 #include "config/params.h"
 #include "config/services.h"
 #include "lib/base/bytes.h"
@@ -216,6 +217,30 @@ START_TEST(services)
 }
 END_TEST
 
+/* No read is larger than an expert, and no more is under way than makes a drive fast. */
+START_TEST(what_a_device_has_under_way)
+{
+    static const struct {
+        uint64_t depth, chunk, expert, read, flight;
+    } t[] = {
+        {16, 2 * MIB, 3456 * KIB, 2 * MIB, 8 * MIB},
+        {2, 2 * MIB, 3456 * KIB, 2 * MIB, 4 * MIB},
+        {16, 2 * MIB, 120 * KIB, 256 * KIB, 4 * MIB}, /* dense tensors are larger */
+        {16, 2 * MIB, 700 * KIB + 1, 704 * KIB, 8 * MIB},
+        {128, 16 * KIB, 100 * MIB, 16 * KIB, 2 * MIB},
+        {16, 16 * MIB, 100 * MIB, 16 * MIB, 16 * MIB}, /* one at least */
+    };
+    for (size_t i = 0; i < ARRAY_LEN(t); i++) {
+        struct params own;
+        params_defaults(&own);
+        own.depth = t[i].depth;
+        own.chunk = t[i].chunk;
+        ck_assert_uint_eq(device_read_bytes(&own, t[i].expert), t[i].read);
+        ck_assert_uint_eq(device_flight_bytes(&own, t[i].expert), t[i].flight);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("config");
@@ -230,6 +255,7 @@ int main(void)
     tcase_add_test(t, arguments_that_are_wrong);
     tcase_add_test(t, help_names_everything);
     tcase_add_test(t, services);
+    tcase_add_test(t, what_a_device_has_under_way);
     suite_add_tcase(suite, t);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);
