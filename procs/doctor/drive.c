@@ -349,8 +349,11 @@ static void tell_verdicts(struct findings *f, const struct drive *d)
         bytes_format(d->sizes[SIZE_EXPERT], size),
         best > 0 ? 1e3 * d->sizes[SIZE_EXPERT] / best : 0);
     bool use_direct = d->fd[1] >= 0 && direct >= 0.8 * buffered;
-    snprintf(text, sizeof text, "%s, %.0f MB/s against %.0f", use_direct ? "use it" : "try without",
-             direct / 1e6, buffered / 1e6);
+    if (d->fd[1] < 0)
+        snprintf(text, sizeof text, "there is none");
+    else
+        snprintf(text, sizeof text, "%s, %.0f MB/s against %.0f",
+                 use_direct ? "use it" : "try without", direct / 1e6, buffered / 1e6);
     finding(f, d->section, "direct", json_boolean(use_direct), text,
             d->fd[1] < 0 ? "O_DIRECT cannot be had here: the page cache is read and dropped"
             : use_direct ? "O_DIRECT reads as fast as the drive: leave --direct on"
