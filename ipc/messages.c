@@ -1,7 +1,6 @@
 #include "ipc/messages.h"
 
 #include <assert.h>
-#include <math.h>
 #include <stdbool.h>
 #include <string.h>
 
@@ -108,7 +107,7 @@ static const char *hint_invalid(const uint8_t *message, size_t bytes)
         return "prefill flag";
     memcpy(h.guesses, message + hint_bytes(0), bytes - hint_bytes(0));
     for (unsigned i = 0; i < h.count; i++)
-        if (!isfinite(h.guesses[i].probability) || h.guesses[i].probability < 0)
+        if (!(h.guesses[i].probability >= 0 && h.guesses[i].probability <= 1))
             return "probability";
     return NULL;
 }

@@ -59,7 +59,7 @@ struct msg_demand {
 
 struct msg_guess {
     uint32_t entry;
-    float probability;
+    float probability; /* that it will be used, 0 to 1 */
 };
 
 struct msg_hint {
@@ -70,7 +70,7 @@ struct msg_hint {
     uint16_t layer;      /* the layer the guesses are for */
     uint16_t from_layer; /* the layer whose gate input they come from */
     uint16_t count;
-    uint16_t prefill;                        /* 1: guesses are predicted token counts of a chunk */
+    uint16_t prefill;                        /* 1: of a chunk of prefill */
     struct msg_guess guesses[MSG_HINTS_MAX]; /* descending probability; only `count` are sent */
 };
 

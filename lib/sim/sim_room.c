@@ -139,7 +139,8 @@ static bool prefetch_one(struct sim_cache *c, struct sim_hints *h, uint32_t laye
                                    .layer_now = c->step.layer,
                                    .layer_guess = layer,
                                    .layers = c->config.layers,
-                                   .probability = p > 1 ? 1 : p};
+                                   .probability =
+                                       prediction_chance(c->prediction, p, c->config.top_k)};
     bool taken;
     if (!prefetch_limit_allows(&c->limit, &state))
         return false;

@@ -146,8 +146,7 @@ static bool prefetch_one(struct cache *c, struct guess_list *list, uint32_t laye
         .layer_now = c->now.layer,
         .layer_guess = layer,
         .layers = h->layers,
-        /* In prefill a guess is a count of tokens: one is as good as certain. */
-        .probability = list->prefill && g->probability > 1 ? 1 : g->probability,
+        .probability = g->probability,
     };
     uint64_t offset;
     if (!prefetch_limit_allows(&c->limit, &state)) /* not even with room for it */

@@ -9,10 +9,6 @@
 
 #define JOBS_MAGIC 0x53424f4au
 
-/* Chunks of demands at the device beside which a prefetch is read: the device does what it has side
- * by side, and a demand would wait for it. One is left over so that it is never idle between. */
-#define OTHERS_MAX 1
-
 #define RETRY_PAUSE_NS (10 * NS_PER_MS) /* then 4 and 16 times that */
 
 static void queue_append(struct jobs *jobs, struct job *job)
@@ -154,8 +150,8 @@ struct job *jobs_pick(struct jobs *jobs, uint64_t now_ns, bool prefetch_paused)
     for (int p = LOAD_DEMAND; p >= LOAD_PREFETCH; p--) {
         if (p == LOAD_PREFETCH &&
             (prefetch_paused || jobs->inflight_prefetch >= PREFETCH_CHUNKS_MAX ||
-             jobs->inflight - jobs->inflight_prefetch > OTHERS_MAX))
-            return NULL;
+             jobs->inflight > jobs->inflight_prefetch))
+            return NULL; /* beside what is needed now a guess would only make that wait */
         for (struct job *job = jobs->oldest[p]; job; job = job->newer) {
             if (job->status != 0)
                 continue;

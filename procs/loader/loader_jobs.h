@@ -12,9 +12,9 @@
  * (jobs_move).
  *
  * Order: demand before dense before prefetch, first come first served within each. A prefetch chunk
- * is handed out when every chunk of the demands is at the device or done and but one of them done,
- * and never more than PREFETCH_CHUNKS_MAX are at the device: a demand finds at most that many in
- * front of it. */
+ * is handed out when no chunk of the others is at the device: it would do them side by side, and
+ * some tell of all at once when the last is done. Never more than PREFETCH_CHUNKS_MAX are there: a
+ * demand finds at most that many in front of it. */
 #ifndef SLUICE_LOADER_JOBS_H
 #define SLUICE_LOADER_JOBS_H
 

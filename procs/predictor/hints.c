@@ -201,8 +201,10 @@ static void send_hint(struct predictor *p, const struct gates_read *row, uint32_
         uint32_t entry = entry_to_hint(p, layer, &p->guesses[i], before < 1 ? before : 1);
         before += share;
         if (entry != ENTRY_NONE)
-            h->guesses[h->count++] =
-                (struct msg_guess){.entry = entry, .probability = p->guesses[i].probability};
+            h->guesses[h->count++] = (struct msg_guess){
+                .entry = entry,
+                .probability = prediction_chance(p->predict, p->guesses[i].probability,
+                                                 hparams(p)->experts_used)};
     }
     if (h->count == 0)
         return;

@@ -204,7 +204,7 @@ START_TEST(hint_fields)
 {
     union any m;
     size_t bytes = make(&m, MSG_HINT);
-    static const float bad[] = {NAN, -NAN, INFINITY, -INFINITY, -0.5f};
+    static const float bad[] = {NAN, -NAN, INFINITY, -INFINITY, -0.5f, 1.5f};
     for (unsigned i = 0; i < ARRAY_LEN(bad); i++) {
         m.hint.guesses[1].probability = bad[i];
         CK_WHY(&m, bytes, ROLE_CACHE, "probability");
@@ -213,7 +213,7 @@ START_TEST(hint_fields)
     m.hint.prefill = 2;
     CK_WHY(&m, bytes, ROLE_CACHE, "prefill flag");
     m.hint.prefill = 1;
-    m.hint.guesses[0].probability = 300; /* tokens of a chunk */
+    m.hint.guesses[0].probability = 1;
     ck_assert_ptr_null(why(&m, bytes, ROLE_CACHE));
     m.hint.count = 0;
     CK_WHY(&m, bytes, ROLE_CACHE, "count");

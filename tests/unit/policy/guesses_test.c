@@ -190,6 +190,26 @@ START_TEST(names_and_layers)
 }
 END_TEST
 
+/* A share of the router's softmax is not yet the chance of a use: top_k are used. */
+START_TEST(chances)
+{
+    static const struct {
+        const char *prediction;
+        float probability, chance;
+    } t[] = {{"next-layer", 0.05f, 0.4f},
+             {"next-layer", 0.2f, 1},
+             {"fate", 0.01f, 0.08f},
+             {"path1", 0.05f, 0.05f},
+             {"frequency", 0.5f, 0.5f},
+             {"layer", 1, 1},
+             {"path2", 300, 1}}; /* tokens of a chunk */
+    for (uint32_t i = 0; i < ARRAY_LEN(t); i++)
+        ck_assert_float_eq_tol(
+            prediction_chance(prediction_named(t[i].prediction), t[i].probability, 8), t[i].chance,
+            1e-6f);
+}
+END_TEST
+
 /* ---- limits ---- */
 
 static struct prefetch_state calm(void)
@@ -396,6 +416,7 @@ int main(void)
     tcase_add_test(c, fate_names_what_is_above_the_percentile);
     tcase_add_loop_test(c, counted_predictions, 0, 3);
     tcase_add_test(c, names_and_layers);
+    tcase_add_test(c, chances);
     tcase_add_test(c, limits_differ_as_they_should);
     tcase_add_loop_test(c, credit_adds_up, 0, 5);
     tcase_add_loop_test(c, auto_keeps_what_pays, 0, 3);

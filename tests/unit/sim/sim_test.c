@@ -372,6 +372,34 @@ START_TEST(demands_overtake)
 }
 END_TEST
 
+/* A full room, everything in it used in every token so far: a guess takes the place of one when its
+ * chance, top_k times its share, is above that one's heat (0.08 after two uses). */
+START_TEST(likely_guesses_take_room)
+{
+    static const float share[] = {0.03f, 0.06f};
+    struct error error;
+    struct sim_config k = config_of("default", NULL, 4);
+    k.layers = 2, k.experts = 8, k.top_k = 2, k.tier_mask = 1, k.tier_bytes[0] = EXPERT_BYTES;
+    struct sim_cache *c = sim_cache_create(&k, &error);
+    ck_assert_msg(c != NULL, "%s", error.text);
+    struct guess guess = {5, share[_i]};
+    struct sim_answer answer;
+    for (uint32_t position = 0; position < 3; position++)
+        for (uint32_t layer = 0; layer < 2; layer++) {
+            sim_cache_layer(c, &(struct sim_step){1, position, layer, 1, false});
+            for (uint32_t e = 0; e < 2; e++)
+                sim_cache_use(c, &(struct sim_use){.expert = e, .tokens = 1}, &answer);
+            if (position == 2 && layer == 0)
+                (void)sim_cache_hint(c, 1, &guess, 1);
+            (void)sim_cache_compute(c);
+            if (layer == 1)
+                sim_cache_token(c);
+        }
+    ck_assert_uint_eq(sim_cache_figures(c, SIM_DECODE)->prefetches, _i);
+    sim_cache_destroy(c);
+}
+END_TEST
+
 /* HOBBIT's decisions by hand: T1 = 0.6, T2 = 0.9; a resident high tier serves whatever the score.
  */
 START_TEST(hobbit_by_hand)
@@ -491,6 +519,7 @@ int main(void)
     tcase_add_test(c, times_by_arithmetic);
     tcase_add_test(c, chunks_larger_than_the_room);
     tcase_add_test(c, demands_overtake);
+    tcase_add_loop_test(c, likely_guesses_take_room, 0, 2);
     tcase_add_test(c, hobbit_by_hand);
     tcase_add_test(c, configs_that_cannot_be);
     tcase_add_test(c, profile_counts);
