@@ -10,6 +10,7 @@
 
 #define RESIDENCY_MAGIC     0x44495352u
 #define RESIDENCY_SLOW_HALF 128u /* tokens in which rates' slow count halves */
+#define RESIDENCY_HALVINGS  64u  /* after so many nothing is left of a count */
 
 enum residency_rule {
     RULE_LRU,
@@ -65,6 +66,11 @@ struct residency_counts { /* rates: of tokens, decaying */
     uint64_t at; /* the clock they are right for */
 };
 
+struct residency_rates_now { /* what all rates of a moment share */
+    uint64_t clock;          /* the moment; UINT64_MAX: none yet */
+    double prior, fast_whole, slow_whole;
+};
+
 struct residency_record { /* of an expert */
     uint64_t epoch;       /* of the sequence the next three belong to */
     uint64_t last;        /* R */
@@ -87,8 +93,10 @@ struct residency {
     struct residency_record *record;
     uint32_t *held;
     double slow_decay[RESIDENCY_SLOW_HALF]; /* rates: what is left after so many tokens */
+    double halved[RESIDENCY_HALVINGS];      /* rates: 2 to the -i */
     struct residency_counts most;           /* of an expert that every token used */
-    uint64_t gap_tokens;                    /* that new sequences counted as */
+    struct residency_rates_now rates_now;
+    uint64_t gap_tokens; /* that new sequences counted as */
     uint64_t tick, random;
     /* where compute is */
     struct residency_step now;
@@ -121,10 +129,10 @@ void residency_rates_sequence(struct residency *r);
 /* `tokens` tokens of the running pass use the expert. */
 void residency_rates_count(const struct residency *r, struct residency_counts *counts,
                            uint32_t tokens);
-double residency_rate(const struct residency *r, uint32_t slot); /* about 0..1: uses per token */
+double residency_rate(struct residency *r, uint32_t slot); /* about 0..1: uses per token */
 
 /* ---- residency_victim.c ---- */
-double residency_score(const struct residency *r, uint32_t slot); /* highest leaves */
+double residency_score(struct residency *r, uint32_t slot); /* highest leaves */
 
 static inline uint32_t residency_expert_of(const struct residency *r, uint32_t slot)
 {

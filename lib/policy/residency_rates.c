@@ -16,18 +16,27 @@ void residency_rates_init(struct residency *r)
 {
     for (uint32_t i = 0; i < RESIDENCY_SLOW_HALF; i++)
         r->slow_decay[i] = exp2(-(double)i / RESIDENCY_SLOW_HALF);
+    for (uint32_t i = 0; i < RESIDENCY_HALVINGS; i++)
+        r->halved[i] = ldexp(1, -(int)i);
+    r->rates_now.clock = UINT64_MAX;
 }
 
-/* What a count of that age is still worth. No exp2: a search for a victim asks for hundreds. */
-static double fast_left(uint64_t tokens)
+/* 2 to the -halvings; after so many nothing is left. */
+static double halved(const struct residency *r, uint64_t halvings)
 {
-    return tokens < 1000 ? ldexp(1, -(int)tokens) : 0; /* its half-life is one token */
+    return halvings < RESIDENCY_HALVINGS ? r->halved[halvings] : 0;
+}
+
+/* What a count of that age is still worth. From tables: a search for a victim asks for hundreds,
+ * and on its way to the drive a demand waits for the search. */
+static double fast_left(const struct residency *r, uint64_t tokens)
+{
+    return halved(r, tokens); /* its half-life is one token */
 }
 
 static double slow_left(const struct residency *r, uint64_t tokens)
 {
-    uint64_t halves = tokens / RESIDENCY_SLOW_HALF;
-    return halves < 1000 ? ldexp(r->slow_decay[tokens % RESIDENCY_SLOW_HALF], -(int)halves) : 0;
+    return r->slow_decay[tokens % RESIDENCY_SLOW_HALF] * halved(r, tokens / RESIDENCY_SLOW_HALF);
 }
 
 /* Tokens, and those that a new sequence counts as. */
@@ -37,9 +46,9 @@ static uint64_t clock_of(const struct residency *r)
 }
 
 /* The count of an expert that each of the last `tokens` tokens used. */
-static double fast_full(uint64_t tokens)
+static double fast_full(const struct residency *r, uint64_t tokens)
 {
-    return (1 - fast_left(tokens)) / (1 - fast_left(1));
+    return (1 - fast_left(r, tokens)) / (1 - fast_left(r, 1));
 }
 
 static double slow_full(const struct residency *r, uint64_t tokens)
@@ -51,7 +60,7 @@ static double slow_full(const struct residency *r, uint64_t tokens)
 static double fast_most(const struct residency *r)
 {
     uint64_t since = clock_of(r) - r->most.at;
-    return fast_full(since) + r->most.fast * fast_left(since);
+    return fast_full(r, since) + r->most.fast * fast_left(r, since);
 }
 
 static double slow_most(const struct residency *r)
@@ -62,10 +71,11 @@ static double slow_most(const struct residency *r)
 
 void residency_rates_sequence(struct residency *r)
 {
-    double fast = fast_most(r) * fast_left(SEQUENCE_TOKENS);
+    double fast = fast_most(r) * fast_left(r, SEQUENCE_TOKENS);
     double slow = slow_most(r) * slow_left(r, SEQUENCE_TOKENS);
     r->gap_tokens += SEQUENCE_TOKENS;
     r->most = (struct residency_counts){.fast = fast, .slow = slow, .at = clock_of(r)};
+    r->rates_now.clock = UINT64_MAX;
 }
 
 static uint64_t age_of(const struct residency *r, const struct residency_counts *counts)
@@ -80,18 +90,32 @@ void residency_rates_count(const struct residency *r, struct residency_counts *c
     /* In prefill it is not known which tokens of the chunk they were: evenly, then. */
     double share = (double)tokens / (double)r->pass_tokens;
     uint64_t age = age_of(r, counts);
-    counts->fast = counts->fast * fast_left(age) + share * fast_full(r->pass_tokens);
+    counts->fast = counts->fast * fast_left(r, age) + share * fast_full(r, r->pass_tokens);
     counts->slow = counts->slow * slow_left(r, age) + share * slow_full(r, r->pass_tokens);
     counts->at = clock_of(r);
 }
 
-double residency_rate(const struct residency *r, uint32_t slot)
+/* What all rates of a moment have in common: it depends on the clock and on `most` alone. */
+static const struct residency_rates_now *rates_now(struct residency *r)
 {
+    struct residency_rates_now *n = &r->rates_now;
     const struct residency_config *c = &r->config;
+    if (n->clock == clock_of(r))
+        return n;
+    *n = (struct residency_rates_now){.clock = clock_of(r),
+                                      .prior =
+                                          PRIOR_TOKENS * (c->top_k > 0 ? c->top_k : 1) / c->experts,
+                                      .fast_whole = fast_most(r) + PRIOR_TOKENS,
+                                      .slow_whole = slow_most(r) + PRIOR_TOKENS};
+    return n;
+}
+
+double residency_rate(struct residency *r, uint32_t slot)
+{
+    const struct residency_rates_now *n = rates_now(r);
     const struct residency_counts *counts = &r->record[residency_expert_of(r, slot)].counts;
     uint64_t age = age_of(r, counts);
-    double prior = PRIOR_TOKENS * (c->top_k > 0 ? c->top_k : 1) / c->experts;
-    double fast = (counts->fast * fast_left(age) + prior) / (fast_most(r) + PRIOR_TOKENS);
-    double slow = (counts->slow * slow_left(r, age) + prior) / (slow_most(r) + PRIOR_TOKENS);
+    double fast = (counts->fast * fast_left(r, age) + n->prior) / n->fast_whole;
+    double slow = (counts->slow * slow_left(r, age) + n->prior) / n->slow_whole;
     return FAST_WEIGHT * fast + (1 - FAST_WEIGHT) * slow;
 }

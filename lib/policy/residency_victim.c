@@ -42,7 +42,7 @@ static double hobbit(const struct residency *r, uint32_t slot)
     return -(s * records + (double)c->w_fld * (s - away) * tokens);
 }
 
-double residency_score(const struct residency *r, uint32_t slot)
+double residency_score(struct residency *r, uint32_t slot)
 {
     uint32_t layer = residency_layer_of(r, slot), s = r->config.layers;
     switch (r->rule) {
