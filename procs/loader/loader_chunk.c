@@ -3,9 +3,9 @@
 #include "lib/base/bytes.h"
 #include "lib/base/clock.h"
 
-#define GUESS_NS    NS_PER_MS   /* at the drive; two are (PREFETCH_CHUNKS_MAX) */
-#define GUESS_LEAST (256 * KIB) /* less is slow on any drive */
-#define FORGET      (1.0 / 64)  /* with every read */
+#define GUESS_NS    (2 * NS_PER_MS) /* at the drive; two are (PREFETCH_CHUNKS_MAX) */
+#define GUESS_LEAST (256 * KIB)     /* less is slow on any drive */
+#define FORGET      (1.0 / 64)      /* with every read */
 
 void chunk_pace_note(struct chunk_pace *p, uint64_t bytes, uint64_t busy_ns)
 {

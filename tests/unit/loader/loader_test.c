@@ -244,10 +244,10 @@ START_TEST(guesses_are_read_in_what_a_drive_does_in_a_short_time)
         uint64_t rate, throttle, low, high;
     } t[] = {
         {1500 * MIB, 0, MIB, MIB},                     /* as large as allowed */
-        {700 * MIB, 0, 700 * KIB, 720 * KIB},          /* 1 ms */
+        {350 * MIB, 0, 700 * KIB, 720 * KIB},          /* 2 ms */
         {100 * MIB, 0, 256 * KIB, 256 * KIB},          /* a slow drive wants so much at least */
-        {1500 * MIB, 700 * MIB, 700 * KIB, 720 * KIB}, /* one that is held to less */
-        {700 * MIB, 1500 * MIB, 700 * KIB, 720 * KIB},
+        {1500 * MIB, 350 * MIB, 700 * KIB, 720 * KIB}, /* one that is held to less */
+        {350 * MIB, 1500 * MIB, 700 * KIB, 720 * KIB},
     };
     for (size_t i = 0; i < ARRAY_LEN(t); i++) {
         struct chunk_pace p = {0};
