@@ -170,7 +170,7 @@ START_TEST(prefetch_limit)
                                         .layer_now = 3,
                                         .layer_guess = 4,
                                         .layers = 8,
-                                        .probability = 0.2f,
+                                        .probability = 0.4f,
                                         .victim_heat = 0.1f};
     struct prefetch_state s = good;
     struct prefetch_limit idle;
@@ -184,8 +184,13 @@ START_TEST(prefetch_limit)
     s = good;
     s.needs_eviction = true;
     ck_assert(prefetch_limit_allows(&idle, &s));
-    s.victim_heat = 0.2f;
+    s.victim_heat = 0.4f;
     ck_assert(!prefetch_limit_allows(&idle, &s));
+    s.victim_heat = 0;
+    s.probability = 0.29f; /* not worth it, whatever leaves */
+    ck_assert(!prefetch_limit_allows(&idle, &s));
+    s.needs_eviction = false;
+    ck_assert(prefetch_limit_allows(&idle, &s));
     s = good;
     s.layer_guess = 3; /* the layer that runs now */
     ck_assert(!prefetch_limit_allows(&idle, &s));
