@@ -2,7 +2,7 @@
  *
  *  none          never
  *  idle          the queue has room, the layer lies ahead by at most four, and when something would
- *                have to leave the guess has a chance of 0.3 at least, and that is used less often
+ *                have to leave the guess has a chance of 0.4 at least, and that is used less often
  *                than the guess is probable. Demands may be open: the guess is queued behind them,
  *                and read in the time of the drive that they leave
  *  demand-first  no demand is open, and idle without the last condition (HOBBIT)

@@ -187,7 +187,7 @@ START_TEST(prefetch_limit)
     s.victim_heat = 0.4f;
     ck_assert(!prefetch_limit_allows(&idle, &s));
     s.victim_heat = 0;
-    s.probability = 0.29f; /* not worth it, whatever leaves */
+    s.probability = 0.39f; /* not worth it, whatever leaves */
     ck_assert(!prefetch_limit_allows(&idle, &s));
     s.needs_eviction = false;
     ck_assert(prefetch_limit_allows(&idle, &s));
