@@ -112,7 +112,7 @@ void core_experts_gate(struct core *c)
     } else {
         const struct kernel_matrix *w = &core_layer_now(c)->router;
         gate_row(c, 0);
-        if (c->source.gate_input) /* first of all: the predictor works beside the router */
+        if (c->source.gate_input)
             c->source.gate_input(c->source.self, &c->step, form_floats(&c->in, 0), c->hp.hidden);
         if ((uint64_t)w->n * w->k <= SERIAL_WORK)
             router_columns(c, w, 0, 0, w->n, c->router_logits);

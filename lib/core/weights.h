@@ -95,7 +95,8 @@ struct weights_source {
      * the softmax over all experts (SwapMoE); 0: not chosen. */
     void (*choice)(void *self, const struct expert_step *step, const float *importance);
 
-    /* decode: the gate input of this layer, before its router runs. */
+    /* decode: the gate input of this layer, before its router runs. x stays as it is until all pins
+     * of the layer are set. */
     void (*gate_input)(void *self, const struct expert_step *step, const float *x, uint32_t n);
 
     /* prefill: how many tokens of the chunk will use each expert of the *next* layer, as its router

@@ -7,10 +7,11 @@
 /* A guess further ahead than this is older than the reads it would save. */
 #define LAYERS_AHEAD_MAX 4
 #define MUST_WIN         0.98 /* auto: of the time without prefetch */
-/* What has to leave for a guess that does not come true is missed itself. Sixteen layers of OLMoE's
- * shape want all guesses that are likelier than their victim is used, five of them, whose guesses
- * come true less often, only such from here on (docs/numbers.md). */
-#define WORTH_A_VICTIM 0.4f
+/* What has to leave for a guess that does not come true is missed itself, and under a throttle what
+ * is read for it is paid for in full: a limit takes its time back from the pauses in which a drive
+ * would have idled (docs/numbers.md). */
+#define WORTH_A_VICTIM 0.2f
+#define WORTH_METERED  0.8f
 
 enum { TRIAL_WITH, TRIAL_WITHOUT, KEEP };
 
@@ -37,7 +38,8 @@ static bool yields_to_demands(const struct prefetch_state *s)
  * layer's demands and the next's there is no time to lose on messages. */
 static bool idle_allows(const struct prefetch_state *s)
 {
-    if (s->needs_eviction && !(s->probability >= WORTH_A_VICTIM && s->probability > s->victim_heat))
+    float worth = s->metered ? WORTH_METERED : WORTH_A_VICTIM;
+    if (s->needs_eviction && !(s->probability >= worth && s->probability > s->victim_heat))
         return false;
     return room_in_queue(s);
 }

@@ -2,9 +2,9 @@
  *
  *  none          never
  *  idle          the queue has room, the layer lies ahead by at most four, and when something would
- *                have to leave the guess has a chance of 0.4 at least, and that is used less often
- *                than the guess is probable. Demands may be open: the guess is queued behind them,
- *                and read in the time of the drive that they leave
+ *                have to leave the guess has a chance of 0.2 at least (0.8 where reads are
+ *                throttled), and that is used less often than the guess is probable. Demands may be
+ * open: the guess is queued behind them, and read in the time of the drive that they leave
  *  demand-first  no demand is open, and idle without the last condition (HOBBIT)
  *  until-router  one at a time, for the next layer only, until its router has spoken (EdgeMoE
  *                §III-C1)
@@ -35,6 +35,7 @@ struct prefetch_state {
     float probability;
     bool needs_eviction; /* room only by evicting a resident entry */
     float victim_heat;   /* uses of that victim per token lately, 0 when unknown */
+    bool metered;        /* a throttle limits what may be read, used or not */
 };
 
 /* Heat: uses of an entry per token, lately; a moving average over tokens with this half-life. What

@@ -127,6 +127,15 @@ static void take_hint(struct cache *c, const struct msg_hint *hint)
     c->prefetch_look = true;
 }
 
+static bool throttled(const struct cache *c)
+{
+    for (uint32_t i = 0; i < c->loader_count; i++)
+        if (atomic_load_explicit(&c->child.directory.head->throttle_bytes_per_s[i],
+                                 memory_order_relaxed) != 0)
+            return true;
+    return false;
+}
+
 /* False when no further guess may be loaded in this round: none is allowed, or one was. A demand
  * that came meanwhile is looked at before the next. */
 static bool prefetch_one(struct cache *c, struct guess_list *list, uint32_t layer)
@@ -147,6 +156,7 @@ static bool prefetch_one(struct cache *c, struct guess_list *list, uint32_t laye
         .layer_guess = layer,
         .layers = h->layers,
         .probability = g->probability,
+        .metered = throttled(c),
     };
     uint64_t offset;
     if (!prefetch_limit_allows(&c->limit, &state)) /* not even with room for it */

@@ -243,14 +243,17 @@ void experts_pin(void *self, const struct expert_step *step, struct expert_item 
         log_use(e, step, items[i], o.need, outcome);
     }
     count_uses(e, &tally);
-    if (!waited)
+    if (!waited) {
+        experts_publish_row(e, step);
         return;
+    }
     child_inject(e->child, INJECT_COMPUTE_PINNED);
     e->attempt = 0;
     for (uint32_t i = 0; i < count; i++)
         if (items[i]->state == ITEM_WAITED)
             experts_demand_add(e, step, items[i]);
     experts_demand_send(e, step);
+    experts_publish_row(e, step);
 }
 
 /* ---- masks ----------------------------------------------------------------------------------- */

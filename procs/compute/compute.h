@@ -55,11 +55,17 @@ struct experts {
     struct knobs knobs;
     struct precision precision;
     enum prediction_source publishes; /* what the predictor wants to see */
-    bool fixed_mask;                  /* masked routing to the sets in `mask` */
-    bool masked;                      /* the layer at hand was routed under a mask */
-    uint8_t *mask;                    /* [layers][experts], for fixed_mask */
-    struct lockstep *lockstep;        /* --lockstep on; else NULL */
-    struct use_record *guesses;       /* of the layer now computed: they follow its uses */
+    struct {                          /* of the layer now routed, until its DEMAND is out */
+        enum gates_kind kind;
+        const float *values;
+        uint32_t count; /* 0: nothing to publish */
+        float chosen[MODEL_TOP_K_MAX];
+    } row;
+    bool fixed_mask;            /* masked routing to the sets in `mask` */
+    bool masked;                /* the layer at hand was routed under a mask */
+    uint8_t *mask;              /* [layers][experts], for fixed_mask */
+    struct lockstep *lockstep;  /* --lockstep on; else NULL */
+    struct use_record *guesses; /* of the layer now computed: they follow its uses */
     uint32_t guesses_count, guesses_max;
 };
 
@@ -126,6 +132,10 @@ void experts_make_ready(struct experts *e, const struct expert_step *step,
 /* DEMAND: collected, and sent when full or at the end. */
 void experts_demand_add(struct experts *e, const struct expert_step *step,
                         const struct expert_item *item);
+/* Publishes what stands in `row`, once. After the layer's DEMAND: the predictor's and the cache's
+ * work on guesses, and the reads of them, would be in its way where processors are few. */
+void experts_publish_row(struct experts *e, const struct expert_step *step);
+
 void experts_demand_send(struct experts *e, const struct expert_step *step);
 /* Where the slot of an entry that is not ABSENT begins. */
 const uint8_t *experts_slot(const struct child *child, uint32_t entry);

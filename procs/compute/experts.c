@@ -231,9 +231,11 @@ static void source_gate_input(void *self, const struct expert_step *step, const 
     struct experts *e = self;
     if (e->lockstep)
         lockstep_gate_input(e->lockstep, step, x, n);
-    if (e->publishes == PREDICT_LOGITS)
-        gates_publish(&e->child->gates, step->layer, GATES_INPUT, step->sequence, step->position, x,
-                      n);
+    if (e->publishes == PREDICT_LOGITS) {
+        e->row.kind = GATES_INPUT;
+        e->row.values = x;
+        e->row.count = n;
+    }
 }
 
 /* For predictions from chosen experts, tables or the layer alone. */
@@ -241,15 +243,23 @@ static void source_routed(void *self, const struct expert_step *step, const stru
 {
     struct experts *e = self;
     uint32_t k = e->child->model->hparams.experts_used;
-    float chosen[MODEL_TOP_K_MAX];
     if (e->lockstep)
         lockstep_routed(e->lockstep, step, routes);
     if (step->rows > 1 || e->publishes == PREDICT_NOTHING || e->publishes == PREDICT_LOGITS)
         return;
     for (uint32_t i = 0; i < k; i++)
-        chosen[i] = (float)routes[i].expert;
-    gates_publish(&e->child->gates, step->layer, GATES_ROUTES, step->sequence, step->position,
-                  chosen, k);
+        e->row.chosen[i] = (float)routes[i].expert;
+    e->row.kind = GATES_ROUTES;
+    e->row.values = e->row.chosen;
+    e->row.count = k;
+}
+
+void experts_publish_row(struct experts *e, const struct expert_step *step)
+{
+    if (e->row.count > 0)
+        gates_publish(&e->child->gates, step->layer, e->row.kind, step->sequence, step->position,
+                      e->row.values, e->row.count);
+    e->row.count = 0;
 }
 
 static void source_next_counts(void *self, const struct expert_step *step, const float *counts,

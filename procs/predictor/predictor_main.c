@@ -1,8 +1,9 @@
 /* sluice-predictor: guesses the experts of the next layer from the gate input of this one.
  *
- * Sleeps on the gates ring. A row of decode goes through the next layer's router; a row of prefill
- * already holds counts. Either becomes a HINT to the cache, READY entries included: the cache keeps
- * what is named. It only ever hints: nobody waits for it.
+ * Sleeps on the gates ring, which hears of a layer when its DEMAND is out. A row of decode goes
+ * through the next layer's router; a row of prefill already holds counts. Either becomes a HINT to
+ * the cache, READY entries included: the cache keeps what is named. It only ever hints: nobody
+ * waits for it.
  *
  * Messages   in: CONTROL (supervisor).  out: HINT (cache), ACK.
  * Memory     reads: gates, arena (routers), directory, use log, model index. writes: its sleeper

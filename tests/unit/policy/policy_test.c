@@ -187,7 +187,12 @@ START_TEST(prefetch_limit)
     s.victim_heat = 0.4f;
     ck_assert(!prefetch_limit_allows(&idle, &s));
     s.victim_heat = 0;
-    s.probability = 0.39f; /* not worth it, whatever leaves */
+    s.metered = true; /* what is read is paid for, used or not */
+    ck_assert(!prefetch_limit_allows(&idle, &s));
+    s.probability = 0.8f;
+    ck_assert(prefetch_limit_allows(&idle, &s));
+    s.metered = false;
+    s.probability = 0.19f; /* not worth it, whatever leaves */
     ck_assert(!prefetch_limit_allows(&idle, &s));
     s.needs_eviction = false;
     ck_assert(prefetch_limit_allows(&idle, &s));

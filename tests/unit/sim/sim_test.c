@@ -373,10 +373,10 @@ START_TEST(demands_overtake)
 END_TEST
 
 /* A full room, everything in it used in both tokens so far: a guess takes the place of one when its
- * chance, top_k times its share, is 0.4 at least (and above that one's heat, which is 0.08). */
+ * chance, top_k times its share, is 0.2 at least (and above that one's heat, which is 0.08). */
 START_TEST(likely_guesses_take_room)
 {
-    static const float share[] = {0.19f, 0.21f};
+    static const float share[] = {0.09f, 0.11f};
     struct error error;
     struct sim_config k = config_of("default", NULL, 4);
     k.layers = 2, k.experts = 8, k.top_k = 2, k.tier_mask = 1, k.tier_bytes[0] = EXPERT_BYTES;
