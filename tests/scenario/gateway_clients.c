@@ -28,7 +28,7 @@
     "{\"prompt\":\"It was"
 #define PING         "B\r\n: waiting\n\n\r\n" /* a chunk, as the library writes it */
 #define PINGS        6
-#define MANY         1200 /* tokens whose log-probabilities are more than SMALL_BUFFER holds */
+#define MANY         1900 /* tokens whose log-probabilities are more than SMALL_BUFFER holds */
 #define SMALL_BUFFER "--http-buffer=64KiB"
 #define TALK                                                                                       \
     "{\"messages\":[{\"role\":\"user\",\"content\":\"Hello\"}],\"temperature\":0,"                 \
