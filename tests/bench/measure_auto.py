@@ -14,6 +14,9 @@ FORMS = {
                      for loss in (5, 1, 0)]),
     "try": (8, {}, [(50, "200 MB/s", 0), (50, "unthrottled", 1)]),
 }
+# Where sim expects tokens faster than that, a repetition of the long form has more of them: 32 would be a third of a
+# second, and the interval wider than what is to be shown.
+FAST_MS, FAST_TOKENS = 25, 128
 LOSSLESS = ("lod-nocache", "lod", "default", "eap", "layerwise")
 LOSSY = {"edgemoe": "edgemoe_loss_high", "hobbit": "hobbit_loss_high", "fate": "fate_loss_high",
          "iq8": "uniform_int8_loss_high", "iq4": "uniform_int4_loss_high", "iq2": "uniform_int2_loss_high"}
@@ -52,9 +55,13 @@ def repetitions_at(a, drive):
     return FORMS[a.form][1].get(drive, REPETITIONS)
 
 
+def tokens_of(a, said):
+    return FAST_TOKENS if a.form == "long" and said[0][0] < FAST_MS else FORMS[a.form][0]
+
+
 def cell(a, share, drive, loss):
-    tokens, repetitions = FORMS[a.form][0], repetitions_at(a, drive)
     chosen, said = rivals(a, share, drive, loss)
+    tokens, repetitions = tokens_of(a, said), repetitions_at(a, drive)
     plan = a.assets.plan(loss)
     common = [f"plan={plan}", f"experts={share:g}"]
     arms = {"auto": ["system=auto", *common, *([f"max_loss={loss:g}"] if loss else [])]}
