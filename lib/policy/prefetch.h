@@ -2,9 +2,9 @@
  *
  *  none          never
  *  idle          the queue has room, the layer lies ahead by at most four, and when something would
- *                have to leave the guess has a chance of 0.2 at least (0.8 where reads are
- *                throttled), and that is used less often than the guess is probable. Demands may be
- * open: the guess is queued behind them, and read in the time of the drive that they leave
+ *                have to leave the guess has a chance of 0.2 at least (0.8 where a throttle
+ *                limits reads), and that is used less often than the guess is probable. Demands may
+ *                be open: the guess is queued behind them, and read when they leave the drive time
  *  demand-first  no demand is open, and idle without the last condition (HOBBIT)
  *  until-router  one at a time, for the next layer only, until its router has spoken (EdgeMoE
  *                §III-C1)

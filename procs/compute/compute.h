@@ -132,11 +132,10 @@ void experts_make_ready(struct experts *e, const struct expert_step *step,
 /* DEMAND: collected, and sent when full or at the end. */
 void experts_demand_add(struct experts *e, const struct expert_step *step,
                         const struct expert_item *item);
+void experts_demand_send(struct experts *e, const struct expert_step *step);
 /* Publishes what stands in `row`, once. After the layer's DEMAND: the predictor's and the cache's
  * work on guesses, and the reads of them, would be in its way where processors are few. */
 void experts_publish_row(struct experts *e, const struct expert_step *step);
-
-void experts_demand_send(struct experts *e, const struct expert_step *step);
 /* Where the slot of an entry that is not ABSENT begins. */
 const uint8_t *experts_slot(const struct child *child, uint32_t entry);
 
