@@ -256,6 +256,7 @@ static void source_routed(void *self, const struct expert_step *step, const stru
 
 void experts_publish_row(struct experts *e, const struct expert_step *step)
 {
+    sl_assert(e->demand.count == 0); /* what compute waits for goes first */
     if (e->row.count > 0)
         gates_publish(&e->child->gates, step->layer, e->row.kind, step->sequence, step->position,
                       e->row.values, e->row.count);
