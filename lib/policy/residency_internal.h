@@ -64,6 +64,9 @@ struct residency_group {
 struct residency_counts { /* rates: of tokens, decaying */
     double fast, slow;
     uint64_t at; /* the clock they are right for */
+    double rate; /* that they made last: a token's searches ask for the same ones again and again */
+    uint64_t rate_at; /* the clock of it */
+    bool rate_known;  /* and nothing was counted since */
 };
 
 struct residency_rates_now { /* what all rates of a moment share */

@@ -93,6 +93,7 @@ void residency_rates_count(const struct residency *r, struct residency_counts *c
     counts->fast = counts->fast * fast_left(r, age) + share * fast_full(r, r->pass_tokens);
     counts->slow = counts->slow * slow_left(r, age) + share * slow_full(r, r->pass_tokens);
     counts->at = clock_of(r);
+    counts->rate_known = false;
 }
 
 /* What all rates of a moment have in common: it depends on the clock and on `most` alone. */
@@ -110,12 +111,23 @@ static const struct residency_rates_now *rates_now(struct residency *r)
     return n;
 }
 
-double residency_rate(struct residency *r, uint32_t slot)
+static double rate_of(const struct residency *r, const struct residency_rates_now *n,
+                      const struct residency_counts *counts)
 {
-    const struct residency_rates_now *n = rates_now(r);
-    const struct residency_counts *counts = &r->record[residency_expert_of(r, slot)].counts;
     uint64_t age = age_of(r, counts);
     double fast = (counts->fast * fast_left(r, age) + n->prior) / n->fast_whole;
     double slow = (counts->slow * slow_left(r, age) + n->prior) / n->slow_whole;
     return FAST_WEIGHT * fast + (1 - FAST_WEIGHT) * slow;
+}
+
+double residency_rate(struct residency *r, uint32_t slot)
+{
+    const struct residency_rates_now *n = rates_now(r);
+    struct residency_counts *counts = &r->record[residency_expert_of(r, slot)].counts;
+    if (!counts->rate_known || counts->rate_at != n->clock) {
+        counts->rate = rate_of(r, n, counts);
+        counts->rate_at = n->clock;
+        counts->rate_known = true;
+    }
+    return counts->rate;
 }
