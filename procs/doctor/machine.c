@@ -135,7 +135,7 @@ static void examine_memory(struct findings *f, struct machine_facts *facts)
     if (chosen)
         chosen[strcspn(chosen, "]")] = 0;
     finding(f, "memory", "shmem_huge_pages", json_string(chosen ? chosen + 1 : "unknown"), NULL,
-            "sluice asks for none: the budget is kept page by page");
+            "of no matter: sluice asks for its own (--huge-pages)");
     size_finding(f, "memory", "freed_lists", freed_lists_bytes(),
                  "of each processor at most: an engine that starts when another has ended gets "
                  "them first, in no order; a virtual drive is slower then");

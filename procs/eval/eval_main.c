@@ -56,7 +56,7 @@ static void usage(FILE *out)
         "interval by bootstrap over windows. --drive: token by token, what is resident by a\n"
         "modelled clock and cache. --offline: the worst case (hobbit: every use a miss).\n"
         "\n"
-        "  -m, --model FILE           GGUF file\n"
+        "  -m, --model FILE           GGUF file; with an engine also a directory made by pack\n"
         "      --text FILE            the text, - for standard input; in this process several\n"
         "      --drive SPEED          of the modelled drive: 500MB/s; see above\n"
         "      --offline              in this process, see above\n"

@@ -36,7 +36,7 @@ static void usage(FILE *out)
         "Continues a prompt. Uses the running engine (--run NAME, or \"default\" when it serves\n"
         "the same file), or starts one of its own for this answer.\n"
         "\n"
-        "  -m, --model FILE           GGUF file\n"
+        "  -m, --model FILE           GGUF file, or a directory made by pack\n"
         "  -p, --prompt TEXT          the prompt\n"
         "  -f, --file FILE            the prompt from a file, - for standard input\n"
         "      --ids 1,2,3            the prompt as token ids\n"
