@@ -67,7 +67,9 @@ PARAM_BYTES(chunk, 2097152, 4096, 16777216,
 PARAM_BYTES(throttle, 0, 0, UINT64_MAX / 4,
             "bytes per second of every loader; 0 is none (ctl throttle changes it)")
 PARAM_BOOL(direct, true, "read with O_DIRECT; off falls back to the page cache and drops it")
-PARAM_BOOL(prefault, true, "allocate arena pages ahead of loads while no demand is open")
+PARAM_BOOL(prefault, true,
+           "allocate arena pages ahead of loads while no demand is open: all of the room while "
+           "nothing is computed, 64 MiB else")
 PARAM_BOOL(huge_pages, true,
            "lay experts of at least 1 MiB in huge pages where the kernel has them")
 PARAM_CHOICE(isa, "auto", "auto|generic|avx2|avx512", "instruction set of the kernels")

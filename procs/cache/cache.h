@@ -111,6 +111,8 @@ struct cache {
     uint32_t guesses_max;
     struct prefault *prefault;
     bool prefault_broken, prefault_full;
+    bool computing; /* a use was logged lately */
+    uint64_t uses_noted, uses_noted_ns;
     uint64_t owned_bytes;      /* slots of entries that are not ABSENT, dense included */
     uint64_t held_payload;     /* payload of experts that are not ABSENT */
     uint64_t resident_payload; /* of READY experts */

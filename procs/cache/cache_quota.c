@@ -1,15 +1,22 @@
 /* The quota: a lower one is obeyed in slices between messages - evict, punch, acknowledge. What is
- * left over is prefaulted while nobody waits for anything. */
+ * left over is prefaulted while nobody computes, and a little of it ahead of loads while somebody
+ * does. */
 #include <errno.h>
 #include <string.h>
 
 #include "lib/base/assert.h"
+#include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "procs/cache/cache.h"
 
 #define EVICTIONS_A_SLICE 64
 #define PUNCH_A_SLICE     (8 * MIB) /* about 3 ms */
 #define PREFAULT_ORDER    MIB
+/* What loads find ready while compute works. All of the room would be taken from compute's time for
+ * nothing where everything is there already: the kernel makes a huge page on one processor and
+ * stops for the others (a third of the tokens a second while it lasted; docs/numbers.md). */
+#define PREFAULT_AHEAD  (64 * MIB)
+#define COMPUTE_CALM_NS (200 * NS_PER_MS) /* without a use: nothing is computed */
 
 static bool experts_over_cap(const struct cache *c)
 {
@@ -94,9 +101,28 @@ static void prefault_ended(struct cache *c, const struct prefault_job *job)
              strerror(-job->status));
 }
 
+static bool prefault_wanted(const struct cache *c)
+{
+    struct arena_alloc_stats stats;
+    if (c->prefault_broken || c->prefault_full)
+        return false;
+    arena_alloc_stats_get(c->alloc, &stats);
+    return !c->computing || stats.free_backed_bytes < PREFAULT_AHEAD;
+}
+
 bool cache_prefault_waits(const struct cache *c)
 {
-    return c->prefault && !c->prefault_broken && !c->prefault_full;
+    return c->prefault && prefault_wanted(c);
+}
+
+/* Every use is in the log, hits too. */
+static void note_computing(struct cache *c)
+{
+    uint64_t uses = uses_written(&c->child.uses), now_ns = clock_now_ns();
+    if (uses != c->uses_noted)
+        c->uses_noted_ns = now_ns;
+    c->computing = c->uses_noted_ns != 0 && now_ns - c->uses_noted_ns < COMPUTE_CALM_NS;
+    c->uses_noted = uses;
 }
 
 void cache_prefault(struct cache *c)
@@ -106,7 +132,8 @@ void cache_prefault(struct cache *c)
         return;
     if (prefault_take(c->prefault, &job))
         prefault_ended(c, &job);
-    if (c->prefault_broken || c->prefault_full || prefault_busy(c->prefault))
+    note_computing(c);
+    if (!prefault_wanted(c) || prefault_busy(c->prefault))
         return;
     if (c->demands_open > 0 || c->waiting.count > 0 || c->loading.count > 0)
         return;
