@@ -12,9 +12,9 @@
 #define EVICTIONS_A_SLICE 64
 #define PUNCH_A_SLICE     (8 * MIB) /* about 3 ms */
 #define PREFAULT_ORDER    MIB
-/* What loads find ready while compute works. All of the room would be taken from compute's time for
- * nothing where everything is there already: the kernel makes a huge page on one processor and
- * stops for the others (a third of the tokens a second while it lasted; docs/numbers.md). */
+/* What loads find ready while compute works. Making pages for all of the room beside it costs a
+ * quarter and more of the tokens a second while it lasts, for nothing where everything is there
+ * already (docs/numbers.md). */
 #define PREFAULT_AHEAD  (64 * MIB)
 #define COMPUTE_CALM_NS (200 * NS_PER_MS) /* without a use: nothing is computed */
 
