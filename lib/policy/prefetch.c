@@ -7,11 +7,11 @@
 /* A guess further ahead than this is older than the reads it would save. */
 #define LAYERS_AHEAD_MAX 4
 #define MUST_WIN         0.98 /* auto: of the time without prefetch */
-/* What has to leave for a guess that does not come true is missed itself, and under a throttle what
- * is read for it is paid for in full: a limit takes its time back from the pauses in which a drive
- * would have idled (docs/numbers.md). */
-#define WORTH_A_VICTIM 0.2f
-#define WORTH_METERED  0.8f
+/* What has to leave for a guess that does not come true is missed itself. A guess that does saves
+ * as much of its read as the work of a layer hides: the slower the drive, the surer it has to be.
+ * Both by measurement (docs/numbers.md). */
+#define WORTH_A_VICTIM 0.2
+#define WORTH_MOST     0.8
 
 enum { TRIAL_WITH, TRIAL_WITHOUT, KEEP };
 
@@ -36,10 +36,9 @@ static bool yields_to_demands(const struct prefetch_state *s)
  * hot expert for a guess costs a certain read to save a possible one. That demands are open is no
  * reason to wait: loaders read guesses in the drive's time that demands leave, and between one
  * layer's demands and the next's there is no time to lose on messages. */
-static bool idle_allows(const struct prefetch_state *s)
+static bool idle_allows(const struct prefetch_limit *l, const struct prefetch_state *s)
 {
-    float worth = s->metered ? WORTH_METERED : WORTH_A_VICTIM;
-    if (s->needs_eviction && !(s->probability >= worth && s->probability > s->victim_heat))
+    if (s->needs_eviction && !(s->probability >= l->worth && s->probability > s->victim_heat))
         return false;
     return room_in_queue(s);
 }
@@ -50,7 +49,8 @@ bool prefetch_limit_init(struct prefetch_limit *l, const char *name)
                                         "credit", "all",  "auto"};
     for (unsigned i = 0; i < sizeof names / sizeof names[0]; i++)
         if (strcmp(names[i], name) == 0) {
-            *l = (struct prefetch_limit){.rule = (enum prefetch_rule)i, .on = true};
+            *l = (struct prefetch_limit){
+                .rule = (enum prefetch_rule)i, .on = true, .worth = (float)WORTH_A_VICTIM};
             return true;
         }
     return false;
@@ -60,13 +60,13 @@ bool prefetch_limit_allows(const struct prefetch_limit *l, const struct prefetch
 {
     switch (l->rule) {
     case PREFETCH_NONE: return false;
-    case PREFETCH_IDLE: return idle_allows(s);
+    case PREFETCH_IDLE: return idle_allows(l, s);
     case PREFETCH_DEMAND_FIRST: return yields_to_demands(s);
     case PREFETCH_UNTIL_ROUTER:
         return yields_to_demands(s) && s->prefetches_open == 0 && layers_ahead(s) == 1;
     case PREFETCH_CREDIT: return yields_to_demands(s) && l->credit >= 1;
     case PREFETCH_ALL: return room_in_queue(s);
-    case PREFETCH_AUTO: return l->on && idle_allows(s);
+    case PREFETCH_AUTO: return l->on && idle_allows(l, s);
     }
     sl_panic("prefetch rule %d", (int)l->rule);
 }
@@ -80,7 +80,11 @@ void prefetch_limit_sent(struct prefetch_limit *l)
 void prefetch_limit_layer(struct prefetch_limit *l, double layer_ns, double expert_ns,
                           uint32_t top_k)
 {
-    if (l->rule != PREFETCH_CREDIT || !(layer_ns > 0) || !(expert_ns > 0))
+    if (!(layer_ns > 0) || !(expert_ns > 0))
+        return;
+    double worth = layer_ns < expert_ns ? WORTH_A_VICTIM * expert_ns / layer_ns : WORTH_A_VICTIM;
+    l->worth = (float)(worth < WORTH_MOST ? worth : WORTH_MOST);
+    if (l->rule != PREFETCH_CREDIT)
         return;
     double n = layer_ns / expert_ns, most = n > top_k ? n : top_k;
     l->credit = l->credit + n < most ? l->credit + n : most;

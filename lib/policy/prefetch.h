@@ -2,9 +2,10 @@
  *
  *  none          never
  *  idle          the queue has room, the layer lies ahead by at most four, and when something would
- *                have to leave the guess has a chance of 0.2 at least (0.8 where a throttle
- *                limits reads), and that is used less often than the guess is probable. Demands may
- *                be open: the guess is queued behind them, and read when they leave the drive time
+ *                have to leave the guess has a chance of 0.2 at least - of 0.2 / n, at most 0.8,
+ *                where a layer's work hides only the part n of reading an expert - and that is used
+ *                less often than the guess is probable. Demands may be open: the guess is queued
+ *                behind them, and read when they leave the drive time
  *  demand-first  no demand is open, and idle without the last condition (HOBBIT)
  *  until-router  one at a time, for the next layer only, until its router has spoken (EdgeMoE
  *                §III-C1)
@@ -35,7 +36,6 @@ struct prefetch_state {
     float probability;
     bool needs_eviction; /* room only by evicting a resident entry */
     float victim_heat;   /* uses of that victim per token lately, 0 when unknown */
-    bool metered;        /* a throttle limits what may be read, used or not */
 };
 
 /* Heat: uses of an entry per token, lately; a moving average over tokens with this half-life. What
@@ -62,6 +62,7 @@ enum prefetch_rule {
 struct prefetch_limit {
     enum prefetch_rule rule;
     double credit; /* credit: loads allowed now */
+    float worth;   /* idle, auto: chance from which something may leave for a guess */
     /* auto */
     uint32_t phase; /* 0 trial with, 1 trial without, 2 keep */
     uint32_t tokens;

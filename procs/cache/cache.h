@@ -71,6 +71,15 @@ struct cache_times { /* of compute, counted so far */
     uint64_t decode_ns, prefill_ns, stall_ns;
 };
 
+struct cache_middle { /* a running median; 0: not known */
+    double value;
+    uint32_t samples;
+};
+
+struct cache_reads { /* of a loader, counted so far */
+    uint64_t bytes, busy_ns;
+};
+
 struct cache_now { /* where compute is, as far as demands and the use log tell */
     uint32_t sequence, position;
     uint16_t layer;
@@ -91,8 +100,10 @@ struct cache {
     float *frequency, *shares;   /* of the plan, for the residency object */
     enum tier usual_tier;        /* that experts nobody asked for are loaded at */
     struct prefetch_limit limit;
-    double layer_ns, expert_ns; /* means: a layer's own work, reading an expert; 0: not known */
+    struct cache_middle layer_ns;     /* a layer's own work */
+    struct cache_middle bytes_per_ns; /* of all loaders while they read */
     struct cache_times times;
+    struct cache_reads reads[SERVICE_LOADERS_MAX];
     uint32_t *fill; /* entries the room is filled with at first, in order */
     uint32_t fill_count, fill_at;
     struct swap *swap; /* NULL: nothing is swapped */
@@ -213,9 +224,10 @@ void cache_follow_system(struct cache *c, uint32_t system);
 void cache_follow_capacity(struct cache *c);
 /* Entries of the largest size that experts have room for. */
 uint32_t cache_capacity_entries(const struct cache *c);
-/* An expert took so long to read; `ended` tokens of decode were completed. */
-void cache_note_read(struct cache *c, uint64_t read_ns);
+/* `ended` tokens of decode were completed. */
 void cache_note_tokens(struct cache *c, uint32_t ended);
+/* What reading an expert takes, as the loaders read lately; 0: not known. */
+double cache_expert_ns(const struct cache *c);
 
 /* cache_fill.c: what is loaded without being asked for. */
 int cache_plan_fill(struct cache *c, struct error *error);

@@ -79,7 +79,7 @@ void cache_advance(struct cache *c, struct cache_now now)
         now.layer == c->now.layer)
         return;
     if (now.layer != c->now.layer)
-        prefetch_limit_layer(&c->limit, c->layer_ns, c->expert_ns,
+        prefetch_limit_layer(&c->limit, c->layer_ns.value, cache_expert_ns(c),
                              c->child.model->hparams.experts_used);
     c->now = now;
     cache_evict_expired(c);
@@ -127,15 +127,6 @@ static void take_hint(struct cache *c, const struct msg_hint *hint)
     c->prefetch_look = true;
 }
 
-static bool throttled(const struct cache *c)
-{
-    for (uint32_t i = 0; i < c->loader_count; i++)
-        if (atomic_load_explicit(&c->child.directory.head->throttle_bytes_per_s[i],
-                                 memory_order_relaxed) != 0)
-            return true;
-    return false;
-}
-
 /* False when no further guess may be loaded in this round: none is allowed, or one was. A demand
  * that came meanwhile is looked at before the next. */
 static bool prefetch_one(struct cache *c, struct guess_list *list, uint32_t layer)
@@ -156,7 +147,6 @@ static bool prefetch_one(struct cache *c, struct guess_list *list, uint32_t laye
         .layer_guess = layer,
         .layers = h->layers,
         .probability = g->probability,
-        .metered = throttled(c),
     };
     uint64_t offset;
     if (!prefetch_limit_allows(&c->limit, &state)) /* not even with room for it */

@@ -110,8 +110,6 @@ void cache_receive_loader(struct cache *c, uint32_t loader)
             continue; /* a FLUSHED that came twice */
         const struct msg_dones *m = (const struct msg_dones *)(const void *)buf;
         for (uint32_t i = 0; i < m->count; i++) {
-            if (m->dones[i].status == 0)
-                cache_note_read(c, m->dones[i].read_ns);
             if (m->dones[i].entry < c->child.model->entry_count)
                 cache_observe(c, m->dones[i].entry); /* the word decides */
             else

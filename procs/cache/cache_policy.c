@@ -9,7 +9,10 @@
 #include "lib/policy/planned.h"
 #include "procs/cache/cache.h"
 
-#define MEAN_GAIN 0.125 /* of a new sample in the running means */
+/* By what a new sample moves a running middle, and how many of the first do so in long steps. */
+#define STEP       0.0625
+#define LONG_STEP  0.25
+#define LONG_STEPS 16
 
 static void *allocate(size_t count, size_t bytes)
 {
@@ -162,14 +165,42 @@ void cache_follow_system(struct cache *c, uint32_t system)
 
 /* ---- time ------------------------------------------------------------------------------------ */
 
-static void mean(double *of, double sample)
+/* Half of the samples lie above it. No mean: who was stopped for a while, or asleep, has a sample a
+ * thousand times the others. */
+static void note(struct cache_middle *of, double sample)
 {
-    *of += *of > 0 ? MEAN_GAIN * (sample - *of) : sample;
+    double step = of->samples < LONG_STEPS ? LONG_STEP : STEP;
+    if (of->samples == 0)
+        of->value = sample;
+    else
+        of->value *= sample > of->value ? 1 + step : 1 / (1 + step);
+    of->samples += of->samples < LONG_STEPS;
 }
 
-void cache_note_read(struct cache *c, uint64_t read_ns)
+/* From the loaders' own counters: what a read takes by itself, and not behind others. */
+static void note_reads(struct cache *c)
 {
-    mean(&c->expert_ns, (double)read_ns);
+    double rate = 0;
+    for (uint32_t i = 0; i < c->loader_count; i++) {
+        const struct proc_row *row = &c->child.procs.head->row[procs_row_of(SERVICE_LOADER, i)];
+        struct cache_reads now = {.bytes = counter_get(row, CTR_LOADER_bytes_read),
+                                  .busy_ns = counter_get(row, CTR_LOADER_busy_ns)};
+        struct cache_reads then = c->reads[i];
+        c->reads[i] = now;
+        if (now.bytes > then.bytes && now.busy_ns > then.busy_ns) /* else: nothing, or a new one */
+            rate += (double)(now.bytes - then.bytes) / (double)(now.busy_ns - then.busy_ns);
+    }
+    if (rate > 0)
+        note(&c->bytes_per_ns, rate);
+}
+
+double cache_expert_ns(const struct cache *c)
+{
+    const struct model_index *m = c->child.model;
+    uint32_t entries = m->tier_entries[c->usual_tier];
+    if (entries == 0 || !(c->bytes_per_ns.value > 0))
+        return 0;
+    return (double)(m->tier_slot_bytes[c->usual_tier] / entries) / c->bytes_per_ns.value;
 }
 
 /* Compute's own counters tell how long tokens took, and how much of it was waiting. */
@@ -181,12 +212,13 @@ void cache_note_tokens(struct cache *c, uint32_t ended)
                               .stall_ns = counter_get(row, CTR_COMPUTE_stall_ns)};
     struct cache_times then = c->times;
     c->times = now;
+    note_reads(c);
     if (ended == 0 || now.decode_ns <= then.decode_ns || now.stall_ns < then.stall_ns)
         return; /* a new compute counts from nothing */
     double token_ns = (double)(now.decode_ns - then.decode_ns) / ended;
     double stall_ns = (double)(now.stall_ns - then.stall_ns) / ended;
     if (now.prefill_ns == then.prefill_ns && stall_ns < token_ns)
-        mean(&c->layer_ns, (token_ns - stall_ns) / c->child.model->hparams.layers);
+        note(&c->layer_ns, (token_ns - stall_ns) / c->child.model->hparams.layers);
     for (uint32_t i = 0; i < ended; i++)
         prefetch_limit_token(&c->limit, token_ns);
 }

@@ -43,7 +43,8 @@ struct loader {
     uint32_t epoch_met;     /* of the last cache that reached us, or that was there when we came */
     uint64_t epoch_seen_ns; /* since when the directory has another; 0: it has not */
     uint64_t next_tend_ns, next_look_ns;
-    uint64_t throttled_ns;        /* since when the throttle holds something back; 0: it does not */
+    uint32_t withheld;            /* reads that came back before their time */
+    uint64_t throttled_ns;        /* since when there are any; 0: there are none */
     uint64_t looked_ns, awake_ns; /* last look at the devices; when we were last found stopped */
     uint64_t busy_seen_ns;        /* up to then the device was busy, or was counted as idle */
     struct edge_stats edge_seen;  /* counted so far */
@@ -59,6 +60,8 @@ void loader_answer_flush(struct loader *l);
 /* loader_run.c: reads and the ends of parts. */
 void loader_submit(struct loader *l, uint64_t now_ns);
 void loader_reap(struct loader *l);
+/* Time until the first of the reads that the throttle withholds is over; UINT64_MAX: none is. */
+uint64_t loader_withheld_ns(struct loader *l, uint64_t now_ns);
 /* Ends the job if nothing of it is at the device any more: publishes or fails its part. */
 void loader_end_if_due(struct loader *l, struct job *job);
 /* Publishes or fails a part of which nothing is at the device; also of a job never taken. */

@@ -34,9 +34,12 @@ struct chunk {       /* a piece of a run; at the device, or waiting to be tried 
     struct chunk *next;
     uint64_t file_offset, arena_offset, bytes;
     uint64_t not_before_ns, submit_ns;
+    double place;   /* at the throttle */
+    int64_t result; /* once it is `withheld` */
     uint32_t tries; /* failed ones */
     uint16_t priority;
-    bool at_device;
+    bool at_device; /* also while it is withheld */
+    bool withheld;  /* it came back before its time by the throttle was over */
 };
 
 struct job {

@@ -161,7 +161,7 @@ static void check_cache(struct loader *l, uint64_t now_ns)
 }
 
 /* How long nothing has to be done unless a descriptor says so. */
-static int timeout_ms(struct loader *l, uint64_t now_ns)
+static struct timespec timeout(struct loader *l, uint64_t now_ns)
 {
     uint64_t wait = LOADER_TEND_NS;
     if (l->jobs.held > 0) {
@@ -170,13 +170,12 @@ static int timeout_ms(struct loader *l, uint64_t now_ns)
         bool idle = l->jobs.inflight == 0;
         wait = idle && LOADER_LOOK_NS < wait ? LOADER_LOOK_NS : wait;
     }
-    if (l->throttled_ns != 0) {
-        uint64_t held = throttle_wait_ns(&l->throttle, now_ns);
-        wait = held < wait ? held : wait;
-    }
     if (l->flush_asked && wait > LOADER_LOOK_NS)
         wait = LOADER_LOOK_NS;
-    return (int)((wait + NS_PER_MS - 1) / NS_PER_MS);
+    uint64_t withheld = loader_withheld_ns(l, now_ns);
+    wait = withheld < wait ? withheld : wait;
+    return (struct timespec){.tv_sec = (time_t)(wait / NS_PER_S),
+                             .tv_nsec = (long)(wait % NS_PER_S)};
 }
 
 static void run(struct loader *l)
@@ -186,9 +185,10 @@ static void run(struct loader *l)
         struct pollfd fds[] = {{.fd = edge_fd(l->cache), .events = POLLIN},
                                {.fd = l->io_fd, .events = POLLIN},
                                {.fd = child_fd(&l->child), .events = POLLIN}};
-        int ready = poll(fds, ARRAY_LEN(fds), timeout_ms(l, now));
+        struct timespec most = timeout(l, now);
+        int ready = ppoll(fds, ARRAY_LEN(fds), &most, NULL);
         if (ready < 0 && errno != EINTR)
-            log_fatal(1, "poll: %s", strerror(errno));
+            log_fatal(1, "ppoll: %s", strerror(errno));
         if (fds[0].revents)
             loader_receive(l); /* before the completions: a demand waits for nothing */
         now = clock_now_ns();
@@ -196,7 +196,7 @@ static void run(struct loader *l)
         loader_submit(l, now);
         /* Nothing moved: a submission the kernel refused for want of memory is tried again there.
          */
-        if (fds[1].revents || (ready == 0 && l->jobs.inflight > 0)) {
+        if (fds[1].revents || l->withheld > 0 || (ready == 0 && l->jobs.inflight > 0)) {
             loader_reap(l);
             loader_submit(l, clock_now_ns());
         }

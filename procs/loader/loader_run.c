@@ -213,15 +213,6 @@ static void sample_demand(struct loader *l, const struct job *job, uint64_t now_
     atomic_store_explicit(&row->samples_count, n + 1, memory_order_release);
 }
 
-static void throttle_held(struct loader *l, bool held, uint64_t now_ns)
-{
-    if (held == (l->throttled_ns != 0))
-        return;
-    if (!held)
-        counter_add(l->child.row, CTR_LOADER_throttle_ns, now_ns - l->throttled_ns);
-    l->throttled_ns = held ? now_ns : 0;
-}
-
 static bool prefetch_paused(const struct loader *l)
 {
     /* Relaxed: seen a moment late it costs the demand one of the two chunks it may wait for. */
@@ -247,19 +238,14 @@ static uint32_t cut_batch(struct loader *l, uint64_t now_ns, struct io_read *rea
     uint64_t flight = device_flight_bytes(&l->own, expert_bytes);
     uint64_t most = throttle_chunk(&l->throttle, device_read_bytes(&l->own, expert_bytes));
     uint32_t n = 0;
-    bool held = false;
     struct job *job;
     while (n < LOADER_BATCH_MAX && l->jobs.inflight_bytes + most <= flight &&
            (job = next_wanted(l, now_ns)) != NULL) {
-        held = throttle_wait_ns(&l->throttle, now_ns) > 0;
-        if (held)
-            break;
         bool first = job->first_ns == 0;
         uint64_t bytes = chunk_pace_bytes(&l->pace, job->priority, most, l->throttle.rate);
         struct chunk *c = jobs_cut(&l->jobs, job, now_ns, bytes);
         if (first)
             sample_demand(l, job, now_ns);
-        throttle_take(&l->throttle, c->bytes);
         sl_assert(c->arena_offset + c->bytes <= l->child.arena.bytes);
         reads[n++] = (struct io_read){.fd = loader_device_of(l, job)->fd,
                                       .bytes = (uint32_t)c->bytes,
@@ -267,20 +253,14 @@ static uint32_t cut_batch(struct loader *l, uint64_t now_ns, struct io_read *rea
                                       .buffer = (char *)l->child.arena.base + c->arena_offset,
                                       .tag = c};
     }
-    throttle_held(l, held, now_ns);
-    if (!held && n == 0)
-        throttle_idle(&l->throttle, now_ns);
     return n;
 }
 
 void loader_submit(struct loader *l, uint64_t now_ns)
 {
     OBJ_CHECK(l, LOADER_MAGIC);
-    if (l->jobs.held == 0) {
-        throttle_held(l, false, now_ns);
-        throttle_idle(&l->throttle, now_ns);
+    if (l->jobs.held == 0)
         return;
-    }
     struct io_read reads[LOADER_BATCH_MAX];
     uint32_t n = cut_batch(l, now_ns, reads);
     if (n == 0)
@@ -293,6 +273,7 @@ void loader_submit(struct loader *l, uint64_t now_ns)
             jobs_put_back(&l->jobs, c);
             continue;
         }
+        c->place = throttle_take(&l->throttle, c->bytes, now_ns);
         device_read_began(loader_device_of(l, c->job), now_ns);
         counter_add(row, CTR_LOADER_reads_submitted, 1);
         counter_add(row, CTR_LOADER_bytes_submitted, c->bytes);
@@ -330,7 +311,6 @@ static void chunk_ended(struct loader *l, struct chunk *c, int64_t result, uint6
     struct job *job = c->job;
     struct device *device = loader_device_of(l, job);
     uint32_t entry = job->entry;
-    device_read_ended(device, now_ns);
     count_result(l, device, c, result, now_ns);
     if (result == -EINVAL && device->direct)
         device_fall_back(device);
@@ -350,6 +330,61 @@ static void chunk_ended(struct loader *l, struct chunk *c, int64_t result, uint6
         loader_note_failed(l, device, entry, (int)-result);
 }
 
+/* Its time by the throttle is over, or nobody waits for it any more. */
+static bool due(struct loader *l, const struct chunk *c, uint64_t now_ns)
+{
+    return c->job->status != 0 || throttle_left_ns(&l->throttle, c->place, now_ns) == 0;
+}
+
+static void came_back(struct loader *l, struct chunk *c, int64_t result, uint64_t now_ns)
+{
+    device_read_ended(loader_device_of(l, c->job), now_ns);
+    if (due(l, c, now_ns)) {
+        chunk_ended(l, c, result, now_ns);
+        return;
+    }
+    c->withheld = true;
+    c->result = result;
+    l->withheld++;
+}
+
+static void end_withheld(struct loader *l, uint64_t now_ns)
+{
+    for (uint32_t i = 0; i < 2 * l->jobs.depth && l->withheld > 0; i++) {
+        struct chunk *c = &l->jobs.chunk[i];
+        if (!c->withheld || !due(l, c, now_ns))
+            continue;
+        c->withheld = false;
+        l->withheld--;
+        chunk_ended(l, c, c->result, now_ns);
+    }
+}
+
+uint64_t loader_withheld_ns(struct loader *l, uint64_t now_ns)
+{
+    uint64_t least = UINT64_MAX, found = 0;
+    for (uint32_t i = 0; found < l->withheld; i++) {
+        sl_assert(i < 2 * l->jobs.depth);
+        const struct chunk *c = &l->jobs.chunk[i];
+        if (!c->withheld)
+            continue;
+        found++;
+        uint64_t left = due(l, c, now_ns) ? 0 : throttle_left_ns(&l->throttle, c->place, now_ns);
+        least = left < least ? left : least;
+    }
+    return least;
+}
+
+static void count_throttled(struct loader *l, uint64_t now_ns)
+{
+    bool held = l->withheld > 0;
+    if (held == (l->throttled_ns != 0))
+        return;
+    if (!held)
+        counter_add(l->child.row, CTR_LOADER_throttle_ns, now_ns - l->throttled_ns);
+    l->throttled_ns = held ? now_ns : 0;
+}
+
 void loader_reap(struct loader *l)
 {
     OBJ_CHECK(l, LOADER_MAGIC);
@@ -357,9 +392,13 @@ void loader_reap(struct loader *l)
     if (loader_reads_stall(l))
         return;
     uint32_t n = l->backend->poll(l->io, done, LOADER_BATCH_MAX);
-    uint64_t now = n > 0 ? clock_now_ns() : 0;
+    if (n == 0 && l->withheld == 0)
+        return;
+    uint64_t now = clock_now_ns();
+    end_withheld(l, now);
     for (uint32_t i = 0; i < n; i++) {
         struct chunk *c = done[i].tag;
-        chunk_ended(l, c, loader_read_fails(l, c->job) ? -EIO : done[i].result, now);
+        came_back(l, c, loader_read_fails(l, c->job) ? -EIO : done[i].result, now);
     }
+    count_throttled(l, now);
 }

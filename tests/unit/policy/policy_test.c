@@ -187,13 +187,20 @@ START_TEST(prefetch_limit)
     s.victim_heat = 0.4f;
     ck_assert(!prefetch_limit_allows(&idle, &s));
     s.victim_heat = 0;
-    s.metered = true; /* what is read is paid for, used or not */
-    ck_assert(!prefetch_limit_allows(&idle, &s));
-    s.probability = 0.8f;
-    ck_assert(prefetch_limit_allows(&idle, &s));
-    s.metered = false;
     s.probability = 0.19f; /* not worth it, whatever leaves */
     ck_assert(!prefetch_limit_allows(&idle, &s));
+    for (size_t i = 0; i < 3; i++) { /* what a layer hides of a read, and what a guess must be */
+        static const struct {
+            double layer_ns;
+            float too_low, enough;
+        } of[] = {{2000, 0.19f, 0.21f}, {500, 0.39f, 0.41f}, {10, 0.79f, 0.81f}};
+        prefetch_limit_layer(&idle, of[i].layer_ns, 1000, 8);
+        s.probability = of[i].too_low;
+        ck_assert(!prefetch_limit_allows(&idle, &s));
+        s.probability = of[i].enough;
+        ck_assert(prefetch_limit_allows(&idle, &s));
+    }
+    s.probability = 0.19f;
     s.needs_eviction = false;
     ck_assert(prefetch_limit_allows(&idle, &s));
     s = good;
