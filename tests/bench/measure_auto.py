@@ -3,16 +3,16 @@ on a trace of the same model, with the profile's compute times and the cell's dr
 import measuring as m
 from measure_speed import DRIVES, MIB, WARMUP, arm_figures, bench, key_of, missing, state
 
-REPETITIONS = 3 # or a multiple: measuring.turn_ratio; more where the drive does not set the pace
+REPETITIONS = 3 # or a multiple: measuring.turn_ratio
 
-# tokens, repetitions of a drive, cells: experts resident in percent, drive, loss in percent
+# tokens, repetitions, cells: experts resident in percent, drive, loss in percent
 FORMS = {
-    "short": (8, {}, [(18.75, "200 MB/s", 1), (75, "200 MB/s", 0), (18.75, "unthrottled", 0),
+    "short": (8, REPETITIONS, [(18.75, "200 MB/s", 1), (75, "200 MB/s", 0), (18.75, "unthrottled", 0),
                      (75, "unthrottled", 1)]),
     # quick cells first
-    "long": (32, {"1 GB/s": 6, "unthrottled": 6}, [(share, drive, loss) for drive in reversed(DRIVES) for share in (75, 50, 25, 18.75)
+    "long": (32, 6, [(share, drive, loss) for drive in reversed(DRIVES) for share in (75, 50, 25, 18.75)
                      for loss in (5, 1, 0)]),
-    "try": (8, {}, [(50, "200 MB/s", 0), (50, "unthrottled", 1)]),
+    "try": (8, REPETITIONS, [(50, "200 MB/s", 0), (50, "unthrottled", 1)]),
 }
 # Where sim expects tokens faster than that, a repetition of the long form has more of them: 32 would be a third of a
 # second, and the interval wider than what is to be shown.
@@ -51,8 +51,9 @@ def rivals(a, share, drive, loss):
     return [system for _, system in said[:2]], said
 
 
-def repetitions_at(a, drive):
-    return FORMS[a.form][1].get(drive, REPETITIONS)
+def repetitions_at(a, drive, loss):
+    """Of a lossy system at 200 MB/s a repetition is long and its tokens are alike: three of them suffice."""
+    return REPETITIONS if drive == "200 MB/s" and loss > 0 else FORMS[a.form][1]
 
 
 def tokens_of(a, said):
@@ -61,7 +62,7 @@ def tokens_of(a, said):
 
 def cell(a, share, drive, loss):
     chosen, said = rivals(a, share, drive, loss)
-    tokens, repetitions = tokens_of(a, said), repetitions_at(a, drive)
+    tokens, repetitions = tokens_of(a, said), repetitions_at(a, drive, loss)
     plan = a.assets.plan(loss)
     common = [f"plan={plan}", f"experts={share:g}"]
     arms = {"auto": ["system=auto", *common, *([f"max_loss={loss:g}"] if loss else [])]}
@@ -76,7 +77,7 @@ def cell(a, share, drive, loss):
 def cells(a):
     tokens, _, grid = FORMS[a.form]
     cost = {"200 MB/s": 0.5, "1 GB/s": 0.15, "unthrottled": 0.12}
-    return [(key_of(f"{share:g}", drive, f"{loss}%"), 3 * repetitions_at(a, drive) * (3 + cost[drive] * (tokens + WARMUP)),
+    return [(key_of(f"{share:g}", drive, f"{loss}%"), 3 * repetitions_at(a, drive, loss) * (3 + cost[drive] * (tokens + WARMUP)),
              lambda share=share, drive=drive, loss=loss: cell(a, share, drive, loss))
             for share, drive, loss in grid]
 
