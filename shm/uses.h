@@ -11,23 +11,49 @@
 
 #include "shm/segment.h"
 
-#define USES_RECORDS (1u << 14) /* a power of two: 40 layers x 8 experts x 50 tokens of history */
+/* A power of two: 40 layers x 8 experts x 50 tokens of history; with the logits of 128 experts
+ * beside them 21 tokens of 48 layers. */
+#define USES_RECORDS (1u << 14)
 
-enum use_kind { USE_EXPERT = 1, USE_CHOICE, USE_SEQUENCE_BEGIN, USE_SEQUENCE_END, USE_TOKEN_END };
+enum use_kind {
+    USE_EXPERT = 1,
+    USE_CHOICE,
+    USE_SEQUENCE_BEGIN,
+    USE_SEQUENCE_END,
+    USE_TOKEN_END,
+    USE_LOGITS
+};
 enum use_outcome { USE_HIT = 1, USE_LATE, USE_MISS, USE_SKIPPED };
 
-/* What a reader gets; 32 bytes, no padding. */
+#define USE_VALUES_HALF 8u /* the values of a LOGITS record stand in two places */
+#define USE_VALUES      (2 * USE_VALUES_HALF)
+
+/* What a reader gets; 32 bytes, no padding. LOGITS: values of `rank` experts of the layer, `expert`
+ * the first, as residency_logits takes them (policy/residency.h); decode only, all of a layer
+ * before its uses, and only where the eviction looks at them. */
 struct use_record {
     uint32_t sequence;
     uint32_t position; /* of the token; first of the chunk in prefill */
-    uint32_t tokens;   /* 1 in decode; tokens of the chunk that use the expert in prefill */
-    float weight;      /* gate weight (largest of the chunk in prefill); CHOICE: G * |x| */
+    union {
+        struct {
+            uint32_t tokens; /* 1 in decode; tokens of the chunk that use the expert in prefill */
+            float weight;    /* gate weight (largest of the chunk in prefill); CHOICE: G * |x| */
+        };
+        uint8_t values[USE_VALUES_HALF]; /* LOGITS: the first ones */
+    };
     uint16_t layer, expert;
     uint8_t kind;    /* enum use_kind */
     uint8_t outcome; /* enum use_outcome */
-    uint8_t rank, need, tier, prefill;
-    uint16_t system; /* SEQUENCE_BEGIN: the system in force from here (policy/systems.h) */
-    float before;    /* EXPERT in prefill: sum of the better gate weights (policy/precision.h) */
+    uint8_t rank, need;
+    union {
+        struct {
+            uint8_t tier, prefill;
+            uint16_t system; /* SEQUENCE_BEGIN: the system in force from here (policy/systems.h) */
+            float before;    /* EXPERT in prefill: sum of the better gate weights
+                                (policy/precision.h) */
+        };
+        uint8_t more_values[USE_VALUES_HALF]; /* LOGITS: the others */
+    };
 };
 _Static_assert(sizeof(struct use_record) == 32, "half a cache line");
 

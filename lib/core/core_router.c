@@ -119,6 +119,8 @@ void core_experts_gate(struct core *c)
         else
             pool_run(c->pool, router_columns_of_one, c);
         route_row(c, 0, 0);
+        if (c->source.logits)
+            c->source.logits(c->source.self, &c->step, c->router_logits, c->hp.experts);
     }
     if (c->source.mask && c->source.mask(c->source.self, &c->step, c->allowed))
         mask_rows(c);

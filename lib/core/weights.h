@@ -99,6 +99,10 @@ struct weights_source {
      * of the layer are set. */
     void (*gate_input)(void *self, const struct expert_step *step, const float *x, uint32_t n);
 
+    /* decode: what the router said of every expert, before anything of the layer is pinned. */
+    void (*logits)(void *self, const struct expert_step *step, const float *logits,
+                   uint32_t experts);
+
     /* prefill: how many tokens of the chunk will use each expert of the *next* layer, as its router
      * says of this layer's gate input. Not computed when NULL. */
     void (*next_counts)(void *self, const struct expert_step *step, const float *counts,

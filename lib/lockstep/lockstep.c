@@ -31,6 +31,8 @@ struct lockstep {
     float *logits, *scratch;    /* [experts] */
     void *input;                /* the gate input, as routers want it */
     uint32_t input_layer;       /* whose it is; UINT32_MAX: none */
+    uint8_t *levels;            /* [experts]: of the layer about to be routed ... */
+    bool leveled;               /* ... if there were any */
     uint16_t chosen[2][MODEL_TOP_K_MAX];
     uint32_t chosen_layer, chosen_position, chosen_sequence;
 };
@@ -56,10 +58,11 @@ struct lockstep *lockstep_create(const struct lockstep_config *config, struct er
         l->guesses = calloc(h->experts, sizeof *l->guesses);
         l->logits = calloc(h->experts, sizeof *l->logits);
         l->scratch = calloc(h->experts, sizeof *l->scratch);
+        l->levels = calloc(h->experts, 1);
         l->input = aligned_alloc(64, kernel_activation_bytes(TENSOR_F32, h->hidden));
     }
     if (!l || !l->answers || !l->uses || !l->order || !l->guesses || !l->logits || !l->scratch ||
-        !l->input) {
+        !l->levels || !l->input) {
         error_set(error, ERR_NO_MEMORY, "no memory for lockstep");
         if (l)
             lockstep_destroy(l);
@@ -82,6 +85,7 @@ void lockstep_destroy(struct lockstep *l)
     free(l->guesses);
     free(l->logits);
     free(l->scratch);
+    free(l->levels);
     free(l->input);
     l->magic = 0;
     free(l);
@@ -249,6 +253,12 @@ void lockstep_gate_input(struct lockstep *l, const struct expert_step *step, con
     l->input_layer = step->layer;
 }
 
+void lockstep_logits(struct lockstep *l, const uint8_t *levels)
+{
+    memcpy(l->levels, levels, l->h->experts);
+    l->leveled = true;
+}
+
 void lockstep_routed(struct lockstep *l, const struct expert_step *step, const struct route *routes)
 {
     OBJ_CHECK(l, LOCKSTEP_MAGIC);
@@ -258,6 +268,9 @@ void lockstep_routed(struct lockstep *l, const struct expert_step *step, const s
                            .tokens = step->rows,
                            .prefill = step->rows > 1};
     sim_cache_layer(l->cache, &now);
+    if (l->leveled)
+        sim_cache_logits(l->cache, 0, l->levels, l->h->experts);
+    l->leveled = false;
     collect(l, step, routes);
     if (step->rows == 1)
         use_token(l, routes);

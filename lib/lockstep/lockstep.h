@@ -4,8 +4,8 @@
  * for the real bytes as long as it takes. The same model, tokens, knobs and seed give the same
  * decisions and the same text at any real speed, and `sluice sim` the same figures on the trace.
  *
- * Order of calls in a pass: layer_begins, gate_input (decode), routed, answer..., next_counts
- * (prefill), and so for every layer; then token_end. One thread. */
+ * Order of calls in a pass: layer_begins, gate_input and logits (decode), routed, answer...,
+ * next_counts (prefill), and so for every layer; then token_end. One thread. */
 #ifndef SLUICE_LOCKSTEP_LOCKSTEP_H
 #define SLUICE_LOCKSTEP_LOCKSTEP_H
 
@@ -35,6 +35,8 @@ void lockstep_destroy(struct lockstep *l);
 void lockstep_layer_begins(struct lockstep *l, const struct expert_step *step);
 void lockstep_gate_input(struct lockstep *l, const struct expert_step *step, const float *x,
                          uint32_t n);
+/* Levels of all experts of the layer (residency.h); decode, where the eviction looks at them. */
+void lockstep_logits(struct lockstep *l, const uint8_t *levels);
 void lockstep_routed(struct lockstep *l, const struct expert_step *step,
                      const struct route *routes);
 void lockstep_next_counts(struct lockstep *l, const struct expert_step *step, const float *counts,

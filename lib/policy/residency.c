@@ -26,7 +26,7 @@ static int rule_of(const struct residency_config *c)
 {
     static const char *const names[] = {
         "lru",    "lfu", "fifo",  "random", "edgemoe", "edgemoe-printed",
-        "hobbit", "arc", "rates", "score"};
+        "hobbit", "arc", "rates", "logits", "score"};
     int rule = word_number(names, sizeof names / sizeof names[0], c->eviction);
     return rule == RULE_SCORE && !c->score ? -1 : rule;
 }
@@ -103,7 +103,7 @@ struct residency *residency_create(const struct residency_config *config)
     r->group = calloc(r->groups_count, sizeof *r->group);
     r->record = calloc(r->experts_all, sizeof *r->record);
     r->held = calloc(r->slots, sizeof *r->held);
-    if (!r->node || !r->group || !r->record || !r->held) {
+    if (!residency_logits_init(r) || !r->node || !r->group || !r->record || !r->held) {
         residency_destroy(r);
         return NULL;
     }
@@ -122,6 +122,7 @@ void residency_destroy(struct residency *r)
     free(r->group);
     free(r->record);
     free(r->held);
+    residency_logits_free(r);
     r->magic = 0;
     free(r);
 }
@@ -258,6 +259,7 @@ void residency_step(struct residency *r, const struct residency_step *step)
         bool known = !other_sequence && step->position > r->now.position;
         r->tokens += known ? passed : r->pass_tokens;
         r->pass_tokens = 1;
+        residency_logits_pass(r);
     }
     if (other_sequence) {
         r->epoch += !r->config.records_model;

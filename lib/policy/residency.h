@@ -84,7 +84,7 @@
 
 #define POLICY_NONE UINT32_MAX
 
-#define RESIDENCY_EVICTIONS   "lru|lfu|fifo|random|edgemoe|edgemoe-printed|hobbit|arc|rates"
+#define RESIDENCY_EVICTIONS   "lru|lfu|fifo|random|edgemoe|edgemoe-printed|hobbit|arc|rates|logits"
 #define RESIDENCY_ALLOCATIONS "shared|transient|tiers|even|fate|planned"
 #define RESIDENCY_TIERS_MAX   4
 #define RESIDENCY_HALVING     256 /* tokens between halvings of edgemoe's f */
@@ -137,6 +137,16 @@ void residency_step(struct residency *r, const struct residency_step *step);
 
 /* One use that was served by `slot`, or asked for it; held or not. Not for skipped uses. */
 void residency_used(struct residency *r, uint32_t slot, const struct residency_use *use);
+
+/* How far each of n logits of a layer lies below the largest, in sixteenths of a nat; 255 is that
+ * far or farther. What logs and traces hold of logits. */
+void residency_logit_levels(const float *logits, uint32_t n, uint8_t *levels);
+
+/* What the router of a layer said of the experts from `first` on, as such levels: before the uses
+ * of the same token and layer, after their residency_step. Whole layers, in any pieces; a layer
+ * nothing is said of is judged by its uses. Nothing without eviction "logits". */
+void residency_logits(struct residency *r, uint32_t layer, uint32_t first, const uint8_t *levels,
+                      uint32_t count);
 
 /* Pre: not held. guessed: it was asked for by a guess, nobody has used it yet. */
 void residency_insert(struct residency *r, uint32_t slot, bool guessed);

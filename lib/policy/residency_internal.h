@@ -12,6 +12,9 @@
 #define RESIDENCY_SLOW_HALF 128u /* tokens in which rates' slow count halves */
 #define RESIDENCY_HALVINGS  64u  /* after so many nothing is left of a count */
 
+#define RESIDENCY_LOGIT_MEANS  4 /* of an expert's logits, with half-lives of their own */
+#define RESIDENCY_LOGIT_INPUTS (RESIDENCY_LOGIT_MEANS + 2)
+
 enum residency_rule {
     RULE_LRU,
     RULE_LFU,
@@ -22,6 +25,7 @@ enum residency_rule {
     RULE_HOBBIT,
     RULE_ARC,
     RULE_RATES,
+    RULE_LOGITS,
     RULE_SCORE
 };
 
@@ -64,7 +68,8 @@ struct residency_group {
 struct residency_counts { /* rates: of tokens, decaying */
     double fast, slow;
     uint64_t at; /* the clock they are right for */
-    double rate; /* that they made last: a token's searches ask for the same ones again and again */
+    double rate; /* that they made last, with logits the chance they made: a token's searches ask
+                    for the same ones again and again */
     uint64_t rate_at; /* the clock of it */
     bool rate_known;  /* and nothing was counted since */
 };
@@ -99,7 +104,8 @@ struct residency {
     double halved[RESIDENCY_HALVINGS];      /* rates: 2 to the -i */
     struct residency_counts most;           /* of an expert that every token used */
     struct residency_rates_now rates_now;
-    uint64_t gap_tokens; /* that new sequences counted as */
+    struct residency_logits *logits; /* NULL but for logits */
+    uint64_t gap_tokens;             /* that new sequences counted as */
     uint64_t tick, random;
     /* where compute is */
     struct residency_step now;
@@ -132,7 +138,17 @@ void residency_rates_sequence(struct residency *r);
 /* `tokens` tokens of the running pass use the expert. */
 void residency_rates_count(const struct residency *r, struct residency_counts *counts,
                            uint32_t tokens);
-double residency_rate(struct residency *r, uint32_t slot); /* about 0..1: uses per token */
+/* About 0..1: uses per token; with logits the chance they say, where they are known. */
+double residency_rate(struct residency *r, uint32_t slot);
+double residency_slow_rate(struct residency *r, uint32_t expert); /* by the slow count alone */
+
+/* ---- residency_logits.c ---- */
+bool residency_logits_init(struct residency *r); /* false: no memory */
+void residency_logits_free(struct residency *r);
+/* Another pass begins: what the last one taught takes effect. */
+void residency_logits_pass(struct residency *r);
+/* Chance that a token uses the expert. False: nothing fresh is known of its layer. */
+bool residency_logits_chance(struct residency *r, uint32_t slot, double *chance);
 
 /* ---- residency_victim.c ---- */
 double residency_score(struct residency *r, uint32_t slot); /* highest leaves */
@@ -156,6 +172,12 @@ static inline uint32_t residency_distance(const struct residency *r, uint32_t la
 static inline uint64_t residency_tokens_now(const struct residency *r)
 {
     return r->tokens + r->pass_tokens;
+}
+
+/* Tokens, and those that new sequences counted as. */
+static inline uint64_t residency_clock(const struct residency *r)
+{
+    return residency_tokens_now(r) + r->gap_tokens;
 }
 
 #endif

@@ -39,12 +39,6 @@ static double slow_left(const struct residency *r, uint64_t tokens)
     return r->slow_decay[tokens % RESIDENCY_SLOW_HALF] * halved(r, tokens / RESIDENCY_SLOW_HALF);
 }
 
-/* Tokens, and those that a new sequence counts as. */
-static uint64_t clock_of(const struct residency *r)
-{
-    return residency_tokens_now(r) + r->gap_tokens;
-}
-
 /* The count of an expert that each of the last `tokens` tokens used. */
 static double fast_full(const struct residency *r, uint64_t tokens)
 {
@@ -59,13 +53,13 @@ static double slow_full(const struct residency *r, uint64_t tokens)
 /* The count of one that every token used: what counts are measured by. */
 static double fast_most(const struct residency *r)
 {
-    uint64_t since = clock_of(r) - r->most.at;
+    uint64_t since = residency_clock(r) - r->most.at;
     return fast_full(r, since) + r->most.fast * fast_left(r, since);
 }
 
 static double slow_most(const struct residency *r)
 {
-    uint64_t since = clock_of(r) - r->most.at;
+    uint64_t since = residency_clock(r) - r->most.at;
     return slow_full(r, since) + r->most.slow * slow_left(r, since);
 }
 
@@ -74,13 +68,13 @@ void residency_rates_sequence(struct residency *r)
     double fast = fast_most(r) * fast_left(r, SEQUENCE_TOKENS);
     double slow = slow_most(r) * slow_left(r, SEQUENCE_TOKENS);
     r->gap_tokens += SEQUENCE_TOKENS;
-    r->most = (struct residency_counts){.fast = fast, .slow = slow, .at = clock_of(r)};
+    r->most = (struct residency_counts){.fast = fast, .slow = slow, .at = residency_clock(r)};
     r->rates_now.clock = UINT64_MAX;
 }
 
 static uint64_t age_of(const struct residency *r, const struct residency_counts *counts)
 {
-    uint64_t now = clock_of(r);
+    uint64_t now = residency_clock(r);
     return now > counts->at ? now - counts->at : 0;
 }
 
@@ -92,7 +86,7 @@ void residency_rates_count(const struct residency *r, struct residency_counts *c
     uint64_t age = age_of(r, counts);
     counts->fast = counts->fast * fast_left(r, age) + share * fast_full(r, r->pass_tokens);
     counts->slow = counts->slow * slow_left(r, age) + share * slow_full(r, r->pass_tokens);
-    counts->at = clock_of(r);
+    counts->at = residency_clock(r);
     counts->rate_known = false;
 }
 
@@ -101,9 +95,9 @@ static const struct residency_rates_now *rates_now(struct residency *r)
 {
     struct residency_rates_now *n = &r->rates_now;
     const struct residency_config *c = &r->config;
-    if (n->clock == clock_of(r))
+    if (n->clock == residency_clock(r))
         return n;
-    *n = (struct residency_rates_now){.clock = clock_of(r),
+    *n = (struct residency_rates_now){.clock = residency_clock(r),
                                       .prior =
                                           PRIOR_TOKENS * (c->top_k > 0 ? c->top_k : 1) / c->experts,
                                       .fast_whole = fast_most(r) + PRIOR_TOKENS,
@@ -111,13 +105,22 @@ static const struct residency_rates_now *rates_now(struct residency *r)
     return n;
 }
 
+static double slow_rate_of(const struct residency *r, const struct residency_rates_now *n,
+                           const struct residency_counts *counts)
+{
+    return (counts->slow * slow_left(r, age_of(r, counts)) + n->prior) / n->slow_whole;
+}
+
 static double rate_of(const struct residency *r, const struct residency_rates_now *n,
                       const struct residency_counts *counts)
 {
-    uint64_t age = age_of(r, counts);
-    double fast = (counts->fast * fast_left(r, age) + n->prior) / n->fast_whole;
-    double slow = (counts->slow * slow_left(r, age) + n->prior) / n->slow_whole;
-    return FAST_WEIGHT * fast + (1 - FAST_WEIGHT) * slow;
+    double fast = (counts->fast * fast_left(r, age_of(r, counts)) + n->prior) / n->fast_whole;
+    return FAST_WEIGHT * fast + (1 - FAST_WEIGHT) * slow_rate_of(r, n, counts);
+}
+
+double residency_slow_rate(struct residency *r, uint32_t expert)
+{
+    return slow_rate_of(r, rates_now(r), &r->record[expert].counts);
 }
 
 double residency_rate(struct residency *r, uint32_t slot)
@@ -125,7 +128,8 @@ double residency_rate(struct residency *r, uint32_t slot)
     const struct residency_rates_now *n = rates_now(r);
     struct residency_counts *counts = &r->record[residency_expert_of(r, slot)].counts;
     if (!counts->rate_known || counts->rate_at != n->clock) {
-        counts->rate = rate_of(r, n, counts);
+        if (!r->logits || !residency_logits_chance(r, slot, &counts->rate))
+            counts->rate = rate_of(r, n, counts);
         counts->rate_at = n->clock;
         counts->rate_known = true;
     }

@@ -50,6 +50,7 @@ double residency_score(struct residency *r, uint32_t slot)
     case RULE_EDGEMOE: return edgemoe(r, slot, residency_distance(r, layer));
     case RULE_EDGEMOE_PRINTED: return edgemoe(r, slot, (s - layer + r->now.layer) % s);
     case RULE_HOBBIT: return hobbit(r, slot);
+    case RULE_LOGITS:
     case RULE_RATES: return -residency_rate(r, slot) / residency_distance(r, layer);
     case RULE_SCORE: return r->config.score(r->config.score_arg, slot);
     default: return 0; /* the tie rule alone: least recently used */

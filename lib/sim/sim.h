@@ -6,6 +6,7 @@
  * of a prompt. For every layer of a pass, in this order:
  *
  *   sim_cache_layer     compute enters the layer: attention and router are computed, loads go on
+ *   sim_cache_logits    where eviction looks at them: what the router said
  *   sim_cache_use       for every expert the router named, in the order a DEMAND would have: what
  * is resident now? -> hit (at which tier), late, miss, or skipped sim_cache_hint      guesses made
  * from this layer's gate input; they take effect when their prediction's time has passed
@@ -89,6 +90,9 @@ struct sim_step {
 };
 
 enum sim_outcome { SIM_HIT, SIM_LATE, SIM_MISS, SIM_SKIPPED };
+
+/* Levels of the layer's experts from `first` on, as residency_logits takes them. Decode only. */
+void sim_cache_logits(struct sim_cache *c, uint32_t first, const uint8_t *levels, uint32_t count);
 
 struct sim_use {
     uint32_t expert;

@@ -244,6 +244,12 @@ void sim_cache_layer(struct sim_cache *c, const struct sim_step *step)
     sim_advance(c, c->now + ns);
 }
 
+void sim_cache_logits(struct sim_cache *c, uint32_t first, const uint8_t *levels, uint32_t count)
+{
+    OBJ_CHECK(c, SIM_MAGIC);
+    residency_logits(c->residency, c->step.layer, first, levels, count);
+}
+
 static void count_guess(struct sim_cache *c, uint32_t expert)
 {
     if (!c->had_guesses[c->step.layer])

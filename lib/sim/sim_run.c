@@ -63,6 +63,27 @@ static void use_all(struct run *r)
     }
 }
 
+static bool same_place(const struct trace_record *a, const struct trace_record *b)
+{
+    return a->layer == b->layer && a->sequence == b->sequence && a->position == b->position;
+}
+
+/* What the router said stands before the layer's first use, at record `at`. */
+static void logits_before(struct run *r, uint64_t at)
+{
+    const struct trace_record *records = r->t->records, *use = &records[at];
+    uint64_t from = at;
+    while (from > 0 && records[from - 1].kind == TRACE_LOGITS &&
+           same_place(&records[from - 1], use))
+        from--;
+    for (; from < at; from++) {
+        uint8_t levels[TRACE_VALUES];
+        memcpy(levels, records[from].values, TRACE_VALUES_HALF);
+        memcpy(levels + TRACE_VALUES_HALF, records[from].more_values, TRACE_VALUES_HALF);
+        sim_cache_logits(r->cache, records[from].expert, levels, records[from].rank);
+    }
+}
+
 /* ---- guesses -------------------------------------------------------------------------------- */
 
 /* How many of a recorded list the prediction would name: those above the 75th percentile, or what
@@ -162,8 +183,7 @@ static uint64_t collect(struct run *r, uint64_t at, uint64_t end)
         const struct trace_record *x = &records[at];
         if (x->kind == TRACE_CHOICE)
             continue;
-        if (x->kind != TRACE_EXPERT || x->layer != first->layer || x->sequence != first->sequence ||
-            x->position != first->position)
+        if (x->kind != TRACE_EXPERT || !same_place(x, first))
             break;
         if (r->seen[x->expert] == r->stamp)
             continue;
@@ -191,6 +211,7 @@ static uint64_t one_layer(struct run *r, uint64_t at, uint64_t end)
                             .tokens = r->tokens,
                             .prefill = first->prefill != 0};
     sim_cache_layer(r->cache, &step);
+    logits_before(r, at);
     use_all(r);
     remember_chosen(r, first->layer);
     if (sim_cache_prediction(r->cache)->source == PREDICT_LOGITS)
@@ -215,7 +236,8 @@ static void replay(struct run *r, uint64_t first, uint64_t measure)
             at = one_layer(r, at, end);
             continue;
         }
-        if (record->kind != TRACE_PREDICTED && record->kind != TRACE_CHOICE)
+        if (record->kind != TRACE_PREDICTED && record->kind != TRACE_CHOICE &&
+            record->kind != TRACE_LOGITS)
             end_pass(r);
         at++;
     }

@@ -60,6 +60,7 @@ static const char *record_invalid(const struct trace_header *h, const struct tra
     case TRACE_TOKEN_END: return r->tokens <= MODEL_CONTEXT_MAX ? NULL : "tokens";
     case TRACE_EXPERT:
     case TRACE_CHOICE:
+    case TRACE_LOGITS:
     case TRACE_PREDICTED: break;
     default: return "kind";
     }
@@ -67,6 +68,10 @@ static const char *record_invalid(const struct trace_header *h, const struct tra
         return "layer";
     if (r->expert >= h->experts)
         return "expert";
+    if (r->kind == TRACE_LOGITS)
+        return r->rank > 0 && r->rank <= TRACE_VALUES && r->rank <= h->experts - r->expert
+                   ? NULL
+                   : "number of values";
     if (!share(r->weight))
         return "weight";
     if (r->kind == TRACE_PREDICTED)

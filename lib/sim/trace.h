@@ -32,30 +32,45 @@
 #define TRACE_VERSION     1u
 #define TRACE_RECORDS_MAX ((uint64_t)1 << 28) /* 8 GiB */
 
-/* 1..5 are enum use_kind of shm/uses.h. */
+/* 1..6 are enum use_kind of shm/uses.h. */
 enum trace_kind {
     TRACE_EXPERT = 1,
     TRACE_CHOICE,
     TRACE_SEQUENCE_BEGIN,
     TRACE_SEQUENCE_END,
     TRACE_TOKEN_END,
+    TRACE_LOGITS,
     TRACE_PREDICTED = 16
 };
 
 /* enum use_outcome of shm/uses.h; 0: not known */
 enum trace_outcome { TRACE_UNKNOWN, TRACE_HIT, TRACE_LATE, TRACE_MISS, TRACE_SKIPPED };
 
+#define TRACE_VALUES_HALF 8u /* as in the use log */
+#define TRACE_VALUES      (2 * TRACE_VALUES_HALF)
+
 struct trace_record {
     uint32_t sequence;
     uint32_t position; /* of the token; first of the chunk in prefill */
-    uint32_t tokens;
-    float weight;
+    union {
+        struct {
+            uint32_t tokens;
+            float weight;
+        };
+        uint8_t values[TRACE_VALUES_HALF]; /* LOGITS: the first ones */
+    };
     uint16_t layer, expert;
     uint8_t kind;    /* enum trace_kind */
     uint8_t outcome; /* enum trace_outcome */
-    uint8_t rank, need, tier, prefill;
-    uint16_t from_layer; /* PREDICTED */
-    float before;        /* EXPERT in prefill */
+    uint8_t rank, need;
+    union {
+        struct {
+            uint8_t tier, prefill;
+            uint16_t from_layer; /* PREDICTED */
+            float before;        /* EXPERT in prefill */
+        };
+        uint8_t more_values[TRACE_VALUES_HALF]; /* LOGITS: the others */
+    };
 };
 _Static_assert(sizeof(struct trace_record) == 32, "as in the use log");
 

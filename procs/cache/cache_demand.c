@@ -1,5 +1,7 @@
 /* What compute says: the use log first, so that the policy knows what was used up to the demand,
  * then the entries the demand names. */
+#include <string.h>
+
 #include "lib/base/assert.h"
 #include "lib/base/log.h"
 #include "procs/cache/cache.h"
@@ -19,9 +21,26 @@ static void note_use(struct cache *c, uint32_t entry)
     n->flags &= (uint16_t)~NOTE_PREFETCHED;
 }
 
+static void take_logits(struct cache *c, const struct use_record *use)
+{
+    const struct model_hparams *h = &c->child.model->hparams;
+    uint8_t levels[USE_VALUES];
+    if (use->layer >= h->layers || use->rank > USE_VALUES ||
+        (uint32_t)use->expert + use->rank > h->experts)
+        return;
+    memcpy(levels, use->values, USE_VALUES_HALF);
+    memcpy(levels + USE_VALUES_HALF, use->more_values, USE_VALUES_HALF);
+    cache_advance(c, (struct cache_now){use->sequence, use->position, use->layer});
+    residency_logits(c->residency, use->layer, use->expert, levels, use->rank);
+}
+
 static void take_use(struct cache *c, const struct use_record *use)
 {
     const struct model_hparams *h = &c->child.model->hparams;
+    if (use->kind == USE_LOGITS) {
+        take_logits(c, use);
+        return;
+    }
     if (use->kind == USE_SEQUENCE_BEGIN)
         cache_follow_system(c, use->system);
     if (use->kind == USE_TOKEN_END) {

@@ -304,6 +304,34 @@ void experts_choice(void *self, const struct expert_step *step, const float *imp
     }
 }
 
+/* ---- logits ---------------------------------------------------------------------------------- */
+
+/* Before the layer's uses, so that a demand's victims are chosen with them known. */
+void experts_logits(void *self, const struct expert_step *step, const float *logits,
+                    uint32_t experts)
+{
+    struct experts *e = self;
+    if (!e->logs_logits)
+        return;
+    residency_logit_levels(logits, experts, e->levels);
+    if (e->lockstep)
+        lockstep_logits(e->lockstep, e->levels);
+    for (uint32_t first = 0; first < experts; first += USE_VALUES) {
+        uint32_t count = experts - first < USE_VALUES ? experts - first : USE_VALUES;
+        uint8_t values[USE_VALUES] = {0};
+        struct use_record record = {.sequence = step->sequence,
+                                    .position = step->position,
+                                    .layer = (uint16_t)step->layer,
+                                    .expert = (uint16_t)first,
+                                    .kind = USE_LOGITS,
+                                    .rank = (uint8_t)count};
+        memcpy(values, e->levels + first, count);
+        memcpy(record.values, values, USE_VALUES_HALF);
+        memcpy(record.more_values, values + USE_VALUES_HALF, USE_VALUES_HALF);
+        uses_append(&e->child->uses, &record);
+    }
+}
+
 /* ---- the system ------------------------------------------------------------------------------ */
 
 /* Bytes of the experts' part of the arena. */
@@ -406,5 +434,6 @@ int experts_system(struct experts *e, uint32_t system, struct error *error)
     e->knobs = knobs;
     e->precision = precision;
     e->publishes = prediction_named(knobs.prediction)->source;
+    e->logs_logits = strcmp(knobs.eviction, "logits") == 0;
     return make_mask(e, error) == 0 ? make_lockstep(e, error) : -1;
 }

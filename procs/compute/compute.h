@@ -64,6 +64,8 @@ struct experts {
     bool fixed_mask;            /* masked routing to the sets in `mask` */
     bool masked;                /* the layer at hand was routed under a mask */
     uint8_t *mask;              /* [layers][experts], for fixed_mask */
+    bool logs_logits;           /* the eviction looks at them */
+    uint8_t *levels;            /* [experts]: of the layer now routed */
     struct lockstep *lockstep;  /* --lockstep on; else NULL */
     struct use_record *guesses; /* of the layer now computed: they follow its uses */
     uint32_t guesses_count, guesses_max;
@@ -148,6 +150,8 @@ bool experts_resident(void *self, uint32_t layer, uint32_t expert);
 void experts_pin(void *self, const struct expert_step *step, struct expert_item **items,
                  uint32_t count);
 bool experts_mask(void *self, const struct expert_step *step, bool *allowed);
+void experts_logits(void *self, const struct expert_step *step, const float *logits,
+                    uint32_t experts);
 void experts_choice(void *self, const struct expert_step *step, const float *importance);
 
 /* runner.c */

@@ -316,6 +316,7 @@ struct weights_source experts_source(struct experts *e)
                                    .unpin = source_unpin,
                                    .mask = experts_mask,
                                    .choice = experts_choice,
+                                   .logits = experts_logits,
                                    .routed = source_routed,
                                    .gate_input = source_gate_input,
                                    .next_counts = source_next_counts,
@@ -339,7 +340,8 @@ int experts_open(struct experts *e, struct child *child, const struct runner *ru
     e->slice_ns = e->slice_ns < SLICE_MOST_NS ? e->slice_ns : SLICE_MOST_NS;
     e->failures_before = calloc(child->model->hparams.experts, sizeof *e->failures_before);
     e->mask = calloc((size_t)child->model->hparams.layers * child->model->hparams.experts, 1);
-    if (!e->failures_before || !e->mask)
+    e->levels = calloc(child->model->hparams.experts, 1);
+    if (!e->failures_before || !e->mask || !e->levels)
         return error_set(error, ERR_NO_MEMORY, "no memory for the experts' records");
     if (experts_system(e, atomic_load(&child->procs.head->system_now), error) != 0)
         return -1;

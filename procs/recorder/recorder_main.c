@@ -69,7 +69,7 @@ _Static_assert(sizeof(struct use_record) == sizeof(struct trace_record) &&
                    offsetof(struct use_record, kind) == offsetof(struct trace_record, kind) &&
                    offsetof(struct use_record, prefill) == offsetof(struct trace_record, prefill) &&
                    offsetof(struct use_record, before) == offsetof(struct trace_record, before) &&
-                   (int)USE_TOKEN_END == (int)TRACE_TOKEN_END,
+                   (int)USE_LOGITS == (int)TRACE_LOGITS && (int)USE_VALUES == (int)TRACE_VALUES,
                "a use is a trace record");
 
 static void drain(struct recorder *r)
