@@ -8,7 +8,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static void replay(const struct trace *t, const char *system)
+static void replay(const struct trace *t, const char *system, const char *knobs)
 {
     struct error error;
     struct sim_result result;
@@ -17,7 +17,7 @@ static void replay(const struct trace *t, const char *system)
     struct sim_config config = {.capacity = sim_all_bytes(&t->header) / 2,
                                 .drive = {.bytes_per_s = 1e9, .latency_ns = 1e5, .depth = 4},
                                 .compute = {.layer_ns = 1e5, .expert_ns = 1e4, .batch = 0.5}};
-    if (knobs_resolve(system, NULL, NULL, &config.knobs, &error) != 0)
+    if (knobs_resolve(system, NULL, knobs, &config.knobs, &error) != 0)
         abort();
     if (sim_profile(t, 0, t->count / 2, &tables, &block, &error) == 0)
         config.plan.tables = tables;
@@ -33,10 +33,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     /* Small shapes only: what is looked for is in the records, not in the size of arrays. */
     if ((uint64_t)t.header.layers * t.header.experts <= 4096) {
-        replay(&t, "default");
-        replay(&t, "hobbit");
-        replay(&t, "edgemoe");
-        replay(&t, "layerwise");
+        replay(&t, "default", NULL);
+        replay(&t, "default", "eviction=logits");
+        replay(&t, "hobbit", NULL);
+        replay(&t, "edgemoe", NULL);
+        replay(&t, "layerwise", NULL);
     }
     trace_free(&t);
     return 0;

@@ -58,6 +58,7 @@ CASE(backend_io_uring, true, "--backend=io_uring", "--experts=25")
 CASE(eviction_lru, true, "--eviction=lru", "--experts=25")
 CASE(eviction_lfu, true, "--eviction=lfu", "--experts=25")
 CASE(eviction_fifo, true, "--eviction=fifo", "--experts=25")
+CASE(eviction_logits, true, "--eviction=logits", "--experts=25")
 CASE(eviction_random, true, "--eviction=random", "--experts=25")
 CASE(prediction_none, true, "--prediction=none", "--experts=25")
 CASE(order_index, true, "--knobs=prefill_order=index", "--experts=25")
@@ -90,17 +91,29 @@ int main(int argc, char **argv)
 #name, name                                                                                \
     }
     static const struct test_case cases[] = {
-        ROW(experts_100),      ROW(experts_50),
-        ROW(experts_25),       ROW(experts_18_75),
-        ROW(experts_12_5),     ROW(threads_1),
-        ROW(threads_2),        ROW(loaders_2),
-        ROW(prefill_chunk_1),  ROW(prefill_chunk_7),
-        ROW(prefill_chunk_64), ROW(prefill_chunk_512),
-        ROW(backend_pread),    ROW(backend_io_uring),
-        ROW(eviction_lru),     ROW(eviction_lfu),
-        ROW(eviction_fifo),    ROW(eviction_random),
-        ROW(prediction_none),  ROW(order_index),
-        ROW(page_cache),       ROW(loaders_2_pread_tight),
+        ROW(experts_100),
+        ROW(experts_50),
+        ROW(experts_25),
+        ROW(experts_18_75),
+        ROW(experts_12_5),
+        ROW(threads_1),
+        ROW(threads_2),
+        ROW(loaders_2),
+        ROW(prefill_chunk_1),
+        ROW(prefill_chunk_7),
+        ROW(prefill_chunk_64),
+        ROW(prefill_chunk_512),
+        ROW(backend_pread),
+        ROW(backend_io_uring),
+        ROW(eviction_lru),
+        ROW(eviction_lfu),
+        ROW(eviction_fifo),
+        ROW(eviction_random),
+        ROW(eviction_logits),
+        ROW(prediction_none),
+        ROW(order_index),
+        ROW(page_cache),
+        ROW(loaders_2_pread_tight),
         ROW(queued_together),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));

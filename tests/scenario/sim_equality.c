@@ -100,6 +100,8 @@ CASE(hobbit, "eviction=hobbit", "--experts=50")
 CASE(hobbit_model, "eviction=hobbit,records=model,fld_next=on", "--experts=25")
 CASE(arc, "eviction=arc", "--experts=50")
 CASE(rates, "eviction=rates", "--experts=25")
+CASE(logits, "eviction=logits", "--experts=50")
+CASE(logits_25, "eviction=logits", "--experts=25")
 CASE(arc_fate, "eviction=arc,allocation=fate", "--experts=25")
 CASE(lru_even, "allocation=even", "--experts=25")
 
@@ -112,7 +114,7 @@ int main(int argc, char **argv)
     static const struct test_case cases[] = {
         ROW(lru),      ROW(lru_25),          ROW(fifo),     ROW(lfu),          ROW(random_draws),
         ROW(edgemoe),  ROW(edgemoe_printed), ROW(hobbit),   ROW(hobbit_model), ROW(arc),
-        ROW(arc_fate), ROW(rates),           ROW(lru_even),
+        ROW(arc_fate), ROW(rates),           ROW(lru_even), ROW(logits),       ROW(logits_25),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

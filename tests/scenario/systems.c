@@ -68,6 +68,7 @@ CASE(lossless_arc_fate, "--system=lod", "--knobs=eviction=arc,allocation=fate,bo
      "--experts=25")
 CASE(lossless_edgemoe_eviction, "--system=default", "--eviction=edgemoe", "--experts=25")
 CASE(lossless_hobbit_eviction, "--system=default", "--eviction=hobbit", "--experts=25")
+CASE(lossless_logits_eviction, "--system=default", "--eviction=logits", "--experts=25")
 CASE(lossless_fate_list, "--system=default", "--knobs=prediction=fate,limit=credit,ahead=1",
      "--experts=50")
 CASE(lossless_two_ahead, "--system=default", "--knobs=ahead=3,limit=demand-first", "--experts=50")
@@ -305,14 +306,15 @@ static uint64_t both_phases(const json_t *result, const char *figure)
 }
 
 /* The trace of the run, replayed: the same uses with the same outcomes. */
-static void compare_with_sim(const char *trace, const char *system, const uint64_t expected[3])
+static void compare_with_sim(const char *trace, const char *system, const char *knobs,
+                             const uint64_t expected[3])
 {
     static const char *const figures[] = {"hits", "late", "misses"};
     struct command c;
     command_run(&c, NULL, 60000,
                 (const char *const[]){"sim", trace, "--systems", system, "--budgets", "50%",
-                                      "--drive", "1GB/s", "--calibrate", "0", "--output", "json",
-                                      NULL});
+                                      "--policy", knobs, "--drive", "1GB/s", "--calibrate", "0",
+                                      "--output", "json", NULL});
     CHECK(c.status == 0, "sluice sim: %s", c.err);
     json_t *doc = json_loads(c.out, 0, NULL);
     const json_t *result = json_array_get(json_object_get(doc, "results"), 0);
@@ -324,15 +326,17 @@ static void compare_with_sim(const char *trace, const char *system, const uint64
     command_free(&c);
 }
 
-static void lockstep_equals_sim(const char *system)
+static void lockstep_equals_sim(const char *system, const char *knobs)
 {
-    char path[PATH_MAX], trace[PATH_MAX + 16], option[64];
+    char path[PATH_MAX], trace[PATH_MAX + 16], option[64], single[64];
     snprintf(path, sizeof path, "%s/lockstep.trace", test_dir());
     snprintf(trace, sizeof trace, "--trace=%s", path);
     snprintf(option, sizeof option, "--system=%s", system);
+    snprintf(single, sizeof single, "--knobs=%s", knobs);
     baseline(0);
     struct engine *e = engine_new();
-    engine_start(e, (const char *const[]){option, "--lockstep=on", "--experts=50", trace, NULL});
+    engine_start(
+        e, (const char *const[]){option, single, "--lockstep=on", "--experts=50", trace, NULL});
     for (unsigned i = 0; i < TEST_PROMPTS; i++)
         baseline_compare(e, i, system);
     uint64_t expected[3] = {engine_counter(e, "compute", "hits"),
@@ -342,17 +346,23 @@ static void lockstep_equals_sim(const char *system)
     engine_stop(e);
     test_note("%s: hits %llu, late %llu, misses %llu", system, (unsigned long long)expected[0],
               (unsigned long long)expected[1], (unsigned long long)expected[2]);
-    compare_with_sim(path, system, expected);
+    compare_with_sim(path, system, knobs, expected);
 }
 
 static void lockstep_lod(void)
 {
-    lockstep_equals_sim("lod");
+    lockstep_equals_sim("lod", "");
 }
 
 static void lockstep_default(void)
 {
-    lockstep_equals_sim("default");
+    lockstep_equals_sim("default", "");
+}
+
+/* What routers say of experts nobody chose decides, too: it is in the trace. */
+static void lockstep_logits_eviction(void)
+{
+    lockstep_equals_sim("default", "eviction=logits");
 }
 
 int main(int argc, char **argv)
@@ -366,6 +376,7 @@ int main(int argc, char **argv)
         ROW(lossless_arc_fate),
         ROW(lossless_edgemoe_eviction),
         ROW(lossless_hobbit_eviction),
+        ROW(lossless_logits_eviction),
         ROW(lossless_fate_list),
         ROW(lossless_two_ahead),
         ROW(switches_between_sequences),
@@ -375,6 +386,7 @@ int main(int argc, char **argv)
         ROW(recorder_killed),
         ROW(lockstep_lod),
         ROW(lockstep_default),
+        ROW(lockstep_logits_eviction),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

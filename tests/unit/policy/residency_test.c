@@ -141,7 +141,7 @@ static double worth_leaving(uint32_t slot)
         uint32_t d = (LAYERS - layer_of(slot) + o.layer) % LAYERS;
         return d == 0 ? -INFINITY : -frequency(slot) / d;
     }
-    if (strcmp(e, "rates") == 0)
+    if (strcmp(e, "rates") == 0 || strcmp(e, "logits") == 0) /* nobody tells it any */
         return -rate(slot) / distance(layer_of(slot));
     return -priority(slot);
 }
@@ -337,8 +337,8 @@ static struct residency_config config_of(const char *eviction, const char *alloc
                                      .w_fld = 0.125f};
 }
 
-static const char *const ordered[] = {"lru",    "lfu",  "fifo", "edgemoe", "edgemoe-printed",
-                                      "hobbit", "rates"};
+static const char *const ordered[] = {"lru",    "lfu",   "fifo",  "edgemoe", "edgemoe-printed",
+                                      "hobbit", "rates", "logits"};
 static const char *const allocations[] = {"shared", "tiers", "even", "fate", "planned"};
 
 START_TEST(victims_agree_with_the_oracle)
@@ -393,8 +393,9 @@ static void fill(struct residency *r, uint32_t from, uint32_t to)
         residency_insert(r, s, false);
 }
 
-static const char *const every[] = {"lru",    "lfu", "fifo", "random", "edgemoe", "edgemoe-printed",
-                                    "hobbit", "arc", "rates"};
+static const char *const every[] = {
+    "lru",    "lfu", "fifo",  "random", "edgemoe", "edgemoe-printed",
+    "hobbit", "arc", "rates", "logits"};
 
 START_TEST(edges)
 {

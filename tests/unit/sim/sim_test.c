@@ -158,7 +158,8 @@ END_TEST
 START_TEST(nothing_beats_belady)
 {
     static const char *const names[] = {
-        "lru", "lfu", "fifo", "random", "edgemoe", "edgemoe-printed", "hobbit", "arc", "rates"};
+        "lru",    "lfu", "fifo",  "random", "edgemoe", "edgemoe-printed",
+        "hobbit", "arc", "rates", "logits"};
     struct trace t = make(5, 16, 3, 150, 16, 2);
     for (uint32_t room = 20; room < 80; room += 15) {
         struct sim_config c = config_of("lod", NULL, room);

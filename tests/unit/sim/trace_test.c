@@ -77,14 +77,35 @@ static void damage(int what)
     case 11: r->tokens = 0; return;
     case 12: r->kind = TRACE_PREDICTED, r->from_layer = r->layer; return;
     case 13: r->prefill = 1, r->before = (float)(0.0 / bad.header.tier_bytes[1] - 1); return;
+    case 14: r->kind = TRACE_LOGITS, r->rank = 0; return;
+    case 15: r->kind = TRACE_LOGITS, r->rank = 17; return;
+    case 16: r->kind = TRACE_LOGITS, r->expert = 7, r->rank = 2; return;
+    case 17: r->kind = TRACE_LOGITS, r->expert = 8, r->rank = 1; return;
+    case 18: r->kind = TRACE_LOGITS, r->layer = 3; return;
     default: bad.header.record_bytes = 31;
     }
 }
 
-static const char *const words[] = {
-    "magic",     "version",    "out of range",   "out of range",      "out of range",
-    "tier mask", "bytes",      "bad layer",      "bad expert",        "bad weight",
-    "bad kind",  "bad tokens", "predicted from", "bad weight before", "version"};
+static const char *const words[] = {"magic",
+                                    "version",
+                                    "out of range",
+                                    "out of range",
+                                    "out of range",
+                                    "tier mask",
+                                    "bytes",
+                                    "bad layer",
+                                    "bad expert",
+                                    "bad weight",
+                                    "bad kind",
+                                    "bad tokens",
+                                    "predicted from",
+                                    "bad weight before",
+                                    "number of values",
+                                    "number of values",
+                                    "number of values",
+                                    "bad expert",
+                                    "bad layer",
+                                    "version"};
 
 START_TEST(damage_is_refused)
 {
