@@ -20,6 +20,7 @@ struct state { /* of one worker */
     uint32_t sequence;
     bool in_token;
     struct sim_figures figures;
+    uint8_t levels[MODEL_EXPERTS_MAX];
 };
 
 static void add(struct sim_figures *to, const struct sim_figures *more)
@@ -55,6 +56,15 @@ static void gate_input(void *arg, const struct expert_step *step, const float *x
     w->in_token = true;
     lockstep_layer_begins(w->lockstep, &s);
     lockstep_gate_input(w->lockstep, &s, x, n);
+}
+
+static void logits_said(void *arg, const struct expert_step *step, const float *logits,
+                        uint32_t experts)
+{
+    struct state *w = arg;
+    (void)step;
+    residency_logit_levels(logits, experts, w->levels);
+    lockstep_logits(w->lockstep, w->levels);
 }
 
 static void routed(void *arg, const struct expert_step *step, const struct route *routes)
@@ -109,8 +119,12 @@ static void worker_hooks(void *arg, uint32_t worker, struct offline_hooks *h)
     if (!w)
         log_fatal(1, "no memory to evaluate a system");
     w->run = run;
-    *h = (struct offline_hooks){
-        .arg = w, .gate_input = gate_input, .routed = routed, .serve = serve};
+    bool looks = strcmp(run->config->knobs.eviction, "logits") == 0;
+    *h = (struct offline_hooks){.arg = w,
+                                .gate_input = gate_input,
+                                .logits = looks ? logits_said : NULL,
+                                .routed = routed,
+                                .serve = serve};
 }
 
 static void worker_begins(void *arg, uint32_t worker, uint32_t window)

@@ -73,6 +73,8 @@ PASS(gate_inputs,
      (w->own.arg, step, x, stride, n))
 PASS(gate_input, (void *arg, const struct expert_step *step, const float *x, uint32_t n),
      (w->own.arg, step, x, n))
+PASS(logits, (void *arg, const struct expert_step *step, const float *logits, uint32_t experts),
+     (w->own.arg, step, logits, experts))
 #undef PASS
 
 static struct offline_hooks hooks_of(struct worker *w)
@@ -88,6 +90,7 @@ static struct offline_hooks hooks_of(struct worker *w)
         .layer_inputs = o->layer_inputs ? layer_inputs : NULL,
         .gate_inputs = o->gate_inputs ? gate_inputs : NULL,
         .gate_input = o->gate_input ? gate_input : NULL,
+        .logits = o->logits ? logits : NULL,
     };
 }
 

@@ -66,6 +66,8 @@ struct offline_hooks {
     void (*gate_inputs)(void *arg, const struct expert_step *step, const float *x, size_t stride,
                         uint32_t n);
     void (*gate_input)(void *arg, const struct expert_step *step, const float *x, uint32_t n);
+    void (*logits)(void *arg, const struct expert_step *step, const float *logits,
+                   uint32_t experts);
     /* Order of work only: see weights_source.resident. NULL: all are. */
     bool (*resident)(void *arg, uint32_t layer, uint32_t expert);
     uint64_t room; /* slot bytes of a chunk's window; 0: no bound */

@@ -106,6 +106,12 @@ static void source_gate_input(void *self, const struct expert_step *step, const 
     of(self)->hooks.gate_input(of(self)->hooks.arg, step, x, n);
 }
 
+static void source_logits(void *self, const struct expert_step *step, const float *logits,
+                          uint32_t experts)
+{
+    of(self)->hooks.logits(of(self)->hooks.arg, step, logits, experts);
+}
+
 static struct weights_source source_of(struct offline_runner *r)
 {
     const struct offline_hooks *h = &r->hooks;
@@ -121,7 +127,8 @@ static struct weights_source source_of(struct offline_runner *r)
                                    .routed = h->routed ? source_routed : NULL,
                                    .layer_inputs = h->layer_inputs ? source_layer_inputs : NULL,
                                    .gate_inputs = h->gate_inputs ? source_gate_inputs : NULL,
-                                   .gate_input = h->gate_input ? source_gate_input : NULL};
+                                   .gate_input = h->gate_input ? source_gate_input : NULL,
+                                   .logits = h->logits ? source_logits : NULL};
 }
 
 static int allocate_kv(struct offline_runner *r, uint32_t context, struct error *error)

@@ -12,7 +12,8 @@
  *
  *  1. Uses first. Every use record up to the position a DEMAND names is passed to residency_used
  *     before the first victim for that DEMAND is looked for. So the use of a missed entry comes
- *     before its insertion, and hits of the same step have been counted.
+ *     before its insertion, and hits of the same step have been counted. In decode the logits of a
+ *     layer stand before its uses, and are passed to residency_logits in that order.
  *  2. Steps. residency_step is called with the place of a use (or of the DEMAND) before that use is
  *     passed on. A step is one (sequence, position, layer).
  *  3. DEMAND's order. Wanted entries are made room for and inserted one by one, in the order the
@@ -56,6 +57,16 @@
  *                   both begun with two tokens of even use. A new sequence ages them as 128
  *                   tokens would. Our own: edgemoe's f is too slow for a topic and knows nothing
  *                   in the first tokens.
+ *  logits           as rates, but p is the chance that a logistic model gives of four running means
+ *                   of the expert's router logit (nats above the midst between the last that is
+ *                   chosen and the first that is not; half-lives of 1, 4, 16 and 64 tokens), of the
+ *                   log odds of rates' slow count, and 1. Its six weights are shared by all experts
+ *                   and learnt while running: with every token all experts of all layers tell
+ *                   whether they were used, and a step of Newton's method is taken. A use n tokens
+ *                   ahead counts 0.75^(n-1) as much as the next token's. Means age as rates' counts
+ *                   do; where nothing was said of a layer in the last 64 tokens - an old trace, a
+ *                   prompt, a sequence's first token - p is rates'. Our own: a router says what it
+ *                   thinks of every expert, uses only which few it chose.
  *  score            the caller's function says it (config.score): highest leaves. For belady.
  * Before all: a slot whose expert is also held at a better tier leaves first.
  *

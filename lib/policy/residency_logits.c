@@ -20,7 +20,7 @@
 #define INPUTS         RESIDENCY_LOGIT_INPUTS
 
 /* Chosen with the constants below on traces of random models (four seeds, 56 and 300 tokens) and of
- * the demo model (three held-out texts, three sampled ones); docs/sim.md has what comes of them. */
+ * the demo model (four held-out texts, two sampled ones); docs/sim.md has what comes of them. */
 static const double half_lives[MEANS] = {1, 4, 16, 64};
 static const double first_weights[INPUTS] = {0.1, 0, 0.1, 0, 0.8, -0.1};
 

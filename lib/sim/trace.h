@@ -16,6 +16,9 @@
  * experts - and before those of `layer`; descending probability. TRACE_CHOICE          masked
  * routing: an expert of the unmasked top-k, weight = |x| G(x) TRACE_TOKEN_END       the token or
  * chunk is complete; tokens: of it TRACE_SEQUENCE_END
+ *   TRACE_LOGITS          decode: what the router said of `rank` experts of the layer, `expert` the
+ *                         first, as residency_logits takes it. As many records as it takes, right
+ *                         before the layer's experts; only where the eviction that ran looks at it
  *
  * outcome, need and tier are what happened when it was recorded; the simulator decides them anew
  * and only compares. A file is foreign bytes: trace_read checks every record against the header. */

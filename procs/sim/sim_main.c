@@ -19,7 +19,7 @@
 #define DEFAULT_SYSTEMS "lod-nocache,lod,default,eap,edgemoe,hobbit,fate,layerwise"
 #define DEFAULT_BUDGETS "12.5%,18.75%,25%,37.5%,50%,75%"
 #define DEFAULT_DRIVES  "1GB/s"
-#define ALL_EVICTIONS   "fifo,lru,lfu,random,edgemoe,edgemoe-printed,hobbit,arc,rates,belady"
+#define ALL_EVICTIONS   "fifo,lru,lfu,random,edgemoe,edgemoe-printed,hobbit,arc,rates,logits,belady"
 #define COMPUTE_BYTES_S 20e9 /* weights read from memory, when no --expert-us is given */
 #define WORD_BYTES      64
 

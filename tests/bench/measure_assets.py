@@ -103,7 +103,7 @@ class Assets:
     def demo_forced(self, text, system):
         """Held-out text as forced tokens, four sequences; the guesses of `system` are in it."""
         tokens = 100 if self.a.form == "try" else 1100
-        knobs = "precision=lossless,allocation=shared" + (",ahead=4" if system == "hobbit" else "")
+        knobs = "eviction=logits,precision=lossless,allocation=shared" + (",ahead=4" if system == "hobbit" else "")
         return self.made(f"{text}-{system}-{tokens}.trace", lambda path: m.sluice(
             "bench", "-m", DEMO, "--budget", "64MiB", "-p", 0, "-n", tokens, "-r", 1, "--warmup", 3, "--text",
             os.path.join(HELDOUT, text + ".txt"), "--lockstep", "on", "--system", system, "--knobs", knobs,
@@ -113,5 +113,5 @@ class Assets:
         tokens = 200 if self.a.form == "try" else 2000
         prompt = ("It was a dark and stormy night, and", "The origin of species", "Once upon a time")[seed % 3]
         return self.made(f"sampled-{seed}-{tokens}.trace", lambda path: m.sluice(
-            "generate", "-m", DEMO, "--budget", "64MiB", "--system", "lod", "--trace", path, "-p", prompt, "-n",
-            tokens, "--temp", 0.8, "--seed", seed, "--ignore-eos", "--output", "json", "-q"))
+            "generate", "-m", DEMO, "--budget", "64MiB", "--system", "lod", "--eviction", "logits", "--trace", path, "-p",
+            prompt, "-n", tokens, "--temp", 0.8, "--seed", seed, "--ignore-eos", "--output", "json", "-q"))

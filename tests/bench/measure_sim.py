@@ -9,7 +9,7 @@ from measure_assets import CALIB, DEMO, TEXTS
 HELD, NOT_HELD, NOT_MEASURED, SHOWN = "held", "not held", "not measured", "measured"
 BUDGETS = ("12.5%", "18.75%", "25%", "37.5%", "50%", "75%")
 EVICTIONS = ("fifo", "lru", "lfu", "random", "edgemoe", "edgemoe-printed", "hobbit", "arc", "rates",
-             "belady")
+             "logits", "belady")
 # Compute of the demo model with everything resident, and a drive that is to it what a good one is to a large model.
 TIMES = ("--layer-us", "45", "--expert-us", "12", "--drive", "1GB/s")
 LOW = ("--tiers", "int2=25.5%") # bytes of an expert at int2, of those at q8_0
