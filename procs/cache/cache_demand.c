@@ -21,6 +21,8 @@ static void note_use(struct cache *c, uint32_t entry)
     n->flags &= (uint16_t)~NOTE_PREFETCHED;
 }
 
+/* Compute has not pinned anything of the layer yet: guesses for it are not to be forgotten before
+ * its first use. */
 static void take_logits(struct cache *c, const struct use_record *use)
 {
     const struct model_hparams *h = &c->child.model->hparams;
@@ -30,7 +32,9 @@ static void take_logits(struct cache *c, const struct use_record *use)
         return;
     memcpy(levels, use->values, USE_VALUES_HALF);
     memcpy(levels + USE_VALUES_HALF, use->more_values, USE_VALUES_HALF);
-    cache_advance(c, (struct cache_now){use->sequence, use->position, use->layer});
+    residency_step(c->residency, &(struct residency_step){.sequence = use->sequence,
+                                                          .position = use->position,
+                                                          .layer = use->layer});
     residency_logits(c->residency, use->layer, use->expert, levels, use->rank);
 }
 
