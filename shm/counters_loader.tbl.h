@@ -24,14 +24,15 @@ COUNTER(flushes, COUNTER, flushes, "FLUSHes answered.")
 COUNTER(messages, COUNTER, messages, "Messages received.")
 COUNTER(messages_invalid, COUNTER, messages, "Messages refused by the validator.")
 COUNTER(messages_lost, COUNTER, messages, "Messages that could not be sent.")
-COUNTER(throttle_ns, COUNTER, ns, "Time held by the throttle.")
+COUNTER(throttle_ns, COUNTER, ns,
+        "Time with a read that came back and that the throttle withholds.")
 COUNTER(backend, GAUGE, number, "1 io_uring, 2 pread.")
 COUNTER(checksums_verified, COUNTER, parts, "Parts whose checksum was right.")
 COUNTER(checksums_failed, COUNTER, parts, "Parts that arrived with a wrong checksum.")
 COUNTER(checksum_rereads, COUNTER, parts, "Parts read once more after a wrong checksum.")
 COUNTER(checksum_bytes, COUNTER, bytes, "Bytes that were summed.")
 COUNTER(checksum_ns, COUNTER, ns, "Time spent on checksums.")
-COUNTER(busy_ns, COUNTER, ns, "Time with a read at the device.")
+COUNTER(busy_ns, COUNTER, ns, "Time with a read at the device, or withheld by the throttle.")
 COUNTER(loads_ns, COUNTER, ns,
         "Time from LOAD to last byte, summed over parts that were published.")
 #define LOAD_BOUND(word, ns)                                                                       \

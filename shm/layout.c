@@ -63,9 +63,11 @@ static const uint64_t gates_layout[] = {
     GATES_COUNTS,  O(gates_row_head, sequence), O(gates_row_head, count),
 };
 static const uint64_t uses_layout[] = {
-    S(uses_head), O(uses_head, written), O(uses_head, slot),   S(uses_slot),
-    USES_RECORDS, S(use_record),         O(use_record, layer), O(use_record, outcome),
-    USE_SKIPPED,  USE_TOKEN_END,         O(uses_slot, word),   O(use_record, weight),
+    S(uses_head),         O(uses_head, written),  O(uses_head, slot),
+    S(uses_slot),         USES_RECORDS,           S(use_record),
+    O(use_record, layer), O(use_record, outcome), USE_SKIPPED,
+    USE_LOGITS,           O(uses_slot, word),     O(use_record, weight),
+    USE_VALUES,           O(use_record, values),  O(use_record, more_values),
 };
 static const uint64_t kv_layout[] = {
     S(kv_head),

@@ -80,9 +80,9 @@ bool prefetch_limit_allows(const struct prefetch_limit *l, const struct prefetch
 /* A prefetch was sent. */
 void prefetch_limit_sent(struct prefetch_limit *l);
 
-/* Compute has come to another layer. layer_ns: mean time of a layer's own work, without waiting for
- * experts; expert_ns: mean time one expert takes to read. Both kept up to date by the caller; 0
- * means not known yet, and gives no credit. */
+/* Compute has come to another layer. layer_ns: time of a layer's own work, without waiting for
+ * experts; expert_ns: time one expert takes to read. Both kept up to date by the caller; 0 means
+ * not known yet, gives no credit and leaves what a guess must be as it is. */
 void prefetch_limit_layer(struct prefetch_limit *l, double layer_ns, double expert_ns,
                           uint32_t top_k);
 

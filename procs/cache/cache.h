@@ -85,6 +85,12 @@ struct cache_now { /* where compute is, as far as demands and the use log tell *
     uint16_t layer;
 };
 
+struct cache_said {  /* by the router of a layer, until the layer's first use */
+    uint8_t *levels; /* [experts] */
+    uint32_t count;  /* of them that came */
+    struct cache_now at;
+};
+
 struct cache {
     uint32_t magic;
     uint32_t epoch;
@@ -102,6 +108,7 @@ struct cache {
     struct prefetch_limit limit;
     struct cache_middle layer_ns;     /* a layer's own work */
     struct cache_middle bytes_per_ns; /* of all loaders while they read */
+    struct cache_said said;
     struct cache_times times;
     struct cache_reads reads[SERVICE_LOADERS_MAX];
     uint32_t *fill; /* entries the room is filled with at first, in order */

@@ -21,21 +21,40 @@ static void note_use(struct cache *c, uint32_t entry)
     n->flags &= (uint16_t)~NOTE_PREFETCHED;
 }
 
-/* Compute has not pinned anything of the layer yet: guesses for it are not to be forgotten before
- * its first use. */
+static bool same_place(const struct cache_now *a, const struct cache_now *b)
+{
+    return a->sequence == b->sequence && a->position == b->position && a->layer == b->layer;
+}
+
+/* Kept until the layer's first use: before it compute has not pinned anything of the layer, and to
+ * the policy as to guesses it would have passed. Whole layers only. */
 static void take_logits(struct cache *c, const struct use_record *use)
 {
     const struct model_hparams *h = &c->child.model->hparams;
-    uint8_t levels[USE_VALUES];
+    struct cache_said *said = &c->said;
     if (use->layer >= h->layers || use->rank > USE_VALUES ||
         (uint32_t)use->expert + use->rank > h->experts)
         return;
+    struct cache_now at = {use->sequence, use->position, use->layer};
+    if (use->expert == 0)
+        *said = (struct cache_said){.levels = said->levels, .at = at};
+    if (use->expert != said->count || !same_place(&at, &said->at)) { /* a piece was lost */
+        said->count = 0;
+        return;
+    }
+    uint8_t levels[USE_VALUES];
     memcpy(levels, use->values, USE_VALUES_HALF);
     memcpy(levels + USE_VALUES_HALF, use->more_values, USE_VALUES_HALF);
-    residency_step(c->residency, &(struct residency_step){.sequence = use->sequence,
-                                                          .position = use->position,
-                                                          .layer = use->layer});
-    residency_logits(c->residency, use->layer, use->expert, levels, use->rank);
+    memcpy(said->levels + said->count, levels, use->rank);
+    said->count += use->rank;
+}
+
+static void hand_over_logits(struct cache *c, const struct cache_now *at)
+{
+    struct cache_said *said = &c->said;
+    if (said->count == c->child.model->hparams.experts && same_place(at, &said->at))
+        residency_logits(c->residency, at->layer, 0, said->levels, said->count);
+    said->count = 0;
 }
 
 static void take_use(struct cache *c, const struct use_record *use)
@@ -59,7 +78,10 @@ static void take_use(struct cache *c, const struct use_record *use)
         swap_choice(c->swap, use->layer, use->expert, use->weight);
     if (use->kind != USE_EXPERT)
         return;
-    cache_advance(c, (struct cache_now){use->sequence, use->position, use->layer});
+    struct cache_now at = {use->sequence, use->position, use->layer};
+    cache_advance(c, at);
+    if (c->said.count > 0)
+        hand_over_logits(c, &at);
     uint32_t entry = model_entry_expert_tier(c->child.model, use->layer, use->expert, use->tier);
     if (use->outcome == USE_SKIPPED || entry == ENTRY_NONE)
         return;

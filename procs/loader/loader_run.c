@@ -339,7 +339,7 @@ static bool due(struct loader *l, const struct chunk *c, uint64_t now_ns)
 static void came_back(struct loader *l, struct chunk *c, int64_t result, uint64_t now_ns)
 {
     device_read_ended(loader_device_of(l, c->job), now_ns);
-    if (due(l, c, now_ns)) {
+    if (result < 0 || due(l, c, now_ns)) { /* of an error everybody hears at once */
         chunk_ended(l, c, result, now_ns);
         return;
     }
@@ -377,12 +377,9 @@ uint64_t loader_withheld_ns(struct loader *l, uint64_t now_ns)
 
 static void count_throttled(struct loader *l, uint64_t now_ns)
 {
-    bool held = l->withheld > 0;
-    if (held == (l->throttled_ns != 0))
-        return;
-    if (!held)
+    if (l->throttled_ns != 0)
         counter_add(l->child.row, CTR_LOADER_throttle_ns, now_ns - l->throttled_ns);
-    l->throttled_ns = held ? now_ns : 0;
+    l->throttled_ns = l->withheld > 0 ? now_ns : 0;
 }
 
 void loader_reap(struct loader *l)

@@ -2,10 +2,11 @@
  * for the room there is and the drive as it is seen. It asks for a system as a client would: the
  * choice begins with the next sequence, and everybody learns of it from the use log.
  *
- * The drive's rate is the loaders' own: bytes over the time a read was at the device, from the
- * loading of the dense weights on, at most the throttle. Time per token is compute's, of the system
- * that ran; once the best candidate is measured, the second is tried for as long when it is
- * predicted to be about as fast, and what was measured decides.
+ * The drive's rate is the loaders' own: bytes over the time a read was at the device (a throttled
+ * one: that of the throttle), from the loading of the dense weights on, anew with every throttle.
+ * Time per token is compute's, of the system that ran; once the best candidate is measured, the
+ * second is tried for as long when it is predicted to be about as fast, and what was measured
+ * decides.
  *
  * With lockstep everything rests on the plan and the throttles: the same run chooses the same. */
 #include <math.h>
@@ -36,14 +37,18 @@ static double share_now(const struct supervisor *s)
     return (double)room / (double)s->model->expert_bytes;
 }
 
+static uint64_t throttle_of(struct supervisor *s, uint32_t loader)
+{
+    return s->directory.head ? atomic_load(&s->directory.head->throttle_bytes_per_s[loader])
+                             : device_params(s, loader)->throttle;
+}
+
 /* What a loader would read at; the throttle is a wall. */
 static double rate_of(struct supervisor *s, uint32_t loader)
 {
     const struct loader_seen *l = &s->automatic.loader[loader];
     double rate = l->rate;
-    uint64_t throttle = s->directory.head
-                            ? atomic_load(&s->directory.head->throttle_bytes_per_s[loader])
-                            : device_params(s, loader)->throttle;
+    uint64_t throttle = throttle_of(s, loader);
     if (!(rate > 0))
         rate = s->plan && plan_knows(s->plan, PLAN_drive_bytes_per_s)
                    ? s->plan->scalar[PLAN_drive_bytes_per_s] / (double)s->params.loaders
@@ -68,6 +73,9 @@ static void look_at_loaders(struct supervisor *s)
         uint64_t busy = counter_get(row, CTR_LOADER_busy_ns);
         if (bytes < l->bytes || busy < l->busy_ns) /* a successor counts anew */
             l->bytes = l->busy_ns = 0;
+        uint64_t throttle = throttle_of(s, i);
+        if (throttle != l->throttle) /* what it read under the other says nothing */
+            *l = (struct loader_seen){.bytes = bytes, .busy_ns = busy, .throttle = throttle};
         if (busy <= l->busy_ns || (l->rate > 0 && bytes - l->bytes < SAMPLE_BYTES))
             continue;
         double rate = (double)(bytes - l->bytes) * 1e9 / (double)(busy - l->busy_ns);

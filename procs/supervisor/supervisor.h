@@ -123,6 +123,7 @@ struct budget {
 struct loader_seen {
     uint64_t bytes, busy_ns; /* of its counters, when its rate was last taken */
     double rate;             /* bytes per second while it reads; 0: nothing read yet */
+    uint64_t throttle;       /* that it read under */
 };
 
 struct automatic {

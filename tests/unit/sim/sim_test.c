@@ -374,13 +374,15 @@ START_TEST(demands_overtake)
 END_TEST
 
 /* A full room, everything in it used in both tokens so far: a guess takes the place of one when its
- * chance, top_k times its share, is 0.2 at least (and above that one's heat, which is 0.08). */
+ * chance, top_k times its share, is 0.2 at least (and above that one's heat, which is 0.08), on a
+ * drive that reads an expert while a layer is computed. */
 START_TEST(likely_guesses_take_room)
 {
     static const float share[] = {0.09f, 0.11f};
     struct error error;
     struct sim_config k = config_of("default", NULL, 4);
     k.layers = 2, k.experts = 8, k.top_k = 2, k.tier_mask = 1, k.tier_bytes[0] = EXPERT_BYTES;
+    k.drive.bytes_per_s = 4e9;
     struct sim_cache *c = sim_cache_create(&k, &error);
     ck_assert_msg(c != NULL, "%s", error.text);
     struct guess guess = {5, share[_i]};
