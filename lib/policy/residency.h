@@ -59,16 +59,18 @@
  *                   in the first tokens.
  *  logits           as rates, but p is the chance that a logistic model gives of four running means
  *                   of the expert's router logit (nats above the midst between the last that is
- *                   chosen and the first that is not; half-lives of 1, 4, 16 and 64 tokens), of the
- *                   log odds of rates' slow count, and 1. Its six weights are shared by all experts
- *                   and learnt while running: with every token all experts of all layers tell
- *                   whether they lay above the midst (the last chosen does not where the first
- *                   that is not has the same sixteenth of a nat), and a step of Newton's method is
- * taken. A use n tokens ahead counts 0.75^(n-1) as much as the next token's. Means age as rates'
- * counts do; where nothing was said of a layer in the last 64 tokens - an old trace, a prompt, a
- * sequence's first token - p is rates'. Our own: a router says what it thinks of every expert, uses
- * only which few it chose. score            the caller's function says it (config.score): highest
- * leaves. For belady. Before all: a slot whose expert is also held at a better tier leaves first.
+ *                   chosen and the first that is not; half-lives of 1, 4, 16, 64 tokens), of the
+ *                   log odds of rates' slow count, and 1. Its six weights are shared by all
+ *                   experts and learnt while running: with every token all experts of all layers
+ *                   tell whether they lay above the midst (the last chosen does not where the
+ *                   first that is not has the same sixteenth of a nat), and a step of Newton's
+ *                   method is taken. A use n tokens ahead counts 0.75^(n-1) as much as the next
+ *                   token's. Means age as rates' counts do; where nothing was said of a layer in
+ *                   the last 64 tokens - an old trace, a prompt, a sequence's first token - p is
+ *                   rates'. Our own: a router says what it thinks of every expert, uses only which
+ *                   few it chose.
+ *  score            the caller's function says it (config.score): highest leaves. For belady.
+ * Before all: a slot whose expert is also held at a better tier leaves first.
  *
  * ---- Allocations (RESIDENCY_ALLOCATIONS): who may hold how much
  * ------------------------------------- An allocation cuts the slots into groups, each with a share

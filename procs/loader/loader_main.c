@@ -3,6 +3,8 @@
  * One per storage device. It decides nothing but the order of its own reads: demands before dense
  * weights before prefetches, in chunks, at most `depth` of them at the device.
  *
+ * Under a throttle a read that came back is withheld until its time is over (loader_throttle.h).
+ *
  * Messages   in: LOAD, FLUSH (cache), CONTROL (supervisor).  out: DONE, FLUSHED, ACK.
  * Memory     writes: payload of LOADING entries (only through reads of the device, never by
  * stores); entry words by part done and part fail; failures, last_errno and last_loader; its word
