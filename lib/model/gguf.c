@@ -113,7 +113,7 @@ static uint64_t load_u64(const char *p)
 
 static int take_u32(struct gguf *g, const char *what, uint32_t *value, struct error *error)
 {
-    const char *p;
+    const char *p = NULL;
     if (take(g, sizeof *value, what, &p, error))
         return -1;
     *value = load_u32(p);
@@ -122,7 +122,7 @@ static int take_u32(struct gguf *g, const char *what, uint32_t *value, struct er
 
 static int take_u64(struct gguf *g, const char *what, uint64_t *value, struct error *error)
 {
-    const char *p;
+    const char *p = NULL;
     if (take(g, sizeof *value, what, &p, error))
         return -1;
     *value = load_u64(p);

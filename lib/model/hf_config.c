@@ -95,7 +95,7 @@ static int put_number(const struct number_row *row, const json_t *config, struct
         gguf_put_f32(w, key, (float)json_number_value(value));
         return 0;
     }
-    uint32_t n;
+    uint32_t n = 0;
     if (uint_of(value, row->field, &n, error))
         return -1;
     gguf_put_u32(w, key, n);

@@ -259,7 +259,7 @@ int index_file_id(int fd, struct model_file_id *id, struct error *error)
 
 int model_file_unchanged(int fd, const struct model_file_id *id, struct error *error)
 {
-    struct model_file_id now;
+    struct model_file_id now = {0};
     if (index_file_id(fd, &now, error))
         return -1;
     const char *what = now.dev != id->dev || now.ino != id->ino ? "was replaced by another file"

@@ -220,7 +220,8 @@ int logits_read(struct logits_file *f, uint32_t window, uint32_t row, float *log
         return error_set(error, ERR_NO_MEMORY, "no memory for recorded logits");
     struct row_head head = {0};
     int why = read_all(f->fd, bytes, f->h.row_bytes, row_at(f, window, row));
-    memcpy(&head, bytes, sizeof head);
+    if (why == 0)
+        memcpy(&head, bytes, sizeof head);
     const uint16_t *below = (const uint16_t *)(const void *)(bytes + sizeof head);
     bool sound =
         why == 0 && head.top <= 0 && head.top >= -1e6f && head.step >= 0 && head.step <= 1e3f;

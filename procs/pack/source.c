@@ -233,7 +233,7 @@ static int stream(const struct dense *d, struct source_place from, struct error 
     int status = 0;
     for (uint64_t at = 0; at < from.bytes && status == 0; at += chunk) {
         uint64_t n = from.bytes - at < chunk ? from.bytes - at : chunk;
-        const void *data;
+        const void *data = NULL;
         if (source_read(&file, d->in, from.offset + at, n, &data, &why))
             status = error_set(error, why.code, "%.200s: %.150s", path, why.text);
         else

@@ -154,7 +154,7 @@ static int one_of(const char *what, const char *text, const char *choices, const
 
 static int one_option(struct program *p, int option, const char *value, struct error *error)
 {
-    double depth;
+    double depth = 0;
     switch (option) {
     case OPT_SYNTHETIC: p->synthetic = value ? value : ""; return 0;
     case OPT_SYSTEMS: p->systems = value; return 0;
@@ -228,7 +228,7 @@ static int synthetic_value(struct trace_synthetic *s, const char *name, const ch
     } whole[] = {{"layers", &s->layers},  {"experts", &s->experts}, {"top-k", &s->top_k},
                  {"prompt", &s->prompt},  {"tokens", &s->tokens},   {"sequences", &s->sequences},
                  {"guesses", &s->guesses}};
-    double x;
+    double x = 0;
     uint64_t bytes;
     for (size_t i = 0; i < ARRAY_LEN(whole); i++)
         if (strcmp(name, whole[i].name) == 0) {

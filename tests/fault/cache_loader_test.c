@@ -91,6 +91,21 @@ static void run_plain(struct rig *r, const struct rig_options *options, uint32_t
     check_overlap(r);
 }
 
+static void throttle(struct rig *r, uint64_t rate)
+{
+    atomic_store(&r->directory.head->throttle_bytes_per_s[0], rate);
+    rig_control(r, SERVICE_LOADER, 0, CONTROL_THROTTLE, rate);
+}
+
+/* Until the loader holds back a read that came back before its time. */
+static void wait_withheld(struct rig *r)
+{
+    uint64_t deadline = rig_deadline(WAIT_MS);
+    uint64_t seen = rig_counter(r, SERVICE_LOADER, 0, CTR_LOADER_throttle_ns);
+    while (rig_counter(r, SERVICE_LOADER, 0, CTR_LOADER_throttle_ns) == seen)
+        ck_assert(rig_tick(r, deadline));
+}
+
 START_TEST(payload_is_the_files)
 {
     static const struct rig_options table[] = {
@@ -248,6 +263,35 @@ START_TEST(cache_killed)
 }
 END_TEST
 
+/* The next cache has all reads given up: those that are held back, too, without their time. */
+START_TEST(cache_killed_under_a_throttle)
+{
+    struct rig r;
+    uint64_t seed = 41;
+    run_plain(&r, &plain, 1);
+    for (uint32_t round = 0; round < 3; round++) {
+        uint32_t entries[MSG_WANTS_MAX], layer = round % r.model->hparams.layers;
+        uint32_t n = r.model->hparams.experts < 12 ? r.model->hparams.experts : 12;
+        for (uint32_t i = 0; i < n; i++)
+            entries[i] = model_entry_expert(r.model, layer, i);
+        throttle(&r, 128 * KIB);
+        rig_ask(&r, entries, n, 0);
+        wait_withheld(&r);
+        rig_kill(&r, SERVICE_CACHE, 0);
+        rig_spawn(&r, SERVICE_CACHE, 0, NULL);
+        rig_wait_ready(&r, SERVICE_CACHE, 0);
+        throttle(&r, 0);
+        ck_assert(rig_demand(&r, entries, n, WAIT_MS));
+        rig_use(&r, entries, n);
+        decode(&r, &seed, 1);
+        check_quota(&r);
+        check_overlap(&r);
+    }
+    ck_assert_uint_eq(rig_counter(&r, SERVICE_CACHE, 0, CTR_CACHE_rebuilds), 3);
+    rig_close(&r);
+}
+END_TEST
+
 START_TEST(cache_and_loader_killed)
 {
     struct rig r;
@@ -367,8 +411,7 @@ START_TEST(throttle_is_obeyed)
     rig_start(&r);
     ck_assert(rig_wait_dense(&r, WAIT_MS));
     const uint64_t rate = 4 * MIB;
-    atomic_store(&r.directory.head->throttle_bytes_per_s[0], rate);
-    rig_control(&r, SERVICE_LOADER, 0, CONTROL_THROTTLE, rate);
+    throttle(&r, rate);
     uint32_t n =
         r.model->expert_entry_count < MSG_WANTS_MAX ? r.model->expert_entry_count : MSG_WANTS_MAX;
     uint32_t entries[MSG_WANTS_MAX];
@@ -387,6 +430,42 @@ START_TEST(throttle_is_obeyed)
                   (unsigned long long)rate);
     atomic_store(&r.directory.head->throttle_bytes_per_s[0], 0);
     ck_assert(rig_demand(&r, entries, n, WAIT_MS));
+    rig_close(&r);
+}
+END_TEST
+
+/* Reads that are held back for guesses of a layer that has passed: they end at once, the demand
+ * behind them comes, and what was given up can be had again. */
+START_TEST(withheld_reads_are_cancelled)
+{
+    struct rig_options options = {.loaders = 1, .experts_share = 1.0};
+    struct rig r;
+    uint64_t seed = 37;
+    uint32_t entries[TOP_K], guessed[TOP_K];
+    rig_open(&r, &options);
+    rig_start(&r);
+    ck_assert(rig_wait_dense(&r, WAIT_MS));
+    choose(&r, &seed, 0, entries);
+    ck_assert(rig_demand(&r, entries, TOP_K, WAIT_MS));
+    rig_use(&r, entries, TOP_K);
+    throttle(&r, 256 * KIB);
+    choose(&r, &seed, 1, guessed);
+    rig_hint(&r, 1, guessed, TOP_K);
+    wait_withheld(&r);
+    choose(&r, &seed, 2, entries);
+    rig_ask(&r, entries, TOP_K, 0);
+    uint64_t deadline = rig_deadline(WAIT_MS), cancels, resets;
+    do {
+        ck_assert(rig_tick(&r, deadline));
+        cancels = rig_counter(&r, SERVICE_CACHE, 0, CTR_CACHE_cancels);
+        resets = rig_counter(&r, SERVICE_CACHE, 0, CTR_CACHE_resets);
+    } while (cancels == 0 || resets < cancels);
+    ck_assert(rig_demand(&r, entries, TOP_K, WAIT_MS));
+    rig_use(&r, entries, TOP_K);
+    throttle(&r, 0);
+    ck_assert(rig_demand(&r, guessed, TOP_K, WAIT_MS));
+    rig_use(&r, guessed, TOP_K);
+    check_overlap(&r);
     rig_close(&r);
 }
 END_TEST
@@ -537,10 +616,12 @@ static Suite *suite(void)
     tcase_add_test(c, backend_replaced);
     c = add_case(s, "cache_death");
     tcase_add_loop_test(c, cache_killed, 0, 2);
+    tcase_add_test(c, cache_killed_under_a_throttle);
     tcase_add_test(c, cache_and_loader_killed);
     c = add_case(s, "limits");
     tcase_add_loop_test(c, quota_is_obeyed, 0, 2);
     tcase_add_test(c, throttle_is_obeyed);
+    tcase_add_test(c, withheld_reads_are_cancelled);
     c = add_case(s, "file");
     tcase_add_test(c, file_changed);
     tcase_add_test(c, file_truncated);
