@@ -7,7 +7,8 @@ The bound of a token's time is max(t_compute, b / drive):
   t_compute  resident decode of sluice, or of llama.cpp (package llama-cpp-python of the Python named, both
              mapped and repacked) where that is faster: same file, tokens and threads
   b          bytes a token misses when experts are loaded on demand into the same room: `sluice sim` of
-             system lod on a trace recorded with these tokens
+             system lod on a trace recorded with these tokens. Every repetition has tokens of its own
+             (its number is their seed), and so a b and a bound of its own
   drive      the rate of `sluice doctor` on the model file: a look before and one after each repetition, and
              the mean of the two is that repetition's, because the rate changes from minute to minute
 What was reached is said as the median over repetitions, with a 95 % interval by bootstrap. Markdown on stdout, progress on stderr."""
@@ -62,17 +63,21 @@ def llama_resident(a, model, scratch):
     return max(rates.values())
 
 
-def missed_bytes(a, share, scratch):
-    """Bytes per token of lod in the simulator; and the hit rates of simulator and engine."""
-    trace = os.path.join(scratch, f"trace-{share:g}")
-    doc = bench(a, "-r", 1, "--experts", share, "--system", "lod", "--trace", trace)
+def missed_bytes(a, share, seed, scratch):
+    """lod on the tokens of a seed: bytes per token that it misses in the simulator, and the hit rates of
+    simulator and engine."""
+    trace = os.path.join(scratch, f"trace-{share:g}-{seed}")
+    doc = bench(a, "-r", 1, "--seed", seed, "--experts", share, "--system", "lod", "--trace", trace)
     # The trace has the rounds of warm-up, too: they come first and are alike in length.
     learn = 100 * a.warmup // (a.warmup + 1)
     sim = m.sluice("sim", trace, "--systems", "lod", "--budgets", f"{share:g}%", "--calibrate", learn,
                    "--output", "json")["results"][0]
+    os.unlink(trace)
     decode = sim["decode"]
-    return (decode["demand_bytes"] / decode["tokens"], 100 * decode["hits"] / decode["uses"],
-            m.arm_test(doc, 0)["hit_percent"])
+    bytes_per_token = decode["demand_bytes"] / decode["tokens"]
+    m.say(f"{share:g} %, tokens {seed}: lod misses {bytes_per_token / 2**20:.1f} MiB a token")
+    return {"bytes": bytes_per_token, "sim_hit": 100 * decode["hits"] / decode["uses"],
+            "hit": m.arm_test(doc, 0)["hit_percent"]}
 
 
 def resident(a, model, scratch):
@@ -89,11 +94,15 @@ def mean(values):
     return sum(values) / len(values)
 
 
+def seeds(a):
+    return range(1, 1 + a.repetitions)
+
+
 def turns(a, model, share, system):
     """[(test of one repetition, bytes per second of the drive around it)]."""
     rates, tests = [drive_rate(a, model)], []
-    for repetition in range(a.repetitions):
-        doc = bench(a, "-r", 1, "--seed", 1 + repetition, "--experts", share, "--system", system)
+    for seed in seeds(a):
+        doc = bench(a, "-r", 1, "--seed", seed, "--experts", share, "--system", system)
         rates.append(drive_rate(a, model))
         tests.append(m.arm_test(doc, 0))
         m.say(f"{share:g} %: {tests[-1]['tps_median']:.2f} tokens/s, drive {rates[-2] / 1e6:.0f} and "
@@ -108,21 +117,30 @@ def busy(tests):
     return ns / 1e6 / tokens, 1e9 * read / ns if ns else 0
 
 
+def reached_of(done, bounds):
+    """What each repetition reached of its own bound, as median, low and high; done: what turns gives."""
+    return m.median_ratio([test["tps_median"] * bound for (test, _), bound in zip(done, bounds)],
+                          [1] * len(done))
+
+
 def share_figures(a, model, share, compute_s, scratch):
-    missed, sim_hit, lod_hit = missed_bytes(a, share, scratch)
+    lod = [missed_bytes(a, share, seed, scratch) for seed in seeds(a)]
+    missed = [tokens["bytes"] for tokens in lod]
     best = None
     for system in a.systems.split(","):
         done = turns(a, model, share, system)
-        reached = [t["tps_median"] * max(compute_s, missed / drive) for t, drive in done]
+        bounds = [max(compute_s, b / drive) for b, (_, drive) in zip(missed, done)]
         tps = statistics.median(t["tps_median"] for t, _ in done)
         if not best or tps > best["tps"]:
-            drive = statistics.median(d for _, d in done)
             busy_ms, busy_rate = busy([t for t, _ in done])
-            middle, low, high = m.median_ratio(reached, [1] * len(reached))
-            best = {"share": share, "system": system, "bound_tps": 1 / max(compute_s, missed / drive), "tps": tps,
+            middle, low, high = reached_of(done, bounds)
+            best = {"share": share, "system": system, "bound_tps": 1 / statistics.median(bounds), "tps": tps,
                     "reached": middle, "reached_low": low, "reached_high": high, "compute_s": compute_s,
-                    "drive_s": missed / drive, "missed_bytes": missed, "drive_bytes_s": drive,
-                    "busy_ms": busy_ms, "busy_bytes_s": busy_rate, "drives": [d for _, d in done], "sim_hit": sim_hit, "lod_hit": lod_hit,
+                    "drive_s": statistics.median(b / drive for b, (_, drive) in zip(missed, done)),
+                    "missed_bytes": mean(missed), "missed_each": missed,
+                    "drive_bytes_s": statistics.median(d for _, d in done),
+                    "busy_ms": busy_ms, "busy_bytes_s": busy_rate, "drives": [d for _, d in done],
+                    "sim_hit": mean(tokens["sim_hit"] for tokens in lod), "lod_hit": mean(tokens["hit"] for tokens in lod),
                     "compute_ms": mean(t["compute_ms_per_token"] for t, _ in done),
                     "stall_ms": mean(t["stall_ms_per_token"] for t, _ in done),
                     "read_bytes": mean(t["bytes_read_per_token"] for t, _ in done),

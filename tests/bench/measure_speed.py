@@ -99,7 +99,7 @@ class Bound:
 
         long = a.form == "long"
         return [("resident", 120 if long else 30, resident)] + [
-            (key_of(share), 180 if long else 45, lambda share=share: at(share)) for share in (50, 25)]
+            (key_of(share), 330 if long else 75, lambda share=share: at(share)) for share in (50, 25)]
 
     @staticmethod
     def tables(_a, results):

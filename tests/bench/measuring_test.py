@@ -6,7 +6,9 @@ import random
 import statistics
 import tempfile
 import unittest
+from unittest import mock
 
+import bound
 import measure_auto
 import measure_speed
 import measuring as m
@@ -125,6 +127,23 @@ class Verdicts(unittest.TestCase):
         verdicts = measure_speed.Bound.verdicts(options(), {"50": f})
         self.assertEqual([v[1] for v in verdicts], ["not held", "not measured"])
         self.assertIn("needs --python", measure_speed.Llama.verdicts(options(), {})[0][2])
+
+    def test_every_repetition_has_its_own_bound(self):
+        # Tokens 2 miss twice as much as tokens 1: their decode may take twice as long.
+        missed = {1: 1e7, 2: 2e7, 3: 1e5}
+        done = [({"tps_median": tps, "compute_ms_per_token": 1, "stall_ms_per_token": 1,
+                  "bytes_read_per_token": 1, "hit_percent": 80}, 1e9) for tps in (80, 40, 800)]
+        lod = mock.patch.object(bound, "missed_bytes", lambda _a, _share, seed, _scratch: {
+            "bytes": missed[seed], "sim_hit": 80, "hit": 80})
+        turns = mock.patch.object(bound, "turns", lambda *_: done)
+        busy = mock.patch.object(bound, "busy", lambda _: (1, 1))
+        a = argparse.Namespace(repetitions=3, systems="default")
+        with lod, turns, busy:
+            f = bound.share_figures(a, None, 50, 1e-3, None)
+        self.assertAlmostEqual(f["reached"], 0.8)
+        self.assertAlmostEqual(f["reached_low"], 0.8)
+        self.assertAlmostEqual(f["reached_high"], 0.8)  # compute is what bounds tokens 3
+        self.assertEqual(f["missed_each"], [1e7, 2e7, 1e5])
 
 
 class Files(unittest.TestCase):
