@@ -87,7 +87,9 @@ static int search_t1(struct planning *p, const struct tiers *t, double t2, struc
     return 0;
 }
 
-/* Over all of the text, raising T1 (then giving up the skips) until the interval is below P. */
+/* Over all of the text, raising T1 (then giving up the skips) until the interval is below P less
+ * the margin: it knows of windows of this text, not of other texts, which lose up to 1.3 times as
+ * much (docs/plan.md). */
 static int confirm(struct planning *p, const struct tiers *t, struct choice *c, struct error *error)
 {
     for (int tries = 0; tries < 8; tries++) {
@@ -98,7 +100,7 @@ static int confirm(struct planning *p, const struct tiers *t, struct choice *c, 
         c->cost = cost_of(t, &c->m.report);
         planning_say(p, "  all of the text: T1 %.3f T2 %.2f, loss %s", c->t1, c->t2,
                      planning_loss(&c->m.loss, text));
-        if (c->m.loss.high <= p->max_loss)
+        if (c->m.loss.high <= limit_of(p))
             return 0;
         c->t1 = fmin(1, c->t1 + 0.05);
         c->t2 = c->t1 > c->t2 ? 1 : c->t2;
