@@ -20,6 +20,8 @@ import time
 
 import measuring as m
 
+RESIDENT_WARMUP = 320  # tokens: until nearly every page has been touched
+
 
 def arguments():
     p = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
@@ -43,9 +45,9 @@ def drive_rate(a, model):
     return doc["drive"]["bytes_per_s"]
 
 
-def bench(a, *more):
+def bench(a, *more, warmup=0):
     return m.sluice("bench", "-m", a.model, "-p", 0, "-n", a.tokens, "--threads", a.threads,
-                    "--warmup", a.warmup, "-o", "json", *more, *a.engine)
+                    "--warmup", max(warmup, a.warmup), "-o", "json", *more, *a.engine)
 
 
 def llama_resident(a, model, scratch):
@@ -82,8 +84,9 @@ def missed_bytes(a, share, seed, scratch):
 
 def resident(a, model, scratch):
     """Decode with everything in memory, tokens per second: sluice's and llama.cpp's (None without it)."""
-    own = m.arm_test(bench(a, "-r", a.repetitions, "--experts", 100, "--budget",
-                           int(model["resident_budget"] * 1.02) + (8 << 20)), 0)["tps_median"]
+    budget = int(model["resident_budget"] * 1.02) + (8 << 20)
+    own = m.arm_test(bench(a, "-r", a.repetitions, "--experts", 100, "--budget", budget,
+                           warmup=RESIDENT_WARMUP // a.tokens), 0)["tps_median"]
     m.say(f"sluice resident: {own:.2f} tokens/s")
     other = llama_resident(a, model, scratch)
     return {"sluice": own, "llama.cpp": other, "compute_s": 1 / max(own, other or 0)}
