@@ -106,7 +106,7 @@ static int confirm(struct planning *p, const struct tiers *t, struct choice *c, 
         c->t2 = c->t1 > c->t2 ? 1 : c->t2;
     }
     return error_set(error, ERR_BAD_INPUT, "no thresholds keep the loss below %.3g %%",
-                     100 * p->max_loss);
+                     100 * limit_of(p));
 }
 
 static void store(struct planning *p, const struct choice *c, const struct tiers *t)
