@@ -199,6 +199,7 @@ static enum outcome run_case(const struct test_case *c)
         return FAILED;
     }
     setenv("SLUICE_RUN_DIR", the_case.dir, 1);
+    setenv("XDG_STATE_HOME", the_case.dir, 1); /* the history of repl: of this case, of no other */
     the_case.inside = true;
     enum outcome outcome = (enum outcome)setjmp(the_case.end);
     if (outcome == PASSED)

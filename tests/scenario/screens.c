@@ -23,7 +23,6 @@ static struct terminal *repl_open(const struct engine *e, int out)
 {
     struct terminal *t =
         terminal_open(24, 80, out, (const char *const[]){"repl", "--run", e->run, NULL});
-    setenv("XDG_STATE_HOME", test_dir(), 1);
     terminal_wait(t, ">>> ", WAIT_MS);
     terminal_type(t, "/set parameter temperature 0\r/set ignore_eos on\r");
     terminal_wait(t, ">>> ", WAIT_MS);
@@ -41,7 +40,6 @@ static void repl_on_a_terminal(void)
 {
     char path[PATH_MAX];
     struct engine *e = engine_new();
-    setenv("XDG_STATE_HOME", test_dir(), 1);
     engine_start(e, NULL);
     struct terminal *t = repl_open(e, -1);
     terminal_type(t, "/he\t\r"); /* completed */
@@ -169,7 +167,6 @@ static void repl_tells_a_restart(void)
     char path[PATH_MAX], command[64], stop[13];
     size_t expected;
     struct engine *e = engine_new();
-    setenv("XDG_STATE_HOME", test_dir(), 1);
     baseline(0);
     engine_start(e, (const char *const[]){"--experts=25", NULL});
     snprintf(path, sizeof path, "%s/answer", test_dir());
