@@ -22,6 +22,9 @@
 #define LIFELINE_STACK_BYTES (64 * KIB)
 #define EXIT_USAGE           2
 
+_Static_assert(DIRECTORY_LOADERS_MAX == MSG_PARTS_MAX,
+               "a loader of the directory is a part of a LOAD");
+
 static const struct {
     enum service service;
     enum msg_role role;

@@ -16,100 +16,19 @@
 
 #define CONTROL_MS 60000 /* a lower budget takes its time */
 
-/* Sampling: one row per parameter, made from the table. */
-
-enum number_type { NUMBER_double, NUMBER_int64_t };
-
-struct parameter {
-    const char *name;
-    enum number_type type;
-    size_t offset;
-    double real_min, real_max;
-    int64_t int_min, int_max;
-};
-
-/* The bounds of both types stand in every row; those of the other type are not looked at. */
-#define REAL(type, value) _Generic((type)0, double : (double)(value), default : 0.0)
-#define INT(type, value)  _Generic((type)0, int64_t : (value), default : 0)
-
-static const struct parameter parameters[] = {
-#define X(type, field, json, def, min, max, help)                                                  \
-    {json,                                                                                         \
-     NUMBER_##type,                                                                                \
-     offsetof(struct sampling, field),                                                             \
-     REAL(type, min),                                                                              \
-     REAL(type, max),                                                                              \
-     INT(type, min),                                                                               \
-     INT(type, max)},
-    SAMPLING_PARAMS(X)
-#undef X
-};
-
-void sampling_defaults(struct sampling *s)
-{
-#define X(type, field, json, def, min, max, help) s->field = (def);
-    SAMPLING_PARAMS(X)
-#undef X
-}
-
-static const struct parameter *parameter_named(const char *name)
-{
-    for (size_t i = 0; i < ARRAY_LEN(parameters); i++) {
-        const char *a = parameters[i].name, *b = name;
-        while (*a && (*a == *b || (*a == '_' && *b == '-')))
-            a++, b++;
-        if (!*a && !*b)
-            return &parameters[i];
-    }
-    return NULL;
-}
-
-static int set_real(struct sampling *s, const struct parameter *p, double value,
-                    struct error *error)
-{
-    if (!(value >= p->real_min && value <= p->real_max))
-        return error_set(error, ERR_BAD_INPUT, "%s must be from %g to %g", p->name, p->real_min,
-                         p->real_max);
-    memcpy((char *)s + p->offset, &value, sizeof value);
-    return 0;
-}
-
-static int set_int(struct sampling *s, const struct parameter *p, int64_t value,
-                   struct error *error)
-{
-    if (value < p->int_min || value > p->int_max)
-        return error_set(error, ERR_BAD_INPUT, "%s must be from %" PRId64 " to %" PRId64, p->name,
-                         p->int_min, p->int_max);
-    memcpy((char *)s + p->offset, &value, sizeof value);
-    return 0;
-}
-
-int sampling_set(struct sampling *s, const char *name, const char *text, struct error *error)
-{
-    const struct parameter *p = parameter_named(name);
-    char *end;
-    if (!p)
-        return error_set(error, ERR_BAD_INPUT, "no sampling parameter \"%.40s\"", name);
-    errno = 0;
-    double real = p->type == NUMBER_double ? strtod(text, &end) : 0;
-    int64_t integer = p->type == NUMBER_int64_t ? strtoll(text, &end, 10) : 0;
-    if (end == text || *end || errno == ERANGE)
-        return error_set(error, ERR_BAD_INPUT, "%s: \"%.40s\" is not a number", p->name, text);
-    return p->type == NUMBER_double ? set_real(s, p, real, error) : set_int(s, p, integer, error);
-}
-
 json_t *sampling_json(const struct sampling *s)
 {
     json_t *object = json_object();
-    for (size_t i = 0; object && i < ARRAY_LEN(parameters); i++) {
-        const char *at = (const char *)s + parameters[i].offset;
+    size_t count;
+    const struct sampling_param *params = sampling_params(&count);
+    for (size_t i = 0; object && i < count; i++) {
+        const char *at = (const char *)s + params[i].offset;
         double real;
         int64_t integer;
         memcpy(&real, at, sizeof real);
         memcpy(&integer, at, sizeof integer);
-        json_t *value =
-            parameters[i].type == NUMBER_double ? json_real(real) : json_integer(integer);
-        if (json_object_set_new(object, parameters[i].name, value) != 0) {
+        json_t *value = params[i].type == SAMPLING_double ? json_real(real) : json_integer(integer);
+        if (json_object_set_new(object, params[i].name, value) != 0) {
             json_decref(object);
             return NULL;
         }
@@ -125,14 +44,15 @@ static int sampling_parse(json_t *object, struct sampling *s, struct error *erro
         return error_set(error, ERR_BAD_INPUT, "sampling must be an object");
     json_object_foreach(object, name, value)
     {
-        const struct parameter *p = parameter_named(name);
+        const struct sampling_param *p = sampling_param_named(name);
         if (!p || strcmp(p->name, name) != 0)
             return error_set(error, ERR_BAD_INPUT, "no sampling parameter \"%.40s\"", name);
-        if (p->type == NUMBER_double ? !json_is_number(value) : !json_is_integer(value))
+        if (p->type == SAMPLING_double ? !json_is_number(value) : !json_is_integer(value))
             return error_set(error, ERR_BAD_INPUT, "%s must be %s", p->name,
-                             p->type == NUMBER_double ? "a number" : "an integer");
-        if ((p->type == NUMBER_double ? set_real(s, p, json_number_value(value), error)
-                                      : set_int(s, p, json_integer_value(value), error)) != 0)
+                             p->type == SAMPLING_double ? "a number" : "an integer");
+        if ((p->type == SAMPLING_double
+                 ? sampling_set_real(s, p, json_number_value(value), error)
+                 : sampling_set_int(s, p, json_integer_value(value), error)) != 0)
             return -1;
     }
     return 0;
@@ -225,20 +145,6 @@ static int parse_ids(const json_t *array, const char *name, const uint32_t **out
     return 0;
 }
 
-int engine_stops_add(struct engine_stops *stops, const char *text, size_t bytes,
-                     struct error *error)
-{
-    if (stops->count == ENGINE_STOPS_MAX)
-        return error_set(error, ERR_BAD_INPUT, "at most %d texts may end an answer",
-                         ENGINE_STOPS_MAX);
-    if (bytes == 0 || bytes > ENGINE_STOP_BYTES_MAX)
-        return error_set(error, ERR_BAD_INPUT, "a text that ends an answer has 1 to %d bytes",
-                         ENGINE_STOP_BYTES_MAX);
-    memcpy(stops->text[stops->count], text, bytes);
-    stops->bytes[stops->count++] = (uint8_t)bytes;
-    return 0;
-}
-
 static int parse_stops(const json_t *body, struct engine_submit *out, struct error *error)
 {
     const json_t *stops = json_object_get(body, "stop");
@@ -250,14 +156,14 @@ static int parse_stops(const json_t *body, struct engine_submit *out, struct err
         const json_t *text = json_array_get(stops, i);
         if (!json_is_string(text))
             return error_set(error, ERR_BAD_INPUT, "stop[%zu] is not a text", i);
-        if (engine_stops_add(&out->stops, json_string_value(text), json_string_length(text),
-                             error) != 0)
+        if (stop_texts_add(&out->stops, json_string_value(text), json_string_length(text), error) !=
+            0)
             return -1;
     }
     return 0;
 }
 
-static json_t *stops_json(const struct engine_stops *stops)
+static json_t *stops_json(const struct stop_texts *stops)
 {
     json_t *array = json_array();
     for (uint32_t i = 0; array && i < stops->count; i++) {

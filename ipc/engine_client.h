@@ -8,31 +8,8 @@
 #include <stdint.h>
 
 #include "ipc/rpc.h"
-
-/* SAMPLING(type, field, json, default, min, max, help): one home for sampling parameters - submit's
- * JSON, the options of generate and repl's /set all come from here. */
-#define SAMPLING_PARAMS(X)                                                                         \
-    X(double, temperature, "temperature", 0.8, 0.0, 100.0, "0 is greedy")                          \
-    X(int64_t, top_k, "top_k", 40, 0, 1000000, "keep the k most probable tokens; 0 = all")         \
-    X(double, top_p, "top_p", 0.95, 0.0, 1.0, "keep the smallest set of that total probability")   \
-    X(double, min_p, "min_p", 0.05, 0.0, 1.0, "drop tokens below min_p times the best one")        \
-    X(double, repeat_penalty, "repeat_penalty", 1.0, 0.01, 100.0,                                  \
-      "divide logits of recent tokens; 1 = off")                                                   \
-    X(int64_t, repeat_last_n, "repeat_last_n", 64, 0, 4096, "tokens the penalty looks back")       \
-    X(int64_t, seed, "seed", -1, -1, INT64_MAX, "-1 takes one from the system")
-
-struct sampling {
-#define X(type, field, json, def, min, max, help) type field;
-    SAMPLING_PARAMS(X)
-#undef X
-};
-
-void sampling_defaults(struct sampling *s);
-
-/* Sets one parameter from what a person wrote: an option's argument, /set of repl. The name is that
- * of the JSON field; '-' counts as '_'. -1 with ERR_BAD_INPUT: unknown name, not a number, out of
- * range. */
-int sampling_set(struct sampling *s, const char *name, const char *text, struct error *error);
+#include "lib/sampling/sampling.h"
+#include "lib/sampling/stops.h"
 
 /* {"temperature": ...}; NULL without memory. */
 json_t *sampling_json(const struct sampling *s);
@@ -44,19 +21,6 @@ json_t *sampling_json(const struct sampling *s);
 #define ENGINE_KEY_BYTES_MAX    64    /* printable ASCII */
 #define ENGINE_WAIT_MS_MAX      60000 /* one long poll */
 #define ENGINE_NEXT_IDS_MAX     4096  /* tokens or log-probabilities in one reply */
-#define ENGINE_STOPS_MAX        8     /* texts that end an answer */
-#define ENGINE_STOP_BYTES_MAX   128   /* of one of them */
-
-/* Texts that end an answer and are no part of it. Fixed size: it stands in shared memory, too. */
-struct engine_stops {
-    uint32_t count;
-    uint8_t bytes[ENGINE_STOPS_MAX];
-    char text[ENGINE_STOPS_MAX][ENGINE_STOP_BYTES_MAX]; /* not NUL-terminated */
-};
-
-/* Adds a text of 1 to ENGINE_STOP_BYTES_MAX bytes of UTF-8. -1 with ERR_BAD_INPUT. */
-int engine_stops_add(struct engine_stops *stops, const char *text, size_t bytes,
-                     struct error *error);
 
 /* Deadlines of whole calls, a restart of compute within them included. */
 #define ENGINE_SUBMIT_MS     30000
@@ -79,7 +43,7 @@ struct engine_submit {
                          */
     const char *request_key; /* client-made unique key: submitting it again returns the same id;
                                 NULL lets the stub make one */
-    struct engine_stops stops;
+    struct stop_texts stops;
     struct sampling sampling;
 };
 

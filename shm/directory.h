@@ -7,10 +7,11 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#include "ipc/messages.h"
 #include "lib/model/model_index.h"
 #include "shm/entry.h"
 #include "shm/segment.h"
+
+#define DIRECTORY_LOADERS_MAX 16 /* == MSG_PARTS_MAX */
 
 struct directory_entry {
     entry_word word;               /* shm/entry.c only */
@@ -54,12 +55,12 @@ struct directory_head {
     _Atomic uint64_t
         backed_bytes; /* writer: cache: bytes of the arena that are or may become backed */
     _Atomic uint64_t owned_bytes; /* writer: cache: slot bytes of entries that are not ABSENT */
-    _Atomic uint64_t resident_payload_bytes;              /* writer: cache */
-    _Atomic uint64_t throttle_bytes_per_s[MSG_PARTS_MAX]; /* writer: supervisor; 0 = none */
+    _Atomic uint64_t resident_payload_bytes;                      /* writer: cache */
+    _Atomic uint64_t throttle_bytes_per_s[DIRECTORY_LOADERS_MAX]; /* writer: supervisor; 0 = none */
     _Atomic uint32_t prefetch_paused;  /* writer: cache: something waits for room (loaders look
                                           before a prefetch chunk) */
     _Atomic uint32_t doorbells_wanted; /* writer: cache: successes of loaders are of use at once */
-    _Atomic uint32_t quarantined[MSG_PARTS_MAX]; /* copies a loader does not read any more
+    _Atomic uint32_t quarantined[DIRECTORY_LOADERS_MAX]; /* copies a loader does not read any more
                                                     (shm/run_devices.h). writer: that loader; the
                                                     supervisor clears it while there is none */
     uint32_t reserved[26];

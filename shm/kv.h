@@ -10,9 +10,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "ipc/engine_client.h"
 #include "lib/base/error.h"
 #include "lib/model/arch.h"
+#include "lib/sampling/sampling.h"
+#include "lib/sampling/stops.h"
 #include "shm/segment.h"
 
 #define KV_REQUESTS_MAX                                                                            \
@@ -60,7 +61,7 @@ struct kv_request {
     uint32_t stop_bytes;    /* bytes of it that belong to the text */
     uint32_t reserved;
     uint64_t seed; /* resolved at submit, so that a successor draws the same */
-    struct engine_stops stops;
+    struct stop_texts stops;
     struct sampling sampling;
     struct kv_figures figures; /* writer: runner */
     char error_text[256];

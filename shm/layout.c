@@ -55,7 +55,7 @@ static const uint64_t directory_layout[] = {
     ENTRY_OWED_BITS,
     ENTRY_GENERATION_BITS,
     PINNER__COUNT,
-    MSG_PARTS_MAX,
+    DIRECTORY_LOADERS_MAX,
 };
 static const uint64_t arena_layout_numbers[] = {PAGE_BYTES};
 static const uint64_t gates_layout[] = {
@@ -81,7 +81,7 @@ static const uint64_t kv_layout[] = {
     O(kv_request, forced_tokens),
     O(kv_request, stop_token),
     O(kv_request, stops),
-    S(engine_stops),
+    S(stop_texts),
     S(sampling),
     O(kv_request, figures),
     S(kv_figures),

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "lib/base/assert.h"
+#include "lib/model/limits.h"
 #include "lib/model/store.h"
 
 /* Not twice, and no more than there is room for: further ones are not needed. */

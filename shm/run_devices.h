@@ -4,6 +4,7 @@
 #define SLUICE_SHM_RUN_DEVICES_H
 
 #include "config/devices.h"
+#include "lib/model/limits.h"
 #include "lib/model/model_index.h"
 
 #define RUN_COPIES_MAX 4

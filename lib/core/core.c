@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "lib/base/bytes.h"
+#include "lib/base/tensor_type.h"
+#include "lib/model/limits.h"
 
 static const struct model_tensor *tensor_of(const struct core *c, uint32_t entry, uint32_t extent)
 {

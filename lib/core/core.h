@@ -16,10 +16,12 @@
 #include <stdint.h>
 
 #include "lib/base/error.h"
+#include "lib/base/tensor_type.h"
 #include "lib/core/weights.h"
 #include "lib/kernels/kernels.h"
 #include "lib/model/model_index.h"
-#include "lib/policy/policy.h"
+#include "lib/policy/prefill.h"
+#include "lib/policy/routing.h"
 
 struct core;
 

@@ -3,8 +3,10 @@
 #define SLUICE_CORE_INTERNAL_H
 
 #include "lib/base/assert.h"
+#include "lib/base/tensor_type.h"
 #include "lib/core/core.h"
 #include "lib/core/pool.h"
+#include "lib/model/limits.h"
 
 #define CORE_MAGIC 0x434f5245u
 

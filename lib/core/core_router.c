@@ -4,6 +4,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "lib/model/limits.h"
+
 static void gate_row(struct core *c, uint32_t r)
 {
     struct core_layer *l = core_layer_now(c);

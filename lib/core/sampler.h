@@ -10,7 +10,7 @@
 
 #include "lib/base/error.h"
 
-struct sampler_settings { /* the meaning of struct sampling (ipc/engine_client.h), checked */
+struct sampler_settings { /* the meaning of struct sampling (lib/sampling/sampling.h), checked */
     double temperature, top_p, min_p, repeat_penalty;
     uint32_t top_k; /* 0: all */
     uint64_t seed;

@@ -8,9 +8,12 @@
 #include <stdint.h>
 
 #include "lib/base/error.h"
+#include "lib/base/tensor_type.h"
 #include "lib/kernels/kernels.h"
 #include "lib/model/model_index.h"
-#include "lib/policy/policy.h"
+#include "lib/policy/prefill.h"
+#include "lib/policy/routing.h"
+#include "lib/tensor/tier.h"
 
 /*  QUEUED --pin--> WAITED --wait--> READY --computed, unpin--> DONE
  *     \------------pin------------------^

@@ -13,6 +13,8 @@
 
 #include "lib/kernels/internal.h"
 
+#include "lib/base/tensor_type.h"
+
 #define LANES 8
 #define PANEL 8  /* outputs of a panel */
 #define CHUNK 32 /* blocks of a panel: 8 KiB of weights */

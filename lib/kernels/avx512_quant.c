@@ -9,6 +9,8 @@
 
 #include "lib/kernels/internal.h"
 
+#include "lib/base/tensor_type.h"
+
 #define LANES 16
 #define PANEL 32 /* outputs of a panel: two vectors */
 #define CHUNK 16 /* blocks of a panel: 16 KiB of weights, half the first-level cache */

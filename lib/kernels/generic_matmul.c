@@ -3,6 +3,8 @@
  * Q8_0/Q4_0: exact integer sum per block, then one float sum over the blocks in ascending order. */
 #include "lib/kernels/internal.h"
 
+#include "lib/base/tensor_type.h"
+
 #define LANES 8
 #define ROWS  4   /* rows that share one unpacked piece of a weight row */
 #define PIECE 512 /* elements unpacked at a time */

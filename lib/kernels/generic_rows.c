@@ -1,6 +1,8 @@
 /* Row operations and attention in plain C. */
 #include "lib/kernels/internal.h"
 
+#include "lib/base/tensor_type.h"
+
 /* exp by 2^n * e^r, |r| <= ln 2 / 2, e^r by its series to the seventh power (error below 2^-27). */
 static float exp_one(float x)
 {

@@ -6,6 +6,8 @@
 #ifdef SLUICE_KERNELS_X86
 #include <cpuid.h>
 
+#include "lib/base/tensor_type.h"
+
 static bool has_avx2(void)
 {
     unsigned a, b, c, d;

@@ -6,6 +6,9 @@
 
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
+#include "lib/base/tensor_type.h"
+#include "lib/model/limits.h"
+#include "lib/tensor/tier.h"
 
 #define LOCKSTEP_MAGIC 0x4c4f434bu
 

@@ -6,6 +6,9 @@
 #include <string.h>
 
 #include "lib/base/assert.h"
+#include "lib/base/printable.h"
+#include "lib/base/tensor_type.h"
+#include "lib/model/limits.h"
 
 #define KEY_BYTES 128
 
@@ -207,7 +210,7 @@ static int only_text(const struct gguf *g, const char *key, const char *want, st
     int found = gguf_get_string(g, key, &text, &n, error);
     if (found == 1 && (n != strlen(want) || memcmp(text, want, n) != 0))
         return error_set(error, ERR_BAD_INPUT, "key '%s' is '%s'; only '%s' is supported", key,
-                         gguf_printable(text, n).text, want);
+                         printable(text, n).text, want);
     return found < 0 ? -1 : 0;
 }
 

@@ -7,6 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "lib/model/limits.h"
+
 /* Hyper-parameters after validation; every field is in the range arch.tbl.h states. */
 struct model_hparams {
     uint32_t layers;
@@ -42,12 +44,6 @@ enum rope_kind {
     ROPE_HALVES, /* i and i + head_size / 2 */
     ROPE_PAIRS,  /* 2i and 2i + 1 */
 };
-
-#define MODEL_LAYERS_MAX  512
-#define MODEL_EXPERTS_MAX 4096
-#define MODEL_TOP_K_MAX   64
-#define MODEL_CONTEXT_MAX (1u << 20)
-#define MODEL_VOCAB_MAX   (1u << 20)
 
 /* Roles of dense tensors: one row per tensor a program may ask for.
  * DENSE_GLOBAL(role, name)  DENSE_LAYER(role, name with %u) */

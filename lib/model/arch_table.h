@@ -6,6 +6,7 @@
 
 #include "lib/model/arch.h"
 #include "lib/model/gguf.h"
+#include "lib/model/limits.h"
 
 enum arch_id {
 #define ARCH(id, name) ARCH_##id,

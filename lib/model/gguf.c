@@ -9,6 +9,9 @@
 
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
+#include "lib/base/printable.h"
+#include "lib/base/tensor_type.h"
+#include "lib/model/limits.h"
 
 #define READ_BYTES       (256 * KIB)
 #define PREAMBLE_BYTES   24u                      /* magic, version, two counts */
@@ -37,16 +40,6 @@ static const char *foreign_type_name(uint32_t id)
         if (names[i].id == id)
             return names[i].name;
     return "unknown";
-}
-
-struct gguf_word gguf_printable(const char *text, size_t bytes)
-{
-    struct gguf_word w;
-    size_t n = bytes < sizeof w.text - 1 ? bytes : sizeof w.text - 1;
-    for (size_t i = 0; i < n; i++)
-        w.text[i] = text[i] >= ' ' && text[i] <= '~' ? text[i] : '?';
-    w.text[n] = 0;
-    return w;
 }
 
 /* Reads on until the header holds `want` bytes. The file is known to be that long. */
@@ -152,7 +145,7 @@ static int parse_preamble(struct gguf *g, uint64_t *tensors, uint64_t *keys, str
     if (memcmp(p, "GGUF", 4) != 0)
         return error_set(error, ERR_BAD_INPUT,
                          "not a GGUF file: it starts with '%s' instead of 'GGUF'",
-                         gguf_printable(p, 4).text);
+                         printable(p, 4).text);
     g->version = load_u32(p + 4);
     if (g->version != 0 && (g->version & 0xffff) == 0)
         return error_set(error, ERR_BAD_INPUT,
@@ -236,7 +229,7 @@ static int parse_keys(struct gguf *g, uint32_t count, struct error *error)
                              "key %" PRIu32 " has a name of %" PRIu64 " bytes", g->key_count,
                              bytes);
         key->name_bytes = (uint32_t)bytes;
-        struct gguf_word name = gguf_printable(g->header + key->name_at, bytes);
+        struct printable name = printable(g->header + key->name_at, bytes);
         if (take_u32(g, "a key", &key->type, error) || parse_value(g, key, name.text, error))
             return -1;
     }
@@ -251,7 +244,7 @@ static int index_keys(struct gguf *g, struct error *error)
         const char *name = g->header + g->keys[i].name_at;
         if (strtab_put(&g->key_names, name, g->keys[i].name_bytes, i) != STRTAB_NONE)
             return error_set(error, ERR_BAD_INPUT, "key '%s' stands twice in the file",
-                             gguf_printable(name, g->keys[i].name_bytes).text);
+                             printable(name, g->keys[i].name_bytes).text);
     }
     return 0;
 }
@@ -271,7 +264,7 @@ static int parse_tensor_name(struct gguf *g, struct model_tensor *t, struct erro
     for (uint64_t i = 0; i < bytes; i++)
         if (name[i] <= ' ' || name[i] > '~')
             return error_set(error, ERR_BAD_INPUT, "tensor name '%s' has odd characters",
-                             gguf_printable(name, bytes).text);
+                             printable(name, bytes).text);
     memcpy(t->name, name, bytes);
     return 0;
 }

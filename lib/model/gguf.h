@@ -12,12 +12,12 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "lib/base/bytes.h"
 #include "lib/base/error.h"
-#include "lib/model/model_index.h"
+#include "lib/model/limits.h"
 #include "lib/model/strtab.h"
 
 #define GGUF_HEADER_MAX    (256 * MIB)
-#define GGUF_FILE_MAX      ((uint64_t)1 << 60) /* so that sums of offsets cannot overflow */
 #define GGUF_KEYS_MAX      65536u
 #define GGUF_TENSORS_MAX   1000000u
 #define GGUF_KEY_BYTES_MAX 65535u
@@ -106,11 +106,5 @@ int gguf_get_array(const struct gguf *g, const char *key, enum gguf_value_type e
 void gguf_array_string(struct gguf_array *a, const char **text, size_t *bytes);
 int32_t gguf_array_i32(struct gguf_array *a);
 float gguf_array_f32(struct gguf_array *a);
-
-/* Foreign text made fit for one line of a message: at most 71 bytes, odd characters as '?'. */
-struct gguf_word {
-    char text[72];
-};
-struct gguf_word gguf_printable(const char *text, size_t bytes);
 
 #endif

@@ -8,6 +8,7 @@
 #include "lib/base/bulk.h"
 #include "lib/base/bytes.h"
 #include "lib/base/tensor_type.h"
+#include "lib/model/limits.h"
 
 #define ALIGNMENT_DEFAULT 32u
 #define STREAM_BYTES      (4 * MIB)

@@ -12,6 +12,7 @@
 #include "lib/model/arch.h"
 #include "lib/model/hf_internal.h"
 #include "lib/model/json_file.h"
+#include "lib/model/limits.h"
 
 #define ALIGNMENT 32u
 

@@ -6,8 +6,10 @@
 #include <string.h>
 
 #include "lib/base/assert.h"
+#include "lib/base/printable.h"
 #include "lib/model/arch.h"
 #include "lib/model/hf_internal.h"
+#include "lib/model/limits.h"
 
 #define KEY_BYTES 128
 
@@ -58,7 +60,7 @@ static int find_arch(const json_t *config, enum hf_arch *arch, struct error *err
         strncat(known, archs[i].model_type, sizeof known - strlen(known) - 1);
     }
     return error_set(error, ERR_BAD_INPUT, "model_type '%s' is not supported (supported: %s)",
-                     type ? gguf_printable(type, strlen(type)).text : "", known);
+                     type ? printable(type, strlen(type)).text : "", known);
 }
 
 /* NULL for null, too. Rotary parameters moved into an object of their own in newer files. */
@@ -123,7 +125,7 @@ static int check_must(const struct must_row *row, const json_t *config, struct e
     int status = 0;
     if (!among(word, row->words))
         status = error_set(error, ERR_BAD_INPUT, "%s is %s, which is not supported (only %s)",
-                           row->field, gguf_printable(word, strlen(word)).text, row->words);
+                           row->field, printable(word, strlen(word)).text, row->words);
     free(word);
     return status;
 }
@@ -140,7 +142,7 @@ static int check_rope(const json_t *config, struct error *error)
         const char *word = json_string_value(type ? type : json_object_get(rope, "type"));
         if (!word || strcmp(word, "default") != 0)
             return error_set(error, ERR_BAD_INPUT, "%s of type '%s' is not supported", homes[i],
-                             word ? gguf_printable(word, strlen(word)).text : "");
+                             word ? printable(word, strlen(word)).text : "");
     }
     return 0;
 }

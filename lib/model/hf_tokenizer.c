@@ -6,8 +6,10 @@
 #include <string.h>
 
 #include "lib/base/assert.h"
+#include "lib/base/printable.h"
 #include "lib/model/arch.h"
 #include "lib/model/hf_internal.h"
+#include "lib/model/limits.h"
 #include "lib/model/tokenizer_blob.h"
 
 #define MERGES_MAX TOKENIZER_MERGES_MAX
@@ -58,7 +60,7 @@ static int check_normalizer(const json_t *root, struct error *error)
         return 0;
     const char *type = json_string_value(json_object_get(n, "type"));
     return error_set(error, ERR_BAD_INPUT, "a normalizer of type '%s' is not supported",
-                     type ? gguf_printable(type, strlen(type)).text : "");
+                     type ? printable(type, strlen(type)).text : "");
 }
 
 static int find_pretokenizer(const json_t *root, const json_t *model, const char **name,
@@ -77,7 +79,7 @@ static int find_pretokenizer(const json_t *root, const json_t *model, const char
         }
     return error_set(error, ERR_BAD_INPUT, "its pre-tokenizer is not one of those supported%s%s",
                      expression ? ": " : "",
-                     expression ? gguf_printable(expression, strlen(expression)).text : "");
+                     expression ? printable(expression, strlen(expression)).text : "");
 }
 
 /* ---- tokens ---- */
@@ -89,7 +91,7 @@ static int put_token(struct hf_tokens *t, const char *text, const json_t *number
     if (!json_is_integer(number) || id < 0 || id >= (json_int_t)t->count)
         return error_set(error, ERR_BAD_INPUT,
                          "token '%s' has no number below the %" PRIu32 " of config.json",
-                         gguf_printable(text, strlen(text)).text, t->count);
+                         printable(text, strlen(text)).text, t->count);
     if (t->text[id] && type == TOKEN_NORMAL)
         return error_set(error, ERR_BAD_INPUT, "two tokens have the number %" JSON_INTEGER_FORMAT,
                          id);
@@ -272,7 +274,7 @@ static int check_model(const json_t *model, struct error *error)
     if (!type || strcmp(type, "BPE") != 0)
         return error_set(error, ERR_BAD_INPUT,
                          "a tokenizer of type '%s' is not supported (only BPE)",
-                         type ? gguf_printable(type, strlen(type)).text : "");
+                         type ? printable(type, strlen(type)).text : "");
     return 0;
 }
 

@@ -5,9 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/tensor_type.h"
 #include "lib/model/index_derive.h"
+#include "lib/model/limits.h"
 #include "lib/model/model_index.h"
 #include "lib/model/tokenizer_blob.h"
+#include "lib/tensor/tier.h"
 
 static int bad(struct error *error, const char *what)
 {

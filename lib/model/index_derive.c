@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "lib/base/assert.h"
+#include "lib/model/limits.h"
+#include "lib/tensor/tier.h"
 
 uint32_t index_layout_hash(void)
 {

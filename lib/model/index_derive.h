@@ -6,6 +6,7 @@
 #define SLUICE_MODEL_INDEX_DERIVE_H
 
 #include "lib/model/arch_table.h"
+#include "lib/model/limits.h"
 #include "lib/model/model_index.h"
 
 #define DENSE_MAX (MODEL_LAYERS_MAX * DENSE__COUNT + DENSE__COUNT)

@@ -5,9 +5,11 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "lib/base/tensor_type.h"
 #include "lib/model/gguf.h"
 #include "lib/model/index_derive.h"
-#include "lib/model/store.h"
+#include "lib/model/limits.h"
+#include "lib/tensor/tier.h"
 
 static int bad(struct error *error, uint32_t entry, const char *what)
 {

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "lib/model/gguf.h"
+#include "lib/base/printable.h"
 
 json_t *json_text(const char *text, size_t bytes, struct error *error)
 {
@@ -16,7 +16,7 @@ json_t *json_text(const char *text, size_t bytes, struct error *error)
     json_t *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &why);
     if (!root) {
         error_set(error, ERR_BAD_INPUT, "not JSON as it should be: %s (at byte %d)",
-                  gguf_printable(why.text, strnlen(why.text, sizeof why.text)).text, why.position);
+                  printable(why.text, strnlen(why.text, sizeof why.text)).text, why.position);
         return NULL;
     }
     if (!json_is_object(root)) {

@@ -9,10 +9,14 @@
 #include <unistd.h>
 
 #include "lib/base/assert.h"
+#include "lib/base/printable.h"
+#include "lib/base/utf8.h"
 #include "lib/model/gguf.h"
 #include "lib/model/index_derive.h"
+#include "lib/model/limits.h"
 #include "lib/model/tokenizer.h"
 #include "lib/model/tokenizer_blob.h"
+#include "lib/tensor/tier.h"
 
 /* The memory a build needs besides the header; freed together. */
 struct build {
@@ -64,7 +68,7 @@ static int read_arch(const struct gguf *g, enum arch_id *arch, struct error *err
         strncat(known, arch_name((enum arch_id)i), sizeof known - strlen(known) - 1);
     }
     return error_set(error, ERR_BAD_INPUT, "architecture '%s' is not supported (supported: %s)",
-                     gguf_printable(name, bytes).text, known);
+                     printable(name, bytes).text, known);
 }
 
 /* Places the parts one behind the other, from the counts. */

@@ -29,41 +29,22 @@
 #include "lib/base/tensor_type.h"
 #include "lib/model/arch.h"
 #include "lib/model/chat.h"
+#include "lib/model/limits.h"
+#include "lib/tensor/tier.h"
 
 #define MODEL_INDEX_MAGIC   0x58444e4943554c53ull /* "SLUCINDX" */
 #define MODEL_INDEX_VERSION 3u
-#define MODEL_NAME_BYTES    64
-#define MODEL_STRIPES_MAX   16
-#define MODEL_PATH_BYTES    1024
 #define MATRIX_ALIGN        64 /* of a matrix inside the slot of a store's entry */
 #define ENTRY_EXTENTS_MAX   3
 #define ENTRY_NONE          UINT32_MAX
 
-/* Tiers: the fixed list of DESIGN.md §1. */
-enum tier { TIER_NATIVE, TIER_INT8, TIER_INT4, TIER_INT2, TIER__COUNT };
-
 enum entry_kind { ENTRY_DENSE, ENTRY_EXPERT };
-
-struct model_file_id { /* changes of these while running mean: the file was replaced */
-    uint64_t dev, ino, bytes;
-    int64_t mtime_ns;
-};
 
 /* A file of a store that holds parts of experts. */
 struct model_stripe {
     struct model_file_id file;
     char path[MODEL_PATH_BYTES];   /* absolute, NUL-terminated */
     char mirror[MODEL_PATH_BYTES]; /* likewise: the same bytes once more; "": there are none */
-};
-
-struct model_tensor {
-    char name[MODEL_NAME_BYTES]; /* NUL-terminated */
-    uint32_t type;               /* enum tensor_type */
-    uint32_t dims;
-    uint64_t ne[4]; /* elements, ne[0] along the row; unused ones are 1 */
-    uint64_t row_bytes;
-    uint64_t file_offset;
-    uint64_t bytes;
 };
 
 /* One run of file bytes an entry needs, and where it lies in the entry's slot. */

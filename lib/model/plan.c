@@ -11,6 +11,7 @@
 
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
+#include "lib/model/limits.h"
 #include "lib/model/plan_table.h"
 
 #define ROUTER_BYTES_MAX (64 * KIB)

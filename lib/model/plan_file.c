@@ -12,7 +12,9 @@
 
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
+#include "lib/base/printable.h"
 #include "lib/model/gguf.h"
+#include "lib/model/limits.h"
 #include "lib/model/plan_table.h"
 
 #define TABLES_SUFFIX ".tables"
@@ -65,9 +67,9 @@ static int array_find(const char *name, bool tables)
 }
 
 /* Words of a foreign file in an error's one line. */
-static struct gguf_word printable(const char *text)
+static struct printable printable_name(const char *text)
 {
-    return gguf_printable(text, strlen(text));
+    return printable(text, strlen(text));
 }
 
 struct parsed { /* a plan file, its parts found and not yet believed */
@@ -117,7 +119,7 @@ static int parse_names(struct parsed *p, struct error *error)
         const struct plan shape = {.layers = p->layers, .experts = p->experts};
         if (a < 0)
             return error_set(error, ERR_BAD_INPUT, "damaged plan: no array is called '%.40s'",
-                             printable(name).text);
+                             printable_name(name).text);
         uint64_t wanted = plan_array_count(&shape, (enum plan_array)a);
         if (!json_is_array(value) || json_array_size(value) != wanted)
             return error_set(error, ERR_BAD_INPUT,
@@ -153,7 +155,7 @@ static int take_scalars(struct plan *plan, const struct parsed *p, struct error 
             s++;
         if (s == PLAN_SCALAR__COUNT)
             return error_set(error, ERR_BAD_INPUT, "damaged plan: no scalar is called '%.40s'",
-                             printable(name).text);
+                             printable_name(name).text);
         double v = json_number_value(value);
         if (!json_is_number(value) || !plan_scalar_right((enum plan_scalar)s, v))
             return error_set(error, ERR_BAD_INPUT, "damaged plan: %s is not from %g to %g", name,
@@ -247,7 +249,7 @@ struct plan *plan_parse(const char *text, size_t bytes, const void *tables, size
     json_t *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &where);
     if (!root) {
         error_set(error, ERR_BAD_INPUT, "damaged plan: line %d: %.100s", where.line,
-                  printable(where.text).text);
+                  printable_name(where.text).text);
         return NULL;
     }
     struct plan *plan = parse_root(root, tables, tables_bytes, error);
@@ -313,8 +315,8 @@ static int read_tables(const char *path, const json_t *root, char **tables, size
     struct error why;
     *tables = read_file(full, PLAN_TABLES_MAX, bytes, &why);
     return *tables ? 0
-                   : error_set(error, why.code, "its tables %.100s: %.200s", printable(name).text,
-                               why.text);
+                   : error_set(error, why.code, "its tables %.100s: %.200s",
+                               printable_name(name).text, why.text);
 }
 
 struct plan *plan_read(const char *path, struct error *error)
@@ -329,7 +331,7 @@ struct plan *plan_read(const char *path, struct error *error)
     free(text);
     if (!root) {
         error_set(&why, ERR_BAD_INPUT, "damaged plan: line %d: %.100s", where.line,
-                  printable(where.text).text);
+                  printable_name(where.text).text);
         return fail_with_path(path, &why, error);
     }
     struct plan *plan = NULL;

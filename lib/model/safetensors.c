@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "lib/base/assert.h"
+#include "lib/base/printable.h"
 #include "lib/base/tensor_type.h"
 #include "lib/model/gguf.h"
 #include "lib/model/json_file.h"
@@ -56,7 +57,7 @@ static int check_name(const char *name, size_t bytes, struct error *error)
     for (size_t i = 0; i < bytes; i++)
         if (name[i] <= ' ' || name[i] > '~')
             return error_set(error, ERR_BAD_INPUT, "tensor name '%s' has odd characters",
-                             gguf_printable(name, bytes).text);
+                             printable(name, bytes).text);
     return 0;
 }
 
@@ -70,7 +71,7 @@ static int parse_dtype(const json_t *value, const char *name, const struct dtype
             return 0;
         }
     return error_set(error, ERR_BAD_INPUT, "tensor %s has the unknown dtype '%s'", name,
-                     word ? gguf_printable(word, strlen(word)).text : "");
+                     word ? printable(word, strlen(word)).text : "");
 }
 
 /* Shape, and with it the bytes it takes. */
@@ -273,8 +274,7 @@ static int add_file(struct safetensors *s, const char *name, uint32_t *number, s
         strlen(name) > SAFETENSORS_NAME_MAX || s->file_count == SAFETENSORS_FILES_MAX)
         return error_set(error, ERR_BAD_INPUT,
                          "%s names '%s', which is no file beside it (or one of more than %u)",
-                         INDEX_NAME, gguf_printable(name, strlen(name)).text,
-                         SAFETENSORS_FILES_MAX);
+                         INDEX_NAME, printable(name, strlen(name)).text, SAFETENSORS_FILES_MAX);
     struct safetensors_file *bigger = reallocarray(s->files, s->file_count + 1, sizeof *bigger);
     char *copy = strdup(name);
     if (bigger)
@@ -325,7 +325,7 @@ static int open_mapped(struct safetensors *s, const char *dir, const json_t *map
         const char *name = json_string_value(value);
         if (!t || strcmp(s->files[t->file].name, name) != 0)
             return error_set(error, ERR_BAD_INPUT, "%s: tensor %s is not in %s", INDEX_NAME,
-                             gguf_printable(tensor, strlen(tensor)).text, name);
+                             printable(tensor, strlen(tensor)).text, name);
     }
     return 0;
 }

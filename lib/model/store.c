@@ -18,6 +18,7 @@
 #include "lib/base/log.h"
 #include "lib/model/gguf.h"
 #include "lib/model/index_derive.h"
+#include "lib/model/limits.h"
 
 #define HASH_BYTES_AT_ONCE MIB
 

@@ -66,7 +66,9 @@
 #include <stdint.h>
 
 #include "lib/base/error.h"
+#include "lib/model/limits.h"
 #include "lib/model/model_index.h"
+#include "lib/tensor/tier.h"
 
 #define STORE_FORMAT        "sluice-store"
 #define STORE_VERSION       1u
@@ -82,7 +84,6 @@
 #define STORE_HASH_BYTES    16
 #define STORE_MANIFEST_MAX  (4 * MIB)
 #define STORE_ENTRIES_MAX   (256 * MIB)
-#define STORE_SLOT_MAX      (64 * GIB) /* sums over any grid stay far from overflow */
 
 /* STORE_METHOD(NAME, word in the manifest): how a tier was made from the source. */
 #define STORE_METHODS(X)                                                                           \

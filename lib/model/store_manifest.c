@@ -6,9 +6,13 @@
 #include <string.h>
 
 #include "lib/base/assert.h"
+#include "lib/base/printable.h"
+#include "lib/base/tensor_type.h"
 #include "lib/model/gguf.h"
 #include "lib/model/json_file.h"
+#include "lib/model/limits.h"
 #include "lib/model/store.h"
+#include "lib/tensor/tier.h"
 
 #define ELEMENTS_MAX (1 << 24) /* of a row, and rows of a matrix */
 
@@ -74,7 +78,7 @@ static bool type_find(const char *name, uint32_t *type)
 static int unlike(struct error *error, const char *place, const json_error_t *why)
 {
     return error_set(error, ERR_BAD_INPUT, "%s: %s", place,
-                     gguf_printable(why->text, strnlen(why->text, sizeof why->text)).text);
+                     printable(why->text, strnlen(why->text, sizeof why->text)).text);
 }
 
 static int bad(struct error *error, const char *place, const char *fmt, ...)
@@ -159,7 +163,7 @@ static int parse_matrix(json_t *object, const char *place, struct model_matrix *
                        &k, "n", &n, "row_bytes", &row_bytes, "offset", &offset) != 0)
         return unlike(error, place, &why);
     if (!type_find(type, &x->type))
-        return bad(error, place, "type '%s' is not known", gguf_printable(type, strlen(type)).text);
+        return bad(error, place, "type '%s' is not known", printable(type, strlen(type)).text);
     uint64_t elements = 0, rows = 0;
     if (number(k, 1, ELEMENTS_MAX, place, "k", &elements, error) ||
         number(n, 1, ELEMENTS_MAX, place, "n", &rows, error) ||
@@ -264,10 +268,10 @@ static int parse_tier(json_t *object, size_t number_in_list, struct store_manife
     uint32_t t = find_word(tier_names, TIER__COUNT, tier);
     uint32_t how = find_word(method_names, STORE_METHOD__COUNT, method);
     if (t == TIER__COUNT)
-        return bad(error, place, "tier '%s' is not known", gguf_printable(tier, strlen(tier)).text);
+        return bad(error, place, "tier '%s' is not known", printable(tier, strlen(tier)).text);
     if (how == STORE_METHOD__COUNT)
         return bad(error, place, "method '%s' is not known",
-                   gguf_printable(method, strlen(method)).text);
+                   printable(method, strlen(method)).text);
     if (m->tier_mask >> t != 0)
         return bad(error, place, "tiers are not in ascending order");
     m->tier_mask |= 1u << t;
@@ -388,8 +392,7 @@ static int parse_root(json_t *root, struct store_manifest *m, struct error *erro
         return -1;
     m->layout = store_layout_find(layout);
     if (m->layout == STORE_LAYOUT__COUNT)
-        return bad(error, "layout", "'%s' is not known",
-                   gguf_printable(layout, strlen(layout)).text);
+        return bad(error, "layout", "'%s' is not known", printable(layout, strlen(layout)).text);
     m->layers = (uint32_t)layer_count;
     m->experts = (uint32_t)expert_count;
     if (strlen(arch) >= sizeof m->arch)

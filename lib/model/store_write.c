@@ -11,6 +11,8 @@
 #include <xxhash.h>
 
 #include "lib/base/assert.h"
+#include "lib/base/tensor_type.h"
+#include "lib/model/limits.h"
 
 static const char *const matrix_names[EXPERT__COUNT] = {
     [EXPERT_GATE] = "gate",

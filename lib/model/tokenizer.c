@@ -11,6 +11,7 @@
 
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
+#include "lib/base/utf8.h"
 #include "lib/model/tokenizer_blob.h"
 
 #define TOKENIZER_OBJ 0x544f4b5au /* "TOKZ" */

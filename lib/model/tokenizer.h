@@ -40,12 +40,4 @@ const char *tokenizer_piece(const struct tokenizer *t, uint32_t id, size_t *byte
 /* The character (code point below U+0200) that stands for each byte in the pieces of a file. */
 void tokenizer_byte_alphabet(uint16_t code_of_byte[256]);
 
-/* Length of the longest prefix of `text` that ends at a character boundary: what may be shown now.
- * Bytes that can never become valid UTF-8 count as complete (they are shown as U+FFFD). */
-size_t utf8_complete_prefix(const char *text, size_t bytes);
-
-/* Copies text replacing invalid sequences by U+FFFD; returns bytes written (<= 3 * bytes + 1, NUL
- * added). */
-size_t utf8_sanitise(const char *text, size_t bytes, char *out);
-
 #endif

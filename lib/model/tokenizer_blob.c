@@ -5,7 +5,7 @@
 
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
-#include "lib/model/arch.h"
+#include "lib/model/limits.h"
 
 static const struct {
     const char *name;

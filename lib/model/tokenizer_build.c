@@ -6,7 +6,8 @@
 
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
-#include "lib/model/arch.h"
+#include "lib/base/printable.h"
+#include "lib/model/limits.h"
 #include "lib/model/strtab.h"
 #include "lib/model/tokenizer_blob.h"
 
@@ -137,7 +138,7 @@ static int index_tokens(struct builder *b, struct error *error)
             if (other != STRTAB_NONE && normal)
                 return error_set(error, ERR_BAD_INPUT,
                                  "tokens %" PRIu32 " and %" PRIu32 " are the same: '%s'", other, i,
-                                 gguf_printable(s->text, s->bytes).text);
+                                 printable(s->text, s->bytes).text);
         }
     }
     return 0;
@@ -174,7 +175,7 @@ static int read_model(struct builder *b, struct error *error)
     return error_set(error, ERR_BAD_INPUT,
                      "tokenizer model '%s' is not supported (only gpt2: byte-level BPE, and llama: "
                      "SentencePiece BPE)",
-                     gguf_printable(text, n).text);
+                     printable(text, n).text);
 }
 
 /* SentencePiece has no pre-tokenizer, whatever the key says. */
@@ -190,7 +191,7 @@ static int read_pre(struct builder *b, struct error *error)
         b->head.pre = pretokenizer_find(text, n);
     if (b->head.pre == UINT32_MAX)
         return error_set(error, ERR_BAD_INPUT, "pre-tokenizer '%s' is not supported",
-                         gguf_printable(text, n).text);
+                         printable(text, n).text);
     return 0;
 }
 
@@ -527,7 +528,7 @@ static int parse_merge(const struct builder *b, uint32_t rank, const char *line,
     size_t right = space ? n - left - 1 : 0;
     if (!left || !right || n > TOKENIZER_PIECES_MAX)
         return error_set(error, ERR_BAD_INPUT, "merge %" PRIu32 " is not two tokens: '%s'", rank,
-                         gguf_printable(line, n).text);
+                         printable(line, n).text);
     memcpy(joined, line, left);
     memcpy(joined + left, space + 1, right);
     *m = (struct merge_slot){
@@ -539,7 +540,7 @@ static int parse_merge(const struct builder *b, uint32_t rank, const char *line,
     if (m->left == STRTAB_NONE || m->right == STRTAB_NONE || m->merged == STRTAB_NONE)
         return error_set(error, ERR_BAD_INPUT,
                          "merge %" PRIu32 " names a token that is not in the vocabulary: '%s'",
-                         rank, gguf_printable(line, n).text);
+                         rank, printable(line, n).text);
     return 0;
 }
 

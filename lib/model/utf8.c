@@ -1,6 +1,6 @@
 #include <string.h>
 
-#include "lib/model/tokenizer.h"
+#include "lib/base/utf8.h"
 
 /* What stands at the start of `text`. */
 enum utf8_kind { UTF8_CHARACTER, UTF8_INVALID, UTF8_INCOMPLETE };

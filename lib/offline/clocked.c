@@ -6,7 +6,9 @@
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
 #include "lib/lockstep/lockstep.h"
+#include "lib/model/limits.h"
 #include "lib/offline/serving.h"
+#include "lib/tensor/tier.h"
 
 struct clocked { /* one evaluation */
     const struct offline_evaluation *base;

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "lib/base/assert.h"
+#include "lib/tensor/tier.h"
 
 struct job { /* what all workers share */
     const struct offline_evaluation *e;

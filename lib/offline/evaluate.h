@@ -9,6 +9,7 @@
 #include "lib/offline/logits.h"
 #include "lib/offline/offline.h"
 #include "lib/offline/text.h"
+#include "lib/tensor/tier.h"
 
 /* Threads of an evaluation, at most: workers are numbered below it. */
 #define OFFLINE_WORKERS_MAX 64

@@ -3,6 +3,7 @@
 #define SLUICE_OFFLINE_INTERNAL_H
 
 #include "lib/offline/offline.h"
+#include "lib/tensor/tier.h"
 
 #define OFFLINE_MAGIC 0x4f46464cu
 

@@ -11,7 +11,10 @@
 #include <unistd.h>
 
 #include "lib/base/assert.h"
+#include "lib/base/tensor_type.h"
+#include "lib/model/limits.h"
 #include "lib/offline/internal.h"
+#include "lib/tensor/tier.h"
 
 /* Room at the end, so that a kernel's last wide read stays inside. */
 #define TAIL_BYTES 64

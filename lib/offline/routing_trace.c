@@ -4,7 +4,9 @@
 #include <string.h>
 
 #include "lib/base/assert.h"
+#include "lib/base/tensor_type.h"
 #include "lib/policy/prediction.h"
+#include "lib/tensor/tier.h"
 
 struct routing { /* of one window */
     const struct model_hparams *h;

@@ -5,6 +5,7 @@
 
 #include "lib/base/assert.h"
 #include "lib/policy/swap.h"
+#include "lib/tensor/tier.h"
 
 struct run { /* one evaluation */
     const struct offline_evaluation *base;

@@ -8,6 +8,7 @@
 #define SLUICE_OFFLINE_SERVING_H
 
 #include "lib/offline/evaluate.h"
+#include "lib/tensor/tier.h"
 
 #define SERVING_SEGMENT 8 /* windows */
 

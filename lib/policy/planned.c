@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "lib/base/bytes.h"
+#include "lib/model/limits.h"
 #include "lib/policy/systems.h"
 
 /* Which scalar of a plan sets which knob, for systems with that policy. */

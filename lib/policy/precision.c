@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "lib/base/assert.h"
+#include "lib/tensor/tier.h"
 
 bool precision_named(const char *name, enum precision_rule *rule)
 {

@@ -19,7 +19,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "lib/model/model_index.h"
+#include "lib/tensor/tier.h"
 
 #define PRECISIONS "lossless|uniform-int8|uniform-int4|uniform-int2|hobbit|edgemoe|fate"
 

@@ -9,6 +9,7 @@
 
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
+#include "lib/tensor/tier.h"
 
 #define SETTING_BYTES 96
 

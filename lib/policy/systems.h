@@ -15,6 +15,7 @@
 #include "lib/policy/prefill.h"
 #include "lib/policy/residency.h"
 #include "lib/policy/routing.h"
+#include "lib/tensor/tier.h"
 
 #define KNOB_WORD_BYTES 24
 

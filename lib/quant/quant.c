@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "lib/base/assert.h"
+#include "lib/base/tensor_type.h"
 #include "lib/quant/quant_internal.h"
 
 const struct quant_settings quant_defaults = {

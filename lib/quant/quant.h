@@ -17,6 +17,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "lib/base/tensor_type.h"
 #include "lib/kernels/kernels.h"
 
 enum quant_method { QUANT_CHANNEL, QUANT_HQQ };

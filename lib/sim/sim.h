@@ -31,6 +31,7 @@
 #include "lib/base/error.h"
 #include "lib/policy/systems.h"
 #include "lib/sim/trace.h"
+#include "lib/tensor/tier.h"
 
 struct sim_drive {
     double bytes_per_s; /* > 0 */

@@ -5,6 +5,8 @@
 
 #include "lib/sim/sim_internal.h"
 
+#include "lib/tensor/tier.h"
+
 /* ---- making --------------------------------------------------------------------------------- */
 
 static int config_check(const struct sim_config *k, const struct precision *precision,

@@ -4,6 +4,7 @@
 
 #include "lib/base/assert.h"
 #include "lib/sim/sim.h"
+#include "lib/tensor/tier.h"
 
 #define SIM_MAGIC 0x434d4953u
 

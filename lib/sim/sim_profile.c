@@ -4,6 +4,8 @@
 
 #include "lib/sim/sim_internal.h"
 
+#include "lib/model/limits.h"
+
 #define TABLE_CELLS_MAX ((uint64_t)1 << 26) /* of prev1 and of the pairs' index */
 #define PAIR_KEYS_MAX   ((size_t)1 << 25)   /* triples looked at: the first ones of the trace */
 

@@ -5,6 +5,9 @@
 
 #include "lib/sim/sim_internal.h"
 
+#include "lib/model/limits.h"
+#include "lib/tensor/tier.h"
+
 struct run {
     const struct trace *t;
     struct sim_cache *cache;

@@ -11,6 +11,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "lib/model/limits.h"
+#include "lib/tensor/tier.h"
+
 void trace_header_init(struct trace_header *h)
 {
     *h = (struct trace_header){.magic = TRACE_MAGIC,

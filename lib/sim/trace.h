@@ -29,7 +29,8 @@
 #include <stdint.h>
 
 #include "lib/base/error.h"
-#include "lib/model/model_index.h"
+#include "lib/model/limits.h"
+#include "lib/tensor/tier.h"
 
 #define TRACE_MAGIC       0x4543415254434c53ull /* "SLCTRACE" */
 #define TRACE_VERSION     1u

@@ -5,6 +5,9 @@
 
 #include "lib/sim/trace.h"
 
+#include "lib/model/limits.h"
+#include "lib/tensor/tier.h"
+
 struct maker {
     const struct trace_synthetic *s;
     struct trace *t;

@@ -8,6 +8,7 @@
 #include "lib/policy/residency.h"
 #include "lib/policy/swap.h"
 #include "lib/policy/systems.h"
+#include "lib/tensor/tier.h"
 #include "procs/cache/cache_prefault.h"
 
 #define CACHE_MAGIC 0x48434143u

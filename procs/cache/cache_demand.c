@@ -4,6 +4,7 @@
 
 #include "lib/base/assert.h"
 #include "lib/base/log.h"
+#include "lib/tensor/tier.h"
 #include "procs/cache/cache.h"
 
 #define HEAT_GAIN 0.0424f /* 1 - 2^(-1/16): uses per token, averaged like cache_heat decays */

@@ -13,7 +13,9 @@
 
 #include "lib/base/assert.h"
 #include "lib/base/log.h"
+#include "lib/model/limits.h"
 #include "lib/policy/planned.h"
+#include "lib/tensor/tier.h"
 #include "procs/cache/cache.h"
 
 static bool is(const char *a, const char *b)

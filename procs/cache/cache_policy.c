@@ -7,6 +7,7 @@
 #include "lib/base/assert.h"
 #include "lib/base/log.h"
 #include "lib/policy/planned.h"
+#include "lib/tensor/tier.h"
 #include "procs/cache/cache.h"
 
 /* By what a new sample moves a running middle, and how many of the first do so in long steps. */

@@ -3,6 +3,8 @@
 
 #include "procs/compute/compute.h"
 
+#include "lib/base/utf8.h"
+
 size_t answer_gather(struct answer *a, const struct tokenizer *tokenizer,
                      const _Atomic uint32_t *log, uint32_t count, bool ended, struct stop_cut cut,
                      size_t *text_bytes)

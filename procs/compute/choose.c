@@ -8,6 +8,7 @@
 
 #include "lib/base/assert.h"
 #include "lib/policy/planned.h"
+#include "lib/tensor/tier.h"
 #include "procs/compute/compute.h"
 
 uint32_t experts_entry(const struct experts *e, uint32_t layer, uint32_t expert, enum tier tier)

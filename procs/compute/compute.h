@@ -18,7 +18,9 @@
 #include "lib/core/sampler.h"
 #include "lib/core/weights.h"
 #include "lib/lockstep/lockstep.h"
+#include "lib/model/limits.h"
 #include "lib/model/tokenizer.h"
+#include "lib/tensor/tier.h"
 #include "procs/compute/histogram.h"
 #include "procs/compute/stops.h"
 

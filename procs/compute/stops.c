@@ -38,7 +38,7 @@ static enum meeting meet(const struct answer_log *a, struct place from, const ch
     return BEGINS;
 }
 
-static enum meeting meet_any(const struct answer_log *a, const struct engine_stops *stops,
+static enum meeting meet_any(const struct answer_log *a, const struct stop_texts *stops,
                              struct place from)
 {
     enum meeting best = NOT_THERE;
@@ -53,14 +53,14 @@ static enum meeting meet_any(const struct answer_log *a, const struct engine_sto
 static uint32_t first_token(const struct answer_log *a)
 {
     uint32_t token = a->count - 1;
-    for (size_t bytes = 0, before = 0; token > 0 && before + 1 < ENGINE_STOP_BYTES_MAX;
+    for (size_t bytes = 0, before = 0; token > 0 && before + 1 < STOP_TEXT_BYTES_MAX;
          before += bytes)
         piece_at(a, --token, &bytes);
     return token;
 }
 
 /* The first place where some text is there, or, with `begins`, may come to be. */
-static bool find(const struct answer_log *a, const struct engine_stops *stops, bool begins,
+static bool find(const struct answer_log *a, const struct stop_texts *stops, bool begins,
                  struct place *found)
 {
     for (uint32_t token = first_token(a); token < a->count; token++) {
@@ -78,24 +78,24 @@ static bool find(const struct answer_log *a, const struct engine_stops *stops, b
     return false;
 }
 
-bool stops_match(const struct engine_stops *stops, const struct tokenizer *tokenizer,
+bool stops_match(const struct stop_texts *stops, const struct tokenizer *tokenizer,
                  const _Atomic uint32_t *log, uint32_t count, struct stop_cut *cut)
 {
     const struct answer_log a = {tokenizer, log, count};
     struct place found;
-    sl_assert(stops->count <= ENGINE_STOPS_MAX);
+    sl_assert(stops->count <= STOP_TEXTS_MAX);
     if (stops->count == 0 || count == 0 || !find(&a, stops, false, &found))
         return false;
     *cut = (struct stop_cut){found.token, (uint32_t)found.byte};
     return true;
 }
 
-uint32_t stops_settled(const struct engine_stops *stops, const struct tokenizer *tokenizer,
+uint32_t stops_settled(const struct stop_texts *stops, const struct tokenizer *tokenizer,
                        const _Atomic uint32_t *log, uint32_t count)
 {
     const struct answer_log a = {tokenizer, log, count};
     struct place found;
-    sl_assert(stops->count <= ENGINE_STOPS_MAX);
+    sl_assert(stops->count <= STOP_TEXTS_MAX);
     if (stops->count == 0 || count == 0 || !find(&a, stops, true, &found))
         return count;
     return found.token;

@@ -21,11 +21,11 @@ struct stop_cut {
 
 /* log: the generated tokens, `count` of them. Whether a text of `stops` ends in the newest token;
  * *cut is where the first of them begins. To be asked after every token. */
-bool stops_match(const struct engine_stops *stops, const struct tokenizer *tokenizer,
+bool stops_match(const struct stop_texts *stops, const struct tokenizer *tokenizer,
                  const _Atomic uint32_t *log, uint32_t count, struct stop_cut *cut);
 
 /* How many of these tokens may be told while more are to come. */
-uint32_t stops_settled(const struct engine_stops *stops, const struct tokenizer *tokenizer,
+uint32_t stops_settled(const struct stop_texts *stops, const struct tokenizer *tokenizer,
                        const _Atomic uint32_t *log, uint32_t count);
 
 #endif

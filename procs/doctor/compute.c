@@ -7,6 +7,7 @@
 #include "lib/base/bulk.h"
 #include "lib/base/bytes.h"
 #include "lib/base/clock.h"
+#include "lib/base/tensor_type.h"
 #include "lib/kernels/kernels.h"
 #include "procs/doctor/doctor.h"
 

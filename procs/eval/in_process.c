@@ -14,6 +14,7 @@
 #include "lib/offline/serving.h"
 #include "lib/policy/planned.h"
 #include "lib/policy/systems.h"
+#include "lib/tensor/tier.h"
 
 #define PROGRESS_NS (3 * NS_PER_S)
 

@@ -7,6 +7,7 @@
 
 #include "ipc/rpc_json.h"
 #include "lib/base/bytes.h"
+#include "lib/base/utf8.h"
 #include "lib/model/tokenizer.h"
 
 enum where { COMPLETION = 1 << API_COMPLETION, CHAT = 1 << API_CHAT, BOTH = COMPLETION | CHAT };
@@ -159,10 +160,10 @@ static int take_logprobs_flag(struct taker *t, const json_t *value)
 static int add_stop(struct taker *t, const json_t *value)
 {
     size_t n = json_string_length(value);
-    if (!json_is_string(value) || n == 0 || n > ENGINE_STOP_BYTES_MAX)
+    if (!json_is_string(value) || n == 0 || n > STOP_TEXT_BYTES_MAX)
         return error_set(t->error, ERR_BAD_INPUT, "'stop' must be texts of 1 to %d bytes",
-                         ENGINE_STOP_BYTES_MAX);
-    return engine_stops_add(&t->out->stops, json_string_value(value), n, t->error);
+                         STOP_TEXT_BYTES_MAX);
+    return stop_texts_add(&t->out->stops, json_string_value(value), n, t->error);
 }
 
 static int take_stop(struct taker *t, const json_t *value)
@@ -170,9 +171,9 @@ static int take_stop(struct taker *t, const json_t *value)
     size_t n = json_array_size(value);
     if (!json_is_array(value))
         return add_stop(t, value);
-    if (n > ENGINE_STOPS_MAX)
+    if (n > STOP_TEXTS_MAX)
         return error_set(t->error, ERR_BAD_INPUT, "'stop' has %zu texts, at most %d are taken", n,
-                         ENGINE_STOPS_MAX);
+                         STOP_TEXTS_MAX);
     for (size_t i = 0; i < n; i++)
         if (add_stop(t, json_array_get(value, i)) != 0)
             return -1;

@@ -29,7 +29,7 @@ struct api_request {
     int64_t max_tokens; /* ENGINE_TOKENS_MAX: what the context leaves */
     bool stream, include_usage, ignore_eos, logprobs;
     struct sampling sampling;
-    struct engine_stops stops;
+    struct stop_texts stops;
 };
 
 struct api_limits {

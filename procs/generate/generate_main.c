@@ -113,7 +113,7 @@ static int one_option(struct generate *g, int option, const char *value, struct 
     case 'c': return params_set(&g->engine.params, "ctx", value, error);
     case 't': return params_set(&g->engine.params, "threads", value, error);
     case 's': return sampling_set(&s->sampling, "seed", value, error);
-    case OPT_STOP: return engine_stops_add(&s->stops, value, strlen(value), error);
+    case OPT_STOP: return stop_texts_add(&s->stops, value, strlen(value), error);
     case OPT_IGNORE_EOS: s->ignore_eos = true; return 0;
     case OPT_SPECIAL: s->parse_special = true; return 0;
     case OPT_RAW: s->parse_special = false; return 0;

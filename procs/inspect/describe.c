@@ -4,7 +4,10 @@
 #include <jansson.h>
 #include <string.h>
 
+#include "lib/base/tensor_type.h"
+#include "lib/model/limits.h"
 #include "lib/model/store.h"
+#include "lib/tensor/tier.h"
 
 /* Figures that are not fields of the index. */
 struct figures {

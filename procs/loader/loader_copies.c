@@ -16,6 +16,7 @@
 #include "lib/base/assert.h"
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
+#include "lib/model/limits.h"
 #include "procs/loader/loader.h"
 
 #define AWAKE_NS NS_PER_S /* who looks less often than that was stopped itself */

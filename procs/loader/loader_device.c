@@ -10,6 +10,7 @@
 #include "lib/base/assert.h"
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
+#include "lib/model/limits.h"
 
 #define CHECK_EVERY_NS (500 * NS_PER_MS)
 

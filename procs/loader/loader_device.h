@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "config/params.h"
+#include "lib/model/limits.h"
 #include "lib/model/model_index.h"
 
 struct device {

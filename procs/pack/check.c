@@ -10,6 +10,7 @@
 #include <xxhash.h>
 
 #include "lib/base/clock.h"
+#include "lib/tensor/tier.h"
 #include "procs/pack/pack.h"
 
 #define PIECE_BYTES (2 * MIB)

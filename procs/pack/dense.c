@@ -6,7 +6,10 @@
 #include <string.h>
 
 #include "lib/base/assert.h"
+#include "lib/base/tensor_type.h"
 #include "lib/model/arch_table.h"
+#include "lib/model/limits.h"
+#include "lib/tensor/tier.h"
 #include "procs/pack/pack.h"
 
 #define RUN_BYTES (1 * MIB) /* of rows, as in the source */

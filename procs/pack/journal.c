@@ -18,6 +18,8 @@
 
 #include "lib/base/assert.h"
 #include "lib/base/clock.h"
+#include "lib/model/limits.h"
+#include "lib/tensor/tier.h"
 #include "procs/pack/pack.h"
 
 #define JOURNAL_MAGIC   0x4c4e524a4b434150ull /* "PACKJRNL" */

@@ -7,7 +7,9 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include "lib/model/limits.h"
 #include "lib/model/store_write.h"
+#include "lib/tensor/tier.h"
 #include "procs/pack/source.h"
 
 #define PACK_THREADS_MAX  64

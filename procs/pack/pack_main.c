@@ -24,6 +24,8 @@
 
 #include "lib/base/assert.h"
 #include "lib/base/clock.h"
+#include "lib/base/tensor_type.h"
+#include "lib/tensor/tier.h"
 #include "procs/pack/pack.h"
 
 #define THREADS_LEAST 4 /* requests in flight, also on a small machine */

@@ -9,6 +9,8 @@
 #include <sys/statvfs.h>
 
 #include "lib/base/assert.h"
+#include "lib/model/limits.h"
+#include "lib/tensor/tier.h"
 #include "procs/pack/pack.h"
 
 #define RESERVE_BYTES (16 * MIB) /* beside the files themselves: the file system's own growth */

@@ -1,6 +1,8 @@
 /* The one place where pack meets the quantisers: tiers as types, rows as bytes. */
 #include "lib/base/assert.h"
+#include "lib/base/tensor_type.h"
 #include "lib/quant/quant.h"
+#include "lib/tensor/tier.h"
 #include "procs/pack/pack.h"
 
 static const uint32_t tier_bits[TIER__COUNT] = {[TIER_INT8] = 8, [TIER_INT4] = 4, [TIER_INT2] = 2};

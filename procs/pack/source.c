@@ -12,7 +12,9 @@
 #include <xxhash.h>
 
 #include "lib/base/assert.h"
+#include "lib/base/tensor_type.h"
 #include "lib/kernels/kernels.h"
+#include "lib/model/limits.h"
 
 static ssize_t read_fd(void *arg, void *buf, size_t n, uint64_t offset)
 {

@@ -11,6 +11,7 @@
 
 #include "lib/base/assert.h"
 #include "lib/base/clock.h"
+#include "lib/tensor/tier.h"
 #include "procs/pack/pack.h"
 
 #define READ_BYTES  (2 * MIB) /* of one run of rows, as in the source */

@@ -12,6 +12,7 @@
 #include "lib/policy/auto.h"
 #include "lib/policy/planned.h"
 #include "lib/sim/sim.h"
+#include "lib/tensor/tier.h"
 #include "procs/plan/auto.h"
 
 #define TRACE_TOKENS   768    /* the first half of them warms the cache */

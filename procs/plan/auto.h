@@ -2,6 +2,7 @@
 #ifndef SLUICE_PLAN_AUTO_H
 #define SLUICE_PLAN_AUTO_H
 
+#include "lib/tensor/tier.h"
 #include "procs/plan/planning.h"
 
 /* Time of one expert of this model at each tier relative to native, decode, one thread. */

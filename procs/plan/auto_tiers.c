@@ -4,6 +4,8 @@
 
 #include "lib/base/assert.h"
 #include "lib/base/clock.h"
+#include "lib/base/tensor_type.h"
+#include "lib/tensor/tier.h"
 #include "procs/plan/auto.h"
 
 #define EXPERTS_TIMED 16

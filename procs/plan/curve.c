@@ -5,7 +5,9 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "lib/model/limits.h"
 #include "lib/offline/routing_trace.h"
+#include "lib/policy/precision.h"
 #include "procs/plan/planning.h"
 
 #define POINTS 6

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "lib/base/assert.h"
+#include "lib/tensor/tier.h"
 #include "procs/plan/planning.h"
 
 static const char *const tier_name[TIER__COUNT] = {"native", "int8", "int4", "int2"};

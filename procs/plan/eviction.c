@@ -12,6 +12,7 @@
 #include "lib/policy/planned.h"
 #include "lib/policy/systems.h"
 #include "lib/sim/sim.h"
+#include "lib/tensor/tier.h"
 #include "procs/plan/planning.h"
 
 #define WEIGHTS   4

@@ -5,6 +5,8 @@
 
 #include "procs/plan/planning.h"
 
+#include "lib/tensor/tier.h"
+
 #define FRACTION_STEPS 4 /* of the bisection */
 /* A layer whose list finds less of its experts than this share of the best layer's is shallow. */
 #define SHALLOW 0.9

@@ -5,7 +5,9 @@
 #include <string.h>
 
 #include "lib/base/assert.h"
+#include "lib/model/limits.h"
 #include "lib/policy/precision.h"
+#include "lib/tensor/tier.h"
 #include "procs/client/token_stream.h"
 #include "procs/plan/planning.h"
 

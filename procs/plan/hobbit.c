@@ -9,6 +9,8 @@
 
 #include "procs/plan/planning.h"
 
+#include "lib/tensor/tier.h"
+
 #define T1_STEPS 5 /* of the bisection: T1 to 1/32 */
 
 struct tiers {

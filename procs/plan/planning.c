@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "lib/base/clock.h"
+#include "lib/tensor/tier.h"
 
 #define PROGRESS_NS (3 * NS_PER_S)
 /* What the engine needs beside dense weights and experts: processes, libraries, KV, the reserve of

@@ -6,6 +6,7 @@
 
 #include "lib/base/assert.h"
 #include "lib/base/random.h"
+#include "lib/tensor/tier.h"
 
 #define ROUNDING 1e-6
 

@@ -8,6 +8,7 @@
 
 #include "lib/base/error.h"
 #include "lib/model/model_index.h"
+#include "lib/tensor/tier.h"
 
 #define SHARES_SKIP TIER__COUNT /* beside the tiers: not computed */
 

@@ -5,6 +5,9 @@
 #include "lib/base/assert.h"
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
+#include "lib/base/tensor_type.h"
+#include "lib/model/limits.h"
+#include "lib/tensor/tier.h"
 #include "procs/predictor/predictor.h"
 
 static const struct model_hparams *hparams(const struct predictor *p)

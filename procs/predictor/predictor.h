@@ -4,6 +4,7 @@
 
 #include "ipc/child.h"
 #include "lib/kernels/kernels.h"
+#include "lib/model/limits.h"
 #include "lib/policy/prediction.h"
 #include "procs/predictor/recall.h"
 

@@ -8,6 +8,7 @@
 
 #include "lib/base/assert.h"
 #include "lib/base/clock.h"
+#include "lib/tensor/tier.h"
 #include "procs/profile/profile.h"
 
 #define GROUP      OFFLINE_IMPORTANCE_GROUP

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "lib/base/assert.h"
+#include "lib/base/tensor_type.h"
 #include "lib/policy/prediction.h"
 #include "procs/profile/profile.h"
 

@@ -22,6 +22,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/sim/trace.h"
+#include "lib/tensor/tier.h"
 
 #define SLICE_MS      5 /* the ring holds 16384 records: a tenth of a second of a very fast model */
 #define BATCH         512

@@ -83,10 +83,10 @@ static char *next_word(char **rest, size_t *bytes)
 
 static int set_stops(struct repl *r, char *rest, struct error *error)
 {
-    struct engine_stops stops = {0};
+    struct stop_texts stops = {0};
     size_t bytes;
     for (char *word; (word = next_word(&rest, &bytes));)
-        if (engine_stops_add(&stops, word, bytes, error) != 0)
+        if (stop_texts_add(&stops, word, bytes, error) != 0)
             return -1;
     r->submit.stops = stops;
     return 0;
@@ -116,7 +116,7 @@ static void show_SWITCH(FILE *out, const char *name, bool on, const char *help)
     fprintf(out, "  %-16s %-10s %s\n", name, on ? "on" : "off", help);
 }
 
-static void show_stops(FILE *out, const struct engine_stops *stops)
+static void show_stops(FILE *out, const struct stop_texts *stops)
 {
     fprintf(out, "  %-16s", "stop");
     for (uint32_t i = 0; i < stops->count; i++) {
@@ -166,12 +166,12 @@ json_t *settings_json(const struct repl *r)
 
 static int take_stops(struct repl *r, const json_t *array, struct error *error)
 {
-    struct engine_stops stops = {0};
+    struct stop_texts stops = {0};
     for (size_t i = 0; i < json_array_size(array); i++) {
         const json_t *text = json_array_get(array, i);
         if (!json_is_string(text))
             return error_set(error, ERR_BAD_INPUT, "stop is no list of texts");
-        if (engine_stops_add(&stops, json_string_value(text), json_string_length(text), error) != 0)
+        if (stop_texts_add(&stops, json_string_value(text), json_string_length(text), error) != 0)
             return -1;
     }
     r->submit.stops = stops;

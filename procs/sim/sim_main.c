@@ -14,6 +14,7 @@
 #include "lib/base/bytes.h"
 #include "lib/base/log.h"
 #include "lib/policy/planned.h"
+#include "lib/tensor/tier.h"
 #include "procs/sim/sim_program.h"
 
 #define DEFAULT_SYSTEMS "lod-nocache,lod,default,eap,edgemoe,hobbit,fate,layerwise"

@@ -8,6 +8,7 @@
 
 #include "lib/base/assert.h"
 #include "lib/base/log.h"
+#include "lib/model/limits.h"
 #include "procs/supervisor/supervisor.h"
 #include "shm/run_devices.h"
 

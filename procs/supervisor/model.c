@@ -17,8 +17,10 @@
 
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
+#include "lib/model/limits.h"
 #include "lib/model/store.h"
 #include "lib/policy/auto.h"
+#include "lib/tensor/tier.h"
 #include "procs/supervisor/supervisor.h"
 
 #define INSPECT_NS      (60 * NS_PER_S)

@@ -221,7 +221,7 @@ static json_t *directory(const struct supervisor *s)
     put(object, "resident_payload_bytes", atomic_load(&d->head->resident_payload_bytes));
     put(object, "draining", atomic_load(&d->head->draining));
     json_t *throttles = json_array();
-    for (uint32_t i = 0; i < d->head->loader_count && i < MSG_PARTS_MAX; i++)
+    for (uint32_t i = 0; i < d->head->loader_count && i < DIRECTORY_LOADERS_MAX; i++)
         json_array_append_new(throttles, u64(atomic_load(&d->head->throttle_bytes_per_s[i])));
     json_object_set_new(object, "throttle_bytes_per_s", throttles);
     return object;

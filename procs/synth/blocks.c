@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "lib/base/assert.h"
+#include "lib/base/tensor_type.h"
 #include "lib/kernels/kernels.h"
 
 #define BLOCK       32u

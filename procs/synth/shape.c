@@ -8,6 +8,7 @@
 
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
+#include "lib/base/tensor_type.h"
 #include "procs/synth/vocabulary.h"
 
 #define FIELD_BYTES 32

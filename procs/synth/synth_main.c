@@ -18,6 +18,7 @@
 
 #include "lib/base/bytes.h"
 #include "lib/base/clock.h"
+#include "lib/base/tensor_type.h"
 #include "procs/client/options.h"
 #include "procs/synth/pipeline.h"
 #include "procs/synth/shape.h"

@@ -6,6 +6,7 @@
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
 #include "lib/model/arch.h"
+#include "lib/model/limits.h"
 #include "lib/model/tokenizer.h"
 
 #define WORD_BYTES 16

@@ -7,6 +7,7 @@
 
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
+#include "lib/base/tensor_type.h"
 #include "procs/client/token_stream.h"
 #include "procs/synth/blocks.h"
 

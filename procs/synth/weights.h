@@ -12,6 +12,7 @@
 #ifndef SLUICE_SYNTH_WEIGHTS_H
 #define SLUICE_SYNTH_WEIGHTS_H
 
+#include "lib/model/limits.h"
 #include "procs/synth/shape.h"
 
 #define WEIGHTS_PIECE_BYTES (1u << 20) /* one piece is at most this, or one row */

@@ -11,6 +11,7 @@
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
 #include "lib/base/clock.h"
+#include "lib/base/tensor_type.h"
 #include "lib/kernels/kernels.h"
 
 enum {

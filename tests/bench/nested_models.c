@@ -16,7 +16,9 @@
 
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
+#include "lib/base/tensor_type.h"
 #include "lib/model/gguf_write.h"
+#include "lib/model/limits.h"
 #include "lib/quant/quant.h"
 
 #define THREADS 4

@@ -12,6 +12,7 @@
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
 #include "lib/base/clock.h"
+#include "lib/base/tensor_type.h"
 #include "lib/model/tokenizer.h"
 #include "lib/quant/quant.h"
 #include "tests/golden/image.h"

@@ -6,6 +6,7 @@
 
 #include "lib/base/assert.h"
 #include "lib/model/gguf.h"
+#include "lib/model/limits.h"
 #include "lib/model/model_index.h"
 #include "lib/model/tokenizer.h"
 

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "lib/base/assert.h"
+#include "lib/base/tensor_type.h"
 #include "lib/model/gguf.h"
 #include "tests/unit/model/gguf_make.h"
 

@@ -27,10 +27,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         sl_assert((request.prompt != NULL) != (request.ids != NULL));
         sl_assert(request.prompt_bytes <= PROMPT_MAX && request.ids_count <= API_IDS_MAX);
         sl_assert(request.max_tokens >= 0 && request.max_tokens <= ENGINE_TOKENS_MAX);
-        sl_assert(request.stops.count <= ENGINE_STOPS_MAX);
+        sl_assert(request.stops.count <= STOP_TEXTS_MAX);
         for (uint32_t i = 0; i < request.stops.count; i++)
-            sl_assert(request.stops.bytes[i] > 0 &&
-                      request.stops.bytes[i] <= ENGINE_STOP_BYTES_MAX);
+            sl_assert(request.stops.bytes[i] > 0 && request.stops.bytes[i] <= STOP_TEXT_BYTES_MAX);
     } else {
         sl_assert(error.code != ERR_NONE && strlen(param) < API_PARAM_BYTES);
     }

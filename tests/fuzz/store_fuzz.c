@@ -11,6 +11,7 @@
 
 #include "lib/base/assert.h"
 #include "lib/model/index_derive.h"
+#include "lib/model/limits.h"
 #include "lib/model/store.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -8,6 +8,8 @@
 
 #include "tests/unit/model/store_make.h"
 
+#include "lib/model/limits.h"
+
 static char work[] = "/tmp/sluice-seeds-XXXXXX";
 
 static size_t slurp(const char *name, char *buf, size_t room)

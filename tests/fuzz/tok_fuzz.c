@@ -5,7 +5,9 @@
 #include <string.h>
 
 #include "lib/base/assert.h"
+#include "lib/base/utf8.h"
 #include "lib/model/gguf.h"
+#include "lib/model/limits.h"
 #include "lib/model/model_index.h"
 #include "lib/model/tokenizer.h"
 #include "tests/unit/model/gguf_make.h"

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "lib/base/assert.h"
+#include "lib/tensor/tier.h"
 
 static const void *source_dense(void *self, uint32_t entry)
 {

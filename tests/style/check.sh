@@ -48,21 +48,22 @@ verdict() {
 allowed() {
     case $1 in
     lib/base) echo "" ;;
-    lib/kernels | lib/model | lib/io) echo "lib/base" ;;
-    lib/policy) echo "lib/base lib/model" ;;
-    lib/quant) echo "lib/base lib/kernels" ;;
-    lib/core) echo "lib/base lib/model lib/kernels lib/policy" ;;
+    lib/tensor | lib/sampling | lib/io) echo "lib/base" ;;
+    lib/kernels | lib/model) echo "lib/base lib/tensor" ;;
+    lib/policy) echo "lib/base lib/tensor lib/model" ;;
+    lib/quant) echo "lib/base lib/tensor lib/kernels" ;;
+    lib/core) echo "lib/base lib/tensor lib/model lib/kernels lib/policy" ;;
     # The simulator and the offline model: policies and the core without any process.
-    lib/sim) echo "lib/base lib/model lib/policy" ;;
-    lib/lockstep) echo "lib/base lib/model lib/kernels lib/policy lib/core lib/sim" ;;
-    lib/offline) echo "lib/base lib/model lib/kernels lib/policy lib/quant lib/core lib/sim lib/lockstep" ;;
+    lib/sim) echo "lib/base lib/tensor lib/model lib/policy" ;;
+    lib/lockstep) echo "lib/base lib/tensor lib/model lib/kernels lib/policy lib/core lib/sim" ;;
+    lib/offline) echo "lib/base lib/tensor lib/model lib/kernels lib/policy lib/quant lib/core lib/sim lib/lockstep" ;;
     config) echo "lib/base" ;;
     # shm and ipc are one contract in two halves: the segments carry parameters, identities and the
     # model index, the messages carry entries.
-    shm) echo "lib/base lib/model lib/kernels lib/policy config ipc" ;;
-    ipc) echo "lib/base lib/model lib/policy config shm" ;;
-    procs/client) echo "lib/base config ipc" ;;
-    procs/*) echo "lib/base lib/io lib/kernels lib/model lib/policy lib/quant lib/core lib/sim lib/lockstep lib/offline config shm ipc procs/client" ;;
+    shm) echo "lib/base lib/tensor lib/sampling lib/model lib/kernels lib/policy config ipc" ;;
+    ipc) echo "lib/base lib/sampling lib/model lib/policy config shm" ;;
+    procs/client) echo "lib/base lib/sampling config ipc" ;;
+    procs/*) echo "lib/base lib/tensor lib/sampling lib/io lib/kernels lib/model lib/policy lib/quant lib/core lib/sim lib/lockstep lib/offline config shm ipc procs/client" ;;
     esac
 }
 

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "lib/base/assert.h"
+#include "lib/model/limits.h"
 #include "procs/compute/compute.h"
 #include "tests/golden/image.h"
 #include "tests/golden/reference.h"

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/model/limits.h"
 #include "tests/golden/image.h"
 #include "tests/golden/reference.h"
 

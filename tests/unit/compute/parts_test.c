@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "lib/base/random.h"
+#include "lib/base/utf8.h"
 #include "lib/core/pool.h"
 #include "procs/compute/compute.h"
 #include "procs/predictor/recall.h"
@@ -217,7 +218,7 @@ static uint32_t encode(const char *text, _Atomic uint32_t *log, size_t room)
 }
 
 /* Told token by token, as compute tells them. The text, and in *cut where it ends. */
-static void tell(const struct engine_stops *stops, const _Atomic uint32_t *log, uint32_t count,
+static void tell(const struct stop_texts *stops, const _Atomic uint32_t *log, uint32_t count,
                  char *joined, struct stop_cut *cut)
 {
     size_t told = 0, length = 0, bytes;
@@ -240,10 +241,10 @@ static void tell(const struct engine_stops *stops, const _Atomic uint32_t *log, 
     joined[length] = 0;
 }
 
-static void add_stop(struct engine_stops *stops, const char *text)
+static void add_stop(struct stop_texts *stops, const char *text)
 {
     struct error error;
-    ck_assert_int_eq(engine_stops_add(stops, text, strlen(text), &error), 0);
+    ck_assert_int_eq(stop_texts_add(stops, text, strlen(text), &error), 0);
 }
 
 /* The text is what stands before the first match, whatever tokens it is cut into. */
@@ -266,7 +267,7 @@ START_TEST(stops_cut_the_text)
         {"nothing", {NULL}, "nothing"},
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        struct engine_stops stops = {0};
+        struct stop_texts stops = {0};
         struct stop_cut cut;
         _Atomic uint32_t log[64];
         char joined[256] = "";
@@ -295,9 +296,9 @@ static uint32_t random_log(struct random *random, const uint32_t *ids, size_t id
     return count;
 }
 
-static void random_stops(struct random *random, struct engine_stops *stops)
+static void random_stops(struct random *random, struct stop_texts *stops)
 {
-    *stops = (struct engine_stops){0};
+    *stops = (struct stop_texts){0};
     for (uint64_t n = 1 + random_below(random, 3); n > 0; n--) {
         char text[7] = "";
         uint64_t bytes = 1 + random_below(random, sizeof text - 1);
@@ -307,7 +308,7 @@ static void random_stops(struct random *random, struct engine_stops *stops)
     }
 }
 
-static void by_definition(const struct engine_stops *stops, const _Atomic uint32_t *log,
+static void by_definition(const struct stop_texts *stops, const _Atomic uint32_t *log,
                           uint32_t count, char *text)
 {
     size_t length = 0, bytes;
@@ -343,7 +344,7 @@ START_TEST(stops_are_what_they_are_defined_as)
     ck_assert(ids_count > 2 && longer > 0); /* else nothing would be cut within a token */
     random_seed(&random, 20261122, 0);
     for (int round = 0; round < RANDOM_ROUNDS; round++) {
-        struct engine_stops stops;
+        struct stop_texts stops;
         struct stop_cut cut;
         char told[4 * RANDOM_TOKENS + 1], expected[4 * RANDOM_TOKENS + 1];
         uint32_t count = random_log(&random, ids, ids_count, log);

@@ -3,6 +3,8 @@
 
 #include "tests/unit/kernels/kernel_test.h"
 
+#include "lib/base/tensor_type.h"
+
 enum { N = 67, Y_STRIDE = N + 2, ROWS_MAX = 512, THREADS_MAX = 3 };
 
 static const uint32_t row_counts[] = {1, 2, 3, 7, 8, 31, 512};

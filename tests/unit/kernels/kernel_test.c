@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <sys/mman.h>
 
+#include "lib/base/tensor_type.h"
+
 static uint32_t state = 1;
 
 void test_seed(uint32_t seed)

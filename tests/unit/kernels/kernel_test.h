@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "lib/base/bytes.h"
+#include "lib/base/tensor_type.h"
 #include "lib/kernels/kernels.h"
 
 static const enum tensor_type test_types[] = {TENSOR_F32,  TENSOR_F16, TENSOR_BF16, TENSOR_Q8_0,

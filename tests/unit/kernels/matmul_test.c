@@ -1,6 +1,8 @@
 /* Matrix products, prepared activations and unpacked rows against sums in double. */
 #include "tests/unit/kernels/kernel_test.h"
 
+#include "lib/base/tensor_type.h"
+
 static const uint32_t dense_k[] = {1, 3, 7, 8, 15, 16, 17, 31, 33, 100, 128, 256, 513, 2048};
 static const uint32_t quant_k[] = {32, 64, 96, 128, 160, 256, 480, 512, 544, 768, 2048, 4128};
 

@@ -1,6 +1,8 @@
 /* Row operations, attention, sampling helpers and the choice of an instruction set. */
 #include "tests/unit/kernels/kernel_test.h"
 
+#include "lib/base/tensor_type.h"
+
 static const uint32_t lengths[] = {1, 2, 7, 8, 9, 15, 16, 17, 31, 64, 100, 2048};
 
 static bool near(double got, double want, double size)

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "lib/base/clock.h"
+#include "lib/model/limits.h"
 #include "procs/loader/loader_chunk.h"
 #include "procs/loader/loader_device.h"
 #include "procs/loader/loader_jobs.h"

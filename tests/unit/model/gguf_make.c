@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "lib/base/assert.h"
+#include "lib/base/tensor_type.h"
 #include "lib/model/gguf.h"
 
 void bytes_add(struct bytes *b, const void *data, size_t n)

@@ -13,7 +13,10 @@
 #include <xxhash.h>
 
 #include "lib/base/assert.h"
+#include "lib/base/tensor_type.h"
 #include "lib/model/gguf_write.h"
+#include "lib/model/limits.h"
+#include "lib/tensor/tier.h"
 
 struct maker {
     const struct store_make *how;

@@ -5,7 +5,9 @@
 #include <string.h>
 
 #include "lib/base/bytes.h"
+#include "lib/base/tensor_type.h"
 #include "lib/model/gguf.h"
+#include "lib/model/limits.h"
 #include "lib/model/model_index.h"
 #include "tests/unit/model/gguf_make.h"
 

@@ -9,7 +9,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "lib/base/tensor_type.h"
 #include "lib/model/gguf.h"
+#include "lib/model/limits.h"
 #include "lib/model/model_index.h"
 #include "tests/unit/model/gguf_make.h"
 

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "lib/model/limits.h"
 #include "lib/model/model_index.h"
 #include "lib/model/tokenizer.h"
 #include "tests/unit/model/gguf_make.h"

@@ -13,6 +13,8 @@
 #include <xxhash.h>
 
 #include "lib/base/bytes.h"
+#include "lib/model/limits.h"
+#include "lib/tensor/tier.h"
 #include "tests/unit/model/gguf_make.h"
 #include "tests/unit/model/store_make.h"
 

@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "lib/base/utf8.h"
 #include "lib/model/model_index.h"
 #include "lib/model/tokenizer.h"
 #include "lib/model/tokenizer_blob.h"

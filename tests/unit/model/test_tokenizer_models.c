@@ -12,6 +12,7 @@
 
 #include "lib/base/bytes.h"
 #include "lib/model/gguf.h"
+#include "lib/model/limits.h"
 #include "lib/model/model_index.h"
 #include "lib/model/tokenizer.h"
 #include "lib/model/tokenizer_blob.h"

@@ -9,7 +9,9 @@
 #include <unistd.h>
 
 #include "lib/base/bytes.h"
+#include "lib/base/tensor_type.h"
 #include "lib/model/gguf_write.h"
+#include "lib/model/limits.h"
 
 static char dir[] = "/tmp/sluice-gguf-write-XXXXXX";
 static char file[80];

@@ -10,6 +10,7 @@
 #include "lib/base/assert.h"
 #include "lib/base/tensor_type.h"
 #include "lib/model/gguf.h"
+#include "lib/model/limits.h"
 
 #define FILES_MAX 2
 

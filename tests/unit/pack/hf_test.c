@@ -12,6 +12,8 @@
 #include "lib/base/tensor_type.h"
 #include "lib/model/hf.h"
 #include "lib/model/hf_internal.h"
+#include "lib/model/limits.h"
+#include "lib/model/model_index.h"
 #include "lib/model/tokenizer_blob.h"
 #include "tests/unit/pack/hf_make.h"
 

@@ -11,6 +11,7 @@
 #include "lib/offline/clocked.h"
 #include "lib/offline/routing_trace.h"
 #include "lib/offline/serving.h"
+#include "lib/tensor/tier.h"
 
 #define DEMO   SLUICE_SOURCE_DIR "/launch/demo/tiny-books-moe-q8_0.gguf"
 #define TEXT   SLUICE_SOURCE_DIR "/tests/golden/data/heldout/tales.txt"

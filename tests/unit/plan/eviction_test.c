@@ -10,6 +10,7 @@
 #include "lib/offline/routing_trace.h"
 #include "lib/policy/systems.h"
 #include "lib/sim/sim.h"
+#include "lib/tensor/tier.h"
 #include "procs/plan/planning.h"
 
 #define DEMO   SLUICE_SOURCE_DIR "/launch/demo/tiny-books-moe-q8_0.gguf"

@@ -8,6 +8,7 @@
 
 #include "lib/base/random.h"
 #include "lib/offline/serving.h"
+#include "lib/tensor/tier.h"
 #include "procs/plan/network.h"
 
 #define DEMO   SLUICE_SOURCE_DIR "/launch/demo/tiny-books-moe-q8_0.gguf"

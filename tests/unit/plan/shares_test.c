@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "lib/base/random.h"
+#include "lib/tensor/tier.h"
 #include "procs/plan/shares.h"
 
 static const struct {

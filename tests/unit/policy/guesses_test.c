@@ -6,6 +6,7 @@
 
 #include "lib/base/bytes.h"
 #include "lib/policy/policy.h"
+#include "lib/tensor/tier.h"
 
 #define EXPERTS 32u
 

@@ -6,6 +6,8 @@
 
 #include "lib/policy/policy.h"
 
+#include "lib/tensor/tier.h"
+
 #define EXPERTS 64
 
 static uint64_t seed;

@@ -6,6 +6,7 @@
 #include "lib/base/bytes.h"
 #include "lib/policy/swap.h"
 #include "lib/policy/systems.h"
+#include "lib/tensor/tier.h"
 
 /* ---- knobs ---- */
 

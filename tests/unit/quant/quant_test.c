@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "lib/base/bytes.h"
+#include "lib/base/tensor_type.h"
 #include "lib/quant/quant.h"
 #include "lib/quant/quant_internal.h"
 

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "lib/base/clock.h"
+#include "lib/tensor/tier.h"
 #include "shm/arena.h"
 #include "shm/directory.h"
 #include "tests/unit/shm/shm_test.h"

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "lib/base/bytes.h"
+#include "lib/model/limits.h"
 #include "shm/run_devices.h"
 
 static struct params p, own;

@@ -7,6 +7,7 @@
 
 #include "lib/base/bytes.h"
 #include "lib/sim/sim.h"
+#include "lib/tensor/tier.h"
 
 #define EXPERT_BYTES 1000000u /* 1 ms at 1 GB/s */
 

@@ -7,6 +7,9 @@
 
 #include "lib/sim/trace.h"
 
+#include "lib/model/limits.h"
+#include "lib/tensor/tier.h"
+
 static struct trace small(void)
 {
     struct trace_synthetic s;

@@ -1,0 +1,36 @@
+/* Bounds of every model, whatever its format, and the two structs that all formats share. */
+#ifndef SLUICE_MODEL_LIMITS_H
+#define SLUICE_MODEL_LIMITS_H
+
+#include <stdint.h>
+
+#include "lib/base/bytes.h"
+
+#define MODEL_LAYERS_MAX  512
+#define MODEL_EXPERTS_MAX 4096
+#define MODEL_TOP_K_MAX   64
+#define MODEL_CONTEXT_MAX (1u << 20)
+#define MODEL_VOCAB_MAX   (1u << 20)
+#define MODEL_NAME_BYTES  64
+#define MODEL_STRIPES_MAX 16
+#define MODEL_PATH_BYTES  1024
+#define GGUF_FILE_MAX     ((uint64_t)1 << 60) /* so that sums of offsets cannot overflow */
+#define STORE_SLOT_MAX    (64 * GIB)          /* so that sums over all entries cannot overflow */
+
+/* Identity of an open file. Any change while the engine runs means that the file was replaced. */
+struct model_file_id {
+    uint64_t dev, ino, bytes;
+    int64_t mtime_ns;
+};
+
+struct model_tensor {
+    char name[MODEL_NAME_BYTES]; /* NUL-terminated */
+    uint32_t type;               /* enum tensor_type */
+    uint32_t dims;
+    uint64_t ne[4]; /* elements, ne[0] along the row; unused ones are 1 */
+    uint64_t row_bytes;
+    uint64_t file_offset;
+    uint64_t bytes;
+};
+
+#endif
