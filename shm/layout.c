@@ -4,14 +4,14 @@
 
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
-#include "lib/model/model_index.h"
-#include "shm/counters.h"
-#include "shm/directory.h"
-#include "shm/gates.h"
-#include "shm/kv.h"
-#include "shm/procs.h"
-#include "shm/segment.h"
-#include "shm/uses.h"
+#include "lib/model/index/model_index.h"
+#include "shm/directory/directory.h"
+#include "shm/kv/kv.h"
+#include "shm/rings/access_log.h"
+#include "shm/rings/gates.h"
+#include "shm/segment/segment.h"
+#include "shm/table/counters.h"
+#include "shm/table/process_table.h"
 
 #define S(type)        sizeof(struct type)
 #define O(type, field) offsetof(struct type, field)

@@ -1,13 +1,13 @@
 /* The core's life and the order of a forward pass. */
-#include "lib/core/core_internal.h"
+#include "lib/core/internal.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "lib/base/bytes.h"
-#include "lib/base/tensor_type.h"
 #include "lib/model/limits.h"
+#include "lib/tensor/tensor_type.h"
 
 static const struct model_tensor *tensor_of(const struct core *c, uint32_t entry, uint32_t extent)
 {

@@ -16,12 +16,12 @@
 #include <stdint.h>
 
 #include "lib/base/error.h"
-#include "lib/base/tensor_type.h"
 #include "lib/core/weights.h"
 #include "lib/kernels/kernels.h"
-#include "lib/model/model_index.h"
-#include "lib/policy/prefill.h"
-#include "lib/policy/routing.h"
+#include "lib/model/index/model_index.h"
+#include "lib/policy/access/prefill.h"
+#include "lib/policy/access/routing.h"
+#include "lib/tensor/tensor_type.h"
 
 struct core;
 

@@ -8,11 +8,11 @@
 #include <stdint.h>
 
 #include "lib/base/error.h"
-#include "lib/base/tensor_type.h"
 #include "lib/kernels/kernels.h"
-#include "lib/model/model_index.h"
-#include "lib/policy/prefill.h"
-#include "lib/policy/routing.h"
+#include "lib/model/index/model_index.h"
+#include "lib/policy/access/prefill.h"
+#include "lib/policy/access/routing.h"
+#include "lib/tensor/tensor_type.h"
 #include "lib/tensor/tier.h"
 
 /*  QUEUED --pin--> WAITED --wait--> READY --computed, unpin--> DONE

@@ -1,8 +1,8 @@
 /* How reads reach the device: a backend is five functions. Each read has one completion; buffers
  * lie in the arena and stay valid until it came. One thread uses a backend: the loader's main
  * thread, or doctor's. */
-#ifndef SLUICE_IO_H
-#define SLUICE_IO_H
+#ifndef SLUICE_IO_IO_H
+#define SLUICE_IO_IO_H
 
 #include <stdint.h>
 

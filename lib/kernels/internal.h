@@ -7,9 +7,9 @@
 #include <string.h>
 
 #include "lib/base/assert.h"
-#include "lib/base/tensor_type.h"
 #include "lib/kernels/kernels.h"
 #include "lib/tensor/half.h"
+#include "lib/tensor/tensor_type.h"
 
 #define ALWAYS_INLINE inline __attribute__((always_inline))
 #if defined(__clang__)

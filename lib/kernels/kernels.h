@@ -8,15 +8,15 @@
  *
  * No kernel allocates, locks or calls the system. All float rows are contiguous; alignment of
  * inputs is not assumed (weights lie at any byte of an arena page). */
-#ifndef SLUICE_KERNELS_H
-#define SLUICE_KERNELS_H
+#ifndef SLUICE_KERNELS_KERNELS_H
+#define SLUICE_KERNELS_KERNELS_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "lib/base/tensor_type.h"
 #include "lib/kernels/isa.h"
+#include "lib/tensor/tensor_type.h"
 
 #define KERNEL_KEY_TILE      64 /* keys per attention tile; changing it changes bits */
 #define KERNEL_HEAD_SIZE_MAX 256

@@ -6,7 +6,7 @@
 #ifdef SLUICE_KERNELS_X86
 #include <cpuid.h>
 
-#include "lib/base/tensor_type.h"
+#include "lib/tensor/tensor_type.h"
 
 static bool has_avx2(void)
 {

@@ -11,9 +11,9 @@
 #include <unistd.h>
 
 #include "lib/base/assert.h"
-#include "lib/base/tensor_type.h"
 #include "lib/model/limits.h"
 #include "lib/offline/internal.h"
+#include "lib/tensor/tensor_type.h"
 #include "lib/tensor/tier.h"
 
 /* Room at the end, so that a kernel's last wide read stays inside. */

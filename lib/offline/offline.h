@@ -7,10 +7,10 @@
 #ifndef SLUICE_OFFLINE_OFFLINE_H
 #define SLUICE_OFFLINE_OFFLINE_H
 
-#include "lib/base/tensor_type.h"
 #include "lib/core/core.h"
-#include "lib/model/plan.h"
+#include "lib/plan/plan.h"
 #include "lib/quant/quant.h"
+#include "lib/tensor/tensor_type.h"
 #include "lib/tensor/tier.h"
 
 struct offline_model;

@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "lib/base/assert.h"
-#include "lib/base/tensor_type.h"
 #include "lib/offline/internal.h"
+#include "lib/tensor/tensor_type.h"
 #include "lib/tensor/tier.h"
 
 #define RUNNER_MAGIC 0x52554e4fu

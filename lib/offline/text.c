@@ -8,7 +8,7 @@
 #include <xxhash.h>
 
 #include "lib/base/assert.h"
-#include "lib/model/tokenizer.h"
+#include "lib/model/tokenizer/tokenizer.h"
 
 static char *read_text(const char *path, size_t *bytes, struct error *error)
 {

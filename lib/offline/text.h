@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 #include "lib/base/error.h"
-#include "lib/model/model_index.h"
+#include "lib/model/index/model_index.h"
 
 /* Every text is tokenised as one, without control tokens, and cut into consecutive windows that do
  * not overlap; the last, incomplete one of each text is dropped. Windows of all texts follow each

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "lib/base/assert.h"
-#include "lib/base/tensor_type.h"
 #include "lib/quant/quant_internal.h"
+#include "lib/tensor/tensor_type.h"
 
 const struct quant_settings quant_defaults = {
     .levels = QUANT_LEVELS_EITHER,

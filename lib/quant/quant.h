@@ -17,8 +17,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "lib/base/tensor_type.h"
 #include "lib/kernels/kernels.h"
+#include "lib/tensor/tensor_type.h"
 
 enum quant_method { QUANT_CHANNEL, QUANT_HQQ };
 

@@ -1,6 +1,6 @@
 /* What the files of lib/quant share. */
-#ifndef SLUICE_QUANT_INTERNAL_H
-#define SLUICE_QUANT_INTERNAL_H
+#ifndef SLUICE_QUANT_QUANT_INTERNAL_H
+#define SLUICE_QUANT_QUANT_INTERNAL_H
 
 #include "lib/quant/quant.h"
 

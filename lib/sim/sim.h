@@ -29,9 +29,9 @@
 #include <stdint.h>
 
 #include "lib/base/error.h"
-#include "lib/policy/systems.h"
-#include "lib/sim/trace.h"
+#include "lib/policy/presets/presets.h"
 #include "lib/tensor/tier.h"
+#include "lib/trace/trace.h"
 
 struct sim_drive {
     double bytes_per_s; /* > 0 */
@@ -72,7 +72,7 @@ struct sim_config {
 struct sim_figures {
 #define COUNT(name, meaning) uint64_t name;
 #define REAL(name, meaning)  double name;
-#include "lib/sim/figures.tbl.h"
+#include "lib/sim/results.tbl.h"
 };
 
 enum sim_phase { SIM_DECODE, SIM_PREFILL, SIM_PHASES };

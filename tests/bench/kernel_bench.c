@@ -11,8 +11,8 @@
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
 #include "lib/base/clock.h"
-#include "lib/base/tensor_type.h"
 #include "lib/kernels/kernels.h"
+#include "lib/tensor/tensor_type.h"
 
 enum {
     K_MAX = 8192,

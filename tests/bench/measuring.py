@@ -96,7 +96,7 @@ def budget_for(model, share):
 
 
 def write_ids(path, seed, vocab, count):
-    """The stream of lib procs/client/token_stream.h in spirit: groups, left with probability 1 - STAY."""
+    """The stream of lib procs/clients/common/token_stream.h in spirit: groups, left with probability 1 - STAY."""
     draw = random.Random(seed)
     ids, group = [], 0
     for i in range(count):

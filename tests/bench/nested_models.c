@@ -16,10 +16,10 @@
 
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
-#include "lib/base/tensor_type.h"
-#include "lib/model/gguf_write.h"
+#include "lib/model/gguf/write.h"
 #include "lib/model/limits.h"
 #include "lib/quant/quant.h"
+#include "lib/tensor/tensor_type.h"
 
 #define THREADS 4
 #define K_MAX   4096

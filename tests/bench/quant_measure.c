@@ -12,9 +12,9 @@
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
 #include "lib/base/clock.h"
-#include "lib/base/tensor_type.h"
-#include "lib/model/tokenizer.h"
+#include "lib/model/tokenizer/tokenizer.h"
 #include "lib/quant/quant.h"
+#include "lib/tensor/tensor_type.h"
 #include "tests/golden/image.h"
 #include "tests/golden/reference.h"
 

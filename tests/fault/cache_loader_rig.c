@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "lib/base/clock.h"
-#include "shm/heritage.h"
+#include "shm/segment/inherited_fds.h"
 
 #define READY_MS 15000
 #define STOP_MS  5000

@@ -1,13 +1,13 @@
 /* A rig for the cache manager and its loaders alone: it plays the supervisor (segments, spawning,
  * reaping, the process table) and compute (pins, DEMANDs, the use log), and compares what becomes
  * READY with the bytes of the model file. Nothing sleeps: every wait is for a condition. */
-#ifndef SLUICE_TESTS_CACHE_LOADER_RIG_H
-#define SLUICE_TESTS_CACHE_LOADER_RIG_H
+#ifndef SLUICE_TESTS_FAULT_CACHE_LOADER_RIG_H
+#define SLUICE_TESTS_FAULT_CACHE_LOADER_RIG_H
 
 #include <stdbool.h>
 #include <sys/types.h>
 
-#include "ipc/child.h"
+#include "procs/engine/child/child.h"
 
 struct rig_options {
     uint32_t loaders;

@@ -22,7 +22,7 @@
 
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
-#include "shm/arena.h"
+#include "shm/arena/arena.h"
 
 #define SLOTS      512u
 #define SLOT_BYTES (512 * KIB)

@@ -5,10 +5,10 @@
 #include <string.h>
 
 #include "lib/base/assert.h"
-#include "lib/model/gguf.h"
+#include "lib/model/gguf/gguf.h"
+#include "lib/model/index/model_index.h"
 #include "lib/model/limits.h"
-#include "lib/model/model_index.h"
-#include "lib/model/tokenizer.h"
+#include "lib/model/tokenizer/tokenizer.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -8,9 +8,9 @@
 #include <sys/stat.h>
 
 #include "lib/base/assert.h"
-#include "lib/base/tensor_type.h"
-#include "lib/model/gguf.h"
-#include "tests/unit/model/gguf_make.h"
+#include "lib/model/gguf/gguf.h"
+#include "lib/tensor/tensor_type.h"
+#include "tests/unit/lib/model/gguf_make.h"
 
 #define K "qwen3moe."
 

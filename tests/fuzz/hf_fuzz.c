@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "lib/base/assert.h"
-#include "lib/model/hf_internal.h"
-#include "lib/model/json_file.h"
+#include "lib/json/json_file.h"
+#include "lib/model/hf/internal.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "lib/base/assert.h"
-#include "lib/offline/logits.h"
+#include "lib/offline/measure/logits.h"
 
 #define VOCAB 5u
 

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ipc/engine_client.h"
-#include "ipc/messages.h"
-#include "ipc/rpc_json.h"
+#include "ipc/channel/messages.h"
+#include "ipc/engine/engine_client.h"
+#include "ipc/rpc/json.h"
 #include "lib/base/assert.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

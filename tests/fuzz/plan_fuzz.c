@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "lib/base/assert.h"
-#include "lib/model/plan.h"
+#include "lib/plan/plan.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

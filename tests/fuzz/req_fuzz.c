@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "lib/base/assert.h"
-#include "procs/gateway/request.h"
+#include "procs/engine/gateway/api/request.h"
 
 #define PROMPT_MAX 4096
 

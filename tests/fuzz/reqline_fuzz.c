@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "lib/base/assert.h"
-#include "procs/gateway/reqline.h"
+#include "procs/engine/gateway/http/reqline.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "lib/base/assert.h"
-#include "lib/model/safetensors.h"
+#include "lib/model/hf/safetensors.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

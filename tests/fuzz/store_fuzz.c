@@ -10,9 +10,9 @@
 #include <xxhash.h>
 
 #include "lib/base/assert.h"
-#include "lib/model/index_derive.h"
+#include "lib/model/index/derive.h"
 #include "lib/model/limits.h"
-#include "lib/model/store.h"
+#include "lib/model/store/store.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tests/unit/model/store_make.h"
+#include "tests/unit/lib/model/store_make.h"
 
 #include "lib/model/limits.h"
 

@@ -5,12 +5,12 @@
 #include <string.h>
 
 #include "lib/base/assert.h"
-#include "lib/base/utf8.h"
-#include "lib/model/gguf.h"
+#include "lib/model/gguf/gguf.h"
+#include "lib/model/index/model_index.h"
 #include "lib/model/limits.h"
-#include "lib/model/model_index.h"
-#include "lib/model/tokenizer.h"
-#include "tests/unit/model/gguf_make.h"
+#include "lib/model/tokenizer/tokenizer.h"
+#include "lib/text/utf8.h"
+#include "tests/unit/lib/model/gguf_make.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -13,7 +13,7 @@
 
 #include "lib/base/assert.h"
 #include "lib/base/clock.h"
-#include "lib/model/tokenizer.h"
+#include "lib/model/tokenizer/tokenizer.h"
 #include "tests/golden/image.h"
 #include "tests/golden/reference.h"
 

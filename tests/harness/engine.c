@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "lib/base/clock.h"
-#include "procs/client/session.h"
+#include "procs/clients/common/session.h"
 #include "tests/harness/internal.h"
 
 #define ARGS_MAX      64

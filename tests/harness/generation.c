@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "procs/client/stream.h"
+#include "procs/clients/common/stream.h"
 #include "tests/harness/internal.h"
 
 struct generation {

@@ -7,8 +7,8 @@
  *
  * Nothing here sleeps for a length of time and hopes: every wait is for a condition, with a
  * deadline on the monotonic clock. */
-#ifndef SLUICE_TESTS_HARNESS_H
-#define SLUICE_TESTS_HARNESS_H
+#ifndef SLUICE_TESTS_HARNESS_HARNESS_H
+#define SLUICE_TESTS_HARNESS_HARNESS_H
 
 #include <jansson.h>
 #include <limits.h>
@@ -18,8 +18,8 @@
 #include <sys/types.h>
 
 #include "ipc/endpoints.h"
-#include "ipc/engine_client.h"
-#include "procs/client/document.h"
+#include "ipc/engine/engine_client.h"
+#include "lib/json/lookup.h"
 
 /* ---- cases ---- */
 

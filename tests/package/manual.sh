@@ -83,8 +83,8 @@ fi
 # supervisor gives inspect its descriptor and plan; --version is everywhere or of the launcher.
 sources_of() {
     case $1 in
-    run) echo "$root"/procs/supervisor/*.c ;;
-    *) echo "$root/procs/$1"/*.c ;;
+    run) find "$root/procs/engine/supervisor" -name "*.c" ;;
+    *) find "$root"/procs/*/"$1" -name "*.c" ;;
     esac
 }
 

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/policy/auto.h"
-#include "lib/policy/systems.h"
+#include "lib/policy/presets/auto.h"
+#include "lib/policy/presets/presets.h"
 #include "tests/scenario/baseline.h"
 #include "tests/scenario/fixtures.h"
 

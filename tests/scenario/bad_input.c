@@ -9,10 +9,10 @@
 #include <unistd.h>
 
 #include "lib/base/bytes.h"
-#include "lib/base/tensor_type.h"
+#include "lib/tensor/tensor_type.h"
 #include "tests/scenario/baseline.h"
 #include "tests/scenario/fixtures.h"
-#include "tests/unit/model/store_make.h"
+#include "tests/unit/lib/model/store_make.h"
 
 #define END_MS     30000
 #define HEAD_BYTES 1000000 /* holds the table of tensors */

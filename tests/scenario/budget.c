@@ -7,7 +7,7 @@
 
 #include "lib/base/bytes.h"
 #include "lib/base/clock.h"
-#include "lib/policy/systems.h"
+#include "lib/policy/presets/presets.h"
 #include "tests/scenario/baseline.h"
 #include "tests/scenario/fixtures.h"
 

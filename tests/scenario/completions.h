@@ -1,6 +1,6 @@
 /* Completions over HTTP: greedy, as generate of the harness makes them, end-of-text not a stop. */
-#ifndef SLUICE_TESTS_COMPLETIONS_H
-#define SLUICE_TESTS_COMPLETIONS_H
+#ifndef SLUICE_TESTS_SCENARIO_COMPLETIONS_H
+#define SLUICE_TESTS_SCENARIO_COMPLETIONS_H
 
 #include "tests/scenario/http.h"
 

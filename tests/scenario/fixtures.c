@@ -8,8 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "lib/model/gguf_write.h"
-#include "lib/model/plan.h"
+#include "lib/model/gguf/write.h"
+#include "lib/plan/plan.h"
 #include "tests/harness/harness.h"
 
 #define CELLS_PER_PAIR 2u

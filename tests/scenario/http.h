@@ -1,8 +1,8 @@
 /* A client of the gateway made of bare sockets, so that it can be as slow, broken or rude as a test
  * wants. One request in a connection ("Connection: close"); the reply is what comes until its end.
  */
-#ifndef SLUICE_TESTS_HTTP_H
-#define SLUICE_TESTS_HTTP_H
+#ifndef SLUICE_TESTS_SCENARIO_HTTP_H
+#define SLUICE_TESTS_SCENARIO_HTTP_H
 
 #include "tests/harness/harness.h"
 

@@ -17,7 +17,7 @@
 
 #include "lib/base/bytes.h"
 #include "tests/harness/harness.h"
-#include "tests/unit/pack/hf_make.h"
+#include "tests/unit/lib/model/hf_make.h"
 
 #define END_MS     120000
 #define TOKENS     "96"

@@ -8,9 +8,9 @@
 #include <unistd.h>
 
 #include "lib/base/bytes.h"
-#include "procs/client/document.h"
-#include "procs/client/map.h"
-#include "procs/repl/talk.h"
+#include "lib/json/lookup.h"
+#include "procs/clients/common/map.h"
+#include "procs/clients/repl/talk.h"
 #include "tests/harness/internal.h"
 #include "tests/scenario/baseline.h"
 

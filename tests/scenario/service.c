@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "lib/base/bytes.h"
-#include "procs/client/own_run.h"
+#include "procs/clients/common/private_engine.h"
 #include "tests/harness/internal.h"
 
 #define END_MS 60000

@@ -1,6 +1,6 @@
 /* The simulator and the pipeline are one: with prefetch off the hits and misses that compute
  * counted are those of lib/sim over the recorded trace, for every eviction and allocation. The
- * rules that make it so are in lib/policy/residency.h.
+ * rules that make it so are in lib/policy/residency/residency.h.
  *
  * Prompts are computed token by token here: in a chunk that uses more experts than a half of the
  * room, who may leave depends on which pins are gone by then, which is a matter of time. */

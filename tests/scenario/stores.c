@@ -12,7 +12,7 @@
 
 #include "lib/base/bytes.h"
 #include "tests/scenario/baseline.h"
-#include "tests/unit/model/store_make.h"
+#include "tests/unit/lib/model/store_make.h"
 
 #define FINISH_MS 120000
 

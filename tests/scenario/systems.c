@@ -6,8 +6,8 @@
 #include <sys/stat.h>
 
 #include "lib/base/bytes.h"
-#include "lib/policy/systems.h"
-#include "lib/sim/trace.h"
+#include "lib/policy/presets/presets.h"
+#include "lib/trace/trace.h"
 #include "tests/scenario/baseline.h"
 #include "tests/scenario/fixtures.h"
 

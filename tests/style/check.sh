@@ -11,6 +11,7 @@ cd "$root" || exit 1
 export LC_ALL=C
 
 lines_max=800
+directory_max=15
 failed=0
 
 # Sources of the project; what git would not keep (build trees) is not looked at.
@@ -44,54 +45,23 @@ verdict() {
 
 # ---- dependencies point one way ----
 
-# Layers a directory may include from, beside itself.
-allowed() {
-    case $1 in
-    lib/base) echo "" ;;
-    lib/tensor | lib/sampling | lib/io) echo "lib/base" ;;
-    lib/kernels | lib/model) echo "lib/base lib/tensor" ;;
-    lib/policy) echo "lib/base lib/tensor lib/model" ;;
-    lib/quant) echo "lib/base lib/tensor lib/kernels" ;;
-    lib/core) echo "lib/base lib/tensor lib/model lib/kernels lib/policy" ;;
-    # The simulator and the offline model: policies and the core without any process.
-    lib/sim) echo "lib/base lib/tensor lib/model lib/policy" ;;
-    lib/lockstep) echo "lib/base lib/tensor lib/model lib/kernels lib/policy lib/core lib/sim" ;;
-    lib/offline) echo "lib/base lib/tensor lib/model lib/kernels lib/policy lib/quant lib/core lib/sim lib/lockstep" ;;
-    config) echo "lib/base" ;;
-    # shm and ipc are one contract in two halves: the segments carry parameters, identities and the
-    # model index, the messages carry entries.
-    shm) echo "lib/base lib/tensor lib/sampling lib/model lib/kernels lib/policy config ipc" ;;
-    ipc) echo "lib/base lib/sampling lib/model lib/policy config shm" ;;
-    procs/client) echo "lib/base lib/sampling config ipc" ;;
-    procs/*) echo "lib/base lib/tensor lib/sampling lib/io lib/kernels lib/model lib/policy lib/quant lib/core lib/sim lib/lockstep lib/offline config shm ipc procs/client" ;;
-    esac
-}
-
-# The layer a path belongs to: two directories for lib/ and procs/, one for the others.
-layer() {
-    case $1 in
-    lib/* | procs/*) echo "$1" | cut -d/ -f1,2 ;;
-    *) echo "$1" | cut -d/ -f1 ;;
-    esac
-}
-
 check_includes() {
     files 'lib/*.[ch]' 'shm/*.[ch]' 'ipc/*.[ch]' 'config/*.[ch]' 'procs/*.[ch]' |
-        xargs grep -Hn '^#include "' | while IFS=: read -r file line text; do
-        local target from to
-        target=${text#*\"}
-        target=${target%%\"*}
-        from=$(layer "$file")
-        case $target in
-        */*) to=$(layer "$target") ;;
-        *) to=$from ;;
-        esac
-        [ "$from" = "$to" ] && continue
-        case " $(allowed "$from") " in
-        *" $to "*) ;;
-        *) echo "$file:$line: $from may not include $target" ;;
-        esac
-    done | verdict includes "an include against the direction of dependencies"
+        xargs grep -Hn '^#include "' | awk -f tests/style/layers.awk tests/style/layers.txt - |
+        verdict includes "an include that tests/style/layers.txt does not allow"
+}
+
+check_directories() {
+    files 'lib/*.[ch]' 'procs/*.[ch]' | sed 's|/[^/]*$||' | sort | uniq -c |
+        awk -v max="$directory_max" '$1 > max { print $2 ": " $1 " source files" }' |
+        verdict directories "a directory holds more than $directory_max source files"
+}
+
+# tests/unit mirrors the source tree: a directory of tests has a directory of sources.
+check_mirror() {
+    files 'tests/unit/*_test.c' | sed 's|^tests/unit/||; s|/[^/]*$||' | sort -u | while read -r d; do
+        [ -d "$d" ] || echo "tests/unit/$d: there is no $d"
+    done | verdict mirror "a unit test whose directory does not mirror the source tree"
 }
 
 # ---- objects and limits ----
@@ -185,7 +155,7 @@ check_shell() {
     } | verdict shell "shellcheck found something"
 }
 
-rules="includes magics lengths functions banned marks tables headers format shell"
+rules="includes directories mirror magics lengths functions banned marks tables headers format shell"
 if [ $# -eq 0 ]; then
     # shellcheck disable=SC2086  # a list of words
     set -- $rules

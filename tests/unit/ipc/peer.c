@@ -12,8 +12,8 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#include "ipc/edge.h"
-#include "ipc/rpc.h"
+#include "ipc/channel/channel.h"
+#include "ipc/rpc/rpc.h"
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
 

@@ -1,6 +1,6 @@
 /* What the tests of ipc/ share. Waiting is always for a condition with a deadline. */
-#ifndef SLUICE_TESTS_IPC_SUPPORT_H
-#define SLUICE_TESTS_IPC_SUPPORT_H
+#ifndef SLUICE_TESTS_UNIT_IPC_SUPPORT_H
+#define SLUICE_TESTS_UNIT_IPC_SUPPORT_H
 
 #include <check.h>
 #include <poll.h>
@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "ipc/rpc.h"
+#include "ipc/rpc/rpc.h"
 #include "lib/base/clock.h"
 
 #define WAIT_LIMIT_MS 10000

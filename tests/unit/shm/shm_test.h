@@ -1,13 +1,13 @@
 /* What the tests of shm/ share: a segment that is gone when the test is, and a small model index.
  */
-#ifndef SLUICE_TESTS_SHM_TEST_H
-#define SLUICE_TESTS_SHM_TEST_H
+#ifndef SLUICE_TESTS_UNIT_SHM_SHM_TEST_H
+#define SLUICE_TESTS_UNIT_SHM_SHM_TEST_H
 
 #include <check.h>
 #include <stdlib.h>
 
-#include "lib/model/model_index.h"
-#include "shm/segment.h"
+#include "lib/model/index/model_index.h"
+#include "shm/segment/segment.h"
 
 #define BOOT 0x1234u
 

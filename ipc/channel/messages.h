@@ -1,0 +1,168 @@
+/* Messages between the engine's processes: fixed structs over pair0 (DESIGN.md §4).
+ * A message is a hint about shared memory, never the truth itself: losing, doubling or delaying any
+ * of them must be harmless. Everything received is foreign: msg_invalid() first. */
+#ifndef SLUICE_IPC_CHANNEL_MESSAGES_H
+#define SLUICE_IPC_CHANNEL_MESSAGES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define MSG_MAGIC     0x43554c53u /* "SLUC" */
+#define MSG_VERSION   1u
+#define MSG_WANTS_MAX 256 /* entries in one DEMAND; a longer wave goes as several */
+#define MSG_HINTS_MAX 256
+#define MSG_PARTS_MAX 16 /* loaders at most */
+#define MSG_RUNS_MAX  3  /* extents of an entry at most */
+#define MSG_LOADS_MAX 16 /* parts in one LOADS or DONES */
+#define MSG_BYTES_MAX 8192
+#define MSG_TIERS     4 /* tiers that may be asked for: native, int8, int4, int2 */
+
+enum msg_role {
+    ROLE_SUPERVISOR,
+    ROLE_CACHE,
+    ROLE_LOADER,
+    ROLE_PREDICTOR,
+    ROLE_COMPUTE,
+    ROLE_RECORDER,
+    ROLE_GATEWAY,
+    ROLE_ANY
+};
+
+struct msg_head {
+    uint32_t magic;
+    uint16_t version;
+    uint16_t type;        /* enum msg_type */
+    uint32_t bytes;       /* of the whole message, head included */
+    uint32_t incarnation; /* of the sender */
+    uint64_t number;      /* counts per sender, for traces and acknowledgements */
+};
+
+/* What compute asks for: `entry` is the one its pin stands on. */
+struct msg_want {
+    uint32_t entry;
+    uint32_t tokens; /* of the chunk that use it; 1 in decode */
+    uint16_t need;   /* enum tier it must at least have */
+    uint16_t reserved;
+};
+
+struct msg_demand {
+    struct msg_head head;
+    uint64_t uses_position; /* the cache drains the use log up to here first */
+    uint64_t sent_ns;       /* monotonic; for the DEMAND -> submission measurement */
+    uint32_t sequence;
+    uint32_t position; /* token position, first of the chunk in prefill */
+    uint16_t layer;
+    uint16_t count;                       /* of wants[] */
+    uint32_t attempt;                     /* 0 first, then counts repeats */
+    struct msg_want wants[MSG_WANTS_MAX]; /* only `count` are sent */
+};
+
+struct msg_guess {
+    uint32_t entry;
+    float probability; /* that it will be used, 0 to 1 */
+};
+
+struct msg_hint {
+    struct msg_head head;
+    uint64_t sent_ns;
+    uint32_t sequence;
+    uint32_t position;
+    uint16_t layer;      /* the layer the guesses are for */
+    uint16_t from_layer; /* the layer whose gate input they come from */
+    uint16_t count;
+    uint16_t prefill;                        /* 1: of a chunk of prefill */
+    struct msg_guess guesses[MSG_HINTS_MAX]; /* descending probability; only `count` are sent */
+};
+
+struct msg_run { /* whole pages of the device file -> whole pages of the arena */
+    uint64_t file_offset;
+    uint64_t arena_offset;
+    uint64_t bytes;
+};
+
+enum load_priority { LOAD_PREFETCH, LOAD_DENSE, LOAD_DEMAND };
+
+struct msg_load {        /* one part of an entry */
+    uint64_t generation; /* of the entry word when it was reserved */
+    uint64_t demand_ns;  /* sent_ns of the DEMAND that caused it, 0 for prefetch */
+    uint32_t entry;
+    uint16_t priority; /* enum load_priority */
+    uint16_t runs_count;
+    struct msg_run runs[MSG_RUNS_MAX];
+};
+
+struct msg_loads {
+    struct msg_head head;
+    uint32_t epoch; /* directory epoch of this cache incarnation */
+    uint32_t loader_incarnation;
+    uint32_t count;
+    uint32_t reserved;
+    struct msg_load loads[MSG_LOADS_MAX]; /* in the order to read them; only `count` are sent */
+};
+
+struct msg_flush {
+    struct msg_head head;
+    uint32_t epoch;
+    uint32_t loader_incarnation;
+};
+
+struct msg_done { /* a part that ended */
+    uint64_t generation;
+    uint64_t bytes;
+    uint64_t queue_ns; /* LOAD taken -> first read submitted */
+    uint64_t read_ns;  /* first read submitted -> last completed */
+    uint32_t entry;
+    int32_t status; /* 0 or an errno value */
+};
+
+struct msg_dones {
+    struct msg_head head;
+    uint32_t loader_incarnation;
+    uint32_t count;
+    struct msg_done dones[MSG_LOADS_MAX]; /* only `count` are sent */
+};
+
+enum control_verb {
+    CONTROL_QUOTA = 1, /* value: arena quota in bytes; ACK when backed bytes obey it */
+    CONTROL_THROTTLE,  /* value: bytes per second, 0 = none */
+    CONTROL_DRAIN,     /* finish running sequences, admit none */
+    CONTROL_STOP,      /* end in order: exit 0 */
+    CONTROL_LOOK,      /* the process table changed: look at it */
+    CONTROL__COUNT
+};
+
+struct msg_control {
+    struct msg_head head;
+    uint64_t value;
+    uint32_t verb;  /* enum control_verb */
+    uint32_t epoch; /* of the setting; the newest wins */
+};
+
+struct msg_ack {
+    struct msg_head head;
+    uint64_t value;
+    uint32_t verb;
+    uint32_t epoch;
+};
+
+enum msg_type {
+#define MSG(number, name, type, sender, receiver, doc) MSG_##name = (number),
+#include "ipc/channel/messages.tbl.h"
+};
+
+/* NULL when `message` of `bytes` bytes, received by `me`, is one sluice may act on; else the
+ * reason, for the log. Checks magic, version, type, size (exact for the count it carries),
+ * direction, counts, enums, alignment of runs, finite floats. Never reads past `bytes`. Does not
+ * know the directory: entry numbers are checked by the receiver. */
+const char *msg_invalid(const void *message, size_t bytes, enum msg_role me);
+
+/* Bytes to send for a message whose count field is filled (those that are lists are sent short). */
+size_t msg_bytes(const void *message);
+
+/* Fills the head (magic, version, type, bytes); the message's count must be set. */
+void msg_seal(void *message, enum msg_type type, uint32_t incarnation, uint64_t number);
+
+/* "DEMAND", or "?" */
+const char *msg_name(uint32_t type);
+
+#endif

@@ -1,0 +1,52 @@
+/* The calling side for a process with an event loop: many calls of one server under way at once,
+ * none of which is waited for. The rules are those of rpc_call (ipc/rpc/rpc.h): a call is repeated with
+ * the same id when its connection broke, until its deadline on the monotonic clock.
+ *
+ *   ticket = rpc_async_call(client, "next", request, 5000, on_next, stream, &error);
+ *   poll(... rpc_async_poll(client, fds) ..., timeout);
+ *   rpc_async_tend(client, now);        // on_next(stream, reply, NULL) or (stream, NULL, &error)
+ *
+ * One thread uses a client. A call ends exactly once: by its callback, or by rpc_async_forget. */
+#ifndef SLUICE_IPC_RPC_ASYNC_H
+#define SLUICE_IPC_RPC_ASYNC_H
+
+#include <jansson.h>
+#include <poll.h>
+#include <stdint.h>
+
+#include "lib/base/error.h"
+
+#define RPC_ASYNC_FDS 2
+
+struct rpc_async;
+
+/* reply: borrowed, or NULL with the error that the server gave or that ended the call. May make and
+ * forget calls of the same client. */
+typedef void rpc_async_done(void *arg, json_t *reply, const struct error *error);
+
+/* calls_max: calls under way at once. NULL with *error set. */
+struct rpc_async *rpc_async_open(const char *path, unsigned calls_max, struct error *error);
+
+/* The ticket of the call, never 0; 0 with *error: ERR_BUSY (too many), ERR_BAD_INPUT. `request` is
+ * stolen and may be NULL. */
+uint64_t rpc_async_call(struct rpc_async *client, const char *op, json_t *request,
+                        unsigned timeout_ms, rpc_async_done *done, void *arg, struct error *error);
+
+/* Its callback is not called any more. What was asked is asked all the same. 0 and tickets of ended
+ * calls are fine. */
+void rpc_async_forget(struct rpc_async *client, uint64_t ticket);
+
+/* What to poll for before tend; fills RPC_ASYNC_FDS places. */
+void rpc_async_poll(const struct rpc_async *client, struct pollfd *fds);
+
+/* Sends, receives, repeats, gives up; runs callbacks. After every poll, and at least every 50 ms
+ * while calls are under way. */
+void rpc_async_tend(struct rpc_async *client, uint64_t now_ns);
+
+/* Calls sent again because their connection broke. */
+uint64_t rpc_async_repeated(const struct rpc_async *client);
+
+/* Ends without callbacks. For tests: a process that ends just ends (ipc/README.md). */
+void rpc_async_close(struct rpc_async *client);
+
+#endif

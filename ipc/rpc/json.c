@@ -1,0 +1,202 @@
+#include "ipc/rpc/json.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ipc/rpc/rpc.h"
+
+/* Deepest nesting of brackets outside strings. jansson recurses up to 2,048 deep, more than the
+ * stacks our processes give their threads can hold: so it never sees such a text. */
+static bool too_deep(const unsigned char *text, size_t bytes)
+{
+    unsigned depth = 0;
+    bool in_string = false;
+    for (size_t i = 0; i < bytes; i++) {
+        unsigned char c = text[i];
+        if (in_string) {
+            if (c == '\\')
+                i++;
+            else if (c == '"')
+                in_string = false;
+        } else if (c == '"') {
+            in_string = true;
+        } else if (c == '[' || c == '{') {
+            if (++depth > RPC_DEPTH_MAX)
+                return true;
+        } else if ((c == ']' || c == '}') && depth > 0) {
+            depth--;
+        }
+    }
+    return false;
+}
+
+int rpc_json_parse(const void *text, size_t bytes, json_t **object, struct error *error)
+{
+    if (bytes > RPC_BYTES_MAX)
+        return error_set(error, ERR_BAD_INPUT, "JSON of %zu bytes, at most %u are taken", bytes,
+                         RPC_BYTES_MAX);
+    if (too_deep(text, bytes))
+        return error_set(error, ERR_BAD_INPUT, "JSON nested deeper than %d", RPC_DEPTH_MAX);
+    json_error_t why;
+    json_t *json = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &why);
+    if (!json)
+        return error_set(error, ERR_BAD_INPUT, "not JSON, at byte %d: %.160s", why.position,
+                         why.text);
+    if (!json_is_object(json)) {
+        json_decref(json);
+        return error_set(error, ERR_BAD_INPUT, "not a JSON object");
+    }
+    *object = json;
+    return 0;
+}
+
+static bool made_of(const char *text, size_t n, const char *alphabet)
+{
+    return strspn(text, alphabet) == n;
+}
+
+static bool id_ok(const json_t *id)
+{
+    return json_is_string(id) && json_string_length(id) == RPC_ID_BYTES &&
+           made_of(json_string_value(id), RPC_ID_BYTES, "0123456789abcdef");
+}
+
+static bool op_ok(const json_t *op)
+{
+    size_t n = json_string_length(op);
+    return json_is_string(op) && n > 0 && n <= RPC_OP_MAX &&
+           made_of(json_string_value(op), n, "abcdefghijklmnopqrstuvwxyz0123456789_");
+}
+
+static bool version_ok(const json_t *version)
+{
+    return json_is_integer(version) && json_integer_value(version) == RPC_VERSION;
+}
+
+int rpc_request_parse(const void *text, size_t bytes, json_t **body, struct error *error)
+{
+    json_t *json;
+    const char *why = NULL;
+    if (rpc_json_parse(text, bytes, &json, error) != 0)
+        return -1;
+    if (!version_ok(json_object_get(json, "v")))
+        why = "\"v\" must be 1";
+    else if (!id_ok(json_object_get(json, "id")))
+        why = "\"id\" must be 16 hex digits";
+    else if (!op_ok(json_object_get(json, "op")))
+        why = "\"op\" must be a short lower-case word";
+    if (why) {
+        json_decref(json);
+        return error_set(error, ERR_BAD_INPUT, "bad request: %s", why);
+    }
+    *body = json;
+    return 0;
+}
+
+int rpc_reply_parse(const void *text, size_t bytes, const char *id, json_t **reply, bool *broken,
+                    struct error *error)
+{
+    json_t *json;
+    *broken = true;
+    if (rpc_json_parse(text, bytes, &json, error) != 0)
+        return -1;
+    const json_t *got = json_object_get(json, "id"), *ok = json_object_get(json, "ok");
+    bool shaped = version_ok(json_object_get(json, "v")) && id_ok(got) && json_is_boolean(ok);
+    /* A request too broken to have an id is answered with zeros: the error is ours all the same. */
+    bool mine = shaped && (strcmp(json_string_value(got), id) == 0 ||
+                           (json_is_false(ok) && strcmp(json_string_value(got), RPC_NO_ID) == 0));
+    if (!mine) {
+        json_decref(json);
+        return error_set(error, ERR_FAILED, "the reply is not one to this call");
+    }
+    *broken = false;
+    if (json_is_true(ok)) {
+        *reply = json;
+        return 0;
+    }
+    rpc_error_from_json(json_object_get(json, "error"), error);
+    json_decref(json);
+    return -1;
+}
+
+char *rpc_json_encode(const json_t *object, size_t *bytes)
+{
+    char *text = json_dumps(object, JSON_COMPACT);
+    *bytes = text ? strlen(text) : 0;
+    if (*bytes <= RPC_BYTES_MAX)
+        return text;
+    free(text);
+    return NULL;
+}
+
+json_t *rpc_error_json(const struct error *error)
+{
+    json_t *text = rpc_text_json(error->text, strnlen(error->text, sizeof error->text));
+    return json_pack("{s:s, s:o}", "code", error_word(error->code), "text", text);
+}
+
+json_t *rpc_error_object(const char *id, const struct error *error)
+{
+    return json_pack("{s:i, s:s, s:b, s:o}", "v", RPC_VERSION, "id", id, "ok", 0, "error",
+                     rpc_error_json(error));
+}
+
+void rpc_error_from_json(const json_t *json, struct error *error)
+{
+    const char *code = json_string_value(json_object_get(json, "code"));
+    const char *text = json_string_value(json_object_get(json, "text"));
+    enum error_code known = code ? error_from_word(code) : ERR_FAILED;
+    error_set(error, known == ERR_NONE ? ERR_FAILED : known, "%s",
+              text ? text : "an error without a text");
+}
+
+/* Bytes of the UTF-8 character at s (1 to 4), 0 when there is none: the table of the Unicode
+ * standard. */
+static size_t utf8_length(const unsigned char *s, size_t room)
+{
+    static const struct {
+        unsigned char first_low, first_high, second_low, second_high, length;
+    } rows[] = {
+        {0x01, 0x7f, 0, 0, 1},       {0xc2, 0xdf, 0x80, 0xbf, 2}, {0xe0, 0xe0, 0xa0, 0xbf, 3},
+        {0xe1, 0xec, 0x80, 0xbf, 3}, {0xed, 0xed, 0x80, 0x9f, 3}, {0xee, 0xef, 0x80, 0xbf, 3},
+        {0xf0, 0xf0, 0x90, 0xbf, 4}, {0xf1, 0xf3, 0x80, 0xbf, 4}, {0xf4, 0xf4, 0x80, 0x8f, 4},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        if (s[0] < rows[i].first_low || s[0] > rows[i].first_high)
+            continue;
+        size_t n = rows[i].length;
+        if (n > room || (n > 1 && (s[1] < rows[i].second_low || s[1] > rows[i].second_high)))
+            return 0;
+        for (size_t k = 2; k < n; k++)
+            if ((s[k] & 0xc0) != 0x80)
+                return 0;
+        return n;
+    }
+    return 0;
+}
+
+json_t *rpc_text_json(const char *text, size_t bytes)
+{
+    static const char replacement[] = "\xef\xbf\xbd";
+    const unsigned char *in = (const unsigned char *)text;
+    char *out = malloc(3 * bytes + 1);
+    size_t n = 0;
+    if (!out)
+        return NULL;
+    for (size_t i = 0; i < bytes;) {
+        size_t length = utf8_length(in + i, bytes - i);
+        if (length) {
+            memcpy(out + n, in + i, length);
+            n += length;
+            i += length;
+        } else {
+            memcpy(out + n, replacement, 3);
+            n += 3;
+            i++;
+        }
+    }
+    json_t *json = json_stringn_nocheck(out, n);
+    free(out);
+    return json;
+}

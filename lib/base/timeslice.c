@@ -1,0 +1,25 @@
+#include "lib/base/timeslice.h"
+
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* sched_setattr(2), as of its first version. Neither the C library of 2022 nor the kernel's headers
+ * beside it have it. */
+struct kernel_sched_attr {
+    uint32_t bytes, policy;
+    uint64_t flags;
+    int32_t nice;
+    uint32_t priority;
+    uint64_t runtime_ns, deadline_ns, period_ns;
+};
+_Static_assert(sizeof(struct kernel_sched_attr) == 48, "the kernel's layout");
+
+void turns_set(uint64_t ns)
+{
+    struct kernel_sched_attr attr;
+    if (syscall(SYS_sched_getattr, 0, &attr, sizeof attr, 0) != 0 || attr.policy != SCHED_OTHER)
+        return;
+    attr.runtime_ns = ns;
+    (void)syscall(SYS_sched_setattr, 0, &attr, 0); /* not allowed: then as usual */
+}

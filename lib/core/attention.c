@@ -1,0 +1,205 @@
+/* Attention of one layer. Where the threads divide the key heads evenly, one of them does
+ * everything of its heads - q, k, v, norms, rotation, cache rows, attention - without a barrier in
+ * between, because no head reads another's keys. Otherwise, and where the norm of q and k is over
+ * all heads, the same steps run as three phases. */
+#include "lib/core/internal.h"
+
+#include <math.h>
+
+static void norm_rows(void *arg, uint32_t thread, uint32_t threads)
+{
+    struct core *c = arg;
+    struct core_layer *l = core_layer_now(c);
+    uint32_t begin, end;
+    pool_share(c->step.rows, 1, thread, threads, &begin, &end);
+    for (uint32_t r = begin; r < end; r++) {
+        c->ops->rms_norm(core_x(c, r), l->attn_norm, c->hp.hidden, c->hp.rms_eps,
+                         form_floats(&c->in, r));
+        core_make_forms(c, &c->in, r, l->in_forms);
+    }
+}
+
+static void project(struct core *c, const struct kernel_matrix *w, uint32_t begin, uint32_t end,
+                    float *y)
+{
+    if (begin < end)
+        c->ops->matmul(w, begin, end, form_row(&c->in, w->type, 0), form_stride(&c->in, w->type),
+                       c->step.rows, y, w->n);
+}
+
+static void add_bias(const struct core *c, float *head, const float *bias, uint32_t number)
+{
+    if (bias)
+        c->ops->axpy(1.0f, bias + (size_t)number * c->hp.head_size, c->hp.head_size, head);
+}
+
+/* One head in place: its RMSNorm if it has one of its own, then rotation. */
+static void finish_head(struct core *c, float *head, const float *weight, uint32_t row)
+{
+    const float *cos_sin = c->rope + (size_t)row * c->hp.head_size;
+    if (c->hp.qk_norm == QK_NORM_HEAD)
+        c->ops->rms_norm(head, weight, c->hp.head_size, c->hp.rms_eps, head);
+    if (c->hp.rope_kind == ROPE_PAIRS)
+        kernel_rope_pairs(head, c->hp.head_size, cos_sin);
+    else
+        c->ops->rope(head, c->hp.head_size, cos_sin);
+}
+
+/* Bias, norm, rotation and cache row of key head g and its query heads, one token row. */
+static void finish_group(struct core *c, uint32_t row, uint32_t g)
+{
+    struct core_layer *l = core_layer_now(c);
+    uint32_t size = c->hp.head_size;
+    size_t at = (size_t)row * c->kv_size + (size_t)g * size;
+    size_t cache = (size_t)(c->step.position + row) * c->kv_size + (size_t)g * size;
+    add_bias(c, c->k + at, l->k_bias, g);
+    add_bias(c, c->v + at, l->v_bias, g);
+    finish_head(c, c->k + at, l->k_norm, row);
+    c->ops->to_f16(c->k + at, size, c->sequence.keys[c->step.layer] + cache);
+    c->ops->to_f16(c->v + at, size, c->sequence.values[c->step.layer] + cache);
+    float *q = c->q + (size_t)row * c->q_size;
+    for (uint32_t h = g * c->group; h < (g + 1) * c->group; h++) {
+        add_bias(c, q + (size_t)h * size, l->q_bias, h);
+        finish_head(c, q + (size_t)h * size, l->q_norm, row);
+    }
+}
+
+static void attend(struct core *c, uint32_t row, uint32_t head_begin, uint32_t head_end)
+{
+    struct kernel_attention a = {
+        .q = c->q + (size_t)row * c->q_size,
+        .k = c->sequence.keys[c->step.layer],
+        .v = c->sequence.values[c->step.layer],
+        .out = form_floats(&c->mix, row),
+        .heads = c->hp.heads,
+        .kv_heads = c->hp.kv_heads,
+        .head_size = c->hp.head_size,
+        .head_begin = head_begin,
+        .head_end = head_end,
+        .positions = c->step.position + row + 1,
+        .scale = 1.0f / sqrtf((float)c->hp.head_size),
+    };
+    c->ops->attention(&a);
+}
+
+static void whole_groups(void *arg, uint32_t thread, uint32_t threads)
+{
+    struct core *c = arg;
+    struct core_layer *l = core_layer_now(c);
+    uint32_t g0, g1, size = c->hp.head_size;
+    pool_share(c->hp.kv_heads, 1, thread, threads, &g0, &g1);
+    project(c, &l->q, g0 * c->group * size, g1 * c->group * size, c->q);
+    project(c, &l->k, g0 * size, g1 * size, c->k);
+    project(c, &l->v, g0 * size, g1 * size, c->v);
+    for (uint32_t r = 0; r < c->step.rows; r++)
+        for (uint32_t g = g0; g < g1; g++)
+            finish_group(c, r, g);
+    for (uint32_t r = 0; r < c->step.rows && g0 < g1; r++) {
+        attend(c, r, g0 * c->group, g1 * c->group);
+        core_alive(c, thread);
+    }
+}
+
+/* The three projections as one space of columns. */
+static void project_columns(void *arg, uint32_t thread, uint32_t threads)
+{
+    struct core *c = arg;
+    struct core_layer *l = core_layer_now(c);
+    const struct kernel_matrix *w[3] = {&l->q, &l->k, &l->v};
+    float *y[3] = {c->q, c->k, c->v};
+    uint32_t begin, end, base = 0;
+    pool_share(c->q_size + 2 * c->kv_size, COLUMN_UNIT, thread, threads, &begin, &end);
+    for (int i = 0; i < 3; base += w[i++]->n) {
+        uint32_t b = begin > base ? begin - base : 0;
+        uint32_t e = end > base ? end - base : 0;
+        project(c, w[i], b, e < w[i]->n ? e : w[i]->n, y[i]);
+    }
+}
+
+static void finish_groups(void *arg, uint32_t thread, uint32_t threads)
+{
+    struct core *c = arg;
+    uint32_t begin, end;
+    pool_share(c->step.rows * c->hp.kv_heads, 1, thread, threads, &begin, &end);
+    for (uint32_t u = begin; u < end; u++)
+        finish_group(c, u / c->hp.kv_heads, u % c->hp.kv_heads);
+}
+
+/* Where the norm is over all heads, a row is one piece of work. */
+static void finish_rows(void *arg, uint32_t thread, uint32_t threads)
+{
+    struct core *c = arg;
+    struct core_layer *l = core_layer_now(c);
+    uint32_t begin, end;
+    pool_share(c->step.rows, 1, thread, threads, &begin, &end);
+    for (uint32_t r = begin; r < end; r++) {
+        float *q = c->q + (size_t)r * c->q_size, *k = c->k + (size_t)r * c->kv_size;
+        c->ops->rms_norm(q, l->q_norm, c->q_size, c->hp.rms_eps, q);
+        c->ops->rms_norm(k, l->k_norm, c->kv_size, c->hp.rms_eps, k);
+        for (uint32_t g = 0; g < c->hp.kv_heads; g++)
+            finish_group(c, r, g);
+    }
+}
+
+/* Later rows see more keys, so rows are dealt in turn. */
+static void attend_rows(void *arg, uint32_t thread, uint32_t threads)
+{
+    struct core *c = arg;
+    bool by_head = c->step.rows * c->hp.kv_heads < 2 * threads;
+    uint32_t parts = by_head ? c->hp.heads : c->hp.kv_heads;
+    uint32_t heads = by_head ? 1 : c->group;
+    for (uint32_t u = thread; u < c->step.rows * parts; u += threads) {
+        attend(c, u / parts, u % parts * heads, (u % parts + 1) * heads);
+        core_alive(c, thread);
+    }
+}
+
+static void mix_forms_rows(void *arg, uint32_t thread, uint32_t threads)
+{
+    struct core *c = arg;
+    uint32_t begin, end;
+    pool_share(c->step.rows, 1, thread, threads, &begin, &end);
+    for (uint32_t r = begin; r < end; r++)
+        core_make_forms(c, &c->mix, r, core_layer_now(c)->mix_forms);
+}
+
+static void output_columns(void *arg, uint32_t thread, uint32_t threads)
+{
+    struct core *c = arg;
+    const struct kernel_matrix *w = &core_layer_now(c)->out;
+    uint32_t begin, end;
+    pool_share(w->n, COLUMN_UNIT, thread, threads, &begin, &end);
+    if (begin == end)
+        return;
+    c->ops->matmul(w, begin, end, form_row(&c->mix, w->type, 0), form_stride(&c->mix, w->type),
+                   c->step.rows, c->y, w->n);
+    for (uint32_t r = 0; r < c->step.rows; r++)
+        c->ops->axpy(1.0f, c->y + (size_t)r * w->n + begin, end - begin, core_x(c, r) + begin);
+}
+
+/* Parts that key heads can be dealt to evenly. */
+static uint32_t even_parts(const struct core *c, uint32_t outputs)
+{
+    uint32_t parts = pool_parts(c->pool, (uint64_t)outputs * c->hp.hidden * c->step.rows);
+    while (c->hp.kv_heads % parts != 0)
+        parts -= c->threads; /* ends at c->threads */
+    return parts;
+}
+
+void core_attention(struct core *c)
+{
+    uint32_t rows = c->step.rows, outputs = c->q_size + 2 * c->kv_size;
+    core_run_rows(c, rows, norm_rows);
+    if (c->hp.qk_norm != QK_NORM_ROW && c->hp.kv_heads % c->threads == 0) {
+        pool_run_parts(c->pool, even_parts(c, outputs), whole_groups, c);
+    } else {
+        core_run_columns(c, outputs, c->hp.hidden, rows, project_columns);
+        if (c->hp.qk_norm == QK_NORM_ROW)
+            core_run_rows(c, rows, finish_rows);
+        else
+            core_run_rows(c, rows * c->hp.kv_heads, finish_groups);
+        pool_run(c->pool, attend_rows, c);
+    }
+    core_run_rows(c, rows, mix_forms_rows);
+    core_run_columns(c, c->hp.hidden, c->q_size, rows, output_columns);
+}

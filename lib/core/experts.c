@@ -1,0 +1,211 @@
+/* The experts step of a layer: who is needed, in which order they are pinned, and computing them as
+ * they come. Decode is the case of one row: K items, all pinned at once. */
+#include "lib/core/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static float weight_sum(const struct route *routes, uint32_t k)
+{
+    float sum = 0;
+    for (uint32_t i = 0; i < k; i++)
+        sum += routes[i].weight;
+    return sum > 0 ? sum : 1;
+}
+
+/* Groups the chunk's (token, rank) pairs by expert: items, pair lists. Returns the items. */
+static uint32_t group_pairs(struct core *c)
+{
+    uint32_t experts = c->hp.experts, k = c->hp.experts_used;
+    size_t pairs = (size_t)c->step.rows * k;
+    float before = 0, total = 1;
+    memset(c->items, 0, experts * sizeof *c->items);
+    for (size_t i = 0; i < pairs; i++) {
+        struct expert_item *item = &c->items[c->routes[i].expert];
+        uint32_t rank = (uint32_t)(i % k);
+        item->rank = item->tokens == 0 || rank < item->rank ? rank : item->rank;
+        item->weight = c->routes[i].weight > item->weight ? c->routes[i].weight : item->weight;
+        before = rank == 0 ? 0 : before;
+        if (rank == 0)
+            total = weight_sum(c->routes + i, k);
+        if (item->tokens == 0 || before < item->weight_before)
+            item->weight_before = before;
+        before += c->routes[i].weight / total;
+        item->tokens++;
+    }
+    uint32_t base = 0, count = 0;
+    for (uint32_t e = 0; e < experts; e++) {
+        c->items[e].expert = e;
+        c->pair_base[e] = base;
+        base += c->items[e].tokens;
+        count += c->items[e].tokens > 0;
+    }
+    for (size_t i = 0; i < pairs; i++) { /* pair_base moves to each expert's end... */
+        uint32_t pair = c->pair_base[c->routes[i].expert]++;
+        c->pair_of[i] = pair;
+        c->pair_token[pair] = (uint32_t)(i / k);
+    }
+    for (uint32_t e = 0; e < experts; e++) /* ...and back */
+        c->pair_base[e] -= c->items[e].tokens;
+    return count;
+}
+
+/* Most tokens first, ties to the lower index. */
+static int by_tokens(const void *a, const void *b)
+{
+    const struct prefill_item *x = a, *y = b;
+    if (x->tokens != y->tokens)
+        return x->tokens > y->tokens ? -1 : 1;
+    return x->expert < y->expert ? -1 : 1;
+}
+
+static void rank_popularity(struct core *c)
+{
+    uint32_t n = 0;
+    for (uint32_t e = 0; e < c->hp.experts; e++)
+        if (c->items[e].tokens > 0)
+            c->order[n++] = (struct prefill_item){.expert = e, .tokens = c->items[e].tokens};
+    qsort(c->order, n, sizeof *c->order, by_tokens);
+    for (uint32_t i = 0; i < n; i++)
+        c->items[c->order[i].expert].popularity = (float)i / (float)n;
+}
+
+/* Decode: by rank. Prefill: what is resident first, the rest by policy. */
+static void order_items(struct core *c)
+{
+    uint32_t n = 0, missing = 0;
+    if (c->step.rows == 1) {
+        for (uint32_t rank = 0; rank < c->hp.experts_used; rank++)
+            c->queue[n++] = &c->items[c->routes[rank].expert];
+        return;
+    }
+    rank_popularity(c);
+    for (uint32_t e = 0; e < c->hp.experts; e++) {
+        if (c->items[e].tokens == 0)
+            continue;
+        if (c->source.resident(c->source.self, c->step.layer, e))
+            c->queue[n++] = &c->items[e];
+        else
+            c->order[missing++] = (struct prefill_item){.expert = e, .tokens = c->items[e].tokens};
+    }
+    c->prefill_order(c->order, missing);
+    for (uint32_t i = 0; i < missing; i++)
+        c->queue[n++] = &c->items[c->order[i].expert];
+}
+
+/* The queue as a window: [done, pinned) have a pin or are computed, the rest waits for room. */
+struct window {
+    uint32_t done, pinned, count, skipped;
+    uint64_t bytes, room, slot;
+};
+
+/* Pins what fits. The window is refilled by quarters, not one by one: few DEMANDs, and loads go on
+ * while experts are computed. */
+static void fill_window(struct core *c, struct window *w)
+{
+    uint32_t first = w->pinned;
+    if (w->bytes > w->room / 4 * 3)
+        return;
+    while (w->pinned < w->count && (w->bytes == 0 || w->bytes + w->slot <= w->room)) {
+        w->bytes += w->slot;
+        w->pinned++;
+    }
+    if (w->pinned > first)
+        c->source.pin(c->source.self, &c->step, c->queue + first, w->pinned - first);
+    for (uint32_t i = first; i < w->pinned; i++)
+        if (c->queue[i]->state == ITEM_SKIPPED) {
+            w->skipped++;
+            w->bytes -= w->slot;
+        }
+}
+
+/* Takes the READY items of the window as jobs, as many as the inner buffers hold. */
+static uint32_t take_ready(struct core *c, const struct window *w)
+{
+    uint32_t rows = 0;
+    c->job_count = 0;
+    for (uint32_t i = w->done; i < w->pinned; i++) {
+        struct expert_item *item = c->queue[i];
+        if (item->state != ITEM_READY || rows + item->tokens > c->inner_rows)
+            continue;
+        c->jobs[c->job_count++] = (struct expert_job){.item = item,
+                                                      .rows = item->tokens,
+                                                      .pair_base = c->pair_base[item->expert],
+                                                      .inner_base = rows};
+        rows += item->tokens;
+    }
+    return c->job_count;
+}
+
+static void end_item(struct core *c, struct window *w, struct expert_item *item)
+{
+    c->source.unpin(c->source.self, &c->step, item);
+    item->state = ITEM_DONE;
+    w->bytes -= w->slot;
+}
+
+static void give_up(struct core *c, struct window *w)
+{
+    for (uint32_t i = w->done; i < w->pinned; i++)
+        if (c->queue[i]->state == ITEM_WAITED || c->queue[i]->state == ITEM_READY)
+            end_item(c, w, c->queue[i]);
+}
+
+static bool any_lost(const struct core *c, const struct window *w)
+{
+    for (uint32_t i = w->done; i < w->pinned; i++)
+        if (c->queue[i]->state == ITEM_LOST)
+            return true;
+    return false;
+}
+
+static struct window open_window(struct core *c)
+{
+    struct window w = {.count = group_pairs(c), .slot = c->expert_slot_bytes[c->step.layer]};
+    w.room = c->step.rows == 1 ? UINT64_MAX : c->source.room(c->source.self);
+    order_items(c);
+    fill_window(c, &w);
+    return w;
+}
+
+static bool over(const struct expert_item *item)
+{
+    return item->state == ITEM_DONE || item->state == ITEM_SKIPPED;
+}
+
+int core_experts(struct core *c, struct error *error)
+{
+    struct window w = open_window(c);
+    while (any_lost(c, &w)) {
+        give_up(c, &w);
+        core_route_again(c);
+        w = open_window(c);
+    }
+    bool begun = false, summed = false;
+    while (w.done < w.count) {
+        fill_window(c, &w);
+        if (!begun) { /* the first experts are on their way meanwhile */
+            core_publish_next(c);
+            core_shared_expert(c);
+        }
+        begun = true;
+        while (w.done < w.pinned && over(c->queue[w.done]))
+            w.done++;
+        if (w.done == w.pinned)
+            continue;
+        if (take_ready(c, &w) > 0) {
+            /* the common case of decode: all there, so the last phase also sums */
+            summed = c->sum_in_down = c->step.rows == 1 && c->job_count == w.count - w.skipped;
+            core_compute_jobs(c);
+            for (uint32_t i = 0; i < c->job_count; i++)
+                end_item(c, &w, &c->items[c->jobs[i].item->expert]);
+        } else if (c->source.wait(c->source.self, &c->step, c->queue + w.done, w.pinned - w.done,
+                                  error) != 0) {
+            give_up(c, &w);
+            return -1;
+        }
+    }
+    if (!summed)
+        core_sum_ranks(c);
+    return 0;
+}

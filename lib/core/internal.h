@@ -1,0 +1,176 @@
+/* What the files of the core share. */
+#ifndef SLUICE_CORE_INTERNAL_H
+#define SLUICE_CORE_INTERNAL_H
+
+#include "lib/base/assert.h"
+#include "lib/core/core.h"
+#include "lib/core/pool.h"
+#include "lib/model/limits.h"
+#include "lib/tensor/tensor_type.h"
+
+#define CORE_MAGIC 0x434f5245u
+
+/* Rows of an expert that a thread gathers at a time: enough to use a weight row many times while it
+ * is in the nearest cache, few enough that every thread can own a buffer. */
+#define GATHER_ROWS 64
+/* Outputs are cut at multiples of this, so that threads do not write the same cache line. */
+#define COLUMN_UNIT 16
+/* Multiplications below which a product is not worth a fork and join. */
+#define SERIAL_WORK (1u << 16)
+
+static inline uint32_t form_bit(const struct kernel_matrix *w)
+{
+    return 1u << kernel_form_of(w->type);
+}
+
+/* Rows of activations in every form the model needs. */
+struct form_rows {
+    uint32_t k;
+    size_t stride[FORM__COUNT]; /* bytes */
+    uint8_t *base[FORM__COUNT];
+};
+
+static inline float *form_floats(const struct form_rows *f, uint32_t row)
+{
+    return (float *)(void *)(f->base[FORM_F32] + row * f->stride[FORM_F32]);
+}
+
+static inline const void *form_row(const struct form_rows *f, enum tensor_type type, uint32_t row)
+{
+    enum kernel_form form = kernel_form_of(type);
+    return f->base[form] + row * f->stride[form];
+}
+
+static inline size_t form_stride(const struct form_rows *f, enum tensor_type type)
+{
+    return f->stride[kernel_form_of(type)];
+}
+
+struct core_layer {
+    struct kernel_matrix q, k, v, out, router;
+    struct kernel_matrix shared_router, shared[EXPERT__COUNT]; /* where there is a shared expert */
+    /* NULL: the model has none */
+    const float *attn_norm, *ffn_norm, *q_norm, *k_norm, *q_bias, *k_bias, *v_bias;
+    uint32_t in_forms, mix_forms;                   /* bit per enum kernel_form */
+    uint32_t gate_forms, expert_forms, inner_forms; /* router and experts; experts; down */
+    uint32_t shared_forms;                          /* down of the shared expert */
+};
+
+struct expert_job { /* an expert that is computed now */
+    const struct expert_item *item;
+    uint32_t rows;
+    uint32_t pair_base;  /* its first (token, rank) pair: token list and output rows */
+    uint32_t inner_base; /* its first row of the inner buffers */
+};
+
+struct core_thread { /* scratch of one thread */
+    struct form_rows gather, inner;
+    float *router; /* experts floats */
+};
+
+struct core {
+    uint32_t magic;
+    const struct model_index *model;
+    struct model_hparams hp;
+    const struct kernel_ops *ops;
+    struct weights_source source;
+    prefill_order_fn prefill_order;
+    struct pool *pool;
+    uint32_t threads, chunk, output_rows;
+    uint32_t q_size, kv_size, group; /* floats of all q heads, of all k heads; q heads per k head */
+    uint64_t expert_slot_bytes[MODEL_LAYERS_MAX]; /* the largest of each layer */
+
+    struct core_layer *layer;
+    struct kernel_matrix embedding, output;
+    const float *output_norm, *rope_factors; /* factors: NULL as a rule */
+    uint32_t output_forms;
+
+    /* one forward pass */
+    struct core_sequence sequence;
+    struct expert_step step; /* its layer is the one now computed */
+    const uint32_t *tokens;
+    uint32_t output_row, output_count;
+    const uint32_t *targets;
+    float *scores;
+
+    /* scratch; sizes in core_scratch.c */
+    void *scratch;
+    size_t scratch_bytes;
+    float *x;             /* [chunk][hidden] the residual stream */
+    struct form_rows in;  /* [chunk] normalised input of attention, then of router and experts */
+    struct form_rows mix; /* [chunk] output of attention */
+    float *q, *k, *v;     /* [chunk][heads] */
+    float *y;             /* [chunk][hidden] output of attention, of the shared expert */
+    float *rope;          /* [chunk][head_size] cos and sin */
+    float *router_logits; /* [chunk][experts] */
+    struct route *routes; /* [chunk][top_k] */
+    uint32_t *pair_of;    /* [chunk][top_k] -> pair */
+    uint32_t *pair_token; /* pair -> row */
+    float *pair_out;      /* pair -> [hidden] */
+    float *gate, *up;     /* [inner_rows][inner] */
+    uint32_t inner_rows;
+    struct expert_item *items;  /* [experts] by expert */
+    struct expert_item **queue; /* [experts] in order of work */
+    struct prefill_item *order; /* [experts] */
+    uint32_t *pair_base;        /* [experts + 1] */
+    struct expert_job *jobs;    /* [experts] */
+    uint32_t job_count;
+    bool sum_in_down;        /* decode: the down phase also sums over ranks */
+    float *next_counts;      /* [experts] */
+    float *importance;       /* [experts] masked routing: of the unmasked choice */
+    bool *allowed;           /* [experts] masked routing */
+    uint32_t *predicted;     /* [chunk][top_k] experts of the next layer */
+    float *logits;           /* [output_rows][vocab] */
+    struct form_rows last;   /* [output_rows] normalised rows before the output matrix */
+    struct form_rows shared; /* [<= GATHER_ROWS] inner rows of the shared expert */
+    float *shared_up;        /* [<= GATHER_ROWS][shared_inner] */
+    float *shared_weight;    /* [<= GATHER_ROWS] sigmoid of its gate */
+    uint32_t shared_first, shared_rows;
+    struct core_thread *thread; /* [threads] */
+};
+
+/* core_scratch.c: sizes for `chunk` rows; with base != NULL also sets the pointers. */
+size_t core_scratch_layout(struct core *c, uint32_t chunk, uint8_t *base);
+
+/* core.c: fills the integer forms in `forms` of a row whose floats are set. */
+void core_make_forms(const struct core *c, const struct form_rows *f, uint32_t row, uint32_t forms);
+
+/* Runs fn over the rows: on all threads when there are enough rows, else here. fn divides
+ * [0, core->step.rows) by thread. */
+void core_run_rows(struct core *c, uint32_t rows, pool_fn *fn);
+
+/* Runs fn over the outputs of a matrix, for so many rows. */
+static inline void core_run_columns(struct core *c, uint32_t n, uint32_t k, uint32_t rows,
+                                    pool_fn *fn)
+{
+    pool_run_parts(c->pool, pool_parts(c->pool, (uint64_t)n * k * rows), fn, c);
+}
+
+void core_attention(struct core *c);                   /* core_attention.c */
+int core_experts(struct core *c, struct error *error); /* core_experts.c */
+void core_experts_gate(struct core *c);                /* core_router.c */
+/* Decode with masked routing, after a chosen expert was found gone: routes again. */
+void core_route_again(struct core *c);
+void core_publish_next(struct core *c); /* core_router.c */
+void core_shared_expert(struct core *c);
+void core_compute_jobs(struct core *c); /* core_ffn.c */
+void core_sum_ranks(struct core *c);    /* core_ffn.c */
+
+/* In loops over rows or experts of a chunk. */
+static inline void core_alive(const struct core *c, uint32_t part)
+{
+    if (part == 0 && c->step.rows > 1 && c->source.alive)
+        c->source.alive(c->source.self);
+}
+
+static inline struct core_layer *core_layer_now(struct core *c)
+{
+    return &c->layer[c->step.layer];
+}
+
+static inline float *core_x(const struct core *c, uint32_t row)
+{
+    return c->x + (size_t)row * c->hp.hidden;
+}
+
+#endif

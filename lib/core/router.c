@@ -1,0 +1,155 @@
+/* Gate input, router, and the chunk's forecast for the next layer. */
+#include "lib/core/internal.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "lib/model/limits.h"
+
+static void gate_row(struct core *c, uint32_t r)
+{
+    struct core_layer *l = core_layer_now(c);
+    c->ops->rms_norm(core_x(c, r), l->ffn_norm, c->hp.hidden, c->hp.rms_eps,
+                     form_floats(&c->in, r));
+    core_make_forms(c, &c->in, r, l->gate_forms);
+}
+
+static void router_columns(struct core *c, const struct kernel_matrix *w, uint32_t row,
+                           uint32_t begin, uint32_t end, float *logits)
+{
+    if (begin < end)
+        c->ops->matmul(w, begin, end, form_row(&c->in, w->type, row), form_stride(&c->in, w->type),
+                       1, logits, w->n);
+}
+
+static void route_row(struct core *c, uint32_t r, uint32_t thread)
+{
+    routing_exact(c->router_logits + (size_t)r * c->hp.experts, c->hp.experts, c->hp.experts_used,
+                  c->hp.norm_top_k != 0, c->thread[thread].router,
+                  c->routes + (size_t)r * c->hp.experts_used);
+}
+
+/* Everything of a row: no barrier between norm and routing. */
+static void gate_and_route_rows(void *arg, uint32_t thread, uint32_t threads)
+{
+    struct core *c = arg;
+    const struct kernel_matrix *w = &core_layer_now(c)->router;
+    uint32_t begin, end;
+    pool_share(c->step.rows, 1, thread, threads, &begin, &end);
+    for (uint32_t r = begin; r < end; r++)
+        gate_row(c, r);
+    if (begin < end)
+        c->ops->matmul(w, 0, w->n, form_row(&c->in, w->type, begin), form_stride(&c->in, w->type),
+                       end - begin, c->router_logits + (size_t)begin * w->n, w->n);
+    for (uint32_t r = begin; r < end; r++)
+        route_row(c, r, thread);
+}
+
+static void router_columns_of_one(void *arg, uint32_t thread, uint32_t threads)
+{
+    struct core *c = arg;
+    const struct kernel_matrix *w = &core_layer_now(c)->router;
+    uint32_t begin, end;
+    pool_share(w->n, COLUMN_UNIT, thread, threads, &begin, &end);
+    router_columns(c, w, 0, begin, end, c->router_logits);
+}
+
+/* ---- masked routing (SwapMoE) ---- */
+
+static float norm_of(const float *x, uint32_t n)
+{
+    double sum = 0;
+    for (uint32_t i = 0; i < n; i++)
+        sum += (double)x[i] * (double)x[i];
+    return (float)sqrt(sum);
+}
+
+/* What the row would have chosen: |x| * G(x) of each of its top-k. */
+static void add_importance(struct core *c, uint32_t r)
+{
+    struct route choice[MODEL_TOP_K_MAX];
+    routing_exact(c->router_logits + (size_t)r * c->hp.experts, c->hp.experts, c->hp.experts_used,
+                  false, c->thread[0].router, choice);
+    float norm = norm_of(form_floats(&c->in, r), c->hp.hidden);
+    for (uint32_t k = 0; k < c->hp.experts_used; k++)
+        c->importance[choice[k].expert] += norm * choice[k].weight;
+}
+
+static void route_masked(struct core *c, uint32_t r)
+{
+    float *masked = c->thread[0].router + c->hp.experts; /* behind what routing_exact needs */
+    const float *logits = c->router_logits + (size_t)r * c->hp.experts;
+    for (uint32_t e = 0; e < c->hp.experts; e++)
+        masked[e] = c->allowed[e] ? logits[e] : -INFINITY;
+    routing_exact(masked, c->hp.experts, c->hp.experts_used, c->hp.norm_top_k != 0,
+                  c->thread[0].router, c->routes + (size_t)r * c->hp.experts_used);
+}
+
+/* Routing was exact; where a mask holds it is done again under it. */
+static void mask_rows(struct core *c)
+{
+    memset(c->importance, 0, c->hp.experts * sizeof *c->importance);
+    for (uint32_t r = 0; r < c->step.rows; r++) {
+        if (c->source.choice)
+            add_importance(c, r);
+        route_masked(c, r);
+    }
+    if (c->source.choice)
+        c->source.choice(c->source.self, &c->step, c->importance);
+}
+
+void core_route_again(struct core *c)
+{
+    sl_assert(c->step.rows == 1 && c->source.mask);
+    if (c->source.mask(c->source.self, &c->step, c->allowed))
+        route_masked(c, 0);
+    else
+        route_row(c, 0, 0);
+}
+
+void core_experts_gate(struct core *c)
+{
+    if (c->step.rows > 1) {
+        core_run_rows(c, c->step.rows, gate_and_route_rows);
+    } else {
+        const struct kernel_matrix *w = &core_layer_now(c)->router;
+        gate_row(c, 0);
+        if (c->source.gate_input)
+            c->source.gate_input(c->source.self, &c->step, form_floats(&c->in, 0), c->hp.hidden);
+        if ((uint64_t)w->n * w->k <= SERIAL_WORK)
+            router_columns(c, w, 0, 0, w->n, c->router_logits);
+        else
+            pool_run(c->pool, router_columns_of_one, c);
+        route_row(c, 0, 0);
+        if (c->source.logits)
+            c->source.logits(c->source.self, &c->step, c->router_logits, c->hp.experts);
+    }
+    if (c->source.mask && c->source.mask(c->source.self, &c->step, c->allowed))
+        mask_rows(c);
+    if (c->source.routed)
+        c->source.routed(c->source.self, &c->step, c->routes);
+}
+
+/* The next layer's router on this layer's gate input. */
+static void forecast_rows(void *arg, uint32_t thread, uint32_t threads)
+{
+    struct core *c = arg;
+    const struct kernel_matrix *w = &c->layer[c->step.layer + 1].router;
+    uint32_t begin, end, k = c->hp.experts_used;
+    pool_share(c->step.rows, 1, thread, threads, &begin, &end);
+    for (uint32_t r = begin; r < end; r++) {
+        router_columns(c, w, r, 0, w->n, c->thread[thread].router);
+        kernel_top_k(c->thread[thread].router, w->n, k, c->predicted + (size_t)r * k);
+    }
+}
+
+void core_publish_next(struct core *c)
+{
+    if (c->step.rows == 1 || !c->source.next_counts || c->step.layer + 1 >= c->hp.layers)
+        return;
+    core_run_rows(c, c->step.rows, forecast_rows);
+    memset(c->next_counts, 0, c->hp.experts * sizeof *c->next_counts);
+    for (size_t i = 0; i < (size_t)c->step.rows * c->hp.experts_used; i++)
+        c->next_counts[c->predicted[i]] += 1.0f;
+    c->source.next_counts(c->source.self, &c->step, c->next_counts, c->hp.experts);
+}

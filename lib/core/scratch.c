@@ -1,0 +1,119 @@
+/* The core's scratch memory: one allocation, laid out once for the chunk in force. */
+#include "lib/core/internal.h"
+
+struct cutter {
+    uint8_t *base; /* NULL: only count */
+    size_t at;
+};
+
+static void *cut(struct cutter *m, size_t count, size_t bytes)
+{
+    size_t at = (m->at + 63) / 64 * 64;
+    m->at = at + count * bytes;
+    return m->base ? m->base + at : NULL;
+}
+
+/* Rows of k elements in the forms named. */
+static void cut_forms(struct cutter *m, struct form_rows *f, uint32_t forms, uint32_t rows,
+                      uint32_t k)
+{
+    f->k = k;
+    for (int i = 0; i < FORM__COUNT; i++) {
+        f->stride[i] = i == FORM_F32
+                           ? (size_t)k * sizeof(float)
+                           : kernel_activation_bytes(kernel_form_type((enum kernel_form)i), k);
+        f->base[i] = forms & (1u << i) ? cut(m, rows, f->stride[i]) : NULL;
+    }
+}
+
+/* Logits of several rows at once are only wanted when a prompt is scored: a quarter of a megabyte,
+ * or a few rows. */
+static uint32_t output_rows_for(uint32_t vocab, uint32_t chunk)
+{
+    uint64_t rows = MIB / 4 / ((uint64_t)vocab * sizeof(float));
+    rows = rows < 2 ? 2 : rows > GATHER_ROWS ? GATHER_ROWS : rows;
+    return (uint32_t)(rows < chunk ? rows : chunk);
+}
+
+/* Which forms are wanted where, over all layers. */
+struct forms_wanted {
+    uint32_t in, mix, last, gather, inner, shared;
+};
+
+static struct forms_wanted forms_of(const struct core *c)
+{
+    const uint32_t floats = 1u << FORM_F32;
+    struct forms_wanted w = {
+        .in = floats, .mix = floats, .last = floats | c->output_forms, .shared = floats};
+    for (uint32_t i = 0; i < c->hp.layers; i++) {
+        const struct core_layer *l = &c->layer[i];
+        w.in |= l->in_forms | l->gate_forms;
+        w.mix |= l->mix_forms;
+        w.gather |= l->expert_forms;
+        w.shared |= l->shared_forms;
+        w.inner |= l->inner_forms & ~floats; /* floats stay where gate and up left them */
+    }
+    return w;
+}
+
+static void cut_experts(struct core *c, struct cutter *m, uint32_t chunk)
+{
+    const struct model_hparams *hp = &c->hp;
+    size_t pairs = (size_t)chunk * hp->experts_used;
+    /* one expert has at most `chunk` rows, a token at most top-k experts */
+    c->inner_rows = chunk > hp->experts_used ? chunk : hp->experts_used;
+    c->pair_of = cut(m, pairs, sizeof *c->pair_of);
+    c->pair_token = cut(m, pairs, sizeof *c->pair_token);
+    c->pair_out = cut(m, pairs * hp->hidden, sizeof(float));
+    c->gate = cut(m, (size_t)c->inner_rows * hp->expert_inner, sizeof(float));
+    c->up = cut(m, (size_t)c->inner_rows * hp->expert_inner, sizeof(float));
+    c->items = cut(m, hp->experts, sizeof *c->items);
+    c->queue = cut(m, hp->experts, sizeof *c->queue);
+    c->order = cut(m, hp->experts, sizeof *c->order);
+    c->pair_base = cut(m, (size_t)hp->experts + 1, sizeof *c->pair_base);
+    c->jobs = cut(m, hp->experts, sizeof *c->jobs);
+    c->next_counts = cut(m, hp->experts, sizeof(float));
+    c->importance = cut(m, hp->experts, sizeof(float));
+    c->allowed = cut(m, hp->experts, sizeof *c->allowed);
+    c->predicted = cut(m, pairs, sizeof *c->predicted);
+}
+
+static void cut_shared(struct core *c, struct cutter *m, uint32_t chunk, uint32_t forms)
+{
+    uint32_t rows = chunk < GATHER_ROWS ? chunk : GATHER_ROWS;
+    if (c->hp.shared_inner == 0)
+        return;
+    cut_forms(m, &c->shared, forms, rows, c->hp.shared_inner);
+    c->shared_up = cut(m, (size_t)rows * c->hp.shared_inner, sizeof(float));
+    c->shared_weight = cut(m, rows, sizeof(float));
+}
+
+size_t core_scratch_layout(struct core *c, uint32_t chunk, uint8_t *base)
+{
+    const struct model_hparams *hp = &c->hp;
+    struct cutter m = {.base = base};
+    struct forms_wanted want = forms_of(c);
+    c->x = cut(&m, (size_t)chunk * hp->hidden, sizeof(float));
+    cut_forms(&m, &c->in, want.in, chunk, hp->hidden);
+    cut_forms(&m, &c->mix, want.mix, chunk, c->q_size);
+    c->q = cut(&m, (size_t)chunk * c->q_size, sizeof(float));
+    c->k = cut(&m, (size_t)chunk * c->kv_size, sizeof(float));
+    c->v = cut(&m, (size_t)chunk * c->kv_size, sizeof(float));
+    c->rope = cut(&m, (size_t)chunk * hp->head_size, sizeof(float));
+    c->router_logits = cut(&m, (size_t)chunk * hp->experts, sizeof(float));
+    c->routes = cut(&m, (size_t)chunk * hp->experts_used, sizeof *c->routes);
+    cut_experts(c, &m, chunk);
+    c->y = c->pair_out; /* attention and the shared expert are over when experts begin */
+    cut_shared(c, &m, chunk, want.shared);
+    c->output_rows = output_rows_for(hp->vocab, chunk);
+    c->logits = cut(&m, (size_t)c->output_rows * hp->vocab, sizeof(float));
+    cut_forms(&m, &c->last, want.last, c->output_rows, hp->hidden);
+    for (uint32_t t = 0; t < c->threads; t++) {
+        struct core_thread *thread = &c->thread[t];
+        uint32_t rows = chunk < GATHER_ROWS ? chunk : GATHER_ROWS;
+        cut_forms(&m, &thread->gather, want.gather, rows, hp->hidden);
+        cut_forms(&m, &thread->inner, want.inner, rows, hp->expert_inner);
+        thread->router = cut(&m, (size_t)hp->experts * 2, sizeof(float));
+    }
+    return (m.at + 63) / 64 * 64;
+}

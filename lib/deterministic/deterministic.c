@@ -1,0 +1,373 @@
+#include "lib/deterministic/deterministic.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/assert.h"
+#include "lib/base/bytes.h"
+#include "lib/model/limits.h"
+#include "lib/tensor/tensor_type.h"
+#include "lib/tensor/tier.h"
+
+#define LOCKSTEP_MAGIC 0x4c4f434bu
+
+/* Where no plan knows better; the same as `sluice sim` takes. */
+#define DRIVE_BYTES_PER_S   1e9
+#define DRIVE_LATENCY_NS    1e5
+#define DRIVE_DEPTH         16
+#define WEIGHT_BYTES_PER_NS 20.0 /* decode streams weights from memory */
+#define PREDICT_NS          2e4
+#define BATCH_COST          0.25 /* of a further token of a chunk, relative to one alone */
+
+struct lockstep {
+    uint32_t magic;
+    struct lockstep_config config;
+    const struct model_hparams *h;
+    struct sim_cache *cache;
+    prefill_order_fn prefill_order;
+    bool computing;             /* a layer was routed and is not computed yet */
+    struct sim_answer *answers; /* [experts] */
+    struct sim_use *uses;       /* [experts], by expert */
+    struct prefill_item *order; /* [experts] */
+    struct guess *guesses;      /* [experts] */
+    float *logits, *scratch;    /* [experts] */
+    void *input;                /* the gate input, as routers want it */
+    uint32_t input_layer;       /* whose it is; UINT32_MAX: none */
+    uint8_t *levels;            /* [experts]: of the layer about to be routed ... */
+    bool leveled;               /* ... if there were any */
+    uint16_t chosen[2][MODEL_TOP_K_MAX];
+    uint32_t chosen_layer, chosen_position, chosen_sequence;
+};
+
+struct lockstep *lockstep_create(const struct lockstep_config *config, struct error *error)
+{
+    const struct model_hparams *h = &config->model->hparams;
+    struct sim_cache *cache = sim_cache_create(&config->sim, error);
+    if (!cache)
+        return NULL;
+    struct lockstep *l = calloc(1, sizeof *l);
+    if (l) {
+        *l = (struct lockstep){.magic = LOCKSTEP_MAGIC,
+                               .config = *config,
+                               .h = h,
+                               .cache = cache,
+                               .prefill_order = prefill_order_find(config->sim.knobs.prefill_order),
+                               .input_layer = UINT32_MAX,
+                               .chosen_layer = UINT32_MAX};
+        l->answers = calloc(h->experts, sizeof *l->answers);
+        l->uses = calloc(h->experts, sizeof *l->uses);
+        l->order = calloc(h->experts, sizeof *l->order);
+        l->guesses = calloc(h->experts, sizeof *l->guesses);
+        l->logits = calloc(h->experts, sizeof *l->logits);
+        l->scratch = calloc(h->experts, sizeof *l->scratch);
+        l->levels = calloc(h->experts, 1);
+        l->input = aligned_alloc(64, kernel_activation_bytes(TENSOR_F32, h->hidden));
+    }
+    if (!l || !l->answers || !l->uses || !l->order || !l->guesses || !l->logits || !l->scratch ||
+        !l->levels || !l->input) {
+        error_set(error, ERR_NO_MEMORY, "no memory for lockstep");
+        if (l)
+            lockstep_destroy(l);
+        else
+            sim_cache_destroy(cache);
+        return NULL;
+    }
+    return l;
+}
+
+void lockstep_destroy(struct lockstep *l)
+{
+    if (!l)
+        return;
+    OBJ_CHECK(l, LOCKSTEP_MAGIC);
+    sim_cache_destroy(l->cache);
+    free(l->answers);
+    free(l->uses);
+    free(l->order);
+    free(l->guesses);
+    free(l->logits);
+    free(l->scratch);
+    free(l->levels);
+    free(l->input);
+    l->magic = 0;
+    free(l);
+}
+
+/* ---- uses ------------------------------------------------------------------------------------ */
+
+static void collect(struct lockstep *l, const struct expert_step *step, const struct route *routes)
+{
+    uint32_t k = l->h->experts_used;
+    memset(l->uses, 0, l->h->experts * sizeof *l->uses);
+    for (uint32_t r = 0; r < step->rows; r++) {
+        const struct route *row = routes + (size_t)r * k;
+        float sum = 0, before = 0;
+        for (uint32_t i = 0; i < k; i++)
+            sum += row[i].weight;
+        for (uint32_t i = 0; i < k; i++) {
+            struct sim_use *use = &l->uses[row[i].expert];
+            if (use->tokens == 0 || before < use->weight_before)
+                use->weight_before = before;
+            use->expert = row[i].expert;
+            use->tokens++;
+            before += sum > 0 ? row[i].weight / sum : 0;
+        }
+    }
+}
+
+static int by_tokens(const void *a, const void *b)
+{
+    const struct prefill_item *x = a, *y = b;
+    if (x->tokens != y->tokens)
+        return x->tokens > y->tokens ? -1 : 1;
+    return x->expert < y->expert ? -1 : 1;
+}
+
+static uint32_t rank_popularity(struct lockstep *l)
+{
+    uint32_t n = 0;
+    for (uint32_t e = 0; e < l->h->experts; e++)
+        if (l->uses[e].tokens > 0)
+            l->order[n++] = (struct prefill_item){.expert = e, .tokens = l->uses[e].tokens};
+    qsort(l->order, n, sizeof *l->order, by_tokens);
+    for (uint32_t i = 0; i < n; i++)
+        l->uses[l->order[i].expert].popularity = (float)i / (float)n;
+    return n;
+}
+
+static void use(struct lockstep *l, uint32_t expert)
+{
+    sim_cache_use(l->cache, &l->uses[expert], &l->answers[expert]);
+}
+
+/* As the core orders them: what is resident first, by number, the rest by policy. */
+static void use_chunk(struct lockstep *l, uint32_t layer)
+{
+    uint32_t missing = 0;
+    rank_popularity(l);
+    for (uint32_t e = 0; e < l->h->experts; e++)
+        if (l->uses[e].tokens > 0 && !sim_cache_resident(l->cache, layer, e))
+            l->order[missing++] = (struct prefill_item){.expert = e, .tokens = l->uses[e].tokens};
+    l->prefill_order(l->order, missing);
+    for (uint32_t e = 0; e < l->h->experts; e++)
+        if (l->uses[e].tokens > 0 && sim_cache_resident(l->cache, layer, e))
+            use(l, e);
+    for (uint32_t i = 0; i < missing; i++)
+        use(l, l->order[i].expert);
+}
+
+static void use_token(struct lockstep *l, const struct route *routes)
+{
+    for (uint32_t rank = 0; rank < l->h->experts_used; rank++)
+        use(l, routes[rank].expert);
+}
+
+/* ---- guesses --------------------------------------------------------------------------------- */
+
+static bool hint(struct lockstep *l, const struct expert_step *step, uint32_t target, uint32_t n)
+{
+    for (uint32_t i = 0; l->config.guessed && i < n; i++)
+        l->config.guessed(l->config.self, step, target, i, &l->guesses[i]);
+    return sim_cache_hint(l->cache, target, l->guesses, n);
+}
+
+static void router_logits(struct lockstep *l, uint32_t layer)
+{
+    const struct model_index *m = l->config.model;
+    uint32_t entry = model_entry_dense(m, layer, DENSE_ROUTER);
+    const struct model_tensor *t =
+        &model_index_tensors(m)[model_index_entries(m)[entry].extent[0].tensor];
+    struct kernel_matrix w = {.data = l->config.dense(l->config.self, entry),
+                              .row_bytes = t->row_bytes,
+                              .k = (uint32_t)t->ne[0],
+                              .n = (uint32_t)t->ne[1],
+                              .type = (enum tensor_type)t->type};
+    sl_assert(w.type == TENSOR_F32); /* the architecture tables say so */
+    l->config.ops->matmul(&w, 0, w.n, l->input, kernel_activation_bytes(w.type, w.k), 1, l->logits,
+                          w.n);
+}
+
+static void guess_decode(struct lockstep *l, const struct expert_step *step, bool follows)
+{
+    const struct prediction *p = sim_cache_prediction(l->cache);
+    uint32_t ahead = p->source == PREDICT_LOGITS ? (uint32_t)l->config.sim.knobs.ahead : 1;
+    for (uint32_t target = step->layer + 1;
+         target <= step->layer + ahead && target < l->h->layers && p->source != PREDICT_NOTHING;
+         target++) {
+        if (p->source == PREDICT_LOGITS && l->input_layer != step->layer)
+            return;
+        if (p->source == PREDICT_LOGITS)
+            router_logits(l, target);
+        struct prediction_input in = {.layer = target,
+                                      .experts = l->h->experts,
+                                      .top_k = l->h->experts_used,
+                                      .want = sim_cache_guesses(l->cache),
+                                      .logits = l->logits,
+                                      .chosen1 = l->chosen[0],
+                                      .chosen1_count = l->h->experts_used,
+                                      .chosen2 = follows ? l->chosen[1] : NULL,
+                                      .chosen2_count = follows ? l->h->experts_used : 0,
+                                      .tables = &l->config.sim.plan.tables,
+                                      .scratch = l->scratch};
+        uint32_t n = prediction_run(p, &in, l->guesses);
+        if (n == 0 || !hint(l, step, target, n))
+            return;
+    }
+}
+
+/* The layer just routed becomes "the layer before"; true when what was it is two before. */
+static bool note_chosen(struct lockstep *l, const struct expert_step *step,
+                        const struct route *routes)
+{
+    bool follows = step->layer >= 1 && l->chosen_layer == step->layer - 1 &&
+                   l->chosen_position == step->position && l->chosen_sequence == step->sequence;
+    memcpy(l->chosen[1], l->chosen[0], sizeof l->chosen[1]);
+    for (uint32_t i = 0; i < l->h->experts_used; i++)
+        l->chosen[0][i] = (uint16_t)routes[i].expert;
+    l->chosen_layer = step->layer;
+    l->chosen_position = step->position;
+    l->chosen_sequence = step->sequence;
+    return follows;
+}
+
+/* ---- the core's callbacks -------------------------------------------------------------------- */
+
+/* Loads go on while a layer is computed: it ends when the next begins. */
+static void finish_layer(struct lockstep *l)
+{
+    if (l->computing)
+        (void)sim_cache_compute(l->cache);
+    l->computing = false;
+}
+
+void lockstep_layer_begins(struct lockstep *l, const struct expert_step *step)
+{
+    OBJ_CHECK(l, LOCKSTEP_MAGIC);
+    (void)step;
+    finish_layer(l);
+}
+
+void lockstep_gate_input(struct lockstep *l, const struct expert_step *step, const float *x,
+                         uint32_t n)
+{
+    sl_assert(n == l->h->hidden);
+    l->config.ops->activation(TENSOR_F32, x, n, l->input);
+    l->input_layer = step->layer;
+}
+
+void lockstep_logits(struct lockstep *l, const uint8_t *levels)
+{
+    memcpy(l->levels, levels, l->h->experts);
+    l->leveled = true;
+}
+
+void lockstep_routed(struct lockstep *l, const struct expert_step *step, const struct route *routes)
+{
+    OBJ_CHECK(l, LOCKSTEP_MAGIC);
+    struct sim_step now = {.sequence = step->sequence,
+                           .position = step->position,
+                           .layer = step->layer,
+                           .tokens = step->rows,
+                           .prefill = step->rows > 1};
+    sim_cache_layer(l->cache, &now);
+    if (l->leveled)
+        sim_cache_logits(l->cache, 0, l->levels, l->h->experts);
+    l->leveled = false;
+    collect(l, step, routes);
+    if (step->rows == 1)
+        use_token(l, routes);
+    else
+        use_chunk(l, step->layer);
+    l->computing = true;
+    if (step->rows == 1)
+        guess_decode(l, step, note_chosen(l, step, routes));
+}
+
+static int by_probability(const void *a, const void *b)
+{
+    const struct guess *x = a, *y = b;
+    if (x->probability != y->probability)
+        return x->probability > y->probability ? -1 : 1;
+    return x->expert < y->expert ? -1 : x->expert > y->expert;
+}
+
+void lockstep_next_counts(struct lockstep *l, const struct expert_step *step, const float *counts,
+                          uint32_t experts)
+{
+    uint32_t n = 0;
+    if (sim_cache_prediction(l->cache)->source == PREDICT_NOTHING)
+        return;
+    for (uint32_t e = 0; e < experts; e++)
+        if (counts[e] > 0)
+            l->guesses[n++] = (struct guess){e, counts[e]};
+    qsort(l->guesses, n, sizeof *l->guesses, by_probability);
+    if (n > 0)
+        (void)hint(l, step, step->layer + 1, n);
+}
+
+void lockstep_token_end(struct lockstep *l)
+{
+    OBJ_CHECK(l, LOCKSTEP_MAGIC);
+    finish_layer(l);
+    sim_cache_token(l->cache);
+}
+
+const struct sim_answer *lockstep_answer(const struct lockstep *l, uint32_t expert)
+{
+    OBJ_CHECK(l, LOCKSTEP_MAGIC);
+    sl_assert(expert < l->h->experts && l->uses[expert].tokens > 0);
+    return &l->answers[expert];
+}
+
+bool lockstep_resident(const struct lockstep *l, uint32_t layer, uint32_t expert)
+{
+    return sim_cache_resident(l->cache, layer, expert);
+}
+
+struct sim_cache *lockstep_cache(struct lockstep *l)
+{
+    return l->cache;
+}
+
+/* ---- a model's figures ----------------------------------------------------------------------- */
+
+static double known(const struct plan *plan, enum plan_scalar scalar, double otherwise)
+{
+    return plan && plan_knows(plan, scalar) && plan->scalar[scalar] > 0 ? plan->scalar[scalar]
+                                                                        : otherwise;
+}
+
+void lockstep_model(const struct model_index *m, const struct knobs *knobs, const struct plan *plan,
+                    uint64_t capacity, struct sim_config *c)
+{
+    const struct model_hparams *h = &m->hparams;
+    *c = (struct sim_config){.knobs = *knobs,
+                             .layers = h->layers,
+                             .experts = h->experts,
+                             .top_k = h->experts_used,
+                             .tier_mask = m->tier_mask,
+                             .capacity = capacity};
+    for (int t = 0; t < TIER__COUNT; t++)
+        c->tier_bytes[t] = m->tier_entries[t] ? m->tier_bytes[t] / m->tier_entries[t] : 0;
+    double expert_ns = (double)c->tier_bytes[__builtin_ctz(m->tier_mask)] / WEIGHT_BYTES_PER_NS;
+    double layer_ns = expert_ns * h->experts_used;
+    c->drive.bytes_per_s = known(plan, PLAN_drive_bytes_per_s, DRIVE_BYTES_PER_S);
+    c->drive.latency_ns = DRIVE_LATENCY_NS;
+    c->drive.depth = DRIVE_DEPTH;
+    c->compute.layer_ns = known(plan, PLAN_layer_attention_ns, layer_ns / 2) +
+                          known(plan, PLAN_layer_router_ns, layer_ns / 2);
+    c->compute.expert_ns = known(plan, PLAN_layer_experts_ns, layer_ns) / h->experts_used;
+    c->compute.predict_ns = PREDICT_NS;
+    c->compute.batch = BATCH_COST;
+    if (!plan)
+        return;
+    c->plan.tables = (struct path_tables){
+        .layers = h->layers,
+        .experts = h->experts,
+        .prev1 = plan_prev1(plan),
+        .pair_first = plan_pair_first(plan),
+        .pair_cells = (const struct path_cell *)(const void *)plan_pair_cells(plan),
+        .frequency = plan_frequency(plan)};
+    c->plan.width = plan_width(plan);
+}

@@ -1,0 +1,74 @@
+#include "lib/json/json_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "lib/text/printable.h"
+
+json_t *json_text(const char *text, size_t bytes, struct error *error)
+{
+    json_error_t why;
+    json_t *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &why);
+    if (!root) {
+        error_set(error, ERR_BAD_INPUT, "not JSON as it should be: %s (at byte %d)",
+                  printable(why.text, strnlen(why.text, sizeof why.text)).text, why.position);
+        return NULL;
+    }
+    if (!json_is_object(root)) {
+        json_decref(root);
+        error_set(error, ERR_BAD_INPUT, "not a JSON object");
+        return NULL;
+    }
+    return root;
+}
+
+static char *read_file(const char *path, uint64_t max, size_t *bytes, struct error *error)
+{
+    struct stat st;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        error_set_errno(error, ERR_BAD_INPUT, errno, "cannot open %.250s", path);
+        return NULL;
+    }
+    char *text = NULL;
+    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || (uint64_t)st.st_size > max)
+        error_set(error, ERR_BAD_INPUT, "%.250s: not a regular file of at most %" PRIu64 " bytes",
+                  path, max);
+    else if (!(text = malloc((size_t)st.st_size + 1)))
+        error_set(error, ERR_NO_MEMORY, "no memory for %.250s", path);
+    for (*bytes = 0; text && *bytes < (size_t)st.st_size;) {
+        ssize_t n = read(fd, text + *bytes, (size_t)st.st_size - *bytes);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0) {
+            error_set_errno(error, ERR_IO, errno, "cannot read %.250s", path);
+            free(text);
+            text = NULL;
+        } else if (n == 0) {
+            break;
+        } else {
+            *bytes += (size_t)n;
+        }
+    }
+    close(fd);
+    return text;
+}
+
+json_t *json_file(const char *path, uint64_t max, struct error *error)
+{
+    size_t bytes;
+    struct error why;
+    char *text = read_file(path, max, &bytes, error);
+    if (!text)
+        return NULL;
+    json_t *root = json_text(text, bytes, &why);
+    free(text);
+    if (!root)
+        error_set(error, why.code, "%.200s: %.180s", path, why.text);
+    return root;
+}

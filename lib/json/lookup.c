@@ -1,0 +1,103 @@
+#include "lib/json/lookup.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define PATH_KEY_BYTES 64
+
+static const json_t *at_path(const json_t *doc, const char *path)
+{
+    while (doc && *path) {
+        char key[PATH_KEY_BYTES];
+        size_t n = strcspn(path, ".");
+        if (n >= sizeof key)
+            return NULL;
+        memcpy(key, path, n);
+        key[n] = 0;
+        doc = json_object_get(doc, key);
+        path += n + (path[n] == '.');
+    }
+    return doc;
+}
+
+static uint64_t number(const json_t *value)
+{
+    if (json_is_integer(value) && json_integer_value(value) > 0)
+        return (uint64_t)json_integer_value(value);
+    if (json_is_real(value) && json_real_value(value) > 0)
+        return (uint64_t)json_real_value(value);
+    return 0;
+}
+
+size_t document_processes(const json_t *doc)
+{
+    return json_array_size(at_path(doc, "processes"));
+}
+
+const json_t *document_row(const json_t *doc, size_t i)
+{
+    return json_array_get(at_path(doc, "processes"), i);
+}
+
+const json_t *document_process(const json_t *doc, const char *service, unsigned wanted)
+{
+    for (size_t i = 0; i < document_processes(doc); i++) {
+        const json_t *row = document_row(doc, i);
+        if (strcmp(document_text(row, "service"), service) == 0 &&
+            document_u64(row, "number") == wanted)
+            return row;
+    }
+    return NULL;
+}
+
+const char *document_name(const json_t *row, char buf[DOCUMENT_NAME_BYTES])
+{
+    const char *service = document_text(row, "service");
+    if (strcmp(service, "loader") == 0)
+        snprintf(buf, DOCUMENT_NAME_BYTES, "loader.%" PRIu64, document_u64(row, "number"));
+    else
+        snprintf(buf, DOCUMENT_NAME_BYTES, "%s", service);
+    return buf;
+}
+
+size_t document_deaths(const json_t *doc)
+{
+    return json_array_size(at_path(doc, "deaths"));
+}
+
+const json_t *document_death(const json_t *doc, size_t i)
+{
+    size_t count = document_deaths(doc);
+    return i < count ? json_array_get(at_path(doc, "deaths"), count - 1 - i) : NULL;
+}
+
+uint64_t document_counter(const json_t *doc, const char *service, const char *counter)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < document_processes(doc); i++) {
+        const json_t *row = document_row(doc, i);
+        if (strcmp(document_text(row, "service"), service) == 0)
+            sum += number(json_object_get(json_object_get(row, "counters"), counter));
+    }
+    return sum;
+}
+
+uint64_t document_restarts(const json_t *doc)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < document_processes(doc); i++)
+        sum += document_u64(document_row(doc, i), "restarts");
+    return sum;
+}
+
+uint64_t document_u64(const json_t *doc, const char *path)
+{
+    return number(at_path(doc, path));
+}
+
+const char *document_text(const json_t *doc, const char *path)
+{
+    const char *text = json_string_value(at_path(doc, path));
+    return text ? text : "";
+}

@@ -1,0 +1,32 @@
+/* Row operations, attention and the table: AVX2. */
+#include "lib/kernels/avx2/vec.h"
+
+#include "lib/kernels/simd/rows.h"
+
+#include "lib/kernels/simd/attention.h"
+
+static void avx2_matmul(const struct kernel_matrix *w, uint32_t n_begin, uint32_t n_end,
+                        const void *x, size_t x_stride, uint32_t rows, float *y, size_t y_stride)
+{
+    static kernel_matmul_fn *const by_form[FORM__COUNT] = {
+        [FORM_F32] = avx2_dense_matmul,
+        [FORM_Q8] = avx2_quant_matmul,
+        [FORM_Q4] = avx2_quant_matmul,
+        [FORM_GROUP] = avx2_group_matmul,
+    };
+    by_form[kernel_form_of(w->type)](w, n_begin, n_end, x, x_stride, rows, y, y_stride);
+}
+
+const struct kernel_ops avx2_ops = {
+    .isa = ISA_AVX2,
+    .name = "avx2",
+    .activation = simd_activation,
+    .matmul = avx2_matmul,
+    .rms_norm = simd_rms_norm,
+    .rope = simd_rope,
+    .silu_mul = simd_silu_mul,
+    .attention = simd_attention,
+    .axpy = simd_axpy,
+    .to_f16 = simd_to_f16,
+    .row_to_f32 = simd_row_to_f32,
+};

@@ -1,0 +1,463 @@
+/* Products with Q8_0 and Q4_0 weights: AVX-512 VNNI.
+ *
+ * The order of every output, for one row and for many: over the blocks b ascending,
+ *   acc = fma((float)dot_b * dw_b, dx_b, acc), acc = 0 at first, dot_b an exact integer.
+ * One row (decode) takes the dots of a weight row straight from memory, 16 blocks to a vector, and
+ * turns 16 rows of them round so that the lanes are outputs. Several rows (prefill) turn the
+ * weights round instead, once for a panel of outputs, and share them. */
+#include <immintrin.h>
+
+#include "lib/kernels/internal.h"
+
+#include "lib/tensor/tensor_type.h"
+
+#define LANES 16
+#define PANEL 32 /* outputs of a panel: two vectors */
+#define CHUNK 16 /* blocks of a panel: 16 KiB of weights, half the first-level cache */
+#define TILE                                                                                       \
+    6 /* rows of a register tile: 12 integer sums, 12 float sums, 2 weights, 1 activation */
+#define STRETCH   128 /* blocks of a weight row whose terms are kept before they are turned round */
+#define ROW_BLOCK 126 /* rows whose activations stay in the second-level cache over all panels */
+#define AHEAD     4096 /* bytes of weights asked for before they are needed */
+
+struct panel {
+    _Alignas(
+        64) uint8_t q[CHUNK][QK / 4][PANEL * 4]; /* four elements of each output side by side */
+    _Alignas(64) float d[CHUNK][PANEL];
+};
+
+static ALWAYS_INLINE __m512i load_four(const uint8_t *a, const uint8_t *b, const uint8_t *c,
+                                       const uint8_t *d)
+{
+    __m512i v = _mm512_castsi128_si512(_mm_loadu_si128((const __m128i *)(const void *)a));
+    v = _mm512_inserti32x4(v, _mm_loadu_si128((const __m128i *)(const void *)b), 1);
+    v = _mm512_inserti32x4(v, _mm_loadu_si128((const __m128i *)(const void *)c), 2);
+    return _mm512_inserti32x4(v, _mm_loadu_si128((const __m128i *)(const void *)d), 3);
+}
+
+/* ---- one row ---- */
+
+/* Blocks are an odd number of 16-bit words: two overlapping loads and one word permutation bring
+ * the first (or last) 16 bytes of four blocks together, and the scales come out of the same loads.
+ */
+#define RUN8(at) (at), (at) + 1, (at) + 2, (at) + 3, (at) + 4, (at) + 5, (at) + 6, (at) + 7
+#define SECOND   32 /* words from here on are those of the second load */
+
+static const uint16_t q4_words[32] = {RUN8(1), RUN8(10), RUN8(19), RUN8(SECOND + 24)};
+static const uint16_t q8_low_words[32] = {RUN8(1), RUN8(18), RUN8(SECOND + 1), RUN8(SECOND + 18)};
+static const uint16_t q8_high_words[32] = {RUN8(0), RUN8(17), RUN8(SECOND + 7), RUN8(SECOND + 24)};
+/* The four scales, repeated: a mask picks the lanes of the group in hand. */
+static const uint16_t q4_scale_words[16] = {0, 9, 18, 27, 0, 9, 18, 27, 0, 9, 18, 27, 0, 9, 18, 27};
+static const uint16_t q8_scale_words[16] = {0, 17, 0, 17, 0, 17, 0, 17, 0, 17, 0, 17, 0, 17, 0, 17};
+
+struct four_blocks {
+    __m512i lo, hi; /* unsigned weights: first and last 16 of each block */
+};
+
+static ALWAYS_INLINE __m512i words(const uint16_t *p)
+{
+    return _mm512_loadu_si512(p);
+}
+
+static ALWAYS_INLINE __m512i half_words(const uint16_t *p)
+{
+    return _mm512_castsi256_si512(_mm256_loadu_si256((const __m256i *)(const void *)p));
+}
+
+/* Four blocks at w; their scales go to the 16-bit lanes 4 * group .. 4 * group + 3 of *d. */
+static ALWAYS_INLINE struct four_blocks unpack_four(const bool q8, const uint8_t *w,
+                                                    const int group, __m512i *d)
+{
+    struct four_blocks f;
+    __m512i a = _mm512_loadu_si512(w);
+    if (q8) {
+        const __m512i flip = _mm512_set1_epi8((char)0x80);
+        __m512i b = _mm512_loadu_si512(w + 2 * Q8_BYTES);
+        __m512i a2 = _mm512_loadu_si512(w + 18);
+        __m512i b2 = _mm512_loadu_si512(w + 4 * Q8_BYTES - 64);
+        f.lo = _mm512_xor_si512(_mm512_permutex2var_epi16(a, words(q8_low_words), b), flip);
+        f.hi = _mm512_xor_si512(_mm512_permutex2var_epi16(a2, words(q8_high_words), b2), flip);
+        __m512i at = half_words(q8_scale_words);
+        *d = _mm512_mask_permutexvar_epi16(*d, (__mmask32)(3u << (4 * group)), at, a);
+        *d = _mm512_mask_permutexvar_epi16(*d, (__mmask32)(12u << (4 * group)), at, b);
+    } else {
+        const __m512i low = _mm512_set1_epi8(15);
+        __m512i b = _mm512_loadu_si512(w + 4 * Q4_BYTES - 64);
+        __m512i n = _mm512_permutex2var_epi16(a, words(q4_words), b);
+        f.lo = _mm512_and_si512(n, low);
+        f.hi = _mm512_and_si512(_mm512_srli_epi16(n, 4), low);
+        *d = _mm512_mask_permutexvar_epi16(*d, (__mmask32)(15u << (4 * group)),
+                                           half_words(q4_scale_words), a);
+    }
+    return f;
+}
+
+/* Sums of four blocks, four lanes each. */
+static ALWAYS_INLINE __m512i dot_four(struct four_blocks w, const int8_t *x)
+{
+    __m512i s = _mm512_dpbusd_epi32(_mm512_setzero_si512(), w.lo, _mm512_loadu_si512(x));
+    return _mm512_dpbusd_epi32(s, w.hi, _mm512_loadu_si512(x + 64));
+}
+
+/* Group g's sums in lane 4b + g of block b, put in the order of the blocks. */
+static ALWAYS_INLINE __m512i join_groups(const __m512i g[4])
+{
+    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    __m512i a =
+        _mm512_add_epi32(_mm512_unpacklo_epi32(g[0], g[1]), _mm512_unpackhi_epi32(g[0], g[1]));
+    __m512i b =
+        _mm512_add_epi32(_mm512_unpacklo_epi32(g[2], g[3]), _mm512_unpackhi_epi32(g[2], g[3]));
+    __m512i s = _mm512_add_epi32(_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b));
+    return _mm512_permutexvar_epi32(order, s);
+}
+
+/* The 16 terms of 16 blocks at w, all inside the row. */
+static ALWAYS_INLINE __m512 sixteen_terms(const bool q8, const uint8_t *w, const int8_t *x,
+                                          const int32_t *corr)
+{
+    const size_t size = q8 ? Q8_BYTES : Q4_BYTES;
+    __m512i g[4], d = _mm512_setzero_si512();
+    UNROLL for (int i = 0; i < 4; i++)
+    {
+        const uint8_t *at = w + (size_t)i * 4 * size;
+        g[i] = dot_four(unpack_four(q8, at, i, &d), x + i * GROUP_SIZE);
+    }
+    __m512i dot = _mm512_add_epi32(join_groups(g), _mm512_loadu_si512(corr));
+    return _mm512_mul_ps(_mm512_cvtepi32_ps(dot), _mm512_cvtph_ps(_mm512_castsi512_si256(d)));
+}
+
+/* The same for the first `groups` groups of four blocks; the other terms are zero. Rows of short
+ * products (experts of small models) end here, and copying them first cost half of their time. */
+static ALWAYS_INLINE __m512 some_terms(const bool q8, const uint8_t *w, uint32_t groups,
+                                       const int8_t *x, const int32_t *corr)
+{
+    const size_t size = q8 ? Q8_BYTES : Q4_BYTES;
+    __m512i g[4], d = _mm512_setzero_si512();
+    UNROLL for (int i = 0; i < 4; i++)
+    {
+        g[i] = _mm512_setzero_si512();
+        if ((uint32_t)i < groups)
+            g[i] = dot_four(unpack_four(q8, w + (size_t)i * 4 * size, i, &d), x + i * GROUP_SIZE);
+    }
+    __m512i dot = _mm512_add_epi32(join_groups(g), _mm512_loadu_si512(corr));
+    return _mm512_mul_ps(_mm512_cvtepi32_ps(dot), _mm512_cvtph_ps(_mm512_castsi512_si256(d)));
+}
+
+/* term[b] = (float)dot_b * dw_b for `blocks` blocks of one weight row. x and corr begin at the same
+ * block and are padded to ACT_PAD; terms beyond `blocks` are zero or unspecified. */
+static ALWAYS_INLINE void row_terms(const bool q8, const uint8_t *w, uint32_t blocks,
+                                    const int8_t *x, const int32_t *corr, float *term)
+{
+    const size_t size = q8 ? Q8_BYTES : Q4_BYTES;
+    uint32_t b = 0;
+    for (; b + LANES <= blocks; b += LANES) {
+        UNROLL for (size_t line = 0; line < LANES * size; line += 64)
+            prefetch(w + b * size, AHEAD + line);
+        _mm512_store_ps(term + b, sixteen_terms(q8, w + b * size, x + (size_t)b * QK, corr + b));
+    }
+    if (b < blocks && blocks % 4 == 0) { /* whole groups: nothing beyond the row is read */
+        _mm512_store_ps(
+            term + b, some_terms(q8, w + b * size, (blocks - b) / 4, x + (size_t)b * QK, corr + b));
+    } else if (b < blocks) { /* a copy, so that nothing beyond the row is read */
+        uint8_t end[LANES * Q8_BYTES] = {0};
+        memcpy(end, w + b * size, (blocks - b) * size);
+        _mm512_store_ps(term + b, sixteen_terms(q8, end, x + (size_t)b * QK, corr + b));
+    }
+}
+
+/* v[i] lane j <-> v[j] lane i. */
+static ALWAYS_INLINE void turn(__m512 v[LANES])
+{
+    __m512 t[LANES];
+    UNROLL for (int i = 0; i < LANES; i += 4)
+    {
+        __m512 a = _mm512_unpacklo_ps(v[i], v[i + 1]), b = _mm512_unpackhi_ps(v[i], v[i + 1]);
+        __m512 c = _mm512_unpacklo_ps(v[i + 2], v[i + 3]);
+        __m512 d = _mm512_unpackhi_ps(v[i + 2], v[i + 3]);
+        t[i] = _mm512_shuffle_ps(a, c, 0x44);
+        t[i + 1] = _mm512_shuffle_ps(a, c, 0xee);
+        t[i + 2] = _mm512_shuffle_ps(b, d, 0x44);
+        t[i + 3] = _mm512_shuffle_ps(b, d, 0xee);
+    }
+    UNROLL for (int i = 0; i < 4; i++)
+    {
+        __m512 a = _mm512_shuffle_f32x4(t[i], t[i + 4], 0x88);
+        __m512 b = _mm512_shuffle_f32x4(t[i], t[i + 4], 0xdd);
+        __m512 c = _mm512_shuffle_f32x4(t[i + 8], t[i + 12], 0x88);
+        __m512 d = _mm512_shuffle_f32x4(t[i + 8], t[i + 12], 0xdd);
+        v[i] = _mm512_shuffle_f32x4(a, c, 0x88);
+        v[i + 4] = _mm512_shuffle_f32x4(b, d, 0x88);
+        v[i + 8] = _mm512_shuffle_f32x4(a, c, 0xdd);
+        v[i + 12] = _mm512_shuffle_f32x4(b, d, 0xdd);
+    }
+}
+
+/* Adds `blocks` terms of 16 outputs to their sums, ascending. */
+static __m512 add_terms(__m512 acc, const float *term, uint32_t blocks, const float *dx)
+{
+    for (uint32_t b = 0; b < blocks; b += LANES) {
+        __m512 v[LANES];
+        UNROLL for (int j = 0; j < LANES; j++) v[j] = _mm512_load_ps(term + j * STRETCH + b);
+        turn(v);
+        if (b + LANES <= blocks) {
+            UNROLL for (int i = 0; i < LANES; i++) acc =
+                _mm512_fmadd_ps(v[i], _mm512_set1_ps(dx[b + (uint32_t)i]), acc);
+        } else {
+            __m512 rest[LANES];
+            for (int i = 0; i < LANES; i++)
+                rest[i] = v[i];
+            for (uint32_t i = 0; b + i < blocks; i++)
+                acc = _mm512_fmadd_ps(rest[i], _mm512_set1_ps(dx[b + i]), acc);
+        }
+    }
+    return acc;
+}
+
+static ALWAYS_INLINE void one_row(const bool q8, const struct kernel_matrix *w, uint32_t n_begin,
+                                  uint32_t n_end, const uint8_t *x, float *y)
+{
+    const size_t size = q8 ? Q8_BYTES : Q4_BYTES;
+    const float *dx = (const float *)(const void *)(x + act_scale_offset(w->k));
+    const int32_t *corr = (const int32_t *)(const void *)(x + act_corr_offset(w->k));
+    uint32_t blocks = w->k / QK;
+    _Alignas(64) float term[LANES * STRETCH];
+    memset(term, 0, sizeof term);
+    for (uint32_t j = n_begin; j < n_end; j += LANES) {
+        uint32_t outputs = n_end - j < LANES ? n_end - j : LANES;
+        __m512 acc = _mm512_setzero_ps();
+        for (uint32_t b = 0; b < blocks; b += STRETCH) {
+            uint32_t count = blocks - b < STRETCH ? blocks - b : STRETCH;
+            for (uint32_t i = 0; i < outputs; i++) {
+                const uint8_t *row = (const uint8_t *)w->data + (size_t)(j + i) * w->row_bytes;
+                row_terms(q8, row + b * size, count, (const int8_t *)x + (size_t)b * QK, corr + b,
+                          term + i * STRETCH);
+            }
+            acc = add_terms(acc, term, count, dx + b);
+        }
+        _mm512_mask_storeu_ps(y + j, (__mmask16)((1u << outputs) - 1u), acc);
+    }
+}
+
+/* ---- several rows ---- */
+
+/* 16 bytes at `off` of 16 outputs to four vectors: dword g of every output in out[g]. */
+static ALWAYS_INLINE void pack_half(const uint8_t *const row[LANES], size_t off, __m512i out[4])
+{
+    __m512i z[4];
+    UNROLL for (int i = 0; i < 4; i++) z[i] =
+        load_four(row[i] + off, row[4 + i] + off, row[8 + i] + off, row[12 + i] + off);
+    __m512i a = _mm512_unpacklo_epi32(z[0], z[1]), b = _mm512_unpackhi_epi32(z[0], z[1]);
+    __m512i c = _mm512_unpacklo_epi32(z[2], z[3]), d = _mm512_unpackhi_epi32(z[2], z[3]);
+    out[0] = _mm512_unpacklo_epi64(a, c);
+    out[1] = _mm512_unpackhi_epi64(a, c);
+    out[2] = _mm512_unpacklo_epi64(b, d);
+    out[3] = _mm512_unpackhi_epi64(b, d);
+}
+
+static ALWAYS_INLINE void pack_block(const bool q8, const uint8_t *const row[LANES], size_t off,
+                                     uint8_t q[QK / 4][PANEL * 4], uint32_t side)
+{
+    __m512i v[8];
+    pack_half(row, off + 2, v);
+    if (q8) {
+        const __m512i flip = _mm512_set1_epi8((char)0x80);
+        pack_half(row, off + 18, v + 4);
+        UNROLL for (int g = 0; g < 8; g++) v[g] = _mm512_xor_si512(v[g], flip);
+    } else {
+        const __m512i low = _mm512_set1_epi8(15);
+        UNROLL for (int g = 0; g < 4; g++)
+        {
+            v[g + 4] = _mm512_and_si512(_mm512_srli_epi16(v[g], 4), low);
+            v[g] = _mm512_and_si512(v[g], low);
+        }
+    }
+    UNROLL for (int g = 0; g < 8; g++) _mm512_store_si512(&q[g][side * 64], v[g]);
+}
+
+/* One side (16 outputs) of a panel: `count` blocks of every row. `next` is how far behind a row its
+ * part of the panel after this one lies. */
+static ALWAYS_INLINE void pack_side(const bool q8, const uint8_t *const row[LANES], uint32_t count,
+                                    size_t next, struct panel *p, uint32_t side)
+{
+    const size_t size = q8 ? Q8_BYTES : Q4_BYTES;
+    _Alignas(64) uint16_t d[CHUNK][LANES];
+    for (uint32_t i = 0; i < LANES; i++) {
+        for (size_t line = 0; line < count * size; line += 64)
+            prefetch(row[i], next + line);
+        for (uint32_t b = 0; b < count; b++)
+            d[b][i] = load_u16(row[i] + b * size);
+    }
+    for (uint32_t b = 0; b < count; b++) {
+        pack_block(q8, row, b * size, p->q[b], side);
+        __m256i h = _mm256_load_si256((const __m256i *)(const void *)d[b]);
+        _mm512_store_ps(&p->d[b][side * LANES], _mm512_cvtph_ps(h));
+    }
+}
+
+/* The panel of outputs j .. j + PANEL - 1 (those from `n` on repeat the last) and `count` blocks.
+ */
+static ALWAYS_INLINE void pack(const bool q8, const struct kernel_matrix *w, uint32_t j, uint32_t n,
+                               uint32_t first, uint32_t count, struct panel *p)
+{
+    const size_t size = q8 ? Q8_BYTES : Q4_BYTES;
+    bool last = first + count >= w->k / QK;
+    size_t next = last ? PANEL * (size_t)w->row_bytes - first * size : count * size;
+    for (uint32_t side = 0; side < PANEL / LANES; side++) {
+        const uint8_t *row[LANES];
+        for (uint32_t i = 0; i < LANES; i++) {
+            uint32_t at = j + side * LANES + i < n ? j + side * LANES + i : n - 1;
+            row[i] = (const uint8_t *)w->data + (size_t)at * w->row_bytes + first * size;
+        }
+        pack_side(q8, row, count, next, p, side);
+    }
+}
+
+struct tile {
+    const struct panel *panel;
+    const uint8_t *x; /* first row */
+    size_t x_stride, q_at, d_at, c_at;
+    uint32_t blocks;
+    float *y;
+    size_t y_stride;
+    __mmask16 mask[2];
+    bool first;
+};
+
+static ALWAYS_INLINE __m512i activation_word(const uint8_t *p)
+{
+    int32_t word;
+    memcpy(&word, p, sizeof word);
+    return _mm512_set1_epi32(word);
+}
+
+static ALWAYS_INLINE __m512 activation_scale(const uint8_t *p)
+{
+    float d;
+    memcpy(&d, p, sizeof d);
+    return _mm512_set1_ps(d);
+}
+
+/* One block: acc += dots * weight scales * activation scale, for `rows` rows of the tile. */
+static ALWAYS_INLINE void tile_block(const struct tile *t, uint32_t b, const int rows,
+                                     const uint8_t *const x[TILE], __m512 acc[TILE][2])
+{
+    __m512i dot[TILE][2];
+    const uint8_t(*q)[PANEL * 4] = t->panel->q[b];
+    UNROLL for (int r = 0; r < rows; r++) dot[r][0] = dot[r][1] =
+        activation_word(x[r] + t->c_at + b * 4);
+    size_t at = t->q_at + act_half(b, 0);
+    UNROLL for (int g = 0; g < QK / 4; g++)
+    {
+        __m512i w0 = _mm512_load_si512(&q[g][0]), w1 = _mm512_load_si512(&q[g][64]);
+        UNROLL for (int r = 0; r < rows; r++)
+        {
+            __m512i v = activation_word(x[r] + at + (g / 4) * 64 + (g % 4) * 4);
+            dot[r][0] = _mm512_dpbusd_epi32(dot[r][0], w0, v);
+            dot[r][1] = _mm512_dpbusd_epi32(dot[r][1], w1, v);
+        }
+    }
+    __m512 d0 = _mm512_load_ps(&t->panel->d[b][0]), d1 = _mm512_load_ps(&t->panel->d[b][LANES]);
+    UNROLL for (int r = 0; r < rows; r++)
+    {
+        __m512 dx = activation_scale(x[r] + t->d_at + b * 4);
+        acc[r][0] =
+            _mm512_fmadd_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(dot[r][0]), d0), dx, acc[r][0]);
+        acc[r][1] =
+            _mm512_fmadd_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(dot[r][1]), d1), dx, acc[r][1]);
+    }
+}
+
+/* The sums between chunks rest in y. */
+static ALWAYS_INLINE void tile_rows(const struct tile *t, const int rows)
+{
+    __m512 acc[TILE][2];
+    const uint8_t *x[TILE];
+    UNROLL for (int r = 0; r < rows; r++)
+    {
+        float *y = t->y + (size_t)r * t->y_stride;
+        x[r] = t->x + (size_t)r * t->x_stride;
+        acc[r][0] = acc[r][1] = _mm512_setzero_ps();
+        if (!t->first) {
+            acc[r][0] = _mm512_maskz_loadu_ps(t->mask[0], y);
+            acc[r][1] = _mm512_maskz_loadu_ps(t->mask[1], y + LANES);
+        }
+    }
+    for (uint32_t b = 0; b < t->blocks; b++)
+        tile_block(t, b, rows, x, acc);
+    UNROLL for (int r = 0; r < rows; r++)
+    {
+        float *y = t->y + (size_t)r * t->y_stride;
+        _mm512_mask_storeu_ps(y, t->mask[0], acc[r][0]);
+        _mm512_mask_storeu_ps(y + LANES, t->mask[1], acc[r][1]);
+    }
+}
+
+static void tile_any(const struct tile *t, uint32_t rows)
+{
+    switch (rows) {
+    case 1: tile_rows(t, 1); return;
+    case 2: tile_rows(t, 2); return;
+    case 3: tile_rows(t, 3); return;
+    case 4: tile_rows(t, 4); return;
+    case 5: tile_rows(t, 5); return;
+    case 6: tile_rows(t, 6); return;
+    default: sl_panic("no tile of %u rows", rows);
+    }
+}
+
+/* All rows of one panel; tiles of equal height as far as it goes, a tile of one row is slow. */
+static void panel_rows(const struct tile *first, uint32_t rows)
+{
+    uint32_t tiles = (rows + TILE - 1) / TILE;
+    for (struct tile t = *first; tiles > 0; tiles--) {
+        uint32_t height = (rows + tiles - 1) / tiles;
+        tile_any(&t, height);
+        t.x += height * t.x_stride;
+        t.y += height * t.y_stride;
+        rows -= height;
+    }
+}
+
+static void many_rows(const struct kernel_matrix *w, uint32_t n_begin, uint32_t n_end,
+                      const uint8_t *x, size_t x_stride, uint32_t rows, float *y, size_t y_stride)
+{
+    struct panel panel;
+    uint32_t blocks = w->k / QK;
+    struct tile t = {.panel = &panel, .x = x, .x_stride = x_stride, .y_stride = y_stride};
+    for (uint32_t j = n_begin; j < n_end; j += PANEL) {
+        uint32_t outputs = n_end - j < PANEL ? n_end - j : PANEL;
+        uint32_t mask = outputs == PANEL ? 0xffffffffu : (1u << outputs) - 1u;
+        t.mask[0] = (__mmask16)mask;
+        t.mask[1] = (__mmask16)(mask >> LANES);
+        t.y = y + j;
+        for (uint32_t b = 0; b < blocks; b += CHUNK) {
+            t.blocks = blocks - b < CHUNK ? blocks - b : CHUNK;
+            t.first = b == 0;
+            t.q_at = (size_t)b * QK;
+            t.d_at = act_scale_offset(w->k) + (size_t)b * 4;
+            t.c_at = act_corr_offset(w->k) + (size_t)b * 4;
+            if (w->type == TENSOR_Q8_0)
+                pack(true, w, j, n_end, b, t.blocks, &panel);
+            else
+                pack(false, w, j, n_end, b, t.blocks, &panel);
+            panel_rows(&t, rows);
+        }
+    }
+}
+
+void avx512_quant_matmul(const struct kernel_matrix *w, uint32_t n_begin, uint32_t n_end,
+                         const void *x, size_t x_stride, uint32_t rows, float *y, size_t y_stride)
+{
+    if (rows == 1) {
+        if (w->type == TENSOR_Q8_0)
+            one_row(true, w, n_begin, n_end, x, y);
+        else
+            one_row(false, w, n_begin, n_end, x, y);
+        return;
+    }
+    for (uint32_t r = 0; r < rows; r += ROW_BLOCK) {
+        uint32_t count = rows - r < ROW_BLOCK ? rows - r : ROW_BLOCK;
+        many_rows(w, n_begin, n_end, (const uint8_t *)x + r * x_stride, x_stride, count,
+                  y + r * y_stride, y_stride);
+    }
+}

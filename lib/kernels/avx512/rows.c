@@ -1,0 +1,32 @@
+/* Row operations, attention and the table: AVX512. */
+#include "lib/kernels/avx512/vec.h"
+
+#include "lib/kernels/simd/rows.h"
+
+#include "lib/kernels/simd/attention.h"
+
+static void avx512_matmul(const struct kernel_matrix *w, uint32_t n_begin, uint32_t n_end,
+                          const void *x, size_t x_stride, uint32_t rows, float *y, size_t y_stride)
+{
+    static kernel_matmul_fn *const by_form[FORM__COUNT] = {
+        [FORM_F32] = avx512_dense_matmul,
+        [FORM_Q8] = avx512_quant_matmul,
+        [FORM_Q4] = avx512_quant_matmul,
+        [FORM_GROUP] = avx512_group_matmul,
+    };
+    by_form[kernel_form_of(w->type)](w, n_begin, n_end, x, x_stride, rows, y, y_stride);
+}
+
+const struct kernel_ops avx512_ops = {
+    .isa = ISA_AVX512,
+    .name = "avx512",
+    .activation = simd_activation,
+    .matmul = avx512_matmul,
+    .rms_norm = simd_rms_norm,
+    .rope = simd_rope,
+    .silu_mul = simd_silu_mul,
+    .attention = simd_attention,
+    .axpy = simd_axpy,
+    .to_f16 = simd_to_f16,
+    .row_to_f32 = simd_row_to_f32,
+};

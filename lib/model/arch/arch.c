@@ -1,0 +1,506 @@
+#include "lib/model/arch/table.h"
+
+#include <inttypes.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "lib/base/assert.h"
+#include "lib/model/limits.h"
+#include "lib/tensor/tensor_type.h"
+#include "lib/text/printable.h"
+
+#define KEY_BYTES 128
+
+static const char *const arch_names[] = {
+#define ARCH(id, name) [ARCH_##id] = (name),
+#include "lib/model/arch/arch.tbl.h"
+};
+
+enum absent { ABSENT_REQUIRED, ABSENT_DERIVED };
+
+static const struct uint_row {
+    enum arch_id arch;
+    const char *key;
+    size_t offset; /* of a uint32_t in struct model_hparams */
+    uint32_t least, most;
+    enum absent absent;
+} uint_rows[] = {
+#define ARCH_UINT(id, field, key, least, most, absent)                                             \
+    {ARCH_##id, (key), offsetof(struct model_hparams, field), (least), (most), ABSENT_##absent},
+#include "lib/model/arch/arch.tbl.h"
+};
+
+static const struct float_row {
+    enum arch_id arch;
+    const char *key;
+    size_t offset; /* of a float */
+    double least, most;
+} float_rows[] = {
+#define ARCH_FLOAT(id, field, key, least, most)                                                    \
+    {ARCH_##id, (key), offsetof(struct model_hparams, field), (least), (most)},
+#include "lib/model/arch/arch.tbl.h"
+};
+
+static const struct const_row {
+    enum arch_id arch;
+    size_t offset;
+    uint32_t value;
+} const_rows[] = {
+#define ARCH_CONST(id, field, value) {ARCH_##id, offsetof(struct model_hparams, field), (value)},
+#include "lib/model/arch/arch.tbl.h"
+};
+
+static const struct only_row {
+    enum arch_id arch;
+    const char *key;
+    enum only_kind { ONLY_UINT, ONLY_FLOAT, ONLY_TEXT } kind;
+    const char *text;
+    double number;
+} only_rows[] = {
+#define ARCH_ONLY(id, key, value)       {ARCH_##id, (key), ONLY_UINT, NULL, (value)},
+#define ARCH_ONLY_FLOAT(id, key, value) {ARCH_##id, (key), ONLY_FLOAT, NULL, (value)},
+#define ARCH_ONLY_TEXT(id, key, text)   {ARCH_##id, (key), ONLY_TEXT, (text), 0},
+#include "lib/model/arch/arch.tbl.h"
+};
+
+enum storage { STORAGE_F32, STORAGE_ANY };
+enum presence { PRESENCE_REQUIRED, PRESENCE_OPTIONAL };
+
+static const struct dense_row {
+    enum arch_id arch;
+    enum dense_role role;
+    enum storage storage;
+    enum presence presence;
+    enum arch_dim ne0, ne1;
+} dense_rows[] = {
+#define ARCH_DENSE(id, role, storage, presence, ne0, ne1)                                          \
+    {ARCH_##id,           DENSE_##role,   STORAGE_##storage,                                       \
+     PRESENCE_##presence, ARCH_DIM_##ne0, ARCH_DIM_##ne1},
+#include "lib/model/arch/arch.tbl.h"
+};
+
+static const struct expert_row {
+    enum arch_id arch;
+    uint32_t matrix;
+    const char *name; /* with %u for the layer */
+    enum arch_dim ne0, ne1;
+} expert_rows[] = {
+#define ARCH_JOINED(id, matrix, name, ne0, ne1)                                                    \
+    {ARCH_##id, EXPERT_##matrix, (name), ARCH_DIM_##ne0, ARCH_DIM_##ne1},
+#define ARCH_EXPERT ARCH_JOINED
+#include "lib/model/arch/arch.tbl.h"
+};
+
+static const struct refused_row {
+    enum arch_id arch;
+    const char *name, *why;
+} refused_rows[] = {
+#define ARCH_REFUSED(id, name, why) {ARCH_##id, (name), (why)},
+#include "lib/model/arch/arch.tbl.h"
+};
+
+static const struct {
+    const char *name;
+    bool global;
+} role_names[] = {
+#define GLOBAL(role, name) [DENSE_##role] = {name, true},
+#define LAYER(role, name)  [DENSE_##role] = {name, false},
+    DENSE_ROLES(GLOBAL, LAYER)
+#undef GLOBAL
+#undef LAYER
+};
+
+enum arch_id arch_find(const char *name, size_t bytes)
+{
+    for (int i = 0; i < ARCH__COUNT; i++)
+        if (strlen(arch_names[i]) == bytes && memcmp(arch_names[i], name, bytes) == 0)
+            return (enum arch_id)i;
+    return ARCH__COUNT;
+}
+
+const char *arch_name(enum arch_id arch)
+{
+    sl_assert(arch < ARCH__COUNT);
+    return arch_names[arch];
+}
+
+bool arch_role_is_global(enum dense_role role)
+{
+    sl_assert((unsigned)role < DENSE__COUNT);
+    return role_names[role].global;
+}
+
+static uint32_t *uint_at(struct model_hparams *h, size_t offset)
+{
+    return (uint32_t *)(void *)((char *)h + offset);
+}
+
+static uint32_t uint_of(const struct model_hparams *h, size_t offset)
+{
+    uint32_t v;
+    memcpy(&v, (const char *)h + offset, sizeof v);
+    return v;
+}
+
+static float float_of(const struct model_hparams *h, size_t offset)
+{
+    float v;
+    memcpy(&v, (const char *)h + offset, sizeof v);
+    return v;
+}
+
+static void full_key(enum arch_id arch, const char *key, char buf[KEY_BYTES])
+{
+    int n = snprintf(buf, KEY_BYTES, "%s.%s", arch_names[arch], key);
+    sl_assert(n > 0 && n < KEY_BYTES);
+}
+
+static int read_uints(enum arch_id arch, const struct gguf *g, struct model_hparams *h,
+                      struct error *error)
+{
+    for (size_t i = 0; i < ARRAY_LEN(uint_rows); i++) {
+        const struct uint_row *row = &uint_rows[i];
+        if (row->arch != arch)
+            continue;
+        char key[KEY_BYTES];
+        uint64_t value;
+        full_key(arch, row->key, key);
+        int found = gguf_get_uint(g, key, &value, error);
+        if (found < 0)
+            return -1;
+        if (!found && row->absent == ABSENT_REQUIRED)
+            return error_set(error, ERR_BAD_INPUT, "key '%s' is missing", key);
+        /* Checked here and not only in arch_check_hparams: a 64-bit value must not be cut. */
+        if (found && (value < row->least || value > row->most))
+            return error_set(error, ERR_BAD_INPUT,
+                             "key '%s' is %" PRIu64 ": not between %" PRIu32 " and %" PRIu32, key,
+                             value, row->least, row->most);
+        if (found)
+            *uint_at(h, row->offset) = (uint32_t)value;
+    }
+    return 0;
+}
+
+static int read_floats(enum arch_id arch, const struct gguf *g, struct model_hparams *h,
+                       struct error *error)
+{
+    for (size_t i = 0; i < ARRAY_LEN(float_rows); i++) {
+        const struct float_row *row = &float_rows[i];
+        if (row->arch != arch)
+            continue;
+        char key[KEY_BYTES];
+        double value;
+        full_key(arch, row->key, key);
+        int found = gguf_get_float(g, key, &value, error);
+        if (found < 0)
+            return -1;
+        if (!found)
+            return error_set(error, ERR_BAD_INPUT, "key '%s' is missing", key);
+        float v = (float)value;
+        memcpy((char *)h + row->offset, &v, sizeof v);
+    }
+    return 0;
+}
+
+static int only_text(const struct gguf *g, const char *key, const char *want, struct error *error)
+{
+    const char *text;
+    size_t n;
+    int found = gguf_get_string(g, key, &text, &n, error);
+    if (found == 1 && (n != strlen(want) || memcmp(text, want, n) != 0))
+        return error_set(error, ERR_BAD_INPUT, "key '%s' is '%s'; only '%s' is supported", key,
+                         printable(text, n).text, want);
+    return found < 0 ? -1 : 0;
+}
+
+/* An integer key may be written as a bool. */
+static int only_number(const struct gguf *g, const char *key, enum only_kind kind, double want,
+                       struct error *error)
+{
+    bool flag;
+    uint64_t value;
+    double number = 0;
+    int found = kind == ONLY_UINT ? gguf_get_bool(g, key, &flag, NULL) : -1;
+    if (found == 1) {
+        number = flag;
+    } else if (kind == ONLY_UINT) {
+        found = gguf_get_uint(g, key, &value, error);
+        number = found == 1 ? (double)value : 0;
+    } else {
+        found = gguf_get_float(g, key, &number, error);
+    }
+    if (found == 1 && number != want)
+        return error_set(error, ERR_BAD_INPUT, "key '%s' is %.15g; only %g is supported", key,
+                         number, want);
+    return found < 0 ? -1 : 0;
+}
+
+/* Keys that would change the computation in a way sluice does not have. */
+static int check_only(enum arch_id arch, const struct gguf *g, struct error *error)
+{
+    for (size_t i = 0; i < ARRAY_LEN(only_rows); i++) {
+        const struct only_row *row = &only_rows[i];
+        char key[KEY_BYTES];
+        if (row->arch != arch)
+            continue;
+        full_key(arch, row->key, key);
+        if (row->kind == ONLY_TEXT ? only_text(g, key, row->text, error)
+                                   : only_number(g, key, row->kind, row->number, error))
+            return -1;
+    }
+    return 0;
+}
+
+/* Hyper-parameters that files may leave out (0 so far). */
+static void derive_absent(struct model_hparams *h, uint32_t tokens)
+{
+    if (!h->kv_heads)
+        h->kv_heads = h->heads;
+    if (!h->head_size)
+        h->head_size = h->hidden / h->heads;
+    if (!h->rope_dims)
+        h->rope_dims = h->head_size;
+    if (!h->vocab)
+        h->vocab = tokens;
+}
+
+int arch_read_hparams(enum arch_id arch, const struct gguf *g, uint32_t tokens,
+                      struct model_hparams *h, struct error *error)
+{
+    *h = (struct model_hparams){0};
+    if (read_uints(arch, g, h, error) || read_floats(arch, g, h, error) ||
+        check_only(arch, g, error))
+        return -1;
+    derive_absent(h, tokens);
+    for (size_t i = 0; i < ARRAY_LEN(const_rows); i++)
+        if (const_rows[i].arch == arch)
+            *uint_at(h, const_rows[i].offset) = const_rows[i].value;
+    if (h->vocab != tokens)
+        return error_set(error, ERR_BAD_INPUT,
+                         "vocab_size is %" PRIu32 " but tokenizer.ggml.tokens has %" PRIu32,
+                         h->vocab, tokens);
+    char key[KEY_BYTES];
+    uint64_t value_length;
+    full_key(arch, "attention.value_length", key);
+    int found = gguf_get_uint(g, key, &value_length, error);
+    if (found < 0)
+        return -1;
+    if (found && value_length != h->head_size)
+        return error_set(error, ERR_BAD_INPUT,
+                         "key '%s' is %" PRIu64 " but the head size is %" PRIu32, key, value_length,
+                         h->head_size);
+    return arch_check_hparams(arch, h, error);
+}
+
+static int check_ranges(enum arch_id arch, const struct model_hparams *h, struct error *error)
+{
+    for (size_t i = 0; i < ARRAY_LEN(uint_rows); i++) {
+        const struct uint_row *row = &uint_rows[i];
+        uint32_t v = uint_of(h, row->offset);
+        if (row->arch == arch && (v < row->least || v > row->most))
+            return error_set(error, ERR_BAD_INPUT,
+                             "%s.%s is %" PRIu32 ": not between %" PRIu32 " and %" PRIu32,
+                             arch_names[arch], row->key, v, row->least, row->most);
+    }
+    for (size_t i = 0; i < ARRAY_LEN(float_rows); i++) {
+        const struct float_row *row = &float_rows[i];
+        double v = (double)float_of(h, row->offset);
+        /* half an ulp of slack: the bounds are doubles, the value was rounded; refuses NaN, too */
+        if (row->arch == arch && !(v >= row->least * 0.999999 && v <= row->most * 1.000001))
+            return error_set(error, ERR_BAD_INPUT, "%s.%s is %g: not between %g and %g",
+                             arch_names[arch], row->key, v, row->least, row->most);
+    }
+    for (size_t i = 0; i < ARRAY_LEN(const_rows); i++)
+        if (const_rows[i].arch == arch && uint_of(h, const_rows[i].offset) != const_rows[i].value)
+            return error_set(error, ERR_BAD_INPUT, "a fixed parameter of %s has another value",
+                             arch_names[arch]);
+    return 0;
+}
+
+/* Is the field at `offset` filled from a row of the table? */
+static bool has_row(enum arch_id arch, size_t offset)
+{
+    for (size_t i = 0; i < ARRAY_LEN(uint_rows); i++)
+        if (uint_rows[i].arch == arch && uint_rows[i].offset == offset)
+            return true;
+    for (size_t i = 0; i < ARRAY_LEN(float_rows); i++)
+        if (float_rows[i].arch == arch && float_rows[i].offset == offset)
+            return true;
+    for (size_t i = 0; i < ARRAY_LEN(const_rows); i++)
+        if (const_rows[i].arch == arch && const_rows[i].offset == offset)
+            return true;
+    return offset == offsetof(struct model_hparams, tied_output);
+}
+
+/* What an architecture does not have is 0: a shared expert, a norm, what is reserved. */
+static int check_others(enum arch_id arch, const struct model_hparams *h, struct error *error)
+{
+    _Static_assert(sizeof *h % sizeof(uint32_t) == 0, "all fields are words");
+    for (size_t at = 0; at < sizeof *h; at += sizeof(uint32_t))
+        if (uint_of(h, at) != 0 && !has_row(arch, at))
+            return error_set(error, ERR_BAD_INPUT, "a parameter that %s does not have is not 0",
+                             arch_names[arch]);
+    return 0;
+}
+
+int arch_check_hparams(enum arch_id arch, const struct model_hparams *h, struct error *error)
+{
+    sl_assert(arch < ARCH__COUNT);
+    if (check_ranges(arch, h, error) || check_others(arch, h, error))
+        return -1;
+    if (h->heads % h->kv_heads != 0)
+        return error_set(error, ERR_BAD_INPUT,
+                         "head_count %" PRIu32 " is not a multiple of head_count_kv %" PRIu32,
+                         h->heads, h->kv_heads);
+    if (h->head_size % 2 != 0)
+        return error_set(error, ERR_BAD_INPUT, "the head size %" PRIu32 " is odd", h->head_size);
+    if (h->rope_dims != h->head_size)
+        return error_set(error, ERR_BAD_INPUT,
+                         "rope.dimension_count is %" PRIu32 "; only the head size %" PRIu32
+                         " is supported",
+                         h->rope_dims, h->head_size);
+    if (h->experts_used > h->experts)
+        return error_set(error, ERR_BAD_INPUT,
+                         "expert_used_count %" PRIu32 " is more than expert_count %" PRIu32,
+                         h->experts_used, h->experts);
+    if (h->tied_output > 1)
+        return error_set(error, ERR_BAD_INPUT, "tied_output is neither 0 nor 1");
+    return 0;
+}
+
+uint64_t arch_dim_size(const struct model_hparams *h, enum arch_dim dim)
+{
+    switch (dim) {
+    case ARCH_DIM_ONE: return 1;
+    case ARCH_DIM_HIDDEN: return h->hidden;
+    case ARCH_DIM_VOCAB: return h->vocab;
+    case ARCH_DIM_Q: return (uint64_t)h->heads * h->head_size;
+    case ARCH_DIM_KV: return (uint64_t)h->kv_heads * h->head_size;
+    case ARCH_DIM_HEAD: return h->head_size;
+    case ARCH_DIM_HALF: return h->head_size / 2;
+    case ARCH_DIM_EXPERTS: return h->experts;
+    case ARCH_DIM_INNER: return h->expert_inner;
+    case ARCH_DIM_INNER_TWICE: return 2 * (uint64_t)h->expert_inner;
+    case ARCH_DIM_SHARED: return h->shared_inner;
+    }
+    sl_panic("dimension %d is in no table", (int)dim);
+}
+
+/* Does `name` follow `pattern`, where every %u stands for a decimal number without leading zeros?
+ * *number is the first of them. */
+static bool name_matches(const char *pattern, const char *name, uint32_t *number)
+{
+    bool first = true;
+    while (*pattern != '\0') {
+        if (strncmp(pattern, "%u", 2) != 0) {
+            if (*pattern++ != *name++)
+                return false;
+            continue;
+        }
+        uint32_t value = 0;
+        int digits = 0;
+        const char *start = name;
+        for (; *name >= '0' && *name <= '9' && digits < 9; name++, digits++)
+            value = value * 10 + (uint32_t)(*name - '0');
+        if (digits == 0 || (digits > 1 && *start == '0'))
+            return false;
+        if (first)
+            *number = value;
+        first = false;
+        pattern += 2;
+    }
+    return *name == '\0';
+}
+
+static int check_shape(const struct model_hparams *h, const struct model_tensor *t,
+                       const enum arch_dim dims[3], enum storage storage, struct error *error)
+{
+    uint64_t want[4] = {arch_dim_size(h, dims[0]), arch_dim_size(h, dims[1]),
+                        arch_dim_size(h, dims[2]), 1};
+    if (memcmp(want, t->ne, sizeof want) != 0)
+        return error_set(error, ERR_BAD_INPUT,
+                         "tensor %s is %" PRIu64 " x %" PRIu64 " x %" PRIu64 " x %" PRIu64
+                         "; %" PRIu64 " x %" PRIu64 " x %" PRIu64 " expected",
+                         t->name, t->ne[0], t->ne[1], t->ne[2], t->ne[3], want[0], want[1],
+                         want[2]);
+    if (storage == STORAGE_F32 && t->type != TENSOR_F32)
+        return error_set(error, ERR_BAD_INPUT, "tensor %s is of type %s; F32 expected", t->name,
+                         tensor_type_info(t->type)->name);
+    return 0;
+}
+
+static int refuse(enum arch_id arch, const char *name, struct error *error)
+{
+    uint32_t number;
+    for (size_t i = 0; i < ARRAY_LEN(refused_rows); i++)
+        if (refused_rows[i].arch == arch && name_matches(refused_rows[i].name, name, &number))
+            return error_set(error, ERR_BAD_INPUT, "tensor %s: %s is not supported", name,
+                             refused_rows[i].why);
+    return error_set(error, ERR_BAD_INPUT, "tensor %s is not part of architecture %s", name,
+                     arch_names[arch]);
+}
+
+int arch_place_tensor(enum arch_id arch, const struct model_hparams *h,
+                      const struct model_tensor *t, struct arch_place *place, struct error *error)
+{
+    for (size_t i = 0; i < ARRAY_LEN(dense_rows) + ARRAY_LEN(expert_rows); i++) {
+        bool expert = i >= ARRAY_LEN(dense_rows);
+        const struct dense_row *d = &dense_rows[expert ? 0 : i];
+        const struct expert_row *e = &expert_rows[expert ? i - ARRAY_LEN(dense_rows) : 0];
+        bool global = !expert && role_names[d->role].global;
+        uint32_t layer = h->layers;
+        if ((expert ? e->arch : d->arch) != arch ||
+            !name_matches(expert ? e->name : role_names[d->role].name, t->name, &layer))
+            continue;
+        if (!global && layer >= h->layers)
+            return error_set(error, ERR_BAD_INPUT,
+                             "tensor %s is beyond the last of %" PRIu32 " layers", t->name,
+                             h->layers);
+        *place = (struct arch_place){expert, expert ? e->matrix : (uint32_t)d->role, layer};
+        if (expert)
+            return check_shape(h, t, (enum arch_dim[3]){e->ne0, e->ne1, ARCH_DIM_EXPERTS},
+                               STORAGE_ANY, error);
+        return check_shape(h, t, (enum arch_dim[3]){d->ne0, d->ne1, ARCH_DIM_ONE}, d->storage,
+                           error);
+    }
+    return refuse(arch, t->name, error);
+}
+
+static const struct dense_row *dense_row_of(enum arch_id arch, enum dense_role role)
+{
+    for (size_t i = 0; i < ARRAY_LEN(dense_rows); i++)
+        if (dense_rows[i].arch == arch && dense_rows[i].role == role)
+            return &dense_rows[i];
+    return NULL;
+}
+
+bool arch_role_required(enum arch_id arch, enum dense_role role)
+{
+    const struct dense_row *row = dense_row_of(arch, role);
+    return row && row->presence == PRESENCE_REQUIRED;
+}
+
+bool arch_role_any_type(enum arch_id arch, enum dense_role role)
+{
+    const struct dense_row *row = dense_row_of(arch, role);
+    return row && row->storage == STORAGE_ANY;
+}
+
+const char *arch_tensor_name(enum arch_id arch, const struct arch_place *place, char *buf)
+{
+    const char *pattern = NULL;
+    for (size_t i = 0; i < ARRAY_LEN(expert_rows) && place->is_expert; i++)
+        if (expert_rows[i].arch == arch && expert_rows[i].matrix == place->role)
+            pattern = expert_rows[i].name;
+    if (!place->is_expert)
+        pattern = role_names[place->role].name;
+    sl_assert(pattern);
+    const char *hole = strstr(pattern, "%u");
+    if (hole)
+        snprintf(buf, MODEL_NAME_BYTES, "%.*s%" PRIu32 "%s", (int)(hole - pattern), pattern,
+                 place->layer, hole + 2);
+    else
+        snprintf(buf, MODEL_NAME_BYTES, "%s", pattern);
+    return buf;
+}

@@ -1,0 +1,82 @@
+/* Architectures described as data: which GGUF keys hold the hyper-parameters, which tensors there
+ * are and what shape each must have. Adding an architecture is adding rows to arch.tbl.h
+ * (CONTRIBUTING.md). */
+#ifndef SLUICE_MODEL_ARCH_ARCH_H
+#define SLUICE_MODEL_ARCH_ARCH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "lib/model/limits.h"
+
+/* Hyper-parameters after validation; every field is in the range arch.tbl.h states. */
+struct model_hparams {
+    uint32_t layers;
+    uint32_t hidden; /* embedding length */
+    uint32_t heads;
+    uint32_t kv_heads;
+    uint32_t head_size; /* of q, k and v alike */
+    uint32_t vocab;
+    uint32_t context;      /* trained context length */
+    uint32_t experts;      /* E */
+    uint32_t experts_used; /* K (top-k) */
+    uint32_t expert_inner; /* inner size of one expert's SwiGLU */
+    float rms_eps;
+    float rope_theta;
+    uint32_t rope_dims;    /* == head_size */
+    uint32_t norm_top_k;   /* 1: the K gate weights are renormalised to sum 1 */
+    uint32_t qk_norm;      /* enum qk_norm */
+    uint32_t tied_output;  /* 1: output matrix is the token embedding */
+    uint32_t rope_kind;    /* enum rope_kind */
+    uint32_t shared_inner; /* inner size of the expert every token uses; 0: there is none */
+    uint32_t reserved[4];
+};
+
+/* What the RMSNorm on q and k is over. */
+enum qk_norm {
+    QK_NORM_NONE,
+    QK_NORM_HEAD, /* every head by itself, one weight for all */
+    QK_NORM_ROW,  /* all heads of a token together, before they are split */
+};
+
+/* Which elements of a head are rotated together. */
+enum rope_kind {
+    ROPE_HALVES, /* i and i + head_size / 2 */
+    ROPE_PAIRS,  /* 2i and 2i + 1 */
+};
+
+/* Roles of dense tensors: one row per tensor a program may ask for.
+ * DENSE_GLOBAL(role, name)  DENSE_LAYER(role, name with %u) */
+#define DENSE_ROLES(G, L)                                                                          \
+    G(TOKEN_EMBD, "token_embd.weight")                                                             \
+    G(OUTPUT_NORM, "output_norm.weight")                                                           \
+    G(OUTPUT, "output.weight")                                                                     \
+    L(ATTN_NORM, "blk.%u.attn_norm.weight")                                                        \
+    L(ATTN_Q, "blk.%u.attn_q.weight")                                                              \
+    L(ATTN_K, "blk.%u.attn_k.weight")                                                              \
+    L(ATTN_V, "blk.%u.attn_v.weight")                                                              \
+    L(ATTN_Q_NORM, "blk.%u.attn_q_norm.weight")                                                    \
+    L(ATTN_K_NORM, "blk.%u.attn_k_norm.weight")                                                    \
+    L(ATTN_OUT, "blk.%u.attn_output.weight")                                                       \
+    L(FFN_NORM, "blk.%u.ffn_norm.weight")                                                          \
+    L(ROUTER, "blk.%u.ffn_gate_inp.weight")                                                        \
+    L(ATTN_Q_BIAS, "blk.%u.attn_q.bias")                                                           \
+    L(ATTN_K_BIAS, "blk.%u.attn_k.bias")                                                           \
+    L(ATTN_V_BIAS, "blk.%u.attn_v.bias")                                                           \
+    L(SHARED_ROUTER, "blk.%u.ffn_gate_inp_shexp.weight")                                           \
+    L(SHARED_GATE, "blk.%u.ffn_gate_shexp.weight")                                                 \
+    L(SHARED_UP, "blk.%u.ffn_up_shexp.weight")                                                     \
+    L(SHARED_DOWN, "blk.%u.ffn_down_shexp.weight")                                                 \
+    G(ROPE_FREQS, "rope_freqs.weight")
+
+enum dense_role {
+#define R(role, name) DENSE_##role,
+    DENSE_ROLES(R, R)
+#undef R
+        DENSE__COUNT
+};
+
+/* The three matrices of an expert, in the order of an entry's parts. */
+enum expert_matrix { EXPERT_GATE, EXPERT_UP, EXPERT_DOWN, EXPERT__COUNT };
+
+#endif

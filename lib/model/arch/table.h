@@ -1,0 +1,73 @@
+/* What arch.tbl.h means: reading and checking hyper-parameters, and finding a tensor's place in the
+ * model. For lib/model, and for the program that writes files by the table (procs/synth); others
+ * use model_index.h. */
+#ifndef SLUICE_MODEL_ARCH_TABLE_H
+#define SLUICE_MODEL_ARCH_TABLE_H
+
+#include "lib/model/arch/arch.h"
+#include "lib/model/gguf/gguf.h"
+#include "lib/model/limits.h"
+
+enum arch_id {
+#define ARCH(id, name) ARCH_##id,
+#include "lib/model/arch/arch.tbl.h"
+    ARCH__COUNT
+};
+
+/* Sizes of tensors in terms of hyper-parameters. */
+enum arch_dim {
+    ARCH_DIM_ONE,
+    ARCH_DIM_HIDDEN,
+    ARCH_DIM_VOCAB,
+    ARCH_DIM_Q,    /* heads * head_size */
+    ARCH_DIM_KV,   /* kv_heads * head_size */
+    ARCH_DIM_HEAD, /* head_size */
+    ARCH_DIM_HALF, /* head_size / 2 */
+    ARCH_DIM_EXPERTS,
+    ARCH_DIM_INNER,
+    ARCH_DIM_INNER_TWICE,
+    ARCH_DIM_SHARED /* inner size of the shared expert */
+};
+
+uint64_t arch_dim_size(const struct model_hparams *h, enum arch_dim dim);
+
+/* Tensors of experts: one per matrix, and one that holds two. */
+#define EXPERT_GATE_UP EXPERT__COUNT
+#define EXPERT_TENSORS (EXPERT__COUNT + 1)
+
+/* The architecture of that name; ARCH__COUNT when sluice has none. */
+enum arch_id arch_find(const char *name, size_t bytes);
+const char *arch_name(enum arch_id arch);
+
+/* Reads the hyper-parameters of a file whose vocabulary has `tokens` tokens, and checks them.
+ * tied_output is left 0: the tensors decide it. 0, or -1 with ERR_BAD_INPUT. */
+int arch_read_hparams(enum arch_id arch, const struct gguf *g, uint32_t tokens,
+                      struct model_hparams *hparams, struct error *error);
+
+/* The checks alone: ranges and relations. */
+int arch_check_hparams(enum arch_id arch, const struct model_hparams *hparams, struct error *error);
+
+/* Where a tensor belongs. Dense: role and layer (layer == hparams->layers for global tensors).
+ * Experts: matrix and layer. */
+struct arch_place {
+    bool is_expert;
+    uint32_t role; /* enum dense_role, or enum expert_matrix, or EXPERT_GATE_UP */
+    uint32_t layer;
+};
+
+/* Finds the place of a tensor by its name and checks its type and shape. 0, or -1 with
+ * ERR_BAD_INPUT. */
+int arch_place_tensor(enum arch_id arch, const struct model_hparams *hparams,
+                      const struct model_tensor *tensor, struct arch_place *place,
+                      struct error *error);
+
+/* True for the roles of global tensors (one per model instead of one per layer). */
+bool arch_role_is_global(enum dense_role role);
+bool arch_role_required(enum arch_id arch, enum dense_role role);
+/* The tensor may be of any type, for it is multiplied with (norms, biases and routers are F32). */
+bool arch_role_any_type(enum arch_id arch, enum dense_role role);
+
+/* The name a tensor of that place has, for messages. buf has MODEL_NAME_BYTES bytes. */
+const char *arch_tensor_name(enum arch_id arch, const struct arch_place *place, char *buf);
+
+#endif

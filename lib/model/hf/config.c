@@ -1,0 +1,191 @@
+/* config.json -> hyper-parameters as GGUF keys. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/assert.h"
+#include "lib/model/arch/arch.h"
+#include "lib/model/hf/internal.h"
+#include "lib/model/limits.h"
+#include "lib/text/printable.h"
+
+#define KEY_BYTES 128
+
+static const struct {
+    const char *model_type, *arch;
+} archs[] = {
+#define HF_ARCH(id, model_type, arch) [HF_##id] = {(model_type), (arch)},
+#include "lib/model/hf/hf.tbl.h"
+};
+
+enum presence { PRESENCE_REQUIRED, PRESENCE_OPTIONAL };
+
+static const struct number_row {
+    enum hf_arch arch;
+    const char *field, *key;
+    enum presence presence;
+    bool is_float;
+} number_rows[] = {
+#define HF_UINT(id, field, key, presence)  {HF_##id, #field, (key), PRESENCE_##presence, false},
+#define HF_FLOAT(id, field, key, presence) {HF_##id, #field, (key), PRESENCE_##presence, true},
+#include "lib/model/hf/hf.tbl.h"
+};
+
+static const struct must_row {
+    enum hf_arch arch;
+    const char *field, *words;
+} must_rows[] = {
+#define HF_MUST(id, field, words) {HF_##id, #field, (words)},
+#include "lib/model/hf/hf.tbl.h"
+};
+
+const char *hf_arch_name(enum hf_arch arch)
+{
+    sl_assert(arch < HF_ARCH__COUNT);
+    return archs[arch].arch;
+}
+
+static int find_arch(const json_t *config, enum hf_arch *arch, struct error *error)
+{
+    const char *type = json_string_value(json_object_get(config, "model_type"));
+    char known[200] = "";
+    for (int i = 0; i < HF_ARCH__COUNT; i++) {
+        if (type && strcmp(archs[i].model_type, type) == 0) {
+            *arch = (enum hf_arch)i;
+            return 0;
+        }
+        strncat(known, i ? ", " : "", sizeof known - strlen(known) - 1);
+        strncat(known, archs[i].model_type, sizeof known - strlen(known) - 1);
+    }
+    return error_set(error, ERR_BAD_INPUT, "model_type '%s' is not supported (supported: %s)",
+                     type ? printable(type, strlen(type)).text : "", known);
+}
+
+/* NULL for null, too. Rotary parameters moved into an object of their own in newer files. */
+static const json_t *field_of(const json_t *config, const char *field)
+{
+    const json_t *value = json_object_get(config, field);
+    if (!value)
+        value = json_object_get(json_object_get(config, "rope_parameters"), field);
+    return json_is_null(value) ? NULL : value;
+}
+
+static int uint_of(const json_t *value, const char *field, uint32_t *n, struct error *error)
+{
+    if (!json_is_integer(value) || json_integer_value(value) < 0 ||
+        json_integer_value(value) > UINT32_MAX)
+        return error_set(error, ERR_BAD_INPUT, "%s is not a whole number of 32 bits", field);
+    *n = (uint32_t)json_integer_value(value);
+    return 0;
+}
+
+static int put_number(const struct number_row *row, const json_t *config, struct gguf_writer *w,
+                      struct error *error)
+{
+    char key[KEY_BYTES];
+    const json_t *value = field_of(config, row->field);
+    if (!value)
+        return row->presence == PRESENCE_OPTIONAL
+                   ? 0
+                   : error_set(error, ERR_BAD_INPUT, "%s is missing", row->field);
+    snprintf(key, sizeof key, "%s.%s", archs[row->arch].arch, row->key);
+    if (row->is_float) {
+        if (!json_is_number(value) || !isfinite(json_number_value(value)))
+            return error_set(error, ERR_BAD_INPUT, "%s is not a number", row->field);
+        gguf_put_f32(w, key, (float)json_number_value(value));
+        return 0;
+    }
+    uint32_t n = 0;
+    if (uint_of(value, row->field, &n, error))
+        return -1;
+    gguf_put_u32(w, key, n);
+    return 0;
+}
+
+/* Whether `word` is one of the words of `words`. */
+static bool among(const char *word, const char *words)
+{
+    size_t n = strlen(word);
+    for (const char *at = words; (at = strstr(at, word)) != NULL; at += n)
+        if (n > 0 && (at == words || at[-1] == ' ') && (at[n] == ' ' || at[n] == 0))
+            return true;
+    return false;
+}
+
+static int check_must(const struct must_row *row, const json_t *config, struct error *error)
+{
+    const json_t *value = json_object_get(config, row->field);
+    if (!value)
+        return 0;
+    char *word = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
+    if (!word)
+        return error_set(error, ERR_NO_MEMORY, "no memory for %s", row->field);
+    int status = 0;
+    if (!among(word, row->words))
+        status = error_set(error, ERR_BAD_INPUT, "%s is %s, which is not supported (only %s)",
+                           row->field, printable(word, strlen(word)).text, row->words);
+    free(word);
+    return status;
+}
+
+/* Scaled rotary embeddings are not computed. */
+static int check_rope(const json_t *config, struct error *error)
+{
+    static const char *const homes[] = {"rope_scaling", "rope_parameters"};
+    for (size_t i = 0; i < ARRAY_LEN(homes); i++) {
+        const json_t *rope = json_object_get(config, homes[i]);
+        if (!rope || json_is_null(rope))
+            continue;
+        const json_t *type = json_object_get(rope, "rope_type");
+        const char *word = json_string_value(type ? type : json_object_get(rope, "type"));
+        if (!word || strcmp(word, "default") != 0)
+            return error_set(error, ERR_BAD_INPUT, "%s of type '%s' is not supported", homes[i],
+                             word ? printable(word, strlen(word)).text : "");
+    }
+    return 0;
+}
+
+static int read_shape(const json_t *config, struct hf_shape *shape, struct error *error)
+{
+    const json_t *experts = field_of(config, "num_experts");
+    const json_t *kv = field_of(config, "num_key_value_heads");
+    if (uint_of(field_of(config, "num_hidden_layers"), "num_hidden_layers", &shape->layers,
+                error) ||
+        uint_of(experts ? experts : field_of(config, "num_local_experts"), "num_experts",
+                &shape->experts, error) ||
+        uint_of(field_of(config, "num_attention_heads"), "num_attention_heads", &shape->heads,
+                error) ||
+        uint_of(field_of(config, "vocab_size"), "vocab_size", &shape->vocab, error))
+        return -1;
+    shape->kv_heads = shape->heads;
+    if (kv && uint_of(kv, "num_key_value_heads", &shape->kv_heads, error))
+        return -1;
+    /* Only so that loops end: the tables of architectures check all of it. */
+    if (shape->layers < 1 || shape->layers > MODEL_LAYERS_MAX || shape->experts < 1 ||
+        shape->experts > MODEL_EXPERTS_MAX || shape->heads < 1 || shape->kv_heads < 1 ||
+        shape->vocab < 1 || shape->vocab > MODEL_VOCAB_MAX)
+        return error_set(error, ERR_BAD_INPUT,
+                         "%" PRIu32 " layers, %" PRIu32 " experts, %" PRIu32 " heads, %" PRIu32
+                         " tokens: beyond what is supported",
+                         shape->layers, shape->experts, shape->heads, shape->vocab);
+    return 0;
+}
+
+int hf_config_keys(const json_t *config, const char *name, struct gguf_writer *w,
+                   struct hf_shape *shape, struct error *error)
+{
+    if (find_arch(config, &shape->arch, error))
+        return -1;
+    gguf_put_text(w, "general.architecture", archs[shape->arch].arch);
+    gguf_put_text(w, "general.type", "model");
+    gguf_put_text(w, "general.name", name);
+    for (size_t i = 0; i < ARRAY_LEN(must_rows); i++)
+        if (must_rows[i].arch == shape->arch && check_must(&must_rows[i], config, error))
+            return -1;
+    for (size_t i = 0; i < ARRAY_LEN(number_rows); i++)
+        if (number_rows[i].arch == shape->arch && put_number(&number_rows[i], config, w, error))
+            return -1;
+    return check_rope(config, error) || read_shape(config, shape, error) ? -1 : 0;
+}

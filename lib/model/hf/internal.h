@@ -1,0 +1,56 @@
+/* Parts of hf.h's reader. For lib/model only. */
+#ifndef SLUICE_MODEL_HF_INTERNAL_H
+#define SLUICE_MODEL_HF_INTERNAL_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "lib/model/hf/hf.h"
+
+#define HF_CONFIG_MAX    (4 * MIB)
+#define HF_TOKENIZER_MAX (64 * MIB)
+
+enum hf_arch {
+#define HF_ARCH(id, model_type, arch) HF_##id,
+#include "lib/model/hf/hf.tbl.h"
+    HF_ARCH__COUNT
+};
+
+struct hf_shape { /* what placing tensors needs of the configuration */
+    enum hf_arch arch;
+    uint32_t layers, experts, heads, kv_heads, vocab;
+};
+
+const char *hf_arch_name(enum hf_arch arch); /* general.architecture */
+
+/* Checks config.json and writes its keys. name: general.name. */
+int hf_config_keys(const json_t *config, const char *name, struct gguf_writer *w,
+                   struct hf_shape *shape, struct error *error);
+
+#define HF_PAD_BYTES 24
+
+struct hf_tokens {
+    const char **text; /* by id; borrowed from the JSON, or from pads */
+    int32_t *type;     /* enum token_type */
+    uint32_t count;    /* the model's vocabulary */
+    char (*pads)[HF_PAD_BYTES];
+    char **merges; /* "left right"; owned where merge_owned */
+    uint32_t merge_count;
+    bool merge_owned;
+};
+
+/* The value of a field is this text. */
+bool hf_is_word(const json_t *value, const char *word);
+
+/* tokenizer.json of a SentencePiece vocabulary (byte_fallback): checks that its rules are those of
+ * SentencePiece BPE, types the tokens for bytes and for what is unknown, and writes the keys that
+ * are such a tokenizer's alone. hf_sentencepiece.c. */
+int hf_sentencepiece_keys(struct hf_tokens *t, const json_t *tokenizer, struct gguf_writer *w,
+                          struct error *error);
+
+/* Writes the tokenizer's keys. settings (tokenizer_config.json) may be NULL. */
+int hf_tokenizer_keys(const json_t *tokenizer, const json_t *settings, const json_t *config,
+                      uint32_t vocab, struct gguf_writer *w, struct error *error);
+
+#endif

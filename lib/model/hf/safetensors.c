@@ -1,0 +1,378 @@
+#include "lib/model/hf/safetensors.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "lib/base/assert.h"
+#include "lib/json/json_file.h"
+#include "lib/model/gguf/gguf.h"
+#include "lib/tensor/tensor_type.h"
+#include "lib/text/printable.h"
+
+#define INDEX_NAME  "model.safetensors.index.json"
+#define SINGLE_NAME "model.safetensors"
+
+static const struct dtype {
+    const char *name;
+    uint32_t bytes, type;
+} dtypes[] = {
+    {"F32", 4, TENSOR_F32},
+    {"F16", 2, TENSOR_F16},
+    {"BF16", 2, TENSOR_BF16},
+    {"F64", 8, SAFETENSORS_OTHER},
+    {"I64", 8, SAFETENSORS_OTHER},
+    {"I32", 4, SAFETENSORS_OTHER},
+    {"I16", 2, SAFETENSORS_OTHER},
+    {"I8", 1, SAFETENSORS_OTHER},
+    {"U64", 8, SAFETENSORS_OTHER},
+    {"U32", 4, SAFETENSORS_OTHER},
+    {"U16", 2, SAFETENSORS_OTHER},
+    {"U8", 1, SAFETENSORS_OTHER},
+    {"BOOL", 1, SAFETENSORS_OTHER},
+    {"F8_E4M3", 1, SAFETENSORS_OTHER},
+    {"F8_E5M2", 1, SAFETENSORS_OTHER},
+};
+
+/* A whole number >= 0. */
+static bool number(const json_t *value, uint64_t *n)
+{
+    if (!json_is_integer(value) || json_integer_value(value) < 0)
+        return false;
+    *n = (uint64_t)json_integer_value(value);
+    return true;
+}
+
+static int check_name(const char *name, size_t bytes, struct error *error)
+{
+    if (bytes == 0 || bytes > SAFETENSORS_NAME_MAX)
+        return error_set(error, ERR_BAD_INPUT, "a tensor has a name of %zu bytes (1 to %u)", bytes,
+                         SAFETENSORS_NAME_MAX);
+    for (size_t i = 0; i < bytes; i++)
+        if (name[i] <= ' ' || name[i] > '~')
+            return error_set(error, ERR_BAD_INPUT, "tensor name '%s' has odd characters",
+                             printable(name, bytes).text);
+    return 0;
+}
+
+static int parse_dtype(const json_t *value, const char *name, const struct dtype **dtype,
+                       struct error *error)
+{
+    const char *word = json_string_value(value);
+    for (size_t i = 0; word && i < ARRAY_LEN(dtypes); i++)
+        if (strcmp(dtypes[i].name, word) == 0) {
+            *dtype = &dtypes[i];
+            return 0;
+        }
+    return error_set(error, ERR_BAD_INPUT, "tensor %s has the unknown dtype '%s'", name,
+                     word ? printable(word, strlen(word)).text : "");
+}
+
+/* Shape, and with it the bytes it takes. */
+static int parse_shape(struct safetensor *t, const json_t *shape, uint32_t element,
+                       struct error *error)
+{
+    size_t dims = json_array_size(shape);
+    if (!json_is_array(shape) || dims > SAFETENSORS_DIMS_MAX)
+        return error_set(error, ERR_BAD_INPUT, "tensor %s has no shape of at most %u numbers",
+                         t->name, SAFETENSORS_DIMS_MAX);
+    t->dims = (uint32_t)dims;
+    t->bytes = element;
+    for (size_t d = 0; d < SAFETENSORS_DIMS_MAX; d++) {
+        t->shape[d] = 1;
+        if (d >= dims)
+            continue;
+        if (!number(json_array_get(shape, d), &t->shape[d]))
+            return error_set(error, ERR_BAD_INPUT, "tensor %s has an odd shape", t->name);
+        if (mul_overflows(t->bytes, t->shape[d], &t->bytes) || t->bytes > INT64_MAX)
+            return error_set(error, ERR_BAD_INPUT, "tensor %s is larger than 2^63 bytes", t->name);
+    }
+    return 0;
+}
+
+/* data_bytes: of the file behind its header, which begins at data_offset. */
+static int parse_place(struct safetensor *t, const json_t *offsets, uint64_t data_offset,
+                       uint64_t data_bytes, struct error *error)
+{
+    uint64_t begin, end;
+    if (json_array_size(offsets) != 2 || !number(json_array_get(offsets, 0), &begin) ||
+        !number(json_array_get(offsets, 1), &end))
+        return error_set(error, ERR_BAD_INPUT, "tensor %s has no data_offsets of two numbers",
+                         t->name);
+    if (begin > end || end > data_bytes)
+        return error_set(error, ERR_BAD_INPUT,
+                         "tensor %s lies at %" PRIu64 " to %" PRIu64 " of %" PRIu64
+                         " bytes of data",
+                         t->name, begin, end, data_bytes);
+    if (end - begin != t->bytes)
+        return error_set(error, ERR_BAD_INPUT,
+                         "tensor %s: its shape takes %" PRIu64 " bytes, its data_offsets %" PRIu64,
+                         t->name, t->bytes, end - begin);
+    t->offset = data_offset + begin;
+    return 0;
+}
+
+static struct safetensor *add_tensor(struct safetensors *s, const char *name, struct error *error)
+{
+    if (s->count == s->room) {
+        uint32_t room = s->room ? s->room * 2 : 256;
+        struct safetensor *bigger = reallocarray(s->tensors, room, sizeof *bigger);
+        if (!bigger) {
+            error_set(error, ERR_NO_MEMORY, "no memory for %" PRIu32 " tensors", room);
+            return NULL;
+        }
+        s->tensors = bigger;
+        s->room = room;
+    }
+    struct safetensor *t = &s->tensors[s->count];
+    *t = (struct safetensor){.name = strdup(name)};
+    if (!t->name) {
+        error_set(error, ERR_NO_MEMORY, "no memory for a tensor's name");
+        return NULL;
+    }
+    s->count++;
+    return t;
+}
+
+static int by_offset(const void *x, const void *y)
+{
+    const struct safetensor *a = x, *b = y;
+    if (a->offset != b->offset)
+        return a->offset < b->offset ? -1 : 1;
+    return (a->bytes > b->bytes) - (a->bytes < b->bytes); /* empty ones first */
+}
+
+/* Sorts the tensors of this file from `first` on; they must fill its data without gaps. */
+static int check_cover(struct safetensors *s, uint32_t first, uint64_t data_offset,
+                       uint64_t file_bytes, struct error *error)
+{
+    uint64_t at = data_offset;
+    if (s->count > first)
+        qsort(s->tensors + first, s->count - first, sizeof *s->tensors, by_offset);
+    for (uint32_t i = first; i < s->count; i++) {
+        const struct safetensor *t = &s->tensors[i];
+        if (t->offset != at)
+            return error_set(error, ERR_BAD_INPUT, "tensor %s %s", t->name,
+                             t->offset < at ? "overlaps another" : "has a hole before it");
+        at += t->bytes;
+    }
+    return at == file_bytes
+               ? 0
+               : error_set(error, ERR_BAD_INPUT, "%" PRIu64 " bytes at the end belong to no tensor",
+                           file_bytes - at);
+}
+
+static int parse_tensor(struct safetensors *s, const char *name, const json_t *value,
+                        uint64_t data_offset, uint64_t file_bytes, uint32_t file,
+                        struct error *error)
+{
+    const struct dtype *dtype = NULL;
+    struct safetensor *t = add_tensor(s, name, error);
+    if (!t || parse_dtype(json_object_get(value, "dtype"), name, &dtype, error))
+        return -1;
+    t->type = dtype->type;
+    t->file = file;
+    if (parse_shape(t, json_object_get(value, "shape"), dtype->bytes, error))
+        return -1;
+    return parse_place(t, json_object_get(value, "data_offsets"), data_offset,
+                       file_bytes - data_offset, error);
+}
+
+int safetensors_parse(struct safetensors *s, const char *header, size_t bytes, uint64_t file_bytes,
+                      uint32_t file, struct error *error)
+{
+    sl_assert(file_bytes >= 8 && bytes <= file_bytes - 8);
+    json_t *root = json_text(header, bytes, error);
+    if (!root)
+        return -1;
+    uint32_t first = s->count;
+    int status = 0;
+    const char *name;
+    json_t *value;
+    json_object_foreach(root, name, value)
+    {
+        if (strcmp(name, "__metadata__") == 0)
+            continue;
+        status = check_name(name, strlen(name), error);
+        if (status == 0)
+            status = parse_tensor(s, name, value, 8 + bytes, file_bytes, file, error);
+        if (status)
+            break;
+    }
+    json_decref(root);
+    return status ? status : check_cover(s, first, 8 + bytes, file_bytes, error);
+}
+
+/* ---- files ---- */
+
+static int read_all(int fd, void *buf, size_t bytes, uint64_t offset, struct error *error)
+{
+    for (size_t at = 0; at < bytes;) {
+        ssize_t n = pread(fd, (char *)buf + at, bytes - at, (off_t)(offset + at));
+        if (n < 0)
+            return error_set_errno(error, ERR_IO, errno, "cannot read");
+        if (n == 0)
+            return error_set(error, ERR_GONE, "it became shorter while it was read");
+        at += (size_t)n;
+    }
+    return 0;
+}
+
+static int parse_file(struct safetensors *s, int fd, uint32_t file, struct error *error)
+{
+    struct stat st;
+    uint64_t length;
+    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))
+        return error_set(error, ERR_BAD_INPUT, "not a regular file");
+    s->files[file].bytes = (uint64_t)st.st_size;
+    s->files[file].mtime_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
+    if (st.st_size < 8)
+        return error_set(error, ERR_BAD_INPUT, "not a safetensors file: only %lld bytes long",
+                         (long long)st.st_size);
+    if (read_all(fd, &length, sizeof length, 0, error))
+        return -1;
+    if (length > SAFETENSORS_HEADER_MAX || length > (uint64_t)st.st_size - 8)
+        return error_set(error, ERR_BAD_INPUT,
+                         "not a safetensors file, or cut: its header claims %" PRIu64 " bytes",
+                         length);
+    char *header = malloc(length + 1);
+    if (!header)
+        return error_set(error, ERR_NO_MEMORY, "no memory for %" PRIu64 " bytes of header", length);
+    int status = read_all(fd, header, length, 8, error);
+    if (status == 0)
+        status = safetensors_parse(s, header, length, (uint64_t)st.st_size, file, error);
+    free(header);
+    return status;
+}
+
+static int open_file(struct safetensors *s, const char *dir, uint32_t file, struct error *error)
+{
+    char path[4096];
+    struct error why;
+    snprintf(path, sizeof path, "%s/%s", dir, s->files[file].name);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return error_set_errno(error, ERR_BAD_INPUT, errno, "cannot open %.250s", path);
+    int status = parse_file(s, fd, file, &why);
+    posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+    close(fd);
+    return status ? error_set(error, why.code, "%.200s: %.150s", path, why.text) : 0;
+}
+
+static int add_file(struct safetensors *s, const char *name, uint32_t *number, struct error *error)
+{
+    for (*number = 0; *number < s->file_count; ++*number)
+        if (strcmp(s->files[*number].name, name) == 0)
+            return 0;
+    if (strchr(name, '/') || name[0] == 0 || name[0] == '.' ||
+        strlen(name) > SAFETENSORS_NAME_MAX || s->file_count == SAFETENSORS_FILES_MAX)
+        return error_set(error, ERR_BAD_INPUT,
+                         "%s names '%s', which is no file beside it (or one of more than %u)",
+                         INDEX_NAME, printable(name, strlen(name)).text, SAFETENSORS_FILES_MAX);
+    struct safetensors_file *bigger = reallocarray(s->files, s->file_count + 1, sizeof *bigger);
+    char *copy = strdup(name);
+    if (bigger)
+        s->files = bigger;
+    if (!bigger || !copy) {
+        free(copy);
+        return error_set(error, ERR_NO_MEMORY, "no memory for the list of files");
+    }
+    s->files[s->file_count++] = (struct safetensors_file){.name = copy};
+    return 0;
+}
+
+static int index_names(struct safetensors *s, struct error *error)
+{
+    if (!strtab_init(&s->names, s->count))
+        return error_set(error, ERR_NO_MEMORY, "no memory for %" PRIu32 " names", s->count);
+    for (uint32_t i = 0; i < s->count; i++) {
+        const char *name = s->tensors[i].name;
+        if (strtab_put(&s->names, name, (uint32_t)strlen(name), i) != STRTAB_NONE)
+            return error_set(error, ERR_BAD_INPUT, "tensor %s stands in two files", name);
+    }
+    return 0;
+}
+
+/* Opens every file the map names; then every tensor must be where the map says. */
+static int open_mapped(struct safetensors *s, const char *dir, const json_t *map,
+                       struct error *error)
+{
+    const char *tensor;
+    json_t *value;
+    uint32_t file;
+    if (json_object_size(map) == 0)
+        return error_set(error, ERR_BAD_INPUT, "%s has no weight_map", INDEX_NAME);
+    json_object_foreach((json_t *)(uintptr_t)map, tensor, value)
+    {
+        const char *name = json_string_value(value);
+        if (add_file(s, name ? name : "", &file, error))
+            return -1;
+    }
+    for (uint32_t i = 0; i < s->file_count; i++)
+        if (open_file(s, dir, i, error))
+            return -1;
+    if (index_names(s, error))
+        return -1;
+    json_object_foreach((json_t *)(uintptr_t)map, tensor, value)
+    {
+        const struct safetensor *t = safetensors_find(s, tensor);
+        const char *name = json_string_value(value);
+        if (!t || strcmp(s->files[t->file].name, name) != 0)
+            return error_set(error, ERR_BAD_INPUT, "%s: tensor %s is not in %s", INDEX_NAME,
+                             printable(tensor, strlen(tensor)).text, name);
+    }
+    return 0;
+}
+
+static int open_all(struct safetensors *s, const char *dir, struct error *error)
+{
+    char path[4096];
+    uint32_t file;
+    snprintf(path, sizeof path, "%s/" INDEX_NAME, dir);
+    if (access(path, F_OK) == 0) {
+        json_t *index = json_file(path, SAFETENSORS_INDEX_MAX, error);
+        if (!index)
+            return -1;
+        int status = open_mapped(s, dir, json_object_get(index, "weight_map"), error);
+        json_decref(index);
+        return status;
+    }
+    if (add_file(s, SINGLE_NAME, &file, error) || open_file(s, dir, file, error))
+        return -1;
+    return index_names(s, error);
+}
+
+int safetensors_open(struct safetensors *s, const char *dir, struct error *error)
+{
+    memset(s, 0, sizeof *s);
+    if (strlen(dir) > 3500)
+        return error_set(error, ERR_BAD_INPUT, "the path %.60s... is too long", dir);
+    if (open_all(s, dir, error) == 0)
+        return 0;
+    safetensors_close(s);
+    return -1;
+}
+
+void safetensors_close(struct safetensors *s)
+{
+    for (uint32_t i = 0; i < s->count; i++)
+        free(s->tensors[i].name);
+    for (uint32_t i = 0; i < s->file_count; i++)
+        free(s->files[i].name);
+    free(s->tensors);
+    free(s->files);
+    strtab_free(&s->names);
+    memset(s, 0, sizeof *s);
+}
+
+const struct safetensor *safetensors_find(const struct safetensors *s, const char *name)
+{
+    uint32_t i = strtab_get(&s->names, name, strlen(name));
+    return i == STRTAB_NONE ? NULL : &s->tensors[i];
+}

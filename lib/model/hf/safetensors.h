@@ -1,0 +1,66 @@
+/* Reader of the safetensors form of models: one file, or the files named by
+ * model.safetensors.index.json. Only headers are read here; tensor data is read by who needs it, at
+ * the offsets that stand here.
+ *
+ * The bytes are foreign: every length, shape and offset is checked before use, tensors of a file
+ * may neither overlap nor leave holes, nothing is allocated by what a file claims but only by what
+ * it holds, and every refusal is one line.
+ *
+ * Format (as published with the safetensors library): u64 length of the header, little-endian; the
+ * header, a JSON object {"name": {"dtype", "shape", "data_offsets": [begin, end)}} with offsets
+ * from the header's end, and "__metadata__" of strings; the data. */
+#ifndef SLUICE_MODEL_HF_SAFETENSORS_H
+#define SLUICE_MODEL_HF_SAFETENSORS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "lib/base/bytes.h"
+#include "lib/base/error.h"
+#include "lib/text/strtab.h"
+
+#define SAFETENSORS_HEADER_MAX (32 * MIB) /* of one file; about 200 000 tensors */
+#define SAFETENSORS_INDEX_MAX  (64 * MIB)
+#define SAFETENSORS_FILES_MAX  4096u
+#define SAFETENSORS_NAME_MAX   255u
+#define SAFETENSORS_DIMS_MAX   4u
+#define SAFETENSORS_OTHER      UINT32_MAX /* a dtype that sluice does not compute with */
+
+struct safetensor {
+    char *name;
+    uint32_t type; /* enum tensor_type, or SAFETENSORS_OTHER */
+    uint32_t file; /* index into files */
+    uint32_t dims;
+    uint64_t shape[SAFETENSORS_DIMS_MAX]; /* outermost first; unused ones are 1 */
+    uint64_t offset, bytes;               /* in the file */
+};
+
+struct safetensors_file {
+    char *name; /* in the directory */
+    uint64_t bytes;
+    int64_t mtime_ns;
+};
+
+struct safetensors {
+    struct safetensor *tensors; /* by file, then as the header has them */
+    uint32_t count, room;
+    struct safetensors_file *files;
+    uint32_t file_count;
+    struct strtab names;
+};
+
+/* Reads and checks the headers of a directory. 0, or -1 with ERR_BAD_INPUT, ERR_IO or
+ * ERR_NO_MEMORY. On success the caller ends with safetensors_close. */
+int safetensors_open(struct safetensors *s, const char *dir, struct error *error);
+void safetensors_close(struct safetensors *s);
+
+/* NULL when there is none of that name. */
+const struct safetensor *safetensors_find(const struct safetensors *s, const char *name);
+
+/* Checks one header (without its length) of a file of `file_bytes` and adds its tensors with that
+ * file number. For safetensors_open and fuzzing; s starts as zeros, safetensors_close ends it also
+ * after an error. */
+int safetensors_parse(struct safetensors *s, const char *header, size_t bytes, uint64_t file_bytes,
+                      uint32_t file, struct error *error);
+
+#endif

@@ -1,0 +1,329 @@
+/* tokenizer.json and tokenizer_config.json -> the keys tokenizer.ggml.*: byte-level BPE with what
+ * tokenizers.tbl.h splits, and SentencePiece BPE (hf_sentencepiece.c). */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/assert.h"
+#include "lib/model/arch/arch.h"
+#include "lib/model/hf/internal.h"
+#include "lib/model/limits.h"
+#include "lib/model/tokenizer/blob.h"
+#include "lib/text/printable.h"
+
+#define MERGES_MAX TOKENIZER_MERGES_MAX
+
+static const struct pretokenizer {
+    const char *name;
+    bool ignore_merges;
+    const char *expression;
+} pretokenizers[] = {
+#define PRETOKENIZER(name, ignore_merges, expression) {(name), (ignore_merges) != 0, (expression)},
+#include "lib/model/tokenizer/tokenizers.tbl.h"
+};
+
+bool hf_is_word(const json_t *value, const char *word)
+{
+    const char *text = json_string_value(value);
+    return text && strcmp(text, word) == 0;
+}
+
+/* ---- how text is split ---- */
+
+/* The expression of a Split, or of a ByteLevel that splits by itself (GPT-2's); NULL: not known. */
+static const char *split_expression(const json_t *pre)
+{
+    if (hf_is_word(json_object_get(pre, "type"), "ByteLevel")) {
+        const json_t *by_itself = json_object_get(pre, "use_regex");
+        return by_itself && !json_is_true(by_itself) ? NULL : pretokenizers[0].expression;
+    }
+    const json_t *parts = json_object_get(pre, "pretokenizers");
+    const json_t *split = json_array_get(parts, 0), *level = json_array_get(parts, 1);
+    if (!hf_is_word(json_object_get(pre, "type"), "Sequence") || json_array_size(parts) != 2 ||
+        !hf_is_word(json_object_get(split, "type"), "Split") ||
+        !hf_is_word(json_object_get(split, "behavior"), "Isolated") ||
+        json_is_true(json_object_get(split, "invert")) ||
+        !hf_is_word(json_object_get(level, "type"), "ByteLevel") ||
+        !json_is_false(json_object_get(level, "use_regex")) ||
+        json_is_true(json_object_get(level, "add_prefix_space")))
+        return NULL;
+    return json_string_value(json_object_get(json_object_get(split, "pattern"), "Regex"));
+}
+
+/* NFC leaves what such tokenizers see unchanged in all but rare texts; as llama.cpp's converter
+ * does, it is left out. */
+static int check_normalizer(const json_t *root, struct error *error)
+{
+    const json_t *n = json_object_get(root, "normalizer");
+    if (!n || json_is_null(n) || hf_is_word(json_object_get(n, "type"), "NFC"))
+        return 0;
+    const char *type = json_string_value(json_object_get(n, "type"));
+    return error_set(error, ERR_BAD_INPUT, "a normalizer of type '%s' is not supported",
+                     type ? printable(type, strlen(type)).text : "");
+}
+
+static int find_pretokenizer(const json_t *root, const json_t *model, const char **name,
+                             struct error *error)
+{
+    const json_t *pre = json_object_get(root, "pre_tokenizer");
+    const char *expression = split_expression(pre);
+    bool ignore_merges = json_is_true(json_object_get(model, "ignore_merges"));
+    if (json_is_true(json_object_get(pre, "add_prefix_space")))
+        return error_set(error, ERR_BAD_INPUT, "a space before every text is not supported");
+    for (size_t i = 0; expression && i < ARRAY_LEN(pretokenizers); i++)
+        if (strcmp(pretokenizers[i].expression, expression) == 0 &&
+            pretokenizers[i].ignore_merges == ignore_merges) {
+            *name = pretokenizers[i].name;
+            return 0;
+        }
+    return error_set(error, ERR_BAD_INPUT, "its pre-tokenizer is not one of those supported%s%s",
+                     expression ? ": " : "",
+                     expression ? printable(expression, strlen(expression)).text : "");
+}
+
+/* ---- tokens ---- */
+
+static int put_token(struct hf_tokens *t, const char *text, const json_t *number, int32_t type,
+                     struct error *error)
+{
+    json_int_t id = json_integer_value(number);
+    if (!json_is_integer(number) || id < 0 || id >= (json_int_t)t->count)
+        return error_set(error, ERR_BAD_INPUT,
+                         "token '%s' has no number below the %" PRIu32 " of config.json",
+                         printable(text, strlen(text)).text, t->count);
+    if (t->text[id] && type == TOKEN_NORMAL)
+        return error_set(error, ERR_BAD_INPUT, "two tokens have the number %" JSON_INTEGER_FORMAT,
+                         id);
+    t->text[id] =
+        text; /* an added token may stand in the vocabulary, too: it is what it is there */
+    t->type[id] = type;
+    return 0;
+}
+
+static int read_vocab(struct hf_tokens *t, const json_t *model, struct error *error)
+{
+    const char *text;
+    json_t *number;
+    json_object_foreach(json_object_get(model, "vocab"), text, number)
+    {
+        if (put_token(t, text, number, TOKEN_NORMAL, error))
+            return -1;
+    }
+    return 0;
+}
+
+static int read_added(struct hf_tokens *t, const json_t *root, struct error *error)
+{
+    size_t i;
+    json_t *added;
+    json_array_foreach(json_object_get(root, "added_tokens"), i, added)
+    {
+        const char *text = json_string_value(json_object_get(added, "content"));
+        bool special = json_is_true(json_object_get(added, "special"));
+        if (!text)
+            return error_set(error, ERR_BAD_INPUT, "added token %zu has no content", i);
+        if (put_token(t, text, json_object_get(added, "id"),
+                      special ? TOKEN_CONTROL : TOKEN_USER_DEFINED, error))
+            return -1;
+    }
+    return 0;
+}
+
+/* Models have rows for more tokens than there are. */
+static void fill_holes(struct hf_tokens *t)
+{
+    for (uint32_t id = 0; id < t->count; id++) {
+        if (t->text[id])
+            continue;
+        snprintf(t->pads[id], HF_PAD_BYTES, "[PAD%" PRIu32 "]", id);
+        t->text[id] = t->pads[id];
+        t->type[id] = TOKEN_UNUSED;
+    }
+}
+
+static char *join(const char *left, const char *right)
+{
+    size_t n = strlen(left) + strlen(right) + 2;
+    char *line = malloc(n);
+    if (line)
+        snprintf(line, n, "%s %s", left, right);
+    return line;
+}
+
+/* "left right", or in newer files ["left", "right"]. */
+static int read_merges(struct hf_tokens *t, const json_t *model, struct error *error)
+{
+    const json_t *merges = json_object_get(model, "merges");
+    size_t count = json_array_size(merges), i;
+    json_t *merge;
+    if (count > MERGES_MAX)
+        return error_set(error, ERR_BAD_INPUT, "more than %u merges", MERGES_MAX);
+    t->merges = calloc(count ? count : 1, sizeof *t->merges);
+    if (!t->merges)
+        return error_set(error, ERR_NO_MEMORY, "no memory for the merges");
+    t->merge_owned = json_is_array(json_array_get(merges, 0));
+    json_array_foreach(merges, i, merge)
+    {
+        const char *left = json_string_value(json_array_get(merge, 0));
+        const char *right = json_string_value(json_array_get(merge, 1));
+        if (t->merge_owned ? !left || !right || strchr(left, ' ') || strchr(right, ' ')
+                           : !json_is_string(merge))
+            return error_set(error, ERR_BAD_INPUT, "merge %zu is not two tokens", i);
+        t->merges[i] =
+            t->merge_owned ? join(left, right) : (char *)(uintptr_t)json_string_value(merge);
+        if (!t->merges[i])
+            return error_set(error, ERR_NO_MEMORY, "no memory for the merges");
+        t->merge_count++;
+    }
+    return 0;
+}
+
+static void tokens_free(struct hf_tokens *t)
+{
+    for (uint32_t i = 0; t->merge_owned && i < t->merge_count; i++)
+        free(t->merges[i]);
+    free(t->merges);
+    free(t->pads);
+    free(t->type);
+    free(t->text);
+}
+
+/* ---- special tokens ---- */
+
+static const char *content_of(const json_t *token)
+{
+    return json_is_object(token) ? json_string_value(json_object_get(token, "content"))
+                                 : json_string_value(token);
+}
+
+/* By its text in tokenizer_config.json, else by its number in config.json (of several the first).
+ */
+static bool special_id(const struct hf_tokens *t, const json_t *settings, const json_t *config,
+                       const char *name, uint32_t *id)
+{
+    char field[40];
+    snprintf(field, sizeof field, "%s_token", name);
+    const char *text = content_of(json_object_get(settings, field));
+    for (uint32_t i = 0; text && i < t->count; i++)
+        if (t->type[i] != TOKEN_UNUSED && strcmp(t->text[i], text) == 0) {
+            *id = i;
+            return true;
+        }
+    snprintf(field, sizeof field, "%s_token_id", name);
+    const json_t *number = json_object_get(config, field);
+    if (json_is_array(number))
+        number = json_array_get(number, 0);
+    if (!json_is_integer(number) || json_integer_value(number) < 0 ||
+        json_integer_value(number) >= (json_int_t)t->count)
+        return false;
+    *id = (uint32_t)json_integer_value(number);
+    return true;
+}
+
+/* The template of what is put round a text, wherever it stands. */
+static const json_t *template_of(const json_t *root)
+{
+    const json_t *post = json_object_get(root, "post_processor");
+    const json_t *parts = json_object_get(post, "processors");
+    if (hf_is_word(json_object_get(post, "type"), "TemplateProcessing"))
+        return post;
+    for (size_t i = 0; i < json_array_size(parts); i++)
+        if (hf_is_word(json_object_get(json_array_get(parts, i), "type"), "TemplateProcessing"))
+            return json_array_get(parts, i);
+    return NULL;
+}
+
+/* Whether a text begins with the bos token. */
+static bool adds_bos(const json_t *root, const json_t *settings, const char *bos)
+{
+    const json_t *said = json_object_get(settings, "add_bos_token");
+    if (json_is_boolean(said))
+        return json_is_true(said);
+    const json_t *single = json_object_get(template_of(root), "single");
+    const json_t *first = json_object_get(json_array_get(single, 0), "SpecialToken");
+    return bos && hf_is_word(json_object_get(first, "id"), bos);
+}
+
+static void put_specials(const struct hf_tokens *t, const json_t *root, const json_t *settings,
+                         const json_t *config, struct gguf_writer *w)
+{
+    static const char *const names[][2] = {{"bos", "tokenizer.ggml.bos_token_id"},
+                                           {"eos", "tokenizer.ggml.eos_token_id"},
+                                           {"pad", "tokenizer.ggml.padding_token_id"}};
+    const char *bos = NULL;
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        uint32_t id;
+        if (!special_id(t, settings, config, names[i][0], &id))
+            continue;
+        gguf_put_u32(w, names[i][1], id);
+        if (i == 0)
+            bos = t->text[id];
+    }
+    gguf_put_bool(w, "tokenizer.ggml.add_bos_token", adds_bos(root, settings, bos));
+    const char *chat = json_string_value(json_object_get(settings, "chat_template"));
+    if (chat)
+        gguf_put_text(w, "tokenizer.chat_template", chat);
+}
+
+/* ---- */
+
+static int check_model(const json_t *model, struct error *error)
+{
+    const char *type = json_string_value(json_object_get(model, "type"));
+    if (!type || strcmp(type, "BPE") != 0)
+        return error_set(error, ERR_BAD_INPUT,
+                         "a tokenizer of type '%s' is not supported (only BPE)",
+                         type ? printable(type, strlen(type)).text : "");
+    return 0;
+}
+
+static int read_tokens(struct hf_tokens *t, const json_t *root, const json_t *model,
+                       struct error *error)
+{
+    t->text = calloc(t->count, sizeof *t->text);
+    t->type = calloc(t->count, sizeof *t->type);
+    t->pads = calloc(t->count, sizeof *t->pads);
+    if (!t->text || !t->type || !t->pads)
+        return error_set(error, ERR_NO_MEMORY, "no memory for %" PRIu32 " tokens", t->count);
+    if (read_vocab(t, model, error) || read_added(t, root, error) || read_merges(t, model, error))
+        return -1;
+    fill_holes(t);
+    return 0;
+}
+
+static int byte_level_keys(const struct hf_tokens *t, const json_t *tokenizer,
+                           struct gguf_writer *w, struct error *error)
+{
+    const char *pre = NULL;
+    if (check_normalizer(tokenizer, error) ||
+        find_pretokenizer(tokenizer, json_object_get(tokenizer, "model"), &pre, error))
+        return -1;
+    gguf_put_text(w, "tokenizer.ggml.model", "gpt2");
+    gguf_put_text(w, "tokenizer.ggml.pre", pre);
+    gguf_put_strings(w, "tokenizer.ggml.merges", (const char *const *)t->merges, NULL,
+                     t->merge_count);
+    return 0;
+}
+
+int hf_tokenizer_keys(const json_t *tokenizer, const json_t *settings, const json_t *config,
+                      uint32_t vocab, struct gguf_writer *w, struct error *error)
+{
+    const json_t *model = json_object_get(tokenizer, "model");
+    bool bytes = json_is_true(json_object_get(model, "byte_fallback"));
+    struct hf_tokens t = {.count = vocab};
+    sl_assert(vocab >= 1 && vocab <= MODEL_VOCAB_MAX);
+    if (check_model(model, error))
+        return -1;
+    int status = read_tokens(&t, tokenizer, model, error);
+    if (status == 0)
+        status = bytes ? hf_sentencepiece_keys(&t, tokenizer, w, error)
+                       : byte_level_keys(&t, tokenizer, w, error);
+    if (status == 0) {
+        gguf_put_strings(w, "tokenizer.ggml.tokens", t.text, NULL, t.count);
+        gguf_put_array(w, "tokenizer.ggml.token_type", GGUF_I32, t.type, t.count);
+        put_specials(&t, tokenizer, settings, config, w);
+    }
+    tokens_free(&t);
+    return status;
+}

@@ -1,0 +1,157 @@
+/* model_index_check: nothing in the blob is believed. Header fields are compared with what follows
+ * from counts, tensors are checked as the reader of GGUF checks them, and everything else is
+ * derived anew and compared. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/model/index/derive.h"
+#include "lib/model/index/model_index.h"
+#include "lib/model/limits.h"
+#include "lib/model/tokenizer/blob.h"
+#include "lib/tensor/tensor_type.h"
+#include "lib/tensor/tier.h"
+
+static int bad(struct error *error, const char *what)
+{
+    return error_set(error, ERR_BAD_INPUT, "model index: %s", what);
+}
+
+static bool terminated(const char *text, size_t room)
+{
+    return memchr(text, 0, room) != NULL;
+}
+
+/* The part [offset, offset + count * each) starts where the one before ends, and lies in the blob.
+ */
+static bool part_follows(uint64_t *end, uint64_t offset, uint64_t count, uint64_t each,
+                         uint64_t bytes)
+{
+    uint64_t size;
+    if (offset != align_up(*end, 64) || mul_overflows(count, each, &size) ||
+        add_overflows(offset, size, end))
+        return false;
+    return *end <= bytes;
+}
+
+static int check_header(const struct model_index *m, uint64_t bytes, struct error *error)
+{
+    if (bytes < sizeof *m || (uintptr_t)m % _Alignof(struct model_index) != 0)
+        return bad(error, "too short, or not aligned");
+    if (m->magic != MODEL_INDEX_MAGIC)
+        return bad(error, "wrong magic");
+    if (m->version != MODEL_INDEX_VERSION || m->layout_hash != index_layout_hash())
+        return bad(error, "made by another version of sluice");
+    if (m->bytes > bytes)
+        return bad(error, "cut short");
+    if (!terminated(m->arch, sizeof m->arch) || !terminated(m->name, sizeof m->name) ||
+        !terminated(m->chat.bos, sizeof m->chat.bos) ||
+        !terminated(m->chat.eos, sizeof m->chat.eos) || m->chat.family >= CHAT__COUNT ||
+        m->chat.bos_first > 1)
+        return bad(error, "a name without end");
+    if (m->file.bytes > GGUF_FILE_MAX)
+        return bad(error, "absurd file size");
+    uint64_t end = sizeof *m;
+    if (!part_follows(&end, m->tensors_offset, m->tensor_count, sizeof(struct model_tensor),
+                      m->bytes) ||
+        !part_follows(&end, m->entries_offset, m->entry_count, sizeof(struct model_entry),
+                      m->bytes) ||
+        !part_follows(&end, m->checksums_offset, m->checksum_count, sizeof(uint64_t), m->bytes) ||
+        !part_follows(&end, m->stripes_offset, m->stripe_count, sizeof(struct model_stripe),
+                      m->bytes) ||
+        !part_follows(&end, m->tokenizer_offset, m->tokenizer_bytes, 1, m->bytes) ||
+        align_up(end, 64) != m->bytes)
+        return bad(error, "parts do not fit its size");
+    return 0;
+}
+
+static int check_tensor(const struct model_index *m, const struct model_tensor *t,
+                        uint64_t *least_offset, struct error *error)
+{
+    if (!terminated(t->name, sizeof t->name))
+        return bad(error, "a tensor name without end");
+    if (!tensor_type_info(t->type) || t->dims == 0 || t->dims > ARRAY_LEN(t->ne))
+        return bad(error, "a tensor of unknown type or shape");
+    uint64_t rows = 1, row_bytes, bytes;
+    for (size_t d = 0; d < ARRAY_LEN(t->ne); d++)
+        if (t->ne[d] == 0 || t->ne[d] > INT64_MAX || (d >= t->dims && t->ne[d] != 1) ||
+            (d > 0 && mul_overflows(rows, t->ne[d], &rows)))
+            return bad(error, "a tensor of absurd shape");
+    if (!tensor_type_row_bytes(t->type, t->ne[0], &row_bytes) || row_bytes != t->row_bytes ||
+        mul_overflows(row_bytes, rows, &bytes) || bytes != t->bytes)
+        return bad(error, "a tensor of wrong size");
+    if (t->file_offset < *least_offset || t->file_offset > m->file.bytes ||
+        bytes > m->file.bytes - t->file_offset)
+        return bad(error, "a tensor outside the file or over another");
+    *least_offset = t->file_offset + bytes;
+    return 0;
+}
+
+/* Counts and sums that follow from the entries: made anew in a copy of the head. */
+static int check_totals(const struct model_index *m, struct error *error)
+{
+    struct model_index again;
+    memcpy(&again, m, sizeof again);
+    index_totals(&again, model_index_entries(m));
+    return memcmp(&again, m, sizeof again) != 0 ? bad(error, "wrong totals") : 0;
+}
+
+static int check_derived(const struct model_index *m, const struct index_derived *d,
+                         struct error *error)
+{
+    uint64_t grid = (uint64_t)m->hparams.layers * m->hparams.experts;
+    uint64_t tiers = (uint64_t)__builtin_popcount(m->tier_mask);
+    if (m->tier_mask == 0 || m->tier_mask >> TIER__COUNT != 0)
+        return bad(error, "tiers that are not known");
+    if (m->hparams.tied_output != d->tied_output || m->dense_count != d->dense_count ||
+        m->entry_count != m->dense_count + tiers * grid || d->entry_count > m->entry_count)
+        return bad(error, "wrong number of entries");
+    if (m->dense_bytes != d->dense_bytes)
+        return bad(error, "wrong totals");
+    if (memcmp(m->dense_entry, d->dense_entry, sizeof m->dense_entry) != 0)
+        return bad(error, "wrong table of dense entries");
+    const struct model_tensor *tensors = model_index_tensors(m);
+    const struct model_entry *entries = model_index_entries(m);
+    for (uint32_t i = 0; i < d->entry_count; i++) {
+        struct model_entry e;
+        index_entry(d, &m->hparams, tensors, i, &e);
+        if (memcmp(&e, &entries[i], sizeof e) != 0)
+            return error_set(error, ERR_BAD_INPUT, "model index: entry %" PRIu32 " is wrong", i);
+    }
+    if (m->stripe_count > 0)
+        return index_experts_check(m, error);
+    if (m->tier_mask != 1u << TIER_NATIVE || m->checksum_count != 0)
+        return bad(error, "tiers or checksums without a store");
+    return 0;
+}
+
+int model_index_check(const struct model_index *m, uint64_t bytes, struct error *error)
+{
+    if (check_header(m, bytes, error))
+        return -1;
+    enum arch_id arch = arch_find(m->arch, strlen(m->arch));
+    if (arch == ARCH__COUNT)
+        return bad(error, "unknown architecture");
+    if (arch_check_hparams(arch, &m->hparams, error))
+        return -1;
+    uint64_t least_offset = 0;
+    for (uint32_t i = 0; i < m->tensor_count; i++)
+        if (check_tensor(m, &model_index_tensors(m)[i], &least_offset, error))
+            return -1;
+    const char *tokenizer = (const char *)m + m->tokenizer_offset;
+    if (tokenizer_blob_check(tokenizer, m->tokenizer_bytes, error))
+        return -1;
+    if (((const struct tokenizer_blob *)(const void *)tokenizer)->vocab != m->hparams.vocab)
+        return bad(error, "tokenizer of another vocabulary");
+    struct index_derived *d = malloc(sizeof *d);
+    if (!d)
+        return error_set(error, ERR_NO_MEMORY, "no memory to check the model index");
+    int status = index_derive(arch, &m->hparams, model_index_tensors(m), m->tensor_count,
+                              m->stripe_count > 0 ? INDEX_STORE : INDEX_GGUF, d, error);
+    if (status == 0)
+        status = check_derived(m, d, error);
+    if (status == 0)
+        status = check_totals(m, error);
+    free(d);
+    return status;
+}

@@ -1,0 +1,258 @@
+#include "lib/model/index/derive.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "lib/base/assert.h"
+#include "lib/model/limits.h"
+#include "lib/tensor/tier.h"
+
+uint32_t index_layout_hash(void)
+{
+    static const uint32_t layout[] = {
+#define AT(type, field) (uint32_t) offsetof(struct type, field)
+        sizeof(struct model_hparams),
+        AT(model_hparams, rms_eps),
+        AT(model_hparams, tied_output),
+        AT(model_hparams, shared_inner),
+        sizeof(struct model_tensor),
+        AT(model_tensor, type),
+        AT(model_tensor, ne),
+        AT(model_tensor, file_offset),
+        sizeof(struct model_extent),
+        AT(model_extent, head_bytes),
+        AT(model_extent, payload_bytes),
+        sizeof(struct model_entry),
+        AT(model_entry, extents),
+        AT(model_entry, in_store),
+        AT(model_entry, checksum_first),
+        AT(model_entry, only_stripe),
+        AT(model_entry, slot_bytes),
+        AT(model_entry, extent),
+        AT(model_entry, matrix),
+        sizeof(struct model_matrix),
+        sizeof(struct model_index),
+        AT(model_index, file),
+        AT(model_index, hparams),
+        AT(model_index, tensor_count),
+        AT(model_index, tier_mask),
+        AT(model_index, stripe_count),
+        AT(model_index, checksums_offset),
+        AT(model_index, tokenizer_offset),
+        sizeof(struct model_stripe),
+        AT(model_stripe, path),
+        AT(model_stripe, mirror),
+        AT(model_index, dense_bytes),
+        AT(model_index, dense_entry),
+#undef AT
+        DENSE__COUNT,
+        EXPERT__COUNT,
+        TIER__COUNT,
+        PAGE_BYTES,
+    };
+    uint32_t hash = 2166136261u; /* FNV-1a, a 32-bit word at a time */
+    for (size_t i = 0; i < ARRAY_LEN(layout); i++)
+        hash = (hash ^ layout[i]) * 16777619u;
+    return hash;
+}
+
+static int place_all(enum arch_id arch, const struct model_hparams *h,
+                     const struct model_tensor *tensors, uint32_t count, enum index_kind kind,
+                     struct index_derived *d, struct error *error)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        struct arch_place place;
+        if (arch_place_tensor(arch, h, &tensors[i], &place, error))
+            return -1;
+        uint32_t *cell = place.is_expert ? &d->expert_tensor[place.layer][place.role]
+                                         : &d->dense_entry[place.layer][place.role];
+        if (*cell != ENTRY_NONE)
+            return error_set(error, ERR_BAD_INPUT, "tensor %s stands twice in the file",
+                             tensors[i].name);
+        if (place.is_expert && kind == INDEX_STORE)
+            return error_set(error, ERR_BAD_INPUT,
+                             "tensor %s holds experts: those of a store are in its stripes",
+                             tensors[i].name);
+        if (place.is_expert) {
+            *cell = i;
+            continue;
+        }
+        *cell = d->dense_count;
+        sl_assert(d->dense_count < DENSE_MAX); /* cells are distinct, and there are no more */
+        d->dense_tensor[d->dense_count] = i;
+        d->dense_place[d->dense_count] = place;
+        d->dense_count++;
+    }
+    return 0;
+}
+
+static int missing(enum arch_id arch, const struct arch_place *place, struct error *error)
+{
+    char name[MODEL_NAME_BYTES];
+    return error_set(error, ERR_BAD_INPUT, "tensor %s is missing",
+                     arch_tensor_name(arch, place, name));
+}
+
+/* Every matrix once: gate and up by themselves or together. */
+static int check_experts(enum arch_id arch, uint32_t layer, const struct index_derived *d,
+                         struct error *error)
+{
+    const uint32_t *tensor = d->expert_tensor[layer];
+    for (uint32_t m = 0; m < EXPERT__COUNT; m++) {
+        struct arch_place place = {true, m, layer};
+        bool joined = m != EXPERT_DOWN && tensor[EXPERT_GATE_UP] != ENTRY_NONE;
+        char name[MODEL_NAME_BYTES];
+        if (joined && tensor[m] != ENTRY_NONE)
+            return error_set(error, ERR_BAD_INPUT,
+                             "tensor %s is there twice: also in that of gate and up together",
+                             arch_tensor_name(arch, &place, name));
+        if (!joined && tensor[m] == ENTRY_NONE)
+            return missing(arch, &place, error);
+    }
+    return 0;
+}
+
+static int check_complete(enum arch_id arch, const struct model_hparams *h, enum index_kind kind,
+                          const struct index_derived *d, struct error *error)
+{
+    for (uint32_t layer = 0; layer <= h->layers; layer++) {
+        for (uint32_t role = 0; role < DENSE__COUNT; role++) {
+            struct arch_place place = {false, role, layer};
+            if (arch_role_is_global((enum dense_role)role) == (layer == h->layers) &&
+                arch_role_required(arch, (enum dense_role)role) &&
+                d->dense_entry[layer][role] == ENTRY_NONE)
+                return missing(arch, &place, error);
+        }
+        if (layer < h->layers && kind == INDEX_GGUF && check_experts(arch, layer, d, error))
+            return -1;
+    }
+    return 0;
+}
+
+/* Adds payload bytes [offset, offset + bytes) of the file as the entry's next extent. */
+static void add_extent(struct model_entry *e, uint32_t tensor, uint64_t offset, uint64_t bytes)
+{
+    sl_assert(e->extents < ENTRY_EXTENTS_MAX);
+    uint64_t start = align_down(offset, PAGE_BYTES);
+    struct model_extent *x = &e->extent[e->extents++];
+    *x = (struct model_extent){
+        .file_offset = start,
+        .read_bytes = align_up(offset + bytes, PAGE_BYTES) - start,
+        .slot_offset = e->slot_bytes,
+        .head_bytes = (uint32_t)(offset - start),
+        .tensor = tensor,
+        .payload_bytes = bytes,
+    };
+    e->slot_bytes += x->read_bytes;
+    e->payload_bytes += bytes;
+}
+
+/* A matrix is an extent of its own also where two share a tensor. */
+static void add_matrix(const struct index_derived *d, const struct model_hparams *h,
+                       const struct model_tensor *tensors, uint32_t m, struct model_entry *e)
+{
+    uint32_t rows = m == EXPERT_DOWN ? h->hidden : h->expert_inner;
+    uint32_t tensor = d->expert_tensor[e->layer][m];
+    bool joined = tensor == ENTRY_NONE;
+    if (joined)
+        tensor = d->expert_tensor[e->layer][EXPERT_GATE_UP];
+    const struct model_tensor *t = &tensors[tensor];
+    uint64_t bytes = t->row_bytes * rows;
+    uint64_t offset = t->file_offset + e->expert * t->row_bytes * t->ne[1];
+    add_extent(e, tensor, joined && m == EXPERT_UP ? offset + bytes : offset, bytes);
+    e->matrix[m] = (struct model_matrix){
+        .type = t->type,
+        .k = (uint32_t)t->ne[0],
+        .n = rows,
+        .row_bytes = t->row_bytes,
+        .slot_offset = e->extent[m].slot_offset + e->extent[m].head_bytes,
+    };
+}
+
+void index_entry(const struct index_derived *d, const struct model_hparams *h,
+                 const struct model_tensor *tensors, uint32_t i, struct model_entry *e)
+{
+    sl_assert(i < d->entry_count);
+    memset(e, 0, sizeof *e); /* entries are compared as bytes */
+    e->tier = TIER_NATIVE;
+    e->checksum_first = ENTRY_NONE;
+    if (i < d->dense_count) {
+        const struct arch_place *place = &d->dense_place[i];
+        uint32_t tensor = d->dense_tensor[i];
+        e->kind = ENTRY_DENSE;
+        e->layer = place->layer == h->layers ? UINT16_MAX : (uint16_t)place->layer;
+        e->role = place->role;
+        add_extent(e, tensor, tensors[tensor].file_offset, tensors[tensor].bytes);
+        return;
+    }
+    uint32_t layer = (i - d->dense_count) / h->experts;
+    uint32_t expert = (i - d->dense_count) % h->experts;
+    e->kind = ENTRY_EXPERT;
+    e->layer = (uint16_t)layer;
+    e->expert = (uint16_t)expert;
+    for (uint32_t m = 0; m < EXPERT__COUNT; m++)
+        add_matrix(d, h, tensors, m, e);
+}
+
+int index_derive(enum arch_id arch, const struct model_hparams *h,
+                 const struct model_tensor *tensors, uint32_t tensor_count, enum index_kind kind,
+                 struct index_derived *d, struct error *error)
+{
+    memset(d, 0, sizeof *d);
+    memset(d->dense_entry, 0xff, sizeof d->dense_entry); /* ENTRY_NONE */
+    memset(d->expert_tensor, 0xff, sizeof d->expert_tensor);
+    if (place_all(arch, h, tensors, tensor_count, kind, d, error) ||
+        check_complete(arch, h, kind, d, error))
+        return -1;
+    d->tied_output = d->dense_entry[h->layers][DENSE_OUTPUT] == ENTRY_NONE;
+    d->entry_count = d->dense_count;
+    if (kind == INDEX_GGUF)
+        d->entry_count += h->layers * h->experts; /* at most 512 * 4096 */
+    for (uint32_t i = 0; i < d->dense_count; i++) {
+        struct model_entry e;
+        index_entry(d, h, tensors, i, &e);
+        d->dense_bytes += e.slot_bytes;
+    }
+    return 0;
+}
+
+static void total_of(struct model_index *m, const struct model_entry *e, bool *best)
+{
+    uint32_t tier = e->tier;
+    sl_assert(tier < TIER__COUNT);
+    if (e->slot_bytes > m->expert_slot_bytes_max)
+        m->expert_slot_bytes_max = e->slot_bytes;
+    if (e->extents == 0) {
+        m->absent_count++;
+        return;
+    }
+    m->tier_entries[tier]++;
+    m->tier_bytes[tier] += e->payload_bytes;
+    m->tier_slot_bytes[tier] += e->slot_bytes;
+    if (*best)
+        return;
+    *best = true;
+    m->expert_bytes += e->payload_bytes;
+    m->expert_slot_bytes += e->slot_bytes;
+}
+
+void index_totals(struct model_index *m, const struct model_entry *entries)
+{
+    uint32_t grid = m->hparams.layers * m->hparams.experts;
+    m->tier_count = m->absent_count = m->expert_entry_count = 0;
+    m->expert_bytes = m->expert_slot_bytes = m->expert_slot_bytes_max = 0;
+    for (uint32_t t = 0; t < TIER__COUNT; t++) {
+        bool here = m->tier_mask & 1u << t;
+        m->tier_first[t] = here ? m->dense_count + m->tier_count * grid : ENTRY_NONE;
+        m->tier_count += here;
+        m->tier_entries[t] = 0;
+        m->tier_bytes[t] = m->tier_slot_bytes[t] = 0;
+    }
+    m->expert_entry_count = m->tier_count * grid;
+    for (uint32_t number = 0; number < grid; number++) {
+        bool best = false;
+        for (uint32_t t = 0; t < TIER__COUNT; t++)
+            if (m->tier_mask & 1u << t)
+                total_of(m, &entries[m->tier_first[t] + number], &best);
+    }
+}

@@ -1,0 +1,158 @@
+/* The experts of a store inside a model index: given, not derived from tensors. Each is checked by
+ * itself: its place in the grid, its matrices against the model's shapes, its range against every
+ * stripe. Whether ranges overlap is not looked at here: a store's table is checked for that when it
+ * is read (store.h), and a wrong overlap would harm nothing but the text it makes. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "lib/model/gguf/gguf.h"
+#include "lib/model/index/derive.h"
+#include "lib/model/limits.h"
+#include "lib/tensor/tensor_type.h"
+#include "lib/tensor/tier.h"
+
+static int bad(struct error *error, uint32_t entry, const char *what)
+{
+    return error_set(error, ERR_BAD_INPUT, "expert entry %" PRIu32 ": %s", entry, what);
+}
+
+static int check_stripes(const struct model_index *m, uint64_t *least_bytes, struct error *error)
+{
+    if (m->stripe_count == 0 || m->stripe_count > MODEL_STRIPES_MAX)
+        return error_set(error, ERR_BAD_INPUT, "%" PRIu32 " stripes: 1 to %d are possible",
+                         m->stripe_count, MODEL_STRIPES_MAX);
+    *least_bytes = UINT64_MAX;
+    for (uint32_t i = 0; i < m->stripe_count; i++) {
+        const struct model_stripe *s = &model_index_stripes(m)[i];
+        if (!memchr(s->path, 0, sizeof s->path) || s->path[0] != '/')
+            return error_set(error, ERR_BAD_INPUT, "stripe %" PRIu32 " has no absolute path", i);
+        if (!memchr(s->mirror, 0, sizeof s->mirror) || (s->mirror[0] && s->mirror[0] != '/'))
+            return error_set(error, ERR_BAD_INPUT,
+                             "the mirror of stripe %" PRIu32 " has no absolute path", i);
+        if (s->file.bytes < PAGE_BYTES || s->file.bytes > GGUF_FILE_MAX)
+            return error_set(error, ERR_BAD_INPUT, "stripe %" PRIu32 " is of absurd size", i);
+        if (s->file.bytes < *least_bytes)
+            *least_bytes = s->file.bytes;
+    }
+    return 0;
+}
+
+/* An expert is SwiGLU: gate and up from hidden to inner, down back. */
+static bool shape_right(const struct model_hparams *h, enum expert_matrix which,
+                        const struct model_matrix *x)
+{
+    uint32_t k = which == EXPERT_DOWN ? h->expert_inner : h->hidden;
+    uint32_t n = which == EXPERT_DOWN ? h->hidden : h->expert_inner;
+    uint64_t row_bytes;
+    return x->k == k && x->n == n && x->reserved == 0 && tensor_type_info(x->type) != NULL &&
+           tensor_type_row_bytes(x->type, k, &row_bytes) && x->row_bytes == row_bytes;
+}
+
+/* Matrices in order, none over another, in the smallest slot. Also of an absent entry: what is
+ * there says how its tier looks. */
+static int check_matrices(const struct model_index *m, uint32_t i, const struct model_entry *e,
+                          struct error *error)
+{
+    uint64_t end = 0, payload = 0;
+    for (int which = 0; which < EXPERT__COUNT; which++) {
+        const struct model_matrix *x = &e->matrix[which];
+        if (!shape_right(&m->hparams, (enum expert_matrix)which, x))
+            return bad(error, i, "a matrix of a shape or type that is not the model's");
+        if (x->slot_offset % MATRIX_ALIGN != 0 || x->slot_offset < end ||
+            x->slot_offset > STORE_SLOT_MAX)
+            return bad(error, i, "a matrix at a wrong place");
+        uint64_t bytes = x->row_bytes * x->n; /* below 2^63: the reader's limits on shapes */
+        if (bytes > STORE_SLOT_MAX)
+            return bad(error, i, "a matrix that is too large");
+        end = x->slot_offset + bytes;
+        payload += bytes;
+    }
+    if (e->slot_bytes != align_up(end, PAGE_BYTES) || e->slot_bytes > STORE_SLOT_MAX)
+        return bad(error, i, "a slot that is not its matrices'");
+    if (e->payload_bytes != (e->extents ? payload : 0))
+        return bad(error, i, "wrong number of bytes");
+    return 0;
+}
+
+static int check_range(const struct model_index *m, uint32_t i, const struct model_entry *e,
+                       uint64_t stripe_bytes, struct error *error)
+{
+    static const struct model_extent none[ENTRY_EXTENTS_MAX];
+    if (e->extents == 0)
+        return memcmp(e->extent, none, sizeof none) != 0 || e->checksum_first != ENTRY_NONE
+                   ? bad(error, i, "absent, and yet somewhere")
+                   : 0;
+    const struct model_extent *x = &e->extent[0];
+    if (e->extents != 1 || memcmp(x + 1, none, sizeof none - sizeof *x) != 0)
+        return bad(error, i, "not in one piece");
+    if (x->read_bytes != e->slot_bytes || x->payload_bytes != e->payload_bytes ||
+        x->slot_offset != 0 || x->head_bytes != 0 || x->tensor != ENTRY_NONE)
+        return bad(error, i, "an extent that is not its slot");
+    uint32_t over = e->only_stripe ? 1 : m->stripe_count;
+    uint64_t bytes = model_stripe_pages(e->slot_bytes / PAGE_BYTES, over) * PAGE_BYTES;
+    if (x->file_offset % PAGE_BYTES != 0 || x->file_offset < PAGE_BYTES ||
+        x->file_offset > stripe_bytes || bytes > stripe_bytes - x->file_offset)
+        return bad(error, i, "outside its stripes");
+    if (e->checksum_first != ENTRY_NONE &&
+        (e->checksum_first > m->checksum_count ||
+         m->stripe_count > m->checksum_count - e->checksum_first))
+        return bad(error, i, "checksums that are not there");
+    return 0;
+}
+
+/* The layout is one for all: the first expert's says which. */
+static uint32_t only_stripe(const struct model_index *m, uint32_t number)
+{
+    uint32_t layer = number / m->hparams.experts, expert = number % m->hparams.experts;
+    bool spread = model_index_entries(m)[m->dense_count].only_stripe != 0;
+    return spread ? 1 + (layer + expert) % m->stripe_count : 0;
+}
+
+/* One tier of the grid, from entry number first on. */
+static int check_tier(const struct model_index *m, enum tier tier, uint32_t first,
+                      uint64_t stripe_bytes, struct error *error)
+{
+    uint32_t grid = m->hparams.layers * m->hparams.experts;
+    for (uint32_t number = 0; number < grid; number++) {
+        uint32_t i = first + number;
+        const struct model_entry *e = &model_index_entries(m)[i];
+        if (e->kind != ENTRY_EXPERT || e->tier != tier || e->in_store != 1 || e->role != 0 ||
+            e->layer != number / m->hparams.experts || e->expert != number % m->hparams.experts ||
+            e->only_stripe != only_stripe(m, number) || e->reserved != 0)
+            return bad(error, i, "not the one that belongs here");
+        if (check_matrices(m, i, e, error) || check_range(m, i, e, stripe_bytes, error))
+            return -1;
+    }
+    return 0;
+}
+
+static int check_somewhere(const struct model_index *m, struct error *error)
+{
+    uint32_t grid = m->hparams.layers * m->hparams.experts;
+    for (uint32_t number = 0; number < grid; number++) {
+        bool there = false;
+        for (uint32_t i = m->dense_count + number; i < m->entry_count && !there; i += grid)
+            there = model_index_entries(m)[i].extents != 0;
+        if (!there)
+            return error_set(error, ERR_BAD_INPUT,
+                             "expert %" PRIu32 " of layer %" PRIu32 " is there at no tier",
+                             number % m->hparams.experts, number / m->hparams.experts);
+    }
+    return 0;
+}
+
+int index_experts_check(const struct model_index *m, struct error *error)
+{
+    uint64_t stripe_bytes = 0;
+    uint32_t first = m->dense_count, grid = m->hparams.layers * m->hparams.experts;
+    if (check_stripes(m, &stripe_bytes, error))
+        return -1;
+    for (int tier = 0; tier < TIER__COUNT; tier++) {
+        if (!(m->tier_mask & 1u << tier))
+            continue;
+        if (check_tier(m, (enum tier)tier, first, stripe_bytes, error))
+            return -1;
+        first += grid;
+    }
+    return check_somewhere(m, error);
+}

@@ -1,0 +1,374 @@
+#include "lib/model/index/model_index.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "lib/base/assert.h"
+#include "lib/model/gguf/gguf.h"
+#include "lib/model/index/derive.h"
+#include "lib/model/limits.h"
+#include "lib/model/tokenizer/blob.h"
+#include "lib/model/tokenizer/tokenizer.h"
+#include "lib/tensor/tier.h"
+#include "lib/text/printable.h"
+#include "lib/text/utf8.h"
+
+/* The memory a build needs besides the header; freed together. */
+struct build {
+    struct gguf gguf;
+    const struct index_experts *experts; /* of a store; NULL: tensors of the file */
+    struct index_derived *derived;
+    void *tokenizer;
+    size_t tokenizer_bytes;
+};
+
+static void copy_name(char *to, size_t room, const char *text, size_t bytes)
+{
+    size_t n = bytes < room - 1 ? bytes : room - 1;
+    if (n < bytes) /* never half a character */
+        n = utf8_complete_prefix(text, n);
+    for (size_t i = 0; i < n; i++)
+        to[i] = (unsigned char)text[i] < ' ' || text[i] == 0x7f ? '?' : text[i];
+}
+
+static int refuse_split(const struct gguf *g, struct error *error)
+{
+    uint64_t count;
+    int found = gguf_get_uint(g, "split.count", &count, error);
+    if (found < 0)
+        return -1;
+    if (found && count > 1)
+        return error_set(error, ERR_BAD_INPUT,
+                         "one part of a model split into %" PRIu64
+                         " files; merge them into one file first",
+                         count);
+    return 0;
+}
+
+static int read_arch(const struct gguf *g, enum arch_id *arch, struct error *error)
+{
+    const char *name;
+    size_t bytes;
+    int found = gguf_get_string(g, "general.architecture", &name, &bytes, error);
+    if (found < 0)
+        return -1;
+    if (!found)
+        return error_set(error, ERR_BAD_INPUT, "key 'general.architecture' is missing");
+    *arch = arch_find(name, bytes);
+    if (*arch != ARCH__COUNT)
+        return 0;
+    char known[200] = "";
+    for (int i = 0; i < ARCH__COUNT; i++) {
+        strncat(known, i ? ", " : "", sizeof known - strlen(known) - 1);
+        strncat(known, arch_name((enum arch_id)i), sizeof known - strlen(known) - 1);
+    }
+    return error_set(error, ERR_BAD_INPUT, "architecture '%s' is not supported (supported: %s)",
+                     printable(name, bytes).text, known);
+}
+
+/* Places the parts one behind the other, from the counts. */
+static void lay_out(struct model_index *m)
+{
+    m->tensors_offset = align_up(sizeof *m, 64);
+    m->entries_offset =
+        align_up(m->tensors_offset + m->tensor_count * sizeof(struct model_tensor), 64);
+    m->checksums_offset =
+        align_up(m->entries_offset + m->entry_count * sizeof(struct model_entry), 64);
+    m->stripes_offset = align_up(m->checksums_offset + m->checksum_count * sizeof(uint64_t), 64);
+    m->tokenizer_offset =
+        align_up(m->stripes_offset + m->stripe_count * sizeof(struct model_stripe), 64);
+    m->bytes = align_up(m->tokenizer_offset + m->tokenizer_bytes, 64);
+}
+
+static void fill_experts(struct model_index *m, const struct index_experts *x)
+{
+    uint32_t grids = m->entry_count - m->dense_count;
+    memcpy((char *)m + m->entries_offset + m->dense_count * sizeof *x->entries, x->entries,
+           grids * sizeof *x->entries);
+    memcpy((char *)m + m->checksums_offset, x->checksums, m->checksum_count * sizeof(uint64_t));
+    memcpy((char *)m + m->stripes_offset, x->stripes, m->stripe_count * sizeof *x->stripes);
+}
+
+/* Everything in `b` was checked. */
+static struct model_index *assemble(const struct build *b, enum arch_id arch,
+                                    const struct model_hparams *hparams,
+                                    const struct model_file_id *file)
+{
+    const struct index_derived *d = b->derived;
+    const struct gguf *g = &b->gguf;
+    const struct index_experts *x = b->experts;
+    struct model_index head = {.magic = MODEL_INDEX_MAGIC,
+                               .version = MODEL_INDEX_VERSION,
+                               .layout_hash = index_layout_hash(),
+                               .file = *file,
+                               .hparams = *hparams,
+                               .tensor_count = g->tensor_count,
+                               .entry_count = d->entry_count,
+                               .dense_count = d->dense_count,
+                               .tier_mask = x ? x->tier_mask : 1u << TIER_NATIVE,
+                               .stripe_count = x ? x->stripe_count : 0,
+                               .checksum_count = x ? x->checksum_count : 0,
+                               .tokenizer_bytes = b->tokenizer_bytes,
+                               .dense_bytes = d->dense_bytes};
+    if (x)
+        head.entry_count +=
+            (uint32_t)__builtin_popcount(x->tier_mask) * hparams->layers * hparams->experts;
+    lay_out(&head);
+    struct model_index *m = calloc(1, head.bytes);
+    if (!m)
+        return NULL;
+    *m = head;
+    m->hparams.tied_output = d->tied_output;
+    copy_name(m->arch, sizeof m->arch, arch_name(arch), strlen(arch_name(arch)));
+    memcpy(m->dense_entry, d->dense_entry, sizeof m->dense_entry);
+    memcpy((char *)m + m->tensors_offset, g->tensors, g->tensor_count * sizeof *g->tensors);
+    struct model_entry *entries = (struct model_entry *)(void *)((char *)m + m->entries_offset);
+    for (uint32_t i = 0; i < d->entry_count; i++)
+        index_entry(d, hparams, g->tensors, i, &entries[i]);
+    if (x)
+        fill_experts(m, x);
+    index_totals(m, entries);
+    memcpy((char *)m + m->tokenizer_offset, b->tokenizer, b->tokenizer_bytes);
+    return m;
+}
+
+/* A token as the vocabulary writes it; "" for one that is too long to be a name. */
+static void copy_token(const struct build *b, uint64_t id, char to[CHAT_TOKEN_BYTES])
+{
+    const struct tokenizer_blob *blob = b->tokenizer;
+    size_t n = 0;
+    const char *piece = id < blob->vocab ? blob_piece(blob, (uint32_t)id, &n) : "";
+    if (n < CHAT_TOKEN_BYTES)
+        copy_name(to, CHAT_TOKEN_BYTES, piece, n);
+}
+
+/* A template that is no string is no template: chat is a convenience, not worth refusing a model.
+ */
+static void read_chat(const struct build *b, struct model_chat *chat)
+{
+    const struct tokenizer_blob *blob = b->tokenizer;
+    const char *text;
+    size_t bytes;
+    uint64_t bos;
+    if (gguf_get_string(&b->gguf, "tokenizer.chat_template", &text, &bytes, NULL) != 1)
+        return;
+    chat->family = chat_recognise(text, bytes);
+    if (blob->eos != TOKEN_NONE)
+        copy_token(b, blob->eos, chat->eos);
+    if (gguf_get_uint(&b->gguf, "tokenizer.ggml.bos_token_id", &bos, NULL) == 1)
+        copy_token(b, bos, chat->bos);
+    /* Some forms write it between turns, too; a prompt that begins with it by itself gets no other.
+     */
+    chat->bos_first =
+        chat->bos[0] && blob->bos == TOKEN_NONE && memmem(text, bytes, "bos_token", 9);
+}
+
+/* A store says what it was made for. */
+static int match_store(const struct index_experts *x, enum arch_id arch,
+                       const struct model_hparams *h, struct error *error)
+{
+    if (strcmp(x->arch, arch_name(arch)) != 0)
+        return error_set(error, ERR_BAD_INPUT, "architecture %s, the manifest says %s",
+                         arch_name(arch), x->arch);
+    if (x->layers != h->layers || x->experts != h->experts)
+        return error_set(error, ERR_BAD_INPUT,
+                         "%" PRIu32 " layers of %" PRIu32 " experts, the manifest has %" PRIu32
+                         " of %" PRIu32,
+                         h->layers, h->experts, x->layers, x->experts);
+    return 0;
+}
+
+static int build_from_header(struct build *b, const struct model_file_id *file,
+                             struct model_index **index, struct error *error)
+{
+    const struct gguf *g = &b->gguf;
+    enum arch_id arch;
+    struct model_hparams hparams;
+    if (refuse_split(g, error) || read_arch(g, &arch, error))
+        return -1;
+    uint32_t tokens;
+    if (tokenizer_blob_build(g, &b->tokenizer, &b->tokenizer_bytes, &tokens, error))
+        return -1;
+    if (arch_read_hparams(arch, g, tokens, &hparams, error))
+        return -1;
+    if (b->experts && match_store(b->experts, arch, &hparams, error))
+        return -1;
+    b->derived = malloc(sizeof *b->derived);
+    if (!b->derived)
+        return error_set(error, ERR_NO_MEMORY, "no memory for the index");
+    if (index_derive(arch, &hparams, g->tensors, g->tensor_count,
+                     b->experts ? INDEX_STORE : INDEX_GGUF, b->derived, error))
+        return -1;
+    const char *name;
+    size_t name_bytes;
+    int named = gguf_get_string(g, "general.name", &name, &name_bytes, error);
+    if (named < 0)
+        return -1;
+    struct model_index *m = assemble(b, arch, &hparams, file);
+    if (!m)
+        return error_set(error, ERR_NO_MEMORY, "no memory for the index");
+    if (named)
+        copy_name(m->name, sizeof m->name, name, name_bytes);
+    read_chat(b, &m->chat);
+    if (b->experts && index_experts_check(m, error)) {
+        free(m);
+        return -1;
+    }
+    *index = m;
+    return 0;
+}
+
+int index_build_store(const struct gguf_source *source, const struct model_file_id *file,
+                      const struct index_experts *experts, struct model_index **index,
+                      struct error *error)
+{
+    struct build b = {.experts = experts};
+    if (gguf_open(&b.gguf, source, error))
+        return -1;
+    int status = build_from_header(&b, file, index, error);
+    gguf_close(&b.gguf);
+    free(b.derived);
+    free(b.tokenizer);
+    return status;
+}
+
+int model_index_build_source(const struct gguf_source *source, const struct model_file_id *file,
+                             struct model_index **index, struct error *error)
+{
+    return index_build_store(source, file, NULL, index, error);
+}
+
+int index_file_id(int fd, struct model_file_id *id, struct error *error)
+{
+    struct stat st;
+    if (fstat(fd, &st) != 0)
+        return error_set_errno(error, ERR_IO, errno, "cannot stat the file");
+    if (S_ISDIR(st.st_mode))
+        return error_set(error, ERR_BAD_INPUT, "a directory, not a model file");
+    if (!S_ISREG(st.st_mode))
+        return error_set(error, ERR_BAD_INPUT, "not a regular file");
+    *id = (struct model_file_id){
+        .dev = st.st_dev,
+        .ino = st.st_ino,
+        .bytes = (uint64_t)st.st_size,
+        .mtime_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec,
+    };
+    return 0;
+}
+
+int model_file_unchanged(int fd, const struct model_file_id *id, struct error *error)
+{
+    struct model_file_id now = {0};
+    if (index_file_id(fd, &now, error))
+        return -1;
+    const char *what = now.dev != id->dev || now.ino != id->ino ? "was replaced by another file"
+                       : now.bytes != id->bytes                 ? "changed its size"
+                       : now.mtime_ns != id->mtime_ns           ? "was written to"
+                                                                : NULL;
+    return what ? error_set(error, ERR_GONE, "the model file %s since it was inspected", what) : 0;
+}
+
+/* Reads a file and remembers how far, so that the page cache it caused can be dropped. */
+struct file_reader {
+    int fd;
+    uint64_t end;
+};
+
+static ssize_t read_file(void *arg, void *buf, size_t n, uint64_t offset)
+{
+    struct file_reader *r = arg;
+    ssize_t got = pread(r->fd, buf, n, (off_t)offset);
+    if (got > 0 && offset + (uint64_t)got > r->end)
+        r->end = offset + (uint64_t)got;
+    return got;
+}
+
+int index_build_fd(int fd, const struct index_experts *experts, struct model_index **index,
+                   struct error *error)
+{
+    struct model_file_id id;
+    if (index_file_id(fd, &id, error))
+        return -1;
+    /* Without read-ahead exactly the header's pages come into the cache, and are dropped again:
+     * they would be charged to the budget. Advice only: a file system that refuses it changes
+     * nothing else. */
+    struct file_reader reader = {.fd = fd};
+    struct gguf_source source = {
+        .read = read_file, .arg = &reader, .bytes = id.bytes, .own_types = experts != NULL};
+    (void)posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM);
+    int status = index_build_store(&source, &id, experts, index, error);
+    (void)posix_fadvise(fd, 0, (off_t)align_up(reader.end, PAGE_BYTES), POSIX_FADV_DONTNEED);
+    (void)posix_fadvise(fd, 0, 0, POSIX_FADV_NORMAL);
+    if (status == 0 && model_file_unchanged(fd, &id, error)) {
+        free(*index);
+        *index = NULL;
+        return -1;
+    }
+    return status;
+}
+
+int model_index_build(int fd, const char *path, struct model_index **index, struct error *error)
+{
+    struct error inner = {0};
+    *index = NULL;
+    if (index_build_fd(fd, NULL, index, &inner) == 0)
+        return 0;
+    /* The end of a long path says more than its start, and leaves room for the reason. */
+    size_t n = strlen(path);
+    return error_set(error, inner.code, "%s%s: %s", n > 120 ? "..." : "",
+                     path + (n > 120 ? n - 120 : 0), inner.text);
+}
+
+/* The one extent of an entry of a store lies in all stripes at the same offset, or in one. */
+static uint32_t store_part(const struct model_entry *entry, uint32_t part, uint32_t parts,
+                           struct model_extent out[ENTRY_EXTENTS_MAX])
+{
+    const struct model_extent *x = &entry->extent[0];
+    uint64_t pages = entry->slot_bytes / PAGE_BYTES;
+    uint64_t each = model_stripe_pages(pages, parts), first = part * each;
+    if (entry->only_stripe != 0) {
+        each = pages;
+        first = part + 1 == entry->only_stripe ? 0 : pages;
+    }
+    if (entry->extents == 0 || first >= pages)
+        return 0;
+    uint64_t count = pages - first < each ? pages - first : each;
+    out[0] = (struct model_extent){
+        .file_offset = x->file_offset,
+        .read_bytes = count * PAGE_BYTES,
+        .slot_offset = first * PAGE_BYTES,
+    };
+    return 1;
+}
+
+uint32_t model_entry_part(const struct model_entry *entry, uint32_t part, uint32_t parts,
+                          struct model_extent out[ENTRY_EXTENTS_MAX])
+{
+    sl_assert(parts > 0 && part < parts);
+    if (entry->in_store)
+        return store_part(entry, part, parts, out);
+    uint64_t pages = entry->slot_bytes / PAGE_BYTES;
+    uint64_t each = pages / parts, more = pages % parts; /* the first `more` parts get one more */
+    uint64_t first = part * each + (part < more ? part : more);
+    uint64_t start = first * PAGE_BYTES;
+    uint64_t end = (first + each + (part < more)) * PAGE_BYTES;
+    uint32_t runs = 0;
+    for (uint32_t i = 0; i < entry->extents; i++) {
+        const struct model_extent *x = &entry->extent[i];
+        uint64_t from = x->slot_offset > start ? x->slot_offset : start;
+        uint64_t to = x->slot_offset + x->read_bytes < end ? x->slot_offset + x->read_bytes : end;
+        if (from >= to)
+            continue;
+        out[runs++] = (struct model_extent){
+            .file_offset = x->file_offset + (from - x->slot_offset),
+            .read_bytes = to - from,
+            .slot_offset = from,
+        };
+    }
+    return runs;
+}

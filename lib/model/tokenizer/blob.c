@@ -1,0 +1,181 @@
+#include "lib/model/tokenizer/blob.h"
+
+#include <string.h>
+#include <xxhash.h>
+
+#include "lib/base/assert.h"
+#include "lib/base/bytes.h"
+#include "lib/model/limits.h"
+
+static const struct {
+    const char *name;
+    bool ignore_merges;
+    const char *expression;
+} pretokenizers[] = {
+#define PRETOKENIZER(name, ignore_merges, expression) {name, (ignore_merges) != 0, expression},
+#include "lib/model/tokenizer/tokenizers.tbl.h"
+};
+
+uint32_t pretokenizer_count(void)
+{
+    return ARRAY_LEN(pretokenizers);
+}
+
+uint32_t pretokenizer_find(const char *name, size_t bytes)
+{
+    for (uint32_t i = 0; i < ARRAY_LEN(pretokenizers); i++)
+        if (strlen(pretokenizers[i].name) == bytes &&
+            memcmp(pretokenizers[i].name, name, bytes) == 0)
+            return i;
+    return UINT32_MAX;
+}
+
+bool pretokenizer_ignores_merges(uint32_t row)
+{
+    sl_assert(row < ARRAY_LEN(pretokenizers));
+    return pretokenizers[row].ignore_merges;
+}
+
+const char *pretokenizer_expression(uint32_t row)
+{
+    sl_assert(row < ARRAY_LEN(pretokenizers));
+    return pretokenizers[row].expression;
+}
+
+uint32_t piece_hash(const char *text, size_t bytes)
+{
+    return (uint32_t)XXH3_64bits(text, bytes);
+}
+
+void tokenizer_blob_layout(struct tokenizer_blob *b)
+{
+    uint64_t at = align_up(sizeof *b, 8);
+    b->piece_at_offset = at;
+    at = align_up(at + ((uint64_t)b->vocab + 1) * sizeof(uint32_t), 8);
+    b->types_offset = at;
+    at = align_up(at + b->vocab, 8);
+    b->merges_offset = at;
+    at = align_up(at + (uint64_t)b->merge_slots * sizeof(struct merge_slot), 8);
+    b->words_offset = at;
+    at = align_up(at + (uint64_t)b->word_slots * sizeof(uint32_t), 8);
+    b->specials_offset = at;
+    at = align_up(at + (uint64_t)b->special_room * sizeof(uint32_t), 8);
+    b->text_offset = at;
+    b->bytes = align_up(at + b->text_bytes, 8);
+}
+
+static int bad(struct error *error, const char *what)
+{
+    return error_set(error, ERR_BAD_INPUT, "tokenizer tables: %s", what);
+}
+
+static bool is_power_of_two(uint32_t x)
+{
+    return x != 0 && (x & (x - 1)) == 0;
+}
+
+static int check_head(const struct tokenizer_blob *b, size_t bytes, struct error *error)
+{
+    if (bytes < sizeof *b || (uintptr_t)b % _Alignof(struct tokenizer_blob) != 0)
+        return bad(error, "too short, or not aligned");
+    if (b->magic != TOKENIZER_MAGIC || b->version != TOKENIZER_VERSION)
+        return bad(error, "wrong magic or version");
+    if (b->vocab == 0 || b->vocab > MODEL_VOCAB_MAX || b->pre >= pretokenizer_count() ||
+        b->text_bytes > TOKENIZER_PIECES_MAX || b->special_room > b->vocab ||
+        b->specials > b->special_room)
+        return bad(error, "a count out of range");
+    if (b->model >= TOKENIZER_MODEL__COUNT || (b->flags & ~TOKENIZER_FLAGS) != 0 || b->unused != 0)
+        return bad(error, "of an unknown kind");
+    /* One slot of each hash table must be free, or a look-up would not end. */
+    if (!is_power_of_two(b->merge_slots) || !is_power_of_two(b->word_slots) ||
+        b->merges >= b->merge_slots || b->merges > TOKENIZER_MERGES_MAX ||
+        b->merge_slots > 4 * TOKENIZER_MERGES_MAX || b->word_slots > 4 * MODEL_VOCAB_MAX)
+        return bad(error, "a hash table of wrong size");
+    if ((b->bos != TOKEN_NONE && b->bos >= b->vocab) ||
+        (b->eos != TOKEN_NONE && b->eos >= b->vocab))
+        return bad(error, "a special token out of range");
+    struct tokenizer_blob want = *b;
+    tokenizer_blob_layout(&want);
+    if (memcmp(&want, b, sizeof want) != 0 || b->bytes > bytes)
+        return bad(error, "parts at wrong offsets");
+    return 0;
+}
+
+static int check_pieces(const struct tokenizer_blob *b, struct error *error)
+{
+    const uint32_t *at = blob_piece_at(b);
+    const uint8_t *types = blob_types(b);
+    if (at[0] != 0 || at[b->vocab] > b->text_bytes)
+        return bad(error, "pieces out of range");
+    for (uint32_t i = 0; i < b->vocab; i++)
+        if (at[i] > at[i + 1] || types[i] >= TOKEN_TYPE__COUNT)
+            return bad(error, "a piece out of range");
+    for (uint32_t byte = 0; byte < 256; byte++) {
+        size_t n = 0;
+        uint32_t id = b->byte_ids[byte];
+        if (id >= b->vocab || *blob_piece(b, id, &n) != (char)byte || n != 1)
+            return bad(error, "a byte without its token");
+    }
+    return 0;
+}
+
+static int check_tables(const struct tokenizer_blob *b, struct error *error)
+{
+    const struct merge_slot *merges = blob_merges(b);
+    uint32_t used = 0;
+    for (uint32_t i = 0; i < b->merge_slots; i++) {
+        const struct merge_slot *m = &merges[i];
+        if (m->left == TOKEN_NONE)
+            continue;
+        used++;
+        if (m->left >= b->vocab || m->right >= b->vocab || m->merged >= b->vocab ||
+            m->rank >= TOKENIZER_MERGES_MAX)
+            return bad(error, "a merge out of range");
+    }
+    if (used != b->merges)
+        return bad(error, "wrong number of merges");
+    const uint32_t *words = blob_words(b);
+    used = 0;
+    for (uint32_t i = 0; i < b->word_slots; i++) {
+        used += words[i] != TOKEN_NONE;
+        if (words[i] != TOKEN_NONE && words[i] >= b->vocab)
+            return bad(error, "a word out of range");
+    }
+    if (used == b->word_slots)
+        return bad(error, "a full hash table");
+    return 0;
+}
+
+/* Strictly ascending by bytes, none empty, of the two kinds that are matched in text. */
+static int check_specials(const struct tokenizer_blob *b, struct error *error)
+{
+    const uint32_t *specials = blob_specials(b);
+    const char *last = NULL;
+    size_t last_bytes = 0;
+    for (uint32_t i = 0; i < b->specials; i++) {
+        if (specials[i] >= b->vocab)
+            return bad(error, "a special token out of range");
+        uint8_t type = blob_types(b)[specials[i]];
+        size_t n;
+        const char *text = blob_piece(b, specials[i], &n);
+        if (n == 0 || (type != TOKEN_CONTROL && type != TOKEN_USER_DEFINED))
+            return bad(error, "a special token of wrong kind");
+        if (last) {
+            int order = memcmp(last, text, last_bytes < n ? last_bytes : n);
+            if (order > 0 || (order == 0 && last_bytes >= n))
+                return bad(error, "special tokens out of order");
+        }
+        last = text;
+        last_bytes = n;
+    }
+    return 0;
+}
+
+int tokenizer_blob_check(const void *blob, size_t bytes, struct error *error)
+{
+    const struct tokenizer_blob *b = blob;
+    if (check_head(b, bytes, error) || check_pieces(b, error) || check_tables(b, error) ||
+        check_specials(b, error))
+        return -1;
+    return 0;
+}

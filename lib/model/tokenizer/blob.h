@@ -1,0 +1,143 @@
+/* The tokenizer's tables as they lie in the model segment. For lib/model only.
+ *
+ * Layout: struct tokenizer_blob, then the parts its offsets name, each 8-byte aligned:
+ *
+ *   piece_at[vocab + 1]     u32: token i is text[piece_at[i] .. piece_at[i + 1])
+ *   types[vocab]            u8, enum token_type
+ *   merges[merge_slots]     struct merge_slot, open addressing by merge_hash
+ *   words[word_slots]       u32: ids of normal tokens by piece_hash, TOKEN_NONE: free; for
+ *                           TOKENIZER_SPM without those that hold a space as it is
+ *   specials[special_room]  u32: ids of tokens matched in text as a whole, sorted by their
+ *                           bytes; the first `specials` are used
+ *   text[text_bytes]        the pieces: bytes of text, or names of control tokens
+ *
+ * A TOKENIZER_SPM piece has spaces where the file has U+2581. Its merges are not in the file: every
+ * cut of a normal token into two others is one, ranked by the token's score. */
+#ifndef SLUICE_MODEL_TOKENIZER_BLOB_H
+#define SLUICE_MODEL_TOKENIZER_BLOB_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "lib/base/error.h"
+#include "lib/model/gguf/gguf.h"
+#include "lib/model/tokenizer/tokenizer.h"
+
+#define TOKENIZER_MAGIC      0x4e454b4f54554c53ull /* "SLUTOKEN" */
+#define TOKENIZER_VERSION    2u
+#define TOKENIZER_MERGES_MAX (4u << 20)
+#define TOKENIZER_PIECES_MAX (256u << 20) /* bytes of all pieces together */
+/* SentencePiece pieces are 16 characters long by its default; cutting one costs its length squared.
+ */
+#define TOKENIZER_SPM_PIECE_MAX 256
+
+/* As in tokenizer.ggml.token_type. */
+enum token_type {
+    TOKEN_UNDEFINED,
+    TOKEN_NORMAL,
+    TOKEN_UNKNOWN,
+    TOKEN_CONTROL,
+    TOKEN_USER_DEFINED,
+    TOKEN_UNUSED,
+    TOKEN_BYTE,
+    TOKEN_TYPE__COUNT
+};
+
+/* tokenizer.ggml.model */
+enum tokenizer_model {
+    TOKENIZER_BPE, /* "gpt2": words by a regular expression, merges of bytes */
+    TOKENIZER_SPM, /* "llama": SentencePiece BPE, merges of characters, bytes for what is unknown */
+    TOKENIZER_MODEL__COUNT
+};
+
+/* tokenizer_blob.flags, of TOKENIZER_SPM */
+#define TOKENIZER_SPACE_PREFIX 1u /* text begins with a space that is added */
+#define TOKENIZER_CUT_AT_SPACE 2u /* no token has a space after another character */
+#define TOKENIZER_FLAGS        3u
+
+struct merge_slot {
+    uint32_t left, right; /* TOKEN_NONE: free */
+    uint32_t rank, merged;
+};
+
+struct tokenizer_blob {
+    uint64_t magic;
+    uint32_t version;
+    uint32_t pre; /* row of tokenizers.tbl.h */
+    uint64_t bytes;
+    uint32_t vocab, merges, specials, special_room;
+    uint32_t merge_slots, word_slots; /* powers of two */
+    uint32_t text_bytes;
+    uint32_t bos, eos; /* TOKEN_NONE: none */
+    uint32_t model;    /* enum tokenizer_model */
+    uint32_t flags;
+    uint32_t unused; /* 0; no padding, the head is compared as bytes */
+    uint32_t byte_ids[256];
+    uint64_t piece_at_offset, types_offset, merges_offset, words_offset, specials_offset,
+        text_offset;
+};
+
+/* Where the parts must be, from the counts in the header: fills the offsets and bytes. Counts are
+ * within their limits. */
+void tokenizer_blob_layout(struct tokenizer_blob *b);
+
+/* Makes the blob from a file's tokenizer.ggml.* keys. The caller frees it. */
+int tokenizer_blob_build(const struct gguf *g, void **blob, size_t *bytes, uint32_t *tokens,
+                         struct error *error);
+
+/* Checks a blob completely; nothing needs checking after it. */
+int tokenizer_blob_check(const void *blob, size_t bytes, struct error *error);
+
+/* Row number of a pre-tokenizer, UINT32_MAX when unknown. */
+uint32_t pretokenizer_find(const char *name, size_t bytes);
+uint32_t pretokenizer_count(void);
+bool pretokenizer_ignores_merges(uint32_t row);
+const char *pretokenizer_expression(uint32_t row);
+
+uint32_t piece_hash(const char *text, size_t bytes);
+
+static inline uint32_t merge_hash(uint32_t left, uint32_t right)
+{
+    uint64_t x = ((uint64_t)left << 32 | right) * 0x9e3779b97f4a7c15ull;
+    return (uint32_t)(x >> 32);
+}
+
+/* The parts of a checked blob. */
+static inline const uint32_t *blob_piece_at(const struct tokenizer_blob *b)
+{
+    return (const uint32_t *)(const void *)((const char *)b + b->piece_at_offset);
+}
+
+static inline const uint8_t *blob_types(const struct tokenizer_blob *b)
+{
+    return (const uint8_t *)b + b->types_offset;
+}
+
+static inline const struct merge_slot *blob_merges(const struct tokenizer_blob *b)
+{
+    return (const struct merge_slot *)(const void *)((const char *)b + b->merges_offset);
+}
+
+static inline const uint32_t *blob_words(const struct tokenizer_blob *b)
+{
+    return (const uint32_t *)(const void *)((const char *)b + b->words_offset);
+}
+
+static inline const uint32_t *blob_specials(const struct tokenizer_blob *b)
+{
+    return (const uint32_t *)(const void *)((const char *)b + b->specials_offset);
+}
+
+static inline const char *blob_text(const struct tokenizer_blob *b)
+{
+    return (const char *)b + b->text_offset;
+}
+
+static inline const char *blob_piece(const struct tokenizer_blob *b, uint32_t id, size_t *bytes)
+{
+    const uint32_t *at = blob_piece_at(b);
+    *bytes = at[id + 1] - at[id];
+    return blob_text(b) + at[id];
+}
+
+#endif

@@ -1,0 +1,487 @@
+/* Encoding: text -> special tokens and stretches between them -> words -> merging. Words of
+ * byte-level BPE are what a regular expression matches, and merging begins with bytes. Words of
+ * SentencePiece BPE (Kudo & Richardson 2018) begin at spaces, and merging begins with characters.
+ */
+#include "lib/model/tokenizer/tokenizer.h"
+
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/assert.h"
+#include "lib/base/bytes.h"
+#include "lib/model/tokenizer/blob.h"
+#include "lib/text/utf8.h"
+
+#define TOKENIZER_OBJ 0x544f4b5au /* "TOKZ" */
+
+/* Against expressions that would run away; real text needs a few steps per byte of a run. */
+#define MATCH_LIMIT (64u << 20)
+#define DEPTH_LIMIT (1u << 20)
+#define HEAP_KIB    (64u << 10)
+
+struct tokenizer {
+    uint32_t magic;
+    const struct tokenizer_blob *blob;
+    pcre2_code *words; /* and limits: NULL for TOKENIZER_SPM */
+    pcre2_match_context *limits;
+};
+
+/* A character that is no token: written as bytes in the end. No id of a token, no TOKEN_NONE. */
+#define SYMBOL_UNKNOWN (TOKEN_NONE - 1)
+
+/* A piece of a word while it is merged: a doubly linked list in an array, one per byte or character
+ * at first. */
+struct symbol {
+    uint32_t id; /* TOKEN_NONE: was merged into the one before it */
+    uint32_t prev, next;
+    uint32_t at; /* where it begins in the word */
+};
+
+/* Everything one encoding needs; grown as needed, freed at its end. */
+struct encoder {
+    const struct tokenizer *t;
+    bool parse_special;
+    uint32_t *ids;
+    size_t count, room;
+    struct symbol *symbols;
+    size_t symbol_room;
+    uint64_t *heap; /* candidates: rank << 32 | position of the left symbol; least first */
+    size_t heap_count, heap_room;
+    pcre2_match_data *match;
+    struct error *error;
+};
+
+void tokenizer_close(struct tokenizer *t)
+{
+    if (!t)
+        return;
+    OBJ_CHECK(t, TOKENIZER_OBJ);
+    pcre2_code_free(t->words);
+    pcre2_match_context_free(t->limits);
+    t->magic = 0;
+    free(t);
+}
+
+static int open_words(struct tokenizer *t, struct error *error)
+{
+    int code;
+    PCRE2_SIZE where;
+    t->words = pcre2_compile((PCRE2_SPTR)pretokenizer_expression(t->blob->pre),
+                             PCRE2_ZERO_TERMINATED, PCRE2_UTF | PCRE2_UCP, &code, &where, NULL);
+    t->limits = pcre2_match_context_create(NULL);
+    if (!t->words || !t->limits)
+        return error_set(error, ERR_FAILED, "pre-tokenizer expression %u: PCRE2 error %d",
+                         (unsigned)t->blob->pre, code);
+    pcre2_set_match_limit(t->limits, MATCH_LIMIT);
+    pcre2_set_depth_limit(t->limits, DEPTH_LIMIT);
+    pcre2_set_heap_limit(t->limits, HEAP_KIB);
+    (void)pcre2_jit_compile(t->words, PCRE2_JIT_COMPLETE); /* without it matching is only slower */
+    return 0;
+}
+
+struct tokenizer *tokenizer_open(const void *blob, size_t blob_bytes, struct error *error)
+{
+    if (tokenizer_blob_check(blob, blob_bytes, error))
+        return NULL;
+    struct tokenizer *t = calloc(1, sizeof *t);
+    if (!t) {
+        error_set(error, ERR_NO_MEMORY, "no memory for the tokenizer");
+        return NULL;
+    }
+    t->magic = TOKENIZER_OBJ;
+    t->blob = blob;
+    if (t->blob->model == TOKENIZER_BPE && open_words(t, error)) {
+        tokenizer_close(t);
+        return NULL;
+    }
+    return t;
+}
+
+uint32_t tokenizer_vocab(const struct tokenizer *t)
+{
+    OBJ_CHECK(t, TOKENIZER_OBJ);
+    return t->blob->vocab;
+}
+
+uint32_t tokenizer_eos(const struct tokenizer *t)
+{
+    OBJ_CHECK(t, TOKENIZER_OBJ);
+    return t->blob->eos;
+}
+
+uint32_t tokenizer_bos(const struct tokenizer *t)
+{
+    OBJ_CHECK(t, TOKENIZER_OBJ);
+    return t->blob->bos;
+}
+
+bool tokenizer_is_control(const struct tokenizer *t, uint32_t id)
+{
+    OBJ_CHECK(t, TOKENIZER_OBJ);
+    return id < t->blob->vocab && blob_types(t->blob)[id] == TOKEN_CONTROL;
+}
+
+const char *tokenizer_piece(const struct tokenizer *t, uint32_t id, size_t *bytes)
+{
+    OBJ_CHECK(t, TOKENIZER_OBJ);
+    *bytes = 0;
+    if (id >= t->blob->vocab || tokenizer_is_control(t, id))
+        return "";
+    return blob_piece(t->blob, id, bytes);
+}
+
+/* Room for `want` elements of an array that doubles. */
+static int reserve(struct encoder *e, void *array, size_t *room, size_t want, size_t each)
+{
+    if (want <= *room)
+        return 0;
+    size_t n = *room ? *room : 256;
+    while (n < want)
+        n *= 2;
+    void *old, *bigger;
+    memcpy(&old, array, sizeof old); /* array is the address of a pointer of any type */
+    bigger = reallocarray(old, n, each);
+    if (!bigger)
+        return error_set(e->error, ERR_NO_MEMORY, "no memory to encode the text");
+    memcpy(array, &bigger, sizeof bigger);
+    *room = n;
+    return 0;
+}
+
+static int emit(struct encoder *e, uint32_t id)
+{
+    if (reserve(e, &e->ids, &e->room, e->count + 1, sizeof *e->ids))
+        return -1;
+    e->ids[e->count++] = id;
+    return 0;
+}
+
+static int heap_push(struct encoder *e, uint64_t candidate)
+{
+    if (reserve(e, &e->heap, &e->heap_room, e->heap_count + 1, sizeof *e->heap))
+        return -1;
+    size_t i = e->heap_count++;
+    for (; i > 0 && e->heap[(i - 1) / 2] > candidate; i = (i - 1) / 2)
+        e->heap[i] = e->heap[(i - 1) / 2];
+    e->heap[i] = candidate;
+    return 0;
+}
+
+static uint64_t heap_pop(struct encoder *e)
+{
+    uint64_t least = e->heap[0], last = e->heap[--e->heap_count];
+    size_t i = 0, n = e->heap_count;
+    for (size_t child; (child = 2 * i + 1) < n; i = child) {
+        if (child + 1 < n && e->heap[child + 1] < e->heap[child])
+            child++;
+        if (last <= e->heap[child])
+            break;
+        e->heap[i] = e->heap[child];
+    }
+    e->heap[i] = last;
+    return least;
+}
+
+static const struct merge_slot *find_merge(const struct tokenizer_blob *b, uint32_t left,
+                                           uint32_t right)
+{
+    const struct merge_slot *slots = blob_merges(b);
+    uint32_t mask = b->merge_slots - 1;
+    for (uint32_t i = merge_hash(left, right) & mask;; i = (i + 1) & mask) {
+        if (slots[i].left == TOKEN_NONE)
+            return NULL;
+        if (slots[i].left == left && slots[i].right == right)
+            return &slots[i];
+    }
+}
+
+static uint32_t find_word(const struct tokenizer_blob *b, const char *text, size_t bytes)
+{
+    const uint32_t *words = blob_words(b);
+    uint32_t mask = b->word_slots - 1;
+    for (uint32_t i = piece_hash(text, bytes) & mask; words[i] != TOKEN_NONE; i = (i + 1) & mask) {
+        size_t n;
+        const char *piece = blob_piece(b, words[i], &n);
+        if (n == bytes && memcmp(piece, text, n) == 0)
+            return words[i];
+    }
+    return TOKEN_NONE;
+}
+
+/* The merge of the symbol at `at` with the next one; NULL when there is none. */
+static const struct merge_slot *merge_at(const struct encoder *e, uint32_t at)
+{
+    const struct symbol *s = &e->symbols[at];
+    if (s->id == TOKEN_NONE || s->next == TOKEN_NONE)
+        return NULL;
+    return find_merge(e->t->blob, s->id, e->symbols[s->next].id);
+}
+
+static int propose(struct encoder *e, uint32_t at)
+{
+    const struct merge_slot *m = at == TOKEN_NONE ? NULL : merge_at(e, at);
+    return m ? heap_push(e, (uint64_t)m->rank << 32 | at) : 0;
+}
+
+/* Joins pairs in order of rank, leftmost first, until none is left. A candidate in the heap may be
+ * out of date; it counts only if the pair at its place still has its rank. */
+static int merge_symbols(struct encoder *e)
+{
+    while (e->heap_count > 0) {
+        uint64_t candidate = heap_pop(e);
+        uint32_t at = (uint32_t)candidate;
+        const struct merge_slot *m = merge_at(e, at);
+        if (!m || m->rank != candidate >> 32)
+            continue;
+        struct symbol *left = &e->symbols[at], *right = &e->symbols[left->next];
+        left->id = m->merged;
+        left->next = right->next;
+        right->id = TOKEN_NONE;
+        if (left->next != TOKEN_NONE)
+            e->symbols[left->next].prev = at;
+        if (propose(e, left->prev) || propose(e, at))
+            return -1;
+    }
+    return 0;
+}
+
+/* Merges the first n symbols, whose ids and places are set, and emits what is left. */
+static int encode_symbols(struct encoder *e, const char *text, size_t bytes, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        e->symbols[i].prev = i > 0 ? i - 1 : TOKEN_NONE;
+        e->symbols[i].next = i + 1 < n ? i + 1 : TOKEN_NONE;
+    }
+    e->heap_count = 0;
+    for (uint32_t i = 0; i < n; i++)
+        if (propose(e, i))
+            return -1;
+    if (merge_symbols(e))
+        return -1;
+    for (uint32_t i = 0; i != TOKEN_NONE; i = e->symbols[i].next) {
+        const struct symbol *s = &e->symbols[i];
+        if (s->id != SYMBOL_UNKNOWN) {
+            if (emit(e, s->id))
+                return -1;
+            continue;
+        }
+        size_t end = s->next == TOKEN_NONE ? bytes : e->symbols[s->next].at;
+        for (size_t at = s->at; at < end; at++)
+            if (emit(e, e->t->blob->byte_ids[(unsigned char)text[at]]))
+                return -1;
+    }
+    return 0;
+}
+
+static int encode_word(struct encoder *e, const char *text, size_t bytes)
+{
+    const struct tokenizer_blob *b = e->t->blob;
+    uint32_t n = (uint32_t)bytes; /* at most 3 * TOKENIZER_TEXT_MAX */
+    if (pretokenizer_ignores_merges(b->pre)) {
+        uint32_t id = find_word(b, text, bytes);
+        if (id != TOKEN_NONE)
+            return emit(e, id);
+    }
+    if (reserve(e, &e->symbols, &e->symbol_room, n, sizeof *e->symbols))
+        return -1;
+    for (uint32_t i = 0; i < n; i++)
+        e->symbols[i] = (struct symbol){.id = b->byte_ids[(unsigned char)text[i]], .at = i};
+    return encode_symbols(e, text, bytes, n);
+}
+
+/* Bytes of a character of valid UTF-8, by its first. */
+static size_t character_bytes(char first)
+{
+    unsigned char c = (unsigned char)first;
+    return c < 0x80 ? 1 : c < 0xe0 ? 2 : c < 0xf0 ? 3 : 4;
+}
+
+static int encode_spm_word(struct encoder *e, const char *text, size_t bytes)
+{
+    uint32_t n = 0;
+    if (reserve(e, &e->symbols, &e->symbol_room, bytes, sizeof *e->symbols))
+        return -1;
+    for (size_t at = 0, size; at < bytes; at += size) {
+        size = character_bytes(text[at]);
+        uint32_t id = find_word(e->t->blob, text + at, size);
+        e->symbols[n++] =
+            (struct symbol){.id = id == TOKEN_NONE ? SYMBOL_UNKNOWN : id, .at = (uint32_t)at};
+    }
+    return encode_symbols(e, text, bytes, n);
+}
+
+/* Where no token goes over the beginning of a word, words are merged one by one: the same tokens
+ * in less memory. */
+static int encode_spm_stretch(struct encoder *e, const char *text, size_t bytes)
+{
+    bool cut = (e->t->blob->flags & TOKENIZER_CUT_AT_SPACE) != 0;
+    for (size_t at = 0, to; at < bytes; at = to) {
+        to = cut ? at + 1 : bytes;
+        while (to < bytes && (text[to] != ' ' || text[to - 1] == ' '))
+            to++;
+        if (encode_spm_word(e, text + at, to - at))
+            return -1;
+    }
+    return 0;
+}
+
+/* One match at or after `start`. *from == *to == bytes when there is none any more. */
+static int next_word(struct encoder *e, const char *text, size_t bytes, size_t start, size_t *from,
+                     size_t *to)
+{
+    uint32_t options = PCRE2_NO_UTF_CHECK | PCRE2_NOTEMPTY; /* the text was sanitised */
+    int rc =
+        pcre2_match(e->t->words, (PCRE2_SPTR)text, bytes, start, options, e->match, e->t->limits);
+    if (rc == PCRE2_ERROR_JIT_STACKLIMIT) /* the interpreter has a heap instead of a stack */
+        rc = pcre2_match(e->t->words, (PCRE2_SPTR)text, bytes, start, options | PCRE2_NO_JIT,
+                         e->match, e->t->limits);
+    *from = *to = bytes;
+    if (rc == PCRE2_ERROR_NOMATCH)
+        return 0;
+    if (rc < 0) {
+        char why[120] = "";
+        pcre2_get_error_message(rc, (PCRE2_UCHAR *)why, sizeof why);
+        return error_set(e->error, ERR_BAD_INPUT, "the text cannot be split into words: %s", why);
+    }
+    const PCRE2_SIZE *span = pcre2_get_ovector_pointer(e->match);
+    sl_assert(span[0] >= start && span[1] > span[0] && span[1] <= bytes);
+    *from = span[0];
+    *to = span[1];
+    return 0;
+}
+
+/* Text between two matches is a word of its own. */
+static int encode_stretch(struct encoder *e, const char *text, size_t bytes)
+{
+    if (e->t->blob->model == TOKENIZER_SPM)
+        return encode_spm_stretch(e, text, bytes);
+    for (size_t at = 0, from, to; at < bytes; at = to) {
+        if (next_word(e, text, bytes, at, &from, &to))
+            return -1;
+        if (from > at && encode_word(e, text + at, from - at))
+            return -1;
+        if (to > from && encode_word(e, text + from, to - from))
+            return -1;
+    }
+    return 0;
+}
+
+/* First of specials[lo, hi), which agree in their first `depth` bytes, whose next byte is >= c. */
+static uint32_t narrow(const struct tokenizer_blob *b, uint32_t lo, uint32_t hi, size_t depth,
+                       unsigned c)
+{
+    const uint32_t *specials = blob_specials(b);
+    while (lo < hi) {
+        uint32_t mid = lo + (hi - lo) / 2;
+        size_t n;
+        const char *piece = blob_piece(b, specials[mid], &n);
+        if (n <= depth || (unsigned char)piece[depth] < c)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo;
+}
+
+/* The longest special token that stands at the start of text, by narrowing the sorted list byte
+ * after byte; TOKEN_NONE when there is none. */
+static uint32_t special_at(const struct encoder *e, const char *text, size_t bytes, size_t *length)
+{
+    const struct tokenizer_blob *b = e->t->blob;
+    uint32_t lo = 0, hi = b->specials, found = TOKEN_NONE;
+    for (size_t depth = 0; depth < bytes; depth++) {
+        unsigned c = (unsigned char)text[depth];
+        lo = narrow(b, lo, hi, depth, c);
+        hi = narrow(b, lo, hi, depth, c + 1);
+        if (lo == hi)
+            break;
+        /* The shortest of those that begin like this stands first. */
+        uint32_t id = blob_specials(b)[lo];
+        size_t n;
+        blob_piece(b, id, &n);
+        if (n == depth + 1 && (e->parse_special || blob_types(b)[id] == TOKEN_USER_DEFINED)) {
+            found = id;
+            *length = n;
+        }
+    }
+    return found;
+}
+
+/* After a control token a text begins anew, with its space if it gets one: the space takes the
+ * place of the token's last byte. */
+static int encode_text(struct encoder *e, char *text, size_t bytes)
+{
+    bool prefix = (e->t->blob->flags & TOKENIZER_SPACE_PREFIX) != 0, anew = false;
+    size_t start = 0, length = 0;
+    for (size_t at = 0; at <= bytes; at++) {
+        uint32_t id = at < bytes ? special_at(e, text + at, bytes - at, &length) : TOKEN_NONE;
+        if (id == TOKEN_NONE && at < bytes)
+            continue;
+        if (anew && prefix && at > start)
+            text[--start] = ' ';
+        if (encode_stretch(e, text + start, at - start) || (at < bytes && emit(e, id)))
+            return -1;
+        if (at == bytes)
+            break;
+        anew = tokenizer_is_control(e->t, id);
+        start = at + length;
+        at = start - 1;
+    }
+    return 0;
+}
+
+/* The text as SentencePiece sees it, in place: U+2581 is a space to it, and a space comes first.
+ * There is room for one byte more. Returns its bytes. */
+static size_t spm_text(const struct encoder *e, char *text, size_t bytes)
+{
+    size_t n = 0, length;
+    for (size_t i = 0; i < bytes; n++) {
+        bool space = bytes - i >= 3 && memcmp(text + i, "\xe2\x96\x81", 3) == 0;
+        text[n] = space ? ' ' : text[i];
+        i += space ? 3 : 1;
+    }
+    if (n == 0 || (e->t->blob->flags & TOKENIZER_SPACE_PREFIX) == 0)
+        return n;
+    uint32_t id = special_at(e, text, n, &length);
+    if (id != TOKEN_NONE && tokenizer_is_control(e->t, id))
+        return n;
+    memmove(text + 1, text, n);
+    text[0] = ' ';
+    return n + 1;
+}
+
+int tokenizer_encode(const struct tokenizer *t, const char *text, size_t bytes, bool parse_special,
+                     uint32_t **ids, size_t *count, struct error *error)
+{
+    OBJ_CHECK(t, TOKENIZER_OBJ);
+    *ids = NULL;
+    *count = 0;
+    if (bytes > TOKENIZER_TEXT_MAX)
+        return error_set(error, ERR_BAD_INPUT, "the text is longer than %u MiB",
+                         TOKENIZER_TEXT_MAX >> 20);
+    struct encoder e = {.t = t, .parse_special = parse_special, .error = error};
+    char *clean = malloc(3 * bytes + 2);
+    bool words = t->blob->model == TOKENIZER_BPE;
+    if (words)
+        e.match = pcre2_match_data_create_from_pattern(t->words, NULL);
+    int status = -1;
+    if (!clean || (words && !e.match) || reserve(&e, &e.ids, &e.room, 1, sizeof *e.ids)) {
+        error_set(error, ERR_NO_MEMORY, "no memory to encode the text");
+    } else {
+        size_t n = utf8_sanitise(text, bytes, clean);
+        status = encode_text(&e, clean, words ? n : spm_text(&e, clean, n));
+    }
+    free(clean);
+    pcre2_match_data_free(e.match);
+    free(e.symbols);
+    free(e.heap);
+    if (status) {
+        free(e.ids);
+        return -1;
+    }
+    *ids = e.ids;
+    *count = e.count;
+    return 0;
+}

@@ -1,0 +1,210 @@
+#include "lib/offline/measure/clocked.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/assert.h"
+#include "lib/base/bytes.h"
+#include "lib/deterministic/deterministic.h"
+#include "lib/model/limits.h"
+#include "lib/offline/measure/serving.h"
+#include "lib/tensor/tier.h"
+
+struct clocked { /* one evaluation */
+    const struct offline_evaluation *base;
+    const struct sim_config *config;
+    struct state *state[OFFLINE_WORKERS_MAX];
+};
+
+struct state { /* of one worker */
+    struct clocked *run;
+    struct lockstep *lockstep;
+    uint32_t sequence;
+    bool in_token;
+    struct sim_figures figures;
+    uint8_t levels[MODEL_EXPERTS_MAX];
+};
+
+static void add(struct sim_figures *to, const struct sim_figures *more)
+{
+#define COUNT(name, meaning) to->name += more->name;
+#define REAL(name, meaning)  to->name += more->name;
+#include "lib/sim/results.tbl.h"
+}
+
+/* ---- the core's calls ---- */
+
+static struct expert_step of_sequence(const struct state *w, const struct expert_step *step)
+{
+    struct expert_step s = *step;
+    s.sequence = w->sequence;
+    return s;
+}
+
+static void end_token(struct state *w)
+{
+    if (w->in_token)
+        lockstep_token_end(w->lockstep);
+    w->in_token = false;
+}
+
+/* The first call of a layer: what was before it is over. */
+static void gate_input(void *arg, const struct expert_step *step, const float *x, uint32_t n)
+{
+    struct state *w = arg;
+    struct expert_step s = of_sequence(w, step);
+    if (step->layer == 0)
+        end_token(w);
+    w->in_token = true;
+    lockstep_layer_begins(w->lockstep, &s);
+    lockstep_gate_input(w->lockstep, &s, x, n);
+}
+
+static void logits_said(void *arg, const struct expert_step *step, const float *logits,
+                        uint32_t experts)
+{
+    struct state *w = arg;
+    (void)step;
+    residency_logit_levels(logits, experts, w->levels);
+    lockstep_logits(w->lockstep, w->levels);
+}
+
+static void routed(void *arg, const struct expert_step *step, const struct route *routes)
+{
+    struct state *w = arg;
+    struct expert_step s = of_sequence(w, step);
+    sl_assert(step->rows == 1);
+    lockstep_routed(w->lockstep, &s, routes);
+}
+
+static int serve(void *arg, const struct expert_step *step, const struct expert_item *item)
+{
+    (void)step;
+    const struct state *w = arg;
+    const struct sim_answer *answer = lockstep_answer(w->lockstep, item->expert);
+    return answer->outcome == SIM_SKIPPED ? OFFLINE_SKIP : (int)answer->tier;
+}
+
+static const void *dense(void *self, uint32_t entry)
+{
+    const struct state *w = self;
+    return offline_dense(w->run->base->model, entry);
+}
+
+/* ---- running ---- */
+
+static void end_segment(struct state *w)
+{
+    if (!w->lockstep)
+        return;
+    end_token(w);
+    add(&w->figures, sim_cache_figures(lockstep_cache(w->lockstep), SIM_DECODE));
+    lockstep_destroy(w->lockstep);
+    w->lockstep = NULL;
+}
+
+static struct lockstep *new_clock(struct state *w, struct error *error)
+{
+    struct lockstep_config config = {.model = offline_index(w->run->base->model),
+                                     .ops = kernel_ops_select(NULL),
+                                     .sim = *w->run->config,
+                                     .dense = dense,
+                                     .self = w};
+    return lockstep_create(&config, error);
+}
+
+static void worker_hooks(void *arg, uint32_t worker, struct offline_hooks *h)
+{
+    struct clocked *run = arg;
+    sl_assert(worker < OFFLINE_WORKERS_MAX);
+    struct state *w = run->state[worker] = calloc(1, sizeof *w);
+    if (!w)
+        log_fatal(1, "no memory to evaluate a system");
+    w->run = run;
+    bool looks = strcmp(run->config->knobs.eviction, "logits") == 0;
+    *h = (struct offline_hooks){.arg = w,
+                                .gate_input = gate_input,
+                                .logits = looks ? logits_said : NULL,
+                                .routed = routed,
+                                .serve = serve};
+}
+
+static void worker_begins(void *arg, uint32_t worker, uint32_t window)
+{
+    struct clocked *run = arg;
+    struct state *w = run->state[worker];
+    struct error error;
+    if (window % SERVING_SEGMENT == 0) {
+        end_segment(w);
+        w->lockstep = new_clock(w, &error);
+        if (!w->lockstep) /* the configuration was tried before: what is left is memory */
+            log_fatal(1, "%s", error.text);
+    }
+    w->sequence = window + 1;
+}
+
+static void pass_progress(void *arg, uint32_t done, uint32_t windows)
+{
+    const struct clocked *run = arg;
+    if (run->base->progress)
+        run->base->progress(run->base->arg, done, windows);
+}
+
+static void collect(struct clocked *run, struct sim_figures *figures)
+{
+    for (int i = 0; i < OFFLINE_WORKERS_MAX; i++) {
+        struct state *w = run->state[i];
+        if (!w)
+            continue;
+        end_segment(w);
+        add(figures, &w->figures);
+        free(w);
+    }
+}
+
+int clocked_evaluate(const struct offline_evaluation *base, const struct sim_config *config,
+                     enum quant_method method, struct offline_losses *losses,
+                     struct sim_figures *figures, struct error *error)
+{
+    struct clocked run = {.base = base, .config = config};
+    struct sim_cache *tried = sim_cache_create(config, error);
+    if (!tried)
+        return -1;
+    sim_cache_destroy(tried);
+    struct offline_evaluation e = *base;
+    e.token_by_token = true;
+    e.segment = SERVING_SEGMENT;
+    e.method = method;
+    e.renormalise_skips = config->knobs.skip_renormalise;
+    e.hooks = worker_hooks;
+    e.begins = worker_begins;
+    e.progress = pass_progress;
+    e.arg = &run;
+    int status = offline_evaluate(&e, losses, error);
+    *figures = (struct sim_figures){0};
+    collect(&run, figures);
+    return status;
+}
+
+/* ---- the model's figures ---- */
+
+void clocked_config(const struct offline_model *m, const struct knobs *knobs,
+                    const struct plan *plan, enum quant_method method, uint64_t capacity,
+                    struct sim_config *config)
+{
+    lockstep_model(offline_index(m), knobs, plan, capacity, config);
+    /* Whatever a system wants is made in memory. */
+    config->tier_mask = (1u << TIER__COUNT) - 1;
+    for (enum tier t = TIER_NATIVE; t < TIER__COUNT; t++)
+        config->tier_bytes[t] = offline_expert_bytes(m, 0, 0, t, method);
+}
+
+double clocked_token_ns(const struct sim_config *c)
+{
+    return c->layers * (c->compute.layer_ns + c->top_k * c->compute.expert_ns);
+}
+
+double clocked_read_ns(const struct sim_config *c)
+{
+    return c->drive.latency_ns + (double)c->tier_bytes[TIER_NATIVE] * 1e9 / c->drive.bytes_per_s;
+}

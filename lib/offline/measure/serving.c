@@ -1,0 +1,253 @@
+#include "lib/offline/measure/serving.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/assert.h"
+#include "lib/policy/access/swap.h"
+#include "lib/tensor/tier.h"
+
+struct run { /* one evaluation */
+    const struct offline_evaluation *base;
+    const struct serving *s;
+    const struct model_hparams *hp;
+    struct state *state[OFFLINE_WORKERS_MAX];
+};
+
+struct state { /* of one worker */
+    struct run *run;
+    uint64_t need[2], skipped, swapped;
+    uint32_t *tokens;  /* fate: [E] of the chunk and layer */
+    uint32_t low_from; /* fate: experts with fewer tokens are low */
+    struct swap *swap;
+    double due; /* pairs that may be swapped now */
+};
+
+static void *room(size_t count, size_t bytes)
+{
+    void *at = calloc(count, bytes);
+    if (!at)
+        log_fatal(1, "no memory to evaluate a system");
+    return at;
+}
+
+/* ---- hobbit: HOBBIT §3.2 ---- */
+
+static int serve_hobbit(void *arg, const struct expert_step *step, const struct expert_item *item)
+{
+    struct state *w = arg;
+    const struct serving *s = w->run->s;
+    double before = (double)item->weight_before;
+    sl_assert(step->rows == 1);
+    if (item->rank > 0 && before > s->t2) {
+        w->skipped++;
+        return OFFLINE_SKIP;
+    }
+    bool low = item->rank > 0 && before > s->t1;
+    w->need[low]++;
+    return low ? s->low : s->high;
+}
+
+/* ---- fate: popularity in the chunk ---- */
+
+static int by_count(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
+}
+
+static void count_tokens(void *arg, const struct expert_step *step, const struct route *routes)
+{
+    struct state *w = arg;
+    uint32_t experts = w->run->hp->experts, used = 0, *sorted = w->tokens + experts;
+    memset(w->tokens, 0, experts * sizeof *w->tokens);
+    for (size_t i = 0; i < (size_t)step->rows * w->run->hp->experts_used; i++)
+        w->tokens[routes[i].expert]++;
+    for (uint32_t e = 0; e < experts; e++)
+        if (w->tokens[e])
+            sorted[used++] = w->tokens[e];
+    qsort(sorted, used, sizeof *sorted, by_count);
+    uint32_t low = (uint32_t)(w->run->s->low_fraction * used);
+    w->low_from = low < used ? sorted[low] : UINT32_MAX;
+}
+
+static int serve_fate(void *arg, const struct expert_step *step, const struct expert_item *item)
+{
+    (void)step;
+    const struct state *w = arg;
+    return item->tokens < w->low_from ? TIER_INT2 : TIER_INT4;
+}
+
+/* ---- swapmoe ---- */
+
+static void swap_begin(struct state *w)
+{
+    const struct serving *s = w->run->s;
+    const struct model_hparams *hp = w->run->hp;
+    struct swap_config config = {.layers = hp->layers,
+                                 .experts = hp->experts,
+                                 .top_k = hp->experts_used,
+                                 .keep = s->keep,
+                                 .norm = s->norm,
+                                 .interval = s->interval,
+                                 .margin = (float)s->margin,
+                                 .amortise = !s->together,
+                                 .count_only = s->count_only};
+    if (w->swap)
+        swap_destroy(w->swap);
+    w->swap = swap_create(&config);
+    if (!w->swap)
+        log_fatal(1, "no memory, or no such sets, for swapping");
+    uint8_t *set = room(hp->experts, 1);
+    for (uint32_t l = 0; l < hp->layers; l++) {
+        for (uint32_t e = 0; e < hp->experts; e++)
+            set[e] = s->allowed[(size_t)l * hp->experts + e];
+        swap_set(w->swap, l, set);
+    }
+    free(set);
+    w->due = 0;
+}
+
+static bool mask_swap(void *arg, const struct expert_step *step, bool *allowed)
+{
+    struct state *w = arg;
+    const uint8_t *serving = swap_serving(w->swap, step->layer);
+    for (uint32_t e = 0; e < w->run->hp->experts; e++)
+        allowed[e] = serving[e] != 0;
+    return true;
+}
+
+/* After the last layer the step's tokens are complete: swaps that are due take place. */
+static void end_of_step(struct state *w, uint32_t tokens)
+{
+    const struct serving *s = w->run->s;
+    struct swap_pair pair;
+    swap_tokens(w->swap, tokens);
+    w->due += s->pairs_per_token * tokens;
+    while ((s->pairs_per_token <= 0 || w->due >= 1) && swap_next(w->swap, &pair)) {
+        swap_done(w->swap);
+        w->swapped++;
+        w->due -= 1;
+    }
+    w->due = w->due > 1 ? 1 : w->due; /* an idle drive saves nothing up */
+}
+
+static void choice_swap(void *arg, const struct expert_step *step, const float *importance)
+{
+    struct state *w = arg;
+    for (uint32_t e = 0; e < w->run->hp->experts; e++)
+        if (importance[e] > 0)
+            swap_choice(w->swap, step->layer, e, importance[e]);
+    if (step->layer + 1 == w->run->hp->layers)
+        end_of_step(w, step->rows);
+}
+
+/* ---- running ---- */
+
+static void worker_hooks(void *arg, uint32_t worker, struct offline_hooks *h)
+{
+    struct run *run = arg;
+    sl_assert(worker < OFFLINE_WORKERS_MAX);
+    struct state *w = run->state[worker] = room(1, sizeof *w);
+    w->run = run;
+    h->arg = w;
+    switch (run->s->kind) {
+    case SERVE_HOBBIT: h->serve = serve_hobbit; break;
+    case SERVE_FATE:
+        w->tokens = room(2 * run->hp->experts, sizeof *w->tokens);
+        h->routed = count_tokens;
+        h->serve = serve_fate;
+        break;
+    case SERVE_SWAPMOE:
+        h->mask = mask_swap;
+        h->choice = choice_swap;
+        break;
+    default: break;
+    }
+}
+
+static void worker_begins(void *arg, uint32_t worker, uint32_t window)
+{
+    struct run *run = arg;
+    if (run->s->kind == SERVE_SWAPMOE && window % SERVING_SEGMENT == 0)
+        swap_begin(run->state[worker]);
+}
+
+static void pass_progress(void *arg, uint32_t done, uint32_t windows)
+{
+    const struct run *run = arg;
+    if (run->base->progress)
+        run->base->progress(run->base->arg, done, windows);
+}
+
+static void collect(struct run *run, struct serving_report *report)
+{
+    for (int i = 0; i < OFFLINE_WORKERS_MAX; i++) {
+        struct state *w = run->state[i];
+        if (!w)
+            continue;
+        report->swapped += w->swapped;
+        report->need[0] += w->need[0];
+        report->need[1] += w->need[1];
+        report->skipped += w->skipped;
+        if (w->swap)
+            swap_destroy(w->swap);
+        free(w->tokens);
+        free(w);
+    }
+}
+
+int serving_evaluate(const struct offline_evaluation *base, const struct serving *s,
+                     struct offline_losses *losses, struct serving_report *report,
+                     struct error *error)
+{
+    struct serving_report unused;
+    struct run run = {.base = base, .s = s, .hp = &offline_index(base->model)->hparams};
+    struct offline_evaluation e = *base;
+    report = report ? report : &unused;
+    *report = (struct serving_report){0};
+    e.method = s->method;
+    e.hooks = worker_hooks;
+    e.begins = worker_begins;
+    e.progress = pass_progress;
+    e.arg = &run;
+    e.tier = s->kind == SERVE_TIERS ? s->tier : NULL;
+    e.allowed = s->kind == SERVE_MASK ? s->allowed : NULL;
+    e.renormalise_skips = s->kind == SERVE_HOBBIT && s->skip_renormalise;
+    e.token_by_token = s->kind == SERVE_HOBBIT || (s->kind == SERVE_SWAPMOE && s->chunk <= 1);
+    if (s->kind == SERVE_SWAPMOE) {
+        e.chunk = s->chunk;
+        e.segment = SERVING_SEGMENT;
+    }
+    int status = offline_evaluate(&e, losses, error);
+    collect(&run, report);
+    return status;
+}
+
+void serving_largest(const float *value, uint32_t layers, uint32_t experts, const uint32_t *keep,
+                     bool *allowed)
+{
+    memset(allowed, 0, (size_t)layers * experts * sizeof *allowed);
+    for (uint32_t l = 0; l < layers; l++) {
+        const float *v = value + (size_t)l * experts;
+        bool *a = allowed + (size_t)l * experts;
+        for (uint32_t n = 0; n < keep[l] && n < experts; n++) {
+            uint32_t best = UINT32_MAX;
+            for (uint32_t e = 0; e < experts; e++)
+                if (!a[e] && (best == UINT32_MAX || v[e] > v[best]))
+                    best = e;
+            a[best] = true;
+        }
+    }
+}
+
+uint64_t serving_bytes(const struct offline_model *m, const uint8_t *tier, enum quant_method method)
+{
+    const struct model_hparams *hp = &offline_index(m)->hparams;
+    uint64_t bytes = 0;
+    for (uint32_t l = 0; l < hp->layers; l++)
+        for (uint32_t e = 0; e < hp->experts; e++)
+            bytes += offline_expert_bytes(
+                m, l, e, tier ? (enum tier)tier[(size_t)l * hp->experts + e] : TIER_NATIVE, method);
+    return bytes;
+}

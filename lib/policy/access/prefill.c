@@ -1,0 +1,51 @@
+#include "lib/policy/access/prefill.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+typedef bool (*before_fn)(const struct prefill_item *a, const struct prefill_item *b);
+
+static bool more_tokens(const struct prefill_item *a, const struct prefill_item *b)
+{
+    return a->tokens != b->tokens ? a->tokens > b->tokens : a->expert < b->expert;
+}
+
+static bool lower_index(const struct prefill_item *a, const struct prefill_item *b)
+{
+    return a->expert < b->expert;
+}
+
+/* Insertion sort by halving gaps: a layer has at most some thousand experts, and unlike qsort it
+ * never allocates. Both orders are total, so stability does not matter. */
+static void sort(struct prefill_item *items, uint32_t count, before_fn before)
+{
+    uint32_t gap = 1;
+    while (gap < count / 3)
+        gap = gap * 3 + 1;
+    for (; gap > 0; gap /= 3) {
+        for (uint32_t i = gap; i < count; i++) {
+            struct prefill_item item = items[i];
+            uint32_t at = i;
+            for (; at >= gap && before(&item, &items[at - gap]); at -= gap)
+                items[at] = items[at - gap];
+            items[at] = item;
+        }
+    }
+}
+
+static void popularity(struct prefill_item *items, uint32_t count)
+{
+    sort(items, count, more_tokens);
+}
+
+static void by_index(struct prefill_item *items, uint32_t count)
+{
+    sort(items, count, lower_index);
+}
+
+prefill_order_fn prefill_order_find(const char *name)
+{
+    if (strcmp(name, "popularity") == 0)
+        return popularity;
+    return strcmp(name, "index") == 0 ? by_index : NULL;
+}

@@ -1,0 +1,20 @@
+/* Prefill order: in which order a chunk's missing experts are loaded.
+ *  popularity  most tokens first, ties to the lower index (Fate §4.3)
+ *  index       ascending */
+#ifndef SLUICE_POLICY_ACCESS_PREFILL_H
+#define SLUICE_POLICY_ACCESS_PREFILL_H
+
+#include <stdint.h>
+
+#define PREFILL_ORDERS "popularity|index"
+
+struct prefill_item {
+    uint32_t expert;
+    uint32_t tokens;
+};
+
+/* Sorts items[0..count-1] in place. Never allocates. */
+typedef void (*prefill_order_fn)(struct prefill_item *items, uint32_t count);
+prefill_order_fn prefill_order_find(const char *name); /* NULL when unknown */
+
+#endif

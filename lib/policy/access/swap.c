@@ -1,0 +1,294 @@
+#include "lib/policy/access/swap.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/assert.h"
+
+#define SWAP_MAGIC 0x50415753u
+
+struct swap_layer {
+    uint32_t keep;           /* v */
+    uint32_t pairs, handed;  /* of the last plan */
+    uint64_t planned;        /* token of the last plan */
+    uint16_t *in, *out;      /* [experts] */
+    uint8_t *serving, *want; /* [experts] */
+    float *importance;       /* [experts] */
+};
+
+struct swap {
+    uint32_t magic;
+    struct swap_config config; /* its arrays are not kept */
+    struct swap_layer *layer;
+    float *norm;            /* [layers * experts], or NULL */
+    uint64_t tokens, plans; /* plans so far, over all layers */
+    bool handed_out;
+    struct swap_pair pair; /* the one that is out */
+    uint64_t done;
+};
+
+/* ---- making --------------------------------------------------------------------------------- */
+
+static bool config_is_sane(const struct swap_config *c)
+{
+    if (c->layers == 0 || c->experts == 0 || c->experts > UINT16_MAX || c->interval == 0 ||
+        !(c->margin >= 0) || !c->keep)
+        return false;
+    for (uint32_t l = 0; l < c->layers; l++)
+        if (c->keep[l] < c->top_k || c->keep[l] == 0 || c->keep[l] > c->experts)
+            return false;
+    return true;
+}
+
+static bool layer_init(struct swap *s, uint32_t layer)
+{
+    struct swap_layer *l = &s->layer[layer];
+    uint32_t experts = s->config.experts;
+    l->keep = s->config.keep[layer];
+    l->in = calloc(experts, sizeof *l->in);
+    l->out = calloc(experts, sizeof *l->out);
+    l->serving = calloc(experts, 1);
+    l->want = calloc(experts, 1);
+    l->importance = calloc(experts, sizeof *l->importance);
+    return l->in && l->out && l->serving && l->want && l->importance;
+}
+
+/* Marks the `keep` largest; of equals those that serve, then the lower index. */
+static void mark_largest(const struct swap_layer *l, const float *value, uint32_t experts,
+                         uint8_t *mark)
+{
+    memset(mark, 0, experts);
+    for (uint32_t n = 0; n < l->keep; n++) {
+        uint32_t best = UINT32_MAX;
+        for (uint32_t e = 0; e < experts; e++) {
+            if (mark[e])
+                continue;
+            if (best == UINT32_MAX || value[e] > value[best] ||
+                (value[e] == value[best] && l->serving[e] && !l->serving[best]))
+                best = e;
+        }
+        mark[best] = 1;
+    }
+}
+
+struct swap *swap_create(const struct swap_config *config)
+{
+    struct swap *s = config_is_sane(config) ? calloc(1, sizeof *s) : NULL;
+    uint32_t experts = config->experts;
+    if (!s)
+        return NULL;
+    *s = (struct swap){.magic = SWAP_MAGIC, .config = *config, .plans = config->layers};
+    size_t all = (size_t)config->layers * experts;
+    bool made = (s->layer = calloc(config->layers, sizeof *s->layer)) != NULL;
+    for (uint32_t l = 0; made && l < config->layers; l++)
+        made = layer_init(s, l);
+    if (made && config->norm) {
+        made = (s->norm = malloc(all * sizeof *s->norm)) != NULL;
+        if (made)
+            memcpy(s->norm, config->norm, all * sizeof *s->norm);
+    }
+    if (!made) {
+        swap_destroy(s);
+        return NULL;
+    }
+    for (uint32_t l = 0; l < config->layers; l++) {
+        const float *norm = s->norm ? s->norm + (size_t)l * experts : s->layer[l].importance;
+        mark_largest(&s->layer[l], norm, experts, s->layer[l].want);
+        memcpy(s->layer[l].serving, s->layer[l].want, experts);
+    }
+    s->config.keep = NULL;
+    s->config.norm = NULL;
+    return s;
+}
+
+void swap_destroy(struct swap *s)
+{
+    if (!s)
+        return;
+    OBJ_CHECK(s, SWAP_MAGIC);
+    for (uint32_t l = 0; s->layer && l < s->config.layers; l++) {
+        free(s->layer[l].in);
+        free(s->layer[l].out);
+        free(s->layer[l].serving);
+        free(s->layer[l].want);
+        free(s->layer[l].importance);
+    }
+    free(s->layer);
+    free(s->norm);
+    s->magic = 0;
+    free(s);
+}
+
+static struct swap_layer *layer_at(const struct swap *s, uint32_t layer)
+{
+    OBJ_CHECK(s, SWAP_MAGIC);
+    sl_assert(layer < s->config.layers);
+    return &s->layer[layer];
+}
+
+void swap_set(struct swap *s, uint32_t layer, const uint8_t *resident)
+{
+    struct swap_layer *l = layer_at(s, layer);
+    uint32_t count = 0;
+    for (uint32_t e = 0; e < s->config.experts; e++) {
+        l->serving[e] = resident[e] != 0;
+        count += l->serving[e];
+    }
+    sl_assert(count == l->keep);
+    l->pairs = l->handed = 0;
+    if (s->handed_out && s->pair.layer == layer)
+        s->handed_out = false;
+}
+
+/* ---- importance ----------------------------------------------------------------------------- */
+
+void swap_choice(struct swap *s, uint32_t layer, uint32_t expert, float value)
+{
+    struct swap_layer *l = layer_at(s, layer);
+    sl_assert(expert < s->config.experts);
+    float norm = s->norm ? s->norm[(size_t)layer * s->config.experts + expert] : 1;
+    float add = s->config.count_only ? 1 : value * norm;
+    if (add > 0) /* neither NaN nor less than nothing: the values come from another process */
+        l->importance[expert] += add;
+}
+
+float swap_importance(const struct swap *s, uint32_t layer, uint32_t expert)
+{
+    sl_assert(expert < s->config.experts);
+    return layer_at(s, layer)->importance[expert];
+}
+
+/* ---- plans ---------------------------------------------------------------------------------- */
+
+/* The expert that is (or is not) wanted and does not (or does) serve, most (least) important first,
+ * among those not listed yet; want is cleared (set) to list it. */
+static uint32_t next_newcomer(const struct swap_layer *l, uint32_t experts)
+{
+    uint32_t best = UINT32_MAX;
+    for (uint32_t e = 0; e < experts; e++)
+        if (l->want[e] && !l->serving[e] &&
+            (best == UINT32_MAX || l->importance[e] > l->importance[best]))
+            best = e;
+    return best;
+}
+
+static uint32_t next_leaver(const struct swap_layer *l, uint32_t experts)
+{
+    uint32_t best = UINT32_MAX;
+    for (uint32_t e = 0; e < experts; e++)
+        if (!l->want[e] && l->serving[e] &&
+            (best == UINT32_MAX || l->importance[e] < l->importance[best]))
+            best = e;
+    return best;
+}
+
+/* What a newcomer must have more than who leaves. */
+static float margin_of(const struct swap *s, const struct swap_layer *l)
+{
+    double sum = 0;
+    for (uint32_t e = 0; e < s->config.experts; e++)
+        sum += (double)l->importance[e];
+    return s->config.margin * (float)(sum / s->config.experts);
+}
+
+static void plan(struct swap *s, uint32_t layer)
+{
+    struct swap_layer *l = layer_at(s, layer);
+    uint32_t experts = s->config.experts;
+    if (s->handed_out && s->pair.layer == layer) /* it will be done, so plan as if it were */
+        l->serving[s->pair.in] = 1, l->serving[s->pair.out] = 0;
+    mark_largest(l, l->importance, experts, l->want);
+    l->pairs = l->handed = 0;
+    l->planned = s->tokens;
+    float margin = margin_of(s, l);
+    for (uint32_t in; (in = next_newcomer(l, experts)) != UINT32_MAX;) {
+        uint32_t out = next_leaver(l, experts);
+        sl_assert(out != UINT32_MAX);                        /* as many leave as come */
+        if (l->importance[in] - l->importance[out] < margin) /* and less in all further pairs */
+            break;
+        l->in[l->pairs] = (uint16_t)in;
+        l->out[l->pairs++] = (uint16_t)out;
+        l->want[in] = 0;
+        l->want[out] = 1;
+    }
+    if (s->handed_out && s->pair.layer == layer)
+        l->serving[s->pair.in] = 0, l->serving[s->pair.out] = 1;
+    memset(l->importance, 0, experts * sizeof *l->importance);
+}
+
+/* The token at which the n-th plan is made; plans go round the layers. */
+static uint64_t plan_time(const struct swap *s, uint64_t n)
+{
+    uint64_t layers = s->config.layers, f = s->config.interval;
+    return n / layers * f + (s->config.amortise ? n % layers * f / layers : 0);
+}
+
+void swap_tokens(struct swap *s, uint32_t tokens)
+{
+    OBJ_CHECK(s, SWAP_MAGIC);
+    s->tokens += tokens;
+    for (; plan_time(s, s->plans) <= s->tokens; s->plans++)
+        plan(s, (uint32_t)(s->plans % s->config.layers));
+}
+
+/* ---- pairs ---------------------------------------------------------------------------------- */
+
+static uint64_t due(const struct swap *s, const struct swap_layer *l)
+{
+    uint64_t part = s->config.amortise ? s->config.interval / s->config.layers : 0;
+    return l->planned + part * l->handed / l->pairs;
+}
+
+bool swap_next(struct swap *s, struct swap_pair *pair)
+{
+    OBJ_CHECK(s, SWAP_MAGIC);
+    uint32_t best = UINT32_MAX;
+    for (uint32_t i = 0; i < s->config.layers && !s->handed_out; i++) {
+        const struct swap_layer *l = &s->layer[i];
+        if (l->handed < l->pairs && due(s, l) <= s->tokens &&
+            (best == UINT32_MAX || due(s, l) < due(s, &s->layer[best])))
+            best = i;
+    }
+    if (best == UINT32_MAX)
+        return false;
+    struct swap_layer *l = &s->layer[best];
+    *pair = s->pair = (struct swap_pair){best, l->in[l->handed], l->out[l->handed]};
+    l->handed++;
+    s->handed_out = true;
+    return true;
+}
+
+void swap_done(struct swap *s)
+{
+    OBJ_CHECK(s, SWAP_MAGIC);
+    if (!s->handed_out) /* swap_set has come between */
+        return;
+    struct swap_layer *l = &s->layer[s->pair.layer];
+    sl_assert(!l->serving[s->pair.in] && l->serving[s->pair.out]);
+    l->serving[s->pair.in] = 1;
+    l->serving[s->pair.out] = 0;
+    s->handed_out = false;
+    s->done++;
+}
+
+/* Pairs that were planned as if it had been done may name the same experts: the plan is dropped. */
+void swap_abandon(struct swap *s)
+{
+    OBJ_CHECK(s, SWAP_MAGIC);
+    if (!s->handed_out)
+        return;
+    struct swap_layer *l = &s->layer[s->pair.layer];
+    l->pairs = l->handed = 0;
+    s->handed_out = false;
+}
+
+const uint8_t *swap_serving(const struct swap *s, uint32_t layer)
+{
+    return layer_at(s, layer)->serving;
+}
+
+uint64_t swap_pairs_done(const struct swap *s)
+{
+    OBJ_CHECK(s, SWAP_MAGIC);
+    return s->done;
+}

@@ -1,0 +1,178 @@
+#include <math.h>
+#include <string.h>
+
+#include "lib/base/assert.h"
+#include "lib/policy/prediction/prediction.h"
+
+/* A NaN is no guess at all: it ranks behind every number. */
+static bool ranks_before(float a, float b)
+{
+    return a > b || (isnan(b) && !isnan(a));
+}
+
+/* Keeps out[0..held-1] in descending order; a later equal goes behind an earlier one, which is the
+ * tie rule. Returns the new number held. */
+static uint32_t keep_best(struct guess *out, uint32_t held, uint32_t want, struct guess g)
+{
+    uint32_t at = held;
+    while (at > 0 && ranks_before(g.probability, out[at - 1].probability))
+        at--;
+    if (at >= want)
+        return held;
+    uint32_t last = held < want ? held : want - 1;
+    memmove(&out[at + 1], &out[at], (last - at) * sizeof *out);
+    out[at] = g;
+    return held < want ? held + 1 : held;
+}
+
+/* ---- from logits ---------------------------------------------------------------------------- */
+
+/* Until the end `probability` holds the logit: order by logits does not suffer from underflow. */
+static uint32_t largest_logits(const float *logits, uint32_t experts, uint32_t want,
+                               struct guess *out)
+{
+    uint32_t held = 0;
+    float top = -INFINITY;
+    for (uint32_t i = 0; i < experts; i++) {
+        held = keep_best(out, held, want, (struct guess){i, logits[i]});
+        if (logits[i] > top)
+            top = logits[i];
+    }
+    float sum = 0;
+    for (uint32_t i = 0; i < experts; i++)
+        sum += isnan(logits[i]) ? 0 : expf(logits[i] - top);
+    for (uint32_t i = 0; i < held; i++) {
+        float p = expf(out[i].probability - top) / sum;
+        out[i].probability = isfinite(p) ? p : 0;
+    }
+    return held;
+}
+
+static uint32_t next_layer(const struct prediction_input *in, struct guess *out)
+{
+    return in->logits ? largest_logits(in->logits, in->experts, in->want, out) : 0;
+}
+
+/* Softmax keeps the order of logits, so the rank decides: above the percentile's interpolated value
+ * lies what is strictly greater than it. */
+static uint32_t fate(const struct prediction_input *in, struct guess *out)
+{
+    uint32_t experts = in->experts, want = in->want < experts ? in->want : experts;
+    if (!in->logits || want == 0)
+        return 0;
+    /* The interpolation looks at two ranks, at most this many from the top. */
+    uint32_t ranks = experts - (uint32_t)(0.75 * (experts - 1));
+    uint32_t held = largest_logits(in->logits, experts, want < ranks ? want : ranks, out);
+    if (held < ranks) /* bounded below the percentile: all of them are above it */
+        return held;
+    double at = 0.75 * (experts - 1), part = at - floor(at);
+    double low = out[ranks - 1].probability;
+    double high = ranks > 1 ? out[ranks - 2].probability : low;
+    double line = low + part * (high - low);
+    uint32_t above = 0;
+    while (above < held && out[above].probability > line)
+        above++;
+    if (above < in->top_k && above < want)
+        above = largest_logits(in->logits, experts, want < in->top_k ? want : in->top_k, out);
+    return above;
+}
+
+/* ---- from counts ---------------------------------------------------------------------------- */
+
+static uint32_t by_score(const struct prediction_input *in, const float *score, struct guess *out)
+{
+    uint32_t held = 0;
+    double sum = 0;
+    for (uint32_t i = 0; i < in->experts; i++) {
+        if (!(score[i] > 0)) /* not a number: not known */
+            continue;
+        sum += (double)score[i];
+        held = keep_best(out, held, in->want, (struct guess){i, score[i]});
+    }
+    for (uint32_t i = 0; i < held; i++) {
+        double p = in->top_k * (double)out[i].probability / sum;
+        out[i].probability = (float)(p < 1 ? p : 1);
+    }
+    return held;
+}
+
+static uint32_t frequency(const struct prediction_input *in, struct guess *out)
+{
+    if (!in->tables || !in->tables->frequency)
+        return 0;
+    return by_score(in, in->tables->frequency + (size_t)in->layer * in->experts, out);
+}
+
+static uint32_t path1(const struct prediction_input *in, struct guess *out)
+{
+    const struct path_tables *t = in->tables;
+    if (!t || !t->prev1 || in->layer == 0 || in->chosen1_count == 0)
+        return 0;
+    memset(in->scratch, 0, in->experts * sizeof *in->scratch);
+    for (uint32_t i = 0; i < in->chosen1_count; i++) {
+        size_t row = (size_t)in->layer * in->experts + in->chosen1[i];
+        for (uint32_t c = 0; c < in->experts; c++)
+            in->scratch[c] += t->prev1[row * in->experts + c];
+    }
+    return by_score(in, in->scratch, out);
+}
+
+static bool sum_pairs(const struct prediction_input *in)
+{
+    const struct path_tables *t = in->tables;
+    bool seen = false;
+    memset(in->scratch, 0, in->experts * sizeof *in->scratch);
+    for (uint32_t i = 0; i < in->chosen2_count; i++)
+        for (uint32_t j = 0; j < in->chosen1_count; j++) {
+            size_t n = ((size_t)in->layer * in->experts + in->chosen2[i]) * in->experts;
+            n += in->chosen1[j];
+            for (uint32_t x = t->pair_first[n]; x < t->pair_first[n + 1]; x++) {
+                in->scratch[t->pair_cells[x].expert] += t->pair_cells[x].count;
+                seen = true;
+            }
+        }
+    return seen;
+}
+
+static uint32_t path2(const struct prediction_input *in, struct guess *out)
+{
+    const struct path_tables *t = in->tables;
+    uint32_t n = 0;
+    if (t && t->pair_first && t->pair_cells && in->layer >= 2 && sum_pairs(in))
+        n = by_score(in, in->scratch, out);
+    if (n == 0)
+        n = path1(in, out);
+    return n > 0 ? n : frequency(in, out);
+}
+
+static uint32_t none(const struct prediction_input *in, struct guess *out)
+{
+    (void)in;
+    (void)out;
+    return 0;
+}
+
+static uint32_t whole_layer(const struct prediction_input *in, struct guess *out)
+{
+    uint32_t n = in->want < in->experts ? in->want : in->experts;
+    for (uint32_t i = 0; i < n; i++)
+        out[i] = (struct guess){i, 1};
+    return n;
+}
+
+/* ---- by name -------------------------------------------------------------------------------- */
+
+static const struct prediction predictions[] = {
+    {"none", PREDICT_NOTHING, false, none},      {"next-layer", PREDICT_LOGITS, false, next_layer},
+    {"fate", PREDICT_LOGITS, true, fate},        {"path1", PREDICT_CHOSEN, false, path1},
+    {"path2", PREDICT_CHOSEN, false, path2},     {"frequency", PREDICT_TABLES, false, frequency},
+    {"layer", PREDICT_LAYER, true, whole_layer},
+};
+
+const struct prediction *prediction_named(const char *name)
+{
+    for (size_t i = 0; i < sizeof predictions / sizeof predictions[0]; i++)
+        if (strcmp(predictions[i].name, name) == 0)
+            return &predictions[i];
+    return NULL;
+}

@@ -1,0 +1,128 @@
+#include "lib/policy/presets/planned.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "lib/base/bytes.h"
+#include "lib/model/limits.h"
+#include "lib/policy/presets/presets.h"
+
+/* Which scalar of a plan sets which knob, for systems with that policy. */
+static const struct {
+    const char *system, *knob;
+    enum plan_scalar scalar;
+    bool whole, on_off;
+} table[] = {
+    {"hobbit", "t1", PLAN_hobbit_t1, false, false},
+    {"hobbit", "t2", PLAN_hobbit_t2, false, false},
+    {"hobbit", "skip_renormalise", PLAN_hobbit_skip_renormalise, false, true},
+    {"hobbit", "w_lru", PLAN_hobbit_w_lru, false, false},
+    {"hobbit", "w_lfu", PLAN_hobbit_w_lfu, false, false},
+    {"hobbit", "w_lhu", PLAN_hobbit_w_lhu, false, false},
+    {"hobbit", "w_fld", PLAN_hobbit_w_fld, false, false},
+    {"hobbit", "fld_next", PLAN_hobbit_fld_next, false, true},
+    {"hobbit", "ahead", PLAN_prefetch_layers, true, false},
+    {"auto-tiers", "t1", PLAN_hobbit_t1, false, false},
+    {"auto-tiers", "t2", PLAN_hobbit_t2, false, false},
+    {"auto-tiers", "skip_renormalise", PLAN_hobbit_skip_renormalise, false, true},
+    {"fate", "boundary", PLAN_fate_boundary, true, false},
+    {"eap", "boundary", PLAN_fate_boundary, true, false},
+    {"fate", "low_fraction", PLAN_fate_prefill_int2, false, false},
+    {"swapmoe", "interval", PLAN_swap_interval, true, false},
+};
+
+const char *planned_settings(const struct plan *plan, uint32_t system, char *buf, size_t bytes)
+{
+    size_t used = 0;
+    buf[0] = 0;
+    for (size_t i = 0; i < ARRAY_LEN(table) && used < bytes; i++) {
+        if (strcmp(table[i].system, system_at(system)->name) != 0 ||
+            !plan_knows(plan, table[i].scalar))
+            continue;
+        double value = plan->scalar[table[i].scalar];
+        const char *comma = used ? "," : "";
+        int n;
+        if (table[i].on_off)
+            n = snprintf(buf + used, bytes - used, "%s%s=%s", comma, table[i].knob,
+                         value > 0 ? "on" : "off");
+        else if (table[i].whole)
+            n = snprintf(buf + used, bytes - used, "%s%s=%.0f", comma, table[i].knob, value);
+        else
+            n = snprintf(buf + used, bytes - used, "%s%s=%.9g", comma, table[i].knob, value);
+        used += (size_t)n;
+    }
+    return buf;
+}
+
+uint32_t planned_capacity(const struct model_index *m, uint64_t quota, uint64_t cap)
+{
+    const struct model_entry *entries = model_index_entries(m);
+    uint64_t payload = 1, slots = quota > m->dense_bytes ? quota - m->dense_bytes : 0;
+    for (uint32_t i = m->dense_count; i < m->entry_count; i++)
+        payload = entries[i].payload_bytes > payload ? entries[i].payload_bytes : payload;
+    uint64_t by_slot = slots / m->expert_slot_bytes_max, by_payload = cap / payload;
+    uint64_t n = by_slot < by_payload ? by_slot : by_payload;
+    return n < m->expert_entry_count ? (uint32_t)n : m->expert_entry_count;
+}
+
+int planned_virtual(const struct plan *plan, const struct model_hparams *h, uint32_t capacity,
+                    uint32_t *v, struct error *error)
+{
+    const uint32_t *wanted = plan ? plan_virtual_experts(plan) : NULL;
+    uint64_t sum = 0;
+    for (uint32_t l = 0; l < h->layers; l++)
+        sum += wanted ? wanted[l] : h->experts;
+    if (capacity / h->layers < h->experts_used)
+        return error_set(error, ERR_BAD_INPUT,
+                         "masked routing needs room for %u experts in each of %u layers, there is "
+                         "room for %u in all",
+                         h->experts_used, h->layers, capacity);
+    double scale = sum > capacity ? (double)capacity / (double)sum : 1;
+    uint64_t given = 0;
+    for (uint32_t l = 0; l < h->layers; l++) {
+        v[l] = (uint32_t)((wanted ? wanted[l] : h->experts) * scale);
+        v[l] = v[l] < h->experts_used ? h->experts_used : v[l] > h->experts ? h->experts : v[l];
+        given += v[l];
+    }
+    /* Layers that were raised to top-k are paid for by the largest. */
+    while (given > capacity) {
+        uint32_t most = 0;
+        for (uint32_t l = 1; l < h->layers; l++)
+            most = v[l] > v[most] ? l : most;
+        v[most]--;
+        given--;
+    }
+    return 0;
+}
+
+/* The first of the largest that is not in the set yet. */
+static uint32_t best_outside(const float *key, const uint8_t *mask, uint32_t experts)
+{
+    uint32_t best = UINT32_MAX;
+    for (uint32_t e = 0; e < experts; e++)
+        if (!mask[e] && (best == UINT32_MAX || key[e] > key[best]))
+            best = e;
+    return best;
+}
+
+int planned_mask(const struct plan *plan, const char *kind, const struct model_hparams *h,
+                 uint32_t capacity, uint8_t *mask, struct error *error)
+{
+    const float *key = NULL;
+    uint32_t v[MODEL_LAYERS_MAX];
+    if (plan)
+        key = strcmp(kind, "norm") == 0 ? plan_norm(plan) : plan_frequency(plan);
+    if (!key)
+        return error_set(error, ERR_BAD_INPUT,
+                         "a mask by %s needs a profile that has it (`sluice profile`, --plan FILE)",
+                         kind);
+    if (planned_virtual(plan, h, capacity, v, error) != 0)
+        return -1;
+    memset(mask, 0, (size_t)h->layers * h->experts);
+    for (uint32_t l = 0; l < h->layers; l++)
+        for (uint32_t i = 0; i < v[l]; i++)
+            mask[(size_t)l * h->experts + best_outside(key + (size_t)l * h->experts,
+                                                       mask + (size_t)l * h->experts, h->experts)] =
+                1;
+    return 0;
+}

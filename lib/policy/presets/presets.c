@@ -1,0 +1,397 @@
+#include "lib/policy/presets/presets.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/assert.h"
+#include "lib/base/bytes.h"
+#include "lib/tensor/tier.h"
+
+#define SETTING_BYTES 96
+
+static const struct system_preset systems[] = {
+#define SYSTEM(name, settings, doc) {name, settings, doc},
+#include "lib/policy/presets/presets.tbl.h"
+};
+
+uint32_t system_count(void)
+{
+    return ARRAY_LEN(systems);
+}
+
+const struct system_preset *system_at(uint32_t number)
+{
+    sl_assert(number < system_count());
+    return &systems[number];
+}
+
+uint32_t system_find(const char *name)
+{
+    for (uint32_t i = 0; i < system_count(); i++)
+        if (strcmp(systems[i].name, name) == 0)
+            return i;
+    return POLICY_NONE;
+}
+
+const char *system_names(void)
+{
+    static const char names[] =
+#define SYSTEM(name, settings, doc) "|" name
+#include "lib/policy/presets/presets.tbl.h"
+        ;
+    return names + 1;
+}
+
+/* ---- single knobs --------------------------------------------------------------------------- */
+
+enum kind { CHOICE, F64, U64, BOOL };
+
+struct knob {
+    const char *name;
+    enum kind kind;
+    size_t offset;
+    const char *choices, *help;
+    double f_least, f_most;
+    uint64_t u_least, u_most;
+};
+
+static const struct knob knobs[] = {
+#define KNOB_CHOICE(n, def, c, h)                                                                  \
+    {.name = #n, .kind = CHOICE, .offset = offsetof(struct knobs, n), .choices = c, .help = h},
+#define KNOB_F64(n, def, l, m, h)                                                                  \
+    {.name = #n,                                                                                   \
+     .kind = F64,                                                                                  \
+     .offset = offsetof(struct knobs, n),                                                          \
+     .help = h,                                                                                    \
+     .f_least = l,                                                                                 \
+     .f_most = m},
+#define KNOB_U64(n, def, l, m, h)                                                                  \
+    {.name = #n,                                                                                   \
+     .kind = U64,                                                                                  \
+     .offset = offsetof(struct knobs, n),                                                          \
+     .help = h,                                                                                    \
+     .u_least = l,                                                                                 \
+     .u_most = m},
+#define KNOB_BOOL(n, def, h)                                                                       \
+    {.name = #n, .kind = BOOL, .offset = offsetof(struct knobs, n), .help = h},
+#include "lib/policy/presets/knobs.tbl.h"
+};
+
+static const struct knobs defaults = {
+#define KNOB_CHOICE(n, def, c, h) .n = def,
+#define KNOB_F64(n, def, l, m, h) .n = def,
+#define KNOB_U64(n, def, l, m, h) .n = def,
+#define KNOB_BOOL(n, def, h)      .n = def,
+#include "lib/policy/presets/knobs.tbl.h"
+};
+
+static bool word_in(const char *choices, const char *word)
+{
+    size_t n = strchr(word, '|') ? 0 : strlen(word);
+    for (const char *at = choices; n > 0 && at; at = strchr(at, '|')) {
+        at += *at == '|';
+        if (strncmp(at, word, n) == 0 && (at[n] == 0 || at[n] == '|'))
+            return true;
+    }
+    return false;
+}
+
+static int set_choice(const struct knob *knob, const char *value, char *field, struct error *error)
+{
+    if (!word_in(knob->choices, value) || strlen(value) >= KNOB_WORD_BYTES)
+        return error_set(error, ERR_BAD_INPUT, "%s: '%.60s' is not one of %s", knob->name, value,
+                         knob->choices);
+    snprintf(field, KNOB_WORD_BYTES, "%s", value);
+    return 0;
+}
+
+static int set_f64(const struct knob *knob, const char *value, double *field, struct error *error)
+{
+    char *end;
+    double x = strtod(value, &end);
+    if (end == value || *end || !(x >= knob->f_least && x <= knob->f_most))
+        return error_set(error, ERR_BAD_INPUT, "%s: '%.60s' is not a number from %g to %g",
+                         knob->name, value, knob->f_least, knob->f_most);
+    *field = x;
+    return 0;
+}
+
+static int set_u64(const struct knob *knob, const char *value, uint64_t *field, struct error *error)
+{
+    char *end;
+    errno = 0;
+    unsigned long long x = isdigit((unsigned char)*value) ? strtoull(value, &end, 10) : 0;
+    if (!isdigit((unsigned char)*value) || *end || errno != 0 || x < knob->u_least ||
+        x > knob->u_most)
+        return error_set(error, ERR_BAD_INPUT,
+                         "%s: '%.60s' is not a whole number from %" PRIu64 " to %" PRIu64,
+                         knob->name, value, knob->u_least, knob->u_most);
+    *field = x;
+    return 0;
+}
+
+static int set_bool(const struct knob *knob, const char *value, bool *field, struct error *error)
+{
+    bool on = strcmp(value, "on") == 0;
+    if (!on && strcmp(value, "off") != 0)
+        return error_set(error, ERR_BAD_INPUT, "%s: '%.60s' is not one of on|off", knob->name,
+                         value);
+    *field = on;
+    return 0;
+}
+
+int knobs_set(struct knobs *k, const char *name, const char *value, struct error *error)
+{
+    for (size_t i = 0; i < ARRAY_LEN(knobs); i++) {
+        if (strcmp(knobs[i].name, name) != 0)
+            continue;
+        void *field = (char *)k + knobs[i].offset;
+        switch (knobs[i].kind) {
+        case CHOICE: return set_choice(&knobs[i], value, field, error);
+        case F64: return set_f64(&knobs[i], value, field, error);
+        case U64: return set_u64(&knobs[i], value, field, error);
+        case BOOL: return set_bool(&knobs[i], value, field, error);
+        }
+    }
+    return error_set(error, ERR_BAD_INPUT, "there is no policy knob '%.60s'", name);
+}
+
+static int apply_one(struct knobs *k, const char *from, size_t bytes, struct error *error)
+{
+    char pair[SETTING_BYTES];
+    if (bytes >= sizeof pair)
+        return error_set(error, ERR_BAD_INPUT, "'%.60s...' is too long for a policy knob", from);
+    memcpy(pair, from, bytes);
+    pair[bytes] = 0;
+    char *value = strchr(pair, '=');
+    if (!value)
+        return error_set(error, ERR_BAD_INPUT, "'%.60s' is not name=value", pair);
+    *value++ = 0;
+    return knobs_set(k, pair, value, error);
+}
+
+int knobs_apply(struct knobs *k, const char *settings, struct error *error)
+{
+    struct knobs changed = *k;
+    for (const char *at = settings; *at;) {
+        size_t all = strcspn(at, ","), bytes = all;
+        const char *from = at;
+        at += all + (at[all] == ',');
+        for (; bytes > 0 && isspace((unsigned char)*from); bytes--)
+            from++;
+        while (bytes > 0 && isspace((unsigned char)from[bytes - 1]))
+            bytes--;
+        if (bytes > 0 && apply_one(&changed, from, bytes, error) != 0)
+            return -1;
+    }
+    *k = changed;
+    return 0;
+}
+
+/* ---- all of them ---------------------------------------------------------------------------- */
+
+static bool is(const char *knob, const char *word)
+{
+    return strcmp(knob, word) == 0;
+}
+
+static int check(struct knobs *k, struct error *error)
+{
+    double sum = k->w_lru + k->w_lfu + k->w_lhu + k->w_fld;
+    if (k->t1 > k->t2)
+        return error_set(error, ERR_BAD_INPUT, "t1 = %g is above t2 = %g", k->t1, k->t2);
+    if (!(sum > 0))
+        return error_set(error, ERR_BAD_INPUT, "w_lru, w_lfu, w_lhu and w_fld are all 0");
+    if (is(k->routing, "masked") == is(k->mask, "none"))
+        return error_set(error, ERR_BAD_INPUT, "routing=%s does not go with mask=%s", k->routing,
+                         k->mask);
+    k->w_lru /= sum;
+    k->w_lfu /= sum;
+    k->w_lhu /= sum;
+    k->w_fld /= sum;
+    return 0;
+}
+
+int knobs_resolve(const char *system, const char *planned, const char *overrides, struct knobs *k,
+                  struct error *error)
+{
+    uint32_t number = system_find(system);
+    if (number == POLICY_NONE)
+        return error_set(error, ERR_BAD_INPUT, "system '%.60s' is not one of %s", system,
+                         system_names());
+    *k = defaults;
+    k->system = number;
+    if (knobs_apply(k, systems[number].settings, error) != 0)
+        sl_panic("system %s: %s", system, error->text);
+    if ((planned && knobs_apply(k, planned, error) != 0) ||
+        (overrides && knobs_apply(k, overrides, error) != 0))
+        return -1;
+    return check(k, error);
+}
+
+bool knobs_lossy(const struct knobs *k)
+{
+    return !is(k->precision, "lossless") || !is(k->routing, "exact");
+}
+
+bool knobs_need_plan(const struct knobs *k)
+{
+    return is(k->prediction, "path1") || is(k->prediction, "path2") ||
+           is(k->prediction, "frequency") || is(k->precision, "edgemoe") || !is(k->mask, "none") ||
+           (is(k->frequency, "profile") && strncmp(k->eviction, "edgemoe", 7) == 0);
+}
+
+/* ---- objects from knobs --------------------------------------------------------------------- */
+
+static const char *const tier_words[TIER__COUNT] = {"native", "int8", "int4", "int2"};
+
+static int need_tiers(uint32_t wanted, uint32_t present, const char *precision, struct error *error)
+{
+    for (uint32_t t = 0; t < TIER__COUNT; t++)
+        if ((wanted & ~present) >> t & 1)
+            return error_set(
+                error, ERR_BAD_INPUT,
+                "precision %s needs experts at %s, and the model has none (sluice pack "
+                "makes them)",
+                precision, tier_words[t]);
+    return 0;
+}
+
+static enum tier tier_of(const char *word, enum tier automatic)
+{
+    for (uint32_t t = 0; t < TIER__COUNT; t++)
+        if (is(word, tier_words[t]))
+            return (enum tier)t;
+    return automatic;
+}
+
+/* In ratios: half a quarter is as far from it as twice a quarter. */
+static enum tier quarter_of(enum tier high, uint32_t present, const uint64_t bytes[TIER__COUNT])
+{
+    enum tier best = high;
+    double best_distance = INFINITY;
+    for (uint32_t t = high + 1u; t < TIER__COUNT; t++) {
+        if (!(present >> t & 1) || bytes[t] == 0 || bytes[high] == 0)
+            continue;
+        double distance = fabs(log2(4.0 * (double)bytes[t] / (double)bytes[high]));
+        if (distance < best_distance) {
+            best_distance = distance;
+            best = (enum tier)t;
+        }
+    }
+    return best;
+}
+
+int knobs_precision(const struct knobs *k, uint32_t present, const uint64_t bytes[TIER__COUNT],
+                    struct precision *out, struct error *error)
+{
+    enum tier best = TIER_NATIVE;
+    while (best + 1 < TIER__COUNT && !(present >> best & 1))
+        best++;
+    *out = (struct precision){.t1 = (float)k->t1,
+                              .t2 = (float)k->t2,
+                              .low_fraction = (float)k->low_fraction,
+                              .slow_drive = k->slow_drive};
+    bool known = precision_named(k->precision, &out->rule);
+    sl_assert(known);
+    out->high = tier_of(k->high, best);
+    out->low = tier_of(k->low, quarter_of(out->high, present, bytes));
+    if (out->low < out->high)
+        return error_set(error, ERR_BAD_INPUT, "the low tier %s is better than the high tier %s",
+                         tier_words[out->low], tier_words[out->high]);
+    if (out->rule == PRECISION_HOBBIT && out->low == out->high)
+        return error_set(error, ERR_BAD_INPUT,
+                         "precision hobbit needs two tiers, and the model has experts at one "
+                         "(sluice pack makes them)");
+    return need_tiers(precision_tiers(out, present), present, k->precision, error);
+}
+
+/* The tier an expert normally has under the rule. */
+static enum tier usual_tier(const struct precision *p)
+{
+    switch (p->rule) {
+    case PRECISION_UNIFORM_INT8: return TIER_INT8;
+    case PRECISION_UNIFORM_INT4: return TIER_INT4;
+    case PRECISION_UNIFORM_INT2: return TIER_INT2;
+    case PRECISION_HOBBIT:
+    case PRECISION_FATE: return p->high;
+    case PRECISION_LOSSLESS:
+    case PRECISION_EDGEMOE: break;
+    }
+    return TIER_NATIVE;
+}
+
+static uint32_t tier_index(enum tier tier, uint32_t present)
+{
+    return (uint32_t)__builtin_popcount(present & ((1u << tier) - 1));
+}
+
+void knobs_residency(const struct knobs *k, const struct precision *p, uint32_t present,
+                     struct residency_config *config)
+{
+    bool two = p->rule == PRECISION_HOBBIT || p->rule == PRECISION_FATE;
+    config->high_tier = tier_index(usual_tier(p), present);
+    config->low_tier = two ? tier_index(p->low, present) : config->high_tier;
+    config->eviction = k->eviction;
+    config->allocation = k->allocation;
+    config->seed = k->seed;
+    config->share_high = k->share_high;
+    config->boundary = k->boundary > 0 ? (uint32_t)k->boundary : 1;
+    config->w_lru = (float)k->w_lru;
+    config->w_lfu = (float)k->w_lfu;
+    config->w_lhu = (float)k->w_lhu;
+    config->w_fld = (float)k->w_fld;
+    config->fld_next = k->fld_next;
+    config->records_model = is(k->records, "model");
+}
+
+/* ---- text ----------------------------------------------------------------------------------- */
+
+static int value_text(const struct knobs *k, const struct knob *knob, char *buf, size_t bytes)
+{
+    const void *field = (const char *)k + knob->offset;
+    switch (knob->kind) {
+    case CHOICE: return snprintf(buf, bytes, "%s", (const char *)field);
+    case F64: return snprintf(buf, bytes, "%g", *(const double *)field);
+    case U64: return snprintf(buf, bytes, "%" PRIu64, *(const uint64_t *)field);
+    case BOOL: return snprintf(buf, bytes, "%s", *(const bool *)field ? "on" : "off");
+    }
+    return 0;
+}
+
+const char *knobs_text(const struct knobs *k, char *buf, size_t bytes)
+{
+    size_t at = 0;
+    buf[0] = 0;
+    for (size_t i = 0; i < ARRAY_LEN(knobs); i++) {
+        char value[48];
+        value_text(k, &knobs[i], value, sizeof value);
+        int n = snprintf(buf + at, bytes - at, "%s%s=%s", i ? "," : "", knobs[i].name, value);
+        if (n < 0 || at + (size_t)n >= bytes)
+            break;
+        at += (size_t)n;
+    }
+    return buf;
+}
+
+void systems_help(FILE *out)
+{
+    for (uint32_t i = 0; i < system_count(); i++)
+        fprintf(out, "  %-12s %s\n", systems[i].name, systems[i].doc);
+}
+
+void knobs_help(FILE *out)
+{
+    for (size_t i = 0; i < ARRAY_LEN(knobs); i++) {
+        char value[48];
+        value_text(&defaults, &knobs[i], value, sizeof value);
+        fprintf(out, "  %-16s %s", knobs[i].name, knobs[i].help);
+        if (knobs[i].kind == CHOICE)
+            fprintf(out, "\n  %-16s %s", "", knobs[i].choices);
+        fprintf(out, " [%s]\n", value);
+    }
+}

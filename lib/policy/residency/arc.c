@@ -1,0 +1,100 @@
+/* ARC (N. Megiddo, D. Modha: ARC: A Self-Tuning, Low Overhead Replacement Cache, FAST 2003, fig.
+ * 4), in every group of the allocation. T1 and T2 are held: used once, used more than once; B1 and
+ * B2 are ghosts of what left them; p (group.target) is the size T1 should have.
+ *
+ * The paper's REPLACE is in three steps here, for the caller may find the victim pinned: the choice
+ * of a list (arc_list_to_shrink), the eviction (arc_evicted), the insertion (arc_insert), which
+ * adapts p and trims the ghosts. For entries of one size and a caller that never refuses, the
+ * sequence of states is the paper's; tests/unit/lib/policy/residency/arc_test.c says so. */
+#include "lib/policy/residency/internal.h"
+
+/* c: how many experts the share is worth. */
+static uint32_t group_entries(const struct residency *r, const struct residency_group *g)
+{
+    uint32_t layer = r->groups_count == r->config.layers ? (uint32_t)(g - r->group) : 0;
+    uint32_t slot = r->config.high_tier * r->experts_all + layer * r->config.experts;
+    uint64_t c = g->share / residency_slot_bytes(r, slot);
+    return c < 1 ? 1 : c > r->slots ? r->slots : (uint32_t)c;
+}
+
+/* p after a request for something in that list. */
+static double adapted(const struct residency *r, const struct residency_group *g, uint8_t list)
+{
+    double b1 = g->count[LIST_B1], b2 = g->count[LIST_B2], p = g->target;
+    if (list == LIST_B1) {
+        double most = group_entries(r, g), up = b1 > 0 && b2 > b1 ? b2 / b1 : 1;
+        return p + up < most ? p + up : most;
+    }
+    if (list == LIST_B2) {
+        double down = b2 > 0 && b1 > b2 ? b1 / b2 : 1;
+        return p > down ? p - down : 0;
+    }
+    return p;
+}
+
+enum residency_list arc_list_to_shrink(struct residency *r, struct residency_group *g,
+                                       uint32_t incoming)
+{
+    uint8_t list = LIST_NONE;
+    double p = g->target, t1 = g->count[LIST_T1];
+    if (incoming != POLICY_NONE && &r->group[r->node[incoming].group] == g) {
+        list = r->node[incoming].list;
+        if (g->asked != incoming)
+            g->asked_target = adapted(r, g, list);
+        g->asked = incoming;
+        p = g->asked_target;
+    }
+    bool from_t1 = t1 >= 1 && (t1 > p || (list == LIST_B2 && t1 == p));
+    return from_t1 || g->count[LIST_T2] == 0 ? LIST_T1 : LIST_T2;
+}
+
+static void drop_oldest(struct residency *r, struct residency_group *g, enum residency_list list)
+{
+    residency_list_remove(r, g->oldest[list]);
+}
+
+static void trim_ghosts(struct residency *r, struct residency_group *g)
+{
+    uint32_t c = group_entries(r, g);
+    while (g->count[LIST_B1] > 0 && g->count[LIST_T1] + g->count[LIST_B1] > c)
+        drop_oldest(r, g, LIST_B1);
+    while (g->count[LIST_B2] > 0 &&
+           g->count[LIST_T1] + g->count[LIST_T2] + g->count[LIST_B1] + g->count[LIST_B2] > 2 * c)
+        drop_oldest(r, g, LIST_B2);
+}
+
+void arc_insert(struct residency *r, uint32_t slot, bool guessed)
+{
+    struct residency_node *n = &r->node[slot];
+    struct residency_group *g = &r->group[n->group];
+    uint8_t ghost = n->list;
+    if (!guessed)
+        g->target = g->asked == slot ? g->asked_target : adapted(r, g, ghost);
+    g->asked = POLICY_NONE;
+    if (ghost != LIST_NONE)
+        residency_list_remove(r, slot);
+    /* A guess is no request: what it finds in a ghost list counts when it is used. */
+    n->ghost = guessed ? ghost : LIST_NONE;
+    residency_list_append(r, slot, !guessed && ghost != LIST_NONE ? LIST_T2 : LIST_T1);
+    trim_ghosts(r, g);
+}
+
+void arc_used(struct residency *r, uint32_t slot)
+{
+    struct residency_node *n = &r->node[slot];
+    struct residency_group *g = &r->group[n->group];
+    bool first = n->guessed && n->ghost == LIST_NONE;
+    g->target = adapted(r, g, n->ghost);
+    g->asked = POLICY_NONE;
+    n->ghost = LIST_NONE;
+    residency_list_remove(r, slot);
+    residency_list_append(r, slot, first ? LIST_T1 : LIST_T2);
+}
+
+void arc_evicted(struct residency *r, uint32_t slot)
+{
+    enum residency_list from = (enum residency_list)r->node[slot].list;
+    sl_assert(from == LIST_T1 || from == LIST_T2);
+    residency_list_remove(r, slot);
+    residency_list_append(r, slot, from == LIST_T1 ? LIST_B1 : LIST_B2);
+}

@@ -1,0 +1,421 @@
+/* Who is held: the books of the residency object. Who leaves: residency_victim.c. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/policy/residency/internal.h"
+
+/* ---- making --------------------------------------------------------------------------------- */
+
+static int word_number(const char *const *words, int count, const char *word)
+{
+    for (int i = 0; i < count; i++)
+        if (word && strcmp(words[i], word) == 0)
+            return i;
+    return -1;
+}
+
+/* In the order of enum residency_allocation; -1 when unknown. */
+static int allocation_of(const char *name)
+{
+    static const char *const names[] = {"shared", "transient", "tiers", "even", "fate", "planned"};
+    return word_number(names, sizeof names / sizeof names[0], name);
+}
+
+static int rule_of(const struct residency_config *c)
+{
+    static const char *const names[] = {
+        "lru",    "lfu", "fifo",  "random", "edgemoe", "edgemoe-printed",
+        "hobbit", "arc", "rates", "logits", "score"};
+    int rule = word_number(names, sizeof names / sizeof names[0], c->eviction);
+    return rule == RULE_SCORE && !c->score ? -1 : rule;
+}
+
+static bool config_is_sane(const struct residency_config *c)
+{
+    if (c->layers == 0 || c->experts == 0 || c->tiers == 0 || c->tiers > RESIDENCY_TIERS_MAX ||
+        c->high_tier >= c->tiers || c->low_tier >= c->tiers)
+        return false;
+    for (uint32_t t = 0; t < c->tiers && !c->slot_bytes; t++)
+        if (c->tier_bytes[t] == 0)
+            return false;
+    return (uint64_t)c->tiers * c->layers * c->experts < POLICY_NONE / 2 && rule_of(c) >= 0 &&
+           allocation_of(c->allocation) >= 0;
+}
+
+static uint32_t groups_for(const struct residency_config *c)
+{
+    switch (allocation_of(c->allocation)) {
+    case ALLOCATE_SHARED:
+    case ALLOCATE_TRANSIENT: return 1;
+    case ALLOCATE_TIERS: return c->tiers;
+    default: return c->layers;
+    }
+}
+
+static uint32_t group_for(const struct residency *r, uint32_t slot)
+{
+    if (r->groups_count == 1)
+        return 0;
+    return r->allocation == ALLOCATE_TIERS ? slot / r->experts_all : residency_layer_of(r, slot);
+}
+
+/* Each group's part of held[] is as large as the group, so nothing ever moves. */
+static void place_groups(struct residency *r)
+{
+    for (uint32_t g = 0; g < r->groups_count; g++) {
+        r->group[g].asked = POLICY_NONE;
+        for (int l = 0; l < LIST__COUNT; l++)
+            r->group[g].oldest[l] = r->group[g].youngest[l] = POLICY_NONE;
+    }
+    for (uint32_t s = 0; s < r->slots; s++) {
+        uint32_t expert = s % r->experts_all;
+        r->node[s] = (struct residency_node){.expert = expert,
+                                             .layer = expert / r->config.experts,
+                                             .place = POLICY_NONE,
+                                             .list = LIST_NONE,
+                                             .ghost = LIST_NONE};
+        uint32_t g = r->node[s].group = group_for(r, s);
+        if (g + 1 < r->groups_count)
+            r->group[g + 1].first++;
+    }
+    for (uint32_t g = 1; g < r->groups_count; g++)
+        r->group[g].first += r->group[g - 1].first;
+}
+
+struct residency *residency_create(const struct residency_config *config)
+{
+    struct residency *r = config_is_sane(config) ? calloc(1, sizeof *r) : NULL;
+    if (!r)
+        return NULL;
+    *r = (struct residency){.magic = RESIDENCY_MAGIC,
+                            .config = *config,
+                            .rule = (enum residency_rule)rule_of(config),
+                            .experts_all = config->layers * config->experts,
+                            .slots = config->tiers * config->layers * config->experts,
+                            .groups_count = groups_for(config),
+                            .random = config->seed,
+                            .allocation =
+                                (enum residency_allocation)allocation_of(config->allocation),
+                            .step = 1,
+                            .pass_tokens = 1};
+    r->node = calloc(r->slots, sizeof *r->node);
+    r->group = calloc(r->groups_count, sizeof *r->group);
+    r->record = calloc(r->experts_all, sizeof *r->record);
+    r->held = calloc(r->slots, sizeof *r->held);
+    if (!residency_logits_init(r) || !r->node || !r->group || !r->record || !r->held) {
+        residency_destroy(r);
+        return NULL;
+    }
+    place_groups(r);
+    residency_rates_init(r);
+    r->config.eviction = r->config.allocation = NULL; /* not borrowed beyond here */
+    return r;
+}
+
+void residency_destroy(struct residency *r)
+{
+    if (!r)
+        return;
+    OBJ_CHECK(r, RESIDENCY_MAGIC);
+    free(r->node);
+    free(r->group);
+    free(r->record);
+    free(r->held);
+    residency_logits_free(r);
+    r->magic = 0;
+    free(r);
+}
+
+/* ---- shares --------------------------------------------------------------------------------- */
+
+uint64_t residency_slot_bytes(const struct residency *r, uint32_t slot)
+{
+    sl_assert(slot < r->slots);
+    return r->config.slot_bytes ? r->config.slot_bytes[slot]
+                                : r->config.tier_bytes[slot / r->experts_all];
+}
+
+/* All experts of a layer at the tier shares are counted in. */
+static uint64_t layer_bytes(const struct residency *r, uint32_t layer)
+{
+    uint64_t bytes = 0;
+    uint32_t first = r->config.high_tier * r->experts_all + layer * r->config.experts;
+    for (uint32_t e = 0; e < r->config.experts; e++)
+        bytes += residency_slot_bytes(r, first + e);
+    return bytes;
+}
+
+static void share_by_tier(struct residency *r)
+{
+    const struct residency_config *c = &r->config;
+    for (uint32_t g = 0; g < r->groups_count; g++)
+        r->group[g].share = 0;
+    uint64_t high = (uint64_t)((double)r->capacity * c->share_high);
+    if (high > r->capacity || c->high_tier == c->low_tier)
+        high = r->capacity;
+    r->group[c->low_tier].share = r->capacity - high;
+    r->group[c->high_tier].share = high;
+}
+
+static void share_fate(struct residency *r)
+{
+    const struct residency_config *c = &r->config;
+    uint32_t layers = c->layers, boundary = c->boundary < layers ? c->boundary : layers;
+    uint64_t left = r->capacity, largest = 0;
+    boundary = boundary > 0 ? boundary : 1; /* the first layer has no predictor */
+    for (uint32_t l = 0; l < layers; l++) {
+        uint64_t one = layer_bytes(r, l) / c->experts;
+        largest = one > largest ? one : largest;
+    }
+    left -= largest * c->top_k < left ? largest * c->top_k : left; /* of the layer that runs */
+    for (uint32_t l = 0; l < boundary; l++) {
+        uint64_t all = layer_bytes(r, l);
+        r->group[l].share = all < left ? all : left;
+        left -= r->group[l].share;
+    }
+    for (uint32_t l = boundary; l < layers; l++)
+        r->group[l].share = left / (layers - boundary);
+}
+
+static void share_planned(struct residency *r)
+{
+    const float *shares = r->config.shares;
+    double sum = 0;
+    for (uint32_t l = 0; l < r->groups_count; l++)
+        sum += shares[l] > 0 ? (double)shares[l] : 0;
+    for (uint32_t l = 0; l < r->groups_count; l++) {
+        double part =
+            sum > 0 ? (shares[l] > 0 ? (double)shares[l] : 0) / sum : 1.0 / r->groups_count;
+        r->group[l].share = (uint64_t)((double)r->capacity * part);
+    }
+}
+
+void residency_capacity(struct residency *r, uint64_t bytes)
+{
+    OBJ_CHECK(r, RESIDENCY_MAGIC);
+    r->capacity = bytes;
+    if (r->allocation == ALLOCATE_TIERS) {
+        share_by_tier(r);
+    } else if (r->allocation == ALLOCATE_FATE) {
+        share_fate(r);
+    } else if (r->allocation == ALLOCATE_PLANNED && r->config.shares) {
+        share_planned(r);
+    } else {
+        for (uint32_t g = 0; g < r->groups_count; g++)
+            r->group[g].share = bytes / r->groups_count;
+    }
+}
+
+/* ---- lists ---------------------------------------------------------------------------------- */
+
+void residency_list_append(struct residency *r, uint32_t slot, enum residency_list list)
+{
+    struct residency_node *n = &r->node[slot];
+    struct residency_group *g = &r->group[n->group];
+    sl_assert(n->list == LIST_NONE);
+    n->older = g->youngest[list];
+    n->newer = POLICY_NONE;
+    if (n->older != POLICY_NONE)
+        r->node[n->older].newer = slot;
+    else
+        g->oldest[list] = slot;
+    g->youngest[list] = slot;
+    g->count[list]++;
+    n->list = (uint8_t)list;
+}
+
+void residency_list_remove(struct residency *r, uint32_t slot)
+{
+    struct residency_node *n = &r->node[slot];
+    struct residency_group *g = &r->group[n->group];
+    sl_assert(n->list != LIST_NONE);
+    if (n->older != POLICY_NONE)
+        r->node[n->older].newer = n->newer;
+    else
+        g->oldest[n->list] = n->newer;
+    if (n->newer != POLICY_NONE)
+        r->node[n->newer].older = n->older;
+    else
+        g->youngest[n->list] = n->older;
+    g->count[n->list]--;
+    n->list = LIST_NONE;
+}
+
+/* ---- time and records ----------------------------------------------------------------------- */
+
+void residency_step(struct residency *r, const struct residency_step *step)
+{
+    OBJ_CHECK(r, RESIDENCY_MAGIC);
+    sl_assert(step->layer < r->config.layers);
+    bool other_sequence = !r->stepped || step->sequence != r->now.sequence;
+    bool other_pass = other_sequence || step->position != r->now.position;
+    if (!other_pass && step->layer == r->now.layer)
+        return;
+    if (other_sequence && r->stepped)
+        residency_rates_sequence(r);
+    if (other_pass && r->stepped) {
+        uint64_t passed = step->position - r->now.position;
+        bool known = !other_sequence && step->position > r->now.position;
+        r->tokens += known ? passed : r->pass_tokens;
+        r->pass_tokens = 1;
+        residency_logits_pass(r);
+    }
+    if (other_sequence) {
+        r->epoch += !r->config.records_model;
+        r->reset_at = r->config.records_model ? 0 : r->tokens;
+    }
+    r->now = *step;
+    r->stepped = true;
+    r->step++;
+}
+
+static void record_use(struct residency *r, uint32_t slot, const struct residency_use *use)
+{
+    struct residency_record *record = &r->record[residency_expert_of(r, slot)];
+    if (use->tokens > r->pass_tokens)
+        r->pass_tokens = use->tokens;
+    if (record->epoch != r->epoch)
+        record->last = record->uses = record->high = 0;
+    record->epoch = r->epoch;
+    record->last = residency_tokens_now(r) - r->reset_at;
+    record->uses += use->tokens;
+    record->high += use->high ? use->tokens : 0;
+    record->frequency = residency_frequency(r, slot) + (float)use->tokens;
+    record->halvings = residency_tokens_now(r) / RESIDENCY_HALVING;
+    residency_rates_count(r, &record->counts, use->tokens);
+}
+
+float residency_frequency(const struct residency *r, uint32_t slot)
+{
+    sl_assert(slot < r->slots);
+    const struct residency_record *record = &r->record[residency_expert_of(r, slot)];
+    uint64_t halvings = residency_tokens_now(r) / RESIDENCY_HALVING - record->halvings;
+    if (halvings == 0)
+        return record->frequency;
+    return halvings < 100 ? ldexpf(record->frequency, -(int)halvings) : 0;
+}
+
+/* ---- held or not ---------------------------------------------------------------------------- */
+
+bool residency_holds(const struct residency *r, uint32_t slot)
+{
+    OBJ_CHECK(r, RESIDENCY_MAGIC);
+    sl_assert(slot < r->slots);
+    return r->node[slot].place != POLICY_NONE;
+}
+
+void residency_used(struct residency *r, uint32_t slot, const struct residency_use *use)
+{
+    struct residency_node *n = &r->node[slot];
+    bool held = residency_holds(r, slot);
+    sl_assert(use->tokens > 0);
+    record_use(r, slot, use);
+    n->in_step = r->step;
+    if (!held)
+        return;
+    n->last = ++r->tick;
+    n->uses += n->uses < UINT32_MAX;
+    if (r->rule == RULE_ARC) {
+        arc_used(r, slot);
+    } else if (r->rule != RULE_FIFO) {
+        residency_list_remove(r, slot);
+        residency_list_append(r, slot, LIST_T1);
+    }
+    n->guessed = false;
+}
+
+/* Worse tiers of an expert whose better one is held are of no use. */
+static void mark_superseded(struct residency *r, uint32_t slot)
+{
+    bool better = false;
+    for (uint32_t s = residency_expert_of(r, slot); s < r->slots; s += r->experts_all) {
+        struct residency_node *n = &r->node[s];
+        bool held = n->place != POLICY_NONE, superseded = held && better;
+        r->superseded_count += (uint32_t)superseded - (uint32_t)n->superseded;
+        n->superseded = superseded;
+        better |= held;
+    }
+}
+
+void residency_insert(struct residency *r, uint32_t slot, bool guessed)
+{
+    sl_assert(!residency_holds(r, slot));
+    struct residency_node *n = &r->node[slot];
+    struct residency_group *g = &r->group[n->group];
+    n->place = g->held;
+    r->held[g->first + g->held++] = slot;
+    n->uses = 0;
+    n->last = ++r->tick;
+    n->guessed = guessed;
+    g->bytes += residency_slot_bytes(r, slot);
+    r->held_bytes += residency_slot_bytes(r, slot);
+    r->held_count++;
+    if (r->rule == RULE_ARC)
+        arc_insert(r, slot, guessed);
+    else
+        residency_list_append(r, slot, LIST_T1);
+    mark_superseded(r, slot);
+}
+
+void residency_remove(struct residency *r, uint32_t slot, bool evicted)
+{
+    sl_assert(residency_holds(r, slot));
+    struct residency_node *n = &r->node[slot];
+    struct residency_group *g = &r->group[n->group];
+    uint32_t last = r->held[g->first + --g->held];
+    r->held[g->first + n->place] = last;
+    r->node[last].place = n->place;
+    n->place = POLICY_NONE;
+    g->bytes -= residency_slot_bytes(r, slot);
+    r->held_bytes -= residency_slot_bytes(r, slot);
+    r->held_count--;
+    if (r->rule == RULE_ARC && evicted && !n->guessed) {
+        arc_evicted(r, slot);
+    } else {
+        residency_list_remove(r, slot);
+    }
+    n->guessed = false;
+    n->ghost = LIST_NONE;
+    mark_superseded(r, slot);
+}
+
+/* ---- figures -------------------------------------------------------------------------------- */
+
+uint32_t residency_slots(const struct residency *r)
+{
+    return r->slots;
+}
+
+uint32_t residency_held(const struct residency *r)
+{
+    return r->held_count;
+}
+
+uint64_t residency_held_bytes(const struct residency *r)
+{
+    return r->held_bytes;
+}
+
+uint32_t residency_groups(const struct residency *r)
+{
+    return r->groups_count;
+}
+
+uint32_t residency_group_of(const struct residency *r, uint32_t slot)
+{
+    sl_assert(slot < r->slots);
+    return r->node[slot].group;
+}
+
+uint64_t residency_group_share(const struct residency *r, uint32_t group)
+{
+    sl_assert(group < r->groups_count);
+    return r->group[group].share;
+}
+
+uint64_t residency_group_bytes(const struct residency *r, uint32_t group)
+{
+    sl_assert(group < r->groups_count);
+    return r->group[group].bytes;
+}

@@ -1,0 +1,226 @@
+/* Sampling without sorting the vocabulary: candidates lie in a heap and only those that survive are
+ * taken off it. */
+#include "lib/sampling/sampler.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/assert.h"
+
+#define SAMPLER_MAGIC 0x53414d50u
+
+struct candidate {
+    float logit;
+    uint32_t id;
+};
+
+struct sampler {
+    uint32_t magic;
+    uint32_t vocab;
+    uint64_t *seen;      /* a bit per token: the penalty applies */
+    const float *logits; /* of the choice now made */
+    double penalty;
+    struct candidate *heap; /* [vocab]; what is taken off goes to its end, the best last */
+};
+
+size_t sampler_bytes(uint32_t vocab)
+{
+    return (size_t)vocab * sizeof(struct candidate) + vocab / 8 + 8;
+}
+
+struct sampler *sampler_create(uint32_t vocab, struct error *error)
+{
+    sl_assert(vocab > 0);
+    struct sampler *s = calloc(1, sizeof *s);
+    if (s) {
+        *s = (struct sampler){.magic = SAMPLER_MAGIC, .vocab = vocab};
+        s->seen = calloc(vocab / 64 + 1, sizeof *s->seen);
+        s->heap = calloc(vocab, sizeof *s->heap);
+    }
+    if (!s || !s->seen || !s->heap) {
+        error_set(error, ERR_NO_MEMORY, "no memory for the sampler (%u tokens)", vocab);
+        sampler_destroy(s);
+        return NULL;
+    }
+    return s;
+}
+
+void sampler_destroy(struct sampler *s)
+{
+    if (!s)
+        return;
+    OBJ_CHECK(s, SAMPLER_MAGIC);
+    free(s->seen);
+    free(s->heap);
+    s->magic = 0;
+    free(s);
+}
+
+static uint64_t mix64(uint64_t z)
+{
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull; /* finaliser of SplitMix64 (Steele et al. 2014) */
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+    return z ^ (z >> 31);
+}
+
+double sampler_random(uint64_t seed, uint32_t position)
+{
+    const uint64_t step = 0x9e3779b97f4a7c15ull;
+    uint64_t bits = mix64(mix64(seed + step) + ((uint64_t)position + 1) * step);
+    return (double)(bits >> 11) * 0x1p-53;
+}
+
+static void mark(struct sampler *s, const uint32_t *recent, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (recent[i] < s->vocab)
+            s->seen[recent[i] / 64] |= 1ull << (recent[i] % 64);
+}
+
+static void unmark(struct sampler *s, const uint32_t *recent, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (recent[i] < s->vocab)
+            s->seen[recent[i] / 64] = 0;
+}
+
+/* The logit that counts: penalised when the token was seen, -inf for NaN. */
+static float logit_of(const struct sampler *s, uint32_t id)
+{
+    float l = s->logits[id];
+    if (l != l)
+        return -INFINITY;
+    if (s->penalty == 1.0 || (s->seen[id / 64] >> (id % 64) & 1) == 0)
+        return l;
+    return (float)(l > 0 ? (double)l / s->penalty : (double)l * s->penalty);
+}
+
+static uint32_t greedy(const struct sampler *s)
+{
+    uint32_t best = 0;
+    float top = -INFINITY;
+    for (uint32_t i = 0; i < s->vocab; i++) {
+        float l = logit_of(s, i);
+        if (l > top) {
+            top = l;
+            best = i;
+        }
+    }
+    return best;
+}
+
+/* Better: larger, ties to the lower id. */
+static bool better(struct candidate a, struct candidate b)
+{
+    return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
+}
+
+/* heap[at] sinks until no child should be above it; best on top, or worst on top. */
+static void sink(struct candidate *heap, uint32_t n, uint32_t at, bool best_on_top)
+{
+    struct candidate moving = heap[at];
+    for (uint32_t child; (child = 2 * at + 1) < n; at = child) {
+        if (child + 1 < n && better(heap[child + 1], heap[child]) == best_on_top)
+            child++;
+        if (better(heap[child], moving) != best_on_top)
+            break;
+        heap[at] = heap[child];
+    }
+    heap[at] = moving;
+}
+
+static void heapify(struct candidate *heap, uint32_t n, bool best_on_top)
+{
+    for (uint32_t i = n / 2; i-- > 0;)
+        sink(heap, n, i, best_on_top);
+}
+
+static struct candidate candidate_of(const struct sampler *s, uint32_t id)
+{
+    return (struct candidate){logit_of(s, id), id};
+}
+
+/* Fills the heap with the top_k best (all when 0), best on top. Returns their number. */
+static uint32_t gather(struct sampler *s, uint32_t top_k)
+{
+    uint32_t n = top_k == 0 || top_k > s->vocab ? s->vocab : top_k;
+    for (uint32_t i = 0; i < n; i++)
+        s->heap[i] = candidate_of(s, i);
+    if (n < s->vocab) {
+        heapify(s->heap, n, false);
+        for (uint32_t i = n; i < s->vocab; i++) {
+            struct candidate c = candidate_of(s, i);
+            if (better(c, s->heap[0])) {
+                s->heap[0] = c;
+                sink(s->heap, n, 0, false);
+            }
+        }
+    }
+    heapify(s->heap, n, true);
+    return n;
+}
+
+/* Takes candidates off the heap, best first, while top-p and min-p let them in; the best always is.
+ * top-p is measured against what top-k left. They end up before heap[count], the best last. */
+static uint32_t keep(struct candidate *heap, uint32_t count, double top_p, double min_p)
+{
+    double max = (double)heap[0].logit, total = 0, sum = 0;
+    uint32_t n = count;
+    if (top_p < 1) /* summed in heap order, which is a function of the logits alone */
+        for (uint32_t i = 0; i < n; i++)
+            total += exp((double)heap[i].logit - max);
+    while (n > 0) {
+        struct candidate top = heap[0];
+        double weight = exp((double)top.logit - max);
+        if (n < count && (weight < min_p || weight == 0 || (top_p < 1 && sum >= top_p * total)))
+            break;
+        heap[0] = heap[--n];
+        if (n > 0)
+            sink(heap, n, 0, true);
+        heap[n] = top;
+        sum += weight;
+    }
+    return count - n;
+}
+
+/* `last` points at the best of `kept` candidates, the others stand before it in descending order.
+ */
+static uint32_t draw(const struct candidate *last, uint32_t kept, double temperature, double random)
+{
+    double max = (double)last->logit, total = 0;
+    for (uint32_t i = 0; i < kept; i++)
+        total += exp(((double)last[-(ptrdiff_t)i].logit - max) / temperature);
+    double left = random * total;
+    for (uint32_t i = 0; i + 1 < kept; i++) {
+        left -= exp(((double)last[-(ptrdiff_t)i].logit - max) / temperature);
+        if (left < 0)
+            return last[-(ptrdiff_t)i].id;
+    }
+    return last[1 - (ptrdiff_t)kept].id;
+}
+
+static uint32_t sample(struct sampler *s, const struct sampler_settings *settings,
+                       uint32_t position)
+{
+    uint32_t n = gather(s, settings->top_k);
+    if (!isfinite(s->heap[0].logit)) /* nothing to weigh */
+        return s->heap[0].id;
+    uint32_t kept = keep(s->heap, n, settings->top_p, settings->min_p);
+    return draw(&s->heap[n - 1], kept, settings->temperature,
+                sampler_random(settings->seed, position));
+}
+
+uint32_t sampler_choose(struct sampler *s, const struct sampler_settings *settings,
+                        const float *logits, const uint32_t *recent, size_t recent_count,
+                        uint32_t position)
+{
+    OBJ_CHECK(s, SAMPLER_MAGIC);
+    s->logits = logits;
+    s->penalty = recent_count > 0 ? settings->repeat_penalty : 1.0;
+    mark(s, recent, recent_count);
+    uint32_t token = settings->temperature > 0 ? sample(s, settings, position) : greedy(s);
+    unmark(s, recent, recent_count);
+    return token;
+}

@@ -1,0 +1,172 @@
+/* Room in the simulated cache, and what guesses may do with it: the rules of procs/cache. */
+#include <string.h>
+
+#include "lib/sim/internal.h"
+
+struct search {
+    struct sim_cache *c;
+    bool spare_hinted;
+    bool for_guess, by_heat;
+    float probability;
+};
+
+static bool may_leave(void *arg, uint32_t slot)
+{
+    const struct search *s = arg;
+    const struct sim_slot *n = &s->c->slot[slot];
+    if (s->spare_hinted && (n->flags & SIM_HINTED))
+        return false;
+    if (s->by_heat && ((n->flags & SIM_PREFETCHED) || sim_heat(s->c, slot) >= s->probability))
+        return false;
+    return n->state == SIM_READY && !(n->flags & SIM_PINNED);
+}
+
+void sim_drop(struct sim_cache *c, uint32_t slot, bool evicted)
+{
+    residency_remove(c->residency, slot, evicted);
+    if (c->slot[slot].flags & SIM_PREFETCHED) {
+        c->f->prefetches_wasted++;
+        if (c->slot[slot].state == SIM_READY)
+            c->f->wasted_bytes += sim_bytes(c, slot);
+    }
+    if (c->slot[slot].state == SIM_LOADING)
+        sim_load_cancel(c, slot);
+    c->slot[slot].state = SIM_ABSENT;
+    c->slot[slot].flags &= (uint8_t)~SIM_PREFETCHED;
+}
+
+static bool fits(const struct sim_cache *c, uint32_t slot)
+{
+    return residency_held_bytes(c->residency) + sim_bytes(c, slot) <= c->config.capacity;
+}
+
+/* Prefetches on their way give room before a demand waits for it; the youngest has read least. */
+static bool cancel_one_prefetch(struct sim_cache *c)
+{
+    for (uint32_t i = c->loads; i > 0; i--)
+        if (!c->load[i - 1].demand && !(c->slot[c->load[i - 1].slot].flags & SIM_PINNED)) {
+            sim_drop(c, c->load[i - 1].slot, false);
+            return true;
+        }
+    return false;
+}
+
+bool sim_room(struct sim_cache *c, uint32_t slot)
+{
+    struct search s = {.c = c, .spare_hinted = true};
+    while (!fits(c, slot)) {
+        uint32_t victim = residency_victim(c->residency, slot, may_leave, &s);
+        if (victim != POLICY_NONE)
+            sim_drop(c, victim, true);
+        else if (s.spare_hinted)
+            s.spare_hinted = false;
+        else if (!cancel_one_prefetch(c))
+            return false;
+    }
+    return true;
+}
+
+static bool nothing_pinned(void *arg, uint32_t slot)
+{
+    const struct sim_cache *c = arg;
+    return c->slot[slot].state == SIM_READY && !(c->slot[slot].flags & SIM_PINNED);
+}
+
+void sim_expire(struct sim_cache *c)
+{
+    for (uint32_t slot; (slot = residency_expired(c->residency, nothing_pinned, c)) != POLICY_NONE;)
+        sim_drop(c, slot, true);
+}
+
+/* ---- guesses -------------------------------------------------------------------------------- */
+
+void sim_forget_hints(struct sim_cache *c, uint32_t layer)
+{
+    struct sim_hints *h = &c->hints[layer];
+    for (uint32_t i = 0; i < h->count; i++) {
+        struct sim_slot *n = &c->slot[h->slot[i]];
+        n->flags &= (uint8_t)~SIM_HINTED;
+        if (i < h->at && n->state == SIM_LOADING && (n->flags & SIM_PREFETCHED) &&
+            !(n->flags & SIM_PINNED))
+            sim_drop(c, h->slot[i], false);
+    }
+    h->count = h->at = 0;
+}
+
+/* What has to leave for the guess; `fits` when nothing has. False when the limit says no. */
+static bool room_for_guess(struct sim_cache *c, uint32_t slot, struct prefetch_state *state,
+                           bool *taken)
+{
+    bool by_heat = c->limit.rule == PREFETCH_IDLE || c->limit.rule == PREFETCH_AUTO;
+    struct search s = {.c = c,
+                       .spare_hinted = true,
+                       .for_guess = true,
+                       .by_heat = by_heat,
+                       .probability = state->probability};
+    *taken = false;
+    for (;;) {
+        state->needs_eviction = !fits(c, slot);
+        uint32_t victim = POLICY_NONE;
+        if (state->needs_eviction) {
+            victim = residency_victim(c->residency, slot, may_leave, &s);
+            if (victim == POLICY_NONE)
+                return true;
+        }
+        state->victim_heat = victim == POLICY_NONE ? 0 : sim_heat(c, victim);
+        if (!prefetch_limit_allows(&c->limit, state))
+            return false;
+        if (!state->needs_eviction) {
+            *taken = true;
+            return true;
+        }
+        sim_drop(c, victim, true);
+    }
+}
+
+/* False when no further guess may be loaded now. */
+static bool prefetch_one(struct sim_cache *c, struct sim_hints *h, uint32_t layer)
+{
+    uint32_t slot = h->slot[h->at], most = 2 * c->config.top_k;
+    uint32_t depth = c->config.drive.depth;
+    if (c->slot[slot].state != SIM_ABSENT) {
+        h->at++;
+        return true;
+    }
+    float p = h->guess[h->at].probability;
+    struct prefetch_state state = {.demands_open = c->demands_open,
+                                   .prefetches_open = c->prefetches_open,
+                                   .prefetches_max = most < depth ? most : depth,
+                                   .layer_now = c->step.layer,
+                                   .layer_guess = layer,
+                                   .layers = c->config.layers,
+                                   .probability =
+                                       prediction_chance(c->prediction, p, c->config.top_k)};
+    bool taken;
+    if (!prefetch_limit_allows(&c->limit, &state))
+        return false;
+    if (!room_for_guess(c, slot, &state, &taken))
+        return false;
+    h->at++; /* what may not be loaded now is not asked about again */
+    if (!taken)
+        return true;
+    residency_insert(c->residency, slot, true);
+    c->slot[slot].flags |= SIM_PREFETCHED;
+    c->f->prefetches++;
+    sim_load_add(c, slot, false);
+    prefetch_limit_sent(&c->limit);
+    return true;
+}
+
+void sim_prefetch(struct sim_cache *c)
+{
+    if (c->limit.rule == PREFETCH_NONE || !c->in_pass)
+        return;
+    uint32_t layers = c->config.layers;
+    for (uint32_t ahead = 1; ahead < layers; ahead++) { /* the nearest layer first */
+        uint32_t layer = (c->step.layer + ahead) % layers;
+        struct sim_hints *h = &c->hints[layer];
+        while (h->at < h->count && h->valid_ns <= c->now)
+            if (!prefetch_one(c, h, layer))
+                return;
+    }
+}

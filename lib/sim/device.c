@@ -1,0 +1,143 @@
+/* The modelled drive: what is on its way, and how time passes over it. */
+#include <math.h>
+#include <string.h>
+
+#include "lib/sim/internal.h"
+
+void sim_load_add(struct sim_cache *c, uint32_t slot, bool demand)
+{
+    sl_assert(c->loads < c->slots);
+    c->slot[slot].state = SIM_LOADING;
+    c->load[c->loads++] =
+        (struct sim_load){.slot = slot, .demand = demand, .bytes_left = (double)sim_bytes(c, slot)};
+    if (demand)
+        c->demands_open++;
+    else
+        c->prefetches_open++;
+}
+
+static struct sim_load *load_of(struct sim_cache *c, uint32_t slot)
+{
+    for (uint32_t i = 0; i < c->loads; i++)
+        if (c->load[i].slot == slot)
+            return &c->load[i];
+    sl_panic("slot %u is not being loaded", slot);
+}
+
+static void take_out(struct sim_cache *c, struct sim_load *load)
+{
+    uint32_t at = (uint32_t)(load - c->load);
+    double read = (double)sim_bytes(c, load->slot) - load->bytes_left;
+    if (load->demand)
+        c->demands_open--;
+    else
+        c->prefetches_open--;
+    if (!load->demand)
+        c->f->prefetch_bytes += (uint64_t)read;
+    memmove(load, load + 1, (c->loads - at - 1) * sizeof *load);
+    c->loads--;
+}
+
+/* What of it was read is lost, and was a guess's. */
+void sim_load_cancel(struct sim_cache *c, uint32_t slot)
+{
+    struct sim_load *load = load_of(c, slot);
+    sl_assert(!load->demand);
+    c->f->wasted_bytes += (uint64_t)((double)sim_bytes(c, slot) - load->bytes_left);
+    take_out(c, load);
+    c->slot[slot].state = SIM_ABSENT;
+}
+
+void sim_load_raise(struct sim_cache *c, uint32_t slot)
+{
+    struct sim_load *load = load_of(c, slot);
+    if (load->demand)
+        return;
+    c->f->prefetch_bytes += (uint64_t)((double)sim_bytes(c, slot) - load->bytes_left);
+    c->f->demand_bytes += (uint64_t)load->bytes_left;
+    load->demand = true;
+    c->prefetches_open--;
+    c->demands_open++;
+}
+
+/* The queue has `depth` places; prefetches in them do not keep a demand out. */
+static void issue(struct sim_cache *c)
+{
+    for (int demand = 1; demand >= 0; demand--) {
+        uint32_t issued = 0;
+        for (uint32_t i = 0; i < c->loads; i++)
+            issued += c->load[i].issued && (!demand || c->load[i].demand);
+        for (uint32_t i = 0; i < c->loads && issued < c->config.drive.depth; i++) {
+            struct sim_load *load = &c->load[i];
+            if (load->issued || load->demand != (demand == 1))
+                continue;
+            load->issued = true;
+            load->ready_ns = c->now + c->config.drive.latency_ns;
+            issued++;
+        }
+    }
+}
+
+/* The one whose bytes flow now: the first demand that may, else the first prefetch. */
+static struct sim_load *flowing(struct sim_cache *c)
+{
+    struct sim_load *best = NULL;
+    for (uint32_t i = 0; i < c->loads; i++) {
+        struct sim_load *load = &c->load[i];
+        if (load->issued && load->ready_ns <= c->now && (!best || (load->demand && !best->demand)))
+            best = load;
+    }
+    return best;
+}
+
+static double next_event(const struct sim_cache *c, const struct sim_load *flow)
+{
+    double next = INFINITY;
+    if (flow)
+        next = c->now + flow->bytes_left * 1e9 / c->config.drive.bytes_per_s;
+    for (uint32_t i = 0; i < c->loads; i++)
+        if (c->load[i].issued && c->load[i].ready_ns > c->now && c->load[i].ready_ns < next)
+            next = c->load[i].ready_ns;
+    for (uint32_t l = 0; l < c->config.layers; l++)
+        if (c->hints[l].at < c->hints[l].count && c->hints[l].valid_ns > c->now &&
+            c->hints[l].valid_ns < next)
+            next = c->hints[l].valid_ns;
+    return next;
+}
+
+/* To the next event, or to `until`, whichever is first. Returns false when there was no event. */
+static bool one_step(struct sim_cache *c, double until)
+{
+    sim_prefetch(c);
+    issue(c);
+    struct sim_load *flow = flowing(c);
+    double next = next_event(c, flow);
+    if (!(next <= until)) {
+        if (flow)
+            flow->bytes_left -= (until - c->now) * c->config.drive.bytes_per_s / 1e9;
+        if (isfinite(until))
+            c->now = until;
+        return false;
+    }
+    bool whole = flow && next >= c->now + flow->bytes_left * 1e9 / c->config.drive.bytes_per_s;
+    if (whole) {
+        flow->bytes_left = 0;
+        c->slot[flow->slot].state = SIM_READY;
+        take_out(c, flow);
+    } else if (flow) {
+        flow->bytes_left -= (next - c->now) * c->config.drive.bytes_per_s / 1e9;
+    }
+    c->now = next;
+    return true;
+}
+
+void sim_advance(struct sim_cache *c, double until_ns)
+{
+    while (one_step(c, until_ns))
+        ;
+}
+
+bool sim_advance_event(struct sim_cache *c)
+{
+    return one_step(c, INFINITY);
+}

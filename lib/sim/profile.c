@@ -1,0 +1,178 @@
+/* Statistics of a trace: frequencies and paths, as a profile would have them. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/sim/internal.h"
+
+#include "lib/model/limits.h"
+
+#define TABLE_CELLS_MAX ((uint64_t)1 << 26) /* of prev1 and of the pairs' index */
+#define PAIR_KEYS_MAX   ((size_t)1 << 25)   /* triples looked at: the first ones of the trace */
+
+struct profile {
+    const struct trace_header *h;
+    double *uses; /* [layers * experts] */
+    uint64_t tokens;
+    uint32_t *prev1;
+    uint64_t *key; /* (layer, a, b, c) as one number, of every triple seen */
+    size_t keys, room;
+    uint16_t chosen[3]
+                   [MODEL_TOP_K_MAX]; /* of this layer, the one before, and the one before that */
+    uint32_t count[3], layer;
+};
+
+static bool more_keys(struct profile *p)
+{
+    if (p->keys < p->room)
+        return true;
+    if (p->room >= PAIR_KEYS_MAX)
+        return false;
+    size_t room = p->room ? p->room * 2 : 1u << 16;
+    uint64_t *grown = realloc(p->key, room * sizeof *grown);
+    if (!grown)
+        return false;
+    p->key = grown;
+    p->room = room;
+    return true;
+}
+
+/* The layer in chosen[0] is complete. */
+static void count_paths(struct profile *p)
+{
+    uint32_t e = p->h->experts;
+    for (uint32_t c = 0; c < p->count[0]; c++)
+        for (uint32_t b = 0; b < p->count[1]; b++) {
+            uint64_t row = (uint64_t)p->layer * e;
+            if (p->prev1)
+                p->prev1[(row + p->chosen[1][b]) * e + p->chosen[0][c]]++;
+            for (uint32_t a = 0; a < p->count[2] && p->prev1 && more_keys(p); a++)
+                p->key[p->keys++] =
+                    ((row + p->chosen[2][a]) * e + p->chosen[1][b]) * e + p->chosen[0][c];
+        }
+}
+
+static void layer_ends(struct profile *p)
+{
+    if (p->count[0] > 0)
+        count_paths(p);
+    memcpy(p->chosen[2], p->chosen[1], sizeof p->chosen[1]);
+    memcpy(p->chosen[1], p->chosen[0], sizeof p->chosen[0]);
+    p->count[2] = p->count[1];
+    p->count[1] = p->count[0];
+    p->count[0] = 0;
+}
+
+static void forget_path(struct profile *p)
+{
+    memset(p->count, 0, sizeof p->count);
+    p->layer = UINT32_MAX;
+}
+
+static void take(struct profile *p, const struct trace_record *r)
+{
+    if (r->kind == TRACE_TOKEN_END) {
+        layer_ends(p);
+        forget_path(p);
+        p->tokens += r->tokens;
+    }
+    if (r->kind != TRACE_EXPERT)
+        return;
+    p->uses[r->layer * p->h->experts + r->expert] += r->tokens;
+    if (r->prefill || r->tokens > 1) /* whose tokens are not told apart */
+        return;
+    if (r->layer != p->layer) {
+        uint32_t before = p->layer;
+        layer_ends(p);
+        if (r->layer != before + 1)
+            forget_path(p);
+        p->layer = r->layer;
+    }
+    if (p->count[0] < MODEL_TOP_K_MAX)
+        p->chosen[0][p->count[0]++] = r->expert;
+}
+
+static int by_number(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+static uint16_t count16(uint64_t n)
+{
+    return n < UINT16_MAX ? (uint16_t)n : UINT16_MAX;
+}
+
+static void fill_pairs(const struct profile *p, uint32_t *first, struct path_cell *cells)
+{
+    uint64_t e = p->h->experts, rows = p->h->layers * e * e, row = 0;
+    uint32_t n = 0;
+    for (size_t i = 0; i < p->keys;) {
+        size_t same = i;
+        while (same < p->keys && p->key[same] == p->key[i])
+            same++;
+        for (; row <= p->key[i] / e; row++)
+            first[row] = n;
+        cells[n++] = (struct path_cell){(uint16_t)(p->key[i] % e), count16(same - i)};
+        i = same;
+    }
+    for (; row <= rows; row++)
+        first[row] = n;
+}
+
+static size_t distinct(const struct profile *p)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < p->keys; i++)
+        n += i == 0 || p->key[i] != p->key[i - 1];
+    return n;
+}
+
+static int deliver(const struct profile *p, struct path_tables *out, void **block)
+{
+    size_t e = p->h->experts, all = p->h->layers * e, cells = p->prev1 ? all * e : 0;
+    size_t pairs = distinct(p);
+    float *frequency = calloc(1, all * sizeof(float) + (cells + 1) * sizeof(uint32_t) +
+                                     pairs * sizeof(struct path_cell) + cells * sizeof(uint16_t));
+    if (!frequency)
+        return -1;
+    uint32_t *pair_first = (uint32_t *)(void *)(frequency + all);
+    struct path_cell *pair_cells = (struct path_cell *)(void *)(pair_first + cells + 1);
+    uint16_t *prev1 = (uint16_t *)(void *)(pair_cells + pairs);
+    for (size_t i = 0; i < all; i++)
+        frequency[i] = p->tokens ? (float)(p->uses[i] / (double)p->tokens) : 0;
+    for (size_t i = 0; i < cells; i++)
+        prev1[i] = count16(p->prev1[i]);
+    if (cells > 0)
+        fill_pairs(p, pair_first, pair_cells);
+    *out = (struct path_tables){.layers = p->h->layers,
+                                .experts = p->h->experts,
+                                .prev1 = cells ? prev1 : NULL,
+                                .pair_first = cells ? pair_first : NULL,
+                                .pair_cells = cells ? pair_cells : NULL,
+                                .frequency = frequency};
+    *block = frequency;
+    return 0;
+}
+
+int sim_profile(const struct trace *t, uint64_t from, uint64_t to, struct path_tables *out,
+                void **block, struct error *error)
+{
+    struct profile p = {.h = &t->header};
+    uint64_t e = t->header.experts, all = t->header.layers * e;
+    sl_assert(from <= to && to <= t->count);
+    p.uses = calloc(all, sizeof *p.uses);
+    if (all * e <= TABLE_CELLS_MAX)
+        p.prev1 = calloc(all * e, sizeof *p.prev1);
+    int rv = p.uses && (p.prev1 || all * e > TABLE_CELLS_MAX) ? 0 : -1;
+    forget_path(&p);
+    for (uint64_t i = from; rv == 0 && i < to; i++)
+        take(&p, &t->records[i]);
+    if (rv == 0 && p.keys > 0)
+        qsort(p.key, p.keys, sizeof *p.key, by_number);
+    if (rv == 0)
+        rv = deliver(&p, out, block);
+    free(p.uses);
+    free(p.prev1);
+    free(p.key);
+    return rv == 0 ? 0 : error_set(error, ERR_NO_MEMORY, "no memory for the profile of a trace");
+}

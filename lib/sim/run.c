@@ -1,0 +1,361 @@
+/* Whole traces through the simulated cache. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/sim/internal.h"
+
+#include "lib/model/limits.h"
+#include "lib/tensor/tier.h"
+
+struct run {
+    const struct trace *t;
+    struct sim_cache *cache;
+    uint32_t layers, experts, top_k;
+    bool in_pass;
+    uint32_t sequence, position, tokens; /* of the pass */
+    const struct trace_record **use;     /* [experts]: of the running layer */
+    uint32_t uses;
+    uint32_t *seen; /* [experts]: layer number + 1 in `stamp` terms, against repeats */
+    uint32_t stamp;
+    uint16_t *chosen[2]; /* [experts]: of the layers one and two before */
+    uint32_t chosen_count[2], chosen_layer[2];
+    struct guess *guess;     /* [experts] */
+    float *scratch;          /* [experts] */
+    double *next, *next_use; /* belady: of each record; of each expert as it stands */
+};
+
+/* ---- what is given to each use -------------------------------------------------------------- */
+
+static float popularity(const struct run *r, uint32_t at)
+{
+    const struct trace_record *me = r->use[at];
+    uint32_t before = 0;
+    for (uint32_t i = 0; i < r->uses; i++) {
+        const struct trace_record *o = r->use[i];
+        before += o->tokens > me->tokens || (o->tokens == me->tokens && o->expert < me->expert);
+    }
+    return (float)before / (float)r->uses;
+}
+
+/* Decode: from the gate weights of the layer's uses, which stand in order of rank. */
+static float weight_before(const struct run *r, uint32_t at)
+{
+    float weight[MODEL_TOP_K_MAX];
+    uint32_t k = r->uses < MODEL_TOP_K_MAX ? r->uses : MODEL_TOP_K_MAX;
+    if (r->use[at]->prefill)
+        return r->use[at]->before;
+    for (uint32_t i = 0; i < k; i++)
+        weight[i] = r->use[i]->weight;
+    return at < k ? precision_before(weight, k, at) : 1;
+}
+
+static void use_all(struct run *r)
+{
+    for (uint32_t i = 0; i < r->uses; i++) {
+        const struct trace_record *record = r->use[i];
+        struct sim_answer answer;
+        struct sim_use use = {.expert = record->expert,
+                              .tokens = record->tokens,
+                              .weight_before = weight_before(r, i),
+                              .popularity = popularity(r, i)};
+        if (r->next)
+            r->next_use[record->layer * r->experts + record->expert] =
+                r->next[record - r->t->records];
+        sim_cache_use(r->cache, &use, &answer);
+    }
+}
+
+static bool same_place(const struct trace_record *a, const struct trace_record *b)
+{
+    return a->layer == b->layer && a->sequence == b->sequence && a->position == b->position;
+}
+
+/* What the router said stands before the layer's first use, at record `at`. */
+static void logits_before(struct run *r, uint64_t at)
+{
+    const struct trace_record *records = r->t->records, *use = &records[at];
+    uint64_t from = at;
+    while (from > 0 && records[from - 1].kind == TRACE_LOGITS &&
+           same_place(&records[from - 1], use))
+        from--;
+    for (; from < at; from++) {
+        uint8_t levels[TRACE_VALUES];
+        memcpy(levels, records[from].values, TRACE_VALUES_HALF);
+        memcpy(levels + TRACE_VALUES_HALF, records[from].more_values, TRACE_VALUES_HALF);
+        sim_cache_logits(r->cache, records[from].expert, levels, records[from].rank);
+    }
+}
+
+/* ---- guesses -------------------------------------------------------------------------------- */
+
+/* How many of a recorded list the prediction would name: those above the 75th percentile, or what
+ * is wanted. */
+static uint32_t list_length(const struct run *r)
+{
+    const struct prediction *p = sim_cache_prediction(r->cache);
+    if (!p->lists)
+        return sim_cache_guesses(r->cache);
+    uint32_t above = r->experts - 1 - (uint32_t)(0.75 * (r->experts - 1));
+    return above > r->top_k ? above : r->top_k;
+}
+
+/* Recorded lists for the layers after this one, from record `at` on. */
+static void hint_recorded(struct run *r, uint64_t at, uint64_t end, uint32_t layer)
+{
+    const struct trace_record *records = r->t->records;
+    uint32_t ahead = (uint32_t)r->cache->config.knobs.ahead, most = list_length(r);
+    for (uint32_t target = layer + 1; target <= layer + ahead && target < r->layers; target++) {
+        uint32_t n = 0;
+        for (uint64_t i = at;
+             i < end && records[i].kind != TRACE_EXPERT && records[i].kind != TRACE_TOKEN_END; i++)
+            if (records[i].kind == TRACE_PREDICTED && records[i].layer == target &&
+                records[i].from_layer == layer && n < most && n < r->experts)
+                r->guess[n++] = (struct guess){records[i].expert, records[i].weight};
+        if (n == 0 || !sim_cache_hint(r->cache, target, r->guess, n))
+            return;
+    }
+}
+
+static void hint_computed(struct run *r, uint32_t layer)
+{
+    const struct prediction *p = sim_cache_prediction(r->cache);
+    uint32_t two_before = r->chosen_count[1] > 0 && r->chosen_layer[1] + 1 == layer;
+    struct prediction_input in = {.layer = layer + 1,
+                                  .experts = r->experts,
+                                  .top_k = r->top_k,
+                                  .want = sim_cache_guesses(r->cache),
+                                  .chosen1 = r->chosen[0],
+                                  .chosen1_count = r->chosen_count[0],
+                                  .chosen2 = r->chosen[1],
+                                  .chosen2_count = two_before ? r->chosen_count[1] : 0,
+                                  .tables = &r->cache->config.plan.tables,
+                                  .scratch = r->scratch};
+    bool counted = p->source == PREDICT_CHOSEN || p->source == PREDICT_TABLES;
+    if (layer + 1 >= r->layers || (counted && r->use[0]->prefill))
+        return;
+    uint32_t n = prediction_run(p, &in, r->guess);
+    if (n > 0)
+        (void)sim_cache_hint(r->cache, layer + 1, r->guess, n);
+}
+
+static void remember_chosen(struct run *r, uint32_t layer)
+{
+    uint16_t *older = r->chosen[1];
+    r->chosen[1] = r->chosen[0];
+    r->chosen_count[1] = r->chosen_count[0];
+    r->chosen_layer[1] = r->chosen_layer[0];
+    r->chosen[0] = older;
+    r->chosen_count[0] = r->uses;
+    r->chosen_layer[0] = layer;
+    for (uint32_t i = 0; i < r->uses; i++)
+        older[i] = r->use[i]->expert;
+}
+
+/* ---- records -------------------------------------------------------------------------------- */
+
+static void end_pass(struct run *r)
+{
+    if (r->in_pass)
+        sim_cache_token(r->cache);
+    r->in_pass = false;
+    r->chosen_count[0] = r->chosen_count[1] = 0;
+}
+
+/* The tokens of the pass that begins at record `at`: its TOKEN_END says it. */
+static uint32_t pass_tokens(const struct run *r, uint64_t at, uint64_t end)
+{
+    const struct trace_record *records = r->t->records;
+    uint32_t most = records[at].tokens;
+    for (uint64_t i = at; i < end && records[i].kind != TRACE_SEQUENCE_END; i++) {
+        if (records[i].kind == TRACE_TOKEN_END)
+            return records[i].tokens > most ? records[i].tokens : most;
+        if (records[i].kind == TRACE_EXPERT && records[i].tokens > most)
+            most = records[i].tokens;
+    }
+    return most;
+}
+
+/* The uses of one layer, repeats left out. Returns the record after them. */
+static uint64_t collect(struct run *r, uint64_t at, uint64_t end)
+{
+    const struct trace_record *records = r->t->records, *first = &records[at];
+    r->uses = 0;
+    r->stamp++;
+    for (; at < end; at++) {
+        const struct trace_record *x = &records[at];
+        if (x->kind == TRACE_CHOICE)
+            continue;
+        if (x->kind != TRACE_EXPERT || !same_place(x, first))
+            break;
+        if (r->seen[x->expert] == r->stamp)
+            continue;
+        r->seen[x->expert] = r->stamp;
+        r->use[r->uses++] = x;
+    }
+    return at;
+}
+
+static uint64_t one_layer(struct run *r, uint64_t at, uint64_t end)
+{
+    const struct trace_record *first = &r->t->records[at];
+    if (r->in_pass && (r->sequence != first->sequence || r->position != first->position))
+        end_pass(r);
+    if (!r->in_pass) {
+        r->in_pass = true;
+        r->sequence = first->sequence;
+        r->position = first->position;
+        r->tokens = pass_tokens(r, at, end);
+    }
+    uint64_t after = collect(r, at, end);
+    struct sim_step step = {.sequence = r->sequence,
+                            .position = r->position,
+                            .layer = first->layer,
+                            .tokens = r->tokens,
+                            .prefill = first->prefill != 0};
+    sim_cache_layer(r->cache, &step);
+    logits_before(r, at);
+    use_all(r);
+    remember_chosen(r, first->layer);
+    if (sim_cache_prediction(r->cache)->source == PREDICT_LOGITS)
+        hint_recorded(r, after, end, first->layer);
+    else if (sim_cache_prediction(r->cache)->source != PREDICT_NOTHING)
+        hint_computed(r, first->layer);
+    (void)sim_cache_compute(r->cache);
+    return after;
+}
+
+static void replay(struct run *r, uint64_t first, uint64_t measure)
+{
+    uint64_t end = r->t->count;
+    bool measuring = measure <= first;
+    for (uint64_t at = first; at < end;) {
+        const struct trace_record *record = &r->t->records[at];
+        if (!measuring && at >= measure && !r->in_pass) {
+            sim_cache_forget(r->cache);
+            measuring = true;
+        }
+        if (record->kind == TRACE_EXPERT) {
+            at = one_layer(r, at, end);
+            continue;
+        }
+        if (record->kind != TRACE_PREDICTED && record->kind != TRACE_CHOICE &&
+            record->kind != TRACE_LOGITS)
+            end_pass(r);
+        at++;
+    }
+    end_pass(r);
+}
+
+/* ---- belady --------------------------------------------------------------------------------- */
+
+static double used_again(void *arg, uint32_t slot)
+{
+    const struct run *r = arg;
+    return r->next_use[slot % (r->layers * r->experts)];
+}
+
+static bool look_ahead(struct run *r)
+{
+    size_t all = (size_t)r->layers * r->experts;
+    r->next = malloc((r->t->count + 1) * sizeof *r->next);
+    r->next_use = malloc(all * sizeof *r->next_use);
+    if (!r->next || !r->next_use)
+        return false;
+    for (size_t i = 0; i < all; i++)
+        r->next_use[i] = INFINITY;
+    for (uint64_t i = r->t->count; i > 0; i--) {
+        const struct trace_record *x = &r->t->records[i - 1];
+        if (x->kind != TRACE_EXPERT)
+            continue;
+        double *use = &r->next_use[x->layer * r->experts + x->expert];
+        r->next[i - 1] = *use;
+        *use = (double)(i - 1);
+    }
+    return true;
+}
+
+/* ---- all of it ------------------------------------------------------------------------------ */
+
+static bool run_init(struct run *r, const struct trace *t, bool belady)
+{
+    const struct trace_header *h = &t->header;
+    *r = (struct run){.t = t, .layers = h->layers, .experts = h->experts, .top_k = h->top_k};
+    r->use = calloc(h->experts, sizeof *r->use);
+    r->seen = calloc(h->experts, sizeof *r->seen);
+    r->chosen[0] = calloc(h->experts, sizeof *r->chosen[0]);
+    r->chosen[1] = calloc(h->experts, sizeof *r->chosen[1]);
+    r->guess = calloc(h->experts, sizeof *r->guess);
+    r->scratch = calloc(h->experts, sizeof *r->scratch);
+    return r->use && r->seen && r->chosen[0] && r->chosen[1] && r->guess && r->scratch &&
+           (!belady || look_ahead(r));
+}
+
+static void run_free(struct run *r)
+{
+    free(r->use);
+    free(r->seen);
+    free(r->chosen[0]);
+    free(r->chosen[1]);
+    free(r->guess);
+    free(r->scratch);
+    free(r->next);
+    free(r->next_use);
+}
+
+int sim_run(const struct trace *t, uint64_t first, uint64_t measure,
+            const struct sim_config *config, bool belady, struct sim_result *out,
+            struct error *error)
+{
+    struct run r;
+    struct sim_config k = *config;
+    sl_assert(first <= t->count);
+    k.layers = t->header.layers;
+    k.experts = t->header.experts;
+    k.top_k = t->header.top_k;
+    k.tier_mask = t->header.tier_mask;
+    memcpy(k.tier_bytes, t->header.tier_bytes, sizeof k.tier_bytes);
+    if (!run_init(&r, t, belady)) {
+        run_free(&r);
+        return error_set(error, ERR_NO_MEMORY, "no memory to replay the trace");
+    }
+    if (belady) {
+        k.score = used_again;
+        k.score_arg = &r;
+    }
+    r.cache = sim_cache_create(&k, error);
+    if (r.cache) {
+        replay(&r, first, measure);
+        for (int p = 0; p < SIM_PHASES; p++)
+            out->phase[p] = *sim_cache_figures(r.cache, (enum sim_phase)p);
+        out->ns = 0;
+        for (int p = 0; p < SIM_PHASES; p++)
+            out->ns += out->phase[p].stall_ns + out->phase[p].compute_ns;
+    }
+    int rv = r.cache ? 0 : -1;
+    sim_cache_destroy(r.cache);
+    run_free(&r);
+    return rv;
+}
+
+uint64_t sim_split(const struct trace *t, double share)
+{
+    uint64_t passes = 0, seen = 0;
+    for (uint64_t i = 0; i < t->count; i++)
+        passes += t->records[i].kind == TRACE_TOKEN_END;
+    uint64_t wanted = (uint64_t)((double)passes * share);
+    for (uint64_t i = 0; i < t->count && wanted > 0; i++) {
+        seen += t->records[i].kind == TRACE_TOKEN_END;
+        if (seen >= wanted)
+            return i + 1;
+    }
+    return 0;
+}
+
+uint64_t sim_all_bytes(const struct trace_header *h)
+{
+    for (uint32_t t = 0; t < TIER__COUNT; t++)
+        if (h->tier_mask >> t & 1)
+            return h->tier_bytes[t] * h->layers * h->experts;
+    return 0;
+}

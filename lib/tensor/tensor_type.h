@@ -1,0 +1,30 @@
+/* Tensor types: made from tensor_types.tbl.h, the only place that lists them. */
+#ifndef SLUICE_TENSOR_TENSOR_TYPE_H
+#define SLUICE_TENSOR_TENSOR_TYPE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define TENSOR_TYPE_OWN_FIRST 1000 /* types from here on are in stores only */
+
+enum tensor_type {
+#define TENSOR_TYPE(name, id, block_elems, block_bytes, row_head_bytes) TENSOR_##name = (id),
+#include "lib/tensor/tensor_types.tbl.h"
+};
+
+struct tensor_type_info {
+    const char *name;
+    uint32_t ggml_id;
+    uint32_t block_elems;
+    uint32_t block_bytes;
+    uint32_t row_head_bytes;
+};
+
+/* The description of a type by the id a GGUF file uses; NULL when sluice does not know the type. */
+const struct tensor_type_info *tensor_type_info(uint32_t ggml_id);
+
+/* Bytes of a row of `elems` elements of a type, its head included. False when the type is unknown,
+ * elems is not a multiple of the block, or the product does not fit 63 bits. */
+bool tensor_type_row_bytes(uint32_t ggml_id, uint64_t elems, uint64_t *bytes);
+
+#endif

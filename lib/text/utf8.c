@@ -1,0 +1,69 @@
+#include <string.h>
+
+#include "lib/text/utf8.h"
+
+/* What stands at the start of `text`. */
+enum utf8_kind { UTF8_CHARACTER, UTF8_INVALID, UTF8_INCOMPLETE };
+
+/* Least and most value of the second byte, by the first (Unicode, table 3-7); 0 bytes: never a
+ * first. */
+static size_t sequence_bytes(unsigned char first, unsigned char *least, unsigned char *most)
+{
+    *least = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
+    *most = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
+    if (first < 0x80)
+        return 1;
+    if (first < 0xc2 || first > 0xf4)
+        return 0;
+    return first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
+}
+
+/* *used: bytes of the character, or of what one U+FFFD stands for (the longest start of a valid
+ * sequence, at least one byte), as Unicode recommends and the reference decoders do. */
+static enum utf8_kind look(const char *text, size_t bytes, size_t *used)
+{
+    unsigned char least, most;
+    size_t want = sequence_bytes((unsigned char)text[0], &least, &most);
+    *used = 1;
+    if (want == 0)
+        return UTF8_INVALID;
+    for (; *used < want; ++*used) {
+        if (*used == bytes)
+            return UTF8_INCOMPLETE;
+        unsigned char c = (unsigned char)text[*used];
+        if (c < least || c > most)
+            return UTF8_INVALID;
+        least = 0x80;
+        most = 0xbf;
+    }
+    return UTF8_CHARACTER;
+}
+
+size_t utf8_complete_prefix(const char *text, size_t bytes)
+{
+    /* Only a sequence that begins in the last three bytes can be unfinished. */
+    for (size_t back = 1; back <= 3 && back <= bytes; back++) {
+        unsigned char c = (unsigned char)text[bytes - back];
+        size_t used;
+        if ((c & 0xc0) == 0x80)
+            continue;
+        return look(text + bytes - back, back, &used) == UTF8_INCOMPLETE ? bytes - back : bytes;
+    }
+    return bytes;
+}
+
+size_t utf8_sanitise(const char *text, size_t bytes, char *out)
+{
+    size_t n = 0;
+    for (size_t at = 0, used; at < bytes; at += used) {
+        if (look(text + at, bytes - at, &used) == UTF8_CHARACTER) {
+            memcpy(out + n, text + at, used);
+            n += used;
+        } else {
+            memcpy(out + n, "\xef\xbf\xbd", 3);
+            n += 3;
+        }
+    }
+    out[n] = 0;
+    return n;
+}

@@ -1,0 +1,197 @@
+#include "lib/trace/trace.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "lib/model/limits.h"
+#include "lib/tensor/tier.h"
+
+void trace_header_init(struct trace_header *h)
+{
+    *h = (struct trace_header){.magic = TRACE_MAGIC,
+                               .version = TRACE_VERSION,
+                               .header_bytes = sizeof *h,
+                               .record_bytes = sizeof(struct trace_record)};
+}
+
+/* ---- checks --------------------------------------------------------------------------------- */
+
+static int header_check(const struct trace_header *h, struct error *error)
+{
+    if (h->magic != TRACE_MAGIC)
+        return error_set(error, ERR_BAD_INPUT, "not a trace: the magic is wrong");
+    if (h->version != TRACE_VERSION || h->header_bytes != sizeof *h ||
+        h->record_bytes != sizeof(struct trace_record))
+        return error_set(error, ERR_BAD_INPUT,
+                         "trace version %" PRIu32 " with records of %" PRIu32
+                         " bytes; this sluice reads version %u with %zu",
+                         h->version, h->record_bytes, TRACE_VERSION, sizeof(struct trace_record));
+    if (h->layers == 0 || h->layers > MODEL_LAYERS_MAX || h->experts == 0 ||
+        h->experts > MODEL_EXPERTS_MAX || h->top_k == 0 || h->top_k > MODEL_TOP_K_MAX ||
+        h->top_k > h->experts)
+        return error_set(error, ERR_BAD_INPUT,
+                         "trace of %" PRIu32 " layers, %" PRIu32 " experts, top %" PRIu32
+                         ": out of range",
+                         h->layers, h->experts, h->top_k);
+    if (h->tier_mask == 0 || h->tier_mask >> TIER__COUNT)
+        return error_set(error, ERR_BAD_INPUT, "trace with tier mask %#" PRIx32, h->tier_mask);
+    for (uint32_t t = 0; t < TIER__COUNT; t++)
+        if ((h->tier_mask >> t & 1) && (h->tier_bytes[t] == 0 || h->tier_bytes[t] >> 40))
+            return error_set(error, ERR_BAD_INPUT, "trace with experts of %" PRIu64 " bytes",
+                             h->tier_bytes[t]);
+    return 0;
+}
+
+static bool share(float x)
+{
+    return isfinite(x) && x >= 0;
+}
+
+static const char *record_invalid(const struct trace_header *h, const struct trace_record *r)
+{
+    switch (r->kind) {
+    case TRACE_SEQUENCE_BEGIN:
+    case TRACE_SEQUENCE_END: return NULL;
+    case TRACE_TOKEN_END: return r->tokens <= MODEL_CONTEXT_MAX ? NULL : "tokens";
+    case TRACE_EXPERT:
+    case TRACE_CHOICE:
+    case TRACE_LOGITS:
+    case TRACE_PREDICTED: break;
+    default: return "kind";
+    }
+    if (r->layer >= h->layers)
+        return "layer";
+    if (r->expert >= h->experts)
+        return "expert";
+    if (r->kind == TRACE_LOGITS)
+        return r->rank > 0 && r->rank <= TRACE_VALUES && r->rank <= h->experts - r->expert
+                   ? NULL
+                   : "number of values";
+    if (!share(r->weight))
+        return "weight";
+    if (r->kind == TRACE_PREDICTED)
+        return r->from_layer < r->layer ? NULL : "layer it was predicted from";
+    if (r->kind == TRACE_CHOICE)
+        return NULL;
+    if (r->tokens == 0 || r->tokens > MODEL_CONTEXT_MAX)
+        return "tokens";
+    return r->prefill && !share(r->before) ? "weight before" : NULL;
+}
+
+int trace_check(const struct trace_header *h, const struct trace_record *records, uint64_t count,
+                struct error *error)
+{
+    if (header_check(h, error) != 0)
+        return -1;
+    for (uint64_t i = 0; i < count; i++) {
+        const char *what = record_invalid(h, &records[i]);
+        if (what)
+            return error_set(error, ERR_BAD_INPUT, "record %" PRIu64 " of the trace: bad %s", i,
+                             what);
+    }
+    return 0;
+}
+
+/* ---- files ---------------------------------------------------------------------------------- */
+
+int trace_parse(const void *bytes, size_t count, struct trace *out, struct error *error)
+{
+    *out = (struct trace){0};
+    if (count < sizeof out->header)
+        return error_set(error, ERR_BAD_INPUT, "not a trace: %zu bytes", count);
+    memcpy(&out->header, bytes, sizeof out->header);
+    if (header_check(&out->header, error) != 0)
+        return -1;
+    out->count = (count - sizeof out->header) / sizeof *out->records;
+    if (out->count > TRACE_RECORDS_MAX)
+        return error_set(error, ERR_BAD_INPUT, "trace with %" PRIu64 " records", out->count);
+    out->records = malloc((out->count + 1) * sizeof *out->records);
+    if (!out->records)
+        return error_set(error, ERR_NO_MEMORY, "no memory for a trace");
+    memcpy(out->records, (const char *)bytes + sizeof out->header,
+           out->count * sizeof *out->records);
+    if (trace_check(&out->header, out->records, out->count, error) == 0)
+        return 0;
+    trace_free(out);
+    return -1;
+}
+
+static int read_all(int fd, void *to, uint64_t bytes)
+{
+    for (uint64_t at = 0; at < bytes;) {
+        ssize_t n = read(fd, (char *)to + at, bytes - at);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return n < 0 ? errno : EIO;
+        at += (uint64_t)n;
+    }
+    return 0;
+}
+
+static int read_open(int fd, const char *path, struct trace *out, struct error *error)
+{
+    struct stat st;
+    if (fstat(fd, &st) != 0)
+        return error_set_errno(error, ERR_BAD_INPUT, errno, "cannot read %.200s", path);
+    uint64_t bytes = st.st_size > 0 ? (uint64_t)st.st_size : 0;
+    if (!S_ISREG(st.st_mode) || bytes < sizeof out->header)
+        return error_set(error, ERR_BAD_INPUT, "%.200s is not a trace", path);
+    int rv = read_all(fd, &out->header, sizeof out->header);
+    if (rv != 0)
+        return error_set_errno(error, ERR_IO, rv, "cannot read %.200s", path);
+    if (header_check(&out->header, error) != 0)
+        return -1;
+    out->count = (bytes - sizeof out->header) / sizeof *out->records;
+    if (out->count > TRACE_RECORDS_MAX)
+        return error_set(error, ERR_BAD_INPUT, "%.200s has more than %" PRIu64 " records", path,
+                         TRACE_RECORDS_MAX);
+    out->records = malloc((out->count + 1) * sizeof *out->records);
+    if (!out->records)
+        return error_set(error, ERR_NO_MEMORY, "no memory for the trace %.200s", path);
+    if ((rv = read_all(fd, out->records, out->count * sizeof *out->records)) != 0)
+        return error_set_errno(error, ERR_IO, rv, "cannot read %.200s", path);
+    return trace_check(&out->header, out->records, out->count, error);
+}
+
+int trace_read(const char *path, struct trace *out, struct error *error)
+{
+    *out = (struct trace){0};
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return error_set_errno(error, ERR_BAD_INPUT, errno, "cannot open %.200s", path);
+    int rv = read_open(fd, path, out, error);
+    close(fd);
+    if (rv != 0)
+        trace_free(out);
+    return rv;
+}
+
+int trace_write(const char *path, const struct trace *t, struct error *error)
+{
+    FILE *f = fopen(path, "wbe");
+    if (!f)
+        return error_set_errno(error, ERR_IO, errno, "cannot write %.200s", path);
+    bool ok = fwrite(&t->header, sizeof t->header, 1, f) == 1 &&
+              fwrite(t->records, sizeof *t->records, t->count, f) == t->count;
+    int status = errno;
+    if (fclose(f) != 0 && ok) {
+        ok = false;
+        status = errno;
+    }
+    return ok ? 0 : error_set_errno(error, ERR_IO, status, "cannot write %.200s", path);
+}
+
+void trace_free(struct trace *t)
+{
+    free(t->records);
+    *t = (struct trace){0};
+}

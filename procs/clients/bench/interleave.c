@@ -1,0 +1,212 @@
+/* Arms side by side: the engines of all arms are alive at once, and decode in turns of a few tokens
+ * while the processes of the others are stopped (SIGSTOP). A machine whose speed changes from
+ * second to second then changes it for all arms, and ratios of short runs mean something.
+ *
+ *    open, warm up ──► stopped ◄──► running (its turn: its time counts) ──► ended
+ *
+ * What an engine says about its own time has the others' turns in it, so time is what its turns
+ * took, from the first new token on, and how much of it was waiting is not known. Reads that were
+ * at the drive when an engine was stopped end meanwhile: a few chunks a turn, in every arm. An
+ * engine that was stopped forgives itself (DESIGN.md §2: a late tick); with turns of TURN_LIMIT_NS
+ * at most, no wait in it becomes as long as its limits. */
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/clock.h"
+#include "lib/json/lookup.h"
+#include "procs/clients/bench/bench.h"
+
+#define PROCESSES_MAX 64
+#define TURN_LIMIT_NS (2 * NS_PER_S)
+
+struct runner {
+    struct session session;
+    pid_t child[PROCESSES_MAX]; /* of the engine, without its supervisor */
+    size_t children;
+    bool open, stopped, ended;
+    uint64_t id, from, ran_ns;
+    struct tokens tokens;
+    struct stream_result result;
+    json_t *before;
+    json_t *turns; /* [tokens, ms] of each so far */
+};
+
+/* ---- stopping ---- */
+
+static void find_children(struct runner *r, const json_t *document)
+{
+    size_t n = document_processes(document);
+    r->children = 0;
+    for (size_t i = 0; i < n && r->children < PROCESSES_MAX; i++) {
+        pid_t pid = (pid_t)document_u64(document_row(document, i), "pid");
+        if (pid > 0 && pid != r->session.own)
+            r->child[r->children++] = pid;
+    }
+}
+
+/* A child that was restarted has another pid by now, and its old one may be a stranger's. */
+static bool is_child_of(pid_t pid, pid_t parent)
+{
+    char path[64], line[512], *after;
+    long ppid = 0;
+    snprintf(path, sizeof path, "/proc/%ld/stat", (long)pid);
+    FILE *f = fopen(path, "re");
+    if (!f)
+        return false;
+    /* "PID (NAME) STATE PPID ...": the name may have parentheses in it */
+    if (fgets(line, sizeof line, f) && (after = strrchr(line, ')')) != NULL &&
+        sscanf(after, ") %*c %ld", &ppid) != 1)
+        ppid = 0;
+    fclose(f);
+    return ppid == (long)parent;
+}
+
+static void signal_children(const struct runner *r, int number)
+{
+    for (size_t i = 0; i < r->children; i++)
+        if (is_child_of(r->child[i], r->session.own))
+            kill(r->child[i], number);
+}
+
+/* The supervisor is stopped first and goes on last: it must not see its children stand still. */
+static void stop(struct runner *r)
+{
+    if (r->session.own == 0 || r->stopped)
+        return;
+    kill(r->session.own, SIGSTOP);
+    signal_children(r, SIGSTOP);
+    r->stopped = true;
+}
+
+static void go_on(struct runner *r)
+{
+    if (!r->stopped)
+        return;
+    signal_children(r, SIGCONT);
+    kill(r->session.own, SIGCONT);
+    r->stopped = false;
+}
+
+/* ---- a repetition ---- */
+
+static int open_runner(struct bench *b, struct runner *r, uint32_t number, int64_t repetition,
+                       struct error *error)
+{
+    struct arm *arm = &b->arms[number];
+    if (arm_open(b, arm, number, &r->session, error) != 0)
+        return -1;
+    r->open = true;
+    r->turns = json_array();
+    find_children(r, b->document);
+    if (arm_warm_up(b, &r->session, error) != 0 ||
+        repetition_tokens(b, repetition, 0, &r->tokens, error) != 0)
+        return -1;
+    int rc = run_test(b, &r->session, &r->tokens, TEST_PREFILL,
+                      test_wanted(b, TEST_PREFILL) ? &arm->samples[TEST_PREFILL][repetition] : NULL,
+                      error);
+    stop(r);
+    return rc;
+}
+
+/* Until its first new token is there: the time of a decode begins with it. Only once all arms are
+ * open: a sequence that nobody asks for in half a minute is cancelled. */
+static int begin(struct bench *b, struct runner *r, struct error *error)
+{
+    go_on(r);
+    r->before = session_stats(&r->session);
+    if (sequence_begin(b, &r->session, &r->tokens, TEST_DECODE, &r->id, error) != 0)
+        return -1;
+    while (!r->ended && r->from == 0) {
+        int state = stream_step(&r->session, r->id, &r->from, NULL, NULL, &r->result, error);
+        if (state < 0)
+            return -1;
+        r->ended = state > 0;
+    }
+    stop(r);
+    return 0;
+}
+
+static int turn(const struct bench *b, struct runner *r, struct error *error)
+{
+    uint64_t from = r->from, target = from + (uint64_t)b->turn, began = clock_now_ns();
+    go_on(r);
+    while (!r->ended && r->from < target && clock_now_ns() - began < TURN_LIMIT_NS) {
+        int state = stream_step(&r->session, r->id, &r->from, NULL, NULL, &r->result, error);
+        if (state < 0)
+            return -1;
+        r->ended = state > 0;
+    }
+    uint64_t took_ns = clock_now_ns() - began;
+    r->ran_ns += took_ns;
+    json_array_append_new(
+        r->turns, json_pack("[I, f]", (json_int_t)(r->from - from), (double)took_ns / NS_PER_MS));
+    if (!r->ended)
+        stop(r);
+    return r->ended ? sequence_ended(&r->result, error) : 0;
+}
+
+static void take_sample(const struct bench *b, struct runner *r, struct sample *out)
+{
+    json_t *after = session_stats(&r->session);
+    sample_take(out, &r->result, r->before, after, TEST_DECODE);
+    out->ms = (double)r->ran_ns / NS_PER_MS;
+    out->tps = 1e3 * (double)b->tokens / out->ms;
+    out->stall_ms = NAN;
+    out->turns = json_incref(r->turns);
+    json_decref(after);
+}
+
+/* Another arm is first every round, so that none always follows the same one. */
+static int decode(struct bench *b, struct runner *runners, int64_t repetition, struct error *error)
+{
+    uint32_t left = b->arm_count;
+    for (uint32_t round = 0; left > 0; round++)
+        for (uint32_t i = 0; i < b->arm_count; i++) {
+            uint32_t number = (uint32_t)(((uint64_t)repetition + round + i) % b->arm_count);
+            struct runner *r = &runners[number];
+            if (r->ended)
+                continue;
+            if (turn(b, r, error) != 0)
+                return -1;
+            if (!r->ended)
+                continue;
+            take_sample(b, r, &b->arms[number].samples[TEST_DECODE][repetition]);
+            stop(r); /* what it does when idle would be in the others' time */
+            left--;
+        }
+    return 0;
+}
+
+static void close_runner(struct runner *r)
+{
+    go_on(r);
+    if (r->open)
+        session_close(&r->session);
+    stream_result_free(&r->result);
+    json_decref(r->before);
+    json_decref(r->turns);
+    free(r->tokens.ids);
+}
+
+int turns_repetition(struct bench *b, int64_t repetition, struct error *error)
+{
+    struct runner *runners = calloc(b->arm_count, sizeof *runners);
+    if (!runners)
+        return error_set(error, ERR_NO_MEMORY, "no memory for %u arms", b->arm_count);
+    int rc = 0;
+    for (uint32_t i = 0; rc == 0 && i < b->arm_count; i++) {
+        uint32_t number = (uint32_t)(((uint64_t)repetition + i) % b->arm_count);
+        rc = open_runner(b, &runners[number], number, repetition, error);
+    }
+    for (uint32_t i = 0; rc == 0 && i < b->arm_count; i++)
+        rc = begin(b, &runners[i], error);
+    if (rc == 0)
+        rc = decode(b, runners, repetition, error);
+    for (uint32_t i = 0; i < b->arm_count; i++)
+        close_runner(&runners[i]);
+    free(runners);
+    return rc;
+}

@@ -1,0 +1,346 @@
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lib/base/assert.h"
+#include "lib/base/bytes.h"
+#include "lib/json/lookup.h"
+#include "procs/clients/bench/bench.h"
+
+/* Figures of one test in one arm, over its repetitions. Times and bytes are per token. */
+struct figures {
+    double mean, deviation, median;
+    double stall_ms, compute_ms, read_mib;
+    double uses, hit, late, miss, skipped, low; /* shares of uses, in percent */
+    double peak_mib;
+    double of_resident; /* percent; NAN: no arm was resident */
+};
+
+static uint32_t column(const struct bench *b, const struct arm *arm, enum bench_test test,
+                       size_t offset, double *out)
+{
+    for (int64_t r = 0; r < b->repetitions; r++)
+        memcpy(&out[r], (const char *)&arm->samples[test][r] + offset, sizeof *out);
+    return (uint32_t)b->repetitions;
+}
+
+static double sum_of(const struct bench *b, const struct arm *arm, enum bench_test test,
+                     size_t offset)
+{
+    double x[BENCH_REPETITIONS_MAX];
+    uint32_t n = column(b, arm, test, offset, x);
+    return statistics_mean(x, n) * n;
+}
+
+#define SUM(field) sum_of(b, arm, test, offsetof(struct sample, field))
+
+int report_resident(const struct bench *b)
+{
+    uint64_t all = document_u64(b->document, "model.dense_bytes") +
+                   document_u64(b->document, "model.expert_slot_bytes");
+    for (uint32_t i = 0; i < b->arm_count; i++)
+        for (int test = 0; test < TEST__COUNT; test++)
+            if (all > 0 && b->arms[i].params.experts >= 100 &&
+                b->arms[i].samples[test][0].arena >= (double)all)
+                return (int)i;
+    return -1;
+}
+
+static double median_tps(const struct bench *b, const struct arm *arm, enum bench_test test)
+{
+    double x[BENCH_REPETITIONS_MAX];
+    uint32_t n = column(b, arm, test, offsetof(struct sample, tps), x);
+    return statistics_median(x, n);
+}
+
+static void make_figures(const struct bench *b, const struct arm *arm, enum bench_test test,
+                         struct figures *f)
+{
+    double x[BENCH_REPETITIONS_MAX], tokens = SUM(tokens), peak = 0;
+    uint32_t n = column(b, arm, test, offsetof(struct sample, peak_memory), x);
+    for (uint32_t i = 0; i < n; i++)
+        peak = x[i] > peak ? x[i] : peak;
+    column(b, arm, test, offsetof(struct sample, tps), x);
+    double uses = SUM(hits) + SUM(late) + SUM(misses) + SUM(skipped);
+    double percent = uses > 0 ? 100 / uses : 0;
+    int resident = report_resident(b);
+    *f = (struct figures){
+        .mean = statistics_mean(x, n),
+        .deviation = statistics_deviation(x, n),
+        .median = statistics_median(x, n),
+        .stall_ms = SUM(stall_ms) / tokens,
+        .compute_ms = (SUM(ms) - SUM(stall_ms)) / tokens,
+        .read_mib = SUM(bytes_read) / tokens / (double)MIB,
+        .uses = uses,
+        .hit = SUM(hits) * percent,
+        .late = SUM(late) * percent,
+        .miss = SUM(misses) * percent,
+        .skipped = SUM(skipped) * percent,
+        .low = SUM(low_tier) * percent,
+        .peak_mib = peak / (double)MIB,
+        .of_resident = NAN,
+    };
+    double full = resident >= 0 ? median_tps(b, &b->arms[resident], test) : 0;
+    if (full > 0)
+        f->of_resident = 100 * f->median / full;
+}
+
+/* Whether all arms used as many experts in every repetition: they routed alike. */
+static bool same_uses(const struct bench *b)
+{
+    for (int test = 0; test < TEST__COUNT; test++)
+        for (int64_t r = 0; test_wanted(b, (enum bench_test)test) && r < b->repetitions; r++)
+            for (uint32_t i = 1; i < b->arm_count; i++) {
+                const struct sample *x = &b->arms[0].samples[test][r];
+                const struct sample *y = &b->arms[i].samples[test][r];
+                if (x->hits + x->late + x->misses + x->skipped !=
+                    y->hits + y->late + y->misses + y->skipped)
+                    return false;
+            }
+    return true;
+}
+
+static struct statistics_ratio ratio_of(const struct bench *b, const struct comparison *c,
+                                        enum bench_test test)
+{
+    double x[BENCH_REPETITIONS_MAX], y[BENCH_REPETITIONS_MAX];
+    size_t offset = offsetof(struct sample, tps);
+    uint32_t n = column(b, &b->arms[c->a], test, offset, x);
+    column(b, &b->arms[c->b], test, offset, y);
+    return statistics_ratio(x, y, n);
+}
+
+static const char *state(const struct bench *b)
+{
+    return b->cold && b->warmup == 0 ? "cold: nothing of the file in memory"
+           : b->cold                 ? "file dropped from the page cache, then warmed up"
+                                     : "warmed up";
+}
+
+/* ---- md ---- */
+
+static void cpu_name(char name[64])
+{
+    char line[256];
+    FILE *f = fopen("/proc/cpuinfo", "re");
+    snprintf(name, 64, "unknown");
+    while (f && fgets(line, sizeof line, f))
+        if (strncmp(line, "model name", 10) == 0 && strchr(line, ':')) {
+            line[strcspn(line, "\n")] = 0;
+            snprintf(name, 64, "%.63s", strchr(line, ':') + 2);
+            break;
+        }
+    if (f)
+        fclose(f);
+}
+
+static void print_heading(const struct bench *b)
+{
+    char cpu[64], bytes[16];
+    cpu_name(cpu);
+    bytes_format(document_u64(b->document, "model.expert_bytes"), bytes);
+    printf("%s, %s: %s of experts; %s, %ld cores\n", document_text(b->document, "model.name"),
+           document_text(b->document, "model.arch"), bytes, cpu, sysconf(_SC_NPROCESSORS_ONLN));
+    if (b->text_ids)
+        printf("forced tokens of %s; ", b->text_path);
+    else
+        printf("forced tokens, made up (seed %lld, stay %g); ", (long long)b->seed, b->stay);
+    char turns[64] = "arms take turns";
+    if (b->turn > 0)
+        snprintf(turns, sizeof turns, "decoding side by side in turns of %lld tokens",
+                 (long long)b->turn);
+    printf("%s; an engine per arm and repetition, %s, %lld repetitions\n", state(b), turns,
+           (long long)b->repetitions);
+    printf("%s\n\n", same_uses(b) ? "every arm used as many experts"
+                                  : "note: the arms did not use equally many experts");
+}
+
+/* A figure, or what stands for one that is not known. */
+static void figure_text(char out[24], double x, const char *format, const char *unknown)
+{
+    if (isnan(x))
+        snprintf(out, 24, "%s", unknown);
+    else
+        snprintf(out, 24, format, x);
+}
+
+static void print_md(const struct bench *b)
+{
+    print_heading(b);
+    printf("| # | arm | test | t/s | of resident | compute ms | stall ms | read MiB | hit %% | "
+           "late %% | "
+           "miss %% | skipped %% | low tier %% | peak MiB |\n"
+           "|---:|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n");
+    for (uint32_t i = 0; i < b->arm_count; i++) {
+        for (int test = 0; test < TEST__COUNT; test++) {
+            struct figures f;
+            char name[32], resident[24] = "-", compute[24], stall[24];
+            if (!test_wanted(b, (enum bench_test)test))
+                continue;
+            test_name(b, (enum bench_test)test, name);
+            make_figures(b, &b->arms[i], (enum bench_test)test, &f);
+            if (!isnan(f.of_resident))
+                snprintf(resident, sizeof resident, "%.1f %%", f.of_resident);
+            figure_text(compute, f.compute_ms, "%.3f", "-");
+            figure_text(stall, f.stall_ms, "%.3f", "-");
+            printf("| %u | %s | %s | %.2f ± %.2f | %s | %s | %s | %.3f | %.1f | %.1f | %.1f | "
+                   "%.1f | %.1f | %.0f |\n",
+                   i + 1, b->arms[i].label, name, f.mean, f.deviation, resident, compute, stall,
+                   f.read_mib, f.hit, f.late, f.miss, f.skipped, f.low, f.peak_mib);
+        }
+    }
+    printf("\nt/s: mean ± standard deviation; compute, stall, read: per token; of resident: "
+           "medians\n");
+    for (uint32_t i = 0; i < b->comparison_count; i++)
+        for (int test = 0; test < TEST__COUNT; test++) {
+            const struct comparison *c = &b->comparisons[i];
+            char name[32];
+            if (!test_wanted(b, (enum bench_test)test))
+                continue;
+            struct statistics_ratio r = ratio_of(b, c, (enum bench_test)test);
+            test_name(b, (enum bench_test)test, name);
+            printf("%s: arm %u by arm %u: ratio %.3f, 95 %% interval %.3f to %.3f\n", name,
+                   c->a + 1, c->b + 1, r.ratio, r.low, r.high);
+        }
+}
+
+/* ---- csv ---- */
+
+static void print_csv(const struct bench *b)
+{
+    printf("arm,label,test,repetitions,tps_mean,tps_sd,tps_median,percent_of_resident,"
+           "compute_ms_per_token,stall_ms_per_token,read_mib_per_token,uses,hit_percent,"
+           "late_percent,miss_percent,skipped_percent,low_tier_percent,peak_mib\n");
+    for (uint32_t i = 0; i < b->arm_count; i++)
+        for (int test = 0; test < TEST__COUNT; test++) {
+            struct figures f;
+            char name[32], resident[24], compute[24], stall[24];
+            if (!test_wanted(b, (enum bench_test)test))
+                continue;
+            test_name(b, (enum bench_test)test, name);
+            make_figures(b, &b->arms[i], (enum bench_test)test, &f);
+            figure_text(resident, f.of_resident, "%.4f", "");
+            figure_text(compute, f.compute_ms, "%.6g", "");
+            figure_text(stall, f.stall_ms, "%.6g", "");
+            printf("%u,\"%s\",%s,%lld,%.6g,%.6g,%.6g,%s,%s,%s,%.6g,%.0f,%.4f,%.4f,%.4f,%.4f,"
+                   "%.4f,%.3f\n",
+                   i + 1, b->arms[i].label, name, (long long)b->repetitions, f.mean, f.deviation,
+                   f.median, resident, compute, stall, f.read_mib, f.uses, f.hit, f.late, f.miss,
+                   f.skipped, f.low, f.peak_mib);
+        }
+}
+
+/* ---- json ---- */
+
+/* A figure that may not be known. New reference. */
+static json_t *known(double x)
+{
+    return isnan(x) ? json_null() : json_real(x);
+}
+
+static json_t *sample_json(const struct sample *s)
+{
+    return json_pack(
+        "{s:f, s:f, s:o, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:O*, s:O*}", "tps",
+        s->tps, "ms", s->ms, "stall_ms", known(s->stall_ms), "tokens", s->tokens, "bytes_read",
+        (json_int_t)s->bytes_read, "hits", (json_int_t)s->hits, "late", (json_int_t)s->late,
+        "misses", (json_int_t)s->misses, "skipped", (json_int_t)s->skipped, "low_tier_uses",
+        (json_int_t)s->low_tier, "peak_memory_bytes", (json_int_t)s->peak_memory, "arena_bytes",
+        (json_int_t)s->arena, "restarts", (json_int_t)s->restarts, "system", s->system, "counters",
+        s->counters, "turns", s->turns);
+}
+
+static json_t *test_json(const struct bench *b, const struct arm *arm, enum bench_test test)
+{
+    struct figures f;
+    char name[32];
+    json_t *samples = json_array();
+    make_figures(b, arm, test, &f);
+    test_name(b, test, name);
+    for (int64_t r = 0; r < b->repetitions; r++)
+        json_array_append_new(samples, sample_json(&arm->samples[test][r]));
+    json_t *o = json_pack(
+        "{s:s, s:f, s:f, s:f, s:o, s:o, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o}", "test", name,
+        "tps_mean", f.mean, "tps_sd", f.deviation, "tps_median", f.median, "compute_ms_per_token",
+        known(f.compute_ms), "stall_ms_per_token", known(f.stall_ms), "bytes_read_per_token",
+        f.read_mib * (double)MIB, "uses", f.uses, "hit_percent", f.hit, "late_percent", f.late,
+        "miss_percent", f.miss, "skipped_percent", f.skipped, "low_tier_percent", f.low, "peak_mib",
+        f.peak_mib, "samples", samples);
+    json_object_set_new(o, "percent_of_resident", known(f.of_resident));
+    return o;
+}
+
+static void add_param(const char *name, const char *value, const char *def, const char *help,
+                      void *arg)
+{
+    (void)def;
+    (void)help;
+    json_object_set_new(arg, name, json_string(value));
+}
+
+static json_t *arms_json(const struct bench *b)
+{
+    json_t *arms = json_array();
+    for (uint32_t i = 0; i < b->arm_count; i++) {
+        json_t *params = json_object(), *tests = json_array();
+        params_each(&b->arms[i].params, add_param, params);
+        for (int test = 0; test < TEST__COUNT; test++)
+            if (test_wanted(b, (enum bench_test)test))
+                json_array_append_new(tests, test_json(b, &b->arms[i], (enum bench_test)test));
+        json_array_append_new(arms, json_pack("{s:i, s:s, s:o, s:o}", "number", (int)i + 1, "label",
+                                              b->arms[i].label, "params", params, "tests", tests));
+    }
+    return arms;
+}
+
+static json_t *comparisons_json(const struct bench *b)
+{
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < b->comparison_count; i++)
+        for (int test = 0; test < TEST__COUNT; test++) {
+            const struct comparison *c = &b->comparisons[i];
+            char name[32];
+            if (!test_wanted(b, (enum bench_test)test))
+                continue;
+            test_name(b, (enum bench_test)test, name);
+            struct statistics_ratio r = ratio_of(b, c, (enum bench_test)test);
+            json_array_append_new(list, json_pack("{s:s, s:i, s:i, s:f, s:f, s:f}", "test", name,
+                                                  "a", (int)c->a + 1, "b", (int)c->b + 1, "ratio",
+                                                  r.ratio, "low", r.low, "high", r.high));
+        }
+    return list;
+}
+
+static void print_json(const struct bench *b)
+{
+    char cpu[64];
+    json_t *order = json_array(), *model = json_object_get(b->document, "model");
+    cpu_name(cpu);
+    for (size_t i = 0; i < (size_t)b->repetitions * b->arm_count; i++)
+        json_array_append_new(order, json_integer(b->order[i] + 1));
+    json_t *o = json_pack(
+        "{s:O*, s:{s:s, s:I}, s:{s:I, s:I, s:I, s:I, s:I, s:f, s:s*, s:b, s:s}, s:o, s:i, s:b, "
+        "s:o, s:o}",
+        "model", model, "machine", "cpu", cpu, "cores", (json_int_t)sysconf(_SC_NPROCESSORS_ONLN),
+        "settings", "prompt", (json_int_t)b->prompt, "tokens", (json_int_t)b->tokens, "repetitions",
+        (json_int_t)b->repetitions, "warmup", (json_int_t)b->warmup, "seed", (json_int_t)b->seed,
+        "stay", b->stay, "text", b->text_path, "cold", b->cold, "state", state(b), "order", order,
+        "resident_arm", report_resident(b) + 1, "same_uses", same_uses(b), "arms", arms_json(b),
+        "comparisons", comparisons_json(b));
+    sl_assert(o); /* no memory for kilobytes */
+    json_dumpf(o, stdout, JSON_INDENT(2));
+    printf("\n");
+    json_decref(o);
+}
+
+int report_print(const struct bench *b, enum report form)
+{
+    switch (form) {
+    case REPORT_MD: print_md(b); break;
+    case REPORT_CSV: print_csv(b); break;
+    case REPORT_JSON: print_json(b); break;
+    }
+    return fflush(stdout) == 0 && !ferror(stdout) ? 0 : -1;
+}

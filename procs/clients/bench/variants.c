@@ -1,0 +1,229 @@
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/bytes.h"
+#include "procs/clients/bench/bench.h"
+#include "procs/clients/common/options.h"
+
+static const char *const listed[] = {"budget", "experts", "system", "throttle", "threads"};
+
+static int add_list(struct varied *v, const char *name, size_t name_bytes, const char *values,
+                    struct error *error)
+{
+    if (v->count == BENCH_VARIED_MAX)
+        return error_set(error, ERR_BAD_INPUT, "more than %u parameters are varied",
+                         BENCH_VARIED_MAX);
+    if (name_bytes >= sizeof v->list[0].name || strlen(values) >= sizeof v->list[0].values)
+        return error_set(error, ERR_BAD_INPUT, "--%.40s: the list is too long", name);
+    snprintf(v->list[v->count].name, sizeof v->list[0].name, "%.*s", (int)name_bytes, name);
+    snprintf(v->list[v->count].values, sizeof v->list[0].values, "%s", values);
+    if (!params_known(v->list[v->count].name))
+        return error_set(error, ERR_BAD_INPUT, "--vary: '%.40s' is not a parameter of the engine",
+                         v->list[v->count].name);
+    v->count++;
+    return 0;
+}
+
+/* The value of "--NAME VALUE" or "--NAME=VALUE" at argv[i]; *used: arguments it takes. NULL:
+ * another option. */
+static const char *value_of(char **argv, int argc, int i, const char *name, int *used)
+{
+    size_t n = strlen(name);
+    if (strncmp(argv[i], "--", 2) != 0 || strncmp(argv[i] + 2, name, n) != 0)
+        return NULL;
+    *used = 1;
+    if (argv[i][2 + n] == '=')
+        return argv[i] + 3 + n;
+    if (argv[i][2 + n] != 0 || i + 1 >= argc)
+        return NULL;
+    *used = 2;
+    return argv[i + 1];
+}
+
+/* One argument: 1 taken, 0 not ours, -1 wrong. */
+static int take_one(struct varied *v, char **argv, int argc, int i, int *used, struct error *error)
+{
+    const char *value = value_of(argv, argc, i, "vary", used);
+    if (value) {
+        const char *equals = strchr(value, '=');
+        if (!equals)
+            return error_set(error, ERR_BAD_INPUT, "--vary: '%.80s' is not NAME=V1,V2", value);
+        return add_list(v, value, (size_t)(equals - value), equals + 1, error) != 0 ? -1 : 1;
+    }
+    if ((value = value_of(argv, argc, i, "arm", used)) != NULL) {
+        if (v->arm_count == BENCH_ARMS_MAX)
+            return error_set(error, ERR_BAD_INPUT, "more than %u arms", BENCH_ARMS_MAX);
+        v->arm[v->arm_count++] = value;
+        return 1;
+    }
+    for (size_t k = 0; k < ARRAY_LEN(listed); k++)
+        if ((value = value_of(argv, argc, i, listed[k], used)) != NULL)
+            return add_list(v, listed[k], strlen(listed[k]), value, error) != 0 ? -1 : 1;
+    return 0;
+}
+
+int varied_take_args(struct varied *v, int *argc, char **argv, struct error *error)
+{
+    int kept = 1;
+    for (int i = 1; i < *argc;) {
+        int used = 1, taken = take_one(v, argv, *argc, i, &used, error);
+        if (taken < 0)
+            return -1;
+        if (taken)
+            i += used;
+        else
+            argv[kept++] = argv[i++];
+    }
+    argv[kept] = NULL;
+    *argc = kept;
+    return 0;
+}
+
+/* ---- combinations ---- */
+
+static int set_one(struct arm *arm, const char *name, const char *value, bool several,
+                   struct error *error)
+{
+    if (params_set(&arm->params, name, value, error) != 0)
+        return -1;
+    if (!several)
+        return 0;
+    size_t used = strlen(arm->label);
+    snprintf(arm->label + used, sizeof arm->label - used, "%s%s=%s", used ? " " : "", name, value);
+    return 0;
+}
+
+/* Adds every combination of the lists from `depth` on to what `sofar` has. */
+static int combine(struct bench *b, const struct varied *v, uint32_t depth, const struct arm *sofar,
+                   struct error *error)
+{
+    if (depth == v->count) {
+        if (b->arm_count == BENCH_ARMS_MAX)
+            return error_set(error, ERR_BAD_INPUT, "more than %u arms", BENCH_ARMS_MAX);
+        b->arms[b->arm_count++] = *sofar;
+        return 0;
+    }
+    char copy[sizeof v->list[0].values], *rest = copy;
+    snprintf(copy, sizeof copy, "%s", v->list[depth].values);
+    bool several = strchr(copy, ',') != NULL;
+    for (char *value; (value = strsep(&rest, ",")) != NULL;) {
+        struct arm arm = *sofar;
+        if (set_one(&arm, v->list[depth].name, value, several, error) != 0 ||
+            combine(b, v, depth + 1, &arm, error) != 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* "label=hobbit; system=hobbit; knobs=t1=0.6,t2=0.9": parameters of one arm, separated by
+ * semicolons; without a label the text itself is it. */
+static int set_explicit(struct arm *arm, const char *text, struct error *error)
+{
+    char copy[1024], *rest = copy;
+    if (strlen(text) >= sizeof copy)
+        return error_set(error, ERR_BAD_INPUT, "--arm '%.60s...' is too long", text);
+    snprintf(copy, sizeof copy, "%s", text);
+    snprintf(arm->label, sizeof arm->label, "%s", text);
+    for (char *word; (word = strsep(&rest, ";")) != NULL;) {
+        word += strspn(word, " ");
+        char *equals = strchr(word, '=');
+        if (*word == 0)
+            continue;
+        if (!equals)
+            return error_set(error, ERR_BAD_INPUT, "--arm: '%.80s' is not NAME=VALUE", word);
+        *equals = 0;
+        if (strcmp(word, "label") == 0)
+            snprintf(arm->label, sizeof arm->label, "%s", equals + 1);
+        else if (params_set(&arm->params, word, equals + 1, error) != 0)
+            return -1;
+    }
+    return 0;
+}
+
+static int combine_all(struct bench *b, const struct varied *v, const struct params *base,
+                       struct error *error)
+{
+    struct arm first = {.params = *base};
+    if (v->arm_count == 0)
+        return combine(b, v, 0, &first, error);
+    for (uint32_t i = 0; i < v->arm_count; i++) {
+        struct arm arm = first;
+        if (set_explicit(&arm, v->arm[i], error) != 0 || combine(b, v, 0, &arm, error) != 0)
+            return -1;
+    }
+    return 0;
+}
+
+int arms_make(struct bench *b, const struct varied *v, const struct params *base,
+              struct error *error)
+{
+    b->arms = calloc(BENCH_ARMS_MAX, sizeof *b->arms);
+    if (!b->arms)
+        return error_set(error, ERR_NO_MEMORY, "no memory");
+    if (combine_all(b, v, base, error) != 0)
+        return -1;
+    for (uint32_t i = 0; i < b->arm_count; i++) {
+        if (!b->arms[i].label[0])
+            snprintf(b->arms[i].label, sizeof b->arms[i].label, "engine");
+        for (int t = 0; t < TEST__COUNT; t++) {
+            b->arms[i].samples[t] = calloc((size_t)b->repetitions, sizeof(struct sample));
+            if (!b->arms[i].samples[t])
+                return error_set(error, ERR_NO_MEMORY, "no memory for samples");
+        }
+    }
+    b->order = calloc((size_t)b->repetitions * b->arm_count, sizeof *b->order);
+    return b->order ? 0 : error_set(error, ERR_NO_MEMORY, "no memory");
+}
+
+static void free_samples(struct sample *samples, int64_t count)
+{
+    for (int64_t i = 0; samples && i < count; i++) {
+        json_decref(samples[i].counters);
+        json_decref(samples[i].turns);
+    }
+    free(samples);
+}
+
+void arms_free(struct bench *b)
+{
+    for (uint32_t i = 0; i < b->arm_count; i++)
+        for (int t = 0; t < TEST__COUNT; t++)
+            free_samples(b->arms[i].samples[t], b->repetitions);
+    free(b->arms);
+    free(b->order);
+    b->arms = NULL;
+    b->order = NULL;
+}
+
+int comparison_add(struct bench *b, const char *text, struct error *error)
+{
+    char copy[32], *rest = copy;
+    int64_t number[2] = {0};
+    snprintf(copy, sizeof copy, "%s", text);
+    for (int i = 0; i < 2; i++) {
+        const char *word = strsep(&rest, ",");
+        if (!word)
+            return error_set(error, ERR_BAD_INPUT, "--compare: '%.20s' is not A,B", text);
+        if (option_i64("--compare", word, 1, b->arm_count, &number[i], error) != 0)
+            return -1;
+    }
+    if (rest)
+        return error_set(error, ERR_BAD_INPUT, "--compare: '%.20s' is not A,B", text);
+    if (b->comparison_count == BENCH_COMPARISONS_MAX)
+        return error_set(error, ERR_BAD_INPUT, "more than %u comparisons", BENCH_COMPARISONS_MAX);
+    b->comparisons[b->comparison_count++] =
+        (struct comparison){(uint32_t)number[0] - 1, (uint32_t)number[1] - 1};
+    return 0;
+}
+
+bool test_wanted(const struct bench *b, enum bench_test test)
+{
+    return (test == TEST_PREFILL ? b->prompt : b->tokens) > 0;
+}
+
+void test_name(const struct bench *b, enum bench_test test, char name[32])
+{
+    snprintf(name, 32, "%s%lld", test == TEST_PREFILL ? "pp" : "tg",
+             (long long)(test == TEST_PREFILL ? b->prompt : b->tokens));
+}

@@ -1,0 +1,203 @@
+#include "procs/clients/common/options.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "lib/base/bytes.h"
+
+static bool same_name(const char *a, const char *b)
+{
+    for (; *a && *b; a++, b++)
+        if (*a != *b && !(*a == '-' && *b == '_'))
+            return false;
+    return *a == *b;
+}
+
+static const char *full_name(const char *name)
+{
+    return strcmp(name, "temp") == 0 ? "temperature" : name;
+}
+
+bool sampling_known(const char *name)
+{
+    name = full_name(name);
+#define X(type, field, json, def, min, max, help)                                                  \
+    if (same_name(name, json))                                                                     \
+        return true;
+    SAMPLING_PARAMS(X)
+#undef X
+    return false;
+}
+
+int sampling_take_args(struct sampling *s, int *argc, char **argv, struct error *error)
+{
+    int kept = 1;
+    bool options = true;
+    for (int i = 1; i < *argc; i++) {
+        char *arg = argv[i];
+        if (strcmp(arg, "--") == 0)
+            options = false;
+        char name[64] = "";
+        size_t n = strcspn(arg, "=");
+        if (options && strncmp(arg, "--", 2) == 0 && n < sizeof name)
+            snprintf(name, sizeof name, "%.*s", (int)n - 2, arg + 2);
+        if (!name[0] || !sampling_known(name)) {
+            argv[kept++] = arg;
+            continue;
+        }
+        const char *value = arg[n] == '=' ? arg + n + 1 : i + 1 < *argc ? argv[++i] : NULL;
+        if (!value)
+            return error_set(error, ERR_BAD_INPUT, "--%s needs a value", name);
+        if (sampling_set(s, full_name(name), value, error) != 0)
+            return -1;
+    }
+    argv[kept] = NULL;
+    *argc = kept;
+    return 0;
+}
+
+static void help_line(FILE *out, const char *name, const char *value, const char *help,
+                      const char *def)
+{
+    char option[64];
+    snprintf(option, sizeof option, "--%s %s", name, value);
+    for (char *c = option; *c && *c != ' '; c++)
+        if (*c == '_')
+            *c = '-';
+    fprintf(out, "  %-26s %s (default %s)\n", option, help, def);
+}
+
+static void text_double(char *out, size_t bytes, double value)
+{
+    snprintf(out, bytes, "%g", value);
+}
+
+static void text_int64_t(char *out, size_t bytes, int64_t value)
+{
+    snprintf(out, bytes, "%" PRId64, value);
+}
+
+/* What stands for a value in help texts. */
+#define VALUE_double  "X"
+#define VALUE_int64_t "N"
+
+void sampling_help(FILE *out)
+{
+    char def[32];
+#define X(type, field, json, d, min, max, help)                                                    \
+    text_##type(def, sizeof def, d);                                                               \
+    help_line(out, json, VALUE_##type, help, def);
+    SAMPLING_PARAMS(X)
+#undef X
+}
+
+void sampling_show(FILE *out, const struct sampling *s)
+{
+    char value[32];
+#define X(type, field, json, d, min, max, help)                                                    \
+    text_##type(value, sizeof value, s->field);                                                    \
+    fprintf(out, "  %-16s %-10s %s\n", json, value, help);
+    SAMPLING_PARAMS(X)
+#undef X
+}
+
+int option_i64(const char *what, const char *text, int64_t min, int64_t max, int64_t *value,
+               struct error *error)
+{
+    char *end;
+    errno = 0;
+    long long number = strtoll(text, &end, 10);
+    if (end == text || *end || errno)
+        return error_set(error, ERR_BAD_INPUT, "%s: '%.80s' is not a whole number", what, text);
+    if (number < min || number > max)
+        return error_set(error, ERR_BAD_INPUT,
+                         "%s: %.80s is out of bounds (%" PRId64 " to %" PRId64 ")", what, text, min,
+                         max);
+    *value = number;
+    return 0;
+}
+
+int option_ids(const char *text, uint32_t **ids, size_t *count, struct error *error)
+{
+    size_t most = 1;
+    for (const char *c = text; *c; c++)
+        most += *c == ',';
+    uint32_t *list = malloc(most * sizeof *list);
+    if (!list)
+        return error_set(error, ERR_NO_MEMORY, "no memory for %zu token ids", most);
+    size_t n = 0;
+    for (const char *at = text; n < most; at++) {
+        char *end;
+        errno = 0;
+        unsigned long long id = strtoull(at, &end, 10);
+        if (*at < '0' || *at > '9' || errno || id >= UINT32_MAX || (*end && *end != ',')) {
+            free(list);
+            return error_set(error, ERR_BAD_INPUT,
+                             "--ids: '%.40s' is not a list of token ids like 1,2,3", at);
+        }
+        list[n++] = (uint32_t)id;
+        at = end;
+    }
+    *ids = list;
+    *count = n;
+    return 0;
+}
+
+static int read_all(int fd, const char *path, size_t max, char **text, size_t *bytes,
+                    struct error *error)
+{
+    size_t room = 65536, used = 0;
+    char *buf = NULL;
+    for (;;) {
+        char *grown = realloc(buf, room + 1);
+        if (!grown) {
+            free(buf);
+            return error_set(error, ERR_NO_MEMORY, "%.200s: no memory", path);
+        }
+        buf = grown;
+        ssize_t n = read(fd, buf + used, room - used);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0) {
+            free(buf);
+            return error_set_errno(error, ERR_BAD_INPUT, errno, "cannot read %.200s", path);
+        }
+        if (n == 0)
+            break;
+        used += (size_t)n;
+        if (used > max) {
+            free(buf);
+            return error_set(error, ERR_BAD_INPUT, "%.200s is longer than %zu bytes", path, max);
+        }
+        if (used == room)
+            room *= 2;
+    }
+    buf[used] = 0;
+    *text = buf;
+    *bytes = used;
+    return 0;
+}
+
+int option_file(const char *path, size_t max, char **text, size_t *bytes, struct error *error)
+{
+    if (strcmp(path, "-") == 0)
+        return read_all(STDIN_FILENO, "standard input", max, text, bytes, error);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return error_set_errno(error, ERR_BAD_INPUT, errno, "cannot open %.200s", path);
+    int result = read_all(fd, path, max, text, bytes, error);
+    close(fd);
+    return result;
+}
+
+int report(const char *verb, const struct error *error)
+{
+    fflush(stdout);
+    fprintf(stderr, "sluice %s: %s\n", verb, error->text);
+    return error_exit_status(error->code);
+}

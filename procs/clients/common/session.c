@@ -1,0 +1,394 @@
+#include "procs/clients/common/session.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <spawn.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "lib/base/bytes.h"
+#include "lib/base/clock.h"
+#include "lib/json/lookup.h"
+#include "procs/clients/common/private_engine.h"
+
+#define START_TELL_NS    (2 * NS_PER_S) /* a start that takes longer is told about */
+#define STOP_LIMIT_NS    (20 * NS_PER_S)
+#define POLL_MS          20
+#define CONTROL_LOOK_MS  2000
+#define LOG_LINES_SHOWN  12
+#define LOG_TAIL_BYTES   8192
+#define ENGINE_ARGS_MAX  160
+#define ENGINE_ARG_BYTES (PARAM_TEXT_BYTES + 64)
+
+extern char **environ;
+
+volatile sig_atomic_t session_stop;
+
+static void on_signal(int number)
+{
+    session_stop = number;
+}
+
+void session_signals(void)
+{
+    struct sigaction action = {.sa_handler = on_signal}; /* no SA_RESTART: blocking calls end */
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGHUP, &action, NULL);
+    signal(SIGPIPE, SIG_IGN);
+}
+
+/* ---- the engine's command line ---- */
+
+struct engine_args {
+    char *argv[ENGINE_ARGS_MAX];
+    size_t count;
+    bool full;
+};
+
+static void add(struct engine_args *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+static void add(struct engine_args *a, const char *fmt, ...)
+{
+    char text[PATH_MAX + 64];
+    va_list list;
+    va_start(list, fmt);
+    int n = vsnprintf(text, sizeof text, fmt, list);
+    va_end(list);
+    char *copy = n >= 0 && (size_t)n < sizeof text ? strdup(text) : NULL;
+    if (!copy || a->count + 1 >= ENGINE_ARGS_MAX) {
+        free(copy);
+        a->full = true;
+        return;
+    }
+    a->argv[a->count++] = copy;
+    a->argv[a->count] = NULL;
+}
+
+static void add_param(const char *name, const char *value, const char *def, const char *help,
+                      void *arg)
+{
+    (void)help;
+    if (strcmp(value, def) != 0)
+        add(arg, "--%s=%s", name, value);
+}
+
+static void note_param(const char *name, const char *value, const char *def, const char *help,
+                       void *arg)
+{
+    (void)name;
+    (void)help;
+    if (strcmp(value, def) != 0)
+        *(bool *)arg = true;
+}
+
+/* Directory of the programs: where this one lies. */
+static int programs_dir(char out[PATH_MAX], struct error *error)
+{
+    ssize_t n = readlink("/proc/self/exe", out, PATH_MAX - 1);
+    if (n < 0)
+        return error_set_errno(error, ERR_FAILED, errno, "cannot read /proc/self/exe");
+    out[n] = 0;
+    char *slash = strrchr(out, '/');
+    if (slash)
+        *slash = 0;
+    return 0;
+}
+
+static int spawn_engine(struct session *s, const struct session_request *request,
+                        struct error *error)
+{
+    char dir[PATH_MAX];
+    if (programs_dir(dir, error) != 0)
+        return -1;
+    struct engine_args args = {.count = 0};
+    add(&args, "%s/sluice-tether", dir);
+    add(&args, "%d", (int)getpid());
+    add(&args, "%s/sluice-run", dir);
+    add(&args, "-m");
+    add(&args, "%s", request->model);
+    add(&args, "--run");
+    add(&args, "%s", s->run);
+    params_each(&request->params, add_param, &args);
+
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attributes;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawnattr_init(&attributes);
+    /* Own process group: the terminal's Ctrl-C is for the client alone. Default signals. */
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGDEF);
+    sigset_t all;
+    sigfillset(&all);
+    posix_spawnattr_setsigdefault(&attributes, &all);
+    posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+    if (s->log_fd >= 0)
+        posix_spawn_file_actions_adddup2(&actions, s->log_fd, STDERR_FILENO);
+    int result =
+        args.full ? E2BIG
+                  : posix_spawn(&s->own, args.argv[0], &actions, &attributes, args.argv, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    posix_spawnattr_destroy(&attributes);
+    if (result != 0) {
+        s->own = 0;
+        error_set_errno(error, ERR_FAILED, result, "cannot start %.200s", args.argv[0]);
+    }
+    for (size_t i = 0; i < args.count; i++)
+        free(args.argv[i]);
+    return result == 0 ? 0 : -1;
+}
+
+/* ---- what our own engine said ---- */
+
+static size_t log_tail(const struct session *s, char *out, size_t room)
+{
+    struct stat st;
+    if (s->log_fd < 0 || fstat(s->log_fd, &st) != 0)
+        return 0;
+    off_t from = st.st_size > (off_t)room - 1 ? st.st_size - (off_t)room + 1 : 0;
+    ssize_t n = pread(s->log_fd, out, room - 1, from);
+    while (n > 0 && out[n - 1] == '\n')
+        n--;
+    out[n > 0 ? n : 0] = 0;
+    return n > 0 ? (size_t)n : 0;
+}
+
+static void log_show(const struct session *s)
+{
+    char text[LOG_TAIL_BYTES];
+    size_t n = log_tail(s, text, sizeof text);
+    size_t lines = 0, at = n;
+    while (at > 0 && lines < LOG_LINES_SHOWN)
+        if (text[--at] == '\n' && ++lines == LOG_LINES_SHOWN)
+            at++;
+    if (n > 0)
+        fprintf(stderr, "the engine's last lines:\n%s\n", text + at);
+}
+
+/* The line that says why: the last one. Level and process in front are for logs, not for people. */
+static void log_reason(const struct session *s, char *out, size_t room)
+{
+    char text[LOG_TAIL_BYTES];
+    log_tail(s, text, sizeof text);
+    const char *line = strrchr(text, '\n');
+    line = line ? line + 1 : text;
+    const char *colon = strstr(line, ": ");
+    if (colon && strcspn(line, "/'\"") > (size_t)(colon - line))
+        line = colon + 2;
+    snprintf(out, room, "%.*s", (int)room - 1, *line ? line : "it said nothing");
+}
+
+bool session_alive(struct session *s, struct error *error)
+{
+    if (s->own == 0)
+        return true;
+    int status;
+    pid_t got = waitpid(s->own, &status, WNOHANG);
+    if (got == 0 || (got < 0 && errno == EINTR))
+        return true;
+    s->own = 0;
+    char why[300];
+    log_reason(s, why, sizeof why);
+    if (got > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 2) {
+        error_set(error, ERR_BAD_INPUT, "%s", why);
+        return false;
+    }
+    log_show(s);
+    if (got > 0 && WIFSIGNALED(status))
+        error_set(error, ERR_GONE, "the engine was ended by signal %d (%s)", WTERMSIG(status),
+                  strsignal(WTERMSIG(status)));
+    else
+        error_set(error, ERR_GONE, "the engine ended: %s", why);
+    return false;
+}
+
+/* ---- finding and waiting ---- */
+
+/* True when the engine says that it takes requests. */
+static bool engine_ready(struct session *s, char *state, size_t room)
+{
+    json_t *reply = NULL;
+    struct error ignored;
+    if (!s->control && (s->control = control_client_open(s->run, &ignored)))
+        rpc_client_set_stop(s->control, &session_stop);
+    if (!s->control || control_call(s->control, "status", NULL, &reply, &ignored) != 0)
+        return false;
+    snprintf(state, room, "%s", document_text(reply, "state"));
+    json_decref(reply);
+    return strcmp(state, "ready") == 0;
+}
+
+static void tell_start(const struct session_request *request, uint64_t started, uint64_t *told,
+                       const char *state)
+{
+    uint64_t now = clock_now_ns();
+    if (now - started < START_TELL_NS || now - *told < START_TELL_NS)
+        return;
+    *told = now;
+    fprintf(stderr, "sluice %s: starting the engine, %.0f s%s%s\n", request->verb,
+            (double)(now - started) / NS_PER_S, *state ? ": " : "", state);
+}
+
+bool session_gone(const struct session *s)
+{
+    char dir[ENDPOINT_BYTES];
+    struct error ignored;
+    return s->own == 0 && run_dir_path(s->run, dir, &ignored) == 0 &&
+           run_dir_state(dir) == RUN_GONE;
+}
+
+static int wait_ready(struct session *s, const struct session_request *request, struct error *error)
+{
+    uint64_t started = clock_now_ns(), told = 0;
+    char state[64] = "";
+    while (!engine_ready(s, state, sizeof state)) {
+        if (session_stop)
+            return error_set(error, ERR_CANCELLED, "interrupted while the engine started");
+        if (!session_alive(s, error))
+            return -1;
+        if (session_gone(s))
+            return error_set(error, ERR_GONE, "the engine '%s' ended while it started", s->run);
+        if (strcmp(state, "draining") == 0 || strcmp(state, "stopping") == 0)
+            return error_set(error, ERR_BUSY, "the engine '%s' is %s", s->run, state);
+        tell_start(request, started, &told, state);
+        poll(NULL, 0, POLL_MS);
+    }
+    s->engine = engine_client_open(s->run, error);
+    if (!s->engine)
+        return -1;
+    rpc_client_set_stop(s->engine, &session_stop);
+    rpc_client_set_stop(s->control, NULL); /* the figures are wanted after Ctrl-C, too */
+    return 0;
+}
+
+static bool same_file(const char *a, const char *b)
+{
+    struct stat x, y;
+    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+/* A running engine of that name: its control client, and the model it serves. */
+static bool look_for(struct session *s, const char *run, char *model, size_t room)
+{
+    struct error ignored;
+    s->control = control_client_open(run, &ignored);
+    json_t *reply = NULL;
+    if (s->control)
+        rpc_client_set_stop(s->control, &session_stop); /* Ctrl-C ends this wait as any other */
+    if (!s->control || control_call(s->control, "status", NULL, &reply, &ignored) != 0) {
+        rpc_client_close(s->control);
+        s->control = NULL;
+        return false;
+    }
+    snprintf(model, room, "%s", document_text(reply, "model"));
+    json_decref(reply);
+    snprintf(s->run, sizeof s->run, "%s", run);
+    return true;
+}
+
+/* 1: a running engine was taken; 0: start one; -1: neither is right. */
+static int choose(struct session *s, const struct session_request *request, struct error *error)
+{
+    bool params_given = false;
+    params_each(&request->params, note_param, &params_given);
+    char dir[ENDPOINT_BYTES], model[PATH_MAX] = "";
+    const char *run = request->run ? request->run : RUN_NAME_DEFAULT;
+    if (run_dir_path(run, dir, error) != 0)
+        return -1;
+    if (!request->run && request->model && params_given)
+        return 0;
+    if (!look_for(s, run, model, sizeof model)) {
+        if (request->model)
+            return 0;
+        return error_set(error, request->run ? ERR_GONE : ERR_BAD_INPUT,
+                         "no engine '%s' is running; name a model with -m FILE, or start one with "
+                         "'sluice run -m FILE'",
+                         run);
+    }
+    bool same = !request->model || same_file(request->model, model);
+    if (same && !params_given)
+        return 1;
+    rpc_client_close(s->control);
+    s->control = NULL;
+    if (!request->run && request->model)
+        return 0;
+    return error_set(error, ERR_BAD_INPUT,
+                     same
+                         ? "the engine '%.32s' is running already: its parameters are set where it "
+                           "is started"
+                         : "the engine '%.32s' serves another model (%.200s)",
+                     run, model);
+}
+
+int session_open(struct session *s, const struct session_request *request, struct error *error)
+{
+    memset(s, 0, sizeof *s);
+    s->log_fd = -1;
+    int running = choose(s, request, error);
+    if (running < 0)
+        return -1;
+    if (!running) {
+        /* What is plainly wrong is said before processes are started for it. */
+        if (access(request->model, R_OK) != 0)
+            return error_set_errno(error, ERR_BAD_INPUT, errno, "cannot read %.200s",
+                                   request->model);
+        if (request->run)
+            snprintf(s->run, sizeof s->run, "%s", request->run);
+        else
+            snprintf(s->run, sizeof s->run, "own-%d", (int)getpid());
+        own_runs_sweep();
+        if (!request->verbose)
+            s->log_fd = open("/tmp", O_TMPFILE | O_RDWR | O_APPEND | O_CLOEXEC, 0600);
+        if (spawn_engine(s, request, error) != 0) {
+            session_close(s);
+            return -1;
+        }
+    }
+    if (wait_ready(s, request, error) != 0) {
+        session_close(s);
+        return -1;
+    }
+    return 0;
+}
+
+void session_close(struct session *s)
+{
+    rpc_client_close(s->engine);
+    rpc_client_close(s->control);
+    s->engine = s->control = NULL;
+    if (s->own > 0) {
+        kill(s->own, SIGTERM);
+        uint64_t limit = clock_now_ns() + STOP_LIMIT_NS;
+        int status;
+        while (waitpid(s->own, &status, WNOHANG) == 0) {
+            if (clock_now_ns() > limit) {
+                kill(s->own, SIGKILL); /* its children see the end of their lifeline */
+                waitpid(s->own, &status, 0);
+                break;
+            }
+            poll(NULL, 0, POLL_MS);
+        }
+        s->own = 0;
+    }
+    own_run_remove(s->run);
+    if (s->log_fd >= 0)
+        close(s->log_fd);
+    s->log_fd = -1;
+}
+
+json_t *session_stats(struct session *s)
+{
+    json_t *reply = NULL;
+    struct error ignored;
+    if (!s->control || control_call(s->control, "stats", NULL, &reply, &ignored) != 0)
+        return NULL;
+    return reply;
+}

@@ -1,0 +1,248 @@
+/* sluice ctl: speaks to the supervisor of a running engine.
+ *
+ * Every command is one row of the table below: its words, its request, its help. Maps nothing.
+ * Trust: replies are checked by the stubs in ipc/; arguments are checked here as far as they have a
+ * form, by the supervisor as far as they have a meaning. */
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/bytes.h"
+#include "lib/json/lookup.h"
+#include "procs/clients/common/options.h"
+#include "procs/clients/common/session.h"
+
+#define ARGUMENTS_MAX 2
+
+struct ctl;
+
+struct command {
+    const char *word, *arguments;
+    int count;      /* of arguments */
+    int optional;   /* of these, the last ones */
+    bool test_only; /* shown and taken under SLUICE_TEST=1 */
+    json_t *(*request)(char **arguments, struct error *error);
+    void (*print)(const struct command *command, const json_t *reply);
+    const char *help;
+};
+
+struct ctl {
+    const char *run;
+    bool json;
+    const struct command *command;
+    char *arguments[ARGUMENTS_MAX];
+};
+
+/* ---- requests: arguments -> fields ---- */
+
+static json_t *no_fields(char **arguments, struct error *error)
+{
+    (void)arguments;
+    (void)error;
+    return json_object();
+}
+
+static json_t *size_field(const char *text, const char *key, struct error *error)
+{
+    uint64_t bytes;
+    if (!bytes_parse(text, &bytes)) {
+        error_set(error, ERR_BAD_INPUT, "'%.80s' is not a size (try 512MiB or 4GiB)", text);
+        return NULL;
+    }
+    return json_pack("{s:I}", key, (json_int_t)bytes);
+}
+
+static json_t *budget_fields(char **arguments, struct error *error)
+{
+    return size_field(arguments[0], "bytes", error);
+}
+
+/* "loader.0", "loader" or "0" */
+static int loader_number(const char *text, int64_t *number, struct error *error)
+{
+    if (strncmp(text, "loader", 6) == 0)
+        text += text[6] == '.' ? 7 : 6;
+    *number = 0;
+    return *text ? option_i64("LOADER", text, 0, 15, number, error) : 0;
+}
+
+static json_t *throttle_fields(char **arguments, struct error *error)
+{
+    int64_t number;
+    if (loader_number(arguments[0], &number, error) != 0)
+        return NULL;
+    json_t *fields = size_field(arguments[1], "bytes_per_second", error);
+    if (fields)
+        json_object_set_new(fields, "loader", json_integer(number));
+    return fields;
+}
+
+static json_t *replace_fields(char **arguments, struct error *error)
+{
+    int64_t number;
+    if (loader_number(arguments[0], &number, error) != 0)
+        return NULL;
+    return json_pack("{s:I, s:s*}", "loader", (json_int_t)number, "backend", arguments[1]);
+}
+
+static json_t *process_fields(char **arguments, struct error *error)
+{
+    (void)error;
+    return json_pack("{s:s}", "process", arguments[0]);
+}
+
+static json_t *system_fields(char **arguments, struct error *error)
+{
+    (void)error;
+    return json_pack("{s:s}", "system", arguments[0]);
+}
+
+static json_t *inject_fields(char **arguments, struct error *error)
+{
+    (void)error;
+    return json_pack("{s:s}", "point", arguments[0]);
+}
+
+/* ---- answers for people ---- */
+
+static void print_done(const struct command *command, const json_t *reply)
+{
+    (void)reply;
+    printf("%s: done\n", command->word);
+}
+
+static void print_budget(const struct command *command, const json_t *reply)
+{
+    (void)command;
+    char bytes[16];
+    uint64_t budget = document_u64(reply, "budget_bytes");
+    printf("budget: %s in force\n", bytes_format(budget, bytes));
+}
+
+static void print_fields(const struct command *command, const json_t *reply)
+{
+    (void)command;
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)reply, key, value)
+    {
+        if (strcmp(key, "v") == 0 || strcmp(key, "id") == 0 || strcmp(key, "ok") == 0)
+            continue;
+        if (json_is_string(value)) {
+            printf("%-20s %s\n", key, json_string_value(value));
+            continue;
+        }
+        char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+        printf("%-20s %s\n", key, text ? text : "");
+        free(text);
+    }
+}
+
+static const struct command commands[] = {
+    {"status", "", 0, 0, false, no_fields, print_fields, "state of the engine"},
+    {"budget", "BYTES", 1, 0, false, budget_fields, print_budget,
+     "change the budget; done when memory obeys it"},
+    {"throttle", "LOADER RATE", 2, 0, false, throttle_fields, print_done,
+     "bytes per second of a loader (0 none): ctl throttle 0 20MB"},
+    {"restart", "PROCESS", 1, 0, false, process_fields, print_done,
+     "restart a process: loader.0, cache, predictor, compute, gateway"},
+    {"replace", "LOADER [BACKEND]", 2, 1, false, replace_fields, print_done,
+     "restart a loader, with another backend (io_uring, pread), out of quarantine"},
+    {"system", "NAME", 1, 0, false, system_fields, print_fields,
+     "set of policies from the next sequence on"},
+    {"drain", "", 0, 0, false, no_fields, print_done, "finish what runs, admit nothing new"},
+    {"stop", "", 0, 0, false, no_fields, print_done, "end the engine"},
+    {"inject", "POINT", 1, 0, true, inject_fields, print_done,
+     "stop a process at a point of its code (tests)"},
+};
+
+static bool allowed(const struct command *command)
+{
+    const char *test = getenv("SLUICE_TEST");
+    return !command->test_only || (test && strcmp(test, "1") == 0);
+}
+
+static void usage(FILE *out)
+{
+    fprintf(out,
+            "usage: sluice ctl [--run NAME] [--output text|json | --json] COMMAND [ARGUMENTS]\n\n");
+    for (size_t i = 0; i < ARRAY_LEN(commands); i++)
+        if (allowed(&commands[i]))
+            fprintf(out, "  %-9s %-17s %s\n", commands[i].word, commands[i].arguments,
+                    commands[i].help);
+}
+
+static const struct option options[] = {{"run", 1, NULL, 'r'},
+                                        {"output", 1, NULL, 'o'},
+                                        {"json", 0, NULL, 'j'},
+                                        {"help", 0, NULL, 'h'},
+                                        {NULL, 0, NULL, 0}};
+
+static int find_command(struct ctl *c, int argc, char **argv, struct error *error)
+{
+    if (argc < 1)
+        return error_set(error, ERR_BAD_INPUT, "name a command (see sluice ctl --help)");
+    for (size_t i = 0; i < ARRAY_LEN(commands); i++) {
+        const struct command *command = &commands[i];
+        if (strcmp(command->word, argv[0]) != 0 || !allowed(command))
+            continue;
+        if (argc - 1 > command->count || argc - 1 < command->count - command->optional)
+            return error_set(error, ERR_BAD_INPUT, "usage: sluice ctl %s %s", command->word,
+                             command->arguments);
+        c->command = command;
+        for (int a = 0; a < argc - 1; a++)
+            c->arguments[a] = argv[1 + a];
+        return 0;
+    }
+    return error_set(error, ERR_BAD_INPUT, "there is no command '%.80s' (see sluice ctl --help)",
+                     argv[0]);
+}
+
+static int parse(struct ctl *c, int argc, char **argv, struct error *error)
+{
+    int option;
+    while ((option = getopt_long(argc, argv, "h", options, NULL)) != -1) {
+        switch (option) {
+        case 'r': c->run = optarg; break;
+        case 'j': c->json = true; break;
+        case 'o': c->json = strcmp(optarg, "json") == 0; break;
+        case 'h': usage(stdout); exit(fflush(stdout) == 0 ? 0 : 1);
+        default: return error_set(error, ERR_BAD_INPUT, "see sluice ctl --help");
+        }
+    }
+    return find_command(c, argc - optind, argv + optind, error);
+}
+
+static int run(struct ctl *c, struct error *error)
+{
+    json_t *fields = c->command->request(c->arguments, error);
+    if (!fields)
+        return -1;
+    struct rpc_client *control = control_client_open(c->run, error);
+    if (!control) {
+        json_decref(fields);
+        return -1;
+    }
+    rpc_client_set_stop(control, &session_stop);
+    json_t *reply = NULL;
+    int status = control_call(control, c->command->word, fields, &reply, error);
+    if (status == 0 && c->json) {
+        json_dumpf(reply, stdout, JSON_INDENT(2));
+        printf("\n");
+    } else if (status == 0) {
+        c->command->print(c->command, reply);
+    }
+    json_decref(reply);
+    rpc_client_close(control);
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    struct ctl c = {.run = RUN_NAME_DEFAULT};
+    struct error error;
+    session_signals();
+    return parse(&c, argc, argv, &error) == 0 && run(&c, &error) == 0 ? 0 : report("ctl", &error);
+}

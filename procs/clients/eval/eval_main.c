@@ -1,0 +1,351 @@
+/* sluice eval: perplexity of a text, by the usual protocol.
+ *
+ * The whole text is tokenised here, from the model file, as one text without control tokens; cut
+ * into consecutive windows that do not overlap (the last, incomplete one is dropped); every window
+ * is scored on its own, tokens 1..ctx-1 each from those before it. perplexity = exp(mean negative
+ * log-likelihood in nats). Two windows are kept at the engine so that it never waits for us.
+ * Trust: the model file and the text are foreign, checked by lib/model; replies by the stubs. */
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lib/base/bytes.h"
+#include "lib/base/clock.h"
+#include "lib/json/lookup.h"
+#include "lib/model/index/model_index.h"
+#include "lib/model/store/store.h"
+#include "lib/model/tokenizer/tokenizer.h"
+#include "procs/clients/common/options.h"
+#include "procs/clients/common/stream.h"
+#include "procs/clients/eval/in_process.h"
+
+#define WINDOW_DEFAULT    512
+#define WINDOWS_AHEAD     2
+#define PROGRESS_NS       (2 * NS_PER_S)
+#define WINDOW_TOKENS_MAX ENGINE_PROMPT_IDS_MAX
+
+struct eval {
+    struct session_request engine;
+    const char *text_path; /* the first */
+    struct in_process in_process;
+    bool offline;
+    size_t window;
+    int64_t windows_max; /* 0: all */
+
+    uint32_t *ids;
+    size_t ids_count, windows;
+    double nll;
+    uint64_t scored, prefill_ns;
+};
+
+static void usage(FILE *out)
+{
+    fprintf(
+        out,
+        "usage: sluice eval -m FILE --text FILE [--ctx 512] [options]\n"
+        "\n"
+        "Perplexity of a text: consecutive windows of --ctx tokens, each on its own.\n"
+        "With --drive or --offline in this process, without an engine: lossy systems\n"
+        "(--system, --plan, --knobs, --experts) against the lossless model, with a 95 %%\n"
+        "interval by bootstrap over windows. --drive: token by token, what is resident by a\n"
+        "modelled clock and cache. --offline: the worst case (hobbit: every use a miss).\n"
+        "\n"
+        "  -m, --model FILE           GGUF file; with an engine also a directory made by pack\n"
+        "      --text FILE            the text, - for standard input; in this process several\n"
+        "      --drive SPEED          of the modelled drive: 500MB/s; see above\n"
+        "      --offline              in this process, see above\n"
+        "      --kld                  in this process: also KL divergence, same first choice\n"
+        "      --record FILE          in this process: write the logits (2 bytes a token of the\n"
+        "                             vocabulary and token of the text)\n"
+        "      --against FILE         in this process: against these, not the lossless model\n"
+        "      --ctx N                tokens of a window (default 512)\n"
+        "      --max-windows N        only the first N windows\n"
+        "      --output FORMAT        what goes to stdout: text (default), json; in this\n"
+        "                             process also csv, md\n"
+        "      --run NAME             the engine to use\n"
+        "  -v, --verbose              show the engine's log\n"
+        "\nParameters of an engine of its own:\n");
+    params_help(out);
+}
+
+enum {
+    OPT_TEXT = 256,
+    OPT_MAX_WINDOWS,
+    OPT_OUTPUT,
+    OPT_RUN,
+    OPT_OFFLINE,
+    OPT_KLD,
+    OPT_DRIVE,
+    OPT_RECORD,
+    OPT_AGAINST
+};
+
+static const struct option options[] = {{"model", 1, NULL, 'm'},
+                                        {"text", 1, NULL, OPT_TEXT},
+                                        {"max-windows", 1, NULL, OPT_MAX_WINDOWS},
+                                        {"output", 1, NULL, OPT_OUTPUT},
+                                        {"offline", 0, NULL, OPT_OFFLINE},
+                                        {"kld", 0, NULL, OPT_KLD},
+                                        {"drive", 1, NULL, OPT_DRIVE},
+                                        {"record", 1, NULL, OPT_RECORD},
+                                        {"against", 1, NULL, OPT_AGAINST},
+                                        {"run", 1, NULL, OPT_RUN},
+                                        {"verbose", 0, NULL, 'v'},
+                                        {"help", 0, NULL, 'h'},
+                                        {NULL, 0, NULL, 0}};
+
+static int output_option(struct eval *e, const char *value, struct error *error)
+{
+    static const char *const words[] = {"text", "json", "csv", "md"};
+    for (size_t i = 0; i < ARRAY_LEN(words); i++)
+        if (strcmp(value, words[i]) == 0) {
+            e->in_process.output = (enum eval_output)i;
+            return 0;
+        }
+    return error_set(error, ERR_BAD_INPUT, "--output: '%.80s' is not one of " EVAL_OUTPUTS, value);
+}
+
+static int drive_option(struct eval *e, const char *value, struct error *error)
+{
+    if (speed_parse(value, &e->in_process.drive))
+        return 0;
+    return error_set(error, ERR_BAD_INPUT, "--drive: '%.80s' is not a speed like 500MB/s", value);
+}
+
+static int one_option(struct eval *e, int option, const char *value, struct error *error)
+{
+    switch (option) {
+    case 'm': e->engine.model = value; return 0;
+    case OPT_TEXT:
+        if (e->in_process.texts == IN_PROCESS_TEXTS_MAX)
+            return error_set(error, ERR_BAD_INPUT, "at most %d texts", IN_PROCESS_TEXTS_MAX);
+        e->in_process.text_path[e->in_process.texts++] = value;
+        e->text_path = e->in_process.text_path[0];
+        return 0;
+    case OPT_OFFLINE: e->offline = true; return 0;
+    case OPT_KLD: e->in_process.compare = true; return 0;
+    case OPT_DRIVE: e->offline = true; return drive_option(e, value, error);
+    case OPT_RECORD: e->in_process.record = value; return 0;
+    case OPT_AGAINST: e->in_process.against = value; return 0;
+    case OPT_MAX_WINDOWS:
+        return option_i64("--max-windows", value, 1, INT32_MAX, &e->windows_max, error);
+    case OPT_RUN: e->engine.run = value; return 0;
+    case OPT_OUTPUT: return output_option(e, value, error);
+    case 'v': e->engine.verbose = true; return 0;
+    case 'h': usage(stdout); exit(fflush(stdout) == 0 ? 0 : 1);
+    default: return error_set(error, ERR_BAD_INPUT, "see sluice eval --help");
+    }
+}
+
+static int check_options(const struct eval *e, struct error *error)
+{
+    const struct in_process *in = &e->in_process;
+    bool wanted = in->texts > 1 || in->compare || in->against || in->record ||
+                  in->output == EVAL_CSV || in->output == EVAL_MD;
+    if (!e->offline && wanted)
+        return error_set(error, ERR_BAD_INPUT,
+                         "several texts, --kld, --record, --against, csv and md want --offline or "
+                         "--drive SPEED");
+    if (e->window > WINDOW_TOKENS_MAX)
+        return error_set(error, ERR_BAD_INPUT, "--ctx: windows are at most %u tokens",
+                         WINDOW_TOKENS_MAX);
+    return 0;
+}
+
+static int parse(struct eval *e, int argc, char **argv, struct error *error)
+{
+    struct params *params = &e->engine.params, defaults;
+    params_defaults(params);
+    params_defaults(&defaults);
+    params->ctx = 0; /* below its bound: tells whether --ctx was given */
+    if (params_take_args(params, &argc, argv, error) != 0)
+        return -1;
+    e->window = params->ctx ? params->ctx : WINDOW_DEFAULT;
+    /* An engine of our own holds one window; a longer context would only cost budget. */
+    params->ctx = e->window == defaults.ctx ? defaults.ctx : e->window;
+    int option;
+    while ((option = getopt_long(argc, argv, "m:vh", options, NULL)) != -1)
+        if (one_option(e, option, optarg, error) != 0)
+            return -1;
+    if (optind < argc)
+        return error_set(error, ERR_BAD_INPUT, "'%.80s' is not an option", argv[optind]);
+    if (!e->engine.model || !e->text_path)
+        return error_set(error, ERR_BAD_INPUT, "give -m FILE and --text FILE");
+    if (e->engine.run) /* the running engine's own context has to do */
+        params->ctx = defaults.ctx;
+    return check_options(e, error);
+}
+
+static int tokenise(struct eval *e, const char *text, size_t bytes, struct error *error)
+{
+    const char *path = e->engine.model;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return error_set_errno(error, ERR_BAD_INPUT, errno, "cannot open %.200s", path);
+    struct model_index *index = NULL;
+    int result = model_or_store_index_build(fd, path, &index, error);
+    close(fd);
+    if (result != 0)
+        return -1;
+    const char *blob = (const char *)index + index->tokenizer_offset;
+    struct tokenizer *tokenizer = tokenizer_open(blob, index->tokenizer_bytes, error);
+    result = tokenizer
+                 ? tokenizer_encode(tokenizer, text, bytes, false, &e->ids, &e->ids_count, error)
+                 : -1;
+    if (tokenizer)
+        tokenizer_close(tokenizer);
+    free(index);
+    return result;
+}
+
+static int cut(struct eval *e, struct error *error)
+{
+    e->windows = e->ids_count / e->window;
+    if (e->windows_max && e->windows > (size_t)e->windows_max)
+        e->windows = (size_t)e->windows_max;
+    if (e->windows == 0)
+        return error_set(error, ERR_BAD_INPUT,
+                         "%.200s has %zu tokens, less than one window of %zu (--ctx)", e->text_path,
+                         e->ids_count, e->window);
+    return 0;
+}
+
+static int submit_window(struct eval *e, struct session *s, size_t window, uint64_t *id,
+                         struct error *error)
+{
+    struct engine_submit submit;
+    engine_submit_defaults(&submit);
+    submit.prompt_ids = e->ids + window * e->window;
+    submit.prompt_ids_count = e->window;
+    submit.max_tokens = 0;
+    submit.score_prompt = true;
+    submit.sampling.temperature = 0;
+    return stream_submit(s, &submit, id, error);
+}
+
+/* Adds the log-probabilities of one window. Position 0 has none: the list begins at position 1, or
+ * its first value is not looked at. */
+static int add_scores(struct eval *e, const double *scores, size_t count, struct error *error)
+{
+    size_t wanted = e->window - 1;
+    if (count != wanted && count != wanted + 1)
+        return error_set(error, ERR_FAILED, "the engine scored %zu of %zu tokens of a window",
+                         count, wanted);
+    for (size_t i = count - wanted; i < count; i++)
+        e->nll -= scores[i];
+    if (!isfinite(e->nll))
+        return error_set(error, ERR_FAILED, "the engine gave a token of the text no probability");
+    e->scored += wanted;
+    return 0;
+}
+
+static int collect_window(struct eval *e, struct session *s, uint64_t id, struct error *error)
+{
+    struct stream_result result;
+    int status = stream_follow(s, id, NULL, NULL, &result, error);
+    if (status == 0 && strcmp(result.finish, "cancelled") == 0)
+        status = error_set(error, ERR_CANCELLED, "interrupted");
+    if (status == 0)
+        status = add_scores(e, result.logprobs, result.logprobs_count, error);
+    stream_result_free(&result);
+    return status;
+}
+
+static void progress(const struct eval *e, size_t done, uint64_t *told)
+{
+    uint64_t now = clock_now_ns();
+    if (now - *told < PROGRESS_NS && done < e->windows)
+        return;
+    *told = now;
+    fprintf(stderr, "sluice eval: window %zu of %zu, perplexity so far %.4f\n", done, e->windows,
+            exp(e->nll / (double)e->scored));
+}
+
+static int score(struct eval *e, struct session *s, struct error *error)
+{
+    uint64_t ids[WINDOWS_AHEAD], told = clock_now_ns();
+    size_t submitted = 0;
+    for (size_t done = 0; done < e->windows; done++) {
+        for (; submitted < e->windows && submitted < done + WINDOWS_AHEAD; submitted++)
+            if (submit_window(e, s, submitted, &ids[submitted % WINDOWS_AHEAD], error) != 0)
+                return -1;
+        if (collect_window(e, s, ids[done % WINDOWS_AHEAD], error) != 0)
+            return -1;
+        progress(e, done + 1, &told);
+    }
+    return 0;
+}
+
+static void print_result(const struct eval *e, const json_t *doc, double seconds)
+{
+    double mean = e->nll / (double)e->scored;
+    double tps = (double)(e->windows * e->window) / seconds;
+    if (!(e->in_process.output == EVAL_JSON)) {
+        printf("perplexity %.4f over %" PRIu64 " tokens (%zu windows of %zu), %.5f nats/token, "
+               "%.1f tokens/s\n",
+               exp(mean), e->scored, e->windows, e->window, mean, tps);
+        return;
+    }
+    json_t *out = json_pack(
+        "{s:f, s:I, s:f, s:f, s:I, s:I, s:I, s:f, s:I, s:I}", "ppl", exp(mean), "tokens",
+        (json_int_t)e->scored, "nll", mean, "nll_sum", e->nll, "windows", (json_int_t)e->windows,
+        "ctx", (json_int_t)e->window, "text_tokens", (json_int_t)e->ids_count, "tps", tps,
+        "peak_memory_bytes", (json_int_t)document_counter(doc, "supervisor", "used_bytes_max"),
+        "budget_bytes", (json_int_t)document_counter(doc, "supervisor", "budget_bytes"));
+    json_dumpf(out, stdout, JSON_INDENT(2));
+    printf("\n");
+    json_decref(out);
+}
+
+static int run_offline(struct eval *e, struct error *error)
+{
+    struct in_process *in = &e->in_process;
+    in->model_path = e->engine.model;
+    in->params = &e->engine.params;
+    in->window = (uint32_t)e->window;
+    in->windows_max = e->windows_max;
+    return in_process_eval(in, error);
+}
+
+static int run(struct eval *e, struct error *error)
+{
+    if (e->offline)
+        return run_offline(e, error);
+    char *text = NULL;
+    size_t bytes = 0;
+    int status = option_file(e->text_path, TOKENIZER_TEXT_MAX, &text, &bytes, error);
+    if (status == 0)
+        status = tokenise(e, text, bytes, error);
+    free(text);
+    if (status != 0 || cut(e, error) != 0)
+        return -1;
+    struct session session;
+    if (session_open(&session, &e->engine, error) != 0)
+        return -1;
+    uint64_t started = clock_now_ns();
+    status = score(e, &session, error);
+    if (status == 0) {
+        json_t *doc = session_stats(&session);
+        print_result(e, doc, (double)(clock_now_ns() - started) / (double)NS_PER_S);
+        json_decref(doc);
+    }
+    session_close(&session);
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    struct eval e = {.engine = {.verb = "eval"}};
+    struct error error;
+    session_signals();
+    int status =
+        parse(&e, argc, argv, &error) == 0 && run(&e, &error) == 0 ? 0 : report("eval", &error);
+    free(e.ids);
+    return status;
+}

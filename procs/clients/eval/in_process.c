@@ -1,0 +1,344 @@
+/* With a drive: token by token against a modelled clock and cache. Without: the serving a system
+ * comes to when its losses are worst, hobbit with every use a miss, fate with nothing resident,
+ * uniform widths and masks as they are. Lossless systems are the model itself. */
+#include "procs/clients/eval/in_process.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/clock.h"
+#include "lib/offline/measure/clocked.h"
+#include "lib/offline/measure/serving.h"
+#include "lib/policy/presets/planned.h"
+#include "lib/policy/presets/presets.h"
+#include "lib/tensor/tier.h"
+
+#define PROGRESS_NS (3 * NS_PER_S)
+
+struct evaluating {
+    const struct in_process *e;
+    struct offline_model *model;
+    struct offline_text text;
+    struct plan *plan;
+    struct knobs knobs;
+    struct serving serving; /* the worst case, masks */
+    struct serving_report report;
+    bool clocked;
+    struct sim_config sim; /* with a drive */
+    struct sim_figures figures;
+    struct logits_file *against, *record;
+    char note[160];
+    uint64_t cells;
+    uint32_t capacity; /* experts that are resident */
+    uint8_t *tier, *mask;
+    bool *allowed;
+    uint32_t *keep;
+    uint64_t told;
+};
+
+static enum tier tier_of(const char *word, enum tier otherwise)
+{
+    static const char *const words[TIER__COUNT] = {"native", "int8", "int4", "int2"};
+    for (int t = 0; t < TIER__COUNT; t++)
+        if (strcmp(word, words[t]) == 0)
+            return (enum tier)t;
+    return otherwise;
+}
+
+/* The tier nearest to a quarter of the high one's bytes. */
+static enum tier low_of(const struct evaluating *w, enum tier high)
+{
+    double quarter = (double)offline_expert_bytes(w->model, 0, 0, high, QUANT_CHANNEL) / 4,
+           nearest = 1e300;
+    enum tier low = TIER_INT2;
+    for (enum tier t = (enum tier)(high + 1); t < TIER__COUNT; t++) {
+        double off = fabs((double)offline_expert_bytes(w->model, 0, 0, t, QUANT_CHANNEL) - quarter);
+        low = off < nearest ? t : low;
+        nearest = off < nearest ? off : nearest;
+    }
+    return low;
+}
+
+static int set_mask(struct evaluating *w, const char *kind, struct error *error)
+{
+    const struct model_hparams *hp = &offline_index(w->model)->hparams;
+    if (planned_mask(w->plan, kind, hp, w->capacity, w->mask, error) != 0)
+        return -1;
+    for (uint64_t i = 0; i < w->cells; i++)
+        w->allowed[i] = w->mask[i] != 0;
+    w->serving.kind = SERVE_MASK;
+    w->serving.allowed = w->allowed;
+    return 0;
+}
+
+static int set_swap(struct evaluating *w, struct error *error)
+{
+    const struct model_hparams *hp = &offline_index(w->model)->hparams;
+    const struct plan *plan = w->plan;
+    if (planned_virtual(plan, hp, w->capacity, w->keep, error) != 0)
+        return -1;
+    serving_largest(plan_frequency(plan), hp->layers, hp->experts, w->keep, w->allowed);
+    w->serving.kind = SERVE_SWAPMOE;
+    w->serving.allowed = w->allowed;
+    w->serving.keep = w->keep;
+    w->serving.norm = plan_norm(plan);
+    w->serving.interval = (uint32_t)w->knobs.interval;
+    w->serving.margin = w->knobs.margin;
+    w->serving.together = !w->knobs.amortise;
+    w->serving.count_only = w->knobs.count_only;
+    w->serving.chunk = 1;
+    if (plan_knows(plan, PLAN_expert_read_ns) && plan_knows(plan, PLAN_token_ns))
+        w->serving.pairs_per_token =
+            plan->scalar[PLAN_token_ns] / plan->scalar[PLAN_expert_read_ns];
+    if (w->e->drive > 0) /* one read brings the expert that comes; the other's is there */
+        w->serving.pairs_per_token = clocked_token_ns(&w->sim) / clocked_read_ns(&w->sim);
+    return 0;
+}
+
+static int set_uniform(struct evaluating *w, enum tier tier)
+{
+    memset(w->tier, tier, w->cells);
+    w->serving.kind = SERVE_TIERS;
+    w->serving.tier = w->tier;
+    return 0;
+}
+
+static int set_precision(struct evaluating *w, struct error *error)
+{
+    const char *precision = w->knobs.precision;
+    struct serving *s = &w->serving;
+    if (strncmp(precision, "uniform-", 8) == 0)
+        return set_uniform(w, tier_of(precision + 8, TIER_NATIVE));
+    if (strcmp(precision, "edgemoe") == 0) {
+        if (!plan_has(w->plan, PLAN_ARRAY_width))
+            return error_set(error, ERR_BAD_INPUT,
+                             "%.200s has no widths: sluice plan --system "
+                             "edgemoe makes them",
+                             w->e->params->plan);
+        s->kind = SERVE_TIERS;
+        s->tier = plan_width(w->plan);
+    } else if (strcmp(precision, "hobbit") == 0) {
+        s->kind = SERVE_HOBBIT;
+        s->high = tier_of(w->knobs.high, TIER_NATIVE);
+        s->low = tier_of(w->knobs.low, low_of(w, s->high));
+        s->t1 = w->knobs.t1;
+        s->t2 = w->knobs.t2;
+        s->skip_renormalise = w->knobs.skip_renormalise;
+    } else if (strcmp(precision, "fate") == 0) {
+        s->kind = SERVE_FATE;
+        s->low_fraction = w->knobs.low_fraction;
+    }
+    return 0;
+}
+
+static int choose(struct evaluating *w, struct error *error)
+{
+    const struct params *params = w->e->params;
+    char planned[512] = "";
+    uint32_t system = system_find(params->system);
+    if (w->plan && system != POLICY_NONE)
+        planned_settings(w->plan, system, planned, sizeof planned);
+    if (knobs_resolve(params->system, planned, params->knobs, &w->knobs, error) != 0)
+        return -1;
+    bool masked = strcmp(w->knobs.routing, "masked") == 0;
+    if (!w->plan && (masked || knobs_need_plan(&w->knobs)))
+        return error_set(error, ERR_BAD_INPUT, "system %s needs --plan PLAN", params->system);
+    w->capacity = (uint32_t)(params->experts / 100 * (double)w->cells);
+    bool fate = strcmp(w->knobs.precision, "fate") == 0;
+    w->serving.method = fate ? QUANT_HQQ : QUANT_CHANNEL;
+    w->clocked = w->e->drive > 0 && !masked;
+    clocked_config(
+        w->model, &w->knobs, w->plan, w->serving.method,
+        (uint64_t)(params->experts / 100 * (double)serving_bytes(w->model, NULL, QUANT_CHANNEL)),
+        &w->sim);
+    if (w->e->drive > 0)
+        w->sim.drive.bytes_per_s = w->e->drive;
+    if (w->clocked)
+        return 0;
+    if (masked)
+        return strcmp(w->knobs.mask, "swap") == 0 ? set_swap(w, error)
+                                                  : set_mask(w, w->knobs.mask, error);
+    return set_precision(w, error);
+}
+
+static void progress(void *arg, uint32_t done, uint32_t windows)
+{
+    struct evaluating *w = arg;
+    uint64_t now = clock_now_ns();
+    if (now - w->told < PROGRESS_NS)
+        return;
+    w->told = now;
+    fprintf(stderr, "sluice eval: window %u of %u\n", done, windows);
+}
+
+static double mean(const float *x, size_t n)
+{
+    double sum = 0;
+    for (size_t i = 0; i < n; i++)
+        sum += (double)x[i];
+    return sum / (double)n;
+}
+
+static void outcome_of(struct evaluating *w, struct offline_losses *losses, const double *reference,
+                       struct outcome *o)
+{
+#define OUTCOME_REAL(name, doc) o->name = NAN;
+#define OUTCOME_COUNT(name, doc)
+#include "procs/clients/eval/outcome.tbl.h"
+    struct offline_interval loss =
+        offline_loss_interval(reference, losses->nll, losses->windows, losses->scored, 0.95);
+    o->system = w->e->params->system;
+    o->note = w->note;
+    o->tokens = (uint64_t)losses->windows * losses->scored;
+    o->windows = losses->windows;
+    o->ctx = w->text.window;
+    o->ppl = offline_perplexity(losses);
+    o->ppl_lossless = o->ppl / (1 + loss.value);
+    o->loss = loss.value;
+    o->loss_low = loss.low;
+    o->loss_high = loss.high;
+    if (!losses->kld)
+        return;
+    o->kld_mean = mean(losses->kld, o->tokens);
+    o->top1_same = (double)losses->top1_same / (double)o->tokens;
+    o->kld_p999 = (double)offline_quantile(losses->kld, o->tokens, 0.999);
+}
+
+/* What was decided in the worst case. */
+static void add_report(struct evaluating *w, struct outcome *o)
+{
+    const struct serving_report *r = &w->report;
+    uint64_t uses = r->need[0] + r->need[1] + r->skipped;
+    o->expert_bytes = serving_bytes(w->model, w->serving.tier, w->serving.method);
+    if (w->serving.allowed) /* resident, not all */
+        o->expert_bytes = o->expert_bytes / w->cells * w->capacity;
+    o->swaps = r->swapped;
+    if (w->serving.kind == SERVE_SWAPMOE)
+        snprintf(w->note, sizeof w->note, "%" PRIu64 " swaps, %.3f a token", r->swapped,
+                 (double)r->swapped / ((double)w->text.windows * w->text.window));
+    if (w->serving.kind != SERVE_HOBBIT)
+        return;
+    o->share_high = (double)r->need[0] / (double)uses;
+    o->share_low = (double)r->need[1] / (double)uses;
+    o->share_skipped = (double)r->skipped / (double)uses;
+    snprintf(w->note, sizeof w->note, "T1 %.3f, T2 %.3f, every use a miss", w->serving.t1,
+             w->serving.t2);
+}
+
+/* What the modelled clock and cache did. */
+static void add_figures(struct evaluating *w, struct outcome *o)
+{
+    const struct sim_figures *f = &w->figures;
+    double uses = (double)f->uses, tokens = (double)f->tokens;
+    o->expert_bytes = w->sim.capacity;
+    o->drive_bytes_per_s = w->sim.drive.bytes_per_s;
+    o->hit_rate = (double)f->hits / uses;
+    o->bytes_per_token = (double)(f->demand_bytes + f->prefetch_bytes) / tokens;
+    o->token_ms = (f->stall_ns + f->compute_ns) / tokens / 1e6;
+    o->stall_ms = f->stall_ns / tokens / 1e6;
+    if (strcmp(w->knobs.precision, "hobbit") != 0)
+        return;
+    o->share_skipped = (double)f->skipped / uses;
+    o->share_low = (double)f->low_uses / uses;
+    o->share_high = 1 - o->share_low - o->share_skipped;
+    snprintf(w->note, sizeof w->note, "T1 %.3f, T2 %.3f", w->knobs.t1, w->knobs.t2);
+}
+
+static int evaluate(struct evaluating *w, const struct offline_evaluation *base,
+                    struct offline_losses *losses, struct error *error)
+{
+    if (w->clocked)
+        return clocked_evaluate(base, &w->sim, w->serving.method, losses, &w->figures, error);
+    return serving_evaluate(base, &w->serving, losses, &w->report, error);
+}
+
+static int measure(struct evaluating *w, struct error *error)
+{
+    struct offline_evaluation base = {.model = w->model,
+                                      .text = &w->text,
+                                      .threads = (uint32_t)w->e->params->threads,
+                                      .compare = w->e->compare && !w->against,
+                                      .against = w->against,
+                                      .record = w->record,
+                                      .progress = progress,
+                                      .arg = w};
+    struct offline_losses losses, lossless = {0};
+    struct outcome o = {0};
+    if (evaluate(w, &base, &losses, error) != 0)
+        return -1;
+    int status = w->record ? logits_commit(w->record, error) : 0;
+    base.compare = false;
+    base.record = NULL;
+    if (status == 0 && !losses.reference_nll)
+        status = offline_evaluate(&base, &lossless, error);
+    if (status == 0) {
+        outcome_of(w, &losses, losses.reference_nll ? losses.reference_nll : lossless.nll, &o);
+        w->clocked ? add_figures(w, &o) : add_report(w, &o);
+        outcome_print(&o, w->e->output);
+    }
+    offline_losses_free(&losses);
+    offline_losses_free(&lossless);
+    return status;
+}
+
+static int open_logits(struct evaluating *w, struct error *error)
+{
+    const struct in_process *e = w->e;
+    uint32_t vocab = offline_index(w->model)->hparams.vocab;
+    if (e->against && !(w->against = logits_open(e->against, &w->text, vocab, error)))
+        return -1;
+    if (e->record &&
+        !(w->record = logits_create(e->record, &w->text, vocab, offline_hash(w->model), error)))
+        return -1;
+    return 0;
+}
+
+static int open_all(struct evaluating *w, struct error *error)
+{
+    const struct in_process *e = w->e;
+    w->model = offline_open(e->model_path, error);
+    if (!w->model || offline_text_load(offline_index(w->model), e->text_path, e->texts, e->window,
+                                       0, &w->text, error) != 0)
+        return -1;
+    if (e->windows_max && w->text.windows > (uint64_t)e->windows_max)
+        w->text.windows = (uint32_t)e->windows_max;
+    const struct model_hparams *hp = &offline_index(w->model)->hparams;
+    if (e->params->plan[0]) {
+        w->plan = plan_read(e->params->plan, error);
+        if (!w->plan || plan_matches(w->plan, offline_index(w->model), offline_hash(w->model),
+                                     e->params->plan, error) != 0)
+            return -1;
+    }
+    w->cells = (uint64_t)hp->layers * hp->experts;
+    w->tier = calloc(w->cells, 1);
+    w->mask = calloc(w->cells, 1);
+    w->allowed = calloc(w->cells, sizeof *w->allowed);
+    w->keep = calloc(hp->layers, sizeof *w->keep);
+    if (!w->tier || !w->mask || !w->allowed || !w->keep)
+        return error_set(error, ERR_NO_MEMORY, "no memory to evaluate");
+    return open_logits(w, error);
+}
+
+int in_process_eval(const struct in_process *e, struct error *error)
+{
+    struct evaluating w = {.e = e, .told = clock_now_ns()};
+    int status = open_all(&w, error);
+    if (status == 0)
+        status = choose(&w, error);
+    if (status == 0)
+        status = measure(&w, error);
+    free(w.tier);
+    free(w.mask);
+    free(w.allowed);
+    free(w.keep);
+    free(w.plan);
+    logits_close(w.against);
+    logits_close(w.record);
+    offline_text_free(&w.text);
+    if (w.model)
+        offline_close(w.model);
+    return status;
+}

@@ -1,0 +1,44 @@
+/* sluice eval --offline and --drive: a model in this process instead of an engine, so that lossy
+ * systems are judged without depending on time. */
+#ifndef SLUICE_CLIENTS_EVAL_IN_PROCESS_H
+#define SLUICE_CLIENTS_EVAL_IN_PROCESS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "config/params.h"
+#include "lib/base/error.h"
+
+#define IN_PROCESS_TEXTS_MAX 64
+
+#define EVAL_OUTPUTS "text|json|csv|md"
+enum eval_output { EVAL_TEXT, EVAL_JSON, EVAL_CSV, EVAL_MD };
+
+struct in_process {
+    const char *model_path;
+    const char *text_path[IN_PROCESS_TEXTS_MAX];
+    size_t texts;
+    const struct params *params; /* system, plan, knobs, experts, threads */
+    uint32_t window;
+    int64_t windows_max; /* 0: all */
+    bool compare;        /* KLD and agreement as well */
+    double drive;        /* bytes/s: token by token against a modelled clock; 0: worst case */
+    const char *against, *record; /* files of logits; NULL: none */
+    enum eval_output output;
+};
+
+/* What was found. OUTCOME_*(name, doc) of outcome.tbl.h are its numbers. */
+struct outcome {
+    const char *system;
+#define OUTCOME_REAL(name, doc)  double name;
+#define OUTCOME_COUNT(name, doc) uint64_t name;
+#include "procs/clients/eval/outcome.tbl.h"
+    const char *note; /* what the system decided, a line for a person; "": nothing */
+};
+void outcome_print(const struct outcome *o, enum eval_output output);
+
+/* Evaluates and prints. 0, or -1 with *error. */
+int in_process_eval(const struct in_process *e, struct error *error);
+
+#endif

@@ -1,0 +1,216 @@
+/* sluice generate: one prompt, one answer.
+ *
+ * Talks to a running engine, or starts its own and stops it at the end. Text goes to stdout as it
+ * comes; what it does and the figures go to stderr. Maps nothing; when it dies, its own engine ends
+ * with it, and a running one cancels the sequence that nobody asks for any more.
+ * Trust: the engine's replies are checked by the stubs in ipc/; the prompt is the user's. */
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lib/base/bytes.h"
+#include "procs/clients/common/generation_stats.h"
+#include "procs/clients/common/options.h"
+
+enum output { OUTPUT_TEXT, OUTPUT_IDS, OUTPUT_JSON };
+
+struct generate {
+    struct session_request engine;
+    struct engine_submit submit;
+    char *prompt_text; /* from -f */
+    uint32_t *ids;     /* from --ids */
+    enum output output;
+    bool quiet;
+    size_t printed; /* ids so far */
+};
+
+static void usage(FILE *out)
+{
+    fprintf(
+        out,
+        "usage: sluice generate [-m FILE] (-p TEXT | -f FILE | --ids 1,2,3) [-n N] [options]\n"
+        "\n"
+        "Continues a prompt. Uses the running engine (--run NAME, or \"default\" when it serves\n"
+        "the same file), or starts one of its own for this answer.\n"
+        "\n"
+        "  -m, --model FILE           GGUF file, or a directory made by pack\n"
+        "  -p, --prompt TEXT          the prompt\n"
+        "  -f, --file FILE            the prompt from a file, - for standard input\n"
+        "      --ids 1,2,3            the prompt as token ids\n"
+        "  -n, --tokens N             new tokens at most (default 128)\n"
+        "  -c N, -t N, -s N           short for --ctx, --threads, --seed\n"
+        "      --stop TEXT            end where the answer has this text; up to 8 of them\n"
+        "      --ignore-eos           go on after the end-of-text token\n"
+        "      --special              control tokens written in the prompt count as such\n"
+        "      --raw                  the prompt is plain text (the default)\n"
+        "      --output text|ids|json what goes to stdout (default text)\n"
+        "      --run NAME             the engine to use\n"
+        "  -q, --quiet                no figures on stderr\n"
+        "  -v, --verbose              show the engine's log\n"
+        "\nSampling:\n");
+    sampling_help(out);
+    fprintf(out, "\nParameters of an engine of its own:\n");
+    params_help(out);
+}
+
+static int set_output(struct generate *g, const char *word, struct error *error)
+{
+    static const char *const words[] = {"text", "ids", "json"};
+    for (size_t i = 0; i < ARRAY_LEN(words); i++)
+        if (strcmp(word, words[i]) == 0) {
+            g->output = (enum output)i;
+            return 0;
+        }
+    return error_set(error, ERR_BAD_INPUT, "--output: '%.80s' is not one of text|ids|json", word);
+}
+
+enum { OPT_IDS = 256, OPT_STOP, OPT_IGNORE_EOS, OPT_SPECIAL, OPT_RAW, OPT_OUTPUT, OPT_RUN };
+
+static const struct option options[] = {{"model", 1, NULL, 'm'},
+                                        {"prompt", 1, NULL, 'p'},
+                                        {"file", 1, NULL, 'f'},
+                                        {"ids", 1, NULL, OPT_IDS},
+                                        {"tokens", 1, NULL, 'n'},
+                                        {"stop", 1, NULL, OPT_STOP},
+                                        {"ignore-eos", 0, NULL, OPT_IGNORE_EOS},
+                                        {"special", 0, NULL, OPT_SPECIAL},
+                                        {"raw", 0, NULL, OPT_RAW},
+                                        {"output", 1, NULL, OPT_OUTPUT},
+                                        {"run", 1, NULL, OPT_RUN},
+                                        {"quiet", 0, NULL, 'q'},
+                                        {"verbose", 0, NULL, 'v'},
+                                        {"help", 0, NULL, 'h'},
+                                        {NULL, 0, NULL, 0}};
+
+static int one_option(struct generate *g, int option, const char *value, struct error *error)
+{
+    struct engine_submit *s = &g->submit;
+    switch (option) {
+    case 'm': g->engine.model = value; return 0;
+    case 'p':
+        s->prompt = value;
+        s->prompt_bytes = strlen(value);
+        return 0;
+    case 'f':
+        free(g->prompt_text);
+        g->prompt_text = NULL;
+        if (option_file(value, ENGINE_PROMPT_BYTES_MAX, &g->prompt_text, &s->prompt_bytes, error) !=
+            0)
+            return -1;
+        s->prompt = g->prompt_text;
+        return 0;
+    case OPT_IDS:
+        free(g->ids);
+        g->ids = NULL;
+        if (option_ids(value, &g->ids, &s->prompt_ids_count, error) != 0)
+            return -1;
+        s->prompt_ids = g->ids;
+        return 0;
+    case 'n': return option_i64("-n", value, 0, ENGINE_TOKENS_MAX, &s->max_tokens, error);
+    case 'c': return params_set(&g->engine.params, "ctx", value, error);
+    case 't': return params_set(&g->engine.params, "threads", value, error);
+    case 's': return sampling_set(&s->sampling, "seed", value, error);
+    case OPT_STOP: return stop_texts_add(&s->stops, value, strlen(value), error);
+    case OPT_IGNORE_EOS: s->ignore_eos = true; return 0;
+    case OPT_SPECIAL: s->parse_special = true; return 0;
+    case OPT_RAW: s->parse_special = false; return 0;
+    case OPT_OUTPUT: return set_output(g, value, error);
+    case OPT_RUN: g->engine.run = value; return 0;
+    case 'q': g->quiet = true; return 0;
+    case 'v': g->engine.verbose = true; return 0;
+    case 'h': usage(stdout); exit(fflush(stdout) == 0 ? 0 : 1);
+    default: return error_set(error, ERR_BAD_INPUT, "see sluice generate --help");
+    }
+}
+
+static int parse(struct generate *g, int argc, char **argv, struct error *error)
+{
+    struct engine_submit *s = &g->submit;
+    engine_submit_defaults(s);
+    params_defaults(&g->engine.params);
+    if (params_take_args(&g->engine.params, &argc, argv, error) != 0 ||
+        sampling_take_args(&s->sampling, &argc, argv, error) != 0)
+        return -1;
+    int option;
+    while ((option = getopt_long(argc, argv, "m:p:f:n:c:t:s:qvh", options, NULL)) != -1)
+        if (one_option(g, option, optarg, error) != 0)
+            return -1;
+    if (optind < argc)
+        return error_set(error, ERR_BAD_INPUT,
+                         "'%.80s' is not an option (the prompt goes after -p)", argv[optind]);
+    if (!s->prompt && !s->prompt_ids)
+        return error_set(error, ERR_BAD_INPUT, "give a prompt: -p TEXT, -f FILE or --ids 1,2,3");
+    if (s->prompt && s->prompt_ids)
+        return error_set(error, ERR_BAD_INPUT, "give the prompt once: as text or as ids");
+    if (s->prompt_bytes > ENGINE_PROMPT_BYTES_MAX)
+        return error_set(error, ERR_BAD_INPUT, "the prompt is longer than %u bytes",
+                         ENGINE_PROMPT_BYTES_MAX);
+    return 0;
+}
+
+static void print_next(const struct engine_next *next, void *arg)
+{
+    struct generate *g = arg;
+    if (g->output == OUTPUT_TEXT) {
+        fwrite(next->text, 1, next->text_bytes, stdout);
+    } else if (g->output == OUTPUT_IDS) {
+        for (size_t i = 0; i < next->count; i++)
+            printf("%s%" PRIu32, g->printed++ ? " " : "", next->ids[i]);
+    } else {
+        return;
+    }
+    fflush(stdout);
+    if (ferror(stdout))
+        session_stop = 1; /* the reader went away */
+}
+
+static int finish(struct generate *g, struct session *session, const struct stream_result *result,
+                  const json_t *before)
+{
+    json_t *after = session_stats(session);
+    json_t *figures = figures_make(result, before, after);
+    if (g->output == OUTPUT_JSON)
+        json_dumpf(figures, stdout, JSON_INDENT(2));
+    printf("\n");
+    fflush(stdout);
+    if (!g->quiet && g->output != OUTPUT_JSON)
+        figures_print(stderr, figures);
+    json_decref(figures);
+    json_decref(after);
+    return ferror(stdout) ? -1 : 0;
+}
+
+static int run(struct generate *g, struct error *error)
+{
+    struct session session;
+    struct stream_result result = {.count = 0};
+    if (session_open(&session, &g->engine, error) != 0)
+        return -1;
+    json_t *before = session_stats(&session);
+    int status = stream_run(&session, &g->submit, print_next, g, &result, error);
+    if (status == 0)
+        status = finish(g, &session, &result, before);
+    else if (result.count > 0 && g->output != OUTPUT_JSON)
+        printf("\n");
+    if (status == 0 && strcmp(result.finish, "cancelled") == 0)
+        status = error_set(error, ERR_CANCELLED, "cancelled after %zu tokens", result.count);
+    json_decref(before);
+    stream_result_free(&result);
+    session_close(&session);
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    struct generate g = {.engine = {.verb = "generate"}};
+    struct error error = {.code = ERR_FAILED, .text = "cannot write to standard output"};
+    session_signals();
+    int status =
+        parse(&g, argc, argv, &error) == 0 && run(&g, &error) == 0 ? 0 : report("generate", &error);
+    free(g.prompt_text);
+    free(g.ids);
+    return status;
+}

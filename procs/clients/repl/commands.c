@@ -1,0 +1,336 @@
+/* What begins with '/': the rows of commands.tbl.h and their handlers. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/bytes.h"
+#include "lib/json/lookup.h"
+#include "lib/policy/presets/presets.h"
+#include "procs/clients/common/generation_stats.h"
+#include "procs/clients/common/map.h"
+#include "procs/clients/repl/repl.h"
+
+#define MAP_COLUMNS 64
+
+enum completion { COMPLETE_NONE, COMPLETE_SETTING, COMPLETE_SYSTEM };
+
+typedef int (*handler)(struct repl *r, char *arguments, struct error *error);
+
+#define COMMAND(word, arguments, completion, help)                                                 \
+    static int cmd_##word(struct repl *r, char *arguments_text, struct error *error);
+#define ALIAS(word, of)
+#include "procs/clients/repl/commands.tbl.h"
+
+static const struct command {
+    const char *word, *arguments, *help; /* help NULL: an alias */
+    handler run;
+    enum completion completion;
+} commands[] = {
+#define COMMAND(word, arguments, completion, help)                                                 \
+    {#word, arguments, help, cmd_##word, COMPLETE_##completion},
+#define ALIAS(word, of) {word, "", NULL, cmd_##of, COMPLETE_NONE},
+#include "procs/clients/repl/commands.tbl.h"
+};
+
+/* A control call of which Ctrl-C ends the wait, not the session. */
+static json_t *ask(struct repl *r, const char *op, json_t *fields, struct error *error)
+{
+    json_t *reply = NULL;
+    rpc_client_set_stop(r->session.control, &session_stop);
+    int status = control_call(r->session.control, op, fields, &reply, error);
+    rpc_client_set_stop(r->session.control, NULL);
+    return status == 0 ? reply : NULL;
+}
+
+static int no_arguments(const char *arguments, struct error *error)
+{
+    return *arguments ? error_set(error, ERR_BAD_INPUT, "this command takes no argument ('%.40s')",
+                                  arguments)
+                      : 0;
+}
+
+static int cmd_help(struct repl *r, char *arguments, struct error *error)
+{
+    (void)r;
+    if (no_arguments(arguments, error) != 0)
+        return -1;
+    for (size_t i = 0; i < ARRAY_LEN(commands); i++)
+        if (commands[i].help)
+            printf("  /%-8s %-10s  %s\n", commands[i].word, commands[i].arguments,
+                   commands[i].help);
+    printf("  Ctrl-C ends the answer, not the session. \"\"\" begins and ends a prompt of\n"
+           "  several lines. Tab completes commands, settings and systems.\n");
+    return 0;
+}
+
+static int cmd_set(struct repl *r, char *arguments, struct error *error)
+{
+    return settings_set(r, arguments, error);
+}
+
+static int cmd_show(struct repl *r, char *arguments, struct error *error)
+{
+    if (no_arguments(arguments, error) != 0)
+        return -1;
+    settings_show(r, stdout);
+    json_t *doc = ask(r, "stats", NULL, error);
+    if (!doc)
+        return -1;
+    char dense[16], experts[16];
+    printf("  model %s (%s): %" PRIu64 " layers of %" PRIu64 " experts, %" PRIu64
+           " per token; %s of experts, %s besides\n",
+           document_text(doc, "model.name"), document_text(doc, "model.arch"),
+           document_u64(doc, "model.layers"), document_u64(doc, "model.experts"),
+           document_u64(doc, "model.experts_used"),
+           bytes_format(document_u64(doc, "model.expert_bytes"), experts),
+           bytes_format(document_u64(doc, "model.dense_bytes"), dense));
+    printf("  engine '%s'%s; %zu turns of conversation, %zu bytes\n", r->session.run,
+           r->session.own ? ", our own" : "", r->talk.count, r->talk.bytes);
+    json_decref(doc);
+    return 0;
+}
+
+static int cmd_stats(struct repl *r, char *arguments, struct error *error)
+{
+    if (no_arguments(arguments, error) != 0)
+        return -1;
+    if (r->figures)
+        figures_print(stdout, r->figures);
+    else
+        printf("no answer yet\n");
+    json_t *doc = ask(r, "stats", NULL, error);
+    if (!doc)
+        return -1;
+    char read[16];
+    uint64_t uses = document_counter(doc, "compute", "uses");
+    uint64_t hits = document_counter(doc, "compute", "hits");
+    printf("engine: up %.0f s, %" PRIu64 " sequences, %" PRIu64 " tokens, %" PRIu64 " restarts\n",
+           (double)document_u64(doc, "uptime_ms") / 1e3,
+           document_counter(doc, "compute", "sequences_done"),
+           document_counter(doc, "compute", "tokens_decode"), document_restarts(doc));
+    printf("engine: hit rate %.1f %% of %" PRIu64 " uses, %s read\n",
+           uses ? 100.0 * (double)hits / (double)uses : 0.0, uses,
+           bytes_format(document_counter(doc, "loader", "bytes_read"), read));
+    json_decref(doc);
+    return 0;
+}
+
+static int cmd_experts(struct repl *r, char *arguments, struct error *error)
+{
+    if (no_arguments(arguments, error) != 0)
+        return -1;
+    json_t *reply = ask(r, "map", NULL, error);
+    struct map map;
+    if (!reply)
+        return -1;
+    int status = map_read(reply, &map, error);
+    if (status == 0) {
+        char line[MAP_COLUMNS + 1];
+        uint32_t cell = map_cell(&map, MAP_COLUMNS);
+        printf("layer  resident  experts (%s)\n", map_legend(MAP_VIEW_TIER, cell));
+        for (uint32_t i = 0; i < map.rows; i++)
+            printf("%5u  %4u/%-4u %s\n", map.row[i].layer, map_held(&map, i), map.experts,
+                   map_line(&map, i, MAP_VIEW_TIER, cell, line, sizeof line));
+        map_free(&map);
+    }
+    json_decref(reply);
+    return status;
+}
+
+static const char *backend_word(uint64_t backend)
+{
+    return backend == 1 ? "io_uring" : backend == 2 ? "pread" : "?";
+}
+
+static int cmd_loaders(struct repl *r, char *arguments, struct error *error)
+{
+    if (no_arguments(arguments, error) != 0)
+        return -1;
+    json_t *doc = ask(r, "stats", NULL, error);
+    if (!doc)
+        return -1;
+    printf(" #  backend   %10s  %12s  %10s  %8s  doing\n", "read", "while busy", "throttle",
+           "p99 wait");
+    const json_t *throttles =
+        json_object_get(json_object_get(doc, "directory"), "throttle_bytes_per_s");
+    for (size_t i = 0; i < document_processes(doc); i++) {
+        const json_t *row = document_row(doc, i);
+        if (strcmp(document_text(row, "service"), "loader") != 0)
+            continue;
+        uint64_t number = document_u64(row, "number"), busy = document_u64(row, "counters.busy_ns");
+        uint64_t bytes = document_u64(row, "counters.bytes_read");
+        uint64_t limit = (uint64_t)json_integer_value(json_array_get(throttles, number));
+        char total[16], rate[16], throttle[16];
+        bytes_format(busy ? (uint64_t)((double)bytes * 1e9 / (double)busy) : 0, rate);
+        const char *state = document_text(row, "state");
+        printf("%2" PRIu64 "  %-8s  %10s  %10s/s  %10s  %5" PRIu64 " us  %s\n", number,
+               backend_word(document_u64(row, "counters.backend")), bytes_format(bytes, total),
+               rate, limit ? bytes_format(limit, throttle) : "none",
+               document_u64(row, "demand_to_submission.p99_us"),
+               strcmp(state, "ready") == 0 ? document_text(row, "wait") : state);
+    }
+    json_decref(doc);
+    return 0;
+}
+
+static int cmd_budget(struct repl *r, char *arguments, struct error *error)
+{
+    char budget[16], used[16], floor[16], arena[16];
+    uint64_t bytes = 0;
+    if (*arguments && !bytes_parse(arguments, &bytes))
+        return error_set(error, ERR_BAD_INPUT, "'%.80s' is not a size (try 512MiB or 4GiB)",
+                         arguments);
+    json_t *reply = *arguments
+                        ? ask(r, "budget", json_pack("{s:I}", "bytes", (json_int_t)bytes), error)
+                        : ask(r, "stats", NULL, error);
+    if (!reply)
+        return -1;
+    const json_t *stats = json_object_get(reply, "memory"), *m = stats ? stats : reply;
+    printf("budget %s (at least %s), used %s, for weights %s\n",
+           bytes_format(document_u64(m, "budget_bytes"), budget),
+           bytes_format(document_u64(m, "floor_bytes"), floor),
+           bytes_format(document_u64(m, "used_bytes"), used),
+           bytes_format(document_u64(m, "arena_quota_bytes"), arena));
+    json_decref(reply);
+    return 0;
+}
+
+static int cmd_system(struct repl *r, char *arguments, struct error *error)
+{
+    bool list = !*arguments;
+    json_t *reply = list ? ask(r, "status", NULL, error)
+                         : ask(r, "system", json_pack("{s:s}", "system", arguments), error);
+    if (!reply)
+        return -1;
+    for (uint32_t i = 0; list && i < system_count(); i++)
+        printf("%c %-12s %s\n",
+               strcmp(system_at(i)->name, document_text(reply, "system")) == 0 ? '*' : ' ',
+               system_at(i)->name, system_at(i)->doc);
+    if (!list)
+        printf("system %s from the next answer on%s\n", document_text(reply, "system"),
+               json_is_true(json_object_get(reply, "lossy")) ? "; it may change the text" : "");
+    json_decref(reply);
+    return 0;
+}
+
+static int cmd_regen(struct repl *r, char *arguments, struct error *error)
+{
+    if (no_arguments(arguments, error) != 0)
+        return -1;
+    if (r->talk.count == 0)
+        return error_set(error, ERR_BAD_INPUT, "nothing was said yet");
+    char *answer = strdup(r->talk.turns[r->talk.count - 1].answer);
+    char *prompt = talk_take_last(&r->talk);
+    int status = turn_run(r, prompt, error);
+    if (status != 0 && answer) /* then the old answer stays */
+        talk_add(&r->talk, prompt, answer);
+    free(prompt);
+    free(answer);
+    return status;
+}
+
+static int cmd_save(struct repl *r, char *arguments, struct error *error)
+{
+    if (!*arguments)
+        return error_set(error, ERR_BAD_INPUT, "usage: /save FILE");
+    json_t *settings = settings_json(r);
+    int status = talk_save(&r->talk, settings, arguments, error);
+    json_decref(settings);
+    if (status == 0)
+        printf("%zu turns saved\n", r->talk.count);
+    return status;
+}
+
+static int cmd_load(struct repl *r, char *arguments, struct error *error)
+{
+    struct talk loaded = {0};
+    json_t *settings = NULL;
+    if (!*arguments)
+        return error_set(error, ERR_BAD_INPUT, "usage: /load FILE");
+    if (talk_load(&loaded, &settings, arguments, error) != 0)
+        return -1;
+    int status = settings_take(r, settings, error);
+    if (status == 0) {
+        talk_clear(&r->talk);
+        r->talk = loaded;
+        printf("%zu turns loaded\n", r->talk.count);
+    } else {
+        talk_clear(&loaded);
+    }
+    json_decref(settings);
+    return status;
+}
+
+static int cmd_clear(struct repl *r, char *arguments, struct error *error)
+{
+    if (no_arguments(arguments, error) != 0)
+        return -1;
+    talk_clear(&r->talk);
+    return 0;
+}
+
+static int cmd_bye(struct repl *r, char *arguments, struct error *error)
+{
+    if (no_arguments(arguments, error) != 0)
+        return -1;
+    r->leave = true;
+    return 0;
+}
+
+int command_run(struct repl *r, char *line, struct error *error)
+{
+    char *word = line + 1;
+    size_t n = strcspn(word, " \t");
+    char *arguments = word + n + (word[n] != 0);
+    word[n] = 0;
+    arguments += strspn(arguments, " \t");
+    size_t end = strlen(arguments);
+    while (end > 0 && (arguments[end - 1] == ' ' || arguments[end - 1] == '\t'))
+        arguments[--end] = 0;
+    for (size_t i = 0; i < ARRAY_LEN(commands); i++)
+        if (strcmp(commands[i].word, word) == 0)
+            return commands[i].run(r, arguments, error);
+    return error_set(error, ERR_BAD_INPUT, "there is no command /%.40s (see /help)", word);
+}
+
+/* ---- completion ---- */
+
+static const char *name_at(enum completion kind, size_t i)
+{
+    if (kind == COMPLETE_SETTING)
+        return settings_name(i);
+    if (kind == COMPLETE_SYSTEM)
+        return i < system_count() ? system_at((uint32_t)i)->name : NULL;
+    return NULL;
+}
+
+static enum completion completion_of(const char *word, size_t bytes)
+{
+    for (size_t i = 0; i < ARRAY_LEN(commands); i++)
+        if (strlen(commands[i].word) == bytes && memcmp(commands[i].word, word, bytes) == 0)
+            return commands[i].completion;
+    return COMPLETE_NONE;
+}
+
+const char *command_candidate(const char *line, size_t bytes, size_t i, size_t *typed)
+{
+    if (bytes == 0 || line[0] != '/')
+        return NULL;
+    size_t first = 1;
+    while (first < bytes && line[first] != ' ')
+        first++;
+    bool argument = first < bytes;
+    enum completion kind = argument ? completion_of(line + 1, first - 1) : COMPLETE_NONE;
+    const char *last = memrchr(line, ' ', bytes);
+    const char *word = argument ? last + 1 : line + 1;
+    *typed = bytes - (size_t)(word - line);
+    for (size_t at = 0;; at++) {
+        const char *name = argument                   ? name_at(kind, at)
+                           : at < ARRAY_LEN(commands) ? commands[at].word
+                                                      : NULL;
+        if (!name)
+            return NULL;
+        if (strlen(name) >= *typed && memcmp(name, word, *typed) == 0 && i-- == 0)
+            return name;
+    }
+}

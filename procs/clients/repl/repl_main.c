@@ -1,0 +1,165 @@
+/* sluice repl: a conversation with a running engine, or one of its own.
+ *
+ * Reads lines with libedit when input is a terminal, plain lines from a pipe. The model continues
+ * the conversation as one text: prompts and answers follow each other, as much of it as the setting
+ * "context" allows. Answers go to stdout, everything about them to stderr. Ctrl-C ends the answer,
+ * Ctrl-D the session.
+ * Maps nothing; when it dies its sequence is cancelled for want of interest, its own engine ends.
+ * Trust: replies are checked by the stubs in ipc/, saved conversations by talk_load.
+ */
+#include <getopt.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "procs/clients/common/options.h"
+#include "procs/clients/repl/input.h"
+#include "procs/clients/repl/repl.h"
+
+/* A line that failed: told, and noted for the exit status. */
+static void failed(struct repl *r, const struct error *error)
+{
+    fflush(stdout);
+    fprintf(stderr, "%s\n", error->text);
+    if (r->failure.code == ERR_NONE)
+        r->failure = *error;
+}
+
+/* One line. -1: the engine is gone. */
+static int do_line(struct repl *r, const char *text, struct error *error)
+{
+    char *line = text[0] == '/' ? strdup(text) : NULL;
+    int status = text[0] == '/' ? line ? command_run(r, line, error)
+                                       : error_set(error, ERR_NO_MEMORY, "no memory")
+                 : text[0] ? turn_run(r, text, error)
+                                : 0;
+    free(line);
+    if (status == 0)
+        return 0;
+    if (error->code == ERR_GONE || session_gone(&r->session))
+        return -1;
+    if (error->code != ERR_CANCELLED || !session_stop)
+        failed(r, error);
+    return 0;
+}
+
+/* A signal came. Ctrl-C is no more than that for a person; anything else, and Ctrl-C for a script,
+ * is the end. */
+static bool goes_on(const struct repl *r)
+{
+    if (!session_stop)
+        return true;
+    if (!r->tty || session_stop != SIGINT)
+        return false;
+    session_stop = 0;
+    return true;
+}
+
+static int talk(struct repl *r, struct error *error)
+{
+    struct input *in = input_open(r->tty, command_candidate, error);
+    int status = in ? 0 : -1;
+    while (status == 0 && !r->leave) {
+        const char *text = NULL;
+        enum input_result got = input_next(in, &text, error);
+        if (got == INPUT_END)
+            break;
+        if (got == INPUT_BAD)
+            failed(r, error);
+        else if (got == INPUT_TEXT)
+            status = do_line(r, text, error);
+        fflush(stdout);
+        if (!goes_on(r))
+            status = error_set(error, ERR_CANCELLED, "ended by a signal");
+    }
+    input_close(in);
+    if (status == 0 && !r->tty && r->failure.code != ERR_NONE) {
+        error_set(error, r->failure.code, "a line failed: %.300s", r->failure.text);
+        status = -1;
+    }
+    return status;
+}
+
+static void usage(FILE *out)
+{
+    fprintf(out, "usage: sluice repl [--run NAME] [-m FILE] [options]\n"
+                 "\n"
+                 "A conversation: the model continues what you write. /help tells the commands.\n"
+                 "\n"
+                 "  -m, --model FILE           start an engine for this file\n"
+                 "      --run NAME             the running engine to use (default \"default\")\n"
+                 "  -n, --tokens N             new tokens of an answer at most (default 128)\n"
+                 "  -q, --quiet                no rates after an answer\n"
+                 "  -v, --verbose              show the log of an engine of our own\n"
+                 "\nSampling:\n");
+    sampling_help(out);
+    fprintf(out, "\nParameters of an engine of its own:\n");
+    params_help(out);
+}
+
+static const struct option options[] = {{"model", 1, NULL, 'm'},  {"run", 1, NULL, 'r'},
+                                        {"tokens", 1, NULL, 'n'}, {"verbose", 0, NULL, 'v'},
+                                        {"quiet", 0, NULL, 'q'},  {"help", 0, NULL, 'h'},
+                                        {NULL, 0, NULL, 0}};
+
+static int parse(struct repl *r, struct session_request *q, int argc, char **argv,
+                 struct error *error)
+{
+    params_defaults(&q->params);
+    engine_submit_defaults(&r->submit);
+    if (params_take_args(&q->params, &argc, argv, error) != 0 ||
+        sampling_take_args(&r->submit.sampling, &argc, argv, error) != 0)
+        return -1;
+    int option;
+    while ((option = getopt_long(argc, argv, "m:n:qvh", options, NULL)) != -1) {
+        switch (option) {
+        case 'm': q->model = optarg; break;
+        case 'r': q->run = optarg; break;
+        case 'q': r->quiet = true; break;
+        case 'v': q->verbose = true; break;
+        case 'n':
+            if (option_i64("-n", optarg, 1, ENGINE_TOKENS_MAX, &r->submit.max_tokens, error) != 0)
+                return -1;
+            break;
+        case 'h': usage(stdout); exit(fflush(stdout) == 0 ? 0 : 1);
+        default: return error_set(error, ERR_BAD_INPUT, "see sluice repl --help");
+        }
+    }
+    if (optind < argc)
+        return error_set(error, ERR_BAD_INPUT, "'%.80s' is not an option", argv[optind]);
+    return 0;
+}
+
+static int run(struct repl *r, const struct session_request *request, struct error *error)
+{
+    if (session_open(&r->session, request, error) != 0)
+        return -1;
+    r->watch = watch_open(r, error);
+    int status = r->watch ? 0 : -1;
+    if (status == 0) {
+        if (r->tty && !r->quiet)
+            fprintf(stderr, "engine '%s' is ready; /help tells the commands\n", r->session.run);
+        status = talk(r, error);
+    }
+    watch_close(r->watch);
+    session_close(&r->session);
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    struct repl r = {.context = REPL_CONTEXT_DEF,
+                     .chat = true,
+                     .tty = isatty(STDIN_FILENO),
+                     .out_tty = isatty(STDOUT_FILENO)};
+    struct session_request request = {.verb = "repl"};
+    struct error error;
+    session_signals();
+    int status = parse(&r, &request, argc, argv, &error);
+    if (status == 0)
+        status = run(&r, &request, &error);
+    talk_clear(&r.talk);
+    json_decref(r.figures);
+    return status == 0 ? 0 : report("repl", &error);
+}

@@ -1,0 +1,206 @@
+/* What /set changes: the sampling parameters, the rows of settings.tbl.h, and the texts that end an
+ * answer. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/bytes.h"
+#include "procs/clients/common/options.h"
+#include "procs/clients/repl/repl.h"
+
+static const char *const names[] = {
+#define X(type, field, json, def, min, max, help) json,
+    SAMPLING_PARAMS(X)
+#undef X
+#define SETTING(name, kind, field, least, most, help) #name,
+#include "procs/clients/repl/settings.tbl.h"
+        "stop",
+};
+
+/* Words that fingers know from elsewhere. */
+static const char *full_name(const char *name)
+{
+    if (strcmp(name, "temp") == 0)
+        return "temperature";
+    return strcmp(name, "tokens") == 0 ? "num_predict" : name;
+}
+
+const char *settings_name(size_t i)
+{
+    return i < ARRAY_LEN(names) ? names[i] : NULL;
+}
+
+static int set_NUMBER(const char *name, int64_t *field, int64_t least, int64_t most,
+                      const char *text, struct error *error)
+{
+    return option_i64(name, text, least, most, field, error);
+}
+
+static int set_SWITCH(const char *name, bool *field, int64_t least, int64_t most, const char *text,
+                      struct error *error)
+{
+    (void)least;
+    (void)most;
+    bool on = strcmp(text, "on") == 0;
+    if (!on && strcmp(text, "off") != 0)
+        return error_set(error, ERR_BAD_INPUT, "%s: '%.40s' is neither on nor off", name, text);
+    *field = on;
+    return 0;
+}
+
+static int set_one(struct repl *r, const char *name, const char *text, struct error *error)
+{
+#define SETTING(word, kind, field, least, most, help)                                              \
+    if (strcmp(name, #word) == 0)                                                                  \
+        return set_##kind(name, &r->field, least, most, text, error);
+#include "procs/clients/repl/settings.tbl.h"
+    if (!sampling_known(name))
+        return error_set(error, ERR_BAD_INPUT, "there is no setting '%.40s' (see /show)", name);
+    return sampling_set(&r->submit.sampling, name, text, error);
+}
+
+/* The next word; "..." may hold blanks, and \n \t \" \\ are what they are in C. In place. */
+static char *next_word(char **rest, size_t *bytes)
+{
+    char *from = *rest + strspn(*rest, " \t"), *to = from, *word = from;
+    if (!*from)
+        return NULL;
+    bool quoted = *from == '"';
+    from += quoted;
+    while (*from && (quoted ? *from != '"' : *from != ' ' && *from != '\t')) {
+        char c = *from++;
+        if (quoted && c == '\\' && *from) {
+            c = *from++;
+            c = c == 'n' ? '\n' : c == 't' ? '\t' : c;
+        }
+        *to++ = c;
+    }
+    *rest = *from ? from + 1 : from;
+    *bytes = (size_t)(to - word);
+    *to = 0;
+    return word;
+}
+
+static int set_stops(struct repl *r, char *rest, struct error *error)
+{
+    struct stop_texts stops = {0};
+    size_t bytes;
+    for (char *word; (word = next_word(&rest, &bytes));)
+        if (stop_texts_add(&stops, word, bytes, error) != 0)
+            return -1;
+    r->submit.stops = stops;
+    return 0;
+}
+
+int settings_set(struct repl *r, char *words, struct error *error)
+{
+    size_t bytes;
+    const char *name = next_word(&words, &bytes);
+    if (name && strcmp(name, "parameter") == 0) /* as ollama has it */
+        name = next_word(&words, &bytes);
+    if (name && strcmp(name, "stop") == 0)
+        return set_stops(r, words, error);
+    const char *value = name ? next_word(&words, &bytes) : NULL;
+    if (!value || next_word(&words, &bytes))
+        return error_set(error, ERR_BAD_INPUT, "usage: /set NAME VALUE (see /show)");
+    return set_one(r, full_name(name), value, error);
+}
+
+static void show_NUMBER(FILE *out, const char *name, int64_t value, const char *help)
+{
+    fprintf(out, "  %-16s %-10" PRId64 " %s\n", name, value, help);
+}
+
+static void show_SWITCH(FILE *out, const char *name, bool on, const char *help)
+{
+    fprintf(out, "  %-16s %-10s %s\n", name, on ? "on" : "off", help);
+}
+
+static void show_stops(FILE *out, const struct stop_texts *stops)
+{
+    fprintf(out, "  %-16s", "stop");
+    for (uint32_t i = 0; i < stops->count; i++) {
+        fputs(" \"", out);
+        for (uint32_t k = 0; k < stops->bytes[i]; k++) {
+            char c = stops->text[i][k];
+            if (c == '\n' || c == '\t')
+                fputs(c == '\n' ? "\\n" : "\\t", out);
+            else
+                fprintf(out, "%s%c", c == '"' || c == '\\' ? "\\" : "", c);
+        }
+        fputc('"', out);
+    }
+    fprintf(out, "%s\n", stops->count ? "" : " none       texts that end an answer");
+}
+
+void settings_show(const struct repl *r, FILE *out)
+{
+    sampling_show(out, &r->submit.sampling);
+#define SETTING(name, kind, field, least, most, help) show_##kind(out, #name, r->field, help);
+#include "procs/clients/repl/settings.tbl.h"
+    show_stops(out, &r->submit.stops);
+}
+
+static json_t *json_NUMBER(int64_t value)
+{
+    return json_integer(value);
+}
+
+static json_t *json_SWITCH(bool on)
+{
+    return json_string(on ? "on" : "off");
+}
+
+json_t *settings_json(const struct repl *r)
+{
+    json_t *object = sampling_json(&r->submit.sampling), *stops = json_array();
+#define SETTING(name, kind, field, least, most, help)                                              \
+    json_object_set_new(object, #name, json_##kind(r->field));
+#include "procs/clients/repl/settings.tbl.h"
+    for (uint32_t i = 0; i < r->submit.stops.count; i++)
+        json_array_append_new(stops,
+                              json_stringn(r->submit.stops.text[i], r->submit.stops.bytes[i]));
+    json_object_set_new(object, "stop", stops);
+    return object;
+}
+
+static int take_stops(struct repl *r, const json_t *array, struct error *error)
+{
+    struct stop_texts stops = {0};
+    for (size_t i = 0; i < json_array_size(array); i++) {
+        const json_t *text = json_array_get(array, i);
+        if (!json_is_string(text))
+            return error_set(error, ERR_BAD_INPUT, "stop is no list of texts");
+        if (stop_texts_add(&stops, json_string_value(text), json_string_length(text), error) != 0)
+            return -1;
+    }
+    r->submit.stops = stops;
+    return 0;
+}
+
+int settings_take(struct repl *r, const json_t *settings, struct error *error)
+{
+    struct repl probe = *r; /* its plain values; pointers are not touched */
+    const char *name;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)settings, name, value)
+    {
+        char number[64];
+        const char *text = json_string_value(value);
+        if (strcmp(name, "stop") == 0) {
+            if (take_stops(&probe, value, error) != 0)
+                return -1;
+            continue;
+        }
+        if (json_is_integer(value))
+            snprintf(number, sizeof number, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
+        else
+            snprintf(number, sizeof number, "%.17g", json_number_value(value));
+        if (set_one(&probe, name, text ? text : number, error) != 0)
+            return -1;
+    }
+    r->submit = probe.submit;
+    r->context = probe.context;
+    r->chat = probe.chat;
+    return 0;
+}

@@ -1,0 +1,206 @@
+#include "procs/clients/repl/talk.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "ipc/engine/engine_client.h"
+#include "procs/clients/common/options.h"
+
+#define FORMAT         "sluice conversation 1"
+#define FILE_BYTES_MAX (8u << 20) /* every byte may have become six: \u0001 */
+
+static size_t turn_bytes(const struct turn *turn)
+{
+    return strlen(turn->prompt) + strlen(turn->answer) + 2;
+}
+
+static void forget_oldest(struct talk *t)
+{
+    t->bytes -= turn_bytes(&t->turns[0]);
+    free(t->turns[0].prompt);
+    free(t->turns[0].answer);
+    memmove(&t->turns[0], &t->turns[1], --t->count * sizeof t->turns[0]);
+}
+
+int talk_add(struct talk *t, const char *prompt, const char *answer)
+{
+    struct turn *grown = realloc(t->turns, (t->count + 1) * sizeof *grown);
+    struct turn turn = {strdup(prompt), strdup(answer)};
+    if (grown)
+        t->turns = grown;
+    if (!grown || !turn.prompt || !turn.answer) {
+        free(turn.prompt);
+        free(turn.answer);
+        return -1;
+    }
+    t->turns[t->count++] = turn;
+    t->bytes += turn_bytes(&turn);
+    while (t->bytes > TALK_BYTES_MAX && t->count > 1)
+        forget_oldest(t);
+    return 0;
+}
+
+void talk_clear(struct talk *t)
+{
+    for (size_t i = 0; i < t->count; i++) {
+        free(t->turns[i].prompt);
+        free(t->turns[i].answer);
+    }
+    free(t->turns);
+    memset(t, 0, sizeof *t);
+}
+
+/* Where at most `keep` bytes of a text begin. */
+static const char *tail_of(const char *text, size_t bytes, size_t keep)
+{
+    if (keep >= bytes)
+        return text;
+    const char *from = text + bytes - keep;
+    const char *line = memchr(from, '\n', keep);
+    if (line)
+        return line + 1;
+    while (((unsigned char)*from & 0xc0) == 0x80)
+        from++;
+    return from;
+}
+
+char *talk_text(const struct talk *t, const char *prompt, size_t context)
+{
+    size_t prompt_bytes = strlen(prompt), used = 0;
+    char *said = malloc(t->bytes + 1), *out = malloc(t->bytes + prompt_bytes + 2);
+    if (said && out) {
+        for (size_t i = 0; i < t->count; i++) {
+            used = (size_t)(stpcpy(said + used, t->turns[i].prompt) - said);
+            used = (size_t)(stpcpy(said + used, t->turns[i].answer) - said);
+            if (i + 1 < t->count)
+                said[used++] = '\n';
+        }
+        said[used] = 0;
+        const char *from = tail_of(said, used, context);
+        snprintf(out, t->bytes + prompt_bytes + 2, "%s%s%s", from, *from ? "\n" : "", prompt);
+    } else {
+        free(out);
+        out = NULL;
+    }
+    free(said);
+    return out;
+}
+
+char *talk_chat(const struct talk *t, const struct model_chat *chat, const char *prompt,
+                size_t context, struct error *error)
+{
+    size_t from = t->count, said = 0, bytes;
+    while (from > 0 && t->count - from < (CHAT_MESSAGES_MAX - 1) / 2 &&
+           (said += turn_bytes(&t->turns[from - 1])) <= context)
+        from--;
+    struct chat_message *m = malloc((2 * (t->count - from) + 1) * sizeof *m);
+    if (!m) {
+        error_set(error, ERR_NO_MEMORY, "no memory for the conversation");
+        return NULL;
+    }
+    size_t count = 0;
+    for (size_t i = from; i < t->count; i++) {
+        const struct turn *turn = &t->turns[i];
+        m[count++] = (struct chat_message){CHAT_USER, turn->prompt, strlen(turn->prompt)};
+        m[count++] = (struct chat_message){CHAT_ASSISTANT, turn->answer, strlen(turn->answer)};
+    }
+    m[count++] = (struct chat_message){CHAT_USER, prompt, strlen(prompt)};
+    char *text = NULL;
+    int status = -1;
+    for (size_t first = 0; first < count && status != 0; first += 2)
+        status = chat_render(chat, m + first, count - first, ENGINE_PROMPT_BYTES_MAX, &text, &bytes,
+                             error);
+    free(m);
+    return status == 0 ? text : NULL;
+}
+
+char *talk_take_last(struct talk *t)
+{
+    if (t->count == 0)
+        return NULL;
+    struct turn *last = &t->turns[--t->count];
+    t->bytes -= turn_bytes(last);
+    free(last->answer);
+    return last->prompt;
+}
+
+static json_t *talk_json(const struct talk *t, json_t *settings)
+{
+    json_t *turns = json_array();
+    for (size_t i = 0; i < t->count; i++)
+        json_array_append_new(turns, json_pack("{s:s, s:s}", "prompt", t->turns[i].prompt, "answer",
+                                               t->turns[i].answer));
+    return json_pack("{s:s, s:o, s:O}", "format", FORMAT, "turns", turns, "settings", settings);
+}
+
+int talk_save(const struct talk *t, json_t *settings, const char *path, struct error *error)
+{
+    char beside[PATH_MAX];
+    if (snprintf(beside, sizeof beside, "%s.%d", path, (int)getpid()) >= (int)sizeof beside)
+        return error_set(error, ERR_BAD_INPUT, "the path is too long");
+    json_t *object = talk_json(t, settings);
+    if (!object)
+        return error_set(error, ERR_NO_MEMORY, "no memory for the conversation");
+    int fd = open(beside, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    FILE *file = fd >= 0 ? fdopen(fd, "w") : NULL;
+    bool fine = file && json_dumpf(object, file, JSON_INDENT(2)) == 0 && fputc('\n', file) != EOF;
+    if (file)
+        fine &= fclose(file) == 0;
+    fine = fine && rename(beside, path) == 0;
+    int why = errno;
+    json_decref(object);
+    if (fine)
+        return 0;
+    if (fd >= 0)
+        unlink(beside);
+    return error_set_errno(error, ERR_BAD_INPUT, why, "cannot write %.200s", path);
+}
+
+static int take_turns(struct talk *t, const json_t *turns, const char *path, struct error *error)
+{
+    size_t count = json_array_size(turns);
+    for (size_t i = 0; i < count; i++) {
+        const json_t *turn = json_array_get(turns, i);
+        const char *prompt = json_string_value(json_object_get(turn, "prompt"));
+        const char *answer = json_string_value(json_object_get(turn, "answer"));
+        if (!prompt || !answer || strlen(prompt) > TALK_PROMPT_MAX)
+            return error_set(error, ERR_BAD_INPUT, "%.200s: turn %zu has no prompt and answer",
+                             path, i);
+        if (talk_add(t, prompt, answer) != 0)
+            return error_set(error, ERR_NO_MEMORY, "no memory for the conversation");
+    }
+    return 0;
+}
+
+int talk_load(struct talk *t, json_t **settings, const char *path, struct error *error)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    struct talk loaded = {0};
+    if (option_file(path, FILE_BYTES_MAX, &text, &bytes, error) != 0)
+        return -1;
+    json_t *object = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, NULL);
+    free(text);
+    const char *format = json_string_value(json_object_get(object, "format"));
+    json_t *turns = json_object_get(object, "turns"), *set = json_object_get(object, "settings");
+    int result;
+    if (!format || strcmp(format, FORMAT) != 0 || !json_is_array(turns) || !json_is_object(set))
+        result =
+            error_set(error, ERR_BAD_INPUT, "%.200s is no conversation that /save wrote", path);
+    else
+        result = take_turns(&loaded, turns, path, error);
+    if (result == 0) {
+        talk_clear(t);
+        *t = loaded;
+        *settings = json_incref(set);
+    } else {
+        talk_clear(&loaded);
+    }
+    json_decref(object);
+    return result;
+}

@@ -1,0 +1,108 @@
+/* A turn: the prompt goes out, the answer is printed as it comes, the rates after it. */
+#include <inttypes.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/json/lookup.h"
+#include "procs/clients/common/generation_stats.h"
+#include "procs/clients/repl/repl.h"
+
+static void print_next(const struct engine_next *next, void *arg)
+{
+    struct repl *r = arg;
+    if (next->text_bytes == 0)
+        return;
+    watch_lock(r->watch);
+    r->heard = true;
+    fwrite(next->text, 1, next->text_bytes, stdout);
+    fflush(stdout);
+    r->mid_line = next->text[next->text_bytes - 1] != '\n';
+    watch_unlock(r->watch);
+}
+
+static double real(const json_t *figures, const char *key)
+{
+    return json_number_value(json_object_get(figures, key));
+}
+
+static void tell_rates(struct repl *r, const struct stream_result *result)
+{
+    const json_t *f = r->figures;
+    uint64_t resumes = document_u64(result->stats, "resumes");
+    if (strcmp(result->finish, "cancelled") == 0)
+        repl_notice(r, session_stop == SIGINT ? "ended by Ctrl-C"
+                       : session_stop         ? "ended by a signal"
+                                              : "ended by the engine");
+    if (resumes)
+        repl_notice(r, "restarts of compute during this answer: %" PRIu64, resumes);
+    if (!r->quiet)
+        repl_notice(
+            r, "%zu tokens at %.1f tokens/s, prompt of %" PRIu64 " at %.1f tokens/s, TTFT %.0f ms",
+            result->count, real(f, "decode_tps"), document_u64(f, "prompt_tokens"),
+            real(f, "prefill_tps"), real(f, "ttft_ms"));
+}
+
+static void keep(struct repl *r, const char *prompt, const struct stream_result *result,
+                 const json_t *before, const json_t *after)
+{
+    json_decref(r->figures);
+    r->figures = figures_make(result, before, after);
+    if (talk_add(&r->talk, prompt, result->text) != 0)
+        repl_notice(r, "no memory to remember this");
+}
+
+/* What is sent: a conversation for a model that was made for them, else one text to be continued.
+ * The marks of a form count as such; what is said holds none (chat_render). */
+static char *sent(struct repl *r, const char *prompt, struct engine_submit *submit,
+                  struct error *error)
+{
+    char *text;
+    bool form = r->chat && r->family.family != CHAT_PLAIN;
+    *submit = r->submit;
+    if (form) {
+        text = talk_chat(&r->talk, &r->family, prompt, (size_t)r->context, error);
+        submit->parse_special = true;
+    } else if (!(text = talk_text(&r->talk, prompt, (size_t)r->context))) {
+        error_set(error, ERR_NO_MEMORY, "no memory for the prompt");
+    }
+    submit->prompt = text;
+    submit->prompt_bytes = text ? strlen(text) : 0;
+    return text;
+}
+
+int turn_run(struct repl *r, const char *prompt, struct error *error)
+{
+    struct stream_result result;
+    struct engine_submit submit;
+    json_t *before = session_stats(&r->session);
+    if (before) /* else what was known of the model holds */
+        chat_describe(&r->family, document_text(before, "model.chat_template"),
+                      document_text(before, "model.chat_bos"),
+                      document_text(before, "model.chat_eos"),
+                      document_u64(before, "model.chat_bos_first") != 0);
+    char *text = sent(r, prompt, &submit, error);
+    if (!text) {
+        json_decref(before);
+        return -1;
+    }
+    watch_begin(r->watch, before);
+    int status = stream_run(&r->session, &submit, print_next, r, &result, error);
+    json_t *after = session_stats(&r->session);
+    watch_end(r->watch, after);
+    if (r->mid_line || (status == 0 && !r->out_tty)) /* a script finds every answer ended */
+        putchar('\n');
+    r->mid_line = false;
+    if (status == 0) {
+        keep(r, prompt, &result, before, after);
+        tell_rates(r, &result);
+    } else if (error->code == ERR_CANCELLED && session_stop) {
+        repl_notice(r, "ended before the first token");
+        status = 0;
+    }
+    json_decref(after);
+    json_decref(before);
+    stream_result_free(&result);
+    free(text);
+    return status;
+}

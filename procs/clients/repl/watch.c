@@ -1,0 +1,196 @@
+/* Tells what happens to the engine's processes while an answer is waited for: without it a restart
+ * of compute would look like a frozen terminal. A thread with a client of its own, since the
+ * answer's call is waiting meanwhile. Asks the supervisor, prints only differences. */
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "config/services.h"
+#include "lib/base/clock.h"
+#include "lib/json/lookup.h"
+#include "procs/clients/repl/repl.h"
+
+#define LOOK_MS     200
+#define QUEUE_LOOKS 2
+
+struct seen {
+    uint64_t restarts;
+    bool down; /* was told to be */
+};
+
+struct watch {
+    struct repl *repl;
+    struct rpc_client *control;
+    pthread_t thread;
+    pthread_mutex_t lock;  /* of the fields below, and of what is printed */
+    pthread_cond_t change; /* CLOCK_MONOTONIC */
+    bool active, end;
+    volatile int stop;    /* ends a call under way */
+    bool known;           /* `seen` is of this answer */
+    uint32_t queue_looks; /* that found somebody waiting */
+    struct seen seen[SERVICE_ROWS_MAX];
+};
+
+void repl_notice(struct repl *r, const char *fmt, ...)
+{
+    char text[400];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    if (r->mid_line && r->out_tty)
+        putchar('\n');
+    r->mid_line = false;
+    fflush(stdout);
+    fprintf(stderr, "[%s]\n", text);
+}
+
+static void compare(struct watch *w, const json_t *row, struct seen *seen)
+{
+    uint64_t restarts = document_u64(row, "restarts");
+    const char *state = document_text(row, "state"), *name = document_text(row, "service");
+    bool down = strcmp(state, "ready") != 0;
+    if (w->known && down && !seen->down)
+        repl_notice(w->repl, "%s is %s: its work goes on when it is back", name,
+                    strcmp(state, "failed") == 0 ? "given up" : "being restarted");
+    else if (w->known && !down && (seen->down || restarts > seen->restarts))
+        repl_notice(w->repl, "%s was restarted", name);
+    *seen = (struct seen){restarts, down};
+}
+
+static void compare_all(struct watch *w, const json_t *doc)
+{
+    for (size_t i = 0; i < document_processes(doc) && i < SERVICE_ROWS_MAX; i++)
+        compare(w, document_row(doc, i), &w->seen[i]);
+    w->known |= doc != NULL;
+}
+
+/* One sequence computes at a time: who waits for others should know. Our own stands in the queue,
+ * too, until compute has looked: that is over by the second look. */
+static void tell_queue(struct watch *w, const json_t *doc)
+{
+    uint64_t queued = document_counter(doc, "compute", "sequences_queued");
+    if (w->repl->heard || queued == 0 || w->queue_looks >= QUEUE_LOOKS ||
+        ++w->queue_looks < QUEUE_LOOKS)
+        return;
+    repl_notice(w->repl, "waiting for other answers to end (%" PRIu64 " in the queue)", queued);
+}
+
+/* One look, without the lock while the call is under way. */
+static void look(struct watch *w)
+{
+    json_t *doc = NULL;
+    struct error ignored;
+    pthread_mutex_unlock(&w->lock);
+    int status = control_call(w->control, "stats", NULL, &doc, &ignored);
+    pthread_mutex_lock(&w->lock);
+    if (status == 0 && w->active) {
+        compare_all(w, doc);
+        tell_queue(w, doc);
+    }
+    json_decref(doc);
+}
+
+static void *watch_main(void *arg)
+{
+    struct watch *w = arg;
+    pthread_mutex_lock(&w->lock);
+    while (!w->end) {
+        struct timespec until;
+        if (w->active)
+            look(w);
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        until.tv_nsec += LOOK_MS * (long)NS_PER_MS;
+        until.tv_sec += until.tv_nsec / (long)NS_PER_S;
+        until.tv_nsec %= (long)NS_PER_S;
+        if (w->active)
+            pthread_cond_timedwait(&w->change, &w->lock, &until);
+        else if (!w->end)
+            pthread_cond_wait(&w->change, &w->lock);
+    }
+    pthread_mutex_unlock(&w->lock);
+    return NULL;
+}
+
+struct watch *watch_open(struct repl *r, struct error *error)
+{
+    struct watch *w = calloc(1, sizeof *w);
+    if (!w) {
+        error_set(error, ERR_NO_MEMORY, "no memory for the watch");
+        return NULL;
+    }
+    w->repl = r;
+    w->control = control_client_open(r->session.run, error);
+    if (!w->control) {
+        free(w);
+        return NULL;
+    }
+    rpc_client_set_stop(w->control, &w->stop);
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_mutex_init(&w->lock, NULL);
+    pthread_cond_init(&w->change, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    /* Signals are for the main thread: it waits for keys. */
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int rc = pthread_create(&w->thread, NULL, watch_main, w);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (rc == 0)
+        return w;
+    error_set_errno(error, ERR_NO_MEMORY, rc, "cannot start a thread");
+    rpc_client_close(w->control);
+    free(w);
+    return NULL;
+}
+
+void watch_close(struct watch *w)
+{
+    if (!w)
+        return;
+    w->stop = 1;
+    pthread_mutex_lock(&w->lock);
+    w->active = false;
+    w->end = true;
+    pthread_cond_signal(&w->change);
+    pthread_mutex_unlock(&w->lock);
+    pthread_join(w->thread, NULL);
+    rpc_client_close(w->control);
+    pthread_cond_destroy(&w->change);
+    pthread_mutex_destroy(&w->lock);
+    free(w);
+}
+
+void watch_begin(struct watch *w, const json_t *before)
+{
+    pthread_mutex_lock(&w->lock);
+    w->known = w->repl->heard = false;
+    w->queue_looks = 0;
+    compare_all(w, before);
+    w->active = true;
+    pthread_cond_signal(&w->change);
+    pthread_mutex_unlock(&w->lock);
+}
+
+void watch_end(struct watch *w, const json_t *after)
+{
+    pthread_mutex_lock(&w->lock);
+    w->active = false;
+    compare_all(w, after);
+    pthread_mutex_unlock(&w->lock);
+}
+
+void watch_lock(struct watch *w)
+{
+    pthread_mutex_lock(&w->lock);
+}
+
+void watch_unlock(struct watch *w)
+{
+    pthread_mutex_unlock(&w->lock);
+}

@@ -1,0 +1,43 @@
+/* What two looks at an engine say together: rates and shares. Pure. */
+#ifndef SLUICE_CLIENTS_TOP_RATES_H
+#define SLUICE_CLIENTS_TOP_RATES_H
+
+#include "procs/clients/top/sample.h"
+
+enum sort {
+#define SORT(name, key) SORT_##name,
+#include "procs/clients/top/sorts.tbl.h"
+    SORT__COUNT
+};
+
+struct process_figures {
+    const json_t *row; /* borrowed from the newer look */
+    char name[32];
+    double order, cpu /* percent of one processor */, memory, lease, messages /* per s */, restarts;
+    bool ready;
+};
+
+struct device_figures {
+    const json_t *row;
+    uint64_t number, in_flight, p99_us, throttle;
+    double bytes_per_s, busy /* 0..1 */, read_ms /* mean of a read */;
+};
+
+struct figures {
+    double seconds;                  /* between the looks */
+    double tokens_per_s;             /* generated, of all the time */
+    double prefill_tps, decode_tps;  /* 0: none in that time */
+    double hit, late, miss, skipped; /* shares of the uses; all 0: none */
+    double uses_per_s, stall /* share of computing time */, recall, prefetch_used, evictions_per_s;
+    uint32_t processes, devices;
+    struct process_figures process[SERVICE_ROWS_MAX];
+    struct device_figures device[SERVICE_LOADERS_MAX];
+};
+
+/* before may hold no document: then everything since the engine's start counts. */
+void figures_of(const struct look *before, const struct look *now, enum sort sort,
+                struct figures *f);
+
+const char *sort_name(enum sort sort);
+
+#endif

@@ -1,0 +1,198 @@
+#include "procs/clients/top/sample.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ipc/engine/engine_client.h"
+#include "lib/base/clock.h"
+#include "lib/json/lookup.h"
+
+#define LOOK_MS 2000 /* for an answer: a supervisor that is stopped gives none */
+
+struct looker {
+    char run[64];
+    pthread_t thread;
+    pthread_mutex_t lock;  /* of everything below */
+    pthread_cond_t change; /* CLOCK_MONOTONIC */
+    uint64_t interval_ns;
+    bool end, fresh, now;
+    volatile int stop; /* ends a call under way */
+    struct look newest;
+    struct error error;
+};
+
+/* A process that is gone has used nothing. Only ever shown, so a pid used again does no harm. */
+static void see_process(pid_t pid, struct process_seen *seen)
+{
+    char path[64], text[2048];
+    uint64_t user, system;
+    *seen = (struct process_seen){0};
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    FILE *f = fopen(path, "re");
+    size_t n = f ? fread(text, 1, sizeof text - 1, f) : 0;
+    if (f)
+        fclose(f);
+    text[n] = 0;
+    const char *after = strrchr(text, ')'); /* the name may hold anything */
+    if (after && sscanf(after, ") %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %" SCNu64 " %" SCNu64,
+                        &user, &system) == 2)
+        seen->ticks = user + system;
+    snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
+    f = fopen(path, "re");
+    while (f && fgets(text, sizeof text, f)) {
+        uint64_t kib;
+        if (sscanf(text, "RssAnon: %" SCNu64, &kib) == 1)
+            seen->anon = kib * 1024;
+    }
+    if (f)
+        fclose(f);
+}
+
+int look_once(struct rpc_client *control, struct look *look, struct error *error)
+{
+    struct error no_map;
+    *look = (struct look){0};
+    if (rpc_call(control, "stats", NULL, LOOK_MS, &look->doc, error) != 0)
+        return -1;
+    look->when_ns = clock_now_ns();
+    for (size_t i = 0; i < document_processes(look->doc) && i < SERVICE_ROWS_MAX; i++)
+        see_process((pid_t)document_u64(document_row(look->doc, i), "pid"), &look->seen[i]);
+    /* An engine without a map is shown without one. */
+    if (rpc_call(control, "map", NULL, LOOK_MS, &look->map_reply, &no_map) == 0 &&
+        map_read(look->map_reply, &look->map, &no_map) != 0)
+        look->map = (struct map){0};
+    return 0;
+}
+
+void look_free(struct look *look)
+{
+    map_free(&look->map);
+    json_decref(look->map_reply);
+    json_decref(look->doc);
+    *look = (struct look){0};
+}
+
+/* A client that lost its engine is opened anew: the next engine of that name is another. */
+static int attempt(struct looker *l, struct rpc_client **control, struct look *look,
+                   struct error *error)
+{
+    if (!*control) {
+        *control = control_client_open(l->run, error);
+        if (!*control)
+            return -1;
+        rpc_client_set_stop(*control, &l->stop);
+    }
+    if (look_once(*control, look, error) == 0)
+        return 0;
+    rpc_client_close(*control);
+    *control = NULL;
+    return -1;
+}
+
+static void wait_for_turn(struct looker *l, uint64_t since_ns)
+{
+    while (!l->end && !l->now) {
+        uint64_t until_ns = since_ns + l->interval_ns;
+        if (clock_now_ns() >= until_ns)
+            break;
+        struct timespec until = {.tv_sec = (time_t)(until_ns / NS_PER_S),
+                                 .tv_nsec = (long)(until_ns % NS_PER_S)};
+        pthread_cond_timedwait(&l->change, &l->lock, &until);
+    }
+    l->now = false;
+}
+
+static void *looker_main(void *arg)
+{
+    struct looker *l = arg;
+    struct rpc_client *control = NULL;
+    pthread_mutex_lock(&l->lock);
+    while (!l->end) {
+        struct look look;
+        struct error error = {.code = ERR_NONE};
+        uint64_t since_ns = clock_now_ns();
+        pthread_mutex_unlock(&l->lock);
+        int status = attempt(l, &control, &look, &error);
+        pthread_mutex_lock(&l->lock);
+        if (status == 0) {
+            look_free(&l->newest);
+            l->newest = look;
+            l->fresh = true;
+        }
+        l->error = error;
+        wait_for_turn(l, since_ns);
+    }
+    pthread_mutex_unlock(&l->lock);
+    rpc_client_close(control);
+    return NULL;
+}
+
+struct looker *looker_open(const char *run, uint64_t interval_ns, struct error *error)
+{
+    struct looker *l = calloc(1, sizeof *l);
+    if (!l) {
+        error_set(error, ERR_NO_MEMORY, "no memory");
+        return NULL;
+    }
+    snprintf(l->run, sizeof l->run, "%s", run);
+    l->interval_ns = interval_ns;
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_mutex_init(&l->lock, NULL);
+    pthread_cond_init(&l->change, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    sigset_t all, before; /* signals are for the thread of the screen */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int rc = pthread_create(&l->thread, NULL, looker_main, l);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (rc == 0)
+        return l;
+    error_set_errno(error, ERR_NO_MEMORY, rc, "cannot start a thread");
+    free(l);
+    return NULL;
+}
+
+void looker_close(struct looker *l)
+{
+    if (!l)
+        return;
+    l->stop = 1;
+    pthread_mutex_lock(&l->lock);
+    l->end = true;
+    pthread_cond_signal(&l->change);
+    pthread_mutex_unlock(&l->lock);
+    pthread_join(l->thread, NULL);
+    look_free(&l->newest);
+    pthread_cond_destroy(&l->change);
+    pthread_mutex_destroy(&l->lock);
+    free(l);
+}
+
+void looker_interval(struct looker *l, uint64_t interval_ns, bool now)
+{
+    pthread_mutex_lock(&l->lock);
+    l->interval_ns = interval_ns;
+    l->now = now;
+    pthread_cond_signal(&l->change);
+    pthread_mutex_unlock(&l->lock);
+}
+
+bool looker_take(struct looker *l, struct look *look, struct error *error)
+{
+    pthread_mutex_lock(&l->lock);
+    bool fresh = l->fresh;
+    if (fresh) {
+        *look = l->newest;
+        l->newest = (struct look){0};
+        l->fresh = false;
+    }
+    *error = l->error;
+    pthread_mutex_unlock(&l->lock);
+    return fresh;
+}

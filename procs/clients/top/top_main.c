@@ -1,0 +1,177 @@
+/* sluice top: an engine at a glance, on a terminal or as text.
+ *
+ * Asks the supervisor for its document and its map; the processor time of processes is the kernel's
+ * (/proc). Maps nothing; when it dies nobody notices. Trust: replies are checked by the stubs in
+ * ipc/ and by map_read. */
+#include <getopt.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "ipc/engine/engine_client.h"
+#include "lib/base/clock.h"
+#include "procs/clients/common/options.h"
+#include "procs/clients/common/session.h"
+#include "procs/clients/top/page/page.h"
+#include "procs/clients/top/screen.h"
+
+#define BATCH_COLUMNS 80
+#define BATCH_ROWS    400
+#define WAIT_TICK_MS  50
+
+struct top {
+    const char *run;
+    double interval;
+    int64_t pages;   /* 0: on the terminal */
+    int64_t columns; /* of a page */
+    bool heat;
+    const char *sort;
+};
+
+static void usage(FILE *out)
+{
+    fprintf(
+        out,
+        "usage: sluice top [--run NAME] [--interval SECONDS] [--once | --pages N]\n"
+        "\n"
+        "  --run NAME           the engine to look at (default \"%s\")\n"
+        "  --interval SECONDS   time between two looks, over which rates are taken (default 1)\n"
+        "  --once               print one page as text; so without a terminal\n"
+        "  --pages N            print N pages as text\n"
+        "  --columns N          of a printed page (default %d)\n"
+        "  --sort NAME          order of the processes:",
+        RUN_NAME_DEFAULT, BATCH_COLUMNS);
+    for (int i = 0; i < SORT__COUNT; i++)
+        fprintf(out, " %s", sort_name((enum sort)i));
+    fprintf(out, "\n"
+                 "  --heat               printed pages show how hot experts are, not their tiers\n"
+                 "\nOn the terminal, h tells the keys.\n");
+}
+
+static const struct option options[] = {
+    {"run", 1, NULL, 'r'},   {"interval", 1, NULL, 'i'}, {"once", 0, NULL, 'o'},
+    {"pages", 1, NULL, 'n'}, {"columns", 1, NULL, 'c'},  {"sort", 1, NULL, 's'},
+    {"heat", 0, NULL, 't'},  {"help", 0, NULL, 'h'},     {NULL, 0, NULL, 0}};
+
+static int take_interval(struct top *t, const char *text, struct error *error)
+{
+    char *end = NULL;
+    t->interval = strtod(text, &end);
+    if (end == text || *end || !(t->interval >= 0.1 && t->interval <= 3600))
+        return error_set(error, ERR_BAD_INPUT,
+                         "--interval: '%.80s' is not a number of seconds from 0.1 to 3600", text);
+    return 0;
+}
+
+static int parse(struct top *t, int argc, char **argv, struct error *error)
+{
+    int option;
+    while ((option = getopt_long(argc, argv, "h", options, NULL)) != -1) {
+        int status = 0;
+        switch (option) {
+        case 'r': t->run = optarg; break;
+        case 'i': status = take_interval(t, optarg, error); break;
+        case 'o': t->pages = 1; break;
+        case 'n': status = option_i64("--pages", optarg, 1, 1000000, &t->pages, error); break;
+        case 'c':
+            status = option_i64("--columns", optarg, PAGE_COLUMNS_LEAST, 1000, &t->columns, error);
+            break;
+        case 's': t->sort = optarg; break;
+        case 't': t->heat = true; break;
+        case 'h': usage(stdout); exit(fflush(stdout) == 0 ? 0 : 1);
+        default: return error_set(error, ERR_BAD_INPUT, "see sluice top --help");
+        }
+        if (status != 0)
+            return -1;
+    }
+    if (optind < argc)
+        return error_set(error, ERR_BAD_INPUT, "'%.80s' is not an option", argv[optind]);
+    return 0;
+}
+
+static int find_sort(const char *name, enum sort *sort, struct error *error)
+{
+    *sort = SORT_start;
+    for (int i = 0; name && i < SORT__COUNT; i++)
+        if (strcmp(sort_name((enum sort)i), name) == 0) {
+            *sort = (enum sort)i;
+            return 0;
+        }
+    return name ? error_set(error, ERR_BAD_INPUT, "--sort: there is no order '%.40s'", name) : 0;
+}
+
+static bool wait_for(double seconds)
+{
+    uint64_t until = clock_now_ns() + (uint64_t)(seconds * (double)NS_PER_S);
+    while (!session_stop && clock_now_ns() < until)
+        poll(NULL, 0, WAIT_TICK_MS);
+    return !session_stop;
+}
+
+static void print_page(struct page *page, const struct look *before, int64_t number)
+{
+    figures_of(before, page->now, page->sort, &page->figures);
+    page_draw(page);
+    if (number > 0)
+        putchar('\n');
+    canvas_print(&page->canvas, stdout);
+    fflush(stdout);
+}
+
+/* A page needs two looks: rates are of the time between them. */
+static int print_pages(const struct top *t, struct rpc_client *control, struct page *page,
+                       struct error *error)
+{
+    struct look before, now = {0};
+    int status = look_once(control, &before, error);
+    if (status != 0)
+        return -1;
+    for (int64_t i = 0; status == 0 && i < t->pages && !ferror(stdout); i++) {
+        if (!wait_for(t->interval)) {
+            status = error_set(error, ERR_CANCELLED, "ended by a signal");
+            break;
+        }
+        status = look_once(control, &now, error);
+        if (status != 0)
+            break;
+        page->now = &now;
+        print_page(page, &before, i);
+        look_free(&before);
+        before = now;
+        now = (struct look){0};
+    }
+    look_free(&before);
+    return status;
+}
+
+static int print_all(const struct top *t, struct error *error)
+{
+    struct page page = {.run = t->run, .view = t->heat ? MAP_VIEW_HEAT : MAP_VIEW_TIER};
+    if (find_sort(t->sort, &page.sort, error) != 0)
+        return -1;
+    if (canvas_size(&page.canvas, BATCH_ROWS, (unsigned)t->columns) != 0)
+        return error_set(error, ERR_NO_MEMORY, "no memory for a page");
+    struct rpc_client *control = control_client_open(t->run, error);
+    int status = -1;
+    if (control) {
+        rpc_client_set_stop(control, &session_stop);
+        status = print_pages(t, control, &page, error);
+        rpc_client_close(control);
+    }
+    canvas_free(&page.canvas);
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    struct top t = {.run = RUN_NAME_DEFAULT, .interval = 1, .columns = BATCH_COLUMNS};
+    struct error error;
+    session_signals();
+    int status = parse(&t, argc, argv, &error);
+    if (status == 0 && t.pages == 0 && !(isatty(STDIN_FILENO) && isatty(STDOUT_FILENO)))
+        t.pages = 1;
+    if (status == 0)
+        status = t.pages > 0 ? print_all(&t, &error) : screen_run(t.run, t.interval, &error);
+    return status == 0 ? 0 : report("top", &error);
+}

@@ -1,0 +1,277 @@
+/* sluice-cache: the cache manager. Decides which experts are in memory: turns demands and hints
+ * into loads, evicts, and keeps the arena within its quota.
+ *
+ * Messages   in: DEMAND (compute), HINT (predictor), DONE, FLUSHED (loaders), CONTROL (supervisor).
+ *            out: LOAD, FLUSH (loaders), ACK (supervisor). It listens; all others dial.
+ * Memory     writes: entry words by reserve, doom, reset, evict and the KEEP pin; locations while
+ *            ABSENT; the directory's epoch, sums and prefetch_paused; `cleaned` of loader rows; its
+ *            own row. Frees and allocates pages of the arena, never stores into it.
+ *            reads: model index, process table, use log.
+ * When it dies: hits go on; misses wait. Its successor is started after it was reaped, flushes the
+ *            loaders, rebuilds its private state from the directory and loads what is wanted.
+ * When others die: a loader's ranges are punched and its entries asked of its successor; compute's
+ *            pins are swept by the supervisor, its demands end by themselves; without a supervisor
+ *            it ends.
+ * Trust:     messages are hints about shared memory, and the entry word decides. Own bookkeeping
+ *            that contradicts itself is a panic.
+ * Limits:    SERVICE_LOADERS_MAX loaders; memory is proportional to the number of entries. */
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/assert.h"
+#include "lib/base/clock.h"
+#include "lib/base/log.h"
+#include "procs/engine/cache/cache.h"
+
+static struct cache the_cache;
+
+/* ---- setting up ----------------------------------------------------------------------------- */
+
+static void *allocate(size_t count, size_t bytes)
+{
+    void *memory = calloc(count, bytes);
+    if (!memory)
+        log_fatal(1, "no memory for the cache's own tables");
+    return memory;
+}
+
+static void create_tables(struct cache *c)
+{
+    const struct model_index *m = c->child.model;
+    struct error error;
+    c->entries = model_index_entries(m);
+    c->loader_count = c->child.directory.head->loader_count;
+    c->loading = c->waiting = (struct entry_list){ENTRY_NONE, ENTRY_NONE, 0};
+    c->notes = allocate(m->entry_count, sizeof *c->notes);
+    if (arena_layout_make(m, &c->layout, &error) != 0)
+        log_fatal(1, "%s", error.text);
+    c->alloc = arena_alloc_create(&c->child.arena, &c->layout, c->child.params->huge_pages, &error);
+    if (!c->alloc)
+        log_fatal(1, "%s", error.text);
+    if (cache_take_system(c, atomic_load(&c->child.procs.head->system_now), &error) != 0)
+        log_fatal(error_exit_status(error.code), "%s", error.text);
+    c->guesses_max = m->hparams.experts < MSG_HINTS_MAX ? m->hparams.experts : MSG_HINTS_MAX;
+    c->guesses = allocate(m->hparams.layers, sizeof *c->guesses);
+    struct msg_guess *room =
+        allocate((size_t)m->hparams.layers * c->guesses_max, sizeof(struct msg_guess));
+    for (uint32_t i = 0; i < m->hparams.layers; i++)
+        c->guesses[i].guesses = room + (size_t)i * c->guesses_max;
+}
+
+static struct edge *listen_on(struct cache *c, enum endpoint endpoint, unsigned number)
+{
+    char path[ENDPOINT_BYTES];
+    struct error error;
+    struct edge *edge = NULL;
+    if (endpoint_path(c->child.run_dir, endpoint, number, path, &error) == 0)
+        edge = edge_listen(path, ROLE_CACHE, c->child.incarnation, &error);
+    if (!edge)
+        log_fatal(1, "%s", error.text);
+    return edge;
+}
+
+static void open_edges(struct cache *c)
+{
+    for (uint32_t i = 0; i < c->loader_count; i++)
+        c->loaders[i].edge = listen_on(c, ENDPOINT_CACHE_LOADER, i);
+    c->compute = listen_on(c, ENDPOINT_CACHE_COMPUTE, 0);
+    c->predictor = listen_on(c, ENDPOINT_CACHE_PREDICTOR, 0);
+}
+
+static void raise_epoch(struct cache *c)
+{
+    struct directory_head *head = c->child.directory.head;
+    c->epoch = atomic_fetch_add_explicit(&head->epoch, 1, memory_order_acq_rel) + 1;
+    atomic_store_explicit(&head->prefetch_paused, 0, memory_order_relaxed);
+}
+
+static void start_prefault(struct cache *c)
+{
+    struct error error;
+    if (!c->child.params->prefault)
+        return;
+    c->prefault = prefault_start(&c->child.arena, &error);
+    if (!c->prefault)
+        log_warn("%s; pages are allocated as they are read into", error.text);
+}
+
+/* ---- the loop ------------------------------------------------------------------------------- */
+
+static void publish(struct cache *c)
+{
+    struct directory_head *head = c->child.directory.head;
+    struct proc_row *row = c->child.row;
+    struct arena_alloc_stats stats;
+    arena_alloc_stats_get(c->alloc, &stats);
+    cache_count(c, CTR_CACHE_punched_bytes, stats.punched_bytes - c->alloc_seen.punched_bytes);
+    cache_count(c, CTR_CACHE_huge_bytes, stats.huge_bytes - c->alloc_seen.huge_bytes);
+    cache_count(c, CTR_CACHE_huge_ns, stats.huge_ns - c->alloc_seen.huge_ns);
+    cache_count(c, CTR_CACHE_huge_failed, stats.huge_failed - c->alloc_seen.huge_failed);
+    c->alloc_seen = stats;
+    atomic_store_explicit(&head->backed_bytes, stats.backed_bytes, memory_order_release);
+    atomic_store_explicit(&head->owned_bytes, c->owned_bytes, memory_order_relaxed);
+    atomic_store_explicit(&head->resident_payload_bytes, c->resident_payload, memory_order_relaxed);
+    counter_set(row, CTR_CACHE_backed_bytes, stats.backed_bytes);
+    counter_set(row, CTR_CACHE_free_backed_bytes, stats.free_backed_bytes);
+    counter_set(row, CTR_CACHE_owned_bytes, c->owned_bytes);
+    counter_set(row, CTR_CACHE_resident_entries, c->resident_entries);
+    counter_set(row, CTR_CACHE_resident_payload_bytes, c->resident_payload);
+    counter_set(row, CTR_CACHE_quota_bytes, cache_quota(c));
+    counter_set(row, CTR_CACHE_waiting_entries, c->waiting.count);
+    child_wait(&c->child, c->loading.count + c->waiting.count > 0 ? WAIT_DEVICE : WAIT_IDLE);
+}
+
+static void obey_supervisor(struct cache *c)
+{
+    struct msg_control control;
+    while (child_control(&c->child, &control)) {
+        switch (control.verb) {
+        case CONTROL_QUOTA: /* the newest wins; acknowledged when it is obeyed */
+            if (!c->quota_asked || control.epoch >= c->quota_control.epoch)
+                c->quota_control = control;
+            c->quota_asked = true;
+            c->prefault_full = false;
+            break;
+        case CONTROL_LOOK:
+            cache_look_at_loaders(c);
+            child_ack(&c->child, &control);
+            break;
+        default: child_ack(&c->child, &control); break;
+        }
+    }
+}
+
+static void tend_edges(struct cache *c, uint64_t now_ns)
+{
+    struct edge *edges[SERVICE_LOADERS_MAX + 2] = {c->compute, c->predictor};
+    for (uint32_t i = 0; i < c->loader_count; i++)
+        edges[2 + i] = c->loaders[i].edge;
+    uint64_t invalid = 0, lost = 0;
+    for (uint32_t i = 0; i < 2 + c->loader_count; i++) {
+        struct edge_stats stats;
+        edge_tend(edges[i], now_ns);
+        edge_stats_get(edges[i], &stats);
+        invalid += stats.invalid;
+        lost += stats.lost;
+    }
+    cache_count(c, CTR_CACHE_messages_invalid, invalid - c->invalid_seen);
+    cache_count(c, CTR_CACHE_messages_lost, lost - c->lost_seen);
+    c->invalid_seen = invalid;
+    c->lost_seen = lost;
+}
+
+/* Whether the end of a load changes what is to be done now, and not only at the next demand. */
+static void wish_for_doorbells(struct cache *c)
+{
+    _Atomic uint32_t *wish = &c->child.directory.head->doorbells_wanted;
+    uint32_t wanted = c->loading.count > 0 &&
+                      (c->waiting.count > 0 || c->prefetches_open > 0 || c->quota_asked ||
+                       cache_guesses_wait(c) || cache_fill_waits(c) || cache_prefault_waits(c));
+    if (atomic_load_explicit(wish, memory_order_relaxed) == wanted)
+        return;
+    atomic_store_explicit(wish, wanted, memory_order_relaxed);
+    if (!wanted)
+        return;
+    atomic_thread_fence(memory_order_seq_cst);
+    cache_observe_all(c); /* those that ended unheard */
+}
+
+static void tend(struct cache *c, uint64_t now_ns)
+{
+    if (now_ns >= c->next_observe_ns) {
+        c->next_observe_ns = now_ns + CACHE_OBSERVE_NS;
+        cache_observe_all(c);
+        cache_look_at_loaders(c);
+    }
+    cache_look_at_pins(c, now_ns);
+    if (now_ns < c->next_tend_ns)
+        return;
+    c->next_tend_ns = now_ns + CACHE_TEND_NS;
+    cache_read_uses(c, UINT64_MAX);
+    child_tend(&c->child);
+    tend_edges(c, now_ns);
+}
+
+static int timeout_ms(const struct cache *c, bool more)
+{
+    if (more || (c->prefetch_look && c->waiting.count == 0))
+        return 0;
+    if (c->unsent > 0)
+        return 1;
+    if (c->waiting.count > 0 || c->pair_out)
+        return CACHE_WAITING_MS;
+    if (c->pins_soon)
+        return CACHE_PINS_SOON_MS;
+    return (c->loading.count > 0 ? CACHE_OBSERVE_NS : CACHE_TEND_NS) / NS_PER_MS;
+}
+
+static void receive(struct cache *c, const struct pollfd *fds, nfds_t first_loader)
+{
+    if (fds[0].revents)
+        cache_receive_compute(c);
+    for (uint32_t i = 0; i < c->loader_count; i++)
+        if (fds[first_loader + i].revents)
+            cache_receive_loader(c, i);
+    if (fds[1].revents)
+        cache_receive_predictor(c);
+    if (fds[2].revents)
+        obey_supervisor(c);
+}
+
+static void run(struct cache *c)
+{
+    struct pollfd fds[4 + SERVICE_LOADERS_MAX] = {
+        {.fd = edge_fd(c->compute), .events = POLLIN},
+        {.fd = edge_fd(c->predictor), .events = POLLIN},
+        {.fd = child_fd(&c->child), .events = POLLIN},
+        {.fd = c->prefault ? prefault_fd(c->prefault) : -1, .events = POLLIN}};
+    for (uint32_t i = 0; i < c->loader_count; i++)
+        fds[4 + i] = (struct pollfd){.fd = edge_fd(c->loaders[i].edge), .events = POLLIN};
+    bool more = false;
+    while (!c->child.stop) {
+        if (poll(fds, 4 + c->loader_count, timeout_ms(c, more)) < 0 && errno != EINTR)
+            log_fatal(1, "poll: %s", strerror(errno));
+        receive(c, fds, 4);
+        if (c->waiting.count > 0)
+            cache_retry_waiting(c);
+        uint64_t now = clock_now_ns();
+        cache_follow_capacity(c);
+        cache_send_due(c, now);
+        cache_prefetch(c);
+        cache_fill(c);
+        cache_send_gathered(c);
+        tend(c, now);
+        more = cache_obey_quota(c);
+        cache_prefault(c);
+        wish_for_doorbells(c);
+        cache_send_gathered(c);
+        publish(c);
+    }
+}
+
+static void finish(struct cache *c)
+{
+    child_wait(&c->child, WAIT_STOPPING);
+    prefault_stop(c->prefault);
+    /* Descriptors and mappings are left to the kernel. */
+}
+
+int main(int argc, char **argv)
+{
+    struct cache *c = &the_cache;
+    c->magic = CACHE_MAGIC;
+    child_start(&c->child, SERVICE_CACHE, argc, argv);
+    create_tables(c);
+    raise_epoch(c); /* before anyone can be told anything */
+    open_edges(c);
+    cache_flush_loaders(c);
+    cache_rebuild(c); /* only now nobody can write what it clears */
+    start_prefault(c);
+    child_ready(&c->child);
+    cache_load_standing(c);
+    run(c);
+    finish(c);
+    child_exit(&c->child);
+}

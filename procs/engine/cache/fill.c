@@ -1,0 +1,248 @@
+/* What is loaded without being asked for: the room's first filling, and SwapMoE's exchanges.
+ *
+ * Filling (knob warm): a list of entries in order, loaded with the priority of prefetches while the
+ * drive has nothing better to do, as long as there is room; nothing leaves for it but, where
+ * experts are swapped, strangers: what another system left, or what a layer that was not full yet
+ * asked for. They would serve for ever, at a tier that may be of no use, and leave no spare entry.
+ *
+ * Exchanges (mask=swap): one pair at a time. The newcomer is loaded into the spare entry; once it
+ * is READY the old one leaves. Compute routes to what is READY, so one of the two always serves. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/assert.h"
+#include "lib/base/log.h"
+#include "lib/model/limits.h"
+#include "lib/policy/presets/planned.h"
+#include "lib/tensor/tier.h"
+#include "procs/engine/cache/cache.h"
+
+static bool is(const char *a, const char *b)
+{
+    return strcmp(a, b) == 0;
+}
+
+/* ---- the list -------------------------------------------------------------------------------- */
+
+static void add(struct cache *c, uint32_t layer, uint32_t expert, enum tier tier)
+{
+    const struct model_index *m = c->child.model;
+    uint32_t entry = model_entry_expert_tier(m, layer, expert, tier);
+    c->fill[c->fill_count++] = entry != ENTRY_NONE ? entry : model_entry_expert(m, layer, expert);
+}
+
+static enum tier planned_tier(const struct cache *c, size_t expert)
+{
+    const uint8_t *width = c->child.plan ? plan_width(c->child.plan) : NULL;
+    return is(c->knobs.precision, "edgemoe") && width ? (enum tier)width[expert] : c->usual_tier;
+}
+
+struct ranked {
+    float frequency;
+    uint32_t number;
+};
+
+static int by_frequency(const void *a, const void *b)
+{
+    const struct ranked *x = a, *y = b;
+    if (x->frequency != y->frequency)
+        return x->frequency > y->frequency ? -1 : 1;
+    return x->number < y->number ? -1 : 1;
+}
+
+static int add_most_used(struct cache *c, struct error *error)
+{
+    const struct model_hparams *h = &c->child.model->hparams;
+    const float *frequency = c->child.plan ? plan_frequency(c->child.plan) : NULL;
+    uint32_t count = h->layers * h->experts;
+    struct ranked *order = calloc(count, sizeof *order);
+    if (!order)
+        return error_set(error, ERR_NO_MEMORY, "no memory for the first filling");
+    for (uint32_t i = 0; i < count; i++)
+        order[i] = (struct ranked){frequency && !isnan(frequency[i]) ? frequency[i] : 0, i};
+    qsort(order, count, sizeof *order, by_frequency);
+    for (uint32_t i = 0; i < count; i++)
+        add(c, order[i].number / h->experts, order[i].number % h->experts,
+            planned_tier(c, order[i].number));
+    free(order);
+    return 0;
+}
+
+static void add_set(struct cache *c, const uint8_t *set, uint32_t layer)
+{
+    for (uint32_t e = 0; e < c->child.model->hparams.experts; e++)
+        if (!set || set[e])
+            add(c, layer, e, c->usual_tier);
+}
+
+static int add_mask(struct cache *c, struct error *error)
+{
+    const struct model_hparams *h = &c->child.model->hparams;
+    uint8_t *mask = calloc(h->layers, h->experts);
+    if (!mask)
+        return error_set(error, ERR_NO_MEMORY, "no memory for the first filling");
+    int rv = planned_mask(c->child.plan, c->knobs.mask, h, cache_capacity_entries(c), mask, error);
+    for (uint32_t l = 0; rv == 0 && l < h->layers; l++)
+        add_set(c, mask + (size_t)l * h->experts, l);
+    free(mask);
+    return rv;
+}
+
+static int make_swap(struct cache *c, struct error *error)
+{
+    const struct model_hparams *h = &c->child.model->hparams;
+    const struct plan *plan = c->child.plan;
+    uint32_t keep[MODEL_LAYERS_MAX], capacity = cache_capacity_entries(c);
+    /* one entry is spare: the newcomer's */
+    if (planned_virtual(plan, h, capacity > 0 ? capacity - 1 : 0, keep, error) != 0)
+        return -1;
+    struct swap_config config = {.layers = h->layers,
+                                 .experts = h->experts,
+                                 .top_k = h->experts_used,
+                                 .keep = keep,
+                                 .norm = plan ? plan_norm(plan) : NULL,
+                                 .interval = (uint32_t)c->knobs.interval,
+                                 .margin = (float)c->knobs.margin,
+                                 .amortise = c->knobs.amortise,
+                                 .count_only = c->knobs.count_only};
+    c->swap = swap_create(&config);
+    if (!c->swap)
+        return error_set(error, ERR_NO_MEMORY, "no memory for swapping");
+    const uint8_t *first = plan ? plan_resident(plan) : NULL;
+    for (uint32_t l = 0; l < h->layers; l++) {
+        uint32_t named = 0;
+        for (uint32_t e = 0; first && e < h->experts; e++)
+            named += first[(size_t)l * h->experts + e] != 0;
+        if (named == keep[l] && first) /* planned for this very room */
+            swap_set(c->swap, l, first + (size_t)l * h->experts);
+        add_set(c, swap_serving(c->swap, l), l);
+    }
+    return 0;
+}
+
+int cache_plan_fill(struct cache *c, struct error *error)
+{
+    const struct model_hparams *h = &c->child.model->hparams;
+    if (!c->fill)
+        c->fill = calloc((size_t)h->layers * h->experts, sizeof *c->fill);
+    if (!c->fill)
+        return error_set(error, ERR_NO_MEMORY, "no memory for the first filling");
+    swap_destroy(c->swap);
+    c->swap = NULL;
+    c->pair_out = false;
+    c->fill_count = c->fill_at = 0;
+    if (is(c->knobs.warm, "frequency"))
+        return add_most_used(c, error);
+    if (is(c->knobs.mask, "swap"))
+        return make_swap(c, error);
+    if (!is(c->knobs.warm, "all"))
+        return 0;
+    if (!is(c->knobs.mask, "none"))
+        return add_mask(c, error);
+    for (uint32_t l = 0; l < h->layers; l++)
+        add_set(c, NULL, l);
+    return 0;
+}
+
+/* ---- loading --------------------------------------------------------------------------------- */
+
+/* False when there is no room without an eviction, or not yet. */
+static bool load(struct cache *c, uint32_t entry)
+{
+    uint64_t offset;
+    if (!cache_room_take_free(c, entry, &offset))
+        return false;
+    cache_reserve(c, entry, offset, LOAD_PREFETCH, 0);
+    return true;
+}
+
+/* The entry that stands for an expert in a set. */
+static uint32_t set_entry(const struct cache *c, uint32_t layer, uint32_t expert)
+{
+    uint32_t entry = model_entry_expert_tier(c->child.model, layer, expert, c->usual_tier);
+    return entry != ENTRY_NONE ? entry : model_entry_expert(c->child.model, layer, expert);
+}
+
+static bool is_stranger(const struct cache *c, uint32_t entry)
+{
+    const struct model_entry *e = &c->entries[entry];
+    if (entry != set_entry(c, e->layer, e->expert))
+        return true;
+    bool comes = c->pair_out && e->layer == c->pair.layer && e->expert == c->pair.in;
+    return !comes && !swap_serving(c->swap, e->layer)[e->expert];
+}
+
+static bool evict_stranger(struct cache *c)
+{
+    const struct model_index *m = c->child.model;
+    for (uint32_t i = 0; c->swap && i < m->expert_entry_count; i++) {
+        uint32_t entry = m->dense_count + i;
+        if (cache_noted(c, entry, NOTE_RESIDENT) && is_stranger(c, entry) && cache_evict(c, entry))
+            return true;
+    }
+    return false;
+}
+
+bool cache_fill_waits(const struct cache *c)
+{
+    return c->fill_at < c->fill_count || c->pair_out;
+}
+
+static void fill(struct cache *c)
+{
+    uint32_t depth = (uint32_t)c->child.params->depth;
+    while (c->fill_at < c->fill_count && c->prefetches_open < depth) {
+        uint32_t entry = c->fill[c->fill_at];
+        if (!cache_noted(c, entry, NOTE_LISTED | NOTE_WAITING | NOTE_RESIDENT) && !load(c, entry)) {
+            if (cache_fits(c, entry))
+                return;
+            if (!evict_stranger(c))
+                c->fill_at = c->fill_count; /* it is full */
+            continue;
+        }
+        c->fill_at++;
+    }
+}
+
+/* The newcomer is there: the old one leaves as soon as nobody computes with it. */
+static void finish_pair(struct cache *c)
+{
+    uint32_t out = set_entry(c, c->pair.layer, c->pair.out);
+    if (cache_noted(c, out, NOTE_LISTED | NOTE_WAITING) ||
+        (cache_noted(c, out, NOTE_RESIDENT) && !cache_evict(c, out)))
+        return;
+    cache_count(c, CTR_CACHE_swaps, 1);
+    swap_done(c->swap);
+    c->pair_out = false;
+}
+
+static void exchange(struct cache *c)
+{
+    if (!c->pair_out) {
+        if (!swap_next(c->swap, &c->pair))
+            return;
+        c->pair_out = true;
+        uint32_t in = set_entry(c, c->pair.layer, c->pair.in);
+        if (!cache_noted(c, in, NOTE_LISTED | NOTE_WAITING | NOTE_RESIDENT))
+            while (!load(c, in) && !cache_fits(c, in) && evict_stranger(c))
+                continue;
+    }
+    uint32_t in = set_entry(c, c->pair.layer, c->pair.in);
+    if (cache_noted(c, in, NOTE_RESIDENT)) {
+        finish_pair(c);
+    } else if (!cache_noted(c, in, NOTE_LISTED | NOTE_WAITING)) { /* no room, or cancelled */
+        swap_abandon(c->swap);
+        c->pair_out = false;
+    }
+}
+
+void cache_fill(struct cache *c)
+{
+    if (c->demands_open > 0 || c->waiting.count > 0)
+        return;
+    if (c->fill_at < c->fill_count)
+        fill(c);
+    else if (c->swap)
+        exchange(c);
+}

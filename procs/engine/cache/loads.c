@@ -1,0 +1,432 @@
+/* From ABSENT to READY and back: reservations, LOADs, and what their ends mean.
+ *
+ *   cache_request -> (room?) -> cache_reserve -> LOADS ... DONES -> cache_observe
+ *        |  no                                                  | READY: resident
+ *        v                                                      | DOOMED, owed 0: reset, again if
+ *      waiting  <-----------------------------------------------+ somebody still wants it
+ */
+#include <string.h>
+
+#include "lib/base/assert.h"
+#include "lib/base/clock.h"
+#include "lib/base/log.h"
+#include "procs/engine/cache/cache.h"
+#include "procs/engine/child/run_devices.h"
+
+#define RESEND_MIN_MS  100
+#define RESEND_MAX_MS  1000
+#define DENSE_RETRY_NS NS_PER_S /* nothing runs without it: it is never given up */
+
+static atomic_flag failure_logged = ATOMIC_FLAG_INIT;
+
+void cache_list_append(struct cache *c, struct entry_list *list, uint32_t entry)
+{
+    struct cache_note *n = &c->notes[entry];
+    n->previous = list->tail;
+    n->next = ENTRY_NONE;
+    if (list->tail != ENTRY_NONE)
+        c->notes[list->tail].next = entry;
+    else
+        list->head = entry;
+    list->tail = entry;
+    list->count++;
+}
+
+void cache_list_remove(struct cache *c, struct entry_list *list, uint32_t entry)
+{
+    const struct cache_note *n = &c->notes[entry];
+    sl_assert(list->count > 0);
+    if (n->previous != ENTRY_NONE)
+        c->notes[n->previous].next = n->next;
+    else
+        list->head = n->next;
+    if (n->next != ENTRY_NONE)
+        c->notes[n->next].previous = n->previous;
+    else
+        list->tail = n->previous;
+    list->count--;
+}
+
+/* ---- demands -------------------------------------------------------------------------------- */
+
+void cache_set_demanded(struct cache *c, uint32_t entry, bool demanded)
+{
+    if (cache_noted(c, entry, NOTE_DEMANDED) == demanded)
+        return;
+    c->notes[entry].flags ^= NOTE_DEMANDED;
+    c->demands_open += demanded ? 1 : UINT32_MAX;
+    if (c->demands_open == 0)
+        c->prefetch_look = true;
+    else if (c->prefault)
+        prefault_abandon(c->prefault);
+}
+
+/* With something waiting for room, guesses take neither room nor drive. */
+static void pause_prefetches(struct cache *c, bool paused)
+{
+    atomic_store_explicit(&c->child.directory.head->prefetch_paused, paused, memory_order_release);
+    if (paused)
+        return;
+    c->prefetch_look = true;
+    /* Loaders sleep on prefetches they may not read: the LOAD again is the call to go on. */
+    for (uint32_t e = c->loading.head; c->prefetches_open > 0 && e != ENTRY_NONE;
+         e = c->notes[e].next)
+        if (c->notes[e].priority == LOAD_PREFETCH)
+            c->notes[e].next_send_ns = 0;
+}
+
+/* ---- sending -------------------------------------------------------------------------------- */
+
+static uint32_t owed_mask(const struct cache *c, uint32_t entry)
+{
+    struct model_extent part[ENTRY_EXTENTS_MAX];
+    uint32_t mask = 0;
+    for (uint32_t i = 0; i < c->loader_count; i++)
+        if (model_entry_part(&c->entries[entry], i, c->loader_count, part) > 0)
+            mask |= 1u << i;
+    return mask;
+}
+
+static void set_unsent(struct cache *c, uint32_t entry, bool unsent)
+{
+    if (cache_noted(c, entry, NOTE_UNSENT) == unsent)
+        return;
+    c->notes[entry].flags ^= NOTE_UNSENT;
+    c->unsent += unsent ? 1 : UINT32_MAX;
+}
+
+/* What does not fit the queue goes with the next round. */
+static void send_gathered_to(struct cache *c, uint32_t loader)
+{
+    struct msg_loads *m = &c->loaders[loader].loads;
+    if (m->count == 0)
+        return;
+    m->epoch = c->epoch;
+    m->loader_incarnation =
+        atomic_load_explicit(&cache_loader_row(c, loader)->incarnation, memory_order_acquire);
+    cache_count(c, CTR_CACHE_loads_sent, m->count);
+    cache_count(c, CTR_CACHE_load_messages, 1);
+    bool sent = edge_send(c->loaders[loader].edge, m, MSG_LOADS) == 0;
+    for (uint32_t i = 0; i < m->count && !sent; i++) {
+        if (!cache_noted(c, m->loads[i].entry, NOTE_LISTED))
+            continue;
+        set_unsent(c, m->loads[i].entry, true);
+        c->notes[m->loads[i].entry].next_send_ns = 0;
+    }
+    m->count = 0;
+}
+
+void cache_send_gathered(struct cache *c)
+{
+    for (uint32_t i = 0; i < c->loader_count; i++)
+        send_gathered_to(c, i);
+}
+
+static void gather_load(struct cache *c, uint32_t entry, uint32_t loader)
+{
+    const struct cache_note *n = &c->notes[entry];
+    struct msg_loads *m = &c->loaders[loader].loads;
+    if (m->count == MSG_LOADS_MAX)
+        send_gathered_to(c, loader);
+    struct msg_load *load = &m->loads[m->count++];
+    *load = (struct msg_load){
+        .entry = entry,
+        .generation = n->generation,
+        .priority = n->priority,
+        .demand_ns = n->priority == LOAD_DEMAND ? n->demand_ns : 0,
+    };
+    struct model_extent part[ENTRY_EXTENTS_MAX];
+    uint64_t at = cache_offset(c, entry);
+    load->runs_count =
+        (uint16_t)model_entry_part(&c->entries[entry], loader, c->loader_count, part);
+    for (unsigned i = 0; i < load->runs_count; i++)
+        load->runs[i] = (struct msg_run){.file_offset = part[i].file_offset,
+                                         .arena_offset = at + part[i].slot_offset,
+                                         .bytes = part[i].read_bytes};
+}
+
+/* A LOAD to every loader that still owes a part. Those that are not there get it when they come. */
+static void send_loads(struct cache *c, uint32_t entry)
+{
+    struct cache_note *n = &c->notes[entry];
+    uint32_t owed = entry_owed_of(cache_word(c, entry));
+    set_unsent(c, entry, false);
+    n->next_send_ns = clock_now_ns() + n->resend_ms * NS_PER_MS;
+    for (uint32_t i = 0; i < c->loader_count; i++)
+        if ((owed & (1u << i)) && cache_loader_ready(c, i) && edge_connected(c->loaders[i].edge))
+            gather_load(c, entry, i);
+}
+
+void cache_send_due(struct cache *c, uint64_t now_ns)
+{
+    for (uint32_t e = c->loading.head; e != ENTRY_NONE; e = c->notes[e].next) {
+        struct cache_note *n = &c->notes[e];
+        if (n->next_send_ns > now_ns)
+            continue;
+        if (n->next_send_ns != 0) { /* 0: it is not late, somebody asked for it to go now */
+            cache_count(c, CTR_CACHE_loads_resent, 1);
+            n->resend_ms = n->resend_ms * 2 < RESEND_MAX_MS ? n->resend_ms * 2 : RESEND_MAX_MS;
+        }
+        send_loads(c, e);
+    }
+}
+
+void cache_send_all_to(struct cache *c, uint32_t loader)
+{
+    for (uint32_t e = c->loading.head; e != ENTRY_NONE; e = c->notes[e].next)
+        if (entry_owed_of(cache_word(c, e)) & (1u << loader))
+            c->notes[e].next_send_ns = 0;
+    cache_send_due(c, 1);
+}
+
+/* ---- ABSENT -> LOADING ---------------------------------------------------------------------- */
+
+void cache_reserve(struct cache *c, uint32_t entry, uint64_t offset, enum load_priority priority,
+                   uint64_t demand_ns)
+{
+    struct directory_entry *d = cache_directory_entry(c, entry);
+    struct cache_note *n = &c->notes[entry];
+    sl_assert(!(n->flags & (NOTE_LISTED | NOTE_WAITING | NOTE_RESIDENT)));
+    atomic_store_explicit(&d->arena_offset, offset, memory_order_release); /* while ABSENT */
+    bool reserved = entry_reserve(&d->word, owed_mask(c, entry), &n->generation);
+    sl_assert(reserved); /* nobody else leaves ABSENT */
+    n->priority = (uint16_t)priority;
+    n->demand_ns = demand_ns;
+    n->resend_ms = RESEND_MIN_MS;
+    n->failures_seen = atomic_load_explicit(&d->failures, memory_order_relaxed);
+    n->flags = (uint16_t)((n->flags & ~NOTE_DIRTY) | NOTE_LISTED);
+    cache_list_append(c, &c->loading, entry);
+    c->owned_bytes += c->entries[entry].slot_bytes;
+    if (cache_is_expert(c, entry)) {
+        c->held_payload += c->entries[entry].payload_bytes;
+        /* now, and not when it becomes READY: the order of insertions is no matter of the drive */
+        residency_insert(c->residency, cache_slot(c, entry), priority == LOAD_PREFETCH);
+    }
+    if (priority == LOAD_PREFETCH)
+        c->prefetches_open++;
+    child_inject(&c->child, INJECT_CACHE_RESERVED);
+    send_loads(c, entry);
+}
+
+void cache_waiting_add(struct cache *c, uint32_t entry, enum load_priority priority,
+                       uint64_t demand_ns, uint64_t not_before_ns)
+{
+    struct cache_note *n = &c->notes[entry];
+    sl_assert(!(n->flags & (NOTE_LISTED | NOTE_WAITING | NOTE_RESIDENT)));
+    n->priority = (uint16_t)priority;
+    n->demand_ns = demand_ns;
+    n->next_send_ns = not_before_ns;
+    n->flags |= NOTE_WAITING;
+    cache_list_append(c, &c->waiting, entry);
+    if (c->waiting.count == 1)
+        pause_prefetches(c, true);
+}
+
+static void waiting_remove(struct cache *c, uint32_t entry)
+{
+    c->notes[entry].flags &= (uint16_t)~NOTE_WAITING;
+    cache_list_remove(c, &c->waiting, entry);
+    if (c->waiting.count == 0)
+        pause_prefetches(c, false);
+}
+
+void cache_request(struct cache *c, uint32_t entry, enum load_priority priority, uint64_t demand_ns)
+{
+    uint64_t offset;
+    if (priority == LOAD_DEMAND)
+        cache_set_demanded(c, entry, true);
+    /* First come, first served: with others waiting for room nobody overtakes them. */
+    if (c->waiting.count == 0 && cache_room_take(c, entry, &offset)) {
+        if (priority == LOAD_DEMAND)
+            cache_count(c, CTR_CACHE_demand_loads, 1);
+        cache_reserve(c, entry, offset, priority, demand_ns);
+        return;
+    }
+    cache_waiting_add(c, entry, priority, demand_ns, 0);
+}
+
+void cache_request_anew(struct cache *c, uint32_t entry, enum load_priority priority,
+                        uint64_t demand_ns)
+{
+    c->notes[entry].failures_from =
+        atomic_load_explicit(&cache_directory_entry(c, entry)->failures, memory_order_acquire);
+    cache_request(c, entry, priority, demand_ns);
+}
+
+/* Wanted by a pin or by the cache's own keeping. */
+static bool wanted(struct cache *c, uint32_t entry)
+{
+    return entry_pins_of(cache_word(c, entry)) != 0;
+}
+
+void cache_retry_waiting(struct cache *c)
+{
+    uint64_t now = clock_now_ns();
+    for (uint32_t e = c->waiting.head, next; e != ENTRY_NONE; e = next) {
+        struct cache_note *n = &c->notes[e];
+        next = n->next;
+        if (!wanted(c, e)) { /* who asked is gone */
+            waiting_remove(c, e);
+            cache_set_demanded(c, e, false);
+            continue;
+        }
+        if (n->next_send_ns > now)
+            continue;
+        uint64_t offset;
+        if (!cache_room_take(c, e, &offset))
+            return;
+        waiting_remove(c, e);
+        if (n->priority == LOAD_DEMAND)
+            cache_count(c, CTR_CACHE_demand_loads, 1);
+        cache_reserve(c, e, offset, (enum load_priority)n->priority, n->demand_ns);
+    }
+}
+
+void cache_raise(struct cache *c, uint32_t entry, uint64_t demand_ns)
+{
+    struct cache_note *n = &c->notes[entry];
+    sl_assert(n->flags & NOTE_LISTED);
+    cache_set_demanded(c, entry, true);
+    if (n->priority == LOAD_DEMAND)
+        return;
+    if (n->priority == LOAD_PREFETCH)
+        c->prefetches_open--;
+    n->priority = LOAD_DEMAND;
+    n->demand_ns = demand_ns;
+    send_loads(c, entry);
+}
+
+bool cache_cancel(struct cache *c, uint32_t entry)
+{
+    const struct cache_note *n = &c->notes[entry];
+    sl_assert(n->flags & NOTE_LISTED);
+    if (entry_state_of(cache_word(c, entry)) != ENTRY_LOADING ||
+        !entry_doom(&cache_directory_entry(c, entry)->word, n->generation, 0))
+        return false;
+    cache_count(c, CTR_CACHE_cancels, 1);
+    cache_signal(c, entry);
+    send_loads(c, entry); /* its loaders refuse it, and look at the job they hold */
+    return true;
+}
+
+/* ---- the ends ------------------------------------------------------------------------------- */
+
+static void leave_loading(struct cache *c, uint32_t entry)
+{
+    struct cache_note *n = &c->notes[entry];
+    if (n->priority == LOAD_PREFETCH)
+        c->prefetches_open--;
+    set_unsent(c, entry, false);
+    n->flags &= (uint16_t)~NOTE_LISTED;
+    cache_list_remove(c, &c->loading, entry);
+    c->prefetch_look = true;
+}
+
+void cache_note_resident(struct cache *c, uint32_t entry)
+{
+    c->notes[entry].flags |= NOTE_RESIDENT;
+    if (!cache_is_expert(c, entry))
+        return;
+    c->resident_entries++;
+    c->resident_payload += c->entries[entry].payload_bytes;
+}
+
+static void entry_ready(struct cache *c, uint32_t entry)
+{
+    leave_loading(c, entry);
+    cache_note_resident(c, entry);
+    cache_set_demanded(c, entry, false);
+}
+
+/* Failures since it was asked for; they start again at 0 whenever it becomes READY. */
+static bool failed_too_often(struct cache *c, uint32_t entry)
+{
+    const struct cache_note *n = &c->notes[entry];
+    uint64_t failures =
+        atomic_load_explicit(&cache_directory_entry(c, entry)->failures, memory_order_acquire);
+    return failures >= n->failures_from && failures - n->failures_from >= CACHE_FAILURES_MAX;
+}
+
+/* What failed too often is left ABSENT, its failures say why: compute makes an error of it, and may
+ * ask again. Dense tensors nobody asks for again: the cache itself does, after a pause. */
+static void request_again(struct cache *c, uint32_t entry, bool failed)
+{
+    struct cache_note *n = &c->notes[entry];
+    bool dense = !cache_is_expert(c, entry);
+    if (failed && failed_too_often(c, entry)) {
+        cache_set_demanded(c, entry, false);
+        if (dense)
+            cache_waiting_add(c, entry, LOAD_DENSE, 0, clock_now_ns() + DENSE_RETRY_NS);
+        return;
+    }
+    bool standing = dense && !(n->flags & NOTE_DEMANDED);
+    cache_request(c, entry, standing ? LOAD_DENSE : LOAD_DEMAND, n->demand_ns);
+}
+
+static void tell_failure(struct cache *c, uint32_t entry)
+{
+    char device[256];
+    struct directory_entry *d = cache_directory_entry(c, entry);
+    run_device_text(c->child.params, c->child.model, c->child.procs.head->model_path,
+                    atomic_load_explicit(&d->last_loader, memory_order_relaxed), entry, device,
+                    sizeof device);
+    log_warn("layer %u expert %u could not be read from %s: %s (further ones are only counted)",
+             d->layer, d->expert, device,
+             strerror((int)atomic_load_explicit(&d->last_errno, memory_order_relaxed)));
+}
+
+/* DOOMED with nothing owed: nobody can write the range any more. */
+static void reset_entry(struct cache *c, uint32_t entry)
+{
+    struct cache_note *n = &c->notes[entry];
+    struct directory_entry *d = cache_directory_entry(c, entry);
+    bool dirty = (n->flags & NOTE_DIRTY) != 0;
+    bool was_reset = entry_reset(&d->word);
+    sl_assert(was_reset);
+    cache_count(c, CTR_CACHE_resets, 1);
+    leave_loading(c, entry);
+    arena_alloc_give(c->alloc, cache_offset(c, entry), c->entries[entry].slot_bytes, !dirty);
+    c->owned_bytes -= c->entries[entry].slot_bytes;
+    if (cache_is_expert(c, entry)) {
+        c->held_payload -= c->entries[entry].payload_bytes;
+        residency_remove(c->residency, cache_slot(c, entry), false);
+    }
+    if (n->flags & NOTE_PREFETCHED)
+        cache_count(c, CTR_CACHE_prefetches_wasted, 1);
+    n->flags &= (uint16_t) ~(NOTE_DIRTY | NOTE_PREFETCHED);
+    bool failed = atomic_load_explicit(&d->failures, memory_order_acquire) > n->failures_seen;
+    if (failed) {
+        cache_count(c, CTR_CACHE_load_failures, 1);
+        if (log_once(&failure_logged))
+            tell_failure(c, entry);
+    }
+    if (wanted(c, entry))
+        request_again(c, entry, failed);
+    else
+        cache_set_demanded(c, entry, false);
+    cache_signal(c, entry);
+}
+
+void cache_observe(struct cache *c, uint32_t entry)
+{
+    if (!cache_noted(c, entry, NOTE_LISTED))
+        return;
+    uint64_t word = cache_word(c, entry);
+    switch (entry_state_of(word)) {
+    case ENTRY_READY: entry_ready(c, entry); break;
+    case ENTRY_DOOMED:
+        if (entry_owed_of(word) == 0)
+            reset_entry(c, entry);
+        break;
+    case ENTRY_LOADING: break;
+    case ENTRY_ABSENT: sl_panic("entry %u became ABSENT by another's hand", entry);
+    }
+}
+
+void cache_observe_all(struct cache *c)
+{
+    for (uint32_t e = c->loading.head, next; e != ENTRY_NONE; e = next) {
+        next = c->notes[e].next;
+        cache_observe(c, e);
+    }
+}

@@ -1,0 +1,147 @@
+/* The quota: a lower one is obeyed in slices between messages - evict, punch, acknowledge. What is
+ * left over is prefaulted while nobody computes, and a little of it ahead of loads while somebody
+ * does. */
+#include <errno.h>
+#include <string.h>
+
+#include "lib/base/assert.h"
+#include "lib/base/clock.h"
+#include "lib/base/log.h"
+#include "procs/engine/cache/cache.h"
+
+#define EVICTIONS_A_SLICE 64
+#define PUNCH_A_SLICE     (8 * MIB) /* about 3 ms */
+#define PREFAULT_ORDER    MIB
+/* What loads find ready while compute works. Making pages for all of the room beside it costs a
+ * quarter and more of the tokens a second while it lasts, for nothing where everything is there
+ * already (docs/numbers.md). */
+#define PREFAULT_AHEAD  (64 * MIB)
+#define COMPUTE_CALM_NS (200 * NS_PER_MS) /* without a use: nothing is computed */
+
+static bool experts_over_cap(const struct cache *c)
+{
+    return c->held_payload > atomic_load_explicit(&c->child.directory.head->experts_payload_max,
+                                                  memory_order_relaxed);
+}
+
+/* True when something left. */
+static bool shrink_owned(struct cache *c, uint64_t quota)
+{
+    int evicted = 0;
+    while (evicted < EVICTIONS_A_SLICE && (c->owned_bytes > quota || experts_over_cap(c))) {
+        if (!cache_evict_one(c, ENTRY_NONE))
+            break;
+        evicted++;
+    }
+    if (c->owned_bytes > quota && evicted == 0)
+        cache_cancel_prefetches(c, c->owned_bytes - quota);
+    return evicted > 0;
+}
+
+static void acknowledge(struct cache *c, uint32_t epoch)
+{
+    struct directory_head *head = c->child.directory.head;
+    atomic_store_explicit(&head->quota_in_force, epoch, memory_order_release);
+    if (!c->quota_asked || c->quota_control.epoch > epoch)
+        return;
+    child_ack(&c->child, &c->quota_control);
+    c->quota_asked = false;
+}
+
+bool cache_obey_quota(struct cache *c)
+{
+    struct directory_head *head = c->child.directory.head;
+    /* The epoch first: the bytes read after it are that epoch's or newer ones. */
+    uint32_t epoch = atomic_load_explicit(&head->quota_epoch, memory_order_acquire);
+    uint64_t quota = cache_quota(c);
+    struct arena_alloc_stats before, after;
+    arena_alloc_stats_get(c->alloc, &before);
+    if (before.backed_bytes > quota && c->prefault)
+        prefault_abandon(c->prefault);
+    bool evicted = shrink_owned(c, quota);
+    bool fits = arena_alloc_trim(c->alloc, quota, PUNCH_A_SLICE) && c->owned_bytes <= quota;
+    arena_alloc_stats_get(c->alloc, &after);
+    if (fits && (c->quota_asked ||
+                 atomic_load_explicit(&head->quota_in_force, memory_order_relaxed) != epoch)) {
+        atomic_store_explicit(&head->backed_bytes, after.backed_bytes, memory_order_release);
+        acknowledge(c, epoch);
+    }
+    if (before.backed_bytes != after.backed_bytes)
+        c->prefault_full = false;
+    return !fits && (evicted || after.backed_bytes < before.backed_bytes);
+}
+
+/* ---- prefault ------------------------------------------------------------------------------- */
+
+/* More than the experts may ever hold is never used. */
+static uint64_t prefault_limit(const struct cache *c)
+{
+    const struct model_index *m = c->child.model;
+    uint64_t cap =
+        atomic_load_explicit(&c->child.directory.head->experts_payload_max, memory_order_relaxed);
+    uint64_t quota = cache_quota(c);
+    if (cap >= m->expert_bytes)
+        return quota;
+    double slots = (double)m->expert_slot_bytes * ((double)cap / (double)m->expert_bytes);
+    uint64_t most = m->dense_bytes + (uint64_t)slots + m->expert_slot_bytes_max;
+    return most < quota ? most : quota;
+}
+
+static void prefault_ended(struct cache *c, const struct prefault_job *job)
+{
+    bool ok = job->status == 0;
+    arena_alloc_prefaulted(c->alloc, &job->range, ok);
+    arena_alloc_count_huge(c->alloc, &job->huge);
+    if (ok)
+        cache_count(c, CTR_CACHE_prefaulted_bytes, job->range.bytes);
+    if (ok || job->status == -ECANCELED)
+        return;
+    c->prefault_broken = true;
+    log_warn("cannot allocate arena pages ahead: %s; they are allocated as they are read into",
+             strerror(-job->status));
+}
+
+static bool prefault_wanted(const struct cache *c)
+{
+    struct arena_alloc_stats stats;
+    if (c->prefault_broken || c->prefault_full)
+        return false;
+    arena_alloc_stats_get(c->alloc, &stats);
+    return !c->computing || stats.free_backed_bytes < PREFAULT_AHEAD;
+}
+
+bool cache_prefault_waits(const struct cache *c)
+{
+    return c->prefault && prefault_wanted(c);
+}
+
+/* Every use is in the log, hits too. */
+static void note_computing(struct cache *c)
+{
+    uint64_t uses = uses_written(&c->child.uses), now_ns = clock_now_ns();
+    if (uses != c->uses_noted)
+        c->uses_noted_ns = now_ns;
+    c->computing = c->uses_noted_ns != 0 && now_ns - c->uses_noted_ns < COMPUTE_CALM_NS;
+    c->uses_noted = uses;
+}
+
+void cache_prefault(struct cache *c)
+{
+    struct prefault_job job;
+    if (!c->prefault)
+        return;
+    if (prefault_take(c->prefault, &job))
+        prefault_ended(c, &job);
+    note_computing(c);
+    if (!prefault_wanted(c) || prefault_busy(c->prefault))
+        return;
+    if (c->demands_open > 0 || c->waiting.count > 0 || c->loading.count > 0)
+        return;
+    job = (struct prefault_job){
+        .epoch = atomic_load_explicit(&c->child.directory.head->quota_epoch, memory_order_acquire)};
+    uint64_t limit = prefault_limit(c);
+    if (arena_alloc_prefault_next(c->alloc, limit, PREFAULT_ORDER, &job.range))
+        prefault_order(c->prefault, &job);
+    else
+        c->prefault_full = true; /* until the quota moves */
+}

@@ -1,0 +1,192 @@
+/* The start, which is also the recovery: nothing is known but what stands in shared memory.
+ *
+ *   epoch + 1            LOADs of a predecessor are refused from here on
+ *   cache_flush_loaders  every loader has no read of an older epoch left, or was reaped
+ *   cache_rebuild        LOADING and DOOMED ranges punched, entries reset; READY ones owned;
+ *                        whatever nobody owns punched
+ *   (ready)
+ *   cache_load_standing  dense tensors, and what compute waits for
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <string.h>
+
+#include "lib/base/assert.h"
+#include "lib/base/clock.h"
+#include "lib/base/log.h"
+#include "procs/engine/cache/cache.h"
+
+#define FLUSH_WAIT_NS  (10 * NS_PER_S)
+#define FLUSH_AGAIN_NS (100 * NS_PER_MS)
+
+/* ---- FLUSH ---------------------------------------------------------------------------------- */
+
+/* Nothing of it can write any more: it never lived, was reaped, or has said so. */
+static bool loader_quiet(const struct cache *c, uint32_t loader)
+{
+    const struct proc_row *row = cache_loader_row(c, loader);
+    uint32_t incarnation = atomic_load_explicit(&row->incarnation, memory_order_acquire);
+    return c->loaders[loader].flushed ||
+           incarnation <= atomic_load_explicit(&row->reaped, memory_order_acquire);
+}
+
+static void send_flush(struct cache *c, uint32_t loader)
+{
+    const struct proc_row *row = cache_loader_row(c, loader);
+    struct msg_flush flush = {.epoch = c->epoch,
+                              .loader_incarnation =
+                                  atomic_load_explicit(&row->incarnation, memory_order_acquire)};
+    (void)edge_send(c->loaders[loader].edge, &flush, MSG_FLUSH); /* repeated until answered */
+}
+
+static void receive_flushed(struct cache *c, uint32_t loader)
+{
+    _Alignas(8) char buf[MSG_BYTES_MAX];
+    const struct proc_row *row = cache_loader_row(c, loader);
+    while (edge_receive(c->loaders[loader].edge, buf) > 0) {
+        const struct msg_flush *m = (const struct msg_flush *)(const void *)buf;
+        cache_count(c, CTR_CACHE_messages, 1);
+        if (m->head.type == MSG_FLUSHED && m->epoch == c->epoch &&
+            m->loader_incarnation == atomic_load_explicit(&row->incarnation, memory_order_acquire))
+            c->loaders[loader].flushed = true, c->loaders[loader].heard = m->loader_incarnation;
+    }
+}
+
+/* False when somebody has to be waited for; `again`: ask those anew. */
+static bool flush_round(struct cache *c, bool again)
+{
+    bool quiet = true;
+    for (uint32_t i = 0; i < c->loader_count; i++) {
+        receive_flushed(c, i);
+        edge_tend(c->loaders[i].edge, clock_now_ns());
+        if (loader_quiet(c, i))
+            continue;
+        quiet = false;
+        if (again)
+            send_flush(c, i);
+    }
+    return quiet;
+}
+
+void cache_flush_loaders(struct cache *c)
+{
+    struct pollfd fds[SERVICE_LOADERS_MAX];
+    for (uint32_t i = 0; i < c->loader_count; i++)
+        fds[i] = (struct pollfd){.fd = edge_fd(c->loaders[i].edge), .events = POLLIN};
+    child_wait(&c->child, WAIT_FLUSH);
+    uint64_t start = clock_now_ns(), next = 0;
+    for (uint64_t now = start; !flush_round(c, now >= next); now = clock_now_ns()) {
+        struct msg_control control;
+        if (now >= next)
+            next = now + FLUSH_AGAIN_NS;
+        if (now - start > FLUSH_WAIT_NS)
+            log_fatal(1, "a loader neither flushed nor was reaped within 10 s");
+        (void)poll(fds, c->loader_count, 10);
+        child_tend(&c->child);
+        while (child_control(&c->child, &control))
+            ; /* repeated by the supervisor until acknowledged */
+        if (c->child.stop)
+            child_exit(&c->child);
+    }
+}
+
+/* ---- rebuild -------------------------------------------------------------------------------- */
+
+/* The directory is foreign here: a predecessor may have died of what it wrote. */
+static bool place_is_right(struct cache *c, uint32_t entry)
+{
+    uint64_t at = cache_offset(c, entry), bytes = c->entries[entry].slot_bytes;
+    if (!cache_is_expert(c, entry))
+        return at == arena_dense_offset(c->child.model, &c->layout, entry);
+    return arena_class_has(&c->layout.class[arena_class_of(&c->layout, bytes)], at);
+}
+
+/* No loader can write the range any more, but a dead one's reads may be on their way to it. */
+static void clear_unfinished(struct cache *c, uint32_t entry, uint64_t word)
+{
+    struct directory_entry *d = cache_directory_entry(c, entry);
+    uint64_t bytes = c->entries[entry].slot_bytes;
+    if (place_is_right(c, entry)) {
+        int rv = segment_punch(c->child.arena.fd, cache_offset(c, entry), bytes);
+        if (rv != 0)
+            sl_panic("cannot punch the arena: %s", strerror(-rv));
+        cache_count(c, CTR_CACHE_punched_bytes, bytes);
+    }
+    child_inject(&c->child, INJECT_CACHE_CLEANING);
+    bool doomed = entry_doom(&d->word, entry_generation_of(word), entry_owed_of(word));
+    sl_assert(doomed);
+    bool was_reset = entry_reset(&d->word);
+    sl_assert(was_reset);
+    cache_count(c, CTR_CACHE_resets, 1);
+    cache_signal(c, entry);
+}
+
+static void own_ready(struct cache *c, uint32_t entry)
+{
+    if (!place_is_right(c, entry))
+        log_fatal(1, "entry %u is READY at an impossible place: %" PRIu64, entry,
+                  cache_offset(c, entry));
+    arena_alloc_own(c->alloc, cache_offset(c, entry), c->entries[entry].slot_bytes);
+    c->owned_bytes += c->entries[entry].slot_bytes;
+    if (cache_is_expert(c, entry)) {
+        c->held_payload += c->entries[entry].payload_bytes;
+        residency_insert(c->residency, cache_slot(c, entry), false);
+    }
+    cache_note_resident(c, entry);
+}
+
+/* What was used lately, the policy learns from the log's tail. */
+static void remember_uses(struct cache *c)
+{
+    uint64_t written = uses_written(&c->child.uses), tail = USES_RECORDS / 2;
+    uses_reader_start(&c->child.uses, &c->uses);
+    c->uses.next = written > tail ? written - tail : 0;
+    cache_read_uses(c, UINT64_MAX);
+}
+
+void cache_rebuild(struct cache *c)
+{
+    struct error error;
+    bool first = c->epoch == 1;
+    for (uint32_t e = 0; e < c->child.model->entry_count; e++) {
+        uint64_t word = cache_word(c, e);
+        switch (entry_state_of(word)) {
+        case ENTRY_ABSENT: break;
+        case ENTRY_READY: own_ready(c, e); break;
+        case ENTRY_LOADING:
+        case ENTRY_DOOMED: clear_unfinished(c, e, word); break;
+        }
+        if (e % 256 == 0)
+            child_heartbeat(&c->child);
+    }
+    if (arena_alloc_settle(c->alloc, &error) != 0)
+        log_fatal(1, "%s", error.text);
+    for (uint32_t i = 0; i < c->loader_count; i++) {
+        struct proc_row *row = cache_loader_row(c, i);
+        atomic_store_explicit(&row->cleaned,
+                              atomic_load_explicit(&row->reaped, memory_order_acquire),
+                              memory_order_release);
+    }
+    remember_uses(c);
+    if (first)
+        return;
+    cache_count(c, CTR_CACHE_rebuilds, 1);
+    log_info("rebuilt from the directory: %u experts and %" PRIu64 " bytes are still there",
+             c->resident_entries, c->owned_bytes);
+}
+
+/* ---- after READY ---------------------------------------------------------------------------- */
+
+void cache_load_standing(struct cache *c)
+{
+    uint32_t dense = c->child.model->dense_count;
+    for (uint32_t e = 0; e < dense; e++)
+        (void)entry_pin(&cache_directory_entry(c, e)->word, PINNER_KEEP);
+    for (uint32_t e = 0; e < c->child.model->entry_count; e++) {
+        uint64_t word = cache_word(c, e);
+        if (entry_state_of(word) == ENTRY_ABSENT && entry_pins_of(word) != 0)
+            cache_request_anew(c, e, e < dense ? LOAD_DENSE : LOAD_DEMAND, 0);
+        child_heartbeat(&c->child); /* a large one's pages may take long to make */
+    }
+}

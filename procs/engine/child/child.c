@@ -1,0 +1,362 @@
+#include "procs/engine/child/child.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "lib/base/assert.h"
+#include "lib/base/clock.h"
+#include "lib/base/timeslice.h"
+#include "procs/engine/child/run_knobs.h"
+#include "shm/segment/inherited_fds.h"
+
+#define LIFELINE_STACK_BYTES (64 * KIB)
+#define EXIT_USAGE           2
+
+_Static_assert(DIRECTORY_LOADERS_MAX == MSG_PARTS_MAX,
+               "a loader of the directory is a part of a LOAD");
+
+static const struct {
+    enum service service;
+    enum msg_role role;
+} roles[] = {{SERVICE_CACHE, ROLE_CACHE},         {SERVICE_LOADER, ROLE_LOADER},
+             {SERVICE_PREDICTOR, ROLE_PREDICTOR}, {SERVICE_COMPUTE, ROLE_COMPUTE},
+             {SERVICE_RECORDER, ROLE_RECORDER},   {SERVICE_GATEWAY, ROLE_GATEWAY}};
+
+static enum msg_role role_of(enum service service)
+{
+    for (size_t i = 0; i < ARRAY_LEN(roles); i++)
+        if (roles[i].service == service)
+            return roles[i].role;
+    sl_panic("service %d is not a child", (int)service);
+}
+
+/* ---- command line and descriptors ----------------------------------------------------------- */
+
+static bool take_number(const char *text, uint64_t max, uint64_t *value)
+{
+    char *end;
+    errno = 0;
+    *value = strtoull(text, &end, 10);
+    return text[0] >= '0' && text[0] <= '9' && *end == 0 && errno == 0 && *value <= max;
+}
+
+static bool take_args(struct child *child, int argc, char **argv)
+{
+    uint64_t number, incarnation, boot;
+    if (argc != 7 || strcmp(argv[1], "--number") != 0 || strcmp(argv[3], "--incarnation") != 0 ||
+        strcmp(argv[5], "--boot") != 0)
+        return false;
+    uint64_t most = child->service == SERVICE_LOADER ? SERVICE_LOADERS_MAX - 1 : 0;
+    if (!take_number(argv[2], most, &number) || !take_number(argv[4], UINT32_MAX, &incarnation) ||
+        !take_number(argv[6], UINT64_MAX, &boot) || incarnation == 0 || boot == 0)
+        return false;
+    child->number = (uint32_t)number;
+    child->incarnation = (uint32_t)incarnation;
+    child->boot = boot;
+    return true;
+}
+
+/* A process started by hand has other things, or nothing, at these numbers. */
+static bool inherited(enum service service)
+{
+    struct stat st;
+    if (fstat(HERITAGE_LIFELINE, &st) != 0 || !S_ISFIFO(st.st_mode))
+        return false;
+    if (fstat(HERITAGE_READY, &st) != 0 || !S_ISFIFO(st.st_mode))
+        return false;
+    for (int fd = HERITAGE_LIFELINE; fd < HERITAGE__END; fd++) {
+        if (fd >= HERITAGE_SEGMENTS &&
+            !heritage_has(service, (enum segment_kind)(fd - HERITAGE_SEGMENTS)))
+            continue;
+        if (fcntl(fd, F_GETFD) < 0 || fcntl(fd, F_SETFD, FD_CLOEXEC) < 0)
+            return false;
+    }
+    return true;
+}
+
+/* ---- lifeline ------------------------------------------------------------------------------- */
+
+/* A thread of its own, so that a child that computes or waits in the kernel still goes when the
+ * supervisor does. It touches nothing but the pipe. */
+static void *lifeline_main(void *unused)
+{
+    (void)unused;
+    prctl(PR_SET_NAME, "lifeline");
+    struct pollfd lifeline = {.fd = HERITAGE_LIFELINE, .events = POLLIN};
+    for (;;) {
+        char byte;
+        if (poll(&lifeline, 1, -1) < 0 && errno != EINTR)
+            _exit(1);
+        if ((lifeline.revents & POLLIN) && read(HERITAGE_LIFELINE, &byte, 1) > 0)
+            continue; /* nobody writes there, but bytes are not EOF */
+        if (lifeline.revents)
+            _exit(1);
+    }
+}
+
+static void start_lifeline(void)
+{
+    pthread_attr_t attr;
+    pthread_t thread;
+    sigset_t all, before;
+    size_t stack = LIFELINE_STACK_BYTES;
+    if (stack < (size_t)PTHREAD_STACK_MIN)
+        stack = (size_t)PTHREAD_STACK_MIN;
+    sigfillset(&all);
+    pthread_attr_init(&attr);
+    pthread_attr_setstacksize(&attr, stack);
+    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals go to the main thread */
+    int rc = pthread_create(&thread, &attr, lifeline_main, NULL);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attr);
+    if (rc != 0)
+        log_fatal(1, "cannot start the lifeline thread: %s", strerror(rc));
+}
+
+static void die_with_parent(void)
+{
+    pid_t parent = getppid();
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) /* it died before the call above: no signal will come */
+        _exit(1);
+}
+
+/* ---- segments ------------------------------------------------------------------------------- */
+
+static void must(int rc, const struct error *error)
+{
+    if (rc != 0)
+        log_fatal(error_exit_status(error->code), "%s", error->text);
+}
+
+static int segment_fd(enum segment_kind kind)
+{
+    return HERITAGE_SEGMENTS + (int)kind;
+}
+
+static void keep_last_words(const char *text, void *arg)
+{
+    struct proc_row *row = arg;
+    size_t n = strnlen(text, PROCS_WORDS_BYTES - 1);
+    memcpy(row->last_words, text, n);
+    row->last_words[n] = 0;
+}
+
+static void attach_procs(struct child *child)
+{
+    struct error error;
+    must(procs_attach(segment_fd(SEGMENT_PROCS), true, child->boot, &child->procs, &error), &error);
+    child->row = &child->procs.head->row[procs_row_of(child->service, child->number)];
+    child->params = &child->procs.head->params;
+    enum log_level least = LOG_LEVEL_INFO;
+    log_level_parse(child->params->log_level, &least);
+    char name[32];
+    if (child->service == SERVICE_LOADER)
+        snprintf(name, sizeof name, "loader.%u", child->number);
+    else
+        snprintf(name, sizeof name, "%s", service_word(child->service));
+    log_init(name, least);
+    child->row->last_words[0] = 0;
+    log_set_last_words(keep_last_words, child->row);
+    child_wait(child, WAIT_START);
+    child_heartbeat(child);
+    size_t n = strnlen(child->procs.head->run_dir, sizeof child->procs.head->run_dir);
+    if (n == 0 || n >= sizeof child->run_dir)
+        log_fatal(1, "the process table names no run directory");
+    memcpy(child->run_dir, child->procs.head->run_dir, n);
+}
+
+static void attach_model(struct child *child)
+{
+    struct error error;
+    must(segment_attach(segment_fd(SEGMENT_MODEL), SEGMENT_MODEL, false, child->boot,
+                        &child->model_segment, &error),
+         &error);
+    const struct model_index *model =
+        (const void *)((const char *)child->model_segment.base + SEGMENT_MODEL_OFFSET);
+    uint64_t room = child->model_segment.bytes - SEGMENT_MODEL_OFFSET;
+    /* The segment is whole pages, the blob says how much of it counts. */
+    if (room < sizeof *model || model->bytes > room)
+        log_fatal(1, "model segment: the index does not fit its %llu bytes",
+                  (unsigned long long)room);
+    must(model_index_check(model, model->bytes, &error), &error);
+    child->model = model;
+    must(plan_behind(model, room, &child->plan, &error), &error);
+}
+
+int child_knobs(const struct child *child, uint32_t system, struct knobs *knobs,
+                struct error *error)
+{
+    return run_knobs(child->params, system, child->plan, knobs, error);
+}
+
+static void attach_rest(struct child *child)
+{
+    struct error error;
+    enum service s = child->service;
+    must(directory_attach(segment_fd(SEGMENT_DIRECTORY), true, child->boot, child->model,
+                          &child->directory, &error),
+         &error);
+    must(segment_attach(segment_fd(SEGMENT_ARENA), SEGMENT_ARENA,
+                        s == SERVICE_LOADER || s == SERVICE_CACHE, child->boot, &child->arena,
+                        &error),
+         &error);
+    /* The predictor writes its sleeper flag into the header of gates. */
+    must(gates_attach(segment_fd(SEGMENT_GATES), s == SERVICE_COMPUTE || s == SERVICE_PREDICTOR,
+                      child->boot, &child->gates, &error),
+         &error);
+    must(uses_attach(segment_fd(SEGMENT_USES), s == SERVICE_COMPUTE, child->boot, &child->uses,
+                     &error),
+         &error);
+    if (s == SERVICE_COMPUTE)
+        must(kv_attach(segment_fd(SEGMENT_KV), true, child->boot, &child->kv, &error), &error);
+}
+
+static void open_supervisor(struct child *child)
+{
+    struct error error;
+    char path[ENDPOINT_BYTES];
+    must(endpoint_path(child->run_dir, ENDPOINT_SUPERVISOR_CHILD,
+                       procs_row_of(child->service, child->number), path, &error),
+         &error);
+    child->supervisor = edge_dial(path, role_of(child->service), child->incarnation, &error);
+    must(child->supervisor ? 0 : -1, &error);
+}
+
+/* ---- the runtime ---------------------------------------------------------------------------- */
+
+/* Compute waits for what these do: woken, they shall run at once and not when compute has had the
+ * processor for its turn. On kernels without turns compute's niceness has to do. */
+static void take_short_turns(enum service service)
+{
+    if (service == SERVICE_LOADER || service == SERVICE_CACHE || service == SERVICE_PREDICTOR)
+        turns_set(TURNS_SHORT_NS);
+}
+
+void child_start(struct child *child, enum service service, int argc, char **argv)
+{
+    memset(child, 0, sizeof *child);
+    child->service = service;
+    log_init(service_word(service), LOG_LEVEL_INFO);
+    if (!take_args(child, argc, argv) || !inherited(service))
+        log_fatal(EXIT_USAGE, "this program is a part of the engine; `sluice run` starts it");
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGINT, SIG_IGN);
+    die_with_parent();
+    take_short_turns(service);
+    start_lifeline();
+    if (sysconf(_SC_PAGESIZE) != PAGE_BYTES)
+        log_fatal(1, "this machine's pages are not %u bytes", PAGE_BYTES);
+    attach_procs(child);
+    if (heritage_has(service, SEGMENT_MODEL))
+        attach_model(child);
+    if (heritage_has(service, SEGMENT_DIRECTORY))
+        attach_rest(child);
+    open_supervisor(child);
+    child->idle_since_ns = clock_now_ns();
+}
+
+void child_ready(struct child *child)
+{
+    child_heartbeat(child);
+    child->idle_since_ns = clock_now_ns();
+    child->idle_progress = atomic_load_explicit(&child->row->progress, memory_order_relaxed);
+    ssize_t n;
+    do {
+        n = write(HERITAGE_READY, "r", 1);
+    } while (n < 0 && errno == EINTR);
+    if (n != 1)
+        log_fatal(1, "cannot say that I am ready: %s", strerror(errno));
+    close(HERITAGE_READY);
+}
+
+int child_fd(const struct child *child)
+{
+    return edge_fd(child->supervisor);
+}
+
+void child_heartbeat(struct child *child)
+{
+    atomic_store_explicit(&child->row->heartbeat_ns, clock_now_ns(), memory_order_relaxed);
+}
+
+/* A second without work is life too, but only where waiting for work is what the process does: one
+ * that waits for a device or an expert has to move to count. */
+static void count_idle_second(struct child *child, uint64_t now)
+{
+    uint64_t progress = atomic_load_explicit(&child->row->progress, memory_order_relaxed);
+    uint32_t wait = atomic_load_explicit(&child->row->wait, memory_order_relaxed);
+    if (progress != child->idle_progress || (wait != WAIT_IDLE && wait != WAIT_GATES)) {
+        child->idle_progress = progress;
+        child->idle_since_ns = now;
+    } else if (now - child->idle_since_ns >= NS_PER_S) {
+        child_progress(child);
+        child->idle_progress = progress + 1;
+        child->idle_since_ns = now;
+    }
+}
+
+void child_tend(struct child *child)
+{
+    uint64_t now = clock_now_ns();
+    atomic_store_explicit(&child->row->heartbeat_ns, now, memory_order_relaxed);
+    edge_tend(child->supervisor, now);
+    count_idle_second(child, now);
+}
+
+bool child_control(struct child *child, struct msg_control *control)
+{
+    _Alignas(8) char message[MSG_BYTES_MAX];
+    while (edge_receive(child->supervisor, message) > 0) {
+        struct msg_head head;
+        memcpy(&head, message, sizeof head);
+        if (head.type != MSG_CONTROL)
+            continue;
+        memcpy(control, message, sizeof *control);
+        if (control->verb == CONTROL_STOP) {
+            child->stop = true;
+            child_wait(child, WAIT_STOPPING);
+        }
+        return true;
+    }
+    return false;
+}
+
+void child_ack(struct child *child, const struct msg_control *control)
+{
+    struct msg_ack ack = {.value = control->value, .verb = control->verb, .epoch = control->epoch};
+    edge_send(child->supervisor, &ack, MSG_ACK); /* lost: the control is repeated */
+}
+
+void child_exit(struct child *child)
+{
+    child_wait(child, WAIT_STOPPING);
+    child_heartbeat(child);
+    fflush(NULL);
+    edge_close(child->supervisor);
+    /* exit(3) would run the destructors of libraries under their own running threads */
+    _exit(0);
+}
+
+void child_injection_hit(struct child *child, enum injection point)
+{
+    struct procs_head *head = child->procs.head;
+    uint32_t pass = atomic_load_explicit(&head->injection_arg, memory_order_relaxed);
+    while (pass > 0)
+        if (atomic_compare_exchange_weak(&head->injection_arg, &pass, pass - 1))
+            return;
+    uint32_t expected = (uint32_t)point;
+    if (atomic_compare_exchange_strong(&head->injection, &expected, INJECT_NONE))
+        raise(SIGSTOP);
+}

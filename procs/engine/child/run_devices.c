@@ -1,0 +1,81 @@
+#include "procs/engine/child/run_devices.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "lib/base/assert.h"
+#include "lib/model/limits.h"
+#include "lib/model/store/store.h"
+
+/* Not twice, and no more than there is room for: further ones are not needed. */
+static int add(struct run_copies *copies, const char *path, struct error *error)
+{
+    if (!path[0] || copies->count == RUN_COPIES_MAX)
+        return 0;
+    for (uint32_t i = 0; i < copies->count; i++)
+        if (strcmp(copies->path[i], path) == 0)
+            return 0;
+    if (strlen(path) >= sizeof copies->path[0])
+        return error_set(error, ERR_BAD_INPUT, "the path %.200s... is too long", path);
+    strcpy(copies->path[copies->count++], path);
+    return 0;
+}
+
+static int dense_copies(const struct model_index *model, const char *model_path,
+                        struct run_copies *copies, struct error *error)
+{
+    char path[MODEL_PATH_BYTES + sizeof STORE_MODEL_FILE];
+    if (model->stripe_count == 0)
+        return 0;
+    snprintf(path, sizeof path, "%.*s/" STORE_MODEL_FILE, MODEL_PATH_BYTES - 1, model_path);
+    return add(copies, path, error);
+}
+
+/* The model's own copies go round: loader 1's first choice is not loader 0's. */
+static int other_devices(const struct params *params, uint32_t loader, struct run_copies *copies,
+                         struct error *error)
+{
+    struct device_paths other;
+    uint32_t count = devices_count(params);
+    for (uint32_t i = 1; i < count; i++)
+        if (devices_take(params, (loader + i) % count, NULL, &other, error) != 0 ||
+            add(copies, other.path, error) != 0)
+            return -1;
+    return 0;
+}
+
+int run_copies(const struct params *params, const struct model_index *model, const char *model_path,
+               uint32_t loader, enum run_source source, struct run_copies *copies,
+               struct error *error)
+{
+    struct device_paths own;
+    copies->count = 0;
+    if (source == RUN_DENSE)
+        return dense_copies(model, model_path, copies, error);
+    sl_assert(model->stripe_count == 0 || loader < model->stripe_count);
+    const struct model_stripe *stripe =
+        model->stripe_count > 0 ? &model_index_stripes(model)[loader] : NULL;
+    if (devices_take(params, loader, NULL, &own, error) != 0)
+        return -1;
+    if (add(copies, own.path, error) != 0 ||
+        (copies->count == 0 && add(copies, stripe ? stripe->path : model_path, error) != 0) ||
+        add(copies, own.mirror, error) != 0 || (stripe && add(copies, stripe->mirror, error) != 0))
+        return -1;
+    if (!stripe && other_devices(params, loader, copies, error) != 0)
+        return -1;
+    return add(copies, stripe ? stripe->path : model_path, error);
+}
+
+void run_device_text(const struct params *params, const struct model_index *model,
+                     const char *model_path, uint32_t loader, uint32_t entry, char *text,
+                     size_t bytes)
+{
+    struct run_copies copies = {.count = 0};
+    struct error error;
+    bool dense = model->stripe_count > 0 && !model_index_entries(model)[entry].in_store;
+    bool known = loader < params->loaders &&
+                 run_copies(params, model, model_path, loader, dense ? RUN_DENSE : RUN_EXPERTS,
+                            &copies, &error) == 0;
+    snprintf(text, bytes, "loader.%u%s%.180s", loader, known ? "'s device " : "",
+             known ? copies.path[0] : "");
+}

@@ -1,0 +1,194 @@
+/* What the files of the compute process share. Two threads of ours besides the pool's workers:
+ *   main    rpc server, requests and answers, controls, heartbeat
+ *   runner  the model: takes sequences in order of arrival, is thread 0 of the pool
+ * They meet in the kv segment (state of a request, token log) and in the atomics of struct runner.
+ */
+#ifndef SLUICE_ENGINE_COMPUTE_COMPUTE_H
+#define SLUICE_ENGINE_COMPUTE_COMPUTE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "ipc/rpc/rpc.h"
+#include "lib/base/clock.h"
+#include "lib/core/core.h"
+#include "lib/core/weights.h"
+#include "lib/deterministic/deterministic.h"
+#include "lib/model/limits.h"
+#include "lib/model/tokenizer/tokenizer.h"
+#include "lib/sampling/sampler.h"
+#include "lib/tensor/tier.h"
+#include "procs/engine/child/child.h"
+#include "procs/engine/compute/main/stops.h"
+#include "procs/engine/compute/runner/histogram.h"
+
+#define COMPUTE_MAGIC 0x434d5055u
+
+#define RPC_CONTEXTS      256
+#define RECENT_TOKENS_MAX 4096 /* bound of repeat_last_n in SAMPLING_PARAMS */
+/* A reply also ends where this is full. Pieces are short; the longest of a model that inspect
+ * accepted fits by far. */
+#define ANSWER_TEXT_BYTES (64u << 10)
+
+/* ---- runner ---------------------------------------------------------------------------------- */
+
+struct tpot { /* of a finished sequence; lost when compute dies between its end and the question */
+    uint64_t id;
+    double p50_ms, p95_ms, p99_ms;
+};
+
+/* Experts from the directory and the arena: experts.c. Runner thread only. */
+struct experts {
+    struct child *child;
+    struct edge *cache;         /* to the cache: DEMAND */
+    struct kv_request *request; /* of the sequence now computed */
+    uint64_t tend_due_ns;
+    uint64_t *failures_before; /* [experts]: of an entry when it was asked for */
+    uint64_t stall_limit_ns, slice_ns;
+    _Atomic uint64_t *beat_ns;
+    const _Atomic uint32_t *stop;
+    struct msg_demand demand;
+    uint32_t attempt;
+
+    /* of the system that runs (choose.c) */
+    uint32_t system;
+    struct knobs knobs;
+    struct precision precision;
+    enum prediction_source publishes; /* what the predictor wants to see */
+    struct {                          /* of the layer now routed, until its DEMAND is out */
+        enum gates_kind kind;
+        const float *values;
+        uint32_t count; /* 0: nothing to publish */
+        float chosen[MODEL_TOP_K_MAX];
+    } row;
+    bool fixed_mask;            /* masked routing to the sets in `mask` */
+    bool masked;                /* the layer at hand was routed under a mask */
+    uint8_t *mask;              /* [layers][experts], for fixed_mask */
+    bool logs_logits;           /* the eviction looks at them */
+    uint8_t *levels;            /* [experts]: of the layer now routed */
+    struct lockstep *lockstep;  /* --lockstep on; else NULL */
+    struct use_record *guesses; /* of the layer now computed: they follow its uses */
+    uint32_t guesses_count, guesses_max;
+};
+
+struct runner {
+    struct child *child;
+    struct core *core;
+    struct sampler *sampler;
+    struct experts experts;
+    pthread_t thread;
+    uint32_t eos;
+    const struct tokenizer *tokenizer; /* constant tables */
+    uint32_t *tokens;                  /* [chunk] of the pass now computed */
+    float *scores;                     /* [chunk] */
+    uint32_t *recent;                  /* [RECENT_TOKENS_MAX] */
+    uint16_t **keys, **values;         /* [layers] of the sequence now computed */
+    struct histogram token_ns;
+    struct tpot tpot[KV_REQUESTS_MAX]; /* read by main after the row's state says it ended */
+
+    /* both threads */
+    _Atomic uint32_t work; /* futex word: +1 when there may be something to do */
+    _Atomic uint32_t stop;
+    _Atomic uint32_t busy;    /* 1 while a sequence is computed */
+    _Atomic uint64_t beat_ns; /* the runner's own sign of life */
+};
+
+/* ---- main ------------------------------------------------------------------------------------ */
+
+struct pending { /* a next() that waits for tokens */
+    struct rpc_request *request;
+    uint64_t id, from, deadline_ns;
+};
+
+struct answer { /* buffers of the reply now made */
+    uint32_t ids[ENGINE_NEXT_IDS_MAX];
+    double logprobs[ENGINE_NEXT_IDS_MAX];
+    uint32_t piece_bytes[ENGINE_NEXT_IDS_MAX];
+    char text[ANSWER_TEXT_BYTES];
+};
+
+struct compute {
+    uint32_t magic;
+    struct child child;
+    struct tokenizer *tokenizer;
+    struct rpc_server *rpc;
+    struct runner runner;
+    struct pending pending[RPC_CONTEXTS];
+    uint32_t pending_count;
+    uint64_t refused;                      /* requests; the server counts malformed ones itself */
+    uint64_t answered_ns[KV_REQUESTS_MAX]; /* when a row's end was told, 0 not yet */
+    struct answer answer;
+};
+
+/* experts.c */
+int experts_open(struct experts *e, struct child *child, const struct runner *runner,
+                 struct error *error);
+struct weights_source experts_source(struct experts *e);
+void experts_tend(struct experts *e, uint64_t now_ns); /* sign of life; the edge's watchdogs */
+/* Waits until every dense entry is READY, tending the child meanwhile; fatal when one cannot be. */
+void experts_wait_dense(struct child *child);
+/* Entry of an expert at a tier; the expert is there at that tier. */
+uint32_t experts_entry(const struct experts *e, uint32_t layer, uint32_t expert, enum tier tier);
+void experts_make_ready(struct experts *e, const struct expert_step *step,
+                        struct expert_item *item);
+/* DEMAND: collected, and sent when full or at the end. */
+void experts_demand_add(struct experts *e, const struct expert_step *step,
+                        const struct expert_item *item);
+void experts_demand_send(struct experts *e, const struct expert_step *step);
+/* Publishes what stands in `row`, once. After the layer's DEMAND: the predictor's and the cache's
+ * work on guesses, and the reads of them, would be in its way where processors are few. */
+void experts_publish_row(struct experts *e, const struct expert_step *step);
+/* Where the slot of an entry that is not ABSENT begins. */
+const uint8_t *experts_slot(const struct child *child, uint32_t entry);
+
+/* choose.c: which tier of an expert serves, and which experts may be routed to. */
+/* Takes the knobs of a system; between sequences. ERR_BAD_INPUT when it cannot run here. */
+int experts_system(struct experts *e, uint32_t system, struct error *error);
+/* Lockstep: the guesses made in the layer that ends go into the use log. */
+void experts_flush_guesses(struct experts *e);
+bool experts_resident(void *self, uint32_t layer, uint32_t expert);
+void experts_pin(void *self, const struct expert_step *step, struct expert_item **items,
+                 uint32_t count);
+bool experts_mask(void *self, const struct expert_step *step, bool *allowed);
+void experts_logits(void *self, const struct expert_step *step, const float *logits,
+                    uint32_t experts);
+void experts_choice(void *self, const struct expert_step *step, const float *importance);
+
+/* runner.c */
+int runner_open(struct runner *r, struct compute *c, struct error *error);
+int runner_start(struct runner *r, struct error *error);
+void runner_wake(struct runner *r);
+bool runner_alive(const struct runner *r, uint64_t heartbeat_ns);
+
+/* sequence.c: computes a row to its end, or until the runner is told to stop. */
+void sequence_run(struct runner *r, uint32_t row);
+
+/* requests.c */
+void requests_take(struct compute *c);
+void requests_tend(struct compute *c, uint64_t now_ns); /* idle rows, gauges */
+struct kv_request *request_find(struct compute *c, uint64_t id, uint32_t *row);
+
+/* answer_text.c: fills ids and text of the first tokens of `log` (count of them); returns how many
+ * may be told now. Tokens in the middle of a character are held back unless the sequence ended. The
+ * text ends at `cut` (its token counted in `log`); ids do not. */
+size_t answer_gather(struct answer *a, const struct tokenizer *tokenizer,
+                     const _Atomic uint32_t *log, uint32_t count, bool ended, struct stop_cut cut,
+                     size_t *text_bytes);
+
+/* answers.c */
+void answers_add(struct compute *c, struct rpc_request *request);
+void answers_tend(struct compute *c, uint64_t now_ns);
+
+/* figures.c */
+json_t *figures_json(const struct compute *c, uint32_t row);
+uint64_t figures_evictions(const struct child *child);
+uint64_t figures_bytes_read(const struct child *child);
+
+static inline bool kv_state_ended(uint32_t state)
+{
+    return state == KV_DONE || state == KV_FAILED || state == KV_CANCELLED;
+}
+
+#endif

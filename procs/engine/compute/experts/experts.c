@@ -1,0 +1,383 @@
+/* Experts from the directory and the arena (DESIGN.md §3 and §4): a pin is set before the state is
+ * looked at; what is READY is used at once and sends nothing; the rest goes into one DEMAND.
+ * Waiting ends by event, by timeout and repeat, or by a named error. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/assert.h"
+#include "procs/engine/child/run_devices.h"
+#include "procs/engine/compute/compute.h"
+
+#define WAIT_FIRST_NS (20 * NS_PER_MS)
+#define WAIT_MOST_NS  (1 * NS_PER_S)
+#define SLICE_MOST_NS                                                                              \
+    (100 * NS_PER_MS) /* a wait looks up at least so often: cancel, stop, heartbeat */
+#define TEND_EVERY_NS  (50 * NS_PER_MS)
+#define FAILURES_LIMIT 3 /* reads of an entry, each already retried by its loader */
+
+static struct directory_entry *entry_of(const struct experts *e, const struct expert_step *step,
+                                        const struct expert_item *item)
+{
+    return &e->child->directory.entries[experts_entry(e, step->layer, item->expert, item->tier)];
+}
+
+const uint8_t *experts_slot(const struct child *child, uint32_t entry)
+{
+    const struct directory_entry *d = &child->directory.entries[entry];
+    uint64_t at = atomic_load_explicit(&d->arena_offset, memory_order_relaxed);
+    sl_assert(at % PAGE_BYTES == 0 && at >= PAGE_BYTES && at < child->arena.bytes &&
+              (uint64_t)d->slot_pages * PAGE_BYTES <= child->arena.bytes - at);
+    return (const uint8_t *)child->arena.base + at;
+}
+
+static const void *source_dense(void *self, uint32_t entry)
+{
+    const struct experts *e = self;
+    uint64_t word = entry_look(&e->child->directory.entries[entry].word);
+    sl_assert(entry_state_of(word) == ENTRY_READY);
+    const struct model_extent *x = &model_index_entries(e->child->model)[entry].extent[0];
+    return experts_slot(e->child, entry) + x->slot_offset + x->head_bytes;
+}
+
+/* Half of what the arena has for experts: while one half is computed the other is loaded. */
+static uint64_t source_room(void *self)
+{
+    const struct experts *e = self;
+    struct directory_head *head = e->child->directory.head;
+    uint64_t quota = atomic_load_explicit(&head->quota_bytes, memory_order_relaxed);
+    uint64_t cap = atomic_load_explicit(&head->experts_payload_max, memory_order_relaxed);
+    uint64_t dense = e->child->model->dense_bytes;
+    uint64_t room = quota > dense ? quota - dense : 0;
+    return (room < cap ? room : cap) / 2;
+}
+
+/* ---- DEMAND ---------------------------------------------------------------------------------- */
+
+void experts_demand_send(struct experts *e, const struct expert_step *step)
+{
+    struct proc_row *row = e->child->row;
+    if (e->demand.count == 0)
+        return;
+    e->demand.uses_position = uses_written(&e->child->uses);
+    e->demand.sent_ns = clock_now_ns();
+    e->demand.sequence = step->sequence;
+    e->demand.position = step->position;
+    e->demand.layer = (uint16_t)step->layer;
+    e->demand.attempt = e->attempt;
+    counter_add(row, e->attempt ? CTR_COMPUTE_demands_repeated : CTR_COMPUTE_demands, 1);
+    if (edge_send(e->cache, &e->demand, MSG_DEMAND) != 0)
+        counter_add(row, CTR_COMPUTE_messages_lost, 1);
+    e->demand.count = 0;
+}
+
+void experts_demand_add(struct experts *e, const struct expert_step *step,
+                        const struct expert_item *item)
+{
+    e->demand.wants[e->demand.count++] =
+        (struct msg_want){.entry = experts_entry(e, step->layer, item->expert, item->tier),
+                          .tokens = item->tokens,
+                          .need = (uint16_t)item->tier};
+    if (e->demand.count == MSG_WANTS_MAX)
+        experts_demand_send(e, step);
+}
+
+static void source_unpin(void *self, const struct expert_step *step, struct expert_item *item)
+{
+    entry_unpin(&entry_of(self, step, item)->word, PINNER_COMPUTE);
+}
+
+/* ---- wait ------------------------------------------------------------------------------------ */
+
+/* What loaders do, in one number: bytes and ends of parts, but no idle seconds. */
+static uint64_t loaders_progress(const struct experts *e)
+{
+    const struct procs_head *head = e->child->procs.head;
+    uint64_t sum = 0;
+    for (uint32_t n = 0; n < head->loaders; n++) {
+        const struct proc_row *row = &head->row[procs_row_of(SERVICE_LOADER, n)];
+        sum += counter_get(row, CTR_LOADER_bytes_read) + counter_get(row, CTR_LOADER_parts_done) +
+               counter_get(row, CTR_LOADER_parts_failed) +
+               counter_get(row, CTR_LOADER_reads_failed);
+    }
+    return sum;
+}
+
+static int entry_error(const struct experts *e, const struct expert_step *step,
+                       const struct expert_item *item, int errno_value, struct error *error)
+{
+    uint32_t entry = experts_entry(e, step->layer, item->expert, item->tier);
+    const struct model_extent *x = &model_index_entries(e->child->model)[entry].extent[0];
+    if (errno_value == EBADMSG)
+        return error_set(error, ERR_IO,
+                         "expert %u of layer %u (offset %" PRIu64 " of the stripes of %.180s) does "
+                         "not match its checksum, read twice: the store is damaged",
+                         item->expert, step->layer, x->file_offset,
+                         e->child->procs.head->model_path);
+    char device[256];
+    run_device_text(
+        e->child->params, e->child->model, e->child->procs.head->model_path,
+        atomic_load_explicit(&entry_of(e, step, item)->last_loader, memory_order_relaxed), entry,
+        device, sizeof device);
+    return error_set_errno(error, ERR_IO, errno_value,
+                           "expert %u of layer %u (offset %" PRIu64 ") cannot be read from %.230s",
+                           item->expert, step->layer, x->file_offset + x->head_bytes, device);
+}
+
+/* Takes what became READY. Their number, or -1 when one of them cannot be read at all. */
+static int take_ready(struct experts *e, const struct expert_step *step, struct expert_item **items,
+                      uint32_t count, struct error *error)
+{
+    int found = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        if (items[i]->state != ITEM_WAITED)
+            continue;
+        struct directory_entry *d = entry_of(e, step, items[i]);
+        if (entry_state_of(entry_look(&d->word)) == ENTRY_READY) {
+            experts_make_ready(e, step, items[i]);
+            found++;
+            continue;
+        }
+        uint64_t failures = atomic_load_explicit(&d->failures, memory_order_acquire);
+        uint64_t *before = &e->failures_before[items[i]->expert];
+        if (failures < *before) /* it was READY in between */
+            *before = failures;
+        int why = (int)atomic_load_explicit(&d->last_errno, memory_order_relaxed);
+        /* A wrong checksum has been read twice already: asking for more changes nothing. */
+        if (failures - *before >= (why == EBADMSG ? 1 : FAILURES_LIMIT))
+            return entry_error(e, step, items[i], why, error);
+    }
+    return found;
+}
+
+static int ended_early(const struct experts *e, struct error *error)
+{
+    if (atomic_load_explicit(&e->request->cancel, memory_order_relaxed) ||
+        atomic_load_explicit(e->stop, memory_order_relaxed))
+        return error_set(error, ERR_CANCELLED, "cancelled while waiting for an expert");
+    return 0;
+}
+
+/* Asks again for what nobody works on. LOADING is worked on, DOOMED will become ABSENT. */
+static void ask_again(struct experts *e, const struct expert_step *step, struct expert_item **items,
+                      uint32_t count)
+{
+    e->attempt++;
+    for (uint32_t i = 0; i < count; i++) {
+        if (items[i]->state != ITEM_WAITED)
+            continue;
+        uint64_t word = entry_look(&entry_of(e, step, items[i])->word);
+        if (entry_state_of(word) == ENTRY_ABSENT)
+            experts_demand_add(e, step, items[i]);
+    }
+    experts_demand_send(e, step);
+}
+
+static int wait_for_any(struct experts *e, const struct expert_step *step,
+                        struct expert_item **items, uint32_t count, struct error *error)
+{
+    struct directory *d = &e->child->directory;
+    uint64_t now = clock_now_ns(), moved_ns = now, progress = loaders_progress(e);
+    uint64_t timeout = WAIT_FIRST_NS, ask_ns = now + timeout;
+    for (;;) {
+        uint32_t seen = directory_counter_now(d, step->layer);
+        int found = take_ready(e, step, items, count, error);
+        if (found != 0)
+            return found > 0 ? 0 : -1;
+        if (ended_early(e, error) != 0)
+            return -1;
+        if (now >= ask_ns) {
+            ask_again(e, step, items, count);
+            timeout = timeout < WAIT_MOST_NS / 2 ? timeout * 2 : WAIT_MOST_NS;
+            ask_ns = now + timeout;
+        }
+        uint64_t progress_now = loaders_progress(e);
+        if (progress_now != progress)
+            moved_ns = now;
+        progress = progress_now;
+        if (now - moved_ns >= e->stall_limit_ns)
+            return error_set(error, ERR_NO_PROGRESS,
+                             "no loader made progress for %" PRIu64
+                             " ms while an expert of layer %u was waited for",
+                             e->stall_limit_ns / NS_PER_MS, step->layer);
+        uint64_t left = ask_ns > now ? ask_ns - now : 1;
+        directory_wait(d, step->layer, seen, left < e->slice_ns ? left : e->slice_ns);
+        now = clock_now_ns();
+        experts_tend(e, now);
+    }
+}
+
+static int source_wait(void *self, const struct expert_step *step, struct expert_item **items,
+                       uint32_t count, struct error *error)
+{
+    struct experts *e = self;
+    uint64_t start = clock_now_ns();
+    child_wait(e->child, WAIT_EXPERT);
+    int result = wait_for_any(e, step, items, count, error);
+    child_wait(e->child, WAIT_NONE);
+    uint64_t stalled = clock_now_ns() - start;
+    e->request->figures.stall_ns += stalled;
+    counter_add(e->child->row, CTR_COMPUTE_stall_ns, stalled);
+    return result;
+}
+
+/* ---- gates and signs of life ----------------------------------------------------------------- */
+
+/* Knobs change between sequences: what a system does not look at is not published. */
+static void source_gate_input(void *self, const struct expert_step *step, const float *x,
+                              uint32_t n)
+{
+    struct experts *e = self;
+    if (e->lockstep)
+        lockstep_gate_input(e->lockstep, step, x, n);
+    if (e->publishes == PREDICT_LOGITS) {
+        e->row.kind = GATES_INPUT;
+        e->row.values = x;
+        e->row.count = n;
+    }
+}
+
+/* For predictions from chosen experts, tables or the layer alone. */
+static void source_routed(void *self, const struct expert_step *step, const struct route *routes)
+{
+    struct experts *e = self;
+    uint32_t k = e->child->model->hparams.experts_used;
+    if (e->lockstep)
+        lockstep_routed(e->lockstep, step, routes);
+    if (step->rows > 1 || e->publishes == PREDICT_NOTHING || e->publishes == PREDICT_LOGITS)
+        return;
+    for (uint32_t i = 0; i < k; i++)
+        e->row.chosen[i] = (float)routes[i].expert;
+    e->row.kind = GATES_ROUTES;
+    e->row.values = e->row.chosen;
+    e->row.count = k;
+}
+
+void experts_publish_row(struct experts *e, const struct expert_step *step)
+{
+    sl_assert(e->demand.count == 0); /* what compute waits for goes first */
+    if (e->row.count > 0)
+        gates_publish(&e->child->gates, step->layer, e->row.kind, step->sequence, step->position,
+                      e->row.values, e->row.count);
+    e->row.count = 0;
+}
+
+static void source_next_counts(void *self, const struct expert_step *step, const float *counts,
+                               uint32_t experts)
+{
+    struct experts *e = self;
+    if (e->lockstep)
+        lockstep_next_counts(e->lockstep, step, counts, experts);
+    if (e->publishes != PREDICT_NOTHING)
+        gates_publish(&e->child->gates, step->layer, GATES_COUNTS, step->sequence, step->position,
+                      counts, experts);
+}
+
+void experts_tend(struct experts *e, uint64_t now_ns)
+{
+    atomic_store_explicit(e->beat_ns, now_ns, memory_order_relaxed);
+    if (now_ns < e->tend_due_ns)
+        return;
+    e->tend_due_ns = now_ns + TEND_EVERY_NS;
+    edge_tend(e->cache, now_ns);
+}
+
+static void source_layer_begins(void *self, const struct expert_step *step)
+{
+    struct experts *e = self;
+    /* The edge's watchdogs make system calls: they run where something is waited for, not on hits.
+     */
+    atomic_store_explicit(e->beat_ns, clock_now_ns(), memory_order_relaxed);
+    if (e->lockstep) {
+        experts_flush_guesses(e);
+        lockstep_layer_begins(e->lockstep, step);
+    }
+    if (step->rows == 1 && step->layer > 0)
+        child_inject(e->child, INJECT_COMPUTE_MID_TOKEN);
+    if (step->rows > 1 && (step->layer > 0 || step->position > 0))
+        child_inject(e->child, INJECT_COMPUTE_PREFILL);
+}
+
+static void source_alive(void *self)
+{
+    struct experts *e = self;
+    atomic_store_explicit(e->beat_ns, clock_now_ns(), memory_order_relaxed);
+}
+
+struct weights_source experts_source(struct experts *e)
+{
+    return (struct weights_source){.self = e,
+                                   .dense = source_dense,
+                                   .room = source_room,
+                                   .resident = experts_resident,
+                                   .pin = experts_pin,
+                                   .wait = source_wait,
+                                   .unpin = source_unpin,
+                                   .mask = experts_mask,
+                                   .choice = experts_choice,
+                                   .logits = experts_logits,
+                                   .routed = source_routed,
+                                   .gate_input = source_gate_input,
+                                   .next_counts = source_next_counts,
+                                   .layer_begins = source_layer_begins,
+                                   .alive = source_alive};
+}
+
+/* ---- start ----------------------------------------------------------------------------------- */
+
+int experts_open(struct experts *e, struct child *child, const struct runner *runner,
+                 struct error *error)
+{
+    const struct params *p = child->params;
+    char path[ENDPOINT_BYTES];
+    if (endpoint_path(child->run_dir, ENDPOINT_CACHE_COMPUTE, 0, path, error) != 0)
+        return -1;
+    e->child = child;
+    e->stop = &runner->stop;
+    e->stall_limit_ns = p->stall_limit * NS_PER_MS;
+    e->slice_ns = p->heartbeat * NS_PER_MS / 4;
+    e->slice_ns = e->slice_ns < SLICE_MOST_NS ? e->slice_ns : SLICE_MOST_NS;
+    e->failures_before = calloc(child->model->hparams.experts, sizeof *e->failures_before);
+    e->mask = calloc((size_t)child->model->hparams.layers * child->model->hparams.experts, 1);
+    e->levels = calloc(child->model->hparams.experts, 1);
+    if (!e->failures_before || !e->mask || !e->levels)
+        return error_set(error, ERR_NO_MEMORY, "no memory for the experts' records");
+    if (experts_system(e, atomic_load(&child->procs.head->system_now), error) != 0)
+        return -1;
+    e->cache = edge_dial(path, ROLE_COMPUTE, child->incarnation, error);
+    return e->cache ? 0 : -1;
+}
+
+static void wait_dense_entry(struct child *child, uint32_t entry)
+{
+    struct directory *d = &child->directory;
+    struct directory_entry *it = &d->entries[entry];
+    const char *name =
+        model_index_tensors(child->model)[model_index_entries(child->model)[entry].extent[0].tensor]
+            .name;
+    uint32_t counter = directory_counter_of(d, entry);
+    for (;;) {
+        uint32_t seen = directory_counter_now(d, counter);
+        if (entry_state_of(entry_look(&it->word)) == ENTRY_READY)
+            return;
+        if (atomic_load_explicit(&it->failures, memory_order_acquire) >= FAILURES_LIMIT)
+            log_fatal(1, "tensor %s cannot be read: %s", name,
+                      strerror((int)atomic_load_explicit(&it->last_errno, memory_order_relaxed)));
+        struct msg_control control;
+        while (child_control(child, &control))
+            child_ack(child, &control);
+        if (child->stop)
+            child_exit(child);
+        child_tend(child);
+        directory_wait(d, counter, seen, SLICE_MOST_NS);
+    }
+}
+
+void experts_wait_dense(struct child *child)
+{
+    child_wait(child, WAIT_DENSE);
+    for (uint32_t i = 0; i < child->model->dense_count; i++)
+        wait_dense_entry(child, i);
+    child_wait(child, WAIT_START);
+}

@@ -1,0 +1,132 @@
+/* sluice-compute: the model - attention, routers, experts, sampling, sequences.
+ *
+ * Main thread: the endpoint of clients (engine.sock), controls, heartbeat. Runner thread and the
+ * pool's workers: one sequence at a time, in order of arrival.
+ *
+ * Messages   in: submit, next, cancel, status (clients, JSON), CONTROL (supervisor).
+ *            out: DEMAND (cache), ACK, replies.
+ * Memory     writes: kv (requests, token logs, KV rows), gates, uses, its pin bit in entry words,
+ * its own row. reads: model index, directory, arena. It never reads tensor data from files and
+ * allocates nothing during a token. When it dies: the supervisor sweeps its pins and starts it
+ * again; what was QUEUED or RUNNING goes on from the token log with the same text. Clients repeat
+ * their calls; no token is lost. When others die: without a cache or loader a miss waits until they
+ * are back; without a predictor there are no hints; without the supervisor it ends. Limits:
+ * RPC_CONTEXTS calls at once, --queue sequences waiting, KV_REQUESTS_MAX rows in all. A long poll
+ * is answered within a tick (TICK_MS). */
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/assert.h"
+#include "procs/engine/compute/compute.h"
+
+#define TICK_MS       4   /* while a long poll waits: how often the token logs are looked at */
+#define IDLE_MS       100 /* otherwise */
+#define TEND_EVERY_NS (50 * NS_PER_MS)
+
+static struct compute the_compute;
+
+static void must(int rc, const struct error *error)
+{
+    if (rc != 0)
+        log_fatal(error_exit_status(error->code), "%s", error->text);
+}
+
+static void open_tokenizer(struct compute *c)
+{
+    struct error error;
+    const struct model_index *m = c->child.model;
+    c->tokenizer =
+        tokenizer_open((const char *)m + m->tokenizer_offset, m->tokenizer_bytes, &error);
+    must(c->tokenizer ? 0 : -1, &error);
+}
+
+/* What a predecessor left half done, but for sequences: the runner finds those by itself. */
+static void repair(struct compute *c)
+{
+    uint64_t now = clock_now_ns();
+    gates_repair(&c->child.gates);
+    /* Nobody could ask while there was no compute. */
+    for (uint32_t i = 0; i < KV_REQUESTS_MAX; i++)
+        atomic_store(&c->child.kv.head->request[i].asked_ns, now);
+}
+
+static void open_engine(struct compute *c)
+{
+    struct error error;
+    char path[ENDPOINT_BYTES];
+    must(endpoint_path(c->child.run_dir, ENDPOINT_ENGINE, 0, path, &error), &error);
+    c->rpc = rpc_server_open(path, RPC_CONTEXTS, &error);
+    must(c->rpc ? 0 : -1, &error);
+}
+
+static void start(struct compute *c, int argc, char **argv)
+{
+    struct error error;
+    c->magic = COMPUTE_MAGIC;
+    child_start(&c->child, SERVICE_COMPUTE, argc, argv);
+    open_tokenizer(c);
+    experts_wait_dense(&c->child);
+    must(runner_open(&c->runner, c, &error), &error);
+    repair(c);
+    open_engine(c);
+    must(runner_start(&c->runner, &error), &error);
+}
+
+static void wait_for_events(struct compute *c)
+{
+    struct pollfd fds[] = {{.fd = rpc_server_fd(c->rpc), .events = POLLIN},
+                           {.fd = child_fd(&c->child), .events = POLLIN}};
+    if (poll(fds, ARRAY_LEN(fds), c->pending_count > 0 ? TICK_MS : IDLE_MS) < 0 && errno != EINTR)
+        sl_panic("poll: %s", strerror(errno));
+}
+
+/* Everything asked of compute by the supervisor is in force at once or stands in the directory. */
+static void handle_controls(struct compute *c)
+{
+    struct msg_control control;
+    while (child_control(&c->child, &control)) {
+        counter_add(c->child.row, CTR_COMPUTE_messages, 1);
+        child_ack(&c->child, &control);
+    }
+}
+
+/* The main thread's heartbeat must not hide a runner that hangs. */
+static void tend(struct compute *c, uint64_t now_ns)
+{
+    struct runner *r = &c->runner;
+    if (!atomic_load(&r->busy) || runner_alive(r, c->child.params->heartbeat * NS_PER_MS))
+        child_tend(&c->child);
+    rpc_server_tend(c->rpc, now_ns);
+    requests_tend(c, now_ns);
+}
+
+static void loop(struct compute *c)
+{
+    uint64_t tend_due = 0, answers_due = 0;
+    while (!c->child.stop) {
+        wait_for_events(c);
+        uint64_t now = clock_now_ns();
+        handle_controls(c);
+        requests_take(c);
+        if (now >= answers_due) {
+            answers_tend(c, now);
+            answers_due = now + TICK_MS * NS_PER_MS;
+        }
+        if (now >= tend_due) {
+            tend(c, now);
+            tend_due = now + TEND_EVERY_NS;
+        }
+    }
+}
+
+int main(int argc, char **argv)
+{
+    struct compute *c = &the_compute;
+    start(c, argc, argv);
+    child_ready(&c->child);
+    loop(c);
+    atomic_store(&c->runner.stop, 1);
+    child_exit(&c->child);
+}

@@ -1,0 +1,372 @@
+/* What clients ask: submit, next, cancel, status. Main thread. Every handler is idempotent: a call
+ * that arrives twice finds what the first one made. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <xxhash.h>
+
+#include "lib/base/assert.h"
+#include "procs/engine/compute/compute.h"
+
+#define ANSWERED_KEEP_NS                                                                           \
+    (5 * NS_PER_S) /* a client whose last reply was lost asks again within this */
+
+static struct kv_request *row_of(struct compute *c, uint32_t row)
+{
+    return &c->child.kv.head->request[row];
+}
+
+static uint32_t state_of(const struct kv_request *q)
+{
+    return atomic_load_explicit(&q->state, memory_order_acquire);
+}
+
+struct kv_request *request_find(struct compute *c, uint64_t id, uint32_t *row)
+{
+    for (uint32_t i = 0; i < KV_REQUESTS_MAX; i++) {
+        struct kv_request *q = row_of(c, i);
+        if (state_of(q) != KV_FREE && atomic_load(&q->id) == id) {
+            *row = i;
+            return q;
+        }
+    }
+    return NULL;
+}
+
+static struct kv_request *find_key(struct compute *c, uint64_t key_hash)
+{
+    for (uint32_t i = 0; i < KV_REQUESTS_MAX; i++) {
+        struct kv_request *q = row_of(c, i);
+        if (state_of(q) != KV_FREE && atomic_load(&q->key_hash) == key_hash)
+            return q;
+    }
+    return NULL;
+}
+
+static uint32_t count_state(struct compute *c, enum kv_state state)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < KV_REQUESTS_MAX; i++)
+        n += state_of(row_of(c, i)) == (uint32_t)state;
+    return n;
+}
+
+static void free_row(struct compute *c, uint32_t row)
+{
+    struct kv_request *q = row_of(c, row);
+    sl_assert(kv_state_ended(state_of(q)));
+    c->answered_ns[row] = 0;
+    /* FREE first: a death in between leaves a log the row's next user overwrites, never a row whose
+     * log is a hole. */
+    atomic_store_explicit(&q->state, KV_FREE, memory_order_release);
+    kv_log_release(&c->child.kv, row);
+}
+
+/* A free row; if there is none, the one whose end was told longest ago. */
+static bool take_row(struct compute *c, uint32_t *row)
+{
+    uint64_t oldest = UINT64_MAX;
+    for (uint32_t i = 0; i < KV_REQUESTS_MAX; i++) {
+        if (state_of(row_of(c, i)) == KV_FREE) {
+            *row = i;
+            return true;
+        }
+        if (c->answered_ns[i] != 0 && c->answered_ns[i] < oldest) {
+            oldest = c->answered_ns[i];
+            *row = i;
+        }
+    }
+    if (oldest == UINT64_MAX)
+        return false;
+    free_row(c, *row);
+    return true;
+}
+
+/* ---- submit ---------------------------------------------------------------------------------- */
+
+struct prompt {
+    uint32_t *ids;
+    size_t count;
+};
+
+static int prompt_of_text(const struct compute *c, const struct engine_submit *s, struct prompt *p,
+                          struct error *error)
+{
+    uint32_t bos = tokenizer_bos(c->tokenizer);
+    if (tokenizer_encode(c->tokenizer, s->prompt, s->prompt_bytes, s->parse_special, &p->ids,
+                         &p->count, error) != 0)
+        return -1;
+    if (bos == TOKEN_NONE)
+        return 0;
+    uint32_t *longer = realloc(p->ids, (p->count + 1) * sizeof *longer);
+    if (!longer)
+        return error_set(error, ERR_NO_MEMORY, "no memory for the prompt");
+    memmove(longer + 1, longer, p->count * sizeof *longer);
+    longer[0] = bos;
+    p->ids = longer;
+    p->count++;
+    return 0;
+}
+
+static int ids_in_vocabulary(const struct compute *c, const uint32_t *ids, size_t count,
+                             struct error *error)
+{
+    uint32_t vocab = c->child.model->hparams.vocab;
+    for (size_t i = 0; i < count; i++)
+        if (ids[i] >= vocab)
+            return error_set(error, ERR_BAD_INPUT, "token id %u is not in the vocabulary of %u",
+                             ids[i], vocab);
+    return 0;
+}
+
+static int prompt_of_ids(const struct compute *c, const struct engine_submit *s, struct prompt *p,
+                         struct error *error)
+{
+    if (ids_in_vocabulary(c, s->prompt_ids, s->prompt_ids_count, error) != 0)
+        return -1;
+    p->ids = malloc(s->prompt_ids_count * sizeof *p->ids);
+    if (!p->ids)
+        return error_set(error, ERR_NO_MEMORY, "no memory for the prompt");
+    memcpy(p->ids, s->prompt_ids, s->prompt_ids_count * sizeof *p->ids);
+    p->count = s->prompt_ids_count;
+    return 0;
+}
+
+/* Turns the prompt into tokens that fit the context. */
+static int make_prompt(const struct compute *c, const struct engine_submit *s, struct prompt *p,
+                       struct error *error)
+{
+    uint32_t context = c->child.kv.head->context;
+    int rc = s->prompt ? prompt_of_text(c, s, p, error) : prompt_of_ids(c, s, p, error);
+    if (rc != 0 || ids_in_vocabulary(c, s->forced, s->forced_count, error) != 0)
+        return -1;
+    if (p->count == 0)
+        return error_set(error, ERR_BAD_INPUT, "the prompt has no tokens");
+    bool answers = !s->score_prompt && s->max_tokens > 0;
+    if (p->count + (answers ? 1 : 0) > context)
+        return error_set(error, ERR_BAD_INPUT,
+                         "the prompt has %zu tokens; the context is %u tokens, answer included "
+                         "(--ctx)",
+                         p->count, context);
+    return 0;
+}
+
+static uint64_t resolve_seed(int64_t seed)
+{
+    uint64_t random = clock_now_ns();
+    if (seed >= 0)
+        return (uint64_t)seed;
+    if (getrandom(&random, sizeof random, GRND_NONBLOCK) != (ssize_t)sizeof random)
+        random ^= random << 32; /* the time has to do */
+    return random >> 1;
+}
+
+static void fill_request(struct compute *c, uint32_t row, const struct engine_submit *s,
+                         const struct prompt *p, uint64_t key_hash)
+{
+    struct kv_head *head = c->child.kv.head;
+    struct kv_request *q = row_of(c, row);
+    _Atomic uint32_t *log = kv_log(&c->child.kv, row);
+    for (size_t i = 0; i < p->count; i++)
+        atomic_store_explicit(&log[i], p->ids[i], memory_order_relaxed);
+    uint32_t room = head->context - (uint32_t)p->count;
+    q->max_tokens = s->max_tokens < room ? (uint32_t)s->max_tokens : room;
+    q->forced_tokens = s->forced_count < room ? (uint32_t)s->forced_count : room;
+    for (size_t i = 0; i < q->forced_tokens; i++)
+        atomic_store_explicit(&log[p->count + i], s->forced[i], memory_order_relaxed);
+    q->flags =
+        (s->ignore_eos ? KV_FLAG_IGNORE_EOS : 0) | (s->score_prompt ? KV_FLAG_SCORE_PROMPT : 0);
+    q->logprobs = (uint32_t)s->logprobs;
+    q->error_code = ERR_NONE;
+    q->error_text[0] = 0;
+    q->stops = s->stops;
+    q->stop_token = UINT32_MAX;
+    q->stop_bytes = 0;
+    q->sampling = s->sampling;
+    q->seed = resolve_seed(s->sampling.seed);
+    q->figures = (struct kv_figures){.submitted_ns = clock_now_ns(),
+                                     .system = atomic_load(&c->child.procs.head->system_wanted)};
+    atomic_store(&q->finish, KV_FINISH_NONE);
+    atomic_store(&q->key_hash, key_hash);
+    atomic_store(&q->arrival, atomic_fetch_add(&head->next_arrival, 1));
+    atomic_store(&q->cancel, 0);
+    atomic_store(&q->prompt_tokens, (uint32_t)p->count);
+    atomic_store(&q->log_tokens, (uint32_t)p->count);
+    atomic_store(&q->kv_valid, 0);
+    atomic_store(&q->asked_ns, clock_now_ns());
+    atomic_store(&q->id, atomic_fetch_add(&head->next_id, 1));
+    atomic_store_explicit(&q->state, KV_QUEUED, memory_order_release);
+}
+
+static int admit(struct compute *c, const struct engine_submit *s, const struct prompt *p,
+                 uint64_t key_hash, uint64_t *id, struct error *error)
+{
+    uint32_t row, tokens, queued = count_state(c, KV_QUEUED);
+    if (atomic_load(&c->child.directory.head->draining))
+        return error_set(error, ERR_BUSY, "the engine is draining: it takes no new sequence");
+    if (queued >= c->child.params->queue)
+        return error_set(error, ERR_BUSY, "%u sequences wait already (--queue)", queued);
+    if (!take_row(c, &row))
+        return error_set(error, ERR_BUSY, "all %d rows of the request table are in use",
+                         KV_REQUESTS_MAX);
+    uint64_t wanted = p->count + (uint64_t)(s->score_prompt ? 0 : s->max_tokens);
+    uint32_t context = c->child.kv.head->context;
+    tokens = wanted < context ? (uint32_t)wanted : context;
+    if (kv_log_allocate(&c->child.kv, row, tokens, error) != 0)
+        return -1;
+    fill_request(c, row, s, p, key_hash);
+    *id = atomic_load(&row_of(c, row)->id);
+    runner_wake(&c->runner);
+    return 0;
+}
+
+static int submit(struct compute *c, json_t *body, uint64_t *id, uint32_t *prompt_tokens,
+                  struct error *error)
+{
+    struct engine_submit s;
+    struct prompt prompt = {0};
+    int rc = engine_submit_parse(body, &s, error);
+    if (rc == 0) {
+        uint64_t key_hash = XXH3_64bits(s.request_key, strlen(s.request_key));
+        struct kv_request *known = find_key(c, key_hash);
+        if (known) {
+            *id = atomic_load(&known->id);
+            *prompt_tokens = atomic_load(&known->prompt_tokens);
+        } else {
+            rc = make_prompt(c, &s, &prompt, error);
+            if (rc == 0)
+                rc = admit(c, &s, &prompt, key_hash, id, error);
+            *prompt_tokens = (uint32_t)prompt.count;
+        }
+    }
+    free(prompt.ids);
+    engine_submit_parsed_free(&s);
+    return rc;
+}
+
+/* ---- cancel, status -------------------------------------------------------------------------- */
+
+static void cancel_row(struct compute *c, struct kv_request *q)
+{
+    atomic_store(&q->cancel, 1);
+    uint32_t state = KV_QUEUED;
+    if (atomic_compare_exchange_strong(&q->state, &state,
+                                       KV_CANCELLED)) { /* else the runner does */
+        q->figures.finished_ns = clock_now_ns();
+        counter_add(c->child.row, CTR_COMPUTE_sequences_cancelled, 1);
+    }
+}
+
+static int cancel(struct compute *c, json_t *body, struct error *error)
+{
+    uint64_t id;
+    uint32_t row;
+    if (engine_cancel_parse(body, &id, error) != 0)
+        return -1;
+    struct kv_request *q = request_find(c, id, &row);
+    if (!q)
+        return error_set(error, ERR_NOT_FOUND, "there is no sequence %" PRIu64, id);
+    if (!kv_state_ended(state_of(q)))
+        cancel_row(c, q);
+    return 0;
+}
+
+static json_t *status(struct compute *c)
+{
+    const struct model_index *m = c->child.model;
+    return json_pack(
+        "{s:I, s:I, s:I, s:s, s:s, s:I, s:I}", "queued", (json_int_t)count_state(c, KV_QUEUED),
+        "running", (json_int_t)count_state(c, KV_RUNNING), "context",
+        (json_int_t)c->child.kv.head->context, "arch", m->arch, "model", m->name, "vocab",
+        (json_int_t)m->hparams.vocab, "trained_context", (json_int_t)m->hparams.context);
+}
+
+/* ---- the loop's part ------------------------------------------------------------------------- */
+
+static void reply(struct compute *c, struct rpc_request *request, int rc, json_t *fields,
+                  const struct error *error)
+{
+    if (rc == 0) {
+        rpc_reply(c->rpc, request, fields);
+        return;
+    }
+    c->refused++;
+    rpc_reply_error(c->rpc, request, error);
+}
+
+static void handle(struct compute *c, struct rpc_request *request)
+{
+    struct error error;
+    counter_add(c->child.row, CTR_COMPUTE_requests, 1);
+    child_progress(&c->child);
+    if (strcmp(request->op, "next") == 0) {
+        answers_add(c, request);
+    } else if (strcmp(request->op, "submit") == 0) {
+        uint64_t id = 0;
+        uint32_t prompt_tokens = 0;
+        int rc = submit(c, request->body, &id, &prompt_tokens, &error);
+        reply(c, request, rc, rc == 0 ? engine_submit_reply(id, prompt_tokens) : NULL, &error);
+    } else if (strcmp(request->op, "cancel") == 0) {
+        reply(c, request, cancel(c, request->body, &error), NULL, &error);
+    } else if (strcmp(request->op, "status") == 0) {
+        reply(c, request, 0, status(c), NULL);
+    } else {
+        error_set(&error, ERR_BAD_INPUT, "the engine has no operation \"%.40s\"", request->op);
+        reply(c, request, -1, NULL, &error);
+    }
+}
+
+void requests_take(struct compute *c)
+{
+    struct rpc_request *request;
+    while ((request = rpc_server_take(c->rpc)) != NULL)
+        handle(c, request);
+}
+
+static bool has_pending(const struct compute *c, uint64_t id)
+{
+    for (uint32_t i = 0; i < c->pending_count; i++)
+        if (c->pending[i].id == id)
+            return true;
+    return false;
+}
+
+static void tend_row(struct compute *c, uint32_t row, uint64_t now_ns)
+{
+    struct kv_request *q = row_of(c, row);
+    uint32_t state = state_of(q);
+    uint64_t limit = c->child.params->idle_cancel * NS_PER_MS;
+    uint64_t asked = atomic_load_explicit(&q->asked_ns, memory_order_relaxed);
+    bool silent = now_ns > asked && now_ns - asked > limit;
+    if (state == KV_FREE || has_pending(c, atomic_load(&q->id)))
+        return;
+    if (!kv_state_ended(state)) {
+        if (silent && !atomic_load(&q->cancel)) {
+            log_info("sequence %" PRIu64 ": nobody asked for %" PRIu64 " ms, cancelled",
+                     atomic_load(&q->id), limit / NS_PER_MS);
+            cancel_row(c, q);
+        }
+        return;
+    }
+    uint64_t told = c->answered_ns[row];
+    uint64_t ended = q->figures.finished_ns > asked ? q->figures.finished_ns : asked;
+    if ((told != 0 && now_ns > told && now_ns - told > ANSWERED_KEEP_NS) ||
+        (silent && now_ns > ended && now_ns - ended > limit))
+        free_row(c, row);
+}
+
+/* Idle rows; gauges. */
+void requests_tend(struct compute *c, uint64_t now_ns)
+{
+    for (uint32_t i = 0; i < KV_REQUESTS_MAX; i++)
+        tend_row(c, i, now_ns);
+    counter_set(c->child.row, CTR_COMPUTE_sequences_queued, count_state(c, KV_QUEUED));
+    struct rpc_server_stats rpc;
+    rpc_server_stats_get(c->rpc, &rpc);
+    counter_set(c->child.row, CTR_COMPUTE_requests_refused, c->refused + rpc.refused);
+    struct edge_stats edge;
+    edge_stats_get(c->child.supervisor, &edge);
+    counter_set(c->child.row, CTR_COMPUTE_messages_invalid, edge.invalid);
+}

@@ -1,0 +1,36 @@
+/* The part of an answer that needs no process: which tokens may be told, and their text. */
+#include <string.h>
+
+#include "procs/engine/compute/compute.h"
+
+#include "lib/text/utf8.h"
+
+size_t answer_gather(struct answer *a, const struct tokenizer *tokenizer,
+                     const _Atomic uint32_t *log, uint32_t count, bool ended, struct stop_cut cut,
+                     size_t *text_bytes)
+{
+    size_t told = 0, whole = 0, bytes = 0, n = 0;
+    while (n < count && n < ENGINE_NEXT_IDS_MAX) {
+        uint32_t id = atomic_load_explicit(&log[n], memory_order_relaxed);
+        size_t piece_bytes;
+        const char *piece = tokenizer_piece(tokenizer, id, &piece_bytes);
+        if (n >= cut.token)
+            piece_bytes = n > cut.token ? 0 : cut.bytes;
+        if (bytes + piece_bytes > sizeof a->text)
+            break;
+        memcpy(a->text + bytes, piece, piece_bytes);
+        bytes += piece_bytes;
+        a->piece_bytes[n] = (uint32_t)piece_bytes;
+        a->ids[n++] = id;
+        if (utf8_complete_prefix(a->text + whole, bytes - whole) == bytes - whole) {
+            told = n;
+            whole = bytes;
+        }
+    }
+    if (ended && n == count) {
+        told = n;
+        whole = bytes;
+    }
+    *text_bytes = whole;
+    return told;
+}

@@ -1,0 +1,103 @@
+/* The figures of a sequence that ended, under the names of `generate --output json`. */
+#include "procs/engine/compute/compute.h"
+
+static uint64_t row_counter(const struct child *child, enum service service, uint32_t number,
+                            unsigned counter)
+{
+    return counter_get(&child->procs.head->row[procs_row_of(service, number)], counter);
+}
+
+uint64_t figures_evictions(const struct child *child)
+{
+    return row_counter(child, SERVICE_CACHE, 0, CTR_CACHE_evictions);
+}
+
+uint64_t figures_bytes_read(const struct child *child)
+{
+    uint64_t sum = 0;
+    for (uint32_t n = 0; n < child->procs.head->loaders; n++)
+        sum += row_counter(child, SERVICE_LOADER, n, CTR_LOADER_bytes_read);
+    return sum;
+}
+
+static uint64_t restarts(const struct child *child)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < child->procs.head->rows && i < SERVICE_ROWS_MAX; i++)
+        sum += atomic_load_explicit(&child->procs.head->row[i].restarts, memory_order_relaxed);
+    return sum;
+}
+
+static double ms_between(uint64_t from, uint64_t to)
+{
+    return from != 0 && to > from ? (double)(to - from) / 1e6 : 0;
+}
+
+static double per_second(uint64_t n, uint64_t ns)
+{
+    return ns > 0 ? (double)n * 1e9 / (double)ns : 0;
+}
+
+static uint64_t grown(uint64_t before, uint64_t after)
+{
+    return after > before ? after - before : 0;
+}
+
+/* The median is not known any more when another incarnation ended the sequence: then the mean. */
+static json_t *tpot_json(const struct compute *c, uint32_t row, uint64_t id, uint64_t steps,
+                         uint64_t decode_ns)
+{
+    struct tpot t = c->runner.tpot[row];
+    if (t.id != id)
+        t.p50_ms = t.p95_ms = t.p99_ms = steps ? (double)decode_ns / 1e6 / (double)steps : 0;
+    return json_pack("{s:f, s:f, s:f}", "p50", t.p50_ms, "p95", t.p95_ms, "p99", t.p99_ms);
+}
+
+static bool put_int(json_t *o, const char *name, uint64_t value)
+{
+    return json_object_set_new(o, name, json_integer((json_int_t)value)) == 0;
+}
+
+static bool put_real(json_t *o, const char *name, double value)
+{
+    return json_object_set_new(o, name, json_real(value)) == 0;
+}
+
+static bool put_sequence(const struct compute *c, uint32_t row, json_t *o)
+{
+    struct kv_request *q = &c->child.kv.head->request[row];
+    const struct kv_figures *f = &q->figures;
+    uint64_t prompt = atomic_load(&q->prompt_tokens);
+    uint64_t tokens = atomic_load(&q->log_tokens) - prompt, steps = tokens > 1 ? tokens - 1 : 0;
+    return put_int(o, "prompt_tokens", prompt) && put_int(o, "tokens", tokens) &&
+           put_real(o, "ttft_ms", ms_between(f->submitted_ns, f->first_token_ns)) &&
+           put_real(o, "queue_ms", ms_between(f->submitted_ns, f->started_ns)) &&
+           put_real(o, "prefill_tps", per_second(prompt, f->prefill_ns)) &&
+           put_real(o, "decode_tps", per_second(steps, f->decode_ns)) &&
+           json_object_set_new(o, "tpot_ms",
+                               tpot_json(c, row, atomic_load(&q->id), steps, f->decode_ns)) == 0 &&
+           put_int(o, "hits", f->hits) && put_int(o, "late", f->late) &&
+           put_int(o, "misses", f->misses) && put_int(o, "skipped", f->skipped) &&
+           put_int(o, "low_tier_uses", f->low_tier_uses) &&
+           put_int(o, "evictions", grown(f->evictions_before, f->evictions_after)) &&
+           put_int(o, "bytes_read", grown(f->bytes_read_before, f->bytes_read_after)) &&
+           put_real(o, "stall_ms", (double)f->stall_ns / 1e6) && put_int(o, "resumes", f->resumes);
+}
+
+json_t *figures_json(const struct compute *c, uint32_t row)
+{
+    const struct child *child = &c->child;
+    const struct kv_figures *f = &child->kv.head->request[row].figures;
+    json_t *o = json_object();
+    if (o && put_sequence(c, row, o) &&
+        put_int(o, "peak_memory_bytes",
+                row_counter(child, SERVICE_SUPERVISOR, 0, CTR_SUPERVISOR_used_bytes_max)) &&
+        put_int(o, "budget_bytes",
+                row_counter(child, SERVICE_SUPERVISOR, 0, CTR_SUPERVISOR_budget_bytes)) &&
+        put_int(o, "arena_bytes", atomic_load(&child->directory.head->quota_bytes)) &&
+        json_object_set_new(o, "system", json_string(system_at((uint32_t)f->system)->name)) == 0 &&
+        put_int(o, "restarts", restarts(child)))
+        return o;
+    json_decref(o);
+    return NULL;
+}

@@ -1,0 +1,102 @@
+#include "procs/engine/compute/main/stops.h"
+
+#include "lib/base/assert.h"
+
+struct place { /* a byte of the generated text */
+    uint32_t token;
+    size_t byte;
+};
+
+struct answer_log {
+    const struct tokenizer *tokenizer;
+    const _Atomic uint32_t *log;
+    uint32_t count;
+};
+
+enum meeting { NOT_THERE, BEGINS, THERE };
+
+static const char *piece_at(const struct answer_log *a, uint32_t token, size_t *bytes)
+{
+    return tokenizer_piece(a->tokenizer, atomic_load_explicit(&a->log[token], memory_order_relaxed),
+                           bytes);
+}
+
+/* How a stop's text meets the generated text from a place on. */
+static enum meeting meet(const struct answer_log *a, struct place from, const char *stop,
+                         size_t stop_bytes)
+{
+    size_t bytes, met = 0;
+    for (; from.token < a->count; from = (struct place){from.token + 1, 0}) {
+        const char *piece = piece_at(a, from.token, &bytes);
+        for (; from.byte < bytes; from.byte++) {
+            if (piece[from.byte] != stop[met])
+                return NOT_THERE;
+            if (++met == stop_bytes)
+                return THERE;
+        }
+    }
+    return BEGINS;
+}
+
+static enum meeting meet_any(const struct answer_log *a, const struct stop_texts *stops,
+                             struct place from)
+{
+    enum meeting best = NOT_THERE;
+    for (uint32_t i = 0; i < stops->count; i++) {
+        enum meeting m = meet(a, from, stops->text[i], stops->bytes[i]);
+        best = m > best ? m : best;
+    }
+    return best;
+}
+
+/* The first token that a text can begin in which ends in the newest one. */
+static uint32_t first_token(const struct answer_log *a)
+{
+    uint32_t token = a->count - 1;
+    for (size_t bytes = 0, before = 0; token > 0 && before + 1 < STOP_TEXT_BYTES_MAX;
+         before += bytes)
+        piece_at(a, --token, &bytes);
+    return token;
+}
+
+/* The first place where some text is there, or, with `begins`, may come to be. */
+static bool find(const struct answer_log *a, const struct stop_texts *stops, bool begins,
+                 struct place *found)
+{
+    for (uint32_t token = first_token(a); token < a->count; token++) {
+        size_t bytes;
+        piece_at(a, token, &bytes);
+        for (size_t byte = 0; byte < bytes; byte++) {
+            struct place from = {token, byte};
+            enum meeting m = meet_any(a, stops, from);
+            if (m == THERE || (begins && m == BEGINS)) {
+                *found = from;
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+bool stops_match(const struct stop_texts *stops, const struct tokenizer *tokenizer,
+                 const _Atomic uint32_t *log, uint32_t count, struct stop_cut *cut)
+{
+    const struct answer_log a = {tokenizer, log, count};
+    struct place found;
+    sl_assert(stops->count <= STOP_TEXTS_MAX);
+    if (stops->count == 0 || count == 0 || !find(&a, stops, false, &found))
+        return false;
+    *cut = (struct stop_cut){found.token, (uint32_t)found.byte};
+    return true;
+}
+
+uint32_t stops_settled(const struct stop_texts *stops, const struct tokenizer *tokenizer,
+                       const _Atomic uint32_t *log, uint32_t count)
+{
+    const struct answer_log a = {tokenizer, log, count};
+    struct place found;
+    sl_assert(stops->count <= STOP_TEXTS_MAX);
+    if (stops->count == 0 || count == 0 || !find(&a, stops, true, &found))
+        return count;
+    return found.token;
+}

@@ -1,0 +1,162 @@
+/* The runner: a thread that computes one sequence at a time, in order of arrival. Everything it
+ * needs is allocated before compute is READY; after that it never calls malloc itself. */
+#include <errno.h>
+#include <linux/futex.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "lib/base/assert.h"
+#include "lib/core/pool.h"
+#include "procs/engine/compute/compute.h"
+
+#define IDLE_WAIT_NS  (50 * NS_PER_MS) /* the cache's edge is tended meanwhile */
+#define SCRATCH_LIMIT (512 * MIB)
+
+static uint32_t threads_of(const struct params *p)
+{
+    cpu_set_t set;
+    uint64_t n = p->threads;
+    if (n == 0)
+        n = sched_getaffinity(0, sizeof set, &set) == 0 ? (uint64_t)CPU_COUNT(&set) : 1;
+    return n < 1 ? 1 : n > POOL_THREADS_MAX ? POOL_THREADS_MAX : (uint32_t)n;
+}
+
+/* Within a run the instruction set never changes: between two the bits may differ. */
+static const struct kernel_ops *choose_ops(struct child *child)
+{
+    struct kv_head *kv = child->kv.head;
+    uint32_t chosen = atomic_load(&kv->isa);
+    const struct kernel_ops *ops = chosen ? kernel_ops_of((enum kernel_isa)(chosen - 1))
+                                          : kernel_ops_select(child->params->isa);
+    if (!ops && chosen)
+        log_fatal(1, "the run was begun with instructions (isa %u) that are not to be had here",
+                  chosen - 1);
+    if (!ops)
+        log_fatal(2, "this machine or build has no %s instructions (--isa)", child->params->isa);
+    atomic_store(&kv->isa, (uint32_t)ops->isa + 1);
+    counter_set(child->row, CTR_COMPUTE_isa, (uint64_t)ops->isa);
+    return ops;
+}
+
+/* The lease may already be set (a successor's is): scratch takes at most half of it. */
+static size_t scratch_limit(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_DATA, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ||
+        limit.rlim_cur / 2 > SCRATCH_LIMIT)
+        return SCRATCH_LIMIT;
+    return limit.rlim_cur / 2;
+}
+
+static int open_core(struct runner *r, struct error *error)
+{
+    struct child *child = r->child;
+    const struct params *p = child->params;
+    struct core_config config = {.model = child->model,
+                                 .ops = choose_ops(child),
+                                 .source = experts_source(&r->experts),
+                                 .threads = threads_of(p),
+                                 .nice = (int)p->nice,
+                                 .chunk = (uint32_t)p->prefill_chunk,
+                                 .scratch_limit = scratch_limit(),
+                                 .prefill_order =
+                                     prefill_order_find(r->experts.knobs.prefill_order)};
+    r->core = core_create(&config, error);
+    if (!r->core)
+        return -1;
+    char bytes[16];
+    log_info("%s, %u threads, chunks of %u tokens, %s of scratch", config.ops->name, config.threads,
+             core_chunk(r->core), bytes_format(core_scratch_bytes(r->core), bytes));
+    counter_set(child->row, CTR_COMPUTE_threads, config.threads);
+    atomic_store_explicit(&child->row->threads, config.threads, memory_order_relaxed);
+    return 0;
+}
+
+int runner_open(struct runner *r, struct compute *c, struct error *error)
+{
+    const struct model_hparams *hp = &c->child.model->hparams;
+    r->child = &c->child;
+    r->eos = tokenizer_eos(c->tokenizer);
+    r->tokenizer = c->tokenizer;
+    r->experts.beat_ns = &r->beat_ns;
+    if (experts_open(&r->experts, &c->child, r, error) != 0 || open_core(r, error) != 0)
+        return -1;
+    r->sampler = sampler_create(hp->vocab, error);
+    if (!r->sampler)
+        return -1;
+    r->tokens = calloc(core_chunk(r->core), sizeof *r->tokens);
+    r->scores = calloc(core_chunk(r->core), sizeof *r->scores);
+    r->recent = calloc(RECENT_TOKENS_MAX, sizeof *r->recent);
+    r->keys = calloc(hp->layers, sizeof *r->keys);
+    r->values = calloc(hp->layers, sizeof *r->values);
+    if (!r->tokens || !r->scores || !r->recent || !r->keys || !r->values)
+        return error_set(error, ERR_NO_MEMORY, "no memory for the runner");
+    return 0;
+}
+
+/* The next row to compute: what a predecessor left RUNNING, or QUEUED, by arrival. */
+static bool next_row(struct runner *r, uint32_t *row)
+{
+    struct kv_request *requests = r->child->kv.head->request;
+    uint64_t best = UINT64_MAX;
+    for (uint32_t i = 0; i < KV_REQUESTS_MAX; i++) {
+        uint32_t state = atomic_load_explicit(&requests[i].state, memory_order_acquire);
+        uint64_t arrival = atomic_load_explicit(&requests[i].arrival, memory_order_relaxed);
+        if ((state == KV_QUEUED || state == KV_RUNNING) && arrival < best) {
+            best = arrival;
+            *row = i;
+        }
+    }
+    return best != UINT64_MAX;
+}
+
+static void wait_for_work(struct runner *r, uint32_t seen)
+{
+    struct timespec timeout = {.tv_nsec = (long)IDLE_WAIT_NS};
+    child_wait(r->child, WAIT_IDLE);
+    syscall(SYS_futex, &r->work, FUTEX_WAIT_PRIVATE, seen, &timeout, NULL, 0);
+}
+
+static void *runner_main(void *arg)
+{
+    struct runner *r = arg;
+    if (r->child->params->nice > 0)
+        setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), (int)r->child->params->nice);
+    while (!atomic_load(&r->stop)) {
+        uint32_t row, seen = atomic_load(&r->work);
+        experts_tend(&r->experts, clock_now_ns());
+        if (!next_row(r, &row)) {
+            wait_for_work(r, seen);
+            continue;
+        }
+        atomic_store(&r->busy, 1);
+        child_wait(r->child, WAIT_NONE);
+        sequence_run(r, row);
+        atomic_store(&r->busy, 0);
+    }
+    return NULL;
+}
+
+int runner_start(struct runner *r, struct error *error)
+{
+    atomic_store(&r->beat_ns, clock_now_ns());
+    int rc = pthread_create(&r->thread, NULL, runner_main, r);
+    return rc == 0 ? 0 : error_set_errno(error, ERR_NO_MEMORY, rc, "cannot start the runner");
+}
+
+void runner_wake(struct runner *r)
+{
+    atomic_fetch_add(&r->work, 1);
+    syscall(SYS_futex, &r->work, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}
+
+bool runner_alive(const struct runner *r, uint64_t heartbeat_ns)
+{
+    uint64_t beat = atomic_load_explicit(&r->beat_ns, memory_order_relaxed);
+    uint64_t now = clock_now_ns();
+    return now < beat || now - beat < heartbeat_ns / 2;
+}

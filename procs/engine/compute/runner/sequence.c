@@ -1,0 +1,319 @@
+/* One sequence from its first token to its end. The token log is the only truth: each turn computes
+ * the tokens of the log that have no KV row yet, and when that reaches the log's end it appends
+ * one. So prefill, decode, and taking over from a dead predecessor are the same loop. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "lib/base/assert.h"
+#include "procs/engine/compute/compute.h"
+
+struct sequence {
+    struct runner *runner;
+    struct kv_request *request;
+    _Atomic uint32_t *log;
+    float *logprobs;
+    struct core_sequence view;
+    uint32_t row, positions; /* positions: length of the log at most */
+    bool score, resumed;
+};
+
+static void log_event(struct sequence *s, enum use_kind kind, uint32_t position, uint32_t tokens)
+{
+    struct use_record record = {.sequence = s->view.sequence,
+                                .position = position,
+                                .tokens = tokens,
+                                .kind = (uint8_t)kind,
+                                .system = (uint16_t)s->runner->experts.system,
+                                .prefill = tokens > 1};
+    uses_append(&s->runner->child->uses, &record);
+}
+
+static uint32_t get(const _Atomic uint32_t *word)
+{
+    return atomic_load_explicit(word, memory_order_relaxed);
+}
+
+/* A stop's text ends in the newest token. Written before the row says that it ended. */
+static bool stopped(struct sequence *s, uint32_t prompt, uint32_t tokens)
+{
+    struct stop_cut cut;
+    if (!stops_match(&s->request->stops, s->runner->tokenizer, s->log + prompt, tokens - prompt,
+                     &cut))
+        return false;
+    s->request->stop_token = cut.token;
+    s->request->stop_bytes = cut.bytes;
+    return true;
+}
+
+/* What the log says: KV_FINISH_NONE while there is something to do. */
+static enum kv_finish finished(struct sequence *s)
+{
+    uint32_t tokens = get(&s->request->log_tokens), prompt = get(&s->request->prompt_tokens);
+    if (s->score)
+        return get(&s->request->kv_valid) >= prompt ? KV_FINISH_LENGTH : KV_FINISH_NONE;
+    bool stops = (s->request->flags & KV_FLAG_IGNORE_EOS) == 0;
+    if (tokens > prompt && stops && get(&s->log[tokens - 1]) == s->runner->eos)
+        return KV_FINISH_STOP;
+    if (stopped(s, prompt, tokens))
+        return KV_FINISH_STOP;
+    return tokens - prompt >= s->request->max_tokens || tokens >= s->positions ? KV_FINISH_LENGTH
+                                                                               : KV_FINISH_NONE;
+}
+
+static void end(struct sequence *s, enum kv_state state, enum kv_finish finish)
+{
+    struct kv_request *q = s->request;
+    struct runner *r = s->runner;
+    q->figures.finished_ns = clock_now_ns();
+    q->figures.evictions_after = figures_evictions(r->child);
+    q->figures.bytes_read_after = figures_bytes_read(r->child);
+    r->tpot[s->row] = (struct tpot){.id = atomic_load(&q->id),
+                                    .p50_ms = histogram_quantile(&r->token_ns, 0.50) / 1e6,
+                                    .p95_ms = histogram_quantile(&r->token_ns, 0.95) / 1e6,
+                                    .p99_ms = histogram_quantile(&r->token_ns, 0.99) / 1e6};
+    log_event(s, USE_SEQUENCE_END, get(&q->log_tokens), 0);
+    kv_row_release(&r->child->kv, s->row);
+    counter_set(r->child->row, CTR_COMPUTE_kv_bytes, 0);
+    counter_set(r->child->row, CTR_COMPUTE_sequences_running, 0);
+    counter_add(r->child->row,
+                state == KV_DONE     ? CTR_COMPUTE_sequences_done
+                : state == KV_FAILED ? CTR_COMPUTE_sequences_failed
+                                     : CTR_COMPUTE_sequences_cancelled,
+                1);
+    atomic_store_explicit(&q->finish, (uint32_t)finish, memory_order_relaxed);
+    atomic_store_explicit(&q->state, (uint32_t)state, memory_order_release);
+}
+
+static void fail(struct sequence *s, const struct error *error)
+{
+    struct kv_request *q = s->request;
+    if (error->code == ERR_CANCELLED) {
+        end(s, KV_CANCELLED, KV_FINISH_CANCELLED);
+        return;
+    }
+    q->error_code = error->code;
+    snprintf(q->error_text, sizeof q->error_text, "%.255s", error->text);
+    log_warn("sequence %llu: %s", (unsigned long long)atomic_load(&q->id), error->text);
+    /* end() frees the KV before the row says FAILED: a successor that finds it RUNNING in between
+     * must not believe rows that are gone. */
+    atomic_store_explicit(&q->kv_valid, 0, memory_order_release);
+    end(s, KV_FAILED, KV_FINISH_ERROR);
+}
+
+/* Claims a QUEUED row, or takes over a RUNNING one. False: it was cancelled meanwhile. */
+static bool claim(struct sequence *s)
+{
+    struct kv_request *q = s->request;
+    struct child *child = s->runner->child;
+    uint32_t state = KV_QUEUED;
+    if (atomic_compare_exchange_strong(&q->state, &state, KV_RUNNING)) {
+        q->figures.started_ns = clock_now_ns();
+        q->figures.evictions_before = figures_evictions(child);
+        q->figures.bytes_read_before = figures_bytes_read(child);
+    } else if (state == KV_RUNNING) {
+        q->figures.resumes++;
+        s->resumed = true;
+        counter_add(child->row, CTR_COMPUTE_sequences_resumed, 1);
+        log_info("sequence %llu: taken over at token %u", (unsigned long long)atomic_load(&q->id),
+                 get(&q->log_tokens));
+    } else {
+        return false;
+    }
+    counter_set(child->row, CTR_COMPUTE_sequences_running, 1);
+    return true;
+}
+
+/* Gigabytes of KV take seconds to allocate. */
+static void alive(void *arg)
+{
+    struct runner *r = arg;
+    atomic_store_explicit(&r->beat_ns, clock_now_ns(), memory_order_relaxed);
+}
+
+/* A system changes at the start of a sequence: what has begun goes on as it began. */
+static int take_system(struct sequence *s, struct error *error)
+{
+    struct runner *r = s->runner;
+    struct procs_head *head = r->child->procs.head;
+    uint32_t wanted = atomic_load(&head->system_wanted);
+    if (s->resumed || wanted == r->experts.system)
+        return 0;
+    if (experts_system(&r->experts, wanted, error) != 0)
+        return -1;
+    core_prefill_order(r->core, prefill_order_find(r->experts.knobs.prefill_order));
+    atomic_store(&head->system_now, wanted);
+    log_info("system %s from here on", system_at(wanted)->name);
+    return 0;
+}
+
+static int begin(struct sequence *s, struct error *error)
+{
+    struct runner *r = s->runner;
+    struct child *child = r->child;
+    struct kv_request *q = s->request;
+    uint64_t wanted = get(&q->prompt_tokens) + (uint64_t)(s->score ? 0 : q->max_tokens);
+    uint32_t context = child->kv.head->context;
+    s->positions = wanted < context ? (uint32_t)wanted : context;
+    histogram_clear(&r->token_ns);
+    r->experts.request = q;
+    if (take_system(s, error) != 0)
+        return -1;
+    q->figures.system = r->experts.system;
+    if (kv_row_allocate(&child->kv, s->row, s->positions, alive, r, error) != 0)
+        return -1;
+    counter_set(child->row, CTR_COMPUTE_kv_bytes,
+                kv_sequence_bytes(&child->model->hparams, s->positions));
+    for (uint32_t l = 0; l < child->model->hparams.layers; l++) {
+        r->keys[l] = kv_keys(&child->kv, s->row, l);
+        r->values[l] = kv_values(&child->kv, s->row, l);
+    }
+    s->view = (struct core_sequence){.sequence = (uint32_t)atomic_load(&q->id),
+                                     .keys = r->keys,
+                                     .values = r->values,
+                                     .renormalise_skips = r->experts.knobs.skip_renormalise};
+    log_event(s, USE_SEQUENCE_BEGIN, get(&q->kv_valid), get(&q->prompt_tokens));
+    return 0;
+}
+
+/* The tokens the repeat penalty looks at: the end of the log. */
+static size_t recent_tokens(struct sequence *s, uint32_t tokens)
+{
+    int64_t wanted = s->request->sampling.repeat_last_n;
+    uint32_t n = wanted < tokens ? (uint32_t)wanted : tokens;
+    n = n < RECENT_TOKENS_MAX ? n : RECENT_TOKENS_MAX;
+    for (uint32_t i = 0; i < n; i++)
+        s->runner->recent[i] = get(&s->log[tokens - n + i]);
+    return n;
+}
+
+/* Chooses the token after the last row of the pass and appends it. A forced one is in its place
+ * already; its logits are computed all the same, so that it takes the time of a chosen one. */
+static void append_token(struct sequence *s, uint32_t rows)
+{
+    struct runner *r = s->runner;
+    struct kv_request *q = s->request;
+    uint32_t at = get(&q->log_tokens), vocab = r->child->model->hparams.vocab;
+    const struct sampling *p = &q->sampling;
+    struct sampler_settings settings = {
+        .temperature = p->temperature,
+        .top_p = p->top_p,
+        .min_p = p->min_p,
+        .repeat_penalty = p->repeat_penalty,
+        .top_k = p->top_k < vocab ? (uint32_t)p->top_k : 0,
+        .seed = q->seed,
+    };
+    const float *logits = core_output(r->core, rows - 1, 1);
+    size_t recent = settings.repeat_penalty != 1.0 ? recent_tokens(s, at) : 0;
+    bool forced = at - get(&q->prompt_tokens) < q->forced_tokens;
+    uint32_t token = forced ? get(&s->log[at])
+                            : sampler_choose(r->sampler, &settings, logits, r->recent, recent, at);
+    s->logprobs[at] = q->logprobs ? core_log_probability(logits, vocab, token) : NAN;
+    atomic_store_explicit(&s->log[at], token, memory_order_relaxed);
+    atomic_store_explicit(&q->log_tokens, at + 1, memory_order_release);
+}
+
+/* Log-probabilities of the prompt's tokens position + 1 .. position + rows, where they exist. */
+static void score_rows(struct sequence *s, uint32_t position, uint32_t rows)
+{
+    struct runner *r = s->runner;
+    uint32_t prompt = get(&s->request->prompt_tokens);
+    uint32_t n = position + rows < prompt ? rows : rows - 1;
+    if (position == 0)
+        s->logprobs[0] = NAN;
+    for (uint32_t i = 0; i < n; i++) /* the pass is over: its tokens are not needed any more */
+        r->tokens[i] = get(&s->log[position + 1 + i]);
+    if (n > 0)
+        core_score(r->core, 0, n, r->tokens, r->scores);
+    memcpy(&s->logprobs[position + 1], r->scores, n * sizeof *r->scores);
+}
+
+static void account(struct sequence *s, uint32_t position, uint32_t rows, uint64_t ns,
+                    bool appended)
+{
+    struct proc_row *row = s->runner->child->row;
+    struct kv_figures *f = &s->request->figures;
+    if (position < get(&s->request->prompt_tokens)) {
+        f->prefill_ns += ns;
+        counter_add(row, CTR_COMPUTE_prefill_ns, ns);
+        counter_add(row, CTR_COMPUTE_tokens_prefill, rows);
+    } else {
+        f->decode_ns += ns;
+        counter_add(row, CTR_COMPUTE_decode_ns, ns);
+        histogram_add(&s->runner->token_ns, ns);
+    }
+    if (appended) {
+        counter_add(row, CTR_COMPUTE_tokens_decode, 1);
+        if (f->first_token_ns == 0)
+            f->first_token_ns = clock_now_ns();
+    }
+    child_progress(s->runner->child);
+}
+
+/* One forward pass and what follows from it. */
+static int turn(struct sequence *s, struct error *error)
+{
+    struct runner *r = s->runner;
+    struct kv_request *q = s->request;
+    uint64_t start = clock_now_ns();
+    uint32_t position = get(&q->kv_valid), tokens = get(&q->log_tokens);
+    sl_assert(position < tokens);
+    uint32_t rows = tokens - position;
+    rows = rows < core_chunk(r->core) ? rows : core_chunk(r->core);
+    /* A chunk never spans prompt and answer, so that each has its own time. */
+    uint32_t prompt = get(&q->prompt_tokens);
+    if (position < prompt && rows > prompt - position)
+        rows = prompt - position;
+    for (uint32_t i = 0; i < rows; i++)
+        r->tokens[i] = get(&s->log[position + i]);
+    if (core_forward(r->core, &s->view, r->tokens, position, rows, error) != 0)
+        return -1;
+    if (s->score)
+        score_rows(s, position, rows);
+    /* The token first: a death in between repeats these rows with the same bits, whereas a log
+     * that is all valid would leave its last row's logits nowhere. */
+    if (r->experts.lockstep) {
+        experts_flush_guesses(&r->experts);
+        lockstep_token_end(r->experts.lockstep);
+    }
+    bool appends = !s->score && position + rows == tokens;
+    if (appends)
+        append_token(s, rows);
+    atomic_store_explicit(&q->kv_valid, position + rows, memory_order_release);
+    log_event(s, USE_TOKEN_END, position, rows);
+    account(s, position, rows, clock_now_ns() - start, appends);
+    return 0;
+}
+
+void sequence_run(struct runner *r, uint32_t row)
+{
+    struct kv *kv = &r->child->kv;
+    struct sequence s = {.runner = r,
+                         .request = &kv->head->request[row],
+                         .log = kv_log(kv, row),
+                         .logprobs = kv_logprobs(kv, row),
+                         .row = row};
+    struct error error;
+    if (!claim(&s))
+        return;
+    s.score = (s.request->flags & KV_FLAG_SCORE_PROMPT) != 0; /* of the request that was claimed */
+    if (begin(&s, &error) != 0) {
+        fail(&s, &error);
+        return;
+    }
+    enum kv_finish finish;
+    while ((finish = finished(&s)) == KV_FINISH_NONE) {
+        if (get(&s.request->cancel)) {
+            end(&s, KV_CANCELLED, KV_FINISH_CANCELLED);
+            return;
+        }
+        if (turn(&s, &error) != 0) {
+            if (!atomic_load(&r->stop)) /* else the row stays as it is: the process ends */
+                fail(&s, &error);
+            return;
+        }
+        if (atomic_load_explicit(&r->stop, memory_order_relaxed))
+            return;
+    }
+    end(&s, KV_DONE, finish);
+}

@@ -1,0 +1,85 @@
+/* Log-probabilities of what is told. Everything that is kept is text in counted buffers: as JSON
+ * objects a token costs ten times as much. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/bytes.h"
+#include "procs/engine/gateway/gateway.h"
+
+#define LEAST_LOGPROB (-9999.0) /* as OpenAI writes an impossible one */
+
+static size_t characters(const char *text, size_t bytes)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < bytes; i++)
+        n += ((unsigned char)text[i] & 0xc0) != 0x80;
+    return n;
+}
+
+static json_t *bytes_json(const char *text, size_t bytes)
+{
+    json_t *array = json_array();
+    for (size_t i = 0; i < bytes; i++)
+        json_array_append_new(array, json_integer((unsigned char)text[i]));
+    return array;
+}
+
+json_t *logprobs_take(struct stream *s, const struct engine_next *next, size_t count)
+{
+    if (!s->request.logprobs)
+        return NULL;
+    size_t sum = 0, at = 0;
+    json_t *entries = json_array();
+    for (size_t i = 0; i < next->piece_bytes_count; i++)
+        sum += next->piece_bytes[i];
+    /* Bytes that are no UTF-8 were replaced: then nobody knows which token they were of. */
+    bool known = next->piece_bytes_count == next->count && sum == next->text_bytes;
+    for (size_t i = 0; i < count && i < next->logprobs_count; i++) {
+        size_t bytes = known ? next->piece_bytes[i] : 0;
+        const char *text = next->text + at;
+        double logprob = next->logprobs[i] < LEAST_LOGPROB ? LEAST_LOGPROB : next->logprobs[i];
+        json_array_append_new(entries, json_pack("{s:o, s:f, s:o, s:[], s:I}", "token",
+                                                 rpc_text_json(text, bytes), "logprob", logprob,
+                                                 "bytes", bytes_json(text, bytes), "top_logprobs",
+                                                 "offset", (json_int_t)s->logprobs.offset));
+        s->logprobs.offset += characters(text, bytes);
+        at += bytes;
+    }
+    return entries;
+}
+
+/* Appends a value to a list without its brackets. */
+static void keep(struct stream *s, struct buffer *list, const json_t *value)
+{
+    struct quota *q = &s->gateway->quota;
+    char *text = value ? json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
+    if (!text || (list->bytes > 0 && !buffer_add(q, list, ",", 1)) ||
+        !buffer_add(q, list, text, strlen(text)))
+        s->failed = true;
+    free(text);
+}
+
+void logprobs_keep(struct stream *s, json_t *entries)
+{
+    struct logprobs *l = &s->logprobs;
+    for (size_t i = 0; i < json_array_size(entries) && !s->failed; i++) {
+        json_t *entry = json_array_get(entries, i);
+        if (s->request.kind == API_CHAT) {
+            json_object_del(entry, "offset");
+            keep(s, &l->whole, entry);
+        } else {
+            keep(s, &l->whole, json_object_get(entry, "token"));
+            keep(s, &l->values, json_object_get(entry, "logprob"));
+            keep(s, &l->offsets, json_object_get(entry, "offset"));
+        }
+    }
+    json_decref(entries);
+}
+
+void logprobs_free(struct stream *s)
+{
+    struct logprobs *l = &s->logprobs;
+    struct buffer *const buffers[] = {&l->whole, &l->values, &l->offsets};
+    for (size_t i = 0; i < ARRAY_LEN(buffers); i++)
+        buffer_free(&s->gateway->quota, buffers[i]);
+}

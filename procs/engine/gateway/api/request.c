@@ -1,0 +1,428 @@
+#include "procs/engine/gateway/api/request.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ipc/rpc/json.h"
+#include "lib/base/bytes.h"
+#include "lib/model/tokenizer/tokenizer.h"
+#include "lib/text/utf8.h"
+
+enum where { COMPLETION = 1 << API_COMPLETION, CHAT = 1 << API_CHAT, BOTH = COMPLETION | CHAT };
+
+struct taker {
+    struct api_request *out;
+    const struct api_limits *limits;
+    const char *name; /* of the field at hand */
+    struct error *error;
+};
+
+static int wrong(const struct taker *t, const char *should)
+{
+    return error_set(t->error, ERR_BAD_INPUT, "'%s' must be %s", t->name, should);
+}
+
+static int unable(const struct taker *t, const char *what)
+{
+    return error_set(t->error, ERR_BAD_INPUT, "'%s': %s", t->name, what);
+}
+
+/* ---- fields that are not used ---------------------------------------------------------------- */
+
+static int take_anything(struct taker *t, const json_t *value)
+{
+    (void)t;
+    (void)value;
+    return 0;
+}
+
+static int take_neutral_one(struct taker *t, const json_t *value)
+{
+    if (json_is_integer(value) && json_integer_value(value) == 1)
+        return 0;
+    return unable(t, "only 1 is supported: one sequence at a time is computed");
+}
+
+static int take_neutral_zero(struct taker *t, const json_t *value)
+{
+    if (json_is_number(value) && json_number_value(value) == 0)
+        return 0;
+    return unable(t, "only 0 is supported");
+}
+
+static int take_neutral_false(struct taker *t, const json_t *value)
+{
+    return json_is_false(value) ? 0 : unable(t, "only false is supported");
+}
+
+static int take_neutral_empty(struct taker *t, const json_t *value)
+{
+    if ((json_is_string(value) && json_string_length(value) == 0) ||
+        (json_is_array(value) && json_array_size(value) == 0) ||
+        (json_is_object(value) && json_object_size(value) == 0))
+        return 0;
+    return unable(t, "this is not supported");
+}
+
+static int take_neutral_none(struct taker *t, const json_t *value)
+{
+    const char *word = json_string_value(value);
+    if (word && (strcmp(word, "none") == 0 || strcmp(word, "auto") == 0))
+        return 0;
+    return unable(t, "tools are not supported");
+}
+
+static int take_response_format(struct taker *t, const json_t *value)
+{
+    const char *type = json_string_value(json_object_get(value, "type"));
+    return type && strcmp(type, "text") == 0 ? 0
+                                             : unable(t, "only {\"type\":\"text\"} is supported");
+}
+
+static int take_modalities(struct taker *t, const json_t *value)
+{
+    const char *word = json_string_value(json_array_get(value, 0));
+    if (json_array_size(value) == 1 && word && strcmp(word, "text") == 0)
+        return 0;
+    return unable(t, "only [\"text\"] is supported");
+}
+
+/* ---- sampling and shape ---------------------------------------------------------------------- */
+
+static int take_sampling(struct taker *t, const json_t *value)
+{
+    char text[40];
+    if (json_is_integer(value))
+        snprintf(text, sizeof text, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
+    else if (json_is_real(value))
+        snprintf(text, sizeof text, "%.17g", json_real_value(value));
+    else
+        return wrong(t, "a number");
+    return sampling_set(&t->out->sampling, t->name, text, t->error);
+}
+
+static int take_bool(struct taker *t, const json_t *value, bool *out)
+{
+    if (!json_is_boolean(value))
+        return wrong(t, "true or false");
+    *out = json_is_true(value);
+    return 0;
+}
+
+static int take_stream(struct taker *t, const json_t *value)
+{
+    return take_bool(t, value, &t->out->stream);
+}
+
+static int take_ignore_eos(struct taker *t, const json_t *value)
+{
+    return take_bool(t, value, &t->out->ignore_eos);
+}
+
+static int take_stream_options(struct taker *t, const json_t *value)
+{
+    const json_t *usage = json_object_get(value, "include_usage");
+    if (!json_is_object(value) || (usage && !json_is_boolean(usage)))
+        return wrong(t, "an object with include_usage");
+    t->out->include_usage = json_is_true(usage);
+    return 0;
+}
+
+static int take_max_tokens(struct taker *t, const json_t *value)
+{
+    json_int_t n = json_integer_value(value);
+    if (!json_is_integer(value) || n < 0)
+        return wrong(t, "a whole number, 0 or more");
+    t->out->max_tokens = n < ENGINE_TOKENS_MAX ? n : ENGINE_TOKENS_MAX;
+    return 0;
+}
+
+#define NO_ALTERNATIVES                                                                            \
+    "the engine tells the log-probability of each chosen token, not of others (0 is what it can "  \
+    "do)"
+
+static int take_logprobs_count(struct taker *t, const json_t *value)
+{
+    if (json_is_integer(value) && json_integer_value(value) == 0) {
+        t->out->logprobs = true;
+        return 0;
+    }
+    return json_is_integer(value) ? unable(t, NO_ALTERNATIVES) : wrong(t, "a whole number");
+}
+
+static int take_logprobs_flag(struct taker *t, const json_t *value)
+{
+    return take_bool(t, value, &t->out->logprobs);
+}
+
+static int add_stop(struct taker *t, const json_t *value)
+{
+    size_t n = json_string_length(value);
+    if (!json_is_string(value) || n == 0 || n > STOP_TEXT_BYTES_MAX)
+        return error_set(t->error, ERR_BAD_INPUT, "'stop' must be texts of 1 to %d bytes",
+                         STOP_TEXT_BYTES_MAX);
+    return stop_texts_add(&t->out->stops, json_string_value(value), n, t->error);
+}
+
+static int take_stop(struct taker *t, const json_t *value)
+{
+    size_t n = json_array_size(value);
+    if (!json_is_array(value))
+        return add_stop(t, value);
+    if (n > STOP_TEXTS_MAX)
+        return error_set(t->error, ERR_BAD_INPUT, "'stop' has %zu texts, at most %d are taken", n,
+                         STOP_TEXTS_MAX);
+    for (size_t i = 0; i < n; i++)
+        if (add_stop(t, json_array_get(value, i)) != 0)
+            return -1;
+    return 0;
+}
+
+/* ---- the prompt ------------------------------------------------------------------------------ */
+
+static int copy_prompt(struct taker *t, const json_t *value)
+{
+    struct api_request *out = t->out;
+    size_t n = json_string_length(value);
+    if (n > t->limits->prompt_bytes)
+        return error_set(t->error, ERR_BAD_INPUT, "the prompt has %zu bytes, at most %zu are taken",
+                         n, t->limits->prompt_bytes);
+    out->prompt = malloc(n + 1);
+    if (!out->prompt)
+        return error_set(t->error, ERR_NO_MEMORY, "no memory for the prompt");
+    memcpy(out->prompt, json_string_value(value), n + 1);
+    out->prompt_bytes = n;
+    return 0;
+}
+
+static int copy_ids(struct taker *t, const json_t *value)
+{
+    struct api_request *out = t->out;
+    size_t n = json_array_size(value);
+    if (n > API_IDS_MAX)
+        return error_set(t->error, ERR_BAD_INPUT, "the prompt has %zu tokens, at most %d are taken",
+                         n, API_IDS_MAX);
+    out->ids = malloc(n * sizeof *out->ids);
+    if (!out->ids)
+        return error_set(t->error, ERR_NO_MEMORY, "no memory for the prompt");
+    for (size_t i = 0; i < n; i++) {
+        const json_t *id = json_array_get(value, i);
+        if (!json_is_integer(id) || json_integer_value(id) < 0 ||
+            json_integer_value(id) > INT32_MAX)
+            return wrong(t, "a text, or an array of token ids");
+        out->ids[i] = (uint32_t)json_integer_value(id);
+    }
+    out->ids_count = n;
+    return 0;
+}
+
+/* A text, an array of one text, or token ids. */
+static int take_prompt(struct taker *t, const json_t *value)
+{
+    const json_t *first = json_array_get(value, 0);
+    if (json_is_string(value))
+        return copy_prompt(t, value);
+    if (json_array_size(value) == 1 && json_is_string(first))
+        return copy_prompt(t, first);
+    if (json_array_size(value) > 0 && json_is_integer(first))
+        return copy_ids(t, value);
+    if (json_array_size(value) > 1)
+        return unable(t, "one prompt in a request is taken");
+    return wrong(t, "a text, or an array of token ids");
+}
+
+struct conversation {
+    struct chat_message messages[CHAT_MESSAGES_MAX];
+    char *joined[CHAT_MESSAGES_MAX]; /* of messages in several parts */
+    size_t count;
+};
+
+static int read_role(struct taker *t, const json_t *message, enum chat_role *role)
+{
+    static const struct {
+        const char *word;
+        enum chat_role role;
+    } roles[] = {{"system", CHAT_SYSTEM},
+                 {"developer", CHAT_SYSTEM},
+                 {"user", CHAT_USER},
+                 {"assistant", CHAT_ASSISTANT}};
+    const char *word = json_string_value(json_object_get(message, "role"));
+    for (size_t i = 0; word && i < ARRAY_LEN(roles); i++)
+        if (strcmp(roles[i].word, word) == 0) {
+            *role = roles[i].role;
+            return 0;
+        }
+    return error_set(t->error, ERR_BAD_INPUT,
+                     "'messages': a role must be system, developer, user or assistant");
+}
+
+static int join_parts(struct taker *t, const json_t *parts, struct conversation *c,
+                      struct chat_message *m)
+{
+    size_t bytes = 0, at = 0;
+    for (size_t i = 0; i < json_array_size(parts); i++) {
+        const json_t *part = json_array_get(parts, i), *text = json_object_get(part, "text");
+        const char *type = json_string_value(json_object_get(part, "type"));
+        if (!type || strcmp(type, "text") != 0 || !json_is_string(text))
+            return error_set(t->error, ERR_BAD_INPUT,
+                             "'messages': parts of a message must be texts");
+        bytes += json_string_length(text);
+    }
+    char *joined = malloc(bytes + 1);
+    if (!joined)
+        return error_set(t->error, ERR_NO_MEMORY, "no memory for a message");
+    c->joined[c->count] = joined;
+    for (size_t i = 0; i < json_array_size(parts); i++) {
+        const json_t *text = json_object_get(json_array_get(parts, i), "text");
+        memcpy(joined + at, json_string_value(text), json_string_length(text));
+        at += json_string_length(text);
+    }
+    m->text = joined;
+    m->bytes = bytes;
+    return 0;
+}
+
+static int read_message(struct taker *t, const json_t *message, struct conversation *c)
+{
+    struct chat_message *m = &c->messages[c->count];
+    const json_t *content = json_object_get(message, "content");
+    if (!json_is_object(message))
+        return wrong(t, "an array of objects");
+    if (read_role(t, message, &m->role) != 0)
+        return -1;
+    if (json_is_string(content)) {
+        m->text = json_string_value(content);
+        m->bytes = json_string_length(content);
+    } else if (!json_is_array(content)) {
+        return error_set(t->error, ERR_BAD_INPUT, "'messages': a content must be text");
+    } else if (join_parts(t, content, c, m) != 0) {
+        return -1;
+    }
+    c->count++;
+    return 0;
+}
+
+static int take_messages(struct taker *t, const json_t *value)
+{
+    size_t n = json_array_size(value);
+    if (!json_is_array(value) || n == 0 || n > CHAT_MESSAGES_MAX)
+        return error_set(t->error, ERR_BAD_INPUT, "'messages' must be an array of 1 to %d messages",
+                         CHAT_MESSAGES_MAX);
+    struct conversation *c = calloc(1, sizeof *c);
+    if (!c)
+        return error_set(t->error, ERR_NO_MEMORY, "no memory for the messages");
+    int rc = 0;
+    for (size_t i = 0; i < n && rc == 0; i++)
+        rc = read_message(t, json_array_get(value, i), c);
+    if (rc == 0)
+        rc = chat_render(t->limits->chat, c->messages, c->count, t->limits->prompt_bytes,
+                         &t->out->prompt, &t->out->prompt_bytes, t->error);
+    for (size_t i = 0; i < n; i++)
+        free(c->joined[i]);
+    free(c);
+    return rc;
+}
+
+/* ---- the whole ------------------------------------------------------------------------------- */
+
+static const struct {
+    const char *name;
+    enum where where;
+    int (*take)(struct taker *t, const json_t *value);
+} fields[] = {
+#define FIELD(name, where, how) {name, where, take_##how},
+#include "procs/engine/gateway/api/request.tbl.h"
+};
+
+/* Values of a body, at most: what a parser would make of it, known before it does. */
+static bool too_many_values(const char *text, size_t bytes)
+{
+    size_t values = 0;
+    bool in_string = false;
+    for (size_t i = 0; i < bytes; i++) {
+        if (in_string) {
+            if (text[i] == '\\')
+                i++;
+            else if (text[i] == '"')
+                in_string = false;
+        } else if (text[i] == '"') {
+            in_string = true;
+        } else if (text[i] == ',' || text[i] == '[' || text[i] == '{') {
+            if (++values > API_VALUES_MAX)
+                return true;
+        }
+    }
+    return false;
+}
+
+static int take_field(struct taker *t, const char *name, const json_t *value)
+{
+    for (size_t i = 0; i < ARRAY_LEN(fields); i++)
+        if ((fields[i].where & (enum where)(1u << t->out->kind)) &&
+            strcmp(fields[i].name, name) == 0)
+            return json_is_null(value) ? 0 : fields[i].take(t, value);
+    return error_set(t->error, ERR_BAD_INPUT, "unknown field '%.60s'", name);
+}
+
+static int take_body(struct taker *t, json_t *body, char param[API_PARAM_BYTES])
+{
+    const char *name;
+    json_t *value;
+    json_object_foreach(body, name, value)
+    {
+        t->name = name;
+        if (take_field(t, name, value) != 0) {
+            snprintf(param, API_PARAM_BYTES, "%.*s", API_PARAM_BYTES - 1, name);
+            /* A name cut inside a character would be no text. */
+            if (strlen(name) >= API_PARAM_BYTES)
+                param[0] = 0;
+            return -1;
+        }
+    }
+    if (t->out->prompt || t->out->ids)
+        return 0;
+    const char *missing = t->out->kind == API_CHAT ? "messages" : "prompt";
+    snprintf(param, API_PARAM_BYTES, "%s", missing);
+    return error_set(t->error, ERR_BAD_INPUT, "'%s' is missing", missing);
+}
+
+int api_request_parse(enum api_kind kind, const char *text, size_t bytes,
+                      const struct api_limits *limits, struct api_request *out,
+                      char param[API_PARAM_BYTES], struct error *error)
+{
+    json_t *body;
+    *out = (struct api_request){
+        .kind = kind, .max_tokens = kind == API_CHAT ? ENGINE_TOKENS_MAX : API_COMPLETION_DEFAULT};
+    sampling_defaults(&out->sampling);
+    param[0] = 0;
+    if (too_many_values(text, bytes))
+        return error_set(error, ERR_BAD_INPUT, "the body has more than %d values", API_VALUES_MAX);
+    if (rpc_json_parse(text, bytes, &body, error) != 0)
+        return -1;
+    struct taker t = {.out = out, .limits = limits, .error = error};
+    int rc = take_body(&t, body, param);
+    json_decref(body);
+    return rc;
+}
+
+void api_request_free(struct api_request *r)
+{
+    free(r->prompt);
+    free(r->ids);
+    r->prompt = NULL;
+    r->ids = NULL;
+}
+
+void api_model_name(const char *path, char *out, size_t room)
+{
+    const char *slash = strrchr(path, '/'), *name = slash && slash[1] ? slash + 1 : path;
+    size_t n = strlen(name);
+    if (n > 5 && strcmp(name + n - 5, ".gguf") == 0)
+        n -= 5;
+    if (n > room - 1)
+        n = utf8_complete_prefix(name, room - 1);
+    memcpy(out, name, n);
+    out[n] = 0;
+}

@@ -1,0 +1,51 @@
+/* Bodies of completion requests: JSON from strangers into a request of ours. Pure; fuzzed.
+ *
+ * The fields are a table (request.tbl.h). What would change the answer and cannot be done is
+ * refused by name, what is not known, too; null counts as left out, as clients mean it. */
+#ifndef SLUICE_ENGINE_GATEWAY_API_REQUEST_H
+#define SLUICE_ENGINE_GATEWAY_API_REQUEST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "ipc/engine/engine_client.h"
+#include "lib/model/chat/chat.h"
+
+#define API_PARAM_BYTES 40
+#define API_IDS_MAX     8192 /* of a prompt given as token ids */
+/* Values in one body: a tree costs up to fifty times its text. */
+#define API_VALUES_MAX         12288
+#define API_COMPLETION_DEFAULT 16 /* max_tokens of /v1/completions, as OpenAI has it */
+
+enum api_kind { API_COMPLETION, API_CHAT };
+
+struct api_request {
+    enum api_kind kind;
+    char *prompt; /* malloc'ed, NUL-terminated; NULL: ids */
+    size_t prompt_bytes;
+    uint32_t *ids; /* malloc'ed */
+    size_t ids_count;
+    int64_t max_tokens; /* ENGINE_TOKENS_MAX: what the context leaves */
+    bool stream, include_usage, ignore_eos, logprobs;
+    struct sampling sampling;
+    struct stop_texts stops;
+};
+
+struct api_limits {
+    size_t prompt_bytes;
+    const struct model_chat *chat;
+};
+
+/* 0, or -1 with ERR_BAD_INPUT (or ERR_NO_MEMORY) and the name of the field in `param` ("": none).
+ * *out is freed by api_request_free in any case. */
+int api_request_parse(enum api_kind kind, const char *text, size_t bytes,
+                      const struct api_limits *limits, struct api_request *out,
+                      char param[API_PARAM_BYTES], struct error *error);
+void api_request_free(struct api_request *r);
+
+/* What a model is called: its file's name without directory and ending, at most room - 1 bytes of
+ * it and never half a character. */
+void api_model_name(const char *path, char *out, size_t room);
+
+#endif

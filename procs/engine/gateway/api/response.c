@@ -1,0 +1,141 @@
+/* Answers in OpenAI's form. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "procs/engine/gateway/gateway.h"
+
+static bool chat(const struct stream *s)
+{
+    return s->request.kind == API_CHAT;
+}
+
+/* What every object of a completion begins with; choices is stolen. */
+static json_t *envelope(const struct stream *s, bool chunk, json_t *choices)
+{
+    const char *object =
+        chat(s) ? chunk ? "chat.completion.chunk" : "chat.completion" : "text_completion";
+    return json_pack("{s:s, s:s, s:I, s:s, s:o}", "id", s->id, "object", object, "created",
+                     (json_int_t)s->created, "model", s->gateway->model_name, "choices", choices);
+}
+
+/* The log-probabilities of the entries in OpenAI's two forms; steals `entries`, NULL: null. */
+static json_t *logprobs_form(const struct stream *s, json_t *entries)
+{
+    if (!entries)
+        return json_null();
+    if (chat(s)) {
+        for (size_t i = 0; i < json_array_size(entries); i++)
+            json_object_del(json_array_get(entries, i), "offset");
+        return json_pack("{s:o, s:n}", "content", entries, "refusal");
+    }
+    json_t *tokens = json_array(), *values = json_array(), *offsets = json_array();
+    for (size_t i = 0; i < json_array_size(entries); i++) {
+        const json_t *e = json_array_get(entries, i);
+        json_array_append(tokens, json_object_get(e, "token"));
+        json_array_append(values, json_object_get(e, "logprob"));
+        json_array_append(offsets, json_object_get(e, "offset"));
+    }
+    json_decref(entries);
+    return json_pack("{s:o, s:o, s:n, s:o}", "tokens", tokens, "token_logprobs", values,
+                     "top_logprobs", "text_offset", offsets);
+}
+
+json_t *answer_chunk(const struct stream *s, const char *text, size_t bytes, json_t *logprobs,
+                     const char *finish)
+{
+    json_t *said = rpc_text_json(text, bytes), *choice;
+    logprobs = logprobs_form(s, logprobs);
+    if (!chat(s)) {
+        choice = json_pack("[{s:i, s:o, s:o, s:s?}]", "index", 0, "text", said, "logprobs",
+                           logprobs, "finish_reason", finish);
+    } else if (finish) {
+        json_decref(said);
+        choice = json_pack("[{s:i, s:{}, s:o, s:s}]", "index", 0, "delta", "logprobs", logprobs,
+                           "finish_reason", finish);
+    } else {
+        choice = json_pack("[{s:i, s:{s:o}, s:o, s:n}]", "index", 0, "delta", "content", said,
+                           "logprobs", logprobs, "finish_reason");
+    }
+    return envelope(s, true, choice);
+}
+
+json_t *answer_role(const struct stream *s)
+{
+    return envelope(s, true,
+                    json_pack("[{s:i, s:{s:s, s:s}, s:n, s:n}]", "index", 0, "delta", "role",
+                              "assistant", "content", "", "logprobs", "finish_reason"));
+}
+
+static json_t *usage(const struct stream *s)
+{
+    return json_pack("{s:I, s:I, s:I}", "prompt_tokens", (json_int_t)s->prompt_tokens,
+                     "completion_tokens", (json_int_t)s->new_tokens, "total_tokens",
+                     (json_int_t)(s->prompt_tokens + s->new_tokens));
+}
+
+json_t *answer_usage_chunk(const struct stream *s)
+{
+    json_t *object = envelope(s, true, json_array());
+    json_object_set_new(object, "usage", usage(s));
+    return object;
+}
+
+#define NO_LOGPROBS "\"logprobs\":null"
+
+/* A quote within a text has a backslash before it: this stands in no text of a document. */
+static char *with_logprobs(const struct stream *s, const char *document, size_t *bytes)
+{
+    const struct logprobs *l = &s->logprobs;
+    const char *at = strstr(document, NO_LOGPROBS);
+    char *text = NULL;
+    FILE *out = at ? open_memstream(&text, bytes) : NULL;
+    if (!out)
+        return NULL;
+    fwrite(document, 1, (size_t)(at - document), out);
+    fputs(chat(s) ? "\"logprobs\":{\"content\":[" : "\"logprobs\":{\"tokens\":[", out);
+    fwrite(l->whole.data, 1, l->whole.bytes, out);
+    if (chat(s)) {
+        fputs("],\"refusal\":null}", out);
+    } else {
+        fputs("],\"token_logprobs\":[", out);
+        fwrite(l->values.data, 1, l->values.bytes, out);
+        fputs("],\"top_logprobs\":null,\"text_offset\":[", out);
+        fwrite(l->offsets.data, 1, l->offsets.bytes, out);
+        fputs("]}", out);
+    }
+    fputs(at + sizeof NO_LOGPROBS - 1, out);
+    bool whole = !ferror(out);
+    if (fclose(out) == 0 && whole)
+        return text;
+    free(text);
+    return NULL;
+}
+
+char *answer_whole(const struct stream *s, size_t *bytes)
+{
+    json_t *said = rpc_text_json(s->out.data ? s->out.data : "", s->out.bytes), *choices;
+    if (chat(s))
+        choices = json_pack("[{s:i, s:{s:s, s:o}, s:n, s:s}]", "index", 0, "message", "role",
+                            "assistant", "content", said, "logprobs", "finish_reason", s->finish);
+    else
+        choices = json_pack("[{s:i, s:o, s:n, s:s}]", "index", 0, "text", said, "logprobs",
+                            "finish_reason", s->finish);
+    json_t *object = envelope(s, false, choices);
+    json_object_set_new(object, "usage", usage(s));
+    char *text = object ? json_dumps(object, JSON_COMPACT) : NULL, *longer;
+    json_decref(object);
+    *bytes = text ? strlen(text) : 0;
+    if (!text || !s->request.logprobs)
+        return text;
+    longer = with_logprobs(s, text, bytes);
+    free(text);
+    return longer;
+}
+
+json_t *answer_model(const struct gateway *g)
+{
+    return json_pack("{s:s, s:[{s:s, s:s, s:I, s:s}]}", "object", "list", "data", "id",
+                     g->model_name, "object", "model", "created", (json_int_t)g->started,
+                     "owned_by", "sluice");
+}

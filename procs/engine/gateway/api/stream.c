@@ -1,0 +1,538 @@
+/* Completions: from a body to the last event. The engine is asked with calls that nobody waits for;
+ * text is pulled token by token, and only while the client takes it. Nothing here is lost when
+ * compute dies: a call is repeated, and the token log answers again. */
+#include <inttypes.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+
+#include "lib/base/assert.h"
+#include "procs/engine/gateway/gateway.h"
+
+#define NEXT_WAIT_MS 1000
+#define PING_NS      (5 * NS_PER_S)  /* of silence, at most, before a comment says that we live */
+#define PING_PARTS   6               /* of http-timeout, where that is sooner */
+#define LOST_NS      (60 * NS_PER_S) /* compute unheard of for this long */
+#define AHEAD_BYTES  16384           /* untold events beyond which no more tokens are asked for */
+#define BLOCK_BYTES  4096            /* written at once */
+#define STOPPING     "the engine is stopping"
+
+static const char ping[] = ": waiting\n\n";
+static const char last_event[] = "data: [DONE]\n\n";
+
+static void ask_next(struct stream *s);
+
+/* ---- beginning and end ----------------------------------------------------------------------- */
+
+static struct stream *stream_new(struct exchange *x, enum api_kind kind)
+{
+    struct gateway *g = x->gateway;
+    for (size_t i = 0; i < g->child.params->http_streams && i < STREAMS_MAX; i++) {
+        struct stream *s = &g->streams[i];
+        if (s->state != STREAM_FREE)
+            continue;
+        uint64_t random[2] = {0};
+        ssize_t n = getrandom(random, sizeof random, GRND_NONBLOCK);
+        (void)n; /* a name for people, not a secret */
+        uint64_t now = clock_now_ns();
+        *s = (struct stream){.magic = STREAM_MAGIC,
+                             .gateway = g,
+                             .exchange = x,
+                             .fd = -1,
+                             .created = (int64_t)time(NULL),
+                             .started_ns = now,
+                             .spoke_ns = now,
+                             .heard_ns = now};
+        snprintf(s->id, sizeof s->id, "%s-%016" PRIx64 "%08" PRIx64,
+                 kind == API_CHAT ? "chatcmpl" : "cmpl", random[0], random[1] & 0xffffffff);
+        const union MHD_ConnectionInfo *info =
+            MHD_get_connection_info(x->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+        if (info)
+            s->fd = info->connect_fd;
+        return s;
+    }
+    return NULL;
+}
+
+/* The text of the call that carried the prompt is no more. */
+static void submitted(struct stream *s)
+{
+    quota_give(&s->gateway->quota, s->prompt_held, true);
+    s->prompt_held = 0;
+}
+
+static void stream_free(struct stream *s)
+{
+    OBJ_CHECK(s, STREAM_MAGIC);
+    rpc_async_forget(s->gateway->engine, s->ticket);
+    if (s->exchange)
+        s->exchange->stream = NULL;
+    api_request_free(&s->request);
+    submitted(s);
+    buffer_free(&s->gateway->quota, &s->out);
+    logprobs_free(s);
+    s->magic = 0;
+    s->state = STREAM_FREE;
+}
+
+static void on_cancelled(void *arg, json_t *reply, const struct error *error)
+{
+    /* A cancel that was lost leaves a sequence nobody asks for: compute ends that by itself. */
+    (void)arg;
+    (void)reply;
+    (void)error;
+}
+
+static void cancel_sequence(struct stream *s)
+{
+    struct error error;
+    rpc_async_forget(s->gateway->engine, s->ticket);
+    s->ticket = 0;
+    if (!rpc_async_call(s->gateway->engine, "cancel", engine_cancel_request(s->sequence),
+                        ENGINE_CANCEL_MS, on_cancelled, NULL, &error))
+        log_warn("sequence %" PRIu64 " is not cancelled: %s", s->sequence, error.text);
+}
+
+void stream_client_left(struct stream *s)
+{
+    OBJ_CHECK(s, STREAM_MAGIC);
+    struct gateway *g = s->gateway;
+    s->exchange = NULL;
+    if (s->state == STREAM_SUBMIT) {
+        s->state = STREAM_LEFT;
+        counter_add(g->child.row, CTR_GATEWAY_streams_cancelled, 1);
+        metrics_finished(g, "cancelled");
+        return;
+    }
+    if (s->state == STREAM_FOLLOW) {
+        counter_add(g->child.row, CTR_GATEWAY_streams_cancelled, 1);
+        metrics_finished(g, "cancelled");
+        cancel_sequence(s);
+    }
+    stream_free(s);
+}
+
+/* ---- telling --------------------------------------------------------------------------------- */
+
+/* Appends to what the client is to get. Without room the stream cannot be right any more. */
+static void tell(struct stream *s, const char *data, size_t bytes)
+{
+    if (s->failed || !buffer_add(&s->gateway->quota, &s->out, data, bytes)) {
+        s->failed = true;
+        return;
+    }
+    s->spoke_ns = clock_now_ns();
+    if (s->request.stream)
+        exchange_resume(s->exchange);
+}
+
+/* A whole event or nothing of it. */
+static void tell_event(struct stream *s, json_t *object)
+{
+    char *text = object ? json_dumps(object, JSON_COMPACT) : NULL;
+    size_t bytes = text ? strlen(text) : 0;
+    json_decref(object);
+    if (!text || !buffer_reserve(&s->gateway->quota, &s->out, 6 + bytes + 2))
+        s->failed = true;
+    tell(s, "data: ", 6);
+    tell(s, text, bytes);
+    tell(s, "\n\n", 2);
+    free(text);
+}
+
+/* entries: log-probabilities that belong to it, stolen, or NULL. */
+static void tell_text(struct stream *s, const char *text, size_t bytes, json_t *entries)
+{
+    bool any = bytes > 0 || json_array_size(entries) > 0;
+    if (!s->request.stream) {
+        logprobs_keep(s, entries);
+        tell(s, text, bytes);
+    } else if (any) {
+        if (s->request.kind == API_CHAT && !s->role_told)
+            tell_event(s, answer_role(s));
+        s->role_told = true;
+        tell_event(s, answer_chunk(s, text, bytes, entries, NULL));
+    } else {
+        json_decref(entries);
+    }
+}
+
+/* The stream has come to its end, good or bad: what is still to be told is in `out`. */
+static void ended(struct stream *s)
+{
+    struct gateway *g = s->gateway;
+    s->state = STREAM_ENDED;
+    rpc_async_forget(g->engine, s->ticket);
+    s->ticket = 0;
+    if (s->request.stream)
+        exchange_resume(s->exchange);
+}
+
+/* The last event of a stream that went wrong. Without room it takes the place of what nobody has
+ * seen yet; without even that, the connection is closed: a stream that is not whole never looks as
+ * if it were. */
+static void tell_failure(struct stream *s, const struct error *error)
+{
+    for (int i = 0; i < 2; i++) {
+        s->failed = false;
+        tell_event(s, error_object(error_http_status(error->code), error, NULL));
+        tell(s, last_event, sizeof last_event - 1);
+        if (!s->failed)
+            return;
+        buffer_drop_events(&s->out);
+    }
+    s->broken = true;
+}
+
+static void fail(struct stream *s, const struct error *error)
+{
+    struct gateway *g = s->gateway;
+    counter_add(g->child.row, CTR_GATEWAY_streams_failed, 1);
+    metrics_finished(g, "error");
+    if (!s->request.stream) {
+        struct exchange *x = s->exchange;
+        stream_free(s);
+        exchange_error(x, error, NULL);
+        return;
+    }
+    refused(g, error->text);
+    tell_failure(s, error);
+    ended(s);
+}
+
+static void too_much(struct stream *s)
+{
+    struct error error;
+    error_set(&error, ERR_NO_MEMORY, TOO_MUCH_HELD);
+    fail(s, &error);
+}
+
+static void finish(struct stream *s, const char *word)
+{
+    struct gateway *g = s->gateway;
+    s->finish = word;
+    if (s->request.stream) {
+        if (s->request.kind == API_CHAT && !s->role_told)
+            tell_event(s, answer_role(s));
+        tell_event(s, answer_chunk(s, "", 0, NULL, word));
+        if (s->request.include_usage)
+            tell_event(s, answer_usage_chunk(s));
+        tell(s, last_event, sizeof last_event - 1);
+        if (s->failed) {
+            too_much(s);
+            return;
+        }
+    }
+    counter_add(g->child.row, CTR_GATEWAY_streams_finished, 1);
+    metrics_finished(g, word);
+    if (s->request.stream) {
+        ended(s);
+        return;
+    }
+    struct exchange *x = s->exchange;
+    size_t bytes;
+    char *text = answer_whole(s, &bytes);
+    stream_free(s);
+    exchange_completion(x, text, bytes);
+}
+
+/* ---- tokens ---------------------------------------------------------------------------------- */
+
+/* How many tokens of a reply are of the text: those of a stop are of no use to the client. */
+static size_t tokens_told(const struct stream *s, const struct engine_next *next)
+{
+    if (!next->stopped || next->text_tokens >= s->from + next->count)
+        return next->count;
+    return next->text_tokens > s->from ? (size_t)(next->text_tokens - s->from) : 0;
+}
+
+static void count_tokens(struct stream *s, uint64_t count)
+{
+    struct gateway *g = s->gateway;
+    uint64_t now = clock_now_ns();
+    if (count == 0)
+        return;
+    if (s->new_tokens == 0)
+        metrics_first_token(g, now - s->started_ns);
+    else
+        metrics_tokens(g, now - s->token_ns, count);
+    s->token_ns = now;
+    s->new_tokens += count;
+    counter_add(g->child.row, CTR_GATEWAY_tokens, count);
+}
+
+static void take_next(struct stream *s, const struct engine_next *next)
+{
+    struct error error;
+    size_t told = tokens_told(s, next);
+    s->heard_ns = clock_now_ns();
+    s->from = next->next;
+    count_tokens(s, told);
+    tell_text(s, next->text, next->text_bytes, logprobs_take(s, next, told));
+    if (s->failed) {
+        if (!next->done)
+            cancel_sequence(s);
+        too_much(s);
+    } else if (!next->done) {
+        ask_next(s);
+    } else if (strcmp(next->finish, "error") == 0) {
+        fail(s, &next->failure);
+    } else if (strcmp(next->finish, "cancelled") == 0) {
+        error_set(&error, ERR_CANCELLED, "the engine cancelled the sequence");
+        fail(s, &error);
+    } else {
+        if (next->stopped)
+            counter_add(s->gateway->child.row, CTR_GATEWAY_streams_stopped, 1);
+        finish(s, next->finish);
+    }
+}
+
+/* compute is away, or restarting: its log answers when it is back. */
+static bool worth_repeating(const struct stream *s, const struct error *error)
+{
+    return (error->code == ERR_TIMEOUT || error->code == ERR_GONE) &&
+           clock_now_ns() - s->heard_ns < LOST_NS;
+}
+
+static void on_next(void *arg, json_t *reply, const struct error *error)
+{
+    struct stream *s = arg;
+    struct engine_next next;
+    struct error own;
+    OBJ_CHECK(s, STREAM_MAGIC);
+    s->ticket = 0;
+    if (error && worth_repeating(s, error))
+        return; /* streams_tend asks again */
+    if (!error && engine_next_read(json_incref(reply), s->from, &next, &own) != 0)
+        error = &own;
+    if (error) {
+        fail(s, error);
+        return;
+    }
+    child_progress(&s->gateway->child);
+    take_next(s, &next);
+    engine_next_free(&next);
+}
+
+static void ask_next(struct stream *s)
+{
+    struct error error;
+    bool ahead = s->request.stream && buffer_untold(&s->out) > AHEAD_BYTES;
+    if (s->state != STREAM_FOLLOW || s->ticket || ahead)
+        return;
+    s->ticket = rpc_async_call(s->gateway->engine, "next",
+                               engine_next_request(s->sequence, s->from, NEXT_WAIT_MS),
+                               NEXT_WAIT_MS + ENGINE_NEXT_GRACE_MS, on_next, s, &error);
+    /* Without a place streams_tend asks again. */
+}
+
+/* ---- submit ---------------------------------------------------------------------------------- */
+
+static ssize_t read_events(void *arg, uint64_t position, char *out, size_t room)
+{
+    struct exchange *x = arg;
+    struct stream *s = x->stream;
+    (void)position;
+    if (!s || x->gone) {
+        x->gateway->closing = true;
+        return MHD_CONTENT_READER_END_WITH_ERROR;
+    }
+    size_t left = buffer_untold(&s->out), n = left < room ? left : room;
+    if (n > 0) {
+        memcpy(out, s->out.data + s->out.told, n);
+        buffer_tell(&s->out, n, AHEAD_BYTES);
+        ask_next(s);
+        return (ssize_t)n;
+    }
+    if (s->broken) {
+        x->gateway->closing = true;
+        return MHD_CONTENT_READER_END_WITH_ERROR;
+    }
+    if (s->state == STREAM_ENDED)
+        return MHD_CONTENT_READER_END_OF_STREAM;
+    x->suspended = true;
+    MHD_suspend_connection(x->connection);
+    return 0;
+}
+
+static void begin_events(struct stream *s)
+{
+    struct MHD_Response *response = MHD_create_response_from_callback(
+        MHD_SIZE_UNKNOWN, BLOCK_BYTES, read_events, s->exchange, NULL);
+    if (response) {
+        MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, "text/event-stream");
+        MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-cache");
+        MHD_add_response_header(response, "X-Accel-Buffering", "no");
+    }
+    exchange_answer(s->exchange, MHD_HTTP_OK, response);
+}
+
+/* compute did not take it. */
+static void refuse(struct stream *s, const struct error *error)
+{
+    struct exchange *x = s->exchange;
+    counter_add(s->gateway->child.row, CTR_GATEWAY_streams_failed, 1);
+    stream_free(s);
+    exchange_error(x, error, NULL);
+}
+
+static void on_submitted(void *arg, json_t *reply, const struct error *error)
+{
+    struct stream *s = arg;
+    struct error own;
+    OBJ_CHECK(s, STREAM_MAGIC);
+    s->ticket = 0;
+    submitted(s);
+    if (!error && engine_submit_read(reply, &s->sequence, &s->prompt_tokens, &own) != 0)
+        error = &own;
+    if (s->state == STREAM_LEFT) {
+        if (!error)
+            cancel_sequence(s);
+        stream_free(s);
+        return;
+    }
+    if (error) {
+        refuse(s, error);
+        return;
+    }
+    s->state = STREAM_FOLLOW;
+    s->heard_ns = clock_now_ns();
+    if (s->request.stream)
+        begin_events(s);
+    ask_next(s);
+}
+
+static int submit(struct stream *s, struct error *error)
+{
+    struct engine_submit submit;
+    struct api_request *r = &s->request;
+    engine_submit_defaults(&submit);
+    submit.prompt = r->prompt;
+    submit.prompt_bytes = r->prompt_bytes;
+    submit.prompt_ids = r->ids;
+    submit.prompt_ids_count = r->ids_count;
+    submit.max_tokens = r->max_tokens;
+    submit.ignore_eos = r->ignore_eos;
+    submit.logprobs = r->logprobs;
+    submit.sampling = r->sampling;
+    submit.stops = r->stops;
+    /* The template's own tokens are meant as such; those in a plain prompt are text. */
+    submit.parse_special = r->kind == API_CHAT && s->gateway->chat.family != CHAT_PLAIN;
+    json_t *request = engine_submit_request(&submit, error);
+    if (!request)
+        return -1;
+    s->ticket = rpc_async_call(s->gateway->engine, "submit", request, ENGINE_SUBMIT_MS,
+                               on_submitted, s, error);
+    return s->ticket ? 0 : -1;
+}
+
+static void begin(struct exchange *x, enum api_kind kind)
+{
+    struct gateway *g = x->gateway;
+    struct error error;
+    char param[API_PARAM_BYTES] = "";
+    struct api_limits limits = {g->child.params->http_prompt, &g->chat};
+    if (g->child.stop) {
+        error_set(&error, ERR_GONE, STOPPING);
+        exchange_error(x, &error, NULL);
+        return;
+    }
+    if (!g->known) {
+        error_set(&error, ERR_BUSY, "the engine is starting");
+        exchange_error(x, &error, NULL);
+        return;
+    }
+    struct stream *s = stream_new(x, kind);
+    if (!s) {
+        error_set(&error, ERR_BUSY, "%" PRIu64 " completions are under way (--http-streams)",
+                  g->child.params->http_streams);
+        exchange_error(x, &error, NULL);
+        return;
+    }
+    s->state = STREAM_SUBMIT;
+    x->stream = s;
+    int rc = api_request_parse(kind, x->body.data ? x->body.data : "", x->body.bytes, &limits,
+                               &s->request, param, &error);
+    /* The prompt is in the text of the call from now on, which stays until compute has it. */
+    s->prompt_held = buffer_detach(&x->body);
+    if (rc == 0) {
+        rc = submit(s, &error);
+        api_request_free(&s->request);
+    }
+    if (rc != 0) {
+        stream_free(s);
+        exchange_error(x, &error, param);
+        return;
+    }
+    counter_add(g->child.row, CTR_GATEWAY_streams_started, 1);
+}
+
+void stream_completion(struct exchange *x)
+{
+    begin(x, API_COMPLETION);
+}
+
+void stream_chat(struct exchange *x)
+{
+    begin(x, API_CHAT);
+}
+
+/* ---- the loop's part ------------------------------------------------------------------------- */
+
+/* Silence after which proxies and clients are told that we live. Who cuts others off sooner than by
+ * default has proxies and clients that do as well. */
+static uint64_t ping_ns(const struct gateway *g)
+{
+    uint64_t part = g->child.params->http_timeout * NS_PER_S / PING_PARTS;
+    return part < PING_NS ? part : PING_NS;
+}
+
+void streams_tend(struct gateway *g, uint64_t now_ns)
+{
+    uint64_t running = 0;
+    for (size_t i = 0; i < STREAMS_MAX; i++) {
+        struct stream *s = &g->streams[i];
+        running += s->state == STREAM_SUBMIT || s->state == STREAM_FOLLOW;
+        if (s->state != STREAM_FOLLOW)
+            continue;
+        ask_next(s);
+        bool silent = s->request.stream && buffer_untold(&s->out) == 0;
+        if (silent && now_ns - s->spoke_ns > ping_ns(g)) {
+            tell(s, ping, sizeof ping - 1);
+            s->failed = false; /* who does not get it misses nothing */
+        }
+    }
+    counter_set(g->child.row, CTR_GATEWAY_streams, running);
+    counter_set(g->child.row, CTR_GATEWAY_buffered_bytes, g->quota.held);
+    counter_set(g->child.row, CTR_GATEWAY_calls_repeated, rpc_async_repeated(g->engine));
+}
+
+void streams_stop(struct gateway *g)
+{
+    struct error error;
+    error_set(&error, ERR_GONE, STOPPING);
+    for (size_t i = 0; i < STREAMS_MAX; i++) {
+        struct stream *s = &g->streams[i];
+        if (s->state == STREAM_FOLLOW)
+            fail(s, &error);
+        else if (s->state == STREAM_SUBMIT)
+            refuse(s, &error);
+    }
+}
+
+nfds_t streams_poll(struct gateway *g, struct pollfd *fds, struct stream **of)
+{
+    nfds_t n = 0;
+    for (size_t i = 0; i < STREAMS_MAX; i++) {
+        struct stream *s = &g->streams[i];
+        bool waits = s->state == STREAM_SUBMIT || s->state == STREAM_FOLLOW;
+        if (!waits || !s->exchange || !s->exchange->suspended || s->fd < 0)
+            continue;
+        fds[n] = (struct pollfd){.fd = s->fd, .events = POLLRDHUP};
+        of[n++] = s;
+    }
+    return n;
+}

@@ -1,0 +1,134 @@
+/* Connections that send a byte now and then would hold their place for ever: the HTTP library
+ * counts pauses only. So a connection may rest - be without a complete request - for two of them.
+ *
+ *   RESTING --(request complete: connection_works)--> WORKING --(answered: connection_rests)-->
+ * RESTING
+ *      |
+ *      +--(too long: connections_tend)--> shut down; the library sees its end
+ *
+ * Resting ones stand in a list in the order in which they began to rest. */
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+
+#include "lib/base/assert.h"
+#include "procs/engine/gateway/gateway.h"
+
+#define CONNECTION_MAGIC 0x434f4e4eu
+#define PAUSES           2
+#define DESCRIPTORS_OURS 96 /* everything that is no client's */
+
+struct connection {
+    uint32_t magic;
+    bool resting;
+    int fd;
+    uint64_t since_ns;
+    struct gateway *gateway;
+    struct connection *older, *newer;
+};
+
+static void leave_list(struct connection *c)
+{
+    struct gateway *g = c->gateway;
+    if (!c->resting)
+        return;
+    *(c->older ? &c->older->newer : &g->oldest) = c->newer;
+    *(c->newer ? &c->newer->older : &g->newest) = c->older;
+    c->older = c->newer = NULL;
+    c->resting = false;
+}
+
+static void rest(struct connection *c)
+{
+    struct gateway *g = c->gateway;
+    leave_list(c);
+    c->resting = true;
+    c->since_ns = clock_now_ns();
+    c->older = g->newest;
+    *(g->newest ? &g->newest->newer : &g->oldest) = c;
+    g->newest = c;
+}
+
+static void begin(struct gateway *g, struct MHD_Connection *connection, void **slot)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    struct connection *c = calloc(1, sizeof *c);
+    g->connections++;
+    *slot = c;
+    if (!c)
+        return; /* it is served all the same, only not watched */
+    *c = (struct connection){
+        .magic = CONNECTION_MAGIC, .gateway = g, .fd = info ? info->connect_fd : -1};
+    rest(c);
+}
+
+void connection_event(void *gateway, struct MHD_Connection *connection, void **slot,
+                      enum MHD_ConnectionNotificationCode what)
+{
+    struct gateway *g = gateway;
+    if (what == MHD_CONNECTION_NOTIFY_STARTED) {
+        begin(g, connection, slot);
+    } else {
+        struct connection *c = *slot;
+        g->connections--;
+        if (c) {
+            OBJ_CHECK(c, CONNECTION_MAGIC);
+            leave_list(c);
+            c->magic = 0;
+            free(c);
+        }
+        *slot = NULL;
+    }
+}
+
+static struct connection *of(struct MHD_Connection *connection)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    return info ? info->socket_context : NULL;
+}
+
+void connection_works(struct MHD_Connection *connection)
+{
+    struct connection *c = of(connection);
+    if (!c)
+        return;
+    OBJ_CHECK(c, CONNECTION_MAGIC);
+    leave_list(c);
+}
+
+void connection_rests(struct MHD_Connection *connection)
+{
+    struct connection *c = of(connection);
+    if (!c)
+        return;
+    OBJ_CHECK(c, CONNECTION_MAGIC);
+    rest(c);
+}
+
+void connections_tend(struct gateway *g, uint64_t now_ns)
+{
+    uint64_t limit = PAUSES * g->child.params->http_timeout * NS_PER_S;
+    while (g->oldest && now_ns > g->oldest->since_ns && now_ns - g->oldest->since_ns > limit) {
+        struct connection *c = g->oldest;
+        leave_list(c);
+        if (c->fd >= 0)
+            shutdown(c->fd, SHUT_RDWR);
+        counter_add(g->child.row, CTR_GATEWAY_connections_cut, 1);
+    }
+}
+
+unsigned connections_max(const struct params *p)
+{
+    struct rlimit limit;
+    unsigned wanted = (unsigned)p->http_connections;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted + DESCRIPTORS_OURS)
+        return wanted;
+    unsigned most = limit.rlim_cur > 2 * DESCRIPTORS_OURS
+                        ? (unsigned)limit.rlim_cur - DESCRIPTORS_OURS
+                        : DESCRIPTORS_OURS;
+    log_warn("%u connections at most: this process may have %llu descriptors", most,
+             (unsigned long long)limit.rlim_cur);
+    return most;
+}

@@ -1,0 +1,585 @@
+/* Requests as the HTTP library gives them: found, let in, collected, answered. The library runs on
+ * our thread, only when http_run lets it; a connection that waits for the engine is suspended, and
+ * costs nothing but its memory. */
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "lib/base/assert.h"
+#include "procs/engine/gateway/gateway.h"
+#include "shm/segment/inherited_fds.h"
+
+#define POOL_BYTES      8192 /* of a connection: its headers, and what is written to it */
+#define POOL_STEP_BYTES 1024
+#define DISCARD_TIMES   4 /* of --http-body: a client that sends more than that is cut off */
+#define LOG_EVERY_NS    (10 * NS_PER_S)
+#define LOG_LINES       20 /* in that time: strangers must not fill the log */
+#define RETRY_AFTER     "1"
+#define HOST_BYTES      256
+#define LIBRARY_ANSWERS "Error processing request (HTTP response code is %u"
+/* Nothing from outside, and no script but ours. */
+#define POLICY                                                                                     \
+    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src data:; "     \
+    "connect-src 'self'; form-action 'none'; frame-ancestors 'none'; base-uri 'none'"
+
+static const struct http_route routes[] = {
+#define ROUTE(method, path, handler, open) {method, path, handler, open},
+#include "procs/engine/gateway/routes.tbl.h"
+};
+
+/* ---- what is refused ------------------------------------------------------------------------- */
+
+void refused(struct gateway *g, const char *why)
+{
+    uint64_t now = clock_now_ns();
+    g->refused_count++;
+    if (now >= g->log_due_ns) {
+        g->log_due_ns = now + LOG_EVERY_NS;
+        g->log_lines = 0;
+    }
+    if (g->log_lines == LOG_LINES)
+        return;
+    g->log_lines++;
+    /* Strangers' bytes may be in it, and some terminals obey those beyond ASCII, too (C1). */
+    char text[200];
+    size_t n = 0;
+    for (; why[n] && n < sizeof text - 1; n++)
+        text[n] = (unsigned char)why[n] < ' ' || (unsigned char)why[n] >= 0x7f ? ' ' : why[n];
+    text[n] = 0;
+    uint64_t count = g->refused_count - g->refused_said;
+    if (count == 1)
+        log_warn("request refused: %s", text);
+    else
+        log_warn("%llu requests refused since the last line, this one: %s",
+                 (unsigned long long)count, text);
+    g->refused_said = g->refused_count;
+}
+
+static void no_http(struct gateway *g, const char *why)
+{
+    counter_add(g->child.row, CTR_GATEWAY_requests_malformed, 1);
+    refused(g, why);
+}
+
+static void tell_cause(struct gateway *g)
+{
+    if (g->cause[0])
+        no_http(g, g->cause);
+    g->cause[0] = 0;
+}
+
+static bool begins_with_one(const char *text, const char *const beginnings[], size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strncmp(text, beginnings[i], strlen(beginnings[i])) == 0)
+            return true;
+    return false;
+}
+
+/* A client that left, in the middle of its request or of our answer, is nothing to complain of. All
+ * that the library tells of it is a sentence. */
+static bool tells_of_leaving(const char *text)
+{
+    static const char *const beginnings[] = {
+        "Failed to send ",
+        "Socket has been disconnected ",
+        "Connection socket is closed ",
+        "Connection was closed by remote side ",
+    };
+    return begins_with_one(text, beginnings, ARRAY_LEN(beginnings));
+}
+
+/* Sentences that its answer follows, in another sentence. */
+static bool tells_a_cause(const char *text)
+{
+    static const char *const beginnings[] = {
+        "Received HTTP/1.1 request without ",
+        "Too large value of ",
+        "Failed to parse ",
+        "Not enough memory in pool ",
+    };
+    return begins_with_one(text, beginnings, ARRAY_LEN(beginnings));
+}
+
+/* What the library says: bytes that were no HTTP, connections that broke. Cause and answer of one
+ * request are one line. */
+static void on_library_words(void *arg, const char *fmt, va_list list)
+{
+    struct gateway *g = arg;
+    char text[CAUSE_BYTES], line[CAUSE_BYTES + 16];
+    unsigned status;
+    if (g->closing)
+        return; /* it complains of what we told it to do */
+    vsnprintf(text, sizeof text, fmt, list);
+    if (tells_of_leaving(text))
+        return;
+    text[strcspn(text, "\n")] = 0;
+    if (g->cause[0] && sscanf(text, LIBRARY_ANSWERS, &status) == 1) {
+        snprintf(line, sizeof line, "%u, %s", status, g->cause);
+        g->cause[0] = 0;
+        no_http(g, line);
+        return;
+    }
+    tell_cause(g);
+    if (tells_a_cause(text))
+        snprintf(g->cause, sizeof g->cause, "%s", text);
+    else
+        no_http(g, text);
+}
+
+unsigned error_http_status(enum error_code code)
+{
+    switch (code) {
+    case ERR_BAD_INPUT:
+    case ERR_BELOW_FLOOR: return MHD_HTTP_BAD_REQUEST;
+    case ERR_NOT_FOUND: return MHD_HTTP_NOT_FOUND;
+    case ERR_BUSY:
+    case ERR_NO_MEMORY:
+    case ERR_GONE:
+    case ERR_CANCELLED: return MHD_HTTP_SERVICE_UNAVAILABLE;
+    case ERR_TIMEOUT: return MHD_HTTP_GATEWAY_TIMEOUT;
+    default: return MHD_HTTP_INTERNAL_SERVER_ERROR;
+    }
+}
+
+static const char *error_type(unsigned status)
+{
+    switch (status) {
+    case MHD_HTTP_UNAUTHORIZED: return "authentication_error";
+    case MHD_HTTP_FORBIDDEN: return "permission_error";
+    case MHD_HTTP_NOT_FOUND: return "not_found_error";
+    default: return status < 500 ? "invalid_request_error" : "server_error";
+    }
+}
+
+json_t *error_object(unsigned status, const struct error *error, const char *param)
+{
+    json_t *text = rpc_text_json(error->text, strnlen(error->text, sizeof error->text));
+    return json_pack("{s:{s:o, s:s, s:s?, s:s}}", "error", "message", text, "type",
+                     error_type(status), "param", param && *param ? param : NULL, "code",
+                     error_word(error->code));
+}
+
+/* ---- answers --------------------------------------------------------------------------------- */
+
+void exchange_resume(struct exchange *x)
+{
+    OBJ_CHECK(x, EXCHANGE_MAGIC);
+    if (!x->suspended)
+        return;
+    x->suspended = false;
+    MHD_resume_connection(x->connection);
+}
+
+static void header(struct MHD_Response *response, const char *name, const char *value)
+{
+    if (response)
+        MHD_add_response_header(response, name, value);
+}
+
+static void policy_headers(struct MHD_Response *response)
+{
+    header(response, "X-Content-Type-Options", "nosniff");
+    header(response, "Content-Security-Policy", POLICY);
+}
+
+static void answered(struct exchange *x, unsigned status, struct MHD_Response *response)
+{
+    OBJ_CHECK(x, EXCHANGE_MAGIC);
+    sl_assert(!x->ready);
+    struct gateway *g = x->gateway;
+    if (!response)
+        x->gone = true;
+    if (status >= 500)
+        counter_add(g->child.row, CTR_GATEWAY_requests_failed, 1);
+    else if (status >= 400)
+        counter_add(g->child.row, CTR_GATEWAY_requests_bad, 1);
+    x->ready = response;
+    x->status = status;
+    exchange_resume(x);
+}
+
+void exchange_answer(struct exchange *x, unsigned status, struct MHD_Response *response)
+{
+    policy_headers(response);
+    if (status == MHD_HTTP_SERVICE_UNAVAILABLE)
+        header(response, MHD_HTTP_HEADER_RETRY_AFTER, RETRY_AFTER);
+    answered(x, status, response);
+}
+
+/* Takes the text. */
+static struct MHD_Response *text_response(const char *type, char *text, size_t bytes)
+{
+    struct MHD_Response *response =
+        text ? MHD_create_response_from_buffer(bytes, text, MHD_RESPMEM_MUST_FREE) : NULL;
+    if (!response)
+        free(text);
+    header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
+    header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
+    return response;
+}
+
+void exchange_text(struct exchange *x, unsigned status, const char *type, char *text, size_t bytes)
+{
+    exchange_answer(x, status, text_response(type, text, bytes));
+}
+
+void exchange_json(struct exchange *x, unsigned status, json_t *object)
+{
+    char *text = object ? json_dumps(object, JSON_COMPACT) : NULL;
+    json_decref(object);
+    exchange_text(x, status, "application/json", text, text ? strlen(text) : 0);
+}
+
+static void answer_error(struct exchange *x, unsigned status, const struct error *error,
+                         const char *param)
+{
+    char line[320];
+    snprintf(line, sizeof line, "%u, %.280s", status, error->text);
+    refused(x->gateway, line);
+    exchange_json(x, status, error_object(status, error, param));
+}
+
+void exchange_error(struct exchange *x, const struct error *error, const char *param)
+{
+    answer_error(x, error_http_status(error->code), error, param);
+}
+
+void exchange_status_error(struct exchange *x, unsigned status, const char *text)
+{
+    struct error error;
+    error_set(&error, status == MHD_HTTP_NOT_FOUND ? ERR_NOT_FOUND : ERR_BAD_INPUT, "%s", text);
+    answer_error(x, status, &error, NULL);
+}
+
+/* ---- answers that are counted ---------------------------------------------------------------- */
+
+static void too_much(struct exchange *x)
+{
+    struct error error;
+    error_set(&error, ERR_NO_MEMORY, TOO_MUCH_HELD);
+    exchange_error(x, &error, NULL);
+}
+
+void exchange_completion(struct exchange *x, char *text, size_t bytes)
+{
+    if (text && !quota_take(&x->gateway->quota, bytes, false)) {
+        free(text);
+        too_much(x);
+        return;
+    }
+    x->answer_bytes = text ? bytes : 0;
+    exchange_text(x, MHD_HTTP_OK, "application/json", text, bytes);
+}
+
+struct shared {
+    struct gateway *gateway;
+    struct MHD_Response *response;
+    size_t bytes, users;
+};
+
+struct shared *shared_new(struct gateway *g, const char *type, char *text, size_t bytes)
+{
+    struct shared *shared = text ? calloc(1, sizeof *shared) : NULL;
+    if (!shared || !quota_take(&g->quota, bytes, true)) {
+        free(shared);
+        free(text);
+        return NULL;
+    }
+    *shared = (struct shared){g, text_response(type, text, bytes), bytes, 1};
+    policy_headers(shared->response);
+    if (shared->response)
+        return shared;
+    shared_release(shared);
+    return NULL;
+}
+
+void shared_release(struct shared *shared)
+{
+    if (!shared || --shared->users > 0)
+        return;
+    quota_give(&shared->gateway->quota, shared->bytes, true);
+    if (shared->response)
+        MHD_destroy_response(shared->response);
+    free(shared);
+}
+
+void exchange_shared(struct exchange *x, struct shared *shared)
+{
+    if (!shared) {
+        too_much(x);
+        return;
+    }
+    shared->users++;
+    x->shared = shared;
+    answered(x, MHD_HTTP_OK, shared->response);
+}
+
+/* ---- who may ask ----------------------------------------------------------------------------- */
+
+/* As long for every key, right or wrong. */
+static bool same_key(const char key[KEY_BYTES_MAX], const char *given)
+{
+    char padded[KEY_BYTES_MAX] = {0};
+    unsigned char differs = strlen(given) >= sizeof padded;
+    snprintf(padded, sizeof padded, "%s", given);
+    for (size_t i = 0; i < sizeof padded; i++)
+        differs |= (unsigned char)(padded[i] ^ key[i]);
+    return differs == 0;
+}
+
+/* "Authorization: Bearer KEY", or KEY as the password browsers ask for. */
+static bool authorised(struct gateway *g, struct MHD_Connection *connection)
+{
+    if (!g->key[0])
+        return true;
+    const char *value =
+        MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_AUTHORIZATION);
+    if (value && strncasecmp(value, "Bearer ", 7) == 0)
+        return same_key(g->key, value + 7);
+    char *password = NULL;
+    char *user = MHD_basic_auth_get_username_password(connection, &password);
+    bool right = password && same_key(g->key, password);
+    MHD_free(user);
+    MHD_free(password);
+    return right;
+}
+
+/* The name in a Host header, without port and brackets. */
+static bool host_name(const char *host, char out[HOST_BYTES])
+{
+    bool bracket = host[0] == '[';
+    size_t n = bracket ? strcspn(host, "]") : strcspn(host, ":");
+    if (n >= HOST_BYTES)
+        return false;
+    snprintf(out, HOST_BYTES, "%.*s", (int)(n - bracket), host + bracket);
+    return true;
+}
+
+/* A page of somebody else's, open in a browser of this machine, must not talk to a gateway that
+ * asks for no key: it would send its own Origin, or come under a name that it made point here. */
+static bool foreign_page(const struct gateway *g, struct MHD_Connection *connection)
+{
+    const char *host = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Host");
+    const char *origin = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Origin");
+    char name[HOST_BYTES];
+    struct in6_addr address;
+    if (origin) {
+        const char *authority = strstr(origin, "://");
+        if (!authority || !host || strcasecmp(authority + 3, host) != 0)
+            return true;
+    }
+    if (!host || !g->loopback || g->key[0])
+        return false;
+    return !host_name(host, name) ||
+           (strcasecmp(name, "localhost") != 0 && inet_pton(AF_INET, name, &address) != 1 &&
+            inet_pton(AF_INET6, name, &address) != 1);
+}
+
+/* Two lengths of one body: a proxy before us may have believed the other one, and then what
+ * follows is a request it never saw. The answer is the last one of this connection. */
+static bool two_lengths(struct MHD_Connection *connection)
+{
+    return MHD_lookup_connection_value(connection, MHD_HEADER_KIND,
+                                       MHD_HTTP_HEADER_CONTENT_LENGTH) &&
+           MHD_lookup_connection_value(connection, MHD_HEADER_KIND,
+                                       MHD_HTTP_HEADER_TRANSFER_ENCODING);
+}
+
+/* Answers what cannot be begun. */
+static void let_in(struct exchange *x, const char *method, const char *path)
+{
+    struct gateway *g = x->gateway;
+    bool known = false;
+    if (strcmp(method, "HEAD") == 0)
+        method = "GET";
+    for (size_t i = 0; i < ARRAY_LEN(routes) && !x->route; i++) {
+        bool here = strcmp(routes[i].path, path) == 0;
+        known |= here;
+        if (here && strcmp(routes[i].method, method) == 0)
+            x->route = &routes[i];
+    }
+    if (two_lengths(x->connection)) {
+        exchange_status_error(x, MHD_HTTP_BAD_REQUEST,
+                              "Content-Length and Transfer-Encoding exclude each other");
+        header(x->ready, MHD_HTTP_HEADER_CONNECTION, "close");
+    } else if (!x->route && known)
+        exchange_status_error(x, MHD_HTTP_METHOD_NOT_ALLOWED, "this path has another method");
+    else if (!x->route)
+        exchange_status_error(x, MHD_HTTP_NOT_FOUND,
+                              "there is no such path; docs/gateway.md lists them");
+    else if (foreign_page(g, x->connection))
+        exchange_status_error(x, MHD_HTTP_FORBIDDEN, "this is no request of this host's own pages");
+    else if (!x->route->open && !authorised(g, x->connection)) {
+        counter_add(g->child.row, CTR_GATEWAY_requests_unauthorised, 1);
+        exchange_status_error(x, MHD_HTTP_UNAUTHORIZED,
+                              "the key is missing or wrong (Authorization: Bearer KEY)");
+        header(x->ready, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Basic realm=\"sluice\"");
+    }
+}
+
+/* ---- the library's callbacks ----------------------------------------------------------------- */
+
+static enum MHD_Result hand_over(struct exchange *x)
+{
+    if (x->gone || !x->ready) {
+        x->gateway->closing = true;
+        return MHD_NO;
+    }
+    enum MHD_Result result = MHD_queue_response(x->connection, x->status, x->ready);
+    if (!x->shared)
+        MHD_destroy_response(x->ready); /* the connection holds its own reference */
+    x->ready = NULL;
+    /* Events take as long as they take. Everything else is there, and has to be read in time. */
+    if (x->begun && !x->stream)
+        connection_rests(x->connection);
+    return result;
+}
+
+static enum MHD_Result first_call(struct gateway *g, struct MHD_Connection *connection,
+                                  const char *path, const char *method, void **slot)
+{
+    struct exchange *x = calloc(1, sizeof *x);
+    if (!x)
+        return MHD_NO;
+    *x = (struct exchange){
+        .magic = EXCHANGE_MAGIC, .gateway = g, .connection = connection, .body.guest = true};
+    *slot = x;
+    counter_add(g->child.row, CTR_GATEWAY_requests, 1);
+    child_progress(&g->child);
+    let_in(x, method, path);
+    /* Who asks before sending gets the answer before sending. */
+    if (x->ready && MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Expect"))
+        return hand_over(x);
+    return MHD_YES;
+}
+
+static enum MHD_Result take_body(struct exchange *x, const char *data, size_t bytes)
+{
+    struct gateway *g = x->gateway;
+    const struct params *p = g->child.params;
+    /* Who sends one where none is read only has it counted. */
+    if (!x->ready && !x->gone && strcmp(x->route->method, "POST") == 0) {
+        if (x->body.bytes + bytes > p->http_body)
+            exchange_status_error(x, MHD_HTTP_CONTENT_TOO_LARGE,
+                                  "the body is longer than --http-body");
+        else if (x->body.bytes + bytes > quota_guests_max(&g->quota))
+            exchange_status_error(x, MHD_HTTP_CONTENT_TOO_LARGE,
+                                  "the body is longer than half of --http-buffer");
+        else if (!buffer_add(&g->quota, &x->body, data, bytes))
+            too_much(x);
+        else
+            return MHD_YES;
+        buffer_free(&g->quota, &x->body);
+    }
+    x->discarded += bytes;
+    return x->discarded > DISCARD_TIMES * p->http_body ? MHD_NO : MHD_YES;
+}
+
+static enum MHD_Result on_request(void *arg, struct MHD_Connection *connection, const char *path,
+                                  const char *method, const char *version, const char *data,
+                                  size_t *bytes, void **slot)
+{
+    struct gateway *g = arg;
+    struct exchange *x = *slot;
+    (void)version;
+    if (!x)
+        return first_call(g, connection, path, method, slot);
+    OBJ_CHECK(x, EXCHANGE_MAGIC);
+    if (*bytes > 0) {
+        size_t n = *bytes;
+        *bytes = 0;
+        return take_body(x, data, n);
+    }
+    if (!x->begun && !x->ready && !x->gone) {
+        x->begun = true;
+        g->answering++;
+        connection_works(connection);
+        x->route->begin(x);
+    }
+    if (x->ready || x->gone)
+        return hand_over(x);
+    x->suspended = true;
+    MHD_suspend_connection(connection);
+    return MHD_YES;
+}
+
+static void on_end(void *arg, struct MHD_Connection *connection, void **slot,
+                   enum MHD_RequestTerminationCode why)
+{
+    struct gateway *g = arg;
+    struct exchange *x = *slot;
+    (void)why;
+    if (!x)
+        return;
+    OBJ_CHECK(x, EXCHANGE_MAGIC);
+    *slot = NULL;
+    if (x->begun)
+        g->answering--;
+    if (x->stream)
+        stream_client_left(x->stream);
+    documents_forget(x);
+    connection_rests(connection);
+    buffer_free(&g->quota, &x->body);
+    if (x->ready && !x->shared)
+        MHD_destroy_response(x->ready);
+    shared_release(x->shared);
+    quota_give(&g->quota, x->answer_bytes, false);
+    x->magic = 0;
+    free(x);
+}
+
+/* ---- the daemon ------------------------------------------------------------------------------ */
+
+static void look_at_socket(struct gateway *g)
+{
+    union {
+        struct sockaddr any;
+        struct sockaddr_in v4;
+        struct sockaddr_in6 v6;
+    } own = {0};
+    socklen_t bytes = sizeof own;
+    uint16_t port = 0;
+    if (getsockname(HERITAGE_HTTP, &own.any, &bytes) != 0)
+        return;
+    if (own.any.sa_family == AF_INET) {
+        port = ntohs(own.v4.sin_port);
+        g->loopback = ntohl(own.v4.sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+    } else if (own.any.sa_family == AF_INET6) {
+        port = ntohs(own.v6.sin6_port);
+        g->loopback = IN6_IS_ADDR_LOOPBACK(&own.v6.sin6_addr);
+    }
+    counter_set(g->child.row, CTR_GATEWAY_port, port);
+}
+
+int http_start(struct gateway *g, struct error *error)
+{
+    const struct params *p = g->child.params;
+    look_at_socket(g);
+    g->quota.limit = p->http_buffer;
+    unsigned connections = connections_max(p);
+    g->daemon = MHD_start_daemon(
+        MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, 0,
+        NULL, NULL, on_request, g, MHD_OPTION_EXTERNAL_LOGGER, on_library_words, g,
+        MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_CONNECTION_LIMIT, connections,
+        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)p->http_timeout,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)POOL_BYTES,
+        MHD_OPTION_CONNECTION_MEMORY_INCREMENT, (size_t)POOL_STEP_BYTES,
+        MHD_OPTION_NOTIFY_COMPLETED, on_end, g, MHD_OPTION_NOTIFY_CONNECTION, connection_event, g,
+        MHD_OPTION_END);
+    if (!g->daemon)
+        return error_set(error, ERR_FAILED, "the HTTP library does not start");
+    return door_open(g, connections, error);
+}
+
+void http_run(struct gateway *g)
+{
+    door_run(g);
+    MHD_run(g->daemon);
+    tell_cause(g);
+    g->closing = false;
+    counter_set(g->child.row, CTR_GATEWAY_connections, door_connections(g));
+}

@@ -1,0 +1,274 @@
+#include "procs/engine/inspect/describe.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <string.h>
+
+#include "lib/model/limits.h"
+#include "lib/model/store/store.h"
+#include "lib/tensor/tensor_type.h"
+#include "lib/tensor/tier.h"
+
+/* Figures that are not fields of the index. */
+struct figures {
+    uint64_t expert_slot_min, expert_slot_max, expert_payload_max;
+    uint64_t token_expert_bytes; /* payload of the experts one token uses, all layers */
+    uint64_t kv_token_bytes;     /* F16 keys and values of one token */
+    uint64_t arena_floor_bytes;  /* dense tensors and the K largest experts */
+    uint64_t parameters;
+};
+
+static struct figures figures_of(const struct model_index *m)
+{
+    const struct model_hparams *h = &m->hparams;
+    const struct model_entry *entries = model_index_entries(m);
+    const struct model_tensor *tensors = model_index_tensors(m);
+    struct figures f = {.expert_slot_min = UINT64_MAX};
+    for (uint32_t i = m->dense_count; i < m->entry_count; i++) {
+        const struct model_entry *e = &entries[i];
+        if (e->extents == 0) /* absent */
+            continue;
+        if (e->slot_bytes < f.expert_slot_min)
+            f.expert_slot_min = e->slot_bytes;
+        if (e->slot_bytes > f.expert_slot_max)
+            f.expert_slot_max = e->slot_bytes;
+        if (e->payload_bytes > f.expert_payload_max)
+            f.expert_payload_max = e->payload_bytes;
+    }
+    if (h->experts > 0)
+        f.token_expert_bytes = m->expert_bytes / h->experts * h->experts_used;
+    f.kv_token_bytes = 2ull * h->layers * h->kv_heads * h->head_size * sizeof(uint16_t);
+    f.arena_floor_bytes = m->dense_bytes + h->experts_used * f.expert_slot_max;
+    if (m->stripe_count > 0) { /* the experts are no tensors of its file */
+        const struct model_matrix *x = model_index_entries(m)[m->dense_count].matrix;
+        for (int k = 0; k < EXPERT__COUNT; k++)
+            f.parameters += (uint64_t)x[k].k * x[k].n * h->layers * h->experts;
+    }
+    for (uint32_t i = 0; i < m->tensor_count; i++)
+        f.parameters += tensors[i].ne[0] * tensors[i].ne[1] * tensors[i].ne[2] * tensors[i].ne[3];
+    return f;
+}
+
+static const char *type_name(uint32_t type)
+{
+    const struct tensor_type_info *info = tensor_type_info(type);
+    return info ? info->name : "?";
+}
+
+/* Types of the matrices of a tier, "Q8_0" or "Q4_0 Q4_0 Q8_0"; of the first layer, with "..." where
+ * others differ. */
+static void types_text(const struct model_index *m, int tier, char out[96])
+{
+    const struct model_entry *first = &model_index_entries(m)[m->tier_first[tier]];
+    const struct model_matrix *x = first->matrix;
+    bool one = x[EXPERT_GATE].type == x[EXPERT_UP].type && x[EXPERT_UP].type == x[EXPERT_DOWN].type;
+    bool differ = false;
+    for (uint32_t i = 1; i < m->hparams.layers * m->hparams.experts; i++)
+        for (int k = 0; k < EXPERT__COUNT; k++)
+            differ |= first[i].matrix[k].type != x[k].type;
+    if (one)
+        snprintf(out, 96, "%s%s", type_name(x[0].type), differ ? " ..." : "");
+    else
+        snprintf(out, 96, "%s %s %s%s", type_name(x[EXPERT_GATE].type),
+                 type_name(x[EXPERT_UP].type), type_name(x[EXPERT_DOWN].type),
+                 differ ? " ..." : "");
+}
+
+static void shape_text(const struct model_tensor *t, char out[96])
+{
+    size_t n = 0;
+    out[0] = 0;
+    for (uint32_t d = 0; d < t->dims && d < 4 && n < 80; d++)
+        n += (size_t)snprintf(out + n, 96 - n, "%s%" PRIu64, d ? " x " : "", t->ne[d]);
+}
+
+static void line_bytes(FILE *out, const char *label, uint64_t bytes, const char *note)
+{
+    char text[16];
+    fprintf(out, "%-22s %10s  (%" PRIu64 " bytes)%s\n", label, bytes_format(bytes, text), bytes,
+            note);
+}
+
+static void text_of_store(FILE *out, const struct model_index *m)
+{
+    char size[16], types[96];
+    for (int t = 0; t < TIER__COUNT; t++) {
+        if (!(m->tier_mask & 1u << t))
+            continue;
+        types_text(m, t, types);
+        fprintf(out, "%-22s %10s  (%" PRIu64 " bytes)  %u experts, %s, slots %" PRIu64 " bytes\n",
+                store_tier_name((enum tier)t), bytes_format(m->tier_bytes[t], size),
+                m->tier_bytes[t], m->tier_entries[t], types, m->tier_slot_bytes[t]);
+    }
+    for (uint32_t i = 0; i < m->stripe_count; i++) {
+        const struct model_stripe *stripe = &model_index_stripes(m)[i];
+        fprintf(out, "stripe %-15u %10s  (%" PRIu64 " bytes)  %s\n", i,
+                bytes_format(stripe->file.bytes, size), stripe->file.bytes, stripe->path);
+    }
+}
+
+static void text_of_tensors(FILE *out, const struct model_index *m)
+{
+    const struct model_tensor *tensors = model_index_tensors(m);
+    fprintf(out, "\n%-40s %-6s %-24s %14s %14s\n", "TENSOR", "TYPE", "SHAPE", "BYTES", "OFFSET");
+    for (uint32_t i = 0; i < m->tensor_count; i++) {
+        char shape[96];
+        shape_text(&tensors[i], shape);
+        fprintf(out, "%-40s %-6s %-24s %14" PRIu64 " %14" PRIu64 "\n", tensors[i].name,
+                type_name(tensors[i].type), shape, tensors[i].bytes, tensors[i].file_offset);
+    }
+}
+
+void describe_text(FILE *out, const char *path, const struct model_index *m, bool tensors)
+{
+    const struct model_hparams *h = &m->hparams;
+    struct figures f = figures_of(m);
+    fprintf(out, "%-22s %s\n", m->stripe_count ? "store" : "file", path);
+    line_bytes(out, m->stripe_count ? "model.gguf" : "file size", m->file.bytes, "");
+    fprintf(out, "%-22s %s\n", "name", m->name);
+    fprintf(out, "%-22s %s\n", "architecture", m->arch);
+    fprintf(out, "%-22s %.1f million\n", "parameters", (double)f.parameters / 1e6);
+    fprintf(out, "%-22s %u layers, hidden %u, vocabulary %u, context %u\n", "shape", h->layers,
+            h->hidden, h->vocab, h->context);
+    fprintf(out, "%-22s %u heads, %u of keys and values, head size %u\n", "attention", h->heads,
+            h->kv_heads, h->head_size);
+    fprintf(out, "%-22s %u per layer, %u used per token, inner size %u\n", "experts", h->experts,
+            h->experts_used, h->expert_inner);
+    if (h->shared_inner > 0)
+        fprintf(out, "%-22s one per layer, used by every token, inner size %u\n", "shared expert",
+                h->shared_inner);
+    fprintf(out, "%-22s %u dense, %u experts\n", "entries", m->dense_count, m->expert_entry_count);
+    line_bytes(out, "dense", m->dense_bytes, "  always resident");
+    line_bytes(out, "experts", m->expert_bytes, m->tier_count > 1 ? "  at their best tier" : "");
+    if (m->stripe_count)
+        text_of_store(out, m);
+    line_bytes(out, "largest expert", f.expert_payload_max, "");
+    line_bytes(out, "its slot", f.expert_slot_max, "");
+    line_bytes(out, "experts of one token", f.token_expert_bytes, "");
+    line_bytes(out, "KV cache of one token", f.kv_token_bytes, "");
+    line_bytes(out, "smallest arena", f.arena_floor_bytes,
+               "  dense and the experts of one layer; the engine itself comes on top");
+    if (tensors)
+        text_of_tensors(out, m);
+}
+
+static void put(json_t *object, const char *key, uint64_t value)
+{
+    json_object_set_new(object, key, json_integer((json_int_t)value));
+}
+
+/* Names come from a file: what is not UTF-8 is not shown. */
+static void put_text(json_t *object, const char *key, const char *text)
+{
+    json_t *string = json_string(text);
+    json_object_set_new(object, key, string ? string : json_string(""));
+}
+
+static json_t *json_of_tensors(const struct model_index *m)
+{
+    const struct model_tensor *tensors = model_index_tensors(m);
+    json_t *array = json_array();
+    for (uint32_t i = 0; i < m->tensor_count; i++) {
+        json_t *object = json_object(), *shape = json_array();
+        for (uint32_t d = 0; d < tensors[i].dims && d < 4; d++)
+            json_array_append_new(shape, json_integer((json_int_t)tensors[i].ne[d]));
+        put_text(object, "name", tensors[i].name);
+        put_text(object, "type", type_name(tensors[i].type));
+        json_object_set_new(object, "shape", shape);
+        put(object, "bytes", tensors[i].bytes);
+        put(object, "offset", tensors[i].file_offset);
+        json_array_append_new(array, object);
+    }
+    return array;
+}
+
+static json_t *json_of_tiers(const struct model_index *m)
+{
+    json_t *array = json_array();
+    for (int t = 0; t < TIER__COUNT; t++) {
+        if (!(m->tier_mask & 1u << t))
+            continue;
+        const struct model_matrix *x = model_index_entries(m)[m->tier_first[t]].matrix;
+        json_t *object = json_object(), *types = json_object();
+        put_text(types, "gate", type_name(x[EXPERT_GATE].type));
+        put_text(types, "up", type_name(x[EXPERT_UP].type));
+        put_text(types, "down", type_name(x[EXPERT_DOWN].type));
+        put_text(object, "tier", store_tier_name((enum tier)t));
+        json_object_set_new(object, "types", types); /* of the first layer */
+        put(object, "experts", m->tier_entries[t]);
+        put(object, "bytes", m->tier_bytes[t]);
+        put(object, "slot_bytes", m->tier_slot_bytes[t]);
+        json_array_append_new(array, object);
+    }
+    return array;
+}
+
+static json_t *json_of_stripes(const struct model_index *m)
+{
+    json_t *array = json_array();
+    for (uint32_t i = 0; i < m->stripe_count; i++) {
+        json_t *object = json_object();
+        put_text(object, "path", model_index_stripes(m)[i].path);
+        put(object, "bytes", model_index_stripes(m)[i].file.bytes);
+        json_array_append_new(array, object);
+    }
+    return array;
+}
+
+static json_t *json_of_hparams(const struct model_hparams *h)
+{
+    json_t *object = json_object();
+    put(object, "layers", h->layers);
+    put(object, "hidden", h->hidden);
+    put(object, "heads", h->heads);
+    put(object, "kv_heads", h->kv_heads);
+    put(object, "head_size", h->head_size);
+    put(object, "vocab", h->vocab);
+    put(object, "context", h->context);
+    put(object, "experts", h->experts);
+    put(object, "experts_used", h->experts_used);
+    put(object, "expert_inner", h->expert_inner);
+    json_object_set_new(object, "rms_eps", json_real((double)h->rms_eps));
+    json_object_set_new(object, "rope_theta", json_real((double)h->rope_theta));
+    put(object, "rope_dims", h->rope_dims);
+    json_object_set_new(object, "norm_top_k", json_boolean(h->norm_top_k));
+    put_text(object, "qk_norm",
+             h->qk_norm == QK_NORM_HEAD  ? "head"
+             : h->qk_norm == QK_NORM_ROW ? "row"
+                                         : "none");
+    put_text(object, "rope_kind", h->rope_kind == ROPE_PAIRS ? "pairs" : "halves");
+    put(object, "shared_inner", h->shared_inner);
+    json_object_set_new(object, "tied_output", json_boolean(h->tied_output));
+    return object;
+}
+
+int describe_json(FILE *out, const char *path, const struct model_index *m, bool tensors)
+{
+    struct figures f = figures_of(m);
+    json_t *object = json_object();
+    put_text(object, "file", path);
+    put(object, "file_bytes", m->file.bytes);
+    put_text(object, "name", m->name);
+    put_text(object, "arch", m->arch);
+    put(object, "parameters", f.parameters);
+    json_object_set_new(object, "hparams", json_of_hparams(&m->hparams));
+    put(object, "tensors", m->tensor_count);
+    put(object, "dense_entries", m->dense_count);
+    put(object, "expert_entries", m->expert_entry_count);
+    put(object, "dense_bytes", m->dense_bytes);
+    put(object, "expert_bytes", m->expert_bytes);
+    put(object, "expert_slot_bytes", m->expert_slot_bytes);
+    put(object, "expert_slot_bytes_max", f.expert_slot_max);
+    put(object, "expert_payload_bytes_max", f.expert_payload_max);
+    put(object, "token_expert_bytes", f.token_expert_bytes);
+    put(object, "kv_token_bytes", f.kv_token_bytes);
+    put(object, "arena_floor_bytes", f.arena_floor_bytes);
+    put(object, "tokenizer_bytes", m->tokenizer_bytes);
+    json_object_set_new(object, "tiers", json_of_tiers(m));
+    json_object_set_new(object, "stripes", json_of_stripes(m)); /* none: a GGUF file */
+    if (tensors)
+        json_object_set_new(object, "tensor_list", json_of_tensors(m));
+    int rc = json_dumpf(object, out, JSON_INDENT(2));
+    json_decref(object);
+    return rc == 0 && fputc('\n', out) != EOF ? 0 : -1;
+}

@@ -1,0 +1,184 @@
+/* sluice-inspect: looks into a model: a GGUF file, or an expert store (a directory).
+ *
+ * For people: `sluice inspect MODEL [--json] [--tensors]` on stdout. For the supervisor, once at
+ * every start: `--segment-fd N --model-fd M MODEL` parses what is open at M and writes the checked
+ * index to N. It is a process of its own because a model file is foreign bytes: whatever a hostile
+ * one does to the parser, it does to a process with limits that holds nothing and is gone a moment
+ * later.
+ *
+ * Shared memory: none (N is a plain memory file of the supervisor's).  Messages: none.
+ * When it dies: the supervisor's start fails with the reason; nothing else exists yet.
+ * Trust: nothing in the file. Limits: 512 MiB of private memory, 30 s of processor time. */
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "lib/base/log.h"
+#include "lib/model/store/store.h"
+#include "lib/plan/plan.h"
+#include "procs/engine/inspect/describe.h"
+
+#define DATA_BYTES_MAX (512 * MIB)
+#define CPU_SECONDS    30
+
+struct inspect {
+    const char *path, *plan;  /* plan: put behind the index; NULL: none */
+    int segment_fd, model_fd; /* -1 when a person asks */
+    bool json, tensors;
+};
+
+static const struct option long_options[] = {
+    {"segment-fd", required_argument, NULL, 's'}, {"model-fd", required_argument, NULL, 'm'},
+    {"plan", required_argument, NULL, 'p'},       {"json", no_argument, NULL, 'j'},
+    {"tensors", no_argument, NULL, 't'},          {"help", no_argument, NULL, 'h'},
+    {"version", no_argument, NULL, 'v'},          {NULL, 0, NULL, 0},
+};
+
+static void usage(FILE *out)
+{
+    fprintf(out,
+            "usage: sluice inspect MODEL [--json] [--tensors]\n"
+            "\n"
+            "Describes a model, a GGUF file or an expert store: architecture, shapes, experts,\n"
+            "tiers and stripes, and what must be resident.\n"
+            "\n"
+            "  --json      as one JSON object\n"
+            "  --tensors   list every tensor\n"
+            "\n"
+            "Exit status: 0 a model sluice can run, 1 failed, 2 not such a file (one line on\n"
+            "stderr says why).\n");
+}
+
+static int descriptor(const char *text, struct error *error)
+{
+    char *end;
+    long value = strtol(text, &end, 10);
+    if (*text == 0 || *end || value < 0 || value > INT16_MAX)
+        return error_set(error, ERR_BAD_INPUT, "'%.40s' is not a descriptor", text);
+    return (int)value;
+}
+
+static int options_take(struct inspect *in, int argc, char **argv, struct error *error)
+{
+    opterr = 0;
+    for (int option; (option = getopt_long(argc, argv, ":h", long_options, NULL)) != -1;) {
+        switch (option) {
+        case 's':
+            if ((in->segment_fd = descriptor(optarg, error)) < 0)
+                return -1;
+            break;
+        case 'm':
+            if ((in->model_fd = descriptor(optarg, error)) < 0)
+                return -1;
+            break;
+        case 'p': in->plan = optarg; break;
+        case 'j': in->json = true; break;
+        case 't': in->tensors = true; break;
+        case 'h': usage(stdout); exit(0);
+        case 'v': printf("sluice %s\n", SLUICE_VERSION); exit(0);
+        default:
+            return error_set(error, ERR_BAD_INPUT,
+                             "unknown or incomplete option %.80s (see sluice inspect --help)",
+                             argv[optind - 1]);
+        }
+    }
+    if (optind + 1 != argc)
+        return error_set(error, ERR_BAD_INPUT, "name one model (see sluice inspect --help)");
+    in->path = argv[optind];
+    return 0;
+}
+
+/* Before the first byte of the file is read. */
+static void limit_self(void)
+{
+    setrlimit(RLIMIT_DATA, &(struct rlimit){DATA_BYTES_MAX, DATA_BYTES_MAX});
+    setrlimit(RLIMIT_CPU, &(struct rlimit){CPU_SECONDS, CPU_SECONDS});
+    setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
+}
+
+static int write_blob(int fd, const void *blob, uint64_t bytes, uint64_t offset,
+                      struct error *error)
+{
+    const char *from = blob;
+    for (uint64_t at = 0; at < bytes;) {
+        ssize_t n = pwrite(fd, from + at, bytes - at, (off_t)(offset + at));
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return error_set_errno(error, ERR_IO, errno, "cannot write the index");
+        at += (uint64_t)n;
+    }
+    return 0;
+}
+
+/* The plan stands behind the index, at the next multiple of PLAN_ARRAY_ALIGN. */
+static int write_plan(const struct inspect *in, const struct model_index *index, int model_fd,
+                      bool store, struct error *error)
+{
+    uint8_t hash[PLAN_HASH_BYTES];
+    struct plan *plan = plan_read(in->plan, error);
+    if (!plan)
+        return -1;
+    int dense_fd = store ? openat(model_fd, STORE_MODEL_FILE, O_RDONLY | O_CLOEXEC) : model_fd;
+    int rc = dense_fd < 0 ? error_set_errno(error, ERR_IO, errno, "cannot open %.200s/%s", in->path,
+                                            STORE_MODEL_FILE)
+                          : plan_model_hash(index, dense_fd, hash, error);
+    if (store && dense_fd >= 0)
+        close(dense_fd);
+    if (rc == 0)
+        rc = plan_matches(plan, index, hash, in->plan, error);
+    if (rc == 0)
+        rc = write_blob(in->segment_fd, plan, plan->bytes, align_up(index->bytes, PLAN_ARRAY_ALIGN),
+                        error);
+    free(plan);
+    return rc;
+}
+
+static int deliver(const struct inspect *in, const struct model_index *index, struct error *error)
+{
+    if (in->segment_fd >= 0)
+        return write_blob(in->segment_fd, index, index->bytes, 0, error);
+    int rc = 0;
+    if (in->json)
+        rc = describe_json(stdout, in->path, index, in->tensors);
+    else
+        describe_text(stdout, in->path, index, in->tensors);
+    if (rc != 0 || fflush(stdout) != 0)
+        return error_set(error, ERR_IO, "cannot write the description");
+    return 0;
+}
+
+static int run(struct inspect *in, struct error *error)
+{
+    int fd = in->model_fd >= 0 ? in->model_fd : open(in->path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return error_set_errno(error, ERR_BAD_INPUT, errno, "cannot open %.250s", in->path);
+    struct model_index *index = NULL;
+    struct stat st;
+    bool store = fstat(fd, &st) == 0 && S_ISDIR(st.st_mode);
+    int rc = model_or_store_index_build(fd, in->path, &index, error);
+    if (rc == 0)
+        rc = deliver(in, index, error);
+    if (rc == 0 && in->plan && in->segment_fd >= 0)
+        rc = write_plan(in, index, fd, store, error);
+    free(index);
+    return rc;
+}
+
+int main(int argc, char **argv)
+{
+    struct inspect in = {.segment_fd = -1, .model_fd = -1};
+    struct error error;
+    log_init("inspect", LOG_LEVEL_INFO);
+    limit_self();
+    if (options_take(&in, argc, argv, &error) == 0 && run(&in, &error) == 0)
+        return 0;
+    fprintf(stderr, "error: %s\n", error.text);
+    return error_exit_status(error.code);
+}

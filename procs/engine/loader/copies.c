@@ -1,0 +1,193 @@
+/* Copies of what this loader reads, and which of them is read.
+ *
+ *   in use --(its file is not the inspected one)--> gone --(the file is there again)--> in use
+ *   in use --(entries in a row that it fails to deliver, or a stall)--> quarantined
+ *   quarantined --(ctl replace: the supervisor clears the word, a successor looks anew)--> in use
+ *
+ * A job begins at the first copy in use. What a copy does not deliver is read from the next one, so
+ * that a bad place of one device costs a second read and nothing else; only what no copy delivers
+ * fails. The quarantine word lies in the directory: it outlives the loader, which ends when reads
+ * stall - they may still write, so their ranges are punched by the cache before anybody reuses
+ * them, and its successor begins with the next copy. */
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "lib/base/assert.h"
+#include "lib/base/clock.h"
+#include "lib/base/log.h"
+#include "lib/model/limits.h"
+#include "procs/engine/loader/loader.h"
+
+#define AWAKE_NS NS_PER_S /* who looks less often than that was stopped itself */
+
+static _Atomic uint32_t *quarantine_word(struct loader *l)
+{
+    return &l->child.directory.head->quarantined[loader_self(l)];
+}
+
+static enum run_source source_of(const struct loader *l, uint32_t entry)
+{
+    const struct model_index *m = l->child.model;
+    return m->stripe_count == 0 || model_index_entries(m)[entry].in_store ? RUN_EXPERTS : RUN_DENSE;
+}
+
+static bool usable(const struct device *d)
+{
+    return !d->gone && !d->quarantined;
+}
+
+static void open_source(struct loader *l, enum run_source which,
+                        const struct model_file_id *inspected)
+{
+    struct source *source = &l->source[which];
+    struct run_copies copies;
+    struct error error;
+    if (run_copies(l->child.params, l->child.model, l->child.procs.head->model_path, loader_self(l),
+                   which, &copies, &error) != 0)
+        log_fatal(2, "%s", error.text);
+    /* The supervisor clears the word only while there is no loader: relaxed, nothing races. */
+    uint32_t word = atomic_load_explicit(quarantine_word(l), memory_order_relaxed);
+    source->copies = copies.count;
+    for (uint32_t i = 0; i < copies.count; i++)
+        device_open(&source->copy[i], copies.path[i], l->own.direct, inspected,
+                    (word & quarantine_bit(which, i)) != 0);
+}
+
+void loader_open_sources(struct loader *l)
+{
+    const struct model_index *m = l->child.model;
+    if (m->stripe_count == 0) {
+        open_source(l, RUN_EXPERTS, &m->file);
+        return;
+    }
+    sl_assert(loader_self(l) < m->stripe_count);
+    open_source(l, RUN_DENSE, &m->file);
+    open_source(l, RUN_EXPERTS, &model_index_stripes(m)[loader_self(l)].file);
+}
+
+struct device *loader_device_of(struct loader *l, const struct job *job)
+{
+    struct source *source = &l->source[source_of(l, job->entry)];
+    sl_assert(job->copy < source->copies);
+    return &source->copy[job->copy];
+}
+
+/* The first copy from number `from` on that may be read; their number when there is none. */
+static uint32_t copy_from(const struct source *source, uint32_t from)
+{
+    while (from < source->copies && !usable(&source->copy[from]))
+        from++;
+    return from;
+}
+
+void loader_choose_copy(struct loader *l, struct job *job)
+{
+    const struct source *source = &l->source[source_of(l, job->entry)];
+    uint32_t copy = copy_from(source, 0);
+    if (copy < source->copies) {
+        job->copy = (uint16_t)copy;
+        return;
+    }
+    int why = quarantine_errno(atomic_load_explicit(quarantine_word(l), memory_order_relaxed));
+    job->copy = (uint16_t)(source->copies - 1);
+    jobs_fail(&l->jobs, job, source->copy[job->copy].quarantined && why ? why : ESTALE);
+}
+
+bool loader_take_other_copy(struct loader *l, struct job *job)
+{
+    const struct source *source = &l->source[source_of(l, job->entry)];
+    sl_assert(job_ended(job) && job->status != 0);
+    uint32_t copy = copy_from(source, job->copy + 1u);
+    if (job->status == ECANCELED || copy == source->copies)
+        return false;
+    jobs_move(job, (uint16_t)copy);
+    counter_add(l->child.row, CTR_LOADER_parts_from_copies, 1);
+    return true;
+}
+
+/* ---- quarantine ------------------------------------------------------------------------------ */
+
+static void set_quarantined(struct loader *l, struct device *device, int errno_value)
+{
+    uint32_t bit = 0, word = atomic_load_explicit(quarantine_word(l), memory_order_relaxed);
+    for (uint32_t s = 0; s < RUN_SOURCES; s++)
+        for (uint32_t i = 0; i < l->source[s].copies; i++)
+            if (&l->source[s].copy[i] == device)
+                bit = quarantine_bit((enum run_source)s, i);
+    sl_assert(bit != 0 && !device->quarantined);
+    device->quarantined = true;
+    word = (word & ((1u << QUARANTINE_ERRNO_SHIFT) - 1)) | bit;
+    word |= (uint32_t)errno_value << QUARANTINE_ERRNO_SHIFT;
+    atomic_store_explicit(quarantine_word(l), word, memory_order_release);
+    counter_add(l->child.row, CTR_LOADER_quarantines, 1);
+}
+
+void loader_note_failed(struct loader *l, struct device *device, uint32_t entry, int errno_value)
+{
+    if (device->quarantined || !device_failed(device, entry, l->own.device_errors))
+        return;
+    set_quarantined(l, device, errno_value);
+    log_error("%s is quarantined: %u experts in a row could not be read, the last with '%s'; "
+              "`sluice ctl replace loader.%u` brings it back",
+              device->path, device->failed, strerror(errno_value), loader_self(l));
+    loader_fail_device(l, device, errno_value);
+}
+
+static void check_stall(struct loader *l, struct device *device, uint64_t now_ns)
+{
+    uint64_t limit = l->own.device_stall * NS_PER_MS;
+    if (device->quarantined || !device_stalled(device, now_ns, l->awake_ns, limit))
+        return;
+    set_quarantined(l, device, ETIME);
+    log_fatal(1,
+              "%s is quarantined: it completed no read for %" PRIu64
+              " ms; `sluice ctl replace loader.%u` brings it back",
+              device->path, l->own.device_stall, loader_self(l));
+}
+
+static void check_copy(struct loader *l, struct device *device, uint64_t now_ns)
+{
+    bool was_gone = device->gone;
+    check_stall(l, device, now_ns);
+    if (device->quarantined)
+        return;
+    device_tend(device, now_ns, device->inflight == 0);
+    if (device->gone && !was_gone)
+        loader_fail_device(l, device, ESTALE);
+}
+
+void loader_check_copies(struct loader *l, uint64_t now_ns)
+{
+    uint64_t quarantined = 0;
+    if (now_ns - l->looked_ns > AWAKE_NS)
+        l->awake_ns = now_ns;
+    l->looked_ns = now_ns;
+    for (uint32_t s = 0; s < RUN_SOURCES; s++)
+        for (uint32_t i = 0; i < l->source[s].copies; i++) {
+            check_copy(l, &l->source[s].copy[i], now_ns);
+            quarantined += l->source[s].copy[i].quarantined;
+        }
+    counter_set(l->child.row, CTR_LOADER_quarantined, quarantined);
+}
+
+/* ---- tests ----------------------------------------------------------------------------------- */
+
+/* Injected faults are those of the first copy of the experts. */
+static struct device *injected(struct loader *l, enum injection point)
+{
+    struct device *first = &l->source[RUN_EXPERTS].copy[0];
+    return child_injected(&l->child, point) && !first->quarantined ? first : NULL;
+}
+
+bool loader_reads_stall(struct loader *l)
+{
+    struct device *first = injected(l, INJECT_LOADER_READS_STALL);
+    return first && first->inflight > 0;
+}
+
+bool loader_read_fails(struct loader *l, const struct job *job)
+{
+    const struct device *first = injected(l, INJECT_LOADER_READS_FAIL);
+    return first && loader_device_of(l, job) == first;
+}

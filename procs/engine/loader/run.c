@@ -1,0 +1,401 @@
+#include <errno.h>
+#include <inttypes.h>
+
+#include "config/devices.h"
+#include "lib/base/assert.h"
+#include "lib/base/clock.h"
+#include "lib/base/log.h"
+#include "procs/engine/loader/loader.h"
+
+static atomic_flag read_error_logged = ATOMIC_FLAG_INIT, checksum_logged = ATOMIC_FLAG_INIT;
+
+static struct directory_entry *entry_of(struct loader *l, const struct job *job)
+{
+    sl_assert(job->entry < l->child.directory.head->entry_count);
+    return &l->child.directory.entries[job->entry];
+}
+
+static bool still_wanted(struct loader *l, const struct job *job)
+{
+    uint64_t word = entry_look(&entry_of(l, job)->word);
+    return entry_wants_part(word, job->generation, loader_self(l));
+}
+
+/* A doorbell: losing it costs the cache a tick. A success that the cache has no use for at once
+ * would only wake it while the processor has better things to do; it finds the READY word itself.
+ * The order (publish, then look at the wish; wish, then look at the words) leaves none unnoticed.
+ */
+void loader_send_dones(struct loader *l)
+{
+    if (l->dones.count == 0)
+        return;
+    atomic_thread_fence(memory_order_seq_cst);
+    if (l->dones_urgent ||
+        atomic_load_explicit(&l->child.directory.head->doorbells_wanted, memory_order_relaxed)) {
+        l->dones.loader_incarnation = l->child.incarnation;
+        (void)edge_send(l->cache, &l->dones, MSG_DONES);
+    }
+    l->dones.count = 0;
+    l->dones_urgent = false;
+}
+
+static void add_done(struct loader *l, const struct job *job)
+{
+    uint64_t first = job->first_ns ? job->first_ns : clock_now_ns();
+    if (l->dones.count == MSG_LOADS_MAX)
+        loader_send_dones(l);
+    l->dones_urgent |= job->status != 0;
+    l->dones.dones[l->dones.count++] = (struct msg_done){
+        .entry = job->entry,
+        .generation = job->generation,
+        .status = job->status,
+        .bytes = job->status == 0 ? job->bytes : 0,
+        .queue_ns = first - job->taken_ns,
+        .read_ns = job->last_ns > first ? job->last_ns - first : 0,
+    };
+}
+
+/* The order matters: who sees DOOMED must find the reason. */
+static enum part_result fail_part(struct loader *l, struct directory_entry *e,
+                                  const struct job *job)
+{
+    counter_add(l->child.row, CTR_LOADER_parts_failed, 1);
+    if (job->status != ECANCELED) {
+        atomic_store_explicit(&e->last_errno, (uint32_t)job->status, memory_order_relaxed);
+        atomic_store_explicit(&e->last_loader, loader_self(l), memory_order_relaxed);
+        atomic_fetch_add_explicit(&e->failures, 1, memory_order_release);
+    }
+    return entry_part_fail(&e->word, job->generation, loader_self(l));
+}
+
+/* One of the histogram's buckets; what took longer than the last bound is in the sum alone. */
+static void count_time(struct loader *l, uint64_t ns)
+{
+    static const struct {
+        unsigned counter;
+        uint64_t ns;
+    } bounds[] = {
+#define LOAD_BOUND(word, ns) {CTR_LOADER_loads_##word, ns},
+#include "shm/table/load_bounds.tbl.h"
+    };
+    counter_add(l->child.row, CTR_LOADER_loads_ns, ns);
+    for (size_t i = 0; i < ARRAY_LEN(bounds); i++)
+        if (ns <= bounds[i].ns) {
+            counter_add(l->child.row, bounds[i].counter, 1);
+            return;
+        }
+}
+
+static enum part_result publish_part(struct loader *l, struct directory_entry *e,
+                                     const struct job *job)
+{
+    child_inject(&l->child, INJECT_LOADER_BEFORE_PUBLISH);
+    enum part_result result = entry_part_done(&e->word, job->generation, loader_self(l));
+    if (result == PART_READY || result == PART_CLEARED) {
+        counter_add(l->child.row, CTR_LOADER_parts_done, 1);
+        counter_add(l->child.row, CTR_LOADER_bytes_published, job->bytes);
+        count_time(l, job->last_ns > job->taken_ns ? job->last_ns - job->taken_ns : 0);
+    } else {
+        counter_add(l->child.row, CTR_LOADER_parts_failed, 1);
+    }
+    if (result == PART_READY) /* failures count since it was last READY */
+        atomic_store_explicit(&e->failures, 0, memory_order_relaxed);
+    return result;
+}
+
+void loader_end_part(struct loader *l, const struct job *job)
+{
+    struct directory_entry *e = entry_of(l, job);
+    enum part_result result = job->status == 0 ? publish_part(l, e, job) : fail_part(l, e, job);
+    if (result == PART_READY || result == PART_DOOMED)
+        directory_signal(&l->child.directory,
+                         directory_counter_of(&l->child.directory, job->entry));
+    l->dones_urgent |= result == PART_DOOMED;
+    if (result != PART_STALE)
+        add_done(l, job);
+    child_progress(&l->child);
+}
+
+/* Nothing is published before its checksum is right. What is wrong is read once more, in case the
+ * way and not the file is at fault; then the part fails. Wrong bytes of an entry that was cancelled
+ * say nothing: the cache punches one under our reads when another stripe's loader has died. False:
+ * the job goes on. */
+static bool checked(struct loader *l, struct job *job)
+{
+    struct proc_row *row = l->child.row;
+    enum verdict verdict = verify_end(&l->verify, &l->jobs, job);
+    counter_set(row, CTR_LOADER_checksum_bytes, l->verify.bytes);
+    counter_set(row, CTR_LOADER_checksum_ns, l->verify.ns);
+    if (verdict == VERDICT_RIGHT)
+        counter_add(row, CTR_LOADER_checksums_verified, 1);
+    if (verdict != VERDICT_WRONG)
+        return true;
+    if (!still_wanted(l, job)) {
+        jobs_fail(&l->jobs, job, ECANCELED);
+        return true;
+    }
+    counter_add(row, CTR_LOADER_checksums_failed, 1);
+    if (log_once(&checksum_logged))
+        log_error("%s: the bytes at %" PRIu64 " (layer %u expert %u) do not match their checksum "
+                  "(further ones are only counted)",
+                  loader_device_of(l, job)->path, job->run[0].file_offset, entry_of(l, job)->layer,
+                  entry_of(l, job)->expert);
+    if (!job->restarted) {
+        counter_add(row, CTR_LOADER_checksum_rereads, 1);
+        jobs_restart(job);
+        return false;
+    }
+    jobs_fail(&l->jobs, job, EBADMSG);
+    return true;
+}
+
+void loader_end_if_due(struct loader *l, struct job *job)
+{
+    if (!job_ended(job) || (job->status == 0 && !checked(l, job)))
+        return;
+    if (job->status != 0 && still_wanted(l, job) && loader_take_other_copy(l, job))
+        return;
+    loader_end_part(l, job);
+    jobs_remove(&l->jobs, job);
+}
+
+static void look_at(struct job *job, void *arg)
+{
+    struct loader *l = arg;
+    if (job->status == 0 && !still_wanted(l, job))
+        jobs_fail(&l->jobs, job, ECANCELED);
+    if (job->status != 0)
+        loader_end_if_due(l, job);
+}
+
+void loader_look(struct loader *l)
+{
+    OBJ_CHECK(l, LOADER_MAGIC);
+    jobs_each(&l->jobs, look_at, l);
+}
+
+struct fail_all {
+    struct loader *l;
+    const struct device *device; /* NULL: any */
+    int status;
+};
+
+static void fail_one(struct job *job, void *arg)
+{
+    struct fail_all *all = arg;
+    if (all->device && loader_device_of(all->l, job) != all->device)
+        return;
+    if (job->status == 0)
+        jobs_fail(&all->l->jobs, job, all->status);
+    loader_end_if_due(all->l, job);
+}
+
+void loader_fail_device(struct loader *l, const struct device *device, int status)
+{
+    struct fail_all all = {l, device, status};
+    jobs_each(&l->jobs, fail_one, &all);
+}
+
+void loader_fail_all(struct loader *l, int status)
+{
+    loader_fail_device(l, NULL, status);
+}
+
+/* The figure the project promises: from the DEMAND to the first of its reads at the device. */
+static void sample_demand(struct loader *l, const struct job *job, uint64_t now_ns)
+{
+    if (job->priority != LOAD_DEMAND || job->demand_ns == 0 || now_ns < job->demand_ns)
+        return;
+    struct proc_row *row = l->child.row;
+    uint64_t n = atomic_load_explicit(&row->samples_count, memory_order_relaxed);
+    atomic_store_explicit(&row->samples_us[n % PROCS_SAMPLES],
+                          (uint32_t)((now_ns - job->demand_ns) / NS_PER_US), memory_order_relaxed);
+    atomic_store_explicit(&row->samples_count, n + 1, memory_order_release);
+}
+
+static bool prefetch_paused(const struct loader *l)
+{
+    /* Relaxed: seen a moment late it costs the demand one of the two chunks it may wait for. */
+    return atomic_load_explicit(&l->child.directory.head->prefetch_paused, memory_order_relaxed);
+}
+
+/* The next job whose entry still wants it; cancelled ones met on the way end here. */
+static struct job *next_wanted(struct loader *l, uint64_t now_ns)
+{
+    struct job *job;
+    while ((job = jobs_pick(&l->jobs, now_ns, prefetch_paused(l))) != NULL) {
+        if (still_wanted(l, job))
+            return job;
+        jobs_fail(&l->jobs, job, ECANCELED);
+        loader_end_if_due(l, job);
+    }
+    return NULL;
+}
+
+static uint32_t cut_batch(struct loader *l, uint64_t now_ns, struct io_read *reads)
+{
+    uint64_t expert_bytes = l->child.model->expert_slot_bytes_max;
+    uint64_t flight = device_flight_bytes(&l->own, expert_bytes);
+    uint64_t most = throttle_chunk(&l->throttle, device_read_bytes(&l->own, expert_bytes));
+    uint32_t n = 0;
+    struct job *job;
+    while (n < LOADER_BATCH_MAX && l->jobs.inflight_bytes + most <= flight &&
+           (job = next_wanted(l, now_ns)) != NULL) {
+        bool first = job->first_ns == 0;
+        uint64_t bytes = chunk_pace_bytes(&l->pace, job->priority, most, l->throttle.rate);
+        struct chunk *c = jobs_cut(&l->jobs, job, now_ns, bytes);
+        if (first)
+            sample_demand(l, job, now_ns);
+        sl_assert(c->arena_offset + c->bytes <= l->child.arena.bytes);
+        reads[n++] = (struct io_read){.fd = loader_device_of(l, job)->fd,
+                                      .bytes = (uint32_t)c->bytes,
+                                      .file_offset = c->file_offset,
+                                      .buffer = (char *)l->child.arena.base + c->arena_offset,
+                                      .tag = c};
+    }
+    return n;
+}
+
+void loader_submit(struct loader *l, uint64_t now_ns)
+{
+    OBJ_CHECK(l, LOADER_MAGIC);
+    if (l->jobs.held == 0)
+        return;
+    struct io_read reads[LOADER_BATCH_MAX];
+    uint32_t n = cut_batch(l, now_ns, reads);
+    if (n == 0)
+        return;
+    uint32_t taken = l->backend->submit(l->io, reads, n);
+    struct proc_row *row = l->child.row;
+    for (uint32_t i = 0; i < n; i++) {
+        struct chunk *c = reads[i].tag;
+        if (i >= taken) {
+            jobs_put_back(&l->jobs, c);
+            continue;
+        }
+        c->place = throttle_take(&l->throttle, c->bytes, now_ns);
+        device_read_began(loader_device_of(l, c->job), now_ns);
+        counter_add(row, CTR_LOADER_reads_submitted, 1);
+        counter_add(row, CTR_LOADER_bytes_submitted, c->bytes);
+    }
+    child_inject(&l->child, INJECT_LOADER_READS_OWED);
+}
+
+static void count_result(struct loader *l, const struct device *device, const struct chunk *c,
+                         int64_t result, uint64_t now_ns)
+{
+    struct proc_row *row = l->child.row;
+    uint64_t busy_from = c->submit_ns > l->busy_seen_ns ? c->submit_ns : l->busy_seen_ns;
+    counter_add(row, CTR_LOADER_read_ns, now_ns - c->submit_ns);
+    uint64_t busy_ns = now_ns > busy_from ? now_ns - busy_from : 0;
+    counter_add(row, CTR_LOADER_busy_ns, busy_ns);
+    l->busy_seen_ns = now_ns;
+    if (result > 0) {
+        chunk_pace_note(&l->pace, (uint64_t)result, busy_ns);
+        counter_add(row, CTR_LOADER_bytes_read, (uint64_t)result);
+        if (c->priority == LOAD_DEMAND)
+            counter_add(row, CTR_LOADER_bytes_demand, (uint64_t)result);
+        if (c->priority == LOAD_PREFETCH)
+            counter_add(row, CTR_LOADER_bytes_prefetch, (uint64_t)result);
+        device_drop_cache(device, c->file_offset, c->bytes);
+    }
+    if (result < 0 && log_once(&read_error_logged))
+        log_error("%s: reading %" PRIu64 " bytes at %" PRIu64 ": error %d (further ones are only "
+                  "counted)",
+                  device->path, c->bytes, c->file_offset, (int)-result);
+}
+
+static void chunk_ended(struct loader *l, struct chunk *c, int64_t result, uint64_t now_ns)
+{
+    struct proc_row *row = l->child.row;
+    struct job *job = c->job;
+    struct device *device = loader_device_of(l, job);
+    uint32_t entry = job->entry;
+    count_result(l, device, c, result, now_ns);
+    if (result == -EINVAL && device->direct)
+        device_fall_back(device);
+    enum chunk_fate fate = jobs_complete(&l->jobs, c, result, now_ns, device->inspected->bytes);
+    if (fate != CHUNK_DONE) {
+        counter_add(row, CTR_LOADER_reads_failed, 1);
+        device_suspect(device);
+    }
+    if (fate == CHUNK_RETRY)
+        counter_add(row, CTR_LOADER_reads_retried, 1);
+    if (fate == CHUNK_DONE)
+        device_delivered(device);
+    child_progress(&l->child);
+    verify_arrived(&l->verify, &l->jobs, job);
+    loader_end_if_due(l, job);
+    if (fate == CHUNK_FAILED && result < 0) /* last: the job may be gone, and all others of it */
+        loader_note_failed(l, device, entry, (int)-result);
+}
+
+/* Its time by the throttle is over, or nobody waits for it any more. */
+static bool due(struct loader *l, const struct chunk *c, uint64_t now_ns)
+{
+    return c->job->status != 0 || throttle_left_ns(&l->throttle, c->place, now_ns) == 0;
+}
+
+static void came_back(struct loader *l, struct chunk *c, int64_t result, uint64_t now_ns)
+{
+    device_read_ended(loader_device_of(l, c->job), now_ns);
+    if (result < 0 || due(l, c, now_ns)) { /* of an error everybody hears at once */
+        chunk_ended(l, c, result, now_ns);
+        return;
+    }
+    c->withheld = true;
+    c->result = result;
+    l->withheld++;
+}
+
+static void end_withheld(struct loader *l, uint64_t now_ns)
+{
+    for (uint32_t i = 0; i < 2 * l->jobs.depth && l->withheld > 0; i++) {
+        struct chunk *c = &l->jobs.chunk[i];
+        if (!c->withheld || !due(l, c, now_ns))
+            continue;
+        c->withheld = false;
+        l->withheld--;
+        chunk_ended(l, c, c->result, now_ns);
+    }
+}
+
+uint64_t loader_withheld_ns(struct loader *l, uint64_t now_ns)
+{
+    uint64_t least = UINT64_MAX, found = 0;
+    for (uint32_t i = 0; found < l->withheld; i++) {
+        sl_assert(i < 2 * l->jobs.depth);
+        const struct chunk *c = &l->jobs.chunk[i];
+        if (!c->withheld)
+            continue;
+        found++;
+        uint64_t left = due(l, c, now_ns) ? 0 : throttle_left_ns(&l->throttle, c->place, now_ns);
+        least = left < least ? left : least;
+    }
+    return least;
+}
+
+static void count_throttled(struct loader *l, uint64_t now_ns)
+{
+    if (l->throttled_ns != 0)
+        counter_add(l->child.row, CTR_LOADER_throttle_ns, now_ns - l->throttled_ns);
+    l->throttled_ns = l->withheld > 0 ? now_ns : 0;
+}
+
+void loader_reap(struct loader *l)
+{
+    OBJ_CHECK(l, LOADER_MAGIC);
+    struct io_done done[LOADER_BATCH_MAX];
+    if (loader_reads_stall(l))
+        return;
+    uint32_t n = l->backend->poll(l->io, done, LOADER_BATCH_MAX);
+    if (n == 0 && l->withheld == 0)
+        return;
+    uint64_t now = clock_now_ns();
+    end_withheld(l, now);
+    for (uint32_t i = 0; i < n; i++) {
+        struct chunk *c = done[i].tag;
+        came_back(l, c, loader_read_fails(l, c->job) ? -EIO : done[i].result, now);
+    }
+    count_throttled(l, now);
+}

@@ -1,0 +1,179 @@
+#include <errno.h>
+
+#include "lib/base/assert.h"
+#include "lib/base/clock.h"
+#include "procs/engine/loader/loader.h"
+
+/* The runs a LOAD must carry follow from the model index, the number of loaders and the entry's
+ * place: anything else would write where this loader owes nothing. */
+static bool runs_agree(const struct loader *l, const struct msg_load *load)
+{
+    const struct directory *d = &l->child.directory;
+    const struct model_entry *entry = &model_index_entries(l->child.model)[load->entry];
+    uint64_t at = atomic_load_explicit(&d->entries[load->entry].arena_offset, memory_order_acquire);
+    if (at % PAGE_BYTES != 0 || at < PAGE_BYTES || at > l->child.arena.bytes ||
+        entry->slot_bytes > l->child.arena.bytes - at)
+        return false;
+    struct model_extent part[ENTRY_EXTENTS_MAX];
+    uint32_t runs = model_entry_part(entry, loader_self(l), d->head->loader_count, part);
+    if (runs != load->runs_count)
+        return false;
+    for (uint32_t i = 0; i < runs; i++)
+        if (load->runs[i].file_offset != part[i].file_offset ||
+            load->runs[i].bytes != part[i].read_bytes ||
+            load->runs[i].arena_offset != at + part[i].slot_offset)
+            return false;
+    return true;
+}
+
+/* Of the cache that lives now, to this very process. */
+static bool loads_are_ours(const struct loader *l, const struct msg_loads *m)
+{
+    const struct directory_head *head = l->child.directory.head;
+    return m->loader_incarnation == l->child.incarnation &&
+           m->epoch == atomic_load_explicit(&head->epoch, memory_order_acquire);
+}
+
+/* Everything it says agrees with the directory and with us. */
+static bool load_agrees(const struct loader *l, const struct msg_load *load)
+{
+    uint64_t word = entry_look(&l->child.directory.entries[load->entry].word);
+    return entry_wants_part(word, load->generation, loader_self(l)) && runs_agree(l, load);
+}
+
+/* How many prefetch chunks this demand has to wait for. */
+static void note_waited(struct loader *l)
+{
+    struct proc_row *row = l->child.row;
+    uint32_t before = l->jobs.inflight_prefetch;
+    if (before > counter_get(row, CTR_LOADER_demand_waited_chunks_max))
+        counter_set(row, CTR_LOADER_demand_waited_chunks_max, before);
+}
+
+static void raise_job(struct loader *l, struct job *job, const struct msg_load *load)
+{
+    counter_add(l->child.row, CTR_LOADER_loads_raised, 1);
+    if (jobs_raise(&l->jobs, job, load->priority, load->demand_ns) && load->priority == LOAD_DEMAND)
+        note_waited(l);
+}
+
+/* Cancelled before it was taken: the bit must go all the same, or the entry could never be reset.
+ */
+static void fail_untaken(struct loader *l, const struct msg_load *load)
+{
+    uint64_t word = entry_look(&l->child.directory.entries[load->entry].word);
+    if (entry_state_of(word) != ENTRY_DOOMED || entry_generation_of(word) != load->generation ||
+        !(entry_owed_of(word) & (1u << loader_self(l))))
+        return;
+    uint64_t now = clock_now_ns();
+    struct job never = {.entry = load->entry,
+                        .generation = load->generation,
+                        .taken_ns = now,
+                        .first_ns = now,
+                        .status = ECANCELED};
+    loader_end_part(l, &never);
+}
+
+/* Pre: the message is ours and the entry is one. */
+static void take_load(struct loader *l, const struct msg_load *load, uint32_t epoch)
+{
+    struct proc_row *row = l->child.row;
+    struct job *job = jobs_find(&l->jobs, load->entry);
+    if (!load_agrees(l, load)) {
+        counter_add(row, CTR_LOADER_loads_refused, 1);
+        /* The cache sends a LOAD of a cancelled entry on purpose: look at it now. */
+        if (job)
+            loader_look(l);
+        else
+            fail_untaken(l, load);
+        return;
+    }
+    if (job && job->generation == load->generation && job->status == 0) {
+        raise_job(l, job, load);
+        return;
+    }
+    if (!job)
+        job = jobs_add(&l->jobs, load, epoch, clock_now_ns());
+    else
+        job = NULL; /* an old job of this entry has yet to end: the cache sends again */
+    counter_add(row, job ? CTR_LOADER_loads_taken : CTR_LOADER_loads_refused, 1);
+    if (!job)
+        return;
+    if (load->priority == LOAD_DEMAND)
+        note_waited(l);
+    loader_choose_copy(l, job);
+    if (job->status != 0)
+        loader_end_if_due(l, job);
+}
+
+static void take_loads(struct loader *l, const struct msg_loads *m)
+{
+    bool ours = loads_are_ours(l, m);
+    for (uint32_t i = 0; i < m->count; i++) {
+        if (ours && m->loads[i].entry < l->child.directory.head->entry_count)
+            take_load(l, &m->loads[i], m->epoch);
+        else
+            counter_add(l->child.row, CTR_LOADER_loads_refused, 1);
+    }
+}
+
+static void drop_if_older(struct job *job, void *arg)
+{
+    struct loader *l = arg;
+    if (job->epoch == l->flush_epoch)
+        return;
+    if (job->status == 0)
+        jobs_fail(&l->jobs, job, ECANCELED);
+    loader_end_if_due(l, job);
+}
+
+static void take_flush(struct loader *l, const struct msg_flush *flush)
+{
+    uint32_t epoch = atomic_load_explicit(&l->child.directory.head->epoch, memory_order_acquire);
+    if (flush->loader_incarnation != l->child.incarnation || flush->epoch != epoch)
+        return; /* of a cache that is gone, or meant for a predecessor of ours */
+    l->flush_asked = true;
+    l->flush_epoch = l->epoch_met = epoch;
+    jobs_each(&l->jobs, drop_if_older, l);
+    loader_answer_flush(l);
+}
+
+static void count_older(struct job *job, void *arg)
+{
+    struct loader *l = arg;
+    if (job->epoch != l->flush_epoch)
+        l->flush_asked = false;
+}
+
+void loader_answer_flush(struct loader *l)
+{
+    OBJ_CHECK(l, LOADER_MAGIC);
+    if (!l->flush_asked)
+        return;
+    jobs_each(&l->jobs, count_older, l); /* clears flush_asked while one is left */
+    if (!l->flush_asked) {
+        l->flush_asked = true;
+        return;
+    }
+    struct msg_flush answer = {.epoch = l->flush_epoch, .loader_incarnation = l->child.incarnation};
+    if (edge_send(l->cache, &answer, MSG_FLUSHED) != 0)
+        return; /* again with the next round */
+    l->flush_asked = false;
+    counter_add(l->child.row, CTR_LOADER_flushes, 1);
+}
+
+void loader_receive(struct loader *l)
+{
+    OBJ_CHECK(l, LOADER_MAGIC);
+    _Alignas(8) char buf[MSG_BYTES_MAX];
+    while (edge_receive(l->cache, buf) > 0) {
+        const struct msg_head *head = (const struct msg_head *)(const void *)buf;
+        counter_add(l->child.row, CTR_LOADER_messages, 1);
+        child_progress(&l->child);
+        switch (head->type) {
+        case MSG_LOADS: take_loads(l, (const struct msg_loads *)(const void *)buf); break;
+        case MSG_FLUSH: take_flush(l, (const struct msg_flush *)(const void *)buf); break;
+        default: break; /* the validator lets nothing else through to a loader */
+        }
+    }
+}

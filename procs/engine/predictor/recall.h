@@ -1,0 +1,28 @@
+/* How good the guesses are: for every layer the newest guess, compared with the uses that follow.
+ */
+#ifndef SLUICE_ENGINE_PREDICTOR_RECALL_H
+#define SLUICE_ENGINE_PREDICTOR_RECALL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "lib/base/error.h"
+
+struct recall;
+
+/* NULL with ERR_NO_MEMORY. */
+struct recall *recall_create(uint32_t layers, uint32_t experts, struct error *error);
+void recall_destroy(struct recall *r);
+
+/* What was guessed for a layer of a token; replaces the layer's older guess. */
+void recall_guess(struct recall *r, uint32_t sequence, uint32_t position, uint32_t layer,
+                  const uint32_t *experts, size_t count);
+
+enum recall_result { RECALL_NO_GUESS, RECALL_HIT, RECALL_MISS };
+
+/* An expert was used: was there a guess for that token and layer, and did it name the expert? */
+enum recall_result recall_use(const struct recall *r, uint32_t sequence, uint32_t position,
+                              uint32_t layer, uint32_t expert);
+
+#endif

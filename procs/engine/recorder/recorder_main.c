@@ -1,0 +1,195 @@
+/* sluice-recorder: writes the use log to a file, the trace that `sluice sim` replays. It runs only
+ * when --trace names a file.
+ *
+ * The log is read in slices of a few milliseconds: nobody wakes the recorder, so recording costs
+ * compute nothing. What was overwritten before it was read is counted and warned of: such a trace
+ * has gaps.
+ *
+ * Messages   in: CONTROL (supervisor).  out: ACK.
+ * Memory     reads: use log, model index. writes: its own row, the trace file. When it dies: its
+ * successor goes on after the last whole record of the file, without a gap as long as the log still
+ * has what follows. When others die: it waits for records; without the supervisor it ends. Limits:
+ * a trace that cannot be written any more ends the recording, not the run. */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "lib/base/assert.h"
+#include "lib/base/clock.h"
+#include "lib/base/log.h"
+#include "lib/tensor/tier.h"
+#include "lib/trace/trace.h"
+#include "procs/engine/child/child.h"
+
+#define SLICE_MS      5 /* the ring holds 16384 records: a tenth of a second of a very fast model */
+#define BATCH         512
+#define TEND_EVERY_NS (50 * NS_PER_MS)
+
+struct recorder {
+    struct child child;
+    struct uses_reader uses;
+    uint64_t lost_seen;
+    int fd; /* -1: not recording any more */
+    struct trace_record batch[BATCH];
+};
+
+static struct recorder the_recorder;
+
+static void give_up(struct recorder *r, int errno_value)
+{
+    log_warn("%s cannot be written any more: %s; recording ends", r->child.params->trace,
+             strerror(errno_value));
+    close(r->fd);
+    r->fd = -1;
+}
+
+static void write_all(struct recorder *r, const void *data, size_t bytes)
+{
+    const char *at = data;
+    while (r->fd >= 0 && bytes > 0) {
+        ssize_t n = write(r->fd, at, bytes);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0) {
+            give_up(r, errno);
+            return;
+        }
+        at += n;
+        bytes -= (size_t)n;
+        counter_add(r->child.row, CTR_RECORDER_bytes, (uint64_t)n);
+    }
+}
+
+/* The ring's records are the trace's, byte for byte. */
+_Static_assert(sizeof(struct use_record) == sizeof(struct trace_record) &&
+                   offsetof(struct use_record, weight) == offsetof(struct trace_record, weight) &&
+                   offsetof(struct use_record, expert) == offsetof(struct trace_record, expert) &&
+                   offsetof(struct use_record, kind) == offsetof(struct trace_record, kind) &&
+                   offsetof(struct use_record, prefill) == offsetof(struct trace_record, prefill) &&
+                   offsetof(struct use_record, before) == offsetof(struct trace_record, before) &&
+                   (int)USE_LOGITS == (int)TRACE_LOGITS && (int)USE_VALUES == (int)TRACE_VALUES,
+               "a use is a trace record");
+
+static void drain(struct recorder *r)
+{
+    struct use_record use;
+    size_t n = 0;
+    bool any = false;
+    while (r->fd >= 0 && uses_read(&r->child.uses, &r->uses, UINT64_MAX, &use)) {
+        if (use.kind == USE_SEQUENCE_BEGIN)
+            use.system = 0; /* the simulator decides that anew */
+        memcpy(&r->batch[n++], &use, sizeof use);
+        any = true;
+        counter_add(r->child.row, CTR_RECORDER_records, 1);
+        if (n == BATCH) {
+            write_all(r, r->batch, sizeof r->batch);
+            n = 0;
+        }
+    }
+    /* Losses are told before what follows them is written: a successor reckons by both. */
+    write_all(r, r->batch, n * sizeof *r->batch);
+    if (any)
+        child_progress(&r->child);
+    if (r->uses.lost > r->lost_seen) {
+        if (r->lost_seen == 0)
+            log_warn("the use log was faster than %s can be written: the trace has gaps",
+                     r->child.params->trace);
+        counter_add(r->child.row, CTR_RECORDER_records_lost, r->uses.lost - r->lost_seen);
+        r->lost_seen = r->uses.lost;
+    }
+}
+
+static void write_header(struct recorder *r)
+{
+    const struct model_index *m = r->child.model;
+    struct trace_header h = {.magic = TRACE_MAGIC,
+                             .version = TRACE_VERSION,
+                             .header_bytes = sizeof h,
+                             .record_bytes = sizeof(struct trace_record),
+                             .layers = m->hparams.layers,
+                             .experts = m->hparams.experts,
+                             .top_k = m->hparams.experts_used,
+                             .tier_mask = m->tier_mask};
+    for (int t = 0; t < TIER__COUNT; t++)
+        h.tier_bytes[t] = m->tier_entries[t] ? m->tier_bytes[t] / m->tier_entries[t] : 0;
+    if (r->child.plan)
+        memcpy(h.model_hash, r->child.plan->model_hash, sizeof h.model_hash);
+    write_all(r, &h, sizeof h);
+}
+
+/* A successor: the log's position is what the file holds and what was lost before. False when the
+ * file is not one its predecessor began. */
+static bool go_on(struct recorder *r)
+{
+    struct trace_header h;
+    struct stat st;
+    if (fstat(r->fd, &st) != 0 || pread(r->fd, &h, sizeof h, 0) != (ssize_t)sizeof h ||
+        h.magic != TRACE_MAGIC)
+        return false;
+    uint64_t records = ((uint64_t)st.st_size - sizeof h) / sizeof(struct trace_record);
+    uint64_t position = records + counter_get(r->child.row, CTR_RECORDER_records_lost);
+    if (position > uses_written(&r->child.uses) ||
+        ftruncate(r->fd, (off_t)(sizeof h + records * sizeof(struct trace_record))) != 0)
+        return false;
+    counter_set(r->child.row, CTR_RECORDER_records, records);
+    r->uses.next = position;
+    return true;
+}
+
+/* The first recorder of a run begins the file, at the log's beginning; a successor goes on. */
+static void open_trace(struct recorder *r)
+{
+    const char *path = r->child.params->trace;
+    r->uses = (struct uses_reader){0};
+    r->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_APPEND, 0644);
+    if (r->fd < 0)
+        log_fatal(2, "--trace %.300s cannot be written: %s", path, strerror(errno));
+    if (r->child.incarnation > 1 && go_on(r))
+        return;
+    if (ftruncate(r->fd, 0) != 0 && errno != EINVAL) /* a pipe or a device has no length */
+        log_fatal(2, "--trace %.300s cannot be written: %s", path, strerror(errno));
+    write_header(r);
+}
+
+static void handle_controls(struct recorder *r)
+{
+    struct msg_control control;
+    while (child_control(&r->child, &control)) {
+        counter_add(r->child.row, CTR_RECORDER_messages, 1);
+        child_ack(&r->child, &control);
+    }
+}
+
+static void loop(struct recorder *r)
+{
+    uint64_t tend_due = 0;
+    child_wait(&r->child, WAIT_IDLE);
+    while (!r->child.stop) {
+        struct pollfd supervisor = {.fd = child_fd(&r->child), .events = POLLIN};
+        if (poll(&supervisor, 1, SLICE_MS) < 0 && errno != EINTR)
+            sl_panic("poll: %s", strerror(errno));
+        drain(r);
+        uint64_t now = clock_now_ns();
+        if (now < tend_due && supervisor.revents == 0)
+            continue;
+        handle_controls(r);
+        child_tend(&r->child);
+        tend_due = now + TEND_EVERY_NS;
+    }
+    drain(r); /* what compute said last: it is stopped before us */
+    if (r->fd >= 0 && close(r->fd) != 0)
+        log_warn("%s: %s", r->child.params->trace, strerror(errno));
+}
+
+int main(int argc, char **argv)
+{
+    struct recorder *r = &the_recorder;
+    child_start(&r->child, SERVICE_RECORDER, argc, argv);
+    open_trace(r);
+    child_ready(&r->child);
+    loop(r);
+    child_exit(&r->child);
+}

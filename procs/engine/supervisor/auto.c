@@ -1,0 +1,231 @@
+/* The system auto: which of the other systems runs (lib/policy/presets/auto.h), by the plan's predictions
+ * for the room there is and the drive as it is seen. It asks for a system as a client would: the
+ * choice begins with the next sequence, and everybody learns of it from the use log.
+ *
+ * The drive's rate is the loaders' own: bytes over the time a read was at the device (a throttled
+ * one: that of the throttle), from the loading of the dense weights on, anew with every throttle.
+ * Time per token is compute's, of the system that ran; once the best candidate is measured, the
+ * second is tried for as long when it is predicted to be about as fast, and what was measured
+ * decides.
+ *
+ * With lockstep everything rests on the plan and the throttles: the same run chooses the same. */
+#include <math.h>
+#include <string.h>
+
+#include "lib/base/bytes.h"
+#include "lib/base/log.h"
+#include "lib/policy/presets/auto.h"
+#include "procs/engine/supervisor/supervisor.h"
+#include "shm/table/counters.h"
+
+#define SAMPLE_BYTES (8 * MIB) /* reads that are worth a rate */
+#define RATE_UNKNOWN 1e9       /* until something was read, and without a plan */
+#define CHANGED      0.2       /* of room or rate: what was measured before does not hold */
+
+static const char *name_of(uint32_t candidate)
+{
+    return system_at(auto_system(candidate))->name;
+}
+
+/* ---- what there is -------------------------------------------------------------------------- */
+
+static double share_now(const struct supervisor *s)
+{
+    uint64_t quota = s->budget.quota ? s->budget.quota : s->budget.plan.quota;
+    uint64_t room = quota > s->model->dense_bytes ? quota - s->model->dense_bytes : 0;
+    room = room < s->budget.experts_max ? room : s->budget.experts_max;
+    return (double)room / (double)s->model->expert_bytes;
+}
+
+static uint64_t throttle_of(struct supervisor *s, uint32_t loader)
+{
+    return s->directory.head ? atomic_load(&s->directory.head->throttle_bytes_per_s[loader])
+                             : device_params(s, loader)->throttle;
+}
+
+/* What a loader would read at; the throttle is a wall. */
+static double rate_of(struct supervisor *s, uint32_t loader)
+{
+    const struct loader_seen *l = &s->automatic.loader[loader];
+    double rate = l->rate;
+    uint64_t throttle = throttle_of(s, loader);
+    if (!(rate > 0))
+        rate = s->plan && plan_knows(s->plan, PLAN_drive_bytes_per_s)
+                   ? s->plan->scalar[PLAN_drive_bytes_per_s] / (double)s->params.loaders
+                   : RATE_UNKNOWN;
+    return throttle && (double)throttle < rate ? (double)throttle : rate;
+}
+
+static double rate_now(struct supervisor *s)
+{
+    double rate = 0;
+    for (uint32_t i = 0; i < s->params.loaders; i++)
+        rate += rate_of(s, i);
+    return rate;
+}
+
+static void look_at_loaders(struct supervisor *s)
+{
+    for (uint32_t i = 0; i < s->params.loaders; i++) {
+        const struct proc_row *row = child_of(s, SERVICE_LOADER, i)->row;
+        struct loader_seen *l = &s->automatic.loader[i];
+        uint64_t bytes = counter_get(row, CTR_LOADER_bytes_read);
+        uint64_t busy = counter_get(row, CTR_LOADER_busy_ns);
+        if (bytes < l->bytes || busy < l->busy_ns) /* a successor counts anew */
+            l->bytes = l->busy_ns = 0;
+        uint64_t throttle = throttle_of(s, i);
+        if (throttle != l->throttle) /* what it read under the other says nothing */
+            *l = (struct loader_seen){.bytes = bytes, .busy_ns = busy, .throttle = throttle};
+        if (busy <= l->busy_ns || (l->rate > 0 && bytes - l->bytes < SAMPLE_BYTES))
+            continue;
+        double rate = (double)(bytes - l->bytes) * 1e9 / (double)(busy - l->busy_ns);
+        l->rate = l->rate > 0 ? (l->rate + rate) / 2 : rate;
+        l->bytes = bytes;
+        l->busy_ns = busy;
+    }
+}
+
+/* Decoded tokens since the last look count for the system that runs. */
+static void look_at_tokens(struct supervisor *s)
+{
+    struct automatic *a = &s->automatic;
+    const struct proc_row *row = child_of(s, SERVICE_COMPUTE, 0)->row;
+    uint64_t tokens = counter_get(row, CTR_COMPUTE_tokens_decode);
+    uint64_t ns = counter_get(row, CTR_COMPUTE_decode_ns);
+    uint32_t c = auto_candidate(atomic_load(&s->procs->system_now));
+    if (c != UINT32_MAX && tokens > a->tokens_seen && ns >= a->decode_ns_seen) {
+        a->tokens_of[c] += tokens - a->tokens_seen;
+        a->ns_of[c] += (double)(ns - a->decode_ns_seen);
+    }
+    a->tokens_seen = tokens;
+    a->decode_ns_seen = ns;
+}
+
+static void forget_tokens(struct automatic *a)
+{
+    memset(a->tokens_of, 0, sizeof a->tokens_of);
+    memset(a->ns_of, 0, sizeof a->ns_of);
+}
+
+static bool far(double a, double b)
+{
+    return fabs(a - b) > CHANGED * b;
+}
+
+/* ---- choosing ------------------------------------------------------------------------------- */
+
+static uint64_t usable(const struct supervisor *s)
+{
+    uint64_t bits = 0;
+    for (uint32_t c = 0; c < auto_candidates(); c++) {
+        struct knobs knobs;
+        struct error error;
+        if (model_check_system(s, auto_system(c), &knobs, &error) == 0)
+            bits |= UINT64_C(1) << c;
+    }
+    return bits;
+}
+
+static void tell(const struct supervisor *s, const struct auto_choice *choice)
+{
+    char drive[16], second[64] = "";
+    const struct automatic *a = &s->automatic;
+    if (!choice->predicted) {
+        log_info("auto: %s, as there is no plan with predictions (`sluice plan --system auto`)",
+                 name_of(choice->candidate));
+        return;
+    }
+    if (choice->second != UINT32_MAX)
+        snprintf(second, sizeof second, "; then %s, %.2f ms", name_of(choice->second),
+                 choice->second_ns / 1e6);
+    log_info("auto: %s, %.2f ms a token with room for %.1f %% of the experts at %s/s%s",
+             name_of(choice->candidate), choice->ns / 1e6, 100 * a->share,
+             bytes_format((uint64_t)a->bytes_per_s, drive), second);
+}
+
+/* True: another candidate than before is wanted. */
+static bool choose(struct supervisor *s)
+{
+    struct automatic *a = &s->automatic;
+    double measured[PLAN_AUTO_CANDIDATES], share = share_now(s), rate = rate_now(s);
+    if (far(share, a->share) || far(rate, a->bytes_per_s))
+        forget_tokens(a);
+    a->share = share;
+    a->bytes_per_s = rate;
+    for (uint32_t c = 0; c < PLAN_AUTO_CANDIDATES; c++)
+        measured[c] = a->tokens_of[c] >= AUTO_TRIAL_TOKENS ? a->ns_of[c] / (double)a->tokens_of[c]
+                                                           : (double)NAN;
+    const struct auto_view view = {.plan = s->plan,
+                                   .usable = a->usable,
+                                   .share = share,
+                                   .bytes_per_s = rate,
+                                   .max_loss = s->params.max_loss / 100,
+                                   .measured_ns = measured,
+                                   .running = a->candidate};
+    struct auto_choice choice = auto_choose(&view);
+    bool changed = choice.candidate != a->candidate;
+    a->candidate = choice.candidate;
+    a->ns = choice.ns;
+    a->predicted = choice.predicted;
+    if (changed)
+        tell(s, &choice);
+    return changed;
+}
+
+void auto_start(struct supervisor *s)
+{
+    struct automatic *a = &s->automatic;
+    *a = (struct automatic){.candidate = UINT32_MAX};
+    a->usable = usable(s);
+    a->on = strcmp(system_at(s->system)->name, "auto") == 0;
+    if (!a->on)
+        return;
+    if (s->params.max_loss > 0 && !(s->plan && plan_auto_ns(s->plan)))
+        log_info("auto: --max-loss %g%%, but nothing says what a loss would buy: lossless",
+                 s->params.max_loss);
+    choose(s);
+    s->system = auto_system(a->candidate);
+}
+
+void auto_look(struct supervisor *s)
+{
+    struct automatic *a = &s->automatic;
+    if (!a->on || s->params.lockstep)
+        return;
+    look_at_loaders(s);
+    look_at_tokens(s);
+    if (choose(s))
+        atomic_store(&s->procs->system_wanted, auto_system(a->candidate));
+}
+
+uint32_t auto_asked(struct supervisor *s, uint32_t system)
+{
+    struct automatic *a = &s->automatic;
+    a->on = strcmp(system_at(system)->name, "auto") == 0;
+    if (!a->on)
+        return system;
+    a->candidate = UINT32_MAX;
+    choose(s);
+    return auto_system(a->candidate);
+}
+
+json_t *auto_stats(const struct supervisor *s)
+{
+    const struct automatic *a = &s->automatic;
+    if (!a->on)
+        return NULL;
+    json_t *measured = json_object();
+    for (uint32_t c = 0; c < auto_candidates(); c++)
+        if (a->tokens_of[c] > 0)
+            json_object_set_new(measured, name_of(c),
+                                json_pack("{s:I, s:f}", "tokens", (json_int_t)a->tokens_of[c],
+                                          "ms_per_token",
+                                          a->ns_of[c] / (double)a->tokens_of[c] / 1e6));
+    json_t *object =
+        json_pack("{s:s, s:b, s:f, s:I, s:f, s:o}", "chosen", name_of(a->candidate), "by_plan",
+                  a->predicted, "share", a->share, "bytes_per_s", (json_int_t)a->bytes_per_s,
+                  "max_loss", s->params.max_loss, "measured", measured);
+    if (a->predicted)
+        json_object_set_new(object, "expected_ms_per_token", json_real(a->ns / 1e6));
+    return object;
+}

@@ -1,0 +1,462 @@
+/* The budget: facts for the ledger, the quota for the cache, and the order of things when the
+ * budget changes.
+ *
+ * Shrink:  quota lowered -> cache evicts, punches, says so in quota_in_force -> arena's blocks are
+ *          counted -> the wall (cgroup) is lowered -> the new budget is in force.
+ * Grow:    the wall is raised -> in force -> quota raised.
+ * Always:  a process that grows takes from the arena at the next look, not from the margin. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "config/devices.h"
+#include "lib/base/assert.h"
+#include "lib/base/clock.h"
+#include "lib/base/log.h"
+#include "procs/engine/supervisor/supervisor.h"
+#include "shm/table/counters.h"
+
+#define MEASURE_NS (200 * NS_PER_MS)
+
+/* Stacks of threads are mapped whole (RLIMIT_STACK) and touched little. Two per process are not of
+ * that kind: the main thread's is no mapping of its own, the lifeline's is small. */
+#define STACK_MAPPED_BYTES (256 * KIB)
+#define THREADS_OTHER      2
+
+/* Private memory before it can be measured: what a process of that kind comes to, rounded up. */
+#define SUPERVISOR_GUESS  (1 * MIB)
+#define PROCESS_GUESS     (768 * KIB)
+#define ENTRY_GUESS_BYTES 192 /* eviction order, job and reservation of one entry in the cache */
+#define COMPUTE_GUESS     (1536 * KIB)
+#define OWN_THREADS       3    /* main, lifeline, and the cache's prefault */
+#define LOADER_THREADS    8    /* of the pread back end */
+#define COMPUTE_ROWS      64   /* rows a thread of compute gathers at once */
+#define FORMS_BYTES       6.25 /* of one activation: F32, and quantised as Q8_0 and as Q4_0 need it */
+
+/* How far a process may grow past what it had when READY: transient buffers of requests. What is
+ * beyond the lease comes out of the arena; what is beyond this fails in the process itself. */
+#define GROWTH_BYTES         (2 * MIB)
+#define GROWTH_COMPUTE_BYTES (8 * MIB)
+#define LEASE_SLACK_BYTES    (128 * KIB)
+#define LEASE_COMPUTE_BYTES  (512 * KIB) /* requests as JSON, tokens of a prompt */
+
+uint64_t budget_available(void)
+{
+    char line[128];
+    uint64_t kib = 0;
+    FILE *f = fopen("/proc/meminfo", "re");
+    while (f && fgets(line, sizeof line, f))
+        if (sscanf(line, "MemAvailable: %" SCNu64, &kib) == 1)
+            break;
+    if (f)
+        fclose(f);
+    uint64_t machine = kib * KIB, room = cgroup_room(); /* a container's limit counts, too */
+    return machine < room ? machine : room;
+}
+
+/* "31MiB" where it is whole, so that it can be typed back. */
+static const char *budget_text(uint64_t bytes, char buf[32])
+{
+    if (bytes % MIB == 0)
+        snprintf(buf, 32, "%" PRIu64 "MiB", bytes / MIB);
+    else
+        snprintf(buf, 32, "%" PRIu64, bytes);
+    return buf;
+}
+
+/* ---- facts ---- */
+
+/* What is held for a process: its pages and some growth, but never more than it could touch. */
+static uint64_t lease_of(const struct usage *u, enum service service)
+{
+    uint64_t stacks =
+        (u->threads > THREADS_OTHER ? u->threads - THREADS_OTHER : 0) * STACK_MAPPED_BYTES;
+    uint64_t heap = u->data > stacks ? u->data - stacks : 0;
+    uint64_t most = heap + u->threads * (uint64_t)LEDGER_STACK_BYTES + LEASE_SLACK_BYTES;
+    uint64_t held =
+        u->anon + (service == SERVICE_COMPUTE ? LEASE_COMPUTE_BYTES : LEASE_SLACK_BYTES);
+    held = held < most ? held : most;
+    return held > u->anon ? held : u->anon;
+}
+
+/* The gateway's bounds are parameters: what they come to is held whole, so that a crowd of clients
+ * finds its room taken already. */
+static uint64_t lease_now(const struct supervisor *s, const struct child_slot *c)
+{
+    uint64_t held = lease_of(&c->usage, c->service);
+    uint64_t bound = c->service == SERVICE_GATEWAY ? http_lease(&s->params) : 0;
+    return held > bound ? held : bound;
+}
+
+static uint64_t growth_of(const struct supervisor *s, enum service service)
+{
+    switch (service) {
+    case SERVICE_COMPUTE: return GROWTH_COMPUTE_BYTES;
+    case SERVICE_GATEWAY: return http_growth(&s->params);
+    default: return GROWTH_BYTES;
+    }
+}
+
+/* Activations of a chunk, logits, and what every thread gathers. */
+static uint64_t compute_guess(const struct supervisor *s)
+{
+    const struct model_hparams *h = &s->model->hparams;
+    double hidden = h->hidden, inner = h->expert_inner, q = (double)h->heads * h->head_size;
+    double kv = (double)h->kv_heads * h->head_size, used = h->experts_used;
+    double row = (FORMS_BYTES + 8) * hidden + (FORMS_BYTES + 4) * q + 8 * kv + 4.0 * h->head_size +
+                 4.0 * h->experts + used * (4 * hidden + 24) + 8 * inner;
+    double thread = COMPUTE_ROWS * FORMS_BYTES * (hidden + inner) + 8.0 * h->experts;
+    double logits = 8.0 * h->vocab > (double)MIB ? 8.0 * h->vocab : (double)MIB;
+    return COMPUTE_GUESS + (uint64_t)((double)s->params.prefill_chunk * row + logits +
+                                      16.0 * h->vocab + (double)s->params.threads * thread);
+}
+
+static bool any_pread(struct supervisor *s)
+{
+    for (uint32_t i = 0; i < s->params.loaders; i++)
+        if (strcmp(device_params(s, i)->backend, "pread") == 0)
+            return true;
+    return false;
+}
+
+/* NNG, where clients are answered, makes threads by the number of processors: resolvers, tasks,
+ * timers. */
+static uint32_t threads_guess(struct supervisor *s, enum service service)
+{
+    long online = sysconf(_SC_NPROCESSORS_ONLN);
+    uint32_t cpus = online > 0 ? (uint32_t)online : 1, tasks = 2 * cpus < 16 ? 2 * cpus : 16;
+    uint32_t nng = 8 + tasks + cpus, own = OWN_THREADS;
+    switch (service) {
+    case SERVICE_SUPERVISOR:
+    case SERVICE_GATEWAY: return nng + own;
+    case SERVICE_COMPUTE: return nng + own + (uint32_t)s->params.threads;
+    case SERVICE_LOADER: return any_pread(s) ? own + LOADER_THREADS : own;
+    default: return own;
+    }
+}
+
+static uint64_t lease_guess(const struct supervisor *s, enum service service)
+{
+    if (service == SERVICE_COMPUTE)
+        return compute_guess(s);
+    if (service == SERVICE_CACHE)
+        return PROCESS_GUESS + (uint64_t)s->model->entry_count * ENTRY_GUESS_BYTES;
+    if (service == SERVICE_GATEWAY)
+        return http_lease(&s->params);
+    return PROCESS_GUESS;
+}
+
+/* What the deepest of the devices may have under way. */
+static uint64_t flight_most(struct supervisor *s)
+{
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < s->params.loaders; i++) {
+        const struct params *p = device_params(s, i);
+        uint64_t flight = device_flight_bytes(p, s->model->expert_slot_bytes_max);
+        most = flight > most ? flight : most;
+    }
+    /* A read holds the huge pages it begins and ends in as wholes. */
+    bool huge = s->params.huge_pages && s->model->expert_slot_bytes_max >= ARENA_HUGE_LEAST;
+    return huge ? align_up(most, HUGE_PAGE_BYTES) + 2 * HUGE_PAGE_BYTES : most;
+}
+
+static void facts_of_model(struct supervisor *s)
+{
+    struct ledger_facts *f = &s->budget.facts;
+    f->dense_bytes = s->model->dense_bytes;
+    f->expert_slot_bytes = s->model->expert_slot_bytes;
+    f->expert_slot_max = s->model->expert_slot_bytes_max;
+    f->experts_needed = s->model->hparams.experts_used;
+    f->loaders = (uint32_t)s->params.loaders;
+    f->mappers = f->loaders + 2; /* compute, predictor */
+    f->processes = 1;
+    for (int service = SERVICE_SUPERVISOR + 1; service < SERVICE__COUNT; service++)
+        f->processes += service_count((enum service)service, &s->params);
+    f->sockets_bytes = s->params.http[0] ? http_kernel(&s->params) : 0;
+    f->loader_flight = flight_most(s);
+}
+
+static void facts_guess(struct supervisor *s)
+{
+    struct ledger_facts *f = &s->budget.facts;
+    f->segments_bytes = segments_fixed_bytes(s);
+    f->kv_bytes = kv_sequence_bytes(&s->model->hparams, (uint32_t)s->params.ctx);
+    f->private_bytes = SUPERVISOR_GUESS;
+    f->threads = threads_guess(s, SERVICE_SUPERVISOR);
+    for (int service = SERVICE_SUPERVISOR + 1; service < SERVICE__COUNT; service++) {
+        uint32_t count = service_count((enum service)service, &s->params);
+        f->private_bytes += lease_guess(s, (enum service)service) * count;
+        f->threads += threads_guess(s, (enum service)service) * count;
+    }
+    f->text_bytes = estimate_text(s);
+}
+
+/* The KV segment's blocks are rows of running sequences and token logs; compute counts the former.
+ * Both sums cover every block whatever it counts. */
+static void facts_of_segments(struct supervisor *s)
+{
+    struct ledger_facts *f = &s->budget.facts;
+    uint64_t others = PAGE_BYTES;
+    for (int kind = 0; kind < SEGMENT__COUNT; kind++)
+        if (kind != SEGMENT_ARENA && kind != SEGMENT_KV)
+            others += segment_allocated_bytes(s->segments[kind].fd);
+    const struct child_slot *compute = child_of(s, SERVICE_COMPUTE, 0);
+    uint64_t kv = segment_allocated_bytes(s->segments[SEGMENT_KV].fd);
+    uint64_t rows = counter_get(compute->row, CTR_COMPUTE_kv_bytes);
+    rows = rows < kv ? rows : kv;
+    uint64_t fixed = segments_fixed_bytes(s);
+    uint64_t sequence = kv_sequence_bytes(&s->model->hparams, (uint32_t)s->params.ctx);
+    others += kv - rows;
+    f->segments_bytes = others > fixed ? others : fixed;
+    f->kv_bytes = rows > sequence ? rows : sequence;
+}
+
+static void facts_measure(struct supervisor *s)
+{
+    struct ledger_facts *f = &s->budget.facts;
+    struct usage own = {0};
+    measure_process(getpid(), &own);
+    uint64_t private = lease_of(&own, SERVICE_SUPERVISOR), tables = own.page_tables,
+             anon = own.anon;
+    uint32_t threads = own.threads;
+    for (uint32_t i = 0; i < s->children_count; i++) {
+        struct child_slot *c = &s->children[i];
+        /* A starting one still grows: the guess, or its predecessor's lease, holds until READY. */
+        if (c->pid > 0 && measure_process(c->pid, &c->usage) && c->ready_ns) {
+            c->lease = lease_now(s, c);
+            c->threads = c->usage.threads;
+        }
+        private += c->lease > c->usage.anon ? c->lease : c->usage.anon;
+        threads += c->threads;
+        tables += c->usage.page_tables;
+        anon += c->usage.anon;
+    }
+    f->private_bytes = private;
+    f->threads = threads;
+    f->page_tables = tables;
+    facts_of_segments(s);
+    s->budget.anon = anon;
+}
+
+/* What is used now: everything that can be read, and the kernel's part that cannot. */
+static void used_measure(struct supervisor *s)
+{
+    struct budget *b = &s->budget;
+    uint64_t segments = 0;
+    for (int kind = 0; kind < SEGMENT__COUNT; kind++)
+        segments += segment_allocated_bytes(s->segments[kind].fd);
+    b->used = segments + segments / 400 + b->anon + b->facts.page_tables + b->plan.kernel +
+              b->facts.text_bytes;
+    if (b->used > b->used_max)
+        b->used_max = b->used;
+    counter_set(s->row, CTR_SUPERVISOR_budget_bytes, b->in_force);
+    counter_set(s->row, CTR_SUPERVISOR_used_bytes, b->used);
+    counter_set(s->row, CTR_SUPERVISOR_used_bytes_max, b->used_max);
+}
+
+/* ---- quota ---- */
+
+static void quota_tell(struct supervisor *s, uint64_t quota)
+{
+    struct budget *b = &s->budget;
+    struct directory_head *head = s->directory.head;
+    b->quota = quota;
+    b->epoch++;
+    atomic_store_explicit(&head->quota_bytes, quota, memory_order_relaxed);
+    /* Release: who sees the epoch sees its quota. */
+    atomic_store_explicit(&head->quota_epoch, b->epoch, memory_order_release);
+    struct child_slot *cache = child_of(s, SERVICE_CACHE, 0);
+    if (cache)
+        control_set(s, cache, CONTROL_QUOTA, quota, b->epoch);
+}
+
+bool budget_settled(const struct supervisor *s)
+{
+    const struct budget *b = &s->budget;
+    uint32_t in_force =
+        atomic_load_explicit(&s->directory.head->quota_in_force, memory_order_acquire);
+    return in_force >= b->epoch &&
+           segment_allocated_bytes(s->segments[SEGMENT_ARENA].fd) <= b->quota + PAGE_BYTES;
+}
+
+uint64_t budget_patience_ns(const struct supervisor *s, uint64_t bytes)
+{
+    uint64_t freed = s->budget.in_force > bytes ? s->budget.in_force - bytes : 0;
+    return NS_PER_S + freed / (2 * MIB) * (NS_PER_S / 1024); /* 0.5 s per GiB */
+}
+
+static int below_floor(uint64_t wanted, uint64_t floor, struct error *error)
+{
+    char a[32], b[32];
+    return error_set(error, ERR_BELOW_FLOOR,
+                     "--budget %s is below the floor of this model; %s would do",
+                     budget_text(wanted, a), budget_text(floor, b));
+}
+
+static int experts_cap(struct supervisor *s, struct error *error)
+{
+    const struct model_entry *entries = model_index_entries(s->model);
+    uint64_t largest = 0, bytes = s->model->expert_bytes;
+    for (uint32_t i = s->model->dense_count; i < s->model->entry_count; i++)
+        if (entries[i].payload_bytes > largest)
+            largest = entries[i].payload_bytes;
+    uint64_t cap = ledger_experts_cap(s->params.experts, bytes);
+    uint64_t least = largest * s->model->hparams.experts_used;
+    if (cap < least)
+        return error_set(error, ERR_BAD_INPUT,
+                         "--experts %g%% holds less than the %u experts of one token; %.2f%% would "
+                         "do",
+                         s->params.experts, s->model->hparams.experts_used,
+                         100.0 * (double)least / (double)bytes + 0.005);
+    s->budget.experts_max = cap;
+    return 0;
+}
+
+int budget_facts(struct supervisor *s, struct error *error)
+{
+    if (arena_layout_make(s->model, &s->layout, error) != 0 || experts_cap(s, error) != 0)
+        return -1;
+    facts_of_model(s);
+    facts_guess(s);
+    return 0;
+}
+
+int budget_start(struct supervisor *s, struct error *error)
+{
+    struct budget *b = &s->budget;
+    bool automatic = s->params.budget == 0;
+    if (budget_facts(s, error) != 0)
+        return -1;
+    b->facts.budget = automatic ? align_down(budget_available() / 2, MIB) : s->params.budget;
+    b->plan = ledger_make(&b->facts);
+    if (b->facts.budget < b->plan.floor) {
+        if (!automatic || b->plan.floor > budget_available())
+            return below_floor(b->facts.budget, b->plan.floor, error);
+        b->facts.budget = b->plan.floor;
+        b->plan = ledger_make(&b->facts);
+    }
+    s->params.budget = b->in_force = b->wanted = b->facts.budget;
+    cgroup_limit(s, b->in_force);
+    return 0;
+}
+
+void budget_publish(struct supervisor *s)
+{
+    for (uint32_t i = 0; i < s->children_count; i++) {
+        struct child_slot *c = &s->children[i];
+        c->lease = lease_guess(s, c->service);
+        c->threads = threads_guess(s, c->service);
+    }
+    atomic_store_explicit(&s->directory.head->experts_payload_max, s->budget.experts_max,
+                          memory_order_relaxed);
+    for (uint32_t i = 0; i < s->params.loaders; i++)
+        atomic_store_explicit(&s->directory.head->throttle_bytes_per_s[i],
+                              device_params(s, i)->throttle, memory_order_relaxed);
+    quota_tell(s, s->budget.plan.quota);
+    used_measure(s);
+}
+
+void budget_child_ready(struct supervisor *s, struct child_slot *c)
+{
+    text_trim(s, c->info->program);
+    if (!measure_process(c->pid, &c->usage))
+        return; /* it died meanwhile; SIGCHLD tells */
+    c->lease = lease_now(s, c);
+    c->threads = c->usage.threads;
+    uint64_t growth = growth_of(s, c->service);
+    struct rlimit limit;
+    limit.rlim_cur = limit.rlim_max = c->usage.data + growth;
+    prlimit(c->pid, RLIMIT_DATA, &limit, NULL);
+}
+
+int budget_all_ready(struct supervisor *s, struct error *error)
+{
+    struct budget *b = &s->budget;
+    text_trim(s, "sluice-run");
+    text_trim(s, "sluice-inspect");
+    b->facts.text_bytes = measure_text(s);
+    b->next_measure_ns = 0;
+    budget_tick(s, clock_now_ns());
+    if (b->in_force < b->plan.floor)
+        return below_floor(b->in_force, b->plan.floor, error);
+    return 0;
+}
+
+/* A shrink comes into force when the arena obeys; only then the wall moves. */
+static void settle(struct supervisor *s)
+{
+    struct budget *b = &s->budget;
+    if (b->wanted == b->in_force || !budget_settled(s))
+        return;
+    char text[32];
+    cgroup_limit(s, b->wanted);
+    b->in_force = b->wanted;
+    facts_measure(s); /* the answer tells what is used now */
+    used_measure(s);
+    log_info("budget %s is in force", budget_text(b->in_force, text));
+}
+
+static void quota_follow(struct supervisor *s)
+{
+    struct budget *b = &s->budget;
+    b->plan = ledger_make(&b->facts);
+    uint64_t quota = b->plan.quota;
+    if (quota < b->plan.quota_floor) {
+        /* Less cannot work; the margin and the wall are what is left. */
+        quota = b->plan.quota_floor;
+        if (!b->over) {
+            char text[32];
+            log_warn("private memory has grown: the floor is %s now",
+                     budget_text(b->plan.floor, text));
+        }
+        b->over = true;
+    } else {
+        b->over = false;
+    }
+    if (ledger_quota_moves(b->quota, quota))
+        quota_tell(s, quota);
+}
+
+void budget_tick(struct supervisor *s, uint64_t now_ns)
+{
+    struct budget *b = &s->budget;
+    settle(s);
+    if (now_ns < b->next_measure_ns)
+        return;
+    b->next_measure_ns = now_ns + MEASURE_NS;
+    facts_measure(s);
+    quota_follow(s);
+    used_measure(s);
+}
+
+int budget_change(struct supervisor *s, uint64_t bytes, struct error *error)
+{
+    struct budget *b = &s->budget;
+    struct ledger_facts facts = b->facts;
+    facts.budget = bytes;
+    struct ledger_plan plan = ledger_make(&facts);
+    if (bytes < plan.floor)
+        return below_floor(bytes, plan.floor, error);
+    struct budget before = *b;
+    b->facts.budget = b->wanted = bytes;
+    if (bytes >= b->in_force) {
+        b->plan = plan;
+        if (segments_room(s, error) != 0) {
+            b->facts = before.facts;
+            b->wanted = before.wanted;
+            b->plan = before.plan;
+            return -1;
+        }
+        cgroup_limit(s, bytes);
+        b->in_force = bytes;
+        quota_tell(s, plan.quota);
+        return 0;
+    }
+    quota_tell(s, plan.quota);
+    b->plan = plan;
+    settle(s);
+    return b->in_force == bytes ? 0 : 1;
+}

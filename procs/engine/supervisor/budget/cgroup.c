@@ -1,0 +1,274 @@
+/* The second wall: a memory cgroup around the engine, version 2 or 1, where the machine lets us
+ * make one. The budget is kept by the ledger alone; the wall is for what the ledger does not know.
+ *
+ * The engine moves into a child of the cgroup it was started in before it reads the model, so that
+ * everything it touches is charged there, and back out at the end, because a cgroup with a process
+ * in it cannot be removed. */
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "lib/base/log.h"
+#include "procs/engine/supervisor/supervisor.h"
+
+#define NAME_PREFIX "sluice-"
+#define V1_LIMIT    "memory.limit_in_bytes"
+#define V1_USAGE    "memory.usage_in_bytes"
+#define V1_PEAK     "memory.max_usage_in_bytes"
+#define V2_LIMIT    "memory.max"
+#define V2_USAGE    "memory.current"
+#define V2_PEAK     "memory.peak"
+#define V2_PASS     "cgroup.subtree_control"
+
+static bool path_join(char out[PATH_MAX], const char *dir, const char *file)
+{
+    int n = snprintf(out, PATH_MAX, "%s/%s", dir, file);
+    return n > 0 && n < PATH_MAX;
+}
+
+static int write_file(const char *dir, const char *file, const char *text)
+{
+    char path[PATH_MAX];
+    if (!path_join(path, dir, file))
+        return -ENAMETOOLONG;
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    ssize_t n = write(fd, text, strlen(text));
+    int saved = errno;
+    close(fd);
+    return n < 0 ? -saved : 0;
+}
+
+static bool read_u64(const char *dir, const char *file, uint64_t *value)
+{
+    char path[PATH_MAX], text[64];
+    if (!path_join(path, dir, file))
+        return false;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return false;
+    ssize_t n = read(fd, text, sizeof text - 1);
+    close(fd);
+    if (n <= 0)
+        return false;
+    text[n] = 0;
+    char *end;
+    *value = strtoull(text, &end, 10);
+    return end != text;
+}
+
+/* Where the memory controller of `version` is mounted. */
+static bool find_mount(enum cgroup_version version, char out[PATH_MAX])
+{
+    FILE *f = fopen("/proc/self/mounts", "re");
+    if (!f)
+        return false;
+    char line[2 * PATH_MAX], where[PATH_MAX], type[64], options[512];
+    bool found = false;
+    while (!found && fgets(line, sizeof line, f)) {
+        if (sscanf(line, "%*s %4095s %63s %511s", where, type, options) != 3)
+            continue;
+        if (version == CGROUP_V2)
+            found = strcmp(type, "cgroup2") == 0;
+        else
+            found = strcmp(type, "cgroup") == 0 && strstr(options, ",memory") != NULL;
+    }
+    fclose(f);
+    if (found)
+        memcpy(out, where, strlen(where) + 1);
+    return found;
+}
+
+/* Our place in that hierarchy, from /proc/self/cgroup: "4:memory:/a/b" or "0::/a/b". */
+static bool find_place(enum cgroup_version version, char out[PATH_MAX])
+{
+    FILE *f = fopen("/proc/self/cgroup", "re");
+    if (!f)
+        return false;
+    char line[PATH_MAX + 128];
+    bool found = false;
+    while (!found && fgets(line, sizeof line, f)) {
+        line[strcspn(line, "\n")] = 0;
+        char *controllers = strchr(line, ':');
+        char *place = controllers ? strchr(controllers + 1, ':') : NULL;
+        if (!place)
+            continue;
+        *controllers++ = 0;
+        *place++ = 0;
+        if (version == CGROUP_V2)
+            found = strcmp(line, "0") == 0;
+        else
+            found = strcmp(controllers, "memory") == 0 || strncmp(controllers, "memory,", 7) == 0 ||
+                    strstr(controllers, ",memory") != NULL;
+        if (found && strlen(place) < PATH_MAX)
+            memcpy(out, place, strlen(place) + 1);
+    }
+    fclose(f);
+    return found;
+}
+
+/* Room under the limits of one hierarchy, from our place up to its root. */
+static uint64_t room_in(enum cgroup_version version)
+{
+    char mount[PATH_MAX], place[PATH_MAX], dir[PATH_MAX];
+    uint64_t room = UINT64_MAX, limit, usage;
+    if (!find_mount(version, mount) || !find_place(version, place))
+        return room;
+    bool v2 = version == CGROUP_V2;
+    for (;;) {
+        if (path_join(dir, mount, place) && read_u64(dir, v2 ? V2_LIMIT : V1_LIMIT, &limit) &&
+            read_u64(dir, v2 ? V2_USAGE : V1_USAGE, &usage)) {
+            uint64_t here = limit > usage ? limit - usage : 0;
+            room = here < room ? here : room;
+        }
+        char *slash = strrchr(place, '/');
+        if (!slash || place[0] == 0)
+            return room;
+        *slash = 0;
+    }
+}
+
+uint64_t cgroup_room(void)
+{
+    uint64_t v1 = room_in(CGROUP_V1), v2 = room_in(CGROUP_V2);
+    return v1 < v2 ? v1 : v2;
+}
+
+/* What a supervisor left that was killed: empty groups named after processes that are gone. */
+static void remove_stale(const char *parent)
+{
+    DIR *dir = opendir(parent);
+    if (!dir)
+        return;
+    for (struct dirent *e; (e = readdir(dir)) != NULL;) {
+        if (strncmp(e->d_name, NAME_PREFIX, sizeof NAME_PREFIX - 1) != 0)
+            continue;
+        char *end;
+        long pid = strtol(e->d_name + sizeof NAME_PREFIX - 1, &end, 10);
+        if (pid > 0 && *end == 0 && kill((pid_t)pid, 0) != 0 && errno == ESRCH)
+            unlinkat(dirfd(dir), e->d_name, AT_REMOVEDIR);
+    }
+    closedir(dir);
+}
+
+static int move_to(const char *dir)
+{
+    return write_file(dir, "cgroup.procs", "0");
+}
+
+static bool has_limit(const struct cgroup *g, enum cgroup_version version)
+{
+    char path[PATH_MAX];
+    return path_join(path, g->path, version == CGROUP_V2 ? V2_LIMIT : V1_LIMIT) &&
+           access(path, W_OK) == 0;
+}
+
+/* Version 2 gives a child limits only when the parent passes the controller on, and a parent that
+ * does may hold no process: possible where we were alone in a delegated cgroup. */
+static int enable_memory(struct cgroup *g)
+{
+    int rc = write_file(g->parent, V2_PASS, "+memory");
+    if (rc != 0)
+        return rc;
+    g->passed = true;
+    return has_limit(g, CGROUP_V2) ? 0 : -ENOENT;
+}
+
+static bool leave(struct cgroup *g)
+{
+    if (g->passed)
+        write_file(g->parent, V2_PASS, "-memory");
+    g->passed = false;
+    move_to(g->parent);
+    return rmdir(g->path) == 0;
+}
+
+static int try_version(struct cgroup *g, enum cgroup_version version)
+{
+    char mount[PATH_MAX], place[PATH_MAX], name[32];
+    if (!find_mount(version, mount) || !find_place(version, place))
+        return -ENOENT;
+    int n = snprintf(g->parent, sizeof g->parent, "%s%s", mount, strcmp(place, "/") ? place : "");
+    if (n < 0 || n >= (int)sizeof g->parent)
+        return -ENAMETOOLONG;
+    remove_stale(g->parent);
+    snprintf(name, sizeof name, NAME_PREFIX "%ld", (long)getpid());
+    if (!path_join(g->path, g->parent, name))
+        return -ENAMETOOLONG;
+    if (mkdir(g->path, 0755) != 0 && errno != EEXIST)
+        return -errno;
+    int rc = move_to(g->path);
+    if (rc == 0 && !has_limit(g, version))
+        rc = version == CGROUP_V2 ? enable_memory(g) : -ENOENT;
+    if (rc == 0) {
+        g->version = version;
+        return 0;
+    }
+    leave(g);
+    return rc;
+}
+
+int cgroup_enter(struct supervisor *s, struct error *error)
+{
+    struct cgroup *g = &s->cgroup;
+    if (strcmp(s->params.cgroup, "off") == 0)
+        return 0;
+    int v2 = try_version(g, CGROUP_V2);
+    int rc = v2 == 0 ? 0 : try_version(g, CGROUP_V1);
+    if (rc == 0) {
+        log_debug("memory cgroup %s", g->path);
+        return 0;
+    }
+    if (strcmp(s->params.cgroup, "require") != 0) {
+        log_debug("no memory cgroup: %s", strerror(-rc));
+        return 0;
+    }
+    return error_set_errno(error, ERR_FAILED, v2 == -ENOENT ? -rc : -v2,
+                           "--cgroup require: cannot make a memory cgroup");
+}
+
+bool cgroup_limit(struct supervisor *s, uint64_t bytes)
+{
+    struct cgroup *g = &s->cgroup;
+    if (g->version == CGROUP_NONE || g->limit == bytes)
+        return true;
+    char text[32];
+    snprintf(text, sizeof text, "%" PRIu64, bytes);
+    int rc = write_file(g->path, g->version == CGROUP_V2 ? V2_LIMIT : V1_LIMIT, text);
+    if (rc != 0) {
+        log_warn("cannot limit %s to %" PRIu64 " bytes: %s", g->path, bytes, strerror(-rc));
+        return false;
+    }
+    g->limit = bytes;
+    return true;
+}
+
+bool cgroup_peak(const struct supervisor *s, uint64_t *usage, uint64_t *peak)
+{
+    const struct cgroup *g = &s->cgroup;
+    if (g->version == CGROUP_NONE)
+        return false;
+    bool v2 = g->version == CGROUP_V2;
+    *usage = *peak = 0;
+    bool have_peak = read_u64(g->path, v2 ? V2_PEAK : V1_PEAK, peak); /* absent before Linux 5.19 */
+    return read_u64(g->path, v2 ? V2_USAGE : V1_USAGE, usage) && (have_peak || v2);
+}
+
+void cgroup_leave(struct supervisor *s)
+{
+    struct cgroup *g = &s->cgroup;
+    if (g->version == CGROUP_NONE)
+        return;
+    if (!leave(g))
+        log_warn("cannot remove cgroup %s: %s", g->path, strerror(errno));
+    g->version = CGROUP_NONE;
+}

@@ -1,0 +1,77 @@
+/* `sluice run --print-memory`: what the ledger says of a model before any process of an engine
+ * exists, as one JSON document. The least budget a start would accept, and the budgets at which
+ * shares of the experts are resident: for doctor, and for whoever sizes a machine. */
+#include <jansson.h>
+#include <stdio.h>
+
+#include "procs/engine/supervisor/supervisor.h"
+
+static json_t *number(uint64_t value)
+{
+    return json_integer((json_int_t)value);
+}
+
+/* Budgets by the percentage of the experts that they hold. */
+static json_t *budgets(const struct ledger_facts *facts)
+{
+    static const unsigned shares[] = {25, 50, 75, 100};
+    json_t *all = json_object();
+    for (size_t i = 0; i < sizeof shares / sizeof shares[0]; i++) {
+        char name[8];
+        snprintf(name, sizeof name, "%u", shares[i]);
+        json_object_set_new(
+            all, name,
+            number(ledger_budget_holding(facts, facts->expert_slot_bytes / 100 * shares[i])));
+    }
+    return all;
+}
+
+/* Dense bytes that one token reads: of an embedding with an output matrix beside it only a row. */
+static uint64_t dense_read(const struct supervisor *s)
+{
+    const struct model_index *m = s->model;
+    const uint32_t *globals = m->dense_entry[m->hparams.layers];
+    uint32_t embedding = globals[DENSE_TOKEN_EMBD];
+    if (embedding == ENTRY_NONE || globals[DENSE_OUTPUT] == ENTRY_NONE)
+        return m->dense_bytes;
+    return m->dense_bytes - model_index_entries(m)[embedding].slot_bytes;
+}
+
+static json_t *room_of_cgroups(void)
+{
+    uint64_t room = cgroup_room();
+    return room == UINT64_MAX ? json_null() : number(room);
+}
+
+int outlook_print(struct supervisor *s, struct error *error)
+{
+    const struct model_hparams *h = &s->model->hparams;
+    if (budget_facts(s, error) != 0)
+        return -1;
+    struct ledger_plan plan = ledger_make(&s->budget.facts);
+    json_t *o = json_object();
+    json_object_set_new(o, "model", json_string(s->options.model));
+    json_object_set_new(o, "arch", json_string(s->model->arch));
+    json_object_set_new(o, "layers", json_integer(h->layers));
+    json_object_set_new(o, "experts", json_integer(h->experts));
+    json_object_set_new(o, "experts_used", json_integer(h->experts_used));
+    json_object_set_new(o, "expert_count", number((uint64_t)h->layers * h->experts));
+    json_object_set_new(o, "dense_bytes", number(s->model->dense_bytes));
+    json_object_set_new(o, "dense_read_bytes", number(dense_read(s)));
+    json_object_set_new(o, "hidden", json_integer(h->hidden));
+    json_object_set_new(o, "expert_inner", json_integer(h->expert_inner));
+    json_object_set_new(o, "expert_bytes", number(s->model->expert_bytes));
+    json_object_set_new(o, "fixed_bytes", number(plan.fixed));
+    json_object_set_new(o, "floor", number(plan.floor));
+    json_object_set_new(o, "budgets", budgets(&s->budget.facts));
+    json_object_set_new(o, "available", number(budget_available()));
+    json_object_set_new(o, "cgroup_room", room_of_cgroups());
+    json_object_set_new(o, "threads", number(s->params.threads));
+    json_object_set_new(o, "ctx", number(s->params.ctx));
+    int rc =
+        json_dumpf(o, stdout, JSON_INDENT(2)) == 0 && putchar('\n') == '\n' && fflush(stdout) == 0
+            ? 0
+            : error_set(error, ERR_FAILED, "cannot write to standard output");
+    json_decref(o);
+    return rc;
+}

@@ -1,0 +1,188 @@
+/* The event loop: signals, ready bytes, acknowledgements, control requests, and a tick. One thread;
+ * nothing in it waits for shared memory or for a process. */
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "lib/base/clock.h"
+#include "lib/base/log.h"
+#include "procs/engine/supervisor/supervisor.h"
+#include "shm/table/counters.h"
+
+#define POLLED_MAX    (3 + 2 * CHILDREN_MAX)
+#define LATE_TICK_NS  (NS_PER_S)      /* a tick that late: we were stopped, so were the children */
+#define STOP_ALL_NS   (25 * NS_PER_S) /* beyond it the run ends whatever is left */
+#define DRAIN_LOOK_NS (NS_PER_S)
+
+int loop_open(struct supervisor *s, struct error *error)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGHUP);
+    sigaddset(&set, SIGCHLD);
+    /* Before NNG makes its threads: they inherit the mask, and signals come to signal_fd alone. */
+    pthread_sigmask(SIG_BLOCK, &set, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    s->signal_fd = fd_high(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
+    s->timer_fd = fd_high(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+    struct timespec tick = {.tv_nsec = TICK_NS};
+    if (s->signal_fd < 0 || s->timer_fd < 0 ||
+        timerfd_settime(s->timer_fd, 0, &(struct itimerspec){tick, tick}, NULL) != 0)
+        return error_set_errno(error, ERR_FAILED, errno, "cannot make signal or timer descriptors");
+    return 0;
+}
+
+const char *phase_text(const struct supervisor *s)
+{
+    if (s->phase == PHASE_STOP)
+        return "stopping";
+    if (!s->announced)
+        return "starting";
+    if (!children_serve(s))
+        return "restarting";
+    return atomic_load(&s->directory.head->draining) ? "draining" : "ready";
+}
+
+void loop_stop(struct supervisor *s, int status, const char *fmt, ...)
+{
+    va_list args;
+    char text[sizeof s->end_error.text];
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    if (s->phase == PHASE_STOP)
+        return; /* the first reason counts */
+    s->phase = PHASE_STOP;
+    s->exit_status = status;
+    s->stop_ns = clock_now_ns();
+    notify_send(s, "STOPPING=1");
+    atomic_store_explicit(&s->directory.head->draining, 1, memory_order_release);
+    if (status == 0)
+        log_info("stopping: %s", text);
+    else
+        error_set(&s->end_error, ERR_FAILED, "%s", text);
+}
+
+static void on_signals(struct supervisor *s)
+{
+    struct signalfd_siginfo info;
+    while (read(s->signal_fd, &info, sizeof info) == (ssize_t)sizeof info) {
+        if (info.ssi_signo == SIGCHLD)
+            continue; /* children_reap looks at everybody anyway */
+        if (s->phase == PHASE_STOP)
+            s->fast = true;
+        else
+            loop_stop(s, 0, "%s", strsignal((int)info.ssi_signo));
+    }
+    children_reap(s);
+}
+
+static void announce(struct supervisor *s)
+{
+    if (s->announced || s->phase != PHASE_RUN || !children_serve(s))
+        return;
+    struct error error;
+    if (budget_all_ready(s, &error) != 0) {
+        loop_stop(s, error_exit_status(error.code), "%s", error.text);
+        return;
+    }
+    s->announced = true;
+    auto_look(s); /* the dense weights have been read: the drive is known */
+    notify_send(s, "READY=1");
+    char budget[16], arena[16];
+    const char *name = strrchr(s->options.model, '/');
+    fprintf(stderr, "ready: model %s, budget %s, arena %s, %u processes\n",
+            name ? name + 1 : s->options.model, bytes_format(s->budget.in_force, budget),
+            bytes_format(s->budget.quota, arena), s->children_count + 1);
+}
+
+static void on_tick(struct supervisor *s)
+{
+    uint64_t times, now_ns = clock_now_ns();
+    ssize_t n = read(s->timer_fd, &times, sizeof times);
+    (void)n;
+    if (now_ns - s->tick_ns > LATE_TICK_NS) {
+        /* Stopped or starved: nobody's heartbeat is believed to be late for one period. */
+        counter_add(s->row, CTR_SUPERVISOR_late_ticks, 1);
+        s->alert_ns = now_ns + s->params.heartbeat * NS_PER_MS;
+    }
+    s->tick_ns = now_ns;
+    atomic_store_explicit(&s->row->heartbeat_ns, now_ns, memory_order_relaxed);
+    atomic_fetch_add_explicit(&s->row->progress, 1, memory_order_relaxed);
+    children_reap(s);
+    children_tick(s, now_ns);
+    budget_tick(s, now_ns);
+    if (s->announced)
+        auto_look(s);
+}
+
+/* Ends the loop when the last child is gone; past the deadline, everybody is killed, and what the
+ * kernel does not give back even then is left to it. */
+static void stop_step(struct supervisor *s)
+{
+    if (s->phase != PHASE_STOP)
+        return;
+    uint64_t waited = clock_now_ns() - s->stop_ns;
+    if (waited > STOP_ALL_NS)
+        s->fast = true;
+    if (children_stop(s) || waited > STOP_ALL_NS + REAP_NS)
+        s->over = true;
+}
+
+static nfds_t polled(struct supervisor *s, struct pollfd *fds)
+{
+    nfds_t n = 0;
+    fds[n++] = (struct pollfd){.fd = s->signal_fd, .events = POLLIN};
+    fds[n++] = (struct pollfd){.fd = s->timer_fd, .events = POLLIN};
+    fds[n++] = (struct pollfd){.fd = rpc_server_fd(s->control), .events = POLLIN};
+    for (uint32_t i = 0; i < s->children_count; i++) {
+        fds[n++] = (struct pollfd){.fd = edge_fd(s->children[i].edge), .events = POLLIN};
+        fds[n++] = (struct pollfd){.fd = s->children[i].ready_fd, .events = POLLIN};
+    }
+    return n;
+}
+
+static void on_children(struct supervisor *s, const struct pollfd *fds)
+{
+    for (uint32_t i = 0; i < s->children_count; i++) {
+        struct child_slot *c = &s->children[i];
+        if (fds[2 * i].revents)
+            controls_receive(s, c);
+        if (fds[2 * i + 1].revents && c->ready_fd == fds[2 * i + 1].fd)
+            children_ready_byte(s, c);
+    }
+}
+
+void loop_run(struct supervisor *s)
+{
+    static struct pollfd fds[POLLED_MAX];
+    s->phase = PHASE_RUN;
+    s->tick_ns = clock_now_ns();
+    while (!s->over) {
+        children_go(s);
+        nfds_t n = polled(s, fds);
+        if (poll(fds, n, -1) < 0) {
+            if (errno != EINTR)
+                log_panic(__FILE__, __LINE__, __func__, "poll: %s", strerror(errno));
+            continue;
+        }
+        if (fds[0].revents)
+            on_signals(s);
+        if (fds[1].revents)
+            on_tick(s);
+        on_children(s, fds + 3);
+        announce(s);
+        if (fds[2].revents)
+            control_serve(s);
+        control_tick(s, clock_now_ns());
+        stop_step(s);
+    }
+}

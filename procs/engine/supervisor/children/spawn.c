@@ -1,0 +1,200 @@
+/* Starting processes. posix_spawn only: NNG's threads forbid a bare fork. Always from the main
+ * thread: the children's parent-death signal follows the thread that spawned them.
+ *
+ * A child gets /dev/null, our stderr twice, the descriptors of shm/segment/inherited_fds.h and nothing else. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "lib/base/assert.h"
+#include "procs/engine/supervisor/supervisor.h"
+
+#define INSPECT_DATA_BYTES (512 * MIB)
+#define INSPECT_CPU_S      30
+#define INSPECT_SEGMENT_FD 3
+#define INSPECT_MODEL_FD   4
+#define ARGUMENT_BYTES     32
+#define ENVIRONMENT_FIXED  3
+
+extern char **environ;
+
+int spawn_programs_dir(struct supervisor *s, struct error *error)
+{
+    ssize_t n = readlink("/proc/self/exe", s->programs, sizeof s->programs - 1);
+    if (n < 0)
+        return error_set_errno(error, ERR_FAILED, errno, "cannot read /proc/self/exe");
+    s->programs[n] = 0;
+    char *slash = strrchr(s->programs, '/');
+    sl_assert(slash != NULL);
+    *slash = 0;
+    return 0;
+}
+
+/* Which children may write a segment. compute writes gates, uses and kv; the predictor writes its
+ * sleeping flag into gates; everybody writes pins, words or futex waiters into the directory and
+ * its own row into procs. */
+static bool may_write(enum service service, enum segment_kind kind)
+{
+    switch (kind) {
+    case SEGMENT_MODEL: return false;
+    case SEGMENT_DIRECTORY:
+    case SEGMENT_PROCS: return true;
+    case SEGMENT_ARENA: return service == SERVICE_LOADER || service == SERVICE_CACHE;
+    case SEGMENT_GATES: return service == SERVICE_COMPUTE || service == SERVICE_PREDICTOR;
+    case SEGMENT_USES:
+    case SEGMENT_KV: return service == SERVICE_COMPUTE;
+    case SEGMENT__COUNT: break;
+    }
+    sl_panic("segment %d has no writers", (int)kind);
+}
+
+/* malloc with one arena and an early trim: private memory is leased, what is free goes back. */
+static char **child_environment(void)
+{
+    static const char *const fixed[ENVIRONMENT_FIXED] = {
+        "MALLOC_ARENA_MAX=1", "MALLOC_TRIM_THRESHOLD_=131072", "MALLOC_MMAP_THRESHOLD_=131072"};
+    size_t n = 0;
+    while (environ[n])
+        n++;
+    char **made = calloc(n + ENVIRONMENT_FIXED + 1, sizeof *made);
+    if (!made)
+        return NULL;
+    size_t kept = 0;
+    for (size_t i = 0; i < ENVIRONMENT_FIXED; i++)
+        made[kept++] = (char *)(uintptr_t)fixed[i];
+    for (size_t i = 0; i < n; i++)
+        if (strncmp(environ[i], "MALLOC_", 7) != 0)
+            made[kept++] = environ[i];
+    return made;
+}
+
+static int attributes_make(posix_spawnattr_t *attributes)
+{
+    sigset_t none, all;
+    sigemptyset(&none);
+    sigfillset(&all);
+    int rc = posix_spawnattr_init(attributes);
+    if (rc != 0)
+        return rc;
+    posix_spawnattr_setflags(attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK |
+                                             POSIX_SPAWN_SETSIGDEF);
+    posix_spawnattr_setpgroup(attributes, 0); /* Ctrl-C is for the supervisor alone */
+    posix_spawnattr_setsigmask(attributes, &none);
+    posix_spawnattr_setsigdefault(attributes, &all);
+    return 0;
+}
+
+static void standard_streams(posix_spawn_file_actions_t *actions)
+{
+    posix_spawn_file_actions_addopen(actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_adddup2(actions, STDERR_FILENO, STDOUT_FILENO);
+}
+
+static pid_t spawn(const char *path, char **argv, posix_spawn_file_actions_t *actions,
+                   struct error *error)
+{
+    posix_spawnattr_t attributes;
+    char **environment = child_environment();
+    pid_t pid = -1;
+    int rc = environment ? attributes_make(&attributes) : ENOMEM;
+    if (rc == 0) {
+        rc = posix_spawn(&pid, path, actions, &attributes, argv, environment);
+        posix_spawnattr_destroy(&attributes);
+    }
+    free(environment);
+    if (rc != 0)
+        return error_set_errno(error, ERR_FAILED, rc, "cannot start %.250s", path);
+    return pid;
+}
+
+pid_t spawn_inspect(struct supervisor *s, int out_fd, struct error *error)
+{
+    char path[PATH_MAX + 32], out[ARGUMENT_BYTES], in[ARGUMENT_BYTES];
+    snprintf(path, sizeof path, "%s/sluice-inspect", s->programs);
+    snprintf(out, sizeof out, "--segment-fd=%d", INSPECT_SEGMENT_FD);
+    snprintf(in, sizeof in, "--model-fd=%d", INSPECT_MODEL_FD);
+    char plan[PARAM_TEXT_BYTES + 16];
+    snprintf(plan, sizeof plan, "--plan=%s", s->params.plan);
+    char *argv[] = {path, out, in, s->options.model, s->params.plan[0] ? plan : NULL, NULL};
+
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    standard_streams(&actions);
+    posix_spawn_file_actions_adddup2(&actions, out_fd, INSPECT_SEGMENT_FD);
+    posix_spawn_file_actions_adddup2(&actions, s->model_fd, INSPECT_MODEL_FD);
+    pid_t pid = spawn(path, argv, &actions, error);
+    posix_spawn_file_actions_destroy(&actions);
+    if (pid > 0) {
+        /* inspect sets the same limits itself before it reads a byte; this is the second wall. */
+        prlimit(pid, RLIMIT_DATA, &(struct rlimit){INSPECT_DATA_BYTES, INSPECT_DATA_BYTES}, NULL);
+        prlimit(pid, RLIMIT_CPU, &(struct rlimit){INSPECT_CPU_S, INSPECT_CPU_S}, NULL);
+    }
+    return pid;
+}
+
+static void heritage(const struct supervisor *s, const struct child_slot *c, int ready_write,
+                     posix_spawn_file_actions_t *actions)
+{
+    standard_streams(actions);
+    posix_spawn_file_actions_adddup2(actions, s->lifeline[0], HERITAGE_LIFELINE);
+    posix_spawn_file_actions_adddup2(actions, ready_write, HERITAGE_READY);
+    posix_spawn_file_actions_adddup2(actions, s->lock_fd, HERITAGE_RUN_LOCK);
+    if (c->service == SERVICE_GATEWAY)
+        posix_spawn_file_actions_adddup2(actions, s->http_fd, HERITAGE_HTTP);
+    for (int kind = 0; kind < SEGMENT__COUNT; kind++) {
+        if (!heritage_has(c->service, (enum segment_kind)kind))
+            continue;
+        int fd = may_write(c->service, (enum segment_kind)kind) ? s->segments[kind].fd
+                                                                : s->segments_readonly[kind];
+        sl_assert(fd >= FD_LEAST);
+        posix_spawn_file_actions_adddup2(actions, fd, HERITAGE_SEGMENTS + kind);
+    }
+}
+
+int spawn_child(struct supervisor *s, struct child_slot *c, struct error *error)
+{
+    sl_assert(c->pid == 0 && c->ready_fd < 0);
+    int ready[2];
+    if (pipe2(ready, O_CLOEXEC | O_NONBLOCK) != 0)
+        return error_set_errno(error, ERR_FAILED, errno, "cannot make a pipe");
+    ready[0] = fd_high(ready[0]);
+    ready[1] = fd_high(ready[1]);
+
+    uint32_t incarnation = atomic_load(&c->row->incarnation) + 1;
+    char path[PATH_MAX + 32], number[ARGUMENT_BYTES], inc[ARGUMENT_BYTES], boot[ARGUMENT_BYTES];
+    snprintf(path, sizeof path, "%s/%s", s->programs, c->info->program);
+    snprintf(number, sizeof number, "%" PRIu32, c->number);
+    snprintf(inc, sizeof inc, "%" PRIu32, incarnation);
+    snprintf(boot, sizeof boot, "%" PRIu64, s->boot);
+    char *argv[10] = {path, "--number", number, "--incarnation", inc, "--boot", boot};
+    if (c->backend[0]) {
+        argv[7] = "--backend";
+        argv[8] = c->backend;
+    }
+    /* Before the child exists: it, and whoever looks, must find its own number. */
+    atomic_store_explicit(&c->row->incarnation, incarnation, memory_order_release);
+
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    heritage(s, c, ready[1], &actions);
+    pid_t pid = ready[0] < 0 || ready[1] < 0
+                    ? error_set_errno(error, ERR_FAILED, errno, "cannot move a descriptor")
+                    : spawn(path, argv, &actions, error);
+    posix_spawn_file_actions_destroy(&actions);
+    if (ready[1] >= 0)
+        close(ready[1]);
+    if (pid < 0) {
+        if (ready[0] >= 0)
+            close(ready[0]);
+        return -1;
+    }
+    c->pid = pid;
+    c->ready_fd = ready[0];
+    return 0;
+}

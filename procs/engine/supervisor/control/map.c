@@ -1,0 +1,152 @@
+/* What is resident, layer by layer, for those who look on (op "map", ipc/README.md).
+ *
+ * Which experts are held stands in the directory. How often they are used is read off the use log
+ * when somebody asks, as one more reader that nobody waits for: who never asks pays nothing. Heat
+ * is that of the prefetch limits (lib/policy/prediction/prefetch.h): uses per token, lately. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/policy/prediction/prefetch.h"
+#include "procs/engine/supervisor/supervisor.h"
+#include "shm/rings/access_log.h"
+
+#define HEAT_STEPS 9 /* digits above 0: each is twice the one before it */
+
+struct expert_heat {
+    float heat;
+    uint32_t token; /* heat is right for this token */
+};
+
+struct map {
+    struct uses uses;
+    struct uses_reader reader;
+    uint32_t token; /* tokens computed since the first question */
+    uint32_t layers, experts;
+    struct expert_heat expert[]; /* [layers][experts] */
+};
+
+static struct map *map_of(struct supervisor *s)
+{
+    const struct model_hparams *h = &s->model->hparams;
+    if (s->map)
+        return s->map;
+    s->map =
+        calloc(1, sizeof *s->map + (size_t)h->layers * h->experts * sizeof(struct expert_heat));
+    if (!s->map)
+        return NULL;
+    s->map->layers = h->layers;
+    s->map->experts = h->experts;
+    s->map->uses.segment = s->segments[SEGMENT_USES];
+    s->map->uses.head = s->segments[SEGMENT_USES].base;
+    return s->map;
+}
+
+static float heat_now(const struct map *m, const struct expert_heat *e)
+{
+    return prefetch_heat(e->heat, m->token - e->token);
+}
+
+static void use(struct map *m, const struct use_record *r)
+{
+    if (r->layer >= m->layers || r->expert >= m->experts) /* compute wrote it: foreign */
+        return;
+    struct expert_heat *e = &m->expert[(size_t)r->layer * m->experts + r->expert];
+    float heat = heat_now(m, e) + PREFETCH_HEAT_GAIN * (float)r->tokens;
+    *e = (struct expert_heat){heat < 1 ? heat : 1, m->token};
+}
+
+/* Reads the log up to now; what is older than half the ring is passed over, since it may be
+ * overwritten while it is read. */
+static void follow(struct map *m)
+{
+    struct use_record record;
+    uint64_t written = uses_written(&m->uses);
+    if (written - m->reader.next > USES_RECORDS / 2)
+        m->reader.next = written - USES_RECORDS / 2;
+    while (uses_read(&m->uses, &m->reader, written, &record)) {
+        if (record.kind == USE_EXPERT)
+            use(m, &record);
+        else if (record.kind == USE_TOKEN_END)
+            m->token += record.tokens;
+    }
+}
+
+/* '0': less than 2^-9 uses per token, ... '9': at least every second token. */
+static char heat_digit(float heat)
+{
+    int exponent = 0;
+    if (heat <= 0)
+        return '0';
+    frexpf(heat, &exponent); /* 2^(exponent - 1) <= heat < 2^exponent */
+    int digit = HEAT_STEPS + exponent;
+    return (char)('0' + (digit < 0 ? 0 : digit > HEAT_STEPS ? HEAT_STEPS : digit));
+}
+
+/* A better tier before a worse one, held before arriving before absent. */
+static char held_better(char a, char b)
+{
+    static const char order[] = {MAP_NO_EXPERT, MAP_ABSENT, MAP_LOADING, 0};
+    bool a_held = a >= '0' && a <= '9', b_held = b >= '0' && b <= '9';
+    if (a_held && b_held)
+        return a < b ? a : b;
+    if (a_held || b_held)
+        return a_held ? a : b;
+    return strchr(order, a) > strchr(order, b) ? a : b;
+}
+
+/* Text of the layers, each `experts` characters: what is held. Whose an entry is stands in the
+ * directory too, but cache and compute can write there: the model says it. */
+static void look(const struct supervisor *s, char *held, size_t experts)
+{
+    const struct directory *d = &s->directory;
+    const struct model_entry *entries = model_index_entries(s->model);
+    uint32_t layers = s->model->hparams.layers;
+    memset(held, MAP_NO_EXPERT, layers * experts);
+    for (uint32_t i = s->model->dense_count; i < s->model->entry_count; i++) {
+        const struct model_entry *e = &entries[i];
+        if (e->slot_bytes == 0 || e->layer >= layers || e->expert >= experts)
+            continue; /* there is none at this tier */
+        enum entry_state state = entry_state_of(entry_look(&d->entries[i].word));
+        char now = state == ENTRY_READY     ? (char)('0' + e->tier)
+                   : state == ENTRY_LOADING ? MAP_LOADING
+                                            : MAP_ABSENT;
+        char *at = &held[e->layer * experts + e->expert];
+        *at = held_better(*at, now);
+    }
+}
+
+static json_t *rows(const struct map *m, const char *held, char *heat)
+{
+    json_t *array = json_array();
+    for (uint32_t layer = 0; layer < m->layers; layer++) {
+        const char *line = held + (size_t)layer * m->experts;
+        if (line[0] == MAP_NO_EXPERT) /* a dense layer */
+            continue;
+        for (uint32_t i = 0; i < m->experts; i++)
+            heat[i] = heat_digit(heat_now(m, &m->expert[(size_t)layer * m->experts + i]));
+        json_array_append_new(array, json_pack("{s:I, s:s%, s:s%}", "layer", (json_int_t)layer,
+                                               "held", line, (size_t)m->experts, "heat", heat,
+                                               (size_t)m->experts));
+    }
+    return array;
+}
+
+json_t *map_document(struct supervisor *s, struct error *error)
+{
+    struct map *m = map_of(s);
+    char *text = m ? malloc(((size_t)m->layers + 1) * m->experts) : NULL;
+    if (!text) {
+        error_set(error, ERR_NO_MEMORY, "no memory for the map");
+        return NULL;
+    }
+    follow(m);
+    look(s, text, m->experts);
+    json_t *object = json_object();
+    json_object_set_new(object, "layers", json_integer(m->layers));
+    json_object_set_new(object, "experts", json_integer(m->experts));
+    json_object_set_new(object, "tokens", json_integer(m->token));
+    json_object_set_new(object, "rows", rows(m, text, text + (size_t)m->layers * m->experts));
+    free(text);
+    return object;
+}

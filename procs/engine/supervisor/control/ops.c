@@ -1,0 +1,276 @@
+/* What clients may ask of the supervisor: one row per operation. Every operation may arrive twice
+ * (a client repeats what was not answered): setting a value again, stopping what stops are
+ * harmless; a restart asked for twice within its deadline restarts once more and loses nothing. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "lib/base/bytes.h"
+#include "lib/base/clock.h"
+#include "lib/base/log.h"
+#include "procs/engine/supervisor/supervisor.h"
+#include "shm/table/counters.h"
+
+#define RESTART_NS  (30 * NS_PER_S)
+#define THROTTLE_NS (3 * NS_PER_S)
+
+/* Answers itself and returns 0, or returns -1 and the error is the answer. */
+typedef int (*op_fn)(struct supervisor *s, struct rpc_request *request, struct error *error);
+
+static int busy(struct error *error)
+{
+    return error_set(error, ERR_BUSY, "%d control requests are waiting already", REQUESTS_KEPT);
+}
+
+static int take_u64(const struct rpc_request *request, const char *key, uint64_t *value,
+                    struct error *error)
+{
+    const json_t *field = json_object_get(request->body, key);
+    if (json_is_integer(field) && json_integer_value(field) >= 0) {
+        *value = (uint64_t)json_integer_value(field);
+        return 0;
+    }
+    if (json_is_string(field) && bytes_parse(json_string_value(field), value))
+        return 0;
+    return error_set(error, ERR_BAD_INPUT, "%s needs '%s', a whole number", request->op, key);
+}
+
+static const char *take_text(const struct rpc_request *request, const char *key,
+                             struct error *error)
+{
+    const char *text = json_string_value(json_object_get(request->body, key));
+    if (!text)
+        error_set(error, ERR_BAD_INPUT, "%s needs '%s', a text", request->op, key);
+    return text;
+}
+
+/* A loader by number or by its word. */
+static struct child_slot *take_loader(struct supervisor *s, const struct rpc_request *request,
+                                      struct error *error)
+{
+    const json_t *field = json_object_get(request->body, "loader");
+    struct child_slot *c = NULL;
+    if (json_is_integer(field) && json_integer_value(field) >= 0 &&
+        json_integer_value(field) < SERVICE_LOADERS_MAX)
+        c = child_of(s, SERVICE_LOADER, (uint32_t)json_integer_value(field));
+    else if (json_is_string(field))
+        c = child_by_word(s, json_string_value(field));
+    if (c && c->service == SERVICE_LOADER)
+        return c;
+    error_set(error, ERR_NOT_FOUND, "there is no such loader; there are %" PRIu64 ", from 0",
+              s->params.loaders);
+    return NULL;
+}
+
+static int op_status(struct supervisor *s, struct rpc_request *request, struct error *error)
+{
+    (void)error;
+    rpc_reply(s->control, request, stats_status(s));
+    return 0;
+}
+
+static int op_stats(struct supervisor *s, struct rpc_request *request, struct error *error)
+{
+    (void)error;
+    rpc_reply(s->control, request, stats_document(s));
+    return 0;
+}
+
+static int op_map(struct supervisor *s, struct rpc_request *request, struct error *error)
+{
+    json_t *map = map_document(s, error);
+    if (!map)
+        return -1;
+    rpc_reply(s->control, request, map);
+    return 0;
+}
+
+static int op_budget(struct supervisor *s, struct rpc_request *request, struct error *error)
+{
+    uint64_t bytes;
+    if (take_u64(request, "bytes", &bytes, error) != 0)
+        return -1;
+    if (!s->announced)
+        return error_set(error, ERR_BUSY, "the engine is starting; ask again when it is ready");
+    uint64_t patience = budget_patience_ns(s, bytes);
+    int rc = budget_change(s, bytes, error);
+    if (rc < 0)
+        return -1;
+    if (rc == 0) {
+        rpc_reply(s->control, request, stats_memory(s));
+        return 0;
+    }
+    struct kept *k = control_keep(s, request, KEPT_BUDGET, clock_now_ns() + patience);
+    if (!k)
+        return busy(error);
+    k->value = bytes;
+    return 0;
+}
+
+static int op_throttle(struct supervisor *s, struct rpc_request *request, struct error *error)
+{
+    uint64_t rate;
+    struct child_slot *c = take_loader(s, request, error);
+    const char *key =
+        json_object_get(request->body, "bytes_per_s") ? "bytes_per_s" : "bytes_per_second";
+    if (!c || take_u64(request, key, &rate, error) != 0)
+        return -1;
+    struct kept *k = control_keep(s, request, KEPT_THROTTLE, clock_now_ns() + THROTTLE_NS);
+    if (!k)
+        return busy(error);
+    k->child = c;
+    atomic_store_explicit(&s->directory.head->throttle_bytes_per_s[c->number], rate,
+                          memory_order_release);
+    control_set(s, c, CONTROL_THROTTLE, rate, ++s->next_epoch);
+    return 0;
+}
+
+static int restart(struct supervisor *s, struct rpc_request *request, struct child_slot *c,
+                   struct error *error)
+{
+    if (s->phase == PHASE_STOP)
+        return error_set(error, ERR_CANCELLED, "the engine stops");
+    struct kept *k = control_keep(s, request, KEPT_RESTART, clock_now_ns() + RESTART_NS);
+    if (!k)
+        return busy(error);
+    k->child = c;
+    k->value = atomic_load(&c->row->incarnation) + 1;
+    c->wanted_death = true;
+    if (child_state(c) == PROC_FAILED) /* no death will say so */
+        c->cause = DEATH_ASKED;
+    tally_clear(&c->tally);
+    children_event(s, c, EVENT_RESTART);
+    return 0;
+}
+
+static int op_restart(struct supervisor *s, struct rpc_request *request, struct error *error)
+{
+    const char *word = take_text(request, "process", error);
+    if (!word)
+        return -1;
+    struct child_slot *c = child_by_word(s, word);
+    if (!c)
+        return error_set(error, ERR_NOT_FOUND,
+                         "there is no process '%.40s'; there are cache, loader.N, predictor, "
+                         "compute, gateway",
+                         word);
+    return restart(s, request, c, error);
+}
+
+/* Without a back end: the one it has. Either way its devices are looked at anew. */
+static int op_replace(struct supervisor *s, struct rpc_request *request, struct error *error)
+{
+    struct child_slot *c = take_loader(s, request, error);
+    if (!c)
+        return -1;
+    bool named = json_object_get(request->body, "backend") != NULL;
+    const char *backend = named ? take_text(request, "backend", error) : NULL;
+    if (named && !backend)
+        return -1;
+    s->device = s->params; /* the table knows the choices */
+    if (backend && params_set(&s->device, "backend", backend, error) != 0)
+        return -1;
+    c->forgive = true; /* before: a loader that waits to be spawned is spawned at once */
+    if (restart(s, request, c, error) != 0) {
+        c->forgive = false;
+        return -1;
+    }
+    if (backend)
+        memcpy(c->backend, s->device.backend, sizeof c->backend);
+    return 0;
+}
+
+static int op_drain(struct supervisor *s, struct rpc_request *request, struct error *error)
+{
+    (void)error;
+    atomic_store_explicit(&s->directory.head->draining, 1, memory_order_release);
+    control_set(s, child_of(s, SERVICE_COMPUTE, 0), CONTROL_DRAIN, 1, ++s->next_epoch);
+    rpc_reply(s->control, request, stats_status(s));
+    return 0;
+}
+
+/* From the next sequence on. */
+static int op_system(struct supervisor *s, struct rpc_request *request, struct error *error)
+{
+    const char *name = take_text(request, "system", error);
+    struct knobs knobs;
+    if (!name)
+        return -1;
+    uint32_t system = system_find(name);
+    if (system == POLICY_NONE)
+        return error_set(error, ERR_NOT_FOUND, "there is no system '%.40s'; there are %s", name,
+                         system_names());
+    if (model_check_system(s, system, &knobs, error) != 0)
+        return -1;
+    atomic_store(&s->procs->system_wanted, auto_asked(s, system));
+    char text[1024];
+    rpc_reply(s->control, request,
+              json_pack("{s:s, s:b, s:s}", "system", system_at(system)->name, "lossy",
+                        knobs_lossy(&knobs), "knobs", knobs_text(&knobs, text, sizeof text)));
+    return 0;
+}
+
+static int op_stop(struct supervisor *s, struct rpc_request *request, struct error *error)
+{
+    (void)error;
+    rpc_reply(s->control, request, NULL);
+    loop_stop(s, 0, "asked to stop");
+    return 0;
+}
+
+static const char *const injections[] = {
+#define X(name, process, where) #name,
+    INJECTIONS(X)
+#undef X
+};
+
+static int op_inject(struct supervisor *s, struct rpc_request *request, struct error *error)
+{
+    if (!s->test)
+        return error_set(error, ERR_BAD_INPUT, "inject is for tests: start with SLUICE_TEST=1");
+    const char *point = take_text(request, "point", error);
+    if (!point)
+        return -1;
+    uint64_t passes = 0;
+    if (json_object_get(request->body, "arg") && take_u64(request, "arg", &passes, error) != 0)
+        return -1;
+    for (size_t i = 0; i < ARRAY_LEN(injections); i++) {
+        if (strcasecmp(injections[i], point) != 0)
+            continue;
+        atomic_store(&s->procs->injection_arg, (uint32_t)passes);
+        atomic_store(&s->procs->injection, (uint32_t)i);
+        rpc_reply(s->control, request, NULL);
+        return 0;
+    }
+    return error_set(error, ERR_NOT_FOUND, "there is no injection point '%.40s'", point);
+}
+
+static const struct {
+    const char *op;
+    op_fn handle;
+} ops[] = {
+    {"status", op_status},   {"stats", op_stats},       {"map", op_map},
+    {"budget", op_budget},   {"throttle", op_throttle}, {"restart", op_restart},
+    {"replace", op_replace}, {"system", op_system},     {"drain", op_drain},
+    {"stop", op_stop},       {"inject", op_inject},
+};
+
+void control_handle(struct supervisor *s, struct rpc_request *request)
+{
+    struct error error;
+    int rc = -1;
+    bool known = false;
+    for (size_t i = 0; i < ARRAY_LEN(ops) && !known; i++) {
+        known = strcmp(ops[i].op, request->op) == 0;
+        if (known)
+            rc = ops[i].handle(s, request, &error);
+    }
+    if (!known)
+        error_set(&error, ERR_BAD_INPUT,
+                  "there is no operation '%.40s'; there are status, stats, map, budget, "
+                  "throttle, restart, replace, system, drain, stop",
+                  request->op);
+    if (rc != 0) {
+        counter_add(s->row, CTR_SUPERVISOR_requests_refused, 1);
+        rpc_reply_error(s->control, request, &error);
+    }
+}

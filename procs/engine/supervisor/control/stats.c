@@ -1,0 +1,335 @@
+/* The one JSON document of everything the engine counts, made from the process table and the
+ * ledger. Rows of other processes are read without a lock: every field is one atomic word, and a
+ * document a moment old is as good as one made now. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/clock.h"
+#include "lib/model/chat/chat.h"
+#include "procs/engine/supervisor/supervisor.h"
+#include "shm/table/counters.h"
+
+static json_t *u64(uint64_t value)
+{
+    return json_integer(value > INT64_MAX ? INT64_MAX : (json_int_t)value);
+}
+
+static void put(json_t *object, const char *key, uint64_t value)
+{
+    json_object_set_new(object, key, u64(value));
+}
+
+static void put_text(json_t *object, const char *key, const char *text)
+{
+    json_t *string = json_string(text); /* NULL when it is not UTF-8 */
+    json_object_set_new(object, key, string ? string : json_string("?"));
+}
+
+static int by_value(const void *a, const void *b)
+{
+    uint32_t x, y;
+    memcpy(&x, a, sizeof x);
+    memcpy(&y, b, sizeof y);
+    return x < y ? -1 : x > y;
+}
+
+/* The newest samples of a row: a ring, so at most the last PROCS_SAMPLES. */
+static json_t *samples(const struct proc_row *row)
+{
+    static uint32_t sorted[PROCS_SAMPLES];
+    uint64_t count = atomic_load_explicit(&row->samples_count, memory_order_relaxed);
+    size_t n = count < PROCS_SAMPLES ? (size_t)count : PROCS_SAMPLES;
+    for (size_t i = 0; i < n; i++)
+        sorted[i] = atomic_load_explicit(&row->samples_us[i], memory_order_relaxed);
+    qsort(sorted, n, sizeof sorted[0], by_value);
+    json_t *object = json_object();
+    put(object, "count", count);
+    put(object, "p50_us", n ? sorted[(n - 1) * 50 / 100] : 0);
+    put(object, "p90_us", n ? sorted[(n - 1) * 90 / 100] : 0);
+    put(object, "p99_us", n ? sorted[(n - 1) * 99 / 100] : 0);
+    put(object, "max_us", n ? sorted[n - 1] : 0);
+    return object;
+}
+
+static json_t *counters(const struct proc_row *row, enum service service)
+{
+    size_t count;
+    const struct counter_desc *table = counters_of(service, &count);
+    json_t *object = json_object();
+    for (size_t i = 0; i < count; i++)
+        put(object, table[i].name, counter_get(row, (unsigned)i));
+    return object;
+}
+
+static json_t *process(const struct proc_row *row, enum service service, uint64_t now_ns)
+{
+    json_t *object = json_object();
+    uint64_t beat = atomic_load_explicit(&row->heartbeat_ns, memory_order_relaxed);
+    int32_t pid = atomic_load_explicit(&row->pid, memory_order_relaxed);
+    put_text(object, "service", service_word(service));
+    put(object, "number", row->number);
+    put(object, "pid", (uint64_t)(pid > 0 ? pid : 0));
+    put(object, "incarnation", atomic_load(&row->incarnation));
+    put_text(object, "state", proc_state_text(atomic_load(&row->state)));
+    put_text(object, "wait", proc_wait_text(atomic_load(&row->wait)));
+    put(object, "restarts", atomic_load(&row->restarts));
+    put(object, "reaped", atomic_load(&row->reaped));
+    put(object, "last_signal", atomic_load(&row->last_signal));
+    put(object, "last_exit", atomic_load(&row->last_exit));
+    put(object, "heartbeat_age_ms", now_ns > beat && beat ? (now_ns - beat) / NS_PER_MS : 0);
+    put(object, "progress", atomic_load_explicit(&row->progress, memory_order_relaxed));
+    json_object_set_new(object, "counters", counters(row, service));
+    return object;
+}
+
+static json_t *restarts_by(const struct child_slot *c)
+{
+    json_t *object = json_object();
+    for (int cause = 0; cause < DEATH__COUNT; cause++)
+        put(object, death_word((enum death_cause)cause), c->restarts_by[cause]);
+    return object;
+}
+
+static json_t *child(const struct child_slot *c, uint64_t now_ns)
+{
+    json_t *object = process(c->row, c->service, now_ns);
+    put_text(object, "last_words", c->words);
+    json_object_set_new(object, "restarts_by", restarts_by(c));
+    put(object, "private_bytes", c->usage.anon);
+    put(object, "lease_bytes", c->lease);
+    put(object, "page_table_bytes", c->usage.page_tables);
+    put(object, "threads", c->usage.threads);
+    if (c->service == SERVICE_LOADER) {
+        put(object, "cleaned", atomic_load(&c->row->cleaned));
+        json_object_set_new(object, "demand_to_submission", samples(c->row));
+        if (c->backend[0])
+            put_text(object, "backend_chosen", c->backend);
+    }
+    return object;
+}
+
+static json_t *processes(struct supervisor *s)
+{
+    uint64_t now_ns = clock_now_ns();
+    json_t *array = json_array();
+    json_array_append_new(array, process(s->row, SERVICE_SUPERVISOR, now_ns));
+    for (uint32_t i = 0; i < s->children_count; i++)
+        json_array_append_new(array, child(&s->children[i], now_ns));
+    return array;
+}
+
+/* The latest deaths of children, the oldest first. */
+static json_t *deaths(const struct supervisor *s)
+{
+    json_t *array = json_array();
+    for (uint32_t i = 0; i < deaths_kept(&s->deaths); i++) {
+        const struct death *d = deaths_at(&s->deaths, i);
+        const struct child_slot *c = &s->children[d->child];
+        json_t *object = json_object();
+        put(object, "uptime_ms", d->uptime_ms);
+        put(object, "wall_ms", d->wall_ms);
+        put_text(object, "service", service_word(c->service));
+        put(object, "number", c->number);
+        put(object, "incarnation", d->incarnation);
+        put(object, "pid", (uint64_t)d->pid);
+        put_text(object, "cause", death_word(d->cause));
+        put(object, "signal", d->signal);
+        put(object, "exit", d->exit_status);
+        json_object_set_new(object, "restarted", json_boolean(d->restarted));
+        put_text(object, "words", d->words);
+        json_array_append_new(array, object);
+    }
+    return array;
+}
+
+/* Bytes of each segment, by its word. */
+static json_t *segments(const struct supervisor *s)
+{
+    json_t *object = json_object();
+    for (int kind = 0; kind < SEGMENT__COUNT; kind++)
+        put(object, segment_word((enum segment_kind)kind),
+            segment_allocated_bytes(s->segments[kind].fd));
+    return object;
+}
+
+json_t *stats_memory(struct supervisor *s)
+{
+    const struct budget *b = &s->budget;
+    const struct ledger_facts *f = &b->facts;
+    const struct ledger_plan *p = &b->plan;
+    json_t *object = json_object();
+    put(object, "budget_bytes", b->in_force);
+    put(object, "budget_wanted_bytes", b->wanted);
+    put(object, "floor_bytes", p->floor);
+    put(object, "used_bytes", b->used);
+    put(object, "used_bytes_max", b->used_max);
+    put(object, "arena_quota_bytes", b->quota);
+    put(object, "arena_quota_floor_bytes", p->quota_floor);
+    json_object_set_new(object, "segments", segments(s));
+    /* Where the budget goes: these and the quota make it up. */
+    json_t *plan = json_object();
+    put(plan, "margin_bytes", p->margin);
+    put(plan, "segments_bytes", f->segments_bytes);
+    put(plan, "kv_bytes", f->kv_bytes);
+    put(plan, "private_bytes", f->private_bytes);
+    put(plan, "text_bytes", f->text_bytes);
+    put(plan, "kernel_bytes", p->kernel);
+    put(plan, "page_table_bytes", p->page_tables);
+    put(plan, "tmpfs_node_bytes", p->nodes);
+    put(plan, "in_flight_bytes", p->flight);
+    put(plan, "threads", f->threads);
+    put(plan, "processes", f->processes);
+    json_object_set_new(object, "plan", plan);
+    uint64_t usage, peak;
+    if (cgroup_peak(s, &usage, &peak)) {
+        json_t *wall = json_object();
+        put_text(wall, "path", s->cgroup.path);
+        put(wall, "limit_bytes", s->cgroup.limit);
+        put(wall, "usage_bytes", usage);
+        put(wall, "peak_bytes", peak);
+        json_object_set_new(object, "cgroup", wall);
+    }
+    return object;
+}
+
+static json_t *directory(const struct supervisor *s)
+{
+    static const char *const words[] = {"absent", "loading", "ready", "doomed"};
+    const struct directory *d = &s->directory;
+    uint64_t states[ARRAY_LEN(words)] = {0}, dense_ready = 0, pinned = 0;
+    for (uint32_t i = 0; i < d->head->entry_count; i++) {
+        uint64_t word = entry_look(&d->entries[i].word);
+        states[entry_state_of(word)]++;
+        dense_ready += i < d->head->dense_count && entry_state_of(word) == ENTRY_READY;
+        pinned += i >= d->head->dense_count && entry_pins_of(word) != 0;
+    }
+    json_t *object = json_object();
+    put(object, "entries", d->head->entry_count);
+    put(object, "dense", d->head->dense_count);
+    put(object, "dense_ready", dense_ready);
+    put(object, "experts_pinned", pinned);
+    for (size_t i = 0; i < ARRAY_LEN(words); i++)
+        put(object, words[i], states[i]);
+    put(object, "epoch", atomic_load(&d->head->epoch));
+    put(object, "quota_bytes", atomic_load(&d->head->quota_bytes));
+    put(object, "quota_epoch", atomic_load(&d->head->quota_epoch));
+    put(object, "quota_in_force", atomic_load(&d->head->quota_in_force));
+    put(object, "experts_payload_max", atomic_load(&d->head->experts_payload_max));
+    put(object, "backed_bytes", atomic_load(&d->head->backed_bytes));
+    put(object, "owned_bytes", atomic_load(&d->head->owned_bytes));
+    put(object, "resident_payload_bytes", atomic_load(&d->head->resident_payload_bytes));
+    put(object, "draining", atomic_load(&d->head->draining));
+    json_t *throttles = json_array();
+    for (uint32_t i = 0; i < d->head->loader_count && i < DIRECTORY_LOADERS_MAX; i++)
+        json_array_append_new(throttles, u64(atomic_load(&d->head->throttle_bytes_per_s[i])));
+    json_object_set_new(object, "throttle_bytes_per_s", throttles);
+    return object;
+}
+
+static json_t *model(const struct supervisor *s)
+{
+    const struct model_index *m = s->model;
+    json_t *object = json_object();
+    put_text(object, "path", s->options.model);
+    put_text(object, "name", m->name);
+    put_text(object, "arch", m->arch);
+    put_text(object, "chat_template", chat_word((enum chat_family)m->chat.family));
+    put_text(object, "chat_bos", m->chat.bos);
+    put_text(object, "chat_eos", m->chat.eos);
+    put(object, "chat_bos_first", m->chat.bos_first);
+    put(object, "context", s->params.ctx);
+    put(object, "layers", m->hparams.layers);
+    put(object, "experts", m->hparams.experts);
+    put(object, "experts_used", m->hparams.experts_used);
+    put(object, "vocab", m->hparams.vocab);
+    put(object, "dense_bytes", m->dense_bytes);
+    put(object, "expert_bytes", m->expert_bytes);
+    put(object, "expert_slot_bytes", m->expert_slot_bytes);
+    return object;
+}
+
+/* A key is nobody's business who reads documents. */
+static bool secret(const char *name)
+{
+    return strcmp(name, "http_key") == 0;
+}
+
+static void add_param(const char *name, const char *value, const char *def, const char *help,
+                      void *arg)
+{
+    (void)def;
+    (void)help;
+    char *end;
+    if (secret(name) && value[0])
+        value = "(set)";
+    long long number = strtoll(value, &end, 10);
+    if (*value && *end == 0)
+        json_object_set_new(arg, name, json_integer(number));
+    else
+        put_text(arg, name, value);
+}
+
+static json_t *params(const struct supervisor *s)
+{
+    json_t *object = json_object();
+    params_each(&s->params, add_param, object);
+    return object;
+}
+
+/* The system that was asked for last, and what auto made of it. */
+static void put_system(const struct supervisor *s, json_t *object)
+{
+    put_text(object, "system",
+             s->automatic.on ? "auto" : system_at(atomic_load(&s->procs->system_wanted))->name);
+    json_t *chosen = auto_stats(s);
+    if (chosen)
+        json_object_set_new(object, "auto", chosen);
+}
+
+/* Only when there is something to say. */
+static void put_quarantined(const struct supervisor *s, json_t *object)
+{
+    json_t *list = devices_quarantined(s);
+    if (json_array_size(list) > 0)
+        json_object_set(object, "quarantined", list);
+    json_decref(list);
+}
+
+json_t *stats_status(struct supervisor *s)
+{
+    json_t *object = json_object();
+    put_text(object, "state", phase_text(s));
+    put_text(object, "run", s->options.run);
+    put_text(object, "model", s->options.model);
+    put(object, "pid", (uint64_t)getpid());
+    put(object, "processes", s->children_count + 1);
+    put(object, "budget_bytes", s->budget.in_force);
+    put(object, "used_bytes", s->budget.used);
+    put(object, "arena_bytes", s->budget.quota);
+    const struct child_slot *compute = child_of(s, SERVICE_COMPUTE, 0);
+    put(object, "running", counter_get(compute->row, CTR_COMPUTE_sequences_running));
+    put(object, "queued", counter_get(compute->row, CTR_COMPUTE_sequences_queued));
+    put_system(s, object);
+    put_quarantined(s, object);
+    put_text(object, "version", SLUICE_VERSION);
+    return object;
+}
+
+json_t *stats_document(struct supervisor *s)
+{
+    json_t *object = json_object();
+    put_text(object, "state", phase_text(s));
+    put_text(object, "run", s->options.run);
+    put_text(object, "version", SLUICE_VERSION);
+    put(object, "uptime_ms", (clock_now_ns() - s->started_ns) / NS_PER_MS);
+    json_object_set_new(object, "model", model(s));
+    json_object_set_new(object, "processes", processes(s));
+    json_object_set_new(object, "deaths", deaths(s));
+    json_object_set_new(object, "memory", stats_memory(s));
+    json_object_set_new(object, "directory", directory(s));
+    json_object_set_new(object, "params", params(s));
+    put_system(s, object);
+    put_quarantined(s, object);
+    return object;
+}

@@ -1,0 +1,79 @@
+/* Storage devices, as the supervisor sees them: what each was told to be like, which copies its
+ * loader has, and which of these are in quarantine (procs/engine/child/run_devices.h). */
+#include "config/devices.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "lib/base/assert.h"
+#include "lib/base/log.h"
+#include "lib/model/limits.h"
+#include "procs/engine/child/run_devices.h"
+#include "procs/engine/supervisor/supervisor.h"
+
+int devices_resolve(struct supervisor *s, struct error *error)
+{
+    struct params *p = &s->params;
+    uint32_t count = devices_count(p);
+    if (count == 0)
+        return 0;
+    if (s->model->stripe_count == 0 && p->loaders == 1 && count <= SERVICE_LOADERS_MAX)
+        p->loaders = count;
+    if (count != p->loaders)
+        return error_set(error, ERR_BAD_INPUT,
+                         "--devices names %" PRIu32 " devices for %" PRIu64
+                         " loaders; give one for each",
+                         count, p->loaders);
+    for (uint32_t i = 0; i < count; i++)
+        if (devices_take(p, i, &s->device, NULL, error) != 0)
+            return -1;
+    return 0;
+}
+
+const struct params *device_params(struct supervisor *s, uint32_t loader)
+{
+    struct error error;
+    int rc = devices_take(&s->params, loader, &s->device, NULL, &error);
+    sl_assert(rc == 0); /* devices_resolve looked at all of them */
+    return &s->device;
+}
+
+static void add_quarantined(json_t *list, uint32_t loader, const char *path, uint32_t word)
+{
+    char line[MODEL_PATH_BYTES + 128];
+    snprintf(line, sizeof line, "loader.%" PRIu32 " %s: %s", loader, path,
+             strerror(quarantine_errno(word)));
+    json_t *text = json_string(line); /* NULL when a path is not UTF-8 */
+    json_array_append_new(list, text ? text : json_string("?"));
+}
+
+json_t *devices_quarantined(const struct supervisor *s)
+{
+    json_t *list = json_array();
+    for (uint32_t loader = 0; loader < s->params.loaders; loader++) {
+        uint32_t word =
+            atomic_load_explicit(&s->directory.head->quarantined[loader], memory_order_acquire);
+        for (uint32_t source = 0; source < RUN_SOURCES && word != 0; source++) {
+            struct run_copies copies;
+            struct error error;
+            if (run_copies(&s->params, s->model, s->options.model, loader, (enum run_source)source,
+                           &copies, &error) != 0)
+                continue;
+            for (uint32_t i = 0; i < copies.count; i++)
+                if (word & quarantine_bit((enum run_source)source, i))
+                    add_quarantined(list, loader, copies.path[i], word);
+        }
+    }
+    return list;
+}
+
+void devices_forgive(struct supervisor *s, struct child_slot *c)
+{
+    if (c->service != SERVICE_LOADER || !c->forgive)
+        return;
+    c->forgive = false;
+    _Atomic uint32_t *word = &s->directory.head->quarantined[c->number];
+    if (atomic_exchange_explicit(word, 0, memory_order_release) != 0)
+        log_info("loader.%" PRIu32 " is replaced: its devices are out of quarantine", c->number);
+}

@@ -1,0 +1,169 @@
+/* The gateway's socket and its room in the ledger. The address is taken apart and bound here,
+ * before anything else starts: a wrong one ends the start with its reason, and the port is the same
+ * for every incarnation of the gateway (also when the system chose it: port 0). */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "procs/engine/supervisor/supervisor.h"
+
+#define ADDRESS_DEFAULT "127.0.0.1"
+#define BACKLOG         1024
+/* Of one connection, in each direction. The kernel doubles them, and charges what is queued to us:
+ * so that a crowd that sends and does not read finds it held already, they are small. */
+#define SOCKET_BUFFER_BYTES 4096
+#define SOCKET_QUEUES       (2 * 2 * SOCKET_BUFFER_BYTES)
+
+/* A connection: the HTTP library's pool and structures, our exchange; the kernel's socket, file and
+ * what is queued on it while nobody reads. */
+#define CONNECTION_BYTES        (10 * KIB)
+#define CONNECTION_KERNEL_BYTES (4 * KIB + SOCKET_QUEUES)
+/* A completion under way, beside its text. */
+#define STREAM_BYTES (16 * KIB)
+/* The process itself: libraries' tables, stacks of NNG's threads, a document being made. */
+#define PROCESS_BYTES (2 * MIB)
+/* While a body becomes a request to compute it exists as text, as a tree and as text again. */
+#define BODY_COPIES 4
+
+struct address {
+    union {
+        struct sockaddr any;
+        struct sockaddr_in v4;
+        struct sockaddr_in6 v6;
+    } of;
+    socklen_t bytes;
+    bool loopback;
+};
+
+static int bad(const char *text, struct error *error)
+{
+    return error_set(error, ERR_BAD_INPUT,
+                     "--http: '%.80s' is not ADDRESS:PORT (127.0.0.1:8080, [::1]:8080) or a port",
+                     text);
+}
+
+/* "PORT", "1.2.3.4:PORT", "[::1]:PORT", "localhost:PORT". */
+static int parse(const char *text, struct address *a, struct error *error)
+{
+    char host[64] = ADDRESS_DEFAULT, *end;
+    const char *colon = strrchr(text, ':'), *port = colon ? colon + 1 : text;
+    size_t n = colon ? (size_t)(colon - text) : 0;
+    if (n >= sizeof host)
+        return bad(text, error);
+    if (n > 0) {
+        bool bracket = text[0] == '[' && text[n - 1] == ']';
+        memcpy(host, text + bracket, n - 2 * bracket);
+        host[n - 2 * bracket] = 0;
+        if (!bracket && strchr(host, ':'))
+            return bad(text, error);
+    }
+    if (strcmp(host, "localhost") == 0)
+        strcpy(host, ADDRESS_DEFAULT);
+    unsigned long number = strtoul(port, &end, 10);
+    if (*port < '0' || *port > '9' || *end || number > 65535)
+        return bad(text, error);
+    memset(a, 0, sizeof *a);
+    if (inet_pton(AF_INET, host, &a->of.v4.sin_addr) == 1) {
+        a->of.v4.sin_family = AF_INET;
+        a->of.v4.sin_port = htons((uint16_t)number);
+        a->bytes = sizeof a->of.v4;
+        a->loopback = ntohl(a->of.v4.sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+    } else if (inet_pton(AF_INET6, host, &a->of.v6.sin6_addr) == 1) {
+        a->of.v6.sin6_family = AF_INET6;
+        a->of.v6.sin6_port = htons((uint16_t)number);
+        a->bytes = sizeof a->of.v6;
+        a->loopback = IN6_IS_ADDR_LOOPBACK(&a->of.v6.sin6_addr);
+    } else {
+        return bad(text, error);
+    }
+    return 0;
+}
+
+/* The gateway reads it; what it could not use is said before anything starts. Nothing but a file
+ * can be read twice. */
+static int check_key_file(const char *path, struct error *error)
+{
+    char line[PARAM_TEXT_BYTES + 1];
+    struct stat about;
+    FILE *f = NULL;
+    bool read = false, there = access(path, R_OK) == 0 && stat(path, &about) == 0;
+    if (there && S_ISREG(about.st_mode) && (f = fopen(path, "re"))) {
+        read = fgets(line, sizeof line, f) != NULL;
+        fclose(f);
+    }
+    if (!there)
+        return error_set_errno(error, ERR_BAD_INPUT, errno, "--http-key-file %.200s", path);
+    if (read && strcspn(line, "\r\n") > PARAM_TEXT_BYTES - 1)
+        return error_set(error, ERR_BAD_INPUT, "--http-key-file %.200s: a key has at most %d bytes",
+                         path, PARAM_TEXT_BYTES - 1);
+    return 0;
+}
+
+static int check_key(const struct params *p, bool loopback, struct error *error)
+{
+    if (p->http_key[0] && p->http_key_file[0])
+        return error_set(error, ERR_BAD_INPUT, "give --http-key or --http-key-file, not both");
+    if (p->http_key_file[0] && check_key_file(p->http_key_file, error) != 0)
+        return -1;
+    if (!loopback && !p->http_key[0] && !p->http_key_file[0])
+        return error_set(error, ERR_BAD_INPUT,
+                         "--http %.80s can be reached from other machines: that needs a key "
+                         "(--http-key-file FILE)",
+                         p->http);
+    return 0;
+}
+
+static int bind_to(const struct address *a)
+{
+    static const int one = 1, buffer = SOCKET_BUFFER_BYTES;
+    int fd = fd_high(
+        socket(a->of.any.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_TCP));
+    if (fd < 0)
+        return -1;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &buffer, sizeof buffer); /* accepted ones inherit them */
+    setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &buffer, sizeof buffer);
+    if (bind(fd, &a->of.any, a->bytes) == 0 && listen(fd, BACKLOG) == 0)
+        return fd;
+    int saved = errno;
+    close(fd);
+    errno = saved;
+    return -1;
+}
+
+int http_listen(struct supervisor *s, struct error *error)
+{
+    struct address address;
+    if (!s->params.http[0])
+        return 0;
+    if (parse(s->params.http, &address, error) != 0 ||
+        check_key(&s->params, address.loopback, error) != 0)
+        return -1;
+    s->http_fd = bind_to(&address);
+    if (s->http_fd < 0)
+        return error_set_errno(error, ERR_FAILED, errno, "cannot listen on %.80s", s->params.http);
+    return 0;
+}
+
+uint64_t http_lease(const struct params *p)
+{
+    return PROCESS_BYTES + p->http_connections * CONNECTION_BYTES + p->http_streams * STREAM_BYTES +
+           p->http_buffer + BODY_COPIES * p->http_body;
+}
+
+/* Twice: malloc keeps what is free between what is not. */
+uint64_t http_growth(const struct params *p)
+{
+    return 2 * http_lease(p);
+}
+
+uint64_t http_kernel(const struct params *p)
+{
+    return p->http_connections * CONNECTION_KERNEL_BYTES;
+}

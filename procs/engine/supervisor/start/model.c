@@ -1,0 +1,229 @@
+/* The model, a GGUF file or an expert store: opened once, read by inspect in a process of its own
+ * under limits (a hostile file may take inspect's life, not ours), its index checked here before
+ * anything believes it. Then the parameters that depend on the model or the machine get their
+ * values. */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "lib/base/clock.h"
+#include "lib/base/log.h"
+#include "lib/model/limits.h"
+#include "lib/model/store/store.h"
+#include "lib/policy/presets/auto.h"
+#include "lib/tensor/tier.h"
+#include "procs/engine/supervisor/supervisor.h"
+
+#define INSPECT_NS      (60 * NS_PER_S)
+#define INSPECT_LOOK_MS 5
+#define DRIVE_LEAST     (20 * MIB) /* bytes per second of the slowest drive that is waited for */
+#define INDEX_MAX       (2 * GIB)
+
+static int model_open(struct supervisor *s, struct error *error)
+{
+    char path[PATH_MAX];
+    if (!realpath(s->options.model, path))
+        return error_set_errno(error, ERR_BAD_INPUT, errno, "cannot open model %.200s",
+                               s->options.model);
+    if (strlen(path) >= sizeof s->procs->model_path)
+        return error_set(error, ERR_BAD_INPUT, "the model's path is longer than %zu bytes",
+                         sizeof s->procs->model_path - 1);
+    strcpy(s->options.model, path);
+    s->model_fd = fd_high(open(path, O_RDONLY | O_CLOEXEC));
+    struct stat st;
+    if (s->model_fd < 0 || fstat(s->model_fd, &st) != 0)
+        return error_set_errno(error, ERR_BAD_INPUT, errno, "cannot open model %.200s", path);
+    if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
+        return error_set(error, ERR_BAD_INPUT, "model %.200s is neither a file nor a store", path);
+    /* inspect reads all of a store's model file, to check its hash */
+    struct stat inner = {0};
+    if (S_ISDIR(st.st_mode) && fstatat(s->model_fd, STORE_MODEL_FILE, &inner, 0) != 0)
+        inner.st_size = 0; /* inspect says what is missing */
+    s->inspect_ns = INSPECT_NS + (uint64_t)inner.st_size / DRIVE_LEAST * NS_PER_S;
+    return 0;
+}
+
+/* A signal that came while inspect works ends the start. */
+static bool interrupted(struct supervisor *s)
+{
+    struct signalfd_siginfo info;
+    while (read(s->signal_fd, &info, sizeof info) == (ssize_t)sizeof info)
+        if (info.ssi_signo != SIGCHLD)
+            return true;
+    return false;
+}
+
+static int inspect_wait(struct supervisor *s, pid_t pid, struct error *error)
+{
+    uint64_t limit = clock_now_ns() + s->inspect_ns;
+    int status;
+    for (;;) {
+        pid_t got = waitpid(pid, &status, WNOHANG);
+        if (got == pid)
+            break;
+        bool stop = interrupted(s);
+        if (stop || clock_now_ns() > limit) {
+            kill(pid, SIGKILL);
+            return error_set(error, stop ? ERR_CANCELLED : ERR_TIMEOUT, "reading %.200s %s",
+                             s->options.model, stop ? "was interrupted" : "took too long");
+        }
+        poll(NULL, 0, INSPECT_LOOK_MS);
+    }
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+        return 0;
+    /* Its own line on stderr has told why; this one is what remains the last. */
+    if (WIFEXITED(status))
+        return error_set(error, WEXITSTATUS(status) == 2 ? ERR_BAD_INPUT : ERR_FAILED, "%s", "");
+    return error_set(error, ERR_BAD_INPUT, "reading %.200s ended by signal %d (%s)",
+                     s->options.model, WTERMSIG(status), strsignal(WTERMSIG(status)));
+}
+
+/* Copies the blob behind the head of a segment made to its size, and checks it there: what was
+ * checked cannot change any more, inspect is gone. */
+static int model_segment(struct supervisor *s, int blob_fd, struct error *error)
+{
+    struct stat st;
+    if (fstat(blob_fd, &st) != 0 || st.st_size <= 0 || (uint64_t)st.st_size > INDEX_MAX)
+        return error_set(error, ERR_FAILED, "inspect wrote no index");
+    uint64_t bytes = (uint64_t)st.st_size;
+    struct segment *segment = &s->segments[SEGMENT_MODEL];
+    if (segment_create(SEGMENT_MODEL, s->run_tag, s->boot, SEGMENT_MODEL_OFFSET + bytes, segment,
+                       error) != 0)
+        return -1;
+    char *to = (char *)segment->base + SEGMENT_MODEL_OFFSET;
+    for (uint64_t at = 0; at < bytes;) {
+        ssize_t n = pread(blob_fd, to + at, bytes - at, (off_t)at);
+        if (n <= 0)
+            return error_set_errno(error, ERR_IO, n < 0 ? errno : EIO, "cannot read the index");
+        at += (uint64_t)n;
+    }
+    s->model = (struct model_index *)(void *)to;
+    if (model_index_check(s->model, bytes, error) != 0)
+        return -1;
+    return plan_behind(s->model, bytes, &s->plan, error);
+}
+
+static int inspect_run(struct supervisor *s, struct error *error)
+{
+    int blob_fd = fd_high(memfd_create("sluice-index", MFD_CLOEXEC));
+    if (blob_fd < 0)
+        return error_set_errno(error, ERR_FAILED, errno, "cannot make memory for the index");
+    int rc = -1;
+    pid_t pid = spawn_inspect(s, blob_fd, error);
+    if (pid > 0)
+        rc = inspect_wait(s, pid, error);
+    if (rc == 0)
+        rc = model_segment(s, blob_fd, error);
+    close(blob_fd);
+    return rc;
+}
+
+static uint64_t cores(void)
+{
+    cpu_set_t set;
+    int n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 0;
+    return n > 0 ? (uint64_t)n : 1;
+}
+
+/* A store was cut for as many loaders as it has stripes. */
+static void loaders_resolve(struct params *p, uint32_t stripes)
+{
+    if (stripes == 0 || p->loaders == stripes)
+        return;
+    if (p->loaders != 1)
+        log_info("--loaders %llu: the store has %u stripes, one loader for each",
+                 (unsigned long long)p->loaders, stripes);
+    p->loaders = stripes;
+}
+
+static int file_unchanged(int dir_fd, const char *path, const struct model_file_id *id,
+                          struct error *error)
+{
+    struct error why;
+    int fd = openat(dir_fd, path, O_RDONLY | O_CLOEXEC);
+    int status = fd < 0 ? error_set_errno(&why, ERR_GONE, errno, "cannot be opened any more")
+                        : model_file_unchanged(fd, id, &why);
+    if (fd >= 0)
+        close(fd);
+    return status == 0 ? 0 : error_set(error, why.code, "%.200s: %.180s", path, why.text);
+}
+
+static int model_unchanged(struct supervisor *s, struct error *error)
+{
+    const struct model_index *m = s->model;
+    if (m->stripe_count == 0)
+        return model_file_unchanged(s->model_fd, &m->file, error);
+    if (file_unchanged(s->model_fd, STORE_MODEL_FILE, &m->file, error) != 0)
+        return -1;
+    for (uint32_t i = 0; i < m->stripe_count; i++) {
+        const struct model_stripe *stripe = &model_index_stripes(m)[i];
+        if (file_unchanged(s->model_fd, stripe->path, &stripe->file, error) != 0)
+            return -1;
+    }
+    return 0;
+}
+
+int model_check_system(const struct supervisor *s, uint32_t system, struct knobs *knobs,
+                       struct error *error)
+{
+    const struct model_index *m = s->model;
+    uint64_t bytes[TIER__COUNT];
+    struct precision precision;
+    for (int t = 0; t < TIER__COUNT; t++)
+        bytes[t] = m->tier_entries[t] ? m->tier_slot_bytes[t] / m->tier_entries[t] : 0;
+    if (run_knobs(&s->params, system, s->plan, knobs, error) != 0)
+        return -1;
+    uint32_t candidate = auto_candidate(system);
+    double allowed = s->params.max_loss / 100;
+    if (allowed > 0 && knobs_lossy(knobs) &&
+        (candidate == UINT32_MAX || auto_lossless(candidate) ||
+         !auto_allowed(s->plan, candidate, allowed)))
+        return error_set(
+            error, ERR_BAD_INPUT,
+            "--max-loss %g%%: system '%s' may lose more, or no plan says what it loses",
+            s->params.max_loss, system_at(system)->name);
+    return knobs_precision(knobs, m->tier_mask, bytes, &precision, error);
+}
+
+static int params_resolve(struct supervisor *s, struct error *error)
+{
+    struct params *p = &s->params;
+    const struct model_hparams *h = &s->model->hparams;
+    if (p->threads == 0)
+        p->threads = cores();
+    if (p->ctx > h->context) {
+        log_info("--ctx %llu: the model was trained for %u tokens, taking that",
+                 (unsigned long long)p->ctx, h->context);
+        p->ctx = h->context;
+    }
+    loaders_resolve(p, s->model->stripe_count);
+    struct knobs knobs;
+    s->system = system_find(p->system);
+    if (s->system == POLICY_NONE)
+        return error_set(error, ERR_BAD_INPUT, "--system: there is no '%.40s'; there are %s",
+                         p->system, system_names());
+    if (model_check_system(s, s->system, &knobs, error) != 0)
+        return -1;
+    return devices_resolve(s, error);
+}
+
+int model_take(struct supervisor *s, struct error *error)
+{
+    if (getrandom(&s->boot, sizeof s->boot, 0) != (ssize_t)sizeof s->boot)
+        s->boot = clock_now_ns();
+    s->boot |= 1; /* 0 means "any" to segment_attach */
+    if (model_open(s, error) != 0 || inspect_run(s, error) != 0)
+        return -1;
+    if (model_unchanged(s, error) != 0)
+        return -1;
+    return params_resolve(s, error);
+}

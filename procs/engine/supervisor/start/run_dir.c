@@ -1,0 +1,89 @@
+/* The run directory: made, locked before anything listens in it, emptied at the end.
+ *
+ * The lock is held by an open file description that every child inherits: a successor of this run
+ * cannot start before the last child of a dead supervisor is gone, and with it the last mapping of
+ * its segments. The lock file itself stays: removing it would let a third process lock a new file
+ * of that name while a second one waits for this one. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lib/base/clock.h"
+#include "procs/engine/supervisor/supervisor.h"
+
+int fd_high(int fd)
+{
+    if (fd < 0)
+        return -1;
+    int high = fcntl(fd, F_DUPFD_CLOEXEC, FD_LEAST);
+    int saved = errno;
+    close(fd);
+    errno = saved;
+    return high;
+}
+
+/* Names of segments are short-lived, yet two runs of one name in different directories must not
+ * remove each other's. FNV-1a over the directory. */
+static uint32_t path_hash(const char *path)
+{
+    uint32_t hash = 2166136261u;
+    for (; *path; path++)
+        hash = (hash ^ (unsigned char)*path) * 16777619u;
+    return hash;
+}
+
+static bool is_socket_name(const char *name)
+{
+    static const char suffix[] = ".sock";
+    size_t n = strlen(name);
+    return n >= sizeof suffix && strcmp(name + n - (sizeof suffix - 1), suffix) == 0;
+}
+
+static void sockets_remove(const struct supervisor *s)
+{
+    DIR *dir = opendir(s->run_dir);
+    if (!dir)
+        return;
+    for (struct dirent *e; (e = readdir(dir)) != NULL;)
+        if (is_socket_name(e->d_name))
+            unlinkat(dirfd(dir), e->d_name, 0);
+    closedir(dir);
+}
+
+int run_dir_take(struct supervisor *s, struct error *error)
+{
+    if (run_dir_path(s->options.run, s->run_dir, error) != 0 ||
+        run_dir_create(s->run_dir, error) != 0)
+        return -1;
+    int fd = run_dir_lock(s->run_dir, LOCK_WAIT_NS / NS_PER_MS, error);
+    if (fd < 0)
+        return -1;
+    s->lock_fd = fd_high(fd);
+    if (s->lock_fd < 0)
+        return error_set_errno(error, ERR_FAILED, errno, "cannot move a descriptor");
+    snprintf(s->run_tag, sizeof s->run_tag, "%s-%08x", s->options.run, path_hash(s->run_dir));
+    segment_remove_stale(s->run_tag);
+    sockets_remove(s);
+    return 0;
+}
+
+/* The directory of a look at the ledger: its name is this process's, so that nobody waits for its
+ * lock. */
+void run_dir_remove(const struct supervisor *s)
+{
+    char lock[ENDPOINT_BYTES + sizeof RUN_LOCK_FILE];
+    if (s->lock_fd < 0)
+        return;
+    snprintf(lock, sizeof lock, "%s/%s", s->run_dir, RUN_LOCK_FILE);
+    unlink(lock);
+    rmdir(s->run_dir);
+}
+
+void run_dir_clear(const struct supervisor *s)
+{
+    if (s->lock_fd >= 0)
+        sockets_remove(s);
+}

@@ -1,0 +1,137 @@
+/* The segments: made, signed and formatted here before any child exists. Processes that may only
+ * look get a second, read-only descriptor: a wild write of theirs faults instead of spoiling what
+ * others believe. */
+#include <errno.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "lib/base/assert.h"
+#include "lib/base/log.h"
+#include "procs/engine/supervisor/supervisor.h"
+#include "shm/rings/access_log.h"
+#include "shm/rings/gates.h"
+
+#define SHM_DIR "/dev/shm"
+
+static const struct model_hparams *hparams(const struct supervisor *s)
+{
+    return &s->model->hparams;
+}
+
+static uint64_t segment_size(const struct supervisor *s, enum segment_kind kind)
+{
+    const struct model_hparams *h = hparams(s);
+    switch (kind) {
+    case SEGMENT_MODEL: return SEGMENT_MODEL_OFFSET + s->model->bytes;
+    case SEGMENT_DIRECTORY: return directory_bytes(s->model);
+    case SEGMENT_ARENA: return s->layout.bytes;
+    case SEGMENT_GATES: return gates_bytes(h->layers, h->hidden, h->experts);
+    case SEGMENT_USES: return uses_bytes();
+    case SEGMENT_KV: return kv_bytes(h, (uint32_t)s->params.ctx);
+    case SEGMENT_PROCS: return procs_bytes();
+    case SEGMENT__COUNT: break;
+    }
+    sl_panic("segment %d has no size", (int)kind);
+}
+
+/* What the segments cost at most beside the arena's payload and the KV rows. Token logs grow with
+ * use: two full ones are held here, what is more the ledger sees as it comes. */
+uint64_t segments_fixed_bytes(const struct supervisor *s)
+{
+    uint64_t bytes = PAGE_BYTES; /* the arena's header page */
+    static const enum segment_kind whole[] = {SEGMENT_MODEL, SEGMENT_DIRECTORY, SEGMENT_GATES,
+                                              SEGMENT_USES, SEGMENT_PROCS};
+    for (size_t i = 0; i < ARRAY_LEN(whole); i++)
+        bytes += align_up(segment_size(s, whole[i]), PAGE_BYTES);
+    uint64_t log = align_up(s->params.ctx * (sizeof(uint32_t) + sizeof(float)), PAGE_BYTES);
+    return bytes + align_up(sizeof(struct kv_head), PAGE_BYTES) + 2 * (log + 2 * PAGE_BYTES);
+}
+
+/* /dev/shm is often small in containers; running into its end later would be a failure in the
+ * middle of somebody's text. */
+int segments_room(struct supervisor *s, struct error *error)
+{
+    struct statvfs fs;
+    if (statvfs(SHM_DIR, &fs) != 0)
+        return error_set_errno(error, ERR_FAILED, errno, "cannot look at " SHM_DIR);
+    uint64_t room = (uint64_t)fs.f_bavail * fs.f_frsize;
+    for (int kind = 0; kind < SEGMENT__COUNT; kind++)
+        if (s->segments[kind].fd >= 0)
+            room += segment_allocated_bytes(s->segments[kind].fd); /* ours already */
+    const struct ledger_plan *plan = &s->budget.plan;
+    uint64_t need = plan->quota + s->budget.facts.segments_bytes + s->budget.facts.kv_bytes;
+    if (room >= need)
+        return 0;
+    char have[16], want[16];
+    return error_set(error, ERR_NO_MEMORY,
+                     SHM_DIR " has %s free, this budget needs %s: enlarge it (mount -o "
+                             "remount,size=..., docker run --shm-size=...) or lower --budget",
+                     bytes_format(room, have), bytes_format(need, want));
+}
+
+static int make_one(struct supervisor *s, enum segment_kind kind, struct error *error)
+{
+    struct segment *segment = &s->segments[kind];
+    if (kind != SEGMENT_MODEL &&
+        segment_create(kind, s->run_tag, s->boot, segment_size(s, kind), segment, error) != 0)
+        return -1;
+    segment->fd = fd_high(segment->fd);
+    if (segment->fd < 0)
+        return error_set_errno(error, ERR_FAILED, errno, "cannot move a descriptor");
+    int readonly = segment_reopen_readonly(segment->fd, error);
+    if (readonly < 0)
+        return -1;
+    s->segments_readonly[kind] = fd_high(readonly);
+    return s->segments_readonly[kind] < 0
+               ? error_set_errno(error, ERR_FAILED, errno, "cannot move a descriptor")
+               : 0;
+}
+
+static void format_procs(struct supervisor *s)
+{
+    struct procs_head *head = s->segments[SEGMENT_PROCS].base;
+    procs_format(head, &s->params, (uint32_t)s->params.loaders);
+    strcpy(head->run_dir, s->run_dir);
+    strcpy(head->model_path, s->options.model);
+    atomic_store(&head->system_wanted, s->system);
+    atomic_store(&head->system_now, s->system);
+    s->procs = head;
+    s->row = &head->row[procs_row_of(SERVICE_SUPERVISOR, 0)];
+    atomic_store(&s->row->pid, (int32_t)getpid());
+    atomic_store(&s->row->incarnation, 1);
+    atomic_store(&s->row->state, PROC_READY);
+}
+
+static int format_all(struct supervisor *s, struct error *error)
+{
+    const struct model_hparams *h = hparams(s);
+    directory_format(s->segments[SEGMENT_DIRECTORY].base, s->model, &s->layout,
+                     (uint32_t)s->params.loaders);
+    gates_format(s->segments[SEGMENT_GATES].base, h->layers, h->hidden, h->experts);
+    kv_format(s->segments[SEGMENT_KV].base, h, (uint32_t)s->params.ctx);
+    format_procs(s);
+    return directory_attach(s->segments[SEGMENT_DIRECTORY].fd, true, s->boot, s->model,
+                            &s->directory, error);
+}
+
+int segments_make(struct supervisor *s, struct error *error)
+{
+    for (int kind = 0; kind < SEGMENT__COUNT; kind++)
+        if (make_one(s, (enum segment_kind)kind, error) != 0)
+            return -1;
+    return format_all(s, error);
+}
+
+void segments_drop(struct supervisor *s)
+{
+    /* The names are gone since their creation: closing the last descriptor frees everything. The
+     * directory shares its descriptor with segments[]. */
+    for (int kind = 0; kind < SEGMENT__COUNT; kind++) {
+        if (s->segments[kind].fd >= 0)
+            close(s->segments[kind].fd);
+        if (s->segments_readonly[kind] >= 0)
+            close(s->segments_readonly[kind]);
+        s->segments[kind].fd = s->segments_readonly[kind] = -1;
+    }
+}

@@ -1,0 +1,174 @@
+/* sluice-run: the supervisor, the first process of an engine and the only one a person starts.
+ *
+ * It takes the run directory, lets inspect read the model, works out the budget, makes the shared
+ * memory, spawns the children in the order of config/services.tbl.h, watches and replaces them,
+ * keeps the ledger, and answers the control endpoint.
+ *
+ * Shared memory:  creates every segment; writes the constants before any child exists, afterwards
+ *                 quota, throttles and draining in the directory's header, its columns of the
+ *                 process table, and the pin bits of the dead (directory_sweep). It never touches
+ *                 weights and never waits for anything in shared memory.
+ * Messages:       CONTROL to each child, ACK back (ipc/channel/messages.tbl.h); JSON from clients.
+ * When others die: loader - its row says so, the cache cleans, then a successor; compute, predictor
+ *                 - pins swept, successor at once; cache - successor after it was reaped; inspect -
+ *                 the start fails with its reason.
+ * When it dies:   every child sees the end of its lifeline and exits; the segments have no names
+ *                 any more and go with their last mapping; the run lock is free when the last child
+ *                 is gone. The text that was being made is lost. Nothing else is.
+ * Trust:          the command line and control requests are foreign; the model's index is checked
+ *                 after inspect wrote it; children's rows are read as numbers only.
+ * Known limits:   one run per run directory; the wall (cgroup) only where one may be made. */
+#include <errno.h>
+#include <fcntl.h>
+#include <malloc.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "lib/base/clock.h"
+#include "lib/base/log.h"
+#include "procs/engine/supervisor/supervisor.h"
+
+#define STACK_BYTES (256 * KIB)
+
+#ifndef PR_THP_DISABLE_EXCEPT_ADVISED
+#define PR_THP_DISABLE_EXCEPT_ADVISED (1 << 1)
+#endif
+
+static struct supervisor the_supervisor;
+
+static void init(struct supervisor *s)
+{
+    s->magic = SUPERVISOR_MAGIC;
+    s->lock_fd = s->http_fd = s->model_fd = s->signal_fd = s->timer_fd = -1;
+    s->lifeline[0] = s->lifeline[1] = -1;
+    for (int kind = 0; kind < SEGMENT__COUNT; kind++)
+        s->segments[kind].fd = s->segments_readonly[kind] = -1;
+    s->started_ns = clock_now_ns();
+    const char *test = getenv("SLUICE_TEST");
+    s->test = test && strcmp(test, "1") == 0;
+}
+
+/* Limits that children inherit, and the same for ourselves: small stacks, one malloc arena, no huge
+ * pages behind the ledger's back, no core files of gigabytes of shared memory. */
+static void limit_self(void)
+{
+    struct rlimit limit;
+    pthread_attr_t attributes;
+    mallopt(M_ARENA_MAX, 1);
+    mallopt(M_TRIM_THRESHOLD, 128 * 1024);
+    /* Of the arena they are asked for (shm/segment/huge.c), and mapped as such where only the
+     * others can be forbidden: since Linux 6.18. */
+    if (prctl(PR_SET_THP_DISABLE, 1, PR_THP_DISABLE_EXCEPT_ADVISED, 0, 0) != 0)
+        prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
+    if (getrlimit(RLIMIT_STACK, &limit) == 0) {
+        limit.rlim_cur = STACK_BYTES;
+        setrlimit(RLIMIT_STACK, &limit);
+    }
+    setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, STACK_BYTES);
+    pthread_setattr_default_np(&attributes);
+    pthread_attr_destroy(&attributes);
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+        limit.rlim_cur = limit.rlim_max < 4096 ? limit.rlim_max : 4096;
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
+static int lifeline_make(struct supervisor *s, struct error *error)
+{
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0)
+        return error_set_errno(error, ERR_FAILED, errno, "cannot make the lifeline");
+    s->lifeline[0] = fd_high(ends[0]);
+    s->lifeline[1] = fd_high(ends[1]);
+    return s->lifeline[0] < 0 || s->lifeline[1] < 0
+               ? error_set_errno(error, ERR_FAILED, errno, "cannot move a descriptor")
+               : 0;
+}
+
+static int start(struct supervisor *s, struct error *error)
+{
+    enum log_level least;
+    if (log_level_parse(s->params.log_level, &least))
+        log_init("run", least);
+    if (spawn_programs_dir(s, error) != 0)
+        return -1;
+    if (run_dir_take(s, error) != 0) /* before anything listens or is created */
+        return -1;
+    if (loop_open(s, error) != 0) /* signals, before inspect runs */
+        return -1;
+    if (http_listen(s, error) != 0) /* what cannot work is said before the model is read */
+        return -1;
+    if (cgroup_enter(s, error) != 0) /* before anything is touched that should be charged to it */
+        return -1;
+    if (model_take(s, error) != 0)
+        return -1;
+    if (s->options.print_memory)
+        return outlook_print(s, error);
+    if (budget_start(s, error) != 0 || segments_room(s, error) != 0) /* needs the model */
+        return -1;
+    auto_start(s); /* needs the budget; says which system the others begin with */
+    if (segments_make(s, error) != 0 || lifeline_make(s, error) != 0)
+        return -1;
+    if (children_make(s, error) != 0) /* their listeners; needs the process table */
+        return -1;
+    budget_publish(s);
+    return control_open(s, error);
+}
+
+/* For people, and the last line: clients that start an engine show it as the reason. */
+static int report(const struct error *error, int status)
+{
+    if (error->text[0])
+        fprintf(stderr, "error: %s\n", error->text);
+    return status;
+}
+
+/* What must not be left behind: answers, socket files, the cgroup. Connections are not closed one
+ * by one: closing sockets of NNG while its threads work on them can block for ever, and the end of
+ * the process closes them just as well. For the same reason exit(3), which runs the libraries'
+ * destructors under those threads, is not called. */
+static _Noreturn void finish(struct supervisor *s, const struct error *error, int status)
+{
+    control_finish(s);
+    segments_drop(s);
+    run_dir_clear(s);
+    if (s->options.print_memory)
+        run_dir_remove(s);
+    cgroup_leave(s);
+    report(error, status);
+    fflush(NULL);
+    _exit(status);
+}
+
+int main(int argc, char **argv)
+{
+    struct supervisor *s = &the_supervisor;
+    struct error error = {0};
+    log_init("run", LOG_LEVEL_INFO);
+    init(s);
+    if (options_take(s, argc, argv, &error) != 0)
+        return report(&error, error_exit_status(error.code));
+    if (s->options.help) {
+        options_help();
+        return 0;
+    }
+    if (s->options.version) {
+        printf("sluice %s\n", SLUICE_VERSION);
+        return 0;
+    }
+    limit_self();
+    notify_take(s);
+    if (start(s, &error) != 0)
+        finish(s, &error, error_exit_status(error.code));
+    if (s->options.print_memory)
+        finish(s, &s->end_error, 0);
+    loop_run(s);
+    finish(s, &s->end_error, s->exit_status);
+}

@@ -1,0 +1,130 @@
+/* How fast the kernels go through weights that no cache holds: what decoding with everything
+ * resident comes to. Matrices of an expert's shape, one token's row, every thread its own part. */
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/bytes.h"
+#include "lib/base/clock.h"
+#include "lib/io/bulk.h"
+#include "lib/kernels/kernels.h"
+#include "lib/tensor/tensor_type.h"
+#include "procs/tools/doctor/doctor.h"
+
+#define WEIGHTS_BYTES (128 * MIB)
+/* The best of several short runs: others' work on the machine slows a run, nothing hastens one. */
+#define RUNS        10
+#define RUN_NS      (60 * NS_PER_MS)
+#define THREADS_MAX 64u
+
+struct worker {
+    pthread_t thread;
+    const struct kernel_ops *ops;
+    struct kernel_matrix matrix; /* of the first one */
+    uint64_t count;              /* matrices, one behind the other */
+    const void *x;
+    float *y;
+    uint64_t deadline_ns;
+    uint64_t bytes, ns; /* result */
+};
+
+static void *work(void *arg)
+{
+    struct worker *w = arg;
+    uint64_t began = clock_now_ns(), now = began, bytes = w->matrix.row_bytes * w->matrix.n;
+    while (now < w->deadline_ns) {
+        for (uint64_t i = 0; i < w->count; i++) {
+            struct kernel_matrix m = w->matrix;
+            m.data = (const char *)m.data + i * bytes;
+            w->ops->matmul(&m, 0, m.n, w->x, 0, 1, w->y, m.n);
+        }
+        w->bytes += w->count * bytes;
+        now = clock_now_ns();
+    }
+    w->ns = now - began;
+    return NULL;
+}
+
+/* The type whose weights take so many bytes; files mix types, the mean is nearest to most. */
+static enum tensor_type nearest_type(double bytes_per_weight)
+{
+    return bytes_per_weight < 0.8   ? TENSOR_Q4_0
+           : bytes_per_weight < 1.5 ? TENSOR_Q8_0
+           : bytes_per_weight < 3   ? TENSOR_F16
+                                    : TENSOR_F32;
+}
+
+static double run_workers(struct worker *workers, unsigned count)
+{
+    double rate = 0;
+    unsigned started = 0;
+    uint64_t deadline = clock_now_ns() + RUN_NS;
+    for (; started < count; started++) {
+        workers[started].deadline_ns = deadline;
+        if (pthread_create(&workers[started].thread, NULL, work, &workers[started]) != 0)
+            break;
+    }
+    for (unsigned i = 0; i < started; i++) {
+        pthread_join(workers[i].thread, NULL);
+        if (workers[i].ns > 0)
+            rate += (double)workers[i].bytes * 1e9 / (double)workers[i].ns;
+    }
+    return rate;
+}
+
+static double with_weights(const struct kernel_ops *ops, struct kernel_matrix matrix, char *weights,
+                           uint64_t bytes, unsigned threads)
+{
+    static struct worker workers[THREADS_MAX];
+    uint64_t one = matrix.row_bytes * matrix.n, each = bytes / threads / one;
+    size_t row = kernel_activation_bytes(matrix.type, matrix.k);
+    float *x = bulk_buffer(matrix.k * sizeof *x),
+          *y = bulk_buffer((uint64_t)threads * matrix.n * sizeof *y);
+    char *prepared = bulk_buffer(row);
+    double rate = 0;
+    if (x && y && prepared && each > 0) {
+        for (uint32_t i = 0; i < matrix.k; i++)
+            x[i] = 0.5f;
+        ops->activation(matrix.type, x, matrix.k, prepared);
+        for (unsigned t = 0; t < threads; t++) {
+            workers[t] = (struct worker){.ops = ops,
+                                         .matrix = matrix,
+                                         .count = each,
+                                         .x = prepared,
+                                         .y = y + (uint64_t)t * matrix.n};
+            workers[t].matrix.data = weights + t * each * one;
+        }
+        for (int run = 0; run < RUNS; run++) {
+            for (unsigned t = 0; t < threads; t++)
+                workers[t].bytes = workers[t].ns = 0;
+            double once = run_workers(workers, threads);
+            rate = once > rate ? once : rate;
+        }
+    }
+    free(x);
+    free(y);
+    free(prepared);
+    return rate;
+}
+
+double compute_rate(uint32_t hidden, uint32_t inner, double bytes_per_weight, uint64_t model_bytes)
+{
+    const struct kernel_ops *ops = kernel_ops_select(NULL);
+    struct kernel_matrix matrix = {.k = hidden, .n = inner, .type = nearest_type(bytes_per_weight)};
+    unsigned threads = machine_processors();
+    threads = threads < THREADS_MAX ? threads : THREADS_MAX;
+    if (hidden == 0 || hidden > KERNEL_K_MAX || inner == 0 ||
+        !tensor_type_row_bytes(matrix.type, hidden, &matrix.row_bytes))
+        return 0;
+    /* A small model stays in the processor's caches: so do as many bytes as it has. */
+    uint64_t bytes = model_bytes < WEIGHTS_BYTES ? model_bytes : WEIGHTS_BYTES;
+    uint64_t least = threads * matrix.row_bytes * matrix.n;
+    bytes = bytes > least ? bytes : least;
+    char *weights = bulk_buffer(bytes);
+    if (!weights)
+        return 0;
+    memset(weights, 0, bytes); /* backed; zeros take as long as numbers */
+    double rate = with_weights(ops, matrix, weights, bytes, threads);
+    free(weights);
+    return rate;
+}

@@ -1,0 +1,195 @@
+/* sluice doctor: what this machine can do, and what that means for sluice.
+ *
+ * Measures a drive (by reading a file, or a scratch file in a directory) and the memory, and looks
+ * at what an engine needs. Talks to no engine, changes nothing, leaves nothing behind: the scratch
+ * file has no name. Takes at most 256 MiB of memory and of the drive at a time. */
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/bytes.h"
+#include "procs/clients/common/options.h"
+#include "procs/tools/doctor/doctor.h"
+
+#define SECONDS_DEFAULT      10
+#define EXPERT_BYTES_DEFAULT (4 * MIB)
+#define EXPERT_BYTES_MAX     (16 * MIB) /* sixteen of them are read at once */
+
+#define PATHS_MAX 16
+
+struct doctor {
+    const char *paths[PATHS_MAX], *model;
+    uint32_t path_count;
+    uint64_t expert_bytes; /* 0: not given */
+    double seconds;
+    struct params params; /* of the engine that would run the model */
+    bool json, skip_drive;
+};
+
+static void usage(FILE *out)
+{
+    fprintf(
+        out,
+        "usage: sluice doctor [-m FILE] [--path DIR|FILE]... [options]\n"
+        "\n"
+        "Measures what sluice depends on, and says what it means; with a model, which budget is\n"
+        "good for it here, how fast it may become, and what to change. Less than 20 seconds.\n"
+        "\n"
+        "  -m, --model FILE       a model: floor, budget, estimated tokens per second, advice\n"
+        "  -p, --path DIR|FILE    a drive to read: a model, or a directory for a scratch file; "
+        "may\n"
+        "                         be repeated (default: the model, else the current directory)\n"
+        "      --expert-bytes N   largest read (default: the model's, else 4MiB): one expert\n"
+        "      --seconds N        for all drives together (default %d)\n"
+        "      --no-drive         leave the drives out\n"
+        "  -o, --output text|json (default text)\n"
+        "      --json             the same as --output json\n"
+        "\n"
+        "Parameters of the engine that would run the model:\n",
+        SECONDS_DEFAULT);
+    params_help(out);
+}
+
+enum { OPT_EXPERT = 256, OPT_SECONDS, OPT_NO_DRIVE, OPT_JSON };
+
+static const struct option options[] = {
+    {"model", 1, NULL, 'm'},
+    {"path", 1, NULL, 'p'},
+    {"expert-bytes", 1, NULL, OPT_EXPERT},
+    {"seconds", 1, NULL, OPT_SECONDS},
+    {"no-drive", 0, NULL, OPT_NO_DRIVE},
+    {"output", 1, NULL, 'o'},
+    {"json", 0, NULL, OPT_JSON},
+    {"help", 0, NULL, 'h'},
+    {NULL, 0, NULL, 0},
+};
+
+static int set_expert(struct doctor *d, const char *text, struct error *error)
+{
+    if (!bytes_parse(text, &d->expert_bytes) || d->expert_bytes < PAGE_BYTES ||
+        d->expert_bytes > EXPERT_BYTES_MAX)
+        return error_set(error, ERR_BAD_INPUT, "--expert-bytes: '%.40s' is not from 4KiB to 16MiB",
+                         text);
+    return 0;
+}
+
+static int one_option(struct doctor *d, int option, const char *value, struct error *error)
+{
+    int64_t number;
+    switch (option) {
+    case 'm': d->model = value; return 0;
+    case 'p':
+        if (d->path_count == PATHS_MAX)
+            return error_set(error, ERR_BAD_INPUT, "--path: %d drives at most", PATHS_MAX);
+        d->paths[d->path_count++] = value;
+        return 0;
+    case OPT_JSON: d->json = true; return 0;
+    case OPT_EXPERT: return set_expert(d, value, error);
+    case OPT_SECONDS:
+        if (option_i64("--seconds", value, 1, 600, &number, error) != 0)
+            return -1;
+        d->seconds = (double)number;
+        return 0;
+    case OPT_NO_DRIVE: d->skip_drive = true; return 0;
+    case 'o':
+        d->json = strcmp(value, "json") == 0;
+        if (!d->json && strcmp(value, "text") != 0)
+            return error_set(error, ERR_BAD_INPUT, "--output: '%.40s' is not text or json", value);
+        return 0;
+    case 'h': usage(stdout); exit(fflush(stdout) == 0 ? 0 : 1);
+    default: return error_set(error, ERR_BAD_INPUT, "see sluice doctor --help");
+    }
+}
+
+static int parse(struct doctor *d, int argc, char **argv, struct error *error)
+{
+    int option;
+    params_defaults(&d->params);
+    if (params_take_args(&d->params, &argc, argv, error) != 0)
+        return -1;
+    while ((option = getopt_long(argc, argv, "m:p:o:h", options, NULL)) != -1)
+        if (one_option(d, option, optarg, error) != 0)
+            return -1;
+    if (optind < argc)
+        return error_set(error, ERR_BAD_INPUT, "'%.80s' is not an option", argv[optind]);
+    return 0;
+}
+
+/* Where to read when nobody said: the model, if it is a file. A store is a directory, and gets a
+ * scratch file on its drive. */
+static void default_path(struct doctor *d)
+{
+    if (d->path_count == 0)
+        d->paths[d->path_count++] = d->model ? d->model : ".";
+}
+
+/* Bytes of one expert, as large as doctor reads. */
+static uint64_t expert_bytes_of(const struct doctor *d, const json_t *outlook)
+{
+    if (d->expert_bytes)
+        return d->expert_bytes;
+    if (!outlook)
+        return EXPERT_BYTES_DEFAULT;
+    struct model_facts m = model_facts_of(outlook);
+    uint64_t mean = m.expert_count ? m.expert_bytes / m.expert_count : EXPERT_BYTES_DEFAULT;
+    mean = align_up(mean ? mean : 1, PAGE_BYTES);
+    return mean < EXPERT_BYTES_MAX ? mean : EXPERT_BYTES_MAX;
+}
+
+/* Every drive, under "drive", "drive 2", ...; experts are striped, so that their rates add up. */
+static int examine_drives(struct findings *f, struct doctor *d, const json_t *outlook,
+                          struct machine_facts *facts, struct error *error)
+{
+    default_path(d);
+    for (uint32_t i = 0; i < d->path_count; i++) {
+        char section[24] = "drive";
+        struct drive_result result;
+        struct drive_plan plan = {.path = d->paths[i],
+                                  .expert_bytes = expert_bytes_of(d, outlook),
+                                  .chunk_bytes = align_down(d->params.chunk, PAGE_BYTES),
+                                  .seconds = d->seconds / d->path_count};
+        if (i > 0)
+            snprintf(section, sizeof section, "drive %u", i + 1);
+        if (drive_examine(f, section, &plan, &result, error) != 0)
+            return -1;
+        for (uint32_t k = 0; k < ESTIMATE_DEPTHS; k++)
+            facts->read_bytes_per_s[k] += result.bytes_per_s[k];
+        facts->chunk_bytes = result.chunk_bytes;
+        facts->scratch = facts->scratch || result.scratch;
+    }
+    return 0;
+}
+
+static int examine(struct findings *f, struct doctor *d, struct error *error)
+{
+    struct machine_facts facts = {.chunk_bytes = MIB / 4};
+    json_t *outlook = d->model ? model_outlook(d->model, &d->params, error) : NULL;
+    if (d->model && !outlook)
+        return -1;
+    int rc = d->skip_drive ? 0 : examine_drives(f, d, outlook, &facts, error);
+    if (rc == 0) {
+        memory_examine(f);
+        machine_examine(f, &facts);
+        if (outlook)
+            model_examine(f, outlook, &facts);
+        findings_print(f, d->json);
+        if (fflush(stdout) != 0)
+            rc = error_set(error, ERR_FAILED, "cannot write to standard output");
+    }
+    json_decref(outlook);
+    return rc;
+}
+
+int main(int argc, char **argv)
+{
+    struct doctor d = {.seconds = SECONDS_DEFAULT};
+    struct error error;
+    struct findings findings;
+    if (parse(&d, argc, argv, &error) != 0)
+        return report("doctor", &error);
+    findings_open(&findings);
+    int rc = examine(&findings, &d, &error);
+    findings_close(&findings);
+    return rc == 0 ? 0 : report("doctor", &error);
+}

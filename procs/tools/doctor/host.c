@@ -1,0 +1,277 @@
+/* What the machine is, without measuring: processors, memory, instruction sets, io_uring, cgroups,
+ * /dev/shm, limits. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "lib/base/bytes.h"
+#include "lib/io/io.h"
+#include "lib/kernels/kernels.h"
+#include "procs/tools/doctor/doctor.h"
+
+#define FREED_LISTS_MANY (64 * MIB)
+
+unsigned machine_processors(void)
+{
+    cpu_set_t set;
+    return sched_getaffinity(0, sizeof set, &set) == 0 ? (unsigned)CPU_COUNT(&set) : 1;
+}
+
+/* The first line of a file that begins with `key`: what follows its colon. "" when there is none.
+ */
+static void line_of(const char *path, const char *key, char *out, size_t bytes)
+{
+    char line[4096]; /* flags of a processor */
+    FILE *f = fopen(path, "re");
+    *out = 0;
+    while (f && fgets(line, sizeof line, f)) {
+        if (strncmp(line, key, strlen(key)) != 0)
+            continue;
+        line[strcspn(line, "\n")] = 0;
+        const char *from = *key ? strchr(line, ':') : line;
+        from = from ? from + (*key ? 1 : 0) : "";
+        snprintf(out, bytes, "%s", from + strspn(from, " \t"));
+        break;
+    }
+    if (f)
+        fclose(f);
+}
+
+static uint64_t meminfo(const char *key)
+{
+    char text[64];
+    line_of("/proc/meminfo", key, text, sizeof text);
+    return strtoull(text, NULL, 10) * KIB;
+}
+
+static void size_finding(struct findings *f, const char *section, const char *name, uint64_t bytes,
+                         const char *meaning)
+{
+    char text[16];
+    finding(f, section, name, json_integer((json_int_t)bytes), bytes_format(bytes, text), "%s",
+            meaning);
+}
+
+static void examine_processors(struct findings *f)
+{
+    char text[64];
+    struct utsname system;
+    line_of("/proc/cpuinfo", "model name", text, sizeof text);
+    finding(f, "processor", "model", json_string(*text ? text : "unknown"), NULL, "%s", "");
+    finding(f, "processor", "processors", json_integer(machine_processors()), NULL,
+            "that this process may use: --threads takes as many unless told otherwise");
+    line_of("/proc/cpuinfo", "cpu MHz", text, sizeof text);
+    finding(f, "processor", "mhz", json_real(strtod(text, NULL)), NULL,
+            "now; decoding scales with it as long as memory keeps up");
+    if (uname(&system) == 0)
+        finding(f, "processor", "kernel", json_string(system.release), NULL, "%s", "");
+}
+
+static void examine_kernels(struct findings *f)
+{
+    static const char *const meaning[ISA__COUNT] = {"works everywhere, and is slow",
+                                                    "several times faster than generic",
+                                                    "fastest where the prompt is long"};
+    for (int i = 0; i < ISA__COUNT; i++) {
+        finding(f, "instructions", kernel_isa_word((uint64_t)i),
+                json_boolean(kernel_ops_of((enum kernel_isa)i) != NULL), NULL, "%s", meaning[i]);
+    }
+    finding(f, "instructions", "chosen", json_string(kernel_ops_select(NULL)->name), NULL,
+            "what --isa auto takes");
+}
+
+/* Bytes of freed pages that the kernel keeps for each processor, at most, in the order in which
+ * they were freed; since Linux 6.7 up to an eighth of the memory. 0: older, or not told. */
+static uint64_t freed_lists_bytes(void)
+{
+    char line[128];
+    uint64_t most = 0, pages;
+    FILE *f = fopen("/proc/zoneinfo", "re");
+    while (f && fgets(line, sizeof line, f))
+        if (sscanf(line, " high_max: %" SCNu64, &pages) == 1 && pages > most)
+            most = pages;
+    if (f)
+        fclose(f);
+    return most * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+static bool is_virtual(void)
+{
+    char text[4096];
+    line_of("/proc/cpuinfo", "flags", text, sizeof text);
+    return strstr(text, " hypervisor") != NULL;
+}
+
+static void examine_memory(struct findings *f, struct machine_facts *facts)
+{
+    struct statvfs fs;
+    char text[64];
+    size_finding(f, "memory", "total", meminfo("MemTotal"), "");
+    size_finding(f, "memory", "available", meminfo("MemAvailable"), "--budget 0 takes half of it");
+    size_finding(f, "memory", "swap", meminfo("SwapTotal"),
+                 "nothing of an engine should ever be there: a budget above memory would");
+    facts->swap = meminfo("SwapTotal") > 0;
+    if (statvfs("/dev/shm", &fs) == 0) {
+        facts->shm_free = (uint64_t)fs.f_bavail * fs.f_frsize;
+        size_finding(f, "memory", "dev_shm", (uint64_t)fs.f_blocks * fs.f_frsize,
+                     "arena and KV cache lie here: a budget beyond it fails");
+        size_finding(f, "memory", "dev_shm_free", (uint64_t)fs.f_bavail * fs.f_frsize,
+                     "of it now free");
+    } else {
+        finding(f, "memory", "dev_shm", json_null(), "missing", "no engine can start without it");
+    }
+    line_of("/sys/kernel/mm/transparent_hugepage/shmem_enabled", "", text, sizeof text);
+    char *chosen = strchr(text, '['); /* "always [never] deny" */
+    if (chosen)
+        chosen[strcspn(chosen, "]")] = 0;
+    finding(f, "memory", "shmem_huge_pages", json_string(chosen ? chosen + 1 : "unknown"), NULL,
+            "of no matter: sluice asks for its own (--huge-pages)");
+    size_finding(f, "memory", "freed_lists", freed_lists_bytes(),
+                 "of each processor at most: an engine that starts when another has ended gets "
+                 "them first, in no order; a virtual drive is slower then");
+    facts->freed_pages = is_virtual() && freed_lists_bytes() >= FREED_LISTS_MANY;
+}
+
+static void examine_uring(struct findings *f, struct machine_facts *facts)
+{
+    struct error error;
+    int fd;
+    char text[16];
+    struct io *io = io_backend_uring.open(8, &fd, &error);
+    if (io)
+        io_backend_uring.close(io);
+    facts->io_uring = io != NULL;
+    line_of("/proc/sys/kernel/io_uring_disabled", "", text, sizeof text);
+    finding(f, "reading", "io_uring", json_boolean(io != NULL), NULL, "%s",
+            io ? "--backend auto takes it" : error.text);
+    if (*text)
+        finding_quiet(f, "reading", "io_uring_disabled", json_integer(strtol(text, NULL, 10)));
+    finding(f, "reading", "pread", json_true(), NULL,
+            "threads that block: the way without io_uring");
+}
+
+static void limit_finding(struct findings *f, const char *name, int which, bool bytes,
+                          const char *meaning)
+{
+    struct rlimit limit;
+    char text[32];
+    if (getrlimit((__rlimit_resource_t)which, &limit) != 0)
+        return;
+    if (limit.rlim_cur == RLIM_INFINITY)
+        snprintf(text, sizeof text, "unlimited");
+    else if (bytes)
+        bytes_format(limit.rlim_cur, text);
+    else
+        snprintf(text, sizeof text, "%llu", (unsigned long long)limit.rlim_cur);
+    finding(f, "limits", name,
+            limit.rlim_cur == RLIM_INFINITY ? json_null()
+                                            : json_integer((json_int_t)limit.rlim_cur),
+            text, "%s", meaning);
+}
+
+static void examine_limits(struct findings *f)
+{
+    limit_finding(f, "memlock", RLIMIT_MEMLOCK, true,
+                  "old kernels count io_uring's rings here; sluice locks nothing");
+    limit_finding(f, "nofile", RLIMIT_NOFILE, false,
+                  "every client connection is one; 1024 is plenty for one engine");
+    limit_finding(f, "nproc", RLIMIT_NPROC, false, "threads of all processes of this user");
+}
+
+/* ---- cgroups ---- */
+
+/* Mount point of the memory controller of that version, "" when there is none. */
+static void find_mount(int version, char out[PATH_MAX])
+{
+    char line[2 * PATH_MAX], where[PATH_MAX], type[64], options[512];
+    FILE *f = fopen("/proc/self/mounts", "re");
+    *out = 0;
+    while (f && !*out && fgets(line, sizeof line, f)) {
+        if (sscanf(line, "%*s %4095s %63s %511s", where, type, options) != 3)
+            continue;
+        if (version == 2 ? strcmp(type, "cgroup2") == 0
+                         : strcmp(type, "cgroup") == 0 && strstr(options, ",memory"))
+            snprintf(out, PATH_MAX, "%s", where);
+    }
+    if (f)
+        fclose(f);
+}
+
+/* The directory of this process in that hierarchy. */
+static bool own_group(int version, char out[PATH_MAX])
+{
+    char mount[PATH_MAX], line[PATH_MAX + 128];
+    find_mount(version, mount);
+    FILE *f = *mount ? fopen("/proc/self/cgroup", "re") : NULL;
+    bool found = false;
+    while (f && !found && fgets(line, sizeof line, f)) {
+        line[strcspn(line, "\n")] = 0;
+        char *controllers = strchr(line, ':');
+        char *place = controllers ? strchr(controllers + 1, ':') : NULL;
+        if (!place)
+            continue;
+        *place++ = 0;
+        found = version == 2 ? strncmp(line, "0:", 2) == 0 : strstr(controllers, "memory") != NULL;
+        if (found)
+            found =
+                snprintf(out, PATH_MAX, "%s%s", mount, strcmp(place, "/") ? place : "") < PATH_MAX;
+    }
+    if (f)
+        fclose(f);
+    return found;
+}
+
+/* Whether a child with a memory limit can be made; removes it at once. */
+static bool can_make_group(int version, const char *parent, const char **why)
+{
+    char child[PATH_MAX], limit[PATH_MAX];
+    *why = "cannot make a group there";
+    if (snprintf(child, sizeof child, "%s/sluice-doctor-%ld", parent, (long)getpid()) >=
+            (int)sizeof child ||
+        mkdir(child, 0755) != 0)
+        return false;
+    int n = snprintf(limit, sizeof limit, "%s/%s", child,
+                     version == 2 ? "memory.max" : "memory.limit_in_bytes");
+    bool fine = n < (int)sizeof limit && access(limit, W_OK) == 0;
+    *why = fine ? "" : "a group can be made, but the memory controller is not passed on to it";
+    rmdir(child);
+    return fine;
+}
+
+static void examine_cgroups(struct findings *f)
+{
+    bool any = false;
+    for (int version = 2; version >= 1; version--) {
+        char place[PATH_MAX], name[16];
+        const char *why = "not mounted";
+        bool there = own_group(version, place);
+        bool fine = there && can_make_group(version, place, &why);
+        any = any || fine;
+        snprintf(name, sizeof name, "v%d", version);
+        finding(f, "cgroup", name, json_boolean(fine), fine ? "usable" : "not usable", "%s",
+                fine ? "a memory cgroup can be made here" : why);
+    }
+    finding(f, "cgroup", "second_wall", json_boolean(any), NULL, "%s",
+            any ? "--cgroup auto puts the engine into one, limited by the budget"
+                : "the budget is kept by the ledger alone; --cgroup require would refuse to start");
+}
+
+void machine_examine(struct findings *f, struct machine_facts *facts)
+{
+    examine_processors(f);
+    examine_kernels(f);
+    examine_memory(f, facts);
+    examine_uring(f, facts);
+    examine_limits(f);
+    examine_cgroups(f);
+}

@@ -1,0 +1,113 @@
+/* Read bandwidth of memory: threads sum numbers of an array far larger than the caches. Decoding
+ * with every expert resident reads the weights of a token once: its bound is this. */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "lib/base/bytes.h"
+#include "lib/base/clock.h"
+#include "lib/io/bulk.h"
+#include "procs/tools/doctor/doctor.h"
+
+#define ARRAY_BYTES (256 * MIB)
+#define RUN_NS      (600 * NS_PER_MS)
+#define THREADS_MAX 64u
+
+/* 64 bytes: the compiler makes of it what the processor has. */
+typedef uint64_t lane __attribute__((vector_size(64)));
+
+struct reader {
+    pthread_t thread;
+    const lane *from;
+    uint64_t lanes; /* a multiple of 4 */
+    uint64_t deadline_ns;
+    uint64_t bytes, ns; /* result */
+    uint64_t sum;       /* so that the reads are not left out */
+};
+
+static uint64_t sum_up(const lane *from, uint64_t lanes)
+{
+    lane a = {0}, b = {0}, c = {0}, d = {0};
+    for (uint64_t i = 0; i < lanes; i += 4) {
+        a += from[i];
+        b += from[i + 1];
+        c += from[i + 2];
+        d += from[i + 3];
+    }
+    a += b + c + d;
+    uint64_t sum = 0;
+    for (int i = 0; i < 8; i++)
+        sum += a[i];
+    return sum;
+}
+
+static void *read_loop(void *arg)
+{
+    struct reader *r = arg;
+    uint64_t began = clock_now_ns(), now = began;
+    while (now < r->deadline_ns) {
+        r->sum += sum_up(r->from, r->lanes);
+        r->bytes += r->lanes * sizeof(lane);
+        now = clock_now_ns();
+    }
+    r->ns = now - began;
+    return NULL;
+}
+
+/* Bytes per second of `threads` threads, each on its own part. */
+static double measure(const char *array, uint64_t bytes, unsigned threads)
+{
+    struct reader readers[THREADS_MAX] = {0};
+    uint64_t part = align_down(bytes / threads, 4 * sizeof(lane));
+    uint64_t deadline = clock_now_ns() + RUN_NS;
+    unsigned started = 0;
+    double rate = 0;
+    for (; started < threads; started++) {
+        struct reader *r = &readers[started];
+        *r = (struct reader){.from = (const lane *)(const void *)(array + started * part),
+                             .lanes = part / sizeof(lane),
+                             .deadline_ns = deadline};
+        if (pthread_create(&r->thread, NULL, read_loop, r) != 0)
+            break;
+    }
+    for (unsigned i = 0; i < started; i++) {
+        pthread_join(readers[i].thread, NULL);
+        if (readers[i].ns > 0)
+            rate += (double)readers[i].bytes * 1e9 / (double)readers[i].ns;
+    }
+    return rate;
+}
+
+/* An eighth of what is free at most. */
+static uint64_t array_bytes(void)
+{
+    uint64_t free_bytes = (uint64_t)sysconf(_SC_AVPHYS_PAGES) * PAGE_BYTES;
+    uint64_t bytes = free_bytes / 8 < ARRAY_BYTES ? free_bytes / 8 : ARRAY_BYTES;
+    return align_down(bytes > 16 * MIB ? bytes : 16 * MIB, PAGE_BYTES);
+}
+
+static void add(struct findings *f, const char *name, double rate, const char *meaning)
+{
+    char text[24], size[16];
+    snprintf(text, sizeof text, "%s/s", bytes_format((uint64_t)rate, size));
+    finding(f, "memory", name, json_real(rate), text, "%s", meaning);
+}
+
+void memory_examine(struct findings *f)
+{
+    uint64_t bytes = array_bytes();
+    unsigned threads = machine_processors();
+    char *array = bulk_buffer(bytes);
+    if (!array) {
+        finding(f, "memory", "read_bytes_per_s", json_null(), "not measured",
+                "no memory for the measurement");
+        return;
+    }
+    for (uint64_t i = 0; i < bytes; i += PAGE_BYTES)
+        array[i] = (char)i; /* backed, and not by one page of zeros */
+    add(f, "read_one_thread", measure(array, bytes, 1), "what one thread of compute can stream");
+    add(f, "read_all_threads", measure(array, bytes, threads < THREADS_MAX ? threads : THREADS_MAX),
+        "resident decode: at most this by the bytes of weights a token reads");
+    free(array);
+}

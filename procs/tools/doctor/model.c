@@ -1,0 +1,242 @@
+/* A given model on this machine: what the supervisor's ledger says of it, what drive and kernels
+ * make of that, and what to change. The ledger is asked, not repeated: `sluice-run --print-memory`.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "lib/base/bytes.h"
+#include "lib/json/lookup.h"
+#include "lib/kernels/kernels.h"
+#include "procs/tools/doctor/doctor.h"
+
+/* Norms, attention over a short context, and the threads' meeting points of a layer: measured with
+ * the demo model, whose weights are small enough to tell (docs/doctor.md). */
+#define LAYER_S       40e-6
+#define OUTLOOK_BYTES 16384
+
+extern char **environ;
+
+/* The engine's own program, beside this one. */
+static int supervisor_path(char out[PATH_MAX], struct error *error)
+{
+    static const char program[] = "sluice-run";
+    ssize_t n = readlink("/proc/self/exe", out, PATH_MAX - sizeof program - 1);
+    if (n < 0)
+        return error_set_errno(error, ERR_FAILED, errno, "cannot read /proc/self/exe");
+    out[n] = 0;
+    char *slash = strrchr(out, '/');
+    strcpy(slash ? slash + 1 : out, program);
+    return 0;
+}
+
+#define ARGS_MAX 160
+
+struct args {
+    char *list[ARGS_MAX];
+    size_t count;
+    bool full;
+};
+
+static void add(struct args *a, const char *text)
+{
+    char *copy = a->count + 1 < ARGS_MAX ? strdup(text) : NULL;
+    a->full = a->full || !copy;
+    if (copy)
+        a->list[a->count++] = copy;
+}
+
+static void add_param(const char *name, const char *value, const char *def, const char *help,
+                      void *arg)
+{
+    char text[PARAM_TEXT_BYTES + 64];
+    (void)help;
+    snprintf(text, sizeof text, "--%s=%s", name, value);
+    if (strcmp(value, def) != 0)
+        add(arg, text);
+}
+
+static int spawn_outlook(const char *model, const struct params *params, int out, pid_t *pid,
+                         struct error *error)
+{
+    char program[PATH_MAX];
+    struct args args = {.count = 0};
+    if (supervisor_path(program, error) != 0)
+        return -1;
+    const char *const fixed[] = {program, "-m", model, "--cgroup=off", "--print-memory"};
+    for (size_t i = 0; i < ARRAY_LEN(fixed); i++)
+        add(&args, fixed[i]);
+    params_each(params, add_param, &args);
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);
+    int rc = args.full ? E2BIG : posix_spawn(pid, program, &actions, NULL, args.list, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    for (size_t i = 0; i < args.count; i++)
+        free(args.list[i]);
+    return rc == 0 ? 0 : error_set_errno(error, ERR_FAILED, rc, "cannot start %.200s", program);
+}
+
+static size_t read_whole(int fd, char *text, size_t room)
+{
+    size_t used = 0;
+    for (ssize_t n = 1; n != 0 && used + 1 < room;) {
+        n = read(fd, text + used, room - 1 - used);
+        if (n < 0 && errno != EINTR)
+            break;
+        used += n > 0 ? (size_t)n : 0;
+    }
+    text[used] = 0;
+    return used;
+}
+
+json_t *model_outlook(const char *model, const struct params *params, struct error *error)
+{
+    int ends[2], status = 0;
+    pid_t pid;
+    char text[OUTLOOK_BYTES];
+    if (pipe2(ends, O_CLOEXEC) != 0) {
+        error_set_errno(error, ERR_FAILED, errno, "cannot make a pipe");
+        return NULL;
+    }
+    int rc = spawn_outlook(model, params, ends[1], &pid, error);
+    close(ends[1]);
+    if (rc == 0) {
+        read_whole(ends[0], text, sizeof text);
+        while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+            ;
+    }
+    close(ends[0]);
+    if (rc != 0)
+        return NULL;
+    json_t *doc = WIFEXITED(status) && WEXITSTATUS(status) == 0 ? json_loads(text, 0, NULL) : NULL;
+    if (!doc) /* its own line on stderr has told why */
+        error_set(error, WIFEXITED(status) && WEXITSTATUS(status) == 2 ? ERR_BAD_INPUT : ERR_FAILED,
+                  "%.200s: the engine cannot run it", model);
+    return doc;
+}
+
+struct model_facts model_facts_of(const json_t *outlook)
+{
+    return (struct model_facts){
+        .layers = document_u64(outlook, "layers"),
+        .experts_used = document_u64(outlook, "experts_used"),
+        .expert_count = document_u64(outlook, "expert_count"),
+        .dense_read_bytes = document_u64(outlook, "dense_read_bytes"),
+        .expert_bytes = document_u64(outlook, "expert_bytes"),
+        .floor = document_u64(outlook, "floor"),
+        .budget_25 = document_u64(outlook, "budgets.25"),
+        .budget_50 = document_u64(outlook, "budgets.50"),
+        .budget_75 = document_u64(outlook, "budgets.75"),
+        .budget_100 = document_u64(outlook, "budgets.100"),
+    };
+}
+
+static double kernel_rate(const json_t *outlook, const struct model_facts *m)
+{
+    uint64_t hidden = document_u64(outlook, "hidden"),
+             inner = document_u64(outlook, "expert_inner");
+    double weights = 3.0 * (double)hidden * (double)inner * (double)m->expert_count;
+    if (weights <= 0 || hidden > UINT32_MAX || inner > UINT32_MAX)
+        return 0;
+    return compute_rate((uint32_t)hidden, (uint32_t)inner, (double)m->expert_bytes / weights,
+                        m->expert_bytes + m->dense_read_bytes);
+}
+
+static void tell_bytes(struct findings *f, const char *name, uint64_t bytes, const char *meaning)
+{
+    char size[16];
+    finding(f, "model", name, json_integer((json_int_t)bytes), bytes_format(bytes, size), "%s",
+            meaning);
+}
+
+static void tell_budgets(struct findings *f, const struct model_facts *m,
+                         const struct machine_facts *a)
+{
+    double share;
+    uint64_t budget = estimate_budget(m, a, &share);
+    tell_bytes(f, "floor", m->floor, "the least --budget that starts");
+    tell_bytes(f, "everything", m->budget_100, "--budget with every expert resident");
+    if (budget == 0)
+        finding(f, "model", "budget", json_null(), "none", "not even the floor is available");
+    else
+        tell_bytes(f, "budget", budget,
+                   share >= 1  ? "a good --budget: everything fits"
+                   : share > 0 ? "a good --budget: as much as leaves the machine a fifth"
+                               : "a good --budget: the floor is all there is");
+    finding_quiet(f, "model", "budget_share", json_real(share));
+}
+
+static void tell_estimates(struct findings *f, const struct model_facts *m,
+                           const struct machine_facts *a)
+{
+    const struct {
+        double share;
+        uint64_t budget;
+        const char *name;
+    } rows[] = {{0.25, m->budget_25, "estimate 25 %"},
+                {0.5, m->budget_50, "estimate 50 %"},
+                {1, m->budget_100, "estimate 100 %"}};
+    json_t *all = json_array();
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct estimate e = estimate_make(m, a, rows[i].share);
+        char text[48], size[16];
+        if (e.high <= 0)
+            snprintf(text, sizeof text, "unknown");
+        else if (e.high - e.low < 0.05)
+            snprintf(text, sizeof text, "%.1f tokens/s", e.high);
+        else
+            snprintf(text, sizeof text, "%.1f to %.1f tokens/s", e.low, e.high);
+        finding(f, "model", rows[i].name, json_real(e.low), text,
+                "of decode with a budget of %s: %.2f ms computing, %.2f ms reading a token",
+                bytes_format(rows[i].budget, size), e.compute_s * 1e3, e.read_s * 1e3);
+        json_array_append_new(all,
+                              json_pack("{s:f, s:I, s:f, s:f, s:f, s:f, s:f}", "share", e.share,
+                                        "budget", (json_int_t)rows[i].budget, "missing", e.missing,
+                                        "compute_s", e.compute_s, "read_s", e.read_s,
+                                        "tokens_per_s_low", e.low, "tokens_per_s_high", e.high));
+    }
+    finding_quiet(f, "model", "estimates", all);
+}
+
+static void tell_advice(struct findings *f, const struct model_facts *m,
+                        const struct machine_facts *a)
+{
+    uint32_t bits = advise(m, a);
+    json_t *words = json_array();
+    for (int i = 0; i < ADVICE__COUNT; i++)
+        if (bits & 1u << i) {
+            json_array_append_new(words, json_string(advice_word((enum advice)i)));
+            finding(f, "advice", advice_word((enum advice)i), json_true(), "change it", "%s",
+                    advice_text((enum advice)i));
+        }
+    if (!bits)
+        finding(f, "advice", "none", json_true(), "as it is", "nothing here holds this model back");
+    finding_quiet(f, "advice", "words", words);
+}
+
+void model_examine(struct findings *f, const json_t *outlook, struct machine_facts *a)
+{
+    struct model_facts m = model_facts_of(outlook);
+    char text[32], size[16];
+    a->kernel_bytes_per_s = kernel_rate(outlook, &m);
+    a->layer_s = LAYER_S;
+    a->available = document_u64(outlook, "available");
+    a->limited = json_is_integer(json_object_get(outlook, "cgroup_room")) &&
+                 document_u64(outlook, "cgroup_room") <= a->available;
+    a->vector_kernels = kernel_ops_select(NULL)->isa != ISA_GENERIC;
+    finding(f, "model", "file", json_string(document_text(outlook, "model")), NULL, "%s", "");
+    tell_budgets(f, &m, a);
+    snprintf(text, sizeof text, "%s/s", bytes_format((uint64_t)a->kernel_bytes_per_s, size));
+    finding(f, "model", "kernels", json_real(a->kernel_bytes_per_s), text,
+            "of weights, all threads, one token, matrices of an expert's shape");
+    tell_estimates(f, &m, a);
+    finding_quiet(f, "model", "outlook", json_deep_copy(outlook));
+    tell_advice(f, &m, a);
+}

@@ -1,0 +1,112 @@
+/* Dense matrices (attention, embeddings, shared experts) at fewer bits: rounded to the nearest of a
+ * linear grid per output row. EdgeMoE (Yi et al. 2023, §3.2) keeps dense weights at a few uniform
+ * widths, made by GPTQ; without its calibration data the rounding here is the plain one. Norms,
+ * biases and routers stay as they are. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/assert.h"
+#include "lib/model/arch/table.h"
+#include "lib/model/limits.h"
+#include "lib/tensor/tensor_type.h"
+#include "lib/tensor/tier.h"
+#include "procs/tools/pack/pack.h"
+
+#define RUN_BYTES (1 * MIB) /* of rows, as in the source */
+
+static const struct model_entry *entry_of(const struct source *s, uint32_t tensor)
+{
+    const struct model_entry *e = model_index_entries(s->index);
+    for (uint32_t i = 0; i < s->index->dense_count; i++)
+        if (e[i].extent[0].tensor == tensor)
+            return &e[i];
+    sl_panic("tensor %u is not dense", tensor);
+}
+
+uint32_t dense_type(const struct pack *p, uint32_t tensor)
+{
+    const struct source *s = &p->source;
+    const struct model_tensor *t = &s->gguf.tensors[tensor];
+    enum arch_id arch = arch_find(s->index->arch, strlen(s->index->arch));
+    uint32_t type;
+    enum store_method method;
+    if (p->options.dense == TIER_NATIVE || t->dims != 2 || t->ne[1] == 1 || t->ne[0] > UINT32_MAX ||
+        !arch_role_any_type(arch, (enum dense_role)entry_of(s, tensor)->role) ||
+        quantise_type(p->options.dense, false, t->type, (uint32_t)t->ne[0], &type, &method, NULL))
+        return t->type;
+    return type;
+}
+
+struct dense_rows {
+    source_sink *sink;
+    void *arg;
+    const struct model_tensor *from;
+    uint32_t type;
+    uint64_t to_row_bytes;
+    uint32_t room, filled; /* rows; bytes of the source's rows so far */
+    char *in;
+    float *rows;
+    void *made;
+};
+
+/* The whole rows in `in`, on their way. */
+static int pass_rows(struct dense_rows *d, uint32_t rows, struct error *error)
+{
+    uint32_t k = (uint32_t)d->from->ne[0];
+    quantise_load(d->from->type, d->in, d->from->row_bytes, k, rows, d->rows);
+    struct error why;
+    if (quantise_rows(d->type, d->rows, k, rows, d->made, &why))
+        return error_set(error, why.code, "tensor %s: %s", d->from->name, why.text);
+    return d->sink(d->arg, d->made, rows * d->to_row_bytes, error);
+}
+
+/* A chunk of the source ends anywhere in a row. */
+static int take(void *arg, const void *data, uint64_t bytes, struct error *error)
+{
+    struct dense_rows *d = arg;
+    uint64_t all = d->room * d->from->row_bytes;
+    for (uint64_t at = 0; at < bytes;) {
+        uint64_t n = all - d->filled < bytes - at ? all - d->filled : bytes - at;
+        memcpy(d->in + d->filled, (const char *)data + at, n);
+        at += n;
+        d->filled += (uint32_t)n;
+        if (d->filled == all) {
+            if (pass_rows(d, d->room, error))
+                return -1;
+            d->filled = 0;
+        }
+    }
+    return 0;
+}
+
+static int stream(struct dense_rows *d, const struct source *s, uint32_t tensor,
+                  struct error *error)
+{
+    if (source_dense(s, tensor, take, d, error))
+        return -1;
+    sl_assert(d->filled % d->from->row_bytes == 0);
+    uint32_t rows = (uint32_t)(d->filled / d->from->row_bytes);
+    return rows > 0 ? pass_rows(d, rows, error) : 0;
+}
+
+int dense_write(const struct pack *p, uint32_t tensor, source_sink *sink, void *arg,
+                struct error *error)
+{
+    const struct model_tensor *t = &p->source.gguf.tensors[tensor];
+    struct dense_rows d = {.sink = sink, .arg = arg, .from = t, .type = dense_type(p, tensor)};
+    if (d.type == t->type)
+        return source_dense(&p->source, tensor, sink, arg, error);
+    bool whole = tensor_type_row_bytes(d.type, t->ne[0], &d.to_row_bytes);
+    sl_assert(whole);
+    d.room = t->row_bytes < RUN_BYTES ? (uint32_t)(RUN_BYTES / t->row_bytes) : 1;
+    d.in = malloc(d.room * t->row_bytes);
+    d.rows = malloc(d.room * t->ne[0] * sizeof *d.rows);
+    d.made = malloc(d.room * d.to_row_bytes);
+    int status = d.in && d.rows && d.made
+                     ? stream(&d, &p->source, tensor, error)
+                     : error_set(error, ERR_NO_MEMORY, "no memory for tensor %s", t->name);
+    free(d.in);
+    free(d.rows);
+    free(d.made);
+    return status;
+}

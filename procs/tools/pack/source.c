@@ -1,0 +1,266 @@
+#include "procs/tools/pack/source.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include "lib/base/assert.h"
+#include "lib/kernels/kernels.h"
+#include "lib/model/limits.h"
+#include "lib/tensor/tensor_type.h"
+
+static ssize_t read_fd(void *arg, void *buf, size_t n, uint64_t offset)
+{
+    return pread(*(int *)arg, buf, n, (off_t)offset);
+}
+
+/* The header an HF model would have lies in memory; behind it nothing is ever read. */
+static ssize_t read_header(void *arg, void *buf, size_t n, uint64_t offset)
+{
+    uint64_t bytes;
+    const char *header = gguf_writer_header(arg, &bytes);
+    uint64_t left = offset < bytes ? bytes - offset : 0, have = n < left ? n : left;
+    memcpy(buf, header + (left ? offset : 0), have);
+    memset((char *)buf + have, 0, n - have);
+    return (ssize_t)n;
+}
+
+static int add_file(struct source *s, const char *path, struct error *error)
+{
+    struct stat st;
+    if (stat(path, &st) != 0)
+        return error_set_errno(error, ERR_BAD_INPUT, errno, "cannot look at %.250s", path);
+    struct source_file *bigger = reallocarray(s->files, s->file_count + 1, sizeof *bigger);
+    char *copy = strdup(path);
+    if (bigger)
+        s->files = bigger;
+    if (!bigger || !copy) {
+        free(copy);
+        return error_set(error, ERR_NO_MEMORY, "no memory for the list of files");
+    }
+    s->files[s->file_count++] = (struct source_file){
+        .path = copy,
+        .bytes = (uint64_t)st.st_size,
+        .mtime_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec,
+    };
+    return 0;
+}
+
+int source_unchanged(const struct source *s, struct error *error)
+{
+    for (uint32_t i = 0; i < s->file_count; i++) {
+        const struct source_file *f = &s->files[i];
+        struct stat st;
+        if (stat(f->path, &st) != 0 || (uint64_t)st.st_size != f->bytes ||
+            (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec != f->mtime_ns)
+            return error_set(error, ERR_GONE, "%.250s changed while it was packed", f->path);
+    }
+    return 0;
+}
+
+/* Header and index, from any kind of source. */
+static int open_model(struct source *s, const struct gguf_source *from, const char *path,
+                      struct error *error)
+{
+    struct error why;
+    struct model_file_id id = {.bytes = from->bytes};
+    if (model_index_build_source(from, &id, &s->index, &why) || gguf_open(&s->gguf, from, &why))
+        return error_set(error, why.code, "%.200s: %.180s", path, why.text);
+    XXH3_state_t *state = XXH3_createState();
+    if (!state)
+        return error_set(error, ERR_NO_MEMORY, "no memory for a hash");
+    XXH3_128bits_reset(state);
+    XXH3_128bits_update(state, s->gguf.header, s->gguf.data_offset);
+    XXH3_128bits_update(state, &from->bytes, sizeof from->bytes);
+    XXH128_canonical_t hash;
+    XXH128_canonicalFromHash(&hash, XXH3_128bits_digest(state));
+    memcpy(s->hash, hash.digest, sizeof s->hash);
+    XXH3_freeState(state);
+    return 0;
+}
+
+static int open_gguf(struct source *s, const char *path, struct error *error)
+{
+    s->gguf_fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (s->gguf_fd < 0)
+        return error_set_errno(error, ERR_BAD_INPUT, errno, "cannot open %.250s", path);
+    if (add_file(s, path, error))
+        return -1;
+    struct gguf_source from = {.read = read_fd, .arg = &s->gguf_fd, .bytes = s->files[0].bytes};
+    int status = open_model(s, &from, path, error);
+    posix_fadvise(s->gguf_fd, 0, 0, POSIX_FADV_DONTNEED);
+    return status;
+}
+
+static int open_hf(struct source *s, const char *path, struct error *error)
+{
+    char file[PATH_MAX];
+    s->is_hf = true;
+    if (hf_open(&s->hf, path, error))
+        return -1;
+    for (uint32_t i = 0; i < s->hf.files.file_count; i++) {
+        snprintf(file, sizeof file, "%.3500s/%s", path, s->hf.files.files[i].name);
+        if (add_file(s, file, error))
+            return -1;
+    }
+    struct gguf_source from = {
+        .read = read_header, .arg = s->hf.gguf, .bytes = gguf_writer_bytes(s->hf.gguf)};
+    return open_model(s, &from, path, error);
+}
+
+int source_open(struct source *s, const char *path, struct error *error)
+{
+    struct stat st;
+    char real[PATH_MAX];
+    *s = (struct source){.gguf_fd = -1};
+    if (!realpath(path, real) || stat(real, &st) != 0)
+        return error_set_errno(error, ERR_BAD_INPUT, errno, "cannot open %.250s", path);
+    if (!S_ISDIR(st.st_mode) && !S_ISREG(st.st_mode))
+        return error_set(error, ERR_BAD_INPUT, "%.250s is neither a file nor a directory", path);
+    int status = S_ISDIR(st.st_mode) ? open_hf(s, real, error) : open_gguf(s, real, error);
+    if (status)
+        source_close(s);
+    return status;
+}
+
+void source_close(struct source *s)
+{
+    for (uint32_t i = 0; i < s->file_count; i++)
+        free(s->files[i].path);
+    free(s->files);
+    free(s->index);
+    gguf_close(&s->gguf);
+    if (s->is_hf)
+        hf_close(&s->hf);
+    if (s->gguf_fd >= 0)
+        close(s->gguf_fd);
+    *s = (struct source){.gguf_fd = -1};
+}
+
+struct source_place source_expert(const struct source *s, uint32_t layer, uint32_t expert,
+                                  enum expert_matrix m)
+{
+    const struct model_entry *e =
+        &model_index_entries(s->index)[model_entry_expert(s->index, layer, expert)];
+    if (s->is_hf) { /* a tensor of the header for each matrix */
+        const struct safetensor *t = hf_source(&s->hf, e->extent[m].tensor, expert);
+        sl_assert(t->bytes == e->extent[m].payload_bytes);
+        return (struct source_place){t->file, t->offset, t->bytes};
+    }
+    /* Gate and up may be one extent: the matrix lies in the one that holds its slot bytes. */
+    const struct model_matrix *matrix = &e->matrix[m];
+    uint32_t i = 0;
+    while (matrix->slot_offset >= e->extent[i].slot_offset + e->extent[i].read_bytes) {
+        i++;
+        sl_assert(i < e->extents);
+    }
+    const struct model_extent *x = &e->extent[i];
+    return (struct source_place){0, x->file_offset + (matrix->slot_offset - x->slot_offset),
+                                 matrix->n * matrix->row_bytes};
+}
+
+bool source_is_dense(const struct source *s, uint32_t tensor)
+{
+    const struct model_entry *e = model_index_entries(s->index);
+    for (uint32_t i = 0; i < s->index->dense_count; i++)
+        if (e[i].extent[0].tensor == tensor)
+            return true;
+    return false;
+}
+
+int source_read(const struct bulk *file, void *buf, uint64_t offset, uint64_t bytes,
+                const void **data, struct error *error)
+{
+    uint64_t start = align_down(offset, PAGE_BYTES), got;
+    if (bulk_read(file, buf, align_up(offset + bytes, PAGE_BYTES) - start, start, &got, error))
+        return -1;
+    if (start + got < offset + bytes)
+        return error_set(error, ERR_GONE, "it became shorter while it was read");
+    *data = (const char *)buf + (offset - start);
+    return 0;
+}
+
+/* ---- dense tensors ---- */
+
+struct dense { /* one tensor on its way */
+    const struct source *source;
+    const struct hf_tensor *form; /* NULL: as it is */
+    source_sink *sink;
+    void *arg;
+    void *in, *out; /* SOURCE_CHUNK and two pages; twice as much */
+};
+
+/* One chunk: converted and handed on. */
+static int pass_on(const struct dense *d, const char *data, uint64_t bytes, struct error *error)
+{
+    if (!d->form || d->form->form == HF_AS_IS)
+        return d->sink(d->arg, data, bytes, error);
+    if (d->form->form == HF_HEAD_PAIRS) {
+        for (uint64_t at = 0; at < bytes; at += d->form->head_bytes) {
+            hf_head_pairs(d->form, data + at, d->out);
+            if (d->sink(d->arg, d->out, d->form->head_bytes, error))
+                return -1;
+        }
+        return 0;
+    }
+    struct kernel_matrix row = {.data = data,
+                                .row_bytes = bytes,
+                                .k = (uint32_t)(bytes / 2), /* F16 and BF16 */
+                                .n = 1,
+                                .type = (enum tensor_type)d->form->type};
+    kernel_ops_of(ISA_GENERIC)->row_to_f32(&row, 0, d->out);
+    return d->sink(d->arg, d->out, bytes * 2, error);
+}
+
+static int stream(const struct dense *d, struct source_place from, struct error *error)
+{
+    struct bulk file;
+    const char *path = d->source->files[from.file].path;
+    uint64_t chunk = SOURCE_CHUNK;
+    if (d->form && d->form->form == HF_HEAD_PAIRS)
+        chunk = align_down(SOURCE_CHUNK, d->form->head_bytes);
+    if (chunk == 0)
+        return error_set(error, ERR_BAD_INPUT, "%.250s: a head larger than %u MiB", path,
+                         (unsigned)(SOURCE_CHUNK / MIB));
+    if (bulk_open(&file, path, O_RDONLY, error))
+        return -1;
+    struct error why;
+    int status = 0;
+    for (uint64_t at = 0; at < from.bytes && status == 0; at += chunk) {
+        uint64_t n = from.bytes - at < chunk ? from.bytes - at : chunk;
+        const void *data = NULL;
+        if (source_read(&file, d->in, from.offset + at, n, &data, &why))
+            status = error_set(error, why.code, "%.200s: %.150s", path, why.text);
+        else
+            status = pass_on(d, data, n, error);
+    }
+    bulk_close(&file);
+    return status;
+}
+
+int source_dense(const struct source *s, uint32_t tensor, source_sink *sink, void *arg,
+                 struct error *error)
+{
+    struct dense d = {.source = s, .sink = sink, .arg = arg};
+    struct source_place from = {0, s->gguf.tensors[tensor].file_offset,
+                                s->gguf.tensors[tensor].bytes};
+    if (s->is_hf) {
+        const struct safetensor *t = hf_source(&s->hf, tensor, 0);
+        from = (struct source_place){t->file, t->offset, t->bytes};
+        d.form = &s->hf.tensors[tensor];
+    }
+    d.in = bulk_buffer(SOURCE_CHUNK + 2 * PAGE_BYTES);
+    d.out = bulk_buffer(2 * SOURCE_CHUNK);
+    int status = d.in && d.out ? stream(&d, from, error)
+                               : error_set(error, ERR_NO_MEMORY, "no memory to read tensors");
+    free(d.in);
+    free(d.out);
+    return status;
+}

@@ -1,0 +1,81 @@
+/* HOBBIT fig. 5a: replacing against skipping the same share of the uses, the least weighted ones.
+ *
+ * Which threshold gives a share follows from the routing: the sums of better weights of all uses,
+ * sorted. Only the losses are measured, on a quarter of the text. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "lib/model/limits.h"
+#include "lib/offline/measure/routing_trace.h"
+#include "lib/policy/access/precision.h"
+#include "procs/tools/plan/planning.h"
+
+#define POINTS 6
+#define STEP   0.05 /* of the uses, from point to point */
+
+static int by_value(const void *a, const void *b)
+{
+    float x = *(const float *)a, y = *(const float *)b;
+    return (x > y) - (x < y);
+}
+
+/* The sum of better weights of every use of the text (precision.h), ascending. */
+static float *weights_before(const struct trace *t, size_t *count)
+{
+    uint32_t k = t->header.top_k;
+    float *all = malloc((t->count + 1) * sizeof *all), weight[MODEL_TOP_K_MAX];
+    *count = 0;
+    for (uint64_t i = 0; all && i + k <= t->count; i++) {
+        const struct trace_record *r = &t->records[i];
+        if (r->kind != TRACE_EXPERT || r->rank != 0)
+            continue;
+        for (uint32_t j = 0; j < k; j++)
+            weight[j] = r[j].weight;
+        for (uint32_t j = 0; j < k; j++)
+            all[(*count)++] = precision_before(weight, k, j);
+    }
+    if (all)
+        qsort(all, *count, sizeof *all, by_value);
+    return all;
+}
+
+static int point(struct planning *p, const struct serving *base, double threshold, json_t *rows,
+                 struct error *error)
+{
+    struct measured low, skip;
+    struct serving replaced = *base, skipped = *base;
+    char a[64], b[64];
+    replaced.t1 = skipped.t1 = skipped.t2 = threshold;
+    replaced.t2 = 1;
+    if (planning_measure(p, &p->some, &replaced, &low, error) != 0 ||
+        planning_measure(p, &p->some, &skipped, &skip, error) != 0)
+        return -1;
+    double uses = (double)(low.report.need[0] + low.report.need[1] + low.report.skipped);
+    double share = (double)low.report.need[1] / uses;
+    planning_say(p, "  %5.1f %%   %s | %s   (%.3f)", 100 * share, planning_loss(&low.loss, a),
+                 planning_loss(&skip.loss, b), threshold);
+    json_array_append_new(rows, json_pack("{s:f, s:f, s:f, s:f}", "share", share, "replaced",
+                                          low.loss.value, "skipped", skip.loss.value, "threshold",
+                                          threshold));
+    return 0;
+}
+
+int plan_hobbit_curve(struct planning *p, const struct serving *base, struct error *error)
+{
+    struct trace trace;
+    size_t count;
+    if (offline_trace(p->model, &p->some, QUANT_CHANNEL, &trace, error) != 0)
+        return -1;
+    float *before = weights_before(&trace, &count);
+    json_t *rows = json_array();
+    int status = before ? 0 : error_set(error, ERR_NO_MEMORY, "no memory for a curve");
+    planning_say(p, "share of uses | replaced by the low tier | skipped   (threshold)");
+    for (int i = 1; i <= POINTS && status == 0; i++) {
+        size_t at = (size_t)((1 - i * STEP) * (double)count);
+        status = point(p, base, (double)before[at], rows, error);
+    }
+    json_object_set_new(p->report, "hobbit_curve", rows);
+    free(before);
+    trace_free(&trace);
+    return status;
+}

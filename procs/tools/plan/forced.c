@@ -1,0 +1,250 @@
+/* Plans with given tier shares: `sluice plan --shares`. For files of `sluice synth`: random weights
+ * have no loss worth planning, but cost time and bytes like real ones. edgemoe gets random widths
+ * in the shares, hobbit the thresholds that have them on a made-up stream, fate its fraction. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/assert.h"
+#include "lib/model/limits.h"
+#include "lib/policy/access/precision.h"
+#include "lib/tensor/tier.h"
+#include "procs/clients/common/token_stream.h"
+#include "procs/tools/plan/planning.h"
+
+static const char *const tier_name[TIER__COUNT] = {"native", "int8", "int4", "int2"};
+
+/* ---- edgemoe ---- */
+
+static int force_edgemoe(struct planning *p, struct error *error)
+{
+    uint64_t cells = (uint64_t)p->plan->layers * p->plan->experts, count[TIER__COUNT] = {0};
+    char size[16], native[16], text[128];
+    if (p->shares.of[SHARES_SKIP] > 0)
+        return error_set(error, ERR_BAD_INPUT, "--shares: edgemoe skips no experts");
+    if (planning_add(p, plan_array_bit(PLAN_ARRAY_width), error) != 0)
+        return -1;
+    uint8_t *width = plan_width(p->plan);
+    shares_deal(&p->shares, (uint64_t)p->seed, width, cells);
+    for (uint64_t i = 0; i < cells; i++)
+        count[width[i]]++;
+    uint64_t bytes = serving_bytes(p->model, width, QUANT_CHANNEL);
+    p->plan->scalar[PLAN_edgemoe_bytes] = (double)bytes;
+    int at = 0;
+    text[0] = 0;
+    for (int t = 0; t < TIER__COUNT; t++)
+        if (count[t])
+            at += snprintf(text + at, sizeof text - (size_t)at, "%s%llu at %s", at ? ", " : "",
+                           (unsigned long long)count[t], tier_name[t]);
+    planning_say(p, "edgemoe: of %llu experts %s: %s of %s native", (unsigned long long)cells, text,
+                 bytes_format(bytes, size), bytes_format(p->native_bytes, native));
+    if (!plan_has(p->plan, PLAN_ARRAY_prev1))
+        planning_say(p, "edgemoe: no paths of experts: its predictions want a profile (--profile)");
+    json_object_set_new(
+        p->report, "edgemoe",
+        json_pack("{s:I, s:I, s:I, s:I, s:I}", "bytes", (json_int_t)bytes, "native",
+                  (json_int_t)count[TIER_NATIVE], "int8", (json_int_t)count[TIER_INT8], "int4",
+                  (json_int_t)count[TIER_INT4], "int2", (json_int_t)count[TIER_INT2]));
+    return 0;
+}
+
+/* ---- hobbit: what gate weights stand before a use ---- */
+
+struct weights { /* one worker's */
+    uint32_t top_k;
+    size_t count, room;
+    float *before;
+};
+
+struct stream {
+    struct planning *p;
+    struct weights *of[OFFLINE_WORKERS_MAX];
+};
+
+static void at_routed(void *arg, const struct expert_step *step, const struct route *routes)
+{
+    struct weights *w = arg;
+    float weight[MODEL_EXPERTS_MAX];
+    size_t more = (size_t)step->rows * w->top_k;
+    if (w->count + more > w->room) {
+        w->room = 2 * (w->count + more);
+        w->before = realloc(w->before, w->room * sizeof *w->before);
+        if (!w->before)
+            log_fatal(1, "no memory for the gate weights of a stream");
+    }
+    for (uint32_t r = 0; r < step->rows; r++) {
+        for (uint32_t i = 0; i < w->top_k; i++)
+            weight[i] = routes[(size_t)r * w->top_k + i].weight;
+        for (uint32_t i = 0; i < w->top_k; i++)
+            w->before[w->count++] = precision_before(weight, w->top_k, i);
+    }
+}
+
+static void worker_hooks(void *arg, uint32_t worker, struct offline_hooks *hooks)
+{
+    struct stream *s = arg;
+    sl_assert(worker < OFFLINE_WORKERS_MAX && !s->of[worker]);
+    struct weights *w = s->of[worker] = calloc(1, sizeof *w);
+    if (!w)
+        log_fatal(1, "no memory for the gate weights of a stream");
+    w->top_k = s->p->plan->experts_used;
+    hooks->arg = w;
+    hooks->routed = at_routed;
+}
+
+static void window_done(void *arg, uint32_t done, uint32_t windows)
+{
+    struct stream *s = arg;
+    planning_progress(s->p, "gate weights: window", done, windows);
+}
+
+/* Every use's sum of better weights on the stream; the caller frees. */
+static int gate_weights(struct planning *p, float **before, size_t *count, struct error *error)
+{
+    struct stream s = {.p = p};
+    struct offline_evaluation e = {.model = p->model,
+                                   .text = &p->text,
+                                   .threads = (uint32_t)p->threads,
+                                   .hooks = worker_hooks,
+                                   .progress = window_done,
+                                   .arg = &s};
+    struct offline_losses losses;
+    int status = offline_evaluate(&e, &losses, error);
+    *count = 0;
+    for (int w = 0; w < OFFLINE_WORKERS_MAX; w++)
+        *count += s.of[w] ? s.of[w]->count : 0;
+    *before = status == 0 ? malloc(*count * sizeof **before) : NULL;
+    if (status == 0 && !*before)
+        status = error_set(error, ERR_NO_MEMORY, "no memory for the gate weights of a stream");
+    size_t at = 0;
+    for (int w = 0; w < OFFLINE_WORKERS_MAX; w++) {
+        if (!s.of[w])
+            continue;
+        if (status == 0)
+            memcpy(*before + at, s.of[w]->before, s.of[w]->count * sizeof **before);
+        at += s.of[w]->count;
+        free(s.of[w]->before);
+        free(s.of[w]);
+    }
+    if (status == 0)
+        offline_losses_free(&losses);
+    return status;
+}
+
+static int force_hobbit(struct planning *p, struct error *error)
+{
+    enum tier high, low;
+    float *before;
+    size_t count;
+    double t1, t2, got[3], *s = p->plan->scalar;
+    if (shares_pair(&p->shares, &high, &low, error) != 0 ||
+        gate_weights(p, &before, &count, error) != 0)
+        return -1;
+    double skip = p->shares.of[SHARES_SKIP];
+    shares_thresholds(before, count, p->shares.of[high], low == high ? 0 : p->shares.of[low], &t1,
+                      &t2, got);
+    free(before);
+    s[PLAN_hobbit_t1] = t1;
+    s[PLAN_hobbit_t2] = t2;
+    s[PLAN_hobbit_skip_renormalise] = 0;
+    s[PLAN_hobbit_share_high] = got[0];
+    s[PLAN_hobbit_share_low] = got[1];
+    planning_say(p,
+                 "hobbit: T1 %.4f, T2 %.4f: %.1f %% high (%s), %.1f %% low (%s), %.1f %% skipped "
+                 "of %zu uses of a made-up stream",
+                 t1, t2, 100 * got[0], tier_name[high], 100 * got[1], tier_name[low], 100 * got[2],
+                 count);
+    if (got[0] > p->shares.of[high] + 0.01 || got[2] > skip + 0.01)
+        planning_say(p, "hobbit: these are not the shares: the first of %u experts is always high",
+                     p->plan->experts_used);
+    json_object_set_new(p->report, "hobbit",
+                        json_pack("{s:f, s:f, s:f, s:f}", "t1", t1, "t2", t2, "share_high", got[0],
+                                  "share_low", got[1]));
+    return 0;
+}
+
+/* ---- fate: the worse tier's share is the fraction ---- */
+
+static int force_fate(struct planning *p, struct error *error)
+{
+    enum tier high, low;
+    if (p->shares.of[SHARES_SKIP] > 0)
+        return error_set(error, ERR_BAD_INPUT, "--shares: fate skips no experts");
+    if (shares_pair(&p->shares, &high, &low, error) != 0)
+        return -1;
+    double fraction = high == low ? 0 : p->shares.of[low];
+    p->plan->scalar[PLAN_fate_prefill_int2] = fraction;
+    planning_say(p, "fate: %.1f %% of a chunk's experts low in prefill", 100 * fraction);
+    json_object_set_new(p->report, "fate", json_pack("{s:f}", "fraction", fraction));
+    return 0;
+}
+
+/* ---- every expert at one width ---- */
+
+static int force_uniform(struct planning *p, struct error *error)
+{
+    enum tier high, low;
+    if (shares_pair(&p->shares, &high, &low, error) != 0)
+        return -1;
+    if (high != low || high == TIER_NATIVE || p->shares.of[SHARES_SKIP] > 0 || p->max_loss <= 0)
+        return error_set(error, ERR_BAD_INPUT,
+                         "--shares: uniform is one tier, like int4=1, and its --max-loss");
+    p->plan->scalar[PLAN_uniform_int8_loss_high + (high - TIER_INT8)] = p->max_loss;
+    planning_say(p, "uniform: %s loses at most %.3g %%", tier_name[high], 100 * p->max_loss);
+    return 0;
+}
+
+/* ---- all of it ---- */
+
+/* A stream that routes as `sluice bench` has it. */
+static void make_stream(struct planning *p)
+{
+    p->text = offline_text_room((uint32_t)(p->tokens_max / p->window), (uint32_t)p->window);
+    token_stream_fill((uint64_t)p->seed, TOKEN_STREAM_STAY, offline_index(p->model)->hparams.vocab,
+                      p->text.ids, (size_t)p->text.windows * p->text.window);
+    offline_text_rehash(&p->text);
+}
+
+int planning_begin_plain(struct planning *p, struct error *error)
+{
+    p->model = offline_open(p->model_path, error);
+    if (!p->model)
+        return -1;
+    const struct model_index *m = offline_index(p->model);
+    const struct model_hparams *hp = &m->hparams;
+    p->plan = p->profile_path ? plan_read(p->profile_path, error)
+                              : plan_create(hp->layers, hp->experts, hp->experts_used,
+                                            offline_hash(p->model), 0, 0, error);
+    if (!p->plan || plan_matches(p->plan, m, offline_hash(p->model), p->profile_path, error) != 0)
+        return -1;
+    p->native_bytes = serving_bytes(p->model, NULL, QUANT_CHANNEL);
+    if (p->max_loss > 0)
+        p->plan->scalar[PLAN_max_loss] = p->max_loss;
+    if (p->texts)
+        return offline_text_load(m, p->text_path, p->texts, (uint32_t)p->window,
+                                 (uint64_t)p->tokens_max, &p->text, error);
+    make_stream(p);
+    return 0;
+}
+
+int plan_forced(struct planning *p, struct error *error)
+{
+    static const struct {
+        const char *name;
+        int (*force)(struct planning *p, struct error *error);
+        enum plan_scalar loss; /* PLAN_SCALAR__COUNT: it takes its own */
+    } systems[] = {{"edgemoe", force_edgemoe, PLAN_edgemoe_loss_high},
+                   {"hobbit", force_hobbit, PLAN_hobbit_loss_high},
+                   {"fate", force_fate, PLAN_fate_loss_high},
+                   {"uniform", force_uniform, PLAN_SCALAR__COUNT}};
+    for (size_t i = 0; i < ARRAY_LEN(systems); i++) {
+        if (strcmp(p->system, systems[i].name) != 0)
+            continue;
+        if (planning_begin_plain(p, error) != 0 || systems[i].force(p, error) != 0)
+            return -1;
+        if (p->max_loss > 0 && systems[i].loss != PLAN_SCALAR__COUNT)
+            p->plan->scalar[systems[i].loss] = p->max_loss;
+        return plan_write(p->plan, p->out_path, error);
+    }
+    return error_set(error, ERR_BAD_INPUT,
+                     "--shares: name one of edgemoe|hobbit|fate|uniform with --system");
+}

@@ -1,0 +1,72 @@
+/* What an expert costs to compute at each tier, beside its native form: some experts of one layer,
+ * one after another so that they come from memory, on one thread. */
+#include <stdlib.h>
+
+#include "lib/base/assert.h"
+#include "lib/base/clock.h"
+#include "lib/tensor/tensor_type.h"
+#include "lib/tensor/tier.h"
+#include "procs/tools/plan/papers/auto.h"
+
+#define EXPERTS_TIMED 16
+#define ROUNDS        5 /* the best counts: what disturbs only adds */
+
+struct bench {
+    struct planning *p;
+    const struct kernel_ops *ops;
+    struct kernel_matrix matrix[EXPERTS_TIMED][EXPERT__COUNT];
+    uint32_t experts;
+    float *x, *gate, *up, *y;
+    void *activation;
+};
+
+static void one_expert(struct bench *b, const struct kernel_matrix *m)
+{
+    const struct model_hparams *hp = &offline_index(b->p->model)->hparams;
+    b->ops->activation(m[EXPERT_GATE].type, b->x, hp->hidden, b->activation);
+    b->ops->matmul(&m[EXPERT_GATE], 0, m[EXPERT_GATE].n, b->activation, 0, 1, b->gate, 0);
+    b->ops->matmul(&m[EXPERT_UP], 0, m[EXPERT_UP].n, b->activation, 0, 1, b->up, 0);
+    b->ops->silu_mul(b->gate, b->up, hp->expert_inner, b->gate);
+    b->ops->activation(m[EXPERT_DOWN].type, b->gate, hp->expert_inner, b->activation);
+    b->ops->matmul(&m[EXPERT_DOWN], 0, m[EXPERT_DOWN].n, b->activation, 0, 1, b->y, 0);
+}
+
+static double time_tier(struct bench *b, enum tier tier)
+{
+    uint64_t best = UINT64_MAX;
+    for (uint32_t e = 0; e < b->experts; e++)
+        offline_matrices(b->p->model, 0, e, tier, QUANT_CHANNEL, b->matrix[e]);
+    for (int round = 0; round < ROUNDS; round++) {
+        uint64_t start = clock_now_ns();
+        for (uint32_t e = 0; e < b->experts; e++)
+            one_expert(b, b->matrix[e]);
+        uint64_t took = clock_now_ns() - start;
+        best = took < best ? took : best;
+    }
+    return (double)best / b->experts;
+}
+
+void auto_tier_ratios(struct planning *p, double ratio[TIER__COUNT])
+{
+    const struct model_hparams *hp = &offline_index(p->model)->hparams;
+    uint32_t most = hp->hidden > hp->expert_inner ? hp->hidden : hp->expert_inner;
+    struct bench b = {.p = p, .ops = kernel_ops_select(NULL)};
+    b.experts = hp->experts < EXPERTS_TIMED ? hp->experts : EXPERTS_TIMED;
+    b.x = calloc(most, sizeof(float));
+    b.gate = calloc(most, sizeof(float));
+    b.up = calloc(most, sizeof(float));
+    b.y = calloc(most, sizeof(float));
+    b.activation = aligned_alloc(64, kernel_activation_bytes(TENSOR_F32, most));
+    sl_assert(b.x && b.gate && b.up && b.y && b.activation);
+    for (uint32_t i = 0; i < hp->hidden; i++)
+        b.x[i] = (float)(i % 17) / 17 - 0.5f;
+    double native = time_tier(&b, TIER_NATIVE);
+    ratio[TIER_NATIVE] = 1;
+    for (enum tier t = TIER_INT8; t < TIER__COUNT; t++)
+        ratio[t] = time_tier(&b, t) / native;
+    free(b.x);
+    free(b.gate);
+    free(b.up);
+    free(b.y);
+    free(b.activation);
+}

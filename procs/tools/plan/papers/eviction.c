@@ -1,0 +1,215 @@
+/* HOBBIT's eviction weights (§3.5): those of the simplex with the least miss penalty on a trace,
+ * with the planned thresholds. A low miss costs its bytes over the high tier's.
+ *
+ * The trace is the lossless routing of calibration text, window by window, or one that was
+ * recorded. Prefetch is off: the weights are those of the order of leaving alone. First a grid over
+ * the simplex, then share is moved from one weight to another, in ever smaller steps, as long as it
+ * helps. The distance term is tried as the paper prints it and with the running layer farthest. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/offline/measure/routing_trace.h"
+#include "lib/policy/presets/planned.h"
+#include "lib/policy/presets/presets.h"
+#include "lib/sim/sim.h"
+#include "lib/tensor/tier.h"
+#include "procs/tools/plan/planning.h"
+
+#define WEIGHTS   4
+#define GRID      4          /* steps of the first look */
+#define LEAST     (1.0 / 32) /* the last step */
+#define ROOMS_MAX 2
+#define LOOKS_MAX 256 /* it never took half of them */
+
+static const char *const weight_name[WEIGHTS] = {"w_lru", "w_lfu", "w_lhu", "w_fld"};
+
+struct point {
+    double w[WEIGHTS];
+    bool next; /* fld_next */
+    double penalty;
+};
+
+struct fit {
+    struct planning *p;
+    struct trace trace;
+    struct sim_config sim;
+    uint64_t room[ROOMS_MAX];
+    uint32_t rooms, looks;
+    struct point best;
+};
+
+/* Miss penalty per token, mean over the rooms. */
+static int penalty(struct fit *f, double *out, struct error *error)
+{
+    *out = 0;
+    for (uint32_t i = 0; i < f->rooms; i++) {
+        struct sim_result result;
+        f->sim.capacity = f->room[i];
+        if (sim_run(&f->trace, 0, 0, &f->sim, false, &result, error) != 0)
+            return -1;
+        const struct sim_figures *d = &result.phase[SIM_DECODE];
+        *out += d->penalty / (double)d->passes / f->rooms;
+    }
+    return 0;
+}
+
+static void apply(struct fit *f, const struct point *x)
+{
+    f->sim.knobs.w_lru = x->w[0];
+    f->sim.knobs.w_lfu = x->w[1];
+    f->sim.knobs.w_lhu = x->w[2];
+    f->sim.knobs.w_fld = x->w[3];
+    f->sim.knobs.fld_next = x->next;
+}
+
+/* True when x is better than the best so far, and is it now. */
+static int look(struct fit *f, struct point *x, bool *better, struct error *error)
+{
+    apply(f, x);
+    if (penalty(f, &x->penalty, error) != 0)
+        return -1;
+    planning_progress(f->p, "hobbit: eviction weights, look", ++f->looks, LOOKS_MAX);
+    *better = x->penalty < f->best.penalty;
+    if (*better)
+        f->best = *x;
+    return 0;
+}
+
+static int grid(struct fit *f, struct error *error)
+{
+    bool better;
+    for (int next = 0; next < 2; next++)
+        for (int a = 0; a <= GRID; a++)
+            for (int b = 0; a + b <= GRID; b++)
+                for (int c = 0; a + b + c <= GRID; c++) {
+                    if (next && a + b + c == GRID)
+                        continue; /* without a distance both are one */
+                    struct point x = {.w = {(double)a / GRID, (double)b / GRID, (double)c / GRID,
+                                            (double)(GRID - a - b - c) / GRID},
+                                      .next = next};
+                    if (look(f, &x, &better, error) != 0)
+                        return -1;
+                }
+    return 0;
+}
+
+/* One move of `step` that helps, the first there is. */
+static int move(struct fit *f, double step, bool *moved, struct error *error)
+{
+    struct point from = f->best;
+    *moved = false;
+    for (int to = 0; to < WEIGHTS; to++)
+        for (int off = 0; off < WEIGHTS; off++) {
+            struct point x = from;
+            if (to == off || from.w[off] < step)
+                continue;
+            x.w[to] += step;
+            x.w[off] -= step;
+            if (look(f, &x, moved, error) != 0)
+                return -1;
+            if (*moved)
+                return 0;
+        }
+    return 0;
+}
+
+static int climb(struct fit *f, struct error *error)
+{
+    for (double step = 0.5 / GRID; step >= LEAST; step /= 2)
+        for (bool moved = true; moved && f->looks < LOOKS_MAX;)
+            if (move(f, step, &moved, error) != 0)
+                return -1;
+    return 0;
+}
+
+/* The penalty of another order of leaving in the same rooms. */
+static int beside(struct fit *f, const char *eviction, double *out, struct error *error)
+{
+    struct knobs kept = f->sim.knobs;
+    int status = knobs_set(&f->sim.knobs, "eviction", eviction, error);
+    if (status == 0)
+        status = penalty(f, out, error);
+    f->sim.knobs = kept;
+    return status;
+}
+
+static int get_trace(struct fit *f, struct error *error)
+{
+    struct planning *p = f->p;
+    const struct model_hparams *h = &offline_index(p->model)->hparams;
+    if (!p->trace_path)
+        return offline_trace(p->model, &p->some, QUANT_CHANNEL, &f->trace, error);
+    if (trace_read(p->trace_path, &f->trace, error) != 0)
+        return -1;
+    struct trace_header *t = &f->trace.header;
+    if (t->layers != h->layers || t->experts != h->experts || t->top_k != h->experts_used)
+        return error_set(error, ERR_BAD_INPUT, "%.200s is a trace of another model", p->trace_path);
+    /* It may have been recorded without the tiers that are planned here. */
+    t->tier_mask = (1u << TIER__COUNT) - 1;
+    for (enum tier x = TIER_NATIVE; x < TIER__COUNT; x++)
+        t->tier_bytes[x] = offline_expert_bytes(p->model, 0, 0, x, QUANT_CHANNEL);
+    return 0;
+}
+
+static int set_up(struct fit *f, struct error *error)
+{
+    struct planning *p = f->p;
+    char planned[512];
+    uint32_t system = system_find("hobbit");
+    planned_settings(p->plan, system, planned, sizeof planned);
+    f->sim.drive = (struct sim_drive){.bytes_per_s = 1e9, .latency_ns = 1e5, .depth = 16};
+    if (p->budget_bytes || p->experts_percent > 0) {
+        f->room[f->rooms++] = planning_expert_bytes(p, error);
+        if (!f->room[0])
+            return -1;
+    } else {
+        f->room[f->rooms++] = p->native_bytes / 4;
+        f->room[f->rooms++] = p->native_bytes / 2;
+    }
+    f->best.penalty = 1e300;
+    return knobs_resolve("hobbit", planned, "prediction=none,limit=none", &f->sim.knobs, error);
+}
+
+static void store(struct fit *f, double lru, double lfu)
+{
+    static const enum plan_scalar scalars[WEIGHTS] = {PLAN_hobbit_w_lru, PLAN_hobbit_w_lfu,
+                                                      PLAN_hobbit_w_lhu, PLAN_hobbit_w_fld};
+    struct planning *p = f->p;
+    json_t *weights = json_object();
+    for (int i = 0; i < WEIGHTS; i++) {
+        p->plan->scalar[scalars[i]] = f->best.w[i];
+        json_object_set_new(weights, weight_name[i], json_real(f->best.w[i]));
+    }
+    p->plan->scalar[PLAN_hobbit_fld_next] = f->best.next;
+    planning_say(p,
+                 "hobbit: eviction weights lru %.3f, lfu %.3f, lhu %.3f, fld %.3f (%s): miss "
+                 "penalty %.3f a token (lru %.3f, lfu %.3f; %u looks)",
+                 f->best.w[0], f->best.w[1], f->best.w[2], f->best.w[3],
+                 f->best.next ? "next layer nearest" : "as printed", f->best.penalty, lru, lfu,
+                 f->looks);
+    json_object_set_new(p->report, "hobbit_eviction",
+                        json_pack("{s:o, s:b, s:f, s:f, s:f}", "weights", weights, "fld_next",
+                                  f->best.next, "penalty", f->best.penalty, "penalty_lru", lru,
+                                  "penalty_lfu", lfu));
+}
+
+int plan_hobbit_eviction(struct planning *p, struct error *error)
+{
+    struct fit f = {.p = p};
+    double lru = 0, lfu = 0;
+    int status = get_trace(&f, error);
+    if (status == 0)
+        status = set_up(&f, error);
+    if (status == 0)
+        status = grid(&f, error);
+    if (status == 0)
+        status = climb(&f, error);
+    if (status == 0)
+        status = beside(&f, "lru", &lru, error);
+    if (status == 0)
+        status = beside(&f, "lfu", &lfu, error);
+    if (status == 0)
+        store(&f, lru, lfu);
+    trace_free(&f.trace);
+    return status;
+}

@@ -1,0 +1,99 @@
+/* Fate's boundary from the profile's recall, its shares, and the fraction of prefill's least
+ * popular experts that may be int2 (§4.5: found by search so that the loss keeps to P). */
+#include <math.h>
+#include <stdlib.h>
+
+#include "procs/tools/plan/planning.h"
+
+#include "lib/tensor/tier.h"
+
+#define FRACTION_STEPS 4 /* of the bisection */
+/* A layer whose list finds less of its experts than this share of the best layer's is shallow. */
+#define SHALLOW 0.9
+
+static uint32_t boundary_of(const struct plan *plan)
+{
+    const float *recall = plan_recall_gate_list(plan);
+    float best = 0;
+    for (uint32_t l = 1; l < plan->layers; l++)
+        best = recall[l] > best ? recall[l] : best;
+    uint32_t boundary = 1; /* layer 0 has no predictor */
+    while (boundary < plan->layers && recall[boundary] < SHALLOW * best)
+        boundary++;
+    return boundary;
+}
+
+/* Shallow layers whole, as far as it goes with K for every other; the rest even. */
+static void share_out(struct plan *plan, uint64_t entries, uint32_t boundary)
+{
+    uint32_t *share = plan_share(plan), k = plan->experts_used, layers = plan->layers;
+    for (uint32_t l = 0; l < layers; l++)
+        share[l] = k;
+    uint64_t left = entries > (uint64_t)layers * k ? entries - (uint64_t)layers * k : 0;
+    for (uint32_t l = 0; l < boundary && l < layers; l++) {
+        uint64_t more = plan->experts - k < left ? plan->experts - k : left;
+        share[l] += (uint32_t)more;
+        left -= more;
+    }
+    uint32_t deep = layers > boundary ? layers - boundary : 0;
+    for (uint32_t l = boundary; l < layers; l++) {
+        uint64_t even = k + left / deep;
+        share[l] = even < plan->experts ? (uint32_t)even : plan->experts;
+    }
+}
+
+static int search_fraction(struct planning *p, struct error *error)
+{
+    double good = -1, bad = 1.0 + 1.0 / (1 << FRACTION_STEPS);
+    struct measured m, best = {0};
+    char text[64];
+    for (int i = 0; i <= FRACTION_STEPS; i++) {
+        double fraction = i == 0 ? 0 : (fmax(good, 0) + fmin(bad, 1)) / 2;
+        struct serving s = {.kind = SERVE_FATE, .method = QUANT_HQQ, .low_fraction = fraction};
+        if (planning_measure(p, &p->text, &s, &m, error) != 0)
+            return -1;
+        planning_say(p, "  int2 for the least popular %.0f %% of a chunk's experts: loss %s",
+                     100 * fraction, planning_loss(&m.loss, text));
+        if (m.loss.high <= p->max_loss) {
+            good = fraction;
+            best = m;
+        } else if (i == 0) {
+            return error_set(error, ERR_BAD_INPUT,
+                             "fate cannot keep the loss below %.3g %%: int4 for every expert alone "
+                             "loses %s",
+                             100 * p->max_loss, planning_loss(&m.loss, text));
+        } else {
+            bad = fraction;
+        }
+    }
+    p->plan->scalar[PLAN_fate_prefill_int2] = good;
+    p->plan->scalar[PLAN_fate_loss] = best.loss.value;
+    p->plan->scalar[PLAN_fate_loss_low] = best.loss.low;
+    p->plan->scalar[PLAN_fate_loss_high] = best.loss.high;
+    planning_say(p, "fate: %.0f %% of a chunk's experts at int2 in prefill, expected loss %s",
+                 100 * good, planning_loss(&best.loss, text));
+    json_object_set_new(p->report, "fate_prefill",
+                        json_pack("{s:f, s:f, s:f, s:f}", "fraction", good, "loss", best.loss.value,
+                                  "loss_low", best.loss.low, "loss_high", best.loss.high));
+    return 0;
+}
+
+int plan_fate(struct planning *p, struct error *error)
+{
+    if (!plan_has(p->plan, PLAN_ARRAY_recall_gate_list))
+        return error_set(error, ERR_BAD_INPUT, "%.200s has no recall of predictions",
+                         p->profile_path);
+    uint64_t bytes = planning_expert_bytes(p, error);
+    if (!bytes || planning_add(p, plan_array_bit(PLAN_ARRAY_share), error) != 0)
+        return -1;
+    uint64_t each = offline_expert_bytes(p->model, 0, 0, TIER_INT4, QUANT_HQQ);
+    uint32_t boundary = boundary_of(p->plan);
+    p->plan->scalar[PLAN_fate_boundary] = boundary;
+    share_out(p->plan, bytes / each, boundary);
+    planning_say(p, "fate: layers below %u are kept whole, room for %llu int4 experts", boundary,
+                 (unsigned long long)(bytes / each));
+    json_object_set_new(
+        p->report, "fate",
+        json_pack("{s:i, s:I}", "boundary", (int)boundary, "entries", (json_int_t)(bytes / each)));
+    return search_fraction(p, error);
+}

@@ -1,0 +1,245 @@
+/* SwapMoE's plan (§3.4, §3.5): random shares measured, a small network fitted to them, a genetic
+ * search over it, and the result checked by measurement against even shares: the better is kept. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/assert.h"
+#include "lib/base/random.h"
+#include "lib/policy/presets/presets.h"
+#include "procs/tools/plan/network.h"
+#include "procs/tools/plan/planning.h"
+
+#define CHUNK 16 /* tokens between looks at the sets while configurations are measured */
+#define SPARE 1  /* entry kept for the expert that comes while the old one serves */
+/* Share of the drive's time swaps may take: the rest is left for other work. */
+#define DRIVE_SHARE 0.5
+#define ROUNDS      4 /* of fitting, searching, measuring */
+
+struct swap_plan {
+    struct planning *p;
+    uint32_t layers, experts, k, interval;
+    double margin;  /* knob of the system */
+    uint64_t total; /* resident experts over all layers */
+    bool *first;    /* [L * E] the first sets of the shares at hand */
+    uint32_t *even, *best;
+};
+
+static struct serving serving_of(struct swap_plan *w, const uint32_t *v, uint32_t chunk)
+{
+    const struct plan *plan = w->p->plan;
+    double pairs = 0;
+    serving_largest(plan_frequency(plan), w->layers, w->experts, v, w->first);
+    if (plan_knows(plan, PLAN_expert_read_ns) && plan_knows(plan, PLAN_token_ns) &&
+        plan->scalar[PLAN_expert_read_ns] > 0)
+        pairs = DRIVE_SHARE * plan->scalar[PLAN_token_ns] / plan->scalar[PLAN_expert_read_ns];
+    return (struct serving){.kind = SERVE_SWAPMOE,
+                            .method = QUANT_CHANNEL,
+                            .allowed = w->first,
+                            .keep = v,
+                            .norm = plan_norm(plan),
+                            .interval = w->interval,
+                            .margin = w->margin,
+                            .chunk = chunk,
+                            .pairs_per_token = pairs};
+}
+
+struct samples { /* of the network: shares and log(1 + loss) */
+    double *x, *y;
+    uint32_t n;
+};
+
+static int sample(struct swap_plan *w, const uint32_t *v, struct samples *all, struct error *error)
+{
+    struct measured m;
+    struct serving s = serving_of(w, v, CHUNK);
+    if (planning_measure(w->p, &w->p->some, &s, &m, error) != 0)
+        return -1;
+    all->y[all->n] = log1p(m.loss.value);
+    for (uint32_t l = 0; l < w->layers; l++)
+        all->x[(size_t)all->n * w->layers + l] = (double)v[l] / w->experts;
+    all->n++;
+    return 0;
+}
+
+static int sample_at_random(struct swap_plan *w, uint32_t *v, struct samples *all,
+                            struct error *error)
+{
+    struct random random;
+    uint32_t n = (uint32_t)w->p->configurations;
+    random_seed(&random, 1, 0);
+    for (uint32_t i = 0; i < n; i++) {
+        random_shares(&random, w->layers, w->k, w->experts, w->total, v);
+        if (sample(w, v, all, error) != 0)
+            return -1;
+        planning_progress(w->p, "swapmoe: configuration", i + 1, n);
+    }
+    return 0;
+}
+
+/* A network of few samples is wrong where it saw none, and a search goes just there: what it finds
+ * is measured, joins the samples, and the next round knows better. The best that was measured
+ * stays. */
+static int rounds(struct swap_plan *w, uint32_t *v, struct samples *all, struct network *net,
+                  struct error *error)
+{
+    double least = INFINITY;
+    for (int round = 0; round < ROUNDS; round++) {
+        double off = network_fit(net, w->layers, all->x, all->y, all->n, 1);
+        struct genetic g = {.net = net,
+                            .layers = w->layers,
+                            .least = w->k,
+                            .most = w->experts,
+                            .generations = (uint32_t)w->p->generations,
+                            .total = w->total,
+                            .seed = 1,
+                            .first = w->even};
+        double expected = genetic_search(&g, v);
+        if (sample(w, v, all, error) != 0)
+            return -1;
+        double measured = all->y[all->n - 1];
+        planning_say(w->p,
+                     "  %u configurations, network off by %.2f %% (rms); search expects a loss of "
+                     "%.1f %%, measured %.1f %%",
+                     all->n - 1, 100 * off, 100 * expm1(expected), 100 * expm1(measured));
+        if (measured < least)
+            memcpy(w->best, v, w->layers * sizeof *v);
+        least = measured < least ? measured : least;
+    }
+    return 0;
+}
+
+static int search(struct swap_plan *w, struct error *error)
+{
+    size_t n = (size_t)w->p->configurations + ROUNDS;
+    struct samples all = {.x = calloc(n * w->layers, sizeof *all.x), .y = calloc(n, sizeof *all.y)};
+    struct network *net = calloc(1, sizeof *net);
+    uint32_t *v = calloc(w->layers, sizeof *v);
+    int status = all.x && all.y && net && v
+                     ? 0
+                     : error_set(error, ERR_NO_MEMORY, "no memory for configurations");
+    if (status == 0)
+        status = sample_at_random(w, v, &all, error);
+    if (status == 0)
+        status = rounds(w, v, &all, net, error);
+    free(all.x);
+    free(all.y);
+    free(net);
+    free(v);
+    return status;
+}
+
+static void say_shares(struct swap_plan *w, const char *what, const uint32_t *v,
+                       const struct measured *m)
+{
+    char shares[512] = "", loss[64];
+    size_t at = 0;
+    for (uint32_t l = 0; l < w->layers && at < sizeof shares - 8; l++)
+        at += (size_t)snprintf(shares + at, sizeof shares - at, " %u", v[l]);
+    planning_say(w->p, "  %s shares%s: loss %s, %llu swaps", what, shares,
+                 planning_loss(&m->loss, loss), (unsigned long long)m->report.swapped);
+}
+
+static void store(struct swap_plan *w, const uint32_t *v, const struct measured *m)
+{
+    struct plan *plan = w->p->plan;
+    char loss[64];
+    serving_largest(plan_frequency(plan), w->layers, w->experts, v, w->first);
+    memcpy(plan_virtual_experts(plan), v, w->layers * sizeof *v);
+    for (uint64_t i = 0; i < (uint64_t)w->layers * w->experts; i++)
+        plan_resident(plan)[i] = w->first[i];
+    plan->scalar[PLAN_swap_interval] = w->interval;
+    plan->scalar[PLAN_swap_loss] = m->loss.value;
+    plan->scalar[PLAN_swap_loss_low] = m->loss.low;
+    plan->scalar[PLAN_swap_loss_high] = m->loss.high;
+    planning_say(w->p,
+                 "swapmoe: %llu of %llu experts resident, interval %u tokens, expected loss %s",
+                 (unsigned long long)w->total, (unsigned long long)w->layers * w->experts,
+                 w->interval, planning_loss(&m->loss, loss));
+    json_t *shares = json_array();
+    for (uint32_t l = 0; l < w->layers; l++)
+        json_array_append_new(shares, json_integer((json_int_t)v[l]));
+    json_object_set_new(w->p->report, "swapmoe",
+                        json_pack("{s:o, s:i, s:f, s:f, s:f, s:I}", "virtual_experts", shares,
+                                  "interval", (int)w->interval, "loss", m->loss.value, "loss_low",
+                                  m->loss.low, "loss_high", m->loss.high, "swaps",
+                                  (json_int_t)m->report.swapped));
+}
+
+/* The interval is lowered until the swaps would keep the drive busy for more than its share: then
+ * latency bends. Halving from 512 tokens; the demand is what is swapped when nothing bounds it. */
+static int choose_interval(struct swap_plan *w, struct error *error)
+{
+    for (w->interval = 512; w->interval > w->layers; w->interval /= 2) {
+        struct measured m;
+        struct serving s = serving_of(w, w->even, CHUNK);
+        double possible = s.pairs_per_token;
+        s.pairs_per_token = 0;
+        s.interval = w->interval / 2;
+        if (planning_measure(w->p, &w->p->some, &s, &m, error) != 0)
+            return -1;
+        double tokens = (double)w->p->some.windows * w->p->some.window;
+        double wanted = (double)m.report.swapped / tokens;
+        char loss[64];
+        planning_say(w->p, "  interval %u: %.3f swaps a token wanted, %.3f possible, loss %s",
+                     s.interval, wanted, possible, planning_loss(&m.loss, loss));
+        if (possible > 0 && wanted > possible)
+            break;
+    }
+    return 0;
+}
+
+static int plan_shares(struct swap_plan *w, struct error *error)
+{
+    struct planning *p = w->p;
+    struct measured even, best;
+    for (uint32_t l = 0; l < w->layers; l++)
+        w->even[l] = (uint32_t)(w->total / w->layers + (l < w->total % w->layers));
+    if (choose_interval(w, error) != 0 || search(w, error) != 0)
+        return -1;
+    struct serving s = serving_of(w, w->even, CHUNK);
+    if (planning_measure(p, &p->text, &s, &even, error) != 0)
+        return -1;
+    s = serving_of(w, w->best, CHUNK);
+    if (planning_measure(p, &p->text, &s, &best, error) != 0)
+        return -1;
+    say_shares(w, "even", w->even, &even);
+    say_shares(w, "planned", w->best, &best);
+    bool better = best.loss.value < even.loss.value;
+    store(w, better ? w->best : w->even, better ? &best : &even);
+    return 0;
+}
+
+int plan_swapmoe(struct planning *p, struct error *error)
+{
+    uint64_t bytes = planning_expert_bytes(p, error);
+    uint64_t arrays =
+        plan_array_bit(PLAN_ARRAY_virtual_experts) | plan_array_bit(PLAN_ARRAY_resident);
+    if (!bytes || planning_add(p, arrays, error) != 0)
+        return -1;
+    struct swap_plan w = {
+        .p = p, .layers = p->plan->layers, .experts = p->plan->experts, .k = p->plan->experts_used};
+    uint64_t cells = (uint64_t)w.layers * w.experts;
+    uint64_t each = p->native_bytes / cells, least = (uint64_t)w.layers * w.k;
+    struct knobs knobs;
+    if (knobs_resolve("swapmoe", NULL, NULL, &knobs, error) != 0)
+        return -1;
+    w.margin = knobs.margin;
+    w.total = bytes / each;
+    if (w.total < cells)
+        w.total -= w.total >= SPARE ? SPARE : 0;
+    w.total = w.total > cells ? cells : w.total;
+    if (w.total < least)
+        return error_set(error, ERR_BELOW_FLOOR,
+                         "%llu experts fit: masked routing needs %llu, the top-k of every layer",
+                         (unsigned long long)w.total, (unsigned long long)least);
+    w.first = calloc(cells, sizeof *w.first);
+    w.even = calloc(w.layers, sizeof *w.even);
+    w.best = calloc(w.layers, sizeof *w.best);
+    sl_assert(w.first && w.even && w.best);
+    int status = plan_shares(&w, error);
+    free(w.first);
+    free(w.even);
+    free(w.best);
+    return status;
+}

@@ -1,0 +1,294 @@
+/* sluice plan: decides, from a profile, what the lossy systems of a model use: edgemoe's widths,
+ * hobbit's thresholds, fate's boundary and shares, swapmoe's virtual experts. Every decision is
+ * measured on calibration text and stored with what it is expected to lose.
+ * Trust: model file, profile and texts are foreign; lib/model checks them. */
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/log.h"
+#include "procs/clients/common/options.h"
+#include "procs/tools/plan/planning.h"
+
+/* Tokens of the text, of a made-up stream. */
+#define PLANNED_TOKENS 65536
+#define FORCED_TOKENS  1024
+
+static void usage(FILE *out)
+{
+    fprintf(
+        out,
+        "usage: sluice plan -m FILE --profile PROFILE --text FILE... --max-loss P -o PLAN\n"
+        "                   [--budget B | --experts PCT%%] [--system S] [options]\n"
+        "       sluice plan -m FILE --system S --shares TIER=SHARE,... -o PLAN\n"
+        "                   [--profile PROFILE]\n"
+        "       sluice plan -m FILE --profile PLAN --system auto [--text FILE...] -o PLAN\n"
+        "\n"
+        "Plans the lossy systems of a model and says what each is expected to lose.\n"
+        "\n"
+        "  -m, --model FILE         GGUF file\n"
+        "      --profile FILE       of sluice profile, for this model; an earlier plan will do\n"
+        "      --text FILE          calibration text; may be given several times\n"
+        "      --max-loss P         allowed rise of perplexity: 1%%\n"
+        "      --budget BYTES       the engine's budget (swapmoe, fate)\n"
+        "      --experts PCT%%       instead: the share of the experts' bytes that is resident\n"
+        "      --system S           edgemoe|hobbit|fate|swapmoe|auto|all (default all)\n"
+        "  -o FILE                  the plan: the profile and the decisions\n"
+        "      --margin PCT%%        of P that is kept back for other text (default 10)\n"
+        "      --tokens N           of the text, spread over it (default 65536)\n"
+        "      --ctx N              tokens of a window (default 512)\n"
+        "      --configurations N   swapmoe: random shares that are measured (default 40)\n"
+        "      --generations N      swapmoe: of the genetic search (default 5000)\n"
+        "      --curve              hobbit: also replace against skip, 5 to 30 %% of the uses\n"
+        "      --curve-only         hobbit: that, and nothing is planned\n"
+        "      --shares LIST        for random weights, which have no loss to plan by: shares of\n"
+        "                           native|int8|int4|int2|skip, like int4=0.8,int2=0.2. edgemoe:\n"
+        "                           random widths; hobbit: thresholds, found on a made-up stream\n"
+        "                           of tokens; fate: the fraction in prefill; uniform: one\n"
+        "                           width. --max-loss: the loss they stand for\n"
+        "      --seed N             of such widths and streams (default 1)\n"
+        "      --trace FILE         hobbit: fit eviction on this trace, not on the text's routing\n"
+        "      --eviction-only      hobbit: keep the thresholds the profile has, fit eviction\n"
+        "      --threads N          default: all processors\n"
+        "      --output text|json   what goes to stdout (default text)\n");
+}
+
+enum {
+    OPT_PROFILE = 256,
+    OPT_TEXT,
+    OPT_LOSS,
+    OPT_BUDGET,
+    OPT_EXPERTS,
+    OPT_SYSTEM,
+    OPT_MARGIN,
+    OPT_TOKENS,
+    OPT_CTX,
+    OPT_CONFIGURATIONS,
+    OPT_GENERATIONS,
+    OPT_CURVE,
+    OPT_CURVE_ONLY,
+    OPT_SHARES,
+    OPT_SEED,
+    OPT_TRACE,
+    OPT_EVICTION,
+    OPT_THREADS,
+    OPT_OUTPUT
+};
+
+static const struct option options[] = {{"model", 1, NULL, 'm'},
+                                        {"profile", 1, NULL, OPT_PROFILE},
+                                        {"text", 1, NULL, OPT_TEXT},
+                                        {"max-loss", 1, NULL, OPT_LOSS},
+                                        {"budget", 1, NULL, OPT_BUDGET},
+                                        {"experts", 1, NULL, OPT_EXPERTS},
+                                        {"system", 1, NULL, OPT_SYSTEM},
+                                        {"margin", 1, NULL, OPT_MARGIN},
+                                        {"tokens", 1, NULL, OPT_TOKENS},
+                                        {"ctx", 1, NULL, OPT_CTX},
+                                        {"configurations", 1, NULL, OPT_CONFIGURATIONS},
+                                        {"generations", 1, NULL, OPT_GENERATIONS},
+                                        {"curve", 0, NULL, OPT_CURVE},
+                                        {"curve-only", 0, NULL, OPT_CURVE_ONLY},
+                                        {"shares", 1, NULL, OPT_SHARES},
+                                        {"seed", 1, NULL, OPT_SEED},
+                                        {"trace", 1, NULL, OPT_TRACE},
+                                        {"eviction-only", 0, NULL, OPT_EVICTION},
+                                        {"threads", 1, NULL, OPT_THREADS},
+                                        {"output", 1, NULL, OPT_OUTPUT},
+                                        {"help", 0, NULL, 'h'},
+                                        {NULL, 0, NULL, 0}};
+
+/* The systems, in the order they are planned. */
+static const struct {
+    const char *name;
+    int (*plan)(struct planning *p, struct error *error);
+    bool needs_room;
+} systems[] = {{"edgemoe", plan_edgemoe, false},
+               {"hobbit", plan_hobbit, false},
+               {"fate", plan_fate, true},
+               {"swapmoe", plan_swapmoe, true},
+               {"auto", plan_auto, false}}; /* the last: it predicts what the others planned */
+
+static int percent(const char *what, const char *value, double *out, struct error *error)
+{
+    if (percent_parse(value, out))
+        return 0;
+    return error_set(error, ERR_BAD_INPUT, "%s: '%.40s' is not a percentage from 0 to 100", what,
+                     value);
+}
+
+static int word_option(struct planning *p, int option, const char *value, struct error *error)
+{
+    if (option == OPT_OUTPUT) {
+        p->json = strcmp(value, "json") == 0;
+        if (p->json || strcmp(value, "text") == 0)
+            return 0;
+        return error_set(error, ERR_BAD_INPUT, "--output: '%.80s' is not one of text|json", value);
+    }
+    p->system = value;
+    for (size_t i = 0; i < ARRAY_LEN(systems); i++)
+        if (strcmp(value, systems[i].name) == 0)
+            return 0;
+    if (strcmp(value, "all") == 0 || strcmp(value, "uniform") == 0)
+        return 0;
+    return error_set(error, ERR_BAD_INPUT,
+                     "--system: '%.40s' is not one of edgemoe|hobbit|fate|swapmoe|auto|all", value);
+}
+
+static int one_option(struct planning *p, int option, const char *value, struct error *error)
+{
+    double share;
+    switch (option) {
+    case 'm': p->model_path = value; return 0;
+    case 'o': p->out_path = value; return 0;
+    case OPT_PROFILE: p->profile_path = value; return 0;
+    case OPT_TEXT:
+        if (p->texts == PLANNING_TEXTS_MAX)
+            return error_set(error, ERR_BAD_INPUT, "at most %d texts", PLANNING_TEXTS_MAX);
+        p->text_path[p->texts++] = value;
+        return 0;
+    case OPT_LOSS:
+    case OPT_MARGIN:
+        if (percent(option == OPT_LOSS ? "--max-loss" : "--margin", value, &share, error) != 0)
+            return -1;
+        *(option == OPT_LOSS ? &p->max_loss : &p->margin) = share / 100;
+        return 0;
+    case OPT_EXPERTS: return percent("--experts", value, &p->experts_percent, error);
+    case OPT_BUDGET:
+        if (bytes_parse(value, &p->budget_bytes))
+            return 0;
+        return error_set(error, ERR_BAD_INPUT, "--budget: '%.40s' is no number of bytes", value);
+    case OPT_TOKENS: return option_i64("--tokens", value, 1, INT64_MAX, &p->tokens_max, error);
+    case OPT_CTX: return option_i64("--ctx", value, 2, 65536, &p->window, error);
+    case OPT_CONFIGURATIONS:
+        return option_i64("--configurations", value, 8, 10000, &p->configurations, error);
+    case OPT_GENERATIONS:
+        return option_i64("--generations", value, 1, 1000000, &p->generations, error);
+    case OPT_THREADS: return option_i64("--threads", value, 1, 64, &p->threads, error);
+    case OPT_SEED: return option_i64("--seed", value, 0, INT64_MAX, &p->seed, error);
+    case OPT_SHARES: p->forced = true; return shares_parse(&p->shares, value, error);
+    case OPT_CURVE: p->curve = true; return 0;
+    case OPT_CURVE_ONLY: p->curve_only = true; return 0;
+    case OPT_TRACE: p->trace_path = value; return 0;
+    case OPT_EVICTION: p->eviction_only = true; return 0;
+    case OPT_SYSTEM:
+    case OPT_OUTPUT: return word_option(p, option, value, error);
+    case 'h': usage(stdout); exit(fflush(stdout) == 0 ? 0 : 1);
+    default: return error_set(error, ERR_BAD_INPUT, "see sluice plan --help");
+    }
+}
+
+static int parse(struct planning *p, int argc, char **argv, struct error *error)
+{
+    int option;
+    while ((option = getopt_long(argc, argv, "m:o:h", options, NULL)) != -1)
+        if (one_option(p, option, optarg, error) != 0)
+            return -1;
+    if (optind < argc)
+        return error_set(error, ERR_BAD_INPUT, "'%.80s' is not an option", argv[optind]);
+    p->plain = p->forced || strcmp(p->system, "auto") == 0;
+    if (p->plain && (!p->model_path || !p->out_path))
+        return error_set(error, ERR_BAD_INPUT, "give -m FILE, --system S and -o PLAN");
+    if (p->plain) {
+        p->tokens_max = p->tokens_max ? p->tokens_max : FORCED_TOKENS;
+        return 0;
+    }
+    if (strcmp(p->system, "uniform") == 0)
+        return error_set(error, ERR_BAD_INPUT, "--system uniform goes with --shares");
+    p->tokens_max = p->tokens_max ? p->tokens_max : PLANNED_TOKENS;
+    if (!p->model_path || !p->profile_path || !p->texts || !p->out_path || p->max_loss <= 0)
+        return error_set(error, ERR_BAD_INPUT,
+                         "give -m FILE, --profile PROFILE, --text FILE, --max-loss P and -o PLAN");
+    return 0;
+}
+
+/* ---- the run ---- */
+
+static int begin(struct planning *p, struct error *error)
+{
+    p->model = offline_open(p->model_path, error);
+    p->plan = p->model ? plan_read(p->profile_path, error) : NULL;
+    if (!p->plan || plan_matches(p->plan, offline_index(p->model), offline_hash(p->model),
+                                 p->profile_path, error) != 0)
+        return -1;
+    if (!plan_has(p->plan, PLAN_ARRAY_frequency) || !plan_has(p->plan, PLAN_ARRAY_norm) ||
+        !plan_knows(p->plan, PLAN_tokens))
+        return error_set(error, ERR_BAD_INPUT, "%.200s is not a whole profile", p->profile_path);
+    if (offline_text_load(offline_index(p->model), p->text_path, p->texts, (uint32_t)p->window,
+                          (uint64_t)p->tokens_max, &p->text, error) != 0)
+        return -1;
+    p->some = offline_text_some(&p->text, 0, p->text.windows >= 16 ? 4 : 1);
+    p->native_bytes = serving_bytes(p->model, NULL, QUANT_CHANNEL);
+    struct offline_evaluation all = planning_evaluation(p, &p->text),
+                              some = planning_evaluation(p, &p->some);
+    if (offline_evaluate(&all, &p->native, error) != 0 ||
+        offline_evaluate(&some, &p->native_some, error) != 0)
+        return -1;
+    planning_say(p, "lossless perplexity %.4f over %llu tokens of calibration text",
+                 offline_perplexity(&p->native),
+                 (unsigned long long)p->native.windows * p->native.scored);
+    p->plan->scalar[PLAN_max_loss] = p->max_loss;
+    if (p->budget_bytes)
+        p->plan->scalar[PLAN_budget_bytes] = (double)p->budget_bytes;
+    return 0;
+}
+
+static int run(struct planning *p, struct error *error)
+{
+    if ((p->plain ? planning_begin_plain(p, error) : begin(p, error)) != 0)
+        return -1;
+    bool all = strcmp(p->system, "all") == 0, room = p->budget_bytes || p->experts_percent > 0;
+    for (size_t i = 0; i < ARRAY_LEN(systems); i++) {
+        if (!all && strcmp(p->system, systems[i].name) != 0)
+            continue;
+        if (all && systems[i].needs_room && !room)
+            continue; /* without a budget there is nothing to share out */
+        struct error why;
+        if (systems[i].plan(p, &why) != 0) {
+            if (!all || why.code != ERR_BAD_INPUT)
+                return error_set(error, why.code, "%s", why.text);
+            planning_say(p, "%s: not planned: %s", systems[i].name, why.text);
+        }
+        if (plan_write(p->plan, p->out_path, error) != 0)
+            return -1;
+    }
+    return 0;
+}
+
+static void print_report(const struct planning *p)
+{
+    if (!p->json)
+        return;
+    json_dumpf(p->report, stdout, JSON_INDENT(2));
+    printf("\n");
+}
+
+int main(int argc, char **argv)
+{
+    struct planning p = {.system = "all",
+                         .margin = 0.1,
+                         .window = 512,
+                         .seed = 1,
+                         .configurations = 40,
+                         .generations = 5000};
+    struct error error;
+    log_init("plan", LOG_LEVEL_INFO);
+    p.report = json_object();
+    int status = parse(&p, argc, argv, &error);
+    if (status == 0)
+        status = p.forced ? plan_forced(&p, &error) : run(&p, &error);
+    if (status == 0)
+        print_report(&p);
+    else
+        status = report("plan", &error);
+    json_decref(p.report);
+    offline_losses_free(&p.native);
+    offline_losses_free(&p.native_some);
+    offline_text_free(&p.text);
+    offline_text_free(&p.some);
+    free(p.plan);
+    if (p.model)
+        offline_close(p.model);
+    return status;
+}

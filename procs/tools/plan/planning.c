@@ -1,0 +1,101 @@
+/* What the planners share: measuring, saying, growing the plan, room. */
+#include "procs/tools/plan/planning.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "lib/base/clock.h"
+#include "lib/tensor/tier.h"
+
+#define PROGRESS_NS (3 * NS_PER_S)
+/* What the engine needs beside dense weights and experts: processes, libraries, KV, the reserve of
+ * the ledger. An estimate (README, Numbers): `sluice run` says the exact floor. */
+#define ENGINE_BYTES (20 * MIB)
+
+void planning_say(const struct planning *p, const char *fmt, ...)
+{
+    FILE *out = p->json ? stderr : stdout;
+    va_list args;
+    va_start(args, fmt);
+    vfprintf(out, fmt, args);
+    va_end(args);
+    fputc('\n', out);
+    fflush(out);
+}
+
+void planning_progress(struct planning *p, const char *what, uint64_t done, uint64_t of)
+{
+    uint64_t now = clock_now_ns();
+    if (now - p->told < PROGRESS_NS)
+        return;
+    p->told = now;
+    fprintf(stderr, "sluice plan: %s %llu of %llu\n", what, (unsigned long long)done,
+            (unsigned long long)of);
+}
+
+const char *planning_loss(const struct offline_interval *loss, char buf[64])
+{
+    snprintf(buf, 64, "%.2f %% (%.2f .. %.2f)", 100 * loss->value, 100 * loss->low,
+             100 * loss->high);
+    return buf;
+}
+
+int planning_add(struct planning *p, uint64_t arrays, struct error *error)
+{
+    struct plan *more = plan_extended(p->plan, arrays, p->plan->cells, error);
+    if (!more)
+        return -1;
+    free(p->plan);
+    p->plan = more;
+    return 0;
+}
+
+static void window_done(void *arg, uint32_t done, uint32_t windows)
+{
+    planning_progress(arg, "window", done, windows);
+}
+
+struct offline_evaluation planning_evaluation(struct planning *p, const struct offline_text *text)
+{
+    return (struct offline_evaluation){.model = p->model,
+                                       .text = text,
+                                       .threads = (uint32_t)p->threads,
+                                       .progress = window_done,
+                                       .arg = p};
+}
+
+int planning_measure(struct planning *p, const struct offline_text *text, const struct serving *s,
+                     struct measured *out, struct error *error)
+{
+    struct offline_evaluation e = planning_evaluation(p, text);
+    const struct offline_losses *native = text == &p->text ? &p->native : &p->native_some;
+    struct offline_losses losses;
+    if (serving_evaluate(&e, s, &losses, &out->report, error) != 0)
+        return -1;
+    out->loss = offline_loss_interval(native->nll, losses.nll, losses.windows, losses.scored, 0.95);
+    offline_losses_free(&losses);
+    return 0;
+}
+
+uint64_t planning_expert_bytes(const struct planning *p, struct error *error)
+{
+    const struct model_index *m = offline_index(p->model);
+    char floor[16], given[16];
+    uint64_t least = (m->hparams.experts_used + 1ull) * m->hparams.layers *
+                     offline_expert_bytes(p->model, 0, 0, TIER_NATIVE, QUANT_CHANNEL);
+    if (p->experts_percent > 0)
+        return (uint64_t)(p->experts_percent / 100 * (double)p->native_bytes);
+    uint64_t beside = m->dense_bytes + ENGINE_BYTES;
+    if (p->budget_bytes >= beside + least)
+        return p->budget_bytes - beside < p->native_bytes ? p->budget_bytes - beside
+                                                          : p->native_bytes;
+    if (p->budget_bytes == 0)
+        error_set(error, ERR_BAD_INPUT, "give --budget BYTES or --experts PCT%%");
+    else
+        error_set(error, ERR_BELOW_FLOOR,
+                  "a budget of %s is too small: %s would do for this model's dense weights, the "
+                  "engine and the experts of a token",
+                  bytes_format(p->budget_bytes, given), bytes_format(beside + least, floor));
+    return 0;
+}

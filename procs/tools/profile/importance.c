@@ -1,0 +1,170 @@
+/* Importance of experts (EdgeMoE §III-B1): the rise of the loss when one expert is at int2 and all
+ * others are at int4. Groups of experts of one layer are measured first, so that every expert has a
+ * value soon; then each expert by itself, members of the most important groups first, until all are
+ * done or the time is up. Measured and inferred values are told apart. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/assert.h"
+#include "lib/base/clock.h"
+#include "lib/tensor/tier.h"
+#include "procs/tools/profile/profile.h"
+
+#define GROUP      OFFLINE_IMPORTANCE_GROUP
+#define SAVE_EVERY (20 * NS_PER_S)
+
+struct measuring {
+    struct profile *p;
+    struct offline_text text;
+    uint8_t *tier; /* [L * E], int4 between measurements */
+    uint64_t started, saved, done, of;
+};
+
+static int nats(struct measuring *m, double *out, struct error *error)
+{
+    struct offline_evaluation run = {.model = m->p->model,
+                                     .text = &m->text,
+                                     .threads = (uint32_t)m->p->threads,
+                                     .method = QUANT_CHANNEL,
+                                     .tier = m->tier};
+    struct offline_losses losses;
+    if (offline_evaluate(&run, &losses, error) != 0)
+        return -1;
+    *out = offline_mean_nll(&losses);
+    offline_losses_free(&losses);
+    return 0;
+}
+
+/* The rise with experts first .. first + count - 1 of a layer at int2. */
+static int rise(struct measuring *m, uint64_t first, uint32_t count, double *out,
+                struct error *error)
+{
+    memset(m->tier + first, TIER_INT2, count);
+    int status = nats(m, out, error);
+    memset(m->tier + first, TIER_INT4, count);
+    *out -= m->p->plan->scalar[PLAN_importance_base];
+    return status;
+}
+
+static bool time_is_up(const struct measuring *m)
+{
+    return m->p->importance_seconds > 0 &&
+           clock_now_ns() - m->started > (uint64_t)m->p->importance_seconds * NS_PER_S;
+}
+
+static int note(struct measuring *m, struct error *error)
+{
+    profile_progress(m->p, "importance: measurement", ++m->done, m->of);
+    if (clock_now_ns() - m->saved < SAVE_EVERY)
+        return 0;
+    m->saved = clock_now_ns();
+    return profile_save(m->p, error);
+}
+
+static uint32_t group_size(const struct plan *plan, uint32_t first)
+{
+    return plan->experts - first < GROUP ? plan->experts - first : GROUP;
+}
+
+static int measure_groups(struct measuring *m, struct error *error)
+{
+    struct plan *plan = m->p->plan;
+    for (uint32_t l = 0; l < plan->layers; l++)
+        for (uint32_t e = 0; e < plan->experts; e += GROUP) {
+            uint64_t at = profile_at(m->p, l, e);
+            uint32_t n = group_size(plan, e);
+            double r;
+            if (!isnan(plan_importance(plan)[at]))
+                continue;
+            if (rise(m, at, n, &r, error) != 0)
+                return -1;
+            for (uint32_t i = 0; i < n; i++)
+                plan_importance(plan)[at + i] = (float)(r / n);
+            if (note(m, error) != 0)
+                return -1;
+        }
+    return 0;
+}
+
+struct order { /* an expert, by its group's importance */
+    uint64_t at;
+    float importance;
+};
+
+static int by_importance(const void *a, const void *b)
+{
+    const struct order *x = a, *y = b;
+    if (x->importance != y->importance)
+        return (x->importance < y->importance) - (x->importance > y->importance);
+    return (x->at > y->at) - (x->at < y->at);
+}
+
+static int measure_experts(struct measuring *m, struct error *error)
+{
+    struct plan *plan = m->p->plan;
+    uint64_t cells = (uint64_t)plan->layers * plan->experts, n = 0;
+    struct order *order = calloc(cells, sizeof *order);
+    if (!order)
+        return error_set(error, ERR_NO_MEMORY, "no memory for the order of experts");
+    for (uint64_t i = 0; i < cells; i++)
+        if (!plan_importance_measured(plan)[i])
+            order[n++] = (struct order){.at = i, .importance = plan_importance(plan)[i]};
+    qsort(order, n, sizeof *order, by_importance);
+    int status = 0;
+    for (uint64_t i = 0; status == 0 && i < n && !time_is_up(m); i++) {
+        double r;
+        status = rise(m, order[i].at, 1, &r, error);
+        if (status != 0)
+            break;
+        plan_importance(plan)[order[i].at] = (float)r;
+        plan_importance_measured(plan)[order[i].at] = 1;
+        status = note(m, error);
+    }
+    free(order);
+    return status;
+}
+
+static int measure(struct measuring *m, struct error *error)
+{
+    struct plan *plan = m->p->plan;
+    double tokens = (double)m->text.windows * (m->text.window - 1);
+    if (!plan_knows(plan, PLAN_importance_base) || plan->scalar[PLAN_importance_tokens] != tokens) {
+        for (uint64_t i = 0; i < (uint64_t)plan->layers * plan->experts; i++) {
+            plan_importance(plan)[i] = NAN; /* measured on another text: not comparable */
+            plan_importance_measured(plan)[i] = 0;
+        }
+        if (nats(m, &plan->scalar[PLAN_importance_base], error) != 0)
+            return -1;
+        plan->scalar[PLAN_importance_tokens] = tokens;
+    }
+    if (measure_groups(m, error) != 0 || measure_experts(m, error) != 0)
+        return -1;
+    return profile_save(m->p, error);
+}
+
+int profile_importance(struct profile *p, struct error *error)
+{
+    if (p->importance_tokens == 0)
+        return 0;
+    uint64_t cells = (uint64_t)p->plan->layers * p->plan->experts;
+    uint64_t wanted = (uint64_t)p->importance_tokens / p->text.window;
+    uint32_t step =
+        wanted > 0 && wanted < p->text.windows ? (uint32_t)(p->text.windows / wanted) : 1;
+    struct measuring m = {.p = p,
+                          .text = offline_text_some(&p->text, 0, step),
+                          .tier = malloc(cells),
+                          .started = clock_now_ns(),
+                          .saved = clock_now_ns()};
+    sl_assert(m.tier);
+    memset(m.tier, TIER_INT4, cells);
+    m.of = cells + (uint64_t)p->plan->layers * ((p->plan->experts + GROUP - 1) / GROUP);
+    for (uint64_t i = 0; i < cells; i++)
+        m.done += plan_importance_measured(p->plan)[i];
+    for (uint64_t i = 0; i < cells; i += GROUP)
+        m.done += !isnan(plan_importance(p->plan)[i]);
+    int status = measure(&m, error);
+    offline_text_free(&m.text);
+    free(m.tier);
+    return status;
+}

@@ -1,0 +1,43 @@
+/* sluice profile: what the files of this program share. */
+#ifndef SLUICE_TOOLS_PROFILE_PROFILE_H
+#define SLUICE_TOOLS_PROFILE_PROFILE_H
+
+#include "lib/base/bytes.h"
+#include "lib/offline/measure/evaluate.h"
+#include "lib/plan/plan.h"
+
+#define PROFILE_TEXTS_MAX 64
+
+struct profile {
+    /* options */
+    const char *model_path, *out_path;
+    const char *text_path[PROFILE_TEXTS_MAX];
+    size_t texts;
+    int64_t window, tokens_max, importance_tokens, importance_seconds, threads, pair_mib;
+    bool json, made_up;
+
+    struct offline_model *model;
+    struct offline_text text;
+    struct plan *plan;
+    uint64_t told; /* when progress was last told */
+};
+
+static inline uint64_t profile_at(const struct profile *p, uint32_t layer, uint32_t expert)
+{
+    return (uint64_t)layer * p->plan->experts + expert;
+}
+
+/* Writes the profile as it is now; resuming begins there. */
+int profile_save(struct profile *p, struct error *error);
+
+/* A line on stderr, not more often than every other second. */
+void profile_progress(struct profile *p, const char *what, uint64_t done, uint64_t of);
+
+/* Each fills its part of p->plan, or finds it there from an earlier run and returns. */
+int profile_statistics(struct profile *p, struct error *error);
+void profile_norms(struct profile *p);
+int profile_importance(struct profile *p, struct error *error);
+int profile_timings(struct profile *p, struct error *error);
+int profile_drive(struct profile *p, struct error *error);
+
+#endif

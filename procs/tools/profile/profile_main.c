@@ -1,0 +1,286 @@
+/* sluice profile: what plan, cache and predictor want to know of a model, measured once.
+ *
+ * Stages, each kept as soon as it is there: routing statistics (one pass over the text), norms,
+ * compute and drive timings, importance (many passes over a part of the text). A run that was
+ * stopped goes on where it was when it is given the same model, text and file.
+ * Trust: model file, texts and an earlier profile are foreign; lib/model checks them. */
+#include <getopt.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <jansson.h>
+
+#include "lib/base/assert.h"
+#include "lib/base/clock.h"
+#include "procs/clients/common/options.h"
+#include "procs/clients/common/token_stream.h"
+#include "procs/tools/profile/profile.h"
+
+#define PROGRESS_NS    (2 * NS_PER_S)
+#define MADE_UP_TOKENS 4096
+#define MADE_UP_SEED   1
+
+static void usage(FILE *out)
+{
+    fprintf(
+        out,
+        "usage: sluice profile -m FILE --text FILE [--text FILE...] -o PROFILE [options]\n"
+        "       sluice profile -m FILE --made-up -o PROFILE [options]\n"
+        "\n"
+        "Measures a model on calibration text: routing, paths, recall of predictions, norms,\n"
+        "importance of experts, timings. Run again with the same arguments it goes on where it\n"
+        "was stopped. Do not calibrate on the text you will judge by.\n"
+        "\n"
+        "  -m, --model FILE           GGUF file\n"
+        "      --text FILE            calibration text; may be given several times\n"
+        "      --made-up              instead: tokens as sluice bench makes them, for files with\n"
+        "                             random weights; no importance, 4096 tokens by default\n"
+        "  -o FILE                    the profile (JSON; tables go to FILE.tables)\n"
+        "      --ctx N                tokens of a window (default 512)\n"
+        "      --tokens N             at most so many tokens, spread over the text (default all)\n"
+        "      --importance-tokens N  of each importance (default 8192; 0: no importance)\n"
+        "      --importance-seconds N stop refining groups after this time (default: all)\n"
+        "      --pair-mib N           room to count pairs of experts in (default 256)\n"
+        "      --threads N            default: all processors\n"
+        "      --output text|json     the summary on stdout (default text)\n");
+}
+
+enum {
+    OPT_TEXT = 256,
+    OPT_MADE_UP,
+    OPT_CTX,
+    OPT_TOKENS,
+    OPT_ITOKENS,
+    OPT_ISECONDS,
+    OPT_PAIR,
+    OPT_THREADS,
+    OPT_OUTPUT
+};
+
+static const struct option options[] = {{"model", 1, NULL, 'm'},
+                                        {"text", 1, NULL, OPT_TEXT},
+                                        {"made-up", 0, NULL, OPT_MADE_UP},
+                                        {"ctx", 1, NULL, OPT_CTX},
+                                        {"tokens", 1, NULL, OPT_TOKENS},
+                                        {"importance-tokens", 1, NULL, OPT_ITOKENS},
+                                        {"importance-seconds", 1, NULL, OPT_ISECONDS},
+                                        {"pair-mib", 1, NULL, OPT_PAIR},
+                                        {"threads", 1, NULL, OPT_THREADS},
+                                        {"output", 1, NULL, OPT_OUTPUT},
+                                        {"help", 0, NULL, 'h'},
+                                        {NULL, 0, NULL, 0}};
+
+static int one_option(struct profile *p, int option, const char *value, struct error *error)
+{
+    switch (option) {
+    case 'm': p->model_path = value; return 0;
+    case 'o': p->out_path = value; return 0;
+    case OPT_TEXT:
+        if (p->texts == PROFILE_TEXTS_MAX)
+            return error_set(error, ERR_BAD_INPUT, "at most %d texts", PROFILE_TEXTS_MAX);
+        p->text_path[p->texts++] = value;
+        return 0;
+    case OPT_MADE_UP: p->made_up = true; return 0;
+    case OPT_CTX: return option_i64("--ctx", value, 2, 65536, &p->window, error);
+    case OPT_TOKENS: return option_i64("--tokens", value, 1, INT64_MAX, &p->tokens_max, error);
+    case OPT_ITOKENS:
+        return option_i64("--importance-tokens", value, 0, INT64_MAX, &p->importance_tokens, error);
+    case OPT_ISECONDS:
+        return option_i64("--importance-seconds", value, 1, INT32_MAX, &p->importance_seconds,
+                          error);
+    case OPT_PAIR: return option_i64("--pair-mib", value, 0, 65536, &p->pair_mib, error);
+    case OPT_THREADS: return option_i64("--threads", value, 1, 64, &p->threads, error);
+    case OPT_OUTPUT:
+        p->json = strcmp(value, "json") == 0;
+        if (!p->json && strcmp(value, "text") != 0)
+            return error_set(error, ERR_BAD_INPUT, "--output: '%.80s' is not one of text|json",
+                             value);
+        return 0;
+    case 'h': usage(stdout); exit(fflush(stdout) == 0 ? 0 : 1);
+    default: return error_set(error, ERR_BAD_INPUT, "see sluice profile --help");
+    }
+}
+
+static int parse(struct profile *p, int argc, char **argv, struct error *error)
+{
+    int option;
+    while ((option = getopt_long(argc, argv, "m:o:h", options, NULL)) != -1)
+        if (one_option(p, option, optarg, error) != 0)
+            return -1;
+    if (optind < argc)
+        return error_set(error, ERR_BAD_INPUT, "'%.80s' is not an option", argv[optind]);
+    if (!p->model_path || (!p->texts && !p->made_up) || !p->out_path)
+        return error_set(error, ERR_BAD_INPUT, "give -m FILE, --text FILE and -o PROFILE");
+    if (p->texts && p->made_up)
+        return error_set(error, ERR_BAD_INPUT, "--text and --made-up do not go together");
+    if (p->made_up) {
+        p->importance_tokens = 0;
+        p->tokens_max = p->tokens_max ? p->tokens_max : MADE_UP_TOKENS;
+    }
+    return 0;
+}
+
+int profile_save(struct profile *p, struct error *error)
+{
+    return plan_write(p->plan, p->out_path, error);
+}
+
+void profile_progress(struct profile *p, const char *what, uint64_t done, uint64_t of)
+{
+    uint64_t now = clock_now_ns();
+    if (now - p->told < PROGRESS_NS && done < of)
+        return;
+    p->told = now;
+    fprintf(stderr, "sluice profile: %s %llu of %llu\n", what, (unsigned long long)done,
+            (unsigned long long)of);
+}
+
+/* An earlier run's file with the same model and text is gone on with; another one is refused, not
+ * overwritten. */
+static int take_up(struct profile *p, struct error *error)
+{
+    if (access(p->out_path, F_OK) != 0)
+        return 0;
+    p->plan = plan_read(p->out_path, error);
+    if (!p->plan)
+        return -1;
+    if (plan_matches(p->plan, offline_index(p->model), offline_hash(p->model), p->out_path, error))
+        return -1;
+    if (p->plan->text_hash != p->text.hash)
+        return error_set(error, ERR_BAD_INPUT,
+                         "%.200s is a profile of another text: remove it, or name another file",
+                         p->out_path);
+    fprintf(stderr, "sluice profile: going on with %s\n", p->out_path);
+    return 0;
+}
+
+static int load_text(struct profile *p, struct error *error)
+{
+    const struct model_index *m = offline_index(p->model);
+    uint32_t window = (uint32_t)p->window;
+    if (!p->made_up)
+        return offline_text_load(m, p->text_path, p->texts, window, (uint64_t)p->tokens_max,
+                                 &p->text, error);
+    p->text = offline_text_room((uint32_t)(p->tokens_max / p->window), window);
+    token_stream_fill(MADE_UP_SEED, TOKEN_STREAM_STAY, m->hparams.vocab, p->text.ids,
+                      (size_t)p->text.windows * window);
+    offline_text_rehash(&p->text);
+    return 0;
+}
+
+static int begin(struct profile *p, struct error *error)
+{
+    static const enum plan_array arrays[] = {PLAN_ARRAY_frequency,
+                                             PLAN_ARRAY_norm,
+                                             PLAN_ARRAY_importance,
+                                             PLAN_ARRAY_importance_measured,
+                                             PLAN_ARRAY_recall_gate,
+                                             PLAN_ARRAY_recall_gate_list,
+                                             PLAN_ARRAY_recall_attention,
+                                             PLAN_ARRAY_recall_attention_list,
+                                             PLAN_ARRAY_recall_attention_before,
+                                             PLAN_ARRAY_recall_attention_before_list};
+    uint64_t bits = 0;
+    for (size_t i = 0; i < ARRAY_LEN(arrays); i++)
+        bits |= plan_array_bit(arrays[i]);
+    p->model = offline_open(p->model_path, error);
+    if (!p->model || load_text(p, error) != 0 || take_up(p, error) != 0)
+        return -1;
+    const struct model_hparams *hp = &offline_index(p->model)->hparams;
+    struct plan *plan = p->plan ? plan_extended(p->plan, bits, p->plan->cells, error)
+                                : plan_create(hp->layers, hp->experts, hp->experts_used,
+                                              offline_hash(p->model), bits, 0, error);
+    if (!plan)
+        return -1;
+    free(p->plan);
+    p->plan = plan;
+    p->plan->text_hash = p->text.hash;
+    return 0;
+}
+
+static double mean_of(const float *x, uint32_t n)
+{
+    double sum = 0;
+    uint32_t known = 0;
+    for (uint32_t i = 0; i < n; i++)
+        if (!isnan(x[i])) {
+            sum += (double)x[i];
+            known++;
+        }
+    return known ? sum / known : 0;
+}
+
+static void print_result(const struct profile *p)
+{
+    const struct plan *plan = p->plan;
+    uint32_t layers = plan->layers;
+    uint64_t measured = 0, cells = (uint64_t)layers * plan->experts;
+    for (uint64_t i = 0; i < cells; i++)
+        measured += plan_importance_measured(plan)[i];
+    double ppl = exp(plan->scalar[PLAN_nats]);
+    if (p->json) {
+        json_t *out = json_pack("{s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:I}",
+                                "profile", p->out_path, "tokens", plan->scalar[PLAN_tokens], "ppl",
+                                ppl, "token_ns", plan->scalar[PLAN_token_ns], "expert_read_ns",
+                                plan->scalar[PLAN_expert_read_ns], "drive_bytes_per_s",
+                                plan->scalar[PLAN_drive_bytes_per_s], "recall",
+                                mean_of(plan_recall_gate(plan), layers), "recall_list",
+                                mean_of(plan_recall_gate_list(plan), layers), "importance_measured",
+                                (json_int_t)measured, "experts", (json_int_t)cells, "pair_cells",
+                                (json_int_t)plan->cells);
+        json_dumpf(out, stdout, JSON_INDENT(2));
+        printf("\n");
+        json_decref(out);
+        return;
+    }
+    printf("%s: %.0f tokens, perplexity %.4f\n", p->out_path, plan->scalar[PLAN_tokens], ppl);
+    printf("recall per layer (top-K, list): gate input before | attention input | attention input "
+           "before\n");
+    for (uint32_t l = 0; l < layers; l++)
+        printf("  layer %2u   %5.1f %% %5.1f %%   %5.1f %% %5.1f %%   %5.1f %% %5.1f %%\n", l,
+               100 * (double)plan_recall_gate(plan)[l],
+               100 * (double)plan_recall_gate_list(plan)[l],
+               100 * (double)plan_recall_attention(plan)[l],
+               100 * (double)plan_recall_attention_list(plan)[l],
+               100 * (double)plan_recall_attention_before(plan)[l],
+               100 * (double)plan_recall_attention_before_list(plan)[l]);
+    printf("importance: %llu of %llu experts measured alone, the others by their group\n",
+           (unsigned long long)measured, (unsigned long long)cells);
+    printf("paths: %u cells of pairs (%.1f MiB)\n", plan->cells,
+           (double)plan->cells * sizeof(struct plan_cell) / (double)MIB);
+    printf(
+        "compute: %.0f us a token; a layer: attention %.1f us, router %.1f us, experts %.1f us\n",
+        plan->scalar[PLAN_token_ns] / 1e3, plan->scalar[PLAN_layer_attention_ns] / 1e3,
+        plan->scalar[PLAN_layer_router_ns] / 1e3, plan->scalar[PLAN_layer_experts_ns] / 1e3);
+    printf("drive: an expert in %.0f us, %.0f MB/s at depth 8\n",
+           plan->scalar[PLAN_expert_read_ns] / 1e3, plan->scalar[PLAN_drive_bytes_per_s] / 1e6);
+}
+
+static int run(struct profile *p, struct error *error)
+{
+    if (begin(p, error) != 0 || profile_statistics(p, error) != 0)
+        return -1;
+    profile_norms(p);
+    if (profile_timings(p, error) != 0 || profile_drive(p, error) != 0 ||
+        profile_save(p, error) != 0 || profile_importance(p, error) != 0)
+        return -1;
+    print_result(p);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    struct profile p = {.window = 512, .importance_tokens = 8192, .pair_mib = 256};
+    struct error error;
+    log_init("profile", LOG_LEVEL_INFO);
+    int status =
+        parse(&p, argc, argv, &error) == 0 && run(&p, &error) == 0 ? 0 : report("profile", &error);
+    free(p.plan);
+    offline_text_free(&p.text);
+    if (p.model)
+        offline_close(p.model);
+    return status;
+}

@@ -1,0 +1,333 @@
+/* Routing statistics: one pass over the text. Frequencies, paths over one and two layers, and how
+ * well each layer's choice can be foreseen from three earlier places.
+ *
+ * Places (Fate §3): the gate input of the layer before; this layer's own attention input; the
+ * attention input of the layer before. The attention inputs are the residual stream there, with
+ * this layer's router norm; the gate input is taken as it is. */
+#include <math.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/assert.h"
+#include "lib/policy/prediction/prediction.h"
+#include "lib/tensor/tensor_type.h"
+#include "procs/tools/profile/profile.h"
+
+#define PLACES 3 /* gate before, attention, attention before */
+
+struct seen { /* what one worker sees: rows of the chunk it is in */
+    struct statistics *all;
+    float *gate_before;          /* [window][hidden] gate inputs of the layer before */
+    float *input, *input_before; /* [window][hidden] residual at this layer, at the one before */
+    uint16_t *chosen[3];         /* [window][K]: this layer's experts, the one before, two before */
+    float *x, *logits, *scratch; /* a row, its logits */
+    struct guess *guess;
+    uint64_t *uses;               /* [L][E] */
+    uint64_t (*found)[PLACES][2]; /* [L]: of the true top-K, found by K guesses, by the list */
+    uint64_t rows;
+};
+
+struct statistics {
+    struct profile *p;
+    const struct model_hparams *hp;
+    const struct kernel_ops *ops;
+    float *router, *norm; /* [L][E][hidden], [L][hidden] */
+    atomic_uint *one;     /* [L][E][E] */
+    atomic_uint *two;     /* [L][E][E][E]; NULL: too many */
+    struct seen *seen[OFFLINE_WORKERS_MAX];
+};
+
+static void *room(size_t count, size_t bytes)
+{
+    void *at = calloc(count, bytes);
+    if (!at)
+        log_fatal(1, "no memory for the statistics");
+    return at;
+}
+
+/* ---- hooks ---- */
+
+static void at_layer_inputs(void *arg, const struct expert_step *step, const float *x,
+                            size_t stride, uint32_t n)
+{
+    struct seen *s = arg;
+    float *other = s->input_before;
+    s->input_before = s->input;
+    s->input = other;
+    for (uint32_t r = 0; r < step->rows; r++)
+        memcpy(s->input + (size_t)r * n, x + r * stride, n * sizeof *x);
+}
+
+static void at_routed(void *arg, const struct expert_step *step, const struct route *routes)
+{
+    struct seen *s = arg;
+    const struct model_hparams *hp = s->all->hp;
+    uint32_t k = hp->experts_used;
+    uint16_t *oldest = s->chosen[2];
+    s->chosen[2] = s->chosen[1];
+    s->chosen[1] = s->chosen[0];
+    s->chosen[0] = oldest;
+    for (size_t i = 0; i < (size_t)step->rows * k; i++) {
+        oldest[i] = (uint16_t)routes[i].expert;
+        s->uses[(size_t)step->layer * hp->experts + routes[i].expert]++;
+    }
+    s->rows += step->layer == 0 ? step->rows : 0;
+}
+
+static void count_paths(struct seen *s, const struct expert_step *step, uint32_t row)
+{
+    const struct statistics *all = s->all;
+    uint32_t k = all->hp->experts_used;
+    size_t e = all->hp->experts;
+    const uint16_t *now = s->chosen[0] + (size_t)row * k, *before = s->chosen[1] + (size_t)row * k;
+    const uint16_t *older = s->chosen[2] + (size_t)row * k;
+    for (uint32_t b = 0; b < k; b++) {
+        size_t at = (step->layer * e + before[b]) * e;
+        for (uint32_t c = 0; c < k; c++)
+            atomic_fetch_add_explicit(&all->one[at + now[c]], 1, memory_order_relaxed);
+        for (uint32_t a = 0; all->two && step->layer >= 2 && a < k; a++) {
+            size_t pair = ((step->layer * e + older[a]) * e + before[b]) * e;
+            for (uint32_t c = 0; c < k; c++)
+                atomic_fetch_add_explicit(&all->two[pair + now[c]], 1, memory_order_relaxed);
+        }
+    }
+}
+
+static uint32_t hits(const struct guess *guess, uint32_t guesses, const uint16_t *chosen,
+                     uint32_t k)
+{
+    uint32_t n = 0;
+    for (uint32_t g = 0; g < guesses; g++)
+        for (uint32_t i = 0; i < k; i++)
+            n += guess[g].expert == chosen[i];
+    return n;
+}
+
+/* Guesses for the layer from one place's input x, and whether they were right. */
+static void judge(struct seen *s, uint32_t layer, const float *x, uint32_t row, int place)
+{
+    const struct statistics *all = s->all;
+    const struct model_hparams *hp = all->hp;
+    struct kernel_matrix router = {.data = all->router + (size_t)layer * hp->experts * hp->hidden,
+                                   .row_bytes = hp->hidden * sizeof(float),
+                                   .k = hp->hidden,
+                                   .n = hp->experts,
+                                   .type = TENSOR_F32};
+    const uint16_t *chosen = s->chosen[0] + (size_t)row * hp->experts_used;
+    all->ops->matmul(&router, 0, hp->experts, x, hp->hidden * sizeof(float), 1, s->logits,
+                     hp->experts);
+    struct prediction_input in = {.layer = layer,
+                                  .experts = hp->experts,
+                                  .top_k = hp->experts_used,
+                                  .want = hp->experts,
+                                  .logits = s->logits,
+                                  .scratch = s->scratch};
+    uint32_t listed = prediction_run(prediction_named("fate"), &in, s->guess);
+    uint32_t few = listed < hp->experts_used ? listed : hp->experts_used;
+    s->found[layer][place][0] += hits(s->guess, few, chosen, hp->experts_used);
+    s->found[layer][place][1] += hits(s->guess, listed, chosen, hp->experts_used);
+}
+
+static void at_gate_inputs(void *arg, const struct expert_step *step, const float *x, size_t stride,
+                           uint32_t n)
+{
+    struct seen *s = arg;
+    const struct statistics *all = s->all;
+    const float *norm = all->norm + (size_t)step->layer * n;
+    for (uint32_t r = 0; r < step->rows; r++) {
+        if (step->layer > 0) {
+            count_paths(s, step, r);
+            judge(s, step->layer, s->gate_before + (size_t)r * n, r, 0);
+            all->ops->rms_norm(s->input_before + (size_t)r * n, norm, n, all->hp->rms_eps, s->x);
+            judge(s, step->layer, s->x, r, 2);
+        }
+        all->ops->rms_norm(s->input + (size_t)r * n, norm, n, all->hp->rms_eps, s->x);
+        judge(s, step->layer, s->x, r, 1);
+        memcpy(s->gate_before + (size_t)r * n, x + r * stride, n * sizeof *x);
+    }
+}
+
+static void worker_hooks(void *arg, uint32_t worker, struct offline_hooks *hooks)
+{
+    struct statistics *all = arg;
+    const struct model_hparams *hp = all->hp;
+    size_t rows = (size_t)all->p->text.window;
+    sl_assert(worker < OFFLINE_WORKERS_MAX && !all->seen[worker]);
+    struct seen *s = all->seen[worker] = room(1, sizeof *s);
+    s->all = all;
+    s->gate_before = room(rows * hp->hidden, sizeof(float));
+    s->input = room(rows * hp->hidden, sizeof(float));
+    s->input_before = room(rows * hp->hidden, sizeof(float));
+    for (int i = 0; i < 3; i++)
+        s->chosen[i] = room(rows * hp->experts_used, sizeof(uint16_t));
+    s->x = room(hp->hidden, sizeof(float));
+    s->logits = room(hp->experts, sizeof(float));
+    s->scratch = room(hp->experts, sizeof(float));
+    s->guess = room(hp->experts, sizeof *s->guess);
+    s->uses = room((size_t)hp->layers * hp->experts, sizeof *s->uses);
+    s->found = room(hp->layers, sizeof *s->found);
+    hooks->arg = s;
+    hooks->layer_inputs = at_layer_inputs;
+    hooks->routed = at_routed;
+    hooks->gate_inputs = at_gate_inputs;
+}
+
+static void seen_free(struct seen *s)
+{
+    free(s->gate_before);
+    free(s->input);
+    free(s->input_before);
+    for (int i = 0; i < 3; i++)
+        free(s->chosen[i]);
+    free(s->x);
+    free(s->logits);
+    free(s->scratch);
+    free(s->guess);
+    free(s->uses);
+    free(s->found);
+    free(s);
+}
+
+/* ---- results ---- */
+
+static void take_counts(struct statistics *all, struct plan *plan)
+{
+    uint64_t rows = 0, cells = (uint64_t)plan->layers * plan->experts;
+    float *recall[PLACES][2] = {
+        {plan_recall_gate(plan), plan_recall_gate_list(plan)},
+        {plan_recall_attention(plan), plan_recall_attention_list(plan)},
+        {plan_recall_attention_before(plan), plan_recall_attention_before_list(plan)}};
+    for (int w = 0; w < OFFLINE_WORKERS_MAX; w++)
+        rows += all->seen[w] ? all->seen[w]->rows : 0;
+    for (uint64_t i = 0; i < cells; i++) {
+        uint64_t uses = 0;
+        for (int w = 0; w < OFFLINE_WORKERS_MAX; w++)
+            uses += all->seen[w] ? all->seen[w]->uses[i] : 0;
+        plan_frequency(plan)[i] = (float)((double)uses / (double)rows);
+    }
+    for (uint32_t l = 0; l < plan->layers; l++)
+        for (int place = 0; place < PLACES; place++)
+            for (int list = 0; list < 2; list++) {
+                uint64_t found = 0;
+                for (int w = 0; w < OFFLINE_WORKERS_MAX; w++)
+                    found += all->seen[w] ? all->seen[w]->found[l][place][list] : 0;
+                bool none = l == 0 && place != 1; /* there is no layer before */
+                recall[place][list][l] =
+                    none ? NAN : (float)((double)found / ((double)rows * all->hp->experts_used));
+            }
+    plan->scalar[PLAN_tokens] = (double)rows;
+}
+
+/* Counts as 16 bits: all of a table are halved until the largest fits. */
+static unsigned shift_of(const atomic_uint *counts, uint64_t n)
+{
+    unsigned most = 0, shift = 0;
+    for (uint64_t i = 0; i < n; i++)
+        most = counts[i] > most ? counts[i] : most;
+    while ((most >> shift) > UINT16_MAX)
+        shift++;
+    return shift;
+}
+
+static int by_count(const void *a, const void *b)
+{
+    const struct plan_cell *x = a, *y = b;
+    if (x->count != y->count)
+        return (x->count < y->count) - (x->count > y->count);
+    return (x->expert > y->expert) - (x->expert < y->expert);
+}
+
+static int take_paths(struct statistics *all, struct plan **plan, struct error *error)
+{
+    uint64_t e = (*plan)->experts, pairs = (*plan)->layers * e * e, cells = 0;
+    unsigned shift = shift_of(all->one, pairs),
+             shift2 = all->two ? shift_of(all->two, pairs * e) : 0;
+    for (uint64_t i = 0; all->two && i < pairs * e; i++)
+        cells += all->two[i] >> shift2 > 0;
+    uint64_t arrays = plan_array_bit(PLAN_ARRAY_prev1);
+    if (all->two)
+        arrays |= plan_array_bit(PLAN_ARRAY_pair_first) | plan_array_bit(PLAN_ARRAY_pair_cells);
+    struct plan *more = plan_extended(*plan, arrays, (uint32_t)cells, error);
+    if (!more)
+        return -1;
+    free(*plan);
+    *plan = more;
+    for (uint64_t i = 0; i < pairs; i++)
+        plan_prev1(more)[i] = (uint16_t)(all->one[i] >> shift);
+    uint32_t at = 0;
+    for (uint64_t i = 0; all->two && i < pairs; i++) {
+        uint32_t first = plan_pair_first(more)[i] = at;
+        for (uint64_t c = 0; c < e; c++)
+            if (all->two[i * e + c] >> shift2)
+                plan_pair_cells(more)[at++] = (struct plan_cell){
+                    .expert = (uint16_t)c, .count = (uint16_t)(all->two[i * e + c] >> shift2)};
+        qsort(plan_pair_cells(more) + first, at - first, sizeof(struct plan_cell), by_count);
+    }
+    if (all->two)
+        plan_pair_first(more)[pairs] = at;
+    return 0;
+}
+
+static void progress(void *arg, uint32_t done, uint32_t of)
+{
+    struct statistics *all = arg;
+    profile_progress(all->p, "routing statistics: window", done, of);
+}
+
+static void read_routers(struct statistics *all)
+{
+    const struct model_hparams *hp = all->hp;
+    all->router = room((size_t)hp->layers * hp->experts * hp->hidden, sizeof(float));
+    all->norm = room((size_t)hp->layers * hp->hidden, sizeof(float));
+    for (uint32_t l = 0; l < hp->layers; l++) {
+        offline_dense_row(all->p->model, l, DENSE_FFN_NORM, 0, all->norm + (size_t)l * hp->hidden);
+        for (uint32_t e = 0; e < hp->experts; e++)
+            offline_dense_row(all->p->model, l, DENSE_ROUTER, e,
+                              all->router + ((size_t)l * hp->experts + e) * hp->hidden);
+    }
+}
+
+int profile_statistics(struct profile *p, struct error *error)
+{
+    if (plan_knows(p->plan, PLAN_tokens) && plan_has(p->plan, PLAN_ARRAY_prev1))
+        return 0;
+    struct statistics all = {.p = p, .hp = &offline_index(p->model)->hparams};
+    uint64_t e = all.hp->experts, pairs = all.hp->layers * e * e;
+    all.ops = kernel_ops_select(NULL);
+    all.one = room(pairs, sizeof *all.one);
+    if (pairs * e * sizeof *all.two <= (uint64_t)p->pair_mib * MIB)
+        all.two = room(pairs * e, sizeof *all.two);
+    read_routers(&all);
+    struct offline_evaluation run = {.model = p->model,
+                                     .text = &p->text,
+                                     .threads = (uint32_t)p->threads,
+                                     .hooks = worker_hooks,
+                                     .progress = progress,
+                                     .arg = &all};
+    struct offline_losses losses;
+    int status = offline_evaluate(&run, &losses, error);
+    if (status == 0) {
+        take_counts(&all, p->plan);
+        p->plan->scalar[PLAN_nats] = offline_mean_nll(&losses);
+        offline_losses_free(&losses);
+        status = take_paths(&all, &p->plan, error);
+    }
+    for (int w = 0; w < OFFLINE_WORKERS_MAX; w++)
+        if (all.seen[w])
+            seen_free(all.seen[w]);
+    free(all.one);
+    free(all.two);
+    free(all.router);
+    free(all.norm);
+    return status == 0 ? profile_save(p, error) : -1;
+}
+
+void profile_norms(struct profile *p)
+{
+    for (uint32_t l = 0; l < p->plan->layers; l++)
+        for (uint32_t e = 0; e < p->plan->experts; e++)
+            if (isnan(plan_norm(p->plan)[profile_at(p, l, e)]))
+                plan_norm(p->plan)[profile_at(p, l, e)] =
+                    (float)offline_expert_norm(p->model, l, e);
+}

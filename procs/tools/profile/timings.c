@@ -1,0 +1,196 @@
+/* Compute times of decode, and the drive's times at expert size. */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lib/base/assert.h"
+#include "lib/base/clock.h"
+#include "procs/tools/profile/profile.h"
+
+#define DECODED_TOKENS 128
+#define WARM_TOKENS    16
+#define READS          96
+#define READ_DEPTH     8
+
+/* ---- compute: stamps where a layer begins, before its router, after it ---- */
+
+struct stamps {
+    uint64_t last, attention, router, experts;
+    bool counting;
+};
+
+static void add(struct stamps *s, uint64_t *to)
+{
+    uint64_t now = clock_now_ns();
+    if (s->counting && s->last)
+        *to += now - s->last;
+    s->last = now;
+}
+
+static void at_layer(void *arg, const struct expert_step *step, const float *x, size_t stride,
+                     uint32_t n)
+{
+    (void)x, (void)stride, (void)n;
+    struct stamps *s = arg;
+    if (step->layer > 0)
+        add(s, &s->experts);
+    s->last = clock_now_ns();
+}
+
+static void before_router(void *arg, const struct expert_step *step, const float *x, uint32_t n)
+{
+    (void)step, (void)x, (void)n;
+    struct stamps *s = arg;
+    add(s, &s->attention);
+}
+
+static void after_router(void *arg, const struct expert_step *step, const float *x, size_t stride,
+                         uint32_t n)
+{
+    (void)step, (void)x, (void)stride, (void)n;
+    struct stamps *s = arg;
+    add(s, &s->router);
+}
+
+static int by_u64(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+int profile_timings(struct profile *p, struct error *error)
+{
+    struct plan *plan = p->plan;
+    uint32_t tokens = DECODED_TOKENS < p->text.window ? DECODED_TOKENS : p->text.window;
+    uint64_t took[DECODED_TOKENS], counted = 0;
+    struct stamps s = {0};
+    struct offline_hooks hooks = {.arg = &s,
+                                  .layer_inputs = at_layer,
+                                  .gate_input = before_router,
+                                  .gate_inputs = after_router};
+    struct offline_runner_config config = {
+        .threads = p->threads ? (uint32_t)p->threads : (uint32_t)sysconf(_SC_NPROCESSORS_ONLN),
+        .chunk = 1,
+        .context = p->text.window,
+        .hooks = &hooks};
+    struct offline_runner *r = offline_runner_create(p->model, &config, error);
+    if (!r)
+        return -1;
+    int status = 0;
+    for (uint32_t i = 0; i < tokens && status == 0; i++) {
+        s.counting = i >= WARM_TOKENS;
+        uint64_t start = clock_now_ns();
+        status = core_forward(offline_core(r), offline_sequence(r), p->text.ids + i, i, 1, error);
+        if (status == 0)
+            core_output(offline_core(r), 0, 1);
+        if (s.counting)
+            took[counted++] = clock_now_ns() - start;
+    }
+    offline_runner_destroy(r);
+    if (status != 0 || counted == 0)
+        return status;
+    qsort(took, counted, sizeof *took, by_u64);
+    double n = (double)counted * plan->layers;
+    plan->scalar[PLAN_token_ns] = (double)took[counted / 2];
+    plan->scalar[PLAN_layer_attention_ns] = (double)s.attention / n;
+    plan->scalar[PLAN_layer_router_ns] = (double)s.router / n;
+    plan->scalar[PLAN_layer_experts_ns] =
+        (double)s.experts / ((double)counted * (plan->layers > 1 ? plan->layers - 1 : 1));
+    return 0;
+}
+
+/* ---- the drive: whole experts, as the loaders read them ---- */
+
+struct reading {
+    const struct model_index *model;
+    int fd;
+    uint32_t first; /* of the experts this thread reads */
+    uint32_t step, count;
+    uint64_t bytes, took[READS];
+    int failed;
+};
+
+/* Extents of one expert, one after another. */
+static int read_expert(struct reading *r, uint32_t number, void *buffer, uint64_t room)
+{
+    uint32_t cells = r->model->hparams.layers * r->model->hparams.experts;
+    const struct model_entry *e =
+        model_index_entries(r->model) + r->model->dense_count + (uint64_t)number * 7919 % cells;
+    for (uint32_t x = 0; x < e->extents; x++) {
+        uint64_t bytes = e->extent[x].read_bytes;
+        if (bytes > room)
+            return EINVAL;
+        ssize_t n = pread(r->fd, buffer, bytes, (off_t)e->extent[x].file_offset);
+        if (n < 0 || (uint64_t)n < e->extent[x].head_bytes + e->extent[x].payload_bytes)
+            return n < 0 ? errno : EIO;
+        r->bytes += bytes;
+    }
+    return 0;
+}
+
+static void *read_experts(void *arg)
+{
+    struct reading *r = arg;
+    uint64_t room = r->model->expert_slot_bytes_max;
+    void *buffer = aligned_alloc(PAGE_BYTES, align_up(room, PAGE_BYTES));
+    r->failed = buffer ? 0 : ENOMEM;
+    for (uint32_t i = 0; i < r->count && !r->failed; i++) {
+        uint64_t start = clock_now_ns();
+        r->failed = read_expert(r, r->first + i * r->step, buffer, room);
+        r->took[i] = clock_now_ns() - start;
+    }
+    free(buffer);
+    return NULL;
+}
+
+static int read_deep(struct profile *p, int fd, double *rate)
+{
+    struct reading r[READ_DEPTH];
+    pthread_t thread[READ_DEPTH];
+    uint64_t bytes = 0, start = clock_now_ns();
+    uint32_t started = 0;
+    int failed = 0;
+    for (uint32_t i = 0; i < READ_DEPTH; i++) {
+        r[i] = (struct reading){.model = offline_index(p->model),
+                                .fd = fd,
+                                .first = 1000 + i,
+                                .step = READ_DEPTH,
+                                .count = READS / 4};
+        if (pthread_create(&thread[i], NULL, read_experts, &r[i]) != 0)
+            break;
+        started++;
+    }
+    for (uint32_t i = 0; i < started; i++) {
+        pthread_join(thread[i], NULL);
+        bytes += r[i].bytes;
+        failed = failed ? failed : r[i].failed;
+    }
+    *rate = (double)bytes * 1e9 / (double)(clock_now_ns() - start);
+    return started ? failed : EAGAIN;
+}
+
+/* With O_DIRECT where the file system has it, so that the page cache is not what is measured. */
+int profile_drive(struct profile *p, struct error *error)
+{
+    int fd = open(p->model_path, O_RDONLY | O_CLOEXEC | O_DIRECT);
+    if (fd < 0 && errno == EINVAL) {
+        log_warn("no O_DIRECT here: the drive's figures are the page cache's");
+        fd = open(p->model_path, O_RDONLY | O_CLOEXEC);
+    }
+    if (fd < 0)
+        return error_set_errno(error, ERR_IO, errno, "cannot open %.200s", p->model_path);
+    struct reading r = {.model = offline_index(p->model), .fd = fd, .step = 1, .count = READS};
+    read_experts(&r);
+    double rate = 0;
+    int failed = r.failed ? r.failed : read_deep(p, fd, &rate);
+    close(fd);
+    if (failed)
+        return error_set_errno(error, ERR_IO, failed, "cannot read %.200s", p->model_path);
+    qsort(r.took, READS, sizeof *r.took, by_u64);
+    p->plan->scalar[PLAN_expert_read_ns] = (double)r.took[READS / 2];
+    p->plan->scalar[PLAN_drive_bytes_per_s] = rate;
+    return 0;
+}

@@ -1,0 +1,249 @@
+#include <inttypes.h>
+#include <jansson.h>
+#include <string.h>
+
+#include "lib/base/bytes.h"
+#include "procs/tools/sim/sim_program.h"
+
+const char *speed_text(const struct sim_drive *d, char buf[24])
+{
+    bool large = d->bytes_per_s >= 1e9;
+    snprintf(buf, 24, "%.4g %s/s", d->bytes_per_s / (large ? 1e9 : 1e6), large ? "GB" : "MB");
+    return buf;
+}
+
+static double ratio(double a, double b)
+{
+    return b > 0 ? a / b : 0;
+}
+
+double figure_hits(const struct sim_result *r)
+{
+    const struct sim_figures *a = &r->phase[SIM_DECODE], *b = &r->phase[SIM_PREFILL];
+    return ratio((double)(a->hits + b->hits), (double)(a->uses + b->uses));
+}
+
+double figure_token_ms(const struct sim_result *r)
+{
+    const struct sim_figures *f = &r->phase[SIM_DECODE];
+    return ratio((f->stall_ns + f->compute_ns) / 1e6, (double)f->passes);
+}
+
+double figure_stall_ms(const struct sim_result *r)
+{
+    const struct sim_figures *f = &r->phase[SIM_DECODE];
+    return ratio(f->stall_ns / 1e6, (double)f->passes);
+}
+
+double figure_penalty(const struct sim_result *r)
+{
+    const struct sim_figures *f = &r->phase[SIM_DECODE];
+    return ratio(f->penalty, (double)f->passes);
+}
+
+double figure_mib(const struct sim_result *r)
+{
+    const struct sim_figures *f = &r->phase[SIM_DECODE];
+    return ratio((double)(f->demand_bytes + f->prefetch_bytes) / (double)MIB, (double)f->passes);
+}
+
+/* ---- one row per contender ------------------------------------------------------------------ */
+
+static void pivot_value(char buf[24], const struct cell *c, const char *pivot)
+{
+    if (!c->made)
+        snprintf(buf, 24, "-");
+    else if (strcmp(pivot, "time") == 0)
+        snprintf(buf, 24, "%.3f", figure_token_ms(&c->result));
+    else if (strcmp(pivot, "penalty") == 0)
+        snprintf(buf, 24, "%.3f", figure_penalty(&c->result));
+    else
+        snprintf(buf, 24, "%.1f %%", 100 * figure_hits(&c->result));
+}
+
+static const char *pivot_unit(const char *pivot)
+{
+    if (strcmp(pivot, "time") == 0)
+        return "ms per token";
+    return strcmp(pivot, "penalty") == 0 ? "miss penalty per token" : "hits";
+}
+
+static void print_pivot(FILE *out, const struct grid *g, const char *pivot, bool md)
+{
+    for (uint32_t d = 0; d < g->drives; d++) {
+        char value[24], speed[24];
+        if (g->drives > 1)
+            fprintf(out, "%sdrive %s\n%s", d ? "\n" : "", speed_text(&g->drive[d], speed),
+                    md ? "\n" : "");
+        fprintf(out, md ? "| %s |" : "%-22s", pivot_unit(pivot));
+        for (uint32_t b = 0; b < g->budgets; b++) {
+            snprintf(value, sizeof value, "%.4g %%", g->budget[b].percent);
+            fprintf(out, md ? " %s |" : " %10s", value);
+        }
+        fprintf(out, md ? "\n|---|" : "\n");
+        for (uint32_t b = 0; md && b < g->budgets; b++)
+            fprintf(out, "---:|");
+        if (md)
+            fputc('\n', out);
+        for (uint32_t i = 0; i < g->contenders; i++) {
+            fprintf(out, md ? "| %s |" : "%-22s", g->contender[i].label);
+            for (uint32_t b = 0; b < g->budgets; b++) {
+                pivot_value(value, grid_cell(g, i, b, d), pivot);
+                fprintf(out, md ? " %s |" : " %10s", value);
+            }
+            fputc('\n', out);
+        }
+    }
+}
+
+/* ---- one row per cell ----------------------------------------------------------------------- */
+
+struct place {
+    uint32_t contender, budget, drive;
+};
+
+static bool next_place(const struct grid *g, struct place *p, bool first)
+{
+    if (first) {
+        *p = (struct place){0};
+        return g->contenders > 0 && g->budgets > 0 && g->drives > 0;
+    }
+    if (++p->drive < g->drives)
+        return true;
+    p->drive = 0;
+    if (++p->contender < g->contenders)
+        return true;
+    p->contender = 0;
+    return ++p->budget < g->budgets;
+}
+
+static void print_rows(FILE *out, const struct grid *g, bool md)
+{
+    static const char *const heads[] = {"system",    "experts",    "drive",        "hits",
+                                        "late",      "misses",     "skipped",      "penalty/token",
+                                        "MiB/token", "prefetched", "of them used", "recall",
+                                        "stall ms",  "ms/token"};
+    fprintf(out, md ? "|" : "");
+    for (size_t i = 0; i < ARRAY_LEN(heads); i++)
+        fprintf(out, md ? " %s |" : i == 0 ? "%-16s" : " %13s", heads[i]);
+    fprintf(out, md ? "\n|---|" : "\n");
+    for (size_t i = 1; md && i < ARRAY_LEN(heads); i++)
+        fprintf(out, "---:|");
+    if (md)
+        fputc('\n', out);
+    struct place p;
+    for (bool more = next_place(g, &p, true); more; more = next_place(g, &p, false)) {
+        const struct cell *c = grid_cell(g, p.contender, p.budget, p.drive);
+        const struct sim_figures *f = &c->result.phase[SIM_DECODE];
+        char speed[24];
+        if (!c->made)
+            continue;
+        fprintf(out,
+                md ? "| %s | %.4g %% | %s | %.1f %% | %" PRIu64 " | %" PRIu64 " | %" PRIu64
+                     " | %.3f | %.3f | %" PRIu64 " | %.0f %% | %.0f %% | %.3f | %.3f |\n"
+                   : "%-16s %11.4g %% %13s %11.1f %% %13" PRIu64 " %13" PRIu64 " %13" PRIu64
+                     " %13.3f %13.3f %13" PRIu64 " %11.0f %% %11.0f %% %13.3f %13.3f\n",
+                g->contender[p.contender].label, g->budget[p.budget].percent,
+                speed_text(&g->drive[p.drive], speed), 100 * figure_hits(&c->result), f->late,
+                f->misses, f->skipped, figure_penalty(&c->result), figure_mib(&c->result),
+                f->prefetches, 100 * ratio((double)f->prefetches_used, (double)f->prefetches),
+                100 * ratio((double)f->guess_hits, (double)f->guessed_uses),
+                figure_stall_ms(&c->result), figure_token_ms(&c->result));
+    }
+}
+
+static int sound(FILE *out)
+{
+    return fflush(out) == 0 && !ferror(out) ? 0 : -1;
+}
+
+int print_text(FILE *out, const struct grid *g, const char *pivot)
+{
+    if (pivot)
+        print_pivot(out, g, pivot, false);
+    else
+        print_rows(out, g, false);
+    return sound(out);
+}
+
+int print_md(FILE *out, const struct grid *g, const char *pivot)
+{
+    if (pivot)
+        print_pivot(out, g, pivot, true);
+    else
+        print_rows(out, g, true);
+    return sound(out);
+}
+
+/* ---- for programs --------------------------------------------------------------------------- */
+
+static const char *const phase_names[SIM_PHASES] = {"decode", "prefill"};
+
+int print_csv(FILE *out, const struct grid *g)
+{
+    fprintf(out, "system,budget_bytes,budget_percent,drive_bytes_per_s,phase");
+#define COUNT(name, meaning) fprintf(out, ",%s", #name);
+#define REAL(name, meaning)  fprintf(out, ",%s", #name);
+#include "lib/sim/results.tbl.h"
+    fputc('\n', out);
+    struct place p;
+    for (bool more = next_place(g, &p, true); more; more = next_place(g, &p, false)) {
+        const struct cell *c = grid_cell(g, p.contender, p.budget, p.drive);
+        for (int phase = 0; c->made && phase < SIM_PHASES; phase++) {
+            const struct sim_figures *f = &c->result.phase[phase];
+            fprintf(out, "%s,%" PRIu64 ",%.6g,%.0f,%s", g->contender[p.contender].label,
+                    g->budget[p.budget].bytes, g->budget[p.budget].percent,
+                    g->drive[p.drive].bytes_per_s, phase_names[phase]);
+#define COUNT(name, meaning) fprintf(out, ",%" PRIu64, f->name);
+#define REAL(name, meaning)  fprintf(out, ",%.6f", f->name);
+#include "lib/sim/results.tbl.h"
+            fputc('\n', out);
+        }
+    }
+    return sound(out);
+}
+
+static json_t *json_of_phase(const struct sim_figures *f)
+{
+    json_t *o = json_object();
+#define COUNT(name, meaning) json_object_set_new(o, #name, json_integer((json_int_t)f->name));
+#define REAL(name, meaning)  json_object_set_new(o, #name, json_real(f->name));
+#include "lib/sim/results.tbl.h"
+    return o;
+}
+
+static json_t *json_of_cell(const struct grid *g, const struct place *p)
+{
+    const struct cell *c = grid_cell(g, p->contender, p->budget, p->drive);
+    const struct contender *who = &g->contender[p->contender];
+    char knobs[1024];
+    json_t *o = json_pack("{s:s, s:s, s:I, s:f, s:f}", "system", who->label, "knobs",
+                          knobs_text(&who->knobs, knobs, sizeof knobs), "budget_bytes",
+                          (json_int_t)g->budget[p->budget].bytes, "budget_percent",
+                          g->budget[p->budget].percent, "drive_bytes_per_s",
+                          g->drive[p->drive].bytes_per_s);
+    json_object_set_new(o, "hit_rate", json_real(figure_hits(&c->result)));
+    json_object_set_new(o, "token_ms", json_real(figure_token_ms(&c->result)));
+    json_object_set_new(o, "stall_ms", json_real(figure_stall_ms(&c->result)));
+    json_object_set_new(o, "penalty_per_token", json_real(figure_penalty(&c->result)));
+    json_object_set_new(o, "mib_per_token", json_real(figure_mib(&c->result)));
+    for (int phase = 0; phase < SIM_PHASES; phase++)
+        json_object_set_new(o, phase_names[phase], json_of_phase(&c->result.phase[phase]));
+    return o;
+}
+
+int print_json(FILE *out, const struct grid *g)
+{
+    json_t *rows = json_array();
+    struct place p;
+    for (bool more = next_place(g, &p, true); more; more = next_place(g, &p, false))
+        if (grid_cell(g, p.contender, p.budget, p.drive)->made)
+            json_array_append_new(rows, json_of_cell(g, &p));
+    json_t *doc =
+        json_pack("{s:I, s:I, s:I, s:I, s:o}", "layers", (json_int_t)g->header.layers, "experts",
+                  (json_int_t)g->header.experts, "top_k", (json_int_t)g->header.top_k,
+                  "expert_bytes", (json_int_t)sim_all_bytes(&g->header), "results", rows);
+    int rc = json_dumpf(doc, out, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
+    json_decref(doc);
+    return rc == 0 && fputc('\n', out) != EOF ? sound(out) : -1;
+}

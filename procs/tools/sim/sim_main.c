@@ -1,0 +1,563 @@
+/* sluice sim: a recorded (or made-up) trace under many systems, budgets and drives.
+ *
+ * Reads a trace file (foreign bytes, checked by lib/sim), starts no engine and touches no model.
+ * The first part of the trace is what the systems learn from - frequencies, paths - and warms the
+ * cache; figures are of the rest. Everything is a function of trace, options and seed: no clock is
+ * read. */
+#include <ctype.h>
+#include <errno.h>
+#include <getopt.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/assert.h"
+#include "lib/base/bytes.h"
+#include "lib/base/log.h"
+#include "lib/policy/presets/planned.h"
+#include "lib/tensor/tier.h"
+#include "procs/tools/sim/sim_program.h"
+
+#define DEFAULT_SYSTEMS "lod-nocache,lod,default,eap,edgemoe,hobbit,fate,layerwise"
+#define DEFAULT_BUDGETS "12.5%,18.75%,25%,37.5%,50%,75%"
+#define DEFAULT_DRIVES  "1GB/s"
+#define ALL_EVICTIONS   "fifo,lru,lfu,random,edgemoe,edgemoe-printed,hobbit,arc,rates,logits,belady"
+#define COMPUTE_BYTES_S 20e9 /* weights read from memory, when no --expert-us is given */
+#define WORD_BYTES      64
+
+struct program {
+    const char *trace_path, *synthetic, *systems, *evictions, *policy, *budgets, *drives;
+    const char *output, *pivot, *svg_path, *write_path, *plan_path, *tiers;
+    double calibrate, latency_us, layer_us, expert_us, predict_us, batch; /* < 0: not given */
+    uint64_t depth;
+    struct trace trace;
+    struct grid grid;
+    struct path_tables tables;
+    void *tables_block;
+    struct plan *plan;
+    float *frequency, *shares; /* of the plan; what it does not know is 0 */
+    uint64_t measure;
+};
+
+static void usage(FILE *out)
+{
+    fputs("usage: sluice sim TRACE [options]\n"
+          "       sluice sim --synthetic [layers=8,experts=32,top-k=4,...] [options]\n"
+          "\n"
+          "Replays a trace of expert uses (sluice run --trace FILE) under systems, budgets and\n"
+          "drives: hits, bytes, and modelled time. The same input gives the same output.\n"
+          "\n"
+          "      --systems A,B         systems (default " DEFAULT_SYSTEMS ")\n"
+          "      --evictions A,B|all   evictions alone instead: one pool, no prefetch; all is\n"
+          "                            " ALL_EVICTIONS "\n"
+          "      --policy K=V,...      policy knobs over every system's own\n"
+          "      --budgets 25%,1GiB    room for experts, of all their bytes (default\n"
+          "                            " DEFAULT_BUDGETS ")\n"
+          "      --drive 200MB/s,...   speeds of the drive (default " DEFAULT_DRIVES ")\n"
+          "      --latency US          of one read (default 100)\n"
+          "      --depth N             reads at the drive at once (default 16)\n"
+          "      --layer-us US         attention and router of a layer, one token\n"
+          "      --expert-us US        one expert, one token (default: its bytes at 20 GB/s; a\n"
+          "                            layer: top-k of that)\n"
+          "      --predict-us US       from a gate input to its guesses (default 20)\n"
+          "      --batch X             cost of each further token of a chunk (default 0.25)\n"
+          "      --calibrate PCT       part of the trace to learn from and to warm up with; 0 is\n"
+          "                            none (default 25)\n"
+          "      --tiers int4=30%,...  further tiers that experts shall have, of the native bytes "
+          "or as\n"
+          "                            a size: a recording of a plain GGUF file has none\n"
+          "      --plan FILE           a plan for the model: paths, widths, shares, thresholds\n"
+          "      --output text|md|csv|json\n"
+          "      --pivot hits|time|penalty   text and md: a row per system, a column per budget\n"
+          "      --svg FILE            plots of hits and time over the budget\n"
+          "      --write-trace FILE    keep the (synthetic) trace\n"
+          "\nSynthetic traces: layers, experts, top-k, skew (Zipf exponent), locality (share of\n"
+          "experts kept from token to token), recall (of guesses), prompt, tokens, sequences,\n"
+          "guesses, expert-bytes, seed.\n"
+          "\nSystems:\n",
+          out);
+    systems_help(out);
+    fprintf(out, "\nPolicy knobs:\n");
+    knobs_help(out);
+}
+
+enum {
+    OPT_SYNTHETIC = 256,
+    OPT_SYSTEMS,
+    OPT_EVICTIONS,
+    OPT_POLICY,
+    OPT_BUDGETS,
+    OPT_DRIVE,
+    OPT_LATENCY,
+    OPT_DEPTH,
+    OPT_LAYER,
+    OPT_EXPERT,
+    OPT_PREDICT,
+    OPT_BATCH,
+    OPT_CALIBRATE,
+    OPT_OUTPUT,
+    OPT_PIVOT,
+    OPT_SVG,
+    OPT_WRITE,
+    OPT_PLAN,
+    OPT_TIERS
+};
+
+static const struct option options[] = {{"synthetic", 2, NULL, OPT_SYNTHETIC},
+                                        {"systems", 1, NULL, OPT_SYSTEMS},
+                                        {"evictions", 1, NULL, OPT_EVICTIONS},
+                                        {"policy", 1, NULL, OPT_POLICY},
+                                        {"budgets", 1, NULL, OPT_BUDGETS},
+                                        {"drive", 1, NULL, OPT_DRIVE},
+                                        {"latency", 1, NULL, OPT_LATENCY},
+                                        {"depth", 1, NULL, OPT_DEPTH},
+                                        {"layer-us", 1, NULL, OPT_LAYER},
+                                        {"expert-us", 1, NULL, OPT_EXPERT},
+                                        {"predict-us", 1, NULL, OPT_PREDICT},
+                                        {"batch", 1, NULL, OPT_BATCH},
+                                        {"calibrate", 1, NULL, OPT_CALIBRATE},
+                                        {"output", 1, NULL, OPT_OUTPUT},
+                                        {"pivot", 1, NULL, OPT_PIVOT},
+                                        {"svg", 1, NULL, OPT_SVG},
+                                        {"write-trace", 1, NULL, OPT_WRITE},
+                                        {"plan", 1, NULL, OPT_PLAN},
+                                        {"tiers", 1, NULL, OPT_TIERS},
+                                        {"help", 0, NULL, 'h'},
+                                        {"version", 0, NULL, 'v'},
+                                        {NULL, 0, NULL, 0}};
+
+/* ---- options -------------------------------------------------------------------------------- */
+
+static int number(const char *what, const char *text, double least, double most, double *value,
+                  struct error *error)
+{
+    char *end;
+    double x = strtod(text, &end);
+    if (end == text || (*end && strcmp(end, "%") != 0) || !(x >= least && x <= most))
+        return error_set(error, ERR_BAD_INPUT, "--%s: '%.60s' is not a number from %g to %g", what,
+                         text, least, most);
+    *value = x;
+    return 0;
+}
+
+static int one_of(const char *what, const char *text, const char *choices, const char **value,
+                  struct error *error)
+{
+    size_t n = strchr(text, '|') ? 0 : strlen(text);
+    for (const char *at = choices; n > 0 && at; at = strchr(at, '|')) {
+        at += *at == '|';
+        if (strncmp(at, text, n) == 0 && (at[n] == 0 || at[n] == '|')) {
+            *value = text;
+            return 0;
+        }
+    }
+    return error_set(error, ERR_BAD_INPUT, "--%s: '%.60s' is not one of %s", what, text, choices);
+}
+
+static int one_option(struct program *p, int option, const char *value, struct error *error)
+{
+    double depth = 0;
+    switch (option) {
+    case OPT_SYNTHETIC: p->synthetic = value ? value : ""; return 0;
+    case OPT_SYSTEMS: p->systems = value; return 0;
+    case OPT_EVICTIONS: p->evictions = strcmp(value, "all") == 0 ? ALL_EVICTIONS : value; return 0;
+    case OPT_POLICY: p->policy = value; return 0;
+    case OPT_BUDGETS: p->budgets = value; return 0;
+    case OPT_DRIVE: p->drives = value; return 0;
+    case OPT_LATENCY: return number("latency", value, 0, 1e9, &p->latency_us, error);
+    case OPT_DEPTH:
+        if (number("depth", value, 1, 1024, &depth, error) != 0)
+            return -1;
+        p->depth = (uint64_t)depth;
+        return 0;
+    case OPT_LAYER: return number("layer-us", value, 0, 1e9, &p->layer_us, error);
+    case OPT_EXPERT: return number("expert-us", value, 0, 1e9, &p->expert_us, error);
+    case OPT_PREDICT: return number("predict-us", value, 0, 1e9, &p->predict_us, error);
+    case OPT_BATCH: return number("batch", value, 0, 1, &p->batch, error);
+    case OPT_CALIBRATE: return number("calibrate", value, 0, 90, &p->calibrate, error);
+    case OPT_OUTPUT: return one_of("output", value, "text|md|csv|json", &p->output, error);
+    case OPT_PIVOT: return one_of("pivot", value, "hits|time|penalty", &p->pivot, error);
+    case OPT_SVG: p->svg_path = value; return 0;
+    case OPT_WRITE: p->write_path = value; return 0;
+    case OPT_PLAN: p->plan_path = value; return 0;
+    case OPT_TIERS: p->tiers = value; return 0;
+    case 'h': usage(stdout); exit(fflush(stdout) == 0 ? 0 : 1);
+    case 'v': printf("sluice %s\n", SLUICE_VERSION); exit(0);
+    default: return error_set(error, ERR_BAD_INPUT, "see sluice sim --help");
+    }
+}
+
+static int parse(struct program *p, int argc, char **argv, struct error *error)
+{
+    for (int option; (option = getopt_long(argc, argv, "hv", options, NULL)) != -1;)
+        if (one_option(p, option, optarg, error) != 0)
+            return -1;
+    /* The settings of --synthetic may stand after a blank. */
+    if (p->synthetic && !*p->synthetic && optind + 1 == argc && strchr(argv[optind], '='))
+        p->synthetic = argv[optind++];
+    if (!p->synthetic && optind + 1 == argc)
+        p->trace_path = argv[optind++];
+    if (optind < argc || (!p->synthetic && !p->trace_path))
+        return error_set(error, ERR_BAD_INPUT,
+                         "name one trace file, or --synthetic (see sluice sim --help)");
+    return 0;
+}
+
+/* The next word of a comma-separated list, trimmed. False at its end. */
+static bool next_word(const char **list, char word[WORD_BYTES])
+{
+    const char *at = *list;
+    while (*at == ',' || isspace((unsigned char)*at))
+        at++;
+    size_t n = strcspn(at, ",");
+    *list = at + n;
+    while (n > 0 && isspace((unsigned char)at[n - 1]))
+        n--;
+    if (n == 0)
+        return false;
+    snprintf(word, WORD_BYTES, "%.*s", (int)(n < WORD_BYTES ? n : WORD_BYTES - 1), at);
+    return true;
+}
+
+/* ---- the trace ------------------------------------------------------------------------------ */
+
+static int synthetic_value(struct trace_synthetic *s, const char *name, const char *value,
+                           struct error *error)
+{
+    struct {
+        const char *name;
+        uint32_t *field;
+    } whole[] = {{"layers", &s->layers},  {"experts", &s->experts}, {"top-k", &s->top_k},
+                 {"prompt", &s->prompt},  {"tokens", &s->tokens},   {"sequences", &s->sequences},
+                 {"guesses", &s->guesses}};
+    double x = 0;
+    uint64_t bytes;
+    for (size_t i = 0; i < ARRAY_LEN(whole); i++)
+        if (strcmp(name, whole[i].name) == 0) {
+            if (number(name, value, 0, 1e8, &x, error) != 0)
+                return -1;
+            *whole[i].field = (uint32_t)x;
+            return 0;
+        }
+    if (strcmp(name, "skew") == 0)
+        return number(name, value, 0, 10, &s->skew, error);
+    if (strcmp(name, "locality") == 0)
+        return number(name, value, 0, 1, &s->locality, error);
+    if (strcmp(name, "recall") == 0)
+        return number(name, value, 0, 1, &s->recall, error);
+    if (strcmp(name, "seed") == 0) {
+        if (number(name, value, 0, 0x1p53, &x, error) != 0)
+            return -1;
+        s->seed = (uint64_t)x;
+        return 0;
+    }
+    if (strcmp(name, "expert-bytes") == 0 && bytes_parse(value, &bytes)) {
+        s->expert_bytes = bytes;
+        return 0;
+    }
+    return error_set(error, ERR_BAD_INPUT, "--synthetic: bad setting %.40s=%.40s", name, value);
+}
+
+static int make_synthetic(struct program *p, struct error *error)
+{
+    struct trace_synthetic s;
+    char word[WORD_BYTES];
+    trace_synthetic_defaults(&s);
+    for (const char *list = p->synthetic; next_word(&list, word);) {
+        char *value = strchr(word, '=');
+        if (!value)
+            return error_set(error, ERR_BAD_INPUT, "--synthetic: '%s' is not name=value", word);
+        *value++ = 0;
+        if (synthetic_value(&s, word, value, error) != 0)
+            return -1;
+    }
+    return trace_synthesise(&s, &p->trace, error);
+}
+
+/* What the first part of the trace teaches. */
+static int calibrate(struct program *p, struct error *error)
+{
+    p->measure = sim_split(&p->trace, p->calibrate / 100);
+    if (p->measure == 0)
+        return 0;
+    return sim_profile(&p->trace, 0, p->measure, &p->tables, &p->tables_block, error);
+}
+
+static int add_tiers(struct program *p, struct error *error)
+{
+    static const char *const names[TIER__COUNT] = {"native", "int8", "int4", "int2"};
+    struct trace_header *h = &p->trace.header;
+    char word[WORD_BYTES];
+    for (const char *list = p->tiers ? p->tiers : ""; next_word(&list, word);) {
+        char *value = strchr(word, '=');
+        double percent;
+        uint64_t bytes = 0;
+        uint32_t t = TIER_INT8;
+        if (value)
+            *value++ = 0;
+        while (t < TIER__COUNT && strcmp(word, names[t]) != 0)
+            t++;
+        if (value && strchr(value, '%') && percent_parse(value, &percent))
+            bytes = (uint64_t)((double)h->tier_bytes[TIER_NATIVE] * percent / 100);
+        else if (value && !bytes_parse(value, &bytes))
+            bytes = 0;
+        if (t == TIER__COUNT || bytes == 0)
+            return error_set(error, ERR_BAD_INPUT,
+                             "--tiers: '%s' is not int8, int4 or int2 with a size", word);
+        h->tier_mask |= 1u << t;
+        h->tier_bytes[t] = bytes;
+    }
+    return trace_check(h, NULL, 0, error);
+}
+
+/* Hashes are not compared: a trace may be of another quantisation of the plan's model. */
+static int take_plan(struct program *p, struct error *error)
+{
+    const struct trace_header *h = &p->trace.header;
+    size_t all = (size_t)h->layers * h->experts;
+    if (!p->plan_path)
+        return 0;
+    if (!(p->plan = plan_read(p->plan_path, error)))
+        return -1;
+    if (p->plan->layers != h->layers || p->plan->experts != h->experts)
+        return error_set(error, ERR_BAD_INPUT,
+                         "%.200s is a plan for %u layers of %u experts, the trace has %u of %u",
+                         p->plan_path, p->plan->layers, p->plan->experts, h->layers, h->experts);
+    p->frequency = calloc(all, sizeof *p->frequency);
+    p->shares = calloc(h->layers, sizeof *p->shares);
+    if (!p->frequency || !p->shares)
+        return error_set(error, ERR_NO_MEMORY, "no memory for the plan");
+    for (size_t i = 0; plan_frequency(p->plan) && i < all; i++)
+        p->frequency[i] = isnan(plan_frequency(p->plan)[i]) ? 0 : plan_frequency(p->plan)[i];
+    for (uint32_t l = 0; plan_share(p->plan) && l < h->layers; l++)
+        p->shares[l] = (float)plan_share(p->plan)[l];
+    return 0;
+}
+
+/* What was planned stands before what the calibration part taught. */
+static struct sim_plan known(const struct program *p)
+{
+    struct sim_plan k = {.tables = p->tables};
+    const struct plan *plan = p->plan;
+    if (!plan)
+        return k;
+    k.tables.layers = plan->layers;
+    k.tables.experts = plan->experts;
+    if (plan_frequency(plan))
+        k.tables.frequency = p->frequency;
+    if (plan_prev1(plan))
+        k.tables.prev1 = plan_prev1(plan);
+    if (plan_pair_first(plan) && plan_pair_cells(plan)) {
+        k.tables.pair_first = plan_pair_first(plan);
+        k.tables.pair_cells = (const struct path_cell *)(const void *)plan_pair_cells(plan);
+    }
+    k.shares = plan_share(plan) ? p->shares : NULL;
+    k.width = plan_width(plan);
+    return k;
+}
+
+/* ---- the grid ------------------------------------------------------------------------------- */
+
+static int add_system(struct program *p, const char *name, struct error *error)
+{
+    struct contender *c = &p->grid.contender[p->grid.contenders];
+    if (p->grid.contenders == LABELS_MAX)
+        return error_set(error, ERR_BAD_INPUT, "more than %d systems", LABELS_MAX);
+    char planned[512] = "";
+    if (p->plan && system_find(name) != POLICY_NONE)
+        planned_settings(p->plan, system_find(name), planned, sizeof planned);
+    if (knobs_resolve(name, planned, p->policy, &c->knobs, error) != 0)
+        return -1;
+    snprintf(c->label, sizeof c->label, "%s", name);
+    p->grid.contenders++;
+    return 0;
+}
+
+static int add_eviction(struct program *p, const char *name, struct error *error)
+{
+    struct contender *c = &p->grid.contender[p->grid.contenders];
+    if (p->grid.contenders == LABELS_MAX)
+        return error_set(error, ERR_BAD_INPUT, "more than %d evictions", LABELS_MAX);
+    if (knobs_resolve("lod", NULL, p->policy, &c->knobs, error) != 0)
+        return -1;
+    c->belady = strcmp(name, "belady") == 0;
+    c->eviction = true;
+    if (!c->belady && knobs_set(&c->knobs, "eviction", name, error) != 0)
+        return -1;
+    snprintf(c->label, sizeof c->label, "%s", name);
+    p->grid.contenders++;
+    return 0;
+}
+
+static int add_budget(struct program *p, const char *word, struct error *error)
+{
+    struct budget *b = &p->grid.budget[p->grid.budgets];
+    uint64_t all = sim_all_bytes(&p->trace.header);
+    if (p->grid.budgets == BUDGETS_MAX)
+        return error_set(error, ERR_BAD_INPUT, "more than %d budgets", BUDGETS_MAX);
+    if (strchr(word, '%')) {
+        if (!percent_parse(word, &b->percent))
+            return error_set(error, ERR_BAD_INPUT, "--budgets: '%s' is not a percentage", word);
+        b->bytes = (uint64_t)((double)all * b->percent / 100);
+    } else {
+        if (!bytes_parse(word, &b->bytes) || b->bytes == 0)
+            return error_set(error, ERR_BAD_INPUT, "--budgets: '%s' is not a size", word);
+        b->percent = 100 * (double)b->bytes / (double)all;
+    }
+    p->grid.budgets++;
+    return 0;
+}
+
+static int add_drive(struct program *p, char *word, struct error *error)
+{
+    uint64_t bytes;
+    size_t n = strlen(word);
+    if (n > 2 && strcmp(word + n - 2, "/s") == 0)
+        word[n - 2] = 0;
+    if (p->grid.drives == DRIVES_MAX)
+        return error_set(error, ERR_BAD_INPUT, "more than %d drives", DRIVES_MAX);
+    if (!bytes_parse(word, &bytes) || bytes == 0)
+        return error_set(error, ERR_BAD_INPUT, "--drive: '%s' is not a speed", word);
+    p->grid.drive[p->grid.drives++] = (struct sim_drive){.bytes_per_s = (double)bytes,
+                                                         .latency_ns = p->latency_us * 1e3,
+                                                         .depth = (uint32_t)p->depth};
+    return 0;
+}
+
+static int make_grid(struct program *p, struct error *error)
+{
+    char word[WORD_BYTES];
+    int rv = 0;
+    const char *who = p->evictions ? p->evictions : p->systems;
+    p->grid.header = p->trace.header;
+    while (rv == 0 && next_word(&who, word))
+        rv = p->evictions ? add_eviction(p, word, error) : add_system(p, word, error);
+    for (const char *list = p->budgets; rv == 0 && next_word(&list, word);)
+        rv = add_budget(p, word, error);
+    for (const char *list = p->drives; rv == 0 && next_word(&list, word);)
+        rv = add_drive(p, word, error);
+    if (rv != 0)
+        return -1;
+    if (p->grid.contenders == 0 || p->grid.budgets == 0 || p->grid.drives == 0)
+        return error_set(error, ERR_BAD_INPUT, "nothing to replay: an empty list");
+    size_t cells = (size_t)p->grid.contenders * p->grid.budgets * p->grid.drives;
+    p->grid.cell = calloc(cells, sizeof *p->grid.cell);
+    return p->grid.cell ? 0 : error_set(error, ERR_NO_MEMORY, "no memory");
+}
+
+static struct sim_compute compute_model(const struct program *p)
+{
+    const struct trace_header *h = &p->trace.header;
+    double bytes = (double)sim_all_bytes(h) / h->layers / h->experts;
+    double expert = p->expert_us >= 0 ? p->expert_us * 1e3 : bytes / COMPUTE_BYTES_S * 1e9;
+    return (struct sim_compute){.expert_ns = expert,
+                                .layer_ns =
+                                    p->layer_us >= 0 ? p->layer_us * 1e3 : expert * h->top_k,
+                                .predict_ns = p->predict_us * 1e3,
+                                .batch = p->batch};
+}
+
+/* Cells that cannot be replayed are left out, and the reason is told once per contender. */
+static int run_contender(struct program *p, uint32_t who, uint32_t *made, struct error *error)
+{
+    struct grid *g = &p->grid;
+    bool told = false;
+    for (uint32_t b = 0; b < g->budgets; b++)
+        for (uint32_t d = 0; d < g->drives; d++) {
+            struct cell *cell = &g->cell[(who * g->budgets + b) * g->drives + d];
+            struct sim_config config = {.knobs = g->contender[who].knobs,
+                                        .capacity = g->budget[b].bytes,
+                                        .drive = g->drive[d],
+                                        .compute = compute_model(p),
+                                        .plan = known(p)};
+            if (sim_run(&p->trace, 0, p->measure, &config, g->contender[who].belady, &cell->result,
+                        error) == 0) {
+                cell->made = true;
+                ++*made;
+                continue;
+            }
+            if (error_exit_status(error->code) != 2)
+                return -1;
+            if (!told)
+                fprintf(stderr, "sluice sim: %s at %.4g %% is left out: %s\n",
+                        g->contender[who].label, g->budget[b].percent, error->text);
+            told = true;
+        }
+    return 0;
+}
+
+static int run_grid(struct program *p, struct error *error)
+{
+    uint32_t made = 0;
+    for (uint32_t i = 0; i < p->grid.contenders; i++)
+        if (run_contender(p, i, &made, error) != 0)
+            return -1;
+    return made > 0 ? 0 : error_set(error, ERR_BAD_INPUT, "nothing could be replayed");
+}
+
+/* ---- output --------------------------------------------------------------------------------- */
+
+static int show(const struct program *p, struct error *error)
+{
+    int rv;
+    if (strcmp(p->output, "md") == 0)
+        rv = print_md(stdout, &p->grid, p->pivot);
+    else if (strcmp(p->output, "csv") == 0)
+        rv = print_csv(stdout, &p->grid);
+    else if (strcmp(p->output, "json") == 0)
+        rv = print_json(stdout, &p->grid);
+    else
+        rv = print_text(stdout, &p->grid, p->pivot);
+    return rv == 0 ? 0 : error_set(error, ERR_IO, "cannot write the result");
+}
+
+static int plot(const struct program *p, struct error *error)
+{
+    if (!p->svg_path)
+        return 0;
+    FILE *f = fopen(p->svg_path, "we");
+    if (!f)
+        return error_set_errno(error, ERR_IO, errno, "cannot write %.200s", p->svg_path);
+    int rv = plot_svg(f, &p->grid);
+    rv |= fclose(f);
+    return rv == 0 ? 0 : error_set(error, ERR_IO, "cannot write %.200s", p->svg_path);
+}
+
+static int run(struct program *p, struct error *error)
+{
+    int rv = p->synthetic ? make_synthetic(p, error) : trace_read(p->trace_path, &p->trace, error);
+    if (rv == 0 && p->write_path)
+        rv = trace_write(p->write_path, &p->trace, error);
+    if (rv != 0 || add_tiers(p, error) != 0 || take_plan(p, error) != 0 ||
+        calibrate(p, error) != 0 || make_grid(p, error) != 0 || run_grid(p, error) != 0)
+        return -1;
+    return show(p, error) != 0 || plot(p, error) != 0 ? -1 : 0;
+}
+
+int main(int argc, char **argv)
+{
+    static struct program p = {.systems = DEFAULT_SYSTEMS,
+                               .budgets = DEFAULT_BUDGETS,
+                               .drives = DEFAULT_DRIVES,
+                               .output = "text",
+                               .calibrate = 25,
+                               .latency_us = 100,
+                               .layer_us = -1,
+                               .expert_us = -1,
+                               .predict_us = 20,
+                               .batch = 0.25,
+                               .depth = 16};
+    struct error error;
+    log_init("sim", LOG_LEVEL_WARN);
+    int status = 0;
+    if (parse(&p, argc, argv, &error) != 0 || run(&p, &error) != 0) {
+        fprintf(stderr, "sluice sim: %s\n", error.text);
+        status = error_exit_status(error.code);
+    }
+    trace_free(&p.trace);
+    free(p.tables_block);
+    free(p.plan);
+    free(p.frequency);
+    free(p.shares);
+    free(p.grid.cell);
+    return status;
+}

@@ -1,0 +1,244 @@
+#include "procs/tools/synth/shape.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/assert.h"
+#include "lib/base/bytes.h"
+#include "lib/tensor/tensor_type.h"
+#include "procs/tools/synth/vocabulary.h"
+
+#define FIELD_BYTES 32
+
+static const struct named_shape {
+    const char *name, *arch, *fields;
+} shapes[] = {
+#define SHAPE(name, arch, fields) {name, arch, fields},
+#include "procs/tools/synth/shapes.tbl.h"
+};
+
+/* Fields of struct model_hparams that stand in a key, per architecture. */
+static const struct row {
+    enum arch_id arch;
+    const char *field, *key;
+    size_t offset;
+    bool real;
+} rows[] = {
+#define ARCH_UINT(id, field, key, least, most, absent)                                             \
+    {ARCH_##id, #field, key, offsetof(struct model_hparams, field), false},
+#define ARCH_FLOAT(id, field, key, least, most)                                                    \
+    {ARCH_##id, #field, key, offsetof(struct model_hparams, field), true},
+#include "lib/model/arch/arch.tbl.h"
+};
+
+static const struct {
+    enum arch_id arch;
+    size_t offset;
+    uint32_t value;
+} constants[] = {
+#define ARCH_CONST(id, field, value) {ARCH_##id, offsetof(struct model_hparams, field), value},
+#include "lib/model/arch/arch.tbl.h"
+};
+
+/* What is not the architecture's. */
+static const struct knob {
+    const char *name;
+    size_t offset;
+    double otherwise, most;
+    const char *help;
+} knobs[] = {
+    {"skew", offsetof(struct shape, skew), 0.3, 10,
+     "popularity of experts: deviation of their bias, 0 for none"},
+    {"locality", offsetof(struct shape, locality), 0.4, 1,
+     "share of routing that the 64 tokens of a group have in common"},
+    {"update", offsetof(struct shape, update), 4, 100,
+     "variance all layers together add to the residual stream of 1"},
+    {"sharpness", offsetof(struct shape, sharpness), 1.5, 20,
+     "deviation of the router's logits: how unequal the weights are"},
+};
+
+static void set_u32(struct shape *s, size_t offset, uint32_t value)
+{
+    memcpy((char *)&s->h + offset, &value, sizeof value);
+}
+
+static uint32_t get_u32(const struct shape *s, size_t offset)
+{
+    uint32_t value;
+    memcpy(&value, (const char *)&s->h + offset, sizeof value);
+    return value;
+}
+
+/* Keeps the sizes that the new architecture has, too. */
+static int set_arch(struct shape *s, const char *name, struct error *error)
+{
+    struct model_hparams old = s->h;
+    s->arch = arch_find(name, strlen(name));
+    if (s->arch == ARCH__COUNT)
+        return error_set(error, ERR_BAD_INPUT, "sluice does not compute the architecture '%.40s'",
+                         name);
+    s->h = (struct model_hparams){0};
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        if (rows[i].arch == s->arch)
+            memcpy((char *)&s->h + rows[i].offset, (const char *)&old + rows[i].offset,
+                   sizeof(uint32_t));
+    for (size_t i = 0; i < ARRAY_LEN(constants); i++)
+        if (constants[i].arch == s->arch)
+            set_u32(s, constants[i].offset, constants[i].value);
+    return 0;
+}
+
+static int set_number(struct shape *s, const char *field, const char *text, struct error *error)
+{
+    char *end;
+    errno = 0;
+    double value = strtod(text, &end);
+    if (end == text || *end || errno || !isfinite(value) || value < 0)
+        return error_set(error, ERR_BAD_INPUT, "%s: '%.40s' is not a number", field, text);
+    for (size_t i = 0; i < ARRAY_LEN(knobs); i++) {
+        if (strcmp(field, knobs[i].name) != 0)
+            continue;
+        if (value > knobs[i].most)
+            return error_set(error, ERR_BAD_INPUT, "%s is at most %g", field, knobs[i].most);
+        memcpy((char *)s + knobs[i].offset, &value, sizeof value);
+        return 0;
+    }
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        if (rows[i].arch != s->arch || strcmp(field, rows[i].field) != 0)
+            continue;
+        float real = (float)value;
+        if (rows[i].real)
+            memcpy((char *)&s->h + rows[i].offset, &real, sizeof real);
+        else if (value > UINT32_MAX || value != floor(value))
+            return error_set(error, ERR_BAD_INPUT, "%s: '%.40s' is not a whole number", field,
+                             text);
+        else
+            set_u32(s, rows[i].offset, (uint32_t)value);
+        return 0;
+    }
+    return error_set(error, ERR_BAD_INPUT, "%s has no field '%.40s' (see sluice synth --help)",
+                     arch_name(s->arch), field);
+}
+
+int shape_set(struct shape *s, const char *word, struct error *error)
+{
+    const char *equals = strchr(word, '=');
+    char field[FIELD_BYTES];
+    size_t n = equals ? (size_t)(equals - word) : 0;
+    if (n == 0 || n >= sizeof field)
+        return error_set(error, ERR_BAD_INPUT, "'%.80s' is not of the form field=value", word);
+    memcpy(field, word, n);
+    field[n] = 0;
+    if (strcmp(field, "arch") == 0)
+        return set_arch(s, equals + 1, error);
+    return set_number(s, field, equals + 1, error);
+}
+
+static int set_all(struct shape *s, const char *fields, struct error *error)
+{
+    char copy[512], *rest = copy;
+    sl_assert(strlen(fields) < sizeof copy);
+    strcpy(copy, fields);
+    for (char *word; (word = strsep(&rest, " ")) != NULL;)
+        if (*word && shape_set(s, word, error) != 0)
+            return -1;
+    return 0;
+}
+
+static int unknown(const char *name, struct error *error)
+{
+    char list[256] = "";
+    size_t used = 0;
+    for (size_t i = 0; i < ARRAY_LEN(shapes) && used < sizeof list; i++)
+        used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "",
+                                 shapes[i].name);
+    return error_set(error, ERR_BAD_INPUT, "no shape '%.40s': there are %s", name, list);
+}
+
+int shape_named(struct shape *s, const char *name, struct error *error)
+{
+    for (size_t i = 0; i < ARRAY_LEN(shapes); i++) {
+        if (strcmp(shapes[i].name, name) != 0)
+            continue;
+        *s = (struct shape){.type = TENSOR_Q4_0, .seed = 1};
+        snprintf(s->name, sizeof s->name, "%s", name);
+        for (size_t k = 0; k < ARRAY_LEN(knobs); k++)
+            memcpy((char *)s + knobs[k].offset, &knobs[k].otherwise, sizeof(double));
+        return set_arch(s, shapes[i].arch, error) != 0 ? -1 : set_all(s, shapes[i].fields, error);
+    }
+    return unknown(name, error);
+}
+
+/* Rows are made of blocks of 32 elements, whatever the type. */
+static int check_blocks(const struct shape *s, struct error *error)
+{
+    const struct tensor_type_info *type = tensor_type_info(s->type);
+    const uint64_t sizes[] = {s->h.hidden, s->h.expert_inner,
+                              (uint64_t)s->h.heads * s->h.head_size};
+    for (size_t i = 0; i < ARRAY_LEN(sizes); i++)
+        if (sizes[i] == 0 || sizes[i] % type->block_elems != 0)
+            return error_set(error, ERR_BAD_INPUT,
+                             "hidden, expert_inner and heads * head_size must be multiples of %u "
+                             "for %s",
+                             type->block_elems, type->name);
+    return 0;
+}
+
+int shape_finish(struct shape *s, struct error *error)
+{
+    struct model_hparams *h = &s->h;
+    if (h->heads == 0)
+        return error_set(error, ERR_BAD_INPUT, "heads must be at least 1");
+    if (h->kv_heads == 0)
+        h->kv_heads = h->heads;
+    if (h->head_size == 0)
+        h->head_size = h->hidden / h->heads;
+    h->rope_dims = h->head_size;
+    if (h->vocab < VOCABULARY_LEAST)
+        return error_set(error, ERR_BAD_INPUT, "vocab must be at least %u: %u bytes, and the end",
+                         VOCABULARY_LEAST, 256);
+    if (arch_check_hparams(s->arch, h, error) != 0)
+        return -1;
+    return check_blocks(s, error);
+}
+
+void shape_put_keys(const struct shape *s, struct gguf_writer *w)
+{
+    char key[128];
+    const char *arch = arch_name(s->arch);
+    gguf_put_text(w, "general.architecture", arch);
+    gguf_put_text(w, "general.name", s->name);
+    gguf_put_text(w, "general.description", "random weights, for measuring");
+    gguf_put_u32(w, "general.quantization_version", 2);
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        if (rows[i].arch != s->arch)
+            continue;
+        float real;
+        memcpy(&real, (const char *)&s->h + rows[i].offset, sizeof real);
+        snprintf(key, sizeof key, "%s.%s", arch, rows[i].key);
+        if (rows[i].real)
+            gguf_put_f32(w, key, real);
+        else
+            gguf_put_u32(w, key, get_u32(s, rows[i].offset));
+    }
+    gguf_put_u64(w, "synth.seed", s->seed);
+    for (size_t i = 0; i < ARRAY_LEN(knobs); i++) {
+        double value;
+        memcpy(&value, (const char *)s + knobs[i].offset, sizeof value);
+        snprintf(key, sizeof key, "synth.%s", knobs[i].name);
+        gguf_put_f32(w, key, (float)value);
+    }
+}
+
+void shape_help(FILE *out)
+{
+    fprintf(out, "\nShapes:\n");
+    for (size_t i = 0; i < ARRAY_LEN(shapes); i++)
+        fprintf(out, "  %-15s arch=%s %s\n", shapes[i].name, shapes[i].arch, shapes[i].fields);
+    fprintf(out, "\nKeys: arch and those above; and of the routing:\n");
+    for (size_t i = 0; i < ARRAY_LEN(knobs); i++)
+        fprintf(out, "  %-15s %s (default %g)\n", knobs[i].name, knobs[i].help, knobs[i].otherwise);
+}

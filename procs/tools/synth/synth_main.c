@@ -1,0 +1,284 @@
+/* sluice synth: writes a GGUF file of a real model's shape with random weights.
+ *
+ * For measuring speed: such a file moves, caches and computes like the model it is shaped after,
+ * and its routing has the skew and the locality that are asked for (weights.h). It says nothing
+ * about quality. Makes pieces on threads, writes them in order, under the name FILE.part until all
+ * of it is there. Talks to no engine. Trust: nothing foreign is read. */
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "lib/base/bytes.h"
+#include "lib/base/clock.h"
+#include "lib/tensor/tensor_type.h"
+#include "procs/clients/common/options.h"
+#include "procs/tools/synth/pipeline.h"
+#include "procs/tools/synth/shape.h"
+#include "procs/tools/synth/vocabulary.h"
+
+#define THREADS_DEFAULT_MAX 4
+#define FREE_MARGIN         (64 * MIB) /* left to others on the file system */
+#define SAY_EVERY_NS        NS_PER_S
+
+struct synth {
+    struct shape shape;
+    const char *path;
+    char part[PATH_MAX];
+    int64_t threads;
+    bool json, quiet, dry;
+    uint64_t file_bytes;
+    double seconds, waited; /* of the writing, and of it for weights to be made */
+};
+
+static volatile sig_atomic_t interrupted;
+
+static void on_signal(int number)
+{
+    interrupted = number;
+}
+
+static void usage(FILE *out)
+{
+    fprintf(
+        out,
+        "usage: sluice synth -o FILE SHAPE [key=value ...] [options]\n"
+        "\n"
+        "Writes a GGUF file of a real model's shape with random weights: for measuring speed, not\n"
+        "quality. The same shape, keys and seed give the same bytes.\n"
+        "\n"
+        "  -o FILE                    the file; written as FILE.part and renamed at the end\n"
+        "      --type F16|Q8_0|Q4_0   of experts and dense matrices (default Q4_0)\n"
+        "      --seed N               (default 1)\n"
+        "  -t, --threads N            that make weights (default: one per core, at most %d)\n"
+        "      --dry-run              tell the size, write nothing\n"
+        "      --output text|json     what goes to stdout (default text)\n"
+        "  -q, --quiet                no progress on stderr\n",
+        THREADS_DEFAULT_MAX);
+    shape_help(out);
+}
+
+enum { OPT_TYPE = 256, OPT_SEED, OPT_DRY, OPT_OUTPUT };
+
+static const struct option options[] = {
+    {"type", 1, NULL, OPT_TYPE},     {"seed", 1, NULL, OPT_SEED},
+    {"threads", 1, NULL, 't'},       {"dry-run", 0, NULL, OPT_DRY},
+    {"output", 1, NULL, OPT_OUTPUT}, {"quiet", 0, NULL, 'q'},
+    {"help", 0, NULL, 'h'},          {NULL, 0, NULL, 0},
+};
+
+/* What the options say, before the shape is known. */
+struct chosen {
+    enum tensor_type type;
+    int64_t seed;
+};
+
+static int set_type(struct chosen *c, const char *word, struct error *error)
+{
+    static const enum tensor_type types[] = {TENSOR_F16, TENSOR_Q8_0, TENSOR_Q4_0};
+    for (size_t i = 0; i < ARRAY_LEN(types); i++)
+        if (strcasecmp(word, tensor_type_info(types[i])->name) == 0) {
+            c->type = types[i];
+            return 0;
+        }
+    return error_set(error, ERR_BAD_INPUT, "--type: '%.40s' is not one of F16|Q8_0|Q4_0", word);
+}
+
+static int one_option(struct synth *s, struct chosen *c, int option, const char *value,
+                      struct error *error)
+{
+    switch (option) {
+    case 'o': s->path = value; return 0;
+    case OPT_TYPE: return set_type(c, value, error);
+    case OPT_SEED: return option_i64("--seed", value, 0, INT64_MAX, &c->seed, error);
+    case 't': return option_i64("--threads", value, 1, 16, &s->threads, error);
+    case OPT_DRY: s->dry = true; return 0;
+    case OPT_OUTPUT:
+        s->json = strcmp(value, "json") == 0;
+        if (!s->json && strcmp(value, "text") != 0)
+            return error_set(error, ERR_BAD_INPUT, "--output: '%.40s' is not text or json", value);
+        return 0;
+    case 'q': s->quiet = true; return 0;
+    case 'h': usage(stdout); exit(fflush(stdout) == 0 ? 0 : 1);
+    default: return error_set(error, ERR_BAD_INPUT, "see sluice synth --help");
+    }
+}
+
+static int parse(struct synth *s, int argc, char **argv, struct error *error)
+{
+    struct chosen chosen = {.type = TENSOR_Q4_0, .seed = 1};
+    int option;
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    s->threads = cores < 1 ? 1 : cores > THREADS_DEFAULT_MAX ? THREADS_DEFAULT_MAX : cores;
+    while ((option = getopt_long(argc, argv, "o:t:qh", options, NULL)) != -1)
+        if (one_option(s, &chosen, option, optarg, error) != 0)
+            return -1;
+    if (optind == argc)
+        return error_set(error, ERR_BAD_INPUT, "give a shape (see sluice synth --help)");
+    if (!s->path && !s->dry)
+        return error_set(error, ERR_BAD_INPUT, "give a file: -o FILE");
+    if (shape_named(&s->shape, argv[optind++], error) != 0)
+        return -1;
+    for (; optind < argc; optind++)
+        if (shape_set(&s->shape, argv[optind], error) != 0)
+            return -1;
+    s->shape.type = chosen.type;
+    s->shape.seed = (uint64_t)chosen.seed;
+    return shape_finish(&s->shape, error);
+}
+
+/* ---- writing ---- */
+
+static int check_room(const struct synth *s, struct error *error)
+{
+    char dir[PATH_MAX], need[16], have[16];
+    struct statvfs fs;
+    snprintf(dir, sizeof dir, "%s", s->path);
+    char *slash = strrchr(dir, '/');
+    snprintf(slash ? slash + 1 : dir, 2, ".");
+    if (statvfs(dir, &fs) != 0)
+        return error_set_errno(error, ERR_BAD_INPUT, errno, "%.300s", dir);
+    uint64_t room = (uint64_t)fs.f_bavail * fs.f_frsize;
+    if (room < s->file_bytes + FREE_MARGIN)
+        return error_set(error, ERR_BAD_INPUT, "%.200s: the file would have %s, %s are free", dir,
+                         bytes_format(s->file_bytes, need), bytes_format(room, have));
+    return 0;
+}
+
+static void say(const struct synth *s, uint64_t done, uint64_t began_ns, bool last)
+{
+    char a[16], b[16], c[16];
+    double seconds = (double)(clock_now_ns() - began_ns) / 1e9;
+    bool terminal = isatty(STDERR_FILENO);
+    if (s->quiet)
+        return;
+    fprintf(stderr, "%ssynth: %s of %s, %s/s%s", terminal ? "\r" : "", bytes_format(done, a),
+            bytes_format(s->file_bytes, b),
+            bytes_format(seconds > 0 ? (uint64_t)((double)done / seconds) : 0, c),
+            terminal && !last ? "   " : "\n");
+}
+
+static int write_pieces(struct synth *s, struct pipeline *p, struct gguf_writer *w,
+                        struct error *error)
+{
+    uint64_t began = clock_now_ns(), told = began, done = 0, bytes;
+    const void *piece;
+    while ((piece = pipeline_next(p, &bytes)) != NULL) {
+        if (interrupted)
+            return error_set(error, ERR_CANCELLED, "interrupted; %s is removed", s->part);
+        if (gguf_writer_data(w, piece, bytes, error) != 0)
+            return -1;
+        done += bytes;
+        if (clock_now_ns() - told > SAY_EVERY_NS) {
+            told = clock_now_ns();
+            say(s, done, began, false);
+        }
+    }
+    if (gguf_writer_end(w, error) != 0)
+        return -1;
+    s->seconds = (double)(clock_now_ns() - began) / 1e9;
+    s->waited = (double)pipeline_waited_ns(p) / 1e9;
+    say(s, s->file_bytes, began, true);
+    return 0;
+}
+
+static int write_file(struct synth *s, const struct weights *weights, struct gguf_writer *w,
+                      struct error *error)
+{
+    int n = snprintf(s->part, sizeof s->part, "%s.part", s->path);
+    if (n < 0 || n >= (int)sizeof s->part)
+        return error_set(error, ERR_BAD_INPUT, "the path %.60s... is too long", s->path);
+    if (check_room(s, error) != 0)
+        return -1;
+    struct pipeline *p = pipeline_open(weights, (unsigned)s->threads, error);
+    if (!p)
+        return -1;
+    int rc = gguf_writer_begin(w, s->part, error);
+    if (rc == 0) {
+        rc = write_pieces(s, p, w, error);
+        if (rc == 0 && rename(s->part, s->path) != 0)
+            rc = error_set_errno(error, ERR_IO, errno, "cannot rename to %s", s->path);
+        if (rc != 0)
+            unlink(s->part);
+    }
+    pipeline_close(p);
+    return rc;
+}
+
+static uint64_t expert_bytes(const struct weights *weights)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < weights->count; i++)
+        if (weights->tensors[i].dims == 3)
+            bytes += weights->tensors[i].rows * weights->tensors[i].row_bytes;
+    return bytes;
+}
+
+static int print(const struct synth *s, const struct weights *weights)
+{
+    uint64_t experts = expert_bytes(weights);
+    uint64_t count = (uint64_t)s->shape.h.layers * s->shape.h.experts;
+    uint64_t per_token = experts / count * s->shape.h.experts_used * s->shape.h.layers;
+    if (s->json) {
+        json_t *o = json_pack(
+            "{s:s*, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:f, s:f}", "file",
+            s->dry ? NULL : s->path, "shape", s->shape.name, "arch", arch_name(s->shape.arch),
+            "type", tensor_type_info(s->shape.type)->name, "seed", (json_int_t)s->shape.seed,
+            "bytes", (json_int_t)s->file_bytes, "expert_bytes", (json_int_t)experts,
+            "one_expert_bytes", (json_int_t)(experts / count), "bytes_per_token",
+            (json_int_t)per_token, "seconds", s->seconds, "waited_for_weights_seconds", s->waited);
+        json_dumpf(o, stdout, JSON_INDENT(2));
+        json_decref(o);
+        printf("\n");
+    } else {
+        char all[16], part[16], one[16], token[16], rate[16];
+        printf("%s %s, %s: %s, of it experts %s; one expert %s, a token's experts %s\n",
+               s->shape.name, tensor_type_info(s->shape.type)->name, arch_name(s->shape.arch),
+               bytes_format(s->file_bytes, all), bytes_format(experts, part),
+               bytes_format(experts / count, one), bytes_format(per_token, token));
+        if (!s->dry)
+            printf("written in %.1f s, %s/s, bound by %s\n", s->seconds,
+                   bytes_format((uint64_t)((double)s->file_bytes / s->seconds), rate),
+                   s->waited > s->seconds / 2 ? "the making of weights" : "the drive");
+    }
+    return fflush(stdout) == 0 ? 0 : -1;
+}
+
+static int run(struct synth *s, struct error *error)
+{
+    struct weights weights;
+    struct gguf_writer *w = gguf_writer_new(32);
+    if (!w)
+        return error_set(error, ERR_NO_MEMORY, "no memory");
+    shape_put_keys(&s->shape, w);
+    int rc = vocabulary_put_keys(w, s->shape.h.vocab, error);
+    if (rc == 0) {
+        rc = weights_open(&weights, &s->shape, w, error);
+        if (rc == 0 && (rc = gguf_writer_layout(w, error)) == 0) {
+            s->file_bytes = gguf_writer_bytes(w);
+            rc = s->dry ? 0 : write_file(s, &weights, w, error);
+            if (rc == 0 && print(s, &weights) != 0)
+                rc = error_set(error, ERR_FAILED, "cannot write to standard output");
+        }
+        weights_close(&weights);
+    }
+    gguf_writer_free(w);
+    return rc;
+}
+
+int main(int argc, char **argv)
+{
+    struct synth s = {0};
+    struct error error;
+    struct sigaction action = {.sa_handler = on_signal};
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    return parse(&s, argc, argv, &error) == 0 && run(&s, &error) == 0 ? 0 : report("synth", &error);
+}

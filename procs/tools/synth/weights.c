@@ -1,0 +1,244 @@
+#include "procs/tools/synth/weights.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/assert.h"
+#include "lib/base/bytes.h"
+#include "lib/tensor/tensor_type.h"
+#include "procs/clients/common/token_stream.h"
+#include "procs/tools/synth/blocks.h"
+
+#define CONSTANT   0.25f /* share of an embedding's variance that is the same for all */
+#define SWIGLU_RMS 0.6f  /* of silu(g) * u, g and u normal */
+#define BIAS       0.1f  /* deviation of a bias vector */
+
+/* Numbers of the random streams beside those of the pieces. */
+enum { STREAM_CONSTANT = 1, STREAM_GROUPS, STREAM_TOKENS, STREAM_ROUTERS, STREAM_PIECES };
+
+enum storage { STORAGE_F32, STORAGE_ANY };
+
+static const struct dense_row {
+    enum arch_id arch;
+    enum dense_role role;
+    enum storage storage;
+    enum arch_dim ne0, ne1;
+} dense_rows[] = {
+#define ARCH_DENSE(id, role, storage, presence, ne0, ne1)                                          \
+    {ARCH_##id, DENSE_##role, STORAGE_##storage, ARCH_DIM_##ne0, ARCH_DIM_##ne1},
+#include "lib/model/arch/arch.tbl.h"
+};
+
+static const struct expert_row {
+    enum arch_id arch;
+    enum expert_matrix matrix;
+    enum arch_dim ne0, ne1;
+} expert_rows[] = {
+#define ARCH_EXPERT(id, matrix, name, ne0, ne1)                                                    \
+    {ARCH_##id, EXPERT_##matrix, ARCH_DIM_##ne0, ARCH_DIM_##ne1},
+#include "lib/model/arch/arch.tbl.h"
+};
+
+/* ---- the list ---- */
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t n = strlen(text), m = strlen(end);
+    return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+/* What keeps the stream sane: 1/sqrt(k) for every matrix; those that add to the stream by what one
+ * layer may add. Half of that is attention's, half the experts', whose K outputs are weighted. */
+static float deviation_of(const struct shape *s, const char *name, uint64_t k)
+{
+    float even = 1.0f / sqrtf((float)k);
+    float share = sqrtf((float)s->update / (2.0f * (float)s->h.layers));
+    if (ends_with(name, ".bias"))
+        return BIAS;
+    if (strstr(name, "attn_output"))
+        return even * share;
+    if (strstr(name, "ffn_down_exps"))
+        return even * share / SWIGLU_RMS * sqrtf((float)s->h.experts_used);
+    if (strstr(name, "ffn_down"))
+        return even * share / SWIGLU_RMS;
+    return even;
+}
+
+static void add(struct weights *w, struct gguf_writer *out, const struct tensor *given)
+{
+    struct tensor *t = &w->tensors[w->count++];
+    *t = *given;
+    while (t->dims > 1 && t->dims < 3 && t->ne[t->dims - 1] == 1)
+        t->dims--;
+    t->rows = t->ne[1] * t->ne[2];
+    bool whole = tensor_type_row_bytes(t->type, t->ne[0], &t->row_bytes);
+    sl_assert(whole);
+    t->piece_rows = t->row_bytes < WEIGHTS_PIECE_BYTES ? WEIGHTS_PIECE_BYTES / t->row_bytes : 1;
+    t->deviation = deviation_of(w->shape, t->name, t->ne[0]);
+    gguf_put_tensor(out, t->name, t->type, t->dims, t->ne);
+}
+
+static void add_dense(struct weights *w, struct gguf_writer *out, const struct dense_row *row,
+                      uint32_t layer)
+{
+    const struct shape *s = w->shape;
+    struct tensor t = {
+        .type = row->storage == STORAGE_F32 ? TENSOR_F32 : s->type,
+        .dims = 2,
+        .layer = layer,
+        .ne = {arch_dim_size(&s->h, row->ne0), arch_dim_size(&s->h, row->ne1), 1},
+        .filling = FILL_RANDOM,
+    };
+    struct arch_place place = {.role = row->role, .layer = layer};
+    arch_tensor_name(s->arch, &place, t.name);
+    if (row->role == DENSE_TOKEN_EMBD)
+        t.filling = FILL_EMBEDDING;
+    else if (row->role == DENSE_ROUTER)
+        t.filling = FILL_ROUTER;
+    else if (ends_with(t.name, "norm.weight") || row->role == DENSE_ROPE_FREQS)
+        t.filling = FILL_ONES;
+    add(w, out, &t);
+}
+
+static void add_layer(struct weights *w, struct gguf_writer *out, uint32_t layer)
+{
+    const struct shape *s = w->shape;
+    for (size_t i = 0; i < ARRAY_LEN(dense_rows); i++)
+        if (dense_rows[i].arch == s->arch && !arch_role_is_global(dense_rows[i].role))
+            add_dense(w, out, &dense_rows[i], layer);
+    for (size_t i = 0; i < ARRAY_LEN(expert_rows); i++) {
+        const struct expert_row *row = &expert_rows[i];
+        if (row->arch != s->arch)
+            continue;
+        struct tensor t = {
+            .type = s->type,
+            .dims = 3,
+            .layer = layer,
+            .ne = {arch_dim_size(&s->h, row->ne0), arch_dim_size(&s->h, row->ne1), s->h.experts},
+            .filling = FILL_RANDOM,
+        };
+        struct arch_place place = {.is_expert = true, .role = row->matrix, .layer = layer};
+        arch_tensor_name(s->arch, &place, t.name);
+        add(w, out, &t);
+    }
+}
+
+static void make_constant(struct weights *w)
+{
+    struct random random;
+    random_seed(&random, w->shape->seed, STREAM_CONSTANT);
+    for (uint32_t i = 0; i < w->shape->h.hidden; i++)
+        w->constant[i] = random_u64(&random) >> 63 ? 1.0f : -1.0f;
+}
+
+int weights_open(struct weights *w, const struct shape *shape, struct gguf_writer *out,
+                 struct error *error)
+{
+    size_t most = ARRAY_LEN(dense_rows) + ARRAY_LEN(expert_rows);
+    *w = (struct weights){.shape = shape};
+    w->tensors = calloc(most * shape->h.layers, sizeof *w->tensors);
+    w->constant = malloc(shape->h.hidden * sizeof *w->constant);
+    if (!w->tensors || !w->constant)
+        return error_set(error, ERR_NO_MEMORY, "no memory for the list of tensors");
+    make_constant(w);
+    for (size_t i = 0; i < ARRAY_LEN(dense_rows); i++)
+        if (dense_rows[i].arch == shape->arch && arch_role_is_global(dense_rows[i].role))
+            add_dense(w, out, &dense_rows[i], shape->h.layers);
+    for (uint32_t l = 0; l < shape->h.layers; l++)
+        add_layer(w, out, l);
+    return 0;
+}
+
+void weights_close(struct weights *w)
+{
+    free(w->tensors);
+    free(w->constant);
+    *w = (struct weights){0};
+}
+
+/* ---- bytes ---- */
+
+uint64_t weights_scratch(const struct weights *w)
+{
+    return 2ull * w->shape->h.hidden;
+}
+
+static void normals(struct random *random, float *x, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        x[i] = random_normal(random);
+}
+
+static void fill_embedding(const struct weights *w, const struct tensor *t, uint64_t first,
+                           uint64_t rows, float *scratch, char *out)
+{
+    const struct shape *s = w->shape;
+    uint32_t hidden = s->h.hidden;
+    float *group = scratch, *row = scratch + hidden, rest = sqrtf(1 - CONSTANT);
+    float common = rest * sqrtf((float)s->locality), own = rest * sqrtf(1 - (float)s->locality);
+    uint64_t group_number = UINT64_MAX;
+    struct random random;
+    for (uint64_t token = first; token < first + rows; token++, out += t->row_bytes) {
+        if (token / TOKEN_GROUP != group_number) {
+            group_number = token / TOKEN_GROUP;
+            random_seed(&random, s->seed, STREAM_GROUPS + (group_number << 8));
+            normals(&random, group, hidden);
+        }
+        random_seed(&random, s->seed, STREAM_TOKENS + (token << 8));
+        for (uint32_t i = 0; i < hidden; i++)
+            row[i] =
+                sqrtf(CONSTANT) * w->constant[i] + common * group[i] + own * random_normal(&random);
+        blocks_row(t->type, row, hidden, out);
+    }
+}
+
+/* See weights.h. The constant's part of the stream shrinks as layers add to it; router rows of
+ * later layers make up for that. */
+static void fill_router(const struct weights *w, const struct tensor *t, uint64_t first,
+                        uint64_t rows, float *row, char *out)
+{
+    const struct shape *s = w->shape;
+    uint32_t hidden = s->h.hidden;
+    float variance = 1 + (float)s->update * ((float)t->layer + 0.5f) / (float)s->h.layers;
+    float constant = sqrtf(CONSTANT / variance), skew = (float)s->skew;
+    float token_part = (float)s->sharpness / sqrtf(1 + skew * skew);
+    float deviation = token_part / sqrtf(1 - constant * constant) / sqrtf((float)hidden);
+    struct random random;
+    for (uint64_t e = first; e < first + rows; e++, out += t->row_bytes) {
+        random_seed(&random, s->seed, STREAM_ROUTERS + ((uint64_t)t->layer << 40) + (e << 8));
+        float bias = skew * token_part * random_normal(&random), along = 0;
+        normals(&random, row, hidden);
+        for (uint32_t i = 0; i < hidden; i++)
+            along += row[i] * w->constant[i];
+        along /= (float)hidden;
+        for (uint32_t i = 0; i < hidden; i++)
+            row[i] = (row[i] - along * w->constant[i]) * deviation +
+                     w->constant[i] * bias / (constant * (float)hidden);
+        memcpy(out, row, t->row_bytes);
+    }
+}
+
+void weights_piece(const struct weights *w, uint32_t number, uint64_t first_row, float *scratch,
+                   void *out, uint64_t *bytes)
+{
+    const struct tensor *t = &w->tensors[number];
+    sl_assert(first_row < t->rows && first_row % t->piece_rows == 0);
+    uint64_t left = t->rows - first_row, rows = left < t->piece_rows ? left : t->piece_rows;
+    struct random random;
+    *bytes = rows * t->row_bytes;
+    switch (t->filling) {
+    case FILL_ONES:
+        for (uint64_t i = 0; i < *bytes / sizeof(float); i++)
+            ((float *)out)[i] = 1;
+        break;
+    case FILL_EMBEDDING: fill_embedding(w, t, first_row, rows, scratch, out); break;
+    case FILL_ROUTER: fill_router(w, t, first_row, rows, scratch, out); break;
+    case FILL_RANDOM:
+        random_seed(&random, w->shape->seed,
+                    STREAM_PIECES + ((uint64_t)number << 40) + (first_row << 8));
+        blocks_random((enum tensor_type)t->type, t->deviation, &random, out, *bytes);
+        break;
+    }
+}

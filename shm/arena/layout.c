@@ -1,0 +1,117 @@
+#include "lib/base/assert.h"
+#include "shm/arena/arena.h"
+
+/* Adds to the class of this size, keeping the classes in ascending order. False when full. */
+static bool count_slot(struct arena_layout *layout, uint64_t slot_bytes)
+{
+    uint32_t at = 0;
+    while (at < layout->classes && layout->class[at].slot_bytes < slot_bytes)
+        at++;
+    if (at < layout->classes && layout->class[at].slot_bytes == slot_bytes) {
+        layout->class[at].slots++;
+        return true;
+    }
+    if (layout->classes == ARENA_CLASSES_MAX)
+        return false;
+    for (uint32_t i = layout->classes; i > at; i--)
+        layout->class[i] = layout->class[i - 1];
+    layout->class[at] =
+        (struct arena_class){.slot_bytes = slot_bytes, .stride_bytes = slot_bytes, .slots = 1};
+    if (arena_class_huge(&layout->class[at]))
+        layout->class[at].stride_bytes = align_up(slot_bytes, HUGE_PAGE_BYTES);
+    layout->classes++;
+    return true;
+}
+
+/* Where an entry of the dense region ends that begins at or after `at`; *at: where it begins. A
+ * large one has the huge pages it may lie in to itself. False on overflow. */
+static bool place_dense(uint64_t slot_bytes, uint64_t *at, uint64_t *end)
+{
+    bool huge = slot_bytes >= ARENA_HUGE_LEAST;
+    if (*at > (uint64_t)INT64_MAX || slot_bytes > (uint64_t)INT64_MAX)
+        return false;
+    *at = huge ? align_up(*at, HUGE_PAGE_BYTES) : *at;
+    *end = *at + (huge ? align_up(slot_bytes, HUGE_PAGE_BYTES) : slot_bytes);
+    return true;
+}
+
+/* Regions one after the other; false when the file would be larger than a file can be. */
+static bool place_regions(struct arena_layout *layout)
+{
+    uint64_t at = layout->dense_offset;
+    bool over = add_overflows(at, layout->dense_region_bytes, &at);
+    for (uint32_t i = 0; i < layout->classes; i++) {
+        struct arena_class *class = &layout->class[i];
+        uint64_t bytes;
+        over |= at > (uint64_t)INT64_MAX;
+        if (arena_class_huge(class) && !over)
+            at = align_up(at, HUGE_PAGE_BYTES);
+        class->region_offset = at;
+        over |= mul_overflows(class->stride_bytes, class->slots, &bytes);
+        over |= add_overflows(at, bytes, &at);
+    }
+    layout->bytes = at;
+    return !over && at <= (uint64_t)INT64_MAX;
+}
+
+int arena_layout_make(const struct model_index *model, struct arena_layout *layout,
+                      struct error *error)
+{
+    *layout = (struct arena_layout){.dense_offset = PAGE_BYTES};
+    const struct model_entry *entries = model_index_entries(model);
+    uint64_t dense_end = layout->dense_offset;
+    for (uint32_t i = 0; i < model->entry_count; i++) {
+        uint64_t bytes = entries[i].slot_bytes;
+        if (bytes == 0 || bytes % PAGE_BYTES != 0 || bytes > (uint64_t)INT64_MAX)
+            return error_set(error, ERR_BAD_INPUT, "entry %u: a slot of %llu bytes", i,
+                             (unsigned long long)bytes);
+        if (i < model->dense_count) {
+            uint64_t at = dense_end;
+            if (!place_dense(bytes, &at, &dense_end))
+                return error_set(error, ERR_BAD_INPUT, "the dense tensors are too large");
+        } else if (entries[i].extents > 0 && !count_slot(layout, bytes)) { /* absent: no slot */
+            return error_set(error, ERR_BAD_INPUT,
+                             "the model has more than %d different expert sizes",
+                             ARENA_CLASSES_MAX);
+        }
+    }
+    layout->dense_region_bytes = dense_end - layout->dense_offset;
+    if (!place_regions(layout))
+        return error_set(error, ERR_BAD_INPUT, "the model is too large to be addressed");
+    return 0;
+}
+
+uint64_t arena_dense_offset(const struct model_index *model, const struct arena_layout *layout,
+                            uint32_t entry)
+{
+    sl_assert(entry < model->dense_count);
+    const struct model_entry *entries = model_index_entries(model);
+    uint64_t at = layout->dense_offset, end = at;
+    for (uint32_t i = 0; i <= entry; i++) {
+        at = end;
+        bool placed = place_dense(entries[i].slot_bytes, &at, &end);
+        sl_assert(placed); /* arena_layout_make has seen to it */
+    }
+    return at;
+}
+
+bool arena_class_has(const struct arena_class *class, uint64_t offset)
+{
+    return offset >= class->region_offset &&
+           (offset - class->region_offset) % class->stride_bytes == 0 &&
+           (offset - class->region_offset) / class->stride_bytes < class->slots;
+}
+
+uint32_t arena_class_of(const struct arena_layout *layout, uint64_t slot_bytes)
+{
+    uint32_t low = 0, high = layout->classes;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (layout->class[middle].slot_bytes < slot_bytes)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    sl_assert(low < layout->classes && layout->class[low].slot_bytes == slot_bytes);
+    return low;
+}

@@ -1,0 +1,109 @@
+/* The directory: one 64-byte entry per model entry (lib/model/index/model_index.h numbers them), a ready
+ * counter per layer, and a header with the cache's epoch, the quota and the throttles. Writers are
+ * named at each field; readers take no lock. */
+#ifndef SLUICE_SHM_DIRECTORY_DIRECTORY_H
+#define SLUICE_SHM_DIRECTORY_DIRECTORY_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "lib/model/index/model_index.h"
+#include "shm/directory/entry.h"
+#include "shm/segment/segment.h"
+
+#define DIRECTORY_LOADERS_MAX 16 /* == MSG_PARTS_MAX */
+
+struct directory_entry {
+    entry_word word;               /* shm/directory/entry.c only */
+    _Atomic uint64_t arena_offset; /* writer: cache, while ABSENT; readers: with a pin and READY, or
+                                      a LOAD's generation */
+    _Atomic uint64_t failures; /* writer: loaders (fetch_add); reads of this entry that failed since
+                                  it was last READY */
+    _Atomic uint32_t last_errno;  /* writer: loaders; of the last failure */
+    _Atomic uint32_t last_loader; /* writer: loaders; whose failure that was */
+    uint32_t
+        slot_pages; /* constants from the model index, written by the supervisor before any child */
+    uint16_t layer, expert;
+    uint8_t kind, tier;
+    uint16_t size_class; /* arena class; dense and absent entries: UINT16_MAX */
+    uint32_t reserved[5];
+};
+_Static_assert(sizeof(struct directory_entry) == 64, "one entry, one cache line");
+
+struct directory_counter {
+    _Atomic uint32_t ready; /* futex word: ++ after every change out of LOADING in this layer */
+    _Atomic uint32_t
+        waiters; /* processes in FUTEX_WAIT; a wake is skipped at 0 (seq_cst on both sides) */
+    uint32_t reserved[14];
+};
+_Static_assert(sizeof(struct directory_counter) == 64, "a futex has its cache line to itself");
+
+struct directory_head {
+    struct segment_head segment;
+    uint32_t entry_count,
+        layer_count; /* constants; counters: layer_count + 1, the last for global tensors */
+    uint32_t loader_count, dense_count;
+    uint64_t entries_offset;
+    _Atomic uint32_t epoch;       /* writer: cache, +1 at its start before FLUSH */
+    _Atomic uint32_t draining;    /* writer: supervisor */
+    _Atomic uint64_t quota_bytes; /* writer: supervisor: target for backed arena bytes (header page
+                                     not counted) */
+    _Atomic uint32_t quota_epoch; /* writer: supervisor, after quota_bytes */
+    _Atomic uint32_t quota_in_force;      /* writer: cache: epoch whose quota backed bytes obey */
+    _Atomic uint64_t experts_payload_max; /* writer: supervisor: --experts cap in payload bytes;
+                                             UINT64_MAX: none */
+    _Atomic uint64_t
+        backed_bytes; /* writer: cache: bytes of the arena that are or may become backed */
+    _Atomic uint64_t owned_bytes; /* writer: cache: slot bytes of entries that are not ABSENT */
+    _Atomic uint64_t resident_payload_bytes;                      /* writer: cache */
+    _Atomic uint64_t throttle_bytes_per_s[DIRECTORY_LOADERS_MAX]; /* writer: supervisor; 0 = none */
+    _Atomic uint32_t prefetch_paused;  /* writer: cache: something waits for room (loaders look
+                                          before a prefetch chunk) */
+    _Atomic uint32_t doorbells_wanted; /* writer: cache: successes of loaders are of use at once */
+    _Atomic uint32_t quarantined[DIRECTORY_LOADERS_MAX]; /* copies a loader does not read any more
+                                                    (procs/engine/child/run_devices.h). writer: that loader; the
+                                                    supervisor clears it while there is none */
+    uint32_t reserved[26];
+};
+
+struct directory {
+    struct segment segment;
+    struct directory_head *head;
+    struct directory_entry *entries;
+    struct directory_counter *counters;
+};
+
+uint64_t directory_bytes(const struct model_index *model);
+
+/* supervisor: fills constants of a freshly created segment. size_class comes from the arena layout.
+ */
+struct arena_layout;
+void directory_format(void *base, const struct model_index *model,
+                      const struct arena_layout *layout, uint32_t loader_count);
+
+/* Attaches and checks counts against the model index. */
+int directory_attach(int fd, bool writable, uint64_t boot, const struct model_index *model,
+                     struct directory *out, struct error *error);
+
+/* Counter index of an entry: its layer, or layer_count for global tensors. */
+static inline uint32_t directory_counter_of(const struct directory *d, uint32_t entry)
+{
+    uint16_t layer = d->entries[entry].layer;
+    return layer == UINT16_MAX ? d->head->layer_count : layer;
+}
+
+/* Rule (d): counter++ and wake. Called after every change out of LOADING. */
+void directory_signal(struct directory *d, uint32_t counter);
+
+/* FUTEX_WAIT on a counter while it is `seen`, at most timeout_ns. Spurious returns are normal. */
+void directory_wait(struct directory *d, uint32_t counter, uint32_t seen, uint64_t timeout_ns);
+
+static inline uint32_t directory_counter_now(struct directory *d, uint32_t counter)
+{
+    return atomic_load_explicit(&d->counters[counter].ready, memory_order_seq_cst);
+}
+
+/* supervisor: clears a pinner's bit everywhere. */
+void directory_sweep(struct directory *d, enum entry_pinner pinner);
+
+#endif

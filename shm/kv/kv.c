@@ -1,0 +1,177 @@
+/* Layout after the header: token logs, log-probabilities, then each row's keys and values: for
+ * every layer a region of keys and one of values, `context` positions long and page-aligned, so
+ * that a sequence's share of each region is a prefix that can be allocated and punched by itself.
+ */
+#include "shm/kv/kv.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "lib/base/assert.h"
+#include "lib/base/bytes.h"
+
+_Static_assert(sizeof(float) == sizeof(uint32_t), "logs and log-probabilities have equal rows");
+
+static uint64_t position_bytes(const struct kv_head *h)
+{
+    return (uint64_t)h->kv_heads * h->head_size * sizeof(uint16_t);
+}
+
+static uint64_t region_bytes(const struct kv_head *h, uint64_t tokens)
+{
+    return align_up(tokens * position_bytes(h), PAGE_BYTES);
+}
+
+static uint64_t log_row_bytes(const struct kv_head *h)
+{
+    return align_up((uint64_t)h->context * sizeof(uint32_t), PAGE_BYTES);
+}
+
+/* Everything that follows from the shape; no multiplication here can overflow for a checked model
+ * (layers, heads and context are bounded in lib/model/arch/arch.h). */
+static void fill_shape(struct kv_head *h, const struct model_hparams *p, uint32_t context)
+{
+    h->layers = p->layers;
+    h->kv_heads = p->kv_heads;
+    h->head_size = p->head_size;
+    h->context = context;
+    h->logs_offset = align_up(sizeof *h, PAGE_BYTES);
+    h->logprobs_offset = h->logs_offset + KV_REQUESTS_MAX * log_row_bytes(h);
+    h->kv_offset = h->logprobs_offset + KV_REQUESTS_MAX * log_row_bytes(h);
+    h->kv_row_bytes = 2 * (uint64_t)h->layers * region_bytes(h, context);
+}
+
+uint64_t kv_bytes(const struct model_hparams *h, uint32_t context)
+{
+    struct kv_head shape; /* only the fields of the shape are used */
+    fill_shape(&shape, h, context);
+    return shape.kv_offset + KV_REQUESTS_MAX * shape.kv_row_bytes;
+}
+
+uint64_t kv_sequence_bytes(const struct model_hparams *h, uint32_t tokens)
+{
+    uint64_t region = (uint64_t)tokens * h->kv_heads * h->head_size * sizeof(uint16_t);
+    return 2 * (uint64_t)h->layers * align_up(region, PAGE_BYTES);
+}
+
+void kv_format(void *base, const struct model_hparams *h, uint32_t context)
+{
+    struct kv_head *head = base;
+    fill_shape(head, h, context);
+    atomic_store_explicit(&head->next_id, 1, memory_order_relaxed);
+    atomic_store_explicit(&head->next_arrival, 1, memory_order_relaxed);
+}
+
+int kv_attach(int fd, bool writable, uint64_t boot, struct kv *out, struct error *error)
+{
+    struct segment s;
+    if (segment_attach(fd, SEGMENT_KV, writable, boot, &s, error) != 0)
+        return -1;
+    struct kv_head *h = s.base;
+    bool fits = s.bytes >= sizeof *h && h->context > 0 && h->layers > 0 &&
+                h->logs_offset == align_up(sizeof *h, PAGE_BYTES) &&
+                h->kv_offset == h->logs_offset + 2 * KV_REQUESTS_MAX * log_row_bytes(h) &&
+                h->kv_row_bytes == 2 * (uint64_t)h->layers * region_bytes(h, h->context) &&
+                h->kv_offset + KV_REQUESTS_MAX * h->kv_row_bytes <= s.bytes;
+    if (!fits) {
+        error_set(error, ERR_FAILED, "kv segment: its shape does not fit its %" PRIu64 " bytes",
+                  s.bytes);
+        s.fd = -1; /* stays the caller's */
+        segment_detach(&s);
+        return -1;
+    }
+    *out = (struct kv){.segment = s, .head = h};
+    return 0;
+}
+
+static void *log_row(const struct kv *kv, uint64_t offset, uint32_t row)
+{
+    sl_assert(row < KV_REQUESTS_MAX);
+    return (char *)kv->segment.base + offset + row * log_row_bytes(kv->head);
+}
+
+_Atomic uint32_t *kv_log(const struct kv *kv, uint32_t row)
+{
+    return log_row(kv, kv->head->logs_offset, row);
+}
+
+float *kv_logprobs(const struct kv *kv, uint32_t row)
+{
+    return log_row(kv, kv->head->logprobs_offset, row);
+}
+
+static uint64_t region_offset(const struct kv *kv, uint32_t row, uint32_t region)
+{
+    const struct kv_head *h = kv->head;
+    sl_assert(row < KV_REQUESTS_MAX && region < 2 * h->layers);
+    return h->kv_offset + row * h->kv_row_bytes + region * region_bytes(h, h->context);
+}
+
+uint16_t *kv_keys(const struct kv *kv, uint32_t row, uint32_t layer)
+{
+    return (void *)((char *)kv->segment.base + region_offset(kv, row, 2 * layer));
+}
+
+uint16_t *kv_values(const struct kv *kv, uint32_t row, uint32_t layer)
+{
+    return (void *)((char *)kv->segment.base + region_offset(kv, row, 2 * layer + 1));
+}
+
+static int no_room(uint64_t bytes, const char *what, int rc, struct error *error)
+{
+    char text[16];
+    return error_set_errno(error, ERR_NO_MEMORY, -rc, "/dev/shm has no room for %s of %s",
+                           bytes_format(bytes, text), what);
+}
+
+int kv_row_allocate(const struct kv *kv, uint32_t row, uint32_t tokens, void (*alive)(void *arg),
+                    void *arg, struct error *error)
+{
+    const struct kv_head *h = kv->head;
+    sl_assert(tokens <= h->context);
+    uint64_t bytes = region_bytes(h, tokens);
+    for (uint32_t region = 0; region < 2 * h->layers; region++) {
+        int rc = segment_allocate(kv->segment.fd, region_offset(kv, row, region), bytes);
+        if (alive)
+            alive(arg);
+        if (rc == 0)
+            continue;
+        kv_row_release(kv, row);
+        return no_room(bytes * 2 * h->layers, "KV cache", rc, error);
+    }
+    return 0;
+}
+
+static void punch(const struct kv *kv, uint64_t offset, uint64_t bytes)
+{
+    int rc = segment_punch(kv->segment.fd, offset, bytes);
+    if (rc != 0) /* memory we can no longer account for */
+        sl_panic("cannot punch the kv segment: %s", strerror(-rc));
+}
+
+void kv_row_release(const struct kv *kv, uint32_t row)
+{
+    punch(kv, region_offset(kv, row, 0), kv->head->kv_row_bytes);
+}
+
+int kv_log_allocate(const struct kv *kv, uint32_t row, uint32_t tokens, struct error *error)
+{
+    sl_assert(row < KV_REQUESTS_MAX && tokens <= kv->head->context);
+    uint64_t bytes = align_up((uint64_t)tokens * sizeof(uint32_t), PAGE_BYTES);
+    uint64_t at = row * log_row_bytes(kv->head);
+    int rc = segment_allocate(kv->segment.fd, kv->head->logs_offset + at, bytes);
+    if (rc == 0)
+        rc = segment_allocate(kv->segment.fd, kv->head->logprobs_offset + at, bytes);
+    if (rc == 0)
+        return 0;
+    kv_log_release(kv, row);
+    return no_room(2 * bytes, "token log", rc, error);
+}
+
+void kv_log_release(const struct kv *kv, uint32_t row)
+{
+    sl_assert(row < KV_REQUESTS_MAX);
+    uint64_t bytes = log_row_bytes(kv->head), at = row * bytes;
+    punch(kv, kv->head->logs_offset + at, bytes);
+    punch(kv, kv->head->logprobs_offset + at, bytes);
+}

@@ -1,0 +1,91 @@
+#include "shm/rings/access_log.h"
+
+#include <string.h>
+
+#include "lib/base/bytes.h"
+
+_Static_assert((USES_RECORDS & (USES_RECORDS - 1)) == 0, "positions are masked");
+
+uint64_t uses_bytes(void)
+{
+    return align_up(sizeof(struct uses_head), PAGE_BYTES);
+}
+
+int uses_attach(int fd, bool writable, uint64_t boot, struct uses *out, struct error *error)
+{
+    struct segment s;
+    if (segment_attach(fd, SEGMENT_USES, writable, boot, &s, error) != 0)
+        return -1;
+    if (s.bytes < sizeof(struct uses_head)) {
+        error_set(error, ERR_FAILED, "uses segment: only %llu bytes", (unsigned long long)s.bytes);
+        s.fd = -1; /* stays the caller's */
+        segment_detach(&s);
+        return -1;
+    }
+    *out = (struct uses){.segment = s, .head = s.base};
+    return 0;
+}
+
+static struct uses_slot *slot_of(struct uses *u, uint64_t position)
+{
+    return &u->head->slot[position & (USES_RECORDS - 1)];
+}
+
+/* A producer that died half-way left position 0 and did not count the record: its successor writes
+ * the same slot again. */
+void uses_append(struct uses *u, const struct use_record *record)
+{
+    uint64_t position = atomic_load_explicit(&u->head->written, memory_order_relaxed);
+    struct uses_slot *slot = slot_of(u, position);
+    uint64_t words[4];
+    memcpy(words, record, sizeof words);
+    atomic_store_explicit(&slot->position, 0, memory_order_relaxed);
+    atomic_thread_fence(memory_order_release); /* invalid before the first new word */
+    for (int i = 0; i < 4; i++)
+        atomic_store_explicit(&slot->word[i], words[i], memory_order_relaxed);
+    atomic_store_explicit(&slot->position, position + 1, memory_order_release);
+    atomic_store_explicit(&u->head->written, position + 1, memory_order_release);
+}
+
+uint64_t uses_written(struct uses *u)
+{
+    return atomic_load_explicit(&u->head->written, memory_order_acquire);
+}
+
+void uses_reader_start(struct uses *u, struct uses_reader *reader)
+{
+    *reader = (struct uses_reader){.next = uses_written(u)};
+}
+
+static void resync(struct uses *u, struct uses_reader *reader)
+{
+    uint64_t newest = uses_written(u);
+    reader->lost += newest - reader->next;
+    reader->next = newest;
+    reader->resyncs++;
+}
+
+bool uses_read(struct uses *u, struct uses_reader *reader, uint64_t limit, struct use_record *out)
+{
+    uint64_t written = uses_written(u);
+    if (reader->next >= written || reader->next >= limit)
+        return false;
+    if (written - reader->next > USES_RECORDS) {
+        resync(u, reader);
+        return false;
+    }
+    struct uses_slot *slot = slot_of(u, reader->next);
+    uint64_t words[4];
+    uint64_t before = atomic_load_explicit(&slot->position, memory_order_acquire);
+    for (int i = 0; i < 4; i++)
+        words[i] = atomic_load_explicit(&slot->word[i], memory_order_relaxed);
+    atomic_thread_fence(memory_order_acquire); /* words before the second look */
+    uint64_t after = atomic_load_explicit(&slot->position, memory_order_relaxed);
+    if (before != reader->next + 1 || after != before) { /* overtaken while we read */
+        resync(u, reader);
+        return false;
+    }
+    memcpy(out, words, sizeof *out);
+    reader->next++;
+    return true;
+}

@@ -1,0 +1,154 @@
+#include "shm/rings/gates.h"
+
+#include <inttypes.h>
+#include <linux/futex.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "lib/base/assert.h"
+#include "lib/base/bytes.h"
+#include "lib/base/clock.h"
+
+#define READ_ATTEMPTS 4 /* a row is rewritten once per token; more retries would be waiting */
+
+_Static_assert(sizeof(struct gates_head) % 64 == 0, "rows start on a cache line");
+
+static uint32_t width_of(uint32_t hidden, uint32_t experts)
+{
+    return (uint32_t)align_up(hidden > experts ? hidden : experts, 16);
+}
+
+static uint64_t row_bytes_of(uint32_t width)
+{
+    return sizeof(struct gates_row_head) + (uint64_t)width * sizeof(uint32_t);
+}
+
+static struct gates_row_head *row_of(const struct gates *g, uint32_t layer)
+{
+    sl_assert(layer < g->head->layers);
+    return (void *)(g->rows + layer * g->row_bytes);
+}
+
+static _Atomic uint32_t *values_of(struct gates_row_head *row)
+{
+    return (void *)(row + 1);
+}
+
+uint64_t gates_bytes(uint32_t layers, uint32_t hidden, uint32_t experts)
+{
+    return align_up(sizeof(struct gates_head) + layers * row_bytes_of(width_of(hidden, experts)),
+                    PAGE_BYTES);
+}
+
+void gates_format(void *base, uint32_t layers, uint32_t hidden, uint32_t experts)
+{
+    struct gates_head *head = base;
+    head->layers = layers;
+    head->width = width_of(hidden, experts);
+}
+
+int gates_attach(int fd, bool writable, uint64_t boot, struct gates *out, struct error *error)
+{
+    struct segment s;
+    if (segment_attach(fd, SEGMENT_GATES, writable, boot, &s, error) != 0)
+        return -1;
+    struct gates_head *head = s.base;
+    uint64_t row_bytes = row_bytes_of(head->width);
+    if (head->layers == 0 || head->width == 0 ||
+        head->layers > (s.bytes - sizeof *head) / row_bytes) {
+        error_set(error, ERR_FAILED,
+                  "gates segment: %" PRIu32 " rows of %" PRIu32 " values do not fit %" PRIu64
+                  " bytes",
+                  head->layers, head->width, s.bytes);
+        s.fd = -1; /* stays the caller's */
+        segment_detach(&s);
+        return -1;
+    }
+    *out = (struct gates){
+        .segment = s, .head = head, .rows = (char *)(head + 1), .row_bytes = row_bytes};
+    return 0;
+}
+
+void gates_repair(struct gates *g)
+{
+    for (uint32_t layer = 0; layer < g->head->layers; layer++) {
+        struct gates_row_head *row = row_of(g, layer);
+        uint32_t lock = atomic_load_explicit(&row->lock, memory_order_relaxed);
+        if (lock % 2 == 0)
+            continue;
+        /* Half a row is no row: readers refuse kind 0. */
+        atomic_store_explicit(&row->kind, 0, memory_order_relaxed);
+        atomic_store_explicit(&row->lock, lock + 1, memory_order_release);
+    }
+}
+
+void gates_publish(struct gates *g, uint32_t layer, enum gates_kind kind, uint32_t sequence,
+                   uint32_t position, const float *values, uint32_t count)
+{
+    sl_assert(count <= g->head->width);
+    struct gates_row_head *row = row_of(g, layer);
+    _Atomic uint32_t *to = values_of(row);
+    uint32_t lock = atomic_load_explicit(&row->lock, memory_order_relaxed);
+    sl_assert(lock % 2 == 0); /* gates_repair ran, and there is one writer */
+    atomic_store_explicit(&row->lock, lock + 1, memory_order_relaxed);
+    atomic_thread_fence(memory_order_release); /* odd before the first value */
+    atomic_store_explicit(&row->kind, (uint32_t)kind, memory_order_relaxed);
+    atomic_store_explicit(&row->sequence, sequence, memory_order_relaxed);
+    atomic_store_explicit(&row->position, position, memory_order_relaxed);
+    atomic_store_explicit(&row->count, count, memory_order_relaxed);
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t bits;
+        memcpy(&bits, &values[i], sizeof bits);
+        atomic_store_explicit(&to[i], bits, memory_order_relaxed);
+    }
+    atomic_store_explicit(&row->lock, lock + 2, memory_order_release);
+    atomic_store_explicit(&g->head->last_layer, layer, memory_order_relaxed);
+    /* seq_cst on news and sleepers, both sides: either the sleeper sees the news or we see it. */
+    atomic_fetch_add_explicit(&g->head->news, 1, memory_order_seq_cst);
+    if (atomic_load_explicit(&g->head->sleepers, memory_order_seq_cst) != 0)
+        syscall(SYS_futex, &g->head->news, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
+}
+
+static bool read_once(struct gates *g, struct gates_row_head *row, struct gates_read *out,
+                      float *values)
+{
+    _Atomic uint32_t *from = values_of(row);
+    uint32_t lock = atomic_load_explicit(&row->lock, memory_order_acquire);
+    if (lock % 2 != 0)
+        return false;
+    out->kind = (enum gates_kind)atomic_load_explicit(&row->kind, memory_order_relaxed);
+    out->sequence = atomic_load_explicit(&row->sequence, memory_order_relaxed);
+    out->position = atomic_load_explicit(&row->position, memory_order_relaxed);
+    out->count = atomic_load_explicit(&row->count, memory_order_relaxed);
+    if (out->count > g->head->width) /* another process's number: never trust it with our buffer */
+        return false;
+    for (uint32_t i = 0; i < out->count; i++) {
+        uint32_t bits = atomic_load_explicit(&from[i], memory_order_relaxed);
+        memcpy(&values[i], &bits, sizeof bits);
+    }
+    atomic_thread_fence(memory_order_acquire); /* values before the second look at the lock */
+    return atomic_load_explicit(&row->lock, memory_order_relaxed) == lock;
+}
+
+bool gates_read(struct gates *g, uint32_t layer, struct gates_read *out, float *values)
+{
+    struct gates_row_head *row = row_of(g, layer);
+    for (int attempt = 0; attempt < READ_ATTEMPTS; attempt++)
+        if (read_once(g, row, out, values))
+            return out->kind >= GATES_INPUT && out->kind <= GATES_ROUTES;
+    return false;
+}
+
+uint32_t gates_wait(struct gates *g, uint32_t seen, uint64_t timeout_ns)
+{
+    struct timespec timeout = {.tv_sec = (time_t)(timeout_ns / NS_PER_S),
+                               .tv_nsec = (long)(timeout_ns % NS_PER_S)};
+    atomic_store_explicit(&g->head->sleepers, 1, memory_order_seq_cst);
+    uint32_t news = atomic_load_explicit(&g->head->news, memory_order_seq_cst);
+    if (news == seen)
+        syscall(SYS_futex, &g->head->news, FUTEX_WAIT, seen, &timeout, NULL, 0);
+    atomic_store_explicit(&g->head->sleepers, 0, memory_order_seq_cst);
+    return atomic_load_explicit(&g->head->news, memory_order_acquire);
+}

@@ -1,0 +1,67 @@
+/* Gates ring: one row per MoE layer. Writer: compute. Readers: predictor.
+ * In decode a row holds the gate input (hidden floats); in prefill the E predicted token counts of
+ * the next layer; where the system predicts from paths, in decode the numbers of the layer's chosen
+ * experts, by rank (GATES_ROUTES). Rows are seqlocks over relaxed atomics: a reader retries a
+ * bounded number of times and then skips (worst case: one hint less). The predictor sleeps on
+ * `news`; compute makes a system call only when it sleeps. */
+#ifndef SLUICE_SHM_RINGS_GATES_H
+#define SLUICE_SHM_RINGS_GATES_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "shm/segment/segment.h"
+
+enum gates_kind { GATES_INPUT = 1, GATES_COUNTS = 2, GATES_ROUTES = 3 };
+
+struct gates_row_head {
+    _Atomic uint32_t lock; /* seqlock: odd while written; a restarted writer makes it even again */
+    _Atomic uint32_t kind; /* enum gates_kind */
+    _Atomic uint32_t sequence; /* low 32 bits of the request id */
+    _Atomic uint32_t position;
+    _Atomic uint32_t count; /* floats in values */
+    uint32_t reserved[11];
+    /* followed by `width` _Atomic uint32_t: the floats' bits */
+};
+_Static_assert(sizeof(struct gates_row_head) == 64, "one cache line");
+
+struct gates_head {
+    struct segment_head segment;
+    uint32_t layers, width;      /* constants; width = max(hidden, experts) rounded up to 16 */
+    _Atomic uint32_t news;       /* futex word: +1 per published row */
+    _Atomic uint32_t last_layer; /* of the newest row */
+    _Atomic uint32_t sleepers;   /* 1 while the predictor is in FUTEX_WAIT */
+    uint32_t reserved[11];
+};
+
+struct gates {
+    struct segment segment;
+    struct gates_head *head;
+    char *rows;
+    uint64_t row_bytes;
+};
+
+struct gates_read {
+    enum gates_kind kind;
+    uint32_t sequence, position, count;
+};
+
+uint64_t gates_bytes(uint32_t layers, uint32_t hidden, uint32_t experts);
+void gates_format(void *base, uint32_t layers, uint32_t hidden, uint32_t experts);
+int gates_attach(int fd, bool writable, uint64_t boot, struct gates *out, struct error *error);
+
+/* compute, once after (re)start: repairs rows its predecessor left half written. */
+void gates_repair(struct gates *g);
+
+/* compute: publishes a row; wakes the predictor only if it sleeps. No system call otherwise. */
+void gates_publish(struct gates *g, uint32_t layer, enum gates_kind kind, uint32_t sequence,
+                   uint32_t position, const float *values, uint32_t count);
+
+/* predictor: copies row `layer` (at most `width` floats). False when it was being rewritten. */
+bool gates_read(struct gates *g, uint32_t layer, struct gates_read *out, float *values);
+
+/* predictor: waits until news != seen or the timeout. Returns the news counter. */
+uint32_t gates_wait(struct gates *g, uint32_t seen, uint64_t timeout_ns);
+
+#endif

@@ -1,0 +1,135 @@
+/* Process table and counters. Each row has one writer for each field: the process itself, or the
+ * supervisor where it says so. Read by anyone, without a lock; the supervisor makes the one JSON
+ * document from it. The header also carries the engine's parameters (config/params.h), constant
+ * after start. */
+#ifndef SLUICE_SHM_TABLE_PROCESS_TABLE_H
+#define SLUICE_SHM_TABLE_PROCESS_TABLE_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "config/params.h"
+#include "config/services.h"
+#include "shm/segment/segment.h"
+
+#define PROCS_COUNTERS_MAX 96
+#define PROCS_WORDS_BYTES  256
+#define PROCS_SAMPLES      256 /* latency samples kept per process: a ring for medians */
+
+/* Named waits: where a process may block. WAIT(NAME, text) */
+#define WAITS(X)                                                                                   \
+    X(NONE, "running")                                                                             \
+    X(START, "starting")                                                                           \
+    X(IDLE, "waiting for work")                                                                    \
+    X(DENSE, "waiting for dense weights")                                                          \
+    X(EXPERT, "waiting for an expert")                                                             \
+    X(FLUSH, "waiting for loaders to flush")                                                       \
+    X(DEVICE, "waiting for the device")                                                            \
+    X(THROTTLE, "held by its throttle")                                                            \
+    X(GATES, "waiting for gate inputs")                                                            \
+    X(STOPPING, "stopping")
+
+enum proc_wait {
+#define X(name, text) WAIT_##name,
+    WAITS(X)
+#undef X
+        WAIT__COUNT
+};
+
+enum proc_state {
+    PROC_DOWN,
+    PROC_STARTING,
+    PROC_READY,
+    PROC_STOPPING,
+    PROC_BACKOFF,
+    PROC_KILLED,
+    PROC_FAILED
+};
+
+/* One table per process: COUNTER(name, kind, unit, doc) in shm/counters_<process>.tbl.h, append
+ * only. */
+struct counter_desc {
+    const char *name, *kind, *unit, *doc;
+};
+
+struct proc_row {
+    /* writer: supervisor */
+    uint32_t service; /* enum service; constant */
+    uint32_t number;  /* loader number; constant */
+    _Atomic int32_t pid;
+    _Atomic uint32_t incarnation; /* of the process now living, or the last; 0 = never spawned */
+    _Atomic uint32_t state;       /* enum proc_state */
+    _Atomic uint32_t reaped;      /* highest incarnation that waitpid returned */
+    _Atomic uint32_t restarts;
+    _Atomic uint32_t last_signal; /* of the last death; 0 = exit */
+    _Atomic uint32_t last_exit;
+    /* writer: cache, loader rows only: everything incarnations <= cleaned owed is doomed, punched,
+     * reset */
+    _Atomic uint32_t cleaned;
+    /* writer: the process */
+    _Atomic uint32_t wait; /* enum proc_wait */
+    _Atomic uint32_t threads;
+    _Atomic uint64_t heartbeat_ns;
+    _Atomic uint64_t progress;
+    _Atomic uint64_t counters[PROCS_COUNTERS_MAX];
+    _Atomic uint64_t samples_count;
+    _Atomic uint32_t samples_us[PROCS_SAMPLES]; /* loader: DEMAND -> submission of demand reads */
+    char last_words[PROCS_WORDS_BYTES];
+} __attribute__((aligned(64)));
+
+struct procs_head {
+    struct segment_head segment;
+    struct params params; /* constant after start */
+    uint32_t rows;
+    uint32_t loaders;
+    char run_dir[128];
+    char model_path[1024];
+    _Atomic uint32_t
+        injection; /* tests only: enum injection, 0 in production (see procs/engine/child/child.h) */
+    _Atomic uint32_t injection_arg;
+    /* policy/systems.h numbers: what was asked for (supervisor), what runs (compute, at the start
+     * of a sequence; the others follow the use log and read it when they start). */
+    _Atomic uint32_t system_wanted, system_now;
+    uint32_t reserved[12];
+    struct proc_row row[SERVICE_ROWS_MAX];
+};
+
+struct procs {
+    struct segment segment;
+    struct procs_head *head;
+};
+
+uint64_t procs_bytes(void);
+
+/* supervisor: fills constants of a freshly created segment; run_dir and model_path are its own to
+ * fill. Rows: the supervisor, the services in their table's order, then the loaders. */
+void procs_format(void *base, const struct params *params, uint32_t loaders);
+
+int procs_attach(int fd, bool writable, uint64_t boot, struct procs *out, struct error *error);
+
+/* Row number of a service (loaders: number). */
+uint32_t procs_row_of(enum service service, uint32_t number);
+
+const char *proc_wait_text(uint32_t wait);
+const char *proc_state_text(uint32_t state);
+
+/* Table of a service's counters; *count of them. Counter i of a row has description i. */
+const struct counter_desc *counters_of(enum service service, size_t *count);
+
+static inline void counter_add(struct proc_row *row, unsigned counter, uint64_t n)
+{
+    /* One writer per row, but several threads of it may count: relaxed RMW; readers only ever show
+     * it. */
+    atomic_fetch_add_explicit(&row->counters[counter], n, memory_order_relaxed);
+}
+static inline void counter_set(struct proc_row *row, unsigned counter, uint64_t n)
+{
+    atomic_store_explicit(&row->counters[counter], n, memory_order_relaxed);
+}
+static inline uint64_t counter_get(const struct proc_row *row, unsigned counter)
+{
+    return atomic_load_explicit(&row->counters[counter], memory_order_relaxed);
+}
+
+#endif

@@ -1,9 +1,0 @@
-#ifndef SLUICE_TESTS_BASE_TEST_H
-#define SLUICE_TESTS_BASE_TEST_H
-
-#include <check.h>
-
-Suite *log_suite(void);
-Suite *statistics_suite(void);
-
-#endif

@@ -1,0 +1,54 @@
+# Tests of lib/.
+sluice_unit_test(base_test SOURCES lib/base/base_test.c lib/base/log_test.c lib/base/statistics_test.c
+  LINK sluice_tensor sluice_text sluice_io sluice_base m)
+
+find_package(Threads REQUIRED)
+foreach(name matmul rows invariance)
+  sluice_unit_test(test_kernels_${name} SOURCES lib/kernels/${name}_test.c lib/kernels/kernel_test.c
+    LINK sluice_kernels Threads::Threads m)
+endforeach()
+
+sluice_unit_test(test_quant SOURCES lib/quant/quant_test.c LINK sluice_quant m)
+
+# gguf_make, store_make and hf_make write small models, valid and malformed; scenarios and fuzzing seeds
+# use them, too.
+add_library(test_gguf_make STATIC lib/model/gguf_make.c)
+target_link_libraries(test_gguf_make PUBLIC sluice_model)
+add_library(test_store_make STATIC lib/model/store_make.c)
+target_link_libraries(test_store_make PUBLIC sluice_model)
+add_library(test_hf_make STATIC lib/model/hf_make.c)
+target_link_libraries(test_hf_make PUBLIC sluice_model)
+sluice_unit_test(unit_gguf SOURCES lib/model/gguf/gguf_test.c LINK sluice_model test_gguf_make m)
+sluice_unit_test(unit_gguf_write SOURCES lib/model/gguf/write_test.c LINK sluice_model)
+sluice_unit_test(unit_arch SOURCES lib/model/arch/arch_test.c LINK sluice_model test_gguf_make)
+sluice_unit_test(unit_model_index SOURCES lib/model/index/model_index_test.c LINK sluice_model test_gguf_make)
+sluice_unit_test(unit_tokenizer SOURCES lib/model/tokenizer/tokenizer_test.c
+  LINK sluice_model test_gguf_make PkgConfig::JANSSON)
+sluice_unit_test(unit_tokenizer_models SOURCES lib/model/tokenizer/tokenizer_models_test.c
+  LINK sluice_model test_gguf_make PkgConfig::JANSSON)
+sluice_unit_test(unit_store SOURCES lib/model/store/store_test.c LINK sluice_model test_gguf_make test_store_make)
+sluice_unit_test(unit_safetensors SOURCES lib/model/hf/safetensors_test.c LINK sluice_model)
+sluice_unit_test(unit_hf SOURCES lib/model/hf/hf_test.c LINK sluice_model test_hf_make)
+sluice_unit_test(unit_plan SOURCES lib/plan/plan_test.c LINK sluice_plan m)
+
+sluice_unit_test(policy_test SOURCES lib/policy/access/access_test.c LINK sluice_policy)
+sluice_unit_test(policy_residency_test SOURCES lib/policy/residency/residency_test.c LINK sluice_policy)
+sluice_unit_test(policy_residency_arc_test SOURCES lib/policy/residency/arc_test.c LINK sluice_policy)
+sluice_unit_test(policy_residency_learned_test SOURCES lib/policy/residency/learned_test.c LINK sluice_policy m)
+sluice_unit_test(policy_prediction_test SOURCES lib/policy/prediction/prediction_test.c LINK sluice_policy)
+sluice_unit_test(policy_presets_test SOURCES lib/policy/presets/presets_test.c LINK sluice_policy)
+sluice_unit_test(policy_auto_test SOURCES lib/policy/presets/auto_test.c LINK sluice_policy m)
+
+sluice_unit_test(sim_trace_test SOURCES lib/trace/trace_test.c LINK sluice_sim)
+sluice_unit_test(sim_test SOURCES lib/sim/sim_test.c LINK sluice_sim)
+sluice_unit_test(sampler_test SOURCES lib/sampling/sampler_test.c LINK sluice_sampling)
+# The golden library gives the core a model.
+sluice_unit_test(core_lost_test SOURCES lib/core/lost_test.c LINK sluice_golden)
+sluice_unit_test(unit_offline SOURCES lib/offline/offline_test.c ${CMAKE_SOURCE_DIR}/procs/tools/plan/network.c
+  LINK sluice_offline m)
+sluice_unit_test(unit_clocked SOURCES lib/offline/measure/clocked_test.c LINK sluice_offline sluice_sim m)
+
+foreach(test unit_gguf_write unit_model_index unit_tokenizer unit_tokenizer_models unit_store unit_hf unit_offline
+             unit_clocked)
+  target_compile_definitions(${test} PRIVATE SLUICE_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+endforeach()

@@ -1,0 +1,9 @@
+#ifndef SLUICE_TESTS_UNIT_LIB_BASE_BASE_TEST_H
+#define SLUICE_TESTS_UNIT_LIB_BASE_BASE_TEST_H
+
+#include <check.h>
+
+Suite *log_suite(void);
+Suite *statistics_suite(void);
+
+#endif

@@ -1,0 +1,151 @@
+/* Logging: what one call writes to stderr, and what is left when a process ends by it. */
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "lib/base/assert.h"
+#include "lib/base/log.h"
+#include "tests/unit/lib/base/base_test.h"
+
+struct ended {
+    int status;
+    char text[4096];
+};
+
+static char *words; /* shared with the child, as the process table is */
+
+static void keep(const char *text, void *arg)
+{
+    snprintf(arg, 256, "%s", text);
+}
+
+/* Runs act in a child whose stderr comes back as text. */
+static struct ended run(void (*act)(void))
+{
+    struct ended e = {.text = ""};
+    int fds[2];
+    words = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    ck_assert_int_eq(pipe(fds), 0);
+    pid_t child = fork();
+    ck_assert_int_ge(child, 0);
+    if (child == 0) {
+        dup2(fds[1], STDERR_FILENO);
+        close(fds[0]);
+        log_init("test", LOG_LEVEL_INFO);
+        log_set_last_words(keep, words);
+        act();
+        _exit(0);
+    }
+    close(fds[1]);
+    size_t got = 0;
+    for (ssize_t n; (n = read(fds[0], e.text + got, sizeof e.text - 1 - got)) > 0;)
+        got += (size_t)n;
+    close(fds[0]);
+    ck_assert_int_eq(waitpid(child, &e.status, 0), child);
+    return e;
+}
+
+static void act_levels(void)
+{
+    log_debug("not %s", "printed");
+    log_info("one");
+    log_warn("two");
+    log_error("three");
+}
+
+START_TEST(levels)
+{
+    struct ended e = run(act_levels);
+    ck_assert_str_eq(e.text, "INFO test: one\nWARN test: two\nERROR test: three\n");
+}
+END_TEST
+
+static void act_control_bytes(void)
+{
+    log_info("a\nINFO forged: \x1b[31mb\x7f");
+}
+
+START_TEST(one_event_is_one_line)
+{
+    struct ended e = run(act_control_bytes);
+    ck_assert_str_eq(e.text, "INFO test: a INFO forged:  [31mb \n");
+}
+END_TEST
+
+static void act_long(void)
+{
+    char text[5000];
+    memset(text, 'x', sizeof text);
+    text[sizeof text - 1] = 0;
+    log_info("%s", text);
+    log_info("%s", "after");
+}
+
+START_TEST(long_lines_are_cut)
+{
+    struct ended e = run(act_long);
+    char *end = strchr(e.text, '\n');
+    ck_assert_ptr_nonnull(end);
+    ck_assert_int_lt(end - e.text, 1024);
+    ck_assert_str_eq(end + 1, "INFO test: after\n");
+}
+END_TEST
+
+static void act_fatal(void)
+{
+    log_fatal(2, "cannot open %s", "x");
+}
+
+START_TEST(fatal)
+{
+    struct ended e = run(act_fatal);
+    ck_assert(WIFEXITED(e.status) && WEXITSTATUS(e.status) == 2);
+    ck_assert_str_eq(e.text, "FATAL test: cannot open x\n");
+    ck_assert_str_eq(words, "cannot open x");
+}
+END_TEST
+
+static void act_assert(void)
+{
+    int one = 1;
+    sl_assert(one == 1);
+    sl_assert(one == 2);
+}
+
+START_TEST(assertions)
+{
+    struct ended e = run(act_assert);
+    ck_assert(WIFSIGNALED(e.status) && WTERMSIG(e.status) == 6);
+    ck_assert_msg(strstr(e.text, "(act_assert): assertion failed: one == 2\n") != NULL, "%s",
+                  e.text);
+    ck_assert_msg(strstr(words, "assertion failed: one == 2") != NULL, "%s", words);
+}
+END_TEST
+
+START_TEST(words_for_levels)
+{
+    enum log_level level;
+    ck_assert(log_level_parse("warn", &level) && level == LOG_LEVEL_WARN);
+    ck_assert(log_level_parse("none", &level) && level == LOG_LEVEL_NONE);
+    ck_assert(!log_level_parse("loud", &level));
+    atomic_flag once = ATOMIC_FLAG_INIT;
+    ck_assert(log_once(&once));
+    ck_assert(!log_once(&once));
+}
+END_TEST
+
+Suite *log_suite(void)
+{
+    Suite *suite = suite_create("log");
+    TCase *t = tcase_create("log");
+    tcase_add_test(t, levels);
+    tcase_add_test(t, one_event_is_one_line);
+    tcase_add_test(t, long_lines_are_cut);
+    tcase_add_test(t, fatal);
+    tcase_add_test(t, assertions);
+    tcase_add_test(t, words_for_levels);
+    suite_add_tcase(suite, t);
+    return suite;
+}

@@ -1,0 +1,199 @@
+/* Matrix products, prepared activations and unpacked rows against sums in double. */
+#include "tests/unit/lib/kernels/kernel_test.h"
+
+#include "lib/tensor/tensor_type.h"
+
+static const uint32_t dense_k[] = {1, 3, 7, 8, 15, 16, 17, 31, 33, 100, 128, 256, 513, 2048};
+static const uint32_t quant_k[] = {32, 64, 96, 128, 160, 256, 480, 512, 544, 768, 2048, 4128};
+
+static const uint32_t group_k[] = {64, 128, 192, 256, 320, 448, 512, 704, 768, 1024, 2048, 4160};
+
+static uint32_t test_k(enum tensor_type type, size_t i)
+{
+    if (test_block(type) == 64)
+        return i < ARRAY_LEN(group_k) ? group_k[i] : 0;
+    if (test_is_quant(type))
+        return i < ARRAY_LEN(quant_k) ? quant_k[i] : 0;
+    return i < ARRAY_LEN(dense_k) ? dense_k[i] : 0;
+}
+
+/* Every block gets values q * 2^e, |q| <= 127 with 127 among them: int8 holds them exactly. */
+static void fill_exact(enum tensor_type type, float *x, size_t n)
+{
+    size_t block = test_is_quant(type) ? test_block(type) : 32;
+    for (size_t i = 0; i < n; i++)
+        x[i] = i % block == 5 ? -127 : (float)((int)(test_random() % 255) - 127);
+    for (size_t i = 0; i < n; i++)
+        x[i] = ldexpf(x[i], (int)(i / block % 3) - 6);
+}
+
+static void check_product(const struct kernel_matrix *m, const float *x, uint32_t rows,
+                          const float *y, uint32_t y_stride, uint32_t begin, uint32_t end)
+{
+    for (uint32_t r = 0; r < rows; r++) {
+        for (uint32_t j = begin; j < end; j++) {
+            double sum = 0, size = 0;
+            for (uint32_t i = 0; i < m->k; i++) {
+                double term = test_weight(m, j, i) * (double)x[(size_t)r * m->k + i];
+                sum += term;
+                size += fabs(term);
+            }
+            double error = fabs((double)y[(size_t)r * y_stride + j] - sum);
+            ck_assert_msg(error <= 2e-6 * size + 1e-30, "type %d k %u row %u out %u: %g, not %g",
+                          (int)m->type, m->k, r, j, (double)y[(size_t)r * y_stride + j], sum);
+        }
+    }
+}
+
+static void check_matmul(const struct kernel_ops *ops, enum tensor_type type, uint32_t k)
+{
+    enum { N = 37, ROWS = 9, BEGIN = 1, Y_STRIDE = N + 3 };
+    struct kernel_matrix m = test_matrix(type, k, N);
+    float *x = test_alloc(sizeof *x * k * ROWS), *y = test_alloc(sizeof *y * Y_STRIDE * ROWS);
+    static const uint32_t row_counts[] = {1, 2, ROWS};
+    fill_exact(type, x, (size_t)k * ROWS);
+    size_t stride;
+    void *act = test_prepare(ops, type, x, k, ROWS, &stride);
+    for (size_t i = 0; i < ARRAY_LEN(row_counts); i++) {
+        uint32_t rows = row_counts[i];
+        memset(y, 0xff, sizeof *y * Y_STRIDE * ROWS);
+        ops->matmul(&m, BEGIN, N, act, stride, rows, y, Y_STRIDE);
+        check_product(&m, x, rows, y, Y_STRIDE, BEGIN, N);
+        for (size_t at = 0; at < (size_t)Y_STRIDE * ROWS; at++) /* nothing else is written */
+            ck_assert_int_eq(isnan(y[at]) != 0,
+                             at % Y_STRIDE < BEGIN || at % Y_STRIDE >= N || at / Y_STRIDE >= rows);
+    }
+    free(act);
+    free(x);
+    free(y);
+    test_matrix_free(&m);
+}
+
+START_TEST(matmul_matches_double)
+{
+    const struct kernel_ops *ops = kernel_ops_of((enum kernel_isa)_i);
+    test_seed(7);
+    for (size_t t = 0; t < TEST_TYPES; t++)
+        for (size_t i = 0; test_k(test_types[t], i) != 0; i++)
+            check_matmul(ops, test_types[t], test_k(test_types[t], i));
+}
+END_TEST
+
+/* Random activations: the error is what eight bits per block allow, no more. */
+START_TEST(quantised_activation_is_near)
+{
+    enum { K = 1024, N = 33 };
+    const struct kernel_ops *ops = kernel_ops_of((enum kernel_isa)_i);
+    test_seed(9);
+    float x[K], y[2 * N];
+    for (size_t t = 0; t < TEST_TYPES; t++) {
+        if (!test_is_quant(test_types[t]))
+            continue;
+        struct kernel_matrix m = test_matrix(test_types[t], K, N);
+        test_fill(x, K);
+        size_t stride;
+        void *act = test_prepare(ops, m.type, x, K, 1, &stride);
+        ops->matmul(&m, 0, N, act, stride, 1, y, N);
+        for (uint32_t j = 0; j < N; j++) {
+            double sum = 0, bound = 0;
+            for (uint32_t i = 0; i < K; i++) {
+                sum += test_weight(&m, j, i) * (double)x[i];
+                bound += fabs(test_weight(&m, j, i)) * 0.5 / 127; /* |x| <= 1 */
+            }
+            ck_assert_double_le(fabs((double)y[j] - sum), bound * 1.001);
+        }
+        free(act);
+        test_matrix_free(&m);
+    }
+}
+END_TEST
+
+/* The same bytes from every instruction set, also for zero, tiny and huge blocks. */
+START_TEST(activations_agree)
+{
+    enum { K = 64 * 11 };
+    const struct kernel_ops *ops = kernel_ops_of((enum kernel_isa)_i);
+    float x[K];
+    test_seed(11);
+    test_fill(x, K);
+    for (int i = 0; i < K; i++) {
+        x[i] *= i / 32 == 3 ? 0.0f : i / 32 == 4 ? 1e-37f : i / 32 == 5 ? 1e37f : 1.0f;
+        if (i / 32 == 6)
+            x[i] = (float)(i % 32) + 0.5f; /* ties */
+    }
+    for (size_t t = 0; t < TEST_TYPES; t++) {
+        size_t stride;
+        void *own = test_prepare(ops, test_types[t], x, K, 1, &stride);
+        void *other = test_prepare(kernel_ops_of(ISA_GENERIC), test_types[t], x, K, 1, &stride);
+        ck_assert_mem_eq(own, other, stride);
+        free(own);
+        free(other);
+    }
+}
+END_TEST
+
+START_TEST(row_to_f32_is_exact)
+{
+    const struct kernel_ops *ops = kernel_ops_of((enum kernel_isa)_i);
+    test_seed(13);
+    for (size_t t = 0; t < TEST_TYPES; t++) {
+        for (size_t i = 0; test_k(test_types[t], i) != 0; i++) {
+            struct kernel_matrix m = test_matrix(test_types[t], test_k(test_types[t], i), 3);
+            float *y = test_alloc(sizeof *y * (m.k + 1));
+            ops->row_to_f32(&m, 1, y);
+            for (uint32_t e = 0; e < m.k; e++)
+                ck_assert_float_eq(y[e], (float)test_weight(&m, 1, e));
+            ck_assert(isnan(y[m.k]));
+            free(y);
+            test_matrix_free(&m);
+        }
+    }
+}
+END_TEST
+
+/* Weights may end where the mapping ends. */
+START_TEST(nothing_is_read_behind_the_weights)
+{
+    enum { N = 5, ROWS = 3 };
+    const struct kernel_ops *ops = kernel_ops_of((enum kernel_isa)_i);
+    test_seed(17);
+    for (size_t t = 0; t < TEST_TYPES; t++) {
+        for (size_t i = 0; test_k(test_types[t], i) != 0; i++) {
+            struct kernel_matrix m = {.k = test_k(test_types[t], i), .n = N, .type = test_types[t]};
+            ck_assert(tensor_type_row_bytes((uint32_t)m.type, m.k, &m.row_bytes));
+            uint8_t *w = test_guarded(m.row_bytes * N);
+            for (uint32_t j = 0; j < N; j++)
+                test_weights(m.type, w + j * m.row_bytes, m.row_bytes);
+            m.data = w;
+            float *x = test_alloc(sizeof *x * m.k * ROWS), y[N * ROWS];
+            fill_exact(m.type, x, (size_t)m.k * ROWS);
+            size_t stride;
+            void *act = test_prepare(ops, m.type, x, m.k, ROWS, &stride);
+            uint8_t *end = test_guarded(stride * ROWS);
+            memcpy(end, act, stride * ROWS);
+            ops->matmul(&m, 0, N, end, stride, 1, y, N);
+            ops->matmul(&m, 0, N, end, stride, ROWS, y, N);
+            check_product(&m, x, ROWS, y, N, 0, N);
+            ops->row_to_f32(&m, N - 1, x);
+            test_guarded_free(end, stride * ROWS);
+            test_guarded_free(w, m.row_bytes * N);
+            free(act);
+            free(x);
+        }
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("kernels.matmul");
+    TCase *tcase = tcase_create("products");
+    tcase_set_timeout(tcase, 120);
+    test_add_isa(tcase, matmul_matches_double);
+    test_add_isa(tcase, quantised_activation_is_near);
+    test_add_isa(tcase, activations_agree);
+    test_add_isa(tcase, row_to_f32_is_exact);
+    test_add_isa(tcase, nothing_is_read_behind_the_weights);
+    suite_add_tcase(suite, tcase);
+    return test_run(suite);
+}

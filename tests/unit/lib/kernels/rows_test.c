@@ -1,0 +1,361 @@
+/* Row operations, attention, sampling helpers and the choice of an instruction set. */
+#include "tests/unit/lib/kernels/kernel_test.h"
+
+#include "lib/tensor/tensor_type.h"
+
+static const uint32_t lengths[] = {1, 2, 7, 8, 9, 15, 16, 17, 31, 64, 100, 2048};
+
+static bool near(double got, double want, double size)
+{
+    return fabs(got - want) <= 3e-6 * size + 1e-30;
+}
+
+START_TEST(rms_norm_matches_double)
+{
+    const struct kernel_ops *ops = kernel_ops_of((enum kernel_isa)_i);
+    float x[2048], weight[2048], y[2049];
+    test_seed(31);
+    for (size_t i = 0; i < ARRAY_LEN(lengths); i++) {
+        uint32_t n = lengths[i];
+        test_fill(x, n);
+        test_fill(weight, n);
+        y[n] = 42;
+        ops->rms_norm(x, weight, n, 1e-5f, y);
+        double sum = 0;
+        for (uint32_t e = 0; e < n; e++)
+            sum += (double)x[e] * (double)x[e];
+        double scale = 1 / sqrt(sum / n + 1e-5);
+        for (uint32_t e = 0; e < n; e++)
+            ck_assert(near((double)y[e], (double)x[e] * scale * (double)weight[e], 4));
+        ck_assert_float_eq(y[n], 42);
+        ops->rms_norm(x, weight, n, 1e-5f, x);
+        ck_assert_mem_eq(x, y, n * sizeof *x);
+    }
+}
+END_TEST
+
+START_TEST(silu_mul_matches_double)
+{
+    const struct kernel_ops *ops = kernel_ops_of((enum kernel_isa)_i);
+    static const float special[] = {0.0f, -0.0f, 50, -50, -87, -88.5f, -89, -100, 1e4f, -1e4f};
+    float gate[2048], up[2048], y[2048];
+    test_seed(32);
+    for (size_t i = 0; i < ARRAY_LEN(lengths); i++) {
+        uint32_t n = lengths[i];
+        test_fill(up, n);
+        for (uint32_t e = 0; e < n; e++)
+            gate[e] = e < ARRAY_LEN(special) ? special[e] : test_uniform() * 20;
+        ops->silu_mul(gate, up, n, y);
+        for (uint32_t e = 0; e < n; e++) {
+            double silu = (double)gate[e] / (1 + exp(-(double)gate[e]));
+            ck_assert_msg(near((double)y[e], silu * (double)up[e], fabs(silu) + 1e-30),
+                          "silu(%g) * %g is %g", (double)gate[e], (double)up[e], (double)y[e]);
+        }
+        ops->silu_mul(gate, up, n, gate);
+        ck_assert_mem_eq(gate, y, n * sizeof *y);
+    }
+}
+END_TEST
+
+START_TEST(silu_mul_keeps_nan)
+{
+    const struct kernel_ops *ops = kernel_ops_of((enum kernel_isa)_i);
+    float gate[17], up[17], y[17];
+    for (int i = 0; i < 17; i++) {
+        gate[i] = i % 2 == 0 ? NAN : 1;
+        up[i] = 1;
+    }
+    ops->silu_mul(gate, up, 17, y);
+    for (int i = 0; i < 17; i++)
+        ck_assert_int_eq(isnan(y[i]) != 0, i % 2 == 0);
+}
+END_TEST
+
+START_TEST(axpy_matches_double)
+{
+    const struct kernel_ops *ops = kernel_ops_of((enum kernel_isa)_i);
+    float x[2048], y[2049], before[2048];
+    test_seed(33);
+    for (size_t i = 0; i < ARRAY_LEN(lengths); i++) {
+        uint32_t n = lengths[i];
+        test_fill(x, n);
+        test_fill(y, n);
+        memcpy(before, y, n * sizeof *y);
+        y[n] = 42;
+        ops->axpy(-0.7f, x, n, y);
+        for (uint32_t e = 0; e < n; e++)
+            ck_assert(near((double)y[e], (double)before[e] + (double)-0.7f * (double)x[e], 1));
+        ck_assert_float_eq(y[n], 42);
+    }
+}
+END_TEST
+
+START_TEST(rope_rotates)
+{
+    const struct kernel_ops *ops = kernel_ops_of((enum kernel_isa)_i);
+    static const uint32_t sizes[] = {2, 8, 16, 20, 32, 64, 80, 128, 256};
+    float x[256], y[256], table[256];
+    test_seed(34);
+    for (size_t i = 0; i < ARRAY_LEN(sizes); i++) {
+        uint32_t n = sizes[i], position = 1234 * (uint32_t)i;
+        test_fill(x, n);
+        memcpy(y, x, sizeof x);
+        kernel_rope_table(position, n, 10000.0, NULL, table);
+        ops->rope(y, n, table);
+        for (uint32_t e = 0; e < n / 2; e++) {
+            double angle = position * pow(10000.0, -2.0 * e / n);
+            double a = (double)x[e], b = (double)x[e + n / 2];
+            ck_assert_float_eq(table[2 * e], (float)cos(angle));
+            ck_assert_float_eq(table[2 * e + 1], (float)sin(angle));
+            ck_assert(near((double)y[e], a * cos(angle) - b * sin(angle), 1));
+            ck_assert(near((double)y[e + n / 2], a * sin(angle) + b * cos(angle), 1));
+        }
+    }
+}
+END_TEST
+
+START_TEST(rope_rotates_pairs)
+{
+    float x[128], y[128], table[128], factors[64];
+    test_seed(35);
+    test_fill(x, 128);
+    memcpy(y, x, sizeof x);
+    for (uint32_t i = 0; i < 64; i++)
+        factors[i] = 1 + (float)i / 8;
+    kernel_rope_table(777, 128, 1e6, factors, table);
+    kernel_rope_pairs(y, 128, table);
+    for (uint32_t i = 0; i < 64; i++) {
+        double angle = 777 * pow(1e6, -2.0 * i / 128) / (double)factors[i];
+        double a = (double)x[2 * i], b = (double)x[2 * i + 1];
+        ck_assert(near((double)y[2 * i], a * cos(angle) - b * sin(angle), 1));
+        ck_assert(near((double)y[2 * i + 1], a * sin(angle) + b * cos(angle), 1));
+    }
+}
+END_TEST
+
+/* Every one of the 65536 values, there and back. */
+START_TEST(f16_round_trip)
+{
+    const struct kernel_ops *ops = kernel_ops_of((enum kernel_isa)_i);
+    static uint16_t all[65536], back[65536];
+    static float value[65536];
+    for (uint32_t i = 0; i < 65536; i++)
+        all[i] = (uint16_t)i;
+    struct kernel_matrix m = {all, sizeof all, 65536, 1, TENSOR_F16};
+    ops->row_to_f32(&m, 0, value);
+    ops->to_f16(value, 65536, back);
+    for (uint32_t i = 0; i < 65536; i++) {
+        double want = test_f16_value((uint16_t)i);
+        if (isnan(want)) {
+            ck_assert(isnan(value[i]));
+            ck_assert_uint_eq(back[i], i | 0x200u); /* quiet */
+        } else {
+            ck_assert(memcmp(&value[i], &(float){(float)want}, sizeof(float)) == 0);
+            ck_assert_uint_eq(back[i], i);
+        }
+    }
+}
+END_TEST
+
+START_TEST(f16_rounds_to_nearest_even)
+{
+    enum { COUNT = 20000 };
+    const struct kernel_ops *ops = kernel_ops_of((enum kernel_isa)_i);
+    static float x[COUNT];
+    static uint16_t y[COUNT];
+    static const float special[] = {0.0f,       -0.0f,      65504,      65519.996f, 65520,
+                                    -65520,     1e9f,       INFINITY,   -INFINITY,  0x1p-14f,
+                                    0x1p-24f,   0x1p-25f,   0x1.8p-25f, 0x1.8p-24f, 0x1p-26f,
+                                    0x1.ffcp0f, 0x1.ffep0f, 0x1.002p0f, 0x1.006p0f, 0x1.ffep-15f,
+                                    1e-45f,     3e38f};
+    test_seed(35);
+    for (size_t i = 0; i < COUNT; i++) {
+        uint16_t h = (uint16_t)(test_random() >> 8);
+        double mid =
+            (test_f16_value(h) + test_f16_value(h + 1)) / 2; /* ties and their neighbours */
+        x[i] = i < ARRAY_LEN(special) ? special[i] : isfinite(mid) ? (float)mid : 1.0f;
+        if (i % 3 != 0 && i >= ARRAY_LEN(special))
+            x[i] = nextafterf(x[i], i % 3 == 1 ? INFINITY : -INFINITY);
+    }
+    ops->to_f16(x, COUNT, y);
+    for (size_t i = 0; i < COUNT; i++)
+        ck_assert_msg(y[i] == test_f16_round((double)x[i]), "%a -> %04x, not %04x", (double)x[i],
+                      y[i], test_f16_round((double)x[i]));
+}
+END_TEST
+
+static void attention_oracle(const struct kernel_attention *a, uint32_t head, double *out)
+{
+    size_t stride = (size_t)a->kv_heads * a->head_size;
+    size_t first = (size_t)(head / (a->heads / a->kv_heads)) * a->head_size;
+    double score[300], max = -INFINITY, sum = 0;
+    for (uint32_t p = 0; p < a->positions; p++) {
+        score[p] = 0;
+        for (uint32_t d = 0; d < a->head_size; d++)
+            score[p] += (double)a->q[(size_t)head * a->head_size + d] *
+                        test_f16_value(a->k[p * stride + first + d]);
+        score[p] *= (double)a->scale;
+        max = fmax(max, score[p]);
+    }
+    memset(out, 0, sizeof *out * a->head_size);
+    for (uint32_t p = 0; p < a->positions; p++) {
+        double e = exp(score[p] - max);
+        sum += e;
+        for (uint32_t d = 0; d < a->head_size; d++)
+            out[d] += e * test_f16_value(a->v[p * stride + first + d]);
+    }
+    for (uint32_t d = 0; d < a->head_size; d++)
+        out[d] /= sum;
+}
+
+/* K and V end where the mapping ends. */
+static void check_attention(const struct kernel_ops *ops, uint32_t heads, uint32_t kv_heads,
+                            uint32_t head_size, uint32_t positions, float spread)
+{
+    size_t kv = (size_t)positions * kv_heads * head_size;
+    float *q = test_alloc(sizeof *q * heads * head_size);
+    float *out = test_alloc(sizeof *q * heads * head_size);
+    uint8_t *k = test_guarded(2 * kv), *v = test_guarded(2 * kv);
+    double want[KERNEL_HEAD_SIZE_MAX];
+    test_fill(q, (size_t)heads * head_size);
+    for (size_t i = 0; i < kv; i++) {
+        ((uint16_t *)(void *)k)[i] = test_f16_round((double)(test_uniform() * spread));
+        ((uint16_t *)(void *)v)[i] = test_f16_round((double)test_uniform());
+    }
+    struct kernel_attention a = {.q = q,
+                                 .k = (uint16_t *)(void *)k,
+                                 .v = (uint16_t *)(void *)v,
+                                 .out = out,
+                                 .heads = heads,
+                                 .kv_heads = kv_heads,
+                                 .head_size = head_size,
+                                 .head_end = heads,
+                                 .positions = positions,
+                                 .scale = 1 / sqrtf((float)head_size)};
+    ops->attention(&a);
+    for (uint32_t h = 0; h < heads; h++) {
+        attention_oracle(&a, h, want);
+        for (uint32_t d = 0; d < head_size; d++)
+            ck_assert_msg(fabs((double)out[h * head_size + d] - want[d]) < 2e-5 * (double)spread,
+                          "head %u of %u/%u, size %u, %u positions: %g, not %g", h, heads, kv_heads,
+                          head_size, positions, (double)out[h * head_size + d], want[d]);
+    }
+    free(q);
+    free(out);
+    test_guarded_free(k, 2 * kv);
+    test_guarded_free(v, 2 * kv);
+}
+
+START_TEST(attention_matches_double)
+{
+    const struct kernel_ops *ops = kernel_ops_of((enum kernel_isa)_i);
+    static const uint32_t positions[] = {1, 2, 7, 8, 9, 16, 17, 63, 64, 65, 128, 129, 257};
+    static const uint32_t sizes[] = {4, 8, 16, 20, 32, 64, 72, 80, 128, 256};
+    test_seed(36);
+    for (size_t p = 0; p < ARRAY_LEN(positions); p++)
+        for (size_t s = 0; s < ARRAY_LEN(sizes); s++)
+            check_attention(ops, 4, (uint32_t)(1 << p % 3), sizes[s], positions[p], 1.0f);
+    check_attention(ops, 2, 2, 64, 200, 60.0f); /* scores far apart: most weights underflow */
+}
+END_TEST
+
+START_TEST(softmax_sums_to_one)
+{
+    float x[1000];
+    double sum = 0, want = 0;
+    test_seed(37);
+    for (int i = 0; i < 1000; i++)
+        want += exp((double)(x[i] = test_uniform() * 30));
+    double first = exp((double)x[0]) / want;
+    kernel_softmax(x, 1000);
+    for (int i = 0; i < 1000; i++)
+        sum += (double)x[i];
+    ck_assert_double_lt(fabs(sum - 1), 1e-5);
+    ck_assert_double_lt(fabs((double)x[0] / first - 1), 1e-6);
+    float big[4] = {1e4f, 1e4f, -1e4f, NAN};
+    kernel_softmax(big, 4);
+    ck_assert(big[0] == 0.5f && big[1] == 0.5f && big[2] == 0 && big[3] == 0);
+    float none[2] = {-INFINITY, -INFINITY};
+    kernel_softmax(none, 2);
+    ck_assert(none[0] == 0.5f && none[1] == 0.5f);
+    float sure[3] = {1, INFINITY, 2};
+    kernel_softmax(sure, 3);
+    ck_assert(sure[0] == 0 && sure[1] == 1 && sure[2] == 0);
+}
+END_TEST
+
+START_TEST(top_k_orders_ties_and_nan)
+{
+    static const float x[] = {1, 3, NAN, 3, -INFINITY, 5, 1, 3};
+    static const uint32_t want[] = {5, 1, 3, 7, 0, 6, 2, 4};
+    uint32_t index[8];
+    for (uint32_t k = 0; k <= 8; k++) {
+        memset(index, 0xff, sizeof index);
+        kernel_top_k(x, 8, k, index);
+        ck_assert(k == 0 || memcmp(index, want, k * sizeof *index) == 0);
+        for (uint32_t i = k; i < 8; i++)
+            ck_assert_uint_eq(index[i], UINT32_MAX);
+    }
+}
+END_TEST
+
+START_TEST(top_k_of_many)
+{
+    enum { COUNT = 5000, K = 40 };
+    static float x[COUNT];
+    uint32_t index[K];
+    test_seed(38);
+    for (int i = 0; i < COUNT; i++)
+        x[i] = (float)(test_random() % 700); /* many ties */
+    kernel_top_k(x, COUNT, K, index);
+    for (int i = 0; i < K; i++) {
+        uint32_t better = 0;
+        for (uint32_t j = 0; j < COUNT; j++)
+            better += x[j] > x[index[i]] || (x[j] == x[index[i]] && j < index[i]);
+        ck_assert_uint_eq(better, (uint32_t)i);
+    }
+}
+END_TEST
+
+START_TEST(select_by_name)
+{
+    const struct kernel_ops *best = kernel_ops_select(NULL);
+    ck_assert_ptr_nonnull(best);
+    ck_assert_ptr_eq(kernel_ops_select("auto"), best);
+    ck_assert_ptr_null(kernel_ops_select("sse9"));
+    ck_assert_ptr_null(kernel_ops_select(""));
+    ck_assert_ptr_null(kernel_ops_of(ISA__COUNT));
+    static const char *const name[ISA__COUNT] = {"generic", "avx2", "avx512"};
+    for (int isa = 0; isa < ISA__COUNT; isa++) {
+        const struct kernel_ops *ops = kernel_ops_of((enum kernel_isa)isa);
+        ck_assert_ptr_eq(kernel_ops_select(name[isa]), ops);
+        if (ops != NULL) {
+            ck_assert_int_eq(ops->isa, isa);
+            ck_assert_str_eq(ops->name, name[isa]);
+            ck_assert_int_ge(best->isa, isa);
+        }
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("kernels.rows");
+    TCase *tcase = tcase_create("rows");
+    tcase_set_timeout(tcase, 120);
+    test_add_isa(tcase, rms_norm_matches_double);
+    test_add_isa(tcase, silu_mul_matches_double);
+    test_add_isa(tcase, silu_mul_keeps_nan);
+    test_add_isa(tcase, axpy_matches_double);
+    test_add_isa(tcase, rope_rotates);
+    test_add_isa(tcase, f16_round_trip);
+    test_add_isa(tcase, f16_rounds_to_nearest_even);
+    test_add_isa(tcase, attention_matches_double);
+    tcase_add_test(tcase, rope_rotates_pairs);
+    tcase_add_test(tcase, softmax_sums_to_one);
+    tcase_add_test(tcase, top_k_orders_ties_and_nan);
+    tcase_add_test(tcase, top_k_of_many);
+    tcase_add_test(tcase, select_by_name);
+    suite_add_tcase(suite, tcase);
+    return test_run(suite);
+}

@@ -1,0 +1,274 @@
+/* Every architecture of arch.tbl.h: a right file is read as what it is, and one that is wrong in
+ * one place is refused with its reason. What all architectures share is in test_gguf.c. */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/bytes.h"
+#include "lib/model/gguf/gguf.h"
+#include "lib/model/index/model_index.h"
+#include "lib/model/limits.h"
+#include "lib/tensor/tensor_type.h"
+#include "tests/unit/lib/model/gguf_make.h"
+
+struct memory {
+    const unsigned char *data;
+    size_t size;
+};
+
+static ssize_t read_memory(void *arg, void *buf, size_t n, uint64_t offset)
+{
+    const struct memory *m = arg;
+    if (offset >= m->size)
+        return 0;
+    n = n < m->size - offset ? n : m->size - (size_t)offset;
+    memcpy(buf, m->data + offset, n);
+    return (ssize_t)n;
+}
+
+/* Writes the file and reads it; NULL with the error's text. */
+static struct model_index *index_of(struct make *m, struct error *error)
+{
+    struct bytes file = make_write(m);
+    struct memory memory = {file.data, file.size};
+    struct gguf_source source = {.read = read_memory, .arg = &memory, .bytes = file.size};
+    struct model_file_id id = {.bytes = file.size};
+    struct model_index *index = NULL;
+    int status = model_index_build_source(&source, &id, &index, error);
+    ck_assert(status == (index ? 0 : -1));
+    bytes_free(&file);
+    make_free(m);
+    return index;
+}
+
+static const struct {
+    const char *arch;
+    uint32_t norm_top_k, qk_norm, rope_kind, shared_inner; /* of a mixed file: hidden size 32 */
+    uint32_t dense_per_layer, dense_global;
+} archs[] = {
+    {"qwen3moe", 1, QK_NORM_HEAD, ROPE_HALVES, 0, 9, 3},
+    {"olmoe", 0, QK_NORM_ROW, ROPE_HALVES, 0, 9, 3},
+    {"qwen2moe", 0, QK_NORM_NONE, ROPE_HALVES, 64, 14, 3},
+    {"llama", 1, QK_NORM_NONE, ROPE_PAIRS, 0, 7, 4},
+};
+
+START_TEST(contents)
+{
+    struct make m;
+    struct error error = {0};
+    make_arch(&m, archs[_i].arch, 2, true);
+    struct model_index *index = index_of(&m, &error);
+    ck_assert_msg(index, "%s", error.text);
+    const struct model_hparams *h = &index->hparams;
+    ck_assert_str_eq(index->arch, archs[_i].arch);
+    ck_assert_uint_eq(h->layers, 2);
+    ck_assert_uint_eq(h->expert_inner, 32);
+    ck_assert_uint_eq(h->norm_top_k, archs[_i].norm_top_k);
+    ck_assert_uint_eq(h->qk_norm, archs[_i].qk_norm);
+    ck_assert_uint_eq(h->rope_kind, archs[_i].rope_kind);
+    ck_assert_uint_eq(h->shared_inner, archs[_i].shared_inner);
+    ck_assert_uint_eq(index->dense_count, 2 * archs[_i].dense_per_layer + archs[_i].dense_global);
+    ck_assert_uint_eq(index->expert_entry_count, 6);
+    ck_assert_int_eq(model_index_check(index, index->bytes, &error), 0);
+    free(index);
+}
+END_TEST
+
+/* A blob whose parameters say of an architecture what it is not. */
+START_TEST(forged_parameters)
+{
+    struct make m;
+    struct error error = {0};
+    make_arch(&m, archs[_i].arch, 1, true);
+    struct model_index *index = index_of(&m, &error);
+    ck_assert_msg(index, "%s", error.text);
+    uint32_t *const fields[] = {&index->hparams.norm_top_k, &index->hparams.qk_norm,
+                                &index->hparams.rope_kind, &index->hparams.shared_inner,
+                                &index->hparams.reserved[3]};
+    for (size_t i = 0; i < ARRAY_LEN(fields); i++) {
+        uint32_t right = *fields[i];
+        *fields[i] = right ^ 3;
+        ck_assert_msg(model_index_check(index, index->bytes, &error) == -1, "field %zu", i);
+        *fields[i] = right;
+    }
+    ck_assert_int_eq(model_index_check(index, index->bytes, &error), 0);
+    free(index);
+}
+END_TEST
+
+static void resize(struct make *m, const char *name, uint64_t ne0, uint64_t ne1)
+{
+    struct make_tensor *t = make_tensor(m, name);
+    ck_assert_ptr_nonnull(t);
+    t->ne[0] = ne0;
+    t->ne[1] = ne1;
+    t->dims = ne1 > 1 ? 2 : 1;
+    t->bytes = ne0 * ne1 * 4;
+}
+
+#define B "blk.0."
+
+/* Gate and up of a file of hidden and inner size 4 as one tensor. */
+static void join(struct make *m)
+{
+    make_drop_tensor(m, B "ffn_gate_exps.weight");
+    make_drop_tensor(m, B "ffn_up_exps.weight");
+    make_add_tensor(m, B "ffn_gate_up_exps.weight", TENSOR_F32, 4, 8, 3);
+}
+
+START_TEST(gate_and_up_joined)
+{
+    struct make m;
+    struct error error = {0};
+    make_arch(&m, "olmoe", 1, false);
+    join(&m);
+    struct model_index *index = index_of(&m, &error);
+    ck_assert_msg(index, "%s", error.text);
+    ck_assert_int_eq(model_index_check(index, index->bytes, &error), 0);
+    const struct model_tensor *t = model_index_tensors(index);
+    while (strcmp(t->name, B "ffn_gate_up_exps.weight") != 0)
+        t++;
+    for (uint32_t expert = 0; expert < 3; expert++) {
+        const struct model_entry *e =
+            &model_index_entries(index)[model_entry_expert(index, 0, expert)];
+        ck_assert_uint_eq(e->extents, 3);
+        for (int which = EXPERT_GATE; which <= EXPERT_UP; which++) {
+            const struct model_extent *x = &e->extent[which];
+            ck_assert_uint_eq(x->file_offset + x->head_bytes,
+                              t->file_offset + (2 * expert + (unsigned)which) * 64);
+            ck_assert_uint_eq(x->payload_bytes, 64);
+            ck_assert_uint_eq(e->matrix[which].n, 4);
+            ck_assert_uint_eq(e->matrix[which].slot_offset, x->slot_offset + x->head_bytes);
+        }
+    }
+    free(index);
+}
+END_TEST
+
+#define EDITS(X)                                                                                   \
+    X(olmoe, q_norm_of_a_head, "attn_q_norm.weight is 2 x 1 x 1 x 1; 4 x 1 x 1",                   \
+      resize(m, B "attn_q_norm.weight", 2, 1))                                                     \
+    X(olmoe, k_norm_of_all, "attn_k_norm.weight is 4 x 1 x 1 x 1; 2 x 1 x 1",                      \
+      resize(m, B "attn_k_norm.weight", 4, 1))                                                     \
+    X(olmoe, q_norm_missing, "tensor blk.0.attn_q_norm.weight is missing",                         \
+      make_drop_tensor(m, B "attn_q_norm.weight"))                                                 \
+    X(olmoe, inner_missing, "olmoe.feed_forward_length' is missing",                               \
+      make_drop_key(m, "olmoe.feed_forward_length"))                                               \
+    X(olmoe, inner_wrong, "ffn_gate_exps.weight is 4 x 4 x 3",                                     \
+      make_u32(m, "olmoe.feed_forward_length", 8))                                                 \
+    X(olmoe, renormalised, "expert_weights_norm' is 1; only 0",                                    \
+      make_bool(m, "olmoe.expert_weights_norm", 1))                                                \
+    X(olmoe, clamped, "clamp_kqv' is 8; only 0", make_f32(m, "olmoe.attention.clamp_kqv", 8))      \
+    X(olmoe, clamp_type, "instead of a float", make_u32(m, "olmoe.attention.clamp_kqv", 8))        \
+    X(olmoe, linear_scaling, "rope.scaling.factor' is 4; only 1",                                  \
+      make_f32(m, "olmoe.rope.scaling.factor", 4))                                                 \
+    X(olmoe, biased, "attn_q.bias is not part of architecture olmoe",                              \
+      make_add_tensor(m, B "attn_q.bias", 0, 4, 1, 1))                                             \
+    X(qwen2moe, shared_gate_missing, "tensor blk.0.ffn_gate_inp_shexp.weight is missing",          \
+      make_drop_tensor(m, B "ffn_gate_inp_shexp.weight"))                                          \
+    X(qwen2moe, shared_gate_shape, "ffn_gate_inp_shexp.weight is 8 x 1",                           \
+      resize(m, B "ffn_gate_inp_shexp.weight", 8, 1))                                              \
+    X(qwen2moe, shared_down_missing, "tensor blk.0.ffn_down_shexp.weight is missing",              \
+      make_drop_tensor(m, B "ffn_down_shexp.weight"))                                              \
+    X(qwen2moe, shared_down_turned, "ffn_down_shexp.weight is 4 x 8 x 1 x 1; 8 x 4",               \
+      resize(m, B "ffn_down_shexp.weight", 4, 8))                                                  \
+    X(qwen2moe, shared_inner_missing, "expert_shared_feed_forward_length' is missing",             \
+      make_drop_key(m, "qwen2moe.expert_shared_feed_forward_length"))                              \
+    X(qwen2moe, shared_inner_0, "expert_shared_feed_forward_length' is 0: not between 1",          \
+      make_u32(m, "qwen2moe.expert_shared_feed_forward_length", 0))                                \
+    X(qwen2moe, shared_inner_absurd, "is 1000000007: not between 1 and 65536",                     \
+      make_u32(m, "qwen2moe.expert_shared_feed_forward_length", 1000000007))                       \
+    X(qwen2moe, shared_inner_2_32, "is 4294967304: not between",                                   \
+      make_u64(m, "qwen2moe.expert_shared_feed_forward_length", (1ull << 32) + 8))                 \
+    X(qwen2moe, shared_inner_wrong, "ffn_gate_shexp.weight is 4 x 8 x 1 x 1; 4 x 6",               \
+      make_u32(m, "qwen2moe.expert_shared_feed_forward_length", 6))                                \
+    X(qwen2moe, bias_missing, "tensor blk.0.attn_v.bias is missing",                               \
+      make_drop_tensor(m, B "attn_v.bias"))                                                        \
+    X(qwen2moe, bias_shape, "attn_k.bias is 4 x 1 x 1 x 1; 2 x 1",                                 \
+      resize(m, B "attn_k.bias", 4, 1))                                                            \
+    X(qwen2moe, bias_f16, "attn_q.bias is of type F16; F32", {                                     \
+        make_tensor(m, B "attn_q.bias")->type = TENSOR_F16;                                        \
+        make_tensor(m, B "attn_q.bias")->bytes = 8;                                                \
+    })                                                                                             \
+    X(olmoe, joined_wrong, "ffn_gate_up_exps.weight is 4 x 4 x 3 x 1; 4 x 8 x 3", {                \
+        join(m);                                                                                   \
+        resize(m, B "ffn_gate_up_exps.weight", 4, 4);                                              \
+        make_tensor(m, B "ffn_gate_up_exps.weight")->dims = 3;                                     \
+        make_tensor(m, B "ffn_gate_up_exps.weight")->bytes *= 3;                                   \
+    })                                                                                             \
+    X(olmoe, joined_twice, "blk.0.ffn_up_exps.weight is there twice", {                            \
+        join(m);                                                                                   \
+        make_add_tensor(m, B "ffn_up_exps.weight", 0, 4, 4, 3);                                    \
+    })                                                                                             \
+    X(olmoe, joined_no_down, "tensor blk.0.ffn_down_exps.weight is missing", {                     \
+        join(m);                                                                                   \
+        make_drop_tensor(m, B "ffn_down_exps.weight");                                             \
+    })                                                                                             \
+    X(qwen2moe, dense_layer, "blk.0.ffn_gate.weight: a layer without experts is not supported",    \
+      make_add_tensor(m, B "ffn_gate.weight", 0, 4, 4, 1))                                         \
+    X(qwen2moe, q_norm, "attn_q_norm.weight is not part of architecture qwen2moe",                 \
+      make_add_tensor(m, B "attn_q_norm.weight", 0, 2, 1, 1))                                      \
+    X(llama, no_experts, "llama.expert_count' is missing", make_drop_key(m, "llama.expert_count")) \
+    X(llama, old_experts, "blk.0.ffn_up.2.weight: a tensor for each expert",                       \
+      make_add_tensor(m, B "ffn_up.2.weight", 0, 4, 4, 1))                                         \
+    X(llama, old_experts_long, "blk.0.ffn_down.17.weight: a tensor for each expert",               \
+      make_add_tensor(m, B "ffn_down.17.weight", 0, 4, 4, 1))                                      \
+    X(llama, old_experts_zeros, "ffn_up.02.weight is not part",                                    \
+      make_add_tensor(m, B "ffn_up.02.weight", 0, 4, 4, 1))                                        \
+    X(llama, freqs_shape, "rope_freqs.weight is 2 x 1 x 1 x 1; 1 x 1",                             \
+      resize(m, "rope_freqs.weight", 2, 1))                                                        \
+    X(llama, window, "sliding_window' is 4096; only 0",                                            \
+      make_u32(m, "llama.attention.sliding_window", 4096))                                         \
+    X(llama, yarn, "rope.scaling.type' is 'yarn'; only 'none'",                                    \
+      make_text(m, "llama.rope.scaling.type", "yarn"))                                             \
+    X(llama, sigmoid, "expert_gating_func' is 2; only 1",                                          \
+      make_u32(m, "llama.expert_gating_func", 2))                                                  \
+    X(llama, shared_expert, "ffn_up_shexp.weight is not part of architecture llama",               \
+      make_add_tensor(m, B "ffn_up_shexp.weight", 0, 4, 4, 1))
+
+#define X(arch, name, says, ...)                                                                   \
+    static void arch##_##name(struct make *m)                                                      \
+    {                                                                                              \
+        __VA_ARGS__;                                                                               \
+    }
+EDITS(X)
+#undef X
+
+static const struct {
+    const char *arch, *name, *says;
+    void (*edit)(struct make *m);
+} edits[] = {
+#define X(arch, name, says, ...) {#arch, #name, says, arch##_##name},
+    EDITS(X)
+#undef X
+};
+
+START_TEST(refused)
+{
+    struct make m;
+    struct error error = {0};
+    make_arch(&m, edits[_i].arch, 1, false);
+    edits[_i].edit(&m);
+    struct model_index *index = index_of(&m, &error);
+    ck_assert_msg(!index, "%s %s: accepted", edits[_i].arch, edits[_i].name);
+    ck_assert_int_eq(error.code, ERR_BAD_INPUT);
+    ck_assert_msg(strstr(error.text, edits[_i].says), "%s %s: '%s' lacks '%s'", edits[_i].arch,
+                  edits[_i].name, error.text, edits[_i].says);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("arch");
+    TCase *tcase = tcase_create("tables");
+    tcase_add_loop_test(tcase, contents, 0, ARRAY_LEN(archs));
+    tcase_add_loop_test(tcase, forged_parameters, 0, ARRAY_LEN(archs));
+    tcase_add_test(tcase, gate_and_up_joined);
+    tcase_add_loop_test(tcase, refused, 0, ARRAY_LEN(edits));
+    suite_add_tcase(suite, tcase);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

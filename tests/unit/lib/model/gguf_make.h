@@ -1,0 +1,111 @@
+/* Makes small GGUF files in memory, right or wrong in one chosen place: for tests and fuzzing
+ * seeds. */
+#ifndef SLUICE_TESTS_UNIT_LIB_MODEL_GGUF_MAKE_H
+#define SLUICE_TESTS_UNIT_LIB_MODEL_GGUF_MAKE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct bytes {
+    unsigned char *data;
+    size_t size, room;
+};
+
+void bytes_add(struct bytes *b, const void *data, size_t n);
+void bytes_u32(struct bytes *b, uint32_t v);
+void bytes_u64(struct bytes *b, uint64_t v);
+void bytes_text(struct bytes *b, const char *text, size_t n); /* length, then text */
+void bytes_free(struct bytes *b);
+
+struct make_key {
+    char name[80];
+    bool no_name;        /* written with a length of 0 */
+    uint64_t name_bytes; /* 0: the true length */
+    uint32_t type;
+    struct bytes value; /* as in the file, after the type */
+};
+
+struct make_tensor {
+    char name[80];
+    uint32_t dims, type;
+    uint64_t ne[5];
+    uint64_t bytes;      /* of data written */
+    int64_t offset_slip; /* added to the right offset */
+};
+
+struct make {
+    char magic[4];
+    uint32_t version;
+    uint64_t claim_keys, claim_tensors; /* 0: the true number */
+    uint32_t alignment;                 /* used for padding */
+    struct make_key keys[64];
+    size_t key_count;
+    struct make_tensor tensors[64];
+    size_t tensor_count;
+    size_t header_bytes; /* after make_write: where the data begins, without padding */
+};
+
+/* A valid qwen3moe file: vocabulary of 262 tokens, 3 merges, 2 experts used of 3. `mixed`: hidden
+ * size 32 and a mixture of tensor types; otherwise hidden size 4 and all F32 (a file of about 11
+ * KB). */
+void make_tiny(struct make *m, unsigned layers, bool mixed);
+/* The same of another architecture: its keys, and the tensors it has beside or instead of those. */
+void make_arch(struct make *m, const char *arch, unsigned layers, bool mixed);
+void make_free(struct make *m);
+
+/* The file. Tensor data is a pattern of the position. */
+struct bytes make_write(struct make *m);
+
+struct make_key *make_key(struct make *m, const char *name); /* NULL when there is none */
+struct make_tensor *make_tensor(struct make *m, const char *name);
+void make_drop_key(struct make *m, const char *name);
+void make_drop_tensor(struct make *m, const char *name);
+
+/* Adds the key, or replaces its type and value. */
+void make_u32(struct make *m, const char *name, uint32_t v);
+void make_u64(struct make *m, const char *name, uint64_t v);
+void make_f32(struct make *m, const char *name, float v);
+void make_bool(struct make *m, const char *name, unsigned char v);
+void make_text(struct make *m, const char *name, const char *text);
+/* An array of `count` strings, and one of I32. */
+void make_texts(struct make *m, const char *name, const char *const *texts, size_t count);
+void make_i32s(struct make *m, const char *name, const int32_t *v, size_t count);
+/* An array header alone, with any element type and count, and `n` bytes of content. */
+void make_array_raw(struct make *m, const char *name, uint32_t elem, uint64_t count, size_t n);
+
+struct make_tensor *make_add_tensor(struct make *m, const char *name, uint32_t type, uint64_t ne0,
+                                    uint64_t ne1, uint64_t ne2);
+
+#define TINY_VOCAB   262
+#define TINY_HE      256 /* "he", from merge 0 */
+#define TINY_LL      257 /* "ll", merge 1 */
+#define TINY_HELL    258 /* "hell", merge 2 */
+#define TINY_EOS     259 /* control "<|end|>" */
+#define TINY_CONTROL 260 /* control "<|end|>>": longer than the one before */
+#define TINY_USER    261 /* user-defined "<tag>" */
+
+/* Token texts of the tiny vocabulary, in the file's alphabet. */
+extern const char *const tiny_merges[3];
+void tiny_tokens(const char *texts[TINY_VOCAB], int32_t types[TINY_VOCAB]);
+
+/* A SentencePiece vocabulary of as many tokens: bytes, then these. */
+struct spm_tokens {
+    const char *texts[TINY_VOCAB];
+    int32_t types[TINY_VOCAB];
+    float scores[TINY_VOCAB];
+};
+#define SPM_SPACE_ID   256 /* U+2581 */
+#define SPM_A          257
+#define SPM_B          258
+#define SPM_SPACE_A    259
+#define SPM_AB         260
+#define SPM_CONTROL    261 /* "<s>" */
+#define SPM_SPACE_TEXT "\xe2\x96\x81"
+
+void spm_tokens(struct spm_tokens *v);
+void make_scores(struct make *m, const float *scores, size_t count);
+/* Replaces the tokenizer of a file made by the functions above. */
+void make_spm(struct make *m, const struct spm_tokens *v);
+
+#endif

@@ -1,0 +1,32 @@
+/* Makes expert stores from GGUF files, for tests: native bytes only, at any set of tiers. Written
+ * after lib/model/store/store.h alone and not with the packer's own writer, so that the two check each
+ * other. */
+#ifndef SLUICE_TESTS_UNIT_LIB_MODEL_STORE_MAKE_H
+#define SLUICE_TESTS_UNIT_LIB_MODEL_STORE_MAKE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "lib/base/error.h"
+#include "lib/model/store/store.h"
+
+struct store_make {
+    uint32_t stripes;
+    uint32_t tier_mask; /* every tier holds the native bytes */
+    bool spread;        /* each expert in one stripe; else cut over all */
+    bool mirrored;      /* each stripe has a mirror in the store's directory */
+    bool scattered;     /* each expert is at one of the tiers, in turn; else at all */
+    const char
+        *elsewhere; /* directory of the stripes with odd numbers, absolute; NULL: the store */
+    uint64_t seed;  /* part of the store's id */
+};
+
+/* Makes the directory and fills it. 0, or -1 with the reason. */
+int store_make(const char *gguf, const char *dir, const struct store_make *how,
+               struct error *error);
+
+/* Writes the sums of entries.bin and model.gguf into the manifest, as they are now: for tests that
+ * damaged one of them and want to get past that check. */
+int store_make_resum(const char *dir, struct error *error);
+
+#endif

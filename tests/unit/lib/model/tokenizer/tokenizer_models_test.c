@@ -1,0 +1,292 @@
+/* The kinds of tokenizers against the packages they were trained with
+ * (tests/golden/tokenizer_vectors.py), and SentencePiece vocabularies that are wrong in one place.
+ */
+#include <check.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lib/base/bytes.h"
+#include "lib/model/gguf/gguf.h"
+#include "lib/model/index/model_index.h"
+#include "lib/model/limits.h"
+#include "lib/model/tokenizer/blob.h"
+#include "lib/model/tokenizer/tokenizer.h"
+#include "tests/unit/lib/model/gguf_make.h"
+
+#define DATA SLUICE_SOURCE_DIR "/tests/golden/data/tokenizers/"
+
+struct opened {
+    struct model_index *index;
+    struct tokenizer *t;
+};
+
+static struct opened open_tokenizer(struct model_index *index)
+{
+    struct error error = {0};
+    struct opened o = {.index = index};
+    o.t = tokenizer_open((char *)index + index->tokenizer_offset, index->tokenizer_bytes, &error);
+    ck_assert_msg(o.t != NULL, "%s", error.text);
+    return o;
+}
+
+static struct opened open_file(const char *name)
+{
+    char path[500];
+    struct model_index *index;
+    struct error error = {0};
+    snprintf(path, sizeof path, "%s%s.gguf", DATA, name);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ck_assert_msg(model_index_build(fd, path, &index, &error) == 0, "%s", error.text);
+    close(fd);
+    return open_tokenizer(index);
+}
+
+static void close_both(struct opened *o)
+{
+    tokenizer_close(o->t);
+    free(o->index);
+}
+
+static void expect_ids(const struct tokenizer *t, const char *text, size_t n, bool special,
+                       const uint32_t *want, size_t want_count)
+{
+    size_t count;
+    uint32_t *ids;
+    struct error error = {0};
+    ck_assert_msg(tokenizer_encode(t, text, n, special, &ids, &count, &error) == 0, "%s",
+                  error.text);
+    for (size_t i = 0; i < count && i < want_count; i++)
+        ck_assert_msg(ids[i] == want[i], "'%.60s' token %zu: %u, not %u", text, i, ids[i], want[i]);
+    ck_assert_msg(count == want_count, "'%.60s': %zu tokens, not %zu", text, count, want_count);
+    free(ids);
+}
+
+static const char *const files[] = {"spm", "spm_across", "olmo"};
+
+START_TEST(reference_vectors)
+{
+    json_error_t why;
+    json_t *root = json_load_file(DATA "vectors.json", JSON_ALLOW_NUL, &why);
+    ck_assert_msg(root != NULL, "%s", why.text);
+    json_t *item = json_array_get(root, (size_t)_i), *vector;
+    ck_assert_str_eq(json_string_value(json_object_get(item, "name")), files[_i]);
+    struct opened o = open_file(files[_i]);
+    json_t *vectors = json_object_get(item, "vectors");
+    size_t i;
+    ck_assert_uint_ge(json_array_size(vectors), 80);
+    json_array_foreach(vectors, i, vector)
+    {
+        const json_t *text = json_object_get(vector, "text"), *ids = json_object_get(vector, "ids");
+        uint32_t want[1000];
+        size_t n = json_array_size(ids);
+        ck_assert_uint_le(n, ARRAY_LEN(want));
+        for (size_t k = 0; k < n; k++)
+            want[k] = (uint32_t)json_integer_value(json_array_get(ids, k));
+        expect_ids(o.t, json_string_value(text), json_string_length(text), false, want, n);
+    }
+    close_both(&o);
+    json_decref(root);
+}
+END_TEST
+
+static size_t count_of(const struct tokenizer *t, const char *text, uint32_t ids[8], bool special)
+{
+    uint32_t *made;
+    size_t count;
+    struct error error = {0};
+    ck_assert_int_eq(tokenizer_encode(t, text, strlen(text), special, &made, &count, &error), 0);
+    ck_assert_uint_le(count, 8);
+    memcpy(ids, made, count * sizeof *made);
+    free(made);
+    return count;
+}
+
+/* The pieces give the text again, with the space that was added. */
+START_TEST(pieces)
+{
+    static const char text[] = "A text,\nwith \xe4\xb8\xad\xff two  spaces.";
+    static const char want[] = " A text,\nwith \xe4\xb8\xad\xef\xbf\xbd two  spaces.";
+    struct opened o = open_file("spm");
+    uint32_t *ids;
+    size_t count, at = 0;
+    ck_assert_int_eq(tokenizer_encode(o.t, text, sizeof text - 1, false, &ids, &count, NULL), 0);
+    for (size_t i = 0; i < count; i++) {
+        size_t n;
+        const char *piece = tokenizer_piece(o.t, ids[i], &n);
+        ck_assert_uint_le(at + n, sizeof want - 1);
+        ck_assert(memcmp(want + at, piece, n) == 0);
+        at += n;
+    }
+    ck_assert_uint_eq(at, sizeof want - 1);
+    free(ids);
+    ck_assert_uint_eq(tokenizer_bos(o.t), 1); /* added where no key says otherwise */
+    ck_assert_uint_eq(tokenizer_eos(o.t), 2);
+    close_both(&o);
+}
+END_TEST
+
+/* A control token written out: what follows begins like a text of its own. */
+START_TEST(control_tokens)
+{
+    struct opened o = open_file("spm");
+    uint32_t alone[8], after[8], both[8];
+    size_t n = count_of(o.t, "and", alone, true);
+    ck_assert_uint_eq(count_of(o.t, "<s>and", after, true), n + 1);
+    ck_assert_uint_eq(after[0], 1);
+    ck_assert(memcmp(after + 1, alone, n * sizeof *alone) == 0);
+    ck_assert_uint_eq(count_of(o.t, "</s><s>", both, true), 2);
+    ck_assert_uint_eq(both[0], 2);
+    ck_assert_uint_eq(both[1], 1);
+    ck_assert_uint_eq(count_of(o.t, "", both, true), 0);
+    ck_assert_uint_gt(count_of(o.t, "</s>", both, false), 1);
+    close_both(&o);
+}
+END_TEST
+
+static ssize_t read_bytes(void *arg, void *buf, size_t n, uint64_t offset)
+{
+    const struct bytes *b = arg;
+    memcpy(buf, b->data + offset, n);
+    return (ssize_t)n;
+}
+
+static struct model_index *spm_index(const struct spm_tokens *v, void (*edit)(struct make *m),
+                                     struct error *error)
+{
+    struct make m;
+    struct model_index *index = NULL;
+    make_arch(&m, "llama", 1, false);
+    make_spm(&m, v);
+    if (edit)
+        edit(&m);
+    struct bytes file = make_write(&m);
+    struct gguf_source source = {.read = read_bytes, .arg = &file, .bytes = file.size};
+    struct model_file_id id = {.bytes = file.size};
+    (void)model_index_build_source(&source, &id, &index, error);
+    bytes_free(&file);
+    make_free(&m);
+    return index;
+}
+
+/* Best score first, then leftmost; what is no token is bytes. */
+START_TEST(merging)
+{
+    struct spm_tokens v;
+    struct error error = {0};
+    spm_tokens(&v);
+    struct model_index *index = spm_index(&v, NULL, &error);
+    ck_assert_msg(index, "%s", error.text);
+    struct opened o = open_tokenizer(index);
+    expect_ids(o.t, "ab", 2, false, (uint32_t[]){SPM_SPACE_A, SPM_B}, 2); /* " a" before "ab" */
+    expect_ids(o.t, "bab", 3, false, (uint32_t[]){SPM_SPACE_ID, SPM_B, SPM_AB}, 3);
+    expect_ids(o.t, "c", 1, false, (uint32_t[]){SPM_SPACE_ID, 'c'}, 2);
+    expect_ids(o.t, "\xc3\xa4", 2, false, (uint32_t[]){SPM_SPACE_ID, 0xc3, 0xa4}, 3);
+    expect_ids(o.t, "a" SPM_SPACE_TEXT "a", 5, false, (uint32_t[]){SPM_SPACE_A, SPM_SPACE_A}, 2);
+    close_both(&o);
+    v.scores[SPM_AB] = v.scores[SPM_SPACE_A]; /* of the same score the leftmost */
+    index = spm_index(&v, NULL, &error);
+    o = open_tokenizer(index);
+    expect_ids(o.t, "ab", 2, false, (uint32_t[]){SPM_SPACE_A, SPM_B}, 2);
+    close_both(&o);
+    v.scores[SPM_AB] = -1;
+    index = spm_index(&v, NULL, &error);
+    o = open_tokenizer(index);
+    expect_ids(o.t, "ab", 2, false, (uint32_t[]){SPM_SPACE_ID, SPM_AB}, 2);
+    close_both(&o);
+}
+END_TEST
+
+static void no_scores(struct make *m)
+{
+    make_drop_key(m, "tokenizer.ggml.scores");
+}
+static void short_scores(struct make *m)
+{
+    static const float scores[3];
+    make_scores(m, scores, 3);
+}
+static void nan_score(struct make *m)
+{
+    float scores[TINY_VOCAB] = {[7] = NAN};
+    make_scores(m, scores, TINY_VOCAB);
+}
+static void scores_type(struct make *m)
+{
+    make_array_raw(m, "tokenizer.ggml.scores", GGUF_I32, TINY_VOCAB, (size_t)TINY_VOCAB * 4);
+}
+static void squeezed(struct make *m)
+{
+    make_bool(m, "tokenizer.ggml.remove_extra_whitespaces", 1);
+}
+static void byte_is_normal(struct make *m)
+{
+    struct spm_tokens v;
+    spm_tokens(&v);
+    v.types[0x41] = TOKEN_NORMAL;
+    make_i32s(m, "tokenizer.ggml.token_type", v.types, TINY_VOCAB);
+}
+static void byte_missing(struct make *m)
+{
+    struct spm_tokens v;
+    spm_tokens(&v);
+    v.texts[0xff] = "<0xFg>";
+    make_texts(m, "tokenizer.ggml.tokens", v.texts, TINY_VOCAB);
+}
+static void long_token(struct make *m)
+{
+    struct spm_tokens v;
+    char text[300];
+    spm_tokens(&v);
+    memset(text, 'a', sizeof text);
+    text[sizeof text - 1] = '\0';
+    v.texts[SPM_A] = text;
+    make_texts(m, "tokenizer.ggml.tokens", v.texts, TINY_VOCAB);
+}
+
+static const struct {
+    void (*edit)(struct make *m);
+    const char *says;
+} wrongs[] = {
+    {no_scores, "scores has 0 elements for 262 tokens"},
+    {short_scores, "scores has 3 elements for 262 tokens"},
+    {nan_score, "the score of token 7 is no number"},
+    {scores_type, "tokenizer.ggml.scores"},
+    {squeezed, "remove_extra_whitespaces is not supported"},
+    {byte_is_normal, "no token for byte 0x41"},
+    {byte_missing, "no token for byte 0xff"},
+    {long_token, "token 257 has 299 bytes"},
+};
+
+START_TEST(refused)
+{
+    struct spm_tokens v;
+    struct error error = {0};
+    spm_tokens(&v);
+    ck_assert_ptr_null(spm_index(&v, wrongs[_i].edit, &error));
+    ck_assert_int_eq(error.code, ERR_BAD_INPUT);
+    ck_assert_msg(strstr(error.text, wrongs[_i].says), "'%s' lacks '%s'", error.text,
+                  wrongs[_i].says);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("tokenizer models");
+    TCase *tcase = tcase_create("models");
+    tcase_add_loop_test(tcase, reference_vectors, 0, ARRAY_LEN(files));
+    tcase_add_test(tcase, pieces);
+    tcase_add_test(tcase, control_tokens);
+    tcase_add_test(tcase, merging);
+    tcase_add_loop_test(tcase, refused, 0, ARRAY_LEN(wrongs));
+    suite_add_tcase(suite, tcase);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

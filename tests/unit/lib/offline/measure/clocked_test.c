@@ -1,0 +1,316 @@
+/* Losses against a modelled clock, and recorded logits. Oracles: the simulator over the same text's
+ * trace; the servings that know no residency, where residency cannot matter. */
+#include <check.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lib/base/bytes.h"
+#include "lib/offline/measure/clocked.h"
+#include "lib/offline/measure/routing_trace.h"
+#include "lib/offline/measure/serving.h"
+#include "lib/tensor/tier.h"
+
+#define DEMO   SLUICE_SOURCE_DIR "/launch/demo/tiny-books-moe-q8_0.gguf"
+#define TEXT   SLUICE_SOURCE_DIR "/tests/golden/data/heldout/tales.txt"
+#define WINDOW 40
+#define CELLS  256
+
+static struct offline_model *model;
+static struct offline_text text;
+static char directory[64], path[96];
+
+static void setup(void)
+{
+    struct error error = {0};
+    const char *paths[] = {TEXT};
+    snprintf(directory, sizeof directory, "/tmp/clocked_test_XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(directory));
+    snprintf(path, sizeof path, "%s/a.logits", directory);
+    model = offline_open(DEMO, &error);
+    ck_assert_msg(model != NULL, "%s", error.text);
+    ck_assert_int_eq(
+        offline_text_load(offline_index(model), paths, 1, WINDOW, 3 * WINDOW, &text, &error), 0);
+    ck_assert_uint_eq(text.windows, 3);
+}
+
+static void teardown(void)
+{
+    unlink(path);
+    ck_assert_int_eq(rmdir(directory), 0); /* nothing else was left there */
+    offline_text_free(&text);
+    offline_close(model);
+}
+
+static struct offline_evaluation base(uint32_t threads)
+{
+    return (struct offline_evaluation){.model = model, .text = &text, .threads = threads};
+}
+
+static struct offline_losses served(const struct serving *s)
+{
+    struct error error = {0};
+    struct offline_evaluation e = base(2);
+    struct offline_losses l;
+    ck_assert_msg(serving_evaluate(&e, s, &l, NULL, &error) == 0, "%s", error.text);
+    return l;
+}
+
+static struct offline_losses clocked(const char *system, const char *settings, double share,
+                                     struct sim_config *config, struct sim_figures *f)
+{
+    struct error error = {0};
+    struct offline_evaluation e = base(2);
+    struct offline_losses l;
+    struct knobs knobs;
+    uint64_t all = serving_bytes(model, NULL, QUANT_CHANNEL);
+    ck_assert_msg(knobs_resolve(system, NULL, settings, &knobs, &error) == 0, "%s", error.text);
+    clocked_config(model, &knobs, NULL, QUANT_CHANNEL, (uint64_t)(share * (double)all), config);
+    config->drive.bytes_per_s = 5e8;
+    ck_assert_msg(clocked_evaluate(&e, config, QUANT_CHANNEL, &l, f, &error) == 0, "%s",
+                  error.text);
+    return l;
+}
+
+static void same(struct offline_losses a, struct offline_losses b)
+{
+    ck_assert_uint_eq(a.windows, b.windows);
+    for (uint32_t w = 0; w < a.windows; w++)
+        ck_assert_msg(a.nll[w] == b.nll[w], "window %u: %.17g, %.17g", w, a.nll[w], b.nll[w]);
+    offline_losses_free(&a);
+    offline_losses_free(&b);
+}
+
+/* Lossless text, and the very hits, bytes and times of the simulator over the trace. */
+START_TEST(lod_is_what_sim_says)
+{
+    struct error error = {0};
+    struct sim_config config;
+    struct sim_figures f;
+    struct sim_result r;
+    struct trace trace;
+    const struct serving native = {.kind = SERVE_NATIVE};
+    same(clocked("lod", NULL, 0.3, &config, &f), served(&native));
+    ck_assert_int_eq(offline_trace(model, &text, QUANT_CHANNEL, &trace, &error), 0);
+    ck_assert_int_eq(sim_run(&trace, 0, 0, &config, false, &r, &error), 0);
+    const struct sim_figures *want = &r.phase[SIM_DECODE];
+    ck_assert_uint_eq(f.uses, 3 * WINDOW * 32);
+    ck_assert_uint_eq(f.uses, want->uses);
+    ck_assert_uint_eq(f.hits, want->hits);
+    ck_assert_uint_eq(f.misses, want->misses);
+    ck_assert_uint_eq(f.demand_bytes, want->demand_bytes);
+    ck_assert(f.stall_ns == want->stall_ns && f.compute_ns == want->compute_ns);
+    ck_assert(f.hits > 0 && f.misses > 0);
+    trace_free(&trace);
+}
+END_TEST
+
+START_TEST(one_width_whatever_is_resident)
+{
+    struct sim_config config;
+    struct sim_figures f;
+    uint8_t tier[CELLS];
+    memset(tier, TIER_INT4, sizeof tier);
+    const struct serving int4 = {.kind = SERVE_TIERS, .method = QUANT_CHANNEL, .tier = tier};
+    same(clocked("iq4", NULL, 0.2, &config, &f), served(&int4));
+}
+END_TEST
+
+/* Where nothing stays every use is a miss: the worst case. Where all is resident at the high tier
+ * nothing is lost; in between, something of both. */
+START_TEST(hobbit_between_its_ends)
+{
+    struct sim_config config;
+    struct sim_figures f;
+    const struct serving native = {.kind = SERVE_NATIVE};
+    const struct serving worst = {.kind = SERVE_HOBBIT,
+                                  .method = QUANT_CHANNEL,
+                                  .high = TIER_NATIVE,
+                                  .low = TIER_INT2,
+                                  .t1 = 0.4,
+                                  .t2 = 0.8};
+    const char *thresholds = "t1=0.4,t2=0.8,prediction=none,limit=none";
+    char settings[128];
+    snprintf(settings, sizeof settings, "%s,allocation=transient", thresholds);
+    same(clocked("hobbit", settings, 0.2, &config, &f), served(&worst));
+    ck_assert_uint_eq(f.hits, 0);
+    ck_assert(f.skipped > 0 && f.low_uses > 0);
+    snprintf(settings, sizeof settings, "%s,warm=all,allocation=shared", thresholds);
+    same(clocked("hobbit", settings, 1.0, &config, &f), served(&native));
+    ck_assert_uint_eq(f.hits, f.uses);
+    struct offline_losses some = clocked("hobbit", thresholds, 0.4, &config, &f);
+    ck_assert(f.hits > 0 && f.hits < f.uses);
+    offline_losses_free(&some);
+}
+END_TEST
+
+/* A room below one layer's experts, and masks, are refused with a line. */
+START_TEST(what_cannot_be_modelled)
+{
+    struct error error = {0};
+    struct offline_evaluation e = base(1);
+    struct offline_losses l;
+    struct sim_config config;
+    struct sim_figures f;
+    struct knobs knobs;
+    ck_assert_int_eq(knobs_resolve("lod", NULL, NULL, &knobs, &error), 0);
+    clocked_config(model, &knobs, NULL, QUANT_CHANNEL, 1000, &config);
+    ck_assert_int_eq(clocked_evaluate(&e, &config, QUANT_CHANNEL, &l, &f, &error), -1);
+    ck_assert_int_eq(error.code, ERR_BELOW_FLOOR);
+    ck_assert_int_eq(knobs_resolve("pruned", NULL, NULL, &knobs, &error), 0);
+    clocked_config(model, &knobs, NULL, QUANT_CHANNEL, 1u << 30, &config);
+    ck_assert_int_eq(clocked_evaluate(&e, &config, QUANT_CHANNEL, &l, &f, &error), -1);
+    ck_assert_int_eq(error.code, ERR_BAD_INPUT);
+}
+END_TEST
+
+/* ---- recorded logits ---- */
+
+static void record(void)
+{
+    struct error error = {0};
+    struct offline_evaluation e = base(2);
+    struct offline_losses l;
+    e.record = logits_create(path, &text, offline_index(model)->hparams.vocab, offline_hash(model),
+                             &error);
+    ck_assert_msg(e.record != NULL, "%s", error.text);
+    ck_assert_int_eq(offline_evaluate(&e, &l, &error), 0);
+    ck_assert_msg(logits_commit(e.record, &error) == 0, "%s", error.text);
+    logits_close(e.record);
+    offline_losses_free(&l);
+}
+
+static struct logits_file *recorded(const struct offline_text *t, struct error *error)
+{
+    return logits_open(path, t, offline_index(model)->hparams.vocab, error);
+}
+
+/* Against its own record a model has lost nothing; another one the same as beside the model. */
+START_TEST(against_a_record)
+{
+    struct error error = {0};
+    uint8_t tier[CELLS];
+    struct offline_losses own, beside, against;
+    record();
+    struct offline_evaluation e = base(2);
+    e.against = recorded(&text, &error);
+    ck_assert_msg(e.against != NULL, "%s", error.text);
+    ck_assert_int_eq(offline_evaluate(&e, &own, &error), 0);
+    size_t n = (size_t)own.windows * own.scored;
+    for (size_t i = 0; i < n; i++)
+        ck_assert_msg(own.kld[i] < 1e-6f, "token %zu: %g", i, (double)own.kld[i]);
+    for (uint32_t w = 0; w < own.windows; w++)
+        ck_assert_double_eq_tol(own.nll[w], own.reference_nll[w], 1e-2);
+    memset(tier, TIER_INT2, sizeof tier);
+    e.tier = tier;
+    ck_assert_int_eq(offline_evaluate(&e, &against, &error), 0);
+    logits_close(e.against);
+    e.against = NULL;
+    e.compare = true;
+    ck_assert_int_eq(offline_evaluate(&e, &beside, &error), 0);
+    for (size_t i = 0; i < n; i++)
+        ck_assert_msg(fabsf(against.kld[i] - beside.kld[i]) < 1e-3f * beside.kld[i] + 1e-4f,
+                      "token %zu: %g, %g", i, (double)against.kld[i], (double)beside.kld[i]);
+    ck_assert(own.top1_same + 2 >= n && against.top1_same < n);
+    offline_losses_free(&own);
+    offline_losses_free(&against);
+    offline_losses_free(&beside);
+}
+END_TEST
+
+static const struct {
+    long at; /* of a byte that is changed; -1: the file loses its last */
+    const char *line;
+} damages[] = {
+    {0, "no record of logits"},
+    {offsetof(struct logits_header, version), "no record of logits"},
+    {offsetof(struct logits_header, vocab), "another vocabulary"},
+    {offsetof(struct logits_header, window), "other windows"},
+    {offsetof(struct logits_header, windows), "another text"},
+    {offsetof(struct logits_header, text_hash), "another text"},
+    {offsetof(struct logits_header, row_bytes), "not the size"},
+    {-1, "not the size"},
+};
+
+START_TEST(damaged_record)
+{
+    struct error error = {0};
+    uint8_t byte;
+    record();
+    int fd = open(path, O_RDWR);
+    long at = damages[_i].at;
+    if (at < 0) {
+        ck_assert_int_eq(ftruncate(fd, lseek(fd, 0, SEEK_END) - 1), 0);
+    } else {
+        ck_assert_int_eq(pread(fd, &byte, 1, at), 1);
+        byte ^= 1;
+        ck_assert_int_eq(pwrite(fd, &byte, 1, at), 1);
+    }
+    close(fd);
+    ck_assert_ptr_null(recorded(&text, &error));
+    ck_assert_int_eq(error.code, ERR_BAD_INPUT);
+    ck_assert_msg(strstr(error.text, damages[_i].line) != NULL, "said: %s", error.text);
+}
+END_TEST
+
+START_TEST(damaged_row)
+{
+    struct error error = {0};
+    static const float bad[] = {1, NAN, INFINITY};
+    float *row = calloc(offline_index(model)->hparams.vocab, sizeof *row);
+    record();
+    struct logits_file *f = recorded(&text, &error);
+    ck_assert_int_eq(logits_read(f, 1, 3, row, &error), 0);
+    off_t at = (off_t)(sizeof(struct logits_header) +
+                       (WINDOW - 1 + 3) * (8 + 2ul * offline_index(model)->hparams.vocab));
+    int fd = open(path, O_WRONLY);
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        ck_assert_int_eq(pwrite(fd, &bad[i], sizeof bad[i], at), sizeof bad[i]);
+        ck_assert_int_eq(logits_read(f, 1, 3, row, &error), -1);
+        ck_assert_int_eq(error.code, ERR_BAD_INPUT);
+        ck_assert_msg(strstr(error.text, "row 3 of window 1") != NULL, "%s", error.text);
+    }
+    close(fd);
+    logits_close(f);
+    free(row);
+}
+END_TEST
+
+/* What was not completed leaves nothing, and an older record as it was. */
+START_TEST(never_half_a_record)
+{
+    struct error error = {0};
+    record();
+    uint32_t vocab = offline_index(model)->hparams.vocab;
+    struct logits_file *f = logits_create(path, &text, vocab, offline_hash(model), &error);
+    ck_assert_ptr_nonnull(f);
+    logits_close(f);
+    f = recorded(&text, &error);
+    ck_assert_msg(f != NULL, "%s", error.text);
+    logits_close(f);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("clocked");
+    TCase *c = tcase_create("clocked");
+    tcase_add_checked_fixture(c, setup, teardown);
+    tcase_set_timeout(c, 240);
+    tcase_add_test(c, lod_is_what_sim_says);
+    tcase_add_test(c, one_width_whatever_is_resident);
+    tcase_add_test(c, hobbit_between_its_ends);
+    tcase_add_test(c, what_cannot_be_modelled);
+    tcase_add_test(c, against_a_record);
+    tcase_add_loop_test(c, damaged_record, 0, (int)ARRAY_LEN(damages));
+    tcase_add_test(c, damaged_row);
+    tcase_add_test(c, never_half_a_record);
+    suite_add_tcase(s, c);
+    SRunner *r = srunner_create(s);
+    srunner_run_all(r, CK_NORMAL);
+    int failed = srunner_ntests_failed(r);
+    srunner_free(r);
+    return failed ? 1 : 0;
+}

@@ -1,0 +1,249 @@
+/* The offline model and what is computed with it: losses, intervals, servings, the planner's
+ * network. Oracles are the trivially right versions: a mask of all experts, tiers that are native,
+ * data whose interval is known. */
+#include <check.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/random.h"
+#include "lib/offline/measure/serving.h"
+#include "lib/tensor/tier.h"
+#include "procs/tools/plan/network.h"
+
+#define DEMO   SLUICE_SOURCE_DIR "/launch/demo/tiny-books-moe-q8_0.gguf"
+#define TEXT   SLUICE_SOURCE_DIR "/tests/golden/data/heldout/tales.txt"
+#define WINDOW 48
+#define CELLS  256
+
+static struct offline_model *model;
+static struct offline_text text;
+
+static void setup(void)
+{
+    struct error error = {0};
+    const char *paths[] = {TEXT};
+    model = offline_open(DEMO, &error);
+    ck_assert_msg(model != NULL, "%s", error.text);
+    ck_assert_msg(
+        offline_text_load(offline_index(model), paths, 1, WINDOW, 3 * WINDOW, &text, &error) == 0,
+        "%s", error.text);
+    ck_assert_uint_eq(text.windows, 3);
+}
+
+static void teardown(void)
+{
+    offline_text_free(&text);
+    offline_close(model);
+}
+
+static struct offline_losses run(const struct serving *s, uint32_t threads, bool compare,
+                                 struct serving_report *report)
+{
+    struct error error = {0};
+    struct offline_evaluation e = {
+        .model = model, .text = &text, .threads = threads, .compare = compare};
+    struct offline_losses losses;
+    ck_assert_msg(serving_evaluate(&e, s, &losses, report, &error) == 0, "%s", error.text);
+    return losses;
+}
+
+static void same(const struct offline_losses *a, const struct offline_losses *b)
+{
+    ck_assert_uint_eq(a->windows, b->windows);
+    for (uint32_t w = 0; w < a->windows; w++)
+        ck_assert_msg(a->nll[w] == b->nll[w], "window %u: %.17g, %.17g", w, a->nll[w], b->nll[w]);
+}
+
+START_TEST(threads_change_nothing)
+{
+    const struct serving native = {.kind = SERVE_NATIVE};
+    struct offline_losses one = run(&native, 1, true, NULL), three = run(&native, 3, false, NULL);
+    same(&one, &three);
+    for (uint32_t i = 0; i < one.windows * one.scored; i++)
+        ck_assert(one.kld[i] < 1e-9f);
+    ck_assert_uint_eq(one.top1_same, (uint64_t)one.windows * one.scored);
+    offline_losses_free(&one);
+    offline_losses_free(&three);
+}
+END_TEST
+
+/* Servings that leave everything as it is give the very bits of the lossless model. */
+START_TEST(servings_of_everything)
+{
+    const struct serving native = {.kind = SERVE_NATIVE};
+    struct offline_losses want = run(&native, 2, false, NULL);
+    uint8_t tier[CELLS] = {0};
+    bool all[CELLS];
+    uint32_t keep[8];
+    float norm[CELLS];
+    for (int i = 0; i < CELLS; i++) {
+        all[i] = true;
+        norm[i] = 1;
+    }
+    for (int i = 0; i < 8; i++)
+        keep[i] = 32;
+    const struct serving servings[] = {
+        {.kind = SERVE_TIERS, .tier = tier},
+        {.kind = SERVE_MASK, .allowed = all},
+        {.kind = SERVE_HOBBIT, .high = TIER_NATIVE, .low = TIER_INT2, .t1 = 1, .t2 = 1},
+        {.kind = SERVE_SWAPMOE,
+         .allowed = all,
+         .keep = keep,
+         .norm = norm,
+         .interval = 16,
+         .chunk = 16},
+    };
+    for (size_t i = 0; i < sizeof servings / sizeof *servings; i++) {
+        struct serving_report report;
+        struct offline_losses got = run(&servings[i], 2, false, &report);
+        same(&want, &got);
+        ck_assert_uint_eq(report.swapped, 0);
+        ck_assert_uint_eq(report.need[1] + report.skipped, 0);
+        offline_losses_free(&got);
+    }
+    offline_losses_free(&want);
+}
+END_TEST
+
+START_TEST(fewer_bits_lose_more)
+{
+    uint8_t tier[CELLS];
+    double before = 0;
+    uint64_t bytes = UINT64_MAX;
+    for (enum tier t = TIER_INT8; t < TIER__COUNT; t++) {
+        memset(tier, t, sizeof tier);
+        const struct serving s = {.kind = SERVE_TIERS, .method = QUANT_CHANNEL, .tier = tier};
+        struct offline_losses l = run(&s, 2, true, NULL);
+        double kld = 0;
+        for (uint32_t i = 0; i < l.windows * l.scored; i++)
+            kld += (double)l.kld[i];
+        ck_assert_msg(kld > 2 * before, "%g after %g", kld, before);
+        before = kld;
+        ck_assert_uint_lt(serving_bytes(model, tier, QUANT_CHANNEL), bytes);
+        bytes = serving_bytes(model, tier, QUANT_CHANNEL);
+        offline_losses_free(&l);
+    }
+}
+END_TEST
+
+/* Thresholds at 0: the first rank is high, all others low or, at T2 = 0, skipped. */
+START_TEST(hobbit_counts)
+{
+    struct serving s = {.kind = SERVE_HOBBIT, .high = TIER_NATIVE, .low = TIER_NATIVE, .t2 = 1};
+    struct serving_report r;
+    struct offline_losses low = run(&s, 2, false, &r);
+    uint64_t tokens = (uint64_t)text.windows * WINDOW * 8;
+    ck_assert_uint_eq(r.need[0], tokens);
+    ck_assert_uint_eq(r.need[1], 3 * tokens);
+    s.t2 = 0;
+    struct offline_losses none = run(&s, 2, false, &r);
+    ck_assert_uint_eq(r.need[0], tokens);
+    ck_assert_uint_eq(r.skipped, 3 * tokens);
+    ck_assert(offline_perplexity(&none) > offline_perplexity(&low));
+    offline_losses_free(&low);
+    offline_losses_free(&none);
+}
+END_TEST
+
+START_TEST(largest_of_a_layer)
+{
+    const float value[6] = {3, 1, 3, 0, 5, 4};
+    const uint32_t keep[2] = {2, 1};
+    bool allowed[6];
+    serving_largest(value, 2, 3, keep, allowed);
+    const bool want[6] = {true, false, true, false, true, false};
+    ck_assert_int_eq(memcmp(allowed, want, sizeof want), 0);
+}
+END_TEST
+
+/* Windows that all lose 1 % have an interval without width; of spread ones it covers the mean and
+ * is about as wide as the normal approximation says. */
+START_TEST(intervals)
+{
+    double a[200], b[200];
+    struct random random;
+    random_seed(&random, 7, 0);
+    for (int i = 0; i < 200; i++) {
+        a[i] = 300 + 50 * random_unit(&random);
+        b[i] = a[i] + 100 * log(1.01);
+    }
+    struct offline_interval x = offline_loss_interval(a, b, 200, 100, 0.95);
+    ck_assert(fabs(x.value - 0.01) < 1e-9 && x.high - x.low < 1e-9);
+    double sum = 0, square = 0;
+    for (int i = 0; i < 200; i++) {
+        double d = (double)random_normal(&random);
+        b[i] = a[i] + d;
+        sum += d / 200;
+        square += d * d / 200;
+    }
+    x = offline_loss_interval(a, b, 200, 100, 0.95);
+    double wide = 2 * 1.96 * sqrt((square - sum * sum) / 200) / 100;
+    ck_assert(x.low < x.value && x.value < x.high);
+    ck_assert(fabs((x.high - x.low) / wide - 1) < 0.15);
+}
+END_TEST
+
+/* A loss that falls with every share, one layer ten times as fast as the others: the network learns
+ * it, and the search gives that layer what it can. */
+START_TEST(network_and_search)
+{
+    enum { LAYERS = 6, SAMPLES = 60, MOST = 16, TOTAL = 48 };
+    static struct network net;
+    double x[SAMPLES * LAYERS], y[SAMPLES];
+    struct random random;
+    uint32_t v[LAYERS], sum = 0;
+    random_seed(&random, 3, 0);
+    for (int i = 0; i < SAMPLES; i++) {
+        random_shares(&random, LAYERS, 2, MOST, TOTAL, v);
+        y[i] = 0;
+        for (int l = 0; l < LAYERS; l++) {
+            x[i * LAYERS + l] = (double)v[l] / MOST;
+            y[i] += (l == 4 ? 1.0 : 0.1) / (1 + v[l]);
+        }
+    }
+    double spread = 0, mean = 0;
+    for (int i = 0; i < SAMPLES; i++)
+        mean += y[i] / SAMPLES;
+    for (int i = 0; i < SAMPLES; i++)
+        spread += (y[i] - mean) * (y[i] - mean) / SAMPLES;
+    ck_assert(network_fit(&net, LAYERS, x, y, SAMPLES, 1) < 0.3 * sqrt(spread));
+    const struct genetic g = {.net = &net,
+                              .layers = LAYERS,
+                              .least = 2,
+                              .most = MOST,
+                              .generations = 300,
+                              .total = TOTAL,
+                              .seed = 1};
+    genetic_search(&g, v);
+    for (int l = 0; l < LAYERS; l++) {
+        sum += v[l];
+        ck_assert(v[l] >= 2 && v[l] <= MOST);
+        ck_assert(l == 4 || v[4] > v[l]);
+    }
+    ck_assert_uint_eq(sum, TOTAL);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("offline");
+    TCase *c = tcase_create("model"), *pure = tcase_create("pure");
+    tcase_add_checked_fixture(c, setup, teardown);
+    tcase_set_timeout(c, 240);
+    tcase_add_test(c, threads_change_nothing);
+    tcase_add_test(c, servings_of_everything);
+    tcase_add_test(c, fewer_bits_lose_more);
+    tcase_add_test(c, hobbit_counts);
+    tcase_add_test(pure, largest_of_a_layer);
+    tcase_add_test(pure, intervals);
+    tcase_add_test(pure, network_and_search);
+    tcase_set_timeout(pure, 60);
+    suite_add_tcase(s, c);
+    suite_add_tcase(s, pure);
+    SRunner *r = srunner_create(s);
+    srunner_run_all(r, CK_NORMAL);
+    int failed = srunner_ntests_failed(r);
+    srunner_free(r);
+    return failed ? 1 : 0;
+}

@@ -1,0 +1,257 @@
+/* Routing, prediction, prefill order, prefetch limit and precision against plain restatements. */
+#include <check.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/policy/access/precision.h"
+#include "lib/policy/access/prefill.h"
+#include "lib/policy/access/routing.h"
+#include "lib/policy/prediction/prediction.h"
+#include "lib/policy/prediction/prefetch.h"
+#include "lib/policy/residency/residency.h"
+
+#include "lib/tensor/tier.h"
+
+#define EXPERTS 64
+
+static uint64_t seed;
+
+static float uniform(void) /* in (-8, 8) */
+{
+    seed = seed * 6364136223846793005ull + 1442695040888963407ull;
+    return (float)((double)(seed >> 11) / (double)(1ull << 53) * 16 - 8);
+}
+
+/* The definition, in double and by repeated search. */
+static void oracle(const float *logits, uint32_t experts, uint32_t k, bool norm, uint32_t *expert,
+                   double *weight)
+{
+    double p[EXPERTS], sum = 0, top = 0;
+    bool taken[EXPERTS] = {false};
+    for (uint32_t i = 0; i < experts; i++)
+        sum += p[i] = exp((double)logits[i]);
+    for (uint32_t r = 0; r < k; r++) {
+        uint32_t best = UINT32_MAX;
+        for (uint32_t i = 0; i < experts; i++)
+            if (!taken[i] && (best == UINT32_MAX || logits[i] > logits[best]))
+                best = i;
+        taken[best] = true;
+        expert[r] = best;
+        weight[r] = p[best] / sum;
+        top += weight[r];
+    }
+    for (uint32_t r = 0; norm && r < k; r++)
+        weight[r] /= top;
+}
+
+START_TEST(routing_agrees_with_double)
+{
+    float logits[EXPERTS], scratch[EXPERTS];
+    struct route routes[EXPERTS];
+    uint32_t expert[EXPERTS];
+    double weight[EXPERTS];
+    seed = 5;
+    for (uint32_t round = 0; round < 2000; round++) {
+        uint32_t experts = 1 + round % EXPERTS, k = 1 + round % (experts < 8 ? experts : 8);
+        bool norm = round % 2 == 0;
+        for (uint32_t i = 0; i < experts; i++)
+            logits[i] = uniform();
+        routing_exact(logits, experts, k, norm, scratch, routes);
+        oracle(logits, experts, k, norm, expert, weight);
+        double sum = 0;
+        for (uint32_t r = 0; r < k; r++) {
+            ck_assert_uint_eq(routes[r].expert, expert[r]);
+            ck_assert_double_eq_tol(routes[r].weight, weight[r], 1e-6);
+            sum += routes[r].weight;
+        }
+        if (norm)
+            ck_assert_double_eq_tol(sum, 1.0, 1e-6);
+    }
+}
+END_TEST
+
+START_TEST(routing_ties_go_to_the_lower_index)
+{
+    float logits[8] = {1, 3, 2, 3, 3, 2, 0, 3}, scratch[8];
+    static const uint32_t expected[] = {1, 3, 4, 7, 2, 5};
+    struct route routes[6];
+    routing_exact(logits, 8, 6, true, scratch, routes);
+    for (uint32_t r = 0; r < 6; r++)
+        ck_assert_uint_eq(routes[r].expert, expected[r]);
+}
+END_TEST
+
+/* Damaged or extreme rows must still name K different experts. */
+START_TEST(routing_of_odd_rows)
+{
+    static const float rows[][4] = {{NAN, NAN, NAN, NAN},
+                                    {NAN, 1, 2, 3},
+                                    {1e38f, -1e38f, 0, 1e38f},
+                                    {-INFINITY, 0, 0, -INFINITY},
+                                    {0, 0, 0, 0}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        float scratch[4];
+        struct route routes[4];
+        unsigned seen = 0;
+        routing_exact(rows[i], 4, 4, true, scratch, routes);
+        for (uint32_t r = 0; r < 4; r++)
+            seen |= 1u << routes[r].expert;
+        ck_assert_uint_eq(seen, 15);
+    }
+}
+END_TEST
+
+static uint32_t predict(const float *logits, uint32_t experts, uint32_t want, struct guess *out)
+{
+    struct prediction_input in = {.experts = experts, .top_k = 1, .want = want, .logits = logits};
+    return prediction_run(prediction_named("next-layer"), &in, out);
+}
+
+START_TEST(prediction_names_the_largest)
+{
+    float logits[EXPERTS];
+    struct guess guesses[EXPERTS];
+    uint32_t expert[EXPERTS];
+    double weight[EXPERTS];
+    seed = 6;
+    for (uint32_t round = 0; round < 500; round++) {
+        uint32_t experts = 1 + round % EXPERTS, want = round % (EXPERTS + 4);
+        uint32_t expected = want < experts ? want : experts;
+        for (uint32_t i = 0; i < experts; i++)
+            logits[i] = floorf(uniform()); /* many ties */
+        ck_assert_uint_eq(predict(logits, experts, want, guesses), expected);
+        oracle(logits, experts, expected, false, expert, weight);
+        for (uint32_t i = 0; i < expected; i++) {
+            ck_assert_uint_eq(guesses[i].expert, expert[i]);
+            ck_assert_double_eq_tol(guesses[i].probability, weight[i], 1e-6);
+        }
+    }
+    static const float damaged[] = {NAN, 1, NAN, 2};
+    ck_assert_uint_eq(predict(damaged, 4, 4, guesses), 4);
+    ck_assert_uint_eq(guesses[0].expert, 3);
+    for (uint32_t i = 0; i < 4; i++)
+        ck_assert(isfinite(guesses[i].probability) && guesses[i].probability >= 0);
+}
+END_TEST
+
+static int by_tokens(const void *a, const void *b)
+{
+    const struct prefill_item *x = a, *y = b;
+    if (x->tokens != y->tokens)
+        return x->tokens > y->tokens ? -1 : 1;
+    return x->expert < y->expert ? -1 : x->expert > y->expert;
+}
+
+static int by_expert(const void *a, const void *b)
+{
+    const struct prefill_item *x = a, *y = b;
+    return x->expert < y->expert ? -1 : x->expert > y->expert;
+}
+
+START_TEST(prefill_orders_agree_with_qsort)
+{
+    static const struct {
+        const char *name;
+        int (*order)(const void *, const void *);
+    } table[] = {{"popularity", by_tokens}, {"index", by_expert}};
+    struct prefill_item items[300], expected[300];
+    seed = 7;
+    for (uint32_t round = 0; round < 400; round++) {
+        uint32_t count = round % 300;
+        for (uint32_t i = 0; i < count; i++)
+            items[i] =
+                (struct prefill_item){(i * 7919u + round) % 301u, (uint32_t)(uniform() + 8) % 6};
+        memcpy(expected, items, sizeof items);
+        qsort(expected, count, sizeof *expected, table[round % 2].order);
+        prefill_order_find(table[round % 2].name)(items, count);
+        ck_assert_int_eq(memcmp(items, expected, count * sizeof *items), 0);
+    }
+    ck_assert(prefill_order_find("random") == NULL);
+}
+END_TEST
+
+START_TEST(prefetch_limit)
+{
+    const struct prefetch_state good = {.prefetches_max = 4,
+                                        .layer_now = 3,
+                                        .layer_guess = 4,
+                                        .layers = 8,
+                                        .probability = 0.4f,
+                                        .victim_heat = 0.1f};
+    struct prefetch_state s = good;
+    struct prefetch_limit idle;
+    ck_assert(prefetch_limit_init(&idle, "idle"));
+    ck_assert(prefetch_limit_allows(&idle, &s));
+    s.demands_open = 1; /* queued behind it */
+    ck_assert(prefetch_limit_allows(&idle, &s));
+    s = good;
+    s.prefetches_open = 4;
+    ck_assert(!prefetch_limit_allows(&idle, &s));
+    s = good;
+    s.needs_eviction = true;
+    ck_assert(prefetch_limit_allows(&idle, &s));
+    s.victim_heat = 0.4f;
+    ck_assert(!prefetch_limit_allows(&idle, &s));
+    s.victim_heat = 0;
+    s.probability = 0.19f; /* not worth it, whatever leaves */
+    ck_assert(!prefetch_limit_allows(&idle, &s));
+    for (size_t i = 0; i < 3; i++) { /* what a layer hides of a read, and what a guess must be */
+        static const struct {
+            double layer_ns;
+            float too_low, enough;
+        } of[] = {{2000, 0.19f, 0.21f}, {500, 0.39f, 0.41f}, {10, 0.79f, 0.81f}};
+        prefetch_limit_layer(&idle, of[i].layer_ns, 1000, 8);
+        s.probability = of[i].too_low;
+        ck_assert(!prefetch_limit_allows(&idle, &s));
+        s.probability = of[i].enough;
+        ck_assert(prefetch_limit_allows(&idle, &s));
+    }
+    s.probability = 0.19f;
+    s.needs_eviction = false;
+    ck_assert(prefetch_limit_allows(&idle, &s));
+    s = good;
+    s.layer_guess = 3; /* the layer that runs now */
+    ck_assert(!prefetch_limit_allows(&idle, &s));
+    s.layer_guess = 2; /* has passed */
+    ck_assert(!prefetch_limit_allows(&idle, &s));
+    s.layer_now = 7;
+    s.layer_guess = 0; /* of the next token */
+    ck_assert(prefetch_limit_allows(&idle, &s));
+}
+END_TEST
+
+START_TEST(lossless_precision)
+{
+    struct precision p = {.rule = PRECISION_FATE};
+    ck_assert(precision_named("lossless", &p.rule));
+    ck_assert(!precision_named("lossy", &p.rule));
+    for (int r = 0; r < 4; r++) {
+        struct precision_choice choice;
+        precision_choose(&p, &(struct precision_input){.weight_before = (float)r / 3}, &choice);
+        ck_assert_int_eq(choice.need, NEED_HIGH);
+        ck_assert_int_eq(choice.ask, TIER_NATIVE);
+        ck_assert_uint_eq(choice.accept_count, 1);
+        ck_assert_int_eq(choice.accept[0], TIER_NATIVE);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("policy");
+    TCase *c = tcase_create("policy");
+    tcase_add_test(c, routing_agrees_with_double);
+    tcase_add_test(c, routing_ties_go_to_the_lower_index);
+    tcase_add_test(c, routing_of_odd_rows);
+    tcase_add_test(c, prediction_names_the_largest);
+    tcase_add_test(c, prefill_orders_agree_with_qsort);
+    tcase_add_test(c, prefetch_limit);
+    tcase_add_test(c, lossless_precision);
+    suite_add_tcase(s, c);
+    SRunner *runner = srunner_create(s);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

@@ -1,0 +1,439 @@
+/* Predictions, limits and precision against their definitions. */
+#include <check.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/bytes.h"
+#include "lib/policy/access/precision.h"
+#include "lib/policy/access/prefill.h"
+#include "lib/policy/access/routing.h"
+#include "lib/policy/prediction/prediction.h"
+#include "lib/policy/prediction/prefetch.h"
+#include "lib/policy/residency/residency.h"
+#include "lib/tensor/tier.h"
+
+#define EXPERTS 32u
+
+static uint64_t seed;
+
+static uint32_t below(uint32_t n)
+{
+    seed = seed * 6364136223846793005ull + 1442695040888963407ull;
+    return (uint32_t)((seed >> 33) % n);
+}
+
+/* ---- predictions ---- */
+
+static int descending(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? 1 : x > y ? -1 : 0;
+}
+
+/* The 75th percentile as it is taught: rank 0.75 (n - 1) of the ascending values, interpolated. */
+static double percentile75(const double *weights, uint32_t n)
+{
+    double sorted[EXPERTS];
+    memcpy(sorted, weights, n * sizeof *sorted);
+    qsort(sorted, n, sizeof *sorted, descending);
+    double at = 0.75 * (n - 1);
+    uint32_t low = (uint32_t)floor(at), high = (uint32_t)ceil(at);
+    double a = sorted[n - 1 - low], b = sorted[n - 1 - high];
+    return a + (at - low) * (b - a);
+}
+
+START_TEST(fate_names_what_is_above_the_percentile)
+{
+    const struct prediction *p = prediction_named("fate");
+    ck_assert(p->lists && p->source == PREDICT_LOGITS);
+    seed = 3;
+    for (uint32_t round = 0; round < 2000; round++) {
+        uint32_t n = 2 + below(EXPERTS - 1), k = 1 + below(n < 4 ? n : 4);
+        float logits[EXPERTS];
+        double weight[EXPERTS], sum = 0;
+        struct guess guess[EXPERTS];
+        for (uint32_t i = 0; i < n; i++) {
+            logits[i] = (float)below(100000) / 20000;
+            sum += weight[i] = exp((double)logits[i]);
+        }
+        for (uint32_t i = 0; i < n; i++)
+            weight[i] /= sum;
+        double line = percentile75(weight, n);
+        uint32_t above = 0;
+        for (uint32_t i = 0; i < n; i++)
+            above += weight[i] > line * (1 + 1e-6);
+        uint32_t want = above > k ? above : k;
+        struct prediction_input in = {.experts = n, .top_k = k, .want = n, .logits = logits};
+        uint32_t got = prediction_run(p, &in, guess);
+        ck_assert_uint_eq(got, want);
+        for (uint32_t i = 0; i < got; i++) {
+            ck_assert_double_eq_tol(guess[i].probability, weight[guess[i].expert], 1e-5);
+            if (i > 0)
+                ck_assert_float_ge(guess[i - 1].probability, guess[i].probability);
+            if (i < above)
+                ck_assert(weight[guess[i].expert] > line);
+        }
+        in.want = 1;
+        ck_assert_uint_eq(prediction_run(p, &in, guess), 1);
+        in.logits = NULL;
+        ck_assert_uint_eq(prediction_run(p, &in, guess), 0);
+    }
+}
+END_TEST
+
+struct tables {
+    uint16_t prev1[3][8][8];
+    uint32_t first[3 * 64 + 1];
+    struct path_cell cells[3 * 512];
+    uint32_t pair[3][8][8][8];
+    float frequency[3][8];
+};
+
+static void random_tables(struct tables *t, uint32_t sparse)
+{
+    uint32_t n = 0;
+    for (uint32_t l = 0; l < 3; l++)
+        for (uint32_t a = 0; a < 8; a++) {
+            t->frequency[l][a] = (float)below(100) / 100;
+            for (uint32_t b = 0; b < 8; b++) {
+                t->prev1[l][a][b] = (uint16_t)(below(4) ? below(50) : 0);
+                t->first[(l * 8 + a) * 8 + b] = n;
+                for (uint32_t c = 0; c < 8; c++) {
+                    t->pair[l][a][b][c] = l > 1 && below(sparse) == 0 ? 1 + below(9) : 0;
+                    if (t->pair[l][a][b][c])
+                        t->cells[n++] =
+                            (struct path_cell){(uint16_t)c, (uint16_t)t->pair[l][a][b][c]};
+                }
+            }
+        }
+    t->first[3 * 64] = n;
+}
+
+/* The definition: sums over what was chosen; where they know nothing, the next coarser statistics.
+ */
+static void score_of(const struct tables *t, const char *name, uint32_t layer, const uint16_t *one,
+                     const uint16_t *two, double score[8])
+{
+    double paths = 0, pairs = 0, path[8] = {0}, pair[8] = {0};
+    for (uint32_t c = 0; c < 8; c++)
+        for (uint32_t i = 0; i < 2; i++) {
+            paths += layer > 0 ? t->prev1[layer][one[i]][c] : 0;
+            path[c] += layer > 0 ? t->prev1[layer][one[i]][c] : 0;
+            for (uint32_t j = 0; j < 2; j++) {
+                pairs += t->pair[layer][two[j]][one[i]][c];
+                pair[c] += t->pair[layer][two[j]][one[i]][c];
+            }
+        }
+    for (uint32_t c = 0; c < 8; c++) {
+        if (strcmp(name, "frequency") == 0)
+            score[c] = (double)t->frequency[layer][c];
+        else if (strcmp(name, "path1") == 0)
+            score[c] = path[c];
+        else
+            score[c] = pairs > 0 ? pair[c] : paths > 0 ? path[c] : (double)t->frequency[layer][c];
+    }
+}
+
+START_TEST(counted_predictions)
+{
+    static const char *const names[] = {"path1", "path2", "frequency"};
+    static struct tables t;
+    const struct prediction *p = prediction_named(names[_i]);
+    seed = 7;
+    for (uint32_t round = 0; round < 3000; round++) {
+        struct guess guess[8];
+        float scratch[8];
+        uint16_t one[2] = {(uint16_t)below(8), (uint16_t)below(8)};
+        uint16_t two[2] = {(uint16_t)below(8), (uint16_t)below(8)};
+        double score[8], sum = 0;
+        random_tables(&t, round % 2 ? 3 : 400);
+        if (round % 5 == 0)
+            memset(t.prev1, 0, sizeof t.prev1);
+        struct path_tables tables = {3, 8, &t.prev1[0][0][0], t.first, t.cells, &t.frequency[0][0]};
+        struct prediction_input in = {.layer = round % 3,
+                                      .experts = 8,
+                                      .top_k = 2,
+                                      .want = 1 + below(8),
+                                      .chosen1 = one,
+                                      .chosen1_count = 2,
+                                      .chosen2 = two,
+                                      .chosen2_count = 2,
+                                      .tables = &tables,
+                                      .scratch = scratch};
+        score_of(&t, names[_i], in.layer, one, two, score);
+        uint32_t n = prediction_run(p, &in, guess), positive = 0;
+        for (uint32_t c = 0; c < 8; c++) {
+            sum += score[c];
+            positive += score[c] > 0;
+        }
+        ck_assert_uint_eq(n, positive < in.want ? positive : in.want);
+        bool taken[8] = {false};
+        for (uint32_t i = 0; i < n; i++) { /* each is the best that is left, lower index first */
+            uint32_t best = 8;
+            for (uint32_t c = 0; c < 8; c++)
+                if (!taken[c] && (best == 8 || score[c] > score[best]))
+                    best = c;
+            ck_assert_uint_eq(guess[i].expert, best);
+            ck_assert_double_eq_tol(guess[i].probability, fmin(1, 2 * score[best] / sum), 1e-5);
+            taken[best] = true;
+        }
+        in.tables = NULL;
+        ck_assert_uint_eq(prediction_run(p, &in, guess), 0);
+    }
+}
+END_TEST
+
+START_TEST(names_and_layers)
+{
+    struct guess guess[8];
+    struct prediction_input in = {.experts = 8, .top_k = 2, .want = 8};
+    ck_assert_ptr_null(prediction_named("oracle"));
+    ck_assert_uint_eq(prediction_run(prediction_named("layer"), &in, guess), 8);
+    for (uint32_t i = 0; i < 8; i++)
+        ck_assert_uint_eq(guess[i].expert, i);
+    ck_assert_uint_eq(prediction_run(prediction_named("none"), &in, guess), 0);
+}
+END_TEST
+
+/* A share of the router's softmax is not yet the chance of a use: top_k are used. */
+START_TEST(chances)
+{
+    static const struct {
+        const char *prediction;
+        float probability, chance;
+    } t[] = {{"next-layer", 0.05f, 0.4f},
+             {"next-layer", 0.2f, 1},
+             {"fate", 0.01f, 0.08f},
+             {"path1", 0.05f, 0.05f},
+             {"frequency", 0.5f, 0.5f},
+             {"layer", 1, 1},
+             {"path2", 300, 1}}; /* tokens of a chunk */
+    for (uint32_t i = 0; i < ARRAY_LEN(t); i++)
+        ck_assert_float_eq_tol(
+            prediction_chance(prediction_named(t[i].prediction), t[i].probability, 8), t[i].chance,
+            1e-6f);
+}
+END_TEST
+
+/* ---- limits ---- */
+
+static struct prefetch_state calm(void)
+{
+    return (struct prefetch_state){.prefetches_max = 8,
+                                   .layer_now = 2,
+                                   .layer_guess = 3,
+                                   .layers = 8,
+                                   .probability = 0.5f,
+                                   .needs_eviction = true,
+                                   .victim_heat = 0.1f};
+}
+
+START_TEST(limits_differ_as_they_should)
+{
+    /* which of these circumstances each limit accepts: calm, a hot victim, a prefetch open, two
+     * layers ahead, a demand open, a full queue */
+    static const struct {
+        const char *name;
+        const char *accepts;
+    } table[] = {{"none", "------"},  {"idle", "y-yyy-"},         {"demand-first", "yyyy--"},
+                 {"all", "yyyyy-"},   {"until-router", "yy----"}, {"auto", "y-yyy-"},
+                 {"credit", "------"}};
+    for (uint32_t i = 0; i < ARRAY_LEN(table); i++) {
+        struct prefetch_limit l;
+        ck_assert(prefetch_limit_init(&l, table[i].name));
+        for (uint32_t n = 0; n < 6; n++) {
+            struct prefetch_state s = calm();
+            s.victim_heat = n == 1 ? 0.9f : s.victim_heat;
+            s.prefetches_open = n == 2 ? 1 : n == 5 ? 8 : 0;
+            s.layer_guess = n == 3 ? 4 : 3;
+            s.demands_open = n == 4;
+            ck_assert_msg(prefetch_limit_allows(&l, &s) == (table[i].accepts[n] == 'y'), "%s, %u",
+                          table[i].name, n);
+        }
+    }
+    struct prefetch_limit l;
+    ck_assert(!prefetch_limit_init(&l, "some"));
+}
+END_TEST
+
+/* n loads per layer in the long run, n below one too, and never more saved up than max(n, top_k).
+ */
+START_TEST(credit_adds_up)
+{
+    static const double n[] = {0.25, 0.7, 1, 2.5, 6};
+    struct prefetch_limit l;
+    struct prefetch_state s = calm();
+    uint32_t sent = 0;
+    prefetch_limit_init(&l, "credit");
+    for (uint32_t layer = 0; layer < 1000; layer++) {
+        prefetch_limit_layer(&l, n[_i] * 1e6, 1e6, 4);
+        while (prefetch_limit_allows(&l, &s)) {
+            prefetch_limit_sent(&l);
+            sent++;
+        }
+    }
+    ck_assert_double_eq_tol(sent, 1000 * n[_i], 2);
+    for (uint32_t layer = 0; layer < 100; layer++)
+        prefetch_limit_layer(&l, n[_i] * 1e6, 1e6, 4);
+    for (sent = 0; prefetch_limit_allows(&l, &s); sent++)
+        prefetch_limit_sent(&l);
+    ck_assert_uint_eq(sent, n[_i] > 4 ? (uint32_t)n[_i] : 4);
+    prefetch_limit_layer(&l, 1e6, 0, 4); /* not measured yet */
+    ck_assert(!prefetch_limit_allows(&l, &s));
+}
+END_TEST
+
+START_TEST(auto_keeps_what_pays)
+{
+    static const double gain[] = {0.8, 0.99, 1.3}; /* time with prefetch, relative */
+    struct prefetch_limit l;
+    struct prefetch_state s = calm();
+    uint32_t on = 0, tokens = 10 * (2 * PREFETCH_TRIAL + PREFETCH_KEEP);
+    prefetch_limit_init(&l, "auto");
+    for (uint32_t i = 0; i < tokens; i++) {
+        bool now = prefetch_limit_allows(&l, &s);
+        on += now;
+        prefetch_limit_token(&l, 1e6 * (now ? gain[_i] : 1));
+    }
+    uint32_t kept = 10 * (PREFETCH_TRIAL + (_i == 0 ? PREFETCH_KEEP : 0));
+    ck_assert_uint_eq(on, kept);
+}
+END_TEST
+
+/* ---- precision ---- */
+
+static struct precision_choice choose(struct precision p, struct precision_input in)
+{
+    struct precision_choice c;
+    precision_choose(&p, &in, &c);
+    return c;
+}
+
+START_TEST(hobbit_precision)
+{
+    struct precision p = {PRECISION_HOBBIT, TIER_NATIVE, TIER_INT4, 0.6f, 0.9f, 0, false};
+    static const float weights[] = {0.5f, 0.25f, 0.2f, 0.05f};
+    static const enum precision_need needs[] = {NEED_HIGH, NEED_HIGH, NEED_LOW, NEED_SKIP};
+    for (uint32_t r = 0; r < 4; r++) {
+        float before = precision_before(weights, 4, r);
+        struct precision_choice c = choose(p, (struct precision_input){.weight_before = before});
+        ck_assert_int_eq(c.need, needs[r]);
+        ck_assert_uint_eq(c.accept_count, r < 2 ? 1 : 2);
+        ck_assert_int_eq(c.accept[0], TIER_NATIVE);
+        if (r >= 2)
+            ck_assert_int_eq(c.accept[1], TIER_INT4);
+        if (c.need != NEED_SKIP)
+            ck_assert_int_eq(c.ask, r < 2 ? TIER_NATIVE : TIER_INT4);
+    }
+    p.t1 = p.t2 = 0; /* rank 0 stays high whatever the thresholds */
+    ck_assert_int_eq(choose(p, (struct precision_input){0}).need, NEED_HIGH);
+    ck_assert_int_eq(choose(p, (struct precision_input){.weight_before = 0.01f}).need, NEED_SKIP);
+    ck_assert_float_eq(precision_before(weights, 4, 0), 0);
+    static const float odd[] = {2, 1, 1}; /* not normalised */
+    ck_assert_float_eq_tol(precision_before(odd, 3, 2), 0.75f, 1e-6f);
+    ck_assert_uint_eq(precision_tiers(&p, 0xf), 1u << TIER_NATIVE | 1u << TIER_INT4);
+}
+END_TEST
+
+START_TEST(fate_precision)
+{
+    struct precision p = {PRECISION_FATE, TIER_INT4, TIER_INT2, 0, 0, 0.25f, false};
+    uint32_t low = 0;
+    for (uint32_t i = 0; i < 16; i++) {
+        struct precision_choice c =
+            choose(p, (struct precision_input){.prefill = true, .popularity = (float)i / 16});
+        low += c.ask == TIER_INT2;
+        ck_assert_int_eq(c.ask == TIER_INT2, i >= 12);
+        ck_assert_int_eq(c.accept[0], TIER_INT4);
+    }
+    ck_assert_uint_eq(low, 4);
+    struct precision_input in = {.popularity = 0.99f};
+    ck_assert_int_eq(choose(p, in).ask, TIER_INT4);
+    p.slow_drive = true;
+    ck_assert_int_eq(choose(p, in).ask, TIER_INT2);
+    in.predicted = true;
+    ck_assert_int_eq(choose(p, in).ask, TIER_INT4);
+}
+END_TEST
+
+START_TEST(fixed_widths)
+{
+    struct precision p = {.rule = PRECISION_EDGEMOE};
+    for (enum tier t = TIER_NATIVE; t < TIER__COUNT; t++) {
+        struct precision_choice c = choose(p, (struct precision_input){.width = t});
+        ck_assert_int_eq(c.ask, t);
+        ck_assert_uint_eq(c.accept_count, 1);
+        ck_assert_int_eq(c.accept[0], t);
+        ck_assert_int_eq(c.need, NEED_HIGH);
+    }
+    p.rule = PRECISION_UNIFORM_INT4;
+    ck_assert_int_eq(choose(p, (struct precision_input){0}).ask, TIER_INT4);
+    ck_assert_uint_eq(precision_tiers(&p, 0xf), 1u << TIER_INT4);
+}
+END_TEST
+
+/* ---- masked routing ---- */
+
+START_TEST(masked_routing)
+{
+    float logits[EXPERTS], scratch[EXPERTS];
+    uint8_t allowed[EXPERTS];
+    struct route exact[8], masked[8];
+    seed = 5;
+    for (uint32_t round = 0; round < 2000; round++) {
+        uint32_t set = 0, k = 1 + below(8);
+        double sum = 0, chosen = 0;
+        for (uint32_t e = 0; e < EXPERTS; e++) {
+            logits[e] = (float)below(1000000) / 50000 - 10;
+            set += allowed[e] = round % 4 == 0 || below(3) == 0;
+            sum += allowed[e] ? exp((double)logits[e]) : 0;
+        }
+        uint32_t n = routing_masked(logits, allowed, EXPERTS, k, round % 2, scratch, masked);
+        ck_assert_uint_eq(n, set < k ? set : k);
+        if (set == EXPERTS) { /* the very bits */
+            routing_exact(logits, EXPERTS, k, round % 2, scratch, exact);
+            ck_assert_mem_eq(exact, masked, k * sizeof *exact);
+        }
+        bool taken[EXPERTS] = {false};
+        for (uint32_t r = 0; r < n; r++) {
+            uint32_t best = EXPERTS;
+            for (uint32_t e = 0; e < EXPERTS; e++)
+                if (allowed[e] && !taken[e] && (best == EXPERTS || logits[e] > logits[best]))
+                    best = e;
+            ck_assert_uint_eq(masked[r].expert, best);
+            taken[best] = true;
+            chosen += exp((double)logits[best]) / sum;
+        }
+        for (uint32_t r = 0; r < n; r++) {
+            double weight = exp((double)logits[masked[r].expert]) / sum / (round % 2 ? chosen : 1);
+            ck_assert_double_eq_tol(masked[r].weight, weight, 1e-5);
+        }
+    }
+    memset(allowed, 0, sizeof allowed);
+    ck_assert_uint_eq(routing_masked(logits, allowed, EXPERTS, 4, true, scratch, masked), 0);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("guesses");
+    TCase *c = tcase_create("guesses");
+    tcase_add_test(c, fate_names_what_is_above_the_percentile);
+    tcase_add_loop_test(c, counted_predictions, 0, 3);
+    tcase_add_test(c, names_and_layers);
+    tcase_add_test(c, chances);
+    tcase_add_test(c, limits_differ_as_they_should);
+    tcase_add_loop_test(c, credit_adds_up, 0, 5);
+    tcase_add_loop_test(c, auto_keeps_what_pays, 0, 3);
+    tcase_add_test(c, hobbit_precision);
+    tcase_add_test(c, fate_precision);
+    tcase_add_test(c, fixed_widths);
+    tcase_add_test(c, masked_routing);
+    suite_add_tcase(s, c);
+    SRunner *sr = srunner_create(s);
+    srunner_run_all(sr, CK_NORMAL);
+    int failed = srunner_ntests_failed(sr);
+    srunner_free(sr);
+    return failed == 0 ? 0 : 1;
+}

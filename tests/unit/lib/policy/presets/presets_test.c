@@ -1,0 +1,340 @@
+/* Systems, knobs, and the swapping of virtual experts. */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/bytes.h"
+#include "lib/policy/access/swap.h"
+#include "lib/policy/presets/presets.h"
+#include "lib/tensor/tier.h"
+
+/* ---- knobs ---- */
+
+START_TEST(every_system_resolves)
+{
+    struct knobs k;
+    struct error error;
+    const struct system_preset *s = system_at((uint32_t)_i);
+    ck_assert_int_eq(knobs_resolve(s->name, NULL, NULL, &k, &error), 0);
+    ck_assert_uint_eq(k.system, (uint32_t)_i);
+    ck_assert_uint_eq(system_find(s->name), (uint32_t)_i);
+    ck_assert_ptr_nonnull(strstr(system_names(), s->name));
+    ck_assert_ptr_nonnull(prediction_named(k.prediction));
+    struct prefetch_limit limit;
+    ck_assert(prefetch_limit_init(&limit, k.limit));
+    ck_assert(prefill_order_find(k.prefill_order) != NULL);
+
+    /* Written out and read back it is the same. */
+    char text[2048];
+    struct knobs back;
+    knobs_text(&k, text, sizeof text);
+    ck_assert_int_eq(knobs_resolve(s->name, NULL, text, &back, &error), 0);
+    char again[2048];
+    ck_assert_str_eq(knobs_text(&back, again, sizeof again), text);
+
+    /* Its residency can be made. */
+    static const uint64_t bytes[TIER__COUNT] = {800, 400, 200, 100};
+    struct precision p;
+    ck_assert_int_eq(knobs_precision(&k, 0xf, bytes, &p, &error), 0);
+    struct residency_config c = {
+        .layers = 4, .experts = 8, .top_k = 2, .tiers = 4, .tier_bytes = {800, 400, 200, 100}};
+    knobs_residency(&k, &p, 0xf, &c);
+    struct residency *r = residency_create(&c);
+    ck_assert_ptr_nonnull(r);
+    residency_destroy(r);
+}
+END_TEST
+
+START_TEST(presets_overrides_and_plans)
+{
+    struct knobs k;
+    struct error error;
+    ck_assert_int_eq(knobs_resolve("hobbit", "t1=0.5,t2=0.8", " t2=0.7 , eviction=lru", &k, &error),
+                     0);
+    ck_assert_str_eq(k.eviction, "lru");
+    ck_assert_str_eq(k.allocation, "tiers");
+    ck_assert_double_eq(k.t1, 0.5);
+    ck_assert_double_eq(k.t2, 0.7);
+    ck_assert_double_eq_tol(k.w_lru + k.w_lfu + k.w_lhu + k.w_fld, 1, 1e-12);
+    ck_assert(knobs_lossy(&k));
+    ck_assert(!knobs_need_plan(&k));
+    ck_assert_int_eq(knobs_resolve("edgemoe", NULL, NULL, &k, &error), 0);
+    ck_assert(knobs_need_plan(&k) && knobs_lossy(&k));
+    ck_assert_int_eq(knobs_resolve("default", NULL, "", &k, &error), 0);
+    ck_assert(!knobs_need_plan(&k) && !knobs_lossy(&k));
+    ck_assert_int_eq(knobs_resolve("hobbit", NULL, "w_lru=1,w_lfu=1,w_lhu=0,w_fld=0", &k, &error),
+                     0);
+    ck_assert_double_eq(k.w_lru, 0.5);
+}
+END_TEST
+
+static const struct {
+    const char *system, *overrides, *says;
+} refused[] = {
+    {"best", NULL, "'best' is not one of default|"},
+    {"lod", "eviction=belady", "eviction: 'belady' is not one of lru|"},
+    {"lod", "eviction=l", "eviction: 'l'"},
+    {"lod", "eviction=lru|lfu", "eviction"},
+    {"lod", "eviction=", "eviction"},
+    {"lod", "colour=red", "no policy knob 'colour'"},
+    {"lod", "t1=2", "t1: '2' is not a number from 0 to 1"},
+    {"lod", "t1=nan", "t1"},
+    {"lod", "ahead=-1", "ahead: '-1' is not a whole number"},
+    {"lod", "ahead=5", "ahead"},
+    {"lod", "fld_next=yes", "fld_next: 'yes' is not one of on|off"},
+    {"lod", "eviction", "'eviction' is not name=value"},
+    {"hobbit", "t1=0.95", "t1 = 0.95 is above t2 = 0.9"},
+    {"hobbit", "w_lru=0,w_lfu=0,w_lhu=0,w_fld=0", "all 0"},
+    {"lod", "routing=masked", "routing=masked does not go with mask=none"},
+    {"lod",
+     "eviction=aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+     "aaaaaaaaaaaaaaaaaaaaaaaaaa",
+     "too long"},
+};
+
+START_TEST(refusals)
+{
+    struct knobs k;
+    struct error error;
+    ck_assert_int_eq(knobs_resolve(refused[_i].system, NULL, refused[_i].overrides, &k, &error),
+                     -1);
+    ck_assert_int_eq(error.code, ERR_BAD_INPUT);
+    ck_assert_msg(strstr(error.text, refused[_i].says) != NULL, "%s", error.text);
+}
+END_TEST
+
+START_TEST(a_bad_list_changes_nothing)
+{
+    struct knobs k, before;
+    struct error error;
+    ck_assert_int_eq(knobs_resolve("lod", NULL, NULL, &k, &error), 0);
+    before = k;
+    ck_assert_int_eq(knobs_apply(&k, "eviction=arc,t1=7", &error), -1);
+    ck_assert_mem_eq(&k, &before, sizeof k);
+}
+END_TEST
+
+START_TEST(tiers_are_found)
+{
+    struct knobs k;
+    struct error error;
+    struct precision p;
+    ck_assert_int_eq(knobs_resolve("hobbit", NULL, NULL, &k, &error), 0);
+    /* f16: a quarter is int4. */
+    ck_assert_int_eq(knobs_precision(&k, 0xf, (const uint64_t[]){1600, 800, 400, 200}, &p, &error),
+                     0);
+    ck_assert_int_eq(p.high, TIER_NATIVE);
+    ck_assert_int_eq(p.low, TIER_INT4);
+    /* q8_0: a quarter is int2. */
+    ck_assert_int_eq(knobs_precision(&k, 0xf, (const uint64_t[]){850, 800, 420, 210}, &p, &error),
+                     0);
+    ck_assert_int_eq(p.low, TIER_INT2);
+    /* A store without the native tier. */
+    ck_assert_int_eq(knobs_precision(&k, 0xa, (const uint64_t[]){0, 800, 0, 210}, &p, &error), 0);
+    ck_assert_int_eq(p.high, TIER_INT8);
+    ck_assert_int_eq(p.low, TIER_INT2);
+    ck_assert_int_eq(knobs_precision(&k, 1, (const uint64_t[]){800, 0, 0, 0}, &p, &error), -1);
+    ck_assert_ptr_nonnull(strstr(error.text, "two tiers"));
+    ck_assert_int_eq(knobs_resolve("fate", NULL, NULL, &k, &error), 0);
+    ck_assert_int_eq(knobs_precision(&k, 0x7, (const uint64_t[]){8, 4, 2, 0}, &p, &error), -1);
+    ck_assert_ptr_nonnull(strstr(error.text, "int2"));
+    ck_assert_int_eq(knobs_resolve("fate", NULL, "high=int2,low=int4", &k, &error), 0);
+    ck_assert_int_eq(knobs_precision(&k, 0xf, (const uint64_t[]){8, 4, 2, 1}, &p, &error), -1);
+    /* Shares are counted in the tier that is asked for. */
+    struct residency_config c = {0};
+    ck_assert_int_eq(knobs_resolve("fate", NULL, NULL, &k, &error), 0);
+    ck_assert_int_eq(knobs_precision(&k, 0xd, (const uint64_t[]){8, 0, 2, 1}, &p, &error), 0);
+    knobs_residency(&k, &p, 0xd, &c);
+    ck_assert_uint_eq(c.high_tier, 1);
+    ck_assert_uint_eq(c.low_tier, 2);
+}
+END_TEST
+
+/* ---- swapping ---- */
+
+#define LAYERS  4u
+#define EXPERTS 12u
+#define KEEP    5u
+
+static struct swap *make_swap(uint32_t interval, bool amortise, const float *norm)
+{
+    static const uint32_t keep[LAYERS] = {KEEP, KEEP, KEEP, KEEP};
+    struct swap_config c = {.layers = LAYERS,
+                            .experts = EXPERTS,
+                            .top_k = 2,
+                            .keep = keep,
+                            .norm = norm,
+                            .interval = interval,
+                            .amortise = amortise};
+    return swap_create(&c);
+}
+
+static uint32_t serving(const struct swap *s, uint32_t layer)
+{
+    uint32_t n = 0;
+    for (uint32_t e = 0; e < EXPERTS; e++)
+        n += swap_serving(s, layer)[e] != 0;
+    return n;
+}
+
+/* After the pairs of a plan, the set is the KEEP most important of the window: by sorting. */
+START_TEST(sets_follow_importance)
+{
+    float norm[LAYERS * EXPERTS];
+    uint64_t seed = 17;
+    for (uint32_t i = 0; i < LAYERS * EXPERTS; i++)
+        norm[i] = 1 + (float)(i * 7 % 5);
+    struct swap *s = make_swap(8, false, norm);
+    double sum[LAYERS][EXPERTS] = {{0}};
+    for (uint32_t token = 1; token <= 400; token++) {
+        for (uint32_t l = 0; l < LAYERS; l++)
+            for (uint32_t i = 0; i < 2; i++) {
+                seed = seed * 6364136223846793005ull + 1442695040888963407ull;
+                uint32_t e = (uint32_t)((seed >> 33) % EXPERTS);
+                float value = (float)((seed >> 40) % 64) / 16;
+                swap_choice(s, l, e, value);
+                sum[l][e] += (double)(value * norm[l * EXPERTS + e]);
+            }
+        struct swap_pair pair;
+        ck_assert(!swap_next(s, &pair)); /* nothing is due between plans */
+        swap_tokens(s, 1);
+        if (token % 8 != 0)
+            continue;
+        while (swap_next(s, &pair)) {
+            ck_assert(!swap_serving(s, pair.layer)[pair.in]);
+            ck_assert(swap_serving(s, pair.layer)[pair.out]);
+            ck_assert(sum[pair.layer][pair.in] > sum[pair.layer][pair.out]);
+            struct swap_pair none;
+            ck_assert(!swap_next(s, &none)); /* one at a time */
+            swap_done(s);
+        }
+        for (uint32_t l = 0; l < LAYERS; l++) {
+            ck_assert_uint_eq(serving(s, l), KEEP);
+            double least = 1e9, most = -1;
+            for (uint32_t e = 0; e < EXPERTS; e++) {
+                if (swap_serving(s, l)[e])
+                    least = sum[l][e] < least ? sum[l][e] : least;
+                else
+                    most = sum[l][e] > most ? sum[l][e] : most;
+                ck_assert_float_eq(swap_importance(s, l, e), 0);
+            }
+            ck_assert(least >= most - 1e-6);
+        }
+        memset(sum, 0, sizeof sum);
+    }
+    ck_assert_uint_gt(swap_pairs_done(s), 100);
+    swap_destroy(s);
+}
+END_TEST
+
+/* Amortised: layer l's pairs come in its own part of the interval, and none in the first. */
+START_TEST(updates_are_spread)
+{
+    struct swap *s = make_swap(40, true, NULL);
+    for (uint32_t token = 0; token < 400; token++) {
+        struct swap_pair pair;
+        while (swap_next(s, &pair)) {
+            ck_assert_uint_ge(token, 40);
+            ck_assert_uint_eq(pair.layer, token % 40 / 10);
+            swap_done(s);
+        }
+        for (uint32_t l = 0; l < LAYERS; l++) /* what serves loses, what does not wins */
+            for (uint32_t e = 0; e < EXPERTS; e++)
+                if (!swap_serving(s, l)[e])
+                    swap_choice(s, l, e, 1);
+        swap_tokens(s, 1);
+    }
+    ck_assert_uint_gt(swap_pairs_done(s), 9 * LAYERS);
+    swap_destroy(s);
+}
+END_TEST
+
+/* Of a window's mean importance M per expert, a newcomer that is ahead by less than margin * M
+ * stays out, one that is ahead by more comes in, and the pairs after a refused one are not looked
+ * at. */
+START_TEST(small_gains_are_left)
+{
+    static const uint32_t keep[1] = {2};
+    struct swap_config c = {
+        .layers = 1, .experts = 6, .top_k = 1, .keep = keep, .interval = 1, .margin = 1};
+    static const float ahead_by_less[] = {2, 1, 2.9f, 2.1f, 0, 0}; /* M = 1.33 */
+    static const float one_is_worth_it[] = {2, 1, 2.4f, 2.3f, 0.3f, 0};
+    struct swap_pair pair;
+    struct swap *s = swap_create(&c); /* serves 0 and 1 */
+    for (uint32_t e = 0; e < 6; e++)
+        swap_choice(s, 0, e, ahead_by_less[e]);
+    swap_choice(s, 0, 1, 0.7f); /* 1.7: 2.9 is ahead of it by 1.2, M = 1.45 */
+    swap_tokens(s, 1);
+    ck_assert(!swap_next(s, &pair));
+    for (uint32_t e = 0; e < 6; e++)
+        swap_choice(s, 0, e, one_is_worth_it[e]); /* M = 1.33: 2.4 - 1 is worth it, 2.3 - 2 not */
+    swap_tokens(s, 1);
+    ck_assert(swap_next(s, &pair));
+    ck_assert_uint_eq(pair.in, 2);
+    ck_assert_uint_eq(pair.out, 1);
+    swap_done(s);
+    ck_assert(!swap_next(s, &pair));
+    ck_assert(swap_serving(s, 0)[0] && swap_serving(s, 0)[2]);
+    swap_destroy(s);
+    c.margin = -1;
+    ck_assert_ptr_null(swap_create(&c));
+}
+END_TEST
+
+START_TEST(pairs_given_up)
+{
+    struct swap *s = make_swap(1, false, NULL);
+    uint8_t set[EXPERTS] = {0};
+    struct swap_pair pair;
+    memset(set + 4, 1, KEEP);
+    swap_set(s, 2, set);
+    swap_choice(s, 2, 0, 1);
+    swap_tokens(s, 1);
+    ck_assert(swap_next(s, &pair));
+    ck_assert_uint_eq(pair.layer, 2);
+    ck_assert_uint_eq(pair.in, 0);
+    swap_abandon(s);
+    ck_assert(!swap_serving(s, 2)[0]);
+    ck_assert(!swap_next(s, &pair));
+    swap_choice(s, 2, 1, 3);
+    swap_tokens(s, 1);
+    ck_assert(swap_next(s, &pair));
+    swap_choice(s, 2, 0, 3); /* planned anew while a pair is out */
+    swap_tokens(s, 1);
+    swap_done(s);
+    ck_assert(swap_serving(s, 2)[1]);
+    while (swap_next(s, &pair))
+        swap_done(s);
+    ck_assert_uint_eq(serving(s, 2), KEEP);
+    ck_assert(swap_serving(s, 2)[0]);
+    swap_choice(s, 1, 3, -1);
+    swap_choice(s, 1, 3, 0.0f / (float)swap_importance(s, 0, 0)); /* NaN from elsewhere */
+    ck_assert_float_eq(swap_importance(s, 1, 3), 0);
+    swap_destroy(s);
+    static const uint32_t small[LAYERS] = {1, 5, 5, 5};
+    struct swap_config c = {
+        .layers = LAYERS, .experts = EXPERTS, .top_k = 2, .keep = small, .interval = 1};
+    ck_assert_ptr_null(swap_create(&c));
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("systems");
+    TCase *c = tcase_create("systems");
+    tcase_add_loop_test(c, every_system_resolves, 0, (int)system_count());
+    tcase_add_test(c, presets_overrides_and_plans);
+    tcase_add_loop_test(c, refusals, 0, (int)ARRAY_LEN(refused));
+    tcase_add_test(c, a_bad_list_changes_nothing);
+    tcase_add_test(c, tiers_are_found);
+    tcase_add_test(c, sets_follow_importance);
+    tcase_add_test(c, updates_are_spread);
+    tcase_add_test(c, small_gains_are_left);
+    tcase_add_test(c, pairs_given_up);
+    suite_add_tcase(s, c);
+    SRunner *sr = srunner_create(s);
+    srunner_run_all(sr, CK_NORMAL);
+    int failed = srunner_ntests_failed(sr);
+    srunner_free(sr);
+    return failed == 0 ? 0 : 1;
+}

@@ -1,0 +1,436 @@
+/* Eviction "logits" against an oracle that keeps every level and every use, sums what it needs anew
+ * for every victim, and solves for the weights by elimination; and what holds of it in any case. */
+#include <check.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/bytes.h"
+#include "lib/policy/residency/residency.h"
+
+#define LAYERS  3u
+#define EXPERTS 20u /* more than a record of the use log has */
+#define PIECE   16u
+#define TOP_K   3u
+#define SLOTS   (LAYERS * EXPERTS)
+#define TOKENS  90u
+#define INPUTS  6
+#define GAP     128 /* tokens a new sequence counts as */
+#define FRESH   64
+
+static uint64_t seed;
+
+static double uniform(void) /* -1 .. 1 */
+{
+    seed = seed * 6364136223846793005ull + 1442695040888963407ull;
+    return (double)(seed >> 33) / (double)(1u << 30) - 1;
+}
+
+/* ---- a text, and how far it has come -------------------------------------------------------- */
+
+struct moment {
+    uint64_t clock;
+    uint32_t sequence, position;
+    uint8_t level[LAYERS][EXPERTS];
+    bool used[LAYERS][EXPERTS];
+    double above[LAYERS][EXPERTS]; /* nats */
+    double in[LAYERS][EXPERTS][INPUTS];
+};
+
+static struct moment text[TOKENS];
+static uint32_t token;                          /* that runs */
+static uint32_t heard[LAYERS], counted[LAYERS]; /* tokens whose logits, whose uses were told */
+static double weight[INPUTS], curvature[INPUTS][INPUTS], gradient[INPUTS];
+
+static int higher(const void *a, const void *b)
+{
+    float x = *(const float *)a, y = *(const float *)b;
+    return (x < y) - (x > y);
+}
+
+static void route(struct moment *m, uint32_t layer, const float *logits)
+{
+    float sorted[EXPERTS];
+    uint8_t level[EXPERTS];
+    memcpy(sorted, logits, sizeof sorted);
+    qsort(sorted, EXPERTS, sizeof *sorted, higher);
+    residency_logit_levels(logits, EXPERTS, level);
+    memcpy(m->level[layer], level, sizeof level);
+    uint32_t last = 0, next = UINT32_MAX; /* levels around the threshold */
+    for (uint32_t e = 0; e < EXPERTS; e++) {
+        m->used[layer][e] = logits[e] >= sorted[TOP_K - 1];
+        if (m->used[layer][e] && level[e] > last)
+            last = level[e];
+        if (!m->used[layer][e] && level[e] < next)
+            next = level[e];
+    }
+    for (uint32_t e = 0; e < EXPERTS; e++)
+        m->above[layer][e] = ((last + next) / 2.0 - level[e]) / 16;
+}
+
+/* Logits that drift, about means of their own. */
+static void make_text(void)
+{
+    static float logits[LAYERS][EXPERTS];
+    memset(logits, 0, sizeof logits);
+    uint32_t sequence = 0, position = 0;
+    for (uint32_t t = 0; t < TOKENS; t++, position++) {
+        if (t == 0 || t == 40 || t == 55) {
+            sequence++;
+            position = 5 * sequence;
+        }
+        text[t] = (struct moment){
+            .clock = t + 1 + GAP * (sequence - 1), .sequence = sequence, .position = position};
+        for (uint32_t l = 0; l < LAYERS; l++) {
+            for (uint32_t e = 0; e < EXPERTS; e++)
+                logits[l][e] = 0.8f * logits[l][e] + (float)(0.3 * sin(e * 1.7 + l) + uniform());
+            route(&text[t], l, logits[l]);
+        }
+    }
+}
+
+/* ---- the oracle ----------------------------------------------------------------------------- */
+
+static double decay(uint64_t age, double half)
+{
+    return exp2(-(double)age / half);
+}
+
+static double share(uint32_t layer, uint32_t expert, double half)
+{
+    double used = 2.0 * TOP_K / EXPERTS, all = 2;
+    for (uint32_t t = 0; t <= token; t++) {
+        double worth = decay(text[token].clock - text[t].clock, half);
+        all += worth;
+        used += t < counted[layer] && text[t].used[layer][expert] ? worth : 0;
+    }
+    return used / all;
+}
+
+static double mean(uint32_t layer, uint32_t expert, double half)
+{
+    double sum = 0, all = 0;
+    for (uint32_t t = 0; t < heard[layer]; t++) {
+        double worth = decay(text[heard[layer] - 1].clock - text[t].clock, half);
+        sum += worth * text[t].above[layer][expert];
+        all += worth;
+    }
+    return all > 0 ? sum / all : 0;
+}
+
+static void inputs(uint32_t layer, uint32_t expert, double in[INPUTS])
+{
+    double slow = share(layer, expert, 128);
+    for (int h = 0; h < 4; h++)
+        in[h] = mean(layer, expert, 1 << 2 * h);
+    in[4] = log(slow / (1 - slow));
+    in[5] = 1;
+}
+
+static double chance(const double in[INPUTS])
+{
+    double sum = 0;
+    for (int i = 0; i < INPUTS; i++)
+        sum += weight[i] * in[i];
+    return 1 / (1 + exp(-sum));
+}
+
+/* Before the layer's logits of the running token are heard. */
+static void oracle_learns(uint32_t layer)
+{
+    struct moment *m = &text[token];
+    bool follows = token > 0 && text[token - 1].sequence == m->sequence;
+    for (uint32_t e = 0; e < EXPERTS && follows; e++) {
+        double *in = m->in[layer][e], p;
+        inputs(layer, e, in);
+        p = chance(in);
+        for (int i = 0; i < INPUTS; i++) {
+            double earlier = 0;
+            for (uint32_t t = token; t > 0 && text[t - 1].sequence == m->sequence; t--)
+                earlier += 0.25 * pow(0.75, token - t) * text[t].in[layer][e][i];
+            gradient[i] += (m->used[layer][e] ? earlier : 0) - p * in[i];
+            for (int j = 0; j < INPUTS; j++)
+                curvature[i][j] += p * (1 - p) * in[i] * in[j];
+        }
+    }
+}
+
+/* weight += curvature^-1 gradient, by elimination */
+static void oracle_steps(void)
+{
+    double a[INPUTS][INPUTS + 1];
+    for (int i = 0; i < INPUTS; i++) {
+        memcpy(a[i], curvature[i], sizeof curvature[i]);
+        a[i][INPUTS] = gradient[i];
+    }
+    for (int k = 0; k < INPUTS; k++)
+        for (int i = 0; i < INPUTS; i++) {
+            double times = a[i][k] / a[k][k];
+            for (int j = 0; j <= INPUTS && i != k; j++)
+                a[i][j] -= times * a[k][j];
+        }
+    for (int i = 0; i < INPUTS; i++) {
+        weight[i] += a[i][INPUTS] / a[i][i];
+        gradient[i] = 0;
+        for (int j = 0; j < INPUTS; j++)
+            curvature[i][j] = 0.999 * curvature[i][j] + (i == j ? 0.1 : 0);
+    }
+}
+
+static double worth_leaving(uint32_t slot, uint32_t now)
+{
+    uint32_t layer = slot / EXPERTS, expert = slot % EXPERTS;
+    double in[INPUTS], p;
+    if (heard[layer] == 0 || text[token].clock - text[heard[layer] - 1].clock > FRESH) {
+        p = 0.25 * share(layer, expert, 1) + 0.75 * share(layer, expert, 128);
+    } else {
+        inputs(layer, expert, in);
+        p = chance(in);
+    }
+    return -p / (layer > now ? layer - now : layer + LAYERS - now);
+}
+
+static bool running(uint32_t slot, uint32_t layer)
+{
+    return slot / EXPERTS == layer && text[token].used[layer][slot % EXPERTS];
+}
+
+static void check_victim(const struct residency *r, uint32_t victim, uint32_t layer)
+{
+    double best = -INFINITY;
+    for (uint32_t s = 0; s < SLOTS; s++)
+        if (residency_holds(r, s) && !running(s, layer))
+            best = fmax(best, worth_leaving(s, layer));
+    ck_assert_uint_lt(victim, SLOTS);
+    ck_assert(!running(victim, layer));
+    ck_assert_msg(fabs(worth_leaving(victim, layer) - best) < 1e-5,
+                  "token %u layer %u: %u leaves, worth %g, best %g", token, layer, victim,
+                  worth_leaving(victim, layer), best);
+}
+
+/* ---- both ----------------------------------------------------------------------------------- */
+
+static bool anyone(void *arg, uint32_t slot)
+{
+    (void)arg, (void)slot;
+    return true;
+}
+
+static struct residency *create(const char *eviction)
+{
+    struct residency_config c = {.layers = LAYERS,
+                                 .experts = EXPERTS,
+                                 .top_k = TOP_K,
+                                 .tiers = 1,
+                                 .tier_bytes = {1},
+                                 .eviction = eviction,
+                                 .allocation = "shared"};
+    struct residency *r = residency_create(&c);
+    ck_assert_ptr_nonnull(r);
+    residency_capacity(r, SLOTS / 2);
+    memset(heard, 0, sizeof heard);
+    memset(counted, 0, sizeof counted);
+    memset(gradient, 0, sizeof gradient);
+    memset(curvature, 0, sizeof curvature);
+    memcpy(weight, (double[INPUTS]){0.1, 0, 0.1, 0, 0.8, -0.1}, sizeof weight);
+    for (int i = 0; i < INPUTS; i++)
+        curvature[i][i] = 100;
+    return r;
+}
+
+static void tell_logits(struct residency *r, uint32_t layer)
+{
+    const uint8_t *level = text[token].level[layer];
+    residency_logits(r, layer, 0, level, PIECE);
+    residency_logits(r, layer, PIECE, level + PIECE, EXPERTS - PIECE);
+}
+
+static void step(struct residency *r, uint32_t layer)
+{
+    residency_step(r, &(struct residency_step){text[token].sequence, text[token].position, layer});
+}
+
+/* Uses of the layer, then room for those missing. check: the oracle goes along. */
+static void use_layer(struct residency *r, uint32_t layer, uint32_t *left, bool check)
+{
+    for (uint32_t e = 0; e < EXPERTS; e++)
+        if (text[token].used[layer][e])
+            residency_used(r, layer * EXPERTS + e, &(struct residency_use){1, true});
+    counted[layer] = token + 1;
+    for (uint32_t e = 0; e < EXPERTS; e++) {
+        uint32_t slot = layer * EXPERTS + e, victim = POLICY_NONE;
+        if (!text[token].used[layer][e] || residency_holds(r, slot))
+            continue;
+        if (residency_held(r) == SLOTS / 2) {
+            victim = residency_victim(r, slot, anyone, NULL);
+            if (check)
+                check_victim(r, victim, layer);
+            residency_remove(r, victim, true);
+        }
+        residency_insert(r, slot, false);
+        *left = *left * 31 + victim;
+    }
+}
+
+START_TEST(victims_agree_with_the_oracle)
+{
+    seed = (uint64_t)_i;
+    make_text();
+    struct residency *r = create("logits");
+    uint32_t left = 0;
+    for (token = 0; token < TOKENS; token++) {
+        bool silent = token >= 70 && token % 3 == 0; /* as when a piece of the log was lost */
+        for (uint32_t l = 0; l < LAYERS; l++) {
+            step(r, l);
+            if (!silent || l != 1) {
+                oracle_learns(l);
+                tell_logits(r, l);
+                heard[l] = token + 1;
+            }
+            use_layer(r, l, &left, token < 70);
+        }
+        oracle_steps();
+    }
+    residency_destroy(r);
+}
+END_TEST
+
+static uint32_t whole(const char *eviction, bool logits, bool asked_often)
+{
+    struct residency *r = create(eviction);
+    uint32_t left = 1;
+    for (token = 0; token < TOKENS; token++)
+        for (uint32_t l = 0; l < LAYERS; l++) {
+            step(r, l);
+            if (asked_often)
+                (void)residency_victim(r, POLICY_NONE, anyone, NULL);
+            if (logits)
+                tell_logits(r, l);
+            if (asked_often)
+                (void)residency_victim(r, POLICY_NONE, anyone, NULL);
+            use_layer(r, l, &left, false);
+        }
+    residency_destroy(r);
+    return left;
+}
+
+START_TEST(the_same_calls_give_the_same_victims)
+{
+    seed = 9;
+    make_text();
+    uint32_t once = whole("logits", true, false);
+    ck_assert_uint_eq(whole("logits", true, false), once);
+    /* Looking moves nothing, and nothing is remembered that has changed since. */
+    ck_assert_uint_eq(whole("logits", true, true), once);
+    ck_assert_uint_ne(whole("rates", true, false), once);
+}
+END_TEST
+
+START_TEST(without_logits_it_is_rates)
+{
+    seed = 10;
+    make_text();
+    ck_assert_uint_eq(whole("logits", false, false), whole("rates", false, false));
+    ck_assert_uint_eq(whole("lru", true, false), whole("lru", false, false));
+}
+END_TEST
+
+/* Two experts that nobody ever used: the one that was nearer to being chosen stays. */
+START_TEST(nearly_chosen_stays)
+{
+    uint8_t level[EXPERTS];
+    struct residency *r = create("logits");
+    for (uint32_t near = 10; near < 12; near++) {
+        memset(level, 200, sizeof level);
+        memset(level, 0, TOP_K);
+        level[near] = 20;
+        residency_step(r, &(struct residency_step){near, 0, 0});
+        residency_logits(r, 0, 0, level, EXPERTS);
+        residency_insert(r, 10, false);
+        residency_insert(r, 11, false);
+        ck_assert_uint_eq(residency_victim(r, POLICY_NONE, anyone, NULL), near == 10 ? 11 : 10);
+        residency_remove(r, 10, true);
+        residency_remove(r, 11, true);
+    }
+    residency_destroy(r);
+}
+END_TEST
+
+/* Pieces that do not follow each other are not taken for a layer. */
+START_TEST(lost_pieces)
+{
+    uint8_t level[EXPERTS] = {0};
+    struct residency *r = create("logits");
+    memset(level + 1, 200, EXPERTS - 1);
+    residency_step(r, &(struct residency_step){1, 0, 0});
+    residency_logits(r, 0, PIECE, level, EXPERTS - PIECE);
+    residency_logits(r, 0, 0, level, PIECE);
+    residency_logits(r, 1, PIECE, level, EXPERTS - PIECE);
+    residency_logits(r, 0, PIECE, level, EXPERTS - PIECE);
+    residency_insert(r, 0, false);
+    residency_insert(r, 1, false);
+    ck_assert_uint_eq(residency_victim(r, POLICY_NONE, anyone, NULL), 0); /* the older one */
+    residency_logits(r, 0, 0, level, PIECE);
+    residency_logits(r, 0, PIECE, level, EXPERTS - PIECE);
+    ck_assert_uint_eq(residency_victim(r, POLICY_NONE, anyone, NULL), 1);
+    residency_destroy(r);
+}
+END_TEST
+
+/* Few experts, as many as are used, all alike: nothing but numbers comes of it. */
+START_TEST(odd_shapes)
+{
+    for (uint32_t experts = 1; experts < 300; experts += experts < 8 ? 1 : 97)
+        for (uint32_t k = 0; k < 4; k++) {
+            uint8_t level[300];
+            struct residency_config c = {.layers = 2,
+                                         .experts = experts,
+                                         .top_k = k < 3 ? k : experts,
+                                         .tiers = 1,
+                                         .tier_bytes = {1},
+                                         .eviction = "logits",
+                                         .allocation = "shared"};
+            struct residency *r = residency_create(&c);
+            ck_assert_ptr_nonnull(r);
+            residency_insert(r, 0, false);
+            for (uint32_t t = 0; t < 300; t++) {
+                memset(level, t % 2 ? 255 : 0, sizeof level);
+                level[t % experts] = 0;
+                residency_step(r, &(struct residency_step){1, t, t % 2});
+                residency_logits(r, t % 2, 0, level, experts);
+                ck_assert_uint_eq(residency_victim(r, POLICY_NONE, anyone, NULL), 0);
+            }
+            residency_destroy(r);
+        }
+}
+END_TEST
+
+START_TEST(levels)
+{
+    uint8_t level[6];
+    residency_logit_levels((const float[]){1, 2, 1.97f, -20, -INFINITY, NAN}, 6, level);
+    ck_assert_mem_eq(level, ((const uint8_t[]){16, 0, 0, 255, 255, 255}), 6);
+    residency_logit_levels((const float[]){-INFINITY, INFINITY}, 2, level);
+    ck_assert_uint_eq(level[0], 255);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("logits");
+    TCase *t = tcase_create("eviction");
+    tcase_set_timeout(t, 60);
+    tcase_add_loop_test(t, victims_agree_with_the_oracle, 0, 4);
+    tcase_add_test(t, the_same_calls_give_the_same_victims);
+    tcase_add_test(t, without_logits_it_is_rates);
+    tcase_add_test(t, nearly_chosen_stays);
+    tcase_add_test(t, lost_pieces);
+    tcase_add_test(t, odd_shapes);
+    tcase_add_test(t, levels);
+    suite_add_tcase(s, t);
+    SRunner *runner = srunner_create(s);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? 0 : 1;
+}

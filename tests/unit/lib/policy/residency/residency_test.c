@@ -1,0 +1,623 @@
+/* Residency against oracles as naive as can be: everything a policy looks at is counted anew from
+ * the whole history, for every victim. Random traces with prompts, several sequences, pins, and one
+ * or two tiers. ARC has a test of its own. */
+#include <check.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/bytes.h"
+#include "lib/policy/residency/residency.h"
+
+#define LAYERS    5u
+#define EXPERTS   9u
+#define TOP_K     3u
+#define ALL       (LAYERS * EXPERTS)
+#define TIERS     2u
+#define SLOTS     (TIERS * ALL)
+#define SEQUENCES 64
+#define EVENTS    40000u
+
+static uint64_t seed;
+
+static uint32_t below(uint32_t n)
+{
+    seed = seed * 6364136223846793005ull + 1442695040888963407ull;
+    return (uint32_t)((seed >> 33) % n);
+}
+
+/* ---- the oracle: a history ---- */
+
+struct event {
+    uint32_t slot, tokens, sequence;
+    bool high;
+    uint64_t token; /* tokens so far, with it */
+    uint32_t pass;  /* tokens of the pass it is of */
+};
+
+struct oracle {
+    const struct residency_config *config;
+    struct event event[EVENTS];
+    uint32_t events;
+    bool held[SLOTS];
+    uint64_t inserted[SLOTS], touched[SLOTS], uses[SLOTS], in_step[SLOTS];
+    uint64_t tick, step, token, sequence_token;
+    uint32_t sequence, layer, pass, tokens_of[SEQUENCES];
+};
+
+static struct oracle o;
+
+static uint32_t layer_of(uint32_t slot)
+{
+    return slot % ALL / EXPERTS;
+}
+
+static double frequency(uint32_t slot)
+{
+    double f = 0;
+    for (uint32_t i = 0; i < o.events; i++)
+        if (o.event[i].slot % ALL == slot % ALL)
+            f +=
+                o.event[i].tokens *
+                exp2(-(double)(o.token / RESIDENCY_HALVING - o.event[i].token / RESIDENCY_HALVING));
+    return f;
+}
+
+/* Sum of what each of the last `tokens` tokens is worth when the newest is `age` old. */
+static double decayed(uint64_t age, uint32_t tokens, double half)
+{
+    double sum = 0;
+    for (uint32_t i = 0; i < tokens; i++)
+        sum += exp2(-(double)(age + i) / half);
+    return sum;
+}
+
+/* The share of each pass's tokens that used the expert, newer ones counting more. */
+static double rate(uint32_t slot)
+{
+    double rates = 0;
+    for (int slow = 0; slow < 2; slow++) {
+        double half = slow ? 128 : 1, used = 2.0 * TOP_K / EXPERTS, all = 2;
+        uint64_t after = 0; /* tokens and gaps since the end of sequence s */
+        for (uint32_t i = 0; i < o.events; i++)
+            if (o.event[i].slot % ALL == slot % ALL)
+                used +=
+                    (double)o.event[i].tokens / o.event[i].pass *
+                    decayed(o.token - o.event[i].token + 128 * (o.sequence - o.event[i].sequence),
+                            o.event[i].pass, half);
+        for (uint32_t s = o.sequence; s > 0; s--) {
+            all += decayed(after, o.tokens_of[s], half);
+            after += o.tokens_of[s] + 128;
+        }
+        rates += (slow ? 0.75 : 0.25) * used / all;
+    }
+    return rates;
+}
+
+static double priority(uint32_t slot)
+{
+    const struct residency_config *c = o.config;
+    double r = 0, f = 0, h = 0;
+    uint64_t since = c->records_model ? 0 : o.sequence_token;
+    for (uint32_t i = 0; i < o.events; i++) {
+        const struct event *e = &o.event[i];
+        if (e->slot % ALL != slot % ALL || (!c->records_model && e->sequence != o.sequence))
+            continue;
+        r = (double)(e->token - since);
+        f += e->tokens;
+        h += e->high ? e->tokens : 0;
+    }
+    double t = (double)(o.token - since);
+    uint32_t away = (layer_of(slot) + LAYERS - o.layer) % LAYERS;
+    if (c->fld_next) /* the layer after the running one is nearest */
+        away = (layer_of(slot) + LAYERS - (o.layer + 1) % LAYERS) % LAYERS;
+    /* Equation 3, times T and S to stay among whole numbers: the weights are eighths. */
+    return LAYERS * ((double)c->w_lru * r + (double)c->w_lfu * f + (double)c->w_lhu * h) +
+           (double)c->w_fld * (LAYERS - away) * t;
+}
+
+/* How many layer steps until the layer runs again: counted one by one. */
+static uint32_t distance(uint32_t layer)
+{
+    uint32_t d = 1;
+    for (uint32_t at = (o.layer + 1) % LAYERS; at != layer; at = (at + 1) % LAYERS)
+        d++;
+    return d;
+}
+
+/* Greater leaves first. */
+static double worth_leaving(uint32_t slot)
+{
+    const char *e = o.config->eviction;
+    if (strcmp(e, "lru") == 0)
+        return 0;
+    if (strcmp(e, "fifo") == 0)
+        return -(double)o.inserted[slot];
+    if (strcmp(e, "lfu") == 0)
+        return -(double)o.uses[slot];
+    if (strcmp(e, "edgemoe") == 0)
+        return -frequency(slot) / distance(layer_of(slot));
+    if (strcmp(e, "edgemoe-printed") == 0) {
+        uint32_t d = (LAYERS - layer_of(slot) + o.layer) % LAYERS;
+        return d == 0 ? -INFINITY : -frequency(slot) / d;
+    }
+    if (strcmp(e, "rates") == 0 || strcmp(e, "logits") == 0) /* nobody tells it any */
+        return -rate(slot) / distance(layer_of(slot));
+    return -priority(slot);
+}
+
+static bool superseded(uint32_t slot)
+{
+    return slot >= ALL && o.held[slot - ALL];
+}
+
+static bool pinned(void *arg, uint32_t slot)
+{
+    return ((slot * 2654435761u) ^ (*(const uint64_t *)arg * 40503u)) % 7 == 0;
+}
+
+static bool may(void *arg, uint32_t slot)
+{
+    return !pinned(arg, slot);
+}
+
+/* True when a leaves before b. Groups are compared by the caller. */
+static bool leaves_before(uint32_t a, uint32_t b)
+{
+    double x = worth_leaving(a), y = worth_leaving(b);
+    if (fabs(x - y) > 1e-9 || isinf(x) != isinf(y))
+        return x > y;
+    if (strcmp(o.config->eviction, "edgemoe") == 0 &&
+        distance(layer_of(a)) != distance(layer_of(b)))
+        return distance(layer_of(a)) > distance(layer_of(b));
+    return o.touched[a] < o.touched[b];
+}
+
+static double excess(struct residency *r, uint32_t slot, uint32_t incoming)
+{
+    uint32_t g = residency_group_of(r, slot);
+    double bytes = 0;
+    for (uint32_t s = 0; s < SLOTS; s++)
+        if ((o.held[s] || s == incoming) && residency_group_of(r, s) == g)
+            bytes += (double)residency_slot_bytes(r, s);
+    return bytes - (double)residency_group_share(r, g);
+}
+
+static uint32_t oracle_victim(struct residency *r, uint32_t incoming, uint64_t *pins)
+{
+    uint32_t best = POLICY_NONE;
+    int best_class = 0;
+    double best_excess = 0;
+    for (uint32_t s = 0; s < SLOTS; s++) {
+        if (!o.held[s] || pinned(pins, s))
+            continue;
+        bool running = o.in_step[s] == o.step;
+        int class = superseded(s) && !running ? 0 : running ? 2 : 1;
+        double x = class == 0 ? 0 : excess(r, s, incoming);
+        uint32_t g = residency_group_of(r, s), own = residency_group_of(r, incoming);
+        bool better = best == POLICY_NONE || class < best_class;
+        if (!better && class == best_class) {
+            uint32_t bg = residency_group_of(r, best);
+            if (class == 0)
+                better = o.touched[s] < o.touched[best];
+            else if (g == bg)
+                better = leaves_before(s, best);
+            else
+                better = x != best_excess ? x > best_excess : g == own || (bg != own && g < bg);
+        }
+        if (better) {
+            best = s;
+            best_class = class;
+            best_excess = x;
+        }
+    }
+    return best;
+}
+
+/* ---- a random trace over both ---- */
+
+static void step_to(struct residency *r, uint32_t sequence, uint32_t position, uint32_t layer)
+{
+    o.layer = layer;
+    o.step++;
+    residency_step(r, &(struct residency_step){sequence, position, layer});
+}
+
+static void use(struct residency *r, uint32_t slot, uint32_t tokens, bool high)
+{
+    ck_assert_uint_lt(o.events, EVENTS);
+    o.event[o.events++] = (struct event){slot, tokens, o.sequence, high, o.token, o.pass};
+    o.in_step[slot] = o.step;
+    if (o.held[slot]) {
+        o.touched[slot] = ++o.tick;
+        o.uses[slot]++;
+    }
+    residency_used(r, slot, &(struct residency_use){.tokens = tokens, .high = high});
+}
+
+static void bring(struct residency *r, uint32_t slot, uint64_t capacity, uint64_t *pins)
+{
+    while (residency_held_bytes(r) + residency_slot_bytes(r, slot) > capacity) {
+        uint32_t victim = residency_victim(r, slot, may, pins);
+        uint32_t expected = oracle_victim(r, slot, pins);
+        ck_assert_msg(victim == expected, "%s/%s: victim %u, expected %u (event %u)",
+                      o.config->eviction, o.config->allocation, victim, expected, o.events);
+        if (victim == POLICY_NONE)
+            return;
+        ck_assert(residency_holds(r, victim)); /* asking does not remove */
+        residency_remove(r, victim, true);
+        o.held[victim] = false;
+    }
+    residency_insert(r, slot, false);
+    o.held[slot] = true;
+    o.inserted[slot] = o.touched[slot] = ++o.tick;
+    o.uses[slot] = 0;
+}
+
+static uint32_t pick(uint32_t layer) /* skewed */
+{
+    uint32_t a = below(EXPERTS), b = below(EXPERTS);
+    return layer * EXPERTS + (a < b ? a : b);
+}
+
+static void layer_of_pass(struct residency *r, uint32_t tokens, uint64_t capacity)
+{
+    uint32_t want[TOP_K * 2], missing[TOP_K * 2], n = 0, misses = 0;
+    uint32_t most = tokens > 1 ? TOP_K * 2 : TOP_K;
+    for (uint32_t i = 0; i < most; i++) {
+        uint32_t slot = pick(o.layer);
+        bool high = o.config->tiers == 1 || below(3) > 0, twice = false;
+        if (!high && !o.held[slot])
+            slot += ALL;
+        for (uint32_t j = 0; j < n; j++)
+            twice |= want[j] % ALL == slot % ALL;
+        if (twice)
+            continue;
+        want[n++] = slot;
+        if (!o.held[slot])
+            missing[misses++] = slot;
+        use(r, slot, i == 0 ? tokens : 1 + below(tokens), high);
+    }
+    for (uint32_t i = 0; i < misses; i++) {
+        uint64_t pins = below(1000);
+        bring(r, missing[i], capacity, &pins);
+    }
+}
+
+static void replay(const struct residency_config *config, uint64_t capacity, uint32_t tokens)
+{
+    struct residency *r = residency_create(config);
+    ck_assert_ptr_nonnull(r);
+    o = (struct oracle){.config = config};
+    residency_capacity(r, capacity);
+    for (uint32_t sequence = 1, t = 0; t < tokens; sequence++) {
+        uint32_t prompt = 1 + below(20), length = 10 + below(60), position = 0;
+        o.sequence = sequence;
+        o.sequence_token = o.token;
+        for (uint32_t i = 0; i < length && t < tokens; i++, t++) {
+            uint32_t now = i == 0 ? prompt : 1;
+            o.token += now;
+            o.pass = now;
+            ck_assert_uint_lt(sequence, SEQUENCES);
+            o.tokens_of[sequence] += now;
+            for (uint32_t l = 0; l < LAYERS; l++) {
+                step_to(r, sequence, position, l);
+                layer_of_pass(r, now, capacity);
+            }
+            position += now;
+        }
+    }
+    uint32_t held = 0;
+    for (uint32_t s = 0; s < SLOTS; s++) {
+        held += o.held[s];
+        if (s < residency_slots(r))
+            ck_assert_int_eq(residency_holds(r, s), o.held[s]);
+    }
+    ck_assert_uint_eq(residency_held(r), held);
+    ck_assert_uint_gt(held, 0);
+    residency_destroy(r);
+}
+
+static struct residency_config config_of(const char *eviction, const char *allocation,
+                                         uint32_t tiers)
+{
+    return (struct residency_config){.layers = LAYERS,
+                                     .experts = EXPERTS,
+                                     .top_k = TOP_K,
+                                     .tiers = tiers,
+                                     .tier_bytes = {64, 16},
+                                     .low_tier = tiers - 1,
+                                     .eviction = eviction,
+                                     .allocation = allocation,
+                                     .share_high = 0.7,
+                                     .boundary = 2,
+                                     .w_lru = 0.25f,
+                                     .w_lfu = 0.25f,
+                                     .w_lhu = 0.375f,
+                                     .w_fld = 0.125f};
+}
+
+static const char *const ordered[] = {"lru",    "lfu",   "fifo",  "edgemoe", "edgemoe-printed",
+                                      "hobbit", "rates", "logits"};
+static const char *const allocations[] = {"shared", "tiers", "even", "fate", "planned"};
+
+START_TEST(victims_agree_with_the_oracle)
+{
+    static const float shares[LAYERS] = {3, 1, 1, 4, 2};
+    const char *allocation = allocations[_i / (int)ARRAY_LEN(ordered)];
+    for (uint32_t round = 0; round < 6; round++) {
+        uint32_t tiers = 1 + round % 2;
+        struct residency_config c =
+            config_of(ordered[_i % (int)ARRAY_LEN(ordered)], allocation, tiers);
+        c.shares = round < 4 ? shares : NULL;
+        c.fld_next = round % 3 == 1;
+        c.records_model = round % 3 == 2;
+        seed = 77 * (unsigned)_i + round;
+        replay(&c, 64 * (10 + 5 * round), 150);
+    }
+}
+END_TEST
+
+/* The same over entries of many sizes: room for one may take several victims. */
+START_TEST(sizes_differ)
+{
+    uint64_t bytes[SLOTS];
+    for (uint32_t s = 0; s < SLOTS; s++)
+        bytes[s] = s < ALL ? 40 + s % 7 * 10 : 8 + s % 3;
+    for (uint32_t i = 0; i < ARRAY_LEN(ordered); i++) {
+        struct residency_config c = config_of(ordered[i], "even", 2);
+        c.slot_bytes = bytes;
+        seed = i;
+        replay(&c, 1500, 120);
+    }
+}
+END_TEST
+
+static bool anyone(void *arg, uint32_t slot)
+{
+    (void)arg;
+    (void)slot;
+    return true;
+}
+
+static bool nobody(void *arg, uint32_t slot)
+{
+    ++*(unsigned *)arg;
+    (void)slot;
+    return false;
+}
+
+static void fill(struct residency *r, uint32_t from, uint32_t to)
+{
+    for (uint32_t s = from; s < to; s++)
+        residency_insert(r, s, false);
+}
+
+static const char *const every[] = {
+    "lru",    "lfu", "fifo",  "random", "edgemoe", "edgemoe-printed",
+    "hobbit", "arc", "rates", "logits"};
+
+START_TEST(edges)
+{
+    struct residency_config c = config_of(every[_i], "shared", 2);
+    struct residency *r = residency_create(&c);
+    unsigned asked = 0;
+    ck_assert_ptr_nonnull(strstr(RESIDENCY_EVICTIONS, every[_i]));
+    ck_assert_uint_eq(residency_slots(r), SLOTS);
+    ck_assert_uint_eq(residency_victim(r, 3, anyone, NULL), POLICY_NONE);
+    fill(r, 0, 8);
+    ck_assert_uint_eq(residency_victim(r, 20, nobody, &asked), POLICY_NONE);
+    ck_assert_uint_eq(asked, 8); /* each once: nothing quadratic */
+    ck_assert_uint_lt(residency_victim(r, POLICY_NONE, anyone, NULL), 8);
+    for (uint32_t s = 0; s < 8; s++)
+        residency_remove(r, s, s % 2 == 0);
+    ck_assert_uint_eq(residency_held(r), 0);
+    ck_assert_uint_eq(residency_held_bytes(r), 0);
+    residency_destroy(r);
+    residency_destroy(NULL);
+}
+END_TEST
+
+/* What the running step has used leaves last, though its turn would be first. */
+START_TEST(running_step_is_spared)
+{
+    struct residency_config c = config_of(every[_i], "shared", 1);
+    struct residency *r = residency_create(&c);
+    residency_capacity(r, 64 * 8);
+    residency_step(r, &(struct residency_step){1, 0, 0});
+    fill(r, 0, 8);
+    for (uint32_t s = 1; s < 8; s++)
+        for (int n = 0; n < 3; n++)
+            residency_used(r, s, &(struct residency_use){.tokens = 1, .high = true});
+    residency_step(r, &(struct residency_step){1, 1, 0});
+    residency_used(r, 0, &(struct residency_use){.tokens = 1});
+    for (uint32_t left = 8; left > 1; left--) {
+        uint32_t victim = residency_victim(r, 40, anyone, NULL);
+        ck_assert_uint_ne(victim, 0);
+        residency_remove(r, victim, true);
+    }
+    ck_assert_uint_eq(residency_victim(r, 40, anyone, NULL), 0);
+    residency_destroy(r);
+}
+END_TEST
+
+START_TEST(random_is_uniform_and_repeats)
+{
+    struct residency_config c = config_of("random", "shared", 1);
+    uint32_t drawn[EXPERTS] = {0};
+    uint32_t first[64], n = 0;
+    for (int run = 0; run < 2; run++) {
+        struct residency *r = residency_create(&c);
+        fill(r, 0, EXPERTS);
+        for (int i = 0; i < 9000; i++) {
+            uint32_t victim = residency_victim(r, POLICY_NONE, anyone, NULL);
+            if (run == 0 && i < 64)
+                first[n++] = victim;
+            if (run == 1 && i < 64)
+                ck_assert_uint_eq(victim, first[i]);
+            drawn[victim]++;
+        }
+        residency_destroy(r);
+    }
+    for (uint32_t s = 0; s < EXPERTS; s++) /* 2000 each, sigma 42 */
+        ck_assert_uint_gt(drawn[s], 1800);
+}
+END_TEST
+
+START_TEST(shares_are_what_the_header_says)
+{
+    struct residency_config c = config_of("arc", "fate", 1);
+    struct residency *r = residency_create(&c);
+    residency_capacity(r,
+                       64 * 30); /* 3 for the running layer, 2 * 9 shallow, 9 for 3 deep layers */
+    static const uint64_t plenty[LAYERS] = {9, 9, 3, 3, 3};
+    for (uint32_t l = 0; l < LAYERS; l++)
+        ck_assert_uint_eq(residency_group_share(r, l), 64 * plenty[l]);
+    residency_capacity(r, 64 * 14); /* the second shallow layer gets what is left */
+    static const uint64_t scarce[LAYERS] = {9, 2, 0, 0, 0};
+    for (uint32_t l = 0; l < LAYERS; l++)
+        ck_assert_uint_eq(residency_group_share(r, l), 64 * scarce[l]);
+    residency_capacity(r, 64 * 2); /* less than one layer needs */
+    for (uint32_t l = 0; l < LAYERS; l++)
+        ck_assert_uint_eq(residency_group_share(r, l), 0);
+    residency_destroy(r);
+
+    c = config_of("lru", "tiers", 2);
+    r = residency_create(&c);
+    residency_capacity(r, 1000);
+    ck_assert_uint_eq(residency_groups(r), 2);
+    ck_assert_uint_eq(residency_group_share(r, 0), 700);
+    ck_assert_uint_eq(residency_group_share(r, 1), 300);
+    residency_destroy(r);
+
+    static const float shares[LAYERS] = {1, 2, 3, 0, 4};
+    c = config_of("lru", "planned", 1);
+    c.shares = shares;
+    r = residency_create(&c);
+    residency_capacity(r, 1000);
+    for (uint32_t l = 0; l < LAYERS; l++)
+        ck_assert_uint_eq(residency_group_share(r, l), (uint64_t)(100 * shares[l]));
+    residency_destroy(r);
+}
+END_TEST
+
+/* HOBBIT's two caches: once full, high entries push out high ones, low ones low ones. */
+START_TEST(tiers_keep_their_shares)
+{
+    struct residency_config c = config_of("lru", "tiers", 2);
+    struct residency *r = residency_create(&c);
+    uint64_t pins = 0, capacity = 64 * 20;
+    o = (struct oracle){.config = &c};
+    residency_capacity(r, capacity);
+    seed = 4;
+    for (uint32_t i = 0; i < 4000; i++) {
+        uint32_t expert = below(ALL), slot = expert + (below(2) ? ALL : 0);
+        uint32_t other = slot < ALL ? slot + ALL : slot - ALL;
+        if (residency_holds(r, slot) || residency_holds(r, other))
+            continue;
+        while (residency_held_bytes(r) + residency_slot_bytes(r, slot) > capacity)
+            residency_remove(r, residency_victim(r, slot, anyone, &pins), true);
+        residency_insert(r, slot, false);
+        if (i > 1000) {
+            ck_assert_uint_le(residency_group_bytes(r, 0), (uint64_t)(0.7 * 64 * 20) + 64);
+            ck_assert_uint_le(residency_group_bytes(r, 1), (uint64_t)(0.3 * 64 * 20) + 64);
+        }
+    }
+    residency_destroy(r);
+}
+END_TEST
+
+START_TEST(transient_keeps_one_layer)
+{
+    struct residency_config c = config_of("lru", "transient", 1);
+    struct residency *r = residency_create(&c);
+    residency_step(r, &(struct residency_step){1, 0, 0});
+    fill(r, 0, 3);
+    ck_assert_uint_eq(residency_expired(r, anyone, NULL), POLICY_NONE);
+    residency_insert(r, EXPERTS + 2, true); /* guessed for the layer to come */
+    ck_assert_uint_eq(residency_expired(r, anyone, NULL), POLICY_NONE);
+    residency_step(r, &(struct residency_step){1, 0, 1});
+    for (uint32_t n = 0; n < 3; n++) {
+        uint32_t slot = residency_expired(r, anyone, NULL);
+        ck_assert_uint_lt(slot, 3);
+        residency_remove(r, slot, true);
+    }
+    ck_assert_uint_eq(residency_expired(r, anyone, NULL), POLICY_NONE);
+    residency_step(r, &(struct residency_step){1, 0, 2}); /* nobody used the guess */
+    ck_assert_uint_eq(residency_expired(r, anyone, NULL), EXPERTS + 2);
+    residency_destroy(r);
+
+    c.allocation = "shared";
+    r = residency_create(&c);
+    residency_step(r, &(struct residency_step){1, 0, 0});
+    fill(r, 0, 3);
+    residency_step(r, &(struct residency_step){1, 0, 1});
+    ck_assert_uint_eq(residency_expired(r, anyone, NULL), POLICY_NONE);
+    residency_destroy(r);
+}
+END_TEST
+
+static double by_number(void *arg, uint32_t slot)
+{
+    return ((const double *)arg)[slot];
+}
+
+START_TEST(score_is_the_callers)
+{
+    double score[ALL];
+    struct residency_config c = config_of("score", "shared", 1);
+    ck_assert_ptr_null(residency_create(&c));
+    c.score = by_number;
+    c.score_arg = score;
+    struct residency *r = residency_create(&c);
+    for (uint32_t s = 0; s < ALL; s++)
+        score[s] = s == 17 ? INFINITY : (double)(s * 7 % 11);
+    fill(r, 0, ALL);
+    ck_assert_uint_eq(residency_victim(r, POLICY_NONE, anyone, NULL), 17);
+    residency_destroy(r);
+}
+END_TEST
+
+START_TEST(configs_that_make_no_sense)
+{
+    struct residency_config good = config_of("lru", "shared", 1), c = good;
+    c.eviction = "belady";
+    ck_assert_ptr_null(residency_create(&c));
+    c = good, c.allocation = "fair";
+    ck_assert_ptr_null(residency_create(&c));
+    c = good, c.eviction = NULL;
+    ck_assert_ptr_null(residency_create(&c));
+    c = good, c.layers = 0;
+    ck_assert_ptr_null(residency_create(&c));
+    c = good, c.tiers = RESIDENCY_TIERS_MAX + 1;
+    ck_assert_ptr_null(residency_create(&c));
+    c = good, c.tier_bytes[0] = 0;
+    ck_assert_ptr_null(residency_create(&c));
+    c = good, c.high_tier = 1;
+    ck_assert_ptr_null(residency_create(&c));
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("residency");
+    TCase *c = tcase_create("residency");
+    tcase_set_timeout(c, 60);
+    tcase_add_loop_test(c, victims_agree_with_the_oracle, 0,
+                        (int)(ARRAY_LEN(ordered) * ARRAY_LEN(allocations)));
+    tcase_add_test(c, sizes_differ);
+    tcase_add_loop_test(c, edges, 0, (int)ARRAY_LEN(every));
+    tcase_add_loop_test(c, running_step_is_spared, 0, (int)ARRAY_LEN(every));
+    tcase_add_test(c, random_is_uniform_and_repeats);
+    tcase_add_test(c, shares_are_what_the_header_says);
+    tcase_add_test(c, tiers_keep_their_shares);
+    tcase_add_test(c, transient_keeps_one_layer);
+    tcase_add_test(c, score_is_the_callers);
+    tcase_add_test(c, configs_that_make_no_sense);
+    suite_add_tcase(s, c);
+    SRunner *sr = srunner_create(s);
+    srunner_run_all(sr, CK_NORMAL);
+    int failed = srunner_ntests_failed(sr);
+    srunner_free(sr);
+    return failed == 0 ? 0 : 1;
+}

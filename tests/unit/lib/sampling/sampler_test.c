@@ -1,0 +1,197 @@
+/* The sampler against an obvious implementation that sorts everything, and its promises. */
+#include <check.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/sampling/sampler.h"
+
+#define VOCAB 300
+
+static struct sampler *sampler;
+static float logits[VOCAB];
+
+static void setup(void)
+{
+    struct error error;
+    sampler = sampler_create(VOCAB, &error);
+    ck_assert_ptr_nonnull(sampler);
+    uint64_t x = 12345;
+    for (int i = 0; i < VOCAB; i++) {
+        x = x * 6364136223846793005ull + 1442695040888963407ull;
+        logits[i] = (float)((double)(x >> 40) / (1 << 24) * 12.0 - 6.0);
+    }
+}
+
+static void teardown(void)
+{
+    sampler_destroy(sampler);
+}
+
+static const struct sampler_settings plain = {
+    .temperature = 1, .top_p = 1, .min_p = 0, .repeat_penalty = 1, .top_k = 0, .seed = 7};
+
+static uint32_t choose(const struct sampler_settings *s, uint32_t position)
+{
+    return sampler_choose(sampler, s, logits, NULL, 0, position);
+}
+
+/* ---- the obvious way ---- */
+
+struct candidate {
+    double logit;
+    uint32_t id;
+};
+
+static int descending(const void *a, const void *b)
+{
+    const struct candidate *x = a, *y = b;
+    if (x->logit != y->logit)
+        return x->logit > y->logit ? -1 : 1;
+    return x->id < y->id ? -1 : 1;
+}
+
+static uint32_t obvious(const struct sampler_settings *s, uint32_t position)
+{
+    static struct candidate c[VOCAB];
+    size_t n = VOCAB, kept;
+    double total = 0, sum = 0;
+    for (uint32_t i = 0; i < VOCAB; i++)
+        c[i] = (struct candidate){(double)logits[i], i};
+    qsort(c, n, sizeof *c, descending);
+    n = s->top_k && s->top_k < n ? s->top_k : n;
+    for (size_t i = 0; i < n; i++)
+        total += exp(c[i].logit - c[0].logit);
+    for (kept = 0; kept < n; kept++) {
+        double weight = exp(c[kept].logit - c[0].logit);
+        if (kept > 0 && ((s->top_p < 1 && sum >= s->top_p * total) || weight < s->min_p))
+            break;
+        sum += weight;
+    }
+    total = 0;
+    for (size_t i = 0; i < kept; i++)
+        total += exp((c[i].logit - c[0].logit) / s->temperature);
+    double left = sampler_random(s->seed, position) * total;
+    for (size_t i = 0; i + 1 < kept; i++)
+        if ((left -= exp((c[i].logit - c[0].logit) / s->temperature)) < 0)
+            return c[i].id;
+    return c[kept - 1].id;
+}
+
+START_TEST(same_as_obvious)
+{
+    static const uint32_t ks[] = {0, 1, 2, 40, VOCAB - 1, VOCAB, VOCAB + 5};
+    static const double ps[] = {1, 0.95, 0.3, 0}, ms[] = {0, 0.05, 1}, ts[] = {0.2, 1, 3};
+    for (size_t k = 0; k < 7; k++)
+        for (size_t p = 0; p < 4; p++)
+            for (size_t m = 0; m < 3; m++)
+                for (size_t t = 0; t < 3; t++)
+                    for (uint32_t position = 0; position < 20; position++) {
+                        struct sampler_settings s = plain;
+                        s.top_k = ks[k];
+                        s.top_p = ps[p];
+                        s.min_p = ms[m];
+                        s.temperature = ts[t];
+                        ck_assert_uint_eq(choose(&s, position), obvious(&s, position));
+                    }
+}
+END_TEST
+
+START_TEST(greedy_takes_the_lower_of_equals)
+{
+    struct sampler_settings s = plain;
+    s.temperature = 0;
+    logits[17] = logits[200] = 50;
+    ck_assert_uint_eq(choose(&s, 3), 17);
+    logits[5] = NAN;
+    ck_assert_uint_eq(choose(&s, 3), 17);
+    logits[16] = INFINITY;
+    ck_assert_uint_eq(choose(&s, 3), 16);
+}
+END_TEST
+
+START_TEST(damaged_logits_choose_some_token)
+{
+    struct sampler_settings s = plain;
+    for (int i = 0; i < VOCAB; i++)
+        logits[i] = NAN;
+    ck_assert_uint_lt(choose(&s, 0), VOCAB);
+    s.temperature = 0;
+    ck_assert_uint_lt(choose(&s, 0), VOCAB);
+    logits[9] = INFINITY;
+    s.temperature = 1;
+    ck_assert_uint_eq(choose(&s, 0), 9);
+}
+END_TEST
+
+START_TEST(penalty_divides_and_multiplies_once)
+{
+    struct sampler_settings s = plain;
+    const uint32_t recent[] = {10, 10, 10, VOCAB + 3, UINT32_MAX};
+    s.temperature = 0;
+    s.repeat_penalty = 2;
+    logits[10] = 40;
+    logits[20] = 21;
+    logits[30] = 19;
+    ck_assert_uint_eq(sampler_choose(sampler, &s, logits, recent, 5, 0), 20); /* 40 / 2 = 20 */
+    ck_assert_uint_eq(sampler_choose(sampler, &s, logits, NULL, 0, 0), 10);   /* nothing is left */
+    for (int i = 0; i < VOCAB; i++)
+        logits[i] = -30;
+    logits[10] = -9;
+    logits[20] = -19;
+    ck_assert_uint_eq(sampler_choose(sampler, &s, logits, recent, 5, 0), 10); /* -9 * 2 = -18 */
+    logits[20] = -17;
+    ck_assert_uint_eq(sampler_choose(sampler, &s, logits, recent, 5, 0), 20);
+    ck_assert_float_eq(logits[10], -9); /* logits are the caller's */
+}
+END_TEST
+
+START_TEST(random_depends_on_seed_and_position_alone)
+{
+    double first = sampler_random(1, 100), sum = 0;
+    ck_assert_double_eq(first, sampler_random(1, 100));
+    ck_assert_double_ne(first, sampler_random(2, 100));
+    ck_assert_double_ne(first, sampler_random(1, 101));
+    for (uint32_t i = 0; i < 100000; i++) {
+        double r = sampler_random(99, i);
+        ck_assert(r >= 0 && r < 1);
+        sum += r;
+    }
+    ck_assert_double_eq_tol(sum / 100000, 0.5, 0.01);
+}
+END_TEST
+
+START_TEST(frequencies_are_the_probabilities)
+{
+    uint32_t counts[4] = {0};
+    const double wanted[4] = {0.1, 0.2, 0.3, 0.4};
+    for (int i = 0; i < VOCAB; i++)
+        logits[i] = i < 4 ? (float)log(wanted[i]) : -INFINITY;
+    for (uint32_t position = 0; position < 100000; position++) {
+        uint32_t id = choose(&plain, position);
+        ck_assert_uint_lt(id, 4);
+        counts[id]++;
+    }
+    for (int i = 0; i < 4; i++)
+        ck_assert_double_eq_tol(counts[i] / 1e5, wanted[i], 0.01);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("sampler");
+    TCase *c = tcase_create("sampler");
+    tcase_add_checked_fixture(c, setup, teardown);
+    tcase_add_test(c, same_as_obvious);
+    tcase_add_test(c, greedy_takes_the_lower_of_equals);
+    tcase_add_test(c, damaged_logits_choose_some_token);
+    tcase_add_test(c, penalty_divides_and_multiplies_once);
+    tcase_add_test(c, random_depends_on_seed_and_position_alone);
+    tcase_add_test(c, frequencies_are_the_probabilities);
+    suite_add_tcase(suite, c);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? 0 : 1;
+}

@@ -1,0 +1,226 @@
+/* Traces: what is refused and with which words, what survives a file, and that the synthetic ones
+ * have the properties they were asked for. */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lib/trace/trace.h"
+
+#include "lib/model/limits.h"
+#include "lib/tensor/tier.h"
+
+static struct trace small(void)
+{
+    struct trace_synthetic s;
+    struct trace t;
+    struct error error;
+    trace_synthetic_defaults(&s);
+    s.layers = 3, s.experts = 8, s.top_k = 2, s.tokens = 20, s.sequences = 2;
+    ck_assert_int_eq(trace_synthesise(&s, &t, &error), 0);
+    return t;
+}
+
+static void *bytes_of(const struct trace *t, size_t *count)
+{
+    *count = sizeof t->header + t->count * sizeof *t->records;
+    char *bytes = malloc(*count);
+    memcpy(bytes, &t->header, sizeof t->header);
+    memcpy(bytes + sizeof t->header, t->records, t->count * sizeof *t->records);
+    return bytes;
+}
+
+START_TEST(survives_a_file)
+{
+    struct trace t = small(), back;
+    struct error error;
+    char path[] = "/tmp/sluice-trace-XXXXXX";
+    int fd = mkstemp(path);
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(trace_write(path, &t, &error), 0);
+    ck_assert_int_eq(trace_read(path, &back, &error), 0);
+    ck_assert_uint_eq(back.count, t.count);
+    ck_assert_mem_eq(&back.header, &t.header, sizeof t.header);
+    ck_assert_mem_eq(back.records, t.records, t.count * sizeof *t.records);
+    trace_free(&back);
+    /* The recorder was killed in the middle of a record. */
+    ck_assert_int_eq(ftruncate(fd, (off_t)(sizeof t.header + 5 * sizeof *t.records + 7)), 0);
+    ck_assert_int_eq(trace_read(path, &back, &error), 0);
+    ck_assert_uint_eq(back.count, 5);
+    trace_free(&back);
+    ck_assert_int_eq(ftruncate(fd, 50), 0);
+    ck_assert_int_eq(trace_read(path, &back, &error), -1);
+    ck_assert_int_eq(error.code, ERR_BAD_INPUT);
+    close(fd);
+    unlink(path);
+    ck_assert_int_eq(trace_read(path, &back, &error), -1);
+    trace_free(&t);
+}
+END_TEST
+
+static struct trace bad;
+
+static void damage(int what)
+{
+    struct trace_record *r = &bad.records[1];
+    while (r->kind != TRACE_EXPERT || r->prefill)
+        r++;
+    switch (what) {
+    case 0: bad.header.magic++; return;
+    case 1: bad.header.version++; return;
+    case 2: bad.header.layers = 0; return;
+    case 3: bad.header.experts = MODEL_EXPERTS_MAX + 1; return;
+    case 4: bad.header.top_k = 9; return;
+    case 5: bad.header.tier_mask = 1u << TIER__COUNT; return;
+    case 6: bad.header.tier_bytes[0] = 0; return;
+    case 7: r->layer = 3; return;
+    case 8: r->expert = 8; return;
+    case 9: r->weight = -1; return;
+    case 10: r->kind = 9; return;
+    case 11: r->tokens = 0; return;
+    case 12: r->kind = TRACE_PREDICTED, r->from_layer = r->layer; return;
+    case 13: r->prefill = 1, r->before = (float)(0.0 / bad.header.tier_bytes[1] - 1); return;
+    case 14: r->kind = TRACE_LOGITS, r->rank = 0; return;
+    case 15: r->kind = TRACE_LOGITS, r->rank = 17; return;
+    case 16: r->kind = TRACE_LOGITS, r->expert = 7, r->rank = 2; return;
+    case 17: r->kind = TRACE_LOGITS, r->expert = 8, r->rank = 1; return;
+    case 18: r->kind = TRACE_LOGITS, r->layer = 3; return;
+    default: bad.header.record_bytes = 31;
+    }
+}
+
+static const char *const words[] = {"magic",
+                                    "version",
+                                    "out of range",
+                                    "out of range",
+                                    "out of range",
+                                    "tier mask",
+                                    "bytes",
+                                    "bad layer",
+                                    "bad expert",
+                                    "bad weight",
+                                    "bad kind",
+                                    "bad tokens",
+                                    "predicted from",
+                                    "bad weight before",
+                                    "number of values",
+                                    "number of values",
+                                    "number of values",
+                                    "bad expert",
+                                    "bad layer",
+                                    "version"};
+
+START_TEST(damage_is_refused)
+{
+    struct trace out;
+    struct error error = {.text = ""};
+    size_t count;
+    bad = small();
+    void *bytes = bytes_of(&bad, &count);
+    ck_assert_int_eq(trace_parse(bytes, count, &out, &error), 0);
+    trace_free(&out);
+    free(bytes);
+    damage(_i);
+    bytes = bytes_of(&bad, &count);
+    ck_assert_int_eq(trace_parse(bytes, count, &out, &error), -1);
+    ck_assert_int_eq(error.code, ERR_BAD_INPUT);
+    ck_assert_msg(strstr(error.text, words[_i]) != NULL, "%s", error.text);
+    ck_assert_ptr_null(out.records);
+    free(bytes);
+    trace_free(&bad);
+}
+END_TEST
+
+START_TEST(synthetic_is_what_was_asked)
+{
+    struct trace_synthetic s;
+    struct trace t, again;
+    struct error error;
+    trace_synthetic_defaults(&s);
+    s.layers = 4, s.experts = 16, s.top_k = 4, s.locality = 0.5, s.recall = 0.6, s.skew = 1;
+    s.tokens = 1500, s.sequences = 1, s.prompt = 0;
+    ck_assert_int_eq(trace_synthesise(&s, &t, &error), 0);
+    ck_assert_int_eq(trace_synthesise(&s, &again, &error), 0);
+    ck_assert_uint_eq(t.count, again.count);
+    ck_assert_mem_eq(t.records, again.records, t.count * sizeof *t.records);
+    trace_free(&again);
+
+    uint32_t uses = 0, kept = 0, named = 0, guessed = 0, before[4][4] = {{0}}, now[4][4] = {{0}};
+    uint32_t count[16] = {0};
+    uint8_t list[4][16] = {{0}};
+    bool first = true;
+    for (uint64_t i = 0; i < t.count; i++) {
+        const struct trace_record *r = &t.records[i];
+        if (r->kind == TRACE_PREDICTED)
+            list[r->layer][r->expert] = 1;
+        if (r->kind == TRACE_TOKEN_END) {
+            memcpy(before, now, sizeof now);
+            memset(list, 0, sizeof list);
+            first = false;
+        }
+        if (r->kind != TRACE_EXPERT)
+            continue;
+        for (uint32_t k = 0; k < r->rank; k++)
+            ck_assert_uint_ne(now[r->layer][k], r->expert); /* distinct */
+        now[r->layer][r->rank] = r->expert;
+        count[r->layer == 0 ? r->expert : 0] += r->layer == 0;
+        for (uint32_t k = 0; k < 4 && !first; k++)
+            kept += before[r->layer][k] == r->expert;
+        uses++;
+        if (r->layer > 0) {
+            guessed++;
+            named += list[r->layer][r->expert];
+        }
+    }
+    ck_assert_uint_eq(uses, 1500 * 4 * 4);
+    ck_assert(kept > 0.5 * uses && kept < 0.8 * uses); /* some are drawn again besides */
+    ck_assert_double_eq_tol((double)named / guessed, 0.6, 0.02);
+    uint32_t most = 0, least = UINT32_MAX;
+    for (uint32_t e = 0; e < 16; e++) {
+        most = count[e] > most ? count[e] : most;
+        least = count[e] < least ? count[e] : least;
+    }
+    ck_assert_uint_gt(most, 3 * least);
+    trace_free(&t);
+}
+END_TEST
+
+START_TEST(synthetic_bounds)
+{
+    struct trace_synthetic s, d;
+    struct trace t;
+    struct error error;
+    trace_synthetic_defaults(&d);
+    s = d, s.top_k = 33;
+    ck_assert_int_eq(trace_synthesise(&s, &t, &error), -1);
+    s = d, s.recall = 1.5;
+    ck_assert_int_eq(trace_synthesise(&s, &t, &error), -1);
+    s = d, s.sequences = 0;
+    ck_assert_int_eq(trace_synthesise(&s, &t, &error), -1);
+    s = d, s.sequences = UINT32_MAX;
+    ck_assert_int_eq(trace_synthesise(&s, &t, &error), -1);
+    s = d, s.tier_mask = 2;
+    ck_assert_int_eq(trace_synthesise(&s, &t, &error), -1);
+    ck_assert_int_eq(error.code, ERR_BAD_INPUT);
+    s = d, s.skew = 10, s.experts = 4, s.top_k = 4; /* all of them, though some are never drawn */
+    ck_assert_int_eq(trace_synthesise(&s, &t, &error), 0);
+    ck_assert_int_eq(trace_check(&t.header, t.records, t.count, &error), 0);
+    trace_free(&t);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("trace");
+    TCase *c = tcase_create("trace");
+    tcase_add_test(c, survives_a_file);
+    tcase_add_loop_test(c, damage_is_refused, 0, (int)(sizeof words / sizeof words[0]));
+    tcase_add_test(c, synthetic_is_what_was_asked);
+    tcase_add_test(c, synthetic_bounds);
+    suite_add_tcase(s, c);
+    SRunner *sr = srunner_create(s);
+    srunner_run_all(sr, CK_NORMAL);
+    int failed = srunner_ntests_failed(sr);
+    srunner_free(sr);
+    return failed == 0 ? 0 : 1;
+}

@@ -1,0 +1,42 @@
+# Tests of procs/: parts of programs without their processes.
+set(procs ${CMAKE_SOURCE_DIR}/procs)
+
+sluice_unit_test(child_run_devices_test SOURCES procs/engine/child/run_devices_test.c LINK sluice_child)
+
+set(compute ${procs}/engine/compute)
+sluice_unit_test(compute_response_text SOURCES procs/engine/compute/main/response_text_test.c
+  ${compute}/main/response_text.c ${compute}/main/stops.c
+  LINK sluice_golden sluice_predictor_core sluice_child sluice_ipc sluice_shm sluice_model)
+sluice_unit_test(compute_experts SOURCES procs/engine/compute/experts/experts_test.c
+  ${compute}/experts/experts.c ${compute}/experts/choose.c
+  LINK sluice_golden sluice_deterministic sluice_child sluice_ipc sluice_shm sluice_policy sluice_model)
+
+sluice_unit_test(supervisor_fsm_test SOURCES procs/engine/supervisor/children/fsm_test.c
+  LINK sluice_supervisor_core sluice_shm)
+sluice_unit_test(supervisor_exits_test SOURCES procs/engine/supervisor/children/exits_test.c
+  LINK sluice_supervisor_core)
+sluice_unit_test(supervisor_ledger_test SOURCES procs/engine/supervisor/budget/ledger_test.c
+  LINK sluice_supervisor_core)
+
+set(loader ${procs}/engine/loader)
+sluice_unit_test(loader_test SOURCES procs/engine/loader/loader_test.c
+  ${loader}/jobs.c ${loader}/chunk.c ${loader}/throttle.c ${loader}/device.c
+  LINK sluice_model sluice_config sluice_base)
+sluice_unit_test(loader_verify_test SOURCES procs/engine/loader/verify_test.c ${loader}/jobs.c ${loader}/verify.c
+  LINK sluice_model sluice_config sluice_base PkgConfig::XXHASH)
+
+foreach(name api/request api/logprobs http/buffer http/reqline)
+  get_filename_component(part ${name} NAME)
+  sluice_unit_test(gateway_${part}_test SOURCES procs/engine/gateway/${name}_test.c LINK sluice_gateway_core)
+endforeach()
+
+sluice_unit_test(client_test SOURCES procs/clients/common/client_test.c LINK sluice_client)
+sluice_unit_test(repl_test SOURCES procs/clients/repl/repl_test.c LINK sluice_repl_core)
+sluice_unit_test(top_test SOURCES procs/clients/top/top_test.c LINK sluice_top_core)
+
+sluice_unit_test(doctor_estimate_test SOURCES procs/tools/doctor/estimate_test.c LINK sluice_doctor_core)
+sluice_unit_test(unit_shares SOURCES procs/tools/plan/shares_test.c ${procs}/tools/plan/shares.c LINK sluice_base m)
+sluice_unit_test(unit_eviction SOURCES procs/tools/plan/papers/eviction_test.c
+  ${procs}/tools/plan/papers/eviction.c ${procs}/tools/plan/shrunk.c ${procs}/tools/plan/planning.c
+  LINK sluice_offline sluice_sim PkgConfig::JANSSON m)
+target_compile_definitions(unit_eviction PRIVATE SLUICE_SOURCE_DIR="${CMAKE_SOURCE_DIR}")

@@ -1,0 +1,269 @@
+/* What repl remembers and what it can set, without an engine. */
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lib/base/bytes.h"
+#include "procs/clients/repl/paste.h"
+#include "procs/clients/repl/repl.h"
+
+static char path[] = "/tmp/sluice-repl-test.XXXXXX";
+
+static void check_text(const struct talk *t, const char *prompt, size_t context,
+                       const char *expected)
+{
+    char *text = talk_text(t, prompt, context);
+    ck_assert_str_eq(text, expected);
+    free(text);
+}
+
+START_TEST(the_conversation_is_one_text)
+{
+    struct talk t = {0};
+    check_text(&t, "hello", 100, "hello");
+    ck_assert_int_eq(talk_add(&t, "one", " two"), 0);
+    ck_assert_int_eq(talk_add(&t, "three\nfour", ""), 0);
+    check_text(&t, "five", 100, "one two\nthree\nfour\nfive");
+    check_text(&t, "five", 0, "five");
+    check_text(&t, "five", 9, "four\nfive"); /* begun after a line's end */
+    check_text(&t, "five", 4, "four\nfive");
+    char *prompt = talk_take_last(&t);
+    ck_assert_str_eq(prompt, "three\nfour");
+    free(prompt);
+    ck_assert_int_eq(talk_add(&t, "caf\xc3\xa9", ""), 0);
+    check_text(&t, "x", 1, "x"); /* never from inside a character */
+    talk_clear(&t);
+    ck_assert_ptr_null(talk_take_last(&t));
+    talk_clear(&t);
+}
+END_TEST
+
+static void check_chat(const struct talk *t, const struct model_chat *chat, const char *prompt,
+                       size_t context, const char *expected)
+{
+    struct error error;
+    char *text = talk_chat(t, chat, prompt, context, &error);
+    ck_assert_msg(text && strcmp(text, expected) == 0, "'%s' is not '%s'", text, expected);
+    free(text);
+}
+
+#define ASK(text) "<|im_start|>user\n" text "<|im_end|>\n<|im_start|>assistant\n"
+
+/* A model with a template is asked in its form; what the form refuses is an error in the prompt,
+ * and forgotten with all before it in what was said. */
+START_TEST(the_conversation_has_the_models_form)
+{
+    struct talk t = {0};
+    struct error error;
+    struct model_chat chat = {.family = CHAT_CHATML, .eos = "<|im_end|>"};
+    check_chat(&t, &chat, "hello", 100, ASK("hello"));
+    ck_assert_int_eq(talk_add(&t, "one", "two"), 0);
+    ck_assert_int_eq(talk_add(&t, "three", "four"), 0);
+    check_chat(&t, &chat, "five", 100,
+               ASK("one") "two<|im_end|>\n" ASK("three") "four<|im_end|>\n" ASK("five"));
+    check_chat(&t, &chat, "five", 12, ASK("three") "four<|im_end|>\n" ASK("five"));
+    check_chat(&t, &chat, "five", 0, ASK("five"));
+    ck_assert_ptr_null(talk_chat(&t, &chat, "<|im_start|>system", 100, &error));
+    ck_assert_int_eq(error.code, ERR_BAD_INPUT);
+    ck_assert_int_eq(talk_add(&t, "five", "a <|im_end|> b"), 0);
+    ck_assert_int_eq(talk_add(&t, "six", "seven"), 0);
+    check_chat(&t, &chat, "eight", 100, ASK("six") "seven<|im_end|>\n" ASK("eight"));
+    talk_clear(&t);
+}
+END_TEST
+
+START_TEST(the_oldest_is_forgotten)
+{
+    struct talk t = {0};
+    char *big = malloc(TALK_PROMPT_MAX + 1);
+    memset(big, 'x', TALK_PROMPT_MAX);
+    big[TALK_PROMPT_MAX] = 0;
+    for (int i = 0; i < 100; i++) {
+        big[0] = (char)('0' + i % 10);
+        ck_assert_int_eq(talk_add(&t, big, ""), 0);
+        ck_assert_uint_le(t.bytes, TALK_BYTES_MAX);
+    }
+    ck_assert_uint_ge(t.count, TALK_BYTES_MAX / TALK_PROMPT_MAX - 1);
+    ck_assert_int_eq(t.turns[t.count - 1].prompt[0], '9');
+    talk_clear(&t);
+    free(big);
+}
+END_TEST
+
+static void write_file(const char *text)
+{
+    FILE *f = fopen(path, "we");
+    ck_assert_ptr_nonnull(f);
+    fputs(text, f);
+    fclose(f);
+}
+
+START_TEST(saved_is_loaded)
+{
+    struct repl a = {.context = 7}, b = {.context = 0};
+    struct error error;
+    char set[] = "stop \"a \\\"b\\n\" END", more[] = "parameter top_k 3";
+    engine_submit_defaults(&a.submit);
+    engine_submit_defaults(&b.submit);
+    ck_assert_int_eq(settings_set(&a, set, &error), 0);
+    ck_assert_int_eq(settings_set(&a, more, &error), 0);
+    a.submit.ignore_eos = true;
+    talk_add(&a.talk, "one \"1\"", " two\n");
+    talk_add(&a.talk, "\x01", "\xe2\x82\xac");
+    json_t *settings = settings_json(&a), *loaded = NULL;
+    ck_assert_int_eq(talk_save(&a.talk, settings, path, &error), 0);
+    ck_assert_int_eq(talk_load(&b.talk, &loaded, path, &error), 0);
+    ck_assert_int_eq(settings_take(&b, loaded, &error), 0);
+    ck_assert_uint_eq(b.talk.count, 2);
+    ck_assert_uint_eq(b.talk.bytes, a.talk.bytes);
+    ck_assert_str_eq(b.talk.turns[1].answer, "\xe2\x82\xac");
+    ck_assert_int_eq(b.context, 7);
+    ck_assert_int_eq(b.submit.sampling.top_k, 3);
+    ck_assert(b.submit.ignore_eos);
+    ck_assert_uint_eq(b.submit.stops.count, 2);
+    ck_assert_uint_eq(b.submit.stops.bytes[0], 5);
+    ck_assert_int_eq(memcmp(b.submit.stops.text[0], "a \"b\n", 5), 0);
+    json_decref(settings);
+    json_decref(loaded);
+    talk_clear(&a.talk);
+    talk_clear(&b.talk);
+}
+END_TEST
+
+START_TEST(a_broken_file_changes_nothing)
+{
+    static const char *const bad[] = {
+        "",
+        "{",
+        "[]",
+        "{\"format\": \"other\", \"turns\": [], \"settings\": {}}",
+        "{\"format\": \"sluice conversation 1\", \"turns\": 1, \"settings\": {}}",
+        "{\"format\": \"sluice conversation 1\", \"turns\": [{}], \"settings\": {}}",
+        "{\"format\": \"sluice conversation 1\", \"turns\": [7], \"settings\": {}}",
+        "{\"format\": \"sluice conversation 1\", \"turns\": []}",
+    };
+    static const char *const bad_settings[] = {"{\"top_k\": -1}",        "{\"top_k\": \"x\"}",
+                                               "{\"nonsense\": 1}",      "{\"stop\": [1]}",
+                                               "{\"ignore_eos\": true}", "{\"context\": 1e9}"};
+    struct talk t = {0};
+    struct error error;
+    json_t *settings = NULL;
+    talk_add(&t, "kept", "");
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        write_file(bad[i]);
+        ck_assert_msg(talk_load(&t, &settings, path, &error) == -1, "row %zu", i);
+        ck_assert_int_eq(error.code, ERR_BAD_INPUT);
+        ck_assert_ptr_null(settings);
+    }
+    ck_assert_str_eq(t.turns[0].prompt, "kept");
+    ck_assert_int_eq(talk_load(&t, &settings, "/nonexistent/file", &error), -1);
+    settings = json_object();
+    ck_assert_int_eq(talk_save(&t, settings, "/nonexistent/file", &error), -1);
+    json_decref(settings);
+    for (size_t i = 0; i < ARRAY_LEN(bad_settings); i++) {
+        struct repl r = {.context = 5};
+        engine_submit_defaults(&r.submit);
+        json_t *given = json_loads(bad_settings[i], 0, NULL);
+        ck_assert_msg(settings_take(&r, given, &error) == -1, "row %zu", i);
+        ck_assert_int_eq(r.context, 5);
+        ck_assert_int_eq(r.submit.sampling.top_k, 40);
+        json_decref(given);
+    }
+    talk_clear(&t);
+}
+END_TEST
+
+START_TEST(settings_are_checked)
+{
+    static const char *const good[] = {"temperature 0",       "temp 0.5",   "top-k 7",
+                                       "parameter seed 12",   "tokens 9",   "num_predict 10",
+                                       "repeat_penalty 1.1 ", "special on", "stop",
+                                       "context 0",           "min_p 0.1",  "stop \"\\n\\n\""};
+    static const char *const bad[] = {"",           "temperature", "temperature 1 2",
+                                      "nonsense 1", "special 1",   "tokens 0",
+                                      "top_p 2",    "parameter",   "stop 1 2 3 4 5 6 7 8 9"};
+    char words[128];
+    struct repl r = {.context = 5};
+    struct error error;
+    engine_submit_defaults(&r.submit);
+    for (size_t i = 0; i < ARRAY_LEN(good); i++) {
+        snprintf(words, sizeof words, "%s", good[i]);
+        ck_assert_msg(settings_set(&r, words, &error) == 0, "'%s': %s", good[i], error.text);
+    }
+    ck_assert_int_eq(r.submit.max_tokens, 10);
+    ck_assert_uint_eq(r.submit.stops.count, 1);
+    ck_assert_int_eq(memcmp(r.submit.stops.text[0], "\n\n", 2), 0);
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        snprintf(words, sizeof words, "%s", bad[i]);
+        ck_assert_msg(settings_set(&r, words, &error) == -1, "'%s' was taken", bad[i]);
+        ck_assert_int_eq(error.code, ERR_BAD_INPUT);
+    }
+    ck_assert_uint_eq(r.submit.stops.count, 1);
+    size_t names = 0;
+    while (settings_name(names))
+        names++;
+    ck_assert_uint_ge(names, 12);
+}
+END_TEST
+
+/* What comes of a paste, from behind the mark of its beginning. */
+START_TEST(pastes)
+{
+    static const struct {
+        const wchar_t *typed, *text;
+    } rows[] = {
+        {L"one\033[201~", L"one"},
+        {L"one\rtwo\nthree\r\rfour\033[201~", L"one\ntwo\nthree\n\nfour"},
+        {L"one\r\r\033[201~", L"one"},
+        {L"\033[201~", L""},
+        {L"\r\n\033[201~", L""},
+        {L"a\tb\001\007\177c\x9b"
+         L"2Jd\033[201~",
+         L"a\tbc2Jd"},
+        {L"\033[31mred\033[0m\033[201~", L"[31mred[0m"},
+        {L"\033[20\033[201~", L"[20"},
+        {L"\033\033[201~", L""},
+        {L"[201~ caf\u00e9 \u20ac\033[201~", L"[201~ caf\u00e9 \u20ac"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct paste paste = {0};
+        wchar_t text[64] = L"", out[PASTE_OUT];
+        bool ended = false;
+        for (const wchar_t *c = rows[i].typed; *c; c++) {
+            ck_assert(!ended);
+            ended = paste_take(&paste, *c, out);
+            ck_assert_uint_lt(wcslen(out), PASTE_OUT);
+            wcscat(text, out);
+        }
+        ck_assert_uint_le(paste.lines, wcslen(text));
+        text[wcslen(text) - paste.lines] = 0;
+        ck_assert_msg(ended && wcscmp(text, rows[i].text) == 0, "row %zu: '%ls'", i, text);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    int fd = mkstemp(path);
+    if (fd < 0)
+        return 1;
+    close(fd);
+    Suite *suite = suite_create("repl");
+    TCase *cases = tcase_create("repl");
+    tcase_add_test(cases, the_conversation_is_one_text);
+    tcase_add_test(cases, the_conversation_has_the_models_form);
+    tcase_add_test(cases, the_oldest_is_forgotten);
+    tcase_add_test(cases, saved_is_loaded);
+    tcase_add_test(cases, a_broken_file_changes_nothing);
+    tcase_add_test(cases, settings_are_checked);
+    tcase_add_test(cases, pastes);
+    suite_add_tcase(suite, cases);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    unlink(path);
+    return failed != 0;
+}

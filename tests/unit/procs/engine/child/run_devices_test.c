@@ -1,0 +1,185 @@
+/* Items of --devices, and the copies that follow from them. */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/bytes.h"
+#include "lib/model/limits.h"
+#include "procs/engine/child/run_devices.h"
+
+static struct params p, own;
+static struct error e;
+static struct device_paths paths;
+
+/* A model index with two stripes; with stripe_count 0 it is a GGUF file's. */
+static struct {
+    struct model_index index;
+    struct model_stripe stripes[2];
+} model;
+
+static void setup(void)
+{
+    params_defaults(&p);
+    memset(&model, 0, sizeof model);
+    model.index.stripes_offset = (uint64_t)((char *)model.stripes - (char *)&model);
+    strcpy(model.stripes[0].path, "/s/experts.0.bin");
+    strcpy(model.stripes[1].path, "/s/experts.1.bin");
+}
+
+static void set_devices(const char *text)
+{
+    ck_assert_int_eq(params_set(&p, "devices", text, &e), 0);
+}
+
+START_TEST(an_item_says_what_is_different)
+{
+    set_devices("/a:depth=8:throttle=100MB,:backend=pread,/b:x/c:chunk=64KiB:direct=off,"
+                "/d:mirror=/e/f:depth=2");
+    ck_assert_uint_eq(devices_count(&p), 4);
+    ck_assert_int_eq(devices_take(&p, 0, &own, &paths, &e), 0);
+    ck_assert_str_eq(paths.path, "/a");
+    ck_assert_str_eq(paths.mirror, "");
+    ck_assert_uint_eq(own.depth, 8);
+    ck_assert_uint_eq(own.throttle, 100000000);
+    ck_assert_uint_eq(own.chunk, p.chunk);
+    ck_assert_str_eq(own.backend, "auto");
+    ck_assert_int_eq(devices_take(&p, 1, &own, &paths, &e), 0);
+    ck_assert_str_eq(paths.path, "");
+    ck_assert_str_eq(own.backend, "pread");
+    ck_assert_uint_eq(own.depth, p.depth); /* nothing of its neighbour */
+    ck_assert_int_eq(devices_take(&p, 2, &own, &paths, &e), 0);
+    ck_assert_str_eq(paths.path, "/b:x/c"); /* a colon of a path's own */
+    ck_assert_uint_eq(own.chunk, 65536);
+    ck_assert_uint_eq(own.direct, 0);
+    ck_assert_int_eq(devices_take(&p, 3, &own, &paths, &e), 0);
+    ck_assert_str_eq(paths.path, "/d");
+    ck_assert_str_eq(paths.mirror, "/e/f");
+    ck_assert_uint_eq(own.depth, 2);
+    ck_assert_int_eq(devices_take(&p, 4, &own, &paths, &e), 0);
+    ck_assert_str_eq(paths.path, ""); /* behind the list: the parameters of all */
+    ck_assert_mem_eq(&own, &p, sizeof p);
+}
+END_TEST
+
+START_TEST(wrong_items_are_named)
+{
+    static const char *const cases[][2] = {
+        {"/a,/b:depht=8", "device 1: there is no 'depht' for a device; there are backend, depth, "},
+        {"/a:budget=1GiB", "device 0: there is no 'budget'"},
+        {"/a:depth=0", "device 0: --depth: 0 is out of bounds"},
+        {"/a:backend=tape", "device 0: --backend: 'tape' is not one of"},
+        {"/a:throttle=", "device 0: --throttle: '' is not a size"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        int rc = 0;
+        set_devices(cases[i][0]);
+        for (uint32_t n = 0; n < devices_count(&p) && rc == 0; n++)
+            rc = devices_take(&p, n, &own, &paths, &e);
+        ck_assert_int_eq(rc, -1);
+        ck_assert_int_eq(e.code, ERR_BAD_INPUT);
+        ck_assert_msg(strstr(e.text, cases[i][1]) != NULL, "%s: '%s'", cases[i][0], e.text);
+    }
+}
+END_TEST
+
+/* The copies as one text, in order. */
+static const char *copies_of(uint32_t loader, enum run_source source)
+{
+    static char text[RUN_COPIES_MAX * MODEL_PATH_BYTES];
+    struct run_copies copies;
+    ck_assert_msg(run_copies(&p, &model.index, "/m", loader, source, &copies, &e) == 0, "%s",
+                  e.text);
+    text[0] = 0;
+    for (uint32_t i = 0; i < copies.count; i++) {
+        strcat(text, i ? " " : "");
+        strcat(text, copies.path[i]);
+    }
+    return text;
+}
+
+START_TEST(copies_of_a_file)
+{
+    static const struct {
+        const char *devices;
+        uint32_t loader;
+        const char *copies;
+    } table[] = {
+        {"", 0, "/m"},
+        {"", 3, "/m"},
+        {"/a,/b", 0, "/a /b /m"},
+        {"/a,/b", 1, "/b /a /m"},
+        {",/b", 0, "/m /b"},
+        {",/b", 1, "/b /m"},
+        {"/a,/b,/c,/d,/e", 1, "/b /c /d /e"}, /* as many as there is room for */
+        {"/a:mirror=/x:depth=1,/a", 0, "/a /x /m"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(table); i++) {
+        set_devices(table[i].devices);
+        ck_assert_str_eq(copies_of(table[i].loader, RUN_EXPERTS), table[i].copies);
+        ck_assert_str_eq(copies_of(table[i].loader, RUN_DENSE), ""); /* it is the same file */
+    }
+}
+END_TEST
+
+START_TEST(copies_of_a_stripe)
+{
+    model.index.stripe_count = 2;
+    ck_assert_str_eq(copies_of(0, RUN_EXPERTS), "/s/experts.0.bin");
+    set_devices("/copy/0,:mirror=/copy/1");
+    ck_assert_str_eq(copies_of(0, RUN_EXPERTS), "/copy/0 /s/experts.0.bin");
+    ck_assert_str_eq(copies_of(1, RUN_EXPERTS), "/s/experts.1.bin /copy/1");
+    ck_assert_str_eq(copies_of(1, RUN_DENSE), "/m/model.gguf");
+}
+END_TEST
+
+START_TEST(devices_have_names)
+{
+    char text[256];
+    static struct model_entry entries[2] = {{.in_store = 0}, {.in_store = 1}};
+    set_devices("/a,/b");
+    p.loaders = 2;
+    model.index.entries_offset = (uint64_t)((char *)entries - (char *)&model);
+    run_device_text(&p, &model.index, "/m", 1, 1, text, sizeof text);
+    ck_assert_str_eq(text, "loader.1's device /b");
+    model.index.stripe_count = 2;
+    set_devices("");
+    run_device_text(&p, &model.index, "/m", 1, 1, text, sizeof text);
+    ck_assert_str_eq(text, "loader.1's device /s/experts.1.bin");
+    run_device_text(&p, &model.index, "/m", 1, 0, text, sizeof text);
+    ck_assert_str_eq(text, "loader.1's device /m/model.gguf");
+    run_device_text(&p, &model.index, "/m", 9, 1, text, sizeof text); /* foreign: no such */
+    ck_assert_str_eq(text, "loader.9");
+}
+END_TEST
+
+START_TEST(quarantine_words)
+{
+    uint32_t word = 5u << QUARANTINE_ERRNO_SHIFT, seen = 0;
+    for (uint32_t source = 0; source < RUN_SOURCES; source++)
+        for (uint32_t copy = 0; copy < RUN_COPIES_MAX; copy++) {
+            uint32_t bit = quarantine_bit((enum run_source)source, copy);
+            ck_assert_uint_eq(seen & bit, 0);
+            seen |= bit;
+        }
+    ck_assert_int_eq(quarantine_errno(word | seen), 5);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("run_devices");
+    TCase *t = tcase_create("run_devices");
+    tcase_add_checked_fixture(t, setup, NULL);
+    tcase_add_test(t, an_item_says_what_is_different);
+    tcase_add_test(t, wrong_items_are_named);
+    tcase_add_test(t, copies_of_a_file);
+    tcase_add_test(t, copies_of_a_stripe);
+    tcase_add_test(t, devices_have_names);
+    tcase_add_test(t, quarantine_words);
+    suite_add_tcase(suite, t);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? 0 : 1;
+}

@@ -1,0 +1,385 @@
+/* compute's side of the directory: pins before looks, one DEMAND for what is missing, and every
+ * wait ends - by event, by a named error, or by cancelling. A thread plays cache and loader. */
+#include <check.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lib/base/assert.h"
+#include "lib/model/limits.h"
+#include "procs/engine/compute/compute.h"
+#include "tests/golden/image.h"
+#include "tests/golden/reference.h"
+
+#define LAYER 2
+#define BOOT  77u
+
+struct world {
+    struct image image;
+    struct arena_layout layout;
+    struct child child;
+    struct runner runner;
+    struct kv_request request;
+    struct experts *experts;
+    struct weights_source source;
+    struct expert_item item[8];
+    struct expert_item *items[8];
+    struct expert_step step;
+};
+
+static struct world w;
+
+static struct segment create(enum segment_kind kind, uint64_t bytes)
+{
+    struct segment s;
+    struct error error;
+    char tag[32];
+    snprintf(tag, sizeof tag, "experts.%d", (int)getpid());
+    ck_assert_msg(segment_create(kind, tag, BOOT, bytes, &s, &error) == 0, "%s", error.text);
+    return s;
+}
+
+static void must(int rc, const struct error *error)
+{
+    ck_assert_msg(rc == 0, "%s", error->text);
+}
+
+static void make_child(void)
+{
+    struct error error;
+    struct child *c = &w.child;
+    const struct model_hparams *h = &w.image.model->hparams;
+    struct params params;
+    params_defaults(&params);
+    params.stall_limit = 300;
+    c->model = w.image.model;
+    c->incarnation = 1;
+    must(arena_layout_make(c->model, &w.layout, &error), &error);
+    struct segment s = create(SEGMENT_DIRECTORY, directory_bytes(c->model));
+    directory_format(s.base, c->model, &w.layout, 1);
+    must(directory_attach(s.fd, true, BOOT, c->model, &c->directory, &error), &error);
+    c->arena = create(SEGMENT_ARENA, w.layout.bytes);
+    s = create(SEGMENT_GATES, gates_bytes(h->layers, h->hidden, h->experts));
+    gates_format(s.base, h->layers, h->hidden, h->experts);
+    must(gates_attach(s.fd, true, BOOT, &c->gates, &error), &error);
+    s = create(SEGMENT_USES, uses_bytes());
+    must(uses_attach(s.fd, true, BOOT, &c->uses, &error), &error);
+    s = create(SEGMENT_PROCS, procs_bytes());
+    procs_format(s.base, &params, 1);
+    must(procs_attach(s.fd, true, BOOT, &c->procs, &error), &error);
+    c->params = &c->procs.head->params;
+    c->row = &c->procs.head->row[procs_row_of(SERVICE_COMPUTE, 0)];
+    snprintf(c->run_dir, sizeof c->run_dir, "/tmp/sluice-no-such-run");
+    snprintf(c->procs.head->model_path, sizeof c->procs.head->model_path, "model.gguf");
+}
+
+static void setup(void)
+{
+    struct error error;
+    image_open(&w.image, golden_demo_path(), 16);
+    make_child();
+    w.experts = &w.runner.experts;
+    w.experts->beat_ns = &w.runner.beat_ns;
+    must(experts_open(w.experts, &w.child, &w.runner, &error), &error);
+    w.experts->request = &w.request;
+    w.source = experts_source(w.experts);
+    w.step = (struct expert_step){.sequence = 9, .position = 4, .rows = 1, .layer = LAYER};
+    for (uint32_t i = 0; i < 8; i++) {
+        w.item[i] = (struct expert_item){.expert = 3 * i + 1, .tokens = 1, .rank = i};
+        w.items[i] = &w.item[i];
+    }
+}
+
+static struct directory_entry *entry(uint32_t i)
+{
+    return &w.child.directory.entries[model_entry_expert(w.child.model, LAYER, w.item[i].expert)];
+}
+
+/* ---- cache and loader ---- */
+
+static void reserve(uint32_t i, uint64_t *generation)
+{
+    const struct arena_class *c = &w.layout.class[entry(i)->size_class];
+    atomic_store(&entry(i)->arena_offset, c->region_offset + i * c->slot_bytes);
+    ck_assert(entry_reserve(&entry(i)->word, 1, generation));
+}
+
+static void publish(uint32_t i, uint64_t generation)
+{
+    ck_assert_int_eq(entry_part_done(&entry(i)->word, generation, 0), PART_READY);
+    directory_signal(&w.child.directory, LAYER);
+}
+
+static void make_ready(uint32_t i)
+{
+    uint64_t generation;
+    reserve(i, &generation);
+    publish(i, generation);
+}
+
+static bool pinned(uint32_t i)
+{
+    return entry_pins_of(entry_look(&entry(i)->word)) & (1u << PINNER_COMPUTE);
+}
+
+static uint64_t count(unsigned counter)
+{
+    return counter_get(w.child.row, counter);
+}
+
+static void pin(uint32_t n)
+{
+    w.source.pin(w.source.self, &w.step, w.items, n);
+}
+
+static int wait_any(uint32_t n, struct error *error)
+{
+    return w.source.wait(w.source.self, &w.step, w.items, n, error);
+}
+
+START_TEST(ready_ones_are_hits_and_send_nothing)
+{
+    struct uses_reader reader;
+    struct use_record use;
+    uses_reader_start(&w.child.uses, &reader);
+    for (uint32_t i = 0; i < 4; i++)
+        make_ready(i);
+    pin(4);
+    for (uint32_t i = 0; i < 4; i++) {
+        ck_assert_int_eq(w.item[i].state, ITEM_READY);
+        ck_assert(pinned(i));
+        ck_assert(!entry_evict(&entry(i)->word));
+        ck_assert(uses_read(&w.child.uses, &reader, UINT64_MAX, &use));
+        ck_assert_uint_eq(use.expert, w.item[i].expert);
+        ck_assert_uint_eq(use.outcome, USE_HIT);
+        ck_assert_uint_eq(use.rank, i);
+        ck_assert_uint_eq(use.sequence, 9);
+    }
+    ck_assert_uint_eq(count(CTR_COMPUTE_hits), 4);
+    ck_assert_uint_eq(count(CTR_COMPUTE_uses), 4);
+    ck_assert_uint_eq(count(CTR_COMPUTE_demands), 0);
+    for (uint32_t i = 0; i < 4; i++) {
+        w.source.unpin(w.source.self, &w.step, &w.item[i]);
+        ck_assert(!pinned(i));
+    }
+    const uint8_t *base = w.child.arena.base;
+    const struct model_extent *x =
+        model_index_entries(w.child.model)[model_entry_expert(w.child.model, LAYER, 1)].extent;
+    for (uint32_t part = 0; part < EXPERT__COUNT; part++)
+        ck_assert_ptr_eq(w.item[0].matrix[part].data, base + atomic_load(&entry(0)->arena_offset) +
+                                                          x[part].slot_offset + x[part].head_bytes);
+}
+END_TEST
+
+struct late {
+    uint32_t i;
+    uint64_t generation;
+};
+
+static void *publish_later(void *arg)
+{
+    struct late *l = arg;
+    /* when the waiter sleeps on the counter */
+    while (atomic_load(&w.child.directory.counters[LAYER].waiters) == 0)
+        sched_yield();
+    publish(l->i, l->generation);
+    return NULL;
+}
+
+START_TEST(late_and_missing_ones_are_waited_for)
+{
+    struct late late = {.i = 1};
+    struct error error;
+    pthread_t thread;
+    make_ready(0);
+    reserve(1, &late.generation);
+    pin(3);
+    ck_assert_int_eq(w.item[0].state, ITEM_READY);
+    ck_assert_int_eq(w.item[1].state, ITEM_WAITED);
+    ck_assert_int_eq(w.item[2].state, ITEM_WAITED);
+    ck_assert_uint_eq(count(CTR_COMPUTE_hits), 1);
+    ck_assert_uint_eq(count(CTR_COMPUTE_late), 1);
+    ck_assert_uint_eq(count(CTR_COMPUTE_misses), 1);
+    ck_assert_uint_eq(count(CTR_COMPUTE_demands), 1);
+    ck_assert_int_eq(pthread_create(&thread, NULL, publish_later, &late), 0);
+    ck_assert_int_eq(wait_any(3, &error), 0);
+    pthread_join(thread, NULL);
+    ck_assert_int_eq(w.item[1].state, ITEM_READY);
+    ck_assert_int_eq(w.item[2].state, ITEM_WAITED);
+    make_ready(2);
+    ck_assert_int_eq(wait_any(3, &error), 0);
+    ck_assert_int_eq(w.item[2].state, ITEM_READY);
+    ck_assert_uint_gt(w.request.figures.stall_ns, 0);
+}
+END_TEST
+
+START_TEST(what_nobody_works_on_is_asked_for_again)
+{
+    uint64_t generation;
+    struct error error;
+    pin(1); /* ABSENT, and nobody does anything: asked again until the stall limit */
+    ck_assert_int_eq(wait_any(1, &error), -1);
+    ck_assert_int_eq(error.code, ERR_NO_PROGRESS);
+    ck_assert_uint_gt(count(CTR_COMPUTE_demands_repeated), 0);
+    uint64_t asked = count(CTR_COMPUTE_demands_repeated);
+    w.source.unpin(w.source.self, &w.step, &w.item[0]);
+    reserve(1, &generation); /* LOADING: somebody works on it */
+    w.items[0] = &w.item[1];
+    pin(1);
+    ck_assert_int_eq(wait_any(1, &error), -1);
+    ck_assert_uint_eq(count(CTR_COMPUTE_demands_repeated), asked);
+}
+END_TEST
+
+static void *read_slowly(void *arg)
+{
+    struct proc_row *loader = &w.child.procs.head->row[procs_row_of(SERVICE_LOADER, 0)];
+    struct late *l = arg;
+    uint64_t start = clock_now_ns();
+    while (clock_now_ns() - start < 900 * NS_PER_MS) { /* three stall limits */
+        counter_add(loader, CTR_LOADER_bytes_read, 1);
+        sched_yield();
+    }
+    publish(l->i, l->generation);
+    return NULL;
+}
+
+START_TEST(a_slow_device_is_no_error)
+{
+    struct late late = {.i = 0};
+    struct error error;
+    pthread_t thread;
+    reserve(0, &late.generation);
+    pin(1);
+    ck_assert_int_eq(pthread_create(&thread, NULL, read_slowly, &late), 0);
+    ck_assert_int_eq(wait_any(1, &error), 0);
+    pthread_join(thread, NULL);
+}
+END_TEST
+
+START_TEST(an_unreadable_expert_is_named)
+{
+    struct error error;
+    atomic_store(&entry(0)->failures, 5); /* of an earlier request: counts for nothing now */
+    pin(1);
+    atomic_fetch_add(&entry(0)->failures, 3);
+    atomic_store(&entry(0)->last_errno, EIO);
+    ck_assert_int_eq(wait_any(1, &error), -1);
+    ck_assert_int_eq(error.code, ERR_IO);
+    ck_assert_ptr_nonnull(strstr(error.text, "expert 1 of layer 2"));
+    ck_assert_ptr_nonnull(strstr(error.text, "model.gguf"));
+    ck_assert_ptr_nonnull(strstr(error.text, strerror(EIO)));
+}
+END_TEST
+
+static void *cancel_later(void *arg)
+{
+    (void)arg;
+    while (atomic_load(&w.child.directory.counters[LAYER].waiters) == 0)
+        sched_yield();
+    atomic_store(&w.request.cancel, 1);
+    return NULL;
+}
+
+START_TEST(a_cancel_ends_the_wait)
+{
+    struct error error;
+    pthread_t thread;
+    pin(1);
+    ck_assert_int_eq(pthread_create(&thread, NULL, cancel_later, NULL), 0);
+    ck_assert_int_eq(wait_any(1, &error), -1);
+    ck_assert_int_eq(error.code, ERR_CANCELLED);
+    pthread_join(thread, NULL);
+}
+END_TEST
+
+/* ---- masked routing ---- */
+
+static bool mask(bool allowed[])
+{
+    snprintf(w.experts->knobs.routing, sizeof w.experts->knobs.routing, "masked");
+    return w.source.mask(w.source.self, &w.step, allowed);
+}
+
+/* An expert that leaves between choice and pin is neither waited for nor asked for. */
+START_TEST(what_has_left_is_lost)
+{
+    bool allowed[MODEL_EXPERTS_MAX];
+    struct uses_reader reader;
+    struct use_record use;
+    uses_reader_start(&w.child.uses, &reader);
+    for (uint32_t i = 0; i < 5; i++)
+        make_ready(i);
+    ck_assert(mask(allowed));
+    for (uint32_t i = 0; i < 8; i++)
+        ck_assert_int_eq(allowed[w.item[i].expert], i < 5);
+    ck_assert(entry_evict(&entry(1)->word));
+    pin(4);
+    for (uint32_t i = 0; i < 4; i++) {
+        ck_assert_int_eq(w.item[i].state, i == 1 ? ITEM_LOST : ITEM_READY);
+        ck_assert_int_eq(pinned(i), i != 1);
+    }
+    ck_assert_uint_eq(count(CTR_COMPUTE_demands), 0);
+    ck_assert_uint_eq(count(CTR_COMPUTE_uses), 3);
+    ck_assert_uint_eq(count(CTR_COMPUTE_hits), 3);
+    for (uint32_t n = 0; n < 3; n++)
+        ck_assert(uses_read(&w.child.uses, &reader, UINT64_MAX, &use));
+    ck_assert(!uses_read(&w.child.uses, &reader, UINT64_MAX, &use));
+    ck_assert(mask(allowed)); /* four are left: the core routes again among them */
+    ck_assert(!allowed[w.item[1].expert]);
+}
+END_TEST
+
+/* With fewer residents than top-k there is no mask: routed exactly, asked for, waited for. */
+START_TEST(too_few_residents_are_waited_for)
+{
+    bool allowed[MODEL_EXPERTS_MAX];
+    for (uint32_t i = 0; i < 2; i++)
+        make_ready(i);
+    ck_assert(!mask(allowed));
+    pin(4);
+    for (uint32_t i = 0; i < 4; i++) {
+        ck_assert_int_eq(w.item[i].state, i < 2 ? ITEM_READY : ITEM_WAITED);
+        ck_assert(pinned(i));
+    }
+    ck_assert_uint_eq(count(CTR_COMPUTE_demands), 1);
+    ck_assert_uint_eq(count(CTR_COMPUTE_misses), 2);
+}
+END_TEST
+
+START_TEST(room_is_half_of_what_experts_may_have)
+{
+    struct directory_head *head = w.child.directory.head;
+    atomic_store(&head->quota_bytes, w.child.model->dense_bytes + 1000000);
+    ck_assert_uint_eq(w.source.room(w.source.self), 500000);
+    atomic_store(&head->experts_payload_max, 600000);
+    ck_assert_uint_eq(w.source.room(w.source.self), 300000);
+    atomic_store(&head->quota_bytes, 10);
+    ck_assert_uint_eq(w.source.room(w.source.self), 0);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("experts");
+    TCase *c = tcase_create("experts");
+    tcase_set_timeout(c, 60);
+    tcase_add_checked_fixture(c, setup, NULL); /* each test is a process of its own */
+    tcase_add_test(c, ready_ones_are_hits_and_send_nothing);
+    tcase_add_test(c, late_and_missing_ones_are_waited_for);
+    tcase_add_test(c, what_nobody_works_on_is_asked_for_again);
+    tcase_add_test(c, a_slow_device_is_no_error);
+    tcase_add_test(c, an_unreadable_expert_is_named);
+    tcase_add_test(c, a_cancel_ends_the_wait);
+    tcase_add_test(c, what_has_left_is_lost);
+    tcase_add_test(c, too_few_residents_are_waited_for);
+    tcase_add_test(c, room_is_half_of_what_experts_may_have);
+    suite_add_tcase(suite, c);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? 0 : 1;
+}

@@ -1,0 +1,408 @@
+/* The small parts of compute and predictor: pool, histogram, held back text, recall. */
+#include <check.h>
+#include <math.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/random.h"
+#include "lib/core/pool.h"
+#include "lib/text/utf8.h"
+#include "procs/engine/compute/compute.h"
+#include "procs/engine/predictor/recall.h"
+#include "tests/golden/image.h"
+#include "tests/golden/reference.h"
+
+/* ---- pool ---- */
+
+struct sums {
+    uint32_t n;
+    _Atomic uint64_t sum, calls;
+};
+
+static void add_share(void *arg, uint32_t thread, uint32_t threads)
+{
+    struct sums *s = arg;
+    uint32_t begin, end;
+    pool_share(s->n, 3, thread, threads, &begin, &end);
+    uint64_t sum = 0;
+    for (uint32_t i = begin; i < end; i++)
+        sum += i + 1;
+    atomic_fetch_add(&s->sum, sum);
+    atomic_fetch_add(&s->calls, 1);
+}
+
+START_TEST(pool_runs_every_part_once)
+{
+    struct error error;
+    for (uint32_t threads = 1; threads <= 5; threads++) {
+        struct pool *pool = pool_create(threads, 1, &error);
+        ck_assert_ptr_nonnull(pool);
+        ck_assert_uint_eq(pool_threads(pool), threads);
+        for (uint32_t n = 0; n < 1500; n++) {
+            struct sums s = {.n = n};
+            pool_run(pool, add_share, &s);
+            ck_assert_uint_eq(atomic_load(&s.calls), threads);
+            ck_assert_uint_eq(atomic_load(&s.sum), (uint64_t)n * (n + 1) / 2);
+        }
+        pool_destroy(pool);
+    }
+}
+END_TEST
+
+struct claims {
+    uint32_t threads;
+    _Atomic uint32_t by[8]; /* thread */
+    _Atomic uint32_t strangers;
+};
+
+static void claim_one(void *arg, uint32_t part, uint32_t parts)
+{
+    struct claims *c = arg;
+    if (pool_me() < c->threads && part < parts)
+        atomic_fetch_add(&c->by[pool_me()], 1);
+    else
+        atomic_fetch_add(&c->strangers, 1);
+}
+
+/* More and fewer parts than threads; scratch may belong to the thread's number. */
+START_TEST(pool_runs_any_number_of_parts)
+{
+    struct error error;
+    for (uint32_t threads = 1; threads <= 5; threads++) {
+        struct pool *pool = pool_create(threads, 1, &error);
+        ck_assert_ptr_nonnull(pool);
+        for (uint32_t n = 0; n < 2000; n++) {
+            struct claims c = {.threads = threads};
+            uint32_t parts = 1 + n % 23, sum = 0;
+            pool_run_parts(pool, parts, claim_one, &c);
+            for (uint32_t t = 0; t < threads; t++)
+                sum += atomic_load(&c.by[t]);
+            ck_assert_uint_eq(sum, parts);
+            ck_assert_uint_eq(atomic_load(&c.strangers), 0);
+        }
+        ck_assert_uint_eq(pool_parts(pool, 0), threads);
+        ck_assert_uint_eq(pool_parts(pool, UINT64_MAX) % threads, 0);
+        ck_assert_uint_ge(pool_parts(pool, UINT64_MAX), threads);
+        pool_destroy(pool);
+    }
+}
+END_TEST
+
+START_TEST(shares_are_cut_at_units)
+{
+    for (uint32_t parts = 1; parts < 9; parts++) {
+        uint32_t at = 0, begin, end;
+        for (uint32_t i = 0; i < parts; i++) {
+            pool_share(100, 16, i, parts, &begin, &end);
+            ck_assert_uint_eq(begin, at);
+            ck_assert(end % 16 == 0 || end == 100);
+            at = end;
+        }
+        ck_assert_uint_eq(at, 100);
+    }
+}
+END_TEST
+
+/* ---- histogram ---- */
+
+START_TEST(quantiles_are_within_a_bin)
+{
+    static struct histogram h;
+    histogram_clear(&h);
+    ck_assert_double_eq(histogram_quantile(&h, 0.5), 0);
+    for (uint64_t i = 1; i <= 10000; i++)
+        histogram_add(&h, i * 1000);
+    ck_assert_double_eq_tol(histogram_quantile(&h, 0.50), 5e6, 5e6 * 0.02);
+    ck_assert_double_eq_tol(histogram_quantile(&h, 0.95), 9.5e6, 9.5e6 * 0.02);
+    ck_assert_double_eq_tol(histogram_quantile(&h, 0.99), 9.9e6, 9.9e6 * 0.02);
+    histogram_clear(&h);
+    histogram_add(&h, 0);
+    histogram_add(&h, UINT64_MAX);
+    ck_assert(histogram_quantile(&h, 0.0) < 2000);
+    ck_assert(histogram_quantile(&h, 1.0) > 1e12);
+}
+END_TEST
+
+/* ---- text ---- */
+
+static struct image image;
+static struct tokenizer *tokenizer;
+static struct answer answer;
+
+static void open_tokenizer(void)
+{
+    struct error error;
+    image_open(&image, golden_demo_path(), 16);
+    tokenizer = tokenizer_open((const char *)image.model + image.model->tokenizer_offset,
+                               image.model->tokenizer_bytes, &error);
+    ck_assert_ptr_nonnull(tokenizer);
+}
+
+static void close_tokenizer(void)
+{
+    tokenizer_close(tokenizer);
+    image_close(&image);
+}
+
+/* Whatever a client may ask first, what it is told is whole characters, and nothing is lost. */
+START_TEST(text_is_whole_characters)
+{
+    static const char text[] = "a\xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80 end \xe4\xb8\xad";
+    _Atomic uint32_t log[64];
+    uint32_t *ids;
+    size_t count, bytes;
+    struct error error;
+    ck_assert_int_eq(
+        tokenizer_encode(tokenizer, text, sizeof text - 1, false, &ids, &count, &error), 0);
+    ck_assert_uint_le(count, 64);
+    for (size_t i = 0; i < count; i++)
+        atomic_store(&log[i], ids[i]);
+    bool held_back = false;
+    for (uint32_t have = 0; have <= count; have++) {
+        size_t told = answer_gather(&answer, tokenizer, log, have, false, STOP_CUT_NONE, &bytes);
+        held_back |= told < have;
+        ck_assert_uint_le(told, have);
+        ck_assert_uint_eq(utf8_complete_prefix(answer.text, bytes), bytes);
+        ck_assert_int_eq(memcmp(answer.text, text, bytes), 0);
+    }
+    ck_assert(held_back);
+    /* Told token by token, the pieces join. */
+    char joined[sizeof text] = "";
+    size_t at = 0, length = 0;
+    for (uint32_t have = 0; have <= count; have++) {
+        at += answer_gather(&answer, tokenizer, log + at, have - (uint32_t)at, false, STOP_CUT_NONE,
+                            &bytes);
+        memcpy(joined + length, answer.text, bytes);
+        length += bytes;
+    }
+    ck_assert_uint_eq(at, count);
+    ck_assert_int_eq(memcmp(joined, text, sizeof text - 1), 0);
+    free(ids);
+}
+END_TEST
+
+/* The end of a sequence may be the middle of a character: then everything is told. */
+START_TEST(the_end_holds_nothing_back)
+{
+    uint32_t *ids;
+    size_t count, bytes;
+    struct error error;
+    _Atomic uint32_t log[8];
+    ck_assert_int_eq(
+        tokenizer_encode(tokenizer, "\xf0\x9f\x98\x80", 4, false, &ids, &count, &error), 0);
+    ck_assert_uint_gt(count, 1); /* not one token in this vocabulary */
+    atomic_store(&log[0], ids[0]);
+    ck_assert_uint_eq(answer_gather(&answer, tokenizer, log, 1, false, STOP_CUT_NONE, &bytes), 0);
+    ck_assert_uint_eq(bytes, 0);
+    ck_assert_uint_eq(answer_gather(&answer, tokenizer, log, 1, true, STOP_CUT_NONE, &bytes), 1);
+    ck_assert_uint_gt(bytes, 0);
+    free(ids);
+}
+END_TEST
+
+/* ---- texts that end an answer ---- */
+
+static uint32_t encode(const char *text, _Atomic uint32_t *log, size_t room)
+{
+    uint32_t *ids;
+    size_t count;
+    struct error error;
+    ck_assert_int_eq(tokenizer_encode(tokenizer, text, strlen(text), false, &ids, &count, &error),
+                     0);
+    ck_assert_uint_le(count, room);
+    for (size_t i = 0; i < count; i++)
+        atomic_store(&log[i], ids[i]);
+    free(ids);
+    return (uint32_t)count;
+}
+
+/* Told token by token, as compute tells them. The text, and in *cut where it ends. */
+static void tell(const struct stop_texts *stops, const _Atomic uint32_t *log, uint32_t count,
+                 char *joined, struct stop_cut *cut)
+{
+    size_t told = 0, length = 0, bytes;
+    bool ended = false;
+    *cut = STOP_CUT_NONE;
+    for (uint32_t have = 1; have <= count && !ended; have++) {
+        ended = stops_match(stops, tokenizer, log, have, cut) || have == count;
+        uint32_t may = ended ? have : stops_settled(stops, tokenizer, log, have);
+        if (may < told) /* what was told once stays told */
+            ck_abort_msg("%u of %u told, %zu before", may, have, told);
+        struct stop_cut here = *cut;
+        if (cut->token != UINT32_MAX)
+            here = cut->token < told ? (struct stop_cut){0, 0}
+                                     : (struct stop_cut){cut->token - (uint32_t)told, cut->bytes};
+        told += answer_gather(&answer, tokenizer, log + told, may - (uint32_t)told, ended, here,
+                              &bytes);
+        memcpy(joined + length, answer.text, bytes);
+        length += bytes;
+    }
+    joined[length] = 0;
+}
+
+static void add_stop(struct stop_texts *stops, const char *text)
+{
+    struct error error;
+    ck_assert_int_eq(stop_texts_add(stops, text, strlen(text), &error), 0);
+}
+
+/* The text is what stands before the first match, whatever tokens it is cut into. */
+START_TEST(stops_cut_the_text)
+{
+    static const struct {
+        const char *text, *stops[3], *told;
+    } rows[] = {
+        {"one two three four", {"three"}, "one two "},
+        {"one two three four", {"e t"}, "on"},
+        {"one two three four", {"e f!"}, "one two three four"},
+        {"one two three four", {"wo th", "ee f"}, "one t"},
+        {"one two three four", {"hre", "three"}, "one two "},
+        {"one two three four", {"o"}, ""},
+        {"one two three four", {"r"}, "one two th"},
+        {"aaab aaaab", {"aaaa"}, "aaab "},
+        {"a question? No: an answer.", {"answer!", "No!"}, "a question? No: an answer."},
+        {"the end\n\nQuestion", {"\n\n"}, "the end"},
+        {"caf\xc3\xa9 noir", {"\xc3\xa9 n"}, "caf"},
+        {"nothing", {NULL}, "nothing"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct stop_texts stops = {0};
+        struct stop_cut cut;
+        _Atomic uint32_t log[64];
+        char joined[256] = "";
+        for (size_t k = 0; k < 3 && rows[i].stops[k]; k++)
+            add_stop(&stops, rows[i].stops[k]);
+        tell(&stops, log, encode(rows[i].text, log, ARRAY_LEN(log)), joined, &cut);
+        ck_assert_msg(strcmp(joined, rows[i].told) == 0, "row %zu: '%s' instead of '%s'", i, joined,
+                      rows[i].told);
+    }
+}
+END_TEST
+
+/* ---- the same against its definition: of the texts that are there when the first one is complete,
+ * the one that begins first ends the answer ---- */
+
+#define RANDOM_TOKENS 24
+#define RANDOM_ROUNDS 20000
+
+/* Tokens of few letters, so that texts meet and overlap, in pieces of one to three bytes. */
+static uint32_t random_log(struct random *random, const uint32_t *ids, size_t ids_count,
+                           _Atomic uint32_t *log)
+{
+    uint32_t count = 1 + (uint32_t)random_below(random, RANDOM_TOKENS);
+    for (uint32_t i = 0; i < count; i++)
+        atomic_store(&log[i], ids[random_below(random, ids_count)]);
+    return count;
+}
+
+static void random_stops(struct random *random, struct stop_texts *stops)
+{
+    *stops = (struct stop_texts){0};
+    for (uint64_t n = 1 + random_below(random, 3); n > 0; n--) {
+        char text[7] = "";
+        uint64_t bytes = 1 + random_below(random, sizeof text - 1);
+        for (uint64_t i = 0; i < bytes; i++)
+            text[i] = (char)('a' + random_below(random, 2));
+        add_stop(stops, text);
+    }
+}
+
+static void by_definition(const struct stop_texts *stops, const _Atomic uint32_t *log,
+                          uint32_t count, char *text)
+{
+    size_t length = 0, bytes;
+    for (uint32_t i = 0; i < count; i++) {
+        const char *piece = tokenizer_piece(tokenizer, atomic_load(&log[i]), &bytes), *first = NULL;
+        memcpy(text + length, piece, bytes);
+        length += bytes;
+        text[length] = 0;
+        for (uint32_t k = 0; k < stops->count; k++) {
+            const char *at = memmem(text, length, stops->text[k], stops->bytes[k]);
+            first = at && (!first || at < first) ? at : first;
+        }
+        if (first) {
+            text[first - text] = 0;
+            return;
+        }
+    }
+}
+
+START_TEST(stops_are_what_they_are_defined_as)
+{
+    static const char *const pieces[] = {"a", "b", "aa", "ab", "ba", "bb", "aba"};
+    _Atomic uint32_t log[RANDOM_TOKENS], one[8];
+    uint32_t ids[ARRAY_LEN(pieces)], cuts = 0, longer = 0;
+    size_t ids_count = 0, bytes;
+    struct random random;
+    for (size_t i = 0; i < ARRAY_LEN(pieces); i++)
+        if (encode(pieces[i], one, ARRAY_LEN(one)) == 1) {
+            ids[ids_count++] = atomic_load(&one[0]);
+            tokenizer_piece(tokenizer, ids[ids_count - 1], &bytes);
+            longer += bytes > 1;
+        }
+    ck_assert(ids_count > 2 && longer > 0); /* else nothing would be cut within a token */
+    random_seed(&random, 20261122, 0);
+    for (int round = 0; round < RANDOM_ROUNDS; round++) {
+        struct stop_texts stops;
+        struct stop_cut cut;
+        char told[4 * RANDOM_TOKENS + 1], expected[4 * RANDOM_TOKENS + 1];
+        uint32_t count = random_log(&random, ids, ids_count, log);
+        random_stops(&random, &stops);
+        tell(&stops, log, count, told, &cut);
+        by_definition(&stops, log, count, expected);
+        ck_assert_msg(strcmp(told, expected) == 0, "round %d: '%s' instead of '%s'", round, told,
+                      expected);
+        cuts += cut.token != UINT32_MAX && cut.bytes > 0;
+    }
+    ck_assert_uint_gt(cuts, 100);
+}
+END_TEST
+
+/* ---- recall ---- */
+
+START_TEST(recall_compares_the_newest_guess)
+{
+    struct error error;
+    struct recall *r = recall_create(3, 8, &error);
+    ck_assert_ptr_nonnull(r);
+    ck_assert_int_eq(recall_use(r, 1, 5, 2, 3), RECALL_NO_GUESS);
+    recall_guess(r, 1, 5, 2, (const uint32_t[]){3, 7}, 2);
+    ck_assert_int_eq(recall_use(r, 1, 5, 2, 3), RECALL_HIT);
+    ck_assert_int_eq(recall_use(r, 1, 5, 2, 4), RECALL_MISS);
+    ck_assert_int_eq(recall_use(r, 1, 6, 2, 3), RECALL_NO_GUESS);
+    ck_assert_int_eq(recall_use(r, 2, 5, 2, 3), RECALL_NO_GUESS);
+    ck_assert_int_eq(recall_use(r, 1, 5, 1, 3), RECALL_NO_GUESS);
+    ck_assert_int_eq(recall_use(r, 1, 5, 99, 3), RECALL_NO_GUESS); /* foreign */
+    ck_assert_int_eq(recall_use(r, 1, 5, 2, 99), RECALL_NO_GUESS);
+    recall_guess(r, 1, 6, 2, (const uint32_t[]){4}, 1);
+    ck_assert_int_eq(recall_use(r, 1, 5, 2, 3), RECALL_NO_GUESS);
+    ck_assert_int_eq(recall_use(r, 1, 6, 2, 3), RECALL_MISS);
+    recall_destroy(r);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("parts");
+    TCase *c = tcase_create("pool and figures");
+    tcase_set_timeout(c, 120);
+    tcase_add_test(c, pool_runs_every_part_once);
+    tcase_add_test(c, pool_runs_any_number_of_parts);
+    tcase_add_test(c, shares_are_cut_at_units);
+    tcase_add_test(c, quantiles_are_within_a_bin);
+    tcase_add_test(c, recall_compares_the_newest_guess);
+    suite_add_tcase(suite, c);
+    c = tcase_create("text");
+    tcase_add_checked_fixture(c, open_tokenizer, close_tokenizer);
+    tcase_add_test(c, text_is_whole_characters);
+    tcase_add_test(c, the_end_holds_nothing_back);
+    tcase_add_test(c, stops_cut_the_text);
+    tcase_add_test(c, stops_are_what_they_are_defined_as);
+    suite_add_tcase(suite, c);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? 0 : 1;
+}

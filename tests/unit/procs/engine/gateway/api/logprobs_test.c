@@ -1,0 +1,158 @@
+/* Which tokens belong to the text that is told. */
+#include <check.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "procs/engine/gateway/gateway.h"
+
+static struct gateway gateway;
+static struct stream stream;
+
+static void begin(enum api_kind kind, bool logprobs)
+{
+    gateway = (struct gateway){.quota.limit = 1 << 20};
+    stream = (struct stream){
+        .gateway = &gateway,
+        .request = {.kind = kind, .logprobs = logprobs},
+    };
+}
+
+static void end(void)
+{
+    logprobs_free(&stream);
+    ck_assert_uint_eq(gateway.quota.held, 0);
+    ck_assert(!stream.failed);
+}
+
+/* Entries of the first `told` tokens of a reply, `|` between its tokens. */
+static json_t *reply(const char *tokens, size_t told)
+{
+    static const double values[] = {-1, -2, -INFINITY, -4};
+    uint32_t pieces[4] = {0};
+    char text[64];
+    size_t count = 0, bytes = 0;
+    for (const char *at = tokens; *at; at += strcspn(at, "|"), at += *at == '|') {
+        pieces[count] = (uint32_t)strcspn(at, "|");
+        memcpy(text + bytes, at, pieces[count]);
+        bytes += pieces[count++];
+    }
+    struct engine_next next = {.count = count,
+                               .text = text,
+                               .text_bytes = bytes,
+                               .logprobs = values,
+                               .logprobs_count = count,
+                               .piece_bytes = pieces,
+                               .piece_bytes_count = count};
+    return logprobs_take(&stream, &next, told);
+}
+
+static void check_told(json_t *entries, const char *tokens)
+{
+    char told[64] = "";
+    size_t n = 0;
+    for (size_t i = 0; i < json_array_size(entries); i++)
+        n += (size_t)snprintf(
+            told + n, sizeof told - n, "%s%s", i ? "|" : "",
+            json_string_value(json_object_get(json_array_get(entries, i), "token")));
+    ck_assert_str_eq(told, tokens);
+    json_decref(entries);
+}
+
+/* Of a reply whose last tokens are a stop's, those before it; offsets count characters of the
+ * answer. */
+START_TEST(tokens_of_the_text)
+{
+    static const int offsets[] = {0, 1, 3, 4};
+    begin(API_CHAT, true);
+    json_t *first = reply("a|\xc3\xa9t|c|", 2), *second = reply("x|y|z", 3);
+    for (size_t i = 0; i < 2; i++) {
+        const json_t *e = json_array_get(i < 1 ? first : second, 1 - i);
+        ck_assert_int_eq(json_integer_value(json_object_get(e, "offset")), offsets[i + 1]);
+    }
+    check_told(first, "a|\xc3\xa9t");
+    check_told(second, "x|y|z");
+    check_told(reply("a|b", 0), "");
+    end();
+    begin(API_CHAT, false);
+    ck_assert_ptr_null(reply("a", 1));
+    end();
+}
+END_TEST
+
+/* A text in which bytes were replaced is no longer that of its tokens: nobody guesses. */
+START_TEST(tokens_whose_text_is_not_known)
+{
+    static const double values[] = {-1, -2};
+    static const uint32_t pieces[] = {1, 1};
+    begin(API_CHAT, true);
+    struct engine_next next = {.count = 2,
+                               .text = "\xef\xbf\xbd",
+                               .text_bytes = 3,
+                               .logprobs = values,
+                               .logprobs_count = 2,
+                               .piece_bytes = pieces,
+                               .piece_bytes_count = 2};
+    check_told(logprobs_take(&stream, &next, 2), "|");
+    end();
+}
+END_TEST
+
+START_TEST(what_is_kept_is_json)
+{
+    static const struct {
+        enum api_kind kind;
+        const char *whole, *values, *offsets;
+    } cases[] = {
+        {API_COMPLETION, "\"a\",\"\\\"\",\"c\"", "-1.0,-2.0,-9999.0", "0,1,2"},
+        {API_CHAT,
+         "{\"token\":\"a\",\"logprob\":-1.0,\"bytes\":[97],\"top_logprobs\":[]},"
+         "{\"token\":\"\\\"\",\"logprob\":-2.0,\"bytes\":[34],\"top_logprobs\":[]},"
+         "{\"token\":\"c\",\"logprob\":-9999.0,\"bytes\":[99],\"top_logprobs\":[]}",
+         "", ""},
+    };
+    for (size_t i = 0; i < 2; i++) {
+        begin(cases[i].kind, true);
+        logprobs_keep(&stream, reply("a|\"|c", 3));
+        const struct logprobs *l = &stream.logprobs;
+        const struct buffer *got[] = {&l->whole, &l->values, &l->offsets};
+        const char *expected[] = {cases[i].whole, cases[i].values, cases[i].offsets};
+        for (size_t k = 0; k < 3; k++) {
+            ck_assert_uint_eq(got[k]->bytes, strlen(expected[k]));
+            ck_assert(got[k]->bytes == 0 || memcmp(got[k]->data, expected[k], got[k]->bytes) == 0);
+        }
+        end();
+    }
+}
+END_TEST
+
+/* They are counted: what does not fit is no answer. */
+START_TEST(what_does_not_fit)
+{
+    begin(API_CHAT, true);
+    gateway.quota.limit = 2000;
+    for (int i = 0; i < 100 && !stream.failed; i++)
+        logprobs_keep(&stream, reply("a", 1));
+    ck_assert(stream.failed);
+    ck_assert_uint_le(gateway.quota.held, 2000);
+    stream.failed = false;
+    end();
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("gateway");
+    TCase *t = tcase_create("logprobs");
+    tcase_add_test(t, tokens_of_the_text);
+    tcase_add_test(t, tokens_whose_text_is_not_known);
+    tcase_add_test(t, what_is_kept_is_json);
+    tcase_add_test(t, what_does_not_fit);
+    suite_add_tcase(suite, t);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

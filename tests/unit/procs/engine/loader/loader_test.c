@@ -1,0 +1,511 @@
+/* The loader's pure parts: the order of reads, retries and ends of jobs, the throttle; and the file
+ * it reads, which may change under it. */
+#include <check.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "lib/base/clock.h"
+#include "lib/model/limits.h"
+#include "procs/engine/loader/chunk.h"
+#include "procs/engine/loader/device.h"
+#include "procs/engine/loader/jobs.h"
+#include "procs/engine/loader/throttle.h"
+
+#define CHUNK     (64 * 1024)
+#define FILE_SIZE (1ull << 40)
+
+static struct jobs jobs;
+
+static struct job *add(uint32_t entry, uint16_t priority, uint32_t pages)
+{
+    struct msg_load load = {.entry = entry,
+                            .priority = priority,
+                            .demand_ns = 5,
+                            .runs_count = 1,
+                            .runs = {{entry * MIB, entry * MIB, pages * PAGE_BYTES}}};
+    struct job *job = jobs_add(&jobs, &load, 1, 1);
+    ck_assert_ptr_nonnull(job);
+    return job;
+}
+
+static struct chunk *next(uint64_t now)
+{
+    struct job *job = jobs_pick(&jobs, now, false);
+    return job ? jobs_cut(&jobs, job, now, CHUNK) : NULL;
+}
+
+static void open_jobs(void)
+{
+    ck_assert_int_eq(jobs_create(&jobs, 64, 16, 8), 0);
+}
+
+static void close_jobs(void)
+{
+    jobs_destroy(&jobs);
+}
+
+START_TEST(demand_before_dense_before_prefetch)
+{
+    static const uint32_t expected[] = {3, 4, 1, 0, 2};
+    add(0, LOAD_PREFETCH, 1);
+    add(1, LOAD_DENSE, 1);
+    add(2, LOAD_PREFETCH, 1);
+    add(3, LOAD_DEMAND, 1);
+    add(4, LOAD_DEMAND, 1);
+    for (size_t i = 0; i < ARRAY_LEN(expected); i++) {
+        struct chunk *c = next(i);
+        ck_assert_ptr_nonnull(c);
+        struct job *job = c->job;
+        ck_assert_uint_eq(job->entry, expected[i]);
+        ck_assert_int_eq(jobs_complete(&jobs, c, PAGE_BYTES, i, FILE_SIZE), CHUNK_DONE);
+        ck_assert(job_ended(job));
+        jobs_remove(&jobs, job);
+    }
+    ck_assert_ptr_null(next(9));
+    ck_assert_uint_eq(jobs.held, 0);
+}
+END_TEST
+
+START_TEST(prefetch_gives_way)
+{
+    struct job *guess = add(0, LOAD_PREFETCH, 256);
+    struct chunk *a = next(1), *b = next(1);
+    ck_assert(a && b);
+    ck_assert_ptr_null(next(1)); /* never more than two at the device */
+    ck_assert_uint_eq(jobs.inflight_prefetch, PREFETCH_CHUNKS_MAX);
+    struct job *need = add(1, LOAD_DEMAND, 2 * CHUNK / PAGE_BYTES);
+    struct chunk *d = next(2);
+    ck_assert_ptr_eq(d->job, need);
+    jobs_complete(&jobs, a, CHUNK, 3, FILE_SIZE);
+    ck_assert_ptr_eq(jobs_pick(&jobs, 3, false), need); /* it has more to hand out */
+    struct chunk *e = next(3);
+    ck_assert_ptr_eq(e->job, need);
+    ck_assert_ptr_null(jobs_pick(&jobs, 4, false)); /* both would wait for the device */
+    jobs_complete(&jobs, d, CHUNK, 4, FILE_SIZE);
+    ck_assert_ptr_null(jobs_pick(&jobs, 4, false)); /* one of its two */
+    jobs_complete(&jobs, e, CHUNK, 5, FILE_SIZE);
+    ck_assert_ptr_null(jobs_pick(&jobs, 5, true)); /* something waits for room */
+    ck_assert_ptr_eq(next(5)->job, guess);         /* beside the other guess's chunk */
+    ck_assert_ptr_null(next(5));
+}
+END_TEST
+
+START_TEST(no_small_rest)
+{
+    static const uint64_t pieces[] = {CHUNK, 40 * KIB, 36 * KIB}; /* 64 KiB and 12 would do, too */
+    add(0, LOAD_DEMAND, 35);
+    for (size_t i = 0; i < ARRAY_LEN(pieces); i++)
+        ck_assert_uint_eq(next(1)->bytes, pieces[i]);
+    ck_assert_ptr_null(next(1));
+}
+END_TEST
+
+START_TEST(raised_chunks_count_as_demands)
+{
+    struct job *job = add(0, LOAD_PREFETCH, 256);
+    next(1);
+    next(1);
+    ck_assert(jobs_raise(&jobs, job, LOAD_DEMAND, 77));
+    ck_assert(!jobs_raise(&jobs, job, LOAD_PREFETCH, 78)); /* never lowered */
+    ck_assert_uint_eq(jobs.inflight_prefetch, 0);
+    ck_assert_uint_eq(job->demand_ns, 77);
+    uint32_t more = 0;
+    while (next(2))
+        more++;
+    ck_assert_uint_eq(more, 6); /* up to the depth */
+    ck_assert_uint_eq(jobs.inflight, 8);
+}
+END_TEST
+
+START_TEST(short_reads_go_on_at_the_page)
+{
+    struct job *job = add(0, LOAD_DEMAND, 4);
+    struct chunk *c = next(1);
+    ck_assert_int_eq(jobs_complete(&jobs, c, PAGE_BYTES + 17, 2, FILE_SIZE), CHUNK_SHORT);
+    c = next(3);
+    ck_assert_uint_eq(c->file_offset, PAGE_BYTES);
+    ck_assert_uint_eq(c->arena_offset, PAGE_BYTES);
+    ck_assert_uint_eq(c->bytes, 3 * PAGE_BYTES);
+    ck_assert_int_eq(jobs_complete(&jobs, c, 3 * PAGE_BYTES, 4, FILE_SIZE), CHUNK_DONE);
+    ck_assert(job_ended(job) && job->status == 0);
+}
+END_TEST
+
+START_TEST(the_end_of_the_file)
+{
+    struct job *job = add(0, LOAD_DEMAND, 4);
+    uint64_t file_bytes = 3 * PAGE_BYTES + 100; /* the last page is a partial one */
+    struct chunk *c = next(1);
+    ck_assert_int_eq(jobs_complete(&jobs, c, 3 * PAGE_BYTES + 100, 2, file_bytes), CHUNK_DONE);
+    ck_assert(job_ended(job) && job->status == 0);
+    jobs_remove(&jobs, job);
+    job = add(1, LOAD_DEMAND, 4);
+    c = next(3);
+    ck_assert_int_eq(jobs_complete(&jobs, c, 0, 4, FILE_SIZE), CHUNK_FAILED); /* truncated */
+    ck_assert(job_ended(job));
+    ck_assert_int_eq(job->status, ENODATA);
+}
+END_TEST
+
+START_TEST(errors_are_retried_with_growing_pauses)
+{
+    struct job *job = add(0, LOAD_DEMAND, 1);
+    uint64_t now = 1, pause = 10 * NS_PER_MS;
+    struct chunk *c = next(now);
+    for (int i = 0; i < CHUNK_TRIES_MAX - 1; i++) {
+        ck_assert_int_eq(jobs_complete(&jobs, c, -EIO, now, FILE_SIZE), CHUNK_RETRY);
+        ck_assert_uint_eq(jobs_pause_ns(&jobs, now), pause);
+        ck_assert_ptr_null(next(now + pause - 1));
+        ck_assert(!job_ended(job));
+        now += pause;
+        c = next(now);
+        ck_assert_ptr_nonnull(c);
+        pause *= 4;
+    }
+    ck_assert_int_eq(jobs_complete(&jobs, c, -EIO, now, FILE_SIZE), CHUNK_FAILED);
+    ck_assert(job_ended(job));
+    ck_assert_int_eq(job->status, EIO);
+}
+END_TEST
+
+START_TEST(a_failed_job_waits_for_its_reads)
+{
+    struct job *job = add(0, LOAD_DEMAND, 64);
+    struct chunk *a = next(1), *b = next(1);
+    jobs_complete(&jobs, a, -EIO, 1, FILE_SIZE); /* waits for its next try */
+    jobs_fail(&jobs, job, ECANCELED);
+    jobs_fail(&jobs, job, EIO);
+    ck_assert_int_eq(job->status, ECANCELED); /* the first one stays */
+    ck_assert(!job_ended(job));
+    ck_assert_ptr_null(next(NS_PER_S));
+    jobs_complete(&jobs, b, -EIO, 2, FILE_SIZE);
+    ck_assert(job_ended(job));
+    jobs_remove(&jobs, job);
+    ck_assert_ptr_null(jobs_find(&jobs, 0));
+    ck_assert_uint_eq(jobs.inflight, 0);
+    ck_assert_uint_eq(jobs.inflight_bytes, 0);
+}
+END_TEST
+
+/* From another copy everything is read anew, and may be wrong once there, too. */
+START_TEST(a_failed_job_goes_on_at_another_copy)
+{
+    struct job *job = add(0, LOAD_DEMAND, CHUNK / PAGE_BYTES);
+    struct chunk *c = next(1);
+    jobs_complete(&jobs, c, CHUNK, 1, FILE_SIZE);
+    jobs_restart(job);
+    c = next(1);
+    jobs_fail(&jobs, job, EIO);
+    jobs_complete(&jobs, c, CHUNK, 1, FILE_SIZE);
+    ck_assert(job_ended(job));
+    jobs_move(job, 2);
+    ck_assert(!job_ended(job));
+    ck_assert_int_eq(job->status, 0);
+    ck_assert_uint_eq(job->copy, 2);
+    c = next(2);
+    ck_assert_ptr_nonnull(c);
+    ck_assert_uint_eq(c->file_offset, 0);
+    jobs_complete(&jobs, c, CHUNK, 2, FILE_SIZE);
+    ck_assert(job_ended(job));
+    jobs_restart(job); /* allowed again */
+    jobs_fail(&jobs, job, EBADMSG);
+    jobs_remove(&jobs, job);
+}
+END_TEST
+
+START_TEST(refused_chunks_go_back)
+{
+    struct job *job = add(0, LOAD_DEMAND, 1);
+    struct chunk *c = next(1);
+    jobs_put_back(&jobs, c);
+    ck_assert_uint_eq(jobs.inflight, 0);
+    ck_assert_ptr_eq(jobs_pick(&jobs, 1, false), job);
+}
+END_TEST
+
+START_TEST(the_table_is_bounded)
+{
+    for (uint32_t i = 0; i < 16; i++)
+        add(i, LOAD_DEMAND, 1);
+    struct msg_load load = {.entry = 20, .runs_count = 1, .runs = {{0, 0, PAGE_BYTES}}};
+    ck_assert_ptr_null(jobs_add(&jobs, &load, 1, 1));
+}
+END_TEST
+
+/* ---- chunks ---- */
+
+START_TEST(guesses_are_read_in_what_a_drive_does_in_a_short_time)
+{
+    static const struct {
+        uint64_t rate, throttle, low, high;
+    } t[] = {
+        {1500 * MIB, 0, MIB, MIB},                     /* as large as allowed */
+        {350 * MIB, 0, 700 * KIB, 720 * KIB},          /* 2 ms */
+        {100 * MIB, 0, 256 * KIB, 256 * KIB},          /* a slow drive wants so much at least */
+        {1500 * MIB, 350 * MIB, 700 * KIB, 720 * KIB}, /* one that is held to less */
+        {350 * MIB, 1500 * MIB, 700 * KIB, 720 * KIB},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(t); i++) {
+        struct chunk_pace p = {0};
+        ck_assert_uint_eq(chunk_pace_bytes(&p, LOAD_PREFETCH, MIB, 0), 256 * KIB); /* not known */
+        for (int n = 0; n < 1000; n++) /* another drive before */
+            chunk_pace_note(&p, MIB, NS_PER_S);
+        for (int n = 0; n < 1000; n++)
+            chunk_pace_note(&p, t[i].rate / 1000, NS_PER_MS);
+        uint64_t guess = chunk_pace_bytes(&p, LOAD_PREFETCH, MIB, t[i].throttle);
+        ck_assert_uint_ge(guess, t[i].low);
+        ck_assert_uint_le(guess, t[i].high);
+        ck_assert_uint_eq(guess % PAGE_BYTES, 0);
+        ck_assert_uint_eq(chunk_pace_bytes(&p, LOAD_DEMAND, MIB, t[i].throttle), MIB);
+        ck_assert_uint_eq(chunk_pace_bytes(&p, LOAD_PREFETCH, 64 * KIB, 0), 64 * KIB);
+    }
+}
+END_TEST
+
+/* ---- throttle: time passes in steps; reads as the loader would submit them, `DEPTH` at once ----
+ */
+
+#define DEPTH 4
+
+/* Bytes of the reads whose time was over. */
+static uint64_t read_for(struct throttle *t, uint64_t *now, uint64_t ns, uint64_t step)
+{
+    uint64_t bytes = 0, end = *now + ns, chunk = throttle_chunk(t, 256 * 1024);
+    double line[DEPTH];
+    uint32_t waiting = 0;
+    for (; *now < end; *now += step) {
+        while (waiting > 0 && throttle_left_ns(t, line[0], *now) == 0) {
+            memmove(line, line + 1, --waiting * sizeof *line);
+            bytes += chunk;
+        }
+        while (waiting < DEPTH)
+            line[waiting++] = throttle_take(t, chunk, *now);
+    }
+    return bytes;
+}
+
+START_TEST(throttle_holds_its_rate)
+{
+    static const uint64_t rates[] = {300000, MIB, 10 * MIB, 333 * MIB, 3 * GIB};
+    static const uint64_t steps[] = {50 * NS_PER_US, 200 * NS_PER_US};
+    for (size_t r = 0; r < ARRAY_LEN(rates); r++)
+        for (size_t s = 0; s < ARRAY_LEN(steps); s++) {
+            struct throttle t = {0};
+            uint64_t now = 1000;
+            throttle_set(&t, rates[r], now);
+            uint64_t got = read_for(&t, &now, 4 * NS_PER_S, steps[s]);
+            ck_assert_msg(got > 4 * rates[r] * 95 / 100 && got <= 4 * rates[r], "%llu of %llu",
+                          (unsigned long long)got, (unsigned long long)rates[r]);
+        }
+}
+END_TEST
+
+/* One read alone takes what its bytes take; one behind it as much longer; after a pause, too. */
+START_TEST(throttle_serves_in_line)
+{
+    struct throttle t = {0};
+    uint64_t now = 1000;
+    throttle_set(&t, GIB, now);
+    for (int i = 0; i < 3; i++) {
+        double first = throttle_take(&t, MIB, now), second = throttle_take(&t, 2 * MIB, now);
+        uint64_t one = throttle_left_ns(&t, first, now), three = throttle_left_ns(&t, second, now);
+        ck_assert_uint_le(one - NS_PER_S / 1024, 2);
+        ck_assert_uint_le(three - 3 * NS_PER_S / 1024, 4);
+        ck_assert_uint_gt(throttle_left_ns(&t, first, now + one / 2), 0);
+        ck_assert_uint_eq(throttle_left_ns(&t, first, now + one), 0);
+        ck_assert_uint_gt(throttle_left_ns(&t, second, now + one), 0);
+        now += 10 * NS_PER_S; /* nothing is saved up */
+    }
+}
+END_TEST
+
+START_TEST(throttle_changes)
+{
+    struct throttle t = {0};
+    ck_assert_uint_eq(throttle_left_ns(&t, throttle_take(&t, MIB, 5), 5), 0); /* none */
+    throttle_set(&t, PAGE_BYTES, 10);
+    double place = throttle_take(&t, 100 * PAGE_BYTES, 10);
+    ck_assert_uint_ge(throttle_left_ns(&t, place, 10), 100 * NS_PER_S);
+    throttle_set(&t, 200 * PAGE_BYTES, 10); /* what is left goes on at the new rate */
+    ck_assert_uint_lt(throttle_left_ns(&t, place, 10), NS_PER_S);
+    throttle_set(&t, 1, 10); /* but not for ever */
+    ck_assert_uint_le(throttle_left_ns(&t, place, 10), NS_PER_S + 1);
+    throttle_set(&t, 0, 10);
+    ck_assert_uint_eq(throttle_left_ns(&t, place, 10), 0);
+}
+END_TEST
+
+/* ---- the file ---- */
+
+static char dir[64], path[96], copy[96];
+
+static void write_file(const char *name, size_t bytes)
+{
+    FILE *f = fopen(name, "w");
+    ck_assert_ptr_nonnull(f);
+    for (size_t i = 0; i < bytes; i++)
+        fputc((int)(i % 251), f);
+    fclose(f);
+}
+
+static struct model_file_id inspect(const char *name)
+{
+    struct stat st;
+    ck_assert_int_eq(stat(name, &st), 0);
+    return (struct model_file_id){.dev = st.st_dev,
+                                  .ino = st.st_ino,
+                                  .bytes = (uint64_t)st.st_size,
+                                  .mtime_ns =
+                                      (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec};
+}
+
+static void open_dir(void)
+{
+    snprintf(dir, sizeof dir, "/tmp/sluice-loader-test-XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(dir));
+    snprintf(path, sizeof path, "%s/model", dir);
+    snprintf(copy, sizeof copy, "%s/copy", dir);
+    write_file(path, 10000);
+}
+
+static void close_dir(void)
+{
+    unlink(path);
+    unlink(copy);
+    rmdir(dir);
+}
+
+static bool gone_after(struct device *d, uint64_t now)
+{
+    device_tend(d, now, true);
+    return d->gone;
+}
+
+START_TEST(a_changed_file_is_gone_and_comes_back)
+{
+    struct model_file_id id = inspect(path);
+    struct device d;
+    device_open(&d, path, true, &id, false);
+    ck_assert(!gone_after(&d, NS_PER_S));
+    ck_assert_int_eq(truncate(path, 5000), 0);
+    ck_assert(gone_after(&d, 2 * NS_PER_S));
+    ck_assert_int_eq(truncate(path, 10000), 0);
+    struct timespec times[2] = {{.tv_nsec = UTIME_OMIT},
+                                {id.mtime_ns / 1000000000, id.mtime_ns % 1000000000}};
+    ck_assert_int_eq(utimensat(AT_FDCWD, path, times, 0), 0);
+    ck_assert(!gone_after(&d, 3 * NS_PER_S));
+    close(d.fd);
+}
+END_TEST
+
+START_TEST(another_file_is_no_model)
+{
+    struct model_file_id id = inspect(path);
+    struct device d;
+    write_file(copy, 9999);
+    device_open(&d, copy, true, &id, false);
+    ck_assert(d.gone); /* not even of the same size */
+    ck_assert_int_eq(d.fd, -1);
+    unlink(copy);
+    ck_assert(gone_after(&d, NS_PER_S));
+    write_file(copy, 10000);
+    ck_assert(!gone_after(&d, 2 * NS_PER_S)); /* a copy */
+    write_file(copy, 10000);
+    struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {12345, 0}};
+    ck_assert_int_eq(utimensat(AT_FDCWD, copy, times, 0), 0);
+    ck_assert(gone_after(&d, 3 * NS_PER_S)); /* written to while in use */
+    ck_assert(gone_after(&d, 4 * NS_PER_S));
+    close(d.fd);
+}
+END_TEST
+
+START_TEST(one_bad_place_is_no_bad_device)
+{
+    struct device d = {.failed_entry = ENTRY_NONE};
+    for (int i = 0; i < 100; i++)
+        ck_assert(!device_failed(&d, 7, 3));
+    ck_assert(!device_failed(&d, 8, 3));
+    ck_assert(!device_failed(&d, 8, 3));
+    device_delivered(&d);
+    ck_assert(!device_failed(&d, 8, 3)); /* the row began anew */
+    ck_assert(!device_failed(&d, 9, 3));
+    ck_assert(device_failed(&d, 7, 3));
+    d = (struct device){.failed_entry = ENTRY_NONE};
+    ck_assert(device_failed(&d, 0, 1));
+}
+END_TEST
+
+START_TEST(a_stall_is_silence_with_reads)
+{
+    struct device d = {.fd = -1};
+    ck_assert(!device_stalled(&d, 1000, 0, 10)); /* nothing asked, nothing late */
+    device_read_began(&d, 1000);
+    device_read_began(&d, 1008); /* silent since the first */
+    ck_assert(!device_stalled(&d, 1009, 0, 10));
+    ck_assert(device_stalled(&d, 1010, 0, 10));
+    ck_assert(!device_stalled(&d, 1010, 1005, 10)); /* nobody looked until 1005 */
+    device_read_ended(&d, 1011);
+    ck_assert(!device_stalled(&d, 1020, 0, 10)); /* slow, but it answers */
+    ck_assert(device_stalled(&d, 1021, 0, 10));
+    device_read_ended(&d, 1030);
+    ck_assert(!device_stalled(&d, 9000, 0, 10));
+    device_read_began(&d, 9000);
+    ck_assert(!device_stalled(&d, 9009, 0, 10)); /* idle time was no silence */
+}
+END_TEST
+
+/* A file of a quarantined device is not even opened. */
+START_TEST(quarantine_touches_nothing)
+{
+    struct model_file_id id = {0};
+    struct device d;
+    device_open(&d, "/nowhere", true, &id, true);
+    ck_assert_int_eq(d.fd, -1);
+    ck_assert(d.quarantined && !d.gone);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("loader");
+    TCase *c = tcase_create("jobs");
+    tcase_add_checked_fixture(c, open_jobs, close_jobs);
+    tcase_add_test(c, demand_before_dense_before_prefetch);
+    tcase_add_test(c, prefetch_gives_way);
+    tcase_add_test(c, no_small_rest);
+    tcase_add_test(c, raised_chunks_count_as_demands);
+    tcase_add_test(c, short_reads_go_on_at_the_page);
+    tcase_add_test(c, the_end_of_the_file);
+    tcase_add_test(c, errors_are_retried_with_growing_pauses);
+    tcase_add_test(c, a_failed_job_waits_for_its_reads);
+    tcase_add_test(c, a_failed_job_goes_on_at_another_copy);
+    tcase_add_test(c, refused_chunks_go_back);
+    tcase_add_test(c, the_table_is_bounded);
+    suite_add_tcase(s, c);
+    c = tcase_create("chunks");
+    tcase_add_test(c, guesses_are_read_in_what_a_drive_does_in_a_short_time);
+    suite_add_tcase(s, c);
+    c = tcase_create("throttle");
+    tcase_add_test(c, throttle_holds_its_rate);
+    tcase_add_test(c, throttle_serves_in_line);
+    tcase_add_test(c, throttle_changes);
+    suite_add_tcase(s, c);
+    c = tcase_create("device");
+    tcase_add_checked_fixture(c, open_dir, close_dir);
+    tcase_add_test(c, a_changed_file_is_gone_and_comes_back);
+    tcase_add_test(c, another_file_is_no_model);
+    tcase_add_test(c, one_bad_place_is_no_bad_device);
+    tcase_add_test(c, a_stall_is_silence_with_reads);
+    tcase_add_test(c, quarantine_touches_nothing);
+    suite_add_tcase(s, c);
+    SRunner *runner = srunner_create(s);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

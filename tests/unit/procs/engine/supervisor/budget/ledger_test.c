@@ -1,0 +1,196 @@
+/* The ledger's arithmetic: what is promised to users about budgets. */
+#include <check.h>
+#include <stdlib.h>
+
+#include "lib/base/bytes.h"
+#include "procs/engine/supervisor/budget/ledger.h"
+
+/* A small model and a large one. */
+static struct ledger_facts small_model(void)
+{
+    return (struct ledger_facts){
+        .dense_bytes = 3371008,
+        .expert_slot_bytes = 29884416,
+        .expert_slot_max = 122880,
+        .experts_needed = 4,
+        .segments_bytes = 1130496,
+        .kv_bytes = 8388608,
+        .private_bytes = 3895296,
+        .text_bytes = 5788760,
+        .threads = 74,
+        .processes = 5,
+        .mappers = 3,
+        .loaders = 1,
+        .loader_flight = 4 * MIB,
+    };
+}
+
+static struct ledger_facts large_model(void)
+{
+    return (struct ledger_facts){
+        .dense_bytes = 1200 * MIB,
+        .expert_slot_bytes = 58 * GIB,
+        .expert_slot_max = 10 * MIB,
+        .experts_needed = 8,
+        .segments_bytes = 30 * MIB,
+        .kv_bytes = 384 * MIB,
+        .private_bytes = 60 * MIB,
+        .text_bytes = 8 * MIB,
+        .threads = 120,
+        .processes = 8,
+        .mappers = 6,
+        .loaders = 4,
+        .loader_flight = 16 * MIB,
+    };
+}
+
+static struct ledger_facts model(int i)
+{
+    return i == 0 ? small_model() : large_model();
+}
+
+static uint64_t total(const struct ledger_facts *f, const struct ledger_plan *p)
+{
+    (void)f;
+    return p->margin + p->fixed + p->quota + p->nodes + p->page_tables + p->flight;
+}
+
+/* Every line together never passes the budget, and what is left over is less than one step of the
+ * quota and its costs, unless the whole model fits. */
+START_TEST(lines_add_up)
+{
+    struct ledger_facts f = model(_i);
+    uint64_t floor = ledger_make(&f).floor;
+    for (uint64_t budget = floor; budget < 90 * GIB; budget += budget / 7) {
+        f.budget = budget;
+        struct ledger_plan p = ledger_make(&f);
+        ck_assert_uint_le(total(&f, &p), budget);
+        ck_assert_uint_ge(p.quota, p.quota_floor);
+        bool whole = p.quota >= f.dense_bytes + f.expert_slot_bytes;
+        ck_assert(whole || budget - total(&f, &p) < 256 * KIB);
+    }
+}
+END_TEST
+
+/* The number in the refusal is enough, and a MiB less than it is not. */
+START_TEST(floor_is_exact)
+{
+    struct ledger_facts f = model(_i);
+    uint64_t floor = ledger_make(&f).floor;
+    ck_assert_uint_eq(floor % MIB, 0);
+    f.budget = floor;
+    struct ledger_plan p = ledger_make(&f);
+    ck_assert_uint_ge(p.quota, p.quota_floor);
+    ck_assert_uint_eq(p.floor, floor);
+    f.budget = floor - MIB;
+    ck_assert_uint_lt(ledger_make(&f).quota, p.quota_floor);
+}
+END_TEST
+
+START_TEST(floor_does_not_depend_on_the_budget)
+{
+    struct ledger_facts f = model(_i);
+    uint64_t floor = ledger_make(&f).floor;
+    for (uint64_t budget = 1; budget < 90 * GIB; budget *= 3) {
+        f.budget = budget;
+        ck_assert_uint_eq(ledger_make(&f).floor, floor);
+    }
+}
+END_TEST
+
+START_TEST(more_budget_is_never_less_arena)
+{
+    struct ledger_facts f = model(_i);
+    uint64_t before = 0;
+    for (uint64_t budget = MIB; budget < 80 * GIB; budget += budget / 5 + MIB) {
+        f.budget = budget;
+        uint64_t quota = ledger_make(&f).quota;
+        ck_assert_uint_ge(quota, before);
+        before = quota;
+    }
+}
+END_TEST
+
+/* What --print-memory promises: with that budget so many bytes of experts fit, with a MiB less they
+ * do not; nothing asked for is the floor. */
+START_TEST(budget_holding_is_exact)
+{
+    for (int i = 0; i < 2; i++) {
+        struct ledger_facts f = model(i);
+        ck_assert_uint_eq(ledger_budget_holding(&f, 0), ledger_make(&f).floor);
+        for (unsigned share = 25; share <= 100; share += 25) {
+            uint64_t experts = f.expert_slot_bytes / 100 * share;
+            f.budget = ledger_budget_holding(&f, experts);
+            ck_assert_uint_ge(ledger_make(&f).quota, f.dense_bytes + experts);
+            f.budget -= MIB;
+            ck_assert_uint_lt(ledger_make(&f).quota, align_up(f.dense_bytes + experts, 64 * KIB));
+        }
+    }
+}
+END_TEST
+
+START_TEST(measured_page_tables_count_when_larger)
+{
+    struct ledger_facts f = small_model();
+    f.budget = 48 * MIB;
+    uint64_t before = ledger_make(&f).quota;
+    f.page_tables = 3 * MIB;
+    struct ledger_plan p = ledger_make(&f);
+    ck_assert_uint_eq(p.page_tables, 3 * MIB);
+    ck_assert_uint_lt(p.quota, before);
+}
+END_TEST
+
+START_TEST(margin)
+{
+    ck_assert_uint_eq(ledger_margin(0), 4 * MIB);
+    ck_assert_uint_eq(ledger_margin(200 * MIB), 4 * MIB);
+    ck_assert_uint_eq(ledger_margin(100 * GIB), 2 * GIB);
+}
+END_TEST
+
+START_TEST(experts_cap)
+{
+    const uint64_t payload = 104448;
+    for (uint64_t experts = 1; experts <= 256; experts++) {
+        double percent = 100.0 * (double)experts / 256.0;
+        if (experts % 4 == 0 && experts < 256) /* has a short decimal form */
+            ck_assert_uint_eq(ledger_experts_cap(percent, 256 * payload), experts * payload);
+    }
+    ck_assert_uint_eq(ledger_experts_cap(12.5, 256 * payload), 32 * payload);
+    ck_assert_uint_eq(ledger_experts_cap(100.0, 256 * payload), UINT64_MAX);
+    /* No overflow for the largest models. */
+    ck_assert_uint_eq(ledger_experts_cap(50.0, UINT64_MAX / 4 / 2 * 2), UINT64_MAX / 4 / 2);
+}
+END_TEST
+
+START_TEST(quota_moves)
+{
+    ck_assert(ledger_quota_moves(10 * MIB, 10 * MIB - 64 * KIB));
+    ck_assert(!ledger_quota_moves(10 * MIB, 10 * MIB));
+    ck_assert(!ledger_quota_moves(10 * MIB, 10 * MIB + 64 * KIB));
+    ck_assert(ledger_quota_moves(10 * MIB, 10 * MIB + 256 * KIB));
+    ck_assert(!ledger_quota_moves(10 * GIB, 10 * GIB + 256 * KIB));
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("supervisor_ledger");
+    TCase *tcase = tcase_create("ledger");
+    tcase_add_loop_test(tcase, lines_add_up, 0, 2);
+    tcase_add_loop_test(tcase, floor_is_exact, 0, 2);
+    tcase_add_loop_test(tcase, floor_does_not_depend_on_the_budget, 0, 2);
+    tcase_add_loop_test(tcase, more_budget_is_never_less_arena, 0, 2);
+    tcase_add_test(tcase, budget_holding_is_exact);
+    tcase_add_test(tcase, measured_page_tables_count_when_larger);
+    tcase_add_test(tcase, margin);
+    tcase_add_test(tcase, experts_cap);
+    tcase_add_test(tcase, quota_moves);
+    suite_add_tcase(suite, tcase);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

@@ -1,0 +1,193 @@
+/* Doctor's estimate and advice: arithmetic over made-up models and machines. */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/bytes.h"
+#include "procs/tools/doctor/estimate.h"
+
+/* 16 layers of 64 experts of 4 MiB, 8 used: 512 MiB of experts a token. */
+static struct model_facts a_model(void)
+{
+    return (struct model_facts){
+        .layers = 16,
+        .experts_used = 8,
+        .expert_count = 1024,
+        .dense_read_bytes = 256 * MIB,
+        .expert_bytes = 4 * GIB,
+        .floor = 700 * MIB,
+        .budget_25 = 1700 * MIB,
+        .budget_50 = 2700 * MIB,
+        .budget_75 = 3700 * MIB,
+        .budget_100 = 4700 * MIB,
+    };
+}
+
+/* Weights at 8 GiB/s, reads at 0.5 to 2 GiB/s, room for everything. */
+static struct machine_facts a_machine(void)
+{
+    return (struct machine_facts){
+        .kernel_bytes_per_s = 8.0 * GIB,
+        .layer_s = 0,
+        .read_bytes_per_s = {0.5 * GIB, 1.0 * GIB, 1.5 * GIB, 1.75 * GIB, 2.0 * GIB},
+        .chunk_bytes = 256 * KIB,
+        .available = 64 * GIB,
+        .shm_free = 64 * GIB,
+        .io_uring = true,
+        .vector_kernels = true,
+    };
+}
+
+START_TEST(resident_is_compute_alone)
+{
+    struct model_facts m = a_model();
+    struct machine_facts a = a_machine();
+    struct estimate e = estimate_make(&m, &a, 1);
+    ck_assert_double_eq_tol(e.compute_s, 768.0 / 8192, 1e-9);
+    ck_assert_double_eq(e.read_s, 0);
+    ck_assert_double_eq_tol(e.low, e.high, 1e-12);
+    ck_assert_double_eq_tol(e.high, 8192.0 / 768, 1e-9);
+    a.layer_s = 1e-3;
+    ck_assert_double_eq_tol(estimate_make(&m, &a, 1).compute_s, 768.0 / 8192 + 0.016, 1e-9);
+}
+END_TEST
+
+/* Half resident: a quarter of the uses is read, two experts a layer are 32 chunks, hence depth 16.
+ */
+START_TEST(reading_adds_at_most)
+{
+    struct model_facts m = a_model();
+    struct machine_facts a = a_machine();
+    struct estimate e = estimate_make(&m, &a, 0.5);
+    ck_assert_double_eq_tol(e.missing, 0.25, 1e-12);
+    ck_assert_double_eq_tol(e.read_s, 128.0 / 2048, 1e-9);
+    ck_assert_double_eq_tol(e.low, 1 / (e.compute_s + e.read_s), 1e-9);
+    ck_assert_double_eq_tol(e.high, 1 / e.compute_s, 1e-9);
+    ck_assert(estimate_make(&m, &a, 0.25).high < e.high);
+}
+END_TEST
+
+START_TEST(small_experts_read_at_small_depth)
+{
+    struct model_facts m = a_model();
+    struct machine_facts a = a_machine();
+    m.expert_bytes = m.expert_count * 128 * KIB; /* less than a chunk each */
+    ck_assert_double_eq_tol(estimate_depth(&m, &a, 0.2), 1, 1e-12);
+    ck_assert_double_eq_tol(estimate_depth(&m, &a, 3), 3, 1e-12);
+    ck_assert_double_eq_tol(estimate_depth(&m, &a, 40), 16, 1e-12);
+    m.expert_bytes = m.expert_count * MIB;
+    ck_assert_double_eq_tol(estimate_depth(&m, &a, 1), 4, 1e-12);
+    /* Three at once: between the rates at two and at four. */
+    m.expert_bytes = m.expert_count * 128 * KIB;
+    struct estimate e = estimate_make(&m, &a, 1 - 0.6123724357); /* (1-r)^2 = 3/8 of 8 */
+    double used = 16.0 * 8 * 128 * KIB * e.missing;
+    ck_assert_double_eq_tol(e.read_s, used / (1.25 * GIB), 1e-6);
+}
+END_TEST
+
+/* Without a drive or kernels measured, nothing is claimed. */
+START_TEST(unknown_stays_unknown)
+{
+    struct model_facts m = a_model();
+    struct machine_facts a = a_machine();
+    memset(a.read_bytes_per_s, 0, sizeof a.read_bytes_per_s);
+    ck_assert_double_eq(estimate_make(&m, &a, 0.5).high, 0);
+    ck_assert_double_gt(estimate_make(&m, &a, 1).high, 0);
+    a.kernel_bytes_per_s = 0;
+    ck_assert_double_eq(estimate_make(&m, &a, 1).high, 0);
+}
+END_TEST
+
+START_TEST(budget_is_the_largest_step_that_leaves_a_fifth)
+{
+    static const struct {
+        uint64_t available, budget;
+        double share;
+    } cases[] = {
+        {64 * GIB, 4700 * MIB, 1},      {5880 * MIB, 4700 * MIB, 1},
+        {5870 * MIB, 3700 * MIB, 0.75}, {3400 * MIB, 2700 * MIB, 0.5},
+        {2200 * MIB, 1700 * MIB, 0.25}, {2000 * MIB, 700 * MIB, 0},
+        {700 * MIB, 700 * MIB, 0},      {699 * MIB, 0, 0},
+    };
+    struct model_facts m = a_model();
+    struct machine_facts a = a_machine();
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        double share = -1;
+        a.available = cases[i].available;
+        ck_assert_uint_eq(estimate_budget(&m, &a, &share), cases[i].budget);
+        ck_assert_double_eq(share, cases[i].share);
+    }
+}
+END_TEST
+
+/* Each advice by the one fact that calls for it; none of them on a machine that has everything. */
+START_TEST(advice_by_its_condition)
+{
+    struct model_facts m = a_model();
+    struct machine_facts a = a_machine();
+    ck_assert_uint_eq(advise(&m, &a), 0);
+#define EXPECT(NAME, change)                                                                       \
+    do {                                                                                           \
+        a = a_machine();                                                                           \
+        change;                                                                                    \
+        ck_assert_msg(advise(&m, &a) & 1u << ADVICE_##NAME, "no %s", #NAME);                       \
+    } while (0)
+#define EXPECT_NOT(NAME, change)                                                                   \
+    do {                                                                                           \
+        a = a_machine();                                                                           \
+        change;                                                                                    \
+        ck_assert_msg(!(advise(&m, &a) & 1u << ADVICE_##NAME), "%s", #NAME);                       \
+    } while (0)
+    EXPECT(BELOW_FLOOR, a.available = m.floor - 1);
+    EXPECT_NOT(BELOW_FLOOR, a.available = m.floor);
+    EXPECT(MORE_MEMORY, a.available = 3 * GIB);
+    EXPECT(CGROUP_LIMIT, (a.available = 3 * GIB, a.limited = true));
+    EXPECT_NOT(CGROUP_LIMIT, a.limited = true);
+    EXPECT(SHM_SMALL, a.shm_free = 4699 * MIB);
+    EXPECT_NOT(SHM_SMALL, a.shm_free = 4700 * MIB);
+    EXPECT(SCRATCH, a.scratch = true);
+    EXPECT(IO_URING, a.io_uring = false);
+    EXPECT(KERNELS, a.vector_kernels = false);
+    EXPECT(SWAP, (a.swap = true, a.available = 3 * GIB));
+    EXPECT_NOT(SWAP, a.swap = true);
+    EXPECT(FREED_PAGES, (a.freed_pages = true, a.available = 3 * GIB));
+    EXPECT_NOT(FREED_PAGES, a.freed_pages = true);
+    /* 62 ms of reading against 94 of computing: the drive is not what holds it back. */
+    EXPECT_NOT(FASTER_DRIVE, a.available = 3 * GIB);
+    EXPECT_NOT(LOWER_TIERS, a.available = 3400 * MIB);
+    EXPECT(FASTER_DRIVE, (a.available = 3 * GIB, a.read_bytes_per_s[4] = 1.0 * GIB));
+    EXPECT(LOWER_TIERS, (a.available = 3 * GIB, a.read_bytes_per_s[4] = 1.0 * GIB));
+#undef EXPECT
+#undef EXPECT_NOT
+}
+END_TEST
+
+START_TEST(every_advice_has_words)
+{
+    for (int i = 0; i < ADVICE__COUNT; i++) {
+        ck_assert_uint_gt(strlen(advice_word((enum advice)i)), 3);
+        ck_assert_uint_gt(strlen(advice_text((enum advice)i)), 20);
+        for (int j = 0; j < i; j++)
+            ck_assert_str_ne(advice_word((enum advice)i), advice_word((enum advice)j));
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("doctor");
+    TCase *t = tcase_create("estimate");
+    tcase_add_test(t, resident_is_compute_alone);
+    tcase_add_test(t, reading_adds_at_most);
+    tcase_add_test(t, small_experts_read_at_small_depth);
+    tcase_add_test(t, unknown_stays_unknown);
+    tcase_add_test(t, budget_is_the_largest_step_that_leaves_a_fifth);
+    tcase_add_test(t, advice_by_its_condition);
+    tcase_add_test(t, every_advice_has_words);
+    suite_add_tcase(suite, t);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? 0 : 1;
+}

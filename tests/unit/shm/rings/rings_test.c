@@ -1,0 +1,243 @@
+/* The gates rows (seqlocks) and the use log (a ring its producer never waits in). */
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lib/base/clock.h"
+#include "shm/rings/access_log.h"
+#include "shm/rings/gates.h"
+#include "tests/unit/shm/shm_test.h"
+
+#define LAYERS 3
+#define WIDTH  48
+
+static struct gates gates_open(void)
+{
+    struct segment s = test_segment(SEGMENT_GATES, gates_bytes(LAYERS, WIDTH - 3, 8));
+    struct gates g;
+    struct error e = {.text = ""};
+    gates_format(s.base, LAYERS, WIDTH - 3, 8);
+    int fd = dup(s.fd);
+    segment_detach(&s);
+    ck_assert_msg(gates_attach(fd, true, BOOT, &g, &e) == 0, "%s", e.text);
+    return g;
+}
+
+START_TEST(gates_round_trip)
+{
+    struct gates g = gates_open();
+    struct gates_read got;
+    float in[WIDTH], out[WIDTH];
+    ck_assert_uint_eq(g.head->width, WIDTH);
+    ck_assert(!gates_read(&g, 0, &got, out)); /* nothing published yet */
+    for (int i = 0; i < WIDTH; i++)
+        in[i] = (float)i / 3;
+    gates_publish(&g, 1, GATES_INPUT, 7, 9, in, WIDTH);
+    ck_assert(gates_read(&g, 1, &got, out));
+    ck_assert_mem_eq(in, out, sizeof in);
+    ck_assert(got.kind == GATES_INPUT && got.sequence == 7 && got.position == 9 &&
+              got.count == WIDTH);
+    ck_assert_uint_eq(g.head->last_layer, 1);
+    ck_assert_uint_eq(gates_wait(&g, 0, 600 * NS_PER_S), 1); /* there is news: no wait */
+    ck_assert_uint_eq(gates_wait(&g, 1, NS_PER_MS), 1);      /* there is none: by timeout */
+    segment_detach(&g.segment);
+}
+END_TEST
+
+START_TEST(gates_dead_writer)
+{
+    struct gates g = gates_open();
+    struct gates_read got;
+    float values[WIDTH] = {1};
+    gates_publish(&g, 2, GATES_COUNTS, 1, 1, values, 8);
+    struct gates_row_head *row = (void *)(g.rows + 2 * g.row_bytes);
+    atomic_fetch_add(&row->lock, 1); /* died here */
+    ck_assert(!gates_read(&g, 2, &got, values));
+    gates_repair(&g);
+    ck_assert(!gates_read(&g, 2, &got, values)); /* half a row is no row */
+    gates_publish(&g, 2, GATES_COUNTS, 1, 2, values, 8);
+    ck_assert(gates_read(&g, 2, &got, values));
+    ck_assert_uint_eq(got.position, 2);
+    atomic_store(&row->count, WIDTH + 1); /* foreign number: the reader's buffer is WIDTH long */
+    ck_assert(!gates_read(&g, 2, &got, values));
+    segment_detach(&g.segment);
+}
+END_TEST
+
+START_TEST(gates_bad_shape)
+{
+    struct gates g = gates_open(), other;
+    struct error e;
+    g.head->layers = 1000000;
+    ck_assert_int_eq(gates_attach(g.segment.fd, false, BOOT, &other, &e), -1);
+    ck_assert_msg(strstr(e.text, "do not fit") != NULL, "%s", e.text);
+    segment_detach(&g.segment);
+}
+END_TEST
+
+#define ROUNDS 200000
+
+static void *publish_many(void *arg)
+{
+    struct gates *g = arg;
+    float values[WIDTH];
+    for (uint32_t i = 1; i <= ROUNDS; i++) {
+        for (int k = 0; k < WIDTH; k++)
+            values[k] = (float)i;
+        gates_publish(g, 0, GATES_INPUT, i, i, values, WIDTH);
+    }
+    return NULL;
+}
+
+START_TEST(gates_never_torn)
+{
+    struct gates g = gates_open();
+    struct gates_read got = {.position = 0};
+    float values[WIDTH];
+    pthread_t writer;
+    uint32_t seen = 0, reads = 0;
+    ck_assert_int_eq(pthread_create(&writer, NULL, publish_many, &g), 0);
+    while (got.position < ROUNDS) {
+        seen = gates_wait(&g, seen, NS_PER_S);
+        if (!gates_read(&g, 0, &got, values))
+            continue;
+        reads++;
+        for (int k = 0; k < WIDTH; k++)
+            ck_assert(values[k] == (float)got.position && got.sequence == got.position);
+    }
+    pthread_join(writer, NULL);
+    ck_assert_uint_gt(reads, 0);
+    segment_detach(&g.segment);
+}
+END_TEST
+
+/* ---- use log */
+
+static struct uses uses_open(void)
+{
+    struct segment s = test_segment(SEGMENT_USES, uses_bytes());
+    struct uses u;
+    struct error e = {.text = ""};
+    int fd = dup(s.fd);
+    segment_detach(&s);
+    ck_assert_msg(uses_attach(fd, true, BOOT, &u, &e) == 0, "%s", e.text);
+    return u;
+}
+
+static void append(struct uses *u, uint32_t n)
+{
+    struct use_record r = {.sequence = n, .position = ~n, .kind = USE_EXPERT, .weight = 0.5f};
+    uses_append(u, &r);
+}
+
+START_TEST(uses_in_order)
+{
+    struct uses u = uses_open();
+    struct uses_reader a, b;
+    struct use_record r;
+    append(&u, 0);
+    uses_reader_start(&u, &a); /* at the newest: does not see record 0 */
+    ck_assert(!uses_read(&u, &a, UINT64_MAX, &r));
+    for (uint32_t i = 1; i <= 10; i++)
+        append(&u, i);
+    b = (struct uses_reader){.next = 0};
+    for (uint32_t i = 1; i <= 5; i++) {
+        ck_assert(uses_read(&u, &a, 6, &r));
+        ck_assert(r.sequence == i && r.position == ~i && r.kind == USE_EXPERT && r.weight == 0.5f);
+    }
+    ck_assert(!uses_read(&u, &a, 6, &r)); /* the limit */
+    ck_assert(uses_read(&u, &a, 7, &r));
+    ck_assert(uses_read(&u, &b, UINT64_MAX, &r)); /* positions are the readers' own */
+    ck_assert_uint_eq(r.sequence, 0);
+    ck_assert_uint_eq(uses_written(&u), 11);
+    segment_detach(&u.segment);
+}
+END_TEST
+
+START_TEST(uses_resync)
+{
+    struct uses u = uses_open();
+    struct uses_reader a = {.next = 0};
+    struct use_record r;
+    for (uint32_t i = 0; i < USES_RECORDS; i++)
+        append(&u, i);
+    ck_assert(uses_read(&u, &a, UINT64_MAX, &r)); /* exactly a ring behind: all there */
+    ck_assert_uint_eq(r.sequence, 0);
+    append(&u, USES_RECORDS);
+    append(&u, USES_RECORDS + 1); /* overwrites record 1, the reader's next */
+    ck_assert(!uses_read(&u, &a, UINT64_MAX, &r));
+    ck_assert_uint_eq(a.next, USES_RECORDS + 2);
+    ck_assert_uint_eq(a.lost, USES_RECORDS + 1);
+    ck_assert_uint_eq(a.resyncs, 1);
+    append(&u, 42);
+    ck_assert(uses_read(&u, &a, UINT64_MAX, &r));
+    ck_assert_uint_eq(r.sequence, 42);
+    segment_detach(&u.segment);
+}
+END_TEST
+
+START_TEST(uses_dead_producer)
+{
+    struct uses u = uses_open();
+    struct uses_reader a = {.next = 0};
+    struct use_record r;
+    append(&u, 1);
+    u.head->slot[1].position = 0; /* died in its second record */
+    u.head->slot[1].word[2] = 99;
+    ck_assert(uses_read(&u, &a, UINT64_MAX, &r));
+    ck_assert(!uses_read(&u, &a, UINT64_MAX, &r));
+    append(&u, 2); /* the successor writes it again */
+    ck_assert(uses_read(&u, &a, UINT64_MAX, &r));
+    ck_assert_uint_eq(r.sequence, 2);
+    ck_assert_uint_eq(a.lost, 0);
+    segment_detach(&u.segment);
+}
+END_TEST
+
+static void *append_many(void *arg)
+{
+    for (uint32_t i = 0; i < 20 * USES_RECORDS; i++)
+        append(arg, i);
+    return NULL;
+}
+
+START_TEST(uses_never_torn)
+{
+    struct uses u = uses_open();
+    struct uses_reader a = {.next = 0};
+    struct use_record r;
+    pthread_t writer;
+    uint64_t read = 0;
+    ck_assert_int_eq(pthread_create(&writer, NULL, append_many, &u), 0);
+    while (a.next < 20 * USES_RECORDS)
+        if (uses_read(&u, &a, UINT64_MAX, &r)) {
+            ck_assert_uint_eq(r.sequence, a.next - 1);
+            ck_assert_uint_eq(r.position, ~r.sequence);
+            read++;
+        }
+    pthread_join(writer, NULL);
+    ck_assert_uint_eq(read + a.lost, 20 * USES_RECORDS);
+    segment_detach(&u.segment);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("rings");
+    TCase *t = tcase_create("gates");
+    tcase_set_timeout(t, 60);
+    tcase_add_test(t, gates_round_trip);
+    tcase_add_test(t, gates_dead_writer);
+    tcase_add_test(t, gates_bad_shape);
+    tcase_add_test(t, gates_never_torn);
+    suite_add_tcase(suite, t);
+    t = tcase_create("uses");
+    tcase_set_timeout(t, 60);
+    tcase_add_test(t, uses_in_order);
+    tcase_add_test(t, uses_resync);
+    tcase_add_test(t, uses_dead_producer);
+    tcase_add_test(t, uses_never_torn);
+    suite_add_tcase(suite, t);
+    return test_run(suite);
+}

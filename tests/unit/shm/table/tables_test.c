@@ -1,0 +1,165 @@
+/* kv and the process table. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "shm/kv/kv.h"
+#include "shm/table/counters.h"
+#include "shm/table/process_table.h"
+#include "tests/unit/shm/shm_test.h"
+
+static const struct model_hparams shape = {.layers = 3, .kv_heads = 2, .head_size = 20};
+#define CONTEXT  1000
+#define POSITION (2 * 20 * 2) /* bytes of K (or V) of one position and layer */
+
+static struct kv kv_open(void)
+{
+    struct segment s = test_segment(SEGMENT_KV, kv_bytes(&shape, CONTEXT));
+    struct kv kv;
+    struct error e = {.text = ""};
+    kv_format(s.base, &shape, CONTEXT);
+    int fd = dup(s.fd);
+    segment_detach(&s);
+    ck_assert_msg(kv_attach(fd, true, BOOT, &kv, &e) == 0, "%s", e.text);
+    return kv;
+}
+
+START_TEST(kv_places_do_not_overlap)
+{
+    struct kv kv = kv_open();
+    const char *at = (const char *)kv_log(&kv, 0);
+    for (uint32_t row = 0; row < KV_REQUESTS_MAX; row++, at += PAGE_BYTES)
+        ck_assert_ptr_eq((const char *)kv_log(&kv, row), at);
+    for (uint32_t row = 0; row < KV_REQUESTS_MAX; row++, at += PAGE_BYTES)
+        ck_assert_ptr_eq((const char *)kv_logprobs(&kv, row), at);
+    uint64_t region = (CONTEXT * POSITION + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
+    for (uint32_t row = 0; row < KV_REQUESTS_MAX; row++)
+        for (uint32_t layer = 0; layer < 3; layer++, at += 2 * region) {
+            ck_assert_ptr_eq((const char *)kv_keys(&kv, row, layer), at);
+            ck_assert_ptr_eq((const char *)kv_values(&kv, row, layer), at + region);
+        }
+    ck_assert_uint_le((uint64_t)(at - (const char *)kv.segment.base), kv.segment.bytes);
+    segment_detach(&kv.segment);
+}
+END_TEST
+
+START_TEST(kv_rows_cost_what_is_said)
+{
+    struct kv kv = kv_open();
+    struct error e;
+    uint64_t empty = segment_allocated_bytes(kv.segment.fd);
+    for (uint32_t tokens = 1; tokens <= CONTEXT; tokens += 111) {
+        ck_assert_int_eq(kv_row_allocate(&kv, 5, tokens, NULL, NULL, &e), 0);
+        uint64_t bytes = segment_allocated_bytes(kv.segment.fd) - empty;
+        ck_assert_uint_eq(bytes, kv_sequence_bytes(&shape, tokens));
+        for (uint32_t layer = 0; layer < 3; layer++) {
+            memset(kv_keys(&kv, 5, layer), 1, (size_t)tokens * POSITION);
+            memset(kv_values(&kv, 5, layer), 2, (size_t)tokens * POSITION);
+        }
+        ck_assert_uint_eq(segment_allocated_bytes(kv.segment.fd) - empty, bytes);
+        kv_row_release(&kv, 5);
+        ck_assert_uint_eq(segment_allocated_bytes(kv.segment.fd), empty);
+    }
+    ck_assert_int_eq(kv_log_allocate(&kv, 63, CONTEXT, &e), 0);
+    ck_assert_uint_eq(segment_allocated_bytes(kv.segment.fd) - empty, 2 * PAGE_BYTES);
+    kv_log_release(&kv, 63);
+    ck_assert_uint_eq(segment_allocated_bytes(kv.segment.fd), empty);
+    segment_detach(&kv.segment);
+}
+END_TEST
+
+START_TEST(kv_bad_shape)
+{
+    struct kv kv = kv_open(), other;
+    struct error e;
+    kv.head->context = CONTEXT * 8;
+    ck_assert_int_eq(kv_attach(kv.segment.fd, true, BOOT, &other, &e), -1);
+    ck_assert_msg(strstr(e.text, "shape does not fit") != NULL, "%s", e.text);
+    segment_detach(&kv.segment);
+}
+END_TEST
+
+START_TEST(procs_rows)
+{
+    bool used[SERVICE_ROWS_MAX] = {false};
+    for (int s = 0; s < SERVICE__COUNT; s++)
+        for (uint32_t n = 0; n < (s == SERVICE_LOADER ? SERVICE_LOADERS_MAX : 1u); n++) {
+            uint32_t row = procs_row_of((enum service)s, n);
+            ck_assert_uint_lt(row, SERVICE_ROWS_MAX);
+            ck_assert(!used[row]);
+            used[row] = true;
+        }
+    ck_assert_uint_eq(procs_row_of(SERVICE_SUPERVISOR, 0), 0);
+}
+END_TEST
+
+START_TEST(procs_table)
+{
+    struct segment s = test_segment(SEGMENT_PROCS, procs_bytes());
+    struct params params;
+    struct procs p;
+    struct error e = {.text = ""};
+    params_defaults(&params);
+    params.depth = 33;
+    procs_format(s.base, &params, 3);
+    ck_assert_msg(procs_attach(dup(s.fd), true, BOOT, &p, &e) == 0, "%s", e.text);
+    ck_assert_uint_eq(p.head->params.depth, 33);
+    ck_assert_uint_eq(p.head->rows, SERVICE__COUNT - 1 + 3);
+    const struct proc_row *row = &p.head->row[procs_row_of(SERVICE_LOADER, 2)];
+    ck_assert(row->service == SERVICE_LOADER && row->number == 2 && row->incarnation == 0);
+    counter_add(&p.head->row[0], CTR_SUPERVISOR_spawns, 2);
+    ck_assert_uint_eq(counter_get(&((struct procs_head *)s.base)->row[0], CTR_SUPERVISOR_spawns),
+                      2);
+    segment_detach(&p.segment);
+    ((struct procs_head *)s.base)->rows = 1000;
+    ck_assert_int_eq(procs_attach(s.fd, true, BOOT, &p, &e), -1);
+    segment_detach(&s);
+}
+END_TEST
+
+START_TEST(counters_have_descriptions)
+{
+    size_t count;
+    const struct counter_desc *c = counters_of(SERVICE_LOADER, &count);
+    ck_assert_uint_eq(count, CTR_LOADER__COUNT);
+    ck_assert_str_eq(c[CTR_LOADER_inflight].name, "inflight");
+    ck_assert_str_eq(c[CTR_LOADER_inflight].kind, "GAUGE");
+    ck_assert_str_eq(c[CTR_LOADER_inflight].unit, "reads");
+    counters_of(SERVICE_CACHE, &count);
+    ck_assert_uint_eq(count, CTR_CACHE__COUNT);
+    counters_of(SERVICE_PREDICTOR, &count);
+    ck_assert_uint_eq(count, CTR_PREDICTOR__COUNT);
+    counters_of(SERVICE_COMPUTE, &count);
+    ck_assert_uint_eq(count, CTR_COMPUTE__COUNT);
+    c = counters_of(SERVICE_SUPERVISOR, &count);
+    ck_assert_uint_eq(count, CTR_SUPERVISOR__COUNT);
+    ck_assert_str_eq(c[CTR_SUPERVISOR_spawns].kind, "COUNTER");
+}
+END_TEST
+
+START_TEST(texts)
+{
+    ck_assert_str_eq(proc_wait_text(WAIT_EXPERT), "waiting for an expert");
+    ck_assert_str_eq(proc_wait_text(WAIT__COUNT), "?");
+    ck_assert_str_eq(proc_state_text(PROC_FAILED), "failed");
+    ck_assert_str_eq(proc_state_text(99), "?");
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("tables");
+    TCase *t = tcase_create("kv");
+    tcase_add_test(t, kv_places_do_not_overlap);
+    tcase_add_test(t, kv_rows_cost_what_is_said);
+    tcase_add_test(t, kv_bad_shape);
+    suite_add_tcase(suite, t);
+    t = tcase_create("procs");
+    tcase_add_test(t, procs_rows);
+    tcase_add_test(t, procs_table);
+    tcase_add_test(t, counters_have_descriptions);
+    tcase_add_test(t, texts);
+    suite_add_tcase(suite, t);
+    return test_run(suite);
+}
