@@ -1,4 +1,4 @@
-# Third-party parts; CONTRIBUTING.md says why each is here.
+# Third-party libraries; CONTRIBUTING.md gives the reason for each.
 find_package(PkgConfig REQUIRED)
 find_package(Threads REQUIRED)
 find_package(nng CONFIG REQUIRED)

@@ -21,11 +21,11 @@ function(sluice_library name)
   target_link_libraries(${name} PUBLIC sluice_flags ${A_LINK})
 endfunction()
 
-# sluice_program(VERB SOURCES... [LINK libs...]): the executable sluice-VERB, installed beside the others.
-function(sluice_program verb)
+# sluice_program(COMMAND SOURCES... [LINK libs...]): the executable sluice-COMMAND.
+function(sluice_program command)
   cmake_parse_arguments(A "" "" "SOURCES;LINK" ${ARGN})
-  add_executable(sluice-${verb} ${A_SOURCES})
-  target_link_libraries(sluice-${verb} PRIVATE sluice_flags ${A_LINK})
-  set_target_properties(sluice-${verb} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/libexec)
-  install(TARGETS sluice-${verb} RUNTIME DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/sluice)
+  add_executable(sluice-${command} ${A_SOURCES})
+  target_link_libraries(sluice-${command} PRIVATE sluice_flags ${A_LINK})
+  set_target_properties(sluice-${command} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/libexec)
+  install(TARGETS sluice-${command} RUNTIME DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/sluice)
 endfunction()

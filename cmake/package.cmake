@@ -1,17 +1,17 @@
-# The Debian package: `cpack -G DEB` in a build tree. What it depends on, dpkg-shlibdeps says.
+# The Debian package: `cpack -G DEB` in a build tree. dpkg-shlibdeps finds its dependencies.
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME sluice)
 set(CPACK_PACKAGE_VENDOR "sluice")
-set(SLUICE_MAINTAINER "sluice developers <sluice@localhost>" CACHE STRING "whom the package names as its maintainer")
+set(SLUICE_MAINTAINER "sluice developers <sluice@localhost>" CACHE STRING "maintainer of the Debian package")
 set(CPACK_PACKAGE_CONTACT "${SLUICE_MAINTAINER}")
 set(CPACK_PACKAGE_VERSION ${PROJECT_VERSION})
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "run Mixture-of-Experts models larger than memory")
 set(CPACK_PACKAGE_DESCRIPTION
 "Runs Mixture-of-Experts language models from GGUF files within a budget of
-memory: experts live on storage, a bounded part of them in shared memory, and
-small processes keep the right ones there. Text is the same as with all the
-memory in the world. Serves OpenAI's HTTP API, a conversation on the terminal
-and tools to measure, plan and simulate.")
+memory: experts live on storage, a bounded part of them is cached in shared
+memory. With the default preset, greedy output is the same as with the whole
+model in memory. Serves the OpenAI HTTP API; includes a conversation on the
+terminal and tools to measure, plan and simulate.")
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_STRIP_FILES ON)
 set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS

@@ -1,5 +1,5 @@
-# Just before the package is put together: what Debian has in another place goes there, what it wants
-# compressed is compressed, without a time in it, so that the same build gives the same package.
+# Before the package is built: moves files to the directories that Debian uses and compresses manual pages
+# and the changelog without a time stamp, so that the same build gives the same package.
 set(staged ${CPACK_TEMPORARY_DIRECTORY}/usr)
 file(GLOB_RECURSE pages ${staged}/share/man/*.1)
 file(RENAME ${staged}/share/zsh/site-functions ${staged}/share/zsh/vendor-completions)

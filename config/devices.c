@@ -6,9 +6,9 @@
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
 
-#define KEY_MIRROR    "mirror"
-#define READ_LEAST    (256 * KIB)
-#define FLIGHT_ENOUGH (8 * MIB) /* more at once makes no drive faster */
+#define KEY_MIRROR          "mirror"
+#define READ_MIN_BYTES      (256 * KIB)
+#define FLIGHT_TARGET_BYTES (8 * MIB) /* more at once makes no drive faster */
 
 /* An option of an item: ":KEY=VALUE". */
 struct option {
@@ -42,8 +42,8 @@ static size_t option_at(const char *text, size_t bytes)
     for (size_t i = 0; i < bytes; i++) {
         if (text[i] != ':')
             continue;
-        size_t word = strspn(text + i + 1, "abcdefghijklmnopqrstuvwxyz_-");
-        if (word > 0 && i + 1 + word < bytes && text[i + 1 + word] == '=')
+        size_t key_bytes = strspn(text + i + 1, "abcdefghijklmnopqrstuvwxyz_-");
+        if (key_bytes > 0 && i + 1 + key_bytes < bytes && text[i + 1 + key_bytes] == '=')
             return i;
     }
     return bytes;
@@ -130,14 +130,15 @@ int devices_take(const struct params *p, uint32_t number, struct params *own,
  * one. */
 uint64_t device_read_bytes(const struct params *own, uint64_t expert_bytes)
 {
-    uint64_t most = expert_bytes > READ_LEAST ? align_up(expert_bytes, PAGE_BYTES) : READ_LEAST;
-    uint64_t chunk = align_down(own->chunk, PAGE_BYTES);
-    return chunk < most ? chunk : most;
+    uint64_t max =
+        expert_bytes > READ_MIN_BYTES ? align_up(expert_bytes, PAGE_BYTES) : READ_MIN_BYTES;
+    uint64_t chunk = align_down(own->io_size, PAGE_BYTES);
+    return chunk < max ? chunk : max;
 }
 
 uint64_t device_flight_bytes(const struct params *own, uint64_t expert_bytes)
 {
-    uint64_t one = device_read_bytes(own, expert_bytes), all = own->depth * one;
-    uint64_t most = one > FLIGHT_ENOUGH ? one : FLIGHT_ENOUGH;
-    return all < most ? all : most;
+    uint64_t one = device_read_bytes(own, expert_bytes), all = own->queue_depth * one;
+    uint64_t max = one > FLIGHT_TARGET_BYTES ? one : FLIGHT_TARGET_BYTES;
+    return all < max ? all : max;
 }

@@ -13,7 +13,7 @@
 
 #define DEVICE_PATH_BYTES 1024
 
-#define DEVICE_PARAMS(X) X(backend) X(depth) X(chunk) X(direct) X(throttle)
+#define DEVICE_PARAMS(X) X(backend) X(queue_depth) X(io_size) X(direct_io) X(throttle)
 
 struct device_paths {
     char path[DEVICE_PATH_BYTES];   /* "": the model itself */

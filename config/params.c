@@ -89,6 +89,18 @@ static bool one_of(const char *choices, const char *text)
     return false;
 }
 
+/* "--io-size": the option of a parameter. */
+#define OPTION_BYTES 48
+#define OPTION(t)    option_text((t), (char[OPTION_BYTES]){0})
+static const char *option_text(const struct param_info *t, char buf[OPTION_BYTES])
+{
+    snprintf(buf, OPTION_BYTES, "--%s", t->name);
+    for (char *c = buf; *c; c++)
+        if (*c == '_')
+            *c = '-';
+    return buf;
+}
+
 static int set_u64(const struct param_info *t, char *at, const char *text, struct error *error)
 {
     uint64_t value = 0;
@@ -102,11 +114,11 @@ static int set_u64(const struct param_info *t, char *at, const char *text, struc
         ok = text[0] >= '0' && text[0] <= '9' && *end == 0 && errno == 0;
     }
     if (!ok)
-        return error_set(error, ERR_BAD_INPUT, "--%s: '%.80s' is not a %s", t->name, text,
+        return error_set(error, ERR_BAD_INPUT, "%s: '%.80s' is not a %s", OPTION(t), text,
                          t->kind == KIND_BYTES ? "size (try 512MiB or 4GiB)" : "whole number");
     if (value < t->min || value > t->max)
         return error_set(error, ERR_BAD_INPUT,
-                         "--%s: %.80s is out of bounds (%" PRIu64 " to %" PRIu64 " %s)", t->name,
+                         "%s: %.80s is out of bounds (%" PRIu64 " to %" PRIu64 " %s)", OPTION(t),
                          text, t->min, t->max, t->unit);
     memcpy(at, &value, sizeof value);
     return 0;
@@ -119,8 +131,8 @@ static int set_f64(const struct param_info *t, char *at, const char *text, struc
     if (*end == '%' && t->unit[0] == '%')
         end++;
     if (end == text || *end || !(value >= t->min_f && value <= t->max_f))
-        return error_set(error, ERR_BAD_INPUT, "--%s: '%.80s' is not a number from %g to %g %s",
-                         t->name, text, t->min_f, t->max_f, t->unit);
+        return error_set(error, ERR_BAD_INPUT, "%s: '%.80s' is not a number from %g to %g %s",
+                         OPTION(t), text, t->min_f, t->max_f, t->unit);
     memcpy(at, &value, sizeof value);
     return 0;
 }
@@ -133,7 +145,7 @@ static int set_bool(const struct param_info *t, char *at, const char *text, stru
     else if (one_of("off|no|false|0", text))
         value = 0;
     else
-        return error_set(error, ERR_BAD_INPUT, "--%s: '%.80s' is neither on nor off", t->name,
+        return error_set(error, ERR_BAD_INPUT, "%s: '%.80s' is neither on nor off", OPTION(t),
                          text);
     memcpy(at, &value, sizeof value);
     return 0;
@@ -152,13 +164,13 @@ int params_set(struct params *p, const char *name, const char *text, struct erro
     case KIND_BOOL: return set_bool(t, at, text, error);
     case KIND_CHOICE:
         if (!one_of(t->choices, text))
-            return error_set(error, ERR_BAD_INPUT, "--%s: '%.80s' is not one of %s", t->name, text,
+            return error_set(error, ERR_BAD_INPUT, "%s: '%.80s' is not one of %s", OPTION(t), text,
                              t->choices);
         strcpy(at, text);
         return 0;
     case KIND_TEXT:
         if (strlen(text) >= PARAM_TEXT_BYTES)
-            return error_set(error, ERR_BAD_INPUT, "--%s: longer than %d bytes", t->name,
+            return error_set(error, ERR_BAD_INPUT, "%s: longer than %d bytes", OPTION(t),
                              PARAM_TEXT_BYTES - 1);
         strcpy(at, text);
         return 0;
@@ -283,7 +295,7 @@ void params_each(const struct params *p,
 }
 
 /* What stands for a value in help texts. */
-static const char *value_word(const struct param_info *t)
+static const char *value_placeholder(const struct param_info *t)
 {
     switch (t->kind) {
     case KIND_U64: return "N";
@@ -359,13 +371,10 @@ static void help_one(FILE *out, const struct param_info *t)
 {
     static const char indent[] = "                             ";
     char name[128], facts[PARAM_TEXT_BYTES + 64], text[2 * PARAM_TEXT_BYTES];
-    snprintf(name, sizeof name, "--%s %s", t->name, value_word(t));
-    for (char *c = name; *c && *c != ' '; c++)
-        if (*c == '_')
-            *c = '-';
-    size_t room = sizeof indent - 1 - 4;
-    fprintf(out, "  %-*s  ", (int)room, name);
-    if (strlen(name) > room)
+    snprintf(name, sizeof name, "%s %s", OPTION(t), value_placeholder(t));
+    size_t columns = sizeof indent - 1 - 4;
+    fprintf(out, "  %-*s  ", (int)columns, name);
+    if (strlen(name) > columns)
         fprintf(out, "\n%s", indent);
     facts_text(t, facts, sizeof facts);
     snprintf(text, sizeof text, "%s (%s)", t->help, facts);
@@ -393,8 +402,8 @@ void params_config(FILE *out)
         print_wrapped(out, t->help, "# ", 96);
         facts_text(t, facts, sizeof facts);
         value_text(t, (const char *)&defaults + t->offset, def, sizeof def);
-        fprintf(out, "# %s: %s\n#%s =%s%s\n", value_word(t), facts, t->name, def[0] ? " " : "",
-                def);
+        fprintf(out, "# %s: %s\n#%s =%s%s\n", value_placeholder(t), facts, t->name,
+                def[0] ? " " : "", def);
     }
 }
 
@@ -416,7 +425,7 @@ void params_table(FILE *out)
         const struct param_info *t = &table[i];
         facts_text(t, facts, sizeof facts);
         fprintf(out, "| `%s` | ", t->name);
-        print_cell(out, value_word(t));
+        print_cell(out, value_placeholder(t));
         fputs("; ", out);
         print_cell(out, facts);
         fputs(" | ", out);

@@ -25,14 +25,14 @@
 #endif
 PARAM_BYTES(budget, 0, 0, UINT64_MAX / 4,
             "memory of all engine processes together; 0 takes half of what is available")
-PARAM_F64(experts, 100.0, 0.01, 100.0, "%",
+PARAM_F64(resident_experts, 100.0, 0.01, 100.0, "%",
           "cap the experts' part of the arena at this share of their payload bytes")
 PARAM_TEXT(
-    system, "default",
-    "named set of policies; what may change the text is asked for by name (`sluice ctl system` "
+    preset, "default",
+    "named set of policies; what may change the text is asked for by name (`sluice ctl preset` "
     "changes it; `sluice sim --help` lists them)")
-PARAM_TEXT(knobs, "",
-           "single knobs over what the system and the plan say, e.g. eviction=arc,limit=none "
+PARAM_TEXT(policy, "",
+           "single knobs over what the system and the plan say, e.g. eviction=arc,prefetch=none "
            "(`sluice sim --help` lists them)")
 PARAM_F64(
     max_loss, 0.0, 0.0, 100.0, "%",
@@ -40,10 +40,10 @@ PARAM_F64(
     "(0: lossless), and a limit for systems asked for by name")
 PARAM_TEXT(plan, "", "file of `sluice plan` or `sluice profile`, made for this model")
 PARAM_U64(threads, 0, 0, 256, "threads", "threads that compute; 0 takes one per core")
-PARAM_U64(ctx, 2048, 16, 1048576, "tokens",
+PARAM_U64(ctx_size, 2048, 16, 1048576, "tokens",
           "longest sequence (prompt and answer); its KV cache is part of the budget")
 PARAM_U64(prefill_chunk, 256, 1, 4096, "tokens", "prompt tokens computed together")
-PARAM_U64(queue, 16, 1, 32, "requests",
+PARAM_U64(max_queue, 16, 1, 32, "requests",
           "sequences that may wait; beyond it submit is refused as busy")
 PARAM_TEXT(eviction, "", "which resident expert leaves first; empty: what the system says")
 PARAM_TEXT(prediction, "",
@@ -54,19 +54,20 @@ PARAM_TEXT(
     "comma-separated storage devices, a loader for each: PATH[:KEY=VALUE]..., the path of a copy "
     "of "
     "the model file (of a stripe; empty: the model itself), and what is different there: backend, "
-    "depth, chunk, direct, throttle; mirror=PATH is read when the device fails (docs/devices.md)")
+    "queue_depth, io_size, direct_io, throttle; mirror=PATH is read when the device fails "
+    "(docs/devices.md)")
 PARAM_U64(device_errors, 3, 1, 1000, "experts",
           "a device that fails to deliver so many in a row is quarantined until `ctl replace`")
-PARAM_U64(device_stall, 10000, 100, 3600000, "ms",
+PARAM_U64(device_timeout, 10000, 100, 3600000, "ms",
           "a device that completes no read for this long is quarantined until `ctl replace`")
 PARAM_CHOICE(backend, "auto", "auto|io_uring|pread", "how loaders read")
-PARAM_U64(depth, 16, 1, 128, "reads", "chunk reads of one loader at the device at once")
-PARAM_BYTES(chunk, 2097152, 4096, 16777216,
+PARAM_U64(queue_depth, 16, 1, 128, "reads", "chunk reads of one loader at the device at once")
+PARAM_BYTES(io_size, 2097152, 4096, 16777216,
             "largest single read; a demand waits for at most two of prefetches, which are smaller "
             "on slow drives")
 PARAM_BYTES(throttle, 0, 0, UINT64_MAX / 4,
             "bytes per second of every loader; 0 is none (ctl throttle changes it)")
-PARAM_BOOL(direct, true, "read with O_DIRECT; off falls back to the page cache and drops it")
+PARAM_BOOL(direct_io, true, "read with O_DIRECT; off falls back to the page cache and drops it")
 PARAM_BOOL(prefault, true,
            "allocate arena pages ahead of loads while no demand is open: all of the room while "
            "nothing is computed, 64 MiB else")
@@ -75,17 +76,17 @@ PARAM_BOOL(huge_pages, true,
 PARAM_CHOICE(isa, "auto", "auto|generic|avx2|avx512", "instruction set of the kernels")
 PARAM_U64(nice, 5, 0, 19, "",
           "niceness of compute's worker threads, so that control traffic is not starved")
-PARAM_U64(heartbeat, 3000, 100, 600000, "ms",
+PARAM_U64(heartbeat_timeout, 3000, 100, 600000, "ms",
           "a process whose heartbeat is older is killed and replaced")
 PARAM_BOOL(watchdog, true, "act on late heartbeats; off only for measurements")
-PARAM_U64(stall_limit, 30000, 100, 3600000, "ms",
+PARAM_U64(load_timeout, 30000, 100, 3600000, "ms",
           "no progress of any loader for this long ends a request with an error")
-PARAM_U64(idle_cancel, 30000, 100, 3600000, "ms",
+PARAM_U64(idle_timeout, 30000, 100, 3600000, "ms",
           "a sequence nobody asks for is cancelled after this")
 PARAM_CHOICE(cgroup, "auto", "auto|off|require",
              "put a memory cgroup around the engine as a second wall")
 PARAM_CHOICE(log_level, "info", "debug|info|warn|error|none", "least level that is logged")
-PARAM_BOOL(lockstep, false,
+PARAM_BOOL(deterministic, false,
            "decide by modelled residency and time instead of what is there: reproducible text of "
            "lossy systems, and figures that `sluice sim` repeats")
 PARAM_TEXT(trace, "", "record the use log to this file")

@@ -5,8 +5,8 @@
 #include "config/params.h"
 
 static const struct service_info table[] = {
-#define SERVICE(name, word, program, ready_ms, after, essential)                                   \
-    {SERVICE_##name, word, program, ready_ms, after, essential},
+#define SERVICE(id, name, program, ready_ms, after, essential)                                     \
+    {SERVICE_##id, name, program, ready_ms, after, essential},
 #include "config/services.tbl.h"
 };
 
@@ -18,10 +18,10 @@ const struct service_info *service_info(enum service service)
     return NULL;
 }
 
-const char *service_word(enum service service)
+const char *service_name(enum service service)
 {
     const struct service_info *info = service_info(service);
-    return info ? info->word : "supervisor";
+    return info ? info->name : "supervisor";
 }
 
 uint32_t service_count(enum service service, const struct params *params)

@@ -11,7 +11,7 @@ struct params;
 
 enum service {
     SERVICE_SUPERVISOR, /* row 0: itself; not in the table, nobody spawns it */
-#define SERVICE(name, word, program, ready_ms, after, essential) SERVICE_##name,
+#define SERVICE(id, name, program, ready_ms, after, essential) SERVICE_##id,
 #include "config/services.tbl.h"
     SERVICE__COUNT
 };
@@ -21,13 +21,13 @@ enum service {
 
 struct service_info {
     enum service service;
-    const char *word, *program;
+    const char *name, *program;
     uint32_t ready_ms, after, essential;
 };
 
 /* NULL for SERVICE_SUPERVISOR. */
 const struct service_info *service_info(enum service service);
-const char *service_word(enum service service);
+const char *service_name(enum service service);
 
 /* Processes of a service that a run with these parameters has. */
 uint32_t service_count(enum service service, const struct params *params);

@@ -24,13 +24,13 @@ static const char *const files[] = {
 };
 
 /* The file name of an endpoint. No printf with a format from a table: %u is replaced by hand. */
-static int file_name(enum endpoint endpoint, unsigned number, char *out, size_t room)
+static int file_name(enum endpoint endpoint, unsigned number, char *out, size_t cap)
 {
     const char *file = files[endpoint];
     const char *mark = strstr(file, "%u");
     if (!mark)
-        return snprintf(out, room, "%s", file);
-    return snprintf(out, room, "%.*s%u%s", (int)(mark - file), file, number, mark + 2);
+        return snprintf(out, cap, "%s", file);
+    return snprintf(out, cap, "%.*s%u%s", (int)(mark - file), file, number, mark + 2);
 }
 
 static size_t longest_file(void)
@@ -56,7 +56,7 @@ static bool name_ok(const char *name)
 }
 
 /* The directory above all run directories. */
-static int base_dir(char *out, size_t room)
+static int base_dir(char *out, size_t cap)
 {
     const char *given = getenv("SLUICE_RUN_DIR");
     const char *runtime = getenv("XDG_RUNTIME_DIR");
@@ -64,11 +64,11 @@ static int base_dir(char *out, size_t room)
         char cwd[PATH_MAX] = "";
         if (given[0] != '/' && !getcwd(cwd, sizeof cwd))
             return -1;
-        return snprintf(out, room, "%s%s%s", cwd, cwd[0] ? "/" : "", given);
+        return snprintf(out, cap, "%s%s%s", cwd, cwd[0] ? "/" : "", given);
     }
     if (runtime && runtime[0] == '/')
-        return snprintf(out, room, "%s/sluice", runtime);
-    return snprintf(out, room, "/tmp/sluice-%u", (unsigned)geteuid());
+        return snprintf(out, cap, "%s/sluice", runtime);
+    return snprintf(out, cap, "/tmp/sluice-%u", (unsigned)geteuid());
 }
 
 int run_dir_path(const char *run_name, char out[ENDPOINT_BYTES], struct error *error)
@@ -185,12 +185,12 @@ enum run_state run_dir_state(const char *run_dir)
     if (flock(fd, LOCK_SH | LOCK_NB) == 0)
         state = RUN_GONE; /* close gives it back: a starting engine tries for seconds */
     else if (errno == EWOULDBLOCK)
-        state = RUN_HELD;
+        state = RUN_LOCKED;
     close(fd);
     return state;
 }
 
-static long holder_of(int fd)
+static long lock_owner(int fd)
 {
     char text[24] = "";
     if (pread(fd, text, sizeof text - 1, 0) <= 0)
@@ -213,7 +213,7 @@ int run_dir_lock(const char *run_dir, unsigned wait_ms, struct error *error)
         if (why != EWOULDBLOCK || clock_now_ns() >= deadline) {
             if (why == EWOULDBLOCK)
                 error_set(error, ERR_BUSY, "an engine (process %ld) already runs in %s",
-                          holder_of(fd), run_dir);
+                          lock_owner(fd), run_dir);
             else
                 error_set_errno(error, ERR_FAILED, why, "cannot lock %s", run_dir);
             close(fd);

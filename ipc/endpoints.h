@@ -47,7 +47,7 @@ int endpoint_path(const char *run_dir, enum endpoint endpoint, unsigned number,
 int run_dir_lock(const char *run_dir, unsigned wait_ms, struct error *error);
 
 /* Whether an engine holds a run directory. UNKNOWN: no lock file, or it cannot be read. */
-enum run_state { RUN_UNKNOWN, RUN_GONE, RUN_HELD };
+enum run_state { RUN_UNKNOWN, RUN_GONE, RUN_LOCKED };
 enum run_state run_dir_state(const char *run_dir);
 
 #endif

@@ -52,22 +52,22 @@ static const uint64_t directory_layout[] = {
     O(directory_entry, size_class),
     ENTRY_STATE_BITS,
     ENTRY_PIN_BITS,
-    ENTRY_OWED_BITS,
+    ENTRY_PENDING_BITS,
     ENTRY_GENERATION_BITS,
     PINNER__COUNT,
     DIRECTORY_LOADERS_MAX,
 };
 static const uint64_t arena_layout_numbers[] = {PAGE_BYTES};
 static const uint64_t gates_layout[] = {
-    S(gates_head), O(gates_head, news),         O(gates_head, sleepers),  S(gates_row_head),
+    S(gates_head), O(gates_head, news),         O(gates_head, waiters),   S(gates_row_head),
     GATES_COUNTS,  O(gates_row_head, sequence), O(gates_row_head, count),
 };
-static const uint64_t uses_layout[] = {
-    S(uses_head),         O(uses_head, written),  O(uses_head, slot),
-    S(uses_slot),         USES_RECORDS,           S(use_record),
-    O(use_record, layer), O(use_record, outcome), USE_SKIPPED,
-    USE_LOGITS,           O(uses_slot, word),     O(use_record, weight),
-    USE_VALUES,           O(use_record, values),  O(use_record, more_values),
+static const uint64_t access_log_layout[] = {
+    S(access_log_head),      O(access_log_head, written), O(access_log_head, slot),
+    S(access_log_slot),      ACCESS_LOG_RECORDS,          S(access_record),
+    O(access_record, layer), O(access_record, outcome),   ACCESS_SKIPPED,
+    ACCESS_LOGITS,           O(access_log_slot, word),    O(access_record, weight),
+    ACCESS_VALUES,           O(access_record, values),    O(access_record, more_values),
 };
 static const uint64_t kv_layout[] = {
     S(kv_head),
@@ -76,15 +76,15 @@ static const uint64_t kv_layout[] = {
     O(kv_head, request),
     S(kv_request),
     O(kv_request, log_tokens),
-    O(kv_request, asked_ns),
+    O(kv_request, last_poll_ns),
     O(kv_request, seed),
     O(kv_request, forced_tokens),
     O(kv_request, stop_token),
     O(kv_request, stops),
     S(stop_texts),
     S(sampling),
-    O(kv_request, figures),
-    S(kv_figures),
+    O(kv_request, stats),
+    S(kv_stats),
     KV_REQUESTS_MAX,
     KV_CANCELLED,
     KV_FINISH_ERROR,
@@ -97,7 +97,7 @@ static const uint64_t procs_layout[] = {
     O(procs_head, params),
     O(procs_head, run_dir),
     O(procs_head, injection),
-    O(procs_head, system_wanted),
+    O(procs_head, preset_requested),
     O(procs_head, row),
     S(proc_row),
     O(proc_row, incarnation),
@@ -105,7 +105,7 @@ static const uint64_t procs_layout[] = {
     O(proc_row, heartbeat_ns),
     O(proc_row, counters),
     O(proc_row, samples_us),
-    O(proc_row, last_words),
+    O(proc_row, exit_message),
     SERVICE_ROWS_MAX,
     SERVICE__COUNT,
     WAIT__COUNT,
@@ -126,7 +126,7 @@ uint64_t segment_layout_hash(enum segment_kind kind)
     case SEGMENT_DIRECTORY: return XXH3_64bits(directory_layout, sizeof directory_layout);
     case SEGMENT_ARENA: return XXH3_64bits(arena_layout_numbers, sizeof arena_layout_numbers);
     case SEGMENT_GATES: return XXH3_64bits(gates_layout, sizeof gates_layout);
-    case SEGMENT_USES: return XXH3_64bits(uses_layout, sizeof uses_layout);
+    case SEGMENT_ACCESS_LOG: return XXH3_64bits(access_log_layout, sizeof access_log_layout);
     case SEGMENT_KV: return XXH3_64bits(kv_layout, sizeof kv_layout);
     case SEGMENT_PROCS: return XXH3_64bits(procs_layout, sizeof procs_layout);
     case SEGMENT__COUNT: break;

@@ -21,42 +21,42 @@
 #include "ipc/channel/messages.h"
 #include "lib/base/error.h"
 
-struct edge;
+struct channel;
 
-struct edge_stats {
+struct channel_stats {
     uint64_t sent, lost, received, invalid;
     uint64_t connects;
-    uint64_t strangers; /* connections of other users, refused */
-    uint64_t refused;   /* connections that did not greet, or came while there was a peer */
+    uint64_t denied;   /* connections of other users, refused */
+    uint64_t rejected; /* connections that did not greet, or came while there was a peer */
 };
 
 /* Opens one end. `path`: absolute socket path. The side whose process outlives the other or is the
  * hub listens. me: the role messages are validated for. Returns NULL with *error set; ERR_BUSY: a
  * living process listens on that path (it is not disturbed). A file left by a dead one is
  * replaced. */
-struct edge *edge_listen(const char *path, enum msg_role me, uint32_t incarnation,
-                         struct error *error);
-struct edge *edge_dial(const char *path, enum msg_role me, uint32_t incarnation,
-                       struct error *error);
+struct channel *channel_listen(const char *path, enum msg_role me, uint32_t incarnation,
+                               struct error *error);
+struct channel *channel_dial(const char *path, enum msg_role me, uint32_t incarnation,
+                             struct error *error);
 
-/* A descriptor that is readable while edge_receive may have something to do; owned by the edge,
- * stays the same until edge_close. */
-int edge_fd(const struct edge *edge);
+/* A descriptor that is readable while channel_receive may have something to do; owned by the edge,
+ * stays the same until channel_close. */
+int channel_fd(const struct channel *channel);
 
 /* Sends a message (seals it first). 0, or -1 when it was lost (no peer, queue full): counted, never
  * fatal. */
-int edge_send(struct edge *edge, void *message, enum msg_type type);
+int channel_send(struct channel *channel, void *message, enum msg_type type);
 
 /* The next valid message into buf (MSG_BYTES_MAX bytes, 8-byte aligned). Returns its bytes, or 0
  * when none waits. Invalid ones are dropped, counted, and logged once. Never blocks. */
-size_t edge_receive(struct edge *edge, void *buf);
+size_t channel_receive(struct channel *channel, void *buf);
 
 /* Notices ends and newcomers that nobody receives from; call at least every 100 ms from the
  * process's loop. */
-void edge_tend(struct edge *edge, uint64_t now_ns);
+void channel_tick(struct channel *channel, uint64_t now_ns);
 
-bool edge_connected(const struct edge *edge);
-void edge_stats_get(const struct edge *edge, struct edge_stats *stats);
-void edge_close(struct edge *edge);
+bool channel_connected(const struct channel *channel);
+void channel_stats_get(const struct channel *channel, struct channel_stats *stats);
+void channel_close(struct channel *channel);
 
 #endif

@@ -10,8 +10,8 @@
 /* The structs are the wire format: a hole in one would carry stack bytes to another process. */
 static_assert(sizeof(struct msg_head) == 24, "head");
 static_assert(offsetof(struct msg_demand, wants) == 56, "demand");
-static_assert(offsetof(struct msg_hint, guesses) == 48, "hint");
-static_assert(sizeof(struct msg_want) == 12 && sizeof(struct msg_guess) == 8, "entries");
+static_assert(offsetof(struct msg_hint, predictions) == 48, "hint");
+static_assert(sizeof(struct msg_want) == 12 && sizeof(struct msg_prediction) == 8, "entries");
 static_assert(sizeof(struct msg_load) == 24 + MSG_RUNS_MAX * 24, "load");
 static_assert(offsetof(struct msg_loads, loads) == 40, "loads");
 static_assert(sizeof(struct msg_flush) == 32, "flush");
@@ -56,7 +56,7 @@ static size_t demand_bytes(unsigned count)
 
 static size_t hint_bytes(unsigned count)
 {
-    return offsetof(struct msg_hint, guesses) + count * sizeof(struct msg_guess);
+    return offsetof(struct msg_hint, predictions) + count * sizeof(struct msg_prediction);
 }
 
 static size_t loads_bytes(unsigned count)
@@ -83,8 +83,8 @@ static const char *demand_invalid(const uint8_t *message, size_t bytes)
         return "size";
     memcpy(d.wants, message + demand_bytes(0), bytes - demand_bytes(0));
     for (unsigned i = 0; i < d.count; i++) {
-        if (d.wants[i].need >= MSG_TIERS)
-            return "tier";
+        if (d.wants[i].need >= MSG_PRECISIONS)
+            return "precision";
         if (d.wants[i].tokens == 0)
             return "token count";
         if (d.wants[i].reserved != 0)
@@ -105,9 +105,9 @@ static const char *hint_invalid(const uint8_t *message, size_t bytes)
         return "size";
     if (h.prefill > 1)
         return "prefill flag";
-    memcpy(h.guesses, message + hint_bytes(0), bytes - hint_bytes(0));
+    memcpy(h.predictions, message + hint_bytes(0), bytes - hint_bytes(0));
     for (unsigned i = 0; i < h.count; i++)
-        if (!(h.guesses[i].probability >= 0 && h.guesses[i].probability <= 1))
+        if (!(h.predictions[i].probability >= 0 && h.predictions[i].probability <= 1))
             return "probability";
     return NULL;
 }
@@ -179,9 +179,9 @@ static const char *dones_invalid(const uint8_t *message, size_t bytes)
     return NULL;
 }
 
-static const char *verb_invalid(uint32_t verb)
+static const char *kind_invalid(uint32_t kind)
 {
-    return verb == 0 || verb >= CONTROL__COUNT ? "verb" : NULL;
+    return kind == 0 || kind >= CONTROL__COUNT ? "kind" : NULL;
 }
 
 static const char *body_invalid(const uint8_t *message, size_t bytes, enum msg_type type)
@@ -195,8 +195,8 @@ static const char *body_invalid(const uint8_t *message, size_t bytes, enum msg_t
     case MSG_FLUSH:
     case MSG_FLUSHED: return NULL;
     case MSG_DONES: return dones_invalid(message, bytes);
-    case MSG_CONTROL: memcpy(&control, message, sizeof control); return verb_invalid(control.verb);
-    case MSG_ACK: memcpy(&ack, message, sizeof ack); return verb_invalid(ack.verb);
+    case MSG_CONTROL: memcpy(&control, message, sizeof control); return kind_invalid(control.kind);
+    case MSG_ACK: memcpy(&ack, message, sizeof ack); return kind_invalid(ack.kind);
     }
     return "type";
 }

@@ -1,21 +1,21 @@
-/* Messages between the engine's processes: fixed structs over pair0 (DESIGN.md §4).
- * A message is a hint about shared memory, never the truth itself: losing, doubling or delaying any
- * of them must be harmless. Everything received is foreign: msg_invalid() first. */
+/* Messages between the engine's processes: fixed structs over packet sockets.
+ * A message only points to shared memory, which is authoritative: a lost, repeated or delayed message must
+ * be harmless. Everything received is untrusted: msg_invalid() first. */
 #ifndef SLUICE_IPC_CHANNEL_MESSAGES_H
 #define SLUICE_IPC_CHANNEL_MESSAGES_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-#define MSG_MAGIC     0x43554c53u /* "SLUC" */
-#define MSG_VERSION   1u
-#define MSG_WANTS_MAX 256 /* entries in one DEMAND; a longer wave goes as several */
-#define MSG_HINTS_MAX 256
-#define MSG_PARTS_MAX 16 /* loaders at most */
-#define MSG_RUNS_MAX  3  /* extents of an entry at most */
-#define MSG_LOADS_MAX 16 /* parts in one LOADS or DONES */
-#define MSG_BYTES_MAX 8192
-#define MSG_TIERS     4 /* tiers that may be asked for: native, int8, int4, int2 */
+#define MSG_MAGIC      0x43554c53u /* "SLUC" */
+#define MSG_VERSION    1u
+#define MSG_WANTS_MAX  256 /* entries in one DEMAND; a longer wave goes as several */
+#define MSG_HINTS_MAX  256
+#define MSG_PARTS_MAX  16 /* loaders at most */
+#define MSG_RUNS_MAX   3  /* extents of an entry at most */
+#define MSG_LOADS_MAX  16 /* parts in one LOADS or DONES */
+#define MSG_BYTES_MAX  8192
+#define MSG_PRECISIONS 4 /* tiers that may be asked for: native, int8, int4, int2 */
 
 enum msg_role {
     ROLE_SUPERVISOR,
@@ -47,8 +47,8 @@ struct msg_want {
 
 struct msg_demand {
     struct msg_head head;
-    uint64_t uses_position; /* the cache drains the use log up to here first */
-    uint64_t sent_ns;       /* monotonic; for the DEMAND -> submission measurement */
+    uint64_t access_log_position; /* the cache drains the use log up to here first */
+    uint64_t sent_ns;             /* monotonic; for the DEMAND -> submission measurement */
     uint32_t sequence;
     uint32_t position; /* token position, first of the chunk in prefill */
     uint16_t layer;
@@ -57,7 +57,7 @@ struct msg_demand {
     struct msg_want wants[MSG_WANTS_MAX]; /* only `count` are sent */
 };
 
-struct msg_guess {
+struct msg_prediction {
     uint32_t entry;
     float probability; /* that it will be used, 0 to 1 */
 };
@@ -70,8 +70,9 @@ struct msg_hint {
     uint16_t layer;      /* the layer the guesses are for */
     uint16_t from_layer; /* the layer whose gate input they come from */
     uint16_t count;
-    uint16_t prefill;                        /* 1: of a chunk of prefill */
-    struct msg_guess guesses[MSG_HINTS_MAX]; /* descending probability; only `count` are sent */
+    uint16_t prefill; /* 1: of a chunk of prefill */
+    struct msg_prediction
+        predictions[MSG_HINTS_MAX]; /* descending probability; only `count` are sent */
 };
 
 struct msg_run { /* whole pages of the device file -> whole pages of the arena */
@@ -122,26 +123,26 @@ struct msg_dones {
     struct msg_done dones[MSG_LOADS_MAX]; /* only `count` are sent */
 };
 
-enum control_verb {
+enum control_kind {
     CONTROL_QUOTA = 1, /* value: arena quota in bytes; ACK when backed bytes obey it */
     CONTROL_THROTTLE,  /* value: bytes per second, 0 = none */
     CONTROL_DRAIN,     /* finish running sequences, admit none */
     CONTROL_STOP,      /* end in order: exit 0 */
-    CONTROL_LOOK,      /* the process table changed: look at it */
+    CONTROL_POLL,      /* the process table changed: look at it */
     CONTROL__COUNT
 };
 
 struct msg_control {
     struct msg_head head;
     uint64_t value;
-    uint32_t verb;  /* enum control_verb */
+    uint32_t kind;  /* enum control_kind */
     uint32_t epoch; /* of the setting; the newest wins */
 };
 
 struct msg_ack {
     struct msg_head head;
     uint64_t value;
-    uint32_t verb;
+    uint32_t kind;
     uint32_t epoch;
 };
 

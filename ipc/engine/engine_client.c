@@ -414,12 +414,12 @@ int engine_submit(struct rpc_client *c, const struct engine_submit *s, uint64_t 
     return result;
 }
 
-static const char *finish_word(const char *word)
+static const char *finish_name(const char *name)
 {
-    static const char *const words[] = {"length", "stop", "cancelled", "error"};
-    for (size_t i = 0; word && i < ARRAY_LEN(words); i++)
-        if (strcmp(words[i], word) == 0)
-            return words[i];
+    static const char *const names[] = {"length", "stop", "cancelled", "error"};
+    for (size_t i = 0; name && i < ARRAY_LEN(names); i++)
+        if (strcmp(names[i], name) == 0)
+            return names[i];
     return "error";
 }
 
@@ -484,7 +484,7 @@ static int read_next(struct engine_next *next, uint64_t from, struct error *erro
     next->stopped = text_tokens >= 0;
     next->text_tokens = next->stopped ? (uint64_t)text_tokens : 0;
     if (next->done)
-        next->finish = finish_word(json_string_value(json_object_get(next->reply, "finish")));
+        next->finish = finish_name(json_string_value(json_object_get(next->reply, "finish")));
     if (failure)
         rpc_error_from_json(failure, &next->failure);
     next->stats = json_object_get(next->reply, "stats");

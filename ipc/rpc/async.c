@@ -169,14 +169,14 @@ static void receive(struct rpc_async *c)
     }
 }
 
-void rpc_async_tend(struct rpc_async *c, uint64_t now_ns)
+void rpc_async_tick(struct rpc_async *c, uint64_t now_ns)
 {
     OBJ_CHECK(c, ASYNC_MAGIC);
     uint64_t drained;
     struct error error;
     ssize_t done = read(c->wake_fd, &drained, sizeof drained);
     (void)done; /* nothing to read: a timeout or an answer woke us */
-    link_tend(&c->link, now_ns);
+    link_tick(&c->link, now_ns);
     int pipe = link_pipe(&c->link);
     for (unsigned i = 0; pipe != 0 && i < c->calls_max; i++)
         if (c->calls[i].ticket && c->calls[i].sent_pipe != pipe)

@@ -4,7 +4,7 @@
  *
  *   ticket = rpc_async_call(client, "next", request, 5000, on_next, stream, &error);
  *   poll(... rpc_async_poll(client, fds) ..., timeout);
- *   rpc_async_tend(client, now);        // on_next(stream, reply, NULL) or (stream, NULL, &error)
+ *   rpc_async_tick(client, now);        // on_next(stream, reply, NULL) or (stream, NULL, &error)
  *
  * One thread uses a client. A call ends exactly once: by its callback, or by rpc_async_forget. */
 #ifndef SLUICE_IPC_RPC_ASYNC_H
@@ -41,7 +41,7 @@ void rpc_async_poll(const struct rpc_async *client, struct pollfd *fds);
 
 /* Sends, receives, repeats, gives up; runs callbacks. After every poll, and at least every 50 ms
  * while calls are under way. */
-void rpc_async_tend(struct rpc_async *client, uint64_t now_ns);
+void rpc_async_tick(struct rpc_async *client, uint64_t now_ns);
 
 /* Calls sent again because their connection broke. */
 uint64_t rpc_async_repeated(const struct rpc_async *client);

@@ -128,7 +128,7 @@ static bool surely_gone(const struct rpc_client *client, const struct call *call
         return true;
     bool no_file = access(client->link.path, F_OK) != 0 && errno == ENOENT;
     switch (run_dir_state(dir)) {
-    case RUN_HELD: return false;
+    case RUN_LOCKED: return false;
     case RUN_GONE: return no_file || now - call->start_ns >= GONE_CHECK_NS;
     case RUN_UNKNOWN: break;
     }
@@ -141,11 +141,11 @@ static int gone(const struct rpc_client *client, struct error *error)
 }
 
 /* Milliseconds to wait before looking again. */
-static int patience(const struct call *call, uint64_t now, int pipe)
+static int poll_timeout(const struct call *call, uint64_t now, int pipe)
 {
     uint64_t left = (call->deadline_ns - now) / NS_PER_MS + 1;
-    uint64_t most = pipe != 0 && call->sent_pipe != pipe ? FULL_POLL_MS : POLL_MS;
-    return (int)(left < most ? left : most);
+    uint64_t max = pipe != 0 && call->sent_pipe != pipe ? FULL_POLL_MS : POLL_MS;
+    return (int)(left < max ? left : max);
 }
 
 static int run_call(struct rpc_client *client, struct call *call, json_t **reply,
@@ -155,7 +155,7 @@ static int run_call(struct rpc_client *client, struct call *call, json_t **reply
         uint64_t now = clock_now_ns(), drained;
         if (client->stop && __atomic_load_n(client->stop, __ATOMIC_RELAXED))
             return error_set(error, ERR_CANCELLED, "the call was ended");
-        link_tend(&client->link, now);
+        link_tick(&client->link, now);
         int pipe = link_pipe(&client->link);
         call->connected_once |= pipe != 0;
         if (pipe != 0 && pipe != call->sent_pipe && rpc_call_send(client->link.socket, &call->text))
@@ -174,7 +174,7 @@ static int run_call(struct rpc_client *client, struct call *call, json_t **reply
         }
         struct pollfd wait[2] = {{.fd = client->receive_fd, .events = POLLIN},
                                  {.fd = client->wake_fd, .events = POLLIN}};
-        poll(wait, 2, patience(call, now, pipe));
+        poll(wait, 2, poll_timeout(call, now, pipe));
         ssize_t done = read(client->wake_fd, &drained, sizeof drained);
         (void)done; /* nothing to read: a timeout or an answer woke us */
     }

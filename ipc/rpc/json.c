@@ -133,7 +133,7 @@ char *rpc_json_encode(const json_t *object, size_t *bytes)
 json_t *rpc_error_json(const struct error *error)
 {
     json_t *text = rpc_text_json(error->text, strnlen(error->text, sizeof error->text));
-    return json_pack("{s:s, s:o}", "code", error_word(error->code), "text", text);
+    return json_pack("{s:s, s:o}", "code", error_name(error->code), "text", text);
 }
 
 json_t *rpc_error_object(const char *id, const struct error *error)
@@ -146,14 +146,14 @@ void rpc_error_from_json(const json_t *json, struct error *error)
 {
     const char *code = json_string_value(json_object_get(json, "code"));
     const char *text = json_string_value(json_object_get(json, "text"));
-    enum error_code known = code ? error_from_word(code) : ERR_FAILED;
+    enum error_code known = code ? error_from_name(code) : ERR_FAILED;
     error_set(error, known == ERR_NONE ? ERR_FAILED : known, "%s",
               text ? text : "an error without a text");
 }
 
 /* Bytes of the UTF-8 character at s (1 to 4), 0 when there is none: the table of the Unicode
  * standard. */
-static size_t utf8_length(const unsigned char *s, size_t room)
+static size_t utf8_length(const unsigned char *s, size_t left)
 {
     static const struct {
         unsigned char first_low, first_high, second_low, second_high, length;
@@ -166,7 +166,7 @@ static size_t utf8_length(const unsigned char *s, size_t room)
         if (s[0] < rows[i].first_low || s[0] > rows[i].first_high)
             continue;
         size_t n = rows[i].length;
-        if (n > room || (n > 1 && (s[1] < rows[i].second_low || s[1] > rows[i].second_high)))
+        if (n > left || (n > 1 && (s[1] < rows[i].second_low || s[1] > rows[i].second_high)))
             return 0;
         for (size_t k = 2; k < n; k++)
             if ((s[k] & 0xc0) != 0x80)

@@ -59,7 +59,7 @@ static void on_pipe_candidate(nng_pipe pipe, nng_pipe_ev event, void *arg)
     (void)event;
     if (nng_pipe_get_uint64(pipe, NNG_OPT_IPC_PEER_UID, &uid) == 0 && uid == geteuid())
         return;
-    if (atomic_fetch_add(&link->strangers, 1) == 0)
+    if (atomic_fetch_add(&link->denied, 1) == 0)
         log_warn("%s: refused a connection of another user", link->path);
     nng_pipe_close(pipe);
 }
@@ -179,7 +179,7 @@ int link_open(struct link *link, nng_socket socket, const char *path, enum link_
               size_t message_max, int wake_fd, struct error *error)
 {
     *link = (struct link){.socket = socket, .kind = kind, .wake_fd = wake_fd, .probe = PROBE_IDLE};
-    link->patience_ns = REDIAL_AFTER_NS;
+    link->redial_delay_ns = REDIAL_AFTER_NS;
     int n = snprintf(link->path, sizeof link->path, "%s", path);
     int result = 0;
     if (path[0] != '/' || n >= (int)sizeof link->path) {
@@ -223,9 +223,9 @@ static void relisten(struct link *link, uint64_t now_ns)
     link->next_probe_ns = now_ns + RELISTEN_RETRY_NS;
 }
 
-static void tend_dialer(struct link *link, uint64_t now_ns)
+static void tick_dialer(struct link *link, uint64_t now_ns)
 {
-    if (now_ns - link->lonely_ns < link->patience_ns)
+    if (now_ns - link->lonely_ns < link->redial_delay_ns)
         return;
     link->lonely_ns = now_ns;
     /* No file: the peer has not come up, and NNG's own retries will find it when it does. But a
@@ -233,12 +233,12 @@ static void tend_dialer(struct link *link, uint64_t now_ns)
     if (link->started && access(link->path, F_OK) != 0)
         return;
     redial(link);
-    link->patience_ns *= 2;
-    if (link->patience_ns > REDIAL_AFTER_MAX_NS)
-        link->patience_ns = REDIAL_AFTER_MAX_NS;
+    link->redial_delay_ns *= 2;
+    if (link->redial_delay_ns > REDIAL_AFTER_MAX_NS)
+        link->redial_delay_ns = REDIAL_AFTER_MAX_NS;
 }
 
-static void tend_listener(struct link *link, uint64_t now_ns)
+static void tick_listener(struct link *link, uint64_t now_ns)
 {
     if (!probe_running(&link->probe)) {
         if (now_ns < link->next_probe_ns)
@@ -257,21 +257,21 @@ static void tend_listener(struct link *link, uint64_t now_ns)
     }
 }
 
-void link_tend(struct link *link, uint64_t now_ns)
+void link_tick(struct link *link, uint64_t now_ns)
 {
     if (link->kind == LINK_LISTEN_MANY) {
-        tend_listener(link, now_ns);
+        tick_listener(link, now_ns);
         return;
     }
     forget_dead_pipe(link);
     if (link_pipe(link) != 0) {
         link->lonely_ns = 0;
-        link->patience_ns = REDIAL_AFTER_NS;
+        link->redial_delay_ns = REDIAL_AFTER_NS;
         return;
     }
     if (link->lonely_ns == 0)
         link->lonely_ns = now_ns;
-    tend_dialer(link, now_ns);
+    tick_dialer(link, now_ns);
 }
 
 static void give_up_dialing(struct link *link)

@@ -26,10 +26,10 @@ struct link {
     char path[ENDPOINT_BYTES];
     int wake_fd;      /* eventfd raised when a connection comes or goes; -1: none */
     _Atomic int pipe; /* id of the newest connection, 0: none; not kept for LINK_LISTEN_MANY */
-    _Atomic uint64_t connects, strangers;
+    _Atomic uint64_t connects, denied;
     uint64_t restarts;  /* redials or relistens */
     uint64_t lonely_ns; /* since when there is no connection, 0: there is one */
-    uint64_t patience_ns;
+    uint64_t redial_delay_ns;
     uint64_t next_probe_ns;
     struct probe probe;
 };
@@ -41,7 +41,7 @@ int link_open(struct link *link, nng_socket socket, const char *path, enum link_
               size_t message_max, int wake_fd, struct error *error);
 
 /* The watchdogs; at least every 100 ms. */
-void link_tend(struct link *link, uint64_t now_ns);
+void link_tick(struct link *link, uint64_t now_ns);
 
 /* Id of the connection, 0 when there is none (not for LINK_LISTEN_MANY). */
 int link_pipe(const struct link *link);

@@ -34,19 +34,19 @@ struct rpc_request {
 };
 
 struct rpc_server_stats {
-    uint64_t requests, replies, refused /* malformed */, relistens;
+    uint64_t requests, replies, rejected /* malformed */, relistens;
 };
 
 /* Opens a server at an absolute socket path with `contexts` requests outstanding at once. Malformed
  * requests are answered with bad_input and counted; they never reach the owner; "ping" is answered
- * here too. A listener self-probe (a real connection every half second, from rpc_server_tend)
+ * here too. A listener self-probe (a real connection every half second, from rpc_server_tick)
  * reopens a listener that stopped accepting. ERR_BUSY: a living process listens on that path (it is
  * not disturbed). One thread uses a server. */
 struct rpc_server *rpc_server_open(const char *path, unsigned contexts, struct error *error);
 int rpc_server_fd(const struct rpc_server *server); /* readable while requests wait */
 
 /* Every 100 ms from the owner's loop: the self-probe. */
-void rpc_server_tend(struct rpc_server *server, uint64_t now_ns);
+void rpc_server_tick(struct rpc_server *server, uint64_t now_ns);
 
 /* The next request, or NULL. The caller answers it exactly once, with rpc_reply or
  * rpc_reply_error. */

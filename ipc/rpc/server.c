@@ -111,11 +111,11 @@ static void send_fields(struct slot *slot, const char *id, json_t *fields)
     free(text);
 }
 
-static void refuse(struct slot *slot, const struct error *error)
+static void reject(struct slot *slot, const struct error *error)
 {
     struct rpc_server *server = slot->server;
     pthread_mutex_lock(&server->lock);
-    server->stats.refused++;
+    server->stats.rejected++;
     bool first = !server->complained;
     server->complained = true;
     pthread_mutex_unlock(&server->lock);
@@ -149,7 +149,7 @@ static void on_request(struct slot *slot, nng_msg *msg)
     int bad = rpc_request_parse(nng_msg_body(msg), nng_msg_len(msg), &body, &error);
     nng_msg_free(msg);
     if (bad) {
-        refuse(slot, &error);
+        reject(slot, &error);
         return;
     }
     slot->request = (struct rpc_request){
@@ -271,7 +271,7 @@ struct rpc_request *rpc_server_take(struct rpc_server *server)
 }
 
 /* The slot of a request the owner holds; what is left to do with it is to answer it. */
-static struct slot *answered(struct rpc_server *server, struct rpc_request *request)
+static struct slot *reply_slot(struct rpc_server *server, struct rpc_request *request)
 {
     OBJ_CHECK(server, SERVER_MAGIC);
     struct slot *slot = request->context;
@@ -285,7 +285,7 @@ static struct slot *answered(struct rpc_server *server, struct rpc_request *requ
 
 void rpc_reply(struct rpc_server *server, struct rpc_request *request, json_t *fields)
 {
-    struct slot *slot = answered(server, request);
+    struct slot *slot = reply_slot(server, request);
     json_t *body = request->body;
     request->body = NULL;
     send_fields(slot, request->id, fields);
@@ -295,17 +295,17 @@ void rpc_reply(struct rpc_server *server, struct rpc_request *request, json_t *f
 void rpc_reply_error(struct rpc_server *server, struct rpc_request *request,
                      const struct error *error)
 {
-    struct slot *slot = answered(server, request);
+    struct slot *slot = reply_slot(server, request);
     json_t *body = request->body;
     request->body = NULL;
     send_error(slot, request->id, error);
     json_decref(body);
 }
 
-void rpc_server_tend(struct rpc_server *server, uint64_t now_ns)
+void rpc_server_tick(struct rpc_server *server, uint64_t now_ns)
 {
     OBJ_CHECK(server, SERVER_MAGIC);
-    link_tend(&server->link, now_ns);
+    link_tick(&server->link, now_ns);
     if (now_ns < server->next_rearm_ns)
         return;
     server->next_rearm_ns = now_ns + REARM_AFTER;

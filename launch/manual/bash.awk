@@ -1,14 +1,14 @@
-# The tables of the bash completion: verbs, then options.tsv.
+# The tables of the bash completion: commands, then options.tsv.
 function quoted(s) {
     gsub(/'/, "'\\''", s)
     return "'" s "'"
 }
 
 BEGIN { print "# bash completion of sluice, made from the programs' help texts." }
-FNR == NR { verbs = verbs (verbs == "" ? "" : " ") $1; next }
+FNR == NR { commands = commands (commands == "" ? "" : " ") $1; next }
 substr($1, 1, 1) == "=" {
-    verb = substr($1, 2)
-    if ($3 != "") operands = operands "    " verb ") echo " quoted($3) " ;;\n"
+    command = substr($1, 2)
+    if ($3 != "") operands = operands "    " command ") echo " quoted($3) " ;;\n"
     next
 }
 {
@@ -17,13 +17,13 @@ substr($1, 1, 1) == "=" {
 }
 
 END {
-    print "_sluice_verbs() { echo " quoted(verbs " help") "; }"
+    print "_sluice_commands() { echo " quoted(commands " help") "; }"
     print "_sluice_options() {\n    case $1 in"
-    count = split(verbs, name, " ")
+    count = split(commands, name, " ")
     for (i = 1; i <= count; i++) print "    " name[i] ") echo " quoted(options[name[i]]) " ;;"
     print "    esac\n}"
     print "_sluice_operands() {\n    case $1 in\n" operands "    esac\n}"
-    print "# Of an option: words, +file, +none when it takes no value, nothing when anything will do."
+    print "# Values of an option: names, +file, +none when it takes no value, nothing when any value is valid."
     print "_sluice_values() {\n    case $1:$2 in"
     printf "%s", values
     print "    esac\n}"

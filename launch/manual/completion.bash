@@ -6,7 +6,7 @@ _sluice_files() {
     mapfile -t COMPREPLY < <(compgen -f -- "$1")
 }
 
-# The value of an option: its words, a path, or nothing that is known.
+# Completes the value of an option: one of its names, a path, or nothing.
 _sluice_value() {
     local values=$1 word=$2
     case $values in
@@ -17,14 +17,14 @@ _sluice_value() {
 }
 
 _sluice() {
-    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} verb=${COMP_WORDS[1]-} values operands
+    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} command=${COMP_WORDS[1]-} values operands
     COMPREPLY=()
     if [ "$COMP_CWORD" -eq 1 ]; then
-        _sluice_words "$(_sluice_verbs) --help --version" "$word"
+        _sluice_words "$(_sluice_commands) --help --version" "$word"
         return
     fi
-    if [ "$verb" = help ]; then
-        _sluice_words "$(_sluice_verbs)" "$word"
+    if [ "$command" = help ]; then
+        _sluice_words "$(_sluice_commands)" "$word"
         return
     fi
     # "--name=value" comes as three words.
@@ -35,17 +35,17 @@ _sluice() {
     fi
     case $before in
     -*)
-        values=$(_sluice_values "$verb" "$before")
-        if [ "$values" != +none ] && _sluice_known "$verb" "$before"; then
+        values=$(_sluice_values "$command" "$before")
+        if [ "$values" != +none ] && _sluice_known "$command" "$before"; then
             _sluice_value "$values" "$word"
             return
         fi
         ;;
     esac
-    operands=$(_sluice_operands "$verb:$before")
-    [ -n "$operands" ] || operands=$(_sluice_operands "$verb")
+    operands=$(_sluice_operands "$command:$before")
+    [ -n "$operands" ] || operands=$(_sluice_operands "$command")
     case $word in
-    -*) _sluice_words "$(_sluice_options "$verb")" "$word" ;;
+    -*) _sluice_words "$(_sluice_options "$command")" "$word" ;;
     *) if [ -n "$operands" ]; then _sluice_words "$operands" "$word"; else _sluice_files "$word"; fi ;;
     esac
 }

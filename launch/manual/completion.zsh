@@ -1,5 +1,5 @@
 
-# Offers what is in reply; a path when that is what it says, or when it says nothing.
+# Offers the contents of reply; a path when reply is +file or empty.
 _sluice_offer() {
     if (( ${#reply} == 0 )) || [[ ${reply[1]} == +file ]]; then
         _files
@@ -10,31 +10,31 @@ _sluice_offer() {
 
 _sluice() {
     local -a reply
-    local verb=${words[2]} before=${words[CURRENT-1]}
+    local command=${words[2]} before=${words[CURRENT-1]}
     if (( CURRENT == 2 )); then
-        _sluice_verbs
-        _describe -t verbs 'verb' reply
+        _sluice_commands
+        _describe -t commands 'command' reply
         return
     fi
-    if [[ $verb == help ]]; then
-        _sluice_verbs
-        _describe -t verbs 'verb' reply
+    if [[ $command == help ]]; then
+        _sluice_commands
+        _describe -t commands 'command' reply
         return
     fi
     if [[ $before == -* ]]; then
-        _sluice_values $verb $before
+        _sluice_values $command $before
         if (( ${#reply} > 0 )) && [[ ${reply[1]} != +none ]]; then
             _sluice_offer
             return
         fi
     fi
     if [[ $PREFIX == -* ]]; then
-        _sluice_options $verb
+        _sluice_options $command
         _describe -t options 'option' reply
         return
     fi
-    _sluice_operands $verb:$before
-    (( ${#reply} > 0 )) || _sluice_operands $verb
+    _sluice_operands $command:$before
+    (( ${#reply} > 0 )) || _sluice_operands $command
     _sluice_offer
 }
 

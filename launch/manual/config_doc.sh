@@ -12,7 +12,7 @@ made() {
 
 if [ "${2:-}" = --check ]; then
     made | diff "$doc" - && exit 0
-    echo "docs/config.md is not what the parameters are; launch/manual/config_doc.sh build/libexec makes it"
+    echo "docs/config.md does not match the parameter table; run launch/manual/config_doc.sh build/libexec"
     exit 1
 fi
 made >"$doc.new"

@@ -1,4 +1,4 @@
-# A --help text as a manual page. Variables: verb, summary, version, date, see (names for SEE ALSO).
+# A --help text as a manual page. Variables: command, summary, version, date, see (names for SEE ALSO).
 #   usage: ...                the synopsis, to the first empty line
 #   text at the margin        a paragraph; "Word:" before an indented block a heading
 #     -o, --option VALUE  ... an option, its text further right
@@ -128,9 +128,9 @@ function synopsis(s) {
 
 NR == 1 {
     print ".\\\" Made from the help text of the program."
-    printf ".TH SLUICE\\-%s 1 \"%s\" \"sluice %s\" \"sluice\"\n", toupper(verb), date, version
+    printf ".TH SLUICE\\-%s 1 \"%s\" \"sluice %s\" \"sluice\"\n", toupper(command), date, version
     print ".SH NAME"
-    print "sluice\\-" verb " \\- " escape(summary)
+    print "sluice\\-" command " \\- " escape(summary)
     print ".SH SYNOPSIS"
     in_usage = 1
 }

@@ -1,6 +1,6 @@
 # The options of a --help text, one a line: names, what stands for the value, what it is for,
 # separated by tabs; names by blanks. Options that only the usage line names come first.
-#   usage: sluice VERB [--run NAME] ...         names and values
+#   usage: sluice COMMAND [--name NAME] ...         names and values
 #     -m, --model FILE      what it is for      one or more names, a value each at most,
 #                           and further text    then the text
 # A value follows its name after one blank or "="; the text begins after two, or after the value.
@@ -39,7 +39,7 @@ function option_line(line) {
         take_value()
         if (rest !~ /^, +-/) break
         sub(/^, +/, "", rest)
-        if (value != "" && rest ~ /^--/ && names ~ /^--/) { # "--budget LIST, --experts LIST"
+        if (value != "" && rest ~ /^--/ && names ~ /^--/) { # "--budget LIST, --resident-experts LIST"
             line = rest
             text = ""
             finish()
@@ -49,7 +49,7 @@ function option_line(line) {
     text = rest
 }
 
-# What brackets and bars are not part of: [--run NAME], (-p TEXT | --ids 1,2,3).
+# What brackets and bars are not part of: [--name NAME], (-p TEXT | --ids 1,2,3).
 function usage_line(line) {
     gsub(/[][()]/, " ", line)
     while (match(line, / --?[A-Za-z0-9][A-Za-z0-9-]*/)) {

@@ -1,4 +1,4 @@
-# sluice.1, from "verb<tab>what it is for" lines. Variables: version, date, see.
+# sluice.1, from "command<tab>what it is for" lines. Variables: version, date, see.
 function escape(s) {
     gsub(/\\/, "\\e", s)
     gsub(/-/, "\\-", s)
@@ -14,7 +14,7 @@ BEGIN {
     print ".SH DESCRIPTION"
     print "Runs Mixture\\-of\\-Experts language models that are larger than the memory they"
     print "may use: a budget in bytes bounds all processes of an engine together."
-    print ".PP\nEvery verb is a program of its own:"
+    print ".PP\nEach command is a separate program:"
 }
 
 {
@@ -24,9 +24,9 @@ BEGIN {
 
 END {
     print ".SH ENVIRONMENT"
-    print ".TP\n\\fBSLUICE_RUN_DIR\\fR\nWhere run directories are made; otherwise"
+    print ".TP\n\\fBSLUICE_RUN_DIR\\fR\nWhere run directories are created. Default:"
     print "\\fI$XDG_RUNTIME_DIR/sluice\\fR, or \\fI/tmp/sluice\\-UID\\fR."
-    print ".SH EXIT STATUS\n0 done, 1 failed, 2 bad usage, bad input, or a budget below the floor."
+    print ".SH EXIT STATUS\n0 done, 1 failed, 2 bad usage, bad input, or a budget that is too small."
     print ".SH SEE ALSO"
     count = split(see, name, " ")
     for (i = 1; i <= count; i++) print ".BR " escape(name[i]) " (1)" (i < count ? "," : "")

@@ -1,7 +1,7 @@
-# From lines of options.awk: an option a line, with the words its value may be ("" when any; "+file" a path).
+# From lines of options.awk: an option a line, with the names its value can have ("" when any; "+file" a path).
 function values_of(name, value) {
     if (value == "") return "+none"
-    if (name == "--system" || name == "--systems") return systems
+    if (name == "--preset" || name == "--presets") return presets
     if (name == "--eviction") return eviction
     if (name == "--prediction") return prediction
     if (value ~ /^[A-Z]*(FILE|DIR|MODEL|PROFILE|PATH)[A-Z|]*$/ || name == "--plan" || name == "--trace") return "+file"
@@ -15,5 +15,5 @@ function values_of(name, value) {
 {
     count = split($1, name, " ")
     for (i = 1; i <= count; i++)
-        print verb, name[i], values_of(name[i], $2), $3
+        print command, name[i], values_of(name[i], $2), $3
 }

@@ -1,4 +1,4 @@
-# The tables of the zsh completion: verbs with their texts, then options.tsv.
+# The tables of the zsh completion: commands with their texts, then options.tsv.
 function quoted(s) {
     gsub(/'/, "'\\''", s)
     return "'" s "'"
@@ -9,7 +9,7 @@ function entry(name, text) { return quoted(name ":" text) }
 
 BEGIN { print "#compdef sluice\n# zsh completion of sluice, made from the programs' help texts.\n" }
 FNR == NR {
-    verb_entries = verb_entries "    " entry($1, $2) "\n"
+    command_entries = command_entries "    " entry($1, $2) "\n"
     order[++count] = $1
     next
 }
@@ -23,12 +23,12 @@ substr($1, 1, 1) == "=" {
 }
 
 END {
-    printf "_sluice_verbs() {\n    reply=(\n%s    'help:the options of a verb'\n    )\n}\n\n", verb_entries
+    printf "_sluice_commands() {\n    reply=(\n%s    'help:the options of a command'\n    )\n}\n\n", command_entries
     print "_sluice_options() {\n    reply=()\n    case $1 in"
     for (i = 1; i <= count; i++) printf "    %s)\n        reply=(\n%s        )\n        ;;\n", order[i], options[order[i]]
     print "    esac\n}\n"
     print "_sluice_operands() {\n    reply=()\n    case $1 in\n" operands "    esac\n}\n"
-    print "# Of an option: words, +file, +none when it takes no value, nothing when anything will do."
+    print "# Values of an option: names, +file, +none when it takes no value, nothing when any value is valid."
     print "_sluice_values() {\n    reply=()\n    case $1:$2 in"
     printf "%s", values
     print "    esac\n}"

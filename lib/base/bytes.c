@@ -37,15 +37,15 @@ bool bytes_parse(const char *text, uint64_t *bytes)
 
 bool speed_parse(const char *text, double *bytes_per_s)
 {
-    char word[32];
+    char number[32];
     uint64_t bytes;
     size_t n = strlen(text);
-    if (n >= sizeof word)
+    if (n >= sizeof number)
         return false;
-    memcpy(word, text, n + 1);
-    if (n > 2 && strcmp(word + n - 2, "/s") == 0)
-        word[n - 2] = 0;
-    if (!bytes_parse(word, &bytes) || bytes == 0)
+    memcpy(number, text, n + 1);
+    if (n > 2 && strcmp(number + n - 2, "/s") == 0)
+        number[n - 2] = 0;
+    if (!bytes_parse(number, &bytes) || bytes == 0)
         return false;
     *bytes_per_s = (double)bytes;
     return true;

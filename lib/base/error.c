@@ -5,10 +5,10 @@
 #include <string.h>
 
 static const struct {
-    const char *word;
+    const char *name;
     int exit_status;
 } codes[] = {
-#define X(name, word, exit_status) {word, exit_status},
+#define X(id, name, exit_status) {name, exit_status},
     ERROR_CODES(X)
 #undef X
 };
@@ -43,15 +43,15 @@ int error_set_errno(struct error *e, enum error_code code, int errno_value, cons
     return -1;
 }
 
-const char *error_word(enum error_code code)
+const char *error_name(enum error_code code)
 {
-    return (unsigned)code < ERR__COUNT ? codes[code].word : "failed";
+    return (unsigned)code < ERR__COUNT ? codes[code].name : "failed";
 }
 
-enum error_code error_from_word(const char *word)
+enum error_code error_from_name(const char *name)
 {
     for (int i = 0; i < ERR__COUNT; i++)
-        if (strcmp(codes[i].word, word) == 0)
+        if (strcmp(codes[i].name, name) == 0)
             return (enum error_code)i;
     return ERR_FAILED;
 }

@@ -8,9 +8,10 @@
  * ends with it. Append only. */
 #define ERROR_CODES(X)                                                                             \
     X(NONE, "none", 0)                                                                             \
-    X(FAILED, "failed", 1)           /* something broke; trying again may help */                  \
-    X(BAD_INPUT, "bad_input", 2)     /* the user's file or argument is wrong */                    \
-    X(BELOW_FLOOR, "below_floor", 2) /* the budget is smaller than what must be resident */        \
+    X(FAILED, "failed", 1)       /* something broke; trying again may help */                      \
+    X(BAD_INPUT, "bad_input", 2) /* the user's file or argument is wrong */                        \
+    X(BUDGET_TOO_SMALL, "budget_too_small",                                                        \
+      2)                             /* the budget is smaller than what must be resident */        \
     X(BUSY, "busy", 1)               /* a bounded queue is full, or a lock is held */              \
     X(NOT_FOUND, "not_found", 1)     /* no such request, process or run */                         \
     X(TIMEOUT, "timeout", 1)         /* a deadline passed */                                       \
@@ -21,7 +22,7 @@
     X(CANCELLED, "cancelled", 1)     /* the client or its silence ended the sequence */
 
 enum error_code {
-#define X(name, word, exit_status) ERR_##name,
+#define X(id, name, exit_status) ERR_##id,
     ERROR_CODES(X)
 #undef X
         ERR__COUNT
@@ -40,8 +41,8 @@ int error_set(struct error *e, enum error_code code, const char *fmt, ...)
 int error_set_errno(struct error *e, enum error_code code, int errno_value, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 
-const char *error_word(enum error_code code);
-enum error_code error_from_word(const char *word); /* unknown words are ERR_FAILED */
+const char *error_name(enum error_code code);
+enum error_code error_from_name(const char *name); /* unknown words are ERR_FAILED */
 int error_exit_status(enum error_code code);
 
 #endif

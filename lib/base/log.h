@@ -13,10 +13,10 @@
 enum log_level { LOG_LEVEL_DEBUG, LOG_LEVEL_INFO, LOG_LEVEL_WARN, LOG_LEVEL_ERROR, LOG_LEVEL_NONE };
 
 /* Names the process in every line (copied, at most 31 bytes) and sets the least level printed. */
-void log_init(const char *process, enum log_level least);
+void log_init(const char *process, enum log_level min_level);
 
 /* "debug", "info", "warn", "error" -> level; false when the word is none of them. */
-bool log_level_parse(const char *word, enum log_level *level);
+bool log_level_parse(const char *name, enum log_level *level);
 
 void log_debug(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void log_info(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
@@ -28,7 +28,7 @@ _Noreturn void log_panic(const char *file, int line, const char *func, const cha
 
 /* Called with the text of a panic or fatal error before the process ends (the process table's last
  * words). One hook per process; it must not allocate. */
-void log_set_last_words(void (*hook)(const char *text, void *arg), void *arg);
+void log_set_exit_message_hook(void (*hook)(const char *text, void *arg), void *arg);
 
 /* "Logged once": true the first time it is called with this flag. */
 static inline bool log_once(atomic_flag *flag)

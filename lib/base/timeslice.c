@@ -15,7 +15,7 @@ struct kernel_sched_attr {
 };
 _Static_assert(sizeof(struct kernel_sched_attr) == 48, "the kernel's layout");
 
-void turns_set(uint64_t ns)
+void timeslice_set(uint64_t ns)
 {
     struct kernel_sched_attr attr;
     if (syscall(SYS_sched_getattr, 0, &attr, sizeof attr, 0) != 0 || attr.policy != SCHED_OTHER)

@@ -4,11 +4,11 @@
 
 #include <stdint.h>
 
-#define TURNS_SHORT_NS 100000u /* the least that the kernel gives */
+#define TIMESLICE_SHORT_NS 100000u /* the least that the kernel gives */
 
 /* Gives the calling thread turns of `ns`, 0: the usual ones; threads it makes have the same. A
  * thread with short turns interrupts one with long ones when it is woken (EEVDF, Linux 6.12).
  * Without effect on older kernels, and on a thread that is not scheduled in the usual way. */
-void turns_set(uint64_t ns);
+void timeslice_set(uint64_t ns);
 
 #endif

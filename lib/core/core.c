@@ -288,8 +288,8 @@ int core_forward(struct core *c, const struct core_sequence *sequence, const uin
         (struct expert_step){.sequence = sequence->sequence, .position = position, .rows = rows};
     core_run_rows(c, rows, embed_rows);
     for (c->step.layer = 0; c->step.layer < c->hp.layers; c->step.layer++) {
-        if (c->source.layer_begins)
-            c->source.layer_begins(c->source.self, &c->step);
+        if (c->source.layer_starts)
+            c->source.layer_starts(c->source.self, &c->step);
         if (c->source.layer_inputs)
             c->source.layer_inputs(c->source.self, &c->step, c->x, c->hp.hidden, c->hp.hidden);
         core_attention(c);

@@ -96,7 +96,7 @@ static void order_items(struct core *c)
 /* The queue as a window: [done, pinned) have a pin or are computed, the rest waits for room. */
 struct window {
     uint32_t done, pinned, count, skipped;
-    uint64_t bytes, room, slot;
+    uint64_t bytes, pin_limit, slot;
 };
 
 /* Pins what fits. The window is refilled by quarters, not one by one: few DEMANDs, and loads go on
@@ -104,9 +104,9 @@ struct window {
 static void fill_window(struct core *c, struct window *w)
 {
     uint32_t first = w->pinned;
-    if (w->bytes > w->room / 4 * 3)
+    if (w->bytes > w->pin_limit / 4 * 3)
         return;
-    while (w->pinned < w->count && (w->bytes == 0 || w->bytes + w->slot <= w->room)) {
+    while (w->pinned < w->count && (w->bytes == 0 || w->bytes + w->slot <= w->pin_limit)) {
         w->bytes += w->slot;
         w->pinned++;
     }
@@ -162,7 +162,7 @@ static bool any_lost(const struct core *c, const struct window *w)
 static struct window open_window(struct core *c)
 {
     struct window w = {.count = group_pairs(c), .slot = c->expert_slot_bytes[c->step.layer]};
-    w.room = c->step.rows == 1 ? UINT64_MAX : c->source.room(c->source.self);
+    w.pin_limit = c->step.rows == 1 ? UINT64_MAX : c->source.pin_limit(c->source.self);
     order_items(c);
     fill_window(c, &w);
     return w;
@@ -181,14 +181,14 @@ int core_experts(struct core *c, struct error *error)
         core_route_again(c);
         w = open_window(c);
     }
-    bool begun = false, summed = false;
+    bool started = false, summed = false;
     while (w.done < w.count) {
         fill_window(c, &w);
-        if (!begun) { /* the first experts are on their way meanwhile */
+        if (!started) { /* the first experts are on their way meanwhile */
             core_publish_next(c);
             core_shared_expert(c);
         }
-        begun = true;
+        started = true;
         while (w.done < w.pinned && over(c->queue[w.done]))
             w.done++;
         if (w.done == w.pinned)

@@ -46,7 +46,7 @@ struct pool {
     _Alignas(64) _Atomic uint32_t left;
     _Atomic uint32_t caller_sleeps;
     _Alignas(64) _Atomic uint32_t news;
-    _Atomic uint32_t sleepers;
+    _Atomic uint32_t waiters;
 };
 
 static inline void pause_briefly(void)
@@ -108,10 +108,10 @@ static void wait_for_turn(struct pool *p)
         pause_briefly();
     }
     uint32_t seen = atomic_load(&p->news);
-    atomic_fetch_add(&p->sleepers, 1);
+    atomic_fetch_add(&p->waiters, 1);
     if (!parts_left(atomic_load(&p->claim)) && !atomic_load(&p->stop))
         futex_sleep(&p->news, seen);
-    atomic_fetch_sub(&p->sleepers, 1);
+    atomic_fetch_sub(&p->waiters, 1);
 }
 
 static void *worker_main(void *arg)
@@ -131,7 +131,7 @@ static void *worker_main(void *arg)
 
 static void wake_workers(struct pool *p)
 {
-    if (atomic_load(&p->sleepers) == 0)
+    if (atomic_load(&p->waiters) == 0)
         return;
     atomic_fetch_add(&p->news, 1);
     futex_wake_all(&p->news);

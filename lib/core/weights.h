@@ -12,8 +12,8 @@
 #include "lib/model/index/model_index.h"
 #include "lib/policy/access/prefill.h"
 #include "lib/policy/access/routing.h"
+#include "lib/tensor/precision.h"
 #include "lib/tensor/tensor_type.h"
-#include "lib/tensor/tier.h"
 
 /*  QUEUED --pin--> WAITED --wait--> READY --computed, unpin--> DONE
  *     \------------pin------------------^
@@ -35,7 +35,7 @@ struct expert_item {
     float popularity; /* prefill: share of the chunk's experts that more of its tokens use */
     uint32_t rank;    /* in decode: its rank; in prefill the best */
     enum expert_item_state state;
-    enum tier tier;                             /* of the entry that serves it */
+    enum precision precision;                   /* of the entry that serves it */
     struct kernel_matrix matrix[EXPERT__COUNT]; /* gate, up, down; valid while READY */
 };
 
@@ -67,7 +67,7 @@ struct weights_source {
     const void *(*dense)(void *self, uint32_t entry);
 
     /* Slot bytes a chunk may have pinned at once (one item is always allowed). */
-    uint64_t (*room)(void *self);
+    uint64_t (*pin_limit)(void *self);
 
     /* A look without a pin, for the order of work only. */
     bool (*resident)(void *self, uint32_t layer, uint32_t expert);
@@ -120,7 +120,7 @@ struct weights_source {
                         uint32_t n);
 
     /* A layer begins: sign of life, test switches. */
-    void (*layer_begins)(void *self, const struct expert_step *step);
+    void (*layer_starts)(void *self, const struct expert_step *step);
 
     /* Called by one thread every now and then within a long chunk: still computing. */
     void (*alive)(void *self);

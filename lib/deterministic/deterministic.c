@@ -7,68 +7,70 @@
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
 #include "lib/model/limits.h"
+#include "lib/tensor/precision.h"
 #include "lib/tensor/tensor_type.h"
-#include "lib/tensor/tier.h"
 
-#define LOCKSTEP_MAGIC 0x4c4f434bu
+#define DETERMINISTIC_MAGIC 0x4c4f434bu
 
 /* Where no plan knows better; the same as `sluice sim` takes. */
-#define DRIVE_BYTES_PER_S   1e9
-#define DRIVE_LATENCY_NS    1e5
-#define DRIVE_DEPTH         16
+#define DEVICE_BYTES_PER_S  1e9
+#define DEVICE_LATENCY_NS   1e5
+#define DEVICE_DEPTH        16
 #define WEIGHT_BYTES_PER_NS 20.0 /* decode streams weights from memory */
 #define PREDICT_NS          2e4
 #define BATCH_COST          0.25 /* of a further token of a chunk, relative to one alone */
 
-struct lockstep {
+struct deterministic {
     uint32_t magic;
-    struct lockstep_config config;
+    struct deterministic_config config;
     const struct model_hparams *h;
     struct sim_cache *cache;
     prefill_order_fn prefill_order;
-    bool computing;             /* a layer was routed and is not computed yet */
-    struct sim_answer *answers; /* [experts] */
-    struct sim_use *uses;       /* [experts], by expert */
-    struct prefill_item *order; /* [experts] */
-    struct guess *guesses;      /* [experts] */
-    float *logits, *scratch;    /* [experts] */
-    void *input;                /* the gate input, as routers want it */
-    uint32_t input_layer;       /* whose it is; UINT32_MAX: none */
-    uint8_t *levels;            /* [experts]: of the layer about to be routed ... */
-    bool leveled;               /* ... if there were any */
+    bool computing;                    /* a layer was routed and is not computed yet */
+    struct sim_access_result *results; /* [experts] */
+    struct sim_access *accesses;       /* [experts], by expert */
+    struct prefill_item *order;        /* [experts] */
+    struct prediction *predictions;    /* [experts] */
+    float *logits, *scratch;           /* [experts] */
+    void *input;                       /* the gate input, as routers want it */
+    uint32_t input_layer;              /* whose it is; UINT32_MAX: none */
+    uint8_t *levels;                   /* [experts]: of the layer about to be routed ... */
+    bool leveled;                      /* ... if there were any */
     uint16_t chosen[2][MODEL_TOP_K_MAX];
     uint32_t chosen_layer, chosen_position, chosen_sequence;
 };
 
-struct lockstep *lockstep_create(const struct lockstep_config *config, struct error *error)
+struct deterministic *deterministic_create(const struct deterministic_config *config,
+                                           struct error *error)
 {
     const struct model_hparams *h = &config->model->hparams;
     struct sim_cache *cache = sim_cache_create(&config->sim, error);
     if (!cache)
         return NULL;
-    struct lockstep *l = calloc(1, sizeof *l);
+    struct deterministic *l = calloc(1, sizeof *l);
     if (l) {
-        *l = (struct lockstep){.magic = LOCKSTEP_MAGIC,
-                               .config = *config,
-                               .h = h,
-                               .cache = cache,
-                               .prefill_order = prefill_order_find(config->sim.knobs.prefill_order),
-                               .input_layer = UINT32_MAX,
-                               .chosen_layer = UINT32_MAX};
-        l->answers = calloc(h->experts, sizeof *l->answers);
-        l->uses = calloc(h->experts, sizeof *l->uses);
+        *l = (struct deterministic){.magic = DETERMINISTIC_MAGIC,
+                                    .config = *config,
+                                    .h = h,
+                                    .cache = cache,
+                                    .prefill_order =
+                                        prefill_order_find(config->sim.knobs.prefill_order),
+                                    .input_layer = UINT32_MAX,
+                                    .chosen_layer = UINT32_MAX};
+        l->results = calloc(h->experts, sizeof *l->results);
+        l->accesses = calloc(h->experts, sizeof *l->accesses);
         l->order = calloc(h->experts, sizeof *l->order);
-        l->guesses = calloc(h->experts, sizeof *l->guesses);
+        l->predictions = calloc(h->experts, sizeof *l->predictions);
         l->logits = calloc(h->experts, sizeof *l->logits);
         l->scratch = calloc(h->experts, sizeof *l->scratch);
         l->levels = calloc(h->experts, 1);
         l->input = aligned_alloc(64, kernel_activation_bytes(TENSOR_F32, h->hidden));
     }
-    if (!l || !l->answers || !l->uses || !l->order || !l->guesses || !l->logits || !l->scratch ||
-        !l->levels || !l->input) {
+    if (!l || !l->results || !l->accesses || !l->order || !l->predictions || !l->logits ||
+        !l->scratch || !l->levels || !l->input) {
         error_set(error, ERR_NO_MEMORY, "no memory for lockstep");
         if (l)
-            lockstep_destroy(l);
+            deterministic_destroy(l);
         else
             sim_cache_destroy(cache);
         return NULL;
@@ -76,16 +78,16 @@ struct lockstep *lockstep_create(const struct lockstep_config *config, struct er
     return l;
 }
 
-void lockstep_destroy(struct lockstep *l)
+void deterministic_destroy(struct deterministic *l)
 {
     if (!l)
         return;
-    OBJ_CHECK(l, LOCKSTEP_MAGIC);
+    OBJ_CHECK(l, DETERMINISTIC_MAGIC);
     sim_cache_destroy(l->cache);
-    free(l->answers);
-    free(l->uses);
+    free(l->results);
+    free(l->accesses);
     free(l->order);
-    free(l->guesses);
+    free(l->predictions);
     free(l->logits);
     free(l->scratch);
     free(l->levels);
@@ -96,21 +98,22 @@ void lockstep_destroy(struct lockstep *l)
 
 /* ---- uses ------------------------------------------------------------------------------------ */
 
-static void collect(struct lockstep *l, const struct expert_step *step, const struct route *routes)
+static void collect(struct deterministic *l, const struct expert_step *step,
+                    const struct route *routes)
 {
     uint32_t k = l->h->experts_used;
-    memset(l->uses, 0, l->h->experts * sizeof *l->uses);
+    memset(l->accesses, 0, l->h->experts * sizeof *l->accesses);
     for (uint32_t r = 0; r < step->rows; r++) {
         const struct route *row = routes + (size_t)r * k;
         float sum = 0, before = 0;
         for (uint32_t i = 0; i < k; i++)
             sum += row[i].weight;
         for (uint32_t i = 0; i < k; i++) {
-            struct sim_use *use = &l->uses[row[i].expert];
-            if (use->tokens == 0 || before < use->weight_before)
-                use->weight_before = before;
-            use->expert = row[i].expert;
-            use->tokens++;
+            struct sim_access *access = &l->accesses[row[i].expert];
+            if (access->tokens == 0 || before < access->weight_before)
+                access->weight_before = before;
+            access->expert = row[i].expert;
+            access->tokens++;
             before += sum > 0 ? row[i].weight / sum : 0;
         }
     }
@@ -124,55 +127,57 @@ static int by_tokens(const void *a, const void *b)
     return x->expert < y->expert ? -1 : 1;
 }
 
-static uint32_t rank_popularity(struct lockstep *l)
+static uint32_t rank_popularity(struct deterministic *l)
 {
     uint32_t n = 0;
     for (uint32_t e = 0; e < l->h->experts; e++)
-        if (l->uses[e].tokens > 0)
-            l->order[n++] = (struct prefill_item){.expert = e, .tokens = l->uses[e].tokens};
+        if (l->accesses[e].tokens > 0)
+            l->order[n++] = (struct prefill_item){.expert = e, .tokens = l->accesses[e].tokens};
     qsort(l->order, n, sizeof *l->order, by_tokens);
     for (uint32_t i = 0; i < n; i++)
-        l->uses[l->order[i].expert].popularity = (float)i / (float)n;
+        l->accesses[l->order[i].expert].popularity = (float)i / (float)n;
     return n;
 }
 
-static void use(struct lockstep *l, uint32_t expert)
+static void access_expert(struct deterministic *l, uint32_t expert)
 {
-    sim_cache_use(l->cache, &l->uses[expert], &l->answers[expert]);
+    sim_cache_access(l->cache, &l->accesses[expert], &l->results[expert]);
 }
 
 /* As the core orders them: what is resident first, by number, the rest by policy. */
-static void use_chunk(struct lockstep *l, uint32_t layer)
+static void access_chunk(struct deterministic *l, uint32_t layer)
 {
     uint32_t missing = 0;
     rank_popularity(l);
     for (uint32_t e = 0; e < l->h->experts; e++)
-        if (l->uses[e].tokens > 0 && !sim_cache_resident(l->cache, layer, e))
-            l->order[missing++] = (struct prefill_item){.expert = e, .tokens = l->uses[e].tokens};
+        if (l->accesses[e].tokens > 0 && !sim_cache_resident(l->cache, layer, e))
+            l->order[missing++] =
+                (struct prefill_item){.expert = e, .tokens = l->accesses[e].tokens};
     l->prefill_order(l->order, missing);
     for (uint32_t e = 0; e < l->h->experts; e++)
-        if (l->uses[e].tokens > 0 && sim_cache_resident(l->cache, layer, e))
-            use(l, e);
+        if (l->accesses[e].tokens > 0 && sim_cache_resident(l->cache, layer, e))
+            access_expert(l, e);
     for (uint32_t i = 0; i < missing; i++)
-        use(l, l->order[i].expert);
+        access_expert(l, l->order[i].expert);
 }
 
-static void use_token(struct lockstep *l, const struct route *routes)
+static void access_token(struct deterministic *l, const struct route *routes)
 {
     for (uint32_t rank = 0; rank < l->h->experts_used; rank++)
-        use(l, routes[rank].expert);
+        access_expert(l, routes[rank].expert);
 }
 
 /* ---- guesses --------------------------------------------------------------------------------- */
 
-static bool hint(struct lockstep *l, const struct expert_step *step, uint32_t target, uint32_t n)
+static bool hint(struct deterministic *l, const struct expert_step *step, uint32_t target,
+                 uint32_t n)
 {
-    for (uint32_t i = 0; l->config.guessed && i < n; i++)
-        l->config.guessed(l->config.self, step, target, i, &l->guesses[i]);
-    return sim_cache_hint(l->cache, target, l->guesses, n);
+    for (uint32_t i = 0; l->config.predicted && i < n; i++)
+        l->config.predicted(l->config.self, step, target, i, &l->predictions[i]);
+    return sim_cache_hint(l->cache, target, l->predictions, n);
 }
 
-static void router_logits(struct lockstep *l, uint32_t layer)
+static void router_logits(struct deterministic *l, uint32_t layer)
 {
     const struct model_index *m = l->config.model;
     uint32_t entry = model_entry_dense(m, layer, DENSE_ROUTER);
@@ -188,10 +193,10 @@ static void router_logits(struct lockstep *l, uint32_t layer)
                           w.n);
 }
 
-static void guess_decode(struct lockstep *l, const struct expert_step *step, bool follows)
+static void predict_decode(struct deterministic *l, const struct expert_step *step, bool follows)
 {
-    const struct prediction *p = sim_cache_prediction(l->cache);
-    uint32_t ahead = p->source == PREDICT_LOGITS ? (uint32_t)l->config.sim.knobs.ahead : 1;
+    const struct prediction_method *p = sim_cache_prediction_method(l->cache);
+    uint32_t ahead = p->source == PREDICT_LOGITS ? (uint32_t)l->config.sim.knobs.lookahead : 1;
     for (uint32_t target = step->layer + 1;
          target <= step->layer + ahead && target < l->h->layers && p->source != PREDICT_NOTHING;
          target++) {
@@ -202,7 +207,7 @@ static void guess_decode(struct lockstep *l, const struct expert_step *step, boo
         struct prediction_input in = {.layer = target,
                                       .experts = l->h->experts,
                                       .top_k = l->h->experts_used,
-                                      .want = sim_cache_guesses(l->cache),
+                                      .want = sim_cache_predict_k(l->cache),
                                       .logits = l->logits,
                                       .chosen1 = l->chosen[0],
                                       .chosen1_count = l->h->experts_used,
@@ -210,14 +215,14 @@ static void guess_decode(struct lockstep *l, const struct expert_step *step, boo
                                       .chosen2_count = follows ? l->h->experts_used : 0,
                                       .tables = &l->config.sim.plan.tables,
                                       .scratch = l->scratch};
-        uint32_t n = prediction_run(p, &in, l->guesses);
+        uint32_t n = prediction_run(p, &in, l->predictions);
         if (n == 0 || !hint(l, step, target, n))
             return;
     }
 }
 
 /* The layer just routed becomes "the layer before"; true when what was it is two before. */
-static bool note_chosen(struct lockstep *l, const struct expert_step *step,
+static bool note_chosen(struct deterministic *l, const struct expert_step *step,
                         const struct route *routes)
 {
     bool follows = step->layer >= 1 && l->chosen_layer == step->layer - 1 &&
@@ -234,37 +239,38 @@ static bool note_chosen(struct lockstep *l, const struct expert_step *step,
 /* ---- the core's callbacks -------------------------------------------------------------------- */
 
 /* Loads go on while a layer is computed: it ends when the next begins. */
-static void finish_layer(struct lockstep *l)
+static void finish_layer(struct deterministic *l)
 {
     if (l->computing)
         (void)sim_cache_compute(l->cache);
     l->computing = false;
 }
 
-void lockstep_layer_begins(struct lockstep *l, const struct expert_step *step)
+void deterministic_layer_starts(struct deterministic *l, const struct expert_step *step)
 {
-    OBJ_CHECK(l, LOCKSTEP_MAGIC);
+    OBJ_CHECK(l, DETERMINISTIC_MAGIC);
     (void)step;
     finish_layer(l);
 }
 
-void lockstep_gate_input(struct lockstep *l, const struct expert_step *step, const float *x,
-                         uint32_t n)
+void deterministic_gate_input(struct deterministic *l, const struct expert_step *step,
+                              const float *x, uint32_t n)
 {
     sl_assert(n == l->h->hidden);
     l->config.ops->activation(TENSOR_F32, x, n, l->input);
     l->input_layer = step->layer;
 }
 
-void lockstep_logits(struct lockstep *l, const uint8_t *levels)
+void deterministic_logits(struct deterministic *l, const uint8_t *levels)
 {
     memcpy(l->levels, levels, l->h->experts);
     l->leveled = true;
 }
 
-void lockstep_routed(struct lockstep *l, const struct expert_step *step, const struct route *routes)
+void deterministic_routed(struct deterministic *l, const struct expert_step *step,
+                          const struct route *routes)
 {
-    OBJ_CHECK(l, LOCKSTEP_MAGIC);
+    OBJ_CHECK(l, DETERMINISTIC_MAGIC);
     struct sim_step now = {.sequence = step->sequence,
                            .position = step->position,
                            .layer = step->layer,
@@ -276,56 +282,56 @@ void lockstep_routed(struct lockstep *l, const struct expert_step *step, const s
     l->leveled = false;
     collect(l, step, routes);
     if (step->rows == 1)
-        use_token(l, routes);
+        access_token(l, routes);
     else
-        use_chunk(l, step->layer);
+        access_chunk(l, step->layer);
     l->computing = true;
     if (step->rows == 1)
-        guess_decode(l, step, note_chosen(l, step, routes));
+        predict_decode(l, step, note_chosen(l, step, routes));
 }
 
 static int by_probability(const void *a, const void *b)
 {
-    const struct guess *x = a, *y = b;
+    const struct prediction *x = a, *y = b;
     if (x->probability != y->probability)
         return x->probability > y->probability ? -1 : 1;
     return x->expert < y->expert ? -1 : x->expert > y->expert;
 }
 
-void lockstep_next_counts(struct lockstep *l, const struct expert_step *step, const float *counts,
-                          uint32_t experts)
+void deterministic_next_counts(struct deterministic *l, const struct expert_step *step,
+                               const float *counts, uint32_t experts)
 {
     uint32_t n = 0;
-    if (sim_cache_prediction(l->cache)->source == PREDICT_NOTHING)
+    if (sim_cache_prediction_method(l->cache)->source == PREDICT_NOTHING)
         return;
     for (uint32_t e = 0; e < experts; e++)
         if (counts[e] > 0)
-            l->guesses[n++] = (struct guess){e, counts[e]};
-    qsort(l->guesses, n, sizeof *l->guesses, by_probability);
+            l->predictions[n++] = (struct prediction){e, counts[e]};
+    qsort(l->predictions, n, sizeof *l->predictions, by_probability);
     if (n > 0)
         (void)hint(l, step, step->layer + 1, n);
 }
 
-void lockstep_token_end(struct lockstep *l)
+void deterministic_token_end(struct deterministic *l)
 {
-    OBJ_CHECK(l, LOCKSTEP_MAGIC);
+    OBJ_CHECK(l, DETERMINISTIC_MAGIC);
     finish_layer(l);
     sim_cache_token(l->cache);
 }
 
-const struct sim_answer *lockstep_answer(const struct lockstep *l, uint32_t expert)
+const struct sim_access_result *deterministic_result(const struct deterministic *l, uint32_t expert)
 {
-    OBJ_CHECK(l, LOCKSTEP_MAGIC);
-    sl_assert(expert < l->h->experts && l->uses[expert].tokens > 0);
-    return &l->answers[expert];
+    OBJ_CHECK(l, DETERMINISTIC_MAGIC);
+    sl_assert(expert < l->h->experts && l->accesses[expert].tokens > 0);
+    return &l->results[expert];
 }
 
-bool lockstep_resident(const struct lockstep *l, uint32_t layer, uint32_t expert)
+bool deterministic_resident(const struct deterministic *l, uint32_t layer, uint32_t expert)
 {
     return sim_cache_resident(l->cache, layer, expert);
 }
 
-struct sim_cache *lockstep_cache(struct lockstep *l)
+struct sim_cache *deterministic_cache(struct deterministic *l)
 {
     return l->cache;
 }
@@ -338,23 +344,25 @@ static double known(const struct plan *plan, enum plan_scalar scalar, double oth
                                                                         : otherwise;
 }
 
-void lockstep_model(const struct model_index *m, const struct knobs *knobs, const struct plan *plan,
-                    uint64_t capacity, struct sim_config *c)
+void deterministic_model(const struct model_index *m, const struct knobs *knobs,
+                         const struct plan *plan, uint64_t capacity, struct sim_config *c)
 {
     const struct model_hparams *h = &m->hparams;
     *c = (struct sim_config){.knobs = *knobs,
                              .layers = h->layers,
                              .experts = h->experts,
                              .top_k = h->experts_used,
-                             .tier_mask = m->tier_mask,
+                             .precision_mask = m->precision_mask,
                              .capacity = capacity};
-    for (int t = 0; t < TIER__COUNT; t++)
-        c->tier_bytes[t] = m->tier_entries[t] ? m->tier_bytes[t] / m->tier_entries[t] : 0;
-    double expert_ns = (double)c->tier_bytes[__builtin_ctz(m->tier_mask)] / WEIGHT_BYTES_PER_NS;
+    for (int t = 0; t < PRECISION__COUNT; t++)
+        c->precision_bytes[t] =
+            m->precision_entries[t] ? m->precision_bytes[t] / m->precision_entries[t] : 0;
+    double expert_ns =
+        (double)c->precision_bytes[__builtin_ctz(m->precision_mask)] / WEIGHT_BYTES_PER_NS;
     double layer_ns = expert_ns * h->experts_used;
-    c->drive.bytes_per_s = known(plan, PLAN_drive_bytes_per_s, DRIVE_BYTES_PER_S);
-    c->drive.latency_ns = DRIVE_LATENCY_NS;
-    c->drive.depth = DRIVE_DEPTH;
+    c->device.bytes_per_s = known(plan, PLAN_drive_bytes_per_s, DEVICE_BYTES_PER_S);
+    c->device.latency_ns = DEVICE_LATENCY_NS;
+    c->device.depth = DEVICE_DEPTH;
     c->compute.layer_ns = known(plan, PLAN_layer_attention_ns, layer_ns / 2) +
                           known(plan, PLAN_layer_router_ns, layer_ns / 2);
     c->compute.expert_ns = known(plan, PLAN_layer_experts_ns, layer_ns) / h->experts_used;
@@ -369,5 +377,5 @@ void lockstep_model(const struct model_index *m, const struct knobs *knobs, cons
         .pair_first = plan_pair_first(plan),
         .pair_cells = (const struct path_cell *)(const void *)plan_pair_cells(plan),
         .frequency = plan_frequency(plan)};
-    c->plan.width = plan_width(plan);
+    c->plan.precision = plan_width(plan);
 }

@@ -14,12 +14,12 @@
 #define THREADS_MAX 8
 #define STACK_BYTES (64 * 1024)
 
-struct ring { /* of `room` elements; head and tail count on for ever */
+struct ring { /* of `capacity` elements; head and tail count on for ever */
     uint32_t head, tail;
 };
 
 struct io {
-    uint32_t magic, room, threads;
+    uint32_t magic, capacity, threads;
     int eventfd;
     bool stop;
     pthread_mutex_t lock;
@@ -40,12 +40,12 @@ static void *read_loop(void *arg)
             pthread_cond_wait(&io->work, &io->lock);
         if (io->stop)
             break;
-        struct io_read r = io->reads[io->todo.head++ % io->room];
+        struct io_read r = io->reads[io->todo.head++ % io->capacity];
         pthread_mutex_unlock(&io->lock);
         ssize_t got = pread(r.fd, r.buffer, r.bytes, (off_t)r.file_offset);
         int64_t result = got >= 0 ? got : -errno;
         pthread_mutex_lock(&io->lock);
-        io->done[io->ended.tail++ % io->room] = (struct io_done){r.tag, result};
+        io->done[io->ended.tail++ % io->capacity] = (struct io_done){r.tag, result};
         uint64_t one = 1;
         ssize_t wrote = write(io->eventfd, &one, sizeof one);
         (void)wrote; /* a full counter is readable all the same */
@@ -95,7 +95,7 @@ static struct io *pread_open(uint32_t depth, int *fd, struct error *error)
         return NULL;
     }
     io->magic = PREAD_MAGIC;
-    io->room = depth;
+    io->capacity = depth;
     pthread_mutex_init(&io->lock, NULL);
     pthread_cond_init(&io->work, NULL);
     io->reads = calloc(depth, sizeof *io->reads);
@@ -118,8 +118,8 @@ static uint32_t pread_submit(struct io *io, const struct io_read *reads, uint32_
     OBJ_CHECK(io, PREAD_MAGIC);
     pthread_mutex_lock(&io->lock);
     uint32_t taken = 0;
-    for (; taken < count && io->todo.tail - io->todo.head < io->room; taken++) {
-        io->reads[io->todo.tail++ % io->room] = reads[taken];
+    for (; taken < count && io->todo.tail - io->todo.head < io->capacity; taken++) {
+        io->reads[io->todo.tail++ % io->capacity] = reads[taken];
         pthread_cond_signal(&io->work);
     }
     pthread_mutex_unlock(&io->lock);
@@ -135,7 +135,7 @@ static uint32_t pread_poll(struct io *io, struct io_done *done, uint32_t max)
     pthread_mutex_lock(&io->lock);
     uint32_t n = 0;
     for (; n < max && io->ended.head != io->ended.tail; n++)
-        done[n] = io->done[io->ended.head++ % io->room];
+        done[n] = io->done[io->ended.head++ % io->capacity];
     pthread_mutex_unlock(&io->lock);
     return n;
 }

@@ -30,73 +30,73 @@ static uint64_t number(const json_t *value)
     return 0;
 }
 
-size_t document_processes(const json_t *doc)
+size_t lookup_processes(const json_t *doc)
 {
     return json_array_size(at_path(doc, "processes"));
 }
 
-const json_t *document_row(const json_t *doc, size_t i)
+const json_t *lookup_row(const json_t *doc, size_t i)
 {
     return json_array_get(at_path(doc, "processes"), i);
 }
 
-const json_t *document_process(const json_t *doc, const char *service, unsigned wanted)
+const json_t *lookup_process(const json_t *doc, const char *service, unsigned wanted)
 {
-    for (size_t i = 0; i < document_processes(doc); i++) {
-        const json_t *row = document_row(doc, i);
-        if (strcmp(document_text(row, "service"), service) == 0 &&
-            document_u64(row, "number") == wanted)
+    for (size_t i = 0; i < lookup_processes(doc); i++) {
+        const json_t *row = lookup_row(doc, i);
+        if (strcmp(lookup_text(row, "service"), service) == 0 &&
+            lookup_u64(row, "number") == wanted)
             return row;
     }
     return NULL;
 }
 
-const char *document_name(const json_t *row, char buf[DOCUMENT_NAME_BYTES])
+const char *lookup_name(const json_t *row, char buf[LOOKUP_NAME_BYTES])
 {
-    const char *service = document_text(row, "service");
+    const char *service = lookup_text(row, "service");
     if (strcmp(service, "loader") == 0)
-        snprintf(buf, DOCUMENT_NAME_BYTES, "loader.%" PRIu64, document_u64(row, "number"));
+        snprintf(buf, LOOKUP_NAME_BYTES, "loader.%" PRIu64, lookup_u64(row, "number"));
     else
-        snprintf(buf, DOCUMENT_NAME_BYTES, "%s", service);
+        snprintf(buf, LOOKUP_NAME_BYTES, "%s", service);
     return buf;
 }
 
-size_t document_deaths(const json_t *doc)
+size_t lookup_exits(const json_t *doc)
 {
-    return json_array_size(at_path(doc, "deaths"));
+    return json_array_size(at_path(doc, "exits"));
 }
 
-const json_t *document_death(const json_t *doc, size_t i)
+const json_t *lookup_exit(const json_t *doc, size_t i)
 {
-    size_t count = document_deaths(doc);
-    return i < count ? json_array_get(at_path(doc, "deaths"), count - 1 - i) : NULL;
+    size_t count = lookup_exits(doc);
+    return i < count ? json_array_get(at_path(doc, "exits"), count - 1 - i) : NULL;
 }
 
-uint64_t document_counter(const json_t *doc, const char *service, const char *counter)
+uint64_t lookup_counter(const json_t *doc, const char *service, const char *counter)
 {
     uint64_t sum = 0;
-    for (size_t i = 0; i < document_processes(doc); i++) {
-        const json_t *row = document_row(doc, i);
-        if (strcmp(document_text(row, "service"), service) == 0)
+    for (size_t i = 0; i < lookup_processes(doc); i++) {
+        const json_t *row = lookup_row(doc, i);
+        if (strcmp(lookup_text(row, "service"), service) == 0)
             sum += number(json_object_get(json_object_get(row, "counters"), counter));
     }
     return sum;
 }
 
-uint64_t document_restarts(const json_t *doc)
+uint64_t lookup_restarts(const json_t *doc)
 {
     uint64_t sum = 0;
-    for (size_t i = 0; i < document_processes(doc); i++)
-        sum += document_u64(document_row(doc, i), "restarts");
+    for (size_t i = 0; i < lookup_processes(doc); i++)
+        sum += lookup_u64(lookup_row(doc, i), "restarts");
     return sum;
 }
 
-uint64_t document_u64(const json_t *doc, const char *path)
+uint64_t lookup_u64(const json_t *doc, const char *path)
 {
     return number(at_path(doc, path));
 }
 
-const char *document_text(const json_t *doc, const char *path)
+const char *lookup_text(const json_t *doc, const char *path)
 {
     const char *text = json_string_value(at_path(doc, path));
     return text ? text : "";

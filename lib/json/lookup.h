@@ -9,28 +9,28 @@
 #include <stdint.h>
 
 /* Row of a process: service word ("loader"), number among its kind. Borrowed. */
-const json_t *document_process(const json_t *doc, const char *service, unsigned number);
+const json_t *lookup_process(const json_t *doc, const char *service, unsigned number);
 
 /* Rows of the process table, and row i. Borrowed. */
-size_t document_processes(const json_t *doc);
-const json_t *document_row(const json_t *doc, size_t i);
+size_t lookup_processes(const json_t *doc);
+const json_t *lookup_row(const json_t *doc, size_t i);
 
 /* What people call a process, by its row or a death's: "compute", "loader.0". */
-#define DOCUMENT_NAME_BYTES 48
-const char *document_name(const json_t *row, char buf[DOCUMENT_NAME_BYTES]);
+#define LOOKUP_NAME_BYTES 48
+const char *lookup_name(const json_t *row, char buf[LOOKUP_NAME_BYTES]);
 
 /* Deaths of children that are remembered, and the i-th of them, the newest first. Borrowed. */
-size_t document_deaths(const json_t *doc);
-const json_t *document_death(const json_t *doc, size_t i);
+size_t lookup_exits(const json_t *doc);
+const json_t *lookup_exit(const json_t *doc, size_t i);
 
 /* Sum of a counter over all processes of a service. */
-uint64_t document_counter(const json_t *doc, const char *service, const char *counter);
+uint64_t lookup_counter(const json_t *doc, const char *service, const char *counter);
 
 /* Restarts of all processes together. */
-uint64_t document_restarts(const json_t *doc);
+uint64_t lookup_restarts(const json_t *doc);
 
 /* A whole number or text at a path of keys separated by dots: "memory.budget_bytes". */
-uint64_t document_u64(const json_t *doc, const char *path);
-const char *document_text(const json_t *doc, const char *path);
+uint64_t lookup_u64(const json_t *doc, const char *path);
+const char *lookup_text(const json_t *doc, const char *path);
 
 #endif

@@ -5,19 +5,19 @@
 #include <stdint.h>
 
 enum kernel_isa {
-#define ISA(name, word) ISA_##name,
+#define ISA(id, name) ISA_##id,
 #include "lib/kernels/isa.tbl.h"
     ISA__COUNT
 };
 
 /* "" for a number that is none: it may come from another process. */
-static inline const char *kernel_isa_word(uint64_t isa)
+static inline const char *kernel_isa_name(uint64_t isa)
 {
-    static const char *const words[] = {
-#define ISA(name, word) word,
+    static const char *const names[] = {
+#define ISA(id, name) name,
 #include "lib/kernels/isa.tbl.h"
     };
-    return isa < ISA__COUNT ? words[isa] : "";
+    return isa < ISA__COUNT ? names[isa] : "";
 }
 
 #endif

@@ -40,7 +40,7 @@ const struct kernel_ops *kernel_ops_select(const char *wanted)
 {
     bool any = wanted == NULL || strcmp(wanted, "auto") == 0;
     for (int isa = ISA__COUNT - 1; isa >= 0; isa--) {
-        if (!any && strcmp(wanted, kernel_isa_word((uint64_t)isa)) != 0)
+        if (!any && strcmp(wanted, kernel_isa_name((uint64_t)isa)) != 0)
             continue;
         const struct kernel_ops *ops = kernel_ops_of((enum kernel_isa)isa);
         if (ops != NULL || !any)

@@ -3,13 +3,13 @@
 #define SLUICE_OFFLINE_INTERNAL_H
 
 #include "lib/offline/offline.h"
-#include "lib/tensor/tier.h"
+#include "lib/tensor/precision.h"
 
 #define OFFLINE_MAGIC 0x4f46464cu
 
 /* Made forms of an expert: every tier but native, by every method. */
 #define OFFLINE_METHODS (QUANT_HQQ + 1)
-#define OFFLINE_FORMS   ((TIER__COUNT - 1) * OFFLINE_METHODS)
+#define OFFLINE_FORMS   ((PRECISION__COUNT - 1) * OFFLINE_METHODS)
 
 struct offline_model {
     uint32_t magic;

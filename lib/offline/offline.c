@@ -13,8 +13,8 @@
 #include "lib/base/assert.h"
 #include "lib/model/limits.h"
 #include "lib/offline/internal.h"
+#include "lib/tensor/precision.h"
 #include "lib/tensor/tensor_type.h"
-#include "lib/tensor/tier.h"
 
 /* Room at the end, so that a kernel's last wide read stays inside. */
 #define TAIL_BYTES 64
@@ -146,10 +146,13 @@ double offline_expert_norm(const struct offline_model *m, uint32_t layer, uint32
 
 /* ---- other tiers ---- */
 
-enum tensor_type offline_type(enum tier tier, enum quant_method method)
+enum tensor_type offline_type(enum precision precision, enum quant_method method)
 {
-    sl_assert(tier > TIER_NATIVE && tier < TIER__COUNT);
-    return quant_type_for(tier == TIER_INT8 ? 8 : tier == TIER_INT4 ? 4 : 2, method);
+    sl_assert(precision > PRECISION_NATIVE && precision < PRECISION__COUNT);
+    return quant_type_for(precision == PRECISION_INT8   ? 8
+                          : precision == PRECISION_INT4 ? 4
+                                                        : 2,
+                          method);
 }
 
 /* Matrices of a made expert, with `data` as offset. Returns the bytes of all three. */
@@ -171,15 +174,15 @@ static uint64_t made_layout(const struct kernel_matrix native[EXPERT__COUNT], en
 }
 
 uint64_t offline_expert_bytes(const struct offline_model *m, uint32_t layer, uint32_t expert,
-                              enum tier tier, enum quant_method method)
+                              enum precision precision, enum quant_method method)
 {
     struct kernel_matrix w[EXPERT__COUNT];
     uint64_t bytes = 0;
     native_matrices(m, layer, expert, w);
     for (int part = 0; part < EXPERT__COUNT; part++) {
         uint64_t row_bytes = w[part].row_bytes;
-        if (tier != TIER_NATIVE)
-            tensor_type_row_bytes(offline_type(tier, method), w[part].k, &row_bytes);
+        if (precision != PRECISION_NATIVE)
+            tensor_type_row_bytes(offline_type(precision, method), w[part].k, &row_bytes);
         bytes += row_bytes * w[part].n;
     }
     return bytes;
@@ -208,18 +211,19 @@ static uint8_t *make(const struct offline_model *m,
     return all;
 }
 
-void offline_matrices(struct offline_model *m, uint32_t layer, uint32_t expert, enum tier tier,
-                      enum quant_method method, struct kernel_matrix out[EXPERT__COUNT])
+void offline_matrices(struct offline_model *m, uint32_t layer, uint32_t expert,
+                      enum precision precision, enum quant_method method,
+                      struct kernel_matrix out[EXPERT__COUNT])
 {
     struct kernel_matrix native[EXPERT__COUNT];
     native_matrices(m, layer, expert, native);
-    if (tier == TIER_NATIVE) {
+    if (precision == PRECISION_NATIVE) {
         memcpy(out, native, sizeof native);
         return;
     }
-    uint64_t bytes = made_layout(native, offline_type(tier, method), out);
+    uint64_t bytes = made_layout(native, offline_type(precision, method), out);
     size_t slot = ((size_t)layer * m->index->hparams.experts + expert) * OFFLINE_FORMS +
-                  (size_t)method * (TIER__COUNT - 1) + tier - 1;
+                  (size_t)method * (PRECISION__COUNT - 1) + precision - 1;
     uint8_t *all = __atomic_load_n(&m->made[slot], __ATOMIC_ACQUIRE);
     if (!all) {
         uint8_t *own = make(m, native, out, bytes);

@@ -10,8 +10,8 @@
 #include "lib/core/core.h"
 #include "lib/plan/plan.h"
 #include "lib/quant/quant.h"
+#include "lib/tensor/precision.h"
 #include "lib/tensor/tensor_type.h"
-#include "lib/tensor/tier.h"
 
 struct offline_model;
 
@@ -28,15 +28,16 @@ const void *offline_dense(const struct offline_model *m, uint32_t entry);
 /* The three matrices of an expert at a tier; valid until offline_close. Native ones lie in the
  * file, others are made by `method` at the first call, and kept. Any thread. Fatal when memory runs
  * out: there is nothing an offline tool could do. */
-void offline_matrices(struct offline_model *m, uint32_t layer, uint32_t expert, enum tier tier,
-                      enum quant_method method, struct kernel_matrix out[EXPERT__COUNT]);
+void offline_matrices(struct offline_model *m, uint32_t layer, uint32_t expert,
+                      enum precision precision, enum quant_method method,
+                      struct kernel_matrix out[EXPERT__COUNT]);
 
 /* The type of a tier that is not native. */
-enum tensor_type offline_type(enum tier tier, enum quant_method method);
+enum tensor_type offline_type(enum precision precision, enum quant_method method);
 
 /* Bytes of an expert's three matrices at a tier, without making them. */
 uint64_t offline_expert_bytes(const struct offline_model *m, uint32_t layer, uint32_t expert,
-                              enum tier tier, enum quant_method method);
+                              enum precision precision, enum quant_method method);
 
 /* |E_i|: the Frobenius norm of the three matrices of an expert together. */
 double offline_expert_norm(const struct offline_model *m, uint32_t layer, uint32_t expert);
@@ -72,7 +73,7 @@ struct offline_hooks {
                    uint32_t experts);
     /* Order of work only: see weights_source.resident. NULL: all are. */
     bool (*resident)(void *arg, uint32_t layer, uint32_t expert);
-    uint64_t room; /* slot bytes of a chunk's window; 0: no bound */
+    uint64_t pin_limit; /* slot bytes of a chunk's window; 0: no bound */
 };
 
 struct offline_runner_config {

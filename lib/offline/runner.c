@@ -4,8 +4,8 @@
 
 #include "lib/base/assert.h"
 #include "lib/offline/internal.h"
+#include "lib/tensor/precision.h"
 #include "lib/tensor/tensor_type.h"
-#include "lib/tensor/tier.h"
 
 #define RUNNER_MAGIC 0x52554e4fu
 
@@ -31,10 +31,10 @@ static const void *source_dense(void *self, uint32_t entry)
     return offline_dense(of(self)->model, entry);
 }
 
-static uint64_t source_room(void *self)
+static uint64_t source_pin_limit(void *self)
 {
-    uint64_t room = of(self)->hooks.room;
-    return room ? room : UINT64_MAX;
+    uint64_t pin_limit = of(self)->hooks.pin_limit;
+    return pin_limit ? pin_limit : UINT64_MAX;
 }
 
 static bool source_resident(void *self, uint32_t layer, uint32_t expert)
@@ -50,13 +50,13 @@ static void source_pin(void *self, const struct expert_step *step, struct expert
     const struct offline_hooks *h = &r->hooks;
     for (uint32_t i = 0; i < count; i++) {
         sl_assert(items[i]->state == ITEM_QUEUED);
-        int tier = h->serve ? h->serve(h->arg, step, items[i]) : TIER_NATIVE;
-        if (tier == OFFLINE_SKIP) {
+        int precision = h->serve ? h->serve(h->arg, step, items[i]) : PRECISION_NATIVE;
+        if (precision == OFFLINE_SKIP) {
             items[i]->state = ITEM_SKIPPED;
             continue;
         }
-        items[i]->tier = (enum tier)tier;
-        offline_matrices(r->model, step->layer, items[i]->expert, items[i]->tier, r->method,
+        items[i]->precision = (enum precision)precision;
+        offline_matrices(r->model, step->layer, items[i]->expert, items[i]->precision, r->method,
                          items[i]->matrix);
         items[i]->state = ITEM_READY;
     }
@@ -119,7 +119,7 @@ static struct weights_source source_of(struct offline_runner *r)
     const struct offline_hooks *h = &r->hooks;
     return (struct weights_source){.self = r,
                                    .dense = source_dense,
-                                   .room = source_room,
+                                   .pin_limit = source_pin_limit,
                                    .resident = source_resident,
                                    .pin = source_pin,
                                    .wait = source_wait,
@@ -161,14 +161,14 @@ struct offline_runner *offline_runner_create(struct offline_model *m,
     *r = (struct offline_runner){.magic = RUNNER_MAGIC, .model = m, .method = config->method};
     if (config->hooks)
         r->hooks = *config->hooks;
-    enum tensor_type types[TIER__COUNT - 1];
-    for (int t = 0; t < TIER__COUNT - 1; t++)
-        types[t] = offline_type((enum tier)(t + 1), config->method);
+    enum tensor_type types[PRECISION__COUNT - 1];
+    for (int t = 0; t < PRECISION__COUNT - 1; t++)
+        types[t] = offline_type((enum precision)(t + 1), config->method);
     struct core_config core = {.model = m->index,
                                .ops = config->ops ? config->ops : m->ops,
                                .source = source_of(r),
                                .expert_types = r->hooks.serve ? types : NULL,
-                               .expert_type_count = r->hooks.serve ? TIER__COUNT - 1 : 0,
+                               .expert_type_count = r->hooks.serve ? PRECISION__COUNT - 1 : 0,
                                .threads = config->threads,
                                .chunk = config->chunk,
                                .prefill_order = prefill_order_find("popularity")};

@@ -99,7 +99,7 @@ int offline_text_load(const struct model_index *model, const char *const *paths,
     return 0;
 }
 
-struct offline_text offline_text_room(uint32_t windows, uint32_t window)
+struct offline_text offline_text_alloc(uint32_t windows, uint32_t window)
 {
     struct offline_text t = {.windows = windows ? windows : 1, .window = window};
     t.ids = calloc((size_t)t.windows * window, sizeof *t.ids);

@@ -27,7 +27,7 @@ void offline_text_free(struct offline_text *text);
 
 /* Room for at least one window of ids that are made up, for the caller to fill; then the hash is
  * due. Fatal when memory is short. */
-struct offline_text offline_text_room(uint32_t windows, uint32_t window);
+struct offline_text offline_text_alloc(uint32_t windows, uint32_t window);
 void offline_text_rehash(struct offline_text *text);
 
 /* Every n-th window of `from`, beginning with window `first`, as a text that borrows nothing. Fatal

@@ -32,7 +32,7 @@
 
 /* The grid of auto's predictions; its axes are in policy/auto.h. */
 #define PLAN_AUTO_SHARES     7
-#define PLAN_AUTO_DRIVES     6
+#define PLAN_AUTO_DEVICES    6
 #define PLAN_AUTO_CANDIDATES 24
 
 enum plan_scalar {
@@ -43,9 +43,9 @@ enum plan_scalar {
 };
 
 /* AUTO arrays: the element of a candidate in a cell of the grid. */
-static inline uint32_t plan_auto_at(uint32_t share, uint32_t drive, uint32_t candidate)
+static inline uint32_t plan_auto_at(uint32_t share, uint32_t device, uint32_t candidate)
 {
-    return (share * PLAN_AUTO_DRIVES + drive) * PLAN_AUTO_CANDIDATES + candidate;
+    return (share * PLAN_AUTO_DEVICES + device) * PLAN_AUTO_CANDIDATES + candidate;
 }
 
 enum plan_array {

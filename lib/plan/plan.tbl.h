@@ -4,7 +4,7 @@
  * PLAN_ARRAY(name, type, size, min, max, doc)
  *   type: F32, U32, U16, U8 or CELL (struct plan_cell); min and max bound every element (an F32 may
  * also be NaN: not known); size: LAYERS [L], EXPERTS [L][E], AUTO [PLAN_AUTO_SHARES]
- * [PLAN_AUTO_DRIVES][PLAN_AUTO_CANDIDATES]: in the JSON; PAIRS [L][E][E],
+ * [PLAN_AUTO_DEVICES][PLAN_AUTO_CANDIDATES]: in the JSON; PAIRS [L][E][E],
  * PAIR_FIRST [L][E][E] + 1, CELLS [cells]: in the binary file beside it. Bounds are checked when a
  * plan is read and when a blob is checked. Losses are relative rises of perplexity (0.01: one per
  * cent) against the lossless model, on the text the plan was made with. Append only: the order is

@@ -5,31 +5,32 @@
 
 #include "lib/sim/internal.h"
 
-#include "lib/tensor/tier.h"
+#include "lib/tensor/precision.h"
 
 /* ---- making --------------------------------------------------------------------------------- */
 
-static int config_check(const struct sim_config *k, const struct precision *precision,
+static int config_check(const struct sim_config *k, const struct precision_policy *policy,
                         struct error *error)
 {
-    uint32_t asked = precision_tiers(precision, k->tier_mask);
+    uint32_t requested = precision_policy_mask(policy, k->precision_mask);
     uint64_t largest = 0;
-    for (uint32_t t = 0; t < TIER__COUNT; t++)
-        if ((asked & k->tier_mask) >> t & 1)
-            largest = k->tier_bytes[t] > largest ? k->tier_bytes[t] : largest;
+    for (uint32_t t = 0; t < PRECISION__COUNT; t++)
+        if ((requested & k->precision_mask) >> t & 1)
+            largest = k->precision_bytes[t] > largest ? k->precision_bytes[t] : largest;
     if (strcmp(k->knobs.routing, "exact") != 0)
         return error_set(error, ERR_BAD_INPUT,
                          "masked routing changes what is routed: a trace cannot tell");
-    if (!(k->drive.bytes_per_s > 0) || !(k->drive.latency_ns >= 0) || k->drive.depth == 0)
+    if (!(k->device.bytes_per_s > 0) || !(k->device.latency_ns >= 0) || k->device.depth == 0)
         return error_set(error, ERR_BAD_INPUT, "the drive needs a speed, a latency and a depth");
-    bool widths = precision->rule == PRECISION_EDGEMOE && k->plan.width;
-    for (uint32_t i = 0; widths && i < k->layers * k->experts; i++)
-        if (k->plan.width[i] >= TIER__COUNT || !(k->tier_mask >> k->plan.width[i] & 1))
+    bool planned = policy->rule == PRECISION_RULE_EDGEMOE && k->plan.precision;
+    for (uint32_t i = 0; planned && i < k->layers * k->experts; i++)
+        if (k->plan.precision[i] >= PRECISION__COUNT ||
+            !(k->precision_mask >> k->plan.precision[i] & 1))
             return error_set(error, ERR_BAD_INPUT,
                              "the plan gives experts a width that the trace has no size for");
     if (k->capacity / k->top_k < largest)
         return error_set(
-            error, ERR_BELOW_FLOOR,
+            error, ERR_BUDGET_TOO_SMALL,
             "room for %llu bytes of experts is less than the %u of %llu that one layer "
             "needs",
             (unsigned long long)k->capacity, k->top_k, (unsigned long long)largest);
@@ -42,11 +43,11 @@ static bool make_residency(struct sim_cache *c)
     struct residency_config r = {.layers = k->layers,
                                  .experts = k->experts,
                                  .top_k = k->top_k,
-                                 .tiers = c->tiers,
+                                 .precisions = c->precisions,
                                  .shares = k->plan.shares};
-    for (uint32_t i = 0; i < c->tiers; i++)
-        r.tier_bytes[i] = k->tier_bytes[c->tier_of[i]];
-    knobs_residency(&k->knobs, &c->precision, k->tier_mask, &r);
+    for (uint32_t i = 0; i < c->precisions; i++)
+        r.precision_bytes[i] = k->precision_bytes[c->precision_of[i]];
+    knobs_residency(&k->knobs, &c->precision_policy, k->precision_mask, &r);
     if (strcmp(k->knobs.frequency, "profile") == 0)
         r.frequency = k->plan.tables.frequency;
     if (k->score) {
@@ -68,40 +69,41 @@ static bool make_arrays(struct sim_cache *c)
     c->hints = calloc(layers, sizeof *c->hints);
     c->item = calloc(experts, sizeof *c->item);
     c->named = calloc((size_t)layers * experts, 1);
-    c->had_guesses = calloc(layers, 1);
-    bool made = c->slot && c->load && c->hints && c->item && c->named && c->had_guesses;
+    c->had_predictions = calloc(layers, 1);
+    bool made = c->slot && c->load && c->hints && c->item && c->named && c->had_predictions;
     for (uint32_t l = 0; made && l < layers; l++) {
-        c->hints[l].guess = calloc(experts, sizeof *c->hints[l].guess);
+        c->hints[l].prediction = calloc(experts, sizeof *c->hints[l].prediction);
         c->hints[l].slot = calloc(experts, sizeof *c->hints[l].slot);
-        made = c->hints[l].guess && c->hints[l].slot;
+        made = c->hints[l].prediction && c->hints[l].slot;
     }
     return made;
 }
 
 /* The tier an expert is brought at when nobody asks yet. */
-static enum tier width_of(const struct sim_cache *c, uint32_t layer, uint32_t expert)
+static enum precision planned_precision(const struct sim_cache *c, uint32_t layer, uint32_t expert)
 {
-    const uint8_t *width = c->config.plan.width;
-    if (width)
-        return (enum tier)width[layer * c->config.experts + expert];
-    return c->config.tier_mask >> TIER_INT4 & 1 ? TIER_INT4 : c->tier_of[0];
+    const uint8_t *precision = c->config.plan.precision;
+    if (precision)
+        return (enum precision)precision[layer * c->config.experts + expert];
+    return c->config.precision_mask >> PRECISION_INT4 & 1 ? PRECISION_INT4 : c->precision_of[0];
 }
 
-static enum tier first_choice(const struct sim_cache *c, uint32_t layer, uint32_t expert)
+static enum precision first_choice(const struct sim_cache *c, uint32_t layer, uint32_t expert)
 {
     struct precision_choice choice;
-    precision_choose(
-        &c->precision,
-        &(struct precision_input){.width = width_of(c, layer, expert), .predicted = true}, &choice);
-    return choice.ask;
+    precision_choose(&c->precision_policy,
+                     &(struct precision_input){.planned = planned_precision(c, layer, expert),
+                                               .predicted = true},
+                     &choice);
+    return choice.request;
 }
 
 /* False when there is no room for another one. */
 static bool warm_one(struct sim_cache *c, uint32_t layer, uint32_t expert)
 {
     uint32_t slot = sim_slot_of(c, layer, expert, first_choice(c, layer, expert));
-    uint64_t held = residency_held_bytes(c->residency);
-    if (held + sim_bytes(c, slot) > c->config.capacity)
+    uint64_t resident = residency_resident_bytes(c->residency);
+    if (resident + sim_bytes(c, slot) > c->config.capacity)
         return false;
     residency_insert(c->residency, slot, true);
     c->slot[slot].state = SIM_READY;
@@ -129,10 +131,10 @@ static void warm_by_frequency(struct sim_cache *c, const float *frequency)
 static void warm(struct sim_cache *c)
 {
     const struct sim_config *k = &c->config;
-    bool by_frequency = strcmp(k->knobs.warm, "frequency") == 0;
+    bool by_frequency = strcmp(k->knobs.preload, "frequency") == 0;
     if (by_frequency) {
         warm_by_frequency(c, k->plan.tables.frequency);
-    } else if (strcmp(k->knobs.warm, "all") == 0) {
+    } else if (strcmp(k->knobs.preload, "all") == 0) {
         for (uint32_t i = 0; i < k->layers * k->experts; i++)
             if (!warm_one(c, i / k->experts, i % k->experts))
                 return;
@@ -141,10 +143,10 @@ static void warm(struct sim_cache *c)
 
 struct sim_cache *sim_cache_create(const struct sim_config *config, struct error *error)
 {
-    struct precision precision;
-    if (knobs_precision(&config->knobs, config->tier_mask, config->tier_bytes, &precision, error) !=
-            0 ||
-        config_check(config, &precision, error) != 0)
+    struct precision_policy policy;
+    if (knobs_precision_policy(&config->knobs, config->precision_mask, config->precision_bytes,
+                               &policy, error) != 0 ||
+        config_check(config, &policy, error) != 0)
         return NULL;
     struct sim_cache *c = calloc(1, sizeof *c);
     if (!c) {
@@ -153,17 +155,17 @@ struct sim_cache *sim_cache_create(const struct sim_config *config, struct error
     }
     c->magic = SIM_MAGIC;
     c->config = *config;
-    c->precision = precision;
-    c->f = &c->figures[SIM_DECODE];
-    for (uint32_t t = 0; t < TIER__COUNT; t++)
-        if (config->tier_mask >> t & 1) {
-            c->index_of[t] = c->tiers;
-            c->tier_of[c->tiers++] = (enum tier)t;
+    c->precision_policy = policy;
+    c->f = &c->stats[SIM_DECODE];
+    for (uint32_t t = 0; t < PRECISION__COUNT; t++)
+        if (config->precision_mask >> t & 1) {
+            c->index_of[t] = c->precisions;
+            c->precision_of[c->precisions++] = (enum precision)t;
         }
-    c->slots = c->tiers * config->layers * config->experts;
-    c->prediction = prediction_named(config->knobs.prediction);
-    bool limited = prefetch_limit_init(&c->limit, config->knobs.limit);
-    sl_assert(c->prediction && limited); /* knobs were resolved */
+    c->slots = c->precisions * config->layers * config->experts;
+    c->prediction_method = prediction_method_named(config->knobs.prediction);
+    bool limited = prefetch_limit_init(&c->limit, config->knobs.prefetch);
+    sl_assert(c->prediction_method && limited); /* knobs were resolved */
     if (!make_arrays(c) || !make_residency(c)) {
         sim_cache_destroy(c);
         error_set(error, ERR_NO_MEMORY, "no memory for the simulated cache");
@@ -179,7 +181,7 @@ void sim_cache_destroy(struct sim_cache *c)
         return;
     OBJ_CHECK(c, SIM_MAGIC);
     for (uint32_t l = 0; c->hints && l < c->config.layers; l++) {
-        free(c->hints[l].guess);
+        free(c->hints[l].prediction);
         free(c->hints[l].slot);
     }
     residency_destroy(c->residency);
@@ -188,7 +190,7 @@ void sim_cache_destroy(struct sim_cache *c)
     free(c->hints);
     free(c->item);
     free(c->named);
-    free(c->had_guesses);
+    free(c->had_predictions);
     c->magic = 0;
     free(c);
 }
@@ -200,33 +202,33 @@ static double for_tokens(const struct sim_cache *c, double one_ns, uint32_t toke
     return one_ns * (1 + (tokens > 1 ? (tokens - 1) * c->config.compute.batch : 0));
 }
 
-static void begin_pass(struct sim_cache *c, const struct sim_step *step)
+static void start_pass(struct sim_cache *c, const struct sim_step *step)
 {
     uint32_t layers = c->config.layers;
     for (uint32_t l = 0; l < layers; l++)
         sim_forget_hints(c, l);
     memset(c->named, 0, (size_t)layers * c->config.experts);
-    memset(c->had_guesses, 0, layers);
+    memset(c->had_predictions, 0, layers);
     c->in_pass = true;
-    c->pass_began = c->now;
-    c->f = &c->figures[step->prefill || step->tokens > 1 ? SIM_PREFILL : SIM_DECODE];
+    c->pass_start = c->now;
+    c->f = &c->stats[step->prefill || step->tokens > 1 ? SIM_PREFILL : SIM_DECODE];
     c->f->passes++;
     c->f->tokens += step->tokens;
 }
 
-static void tell_limit(struct sim_cache *c)
+static void update_limit(struct sim_cache *c)
 {
     const struct sim_config *k = &c->config;
-    double expert = (double)k->tier_bytes[c->tier_of[0]];
-    for (uint32_t t = 0; t < TIER__COUNT; t++)
-        if (precision_tiers(&c->precision, k->tier_mask) >> t & 1) {
-            expert = (double)k->tier_bytes[t];
+    double expert = (double)k->precision_bytes[c->precision_of[0]];
+    for (uint32_t t = 0; t < PRECISION__COUNT; t++)
+        if (precision_policy_mask(&c->precision_policy, k->precision_mask) >> t & 1) {
+            expert = (double)k->precision_bytes[t];
             break;
         }
     prefetch_limit_layer(
         &c->limit,
         for_tokens(c, k->compute.layer_ns, c->step.tokens) + k->top_k * k->compute.expert_ns,
-        expert * 1e9 / k->drive.bytes_per_s + k->drive.latency_ns / k->drive.depth, k->top_k);
+        expert * 1e9 / k->device.bytes_per_s + k->device.latency_ns / k->device.depth, k->top_k);
 }
 
 void sim_cache_layer(struct sim_cache *c, const struct sim_step *step)
@@ -234,13 +236,13 @@ void sim_cache_layer(struct sim_cache *c, const struct sim_step *step)
     OBJ_CHECK(c, SIM_MAGIC);
     sl_assert(step->layer < c->config.layers && step->tokens > 0);
     if (!c->in_pass)
-        begin_pass(c, step);
+        start_pass(c, step);
     c->step = *step;
     c->items = 0;
     residency_step(c->residency,
                    &(struct residency_step){step->sequence, step->position, step->layer});
     sim_expire(c);
-    tell_limit(c);
+    update_limit(c);
     double ns = for_tokens(c, c->config.compute.layer_ns, step->tokens);
     c->f->compute_ns += ns;
     sim_advance(c, c->now + ns);
@@ -252,39 +254,40 @@ void sim_cache_logits(struct sim_cache *c, uint32_t first, const uint8_t *levels
     residency_logits(c->residency, c->step.layer, first, levels, count);
 }
 
-static void count_guess(struct sim_cache *c, uint32_t expert)
+static void count_predicted(struct sim_cache *c, uint32_t expert)
 {
-    if (!c->had_guesses[c->step.layer])
+    if (!c->had_predictions[c->step.layer])
         return;
-    c->f->guessed_uses++;
-    c->f->guess_hits += c->named[c->step.layer * c->config.experts + expert];
+    c->f->predicted_accesses++;
+    c->f->predicted_hits += c->named[c->step.layer * c->config.experts + expert];
 }
 
 /* What serves the use now, or what is asked for. */
-static enum sim_outcome look(struct sim_cache *c, uint32_t expert,
-                             const struct precision_choice *choice, enum tier *tier)
+static enum sim_outcome outcome_of(struct sim_cache *c, uint32_t expert,
+                                   const struct precision_choice *choice, enum precision *precision)
 {
     for (uint32_t i = 0; i < choice->accept_count; i++) {
-        *tier = choice->accept[i];
-        if (c->slot[sim_slot_of(c, c->step.layer, expert, *tier)].state == SIM_READY)
+        *precision = choice->accept[i];
+        if (c->slot[sim_slot_of(c, c->step.layer, expert, *precision)].state == SIM_READY)
             return SIM_HIT;
     }
     if (choice->need == NEED_SKIP)
         return SIM_SKIPPED;
-    *tier = choice->ask;
-    uint32_t slot = sim_slot_of(c, c->step.layer, expert, *tier);
-    return c->slot[slot].state == SIM_LOADING ? SIM_LATE : SIM_MISS;
+    *precision = choice->request;
+    uint32_t slot = sim_slot_of(c, c->step.layer, expert, *precision);
+    return c->slot[slot].state == SIM_LOADING ? SIM_INFLIGHT : SIM_MISS;
 }
 
-static void count_use(struct sim_cache *c, uint32_t slot, enum sim_outcome outcome, enum tier tier)
+static void count_access(struct sim_cache *c, uint32_t slot, enum sim_outcome outcome,
+                         enum precision precision)
 {
-    struct sim_figures *f = c->f;
+    struct sim_stats *f = c->f;
     struct sim_slot *n = &c->slot[slot];
-    double high = (double)c->config.tier_bytes[c->tier_of[0]];
+    double high = (double)c->config.precision_bytes[c->precision_of[0]];
     f->hits += outcome == SIM_HIT;
-    f->late += outcome == SIM_LATE;
+    f->hits_inflight += outcome == SIM_INFLIGHT;
     f->misses += outcome == SIM_MISS;
-    f->low_uses += tier > c->precision.high;
+    f->low_precision_accesses += precision > c->precision_policy.high;
     if (outcome != SIM_HIT)
         f->penalty += (double)sim_bytes(c, slot) / high;
     if (n->flags & SIM_PREFETCHED) {
@@ -296,96 +299,99 @@ static void count_use(struct sim_cache *c, uint32_t slot, enum sim_outcome outco
     n->heat_token = c->token;
 }
 
-void sim_cache_use(struct sim_cache *c, const struct sim_use *use, struct sim_answer *answer)
+void sim_cache_access(struct sim_cache *c, const struct sim_access *access,
+                      struct sim_access_result *result)
 {
     OBJ_CHECK(c, SIM_MAGIC);
-    sl_assert(use->expert < c->config.experts && c->items < c->config.experts);
+    sl_assert(access->expert < c->config.experts && c->items < c->config.experts);
     struct precision_choice choice;
     struct precision_input in = {
-        .weight_before = use->weight_before,
-        .popularity = use->popularity,
-        .width = width_of(c, c->step.layer, use->expert),
-        .prefill = c->f == &c->figures[SIM_PREFILL],
-        .predicted = c->named[c->step.layer * c->config.experts + use->expert] != 0};
-    precision_choose(&c->precision, &in, &choice);
-    enum tier tier = TIER_NATIVE;
-    enum sim_outcome outcome = look(c, use->expert, &choice, &tier);
-    c->f->uses++;
-    count_guess(c, use->expert);
-    *answer = (struct sim_answer){.outcome = outcome, .tier = tier};
+        .weight_before = access->weight_before,
+        .popularity = access->popularity,
+        .planned = planned_precision(c, c->step.layer, access->expert),
+        .prefill = c->f == &c->stats[SIM_PREFILL],
+        .predicted = c->named[c->step.layer * c->config.experts + access->expert] != 0};
+    precision_choose(&c->precision_policy, &in, &choice);
+    enum precision precision = PRECISION_NATIVE;
+    enum sim_outcome outcome = outcome_of(c, access->expert, &choice, &precision);
+    c->f->accesses++;
+    count_predicted(c, access->expert);
+    *result = (struct sim_access_result){.outcome = outcome, .precision = precision};
     if (outcome == SIM_SKIPPED) {
         c->f->skipped++;
         return;
     }
-    uint32_t slot = sim_slot_of(c, c->step.layer, use->expert, tier);
-    residency_used(
+    uint32_t slot = sim_slot_of(c, c->step.layer, access->expert, precision);
+    residency_accessed(
         c->residency, slot,
-        &(struct residency_use){.tokens = use->tokens, .high = choice.need == NEED_HIGH});
-    count_use(c, slot, outcome, tier);
+        &(struct residency_access){.tokens = access->tokens, .high = choice.need == NEED_HIGH});
+    count_access(c, slot, outcome, precision);
     c->slot[slot].flags |= SIM_PINNED;
-    if (outcome == SIM_LATE)
+    if (outcome == SIM_INFLIGHT)
         sim_load_raise(c, slot);
     c->item[c->items++] = (struct sim_item){.slot = slot,
-                                            .tokens = use->tokens,
-                                            .state = outcome == SIM_HIT    ? SIM_ITEM_THERE
-                                                     : outcome == SIM_LATE ? SIM_ITEM_SENT
-                                                                           : SIM_ITEM_ROOMLESS};
+                                            .tokens = access->tokens,
+                                            .state = outcome == SIM_HIT        ? SIM_ITEM_THERE
+                                                     : outcome == SIM_INFLIGHT ? SIM_ITEM_SENT
+                                                                               : SIM_ITEM_ROOMLESS};
 }
 
-uint32_t sim_cache_guesses(const struct sim_cache *c)
+uint32_t sim_cache_predict_k(const struct sim_cache *c)
 {
-    if (c->prediction->lists)
+    if (c->prediction_method->lists)
         return c->config.experts;
-    uint32_t want = c->config.knobs.guesses ? (uint32_t)c->config.knobs.guesses : c->config.top_k;
+    uint32_t want =
+        c->config.knobs.predict_k ? (uint32_t)c->config.knobs.predict_k : c->config.top_k;
     return want < c->config.experts ? want : c->config.experts;
 }
 
-const struct prediction *sim_cache_prediction(const struct sim_cache *c)
+const struct prediction_method *sim_cache_prediction_method(const struct sim_cache *c)
 {
-    return c->prediction;
+    return c->prediction_method;
 }
 
 /* The tier a guess is loaded at: by the same scores as a use, the probabilities in the weights'
  * place. False: it would be skipped. */
-static bool guess_tier(const struct sim_cache *c, uint32_t layer, const struct guess *guesses,
-                       uint32_t at, uint32_t count, enum tier *tier)
+static bool predicted_precision(const struct sim_cache *c, uint32_t layer,
+                                const struct prediction *predictions, uint32_t at, uint32_t count,
+                                enum precision *precision)
 {
     struct precision_choice choice;
     float before = 0, all = 0;
     for (uint32_t i = 0; i < count && i < c->config.top_k; i++) {
-        before += i < at ? guesses[i].probability : 0;
-        all += guesses[i].probability;
+        before += i < at ? predictions[i].probability : 0;
+        all += predictions[i].probability;
     }
     struct precision_input in = {.weight_before = at > 0 && all > 0 ? before / all : 0,
-                                 .width = width_of(c, layer, guesses[at].expert),
+                                 .planned = planned_precision(c, layer, predictions[at].expert),
                                  .predicted = true};
-    precision_choose(&c->precision, &in, &choice);
-    *tier = choice.ask;
+    precision_choose(&c->precision_policy, &in, &choice);
+    *precision = choice.request;
     return choice.need != NEED_SKIP;
 }
 
-bool sim_cache_hint(struct sim_cache *c, uint32_t layer, const struct guess *guesses,
+bool sim_cache_hint(struct sim_cache *c, uint32_t layer, const struct prediction *predictions,
                     uint32_t count)
 {
     OBJ_CHECK(c, SIM_MAGIC);
     sl_assert(layer < c->config.layers && layer > c->step.layer);
     struct sim_hints *h = &c->hints[layer];
-    uint32_t want = sim_cache_guesses(c);
+    uint32_t want = sim_cache_predict_k(c);
     bool all_there = true;
     sim_forget_hints(c, layer);
     h->valid_ns = c->now + c->config.compute.predict_ns;
     count = count < want ? count : want;
-    c->had_guesses[layer] |= count > 0;
+    c->had_predictions[layer] |= count > 0;
     for (uint32_t i = 0; i < count; i++) {
-        enum tier tier;
-        sl_assert(guesses[i].expert < c->config.experts);
-        c->named[layer * c->config.experts + guesses[i].expert] = 1;
-        c->f->guesses++;
-        if (!guess_tier(c, layer, guesses, i, count, &tier))
+        enum precision precision;
+        sl_assert(predictions[i].expert < c->config.experts);
+        c->named[layer * c->config.experts + predictions[i].expert] = 1;
+        c->f->predictions++;
+        if (!predicted_precision(c, layer, predictions, i, count, &precision))
             continue;
-        uint32_t slot = sim_slot_of(c, layer, guesses[i].expert, tier);
+        uint32_t slot = sim_slot_of(c, layer, predictions[i].expert, precision);
         all_there &= c->slot[slot].state == SIM_READY;
-        h->guess[h->count] = guesses[i];
+        h->prediction[h->count] = predictions[i];
         h->slot[h->count++] = slot;
         c->slot[slot].flags |= SIM_HINTED;
     }
@@ -401,7 +407,7 @@ static void send_misses(struct sim_cache *c)
         struct sim_item *item = &c->item[i];
         if (item->state != SIM_ITEM_ROOMLESS)
             continue;
-        if (!sim_room(c, item->slot))
+        if (!sim_make_space(c, item->slot))
             return;
         residency_insert(c->residency, item->slot, false);
         c->f->demand_bytes += sim_bytes(c, item->slot);
@@ -428,8 +434,8 @@ static struct sim_item *next_there(struct sim_cache *c, bool *left)
 static double expert_ns(const struct sim_cache *c, uint32_t slot)
 {
     const struct sim_compute *k = &c->config.compute;
-    enum tier tier = c->tier_of[slot / (c->config.layers * c->config.experts)];
-    return k->tier_ns[tier] > 0 ? k->tier_ns[tier] : k->expert_ns;
+    enum precision precision = c->precision_of[slot / (c->config.layers * c->config.experts)];
+    return k->precision_ns[precision] > 0 ? k->precision_ns[precision] : k->expert_ns;
 }
 
 double sim_cache_compute(struct sim_cache *c)
@@ -468,8 +474,8 @@ void sim_cache_token(struct sim_cache *c)
         return;
     c->in_pass = false;
     c->token += 1;
-    if (c->f == &c->figures[SIM_DECODE])
-        prefetch_limit_token(&c->limit, c->now - c->pass_began);
+    if (c->f == &c->stats[SIM_DECODE])
+        prefetch_limit_token(&c->limit, c->now - c->pass_start);
 }
 
 /* ---- figures -------------------------------------------------------------------------------- */
@@ -479,20 +485,20 @@ double sim_cache_now(const struct sim_cache *c)
     return c->now;
 }
 
-const struct sim_figures *sim_cache_figures(const struct sim_cache *c, enum sim_phase phase)
+const struct sim_stats *sim_cache_stats(const struct sim_cache *c, enum sim_phase phase)
 {
-    return &c->figures[phase];
+    return &c->stats[phase];
 }
 
 void sim_cache_forget(struct sim_cache *c)
 {
-    memset(c->figures, 0, sizeof c->figures);
+    memset(c->stats, 0, sizeof c->stats);
 }
 
 bool sim_cache_resident(const struct sim_cache *c, uint32_t layer, uint32_t expert)
 {
-    for (uint32_t i = 0; i < c->tiers; i++)
-        if (c->slot[sim_slot_of(c, layer, expert, c->tier_of[i])].state == SIM_READY)
+    for (uint32_t i = 0; i < c->precisions; i++)
+        if (c->slot[sim_slot_of(c, layer, expert, c->precision_of[i])].state == SIM_READY)
             return true;
     return false;
 }

@@ -6,11 +6,11 @@
 struct search {
     struct sim_cache *c;
     bool spare_hinted;
-    bool for_guess, by_heat;
+    bool for_prefetch, by_heat;
     float probability;
 };
 
-static bool may_leave(void *arg, uint32_t slot)
+static bool may_evict(void *arg, uint32_t slot)
 {
     const struct search *s = arg;
     const struct sim_slot *n = &s->c->slot[slot];
@@ -25,9 +25,9 @@ void sim_drop(struct sim_cache *c, uint32_t slot, bool evicted)
 {
     residency_remove(c->residency, slot, evicted);
     if (c->slot[slot].flags & SIM_PREFETCHED) {
-        c->f->prefetches_wasted++;
+        c->f->prefetches_unused++;
         if (c->slot[slot].state == SIM_READY)
-            c->f->wasted_bytes += sim_bytes(c, slot);
+            c->f->unused_bytes += sim_bytes(c, slot);
     }
     if (c->slot[slot].state == SIM_LOADING)
         sim_load_cancel(c, slot);
@@ -37,7 +37,7 @@ void sim_drop(struct sim_cache *c, uint32_t slot, bool evicted)
 
 static bool fits(const struct sim_cache *c, uint32_t slot)
 {
-    return residency_held_bytes(c->residency) + sim_bytes(c, slot) <= c->config.capacity;
+    return residency_resident_bytes(c->residency) + sim_bytes(c, slot) <= c->config.capacity;
 }
 
 /* Prefetches on their way give room before a demand waits for it; the youngest has read least. */
@@ -51,11 +51,11 @@ static bool cancel_one_prefetch(struct sim_cache *c)
     return false;
 }
 
-bool sim_room(struct sim_cache *c, uint32_t slot)
+bool sim_make_space(struct sim_cache *c, uint32_t slot)
 {
     struct search s = {.c = c, .spare_hinted = true};
     while (!fits(c, slot)) {
-        uint32_t victim = residency_victim(c->residency, slot, may_leave, &s);
+        uint32_t victim = residency_victim(c->residency, slot, may_evict, &s);
         if (victim != POLICY_NONE)
             sim_drop(c, victim, true);
         else if (s.spare_hinted)
@@ -94,13 +94,13 @@ void sim_forget_hints(struct sim_cache *c, uint32_t layer)
 }
 
 /* What has to leave for the guess; `fits` when nothing has. False when the limit says no. */
-static bool room_for_guess(struct sim_cache *c, uint32_t slot, struct prefetch_state *state,
-                           bool *taken)
+static bool space_for_prefetch(struct sim_cache *c, uint32_t slot, struct prefetch_state *state,
+                               bool *taken)
 {
     bool by_heat = c->limit.rule == PREFETCH_IDLE || c->limit.rule == PREFETCH_AUTO;
     struct search s = {.c = c,
                        .spare_hinted = true,
-                       .for_guess = true,
+                       .for_prefetch = true,
                        .by_heat = by_heat,
                        .probability = state->probability};
     *taken = false;
@@ -108,7 +108,7 @@ static bool room_for_guess(struct sim_cache *c, uint32_t slot, struct prefetch_s
         state->needs_eviction = !fits(c, slot);
         uint32_t victim = POLICY_NONE;
         if (state->needs_eviction) {
-            victim = residency_victim(c->residency, slot, may_leave, &s);
+            victim = residency_victim(c->residency, slot, may_evict, &s);
             if (victim == POLICY_NONE)
                 return true;
         }
@@ -126,25 +126,25 @@ static bool room_for_guess(struct sim_cache *c, uint32_t slot, struct prefetch_s
 /* False when no further guess may be loaded now. */
 static bool prefetch_one(struct sim_cache *c, struct sim_hints *h, uint32_t layer)
 {
-    uint32_t slot = h->slot[h->at], most = 2 * c->config.top_k;
-    uint32_t depth = c->config.drive.depth;
+    uint32_t slot = h->slot[h->at], max = 2 * c->config.top_k;
+    uint32_t depth = c->config.device.depth;
     if (c->slot[slot].state != SIM_ABSENT) {
         h->at++;
         return true;
     }
-    float p = h->guess[h->at].probability;
-    struct prefetch_state state = {.demands_open = c->demands_open,
-                                   .prefetches_open = c->prefetches_open,
-                                   .prefetches_max = most < depth ? most : depth,
-                                   .layer_now = c->step.layer,
-                                   .layer_guess = layer,
-                                   .layers = c->config.layers,
-                                   .probability =
-                                       prediction_chance(c->prediction, p, c->config.top_k)};
+    float p = h->prediction[h->at].probability;
+    struct prefetch_state state = {
+        .demands_open = c->demands_open,
+        .prefetches_open = c->prefetches_open,
+        .prefetches_max = max < depth ? max : depth,
+        .layer_now = c->step.layer,
+        .layer_predicted = layer,
+        .layers = c->config.layers,
+        .probability = prediction_access_probability(c->prediction_method, p, c->config.top_k)};
     bool taken;
     if (!prefetch_limit_allows(&c->limit, &state))
         return false;
-    if (!room_for_guess(c, slot, &state, &taken))
+    if (!space_for_prefetch(c, slot, &state, &taken))
         return false;
     h->at++; /* what may not be loaded now is not asked about again */
     if (!taken)

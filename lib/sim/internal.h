@@ -4,7 +4,7 @@
 
 #include "lib/base/assert.h"
 #include "lib/sim/sim.h"
-#include "lib/tensor/tier.h"
+#include "lib/tensor/precision.h"
 
 #define SIM_MAGIC 0x434d4953u
 
@@ -33,7 +33,7 @@ struct sim_load {
 struct sim_hints { /* of one target layer */
     uint32_t count, at;
     double valid_ns; /* from then on the cache knows them */
-    struct guess *guess;
+    struct prediction *prediction;
     uint32_t *slot;
 };
 
@@ -47,29 +47,29 @@ struct sim_item { /* one expert of the running layer */
 struct sim_cache {
     uint32_t magic;
     struct sim_config config;
-    struct precision precision;
-    const struct prediction *prediction;
+    struct precision_policy precision_policy;
+    const struct prediction_method *prediction_method;
     struct prefetch_limit limit;
     struct residency *residency;
-    uint32_t tiers, index_of[TIER__COUNT]; /* tier -> tier_index */
-    enum tier tier_of[TIER__COUNT];
+    uint32_t precisions, index_of[PRECISION__COUNT]; /* tier -> precision_index */
+    enum precision precision_of[PRECISION__COUNT];
     uint32_t slots;
     struct sim_slot *slot;
     struct sim_load *load; /* in the order they were asked for */
     uint32_t loads, demands_open, prefetches_open;
-    struct sim_hints *hints; /* per layer */
-    struct sim_item *item;   /* [experts] */
-    uint8_t *named;          /* [layers * experts]: a guess of this pass named it */
-    uint8_t *had_guesses;    /* [layers], in this pass */
+    struct sim_hints *hints;  /* per layer */
+    struct sim_item *item;    /* [experts] */
+    uint8_t *named;           /* [layers * experts]: a guess of this pass named it */
+    uint8_t *had_predictions; /* [layers], in this pass */
     uint32_t items;
     struct sim_step step;
     bool in_pass;
     uint32_t token; /* tokens so far, the clock of heat */
-    double now, pass_began, stall;
-    struct sim_figures figures[SIM_PHASES], *f;
+    double now, pass_start, stall;
+    struct sim_stats stats[SIM_PHASES], *f;
 };
 
-/* sim_drive.c: loads and time */
+/* sim_device.c: loads and time */
 void sim_load_add(struct sim_cache *c, uint32_t slot, bool demand);
 void sim_load_cancel(struct sim_cache *c, uint32_t slot);
 void sim_load_raise(struct sim_cache *c, uint32_t slot);
@@ -77,8 +77,8 @@ void sim_advance(struct sim_cache *c, double until_ns);
 /* To the next thing that happens at the drive. False when nothing ever will. */
 bool sim_advance_event(struct sim_cache *c);
 
-/* sim_room.c: who must leave, guesses */
-bool sim_room(struct sim_cache *c, uint32_t slot);
+/* sim_make_space.c: who must leave, guesses */
+bool sim_make_space(struct sim_cache *c, uint32_t slot);
 void sim_prefetch(struct sim_cache *c);
 void sim_forget_hints(struct sim_cache *c, uint32_t layer);
 void sim_drop(struct sim_cache *c, uint32_t slot, bool evicted);
@@ -90,9 +90,9 @@ static inline uint64_t sim_bytes(const struct sim_cache *c, uint32_t slot)
 }
 
 static inline uint32_t sim_slot_of(const struct sim_cache *c, uint32_t layer, uint32_t expert,
-                                   enum tier tier)
+                                   enum precision precision)
 {
-    return (c->index_of[tier] * c->config.layers + layer) * c->config.experts + expert;
+    return (c->index_of[precision] * c->config.layers + layer) * c->config.experts + expert;
 }
 
 static inline float sim_heat(const struct sim_cache *c, uint32_t slot)

@@ -11,11 +11,11 @@
 
 struct profile {
     const struct trace_header *h;
-    double *uses; /* [layers * experts] */
+    double *accesses; /* [layers * experts] */
     uint64_t tokens;
     uint32_t *prev1;
     uint64_t *key; /* (layer, a, b, c) as one number, of every triple seen */
-    size_t keys, room;
+    size_t keys, capacity;
     uint16_t chosen[3]
                    [MODEL_TOP_K_MAX]; /* of this layer, the one before, and the one before that */
     uint32_t count[3], layer;
@@ -23,16 +23,16 @@ struct profile {
 
 static bool more_keys(struct profile *p)
 {
-    if (p->keys < p->room)
+    if (p->keys < p->capacity)
         return true;
-    if (p->room >= PAIR_KEYS_MAX)
+    if (p->capacity >= PAIR_KEYS_MAX)
         return false;
-    size_t room = p->room ? p->room * 2 : 1u << 16;
-    uint64_t *grown = realloc(p->key, room * sizeof *grown);
+    size_t capacity = p->capacity ? p->capacity * 2 : 1u << 16;
+    uint64_t *grown = realloc(p->key, capacity * sizeof *grown);
     if (!grown)
         return false;
     p->key = grown;
-    p->room = room;
+    p->capacity = capacity;
     return true;
 }
 
@@ -77,7 +77,7 @@ static void take(struct profile *p, const struct trace_record *r)
     }
     if (r->kind != TRACE_EXPERT)
         return;
-    p->uses[r->layer * p->h->experts + r->expert] += r->tokens;
+    p->accesses[r->layer * p->h->experts + r->expert] += r->tokens;
     if (r->prefill || r->tokens > 1) /* whose tokens are not told apart */
         return;
     if (r->layer != p->layer) {
@@ -139,7 +139,7 @@ static int deliver(const struct profile *p, struct path_tables *out, void **bloc
     struct path_cell *pair_cells = (struct path_cell *)(void *)(pair_first + cells + 1);
     uint16_t *prev1 = (uint16_t *)(void *)(pair_cells + pairs);
     for (size_t i = 0; i < all; i++)
-        frequency[i] = p->tokens ? (float)(p->uses[i] / (double)p->tokens) : 0;
+        frequency[i] = p->tokens ? (float)(p->accesses[i] / (double)p->tokens) : 0;
     for (size_t i = 0; i < cells; i++)
         prev1[i] = count16(p->prev1[i]);
     if (cells > 0)
@@ -160,10 +160,10 @@ int sim_profile(const struct trace *t, uint64_t from, uint64_t to, struct path_t
     struct profile p = {.h = &t->header};
     uint64_t e = t->header.experts, all = t->header.layers * e;
     sl_assert(from <= to && to <= t->count);
-    p.uses = calloc(all, sizeof *p.uses);
+    p.accesses = calloc(all, sizeof *p.accesses);
     if (all * e <= TABLE_CELLS_MAX)
         p.prev1 = calloc(all * e, sizeof *p.prev1);
-    int rv = p.uses && (p.prev1 || all * e > TABLE_CELLS_MAX) ? 0 : -1;
+    int rv = p.accesses && (p.prev1 || all * e > TABLE_CELLS_MAX) ? 0 : -1;
     forget_path(&p);
     for (uint64_t i = from; rv == 0 && i < to; i++)
         take(&p, &t->records[i]);
@@ -171,7 +171,7 @@ int sim_profile(const struct trace *t, uint64_t from, uint64_t to, struct path_t
         qsort(p.key, p.keys, sizeof *p.key, by_number);
     if (rv == 0)
         rv = deliver(&p, out, block);
-    free(p.uses);
+    free(p.accesses);
     free(p.prev1);
     free(p.key);
     return rv == 0 ? 0 : error_set(error, ERR_NO_MEMORY, "no memory for the profile of a trace");

@@ -1,4 +1,4 @@
-/* What a run of the simulator counts: fields of struct sim_figures, in the order of csv and json.
+/* What a run of the simulator counts: fields of struct sim_stats, in the order of csv and json.
  * COUNT(name, meaning) is a uint64_t, REAL(name, meaning) a double. No include guard; undefined
  * macros expand to nothing and both are undefined at the end. */
 #ifndef COUNT
@@ -9,21 +9,21 @@
 #endif
 COUNT(passes, "over all layers")
 COUNT(tokens, "of them")
-COUNT(uses, "of experts: hits, late, misses and skipped together")
+COUNT(accesses, "of experts: hits, late, misses and skipped together")
 COUNT(hits, "there when they were needed")
-COUNT(late, "on their way")
+COUNT(hits_inflight, "on their way")
 COUNT(misses, "asked for then")
 COUNT(skipped, "left out by precision")
-COUNT(low_uses, "served by, or asking for, a tier worse than high")
+COUNT(low_precision_accesses, "served by, or asking for, a tier worse than high")
 COUNT(demand_bytes, "read because they were needed")
 COUNT(prefetch_bytes, "read for guesses")
 COUNT(prefetches, "begun")
 COUNT(prefetches_used, "of them used")
-COUNT(prefetches_wasted, "of them gone before anybody used them")
-COUNT(wasted_bytes, "of prefetches that nobody used")
-COUNT(guessed_uses, "in layers that had guesses")
-COUNT(guess_hits, "of those, what a guess named")
-COUNT(guesses, "made")
+COUNT(prefetches_unused, "of them gone before anybody used them")
+COUNT(unused_bytes, "of prefetches that nobody used")
+COUNT(predicted_accesses, "in layers that had guesses")
+COUNT(predicted_hits, "of those, what a guess named")
+COUNT(predictions, "made")
 COUNT(prefetch_hits, "hits that a prefetch brought")
 REAL(penalty, "misses and late; one at the best tier there is counts 1")
 REAL(stall_ns, "when nothing could be computed")

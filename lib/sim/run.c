@@ -6,7 +6,7 @@
 #include "lib/sim/internal.h"
 
 #include "lib/model/limits.h"
-#include "lib/tensor/tier.h"
+#include "lib/tensor/precision.h"
 
 struct run {
     const struct trace *t;
@@ -14,59 +14,59 @@ struct run {
     uint32_t layers, experts, top_k;
     bool in_pass;
     uint32_t sequence, position, tokens; /* of the pass */
-    const struct trace_record **use;     /* [experts]: of the running layer */
-    uint32_t uses;
+    const struct trace_record **access;  /* [experts]: of the running layer */
+    uint32_t accesses;
     uint32_t *seen; /* [experts]: layer number + 1 in `stamp` terms, against repeats */
     uint32_t stamp;
     uint16_t *chosen[2]; /* [experts]: of the layers one and two before */
     uint32_t chosen_count[2], chosen_layer[2];
-    struct guess *guess;     /* [experts] */
-    float *scratch;          /* [experts] */
-    double *next, *next_use; /* belady: of each record; of each expert as it stands */
+    struct prediction *predictions; /* [experts] */
+    float *scratch;                 /* [experts] */
+    double *next, *next_access;     /* belady: of each record; of each expert as it stands */
 };
 
 /* ---- what is given to each use -------------------------------------------------------------- */
 
 static float popularity(const struct run *r, uint32_t at)
 {
-    const struct trace_record *me = r->use[at];
+    const struct trace_record *me = r->access[at];
     uint32_t before = 0;
-    for (uint32_t i = 0; i < r->uses; i++) {
-        const struct trace_record *o = r->use[i];
+    for (uint32_t i = 0; i < r->accesses; i++) {
+        const struct trace_record *o = r->access[i];
         before += o->tokens > me->tokens || (o->tokens == me->tokens && o->expert < me->expert);
     }
-    return (float)before / (float)r->uses;
+    return (float)before / (float)r->accesses;
 }
 
 /* Decode: from the gate weights of the layer's uses, which stand in order of rank. */
 static float weight_before(const struct run *r, uint32_t at)
 {
     float weight[MODEL_TOP_K_MAX];
-    uint32_t k = r->uses < MODEL_TOP_K_MAX ? r->uses : MODEL_TOP_K_MAX;
-    if (r->use[at]->prefill)
-        return r->use[at]->before;
+    uint32_t k = r->accesses < MODEL_TOP_K_MAX ? r->accesses : MODEL_TOP_K_MAX;
+    if (r->access[at]->prefill)
+        return r->access[at]->before;
     for (uint32_t i = 0; i < k; i++)
-        weight[i] = r->use[i]->weight;
-    return at < k ? precision_before(weight, k, at) : 1;
+        weight[i] = r->access[i]->weight;
+    return at < k ? precision_weight_before(weight, k, at) : 1;
 }
 
-static void use_all(struct run *r)
+static void access_all(struct run *r)
 {
-    for (uint32_t i = 0; i < r->uses; i++) {
-        const struct trace_record *record = r->use[i];
-        struct sim_answer answer;
-        struct sim_use use = {.expert = record->expert,
-                              .tokens = record->tokens,
-                              .weight_before = weight_before(r, i),
-                              .popularity = popularity(r, i)};
+    for (uint32_t i = 0; i < r->accesses; i++) {
+        const struct trace_record *record = r->access[i];
+        struct sim_access_result result;
+        struct sim_access access = {.expert = record->expert,
+                                    .tokens = record->tokens,
+                                    .weight_before = weight_before(r, i),
+                                    .popularity = popularity(r, i)};
         if (r->next)
-            r->next_use[record->layer * r->experts + record->expert] =
+            r->next_access[record->layer * r->experts + record->expert] =
                 r->next[record - r->t->records];
-        sim_cache_use(r->cache, &use, &answer);
+        sim_cache_access(r->cache, &access, &result);
     }
 }
 
-static bool same_place(const struct trace_record *a, const struct trace_record *b)
+static bool same_position(const struct trace_record *a, const struct trace_record *b)
 {
     return a->layer == b->layer && a->sequence == b->sequence && a->position == b->position;
 }
@@ -74,10 +74,10 @@ static bool same_place(const struct trace_record *a, const struct trace_record *
 /* What the router said stands before the layer's first use, at record `at`. */
 static void logits_before(struct run *r, uint64_t at)
 {
-    const struct trace_record *records = r->t->records, *use = &records[at];
+    const struct trace_record *records = r->t->records, *access = &records[at];
     uint64_t from = at;
     while (from > 0 && records[from - 1].kind == TRACE_LOGITS &&
-           same_place(&records[from - 1], use))
+           same_position(&records[from - 1], access))
         from--;
     for (; from < at; from++) {
         uint8_t levels[TRACE_VALUES];
@@ -93,9 +93,9 @@ static void logits_before(struct run *r, uint64_t at)
  * is wanted. */
 static uint32_t list_length(const struct run *r)
 {
-    const struct prediction *p = sim_cache_prediction(r->cache);
+    const struct prediction_method *p = sim_cache_prediction_method(r->cache);
     if (!p->lists)
-        return sim_cache_guesses(r->cache);
+        return sim_cache_predict_k(r->cache);
     uint32_t above = r->experts - 1 - (uint32_t)(0.75 * (r->experts - 1));
     return above > r->top_k ? above : r->top_k;
 }
@@ -104,27 +104,27 @@ static uint32_t list_length(const struct run *r)
 static void hint_recorded(struct run *r, uint64_t at, uint64_t end, uint32_t layer)
 {
     const struct trace_record *records = r->t->records;
-    uint32_t ahead = (uint32_t)r->cache->config.knobs.ahead, most = list_length(r);
+    uint32_t ahead = (uint32_t)r->cache->config.knobs.lookahead, max = list_length(r);
     for (uint32_t target = layer + 1; target <= layer + ahead && target < r->layers; target++) {
         uint32_t n = 0;
         for (uint64_t i = at;
              i < end && records[i].kind != TRACE_EXPERT && records[i].kind != TRACE_TOKEN_END; i++)
             if (records[i].kind == TRACE_PREDICTED && records[i].layer == target &&
-                records[i].from_layer == layer && n < most && n < r->experts)
-                r->guess[n++] = (struct guess){records[i].expert, records[i].weight};
-        if (n == 0 || !sim_cache_hint(r->cache, target, r->guess, n))
+                records[i].from_layer == layer && n < max && n < r->experts)
+                r->predictions[n++] = (struct prediction){records[i].expert, records[i].weight};
+        if (n == 0 || !sim_cache_hint(r->cache, target, r->predictions, n))
             return;
     }
 }
 
 static void hint_computed(struct run *r, uint32_t layer)
 {
-    const struct prediction *p = sim_cache_prediction(r->cache);
+    const struct prediction_method *p = sim_cache_prediction_method(r->cache);
     uint32_t two_before = r->chosen_count[1] > 0 && r->chosen_layer[1] + 1 == layer;
     struct prediction_input in = {.layer = layer + 1,
                                   .experts = r->experts,
                                   .top_k = r->top_k,
-                                  .want = sim_cache_guesses(r->cache),
+                                  .want = sim_cache_predict_k(r->cache),
                                   .chosen1 = r->chosen[0],
                                   .chosen1_count = r->chosen_count[0],
                                   .chosen2 = r->chosen[1],
@@ -132,11 +132,11 @@ static void hint_computed(struct run *r, uint32_t layer)
                                   .tables = &r->cache->config.plan.tables,
                                   .scratch = r->scratch};
     bool counted = p->source == PREDICT_CHOSEN || p->source == PREDICT_TABLES;
-    if (layer + 1 >= r->layers || (counted && r->use[0]->prefill))
+    if (layer + 1 >= r->layers || (counted && r->access[0]->prefill))
         return;
-    uint32_t n = prediction_run(p, &in, r->guess);
+    uint32_t n = prediction_run(p, &in, r->predictions);
     if (n > 0)
-        (void)sim_cache_hint(r->cache, layer + 1, r->guess, n);
+        (void)sim_cache_hint(r->cache, layer + 1, r->predictions, n);
 }
 
 static void remember_chosen(struct run *r, uint32_t layer)
@@ -146,10 +146,10 @@ static void remember_chosen(struct run *r, uint32_t layer)
     r->chosen_count[1] = r->chosen_count[0];
     r->chosen_layer[1] = r->chosen_layer[0];
     r->chosen[0] = older;
-    r->chosen_count[0] = r->uses;
+    r->chosen_count[0] = r->accesses;
     r->chosen_layer[0] = layer;
-    for (uint32_t i = 0; i < r->uses; i++)
-        older[i] = r->use[i]->expert;
+    for (uint32_t i = 0; i < r->accesses; i++)
+        older[i] = r->access[i]->expert;
 }
 
 /* ---- records -------------------------------------------------------------------------------- */
@@ -166,32 +166,32 @@ static void end_pass(struct run *r)
 static uint32_t pass_tokens(const struct run *r, uint64_t at, uint64_t end)
 {
     const struct trace_record *records = r->t->records;
-    uint32_t most = records[at].tokens;
+    uint32_t max = records[at].tokens;
     for (uint64_t i = at; i < end && records[i].kind != TRACE_SEQUENCE_END; i++) {
         if (records[i].kind == TRACE_TOKEN_END)
-            return records[i].tokens > most ? records[i].tokens : most;
-        if (records[i].kind == TRACE_EXPERT && records[i].tokens > most)
-            most = records[i].tokens;
+            return records[i].tokens > max ? records[i].tokens : max;
+        if (records[i].kind == TRACE_EXPERT && records[i].tokens > max)
+            max = records[i].tokens;
     }
-    return most;
+    return max;
 }
 
 /* The uses of one layer, repeats left out. Returns the record after them. */
 static uint64_t collect(struct run *r, uint64_t at, uint64_t end)
 {
     const struct trace_record *records = r->t->records, *first = &records[at];
-    r->uses = 0;
+    r->accesses = 0;
     r->stamp++;
     for (; at < end; at++) {
         const struct trace_record *x = &records[at];
         if (x->kind == TRACE_CHOICE)
             continue;
-        if (x->kind != TRACE_EXPERT || !same_place(x, first))
+        if (x->kind != TRACE_EXPERT || !same_position(x, first))
             break;
         if (r->seen[x->expert] == r->stamp)
             continue;
         r->seen[x->expert] = r->stamp;
-        r->use[r->uses++] = x;
+        r->access[r->accesses++] = x;
     }
     return at;
 }
@@ -215,11 +215,11 @@ static uint64_t one_layer(struct run *r, uint64_t at, uint64_t end)
                             .prefill = first->prefill != 0};
     sim_cache_layer(r->cache, &step);
     logits_before(r, at);
-    use_all(r);
+    access_all(r);
     remember_chosen(r, first->layer);
-    if (sim_cache_prediction(r->cache)->source == PREDICT_LOGITS)
+    if (sim_cache_prediction_method(r->cache)->source == PREDICT_LOGITS)
         hint_recorded(r, after, end, first->layer);
-    else if (sim_cache_prediction(r->cache)->source != PREDICT_NOTHING)
+    else if (sim_cache_prediction_method(r->cache)->source != PREDICT_NOTHING)
         hint_computed(r, first->layer);
     (void)sim_cache_compute(r->cache);
     return after;
@@ -252,25 +252,25 @@ static void replay(struct run *r, uint64_t first, uint64_t measure)
 static double used_again(void *arg, uint32_t slot)
 {
     const struct run *r = arg;
-    return r->next_use[slot % (r->layers * r->experts)];
+    return r->next_access[slot % (r->layers * r->experts)];
 }
 
-static bool look_ahead(struct run *r)
+static bool find_next_accesses(struct run *r)
 {
     size_t all = (size_t)r->layers * r->experts;
     r->next = malloc((r->t->count + 1) * sizeof *r->next);
-    r->next_use = malloc(all * sizeof *r->next_use);
-    if (!r->next || !r->next_use)
+    r->next_access = malloc(all * sizeof *r->next_access);
+    if (!r->next || !r->next_access)
         return false;
     for (size_t i = 0; i < all; i++)
-        r->next_use[i] = INFINITY;
+        r->next_access[i] = INFINITY;
     for (uint64_t i = r->t->count; i > 0; i--) {
         const struct trace_record *x = &r->t->records[i - 1];
         if (x->kind != TRACE_EXPERT)
             continue;
-        double *use = &r->next_use[x->layer * r->experts + x->expert];
-        r->next[i - 1] = *use;
-        *use = (double)(i - 1);
+        double *access = &r->next_access[x->layer * r->experts + x->expert];
+        r->next[i - 1] = *access;
+        *access = (double)(i - 1);
     }
     return true;
 }
@@ -281,26 +281,26 @@ static bool run_init(struct run *r, const struct trace *t, bool belady)
 {
     const struct trace_header *h = &t->header;
     *r = (struct run){.t = t, .layers = h->layers, .experts = h->experts, .top_k = h->top_k};
-    r->use = calloc(h->experts, sizeof *r->use);
+    r->access = calloc(h->experts, sizeof *r->access);
     r->seen = calloc(h->experts, sizeof *r->seen);
     r->chosen[0] = calloc(h->experts, sizeof *r->chosen[0]);
     r->chosen[1] = calloc(h->experts, sizeof *r->chosen[1]);
-    r->guess = calloc(h->experts, sizeof *r->guess);
+    r->predictions = calloc(h->experts, sizeof *r->predictions);
     r->scratch = calloc(h->experts, sizeof *r->scratch);
-    return r->use && r->seen && r->chosen[0] && r->chosen[1] && r->guess && r->scratch &&
-           (!belady || look_ahead(r));
+    return r->access && r->seen && r->chosen[0] && r->chosen[1] && r->predictions && r->scratch &&
+           (!belady || find_next_accesses(r));
 }
 
 static void run_free(struct run *r)
 {
-    free(r->use);
+    free(r->access);
     free(r->seen);
     free(r->chosen[0]);
     free(r->chosen[1]);
-    free(r->guess);
+    free(r->predictions);
     free(r->scratch);
     free(r->next);
-    free(r->next_use);
+    free(r->next_access);
 }
 
 int sim_run(const struct trace *t, uint64_t first, uint64_t measure,
@@ -313,8 +313,8 @@ int sim_run(const struct trace *t, uint64_t first, uint64_t measure,
     k.layers = t->header.layers;
     k.experts = t->header.experts;
     k.top_k = t->header.top_k;
-    k.tier_mask = t->header.tier_mask;
-    memcpy(k.tier_bytes, t->header.tier_bytes, sizeof k.tier_bytes);
+    k.precision_mask = t->header.precision_mask;
+    memcpy(k.precision_bytes, t->header.precision_bytes, sizeof k.precision_bytes);
     if (!run_init(&r, t, belady)) {
         run_free(&r);
         return error_set(error, ERR_NO_MEMORY, "no memory to replay the trace");
@@ -327,7 +327,7 @@ int sim_run(const struct trace *t, uint64_t first, uint64_t measure,
     if (r.cache) {
         replay(&r, first, measure);
         for (int p = 0; p < SIM_PHASES; p++)
-            out->phase[p] = *sim_cache_figures(r.cache, (enum sim_phase)p);
+            out->phase[p] = *sim_cache_stats(r.cache, (enum sim_phase)p);
         out->ns = 0;
         for (int p = 0; p < SIM_PHASES; p++)
             out->ns += out->phase[p].stall_ns + out->phase[p].compute_ns;
@@ -354,8 +354,8 @@ uint64_t sim_split(const struct trace *t, double share)
 
 uint64_t sim_all_bytes(const struct trace_header *h)
 {
-    for (uint32_t t = 0; t < TIER__COUNT; t++)
-        if (h->tier_mask >> t & 1)
-            return h->tier_bytes[t] * h->layers * h->experts;
+    for (uint32_t t = 0; t < PRECISION__COUNT; t++)
+        if (h->precision_mask >> t & 1)
+            return h->precision_bytes[t] * h->layers * h->experts;
     return 0;
 }

@@ -7,7 +7,7 @@
  *
  *   sim_cache_layer     compute enters the layer: attention and router are computed, loads go on
  *   sim_cache_logits    where eviction looks at them: what the router said
- *   sim_cache_use       for every expert the router named, in the order a DEMAND would have: what
+ *   sim_cache_access       for every expert the router named, in the order a DEMAND would have: what
  * is resident now? -> hit (at which tier), late, miss, or skipped sim_cache_hint      guesses made
  * from this layer's gate input; they take effect when their prediction's time has passed
  *   sim_cache_compute   misses are reserved in order of use and sent; hits are computed while loads
@@ -16,7 +16,7 @@
  *
  * and sim_cache_token when the pass is complete. With prefetch off the hits are those of the
  * pipeline over the same trace (residency.h says under which rules). A driver that computes for
- * real waits for the real bytes itself; it decides by sim_cache_use alone, so that the same trace
+ * real waits for the real bytes itself; it decides by sim_cache_access alone, so that the same trace
  * or model, knobs and seed give the same decisions at any real speed.
  *
  * The drive: reads share `bytes_per_s`; each waits `latency_ns` before its first byte, at most
@@ -30,20 +30,20 @@
 
 #include "lib/base/error.h"
 #include "lib/policy/presets/presets.h"
-#include "lib/tensor/tier.h"
+#include "lib/tensor/precision.h"
 #include "lib/trace/trace.h"
 
-struct sim_drive {
+struct sim_device {
     double bytes_per_s; /* > 0 */
     double latency_ns;
     uint32_t depth; /* >= 1 */
 };
 
 struct sim_compute {
-    double layer_ns;             /* attention, norms and router of one layer, one token */
-    double expert_ns;            /* one expert at the native tier, one token */
-    double tier_ns[TIER__COUNT]; /* the same at each tier; 0: as expert_ns */
-    double predict_ns;           /* from the gate input to a hint in the cache */
+    double layer_ns;                       /* attention, norms and router of one layer, one token */
+    double expert_ns;                      /* one expert at the native tier, one token */
+    double precision_ns[PRECISION__COUNT]; /* the same at each tier; 0: as expert_ns */
+    double predict_ns;                     /* from the gate input to a hint in the cache */
     double batch; /* what every further token of a chunk costs, relative to one alone */
 };
 
@@ -52,16 +52,16 @@ struct sim_compute {
 struct sim_plan {
     struct path_tables tables; /* its frequency also warms the cache and serves edgemoe's profile */
     const float *shares;       /* [layers] */
-    const uint8_t *width;      /* [layers * experts], enum tier: precision edgemoe */
+    const uint8_t *precision;  /* [layers * experts], enum tier: precision edgemoe */
 };
 
 struct sim_config {
     struct knobs knobs;
     uint32_t layers, experts, top_k;
-    uint32_t tier_mask;
-    uint64_t tier_bytes[TIER__COUNT];
+    uint32_t precision_mask;
+    uint64_t precision_bytes[PRECISION__COUNT];
     uint64_t capacity; /* bytes of experts that may be resident */
-    struct sim_drive drive;
+    struct sim_device device;
     struct sim_compute compute;
     struct sim_plan plan;
     double (*score)(void *arg, uint32_t slot); /* belady: takes the place of knobs.eviction */
@@ -69,7 +69,7 @@ struct sim_config {
 };
 
 /* Sums over a phase. Bytes of demands are counted when sent, of prefetches when read. */
-struct sim_figures {
+struct sim_stats {
 #define COUNT(name, meaning) uint64_t name;
 #define REAL(name, meaning)  double name;
 #include "lib/sim/results.tbl.h"
@@ -90,37 +90,38 @@ struct sim_step {
     bool prefill;
 };
 
-enum sim_outcome { SIM_HIT, SIM_LATE, SIM_MISS, SIM_SKIPPED };
+enum sim_outcome { SIM_HIT, SIM_INFLIGHT, SIM_MISS, SIM_SKIPPED };
 
 /* Levels of the layer's experts from `first` on, as residency_logits takes them. Decode only. */
 void sim_cache_logits(struct sim_cache *c, uint32_t first, const uint8_t *levels, uint32_t count);
 
-struct sim_use {
+struct sim_access {
     uint32_t expert;
     uint32_t tokens;     /* of the pass that use it */
     float weight_before; /* see precision.h */
     float popularity;
 };
 
-struct sim_answer {
+struct sim_access_result {
     enum sim_outcome outcome;
-    enum tier tier; /* that serves it, or was asked for; not for skipped */
+    enum precision precision; /* that serves it, or was asked for; not for skipped */
 };
 
 void sim_cache_layer(struct sim_cache *c, const struct sim_step *step);
-void sim_cache_use(struct sim_cache *c, const struct sim_use *use, struct sim_answer *answer);
+void sim_cache_access(struct sim_cache *c, const struct sim_access *access,
+                      struct sim_access_result *result);
 /* Guesses for a later layer of this pass, descending; as many as the knobs want are taken. Returns
  * false when the knobs say that the layers beyond need not be hinted: a guess is not resident. */
-bool sim_cache_hint(struct sim_cache *c, uint32_t layer, const struct guess *guesses,
+bool sim_cache_hint(struct sim_cache *c, uint32_t layer, const struct prediction *predictions,
                     uint32_t count);
 /* How many guesses per layer the knobs want, and where they come from. */
-uint32_t sim_cache_guesses(const struct sim_cache *c);
-const struct prediction *sim_cache_prediction(const struct sim_cache *c);
+uint32_t sim_cache_predict_k(const struct sim_cache *c);
+const struct prediction_method *sim_cache_prediction_method(const struct sim_cache *c);
 double sim_cache_compute(struct sim_cache *c); /* stall of this layer, ns */
 void sim_cache_token(struct sim_cache *c);
 
 double sim_cache_now(const struct sim_cache *c); /* ns since creation */
-const struct sim_figures *sim_cache_figures(const struct sim_cache *c, enum sim_phase phase);
+const struct sim_stats *sim_cache_stats(const struct sim_cache *c, enum sim_phase phase);
 /* The figures begin anew; what is resident stays. For a warm-up. */
 void sim_cache_forget(struct sim_cache *c);
 bool sim_cache_resident(const struct sim_cache *c, uint32_t layer, uint32_t expert);
@@ -130,12 +131,12 @@ struct residency *sim_cache_residency(struct sim_cache *c);
  */
 
 struct sim_result {
-    struct sim_figures phase[SIM_PHASES];
+    struct sim_stats phase[SIM_PHASES];
     double ns; /* modelled, all of it */
 };
 
 /* Replays records first..count-1 of the trace; figures count from record `measure` on. config's
- * model fields (layers to tier_bytes) are taken from the trace's header. belady: evicts what is
+ * model fields (layers to precision_bytes) are taken from the trace's header. belady: evicts what is
  * used again last; prefetch has to be off then. */
 int sim_run(const struct trace *t, uint64_t first, uint64_t measure,
             const struct sim_config *config, bool belady, struct sim_result *out,

@@ -7,10 +7,10 @@ enum utf8_kind { UTF8_CHARACTER, UTF8_INVALID, UTF8_INCOMPLETE };
 
 /* Least and most value of the second byte, by the first (Unicode, table 3-7); 0 bytes: never a
  * first. */
-static size_t sequence_bytes(unsigned char first, unsigned char *least, unsigned char *most)
+static size_t sequence_bytes(unsigned char first, unsigned char *min, unsigned char *max)
 {
-    *least = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
-    *most = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
+    *min = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
+    *max = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
     if (first < 0x80)
         return 1;
     if (first < 0xc2 || first > 0xf4)
@@ -20,10 +20,10 @@ static size_t sequence_bytes(unsigned char first, unsigned char *least, unsigned
 
 /* *used: bytes of the character, or of what one U+FFFD stands for (the longest start of a valid
  * sequence, at least one byte), as Unicode recommends and the reference decoders do. */
-static enum utf8_kind look(const char *text, size_t bytes, size_t *used)
+static enum utf8_kind classify(const char *text, size_t bytes, size_t *used)
 {
-    unsigned char least, most;
-    size_t want = sequence_bytes((unsigned char)text[0], &least, &most);
+    unsigned char min, max;
+    size_t want = sequence_bytes((unsigned char)text[0], &min, &max);
     *used = 1;
     if (want == 0)
         return UTF8_INVALID;
@@ -31,10 +31,10 @@ static enum utf8_kind look(const char *text, size_t bytes, size_t *used)
         if (*used == bytes)
             return UTF8_INCOMPLETE;
         unsigned char c = (unsigned char)text[*used];
-        if (c < least || c > most)
+        if (c < min || c > max)
             return UTF8_INVALID;
-        least = 0x80;
-        most = 0xbf;
+        min = 0x80;
+        max = 0xbf;
     }
     return UTF8_CHARACTER;
 }
@@ -47,7 +47,7 @@ size_t utf8_complete_prefix(const char *text, size_t bytes)
         size_t used;
         if ((c & 0xc0) == 0x80)
             continue;
-        return look(text + bytes - back, back, &used) == UTF8_INCOMPLETE ? bytes - back : bytes;
+        return classify(text + bytes - back, back, &used) == UTF8_INCOMPLETE ? bytes - back : bytes;
     }
     return bytes;
 }
@@ -56,7 +56,7 @@ size_t utf8_sanitise(const char *text, size_t bytes, char *out)
 {
     size_t n = 0;
     for (size_t at = 0, used; at < bytes; at += used) {
-        if (look(text + at, bytes - at, &used) == UTF8_CHARACTER) {
+        if (classify(text + at, bytes - at, &used) == UTF8_CHARACTER) {
             memcpy(out + n, text + at, used);
             n += used;
         } else {

@@ -6,12 +6,12 @@
 #include "lib/trace/trace.h"
 
 #include "lib/model/limits.h"
-#include "lib/tensor/tier.h"
+#include "lib/tensor/precision.h"
 
 struct maker {
     const struct trace_synthetic *s;
     struct trace *t;
-    uint64_t room, random;
+    uint64_t capacity, random;
     double *cumulative;    /* [experts]: of ranks */
     uint16_t *expert_of;   /* [layers][experts]: expert of a rank */
     uint16_t *chosen;      /* [layers][top_k]: of the token before */
@@ -32,7 +32,7 @@ void trace_synthetic_defaults(struct trace_synthetic *s)
                                   .tokens = 512,
                                   .sequences = 4,
                                   .expert_bytes = 1u << 20,
-                                  .tier_mask = 0xf,
+                                  .precision_mask = 0xf,
                                   .seed = 1};
 }
 
@@ -46,7 +46,7 @@ static double uniform(struct maker *m) /* [0, 1) */
 
 static void add(struct maker *m, const struct trace_record *r)
 {
-    if (m->t->count < m->room)
+    if (m->t->count < m->capacity)
         m->t->records[m->t->count] = *r;
     m->t->count++;
 }
@@ -111,19 +111,19 @@ static float before_of(uint32_t rank, uint32_t k)
     return (float)((1 - exp2(-(double)rank)) / (1 - exp2(-(double)k)));
 }
 
-static void add_guesses(struct maker *m, uint32_t sequence, uint32_t layer)
+static void add_predictions(struct maker *m, uint32_t sequence, uint32_t layer)
 {
     const struct trace_synthetic *s = m->s;
-    uint32_t want = s->guesses ? s->guesses : s->top_k, n = 0;
-    uint16_t guess[MODEL_EXPERTS_MAX];
+    uint32_t want = s->predictions ? s->predictions : s->top_k, n = 0;
+    uint16_t prediction[MODEL_EXPERTS_MAX];
     for (uint32_t i = 0; i < s->top_k && n < want; i++)
         if (uniform(m) < s->recall)
-            guess[n++] = m->chosen[(size_t)layer * s->top_k + i];
+            prediction[n++] = m->chosen[(size_t)layer * s->top_k + i];
     for (uint32_t tries = 0; n < want && n < s->experts && tries < 64 * want; tries++) {
         uint16_t expert = draw(m, layer);
-        if (!among(guess, n, expert) &&
+        if (!among(prediction, n, expert) &&
             !among(m->chosen + (size_t)layer * s->top_k, s->top_k, expert))
-            guess[n++] = expert;
+            prediction[n++] = expert;
     }
     for (uint32_t i = 0; i < n; i++)
         add(m, &(struct trace_record){.sequence = sequence,
@@ -131,7 +131,7 @@ static void add_guesses(struct maker *m, uint32_t sequence, uint32_t layer)
                                       .tokens = 1,
                                       .weight = weight_of(i, want),
                                       .layer = (uint16_t)layer,
-                                      .expert = guess[i],
+                                      .expert = prediction[i],
                                       .kind = TRACE_PREDICTED,
                                       .rank = (uint8_t)(i < 255 ? i : 255),
                                       .from_layer = (uint16_t)(layer - 1)});
@@ -153,7 +153,7 @@ static void add_token(struct maker *m, uint32_t sequence)
                                           .kind = TRACE_EXPERT,
                                           .rank = (uint8_t)i});
         if (l + 1 < m->s->layers && m->s->recall > 0)
-            add_guesses(m, sequence, l + 1);
+            add_predictions(m, sequence, l + 1);
     }
     add_event(m, sequence, TRACE_TOKEN_END, 1);
     m->position++;
@@ -214,7 +214,7 @@ static void make(struct maker *m)
     for (uint32_t n = 1; n <= s->sequences; n++) {
         m->position = 0;
         m->first = true;
-        add_event(m, n, TRACE_SEQUENCE_BEGIN, s->prompt);
+        add_event(m, n, TRACE_SEQUENCE_START, s->prompt);
         if (s->prompt > 1)
             add_prompt(m, n);
         for (uint32_t i = 0; i < s->tokens; i++)
@@ -227,7 +227,7 @@ static int check(const struct trace_synthetic *s, struct error *error)
 {
     if (s->layers == 0 || s->layers > MODEL_LAYERS_MAX || s->experts == 0 ||
         s->experts > MODEL_EXPERTS_MAX || s->top_k == 0 || s->top_k > MODEL_TOP_K_MAX ||
-        s->top_k > s->experts || s->guesses > s->experts)
+        s->top_k > s->experts || s->predictions > s->experts)
         return error_set(error, ERR_BAD_INPUT,
                          "synthetic trace: layers, experts, top-k or guesses out of range");
     if (!(s->skew >= 0 && s->skew <= 10) || !(s->locality >= 0 && s->locality <= 1) ||
@@ -237,10 +237,10 @@ static int check(const struct trace_synthetic *s, struct error *error)
     if (s->sequences == 0 || s->tokens > MODEL_CONTEXT_MAX || s->prompt > MODEL_CONTEXT_MAX ||
         s->tokens + s->prompt == 0)
         return error_set(error, ERR_BAD_INPUT, "synthetic trace: tokens or sequences out of range");
-    if (s->expert_bytes < 8 || s->expert_bytes >> 40 || !(s->tier_mask & 1) ||
-        s->tier_mask >> TIER__COUNT)
+    if (s->expert_bytes < 8 || s->expert_bytes >> 40 || !(s->precision_mask & 1) ||
+        s->precision_mask >> PRECISION__COUNT)
         return error_set(error, ERR_BAD_INPUT, "synthetic trace: bytes or tiers out of range");
-    uint32_t lists = s->top_k + (s->guesses ? s->guesses : s->top_k);
+    uint32_t lists = s->top_k + (s->predictions ? s->predictions : s->top_k);
     double records = (double)s->sequences * (s->tokens + 1.0) * s->layers * (lists + 1.0) +
                      (double)s->sequences * s->layers * s->experts;
     if (records > (double)TRACE_RECORDS_MAX / 4)
@@ -254,9 +254,9 @@ static void set_header(const struct trace_synthetic *s, struct trace_header *h)
     h->layers = s->layers;
     h->experts = s->experts;
     h->top_k = s->top_k;
-    h->tier_mask = s->tier_mask;
-    for (uint32_t t = 0; t < TIER__COUNT; t++)
-        h->tier_bytes[t] = s->tier_mask >> t & 1 ? s->expert_bytes >> t : 0;
+    h->precision_mask = s->precision_mask;
+    for (uint32_t t = 0; t < PRECISION__COUNT; t++)
+        h->precision_bytes[t] = s->precision_mask >> t & 1 ? s->expert_bytes >> t : 0;
 }
 
 int trace_synthesise(const struct trace_synthetic *s, struct trace *out, struct error *error)
@@ -275,7 +275,7 @@ int trace_synthesise(const struct trace_synthetic *s, struct trace *out, struct 
     bool made = m.cumulative && m.expert_of && m.chosen && m.tokens_with;
     if (made) {
         make(&m); /* counts */
-        m.room = out->count;
+        m.capacity = out->count;
         out->records = calloc(out->count + 1, sizeof *out->records);
         made = out->records != NULL;
     }

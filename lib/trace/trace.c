@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "lib/model/limits.h"
-#include "lib/tensor/tier.h"
+#include "lib/tensor/precision.h"
 
 void trace_header_init(struct trace_header *h)
 {
@@ -41,12 +41,13 @@ static int header_check(const struct trace_header *h, struct error *error)
                          "trace of %" PRIu32 " layers, %" PRIu32 " experts, top %" PRIu32
                          ": out of range",
                          h->layers, h->experts, h->top_k);
-    if (h->tier_mask == 0 || h->tier_mask >> TIER__COUNT)
-        return error_set(error, ERR_BAD_INPUT, "trace with tier mask %#" PRIx32, h->tier_mask);
-    for (uint32_t t = 0; t < TIER__COUNT; t++)
-        if ((h->tier_mask >> t & 1) && (h->tier_bytes[t] == 0 || h->tier_bytes[t] >> 40))
+    if (h->precision_mask == 0 || h->precision_mask >> PRECISION__COUNT)
+        return error_set(error, ERR_BAD_INPUT, "trace with tier mask %#" PRIx32, h->precision_mask);
+    for (uint32_t t = 0; t < PRECISION__COUNT; t++)
+        if ((h->precision_mask >> t & 1) &&
+            (h->precision_bytes[t] == 0 || h->precision_bytes[t] >> 40))
             return error_set(error, ERR_BAD_INPUT, "trace with experts of %" PRIu64 " bytes",
-                             h->tier_bytes[t]);
+                             h->precision_bytes[t]);
     return 0;
 }
 
@@ -58,7 +59,7 @@ static bool share(float x)
 static const char *record_invalid(const struct trace_header *h, const struct trace_record *r)
 {
     switch (r->kind) {
-    case TRACE_SEQUENCE_BEGIN:
+    case TRACE_SEQUENCE_START:
     case TRACE_SEQUENCE_END: return NULL;
     case TRACE_TOKEN_END: return r->tokens <= MODEL_CONTEXT_MAX ? NULL : "tokens";
     case TRACE_EXPERT:

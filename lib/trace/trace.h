@@ -2,10 +2,10 @@
  * replays them under any policy. A trace holds no addresses, no times and no text.
  *
  * File: struct trace_header | records to the end of the file. Little-endian, as everything here.
- * The records are the use log's, byte for byte (struct use_record of shm/rings/access_log.h has this layout),
+ * The records are the use log's, byte for byte (struct access_record of shm/rings/access_log.h has this layout),
  * in its order; a recorder may add TRACE_PREDICTED records. What a reader makes of them:
  *
- *   TRACE_SEQUENCE_BEGIN  ends what came before; position, tokens: of the prompt
+ *   TRACE_SEQUENCE_START  ends what came before; position, tokens: of the prompt
  *   TRACE_EXPERT          one expert of one layer, once per layer and token (decode) or layer and
  * chunk (prefill != 0); in order of rank in decode. Skipped ones are there too. weight: gate weight
  * as routed (largest of the chunk); tokens: of the chunk that use it; before: the sum of the gate
@@ -30,25 +30,25 @@
 
 #include "lib/base/error.h"
 #include "lib/model/limits.h"
-#include "lib/tensor/tier.h"
+#include "lib/tensor/precision.h"
 
 #define TRACE_MAGIC       0x4543415254434c53ull /* "SLCTRACE" */
 #define TRACE_VERSION     1u
 #define TRACE_RECORDS_MAX ((uint64_t)1 << 28) /* 8 GiB */
 
-/* 1..6 are enum use_kind of shm/rings/access_log.h. */
+/* 1..6 are enum access_kind of shm/rings/access_log.h. */
 enum trace_kind {
     TRACE_EXPERT = 1,
     TRACE_CHOICE,
-    TRACE_SEQUENCE_BEGIN,
+    TRACE_SEQUENCE_START,
     TRACE_SEQUENCE_END,
     TRACE_TOKEN_END,
     TRACE_LOGITS,
     TRACE_PREDICTED = 16
 };
 
-/* enum use_outcome of shm/rings/access_log.h; 0: not known */
-enum trace_outcome { TRACE_UNKNOWN, TRACE_HIT, TRACE_LATE, TRACE_MISS, TRACE_SKIPPED };
+/* enum access_outcome of shm/rings/access_log.h; 0: not known */
+enum trace_outcome { TRACE_UNKNOWN, TRACE_HIT, TRACE_INFLIGHT, TRACE_MISS, TRACE_SKIPPED };
 
 #define TRACE_VALUES_HALF 8u /* as in the use log */
 #define TRACE_VALUES      (2 * TRACE_VALUES_HALF)
@@ -69,7 +69,7 @@ struct trace_record {
     uint8_t rank, need;
     union {
         struct {
-            uint8_t tier, prefill;
+            uint8_t precision, prefill;
             uint16_t from_layer; /* PREDICTED */
             float before;        /* EXPERT in prefill */
         };
@@ -84,11 +84,12 @@ struct trace_header {
     uint32_t header_bytes; /* sizeof this; records begin there */
     uint32_t record_bytes; /* 32 */
     uint32_t layers, experts, top_k;
-    uint32_t tier_mask;               /* tiers the model had: 1 << enum tier */
-    uint32_t flags;                   /* 0 */
-    uint64_t tier_bytes[TIER__COUNT]; /* payload bytes of one expert, mean over all; 0: not there */
-    uint8_t model_hash[16];           /* XXH3-128 of the model file; all 0: not known */
-    uint8_t reserved[24];             /* 0 */
+    uint32_t precision_mask; /* tiers the model had: 1 << enum tier */
+    uint32_t flags;          /* 0 */
+    uint64_t precision_bytes
+        [PRECISION__COUNT]; /* payload bytes of one expert, mean over all; 0: not there */
+    uint8_t model_hash[16]; /* XXH3-128 of the model file; all 0: not known */
+    uint8_t reserved[24];   /* 0 */
 };
 _Static_assert(sizeof(struct trace_header) == 112, "trace header layout");
 
@@ -125,9 +126,9 @@ struct trace_synthetic {
     double skew, locality, recall; /* skew >= 0; the others 0..1 */
     uint32_t prompt, tokens;       /* per sequence */
     uint32_t sequences;
-    uint32_t guesses; /* per layer; 0 takes top_k */
+    uint32_t predictions; /* per layer; 0 takes top_k */
     uint64_t expert_bytes;
-    uint32_t tier_mask; /* int8, int4, int2 have 1/2, 1/4, 1/8 of the native bytes */
+    uint32_t precision_mask; /* int8, int4, int2 have 1/2, 1/4, 1/8 of the native bytes */
     uint64_t seed;
 };
 void trace_synthetic_defaults(struct trace_synthetic *s);

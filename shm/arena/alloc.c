@@ -238,11 +238,11 @@ int arena_alloc_settle(struct arena_alloc *a, struct error *error)
                 sweep_add(&sweep, offset_of(a, c, slot) + owned, stride_of(a, c) - owned);
         }
     sweep_flush(&sweep);
-    uint64_t used = segment_allocated_bytes(a->arena.fd), room = PAGE_BYTES + a->backed_bytes;
-    if (used > room)
+    uint64_t used = segment_allocated_bytes(a->arena.fd), accounted = PAGE_BYTES + a->backed_bytes;
+    if (used > accounted)
         return error_set(error, ERR_FAILED,
                          "the arena has %llu bytes allocated, its entries account for %llu",
-                         (unsigned long long)used, (unsigned long long)room);
+                         (unsigned long long)used, (unsigned long long)accounted);
     return 0;
 }
 
@@ -277,7 +277,7 @@ static bool punch_one(struct arena_alloc *a)
  * Without any of it the loader's reads allocate the pages. */
 static void back(struct arena_alloc *a, uint64_t offset, uint64_t bytes, uint64_t quota)
 {
-    if (!a->huge || bytes < ARENA_HUGE_LEAST)
+    if (!a->huge || bytes < ARENA_HUGE_MIN)
         return;
     uint64_t start = clock_now_ns();
     if (start < a->huge_after_ns)
@@ -360,13 +360,13 @@ bool arena_alloc_trim(struct arena_alloc *a, uint64_t quota, uint64_t max_bytes)
 }
 
 /* The class with the smallest backed share of its slots, so that no class starves; NIL: none. */
-static uint32_t poorest_class(const struct arena_alloc *a, uint64_t room)
+static uint32_t poorest_class(const struct arena_alloc *a, uint64_t headroom)
 {
     uint32_t best = NIL;
     double best_share = 2;
     for (uint32_t c = 0; c < a->layout.classes; c++) {
         const struct list *l = &a->family[c].unbacked;
-        if (l->count == 0 || slot_bytes_of(a, c) > room)
+        if (l->count == 0 || slot_bytes_of(a, c) > headroom)
             continue;
         double share = 1 - (double)l->count / a->layout.class[c].slots;
         if (share < best_share) {
@@ -378,7 +378,7 @@ static uint32_t poorest_class(const struct arena_alloc *a, uint64_t room)
 }
 
 /* Slots next to each other, without a gap between them. */
-static uint64_t unbacked_run(struct arena_alloc *a, uint32_t class, uint64_t most)
+static uint64_t unbacked_run(struct arena_alloc *a, uint32_t class, uint64_t max)
 {
     struct family *f = &a->family[class];
     uint32_t slot = f->unbacked.head, end = f->first + a->layout.class[class].slots;
@@ -388,7 +388,7 @@ static uint64_t unbacked_run(struct arena_alloc *a, uint32_t class, uint64_t mos
         a->state[slot++] = SLOT_PREFAULT;
         total += slot_bytes;
     } while (slot < end && stride_of(a, class) == slot_bytes && a->state[slot] == SLOT_UNBACKED &&
-             total + slot_bytes <= most);
+             total + slot_bytes <= max);
     return total;
 }
 
@@ -396,8 +396,8 @@ bool arena_alloc_prefault_next(struct arena_alloc *a, uint64_t quota, uint64_t m
                                struct arena_range *range)
 {
     OBJ_CHECK(a, ALLOC_MAGIC);
-    uint64_t room = quota > a->backed_bytes ? quota - a->backed_bytes : 0;
-    uint32_t class = poorest_class(a, room);
+    uint64_t headroom = quota > a->backed_bytes ? quota - a->backed_bytes : 0;
+    uint32_t class = poorest_class(a, headroom);
     if (class == NIL)
         return false;
     uint64_t offset = offset_of(a, class, a->family[class].unbacked.head);
@@ -405,10 +405,10 @@ bool arena_alloc_prefault_next(struct arena_alloc *a, uint64_t quota, uint64_t m
     bool huge = a->huge && arena_class_huge(&a->layout.class[class]);
     *range = (struct arena_range){
         .offset = offset,
-        .bytes = unbacked_run(a, class, max_bytes < room ? max_bytes : room),
+        .bytes = unbacked_run(a, class, max_bytes < headroom ? max_bytes : headroom),
         .huge = huge,
     };
-    if (huge && range->bytes + spare <= room)
+    if (huge && range->bytes + spare <= headroom)
         range->spare_bytes = spare;
     a->backed_bytes += range->bytes + range->spare_bytes;
     return true;

@@ -16,7 +16,7 @@
 #define ARENA_CLASSES_MAX 256
 
 /* What is of this size may lie in huge pages. Smaller, it would be less than half of one. */
-#define ARENA_HUGE_LEAST MIB
+#define ARENA_HUGE_MIN MIB
 
 struct arena_class {
     uint64_t slot_bytes;
@@ -47,7 +47,7 @@ uint32_t arena_class_of(const struct arena_layout *layout, uint64_t slot_bytes);
 /* Whether slots of the class may lie in huge pages. */
 static inline bool arena_class_huge(const struct arena_class *class)
 {
-    return class->slot_bytes >= ARENA_HUGE_LEAST;
+    return class->slot_bytes >= ARENA_HUGE_MIN;
 }
 
 /* Whether a slot of the class begins there. */

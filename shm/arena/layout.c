@@ -25,9 +25,9 @@ static bool count_slot(struct arena_layout *layout, uint64_t slot_bytes)
 
 /* Where an entry of the dense region ends that begins at or after `at`; *at: where it begins. A
  * large one has the huge pages it may lie in to itself. False on overflow. */
-static bool place_dense(uint64_t slot_bytes, uint64_t *at, uint64_t *end)
+static bool layout_dense(uint64_t slot_bytes, uint64_t *at, uint64_t *end)
 {
-    bool huge = slot_bytes >= ARENA_HUGE_LEAST;
+    bool huge = slot_bytes >= ARENA_HUGE_MIN;
     if (*at > (uint64_t)INT64_MAX || slot_bytes > (uint64_t)INT64_MAX)
         return false;
     *at = huge ? align_up(*at, HUGE_PAGE_BYTES) : *at;
@@ -36,7 +36,7 @@ static bool place_dense(uint64_t slot_bytes, uint64_t *at, uint64_t *end)
 }
 
 /* Regions one after the other; false when the file would be larger than a file can be. */
-static bool place_regions(struct arena_layout *layout)
+static bool layout_regions(struct arena_layout *layout)
 {
     uint64_t at = layout->dense_offset;
     bool over = add_overflows(at, layout->dense_region_bytes, &at);
@@ -67,7 +67,7 @@ int arena_layout_make(const struct model_index *model, struct arena_layout *layo
                              (unsigned long long)bytes);
         if (i < model->dense_count) {
             uint64_t at = dense_end;
-            if (!place_dense(bytes, &at, &dense_end))
+            if (!layout_dense(bytes, &at, &dense_end))
                 return error_set(error, ERR_BAD_INPUT, "the dense tensors are too large");
         } else if (entries[i].extents > 0 && !count_slot(layout, bytes)) { /* absent: no slot */
             return error_set(error, ERR_BAD_INPUT,
@@ -76,7 +76,7 @@ int arena_layout_make(const struct model_index *model, struct arena_layout *layo
         }
     }
     layout->dense_region_bytes = dense_end - layout->dense_offset;
-    if (!place_regions(layout))
+    if (!layout_regions(layout))
         return error_set(error, ERR_BAD_INPUT, "the model is too large to be addressed");
     return 0;
 }
@@ -89,8 +89,8 @@ uint64_t arena_dense_offset(const struct model_index *model, const struct arena_
     uint64_t at = layout->dense_offset, end = at;
     for (uint32_t i = 0; i <= entry; i++) {
         at = end;
-        bool placed = place_dense(entries[i].slot_bytes, &at, &end);
-        sl_assert(placed); /* arena_layout_make has seen to it */
+        bool fits = layout_dense(entries[i].slot_bytes, &at, &end);
+        sl_assert(fits); /* arena_layout_make has seen to it */
     }
     return at;
 }

@@ -30,7 +30,7 @@ uint64_t directory_bytes(const struct model_index *model)
 void directory_format(void *base, const struct model_index *model,
                       const struct arena_layout *layout, uint32_t loader_count)
 {
-    sl_assert(loader_count >= 1 && loader_count <= ENTRY_OWED_BITS);
+    sl_assert(loader_count >= 1 && loader_count <= ENTRY_PENDING_BITS);
     struct directory_head *head = base;
     head->entry_count = model->entry_count;
     head->layer_count = model->hparams.layers;
@@ -47,7 +47,7 @@ void directory_format(void *base, const struct model_index *model,
         to[i].layer = from[i].layer;
         to[i].expert = from[i].expert;
         to[i].kind = (uint8_t)from[i].kind;
-        to[i].tier = (uint8_t)from[i].tier;
+        to[i].precision = (uint8_t)from[i].precision;
         to[i].size_class =
             dense || absent ? UINT16_MAX : (uint16_t)arena_class_of(layout, from[i].slot_bytes);
         atomic_store_explicit(&to[i].arena_offset, dense ? arena_dense_offset(model, layout, i) : 0,
@@ -65,7 +65,7 @@ int directory_attach(int fd, bool writable, uint64_t boot, const struct model_in
     if (s.bytes != directory_bytes(model) || head->entry_count != model->entry_count ||
         head->layer_count != model->hparams.layers || head->dense_count != model->dense_count ||
         head->entries_offset != entries_offset(model) || head->loader_count < 1 ||
-        head->loader_count > ENTRY_OWED_BITS) {
+        head->loader_count > ENTRY_PENDING_BITS) {
         error_set(error, ERR_FAILED,
                   "directory segment: %" PRIu32 " entries in %" PRIu32
                   " layers, the model has %" PRIu32 " in %" PRIu32,

@@ -24,7 +24,7 @@ struct directory_entry {
     uint32_t
         slot_pages; /* constants from the model index, written by the supervisor before any child */
     uint16_t layer, expert;
-    uint8_t kind, tier;
+    uint8_t kind, precision;
     uint16_t size_class; /* arena class; dense and absent entries: UINT16_MAX */
     uint32_t reserved[5];
 };
@@ -49,8 +49,9 @@ struct directory_head {
     _Atomic uint64_t quota_bytes; /* writer: supervisor: target for backed arena bytes (header page
                                      not counted) */
     _Atomic uint32_t quota_epoch; /* writer: supervisor, after quota_bytes */
-    _Atomic uint32_t quota_in_force;      /* writer: cache: epoch whose quota backed bytes obey */
-    _Atomic uint64_t experts_payload_max; /* writer: supervisor: --experts cap in payload bytes;
+    _Atomic uint32_t quota_applied; /* writer: cache: epoch whose quota backed bytes obey */
+    _Atomic uint64_t
+        experts_payload_max; /* writer: supervisor: --resident-experts cap in payload bytes;
                                              UINT64_MAX: none */
     _Atomic uint64_t
         backed_bytes; /* writer: cache: bytes of the arena that are or may become backed */

@@ -7,10 +7,10 @@
 #include "lib/base/assert.h"
 
 #define PIN_SHIFT        ENTRY_STATE_BITS
-#define OWED_SHIFT       (ENTRY_STATE_BITS + ENTRY_PIN_BITS)
+#define PENDING_SHIFT    (ENTRY_STATE_BITS + ENTRY_PIN_BITS)
 #define GENERATION_SHIFT (64 - ENTRY_GENERATION_BITS)
 #define STATE_MASK       UINT64_C(3)
-#define OWED_MASK        (((UINT64_C(1) << ENTRY_OWED_BITS) - 1) << OWED_SHIFT)
+#define PENDING_MASK     (((UINT64_C(1) << ENTRY_PENDING_BITS) - 1) << PENDING_SHIFT)
 #define PINS_MASK        (((UINT64_C(1) << ENTRY_PIN_BITS) - 1) << PIN_SHIFT)
 #define GENERATION_ONE   (UINT64_C(1) << GENERATION_SHIFT)
 
@@ -19,10 +19,10 @@ static uint64_t with_state(uint64_t word, enum entry_state state)
     return (word & ~STATE_MASK) | (uint64_t)state;
 }
 
-static uint64_t owed_bit(unsigned loader)
+static uint64_t pending_bit(unsigned loader)
 {
-    sl_assert(loader < ENTRY_OWED_BITS);
-    return UINT64_C(1) << (OWED_SHIFT + loader);
+    sl_assert(loader < ENTRY_PENDING_BITS);
+    return UINT64_C(1) << (PENDING_SHIFT + loader);
 }
 
 static uint64_t pin_bit(enum entry_pinner pinner)
@@ -39,20 +39,21 @@ static bool swap(entry_word *word, uint64_t *seen, uint64_t next)
                                                  memory_order_acquire);
 }
 
-uint64_t entry_look(entry_word *word)
+uint64_t entry_read(entry_word *word)
 {
     return atomic_load_explicit(word, memory_order_acquire);
 }
 
-bool entry_reserve(entry_word *word, uint32_t owed, uint64_t *generation)
+bool entry_reserve(entry_word *word, uint32_t pending, uint64_t *generation)
 {
-    sl_assert(owed != 0 && owed < (1u << ENTRY_OWED_BITS));
-    uint64_t seen = entry_look(word);
+    sl_assert(pending != 0 && pending < (1u << ENTRY_PENDING_BITS));
+    uint64_t seen = entry_read(word);
     do {
         if (entry_state_of(seen) != ENTRY_ABSENT)
             return false;
     } while (!swap(word, &seen,
-                   with_state(seen & ~OWED_MASK, ENTRY_LOADING) | (uint64_t)owed << OWED_SHIFT));
+                   with_state(seen & ~PENDING_MASK, ENTRY_LOADING) | (uint64_t)pending
+                                                                         << PENDING_SHIFT));
     *generation = entry_generation_of(seen);
     return true;
 }
@@ -60,26 +61,26 @@ bool entry_reserve(entry_word *word, uint32_t owed, uint64_t *generation)
 bool entry_wants_part(uint64_t word, uint64_t generation, unsigned loader)
 {
     return entry_state_of(word) == ENTRY_LOADING && entry_generation_of(word) == generation &&
-           (word & owed_bit(loader)) != 0;
+           (word & pending_bit(loader)) != 0;
 }
 
 /* A loader may change a word only while this holds. */
-bool entry_owes_part(uint64_t word, uint64_t generation, unsigned loader)
+bool entry_part_pending(uint64_t word, uint64_t generation, unsigned loader)
 {
     enum entry_state state = entry_state_of(word);
     return (state == ENTRY_LOADING || state == ENTRY_DOOMED) &&
-           entry_generation_of(word) == generation && (word & owed_bit(loader)) != 0;
+           entry_generation_of(word) == generation && (word & pending_bit(loader)) != 0;
 }
 
 enum part_result entry_part_done(entry_word *word, uint64_t generation, unsigned loader)
 {
-    uint64_t bit = owed_bit(loader);
-    uint64_t seen = entry_look(word), next;
+    uint64_t bit = pending_bit(loader);
+    uint64_t seen = entry_read(word), next;
     do {
-        if (!entry_owes_part(seen, generation, loader))
+        if (!entry_part_pending(seen, generation, loader))
             return PART_STALE;
         next = seen & ~bit;
-        if (entry_state_of(seen) == ENTRY_LOADING && entry_owed_of(next) == 0)
+        if (entry_state_of(seen) == ENTRY_LOADING && entry_pending_of(next) == 0)
             next = with_state(next, ENTRY_READY);
     } while (!swap(word, &seen, next));
     switch (entry_state_of(next)) {
@@ -91,10 +92,10 @@ enum part_result entry_part_done(entry_word *word, uint64_t generation, unsigned
 
 enum part_result entry_part_fail(entry_word *word, uint64_t generation, unsigned loader)
 {
-    uint64_t bit = owed_bit(loader);
-    uint64_t seen = entry_look(word);
+    uint64_t bit = pending_bit(loader);
+    uint64_t seen = entry_read(word);
     do {
-        if (!entry_owes_part(seen, generation, loader))
+        if (!entry_part_pending(seen, generation, loader))
             return PART_STALE;
     } while (!swap(word, &seen, with_state(seen & ~bit, ENTRY_DOOMED)));
     return PART_DOOMED;
@@ -102,23 +103,23 @@ enum part_result entry_part_fail(entry_word *word, uint64_t generation, unsigned
 
 bool entry_doom(entry_word *word, uint64_t generation, uint32_t reaped)
 {
-    sl_assert(reaped < (1u << ENTRY_OWED_BITS));
-    uint64_t seen = entry_look(word);
+    sl_assert(reaped < (1u << ENTRY_PENDING_BITS));
+    uint64_t seen = entry_read(word);
     do {
         enum entry_state state = entry_state_of(seen);
         if ((state != ENTRY_LOADING && state != ENTRY_DOOMED) ||
             entry_generation_of(seen) != generation)
             return false;
     } while (
-        !swap(word, &seen, with_state(seen & ~((uint64_t)reaped << OWED_SHIFT), ENTRY_DOOMED)));
+        !swap(word, &seen, with_state(seen & ~((uint64_t)reaped << PENDING_SHIFT), ENTRY_DOOMED)));
     return true;
 }
 
 bool entry_reset(entry_word *word)
 {
-    uint64_t seen = entry_look(word);
+    uint64_t seen = entry_read(word);
     do {
-        if (entry_state_of(seen) != ENTRY_DOOMED || (seen & OWED_MASK) != 0)
+        if (entry_state_of(seen) != ENTRY_DOOMED || (seen & PENDING_MASK) != 0)
             return false;
     } while (!swap(word, &seen, with_state(seen, ENTRY_ABSENT) + GENERATION_ONE));
     return true;
@@ -126,7 +127,7 @@ bool entry_reset(entry_word *word)
 
 bool entry_evict(entry_word *word)
 {
-    uint64_t seen = entry_look(word);
+    uint64_t seen = entry_read(word);
     do {
         if (entry_state_of(seen) != ENTRY_READY || (seen & PINS_MASK) != 0)
             return false;
@@ -149,6 +150,6 @@ uint64_t entry_unpin(entry_word *word, enum entry_pinner pinner)
 void entry_sweep(entry_word *word, enum entry_pinner pinner)
 {
     sl_assert(pinner != PINNER_KEEP);       /* KEEP outlives every process */
-    if (entry_look(word) & pin_bit(pinner)) /* do not take the cache line for nothing */
+    if (entry_read(word) & pin_bit(pinner)) /* do not take the cache line for nothing */
         entry_unpin(word, pinner);
 }

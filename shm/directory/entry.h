@@ -18,7 +18,7 @@
  * is looked at; (d) every change out of LOADING is followed by the layer's counter++ and a wake
  * (directory_signal). All operations are read-modify-write, at least acq_rel; publication of
  * payload is the release half of the CAS that clears the last owed bit, its acquisition is
- * entry_pin or entry_look. */
+ * entry_pin or entry_read. */
 #ifndef SLUICE_SHM_DIRECTORY_ENTRY_H
 #define SLUICE_SHM_DIRECTORY_ENTRY_H
 
@@ -28,9 +28,9 @@
 
 #define ENTRY_STATE_BITS      2
 #define ENTRY_PIN_BITS        6
-#define ENTRY_OWED_BITS       16
+#define ENTRY_PENDING_BITS    16
 #define ENTRY_GENERATION_BITS 40
-_Static_assert(ENTRY_STATE_BITS + ENTRY_PIN_BITS + ENTRY_OWED_BITS + ENTRY_GENERATION_BITS == 64,
+_Static_assert(ENTRY_STATE_BITS + ENTRY_PIN_BITS + ENTRY_PENDING_BITS + ENTRY_GENERATION_BITS == 64,
                "the entry word is 64 bits");
 
 enum entry_state { ENTRY_ABSENT, ENTRY_LOADING, ENTRY_READY, ENTRY_DOOMED };
@@ -49,9 +49,10 @@ static inline uint32_t entry_pins_of(uint64_t word)
 {
     return (uint32_t)(word >> ENTRY_STATE_BITS) & ((1u << ENTRY_PIN_BITS) - 1);
 }
-static inline uint32_t entry_owed_of(uint64_t word)
+static inline uint32_t entry_pending_of(uint64_t word)
 {
-    return (uint32_t)(word >> (ENTRY_STATE_BITS + ENTRY_PIN_BITS)) & ((1u << ENTRY_OWED_BITS) - 1);
+    return (uint32_t)(word >> (ENTRY_STATE_BITS + ENTRY_PIN_BITS)) &
+           ((1u << ENTRY_PENDING_BITS) - 1);
 }
 static inline uint64_t entry_generation_of(uint64_t word)
 {
@@ -59,12 +60,12 @@ static inline uint64_t entry_generation_of(uint64_t word)
 }
 
 /* The word as it is (acquire). */
-uint64_t entry_look(entry_word *word);
+uint64_t entry_read(entry_word *word);
 
-/* cache: ABSENT -> LOADING with the owed bits of `owed` (not 0). The location must have been
+/* cache: ABSENT -> LOADING with the pending bits of `pending` (not 0). The location must have been
  * written before. Returns false when it is not ABSENT. *generation: of the reservation, to go into
  * LOAD. */
-bool entry_reserve(entry_word *word, uint32_t owed, uint64_t *generation);
+bool entry_reserve(entry_word *word, uint32_t pending, uint64_t *generation);
 
 enum part_result {
     PART_STALE,   /* another generation, or this loader owes nothing here: nothing was changed */
@@ -88,7 +89,7 @@ bool entry_wants_part(uint64_t word, uint64_t generation, unsigned loader);
  * its epoch and incarnation for which this holds but entry_wants_part does not is answered with
  * entry_part_fail at once when the loader has no job for the entry: an entry that was cancelled
  * before its LOAD arrived would otherwise stay DOOMED for ever. */
-bool entry_owes_part(uint64_t word, uint64_t generation, unsigned loader);
+bool entry_part_pending(uint64_t word, uint64_t generation, unsigned loader);
 
 /* cache: LOADING -> DOOMED (cancel); in LOADING or DOOMED also clears the owed bits in `reaped`:
  * loaders that were reaped (at a cache's start: or have flushed) and whose ranges were punched.

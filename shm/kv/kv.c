@@ -117,7 +117,7 @@ uint16_t *kv_values(const struct kv *kv, uint32_t row, uint32_t layer)
     return (void *)((char *)kv->segment.base + region_offset(kv, row, 2 * layer + 1));
 }
 
-static int no_room(uint64_t bytes, const char *what, int rc, struct error *error)
+static int no_space(uint64_t bytes, const char *what, int rc, struct error *error)
 {
     char text[16];
     return error_set_errno(error, ERR_NO_MEMORY, -rc, "/dev/shm has no room for %s of %s",
@@ -137,7 +137,7 @@ int kv_row_allocate(const struct kv *kv, uint32_t row, uint32_t tokens, void (*a
         if (rc == 0)
             continue;
         kv_row_release(kv, row);
-        return no_room(bytes * 2 * h->layers, "KV cache", rc, error);
+        return no_space(bytes * 2 * h->layers, "KV cache", rc, error);
     }
     return 0;
 }
@@ -165,7 +165,7 @@ int kv_log_allocate(const struct kv *kv, uint32_t row, uint32_t tokens, struct e
     if (rc == 0)
         return 0;
     kv_log_release(kv, row);
-    return no_room(2 * bytes, "token log", rc, error);
+    return no_space(2 * bytes, "token log", rc, error);
 }
 
 void kv_log_release(const struct kv *kv, uint32_t row)

@@ -31,13 +31,13 @@ enum kv_finish {
     KV_FINISH_ERROR
 };
 
-struct kv_figures { /* of one request; JSON names are those of generate --output json */
+struct kv_stats { /* of one request; JSON names are those of generate --output json */
     uint64_t submitted_ns, started_ns, first_token_ns, finished_ns;
     uint64_t prefill_ns, decode_ns, stall_ns;
-    uint64_t hits, late, misses, skipped, low_tier_uses;
+    uint64_t hits, hits_inflight, misses, skipped, low_precision_accesses;
     uint64_t evictions_before, evictions_after, bytes_read_before, bytes_read_after;
     uint64_t resumes; /* times a successor took it over */
-    uint64_t system;  /* it runs or ran under (policy/systems.h); another may run by now */
+    uint64_t preset;  /* it runs or ran under (policy/systems.h); another may run by now */
 };
 
 struct kv_request {
@@ -50,8 +50,8 @@ struct kv_request {
     _Atomic uint32_t prompt_tokens;
     _Atomic uint32_t
         log_tokens; /* tokens in the log: prompt, then generated; release after the token */
-    _Atomic uint32_t kv_valid; /* KV rows [0, kv_valid) are complete; release after the rows */
-    _Atomic uint64_t asked_ns; /* last next() */
+    _Atomic uint32_t kv_valid;     /* KV rows [0, kv_valid) are complete; release after the rows */
+    _Atomic uint64_t last_poll_ns; /* last next() */
     uint32_t max_tokens;
     uint32_t flags; /* KV_FLAG_* */
     uint32_t logprobs;
@@ -63,7 +63,7 @@ struct kv_request {
     uint64_t seed; /* resolved at submit, so that a successor draws the same */
     struct stop_texts stops;
     struct sampling sampling;
-    struct kv_figures figures; /* writer: runner */
+    struct kv_stats stats; /* writer: runner */
     char error_text[256];
 };
 
@@ -72,7 +72,7 @@ struct kv_request {
 
 struct kv_head {
     struct segment_head segment;
-    uint32_t layers, kv_heads, head_size, context; /* context: positions per request (--ctx) */
+    uint32_t layers, kv_heads, head_size, context; /* context: positions per request (--ctx-size) */
     uint64_t logs_offset;     /* KV_REQUESTS_MAX rows of uint32_t[context], each whole pages */
     uint64_t logprobs_offset; /* the same, of float */
     uint64_t kv_offset;       /* page-aligned; kv_row_bytes per request, sparse */

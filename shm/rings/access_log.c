@@ -4,39 +4,40 @@
 
 #include "lib/base/bytes.h"
 
-_Static_assert((USES_RECORDS & (USES_RECORDS - 1)) == 0, "positions are masked");
+_Static_assert((ACCESS_LOG_RECORDS & (ACCESS_LOG_RECORDS - 1)) == 0, "positions are masked");
 
-uint64_t uses_bytes(void)
+uint64_t access_log_bytes(void)
 {
-    return align_up(sizeof(struct uses_head), PAGE_BYTES);
+    return align_up(sizeof(struct access_log_head), PAGE_BYTES);
 }
 
-int uses_attach(int fd, bool writable, uint64_t boot, struct uses *out, struct error *error)
+int access_log_attach(int fd, bool writable, uint64_t boot, struct access_log *out,
+                      struct error *error)
 {
     struct segment s;
-    if (segment_attach(fd, SEGMENT_USES, writable, boot, &s, error) != 0)
+    if (segment_attach(fd, SEGMENT_ACCESS_LOG, writable, boot, &s, error) != 0)
         return -1;
-    if (s.bytes < sizeof(struct uses_head)) {
+    if (s.bytes < sizeof(struct access_log_head)) {
         error_set(error, ERR_FAILED, "uses segment: only %llu bytes", (unsigned long long)s.bytes);
         s.fd = -1; /* stays the caller's */
         segment_detach(&s);
         return -1;
     }
-    *out = (struct uses){.segment = s, .head = s.base};
+    *out = (struct access_log){.segment = s, .head = s.base};
     return 0;
 }
 
-static struct uses_slot *slot_of(struct uses *u, uint64_t position)
+static struct access_log_slot *slot_of(struct access_log *u, uint64_t position)
 {
-    return &u->head->slot[position & (USES_RECORDS - 1)];
+    return &u->head->slot[position & (ACCESS_LOG_RECORDS - 1)];
 }
 
 /* A producer that died half-way left position 0 and did not count the record: its successor writes
  * the same slot again. */
-void uses_append(struct uses *u, const struct use_record *record)
+void access_log_append(struct access_log *u, const struct access_record *record)
 {
     uint64_t position = atomic_load_explicit(&u->head->written, memory_order_relaxed);
-    struct uses_slot *slot = slot_of(u, position);
+    struct access_log_slot *slot = slot_of(u, position);
     uint64_t words[4];
     memcpy(words, record, sizeof words);
     atomic_store_explicit(&slot->position, 0, memory_order_relaxed);
@@ -47,34 +48,35 @@ void uses_append(struct uses *u, const struct use_record *record)
     atomic_store_explicit(&u->head->written, position + 1, memory_order_release);
 }
 
-uint64_t uses_written(struct uses *u)
+uint64_t access_log_written(struct access_log *u)
 {
     return atomic_load_explicit(&u->head->written, memory_order_acquire);
 }
 
-void uses_reader_start(struct uses *u, struct uses_reader *reader)
+void access_log_reader_start(struct access_log *u, struct access_log_reader *reader)
 {
-    *reader = (struct uses_reader){.next = uses_written(u)};
+    *reader = (struct access_log_reader){.next = access_log_written(u)};
 }
 
-static void resync(struct uses *u, struct uses_reader *reader)
+static void resync(struct access_log *u, struct access_log_reader *reader)
 {
-    uint64_t newest = uses_written(u);
+    uint64_t newest = access_log_written(u);
     reader->lost += newest - reader->next;
     reader->next = newest;
     reader->resyncs++;
 }
 
-bool uses_read(struct uses *u, struct uses_reader *reader, uint64_t limit, struct use_record *out)
+bool access_log_read(struct access_log *u, struct access_log_reader *reader, uint64_t limit,
+                     struct access_record *out)
 {
-    uint64_t written = uses_written(u);
+    uint64_t written = access_log_written(u);
     if (reader->next >= written || reader->next >= limit)
         return false;
-    if (written - reader->next > USES_RECORDS) {
+    if (written - reader->next > ACCESS_LOG_RECORDS) {
         resync(u, reader);
         return false;
     }
-    struct uses_slot *slot = slot_of(u, reader->next);
+    struct access_log_slot *slot = slot_of(u, reader->next);
     uint64_t words[4];
     uint64_t before = atomic_load_explicit(&slot->position, memory_order_acquire);
     for (int i = 0; i < 4; i++)

@@ -107,7 +107,7 @@ void gates_publish(struct gates *g, uint32_t layer, enum gates_kind kind, uint32
     atomic_store_explicit(&g->head->last_layer, layer, memory_order_relaxed);
     /* seq_cst on news and sleepers, both sides: either the sleeper sees the news or we see it. */
     atomic_fetch_add_explicit(&g->head->news, 1, memory_order_seq_cst);
-    if (atomic_load_explicit(&g->head->sleepers, memory_order_seq_cst) != 0)
+    if (atomic_load_explicit(&g->head->waiters, memory_order_seq_cst) != 0)
         syscall(SYS_futex, &g->head->news, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
 }
 
@@ -145,10 +145,10 @@ uint32_t gates_wait(struct gates *g, uint32_t seen, uint64_t timeout_ns)
 {
     struct timespec timeout = {.tv_sec = (time_t)(timeout_ns / NS_PER_S),
                                .tv_nsec = (long)(timeout_ns % NS_PER_S)};
-    atomic_store_explicit(&g->head->sleepers, 1, memory_order_seq_cst);
+    atomic_store_explicit(&g->head->waiters, 1, memory_order_seq_cst);
     uint32_t news = atomic_load_explicit(&g->head->news, memory_order_seq_cst);
     if (news == seen)
         syscall(SYS_futex, &g->head->news, FUTEX_WAIT, seen, &timeout, NULL, 0);
-    atomic_store_explicit(&g->head->sleepers, 0, memory_order_seq_cst);
+    atomic_store_explicit(&g->head->waiters, 0, memory_order_seq_cst);
     return atomic_load_explicit(&g->head->news, memory_order_acquire);
 }

@@ -31,7 +31,7 @@ struct gates_head {
     uint32_t layers, width;      /* constants; width = max(hidden, experts) rounded up to 16 */
     _Atomic uint32_t news;       /* futex word: +1 per published row */
     _Atomic uint32_t last_layer; /* of the newest row */
-    _Atomic uint32_t sleepers;   /* 1 while the predictor is in FUTEX_WAIT */
+    _Atomic uint32_t waiters;    /* 1 while the predictor is in FUTEX_WAIT */
     uint32_t reserved[11];
 };
 

@@ -79,7 +79,7 @@ static void cut_off(const struct segment *s, uint64_t end)
     if (rc == 0 && !really_gone(s, end, over))
         rc = segment_punch(s->fd, end + over - HUGE_PAGE_BYTES, HUGE_PAGE_BYTES);
     if (rc != 0) /* nobody counts these pages */
-        sl_panic("cannot punch the %s at %llu: %s", segment_word(s->kind), (unsigned long long)end,
+        sl_panic("cannot punch the %s at %llu: %s", segment_name(s->kind), (unsigned long long)end,
                  strerror(-rc));
 }
 
@@ -102,17 +102,17 @@ static int back(const struct segment *s, uint64_t offset, uint64_t bytes, bool o
     return 0;
 }
 
-int segment_allocate_huge(const struct segment *s, uint64_t offset, uint64_t bytes, uint64_t room,
+int segment_allocate_huge(const struct segment *s, uint64_t offset, uint64_t bytes, uint64_t spare,
                           struct segment_huge *huge)
 {
     sl_assert(offset % HUGE_PAGE_BYTES == 0 && bytes % PAGE_BYTES == 0);
     sl_assert(offset + bytes <= s->bytes);
     *huge = (struct segment_huge){0};
     for (uint64_t done = 0; done < bytes && huge->status == 0;) {
-        uint64_t most = PIECES_MAX * HUGE_PAGE_BYTES;
-        uint64_t part = bytes - done < most ? bytes - done : most;
+        uint64_t max = PIECES_MAX * HUGE_PAGE_BYTES;
+        uint64_t part = bytes - done < max ? bytes - done : max;
         uint64_t padded = align_up(part, HUGE_PAGE_BYTES);
-        bool over = padded - part <= room && offset + done + padded <= s->bytes;
+        bool over = padded - part <= spare && offset + done + padded <= s->bytes;
         int rc = back(s, offset + done, part, over, huge);
         if (rc != 0)
             return rc;

@@ -8,18 +8,18 @@
 #include "config/services.h"
 #include "shm/segment/segment.h"
 
-enum heritage_fd {
-    HERITAGE_LIFELINE = 3, /* read end; EOF = the supervisor is gone */
-    HERITAGE_READY = 4,    /* write end; one byte when ready */
-    HERITAGE_RUN_LOCK = 5, /* the flock'ed lock file; held until the last child ends */
-    HERITAGE_SEGMENTS = 6, /* 6 + enum segment_kind; read-only or read-write as the child may */
-    HERITAGE__END = HERITAGE_SEGMENTS + 7,
-    HERITAGE_HTTP = HERITAGE__END /* gateway only: the listening socket */
+enum inherited_fd {
+    INHERITED_LIFELINE = 3, /* read end; EOF = the supervisor is gone */
+    INHERITED_READY = 4,    /* write end; one byte when ready */
+    INHERITED_RUN_LOCK = 5, /* the flock'ed lock file; held until the last child ends */
+    INHERITED_SEGMENTS = 6, /* 6 + enum segment_kind; read-only or read-write as the child may */
+    INHERITED__END = INHERITED_SEGMENTS + 7,
+    INHERITED_HTTP = INHERITED__END /* gateway only: the listening socket */
 };
 
 /* Whether a child is given a segment at all. The gateway, which strangers talk to, has the process
  * table alone: its own row, and the parameters. */
-static inline bool heritage_has(enum service service, enum segment_kind kind)
+static inline bool inherits_segment(enum service service, enum segment_kind kind)
 {
     return service != SERVICE_GATEWAY || kind == SEGMENT_PROCS;
 }

@@ -16,18 +16,18 @@
 #define NAME_BYTES        128
 
 static const struct {
-    const char *word;
+    const char *name;
     uint32_t version;
 } kinds[] = {
-#define X(kind, word, version) {word, version},
+#define X(kind, name, version) {name, version},
     SEGMENTS(X)
 #undef X
 };
 
-const char *segment_word(enum segment_kind kind)
+const char *segment_name(enum segment_kind kind)
 {
     sl_assert((unsigned)kind < SEGMENT__COUNT);
-    return kinds[kind].word;
+    return kinds[kind].name;
 }
 
 /* Exact names, no prefixes: a kind's word has no dot, so two different (tag, kind) pairs never make
@@ -36,13 +36,13 @@ static void name_of(char name[NAME_BYTES], const char *run_tag, enum segment_kin
 {
     sl_assert(run_tag[0] && !strchr(run_tag, '/'));
     int n = snprintf(name, NAME_BYTES, "/sluice.%u.%s.%s", (unsigned)geteuid(), run_tag,
-                     segment_word(kind));
+                     segment_name(kind));
     sl_assert(n > 0 && n < NAME_BYTES);
 }
 
 /* Huge pages of a file can be mapped as such only where offset and address agree. NULL: anywhere
  * will do. */
-static void *place_for(const struct segment *s)
+static void *address_for(const struct segment *s)
 {
     if (s->kind != SEGMENT_ARENA)
         return NULL;
@@ -57,10 +57,10 @@ static void *place_for(const struct segment *s)
 static int map(struct segment *s, struct error *error)
 {
     int protection = s->writable ? PROT_READ | PROT_WRITE : PROT_READ;
-    void *base = mmap(place_for(s), s->bytes, protection, MAP_SHARED | MAP_NORESERVE, s->fd, 0);
+    void *base = mmap(address_for(s), s->bytes, protection, MAP_SHARED | MAP_NORESERVE, s->fd, 0);
     if (base == MAP_FAILED)
         return error_set_errno(error, ERR_NO_MEMORY, errno, "cannot map the %s segment",
-                               segment_word(s->kind));
+                               segment_name(s->kind));
     s->base = base;
     return 0;
 }
@@ -69,13 +69,13 @@ static int size_and_sign(struct segment *s, uint64_t boot, struct error *error)
 {
     if (ftruncate(s->fd, (off_t)s->bytes) != 0)
         return error_set_errno(error, ERR_NO_MEMORY, errno, "cannot size the %s segment",
-                               segment_word(s->kind));
+                               segment_name(s->kind));
     uint64_t fixed = segment_fixed_bytes(s->kind, s->bytes);
     int rc = segment_allocate(s->fd, 0, fixed);
     if (rc != 0) {
         char text[16];
         return error_set_errno(error, ERR_NO_MEMORY, -rc,
-                               "/dev/shm cannot hold the %s segment (%s)", segment_word(s->kind),
+                               "/dev/shm cannot hold the %s segment (%s)", segment_name(s->kind),
                                bytes_format(fixed, text));
     }
     if (map(s, error) != 0)
@@ -122,7 +122,7 @@ void segment_remove_stale(const char *run_tag)
 static int check_head(const struct segment_head *h, enum segment_kind kind, uint64_t boot,
                       uint64_t file_bytes, struct error *error)
 {
-    const char *word = segment_word(kind);
+    const char *name = segment_name(kind);
     const struct {
         const char *what;
         uint64_t found, expected;
@@ -137,7 +137,7 @@ static int check_head(const struct segment_head *h, enum segment_kind kind, uint
     for (size_t i = 0; i < ARRAY_LEN(checks); i++)
         if (checks[i].found != checks[i].expected)
             return error_set(error, ERR_FAILED,
-                             "%s segment: %s is %#" PRIx64 ", this program expects %#" PRIx64, word,
+                             "%s segment: %s is %#" PRIx64 ", this program expects %#" PRIx64, name,
                              checks[i].what, checks[i].found, checks[i].expected);
     return 0;
 }
@@ -145,12 +145,12 @@ static int check_head(const struct segment_head *h, enum segment_kind kind, uint
 int segment_attach(int fd, enum segment_kind kind, bool writable, uint64_t boot,
                    struct segment *out, struct error *error)
 {
-    const char *word = segment_word(kind);
+    const char *name = segment_name(kind);
     struct stat st;
     if (fstat(fd, &st) != 0)
-        return error_set_errno(error, ERR_FAILED, errno, "%s segment: descriptor %d", word, fd);
+        return error_set_errno(error, ERR_FAILED, errno, "%s segment: descriptor %d", name, fd);
     if (!S_ISREG(st.st_mode) || st.st_size < (off_t)PAGE_BYTES)
-        return error_set(error, ERR_FAILED, "%s segment: descriptor %d is not a segment", word, fd);
+        return error_set(error, ERR_FAILED, "%s segment: descriptor %d is not a segment", name, fd);
     struct segment s = {
         .fd = fd, .kind = kind, .writable = writable, .bytes = (uint64_t)st.st_size};
     if (map(&s, error) != 0)

@@ -18,12 +18,12 @@
     X(DIRECTORY, "directory", 1)                                                                   \
     X(ARENA, "arena", 1)                                                                           \
     X(GATES, "gates", 1)                                                                           \
-    X(USES, "uses", 1)                                                                             \
+    X(ACCESS_LOG, "access_log", 1)                                                                 \
     X(KV, "kv", 1)                                                                                 \
     X(PROCS, "procs", 1)
 
 enum segment_kind {
-#define X(kind, word, version) SEGMENT_##kind,
+#define X(kind, name, version) SEGMENT_##kind,
     SEGMENTS(X)
 #undef X
         SEGMENT__COUNT
@@ -85,7 +85,7 @@ uint64_t segment_fixed_bytes(enum segment_kind kind, uint64_t bytes);
 
 /* Hash of the layout of a kind's structs, computed from sizeof/offsetof (shm/layout.c). */
 uint64_t segment_layout_hash(enum segment_kind kind);
-const char *segment_word(enum segment_kind kind);
+const char *segment_name(enum segment_kind kind);
 
 /* Allocated bytes of the file (st_blocks * 512): what it costs the budget. */
 uint64_t segment_allocated_bytes(int fd);
@@ -114,10 +114,10 @@ static inline void segment_huge_add(struct segment_huge *sum, const struct segme
 
 /* Allocates [offset, offset + bytes), of which nothing is there yet, in huge pages as far as they
  * can be had; offset is a multiple of HUGE_PAGE_BYTES. The rest of the range beyond the last
- * whole one is the beginning of another when `room` bytes allow that: its end is allocated for a
+ * whole one is the beginning of another when `spare` bytes allow that: its end is allocated for a
  * moment and given back, and the pages that stay are neighbours. Exactly `bytes` are allocated in
  * the end in any case. 0, or -errno of what small pages fail for; for want of huge ones never. */
 int segment_allocate_huge(const struct segment *segment, uint64_t offset, uint64_t bytes,
-                          uint64_t room, struct segment_huge *huge);
+                          uint64_t spare, struct segment_huge *huge);
 
 #endif

@@ -15,7 +15,8 @@ COUNTER(streams_cancelled, COUNTER, streams, "Completions cancelled because the 
 COUNTER(streams_stopped, COUNTER, streams, "Completions ended by a stop text.")
 COUNTER(tokens, COUNTER, tokens, "New tokens told to clients.")
 COUNTER(buffered_bytes, GAUGE, bytes, "Bodies and answers held now.")
-COUNTER(calls_repeated, COUNTER, calls, "Calls sent again because compute's connection broke.")
-COUNTER(documents, COUNTER, documents, "Documents fetched from the supervisor.")
-COUNTER(connections_cut, COUNTER, connections, "Connections cut off: no whole request in time.")
+COUNTER(calls_retried, COUNTER, calls, "Calls sent again because compute's connection broke.")
+COUNTER(stats_fetches, COUNTER, fetches, "Documents fetched from the supervisor.")
+COUNTER(connections_timed_out, COUNTER, connections,
+        "Connections cut off: no whole request in time.")
 #undef COUNTER

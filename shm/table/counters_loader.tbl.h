@@ -1,9 +1,9 @@
 /* Counters of a loader. COUNTER(name, kind, unit, doc): kind COUNTER or GAUGE. Append only: order
  * is layout. */
 COUNTER(loads_taken, COUNTER, loads, "LOADs accepted.")
-COUNTER(loads_refused, COUNTER, loads,
+COUNTER(loads_rejected, COUNTER, loads,
         "LOADs refused: stale word, generation, epoch or incarnation.")
-COUNTER(loads_raised, COUNTER, loads, "LOADs for a job already held: priority raised.")
+COUNTER(loads_promoted, COUNTER, loads, "LOADs for a job already held: priority raised.")
 COUNTER(parts_done, COUNTER, parts, "Parts completely read.")
 COUNTER(parts_failed, COUNTER, parts, "Parts that failed or were doomed.")
 COUNTER(reads_submitted, COUNTER, reads, "Chunk reads handed to the device.")
@@ -23,7 +23,7 @@ COUNTER(read_ns, COUNTER, ns, "Time from submission to completion, summed over r
 COUNTER(flushes, COUNTER, flushes, "FLUSHes answered.")
 COUNTER(messages, COUNTER, messages, "Messages received.")
 COUNTER(messages_invalid, COUNTER, messages, "Messages refused by the validator.")
-COUNTER(messages_lost, COUNTER, messages, "Messages that could not be sent.")
+COUNTER(messages_dropped, COUNTER, messages, "Messages that could not be sent.")
 COUNTER(throttle_ns, COUNTER, ns,
         "Time with a read that came back and that the throttle withholds.")
 COUNTER(backend, GAUGE, number, "1 io_uring, 2 pread.")
@@ -35,10 +35,10 @@ COUNTER(checksum_ns, COUNTER, ns, "Time spent on checksums.")
 COUNTER(busy_ns, COUNTER, ns, "Time with a read at the device, or withheld by the throttle.")
 COUNTER(loads_ns, COUNTER, ns,
         "Time from LOAD to last byte, summed over parts that were published.")
-#define LOAD_BOUND(word, ns)                                                                       \
-    COUNTER(loads_##word, COUNTER, parts, "Parts that took at most that long.")
+#define LOAD_BOUND(name, ns)                                                                       \
+    COUNTER(loads_##name, COUNTER, parts, "Parts that took at most that long.")
 #include "shm/table/load_bounds.tbl.h"
-COUNTER(parts_from_copies, COUNTER, parts, "Parts begun anew at another copy of the file.")
+COUNTER(parts_failed_over, COUNTER, parts, "Parts begun anew at another copy of the file.")
 COUNTER(quarantines, COUNTER, copies, "Copies this process put in quarantine.")
 COUNTER(quarantined, GAUGE, copies, "Copies in quarantine.")
 #undef COUNTER

@@ -13,9 +13,9 @@
 #include "config/services.h"
 #include "shm/segment/segment.h"
 
-#define PROCS_COUNTERS_MAX 96
-#define PROCS_WORDS_BYTES  256
-#define PROCS_SAMPLES      256 /* latency samples kept per process: a ring for medians */
+#define PROCS_COUNTERS_MAX  96
+#define PROCS_MESSAGE_BYTES 256
+#define PROCS_SAMPLES       256 /* latency samples kept per process: a ring for medians */
 
 /* Named waits: where a process may block. WAIT(NAME, text) */
 #define WAITS(X)                                                                                   \
@@ -75,7 +75,7 @@ struct proc_row {
     _Atomic uint64_t counters[PROCS_COUNTERS_MAX];
     _Atomic uint64_t samples_count;
     _Atomic uint32_t samples_us[PROCS_SAMPLES]; /* loader: DEMAND -> submission of demand reads */
-    char last_words[PROCS_WORDS_BYTES];
+    char exit_message[PROCS_MESSAGE_BYTES];
 } __attribute__((aligned(64)));
 
 struct procs_head {
@@ -90,7 +90,7 @@ struct procs_head {
     _Atomic uint32_t injection_arg;
     /* policy/systems.h numbers: what was asked for (supervisor), what runs (compute, at the start
      * of a sequence; the others follow the use log and read it when they start). */
-    _Atomic uint32_t system_wanted, system_now;
+    _Atomic uint32_t preset_requested, preset_active;
     uint32_t reserved[12];
     struct proc_row row[SERVICE_ROWS_MAX];
 };

@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""Lossless decode against its bound, on an unthrottled drive:
+"""Lossless decode against its bound, on an unthrottled device:
 
     tests/bench/bound.sh -m MODEL [--shares 50,25] [-n 64 -r 5] [--systems default] [--python VENV/bin/python]
 
-The bound of a token's time is max(t_compute, b / drive):
+The bound of a token's time is max(t_compute, b / device):
   t_compute  resident decode of sluice, or of llama.cpp (package llama-cpp-python of the Python named, both
              mapped and repacked) where that is faster: same file, tokens and threads
-  b          bytes a token misses when experts are loaded on demand into the same room: `sluice sim` of
-             system lod on a trace recorded with these tokens. Every repetition has tokens of its own
+  b          bytes that a token misses when experts are loaded on demand into the same capacity: `sluice sim` of
+             preset lod on a trace recorded with these tokens. Every repetition has tokens of its own
              (its number is their seed), and so a b and a bound of its own
-  drive      the rate of `sluice doctor` on the model file: a look before and one after each repetition, and
+  device      the rate of `sluice doctor` on the model file: measured before and after each repetition, and
              the mean of the two is that repetition's, because the rate changes from minute to minute
-What was reached is said as the median over repetitions, with a 95 % interval by bootstrap. Markdown on stdout, progress on stderr."""
+What was reached is simulated as the median over repetitions, with a 95 % interval by bootstrap. Markdown on stdout, progress on stderr."""
 import argparse
 import os
 import statistics
@@ -33,16 +33,16 @@ def arguments():
     p.add_argument("-r", "--repetitions", type=int, default=5)
     p.add_argument("-t", "--threads", type=int, default=len(os.sched_getaffinity(0)))
     p.add_argument("--warmup", type=int, default=2)
-    p.add_argument("--doctor-seconds", type=int, default=3, help="of each look at the drive")
+    p.add_argument("--doctor-seconds", type=int, default=3, help="of each measurement of the device")
     p.add_argument("engine", nargs="*", help="after --: more options of the engine")
     return p.parse_args()
 
 
-def drive_rate(a, model):
+def device_rate(a, model):
     expert = min(16 << 20, max(4096, model["one_expert"]))
     doc = m.sluice("doctor", "--path", a.model, "--expert-bytes", expert, "--seconds",
                    a.doctor_seconds, "-o", "json")
-    return doc["drive"]["bytes_per_s"]
+    return doc["device"]["bytes_per_s"]
 
 
 def bench(a, *more, warmup=0):
@@ -69,23 +69,23 @@ def missed_bytes(a, share, seed, scratch):
     """lod on the tokens of a seed: bytes per token that it misses in the simulator, and the hit rates of
     simulator and engine."""
     trace = os.path.join(scratch, f"trace-{share:g}-{seed}")
-    doc = bench(a, "-r", 1, "--seed", seed, "--experts", share, "--system", "lod", "--trace", trace)
+    doc = bench(a, "-r", 1, "--seed", seed, "--resident-experts", share, "--preset", "lod", "--trace", trace)
     # The trace has the rounds of warm-up, too: they come first and are alike in length.
     learn = 100 * a.warmup // (a.warmup + 1)
-    sim = m.sluice("sim", trace, "--systems", "lod", "--budgets", f"{share:g}%", "--calibrate", learn,
+    sim = m.sluice("sim", trace, "--presets", "lod", "--budgets", f"{share:g}%", "--calibrate", learn,
                    "--output", "json")["results"][0]
     os.unlink(trace)
     decode = sim["decode"]
     bytes_per_token = decode["demand_bytes"] / decode["tokens"]
-    m.say(f"{share:g} %, tokens {seed}: lod misses {bytes_per_token / 2**20:.1f} MiB a token")
-    return {"bytes": bytes_per_token, "sim_hit": 100 * decode["hits"] / decode["uses"],
-            "hit": m.arm_test(doc, 0)["hit_percent"]}
+    m.say(f"{share:g} %, tokens {seed}: lod misses {bytes_per_token / 2**20:.1f} MiB per token")
+    return {"bytes": bytes_per_token, "sim_hit": 100 * decode["hits"] / decode["accesses"],
+            "hit": m.variant_test(doc, 0)["hit_percent"]}
 
 
 def resident(a, model, scratch):
     """Decode with everything in memory, tokens per second: sluice's and llama.cpp's (None without it)."""
     budget = int(model["resident_budget"] * 1.02) + (8 << 20)
-    own = m.arm_test(bench(a, "-r", a.repetitions, "--experts", 100, "--budget", budget,
+    own = m.variant_test(bench(a, "-r", a.repetitions, "--resident-experts", 100, "--budget", budget,
                            warmup=RESIDENT_WARMUP // a.tokens), 0)["tps_median"]
     m.say(f"sluice resident: {own:.2f} tokens/s")
     other = llama_resident(a, model, scratch)
@@ -101,14 +101,14 @@ def seeds(a):
     return range(1, 1 + a.repetitions)
 
 
-def turns(a, model, share, system):
-    """[(test of one repetition, bytes per second of the drive around it)]."""
-    rates, tests = [drive_rate(a, model)], []
+def repeat(a, model, share, preset):
+    """[(test of one repetition, bytes per second of the device around it)]."""
+    rates, tests = [device_rate(a, model)], []
     for seed in seeds(a):
-        doc = bench(a, "-r", 1, "--seed", seed, "--experts", share, "--system", system)
-        rates.append(drive_rate(a, model))
-        tests.append(m.arm_test(doc, 0))
-        m.say(f"{share:g} %: {tests[-1]['tps_median']:.2f} tokens/s, drive {rates[-2] / 1e6:.0f} and "
+        doc = bench(a, "-r", 1, "--seed", seed, "--resident-experts", share, "--preset", preset)
+        rates.append(device_rate(a, model))
+        tests.append(m.variant_test(doc, 0))
+        m.say(f"{share:g} %: {tests[-1]['tps_median']:.2f} tokens/s, device {rates[-2] / 1e6:.0f} and "
               f"{rates[-1] / 1e6:.0f} MB/s")
     return [(test, mean(rates[i:i + 2])) for i, test in enumerate(tests)]
 
@@ -121,7 +121,7 @@ def busy(tests):
 
 
 def reached_of(done, bounds):
-    """What each repetition reached of its own bound, as median, low and high; done: what turns gives."""
+    """What each repetition reached of its own bound, as median, low and high; done: what repeat returns."""
     return m.median_ratio([test["tps_median"] * bound for (test, _), bound in zip(done, bounds)],
                           [1] * len(done))
 
@@ -130,19 +130,19 @@ def share_figures(a, model, share, compute_s, scratch):
     lod = [missed_bytes(a, share, seed, scratch) for seed in seeds(a)]
     missed = [tokens["bytes"] for tokens in lod]
     best = None
-    for system in a.systems.split(","):
-        done = turns(a, model, share, system)
-        bounds = [max(compute_s, b / drive) for b, (_, drive) in zip(missed, done)]
+    for preset in a.systems.split(","):
+        done = repeat(a, model, share, preset)
+        bounds = [max(compute_s, b / device) for b, (_, device) in zip(missed, done)]
         tps = statistics.median(t["tps_median"] for t, _ in done)
         if not best or tps > best["tps"]:
             busy_ms, busy_rate = busy([t for t, _ in done])
             middle, low, high = reached_of(done, bounds)
-            best = {"share": share, "system": system, "bound_tps": 1 / statistics.median(bounds), "tps": tps,
+            best = {"share": share, "preset": preset, "bound_tps": 1 / statistics.median(bounds), "tps": tps,
                     "reached": middle, "reached_low": low, "reached_high": high, "compute_s": compute_s,
-                    "drive_s": statistics.median(b / drive for b, (_, drive) in zip(missed, done)),
+                    "device_s": statistics.median(b / device for b, (_, device) in zip(missed, done)),
                     "missed_bytes": mean(missed), "missed_each": missed,
                     "drive_bytes_s": statistics.median(d for _, d in done),
-                    "busy_ms": busy_ms, "busy_bytes_s": busy_rate, "drives": [d for _, d in done],
+                    "busy_ms": busy_ms, "busy_bytes_s": busy_rate, "devices": [d for _, d in done],
                     "sim_hit": mean(tokens["sim_hit"] for tokens in lod), "lod_hit": mean(tokens["hit"] for tokens in lod),
                     "compute_ms": mean(t["compute_ms_per_token"] for t, _ in done),
                     "stall_ms": mean(t["stall_ms_per_token"] for t, _ in done),
@@ -151,15 +151,15 @@ def share_figures(a, model, share, compute_s, scratch):
     return best
 
 
-HEADS = ("experts", "system", "bound t/s", "decode t/s", "reached", "t_compute ms", "b / drive ms", "b MiB",
-         "drive MB/s", "compute ms", "stall ms", "reading ms", "MB/s then", "read MiB",
+HEADS = ("experts", "preset", "bound t/s", "decode t/s", "reached", "t_compute ms", "b / device ms", "b MiB",
+         "device MB/s", "compute ms", "stall ms", "reading ms", "MB/s then", "read MiB",
          "hit % lod in sim", "hit % lod", "hit %")
 
 
 def row_of(f):
-    return (f"{f['share']:g} %", f["system"], f"{f['bound_tps']:.2f}", f"{f['tps']:.2f}",
+    return (f"{f['share']:g} %", f["preset"], f"{f['bound_tps']:.2f}", f"{f['tps']:.2f}",
             f"{f['reached']:.3f} ({f['reached_low']:.3f} to {f['reached_high']:.3f})",
-            f"{1e3 * f['compute_s']:.1f}", f"{1e3 * f['drive_s']:.1f}", f"{f['missed_bytes'] / 2**20:.1f}",
+            f"{1e3 * f['compute_s']:.1f}", f"{1e3 * f['device_s']:.1f}", f"{f['missed_bytes'] / 2**20:.1f}",
             f"{f['drive_bytes_s'] / 1e6:.0f}", f"{f['compute_ms']:.1f}", f"{f['stall_ms']:.1f}",
             f"{f['busy_ms']:.1f}", f"{f['busy_bytes_s'] / 1e6:.0f}", f"{f['read_bytes'] / 2**20:.1f}",
             f"{f['sim_hit']:.1f}", f"{f['lod_hit']:.1f}", f"{f['hit']:.1f}")

@@ -1,10 +1,10 @@
 #!/bin/sh
 # devices.sh [-m MODEL] [-r ROUNDS] [-b MB] [-e PERCENT] [-d DIR]: one storage device against two, at equal total
 # bandwidth and at double; with two, experts cut over both (striped) against each on one (spread). Devices are loaders with
-# throttles, so what is measured is the layout, not a drive: the drive below must be faster than twice MB
+# throttles, so what is measured is the layout, not a device: the device below must be faster than twice MB
 # per second. Stores are made in a directory that is removed; the model, when none is given, too
-# (0.9 GiB, and 2.7 GiB of stores). Every round runs every arm once, another one first each time; the table has
-# medians over rounds, and paired ratios (least to most) to one device of the same total and to one of MB.
+# (0.9 GiB, and 2.7 GiB of stores). Every round runs every variant once, another one first each time; the table has
+# medians over rounds, and paired ratios (minimum to maximum) to one device of the same total and to one of MB.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 libexec=${SLUICE_LIBEXEC:-$here/../../build/libexec}
@@ -34,30 +34,30 @@ for layout in striped spread; do
 done
 
 # total, devices, layout, store, throttle of each device
-cat > "$dir/arms" <<ARMS
+cat > "$dir/variants" <<VARIANTS
 $mb 1 - one $mb
 $mb 2 striped striped $((mb / 2))
 $mb 2 spread spread $((mb / 2))
 $((2 * mb)) 1 - one $((2 * mb))
 $((2 * mb)) 2 striped striped $mb
 $((2 * mb)) 2 spread spread $mb
-ARMS
+VARIANTS
 
-# One line a test: round, arm, total, devices, layout, test, tokens per second, stall of a token, MiB of a token.
-arms=$(wc -l < "$dir/arms")
+# One line a test: round, variant, total, devices, layout, test, tokens per second, stall of a token, MiB of a token.
+variants=$(wc -l < "$dir/variants")
 round=0
 while [ "$round" -lt "$rounds" ]; do
     turn=0
-    while [ "$turn" -lt "$arms" ]; do
-        arm=$(((round + turn) % arms + 1))
+    while [ "$turn" -lt "$variants" ]; do
+        variant=$(((round + turn) % variants + 1))
         read -r total devices layout store throttle << LINE
-$(sed -n "${arm}p" "$dir/arms")
+$(sed -n "${variant}p" "$dir/variants")
 LINE
         "$libexec/sluice-bench" -m "$dir/$store" -p 128 -n 64 -r 1 --warmup-tokens 32 --seed $((round + 1)) \
-            --experts "$experts" --throttle "${throttle}MB" -o csv 2> /dev/null |
-            awk -F, -v head="$round $arm $total $devices $layout" \
+            --resident-experts "$experts" --throttle "${throttle}MB" -o csv 2> /dev/null |
+            awk -F, -v head="$round $variant $total $devices $layout" \
                 'NR > 1 { print head, $3, $5, $10, $11 }' >> "$dir/samples"
-        echo "round $((round + 1)) of $rounds, arm $arm: $(tail -1 "$dir/samples")" >&2
+        echo "round $((round + 1)) of $rounds, variant $variant: $(tail -1 "$dir/samples")" >&2
         turn=$((turn + 1))
     done
     round=$((round + 1))
@@ -66,15 +66,15 @@ done
 echo "| test | total | devices | layout | tokens/s | against one of the same total | against one of $mb MB/s | stall of a token | read of a token |"
 echo "|---|---:|---:|---|---:|---|---|---:|---:|"
 awk -v mb="$mb" '
-# The paired ratio of an arm to one device with that total.
-function against(key, test, whole,    r, list, least, most) {
-    least = 1e9; most = 0
+# The paired ratio of a variant to one device with that total.
+function against(key, test, whole,    r, list, lo, hi) {
+    lo = 1e9; hi = 0
     for (r = 0; r < rounds; r++) {
         list[r + 1] = tps[key, r] / one[test, whole, r]
-        least = list[r + 1] < least ? list[r + 1] : least
-        most = list[r + 1] > most ? list[r + 1] : most
+        lo = list[r + 1] < lo ? list[r + 1] : lo
+        hi = list[r + 1] > hi ? list[r + 1] : hi
     }
-    return sprintf("%.3f (%.3f to %.3f)", median(list, rounds), least, most)
+    return sprintf("%.3f (%.3f to %.3f)", median(list, rounds), lo, hi)
 }
 function median(list, n,    i, j, x) {
     for (i = 2; i <= n; i++) {
@@ -95,8 +95,8 @@ function median(list, n,    i, j, x) {
 }
 END {
     for (which = 1; which <= 2; which++)
-        for (arm = 1; arm <= 6; arm++) {
-            key = (which == 1 ? "tg64" : "pp128") " " arm
+        for (variant = 1; variant <= 6; variant++) {
+            key = (which == 1 ? "tg64" : "pp128") " " variant
             if (!(key in seen)) continue
             split(key, part, " ")
             for (r = 0; r < rounds; r++) {

@@ -25,7 +25,7 @@ enum {
 };
 #define COLD_BYTES (160 * MIB)
 #define COLD_STEP  512 /* outputs a call */
-_Static_assert(8 * (COLD_BYTES / 20) >= (uint64_t)ROWS_MAX * N_WARM, "room for every output");
+_Static_assert(8 * (COLD_BYTES / 20) >= (uint64_t)ROWS_MAX * N_WARM, "space for every output");
 
 static const enum tensor_type types[] = {TENSOR_F32,  TENSOR_F16, TENSOR_BF16, TENSOR_Q8_0,
                                          TENSOR_Q4_0, TENSOR_C8,  TENSOR_C4,   TENSOR_C2,
@@ -86,8 +86,9 @@ static double matmul_time(const struct kernel_ops *ops, const struct kernel_matr
     for (uint32_t r = 0; r < rows; r++)
         ops->activation(m->type, bench.x + (size_t)r * m->k, m->k,
                         (uint8_t *)bench.act + r * stride);
-    uint64_t begin = clock_now_ns(), now = begin;
-    for (uint32_t j = 0; calls == 0 || (double)(now - begin) < bench.seconds * (double)NS_PER_S;) {
+    uint64_t start_ns = clock_now_ns(), now = start_ns;
+    for (uint32_t j = 0;
+         calls == 0 || (double)(now - start_ns) < bench.seconds * (double)NS_PER_S;) {
         uint64_t t = now;
         ops->matmul(m, j, j + step, bench.act, stride, rows, bench.y, m->n);
         now = clock_now_ns();
@@ -142,7 +143,7 @@ static void bench_attention(const struct kernel_ops *ops, uint32_t rows)
                                  .scale = 0.01f};
     a.v = a.k + (size_t)POSITIONS * HEADS * HEAD_SIZE;
     double best = INFINITY, seen = 0;
-    uint64_t begin = clock_now_ns();
+    uint64_t start_ns = clock_now_ns();
     do {
         uint64_t t = clock_now_ns();
         seen = 0;
@@ -156,7 +157,7 @@ static void bench_attention(const struct kernel_ops *ops, uint32_t rows)
             }
         }
         best = fmin(best, (double)(clock_now_ns() - t) / (double)NS_PER_S);
-    } while ((double)(clock_now_ns() - begin) < bench.seconds * (double)NS_PER_S);
+    } while ((double)(clock_now_ns() - start_ns) < bench.seconds * (double)NS_PER_S);
     printf("attention %-8s rows %3u %4u positions, %u heads of %u: %8.1f us %8.1f GFLOP/s\n",
            ops->name, rows, rows == 1 ? (unsigned)POSITIONS : rows, (unsigned)HEADS,
            (unsigned)HEAD_SIZE, best * 1e6, 4.0 * HEAD_SIZE * seen / best / 1e9);

@@ -7,7 +7,7 @@ IDS_FILE has whitespace-separated token ids: of a measured round (a prompt of PR
 then a prompt of one and TOKENS + 1 new ones, as `sluice bench` divides them), then the same of a round of
 warm-up. mapped: the weights are read from the mapping of the file. repacked: as llama.cpp does by
 default where it has kernels for it, matrices are copied into another order in private memory: faster, but
-all of them must fit into memory (in a smaller cgroup the process is killed). Every token is evaluated by itself while
+all of them must fit into memory (in a smaller cgroup the process is killed). Every token is evaluated separately while
 decoding; nothing is sampled. Faults and bytes read are those of this process while decoding."""
 import json
 import resource

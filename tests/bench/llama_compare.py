@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""sluice beside llama.cpp on one file, in memory cgroups of the same size:
+"""sluice and llama.cpp with one file, in memory cgroups of the same size:
 
     tests/bench/llama_compare.py -m MODEL [--python VENV/bin/python] [--shares 50,25] [-p 16 -n 16 -r 3]
 
 llama.cpp is the package llama-cpp-python of the Python named (default: this one), with the file mapped and
 without repacking, which needs all of the model in private memory and is killed in such a cgroup.
-Both arms get the same tokens, threads and limit: what sluice needs with that share of the experts in
-memory. The file leaves the page cache before each run; arms take turns. Markdown on stdout, progress on
+Both variants get the same tokens, threads and limit: what sluice needs with that share of the experts in
+memory. The file leaves the page cache before each run; variants alternate. Markdown on stdout, progress on
 stderr."""
 import argparse
 import os
@@ -34,12 +34,12 @@ def arguments():
     return p.parse_args()
 
 
-def sluice_arm(a, ids, limit, group):
+def run_sluice(a, ids, limit, group):
     budget = int(limit * (1 - a.slack / 100))
     doc = m.sluice("bench", "-m", a.model, "-p", a.prompt, "-n", a.tokens, "-r", 1, "--ids", ids,
                    "--budget", budget, "--threads", a.threads, "-o", "json", *a.engine,
                    preexec_fn=group.enter)
-    tests = {t["test"][:2]: t for t in doc["arms"][0]["tests"]}
+    tests = {t["test"][:2]: t for t in doc["variants"][0]["tests"]}
     decode = tests["tg"]
     return {"decode_tps": decode["tps_mean"], "bytes_read_per_token": decode["bytes_read_per_token"],
             "prefill_tps": tests["pp"]["tps_mean"] if "pp" in tests else 0,
@@ -54,14 +54,14 @@ def llama_arm(a, ids, _limit, group):
     return result
 
 
-ARMS = {"sluice": sluice_arm, "llama.cpp": llama_arm}
+VARIANTS = {"sluice": run_sluice, "llama.cpp": llama_arm}
 
 
-def measure(a, ids, limit, arm):
+def measure(a, ids, limit, variant):
     m.drop_cache(a.model)
     group = m.Cgroup(f"sluice-compare-{os.getpid()}", limit)
     try:
-        result = ARMS[arm](a, ids, limit, group)
+        result = VARIANTS[variant](a, ids, limit, group)
         # Of the whole run: programs, warm-up and prompt included.
         result["group_majflt"] = group.stat("pgmajfault")
         result["group_peak"] = group.peak()
@@ -71,35 +71,35 @@ def measure(a, ids, limit, arm):
 
 
 def share_figures(a, model, share, scratch):
-    """Samples of both arms in turns, their medians, and the ratio of decode."""
+    """Samples of both variants, alternating, their medians, and the ratio of decode."""
     limit = m.budget_for(model, share)
-    results = {arm: [] for arm in ARMS}
+    results = {variant: [] for variant in VARIANTS}
     for repetition in range(a.repetitions):
         ids = os.path.join(scratch, f"ids-{share}-{repetition}")
         need = (a.prompt + 1 if a.prompt else 0) + a.tokens + 2
         m.write_ids(ids, repetition + 1, model["vocab"], 3 * need)
-        order = list(ARMS) if repetition % 2 == 0 else list(reversed(ARMS))
-        for arm in order:
-            results[arm].append(measure(a, ids, limit, arm))
-            m.say(f"{share:g} %, repetition {repetition + 1} of {a.repetitions}: {arm} "
-                  f"{results[arm][-1]['decode_tps']:.3f} tokens/s")
+        order = list(VARIANTS) if repetition % 2 == 0 else list(reversed(VARIANTS))
+        for variant in order:
+            results[variant].append(measure(a, ids, limit, variant))
+            m.say(f"{share:g} %, repetition {repetition + 1} of {a.repetitions}: {variant} "
+                  f"{results[variant][-1]['decode_tps']:.3f} tokens/s")
     return {"share": share, "limit": limit, "samples": results,
             "ratio": m.median_ratio([r["decode_tps"] for r in results["sluice"]],
                                     [r["decode_tps"] for r in results["llama.cpp"]])}
 
 
-HEADS = ("arm", "experts", "limit MiB", "decode t/s", "prefill t/s", "read MiB/token", "hit", "majflt/token",
+HEADS = ("variant", "experts", "limit MiB", "decode t/s", "prefill t/s", "read MiB/token", "hit", "majflt/token",
          "majflt of the run", "peak MiB")
 
 
 def rows_of(figures):
     out = []
-    for arm, rows in figures["samples"].items():
+    for variant, rows in figures["samples"].items():
         def middle(key, rows=rows):
             return statistics.median(r.get(key) or 0 for r in rows)
         hit = f"{middle('hit'):.1f} %" if rows[0]["hit"] is not None else "-"
         in_decode = f"{middle('majflt_per_token'):.0f}" if "majflt_per_token" in rows[0] else "-"
-        out.append((arm, f"{figures['share']:g} %", f"{figures['limit'] / 2**20:.0f}",
+        out.append((variant, f"{figures['share']:g} %", f"{figures['limit'] / 2**20:.0f}",
                     f"{middle('decode_tps'):.3f}", f"{middle('prefill_tps'):.2f}",
                     f"{middle('bytes_read_per_token') / 2**20:.1f}", hit, in_decode,
                     f"{middle('group_majflt'):.0f}", f"{middle('group_peak') / 2**20:.0f}"))

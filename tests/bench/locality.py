@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """SwapMoE's locality study: the same sentences in three orders, and what masked routing loses on each.
 
-    tests/bench/locality.py -m MODEL --plan PLAN [--experts 50] [--bytes 22000] [--systems swapmoe,pruned-freq] TEXT...
+    tests/bench/locality.py -m MODEL --plan PLAN [--resident-experts 50] [--bytes 22000] [--systems swapmoe,pruned-freq] TEXT...
 
 Every text is one domain. Of each its first --bytes are cut, at the ends of sentences, into units of about --unit
 bytes. domain: one text after the other; mixed: a unit of each text in turn; shuffled: all units in random order
@@ -20,7 +20,7 @@ def arguments():
     p = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     p.add_argument("-m", "--model", required=True)
     p.add_argument("--plan", required=True)
-    p.add_argument("--experts", default="50", help="percent of the experts that are resident")
+    p.add_argument("--resident-experts", default="50", help="percent of the experts that are resident")
     p.add_argument("--bytes", type=int, default=22000)
     p.add_argument("--unit", type=int, default=400)
     p.add_argument("--seed", type=int, default=1)
@@ -46,13 +46,13 @@ def orders(domains, seed):
     everything = [u for d in domains for u in d]
     shuffled = everything[:]
     random.Random(seed).shuffle(shuffled)
-    in_turn = [u for row in itertools.zip_longest(*domains) for u in row if u]
-    return {"domain": everything, "mixed": in_turn, "shuffled": shuffled}
+    in_order = [u for row in itertools.zip_longest(*domains) for u in row if u]
+    return {"domain": everything, "mixed": in_order, "shuffled": shuffled}
 
 
-def evaluate(a, system, path):
-    return m.sluice("eval", "-m", a.model, "--text", path, "--offline", "--plan", a.plan, "--system", system,
-                    "--experts", a.experts + "%", "--threads", a.threads, "--output", "json")
+def evaluate(a, preset, path):
+    return m.sluice("eval", "-m", a.model, "--text", path, "--offline", "--plan", a.plan, "--preset", preset,
+                    "--resident-experts", a.resident_experts + "%", "--threads", a.threads, "--output", "json")
 
 
 def main():

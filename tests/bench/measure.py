@@ -5,12 +5,12 @@
 
 Parts: sim, bound, llama, hobbit, fate, swapmoe, auto. What they need - models with random weights, a store, a
 profile, plans, traces - is made once under DIR/assets. Each part is cells; a cell that is done is a file under
-DIR/cells and is not measured again: after an interruption the same command goes on. At the end DIR/report.md has
+DIR/cells and is not measured again: after an interruption the same command resumes. At the end DIR/report.md has
 tables, and one line per promise: held, not held, or not measured; DIR/report.json has all figures.
 
 --short is for a quarter of an hour, --long for a few hours; --try is for trying the script itself: a tiny model,
-figures without meaning. Arms of a cell take turns; ratios have a 95 % bootstrap interval (measuring.py).
-Wants a quiet machine (`sim` does not), 16 GiB of drive, and 8 GiB of memory."""
+figures without meaning. Variants of a cell alternate; ratios have a 95 % bootstrap interval (measuring.py).
+Wants a quiet machine (`sim` does not), 16 GiB of free disk, and 8 GiB of memory."""
 import argparse
 import json
 import os
@@ -51,22 +51,22 @@ def arguments():
 
 
 class Progress:
-    """Cells with a guess of their seconds; what the done ones took corrects the guess of the others."""
+    """Cells with a estimate of their seconds; what the done ones took corrects the estimate of the others."""
 
     def __init__(self, cells):
         self.left = sum(seconds for _, _, seconds, _ in cells)
-        self.guessed = self.took = 0
+        self.estimated = self.took = 0
         self.count, self.at = len(cells), 0
 
     def begin(self, part, key):
         self.at += 1
-        factor = self.took / self.guessed if self.guessed > 30 else 1
+        factor = self.took / self.estimated if self.estimated > 30 else 1
         m.say(f"{self.at} of {self.count}: {part} {key}; about {self.left * factor / 60:.0f} min left")
 
     def end(self, seconds, took):
         self.left -= seconds
         if took is not None:
-            self.guessed += seconds
+            self.estimated += seconds
             self.took += took
 
 
@@ -79,7 +79,7 @@ def one_cell(a, part, key, work):
     began = time.monotonic()
     try:
         figures = work()
-    except SystemExit as e: # a program that failed, with its last words
+    except SystemExit as e: # a program that failed, with its error message
         return None, str(e.code)
     except Exception as e: # pylint: disable=broad-except # one cell must not end an unattended run
         traceback.print_exc()
@@ -166,11 +166,11 @@ def main():
                      if not a.cells or any(word in cell[0] for word in a.cells.split(","))]
             m.say(f"{len(cells)} cells, about {sum(c[2] for c in cells) / 60:.0f} min without what is made first")
             with m.PageLists() as lists:
-                m.say(f"lists of freed pages: {lists.told}")
+                m.say(f"lists of freed pages: {lists.state}")
                 failed = measure(a, cells)
     finally:
         report(a, failed)
-        if not a.report: # the run directories of a measuring run that still goes on stay
+        if not a.report: # the run directories of a running measurement stay
             shutil.rmtree(os.path.join(a.out, "run"), ignore_errors=True)
     m.say(f"done in {(time.monotonic() - began) / 60:.1f} min: {os.path.join(a.out, 'report.md')}")
     return 1 if failed else 0

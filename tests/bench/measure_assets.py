@@ -1,4 +1,4 @@
-"""What the parts of measure.py need, made when first asked for and kept in DIR/assets."""
+"""What the parts of measure.py need, made on first request and stored in DIR/assets."""
 import json
 import os
 
@@ -12,10 +12,10 @@ TEXTS = ("drama", "novel", "science", "tales")
 # Shapes of the models with random weights. plain: lossless systems, one file. tiers: a store whose lower tiers
 # are about a half and a quarter of native's bytes, as HOBBIT's rule wants.
 SHAPES = {
-    "short": {"plain": ("Q4_0", "olmoe-1b-7b", "layers=10"), "tiers": ("Q8_0", "olmoe-1b-7b", "layers=3")},
-    "long": {"plain": ("Q4_0", "olmoe-1b-7b", "layers=16"), "tiers": ("Q8_0", "olmoe-1b-7b", "layers=5")},
+    "short": {"plain": ("Q4_0", "olmoe-1b-7b", "layers=10"), "precisions": ("Q8_0", "olmoe-1b-7b", "layers=3")},
+    "long": {"plain": ("Q4_0", "olmoe-1b-7b", "layers=16"), "precisions": ("Q8_0", "olmoe-1b-7b", "layers=5")},
     "try": {kind: (quant, "tiny", "layers=4", "experts=32", "hidden=256", "expert_inner=512")
-            for kind, quant in (("plain", "Q4_0"), ("tiers", "Q8_0"))},
+            for kind, quant in (("plain", "Q4_0"), ("precisions", "Q8_0"))},
 }
 
 # Shares of uses that plans of the demo model have at a loss, in percent (docs/plan.md); random weights have none of
@@ -53,19 +53,19 @@ class Assets:
         return self.made(name, lambda path: m.run([m.program("synth"), "-q", "-o", path, *shape, "--type", quant]))
 
     def store(self):
-        """A store goes on by itself after an interruption: it has its own journal."""
-        source = self.synth("tiers")
+        """Packing resumes after an interruption: the store has a journal."""
+        source = self.synth("precisions")
         path = source[:-len(".gguf")] + ".store"
         if not os.path.exists(os.path.join(path, "manifest.json")):
             m.say("packing a store with native, int4 and int2: minutes")
-            m.run([m.program("pack"), "-m", source, "-o", path, "--tiers", "native,int4,int2", "--method",
+            m.run([m.program("pack"), "-m", source, "-o", path, "--precisions", "native,int4,int2", "--method",
                    "channel", "--quiet"])
         return path
 
     def profile(self):
         tokens = {"short": "512", "long": "2048", "try": "512"}[self.a.form]
         return self.made("synth.profile", lambda path: m.run(
-            [m.program("profile"), "-m", self.synth("tiers"), "--made-up", "--tokens", tokens, "-o", path]))
+            [m.program("profile"), "-m", self.synth("precisions"), "--synthetic", "--tokens", tokens, "-o", path]))
 
     def plan(self, loss):
         """A plan with the shares that the demo model has at that loss, in percent; 0: what auto needs alone."""
@@ -73,24 +73,24 @@ class Assets:
 
     def make_plan(self, path, loss):
         """The decisions with their losses, then auto's predictions for what there is."""
-        base = [m.program("plan"), "-m", self.synth("tiers")]
+        base = [m.program("plan"), "-m", self.synth("precisions")]
         profile = self.profile()
-        for system, shares, stands_for in SHARES.get(loss, ()):
-            m.run(base + ["--profile", profile, "--system", system, "--shares", shares, "--max-loss",
+        for preset, shares, stands_for in SHARES.get(loss, ()):
+            m.run(base + ["--profile", profile, "--preset", preset, "--shares", shares, "--max-loss",
                           f"{stands_for}%", "-o", path])
             profile = path
-        m.run(base + ["--profile", profile, "--system", "auto", "-o", path])
+        m.run(base + ["--profile", profile, "--preset", "auto", "-o", path])
 
     def scalars(self, path):
         with open(path, encoding="utf-8") as f:
             return json.load(f).get("scalars", {})
 
     def synth_trace(self):
-        """Uses of the random model with guesses: what sim chooses auto's rivals by."""
+        """Uses of the random model with predictions: what sim selects the baselines of auto with."""
         tokens = 160 if self.a.form == "long" else 80
         return self.made("synth.trace", lambda path: m.sluice(
-            "bench", "-m", self.store(), "-p", 0, "-n", tokens, "-r", 1, "--warmup", 0, "--lockstep", "on",
-            "--system", "hobbit", "--knobs", "precision=lossless,allocation=shared,ahead=2", "--threads",
+            "bench", "-m", self.store(), "-p", 0, "-n", tokens, "-r", 1, "--warmup", 0, "--deterministic", "on",
+            "--preset", "hobbit", "--policy", "precision=lossless,allocation=shared,lookahead=2", "--threads",
             self.a.threads, "--trace", path, "-o", "json"))
 
     def model(self, path):
@@ -100,18 +100,18 @@ class Assets:
 
     # ---- traces of the demo model ----
 
-    def demo_forced(self, text, system):
-        """Held-out text as forced tokens, four sequences; the guesses of `system` are in it."""
+    def demo_forced(self, text, preset):
+        """Held-out text as forced tokens, four sequences; the predictions of `preset` are in it."""
         tokens = 100 if self.a.form == "try" else 1100
-        knobs = "eviction=logits,precision=lossless,allocation=shared" + (",ahead=4" if system == "hobbit" else "")
-        return self.made(f"{text}-{system}-{tokens}.trace", lambda path: m.sluice(
+        knobs = "eviction=learned,precision=lossless,allocation=shared" + (",lookahead=4" if preset == "hobbit" else "")
+        return self.made(f"{text}-{preset}-{tokens}.trace", lambda path: m.sluice(
             "bench", "-m", DEMO, "--budget", "64MiB", "-p", 0, "-n", tokens, "-r", 1, "--warmup", 3, "--text",
-            os.path.join(HELDOUT, text + ".txt"), "--lockstep", "on", "--system", system, "--knobs", knobs,
+            os.path.join(HELDOUT, text + ".txt"), "--deterministic", "on", "--preset", preset, "--policy", knobs,
             "--trace", path, "-o", "json"))
 
     def demo_sampled(self, seed):
         tokens = 200 if self.a.form == "try" else 2000
         prompt = ("It was a dark and stormy night, and", "The origin of species", "Once upon a time")[seed % 3]
         return self.made(f"sampled-{seed}-{tokens}.trace", lambda path: m.sluice(
-            "generate", "-m", DEMO, "--budget", "64MiB", "--system", "lod", "--eviction", "logits", "--trace", path, "-p",
+            "generate", "-m", DEMO, "--budget", "64MiB", "--preset", "lod", "--eviction", "learned", "--trace", path, "-p",
             prompt, "-n", tokens, "--temp", 0.8, "--seed", seed, "--ignore-eos", "--output", "json", "-q"))

@@ -1,16 +1,16 @@
-"""auto against the two best presets of every cell: budgets x drives x allowed losses. `sluice sim` picks the rivals
-on a trace of the same model, with the profile's compute times and the cell's drive."""
+"""auto against the two best presets of every cell: budgets x devices x allowed losses. `sluice sim` picks the rivals
+on a trace of the same model, with the profile's compute times and the cell's device."""
 import measuring as m
-from measure_speed import DRIVES, MIB, WARMUP, arm_figures, bench, key_of, missing, state
+from measure_speed import DEVICES, MIB, WARMUP, variant_results, bench, key_of, missing, state
 
-REPETITIONS = 3 # or a multiple: measuring.turn_ratio
+REPETITIONS = 3 # or a multiple: measuring.interleaved_ratio
 
-# tokens, repetitions, cells: experts resident in percent, drive, loss in percent
+# tokens, repetitions, cells: experts resident in percent, device, loss in percent
 FORMS = {
     "short": (8, REPETITIONS, [(18.75, "200 MB/s", 1), (75, "200 MB/s", 0), (18.75, "unthrottled", 0),
                      (75, "unthrottled", 1)]),
     # quick cells first
-    "long": (32, 6, [(share, drive, loss) for drive in reversed(DRIVES) for share in (75, 50, 25, 18.75)
+    "long": (32, 6, [(share, device, loss) for device in reversed(DEVICES) for share in (75, 50, 25, 18.75)
                      for loss in (5, 1, 0)]),
     "try": (8, REPETITIONS, [(50, "200 MB/s", 0), (50, "unthrottled", 1)]),
 }
@@ -22,80 +22,80 @@ LOSSY = {"edgemoe": "edgemoe_loss_high", "hobbit": "hobbit_loss_high", "fate": "
          "iq8": "uniform_int8_loss_high", "iq4": "uniform_int4_loss_high", "iq2": "uniform_int2_loss_high"}
 
 
-def drive_rate(a):
+def device_rate(a):
     """Of `sluice doctor` on the model, once a run."""
     def measure(path):
-        model = a.assets.synth("tiers")
-        m.write_json(path, m.sluice("doctor", "--path", model, "--seconds", 5, "-o", "json")["drive"])
-    return m.read_json(a.assets.made("drive.json", measure))["bytes_per_s"]
+        model = a.assets.synth("precisions")
+        m.write_json(path, m.sluice("doctor", "--path", model, "--seconds", 5, "-o", "json")["device"])
+    return m.read_json(a.assets.made("device.json", measure))["bytes_per_s"]
 
 
 def presets(a, loss):
-    """Those whose loss is not above it: random weights have none, the plan says what the demo model's was."""
+    """Those whose loss is not above it: random weights have none, the plan has that of the demo model."""
     if loss == 0:
         return list(LOSSLESS)
     known = a.assets.scalars(a.assets.plan(loss))
     return list(LOSSLESS) + [name for name, scalar in LOSSY.items() if known.get(scalar, 1e9) <= loss / 100]
 
 
-def rivals(a, share, drive, loss):
-    """The two presets with the shortest token in the simulator; and all it said."""
+def rivals(a, share, device, loss):
+    """The two presets with the shortest token in the simulator; and all it simulated."""
     times = a.assets.scalars(a.assets.profile())
     layer = (times["layer_attention_ns"] + times["layer_router_ns"]) / 1e3
-    expert = times["layer_experts_ns"] / 1e3 / a.assets.model(a.assets.synth("tiers"))["experts_used"]
-    doc = m.sluice("sim", a.assets.synth_trace(), "--plan", a.assets.plan(loss), "--systems",
-                   ",".join(presets(a, loss)), "--budgets", f"{share:g}%", "--drive",
-                   f"{DRIVES[drive] or drive_rate(a):.0f}", "--layer-us", f"{layer:.1f}", "--expert-us",
+    expert = times["layer_experts_ns"] / 1e3 / a.assets.model(a.assets.synth("precisions"))["experts_used"]
+    doc = m.sluice("sim", a.assets.synth_trace(), "--plan", a.assets.plan(loss), "--presets",
+                   ",".join(presets(a, loss)), "--budgets", f"{share:g}%", "--read-bandwidth",
+                   f"{DEVICES[device] or device_rate(a):.0f}", "--layer-us", f"{layer:.1f}", "--expert-us",
                    f"{expert:.1f}", "--output", "json")
-    said = sorted((r["token_ms"], r["system"]) for r in doc["results"])
-    return [system for _, system in said[:2]], said
+    simulated = sorted((r["token_ms"], r["preset"]) for r in doc["results"])
+    return [preset for _, preset in simulated[:2]], simulated
 
 
-def repetitions_at(a, drive, loss):
-    """Of a lossy system at 200 MB/s a repetition is long and its tokens are alike: three of them suffice."""
-    return REPETITIONS if drive == "200 MB/s" and loss > 0 else FORMS[a.form][1]
+def repetitions_at(a, device, loss):
+    """Of a lossy preset at 200 MB/s a repetition is long and its tokens are alike: three of them suffice."""
+    return REPETITIONS if device == "200 MB/s" and loss > 0 else FORMS[a.form][1]
 
 
-def tokens_of(a, said):
-    return FAST_TOKENS if a.form == "long" and said[0][0] < FAST_MS else FORMS[a.form][0]
+def tokens_of(a, simulated):
+    return FAST_TOKENS if a.form == "long" and simulated[0][0] < FAST_MS else FORMS[a.form][0]
 
 
-def cell(a, share, drive, loss):
-    chosen, said = rivals(a, share, drive, loss)
-    tokens, repetitions = tokens_of(a, said), repetitions_at(a, drive, loss)
+def cell(a, share, device, loss):
+    chosen, simulated = rivals(a, share, device, loss)
+    tokens, repetitions = tokens_of(a, simulated), repetitions_at(a, device, loss)
     plan = a.assets.plan(loss)
-    common = [f"plan={plan}", f"experts={share:g}"]
-    arms = {"auto": ["system=auto", *common, *([f"max_loss={loss:g}"] if loss else [])]}
-    arms.update({system: [f"system={system}", *common] for system in chosen})
-    doc = bench(a, tokens, repetitions, arms, "--throttle", DRIVES[drive], warmup_tokens=WARMUP)
-    figures = {label: arm_figures(doc, label) for label in arms}
+    common = [f"plan={plan}", f"resident_experts={share:g}"]
+    variants = {"auto": ["preset=auto", *common, *([f"max_loss={loss:g}"] if loss else [])]}
+    variants.update({preset: [f"preset={preset}", *common] for preset in chosen})
+    doc = bench(a, tokens, repetitions, variants, "--throttle", DEVICES[device], warmup_tokens=WARMUP)
+    figures = {label: variant_results(doc, label) for label in variants}
     best = max(chosen, key=lambda s: figures[s]["tps"])
-    return {"share": share, "drive": drive, "loss": loss, "sim": said, "rivals": chosen, "best": best,
-            "arms": figures, "ratio": m.turn_ratio(figures["auto"]["samples"], figures[best]["samples"])}
+    return {"share": share, "device": device, "loss": loss, "sim": simulated, "rivals": chosen, "best": best,
+            "variants": figures, "ratio": m.interleaved_ratio(figures["auto"]["samples"], figures[best]["samples"])}
 
 
 def cells(a):
     tokens, _, grid = FORMS[a.form]
     cost = {"200 MB/s": 0.5, "1 GB/s": 0.15, "unthrottled": 0.12}
-    return [(key_of(f"{share:g}", drive, f"{loss}%"), 3 * repetitions_at(a, drive, loss) * (3 + cost[drive] * (tokens + WARMUP)),
-             lambda share=share, drive=drive, loss=loss: cell(a, share, drive, loss))
-            for share, drive, loss in grid]
+    return [(key_of(f"{share:g}", device, f"{loss}%"), 3 * repetitions_at(a, device, loss) * (3 + cost[device] * (tokens + WARMUP)),
+             lambda share=share, device=device, loss=loss: cell(a, share, device, loss))
+            for share, device, loss in grid]
 
 
 def in_order(results):
-    return sorted(results.values(), key=lambda f: (list(DRIVES).index(f["drive"]), f["share"], f["loss"]))
+    return sorted(results.values(), key=lambda f: (list(DEVICES).index(f["device"]), f["share"], f["loss"]))
 
 
 def tables(_a, results):
     rows = []
     for f in in_order(results):
-        arms = f["arms"]
-        others = ", ".join(f"{s} {arms[s]['tps']:.3f}" for s in f["rivals"])
-        rows.append((f["drive"], f"{f['share']:g} %", f"{f['loss']} %", f"{arms['auto']['tps']:.3f}",
-                     ", ".join(arms["auto"]["ran"]), others,
-                     m.ratio_text(f["ratio"]), f"{arms['auto']['read_bytes'] / MIB:.1f}",
-                     f"{arms[f['best']]['read_bytes'] / MIB:.1f}"))
-    return m.table(("drive", "experts", "loss", "auto t/s", "it ran", "rivals by sim, t/s", "auto by the better",
+        variants = f["variants"]
+        others = ", ".join(f"{s} {variants[s]['tps']:.3f}" for s in f["rivals"])
+        rows.append((f["device"], f"{f['share']:g} %", f"{f['loss']} %", f"{variants['auto']['tps']:.3f}",
+                     ", ".join(variants["auto"]["ran"]), others,
+                     m.ratio_text(f["ratio"]), f"{variants['auto']['read_bytes'] / MIB:.1f}",
+                     f"{variants[f['best']]['read_bytes'] / MIB:.1f}"))
+    return m.table(("device", "experts", "loss", "auto t/s", "it ran", "rivals by sim, t/s", "auto by the better",
                     "auto MiB/token", "rival MiB/token"), rows)
 
 
@@ -105,7 +105,7 @@ def verdicts(a, results):
     if not results:
         return [missing(w, a, "auto") for w in what]
     good = sum(f["ratio"][1] > 0.95 for f in results.values())
-    bad = [f"{f['share']:g} %, {f['drive']}, {f['loss']} %: {m.ratio_text(f['ratio'])}"
+    bad = [f"{f['share']:g} %, {f['device']}, {f['loss']} %: {m.ratio_text(f['ratio'])}"
            for f in in_order(results) if f["ratio"][2] < 0.97]
     wanted = len(FORMS[a.form][2])
     of = f"{len(results)} cells" + (f" of {wanted}: the rest is not measured" if len(results) < wanted else "")

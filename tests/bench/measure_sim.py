@@ -1,19 +1,19 @@
 """Studies by `sluice sim` on recorded traces of the demo model: no timing, any machine will do. Texts are the four
-held-out ones as forced tokens, and text the model sampled itself; figures are means over them with the least and
-the most. The first quarter of a trace warms the cache."""
+held-out ones as forced tokens, and text the model sampled itself; results are means over them with minimum and
+maximum. The first quarter of a trace warms the cache."""
 import statistics
 
 import measuring as m
 from measure_assets import CALIB, DEMO, TEXTS
 
-HELD, NOT_HELD, NOT_MEASURED, SHOWN = "held", "not held", "not measured", "measured"
+PASS, FAIL, NOT_MEASURED, SHOWN = "pass", "fail", "not measured", "measured"
 BUDGETS = ("12.5%", "18.75%", "25%", "37.5%", "50%", "75%")
-EVICTIONS = ("fifo", "lru", "lfu", "random", "edgemoe", "edgemoe-printed", "hobbit", "arc", "rates",
-             "logits", "belady")
-# Compute of the demo model with everything resident, and a drive that is to it what a good one is to a large model.
-TIMES = ("--layer-us", "45", "--expert-us", "12", "--drive", "1GB/s")
-LOW = ("--tiers", "int2=25.5%") # bytes of an expert at int2, of those at q8_0
-QUIET = "prediction=none,limit=none"
+EVICTIONS = ("fifo", "lru", "lfu", "random", "edgemoe", "edgemoe-printed", "hobbit", "arc", "decayed-frequency",
+             "learned", "belady")
+# Compute of the demo model with everything resident, and a device that is to it what a good one is to a large model.
+TIMES = ("--layer-us", "45", "--expert-us", "12", "--read-bandwidth", "1GB/s")
+LOW = ("--precisions", "int2=25.5%") # bytes of an expert at int2, of those at q8_0
+QUIET = "prediction=none,prefetch=none"
 FITTED = ("novel", "science")
 SAMPLED = (0, 1, 2)
 
@@ -30,7 +30,7 @@ def traces(a):
 
 
 def by_cell(rows, value, name=None):
-    return {f"{name or r['system']} {r['budget_percent']:g}%": value(r) for r in rows}
+    return {f"{name or r['preset']} {r['budget_percent']:g}%": value(r) for r in rows}
 
 
 def gather(results):
@@ -62,7 +62,7 @@ def fitted_plan(a, text):
         [m.program("profile"), "-m", DEMO, "--text", CALIB, "--importance-tokens", "0", "--tokens", tokens,
          "-o", path]))
     base = [m.program("plan"), "-m", DEMO, "--text", CALIB, "--max-loss", "5%" if a.form == "try" else "1%",
-            "--system", "hobbit", "--tokens", tokens]
+            "--preset", "hobbit", "--tokens", tokens]
     first = a.assets.made(f"demo-{FITTED[0]}.plan", lambda path: m.run(
         base + ["--profile", profile, "--trace", a.assets.demo_forced(FITTED[0], "hobbit"), "-o", path]))
     if text == FITTED[0]:
@@ -84,7 +84,7 @@ def hobbit_fit(a):
                 continue
             judged[text] = {}
             for name, knobs in (("fitted", ""), ("lru", ",eviction=lru"), ("lfu", ",eviction=lfu")):
-                rows = simulate(path, *LOW, "--plan", plan, "--systems", "hobbit", "--policy", QUIET + knobs)
+                rows = simulate(path, *LOW, "--plan", plan, "--presets", "hobbit", "--policy", QUIET + knobs)
                 judged[text].update(by_cell(rows, lambda r: r["penalty_per_token"], name))
         out[fitted] = {"weights": weights, "judged": judged}
     return out
@@ -105,7 +105,7 @@ def variants(a):
     for text, path in traces(a).items():
         out[text] = {}
         for name, knobs in VARIANTS.items():
-            rows = simulate(path, "--systems", "hobbit", "--policy",
+            rows = simulate(path, "--presets", "hobbit", "--policy",
                             f"{QUIET},precision=lossless,allocation=shared{knobs}")
             out[text].update(by_cell(rows, lambda r: r["hit_rate"], name))
     return out
@@ -120,8 +120,8 @@ def ahead(a):
         out[text] = {}
         for precision, knobs in (("two tiers", ""), ("native", ",precision=lossless,allocation=shared")):
             for p in range(5):
-                guess = f"ahead={p}" if p else QUIET
-                rows = simulate(path, *LOW, "--plan", plan, "--systems", "hobbit", "--policy", guess + knobs,
+                prediction = f"lookahead={p}" if p else QUIET
+                rows = simulate(path, *LOW, "--plan", plan, "--presets", "hobbit", "--policy", prediction + knobs,
                                 budgets=("25%", "50%"))
                 for what, key in (("hits", "hit_rate"), ("ms", "token_ms"), ("MiB", "mib_per_token")):
                     out[text].update(by_cell(rows, lambda r, key=key: r[key], f"{precision} {p} {what}"))
@@ -129,17 +129,17 @@ def ahead(a):
 
 
 def fate(a):
-    """Hits at equal room with guesses and without, and how many uses the guesses named."""
+    """Hits at equal capacity with and without predictions, and how many accesses were predicted."""
     out = {}
     for text in TEXTS:
         out[text] = {}
-        for system, guesses in (("fate", "fate"), ("lod-nocache", "fate"), ("lod", "fate"), ("eap", "fate"),
+        for preset, prediction in (("fate", "fate"), ("lod-nocache", "fate"), ("lod", "fate"), ("eap", "fate"),
                                 ("default", "hobbit")):
-            rows = simulate(a.assets.demo_forced(text, guesses), "--systems", system, "--policy",
+            rows = simulate(a.assets.demo_forced(text, prediction), "--presets", preset, "--policy",
                             "precision=lossless", budgets=("25%", "50%", "75%"))
-            out[text].update(by_cell(rows, lambda r: r["hit_rate"], system + " hits"))
-            out[text].update(by_cell(rows, lambda r: r["decode"]["guess_hits"] /
-                                     max(1, r["decode"]["guessed_uses"]), system + " recall"))
+            out[text].update(by_cell(rows, lambda r: r["hit_rate"], preset + " hits"))
+            out[text].update(by_cell(rows, lambda r: r["decode"]["predicted_hits"] /
+                                     max(1, r["decode"]["predicted_accesses"]), preset + " recall"))
     return out
 
 
@@ -186,7 +186,7 @@ def tables(_a, results):
     lines = []
     if "evictions" in results:
         n = len(results["evictions"]["texts"])
-        lines += [f"Hits in percent by eviction and room, {n} texts:", ""]
+        lines += [f"Hits in percent by eviction and capacity, {n} texts:", ""]
         lines += budget_table(gather(results["evictions"]["texts"]), EVICTIONS, "hits %")
     if "variants" in results:
         lines += ["", "HOBBIT's eviction, one pool, native experts; hits in percent:", ""]
@@ -194,12 +194,12 @@ def tables(_a, results):
     if "hobbit-fit" in results:
         lines += fit_table(results["hobbit-fit"]["texts"])
     if "ahead" in results:
-        lines += ["", "Layers looked ahead (drive 1 GB/s):", ""] + ahead_table(gather(results["ahead"]["texts"]))
+        lines += ["", "Layers looked ahead (device 1 GB/s):", ""] + ahead_table(gather(results["ahead"]["texts"]))
     if "fate" in results:
         figures, systems = gather(results["fate"]["texts"]), ("lod-nocache", "lod", "eap", "default", "fate")
-        lines += ["", "Hits in percent at equal room, native experts (drive 1 GB/s):", ""]
+        lines += ["", "Hits in percent at equal capacity, native experts (device 1 GB/s):", ""]
         lines += budget_table(figures, [s + " hits" for s in systems], "hits %", budgets=("25%", "50%", "75%"))
-        lines += ["", "Uses that the guesses named, of the layers that had guesses: top-K of the next layer's router "
+        lines += ["", "Predicted accesses, of the layers that had predictions: top-K of the next layer's router "
                   f"{spread(figures['default recall 50%'])} %, Fate's list {spread(figures['fate recall 50%'])} %, "
                   f"paths (eap) {spread(figures['eap recall 50%'])} %."]
     return lines
@@ -215,8 +215,8 @@ def fit_verdict(results):
             for b in ("25%", "50%"): # what it was fitted for
                 ratio = judged[f"fitted {b}"] / min(judged[f"lru {b}"], judged[f"lfu {b}"])
                 worst, cells_count, good = max(worst, ratio), cells_count + 1, good + (ratio <= 1)
-    return (what, HELD if good == cells_count else NOT_HELD,
-            f"{good} of {cells_count} cells of text and room (25, 50 %); the worst ratio {worst:.3f}")
+    return (what, PASS if good == cells_count else FAIL,
+            f"{good} of {cells_count} cells of text and capacity (25, 50 %); the worst ratio {worst:.3f}")
 
 
 def verdicts(_a, results):
@@ -225,7 +225,7 @@ def verdicts(_a, results):
     return [fit_verdict(results),
             shown("edgemoe: eviction table", "evictions",
                   lambda f: "at 25 %: " + ", ".join(f"{e} {spread(f[f'{e} 25%'])}" for e in EVICTIONS)),
-            shown("hobbit: p = 0..4, ms a token at 25 %", "ahead",
+            shown("hobbit: p = 0..4, ms per token at 25 %", "ahead",
                   lambda f: ", ".join(f"p = {p}: {spread(f[f'two tiers {p} ms 25%'], 1, 3)}" for p in range(5))),
             shown("fate: hit rate at 25, 50, 75 %", "fate",
                   lambda f: ", ".join(f"{b}: {spread(f[f'fate hits {b}'])} % (lod {spread(f[f'lod hits {b}'])})"

@@ -9,10 +9,10 @@ import llama_compare
 import measuring as m
 
 MIB = 2**20
-HELD, NOT_HELD, NOT_MEASURED, SHOWN = "held", "not held", "not measured", "measured"
+PASS, FAIL, NOT_MEASURED, SHOWN = "pass", "fail", "not measured", "measured"
 
-# tokens, repetitions (where it can be, a multiple of the arms: measuring.turn_ratio), and what else differs between the
-# forms
+# tokens, repetitions (where it can be, a multiple of the variants: measuring.interleaved_ratio), and what else differs
+# between the forms
 FORMS = {
     "short": {"bound": (32, 3), "llama": (2, 2), "hobbit": (12, 6), "fate": (8, 2), "swapmoe": (24, 6),
               "hobbit_shares": (25,), "fate_shares": (50,), "swap_shares": (50,)},
@@ -21,9 +21,9 @@ FORMS = {
     "try": {"bound": (8, 2), "llama": (2, 1), "hobbit": (8, 2), "fate": (8, 2), "swapmoe": (8, 2),
             "hobbit_shares": (50,), "fate_shares": (50,), "swap_shares": (50,)},
 }
-TURN = 4 # tokens that an arm decodes before it is the next one's turn
-WARMUP = 12 # tokens: enough to fill the room, little enough to be worth it on a slow drive
-DRIVES = {"200 MB/s": 200_000_000, "1 GB/s": 1_000_000_000, "unthrottled": 0}
+SLICE_TOKENS = 4 # tokens that a variant decodes before it is the next one's turn
+WARMUP = 12 # tokens: enough to fill the capacity, few enough for a slow device
+DEVICES = {"200 MB/s": 200_000_000, "1 GB/s": 1_000_000_000, "unthrottled": 0}
 
 
 def key_of(*words):
@@ -31,36 +31,36 @@ def key_of(*words):
 
 
 def state(held):
-    return HELD if held else NOT_HELD
+    return PASS if held else FAIL
 
 
 def missing(what, a, part):
-    why = "" if part in a.parts else " (not asked for)"
+    why = "" if part in a.parts else " (not requested)"
     return (what, NOT_MEASURED, f"no figures{why}")
 
 
-def bench(a, tokens, repetitions, arms, *more, warmup_tokens=None):
+def bench(a, tokens, repetitions, variants, *more, warmup_tokens=None):
     argv = ["bench", "-m", a.assets.store(), "-p", 0, "-n", tokens, "-r", repetitions, "--threads", a.threads,
-            "-o", "json", "--turns", TURN, *more]
+            "-o", "json", "--interleave", SLICE_TOKENS, *more]
     if warmup_tokens:
         argv += ["--warmup-tokens", warmup_tokens]
-    for label, settings in arms.items():
-        argv += ["--arm", f"label={label};" + ";".join(settings)]
+    for label, settings in variants.items():
+        argv += ["--variant", f"label={label};" + ";".join(settings)]
     return m.sluice(*argv)
 
 
-def arm_figures(doc, label):
-    """What a table wants of an arm, and all its samples."""
-    t = m.arm_test(doc, label)
-    hinted, missed = m.counter(t, "cache.hint_entries"), m.counter(t, "cache.hints_missing")
+def variant_results(doc, label):
+    """What a table wants of a variant, and all its samples."""
+    t = m.variant_test(doc, label)
+    hinted, missed = m.counter(t, "cache.hint_entries"), m.counter(t, "cache.predicted_absent")
     return {"tps": t["tps_median"], "rates": m.rates(t), "read_bytes": t["bytes_read_per_token"],
-            "hit": t["hit_percent"], "late": t["late_percent"], "miss": t["miss_percent"],
-            "skipped": t["skipped_percent"], "low": t["low_tier_percent"], "hinted": hinted, "hints_missing": missed,
-            "sent": m.counter(t, "cache.prefetches"), "in_time": m.counter(t, "cache.hints_in_time"),
-            "late_hints": m.counter(t, "cache.hints_late"), "expired": m.counter(t, "cache.hints_expired"),
+            "hit": t["hit_percent"], "late": t["inflight_percent"], "miss": t["miss_percent"],
+            "skipped": t["skipped_percent"], "low": t["low_precision_percent"], "hinted": hinted, "predicted_absent": missed,
+            "sent": m.counter(t, "cache.prefetches"), "prefetches_timely": m.counter(t, "cache.prefetches_timely"),
+            "prefetches_late": m.counter(t, "cache.prefetches_late"), "expired": m.counter(t, "cache.hints_expired"),
             "recall_hits": m.counter(t, "predictor.recall_hits"),
-            "recall_uses": m.counter(t, "predictor.recall_uses"),
-            "ran": sorted({s["system"] for s in t["samples"]}), "samples": t["samples"]}
+            "recall_accesses": m.counter(t, "predictor.recall_accesses"),
+            "ran": sorted({s["preset"] for s in t["samples"]}), "samples": t["samples"]}
 
 
 def share_of(a, b):
@@ -115,12 +115,12 @@ class Bound:
     def verdicts(a, results):
         out = []
         for share in ("50", "25"):
-            what = f"bound: lossless decode at {share} % reaches 0.8 of 1/max(t_compute, b ÷ drive)"
+            what = f"bound: lossless decode at {share} % reaches 0.8 of 1/max(t_compute, b ÷ device)"
             f = results.get(share)
             out.append(missing(what, a, "bound") if not f else
                        (what, state(f["reached"] >= 0.8),
-                        f"{f['reached']:.3f} ({f['reached_low']:.3f} to {f['reached_high']:.3f}), drive "
-                        f"{min(f['drives']) / 1e6:.0f} to {max(f['drives']) / 1e6:.0f} MB/s"))
+                        f"{f['reached']:.3f} ({f['reached_low']:.3f} to {f['reached_high']:.3f}), device "
+                        f"{min(f['devices']) / 1e6:.0f} to {max(f['devices']) / 1e6:.0f} MB/s"))
         return out
 
 
@@ -173,10 +173,10 @@ class Llama:
 
 # ---- hobbit ---------------------------------------------------------------------------------------
 
-# on: as planned. off: everything else alike, only that every use wants the better tier. off, whole room: the
-# part of the room that is the lower tier's is given to the better one, so that off is not robbed of it.
-HOBBIT_ARMS = {"on": "", "off": "knobs=precision=lossless",
-               "off, whole room": "knobs=precision=lossless,allocation=shared"}
+# on: as planned. off: the same, but every access requests the better precision. off, whole capacity: the
+# part of the capacity for the lower precision goes to the better one, so that off has the same capacity.
+HOBBIT_VARIANTS = {"on": "", "off": "policy=precision=lossless",
+               "off, whole capacity": "policy=precision=lossless,allocation=shared"}
 
 
 class Hobbit:
@@ -186,13 +186,14 @@ class Hobbit:
 
         def at(share):
             plan = a.assets.plan(1)
-            arms = {label: ["system=hobbit", f"plan={plan}", f"experts={share}", *([knobs] if knobs else [])]
-                    for label, knobs in HOBBIT_ARMS.items()}
-            doc = bench(a, tokens, repetitions, arms, "--throttle", 500_000_000, warmup_tokens=WARMUP)
-            out = {label: arm_figures(doc, label) for label in arms}
+            variants = {label: ["preset=hobbit", f"plan={plan}", f"resident_experts={share}",
+                                *([knobs] if knobs else [])]
+                    for label, knobs in HOBBIT_VARIANTS.items()}
+            doc = bench(a, tokens, repetitions, variants, "--throttle", 500_000_000, warmup_tokens=WARMUP)
+            out = {label: variant_results(doc, label) for label in variants}
             out["share"] = share
-            out["ratios"] = {label: m.turn_ratio(out["on"]["samples"], out[label]["samples"])
-                             for label in arms if label != "on"}
+            out["ratios"] = {label: m.interleaved_ratio(out["on"]["samples"], out[label]["samples"])
+                             for label in variants if label != "on"}
             return out
 
         return [(key_of(share), 3 * repetitions * (3 + 0.3 * (tokens + WARMUP)), lambda share=share: at(share))
@@ -202,13 +203,13 @@ class Hobbit:
     def tables(_a, results):
         rows = []
         for f in results.values():
-            for label in HOBBIT_ARMS:
+            for label in HOBBIT_VARIANTS:
                 r = f[label]
                 rows.append((label, f"{f['share']} %", f"{r['tps']:.3f}", f"{r['read_bytes'] / MIB:.1f}",
                              f"{r['hit']:.1f} %", f"{r['low']:.1f} %", f"{r['skipped']:.1f} %",
                              m.ratio_text(f["ratios"][label]) if label != "on" else "-"))
         return ["Dynamic loading (native and int2 by gate weight) at 500 MB/s; `on by it` is the ratio of decode.",
-                "", *m.table(("arm", "experts", "decode t/s", "read MiB/token", "hits", "low tier", "skipped",
+                "", *m.table(("variant", "experts", "decode t/s", "read MiB/token", "hits", "low tier", "skipped",
                               "on by it"), rows)]
 
     @staticmethod
@@ -216,16 +217,16 @@ class Hobbit:
         what = "hobbit: decode with dynamic loading by without, at 500 MB/s, lower end > 1.10"
         if not results:
             return [missing(what, a, "hobbit")]
-        least = {k: min(f["ratios"].values(), key=lambda r: r[1]) for k, f in results.items()}
+        minimum = {k: min(f["ratios"].values(), key=lambda r: r[1]) for k, f in results.items()}
         text = "; ".join(f"{k} %: {m.ratio_text(r)}, {results[k]['on']['read_bytes'] / MIB:.1f} against "
-                         f"{results[k]['off']['read_bytes'] / MIB:.1f} MiB a token" for k, r in least.items())
-        return [(what, state(all(r[1] > 1.10 for r in least.values())), text)]
+                         f"{results[k]['off']['read_bytes'] / MIB:.1f} MiB per token" for k, r in minimum.items())
+        return [(what, state(all(r[1] > 1.10 for r in minimum.values())), text)]
 
 
 # ---- fate -----------------------------------------------------------------------------------------
 
-FATE_ARMS = {"fate": ["system=fate"], "fate, native": ["system=fate", "knobs=precision=lossless"],
-             "lod-nocache": ["system=lod-nocache"], "lod": ["system=lod"], "eap": ["system=eap"]}
+FATE_VARIANTS = {"fate": ["preset=fate"], "fate, native": ["preset=fate", "policy=precision=lossless"],
+             "lod-nocache": ["preset=lod-nocache"], "lod": ["preset=lod"], "eap": ["preset=eap"]}
 
 
 class Fate:
@@ -233,38 +234,38 @@ class Fate:
     def cells(a):
         tokens, repetitions = FORMS[a.form]["fate"]
 
-        def at(share, drive):
+        def at(share, device):
             plan = a.assets.plan(1)
-            arms = {label: [*s, f"plan={plan}", f"experts={share}"] for label, s in FATE_ARMS.items()}
-            doc = bench(a, tokens, repetitions, arms, "--throttle", DRIVES[drive], warmup_tokens=WARMUP)
-            out = {label: arm_figures(doc, label) for label in arms}
-            out.update(share=share, drive=drive, ratios={
-                f"{fate} by {label}": m.turn_ratio(out[fate]["samples"], out[label]["samples"])
+            variants = {label: [*s, f"plan={plan}", f"resident_experts={share}"] for label, s in FATE_VARIANTS.items()}
+            doc = bench(a, tokens, repetitions, variants, "--throttle", DEVICES[device], warmup_tokens=WARMUP)
+            out = {label: variant_results(doc, label) for label in variants}
+            out.update(share=share, device=device, ratios={
+                f"{fate} by {label}": m.interleaved_ratio(out[fate]["samples"], out[label]["samples"])
                 for fate in ("fate", "fate, native") for label in ("lod-nocache", "lod", "eap")})
             return out
 
         cost = {"200 MB/s": 0.7, "1 GB/s": 0.2, "unthrottled": 0.15}
-        return [(key_of(share, drive), len(FATE_ARMS) * repetitions * (3 + cost[drive] * (tokens + WARMUP)),
-                 lambda share=share, drive=drive: at(share, drive))
-                for share in FORMS[a.form]["fate_shares"] for drive in DRIVES]
+        return [(key_of(share, device), len(FATE_VARIANTS) * repetitions * (3 + cost[device] * (tokens + WARMUP)),
+                 lambda share=share, device=device: at(share, device))
+                for share in FORMS[a.form]["fate_shares"] for device in DEVICES]
 
     @staticmethod
     def in_order(results):
-        return sorted(results.values(), key=lambda f: (f["share"], list(DRIVES).index(f["drive"])))
+        return sorted(results.values(), key=lambda f: (f["share"], list(DEVICES).index(f["device"])))
 
     @staticmethod
     def tables(_a, results):
         rows, ratios = [], []
         for f in Fate.in_order(results):
-            for label in FATE_ARMS:
+            for label in FATE_VARIANTS:
                 r = f[label]
-                rows.append((label, f"{f['share']} %", f["drive"], f"{r['tps']:.3f}", f"{r['hit']:.1f} %",
-                             f"{r['read_bytes'] / MIB:.1f}", share_of(r["recall_hits"], r["recall_uses"]),
-                             r["hints_missing"], r["sent"], share_of(r["in_time"], r["hints_missing"]),
-                             r["late_hints"], r["expired"]))
-            ratios.append((f"{f['share']} %, {f['drive']}", *(m.ratio_text(r) for r in f["ratios"].values())))
+                rows.append((label, f"{f['share']} %", f["device"], f"{r['tps']:.3f}", f"{r['hit']:.1f} %",
+                             f"{r['read_bytes'] / MIB:.1f}", share_of(r["recall_hits"], r["recall_accesses"]),
+                             r["predicted_absent"], r["sent"], share_of(r["prefetches_timely"], r["predicted_absent"]),
+                             r["prefetches_late"], r["expired"]))
+            ratios.append((f"{f['share']} %, {f['device']}", *(m.ratio_text(r) for r in f["ratios"].values())))
         first = next(iter(results.values()), None)
-        return m.table(("arm", "experts", "drive", "decode t/s", "hits", "read MiB/token", "recall", "missing of "
+        return m.table(("variant", "experts", "device", "decode t/s", "hits", "read MiB/token", "recall", "missing of "
                         "the lists", "sent", "in time, of missing", "late", "expired"), rows) + [""] + (
                             m.table(("decode", *first["ratios"]), ratios) if first else [])
 
@@ -273,8 +274,8 @@ class Fate:
         what = "fate: share of the list fetched in time under n at 200 MB/s, 1 GB/s, unthrottled"
         if not results:
             return [missing(what, a, "fate")]
-        named = {f"{f['share']} %, {f['drive']}: ": f for f in Fate.in_order(results)}
-        text = "; ".join(k + share_of(f["fate, native"]["in_time"], f["fate, native"]["hints_missing"])
+        named = {f"{f['share']} %, {f['device']}: ": f for f in Fate.in_order(results)}
+        text = "; ".join(k + share_of(f["fate, native"]["prefetches_timely"], f["fate, native"]["predicted_absent"])
                          for k, f in named.items())
         lod = "; ".join(k + m.ratio_text(f["ratios"]["fate, native by lod"]) for k, f in named.items())
         return [(what, SHOWN, text), ("fate: decode by lod at equal budget (native experts)", SHOWN, lod)]
@@ -293,15 +294,15 @@ class Swapmoe:
 
         def at(share):
             plan = a.assets.profile()
-            arms = {s: [f"system={s}", f"plan={plan}", f"experts={share}"] for s in ("swapmoe", "pruned")}
-            arms["swapmoe"].append(f"knobs=interval={SWAP_INTERVAL[a.form]}")
-            doc = bench(a, tokens, repetitions, arms, "--warmup", 2, warmup_tokens=48)
-            out = {label: arm_figures(doc, label) for label in arms}
-            test = m.arm_test(doc, "swapmoe")
+            variants = {s: [f"preset={s}", f"plan={plan}", f"resident_experts={share}"] for s in ("swapmoe", "pruned")}
+            variants["swapmoe"].append(f"policy=interval={SWAP_INTERVAL[a.form]}")
+            doc = bench(a, tokens, repetitions, variants, "--warmup", 2, warmup_tokens=48)
+            out = {label: variant_results(doc, label) for label in variants}
+            test = m.variant_test(doc, "swapmoe")
             seconds = sum(s["ms"] for s in test["samples"]) / 1e3
-            out.update(share=share, latency=m.turn_ratio(out["pruned"]["samples"], out["swapmoe"]["samples"]),
-                       waits=sum(s["misses"] + s["late"] for s in test["samples"]),
-                       swaps=m.counter(test, "cache.swaps"),
+            out.update(share=share, latency=m.interleaved_ratio(out["pruned"]["samples"], out["swapmoe"]["samples"]),
+                       waits=sum(s["misses"] + s["hits_inflight"] for s in test["samples"]),
+                       swaps=m.counter(test, "cache.expert_swaps"),
                        traffic_mib_s=m.counter(test, "loader.bytes_read") / MIB / seconds)
             return out
 

@@ -13,8 +13,8 @@ GROUP = 64  # token ids that synth's files route alike
 STAY = 0.8
 
 
-def program(verb):
-    return os.path.join(LIBEXEC, "sluice-" + verb)
+def program(command):
+    return os.path.join(LIBEXEC, "sluice-" + command)
 
 
 def say(*words):
@@ -22,7 +22,7 @@ def say(*words):
 
 
 def run(argv, timeout=3600, **kwargs):
-    """Runs a program to its end; its stdout. What it said on stderr is told when it fails."""
+    """Runs a program to its end; its stdout. What it simulated on stderr is state when it fails."""
     try:
         done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False,
                               timeout=timeout, **kwargs)
@@ -50,23 +50,24 @@ def write_json(path, value):
     os.replace(path + ".part", path)
 
 
-def sluice(verb, *argv, **kwargs):
-    return run_json([program(verb), *map(str, argv)], **kwargs)
+def sluice(command, *argv, **kwargs):
+    return run_json([program(command), *map(str, argv)], **kwargs)
 
 
 def model_of(path):
     """Sizes of a model, from an engine that runs for one token; and what it needs to be resident."""
     doc = sluice("bench", "-m", path, "-p", 0, "-n", 1, "-r", 1, "--warmup", 0, "-o", "json")
-    one = sluice("generate", "-m", path, "--ids", 1, "-n", 1, "--ctx", 512, "--output", "json", "-q")
+    one = sluice("generate", "-m", path, "--ids", 1, "-n", 1, "--ctx-size", 512, "--output", "json", "-q")
     model = doc["model"]
     model["resident_budget"] = one["resident_budget_bytes"]
     model["one_expert"] = model["expert_bytes"] // (model["layers"] * model["experts"])
     return model
 
 
-def arm_test(doc, arm, name="tg"):
-    """The test of an arm of bench's document whose name begins so; arm: its number or label."""
-    row = doc["arms"][arm] if isinstance(arm, int) else next(x for x in doc["arms"] if x["label"] == arm)
+def variant_test(doc, variant, name="tg"):
+    """The test of a variant of bench's document whose name begins so; variant: its number or label."""
+    rows = doc["variants"]
+    row = rows[variant] if isinstance(variant, int) else next(x for x in rows if x["label"] == variant)
     return next(t for t in row["tests"] if t["test"].startswith(name))
 
 
@@ -117,18 +118,18 @@ class PageLists:
     """While measuring, the kernel keeps few freed pages for each processor (as root; else nothing is changed). Linux since
     6.7 keeps up to an eighth of the memory there, in no order: the engine that is opened first after another has ended
     gets single pages instead of runs of them, and its reads are slower by a third to its end (docs/bench.md). That would
-    be one arm's."""
+    be one variant's."""
     PATH = "/proc/sys/vm/percpu_pagelist_high_fraction"
-    LEAST = "1000000"
+    MINIMUM = "1000000"
 
     def __enter__(self):
-        self.before, self.told = None, "as the kernel has them (not root)"
+        self.before, self.state = None, "as the kernel has them (not root)"
         try:
             with open(self.PATH, encoding="ascii") as f:
                 before = f.read().strip()
             with open(self.PATH, "w", encoding="ascii") as f:
-                f.write(self.LEAST)
-            self.before, self.told = before, f"short (vm.percpu_pagelist_high_fraction={self.LEAST})"
+                f.write(self.MINIMUM)
+            self.before, self.state = before, f"short (vm.percpu_pagelist_high_fraction={self.MINIMUM})"
         except OSError:
             pass
         return self
@@ -151,30 +152,30 @@ def median_ratio(a, b, rounds=2000):
             drawn[int(rounds * 0.975) - 1])
 
 
-def drawn_turns(draw, run):
-    """As many turns of a run as it has, drawn with replacement: (tokens of a, ms of a, tokens of b, ms of b)."""
+def drawn_slices(draw, run):
+    """As many slices of a run as it has, drawn with replacement: (tokens of a, ms of a, tokens of b, ms of b)."""
     return [sum(column) for column in zip(*(run[draw.randrange(len(run))] for _ in run))]
 
 
-def turn_ratio(a, b, rounds=2000):
-    """Ratio of the rates of two arms that decoded side by side (`bench --turns`), over the time of all their turns, and
-    its 95 % interval: percentile bootstrap over pairs of turns, within each repetition. a, b: the samples of the arms.
-    Which engine was opened first is a design, not chance (with as many repetitions as arms, or twice as many, every arm
-    is first equally often): so repetitions are not drawn."""
-    runs = [[(*x, *y) for x, y in zip(s["turns"], t["turns"])] for s, t in zip(a, b)]
+def interleaved_ratio(a, b, rounds=2000):
+    """Ratio of the rates of two variants that decoded side by side (`bench --interleave`), over the time of all their
+    slices, and its 95 % interval: percentile bootstrap over pairs of slices, within each repetition. a, b: the samples
+    of the variants. Which engine was opened first is a design, not chance (with as many repetitions as variants, or
+    twice as many, every variant is first equally often): so repetitions are not drawn."""
+    runs = [[(*x, *y) for x, y in zip(s["slices"], t["slices"])] for s, t in zip(a, b)]
 
     def ratio(sums):
         tokens_a, ms_a, tokens_b, ms_b = (sum(column) for column in zip(*sums))
         return tokens_a / ms_a / (tokens_b / ms_b)
 
     draw = random.Random(1)
-    drawn = sorted(ratio([drawn_turns(draw, run) for run in runs]) for _ in range(rounds))
+    drawn = sorted(ratio([drawn_slices(draw, run) for run in runs]) for _ in range(rounds))
     return (ratio([[sum(column) for column in zip(*run)] for run in runs]), drawn[int(rounds * 0.025)],
             drawn[int(rounds * 0.975) - 1])
 
 
 class Cgroup:
-    """A memory cgroup beside ours, version 2 or 1; children enter it before they run."""
+    """A memory cgroup next to ours, version 2 or 1; children enter it before they run."""
 
     def __init__(self, name, limit):
         self.v2 = os.path.exists("/sys/fs/cgroup/cgroup.controllers")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What measure.py's verdicts rest on: intervals, tables, and going on where it stopped."""
+"""What measure.py's verdicts rest on: intervals, tables, and resuming."""
 import argparse
 import os
 import random
@@ -28,7 +28,7 @@ class FreedPages(unittest.TestCase):
             with self.assertRaises(KeyboardInterrupt):
                 with lists:
                     with open(lists.PATH, encoding="ascii") as f:
-                        self.assertEqual(f.read(), lists.LEAST)
+                        self.assertEqual(f.read(), lists.MINIMUM)
                     raise KeyboardInterrupt
             with open(lists.PATH, encoding="ascii") as f:
                 self.assertEqual(f.read(), "8")
@@ -37,7 +37,7 @@ class FreedPages(unittest.TestCase):
         lists = m.PageLists()
         lists.PATH = "/nowhere/high_fraction"
         with lists:
-            self.assertIn("not root", lists.told)
+            self.assertIn("not root", lists.state)
 
 
 class Ratios(unittest.TestCase):
@@ -62,31 +62,31 @@ class Ratios(unittest.TestCase):
         self.assertGreater(statistics.median(a), 0)
 
 
-def side_by_side(draw, ratio, repetitions, turns):
-    """Two arms: turns differ and the machine drifts, alike for both; each turn of an arm has noise of its own."""
-    arms = [], []
+def side_by_side(draw, ratio, repetitions, slices):
+    """Two variants: slices differ and the machine drifts, alike for both; each slice has its own noise."""
+    variants = [], []
     for _ in range(repetitions):
         runs = [], []
-        for _ in range(turns):
+        for _ in range(slices):
             common = 4 * draw.uniform(20, 60)
             for run, faster in zip(runs, (ratio, 1)):
                 run.append([4, common / faster * draw.uniform(0.8, 1.2)])
-        for arm, run in zip(arms, runs):
-            arm.append({"turns": run})
-    return arms
+        for variant, run in zip(variants, runs):
+            variant.append({"slices": run})
+    return variants
 
 
 class Turns(unittest.TestCase):
     def test_all_turns_count(self):
-        a = [{"turns": [[4, 40], [4, 20]]}, {"turns": [[5, 40]]}]
-        b = [{"turns": [[4, 80], [4, 40]]}, {"turns": [[5, 80]]}]
-        for got, wanted in zip(m.turn_ratio(a, b), (2, 2, 2)):
+        a = [{"slices": [[4, 40], [4, 20]]}, {"slices": [[5, 40]]}]
+        b = [{"slices": [[4, 80], [4, 40]]}, {"slices": [[5, 80]]}]
+        for got, wanted in zip(m.interleaved_ratio(a, b), (2, 2, 2)):
             self.assertAlmostEqual(got, wanted)
 
     def test_covers_as_often_as_it_says_and_is_narrow(self):
         draw, inside, widths = random.Random(7), 0, []
         for _ in range(100):
-            _, low, high = m.turn_ratio(*side_by_side(draw, 1.1, 3, 8), rounds=300)
+            _, low, high = m.interleaved_ratio(*side_by_side(draw, 1.1, 3, 8), rounds=300)
             inside += low <= 1.1 <= high
             widths.append(high - low)
         self.assertGreater(inside, 84)
@@ -94,38 +94,38 @@ class Turns(unittest.TestCase):
 
 
 def auto_cell(low, high):
-    return {"share": 50, "drive": "1 GB/s", "loss": 0, "ratio": (1.0, low, high)}
+    return {"share": 50, "device": "1 GB/s", "loss": 0, "ratio": (1.0, low, high)}
 
 
 class Verdicts(unittest.TestCase):
     def test_auto(self):
         nine = {str(i): auto_cell(0.96, 1.04) for i in range(9)}
         held = measure_auto.verdicts(options(), {**nine, "9": auto_cell(0.9, 1.0)})
-        self.assertEqual([v[1] for v in held], ["held", "held"])
+        self.assertEqual([v[1] for v in held], ["pass", "pass"])
         self.assertIn("of 36: the rest is not measured", held[0][2])
         lost = measure_auto.verdicts(options(), {**nine, "9": auto_cell(0.8, 0.96), "a": auto_cell(0.9, 1)})
-        self.assertEqual([v[1] for v in lost], ["not held", "not held"])
+        self.assertEqual([v[1] for v in lost], ["fail", "fail"])
         self.assertEqual([v[1] for v in measure_auto.verdicts(options(), {})], ["not measured"] * 2)
 
     def test_hobbit_takes_the_stronger_rival(self):
         def cell(off, whole):
-            arm = {"read_bytes": 1 << 20}
-            return {"25": {"on": arm, "off": arm, "ratios": {"off": (1.3, off, 1.5),
-                                                             "off, whole room": (1.2, whole, 1.4)}}}
-        self.assertEqual(measure_speed.Hobbit.verdicts(options(), cell(1.2, 1.15))[0][1], "held")
-        self.assertEqual(measure_speed.Hobbit.verdicts(options(), cell(1.2, 1.05))[0][1], "not held")
+            variant = {"read_bytes": 1 << 20}
+            return {"25": {"on": variant, "off": variant, "ratios": {"off": (1.3, off, 1.5),
+                                                             "off, whole capacity": (1.2, whole, 1.4)}}}
+        self.assertEqual(measure_speed.Hobbit.verdicts(options(), cell(1.2, 1.15))[0][1], "pass")
+        self.assertEqual(measure_speed.Hobbit.verdicts(options(), cell(1.2, 1.05))[0][1], "fail")
 
     def test_swapmoe_may_not_wait(self):
         def states(waits, low, high):
             results = {"50": {"share": 50, "waits": waits, "latency": (1, low, high)}}
             return [v[1] for v in measure_speed.Swapmoe.verdicts(options(), results)]
-        self.assertEqual(states(0, 0.97, 1.03), ["held", "held"])
-        self.assertEqual(states(1, 0.97, 1.06), ["not held", "not held"])
+        self.assertEqual(states(0, 0.97, 1.03), ["pass", "pass"])
+        self.assertEqual(states(1, 0.97, 1.06), ["fail", "fail"])
 
     def test_bound_and_llama(self):
-        f = {"reached": 0.79, "reached_low": 0.7, "reached_high": 0.9, "drives": [1e9, 2e9]}
+        f = {"reached": 0.79, "reached_low": 0.7, "reached_high": 0.9, "devices": [1e9, 2e9]}
         verdicts = measure_speed.Bound.verdicts(options(), {"50": f})
-        self.assertEqual([v[1] for v in verdicts], ["not held", "not measured"])
+        self.assertEqual([v[1] for v in verdicts], ["fail", "not measured"])
         self.assertIn("needs --python", measure_speed.Llama.verdicts(options(), {})[0][2])
 
     def test_every_repetition_has_its_own_bound(self):
@@ -135,10 +135,10 @@ class Verdicts(unittest.TestCase):
                   "bytes_read_per_token": 1, "hit_percent": 80}, 1e9) for tps in (80, 40, 800)]
         lod = mock.patch.object(bound, "missed_bytes", lambda _a, _share, seed, _scratch: {
             "bytes": missed[seed], "sim_hit": 80, "hit": 80})
-        turns = mock.patch.object(bound, "turns", lambda *_: done)
+        repeated = mock.patch.object(bound, "repeat", lambda *_: done)
         busy = mock.patch.object(bound, "busy", lambda _: (1, 1))
         a = argparse.Namespace(repetitions=3, systems="default")
-        with lod, turns, busy:
+        with lod, repeated, busy:
             f = bound.share_figures(a, None, 50, 1e-3, None)
         self.assertAlmostEqual(f["reached"], 0.8)
         self.assertAlmostEqual(f["reached_low"], 0.8)
@@ -157,8 +157,8 @@ class Files(unittest.TestCase):
 
     def test_failed_program_has_its_last_words(self):
         with self.assertRaises(SystemExit) as e:
-            m.run(["sh", "-c", "echo no room >&2; exit 3"])
-        self.assertIn("no room", str(e.exception.code))
+            m.run(["sh", "-c", "echo no space >&2; exit 3"])
+        self.assertIn("no space", str(e.exception.code))
 
 
 if __name__ == "__main__":

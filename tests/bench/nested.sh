@@ -15,7 +15,7 @@ cp "$model" "$dir/native.gguf"
 for form in native separate_8 prefix_8 residual_8 separate_4 prefix_4 fitted_4 residual_4 \
     separate_2 prefix_2 fitted_2; do
     for text in "$@"; do
-        "$build/libexec/sluice-eval" -m "$dir/$form.gguf" --text "$text" --ctx 512 --output json 2>/dev/null
+        "$build/libexec/sluice-eval" -m "$dir/$form.gguf" --text "$text" --ctx-size 512 --output json 2>/dev/null
     done | awk -v form="$form" '
         /"ppl"/ { gsub(/[^0-9.e+-]/, "", $2); ppl = $2 }
         /"tokens"/ { gsub(/[^0-9]/, "", $2); n = $2 }

@@ -4,7 +4,7 @@
  *
  *   prefix   the 8-bit codes of a row; lower precisions are their first 4 and 2 bits, at the middle
  *            of what the missing bits span
- *   fitted   the same codes, with a scale and zero of its own for each precision (least squares)
+ *   fitted   the same codes, with a scale and zero per precision (fitted by squared error)
  *   residual 2 bits by lib/quant; 2 more of what remains; 4 more of what then remains */
 #include <fcntl.h>
 #include <pthread.h>
@@ -46,7 +46,7 @@ static void codes_of(const float *w, uint32_t k, float *code)
         code[i] = (float)(int)((w[i] - low) / scale + 0.5f);
 }
 
-/* out = a * q + b with the least squared error. */
+/* out = a * q + b with the minimum squared error. */
 static void fit(const float *q, const float *w, uint32_t k, float *out)
 {
     double sq = 0, sw = 0, sqq = 0, sqw = 0, n = k;
@@ -193,7 +193,7 @@ static int write_form(const struct gguf *g, int fd, const char *path, row_form *
         const struct model_tensor *t = &g->tensors[i];
         gguf_put_tensor(w, t->name, is_expert(t) ? TENSOR_F16 : t->type, t->dims, t->ne);
     }
-    int status = gguf_writer_layout(w, error) || gguf_writer_begin(w, path, error) ? -1 : 0;
+    int status = gguf_writer_layout(w, error) || gguf_writer_start(w, path, error) ? -1 : 0;
     for (uint32_t i = 0; i < g->tensor_count && status == 0; i++) {
         const struct model_tensor *t = &g->tensors[i];
         void *data = malloc(t->bytes), *made = NULL;

@@ -3,7 +3,7 @@
 #   tests/bench/numbers.sh [MODEL] [-- engine options]
 # For each share of experts one engine: a round of warm-up, then three prompts of different kinds x 256
 # greedy tokens, and three prompts of about 500 tokens for the prefill rate. Rates are tokens by the time
-# compute spent on them; memory is the most the ledger counted. Markdown on stdout.
+# compute spent on them; memory is the maximum of the ledger. Markdown on stdout.
 set -u -o pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -41,28 +41,28 @@ done
 
 # counters -> one line of sums: decode tokens, ns; prefill tokens, ns; stall ns; hits; uses; bytes; peak
 snapshot() {
-    "$libexec/sluice-stats" --run b --counters | awk '
+    "$libexec/sluice-stats" --name b --counters | awk '
         { split($1, at, "."); key = at[1] "." at[3]; sum[key] += $2 }
         END {
             printf "%.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f\n", sum["compute.tokens_decode"],
                 sum["compute.decode_ns"], sum["compute.tokens_prefill"], sum["compute.prefill_ns"],
-                sum["compute.stall_ns"], sum["compute.hits"], sum["compute.uses"],
+                sum["compute.stall_ns"], sum["compute.hits"], sum["compute.accesses"],
                 sum["loader.bytes_read"], sum["supervisor.used_bytes_max"]
         }'
 }
 
 generate() {
-    "$libexec/sluice-generate" --run b -p "$1" -n "$2" --temp 0 --ignore-eos -q >/dev/null || exit 1
+    "$libexec/sluice-generate" --name b -p "$1" -n "$2" --temp 0 --ignore-eos -q >/dev/null || exit 1
 }
 
 measure() {
     local share=$1 before decode after prompt
     shift
-    "$libexec/sluice-run" -m "$model" --run b --experts "$share" --log-level error "$@" &
+    "$libexec/sluice-run" -m "$model" --name b --resident-experts "$share" --log-level error "$@" &
     engine=$!
-    until "$libexec/sluice-ctl" --run b status 2>/dev/null | grep -q '^state *ready'; do
+    until "$libexec/sluice-ctl" --name b status 2>/dev/null | grep -q '^state *ready'; do
         kill -0 "$engine" 2>/dev/null || {
-            echo "numbers.sh: the engine did not start with --experts $share" >&2
+            echo "numbers.sh: the engine did not start with --resident-experts $share" >&2
             return 1
         }
     done

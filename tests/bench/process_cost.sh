@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What the separate processes cost when they have nothing to do:
 #   tests/bench/process_cost.sh [PAIRS [MODEL]]
-# One engine with every expert resident and the watchdog off. Two arms alternate: the engine as it is, and compute
+# One engine with every expert resident and the watchdog off. Two variants alternate: the engine as it is, and compute
 # alone with predictor, cache and loaders stopped (SIGSTOP). The ratio of each pair's decode rates is one
 # sample; printed are the medians and the 95 % bootstrap interval of the median ratio (fixed seed).
 set -u -o pipefail
@@ -23,9 +23,9 @@ finish() {
 }
 trap finish EXIT
 
-"$libexec/sluice-run" -m "$model" --run cost --watchdog off --log-level error 2>/dev/null &
+"$libexec/sluice-run" -m "$model" --name cost --watchdog off --log-level error 2>/dev/null &
 engine=$!
-until "$libexec/sluice-ctl" --run cost status 2>/dev/null | grep -q '^state *ready'; do
+until "$libexec/sluice-ctl" --name cost status 2>/dev/null | grep -q '^state *ready'; do
     kill -0 "$engine" 2>/dev/null || {
         echo "process_cost.sh: the engine did not start" >&2
         exit 1
@@ -42,11 +42,11 @@ for child in "${children[@]}"; do
 done
 
 counter() {
-    "$libexec/sluice-stats" --run cost --counters | awk -v key="$1" '$1 == key { print $2 }'
+    "$libexec/sluice-stats" --name cost --counters | awk -v key="$1" '$1 == key { print $2 }'
 }
 
 decode_rate() {
-    "$libexec/sluice-generate" --run cost -p "$1" -n "$tokens" --temp 0 --ignore-eos --output json -q |
+    "$libexec/sluice-generate" --name cost -p "$1" -n "$tokens" --temp 0 --ignore-eos --output json -q |
         awk -F': ' '/"decode_tps"/ { sub(",", "", $2); print $2 }'
 }
 
@@ -60,8 +60,8 @@ done
 samples=$SLUICE_RUN_DIR/samples
 for ((i = 0; i < pairs; i++)); do
     # Who goes first alternates, too.
-    for arm in $((i % 2)) $((1 - i % 2)); do
-        if [ "$arm" -eq 0 ]; then
+    for variant in $((i % 2)) $((1 - i % 2)); do
+        if [ "$variant" -eq 0 ]; then
             whole=$(decode_rate "$prompt")
         else
             kill -STOP "${idle[@]}"

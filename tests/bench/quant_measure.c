@@ -122,14 +122,14 @@ static void measure(const char *name, enum tensor_type type, const struct quant_
     struct kernel_matrix *own = calloc(experts * EXPERT__COUNT, sizeof *own);
     sl_assert(own != NULL);
     m.error = m.size = 0;
-    uint64_t begin = clock_now_ns();
+    uint64_t start_ns = clock_now_ns();
     for (size_t e = 0; e < experts; e++) {
         struct kernel_matrix *w = own + e * EXPERT__COUNT;
         find_experts(m.file.self, w, (uint32_t)(e / hp->experts), (uint32_t)(e % hp->experts));
         for (int i = 0; i < EXPERT__COUNT; i++)
             replace(w + i, type, s);
     }
-    double seconds = (double)(clock_now_ns() - begin) / 1e9;
+    double seconds = (double)(clock_now_ns() - start_ns) / 1e9;
     m.replaced = own;
     printf("%-14s %-3s error %.5f  perplexity %.4f  quantised in %.1f s\n", name,
            tensor_type_info((uint32_t)type)->name, sqrt(m.error / m.size), perplexity(type),
@@ -194,7 +194,7 @@ int main(int argc, char **argv)
     log_init("quant_measure", LOG_LEVEL_INFO);
     if (argc < 2)
         log_fatal(2, "usage: quant_measure FILE.gguf [WINDOWS_PER_TEXT [VARIANT]]");
-    size_t most = argc > 2 ? strtoul(argv[2], NULL, 10) : 6;
+    size_t max = argc > 2 ? strtoul(argv[2], NULL, 10) : 6;
     struct error error;
     image_open(&m.image, argv[1], WINDOW);
     m.file = image_source(&m.image);
@@ -210,7 +210,7 @@ int main(int argc, char **argv)
         char *text = golden_text(file, &bytes);
         if (tokenizer_encode(tokenizer, text, bytes, false, &m.ids[t], &count, &error) != 0)
             log_fatal(1, "%s", error.text);
-        m.windows[t] = count / WINDOW < most ? count / WINDOW : most;
+        m.windows[t] = count / WINDOW < max ? count / WINDOW : max;
         free(text);
     }
     printf("%-14s     error %.5f  perplexity %.4f\n", "native", 0.0, perplexity(TENSOR_C8));

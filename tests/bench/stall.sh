@@ -1,9 +1,9 @@
 #!/bin/sh
 # stall.sh [-m MODEL] [-k BACKEND]: a real block device that stops answering under a text. A copy of the model lies on a loop
-# device; while two loaders read, blkio (version 1) holds the reads of one to a byte per second. Says whether
-# the device was quarantined and the text is that of an engine that needs no drive, and how long it took.
-# Needs root, a loop device and a writable blkio hierarchy; says SKIP without. Everything is taken down again.
-# With `-k pread` the kernel keeps the loader until the device answers: the text fails, which docs/devices.md tells.
+# device; while two loaders read, blkio (version 1) limits the reads of one to a byte per second. Reports whether
+# the device was quarantined and the text is that of an engine that needs no device, and how long it took.
+# Needs root, a loop device and a writable blkio hierarchy; prints SKIP without. Everything is taken down again.
+# With `-k pread` the kernel keeps the loader until the device answers: the text fails, see docs/devices.md.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 libexec=${SLUICE_LIBEXEC:-$here/../../build/libexec}
@@ -45,12 +45,12 @@ cp "$model" "$dir/mount/copy.gguf"
 sync -f "$dir/mount"
 
 generate() { # how many tokens, engine or options
-    "$libexec/sluice-generate" -p "$prompt" --temp 0 -n "$@" 2> "$dir/said"
+    "$libexec/sluice-generate" -p "$prompt" --temp 0 -n "$@" 2> "$dir/err"
 }
-generate 60 -m "$model" --experts 100 --threads 1 > "$dir/right"
+generate 60 -m "$model" --resident-experts 100 --threads 1 > "$dir/right"
 : > "$dir/log"
-"$libexec/sluice-run" -m "$model" --run "$run" --experts 25 --threads 1 --backend "$backend" \
-    --devices "$model,$dir/mount/copy.gguf" --device-stall 1500 > "$dir/log" 2>&1 &
+"$libexec/sluice-run" -m "$model" --name "$run" --resident-experts 25 --threads 1 --backend "$backend" \
+    --devices "$model,$dir/mount/copy.gguf" --device-timeout 1500 > "$dir/log" 2>&1 &
 engine=$!
 until grep -q '^ready' "$dir/log"; do
     kill -0 "$engine" || { cat "$dir/log"; exit 1; }
@@ -63,12 +63,12 @@ for task in "/proc/$loader/task"/*; do
 done
 begun=$(date +%s%N)
 status=0
-generate 60 --run "$run" > "$dir/text" || status=$?
+generate 60 --name "$run" > "$dir/text" || status=$?
 ms=$((($(date +%s%N) - begun) / 1000000))
-"$libexec/sluice-ctl" --run "$run" status | grep quarantined || status=1
+"$libexec/sluice-ctl" --name "$run" status | grep quarantined || status=1
 if [ "$status" = 0 ] && cmp -s "$dir/text" "$dir/right"; then
     echo "same text, $ms ms for 60 tokens with $backend"
 else
-    echo "no text, or another one, after $ms ms with $backend: $(tail -1 "$dir/said")"
+    echo "no text, or another one, after $ms ms with $backend: $(tail -1 "$dir/err")"
     exit 1
 fi

@@ -82,7 +82,7 @@ static void create_segments(struct rig *r, const struct params *params, uint32_t
     create(r, SEGMENT_ARENA, r->layout.bytes);
     create(r, SEGMENT_GATES, gates_bytes(h->layers, h->hidden, h->experts));
     gates_format(s[SEGMENT_GATES].base, h->layers, h->hidden, h->experts);
-    create(r, SEGMENT_USES, uses_bytes());
+    create(r, SEGMENT_ACCESS_LOG, access_log_bytes());
     create(r, SEGMENT_KV, kv_bytes(h, 64));
     kv_format(s[SEGMENT_KV].base, h, 64);
     create(r, SEGMENT_PROCS, procs_bytes());
@@ -96,7 +96,9 @@ static void attach_own(struct rig *r)
                           &r->directory, &error),
          &error);
     must(procs_attach(dup(r->segment[SEGMENT_PROCS].fd), true, r->boot, &r->procs, &error), &error);
-    must(uses_attach(dup(r->segment[SEGMENT_USES].fd), true, r->boot, &r->uses, &error), &error);
+    must(access_log_attach(dup(r->segment[SEGMENT_ACCESS_LOG].fd), true, r->boot, &r->access_log,
+                           &error),
+         &error);
 }
 
 static uint64_t quota_of(const struct rig *r, double share)
@@ -105,16 +107,16 @@ static uint64_t quota_of(const struct rig *r, double share)
     return r->model->dense_bytes + align_up(experts, PAGE_BYTES);
 }
 
-static struct edge *open_edge(struct rig *r, enum endpoint endpoint, unsigned number, bool listen,
+static struct channel *open_channel(struct rig *r, enum endpoint endpoint, unsigned number, bool listen,
                               enum msg_role role)
 {
     struct error error;
     char path[ENDPOINT_BYTES];
     must(endpoint_path(r->dir, endpoint, number, path, &error), &error);
-    struct edge *edge =
-        listen ? edge_listen(path, role, 1, &error) : edge_dial(path, role, 1, &error);
-    ck_assert_msg(edge != NULL, "%s", error.text);
-    return edge;
+    struct channel *channel =
+        listen ? channel_listen(path, role, 1, &error) : channel_dial(path, role, 1, &error);
+    ck_assert_msg(channel != NULL, "%s", error.text);
+    return channel;
 }
 
 void rig_open(struct rig *r, const struct rig_options *o)
@@ -128,8 +130,8 @@ void rig_open(struct rig *r, const struct rig_options *o)
     params_defaults(&params);
     params.loaders = o->loaders;
     params.prefault = o->prefault;
-    params.depth = o->depth ? o->depth : params.depth;
-    params.chunk = o->chunk ? o->chunk : params.chunk;
+    params.queue_depth = o->depth ? o->depth : params.queue_depth;
+    params.io_size = o->chunk ? o->chunk : params.io_size;
     must(params_set(&params, "backend", o->backend ? o->backend : "auto", &error), &error);
     create_segments(r, &params, o->loaders);
     attach_own(r);
@@ -141,8 +143,8 @@ void rig_open(struct rig *r, const struct rig_options *o)
     r->lock = open("/dev/null", O_RDWR | O_CLOEXEC);
     for (uint32_t i = 0; i < SERVICE_ROWS_MAX; i++)
         r->ready_fd[i] = -1;
-    r->compute = open_edge(r, ENDPOINT_CACHE_COMPUTE, 0, false, ROLE_COMPUTE);
-    r->predictor = open_edge(r, ENDPOINT_CACHE_PREDICTOR, 0, false, ROLE_PREDICTOR);
+    r->compute = open_channel(r, ENDPOINT_CACHE_COMPUTE, 0, false, ROLE_COMPUTE);
+    r->predictor = open_channel(r, ENDPOINT_CACHE_PREDICTOR, 0, false, ROLE_PREDICTOR);
 }
 
 /* ---- processes ------------------------------------------------------------------------------ */
@@ -160,15 +162,15 @@ uint64_t rig_counter(struct rig *r, enum service service, uint32_t number, unsig
 /* Sources stand above every target: nothing is overwritten before it was copied. */
 static void spawn(struct rig *r, uint32_t row, char **argv, int ready)
 {
-    int source[HERITAGE__END - HERITAGE_LIFELINE] = {r->lifeline[0], ready, r->lock};
+    int source[INHERITED__END - INHERITED_LIFELINE] = {r->lifeline[0], ready, r->lock};
     for (int kind = 0; kind < SEGMENT__COUNT; kind++)
-        source[HERITAGE_SEGMENTS - HERITAGE_LIFELINE + kind] = r->segment[kind].fd;
+        source[INHERITED_SEGMENTS - INHERITED_LIFELINE + kind] = r->segment[kind].fd;
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
     for (size_t i = 0; i < ARRAY_LEN(source); i++) {
-        source[i] = fcntl(source[i], F_DUPFD_CLOEXEC, HERITAGE__END);
-        ck_assert_int_ge(source[i], HERITAGE__END);
-        posix_spawn_file_actions_adddup2(&actions, source[i], HERITAGE_LIFELINE + (int)i);
+        source[i] = fcntl(source[i], F_DUPFD_CLOEXEC, INHERITED__END);
+        ck_assert_int_ge(source[i], INHERITED__END);
+        posix_spawn_file_actions_adddup2(&actions, source[i], INHERITED_LIFELINE + (int)i);
     }
     int rv = posix_spawn(&r->pid[row], argv[0], &actions, NULL, argv, environ);
     ck_assert_msg(rv == 0, "%s: %s", argv[0], strerror(rv));
@@ -181,19 +183,19 @@ void rig_spawn(struct rig *r, enum service service, uint32_t number, const char 
 {
     uint32_t row = procs_row_of(service, number);
     struct proc_row *p = &r->procs.head->row[row];
-    char program[512], n[16], incarnation[16], boot[32], word[16];
+    char program[512], n[16], incarnation[16], boot[32], backend_text[16];
     snprintf(program, sizeof program, "%s/%s", SLUICE_LIBEXEC, service_info(service)->program);
     snprintf(n, sizeof n, "%u", number);
     snprintf(incarnation, sizeof incarnation, "%u", atomic_load(&p->incarnation) + 1);
     snprintf(boot, sizeof boot, "%llu", (unsigned long long)r->boot);
-    snprintf(word, sizeof word, "%s", backend ? backend : "");
+    snprintf(backend_text, sizeof backend_text, "%s", backend ? backend : "");
     char *argv[] = {program,     "--number", n,    "--incarnation",
                     incarnation, "--boot",   boot, backend ? "--backend" : NULL,
-                    word,        NULL};
+                    backend_text,        NULL};
     int ready[2];
     ck_assert(pipe2(ready, O_CLOEXEC) == 0);
-    if (!r->edge[row])
-        r->edge[row] = open_edge(r, ENDPOINT_SUPERVISOR_CHILD, row, true, ROLE_SUPERVISOR);
+    if (!r->channel[row])
+        r->channel[row] = open_channel(r, ENDPOINT_SUPERVISOR_CHILD, row, true, ROLE_SUPERVISOR);
     atomic_store(&p->incarnation, atomic_load(&p->incarnation) + 1);
     atomic_store(&p->state, PROC_STARTING);
     spawn(r, row, argv, ready[1]);
@@ -202,19 +204,19 @@ void rig_spawn(struct rig *r, enum service service, uint32_t number, const char 
     r->ready_fd[row] = ready[0];
 }
 
-static void tend(struct rig *r)
+static void tick(struct rig *r)
 {
     uint64_t now = clock_now_ns();
     for (uint32_t i = 0; i < SERVICE_ROWS_MAX; i++)
-        if (r->edge[i])
-            edge_tend(r->edge[i], now);
-    edge_tend(r->compute, now);
-    edge_tend(r->predictor, now);
+        if (r->channel[i])
+            channel_tick(r->channel[i], now);
+    channel_tick(r->compute, now);
+    channel_tick(r->predictor, now);
 }
 
 bool rig_tick(struct rig *r, uint64_t deadline)
 {
-    tend(r);
+    tick(r);
     (void)poll(NULL, 0, 1);
     return clock_now_ns() < deadline;
 }
@@ -225,14 +227,14 @@ void rig_wait_ready(struct rig *r, enum service service, uint32_t number)
     struct pollfd fd = {.fd = r->ready_fd[row], .events = POLLIN};
     uint64_t deadline = rig_deadline(READY_MS);
     while (poll(&fd, 1, 10) == 0)
-        ck_assert_msg(rig_tick(r, deadline), "%s is not ready", service_word(service));
+        ck_assert_msg(rig_tick(r, deadline), "%s is not ready", service_name(service));
     char byte;
-    ck_assert_msg(read(fd.fd, &byte, 1) == 1, "%s died at its start", service_word(service));
+    ck_assert_msg(read(fd.fd, &byte, 1) == 1, "%s died at its start", service_name(service));
     close(fd.fd);
     r->ready_fd[row] = -1;
     atomic_store(&rig_row(r, service, number)->state, PROC_READY);
     while (service == SERVICE_CACHE &&
-           !(edge_connected(r->compute) && edge_connected(r->predictor)))
+           !(channel_connected(r->compute) && channel_connected(r->predictor)))
         ck_assert_msg(rig_tick(r, deadline), "the cache accepts no connection");
 }
 
@@ -255,7 +257,7 @@ void rig_kill(struct rig *r, enum service service, uint32_t number)
     kill(r->pid[row], SIGKILL);
     ck_assert(waitpid(r->pid[row], &status, 0) == r->pid[row]);
     ck_assert_msg(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL,
-                  "%s had ended by itself: status %#x", service_word(service), (unsigned)status);
+                  "%s exited on its own: status %#x", service_name(service), (unsigned)status);
     r->pid[row] = 0;
     atomic_store(&p->reaped, atomic_load(&p->incarnation));
     atomic_store(&p->state, PROC_DOWN);
@@ -289,24 +291,24 @@ void rig_wait_stopped(struct rig *r, enum service service, uint32_t number)
     pid_t pid = r->pid[procs_row_of(service, number)];
     int status = 0;
     while (waitpid(pid, &status, WNOHANG | WUNTRACED) != pid)
-        ck_assert_msg(rig_tick(r, deadline), "%s was not stopped", service_word(service));
-    ck_assert_msg(WIFSTOPPED(status), "%s ended: %#x", service_word(service), (unsigned)status);
+        ck_assert_msg(rig_tick(r, deadline), "%s was not stopped", service_name(service));
+    ck_assert_msg(WIFSTOPPED(status), "%s ended: %#x", service_name(service), (unsigned)status);
 }
 
 static void stop_row(struct rig *r, uint32_t row)
 {
     const struct proc_row *p = &r->procs.head->row[row];
-    struct msg_control stop = {.verb = CONTROL_STOP};
+    struct msg_control stop = {.kind = CONTROL_STOP};
     uint64_t deadline = rig_deadline(STOP_MS), next = 0;
     int status;
     while (waitpid(r->pid[row], &status, WNOHANG) != r->pid[row]) {
         if (clock_now_ns() >= next) {
-            edge_send(r->edge[row], &stop, MSG_CONTROL);
+            channel_send(r->channel[row], &stop, MSG_CONTROL);
             next = clock_now_ns() + 100 * NS_PER_MS;
         }
         if (!rig_tick(r, deadline)) {
             kill(r->pid[row], SIGKILL);
-            ck_abort_msg("%s does not stop", service_word((enum service)p->service));
+            ck_abort_msg("%s does not stop", service_name((enum service)p->service));
         }
     }
     ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 0, "row %u: status %#x", row,
@@ -338,10 +340,10 @@ void rig_close(struct rig *r)
             stop_row(r, row);
     if (r->pid[cache] != 0)
         stop_row(r, cache);
-    edge_close(r->compute);
-    edge_close(r->predictor);
+    channel_close(r->compute);
+    channel_close(r->predictor);
     for (uint32_t row = 0; row < SERVICE_ROWS_MAX; row++)
-        edge_close(r->edge[row]);
+        channel_close(r->channel[row]);
     for (int kind = 0; kind < SEGMENT__COUNT; kind++)
         segment_detach(&r->segment[kind]);
     munmap((void *)(uintptr_t)r->file, r->file_bytes);
@@ -351,12 +353,12 @@ void rig_close(struct rig *r)
 
 /* ---- the supervisor's controls -------------------------------------------------------------- */
 
-uint64_t rig_control(struct rig *r, enum service service, uint32_t number, uint32_t verb,
+uint64_t rig_control(struct rig *r, enum service service, uint32_t number, uint32_t kind,
                      uint64_t value)
 {
     uint32_t row = procs_row_of(service, number);
-    struct msg_control control = {.verb = verb, .value = value, .epoch = ++r->control_epoch};
-    if (verb == CONTROL_QUOTA) {
+    struct msg_control control = {.kind = kind, .value = value, .epoch = ++r->control_epoch};
+    if (kind == CONTROL_QUOTA) {
         control.epoch = atomic_load(&r->directory.head->quota_epoch) + 1;
         atomic_store(&r->directory.head->quota_bytes, value);
         atomic_store(&r->directory.head->quota_epoch, control.epoch);
@@ -365,15 +367,15 @@ uint64_t rig_control(struct rig *r, enum service service, uint32_t number, uint3
     for (;;) {
         _Alignas(8) char buf[MSG_BYTES_MAX];
         if (clock_now_ns() >= next) {
-            edge_send(r->edge[row], &control, MSG_CONTROL);
+            channel_send(r->channel[row], &control, MSG_CONTROL);
             next = clock_now_ns() + 50 * NS_PER_MS;
         }
-        while (edge_receive(r->edge[row], buf) > 0) {
+        while (channel_receive(r->channel[row], buf) > 0) {
             const struct msg_ack *ack = (const struct msg_ack *)(const void *)buf;
-            if (ack->head.type == MSG_ACK && ack->verb == verb && ack->epoch == control.epoch)
+            if (ack->head.type == MSG_ACK && ack->kind == kind && ack->epoch == control.epoch)
                 return clock_now_ns() - start;
         }
-        ck_assert_msg(rig_tick(r, deadline), "control %u is not acknowledged", verb);
+        ck_assert_msg(rig_tick(r, deadline), "control %u is not acknowledged", kind);
     }
 }
 
@@ -386,7 +388,7 @@ void rig_quota(struct rig *r, uint64_t bytes)
 
 enum entry_state rig_state(struct rig *r, uint32_t entry)
 {
-    return entry_state_of(entry_look(&r->directory.entries[entry].word));
+    return entry_state_of(entry_read(&r->directory.entries[entry].word));
 }
 
 bool rig_payload_right(struct rig *r, uint32_t entry)
@@ -403,9 +405,9 @@ bool rig_payload_right(struct rig *r, uint32_t entry)
     return true;
 }
 
-void rig_ask(struct rig *r, const uint32_t *entries, uint32_t count, uint32_t attempt)
+void rig_send_demand(struct rig *r, const uint32_t *entries, uint32_t count, uint32_t attempt)
 {
-    struct msg_demand demand = {.uses_position = uses_written(&r->uses),
+    struct msg_demand demand = {.access_log_position = access_log_written(&r->access_log),
                                 .sent_ns = clock_now_ns(),
                                 .sequence = 1,
                                 .position = r->position,
@@ -417,7 +419,7 @@ void rig_ask(struct rig *r, const uint32_t *entries, uint32_t count, uint32_t at
             demand.wants[demand.count++] = (struct msg_want){.entry = entries[i], .tokens = 1};
     }
     if (demand.count > 0)
-        edge_send(r->compute, &demand, MSG_DEMAND);
+        channel_send(r->compute, &demand, MSG_DEMAND);
 }
 
 static bool all_ready(struct rig *r, const uint32_t *entries, uint32_t count)
@@ -433,18 +435,18 @@ bool rig_demand(struct rig *r, const uint32_t *entries, uint32_t count, unsigned
     uint32_t counter = directory_counter_of(&r->directory, entries[0]);
     uint64_t deadline = rig_deadline(ms), again = rig_deadline(100);
     uint32_t attempt = 0;
-    rig_ask(r, entries, count, attempt);
+    rig_send_demand(r, entries, count, attempt);
     for (;;) {
         uint32_t seen = directory_counter_now(&r->directory, counter);
         if (all_ready(r, entries, count))
             break;
         directory_wait(&r->directory, counter, seen, 20 * NS_PER_MS);
-        tend(r);
+        tick(r);
         uint64_t now = clock_now_ns();
         if (now >= deadline)
             return false;
         if (now >= again) {
-            rig_ask(r, entries, count, ++attempt);
+            rig_send_demand(r, entries, count, ++attempt);
             again = rig_deadline(100);
         }
     }
@@ -459,18 +461,18 @@ void rig_unpin(struct rig *r, const uint32_t *entries, uint32_t count)
         entry_unpin(&r->directory.entries[entries[i]].word, PINNER_COMPUTE);
 }
 
-void rig_use(struct rig *r, const uint32_t *entries, uint32_t count)
+void rig_access(struct rig *r, const uint32_t *entries, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
         const struct model_entry *e = &r->entries[entries[i]];
-        struct use_record use = {.sequence = 1,
-                                 .position = r->position,
-                                 .tokens = 1,
-                                 .layer = e->layer,
-                                 .expert = e->expert,
-                                 .kind = USE_EXPERT,
-                                 .outcome = USE_HIT};
-        uses_append(&r->uses, &use);
+        struct access_record access = {.sequence = 1,
+                                       .position = r->position,
+                                       .tokens = 1,
+                                       .layer = e->layer,
+                                       .expert = e->expert,
+                                       .kind = ACCESS_EXPERT,
+                                       .outcome = ACCESS_HIT};
+        access_log_append(&r->access_log, &access);
     }
     rig_unpin(r, entries, count);
 }
@@ -483,8 +485,8 @@ void rig_hint(struct rig *r, uint32_t layer, const uint32_t *entries, uint32_t c
                             .layer = (uint16_t)layer,
                             .count = (uint16_t)count};
     for (uint32_t i = 0; i < count; i++)
-        hint.guesses[i] = (struct msg_guess){entries[i], 0.9f};
-    edge_send(r->predictor, &hint, MSG_HINT);
+        hint.predictions[i] = (struct msg_prediction){entries[i], 0.9f};
+    channel_send(r->predictor, &hint, MSG_HINT);
 }
 
 bool rig_wait_dense(struct rig *r, unsigned ms)

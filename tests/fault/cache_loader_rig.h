@@ -11,7 +11,7 @@
 
 struct rig_options {
     uint32_t loaders;
-    double experts_share;  /* of the experts' slots that the quota leaves room for */
+    double experts_share;  /* of the experts' slots that that fit into the quota */
     const char *backend;   /* NULL: auto */
     uint64_t chunk, depth; /* 0: default */
     bool own_copy;         /* of the demo model, at model_path: a test may spoil it */
@@ -26,14 +26,14 @@ struct rig {
     struct segment segment[SEGMENT__COUNT];
     struct procs procs;
     struct directory directory;
-    struct uses uses;
+    struct access_log access_log;
     const uint8_t *file; /* mapped */
     size_t file_bytes;
     int lifeline[2], lock;
     pid_t pid[SERVICE_ROWS_MAX];
     int ready_fd[SERVICE_ROWS_MAX];
-    struct edge *edge[SERVICE_ROWS_MAX]; /* the supervisor's ends */
-    struct edge *compute, *predictor;
+    struct channel *channel[SERVICE_ROWS_MAX]; /* the supervisor's ends */
+    struct channel *compute, *predictor;
     uint64_t boot;
     uint32_t position, control_epoch;
 };
@@ -62,7 +62,7 @@ struct proc_row *rig_row(struct rig *r, enum service service, uint32_t number);
 uint64_t rig_counter(struct rig *r, enum service service, uint32_t number, unsigned counter);
 
 /* Sends a control and waits for its ACK; returns how long that took, ns. */
-uint64_t rig_control(struct rig *r, enum service service, uint32_t number, uint32_t verb,
+uint64_t rig_control(struct rig *r, enum service service, uint32_t number, uint32_t kind,
                      uint64_t value);
 void rig_quota(struct rig *r, uint64_t bytes);
 
@@ -70,10 +70,10 @@ void rig_quota(struct rig *r, uint64_t bytes);
  * the payload with the file. The pins stay. False when the deadline passed or an entry failed. */
 bool rig_demand(struct rig *r, const uint32_t *entries, uint32_t count, unsigned ms);
 /* Only pins and sends. */
-void rig_ask(struct rig *r, const uint32_t *entries, uint32_t count, uint32_t attempt);
+void rig_send_demand(struct rig *r, const uint32_t *entries, uint32_t count, uint32_t attempt);
 void rig_unpin(struct rig *r, const uint32_t *entries, uint32_t count);
 /* A use of each in the log, then unpin. */
-void rig_use(struct rig *r, const uint32_t *entries, uint32_t count);
+void rig_access(struct rig *r, const uint32_t *entries, uint32_t count);
 void rig_hint(struct rig *r, uint32_t layer, const uint32_t *entries, uint32_t count);
 bool rig_wait_dense(struct rig *r, unsigned ms);
 /* Payload of a READY entry equals the file's. */

@@ -15,7 +15,7 @@
 
 static const struct rig_options plain = {.loaders = 1, .experts_share = 0.3};
 
-/* K different experts of a layer; skewed, so that a cache is of use. */
+/* K different experts of a layer; skewed, so that a cache is useful. */
 static void choose(const struct rig *r, uint64_t *seed, uint32_t layer, uint32_t *entries)
 {
     uint32_t experts = r->model->hparams.experts;
@@ -40,11 +40,12 @@ static void decode(struct rig *r, uint64_t *seed, uint32_t tokens)
             uint32_t entries[TOP_K];
             choose(r, seed, layer, entries);
             ck_assert_msg(rig_demand(r, entries, TOP_K, WAIT_MS), "token %u, layer %u", t, layer);
-            rig_use(r, entries, TOP_K);
+            rig_access(r, entries, TOP_K);
         }
         r->position++;
-        struct use_record end = {.sequence = 1, .position = r->position, .kind = USE_TOKEN_END};
-        uses_append(&r->uses, &end);
+        struct access_record end = {
+            .sequence = 1, .position = r->position, .kind = ACCESS_TOKEN_END};
+        access_log_append(&r->access_log, &end);
     }
 }
 
@@ -161,10 +162,11 @@ START_TEST(pins_without_demand)
 }
 END_TEST
 
-/* A loader dies at each point where it matters, and while reads are under way. */
+/* A loader crashes at each injection point, and while reads are in flight. */
 START_TEST(loader_killed)
 {
-    static const enum injection points[] = {INJECT_LOADER_READS_OWED, INJECT_LOADER_BEFORE_PUBLISH};
+    static const enum injection points[] = {INJECT_LOADER_READS_PENDING,
+                                            INJECT_LOADER_BEFORE_PUBLISH};
     struct rig_options options = {.loaders = 1 + (uint32_t)_i % 2, .experts_share = 0.2};
     struct rig r;
     uint64_t seed = 11;
@@ -174,7 +176,7 @@ START_TEST(loader_killed)
         rig_inject(&r, points[_i / 2], round % 3);
         while (atomic_load(&r.procs.head->injection) != INJECT_NONE) {
             choose(&r, &seed, round % r.model->hparams.layers, entries);
-            rig_ask(&r, entries, TOP_K, 0);
+            rig_send_demand(&r, entries, TOP_K, 0);
             uint64_t soon = rig_deadline(20);
             while (atomic_load(&r.procs.head->injection) != INJECT_NONE && rig_tick(&r, soon))
                 ;
@@ -195,7 +197,7 @@ START_TEST(loader_killed)
         ck_assert_uint_ne(victim, ENTRY_NONE);
         rig_replace_loader(&r, victim);
         ck_assert(rig_demand(&r, entries, TOP_K, WAIT_MS));
-        rig_use(&r, entries, TOP_K);
+        rig_access(&r, entries, TOP_K);
         decode(&r, &seed, 2);
         check_quota(&r);
         check_overlap(&r);
@@ -214,13 +216,13 @@ START_TEST(loader_killed_at_any_time)
     for (uint32_t round = 0; round < 20; round++) {
         uint32_t entries[TOP_K];
         choose(&r, &seed, rig_random(&seed, r.model->hparams.layers), entries);
-        rig_ask(&r, entries, TOP_K, 0);
+        rig_send_demand(&r, entries, TOP_K, 0);
         uint64_t until = clock_now_ns() + rig_random(&seed, 1500) * NS_PER_US;
         while (clock_now_ns() < until)
             ;
         rig_replace_loader(&r, round % 2);
         ck_assert(rig_demand(&r, entries, TOP_K, WAIT_MS));
-        rig_use(&r, entries, TOP_K);
+        rig_access(&r, entries, TOP_K);
     }
     check_quota(&r);
     check_overlap(&r);
@@ -228,7 +230,7 @@ START_TEST(loader_killed_at_any_time)
 }
 END_TEST
 
-/* The cache dies between reserve and LOAD, amid cleaning, and with loads under way. */
+/* The cache crashes between reserve and LOAD, during clean-up, and with loads in flight. */
 START_TEST(cache_killed)
 {
     struct rig_options options = {.loaders = 1 + (uint32_t)_i % 2, .experts_share = 0.25};
@@ -246,14 +248,14 @@ START_TEST(cache_killed)
         } while (ready > 1);
         if (round % 2 == 0)
             rig_inject(&r, INJECT_CACHE_RESERVED, round / 2);
-        rig_ask(&r, entries, TOP_K, 0);
+        rig_send_demand(&r, entries, TOP_K, 0);
         if (round % 2 == 0)
             rig_wait_stopped(&r, SERVICE_CACHE, 0);
         rig_kill(&r, SERVICE_CACHE, 0);
         rig_spawn(&r, SERVICE_CACHE, 0, NULL);
         rig_wait_ready(&r, SERVICE_CACHE, 0);
         ck_assert(rig_demand(&r, entries, TOP_K, WAIT_MS));
-        rig_use(&r, entries, TOP_K);
+        rig_access(&r, entries, TOP_K);
         decode(&r, &seed, 2);
         check_quota(&r);
         check_overlap(&r);
@@ -275,14 +277,14 @@ START_TEST(cache_killed_under_a_throttle)
         for (uint32_t i = 0; i < n; i++)
             entries[i] = model_entry_expert(r.model, layer, i);
         throttle(&r, 128 * KIB);
-        rig_ask(&r, entries, n, 0);
+        rig_send_demand(&r, entries, n, 0);
         wait_withheld(&r);
         rig_kill(&r, SERVICE_CACHE, 0);
         rig_spawn(&r, SERVICE_CACHE, 0, NULL);
         rig_wait_ready(&r, SERVICE_CACHE, 0);
         throttle(&r, 0);
         ck_assert(rig_demand(&r, entries, n, WAIT_MS));
-        rig_use(&r, entries, n);
+        rig_access(&r, entries, n);
         decode(&r, &seed, 1);
         check_quota(&r);
         check_overlap(&r);
@@ -299,11 +301,11 @@ START_TEST(cache_and_loader_killed)
     run_plain(&r, &plain, 2);
     uint32_t entries[TOP_K];
     choose(&r, &seed, 1, entries);
-    rig_inject(&r, INJECT_LOADER_READS_OWED, 0);
+    rig_inject(&r, INJECT_LOADER_READS_PENDING, 0);
     while (atomic_load(&r.procs.head->injection) != INJECT_NONE) {
         rig_unpin(&r, entries, TOP_K);
         choose(&r, &seed, 1, entries);
-        rig_ask(&r, entries, TOP_K, 0);
+        rig_send_demand(&r, entries, TOP_K, 0);
         uint64_t soon = rig_deadline(20);
         while (atomic_load(&r.procs.head->injection) != INJECT_NONE && rig_tick(&r, soon))
             ;
@@ -320,7 +322,7 @@ START_TEST(cache_and_loader_killed)
     rig_spawn(&r, SERVICE_LOADER, 0, NULL);
     rig_wait_ready(&r, SERVICE_LOADER, 0);
     ck_assert(rig_demand(&r, entries, TOP_K, WAIT_MS));
-    rig_use(&r, entries, TOP_K);
+    rig_access(&r, entries, TOP_K);
     decode(&r, &seed, 3);
     check_quota(&r);
     check_overlap(&r);
@@ -343,7 +345,7 @@ START_TEST(quota_is_obeyed)
         uint64_t took = rig_control(&r, SERVICE_CACHE, 0, CONTROL_QUOTA, quota);
         check_quota(&r);
         ck_assert_uint_lt(took, NS_PER_S + freed * (NS_PER_S / 2) / GIB);
-        ck_assert_uint_eq(atomic_load(&r.directory.head->quota_in_force),
+        ck_assert_uint_eq(atomic_load(&r.directory.head->quota_applied),
                           atomic_load(&r.directory.head->quota_epoch));
         decode(&r, &seed, 2);
         check_quota(&r);
@@ -352,8 +354,8 @@ START_TEST(quota_is_obeyed)
 }
 END_TEST
 
-/* Everything pinned: the demand waits for room and gets it the moment somebody lets go. */
-START_TEST(demand_waits_for_room)
+/* Everything pinned: the demand waits for space and gets it with the first unpin. */
+START_TEST(demand_waits_for_space)
 {
     struct rig_options options = {.loaders = 1, .experts_share = 0.05};
     struct rig r;
@@ -361,23 +363,23 @@ START_TEST(demand_waits_for_room)
     rig_start(&r);
     ck_assert(rig_wait_dense(&r, WAIT_MS));
     uint64_t left = atomic_load(&r.directory.head->quota_bytes) - r.model->dense_bytes;
-    uint32_t held[MSG_WANTS_MAX], room = 0;
-    for (; room < ARRAY_LEN(held) - 1; room++) {
-        held[room] = r.model->dense_count + room;
-        if (r.entries[held[room]].slot_bytes > left)
+    uint32_t pinned[MSG_WANTS_MAX], fitting = 0;
+    for (; fitting < ARRAY_LEN(pinned) - 1; fitting++) {
+        pinned[fitting] = r.model->dense_count + fitting;
+        if (r.entries[pinned[fitting]].slot_bytes > left)
             break;
-        left -= r.entries[held[room]].slot_bytes;
+        left -= r.entries[pinned[fitting]].slot_bytes;
     }
-    ck_assert(rig_demand(&r, held, room, WAIT_MS));
-    rig_ask(&r, &held[room], 1, 0);
+    ck_assert(rig_demand(&r, pinned, fitting, WAIT_MS));
+    rig_send_demand(&r, &pinned[fitting], 1, 0);
     uint64_t deadline = rig_deadline(WAIT_MS);
     while (rig_counter(&r, SERVICE_CACHE, 0, CTR_CACHE_waiting_entries) != 1)
         ck_assert(rig_tick(&r, deadline));
-    ck_assert_int_eq(rig_state(&r, held[room]), ENTRY_ABSENT);
-    rig_unpin(&r, &held[0], 1);
-    ck_assert(rig_demand(&r, &held[room], 1, WAIT_MS));
-    ck_assert_int_eq(rig_state(&r, held[0]), ENTRY_ABSENT);
-    rig_unpin(&r, held, room + 1);
+    ck_assert_int_eq(rig_state(&r, pinned[fitting]), ENTRY_ABSENT);
+    rig_unpin(&r, &pinned[0], 1);
+    ck_assert(rig_demand(&r, &pinned[fitting], 1, WAIT_MS));
+    ck_assert_int_eq(rig_state(&r, pinned[0]), ENTRY_ABSENT);
+    rig_unpin(&r, pinned, fitting + 1);
     rig_close(&r);
 }
 END_TEST
@@ -417,7 +419,7 @@ START_TEST(throttle_is_obeyed)
     uint32_t entries[MSG_WANTS_MAX];
     for (uint32_t i = 0; i < n; i++)
         entries[i] = r.model->dense_count + i;
-    rig_ask(&r, entries, n, 0);
+    rig_send_demand(&r, entries, n, 0);
     /* Never faster; exactly as fast in one window at least: the machine may be busy with others. */
     double best = 0;
     for (int window = 0; window < 5 && best < 0.95 * (double)rate; window++) {
@@ -434,26 +436,26 @@ START_TEST(throttle_is_obeyed)
 }
 END_TEST
 
-/* Reads that are held back for guesses of a layer that has passed: they end at once, the demand
- * behind them comes, and what was given up can be had again. */
+/* Delayed reads of prefetches for a layer that has passed: they end at once, the demand
+ * behind them comes, and cancelled entries can be loaded again. */
 START_TEST(withheld_reads_are_cancelled)
 {
     struct rig_options options = {.loaders = 1, .experts_share = 1.0};
     struct rig r;
     uint64_t seed = 37;
-    uint32_t entries[TOP_K], guessed[TOP_K];
+    uint32_t entries[TOP_K], predicted[TOP_K];
     rig_open(&r, &options);
     rig_start(&r);
     ck_assert(rig_wait_dense(&r, WAIT_MS));
     choose(&r, &seed, 0, entries);
     ck_assert(rig_demand(&r, entries, TOP_K, WAIT_MS));
-    rig_use(&r, entries, TOP_K);
+    rig_access(&r, entries, TOP_K);
     throttle(&r, 256 * KIB);
-    choose(&r, &seed, 1, guessed);
-    rig_hint(&r, 1, guessed, TOP_K);
+    choose(&r, &seed, 1, predicted);
+    rig_hint(&r, 1, predicted, TOP_K);
     wait_withheld(&r);
     choose(&r, &seed, 2, entries);
-    rig_ask(&r, entries, TOP_K, 0);
+    rig_send_demand(&r, entries, TOP_K, 0);
     uint64_t deadline = rig_deadline(WAIT_MS), cancels, resets;
     do {
         ck_assert(rig_tick(&r, deadline));
@@ -461,16 +463,16 @@ START_TEST(withheld_reads_are_cancelled)
         resets = rig_counter(&r, SERVICE_CACHE, 0, CTR_CACHE_resets);
     } while (cancels == 0 || resets < cancels);
     ck_assert(rig_demand(&r, entries, TOP_K, WAIT_MS));
-    rig_use(&r, entries, TOP_K);
+    rig_access(&r, entries, TOP_K);
     throttle(&r, 0);
-    ck_assert(rig_demand(&r, guessed, TOP_K, WAIT_MS));
-    rig_use(&r, guessed, TOP_K);
+    ck_assert(rig_demand(&r, predicted, TOP_K, WAIT_MS));
+    rig_access(&r, predicted, TOP_K);
     check_overlap(&r);
     rig_close(&r);
 }
 END_TEST
 
-/* Prefetches fill the room; a demand cancels what is in its way and waits for two chunks at most.
+/* Prefetches fill the capacity; a demand cancels what is in its way and waits for two chunks at most.
  */
 START_TEST(demand_overtakes_prefetch)
 {
@@ -481,14 +483,14 @@ START_TEST(demand_overtakes_prefetch)
     uint32_t layers = r.model->hparams.layers;
     for (uint32_t t = 0; t < 60; t++) {
         for (uint32_t layer = 0; layer < layers; layer++) {
-            uint32_t entries[TOP_K], guessed[TOP_K];
+            uint32_t entries[TOP_K], predicted[TOP_K];
             choose(&r, &seed, layer, entries);
             if (layer + 1 < layers) {
-                choose(&r, &seed, layer + 1, guessed);
-                rig_hint(&r, layer + 1, guessed, TOP_K);
+                choose(&r, &seed, layer + 1, predicted);
+                rig_hint(&r, layer + 1, predicted, TOP_K);
             }
             ck_assert(rig_demand(&r, entries, TOP_K, WAIT_MS));
-            rig_use(&r, entries, TOP_K);
+            rig_access(&r, entries, TOP_K);
         }
         r.position++;
     }
@@ -520,7 +522,7 @@ static void wait_given_up(struct rig *r, uint32_t entry, uint64_t failures, int 
     ck_assert_int_eq((int)atomic_load(&d->last_errno), errno_value);
 }
 
-/* The file changes: entries fail with an errno, nobody dies, and all is well when it is back. */
+/* The file changes: entries fail with an errno, no process exits, and loads succeed when it is back. */
 START_TEST(file_changed)
 {
     struct rig_options options = {.loaders = 2, .experts_share = 0.3, .own_copy = true};
@@ -535,7 +537,7 @@ START_TEST(file_changed)
     uint64_t deadline = rig_deadline(WAIT_MS);
     do { /* until the loaders have noticed */
         entry = absent_expert(&r);
-        rig_ask(&r, &entry, 1, 0);
+        rig_send_demand(&r, &entry, 1, 0);
         uint64_t soon = rig_deadline(200);
         while (rig_state(&r, entry) != ENTRY_READY && rig_tick(&r, soon))
             ;
@@ -546,7 +548,7 @@ START_TEST(file_changed)
     wait_given_up(&r, entry, atomic_load(&r.directory.entries[entry].failures), ESTALE);
     uint64_t failures = atomic_load(&r.directory.entries[entry].failures);
     ck_assert_uint_ge(failures, 3);
-    rig_ask(&r, &entry, 1, 0); /* asked anew it is tried anew, and given up again */
+    rig_send_demand(&r, &entry, 1, 0); /* requested again, it is retried and given up again */
     wait_given_up(&r, entry, failures + failures, ESTALE);
     ck_assert_int_eq(utimensat(AT_FDCWD, r.model_path, right, 0), 0);
     ck_assert(rig_demand(&r, &entry, 1, WAIT_MS));
@@ -564,7 +566,7 @@ START_TEST(file_truncated)
     run_plain(&r, &options, 0);
     ck_assert_int_eq(truncate(r.model_path, 4096), 0);
     uint32_t entry = r.model->entry_count - 1;
-    rig_ask(&r, &entry, 1, 0);
+    rig_send_demand(&r, &entry, 1, 0);
     uint64_t deadline = rig_deadline(WAIT_MS);
     while (atomic_load(&r.directory.entries[entry].failures) < 3)
         ck_assert(rig_tick(&r, deadline));
@@ -607,7 +609,7 @@ static Suite *suite(void)
     TCase *c = add_case(s, "normal");
     tcase_add_loop_test(c, payload_is_the_files, 0, 5);
     tcase_add_test(c, demand_to_submission);
-    tcase_add_test(c, demand_waits_for_room);
+    tcase_add_test(c, demand_waits_for_space);
     tcase_add_test(c, demand_overtakes_prefetch);
     tcase_add_test(c, pins_without_demand);
     c = add_case(s, "loader_death");

@@ -1,5 +1,5 @@
 /* A loader killed with reads at the device writes on after waitpid. Ranges it could write are
- * punched before they are reused: then its reads land in pages nobody has any more.
+ * punched before they are reused: then its reads write to pages that are no longer mapped.
  *
  * A child submits many O_DIRECT reads of a file through io_uring into slots of a real arena, is
  * killed with SIGKILL and reaped; the parent gives the slots back to the allocator, takes them
@@ -53,7 +53,7 @@ static int skip(const char *why)
 
 /* ---- the child ------------------------------------------------------------------------------ */
 
-/* late_write_test --child FILE_FD ARENA_FD REGION ARENA_BYTES: submits every read, says so with a
+/* late_write_test --child FILE_FD ARENA_FD REGION ARENA_BYTES: submits every read, reports that with a
  * byte on stdout, and waits to be killed. */
 static int child_main(char **argv)
 {
@@ -73,7 +73,7 @@ static int child_main(char **argv)
         pause();
 }
 
-static pid_t spawn_child(const struct rig *r, int *said)
+static pid_t spawn_child(const struct rig *r, int *submitted_fd)
 {
     int pipe_fds[2];
     char numbers[4][32];
@@ -94,7 +94,7 @@ static pid_t spawn_child(const struct rig *r, int *said)
     sl_assert(rc == 0);
     posix_spawn_file_actions_destroy(&actions);
     close(pipe_fds[1]);
-    *said = pipe_fds[0];
+    *submitted_fd = pipe_fds[0];
     return child;
 }
 
@@ -139,14 +139,14 @@ static void drain_device(const struct rig *r)
 /* False when the child could not submit. */
 static bool kill_and_reuse(struct rig *r, bool clean, struct outcome *o)
 {
-    int said, status;
+    int submitted_fd, status;
     char byte;
     take_all(r, 0x11);
-    pid_t child = spawn_child(r, &said);
-    bool submitted = read(said, &byte, 1) == 1;
+    pid_t child = spawn_child(r, &submitted_fd);
+    bool submitted = read(submitted_fd, &byte, 1) == 1;
     kill(child, SIGKILL);
     sl_assert(waitpid(child, &status, 0) == child);
-    close(said);
+    close(submitted_fd);
     o->landed_at_reap = pages_of(r, FROM_FILE);
     give_all(r, clean);
     take_all(r, REUSED);
@@ -158,7 +158,7 @@ static bool kill_and_reuse(struct rig *r, bool clean, struct outcome *o)
 
 static int make_file(void)
 {
-    char name[] = "./late_write.XXXXXX"; /* beside the build: a real file system, not tmpfs */
+    char name[] = "./late_write.XXXXXX"; /* in the build directory: a real file system, not tmpfs */
     int fd = mkostemp(name, O_CLOEXEC);
     if (fd < 0)
         return -1;
@@ -206,7 +206,7 @@ int main(int argc, char **argv)
     if ((r.file = make_file()) < 0)
         return skip("no file on a file system with O_DIRECT here");
     if (open_rig(&r) != 0)
-        return skip("/dev/shm has no room for 256 MiB");
+        return skip("/dev/shm has less than 256 MiB free");
     uint32_t all = SLOTS * (uint32_t)(SLOT_BYTES / PAGE_BYTES), controls = 0, proofs = 0;
     for (int attempt = 1; attempt <= ATTEMPTS && (controls < 1 || proofs < 2); attempt++) {
         struct outcome control, punched;

@@ -3,7 +3,7 @@
 # that reads model files and the manifests of stores, measured with clang. Prints it per file and fails
 # below PERCENT (default 80) for either.
 set -u
-least=${1:-80}
+minimum=${1:-80}
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 build=${SLUICE_COVERAGE_BUILD:-$root/build-coverage}
@@ -45,11 +45,11 @@ measure() {
     # shellcheck disable=SC2086
     "$cov" report "$build/${target}_corpus" -instr-profile="$build/profile" $files \
         >"$build/report" || exit 2
-    awk -v least="$least" '
+    awk -v minimum="$minimum" '
         $1 ~ /\.c$/ { printf "%-20s %6.1f %% of %d lines\n", $1, 100 * ($8 - $9) / $8, $8 }
         $1 == "TOTAL" { total = 100 * ($8 - $9) / $8
-                        printf "%-20s %6.1f %% of %d lines (at least %s %%)\n", $1, total, $8, least }
-        END { exit !(total >= least) }' "$build/report"
+                        printf "%-20s %6.1f %% of %d lines (at least %s %%)\n", $1, total, $8, minimum }
+        END { exit !(total >= minimum) }' "$build/report"
 }
 
 failed=0

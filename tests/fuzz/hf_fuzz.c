@@ -1,5 +1,5 @@
 /* Fuzz target: config.json and tokenizer.json of a Hugging Face model. The input is one JSON object
- * {"config": {}, "tokenizer": {}, "settings": {}}. Whatever it says, it ends with an answer, and
+ * {"config": {}, "tokenizer": {}, "settings": {}}. Any input ends with a result or an error, and
  * keys that were made are taken by the reader of GGUF files. */
 #include <stdint.h>
 #include <stdlib.h>
@@ -30,7 +30,7 @@ static void check_keys(struct gguf_writer *w)
     sl_assert(gguf_writer_layout(w, &error) == 0);
     gguf_writer_header(w, &bytes);
     struct gguf_source source = {.read = read_header, .arg = w, .bytes = bytes};
-    /* Only a key that stands in two places of the configuration may be refused. */
+    /* Only a key that stands in two places of the configuration may be rejected. */
     if (gguf_open(&g, &source, &error) == 0)
         gguf_close(&g);
     else

@@ -1,5 +1,5 @@
-/* Recorded logits are foreign files: whatever the bytes, they are refused with one line, or every
- * row of them is log-probabilities or refused with one line. Input: the file, for a text of two
+/* Recorded logits are untrusted files: any bytes are rejected with one line, or every row is log-probabilities
+ * or rejected with one line. Input: the file, for a text of two
  * windows of four tokens and a vocabulary of five. */
 #include <math.h>
 #include <stdint.h>
@@ -16,7 +16,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static void check_refusal(const struct error *error)
+static void check_error(const struct error *error)
 {
     sl_assert(error->code != ERR_NONE && error->text[0] && !strchr(error->text, '\n'));
 }
@@ -28,7 +28,7 @@ static void check_rows(struct logits_file *f, const struct offline_text *text)
         for (uint32_t row = 0; row + 1 < text->window; row++) {
             struct error error = {0};
             if (logits_read(f, w, row, log_p, &error) != 0) {
-                check_refusal(&error);
+                check_error(&error);
                 continue;
             }
             for (uint32_t i = 0; i < VOCAB; i++)
@@ -50,7 +50,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (f)
         check_rows(f, &text);
     else
-        check_refusal(&error);
+        check_error(&error);
     logits_close(f);
     close(fd);
     return 0;

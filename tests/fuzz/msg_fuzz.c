@@ -1,4 +1,4 @@
-/* Everything a stranger's bytes reach first: the validator of messages, for every receiver, and the
+/* The code that untrusted bytes reach first: the validator of messages, for every receiver, and the
  * parsers of remote calls. Input: one byte chooses between a message and a text, the rest is it. */
 #include <stdint.h>
 #include <stdlib.h>

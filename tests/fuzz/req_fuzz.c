@@ -1,4 +1,4 @@
-/* Bodies of completion requests from strangers. Input: one byte chooses the kind of request and the
+/* Bodies of untrusted completion requests. Input: one byte chooses the kind of request and the
  * family of the conversation, the rest is the body. What is taken keeps its bounds. */
 #include <stdint.h>
 #include <stdlib.h>

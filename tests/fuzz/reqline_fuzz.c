@@ -8,11 +8,11 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static enum reqline look(const uint8_t *data, size_t n)
+static enum reqline check(const uint8_t *data, size_t n)
 {
     const char *why = NULL;
-    enum reqline result = reqline_look((const char *)data, n, &why);
-    sl_assert((result == REQLINE_REFUSED) == (why && *why));
+    enum reqline result = reqline_check((const char *)data, n, &why);
+    sl_assert((result == REQLINE_REJECTED) == (why && *why));
     return result;
 }
 
@@ -30,10 +30,10 @@ static void has_parts(const uint8_t *data, size_t n)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    size_t n = size < REQLINE_LOOK_BYTES ? size : REQLINE_LOOK_BYTES;
+    size_t n = size < REQLINE_CHECK_BYTES ? size : REQLINE_CHECK_BYTES;
     enum reqline so_far = REQLINE_MORE;
     for (size_t i = 0; i <= n; i++) {
-        enum reqline now = look(data, i);
+        enum reqline now = check(data, i);
         sl_assert(so_far == REQLINE_MORE || now == so_far);
         so_far = now;
     }

@@ -25,13 +25,13 @@ static void make_head(const struct store_manifest *m, void *table)
                                       .stripes = m->stripe_count,
                                       .layers = m->layers,
                                       .experts = m->experts,
-                                      .tier_mask = m->tier_mask};
-    head.count = (uint64_t)m->tier_count * m->layers * m->experts;
+                                      .precision_mask = m->precision_mask};
+    head.count = (uint64_t)m->precision_count * m->layers * m->experts;
     memcpy(head.id, m->id, sizeof head.id);
     memcpy(table, &head, sizeof head);
 }
 
-/* The index knows one shape for all experts; a manifest alone may have any. */
+/* The index has one shape for all experts; a manifest can have any. */
 static bool one_shape(const struct store_manifest *m, uint32_t hidden, uint32_t inner)
 {
     for (uint32_t i = 0; i < m->group_count; i++) {
@@ -47,7 +47,7 @@ static bool one_shape(const struct store_manifest *m, uint32_t hidden, uint32_t 
 /* An index that has only these experts. */
 static void check_in_index(const struct store_manifest *m, const void *table)
 {
-    uint32_t grid = m->layers * m->experts, count = m->tier_count * grid;
+    uint32_t grid = m->layers * m->experts, count = m->precision_count * grid;
     uint64_t bytes = sizeof(struct model_index) + count * sizeof(struct model_entry) +
                      MODEL_STRIPES_MAX * sizeof(struct model_stripe) +
                      (uint64_t)count * m->stripe_count * sizeof(uint64_t);
@@ -58,7 +58,7 @@ static void check_in_index(const struct store_manifest *m, const void *table)
     index->hparams.hidden = m->groups[0].matrix[EXPERT_GATE].k;
     index->hparams.expert_inner = m->groups[0].matrix[EXPERT_GATE].n;
     index->entry_count = count;
-    index->tier_mask = m->tier_mask;
+    index->precision_mask = m->precision_mask;
     index->stripe_count = m->stripe_count;
     index->checksum_count = (uint64_t)count * m->stripe_count;
     index->stripes_offset = sizeof *index;

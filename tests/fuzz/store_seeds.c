@@ -12,12 +12,12 @@
 
 static char work[] = "/tmp/sluice-seeds-XXXXXX";
 
-static size_t slurp(const char *name, char *buf, size_t room)
+static size_t slurp(const char *name, char *buf, size_t cap)
 {
     char path[PATH_MAX];
     snprintf(path, sizeof path, "%s/%s", work, name);
     FILE *in = fopen(path, "r");
-    size_t n = in ? fread(buf, 1, room, in) : 0;
+    size_t n = in ? fread(buf, 1, cap, in) : 0;
     if (in)
         fclose(in);
     return n;
@@ -45,23 +45,23 @@ static const struct {
     int word;                   /* of the table that becomes ~0, or -1 */
     unsigned flags;
 } seeds[] = {
-    {"one", {.stripes = 1, .tier_mask = 1}, "", "", -1, 0},
-    {"three", {.stripes = 3, .tier_mask = 5}, "", "", -1, 0},
-    {"all", {.stripes = 2, .tier_mask = 15}, "", "", -1, 0},
-    {"scattered", {.stripes = 2, .tier_mask = 3, .scattered = true}, "", "", -1, 0},
-    {"made", {.stripes = 1, .tier_mask = 1}, "", "", -1, 1},
-    {"sixteen", {.stripes = 16, .tier_mask = 2}, "", "", -1, 0},
-    {"absent", {.stripes = 1, .tier_mask = 1}, "", "", 8, 0},
-    {"head", {.stripes = 1, .tier_mask = 1}, "", "", 6, 0},
-    {"version", {.stripes = 1, .tier_mask = 1}, "\"version\": 1", "\"version\": 2", -1, 0},
-    {"unknown", {.stripes = 1, .tier_mask = 1}, "\"info\"", "\"more\"", -1, 0},
-    {"type", {.stripes = 1, .tier_mask = 1}, "F32", "F99", -1, 0},
-    {"shape", {.stripes = 1, .tier_mask = 1}, "\"k\": 4", "\"k\": 8", -1, 0},
-    {"layers", {.stripes = 1, .tier_mask = 1}, "\"layers\": ", "\"layers\": 1", -1, 1},
-    {"experts", {.stripes = 1, .tier_mask = 1}, "\"experts\": 3", "\"experts\": 2", -1, 1},
-    {"hash", {.stripes = 1, .tier_mask = 1}, "\"id\": \"", "\"id\": \"g", -1, 0},
-    {"stripe", {.stripes = 1, .tier_mask = 1}, "\"bytes\": ", "\"bytes\": 3", -1, 0},
-    {"deep", {.stripes = 1, .tier_mask = 1}, "\"a test\"", "[[[[{}]], 1.5e300]]", -1, 0},
+    {"one", {.stripes = 1, .precision_mask = 1}, "", "", -1, 0},
+    {"three", {.stripes = 3, .precision_mask = 5}, "", "", -1, 0},
+    {"all", {.stripes = 2, .precision_mask = 15}, "", "", -1, 0},
+    {"scattered", {.stripes = 2, .precision_mask = 3, .scattered = true}, "", "", -1, 0},
+    {"made", {.stripes = 1, .precision_mask = 1}, "", "", -1, 1},
+    {"sixteen", {.stripes = 16, .precision_mask = 2}, "", "", -1, 0},
+    {"absent", {.stripes = 1, .precision_mask = 1}, "", "", 8, 0},
+    {"head", {.stripes = 1, .precision_mask = 1}, "", "", 6, 0},
+    {"version", {.stripes = 1, .precision_mask = 1}, "\"version\": 1", "\"version\": 2", -1, 0},
+    {"unknown", {.stripes = 1, .precision_mask = 1}, "\"info\"", "\"more\"", -1, 0},
+    {"type", {.stripes = 1, .precision_mask = 1}, "F32", "F99", -1, 0},
+    {"shape", {.stripes = 1, .precision_mask = 1}, "\"k\": 4", "\"k\": 8", -1, 0},
+    {"layers", {.stripes = 1, .precision_mask = 1}, "\"layers\": ", "\"layers\": 1", -1, 1},
+    {"experts", {.stripes = 1, .precision_mask = 1}, "\"experts\": 3", "\"experts\": 2", -1, 1},
+    {"hash", {.stripes = 1, .precision_mask = 1}, "\"id\": \"", "\"id\": \"g", -1, 0},
+    {"stripe", {.stripes = 1, .precision_mask = 1}, "\"bytes\": ", "\"bytes\": 3", -1, 0},
+    {"deep", {.stripes = 1, .precision_mask = 1}, "\"a test\"", "[[[[{}]], 1.5e300]]", -1, 0},
 };
 
 int main(int argc, char **argv)

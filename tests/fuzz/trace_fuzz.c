@@ -8,16 +8,16 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static void replay(const struct trace *t, const char *system, const char *knobs)
+static void replay(const struct trace *t, const char *preset, const char *knobs)
 {
     struct error error;
     struct sim_result result;
     struct path_tables tables;
     void *block = NULL;
     struct sim_config config = {.capacity = sim_all_bytes(&t->header) / 2,
-                                .drive = {.bytes_per_s = 1e9, .latency_ns = 1e5, .depth = 4},
+                                .device = {.bytes_per_s = 1e9, .latency_ns = 1e5, .depth = 4},
                                 .compute = {.layer_ns = 1e5, .expert_ns = 1e4, .batch = 0.5}};
-    if (knobs_resolve(system, NULL, knobs, &config.knobs, &error) != 0)
+    if (knobs_resolve(preset, NULL, knobs, &config.knobs, &error) != 0)
         abort();
     if (sim_profile(t, 0, t->count / 2, &tables, &block, &error) == 0)
         config.plan.tables = tables;
@@ -34,7 +34,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     /* Small shapes only: what is looked for is in the records, not in the size of arrays. */
     if ((uint64_t)t.header.layers * t.header.experts <= 4096) {
         replay(&t, "default", NULL);
-        replay(&t, "default", "eviction=logits");
+        replay(&t, "default", "eviction=learned");
         replay(&t, "hobbit", NULL);
         replay(&t, "edgemoe", NULL);
         replay(&t, "layerwise", NULL);

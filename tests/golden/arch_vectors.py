@@ -8,7 +8,7 @@ and what the Python package `transformers` computes with the same (F16-rounded) 
 
 Keys and tensor names are the `gguf` package's; the layout of the files is what llama.cpp's converter
 writes: matrices F16, norms, biases and routers F32, the experts of a layer stacked, and the rows of
-q and k of a `llama` model reordered so that rotated elements stand beside each other. Names ending in
+q and k of a `llama` model reordered so that rotated elements are adjacent. Names ending in
 _q8 are the same model with Q8_0 matrices and have no reference values: they are for comparing sluice
 with itself. The files' tokenizers have a token per byte and next to no others.
 

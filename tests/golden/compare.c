@@ -108,13 +108,13 @@ static double compare_row(const float *ours, const float *theirs, size_t n, cons
 /* [positions][vocab] logits of the ids; caller frees. */
 static float *logits_of(struct image *image, struct core *core, const struct golden_expected *want)
 {
-    uint32_t vocab = image->model->hparams.vocab, most = core_chunk(core);
+    uint32_t vocab = image->model->hparams.vocab, max = core_chunk(core);
     float *logits = calloc((size_t)want->positions * vocab, sizeof *logits);
     sl_assert(logits);
     struct core_sequence sequence = image_sequence(image);
     struct error error;
     for (uint32_t at = 0, n; at < want->positions; at += n) {
-        n = want->positions - at < most ? want->positions - at : most;
+        n = want->positions - at < max ? want->positions - at : max;
         sl_assert(core_forward(core, &sequence, want->ids + at, at, n, &error) == 0);
         for (uint32_t r = 0; r < n; r++)
             memcpy(logits + (size_t)(at + r) * vocab, core_output(core, r, 1),

@@ -1,4 +1,4 @@
-/* How fast the model core is by itself, all weights in memory: tokens per second of prefill and
+/* Speed of the model core without the engine, all weights in memory: tokens per second of prefill and
  * decode for some numbers of threads. Not a test: figures for a person.
  *
  *   core_speed [FILE [TOKENS]] */

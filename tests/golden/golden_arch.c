@@ -7,7 +7,7 @@
 #include "tests/golden/compare.h"
 
 /* A model of which most positions were left out because of near-ties would prove nothing. */
-#define POSITIONS_LEAST 30
+#define POSITIONS_MIN 30
 
 static void check_model(const json_t *item)
 {
@@ -35,7 +35,7 @@ static void check_model(const json_t *item)
                                                      .logits = logits,
                                                      .layers = json_object_get(item, "layers"),
                                                      .gap_key = "gap"});
-        golden_check(compared >= POSITIONS_LEAST, "%s: only %u positions", name, compared);
+        golden_check(compared >= POSITIONS_MIN, "%s: only %u positions", name, compared);
         core_destroy(core);
     }
     image_close(&image);

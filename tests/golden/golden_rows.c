@@ -28,9 +28,9 @@ static void run(struct image *image, const struct kernel_ops *ops, uint32_t thre
     for (uint32_t at = 0, n; at < TOKENS; at += n) {
         n = TOKENS - at < chunk ? TOKENS - at : chunk;
         sl_assert(core_forward(core, &sequence, tokens + at, at, n, &error) == 0);
-        uint32_t most = core_output_rows(core);
+        uint32_t max = core_output_rows(core);
         for (uint32_t r = 0, rows; r < n; r += rows) {
-            rows = n - r < most ? n - r : most;
+            rows = n - r < max ? n - r : max;
             memcpy(out->logits + (size_t)(at + r) * hp->vocab, core_output(core, r, rows),
                    (size_t)rows * hp->vocab * sizeof(float));
         }

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "lib/base/assert.h"
-#include "lib/tensor/tier.h"
+#include "lib/tensor/precision.h"
 
 static const void *source_dense(void *self, uint32_t entry)
 {
@@ -12,7 +12,7 @@ static const void *source_dense(void *self, uint32_t entry)
 }
 
 /* Small, so that a chunk's experts go through the window in many steps. */
-static uint64_t source_room(void *self)
+static uint64_t source_pin_limit(void *self)
 {
     const struct image *m = self;
     return m->model->expert_slot_bytes_max * 5;
@@ -30,7 +30,7 @@ static void source_pin(void *self, const struct expert_step *step, struct expert
     const struct image *m = self;
     for (uint32_t i = 0; i < count; i++) {
         sl_assert(items[i]->state == ITEM_QUEUED);
-        offline_matrices(m->file, step->layer, items[i]->expert, TIER_NATIVE, QUANT_CHANNEL,
+        offline_matrices(m->file, step->layer, items[i]->expert, PRECISION_NATIVE, QUANT_CHANNEL,
                          items[i]->matrix);
         items[i]->state = ITEM_READY;
     }
@@ -60,7 +60,7 @@ struct weights_source image_source(struct image *m)
 {
     return (struct weights_source){.self = m,
                                    .dense = source_dense,
-                                   .room = source_room,
+                                   .pin_limit = source_pin_limit,
                                    .resident = source_resident,
                                    .pin = source_pin,
                                    .wait = source_wait,

@@ -1,5 +1,5 @@
 /* A model file in memory (lib/offline) as a source of weights that makes the core's work hard:
- * little room, and some experts that seem not to be there. */
+ * little capacity, and some experts that are reported as missing. */
 #ifndef SLUICE_TESTS_GOLDEN_IMAGE_H
 #define SLUICE_TESTS_GOLDEN_IMAGE_H
 
@@ -10,12 +10,12 @@ struct image {
     const struct model_index *model; /* the file's */
     uint16_t **keys, **values;       /* per layer, `context` positions */
     uint32_t context;
-    /* tests look at routing here: called for every layer of every forward pass when set */
+    /* hook for tests of routing: called for every layer of every forward pass when set */
     void (*routed)(void *arg, const struct expert_step *step, const struct route *routes);
     void *routed_arg;
 };
 
-/* Fatal with its reason: a test cannot go on without its model. */
+/* Fatal with its reason: no test works without its model. */
 void image_open(struct image *image, const char *path, uint32_t context);
 void image_close(struct image *image);
 

@@ -116,13 +116,13 @@ void cgroup_remove(const char *path)
         continue;
 }
 
-/* ---- programs nobody has in memory yet ---- */
+/* ---- programs that are not in memory ---- */
 
 void engine_use_fresh_programs(struct engine *e)
 {
     struct command c;
     snprintf(e->libexec, sizeof e->libexec, "%s/fresh", test_dir());
-    /* Written, synced, and dropped from the page cache: whoever reads them next pays for them. */
+    /* Written, synced, and dropped from the page cache: the next reader is charged for them. */
     static const char script[] =
         "mkdir -p \"$1/lib\"; cp \"$0\"/sluice-* \"$1\"\n"
         "for f in \"$1\"/sluice-*; do ldd \"$f\"; done | awk '$3 ~ /^\\// {print $3}' | sort -u |\n"

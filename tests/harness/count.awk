@@ -1,13 +1,13 @@
-# Reads `ctest -V`, shows what matters, counts. Each line of a test's output is "NUMBER: text".
-#   Check programs      "100%: Checks: 12, Failures: 0, Errors: 0"      so many tests
-#   our own programs    "ok NAME", "not ok NAME: why", "SKIP NAME: why" a test each
+# Reads `ctest -V`, prints failures and skips, counts. Each line of a test's output is "NUMBER: text".
+#   Check programs      "100%: Checks: 12, Failures: 0, Errors: 0"      that number of tests
+#   our own programs    "ok NAME", "not ok NAME: why", "SKIP NAME: why" one test each
 #   anything else       one test, by its exit status
-# The last line is "N passed, N failed" and, when there were any, ", N skipped".
+# The last line is "N passed, N failed" and ", N skipped" if any were.
 
 function flush_result(name, result) {
     if (!(number in own)) {
         if (result == "Passed") passed++
-        else if (result == "Skipped") { skipped++; print "SKIP " name ": it says so itself" }
+        else if (result == "Skipped") { skipped++; print "SKIP " name ": see its output" }
         else failed++
     } else if (result != "Passed" && bad[number] == 0) {
         failed++    # it counted no failure, yet it failed: a crash or a time limit

@@ -48,7 +48,7 @@ void engine_spawn(struct engine *e, const char *const options[])
     if (access(program, X_OK) != 0)
         test_skip("%s is not built", program);
     args[n++] = program;
-    args[n++] = "--run";
+    args[n++] = "--name";
     args[n++] = e->run;
     bool model = false;
     for (; options && *options && n + 3 < ARGS_MAX; options++) {
@@ -76,7 +76,7 @@ static bool ended(struct engine *e, int *status)
     return true;
 }
 
-static bool looks_ready(struct engine *e)
+static bool is_ready(struct engine *e)
 {
     struct error error;
     json_t *reply = NULL;
@@ -86,7 +86,7 @@ static bool looks_ready(struct engine *e)
         return false;
     if (control_call(e->control, "status", NULL, &reply, &error) != 0)
         return false;
-    bool ready = strcmp(document_text(reply, "state"), "ready") == 0;
+    bool ready = strcmp(lookup_text(reply, "state"), "ready") == 0;
     json_decref(reply);
     return ready;
 }
@@ -95,7 +95,7 @@ void engine_wait_ready(struct engine *e, unsigned ms)
 {
     uint64_t deadline = deadline_in(ms);
     int status = 0;
-    while (!looks_ready(e)) {
+    while (!is_ready(e)) {
         CHECK(!ended(e, &status), "the engine ended with status %d while it started",
               WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
         CHECK(deadline_tick(deadline), "the engine is not ready after %u ms", ms);
@@ -130,7 +130,7 @@ static void close_clients(struct engine *e)
 }
 
 /* What is in /dev/shm under the name of this run. */
-static bool shm_left(const struct engine *e, char *name, size_t room)
+static bool shm_left(const struct engine *e, char *name, size_t cap)
 {
     DIR *dir = opendir("/dev/shm");
     bool found = false;
@@ -139,7 +139,7 @@ static bool shm_left(const struct engine *e, char *name, size_t room)
     for (struct dirent *entry; dir && !found && (entry = readdir(dir));) {
         found = strncmp(entry->d_name, "sluice", 6) == 0 && strstr(entry->d_name, needle);
         if (found)
-            snprintf(name, room, "%s", entry->d_name);
+            snprintf(name, cap, "%s", entry->d_name);
     }
     if (dir)
         closedir(dir);
@@ -214,8 +214,8 @@ void engine_show_log(const struct engine *e)
 
 static void remember(struct engine *e, const json_t *doc)
 {
-    for (size_t i = 0; i < document_processes(doc); i++) {
-        pid_t pid = (pid_t)document_u64(document_row(doc, i), "pid");
+    for (size_t i = 0; i < lookup_processes(doc); i++) {
+        pid_t pid = (pid_t)lookup_u64(lookup_row(doc, i), "pid");
         size_t at = 0;
         while (at < e->seen_count && e->seen[at] != pid)
             at++;
@@ -237,7 +237,7 @@ json_t *engine_stats(struct engine *e)
 uint64_t engine_counter(struct engine *e, const char *service, const char *counter)
 {
     json_t *doc = engine_stats(e);
-    uint64_t value = document_counter(doc, service, counter);
+    uint64_t value = lookup_counter(doc, service, counter);
     json_decref(doc);
     return value;
 }
@@ -247,9 +247,9 @@ pid_t engine_pid(struct engine *e, const char *service, unsigned number, pid_t n
     uint64_t deadline = deadline_in(READY_MS);
     for (;;) {
         json_t *doc = engine_stats(e);
-        const json_t *row = document_process(doc, service, number);
-        pid_t pid = (pid_t)document_u64(row, "pid");
-        bool ready = strcmp(document_text(row, "state"), "ready") == 0;
+        const json_t *row = lookup_process(doc, service, number);
+        pid_t pid = (pid_t)lookup_u64(row, "pid");
+        bool ready = strcmp(lookup_text(row, "state"), "ready") == 0;
         json_decref(doc);
         if (pid > 0 && pid != not_pid && ready)
             return pid;
@@ -260,7 +260,7 @@ pid_t engine_pid(struct engine *e, const char *service, unsigned number, pid_t n
 uint64_t engine_restarts(struct engine *e, const char *service, unsigned number)
 {
     json_t *doc = engine_stats(e);
-    uint64_t restarts = document_u64(document_process(doc, service, number), "restarts");
+    uint64_t restarts = lookup_u64(lookup_process(doc, service, number), "restarts");
     json_decref(doc);
     return restarts;
 }

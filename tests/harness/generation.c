@@ -25,7 +25,7 @@ const char *test_prompt(unsigned i)
         "It was a dark and stormy night, and",
         "The origin of species by means of natural selection, or the preservation of favoured "
         "races in the struggle for life, is a book that was read by everybody who could read, "
-        "and by some who could not; and it was said of it in the drawing-rooms of London that",
+        "and by some who could not; and it was whispered of it in the drawing-rooms of London that",
     };
     if (i < 2)
         return prompts[i];

@@ -1,5 +1,5 @@
 /* What scenario tests are made of: test cases, real engines in a run directory of their own,
- * generations beside them, programs run to their end, memory cgroups.
+ * concurrent generations, programs run to their end, memory cgroups.
  *
  * A test program prints one line per case, "ok NAME", "not ok NAME: reason" or "SKIP NAME: reason",
  * and exits 1 when a case failed. A case ends at its first failure: test_fail does not return.
@@ -53,7 +53,7 @@ const char *test_dir(void);
 /* ---- waiting ---- */
 
 uint64_t deadline_in(unsigned ms);
-/* One short wait between two looks at a condition; false once the deadline has passed. */
+/* One short wait between two checks of a condition; false once the deadline has passed. */
 bool deadline_tick(uint64_t deadline);
 /* Waits until the deadline is reached: for tests whose subject is time itself. */
 void deadline_reach(uint64_t deadline);
@@ -65,7 +65,7 @@ bool process_alive(pid_t pid);
 char process_state(pid_t pid);
 void process_wait_state(pid_t pid, char state, unsigned ms);
 void process_wait_gone(pid_t pid, unsigned ms);
-/* Its private memory, in memory or swapped out, as the kernel tells it (smaps_rollup). */
+/* Its private memory, in memory or swapped out, from smaps_rollup. */
 uint64_t process_private_bytes(pid_t pid);
 
 struct command {
@@ -74,7 +74,7 @@ struct command {
     size_t out_bytes, err_bytes;
 };
 
-/* Runs a program to its end. argv[0]: a path, or a verb like "generate" (sluice-generate of this
+/* Runs a program to its end. argv[0]: a path, or a command such as "generate" (sluice-generate of this
  * build). input may be NULL. Kills it after ms and fails the case. */
 void command_run(struct command *c, const char *input, unsigned ms, const char *const argv[]);
 void command_free(struct command *c);

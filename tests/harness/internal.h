@@ -22,7 +22,7 @@ struct spawning {
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
 };
-void spawning_begin(struct spawning *s, short flags);
+void spawning_start(struct spawning *s, short flags);
 /* Starts argv[0]; a failure fails the case. */
 pid_t spawning_end(struct spawning *s, const char *const argv[]);
 

@@ -35,8 +35,8 @@ static uint64_t own_ticks(struct engine *e)
     return sum;
 }
 
-/* Ticks of the whole machine in which somebody ran, the hypervisor's other guests included. */
-static uint64_t machine_ticks(void)
+/* Ticks of the whole machine in which a process ran, the hypervisor's other guests included. */
+static uint64_t host_ticks(void)
 {
     unsigned long user = 0, nice_user = 0, kernel = 0, steal = 0;
     FILE *f = fopen("/proc/stat", "re");
@@ -52,14 +52,14 @@ void load_start(struct load *load, struct engine *e)
 {
     load->started_ns = clock_now_ns();
     load->own = own_ticks(e);
-    load->machine = machine_ticks();
+    load->machine = host_ticks();
 }
 
 double load_of_others(const struct load *load, struct engine *e)
 {
     double ticks = (double)(clock_now_ns() - load->started_ns) / (double)NS_PER_S *
                    (double)sysconf(_SC_CLK_TCK) * (double)sysconf(_SC_NPROCESSORS_ONLN);
-    double machine = (double)(machine_ticks() - load->machine);
+    double machine = (double)(host_ticks() - load->machine);
     double own = (double)(own_ticks(e) - load->own);
     return ticks > 0 && machine > own ? (machine - own) / ticks : 0;
 }

@@ -54,7 +54,7 @@ void process_wait_gone(pid_t pid, unsigned ms)
         CHECK(deadline_tick(deadline), "process %d is still there after %u ms", (int)pid, ms);
 }
 
-void spawning_begin(struct spawning *s, short flags)
+void spawning_start(struct spawning *s, short flags)
 {
     sigset_t all;
     posix_spawn_file_actions_init(&s->actions);
@@ -78,7 +78,7 @@ pid_t spawning_end(struct spawning *s, const char *const argv[])
 pid_t spawn_program(const char *const argv[], int in, int out, int err)
 {
     struct spawning s;
-    spawning_begin(&s, POSIX_SPAWN_SETPGROUP);
+    spawning_start(&s, POSIX_SPAWN_SETPGROUP);
     if (in >= 0)
         posix_spawn_file_actions_adddup2(&s.actions, in, STDIN_FILENO);
     else

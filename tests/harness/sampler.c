@@ -1,5 +1,5 @@
 /* Memory of an engine as seen from outside, every few milliseconds: what its cgroup was charged, or
- * what /proc tells of its processes. */
+ * the values of /proc of its processes. */
 #include <ctype.h>
 #include <dirent.h>
 #include <poll.h>
@@ -45,7 +45,7 @@ static pid_t parent_of(pid_t pid)
 }
 
 /* The supervisor and its children. */
-static void look_for_family(struct sampler *s)
+static void find_family(struct sampler *s)
 {
     DIR *dir = opendir("/proc");
     s->family_count = 0;
@@ -59,7 +59,7 @@ static void look_for_family(struct sampler *s)
         closedir(dir);
 }
 
-/* What the kernel says of a process under these names, together. */
+/* The sum of these fields of a process in /proc. */
 static uint64_t rollup(pid_t pid, const char *const keys[], size_t count)
 {
     char path[64], line[256];
@@ -90,7 +90,7 @@ uint64_t process_private_bytes(pid_t pid)
     return bytes;
 }
 
-/* The segments, whoever maps them: the supervisor holds each by one descriptor. */
+/* The segments: the supervisor has one descriptor of each. */
 static uint64_t segment_bytes(pid_t pid)
 {
     char path[80], target[64];
@@ -115,7 +115,7 @@ static uint64_t segment_bytes(pid_t pid)
 static uint64_t processes_usage(struct sampler *s)
 {
     if (atomic_load(&s->samples) % FAMILY_EVERY == 0)
-        look_for_family(s);
+        find_family(s);
     uint64_t bytes = segment_bytes(s->pid);
     for (size_t i = 0; i < s->family_count; i++)
         bytes += own_bytes(s->family[i]);

@@ -33,7 +33,7 @@ void terminal_resize(struct terminal *t, unsigned rows, unsigned columns)
 static pid_t spawn_on(const char *terminal, const char *const argv[], int out)
 {
     struct spawning s;
-    spawning_begin(&s, POSIX_SPAWN_SETSID);
+    spawning_start(&s, POSIX_SPAWN_SETSID);
     posix_spawn_file_actions_addopen(&s.actions, STDIN_FILENO, terminal, O_RDWR, 0);
     posix_spawn_file_actions_adddup2(&s.actions, out >= 0 ? out : STDIN_FILENO, STDOUT_FILENO);
     posix_spawn_file_actions_adddup2(&s.actions, STDIN_FILENO, STDERR_FILENO);
@@ -61,7 +61,7 @@ struct terminal *terminal_open(unsigned rows, unsigned columns, int out, const c
     return t;
 }
 
-/* Takes what is there; the oldest half goes when there is no room. */
+/* Reads available output; drops the oldest half when the buffer is full. */
 static void terminal_read(struct terminal *t)
 {
     ssize_t n;

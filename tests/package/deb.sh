@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The Debian package: made, looked at, unpacked, run. It is not installed.
+# Builds the Debian package, checks it, unpacks it and runs it. It is not installed.
 # shellcheck source-path=SCRIPTDIR source=verdicts.sh
 . "$(dirname "${BASH_SOURCE[0]}")/verdicts.sh"
 shopt -s lastpipe # verdict notes its failure in this shell
@@ -8,7 +8,7 @@ tests=(deb_control deb_contents deb_runs deb_lintian)
 for program in dpkg-deb dpkg-shlibdeps cpack gzip file; do
     have "$program" "${tests[@]}" || exit 0
 done
-# In a directory of its own: nothing appears in the build tree.
+# In a scratch directory, so that nothing appears in the build tree.
 (cd "$scratch" && cpack -G DEB --config "$build/CPackConfig.cmake" -B "$scratch/cpack") >"$scratch/log" 2>&1 || {
     tail -20 "$scratch/log" | sed 's/^/    /'
     echo "not ok deb_made: cpack failed"
@@ -46,14 +46,13 @@ dpkg-deb -x "$deb" "$scratch/root"
 {
     grep -q '^ExecStart=/usr/bin/sluice run ' "$scratch/root/usr/lib/systemd/user/sluice.service" ||
         grep ExecStart "$scratch/root/usr/lib/systemd/user/sluice.service"
-    said=$(cd / && env -u SLUICE_ROOT -u SLUICE_LIBEXEC -u SLUICE_BUILD "$scratch/root/usr/bin/sluice" \
+    printed_ids=$(cd / && env -u SLUICE_ROOT -u SLUICE_LIBEXEC -u SLUICE_BUILD "$scratch/root/usr/bin/sluice" \
         demo -n 8 --temp 0 --output ids 2>"$scratch/demo.log")
-    [ "$(echo "$said" | wc -w)" -ge 8 ] || { echo "demo said: $said"; cat "$scratch/demo.log"; }
+    [ "$(echo "$printed_ids" | wc -w)" -ge 8 ] || { echo "demo printed: $printed_ids"; cat "$scratch/demo.log"; }
 } | verdict deb_runs "the unpacked package does not run"
 
 if have lintian deb_lintian; then
-    # What belongs to a package of Debian's archive and ours has not: a copyright file of that form, an
-    # address of the maintainer.
+    # Required in Debian's archive only: a copyright file of that form, an address of the maintainer.
     lintian --no-cfg --fail-on none --allow-root --suppress-tags \
         no-copyright-file,bogus-mail-host "$deb" 2>/dev/null |
         grep '^E:' | verdict deb_lintian "lintian finds errors"

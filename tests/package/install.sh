@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# `cmake --install` into a directory, and work from there: nothing of the source tree may be needed.
+# `cmake --install` into a directory; the programs must work there without the source tree.
 # shellcheck source-path=SCRIPTDIR source=verdicts.sh
 . "$(dirname "${BASH_SOURCE[0]}")/verdicts.sh"
 shopt -s lastpipe # verdict notes its failure in this shell
@@ -12,27 +12,27 @@ cmake --install "$build" --prefix "$prefix" >"$scratch/install.log" 2>&1 ||
     for file in bin/sluice libexec/sluice/sluice-run libexec/sluice/sluice-tether libexec/sluice/sluice-gateway \
         share/sluice/demo/tiny-books-moe-q8_0.gguf share/man/man1/sluice.1 share/man/man1/sluice-run.1 \
         share/bash-completion/completions/sluice share/zsh/site-functions/_sluice \
-        lib/systemd/user/sluice.service share/doc/sluice/README.md share/doc/sluice/config.md \
+        lib/systemd/user/sluice.service share/doc/sluice/README.md share/doc/sluice/docs/config.md \
         share/doc/sluice/examples/server.conf; do
         [ -f "$prefix/$file" ] || echo "missing: $file"
     done
-    while IFS=$'\t' read -r verb _; do
-        case $verb in demo | test | build) continue ;; esac
-        [ -x "$prefix/libexec/sluice/sluice-$verb" ] || echo "missing: sluice-$verb"
-    done <"$build/manual/verbs"
+    while IFS=$'\t' read -r command _; do
+        case $command in demo | test | build) continue ;; esac
+        [ -x "$prefix/libexec/sluice/sluice-$command" ] || echo "missing: sluice-$command"
+    done <"$build/manual/commands"
 } | verdict install_is_whole "the installation lacks something"
 
-# Away from the tree, as somebody who only has the installation.
+# Outside the source tree, as a user of the installation.
 cd / || exit 1
 sluice() { env -u SLUICE_ROOT -u SLUICE_LIBEXEC -u SLUICE_BUILD "$prefix/bin/sluice" "$@"; }
 
-# The same words from the tree's programs: an installation computes the same.
+# The installed programs must give the same text as those of the build tree.
 wanted=$("$build/libexec/sluice-generate" -m "$root/launch/demo/tiny-books-moe-q8_0.gguf" \
     --budget 48MiB -p 'It was a dark' -n 24 --temp 0 -q 2>"$scratch/wanted.log")
 {
     got=$(sluice demo -p 'It was a dark' -n 24 --temp 0 -q 2>"$scratch/demo.log") || cat "$scratch/demo.log"
     [ -n "$wanted" ] || cat "$scratch/wanted.log"
-    [ "$got" = "$wanted" ] || echo "demo said '$got', the tree says '$wanted'"
+    [ "$got" = "$wanted" ] || echo "the installed demo printed '$got', the build tree prints '$wanted'"
     grep -E 'installing|configuring|building' "$scratch/demo.log"
 } | verdict install_demo "the installed demo does not run"
 

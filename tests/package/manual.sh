@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Manual pages and completions say what the help texts say, and the help texts what the programs take.
+# Manual pages and completions match the help texts, and the help texts match the options of the programs.
 # shellcheck source-path=SCRIPTDIR source=verdicts.sh
 . "$(dirname "${BASH_SOURCE[0]}")/verdicts.sh"
 shopt -s lastpipe # verdict notes its failure in this shell
 
 manual=$build/manual
 [ -f "$manual/stamp" ] || { echo "not ok package_manual: $manual was not made"; exit 1; }
-mapfile -t verbs < <(cut -f1 "$manual/verbs")
+mapfile -t commands < <(cut -f1 "$manual/commands")
 
 # Options of a help text, found without the generator: words that begin with dashes on lines that
 # begin with one (up to the text), and in the usage.
@@ -17,48 +17,48 @@ options_of() {
         grep -oE '(^|[][ (|])--?[A-Za-z][A-Za-z0-9-]*' | tr -d '][ (|' | sort -u
 }
 
-all_options() { # "verb option"
-    local verb
-    for verb in "${verbs[@]}"; do
-        options_of "$manual/help/$verb" | sed "s/^/$verb /"
+all_options() { # "command option"
+    local command
+    for command in "${commands[@]}"; do
+        options_of "$manual/help/$command" | sed "s/^/$command /"
     done
 }
 
 all_options >"$scratch/options"
 {
-    [ "${#verbs[@]}" -ge 15 ] || echo "only ${#verbs[@]} verbs were found"
+    [ "${#commands[@]}" -ge 15 ] || echo "only ${#commands[@]} commands were found"
     [ "$(wc -l <"$scratch/options")" -ge 150 ] || echo "only $(wc -l <"$scratch/options") options were found"
 } | verdict manual_sources "the help texts are not read"
 
 # Roff without its escapes and fonts.
 plain() { sed 's/\\f[BIR]//g; s/\\-/-/g; s/\\&//g' "$1"; }
 
-for verb in "${verbs[@]}"; do
-    plain "$manual/man/sluice-$verb.1" >"$scratch/$verb.text"
+for command in "${commands[@]}"; do
+    plain "$manual/man/sluice-$command.1" >"$scratch/$command.text"
 done
-while read -r verb option; do
-    grep -qE -- "(^|[^A-Za-z0-9-])$option([^A-Za-z0-9-]|\$)" "$scratch/$verb.text" ||
-        echo "sluice-$verb.1 lacks $option"
+while read -r command option; do
+    grep -qE -- "(^|[^A-Za-z0-9-])$option([^A-Za-z0-9-]|\$)" "$scratch/$command.text" ||
+        echo "sluice-$command.1 lacks $option"
 done <"$scratch/options" | verdict manual_pages_have_every_option "a manual page lacks an option of --help"
 
-# As a shell would ask: the words that are offered for "sluice VERB -".
+# The completions offered for "sluice COMMAND -".
 offered() {
     bash -c '. "$1"; COMP_WORDS=(sluice "${@:2}"); COMP_CWORD=$(($# - 1)); _sluice; printf "%s\n" "${COMPREPLY[@]}"' \
         - "$manual/completion/sluice" "$@"
 }
 
-for verb in "${verbs[@]}"; do
-    offered "$verb" - | sort -u | comm -23 <(sed -n "s/^$verb //p" "$scratch/options" | sort -u) - |
-        sed "s/^/bash: $verb lacks /"
+for command in "${commands[@]}"; do
+    offered "$command" - | sort -u | comm -23 <(sed -n "s/^$command //p" "$scratch/options" | sort -u) - |
+        sed "s/^/bash: $command lacks /"
 done | verdict manual_bash_has_every_option "the bash completion lacks an option of --help"
 
 {
-    [ "$(offered gen)" = generate ] || echo "verbs: gen -> $(offered gen)"
+    [ "$(offered gen)" = generate ] || echo "commands: gen -> $(offered gen)"
     [ "$(offered run --backend '' | paste -sd ' ')" = "auto io_uring pread" ] || echo "run --backend"
     [ "$(offered run --backend = p)" = pread ] || echo "run --backend=p -> $(offered run --backend = p)"
     [ "$(offered run --eviction ar)" = arc ] || echo "run --eviction ar"
-    [ "$(offered run --lockstep '' | paste -sd ' ')" = "on off" ] || echo "run --lockstep"
-    offered run --system '' | grep -x swapmoe >/dev/null || echo "run --system lacks swapmoe"
+    [ "$(offered run --deterministic '' | paste -sd ' ')" = "on off" ] || echo "run --deterministic"
+    offered run --preset '' | grep -x swapmoe >/dev/null || echo "run --preset lacks swapmoe"
     offered ctl system '' | grep -x hobbit >/dev/null || echo "ctl system lacks hobbit"
     [ "$(offered ctl thr)" = throttle ] || echo "ctl thr"
     [ "$(offered synth olm)" = olmoe-1b-7b ] || echo "synth olm"
@@ -71,16 +71,16 @@ if have zsh manual_zsh_has_every_option; then
         # Without its last line, which completes at once. The variables are zsh's:
         # shellcheck disable=SC2016
         sed '/^_sluice "\$@"$/d' "$manual/completion/_sluice" >"$scratch/tables.zsh"
-        for verb in "${verbs[@]}"; do
+        for command in "${commands[@]}"; do
             # shellcheck disable=SC2016
-            zsh -fc '. $1; _sluice_options $2; print -l -- ${reply%%:*}' - "$scratch/tables.zsh" "$verb" | sort -u |
-                comm -23 <(sed -n "s/^$verb //p" "$scratch/options" | sort -u) - | sed "s/^/zsh: $verb lacks /"
+            zsh -fc '. $1; _sluice_options $2; print -l -- ${reply%%:*}' - "$scratch/tables.zsh" "$command" | sort -u |
+                comm -23 <(sed -n "s/^$command //p" "$scratch/options" | sort -u) - | sed "s/^/zsh: $command lacks /"
         done
     } | verdict manual_zsh_has_every_option "the zsh completion lacks an option of --help"
 fi
 
-# What a program takes, its help tells: the tables for getopt_long hold every long name. The
-# supervisor gives inspect its descriptor and plan; --version is everywhere or of the launcher.
+# Every long option in a table of getopt_long is in the program's help text. Exceptions: what the supervisor
+# passes to inspect, and --version.
 sources_of() {
     case $1 in
     run) find "$root/procs/engine/supervisor" -name "*.c" ;;
@@ -88,14 +88,14 @@ sources_of() {
     esac
 }
 
-for verb in "${verbs[@]}"; do
-    case $verb in demo | test | build) continue ;; esac
+for command in "${commands[@]}"; do
+    case $command in demo | test | build) continue ;; esac
     # shellcheck disable=SC2046 # a list of files
-    grep -hoE '^ *\{"[a-z][a-z-]*", *([0-2]|no_argument|required_argument|optional_argument),' $(sources_of "$verb") |
+    grep -hoE '^ *\{"[a-z][a-z-]*", *([0-2]|no_argument|required_argument|optional_argument),' $(sources_of "$command") |
         sed 's/^ *{"//; s/".*//' | while read -r name; do
         case $name in help | version | segment-fd) continue ;; esac
-        [ "$verb $name" = "inspect plan" ] || grep -qx -- "$verb --$name" "$scratch/options" ||
-            echo "sluice $verb takes --$name, its help does not say so"
+        [ "$command $name" = "inspect plan" ] || grep -qx -- "$command --$name" "$scratch/options" ||
+            echo "sluice $command takes --$name, its help does not list it"
     done
 done | verdict manual_help_is_whole "an option is in no help text"
 
@@ -106,7 +106,7 @@ done | verdict manual_help_is_whole "an option is in no help text"
 "$build/libexec/sluice-run" --print-config | sed -n 's/^#\([a-z_]* =\)/\1/p' >"$scratch/all.conf"
 {
     grep -q '^budget = 0$' "$scratch/all.conf" || echo "no budget in --print-config"
-    "$build/libexec/sluice-run" --config "$scratch/all.conf" 2>&1 | grep -v '^error: no model: say -m MODEL'
+    "$build/libexec/sluice-run" --config "$scratch/all.conf" 2>&1 | grep -v '^error: no model given; use -m MODEL'
 } | verdict manual_printed_config_loads "--print-config prints what --config does not take"
 
 if have mandoc manual_pages_are_sound; then

@@ -1,10 +1,10 @@
 # shellcheck shell=bash
-# What the tests here share: a line per test, a directory of their own. Sourced with ROOT and BUILD.
+# Shared by the tests here: one line per test, a scratch directory. Sourced with ROOT and BUILD.
 set -u -o pipefail
 export LC_ALL=C
 
 [ $# -eq 2 ] || { echo "usage: $0 ROOT BUILD"; exit 2; }
-# shellcheck disable=SC2034 # for who sources this
+# shellcheck disable=SC2034 # used by the script that sources this
 root=$1 build=$2 failed=0
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT

@@ -1,5 +1,5 @@
-/* The system auto: it runs what its plan says is best for the room and the drive there are, its
- * text without a loss allowed is the lossless one, and what it cannot do it says. */
+/* The preset auto: it runs what its plan predicts as best for the capacity and the storage device; without an
+ * allowed loss the text is lossless; what it cannot do it reports. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,10 +15,10 @@ static void predict(struct plan *plan, const char *name, uint32_t first_share, u
                     double ns)
 {
     uint32_t c = 0;
-    while (strcmp(system_at(auto_system(c))->name, name) != 0)
+    while (strcmp(preset_at(auto_preset(c))->name, name) != 0)
         c++;
     for (uint32_t s = first_share; s < end_share; s++)
-        for (uint32_t d = 0; d < PLAN_AUTO_DRIVES; d++)
+        for (uint32_t d = 0; d < PLAN_AUTO_DEVICES; d++)
             plan_auto_ns(plan)[plan_auto_at(s, d, c)] = (float)ns;
 }
 
@@ -35,7 +35,7 @@ static void plan_with_predictions(char path[PATH_MAX])
     CHECK(plan, "%s", error.text);
     predict(plan, "lod", 0, 3, 5e6);
     predict(plan, "lod", 3, PLAN_AUTO_SHARES, 8e6);
-    predict(plan, "auto-quiet", 0, PLAN_AUTO_SHARES, 6e6);
+    predict(plan, "auto-noprefetch", 0, PLAN_AUTO_SHARES, 6e6);
     predict(plan, "hobbit", 0, PLAN_AUTO_SHARES, 1e6);
     plan->scalar[PLAN_hobbit_loss_high] = 0.02;
     CHECK(plan_write(plan, path, &error) == 0, "%s", error.text);
@@ -46,56 +46,57 @@ static void plan_with_predictions(char path[PATH_MAX])
 static const char *status_text(struct engine *e, const char *path, char *to, size_t bytes)
 {
     json_t *status = engine_control(e, "status", NULL);
-    snprintf(to, bytes, "%s", document_text(status, path));
+    snprintf(to, bytes, "%s", lookup_text(status, path));
     json_decref(status);
     return to;
 }
 
 /* A sequence: the system it ran under, and that its text is the lossless one. */
-static void runs(struct engine *e, unsigned prompt, const char *system)
+static void runs(struct engine *e, unsigned prompt, const char *preset)
 {
     struct text got;
     engine_generate(e, test_prompt(prompt), BASELINE_TOKENS, &got);
-    text_check_same(baseline(prompt), &got, system);
-    CHECK(strcmp(document_text(got.stats, "system"), system) == 0, "it ran %s instead of %s",
-          document_text(got.stats, "system"), system);
+    text_check_same(baseline(prompt), &got, preset);
+    CHECK(strcmp(lookup_text(got.stats, "preset"), preset) == 0, "it ran %s instead of %s",
+          lookup_text(got.stats, "preset"), preset);
     text_free(&got);
 }
 
-static void takes_what_the_plan_says(void)
+static void follows_the_plan(void)
 {
     char plan[PATH_MAX], option[PATH_MAX + 8], text[64];
     baseline(0);
     plan_with_predictions(plan);
     snprintf(option, sizeof option, "--plan=%s", plan);
     struct engine *e = engine_new();
-    engine_start(e, (const char *const[]){"--system=auto", "--experts=25", option, NULL});
-    CHECK(strcmp(status_text(e, "system", text, sizeof text), "auto") == 0, "%s", text);
+    engine_start(e, (const char *const[]){"--preset=auto", "--resident-experts=25", option, NULL});
+    CHECK(strcmp(status_text(e, "preset", text, sizeof text), "auto") == 0, "%s", text);
     CHECK(strcmp(status_text(e, "auto.chosen", text, sizeof text), "lod") == 0, "%s", text);
     runs(e, 0, "lod");
-    json_decref(engine_control(e, "system", json_pack("{s:s}", "system", "layerwise")));
-    runs(e, 1, "layerwise"); /* asked for by name */
-    json_decref(engine_control(e, "system", json_pack("{s:s}", "system", "auto")));
+    json_decref(engine_control(e, "preset", json_pack("{s:s}", "preset", "layerwise")));
+    runs(e, 1, "layerwise"); /* requested by name */
+    json_decref(engine_control(e, "preset", json_pack("{s:s}", "preset", "auto")));
     runs(e, 1, "lod");
     engine_stop(e);
-    engine_start(e, (const char *const[]){"--system=auto", "--experts=60", option, NULL});
-    runs(e, 0, "auto-quiet");
+    engine_start(e, (const char *const[]){"--preset=auto", "--resident-experts=60", option, NULL});
+    runs(e, 0, "auto-noprefetch");
     engine_stop(e);
 }
 
 /* A loss is allowed, but the file has one tier: what hobbit needs is not there. */
-static void keeps_to_what_there_is(void)
+static void needs_the_stored_precisions(void)
 {
     char plan[PATH_MAX], option[PATH_MAX + 8];
     baseline(0);
     plan_with_predictions(plan);
     snprintf(option, sizeof option, "--plan=%s", plan);
     struct engine *e = engine_new();
-    engine_start(
-        e, (const char *const[]){"--system=auto", "--max-loss=5", "--experts=25", option, NULL});
+    engine_start(e, (const char *const[]){"--preset=auto", "--max-loss=5", "--resident-experts=25",
+                                          option, NULL});
     runs(e, 0, "lod");
     engine_stop(e);
-    engine_start(e, (const char *const[]){"--system=auto", "--max-loss=5", "--experts=25", NULL});
+    engine_start(
+        e, (const char *const[]){"--preset=auto", "--max-loss=5", "--resident-experts=25", NULL});
     runs(e, 0, "auto"); /* no plan: lossless */
     engine_stop(e);
 }
@@ -112,20 +113,20 @@ static void takes_a_loss_that_is_allowed(void)
         const char *loss, *chosen;
     } cases[] = {{"--max-loss=2", "hobbit"}, {"--max-loss=1.9", "lod"}};
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        engine_start(e, (const char *const[]){"-m", store, "--system=auto", cases[i].loss,
-                                              "--experts=25", option, NULL});
+        engine_start(e, (const char *const[]){"-m", store, "--preset=auto", cases[i].loss,
+                                              "--resident-experts=25", option, NULL});
         CHECK(strcmp(status_text(e, "auto.chosen", text, sizeof text), cases[i].chosen) == 0,
               "with %s it chose %s", cases[i].loss, text);
         engine_stop(e);
     }
 }
 
-/* A system asked for by name keeps to it too, or is refused. */
+/* A preset requested by name stays in effect, or is rejected. */
 static void loss_without_auto(void)
 {
     struct command c;
     command_run(&c, NULL, END_MS,
-                (const char *const[]){"generate", "-m", test_model(), "--max-loss", "1", "--knobs",
+                (const char *const[]){"generate", "-m", test_model(), "--max-loss", "1", "--policy",
                                       "precision=hobbit", "-p", "a", "-n", "1", NULL});
     CHECK(c.status == 2 && strstr(c.err, "--max-loss 1%: system 'default' may lose more"),
           "status %d: %s", c.status, c.err);
@@ -135,8 +136,8 @@ static void loss_without_auto(void)
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
-        {"takes_what_the_plan_says", takes_what_the_plan_says},
-        {"keeps_to_what_there_is", keeps_to_what_there_is},
+        {"follows_the_plan", follows_the_plan},
+        {"needs_the_stored_precisions", needs_the_stored_precisions},
         {"takes_a_loss_that_is_allowed", takes_a_loss_that_is_allowed},
         {"loss_without_auto", loss_without_auto},
     };

@@ -41,7 +41,7 @@ static void make_model(const char *path, size_t bytes, const void *patch, size_t
 }
 
 /* `sluice generate` on the file ends with status 2 and one line. */
-static void refused(const char *path)
+static void rejected(const char *path)
 {
     struct command c;
     command_run(&c, NULL, END_MS,
@@ -52,9 +52,9 @@ static void refused(const char *path)
     CHECK(!strstr(c.err, "assert") && !strstr(c.err, "panic"), "%.300s", c.err);
     test_note("%.*s", (int)strcspn(c.err, "\n"), c.err);
     command_free(&c);
-    /* The engine by itself says it, too. */
+    /* `sluice run` reports it, too. */
     command_run(&c, NULL, END_MS,
-                (const char *const[]){"run", "--run=bad", "--log-level=error", "-m", path, NULL});
+                (const char *const[]){"run", "--name=bad", "--log-level=error", "-m", path, NULL});
     CHECK(c.status == 2, "run: status %d: %.300s", c.status, c.err);
     CHECK(command_lines(c.err) == 1, "run: %zu lines: %.400s", command_lines(c.err), c.err);
     command_free(&c);
@@ -67,7 +67,7 @@ static void file_truncated(void)
     path_in_dir(path, "truncated.gguf");
     for (size_t i = 0; i < ARRAY_LEN(lengths); i++) {
         make_model(path, lengths[i], "", 0);
-        refused(path);
+        rejected(path);
     }
 }
 
@@ -76,7 +76,7 @@ static void file_empty(void)
     char path[PATH_MAX];
     path_in_dir(path, "empty.gguf");
     close(open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
-    refused(path);
+    rejected(path);
 }
 
 static void file_random(void)
@@ -87,19 +87,19 @@ static void file_random(void)
     for (size_t i = 0; i < sizeof bytes; i++)
         bytes[i] = (char)rand();
     make_model(path, sizeof bytes, bytes, sizeof bytes);
-    refused(path);
+    rejected(path);
 }
 
 static void file_directory(void)
 {
-    refused(test_dir());
+    rejected(test_dir());
 }
 
 static void file_absent(void)
 {
     char path[PATH_MAX];
     path_in_dir(path, "absent.gguf");
-    refused(path);
+    rejected(path);
 }
 
 static void file_wrong_magic(void)
@@ -107,7 +107,7 @@ static void file_wrong_magic(void)
     char path[PATH_MAX];
     path_in_dir(path, "magic.gguf");
     make_model(path, 0, "GGML", 4);
-    refused(path);
+    rejected(path);
 }
 
 static void file_absurd_counts(void)
@@ -118,10 +118,10 @@ static void file_absurd_counts(void)
     char path[PATH_MAX];
     path_in_dir(path, "absurd.gguf");
     make_model(path, 0, head, sizeof head);
-    refused(path);
+    rejected(path);
 }
 
-/* A type of sluice's own stores in a file that somebody else made. */
+/* A type of sluice's own stores in a GGUF file. */
 static void file_of_own_types(void)
 {
     char path[PATH_MAX];
@@ -142,7 +142,7 @@ static void file_of_own_types(void)
     free(head);
     for (; own <= TENSOR_G2; own++) {
         CHECK(pwrite(fd, &own, sizeof own, type) == sizeof own, "cannot write %s", path);
-        refused(path);
+        rejected(path);
     }
     close(fd);
 }
@@ -151,12 +151,12 @@ static void file_of_own_types(void)
 
 /* `sluice generate` and `sluice run` with an option and its value: status 2 and one line with
  * `reason` in it. */
-static void option_refused(const char *option, const char *value, const char *reason)
+static void option_is_rejected(const char *option, const char *value, const char *reason)
 {
     struct command c;
     for (int run = 0; run < 2; run++) {
         command_run(&c, NULL, END_MS,
-                    run ? (const char *const[]){"run", "--run=bad", "--log-level=error", "-m",
+                    run ? (const char *const[]){"run", "--name=bad", "--log-level=error", "-m",
                                                 test_model(), option, value, NULL}
                         : (const char *const[]){"generate", "-m", test_model(), option, value, "-p",
                                                 "x", "-n", "4", NULL});
@@ -190,7 +190,7 @@ static void plan_of_another_model(void)
     char path[PATH_MAX];
     plan_make(path, "other.plan", 0);
     overwrite_after(path, "\"model_hash\"", "0123456789abcdef");
-    option_refused("--plan", path, "other.plan");
+    option_is_rejected("--plan", path, "other.plan");
 }
 
 static void plan_damaged(void)
@@ -199,22 +199,22 @@ static void plan_damaged(void)
     plan_make(path, "bad.plan", 0);
     snprintf(tables, sizeof tables, "%s.tables", path);
     CHECK(truncate(tables, 1000) == 0, "truncate: %s", strerror(errno));
-    option_refused("--plan", path, "bad.plan");
+    option_is_rejected("--plan", path, "bad.plan");
     CHECK(unlink(tables) == 0, "unlink: %s", strerror(errno));
-    option_refused("--plan", path, "bad.plan");
+    option_is_rejected("--plan", path, "bad.plan");
     CHECK(truncate(path, 1000) == 0, "truncate: %s", strerror(errno));
-    option_refused("--plan", path, "bad.plan");
-    option_refused("--plan", test_model(), "gguf");
+    option_is_rejected("--plan", path, "bad.plan");
+    option_is_rejected("--plan", test_model(), "gguf");
     path_in_dir(absent, "absent.plan");
-    option_refused("--plan", absent, "absent.plan");
+    option_is_rejected("--plan", absent, "absent.plan");
 }
 
 /* What needs a plan or tiers that are not there, and what no engine can do. */
-static void impossible_systems(void)
+static void impossible_presets(void)
 {
-    option_refused("--system", "edgemoe", "needs a plan");
-    option_refused("--system", "iq4", "int4");
-    option_refused("--budget", "1MiB", "budget");
+    option_is_rejected("--preset", "edgemoe", "needs a plan");
+    option_is_rejected("--preset", "iq4", "int4");
+    option_is_rejected("--budget", "1MiB", "budget");
 }
 
 /* Takes the line break off. */
@@ -231,17 +231,17 @@ static const char *last_line(char *text)
 static void plan_impossible(void)
 {
     static const struct {
-        const char *loss, *room, *amount, *system, *reason;
+        const char *loss, *capacity, *amount, *preset, *reason;
     } cases[] = {
-        {"0%", "--experts", "50%", "hobbit", "--max-loss"},
-        {"-1%", "--experts", "50%", "hobbit", "--max-loss"},
-        {"101%", "--experts", "50%", "hobbit", "--max-loss"},
-        {"much", "--experts", "50%", "hobbit", "--max-loss"},
-        {"1%", "--experts", "50%", "fate", "no recall"},
-        {"1%", "--experts", "50%", "edgemoe", "no importance"},
-        {"1%", "--budget", "1MiB", "swapmoe", "would do"},
+        {"0%", "--resident-experts", "50%", "hobbit", "--max-loss"},
+        {"-1%", "--resident-experts", "50%", "hobbit", "--max-loss"},
+        {"101%", "--resident-experts", "50%", "hobbit", "--max-loss"},
+        {"much", "--resident-experts", "50%", "hobbit", "--max-loss"},
+        {"1%", "--resident-experts", "50%", "fate", "no recall"},
+        {"1%", "--resident-experts", "50%", "edgemoe", "no importance"},
+        {"1%", "--budget", "1MiB", "swapmoe", "too small"},
         {"1%", "--budget", "none", "swapmoe", "--budget"},
-        {"1%", "--experts", "1%", "swapmoe", "expert"},
+        {"1%", "--resident-experts", "1%", "swapmoe", "expert"},
     };
     char profile[PATH_MAX], out[PATH_MAX], text[PATH_MAX];
     plan_make(profile, "a.profile", 0);
@@ -259,7 +259,7 @@ static void plan_impossible(void)
                                           text,
                                           "--tokens",
                                           "512",
-                                          "--ctx",
+                                          "--ctx-size",
                                           "128",
                                           "--configurations",
                                           "8",
@@ -267,16 +267,16 @@ static void plan_impossible(void)
                                           "10",
                                           "--max-loss",
                                           cases[i].loss,
-                                          cases[i].room,
+                                          cases[i].capacity,
                                           cases[i].amount,
-                                          "--system",
-                                          cases[i].system,
+                                          "--preset",
+                                          cases[i].preset,
                                           "-o",
                                           out,
                                           NULL});
-        CHECK(c.status == 2, "%s, %s %s: status %d: %.300s", cases[i].loss, cases[i].room,
+        CHECK(c.status == 2, "%s, %s %s: status %d: %.300s", cases[i].loss, cases[i].capacity,
               cases[i].amount, c.status, c.err);
-        /* what took seconds told its progress before */
+        /* progress lines can precede the error */
         const char *line = last_line(c.err);
         CHECK(strstr(line, cases[i].reason), "'%.300s' without '%s'", line, cases[i].reason);
         test_note("%s", line);
@@ -289,7 +289,7 @@ static void plan_impossible(void)
 static void store_of_demo(char path[PATH_MAX], uint64_t seed)
 {
     struct error error;
-    struct store_make how = {.stripes = 2, .tier_mask = 1, .seed = seed};
+    struct store_make how = {.stripes = 2, .precision_mask = 1, .seed = seed};
     snprintf(path, PATH_MAX, "%s/store-%" PRIu64, test_dir(), seed);
     CHECK(store_make(test_model(), path, &how, &error) == 0, "%s", error.text);
 }
@@ -317,7 +317,7 @@ static void store_stripe_truncated(void)
     store_of_demo(store, 0);
     member(path, store, "experts.1.bin");
     CHECK(truncate(path, 1000000) == 0, "%s", strerror(errno));
-    refused(store);
+    rejected(store);
 }
 
 static void store_stripe_missing(void)
@@ -326,7 +326,7 @@ static void store_stripe_missing(void)
     store_of_demo(store, 0);
     member(path, store, "experts.0.bin");
     CHECK(unlink(path) == 0, "%s", strerror(errno));
-    refused(store);
+    rejected(store);
 }
 
 /* Stripes of a store made at another time, and of the same one in the wrong order. */
@@ -338,10 +338,10 @@ static void store_stripe_exchanged(void)
     member(from, other, "experts.1.bin");
     member(to, store, "experts.1.bin");
     CHECK(rename(from, to) == 0, "%s", strerror(errno));
-    refused(store);
+    rejected(store);
     member(from, store, "experts.0.bin");
     CHECK(rename(from, to) == 0 && link(to, from) == 0, "%s", strerror(errno));
-    refused(store);
+    rejected(store);
 }
 
 static void store_model_wrong(void)
@@ -349,10 +349,10 @@ static void store_model_wrong(void)
     char store[PATH_MAX], path[PATH_MAX];
     store_of_demo(store, 0);
     flip(store, STORE_MODEL_FILE, 3000000); /* inside a dense tensor */
-    refused(store);
+    rejected(store);
     member(path, store, STORE_MODEL_FILE);
     make_model(path, 0, "", 0); /* the whole model */
-    refused(store);
+    rejected(store);
 }
 
 static void store_table_damaged(void)
@@ -360,7 +360,7 @@ static void store_table_damaged(void)
     char store[PATH_MAX];
     store_of_demo(store, 0);
     flip(store, STORE_ENTRIES_FILE, 2000);
-    refused(store);
+    rejected(store);
 }
 
 static void store_manifest_damaged(void)
@@ -368,15 +368,15 @@ static void store_manifest_damaged(void)
     char store[PATH_MAX], path[PATH_MAX];
     store_of_demo(store, 0);
     flip(store, STORE_MANIFEST_FILE, 30);
-    refused(store);
+    rejected(store);
     member(path, store, STORE_MANIFEST_FILE);
     CHECK(truncate(path, 700) == 0, "%s", strerror(errno));
-    refused(store);
+    rejected(store);
     CHECK(unlink(path) == 0, "%s", strerror(errno)); /* as a packer that was killed leaves it */
-    refused(store);
+    rejected(store);
 }
 
-/* A second engine of the same name: refused after its wait, naming the holder; the first goes on.
+/* A second engine of the same name: rejected after its wait, naming the holder; the first one continues.
  */
 static void second_run(void)
 {
@@ -385,7 +385,7 @@ static void second_run(void)
     char pid[32];
     engine_start(e, NULL);
     command_run(&c, NULL, END_MS,
-                (const char *const[]){"run", "--run", e->run, "--log-level=error", "-m",
+                (const char *const[]){"run", "--name", e->run, "--log-level=error", "-m",
                                       test_model(), NULL});
     CHECK(c.status == 1, "status %d: %.300s", c.status, c.err);
     CHECK(command_lines(c.err) == 1, "%zu lines: %.300s", command_lines(c.err), c.err);
@@ -398,7 +398,7 @@ static void second_run(void)
     engine_stop(e);
 }
 
-/* The number of bytes in a line that says which budget would do. */
+/* The number of bytes in an error line that states the minimum budget. */
 static uint64_t number_that_would_do(const char *line)
 {
     for (const char *c = line; *c; c++) {
@@ -412,38 +412,39 @@ static uint64_t number_that_would_do(const char *line)
         if (n + unit >= sizeof word)
             continue;
         snprintf(word, sizeof word, "%.*s%.*s", (int)n, c, (int)unit, c + n + gap);
-        /* The budget that was asked for stands in the line as well: it is 1 MiB. */
+        /* The requested budget is in the line, too: it is 1 MiB. */
         if (bytes_parse(word, &bytes) && bytes > 2 * MIB)
             return bytes;
     }
     return 0;
 }
 
-static void budget_below_floor(void)
+static void too_small_budget_is_rejected(void)
 {
     struct command c;
     command_run(&c, NULL, END_MS,
-                (const char *const[]){"run", "--run=low", "--log-level=error", "--budget=1MiB",
+                (const char *const[]){"run", "--name=low", "--log-level=error", "--budget=1MiB",
                                       "-m", test_model(), NULL});
     CHECK(c.status == 2, "status %d: %.300s", c.status, c.err);
     CHECK(command_lines(c.err) == 1, "%zu lines: %.300s", command_lines(c.err), c.err);
-    uint64_t floor = number_that_would_do(c.err);
+    uint64_t min_budget = number_that_would_do(c.err);
     test_note("%.*s", (int)strcspn(c.err, "\n"), c.err);
-    CHECK(floor > 0, "no number that would do: %.300s", c.err);
+    CHECK(min_budget > 0, "no number that would do: %.300s", c.err);
     command_free(&c);
     /* That number does. */
     struct engine *e = engine_new();
     char option[64];
-    snprintf(option, sizeof option, "--budget=%" PRIu64, floor);
+    snprintf(option, sizeof option, "--budget=%" PRIu64, min_budget);
     engine_start(e, (const char *const[]){option, NULL});
     baseline_compare(e, 0, "the smallest budget");
-    /* A running engine refuses it as well, and stays as it is. */
+    /* A running engine rejects it, too, and does not change. */
     struct error error;
     json_t *reply = NULL;
     CHECK(control_call(e->control, "budget", json_pack("{s:i}", "bytes", 1 << 20), &reply,
                        &error) != 0,
           "1 MiB was accepted");
-    CHECK(error.code == ERR_BELOW_FLOOR && number_that_would_do(error.text) > 0, "%s", error.text);
+    CHECK(error.code == ERR_BUDGET_TOO_SMALL && number_that_would_do(error.text) > 0, "%s",
+          error.text);
     engine_stop(e);
 }
 
@@ -454,18 +455,18 @@ static void still_there(struct engine *e, const char *what)
 {
     struct text got;
     json_t *doc = engine_stats(e);
-    uint64_t restarts = document_restarts(doc);
+    uint64_t restarts = lookup_restarts(doc);
     json_decref(doc);
     for (unsigned i = 0; i < TEST_PROMPTS; i++) {
         generation_finish(generation_start(e, test_prompt(i), BASELINE_TOKENS), 120000, &got);
         if (got.error.code == ERR_NONE)
             text_check_same(baseline(i), &got, what);
         else
-            test_note("%s: %s (%s)", what, got.error.text, error_word(got.error.code));
+            test_note("%s: %s (%s)", what, got.error.text, error_name(got.error.code));
         text_free(&got);
     }
     doc = engine_stats(e);
-    CHECK(document_restarts(doc) == restarts, "%s: a process died", what);
+    CHECK(lookup_restarts(doc) == restarts, "%s: a process died", what);
     json_decref(doc);
 }
 
@@ -478,8 +479,8 @@ static void file_replaced(void)
     make_model(path, 0, "", 0);
     make_model(other, 0, "GGML", 4);
     struct engine *e = engine_new();
-    engine_start(e,
-                 (const char *const[]){"--experts=12.5", "--stall-limit=3000", "-m", path, NULL});
+    engine_start(e, (const char *const[]){"--resident-experts=12.5", "--load-timeout=3000", "-m",
+                                          path, NULL});
     CHECK(rename(other, path) == 0, "rename: %s", strerror(errno));
     still_there(e, "file replaced");
     engine_stop(e);
@@ -492,14 +493,14 @@ static void file_shrunk(void)
     baseline(0);
     make_model(path, 0, "", 0);
     struct engine *e = engine_new();
-    engine_start(e,
-                 (const char *const[]){"--experts=12.5", "--stall-limit=3000", "-m", path, NULL});
+    engine_start(e, (const char *const[]){"--resident-experts=12.5", "--load-timeout=3000", "-m",
+                                          path, NULL});
     CHECK(truncate(path, 8192) == 0, "truncate: %s", strerror(errno));
     still_there(e, "file shrunk");
     engine_stop(e);
 }
 
-/* /dev/shm too small for the segments: refused in one line, in a mount namespace of its own. */
+/* /dev/shm too small for the segments: rejected with one line, in a private mount namespace. */
 static void shm_too_small(void)
 {
     struct command c;
@@ -513,7 +514,7 @@ static void shm_too_small(void)
         test_skip("no mount namespace may be made here");
     snprintf(script, sizeof script,
              "mount -t tmpfs -o size=4m tmpfs /dev/shm && "
-             "\"%.400s\"/sluice-run --run small --log-level=error -m \"$0\"; s=$?; "
+             "\"%.400s\"/sluice-run --name small --log-level=error -m \"$0\"; s=$?; "
              "ls -A /dev/shm | grep -q . && exit 99; exit $s",
              test_libexec());
     command_run(
@@ -538,7 +539,7 @@ static void bad_arguments(void)
         {"generate", "--ids", "1,x", NULL},
         {"generate", NULL},
         {"generate", "-p", "x", "--no-such-option", NULL},
-        {"generate", "-p", "x", "--run", "../../etc", NULL},
+        {"generate", "-p", "x", "--name", "../../etc", NULL},
         {"run", "--threads", "x", NULL},
         {"run", NULL},
         {"eval", "--text", "/nonexistent", NULL},
@@ -575,10 +576,10 @@ int main(int argc, char **argv)
         ROW(file_of_own_types),
         ROW(plan_of_another_model),
         ROW(plan_damaged),
-        ROW(impossible_systems),
+        ROW(impossible_presets),
         ROW(plan_impossible),
         ROW(second_run),
-        ROW(budget_below_floor),
+        ROW(too_small_budget_is_rejected),
         ROW(file_replaced),
         ROW(file_shrunk),
         ROW(shm_too_small),

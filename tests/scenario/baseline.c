@@ -9,7 +9,7 @@ const struct text *baseline(unsigned i)
 {
     if (!made) {
         struct engine *e = engine_new();
-        engine_start(e, (const char *const[]){"--experts=100", "--threads=1", NULL});
+        engine_start(e, (const char *const[]){"--resident-experts=100", "--threads=1", NULL});
         for (unsigned p = 0; p < TEST_PROMPTS; p++)
             engine_generate(e, test_prompt(p), BASELINE_TOKENS, &texts[p]);
         engine_stop(e);

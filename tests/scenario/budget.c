@@ -1,5 +1,5 @@
 /* The budget, measured from outside: usage of a memory cgroup around the whole engine, sampled
- * every 10 ms, with programs and libraries nobody had in memory before. */
+ * every 10 ms, with programs and libraries that were not in memory before. */
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -18,26 +18,26 @@ static double mib(uint64_t bytes)
     return (double)bytes / (double)MIB;
 }
 
-/* The smallest budget that will do, as a running engine tells it. */
-static uint64_t floor_bytes(void)
+/* The minimum budget, as reported by a running engine. */
+static uint64_t min_budget_bytes(void)
 {
-    static uint64_t floor;
-    if (floor)
-        return floor;
+    static uint64_t min_budget;
+    if (min_budget)
+        return min_budget;
     struct engine *e = engine_new();
     engine_start(e, (const char *const[]){"--cgroup=off", NULL});
     json_t *doc = engine_stats(e);
-    floor = document_u64(doc, "memory.floor_bytes");
+    min_budget = lookup_u64(doc, "memory.min_budget_bytes");
     json_decref(doc);
-    CHECK(floor > 0, "stats do not tell memory.floor_bytes");
+    CHECK(min_budget > 0, "stats lack memory.min_budget_bytes");
     engine_stop(e);
-    return floor;
+    return min_budget;
 }
 
 /* Scarce: not all experts fit. */
 static uint64_t scarce_budget(void)
 {
-    return align_up(floor_bytes() + 6 * MIB, PAGE_BYTES);
+    return align_up(min_budget_bytes() + 6 * MIB, PAGE_BYTES);
 }
 
 static void start_within(struct engine *e, uint64_t budget, const char *chunk)
@@ -100,10 +100,10 @@ static void without_limit(void)
     start_within(e, budget, "--prefill-chunk=128");
     phases(e, s, budget);
     json_t *doc = engine_stats(e);
-    uint64_t told = document_counter(doc, "supervisor", "used_bytes_max");
+    uint64_t reported = lookup_counter(doc, "supervisor", "used_bytes_max");
     json_decref(doc);
-    test_note("the ledger's own maximum: %.1f MiB", mib(told));
-    CHECK(told <= budget, "the ledger counts %.1f MiB itself", mib(told));
+    test_note("the ledger's own maximum: %.1f MiB", mib(reported));
+    CHECK(reported <= budget, "the ledger counts %.1f MiB itself", mib(reported));
     engine_stop(e);
     sampler_stop(s);
 }
@@ -130,7 +130,7 @@ static void resident(void)
 {
     struct engine *e = engine_new();
     baseline(0);
-    uint64_t budget = floor_bytes() + 64 * MIB;
+    uint64_t budget = min_budget_bytes() + 64 * MIB;
     cgroup_make(e->cgroup);
     engine_use_fresh_programs(e);
     struct sampler *s = sampler_start(e->cgroup);
@@ -144,8 +144,8 @@ static void resident(void)
 
 /* ---- every system ---- */
 
-#define TIERS   "native,int8,int4,int2"
-#define DECODED 96
+#define PRECISIONS "native,int8,int4,int2"
+#define DECODED    96
 
 /* One engine on a store with every tier runs under one system after the other: what one leaves is
  * what the next begins with. */
@@ -155,16 +155,16 @@ struct outside {
     uint64_t budget, peak;
 };
 
-static void look(struct outside *o, const char *system, const char *phase)
+static void check_usage(struct outside *o, const char *preset, const char *phase)
 {
     uint64_t samples, usage, deadline = deadline_in(FINISH_MS);
-    do /* on a busy machine a phase may be over before the first look at it */
+    do /* on a busy machine a phase can end before its first sample */
         usage = sampler_peak(o->processes, &samples);
     while (samples == 0 && deadline_tick(deadline));
     if (o->cgroup && sampler_peak(o->cgroup, NULL) > usage)
         usage = sampler_peak(o->cgroup, NULL);
-    CHECK(samples > 0, "%s, %s: nothing was measured", system, phase);
-    CHECK(usage <= o->budget, "%s, %s: %.1f MiB in use, beyond the budget of %.1f MiB", system,
+    CHECK(samples > 0, "%s, %s: nothing was measured", preset, phase);
+    CHECK(usage <= o->budget, "%s, %s: %.1f MiB in use, beyond the budget of %.1f MiB", preset,
           phase, mib(usage), mib(o->budget));
     o->peak = usage > o->peak ? usage : o->peak;
     sampler_reset(o->processes);
@@ -172,43 +172,43 @@ static void look(struct outside *o, const char *system, const char *phase)
         sampler_reset(o->cgroup);
 }
 
-static void run_system(struct outside *o, const char *system)
+static void run_with_preset(struct outside *o, const char *preset)
 {
     struct text got;
-    json_decref(engine_control(o->e, "system", json_pack("{s:s}", "system", system)));
+    json_decref(engine_control(o->e, "preset", json_pack("{s:s}", "preset", preset)));
     o->peak = 0;
     engine_generate(o->e, test_prompt(2), 1, &got);
-    CHECK(strcmp(document_text(got.stats, "system"), system) == 0, "ran under %s, not %s",
-          document_text(got.stats, "system"), system);
+    CHECK(strcmp(lookup_text(got.stats, "preset"), preset) == 0, "ran under %s, not %s",
+          lookup_text(got.stats, "preset"), preset);
     text_free(&got);
-    look(o, system, "prefill");
+    check_usage(o, preset, "prefill");
     engine_generate(o->e, test_prompt(0), DECODED, &got);
     text_free(&got);
-    look(o, system, "decode");
-    test_note("%s: peak %.1f MiB of %.1f MiB", system, mib(o->peak), mib(o->budget));
+    check_usage(o, preset, "decode");
+    test_note("%s: peak %.1f MiB of %.1f MiB", preset, mib(o->peak), mib(o->budget));
 }
 
-static uint64_t floor_of(const char *store, const char *plan)
+static uint64_t min_budget_of(const char *store, const char *plan)
 {
     struct engine *e = engine_new();
     engine_start(e, (const char *const[]){"-m", store, plan, "--cgroup=off", NULL});
     json_t *doc = engine_stats(e);
-    uint64_t floor = document_u64(doc, "memory.floor_bytes");
+    uint64_t min_budget = lookup_u64(doc, "memory.min_budget_bytes");
     json_decref(doc);
     engine_stop(e);
-    return floor;
+    return min_budget;
 }
 
-static void every_system(void)
+static void every_preset(void)
 {
     char store[PATH_MAX], plan[PATH_MAX], plan_option[PATH_MAX + 8], budget_option[48];
     struct outside o = {.e = engine_new()};
     struct error error;
-    store_pack(store, "store", TIERS);
+    store_pack(store, "store", PRECISIONS);
     plan_make(plan, "made.plan", 0xf);
     snprintf(plan_option, sizeof plan_option, "--plan=%s", plan);
-    /* room for a token's experts of every layer, which masked routing needs, and not much more */
-    o.budget = align_up(floor_of(store, plan_option) + 8 * MIB, PAGE_BYTES);
+    /* capacity for a token's experts of every layer, which masked routing needs, and not much more */
+    o.budget = align_up(min_budget_of(store, plan_option) + 8 * MIB, PAGE_BYTES);
     snprintf(budget_option, sizeof budget_option, "--budget=%" PRIu64, o.budget);
     if (cgroup_try(o.e->cgroup, &error)) {
         engine_use_fresh_programs(o.e);
@@ -220,10 +220,10 @@ static void every_system(void)
     engine_start(
         o.e, (const char *const[]){"-m", store, plan_option, budget_option, "--cgroup=off", NULL});
     o.processes = sampler_start_processes(o.e);
-    for (uint32_t i = 0; i < system_count(); i++)
-        run_system(&o, system_at(i)->name);
+    for (uint32_t i = 0; i < preset_count(); i++)
+        run_with_preset(&o, preset_at(i)->name);
     json_t *doc = engine_stats(o.e);
-    CHECK(document_restarts(doc) == 0, "a process died");
+    CHECK(lookup_restarts(doc) == 0, "a process died");
     json_decref(doc);
     sampler_stop(o.processes);
     engine_stop(o.e);
@@ -233,7 +233,7 @@ static void every_system(void)
 
 /* ---- changing it ---- */
 
-/* ctl budget: in force within 1 s + 0.5 s per GiB freed, obeyed as seen from outside. */
+/* ctl budget: in effect within 1 s + 0.5 s per GiB freed, as measured from outside. */
 static void set_budget(struct engine *e, uint64_t from, uint64_t to)
 {
     uint64_t started = clock_now_ns();
@@ -284,7 +284,7 @@ int main(int argc, char **argv)
 #name, name                                                                                \
     }
     static const struct test_case cases[] = {
-        ROW(without_limit), ROW(with_limit), ROW(resident), ROW(every_system), ROW(down_and_up),
+        ROW(without_limit), ROW(with_limit), ROW(resident), ROW(every_preset), ROW(down_and_up),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

@@ -37,24 +37,39 @@ static void generate_own_engine(void)
     expect(&json, 0);
     json_t *doc = json_loads(json.out, 0, NULL);
     CHECK(doc, "not JSON: %.200s", json.out);
-    static const char *const keys[] = {
-        "text",        "ids",        "prompt_tokens", "tokens",       "ttft_ms",
-        "prefill_tps", "decode_tps", "tpot_ms",       "hits",         "late",
-        "misses",      "skipped",    "low_tier_uses", "evictions",    "bytes_read",
-        "stall_ms",    "system",     "restarts",      "budget_bytes", "peak_memory_bytes",
-        "arena_bytes"};
+    static const char *const keys[] = {"text",
+                                       "ids",
+                                       "prompt_tokens",
+                                       "tokens",
+                                       "ttft_ms",
+                                       "prefill_tps",
+                                       "decode_tps",
+                                       "tpot_ms",
+                                       "hits",
+                                       "hits_inflight",
+                                       "misses",
+                                       "skipped",
+                                       "low_precision_accesses",
+                                       "evictions",
+                                       "bytes_read",
+                                       "stall_ms",
+                                       "preset",
+                                       "restarts",
+                                       "budget_bytes",
+                                       "peak_memory_bytes",
+                                       "arena_bytes"};
     for (size_t i = 0; i < ARRAY_LEN(keys); i++)
         CHECK(json_object_get(doc, keys[i]), "no \"%s\" in the JSON output", keys[i]);
-    CHECK(document_u64(doc, "tokens") == 16 && json_array_size(json_object_get(doc, "ids")) == 16,
+    CHECK(lookup_u64(doc, "tokens") == 16 && json_array_size(json_object_get(doc, "ids")) == 16,
           "not 16 tokens");
-    CHECK(document_u64(doc, "prompt_tokens") == 11, "%llu prompt tokens",
-          (unsigned long long)document_u64(doc, "prompt_tokens"));
-    CHECK(document_u64(doc, "budget_bytes") > 0 && document_u64(doc, "peak_memory_bytes") > 0 &&
-              document_u64(doc, "arena_bytes") > 0,
+    CHECK(lookup_u64(doc, "prompt_tokens") == 11, "%llu prompt tokens",
+          (unsigned long long)lookup_u64(doc, "prompt_tokens"));
+    CHECK(lookup_u64(doc, "budget_bytes") > 0 && lookup_u64(doc, "peak_memory_bytes") > 0 &&
+              lookup_u64(doc, "arena_bytes") > 0,
           "memory figures are zero");
     CHECK(json_number_value(json_object_get(doc, "decode_tps")) > 0, "no decode rate");
-    size_t n = strlen(document_text(doc, "text"));
-    CHECK(strncmp(text.out, document_text(doc, "text"), n) == 0, "text and JSON differ: %.80s",
+    size_t n = strlen(lookup_text(doc, "text"));
+    CHECK(strncmp(text.out, lookup_text(doc, "text"), n) == 0, "text and JSON differ: %.80s",
           text.out);
     char *rest = ids.out;
     for (size_t i = 0; i < 16; i++) {
@@ -78,15 +93,15 @@ static void generate_prompt_forms(void)
     fputs(test_prompt(0), f);
     fclose(f);
     command_run(&file, NULL, END_MS,
-                (const char *const[]){"generate", "--run", e->run, "-f", path, "-n", "8", "--temp",
+                (const char *const[]){"generate", "--name", e->run, "-f", path, "-n", "8", "--temp",
                                       "0", NULL});
     expect(&file, 0);
-    command_run(
-        &pipe, test_prompt(0), END_MS,
-        (const char *const[]){"generate", "--run", e->run, "-f", "-", "-n", "8", "--temp=0", NULL});
+    command_run(&pipe, test_prompt(0), END_MS,
+                (const char *const[]){"generate", "--name", e->run, "-f", "-", "-n", "8",
+                                      "--temp=0", NULL});
     expect(&pipe, 0);
     command_run(&ids, NULL, END_MS,
-                (const char *const[]){"generate", "--run", e->run, "--ids",
+                (const char *const[]){"generate", "--name", e->run, "--ids",
                                       "1063,326,258,1263,275,343,2073,88,878,11,275", "-n", "8",
                                       "--temp", "0", NULL});
     expect(&ids, 0);
@@ -97,7 +112,7 @@ static void generate_prompt_forms(void)
     command_free(&pipe);
     /* One seed, one text; another seed, another. */
     struct command a, b, c;
-    const char *args[] = {"generate", "--run",  e->run, "-p", "Once", "-n",
+    const char *args[] = {"generate", "--name", e->run, "-p", "Once", "-n",
                           "24",       "--seed", "5",    "-q", NULL};
     command_run(&a, NULL, END_MS, args);
     command_run(&b, NULL, END_MS, args);
@@ -116,7 +131,7 @@ static void generate_stops_at_a_text(void)
     struct command whole, cut;
     struct engine *e = engine_new();
     engine_start(e, NULL);
-    const char *args[] = {"generate", "--run",  e->run,         "-p", test_prompt(0),
+    const char *args[] = {"generate", "--name", e->run,         "-p", test_prompt(0),
                           "-n",       "24",     "--temp",       "0",  "--output",
                           "json",     "--stop", "no such text", NULL};
     command_run(&whole, NULL, END_MS, args);
@@ -125,13 +140,13 @@ static void generate_stops_at_a_text(void)
     command_run(&cut, NULL, END_MS, args);
     expect(&cut, 0);
     json_t *a = json_loads(whole.out, 0, NULL), *b = json_loads(cut.out, 0, NULL);
-    const char *text = document_text(a, "text"), *begin = strstr(text, "shining");
-    CHECK(begin && strncmp(text, document_text(b, "text"), (size_t)(begin - text)) == 0 &&
-              strlen(document_text(b, "text")) == (size_t)(begin - text),
-          "'%s' instead of '%.*s'", document_text(b, "text"), (int)(begin - text), text);
-    CHECK(strcmp(document_text(a, "finish"), "length") == 0 &&
-              strcmp(document_text(b, "finish"), "stop") == 0,
-          "finish '%s'", document_text(b, "finish"));
+    const char *text = lookup_text(a, "text"), *start = strstr(text, "shining");
+    CHECK(start && strncmp(text, lookup_text(b, "text"), (size_t)(start - text)) == 0 &&
+              strlen(lookup_text(b, "text")) == (size_t)(start - text),
+          "'%s' instead of '%.*s'", lookup_text(b, "text"), (int)(start - text), text);
+    CHECK(strcmp(lookup_text(a, "finish"), "length") == 0 &&
+              strcmp(lookup_text(b, "finish"), "stop") == 0,
+          "finish '%s'", lookup_text(b, "finish"));
     json_decref(a);
     json_decref(b);
     command_free(&whole);
@@ -172,8 +187,8 @@ static void generate_interrupted(void)
     struct engine *e = engine_new();
     engine_start(e, NULL);
     snprintf(program, sizeof program, "%s/sluice-generate", test_libexec());
-    const char *const args[] = {program, "--run", e->run,         "-p", "Once upon a time",
-                                "-n",    "1500",  "--ignore-eos", NULL};
+    const char *const args[] = {program, "--name", e->run,         "-p", "Once upon a time",
+                                "-n",    "1500",   "--ignore-eos", NULL};
     CHECK(interrupt_after_output(args, SIGINT, NULL) == 1, "Ctrl-C does not end with status 1");
     engine_wait_counter(e, "compute", "sequences_cancelled", 1, 5000);
     uint64_t deadline = deadline_in(2000);
@@ -206,13 +221,13 @@ static void generate_uses_a_running_engine(void)
     engine_start(e, NULL);
     command_run(
         &c, NULL, END_MS,
-        (const char *const[]){"generate", "--run", e->run, "--budget", "1GiB", "-p", "x", NULL});
+        (const char *const[]){"generate", "--name", e->run, "--budget", "1GiB", "-p", "x", NULL});
     expect(&c, 2); /* parameters belong to where the engine is started */
     command_free(&c);
     command_run(&c, NULL, END_MS,
-                (const char *const[]){"generate", "--run", "nobody", "-p", "x", NULL});
+                (const char *const[]){"generate", "--name", "no-engine", "-p", "x", NULL});
     expect(&c, 1);
-    CHECK(strstr(c.err, "nobody"), "%.200s", c.err);
+    CHECK(strstr(c.err, "no-engine"), "%.200s", c.err);
     command_free(&c);
     engine_stop(e);
 }
@@ -229,7 +244,7 @@ static void repl_pipe(void)
         "/help\n/set temperature 0\n/set tokens 8\n/set nonsense 1\n/show\n"
         "It was a dark and stormy night, and\n/stats\n\"\"\"two\nlines\"\"\"\n/dance\n/bye\n"
         "never sent\n",
-        END_MS, (const char *const[]){"repl", "--run", e->run, NULL});
+        END_MS, (const char *const[]){"repl", "--name", e->run, NULL});
     expect(&c, 2); /* two lines were not understood */
     CHECK(strstr(c.out, " the sun was"), "no answer: %.300s", c.out);
     CHECK(strstr(c.out, "/bye") && strstr(c.out, "temperature      0"), "%.500s", c.out);
@@ -254,31 +269,31 @@ static void eval_windows(void)
         fprintf(f, "%s\n", test_prompt(2));
     fclose(f);
     command_run(&c, NULL, END_MS,
-                (const char *const[]){"eval", "-m", test_model(), "--text", path, "--ctx", "128",
-                                      "--max-windows", "3", "--output", "json", NULL});
+                (const char *const[]){"eval", "-m", test_model(), "--text", path, "--ctx-size",
+                                      "128", "--max-windows", "3", "--output", "json", NULL});
     expect(&c, 0);
     json_t *doc = json_loads(c.out, 0, NULL);
     CHECK(doc, "not JSON: %.200s", c.out);
     double ppl = json_number_value(json_object_get(doc, "ppl"));
-    CHECK(document_u64(doc, "tokens") == 3 * 127, "%llu tokens",
-          (unsigned long long)document_u64(doc, "tokens"));
+    CHECK(lookup_u64(doc, "tokens") == 3 * 127, "%llu tokens",
+          (unsigned long long)lookup_u64(doc, "tokens"));
     CHECK(ppl > 1 && ppl < 4096, "perplexity %g", ppl);
     json_decref(doc);
     command_free(&c);
-    command_run(
-        &c, NULL, END_MS,
-        (const char *const[]){"eval", "-m", test_model(), "--text", path, "--ctx", "20000", NULL});
+    command_run(&c, NULL, END_MS,
+                (const char *const[]){"eval", "-m", test_model(), "--text", path, "--ctx-size",
+                                      "20000", NULL});
     expect(&c, 2); /* less than one window */
     command_free(&c);
 }
 
-/* A modelled drive, a record and what is against it; every format; what is refused. */
+/* A simulated device, recorded logits and a comparison with them; every format; rejected input. */
 static void eval_modelled(void)
 {
     static const struct {
         const char *option, *value, *line;
-    } bad[] = {{"--drive", "fast", "not a speed"},
-               {"--experts", "1%", "less than the 4"},
+    } bad[] = {{"--read-bandwidth", "fast", "not a bandwidth"},
+               {"--resident-experts", "1%", "less than the 4"},
                {"--against", "/nonexistent", "cannot open /nonexistent"},
                {"--against", "TEXT", "no record of logits"},
                {"--record", "/nonexistent/a", "cannot write"},
@@ -292,14 +307,14 @@ static void eval_modelled(void)
     fclose(f);
 #define EVAL(...)                                                                                  \
     command_run(&c, NULL, END_MS,                                                                  \
-                (const char *const[]){"eval", "-m", test_model(), "--text", path, "--ctx", "32",   \
-                                      "--max-windows", "1", __VA_ARGS__, NULL})
-    EVAL("--drive", "500MB/s", "--experts", "25%", "--system", "hobbit", "--record", logits,
-         "--kld", "--output", "json");
+                (const char *const[]){"eval", "-m", test_model(), "--text", path, "--ctx-size",    \
+                                      "32", "--max-windows", "1", __VA_ARGS__, NULL})
+    EVAL("--read-bandwidth", "500MB/s", "--resident-experts", "25%", "--preset", "hobbit",
+         "--record", logits, "--kld", "--output", "json");
     expect(&c, 0);
     json_t *doc = json_loads(c.out, 0, NULL);
     double hits = json_number_value(json_object_get(doc, "hit_rate"));
-    CHECK(document_u64(doc, "tokens") == 31 && hits > 0 && hits < 1, "%.400s", c.out);
+    CHECK(lookup_u64(doc, "tokens") == 31 && hits > 0 && hits < 1, "%.400s", c.out);
     json_decref(doc);
     command_free(&c);
     EVAL("--offline", "--against", logits, "--output", "md");
@@ -308,7 +323,7 @@ static void eval_modelled(void)
     command_free(&c);
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         const char *value = strcmp(bad[i].value, "TEXT") == 0 ? path : bad[i].value;
-        EVAL("--drive", "1GB/s", bad[i].option, value);
+        EVAL("--read-bandwidth", "1GB/s", bad[i].option, value);
         expect(&c, 2);
         CHECK(strstr(c.err, bad[i].line), "%s %s: %.300s", bad[i].option, value, c.err);
         command_free(&c);
@@ -334,10 +349,11 @@ static void hobbit_keeps_the_margin(const char *profile, const char *text)
     char plan[PATH_MAX];
     snprintf(plan, sizeof plan, "%s/margin.plan", test_dir());
     command_run(&c, NULL, END_MS,
-                (const char *const[]){"plan",     "-m",         test_model(), "--profile", profile,
-                                      "--text",   text,         "--tokens",   "256",       "--ctx",
-                                      "64",       "--max-loss", "8%",         "--margin",  "50%",
-                                      "--system", "hobbit",     "-o",         plan,        NULL});
+                (const char *const[]){"plan",   "-m",         test_model(), "--profile",
+                                      profile,  "--text",     text,         "--tokens",
+                                      "256",    "--ctx-size", "64",         "--max-loss",
+                                      "8%",     "--margin",   "50%",        "--preset",
+                                      "hobbit", "-o",         plan,         NULL});
     expect(&c, 0);
     command_free(&c);
     double low = plan_scalar(plan, "hobbit_loss_low"), high = plan_scalar(plan, "hobbit_loss_high");
@@ -352,10 +368,10 @@ static void profile_plan_generate(void)
     static const char text[] = SLUICE_SOURCE_DIR "/launch/demo/calib.txt";
     snprintf(profile, sizeof profile, "%s/a.profile", test_dir());
     snprintf(plan, sizeof plan, "%s/a.plan", test_dir());
-    for (int round = 0; round < 2; round++) { /* the second goes on where the first ended */
+    for (int round = 0; round < 2; round++) { /* the second continues where the first ended */
         command_run(&c, NULL, END_MS,
                     (const char *const[]){"profile", "-m", test_model(), "--text", text, "-o",
-                                          profile, "--tokens", "256", "--ctx", "64",
+                                          profile, "--tokens", "256", "--ctx-size", "64",
                                           "--importance-tokens", "0", NULL});
         expect(&c, 0);
         CHECK(strstr(c.out, "256 tokens, perplexity ") && strstr(c.out, "recall per layer"),
@@ -366,8 +382,8 @@ static void profile_plan_generate(void)
     }
     command_run(&c, NULL, END_MS,
                 (const char *const[]){"plan", "-m", test_model(), "--profile", profile, "--text",
-                                      text, "--tokens", "256", "--ctx", "64", "--max-loss", "50%",
-                                      "--system", "hobbit", "-o", plan, NULL});
+                                      text, "--tokens", "256", "--ctx-size", "64", "--max-loss",
+                                      "50%", "--preset", "hobbit", "-o", plan, NULL});
     expect(&c, 0);
     CHECK(strstr(c.out, "hobbit: T1 ") && strstr(c.out, "expected loss"), "%.400s", c.out);
     command_free(&c);
@@ -377,7 +393,7 @@ static void profile_plan_generate(void)
                                       "It was", "-n", "4", "--temp", "0", NULL});
     expect(&c, 0);
     command_free(&c);
-    /* One of another model's is refused: the first digits of its hash changed. */
+    /* That of another model is rejected: the first digits of its hash changed. */
     command_run(&c, NULL, END_MS,
                 (const char *const[]){"/bin/sed", "-i", "s/\\(\"model_hash\": *\"\\)..../\\10000/",
                                       plan, NULL});
@@ -417,9 +433,9 @@ static void trace_and_sim(void)
     static const char *const output[] = {"text", "md", "csv"};
     for (size_t i = 0; i < ARRAY_LEN(output); i++) {
         command_run(&c, NULL, END_MS,
-                    (const char *const[]){"sim", trace, "--systems", "lod,default", "--budgets",
-                                          "25%,50%", "--drive", "200MB/s", "--output", output[i],
-                                          "--svg", picture, NULL});
+                    (const char *const[]){"sim", trace, "--presets", "lod,default", "--budgets",
+                                          "25%,50%", "--read-bandwidth", "200MB/s", "--output",
+                                          output[i], "--svg", picture, NULL});
         expect(&c, 0);
         CHECK(strstr(c.out, "lod") && strstr(c.out, "default") && command_lines(c.out) >= 5,
               "%s: %.600s", output[i], c.out);
@@ -427,7 +443,7 @@ static void trace_and_sim(void)
     }
     CHECK(file_lines_with(picture, "<svg ") == 1 && file_lines_with(picture, "</svg>") == 1,
           "no picture");
-    command_run(&c, NULL, END_MS, (const char *const[]){"sim", trace, "--systems", "moon", NULL});
+    command_run(&c, NULL, END_MS, (const char *const[]){"sim", trace, "--presets", "moon", NULL});
     expect(&c, 2);
     CHECK(strstr(c.err, "moon"), "%.300s", c.err);
     command_free(&c);
@@ -438,36 +454,36 @@ static void stats_and_ctl(void)
     struct command c;
     struct engine *e = engine_new();
     engine_start(e, (const char *const[]){"--budget=512MiB", NULL});
-    command_run(&c, NULL, END_MS, (const char *const[]){"stats", "--run", e->run, "--json", NULL});
+    command_run(&c, NULL, END_MS, (const char *const[]){"stats", "--name", e->run, "--json", NULL});
     expect(&c, 0);
     json_t *doc = json_loads(c.out, 0, NULL);
-    CHECK(doc && document_processes(doc) >= 5, "not the document: %.200s", c.out);
-    CHECK(document_counter(doc, "supervisor", "budget_bytes") == 512 * MIB, "budget_bytes");
+    CHECK(doc && lookup_processes(doc) >= 5, "not the document: %.200s", c.out);
+    CHECK(lookup_counter(doc, "supervisor", "budget_bytes") == 512 * MIB, "budget_bytes");
     json_decref(doc);
     command_free(&c);
-    command_run(&c, NULL, END_MS, (const char *const[]){"stats", "--run", e->run, NULL});
+    command_run(&c, NULL, END_MS, (const char *const[]){"stats", "--name", e->run, NULL});
     expect(&c, 0);
     CHECK(strstr(c.out, "predictor") && strstr(c.out, "512.0 MiB"), "%.600s", c.out);
     command_free(&c);
     command_run(&c, NULL, END_MS,
-                (const char *const[]){"ctl", "--run", e->run, "budget", "400MiB", NULL});
+                (const char *const[]){"ctl", "--name", e->run, "budget", "400MiB", NULL});
     expect(&c, 0);
     CHECK(strstr(c.out, "400.0 MiB"), "%.200s", c.out);
     command_free(&c);
     command_run(&c, NULL, END_MS,
-                (const char *const[]){"ctl", "--run", e->run, "budget", "1MiB", NULL});
+                (const char *const[]){"ctl", "--name", e->run, "budget", "1MiB", NULL});
     expect(&c, 2);
     command_free(&c);
     command_run(&c, NULL, END_MS,
-                (const char *const[]){"ctl", "--run", e->run, "restart", "moon", NULL});
+                (const char *const[]){"ctl", "--name", e->run, "restart", "moon", NULL});
     expect(&c, 1);
     command_free(&c);
-    command_run(&c, NULL, END_MS, (const char *const[]){"ctl", "--run", e->run, "status", NULL});
+    command_run(&c, NULL, END_MS, (const char *const[]){"ctl", "--name", e->run, "status", NULL});
     expect(&c, 0);
     CHECK(strstr(c.out, "ready"), "%.300s", c.out);
     command_free(&c);
     command_run(&c, NULL, END_MS,
-                (const char *const[]){"ctl", "--run", e->run, "throttle", "0", "20MB", NULL});
+                (const char *const[]){"ctl", "--name", e->run, "throttle", "0", "20MB", NULL});
     expect(&c, 0);
     command_free(&c);
     engine_stop(e);
@@ -481,27 +497,27 @@ static void ctl_to_the_end(void)
     engine_start(e, NULL);
     pid_t cache = engine_pid(e, "cache", 0, 0);
     command_run(&c, NULL, END_MS,
-                (const char *const[]){"ctl", "--run", e->run, "restart", "cache", NULL});
+                (const char *const[]){"ctl", "--name", e->run, "restart", "cache", NULL});
     expect(&c, 0);
     command_free(&c);
     engine_pid(e, "cache", 0, cache);
-    command_run(&c, NULL, END_MS, (const char *const[]){"ctl", "--run", e->run, "drain", NULL});
+    command_run(&c, NULL, END_MS, (const char *const[]){"ctl", "--name", e->run, "drain", NULL});
     expect(&c, 0);
     command_free(&c);
     uint64_t deadline = deadline_in(5000);
     for (;;) { /* the control travels */
         command_run(
             &c, NULL, END_MS,
-            (const char *const[]){"generate", "--run", e->run, "-p", "It was", "-n", "1", NULL});
+            (const char *const[]){"generate", "--name", e->run, "-p", "It was", "-n", "1", NULL});
         if (c.status != 0)
             break;
         command_free(&c);
-        CHECK(deadline_tick(deadline), "a draining engine goes on taking requests");
+        CHECK(deadline_tick(deadline), "a draining engine still accepts requests");
     }
     expect(&c, 1);
     CHECK(strstr(c.err, "drain"), "%.300s", c.err);
     command_free(&c);
-    command_run(&c, NULL, END_MS, (const char *const[]){"ctl", "--run", e->run, "stop", NULL});
+    command_run(&c, NULL, END_MS, (const char *const[]){"ctl", "--name", e->run, "stop", NULL});
     expect(&c, 0);
     command_free(&c);
     process_wait_state(e->pid, 'Z', END_MS);
@@ -532,12 +548,12 @@ static void drain(void)
     submit.prompt = "x";
     submit.prompt_bytes = 1;
     deadline = deadline_in(5000); /* the control travels */
-    for (;;) {                    /* a queue that is full of what was cancelled refuses, too */
+    for (;;) {                    /* a queue full of cancelled sequences rejects, too */
         if (engine_submit(client, &submit, &id, &error) == 0)
             engine_cancel(client, id, &error);
         else if (strstr(error.text, "draining"))
             break;
-        CHECK(deadline_tick(deadline), "a draining engine goes on taking requests");
+        CHECK(deadline_tick(deadline), "a draining engine still accepts requests");
     }
     rpc_client_close(client);
     generation_finish(g, END_MS, &got);

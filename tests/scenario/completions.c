@@ -40,15 +40,15 @@ char *completion_text(unsigned port, const char *prompt, size_t tokens)
     completion_call(&h, port, prompt, tokens, "", 200);
     json_t *doc = http_json(&h);
     const json_t *choice = json_array_get(json_object_get(doc, "choices"), 0);
-    CHECK(strcmp(document_text(choice, "finish_reason"), "length") == 0, "%.300s", h.body);
-    CHECK(document_u64(doc, "usage.completion_tokens") == tokens, "%.300s", h.body);
-    char *text = strdup(document_text(choice, "text"));
+    CHECK(strcmp(lookup_text(choice, "finish_reason"), "length") == 0, "%.300s", h.body);
+    CHECK(lookup_u64(doc, "usage.completion_tokens") == tokens, "%.300s", h.body);
+    char *text = strdup(lookup_text(choice, "text"));
     json_decref(doc);
     http_close(&h);
     return text;
 }
 
-void completion_begin(struct http *h, unsigned port, const char *prompt, size_t tokens)
+void completion_start(struct http *h, unsigned port, const char *prompt, size_t tokens)
 {
     char *body = completion_body(prompt, tokens,
                                  "\"stream\":true,\"stream_options\":{\"include_usage\":true}");

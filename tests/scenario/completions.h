@@ -5,7 +5,7 @@
 #include "tests/scenario/http.h"
 
 #define END_MS 60000
-#define LONG   1500 /* tokens of a stream that is not to end by itself */
+#define LONG   1500 /* tokens of a stream that does not end on its own */
 
 /* An engine with these options, and the port its gateway listens on. */
 struct engine *gateway_start(unsigned *port, const char *const opts[]);
@@ -18,7 +18,7 @@ void completion_call(struct http *h, unsigned port, const char *prompt, size_t t
 char *completion_text(unsigned port, const char *prompt, size_t tokens);
 
 /* A stream, and its end: the text and the usage have to be right. */
-void completion_begin(struct http *h, unsigned port, const char *prompt, size_t tokens);
+void completion_start(struct http *h, unsigned port, const char *prompt, size_t tokens);
 void completion_check(struct http *h, const char *expected, size_t tokens, const char *what);
 
 #endif

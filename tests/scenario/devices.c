@@ -1,5 +1,5 @@
 /* Storage devices under real processes: each as it was configured; one that fails or stalls is
- * quarantined by name, the text goes on from another copy or ends with a named error for who needed
+ * quarantined by name, the text continues from another copy or ends with a named error for sequences that needed
  * it; a replacement brings it back. Faults are injected where the loader meets its device
  * (LOADER_READS_FAIL, LOADER_READS_STALL): the rest is as it runs. */
 #include <inttypes.h>
@@ -35,7 +35,7 @@ static void replace(struct engine *e, int loader, const char *backend)
                                json_pack("{s:i, s:s*}", "loader", loader, "backend", backend)));
 }
 
-/* What `ctl status` says is in quarantine, as one text; "" for nothing. */
+/* The quarantine list of `ctl status`, as one text; "" for nothing. */
 static void quarantined(struct engine *e, char *text, size_t bytes)
 {
     json_t *status = engine_control(e, "status", json_object());
@@ -73,12 +73,12 @@ static uint64_t loader_counter(struct engine *e, unsigned number, const char *na
     json_t *doc = engine_stats(e);
     char path[64];
     snprintf(path, sizeof path, "counters.%s", name);
-    uint64_t value = document_u64(document_process(doc, "loader", number), path);
+    uint64_t value = lookup_u64(lookup_process(doc, "loader", number), path);
     json_decref(doc);
     return value;
 }
 
-static struct generation *begin(struct engine *e, unsigned prompt, size_t tokens)
+static struct generation *start_generation(struct engine *e, unsigned prompt, size_t tokens)
 {
     struct generation *g = generation_start(e, test_prompt(prompt), BASELINE_TOKENS);
     uint64_t deadline = deadline_in(FINISH_MS);
@@ -101,10 +101,11 @@ static void each_as_configured(void)
 {
     char copy[PATH_MAX], option[2 * PATH_MAX + 16];
     make_devices(copy, option);
-    strncat(option, ":backend=pread:depth=3:throttle=900MB", 64);
+    strncat(option, ":backend=pread:queue_depth=3:throttle=900MB", 64);
     baseline(0);
     struct engine *e = engine_new();
-    engine_start(e, (const char *const[]){option, "--experts=25", "--throttle=800MB", NULL});
+    engine_start(e,
+                 (const char *const[]){option, "--resident-experts=25", "--throttle=800MB", NULL});
     baseline_compare(e, 0, "two devices");
     json_t *doc = engine_stats(e);
     json_t *rates = json_object_get(json_object_get(doc, "directory"), "throttle_bytes_per_s");
@@ -119,13 +120,13 @@ static void each_as_configured(void)
     engine_stop(e);
 }
 
-static void refused(void)
+static void bad_devices_are_rejected(void)
 {
     struct command c;
     command_run(&c, NULL, SOON_MS,
-                (const char *const[]){"run", "-m", test_model(), "--run", "devices-refused",
-                                      "--devices=,/x:depth=zero", NULL});
-    CHECK(c.status == 2 && strstr(c.err, "device 1: --depth: 'zero' is not a whole number"),
+                (const char *const[]){"run", "-m", test_model(), "--name", "devices-refused",
+                                      "--devices=,/x:queue_depth=zero", NULL});
+    CHECK(c.status == 2 && strstr(c.err, "device 1: --queue-depth: 'zero' is not a whole number"),
           "status %d: %.300s", c.status, c.err);
     command_free(&c);
 }
@@ -135,11 +136,11 @@ static void ctl_replace(struct engine *e)
 {
     struct command c;
     command_run(&c, NULL, FINISH_MS,
-                (const char *const[]){"ctl", "--run", e->run, "replace", "loader.1", NULL});
+                (const char *const[]){"ctl", "--name", e->run, "replace", "loader.1", NULL});
     CHECK(c.status == 0 && strstr(c.out, "replace: done"), "status %d: %.300s", c.status, c.err);
     command_free(&c);
     command_run(&c, NULL, FINISH_MS,
-                (const char *const[]){"ctl", "--run", e->run, "replace", NULL});
+                (const char *const[]){"ctl", "--name", e->run, "replace", NULL});
     CHECK(c.status == 2 && strstr(c.err, "replace LOADER [BACKEND]"), "status %d: %.300s", c.status,
           c.err);
     command_free(&c);
@@ -150,10 +151,10 @@ static void replaced_while_generating(void)
 {
     baseline(0);
     struct engine *e = engine_new();
-    engine_start(e, (const char *const[]){"--experts=25", "--loaders=2", NULL});
+    engine_start(e, (const char *const[]){"--resident-experts=25", "--loaders=2", NULL});
     for (unsigned round = 0; round < 4; round++) {
         unsigned prompt = round % TEST_PROMPTS;
-        struct generation *g = begin(e, prompt, 20);
+        struct generation *g = start_generation(e, prompt, 20);
         replace(e, (int)round % 2, round < 2 ? "pread" : "io_uring");
         CHECK(round > 0 || !generation_done(g), "the text was over before the loader was replaced");
         end_same(g, prompt, "a loader replaced");
@@ -172,20 +173,20 @@ static void errors_are_read_elsewhere(void)
     make_devices(copy, option);
     baseline(0);
     struct engine *e = engine_new();
-    engine_start(e, (const char *const[]){option, "--experts=25", NULL});
-    struct generation *g = begin(e, 0, 20);
+    engine_start(e, (const char *const[]){option, "--resident-experts=25", NULL});
+    struct generation *g = start_generation(e, 0, 20);
     inject(e, "LOADER_READS_FAIL", 1);
     wait_quarantined(e, "loader.1", copy, "Input/output error");
     end_same(g, 0, "a device fails");
-    CHECK(loader_counter(e, 1, "parts_from_copies") > 0, "nothing was read from the other copy");
+    CHECK(loader_counter(e, 1, "parts_failed_over") > 0, "nothing was read from the other copy");
     CHECK(loader_counter(e, 1, "quarantines") == 1, "quarantined more than once");
     baseline_compare(e, 1, "a device in quarantine");
     json_t *doc = engine_stats(e);
-    CHECK(document_restarts(doc) == 0, "a process died of it");
+    CHECK(lookup_restarts(doc) == 0, "a process died of it");
     json_decref(doc);
 
     inject(e, "NONE", 0);
-    g = begin(e, 2, 20);
+    g = start_generation(e, 2, 20);
     replace(e, 1, NULL);
     check_no_quarantine(e);
     end_same(g, 2, "the device replaced");
@@ -200,9 +201,10 @@ static void stall_is_read_elsewhere(void)
     make_devices(copy, option);
     baseline(0);
     struct engine *e = engine_new();
-    engine_start(e, (const char *const[]){option, "--experts=25", "--device-stall=1500", NULL});
+    engine_start(
+        e, (const char *const[]){option, "--resident-experts=25", "--device-timeout=1500", NULL});
     pid_t other = engine_pid(e, "loader", 1, 0);
-    struct generation *g = begin(e, 0, 20);
+    struct generation *g = start_generation(e, 0, 20);
     inject(e, "LOADER_READS_STALL", 0);
     wait_quarantined(e, "loader.0", test_model(), "Timer expired");
     end_same(g, 0, "a device stalls");
@@ -235,9 +237,9 @@ static void mirror_is_read(void)
     command_free(&c);
     baseline(0);
     struct engine *e = engine_new();
-    engine_start(e, (const char *const[]){"-m", store, "--experts=25", "--device-errors=2",
-                                          "--device-stall=1500", NULL});
-    struct generation *g = begin(e, 0, 20);
+    engine_start(e, (const char *const[]){"-m", store, "--resident-experts=25", "--device-errors=2",
+                                          "--device-timeout=1500", NULL});
+    struct generation *g = start_generation(e, 0, 20);
     inject(e, "LOADER_READS_FAIL", 1);
     snprintf(stripe, sizeof stripe, "%s/b.bin", test_dir());
     wait_quarantined(e, "loader.1", stripe, "Input/output error");
@@ -245,7 +247,7 @@ static void mirror_is_read(void)
     inject(e, "NONE", 0);
     replace(e, 1, "pread");
     check_no_quarantine(e);
-    g = begin(e, 1, 20);
+    g = start_generation(e, 1, 20);
     inject(e, "LOADER_READS_STALL", 1);
     wait_quarantined(e, "loader.1", stripe, "Timer expired");
     end_same(g, 1, "a stripe stalls");
@@ -260,7 +262,7 @@ static void expect_read_error(struct engine *e, unsigned prompt)
     char device[PATH_MAX + 64];
     snprintf(device, sizeof device, "cannot be read from loader.0's device %s", test_model());
     generation_finish(generation_start(e, test_prompt(prompt), BASELINE_TOKENS), FINISH_MS, &got);
-    CHECK(got.error.code == ERR_IO, "%s: %s", error_word(got.error.code), got.error.text);
+    CHECK(got.error.code == ERR_IO, "%s: %s", error_name(got.error.code), got.error.text);
     CHECK(strstr(got.error.text, "expert ") && strstr(got.error.text, " of layer ") &&
               strstr(got.error.text, device) && !strchr(got.error.text, '\n'),
           "%s", got.error.text);
@@ -268,13 +270,13 @@ static void expect_read_error(struct engine *e, unsigned prompt)
     text_free(&got);
 }
 
-/* No other copy: who needs the device is told, who does not has the text. */
+/* No other copy: sequences that need the device get an error, the others their text. */
 static void nothing_elsewhere(const char *point, const char *reason)
 {
     baseline(0);
     struct engine *e = engine_new();
-    engine_start(e, (const char *const[]){"--experts=100", "--device-stall=1500",
-                                          "--knobs=warm=none,limit=none", NULL});
+    engine_start(e, (const char *const[]){"--resident-experts=100", "--device-timeout=1500",
+                                          "--policy=preload=none,prefetch=none", NULL});
     baseline_compare(e, 0, "all is well");
     inject(e, point, 0);
     expect_read_error(e, 1);
@@ -286,8 +288,8 @@ static void nothing_elsewhere(const char *point, const char *reason)
     check_no_quarantine(e);
     baseline_compare(e, 1, "the device replaced");
     json_t *doc = engine_stats(e);
-    CHECK(document_u64(document_process(doc, "compute", 0), "restarts") == 0 &&
-              document_u64(document_process(doc, "cache", 0), "restarts") == 0,
+    CHECK(lookup_u64(lookup_process(doc, "compute", 0), "restarts") == 0 &&
+              lookup_u64(lookup_process(doc, "cache", 0), "restarts") == 0,
           "others died of it");
     json_decref(doc);
     engine_stop(e);
@@ -310,7 +312,7 @@ int main(int argc, char **argv)
 #name, name                                                                                \
     }
     static const struct test_case cases[] = {
-        ROW(each_as_configured),        ROW(refused),
+        ROW(each_as_configured),        ROW(bad_devices_are_rejected),
         ROW(replaced_while_generating), ROW(errors_are_read_elsewhere),
         ROW(stall_is_read_elsewhere),   ROW(mirror_is_read),
         ROW(errors_without_a_copy),     ROW(stall_without_a_copy),

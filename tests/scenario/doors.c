@@ -21,24 +21,24 @@ struct way {
 /* Greedy, and drawn. */
 static const struct way ways[] = {{"0", "3"}, {"0.9", "3"}};
 
-static void expect(const struct command *c, int status, const char *door)
+static void expect(const struct command *c, int status, const char *client_name)
 {
-    CHECK(c->status == status, "%s: status %d instead of %d: %.300s", door, c->status, status,
-          c->err);
+    CHECK(c->status == status, "%s: status %d instead of %d: %.300s", client_name, c->status,
+          status, c->err);
 }
 
 /* What a program wrote has to be the text and one end of a line. */
-static void same_line(const struct command *c, const char *text, const char *door)
+static void same_line(const struct command *c, const char *text, const char *client_name)
 {
     size_t n = strlen(text);
-    expect(c, 0, door);
+    expect(c, 0, client_name);
     CHECK(c->out_bytes == n + 1 && memcmp(c->out, text, n) == 0 && c->out[n] == '\n',
-          "%s: another text: %.200s", door, c->out);
+          "%s: another text: %.200s", client_name, c->out);
 }
 
 /* ---- the doors ---- */
 
-/* engine: "-m", a file, or "--run", a name. */
+/* engine: "-m", a file, or "--name", a name. */
 static void generate(struct command *c, const char *const engine[2], const struct way *way,
                      const char *output)
 {
@@ -55,8 +55,8 @@ static void through_repl_in_a_pipe(const struct engine *e, const struct way *way
     char input[512];
     snprintf(input, sizeof input, "/set ignore_eos on\n%s\n", test_prompt(0));
     command_run(&c, input, END_MS,
-                (const char *const[]){"repl", "--run", e->run, "--temp", way->temperature, "--seed",
-                                      way->seed, "-n", TOKENS_TEXT, "-q", NULL});
+                (const char *const[]){"repl", "--name", e->run, "--temp", way->temperature,
+                                      "--seed", way->seed, "-n", TOKENS_TEXT, "-q", NULL});
     same_line(&c, text, "repl in a pipe");
     command_free(&c);
 }
@@ -77,7 +77,7 @@ static void through_repl_on_a_terminal(const struct engine *e, const struct way 
     setenv("XDG_STATE_HOME", test_dir(), 1);
     struct terminal *t =
         terminal_open(24, 80, -1,
-                      (const char *const[]){"repl", "--run", e->run, "--temp", way->temperature,
+                      (const char *const[]){"repl", "--name", e->run, "--temp", way->temperature,
                                             "--seed", way->seed, "-n", TOKENS_TEXT, NULL});
     terminal_wait(t, ">>> ", END_MS);
     terminal_type(t, "/set ignore_eos on\r");
@@ -117,13 +117,13 @@ static char *text_of_reply(const struct http *h, bool stream)
     json_t *doc = http_json(h);
     const json_t *choice = json_array_get(json_object_get(doc, "choices"), 0);
     char *text = strdup(
-        document_text(choice, json_object_get(choice, "message") ? "message.content" : "text"));
+        lookup_text(choice, json_object_get(choice, "message") ? "message.content" : "text"));
     json_decref(doc);
     return text;
 }
 
-static char *answer(unsigned port, const char *path, const struct way *way, json_t *rest,
-                    bool stream)
+static char *get_text(unsigned port, const char *path, const struct way *way, json_t *rest,
+                      bool stream)
 {
     struct http h;
     char *body = body_of(way, rest, stream);
@@ -142,7 +142,7 @@ static json_t *prompt_of_all(void)
 static void through_http(unsigned port, const struct way *way, const char *text)
 {
     for (int stream = 0; stream < 2; stream++) {
-        char *got = answer(port, "/v1/completions", way, prompt_of_all(), stream);
+        char *got = get_text(port, "/v1/completions", way, prompt_of_all(), stream);
         CHECK(strcmp(got, text) == 0, "/v1/completions, streamed %d: another text: %.200s", stream,
               got);
         free(got);
@@ -177,14 +177,14 @@ static char *text_of_generate(const struct way *way)
     struct command c;
     generate(&c, (const char *const[]){"-m", test_model()}, way, "json");
     json_t *doc = json_loads(c.out, 0, NULL);
-    CHECK(document_u64(doc, "tokens") == TOKENS, "not JSON, or not all tokens: %.200s", c.out);
-    char *text = strdup(document_text(doc, "text"));
+    CHECK(lookup_u64(doc, "tokens") == TOKENS, "not JSON, or not all tokens: %.200s", c.out);
+    char *text = strdup(lookup_text(doc, "text"));
     json_decref(doc);
     command_free(&c);
     return text;
 }
 
-static void every_door(void)
+static void every_client(void)
 {
     unsigned port;
     struct command c;
@@ -195,7 +195,7 @@ static void every_door(void)
         generate(&c, (const char *const[]){"-m", test_model()}, &ways[i], "text");
         same_line(&c, text[i], "generate, an engine of its own");
         command_free(&c);
-        generate(&c, (const char *const[]){"--run", e->run}, &ways[i], "text");
+        generate(&c, (const char *const[]){"--name", e->run}, &ways[i], "text");
         same_line(&c, text[i], "generate, a running engine");
         command_free(&c);
         through_repl_in_a_pipe(e, &ways[i], text[i]);
@@ -218,7 +218,7 @@ static void needs(const char *const argv[], const char *why)
         test_skip("%s", why);
 }
 
-static void curl_is_a_door(void)
+static void curl_is_a_client(void)
 {
     unsigned port;
     needs((const char *const[]){"/usr/bin/env", "curl", "--version", NULL}, "there is no curl");
@@ -237,20 +237,20 @@ static void curl_is_a_door(void)
 #define SECOND "And what did she say to him?"
 
 /* The same two turns over HTTP, both ways, the first answer part of the second request. */
-static void two_turns(unsigned port, const struct way *way, bool stream, char *said[2])
+static void two_turns(unsigned port, const struct way *way, bool stream, char *responses[2])
 {
     static const char path[] = "/v1/chat/completions";
-    said[0] =
-        answer(port, path, way,
-               json_pack("{s:[{s:s, s:s}]}", "messages", "role", "user", "content", FIRST), stream);
-    said[1] = answer(port, path, way,
-                     json_pack("{s:[{s:s, s:s}, {s:s, s:s}, {s:s, s:s}]}", "messages", "role",
-                               "user", "content", FIRST, "role", "assistant", "content", said[0],
-                               "role", "user", "content", SECOND),
-                     stream);
+    responses[0] = get_text(
+        port, path, way,
+        json_pack("{s:[{s:s, s:s}]}", "messages", "role", "user", "content", FIRST), stream);
+    responses[1] = get_text(port, path, way,
+                            json_pack("{s:[{s:s, s:s}, {s:s, s:s}, {s:s, s:s}]}", "messages",
+                                      "role", "user", "content", FIRST, "role", "assistant",
+                                      "content", responses[0], "role", "user", "content", SECOND),
+                            stream);
 }
 
-static void every_door_of_a_conversation(void)
+static void every_client_of_a_conversation(void)
 {
     unsigned port;
     struct command c;
@@ -263,16 +263,16 @@ static void every_door_of_a_conversation(void)
         for (int turn = 0; turn < 2; turn++)
             CHECK(strcmp(whole[turn], streamed[turn]) == 0, "turn %d, streamed: another text: %s",
                   turn, streamed[turn]);
-        /* It was ChatML that was asked, not plain text. */
+        /* The prompt was ChatML, not plain text. */
         char *form =
-            answer(port, "/v1/completions", &ways[i],
-                   json_pack("{s:s}", "prompt",
-                             "<|im_start|>user\n" FIRST "<|im_end|>\n<|im_start|>assistant\n"),
-                   false);
+            get_text(port, "/v1/completions", &ways[i],
+                     json_pack("{s:s}", "prompt",
+                               "<|im_start|>user\n" FIRST "<|im_end|>\n<|im_start|>assistant\n"),
+                     false);
         CHECK(strcmp(form, whole[0]) == 0, "not the form of ChatML: %s", whole[0]);
         free(form);
         command_run(&c, "/set ignore_eos on\n" FIRST "\n" SECOND "\n", END_MS,
-                    (const char *const[]){"repl", "--run", e->run, "--temp", ways[i].temperature,
+                    (const char *const[]){"repl", "--name", e->run, "--temp", ways[i].temperature,
                                           "--seed", ways[i].seed, "-n", TOKENS_TEXT, "-q", NULL});
         snprintf(both, sizeof both, "%s\n%s", whole[0], whole[1]);
         same_line(&c, both, "repl");
@@ -316,9 +316,9 @@ int main(int argc, char **argv)
 #name, name                                                                                \
     }
     static const struct test_case cases[] = {
-        ROW(every_door),
-        ROW(curl_is_a_door),
-        ROW(every_door_of_a_conversation),
+        ROW(every_client),
+        ROW(curl_is_a_client),
+        ROW(every_client_of_a_conversation),
         ROW(openai_package),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));

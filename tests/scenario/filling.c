@@ -1,4 +1,4 @@
-/* What is loaded without being asked for: the first filling of the room, and swapmoe's exchanges.
+/* Loads without a request: the preload, and the expert replacements of swapmoe.
  */
 #include <inttypes.h>
 #include <limits.h>
@@ -38,29 +38,30 @@ static void generate(struct engine *e, unsigned prompt)
 static void everything(void)
 {
     struct engine *e = engine_new();
-    engine_start(e, (const char *const[]){"--system=resident", NULL});
+    engine_start(e, (const char *const[]){"--preset=resident", NULL});
     wait_resident(e, 256);
     baseline_compare(e, 0, "filled at first");
     CHECK(engine_counter(e, "compute", "misses") == 0, "something was missing");
     engine_stop(e);
 }
 
-/* The room is filled, and nothing leaves for it. */
+/* The capacity is filled, and nothing is evicted for it. */
 static void most_used(void)
 {
     struct engine *e = engine_new();
-    start(e, "--experts=25", "--knobs=warm=frequency,prediction=none,limit=none", NULL);
+    start(e, "--resident-experts=25", "--policy=preload=frequency,prediction=none,prefetch=none",
+          NULL);
     wait_resident(e, 64);
     CHECK(engine_counter(e, "cache", "evictions") == 0, "something left");
-    baseline_compare(e, 0, "filled with the most used");
+    baseline_compare(e, 0, "filled by frequency");
     engine_stop(e);
 }
 
-/* auto fills it, too; where nobody knows what is used most, in order. */
+/* auto preloads, too; without known frequencies in order. */
 static void without_a_plan(void)
 {
     struct engine *e = engine_new();
-    engine_start(e, (const char *const[]){"--system=auto", "--experts=50", NULL});
+    engine_start(e, (const char *const[]){"--preset=auto", "--resident-experts=50", NULL});
     wait_resident(e, 128);
     CHECK(engine_counter(e, "cache", "evictions") == 0, "something left");
     baseline_compare(e, 0, "filled in order");
@@ -70,18 +71,18 @@ static void without_a_plan(void)
 static void wait_filled(struct engine *e)
 {
     uint64_t deadline = deadline_in(WAIT_MS), before, now = 0;
-    do { /* until a look at the figures later nothing has come */
+    do { /* until two consecutive samples are equal */
         before = now;
         generate(e, 2);
         now = engine_counter(e, "cache", "resident_entries");
-        CHECK(deadline_tick(deadline), "the room is still being filled");
+        CHECK(deadline_tick(deadline), "the preload has not ended");
     } while (now != before);
 }
 
 static void fixed_set(void)
 {
     struct engine *e = engine_new();
-    start(e, "--experts=50", "--system=pruned", NULL);
+    start(e, "--resident-experts=50", "--preset=pruned", NULL);
     wait_filled(e);
     uint64_t misses = engine_counter(e, "compute", "misses"),
              evictions = engine_counter(e, "cache", "evictions");
@@ -94,24 +95,24 @@ static void fixed_set(void)
 static void exchanges(void)
 {
     struct engine *e = engine_new();
-    start(e, "--experts=50", "--system=swapmoe", "--knobs=interval=8");
-    /* even sets of 15 of a layer, before anything is asked for that is not in them */
+    start(e, "--resident-experts=50", "--preset=swapmoe", "--policy=interval=8");
+    /* even sets of 15 of a layer, before an expert outside of them is requested */
     wait_resident(e, 120);
     wait_filled(e);
     uint64_t misses = engine_counter(e, "compute", "misses"),
-             late = engine_counter(e, "compute", "late"),
-             swaps = engine_counter(e, "cache", "swaps"),
+             inflight = engine_counter(e, "compute", "hits_inflight"),
+             expert_swaps = engine_counter(e, "cache", "expert_swaps"),
              resident = engine_counter(e, "cache", "resident_entries");
     uint64_t deadline = deadline_in(WAIT_MS);
     do {
         generate(e, 0);
         generate(e, 1);
         CHECK(deadline_tick(deadline), "nothing is exchanged");
-    } while (engine_counter(e, "cache", "swaps") == swaps);
+    } while (engine_counter(e, "cache", "expert_swaps") == expert_swaps);
     test_note("%" PRIu64 " exchanges, %" PRIu64 " experts resident",
-              engine_counter(e, "cache", "swaps"), resident);
+              engine_counter(e, "cache", "expert_swaps"), resident);
     CHECK(engine_counter(e, "compute", "misses") == misses &&
-              engine_counter(e, "compute", "late") == late,
+              engine_counter(e, "compute", "hits_inflight") == inflight,
           "something was waited for");
     uint64_t after = engine_counter(e, "cache", "resident_entries");
     CHECK(after <= resident + 1 && after + 1 >= resident, "%" PRIu64 " became %" PRIu64, resident,
@@ -119,17 +120,17 @@ static void exchanges(void)
     engine_stop(e);
 }
 
-/* What the system before left takes no room from the sets: it goes, and nobody has to ask. */
-static void sets_after_another_system(void)
+/* Residents of the previous preset take no capacity from the sets: they are evicted without a request. */
+static void sets_after_preset_change(void)
 {
     struct engine *e = engine_new();
     struct text got;
-    start(e, "--experts=50", "--system=lod", NULL);
+    start(e, "--resident-experts=50", "--preset=lod", NULL);
     for (unsigned i = 0; i < TEST_PROMPTS; i++)
         generate(e, i);
     uint64_t before = engine_counter(e, "cache", "evictions");
-    CHECK(before > 0, "the room is not full");
-    json_decref(engine_control(e, "system", json_pack("{s:s}", "system", "swapmoe")));
+    CHECK(before > 0, "the capacity is not full");
+    json_decref(engine_control(e, "preset", json_pack("{s:s}", "preset", "swapmoe")));
     engine_generate(e, test_prompt(0), 1, &got);
     text_free(&got);
     engine_wait_counter(e, "cache", "evictions", before + 20, WAIT_MS);
@@ -148,6 +149,6 @@ int main(int argc, char **argv)
     }
     static const struct test_case cases[] = {ROW(everything),     ROW(most_used),
                                              ROW(without_a_plan), ROW(fixed_set),
-                                             ROW(exchanges),      ROW(sets_after_another_system)};
+                                             ROW(exchanges),      ROW(sets_after_preset_change)};
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

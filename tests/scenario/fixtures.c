@@ -49,29 +49,29 @@ static void fill_paths(struct plan *plan, uint32_t cells)
             (uint16_t)(i * 7 % plan->experts), (uint16_t)(CELLS_PER_PAIR - i % CELLS_PER_PAIR)};
 }
 
-static uint8_t width_in_turn(uint32_t tier_mask, uint32_t turn)
+static uint8_t precision_in_turn(uint32_t precision_mask, uint32_t turn)
 {
-    uint32_t left = turn % (uint32_t)__builtin_popcount(tier_mask);
+    uint32_t left = turn % (uint32_t)__builtin_popcount(precision_mask);
     for (; left > 0; left--)
-        tier_mask &= tier_mask - 1;
-    return (uint8_t)__builtin_ctz(tier_mask);
+        precision_mask &= precision_mask - 1;
+    return (uint8_t)__builtin_ctz(precision_mask);
 }
 
-void plan_make(char path[PATH_MAX], const char *name, uint32_t tier_mask)
+void plan_make(char path[PATH_MAX], const char *name, uint32_t precision_mask)
 {
     struct error error;
     uint32_t cells;
     uint64_t arrays = plan_array_bit(PLAN_ARRAY_norm) | plan_array_bit(PLAN_ARRAY_frequency) |
                       plan_array_bit(PLAN_ARRAY_prev1) | plan_array_bit(PLAN_ARRAY_pair_first) |
                       plan_array_bit(PLAN_ARRAY_pair_cells);
-    if (tier_mask)
+    if (precision_mask)
         arrays |= plan_array_bit(PLAN_ARRAY_width);
     struct plan *plan = blank(arrays, &cells);
     for (uint32_t i = 0; i < plan->layers * plan->experts; i++) {
         plan_norm(plan)[i] = 1 + (float)(i % 7);
         plan_frequency(plan)[i] = (float)(i % 11) / 20;
-        if (tier_mask)
-            plan_width(plan)[i] = width_in_turn(tier_mask, i);
+        if (precision_mask)
+            plan_width(plan)[i] = precision_in_turn(precision_mask, i);
     }
     fill_paths(plan, cells);
     plan->scalar[PLAN_tokens] = 1000;
@@ -80,13 +80,13 @@ void plan_make(char path[PATH_MAX], const char *name, uint32_t tier_mask)
     free(plan);
 }
 
-void store_pack(char path[PATH_MAX], const char *name, const char *tiers)
+void store_pack(char path[PATH_MAX], const char *name, const char *precisions)
 {
     struct command c;
     snprintf(path, PATH_MAX, "%s/%s", test_dir(), name);
     command_run(&c, NULL, PACK_MS,
-                (const char *const[]){"pack", "--quiet", "-m", test_model(), "-o", path, "--tiers",
-                                      tiers, "--method=channel", NULL});
+                (const char *const[]){"pack", "--quiet", "-m", test_model(), "-o", path,
+                                      "--precisions", precisions, "--method=channel", NULL});
     CHECK(c.status == 0, "sluice pack: status %d: %.300s", c.status, c.err);
     command_free(&c);
 }
@@ -118,7 +118,7 @@ static void copy_with_template(const struct gguf *g, const char *file, const cha
     for (uint32_t i = 0; i < g->tensor_count; i++)
         gguf_put_tensor(w, g->tensors[i].name, g->tensors[i].type, g->tensors[i].dims,
                         g->tensors[i].ne);
-    CHECK(gguf_writer_layout(w, &error) == 0 && gguf_writer_begin(w, path, &error) == 0, "%s",
+    CHECK(gguf_writer_layout(w, &error) == 0 && gguf_writer_start(w, path, &error) == 0, "%s",
           error.text);
     for (uint32_t i = 0; i < g->tensor_count; i++)
         CHECK(gguf_writer_data(w, file + g->tensors[i].file_offset, g->tensors[i].bytes, &error) ==

@@ -26,7 +26,7 @@ static void same_text(void)
         char *text = completion_text(port, test_prompt(p), BASELINE_TOKENS);
         CHECK(strcmp(text, baseline(p)->text) == 0, "prompt %u: another text: %.120s", p, text);
         free(text);
-        completion_begin(&h, port, test_prompt(p), BASELINE_TOKENS);
+        completion_start(&h, port, test_prompt(p), BASELINE_TOKENS);
         completion_check(&h, baseline(p)->text, BASELINE_TOKENS, "streamed");
     }
     /* A conversation is the text its family writes it in; the demo model has none. */
@@ -37,7 +37,7 @@ static void same_text(void)
               200);
     json_t *doc = http_json(&h);
     const json_t *choice = json_array_get(json_object_get(doc, "choices"), 0);
-    CHECK(strcmp(document_text(choice, "message.content"), expected) == 0, "%.300s", h.body);
+    CHECK(strcmp(lookup_text(choice, "message.content"), expected) == 0, "%.300s", h.body);
     CHECK(json_array_size(json_object_get(json_object_get(choice, "logprobs"), "content")) == 12,
           "%.300s", h.body);
     json_decref(doc);
@@ -56,7 +56,7 @@ static void stop_leaves_no_token(const json_t *doc, const char *text)
     size_t n = json_array_size(tokens), bytes = 0;
     CHECK(json_array_size(offsets) == n &&
               json_array_size(json_object_get(logprobs, "token_logprobs")) == n &&
-              document_u64(doc, "usage.completion_tokens") == n,
+              lookup_u64(doc, "usage.completion_tokens") == n,
           "%zu tokens, offsets, or usage", n);
     for (size_t i = 0; i < n; i++) {
         const char *token = json_string_value(json_array_get(tokens, i));
@@ -77,11 +77,11 @@ static void check_stopped(unsigned port, const char *quoted, const char *expecte
     completion_call(&h, port, test_prompt(0), LONG, more, 200);
     json_t *doc = http_json(&h);
     const json_t *choice = json_array_get(json_object_get(doc, "choices"), 0);
-    CHECK(strcmp(document_text(choice, "text"), expected) == 0 &&
-              strcmp(document_text(choice, "finish_reason"), "stop") == 0,
+    CHECK(strcmp(lookup_text(choice, "text"), expected) == 0 &&
+              strcmp(lookup_text(choice, "finish_reason"), "stop") == 0,
           "stop %s: %.300s", quoted, h.body);
     stop_leaves_no_token(doc, expected);
-    uint64_t tokens = document_u64(doc, "usage.completion_tokens");
+    uint64_t tokens = lookup_u64(doc, "usage.completion_tokens");
     http_close(&h);
     snprintf(more, sizeof more,
              "\"stop\":%s,\"stream\":true,\"stream_options\":{\"include_usage\":true}", quoted);
@@ -100,20 +100,20 @@ static char *generated(struct engine *e, const char *stop)
 {
     struct command c;
     command_run(&c, NULL, END_MS,
-                (const char *const[]){"generate", "--run", e->run, "-p", test_prompt(0), "-n", "64",
-                                      "--temp", "0", "--ignore-eos", "--output", "json", "--stop",
-                                      "never said", "--stop", stop, NULL});
+                (const char *const[]){"generate", "--name", e->run, "-p", test_prompt(0), "-n",
+                                      "64", "--temp", "0", "--ignore-eos", "--output", "json",
+                                      "--stop", "never generated", "--stop", stop, NULL});
     json_t *doc = json_loads(c.out, 0, NULL);
-    CHECK(c.status == 0 && strcmp(document_text(doc, "finish"), "stop") == 0, "stop '%s': %s", stop,
+    CHECK(c.status == 0 && strcmp(lookup_text(doc, "finish"), "stop") == 0, "stop '%s': %s", stop,
           c.err);
-    char *text = strdup(document_text(doc, "text"));
+    char *text = strdup(lookup_text(doc, "text"));
     json_decref(doc);
     command_free(&c);
     return text;
 }
 
 /* Texts of an answer, of all lengths and at places that are no boundaries of tokens, as stops: what
- * comes before them is told, whole and streamed, as generate tells it. Nothing is computed behind.
+ * comes before them is sent, whole and streamed, as by generate. Nothing is computed behind.
  */
 static void stops(void)
 {
@@ -129,7 +129,7 @@ static void stops(void)
         size_t first = (size_t)(strstr(text, stop) - text);
         CHECK(strlen(expected) == first && memcmp(expected, text, first) == 0,
               "generate --stop '%s': '%s'", stop, expected);
-        json_t *list = json_pack("[s, s]", "never said", stop);
+        json_t *list = json_pack("[s, s]", "never generated", stop);
         char *quoted = json_dumps(list, 0);
         check_stopped(port, quoted, expected);
         free(quoted);
@@ -143,7 +143,7 @@ static void stops(void)
           "a stop is an end like any other");
     /* One that does not come is none. */
     struct http h;
-    completion_call(&h, port, test_prompt(0), 8, "\"stop\":\"never said\"", 200);
+    completion_call(&h, port, test_prompt(0), 8, "\"stop\":\"never generated\"", 200);
     CHECK(strstr(h.body, "\"finish_reason\":\"length\""), "%.300s", h.body);
     http_close(&h);
     CHECK(engine_counter(e, "gateway", "streams_stopped") == 2 * rounds, "streams_stopped");
@@ -157,10 +157,10 @@ static void kill_compute(void)
     struct http h;
     baseline(0);
     struct engine *e =
-        gateway_start(&port, (const char *const[]){"--http=0", "--experts=25", NULL});
+        gateway_start(&port, (const char *const[]){"--http=0", "--resident-experts=25", NULL});
     for (int round = 0; round < 3; round++) {
         pid_t pid = engine_pid(e, "compute", 0, 0);
-        completion_begin(&h, port, test_prompt(0), BASELINE_TOKENS);
+        completion_start(&h, port, test_prompt(0), BASELINE_TOKENS);
         CHECK(http_wait(&h, "data: ", END_MS), "no event");
         kill(pid, SIGKILL);
         completion_check(&h, baseline(0)->text, BASELINE_TOKENS, "compute killed");
@@ -176,10 +176,11 @@ static void kill_gateway(void)
     struct http h;
     struct events got;
     baseline(0);
-    struct engine *e = gateway_start(
-        &port, (const char *const[]){"--http=0", "--experts=25", "--idle-cancel=1000", NULL});
+    struct engine *e =
+        gateway_start(&port, (const char *const[]){"--http=0", "--resident-experts=25",
+                                                   "--idle-timeout=1000", NULL});
     pid_t pid = engine_pid(e, "gateway", 0, 0);
-    completion_begin(&h, port, test_prompt(0), LONG);
+    completion_start(&h, port, test_prompt(0), LONG);
     CHECK(http_wait(&h, "data: ", END_MS), "no event");
     kill(pid, SIGKILL);
     http_finish(&h, END_MS);
@@ -203,9 +204,9 @@ static void kill_gateway(void)
     engine_stop(e);
 }
 
-/* What a client is told that was in the middle of an answer: a stream ends with an error that says
+/* A client in the middle of a response: a stream ends with an error that states
  * why, a whole answer is one. */
-static void told_of_the_stop(struct http *streamed, struct http *whole, struct http *queued)
+static void stop_is_reported(struct http *streamed, struct http *whole, struct http *queued)
 {
     struct events got;
     http_finish(streamed, END_MS);
@@ -224,25 +225,25 @@ static void told_of_the_stop(struct http *streamed, struct http *whole, struct h
     }
 }
 
-/* The engine is stopped with answers under way, one of them for a client that reads nothing. */
+/* The engine is stopped with responses in progress, one of them for a client that reads nothing. */
 static void stop_ends_streams(void)
 {
     unsigned port;
-    struct http streamed, whole, queued, deaf;
+    struct http streamed, whole, queued, stalled;
     struct command lines;
     struct engine *e =
-        gateway_start(&port, (const char *const[]){"--http=0", "--experts=25", NULL});
+        gateway_start(&port, (const char *const[]){"--http=0", "--resident-experts=25", NULL});
     char *body = completion_body(test_prompt(0), LONG, "");
     char *stream = completion_body(test_prompt(0), UNREAD, "\"stream\":true");
-    http_ask(&deaf, http_connect_narrow(port), "/v1/completions", NULL, stream);
-    completion_begin(&streamed, port, test_prompt(0), LONG);
+    http_send_request(&stalled, http_connect_narrow(port), "/v1/completions", NULL, stream);
+    completion_start(&streamed, port, test_prompt(0), LONG);
     CHECK(http_wait(&streamed, "data: ", END_MS), "no event");
     http_open(&whole, port, "/v1/completions", NULL, body);
     http_open(&queued, port, "/v1/completions", NULL, body);
     engine_wait_counter(e, "gateway", "streams_started", 4, END_MS);
     engine_stop(e);
-    told_of_the_stop(&streamed, &whole, &queued);
-    http_close(&deaf);
+    stop_is_reported(&streamed, &whole, &queued);
+    http_close(&stalled);
     command_run(&lines, NULL, END_MS,
                 (const char *const[]){"/bin/grep", "-c", "does not stop", e->log, NULL});
     CHECK(strtol(lines.out, NULL, 10) == 0, "the gateway waited for a client that does not read");
@@ -286,12 +287,12 @@ static void keys(void)
 
 /* The documents: the page has its numbers without a script and nothing from outside; the map has a
  * sign for each expert; the metrics are what Prometheus takes. */
-static void documents(void)
+static void stats_and_page(void)
 {
     unsigned port;
     struct http h;
     struct engine *e = gateway_start(
-        &port, (const char *const[]){"--http=0", "--experts=50", "--isa=generic", NULL});
+        &port, (const char *const[]){"--http=0", "--resident-experts=50", "--isa=generic", NULL});
     free(completion_text(port, test_prompt(0), 16));
     http_call(&h, port, "/", NULL, NULL, 200);
     CHECK(strstr(h.body, "<td>compute</td><td>ready</td>") && strstr(h.body, "<th>new tokens</th>"),
@@ -311,11 +312,11 @@ static void documents(void)
     size_t resident = 0, hot = 0;
     CHECK(json_array_size(rows) == 8, "%.300s", h.body);
     for (size_t i = 0; i < 8; i++) {
-        const char *held = document_text(json_array_get(rows, i), "held");
-        const char *heat = document_text(json_array_get(rows, i), "heat");
-        CHECK(strlen(held) == 32 && strlen(heat) == 32, "%.300s", h.body);
+        const char *states = lookup_text(json_array_get(rows, i), "resident");
+        const char *heat = lookup_text(json_array_get(rows, i), "heat");
+        CHECK(strlen(states) == 32 && strlen(heat) == 32, "%.300s", h.body);
         for (size_t x = 0; x < 32; x++) {
-            resident += held[x] == '0';
+            resident += states[x] == '0';
             hot += heat[x] != '0';
         }
     }
@@ -332,7 +333,7 @@ static void documents(void)
         CHECK(strstr(h.body, names[i]), "no%s", names[i]);
     char isa[32];
     json_t *doc = engine_stats(e);
-    const char *wanted = document_text(doc, "params.isa");
+    const char *wanted = lookup_text(doc, "params.isa");
     snprintf(isa, sizeof isa, ",isa=\"%.16s\"} 1\n", wanted);
     CHECK(strstr(h.body, isa), "no%s", isa);
     json_decref(doc);
@@ -343,88 +344,90 @@ static void documents(void)
 static uint64_t restarts_by(struct engine *e, const char *service, const char *cause)
 {
     json_t *doc = engine_stats(e);
-    const json_t *row = document_process(doc, service, 0);
-    uint64_t n = document_u64(json_object_get(row, "restarts_by"), cause);
+    const json_t *row = lookup_process(doc, service, 0);
+    uint64_t n = lookup_u64(json_object_get(row, "restarts_by"), cause);
     json_decref(doc);
     return n;
 }
 
-/* The newest death of the document, in all that tells of it. */
-static void check_death(struct engine *e, pid_t pid, const char *service, const char *cause)
+/* The newest exit record, in every place that shows it. */
+static void check_exit_record(struct engine *e, pid_t pid, const char *service, const char *cause)
 {
     json_t *doc = engine_stats(e);
-    const json_t *death = document_death(doc, 0);
-    char *text = json_dumps(death, 0);
-    CHECK(strcmp(document_text(death, "service"), service) == 0 &&
-              strcmp(document_text(death, "cause"), cause) == 0 &&
-              document_u64(death, "pid") == (uint64_t)pid &&
-              document_u64(death, "signal") == SIGKILL && document_u64(death, "exit") == 0 &&
-              json_is_true(json_object_get(death, "restarted")) &&
-              strstr(document_text(death, "words"), "signal 9"),
+    const json_t *exit_record = lookup_exit(doc, 0);
+    char *text = json_dumps(exit_record, 0);
+    CHECK(strcmp(lookup_text(exit_record, "service"), service) == 0 &&
+              strcmp(lookup_text(exit_record, "cause"), cause) == 0 &&
+              lookup_u64(exit_record, "pid") == (uint64_t)pid &&
+              lookup_u64(exit_record, "signal") == SIGKILL &&
+              lookup_u64(exit_record, "exit") == 0 &&
+              json_is_true(json_object_get(exit_record, "restarted")) &&
+              strstr(lookup_text(exit_record, "exit_message"), "signal 9"),
           "%s of %s: %.300s", cause, service, text);
-    uint64_t uptime = document_u64(doc, "uptime_ms"), now = (uint64_t)time(NULL);
-    uint64_t then = document_u64(death, "wall_ms") / 1000;
-    CHECK(document_u64(death, "uptime_ms") > 0 && document_u64(death, "uptime_ms") <= uptime &&
-              then <= now && then + uptime / 1000 + 2 >= now,
+    uint64_t uptime = lookup_u64(doc, "uptime_ms"), now = (uint64_t)time(NULL);
+    uint64_t then = lookup_u64(exit_record, "wall_ms") / 1000;
+    CHECK(lookup_u64(exit_record, "uptime_ms") > 0 &&
+              lookup_u64(exit_record, "uptime_ms") <= uptime && then <= now &&
+              then + uptime / 1000 + 2 >= now,
           "when: %.300s", text);
     free(text);
     json_decref(doc);
 }
 
-/* A death is remembered by the engine: with its signal, and whether it was asked for. */
+/* The engine records an exit: its signal, and whether it was requested. */
 static void history(void)
 {
     unsigned port;
     struct http h;
     struct command c;
     struct engine *e =
-        gateway_start(&port, (const char *const[]){"--http=0", "--experts=50", NULL});
+        gateway_start(&port, (const char *const[]){"--http=0", "--resident-experts=50", NULL});
     json_t *doc = engine_stats(e);
-    CHECK(document_deaths(doc) == 0, "nobody has died");
+    CHECK(lookup_exits(doc) == 0, "an exit was recorded");
     json_decref(doc);
     pid_t pid = engine_pid(e, "compute", 0, 0);
     kill(pid, SIGKILL);
     engine_pid(e, "compute", 0, pid);
-    check_death(e, pid, "compute", "signal");
+    check_exit_record(e, pid, "compute", "signal");
     pid = engine_pid(e, "predictor", 0, 0);
     json_decref(engine_control(e, "restart", json_pack("{s:s}", "process", "predictor")));
-    check_death(e, pid, "predictor", "asked");
-    CHECK(restarts_by(e, "compute", "signal") == 1 && restarts_by(e, "compute", "asked") == 0 &&
-              restarts_by(e, "predictor", "asked") == 1,
+    check_exit_record(e, pid, "predictor", "requested");
+    CHECK(restarts_by(e, "compute", "signal") == 1 && restarts_by(e, "compute", "requested") == 0 &&
+              restarts_by(e, "predictor", "requested") == 1,
           "restarts by cause");
     http_call(&h, port, "/", NULL, NULL, 200);
-    const char *asked = strstr(h.body, "<td>predictor</td><td>asked</td>");
+    const char *requested = strstr(h.body, "<td>predictor</td><td>requested</td>");
     const char *killed = strstr(h.body, "<td>compute</td><td>signal</td><td class=\"w\">signal 9");
-    CHECK(asked && killed && asked < killed, "not in the page, or not the newest first: %s",
+    CHECK(requested && killed && requested < killed, "not in the page, or not the newest first: %s",
           h.body);
     http_close(&h);
     http_call(&h, port, "/metrics", NULL, NULL, 200);
     CHECK(strstr(h.body, "{proc=\"compute\",number=\"0\",cause=\"signal\"} 1\n") &&
               strstr(h.body, "{proc=\"compute\",number=\"0\",cause=\"heartbeat\"} 0\n") &&
-              strstr(h.body, "{proc=\"predictor\",number=\"0\",cause=\"asked\"} 1\n"),
+              strstr(h.body, "{proc=\"predictor\",number=\"0\",cause=\"requested\"} 1\n"),
           "restarts by cause in the metrics");
     http_close(&h);
-    command_run(&c, NULL, END_MS, (const char *const[]){"stats", "--run", e->run, NULL});
-    CHECK(c.status == 0 && strstr(c.out, "\nDIED ") && strstr(c.out, "signal 9"), "%s", c.out);
+    command_run(&c, NULL, END_MS, (const char *const[]){"stats", "--name", e->run, NULL});
+    CHECK(c.status == 0 && strstr(c.out, "\nEXITED ") && strstr(c.out, "signal 9"), "%s", c.out);
     command_free(&c);
     engine_stop(e);
 }
 
-/* As many deaths as are kept, and the smallest buffer: every document still has room, and none has
+/* The maximum number of exit records, and the smallest buffer: every snapshot fits, and none has
  * more of them. */
 static void history_is_bounded(void)
 {
     static const char *const paths[] = {"/stats", "/metrics", "/"};
     unsigned port;
     struct http h;
-    struct engine *e = gateway_start(&port, (const char *const[]){"--http=0", "--experts=50",
-                                                                  "--http-buffer=64KiB",
-                                                                  "--http-body=16KiB", NULL});
+    struct engine *e = gateway_start(
+        &port, (const char *const[]){"--http=0", "--resident-experts=50", "--http-buffer=64KiB",
+                                     "--http-body=16KiB", NULL});
     for (int i = 0; i < 34; i++)
         json_decref(engine_control(e, "restart", json_pack("{s:s}", "process", "predictor")));
     json_t *doc = engine_stats(e);
-    CHECK(document_deaths(doc) == 32 && restarts_by(e, "predictor", "asked") == 34,
-          "%zu deaths of 34 are kept", document_deaths(doc));
+    CHECK(lookup_exits(doc) == 32 && restarts_by(e, "predictor", "requested") == 34,
+          "%zu exit records of 34", lookup_exits(doc));
     json_decref(doc);
     for (size_t i = 0; i < ARRAY_LEN(paths); i++) {
         http_call(&h, port, paths[i], NULL, NULL, 200);
@@ -434,8 +437,8 @@ static void history_is_bounded(void)
     engine_stop(e);
 }
 
-/* What cannot be served is said before anything starts. */
-static void refused_at_start(void)
+/* Invalid settings are reported before any process starts. */
+static void bad_options_are_rejected(void)
 {
     static const char *const bad[][2] = {{"--http=0.0.0.0:0", "--http-timeout=5"},
                                          {"--http=nowhere:80", "--http-timeout=5"},
@@ -444,8 +447,8 @@ static void refused_at_start(void)
     struct command c;
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         command_run(&c, NULL, END_MS,
-                    (const char *const[]){"run", "-m", test_model(), "--run", "refused", bad[i][0],
-                                          bad[i][1], NULL});
+                    (const char *const[]){"run", "-m", test_model(), "--name", "rejected",
+                                          bad[i][0], bad[i][1], NULL});
         CHECK(c.status == 2 && command_lines(c.err) == 1, "%s: status %d: %.300s", bad[i][0],
               c.status, c.err);
         command_free(&c);
@@ -458,7 +461,7 @@ static void refused_at_start(void)
         fputc('k', f);
     fclose(f);
     command_run(&c, NULL, END_MS,
-                (const char *const[]){"run", "-m", test_model(), "--run", "refused", "--http=0",
+                (const char *const[]){"run", "-m", test_model(), "--name", "rejected", "--http=0",
                                       option, NULL});
     CHECK(c.status == 2 && strstr(c.err, "at most 511 bytes"), "status %d: %.300s", c.status,
           c.err);
@@ -472,11 +475,16 @@ int main(int argc, char **argv)
 #name, name                                                                                \
     }
     static const struct test_case cases[] = {
-        ROW(same_text),         ROW(stops),
-        ROW(kill_compute),      ROW(kill_gateway),
-        ROW(stop_ends_streams), ROW(keys),
-        ROW(refused_at_start),  ROW(documents),
-        ROW(history),           ROW(history_is_bounded),
+        ROW(same_text),
+        ROW(stops),
+        ROW(kill_compute),
+        ROW(kill_gateway),
+        ROW(stop_ends_streams),
+        ROW(keys),
+        ROW(bad_options_are_rejected),
+        ROW(stats_and_page),
+        ROW(history),
+        ROW(history_is_bounded),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

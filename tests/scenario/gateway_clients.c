@@ -1,5 +1,5 @@
-/* Clients of the gateway as strangers' are: they leave, stall, read nothing, come in crowds and
- * send more than they may. Nobody else waits for them, and what they make the gateway hold is
+/* Badly behaved clients of the gateway: they disconnect, stall, read nothing, come in large numbers and send
+ * too much. No other client waits for them, and the memory they make the gateway use is
  * bounded. */
 #include <inttypes.h>
 #include <signal.h>
@@ -20,7 +20,7 @@
 #define HEALTH_MS    100
 #define HEALTHS      20
 #define BODIES_BYTES (CROWD / 4 * 512ull) /* the halves of bodies in a crowd: counted in blocks */
-#define READERS      12                   /* streams that are not read, beside the crowd */
+#define READERS      12                   /* streams that are not read, in addition to the crowd */
 #define UNREAD       200  /* tokens of each; their events are more than the kernel queues */
 #define UNREAD_BYTES 4096 /* that the gateway is left with of each, at least */
 #define HALF_A_BODY                                                                                \
@@ -43,9 +43,9 @@ static void disconnect_cancels(void)
     unsigned port;
     struct http streamed, whole, queued;
     struct engine *e =
-        gateway_start(&port, (const char *const[]){"--http=0", "--experts=25", NULL});
+        gateway_start(&port, (const char *const[]){"--http=0", "--resident-experts=25", NULL});
     char *body = completion_body(test_prompt(0), LONG, "");
-    completion_begin(&streamed, port, test_prompt(0), LONG);
+    completion_start(&streamed, port, test_prompt(0), LONG);
     CHECK(http_wait(&streamed, "data: ", END_MS), "no event");
     http_open(&whole, port, "/v1/completions", NULL, body);
     http_open(&queued, port, "/v1/completions", NULL, body);
@@ -58,30 +58,30 @@ static void disconnect_cancels(void)
     http_close(&whole);
     engine_wait_counter(e, "compute", "sequences_cancelled", 3, END_MS);
     uint64_t tokens = engine_counter(e, "compute", "tokens_decode");
-    CHECK(tokens < LONG, "%" PRIu64 " tokens were made for nobody", tokens);
+    CHECK(tokens < LONG, "%" PRIu64 " tokens were computed without a client", tokens);
     CHECK(engine_counter(e, "compute", "sequences_done") == 0, "a sequence came to its end");
     CHECK(engine_counter(e, "gateway", "requests_malformed") == 0, "leaving is no bad request");
     free(body);
     engine_stop(e);
 }
 
-/* A stream that waits in the queue is told so, again and again, and is none the worse for it. */
-static void queued_streams_hear_of_it(void)
+/* A stream that waits in the queue gets keep-alive comments and is otherwise unaffected. */
+static void queued_streams_get_an_error(void)
 {
     unsigned port;
     struct http first, queued;
     baseline(0);
-    struct engine *e = gateway_start(
-        &port, (const char *const[]){"--http=0", "--http-timeout=1", "--experts=25", NULL});
-    completion_begin(&first, port, test_prompt(0), LONG);
+    struct engine *e = gateway_start(&port, (const char *const[]){"--http=0", "--http-timeout=1",
+                                                                  "--resident-experts=25", NULL});
+    completion_start(&first, port, test_prompt(0), LONG);
     CHECK(http_wait(&first, "data: ", END_MS), "no event");
-    completion_begin(&queued, port, test_prompt(0), BASELINE_TOKENS);
+    completion_start(&queued, port, test_prompt(0), BASELINE_TOKENS);
     engine_wait_counter(e, "compute", "sequences_queued", 1, END_MS);
     /* With the longest interval, of 5 s, the first would be at its end before so many came. */
-    char told[PINGS * (sizeof PING - 1) + 1] = "";
+    char pings[PINGS * (sizeof PING - 1) + 1] = "";
     for (size_t i = 0; i < PINGS; i++)
-        strcat(told, PING);
-    CHECK(http_wait(&queued, told, END_MS), "the stream ended: %.500s",
+        strcat(pings, PING);
+    CHECK(http_wait(&queued, pings, END_MS), "the stream ended: %.500s",
           strstr(queued.raw, "\r\n\r\n"));
     CHECK(!strstr(queued.raw, "data: "), "it was not in the queue: %.300s", queued.raw);
     http_close(&first);
@@ -90,7 +90,7 @@ static void queued_streams_hear_of_it(void)
 }
 
 /* The client is gone while compute stands still: what is decoded from here on, before its sequence
- * is cancelled, is decoded for nobody. */
+ * is cancelled, is decoded without a client. */
 static void leaves(struct engine *e, struct http *h, const char *who)
 {
     pid_t pid = engine_pid(e, "compute", 0, 0);
@@ -104,8 +104,8 @@ static void leaves(struct engine *e, struct http *h, const char *who)
     kill(pid, SIGCONT);
     engine_wait_counter(e, "compute", "sequences_cancelled", cancelled + 1, END_MS);
     uint64_t tokens = engine_counter(e, "compute", "tokens_decode") - before;
-    test_note("%s: %" PRIu64 " tokens for nobody", who, tokens);
-    CHECK(tokens <= 1, "%s: %" PRIu64 " tokens for nobody", who, tokens);
+    test_note("%s: %" PRIu64 " tokens without a client", who, tokens);
+    CHECK(tokens <= 1, "%s: %" PRIu64 " tokens without a client", who, tokens);
 }
 
 /* Waits until the one sequence that runs is decoding. */
@@ -116,14 +116,15 @@ static void wait_decoding(struct engine *e)
 }
 
 /* A token takes its time here, and the one that is being computed when a client leaves is the last:
- * of a stream that is read, of one that waits for its answer, of a stream nobody reads. */
+ * of a stream that is read, of one that waits for its answer, of a stream that is not read. */
 static void cancelled_within_a_token(void)
 {
     unsigned port;
     struct http h;
-    struct engine *e = gateway_start(
-        &port, (const char *const[]){"--http=0", "--experts=25", "--throttle=16MiB", NULL});
-    completion_begin(&h, port, test_prompt(0), LONG);
+    struct engine *e =
+        gateway_start(&port, (const char *const[]){"--http=0", "--resident-experts=25",
+                                                   "--throttle=16MiB", NULL});
+    completion_start(&h, port, test_prompt(0), LONG);
     CHECK(http_wait(&h, "data: ", END_MS), "no event");
     leaves(e, &h, "streamed");
     char *body = completion_body(test_prompt(0), LONG, "");
@@ -132,7 +133,7 @@ static void cancelled_within_a_token(void)
     leaves(e, &h, "whole");
     free(body);
     body = completion_body(test_prompt(0), LONG, "\"stream\":true");
-    http_ask(&h, http_connect_narrow(port), "/v1/completions", NULL, body);
+    http_send_request(&h, http_connect_narrow(port), "/v1/completions", NULL, body);
     wait_decoding(e);
     leaves(e, &h, "unread");
     free(body);
@@ -145,23 +146,23 @@ static void cancelled_within_a_token(void)
  * read. */
 static int stalled(unsigned port, unsigned kind)
 {
-    static const char *const begun[] = {
+    static const char *const partial_requests[] = {
         "",
         "POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: ",
         HALF_A_BODY,
         "GET /stats HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
     };
-    const char *bytes = begun[kind % ARRAY_LEN(begun)];
+    const char *bytes = partial_requests[kind % ARRAY_LEN(partial_requests)];
     int fd = http_connect(port);
     http_write(fd, bytes, strlen(bytes));
     return fd;
 }
 
-static void wait_nothing_held(struct engine *e)
+static void wait_nothing_buffered(struct engine *e)
 {
     uint64_t deadline = deadline_in(END_MS);
     while (engine_counter(e, "gateway", "buffered_bytes") > 0)
-        CHECK(deadline_tick(deadline), "something is counted for ever");
+        CHECK(deadline_tick(deadline), "a counter does not return to its value");
 }
 
 static double health_ms(unsigned port)
@@ -196,16 +197,17 @@ static void readers_open(struct engine *e, unsigned port, struct http readers[RE
     char body[256];
     snprintf(body, sizeof body, TALK "%d,\"stream\":true}", UNREAD);
     for (size_t i = 0; i < READERS; i++)
-        http_ask(&readers[i], http_connect_narrow(port), "/v1/chat/completions", NULL, body);
+        http_send_request(&readers[i], http_connect_narrow(port), "/v1/chat/completions", NULL,
+                          body);
     engine_wait_counter(e, "gateway", "streams_started", READERS, END_MS);
 }
 
-static uint64_t lease_of_gateway(struct engine *e)
+static uint64_t reserved_of_gateway(struct engine *e)
 {
     json_t *doc = engine_stats(e);
-    uint64_t lease = document_u64(document_process(doc, "gateway", 0), "lease_bytes");
+    uint64_t reserved = lookup_u64(lookup_process(doc, "gateway", 0), "reserved_bytes");
     json_decref(doc);
-    return lease;
+    return reserved;
 }
 
 static double worst_health_ms(unsigned port)
@@ -229,7 +231,7 @@ static void stalled_clients(void)
     baseline(0);
     struct engine *e = gateway_start(&port, options);
     pid_t pid = engine_pid(e, "gateway", 0, 0);
-    uint64_t lease = lease_of_gateway(e), alone = process_private_bytes(pid);
+    uint64_t reserved = reserved_of_gateway(e), alone = process_private_bytes(pid);
     crowd_open(port, fds);
     engine_wait_counter(e, "gateway", "buffered_bytes", BODIES_BYTES, END_MS);
     readers_open(e, port, readers);
@@ -241,18 +243,19 @@ static void stalled_clients(void)
     char *text = completion_text(port, test_prompt(0), BASELINE_TOKENS); /* behind all of them */
     CHECK(strcmp(text, baseline(0)->text) == 0, "another text under a crowd");
     free(text);
-    uint64_t held = engine_counter(e, "gateway", "buffered_bytes");
+    uint64_t buffered = engine_counter(e, "gateway", "buffered_bytes");
     uint64_t private = process_private_bytes(pid);
     test_note("its private memory: %.1f MiB, %.1f MiB with them, %.1f MiB are held in the budget",
-              (double)alone / MIB, (double)private / MIB, (double)lease / MIB);
-    CHECK(held >= BODIES_BYTES + READERS * UNREAD_BYTES,
-          "%" PRIu64 " bytes are held for the streams", held);
-    CHECK(private > alone && private <= lease && lease == lease_of_gateway(e),
-          "%.1f MiB are beyond the %.1f MiB set aside", (double)private / MIB, (double)lease / MIB);
+              (double)alone / MIB, (double)private / MIB, (double)reserved / MIB);
+    CHECK(buffered >= BODIES_BYTES + READERS * UNREAD_BYTES,
+          "%" PRIu64 " bytes are held for the streams", buffered);
+    CHECK(private > alone && private <= reserved && reserved == reserved_of_gateway(e),
+          "%.1f MiB are beyond the %.1f MiB set aside", (double)private / MIB,
+          (double)reserved / MIB);
     crowd_close(fds);
     for (size_t i = 0; i < READERS; i++)
         http_close(&readers[i]);
-    wait_nothing_held(e);
+    wait_nothing_buffered(e);
     CHECK(engine_restarts(e, "gateway", 0) == 0, "the gateway was restarted");
     CHECK(engine_counter(e, "gateway", "requests_malformed") == 0, "leaving is no bad request");
     engine_stop(e);
@@ -285,13 +288,13 @@ static void slow_client_is_cut_off(void)
     uint64_t deadline = deadline_in(END_MS);
     http_write(fd, "GET /health HTTP/1.1\r\nX-Slow: ", 31);
     while (send(fd, "x", 1, MSG_NOSIGNAL) == 1)
-        CHECK(deadline_tick(deadline), "a slow client is served for ever");
+        CHECK(deadline_tick(deadline), "a slow client is served forever");
     close(fd);
-    engine_wait_counter(e, "gateway", "connections_cut", 1, END_MS);
+    engine_wait_counter(e, "gateway", "connections_timed_out", 1, END_MS);
     engine_stop(e);
 }
 
-/* Neither is one that takes its answer a few bytes at a time served for ever. */
+/* Neither is one that takes its answer a few bytes at a time served forever. */
 static void slow_reader_is_cut_off(void)
 {
     unsigned port;
@@ -301,17 +304,17 @@ static void slow_reader_is_cut_off(void)
         gateway_start(&port, (const char *const[]){"--http=0", "--http-timeout=2", NULL});
     uint64_t deadline = deadline_in(END_MS);
     snprintf(body, sizeof body, TALK "%d}", MANY);
-    http_ask(&h, http_connect_narrow(port), "/v1/chat/completions", NULL, body);
+    http_send_request(&h, http_connect_narrow(port), "/v1/chat/completions", NULL, body);
     engine_wait_counter(e, "gateway", "streams_finished", 1, END_MS);
     while (recv(h.fd, block, sizeof block, 0) > 0)
-        CHECK(deadline_tick(deadline), "a slow reader is served for ever");
+        CHECK(deadline_tick(deadline), "a slow reader is served forever");
     http_close(&h);
-    engine_wait_counter(e, "gateway", "connections_cut", 1, END_MS);
+    engine_wait_counter(e, "gateway", "connections_timed_out", 1, END_MS);
     engine_stop(e);
 }
 
 /* Uploads take no more than half of what is held, and nothing where no body is read. */
-static void uploads_leave_room(void)
+static void uploads_leave_space(void)
 {
     unsigned port;
     struct http h, stream;
@@ -319,7 +322,7 @@ static void uploads_leave_room(void)
     baseline(0);
     struct engine *e =
         gateway_start(&port, (const char *const[]){"--http=0", SMALL_BUFFER, "--http-body=64KiB",
-                                                   "--experts=25", NULL});
+                                                   "--resident-experts=25", NULL});
     char *large = malloc(100001);
     CHECK(large, "no memory");
     memset(large, 'x', 100000);
@@ -328,13 +331,13 @@ static void uploads_leave_room(void)
     http_open(&h, port, "/health", head, NULL);
     http_write(h.fd, large, 100000);
     http_finish(&h, END_MS);
-    CHECK(h.status == 200, "a body nobody reads: status %d: %.200s", h.status, h.body);
+    CHECK(h.status == 200, "a body that is not read: status %d: %.200s", h.status, h.body);
     http_close(&h);
     large[40000] = 0;
     completion_call(&h, port, large, 1, "", 413);
     CHECK(strstr(h.body, "half of --http-buffer"), "%.200s", h.body);
     http_close(&h);
-    completion_begin(&stream, port, test_prompt(0), BASELINE_TOKENS);
+    completion_start(&stream, port, test_prompt(0), BASELINE_TOKENS);
     CHECK(http_wait(&stream, "data: ", END_MS), "no event");
     int fd = http_connect(port);
     int n = snprintf(head, sizeof head,
@@ -347,9 +350,9 @@ static void uploads_leave_room(void)
     completion_call(&h, port, large, 1, "", 503);
     CHECK(strstr(h.raw, "Retry-After: 1") && strstr(h.body, "too much is held"), "%.300s", h.raw);
     http_close(&h);
-    completion_check(&stream, baseline(0)->text, BASELINE_TOKENS, "beside uploads");
+    completion_check(&stream, baseline(0)->text, BASELINE_TOKENS, "during uploads");
     close(fd);
-    wait_nothing_held(e);
+    wait_nothing_buffered(e);
     free(large);
     engine_stop(e);
 }
@@ -370,19 +373,19 @@ static void prompts_stay_counted(void)
     http_open(&h, port, "/v1/completions", NULL, body);
     /* Gauges of one moment: while the body arrived it was counted in any case. */
     engine_wait_counter(e, "gateway", "streams", 1, END_MS);
-    uint64_t held = engine_counter(e, "gateway", "buffered_bytes");
+    uint64_t buffered = engine_counter(e, "gateway", "buffered_bytes");
     kill(pid, SIGCONT);
-    CHECK(held >= 30000, "%" PRIu64 " bytes are counted", held);
+    CHECK(buffered >= 30000, "%" PRIu64 " bytes are counted", buffered);
     http_finish(&h, END_MS);
     CHECK(h.status == 200 || h.status == 400, "status %d: %.200s", h.status, h.body);
     http_close(&h);
-    wait_nothing_held(e);
+    wait_nothing_buffered(e);
     free(body);
     free(large);
     engine_stop(e);
 }
 
-/* What does not fit is an error that says so: whole, or as the last event of a stream, whose events
+/* Exceeding a limit is a named error: whole, or as the last event of a stream, whose events
  * are whole all the same (http_events parses them). */
 static void what_does_not_fit(void)
 {
@@ -395,11 +398,11 @@ static void what_does_not_fit(void)
     http_call(&h, port, "/v1/chat/completions", NULL, body, 503);
     CHECK(strstr(h.body, "too much is held"), "%.300s", h.body);
     http_close(&h);
-    wait_nothing_held(e);
+    wait_nothing_buffered(e);
     /* It falls behind; what was made meanwhile comes as one event. */
     snprintf(body, sizeof body, TALK "%d,\"stream\":true}", MANY);
     uint64_t done = engine_counter(e, "compute", "sequences_done");
-    http_ask(&h, http_connect_narrow(port), "/v1/chat/completions", NULL, body);
+    http_send_request(&h, http_connect_narrow(port), "/v1/chat/completions", NULL, body);
     engine_wait_counter(e, "compute", "sequences_done", done + 1, END_MS);
     http_finish(&h, END_MS);
     http_events(&h, &got);
@@ -409,28 +412,28 @@ static void what_does_not_fit(void)
     free(got.text);
     http_close(&h);
     engine_wait_counter(e, "gateway", "streams_failed", 2, END_MS);
-    wait_nothing_held(e);
+    wait_nothing_buffered(e);
     engine_stop(e);
 }
 
-static uint64_t floor_with_gateway(void)
+static uint64_t min_budget_with_gateway(void)
 {
     struct engine *e = engine_new();
     engine_start(e, (const char *const[]){"--http=0", "--cgroup=off", NULL});
     json_t *doc = engine_stats(e);
-    uint64_t floor = document_u64(doc, "memory.floor_bytes");
+    uint64_t min_budget = lookup_u64(doc, "memory.min_budget_bytes");
     json_decref(doc);
     engine_stop(e);
-    return floor;
+    return min_budget;
 }
 
-static void budget_held(void)
+static void stays_within_budget(void)
 {
     unsigned port;
     static int fds[CROWD];
     char option[48];
     struct http h[4];
-    uint64_t samples, budget = align_up(floor_with_gateway() + 4 * MIB, PAGE_BYTES);
+    uint64_t samples, budget = align_up(min_budget_with_gateway() + 4 * MIB, PAGE_BYTES);
     struct engine *e = engine_new();
     baseline(0);
     cgroup_make(e->cgroup);
@@ -442,7 +445,7 @@ static void budget_held(void)
     crowd_open(port, fds);
     engine_wait_counter(e, "gateway", "connections", CROWD, END_MS);
     for (size_t i = 0; i < ARRAY_LEN(h); i++)
-        completion_begin(&h[i], port, test_prompt(0), BASELINE_TOKENS);
+        completion_start(&h[i], port, test_prompt(0), BASELINE_TOKENS);
     for (size_t i = 0; i < ARRAY_LEN(h); i++)
         completion_check(&h[i], baseline(0)->text, BASELINE_TOKENS, "within the budget");
     crowd_close(fds);
@@ -462,10 +465,12 @@ int main(int argc, char **argv)
 #name, name                                                                                \
     }
     static const struct test_case cases[] = {
-        ROW(disconnect_cancels),     ROW(queued_streams_hear_of_it), ROW(cancelled_within_a_token),
-        ROW(stalled_clients),        ROW(connections_are_bounded),   ROW(budget_held),
-        ROW(slow_client_is_cut_off), ROW(slow_reader_is_cut_off),    ROW(uploads_leave_room),
-        ROW(prompts_stay_counted),   ROW(what_does_not_fit),
+        ROW(disconnect_cancels),       ROW(queued_streams_get_an_error),
+        ROW(cancelled_within_a_token), ROW(stalled_clients),
+        ROW(connections_are_bounded),  ROW(stays_within_budget),
+        ROW(slow_client_is_cut_off),   ROW(slow_reader_is_cut_off),
+        ROW(uploads_leave_space),      ROW(prompts_stay_counted),
+        ROW(what_does_not_fit),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

@@ -1,5 +1,5 @@
-/* Strangers at the gateway: bytes that are no HTTP, or no request of ours, and more than is taken.
- * Each is told so, has its line in the log, and harms nobody. */
+/* Untrusted bytes at the gateway: no HTTP, unsupported requests, and too many bytes. Each gets a response and a
+ * line in the log, and affects no other client. */
 #include <glob.h>
 #include <inttypes.h>
 #include <netinet/in.h>
@@ -47,13 +47,13 @@ static void reply_to(struct http *h, unsigned port, const char *bytes, size_t n)
         h->status = (int)strtol(last + 13, NULL, 10);
 }
 
-static uint64_t refused_count(struct engine *e)
+static uint64_t rejected_count(struct engine *e)
 {
     return engine_counter(e, "gateway", "requests_malformed") +
            engine_counter(e, "gateway", "requests_bad");
 }
 
-/* Refusing harmed nobody. */
+/* Other clients are unaffected. */
 static void end_unharmed(struct engine *e, unsigned port)
 {
     struct http health;
@@ -66,7 +66,7 @@ static void end_unharmed(struct engine *e, unsigned port)
     engine_stop(e);
 }
 
-/* What is no HTTP, or no request of ours: an answer that says so, and a line in the log, of which
+/* No HTTP, or an unsupported request: an error response, and a line in the log, of which
  * 20 in ten seconds are allowed. */
 static void malformed(void)
 {
@@ -148,7 +148,7 @@ static void malformed_together(void)
         CHECK(is_4xx(&h[i]), "status %d: %.200s", h[i].status, h[i].raw ? h[i].raw : "");
         http_close(&h[i]);
     }
-    CHECK(refused_count(e) == MANY, "%d were counted", (int)refused_count(e));
+    CHECK(rejected_count(e) == MANY, "%d were counted", (int)rejected_count(e));
     CHECK(lines_with(e, "WARN gateway") == MANY, "%ld lines", lines_with(e, "WARN gateway"));
     end_unharmed(e, port);
 }
@@ -159,7 +159,8 @@ static void malformed_together(void)
 
 /* Each file of a corpus that is named bad_*: answered 4xx, and counted once. */
 static void all_bad(struct engine *e, unsigned port, const char *dir,
-                    void (*ask)(struct http *h, unsigned port, const char *bytes, size_t n))
+                    void (*send_request)(struct http *h, unsigned port, const char *bytes,
+                                         size_t n))
 {
     char pattern[PATH_MAX];
     glob_t files;
@@ -172,11 +173,11 @@ static void all_bad(struct engine *e, unsigned port, const char *dir,
         size_t n = f ? fread(bytes, 1, sizeof bytes, f) : 0;
         CHECK(n > 0 && n < sizeof bytes, "%s cannot be read", files.gl_pathv[i]);
         fclose(f);
-        uint64_t before = refused_count(e);
-        ask(&h, port, bytes, n);
+        uint64_t before = rejected_count(e);
+        send_request(&h, port, bytes, n);
         CHECK(is_4xx(&h), "%s: status %d: %.200s", files.gl_pathv[i], h.status, h.raw ? h.raw : "");
-        CHECK(refused_count(e) == before + 1, "%s is counted %d times", files.gl_pathv[i],
-              (int)(refused_count(e) - before));
+        CHECK(rejected_count(e) == before + 1, "%s is counted %d times", files.gl_pathv[i],
+              (int)(rejected_count(e) - before));
         http_close(&h);
     }
     globfree(&files);
@@ -228,7 +229,7 @@ static void dripping_line(void)
               h.raw ? h.raw : "");
         http_close(&h);
     }
-    CHECK(refused_count(e) == 0, "something was refused");
+    CHECK(rejected_count(e) == 0, "a request was rejected");
     engine_stop(e);
 }
 
@@ -236,10 +237,10 @@ static void wait_connections(struct engine *e, uint64_t wanted)
 {
     uint64_t deadline = deadline_in(END_MS);
     while (engine_counter(e, "gateway", "connections") != wanted)
-        CHECK(deadline_tick(deadline), "a connection stays for ever");
+        CHECK(deadline_tick(deadline), "a connection stays forever");
 }
 
-/* Who goes on after the answer that this is no HTTP has it all the same, and is not listened to for
+/* A client that continues to send after the error gets the error all the same, and is not served for
  * ever: not if it sends as much as it can, not if it neither sends nor leaves. */
 static void garbage_without_end(void)
 {
@@ -260,11 +261,11 @@ static void garbage_without_end(void)
     wait_connections(e, 0);
     http_close(&fast);
     http_close(&idle);
-    CHECK(refused_count(e) == 2, "counted %d times", (int)refused_count(e));
+    CHECK(rejected_count(e) == 2, "counted %d times", (int)rejected_count(e));
     engine_stop(e);
 }
 
-/* Who leaves before a line has come is not talked of. */
+/* A disconnect before the first line is not logged. */
 static void half_a_line(void)
 {
     unsigned port;
@@ -275,14 +276,14 @@ static void half_a_line(void)
     shutdown(fd, SHUT_WR);
     CHECK(recv(fd, &byte, 1, 0) == 0, "an answer to half a line, or an error");
     close(fd);
-    CHECK(refused_count(e) == 0, "a client that left was refused");
+    CHECK(rejected_count(e) == 0, "a disconnected client was counted as rejected");
     CHECK(lines_with(e, "WARN gateway") == 0, "it has a line in the log");
     engine_stop(e);
 }
 
 /* ---- too much ---- */
 
-/* A body beyond the bound, and many bad requests: refused, and the log does not fill. */
+/* A body above the limit, and many bad requests: rejected, and the log does not fill. */
 static void bounds(void)
 {
     unsigned port;
@@ -299,7 +300,7 @@ static void bounds(void)
     http_close(&h);
     large[200] = 0;
     completion_call(&h, port, large, 1, "", 400);
-    CHECK(strstr(h.body, "at most 100"), "%.200s", h.body);
+    CHECK(strstr(h.body, "the maximum is 100"), "%.200s", h.body);
     http_close(&h);
     free(large);
     for (int i = 0; i < 100; i++) {
@@ -308,7 +309,7 @@ static void bounds(void)
     }
     long lines = lines_with(e, "WARN gateway");
     CHECK(lines <= 60, "%ld lines for 103 bad requests", lines);
-    CHECK(lines_with(e, "request refused: .*unknown field '  2Jblank'") == 1,
+    CHECK(lines_with(e, "request rejected: .*unknown field '  2Jblank'") == 1,
           "the log has not the line, or the bytes");
     CHECK(engine_counter(e, "gateway", "requests_bad") >= 103, "they were not counted");
     engine_stop(e);

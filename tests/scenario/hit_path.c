@@ -1,5 +1,5 @@
 /* What the policies and the hit path promise: nothing is sent and no system call is made where
- * everything is resident; guesses are good; demands overtake; a throttle throttles. */
+ * everything is resident; predictions are accurate; demands overtake prefetches; a throttle throttles. */
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
@@ -30,7 +30,7 @@ static const char *const traffic[][2] = {{"compute", "demands"},
                                          {"loader", "reads_submitted"}};
 
 /* Generates until no use misses any more. The arena was filled with everything before: what no text
- * has used yet may be guessed at any time, and would be read then. */
+ * has accessed yet can be predicted at any time, and would be read then. */
 static void warm_up(struct engine *e)
 {
     struct text got;
@@ -40,7 +40,8 @@ static void warm_up(struct engine *e)
         before = after;
         engine_generate(e, test_prompt(round % TEST_PROMPTS), BASELINE_TOKENS, &got);
         text_free(&got);
-        after = engine_counter(e, "compute", "misses") + engine_counter(e, "compute", "late");
+        after =
+            engine_counter(e, "compute", "misses") + engine_counter(e, "compute", "hits_inflight");
         if (after == before && round >= TEST_PROMPTS)
             return;
     }
@@ -51,7 +52,7 @@ static void nothing_sent(void)
 {
     struct engine *e = engine_new();
     struct text got;
-    engine_start(e, (const char *const[]){"--experts=100", "--knobs=warm=all", NULL});
+    engine_start(e, (const char *const[]){"--resident-experts=100", "--policy=preload=all", NULL});
     warm_up(e);
     uint64_t before[ARRAY_LEN(traffic)];
     for (size_t i = 0; i < ARRAY_LEN(traffic); i++)
@@ -117,15 +118,15 @@ static size_t find_workers(struct engine *e, pid_t pid, long tids[THREADS_MAX])
         engine_generate(e, test_prompt(0), BASELINE_TOKENS, &got);
         text_free(&got);
     }
-    uint64_t most = 0;
+    uint64_t max = 0;
     for (size_t i = 0; i < count; i++) {
         all[i].time = thread_time(pid, all[i].tid) - all[i].time;
-        most = all[i].time > most ? all[i].time : most;
+        max = all[i].time > max ? all[i].time : max;
     }
     for (size_t i = 0; i < count; i++)
-        if (all[i].time * 2 > most)
+        if (all[i].time * 2 > max)
             tids[workers++] = all[i].tid;
-    CHECK(most > 0 && workers > 0, "no thread of compute did anything");
+    CHECK(max > 0 && workers > 0, "no thread of compute did anything");
     return workers;
 }
 
@@ -199,8 +200,8 @@ static void no_system_calls(void)
     long tids[THREADS_MAX];
     char file[PATH_MAX];
     struct calls calls[THREADS_MAX] = {{0}};
-    engine_start(e,
-                 (const char *const[]){"--experts=100", "--threads=2", "--knobs=warm=all", NULL});
+    engine_start(e, (const char *const[]){"--resident-experts=100", "--threads=2",
+                                          "--policy=preload=all", NULL});
     warm_up(e);
     pid_t pid = engine_pid(e, "compute", 0, 0);
     size_t count = find_workers(e, pid, tids);
@@ -223,7 +224,7 @@ static void no_system_calls(void)
             (double)calls[i].other / TRACED_TOKENS, allowed, calls[i].other ? ", one is " : "",
             calls[i].name);
         CHECK(calls[i].other < TRACED_TOKENS / 4 && (double)calls[i].other <= allowed,
-              "%" PRIu64 " calls beside futex (%s ...)", calls[i].other, calls[i].name);
+              "%" PRIu64 " calls other than futex (%s ...)", calls[i].other, calls[i].name);
     }
     engine_stop(e);
 }
@@ -234,37 +235,38 @@ static void recall(void)
 {
     struct engine *e = engine_new();
     struct text got;
-    engine_start(e, (const char *const[]){"--experts=50", "--prediction=next-layer", NULL});
+    engine_start(e,
+                 (const char *const[]){"--resident-experts=50", "--prediction=next-layer", NULL});
     for (unsigned i = 0; i < TEST_PROMPTS; i++) {
         engine_generate(e, test_prompt(i), BASELINE_TOKENS, &got);
         text_free(&got);
     }
     uint64_t hits = engine_counter(e, "predictor", "recall_hits");
-    uint64_t uses = engine_counter(e, "predictor", "recall_uses");
+    uint64_t accesses = engine_counter(e, "predictor", "recall_accesses");
     uint64_t hints = engine_counter(e, "cache", "hints");
     test_note("recall %.1f %% of %" PRIu64 " uses, %" PRIu64 " hints",
-              uses ? 100.0 * (double)hits / (double)uses : 0.0, uses, hints);
-    CHECK(hints > 0 && uses > 1000, "%" PRIu64 " hints, %" PRIu64 " uses with a guess", hints,
-          uses);
-    CHECK((double)hits >= 0.60 * (double)uses, "recall is below 60 %%");
+              accesses ? 100.0 * (double)hits / (double)accesses : 0.0, accesses, hints);
+    CHECK(hints > 0 && accesses > 1000, "%" PRIu64 " hints, %" PRIu64 " accesses with a prediction",
+          hints, accesses);
+    CHECK((double)hits >= 0.60 * (double)accesses, "recall is below 60 %%");
     engine_stop(e);
 }
 
-/* Many guesses and little room: prefetches all the time. A demand finds at most two chunks of them
+/* Many predictions and little capacity: prefetches all the time. A demand finds at most two chunks of them
  * in front of it. */
 static void demand_overtakes(void)
 {
     struct engine *e = engine_new();
-    engine_start(e, (const char *const[]){"--experts=25", "--knobs=guesses=16", "--chunk=16KiB",
-                                          "--depth=4", NULL});
+    engine_start(e, (const char *const[]){"--resident-experts=25", "--policy=predict_k=16",
+                                          "--io-size=16KiB", "--queue-depth=4", NULL});
     for (unsigned i = 0; i < TEST_PROMPTS; i++)
         baseline_compare(e, i, "saturating prefetch");
     uint64_t prefetches = engine_counter(e, "cache", "prefetches");
     json_t *doc = engine_stats(e);
-    const json_t *loader = document_process(doc, "loader", 0);
-    uint64_t waited = document_u64(loader, "counters.demand_waited_chunks_max");
-    uint64_t median = document_u64(loader, "demand_to_submission.p50_us");
-    uint64_t samples = document_u64(loader, "demand_to_submission.count");
+    const json_t *loader = lookup_process(doc, "loader", 0);
+    uint64_t waited = lookup_u64(loader, "counters.demand_waited_chunks_max");
+    uint64_t median = lookup_u64(loader, "demand_to_submission.p50_us");
+    uint64_t samples = lookup_u64(loader, "demand_to_submission.count");
     json_decref(doc);
     test_note("%" PRIu64 " prefetches; a demand waited for %" PRIu64
               " chunks at most; demand to submission: median %" PRIu64 " us of %" PRIu64 " samples",
@@ -275,7 +277,7 @@ static void demand_overtakes(void)
 }
 
 /* DEMAND to the first read's submission, while computing. The samples are the last few hundred, so
- * a round is judged by itself; the best of three, for the machine may have other things to do. A
+ * each round is judged separately; the best of three, for the machine may have other things to do. A
  * figure always; a promise of the long form only, which is run on a quiet machine. */
 static void demand_latency(void)
 {
@@ -284,16 +286,16 @@ static void demand_latency(void)
     struct load load;
     char what[80];
     baseline(0);
-    engine_start(e, (const char *const[]){"--experts=25", NULL});
+    engine_start(e, (const char *const[]){"--resident-experts=25", NULL});
     load_start(&load, e);
     for (unsigned i = 0; i < 3 && best > LATENCY_US; i++) {
         baseline_compare(e, i, "demand latency");
         json_t *doc = engine_stats(e);
-        const json_t *loader = document_process(doc, "loader", 0);
-        uint64_t median = document_u64(loader, "demand_to_submission.p50_us");
-        samples = document_u64(loader, "demand_to_submission.count");
+        const json_t *loader = lookup_process(doc, "loader", 0);
+        uint64_t median = lookup_u64(loader, "demand_to_submission.p50_us");
+        samples = lookup_u64(loader, "demand_to_submission.count");
         test_note("demand to submission: median %" PRIu64 " us, p99 %" PRIu64 " us", median,
-                  document_u64(loader, "demand_to_submission.p99_us"));
+                  lookup_u64(loader, "demand_to_submission.p99_us"));
         json_decref(doc);
         best = median < best ? median : best;
     }
@@ -308,11 +310,11 @@ static void demand_latency(void)
 static void throttled_from_the_start(void)
 {
     struct engine *e = engine_new();
-    engine_start(e, (const char *const[]){"--experts=12.5", "--throttle=40MB", NULL});
+    engine_start(e, (const char *const[]){"--resident-experts=12.5", "--throttle=40MB", NULL});
     json_t *doc = engine_stats(e);
     json_t *rates = json_object_get(json_object_get(doc, "directory"), "throttle_bytes_per_s");
-    CHECK(json_integer_value(json_array_get(rates, 0)) == 40000000, "--throttle is not in force");
-    CHECK(document_counter(doc, "loader", "throttle_ns") > 0, "the dense weights came unthrottled");
+    CHECK(json_integer_value(json_array_get(rates, 0)) == 40000000, "--throttle is not in effect");
+    CHECK(lookup_counter(doc, "loader", "throttle_ns") > 0, "the dense weights came unthrottled");
     json_decref(doc);
     engine_stop(e);
 }
@@ -324,7 +326,7 @@ static void throttle(void)
     struct engine *e = engine_new();
     struct text got;
     baseline(0);
-    engine_start(e, (const char *const[]){"--experts=12.5", "--prediction=none", NULL});
+    engine_start(e, (const char *const[]){"--resident-experts=12.5", "--prediction=none", NULL});
     json_decref(engine_control(
         e, "throttle", json_pack("{s:i, s:I}", "loader", 0, "bytes_per_s", (json_int_t)rate)));
     struct generation *g = generation_start(e, test_prompt(0), BASELINE_TOKENS);
@@ -347,17 +349,17 @@ static void throttle(void)
     engine_stop(e);
 }
 
-/* restart and replace by request: the text goes on. */
+/* restart and replace by request: the text continues. */
 static void restart_and_replace(void)
 {
     struct engine *e = engine_new();
     struct text got;
     baseline(0);
-    engine_start(e, (const char *const[]){"--experts=25", NULL});
+    engine_start(e, (const char *const[]){"--resident-experts=25", NULL});
     struct generation *g = generation_start(e, test_prompt(0), BASELINE_TOKENS);
-    static const char *const words[] = {"loader.0", "cache", "predictor", "compute"};
-    for (size_t i = 0; i < ARRAY_LEN(words); i++)
-        json_decref(engine_control(e, "restart", json_pack("{s:s}", "process", words[i])));
+    static const char *const processes[] = {"loader.0", "cache", "predictor", "compute"};
+    for (size_t i = 0; i < ARRAY_LEN(processes); i++)
+        json_decref(engine_control(e, "restart", json_pack("{s:s}", "process", processes[i])));
     json_decref(
         engine_control(e, "replace", json_pack("{s:i, s:s}", "loader", 0, "backend", "pread")));
     generation_finish(g, FINISH_MS, &got);
@@ -368,9 +370,9 @@ static void restart_and_replace(void)
     engine_stop(e);
 }
 
-/* Length of the turns of a process's first thread; 0: the kernel does not tell (before Linux 6.12).
+/* Time slice of a process's first thread; 0: not reported by the kernel (before Linux 6.12).
  */
-static uint64_t turn_ns(pid_t pid)
+static uint64_t timeslice_ns(pid_t pid)
 {
     struct {
         uint32_t bytes, policy;
@@ -385,16 +387,16 @@ static uint64_t turn_ns(pid_t pid)
 }
 
 /* Who loads an expert interrupts who computes. */
-static void short_turns(void)
+static void short_timeslices(void)
 {
     static const char *const services[] = {"loader", "cache", "predictor"};
     struct engine *e = engine_new();
-    if (turn_ns(0) == 0)
+    if (timeslice_ns(0) == 0)
         test_skip("the kernel has one length of turns for all");
-    engine_start(e, (const char *const[]){"--experts=50", NULL});
-    uint64_t usual = turn_ns(engine_pid(e, "compute", 0, 0));
+    engine_start(e, (const char *const[]){"--resident-experts=50", NULL});
+    uint64_t usual = timeslice_ns(engine_pid(e, "compute", 0, 0));
     for (size_t i = 0; i < ARRAY_LEN(services); i++) {
-        uint64_t ns = turn_ns(engine_pid(e, services[i], 0, 0));
+        uint64_t ns = timeslice_ns(engine_pid(e, services[i], 0, 0));
         CHECK(ns < usual, "%s: turns of %" PRIu64 " ns, compute's are %" PRIu64, services[i], ns,
               usual);
     }
@@ -409,7 +411,7 @@ int main(int argc, char **argv)
     }
     static const struct test_case cases[] = {
         ROW(nothing_sent),     ROW(no_system_calls),          ROW(recall),
-        ROW(demand_overtakes), ROW(demand_latency),           ROW(short_turns),
+        ROW(demand_overtakes), ROW(demand_latency),           ROW(short_timeslices),
         ROW(throttle),         ROW(throttled_from_the_start), ROW(restart_and_replace),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));

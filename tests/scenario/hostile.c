@@ -1,5 +1,5 @@
 /* Hostile clients: every endpoint against connections that vanish, bytes that mean nothing, lengths
- * that cannot be, and crowds. No process dies, and the engine goes on answering. */
+ * that cannot be, and crowds. No process exits, and the engine continues to answer. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -16,7 +16,7 @@
 #include "tests/scenario/baseline.h"
 
 #define SOCKETS_MAX 32
-#define ANSWER_MS   100
+#define REPLY_MS    100
 #define CROWD       200
 #define HELLO_BYTES 8
 #define FRAME_BYTES 9 /* type and length before each message */
@@ -63,7 +63,7 @@ static void unharmed(struct engine *e, const char *what)
 {
     baseline_compare(e, 0, what);
     json_t *doc = engine_stats(e);
-    uint64_t restarts = document_restarts(doc);
+    uint64_t restarts = lookup_restarts(doc);
     json_decref(doc);
     CHECK(restarts == 0, "%s: %llu restarts", what, (unsigned long long)restarts);
 }
@@ -73,7 +73,7 @@ static void connect_and_close(void)
     struct engine *e = engine_new();
     struct sockets s;
     baseline(0);
-    engine_start(e, (const char *const[]){"--experts=25", NULL});
+    engine_start(e, (const char *const[]){"--resident-experts=25", NULL});
     find_sockets(e, &s);
     for (size_t i = 0; i < s.count; i++) {
         uint64_t deadline = deadline_in(60000);
@@ -102,19 +102,19 @@ static void send_raw(const char *path, unsigned protocol, const void *bytes, siz
         return;
     struct pollfd wait = {.fd = fd, .events = POLLIN};
     if (send(fd, hello, sizeof hello, MSG_NOSIGNAL) == HELLO_BYTES &&
-        poll(&wait, 1, ANSWER_MS) > 0 && recv(fd, reply, sizeof reply, 0) > 0) {
+        poll(&wait, 1, REPLY_MS) > 0 && recv(fd, reply, sizeof reply, 0) > 0) {
         ssize_t sent = send(fd, bytes, count, MSG_NOSIGNAL);
-        if (sent > 0 && poll(&wait, 1, ANSWER_MS) > 0)
+        if (sent > 0 && poll(&wait, 1, REPLY_MS) > 0)
             sent = recv(fd, reply, sizeof reply, 0);
     }
     close(fd);
 }
 
-static size_t frame(unsigned char *out, uint64_t told, const void *body, size_t count)
+static size_t frame(unsigned char *out, uint64_t claimed, const void *body, size_t count)
 {
     out[0] = 1;
     for (int i = 0; i < 8; i++)
-        out[1 + i] = (unsigned char)(told >> (56 - 8 * i));
+        out[1 + i] = (unsigned char)(claimed >> (56 - 8 * i));
     memcpy(out + FRAME_BYTES, body, count);
     return FRAME_BYTES + count;
 }
@@ -131,7 +131,7 @@ static void malformed(void)
     struct engine *e = engine_new();
     struct sockets s;
     baseline(0);
-    engine_start(e, (const char *const[]){"--experts=25", NULL});
+    engine_start(e, (const char *const[]){"--resident-experts=25", NULL});
     find_sockets(e, &s);
     srand(11);
     for (size_t i = 0; i < s.count; i++)
@@ -191,7 +191,7 @@ static void wrong_requests(void)
                               &reply, &error);
         CHECK(status != 0, "%s %s was accepted", calls[i].op, calls[i].fields);
         CHECK(error.code == ERR_BAD_INPUT || error.code == ERR_NOT_FOUND, "%s %s: %s (%s)",
-              calls[i].op, calls[i].fields, error.text, error_word(error.code));
+              calls[i].op, calls[i].fields, error.text, error_name(error.code));
     }
     rpc_client_close(engine);
     unharmed(e, "wrong requests");
@@ -200,7 +200,7 @@ static void wrong_requests(void)
 
 /* ---- a crowd ---- */
 
-struct visitor {
+struct crowd_client {
     const char *run;
     pthread_t thread;
     char problem[200];
@@ -209,7 +209,7 @@ struct visitor {
 
 static void *visit(void *arg)
 {
-    struct visitor *v = arg;
+    struct crowd_client *v = arg;
     struct error error;
     json_t *reply = NULL;
     uint64_t id;
@@ -252,7 +252,7 @@ static void *visit(void *arg)
 
 static void clients_200(void)
 {
-    static struct visitor visitors[CROWD];
+    static struct crowd_client clients[CROWD];
     struct engine *e = engine_new();
     baseline(0);
     engine_start(e, NULL);
@@ -260,21 +260,21 @@ static void clients_200(void)
     pthread_attr_init(&small);
     pthread_attr_setstacksize(&small, 256 * 1024);
     for (size_t i = 0; i < CROWD; i++) {
-        visitors[i].run = e->run;
-        CHECK(pthread_create(&visitors[i].thread, &small, visit, &visitors[i]) == 0,
-              "no thread %zu", i);
+        clients[i].run = e->run;
+        CHECK(pthread_create(&clients[i].thread, &small, visit, &clients[i]) == 0, "no thread %zu",
+              i);
     }
     unsigned busy = 0, problems = 0;
     for (size_t i = 0; i < CROWD; i++) {
-        pthread_join(visitors[i].thread, NULL);
-        busy += visitors[i].busy;
-        if (visitors[i].problem[0] && problems++ < 5)
-            test_note("client %zu: %s", i, visitors[i].problem);
+        pthread_join(clients[i].thread, NULL);
+        busy += clients[i].busy;
+        if (clients[i].problem[0] && problems++ < 5)
+            test_note("client %zu: %s", i, clients[i].problem);
     }
-    test_note("%d clients at once: %u served, %u told that the queue is full", CROWD,
+    test_note("%d clients at once: %u served, %u rejected because the queue is full", CROWD,
               CROWD - busy - problems, busy);
     CHECK(problems == 0, "%u of %d clients had problems", problems, CROWD);
-    CHECK(busy < CROWD, "nobody was served");
+    CHECK(busy < CROWD, "no client was served");
     unharmed(e, "after the crowd");
     engine_stop(e);
 }

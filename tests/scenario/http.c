@@ -60,7 +60,7 @@ void http_write(int fd, const char *bytes, size_t n)
     while (n > 0) {
         ssize_t sent = send(fd, bytes, n, MSG_NOSIGNAL);
         if (sent <= 0)
-            return; /* refused meanwhile: the reply tells */
+            return; /* rejected: see the response */
         bytes += sent;
         n -= (size_t)sent;
     }
@@ -69,10 +69,11 @@ void http_write(int fd, const char *bytes, size_t n)
 void http_open(struct http *h, unsigned port, const char *path, const char *headers,
                const char *body)
 {
-    http_ask(h, http_connect(port), path, headers, body);
+    http_send_request(h, http_connect(port), path, headers, body);
 }
 
-void http_ask(struct http *h, int fd, const char *path, const char *headers, const char *body)
+void http_send_request(struct http *h, int fd, const char *path, const char *headers,
+                       const char *body)
 {
     char head[1024];
     *h = (struct http){.fd = fd};
@@ -88,7 +89,7 @@ void http_ask(struct http *h, int fd, const char *path, const char *headers, con
         http_write(h->fd, body, strlen(body));
 }
 
-/* One look at the socket. */
+/* Reads what the socket has. */
 static void receive(struct http *h, uint64_t deadline)
 {
     char block[16384];
@@ -174,7 +175,7 @@ void http_call(struct http *h, unsigned port, const char *path, const char *head
 json_t *http_json(const struct http *h)
 {
     json_error_t why;
-    json_t *doc = json_loads(h->body ? h->body : "", 0, &why); /* refuses bytes that are no UTF-8 */
+    json_t *doc = json_loads(h->body ? h->body : "", 0, &why); /* rejects invalid UTF-8 */
     CHECK(doc, "%s: %.300s", why.text, h->body ? h->body : "");
     return doc;
 }
@@ -200,10 +201,10 @@ static void take_event(const char *line, size_t bytes, struct events *out)
     }
     if (finish)
         snprintf(out->finish, sizeof out->finish, "%s", finish);
-    snprintf(out->error, sizeof out->error, "%s", document_text(doc, "error.message"));
+    snprintf(out->error, sizeof out->error, "%s", lookup_text(doc, "error.message"));
     if (json_object_get(doc, "usage")) {
-        out->prompt_tokens = document_u64(doc, "usage.prompt_tokens");
-        out->completion_tokens = document_u64(doc, "usage.completion_tokens");
+        out->prompt_tokens = lookup_u64(doc, "usage.prompt_tokens");
+        out->completion_tokens = lookup_u64(doc, "usage.completion_tokens");
     }
     json_decref(doc);
 }

@@ -28,7 +28,8 @@ void http_write(int fd, const char *bytes, size_t n);
 void http_open(struct http *h, unsigned port, const char *path, const char *headers,
                const char *body);
 /* The same on a connection that is there. */
-void http_ask(struct http *h, int fd, const char *path, const char *headers, const char *body);
+void http_send_request(struct http *h, int fd, const char *path, const char *headers,
+                       const char *body);
 /* Receives until the text stands in what came, or the connection ends; false when it ended. */
 bool http_wait(struct http *h, const char *text, unsigned ms);
 /* Receives to the end and takes the reply apart. */
@@ -42,7 +43,7 @@ void http_call(struct http *h, unsigned port, const char *path, const char *head
 /* A body as JSON; a new reference. */
 json_t *http_json(const struct http *h);
 
-/* What the events of a stream tell: their text one behind the other (caller frees), the last reason
+/* The contents of the events of a stream: their texts concatenated (caller frees), the last reason
  * to finish, whether [DONE] came, and an error's text or "". */
 struct events {
     char *text;

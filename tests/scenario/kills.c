@@ -11,7 +11,7 @@
 #define INJECT_MS   60000
 #define TRIES_EXTRA 20 /* generations that may end before their kill lands */
 
-static const char *const scarce[] = {"--experts=25", NULL};
+static const char *const scarce[] = {"--resident-experts=25", NULL};
 
 static unsigned draws(unsigned short_form, unsigned long_form)
 {
@@ -57,15 +57,15 @@ static void campaign(const char *service, unsigned wanted)
         struct generation *g = generation_start(e, test_prompt(prompt), BASELINE_TOKENS);
         wait_tokens(g, next_random(&random) % 200);
         bool running = !generation_done(g);
-        CHECK(kill(pid, SIGKILL) == 0, "%s %d is gone by itself", service, (int)pid);
+        CHECK(kill(pid, SIGKILL) == 0, "%s %d exited on its own", service, (int)pid);
         engine_pid(e, service, 0, pid);
         check_text(g, prompt, service);
         landed += running;
         restarts++;
     }
-    uint64_t told = engine_restarts(e, service, 0);
-    CHECK(told >= restarts, "%llu restarts of %s in stats, %llu kills", (unsigned long long)told,
-          service, (unsigned long long)restarts);
+    uint64_t reported = engine_restarts(e, service, 0);
+    CHECK(reported >= restarts, "%llu restarts of %s in stats, %llu kills",
+          (unsigned long long)reported, service, (unsigned long long)restarts);
     test_note("%s: %u kills landed", service, landed);
     engine_stop(e);
 }
@@ -117,7 +117,7 @@ static void kill_at(struct engine *e, const char *point, const char *service, un
     pid_t pid = engine_pid(e, service, 0, 0);
     json_decref(engine_control(e, "inject", json_pack("{s:s}", "point", point)));
     struct generation *g = generation_start(e, test_prompt(prompt), BASELINE_TOKENS);
-    if (also_kill) { /* the point lies on the way of another's death */
+    if (also_kill) { /* the point is reached after the exit of another process */
         wait_tokens(g, 10);
         kill(engine_pid(e, also_kill, 0, 0), SIGKILL);
     }
@@ -139,15 +139,15 @@ static void kill_at_point(const char *point, const char *service, unsigned times
     uint64_t restarts = engine_restarts(e, service, 0);
     for (unsigned i = 0; i < times; i++)
         kill_at(e, point, service, i % TEST_PROMPTS, also_kill);
-    uint64_t told = engine_restarts(e, service, 0);
-    CHECK(told >= restarts + times, "%llu restarts in stats", (unsigned long long)told);
+    uint64_t reported = engine_restarts(e, service, 0);
+    CHECK(reported >= restarts + times, "%llu restarts in stats", (unsigned long long)reported);
     test_note("%s: %u kills of %s", point, times, service);
     engine_stop(e);
 }
 
-static void loader_reads_owed(void)
+static void loader_reads_pending(void)
 {
-    kill_at_point("LOADER_READS_OWED", "loader", draws(2, 10), NULL);
+    kill_at_point("LOADER_READS_PENDING", "loader", draws(2, 10), NULL);
 }
 static void loader_before_publish(void)
 {
@@ -175,7 +175,7 @@ static void compute_prefill(void)
 {
     struct engine *e = engine_new();
     baseline(0);
-    engine_start(e, (const char *const[]){"--experts=25", "--prefill-chunk=32", NULL});
+    engine_start(e, (const char *const[]){"--resident-experts=25", "--prefill-chunk=32", NULL});
     unsigned times = draws(2, 5);
     for (unsigned i = 0; i < times; i++)
         kill_at(e, "COMPUTE_PREFILL", "compute", 2, NULL);
@@ -190,7 +190,7 @@ int main(int argc, char **argv)
     }
     static const struct test_case cases[] = {
         ROW(kill_loader),           ROW(kill_cache),     ROW(kill_predictor),
-        ROW(kill_compute),          ROW(kill_pairs),     ROW(loader_reads_owed),
+        ROW(kill_compute),          ROW(kill_pairs),     ROW(loader_reads_pending),
         ROW(loader_before_publish), ROW(cache_reserved), ROW(cache_cleaning),
         ROW(compute_mid_token),     ROW(compute_pinned), ROW(compute_prefill),
     };

@@ -15,7 +15,7 @@
 
 static struct text expected;
 static char model[PATH_MAX];
-static uint64_t floor_bytes;
+static uint64_t min_budget_bytes;
 
 /* 48 experts of 1.6 MiB, and what they say with small pages and without a budget to speak of. */
 static void make_model(void)
@@ -32,7 +32,7 @@ static void make_model(void)
     engine_generate(e, test_prompt(0), TOKENS, &expected);
     CHECK(engine_counter(e, "cache", "huge_bytes") == 0, "huge pages, although they are off");
     json_t *doc = engine_stats(e);
-    floor_bytes = document_u64(doc, "memory.floor_bytes");
+    min_budget_bytes = lookup_u64(doc, "memory.min_budget_bytes");
     json_decref(doc);
     engine_stop(e);
 }
@@ -67,13 +67,13 @@ static void kill_during(struct engine *e, const char *service, size_t at)
     text_free(&got);
 }
 
-/* A quarter of the experts has room, so that slots are taken and given all the time. */
+/* A quarter of the experts fits, so that slots are allocated and freed all the time. */
 static void within_the_budget(void)
 {
     static const char *const services[] = {"cache", "loader", "compute"};
     make_model();
     struct engine *e = engine_new();
-    uint64_t budget = align_up(floor_bytes + 8 * MIB, PAGE_BYTES), samples;
+    uint64_t budget = align_up(min_budget_bytes + 8 * MIB, PAGE_BYTES), samples;
     cgroup_make(e->cgroup);
     engine_use_fresh_programs(e);
     struct sampler *s = sampler_start(e->cgroup);
@@ -81,7 +81,7 @@ static void within_the_budget(void)
     generate(e, "huge pages");
     uint64_t huge = engine_counter(e, "cache", "huge_bytes");
     for (size_t i = 0; i < ARRAY_LEN(services); i++)
-        for (size_t at = 1; at < 80; at += 39) /* while the room is filled, and later */
+        for (size_t at = 1; at < 80; at += 39) /* while the capacity is filled, and later */
             kill_during(e, services[i], at);
     uint64_t peak = sampler_peak(s, &samples);
     test_note("peak %.1f MiB of %.1f MiB (%" PRIu64 " samples), %.1f MiB in huge pages at first",
@@ -96,17 +96,17 @@ static void within_the_budget(void)
         test_skip("the kernel has no huge pages for a segment");
 }
 
-/* The room shrinks and grows: slots lose their pages and get others. */
+/* The capacity shrinks and grows: slots lose their pages and get others. */
 static void a_changing_budget(void)
 {
     make_model();
     struct engine *e = engine_new();
-    uint64_t low = align_up(floor_bytes + 4 * MIB, PAGE_BYTES), high = low + 64 * MIB;
+    uint64_t low = align_up(min_budget_bytes + 4 * MIB, PAGE_BYTES), high = low + 64 * MIB;
     start(e, high);
     for (int round = 0; round < 3; round++) {
-        generate(e, "much room");
+        generate(e, "large capacity");
         json_decref(engine_control(e, "budget", json_pack("{s:I}", "bytes", (json_int_t)low)));
-        generate(e, "little room");
+        generate(e, "small capacity");
         json_decref(engine_control(e, "budget", json_pack("{s:I}", "bytes", (json_int_t)high)));
     }
     CHECK(engine_counter(e, "cache", "punched_bytes") > 0, "nothing was given back");

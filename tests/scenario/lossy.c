@@ -1,5 +1,5 @@
 /* Systems that may change the text: they begin with the sequence that comes after the switch, and
- * in lockstep they decide alike in every run. */
+ * in deterministic mode every run decides alike. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 
 static void switch_to(struct engine *e, const char *name)
 {
-    json_decref(engine_control(e, "system", json_pack("{s:s}", "system", name)));
+    json_decref(engine_control(e, "preset", json_pack("{s:s}", "preset", name)));
 }
 
 /* ---- switching ---- */
@@ -22,13 +22,13 @@ static bool same(const struct text *a, const struct text *b)
     return a->count == b->count && memcmp(a->ids, b->ids, a->count * sizeof *a->ids) == 0;
 }
 
-static void expect(struct generation *g, const char *system, const struct text *text)
+static void expect(struct generation *g, const char *preset, const struct text *text)
 {
     struct text got;
     generation_finish(g, FINISH_MS, &got);
-    text_check_same(text, &got, system);
-    CHECK(strcmp(document_text(got.stats, "system"), system) == 0, "ran under %s, not %s",
-          document_text(got.stats, "system"), system);
+    text_check_same(text, &got, preset);
+    CHECK(strcmp(lookup_text(got.stats, "preset"), preset) == 0, "ran under %s, not %s",
+          lookup_text(got.stats, "preset"), preset);
     text_free(&got);
 }
 
@@ -56,7 +56,8 @@ static void switched_while_sequences_run(void)
     baseline(0);
     store_pack(store, "store", "native,int2");
     struct engine *e = engine_new();
-    engine_start(e, (const char *const[]){"-m", store, "--system=iq2", "--experts=25", NULL});
+    engine_start(e,
+                 (const char *const[]){"-m", store, "--preset=iq2", "--resident-experts=25", NULL});
     engine_generate(e, test_prompt(0), BASELINE_TOKENS, &coarse);
     CHECK(!same(baseline(0), &coarse), "two bits change nothing");
     switch_amid(e, "lod", baseline(0), "iq2", &coarse);
@@ -65,16 +66,17 @@ static void switched_while_sequences_run(void)
     engine_stop(e);
 }
 
-/* ---- lockstep ---- */
+/* ---- deterministic mode ---- */
 
-static const char *const decided[] = {"uses", "hits", "late", "misses", "skipped", "low_tier_uses"};
+static const char *const decided[] = {"accesses", "hits",    "hits_inflight",
+                                      "misses",   "skipped", "low_precision_accesses"};
 
 struct outcome {
     struct text text[2];
     uint64_t count[ARRAY_LEN(decided)];
 };
 
-static void run_in_lockstep(const char *const options[], struct outcome *o)
+static void run_deterministically(const char *const options[], struct outcome *o)
 {
     struct engine *e = engine_new();
     engine_start(e, options);
@@ -86,39 +88,41 @@ static void run_in_lockstep(const char *const options[], struct outcome *o)
 }
 
 /* Two engines, which time treats differently, and one course of things. */
-static void the_same_twice(const char *system, const char *tiers, uint32_t widths)
+static void the_same_twice(const char *preset, const char *precisions, uint32_t precision_mask)
 {
-    char store[PATH_MAX], plan[PATH_MAX], plan_option[PATH_MAX + 8], system_option[48];
+    char store[PATH_MAX], plan[PATH_MAX], plan_option[PATH_MAX + 8], preset_option[48];
     struct outcome a, b;
-    store_pack(store, "store", tiers);
-    plan_make(plan, "made.plan", widths);
+    store_pack(store, "store", precisions);
+    plan_make(plan, "made.plan", precision_mask);
     snprintf(plan_option, sizeof plan_option, "--plan=%s", plan);
-    snprintf(system_option, sizeof system_option, "--system=%s", system);
-    run_in_lockstep((const char *const[]){"-m", store, plan_option, system_option, "--lockstep=on",
-                                          "--experts=25", NULL},
-                    &a);
-    run_in_lockstep((const char *const[]){"-m", store, plan_option, system_option, "--lockstep=on",
-                                          "--experts=25", "--threads=1", "--throttle=100MiB", NULL},
-                    &b);
+    snprintf(preset_option, sizeof preset_option, "--preset=%s", preset);
+    run_deterministically((const char *const[]){"-m", store, plan_option, preset_option,
+                                                "--deterministic=on", "--resident-experts=25",
+                                                NULL},
+                          &a);
+    run_deterministically((const char *const[]){"-m", store, plan_option, preset_option,
+                                                "--deterministic=on", "--resident-experts=25",
+                                                "--threads=1", "--throttle=100MiB", NULL},
+                          &b);
     for (size_t i = 0; i < ARRAY_LEN(decided); i++) {
-        test_note("%s: %s %" PRIu64, system, decided[i], a.count[i]);
-        CHECK(a.count[i] == b.count[i], "%s: %s %" PRIu64 " and %" PRIu64, system, decided[i],
+        test_note("%s: %s %" PRIu64, preset, decided[i], a.count[i]);
+        CHECK(a.count[i] == b.count[i], "%s: %s %" PRIu64 " and %" PRIu64, preset, decided[i],
               a.count[i], b.count[i]);
     }
     for (unsigned i = 0; i < ARRAY_LEN(a.text); i++) {
-        text_check_same(&a.text[i], &b.text[i], system);
+        text_check_same(&a.text[i], &b.text[i], preset);
         text_free(&a.text[i]);
         text_free(&b.text[i]);
     }
-    CHECK(a.count[1] > 0 && a.count[1] < a.count[0], "%s: nothing was decided", system);
+    CHECK(a.count[1] > 0 && a.count[1] < a.count[0], "%s: nothing was decided", preset);
 }
 
-static void lockstep_hobbit(void)
+static void deterministic_hobbit(void)
 {
     the_same_twice("hobbit", "native,int4", 0);
 }
 
-static void lockstep_edgemoe(void)
+static void deterministic_edgemoe(void)
 {
     the_same_twice("edgemoe", "native,int4", 5);
 }
@@ -131,8 +135,8 @@ int main(int argc, char **argv)
     }
     static const struct test_case cases[] = {
         ROW(switched_while_sequences_run),
-        ROW(lockstep_hobbit),
-        ROW(lockstep_edgemoe),
+        ROW(deterministic_hobbit),
+        ROW(deterministic_edgemoe),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

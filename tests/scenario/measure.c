@@ -41,7 +41,7 @@ static char *read_file(const char *path, size_t *bytes)
 }
 
 /* synth -o NAME tiny WORDS --type TYPE --seed SEED; its JSON (new reference). */
-static json_t *synth(const char *name, const char *const words[2], const char *type,
+static json_t *synth(const char *name, const char *const settings[2], const char *type,
                      const char *seed, const char *threads)
 {
     struct command c;
@@ -49,8 +49,8 @@ static json_t *synth(const char *name, const char *const words[2], const char *t
     path_in_dir(path, name);
     command_run(&c, NULL, END_MS,
                 (const char *const[]){"synth", "-q", "-o", path, "--output", "json", "--type", type,
-                                      "--seed", seed, "-t", threads, "tiny", words[0], words[1],
-                                      NULL});
+                                      "--seed", seed, "-t", threads, "tiny", settings[0],
+                                      settings[1], NULL});
     expect(&c, 0);
     json_t *doc = json_loads(c.out, 0, NULL);
     CHECK(doc, "not JSON: %.200s", c.out);
@@ -58,22 +58,22 @@ static json_t *synth(const char *name, const char *const words[2], const char *t
     return doc;
 }
 
-/* The same bytes for the same seed, whatever the threads; others for another. The size is told. */
+/* The same bytes for the same seed, whatever the threads; others for another. The size is reported. */
 static void synth_reproducible(void)
 {
     static const char *const types[] = {"F16", "Q8_0", "Q4_0"};
-    static const char *const words[] = {"skew=0.25", "layers=2"};
+    static const char *const settings[] = {"skew=0.25", "layers=2"};
     for (size_t i = 0; i < ARRAY_LEN(types); i++) {
         char path[3][PATH_MAX];
         char *bytes[3];
         size_t count[3];
         static const char *const names[] = {"a.gguf", "b.gguf", "c.gguf"};
         for (int k = 0; k < 3; k++) {
-            json_t *doc = synth(names[k], words, types[i], k < 2 ? "7" : "8", k ? "3" : "1");
+            json_t *doc = synth(names[k], settings, types[i], k < 2 ? "7" : "8", k ? "3" : "1");
             path_in_dir(path[k], names[k]);
             bytes[k] = read_file(path[k], &count[k]);
-            CHECK(document_u64(doc, "bytes") == count[k], "it said %llu bytes, there are %zu",
-                  (unsigned long long)document_u64(doc, "bytes"), count[k]);
+            CHECK(lookup_u64(doc, "bytes") == count[k], "it reported %llu bytes, there are %zu",
+                  (unsigned long long)lookup_u64(doc, "bytes"), count[k]);
             json_decref(doc);
         }
         CHECK(count[0] == count[1] && memcmp(bytes[0], bytes[1], count[0]) == 0,
@@ -91,34 +91,34 @@ static void synth_reproducible(void)
 /* Every architecture: accepted by inspect, computed by an engine, and its text can be shown. */
 static void synth_is_a_model(void)
 {
-    static const char *const words[][2] = {{"arch=qwen3moe", NULL},
-                                           {"arch=olmoe", NULL},
-                                           {"arch=llama", NULL},
-                                           {"arch=qwen2moe", "shared_inner=64"}};
-    for (size_t i = 0; i < ARRAY_LEN(words); i++) {
+    static const char *const settings[][2] = {{"arch=qwen3moe", NULL},
+                                              {"arch=olmoe", NULL},
+                                              {"arch=llama", NULL},
+                                              {"arch=qwen2moe", "shared_inner=64"}};
+    for (size_t i = 0; i < ARRAY_LEN(settings); i++) {
         struct command c;
         char path[PATH_MAX];
         path_in_dir(path, "model.gguf");
-        json_decref(synth("model.gguf", words[i], "Q8_0", "1", "2"));
+        json_decref(synth("model.gguf", settings[i], "Q8_0", "1", "2"));
         command_run(&c, NULL, END_MS, (const char *const[]){"inspect", path, NULL});
         expect(&c, 0);
         command_free(&c);
         command_run(&c, NULL, END_MS,
                     (const char *const[]){"generate", "-m", path, "-p", "the king, \xc3\xa9", "-n",
-                                          "24", "--temp", "0", "--ignore-eos", "--experts", "50",
-                                          "--output", "json", NULL});
+                                          "24", "--temp", "0", "--ignore-eos", "--resident-experts",
+                                          "50", "--output", "json", NULL});
         expect(&c, 0);
         json_t *doc = json_loads(c.out, 0, NULL);
-        CHECK(doc && document_u64(doc, "tokens") == 24, "not 24 tokens: %.200s", c.out);
+        CHECK(doc && lookup_u64(doc, "tokens") == 24, "not 24 tokens: %.200s", c.out);
         /* 11 bytes, of which "th" (and then "in") are merged */
-        CHECK(document_u64(doc, "prompt_tokens") == 10, "%llu prompt tokens",
-              (unsigned long long)document_u64(doc, "prompt_tokens"));
+        CHECK(lookup_u64(doc, "prompt_tokens") == 10, "%llu prompt tokens",
+              (unsigned long long)lookup_u64(doc, "prompt_tokens"));
         const json_t *ids = json_object_get(doc, "ids");
         size_t different = 0;
         for (size_t k = 1; k < 24; k++)
             different += json_integer_value(json_array_get(ids, k)) !=
                          json_integer_value(json_array_get(ids, 0));
-        CHECK(different > 8, "%s: the text is one token over and over", words[i][0]);
+        CHECK(different > 8, "%s: the text is one token over and over", settings[i][0]);
         json_decref(doc);
         command_free(&c);
     }
@@ -142,13 +142,13 @@ static void synth_bad_input(void)
         command_free(&c);
         CHECK(access(path, F_OK) != 0, "a file is left behind");
     }
-    struct command c; /* more than any drive has */
+    struct command c; /* more than any device has */
     command_run(&c, NULL, END_MS,
                 (const char *const[]){"synth", "-o", path, "tiny", "experts=4096",
                                       "expert_inner=65536", "hidden=65536", "head_size=128",
                                       "layers=512", NULL});
     expect(&c, 2);
-    CHECK(strstr(c.err, "are free"), "not about room: %.200s", c.err);
+    CHECK(strstr(c.err, "are free"), "not about free space: %.200s", c.err);
     command_free(&c);
 }
 
@@ -160,37 +160,38 @@ static const json_t *at(const json_t *doc, const char *array, size_t i)
 }
 
 /* Arms take turns, and compute the same tokens: as many uses, in the same sequence of experts. */
-static void bench_arms(void)
+static void bench_variants(void)
 {
     struct command c;
     command_run(&c, NULL, END_MS,
                 (const char *const[]){"bench", "-m", test_model(), "-p", "40", "-n", "24", "-r",
-                                      "2", "--experts", "100,25", "--threads", "1", "--compare",
-                                      "2,1", "-o", "json", NULL});
+                                      "2", "--resident-experts", "100,25", "--threads", "1",
+                                      "--compare", "2,1", "-o", "json", NULL});
     expect(&c, 0);
     json_t *doc = json_loads(c.out, 0, NULL);
     CHECK(doc, "not JSON: %.200s", c.out);
     static const json_int_t order[] = {1, 2, 2, 1};
     for (size_t i = 0; i < ARRAY_LEN(order); i++)
         CHECK(json_integer_value(at(doc, "order", i)) == order[i], "the arms did not take turns");
-    CHECK(json_is_true(json_object_get(doc, "same_uses")), "the arms did not route alike");
-    CHECK(json_array_size(json_object_get(doc, "arms")) == 2, "not two arms");
+    CHECK(json_is_true(json_object_get(doc, "same_accesses")), "the arms did not route alike");
+    CHECK(json_array_size(json_object_get(doc, "variants")) == 2, "not two arms");
     for (size_t i = 0; i < 2; i++) {
-        const json_t *arm = at(doc, "arms", i);
-        CHECK(json_array_size(json_object_get(arm, "tests")) == 2, "not two tests");
+        const json_t *variant = at(doc, "variants", i);
+        CHECK(json_array_size(json_object_get(variant, "tests")) == 2, "not two tests");
         for (size_t t = 0; t < 2; t++) {
-            const json_t *test = at(arm, "tests", t);
+            const json_t *test = at(variant, "tests", t);
             CHECK(json_array_size(json_object_get(test, "samples")) == 2, "not two samples");
             CHECK(json_number_value(json_object_get(test, "tps_mean")) > 0, "no rate");
         }
         /* 8 layers, 4 experts, a prompt of one and 24 steps, two repetitions */
-        CHECK(json_number_value(json_object_get(at(arm, "tests", 1), "uses")) == 8 * 4 * 25 * 2,
-              "%g uses", json_number_value(json_object_get(at(arm, "tests", 1), "uses")));
+        CHECK(json_number_value(json_object_get(at(variant, "tests", 1), "accesses")) ==
+                  8 * 4 * 25 * 2,
+              "%g uses", json_number_value(json_object_get(at(variant, "tests", 1), "accesses")));
     }
-    CHECK(json_integer_value(json_object_get(doc, "resident_arm")) == 1, "arm 1 is resident");
-    const json_t *test = at(at(doc, "arms", 1), "tests", 1);
+    CHECK(json_integer_value(json_object_get(doc, "resident_variant")) == 1, "arm 1 is resident");
+    const json_t *test = at(at(doc, "variants", 1), "tests", 1);
     CHECK(json_number_value(json_object_get(test, "miss_percent")) +
-                  json_number_value(json_object_get(test, "late_percent")) >
+                  json_number_value(json_object_get(test, "inflight_percent")) >
               0,
           "a quarter of the experts, and nothing was missed");
     CHECK(json_array_size(json_object_get(doc, "comparisons")) == 2, "not two comparisons");
@@ -200,44 +201,45 @@ static void bench_arms(void)
 
 /* The turns of a sample come to all of it: to its time, and to its tokens but those that were there
  * when the first turn began. */
-static void check_turns(const json_t *sample, uint64_t tokens)
+static void check_slices(const json_t *sample, uint64_t tokens)
 {
-    const json_t *turns = json_object_get(sample, "turns");
-    uint64_t told = 0;
+    const json_t *slices = json_object_get(sample, "slices");
+    uint64_t reported = 0;
     double ms = 0, all_ms = json_number_value(json_object_get(sample, "ms"));
-    for (size_t i = 0; i < json_array_size(turns); i++) {
-        const json_t *turn = json_array_get(turns, i);
-        told += (uint64_t)json_integer_value(json_array_get(turn, 0));
+    for (size_t i = 0; i < json_array_size(slices); i++) {
+        const json_t *turn = json_array_get(slices, i);
+        reported += (uint64_t)json_integer_value(json_array_get(turn, 0));
         ms += json_number_value(json_array_get(turn, 1));
     }
-    CHECK(json_array_size(turns) > 1, "%zu turns", json_array_size(turns));
-    CHECK(told <= tokens && told + 4 > tokens, "%" PRIu64 " of %" PRIu64 " tokens", told, tokens);
+    CHECK(json_array_size(slices) > 1, "%zu turns", json_array_size(slices));
+    CHECK(reported <= tokens && reported + 4 > tokens, "%" PRIu64 " of %" PRIu64 " tokens",
+          reported, tokens);
     CHECK(fabs(ms - all_ms) < 1e-3, "turns of %g ms, a sample of %g ms", ms, all_ms);
 }
 
-/* Side by side: one engine decodes while the other is stopped. Nothing is lost by it, and nobody
- * takes a stopped process for a dead one. */
-static void bench_turns(void)
+/* Interleaved: one engine decodes while the other is stopped. Nothing is lost, and a stopped process does not
+ * count as crashed. */
+static void bench_interleave(void)
 {
     struct command c;
     command_run(&c, NULL, END_MS,
                 (const char *const[]){"bench", "-m", test_model(), "-p", "0", "-n", "30", "-r", "2",
-                                      "--experts", "50,25", "--threads", "1", "--turns", "4", "-o",
-                                      "json", NULL});
+                                      "--resident-experts", "50,25", "--threads", "1",
+                                      "--interleave", "4", "-o", "json", NULL});
     expect(&c, 0);
     json_t *doc = json_loads(c.out, 0, NULL);
     CHECK(doc, "not JSON: %.200s", c.out);
-    CHECK(json_is_true(json_object_get(doc, "same_uses")), "the arms did not route alike");
+    CHECK(json_is_true(json_object_get(doc, "same_accesses")), "the arms did not route alike");
     for (size_t i = 0; i < 2; i++) {
-        const json_t *test = at(at(doc, "arms", i), "tests", 0);
+        const json_t *test = at(at(doc, "variants", i), "tests", 0);
         CHECK(json_number_value(json_object_get(test, "tps_median")) > 0, "no rate");
-        CHECK(json_is_null(json_object_get(test, "stall_ms_per_token")),
-              "a stall that nobody knows");
-        CHECK(json_number_value(json_object_get(test, "uses")) == 8 * 4 * 31 * 2, "uses are lost");
+        CHECK(json_is_null(json_object_get(test, "stall_ms_per_token")), "an unknown stall");
+        CHECK(json_number_value(json_object_get(test, "accesses")) == 8 * 4 * 31 * 2,
+              "uses are lost");
         for (size_t s = 0; s < 2; s++) {
             CHECK(json_integer_value(json_object_get(at(test, "samples", s), "restarts")) == 0,
                   "a stopped process was restarted");
-            check_turns(at(test, "samples", s), 30);
+            check_slices(at(test, "samples", s), 30);
         }
     }
     json_decref(doc);
@@ -245,7 +247,7 @@ static void bench_turns(void)
 }
 
 /* Arms with parameters of their own, and what the counters of the processes say of each. */
-static void bench_own_arms(void)
+static void bench_explicit_variants(void)
 {
     struct command c;
     command_run(&c, NULL, END_MS,
@@ -260,30 +262,32 @@ static void bench_own_arms(void)
                                       "1",
                                       "--warmup-tokens",
                                       "60",
-                                      "--experts",
+                                      "--resident-experts",
                                       "25",
-                                      "--arm",
-                                      "label=none;system=lod",
-                                      "--arm",
-                                      "system=fate;knobs=precision=lossless,limit=all",
+                                      "--variant",
+                                      "label=none;preset=lod",
+                                      "--variant",
+                                      "preset=fate;policy=precision=lossless,prefetch=all",
                                       "-o",
                                       "json",
                                       NULL});
     expect(&c, 0);
     json_t *doc = json_loads(c.out, 0, NULL);
     CHECK(doc, "not JSON: %.200s", c.out);
-    static const char *const label[] = {"none", "system=fate;knobs=precision=lossless,limit=all"};
+    static const char *const label[] = {"none",
+                                        "preset=fate;policy=precision=lossless,prefetch=all"};
     for (size_t i = 0; i < 2; i++) {
-        const json_t *arm = at(doc, "arms", i), *sample = at(at(arm, "tests", 0), "samples", 0);
-        const char *name = json_string_value(json_object_get(arm, "label"));
+        const json_t *variant = at(doc, "variants", i),
+                     *sample = at(at(variant, "tests", 0), "samples", 0);
+        const char *name = json_string_value(json_object_get(variant, "label"));
         CHECK(name && strcmp(name, label[i]) == 0, "arm %zu is called %s", i, name);
         /* 8 layers, 4 experts, a prompt of one and 20 steps: the warm-up is not in it */
-        CHECK(document_u64(sample, "counters.compute.uses") == 8 * 4 * 21, "%llu uses",
-              (unsigned long long)document_u64(sample, "counters.compute.uses"));
-        uint64_t hints = document_u64(sample, "counters.cache.hint_entries");
-        uint64_t missing = document_u64(sample, "counters.cache.hints_missing");
-        uint64_t fetched = document_u64(sample, "counters.cache.hints_in_time") +
-                           document_u64(sample, "counters.cache.hints_late");
+        CHECK(lookup_u64(sample, "counters.compute.accesses") == 8 * 4 * 21, "%llu uses",
+              (unsigned long long)lookup_u64(sample, "counters.compute.accesses"));
+        uint64_t hints = lookup_u64(sample, "counters.cache.hint_entries");
+        uint64_t missing = lookup_u64(sample, "counters.cache.predicted_absent");
+        uint64_t fetched = lookup_u64(sample, "counters.cache.prefetches_timely") +
+                           lookup_u64(sample, "counters.cache.prefetches_late");
         CHECK((hints > 0) == (i == 1), "arm %zu: %llu hints", i, (unsigned long long)hints);
         CHECK(i == 0 || (fetched > 0 && missing > 0 && missing <= hints),
               "%llu hinted, %llu missing, %llu fetched", (unsigned long long)hints,
@@ -310,9 +314,12 @@ static void bench_forms(void)
     CHECK(command_lines(c.out) == 3, "not a heading and two arms: %s", c.out);
     CHECK(strstr(c.out, "\"eviction=fifo\",tg8"), "no arm of fifo: %s", c.out);
     command_free(&c);
-    static const char *const bad[][2] = {{"--vary", "nothing=1,2"}, {"--experts", "50,lots"},
-                                         {"--compare", "1,2"},      {"--arm", "label=a;system"},
-                                         {"--arm", "experts=lots"}, {"-n", "-1"},
+    static const char *const bad[][2] = {{"--vary", "nothing=1,2"},
+                                         {"--resident-experts", "50,lots"},
+                                         {"--compare", "1,2"},
+                                         {"--variant", "label=a;preset"},
+                                         {"--variant", "resident_experts=lots"},
+                                         {"-n", "-1"},
                                          {"--text", "/nowhere"}};
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         command_run(&c, NULL, END_MS,
@@ -333,7 +340,7 @@ static void forced_tokens(void)
     struct stream_result result;
     uint32_t ids[FORCED + 4];
     uint64_t id;
-    engine_start(e, (const char *const[]){"--experts", "25", NULL});
+    engine_start(e, (const char *const[]){"--resident-experts", "25", NULL});
     token_stream_fill(3, 0.5, 4096, ids, ARRAY_LEN(ids));
     engine_submit_defaults(&submit);
     submit.prompt_ids = ids;
@@ -348,7 +355,7 @@ static void forced_tokens(void)
     CHECK(stream_follow(e->session, id, NULL, NULL, &result, &error) == 0, "%s", error.text);
     CHECK(result.count == FORCED + 2, "%zu tokens", result.count);
     CHECK(memcmp(result.ids, ids + 4, FORCED * sizeof *ids) == 0, "other tokens came out");
-    CHECK(document_u64(result.stats, "resumes") >= 1, "it was not taken over");
+    CHECK(lookup_u64(result.stats, "resumes") >= 1, "it was not taken over");
     stream_result_free(&result);
     ids[5] = 4096; /* not in the vocabulary */
     CHECK(stream_submit(e->session, &submit, &id, &error) != 0 && error.code == ERR_BAD_INPUT,
@@ -367,7 +374,7 @@ static size_t files_in(const char *path)
     return n;
 }
 
-static void doctor_document(void)
+static void doctor_json(void)
 {
     struct command c;
     command_run(&c, NULL, END_MS,
@@ -377,15 +384,15 @@ static void doctor_document(void)
     CHECK(files_in(test_dir()) == 0, "a scratch file is left behind");
     json_t *doc = json_loads(c.out, 0, NULL);
     CHECK(doc, "not JSON: %.200s", c.out);
-    const json_t *drive = json_object_get(doc, "drive"), *memory = json_object_get(doc, "memory");
-    size_t cells = json_array_size(json_object_get(drive, "cells")), measured = 0;
+    const json_t *device = json_object_get(doc, "device"), *memory = json_object_get(doc, "memory");
+    size_t cells = json_array_size(json_object_get(device, "cells")), measured = 0;
     for (size_t i = 0; i < cells; i++)
-        measured += json_number_value(json_object_get(at(drive, "cells", i), "bytes_per_s")) > 0;
+        measured += json_number_value(json_object_get(at(device, "cells", i), "bytes_per_s")) > 0;
     CHECK(cells == 60 && measured >= cells / 4, "%zu of %zu cells were measured", measured, cells);
-    double best = json_number_value(json_object_get(drive, "bytes_per_s"));
+    double best = json_number_value(json_object_get(device, "bytes_per_s"));
     CHECK(best > 1e5 && best < 1e12, "%g bytes/s", best);
     CHECK(json_number_value(json_object_get(memory, "read_all_threads")) > 1e8, "no bandwidth");
-    CHECK(document_u64(doc, "processor.processors") > 0, "no processors");
+    CHECK(lookup_u64(doc, "processor.processors") > 0, "no processors");
     CHECK(json_is_boolean(json_object_get(json_object_get(doc, "cgroup"), "v1")), "no cgroup");
     CHECK(json_array_size(json_object_get(doc, "lines")) > 30, "few lines");
     json_decref(doc);
@@ -396,23 +403,23 @@ static void doctor_document(void)
 }
 
 /* With a model: the ledger's figures, estimates, advice as words; two
- * drives, a section each; the model's own expert is the largest read. */
+ * devices, a section each; the model's own expert is the largest read. */
 static void doctor_model(void)
 {
-    struct command c, outlook;
+    struct command c, memory_estimate;
     command_run(&c, NULL, END_MS,
                 (const char *const[]){"doctor", "-m", test_model(), "-p", test_model(), "-p",
                                       test_model(), "--seconds", "2", "--json", NULL});
     expect(&c, 0);
-    command_run(&outlook, NULL, END_MS,
+    command_run(&memory_estimate, NULL, END_MS,
                 (const char *const[]){"run", "-m", test_model(), "--print-memory", NULL});
-    expect(&outlook, 0);
-    json_t *doc = json_loads(c.out, 0, NULL), *ledger = json_loads(outlook.out, 0, NULL);
+    expect(&memory_estimate, 0);
+    json_t *doc = json_loads(c.out, 0, NULL), *ledger = json_loads(memory_estimate.out, 0, NULL);
     CHECK(doc && ledger, "not JSON: %.200s", c.out);
-    CHECK(document_u64(doc, "model.floor") == document_u64(ledger, "floor"), "floor %llu",
-          (unsigned long long)document_u64(doc, "model.floor"));
-    CHECK(document_u64(doc, "model.everything") == document_u64(ledger, "budgets.100"),
-          "everything %llu", (unsigned long long)document_u64(doc, "model.everything"));
+    CHECK(lookup_u64(doc, "model.min_budget") == lookup_u64(ledger, "min_budget"),
+          "minimum budget %llu", (unsigned long long)lookup_u64(doc, "model.min_budget"));
+    CHECK(lookup_u64(doc, "model.everything") == lookup_u64(ledger, "budgets.100"),
+          "everything %llu", (unsigned long long)lookup_u64(doc, "model.everything"));
     const json_t *model = json_object_get(doc, "model");
     const json_t *estimates = json_object_get(model, "estimates");
     CHECK(json_array_size(estimates) == 3, "%zu estimates", json_array_size(estimates));
@@ -426,32 +433,32 @@ static void doctor_model(void)
         whole = i == 2 ? high : whole;
     }
     CHECK(json_is_array(json_object_get(json_object_get(doc, "advice"), "words")), "no advice");
-    const json_t *second = json_object_get(doc, "drive 2");
-    CHECK(json_array_size(json_object_get(second, "cells")) == 60, "no second drive");
-    uint64_t expert = document_u64(ledger, "expert_bytes") / document_u64(ledger, "expert_count");
-    uint64_t read = document_u64(at(second, "cells", 59), "bytes");
+    const json_t *second = json_object_get(doc, "device 2");
+    CHECK(json_array_size(json_object_get(second, "cells")) == 60, "no second device");
+    uint64_t expert = lookup_u64(ledger, "expert_bytes") / lookup_u64(ledger, "expert_count");
+    uint64_t read = lookup_u64(at(second, "cells", 59), "bytes");
     CHECK(read == align_up(expert, 4096), "reads of %llu for experts of %llu",
           (unsigned long long)read, (unsigned long long)expert);
     json_decref(doc);
     json_decref(ledger);
-    command_free(&outlook);
+    command_free(&memory_estimate);
     /* Parameters reach the ledger: a longer context needs more. */
-    uint64_t floor = 0;
+    uint64_t min_budget = 0;
     for (unsigned i = 0; i < 2; i++) {
         command_free(&c);
         command_run(&c, NULL, END_MS,
-                    (const char *const[]){"doctor", "-m", test_model(), "--no-drive", "--json",
-                                          "--ctx", i ? "8192" : "512", NULL});
+                    (const char *const[]){"doctor", "-m", test_model(), "--no-device", "--json",
+                                          "--ctx-size", i ? "8192" : "512", NULL});
         expect(&c, 0);
         doc = json_loads(c.out, 0, NULL);
-        CHECK(document_u64(doc, "model.floor") > floor, "a longer context needs no more than %llu",
-              (unsigned long long)floor);
-        floor = document_u64(doc, "model.floor");
+        CHECK(lookup_u64(doc, "model.min_budget") > min_budget,
+              "a longer context needs no more than %llu", (unsigned long long)min_budget);
+        min_budget = lookup_u64(doc, "model.min_budget");
         json_decref(doc);
     }
     command_free(&c);
     command_run(&c, NULL, END_MS,
-                (const char *const[]){"doctor", "-m", "/nowhere", "--no-drive", NULL});
+                (const char *const[]){"doctor", "-m", "/nowhere", "--no-device", NULL});
     expect(&c, 2);
     command_free(&c);
 }
@@ -462,12 +469,12 @@ int main(int argc, char **argv)
         {"synth_reproducible", synth_reproducible},
         {"synth_is_a_model", synth_is_a_model},
         {"synth_bad_input", synth_bad_input},
-        {"bench_arms", bench_arms},
-        {"bench_own_arms", bench_own_arms},
-        {"bench_turns", bench_turns},
+        {"bench_variants", bench_variants},
+        {"bench_explicit_variants", bench_explicit_variants},
+        {"bench_interleave", bench_interleave},
         {"bench_forms", bench_forms},
         {"forced_tokens", forced_tokens},
-        {"doctor_document", doctor_document},
+        {"doctor_json", doctor_json},
         {"doctor_model", doctor_model},
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));

@@ -14,14 +14,14 @@ static void same_text(const char *const options[], bool scarce)
     uint64_t misses = engine_counter(e, "compute", "misses");
     uint64_t evictions = engine_counter(e, "cache", "evictions");
     json_t *doc = engine_stats(e);
-    uint64_t uses = document_counter(doc, "compute", "uses");
+    uint64_t accesses = lookup_counter(doc, "compute", "accesses");
     uint64_t parts =
-        document_counter(doc, "compute", "hits") + document_counter(doc, "compute", "late") +
-        document_counter(doc, "compute", "misses") + document_counter(doc, "compute", "skipped");
-    uint64_t restarts = document_restarts(doc);
+        lookup_counter(doc, "compute", "hits") + lookup_counter(doc, "compute", "hits_inflight") +
+        lookup_counter(doc, "compute", "misses") + lookup_counter(doc, "compute", "skipped");
+    uint64_t restarts = lookup_restarts(doc);
     json_decref(doc);
-    CHECK(uses > 0 && uses == parts, "%llu uses, but hits + late + misses + skipped = %llu",
-          (unsigned long long)uses, (unsigned long long)parts);
+    CHECK(accesses > 0 && accesses == parts, "%llu uses, but hits + late + misses + skipped = %llu",
+          (unsigned long long)accesses, (unsigned long long)parts);
     CHECK(restarts == 0, "%llu restarts", (unsigned long long)restarts);
     if (scarce)
         CHECK(misses > 0 && evictions > 0, "%llu misses, %llu evictions",
@@ -41,29 +41,29 @@ static void same_text(const char *const options[], bool scarce)
         same_text((const char *const[]){__VA_ARGS__, NULL}, scarce);                               \
     }
 
-CASE(experts_100, false, "--experts=100", "--threads=2")
-CASE(experts_50, true, "--experts=50")
-CASE(experts_25, true, "--experts=25")
-CASE(experts_18_75, true, "--experts=18.75")
-CASE(experts_12_5, true, "--experts=12.5")
-CASE(threads_1, true, "--threads=1", "--experts=25")
-CASE(threads_2, true, "--threads=2", "--experts=25")
-CASE(loaders_2, true, "--loaders=2", "--experts=25")
-CASE(prefill_chunk_1, true, "--prefill-chunk=1", "--experts=50")
-CASE(prefill_chunk_7, true, "--prefill-chunk=7", "--experts=50")
-CASE(prefill_chunk_64, true, "--prefill-chunk=64", "--experts=25")
-CASE(prefill_chunk_512, true, "--prefill-chunk=512", "--experts=25")
-CASE(backend_pread, true, "--backend=pread", "--experts=25")
-CASE(backend_io_uring, true, "--backend=io_uring", "--experts=25")
-CASE(eviction_lru, true, "--eviction=lru", "--experts=25")
-CASE(eviction_lfu, true, "--eviction=lfu", "--experts=25")
-CASE(eviction_fifo, true, "--eviction=fifo", "--experts=25")
-CASE(eviction_logits, true, "--eviction=logits", "--experts=25")
-CASE(eviction_random, true, "--eviction=random", "--experts=25")
-CASE(prediction_none, true, "--prediction=none", "--experts=25")
-CASE(order_index, true, "--knobs=prefill_order=index", "--experts=25")
-CASE(page_cache, true, "--direct=off", "--experts=25")
-CASE(loaders_2_pread_tight, true, "--loaders=2", "--backend=pread", "--experts=12.5",
+CASE(experts_100, false, "--resident-experts=100", "--threads=2")
+CASE(experts_50, true, "--resident-experts=50")
+CASE(experts_25, true, "--resident-experts=25")
+CASE(experts_18_75, true, "--resident-experts=18.75")
+CASE(experts_12_5, true, "--resident-experts=12.5")
+CASE(threads_1, true, "--threads=1", "--resident-experts=25")
+CASE(threads_2, true, "--threads=2", "--resident-experts=25")
+CASE(loaders_2, true, "--loaders=2", "--resident-experts=25")
+CASE(prefill_chunk_1, true, "--prefill-chunk=1", "--resident-experts=50")
+CASE(prefill_chunk_7, true, "--prefill-chunk=7", "--resident-experts=50")
+CASE(prefill_chunk_64, true, "--prefill-chunk=64", "--resident-experts=25")
+CASE(prefill_chunk_512, true, "--prefill-chunk=512", "--resident-experts=25")
+CASE(backend_pread, true, "--backend=pread", "--resident-experts=25")
+CASE(backend_io_uring, true, "--backend=io_uring", "--resident-experts=25")
+CASE(eviction_lru, true, "--eviction=lru", "--resident-experts=25")
+CASE(eviction_lfu, true, "--eviction=lfu", "--resident-experts=25")
+CASE(eviction_fifo, true, "--eviction=fifo", "--resident-experts=25")
+CASE(eviction_learned, true, "--eviction=learned", "--resident-experts=25")
+CASE(eviction_random, true, "--eviction=random", "--resident-experts=25")
+CASE(prediction_none, true, "--prediction=none", "--resident-experts=25")
+CASE(order_index, true, "--policy=prefill_order=index", "--resident-experts=25")
+CASE(page_cache, true, "--direct-io=off", "--resident-experts=25")
+CASE(loaders_2_pread_tight, true, "--loaders=2", "--backend=pread", "--resident-experts=12.5",
      "--prefill-chunk=64", "--threads=2")
 
 /* The same prompt twice, the second time over a warm arena, and many at once: one text. */
@@ -72,7 +72,7 @@ static void queued_together(void)
     struct engine *e = engine_new();
     struct generation *g[6];
     baseline(0);
-    engine_start(e, (const char *const[]){"--experts=25", NULL});
+    engine_start(e, (const char *const[]){"--resident-experts=25", NULL});
     for (unsigned i = 0; i < ARRAY_LEN(g); i++)
         g[i] = generation_start(e, test_prompt(i % TEST_PROMPTS), BASELINE_TOKENS);
     for (unsigned i = 0; i < ARRAY_LEN(g); i++) {
@@ -109,7 +109,7 @@ int main(int argc, char **argv)
         ROW(eviction_lfu),
         ROW(eviction_fifo),
         ROW(eviction_random),
-        ROW(eviction_logits),
+        ROW(eviction_learned),
         ROW(prediction_none),
         ROW(order_index),
         ROW(page_cache),

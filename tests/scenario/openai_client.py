@@ -30,13 +30,13 @@ def chat(**more):
     return client.chat.completions.create(**{**wanted, **more})
 
 
-def refused(what, kind, status, call, param):
+def rejected(what, kind, status, call, param):
     try:
         call()
     except kind as error:
         check(what, (error.status_code, error.param, bool(error.body["message"])), (status, param, True))
     else:
-        sys.exit(f"{what}: nothing was refused")
+        sys.exit(f"{what}: nothing was rejected")
 
 
 models = client.models.list().data
@@ -56,7 +56,7 @@ check("streaming", "".join(p.choices[0].text for p in parts if p.choices), text)
 check("streaming", parts[-1].usage.completion_tokens, tokens)
 
 middle = text[len(text) // 2:len(text) // 2 + 6]
-cut = completion(stop=["never said", middle]).choices[0]
+cut = completion(stop=["never generated", middle]).choices[0]
 check("stop", (cut.text, cut.finish_reason), (text[:text.index(middle)], "stop"))
 
 answer = chat(logprobs=True).choices[0]
@@ -66,8 +66,8 @@ deltas = [p.choices[0] for p in chat(stream=True) if p.choices]
 check("chat streaming", "".join(d.delta.content or "" for d in deltas), answer.message.content)
 check("chat streaming", (deltas[0].delta.role, deltas[-1].finish_reason), ("assistant", "length"))
 
-refused("bad request", openai.BadRequestError, 400, lambda: completion(temperature=-1), "temperature")
-refused("unknown field", openai.BadRequestError, 400, lambda: completion(extra_body={"moon": 1}), "moon")
-refused("not found", openai.NotFoundError, 404, lambda: client.files.list(), None)
+rejected("bad request", openai.BadRequestError, 400, lambda: completion(temperature=-1), "temperature")
+rejected("unknown field", openai.BadRequestError, 400, lambda: completion(extra_body={"moon": 1}), "moon")
+rejected("not found", openai.NotFoundError, 404, lambda: client.files.list(), None)
 
 print(f"{openai.__version__}: {', '.join(checked)}")

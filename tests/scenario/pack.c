@@ -1,5 +1,5 @@
-/* Expert stores made by sluice pack: the text is the model's, a killed pack goes on and makes the
- * same bytes, what is wrong is said in one line. */
+/* Expert stores made by sluice pack: the text is the model's, a killed pack resumes and writes the same
+ * bytes, errors are one line. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -40,7 +40,7 @@ static const char *path_in_dir(char path[PATH_MAX], const char *name)
 
 #define ARGS_MAX 24
 
-/* `sluice pack` with these options; its status must be `status`, and a refusal is one line with
+/* `sluice pack` with these options; its status must be `status`, and an error is one line with
  * `reason` in it. The summary, where there is one: a new reference. */
 static json_t *pack(int status, const char *reason, const char *const options[])
 {
@@ -64,8 +64,8 @@ static json_t *pack(int status, const char *reason, const char *const options[])
     return summary;
 }
 
-#define PACK(...)                    json_decref(pack(0, NULL, (const char *const[]){__VA_ARGS__, NULL}))
-#define REFUSED(status, reason, ...) pack(status, reason, (const char *const[]){__VA_ARGS__, NULL})
+#define PACK(...)                     json_decref(pack(0, NULL, (const char *const[]){__VA_ARGS__, NULL}))
+#define REJECTED(status, reason, ...) pack(status, reason, (const char *const[]){__VA_ARGS__, NULL})
 
 /* Greedy text of a model, with too little memory for all of its experts. */
 static char *text_of(const char *model)
@@ -73,7 +73,7 @@ static char *text_of(const char *model)
     struct command c;
     command_run(&c, NULL, END_MS,
                 (const char *const[]){"generate", "-m", model, "-p", test_prompt(1), "-n", TOKENS,
-                                      "--temp=0", "--experts=50", "--output=ids", NULL});
+                                      "--temp=0", "--resident-experts=50", "--output=ids", NULL});
     CHECK(c.status == 0 && c.out_bytes > 0, "%s: status %d: %.300s", model, c.status, c.err);
     char *text = strdup(c.out);
     command_free(&c);
@@ -147,16 +147,16 @@ static void text_from_mirrors(void)
     json_t *summary = pack(0, NULL,
                            (const char *const[]){"-m", test_model(), "-o", store, "--layout=spread",
                                                  "--verify", stripes, mirrors, NULL});
-    CHECK(strcmp(document_text(summary, "layout"), "spread") == 0 &&
+    CHECK(strcmp(lookup_text(summary, "layout"), "spread") == 0 &&
               json_is_true(json_object_get(summary, "mirrored")),
           "not in the summary");
     json_decref(summary);
     same_text(test_model(), store);
     json_t *checked = pack(0, NULL, (const char *const[]){"--check", store, NULL});
-    CHECK(document_u64(checked, "parts") == 2 * EXPERTS, "not every copy was checked");
+    CHECK(lookup_u64(checked, "parts") == 2 * EXPERTS, "not every copy was checked");
     json_decref(checked);
     flip(store, "experts.1.mirror.bin", 4096 + 1000);
-    REFUSED(2, "1 of 512 parts", "--check", store);
+    REJECTED(2, "1 of 512 parts", "--check", store);
     CHECK(unlink(join(gone, store, "experts.0.bin")) == 0, "%s", strerror(errno));
     same_text(test_model(), store);
 }
@@ -191,8 +191,8 @@ static off_t size_of(const char *dir, const char *name)
     return stat(path, &st) == 0 ? st.st_size : -1;
 }
 
-/* Begins to pack at a rate at which something can happen meanwhile; stderr goes to `said`. */
-static pid_t pack_slowly(const char *store, const char *said, const char *const more[])
+/* Begins to pack at a rate at which something can happen meanwhile; stderr goes to `log_path`. */
+static pid_t pack_slowly(const char *store, const char *log_path, const char *const more[])
 {
     char program[PATH_MAX];
     const char *args[ARGS_MAX] = {program, "-m",      test_model(), "-o",
@@ -203,8 +203,8 @@ static pid_t pack_slowly(const char *store, const char *said, const char *const 
     pid_t pid;
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, said, O_WRONLY | O_CREAT | O_TRUNC,
-                                     0600);
+    posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, log_path,
+                                     O_WRONLY | O_CREAT | O_TRUNC, 0600);
     int error = posix_spawn(&pid, program, &actions, NULL, (char *const *)(uintptr_t)args, environ);
     posix_spawn_file_actions_destroy(&actions);
     CHECK(error == 0, "cannot start %s: %s", program, strerror(error));
@@ -216,7 +216,7 @@ static void wait_journal(const char *store, pid_t pid)
 {
     uint64_t deadline = deadline_in(END_MS);
     while (size_of(store, "pack.journal") < 1000 && deadline_tick(deadline))
-        CHECK(process_alive(pid), "pack ended by itself");
+        CHECK(process_alive(pid), "pack ended on its own");
 }
 
 static void check_one_line(const char *path, const char *reason)
@@ -243,7 +243,7 @@ static void pack_and_kill(const char *store, const char *const more[])
     CHECK(size_of(store, "manifest.json") < 0, "a half store has a manifest");
 }
 
-static void resume_with(const char *const more[], int tiers, bool damage)
+static void resume_with(const char *const more[], int precisions, bool damage)
 {
     char store[PATH_MAX], whole[PATH_MAX];
     const char *args[ARGS_MAX] = {"-m", test_model(), "-o", store};
@@ -251,12 +251,12 @@ static void resume_with(const char *const more[], int tiers, bool damage)
     path_in_dir(whole, "whole");
     pack_and_kill(store, more);
     /* Not a store yet, and not one for other options. */
-    REFUSED(2, "manifest.json", "--check", store);
-    REFUSED(2, "begun from another model or with other options", "-m", F16_MODEL, "-o", store);
-    REFUSED(2, "begun from another model or with other options", "-m", test_model(), "-o", store,
-            "--tiers=native,int4");
+    REJECTED(2, "manifest.json", "--check", store);
+    REJECTED(2, "begun from another model or with other options", "-m", F16_MODEL, "-o", store);
+    REJECTED(2, "begun from another model or with other options", "-m", test_model(), "-o", store,
+             "--precisions=native,int4");
     /* Its head has 56 bytes, a record a unit, a checksum per tier (one stripe) and its own. */
-    json_int_t known = (size_of(store, "pack.journal") - 56) / (8 * (2 + tiers));
+    json_int_t known = (size_of(store, "pack.journal") - 56) / (8 * (2 + precisions));
     if (damage)
         flip(store, "experts.0.bin", 4096 + 1000);
     for (size_t i = 0; more[i]; i++)
@@ -274,7 +274,7 @@ static void resume_with(const char *const more[], int tiers, bool damage)
              (const char *[]){"manifest.json", "entries.bin", "model.gguf", "experts.0.bin", NULL};
          *name; name++)
         same_file(whole, store, *name);
-    REFUSED(2, "already has a file manifest.json", "-m", test_model(), "-o", store);
+    REJECTED(2, "already has a file manifest.json", "-m", test_model(), "-o", store);
 }
 
 static void resumed(void)
@@ -282,9 +282,9 @@ static void resumed(void)
     resume_with((const char *const[]){NULL}, 1, false);
 }
 
-static void resumed_two_tiers(void)
+static void resumed_two_precisions(void)
 {
-    resume_with((const char *const[]){"--tiers=native,int8", NULL}, 2, false);
+    resume_with((const char *const[]){"--precisions=native,int8", NULL}, 2, false);
 }
 
 static void resumed_after_damage(void)
@@ -302,7 +302,7 @@ static void resumed_with_mirrors(void)
     snprintf(mirrors, sizeof mirrors, "--mirrors=%s", other);
     pack_and_kill(store, (const char *const[]){mirrors, NULL});
     json_int_t known = (size_of(store, "pack.journal") - 56) / (8 * 3);
-    REFUSED(2, "with other options", "-m", test_model(), "-o", store);
+    REJECTED(2, "with other options", "-m", test_model(), "-o", store);
     flip(other, "store.experts.0.mirror.bin", 4096 + 1000);
     json_t *summary =
         pack(0, NULL, (const char *const[]){"-m", test_model(), "-o", store, mirrors, NULL});
@@ -331,7 +331,7 @@ static void damage_found(void)
     json_decref(pack(0, NULL, (const char *const[]){"--check", store, NULL}));
     join(path, store, "experts.0.bin");
     CHECK(truncate(path, 5000000) == 0, "truncate: %s", strerror(errno));
-    REFUSED(2, "experts.0.bin", "--check", store);
+    REJECTED(2, "experts.0.bin", "--check", store);
 }
 
 static double perplexity_of(const char *model)
@@ -365,26 +365,26 @@ static void dense_narrow(void)
     CHECK(after > before * 0.98 && after < before * 1.1, "%.3f instead of %.3f", after, before);
 }
 
-static void usage_refused(void)
+static void bad_usage_is_rejected(void)
 {
     char store[PATH_MAX], model[PATH_MAX];
     path_in_dir(store, "store");
     path_in_dir(model, "none.gguf");
-    REFUSED(2, "none.gguf", "-m", model, "-o", store);
-    REFUSED(2, "config.json", "-m", test_dir(), "-o", store);
-    REFUSED(2, "name a model with -m", "-o", store);
-    REFUSED(2, "'int3' is no tier", "-m", test_model(), "-o", store, "--tiers=native,int3");
-    REFUSED(2, "--dense is native, int8 or int4", "-m", test_model(), "-o", store, "--dense=int2");
-    REFUSED(2, "--method is channel or hqq", "-m", test_model(), "-o", store, "--method=best");
-    REFUSED(2, "two stripes are the same file", "-m", test_model(), "-o", store,
-            "--stripes=/tmp/x.bin,/tmp/x.bin");
-    REFUSED(2, "two stripes are the same file", "-m", test_model(), "-o", store,
-            "--stripes=/tmp/x.bin,/tmp/y.bin", "--mirrors=/tmp/y.bin,/tmp/z.bin");
-    REFUSED(2, "--mirrors names 1 paths for 2 stripes", "-m", test_model(), "-o", store,
-            "--stripes=/tmp/x.bin,/tmp/y.bin", "--mirrors=/tmp/z.bin");
-    REFUSED(2, "--layout is striped or spread", "-m", test_model(), "-o", store, "--layout=woven");
-    REFUSED(2, "not a GGUF file", "-m", "/bin/sh", "-o", store);
-    REFUSED(2, "unknown or incomplete option", "--tear=native");
+    REJECTED(2, "none.gguf", "-m", model, "-o", store);
+    REJECTED(2, "config.json", "-m", test_dir(), "-o", store);
+    REJECTED(2, "name a model with -m", "-o", store);
+    REJECTED(2, "'int3' is no tier", "-m", test_model(), "-o", store, "--precisions=native,int3");
+    REJECTED(2, "--dense is native, int8 or int4", "-m", test_model(), "-o", store, "--dense=int2");
+    REJECTED(2, "--method is channel or hqq", "-m", test_model(), "-o", store, "--method=best");
+    REJECTED(2, "two stripes are the same file", "-m", test_model(), "-o", store,
+             "--stripes=/tmp/x.bin,/tmp/x.bin");
+    REJECTED(2, "two stripes are the same file", "-m", test_model(), "-o", store,
+             "--stripes=/tmp/x.bin,/tmp/y.bin", "--mirrors=/tmp/y.bin,/tmp/z.bin");
+    REJECTED(2, "--mirrors names 1 paths for 2 stripes", "-m", test_model(), "-o", store,
+             "--stripes=/tmp/x.bin,/tmp/y.bin", "--mirrors=/tmp/z.bin");
+    REJECTED(2, "--layout is striped or spread", "-m", test_model(), "-o", store, "--layout=woven");
+    REJECTED(2, "not a GGUF file", "-m", "/bin/sh", "-o", store);
+    REJECTED(2, "unknown or incomplete option", "--tear=native");
     CHECK(size_of(store, "manifest.json") < 0, "a store all the same");
 }
 
@@ -398,7 +398,7 @@ static void disk_too_small(void)
         mount("small", small, "tmpfs", 0, "size=20m") != 0)
         test_skip("no file system of its own can be mounted here: %s", strerror(errno));
     join(store, small, "store");
-    REFUSED(1, "the store needs", "-m", test_model(), "-o", store);
+    REJECTED(1, "the store needs", "-m", test_model(), "-o", store);
     CHECK(size_of(store, "manifest.json") < 0 && size_of(store, "experts.0.bin") < 0,
           "something was written");
     umount(small);
@@ -418,10 +418,10 @@ static void fill_up(const char *dir, char path[PATH_MAX])
     close(fd);
 }
 
-/* The disk becomes full while the store is made: one line, no store, and the next run goes on. */
+/* The disk becomes full while the store is made: one line, no store, and the next run resumes. */
 static void disk_filled_meanwhile(void)
 {
-    char small[PATH_MAX], store[PATH_MAX], whole[PATH_MAX], ballast[PATH_MAX], said[PATH_MAX];
+    char small[PATH_MAX], store[PATH_MAX], whole[PATH_MAX], ballast[PATH_MAX], log_path[PATH_MAX];
     path_in_dir(small, "small");
     path_in_dir(whole, "whole");
     CHECK(mkdir(small, 0700) == 0, "mkdir: %s", strerror(errno));
@@ -429,19 +429,19 @@ static void disk_filled_meanwhile(void)
         mount("small", small, "tmpfs", 0, "size=60m") != 0)
         test_skip("no file system of its own can be mounted here: %s", strerror(errno));
     join(store, small, "store");
-    pid_t pid = pack_slowly(store, path_in_dir(said, "said"), (const char *const[]){NULL});
+    pid_t pid = pack_slowly(store, path_in_dir(log_path, "pack.log"), (const char *const[]){NULL});
     wait_journal(store, pid);
     fill_up(small, ballast);
     int status;
     CHECK(waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 1,
           "a full disk ends with %#x", (unsigned)status);
-    check_one_line(said, strerror(ENOSPC));
+    check_one_line(log_path, strerror(ENOSPC));
     CHECK(size_of(store, "manifest.json") < 0, "a half store has a manifest");
-    REFUSED(2, "manifest.json", "--check", store);
+    REJECTED(2, "manifest.json", "--check", store);
     CHECK(unlink(ballast) == 0, "unlink: %s", strerror(errno));
     json_t *summary =
         pack(0, NULL, (const char *const[]){"-m", test_model(), "-o", store, "--verify", NULL});
-    CHECK(json_integer_value(json_object_get(summary, "resumed_experts")) > 0, "begun anew");
+    CHECK(json_integer_value(json_object_get(summary, "resumed_experts")) > 0, "not resumed");
     json_decref(summary);
     PACK("-m", test_model(), "-o", whole);
     same_file(whole, store, "experts.0.bin");
@@ -466,11 +466,11 @@ int main(int argc, char **argv)
 #name, name                                                                                \
     }
     static const struct test_case cases[] = {
-        ROW(memory_is_bounded), /* first: it looks at all children there have been */
-        ROW(text_from_gguf),        ROW(text_from_stripes),      ROW(text_from_mirrors),
-        ROW(resumed_with_mirrors),  ROW(text_from_hugging_face), ROW(resumed),
-        ROW(resumed_two_tiers),     ROW(resumed_after_damage),   ROW(dense_narrow),
-        ROW(damage_found),          ROW(usage_refused),          ROW(disk_too_small),
+        ROW(memory_is_bounded), /* first: it measures all children so far */
+        ROW(text_from_gguf),         ROW(text_from_stripes),      ROW(text_from_mirrors),
+        ROW(resumed_with_mirrors),   ROW(text_from_hugging_face), ROW(resumed),
+        ROW(resumed_two_precisions), ROW(resumed_after_damage),   ROW(dense_narrow),
+        ROW(damage_found),           ROW(bad_usage_is_rejected),  ROW(disk_too_small),
         ROW(disk_filled_meanwhile),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));

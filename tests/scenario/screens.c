@@ -1,4 +1,4 @@
-/* What people look at: repl, top and stats on a real terminal, and on none. */
+/* repl, top and stats, with and without a terminal. */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -22,7 +22,7 @@
 static struct terminal *repl_open(const struct engine *e, int out)
 {
     struct terminal *t =
-        terminal_open(24, 80, out, (const char *const[]){"repl", "--run", e->run, NULL});
+        terminal_open(24, 80, out, (const char *const[]){"repl", "--name", e->run, NULL});
     terminal_wait(t, ">>> ", WAIT_MS);
     terminal_type(t, "/set parameter temperature 0\r/set ignore_eos on\r");
     terminal_wait(t, ">>> ", WAIT_MS);
@@ -56,7 +56,7 @@ static void repl_on_a_terminal(void)
     terminal_wait(t, "ended by Ctrl-C", WAIT_MS);
     terminal_wait(t, ">>> ", WAIT_MS);
     engine_wait_counter(e, "compute", "sequences_cancelled", 1, WAIT_MS);
-    /* Behind another's answer it says so. */
+    /* In the queue behind another response: reported. */
     type_line(t, "/clear");
     terminal_wait(t, ">>> ", WAIT_MS);
     struct generation *g = generation_start(e, test_prompt(1), 2000);
@@ -88,7 +88,7 @@ static void repl_on_a_terminal(void)
     CHECK(stat(path, &st) == 0 && st.st_size > 0 && (st.st_mode & 077) == 0, "no history at %s",
           path);
     /* What was typed is there the next time. */
-    t = terminal_open(24, 80, -1, (const char *const[]){"repl", "--run", e->run, NULL});
+    t = terminal_open(24, 80, -1, (const char *const[]){"repl", "--name", e->run, NULL});
     terminal_wait(t, ">>> ", WAIT_MS);
     terminal_type(t, "\033[A");
     terminal_wait(t, "/experts", WAIT_MS);
@@ -111,9 +111,9 @@ static void typable(const char *text, char out[13], size_t *from)
     *from = (size_t)(strstr(text, out) - text);
 }
 
-/* compute dies in the middle of an answer: it is told, and the text is as if it had not, a text
+/* compute dies in the middle of a response: that is reported, and the text is the same, a text
  * that ends it included. */
-/* Beyond the bound of a prompt a paste is read to its end, and refused. */
+/* A paste longer than the maximum prompt is read to its end and rejected. */
 static void paste_too_much(struct terminal *t)
 {
     static char text[2 * TALK_PROMPT_MAX + 1];
@@ -135,7 +135,7 @@ static void repl_takes_a_paste(void)
     engine_start(e, NULL);
     struct terminal *t = repl_open(e, -1);
     type_line(t, "/set num_predict 4");
-    terminal_wait(t, "\033[?2004h", WAIT_MS); /* asked for at every prompt */
+    terminal_wait(t, "\033[?2004h", WAIT_MS); /* requested at every prompt */
     terminal_type(t, "Then \033[200~it was\r\ta dark\a\rand stormy night\r\033[201~, and");
     terminal_wait(t, "stormy night", WAIT_MS);
     terminal_wait(t, ", and", WAIT_MS);
@@ -154,7 +154,7 @@ static void repl_takes_a_paste(void)
     CHECK(terminal_end(t, WAIT_MS) == 0, "Ctrl-D is not status 0");
     json_t *doc = json_load_file(path, 0, NULL);
     const json_t *turns = json_object_get(doc, "turns");
-    const char *prompt = document_text(json_array_get(turns, 0), "prompt");
+    const char *prompt = lookup_text(json_array_get(turns, 0), "prompt");
     CHECK(json_array_size(turns) == 1 &&
               strcmp(prompt, "Then it was\n\ta dark\nand stormy night, and") == 0,
           "%zu turns, the first: %s", json_array_size(turns), prompt);
@@ -162,13 +162,13 @@ static void repl_takes_a_paste(void)
     engine_stop(e);
 }
 
-static void repl_tells_a_restart(void)
+static void repl_reports_a_restart(void)
 {
     char path[PATH_MAX], command[64], stop[13];
     size_t expected;
     struct engine *e = engine_new();
     baseline(0);
-    engine_start(e, (const char *const[]){"--experts=25", NULL});
+    engine_start(e, (const char *const[]){"--resident-experts=25", NULL});
     snprintf(path, sizeof path, "%s/answer", test_dir());
     int out = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     CHECK(out >= 0, "cannot make %s", path);
@@ -207,7 +207,7 @@ static void repl_as_a_filter(void)
     struct command c;
     struct engine *e = engine_new();
     engine_start(e, NULL);
-    const char *const args[] = {"repl", "--run", e->run, "--temp", "0", "-n", "8", NULL};
+    const char *const args[] = {"repl", "--name", e->run, "--temp", "0", "-n", "8", NULL};
     char input[3 * PATH_MAX], path[PATH_MAX];
     command_run(&c, test_prompt(0), WAIT_MS, args);
     CHECK(c.status == 0 && strncmp(c.out, " the sun was", 12) == 0, "%d: %.200s", c.status, c.out);
@@ -228,7 +228,7 @@ static void repl_as_a_filter(void)
     CHECK(c.status == 0 && strcmp(c.out, expected) == 0, "%d: %.300s | %.200s", c.status, c.out,
           c.err);
     command_free(&c);
-    /* What is wrong is said, the rest is done, and the status tells. */
+    /* Errors are reported, the rest is done, and the exit status is 1. */
     command_run(&c, "/load /nonexistent\n/set temperature hot\n/help me\n/budget 1MiB\nIt was\n",
                 WAIT_MS, args);
     CHECK(c.status == 2 && command_lines(c.out) == 1, "%d: %.300s", c.status, c.out);
@@ -243,16 +243,16 @@ static void repl_as_a_filter(void)
 
 /* ---- top ---- */
 
-/* Drawn, drawn anew in another size, keys, a restart of the whole engine under it. */
+/* Drawn, redrawn in another size, keys, a restart of the whole engine. */
 static void top_on_a_terminal(void)
 {
     struct engine *e = engine_new();
     engine_start(e, NULL);
     struct terminal *t = terminal_open(
-        24, 80, -1, (const char *const[]){"top", "--run", e->run, "--interval", "0.3", NULL});
+        24, 80, -1, (const char *const[]){"top", "--name", e->run, "--interval", "0.3", NULL});
     terminal_wait(t, "PROCESS", WAIT_MS);
     terminal_wait(t, "predictor", WAIT_MS);
-    terminal_wait(t, "TIERS", WAIT_MS);
+    terminal_wait(t, "PRECISIONS", WAIT_MS);
     terminal_type(t, "m");
     terminal_wait(t, "HEAT", WAIT_MS);
     terminal_type(t, "h");
@@ -264,7 +264,7 @@ static void top_on_a_terminal(void)
     text_free(&got);
     terminal_resize(t, 50, 200);
     terminal_wait(t, "PROCESS", WAIT_MS);
-    terminal_wait(t, "of the uses, at most", WAIT_MS); /* the graphs: only where there is room */
+    terminal_wait(t, "of the uses, at most", WAIT_MS); /* the graphs: only with enough rows */
     terminal_resize(t, 5, 20);
     terminal_wait(t, "at least", WAIT_MS);
     terminal_resize(t, 24, 80);
@@ -276,7 +276,7 @@ static void top_on_a_terminal(void)
     terminal_type(t, "q");
     CHECK(terminal_end(t, WAIT_MS) == 0, "q is not status 0");
     /* A signal ends it as well, and it waits for an engine that is not there yet. */
-    t = terminal_open(24, 80, -1, (const char *const[]){"top", "--run", "nobody", NULL});
+    t = terminal_open(24, 80, -1, (const char *const[]){"top", "--name", "no-engine", NULL});
     terminal_wait(t, "waiting for an engine", WAIT_MS);
     terminal_type(t, CTRL_C);
     CHECK(terminal_end(t, WAIT_MS) == 0, "Ctrl-C is not status 0");
@@ -288,7 +288,7 @@ static void stats_watches(void)
     struct engine *e = engine_new();
     engine_start(e, NULL);
     struct terminal *t = terminal_open(
-        24, 80, -1, (const char *const[]){"stats", "--run", e->run, "--watch", "0.1", NULL});
+        24, 80, -1, (const char *const[]){"stats", "--name", e->run, "--watch", "0.1", NULL});
     terminal_wait(t, "hit rate", WAIT_MS);
     terminal_wait(t, "; now ", WAIT_MS);
     terminal_type(t, CTRL_C);
@@ -296,26 +296,26 @@ static void stats_watches(void)
     engine_stop(e);
 }
 
-/* The map says what the directory says: as many experts, and the hot ones are those in use. */
+/* The map shows what the directory contains: as many experts, and the hot ones are those in use. */
 static void map_and_directory_agree(void)
 {
     struct engine *e = engine_new();
     struct text got;
     struct map map;
     struct error error;
-    engine_start(e, (const char *const[]){"--experts=50", NULL});
+    engine_start(e, (const char *const[]){"--resident-experts=50", NULL});
     json_decref(engine_control(e, "map", NULL));
     engine_generate(e, test_prompt(0), 64, &got);
     text_free(&got);
-    uint64_t deadline = deadline_in(WAIT_MS), held, ready;
+    uint64_t deadline = deadline_in(WAIT_MS), resident, ready;
     do { /* what was prefetched may still arrive */
         json_t *reply = engine_control(e, "map", NULL), *doc = engine_stats(e);
         CHECK(map_read(reply, &map, &error) == 0, "%s", error.text);
         CHECK(map.rows == 8 && map.experts == 32 && map.tokens >= 64,
               "%u layers of %u, %llu tokens", map.rows, map.experts,
               (unsigned long long)map.tokens);
-        held = map_held_all(&map);
-        ready = document_u64(doc, "directory.ready") - document_u64(doc, "directory.dense_ready");
+        resident = map_resident_all(&map);
+        ready = lookup_u64(doc, "directory.ready") - lookup_u64(doc, "directory.dense_ready");
         unsigned hot = 0;
         for (uint32_t i = 0; i < map.experts; i++)
             hot += map.row[0].heat[i] >= '5';
@@ -323,9 +323,9 @@ static void map_and_directory_agree(void)
         map_free(&map);
         json_decref(reply);
         json_decref(doc);
-    } while ((held != ready || held == 0) && deadline_tick(deadline));
-    CHECK(held == ready && held > 0, "%llu in the map, %llu in the directory",
-          (unsigned long long)held, (unsigned long long)ready);
+    } while ((resident != ready || resident == 0) && deadline_tick(deadline));
+    CHECK(resident == ready && resident > 0, "%llu in the map, %llu in the directory",
+          (unsigned long long)resident, (unsigned long long)ready);
     engine_stop(e);
 }
 
@@ -348,7 +348,7 @@ static void top_as_text(void)
 {
     struct command c;
     struct engine *e = engine_new();
-    engine_start(e, (const char *const[]){"--experts=50", NULL});
+    engine_start(e, (const char *const[]){"--resident-experts=50", NULL});
     pid_t compute = engine_pid(e, "compute", 0, 0);
     kill(compute, SIGKILL);
     compute = engine_pid(e, "compute", 0, compute);
@@ -356,8 +356,9 @@ static void top_as_text(void)
     uint64_t deadline = deadline_in(WAIT_MS);
     while (generation_tokens(g) < 8)
         CHECK(deadline_tick(deadline), "no tokens");
-    command_run(&c, NULL, WAIT_MS,
-                (const char *const[]){"top", "--run", e->run, "--once", "--interval", "0.1", NULL});
+    command_run(
+        &c, NULL, WAIT_MS,
+        (const char *const[]){"top", "--name", e->run, "--once", "--interval", "0.1", NULL});
     struct text got;
     generation_finish(g, WAIT_MS, &got);
     text_free(&got);
@@ -372,13 +373,13 @@ static void top_as_text(void)
     CHECK(lines >= 6 + 6 + 2 + 9, "%zu lines: %.900s", lines, c.out);
     command_free(&c);
     command_run(&c, NULL, WAIT_MS,
-                (const char *const[]){"top", "--run", e->run, "--pages", "2", "--interval", "0.1",
+                (const char *const[]){"top", "--name", e->run, "--pages", "2", "--interval", "0.1",
                                       "--columns", "160", "--sort", "cpu", "--heat", NULL});
     CHECK(c.status == 0 && strstr(c.out, "HEAT") && strstr(strstr(c.out, "HEAT") + 1, "HEAT"),
           "%d: %.300s", c.status, c.err);
     command_free(&c);
-    command_run(&c, NULL, WAIT_MS, (const char *const[]){"top", "--run", "nobody", NULL});
-    CHECK(c.status == 1 && strstr(c.err, "nobody"), "%d: %.300s", c.status, c.err);
+    command_run(&c, NULL, WAIT_MS, (const char *const[]){"top", "--name", "no-engine", NULL});
+    CHECK(c.status == 1 && strstr(c.err, "no-engine"), "%d: %.300s", c.status, c.err);
     command_free(&c);
     command_run(&c, NULL, WAIT_MS,
                 (const char *const[]){"top", "--sort", "beauty", "--once", NULL});
@@ -394,7 +395,7 @@ int main(int argc, char **argv)
 #name, name                                                                                \
     }
     static const struct test_case cases[] = {
-        ROW(repl_on_a_terminal), ROW(repl_takes_a_paste), ROW(repl_tells_a_restart),
+        ROW(repl_on_a_terminal), ROW(repl_takes_a_paste), ROW(repl_reports_a_restart),
         ROW(repl_as_a_filter),   ROW(stats_watches),      ROW(map_and_directory_agree),
         ROW(top_on_a_terminal),  ROW(top_as_text),
     };

@@ -1,4 +1,4 @@
-/* What stands around an engine: the service manager, the memory outlook, the directories that
+/* What stands around an engine: the service manager, the memory estimate, the directories that
  * clients' own engines make. */
 #include <dirent.h>
 #include <fcntl.h>
@@ -32,8 +32,8 @@ static int manager_socket(const char *path)
 static void expect_notice(int fd, const char *wanted)
 {
     char text[64] = "";
-    struct pollfd look = {.fd = fd, .events = POLLIN};
-    CHECK(poll(&look, 1, END_MS) == 1, "no notice, %s was expected", wanted);
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    CHECK(poll(&p, 1, END_MS) == 1, "no notice, %s was expected", wanted);
     ssize_t n = recv(fd, text, sizeof text - 1, 0);
     CHECK(n > 0 && strcmp(text, wanted) == 0, "notice '%s', expected '%s'", text, wanted);
 }
@@ -57,7 +57,7 @@ static void notices(void)
     close(fd);
 }
 
-static uint64_t outlook(const char *name)
+static uint64_t memory_estimate(const char *name)
 {
     struct command c;
     command_run(&c, NULL, END_MS,
@@ -65,7 +65,7 @@ static uint64_t outlook(const char *name)
     CHECK(c.status == 0, "status %d: %.300s", c.status, c.err);
     json_t *doc = json_loads(c.out, 0, NULL);
     CHECK(doc, "not JSON: %.200s", c.out);
-    uint64_t value = document_u64(doc, name);
+    uint64_t value = lookup_u64(doc, name);
     CHECK(value > 0, "no %s in %.300s", name, c.out);
     json_decref(doc);
     command_free(&c);
@@ -83,16 +83,17 @@ static size_t own_dirs(const char *base)
     return count;
 }
 
-/* The floor it tells starts, a MiB less is refused by the same number; its budgets rise. */
-static void outlook_is_the_ledgers(void)
+/* The reported minimum starts, a MiB less is rejected with the same number; its budgets rise. */
+static void memory_estimate_matches_the_ledger(void)
 {
     char budget[32], wanted[64];
     struct command c;
-    uint64_t floor = outlook("floor"), half = outlook("budgets.50"), whole = outlook("budgets.100");
-    CHECK(floor < half && half < whole, "%llu, %llu, %llu", (unsigned long long)floor,
+    uint64_t min_budget = memory_estimate("min_budget"), half = memory_estimate("budgets.50"),
+             whole = memory_estimate("budgets.100");
+    CHECK(min_budget < half && half < whole, "%llu, %llu, %llu", (unsigned long long)min_budget,
           (unsigned long long)half, (unsigned long long)whole);
-    snprintf(budget, sizeof budget, "%llu", (unsigned long long)(floor - MIB));
-    snprintf(wanted, sizeof wanted, "%lluMiB would do", (unsigned long long)(floor / MIB));
+    snprintf(budget, sizeof budget, "%llu", (unsigned long long)(min_budget - MIB));
+    snprintf(wanted, sizeof wanted, "minimum %lluMiB", (unsigned long long)(min_budget / MIB));
     command_run(&c, NULL, END_MS,
                 (const char *const[]){"run", "-m", test_model(), "--budget", budget, NULL});
     CHECK(c.status == 2 && strstr(c.err, wanted), "status %d, '%s' is not in: %.200s", c.status,
@@ -102,20 +103,20 @@ static void outlook_is_the_ledgers(void)
     struct engine *e = engine_new();
     engine_start(e, (const char *const[]){"--budget", budget, NULL});
     json_t *stats = engine_stats(e);
-    /* Measured leases differ from those that were guessed, by far less than a tenth of the experts.
+    /* Measured reservations differ from estimates, by far less than a tenth of the experts.
      */
-    uint64_t room = document_u64(stats, "memory.arena_quota_bytes");
-    CHECK(room >= outlook("dense_bytes") + outlook("expert_bytes") / 10 * 4, "arena %llu of %s",
-          (unsigned long long)room, budget);
+    uint64_t quota = lookup_u64(stats, "memory.arena_quota_bytes");
+    CHECK(quota >= memory_estimate("dense_bytes") + memory_estimate("expert_bytes") / 10 * 4,
+          "arena %llu of %s", (unsigned long long)quota, budget);
     json_decref(stats);
-    /* Beside a running engine, and without a trace of its own. */
-    CHECK(outlook("floor") == floor, "another floor beside an engine");
+    /* While an engine runs, and without leaving a trace. */
+    CHECK(memory_estimate("min_budget") == min_budget, "another minimum while an engine runs");
     CHECK(own_dirs(getenv("SLUICE_RUN_DIR")) == 0, "a run directory is left behind");
     engine_stop(e);
 }
 
-/* A pid that nobody has: a child that is gone and reaped. */
-static pid_t dead_pid(void)
+/* An unused pid: a child that has exited and was reaped. */
+static pid_t exited_pid(void)
 {
     pid_t pid = fork();
     if (pid == 0)
@@ -145,9 +146,9 @@ static void own_directories_go(void)
     struct command c;
     snprintf(base, sizeof base, "%s", getenv("SLUICE_RUN_DIR") ? getenv("SLUICE_RUN_DIR") : "");
     CHECK(base[0], "the harness gives no run directory");
-    snprintf(name, sizeof name, "own-%d", (int)dead_pid());
+    snprintf(name, sizeof name, "own-%d", (int)exited_pid());
     make_dir(dead, base, name, true);
-    snprintf(name, sizeof name, "bench-%d-2", (int)dead_pid());
+    snprintf(name, sizeof name, "bench-%d-2", (int)exited_pid());
     make_dir(empty, base, name, false);
     snprintf(name, sizeof name, "own-%d", (int)getpid());
     make_dir(alive, base, name, true);
@@ -181,7 +182,7 @@ int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
         {"notices", notices},
-        {"outlook_is_the_ledgers", outlook_is_the_ledgers},
+        {"memory_estimate_matches_the_ledger", memory_estimate_matches_the_ledger},
         {"own_directories_go", own_directories_go},
         {"own_run_names", names},
     };

@@ -3,7 +3,7 @@
  * rules that make it so are in lib/policy/residency/residency.h.
  *
  * Prompts are computed token by token here: in a chunk that uses more experts than a half of the
- * room, who may leave depends on which pins are gone by then, which is a matter of time. */
+ * capacity, the possible victims depend on the pins at that time. */
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@
 #define PROMPTS 2
 
 struct totals {
-    uint64_t hits, misses, late, experts_max;
+    uint64_t hits, misses, hits_inflight, experts_max;
 };
 
 static struct totals run_engine(const char *trace, const char *knobs, const char *experts)
@@ -25,7 +25,7 @@ static struct totals run_engine(const char *trace, const char *knobs, const char
     struct engine *e = engine_new();
     struct totals t;
     char knobs_option[160], trace_option[PATH_MAX + 16];
-    snprintf(knobs_option, sizeof knobs_option, "--knobs=prediction=none,limit=none,%s", knobs);
+    snprintf(knobs_option, sizeof knobs_option, "--policy=prediction=none,prefetch=none,%s", knobs);
     snprintf(trace_option, sizeof trace_option, "--trace=%s", trace);
     unlink(trace);
     engine_start(
@@ -33,12 +33,12 @@ static struct totals run_engine(const char *trace, const char *knobs, const char
     for (unsigned i = 0; i < PROMPTS; i++)
         baseline_compare(e, i, knobs);
     json_t *doc = engine_stats(e);
-    t.experts_max = document_u64(doc, "directory.experts_payload_max");
+    t.experts_max = lookup_u64(doc, "directory.experts_payload_max");
     json_decref(doc);
     t.hits = engine_counter(e, "compute", "hits");
     t.misses = engine_counter(e, "compute", "misses");
-    t.late = engine_counter(e, "compute", "late");
-    uint64_t lost = engine_counter(e, "recorder", "records_lost");
+    t.hits_inflight = engine_counter(e, "compute", "hits_inflight");
+    uint64_t lost = engine_counter(e, "recorder", "records_dropped");
     engine_stop(e);
     if (lost > 0) /* a stopped recorder: nothing to compare, and nothing wrong */
         test_skip("the recorder fell behind by %" PRIu64 " records", lost);
@@ -51,10 +51,10 @@ static struct totals simulate(const char *path, const char *knobs, uint64_t capa
     struct error error;
     struct sim_result r;
     struct sim_config config = {.capacity = capacity,
-                                .drive = {.bytes_per_s = 1e9, .latency_ns = 1e5, .depth = 8},
+                                .device = {.bytes_per_s = 1e9, .latency_ns = 1e5, .depth = 8},
                                 .compute = {.layer_ns = 1e4, .expert_ns = 1e4, .batch = 1}};
     char settings[160];
-    snprintf(settings, sizeof settings, "prediction=none,limit=none,%s", knobs);
+    snprintf(settings, sizeof settings, "prediction=none,prefetch=none,%s", knobs);
     CHECK(knobs_resolve("default", NULL, settings, &config.knobs, &error) == 0, "%s", error.text);
     CHECK(trace_read(path, &trace, &error) == 0, "%s", error.text);
     CHECK(sim_run(&trace, 0, 0, &config, false, &r, &error) == 0, "%s", error.text);
@@ -63,7 +63,7 @@ static struct totals simulate(const char *path, const char *knobs, uint64_t capa
     for (int p = 0; p < SIM_PHASES; p++) {
         t.hits += r.phase[p].hits;
         t.misses += r.phase[p].misses;
-        t.late += r.phase[p].late;
+        t.hits_inflight += r.phase[p].hits_inflight;
     }
     return t;
 }
@@ -77,7 +77,7 @@ static void compare(const char *knobs, const char *experts)
     test_note("%s %s: pipeline %" PRIu64 " hits %" PRIu64 " misses, sim %" PRIu64 " and %" PRIu64,
               experts, knobs, real.hits, real.misses, modelled.hits, modelled.misses);
     CHECK(real.misses > 1000 && real.hits > 1000, "nothing was decided");
-    CHECK(real.late == 0 && modelled.late == 0, "late uses without prefetch");
+    CHECK(real.hits_inflight == 0 && modelled.hits_inflight == 0, "late uses without prefetch");
     CHECK(real.hits == modelled.hits && real.misses == modelled.misses,
           "%s with %s: the simulator is off by %" PRId64 " hits", knobs, experts,
           (int64_t)(modelled.hits - real.hits));
@@ -89,21 +89,21 @@ static void compare(const char *knobs, const char *experts)
         compare(knobs, experts);                                                                   \
     }
 
-CASE(lru, "eviction=lru", "--experts=50")
-CASE(lru_25, "eviction=lru", "--experts=25")
-CASE(fifo, "eviction=fifo", "--experts=25")
-CASE(lfu, "eviction=lfu", "--experts=50")
-CASE(random_draws, "eviction=random,seed=5", "--experts=25")
-CASE(edgemoe, "eviction=edgemoe", "--experts=50")
-CASE(edgemoe_printed, "eviction=edgemoe-printed", "--experts=25")
-CASE(hobbit, "eviction=hobbit", "--experts=50")
-CASE(hobbit_model, "eviction=hobbit,records=model,fld_next=on", "--experts=25")
-CASE(arc, "eviction=arc", "--experts=50")
-CASE(rates, "eviction=rates", "--experts=25")
-CASE(logits, "eviction=logits", "--experts=50")
-CASE(logits_25, "eviction=logits", "--experts=25")
-CASE(arc_fate, "eviction=arc,allocation=fate", "--experts=25")
-CASE(lru_even, "allocation=even", "--experts=25")
+CASE(lru, "eviction=lru", "--resident-experts=50")
+CASE(lru_25, "eviction=lru", "--resident-experts=25")
+CASE(fifo, "eviction=fifo", "--resident-experts=25")
+CASE(lfu, "eviction=lfu", "--resident-experts=50")
+CASE(random_draws, "eviction=random,seed=5", "--resident-experts=25")
+CASE(edgemoe, "eviction=edgemoe", "--resident-experts=50")
+CASE(edgemoe_printed, "eviction=edgemoe-printed", "--resident-experts=25")
+CASE(hobbit, "eviction=hobbit", "--resident-experts=50")
+CASE(hobbit_model, "eviction=hobbit,records=model,fld_next=on", "--resident-experts=25")
+CASE(arc, "eviction=arc", "--resident-experts=50")
+CASE(decayed_frequency, "eviction=decayed-frequency", "--resident-experts=25")
+CASE(learned, "eviction=learned", "--resident-experts=50")
+CASE(learned_25, "eviction=learned", "--resident-experts=25")
+CASE(arc_fate, "eviction=arc,allocation=fate", "--resident-experts=25")
+CASE(lru_even, "allocation=even", "--resident-experts=25")
 
 int main(int argc, char **argv)
 {
@@ -112,9 +112,21 @@ int main(int argc, char **argv)
 #name, name                                                                                \
     }
     static const struct test_case cases[] = {
-        ROW(lru),      ROW(lru_25),          ROW(fifo),     ROW(lfu),          ROW(random_draws),
-        ROW(edgemoe),  ROW(edgemoe_printed), ROW(hobbit),   ROW(hobbit_model), ROW(arc),
-        ROW(arc_fate), ROW(rates),           ROW(lru_even), ROW(logits),       ROW(logits_25),
+        ROW(lru),
+        ROW(lru_25),
+        ROW(fifo),
+        ROW(lfu),
+        ROW(random_draws),
+        ROW(edgemoe),
+        ROW(edgemoe_printed),
+        ROW(hobbit),
+        ROW(hobbit_model),
+        ROW(arc),
+        ROW(arc_fate),
+        ROW(decayed_frequency),
+        ROW(lru_even),
+        ROW(learned),
+        ROW(learned_25),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

@@ -1,4 +1,4 @@
-/* Processes that hang, and the death nobody survives: the supervisor's. */
+/* Processes that hang, and a crash of the supervisor, which ends all processes. */
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,10 +10,10 @@
 
 #define FINISH_MS 120000
 
-static const char *const scarce[] = {"--experts=25", NULL};
+static const char *const scarce[] = {"--resident-experts=25", NULL};
 
 /* A long text: it lasts through the stop. */
-static struct generation *begin(struct engine *e)
+static struct generation *start_generation(struct engine *e)
 {
     struct generation *g = generation_start(e, test_prompt(0), BASELINE_TOKENS);
     uint64_t deadline = deadline_in(FINISH_MS);
@@ -30,14 +30,14 @@ static void finish(struct generation *g, const char *what)
     text_free(&got);
 }
 
-/* Stopped for less than the heartbeat limit: it goes on as if nothing had been. */
+/* Stopped for less than the heartbeat limit: it continues without a restart. */
 static void stopped_2s(const char *service)
 {
     struct engine *e = engine_new();
     baseline(0);
     engine_start(e, scarce);
     pid_t pid = engine_pid(e, service, 0, 0);
-    struct generation *g = begin(e);
+    struct generation *g = start_generation(e);
     CHECK(kill(pid, SIGSTOP) == 0, "cannot stop %s", service);
     deadline_reach(deadline_in(2000));
     CHECK(kill(pid, SIGCONT) == 0, "%s was gone after 2 s", service);
@@ -48,14 +48,14 @@ static void stopped_2s(const char *service)
 }
 
 /* Stopped for longer: killed, replaced, the text unchanged. */
-/* The engine remembers that it was the watchdog's, not somebody else's kill. */
+/* The exit record states that the watchdog killed it. */
 static void check_cause(struct engine *e, pid_t pid)
 {
     json_t *doc = engine_stats(e);
     const char *cause = "";
-    for (size_t i = 0; i < document_deaths(doc); i++)
-        if (document_u64(document_death(doc, i), "pid") == (uint64_t)pid)
-            cause = document_text(document_death(doc, i), "cause");
+    for (size_t i = 0; i < lookup_exits(doc); i++)
+        if (lookup_u64(lookup_exit(doc, i), "pid") == (uint64_t)pid)
+            cause = lookup_text(lookup_exit(doc, i), "cause");
     CHECK(strcmp(cause, "heartbeat") == 0, "it died of '%s'", cause);
     json_decref(doc);
 }
@@ -66,15 +66,15 @@ static void stopped_5s(const char *service)
     baseline(0);
     engine_start(e, scarce);
     pid_t pid = engine_pid(e, service, 0, 0);
-    struct generation *g = begin(e);
+    struct generation *g = start_generation(e);
     uint64_t limit = deadline_in(5000);
     CHECK(kill(pid, SIGSTOP) == 0, "cannot stop %s", service);
     while (process_alive(pid))
         CHECK(deadline_tick(limit), "%s still hangs after 5 s", service);
     finish(g, service);
     CHECK(engine_pid(e, service, 0, pid) != pid, "%s was not replaced", service);
-    CHECK(engine_restarts(e, service, 0) >= 1, "stats do not tell the restart of %s", service);
-    CHECK(engine_counter(e, "supervisor", "kills") >= 1, "stats do not tell the kill");
+    CHECK(engine_restarts(e, service, 0) >= 1, "stats lack the restart of %s", service);
+    CHECK(engine_counter(e, "supervisor", "kills") >= 1, "stats lack the kill");
     check_cause(e, pid);
     engine_stop(e);
 }
@@ -99,7 +99,7 @@ static void supervisor_killed(void)
     struct engine *e = engine_new();
     for (unsigned round = 0; round < (test_long() ? 10 : 2); round++) {
         engine_start(e, scarce);
-        struct generation *g = begin(e);
+        struct generation *g = start_generation(e);
         json_decref(engine_stats(e));
         pid_t pid = e->pid;
         CHECK(kill(pid, SIGKILL) == 0 && waitpid(pid, NULL, 0) == pid, "kill failed");
@@ -125,7 +125,7 @@ static void everything_killed(void)
 {
     struct engine *e = engine_new();
     engine_start(e, scarce);
-    begin(e);
+    start_generation(e);
     json_decref(engine_stats(e));
     for (size_t i = 0; i < e->seen_count; i++)
         kill(e->seen[i], SIGKILL);
@@ -143,7 +143,7 @@ static void stop_while_generating(void)
 {
     struct engine *e = engine_new();
     engine_start(e, scarce);
-    begin(e);
+    start_generation(e);
     engine_stop(e);
 }
 

@@ -38,12 +38,12 @@ static void same_text(const struct store_make *how, const char *const options[])
     for (unsigned i = 0; i < TEST_PROMPTS; i++)
         baseline_compare(e, i, options[0]);
     json_t *doc = engine_stats(e);
-    uint64_t verified = document_counter(doc, "loader", "checksums_verified");
-    uint64_t failed = document_counter(doc, "loader", "checksums_failed");
-    uint64_t summed = document_counter(doc, "loader", "checksum_bytes");
-    uint64_t ns = document_counter(doc, "loader", "checksum_ns");
-    uint64_t evictions = document_counter(doc, "cache", "evictions");
-    uint64_t restarts = document_restarts(doc);
+    uint64_t verified = lookup_counter(doc, "loader", "checksums_verified");
+    uint64_t failed = lookup_counter(doc, "loader", "checksums_failed");
+    uint64_t summed = lookup_counter(doc, "loader", "checksum_bytes");
+    uint64_t ns = lookup_counter(doc, "loader", "checksum_ns");
+    uint64_t evictions = lookup_counter(doc, "cache", "evictions");
+    uint64_t restarts = lookup_restarts(doc);
     json_decref(doc);
     CHECK(verified > 0 && failed == 0, "%" PRIu64 " right sums, %" PRIu64 " wrong", verified,
           failed);
@@ -67,35 +67,41 @@ static void same_text(const struct store_make *how, const char *const options[])
         __VA_ARGS__                                                                                \
     }
 
-CASE(one_stripe, HOW(.stripes = 1, .tier_mask = 1), "--experts=25")
-CASE(two_stripes, HOW(.stripes = 2, .tier_mask = 1), "--experts=25")
-CASE(three_stripes, HOW(.stripes = 3, .tier_mask = 1), "--experts=12.5", "--backend=pread")
-CASE(sixteen_stripes, HOW(.stripes = 16, .tier_mask = 1), "--experts=50", "--chunk=8192")
-CASE(native_among_others, HOW(.stripes = 2, .tier_mask = 7), "--experts=25")
-CASE(scattered_over_tiers, HOW(.stripes = 2, .tier_mask = 13, .scattered = true), "--experts=25")
-CASE(without_native, HOW(.stripes = 1, .tier_mask = 4), "--system=iq4", "--experts=25")
-CASE(page_cache, HOW(.stripes = 2, .tier_mask = 1), "--experts=25", "--direct=off")
-CASE(spread_over_two, HOW(.stripes = 2, .tier_mask = 1, .spread = true), "--experts=25")
-CASE(spread_over_five, HOW(.stripes = 5, .tier_mask = 5, .spread = true, .scattered = true),
-     "--experts=12.5", "--backend=pread")
-CASE(loaders_told_otherwise, HOW(.stripes = 2, .tier_mask = 1), "--experts=25", "--loaders=5")
+CASE(one_stripe, HOW(.stripes = 1, .precision_mask = 1), "--resident-experts=25")
+CASE(two_stripes, HOW(.stripes = 2, .precision_mask = 1), "--resident-experts=25")
+CASE(three_stripes, HOW(.stripes = 3, .precision_mask = 1), "--resident-experts=12.5",
+     "--backend=pread")
+CASE(sixteen_stripes, HOW(.stripes = 16, .precision_mask = 1), "--resident-experts=50",
+     "--io-size=8192")
+CASE(native_among_others, HOW(.stripes = 2, .precision_mask = 7), "--resident-experts=25")
+CASE(scattered_over_precisions, HOW(.stripes = 2, .precision_mask = 13, .scattered = true),
+     "--resident-experts=25")
+CASE(without_native, HOW(.stripes = 1, .precision_mask = 4), "--preset=iq4",
+     "--resident-experts=25")
+CASE(page_cache, HOW(.stripes = 2, .precision_mask = 1), "--resident-experts=25", "--direct-io=off")
+CASE(spread_over_two, HOW(.stripes = 2, .precision_mask = 1, .spread = true),
+     "--resident-experts=25")
+CASE(spread_over_five, HOW(.stripes = 5, .precision_mask = 5, .spread = true, .scattered = true),
+     "--resident-experts=12.5", "--backend=pread")
+CASE(explicit_loaders, HOW(.stripes = 2, .precision_mask = 1), "--resident-experts=25",
+     "--loaders=5")
 
-/* A prefetch brings the tier that will be asked for: the store's other tier is never read, so that
+/* A prefetch loads the precision that will be requested: the store's other precision is never read, so that
  * what fits stays. */
-static void hints_name_the_tier(void)
+static void hints_name_the_precision(void)
 {
     char path[PATH_MAX];
-    make_store(path, (struct store_make){.stripes = 1, .tier_mask = 5});
+    make_store(path, (struct store_make){.stripes = 1, .precision_mask = 5});
     baseline(0);
     struct engine *e = engine_new();
-    engine_start(e, (const char *const[]){"-m", path, "--system=iq4", "--experts=100",
-                                          "--knobs=limit=idle,prediction=next-layer", NULL});
+    engine_start(e, (const char *const[]){"-m", path, "--preset=iq4", "--resident-experts=100",
+                                          "--policy=prefetch=idle,prediction=next-layer", NULL});
     for (unsigned i = 0; i < TEST_PROMPTS; i++)
         baseline_compare(e, i, "iq4 with prefetch");
     uint64_t prefetches = engine_counter(e, "cache", "prefetches");
     uint64_t evictions = engine_counter(e, "cache", "evictions");
     CHECK(prefetches > 0, "nothing was prefetched");
-    CHECK(evictions == 0, "%" PRIu64 " evictions, and there is room for all of int4", evictions);
+    CHECK(evictions == 0, "%" PRIu64 " evictions, and all of int4 fits", evictions);
     engine_stop(e);
 }
 
@@ -103,10 +109,10 @@ static void hints_name_the_tier(void)
 static void loaders_killed(void)
 {
     char path[PATH_MAX];
-    make_store(path, (struct store_make){.stripes = 2, .tier_mask = 3, .scattered = true});
+    make_store(path, (struct store_make){.stripes = 2, .precision_mask = 3, .scattered = true});
     baseline(0);
     struct engine *e = engine_new();
-    engine_start(e, (const char *const[]){"-m", path, "--experts=25", NULL});
+    engine_start(e, (const char *const[]){"-m", path, "--resident-experts=25", NULL});
     for (unsigned round = 0; round < 4; round++) {
         unsigned number = round % 2, prompt = round % TEST_PROMPTS;
         pid_t pid = engine_pid(e, "loader", number, 0);
@@ -114,7 +120,7 @@ static void loaders_killed(void)
         uint64_t deadline = deadline_in(FINISH_MS);
         while (generation_tokens(g) < 30 * (round + 1) && !generation_done(g))
             CHECK(deadline_tick(deadline), "no tokens");
-        CHECK(kill(pid, SIGKILL) == 0, "loader %u is gone by itself", number);
+        CHECK(kill(pid, SIGKILL) == 0, "loader %u exited on its own", number);
         engine_pid(e, "loader", number, pid);
         struct text got;
         generation_finish(g, FINISH_MS, &got);
@@ -125,24 +131,26 @@ static void loaders_killed(void)
     engine_stop(e);
 }
 
-/* What inspect tells of a store is what was put in. */
+/* inspect reports the contents of the store. */
 static void described(void)
 {
     char path[PATH_MAX];
-    make_store(path, (struct store_make){.stripes = 3, .tier_mask = 5, .scattered = true});
+    make_store(path, (struct store_make){.stripes = 3, .precision_mask = 5, .scattered = true});
     struct command c;
     command_run(&c, NULL, FINISH_MS, (const char *const[]){"inspect", "--json", path, NULL});
     CHECK(c.status == 0, "status %d: %.300s", c.status, c.err);
     json_t *doc = json_loads(c.out, 0, NULL);
-    json_t *tiers = json_object_get(doc, "tiers"), *stripes = json_object_get(doc, "stripes");
-    CHECK(json_array_size(tiers) == 2 && json_array_size(stripes) == 3, "%.400s", c.out);
+    json_t *precisions = json_object_get(doc, "precisions"),
+           *stripes = json_object_get(doc, "stripes");
+    CHECK(json_array_size(precisions) == 2 && json_array_size(stripes) == 3, "%.400s", c.out);
     json_int_t experts = 0, bytes = 0;
     for (size_t i = 0; i < 2; i++) {
-        json_t *tier = json_array_get(tiers, i);
-        CHECK(strcmp(json_string_value(json_object_get(tier, "tier")), i ? "int4" : "native") == 0,
+        json_t *precision = json_array_get(precisions, i);
+        CHECK(strcmp(json_string_value(json_object_get(precision, "precision")),
+                     i ? "int4" : "native") == 0,
               "%.400s", c.out);
-        experts += json_integer_value(json_object_get(tier, "experts"));
-        bytes += json_integer_value(json_object_get(tier, "bytes"));
+        experts += json_integer_value(json_object_get(precision, "experts"));
+        bytes += json_integer_value(json_object_get(precision, "bytes"));
     }
     CHECK(experts == 8 * 32, "%d experts", (int)experts);
     CHECK(bytes == json_integer_value(json_object_get(doc, "expert_bytes")), "%.400s", c.out);
@@ -169,16 +177,16 @@ static void described(void)
 static void stripes_copied(void)
 {
     char path[PATH_MAX], copy[PATH_MAX + 16], devices[2 * PATH_MAX + 80];
-    make_store(path, (struct store_make){.stripes = 2, .tier_mask = 1});
+    make_store(path, (struct store_make){.stripes = 2, .precision_mask = 1});
     snprintf(copy, sizeof copy, "%s-copy", path);
     struct error error;
-    CHECK(store_make(test_model(), copy, &(struct store_make){.stripes = 2, .tier_mask = 1},
+    CHECK(store_make(test_model(), copy, &(struct store_make){.stripes = 2, .precision_mask = 1},
                      &error) == 0,
           "%s", error.text);
     snprintf(devices, sizeof devices, "--devices=%s/experts.0.bin,%s/experts.1.bin", copy, copy);
     baseline(0);
     struct engine *e = engine_new();
-    engine_start(e, (const char *const[]){"-m", path, "--experts=25", devices, NULL});
+    engine_start(e, (const char *const[]){"-m", path, "--resident-experts=25", devices, NULL});
     baseline_compare(e, 1, "stripes copied");
     engine_stop(e);
 }
@@ -191,17 +199,17 @@ static void flip(const char *store, uint32_t stripes);
 static void wrong_bytes_are_in_the_mirror(void)
 {
     char path[PATH_MAX];
-    make_store(path, (struct store_make){.stripes = 2, .tier_mask = 1, .mirrored = true});
+    make_store(path, (struct store_make){.stripes = 2, .precision_mask = 1, .mirrored = true});
     flip(path, 2);
     baseline(0);
     struct engine *e = engine_new();
-    engine_start(e, (const char *const[]){"-m", path, "--experts=25", NULL});
+    engine_start(e, (const char *const[]){"-m", path, "--resident-experts=25", NULL});
     for (unsigned i = 0; i < TEST_PROMPTS; i++)
         baseline_compare(e, i, "a damaged stripe with a mirror");
     json_t *doc = engine_stats(e);
-    uint64_t failed = document_counter(doc, "loader", "checksums_failed");
-    uint64_t moved = document_counter(doc, "loader", "parts_from_copies");
-    uint64_t quarantined = document_counter(doc, "loader", "quarantined");
+    uint64_t failed = lookup_counter(doc, "loader", "checksums_failed");
+    uint64_t moved = lookup_counter(doc, "loader", "parts_failed_over");
+    uint64_t quarantined = lookup_counter(doc, "loader", "quarantined");
     json_decref(doc);
     CHECK(moved > 0 && failed == 2 * moved, "%" PRIu64 " wrong sums, %" PRIu64 " read elsewhere",
           failed, moved);
@@ -212,7 +220,7 @@ static void wrong_bytes_are_in_the_mirror(void)
 static uint64_t read_by_second(struct engine *e)
 {
     json_t *doc = engine_stats(e);
-    uint64_t bytes = document_u64(document_process(doc, "loader", 1), "counters.bytes_published");
+    uint64_t bytes = lookup_u64(lookup_process(doc, "loader", 1), "counters.bytes_published");
     json_decref(doc);
     return bytes;
 }
@@ -221,13 +229,13 @@ static uint64_t read_by_second(struct engine *e)
 static void missing_stripes_are_in_the_mirror(void)
 {
     char path[PATH_MAX], stripe[PATH_MAX + 32];
-    make_store(path,
-               (struct store_make){.stripes = 2, .tier_mask = 1, .mirrored = true, .spread = true});
+    make_store(path, (struct store_make){
+                         .stripes = 2, .precision_mask = 1, .mirrored = true, .spread = true});
     snprintf(stripe, sizeof stripe, "%s/experts.0.bin", path);
     CHECK(unlink(stripe) == 0, "%s", strerror(errno));
     baseline(0);
     struct engine *e = engine_new();
-    engine_start(e, (const char *const[]){"-m", path, "--experts=25", NULL});
+    engine_start(e, (const char *const[]){"-m", path, "--resident-experts=25", NULL});
     baseline_compare(e, 0, "a stripe is missing");
     snprintf(stripe, sizeof stripe, "%s/experts.1.bin", path);
     CHECK(truncate(stripe, 8192) == 0, "%s", strerror(errno));
@@ -235,7 +243,7 @@ static void missing_stripes_are_in_the_mirror(void)
     baseline_compare(e, 1, "a stripe was cut");
     CHECK(read_by_second(e) > before + 8192, "its loader read no more than what is left of it");
     json_t *doc = engine_stats(e);
-    CHECK(document_restarts(doc) == 0, "a process died");
+    CHECK(lookup_restarts(doc) == 0, "a process died");
     json_decref(doc);
     engine_stop(e);
 }
@@ -245,7 +253,7 @@ static void missing_stripes_are_named(void)
 {
     char path[PATH_MAX], stripe[PATH_MAX + 32];
     struct command c;
-    make_store(path, (struct store_make){.stripes = 2, .tier_mask = 1, .spread = true});
+    make_store(path, (struct store_make){.stripes = 2, .precision_mask = 1, .spread = true});
     snprintf(stripe, sizeof stripe, "%s/experts.1.bin", path);
     CHECK(unlink(stripe) == 0, "%s", strerror(errno));
     command_run(&c, NULL, FINISH_MS, (const char *const[]){"inspect", path, NULL});
@@ -288,7 +296,7 @@ static void expect_checksum_error(struct generation *g)
     char name[64];
     generation_finish(g, FINISH_MS, &got);
     snprintf(name, sizeof name, "expert %u of layer %u", BAD_EXPERT, BAD_LAYER);
-    CHECK(got.error.code == ERR_IO, "%s: %s", error_word(got.error.code), got.error.text);
+    CHECK(got.error.code == ERR_IO, "%s: %s", error_name(got.error.code), got.error.text);
     CHECK(strstr(got.error.text, "checksum") && strstr(got.error.text, name), "%s", got.error.text);
     CHECK(!strchr(got.error.text, '\n'), "more than a line: %s", got.error.text);
     test_note("%s", got.error.text);
@@ -300,15 +308,15 @@ static void byte_flipped(void)
     char path[PATH_MAX];
     struct text sparing, got;
     struct engine *e = engine_new();
-    engine_start(e, (const char *const[]){"--experts=100", "--threads=1", NULL});
+    engine_start(e, (const char *const[]){"--resident-experts=100", "--threads=1", NULL});
     engine_generate(e, SPARING, 2, &sparing);
     engine_stop(e);
 
-    make_store(path, (struct store_make){.stripes = 2, .tier_mask = 1});
+    make_store(path, (struct store_make){.stripes = 2, .precision_mask = 1});
     flip(path, 2);
     e = engine_new();
-    engine_start(e, (const char *const[]){"-m", path, "--experts=25", NULL});
-    /* Four clients at once: those that need the expert are told, the others have their text. */
+    engine_start(e, (const char *const[]){"-m", path, "--resident-experts=25", NULL});
+    /* Four clients at once: those that need the expert get an error, the others their text. */
     struct generation *g[] = {
         generation_start(e, test_prompt(1), 100), generation_start(e, SPARING, 2),
         generation_start(e, test_prompt(2), 100), generation_start(e, SPARING, 2)};
@@ -322,9 +330,9 @@ static void byte_flipped(void)
         text_free(&got);
     }
     json_t *doc = engine_stats(e);
-    uint64_t failed = document_counter(doc, "loader", "checksums_failed");
-    uint64_t rereads = document_counter(doc, "loader", "checksum_rereads");
-    uint64_t restarts = document_restarts(doc);
+    uint64_t failed = lookup_counter(doc, "loader", "checksums_failed");
+    uint64_t rereads = lookup_counter(doc, "loader", "checksum_rereads");
+    uint64_t restarts = lookup_restarts(doc);
     json_decref(doc);
     CHECK(failed >= 4 && failed == 2 * rereads, "%" PRIu64 " wrong sums, %" PRIu64 " read again",
           failed, rereads);
@@ -338,11 +346,11 @@ static void byte_flipped(void)
 static void stripe_touched(void)
 {
     char path[PATH_MAX], stripe[PATH_MAX + 32];
-    make_store(path, (struct store_make){.stripes = 2, .tier_mask = 1});
+    make_store(path, (struct store_make){.stripes = 2, .precision_mask = 1});
     baseline(0);
     struct engine *e = engine_new();
-    engine_start(e,
-                 (const char *const[]){"-m", path, "--experts=12.5", "--stall-limit=3000", NULL});
+    engine_start(e, (const char *const[]){"-m", path, "--resident-experts=12.5",
+                                          "--load-timeout=3000", NULL});
     snprintf(stripe, sizeof stripe, "%s/experts.1.bin", path);
     struct stat before;
     CHECK(stat(stripe, &before) == 0, "%s", strerror(errno));
@@ -350,10 +358,10 @@ static void stripe_touched(void)
     struct text got;
     generation_finish(generation_start(e, test_prompt(1), BASELINE_TOKENS), FINISH_MS, &got);
     CHECK(got.error.code != ERR_NONE, "a text out of a stripe that is gone");
-    test_note("%s (%s)", got.error.text, error_word(got.error.code));
+    test_note("%s (%s)", got.error.text, error_name(got.error.code));
     text_free(&got);
     json_t *doc = engine_stats(e);
-    CHECK(document_restarts(doc) == 0, "a process died");
+    CHECK(lookup_restarts(doc) == 0, "a process died");
     json_decref(doc);
     engine_stop(e);
 }
@@ -375,11 +383,11 @@ int main(int argc, char **argv)
         ROW(missing_stripes_are_in_the_mirror),
         ROW(missing_stripes_are_named),
         ROW(native_among_others),
-        ROW(scattered_over_tiers),
-        ROW(hints_name_the_tier),
+        ROW(scattered_over_precisions),
+        ROW(hints_name_the_precision),
         ROW(without_native),
         ROW(page_cache),
-        ROW(loaders_told_otherwise),
+        ROW(explicit_loaders),
         ROW(loaders_killed),
         ROW(stripes_copied),
         ROW(described),

@@ -15,19 +15,19 @@
 
 static void switch_to(struct engine *e, const char *name)
 {
-    json_decref(engine_control(e, "system", json_pack("{s:s}", "system", name)));
+    json_decref(engine_control(e, "preset", json_pack("{s:s}", "preset", name)));
 }
 
-static void check_uses(struct engine *e)
+static void check_accesses(struct engine *e)
 {
     json_t *doc = engine_stats(e);
-    uint64_t uses = document_counter(doc, "compute", "uses");
+    uint64_t accesses = lookup_counter(doc, "compute", "accesses");
     uint64_t parts =
-        document_counter(doc, "compute", "hits") + document_counter(doc, "compute", "late") +
-        document_counter(doc, "compute", "misses") + document_counter(doc, "compute", "skipped");
+        lookup_counter(doc, "compute", "hits") + lookup_counter(doc, "compute", "hits_inflight") +
+        lookup_counter(doc, "compute", "misses") + lookup_counter(doc, "compute", "skipped");
     json_decref(doc);
-    CHECK(uses > 0 && uses == parts, "%llu uses, but hits + late + misses + skipped = %llu",
-          (unsigned long long)uses, (unsigned long long)parts);
+    CHECK(accesses > 0 && accesses == parts, "%llu uses, but hits + late + misses + skipped = %llu",
+          (unsigned long long)accesses, (unsigned long long)parts);
 }
 
 /* Every prompt, the second time over what the first left, and once more with the cache manager
@@ -39,7 +39,7 @@ static void same_text(const char *const options[])
     engine_start(e, options);
     for (unsigned i = 0; i < TEST_PROMPTS; i++)
         baseline_compare(e, i, options[0]);
-    check_uses(e);
+    check_accesses(e);
     struct generation *g = generation_start(e, test_prompt(1), TOKENS);
     pid_t victim = engine_pid(e, "cache", 0, 0);
     uint64_t deadline = deadline_in(60000);
@@ -64,14 +64,15 @@ static void same_text(const char *const options[])
         same_text((const char *const[]){__VA_ARGS__, NULL});                                       \
     }
 
-CASE(lossless_arc_fate, "--system=lod", "--knobs=eviction=arc,allocation=fate,boundary=2",
-     "--experts=25")
-CASE(lossless_edgemoe_eviction, "--system=default", "--eviction=edgemoe", "--experts=25")
-CASE(lossless_hobbit_eviction, "--system=default", "--eviction=hobbit", "--experts=25")
-CASE(lossless_logits_eviction, "--system=default", "--eviction=logits", "--experts=25")
-CASE(lossless_fate_list, "--system=default", "--knobs=prediction=fate,limit=credit,ahead=1",
-     "--experts=50")
-CASE(lossless_two_ahead, "--system=default", "--knobs=ahead=3,limit=demand-first", "--experts=50")
+CASE(lossless_arc_fate, "--preset=lod", "--policy=eviction=arc,allocation=fate,boundary=2",
+     "--resident-experts=25")
+CASE(lossless_edgemoe_eviction, "--preset=default", "--eviction=edgemoe", "--resident-experts=25")
+CASE(lossless_hobbit_eviction, "--preset=default", "--eviction=hobbit", "--resident-experts=25")
+CASE(lossless_learned_eviction, "--preset=default", "--eviction=learned", "--resident-experts=25")
+CASE(lossless_fate_list, "--preset=default", "--policy=prediction=fate,prefetch=credit,lookahead=1",
+     "--resident-experts=50")
+CASE(lossless_two_ahead, "--preset=default", "--policy=lookahead=3,prefetch=demand-first",
+     "--resident-experts=50")
 
 /* ---- every lossless system, under kills ---- */
 
@@ -83,7 +84,7 @@ static void wait_tokens(const struct generation *g, size_t tokens)
 }
 
 /* One generation, in which each kind of process but the supervisor dies once. */
-static void same_text_under_kills(struct engine *e, unsigned prompt, const char *system)
+static void same_text_under_kills(struct engine *e, unsigned prompt, const char *preset)
 {
     static const char *const services[] = {"loader", "cache", "predictor", "compute"};
     struct generation *g = generation_start(e, test_prompt(prompt), TOKENS);
@@ -92,24 +93,24 @@ static void same_text_under_kills(struct engine *e, unsigned prompt, const char 
         pid_t victim = engine_pid(e, services[i], 0, 0);
         wait_tokens(g, generation_tokens(g) + 12);
         landed += !generation_done(g);
-        CHECK(kill(victim, SIGKILL) == 0, "%s is gone by itself", services[i]);
+        CHECK(kill(victim, SIGKILL) == 0, "%s exited on its own", services[i]);
         engine_pid(e, services[i], 0, victim);
     }
     struct text got;
     generation_finish(g, 120000, &got);
-    text_check_same(baseline(prompt), &got, system);
-    CHECK(strcmp(document_text(got.stats, "system"), system) == 0, "%s became %s", system,
-          document_text(got.stats, "system"));
+    text_check_same(baseline(prompt), &got, preset);
+    CHECK(strcmp(lookup_text(got.stats, "preset"), preset) == 0, "%s became %s", preset,
+          lookup_text(got.stats, "preset"));
     text_free(&got);
-    test_note("%s: %u kills landed", system, landed);
-    CHECK(landed >= 2, "%s: only %u kills landed while the text was made", system, landed);
+    test_note("%s: %u kills landed", preset, landed);
+    CHECK(landed >= 2, "%s: only %u kills landed while the text was made", preset, landed);
 }
 
-static bool lossless(const char *system)
+static bool lossless(const char *preset)
 {
     struct knobs knobs;
     struct error error;
-    CHECK(knobs_resolve(system, NULL, NULL, &knobs, &error) == 0, "%s", error.text);
+    CHECK(knobs_resolve(preset, NULL, NULL, &knobs, &error) == 0, "%s", error.text);
     return !knobs_lossy(&knobs);
 }
 
@@ -121,10 +122,10 @@ static void lossless_under_kills(void)
     plan_make(plan, "made.plan", 0);
     snprintf(option, sizeof option, "--plan=%s", plan);
     struct engine *e = engine_new();
-    engine_start(e, (const char *const[]){"--experts=25", option, NULL});
+    engine_start(e, (const char *const[]){"--resident-experts=25", option, NULL});
     unsigned tried = 0;
-    for (uint32_t i = 0; i < system_count(); i++) {
-        const char *name = system_at(i)->name;
+    for (uint32_t i = 0; i < preset_count(); i++) {
+        const char *name = preset_at(i)->name;
         if (!lossless(name))
             continue;
         switch_to(e, name);
@@ -133,15 +134,15 @@ static void lossless_under_kills(void)
         tried++;
     }
     CHECK(tried >= 7, "only %u systems are lossless", tried);
-    check_uses(e);
+    check_accesses(e);
     engine_stop(e);
 }
 
 /* ---- switching ---- */
 
-static const char *system_of(const struct text *t)
+static const char *preset_of(const struct text *t)
 {
-    return document_text(t->stats, "system");
+    return lookup_text(t->stats, "preset");
 }
 
 static void switches_between_sequences(void)
@@ -149,17 +150,17 @@ static void switches_between_sequences(void)
     static const char *const names[] = {"lod", "layerwise", "lod-nocache", "auto", "default"};
     baseline(0);
     struct engine *e = engine_new();
-    engine_start(e, (const char *const[]){"--experts=25", NULL});
+    engine_start(e, (const char *const[]){"--resident-experts=25", NULL});
     for (size_t i = 0; i < ARRAY_LEN(names); i++) {
         struct text got;
         switch_to(e, names[i]);
         engine_generate(e, test_prompt(i % TEST_PROMPTS), TOKENS, &got);
         text_check_same(baseline(i % TEST_PROMPTS), &got, names[i]);
-        CHECK(strcmp(system_of(&got), names[i]) == 0, "ran under %s, not %s", system_of(&got),
+        CHECK(strcmp(preset_of(&got), names[i]) == 0, "ran under %s, not %s", preset_of(&got),
               names[i]);
         text_free(&got);
     }
-    check_uses(e);
+    check_accesses(e);
     engine_stop(e);
 }
 
@@ -167,7 +168,7 @@ static void switch_waits_for_the_next_sequence(void)
 {
     baseline(0);
     struct engine *e = engine_new();
-    engine_start(e, (const char *const[]){"--experts=25", "--system=lod", NULL});
+    engine_start(e, (const char *const[]){"--resident-experts=25", "--preset=lod", NULL});
     struct generation *g = generation_start(e, test_prompt(0), TOKENS);
     uint64_t deadline = deadline_in(60000);
     while (generation_tokens(g) < 8 && deadline_tick(deadline))
@@ -175,11 +176,11 @@ static void switch_waits_for_the_next_sequence(void)
     switch_to(e, "default");
     struct text first, second;
     generation_finish(g, 120000, &first);
-    CHECK(strcmp(system_of(&first), "lod") == 0, "the running sequence went over to %s",
-          system_of(&first));
+    CHECK(strcmp(preset_of(&first), "lod") == 0, "the running sequence went over to %s",
+          preset_of(&first));
     engine_generate(e, test_prompt(0), TOKENS, &second);
-    CHECK(strcmp(system_of(&second), "default") == 0, "the next one ran under %s",
-          system_of(&second));
+    CHECK(strcmp(preset_of(&second), "default") == 0, "the next one ran under %s",
+          preset_of(&second));
     text_check_same(baseline(0), &first, "before the switch");
     text_check_same(baseline(0), &second, "after the switch");
     text_free(&first);
@@ -187,23 +188,24 @@ static void switch_waits_for_the_next_sequence(void)
     engine_stop(e);
 }
 
-static void refused(struct engine *e, const char *name, const char *says)
+static void rejected(struct engine *e, const char *name, const char *reason)
 {
     struct command c;
     command_run(&c, NULL, 20000,
-                (const char *const[]){"ctl", "--run", e->run, "system", name, NULL});
+                (const char *const[]){"ctl", "--name", e->run, "preset", name, NULL});
     CHECK(c.status == 2 || c.status == 1, "ctl system %s: status %d", name, c.status);
-    CHECK(strstr(c.err, says) && command_lines(c.err) == 1, "ctl system %s says '%s'", name, c.err);
+    CHECK(strstr(c.err, reason) && command_lines(c.err) == 1, "ctl preset %s printed '%s'", name,
+          c.err);
     command_free(&c);
 }
 
-static void what_cannot_run_is_refused(void)
+static void presets_that_cannot_run_are_rejected(void)
 {
     struct engine *e = engine_new();
-    engine_start(e, (const char *const[]){"--experts=50", NULL});
-    refused(e, "nonsense", "there is no system 'nonsense'");
-    refused(e, "hobbit", "needs two tiers");
-    refused(e, "edgemoe", "needs a plan");
+    engine_start(e, (const char *const[]){"--resident-experts=50", NULL});
+    rejected(e, "nonsense", "unknown preset 'nonsense'");
+    rejected(e, "hobbit", "needs two tiers");
+    rejected(e, "edgemoe", "needs a plan");
     struct text got;
     baseline(0);
     engine_generate(e, test_prompt(0), TOKENS, &got);
@@ -215,7 +217,7 @@ static void what_cannot_run_is_refused(void)
 /* ---- traces ---- */
 
 /* Every use is in the trace, which is whole records. */
-static void check_trace(const char *path, uint64_t uses, size_t tokens)
+static void check_trace(const char *path, uint64_t accesses, size_t tokens)
 {
     struct trace_header header;
     struct trace_record r;
@@ -230,41 +232,41 @@ static void check_trace(const char *path, uint64_t uses, size_t tokens)
         ends += r.kind == TRACE_TOKEN_END;
     }
     fclose(f);
-    CHECK(experts == uses, "%llu uses, %llu in the trace", (unsigned long long)uses,
+    CHECK(experts == accesses, "%llu uses, %llu in the trace", (unsigned long long)accesses,
           (unsigned long long)experts);
     CHECK(ends >= tokens, "%llu tokens in the trace", (unsigned long long)ends);
 }
 
-static void trace_has_every_use(void)
+static void trace_has_every_access(void)
 {
     char path[PATH_MAX], option[PATH_MAX + 16];
     snprintf(path, sizeof path, "%s/uses.trace", test_dir());
     snprintf(option, sizeof option, "--trace=%s", path);
     struct engine *e = engine_new();
     struct text got;
-    engine_start(e, (const char *const[]){"--experts=50", option, NULL});
+    engine_start(e, (const char *const[]){"--resident-experts=50", option, NULL});
     engine_generate(e, test_prompt(1), TOKENS, &got);
     text_free(&got);
-    uint64_t uses = engine_counter(e, "compute", "uses");
-    uint64_t lost = engine_counter(e, "recorder", "records_lost");
+    uint64_t accesses = engine_counter(e, "compute", "accesses");
+    uint64_t lost = engine_counter(e, "recorder", "records_dropped");
     engine_stop(e);
     CHECK(lost == 0, "%llu records were lost", (unsigned long long)lost);
-    check_trace(path, uses, TOKENS);
+    check_trace(path, accesses, TOKENS);
 }
 
-/* Dies in the middle of a record, as far as the file can tell. */
+/* A crash in the middle of a record. */
 static void kill_recorder(struct engine *e, const char *path)
 {
     pid_t pid = engine_pid(e, "recorder", 0, 0);
-    CHECK(kill(pid, SIGSTOP) == 0, "the recorder is gone by itself");
+    CHECK(kill(pid, SIGSTOP) == 0, "the recorder exited on its own");
     process_wait_state(pid, 'T', 5000);
     FILE *f = fopen(path, "abe");
     CHECK(f && fwrite("\1\2\3\4\5\6\7", 7, 1, f) == 1 && fclose(f) == 0, "cannot write %s", path);
-    CHECK(kill(pid, SIGKILL) == 0, "the recorder is gone by itself");
+    CHECK(kill(pid, SIGKILL) == 0, "the recorder exited on its own");
     engine_pid(e, "recorder", 0, pid);
 }
 
-/* The text is the same, and the trace goes on where it ended. */
+/* The text is the same, and the trace continues where it ended. */
 static void recorder_killed(void)
 {
     char path[PATH_MAX], option[PATH_MAX + 16];
@@ -273,7 +275,7 @@ static void recorder_killed(void)
     baseline(0);
     struct engine *e = engine_new();
     struct text got;
-    engine_start(e, (const char *const[]){"--experts=25", option, NULL});
+    engine_start(e, (const char *const[]){"--resident-experts=25", option, NULL});
     struct generation *g = generation_start(e, test_prompt(1), TOKENS);
     for (unsigned i = 0; i < 2; i++) {
         wait_tokens(g, 30 * (i + 1));
@@ -282,87 +284,88 @@ static void recorder_killed(void)
     generation_finish(g, 120000, &got);
     text_check_same(baseline(1), &got, "with the recorder killed");
     text_free(&got);
-    uint64_t uses = engine_counter(e, "compute", "uses");
-    uint64_t lost = engine_counter(e, "recorder", "records_lost");
+    uint64_t accesses = engine_counter(e, "compute", "accesses");
+    uint64_t lost = engine_counter(e, "recorder", "records_dropped");
     CHECK(engine_restarts(e, "recorder", 0) == 2, "%llu restarts",
           (unsigned long long)engine_restarts(e, "recorder", 0));
     engine_stop(e);
     if (lost > 0) /* its successor came after the log had gone round */
         test_skip("the recorder was away for too long: %llu records lost",
                   (unsigned long long)lost);
-    check_trace(path, uses, TOKENS);
+    check_trace(path, accesses, TOKENS);
 }
 
-/* ---- lockstep -------------------------------------------------------------------------------- */
+/* ---- deterministic mode -------------------------------------------------------------------------------- */
 
-static uint64_t figure_of(const json_t *result, const char *phase, const char *figure)
+static uint64_t result_counter(const json_t *result, const char *phase, const char *counter)
 {
-    return (uint64_t)json_integer_value(json_object_get(json_object_get(result, phase), figure));
+    return (uint64_t)json_integer_value(json_object_get(json_object_get(result, phase), counter));
 }
 
-static uint64_t both_phases(const json_t *result, const char *figure)
+static uint64_t both_phases(const json_t *result, const char *counter)
 {
-    return figure_of(result, "decode", figure) + figure_of(result, "prefill", figure);
+    return result_counter(result, "decode", counter) + result_counter(result, "prefill", counter);
 }
 
 /* The trace of the run, replayed: the same uses with the same outcomes. */
-static void compare_with_sim(const char *trace, const char *system, const char *knobs,
+static void compare_with_sim(const char *trace, const char *preset, const char *knobs,
                              const uint64_t expected[3])
 {
-    static const char *const figures[] = {"hits", "late", "misses"};
+    static const char *const counters[] = {"hits", "hits_inflight", "misses"};
     struct command c;
     command_run(&c, NULL, 60000,
-                (const char *const[]){"sim", trace, "--systems", system, "--budgets", "50%",
-                                      "--policy", knobs, "--drive", "1GB/s", "--calibrate", "0",
-                                      "--output", "json", NULL});
+                (const char *const[]){"sim", trace, "--presets", preset, "--budgets", "50%",
+                                      "--policy", knobs, "--read-bandwidth", "1GB/s", "--calibrate",
+                                      "0", "--output", "json", NULL});
     CHECK(c.status == 0, "sluice sim: %s", c.err);
     json_t *doc = json_loads(c.out, 0, NULL);
     const json_t *result = json_array_get(json_object_get(doc, "results"), 0);
     for (int i = 0; i < 3; i++)
-        CHECK(both_phases(result, figures[i]) == expected[i],
-              "%s: %s %llu in the engine, %llu in sim", system, figures[i],
-              (unsigned long long)expected[i], (unsigned long long)both_phases(result, figures[i]));
+        CHECK(both_phases(result, counters[i]) == expected[i],
+              "%s: %s %llu in the engine, %llu in sim", preset, counters[i],
+              (unsigned long long)expected[i],
+              (unsigned long long)both_phases(result, counters[i]));
     json_decref(doc);
     command_free(&c);
 }
 
-static void lockstep_equals_sim(const char *system, const char *knobs)
+static void deterministic_equals_sim(const char *preset, const char *knobs)
 {
     char path[PATH_MAX], trace[PATH_MAX + 16], option[64], single[64];
-    snprintf(path, sizeof path, "%s/lockstep.trace", test_dir());
+    snprintf(path, sizeof path, "%s/deterministic.trace", test_dir());
     snprintf(trace, sizeof trace, "--trace=%s", path);
-    snprintf(option, sizeof option, "--system=%s", system);
-    snprintf(single, sizeof single, "--knobs=%s", knobs);
+    snprintf(option, sizeof option, "--preset=%s", preset);
+    snprintf(single, sizeof single, "--policy=%s", knobs);
     baseline(0);
     struct engine *e = engine_new();
-    engine_start(
-        e, (const char *const[]){option, single, "--lockstep=on", "--experts=50", trace, NULL});
+    engine_start(e, (const char *const[]){option, single, "--deterministic=on",
+                                          "--resident-experts=50", trace, NULL});
     for (unsigned i = 0; i < TEST_PROMPTS; i++)
-        baseline_compare(e, i, system);
+        baseline_compare(e, i, preset);
     uint64_t expected[3] = {engine_counter(e, "compute", "hits"),
-                            engine_counter(e, "compute", "late"),
+                            engine_counter(e, "compute", "hits_inflight"),
                             engine_counter(e, "compute", "misses")};
-    CHECK(engine_counter(e, "recorder", "records_lost") == 0, "the trace has gaps");
+    CHECK(engine_counter(e, "recorder", "records_dropped") == 0, "the trace has gaps");
     engine_stop(e);
-    test_note("%s: hits %llu, late %llu, misses %llu", system, (unsigned long long)expected[0],
+    test_note("%s: hits %llu, late %llu, misses %llu", preset, (unsigned long long)expected[0],
               (unsigned long long)expected[1], (unsigned long long)expected[2]);
-    compare_with_sim(path, system, knobs, expected);
+    compare_with_sim(path, preset, knobs, expected);
 }
 
-static void lockstep_lod(void)
+static void deterministic_lod(void)
 {
-    lockstep_equals_sim("lod", "");
+    deterministic_equals_sim("lod", "");
 }
 
-static void lockstep_default(void)
+static void deterministic_default(void)
 {
-    lockstep_equals_sim("default", "");
+    deterministic_equals_sim("default", "");
 }
 
-/* What routers say of experts nobody chose decides, too: it is in the trace. */
-static void lockstep_logits_eviction(void)
+/* Router logits of experts that were not chosen count, too: they are in the trace. */
+static void deterministic_learned_eviction(void)
 {
-    lockstep_equals_sim("default", "eviction=logits");
+    deterministic_equals_sim("default", "eviction=learned");
 }
 
 int main(int argc, char **argv)
@@ -376,17 +379,17 @@ int main(int argc, char **argv)
         ROW(lossless_arc_fate),
         ROW(lossless_edgemoe_eviction),
         ROW(lossless_hobbit_eviction),
-        ROW(lossless_logits_eviction),
+        ROW(lossless_learned_eviction),
         ROW(lossless_fate_list),
         ROW(lossless_two_ahead),
         ROW(switches_between_sequences),
         ROW(switch_waits_for_the_next_sequence),
-        ROW(what_cannot_run_is_refused),
-        ROW(trace_has_every_use),
+        ROW(presets_that_cannot_run_are_rejected),
+        ROW(trace_has_every_access),
         ROW(recorder_killed),
-        ROW(lockstep_lod),
-        ROW(lockstep_default),
-        ROW(lockstep_logits_eviction),
+        ROW(deterministic_lod),
+        ROW(deterministic_default),
+        ROW(deterministic_learned_eviction),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Pictures of what people see, made anew: tests/screens/make.sh DIR
+# Makes the screenshots of docs/screens: tests/screens/make.sh DIR
 # An engine with the demo model and a gateway under load, in DIR: top at 80x24 and at 160x45, repl at 80x24 (SVG, from
-# tmux), the gateway's page at the sizes of a phone and of a desktop (PNG, from Chromium). What is missing is
-# skipped, and said. Needs a build, python3 and curl; SLUICE_LIBEXEC as in the other scripts.
+# tmux), the gateway's page at the sizes of a phone and of a desktop (PNG, from Chromium). A missing tool
+# is reported and its screenshot skipped. Needs a build, python3 and curl; SLUICE_LIBEXEC as in the other scripts.
 set -u -o pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -50,7 +50,7 @@ until_true() {
 }
 
 counter() {
-    "$libexec/sluice-stats" --run "$run" --counters 2>/dev/null | awk -v key="$1" '$1 == key { print $2 }'
+    "$libexec/sluice-stats" --name "$run" --counters 2>/dev/null | awk -v key="$1" '$1 == key { print $2 }'
 }
 
 gateway_serves() {
@@ -63,7 +63,7 @@ keep_busy() {
     local seed=0
     while :; do
         seed=$((seed + 1))
-        "$libexec/sluice-generate" --run "$run" -p "$prompt" -n 400 --seed "$seed" --ignore-eos -q >/dev/null 2>&1
+        "$libexec/sluice-generate" --name "$run" -p "$prompt" -n 400 --seed "$seed" --ignore-eos -q >/dev/null 2>&1
     done
 }
 
@@ -113,7 +113,7 @@ picture() {
 }
 
 top_picture() {
-    terminal "$2" "$3" env TERM=tmux-256color "$libexec/sluice-top" --run "$run" --interval 0.5 || exit 1
+    terminal "$2" "$3" env TERM=tmux-256color "$libexec/sluice-top" --name "$run" --interval 0.5 || exit 1
     until_true "$1" shows 'decode [1-9]'
     until_true "$1" shows 'up 00:00:[0-5][5-9]'
     until_true "$1" shows "$4"
@@ -134,7 +134,7 @@ shows_times() {
 
 repl_picture() {
     answered='tokens/s, prompt of|^loader|^ *7 +[0-9]+/32'
-    terminal 80 24 env TERM=tmux-256color "$libexec/sluice-repl" --run "$run" --temp 0 -n 60 || exit 1
+    terminal 80 24 env TERM=tmux-256color "$libexec/sluice-repl" --name "$run" --temp 0 -n 60 || exit 1
     until_true "repl" shows '^>>>'
     repl_says 1 "$prompt"
     repl_says 2 /experts
@@ -169,7 +169,7 @@ pages() {
     echo "ok page-desktop.png"
 }
 
-"$libexec/sluice-run" -m "$model" --run "$run" --budget 72MiB --experts 45 --http 0 --http-connections 64 --http-body 64KiB \
+"$libexec/sluice-run" -m "$model" --name "$run" --budget 72MiB --resident-experts 45 --http 0 --http-connections 64 --http-body 64KiB \
     --http-buffer 256KiB --log-level error 2>"$SLUICE_RUN_DIR/log" &
 engine=$!
 until_true "the gateway" gateway_serves

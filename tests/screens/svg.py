@@ -29,7 +29,7 @@ def colour_256(n):
 
 
 class Look:
-    """What SGR says of the characters that follow."""
+    """Attributes that SGR sets for the characters that follow."""
 
     MARKS = {1: "bold", 2: "faint", 3: "italic", 4: "underline", 7: "reverse"}
     ENDS = {22: ("bold", "faint"), 23: ("italic",), 24: ("underline",), 27: ("reverse",)}
@@ -84,7 +84,7 @@ class Look:
 
 
 def runs(line, look):
-    """(column, text, look) of one line; the look goes on into the next one."""
+    """(column, text, look) of one line; attributes carry over to the next line."""
     found, at, column = [], 0, 0
     for match in list(SEQUENCE.finditer(line)) + [None]:
         text = line[at:match.start() if match else len(line)]
@@ -99,11 +99,11 @@ def runs(line, look):
 
 
 def style(ink, marks):
-    said = f' fill="{ink}"' if ink != INK else ""
-    said += ' font-weight="700"' if "bold" in marks else ""
-    said += ' opacity=".6"' if "faint" in marks else ""
-    said += ' font-style="italic"' if "italic" in marks else ""
-    return said + (' text-decoration="underline"' if "underline" in marks else "")
+    attributes = f' fill="{ink}"' if ink != INK else ""
+    attributes += ' font-weight="700"' if "bold" in marks else ""
+    attributes += ' opacity=".6"' if "faint" in marks else ""
+    attributes += ' font-style="italic"' if "italic" in marks else ""
+    return attributes + (' text-decoration="underline"' if "underline" in marks else "")
 
 
 def draw_run(column, text, look, row):
@@ -111,7 +111,7 @@ def draw_run(column, text, look, row):
     x, y = PAD + column * CELL, PAD + row * LINE
     if ground:
         yield f'<rect x="{x:.1f}" y="{y}" width="{len(text) * CELL:.1f}" height="{LINE}" fill="{ground}"/>'
-    # Spaces that follow each other are one to many renderers: what stands between them is placed by itself.
+    # Many renderers merge consecutive spaces, so that each word is placed separately.
     for words in re.finditer(r"\S+(?: \S+)*", text):
         yield (f'<text x="{x + words.start() * CELL:.1f}" y="{y + 13.5}" '
                f'textLength="{len(words.group()) * CELL:.1f}"{style(ink, marks)}>'

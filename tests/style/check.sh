@@ -10,8 +10,9 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 cd "$root" || exit 1
 export LC_ALL=C
 
-lines_max=800
+lines_max=650
 directory_max=15
+document_max=250
 failed=0
 
 # Sources of the project; what git would not keep (build trees) is not looked at.
@@ -37,7 +38,7 @@ verdict() {
     if [ -z "$places" ]; then
         echo "ok style_$name"
     else
-        echo "$places" | head -40 | sed 's/^/    /'
+        echo "$places" | head -"${STYLE_LINES:-40}" | sed 's/^/    /'
         echo "not ok style_$name: $reason ($(echo "$places" | wc -l) places)"
         failed=1
     fi
@@ -106,6 +107,36 @@ check_banned() {
     } | verdict banned "a call that is not made here"
 }
 
+# Text is plain technical English: phrases.txt lists what is not written, with what is written instead.
+check_phrases() {
+    files '*.c' '*.h' '*.md' '*.sh' '*.py' '*.cmake' '*.awk' '*.js' '*.html' '*.txt' 'launch/sluice' '.ci/run' |
+        grep -v -e '^tests/style/' -e '^tests/golden/data/' -e '^tests/fuzz/corpus/' -e '^launch/demo/' |
+        xargs perl -e '
+            open(my $list, "<", "tests/style/phrases.txt") or die;
+            my @rows = map { chomp; [split /\t+/] } grep { !/^#/ && /\S/ } <$list>;
+            my $any = join "|", map { "(?:$_->[0])" } @rows;
+            for my $file (@ARGV) {
+                open(my $text, "<", $file) or next;
+                while (my $line = <$text>) {
+                    $line =~ s/`[^`]*`//g if $file =~ /\.md$/;
+                    next unless $line =~ /(?<![\w-])(?:$any)(?![\w-])/i;
+                    for my $row (@rows) {
+                        print "$file:$.: \x27$&\x27: $row->[1]\n" if $line =~ /(?<![\w-])(?:$row->[0])(?![\w-])/i;
+                    }
+                }
+            }' | verdict phrases "a phrase that tests/style/phrases.txt replaces"
+}
+
+# Documents are read: 250 lines at most, README.md 150.
+check_documents() {
+    files '*.md' | while read -r f; do
+        local n max=$document_max
+        [ "$f" = README.md ] && max=150
+        n=$(wc -l <"$f")
+        [ "$n" -gt "$max" ] && echo "$f: $n lines, at most $max"
+    done | verdict documents "a document is too long"
+}
+
 check_marks() {
     files '*.c' '*.h' '*.sh' '*.md' '*.txt' 'launch/sluice' '.ci/run' |
         grep -v -e '^tests/style/' -e '^tests/golden/data/' | xargs grep -HnE '\b(TODO|FIXME|XXX|HACK)\b' |
@@ -155,7 +186,7 @@ check_shell() {
     } | verdict shell "shellcheck found something"
 }
 
-rules="includes directories mirror magics lengths functions banned marks tables headers format shell"
+rules="includes directories mirror magics lengths documents functions banned marks tables headers format shell"
 if [ $# -eq 0 ]; then
     # shellcheck disable=SC2086  # a list of words
     set -- $rules

@@ -23,11 +23,11 @@ static const struct uint_row {
     enum arch_id arch;
     const char *key;
     size_t offset; /* of a uint32_t in struct model_hparams */
-    uint32_t least, most;
+    uint32_t min, max;
     enum absent absent;
 } uint_rows[] = {
-#define ARCH_UINT(id, field, key, least, most, absent)                                             \
-    {ARCH_##id, (key), offsetof(struct model_hparams, field), (least), (most), ABSENT_##absent},
+#define ARCH_UINT(id, field, key, min, max, absent)                                                \
+    {ARCH_##id, (key), offsetof(struct model_hparams, field), (min), (max), ABSENT_##absent},
 #include "lib/model/arch/arch.tbl.h"
 };
 
@@ -35,10 +35,10 @@ static const struct float_row {
     enum arch_id arch;
     const char *key;
     size_t offset; /* of a float */
-    double least, most;
+    double min, max;
 } float_rows[] = {
-#define ARCH_FLOAT(id, field, key, least, most)                                                    \
-    {ARCH_##id, (key), offsetof(struct model_hparams, field), (least), (most)},
+#define ARCH_FLOAT(id, field, key, min, max)                                                       \
+    {ARCH_##id, (key), offsetof(struct model_hparams, field), (min), (max)},
 #include "lib/model/arch/arch.tbl.h"
 };
 
@@ -92,11 +92,11 @@ static const struct expert_row {
 #include "lib/model/arch/arch.tbl.h"
 };
 
-static const struct refused_row {
+static const struct rejected_row {
     enum arch_id arch;
     const char *name, *why;
-} refused_rows[] = {
-#define ARCH_REFUSED(id, name, why) {ARCH_##id, (name), (why)},
+} rejected_rows[] = {
+#define ARCH_REJECTED(id, name, why) {ARCH_##id, (name), (why)},
 #include "lib/model/arch/arch.tbl.h"
 };
 
@@ -172,10 +172,10 @@ static int read_uints(enum arch_id arch, const struct gguf *g, struct model_hpar
         if (!found && row->absent == ABSENT_REQUIRED)
             return error_set(error, ERR_BAD_INPUT, "key '%s' is missing", key);
         /* Checked here and not only in arch_check_hparams: a 64-bit value must not be cut. */
-        if (found && (value < row->least || value > row->most))
+        if (found && (value < row->min || value > row->max))
             return error_set(error, ERR_BAD_INPUT,
                              "key '%s' is %" PRIu64 ": not between %" PRIu32 " and %" PRIu32, key,
-                             value, row->least, row->most);
+                             value, row->min, row->max);
         if (found)
             *uint_at(h, row->offset) = (uint32_t)value;
     }
@@ -298,18 +298,18 @@ static int check_ranges(enum arch_id arch, const struct model_hparams *h, struct
     for (size_t i = 0; i < ARRAY_LEN(uint_rows); i++) {
         const struct uint_row *row = &uint_rows[i];
         uint32_t v = uint_of(h, row->offset);
-        if (row->arch == arch && (v < row->least || v > row->most))
+        if (row->arch == arch && (v < row->min || v > row->max))
             return error_set(error, ERR_BAD_INPUT,
                              "%s.%s is %" PRIu32 ": not between %" PRIu32 " and %" PRIu32,
-                             arch_names[arch], row->key, v, row->least, row->most);
+                             arch_names[arch], row->key, v, row->min, row->max);
     }
     for (size_t i = 0; i < ARRAY_LEN(float_rows); i++) {
         const struct float_row *row = &float_rows[i];
         double v = (double)float_of(h, row->offset);
         /* half an ulp of slack: the bounds are doubles, the value was rounded; refuses NaN, too */
-        if (row->arch == arch && !(v >= row->least * 0.999999 && v <= row->most * 1.000001))
+        if (row->arch == arch && !(v >= row->min * 0.999999 && v <= row->max * 1.000001))
             return error_set(error, ERR_BAD_INPUT, "%s.%s is %g: not between %g and %g",
-                             arch_names[arch], row->key, v, row->least, row->most);
+                             arch_names[arch], row->key, v, row->min, row->max);
     }
     for (size_t i = 0; i < ARRAY_LEN(const_rows); i++)
         if (const_rows[i].arch == arch && uint_of(h, const_rows[i].offset) != const_rows[i].value)
@@ -430,19 +430,20 @@ static int check_shape(const struct model_hparams *h, const struct model_tensor 
     return 0;
 }
 
-static int refuse(enum arch_id arch, const char *name, struct error *error)
+static int reject_tensor(enum arch_id arch, const char *name, struct error *error)
 {
     uint32_t number;
-    for (size_t i = 0; i < ARRAY_LEN(refused_rows); i++)
-        if (refused_rows[i].arch == arch && name_matches(refused_rows[i].name, name, &number))
+    for (size_t i = 0; i < ARRAY_LEN(rejected_rows); i++)
+        if (rejected_rows[i].arch == arch && name_matches(rejected_rows[i].name, name, &number))
             return error_set(error, ERR_BAD_INPUT, "tensor %s: %s is not supported", name,
-                             refused_rows[i].why);
+                             rejected_rows[i].why);
     return error_set(error, ERR_BAD_INPUT, "tensor %s is not part of architecture %s", name,
                      arch_names[arch]);
 }
 
-int arch_place_tensor(enum arch_id arch, const struct model_hparams *h,
-                      const struct model_tensor *t, struct arch_place *place, struct error *error)
+int arch_locate_tensor(enum arch_id arch, const struct model_hparams *h,
+                       const struct model_tensor *t, struct arch_location *location,
+                       struct error *error)
 {
     for (size_t i = 0; i < ARRAY_LEN(dense_rows) + ARRAY_LEN(expert_rows); i++) {
         bool expert = i >= ARRAY_LEN(dense_rows);
@@ -457,14 +458,14 @@ int arch_place_tensor(enum arch_id arch, const struct model_hparams *h,
             return error_set(error, ERR_BAD_INPUT,
                              "tensor %s is beyond the last of %" PRIu32 " layers", t->name,
                              h->layers);
-        *place = (struct arch_place){expert, expert ? e->matrix : (uint32_t)d->role, layer};
+        *location = (struct arch_location){expert, expert ? e->matrix : (uint32_t)d->role, layer};
         if (expert)
             return check_shape(h, t, (enum arch_dim[3]){e->ne0, e->ne1, ARCH_DIM_EXPERTS},
                                STORAGE_ANY, error);
         return check_shape(h, t, (enum arch_dim[3]){d->ne0, d->ne1, ARCH_DIM_ONE}, d->storage,
                            error);
     }
-    return refuse(arch, t->name, error);
+    return reject_tensor(arch, t->name, error);
 }
 
 static const struct dense_row *dense_row_of(enum arch_id arch, enum dense_role role)
@@ -487,19 +488,19 @@ bool arch_role_any_type(enum arch_id arch, enum dense_role role)
     return row && row->storage == STORAGE_ANY;
 }
 
-const char *arch_tensor_name(enum arch_id arch, const struct arch_place *place, char *buf)
+const char *arch_tensor_name(enum arch_id arch, const struct arch_location *location, char *buf)
 {
     const char *pattern = NULL;
-    for (size_t i = 0; i < ARRAY_LEN(expert_rows) && place->is_expert; i++)
-        if (expert_rows[i].arch == arch && expert_rows[i].matrix == place->role)
+    for (size_t i = 0; i < ARRAY_LEN(expert_rows) && location->is_expert; i++)
+        if (expert_rows[i].arch == arch && expert_rows[i].matrix == location->role)
             pattern = expert_rows[i].name;
-    if (!place->is_expert)
-        pattern = role_names[place->role].name;
+    if (!location->is_expert)
+        pattern = role_names[location->role].name;
     sl_assert(pattern);
     const char *hole = strstr(pattern, "%u");
     if (hole)
         snprintf(buf, MODEL_NAME_BYTES, "%.*s%" PRIu32 "%s", (int)(hole - pattern), pattern,
-                 place->layer, hole + 2);
+                 location->layer, hole + 2);
     else
         snprintf(buf, MODEL_NAME_BYTES, "%s", pattern);
     return buf;

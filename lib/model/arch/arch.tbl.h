@@ -22,7 +22,7 @@
  * ARCH_JOINED(ID, matrix, name, ne0, ne1)
  *     likewise, in the place of two of them: GATE_UP has of each expert the rows of gate, then
  *     those of up
- * ARCH_REFUSED(ID, name, why)
+ * ARCH_REJECTED(ID, name, why)
  *     tensor that is known and not computed; %u in the name stands for a number
  *
  * storage: F32 (norms and routers, which are computed as they are) or ANY (every type of
@@ -33,10 +33,10 @@
 #define ARCH(id, name)
 #endif
 #ifndef ARCH_UINT
-#define ARCH_UINT(id, field, key, least, most, absent)
+#define ARCH_UINT(id, field, key, min, max, absent)
 #endif
 #ifndef ARCH_FLOAT
-#define ARCH_FLOAT(id, field, key, least, most)
+#define ARCH_FLOAT(id, field, key, min, max)
 #endif
 #ifndef ARCH_CONST
 #define ARCH_CONST(id, field, value)
@@ -59,8 +59,8 @@
 #ifndef ARCH_JOINED
 #define ARCH_JOINED(id, matrix, name, ne0, ne1)
 #endif
-#ifndef ARCH_REFUSED
-#define ARCH_REFUSED(id, name, why)
+#ifndef ARCH_REJECTED
+#define ARCH_REJECTED(id, name, why)
 #endif
 
 /* What all of them have: every layer MoE, RMSNorm before attention and before the experts,
@@ -99,7 +99,7 @@
     ARCH_EXPERT(id, UP, "blk.%u.ffn_up_exps.weight", HIDDEN, INNER)                                \
     ARCH_EXPERT(id, DOWN, "blk.%u.ffn_down_exps.weight", INNER, HIDDEN)                            \
     ARCH_JOINED(id, GATE_UP, "blk.%u.ffn_gate_up_exps.weight", HIDDEN, INNER_TWICE)                \
-    ARCH_REFUSED(id, "blk.%u.ffn_gate.weight", "a layer without experts")
+    ARCH_REJECTED(id, "blk.%u.ffn_gate.weight", "a layer without experts")
 
 #define OLD_EXPERTS "a tensor for each expert (a file of early 2024, to be converted anew)"
 
@@ -155,9 +155,9 @@ ARCH_ONLY(LLAMA, "expert_shared_count", 0)
 ARCH_ONLY(LLAMA, "expert_weights_norm", 1)
 ARCH_ONLY(LLAMA, "interleave_moe_layer_step", 1)
 ARCH_DENSE(LLAMA, ROPE_FREQS, F32, OPTIONAL, HALF, ONE) /* divisors of the frequencies */
-ARCH_REFUSED(LLAMA, "blk.%u.ffn_gate.%u.weight", OLD_EXPERTS)
-ARCH_REFUSED(LLAMA, "blk.%u.ffn_up.%u.weight", OLD_EXPERTS)
-ARCH_REFUSED(LLAMA, "blk.%u.ffn_down.%u.weight", OLD_EXPERTS)
+ARCH_REJECTED(LLAMA, "blk.%u.ffn_gate.%u.weight", OLD_EXPERTS)
+ARCH_REJECTED(LLAMA, "blk.%u.ffn_up.%u.weight", OLD_EXPERTS)
+ARCH_REJECTED(LLAMA, "blk.%u.ffn_down.%u.weight", OLD_EXPERTS)
 
 #undef ARCH_COMMON
 #undef OLD_EXPERTS
@@ -171,4 +171,4 @@ ARCH_REFUSED(LLAMA, "blk.%u.ffn_down.%u.weight", OLD_EXPERTS)
 #undef ARCH_DENSE
 #undef ARCH_EXPERT
 #undef ARCH_JOINED
-#undef ARCH_REFUSED
+#undef ARCH_REJECTED

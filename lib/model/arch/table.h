@@ -49,7 +49,7 @@ int arch_check_hparams(enum arch_id arch, const struct model_hparams *hparams, s
 
 /* Where a tensor belongs. Dense: role and layer (layer == hparams->layers for global tensors).
  * Experts: matrix and layer. */
-struct arch_place {
+struct arch_location {
     bool is_expert;
     uint32_t role; /* enum dense_role, or enum expert_matrix, or EXPERT_GATE_UP */
     uint32_t layer;
@@ -57,9 +57,9 @@ struct arch_place {
 
 /* Finds the place of a tensor by its name and checks its type and shape. 0, or -1 with
  * ERR_BAD_INPUT. */
-int arch_place_tensor(enum arch_id arch, const struct model_hparams *hparams,
-                      const struct model_tensor *tensor, struct arch_place *place,
-                      struct error *error);
+int arch_locate_tensor(enum arch_id arch, const struct model_hparams *hparams,
+                       const struct model_tensor *tensor, struct arch_location *location,
+                       struct error *error);
 
 /* True for the roles of global tensors (one per model instead of one per layer). */
 bool arch_role_is_global(enum dense_role role);
@@ -68,6 +68,6 @@ bool arch_role_required(enum arch_id arch, enum dense_role role);
 bool arch_role_any_type(enum arch_id arch, enum dense_role role);
 
 /* The name a tensor of that place has, for messages. buf has MODEL_NAME_BYTES bytes. */
-const char *arch_tensor_name(enum arch_id arch, const struct arch_place *place, char *buf);
+const char *arch_tensor_name(enum arch_id arch, const struct arch_location *location, char *buf);
 
 #endif

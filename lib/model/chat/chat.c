@@ -12,29 +12,34 @@
 #define CHAT_BOS "\x01"
 #define CHAT_EOS "\x02"
 
-enum place { INLINE, FIRST_USER };
+enum system_position { INLINE, FIRST_USER };
 
 struct form {
-    const char *word, *marks[2], *no_system;
+    const char *name, *marks[2], *no_system;
     const char *before[CHAT_ROLE__COUNT], *after[CHAT_ROLE__COUNT];
-    const char *ask;
-    enum place system;
+    const char *generation_prompt;
+    enum system_position system;
     const char *control; /* marks no message may hold, a space between */
 };
 
 static const struct form forms[] = {
-    [CHAT_PLAIN] = {.word = "plain",
+    [CHAT_PLAIN] = {.name = "plain",
                     .no_system = "",
                     .before = {"", "User: ", "Assistant: "},
                     .after = {"\n", "\n", "\n"},
-                    .ask = "Assistant:",
+                    .generation_prompt = "Assistant:",
                     .system = INLINE,
                     .control = ""}, /* its prompts are read as text, whatever they hold */
-#define CHAT(name, word, mark, other, none, before_s, after_s, before_u, after_u, before_a,        \
-             after_a, ask, place, control)                                                         \
-    [CHAT_##name] = {                                                                              \
-        word, {mark, other}, none,   {before_s, before_u, before_a}, {after_s, after_u, after_a},  \
-        ask,  place,         control},
+#define CHAT(id, name, mark, other, none, before_s, after_s, before_u, after_u, before_a, after_a, \
+             generation_prompt, position, control)                                                 \
+    [CHAT_##id] = {name,                                                                           \
+                   {mark, other},                                                                  \
+                   none,                                                                           \
+                   {before_s, before_u, before_a},                                                 \
+                   {after_s, after_u, after_a},                                                    \
+                   generation_prompt,                                                              \
+                   position,                                                                       \
+                   control},
 #include "lib/model/chat/chat.tbl.h"
 };
 
@@ -49,24 +54,24 @@ enum chat_family chat_recognise(const char *text, size_t bytes)
     return CHAT_PLAIN;
 }
 
-const char *chat_word(enum chat_family family)
+const char *chat_name(enum chat_family family)
 {
     sl_assert((unsigned)family < CHAT__COUNT);
-    return forms[family].word;
+    return forms[family].name;
 }
 
-enum chat_family chat_find(const char *word)
+enum chat_family chat_find(const char *name)
 {
     for (int f = 0; f < CHAT__COUNT; f++)
-        if (strcmp(forms[f].word, word) == 0)
+        if (strcmp(forms[f].name, name) == 0)
             return (enum chat_family)f;
     return CHAT_PLAIN;
 }
 
-void chat_describe(struct model_chat *chat, const char *word, const char *bos, const char *eos,
+void chat_describe(struct model_chat *chat, const char *name, const char *bos, const char *eos,
                    uint32_t bos_first)
 {
-    chat->family = chat_find(word);
+    chat->family = chat_find(name);
     chat->bos_first = bos_first;
     snprintf(chat->bos, sizeof chat->bos, "%s", bos);
     snprintf(chat->eos, sizeof chat->eos, "%s", eos);
@@ -107,8 +112,8 @@ static void put_message(struct writer *w, const struct form *f, enum chat_role r
 }
 
 /* System messages of m[from, to), which go into the user's message behind them, as one. */
-static void put_held(struct writer *w, const struct form *f, const struct chat_message *m,
-                     size_t from, size_t to)
+static void put_deferred(struct writer *w, const struct form *f, const struct chat_message *m,
+                         size_t from, size_t to)
 {
     bool any = false;
     for (size_t i = from; i < to; i++) {
@@ -128,7 +133,7 @@ static void put_held(struct writer *w, const struct form *f, const struct chat_m
 static void render(struct writer *w, const struct form *f, const struct chat_message *m,
                    size_t count)
 {
-    size_t held = 0; /* from here on: system messages that wait for a user's message */
+    size_t deferred = 0; /* from here on: system messages that wait for a user's message */
     if (w->chat->bos_first && w->chat->family != CHAT_PLAIN)
         put(w, w->chat->bos, strlen(w->chat->bos));
     if (m[0].role != CHAT_SYSTEM && f->no_system[0])
@@ -138,18 +143,18 @@ static void render(struct writer *w, const struct form *f, const struct chat_mes
             continue;
         put_form(w, f->before[m[i].role]);
         if (m[i].role == CHAT_USER && f->system == FIRST_USER) {
-            put_held(w, f, m, held, i);
-            held = i;
+            put_deferred(w, f, m, deferred, i);
+            deferred = i;
         }
         put(w, m[i].text, m[i].bytes);
         put_form(w, f->after[m[i].role]);
     }
-    put_form(w, f->ask);
+    put_form(w, f->generation_prompt);
 }
 
 /* ---- what is refused ------------------------------------------------------------------------- */
 
-static int refuse_mark(const struct chat_message *m, const char *mark, size_t bytes,
+static int reject_mark(const struct chat_message *m, const char *mark, size_t bytes,
                        struct error *error)
 {
     if (bytes == 0 || !memmem(m->text, m->bytes, mark, bytes))
@@ -160,17 +165,17 @@ static int refuse_mark(const struct chat_message *m, const char *mark, size_t by
 }
 
 /* Control tokens of the form count as such, and the tokenizer cannot tell whose they are. */
-static int refuse_marks(const struct model_chat *chat, const struct form *f,
+static int reject_marks(const struct model_chat *chat, const struct form *f,
                         const struct chat_message *m, struct error *error)
 {
     for (const char *mark = f->control; *mark;) {
         size_t n = strcspn(mark, " ");
-        if (refuse_mark(m, mark, n, error) != 0)
+        if (reject_mark(m, mark, n, error) != 0)
             return -1;
         mark += n + (mark[n] == ' ');
     }
-    return refuse_mark(m, chat->bos, strlen(chat->bos), error) ||
-                   refuse_mark(m, chat->eos, strlen(chat->eos), error)
+    return reject_mark(m, chat->bos, strlen(chat->bos), error) ||
+                   reject_mark(m, chat->eos, strlen(chat->eos), error)
                ? -1
                : 0;
 }
@@ -180,7 +185,7 @@ static int check_messages(const struct model_chat *chat, const struct form *f,
 {
     bool waits = false;
     for (size_t i = 0; i < count; i++) {
-        if (chat->family != CHAT_PLAIN && refuse_marks(chat, f, &m[i], error) != 0)
+        if (chat->family != CHAT_PLAIN && reject_marks(chat, f, &m[i], error) != 0)
             return -1;
         waits = m[i].role == CHAT_SYSTEM || (waits && m[i].role != CHAT_USER);
     }

@@ -38,11 +38,11 @@ struct chat_message {
 /* The family a template belongs to; CHAT_PLAIN when it is none of the table's. */
 enum chat_family chat_recognise(const char *text, size_t bytes);
 
-const char *chat_word(enum chat_family family);
-enum chat_family chat_find(const char *word); /* unknown words are CHAT_PLAIN */
+const char *chat_name(enum chat_family family);
+enum chat_family chat_find(const char *name); /* unknown words are CHAT_PLAIN */
 
-/* What a model's document says of it, as chat_word() and the vocabulary write it. */
-void chat_describe(struct model_chat *chat, const char *word, const char *bos, const char *eos,
+/* What a model's document says of it, as chat_name() and the vocabulary write it. */
+void chat_describe(struct model_chat *chat, const char *name, const char *bos, const char *eos,
                    uint32_t bos_first);
 
 /* The prompt that asks for the next answer: newly allocated, NUL-terminated (caller frees). -1 with

@@ -49,16 +49,16 @@ static int fill(struct gguf *g, uint64_t want, struct error *error)
         return error_set(error, ERR_BAD_INPUT, "the header is longer than %" PRIu64 " MiB",
                          GGUF_HEADER_MAX / MIB);
     while (g->have < want) {
-        if (g->have == g->room) {
-            uint64_t room = g->room ? g->room * 2 : READ_BYTES;
-            char *bigger = realloc(g->header, room);
+        if (g->have == g->capacity) {
+            uint64_t capacity = g->capacity ? g->capacity * 2 : READ_BYTES;
+            char *bigger = realloc(g->header, capacity);
             if (!bigger)
                 return error_set(error, ERR_NO_MEMORY, "no memory for %" PRIu64 " bytes of header",
-                                 room);
+                                 capacity);
             g->header = bigger;
-            g->room = room;
+            g->capacity = capacity;
         }
-        uint64_t n = g->room - g->have < READ_BYTES ? g->room - g->have : READ_BYTES;
+        uint64_t n = g->capacity - g->have < READ_BYTES ? g->capacity - g->have : READ_BYTES;
         if (n > g->source.bytes - g->have)
             n = g->source.bytes - g->have;
         ssize_t got = g->source.read(g->source.arg, g->header + g->have, n, g->have);
@@ -317,13 +317,14 @@ static int parse_storage(struct gguf *g, struct model_tensor *t, struct error *e
 
 static int parse_tensors(struct gguf *g, uint32_t count, struct error *error)
 {
-    uint32_t room = 0;
+    uint32_t capacity = 0;
     for (g->tensor_count = 0; g->tensor_count < count; g->tensor_count++) {
-        if (g->tensor_count == room) { /* grows with what was really read, not with the claim */
-            room = room ? room * 2 : 256;
-            struct model_tensor *bigger = reallocarray(g->tensors, room, sizeof *bigger);
+        if (g->tensor_count == capacity) { /* grows with what was really read, not with the claim */
+            capacity = capacity ? capacity * 2 : 256;
+            struct model_tensor *bigger = reallocarray(g->tensors, capacity, sizeof *bigger);
             if (!bigger)
-                return error_set(error, ERR_NO_MEMORY, "no memory for %" PRIu32 " tensors", room);
+                return error_set(error, ERR_NO_MEMORY, "no memory for %" PRIu32 " tensors",
+                                 capacity);
             g->tensors = bigger;
         }
         struct model_tensor *t = &g->tensors[g->tensor_count];
@@ -369,7 +370,7 @@ static int read_alignment(struct gguf *g, struct error *error)
 
 /* Tensors lie one after another, each padded to the alignment: no holes, no overlap, none outside.
  */
-static int place_tensors(struct gguf *g, struct error *error)
+static int check_tensor_offsets(struct gguf *g, struct error *error)
 {
     g->data_offset = align_up(g->at, g->alignment);
     uint64_t expected = 0;
@@ -400,7 +401,8 @@ int gguf_open(struct gguf *g, const struct gguf_source *source, struct error *er
     }
     if (parse_preamble(g, &tensors, &keys, error) || parse_keys(g, (uint32_t)keys, error) ||
         parse_tensors(g, (uint32_t)tensors, error) || index_keys(g, error) ||
-        check_tensor_names(g, error) || read_alignment(g, error) || place_tensors(g, error)) {
+        check_tensor_names(g, error) || read_alignment(g, error) ||
+        check_tensor_offsets(g, error)) {
         gguf_close(g);
         return -1;
     }

@@ -67,8 +67,8 @@ struct gguf_key {
 struct gguf {
     struct gguf_source source;
     char *header;
-    uint64_t have, room; /* bytes of the header read so far, and allocated */
-    uint64_t at;         /* the parser's position; the header's length once it is open */
+    uint64_t have, capacity; /* bytes of the header read so far, and allocated */
+    uint64_t at;             /* the parser's position; the header's length once it is open */
     uint32_t version;
     uint32_t alignment;
     uint32_t key_count, tensor_count;

@@ -21,7 +21,7 @@ static const uint32_t value_bytes[] = {
 
 struct piece { /* a growing run of header bytes */
     char *data;
-    size_t bytes, room;
+    size_t bytes, capacity;
 };
 
 struct written {
@@ -35,7 +35,7 @@ struct gguf_writer {
     struct piece keys, tensors, header;
     uint64_t key_count;
     struct written *tensor;
-    uint32_t tensor_count, tensor_room;
+    uint32_t tensor_count, tensor_capacity;
     uint64_t data_bytes;
     /* streaming */
     struct bulk out;
@@ -50,15 +50,15 @@ static void add(struct gguf_writer *w, struct piece *p, const void *data, size_t
 {
     if (w->no_memory)
         return;
-    if (p->room - p->bytes < bytes) {
-        size_t room = (p->bytes + bytes) * 2;
-        char *bigger = realloc(p->data, room);
+    if (p->capacity - p->bytes < bytes) {
+        size_t capacity = (p->bytes + bytes) * 2;
+        char *bigger = realloc(p->data, capacity);
         if (!bigger) {
             w->no_memory = true;
             return;
         }
         p->data = bigger;
-        p->room = room;
+        p->capacity = capacity;
     }
     if (bytes > 0)
         memcpy(p->data + p->bytes, data, bytes);
@@ -110,7 +110,7 @@ void gguf_writer_free(struct gguf_writer *w)
 
 /* ---- keys ---- */
 
-static void begin_key(struct gguf_writer *w, const char *key, size_t bytes, uint32_t type)
+static void write_key_head(struct gguf_writer *w, const char *key, size_t bytes, uint32_t type)
 {
     sl_assert(!w->laid_out);
     sl_assert(bytes > 0 && bytes <= GGUF_KEY_BYTES_MAX);
@@ -123,7 +123,7 @@ void gguf_put_scalar(struct gguf_writer *w, const char *key, enum gguf_value_typ
                      const void *value)
 {
     sl_assert((size_t)type < ARRAY_LEN(value_bytes) && value_bytes[type] > 0);
-    begin_key(w, key, strlen(key), type);
+    write_key_head(w, key, strlen(key), type);
     add(w, &w->keys, value, value_bytes[type]);
 }
 
@@ -150,7 +150,7 @@ void gguf_put_bool(struct gguf_writer *w, const char *key, bool value)
 
 void gguf_put_string(struct gguf_writer *w, const char *key, const char *text, size_t bytes)
 {
-    begin_key(w, key, strlen(key), GGUF_STRING);
+    write_key_head(w, key, strlen(key), GGUF_STRING);
     add_string(w, &w->keys, text, bytes);
 }
 
@@ -164,7 +164,7 @@ void gguf_put_array(struct gguf_writer *w, const char *key, enum gguf_value_type
 {
     sl_assert((size_t)elem < ARRAY_LEN(value_bytes) && value_bytes[elem] > 0);
     sl_assert(count <= GGUF_ARRAY_MAX);
-    begin_key(w, key, strlen(key), GGUF_ARRAY);
+    write_key_head(w, key, strlen(key), GGUF_ARRAY);
     add_u32(w, &w->keys, elem);
     add_u64(w, &w->keys, count);
     add(w, &w->keys, values, count * value_bytes[elem]);
@@ -174,7 +174,7 @@ void gguf_put_strings(struct gguf_writer *w, const char *key, const char *const 
                       const size_t *bytes, uint64_t count)
 {
     sl_assert(count <= GGUF_ARRAY_MAX);
-    begin_key(w, key, strlen(key), GGUF_ARRAY);
+    write_key_head(w, key, strlen(key), GGUF_ARRAY);
     add_u32(w, &w->keys, GGUF_STRING);
     add_u64(w, &w->keys, count);
     for (uint64_t i = 0; i < count; i++)
@@ -196,7 +196,7 @@ void gguf_put_copy(struct gguf_writer *w, const struct gguf *from, uint32_t i)
     const char *name = from->header + k->name_at, *value = from->header + k->value_at;
     sl_assert(k->name_bytes != strlen("general.alignment") ||
               memcmp(name, "general.alignment", k->name_bytes) != 0);
-    begin_key(w, name, k->name_bytes, k->type);
+    write_key_head(w, name, k->name_bytes, k->type);
     if (k->type == GGUF_ARRAY) {
         add_u32(w, &w->keys, k->elem);
         add_u64(w, &w->keys, k->count);
@@ -211,18 +211,18 @@ void gguf_put_copy(struct gguf_writer *w, const struct gguf *from, uint32_t i)
 
 /* ---- tensors ---- */
 
-static bool room_for_tensor(struct gguf_writer *w)
+static bool reserve_tensor(struct gguf_writer *w)
 {
-    if (w->tensor_count < w->tensor_room)
+    if (w->tensor_count < w->tensor_capacity)
         return true;
-    uint32_t room = w->tensor_room ? w->tensor_room * 2 : 256;
-    struct written *bigger = reallocarray(w->tensor, room, sizeof *bigger);
+    uint32_t capacity = w->tensor_capacity ? w->tensor_capacity * 2 : 256;
+    struct written *bigger = reallocarray(w->tensor, capacity, sizeof *bigger);
     if (!bigger) {
         w->no_memory = true;
         return false;
     }
     w->tensor = bigger;
-    w->tensor_room = room;
+    w->tensor_capacity = capacity;
     return true;
 }
 
@@ -242,7 +242,7 @@ uint32_t gguf_put_tensor(struct gguf_writer *w, const char *name, uint32_t type,
         sl_assert(!mul_overflows(bytes, ne[d], &bytes));
     sl_assert(bytes > 0 && bytes < GGUF_FILE_MAX && w->data_bytes < GGUF_FILE_MAX);
     uint32_t number = w->tensor_count;
-    if (w->no_memory || !room_for_tensor(w))
+    if (w->no_memory || !reserve_tensor(w))
         return number;
     w->tensor_count++;
     w->tensor[number] = (struct written){w->data_bytes, bytes};
@@ -346,7 +346,7 @@ static int stream(struct gguf_writer *w, const char *data, uint64_t bytes, struc
     return 0;
 }
 
-int gguf_writer_begin(struct gguf_writer *w, const char *path, struct error *error)
+int gguf_writer_start(struct gguf_writer *w, const char *path, struct error *error)
 {
     sl_assert(w->laid_out && w->out.fd < 0 && !w->buffer);
     if (strlen(path) >= sizeof w->path)

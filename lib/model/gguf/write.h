@@ -3,7 +3,7 @@
  *   1. gguf_writer_new, then gguf_put_* for every key and gguf_put_tensor for every tensor, in the
  *      order of the file. Everything stays in memory: proportional to the header.
  *   2. gguf_writer_layout: now the header's bytes, every tensor's offset and the file's size stand.
- *   3. The file, either streamed (gguf_writer_begin, _data, _end: tensors in order, padding made
+ *   3. The file, either streamed (gguf_writer_start, _data, _end: tensors in order, padding made
  *      here, no page cache grown), or by the caller at gguf_writer_offset (several threads, say),
  *      who writes the header first.
  *
@@ -70,7 +70,7 @@ uint64_t gguf_writer_bytes(const struct gguf_writer *w); /* of the whole file */
 /* Streaming into the file at path (made anew, or emptied). Every byte of every tensor in order; the
  * errors name the path. gguf_writer_end checks that all of it came, syncs and closes. Without it
  * gguf_writer_free closes, and what is there has no meaning. */
-int gguf_writer_begin(struct gguf_writer *w, const char *path, struct error *error);
+int gguf_writer_start(struct gguf_writer *w, const char *path, struct error *error);
 int gguf_writer_data(struct gguf_writer *w, const void *data, uint64_t bytes, struct error *error);
 int gguf_writer_end(struct gguf_writer *w, struct error *error);
 

@@ -35,9 +35,9 @@ static const struct number_row {
 
 static const struct must_row {
     enum hf_arch arch;
-    const char *field, *words;
+    const char *field, *accepted;
 } must_rows[] = {
-#define HF_MUST(id, field, words) {HF_##id, #field, (words)},
+#define HF_MUST(id, field, accepted) {HF_##id, #field, (accepted)},
 #include "lib/model/hf/hf.tbl.h"
 };
 
@@ -105,11 +105,11 @@ static int put_number(const struct number_row *row, const json_t *config, struct
 }
 
 /* Whether `word` is one of the words of `words`. */
-static bool among(const char *word, const char *words)
+static bool is_one_of(const char *found, const char *accepted)
 {
-    size_t n = strlen(word);
-    for (const char *at = words; (at = strstr(at, word)) != NULL; at += n)
-        if (n > 0 && (at == words || at[-1] == ' ') && (at[n] == ' ' || at[n] == 0))
+    size_t n = strlen(found);
+    for (const char *at = accepted; (at = strstr(at, found)) != NULL; at += n)
+        if (n > 0 && (at == accepted || at[-1] == ' ') && (at[n] == ' ' || at[n] == 0))
             return true;
     return false;
 }
@@ -119,14 +119,14 @@ static int check_must(const struct must_row *row, const json_t *config, struct e
     const json_t *value = json_object_get(config, row->field);
     if (!value)
         return 0;
-    char *word = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
-    if (!word)
+    char *found = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
+    if (!found)
         return error_set(error, ERR_NO_MEMORY, "no memory for %s", row->field);
     int status = 0;
-    if (!among(word, row->words))
+    if (!is_one_of(found, row->accepted))
         status = error_set(error, ERR_BAD_INPUT, "%s is %s, which is not supported (only %s)",
-                           row->field, printable(word, strlen(word)).text, row->words);
-    free(word);
+                           row->field, printable(found, strlen(found)).text, row->accepted);
+    free(found);
     return status;
 }
 
@@ -139,10 +139,10 @@ static int check_rope(const json_t *config, struct error *error)
         if (!rope || json_is_null(rope))
             continue;
         const json_t *type = json_object_get(rope, "rope_type");
-        const char *word = json_string_value(type ? type : json_object_get(rope, "type"));
-        if (!word || strcmp(word, "default") != 0)
+        const char *found = json_string_value(type ? type : json_object_get(rope, "type"));
+        if (!found || strcmp(found, "default") != 0)
             return error_set(error, ERR_BAD_INPUT, "%s of type '%s' is not supported", homes[i],
-                             word ? printable(word, strlen(word)).text : "");
+                             found ? printable(found, strlen(found)).text : "");
     }
     return 0;
 }

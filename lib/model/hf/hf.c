@@ -38,26 +38,26 @@ static const struct expert_row {
 #include "lib/model/hf/hf.tbl.h"
 };
 
-static const struct refused_row {
+static const struct rejected_row {
     enum hf_arch arch;
     const char *name, *why;
-} refused_rows[] = {
-#define HF_REFUSED(id, name, why) {HF_##id, (name), (why)},
+} rejected_rows[] = {
+#define HF_REJECTED(id, name, why) {HF_##id, (name), (why)},
 #include "lib/model/hf/hf.tbl.h"
 };
 
 /* A tensor and its source(s), begun. */
 static struct hf_tensor *add_tensor(struct hf_model *hf, struct error *error)
 {
-    if (hf->tensor_count == hf->tensor_room) {
-        uint32_t room = hf->tensor_room ? hf->tensor_room * 2 : 256;
-        struct hf_tensor *bigger = reallocarray(hf->tensors, room, sizeof *bigger);
+    if (hf->tensor_count == hf->tensor_capacity) {
+        uint32_t capacity = hf->tensor_capacity ? hf->tensor_capacity * 2 : 256;
+        struct hf_tensor *bigger = reallocarray(hf->tensors, capacity, sizeof *bigger);
         if (!bigger) {
-            error_set(error, ERR_NO_MEMORY, "no memory for %" PRIu32 " tensors", room);
+            error_set(error, ERR_NO_MEMORY, "no memory for %" PRIu32 " tensors", capacity);
             return NULL;
         }
         hf->tensors = bigger;
-        hf->tensor_room = room;
+        hf->tensor_capacity = capacity;
     }
     struct hf_tensor *t = &hf->tensors[hf->tensor_count++];
     *t = (struct hf_tensor){.source = hf->source_count};
@@ -66,13 +66,13 @@ static struct hf_tensor *add_tensor(struct hf_model *hf, struct error *error)
 
 static int add_source(struct hf_model *hf, const struct safetensor *s, struct error *error)
 {
-    if (hf->source_count == hf->source_room) {
-        uint32_t room = hf->source_room ? hf->source_room * 2 : 1024;
-        uint32_t *bigger = reallocarray(hf->sources, room, sizeof *bigger);
+    if (hf->source_count == hf->source_capacity) {
+        uint32_t capacity = hf->source_capacity ? hf->source_capacity * 2 : 1024;
+        uint32_t *bigger = reallocarray(hf->sources, capacity, sizeof *bigger);
         if (!bigger)
-            return error_set(error, ERR_NO_MEMORY, "no memory for %" PRIu32 " tensors", room);
+            return error_set(error, ERR_NO_MEMORY, "no memory for %" PRIu32 " tensors", capacity);
         hf->sources = bigger;
-        hf->source_room = room;
+        hf->source_capacity = capacity;
     }
     hf->sources[hf->source_count++] = (uint32_t)(s - hf->files.tensors);
     return 0;
@@ -221,11 +221,11 @@ static int put_layer(struct hf_model *hf, const struct hf_shape *shape, uint32_t
 static int put_tensors(struct hf_model *hf, const struct hf_shape *shape, bool tied,
                        struct error *error)
 {
-    for (size_t i = 0; i < ARRAY_LEN(refused_rows); i++)
-        if (refused_rows[i].arch == shape->arch &&
-            safetensors_find(&hf->files, refused_rows[i].name))
+    for (size_t i = 0; i < ARRAY_LEN(rejected_rows); i++)
+        if (rejected_rows[i].arch == shape->arch &&
+            safetensors_find(&hf->files, rejected_rows[i].name))
             return error_set(error, ERR_BAD_INPUT, "tensor %s: %s is not supported",
-                             refused_rows[i].name, refused_rows[i].why);
+                             rejected_rows[i].name, rejected_rows[i].why);
     for (size_t i = 0; i < ARRAY_LEN(dense_rows); i++)
         if (dense_rows[i].arch == shape->arch && !strchr(dense_rows[i].name, '%') &&
             put_dense(hf, shape, &dense_rows[i], 0, tied, error))
@@ -238,30 +238,30 @@ static int put_tensors(struct hf_model *hf, const struct hf_shape *shape, bool t
 
 /* ---- the directory ---- */
 
-struct documents {
+struct hf_json {
     json_t *config, *tokenizer, *settings; /* settings may be NULL */
 };
 
-static json_t *document(const char *dir, const char *name, uint64_t max, struct error *error)
+static json_t *read_json(const char *dir, const char *name, uint64_t max, struct error *error)
 {
     char path[4096];
     snprintf(path, sizeof path, "%s/%s", dir, name);
     return json_file(path, max, error);
 }
 
-static int read_documents(struct documents *d, const char *dir, struct error *error)
+static int read_files(struct hf_json *d, const char *dir, struct error *error)
 {
     char path[4096];
-    d->config = document(dir, "config.json", HF_CONFIG_MAX, error);
+    d->config = read_json(dir, "config.json", HF_CONFIG_MAX, error);
     if (!d->config)
         return -1;
-    d->tokenizer = document(dir, "tokenizer.json", HF_TOKENIZER_MAX, error);
+    d->tokenizer = read_json(dir, "tokenizer.json", HF_TOKENIZER_MAX, error);
     if (!d->tokenizer)
         return -1;
     snprintf(path, sizeof path, "%s/tokenizer_config.json", dir);
     if (access(path, F_OK) != 0)
         return 0;
-    d->settings = document(dir, "tokenizer_config.json", HF_CONFIG_MAX, error);
+    d->settings = read_json(dir, "tokenizer_config.json", HF_CONFIG_MAX, error);
     return d->settings ? 0 : -1;
 }
 
@@ -271,7 +271,7 @@ static int in_file(const char *dir, const char *file, const struct error *why, s
     return error_set(error, why->code, "%.180s/%s: %.170s", dir, file, why->text);
 }
 
-static int convert(struct hf_model *hf, const struct documents *d, const char *dir,
+static int convert(struct hf_model *hf, const struct hf_json *d, const char *dir,
                    struct error *error)
 {
     struct hf_shape shape;
@@ -290,11 +290,11 @@ static int convert(struct hf_model *hf, const struct documents *d, const char *d
 
 int hf_open(struct hf_model *hf, const char *dir, struct error *error)
 {
-    struct documents d = {0};
+    struct hf_json d = {0};
     memset(hf, 0, sizeof *hf);
     if (strlen(dir) > 3500)
         return error_set(error, ERR_BAD_INPUT, "the path %.60s... is too long", dir);
-    int status = read_documents(&d, dir, error);
+    int status = read_files(&d, dir, error);
     if (status == 0)
         status = safetensors_open(&hf->files, dir, error);
     if (status == 0) {

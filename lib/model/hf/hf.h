@@ -41,9 +41,9 @@ struct hf_model {
     struct safetensors files;
     struct gguf_writer *gguf; /* laid out */
     struct hf_tensor *tensors;
-    uint32_t tensor_count, tensor_room;
+    uint32_t tensor_count, tensor_capacity;
     uint32_t *sources; /* numbers of files.tensors */
-    uint32_t source_count, source_room;
+    uint32_t source_count, source_capacity;
 };
 
 /* 0, or -1 with ERR_BAD_INPUT, ERR_IO or ERR_NO_MEMORY. On success the caller ends with hf_close.

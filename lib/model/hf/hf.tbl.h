@@ -14,7 +14,7 @@
  *     tensor; %u: layer. form: MATRIX (own type), F32, Q_ROWS and K_ROWS (hf.h: HF_HEAD_PAIRS)
  * HF_EXPERT(ID, name, gguf)
  *     an expert's matrix; %u: layer, %u: expert
- * HF_REFUSED(ID, name, why)
+ * HF_REJECTED(ID, name, why)
  *     first tensor of a form that is known and not read
  *
  * Sources: the published configurations and checkpoints of the models, the documentation of the
@@ -29,7 +29,7 @@
 #define HF_FLOAT(id, field, key, presence)
 #endif
 #ifndef HF_MUST
-#define HF_MUST(id, field, words)
+#define HF_MUST(id, field, accepted)
 #endif
 #ifndef HF_DENSE
 #define HF_DENSE(id, name, gguf, form, presence)
@@ -37,8 +37,8 @@
 #ifndef HF_EXPERT
 #define HF_EXPERT(id, name, gguf)
 #endif
-#ifndef HF_REFUSED
-#define HF_REFUSED(id, name, why)
+#ifndef HF_REJECTED
+#define HF_REJECTED(id, name, why)
 #endif
 
 /* rope_theta may also stand in rope_parameters; rope_scaling is looked at there, too. */
@@ -93,8 +93,8 @@
     HF_EXPERT(id, "model.layers.%u.mlp.experts.%u.up_proj.weight", "blk.%u.ffn_up_exps.weight")    \
     HF_EXPERT(id, "model.layers.%u.mlp.experts.%u.down_proj.weight",                               \
               "blk.%u.ffn_down_exps.weight")                                                       \
-    HF_REFUSED(id, "model.layers.0.mlp.experts.gate_up_proj",                                      \
-               "the experts of a layer in one tensor")
+    HF_REJECTED(id, "model.layers.0.mlp.experts.gate_up_proj",                                     \
+                "the experts of a layer in one tensor")
 
 HF_ARCH(QWEN3MOE, "qwen3_moe", "qwen3moe")
 HF_COMMON(QWEN3MOE, MATRIX, MATRIX)
@@ -150,4 +150,4 @@ HF_EXPERT(LLAMA, "model.layers.%u.block_sparse_moe.experts.%u.w2.weight",
 #undef HF_MUST
 #undef HF_DENSE
 #undef HF_EXPERT
-#undef HF_REFUSED
+#undef HF_REJECTED

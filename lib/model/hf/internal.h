@@ -41,7 +41,7 @@ struct hf_tokens {
 };
 
 /* The value of a field is this text. */
-bool hf_is_word(const json_t *value, const char *word);
+bool hf_is_string(const json_t *value, const char *expected);
 
 /* tokenizer.json of a SentencePiece vocabulary (byte_fallback): checks that its rules are those of
  * SentencePiece BPE, types the tokens for bytes and for what is unknown, and writes the keys that

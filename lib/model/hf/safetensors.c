@@ -64,14 +64,14 @@ static int check_name(const char *name, size_t bytes, struct error *error)
 static int parse_dtype(const json_t *value, const char *name, const struct dtype **dtype,
                        struct error *error)
 {
-    const char *word = json_string_value(value);
-    for (size_t i = 0; word && i < ARRAY_LEN(dtypes); i++)
-        if (strcmp(dtypes[i].name, word) == 0) {
+    const char *type_name = json_string_value(value);
+    for (size_t i = 0; type_name && i < ARRAY_LEN(dtypes); i++)
+        if (strcmp(dtypes[i].name, type_name) == 0) {
             *dtype = &dtypes[i];
             return 0;
         }
     return error_set(error, ERR_BAD_INPUT, "tensor %s has the unknown dtype '%s'", name,
-                     word ? printable(word, strlen(word)).text : "");
+                     type_name ? printable(type_name, strlen(type_name)).text : "");
 }
 
 /* Shape, and with it the bytes it takes. */
@@ -97,8 +97,8 @@ static int parse_shape(struct safetensor *t, const json_t *shape, uint32_t eleme
 }
 
 /* data_bytes: of the file behind its header, which begins at data_offset. */
-static int parse_place(struct safetensor *t, const json_t *offsets, uint64_t data_offset,
-                       uint64_t data_bytes, struct error *error)
+static int parse_offsets(struct safetensor *t, const json_t *offsets, uint64_t data_offset,
+                         uint64_t data_bytes, struct error *error)
 {
     uint64_t begin, end;
     if (json_array_size(offsets) != 2 || !number(json_array_get(offsets, 0), &begin) ||
@@ -120,15 +120,15 @@ static int parse_place(struct safetensor *t, const json_t *offsets, uint64_t dat
 
 static struct safetensor *add_tensor(struct safetensors *s, const char *name, struct error *error)
 {
-    if (s->count == s->room) {
-        uint32_t room = s->room ? s->room * 2 : 256;
-        struct safetensor *bigger = reallocarray(s->tensors, room, sizeof *bigger);
+    if (s->count == s->capacity) {
+        uint32_t capacity = s->capacity ? s->capacity * 2 : 256;
+        struct safetensor *bigger = reallocarray(s->tensors, capacity, sizeof *bigger);
         if (!bigger) {
-            error_set(error, ERR_NO_MEMORY, "no memory for %" PRIu32 " tensors", room);
+            error_set(error, ERR_NO_MEMORY, "no memory for %" PRIu32 " tensors", capacity);
             return NULL;
         }
         s->tensors = bigger;
-        s->room = room;
+        s->capacity = capacity;
     }
     struct safetensor *t = &s->tensors[s->count];
     *t = (struct safetensor){.name = strdup(name)};
@@ -180,8 +180,8 @@ static int parse_tensor(struct safetensors *s, const char *name, const json_t *v
     t->file = file;
     if (parse_shape(t, json_object_get(value, "shape"), dtype->bytes, error))
         return -1;
-    return parse_place(t, json_object_get(value, "data_offsets"), data_offset,
-                       file_bytes - data_offset, error);
+    return parse_offsets(t, json_object_get(value, "data_offsets"), data_offset,
+                         file_bytes - data_offset, error);
 }
 
 int safetensors_parse(struct safetensors *s, const char *header, size_t bytes, uint64_t file_bytes,

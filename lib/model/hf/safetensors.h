@@ -43,7 +43,7 @@ struct safetensors_file {
 
 struct safetensors {
     struct safetensor *tensors; /* by file, then as the header has them */
-    uint32_t count, room;
+    uint32_t count, capacity;
     struct safetensors_file *files;
     uint32_t file_count;
     struct strtab names;

@@ -18,15 +18,15 @@
 /* " " -> U+2581 */
 static bool marks_spaces(const json_t *n)
 {
-    return hf_is_word(json_object_get(n, "type"), "Replace") &&
-           hf_is_word(json_object_get(json_object_get(n, "pattern"), "String"), " ") &&
-           hf_is_word(json_object_get(n, "content"), SPACE_MARK);
+    return hf_is_string(json_object_get(n, "type"), "Replace") &&
+           hf_is_string(json_object_get(json_object_get(n, "pattern"), "String"), " ") &&
+           hf_is_string(json_object_get(n, "content"), SPACE_MARK);
 }
 
 static bool prepends_space(const json_t *n)
 {
-    return hf_is_word(json_object_get(n, "type"), "Prepend") &&
-           hf_is_word(json_object_get(n, "prepend"), SPACE_MARK);
+    return hf_is_string(json_object_get(n, "type"), "Prepend") &&
+           hf_is_string(json_object_get(n, "prepend"), SPACE_MARK);
 }
 
 /* By a normalizer: a mark before the text, where it says so, and marks for spaces. */
@@ -34,7 +34,7 @@ static bool read_normalizer(const json_t *n, bool *prefix)
 {
     const json_t *parts = json_object_get(n, "normalizers");
     *prefix = prepends_space(json_array_get(parts, 0));
-    if (!hf_is_word(json_object_get(n, "type"), "Sequence"))
+    if (!hf_is_string(json_object_get(n, "type"), "Sequence"))
         return marks_spaces(n);
     return json_array_size(parts) == (*prefix ? 2u : 1u) &&
            marks_spaces(json_array_get(parts, *prefix));
@@ -44,11 +44,11 @@ static bool read_normalizer(const json_t *n, bool *prefix)
 static bool read_metaspace(const json_t *pre, bool *prefix)
 {
     const json_t *scheme = json_object_get(pre, "prepend_scheme");
-    *prefix = !hf_is_word(scheme, "never");
-    return hf_is_word(json_object_get(pre, "type"), "Metaspace") &&
-           hf_is_word(json_object_get(pre, "replacement"), SPACE_MARK) &&
+    *prefix = !hf_is_string(scheme, "never");
+    return hf_is_string(json_object_get(pre, "type"), "Metaspace") &&
+           hf_is_string(json_object_get(pre, "replacement"), SPACE_MARK) &&
            json_is_false(json_object_get(pre, "split")) &&
-           (hf_is_word(scheme, "first") || hf_is_word(scheme, "always") || !*prefix);
+           (hf_is_string(scheme, "first") || hf_is_string(scheme, "always") || !*prefix);
 }
 
 static bool absent(const json_t *value)

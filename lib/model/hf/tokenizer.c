@@ -23,10 +23,10 @@ static const struct pretokenizer {
 #include "lib/model/tokenizer/tokenizers.tbl.h"
 };
 
-bool hf_is_word(const json_t *value, const char *word)
+bool hf_is_string(const json_t *value, const char *expected)
 {
     const char *text = json_string_value(value);
-    return text && strcmp(text, word) == 0;
+    return text && strcmp(text, expected) == 0;
 }
 
 /* ---- how text is split ---- */
@@ -34,17 +34,17 @@ bool hf_is_word(const json_t *value, const char *word)
 /* The expression of a Split, or of a ByteLevel that splits by itself (GPT-2's); NULL: not known. */
 static const char *split_expression(const json_t *pre)
 {
-    if (hf_is_word(json_object_get(pre, "type"), "ByteLevel")) {
+    if (hf_is_string(json_object_get(pre, "type"), "ByteLevel")) {
         const json_t *by_itself = json_object_get(pre, "use_regex");
         return by_itself && !json_is_true(by_itself) ? NULL : pretokenizers[0].expression;
     }
     const json_t *parts = json_object_get(pre, "pretokenizers");
     const json_t *split = json_array_get(parts, 0), *level = json_array_get(parts, 1);
-    if (!hf_is_word(json_object_get(pre, "type"), "Sequence") || json_array_size(parts) != 2 ||
-        !hf_is_word(json_object_get(split, "type"), "Split") ||
-        !hf_is_word(json_object_get(split, "behavior"), "Isolated") ||
+    if (!hf_is_string(json_object_get(pre, "type"), "Sequence") || json_array_size(parts) != 2 ||
+        !hf_is_string(json_object_get(split, "type"), "Split") ||
+        !hf_is_string(json_object_get(split, "behavior"), "Isolated") ||
         json_is_true(json_object_get(split, "invert")) ||
-        !hf_is_word(json_object_get(level, "type"), "ByteLevel") ||
+        !hf_is_string(json_object_get(level, "type"), "ByteLevel") ||
         !json_is_false(json_object_get(level, "use_regex")) ||
         json_is_true(json_object_get(level, "add_prefix_space")))
         return NULL;
@@ -56,7 +56,7 @@ static const char *split_expression(const json_t *pre)
 static int check_normalizer(const json_t *root, struct error *error)
 {
     const json_t *n = json_object_get(root, "normalizer");
-    if (!n || json_is_null(n) || hf_is_word(json_object_get(n, "type"), "NFC"))
+    if (!n || json_is_null(n) || hf_is_string(json_object_get(n, "type"), "NFC"))
         return 0;
     const char *type = json_string_value(json_object_get(n, "type"));
     return error_set(error, ERR_BAD_INPUT, "a normalizer of type '%s' is not supported",
@@ -226,10 +226,10 @@ static const json_t *template_of(const json_t *root)
 {
     const json_t *post = json_object_get(root, "post_processor");
     const json_t *parts = json_object_get(post, "processors");
-    if (hf_is_word(json_object_get(post, "type"), "TemplateProcessing"))
+    if (hf_is_string(json_object_get(post, "type"), "TemplateProcessing"))
         return post;
     for (size_t i = 0; i < json_array_size(parts); i++)
-        if (hf_is_word(json_object_get(json_array_get(parts, i), "type"), "TemplateProcessing"))
+        if (hf_is_string(json_object_get(json_array_get(parts, i), "type"), "TemplateProcessing"))
             return json_array_get(parts, i);
     return NULL;
 }
@@ -237,12 +237,12 @@ static const json_t *template_of(const json_t *root)
 /* Whether a text begins with the bos token. */
 static bool adds_bos(const json_t *root, const json_t *settings, const char *bos)
 {
-    const json_t *said = json_object_get(settings, "add_bos_token");
-    if (json_is_boolean(said))
-        return json_is_true(said);
+    const json_t *setting = json_object_get(settings, "add_bos_token");
+    if (json_is_boolean(setting))
+        return json_is_true(setting);
     const json_t *single = json_object_get(template_of(root), "single");
     const json_t *first = json_object_get(json_array_get(single, 0), "SpecialToken");
-    return bos && hf_is_word(json_object_get(first, "id"), bos);
+    return bos && hf_is_string(json_object_get(first, "id"), bos);
 }
 
 static void put_specials(const struct hf_tokens *t, const json_t *root, const json_t *settings,

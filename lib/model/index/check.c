@@ -9,17 +9,17 @@
 #include "lib/model/index/model_index.h"
 #include "lib/model/limits.h"
 #include "lib/model/tokenizer/blob.h"
+#include "lib/tensor/precision.h"
 #include "lib/tensor/tensor_type.h"
-#include "lib/tensor/tier.h"
 
 static int bad(struct error *error, const char *what)
 {
     return error_set(error, ERR_BAD_INPUT, "model index: %s", what);
 }
 
-static bool terminated(const char *text, size_t room)
+static bool terminated(const char *text, size_t cap)
 {
-    return memchr(text, 0, room) != NULL;
+    return memchr(text, 0, cap) != NULL;
 }
 
 /* The part [offset, offset + count * each) starts where the one before ends, and lies in the blob.
@@ -66,7 +66,7 @@ static int check_header(const struct model_index *m, uint64_t bytes, struct erro
 }
 
 static int check_tensor(const struct model_index *m, const struct model_tensor *t,
-                        uint64_t *least_offset, struct error *error)
+                        uint64_t *min_offset, struct error *error)
 {
     if (!terminated(t->name, sizeof t->name))
         return bad(error, "a tensor name without end");
@@ -80,10 +80,10 @@ static int check_tensor(const struct model_index *m, const struct model_tensor *
     if (!tensor_type_row_bytes(t->type, t->ne[0], &row_bytes) || row_bytes != t->row_bytes ||
         mul_overflows(row_bytes, rows, &bytes) || bytes != t->bytes)
         return bad(error, "a tensor of wrong size");
-    if (t->file_offset < *least_offset || t->file_offset > m->file.bytes ||
+    if (t->file_offset < *min_offset || t->file_offset > m->file.bytes ||
         bytes > m->file.bytes - t->file_offset)
         return bad(error, "a tensor outside the file or over another");
-    *least_offset = t->file_offset + bytes;
+    *min_offset = t->file_offset + bytes;
     return 0;
 }
 
@@ -100,11 +100,11 @@ static int check_derived(const struct model_index *m, const struct index_derived
                          struct error *error)
 {
     uint64_t grid = (uint64_t)m->hparams.layers * m->hparams.experts;
-    uint64_t tiers = (uint64_t)__builtin_popcount(m->tier_mask);
-    if (m->tier_mask == 0 || m->tier_mask >> TIER__COUNT != 0)
+    uint64_t precisions = (uint64_t)__builtin_popcount(m->precision_mask);
+    if (m->precision_mask == 0 || m->precision_mask >> PRECISION__COUNT != 0)
         return bad(error, "tiers that are not known");
     if (m->hparams.tied_output != d->tied_output || m->dense_count != d->dense_count ||
-        m->entry_count != m->dense_count + tiers * grid || d->entry_count > m->entry_count)
+        m->entry_count != m->dense_count + precisions * grid || d->entry_count > m->entry_count)
         return bad(error, "wrong number of entries");
     if (m->dense_bytes != d->dense_bytes)
         return bad(error, "wrong totals");
@@ -120,7 +120,7 @@ static int check_derived(const struct model_index *m, const struct index_derived
     }
     if (m->stripe_count > 0)
         return index_experts_check(m, error);
-    if (m->tier_mask != 1u << TIER_NATIVE || m->checksum_count != 0)
+    if (m->precision_mask != 1u << PRECISION_NATIVE || m->checksum_count != 0)
         return bad(error, "tiers or checksums without a store");
     return 0;
 }
@@ -134,9 +134,9 @@ int model_index_check(const struct model_index *m, uint64_t bytes, struct error 
         return bad(error, "unknown architecture");
     if (arch_check_hparams(arch, &m->hparams, error))
         return -1;
-    uint64_t least_offset = 0;
+    uint64_t min_offset = 0;
     for (uint32_t i = 0; i < m->tensor_count; i++)
-        if (check_tensor(m, &model_index_tensors(m)[i], &least_offset, error))
+        if (check_tensor(m, &model_index_tensors(m)[i], &min_offset, error))
             return -1;
     const char *tokenizer = (const char *)m + m->tokenizer_offset;
     if (tokenizer_blob_check(tokenizer, m->tokenizer_bytes, error))

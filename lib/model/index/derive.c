@@ -5,7 +5,7 @@
 
 #include "lib/base/assert.h"
 #include "lib/model/limits.h"
-#include "lib/tensor/tier.h"
+#include "lib/tensor/precision.h"
 
 uint32_t index_layout_hash(void)
 {
@@ -35,7 +35,7 @@ uint32_t index_layout_hash(void)
         AT(model_index, file),
         AT(model_index, hparams),
         AT(model_index, tensor_count),
-        AT(model_index, tier_mask),
+        AT(model_index, precision_mask),
         AT(model_index, stripe_count),
         AT(model_index, checksums_offset),
         AT(model_index, tokenizer_offset),
@@ -47,7 +47,7 @@ uint32_t index_layout_hash(void)
 #undef AT
         DENSE__COUNT,
         EXPERT__COUNT,
-        TIER__COUNT,
+        PRECISION__COUNT,
         PAGE_BYTES,
     };
     uint32_t hash = 2166136261u; /* FNV-1a, a 32-bit word at a time */
@@ -56,41 +56,41 @@ uint32_t index_layout_hash(void)
     return hash;
 }
 
-static int place_all(enum arch_id arch, const struct model_hparams *h,
-                     const struct model_tensor *tensors, uint32_t count, enum index_kind kind,
-                     struct index_derived *d, struct error *error)
+static int locate_tensors(enum arch_id arch, const struct model_hparams *h,
+                          const struct model_tensor *tensors, uint32_t count, enum index_kind kind,
+                          struct index_derived *d, struct error *error)
 {
     for (uint32_t i = 0; i < count; i++) {
-        struct arch_place place;
-        if (arch_place_tensor(arch, h, &tensors[i], &place, error))
+        struct arch_location location;
+        if (arch_locate_tensor(arch, h, &tensors[i], &location, error))
             return -1;
-        uint32_t *cell = place.is_expert ? &d->expert_tensor[place.layer][place.role]
-                                         : &d->dense_entry[place.layer][place.role];
+        uint32_t *cell = location.is_expert ? &d->expert_tensor[location.layer][location.role]
+                                            : &d->dense_entry[location.layer][location.role];
         if (*cell != ENTRY_NONE)
             return error_set(error, ERR_BAD_INPUT, "tensor %s stands twice in the file",
                              tensors[i].name);
-        if (place.is_expert && kind == INDEX_STORE)
+        if (location.is_expert && kind == INDEX_STORE)
             return error_set(error, ERR_BAD_INPUT,
                              "tensor %s holds experts: those of a store are in its stripes",
                              tensors[i].name);
-        if (place.is_expert) {
+        if (location.is_expert) {
             *cell = i;
             continue;
         }
         *cell = d->dense_count;
         sl_assert(d->dense_count < DENSE_MAX); /* cells are distinct, and there are no more */
         d->dense_tensor[d->dense_count] = i;
-        d->dense_place[d->dense_count] = place;
+        d->dense_location[d->dense_count] = location;
         d->dense_count++;
     }
     return 0;
 }
 
-static int missing(enum arch_id arch, const struct arch_place *place, struct error *error)
+static int missing(enum arch_id arch, const struct arch_location *location, struct error *error)
 {
     char name[MODEL_NAME_BYTES];
     return error_set(error, ERR_BAD_INPUT, "tensor %s is missing",
-                     arch_tensor_name(arch, place, name));
+                     arch_tensor_name(arch, location, name));
 }
 
 /* Every matrix once: gate and up by themselves or together. */
@@ -99,15 +99,15 @@ static int check_experts(enum arch_id arch, uint32_t layer, const struct index_d
 {
     const uint32_t *tensor = d->expert_tensor[layer];
     for (uint32_t m = 0; m < EXPERT__COUNT; m++) {
-        struct arch_place place = {true, m, layer};
+        struct arch_location location = {true, m, layer};
         bool joined = m != EXPERT_DOWN && tensor[EXPERT_GATE_UP] != ENTRY_NONE;
         char name[MODEL_NAME_BYTES];
         if (joined && tensor[m] != ENTRY_NONE)
             return error_set(error, ERR_BAD_INPUT,
                              "tensor %s is there twice: also in that of gate and up together",
-                             arch_tensor_name(arch, &place, name));
+                             arch_tensor_name(arch, &location, name));
         if (!joined && tensor[m] == ENTRY_NONE)
-            return missing(arch, &place, error);
+            return missing(arch, &location, error);
     }
     return 0;
 }
@@ -117,11 +117,11 @@ static int check_complete(enum arch_id arch, const struct model_hparams *h, enum
 {
     for (uint32_t layer = 0; layer <= h->layers; layer++) {
         for (uint32_t role = 0; role < DENSE__COUNT; role++) {
-            struct arch_place place = {false, role, layer};
+            struct arch_location location = {false, role, layer};
             if (arch_role_is_global((enum dense_role)role) == (layer == h->layers) &&
                 arch_role_required(arch, (enum dense_role)role) &&
                 d->dense_entry[layer][role] == ENTRY_NONE)
-                return missing(arch, &place, error);
+                return missing(arch, &location, error);
         }
         if (layer < h->layers && kind == INDEX_GGUF && check_experts(arch, layer, d, error))
             return -1;
@@ -174,14 +174,14 @@ void index_entry(const struct index_derived *d, const struct model_hparams *h,
 {
     sl_assert(i < d->entry_count);
     memset(e, 0, sizeof *e); /* entries are compared as bytes */
-    e->tier = TIER_NATIVE;
+    e->precision = PRECISION_NATIVE;
     e->checksum_first = ENTRY_NONE;
     if (i < d->dense_count) {
-        const struct arch_place *place = &d->dense_place[i];
+        const struct arch_location *location = &d->dense_location[i];
         uint32_t tensor = d->dense_tensor[i];
         e->kind = ENTRY_DENSE;
-        e->layer = place->layer == h->layers ? UINT16_MAX : (uint16_t)place->layer;
-        e->role = place->role;
+        e->layer = location->layer == h->layers ? UINT16_MAX : (uint16_t)location->layer;
+        e->role = location->role;
         add_extent(e, tensor, tensors[tensor].file_offset, tensors[tensor].bytes);
         return;
     }
@@ -201,7 +201,7 @@ int index_derive(enum arch_id arch, const struct model_hparams *h,
     memset(d, 0, sizeof *d);
     memset(d->dense_entry, 0xff, sizeof d->dense_entry); /* ENTRY_NONE */
     memset(d->expert_tensor, 0xff, sizeof d->expert_tensor);
-    if (place_all(arch, h, tensors, tensor_count, kind, d, error) ||
+    if (locate_tensors(arch, h, tensors, tensor_count, kind, d, error) ||
         check_complete(arch, h, kind, d, error))
         return -1;
     d->tied_output = d->dense_entry[h->layers][DENSE_OUTPUT] == ENTRY_NONE;
@@ -218,17 +218,17 @@ int index_derive(enum arch_id arch, const struct model_hparams *h,
 
 static void total_of(struct model_index *m, const struct model_entry *e, bool *best)
 {
-    uint32_t tier = e->tier;
-    sl_assert(tier < TIER__COUNT);
+    uint32_t precision = e->precision;
+    sl_assert(precision < PRECISION__COUNT);
     if (e->slot_bytes > m->expert_slot_bytes_max)
         m->expert_slot_bytes_max = e->slot_bytes;
     if (e->extents == 0) {
         m->absent_count++;
         return;
     }
-    m->tier_entries[tier]++;
-    m->tier_bytes[tier] += e->payload_bytes;
-    m->tier_slot_bytes[tier] += e->slot_bytes;
+    m->precision_entries[precision]++;
+    m->precision_bytes[precision] += e->payload_bytes;
+    m->precision_slot_bytes[precision] += e->slot_bytes;
     if (*best)
         return;
     *best = true;
@@ -239,20 +239,20 @@ static void total_of(struct model_index *m, const struct model_entry *e, bool *b
 void index_totals(struct model_index *m, const struct model_entry *entries)
 {
     uint32_t grid = m->hparams.layers * m->hparams.experts;
-    m->tier_count = m->absent_count = m->expert_entry_count = 0;
+    m->precision_count = m->absent_count = m->expert_entry_count = 0;
     m->expert_bytes = m->expert_slot_bytes = m->expert_slot_bytes_max = 0;
-    for (uint32_t t = 0; t < TIER__COUNT; t++) {
-        bool here = m->tier_mask & 1u << t;
-        m->tier_first[t] = here ? m->dense_count + m->tier_count * grid : ENTRY_NONE;
-        m->tier_count += here;
-        m->tier_entries[t] = 0;
-        m->tier_bytes[t] = m->tier_slot_bytes[t] = 0;
+    for (uint32_t t = 0; t < PRECISION__COUNT; t++) {
+        bool here = m->precision_mask & 1u << t;
+        m->precision_first[t] = here ? m->dense_count + m->precision_count * grid : ENTRY_NONE;
+        m->precision_count += here;
+        m->precision_entries[t] = 0;
+        m->precision_bytes[t] = m->precision_slot_bytes[t] = 0;
     }
-    m->expert_entry_count = m->tier_count * grid;
+    m->expert_entry_count = m->precision_count * grid;
     for (uint32_t number = 0; number < grid; number++) {
         bool best = false;
-        for (uint32_t t = 0; t < TIER__COUNT; t++)
-            if (m->tier_mask & 1u << t)
-                total_of(m, &entries[m->tier_first[t] + number], &best);
+        for (uint32_t t = 0; t < PRECISION__COUNT; t++)
+            if (m->precision_mask & 1u << t)
+                total_of(m, &entries[m->precision_first[t] + number], &best);
     }
 }

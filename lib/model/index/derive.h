@@ -18,7 +18,7 @@ struct index_derived {
     uint64_t dense_bytes;
     uint32_t dense_entry[MODEL_LAYERS_MAX + 1][DENSE__COUNT];
     uint32_t dense_tensor[DENSE_MAX]; /* tensor of each dense entry */
-    struct arch_place dense_place[DENSE_MAX];
+    struct arch_location dense_location[DENSE_MAX];
     uint32_t expert_tensor[MODEL_LAYERS_MAX][EXPERT_TENSORS];
 };
 
@@ -36,13 +36,13 @@ int index_derive(enum arch_id arch, const struct model_hparams *hparams,
 void index_entry(const struct index_derived *derived, const struct model_hparams *hparams,
                  const struct model_tensor *tensors, uint32_t i, struct model_entry *entry);
 
-/* Fills what follows from all entries and m->tier_mask: the fields of m about tiers, absent entries
+/* Fills what follows from all entries and m->precision_mask: the fields of m about tiers, absent entries
  * and sums of experts. m may be a copy of the head alone. */
 void index_totals(struct model_index *m, const struct model_entry *entries);
 
 /* What a store adds to its model file. Borrowed by the build. */
 struct index_experts {
-    uint32_t tier_mask, stripe_count;
+    uint32_t precision_mask, stripe_count;
     uint64_t checksum_count;
     const struct model_entry *entries; /* the grid: tiers * layers * experts */
     const uint64_t *checksums;

@@ -8,20 +8,20 @@
 #include "lib/model/gguf/gguf.h"
 #include "lib/model/index/derive.h"
 #include "lib/model/limits.h"
+#include "lib/tensor/precision.h"
 #include "lib/tensor/tensor_type.h"
-#include "lib/tensor/tier.h"
 
 static int bad(struct error *error, uint32_t entry, const char *what)
 {
     return error_set(error, ERR_BAD_INPUT, "expert entry %" PRIu32 ": %s", entry, what);
 }
 
-static int check_stripes(const struct model_index *m, uint64_t *least_bytes, struct error *error)
+static int check_stripes(const struct model_index *m, uint64_t *min_bytes, struct error *error)
 {
     if (m->stripe_count == 0 || m->stripe_count > MODEL_STRIPES_MAX)
         return error_set(error, ERR_BAD_INPUT, "%" PRIu32 " stripes: 1 to %d are possible",
                          m->stripe_count, MODEL_STRIPES_MAX);
-    *least_bytes = UINT64_MAX;
+    *min_bytes = UINT64_MAX;
     for (uint32_t i = 0; i < m->stripe_count; i++) {
         const struct model_stripe *s = &model_index_stripes(m)[i];
         if (!memchr(s->path, 0, sizeof s->path) || s->path[0] != '/')
@@ -31,8 +31,8 @@ static int check_stripes(const struct model_index *m, uint64_t *least_bytes, str
                              "the mirror of stripe %" PRIu32 " has no absolute path", i);
         if (s->file.bytes < PAGE_BYTES || s->file.bytes > GGUF_FILE_MAX)
             return error_set(error, ERR_BAD_INPUT, "stripe %" PRIu32 " is of absurd size", i);
-        if (s->file.bytes < *least_bytes)
-            *least_bytes = s->file.bytes;
+        if (s->file.bytes < *min_bytes)
+            *min_bytes = s->file.bytes;
     }
     return 0;
 }
@@ -109,16 +109,17 @@ static uint32_t only_stripe(const struct model_index *m, uint32_t number)
 }
 
 /* One tier of the grid, from entry number first on. */
-static int check_tier(const struct model_index *m, enum tier tier, uint32_t first,
-                      uint64_t stripe_bytes, struct error *error)
+static int check_precision(const struct model_index *m, enum precision precision, uint32_t first,
+                           uint64_t stripe_bytes, struct error *error)
 {
     uint32_t grid = m->hparams.layers * m->hparams.experts;
     for (uint32_t number = 0; number < grid; number++) {
         uint32_t i = first + number;
         const struct model_entry *e = &model_index_entries(m)[i];
-        if (e->kind != ENTRY_EXPERT || e->tier != tier || e->in_store != 1 || e->role != 0 ||
-            e->layer != number / m->hparams.experts || e->expert != number % m->hparams.experts ||
-            e->only_stripe != only_stripe(m, number) || e->reserved != 0)
+        if (e->kind != ENTRY_EXPERT || e->precision != precision || e->in_store != 1 ||
+            e->role != 0 || e->layer != number / m->hparams.experts ||
+            e->expert != number % m->hparams.experts || e->only_stripe != only_stripe(m, number) ||
+            e->reserved != 0)
             return bad(error, i, "not the one that belongs here");
         if (check_matrices(m, i, e, error) || check_range(m, i, e, stripe_bytes, error))
             return -1;
@@ -147,10 +148,10 @@ int index_experts_check(const struct model_index *m, struct error *error)
     uint32_t first = m->dense_count, grid = m->hparams.layers * m->hparams.experts;
     if (check_stripes(m, &stripe_bytes, error))
         return -1;
-    for (int tier = 0; tier < TIER__COUNT; tier++) {
-        if (!(m->tier_mask & 1u << tier))
+    for (int precision = 0; precision < PRECISION__COUNT; precision++) {
+        if (!(m->precision_mask & 1u << precision))
             continue;
-        if (check_tier(m, (enum tier)tier, first, stripe_bytes, error))
+        if (check_precision(m, (enum precision)precision, first, stripe_bytes, error))
             return -1;
         first += grid;
     }

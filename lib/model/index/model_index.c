@@ -14,7 +14,7 @@
 #include "lib/model/limits.h"
 #include "lib/model/tokenizer/blob.h"
 #include "lib/model/tokenizer/tokenizer.h"
-#include "lib/tensor/tier.h"
+#include "lib/tensor/precision.h"
 #include "lib/text/printable.h"
 #include "lib/text/utf8.h"
 
@@ -27,16 +27,16 @@ struct build {
     size_t tokenizer_bytes;
 };
 
-static void copy_name(char *to, size_t room, const char *text, size_t bytes)
+static void copy_name(char *to, size_t cap, const char *text, size_t bytes)
 {
-    size_t n = bytes < room - 1 ? bytes : room - 1;
+    size_t n = bytes < cap - 1 ? bytes : cap - 1;
     if (n < bytes) /* never half a character */
         n = utf8_complete_prefix(text, n);
     for (size_t i = 0; i < n; i++)
         to[i] = (unsigned char)text[i] < ' ' || text[i] == 0x7f ? '?' : text[i];
 }
 
-static int refuse_split(const struct gguf *g, struct error *error)
+static int reject_split(const struct gguf *g, struct error *error)
 {
     uint64_t count;
     int found = gguf_get_uint(g, "split.count", &count, error);
@@ -110,14 +110,14 @@ static struct model_index *assemble(const struct build *b, enum arch_id arch,
                                .tensor_count = g->tensor_count,
                                .entry_count = d->entry_count,
                                .dense_count = d->dense_count,
-                               .tier_mask = x ? x->tier_mask : 1u << TIER_NATIVE,
+                               .precision_mask = x ? x->precision_mask : 1u << PRECISION_NATIVE,
                                .stripe_count = x ? x->stripe_count : 0,
                                .checksum_count = x ? x->checksum_count : 0,
                                .tokenizer_bytes = b->tokenizer_bytes,
                                .dense_bytes = d->dense_bytes};
     if (x)
         head.entry_count +=
-            (uint32_t)__builtin_popcount(x->tier_mask) * hparams->layers * hparams->experts;
+            (uint32_t)__builtin_popcount(x->precision_mask) * hparams->layers * hparams->experts;
     lay_out(&head);
     struct model_index *m = calloc(1, head.bytes);
     if (!m)
@@ -189,7 +189,7 @@ static int build_from_header(struct build *b, const struct model_file_id *file,
     const struct gguf *g = &b->gguf;
     enum arch_id arch;
     struct model_hparams hparams;
-    if (refuse_split(g, error) || read_arch(g, &arch, error))
+    if (reject_split(g, error) || read_arch(g, &arch, error))
         return -1;
     uint32_t tokens;
     if (tokenizer_blob_build(g, &b->tokenizer, &b->tokenizer_bytes, &tokens, error))

@@ -11,9 +11,9 @@
  *
  * Entry numbers are the directory's: dense entries first (model_entry_dense), then for each tier
  * the model has (ascending enum tier) its experts ordered by layer, then expert: a full grid, entry
- * = tier_first[tier] + layer * experts + expert. A GGUF file has the native tier alone. A store may
+ * = precision_first[tier] + layer * experts + expert. A GGUF file has the native tier alone. A store may
  * lack single experts of a tier; such an entry is *absent*: its place in the grid has no extents
- * and is never loaded, and model_entry_expert_tier does not return it.
+ * and is never loaded, and model_entry_expert_precision does not return it.
  *
  * Striping: the entry is read in parts by `parts` loaders (model_entry_part). Entries of the model
  * file are cut evenly; an entry of a store has a fixed cut, one part per stripe file, all at the
@@ -29,8 +29,8 @@
 #include "lib/model/arch/arch.h"
 #include "lib/model/chat/chat.h"
 #include "lib/model/limits.h"
+#include "lib/tensor/precision.h"
 #include "lib/tensor/tensor_type.h"
-#include "lib/tensor/tier.h"
 
 #define MODEL_INDEX_MAGIC   0x58444e4943554c53ull /* "SLUCINDX" */
 #define MODEL_INDEX_VERSION 3u
@@ -68,8 +68,8 @@ struct model_matrix {
 };
 
 struct model_entry {
-    uint16_t kind; /* enum entry_kind */
-    uint16_t tier; /* enum tier */
+    uint16_t kind;      /* enum entry_kind */
+    uint16_t precision; /* enum tier */
     uint16_t
         layer; /* layer of an expert or of a layer's dense tensor; UINT16_MAX for global tensors */
     uint16_t expert;
@@ -97,23 +97,26 @@ struct model_index {
     struct model_hparams hparams;
     uint32_t tensor_count, entry_count;
     uint32_t dense_count,
-        expert_entry_count;           /* entries: dense_count + expert_entry_count == entry_count */
-    uint32_t tier_mask, tier_count;   /* bit of enum tier: some expert is there at that tier */
-    uint32_t tier_first[TIER__COUNT]; /* first entry of the tier's grid; ENTRY_NONE: no such */
-    uint32_t tier_entries[TIER__COUNT]; /* experts there at that tier; the others are absent */
-    uint32_t stripe_count;              /* 0: a GGUF file */
-    uint32_t absent_count;              /* absent entries of all tiers */
+        expert_entry_count; /* entries: dense_count + expert_entry_count == entry_count */
+    uint32_t precision_mask,
+        precision_count; /* bit of enum tier: some expert is there at that tier */
+    uint32_t
+        precision_first[PRECISION__COUNT]; /* first entry of the tier's grid; ENTRY_NONE: no such */
+    uint32_t
+        precision_entries[PRECISION__COUNT]; /* experts there at that tier; the others are absent */
+    uint32_t stripe_count;                   /* 0: a GGUF file */
+    uint32_t absent_count;                   /* absent entries of all tiers */
     uint64_t tensors_offset, entries_offset;
     uint64_t checksums_offset, checksum_count; /* u64 each: XXH3-64 of an entry's part as stored */
     uint64_t stripes_offset;
     uint64_t tokenizer_offset, tokenizer_bytes;
     uint64_t dense_bytes; /* sum of slot_bytes of dense entries */
     /* Sums over experts, each at the best tier it is there at. */
-    uint64_t expert_bytes;                 /* payload_bytes */
-    uint64_t expert_slot_bytes;            /* slot_bytes */
-    uint64_t expert_slot_bytes_max;        /* of any entry, all tiers */
-    uint64_t tier_bytes[TIER__COUNT];      /* payload of all experts there at that tier */
-    uint64_t tier_slot_bytes[TIER__COUNT]; /* their slots */
+    uint64_t expert_bytes;                           /* payload_bytes */
+    uint64_t expert_slot_bytes;                      /* slot_bytes */
+    uint64_t expert_slot_bytes_max;                  /* of any entry, all tiers */
+    uint64_t precision_bytes[PRECISION__COUNT];      /* payload of all experts there at that tier */
+    uint64_t precision_slot_bytes[PRECISION__COUNT]; /* their slots */
     uint32_t dense_entry[MODEL_LAYERS_MAX + 1]
                         [DENSE__COUNT]; /* ENTRY_NONE where absent; row `layers` = globals */
 };
@@ -158,12 +161,12 @@ static inline const struct model_stripe *model_index_stripes(const struct model_
 
 /* Entry number of an expert at a tier; ENTRY_NONE when it is not there at that tier. Layer, expert
  * and tier are in range (caller's own state). */
-static inline uint32_t model_entry_expert_tier(const struct model_index *m, uint32_t layer,
-                                               uint32_t expert, enum tier tier)
+static inline uint32_t model_entry_expert_precision(const struct model_index *m, uint32_t layer,
+                                                    uint32_t expert, enum precision precision)
 {
-    if (!(m->tier_mask & 1u << tier))
+    if (!(m->precision_mask & 1u << precision))
         return ENTRY_NONE;
-    uint32_t entry = m->tier_first[tier] + layer * m->hparams.experts + expert;
+    uint32_t entry = m->precision_first[precision] + layer * m->hparams.experts + expert;
     return m->absent_count == 0 || model_index_entries(m)[entry].extents != 0 ? entry : ENTRY_NONE;
 }
 
@@ -172,8 +175,9 @@ static inline uint32_t model_entry_expert(const struct model_index *m, uint32_t 
                                           uint32_t expert)
 {
     uint32_t entry = ENTRY_NONE;
-    for (int tier = TIER_NATIVE; tier < TIER__COUNT && entry == ENTRY_NONE; tier++)
-        entry = model_entry_expert_tier(m, layer, expert, (enum tier)tier);
+    for (int precision = PRECISION_NATIVE; precision < PRECISION__COUNT && entry == ENTRY_NONE;
+         precision++)
+        entry = model_entry_expert_precision(m, layer, expert, (enum precision)precision);
     return entry;
 }
 

@@ -10,24 +10,26 @@
 #include "lib/model/gguf/gguf.h"
 #include "lib/model/limits.h"
 #include "lib/model/store/store.h"
+#include "lib/tensor/precision.h"
 #include "lib/tensor/tensor_type.h"
-#include "lib/tensor/tier.h"
 #include "lib/text/printable.h"
 
 #define ELEMENTS_MAX (1 << 24) /* of a row, and rows of a matrix */
 
-static const char *const tier_names[] = {
-    [TIER_NATIVE] = "native", [TIER_INT8] = "int8", [TIER_INT4] = "int4", [TIER_INT2] = "int2"};
-_Static_assert(ARRAY_LEN(tier_names) == TIER__COUNT, "a name for each tier");
+static const char *const precision_names[] = {[PRECISION_NATIVE] = "native",
+                                              [PRECISION_INT8] = "int8",
+                                              [PRECISION_INT4] = "int4",
+                                              [PRECISION_INT2] = "int2"};
+_Static_assert(ARRAY_LEN(precision_names) == PRECISION__COUNT, "a name for each tier");
 
 static const char *const method_names[] = {
-#define X(name, word) [STORE_##name] = (word),
+#define X(id, name) [STORE_##id] = (name),
     STORE_METHODS(X)
 #undef X
 };
 
 static const char *const layout_names[] = {
-#define X(name, word) [STORE_##name] = (word),
+#define X(id, name) [STORE_##id] = (name),
     STORE_LAYOUTS(X)
 #undef X
 };
@@ -35,10 +37,10 @@ static const char *const layout_names[] = {
 static const char *const matrix_names[] = {
     [EXPERT_GATE] = "gate", [EXPERT_UP] = "up", [EXPERT_DOWN] = "down"};
 
-const char *store_tier_name(enum tier tier)
+const char *precision_name(enum precision precision)
 {
-    sl_assert((unsigned)tier < TIER__COUNT);
-    return tier_names[tier];
+    sl_assert((unsigned)precision < PRECISION__COUNT);
+    return precision_names[precision];
 }
 
 const char *store_method_name(enum store_method method)
@@ -48,10 +50,10 @@ const char *store_method_name(enum store_method method)
 }
 
 /* Place of a word in a list; `count` when it is not there. */
-static uint32_t find_word(const char *const *words, uint32_t count, const char *word)
+static uint32_t find_name(const char *const *names, uint32_t count, const char *name)
 {
     uint32_t i = 0;
-    while (i < count && strcmp(words[i], word) != 0)
+    while (i < count && strcmp(names[i], name) != 0)
         i++;
     return i;
 }
@@ -75,32 +77,32 @@ static bool type_find(const char *name, uint32_t *type)
 }
 
 /* What the JSON library says when an object is not as asked, in one line after the place. */
-static int unlike(struct error *error, const char *place, const json_error_t *why)
+static int unlike(struct error *error, const char *where, const json_error_t *why)
 {
-    return error_set(error, ERR_BAD_INPUT, "%s: %s", place,
+    return error_set(error, ERR_BAD_INPUT, "%s: %s", where,
                      printable(why->text, strnlen(why->text, sizeof why->text)).text);
 }
 
-static int bad(struct error *error, const char *place, const char *fmt, ...)
+static int bad(struct error *error, const char *where, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-static int bad(struct error *error, const char *place, const char *fmt, ...)
+static int bad(struct error *error, const char *where, const char *fmt, ...)
 {
     char text[200];
     va_list args;
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
-    return error_set(error, ERR_BAD_INPUT, "%s: %s", place, text);
+    return error_set(error, ERR_BAD_INPUT, "%s: %s", where, text);
 }
 
 /* A number in its range. */
-static int number(json_int_t value, uint64_t least, uint64_t most, const char *place,
-                  const char *what, uint64_t *out, struct error *error)
+static int number(json_int_t value, uint64_t min, uint64_t max, const char *where, const char *what,
+                  uint64_t *out, struct error *error)
 {
-    if (value < 0 || (uint64_t)value < least || (uint64_t)value > most)
-        return bad(error, place, "%s is %lld: not between %" PRIu64 " and %" PRIu64, what,
-                   (long long)value, least, most);
+    if (value < 0 || (uint64_t)value < min || (uint64_t)value > max)
+        return bad(error, where, "%s is %lld: not between %" PRIu64 " and %" PRIu64, what,
+                   (long long)value, min, max);
     *out = (uint64_t)value;
     return 0;
 }
@@ -130,9 +132,9 @@ const char *store_layout_name(enum store_layout layout)
     return layout_names[layout];
 }
 
-enum store_layout store_layout_find(const char *word)
+enum store_layout store_layout_find(const char *name)
 {
-    return (enum store_layout)find_word(layout_names, STORE_LAYOUT__COUNT, word);
+    return (enum store_layout)find_name(layout_names, STORE_LAYOUT__COUNT, name);
 }
 
 bool store_group_layout(struct store_group *g)
@@ -153,7 +155,7 @@ bool store_group_layout(struct store_group *g)
     return g->slot_pages * PAGE_BYTES <= STORE_SLOT_MAX;
 }
 
-static int parse_matrix(json_t *object, const char *place, struct model_matrix *x,
+static int parse_matrix(json_t *object, const char *where, struct model_matrix *x,
                         struct error *error)
 {
     json_error_t why;
@@ -161,14 +163,14 @@ static int parse_matrix(json_t *object, const char *place, struct model_matrix *
     json_int_t k, n, row_bytes, offset;
     if (json_unpack_ex(object, &why, JSON_STRICT, "{s:s, s:I, s:I, s:I, s:I}", "type", &type, "k",
                        &k, "n", &n, "row_bytes", &row_bytes, "offset", &offset) != 0)
-        return unlike(error, place, &why);
+        return unlike(error, where, &why);
     if (!type_find(type, &x->type))
-        return bad(error, place, "type '%s' is not known", printable(type, strlen(type)).text);
+        return bad(error, where, "type '%s' is not known", printable(type, strlen(type)).text);
     uint64_t elements = 0, rows = 0;
-    if (number(k, 1, ELEMENTS_MAX, place, "k", &elements, error) ||
-        number(n, 1, ELEMENTS_MAX, place, "n", &rows, error) ||
-        number(row_bytes, 1, STORE_SLOT_MAX, place, "row_bytes", &x->row_bytes, error) ||
-        number(offset, 0, STORE_SLOT_MAX, place, "offset", &x->slot_offset, error))
+    if (number(k, 1, ELEMENTS_MAX, where, "k", &elements, error) ||
+        number(n, 1, ELEMENTS_MAX, where, "n", &rows, error) ||
+        number(row_bytes, 1, STORE_SLOT_MAX, where, "row_bytes", &x->row_bytes, error) ||
+        number(offset, 0, STORE_SLOT_MAX, where, "offset", &x->slot_offset, error))
         return -1;
     x->k = (uint32_t)elements;
     x->n = (uint32_t)rows;
@@ -176,28 +178,28 @@ static int parse_matrix(json_t *object, const char *place, struct model_matrix *
 }
 
 /* There is one layout of a slot: what the manifest says is compared with it. */
-static int check_layout(const struct store_group *g, const char *place, struct error *error)
+static int check_layout(const struct store_group *g, const char *where, struct error *error)
 {
     struct store_group right = *g;
     if (!store_group_layout(&right))
-        return bad(error, place, "rows that do not fit their type, or too large");
+        return bad(error, where, "rows that do not fit their type, or too large");
     for (int i = 0; i < EXPERT__COUNT; i++) {
         const struct model_matrix *x = &g->matrix[i], *y = &right.matrix[i];
         if (x->row_bytes != y->row_bytes || x->slot_offset != y->slot_offset)
-            return bad(error, place,
+            return bad(error, where,
                        "%s has rows of %" PRIu64 " bytes at %" PRIu64 "; %" PRIu64 " at %" PRIu64
                        " follow from its type",
                        matrix_names[i], x->row_bytes, x->slot_offset, y->row_bytes, y->slot_offset);
     }
     if (g->slot_pages != right.slot_pages || g->payload_bytes != right.payload_bytes)
-        return bad(error, place,
+        return bad(error, where,
                    "%" PRIu64 " bytes in %" PRIu64 " pages; %" PRIu64 " in %" PRIu64
                    " follow from its matrices",
                    g->payload_bytes, g->slot_pages, right.payload_bytes, right.slot_pages);
     return 0;
 }
 
-static int parse_group(json_t *object, const char *place, uint32_t first, uint32_t layers,
+static int parse_group(json_t *object, const char *where, uint32_t first, uint32_t layers,
                        struct store_group *g, struct error *error)
 {
     json_error_t why;
@@ -207,41 +209,42 @@ static int parse_group(json_t *object, const char *place, uint32_t first, uint32
                        "first_layer", &from, "last_layer", &to, "slot_pages", &pages,
                        "payload_bytes", &payload, "gate", &matrix[EXPERT_GATE], "up",
                        &matrix[EXPERT_UP], "down", &matrix[EXPERT_DOWN]) != 0)
-        return unlike(error, place, &why);
+        return unlike(error, where, &why);
     uint64_t first_layer = 0, last_layer = 0;
-    if (number(from, first, first, place, "first_layer", &first_layer, error) ||
-        number(to, first, layers - 1, place, "last_layer", &last_layer, error) ||
-        number(pages, 1, STORE_SLOT_MAX, place, "slot_pages", &g->slot_pages, error) ||
-        number(payload, 1, STORE_SLOT_MAX, place, "payload_bytes", &g->payload_bytes, error))
+    if (number(from, first, first, where, "first_layer", &first_layer, error) ||
+        number(to, first, layers - 1, where, "last_layer", &last_layer, error) ||
+        number(pages, 1, STORE_SLOT_MAX, where, "slot_pages", &g->slot_pages, error) ||
+        number(payload, 1, STORE_SLOT_MAX, where, "payload_bytes", &g->payload_bytes, error))
         return -1;
     g->first_layer = (uint32_t)first_layer;
     g->last_layer = (uint32_t)last_layer;
     for (int i = 0; i < EXPERT__COUNT; i++) {
         char inner[80];
-        snprintf(inner, sizeof inner, "%s.%s", place, matrix_names[i]);
+        snprintf(inner, sizeof inner, "%s.%s", where, matrix_names[i]);
         if (parse_matrix(matrix[i], inner, &g->matrix[i], error))
             return -1;
     }
-    return check_layout(g, place, error);
+    return check_layout(g, where, error);
 }
 
-static int parse_groups(json_t *array, const char *place, struct store_manifest *m,
-                        struct store_tier *tier, struct error *error)
+static int parse_groups(json_t *array, const char *where, struct store_manifest *m,
+                        struct store_precision *precision, struct error *error)
 {
     size_t count = json_array_size(array);
     if (count == 0 || count > m->layers)
-        return bad(error, place, "%zu groups of %" PRIu32 " layers", count, m->layers);
+        return bad(error, where, "%zu groups of %" PRIu32 " layers", count, m->layers);
     struct store_group *bigger = reallocarray(m->groups, m->group_count + count, sizeof *m->groups);
     if (!bigger)
         return error_set(error, ERR_NO_MEMORY, "no memory for %zu groups", count);
     m->groups = bigger;
-    *tier = (struct store_tier){tier->tier, tier->method, m->group_count, (uint32_t)count};
+    *precision = (struct store_precision){precision->precision, precision->method, m->group_count,
+                                          (uint32_t)count};
     uint32_t layer = 0;
     for (size_t i = 0; i < count; i++) {
         char inner[64];
         struct store_group *g = &m->groups[m->group_count];
         *g = (struct store_group){0};
-        snprintf(inner, sizeof inner, "%s.groups[%zu]", place, i);
+        snprintf(inner, sizeof inner, "%s.groups[%zu]", where, i);
         if (layer == m->layers)
             return bad(error, inner, "behind the last layer");
         if (parse_group(json_array_get(array, i), inner, layer, m->layers, g, error))
@@ -250,86 +253,88 @@ static int parse_groups(json_t *array, const char *place, struct store_manifest 
         m->group_count++;
     }
     if (layer != m->layers)
-        return bad(error, place, "layers from %" PRIu32 " on are in no group", layer);
+        return bad(error, where, "layers from %" PRIu32 " on are in no group", layer);
     return 0;
 }
 
-static int parse_tier(json_t *object, size_t number_in_list, struct store_manifest *m,
-                      struct error *error)
+static int parse_precision(json_t *object, size_t number_in_list, struct store_manifest *m,
+                           struct error *error)
 {
-    char place[40];
+    char where[40];
     json_error_t why;
-    const char *tier, *method;
+    const char *precision, *method;
     json_t *groups;
-    snprintf(place, sizeof place, "tiers[%zu]", number_in_list);
-    if (json_unpack_ex(object, &why, JSON_STRICT, "{s:s, s:s, s:o}", "tier", &tier, "method",
+    snprintf(where, sizeof where, "tiers[%zu]", number_in_list);
+    if (json_unpack_ex(object, &why, JSON_STRICT, "{s:s, s:s, s:o}", "tier", &precision, "method",
                        &method, "groups", &groups) != 0)
-        return unlike(error, place, &why);
-    uint32_t t = find_word(tier_names, TIER__COUNT, tier);
-    uint32_t how = find_word(method_names, STORE_METHOD__COUNT, method);
-    if (t == TIER__COUNT)
-        return bad(error, place, "tier '%s' is not known", printable(tier, strlen(tier)).text);
+        return unlike(error, where, &why);
+    uint32_t t = find_name(precision_names, PRECISION__COUNT, precision);
+    uint32_t how = find_name(method_names, STORE_METHOD__COUNT, method);
+    if (t == PRECISION__COUNT)
+        return bad(error, where, "tier '%s' is not known",
+                   printable(precision, strlen(precision)).text);
     if (how == STORE_METHOD__COUNT)
-        return bad(error, place, "method '%s' is not known",
+        return bad(error, where, "method '%s' is not known",
                    printable(method, strlen(method)).text);
-    if (m->tier_mask >> t != 0)
-        return bad(error, place, "tiers are not in ascending order");
-    m->tier_mask |= 1u << t;
-    struct store_tier *into = &m->tier[m->tier_count++];
-    *into = (struct store_tier){.tier = (enum tier)t, .method = (enum store_method)how};
-    return parse_groups(groups, place, m, into, error);
+    if (m->precision_mask >> t != 0)
+        return bad(error, where, "tiers are not in ascending order");
+    m->precision_mask |= 1u << t;
+    struct store_precision *into = &m->precision[m->precision_count++];
+    *into =
+        (struct store_precision){.precision = (enum precision)t, .method = (enum store_method)how};
+    return parse_groups(groups, where, m, into, error);
 }
 
-static int take_path(const char *path, const char *place, char into[MODEL_PATH_BYTES],
+static int take_path(const char *path, const char *where, char into[MODEL_PATH_BYTES],
                      struct error *error)
 {
     size_t n = strlen(path);
     if (n == 0 || n >= MODEL_PATH_BYTES)
-        return bad(error, place, "a path of %zu bytes", n);
+        return bad(error, where, "a path of %zu bytes", n);
     for (size_t c = 0; c < n; c++) /* paths go into messages of one line */
         if ((unsigned char)path[c] < ' ' || path[c] == 0x7f)
-            return bad(error, place, "a path with odd characters");
+            return bad(error, where, "a path with odd characters");
     memcpy(into, path, n + 1);
     return 0;
 }
 
 static int parse_stripe(json_t *object, size_t i, struct store_manifest *m, struct error *error)
 {
-    char place[40];
+    char where[40];
     json_error_t why;
     const char *path, *mirror = NULL;
     json_int_t bytes;
-    snprintf(place, sizeof place, "stripes[%zu]", i);
+    snprintf(where, sizeof where, "stripes[%zu]", i);
     if (json_unpack_ex(object, &why, JSON_STRICT, "{s:s, s:I, s?s}", "path", &path, "bytes", &bytes,
                        "mirror", &mirror) != 0)
-        return unlike(error, place, &why);
+        return unlike(error, where, &why);
     struct store_stripe *s = &m->stripe[i];
-    if (take_path(path, place, s->path, error) ||
-        (mirror && take_path(mirror, place, s->mirror, error)))
+    if (take_path(path, where, s->path, error) ||
+        (mirror && take_path(mirror, where, s->mirror, error)))
         return -1;
-    if (number(bytes, PAGE_BYTES, GGUF_FILE_MAX, place, "bytes", &s->bytes, error))
+    if (number(bytes, PAGE_BYTES, GGUF_FILE_MAX, where, "bytes", &s->bytes, error))
         return -1;
     if (s->bytes % PAGE_BYTES != 0 || s->bytes != m->stripe[0].bytes)
-        return bad(error, place,
+        return bad(error, where,
                    "%" PRIu64 " bytes: not whole pages, or not as many as the first stripe has",
                    s->bytes);
     return 0;
 }
 
-static int parse_lists(json_t *stripes, json_t *tiers, struct store_manifest *m,
+static int parse_lists(json_t *stripes, json_t *precisions, struct store_manifest *m,
                        struct error *error)
 {
-    size_t stripe_count = json_array_size(stripes), tier_count = json_array_size(tiers);
+    size_t stripe_count = json_array_size(stripes), precision_count = json_array_size(precisions);
     if (stripe_count == 0 || stripe_count > MODEL_STRIPES_MAX)
         return bad(error, "stripes", "not a list of 1 to %d", MODEL_STRIPES_MAX);
-    if (tier_count == 0 || tier_count > TIER__COUNT)
-        return bad(error, "tiers", "not a list of 1 to %d", TIER__COUNT);
+    if (precision_count == 0 || precision_count > PRECISION__COUNT)
+        return bad(error, "tiers", "not a list of 1 to %d", PRECISION__COUNT);
     m->stripe_count = (uint32_t)stripe_count;
     for (size_t i = 0; i < stripe_count; i++)
         if (parse_stripe(json_array_get(stripes, i), i, m, error))
             return -1;
-    for (size_t i = 0; i < tier_count; i++)
-        if (parse_tier(json_array_get(tiers, i), i, m, error))
+    for (size_t i = 0; i < precision_count; i++)
+        if (parse_precision(json_array_get(precisions, i), i, m, error))
             return -1;
     return 0;
 }
@@ -374,13 +379,13 @@ static int parse_root(json_t *root, struct store_manifest *m, struct error *erro
     const char *format, *id, *model_hash, *source_hash, *arch;
     json_int_t version, layers, experts, page_bytes;
     const char *layout = layout_names[STORE_STRIPED];
-    json_t *stripes, *tiers, *entries, *info = NULL;
+    json_t *stripes, *precisions, *entries, *info = NULL;
     if (json_unpack_ex(root, &why, JSON_STRICT,
                        "{s:s, s:I, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:o, s:o, s:o, s?s, s?o}",
                        "format", &format, "version", &version, "id", &id, "model_hash", &model_hash,
                        "source_hash", &source_hash, "arch", &arch, "layers", &layers, "experts",
-                       &experts, "page_bytes", &page_bytes, "stripes", &stripes, "tiers", &tiers,
-                       "entries", &entries, "layout", &layout, "info", &info) != 0)
+                       &experts, "page_bytes", &page_bytes, "stripes", &stripes, "tiers",
+                       &precisions, "entries", &entries, "layout", &layout, "info", &info) != 0)
         return unlike(error, "manifest", &why);
     uint64_t layer_count = 0, expert_count = 0, page;
     if (hex(id, m->id, sizeof m->id, "id", error) ||
@@ -398,7 +403,7 @@ static int parse_root(json_t *root, struct store_manifest *m, struct error *erro
     if (strlen(arch) >= sizeof m->arch)
         return bad(error, "arch", "longer than %zu bytes", sizeof m->arch - 1);
     strcpy(m->arch, arch);
-    return parse_lists(stripes, tiers, m, error) || parse_entries(entries, m, error) ? -1 : 0;
+    return parse_lists(stripes, precisions, m, error) || parse_entries(entries, m, error) ? -1 : 0;
 }
 
 int store_manifest_parse(const char *text, size_t bytes, struct store_manifest *m,
@@ -424,11 +429,11 @@ void store_manifest_free(struct store_manifest *m)
     m->group_count = 0;
 }
 
-const struct store_group *store_group_of(const struct store_manifest *m, uint32_t tier,
+const struct store_group *store_group_of(const struct store_manifest *m, uint32_t precision,
                                          uint32_t layer)
 {
-    sl_assert(tier < m->tier_count && layer < m->layers);
-    const struct store_group *g = &m->groups[m->tier[tier].group_first];
+    sl_assert(precision < m->precision_count && layer < m->layers);
+    const struct store_group *g = &m->groups[m->precision[precision].group_first];
     while (g->last_layer < layer)
         g++;
     return g;
@@ -437,6 +442,6 @@ const struct store_group *store_group_of(const struct store_manifest *m, uint32_
 uint64_t store_entries_bytes(const struct store_manifest *m)
 {
     /* at most 4 * 512 * 4096 records of 17 words */
-    uint64_t count = (uint64_t)m->tier_count * m->layers * m->experts;
+    uint64_t count = (uint64_t)m->precision_count * m->layers * m->experts;
     return sizeof(struct store_entries_head) + count * (1 + m->stripe_count) * sizeof(uint64_t);
 }

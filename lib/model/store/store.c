@@ -62,7 +62,7 @@ static int open_member(const struct opening *o, const char *name, struct model_f
 }
 
 /* The whole of a small file; page cache it caused is dropped. NULL with *error. */
-static void *read_member(const struct opening *o, const char *name, uint64_t most, uint64_t *bytes,
+static void *read_member(const struct opening *o, const char *name, uint64_t max, uint64_t *bytes,
                          struct error *error)
 {
     struct model_file_id id;
@@ -71,8 +71,8 @@ static void *read_member(const struct opening *o, const char *name, uint64_t mos
         return NULL;
     char *data = NULL;
     *bytes = id.bytes;
-    if (id.bytes > most)
-        error_set(error, ERR_BAD_INPUT, "%" PRIu64 " bytes: more than %" PRIu64, id.bytes, most);
+    if (id.bytes > max)
+        error_set(error, ERR_BAD_INPUT, "%" PRIu64 " bytes: more than %" PRIu64, id.bytes, max);
     else if (!(data = malloc(id.bytes + 1)))
         error_set(error, ERR_NO_MEMORY, "no memory for %" PRIu64 " bytes", id.bytes);
     for (uint64_t at = 0; data && at < id.bytes;) {
@@ -108,7 +108,7 @@ static int take_manifest(struct opening *o, struct error *error)
 static int take_table(struct opening *o, struct error *error)
 {
     const struct store_manifest *m = &o->manifest;
-    uint64_t bytes, count = (uint64_t)m->tier_count * m->layers * m->experts;
+    uint64_t bytes, count = (uint64_t)m->precision_count * m->layers * m->experts;
     o->table = read_member(o, STORE_ENTRIES_FILE, STORE_ENTRIES_MAX, &bytes, error);
     if (!o->table || store_entries_check(m, o->table, bytes, error))
         return -1;
@@ -234,9 +234,9 @@ static int take_model(struct opening *o, struct model_index **index, struct erro
 {
     const struct store_manifest *m = &o->manifest;
     struct index_experts experts = {
-        .tier_mask = m->tier_mask,
+        .precision_mask = m->precision_mask,
         .stripe_count = m->stripe_count,
-        .checksum_count = (uint64_t)m->tier_count * m->layers * m->experts * m->stripe_count,
+        .checksum_count = (uint64_t)m->precision_count * m->layers * m->experts * m->stripe_count,
         .entries = o->entries,
         .checksums = o->checksums,
         .stripes = o->stripes,

@@ -68,7 +68,7 @@
 #include "lib/base/error.h"
 #include "lib/model/index/model_index.h"
 #include "lib/model/limits.h"
-#include "lib/tensor/tier.h"
+#include "lib/tensor/precision.h"
 
 #define STORE_FORMAT        "sluice-store"
 #define STORE_VERSION       1u
@@ -92,7 +92,7 @@
     X(HQQ, "hqq")         /* groups, half-quadratic */
 
 enum store_method {
-#define X(name, word) STORE_##name,
+#define X(id, name) STORE_##id,
     STORE_METHODS(X)
 #undef X
         STORE_METHOD__COUNT
@@ -104,7 +104,7 @@ enum store_method {
     X(SPREAD, "spread")   /* each in one */
 
 enum store_layout {
-#define X(name, word) STORE_##name,
+#define X(id, name) STORE_##id,
     STORE_LAYOUTS(X)
 #undef X
         STORE_LAYOUT__COUNT
@@ -122,7 +122,7 @@ _Static_assert(sizeof(struct store_stripe_head) == 40, "no padding");
 struct store_entries_head { /* at byte 0 of entries.bin */
     uint64_t magic;         /* STORE_ENTRIES_MAGIC */
     uint32_t version;       /* STORE_VERSION */
-    uint32_t stripes, layers, experts, tier_mask;
+    uint32_t stripes, layers, experts, precision_mask;
     uint32_t reserved; /* 0 */
     uint8_t id[STORE_HASH_BYTES];
     uint64_t count; /* of records: tiers * layers * experts */
@@ -136,8 +136,8 @@ struct store_group { /* layers whose experts look alike */
     struct model_matrix matrix[EXPERT__COUNT];
 };
 
-struct store_tier {
-    enum tier tier;
+struct store_precision {
+    enum precision precision;
     enum store_method method;
     uint32_t group_first, group_count; /* in groups[] */
 };
@@ -153,22 +153,22 @@ struct store_manifest {
     uint8_t id[STORE_HASH_BYTES], model_hash[STORE_HASH_BYTES], source_hash[STORE_HASH_BYTES];
     char arch[32];
     uint32_t layers, experts;
-    uint32_t stripe_count, tier_count, group_count;
-    uint32_t tier_mask;
+    uint32_t stripe_count, precision_count, group_count;
+    uint32_t precision_mask;
     enum store_layout layout;
     struct store_stripe stripe[MODEL_STRIPES_MAX];
-    struct store_tier tier[TIER__COUNT]; /* ascending */
-    struct store_group *groups;          /* owned */
+    struct store_precision precision[PRECISION__COUNT]; /* ascending */
+    struct store_group *groups;                         /* owned */
     uint64_t entries_bytes, entries_xxh3;
 };
 
 /* The tier's name in manifests, on command lines and in descriptions: native, int8, int4, int2. */
-const char *store_tier_name(enum tier tier);
+const char *precision_name(enum precision precision);
 const char *store_method_name(enum store_method method);
 
 const char *store_layout_name(enum store_layout layout);
 /* By its word; STORE_LAYOUT__COUNT when there is no such. */
-enum store_layout store_layout_find(const char *word);
+enum store_layout store_layout_find(const char *name);
 
 /* Parses a manifest and checks all that can be checked without another file: fields, ranges, sizes
  * that follow from each other. 0, or -1 with ERR_BAD_INPUT or ERR_NO_MEMORY; on success the caller
@@ -178,7 +178,7 @@ int store_manifest_parse(const char *text, size_t bytes, struct store_manifest *
 void store_manifest_free(struct store_manifest *manifest);
 
 /* The group of a layer of manifest->tier[tier]. */
-const struct store_group *store_group_of(const struct store_manifest *manifest, uint32_t tier,
+const struct store_group *store_group_of(const struct store_manifest *manifest, uint32_t precision,
                                          uint32_t layer);
 
 /* Lays out a slot in the one way there is: from the matrices' types, k and n fills their row_bytes
@@ -218,9 +218,9 @@ static inline uint32_t store_first_stripe(const struct store_manifest *m, uint32
 /* Record of (manifest->tier[tier], layer, expert) in a table: offset, then a checksum per stripe.
  */
 static inline const uint64_t *store_record(const struct store_manifest *m, const void *table,
-                                           uint32_t tier, uint32_t layer, uint32_t expert)
+                                           uint32_t precision, uint32_t layer, uint32_t expert)
 {
-    uint64_t number = ((uint64_t)tier * m->layers + layer) * m->experts + expert;
+    uint64_t number = ((uint64_t)precision * m->layers + layer) * m->experts + expert;
     const char *records = (const char *)table + sizeof(struct store_entries_head);
     return (const uint64_t *)(const void *)records + number * (1 + m->stripe_count);
 }

@@ -11,14 +11,15 @@
 static int check_head(const struct store_manifest *m, const void *table, struct error *error)
 {
     const struct store_entries_head *h = table;
-    uint64_t count = (uint64_t)m->tier_count * m->layers * m->experts;
+    uint64_t count = (uint64_t)m->precision_count * m->layers * m->experts;
     if (h->magic != STORE_ENTRIES_MAGIC || h->version != STORE_VERSION)
         return error_set(error, ERR_BAD_INPUT, "not a table of entries of version %u",
                          STORE_VERSION);
     if (memcmp(h->id, m->id, sizeof h->id) != 0)
         return error_set(error, ERR_BAD_INPUT, "of another store than the manifest");
     if (h->stripes != m->stripe_count || h->layers != m->layers || h->experts != m->experts ||
-        h->tier_mask != m->tier_mask || h->count != count || h->reserved != 0 || h->unused != 0)
+        h->precision_mask != m->precision_mask || h->count != count || h->reserved != 0 ||
+        h->unused != 0)
         return error_set(error, ERR_BAD_INPUT, "its counts are not the manifest's");
     return 0;
 }
@@ -28,7 +29,7 @@ struct range {
     uint32_t stripe; /* of the layout "striped" 0: it is the same in all */
 };
 
-static int by_place(const void *a, const void *b)
+static int by_stripe_and_offset(const void *a, const void *b)
 {
     const struct range *x = a, *y = b;
     if (x->stripe != y->stripe)
@@ -41,9 +42,9 @@ static bool sums_fit(const struct store_manifest *m, uint32_t layer, uint32_t ex
                      uint64_t pages, const uint64_t *sums)
 {
     uint64_t each = store_part_pages(m, pages);
-    uint32_t begin = store_first_stripe(m, layer, expert);
+    uint32_t first_stripe = store_first_stripe(m, layer, expert);
     for (uint32_t s = 0; s < m->stripe_count; s++)
-        if ((s < begin || (s - begin) * each >= pages) && sums[s] != 0)
+        if ((s < first_stripe || (s - first_stripe) * each >= pages) && sums[s] != 0)
             return false;
     return true;
 }
@@ -53,7 +54,7 @@ static int64_t take_ranges(const struct store_manifest *m, const void *table, st
                            struct error *error)
 {
     int64_t count = 0;
-    for (uint32_t t = 0; t < m->tier_count; t++) {
+    for (uint32_t t = 0; t < m->precision_count; t++) {
         for (uint32_t i = 0; i < m->layers * m->experts; i++) {
             uint32_t layer = i / m->experts, expert = i % m->experts;
             const uint64_t *record = store_record(m, table, t, layer, expert);
@@ -67,12 +68,12 @@ static int64_t take_ranges(const struct store_manifest *m, const void *table, st
                 return error_set(error, ERR_BAD_INPUT,
                                  "expert %" PRIu32 " of layer %" PRIu32 " (%s) is at %" PRIu64
                                  ": outside its stripe",
-                                 expert, layer, store_tier_name(m->tier[t].tier), offset);
+                                 expert, layer, precision_name(m->precision[t].precision), offset);
             if (!sums_fit(m, layer, expert, pages, record + 1))
                 return error_set(error, ERR_BAD_INPUT,
                                  "expert %" PRIu32 " of layer %" PRIu32 " (%s) has a checksum of "
                                  "bytes it has not",
-                                 expert, layer, store_tier_name(m->tier[t].tier));
+                                 expert, layer, precision_name(m->precision[t].precision));
             ranges[count++] =
                 (struct range){offset, offset + bytes, store_first_stripe(m, layer, expert)};
         }
@@ -82,14 +83,14 @@ static int64_t take_ranges(const struct store_manifest *m, const void *table, st
 
 static int check_ranges(const struct store_manifest *m, const void *table, struct error *error)
 {
-    uint64_t room = (uint64_t)m->tier_count * m->layers * m->experts;
-    struct range *ranges = reallocarray(NULL, room, sizeof *ranges);
+    uint64_t capacity = (uint64_t)m->precision_count * m->layers * m->experts;
+    struct range *ranges = reallocarray(NULL, capacity, sizeof *ranges);
     if (!ranges)
-        return error_set(error, ERR_NO_MEMORY, "no memory for %" PRIu64 " entries", room);
+        return error_set(error, ERR_NO_MEMORY, "no memory for %" PRIu64 " entries", capacity);
     int64_t count = take_ranges(m, table, ranges, error);
     int status = count < 0 ? -1 : 0;
     if (count > 0)
-        qsort(ranges, (size_t)count, sizeof *ranges, by_place);
+        qsort(ranges, (size_t)count, sizeof *ranges, by_stripe_and_offset);
     for (int64_t i = 1; i < count && status == 0; i++)
         if (ranges[i].stripe == ranges[i - 1].stripe && ranges[i].offset < ranges[i - 1].end)
             status = error_set(error, ERR_BAD_INPUT, "two experts share the bytes at %" PRIu64,
@@ -102,9 +103,10 @@ static int check_somewhere(const struct store_manifest *m, const void *table, st
 {
     for (uint32_t i = 0; i < m->layers * m->experts; i++) {
         uint32_t layer = i / m->experts, expert = i % m->experts, t = 0;
-        while (t < m->tier_count && store_record(m, table, t, layer, expert)[0] == STORE_ABSENT)
+        while (t < m->precision_count &&
+               store_record(m, table, t, layer, expert)[0] == STORE_ABSENT)
             t++;
-        if (t == m->tier_count)
+        if (t == m->precision_count)
             return error_set(error, ERR_BAD_INPUT,
                              "expert %" PRIu32 " of layer %" PRIu32 " is there at no tier", expert,
                              layer);
@@ -127,13 +129,13 @@ int store_entries_check(const struct store_manifest *m, const void *table, uint6
                : 0;
 }
 
-static void make_entry(const struct store_manifest *m, uint32_t tier, uint32_t number,
+static void make_entry(const struct store_manifest *m, uint32_t precision, uint32_t number,
                        const uint64_t *record, struct model_entry *e)
 {
-    const struct store_group *g = store_group_of(m, tier, number / m->experts);
+    const struct store_group *g = store_group_of(m, precision, number / m->experts);
     memset(e, 0, sizeof *e);
     e->kind = ENTRY_EXPERT;
-    e->tier = (uint16_t)m->tier[tier].tier;
+    e->precision = (uint16_t)m->precision[precision].precision;
     e->layer = (uint16_t)(number / m->experts);
     e->expert = (uint16_t)(number % m->experts);
     e->in_store = 1;
@@ -156,7 +158,7 @@ void store_entries_make(const struct store_manifest *m, const void *table,
                         struct model_entry *entries, uint64_t *checksums)
 {
     uint32_t at = 0;
-    for (uint32_t t = 0; t < m->tier_count; t++) {
+    for (uint32_t t = 0; t < m->precision_count; t++) {
         for (uint32_t number = 0; number < m->layers * m->experts; number++, at++) {
             const uint64_t *record =
                 store_record(m, table, t, number / m->experts, number % m->experts);

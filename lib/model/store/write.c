@@ -29,22 +29,22 @@ void *store_table_new(struct store_manifest *manifest)
     void *table = calloc(1, m->entries_bytes);
     if (!table)
         return NULL;
-    uint64_t end[MODEL_STRIPES_MAX], most = PAGE_BYTES; /* behind the head */
+    uint64_t end[MODEL_STRIPES_MAX], max = PAGE_BYTES; /* behind the head */
     for (uint32_t s = 0; s < m->stripe_count; s++)
         end[s] = PAGE_BYTES;
-    for (uint32_t tier = 0; tier < m->tier_count; tier++)
+    for (uint32_t precision = 0; precision < m->precision_count; precision++)
         for (uint32_t layer = 0; layer < m->layers; layer++) {
-            uint64_t pages = store_group_of(m, tier, layer)->slot_pages;
+            uint64_t pages = store_group_of(m, precision, layer)->slot_pages;
             uint64_t bytes = store_part_pages(m, pages) * PAGE_BYTES;
             for (uint32_t expert = 0; expert < m->experts; expert++) {
                 uint64_t *at = &end[store_first_stripe(m, layer, expert)];
-                store_table_record(m, table, tier, layer, expert)[0] = *at;
+                store_table_record(m, table, precision, layer, expert)[0] = *at;
                 *at += bytes;
-                most = *at > most ? *at : most;
+                max = *at > max ? *at : max;
             }
         }
     for (uint32_t s = 0; s < m->stripe_count; s++)
-        m->stripe[s].bytes = most;
+        m->stripe[s].bytes = max;
     return table;
 }
 
@@ -72,11 +72,12 @@ void store_make_id(struct store_manifest *manifest)
         const char *layout = store_layout_name(m->layout);
         XXH3_128bits_update(state, layout, strlen(layout));
     }
-    for (uint32_t t = 0; t < m->tier_count; t++) {
-        const uint32_t tier[] = {m->tier[t].tier, m->tier[t].method, m->tier[t].group_count};
-        XXH3_128bits_update(state, tier, sizeof tier);
-        for (uint32_t g = 0; g < m->tier[t].group_count; g++) {
-            const struct store_group *group = &m->groups[m->tier[t].group_first + g];
+    for (uint32_t t = 0; t < m->precision_count; t++) {
+        const uint32_t precision[] = {m->precision[t].precision, m->precision[t].method,
+                                      m->precision[t].group_count};
+        XXH3_128bits_update(state, precision, sizeof precision);
+        for (uint32_t g = 0; g < m->precision[t].group_count; g++) {
+            const struct store_group *group = &m->groups[m->precision[t].group_first + g];
             const uint32_t types[] = {group->first_layer, group->last_layer, group->matrix[0].type,
                                       group->matrix[1].type, group->matrix[2].type};
             XXH3_128bits_update(state, types, sizeof types);
@@ -144,13 +145,13 @@ int store_write_entries(int dir_fd, struct store_manifest *manifest, void *table
         .stripes = manifest->stripe_count,
         .layers = manifest->layers,
         .experts = manifest->experts,
-        .count = (uint64_t)manifest->tier_count * manifest->layers * manifest->experts,
+        .count = (uint64_t)manifest->precision_count * manifest->layers * manifest->experts,
     };
-    for (uint32_t t = 0; t < manifest->tier_count; t++)
-        head.tier_mask |= 1u << manifest->tier[t].tier;
+    for (uint32_t t = 0; t < manifest->precision_count; t++)
+        head.precision_mask |= 1u << manifest->precision[t].precision;
     memcpy(head.id, manifest->id, sizeof head.id);
     memcpy(table, &head, sizeof head);
-    manifest->tier_mask = head.tier_mask;
+    manifest->precision_mask = head.precision_mask;
     manifest->entries_xxh3 = XXH3_64bits(table, manifest->entries_bytes);
     return write_file(dir_fd, STORE_ENTRIES_FILE, table, manifest->entries_bytes, error);
 }
@@ -181,18 +182,19 @@ static json_t *group_json(const struct store_group *g)
     return o;
 }
 
-static json_t *tiers_json(const struct store_manifest *m)
+static json_t *precisions_json(const struct store_manifest *m)
 {
-    json_t *tiers = json_array();
-    for (uint32_t t = 0; t < m->tier_count; t++) {
+    json_t *precisions = json_array();
+    for (uint32_t t = 0; t < m->precision_count; t++) {
         json_t *groups = json_array();
-        for (uint32_t g = 0; g < m->tier[t].group_count; g++)
-            json_array_append_new(groups, group_json(&m->groups[m->tier[t].group_first + g]));
+        for (uint32_t g = 0; g < m->precision[t].group_count; g++)
+            json_array_append_new(groups, group_json(&m->groups[m->precision[t].group_first + g]));
         json_array_append_new(
-            tiers, json_pack("{s:s, s:s, s:o}", "tier", store_tier_name(m->tier[t].tier), "method",
-                             store_method_name(m->tier[t].method), "groups", groups));
+            precisions,
+            json_pack("{s:s, s:s, s:o}", "tier", precision_name(m->precision[t].precision),
+                      "method", store_method_name(m->precision[t].method), "groups", groups));
     }
-    return tiers;
+    return precisions;
 }
 
 static json_t *stripes_json(const struct store_manifest *m)
@@ -211,13 +213,13 @@ int store_write_manifest(int dir_fd, const struct store_manifest *m, const char 
 {
     char xxh3[17];
     snprintf(xxh3, sizeof xxh3, "%016" PRIx64, m->entries_xxh3);
-    json_t *root =
-        json_pack("{s:s, s:I, s:o, s:o, s:o, s:s, s:I, s:I, s:I, s:o, s:o, s:{s:I, s:s}}", "format",
-                  STORE_FORMAT, "version", (json_int_t)STORE_VERSION, "id", hex(m->id),
-                  "model_hash", hex(m->model_hash), "source_hash", hex(m->source_hash), "arch",
-                  m->arch, "layers", (json_int_t)m->layers, "experts", (json_int_t)m->experts,
-                  "page_bytes", (json_int_t)PAGE_BYTES, "stripes", stripes_json(m), "tiers",
-                  tiers_json(m), "entries", "bytes", (json_int_t)m->entries_bytes, "xxh3", xxh3);
+    json_t *root = json_pack(
+        "{s:s, s:I, s:o, s:o, s:o, s:s, s:I, s:I, s:I, s:o, s:o, s:{s:I, s:s}}", "format",
+        STORE_FORMAT, "version", (json_int_t)STORE_VERSION, "id", hex(m->id), "model_hash",
+        hex(m->model_hash), "source_hash", hex(m->source_hash), "arch", m->arch, "layers",
+        (json_int_t)m->layers, "experts", (json_int_t)m->experts, "page_bytes",
+        (json_int_t)PAGE_BYTES, "stripes", stripes_json(m), "tiers", precisions_json(m), "entries",
+        "bytes", (json_int_t)m->entries_bytes, "xxh3", xxh3);
     if (root && m->layout != STORE_STRIPED) /* readers that know no other one take it without */
         json_object_set_new(root, "layout", json_string(store_layout_name(m->layout)));
     if (root && info)

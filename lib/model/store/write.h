@@ -21,9 +21,9 @@ void *store_table_new(struct store_manifest *manifest);
 
 /* Record of an expert in a table being made: offset, then a checksum per stripe. */
 static inline uint64_t *store_table_record(const struct store_manifest *m, void *table,
-                                           uint32_t tier, uint32_t layer, uint32_t expert)
+                                           uint32_t precision, uint32_t layer, uint32_t expert)
 {
-    return (uint64_t *)(uintptr_t)store_record(m, table, tier, layer, expert);
+    return (uint64_t *)(uintptr_t)store_record(m, table, precision, layer, expert);
 }
 
 /* id from model_hash, source_hash, tiers, types, layout and the number of stripes. */

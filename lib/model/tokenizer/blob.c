@@ -59,7 +59,7 @@ void tokenizer_blob_layout(struct tokenizer_blob *b)
     b->words_offset = at;
     at = align_up(at + (uint64_t)b->word_slots * sizeof(uint32_t), 8);
     b->specials_offset = at;
-    at = align_up(at + (uint64_t)b->special_room * sizeof(uint32_t), 8);
+    at = align_up(at + (uint64_t)b->special_capacity * sizeof(uint32_t), 8);
     b->text_offset = at;
     b->bytes = align_up(at + b->text_bytes, 8);
 }
@@ -81,8 +81,8 @@ static int check_head(const struct tokenizer_blob *b, size_t bytes, struct error
     if (b->magic != TOKENIZER_MAGIC || b->version != TOKENIZER_VERSION)
         return bad(error, "wrong magic or version");
     if (b->vocab == 0 || b->vocab > MODEL_VOCAB_MAX || b->pre >= pretokenizer_count() ||
-        b->text_bytes > TOKENIZER_PIECES_MAX || b->special_room > b->vocab ||
-        b->specials > b->special_room)
+        b->text_bytes > TOKENIZER_PIECES_MAX || b->special_capacity > b->vocab ||
+        b->specials > b->special_capacity)
         return bad(error, "a count out of range");
     if (b->model >= TOKENIZER_MODEL__COUNT || (b->flags & ~TOKENIZER_FLAGS) != 0 || b->unused != 0)
         return bad(error, "of an unknown kind");

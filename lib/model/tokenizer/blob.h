@@ -7,7 +7,7 @@
  *   merges[merge_slots]     struct merge_slot, open addressing by merge_hash
  *   words[word_slots]       u32: ids of normal tokens by piece_hash, TOKEN_NONE: free; for
  *                           TOKENIZER_SPM without those that hold a space as it is
- *   specials[special_room]  u32: ids of tokens matched in text as a whole, sorted by their
+ *   specials[special_capacity]  u32: ids of tokens matched in text as a whole, sorted by their
  *                           bytes; the first `specials` are used
  *   text[text_bytes]        the pieces: bytes of text, or names of control tokens
  *
@@ -65,7 +65,7 @@ struct tokenizer_blob {
     uint32_t version;
     uint32_t pre; /* row of tokenizers.tbl.h */
     uint64_t bytes;
-    uint32_t vocab, merges, specials, special_room;
+    uint32_t vocab, merges, specials, special_capacity;
     uint32_t merge_slots, word_slots; /* powers of two */
     uint32_t text_bytes;
     uint32_t bos, eos; /* TOKEN_NONE: none */

@@ -379,7 +379,7 @@ static int count_parts(struct builder *b, struct error *error)
     uint64_t normal = 0;
     for (uint32_t i = 0; i < b->head.vocab; i++) {
         normal += b->types[i] == TOKEN_NORMAL;
-        b->head.special_room += is_special(b->types[i], b->tokens[i].bytes);
+        b->head.special_capacity += is_special(b->types[i], b->tokens[i].bytes);
         b->head.text_bytes += b->tokens[i].bytes;
     }
     b->head.merge_slots = slots_for(b->head.merges);

@@ -44,11 +44,11 @@ struct encoder {
     const struct tokenizer *t;
     bool parse_special;
     uint32_t *ids;
-    size_t count, room;
+    size_t count, capacity;
     struct symbol *symbols;
-    size_t symbol_room;
+    size_t symbol_capacity;
     uint64_t *heap; /* candidates: rank << 32 | position of the left symbol; least first */
-    size_t heap_count, heap_room;
+    size_t heap_count, heap_capacity;
     pcre2_match_data *match;
     struct error *error;
 };
@@ -133,11 +133,11 @@ const char *tokenizer_piece(const struct tokenizer *t, uint32_t id, size_t *byte
 }
 
 /* Room for `want` elements of an array that doubles. */
-static int reserve(struct encoder *e, void *array, size_t *room, size_t want, size_t each)
+static int reserve(struct encoder *e, void *array, size_t *capacity, size_t want, size_t each)
 {
-    if (want <= *room)
+    if (want <= *capacity)
         return 0;
-    size_t n = *room ? *room : 256;
+    size_t n = *capacity ? *capacity : 256;
     while (n < want)
         n *= 2;
     void *old, *bigger;
@@ -146,13 +146,13 @@ static int reserve(struct encoder *e, void *array, size_t *room, size_t want, si
     if (!bigger)
         return error_set(e->error, ERR_NO_MEMORY, "no memory to encode the text");
     memcpy(array, &bigger, sizeof bigger);
-    *room = n;
+    *capacity = n;
     return 0;
 }
 
 static int emit(struct encoder *e, uint32_t id)
 {
-    if (reserve(e, &e->ids, &e->room, e->count + 1, sizeof *e->ids))
+    if (reserve(e, &e->ids, &e->capacity, e->count + 1, sizeof *e->ids))
         return -1;
     e->ids[e->count++] = id;
     return 0;
@@ -160,7 +160,7 @@ static int emit(struct encoder *e, uint32_t id)
 
 static int heap_push(struct encoder *e, uint64_t candidate)
 {
-    if (reserve(e, &e->heap, &e->heap_room, e->heap_count + 1, sizeof *e->heap))
+    if (reserve(e, &e->heap, &e->heap_capacity, e->heap_count + 1, sizeof *e->heap))
         return -1;
     size_t i = e->heap_count++;
     for (; i > 0 && e->heap[(i - 1) / 2] > candidate; i = (i - 1) / 2)
@@ -171,7 +171,7 @@ static int heap_push(struct encoder *e, uint64_t candidate)
 
 static uint64_t heap_pop(struct encoder *e)
 {
-    uint64_t least = e->heap[0], last = e->heap[--e->heap_count];
+    uint64_t min = e->heap[0], last = e->heap[--e->heap_count];
     size_t i = 0, n = e->heap_count;
     for (size_t child; (child = 2 * i + 1) < n; i = child) {
         if (child + 1 < n && e->heap[child + 1] < e->heap[child])
@@ -181,7 +181,7 @@ static uint64_t heap_pop(struct encoder *e)
         e->heap[i] = e->heap[child];
     }
     e->heap[i] = last;
-    return least;
+    return min;
 }
 
 static const struct merge_slot *find_merge(const struct tokenizer_blob *b, uint32_t left,
@@ -284,7 +284,7 @@ static int encode_word(struct encoder *e, const char *text, size_t bytes)
         if (id != TOKEN_NONE)
             return emit(e, id);
     }
-    if (reserve(e, &e->symbols, &e->symbol_room, n, sizeof *e->symbols))
+    if (reserve(e, &e->symbols, &e->symbol_capacity, n, sizeof *e->symbols))
         return -1;
     for (uint32_t i = 0; i < n; i++)
         e->symbols[i] = (struct symbol){.id = b->byte_ids[(unsigned char)text[i]], .at = i};
@@ -301,7 +301,7 @@ static size_t character_bytes(char first)
 static int encode_spm_word(struct encoder *e, const char *text, size_t bytes)
 {
     uint32_t n = 0;
-    if (reserve(e, &e->symbols, &e->symbol_room, bytes, sizeof *e->symbols))
+    if (reserve(e, &e->symbols, &e->symbol_capacity, bytes, sizeof *e->symbols))
         return -1;
     for (size_t at = 0, size; at < bytes; at += size) {
         size = character_bytes(text[at]);
@@ -467,7 +467,7 @@ int tokenizer_encode(const struct tokenizer *t, const char *text, size_t bytes, 
     if (words)
         e.match = pcre2_match_data_create_from_pattern(t->words, NULL);
     int status = -1;
-    if (!clean || (words && !e.match) || reserve(&e, &e.ids, &e.room, 1, sizeof *e.ids)) {
+    if (!clean || (words && !e.match) || reserve(&e, &e.ids, &e.capacity, 1, sizeof *e.ids)) {
         error_set(error, ERR_NO_MEMORY, "no memory to encode the text");
     } else {
         size_t n = utf8_sanitise(text, bytes, clean);

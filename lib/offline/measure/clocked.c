@@ -8,7 +8,7 @@
 #include "lib/deterministic/deterministic.h"
 #include "lib/model/limits.h"
 #include "lib/offline/measure/serving.h"
-#include "lib/tensor/tier.h"
+#include "lib/tensor/precision.h"
 
 struct clocked { /* one evaluation */
     const struct offline_evaluation *base;
@@ -18,14 +18,14 @@ struct clocked { /* one evaluation */
 
 struct state { /* of one worker */
     struct clocked *run;
-    struct lockstep *lockstep;
+    struct deterministic *deterministic;
     uint32_t sequence;
     bool in_token;
-    struct sim_figures figures;
+    struct sim_stats stats;
     uint8_t levels[MODEL_EXPERTS_MAX];
 };
 
-static void add(struct sim_figures *to, const struct sim_figures *more)
+static void add(struct sim_stats *to, const struct sim_stats *more)
 {
 #define COUNT(name, meaning) to->name += more->name;
 #define REAL(name, meaning)  to->name += more->name;
@@ -44,7 +44,7 @@ static struct expert_step of_sequence(const struct state *w, const struct expert
 static void end_token(struct state *w)
 {
     if (w->in_token)
-        lockstep_token_end(w->lockstep);
+        deterministic_token_end(w->deterministic);
     w->in_token = false;
 }
 
@@ -56,17 +56,17 @@ static void gate_input(void *arg, const struct expert_step *step, const float *x
     if (step->layer == 0)
         end_token(w);
     w->in_token = true;
-    lockstep_layer_begins(w->lockstep, &s);
-    lockstep_gate_input(w->lockstep, &s, x, n);
+    deterministic_layer_starts(w->deterministic, &s);
+    deterministic_gate_input(w->deterministic, &s, x, n);
 }
 
-static void logits_said(void *arg, const struct expert_step *step, const float *logits,
+static void take_logits(void *arg, const struct expert_step *step, const float *logits,
                         uint32_t experts)
 {
     struct state *w = arg;
     (void)step;
     residency_logit_levels(logits, experts, w->levels);
-    lockstep_logits(w->lockstep, w->levels);
+    deterministic_logits(w->deterministic, w->levels);
 }
 
 static void routed(void *arg, const struct expert_step *step, const struct route *routes)
@@ -74,15 +74,15 @@ static void routed(void *arg, const struct expert_step *step, const struct route
     struct state *w = arg;
     struct expert_step s = of_sequence(w, step);
     sl_assert(step->rows == 1);
-    lockstep_routed(w->lockstep, &s, routes);
+    deterministic_routed(w->deterministic, &s, routes);
 }
 
 static int serve(void *arg, const struct expert_step *step, const struct expert_item *item)
 {
     (void)step;
     const struct state *w = arg;
-    const struct sim_answer *answer = lockstep_answer(w->lockstep, item->expert);
-    return answer->outcome == SIM_SKIPPED ? OFFLINE_SKIP : (int)answer->tier;
+    const struct sim_access_result *result = deterministic_result(w->deterministic, item->expert);
+    return result->outcome == SIM_SKIPPED ? OFFLINE_SKIP : (int)result->precision;
 }
 
 static const void *dense(void *self, uint32_t entry)
@@ -95,22 +95,22 @@ static const void *dense(void *self, uint32_t entry)
 
 static void end_segment(struct state *w)
 {
-    if (!w->lockstep)
+    if (!w->deterministic)
         return;
     end_token(w);
-    add(&w->figures, sim_cache_figures(lockstep_cache(w->lockstep), SIM_DECODE));
-    lockstep_destroy(w->lockstep);
-    w->lockstep = NULL;
+    add(&w->stats, sim_cache_stats(deterministic_cache(w->deterministic), SIM_DECODE));
+    deterministic_destroy(w->deterministic);
+    w->deterministic = NULL;
 }
 
-static struct lockstep *new_clock(struct state *w, struct error *error)
+static struct deterministic *new_clock(struct state *w, struct error *error)
 {
-    struct lockstep_config config = {.model = offline_index(w->run->base->model),
-                                     .ops = kernel_ops_select(NULL),
-                                     .sim = *w->run->config,
-                                     .dense = dense,
-                                     .self = w};
-    return lockstep_create(&config, error);
+    struct deterministic_config config = {.model = offline_index(w->run->base->model),
+                                          .ops = kernel_ops_select(NULL),
+                                          .sim = *w->run->config,
+                                          .dense = dense,
+                                          .self = w};
+    return deterministic_create(&config, error);
 }
 
 static void worker_hooks(void *arg, uint32_t worker, struct offline_hooks *h)
@@ -121,23 +121,23 @@ static void worker_hooks(void *arg, uint32_t worker, struct offline_hooks *h)
     if (!w)
         log_fatal(1, "no memory to evaluate a system");
     w->run = run;
-    bool looks = strcmp(run->config->knobs.eviction, "logits") == 0;
+    bool wants_logits = strcmp(run->config->knobs.eviction, "learned") == 0;
     *h = (struct offline_hooks){.arg = w,
                                 .gate_input = gate_input,
-                                .logits = looks ? logits_said : NULL,
+                                .logits = wants_logits ? take_logits : NULL,
                                 .routed = routed,
                                 .serve = serve};
 }
 
-static void worker_begins(void *arg, uint32_t worker, uint32_t window)
+static void worker_starts(void *arg, uint32_t worker, uint32_t window)
 {
     struct clocked *run = arg;
     struct state *w = run->state[worker];
     struct error error;
     if (window % SERVING_SEGMENT == 0) {
         end_segment(w);
-        w->lockstep = new_clock(w, &error);
-        if (!w->lockstep) /* the configuration was tried before: what is left is memory */
+        w->deterministic = new_clock(w, &error);
+        if (!w->deterministic) /* the configuration was tried before: what is left is memory */
             log_fatal(1, "%s", error.text);
     }
     w->sequence = window + 1;
@@ -150,21 +150,21 @@ static void pass_progress(void *arg, uint32_t done, uint32_t windows)
         run->base->progress(run->base->arg, done, windows);
 }
 
-static void collect(struct clocked *run, struct sim_figures *figures)
+static void collect(struct clocked *run, struct sim_stats *stats)
 {
     for (int i = 0; i < OFFLINE_WORKERS_MAX; i++) {
         struct state *w = run->state[i];
         if (!w)
             continue;
         end_segment(w);
-        add(figures, &w->figures);
+        add(stats, &w->stats);
         free(w);
     }
 }
 
 int clocked_evaluate(const struct offline_evaluation *base, const struct sim_config *config,
                      enum quant_method method, struct offline_losses *losses,
-                     struct sim_figures *figures, struct error *error)
+                     struct sim_stats *stats, struct error *error)
 {
     struct clocked run = {.base = base, .config = config};
     struct sim_cache *tried = sim_cache_create(config, error);
@@ -177,12 +177,12 @@ int clocked_evaluate(const struct offline_evaluation *base, const struct sim_con
     e.method = method;
     e.renormalise_skips = config->knobs.skip_renormalise;
     e.hooks = worker_hooks;
-    e.begins = worker_begins;
+    e.starts = worker_starts;
     e.progress = pass_progress;
     e.arg = &run;
     int status = offline_evaluate(&e, losses, error);
-    *figures = (struct sim_figures){0};
-    collect(&run, figures);
+    *stats = (struct sim_stats){0};
+    collect(&run, stats);
     return status;
 }
 
@@ -192,11 +192,11 @@ void clocked_config(const struct offline_model *m, const struct knobs *knobs,
                     const struct plan *plan, enum quant_method method, uint64_t capacity,
                     struct sim_config *config)
 {
-    lockstep_model(offline_index(m), knobs, plan, capacity, config);
+    deterministic_model(offline_index(m), knobs, plan, capacity, config);
     /* Whatever a system wants is made in memory. */
-    config->tier_mask = (1u << TIER__COUNT) - 1;
-    for (enum tier t = TIER_NATIVE; t < TIER__COUNT; t++)
-        config->tier_bytes[t] = offline_expert_bytes(m, 0, 0, t, method);
+    config->precision_mask = (1u << PRECISION__COUNT) - 1;
+    for (enum precision t = PRECISION_NATIVE; t < PRECISION__COUNT; t++)
+        config->precision_bytes[t] = offline_expert_bytes(m, 0, 0, t, method);
 }
 
 double clocked_token_ns(const struct sim_config *c)
@@ -206,5 +206,6 @@ double clocked_token_ns(const struct sim_config *c)
 
 double clocked_read_ns(const struct sim_config *c)
 {
-    return c->drive.latency_ns + (double)c->tier_bytes[TIER_NATIVE] * 1e9 / c->drive.bytes_per_s;
+    return c->device.latency_ns +
+           (double)c->precision_bytes[PRECISION_NATIVE] * 1e9 / c->device.bytes_per_s;
 }

@@ -26,6 +26,6 @@ double clocked_read_ns(const struct sim_config *c);
  * the text. -1 with *error, sim_cache_create's among them. */
 int clocked_evaluate(const struct offline_evaluation *base, const struct sim_config *config,
                      enum quant_method method, struct offline_losses *losses,
-                     struct sim_figures *figures, struct error *error);
+                     struct sim_stats *stats, struct error *error);
 
 #endif

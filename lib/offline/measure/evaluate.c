@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "lib/base/assert.h"
-#include "lib/tensor/tier.h"
+#include "lib/tensor/precision.h"
 
 struct job { /* what all workers share */
     const struct offline_evaluation *e;
@@ -21,7 +21,7 @@ struct worker {
     struct job *job;
     uint32_t number;
     struct offline_hooks own; /* the caller's */
-    uint64_t top1_same, skipped, uses[TIER__COUNT];
+    uint64_t top1_same, skipped, accesses[PRECISION__COUNT];
     float *recorded; /* one row of log-probabilities of e->against */
     pthread_t thread;
     bool started;
@@ -33,17 +33,17 @@ static int serve(void *arg, const struct expert_step *step, const struct expert_
 {
     struct worker *w = arg;
     const struct offline_evaluation *e = w->job->e;
-    int tier = TIER_NATIVE;
+    int precision = PRECISION_NATIVE;
     if (w->own.serve)
-        tier = w->own.serve(w->own.arg, step, item);
-    else if (e->tier)
-        tier =
-            e->tier[(size_t)step->layer * offline_index(e->model)->hparams.experts + item->expert];
-    if (tier == OFFLINE_SKIP)
+        precision = w->own.serve(w->own.arg, step, item);
+    else if (e->precision)
+        precision = e->precision[(size_t)step->layer * offline_index(e->model)->hparams.experts +
+                                 item->expert];
+    if (precision == OFFLINE_SKIP)
         w->skipped++;
     else
-        w->uses[tier]++;
-    return tier;
+        w->accesses[precision]++;
+    return precision;
 }
 
 static bool mask(void *arg, const struct expert_step *step, bool *allowed)
@@ -84,7 +84,7 @@ static struct offline_hooks hooks_of(struct worker *w)
     const struct offline_hooks *o = &w->own;
     return (struct offline_hooks){
         .arg = w,
-        .serve = o->serve || e->tier ? serve : NULL,
+        .serve = o->serve || e->precision ? serve : NULL,
         .mask = o->mask || e->allowed ? mask : NULL,
         .choice = o->choice ? choice : NULL,
         .routed = o->routed ? routed : NULL,
@@ -229,8 +229,8 @@ static int do_window(struct worker *w, const struct pair *p, uint32_t window, ui
                      struct error *error)
 {
     const struct offline_evaluation *e = w->job->e;
-    if (e->begins)
-        e->begins(e->arg, w->number, window);
+    if (e->starts)
+        e->starts(e->arg, w->number, window);
     int status = run_window(w, p, window, chunk, error);
     uint32_t done = atomic_fetch_add(&w->job->done, 1) + 1;
     if (w->number == 0 && e->progress)
@@ -314,8 +314,8 @@ int offline_evaluate(const struct offline_evaluation *e, struct offline_losses *
             pthread_join(worker[i].thread, NULL);
         out->top1_same += worker[i].top1_same;
         out->skipped += worker[i].skipped;
-        for (int t = 0; t < TIER__COUNT; t++)
-            out->uses[t] += worker[i].uses[t];
+        for (int t = 0; t < PRECISION__COUNT; t++)
+            out->accesses[t] += worker[i].accesses[t];
     }
     if (!atomic_load(&job.failed))
         return 0;

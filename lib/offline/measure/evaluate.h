@@ -9,7 +9,7 @@
 #include "lib/offline/measure/logits.h"
 #include "lib/offline/offline.h"
 #include "lib/offline/text.h"
-#include "lib/tensor/tier.h"
+#include "lib/tensor/precision.h"
 
 /* Threads of an evaluation, at most: workers are numbered below it. */
 #define OFFLINE_WORKERS_MAX 64
@@ -26,24 +26,26 @@ struct offline_evaluation {
     struct logits_file *record;  /* where every scored row goes; may be NULL */
     enum quant_method method;
     bool renormalise_skips;
-    const uint8_t *tier; /* [layers * experts] enum tier; NULL: native. With hooks.serve: unused */
+    const uint8_t
+        *precision;      /* [layers * experts] enum tier; NULL: native. With hooks.serve: unused */
     const bool *allowed; /* [layers * experts] the experts routed to; NULL: all */
     /* The hooks of a worker (its arg is its own), called once per worker before it starts; NULL:
      * none. begins: a worker takes window `window`. */
     void (*hooks)(void *arg, uint32_t worker, struct offline_hooks *hooks);
-    void (*begins)(void *arg, uint32_t worker, uint32_t window);
+    void (*starts)(void *arg, uint32_t worker, uint32_t window);
     /* Called by worker 0 now and then. */
     void (*progress)(void *arg, uint32_t done, uint32_t windows);
     void *arg;
 };
 
 struct offline_losses {
-    uint32_t windows, scored;            /* scored: tokens of each window */
-    double *nll;                         /* [windows] nats, summed over the window */
-    float *kld;                          /* [windows * scored] when compared, else NULL */
-    double *reference_nll;               /* [windows] when compared, else NULL */
-    uint64_t top1_same;                  /* of windows * scored */
-    uint64_t skipped, uses[TIER__COUNT]; /* of experts: in decode token by token, else per chunk */
+    uint32_t windows, scored; /* scored: tokens of each window */
+    double *nll;              /* [windows] nats, summed over the window */
+    float *kld;               /* [windows * scored] when compared, else NULL */
+    double *reference_nll;    /* [windows] when compared, else NULL */
+    uint64_t top1_same;       /* of windows * scored */
+    uint64_t skipped,
+        accesses[PRECISION__COUNT]; /* of experts: in decode token by token, else per chunk */
 };
 
 /* 0, or -1 with *error. */

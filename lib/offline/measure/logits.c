@@ -159,7 +159,7 @@ static const char *header_wrong(const struct logits_header *h, const struct offl
     if (h->vocab != vocab)
         return "is of a model with another vocabulary";
     if (h->window != text->window)
-        return "was made with other windows (--ctx)";
+        return "was made with other windows (--ctx-size)";
     if (h->text_hash != text->hash || h->windows != text->windows || h->scored != text->window - 1)
         return "was made over another text";
     if (h->row_bytes != row_bytes_of(vocab) ||

@@ -5,16 +5,16 @@
 
 #include "lib/base/assert.h"
 #include "lib/policy/prediction/prediction.h"
+#include "lib/tensor/precision.h"
 #include "lib/tensor/tensor_type.h"
-#include "lib/tensor/tier.h"
 
 struct routing { /* of one window */
     const struct model_hparams *h;
     struct route *route; /* [layers][window][top_k] */
     uint32_t window;
     /* guesses; ahead = 0: none, all of these NULL */
-    uint32_t ahead, list; /* layers looked ahead; guesses kept of each */
-    struct guess *guess;  /* [layers][window][ahead][list], made in that layer */
+    uint32_t ahead, list;           /* layers looked ahead; guesses kept of each */
+    struct prediction *predictions; /* [layers][window][ahead][list], made in that layer */
     const struct kernel_ops *ops;
     float *router; /* [layers][experts][hidden] */
     float *logits, *scratch;
@@ -31,13 +31,13 @@ static void take(void *arg, const struct expert_step *step, const struct route *
 
 /* ---- guesses ---- */
 
-static struct guess *guesses_of(const struct routing *r, uint32_t layer, uint32_t at,
-                                uint32_t ahead)
+static struct prediction *predictions_of(const struct routing *r, uint32_t layer, uint32_t at,
+                                         uint32_t ahead)
 {
-    return r->guess + (((size_t)layer * r->window + at) * r->ahead + ahead) * r->list;
+    return r->predictions + (((size_t)layer * r->window + at) * r->ahead + ahead) * r->list;
 }
 
-static void guess_row(struct routing *r, uint32_t target, const float *x, struct guess *out)
+static void predict_row(struct routing *r, uint32_t target, const float *x, struct prediction *out)
 {
     const struct model_hparams *h = r->h;
     const struct kernel_matrix router = {.data =
@@ -53,19 +53,19 @@ static void guess_row(struct routing *r, uint32_t target, const float *x, struct
                                   .want = r->list,
                                   .logits = r->logits,
                                   .scratch = r->scratch};
-    uint32_t n = prediction_run(prediction_named("next-layer"), &in, out);
+    uint32_t n = prediction_run(prediction_method_named("next-layer"), &in, out);
     sl_assert(n == r->list);
 }
 
-static void guess_next(void *arg, const struct expert_step *step, const float *x, size_t stride,
-                       uint32_t n)
+static void predict_next(void *arg, const struct expert_step *step, const float *x, size_t stride,
+                         uint32_t n)
 {
     struct routing *r = arg;
     (void)n;
     for (uint32_t row = 0; row < step->rows; row++)
         for (uint32_t a = 0; a < r->ahead && step->layer + 1 + a < r->h->layers; a++)
-            guess_row(r, step->layer + 1 + a, x + row * stride,
-                      guesses_of(r, step->layer, step->position + row, a));
+            predict_row(r, step->layer + 1 + a, x + row * stride,
+                        predictions_of(r, step->layer, step->position + row, a));
 }
 
 /* False: no memory. */
@@ -78,11 +78,12 @@ static bool make_guesser(struct routing *r, const struct offline_model *m, uint3
     r->ahead = ahead;
     r->list = above > h->experts_used ? above : h->experts_used;
     r->ops = kernel_ops_select(NULL);
-    r->guess = calloc((size_t)h->layers * r->window * ahead * r->list, sizeof *r->guess);
+    r->predictions =
+        calloc((size_t)h->layers * r->window * ahead * r->list, sizeof *r->predictions);
     r->router = calloc((size_t)h->layers * h->experts * h->hidden, sizeof *r->router);
     r->logits = calloc(h->experts, sizeof *r->logits);
     r->scratch = calloc(h->experts, sizeof *r->scratch);
-    if (!r->guess || !r->router || !r->logits || !r->scratch)
+    if (!r->predictions || !r->router || !r->logits || !r->scratch)
         return false;
     for (uint32_t l = 0; l < h->layers; l++)
         for (uint32_t e = 0; e < h->experts; e++)
@@ -94,7 +95,7 @@ static bool make_guesser(struct routing *r, const struct offline_model *m, uint3
 static void free_routing(struct routing *r)
 {
     free(r->route);
-    free(r->guess);
+    free(r->predictions);
     free(r->router);
     free(r->logits);
     free(r->scratch);
@@ -112,24 +113,24 @@ static struct trace_record *emit(struct trace *t, enum trace_kind kind, uint32_t
 }
 
 /* After the experts of the layer they were made in, as the predictor works beside them. */
-static void emit_guesses(struct trace *t, const struct routing *r, uint32_t sequence, uint32_t at,
-                         uint32_t layer)
+static void emit_predictions(struct trace *t, const struct routing *r, uint32_t sequence,
+                             uint32_t at, uint32_t layer)
 {
     for (uint32_t a = 0; a < r->ahead && layer + 1 + a < r->h->layers; a++)
         for (uint32_t i = 0; i < r->list; i++) {
-            const struct guess *guess = guesses_of(r, layer, at, a) + i;
+            const struct prediction *prediction = predictions_of(r, layer, at, a) + i;
             struct trace_record *record = emit(t, TRACE_PREDICTED, sequence, at, 1);
             record->layer = (uint16_t)(layer + 1 + a);
             record->from_layer = (uint16_t)layer;
-            record->expert = (uint16_t)guess->expert;
-            record->weight = guess->probability;
+            record->expert = (uint16_t)prediction->expert;
+            record->weight = prediction->probability;
         }
 }
 
 static void emit_window(struct trace *t, const struct routing *r, uint32_t sequence)
 {
     uint32_t k = r->h->experts_used;
-    emit(t, TRACE_SEQUENCE_BEGIN, sequence, 0, 0);
+    emit(t, TRACE_SEQUENCE_START, sequence, 0, 0);
     for (uint32_t at = 0; at < r->window; at++) {
         for (uint32_t layer = 0; layer < r->h->layers; layer++) {
             for (uint32_t rank = 0; rank < k; rank++) {
@@ -140,7 +141,7 @@ static void emit_window(struct trace *t, const struct routing *r, uint32_t seque
                 record->rank = (uint8_t)rank;
                 record->weight = x->weight;
             }
-            emit_guesses(t, r, sequence, at, layer);
+            emit_predictions(t, r, sequence, at, layer);
         }
         emit(t, TRACE_TOKEN_END, sequence, at, 1);
     }
@@ -155,16 +156,16 @@ static void describe(const struct offline_model *m, enum quant_method method,
     h->layers = hp->layers;
     h->experts = hp->experts;
     h->top_k = hp->experts_used;
-    h->tier_mask = (1u << TIER__COUNT) - 1;
-    for (enum tier t = TIER_NATIVE; t < TIER__COUNT; t++)
-        h->tier_bytes[t] = offline_expert_bytes(m, 0, 0, t, method);
+    h->precision_mask = (1u << PRECISION__COUNT) - 1;
+    for (enum precision t = PRECISION_NATIVE; t < PRECISION__COUNT; t++)
+        h->precision_bytes[t] = offline_expert_bytes(m, 0, 0, t, method);
 }
 
 static int route_text(struct offline_model *m, const struct offline_text *text, struct routing *r,
                       uint32_t threads, struct trace *out, struct error *error)
 {
     struct offline_hooks hooks = {
-        .arg = r, .routed = take, .gate_inputs = r->ahead ? guess_next : NULL};
+        .arg = r, .routed = take, .gate_inputs = r->ahead ? predict_next : NULL};
     struct offline_runner_config config = {
         .threads = threads, .chunk = text->window, .context = text->window, .hooks = &hooks};
     struct offline_runner *runner = offline_runner_create(m, &config, error);
@@ -179,9 +180,9 @@ static int route_text(struct offline_model *m, const struct offline_text *text, 
     return status;
 }
 
-int offline_trace_guessed(struct offline_model *m, const struct offline_text *text,
-                          enum quant_method method, uint32_t ahead, uint32_t threads,
-                          struct trace *out, struct error *error)
+int offline_trace_predicted(struct offline_model *m, const struct offline_text *text,
+                            enum quant_method method, uint32_t ahead, uint32_t threads,
+                            struct trace *out, struct error *error)
 {
     const struct model_hparams *h = &offline_index(m)->hparams;
     struct routing r = {.h = h, .window = text->window};
@@ -203,5 +204,5 @@ int offline_trace_guessed(struct offline_model *m, const struct offline_text *te
 int offline_trace(struct offline_model *m, const struct offline_text *text,
                   enum quant_method method, struct trace *out, struct error *error)
 {
-    return offline_trace_guessed(m, text, method, 0, 1, out, error);
+    return offline_trace_predicted(m, text, method, 0, 1, out, error);
 }

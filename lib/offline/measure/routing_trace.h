@@ -15,8 +15,8 @@ int offline_trace(struct offline_model *m, const struct offline_text *text,
 
 /* The same with guesses: the next `ahead` layers' routers on each layer's gate input, as the
  * predictor applies them, as many as any prediction names. On so many threads. */
-int offline_trace_guessed(struct offline_model *m, const struct offline_text *text,
-                          enum quant_method method, uint32_t ahead, uint32_t threads,
-                          struct trace *out, struct error *error);
+int offline_trace_predicted(struct offline_model *m, const struct offline_text *text,
+                            enum quant_method method, uint32_t ahead, uint32_t threads,
+                            struct trace *out, struct error *error);
 
 #endif

@@ -5,7 +5,7 @@
 
 #include "lib/base/assert.h"
 #include "lib/policy/access/swap.h"
-#include "lib/tensor/tier.h"
+#include "lib/tensor/precision.h"
 
 struct run { /* one evaluation */
     const struct offline_evaluation *base;
@@ -23,7 +23,7 @@ struct state { /* of one worker */
     double due; /* pairs that may be swapped now */
 };
 
-static void *room(size_t count, size_t bytes)
+static void *zeroed(size_t count, size_t bytes)
 {
     void *at = calloc(count, bytes);
     if (!at)
@@ -75,12 +75,12 @@ static int serve_fate(void *arg, const struct expert_step *step, const struct ex
 {
     (void)step;
     const struct state *w = arg;
-    return item->tokens < w->low_from ? TIER_INT2 : TIER_INT4;
+    return item->tokens < w->low_from ? PRECISION_INT2 : PRECISION_INT4;
 }
 
 /* ---- swapmoe ---- */
 
-static void swap_begin(struct state *w)
+static void reset_swap(struct state *w)
 {
     const struct serving *s = w->run->s;
     const struct model_hparams *hp = w->run->hp;
@@ -98,7 +98,7 @@ static void swap_begin(struct state *w)
     w->swap = swap_create(&config);
     if (!w->swap)
         log_fatal(1, "no memory, or no such sets, for swapping");
-    uint8_t *set = room(hp->experts, 1);
+    uint8_t *set = zeroed(hp->experts, 1);
     for (uint32_t l = 0; l < hp->layers; l++) {
         for (uint32_t e = 0; e < hp->experts; e++)
             set[e] = s->allowed[(size_t)l * hp->experts + e];
@@ -148,13 +148,13 @@ static void worker_hooks(void *arg, uint32_t worker, struct offline_hooks *h)
 {
     struct run *run = arg;
     sl_assert(worker < OFFLINE_WORKERS_MAX);
-    struct state *w = run->state[worker] = room(1, sizeof *w);
+    struct state *w = run->state[worker] = zeroed(1, sizeof *w);
     w->run = run;
     h->arg = w;
     switch (run->s->kind) {
     case SERVE_HOBBIT: h->serve = serve_hobbit; break;
     case SERVE_FATE:
-        w->tokens = room(2 * run->hp->experts, sizeof *w->tokens);
+        w->tokens = zeroed(2 * run->hp->experts, sizeof *w->tokens);
         h->routed = count_tokens;
         h->serve = serve_fate;
         break;
@@ -166,11 +166,11 @@ static void worker_hooks(void *arg, uint32_t worker, struct offline_hooks *h)
     }
 }
 
-static void worker_begins(void *arg, uint32_t worker, uint32_t window)
+static void worker_starts(void *arg, uint32_t worker, uint32_t window)
 {
     struct run *run = arg;
     if (run->s->kind == SERVE_SWAPMOE && window % SERVING_SEGMENT == 0)
-        swap_begin(run->state[worker]);
+        reset_swap(run->state[worker]);
 }
 
 static void pass_progress(void *arg, uint32_t done, uint32_t windows)
@@ -208,10 +208,10 @@ int serving_evaluate(const struct offline_evaluation *base, const struct serving
     *report = (struct serving_report){0};
     e.method = s->method;
     e.hooks = worker_hooks;
-    e.begins = worker_begins;
+    e.starts = worker_starts;
     e.progress = pass_progress;
     e.arg = &run;
-    e.tier = s->kind == SERVE_TIERS ? s->tier : NULL;
+    e.precision = s->kind == SERVE_PRECISIONS ? s->precision : NULL;
     e.allowed = s->kind == SERVE_MASK ? s->allowed : NULL;
     e.renormalise_skips = s->kind == SERVE_HOBBIT && s->skip_renormalise;
     e.token_by_token = s->kind == SERVE_HOBBIT || (s->kind == SERVE_SWAPMOE && s->chunk <= 1);
@@ -241,13 +241,17 @@ void serving_largest(const float *value, uint32_t layers, uint32_t experts, cons
     }
 }
 
-uint64_t serving_bytes(const struct offline_model *m, const uint8_t *tier, enum quant_method method)
+uint64_t serving_bytes(const struct offline_model *m, const uint8_t *precision,
+                       enum quant_method method)
 {
     const struct model_hparams *hp = &offline_index(m)->hparams;
     uint64_t bytes = 0;
     for (uint32_t l = 0; l < hp->layers; l++)
         for (uint32_t e = 0; e < hp->experts; e++)
             bytes += offline_expert_bytes(
-                m, l, e, tier ? (enum tier)tier[(size_t)l * hp->experts + e] : TIER_NATIVE, method);
+                m, l, e,
+                precision ? (enum precision)precision[(size_t)l * hp->experts + e]
+                          : PRECISION_NATIVE,
+                method);
     return bytes;
 }

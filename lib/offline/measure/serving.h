@@ -8,15 +8,15 @@
 #define SLUICE_OFFLINE_MEASURE_SERVING_H
 
 #include "lib/offline/measure/evaluate.h"
-#include "lib/tensor/tier.h"
+#include "lib/tensor/precision.h"
 
 #define SERVING_SEGMENT 8 /* windows */
 
 enum serving_kind {
     SERVE_NATIVE,
-    SERVE_TIERS,  /* tier[]: uniform widths, edgemoe's widths */
-    SERVE_MASK,   /* allowed[]: pruned models */
-    SERVE_HOBBIT, /* by gate weights, token by token, every use a miss */
+    SERVE_PRECISIONS, /* tier[]: uniform widths, edgemoe's widths */
+    SERVE_MASK,       /* allowed[]: pruned models */
+    SERVE_HOBBIT,     /* by gate weights, token by token, every use a miss */
     SERVE_FATE, /* prefill: the least popular fraction of a chunk's experts at int2, others int4 */
     SERVE_SWAPMOE, /* masked routing to v_i experts that are swapped */
 };
@@ -24,11 +24,11 @@ enum serving_kind {
 struct serving {
     enum serving_kind kind;
     enum quant_method method;
-    const uint8_t *tier; /* [L * E] */
-    const bool *allowed; /* [L * E]; swapmoe: the first sets */
+    const uint8_t *precision; /* [L * E] */
+    const bool *allowed;      /* [L * E]; swapmoe: the first sets */
     /* hobbit */
     double t1, t2;
-    enum tier high, low;
+    enum precision high, low;
     bool skip_renormalise;
     /* fate */
     double low_fraction;
@@ -57,7 +57,7 @@ void serving_largest(const float *value, uint32_t layers, uint32_t experts, cons
                      bool *allowed);
 
 /* Payload bytes of all experts: tier[] of each. */
-uint64_t serving_bytes(const struct offline_model *m, const uint8_t *tier,
+uint64_t serving_bytes(const struct offline_model *m, const uint8_t *precision,
                        enum quant_method method);
 
 #endif

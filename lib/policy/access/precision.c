@@ -3,9 +3,9 @@
 #include <string.h>
 
 #include "lib/base/assert.h"
-#include "lib/tensor/tier.h"
+#include "lib/tensor/precision.h"
 
-bool precision_named(const char *name, enum precision_rule *rule)
+bool precision_rule_named(const char *name, enum precision_rule *rule)
 {
     static const char *const names[] = {"lossless", "uniform-int8", "uniform-int4", "uniform-int2",
                                         "hobbit",   "edgemoe",      "fate"};
@@ -17,23 +17,23 @@ bool precision_named(const char *name, enum precision_rule *rule)
     return false;
 }
 
-static void only(struct precision_choice *out, enum tier tier)
+static void only(struct precision_choice *out, enum precision precision)
 {
     *out = (struct precision_choice){
-        .need = NEED_HIGH, .ask = tier, .accept_count = 1, .accept = {tier}};
+        .need = NEED_HIGH, .request = precision, .accept_count = 1, .accept = {precision}};
 }
 
-static void either(const struct precision *p, struct precision_choice *out,
+static void either(const struct precision_policy *p, struct precision_choice *out,
                    enum precision_need need)
 {
     *out = (struct precision_choice){
-        .need = need, .ask = p->low, .accept_count = 2, .accept = {p->high, p->low}};
+        .need = need, .request = p->low, .accept_count = 2, .accept = {p->high, p->low}};
     if (p->high == p->low)
         out->accept_count = 1;
 }
 
 /* A resident high tier always serves: the thresholds act on misses. */
-static void hobbit(const struct precision *p, const struct precision_input *in,
+static void hobbit(const struct precision_policy *p, const struct precision_input *in,
                    struct precision_choice *out)
 {
     if (in->weight_before <= 0 || in->weight_before <= p->t1)
@@ -42,47 +42,47 @@ static void hobbit(const struct precision *p, const struct precision_input *in,
         either(p, out, in->weight_before <= p->t2 ? NEED_LOW : NEED_SKIP);
 }
 
-static void fate(const struct precision *p, const struct precision_input *in,
+static void fate(const struct precision_policy *p, const struct precision_input *in,
                  struct precision_choice *out)
 {
     bool low =
-        in->prefill ? in->popularity >= 1 - p->low_fraction : p->slow_drive && !in->predicted;
+        in->prefill ? in->popularity >= 1 - p->low_fraction : p->slow_device && !in->predicted;
     if (low)
         either(p, out, NEED_LOW);
     else
         only(out, p->high);
 }
 
-void precision_choose(const struct precision *p, const struct precision_input *in,
+void precision_choose(const struct precision_policy *p, const struct precision_input *in,
                       struct precision_choice *out)
 {
     switch (p->rule) {
-    case PRECISION_LOSSLESS: only(out, TIER_NATIVE); return;
-    case PRECISION_UNIFORM_INT8: only(out, TIER_INT8); return;
-    case PRECISION_UNIFORM_INT4: only(out, TIER_INT4); return;
-    case PRECISION_UNIFORM_INT2: only(out, TIER_INT2); return;
-    case PRECISION_HOBBIT: hobbit(p, in, out); return;
-    case PRECISION_EDGEMOE: only(out, in->width); return;
-    case PRECISION_FATE: fate(p, in, out); return;
+    case PRECISION_RULE_LOSSLESS: only(out, PRECISION_NATIVE); return;
+    case PRECISION_RULE_UNIFORM_INT8: only(out, PRECISION_INT8); return;
+    case PRECISION_RULE_UNIFORM_INT4: only(out, PRECISION_INT4); return;
+    case PRECISION_RULE_UNIFORM_INT2: only(out, PRECISION_INT2); return;
+    case PRECISION_RULE_HOBBIT: hobbit(p, in, out); return;
+    case PRECISION_RULE_EDGEMOE: only(out, in->planned); return;
+    case PRECISION_RULE_FATE: fate(p, in, out); return;
     }
     sl_panic("precision rule %d", (int)p->rule);
 }
 
-uint32_t precision_tiers(const struct precision *p, uint32_t present)
+uint32_t precision_policy_mask(const struct precision_policy *p, uint32_t present)
 {
     switch (p->rule) {
-    case PRECISION_LOSSLESS: return 1u << TIER_NATIVE;
-    case PRECISION_UNIFORM_INT8: return 1u << TIER_INT8;
-    case PRECISION_UNIFORM_INT4: return 1u << TIER_INT4;
-    case PRECISION_UNIFORM_INT2: return 1u << TIER_INT2;
-    case PRECISION_EDGEMOE: return present;
-    case PRECISION_HOBBIT:
-    case PRECISION_FATE: return 1u << p->high | 1u << p->low;
+    case PRECISION_RULE_LOSSLESS: return 1u << PRECISION_NATIVE;
+    case PRECISION_RULE_UNIFORM_INT8: return 1u << PRECISION_INT8;
+    case PRECISION_RULE_UNIFORM_INT4: return 1u << PRECISION_INT4;
+    case PRECISION_RULE_UNIFORM_INT2: return 1u << PRECISION_INT2;
+    case PRECISION_RULE_EDGEMOE: return present;
+    case PRECISION_RULE_HOBBIT:
+    case PRECISION_RULE_FATE: return 1u << p->high | 1u << p->low;
     }
     sl_panic("precision rule %d", (int)p->rule);
 }
 
-float precision_before(const float *weight, uint32_t top_k, uint32_t rank)
+float precision_weight_before(const float *weight, uint32_t top_k, uint32_t rank)
 {
     float before = 0, all = 0;
     sl_assert(rank < top_k);

@@ -8,7 +8,7 @@
  *                 resident, and skipped where not (HOBBIT §3.2). Rank 0 is always high. In prefill
  * s is the least over the chunk's tokens. edgemoe        the width the plan gave the expert fate
  * the high tier (int4 by default); in prefill the `low_fraction` least popular experts of the chunk
- * may be low, and low is asked for; in decode, with slow_drive, an expert that was not predicted
+ * may be low, and low is asked for; in decode, with slow_device, an expert that was not predicted
  * may be low (Fate §4.5)
  *
  * A choice lists the tiers that may serve, best first: compute takes the first that is READY; else,
@@ -19,57 +19,58 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "lib/tensor/tier.h"
+#include "lib/tensor/precision.h"
 
-#define PRECISIONS "lossless|uniform-int8|uniform-int4|uniform-int2|hobbit|edgemoe|fate"
+#define PRECISION_RULES "lossless|uniform-int8|uniform-int4|uniform-int2|hobbit|edgemoe|fate"
 
 enum precision_need { NEED_HIGH, NEED_LOW, NEED_SKIP };
 
 enum precision_rule {
-    PRECISION_LOSSLESS,
-    PRECISION_UNIFORM_INT8,
-    PRECISION_UNIFORM_INT4,
-    PRECISION_UNIFORM_INT2,
-    PRECISION_HOBBIT,
-    PRECISION_EDGEMOE,
-    PRECISION_FATE
+    PRECISION_RULE_LOSSLESS,
+    PRECISION_RULE_UNIFORM_INT8,
+    PRECISION_RULE_UNIFORM_INT4,
+    PRECISION_RULE_UNIFORM_INT2,
+    PRECISION_RULE_HOBBIT,
+    PRECISION_RULE_EDGEMOE,
+    PRECISION_RULE_FATE
 };
 
-struct precision {
+struct precision_policy {
     enum precision_rule rule;
-    enum tier high, low; /* hobbit, fate; see knobs_tiers */
-    float t1, t2;        /* hobbit: 0 <= t1 <= t2 <= 1 */
-    float low_fraction;  /* fate: of the chunk's experts */
-    bool slow_drive;     /* fate */
+    enum precision high, low; /* hobbit, fate; see knobs_tiers */
+    float t1, t2;             /* hobbit: 0 <= t1 <= t2 <= 1 */
+    float low_fraction;       /* fate: of the chunk's experts */
+    bool slow_device;         /* fate */
 };
 
 struct precision_input {
     float weight_before; /* s: see above */
     float popularity; /* prefill: share of the chunk's experts of this layer with more tokens (ties:
                          lower index first), 0 <= p < 1: 0 is the most popular */
-    enum tier width;  /* edgemoe: of the plan */
+    enum precision planned; /* edgemoe: of the plan */
     bool prefill;
     bool predicted; /* a guess named it */
 };
 
 struct precision_choice {
     enum precision_need need; /* what it would have if nothing were resident */
-    enum tier ask;            /* not for NEED_SKIP */
+    enum precision request;   /* not for NEED_SKIP */
     uint32_t accept_count;
-    enum tier accept[TIER__COUNT]; /* best first; `ask` is among them unless it is a skip */
+    enum precision
+        accept[PRECISION__COUNT]; /* best first; `ask` is among them unless it is a skip */
 };
 
 /* False when the name is unknown. Fills the rule only. */
-bool precision_named(const char *name, enum precision_rule *rule);
-void precision_choose(const struct precision *p, const struct precision_input *in,
+bool precision_rule_named(const char *name, enum precision_rule *rule);
+void precision_choose(const struct precision_policy *p, const struct precision_input *in,
                       struct precision_choice *out);
 
 /* Tiers a rule may ask for, as a mask of 1 << enum tier; edgemoe: every one of `present` (its plan
  * decides). */
-uint32_t precision_tiers(const struct precision *p, uint32_t present);
+uint32_t precision_policy_mask(const struct precision_policy *p, uint32_t present);
 
 /* s of the expert of rank r: the sum of weight[0..r-1] over the sum of weight[0..top_k-1], in the
  * order given, which is descending. 0 for rank 0. */
-float precision_before(const float *weight, uint32_t top_k, uint32_t rank);
+float precision_weight_before(const float *weight, uint32_t top_k, uint32_t rank);
 
 #endif

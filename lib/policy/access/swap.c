@@ -162,7 +162,7 @@ float swap_importance(const struct swap *s, uint32_t layer, uint32_t expert)
 
 /* The expert that is (or is not) wanted and does not (or does) serve, most (least) important first,
  * among those not listed yet; want is cleared (set) to list it. */
-static uint32_t next_newcomer(const struct swap_layer *l, uint32_t experts)
+static uint32_t next_candidate(const struct swap_layer *l, uint32_t experts)
 {
     uint32_t best = UINT32_MAX;
     for (uint32_t e = 0; e < experts; e++)
@@ -172,7 +172,7 @@ static uint32_t next_newcomer(const struct swap_layer *l, uint32_t experts)
     return best;
 }
 
-static uint32_t next_leaver(const struct swap_layer *l, uint32_t experts)
+static uint32_t next_victim(const struct swap_layer *l, uint32_t experts)
 {
     uint32_t best = UINT32_MAX;
     for (uint32_t e = 0; e < experts; e++)
@@ -201,8 +201,8 @@ static void plan(struct swap *s, uint32_t layer)
     l->pairs = l->handed = 0;
     l->planned = s->tokens;
     float margin = margin_of(s, l);
-    for (uint32_t in; (in = next_newcomer(l, experts)) != UINT32_MAX;) {
-        uint32_t out = next_leaver(l, experts);
+    for (uint32_t in; (in = next_candidate(l, experts)) != UINT32_MAX;) {
+        uint32_t out = next_victim(l, experts);
         sl_assert(out != UINT32_MAX);                        /* as many leave as come */
         if (l->importance[in] - l->importance[out] < margin) /* and less in all further pairs */
             break;

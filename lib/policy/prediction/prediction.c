@@ -12,65 +12,66 @@ static bool ranks_before(float a, float b)
 
 /* Keeps out[0..held-1] in descending order; a later equal goes behind an earlier one, which is the
  * tie rule. Returns the new number held. */
-static uint32_t keep_best(struct guess *out, uint32_t held, uint32_t want, struct guess g)
+static uint32_t keep_best(struct prediction *out, uint32_t found, uint32_t want,
+                          struct prediction g)
 {
-    uint32_t at = held;
+    uint32_t at = found;
     while (at > 0 && ranks_before(g.probability, out[at - 1].probability))
         at--;
     if (at >= want)
-        return held;
-    uint32_t last = held < want ? held : want - 1;
+        return found;
+    uint32_t last = found < want ? found : want - 1;
     memmove(&out[at + 1], &out[at], (last - at) * sizeof *out);
     out[at] = g;
-    return held < want ? held + 1 : held;
+    return found < want ? found + 1 : found;
 }
 
 /* ---- from logits ---------------------------------------------------------------------------- */
 
 /* Until the end `probability` holds the logit: order by logits does not suffer from underflow. */
 static uint32_t largest_logits(const float *logits, uint32_t experts, uint32_t want,
-                               struct guess *out)
+                               struct prediction *out)
 {
-    uint32_t held = 0;
+    uint32_t found = 0;
     float top = -INFINITY;
     for (uint32_t i = 0; i < experts; i++) {
-        held = keep_best(out, held, want, (struct guess){i, logits[i]});
+        found = keep_best(out, found, want, (struct prediction){i, logits[i]});
         if (logits[i] > top)
             top = logits[i];
     }
     float sum = 0;
     for (uint32_t i = 0; i < experts; i++)
         sum += isnan(logits[i]) ? 0 : expf(logits[i] - top);
-    for (uint32_t i = 0; i < held; i++) {
+    for (uint32_t i = 0; i < found; i++) {
         float p = expf(out[i].probability - top) / sum;
         out[i].probability = isfinite(p) ? p : 0;
     }
-    return held;
+    return found;
 }
 
-static uint32_t next_layer(const struct prediction_input *in, struct guess *out)
+static uint32_t next_layer(const struct prediction_input *in, struct prediction *out)
 {
     return in->logits ? largest_logits(in->logits, in->experts, in->want, out) : 0;
 }
 
 /* Softmax keeps the order of logits, so the rank decides: above the percentile's interpolated value
  * lies what is strictly greater than it. */
-static uint32_t fate(const struct prediction_input *in, struct guess *out)
+static uint32_t fate(const struct prediction_input *in, struct prediction *out)
 {
     uint32_t experts = in->experts, want = in->want < experts ? in->want : experts;
     if (!in->logits || want == 0)
         return 0;
     /* The interpolation looks at two ranks, at most this many from the top. */
     uint32_t ranks = experts - (uint32_t)(0.75 * (experts - 1));
-    uint32_t held = largest_logits(in->logits, experts, want < ranks ? want : ranks, out);
-    if (held < ranks) /* bounded below the percentile: all of them are above it */
-        return held;
+    uint32_t found = largest_logits(in->logits, experts, want < ranks ? want : ranks, out);
+    if (found < ranks) /* bounded below the percentile: all of them are above it */
+        return found;
     double at = 0.75 * (experts - 1), part = at - floor(at);
     double low = out[ranks - 1].probability;
     double high = ranks > 1 ? out[ranks - 2].probability : low;
     double line = low + part * (high - low);
     uint32_t above = 0;
-    while (above < held && out[above].probability > line)
+    while (above < found && out[above].probability > line)
         above++;
     if (above < in->top_k && above < want)
         above = largest_logits(in->logits, experts, want < in->top_k ? want : in->top_k, out);
@@ -79,31 +80,32 @@ static uint32_t fate(const struct prediction_input *in, struct guess *out)
 
 /* ---- from counts ---------------------------------------------------------------------------- */
 
-static uint32_t by_score(const struct prediction_input *in, const float *score, struct guess *out)
+static uint32_t by_score(const struct prediction_input *in, const float *score,
+                         struct prediction *out)
 {
-    uint32_t held = 0;
+    uint32_t found = 0;
     double sum = 0;
     for (uint32_t i = 0; i < in->experts; i++) {
         if (!(score[i] > 0)) /* not a number: not known */
             continue;
         sum += (double)score[i];
-        held = keep_best(out, held, in->want, (struct guess){i, score[i]});
+        found = keep_best(out, found, in->want, (struct prediction){i, score[i]});
     }
-    for (uint32_t i = 0; i < held; i++) {
+    for (uint32_t i = 0; i < found; i++) {
         double p = in->top_k * (double)out[i].probability / sum;
         out[i].probability = (float)(p < 1 ? p : 1);
     }
-    return held;
+    return found;
 }
 
-static uint32_t frequency(const struct prediction_input *in, struct guess *out)
+static uint32_t frequency(const struct prediction_input *in, struct prediction *out)
 {
     if (!in->tables || !in->tables->frequency)
         return 0;
     return by_score(in, in->tables->frequency + (size_t)in->layer * in->experts, out);
 }
 
-static uint32_t path1(const struct prediction_input *in, struct guess *out)
+static uint32_t path1(const struct prediction_input *in, struct prediction *out)
 {
     const struct path_tables *t = in->tables;
     if (!t || !t->prev1 || in->layer == 0 || in->chosen1_count == 0)
@@ -134,7 +136,7 @@ static bool sum_pairs(const struct prediction_input *in)
     return seen;
 }
 
-static uint32_t path2(const struct prediction_input *in, struct guess *out)
+static uint32_t path2(const struct prediction_input *in, struct prediction *out)
 {
     const struct path_tables *t = in->tables;
     uint32_t n = 0;
@@ -145,34 +147,34 @@ static uint32_t path2(const struct prediction_input *in, struct guess *out)
     return n > 0 ? n : frequency(in, out);
 }
 
-static uint32_t none(const struct prediction_input *in, struct guess *out)
+static uint32_t none(const struct prediction_input *in, struct prediction *out)
 {
     (void)in;
     (void)out;
     return 0;
 }
 
-static uint32_t whole_layer(const struct prediction_input *in, struct guess *out)
+static uint32_t whole_layer(const struct prediction_input *in, struct prediction *out)
 {
     uint32_t n = in->want < in->experts ? in->want : in->experts;
     for (uint32_t i = 0; i < n; i++)
-        out[i] = (struct guess){i, 1};
+        out[i] = (struct prediction){i, 1};
     return n;
 }
 
 /* ---- by name -------------------------------------------------------------------------------- */
 
-static const struct prediction predictions[] = {
+static const struct prediction_method methods[] = {
     {"none", PREDICT_NOTHING, false, none},      {"next-layer", PREDICT_LOGITS, false, next_layer},
     {"fate", PREDICT_LOGITS, true, fate},        {"path1", PREDICT_CHOSEN, false, path1},
     {"path2", PREDICT_CHOSEN, false, path2},     {"frequency", PREDICT_TABLES, false, frequency},
     {"layer", PREDICT_LAYER, true, whole_layer},
 };
 
-const struct prediction *prediction_named(const char *name)
+const struct prediction_method *prediction_method_named(const char *name)
 {
-    for (size_t i = 0; i < sizeof predictions / sizeof predictions[0]; i++)
-        if (strcmp(predictions[i].name, name) == 0)
-            return &predictions[i];
+    for (size_t i = 0; i < sizeof methods / sizeof methods[0]; i++)
+        if (strcmp(methods[i].name, name) == 0)
+            return &methods[i];
     return NULL;
 }

@@ -3,7 +3,7 @@
  *  none        no guesses
  *  next-layer  the `want` largest logits of the target layer's router on an earlier layer's gate
  *              input; probability is the softmax over all experts (HOBBIT §3.3), a share of 1 that
- *              top_k experts have between them: prediction_chance makes the chance of a use of it.
+ *              top_k experts have between them: prediction_access_probability makes the chance of a use of it.
  *              For p layers ahead the caller asks once per layer, nearest first, and goes on to the
  *              next only when all guesses of the one before are resident.
  *  fate        from the same logits: every expert whose softmax weight is above the 75th percentile
@@ -25,7 +25,7 @@
 
 #define PREDICTIONS "none|next-layer|fate|path1|path2|frequency|layer"
 
-struct guess {
+struct prediction {
     uint32_t expert;
     float probability;
 };
@@ -70,19 +70,19 @@ struct prediction_input {
     float *scratch; /* [experts]; not looked at before */
 };
 
-struct prediction {
+struct prediction_method {
     const char *name;
     enum prediction_source source;
     bool lists; /* it decides itself how many it names; `want` should be `experts` */
-    uint32_t (*predict)(const struct prediction_input *in, struct guess *out);
+    uint32_t (*predict)(const struct prediction_input *in, struct prediction *out);
 };
 
-const struct prediction *prediction_named(const char *name); /* NULL when unknown */
+const struct prediction_method *prediction_method_named(const char *name); /* NULL when unknown */
 
 /* Guesses written to out (at most in->want), descending probability. What the source lacks (logits
  * NULL, no tables) gives no guesses. */
-static inline uint32_t prediction_run(const struct prediction *p, const struct prediction_input *in,
-                                      struct guess *out)
+static inline uint32_t prediction_run(const struct prediction_method *p,
+                                      const struct prediction_input *in, struct prediction *out)
 {
     return p->predict(in, out);
 }
@@ -92,10 +92,11 @@ static inline uint32_t prediction_run(const struct prediction *p, const struct p
  * guesses of the next layer with 0.2 to 0.3 of it came true in 49 to 58 of 100 cases, with 0.5 in
  * 82 to 94 (demo model, and made-up weights of OLMoE's shape). Counts are chances as they are;
  * those of a chunk's tokens are above 1. */
-static inline float prediction_chance(const struct prediction *p, float probability, uint32_t top_k)
+static inline float prediction_access_probability(const struct prediction_method *p,
+                                                  float probability, uint32_t top_k)
 {
-    float chance = p->source == PREDICT_LOGITS ? probability * (float)top_k : probability;
-    return chance < 1 ? chance : 1;
+    float scaled = p->source == PREDICT_LOGITS ? probability * (float)top_k : probability;
+    return scaled < 1 ? scaled : 1;
 }
 
 #endif

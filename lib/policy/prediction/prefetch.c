@@ -11,16 +11,16 @@
  * as much of its read as the work of a layer hides: the slower the drive, the surer it has to be.
  * Both by measurement (docs/numbers.md). */
 #define WORTH_A_VICTIM 0.2
-#define WORTH_MOST     0.8
+#define WORTH_MAX      0.8
 
 enum { TRIAL_WITH, TRIAL_WITHOUT, KEEP };
 
 static uint32_t layers_ahead(const struct prefetch_state *s)
 {
-    return s->layers == 0 ? 0 : (s->layer_guess + s->layers - s->layer_now) % s->layers;
+    return s->layers == 0 ? 0 : (s->layer_predicted + s->layers - s->layer_now) % s->layers;
 }
 
-static bool room_in_queue(const struct prefetch_state *s)
+static bool queue_has_space(const struct prefetch_state *s)
 {
     return s->prefetches_open < s->prefetches_max && layers_ahead(s) > 0 &&
            layers_ahead(s) <= LAYERS_AHEAD_MAX;
@@ -28,7 +28,7 @@ static bool room_in_queue(const struct prefetch_state *s)
 
 static bool yields_to_demands(const struct prefetch_state *s)
 {
-    return s->demands_open == 0 && room_in_queue(s);
+    return s->demands_open == 0 && queue_has_space(s);
 }
 
 /* Room in the queue, a layer that still lies ahead - and when something resident has to leave for
@@ -40,7 +40,7 @@ static bool idle_allows(const struct prefetch_limit *l, const struct prefetch_st
 {
     if (s->needs_eviction && !(s->probability >= l->worth && s->probability > s->victim_heat))
         return false;
-    return room_in_queue(s);
+    return queue_has_space(s);
 }
 
 bool prefetch_limit_init(struct prefetch_limit *l, const char *name)
@@ -65,7 +65,7 @@ bool prefetch_limit_allows(const struct prefetch_limit *l, const struct prefetch
     case PREFETCH_UNTIL_ROUTER:
         return yields_to_demands(s) && s->prefetches_open == 0 && layers_ahead(s) == 1;
     case PREFETCH_CREDIT: return yields_to_demands(s) && l->credit >= 1;
-    case PREFETCH_ALL: return room_in_queue(s);
+    case PREFETCH_ALL: return queue_has_space(s);
     case PREFETCH_AUTO: return l->on && idle_allows(l, s);
     }
     sl_panic("prefetch rule %d", (int)l->rule);
@@ -83,11 +83,11 @@ void prefetch_limit_layer(struct prefetch_limit *l, double layer_ns, double expe
     if (!(layer_ns > 0) || !(expert_ns > 0))
         return;
     double worth = layer_ns < expert_ns ? WORTH_A_VICTIM * expert_ns / layer_ns : WORTH_A_VICTIM;
-    l->worth = (float)(worth < WORTH_MOST ? worth : WORTH_MOST);
+    l->worth = (float)(worth < WORTH_MAX ? worth : WORTH_MAX);
     if (l->rule != PREFETCH_CREDIT)
         return;
-    double n = layer_ns / expert_ns, most = n > top_k ? n : top_k;
-    l->credit = l->credit + n < most ? l->credit + n : most;
+    double n = layer_ns / expert_ns, max = n > top_k ? n : top_k;
+    l->credit = l->credit + n < max ? l->credit + n : max;
 }
 
 /* Trials in turns, so that what changes with the text meets both sides. */

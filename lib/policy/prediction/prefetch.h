@@ -31,7 +31,7 @@ struct prefetch_state {
     uint32_t prefetches_open;
     uint32_t prefetches_max; /* bound from queue depth and room */
     uint32_t layer_now;      /* layer compute works on */
-    uint32_t layer_guess;
+    uint32_t layer_predicted;
     uint32_t layers;
     float probability;
     bool needs_eviction; /* room only by evicting a resident entry */

@@ -11,13 +11,13 @@
 #define FALLBACK "auto" /* prefetch while it is measured to help */
 
 const double auto_shares[PLAN_AUTO_SHARES] = {0.125, 0.1875, 0.25, 0.375, 0.5, 0.75, 1.0};
-const double auto_drives[PLAN_AUTO_DRIVES] = {100e6, 200e6, 500e6, 1000e6, 2000e6, 4000e6};
+const double auto_devices[PLAN_AUTO_DEVICES] = {100e6, 200e6, 500e6, 1000e6, 2000e6, 4000e6};
 
 static const struct {
-    const char *system;
+    const char *preset;
     int loss; /* enum plan_scalar, or LOSSLESS */
 } candidates[] = {
-#define AUTO_CANDIDATE(system, loss) {system, loss},
+#define AUTO_CANDIDATE(preset, loss) {preset, loss},
 #include "lib/policy/presets/auto.tbl.h"
 };
 _Static_assert(ARRAY_LEN(candidates) <= PLAN_AUTO_CANDIDATES, "a plan has room for them");
@@ -27,16 +27,16 @@ uint32_t auto_candidates(void)
     return ARRAY_LEN(candidates);
 }
 
-uint32_t auto_system(uint32_t candidate)
+uint32_t auto_preset(uint32_t candidate)
 {
     sl_assert(candidate < ARRAY_LEN(candidates));
-    return system_find(candidates[candidate].system);
+    return preset_find(candidates[candidate].preset);
 }
 
-uint32_t auto_candidate(uint32_t system)
+uint32_t auto_candidate(uint32_t preset)
 {
     uint32_t c = 0;
-    while (c < ARRAY_LEN(candidates) && auto_system(c) != system)
+    while (c < ARRAY_LEN(candidates) && auto_preset(c) != preset)
         c++;
     return c < ARRAY_LEN(candidates) ? c : UINT32_MAX;
 }
@@ -58,7 +58,7 @@ bool auto_allowed(const struct plan *plan, uint32_t candidate, double max_loss)
 /* ---- predictions ---------------------------------------------------------------------------- */
 
 /* Between which points of an axis x lies, and how far from the first in logarithms: 0..1. */
-static double place(const double *axis, uint32_t points, double x, uint32_t *at)
+static double grid_position(const double *axis, uint32_t points, double x, uint32_t *at)
 {
     *at = 0;
     if (!(x > axis[0]))
@@ -75,15 +75,15 @@ double auto_predicted_ns(const struct plan *plan, uint32_t candidate, double sha
 {
     const float *ns = plan ? plan_auto_ns(plan) : NULL;
     uint32_t s, d;
-    double along = place(auto_shares, PLAN_AUTO_SHARES, share, &s), sum = 0;
-    double across = place(auto_drives, PLAN_AUTO_DRIVES, bytes_per_s, &d);
+    double along = grid_position(auto_shares, PLAN_AUTO_SHARES, share, &s), sum = 0;
+    double across = grid_position(auto_devices, PLAN_AUTO_DEVICES, bytes_per_s, &d);
     sl_assert(candidate < ARRAY_LEN(candidates));
     for (uint32_t corner = 0; ns && corner < 4; corner++) {
-        bool more_room = corner & 1, faster = corner >> 1;
-        double weight = (more_room ? along : 1 - along) * (faster ? across : 1 - across);
+        bool more_capacity = corner & 1, faster = corner >> 1;
+        double weight = (more_capacity ? along : 1 - along) * (faster ? across : 1 - across);
         if (weight <= 0) /* a corner that does not count may be unknown */
             continue;
-        sum += weight * log((double)ns[plan_auto_at(s + more_room, d + faster, candidate)]);
+        sum += weight * log((double)ns[plan_auto_at(s + more_capacity, d + faster, candidate)]);
     }
     return ns ? exp(sum) : (double)NAN;
 }
@@ -146,7 +146,7 @@ static uint32_t best_of(const struct auto_view *v, bool lossless, uint32_t witho
 static uint32_t fallback(void)
 {
     uint32_t c = 0;
-    while (strcmp(candidates[c].system, FALLBACK) != 0)
+    while (strcmp(candidates[c].preset, FALLBACK) != 0)
         c++;
     return c;
 }

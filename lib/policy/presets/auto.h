@@ -1,5 +1,5 @@
 /* The system auto: which of the candidates of auto.tbl.h is best for what there is. `sluice plan
- * --system auto` predicts the time of a token for every candidate over a grid of room and drive
+ * --preset auto` predicts the time of a token for every candidate over a grid of room and drive
  * speed (a plan's auto_ns); this picks by it. Pure functions.
  *
  * Guards: what may lose more than is allowed, or whose loss nobody measured, is no candidate; a
@@ -25,11 +25,11 @@
 /* The axes of the grid: room for experts as a share of the payload of all of them at the best tier
  * there is; bytes per second. */
 extern const double auto_shares[PLAN_AUTO_SHARES];
-extern const double auto_drives[PLAN_AUTO_DRIVES];
+extern const double auto_devices[PLAN_AUTO_DEVICES];
 
 uint32_t auto_candidates(void);
-uint32_t auto_system(uint32_t candidate); /* its number in systems.tbl.h */
-uint32_t auto_candidate(uint32_t system); /* UINT32_MAX: it is none */
+uint32_t auto_preset(uint32_t candidate); /* its number in presets.tbl.h */
+uint32_t auto_candidate(uint32_t preset); /* UINT32_MAX: it is none */
 bool auto_lossless(uint32_t candidate);
 
 /* Whether it keeps to `max_loss` (0.01: one per cent); plan may be NULL. */

@@ -8,10 +8,10 @@
 #define KNOB_CHOICE(name, def, choices, help)
 #endif
 #ifndef KNOB_F64
-#define KNOB_F64(name, def, least, most, help)
+#define KNOB_F64(name, def, min, max, help)
 #endif
 #ifndef KNOB_U64
-#define KNOB_U64(name, def, least, most, help)
+#define KNOB_U64(name, def, min, max, help)
 #endif
 #ifndef KNOB_BOOL
 #define KNOB_BOOL(name, def, help)
@@ -19,18 +19,18 @@
 KNOB_CHOICE(eviction, "lru", RESIDENCY_EVICTIONS, "which resident expert leaves first")
 KNOB_CHOICE(allocation, "shared", RESIDENCY_ALLOCATIONS, "who may hold how much of the room")
 KNOB_CHOICE(prediction, "next-layer", PREDICTIONS, "where guesses about coming experts come from")
-KNOB_CHOICE(limit, "idle", PREFETCH_LIMITS, "when a guess may be loaded")
-KNOB_CHOICE(precision, "lossless", PRECISIONS, "which tiers may serve a use")
+KNOB_CHOICE(prefetch, "idle", PREFETCH_LIMITS, "when a guess may be loaded")
+KNOB_CHOICE(precision, "lossless", PRECISION_RULES, "which tiers may serve a use")
 KNOB_CHOICE(routing, "exact", ROUTINGS, "masked: only experts of a set are routed to")
 KNOB_CHOICE(mask, "none", "none|norm|frequency|swap",
             "masked routing: the set is the largest norms, the most used, or swapped in")
 KNOB_CHOICE(prefill_order, "popularity", PREFILL_ORDERS,
             "order in which a chunk's missing experts are loaded")
 KNOB_CHOICE(
-    warm, "none", "none|frequency|all",
+    preload, "none", "none|frequency|all",
     "what the room is filled with before the first use; frequency: by the plan, else in order")
-KNOB_U64(guesses, 0, 0, 256, "experts guessed per layer; 0 takes the model's top-k")
-KNOB_U64(ahead, 1, 1, 4, "next-layer: layers looked ahead while all guesses are resident")
+KNOB_U64(predict_k, 0, 0, 256, "experts guessed per layer; 0 takes the model's top-k")
+KNOB_U64(lookahead, 1, 1, 4, "next-layer: layers looked ahead while all guesses are resident")
 KNOB_CHOICE(high, "auto", "auto|native|int8|int4|int2", "the better tier of hobbit and fate")
 KNOB_CHOICE(low, "auto", "auto|native|int8|int4|int2",
             "the worse tier; auto: nearest to a quarter of the better one's bytes")
@@ -48,7 +48,7 @@ KNOB_CHOICE(records, "sequence", "sequence|model",
 KNOB_CHOICE(frequency, "online", "online|profile", "edgemoe: counted while running or by profile")
 KNOB_U64(boundary, 0, 0, 512, "fate: layers below it are kept whole; 0 takes the plan's, or 1")
 KNOB_F64(low_fraction, 0.25, 0, 1, "fate: least popular share of a chunk's experts that may be low")
-KNOB_BOOL(slow_drive, false, "fate: in decode an expert no guess named may be low")
+KNOB_BOOL(slow_device, false, "fate: in decode an expert no guess named may be low")
 KNOB_U64(interval, 96, 1, 1048576, "swap: tokens between updates of a layer's set")
 KNOB_F64(margin, 1, 0, 1000,
          "swap: a newcomer must be more important than who leaves by so many means of the layer")

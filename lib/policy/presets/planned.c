@@ -9,7 +9,7 @@
 
 /* Which scalar of a plan sets which knob, for systems with that policy. */
 static const struct {
-    const char *system, *knob;
+    const char *preset, *knob;
     enum plan_scalar scalar;
     bool whole, on_off;
 } table[] = {
@@ -21,22 +21,22 @@ static const struct {
     {"hobbit", "w_lhu", PLAN_hobbit_w_lhu, false, false},
     {"hobbit", "w_fld", PLAN_hobbit_w_fld, false, false},
     {"hobbit", "fld_next", PLAN_hobbit_fld_next, false, true},
-    {"hobbit", "ahead", PLAN_prefetch_layers, true, false},
-    {"auto-tiers", "t1", PLAN_hobbit_t1, false, false},
-    {"auto-tiers", "t2", PLAN_hobbit_t2, false, false},
-    {"auto-tiers", "skip_renormalise", PLAN_hobbit_skip_renormalise, false, true},
+    {"hobbit", "lookahead", PLAN_prefetch_layers, true, false},
+    {"auto-two-precision", "t1", PLAN_hobbit_t1, false, false},
+    {"auto-two-precision", "t2", PLAN_hobbit_t2, false, false},
+    {"auto-two-precision", "skip_renormalise", PLAN_hobbit_skip_renormalise, false, true},
     {"fate", "boundary", PLAN_fate_boundary, true, false},
     {"eap", "boundary", PLAN_fate_boundary, true, false},
     {"fate", "low_fraction", PLAN_fate_prefill_int2, false, false},
     {"swapmoe", "interval", PLAN_swap_interval, true, false},
 };
 
-const char *planned_settings(const struct plan *plan, uint32_t system, char *buf, size_t bytes)
+const char *planned_settings(const struct plan *plan, uint32_t preset, char *buf, size_t bytes)
 {
     size_t used = 0;
     buf[0] = 0;
     for (size_t i = 0; i < ARRAY_LEN(table) && used < bytes; i++) {
-        if (strcmp(table[i].system, system_at(system)->name) != 0 ||
+        if (strcmp(table[i].preset, preset_at(preset)->name) != 0 ||
             !plan_knows(plan, table[i].scalar))
             continue;
         double value = plan->scalar[table[i].scalar];
@@ -86,10 +86,10 @@ int planned_virtual(const struct plan *plan, const struct model_hparams *h, uint
     }
     /* Layers that were raised to top-k are paid for by the largest. */
     while (given > capacity) {
-        uint32_t most = 0;
+        uint32_t largest = 0;
         for (uint32_t l = 1; l < h->layers; l++)
-            most = v[l] > v[most] ? l : most;
-        v[most]--;
+            largest = v[l] > v[largest] ? l : largest;
+        v[largest]--;
         given--;
     }
     return 0;

@@ -4,9 +4,9 @@
 
 #include "lib/plan/plan.h"
 
-/* "t1=0.6,t2=0.9,...": what the plan knows for this system (number in systems.tbl.h); "" when it
+/* "t1=0.6,t2=0.9,...": what the plan knows for this system (number in presets.tbl.h); "" when it
  * knows nothing. Returns buf. */
-const char *planned_settings(const struct plan *plan, uint32_t system, char *buf, size_t bytes);
+const char *planned_settings(const struct plan *plan, uint32_t preset, char *buf, size_t bytes);
 
 /* Experts that fit: by their slots into what the quota leaves beside the dense tensors, by their
  * payload under the cap on experts. The largest are reckoned with. */

@@ -9,38 +9,38 @@
 
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
-#include "lib/tensor/tier.h"
+#include "lib/tensor/precision.h"
 
 #define SETTING_BYTES 96
 
-static const struct system_preset systems[] = {
-#define SYSTEM(name, settings, doc) {name, settings, doc},
+static const struct preset presets[] = {
+#define PRESET(name, settings, doc) {name, settings, doc},
 #include "lib/policy/presets/presets.tbl.h"
 };
 
-uint32_t system_count(void)
+uint32_t preset_count(void)
 {
-    return ARRAY_LEN(systems);
+    return ARRAY_LEN(presets);
 }
 
-const struct system_preset *system_at(uint32_t number)
+const struct preset *preset_at(uint32_t number)
 {
-    sl_assert(number < system_count());
-    return &systems[number];
+    sl_assert(number < preset_count());
+    return &presets[number];
 }
 
-uint32_t system_find(const char *name)
+uint32_t preset_find(const char *name)
 {
-    for (uint32_t i = 0; i < system_count(); i++)
-        if (strcmp(systems[i].name, name) == 0)
+    for (uint32_t i = 0; i < preset_count(); i++)
+        if (strcmp(presets[i].name, name) == 0)
             return i;
     return POLICY_NONE;
 }
 
-const char *system_names(void)
+const char *preset_names(void)
 {
     static const char names[] =
-#define SYSTEM(name, settings, doc) "|" name
+#define PRESET(name, settings, doc) "|" name
 #include "lib/policy/presets/presets.tbl.h"
         ;
     return names + 1;
@@ -55,8 +55,8 @@ struct knob {
     enum kind kind;
     size_t offset;
     const char *choices, *help;
-    double f_least, f_most;
-    uint64_t u_least, u_most;
+    double f_min, f_max;
+    uint64_t u_min, u_max;
 };
 
 static const struct knob knobs[] = {
@@ -67,15 +67,15 @@ static const struct knob knobs[] = {
      .kind = F64,                                                                                  \
      .offset = offsetof(struct knobs, n),                                                          \
      .help = h,                                                                                    \
-     .f_least = l,                                                                                 \
-     .f_most = m},
+     .f_min = l,                                                                                   \
+     .f_max = m},
 #define KNOB_U64(n, def, l, m, h)                                                                  \
     {.name = #n,                                                                                   \
      .kind = U64,                                                                                  \
      .offset = offsetof(struct knobs, n),                                                          \
      .help = h,                                                                                    \
-     .u_least = l,                                                                                 \
-     .u_most = m},
+     .u_min = l,                                                                                   \
+     .u_max = m},
 #define KNOB_BOOL(n, def, h)                                                                       \
     {.name = #n, .kind = BOOL, .offset = offsetof(struct knobs, n), .help = h},
 #include "lib/policy/presets/knobs.tbl.h"
@@ -89,12 +89,12 @@ static const struct knobs defaults = {
 #include "lib/policy/presets/knobs.tbl.h"
 };
 
-static bool word_in(const char *choices, const char *word)
+static bool is_choice(const char *choices, const char *name)
 {
-    size_t n = strchr(word, '|') ? 0 : strlen(word);
+    size_t n = strchr(name, '|') ? 0 : strlen(name);
     for (const char *at = choices; n > 0 && at; at = strchr(at, '|')) {
         at += *at == '|';
-        if (strncmp(at, word, n) == 0 && (at[n] == 0 || at[n] == '|'))
+        if (strncmp(at, name, n) == 0 && (at[n] == 0 || at[n] == '|'))
             return true;
     }
     return false;
@@ -102,10 +102,10 @@ static bool word_in(const char *choices, const char *word)
 
 static int set_choice(const struct knob *knob, const char *value, char *field, struct error *error)
 {
-    if (!word_in(knob->choices, value) || strlen(value) >= KNOB_WORD_BYTES)
+    if (!is_choice(knob->choices, value) || strlen(value) >= KNOB_NAME_BYTES)
         return error_set(error, ERR_BAD_INPUT, "%s: '%.60s' is not one of %s", knob->name, value,
                          knob->choices);
-    snprintf(field, KNOB_WORD_BYTES, "%s", value);
+    snprintf(field, KNOB_NAME_BYTES, "%s", value);
     return 0;
 }
 
@@ -113,9 +113,9 @@ static int set_f64(const struct knob *knob, const char *value, double *field, st
 {
     char *end;
     double x = strtod(value, &end);
-    if (end == value || *end || !(x >= knob->f_least && x <= knob->f_most))
+    if (end == value || *end || !(x >= knob->f_min && x <= knob->f_max))
         return error_set(error, ERR_BAD_INPUT, "%s: '%.60s' is not a number from %g to %g",
-                         knob->name, value, knob->f_least, knob->f_most);
+                         knob->name, value, knob->f_min, knob->f_max);
     *field = x;
     return 0;
 }
@@ -125,11 +125,10 @@ static int set_u64(const struct knob *knob, const char *value, uint64_t *field, 
     char *end;
     errno = 0;
     unsigned long long x = isdigit((unsigned char)*value) ? strtoull(value, &end, 10) : 0;
-    if (!isdigit((unsigned char)*value) || *end || errno != 0 || x < knob->u_least ||
-        x > knob->u_most)
+    if (!isdigit((unsigned char)*value) || *end || errno != 0 || x < knob->u_min || x > knob->u_max)
         return error_set(error, ERR_BAD_INPUT,
                          "%s: '%.60s' is not a whole number from %" PRIu64 " to %" PRIu64,
-                         knob->name, value, knob->u_least, knob->u_most);
+                         knob->name, value, knob->u_min, knob->u_max);
     *field = x;
     return 0;
 }
@@ -194,9 +193,9 @@ int knobs_apply(struct knobs *k, const char *settings, struct error *error)
 
 /* ---- all of them ---------------------------------------------------------------------------- */
 
-static bool is(const char *knob, const char *word)
+static bool is(const char *knob, const char *name)
 {
-    return strcmp(knob, word) == 0;
+    return strcmp(knob, name) == 0;
 }
 
 static int check(struct knobs *k, struct error *error)
@@ -216,17 +215,17 @@ static int check(struct knobs *k, struct error *error)
     return 0;
 }
 
-int knobs_resolve(const char *system, const char *planned, const char *overrides, struct knobs *k,
+int knobs_resolve(const char *preset, const char *planned, const char *overrides, struct knobs *k,
                   struct error *error)
 {
-    uint32_t number = system_find(system);
+    uint32_t number = preset_find(preset);
     if (number == POLICY_NONE)
-        return error_set(error, ERR_BAD_INPUT, "system '%.60s' is not one of %s", system,
-                         system_names());
+        return error_set(error, ERR_BAD_INPUT, "system '%.60s' is not one of %s", preset,
+                         preset_names());
     *k = defaults;
-    k->system = number;
-    if (knobs_apply(k, systems[number].settings, error) != 0)
-        sl_panic("system %s: %s", system, error->text);
+    k->preset = number;
+    if (knobs_apply(k, presets[number].settings, error) != 0)
+        sl_panic("system %s: %s", preset, error->text);
     if ((planned && knobs_apply(k, planned, error) != 0) ||
         (overrides && knobs_apply(k, overrides, error) != 0))
         return -1;
@@ -247,95 +246,97 @@ bool knobs_need_plan(const struct knobs *k)
 
 /* ---- objects from knobs --------------------------------------------------------------------- */
 
-static const char *const tier_words[TIER__COUNT] = {"native", "int8", "int4", "int2"};
+static const char *const precision_names[PRECISION__COUNT] = {"native", "int8", "int4", "int2"};
 
-static int need_tiers(uint32_t wanted, uint32_t present, const char *precision, struct error *error)
+static int need_precisions(uint32_t wanted, uint32_t present, const char *rule, struct error *error)
 {
-    for (uint32_t t = 0; t < TIER__COUNT; t++)
+    for (uint32_t t = 0; t < PRECISION__COUNT; t++)
         if ((wanted & ~present) >> t & 1)
             return error_set(
                 error, ERR_BAD_INPUT,
                 "precision %s needs experts at %s, and the model has none (sluice pack "
                 "makes them)",
-                precision, tier_words[t]);
+                rule, precision_names[t]);
     return 0;
 }
 
-static enum tier tier_of(const char *word, enum tier automatic)
+static enum precision precision_of(const char *name, enum precision automatic)
 {
-    for (uint32_t t = 0; t < TIER__COUNT; t++)
-        if (is(word, tier_words[t]))
-            return (enum tier)t;
+    for (uint32_t t = 0; t < PRECISION__COUNT; t++)
+        if (is(name, precision_names[t]))
+            return (enum precision)t;
     return automatic;
 }
 
 /* In ratios: half a quarter is as far from it as twice a quarter. */
-static enum tier quarter_of(enum tier high, uint32_t present, const uint64_t bytes[TIER__COUNT])
+static enum precision quarter_of(enum precision high, uint32_t present,
+                                 const uint64_t bytes[PRECISION__COUNT])
 {
-    enum tier best = high;
+    enum precision best = high;
     double best_distance = INFINITY;
-    for (uint32_t t = high + 1u; t < TIER__COUNT; t++) {
+    for (uint32_t t = high + 1u; t < PRECISION__COUNT; t++) {
         if (!(present >> t & 1) || bytes[t] == 0 || bytes[high] == 0)
             continue;
         double distance = fabs(log2(4.0 * (double)bytes[t] / (double)bytes[high]));
         if (distance < best_distance) {
             best_distance = distance;
-            best = (enum tier)t;
+            best = (enum precision)t;
         }
     }
     return best;
 }
 
-int knobs_precision(const struct knobs *k, uint32_t present, const uint64_t bytes[TIER__COUNT],
-                    struct precision *out, struct error *error)
+int knobs_precision_policy(const struct knobs *k, uint32_t present,
+                           const uint64_t bytes[PRECISION__COUNT], struct precision_policy *out,
+                           struct error *error)
 {
-    enum tier best = TIER_NATIVE;
-    while (best + 1 < TIER__COUNT && !(present >> best & 1))
+    enum precision best = PRECISION_NATIVE;
+    while (best + 1 < PRECISION__COUNT && !(present >> best & 1))
         best++;
-    *out = (struct precision){.t1 = (float)k->t1,
-                              .t2 = (float)k->t2,
-                              .low_fraction = (float)k->low_fraction,
-                              .slow_drive = k->slow_drive};
-    bool known = precision_named(k->precision, &out->rule);
+    *out = (struct precision_policy){.t1 = (float)k->t1,
+                                     .t2 = (float)k->t2,
+                                     .low_fraction = (float)k->low_fraction,
+                                     .slow_device = k->slow_device};
+    bool known = precision_rule_named(k->precision, &out->rule);
     sl_assert(known);
-    out->high = tier_of(k->high, best);
-    out->low = tier_of(k->low, quarter_of(out->high, present, bytes));
+    out->high = precision_of(k->high, best);
+    out->low = precision_of(k->low, quarter_of(out->high, present, bytes));
     if (out->low < out->high)
         return error_set(error, ERR_BAD_INPUT, "the low tier %s is better than the high tier %s",
-                         tier_words[out->low], tier_words[out->high]);
-    if (out->rule == PRECISION_HOBBIT && out->low == out->high)
+                         precision_names[out->low], precision_names[out->high]);
+    if (out->rule == PRECISION_RULE_HOBBIT && out->low == out->high)
         return error_set(error, ERR_BAD_INPUT,
                          "precision hobbit needs two tiers, and the model has experts at one "
                          "(sluice pack makes them)");
-    return need_tiers(precision_tiers(out, present), present, k->precision, error);
+    return need_precisions(precision_policy_mask(out, present), present, k->precision, error);
 }
 
 /* The tier an expert normally has under the rule. */
-static enum tier usual_tier(const struct precision *p)
+static enum precision usual_precision(const struct precision_policy *p)
 {
     switch (p->rule) {
-    case PRECISION_UNIFORM_INT8: return TIER_INT8;
-    case PRECISION_UNIFORM_INT4: return TIER_INT4;
-    case PRECISION_UNIFORM_INT2: return TIER_INT2;
-    case PRECISION_HOBBIT:
-    case PRECISION_FATE: return p->high;
-    case PRECISION_LOSSLESS:
-    case PRECISION_EDGEMOE: break;
+    case PRECISION_RULE_UNIFORM_INT8: return PRECISION_INT8;
+    case PRECISION_RULE_UNIFORM_INT4: return PRECISION_INT4;
+    case PRECISION_RULE_UNIFORM_INT2: return PRECISION_INT2;
+    case PRECISION_RULE_HOBBIT:
+    case PRECISION_RULE_FATE: return p->high;
+    case PRECISION_RULE_LOSSLESS:
+    case PRECISION_RULE_EDGEMOE: break;
     }
-    return TIER_NATIVE;
+    return PRECISION_NATIVE;
 }
 
-static uint32_t tier_index(enum tier tier, uint32_t present)
+static uint32_t precision_index(enum precision precision, uint32_t present)
 {
-    return (uint32_t)__builtin_popcount(present & ((1u << tier) - 1));
+    return (uint32_t)__builtin_popcount(present & ((1u << precision) - 1));
 }
 
-void knobs_residency(const struct knobs *k, const struct precision *p, uint32_t present,
+void knobs_residency(const struct knobs *k, const struct precision_policy *p, uint32_t present,
                      struct residency_config *config)
 {
-    bool two = p->rule == PRECISION_HOBBIT || p->rule == PRECISION_FATE;
-    config->high_tier = tier_index(usual_tier(p), present);
-    config->low_tier = two ? tier_index(p->low, present) : config->high_tier;
+    bool two = p->rule == PRECISION_RULE_HOBBIT || p->rule == PRECISION_RULE_FATE;
+    config->high_precision = precision_index(usual_precision(p), present);
+    config->low_precision = two ? precision_index(p->low, present) : config->high_precision;
     config->eviction = k->eviction;
     config->allocation = k->allocation;
     config->seed = k->seed;
@@ -378,10 +379,10 @@ const char *knobs_text(const struct knobs *k, char *buf, size_t bytes)
     return buf;
 }
 
-void systems_help(FILE *out)
+void presets_help(FILE *out)
 {
-    for (uint32_t i = 0; i < system_count(); i++)
-        fprintf(out, "  %-12s %s\n", systems[i].name, systems[i].doc);
+    for (uint32_t i = 0; i < preset_count(); i++)
+        fprintf(out, "  %-12s %s\n", presets[i].name, presets[i].doc);
 }
 
 void knobs_help(FILE *out)

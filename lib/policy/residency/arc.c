@@ -12,7 +12,7 @@
 static uint32_t group_entries(const struct residency *r, const struct residency_group *g)
 {
     uint32_t layer = r->groups_count == r->config.layers ? (uint32_t)(g - r->group) : 0;
-    uint32_t slot = r->config.high_tier * r->experts_all + layer * r->config.experts;
+    uint32_t slot = r->config.high_precision * r->experts_all + layer * r->config.experts;
     uint64_t c = g->share / residency_slot_bytes(r, slot);
     return c < 1 ? 1 : c > r->slots ? r->slots : (uint32_t)c;
 }
@@ -22,8 +22,8 @@ static double adapted(const struct residency *r, const struct residency_group *g
 {
     double b1 = g->count[LIST_B1], b2 = g->count[LIST_B2], p = g->target;
     if (list == LIST_B1) {
-        double most = group_entries(r, g), up = b1 > 0 && b2 > b1 ? b2 / b1 : 1;
-        return p + up < most ? p + up : most;
+        double max = group_entries(r, g), up = b1 > 0 && b2 > b1 ? b2 / b1 : 1;
+        return p + up < max ? p + up : max;
     }
     if (list == LIST_B2) {
         double down = b2 > 0 && b1 > b2 ? b1 / b2 : 1;
@@ -39,10 +39,10 @@ enum residency_list arc_list_to_shrink(struct residency *r, struct residency_gro
     double p = g->target, t1 = g->count[LIST_T1];
     if (incoming != POLICY_NONE && &r->group[r->node[incoming].group] == g) {
         list = r->node[incoming].list;
-        if (g->asked != incoming)
-            g->asked_target = adapted(r, g, list);
-        g->asked = incoming;
-        p = g->asked_target;
+        if (g->queried != incoming)
+            g->queried_target = adapted(r, g, list);
+        g->queried = incoming;
+        p = g->queried_target;
     }
     bool from_t1 = t1 >= 1 && (t1 > p || (list == LIST_B2 && t1 == p));
     return from_t1 || g->count[LIST_T2] == 0 ? LIST_T1 : LIST_T2;
@@ -63,29 +63,29 @@ static void trim_ghosts(struct residency *r, struct residency_group *g)
         drop_oldest(r, g, LIST_B2);
 }
 
-void arc_insert(struct residency *r, uint32_t slot, bool guessed)
+void arc_insert(struct residency *r, uint32_t slot, bool prefetched)
 {
     struct residency_node *n = &r->node[slot];
     struct residency_group *g = &r->group[n->group];
     uint8_t ghost = n->list;
-    if (!guessed)
-        g->target = g->asked == slot ? g->asked_target : adapted(r, g, ghost);
-    g->asked = POLICY_NONE;
+    if (!prefetched)
+        g->target = g->queried == slot ? g->queried_target : adapted(r, g, ghost);
+    g->queried = POLICY_NONE;
     if (ghost != LIST_NONE)
         residency_list_remove(r, slot);
     /* A guess is no request: what it finds in a ghost list counts when it is used. */
-    n->ghost = guessed ? ghost : LIST_NONE;
-    residency_list_append(r, slot, !guessed && ghost != LIST_NONE ? LIST_T2 : LIST_T1);
+    n->ghost = prefetched ? ghost : LIST_NONE;
+    residency_list_append(r, slot, !prefetched && ghost != LIST_NONE ? LIST_T2 : LIST_T1);
     trim_ghosts(r, g);
 }
 
-void arc_used(struct residency *r, uint32_t slot)
+void arc_accessed(struct residency *r, uint32_t slot)
 {
     struct residency_node *n = &r->node[slot];
     struct residency_group *g = &r->group[n->group];
-    bool first = n->guessed && n->ghost == LIST_NONE;
+    bool first = n->prefetched && n->ghost == LIST_NONE;
     g->target = adapted(r, g, n->ghost);
-    g->asked = POLICY_NONE;
+    g->queried = POLICY_NONE;
     n->ghost = LIST_NONE;
     residency_list_remove(r, slot);
     residency_list_append(r, slot, first ? LIST_T1 : LIST_T2);

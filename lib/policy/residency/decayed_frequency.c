@@ -1,4 +1,4 @@
-/* Eviction "rates": how likely a token uses an expert, from two decaying counts of the tokens that
+/* Eviction "decayed-frequency": how likely a token uses an expert, from two decaying counts of the tokens that
  * did: a fast one that follows the topic, a slow one that knows the model. */
 #include <math.h>
 
@@ -12,13 +12,13 @@
 /* A new sequence is likely about something else: the counts age as if so many tokens had passed. */
 #define SEQUENCE_TOKENS RESIDENCY_SLOW_HALF
 
-void residency_rates_init(struct residency *r)
+void residency_decayed_init(struct residency *r)
 {
     for (uint32_t i = 0; i < RESIDENCY_SLOW_HALF; i++)
         r->slow_decay[i] = exp2(-(double)i / RESIDENCY_SLOW_HALF);
     for (uint32_t i = 0; i < RESIDENCY_HALVINGS; i++)
         r->halved[i] = ldexp(1, -(int)i);
-    r->rates_now.clock = UINT64_MAX;
+    r->decayed_now.clock = UINT64_MAX;
 }
 
 /* 2 to the -halvings; after so many nothing is left. */
@@ -51,25 +51,25 @@ static double slow_full(const struct residency *r, uint64_t tokens)
 }
 
 /* The count of one that every token used: what counts are measured by. */
-static double fast_most(const struct residency *r)
+static double fast_max(const struct residency *r)
 {
-    uint64_t since = residency_clock(r) - r->most.at;
-    return fast_full(r, since) + r->most.fast * fast_left(r, since);
+    uint64_t since = residency_clock(r) - r->max_counts.at;
+    return fast_full(r, since) + r->max_counts.fast * fast_left(r, since);
 }
 
-static double slow_most(const struct residency *r)
+static double slow_max(const struct residency *r)
 {
-    uint64_t since = residency_clock(r) - r->most.at;
-    return slow_full(r, since) + r->most.slow * slow_left(r, since);
+    uint64_t since = residency_clock(r) - r->max_counts.at;
+    return slow_full(r, since) + r->max_counts.slow * slow_left(r, since);
 }
 
-void residency_rates_sequence(struct residency *r)
+void residency_decayed_sequence(struct residency *r)
 {
-    double fast = fast_most(r) * fast_left(r, SEQUENCE_TOKENS);
-    double slow = slow_most(r) * slow_left(r, SEQUENCE_TOKENS);
+    double fast = fast_max(r) * fast_left(r, SEQUENCE_TOKENS);
+    double slow = slow_max(r) * slow_left(r, SEQUENCE_TOKENS);
     r->gap_tokens += SEQUENCE_TOKENS;
-    r->most = (struct residency_counts){.fast = fast, .slow = slow, .at = residency_clock(r)};
-    r->rates_now.clock = UINT64_MAX;
+    r->max_counts = (struct residency_counts){.fast = fast, .slow = slow, .at = residency_clock(r)};
+    r->decayed_now.clock = UINT64_MAX;
 }
 
 static uint64_t age_of(const struct residency *r, const struct residency_counts *counts)
@@ -78,8 +78,8 @@ static uint64_t age_of(const struct residency *r, const struct residency_counts 
     return now > counts->at ? now - counts->at : 0;
 }
 
-void residency_rates_count(const struct residency *r, struct residency_counts *counts,
-                           uint32_t tokens)
+void residency_decayed_count(const struct residency *r, struct residency_counts *counts,
+                             uint32_t tokens)
 {
     /* In prefill it is not known which tokens of the chunk they were: evenly, then. */
     double share = (double)tokens / (double)r->pass_tokens;
@@ -87,51 +87,51 @@ void residency_rates_count(const struct residency *r, struct residency_counts *c
     counts->fast = counts->fast * fast_left(r, age) + share * fast_full(r, r->pass_tokens);
     counts->slow = counts->slow * slow_left(r, age) + share * slow_full(r, r->pass_tokens);
     counts->at = residency_clock(r);
-    counts->rate_known = false;
+    counts->probability_known = false;
 }
 
-/* What all rates of a moment have in common: it depends on the clock and on `most` alone. */
-static const struct residency_rates_now *rates_now(struct residency *r)
+/* What all rates of a moment have in common: it depends on the clock and on `max_counts` alone. */
+static const struct residency_decayed_now *decayed_now(struct residency *r)
 {
-    struct residency_rates_now *n = &r->rates_now;
+    struct residency_decayed_now *n = &r->decayed_now;
     const struct residency_config *c = &r->config;
     if (n->clock == residency_clock(r))
         return n;
-    *n = (struct residency_rates_now){.clock = residency_clock(r),
-                                      .prior =
-                                          PRIOR_TOKENS * (c->top_k > 0 ? c->top_k : 1) / c->experts,
-                                      .fast_whole = fast_most(r) + PRIOR_TOKENS,
-                                      .slow_whole = slow_most(r) + PRIOR_TOKENS};
+    *n = (struct residency_decayed_now){.clock = residency_clock(r),
+                                        .prior = PRIOR_TOKENS * (c->top_k > 0 ? c->top_k : 1) /
+                                                 c->experts,
+                                        .fast_whole = fast_max(r) + PRIOR_TOKENS,
+                                        .slow_whole = slow_max(r) + PRIOR_TOKENS};
     return n;
 }
 
-static double slow_rate_of(const struct residency *r, const struct residency_rates_now *n,
-                           const struct residency_counts *counts)
+static double slow_frequency_of(const struct residency *r, const struct residency_decayed_now *n,
+                                const struct residency_counts *counts)
 {
     return (counts->slow * slow_left(r, age_of(r, counts)) + n->prior) / n->slow_whole;
 }
 
-static double rate_of(const struct residency *r, const struct residency_rates_now *n,
-                      const struct residency_counts *counts)
+static double frequency_of(const struct residency *r, const struct residency_decayed_now *n,
+                           const struct residency_counts *counts)
 {
     double fast = (counts->fast * fast_left(r, age_of(r, counts)) + n->prior) / n->fast_whole;
-    return FAST_WEIGHT * fast + (1 - FAST_WEIGHT) * slow_rate_of(r, n, counts);
+    return FAST_WEIGHT * fast + (1 - FAST_WEIGHT) * slow_frequency_of(r, n, counts);
 }
 
-double residency_slow_rate(struct residency *r, uint32_t expert)
+double residency_slow_frequency(struct residency *r, uint32_t expert)
 {
-    return slow_rate_of(r, rates_now(r), &r->record[expert].counts);
+    return slow_frequency_of(r, decayed_now(r), &r->record[expert].counts);
 }
 
-double residency_rate(struct residency *r, uint32_t slot)
+double residency_access_probability(struct residency *r, uint32_t slot)
 {
-    const struct residency_rates_now *n = rates_now(r);
+    const struct residency_decayed_now *n = decayed_now(r);
     struct residency_counts *counts = &r->record[residency_expert_of(r, slot)].counts;
-    if (!counts->rate_known || counts->rate_at != n->clock) {
-        if (!r->logits || !residency_logits_chance(r, slot, &counts->rate))
-            counts->rate = rate_of(r, n, counts);
-        counts->rate_at = n->clock;
-        counts->rate_known = true;
+    if (!counts->probability_known || counts->probability_at != n->clock) {
+        if (!r->learned || !residency_learned_probability(r, slot, &counts->probability))
+            counts->probability = frequency_of(r, n, counts);
+        counts->probability_at = n->clock;
+        counts->probability_known = true;
     }
-    return counts->rate;
+    return counts->probability;
 }

@@ -12,8 +12,8 @@
 #define RESIDENCY_SLOW_HALF 128u /* tokens in which rates' slow count halves */
 #define RESIDENCY_HALVINGS  64u  /* after so many nothing is left of a count */
 
-#define RESIDENCY_LOGIT_MEANS  4 /* of an expert's logits, with half-lives of their own */
-#define RESIDENCY_LOGIT_INPUTS (RESIDENCY_LOGIT_MEANS + 2)
+#define RESIDENCY_LEARNED_MEANS  4 /* of an expert's logits, with half-lives of their own */
+#define RESIDENCY_LEARNED_INPUTS (RESIDENCY_LEARNED_MEANS + 2)
 
 enum residency_rule {
     RULE_LRU,
@@ -24,15 +24,15 @@ enum residency_rule {
     RULE_EDGEMOE_PRINTED,
     RULE_HOBBIT,
     RULE_ARC,
-    RULE_RATES,
-    RULE_LOGITS,
+    RULE_DECAYED,
+    RULE_LEARNED,
     RULE_SCORE
 };
 
 enum residency_allocation {
     ALLOCATE_SHARED,
     ALLOCATE_TRANSIENT,
-    ALLOCATE_TIERS,
+    ALLOCATE_PRECISIONS,
     ALLOCATE_EVEN,
     ALLOCATE_FATE,
     ALLOCATE_PLANNED
@@ -43,13 +43,14 @@ enum residency_list { LIST_T1, LIST_T2, LIST_B1, LIST_B2, LIST__COUNT, LIST_NONE
 
 struct residency_node {
     uint32_t older, newer; /* in its list; POLICY_NONE at the ends */
-    uint32_t place; /* in held[], counted from the group's first; POLICY_NONE when not held */
+    uint32_t
+        index; /* in resident[], counted from the group's first; POLICY_NONE when not resident */
     uint32_t group;
     uint32_t expert, layer; /* of the slot: scans ask for them too often to divide each time */
-    uint32_t uses;          /* since insertion */
+    uint32_t accesses;      /* since insertion */
     uint8_t list;           /* enum residency_list */
     uint8_t ghost;          /* arc: a guess took it out of this ghost list, nobody used it yet */
-    bool guessed;           /* inserted by a guess, not used yet */
+    bool prefetched;        /* inserted by a guess, not used yet */
     bool superseded;        /* held, and so is a better tier of the same expert */
     uint64_t last;          /* tick of insertion or last use */
     uint64_t in_step;       /* number of the step it was used in last */
@@ -57,33 +58,34 @@ struct residency_node {
 
 struct residency_group {
     uint32_t oldest[LIST__COUNT], youngest[LIST__COUNT], count[LIST__COUNT];
-    uint32_t first, held; /* its part of held[] */
+    uint32_t first, resident; /* its part of resident[] */
     uint64_t bytes, share;
-    double target;       /* arc: p */
-    uint32_t asked;      /* arc: the slot room is being made for; POLICY_NONE: no such thing */
-    double asked_target; /* arc: p as that request makes it */
+    double target;         /* arc: p */
+    uint32_t queried;      /* arc: the slot room is being made for; POLICY_NONE: no such thing */
+    double queried_target; /* arc: p as that request makes it */
     uint32_t visited;
 };
 
 struct residency_counts { /* rates: of tokens, decaying */
     double fast, slow;
     uint64_t at; /* the clock they are right for */
-    double rate; /* that they made last, with logits the chance they made: a token's searches ask
+    double
+        probability; /* that they made last, with logits the chance they made: a token's searches ask
                     for the same ones again and again */
-    uint64_t rate_at; /* the clock of it */
-    bool rate_known;  /* and nothing was counted since */
+    uint64_t probability_at; /* the clock of it */
+    bool probability_known;  /* and nothing was counted since */
 };
 
-struct residency_rates_now { /* what all rates of a moment share */
-    uint64_t clock;          /* the moment; UINT64_MAX: none yet */
+struct residency_decayed_now { /* what all rates of a moment share */
+    uint64_t clock;            /* the moment; UINT64_MAX: none yet */
     double prior, fast_whole, slow_whole;
 };
 
-struct residency_record { /* of an expert */
-    uint64_t epoch;       /* of the sequence the next three belong to */
-    uint64_t last;        /* R */
-    uint64_t uses, high;  /* F, H */
-    float frequency;      /* as of `halvings` */
+struct residency_record {    /* of an expert */
+    uint64_t epoch;          /* of the sequence the next three belong to */
+    uint64_t last;           /* R */
+    uint64_t accesses, high; /* F, H */
+    float frequency;         /* as of `halvings` */
     uint64_t halvings;
     struct residency_counts counts;
 };
@@ -94,18 +96,18 @@ struct residency {
     enum residency_rule rule;
     enum residency_allocation allocation;
     uint32_t experts_all; /* layers * experts */
-    uint32_t slots, held_count, groups_count, superseded_count;
-    uint64_t held_bytes, capacity;
+    uint32_t slots, resident_count, groups_count, superseded_count;
+    uint64_t resident_bytes, capacity;
     struct residency_node *node;
     struct residency_group *group;
     struct residency_record *record;
-    uint32_t *held;
+    uint32_t *resident;
     double slow_decay[RESIDENCY_SLOW_HALF]; /* rates: what is left after so many tokens */
     double halved[RESIDENCY_HALVINGS];      /* rates: 2 to the -i */
-    struct residency_counts most;           /* of an expert that every token used */
-    struct residency_rates_now rates_now;
-    struct residency_logits *logits; /* NULL but for logits */
-    uint64_t gap_tokens;             /* that new sequences counted as */
+    struct residency_counts max_counts;     /* of an expert that every token used */
+    struct residency_decayed_now decayed_now;
+    struct residency_learned *learned; /* NULL but for logits */
+    uint64_t gap_tokens;               /* that new sequences counted as */
     uint64_t tick, random;
     /* where compute is */
     struct residency_step now;
@@ -123,8 +125,8 @@ void residency_list_append(struct residency *r, uint32_t slot, enum residency_li
 void residency_list_remove(struct residency *r, uint32_t slot);
 
 /* ---- residency_arc.c ---- */
-void arc_insert(struct residency *r, uint32_t slot, bool guessed);
-void arc_used(struct residency *r, uint32_t slot);
+void arc_insert(struct residency *r, uint32_t slot, bool prefetched);
+void arc_accessed(struct residency *r, uint32_t slot);
 void arc_evicted(struct residency *r, uint32_t slot); /* the slot is in no list any more */
 /* The list of the group that REPLACE would take from. Remembers what p becomes by the request: the
  * paper adapts it before the victim becomes a ghost. */
@@ -132,23 +134,23 @@ enum residency_list arc_list_to_shrink(struct residency *r, struct residency_gro
                                        uint32_t incoming);
 
 /* ---- residency_rates.c ---- */
-void residency_rates_init(struct residency *r);
+void residency_decayed_init(struct residency *r);
 /* Another sequence begins; the step is still the last one's. */
-void residency_rates_sequence(struct residency *r);
+void residency_decayed_sequence(struct residency *r);
 /* `tokens` tokens of the running pass use the expert. */
-void residency_rates_count(const struct residency *r, struct residency_counts *counts,
-                           uint32_t tokens);
+void residency_decayed_count(const struct residency *r, struct residency_counts *counts,
+                             uint32_t tokens);
 /* About 0..1: uses per token; with logits the chance they say, where they are known. */
-double residency_rate(struct residency *r, uint32_t slot);
-double residency_slow_rate(struct residency *r, uint32_t expert); /* by the slow count alone */
+double residency_access_probability(struct residency *r, uint32_t slot);
+double residency_slow_frequency(struct residency *r, uint32_t expert); /* by the slow count alone */
 
 /* ---- residency_logits.c ---- */
-bool residency_logits_init(struct residency *r); /* false: no memory */
-void residency_logits_free(struct residency *r);
+bool residency_learned_init(struct residency *r); /* false: no memory */
+void residency_learned_free(struct residency *r);
 /* Another pass begins: what the last one taught takes effect. */
-void residency_logits_pass(struct residency *r);
+void residency_learned_pass(struct residency *r);
 /* Chance that a token uses the expert. False: nothing fresh is known of its layer. */
-bool residency_logits_chance(struct residency *r, uint32_t slot, double *chance);
+bool residency_learned_probability(struct residency *r, uint32_t slot, double *probability);
 
 /* ---- residency_victim.c ---- */
 double residency_score(struct residency *r, uint32_t slot); /* highest leaves */

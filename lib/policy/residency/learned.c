@@ -1,4 +1,4 @@
-/* Eviction "logits": how likely a token uses an expert, from what the routers said of all experts,
+/* Eviction "learned": how likely a token uses an expert, from what the routers said of all experts,
  * not only of those they chose. An expert that was nearly chosen is likelier to come than one that
  * was far from it, and after few tokens that is known of every expert, while few have been used.
  *
@@ -16,8 +16,8 @@
 #include "lib/policy/residency/internal.h"
 
 #define LEVELS_PER_NAT 16.0f
-#define MEANS          RESIDENCY_LOGIT_MEANS
-#define INPUTS         RESIDENCY_LOGIT_INPUTS
+#define MEANS          RESIDENCY_LEARNED_MEANS
+#define INPUTS         RESIDENCY_LEARNED_INPUTS
 
 /* Chosen with the constants below on traces of random models (four seeds, 56 and 300 tokens) and of
  * the demo model (four held-out texts, two sampled ones); docs/sim.md has what comes of them. */
@@ -30,24 +30,24 @@ static const double first_weights[INPUTS] = {0.1, 0, 0.1, 0, 0.8, -0.1};
 /* The first weights hold as if so much had been seen of each input; what was seen fades. */
 #define FIRST_WORTH 100.0
 #define REMEMBERED  0.999
-#define WEIGHT_MOST 8.0 /* never reached but by made-up logits */
+#define WEIGHT_MAX  8.0 /* never reached but by made-up logits */
 /* Means older than that say nothing of the tokens to come; a new sequence is farther away. */
 #define FRESH_TOKENS (RESIDENCY_SLOW_HALF / 2)
 
-struct residency_logits_expert {
+struct residency_learned_expert {
     float mean[MEANS];   /* nats above the threshold */
     float trace[INPUTS]; /* of the inputs of earlier tokens, FURTHER of it kept at each */
 };
 
-struct residency_logits_layer {
+struct residency_learned_layer {
     double tokens[MEANS]; /* that stand behind the means, decayed like them */
     uint64_t at;          /* the clock of its last token */
     bool known;           /* there was one */
 };
 
-struct residency_logits {
-    struct residency_logits_expert *expert; /* [layers * experts] */
-    struct residency_logits_layer *layer;   /* [layers] */
+struct residency_learned {
+    struct residency_learned_expert *expert; /* [layers * experts] */
+    struct residency_learned_layer *layer;   /* [layers] */
     double weight[INPUTS];
     double curvature[INPUTS][INPUTS], gradient[INPUTS]; /* lower triangle; since the last step */
     uint8_t *levels;                                    /* [experts]: of the layer that arrives */
@@ -56,34 +56,34 @@ struct residency_logits {
 
 /* ---- making --------------------------------------------------------------------------------- */
 
-static void begin_weights(struct residency_logits *x)
+static void init_weights(struct residency_learned *x)
 {
     memcpy(x->weight, first_weights, sizeof x->weight);
     for (int i = 0; i < INPUTS; i++)
         x->curvature[i][i] = FIRST_WORTH;
 }
 
-bool residency_logits_init(struct residency *r)
+bool residency_learned_init(struct residency *r)
 {
-    struct residency_logits *x = r->rule == RULE_LOGITS ? calloc(1, sizeof *x) : NULL;
-    r->logits = x;
+    struct residency_learned *x = r->rule == RULE_LEARNED ? calloc(1, sizeof *x) : NULL;
+    r->learned = x;
     if (!x)
-        return r->rule != RULE_LOGITS;
+        return r->rule != RULE_LEARNED;
     x->expert = calloc(r->experts_all, sizeof *x->expert);
     x->layer = calloc(r->config.layers, sizeof *x->layer);
     x->levels = calloc(r->config.experts, 1);
-    begin_weights(x);
+    init_weights(x);
     return x->expert && x->layer && x->levels;
 }
 
-void residency_logits_free(struct residency *r)
+void residency_learned_free(struct residency *r)
 {
-    if (!r->logits)
+    if (!r->learned)
         return;
-    free(r->logits->expert);
-    free(r->logits->layer);
-    free(r->logits->levels);
-    free(r->logits);
+    free(r->learned->expert);
+    free(r->learned->layer);
+    free(r->learned->levels);
+    free(r->learned);
 }
 
 /* ---- the chance ----------------------------------------------------------------------------- */
@@ -97,12 +97,12 @@ static double log_odds(double p)
 static void inputs_of(struct residency *r, uint32_t expert, double in[INPUTS])
 {
     for (int h = 0; h < MEANS; h++)
-        in[h] = (double)r->logits->expert[expert].mean[h];
-    in[MEANS] = log_odds(residency_slow_rate(r, expert));
+        in[h] = (double)r->learned->expert[expert].mean[h];
+    in[MEANS] = log_odds(residency_slow_frequency(r, expert));
     in[MEANS + 1] = 1;
 }
 
-static double chance_of(const struct residency_logits *x, const double in[INPUTS])
+static double probability_of(const struct residency_learned *x, const double in[INPUTS])
 {
     double sum = 0;
     for (int i = 0; i < INPUTS; i++)
@@ -110,14 +110,14 @@ static double chance_of(const struct residency_logits *x, const double in[INPUTS
     return 1 / (1 + exp(-sum));
 }
 
-bool residency_logits_chance(struct residency *r, uint32_t slot, double *chance)
+bool residency_learned_probability(struct residency *r, uint32_t slot, double *probability)
 {
-    const struct residency_logits_layer *layer = &r->logits->layer[residency_layer_of(r, slot)];
+    const struct residency_learned_layer *layer = &r->learned->layer[residency_layer_of(r, slot)];
     if (!layer->known || residency_clock(r) - layer->at > FRESH_TOKENS)
         return false;
     double in[INPUTS];
     inputs_of(r, residency_expert_of(r, slot), in);
-    *chance = chance_of(r->logits, in);
+    *probability = probability_of(r->learned, in);
     return true;
 }
 
@@ -126,11 +126,11 @@ bool residency_logits_chance(struct residency *r, uint32_t slot, double *chance)
 /* What the token before made of the expert, and whether this one used it. */
 static void learn(struct residency *r, uint32_t expert, bool used)
 {
-    struct residency_logits *x = r->logits;
+    struct residency_learned *x = r->learned;
     float *trace = x->expert[expert].trace;
     double in[INPUTS];
     inputs_of(r, expert, in);
-    double p = chance_of(x, in), slope = p * (1 - p);
+    double p = probability_of(x, in), slope = p * (1 - p);
     for (int i = 0; i < INPUTS; i++) {
         trace[i] = (float)(FURTHER * (double)trace[i] + (1 - FURTHER) * in[i]);
         x->gradient[i] += (used ? (double)trace[i] : 0) - p * in[i];
@@ -140,7 +140,7 @@ static void learn(struct residency *r, uint32_t expert, bool used)
 }
 
 /* Cholesky's factor of the curvature, which is positive definite: FIRST_WORTH never fades. */
-static void factorise(const struct residency_logits *x, double l[INPUTS][INPUTS])
+static void factorise(const struct residency_learned *x, double l[INPUTS][INPUTS])
 {
     for (int i = 0; i < INPUTS; i++)
         for (int j = 0; j <= i; j++) {
@@ -152,7 +152,7 @@ static void factorise(const struct residency_logits *x, double l[INPUTS][INPUTS]
 }
 
 /* step = curvature^-1 gradient */
-static void newton_step(const struct residency_logits *x, double step[INPUTS])
+static void newton_step(const struct residency_learned *x, double step[INPUTS])
 {
     double l[INPUTS][INPUTS] = {0};
     factorise(x, l);
@@ -169,16 +169,16 @@ static void newton_step(const struct residency_logits *x, double step[INPUTS])
     }
 }
 
-void residency_logits_pass(struct residency *r)
+void residency_learned_pass(struct residency *r)
 {
-    struct residency_logits *x = r->logits;
+    struct residency_learned *x = r->learned;
     if (!x || x->gradient[INPUTS - 1] == 0) /* nothing was learnt from */
         return;
     double step[INPUTS];
     newton_step(x, step);
     for (int i = 0; i < INPUTS; i++) {
         double w = x->weight[i] + step[i];
-        x->weight[i] = w > WEIGHT_MOST ? WEIGHT_MOST : w < -WEIGHT_MOST ? -WEIGHT_MOST : w;
+        x->weight[i] = w > WEIGHT_MAX ? WEIGHT_MAX : w < -WEIGHT_MAX ? -WEIGHT_MAX : w;
         for (int j = 0; j <= i; j++) {
             double first = i == j ? FIRST_WORTH : 0;
             x->curvature[i][j] = first + REMEMBERED * (x->curvature[i][j] - first);
@@ -191,11 +191,11 @@ void residency_logits_pass(struct residency *r)
 
 void residency_logit_levels(const float *logits, uint32_t n, uint8_t *levels)
 {
-    float most = -INFINITY;
+    float max = -INFINITY;
     for (uint32_t i = 0; i < n; i++)
-        most = logits[i] > most ? logits[i] : most;
+        max = logits[i] > max ? logits[i] : max;
     for (uint32_t i = 0; i < n; i++) {
-        float below = (most - logits[i]) * LEVELS_PER_NAT + 0.5f;
+        float below = (max - logits[i]) * LEVELS_PER_NAT + 0.5f;
         levels[i] = below < UINT8_MAX ? (uint8_t)below : UINT8_MAX;
     }
 }
@@ -207,7 +207,7 @@ static uint32_t threshold_twice(const struct residency *r)
     uint32_t of_level[UINT8_MAX + 1] = {0}, seen = 0, last = 0, next;
     uint32_t chosen = c->top_k > 0 && c->top_k < c->experts ? c->top_k : 1;
     for (uint32_t e = 0; e < c->experts; e++)
-        of_level[r->logits->levels[e]]++;
+        of_level[r->learned->levels[e]]++;
     for (; seen + of_level[last] < chosen; last++)
         seen += of_level[last];
     next = last;
@@ -219,7 +219,7 @@ static uint32_t threshold_twice(const struct residency *r)
 
 /* Tokens that passed without logits age what is known, also those a new sequence counts as. Returns
  * whether this token follows the one before. */
-static bool age_layer(const struct residency *r, struct residency_logits_layer *layer)
+static bool age_layer(const struct residency *r, struct residency_learned_layer *layer)
 {
     uint64_t now = residency_clock(r), age = layer->known && now > layer->at ? now - layer->at : 1;
     for (int h = 0; h < MEANS; h++)
@@ -230,33 +230,33 @@ static bool age_layer(const struct residency *r, struct residency_logits_layer *
     return follows;
 }
 
-static void take_expert(struct residency *r, const struct residency_logits_layer *layer,
+static void take_expert(struct residency *r, const struct residency_learned_layer *layer,
                         uint32_t expert, double above, bool follows)
 {
-    struct residency_logits_expert *x = &r->logits->expert[expert];
+    struct residency_learned_expert *x = &r->learned->expert[expert];
     if (follows)
         learn(r, expert, above > 0);
     else
         memset(x->trace, 0, sizeof x->trace);
     for (int h = 0; h < MEANS; h++)
         x->mean[h] += (float)((above - (double)x->mean[h]) / layer->tokens[h]);
-    r->record[expert].counts.rate_known = false;
+    r->record[expert].counts.probability_known = false;
 }
 
 static void take_layer(struct residency *r, uint32_t number)
 {
-    struct residency_logits_layer *layer = &r->logits->layer[number];
+    struct residency_learned_layer *layer = &r->learned->layer[number];
     bool follows = age_layer(r, layer);
     double threshold = threshold_twice(r) / 2.0;
     for (uint32_t e = 0; e < r->config.experts; e++)
         take_expert(r, layer, number * r->config.experts + e,
-                    (threshold - r->logits->levels[e]) / (double)LEVELS_PER_NAT, follows);
+                    (threshold - r->learned->levels[e]) / (double)LEVELS_PER_NAT, follows);
 }
 
 void residency_logits(struct residency *r, uint32_t layer, uint32_t first, const uint8_t *levels,
                       uint32_t count)
 {
-    struct residency_logits *x = r->logits;
+    struct residency_learned *x = r->learned;
     OBJ_CHECK(r, RESIDENCY_MAGIC);
     sl_assert(layer < r->config.layers && first <= r->config.experts &&
               count <= r->config.experts - first);

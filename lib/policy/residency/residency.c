@@ -7,10 +7,10 @@
 
 /* ---- making --------------------------------------------------------------------------------- */
 
-static int word_number(const char *const *words, int count, const char *word)
+static int name_index(const char *const *names, int count, const char *name)
 {
     for (int i = 0; i < count; i++)
-        if (word && strcmp(words[i], word) == 0)
+        if (name && strcmp(names[i], name) == 0)
             return i;
     return -1;
 }
@@ -18,28 +18,31 @@ static int word_number(const char *const *words, int count, const char *word)
 /* In the order of enum residency_allocation; -1 when unknown. */
 static int allocation_of(const char *name)
 {
-    static const char *const names[] = {"shared", "transient", "tiers", "even", "fate", "planned"};
-    return word_number(names, sizeof names / sizeof names[0], name);
+    static const char *const names[] = {"shared", "transient", "precisions",
+                                        "even",   "fate",      "planned"};
+    return name_index(names, sizeof names / sizeof names[0], name);
 }
 
 static int rule_of(const struct residency_config *c)
 {
-    static const char *const names[] = {
-        "lru",    "lfu", "fifo",  "random", "edgemoe", "edgemoe-printed",
-        "hobbit", "arc", "rates", "logits", "score"};
-    int rule = word_number(names, sizeof names / sizeof names[0], c->eviction);
+    static const char *const names[] = {"lru",     "lfu",     "fifo",
+                                        "random",  "edgemoe", "edgemoe-printed",
+                                        "hobbit",  "arc",     "decayed-frequency",
+                                        "learned", "score"};
+    int rule = name_index(names, sizeof names / sizeof names[0], c->eviction);
     return rule == RULE_SCORE && !c->score ? -1 : rule;
 }
 
 static bool config_is_sane(const struct residency_config *c)
 {
-    if (c->layers == 0 || c->experts == 0 || c->tiers == 0 || c->tiers > RESIDENCY_TIERS_MAX ||
-        c->high_tier >= c->tiers || c->low_tier >= c->tiers)
+    if (c->layers == 0 || c->experts == 0 || c->precisions == 0 ||
+        c->precisions > RESIDENCY_PRECISIONS_MAX || c->high_precision >= c->precisions ||
+        c->low_precision >= c->precisions)
         return false;
-    for (uint32_t t = 0; t < c->tiers && !c->slot_bytes; t++)
-        if (c->tier_bytes[t] == 0)
+    for (uint32_t t = 0; t < c->precisions && !c->slot_bytes; t++)
+        if (c->precision_bytes[t] == 0)
             return false;
-    return (uint64_t)c->tiers * c->layers * c->experts < POLICY_NONE / 2 && rule_of(c) >= 0 &&
+    return (uint64_t)c->precisions * c->layers * c->experts < POLICY_NONE / 2 && rule_of(c) >= 0 &&
            allocation_of(c->allocation) >= 0;
 }
 
@@ -48,7 +51,7 @@ static uint32_t groups_for(const struct residency_config *c)
     switch (allocation_of(c->allocation)) {
     case ALLOCATE_SHARED:
     case ALLOCATE_TRANSIENT: return 1;
-    case ALLOCATE_TIERS: return c->tiers;
+    case ALLOCATE_PRECISIONS: return c->precisions;
     default: return c->layers;
     }
 }
@@ -57,14 +60,15 @@ static uint32_t group_for(const struct residency *r, uint32_t slot)
 {
     if (r->groups_count == 1)
         return 0;
-    return r->allocation == ALLOCATE_TIERS ? slot / r->experts_all : residency_layer_of(r, slot);
+    return r->allocation == ALLOCATE_PRECISIONS ? slot / r->experts_all
+                                                : residency_layer_of(r, slot);
 }
 
-/* Each group's part of held[] is as large as the group, so nothing ever moves. */
-static void place_groups(struct residency *r)
+/* Each group's part of resident[] is as large as the group, so nothing ever moves. */
+static void init_groups(struct residency *r)
 {
     for (uint32_t g = 0; g < r->groups_count; g++) {
-        r->group[g].asked = POLICY_NONE;
+        r->group[g].queried = POLICY_NONE;
         for (int l = 0; l < LIST__COUNT; l++)
             r->group[g].oldest[l] = r->group[g].youngest[l] = POLICY_NONE;
     }
@@ -72,7 +76,7 @@ static void place_groups(struct residency *r)
         uint32_t expert = s % r->experts_all;
         r->node[s] = (struct residency_node){.expert = expert,
                                              .layer = expert / r->config.experts,
-                                             .place = POLICY_NONE,
+                                             .index = POLICY_NONE,
                                              .list = LIST_NONE,
                                              .ghost = LIST_NONE};
         uint32_t g = r->node[s].group = group_for(r, s);
@@ -92,7 +96,7 @@ struct residency *residency_create(const struct residency_config *config)
                             .config = *config,
                             .rule = (enum residency_rule)rule_of(config),
                             .experts_all = config->layers * config->experts,
-                            .slots = config->tiers * config->layers * config->experts,
+                            .slots = config->precisions * config->layers * config->experts,
                             .groups_count = groups_for(config),
                             .random = config->seed,
                             .allocation =
@@ -102,13 +106,13 @@ struct residency *residency_create(const struct residency_config *config)
     r->node = calloc(r->slots, sizeof *r->node);
     r->group = calloc(r->groups_count, sizeof *r->group);
     r->record = calloc(r->experts_all, sizeof *r->record);
-    r->held = calloc(r->slots, sizeof *r->held);
-    if (!residency_logits_init(r) || !r->node || !r->group || !r->record || !r->held) {
+    r->resident = calloc(r->slots, sizeof *r->resident);
+    if (!residency_learned_init(r) || !r->node || !r->group || !r->record || !r->resident) {
         residency_destroy(r);
         return NULL;
     }
-    place_groups(r);
-    residency_rates_init(r);
+    init_groups(r);
+    residency_decayed_init(r);
     r->config.eviction = r->config.allocation = NULL; /* not borrowed beyond here */
     return r;
 }
@@ -121,8 +125,8 @@ void residency_destroy(struct residency *r)
     free(r->node);
     free(r->group);
     free(r->record);
-    free(r->held);
-    residency_logits_free(r);
+    free(r->resident);
+    residency_learned_free(r);
     r->magic = 0;
     free(r);
 }
@@ -133,29 +137,29 @@ uint64_t residency_slot_bytes(const struct residency *r, uint32_t slot)
 {
     sl_assert(slot < r->slots);
     return r->config.slot_bytes ? r->config.slot_bytes[slot]
-                                : r->config.tier_bytes[slot / r->experts_all];
+                                : r->config.precision_bytes[slot / r->experts_all];
 }
 
 /* All experts of a layer at the tier shares are counted in. */
 static uint64_t layer_bytes(const struct residency *r, uint32_t layer)
 {
     uint64_t bytes = 0;
-    uint32_t first = r->config.high_tier * r->experts_all + layer * r->config.experts;
+    uint32_t first = r->config.high_precision * r->experts_all + layer * r->config.experts;
     for (uint32_t e = 0; e < r->config.experts; e++)
         bytes += residency_slot_bytes(r, first + e);
     return bytes;
 }
 
-static void share_by_tier(struct residency *r)
+static void share_by_precision(struct residency *r)
 {
     const struct residency_config *c = &r->config;
     for (uint32_t g = 0; g < r->groups_count; g++)
         r->group[g].share = 0;
     uint64_t high = (uint64_t)((double)r->capacity * c->share_high);
-    if (high > r->capacity || c->high_tier == c->low_tier)
+    if (high > r->capacity || c->high_precision == c->low_precision)
         high = r->capacity;
-    r->group[c->low_tier].share = r->capacity - high;
-    r->group[c->high_tier].share = high;
+    r->group[c->low_precision].share = r->capacity - high;
+    r->group[c->high_precision].share = high;
 }
 
 static void share_fate(struct residency *r)
@@ -195,8 +199,8 @@ void residency_capacity(struct residency *r, uint64_t bytes)
 {
     OBJ_CHECK(r, RESIDENCY_MAGIC);
     r->capacity = bytes;
-    if (r->allocation == ALLOCATE_TIERS) {
-        share_by_tier(r);
+    if (r->allocation == ALLOCATE_PRECISIONS) {
+        share_by_precision(r);
     } else if (r->allocation == ALLOCATE_FATE) {
         share_fate(r);
     } else if (r->allocation == ALLOCATE_PLANNED && r->config.shares) {
@@ -253,13 +257,13 @@ void residency_step(struct residency *r, const struct residency_step *step)
     if (!other_pass && step->layer == r->now.layer)
         return;
     if (other_sequence && r->stepped)
-        residency_rates_sequence(r);
+        residency_decayed_sequence(r);
     if (other_pass && r->stepped) {
         uint64_t passed = step->position - r->now.position;
         bool known = !other_sequence && step->position > r->now.position;
         r->tokens += known ? passed : r->pass_tokens;
         r->pass_tokens = 1;
-        residency_logits_pass(r);
+        residency_learned_pass(r);
     }
     if (other_sequence) {
         r->epoch += !r->config.records_model;
@@ -270,20 +274,20 @@ void residency_step(struct residency *r, const struct residency_step *step)
     r->step++;
 }
 
-static void record_use(struct residency *r, uint32_t slot, const struct residency_use *use)
+static void record_access(struct residency *r, uint32_t slot, const struct residency_access *access)
 {
     struct residency_record *record = &r->record[residency_expert_of(r, slot)];
-    if (use->tokens > r->pass_tokens)
-        r->pass_tokens = use->tokens;
+    if (access->tokens > r->pass_tokens)
+        r->pass_tokens = access->tokens;
     if (record->epoch != r->epoch)
-        record->last = record->uses = record->high = 0;
+        record->last = record->accesses = record->high = 0;
     record->epoch = r->epoch;
     record->last = residency_tokens_now(r) - r->reset_at;
-    record->uses += use->tokens;
-    record->high += use->high ? use->tokens : 0;
-    record->frequency = residency_frequency(r, slot) + (float)use->tokens;
+    record->accesses += access->tokens;
+    record->high += access->high ? access->tokens : 0;
+    record->frequency = residency_frequency(r, slot) + (float)access->tokens;
     record->halvings = residency_tokens_now(r) / RESIDENCY_HALVING;
-    residency_rates_count(r, &record->counts, use->tokens);
+    residency_decayed_count(r, &record->counts, access->tokens);
 }
 
 float residency_frequency(const struct residency *r, uint32_t slot)
@@ -298,31 +302,31 @@ float residency_frequency(const struct residency *r, uint32_t slot)
 
 /* ---- held or not ---------------------------------------------------------------------------- */
 
-bool residency_holds(const struct residency *r, uint32_t slot)
+bool residency_is_resident(const struct residency *r, uint32_t slot)
 {
     OBJ_CHECK(r, RESIDENCY_MAGIC);
     sl_assert(slot < r->slots);
-    return r->node[slot].place != POLICY_NONE;
+    return r->node[slot].index != POLICY_NONE;
 }
 
-void residency_used(struct residency *r, uint32_t slot, const struct residency_use *use)
+void residency_accessed(struct residency *r, uint32_t slot, const struct residency_access *access)
 {
     struct residency_node *n = &r->node[slot];
-    bool held = residency_holds(r, slot);
-    sl_assert(use->tokens > 0);
-    record_use(r, slot, use);
+    bool resident = residency_is_resident(r, slot);
+    sl_assert(access->tokens > 0);
+    record_access(r, slot, access);
     n->in_step = r->step;
-    if (!held)
+    if (!resident)
         return;
     n->last = ++r->tick;
-    n->uses += n->uses < UINT32_MAX;
+    n->accesses += n->accesses < UINT32_MAX;
     if (r->rule == RULE_ARC) {
-        arc_used(r, slot);
+        arc_accessed(r, slot);
     } else if (r->rule != RULE_FIFO) {
         residency_list_remove(r, slot);
         residency_list_append(r, slot, LIST_T1);
     }
-    n->guessed = false;
+    n->prefetched = false;
 }
 
 /* Worse tiers of an expert whose better one is held are of no use. */
@@ -331,28 +335,28 @@ static void mark_superseded(struct residency *r, uint32_t slot)
     bool better = false;
     for (uint32_t s = residency_expert_of(r, slot); s < r->slots; s += r->experts_all) {
         struct residency_node *n = &r->node[s];
-        bool held = n->place != POLICY_NONE, superseded = held && better;
+        bool resident = n->index != POLICY_NONE, superseded = resident && better;
         r->superseded_count += (uint32_t)superseded - (uint32_t)n->superseded;
         n->superseded = superseded;
-        better |= held;
+        better |= resident;
     }
 }
 
-void residency_insert(struct residency *r, uint32_t slot, bool guessed)
+void residency_insert(struct residency *r, uint32_t slot, bool prefetched)
 {
-    sl_assert(!residency_holds(r, slot));
+    sl_assert(!residency_is_resident(r, slot));
     struct residency_node *n = &r->node[slot];
     struct residency_group *g = &r->group[n->group];
-    n->place = g->held;
-    r->held[g->first + g->held++] = slot;
-    n->uses = 0;
+    n->index = g->resident;
+    r->resident[g->first + g->resident++] = slot;
+    n->accesses = 0;
     n->last = ++r->tick;
-    n->guessed = guessed;
+    n->prefetched = prefetched;
     g->bytes += residency_slot_bytes(r, slot);
-    r->held_bytes += residency_slot_bytes(r, slot);
-    r->held_count++;
+    r->resident_bytes += residency_slot_bytes(r, slot);
+    r->resident_count++;
     if (r->rule == RULE_ARC)
-        arc_insert(r, slot, guessed);
+        arc_insert(r, slot, prefetched);
     else
         residency_list_append(r, slot, LIST_T1);
     mark_superseded(r, slot);
@@ -360,22 +364,22 @@ void residency_insert(struct residency *r, uint32_t slot, bool guessed)
 
 void residency_remove(struct residency *r, uint32_t slot, bool evicted)
 {
-    sl_assert(residency_holds(r, slot));
+    sl_assert(residency_is_resident(r, slot));
     struct residency_node *n = &r->node[slot];
     struct residency_group *g = &r->group[n->group];
-    uint32_t last = r->held[g->first + --g->held];
-    r->held[g->first + n->place] = last;
-    r->node[last].place = n->place;
-    n->place = POLICY_NONE;
+    uint32_t last = r->resident[g->first + --g->resident];
+    r->resident[g->first + n->index] = last;
+    r->node[last].index = n->index;
+    n->index = POLICY_NONE;
     g->bytes -= residency_slot_bytes(r, slot);
-    r->held_bytes -= residency_slot_bytes(r, slot);
-    r->held_count--;
-    if (r->rule == RULE_ARC && evicted && !n->guessed) {
+    r->resident_bytes -= residency_slot_bytes(r, slot);
+    r->resident_count--;
+    if (r->rule == RULE_ARC && evicted && !n->prefetched) {
         arc_evicted(r, slot);
     } else {
         residency_list_remove(r, slot);
     }
-    n->guessed = false;
+    n->prefetched = false;
     n->ghost = LIST_NONE;
     mark_superseded(r, slot);
 }
@@ -387,14 +391,14 @@ uint32_t residency_slots(const struct residency *r)
     return r->slots;
 }
 
-uint32_t residency_held(const struct residency *r)
+uint32_t residency_resident_count(const struct residency *r)
 {
-    return r->held_count;
+    return r->resident_count;
 }
 
-uint64_t residency_held_bytes(const struct residency *r)
+uint64_t residency_resident_bytes(const struct residency *r)
 {
-    return r->held_bytes;
+    return r->resident_bytes;
 }
 
 uint32_t residency_groups(const struct residency *r)

@@ -1,8 +1,8 @@
 /* Residency: which expert entries are held, in what share of the room, and who leaves first. One
  * object serves the cache manager and the simulator alike.
  *
- * Slots. An expert entry of the directory is a *slot*: slot = tier_index * layers * experts + layer
- * * experts + expert, where tier_index counts the tiers that are present, best (lowest enum tier)
+ * Slots. An expert entry of the directory is a *slot*: slot = precision_index * layers * experts + layer
+ * * experts + expert, where precision_index counts the tiers that are present, best (lowest enum tier)
  * first. It is the directory's entry number less the number of dense entries.
  *
  * ---- The contract that makes the pipeline and the simulator agree
@@ -10,7 +10,7 @@
  * process and `sluice sim` over the recorded trace report the same hits and misses. It takes these
  * rules, on both sides:
  *
- *  1. Uses first. Every use record up to the position a DEMAND names is passed to residency_used
+ *  1. Uses first. Every use record up to the position a DEMAND names is passed to residency_accessed
  *     before the first victim for that DEMAND is looked for. So the use of a missed entry comes
  *     before its insertion, and hits of the same step have been counted. In decode the logits of a
  *     layer stand before its uses, and are passed to residency_logits in that order.
@@ -48,16 +48,16 @@
  *                   whose need was high; T tokens since the records were reset, at least 1. Reset
  *                   at every new sequence, unless records_model.
  *  arc              Megiddo and Modha's ARC in every group of the allocation: T1, T2, and ghosts
- * B1, B2; c is the number of experts at high_tier its share holds. A victim that `may`
+ * B1, B2; c is the number of experts at high_precision its share holds. A victim that `may`
  * refuses is passed over. An entry loaded by a guess enters T1 and its first use does not promote
  * it.
- *  rates            highest L = -p / d leaves, d as in edgemoe, ties least recently used. p, the
+ *  decayed-frequency  highest L = -p / d leaves, d as in edgemoe, ties least recently used. p, the
  *                   chance that a token uses the expert: 1/4 of a count of tokens that halves every
  *                   token, 3/4 of one that halves every 128, each over what it could be at most,
  *                   both begun with two tokens of even use. A new sequence ages them as 128
  *                   tokens would. Our own: edgemoe's f is too slow for a topic and knows nothing
  *                   in the first tokens.
- *  logits           as rates, but p is the chance that a logistic model gives of four running means
+ *  learned          as decayed-frequency, but p is the chance that a logistic model gives of four running means
  *                   of the expert's router logit (nats above the midst between the last that is
  *                   chosen and the first that is not; half-lives of 1, 4, 16, 64 tokens), of the
  *                   log odds of rates' slow count, and 1. Its six weights are shared by all
@@ -97,20 +97,23 @@
 
 #define POLICY_NONE UINT32_MAX
 
-#define RESIDENCY_EVICTIONS   "lru|lfu|fifo|random|edgemoe|edgemoe-printed|hobbit|arc|rates|logits"
-#define RESIDENCY_ALLOCATIONS "shared|transient|tiers|even|fate|planned"
-#define RESIDENCY_TIERS_MAX   4
-#define RESIDENCY_HALVING     256 /* tokens between halvings of edgemoe's f */
+#define RESIDENCY_EVICTIONS                                                                        \
+    "lru|lfu|fifo|random|edgemoe|edgemoe-printed|hobbit|arc|decayed-frequency|learned"
+#define RESIDENCY_ALLOCATIONS    "shared|transient|precisions|even|fate|planned"
+#define RESIDENCY_PRECISIONS_MAX 4
+#define RESIDENCY_HALVING        256 /* tokens between halvings of edgemoe's f */
 
 struct residency;
 
 struct residency_config {
     uint32_t layers, experts, top_k;
-    uint32_t tiers;                           /* present: slots = tiers * layers * experts */
-    uint64_t tier_bytes[RESIDENCY_TIERS_MAX]; /* of a slot, by tier_index; all must be > 0 ... */
-    const uint64_t *slot_bytes;   /* ... or of each slot (borrowed), where they differ; else NULL */
-    uint32_t high_tier, low_tier; /* tier_index of those the system asks for; equal when it is one.
-                                     Shares are counted in experts at high_tier */
+    uint32_t precisions; /* present: slots = tiers * layers * experts */
+    uint64_t precision_bytes
+        [RESIDENCY_PRECISIONS_MAX]; /* of a slot, by precision_index; all must be > 0 ... */
+    const uint64_t *slot_bytes; /* ... or of each slot (borrowed), where they differ; else NULL */
+    uint32_t high_precision,
+        low_precision; /* precision_index of those the system asks for; equal when it is one.
+                                     Shares are counted in experts at high_precision */
     const char *eviction, *allocation;
     uint64_t seed;                             /* of random */
     const float *frequency;                    /* edgemoe: [layers * experts], of a profile,
@@ -130,7 +133,7 @@ struct residency_step {
     uint32_t layer;
 };
 
-struct residency_use {
+struct residency_access {
     uint32_t tokens; /* 1 in decode; of the chunk that use it, in prefill */
     bool high;       /* its need was the high tier (lossless: always) */
 };
@@ -149,7 +152,7 @@ void residency_capacity(struct residency *r, uint64_t bytes);
 void residency_step(struct residency *r, const struct residency_step *step);
 
 /* One use that was served by `slot`, or asked for it; held or not. Not for skipped uses. */
-void residency_used(struct residency *r, uint32_t slot, const struct residency_use *use);
+void residency_accessed(struct residency *r, uint32_t slot, const struct residency_access *access);
 
 /* How far each of n logits of a layer lies below the largest, in sixteenths of a nat; 255 is that
  * far or farther. What logs and traces hold of logits. */
@@ -157,18 +160,18 @@ void residency_logit_levels(const float *logits, uint32_t n, uint8_t *levels);
 
 /* What the router of a layer said of the experts from `first` on, as such levels: before the uses
  * of the same token and layer, after their residency_step. Whole layers, in any pieces; a layer
- * nothing is said of is judged by its uses. Nothing without eviction "logits". */
+ * nothing is said of is judged by its uses. Nothing without eviction "learned". */
 void residency_logits(struct residency *r, uint32_t layer, uint32_t first, const uint8_t *levels,
                       uint32_t count);
 
 /* Pre: not held. guessed: it was asked for by a guess, nobody has used it yet. */
-void residency_insert(struct residency *r, uint32_t slot, bool guessed);
+void residency_insert(struct residency *r, uint32_t slot, bool prefetched);
 
 /* Pre: held. evicted: by the policy's choice or because room shrank, arc remembers it as a ghost;
  * false: the reservation came to nothing. */
 void residency_remove(struct residency *r, uint32_t slot, bool evicted);
 
-bool residency_holds(const struct residency *r, uint32_t slot);
+bool residency_is_resident(const struct residency *r, uint32_t slot);
 
 /* The first in order of leaving for which may(arg, slot) is true; POLICY_NONE when there is none.
  * incoming: the slot room is made for, or POLICY_NONE when the capacity shrinks. Does not remove
@@ -182,8 +185,8 @@ uint32_t residency_victim(struct residency *r, uint32_t incoming,
 uint32_t residency_expired(struct residency *r, bool (*may)(void *arg, uint32_t slot), void *arg);
 
 uint32_t residency_slots(const struct residency *r);
-uint32_t residency_held(const struct residency *r);
-uint64_t residency_held_bytes(const struct residency *r);
+uint32_t residency_resident_count(const struct residency *r);
+uint64_t residency_resident_bytes(const struct residency *r);
 uint64_t residency_slot_bytes(const struct residency *r, uint32_t slot);
 
 /* Tokens that used the expert lately (edgemoe's f: halved every RESIDENCY_HALVING tokens), kept for

@@ -37,7 +37,8 @@ static double hobbit(const struct residency *r, uint32_t slot)
     double tokens = (double)(residency_tokens_now(r) - r->reset_at), records = 0;
     if (record->epoch == r->epoch)
         records = (double)c->w_lru * (double)record->last +
-                  (double)c->w_lfu * (double)record->uses + (double)c->w_lhu * (double)record->high;
+                  (double)c->w_lfu * (double)record->accesses +
+                  (double)c->w_lhu * (double)record->high;
     uint32_t away = c->fld_next ? residency_distance(r, layer) - 1 : (layer + s - r->now.layer) % s;
     return -(s * records + (double)c->w_fld * (s - away) * tokens);
 }
@@ -46,12 +47,12 @@ double residency_score(struct residency *r, uint32_t slot)
 {
     uint32_t layer = residency_layer_of(r, slot), s = r->config.layers;
     switch (r->rule) {
-    case RULE_LFU: return -(double)r->node[slot].uses;
+    case RULE_LFU: return -(double)r->node[slot].accesses;
     case RULE_EDGEMOE: return edgemoe(r, slot, residency_distance(r, layer));
     case RULE_EDGEMOE_PRINTED: return edgemoe(r, slot, (s - layer + r->now.layer) % s);
     case RULE_HOBBIT: return hobbit(r, slot);
-    case RULE_LOGITS:
-    case RULE_RATES: return -residency_rate(r, slot) / residency_distance(r, layer);
+    case RULE_LEARNED:
+    case RULE_DECAYED: return -residency_access_probability(r, slot) / residency_distance(r, layer);
     case RULE_SCORE: return r->config.score(r->config.score_arg, slot);
     default: return 0; /* the tie rule alone: least recently used */
     }
@@ -59,8 +60,8 @@ double residency_score(struct residency *r, uint32_t slot)
 
 /* A total order: scores, then edgemoe's distance, then age; so may() is asked only about better
  * candidates. */
-static bool leaves_before(const struct residency *r, uint32_t a, double score_a, uint32_t b,
-                          double score_b)
+static bool evicted_before(const struct residency *r, uint32_t a, double score_a, uint32_t b,
+                           double score_b)
 {
     if (score_a != score_b)
         return score_a > score_b;
@@ -78,12 +79,12 @@ static uint32_t by_score(const struct search *s, const struct residency_group *g
     struct residency *r = s->r;
     uint32_t best = POLICY_NONE;
     double best_score = 0;
-    for (uint32_t i = 0; i < g->held; i++) {
-        uint32_t slot = r->held[g->first + i];
+    for (uint32_t i = 0; i < g->resident; i++) {
+        uint32_t slot = r->resident[g->first + i];
         if (!candidate(s, slot))
             continue;
         double score = residency_score(r, slot);
-        if (best != POLICY_NONE && !leaves_before(r, slot, score, best, best_score))
+        if (best != POLICY_NONE && !evicted_before(r, slot, score, best, best_score))
             continue;
         if (!s->may(s->arg, slot))
             continue;
@@ -122,16 +123,16 @@ static uint64_t random_next(struct residency *r)
 static uint32_t by_lot(const struct search *s, const struct residency_group *g)
 {
     struct residency *r = s->r;
-    uint32_t *held = r->held + g->first;
-    for (uint32_t left = g->held; left > 0; left--) {
-        uint32_t place = (uint32_t)(((random_next(r) >> 32) * left) >> 32);
-        uint32_t slot = held[place];
+    uint32_t *resident = r->resident + g->first;
+    for (uint32_t left = g->resident; left > 0; left--) {
+        uint32_t index = (uint32_t)(((random_next(r) >> 32) * left) >> 32);
+        uint32_t slot = resident[index];
         if (candidate(s, slot) && s->may(s->arg, slot))
             return slot;
-        held[place] = held[left - 1];
-        held[left - 1] = slot;
-        r->node[held[place]].place = place;
-        r->node[slot].place = left - 1;
+        resident[index] = resident[left - 1];
+        resident[left - 1] = slot;
+        r->node[resident[index]].index = index;
+        r->node[slot].index = left - 1;
     }
     return POLICY_NONE;
 }
@@ -165,14 +166,14 @@ static uint32_t next_group(const struct search *s)
     struct residency *r = s->r;
     uint32_t best = POLICY_NONE;
     uint32_t own = s->incoming == POLICY_NONE ? POLICY_NONE : r->node[s->incoming].group;
-    int64_t most = 0;
+    int64_t max = 0;
     for (uint32_t g = 0; g < r->groups_count; g++) {
-        if (r->group[g].visited == r->visit || r->group[g].held == 0)
+        if (r->group[g].visited == r->visit || r->group[g].resident == 0)
             continue;
         int64_t x = excess(s, g);
-        if (best == POLICY_NONE || x > most || (x == most && g == own)) {
+        if (best == POLICY_NONE || x > max || (x == max && g == own)) {
             best = g;
-            most = x;
+            max = x;
         }
     }
     if (best != POLICY_NONE)
@@ -197,8 +198,8 @@ static uint32_t oldest_superseded(const struct search *s)
     struct residency *r = s->r;
     uint32_t best = POLICY_NONE;
     for (uint32_t g = 0; g < r->groups_count; g++)
-        for (uint32_t i = 0; i < r->group[g].held; i++) {
-            uint32_t slot = r->held[r->group[g].first + i];
+        for (uint32_t i = 0; i < r->group[g].resident; i++) {
+            uint32_t slot = r->resident[r->group[g].first + i];
             const struct residency_node *n = &r->node[slot];
             if (n->superseded && candidate(s, slot) &&
                 (best == POLICY_NONE || n->last < r->node[best].last) && s->may(s->arg, slot))
@@ -235,11 +236,11 @@ uint32_t residency_expired(struct residency *r, bool (*may)(void *arg, uint32_t 
     if (r->allocation != ALLOCATE_TRANSIENT)
         return POLICY_NONE;
     const struct residency_group *g = &r->group[0];
-    for (uint32_t i = 0; i < g->held; i++) {
-        uint32_t slot = r->held[g->first + i];
+    for (uint32_t i = 0; i < g->resident; i++) {
+        uint32_t slot = r->resident[g->first + i];
         if (residency_layer_of(r, slot) == r->now.layer)
             continue;
-        if ((!r->node[slot].guessed || layer_has_passed(r, slot)) && may(arg, slot))
+        if ((!r->node[slot].prefetched || layer_has_passed(r, slot)) && may(arg, slot))
             return slot;
     }
     return POLICY_NONE;

@@ -28,30 +28,33 @@ static void usage(FILE *out)
         out,
         "usage: sluice bench -m FILE [-p 512] [-n 128] [-r 5] [options]\n"
         "\n"
-        "Measures prefill and decode. Lists of values make arms, every combination one; each\n"
-        "repetition runs every arm once, in turns, in an engine of its own, on the same tokens.\n"
+        "Measures prefill and decode. Lists of values make variants, one for each combination;\n"
+        "each repetition runs every variant once, each in its own engine, on the same tokens.\n"
         "\n"
         "  -m, --model FILE           the model\n"
         "  -p, --prompt N             tokens of the prefill test, 0: none (default 512)\n"
         "  -n, --tokens N             steps of the decode test, 0: none (default 128)\n"
         "  -r, --repetitions N        (default 5)\n"
-        "      --budget LIST, --experts LIST, --system LIST, --throttle LIST, --threads LIST\n"
-        "                             parameters of the engine, values separated by commas\n"
+        "      --budget LIST, --resident-experts LIST, --preset LIST, --throttle LIST,\n"
+        "      --threads LIST         parameters of the engine, values separated by commas\n"
         "      --vary NAME=V1,V2,...  the same for any other parameter; may be repeated\n"
-        "      --arm NAME=V;NAME=V    an arm with these parameters, label=TEXT its name; may be\n"
-        "                             repeated, and is combined with the lists\n"
+        "      --variant NAME=V;NAME=V  a variant with these parameters, label=TEXT its name; may\n"
+        "                             be repeated, and is combined with the lists\n"
         "      --warmup N             rounds before each measurement (default 1)\n"
         "      --warmup-tokens N      of a decode test in such a round (default: as many as -n)\n"
-        "      --turns N              all arms of a repetition decode side by side, N tokens in "
-        "turn\n"
-        "                             while the others' processes are stopped: what the machine\n"
-        "                             does from second to second hits all alike\n"
+        "      --interleave N         decode all variants of a repetition in alternating slices of "
+        "N\n"
+        "                             tokens while the processes of the others are stopped, so "
+        "that\n"
+        "                             changes of the machine's speed affect all variants alike\n"
         "      --cold                 drop the file from the page cache before each engine\n"
         "      --text FILE            take the tokens from a text; otherwise they are made up\n"
         "      --ids FILE             take them from a file of token ids\n"
-        "      --seed N, --stay P     of the made-up tokens: the chance that the next one is of\n"
-        "                             the same group of %u (default 1, %g)\n"
-        "      --compare A,B          ratio of the medians of two arms, by their numbers; may be\n"
+        "      --seed N, --group-stay P  of synthetic tokens: P is the probability that the next "
+        "one\n"
+        "                             is of the same group of %u (default 1, %g)\n"
+        "      --compare A,B          ratio of the medians of two variants, by their numbers; may "
+        "be\n"
         "                             repeated\n"
         "  -o, --output md|csv|json   (default md)\n"
         "  -v, --verbose              show the engines' logs\n"
@@ -67,15 +70,15 @@ struct options {
     bool ids; /* the text is a list of token ids */
 };
 
-static int set_output(struct options *o, const char *word, struct error *error)
+static int set_output(struct options *o, const char *format, struct error *error)
 {
-    static const char *const words[] = {"md", "csv", "json"};
+    static const char *const formats[] = {"md", "csv", "json"};
     for (size_t i = 0; i < 3; i++)
-        if (strcmp(word, words[i]) == 0) {
+        if (strcmp(format, formats[i]) == 0) {
             o->form = (enum report)i;
             return 0;
         }
-    return error_set(error, ERR_BAD_INPUT, "--output: '%.80s' is not one of md|csv|json", word);
+    return error_set(error, ERR_BAD_INPUT, "--output: '%.80s' is not one of md|csv|json", format);
 }
 
 static int set_stay(struct bench *b, const char *text, struct error *error)
@@ -83,7 +86,8 @@ static int set_stay(struct bench *b, const char *text, struct error *error)
     char *end;
     b->stay = strtod(text, &end);
     if (end == text || *end || !(b->stay >= 0 && b->stay <= 1))
-        return error_set(error, ERR_BAD_INPUT, "--stay: '%.40s' is not a number from 0 to 1", text);
+        return error_set(error, ERR_BAD_INPUT, "--group-stay: '%.40s' is not a number from 0 to 1",
+                         text);
     return 0;
 }
 
@@ -98,7 +102,7 @@ static int add_compare(struct options *o, const char *text, struct error *error)
 enum {
     OPT_WARMUP = 256,
     OPT_WARMUP_TOKENS,
-    OPT_TURNS,
+    OPT_INTERLEAVE,
     OPT_COLD,
     OPT_TEXT,
     OPT_IDS,
@@ -117,12 +121,12 @@ static const struct option options[] = {
     {"help", 0, NULL, 'h'},
     {"warmup", 1, NULL, OPT_WARMUP},
     {"warmup-tokens", 1, NULL, OPT_WARMUP_TOKENS},
-    {"turns", 1, NULL, OPT_TURNS},
+    {"interleave", 1, NULL, OPT_INTERLEAVE},
     {"cold", 0, NULL, OPT_COLD},
     {"text", 1, NULL, OPT_TEXT},
     {"ids", 1, NULL, OPT_IDS},
     {"seed", 1, NULL, OPT_SEED},
-    {"stay", 1, NULL, OPT_STAY},
+    {"group-stay", 1, NULL, OPT_STAY},
     {"compare", 1, NULL, OPT_COMPARE},
     {NULL, 0, NULL, 0},
 };
@@ -140,7 +144,8 @@ static int one_option(struct bench *b, struct options *o, int option, const char
     case OPT_WARMUP: return option_i64("--warmup", value, 0, 1000, &b->warmup, error);
     case OPT_WARMUP_TOKENS:
         return option_i64("--warmup-tokens", value, 1, TOKENS_MAX, &b->warmup_tokens, error);
-    case OPT_TURNS: return option_i64("--turns", value, 1, TOKENS_MAX, &b->turn, error);
+    case OPT_INTERLEAVE:
+        return option_i64("--interleave", value, 1, TOKENS_MAX, &b->slice_tokens, error);
     case OPT_COLD: b->cold = true; return 0;
     case OPT_TEXT:
     case OPT_IDS:
@@ -158,10 +163,10 @@ static int one_option(struct bench *b, struct options *o, int option, const char
 /* A context that holds the longer test, unless one was given. */
 static void choose_context(const struct bench *b, struct params *params)
 {
-    int64_t most = b->prompt > b->tokens ? b->prompt : b->tokens;
-    most = most > b->warmup_tokens ? most : b->warmup_tokens;
-    if (params->ctx == 0)
-        params->ctx = (uint64_t)(most + 16);
+    int64_t max = b->prompt > b->tokens ? b->prompt : b->tokens;
+    max = max > b->warmup_tokens ? max : b->warmup_tokens;
+    if (params->ctx_size == 0)
+        params->ctx_size = (uint64_t)(max + 16);
 }
 
 static int parse(struct bench *b, struct options *o, int argc, char **argv, struct error *error)
@@ -169,7 +174,7 @@ static int parse(struct bench *b, struct options *o, int argc, char **argv, stru
     struct params params;
     struct varied varied = {.count = 0};
     params_defaults(&params);
-    params.ctx = 0; /* below its bound: tells whether --ctx was given */
+    params.ctx_size = 0; /* below its bound: tells whether --ctx-size was given */
     if (varied_take_args(&varied, &argc, argv, error) != 0 ||
         params_take_args(&params, &argc, argv, error) != 0)
         return -1;
@@ -183,10 +188,10 @@ static int parse(struct bench *b, struct options *o, int argc, char **argv, stru
         return error_set(error, ERR_BAD_INPUT, "give a model: -m FILE");
     if (b->prompt == 0 && b->tokens == 0)
         return error_set(error, ERR_BAD_INPUT, "nothing to measure: -p and -n are both 0");
-    if (b->turn > 0 && b->tokens == 0)
-        return error_set(error, ERR_BAD_INPUT, "--turns are of the decode test: -n is 0");
+    if (b->slice_tokens > 0 && b->tokens == 0)
+        return error_set(error, ERR_BAD_INPUT, "--interleave needs the decode test, but -n is 0");
     choose_context(b, &params);
-    if (arms_make(b, &varied, &params, error) != 0)
+    if (variants_make(b, &varied, &params, error) != 0)
         return -1;
     for (uint32_t i = 0; i < o->compare_count; i++)
         if (comparison_add(b, o->compare[i], error) != 0)
@@ -269,8 +274,8 @@ int main(int argc, char **argv)
     int status = parse(&b, &o, argc, argv, &error) == 0 && run(&b, &o, &error) == 0
                      ? 0
                      : report("bench", &error);
-    json_decref(b.document);
+    json_decref(b.snapshot);
     free(b.text_ids);
-    arms_free(&b);
+    variants_free(&b);
     return status;
 }

@@ -7,7 +7,7 @@
  * What an engine says about its own time has the others' turns in it, so time is what its turns
  * took, from the first new token on, and how much of it was waiting is not known. Reads that were
  * at the drive when an engine was stopped end meanwhile: a few chunks a turn, in every arm. An
- * engine that was stopped forgives itself (DESIGN.md §2: a late tick); with turns of TURN_LIMIT_NS
+ * engine that was stopped forgives itself (DESIGN.md §2: a late tick); with turns of SLICE_LIMIT_NS
  * at most, no wait in it becomes as long as its limits. */
 #include <math.h>
 #include <signal.h>
@@ -19,8 +19,8 @@
 #include "lib/json/lookup.h"
 #include "procs/clients/bench/bench.h"
 
-#define PROCESSES_MAX 64
-#define TURN_LIMIT_NS (2 * NS_PER_S)
+#define PROCESSES_MAX  64
+#define SLICE_LIMIT_NS (2 * NS_PER_S)
 
 struct runner {
     struct session session;
@@ -31,17 +31,17 @@ struct runner {
     struct tokens tokens;
     struct stream_result result;
     json_t *before;
-    json_t *turns; /* [tokens, ms] of each so far */
+    json_t *slices; /* [tokens, ms] of each so far */
 };
 
 /* ---- stopping ---- */
 
-static void find_children(struct runner *r, const json_t *document)
+static void find_children(struct runner *r, const json_t *snapshot)
 {
-    size_t n = document_processes(document);
+    size_t n = lookup_processes(snapshot);
     r->children = 0;
     for (size_t i = 0; i < n && r->children < PROCESSES_MAX; i++) {
-        pid_t pid = (pid_t)document_u64(document_row(document, i), "pid");
+        pid_t pid = (pid_t)lookup_u64(lookup_row(snapshot, i), "pid");
         if (pid > 0 && pid != r->session.own)
             r->child[r->children++] = pid;
     }
@@ -95,29 +95,29 @@ static void go_on(struct runner *r)
 static int open_runner(struct bench *b, struct runner *r, uint32_t number, int64_t repetition,
                        struct error *error)
 {
-    struct arm *arm = &b->arms[number];
-    if (arm_open(b, arm, number, &r->session, error) != 0)
+    struct variant *variant = &b->variants[number];
+    if (variant_open(b, variant, number, &r->session, error) != 0)
         return -1;
     r->open = true;
-    r->turns = json_array();
-    find_children(r, b->document);
-    if (arm_warm_up(b, &r->session, error) != 0 ||
+    r->slices = json_array();
+    find_children(r, b->snapshot);
+    if (variant_warm_up(b, &r->session, error) != 0 ||
         repetition_tokens(b, repetition, 0, &r->tokens, error) != 0)
         return -1;
-    int rc = run_test(b, &r->session, &r->tokens, TEST_PREFILL,
-                      test_wanted(b, TEST_PREFILL) ? &arm->samples[TEST_PREFILL][repetition] : NULL,
-                      error);
+    int rc = run_test(
+        b, &r->session, &r->tokens, TEST_PREFILL,
+        test_wanted(b, TEST_PREFILL) ? &variant->samples[TEST_PREFILL][repetition] : NULL, error);
     stop(r);
     return rc;
 }
 
 /* Until its first new token is there: the time of a decode begins with it. Only once all arms are
  * open: a sequence that nobody asks for in half a minute is cancelled. */
-static int begin(struct bench *b, struct runner *r, struct error *error)
+static int start_runner(struct bench *b, struct runner *r, struct error *error)
 {
     go_on(r);
     r->before = session_stats(&r->session);
-    if (sequence_begin(b, &r->session, &r->tokens, TEST_DECODE, &r->id, error) != 0)
+    if (sequence_start(b, &r->session, &r->tokens, TEST_DECODE, &r->id, error) != 0)
         return -1;
     while (!r->ended && r->from == 0) {
         int state = stream_step(&r->session, r->id, &r->from, NULL, NULL, &r->result, error);
@@ -129,20 +129,20 @@ static int begin(struct bench *b, struct runner *r, struct error *error)
     return 0;
 }
 
-static int turn(const struct bench *b, struct runner *r, struct error *error)
+static int run_slice(const struct bench *b, struct runner *r, struct error *error)
 {
-    uint64_t from = r->from, target = from + (uint64_t)b->turn, began = clock_now_ns();
+    uint64_t from = r->from, target = from + (uint64_t)b->slice_tokens, start_ns = clock_now_ns();
     go_on(r);
-    while (!r->ended && r->from < target && clock_now_ns() - began < TURN_LIMIT_NS) {
+    while (!r->ended && r->from < target && clock_now_ns() - start_ns < SLICE_LIMIT_NS) {
         int state = stream_step(&r->session, r->id, &r->from, NULL, NULL, &r->result, error);
         if (state < 0)
             return -1;
         r->ended = state > 0;
     }
-    uint64_t took_ns = clock_now_ns() - began;
+    uint64_t took_ns = clock_now_ns() - start_ns;
     r->ran_ns += took_ns;
     json_array_append_new(
-        r->turns, json_pack("[I, f]", (json_int_t)(r->from - from), (double)took_ns / NS_PER_MS));
+        r->slices, json_pack("[I, f]", (json_int_t)(r->from - from), (double)took_ns / NS_PER_MS));
     if (!r->ended)
         stop(r);
     return r->ended ? sequence_ended(&r->result, error) : 0;
@@ -155,25 +155,25 @@ static void take_sample(const struct bench *b, struct runner *r, struct sample *
     out->ms = (double)r->ran_ns / NS_PER_MS;
     out->tps = 1e3 * (double)b->tokens / out->ms;
     out->stall_ms = NAN;
-    out->turns = json_incref(r->turns);
+    out->slices = json_incref(r->slices);
     json_decref(after);
 }
 
 /* Another arm is first every round, so that none always follows the same one. */
 static int decode(struct bench *b, struct runner *runners, int64_t repetition, struct error *error)
 {
-    uint32_t left = b->arm_count;
+    uint32_t left = b->variant_count;
     for (uint32_t round = 0; left > 0; round++)
-        for (uint32_t i = 0; i < b->arm_count; i++) {
-            uint32_t number = (uint32_t)(((uint64_t)repetition + round + i) % b->arm_count);
+        for (uint32_t i = 0; i < b->variant_count; i++) {
+            uint32_t number = (uint32_t)(((uint64_t)repetition + round + i) % b->variant_count);
             struct runner *r = &runners[number];
             if (r->ended)
                 continue;
-            if (turn(b, r, error) != 0)
+            if (run_slice(b, r, error) != 0)
                 return -1;
             if (!r->ended)
                 continue;
-            take_sample(b, r, &b->arms[number].samples[TEST_DECODE][repetition]);
+            take_sample(b, r, &b->variants[number].samples[TEST_DECODE][repetition]);
             stop(r); /* what it does when idle would be in the others' time */
             left--;
         }
@@ -187,25 +187,25 @@ static void close_runner(struct runner *r)
         session_close(&r->session);
     stream_result_free(&r->result);
     json_decref(r->before);
-    json_decref(r->turns);
+    json_decref(r->slices);
     free(r->tokens.ids);
 }
 
-int turns_repetition(struct bench *b, int64_t repetition, struct error *error)
+int interleave_repetition(struct bench *b, int64_t repetition, struct error *error)
 {
-    struct runner *runners = calloc(b->arm_count, sizeof *runners);
+    struct runner *runners = calloc(b->variant_count, sizeof *runners);
     if (!runners)
-        return error_set(error, ERR_NO_MEMORY, "no memory for %u arms", b->arm_count);
+        return error_set(error, ERR_NO_MEMORY, "no memory for %u variants", b->variant_count);
     int rc = 0;
-    for (uint32_t i = 0; rc == 0 && i < b->arm_count; i++) {
-        uint32_t number = (uint32_t)(((uint64_t)repetition + i) % b->arm_count);
+    for (uint32_t i = 0; rc == 0 && i < b->variant_count; i++) {
+        uint32_t number = (uint32_t)(((uint64_t)repetition + i) % b->variant_count);
         rc = open_runner(b, &runners[number], number, repetition, error);
     }
-    for (uint32_t i = 0; rc == 0 && i < b->arm_count; i++)
-        rc = begin(b, &runners[i], error);
+    for (uint32_t i = 0; rc == 0 && i < b->variant_count; i++)
+        rc = start_runner(b, &runners[i], error);
     if (rc == 0)
         rc = decode(b, runners, repetition, error);
-    for (uint32_t i = 0; i < b->arm_count; i++)
+    for (uint32_t i = 0; i < b->variant_count; i++)
         close_runner(&runners[i]);
     free(runners);
     return rc;

@@ -1,6 +1,6 @@
 /* One arm, one repetition: an engine of its own, warm-up, then the prompt and the new tokens as two
  * sequences, so that each has its own figures. Tokens are forced: every arm computes the same ones.
- * With --turns the arms of a repetition run side by side instead: turns.c.
+ * With --interleave the arms of a repetition run side by side instead: turns.c.
  */
 #include <fcntl.h>
 #include <inttypes.h>
@@ -17,7 +17,7 @@
 #include "procs/clients/common/stream.h"
 #include "procs/clients/common/token_stream.h"
 
-#define SETTLE_LOOK_NS  (NS_PER_S / 10)
+#define SETTLE_POLL_NS  (NS_PER_S / 10)
 #define SETTLE_LIMIT_NS (60 * NS_PER_S)
 
 /* The first new token comes out of the prompt's pass: a decode of n steps has n + 1 new ones. */
@@ -38,10 +38,10 @@ int stream_check(const struct bench *b, struct error *error)
 {
     size_t measured = tokens_needed(b, false);
     size_t warm = b->warmup > 0 ? tokens_needed(b, true) : 0;
-    size_t most = warm > measured ? warm : measured;
-    if (b->text_ids && b->text_count < most)
+    size_t max = warm > measured ? warm : measured;
+    if (b->text_ids && b->text_count < max)
         return error_set(error, ERR_BAD_INPUT, "%.200s has %zu tokens; a repetition needs %zu",
-                         b->text_path, b->text_count, most);
+                         b->text_path, b->text_count, max);
     return 0;
 }
 
@@ -83,7 +83,7 @@ static struct engine_submit request_of(const struct bench *b, const struct token
     return submit;
 }
 
-int sequence_begin(const struct bench *b, struct session *s, const struct tokens *t,
+int sequence_start(const struct bench *b, struct session *s, const struct tokens *t,
                    enum bench_test test, uint64_t *id, struct error *error)
 {
     struct engine_submit submit = request_of(b, t, test);
@@ -127,15 +127,15 @@ static void fill_sample(struct sample *out, const json_t *stats, enum bench_test
         .tokens = prompt + steps,
         .bytes_read = real(stats, "bytes_read"),
         .hits = real(stats, "hits"),
-        .late = real(stats, "late"),
+        .hits_inflight = real(stats, "hits_inflight"),
         .misses = real(stats, "misses"),
         .skipped = real(stats, "skipped"),
-        .low_tier = real(stats, "low_tier_uses"),
+        .low_precision = real(stats, "low_precision_accesses"),
         .peak_memory = real(stats, "peak_memory_bytes"),
         .arena = real(stats, "arena_bytes"),
         .restarts = real(stats, "restarts"),
     };
-    snprintf(out->system, sizeof out->system, "%s", document_text(stats, "system"));
+    snprintf(out->preset, sizeof out->preset, "%s", lookup_text(stats, "preset"));
 }
 
 static uint64_t counter_of(const json_t *counters, const char *name)
@@ -148,10 +148,10 @@ static uint64_t counter_of(const json_t *counters, const char *name)
 static json_t *counters_grown(const json_t *before, const json_t *after)
 {
     json_t *all = json_object();
-    for (size_t i = 0; i < document_processes(after); i++) {
-        json_t *row = (json_t *)(uintptr_t)document_row(after, i);
-        const char *service = document_text(row, "service"), *name;
-        const json_t *then = json_object_get(document_row(before, i), "counters");
+    for (size_t i = 0; i < lookup_processes(after); i++) {
+        json_t *row = (json_t *)(uintptr_t)lookup_row(after, i);
+        const char *service = lookup_text(row, "service"), *name;
+        const json_t *then = json_object_get(lookup_row(before, i), "counters");
         json_t *now = json_object_get(row, "counters"), *value;
         json_t *of = json_object_get(all, service);
         if (!of)
@@ -215,29 +215,29 @@ static void drop_cache(const char *path)
     close(fd);
 }
 
-int arm_open(struct bench *b, const struct arm *arm, uint32_t number, struct session *s,
-             struct error *error)
+int variant_open(struct bench *b, const struct variant *variant, uint32_t number, struct session *s,
+                 struct error *error)
 {
     char run[RUN_NAME_MAX + 1];
     snprintf(run, sizeof run, "bench-%ld-%u", (long)getpid(), number + 1);
-    struct session_request request = {.verb = "bench",
+    struct session_request request = {.command = "bench",
                                       .run = run,
                                       .model = b->model,
-                                      .params = arm->params,
+                                      .params = variant->params,
                                       .verbose = b->verbose};
     if (b->cold)
         drop_cache(b->model);
     if (session_open(s, &request, error) != 0)
         return -1;
-    json_decref(b->document);
-    b->document = session_stats(s);
+    json_decref(b->snapshot);
+    b->snapshot = session_stats(s);
     return 0;
 }
 
 int repetition_tokens(const struct bench *b, int64_t repetition, int64_t warmup, struct tokens *t,
                       struct error *error)
 {
-    uint32_t vocab = (uint32_t)document_u64(b->document, "model.vocab");
+    uint32_t vocab = (uint32_t)lookup_u64(b->snapshot, "model.vocab");
     if (vocab == 0)
         return error_set(error, ERR_FAILED, "the engine does not tell the size of the vocabulary");
     uint64_t number = (uint64_t)(warmup > 0 ? b->repetitions - 1 + warmup : repetition);
@@ -256,11 +256,12 @@ static bool reads_between(const json_t *before, const json_t *after)
  * test, so it is waited for, but not for ever. */
 static void settle(struct session *s)
 {
-    const struct timespec look = {.tv_nsec = SETTLE_LOOK_NS};
+    const struct timespec interval = {.tv_nsec = SETTLE_POLL_NS};
     json_t *before = session_stats(s);
     bool reading = true;
-    for (uint64_t began = clock_now_ns(); reading && clock_now_ns() - began < SETTLE_LIMIT_NS;) {
-        nanosleep(&look, NULL);
+    for (uint64_t start_ns = clock_now_ns();
+         reading && clock_now_ns() - start_ns < SETTLE_LIMIT_NS;) {
+        nanosleep(&interval, NULL);
         json_t *after = session_stats(s);
         reading = reads_between(before, after);
         json_decref(before);
@@ -272,7 +273,7 @@ static void settle(struct session *s)
                 "bench: the engine still reads a minute after the warm-up; measured anyway\n");
 }
 
-int arm_warm_up(const struct bench *b, struct session *s, struct error *error)
+int variant_warm_up(const struct bench *b, struct session *s, struct error *error)
 {
     for (int64_t w = b->warmup; w > 0; w--) {
         struct tokens t;
@@ -290,37 +291,37 @@ int arm_warm_up(const struct bench *b, struct session *s, struct error *error)
     return 0;
 }
 
-static int run_arm(struct bench *b, struct arm *arm, uint32_t number, int64_t repetition,
-                   struct error *error)
+static int run_variant(struct bench *b, struct variant *variant, uint32_t number,
+                       int64_t repetition, struct error *error)
 {
     struct session session;
     struct tokens t = {.ids = NULL};
-    if (arm_open(b, arm, number, &session, error) != 0)
+    if (variant_open(b, variant, number, &session, error) != 0)
         return -1;
-    int rc = arm_warm_up(b, &session, error);
+    int rc = variant_warm_up(b, &session, error);
     if (rc == 0)
         rc = repetition_tokens(b, repetition, 0, &t, error);
     for (int test = 0; rc == 0 && test < TEST__COUNT; test++)
         if (test_wanted(b, (enum bench_test)test))
-            rc = run_test(b, &session, &t, (enum bench_test)test, &arm->samples[test][repetition],
-                          error);
+            rc = run_test(b, &session, &t, (enum bench_test)test,
+                          &variant->samples[test][repetition], error);
     free(t.ids);
     session_close(&session);
     return rc;
 }
 
-static void tell(const struct bench *b, uint32_t number, int64_t repetition)
+static void report_repetition(const struct bench *b, uint32_t number, int64_t repetition)
 {
-    const struct arm *arm = &b->arms[number];
+    const struct variant *variant = &b->variants[number];
     fprintf(stderr,
-            "bench: repetition %" PRId64 " of %" PRId64 ", arm %u of %u (%s):", repetition + 1,
-            b->repetitions, number + 1, b->arm_count, arm->label);
+            "bench: repetition %" PRId64 " of %" PRId64 ", variant %u of %u (%s):", repetition + 1,
+            b->repetitions, number + 1, b->variant_count, variant->label);
     for (int test = 0; test < TEST__COUNT; test++) {
         char name[32];
         if (!test_wanted(b, (enum bench_test)test))
             continue;
         test_name(b, (enum bench_test)test, name);
-        fprintf(stderr, " %s %.2f t/s", name, arm->samples[test][repetition].tps);
+        fprintf(stderr, " %s %.2f t/s", name, variant->samples[test][repetition].tps);
     }
     fprintf(stderr, "\n");
 }
@@ -329,15 +330,15 @@ int measure_all(struct bench *b, struct error *error)
 {
     uint32_t *order = b->order;
     for (int64_t r = 0; r < b->repetitions; r++) {
-        if (b->turn > 0 && turns_repetition(b, r, error) != 0)
+        if (b->slice_tokens > 0 && interleave_repetition(b, r, error) != 0)
             return -1;
-        for (uint32_t i = 0; i < b->arm_count; i++) {
+        for (uint32_t i = 0; i < b->variant_count; i++) {
             /* Another arm is first every time: what the machine does meanwhile hits all alike. */
-            uint32_t number = (uint32_t)(((uint64_t)r + i) % b->arm_count);
-            if (b->turn == 0 && run_arm(b, &b->arms[number], number, r, error) != 0)
+            uint32_t number = (uint32_t)(((uint64_t)r + i) % b->variant_count);
+            if (b->slice_tokens == 0 && run_variant(b, &b->variants[number], number, r, error) != 0)
                 return -1;
             *order++ = number;
-            tell(b, number, r);
+            report_repetition(b, number, r);
         }
     }
     return 0;

@@ -10,93 +10,93 @@
 #include "procs/clients/bench/bench.h"
 
 /* Figures of one test in one arm, over its repetitions. Times and bytes are per token. */
-struct figures {
+struct summary {
     double mean, deviation, median;
     double stall_ms, compute_ms, read_mib;
-    double uses, hit, late, miss, skipped, low; /* shares of uses, in percent */
+    double accesses, hit, inflight, miss, skipped, low; /* shares of uses, in percent */
     double peak_mib;
     double of_resident; /* percent; NAN: no arm was resident */
 };
 
-static uint32_t column(const struct bench *b, const struct arm *arm, enum bench_test test,
+static uint32_t column(const struct bench *b, const struct variant *variant, enum bench_test test,
                        size_t offset, double *out)
 {
     for (int64_t r = 0; r < b->repetitions; r++)
-        memcpy(&out[r], (const char *)&arm->samples[test][r] + offset, sizeof *out);
+        memcpy(&out[r], (const char *)&variant->samples[test][r] + offset, sizeof *out);
     return (uint32_t)b->repetitions;
 }
 
-static double sum_of(const struct bench *b, const struct arm *arm, enum bench_test test,
+static double sum_of(const struct bench *b, const struct variant *variant, enum bench_test test,
                      size_t offset)
 {
     double x[BENCH_REPETITIONS_MAX];
-    uint32_t n = column(b, arm, test, offset, x);
+    uint32_t n = column(b, variant, test, offset, x);
     return statistics_mean(x, n) * n;
 }
 
-#define SUM(field) sum_of(b, arm, test, offsetof(struct sample, field))
+#define SUM(field) sum_of(b, variant, test, offsetof(struct sample, field))
 
 int report_resident(const struct bench *b)
 {
-    uint64_t all = document_u64(b->document, "model.dense_bytes") +
-                   document_u64(b->document, "model.expert_slot_bytes");
-    for (uint32_t i = 0; i < b->arm_count; i++)
+    uint64_t all = lookup_u64(b->snapshot, "model.dense_bytes") +
+                   lookup_u64(b->snapshot, "model.expert_slot_bytes");
+    for (uint32_t i = 0; i < b->variant_count; i++)
         for (int test = 0; test < TEST__COUNT; test++)
-            if (all > 0 && b->arms[i].params.experts >= 100 &&
-                b->arms[i].samples[test][0].arena >= (double)all)
+            if (all > 0 && b->variants[i].params.resident_experts >= 100 &&
+                b->variants[i].samples[test][0].arena >= (double)all)
                 return (int)i;
     return -1;
 }
 
-static double median_tps(const struct bench *b, const struct arm *arm, enum bench_test test)
+static double median_tps(const struct bench *b, const struct variant *variant, enum bench_test test)
 {
     double x[BENCH_REPETITIONS_MAX];
-    uint32_t n = column(b, arm, test, offsetof(struct sample, tps), x);
+    uint32_t n = column(b, variant, test, offsetof(struct sample, tps), x);
     return statistics_median(x, n);
 }
 
-static void make_figures(const struct bench *b, const struct arm *arm, enum bench_test test,
-                         struct figures *f)
+static void summarize(const struct bench *b, const struct variant *variant, enum bench_test test,
+                      struct summary *f)
 {
     double x[BENCH_REPETITIONS_MAX], tokens = SUM(tokens), peak = 0;
-    uint32_t n = column(b, arm, test, offsetof(struct sample, peak_memory), x);
+    uint32_t n = column(b, variant, test, offsetof(struct sample, peak_memory), x);
     for (uint32_t i = 0; i < n; i++)
         peak = x[i] > peak ? x[i] : peak;
-    column(b, arm, test, offsetof(struct sample, tps), x);
-    double uses = SUM(hits) + SUM(late) + SUM(misses) + SUM(skipped);
-    double percent = uses > 0 ? 100 / uses : 0;
+    column(b, variant, test, offsetof(struct sample, tps), x);
+    double accesses = SUM(hits) + SUM(hits_inflight) + SUM(misses) + SUM(skipped);
+    double percent = accesses > 0 ? 100 / accesses : 0;
     int resident = report_resident(b);
-    *f = (struct figures){
+    *f = (struct summary){
         .mean = statistics_mean(x, n),
         .deviation = statistics_deviation(x, n),
         .median = statistics_median(x, n),
         .stall_ms = SUM(stall_ms) / tokens,
         .compute_ms = (SUM(ms) - SUM(stall_ms)) / tokens,
         .read_mib = SUM(bytes_read) / tokens / (double)MIB,
-        .uses = uses,
+        .accesses = accesses,
         .hit = SUM(hits) * percent,
-        .late = SUM(late) * percent,
+        .inflight = SUM(hits_inflight) * percent,
         .miss = SUM(misses) * percent,
         .skipped = SUM(skipped) * percent,
-        .low = SUM(low_tier) * percent,
+        .low = SUM(low_precision) * percent,
         .peak_mib = peak / (double)MIB,
         .of_resident = NAN,
     };
-    double full = resident >= 0 ? median_tps(b, &b->arms[resident], test) : 0;
+    double full = resident >= 0 ? median_tps(b, &b->variants[resident], test) : 0;
     if (full > 0)
         f->of_resident = 100 * f->median / full;
 }
 
 /* Whether all arms used as many experts in every repetition: they routed alike. */
-static bool same_uses(const struct bench *b)
+static bool same_accesses(const struct bench *b)
 {
     for (int test = 0; test < TEST__COUNT; test++)
         for (int64_t r = 0; test_wanted(b, (enum bench_test)test) && r < b->repetitions; r++)
-            for (uint32_t i = 1; i < b->arm_count; i++) {
-                const struct sample *x = &b->arms[0].samples[test][r];
-                const struct sample *y = &b->arms[i].samples[test][r];
-                if (x->hits + x->late + x->misses + x->skipped !=
-                    y->hits + y->late + y->misses + y->skipped)
+            for (uint32_t i = 1; i < b->variant_count; i++) {
+                const struct sample *x = &b->variants[0].samples[test][r];
+                const struct sample *y = &b->variants[i].samples[test][r];
+                if (x->hits + x->hits_inflight + x->misses + x->skipped !=
+                    y->hits + y->hits_inflight + y->misses + y->skipped)
                     return false;
             }
     return true;
@@ -107,8 +107,8 @@ static struct statistics_ratio ratio_of(const struct bench *b, const struct comp
 {
     double x[BENCH_REPETITIONS_MAX], y[BENCH_REPETITIONS_MAX];
     size_t offset = offsetof(struct sample, tps);
-    uint32_t n = column(b, &b->arms[c->a], test, offset, x);
-    column(b, &b->arms[c->b], test, offset, y);
+    uint32_t n = column(b, &b->variants[c->a], test, offset, x);
+    column(b, &b->variants[c->b], test, offset, y);
     return statistics_ratio(x, y, n);
 }
 
@@ -140,25 +140,26 @@ static void print_heading(const struct bench *b)
 {
     char cpu[64], bytes[16];
     cpu_name(cpu);
-    bytes_format(document_u64(b->document, "model.expert_bytes"), bytes);
-    printf("%s, %s: %s of experts; %s, %ld cores\n", document_text(b->document, "model.name"),
-           document_text(b->document, "model.arch"), bytes, cpu, sysconf(_SC_NPROCESSORS_ONLN));
+    bytes_format(lookup_u64(b->snapshot, "model.expert_bytes"), bytes);
+    printf("%s, %s: %s of experts; %s, %ld cores\n", lookup_text(b->snapshot, "model.name"),
+           lookup_text(b->snapshot, "model.arch"), bytes, cpu, sysconf(_SC_NPROCESSORS_ONLN));
     if (b->text_ids)
         printf("forced tokens of %s; ", b->text_path);
     else
         printf("forced tokens, made up (seed %lld, stay %g); ", (long long)b->seed, b->stay);
-    char turns[64] = "arms take turns";
-    if (b->turn > 0)
-        snprintf(turns, sizeof turns, "decoding side by side in turns of %lld tokens",
-                 (long long)b->turn);
-    printf("%s; an engine per arm and repetition, %s, %lld repetitions\n", state(b), turns,
+    char slices[64] = "variants alternate";
+    if (b->slice_tokens > 0)
+        snprintf(slices, sizeof slices, "decoding in interleaved slices of %lld tokens",
+                 (long long)b->slice_tokens);
+    printf("%s; an engine per variant and repetition, %s, %lld repetitions\n", state(b), slices,
            (long long)b->repetitions);
-    printf("%s\n\n", same_uses(b) ? "every arm used as many experts"
-                                  : "note: the arms did not use equally many experts");
+    printf("%s\n\n", same_accesses(b)
+                         ? "every variant used the same number of experts"
+                         : "note: the variants did not use the same number of experts");
 }
 
 /* A figure, or what stands for one that is not known. */
-static void figure_text(char out[24], double x, const char *format, const char *unknown)
+static void number_text(char out[24], double x, const char *format, const char *unknown)
 {
     if (isnan(x))
         snprintf(out, 24, "%s", unknown);
@@ -169,26 +170,26 @@ static void figure_text(char out[24], double x, const char *format, const char *
 static void print_md(const struct bench *b)
 {
     print_heading(b);
-    printf("| # | arm | test | t/s | of resident | compute ms | stall ms | read MiB | hit %% | "
+    printf("| # | variant | test | t/s | of resident | compute ms | stall ms | read MiB | hit %% | "
            "late %% | "
            "miss %% | skipped %% | low tier %% | peak MiB |\n"
            "|---:|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n");
-    for (uint32_t i = 0; i < b->arm_count; i++) {
+    for (uint32_t i = 0; i < b->variant_count; i++) {
         for (int test = 0; test < TEST__COUNT; test++) {
-            struct figures f;
+            struct summary f;
             char name[32], resident[24] = "-", compute[24], stall[24];
             if (!test_wanted(b, (enum bench_test)test))
                 continue;
             test_name(b, (enum bench_test)test, name);
-            make_figures(b, &b->arms[i], (enum bench_test)test, &f);
+            summarize(b, &b->variants[i], (enum bench_test)test, &f);
             if (!isnan(f.of_resident))
                 snprintf(resident, sizeof resident, "%.1f %%", f.of_resident);
-            figure_text(compute, f.compute_ms, "%.3f", "-");
-            figure_text(stall, f.stall_ms, "%.3f", "-");
+            number_text(compute, f.compute_ms, "%.3f", "-");
+            number_text(stall, f.stall_ms, "%.3f", "-");
             printf("| %u | %s | %s | %.2f ± %.2f | %s | %s | %s | %.3f | %.1f | %.1f | %.1f | "
                    "%.1f | %.1f | %.0f |\n",
-                   i + 1, b->arms[i].label, name, f.mean, f.deviation, resident, compute, stall,
-                   f.read_mib, f.hit, f.late, f.miss, f.skipped, f.low, f.peak_mib);
+                   i + 1, b->variants[i].label, name, f.mean, f.deviation, resident, compute, stall,
+                   f.read_mib, f.hit, f.inflight, f.miss, f.skipped, f.low, f.peak_mib);
         }
     }
     printf("\nt/s: mean ± standard deviation; compute, stall, read: per token; of resident: "
@@ -201,7 +202,7 @@ static void print_md(const struct bench *b)
                 continue;
             struct statistics_ratio r = ratio_of(b, c, (enum bench_test)test);
             test_name(b, (enum bench_test)test, name);
-            printf("%s: arm %u by arm %u: ratio %.3f, 95 %% interval %.3f to %.3f\n", name,
+            printf("%s: variant %u by variant %u: ratio %.3f, 95 %% interval %.3f to %.3f\n", name,
                    c->a + 1, c->b + 1, r.ratio, r.low, r.high);
         }
 }
@@ -210,25 +211,25 @@ static void print_md(const struct bench *b)
 
 static void print_csv(const struct bench *b)
 {
-    printf("arm,label,test,repetitions,tps_mean,tps_sd,tps_median,percent_of_resident,"
-           "compute_ms_per_token,stall_ms_per_token,read_mib_per_token,uses,hit_percent,"
-           "late_percent,miss_percent,skipped_percent,low_tier_percent,peak_mib\n");
-    for (uint32_t i = 0; i < b->arm_count; i++)
+    printf("variant,label,test,repetitions,tps_mean,tps_sd,tps_median,percent_of_resident,"
+           "compute_ms_per_token,stall_ms_per_token,read_mib_per_token,accesses,hit_percent,"
+           "inflight_percent,miss_percent,skipped_percent,low_precision_percent,peak_mib\n");
+    for (uint32_t i = 0; i < b->variant_count; i++)
         for (int test = 0; test < TEST__COUNT; test++) {
-            struct figures f;
+            struct summary f;
             char name[32], resident[24], compute[24], stall[24];
             if (!test_wanted(b, (enum bench_test)test))
                 continue;
             test_name(b, (enum bench_test)test, name);
-            make_figures(b, &b->arms[i], (enum bench_test)test, &f);
-            figure_text(resident, f.of_resident, "%.4f", "");
-            figure_text(compute, f.compute_ms, "%.6g", "");
-            figure_text(stall, f.stall_ms, "%.6g", "");
+            summarize(b, &b->variants[i], (enum bench_test)test, &f);
+            number_text(resident, f.of_resident, "%.4f", "");
+            number_text(compute, f.compute_ms, "%.6g", "");
+            number_text(stall, f.stall_ms, "%.6g", "");
             printf("%u,\"%s\",%s,%lld,%.6g,%.6g,%.6g,%s,%s,%s,%.6g,%.0f,%.4f,%.4f,%.4f,%.4f,"
                    "%.4f,%.3f\n",
-                   i + 1, b->arms[i].label, name, (long long)b->repetitions, f.mean, f.deviation,
-                   f.median, resident, compute, stall, f.read_mib, f.uses, f.hit, f.late, f.miss,
-                   f.skipped, f.low, f.peak_mib);
+                   i + 1, b->variants[i].label, name, (long long)b->repetitions, f.mean,
+                   f.deviation, f.median, resident, compute, stall, f.read_mib, f.accesses, f.hit,
+                   f.inflight, f.miss, f.skipped, f.low, f.peak_mib);
         }
 }
 
@@ -245,29 +246,30 @@ static json_t *sample_json(const struct sample *s)
     return json_pack(
         "{s:f, s:f, s:o, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:O*, s:O*}", "tps",
         s->tps, "ms", s->ms, "stall_ms", known(s->stall_ms), "tokens", s->tokens, "bytes_read",
-        (json_int_t)s->bytes_read, "hits", (json_int_t)s->hits, "late", (json_int_t)s->late,
-        "misses", (json_int_t)s->misses, "skipped", (json_int_t)s->skipped, "low_tier_uses",
-        (json_int_t)s->low_tier, "peak_memory_bytes", (json_int_t)s->peak_memory, "arena_bytes",
-        (json_int_t)s->arena, "restarts", (json_int_t)s->restarts, "system", s->system, "counters",
-        s->counters, "turns", s->turns);
+        (json_int_t)s->bytes_read, "hits", (json_int_t)s->hits, "hits_inflight",
+        (json_int_t)s->hits_inflight, "misses", (json_int_t)s->misses, "skipped",
+        (json_int_t)s->skipped, "low_precision_accesses", (json_int_t)s->low_precision,
+        "peak_memory_bytes", (json_int_t)s->peak_memory, "arena_bytes", (json_int_t)s->arena,
+        "restarts", (json_int_t)s->restarts, "preset", s->preset, "counters", s->counters, "slices",
+        s->slices);
 }
 
-static json_t *test_json(const struct bench *b, const struct arm *arm, enum bench_test test)
+static json_t *test_json(const struct bench *b, const struct variant *variant, enum bench_test test)
 {
-    struct figures f;
+    struct summary f;
     char name[32];
     json_t *samples = json_array();
-    make_figures(b, arm, test, &f);
+    summarize(b, variant, test, &f);
     test_name(b, test, name);
     for (int64_t r = 0; r < b->repetitions; r++)
-        json_array_append_new(samples, sample_json(&arm->samples[test][r]));
+        json_array_append_new(samples, sample_json(&variant->samples[test][r]));
     json_t *o = json_pack(
         "{s:s, s:f, s:f, s:f, s:o, s:o, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o}", "test", name,
         "tps_mean", f.mean, "tps_sd", f.deviation, "tps_median", f.median, "compute_ms_per_token",
         known(f.compute_ms), "stall_ms_per_token", known(f.stall_ms), "bytes_read_per_token",
-        f.read_mib * (double)MIB, "uses", f.uses, "hit_percent", f.hit, "late_percent", f.late,
-        "miss_percent", f.miss, "skipped_percent", f.skipped, "low_tier_percent", f.low, "peak_mib",
-        f.peak_mib, "samples", samples);
+        f.read_mib * (double)MIB, "accesses", f.accesses, "hit_percent", f.hit, "inflight_percent",
+        f.inflight, "miss_percent", f.miss, "skipped_percent", f.skipped, "low_precision_percent",
+        f.low, "peak_mib", f.peak_mib, "samples", samples);
     json_object_set_new(o, "percent_of_resident", known(f.of_resident));
     return o;
 }
@@ -280,19 +282,20 @@ static void add_param(const char *name, const char *value, const char *def, cons
     json_object_set_new(arg, name, json_string(value));
 }
 
-static json_t *arms_json(const struct bench *b)
+static json_t *variants_json(const struct bench *b)
 {
-    json_t *arms = json_array();
-    for (uint32_t i = 0; i < b->arm_count; i++) {
+    json_t *variants = json_array();
+    for (uint32_t i = 0; i < b->variant_count; i++) {
         json_t *params = json_object(), *tests = json_array();
-        params_each(&b->arms[i].params, add_param, params);
+        params_each(&b->variants[i].params, add_param, params);
         for (int test = 0; test < TEST__COUNT; test++)
             if (test_wanted(b, (enum bench_test)test))
-                json_array_append_new(tests, test_json(b, &b->arms[i], (enum bench_test)test));
-        json_array_append_new(arms, json_pack("{s:i, s:s, s:o, s:o}", "number", (int)i + 1, "label",
-                                              b->arms[i].label, "params", params, "tests", tests));
+                json_array_append_new(tests, test_json(b, &b->variants[i], (enum bench_test)test));
+        json_array_append_new(variants,
+                              json_pack("{s:i, s:s, s:o, s:o}", "number", (int)i + 1, "label",
+                                        b->variants[i].label, "params", params, "tests", tests));
     }
-    return arms;
+    return variants;
 }
 
 static json_t *comparisons_json(const struct bench *b)
@@ -316,9 +319,9 @@ static json_t *comparisons_json(const struct bench *b)
 static void print_json(const struct bench *b)
 {
     char cpu[64];
-    json_t *order = json_array(), *model = json_object_get(b->document, "model");
+    json_t *order = json_array(), *model = json_object_get(b->snapshot, "model");
     cpu_name(cpu);
-    for (size_t i = 0; i < (size_t)b->repetitions * b->arm_count; i++)
+    for (size_t i = 0; i < (size_t)b->repetitions * b->variant_count; i++)
         json_array_append_new(order, json_integer(b->order[i] + 1));
     json_t *o = json_pack(
         "{s:O*, s:{s:s, s:I}, s:{s:I, s:I, s:I, s:I, s:I, s:f, s:s*, s:b, s:s}, s:o, s:i, s:b, "
@@ -327,8 +330,8 @@ static void print_json(const struct bench *b)
         "settings", "prompt", (json_int_t)b->prompt, "tokens", (json_int_t)b->tokens, "repetitions",
         (json_int_t)b->repetitions, "warmup", (json_int_t)b->warmup, "seed", (json_int_t)b->seed,
         "stay", b->stay, "text", b->text_path, "cold", b->cold, "state", state(b), "order", order,
-        "resident_arm", report_resident(b) + 1, "same_uses", same_uses(b), "arms", arms_json(b),
-        "comparisons", comparisons_json(b));
+        "resident_variant", report_resident(b) + 1, "same_accesses", same_accesses(b), "variants",
+        variants_json(b), "comparisons", comparisons_json(b));
     sl_assert(o); /* no memory for kilobytes */
     json_dumpf(o, stdout, JSON_INDENT(2));
     printf("\n");

@@ -6,7 +6,7 @@
 #include "procs/clients/bench/bench.h"
 #include "procs/clients/common/options.h"
 
-static const char *const listed[] = {"budget", "experts", "system", "throttle", "threads"};
+static const char *const listed[] = {"budget", "resident-experts", "preset", "throttle", "threads"};
 
 static int add_list(struct varied *v, const char *name, size_t name_bytes, const char *values,
                     struct error *error)
@@ -30,8 +30,11 @@ static int add_list(struct varied *v, const char *name, size_t name_bytes, const
 static const char *value_of(char **argv, int argc, int i, const char *name, int *used)
 {
     size_t n = strlen(name);
-    if (strncmp(argv[i], "--", 2) != 0 || strncmp(argv[i] + 2, name, n) != 0)
+    if (strncmp(argv[i], "--", 2) != 0)
         return NULL;
+    for (size_t c = 0; c < n; c++)
+        if (argv[i][2 + c] != name[c] && !(name[c] == '-' && argv[i][2 + c] == '_'))
+            return NULL;
     *used = 1;
     if (argv[i][2 + n] == '=')
         return argv[i] + 3 + n;
@@ -51,10 +54,10 @@ static int take_one(struct varied *v, char **argv, int argc, int i, int *used, s
             return error_set(error, ERR_BAD_INPUT, "--vary: '%.80s' is not NAME=V1,V2", value);
         return add_list(v, value, (size_t)(equals - value), equals + 1, error) != 0 ? -1 : 1;
     }
-    if ((value = value_of(argv, argc, i, "arm", used)) != NULL) {
-        if (v->arm_count == BENCH_ARMS_MAX)
-            return error_set(error, ERR_BAD_INPUT, "more than %u arms", BENCH_ARMS_MAX);
-        v->arm[v->arm_count++] = value;
+    if ((value = value_of(argv, argc, i, "variant", used)) != NULL) {
+        if (v->variant_count == BENCH_VARIANTS_MAX)
+            return error_set(error, ERR_BAD_INPUT, "more than %u variants", BENCH_VARIANTS_MAX);
+        v->variant[v->variant_count++] = value;
         return 1;
     }
     for (size_t k = 0; k < ARRAY_LEN(listed); k++)
@@ -82,60 +85,61 @@ int varied_take_args(struct varied *v, int *argc, char **argv, struct error *err
 
 /* ---- combinations ---- */
 
-static int set_one(struct arm *arm, const char *name, const char *value, bool several,
+static int set_one(struct variant *variant, const char *name, const char *value, bool several,
                    struct error *error)
 {
-    if (params_set(&arm->params, name, value, error) != 0)
+    if (params_set(&variant->params, name, value, error) != 0)
         return -1;
     if (!several)
         return 0;
-    size_t used = strlen(arm->label);
-    snprintf(arm->label + used, sizeof arm->label - used, "%s%s=%s", used ? " " : "", name, value);
+    size_t used = strlen(variant->label);
+    snprintf(variant->label + used, sizeof variant->label - used, "%s%s=%s", used ? " " : "", name,
+             value);
     return 0;
 }
 
 /* Adds every combination of the lists from `depth` on to what `sofar` has. */
-static int combine(struct bench *b, const struct varied *v, uint32_t depth, const struct arm *sofar,
-                   struct error *error)
+static int combine(struct bench *b, const struct varied *v, uint32_t depth,
+                   const struct variant *sofar, struct error *error)
 {
     if (depth == v->count) {
-        if (b->arm_count == BENCH_ARMS_MAX)
-            return error_set(error, ERR_BAD_INPUT, "more than %u arms", BENCH_ARMS_MAX);
-        b->arms[b->arm_count++] = *sofar;
+        if (b->variant_count == BENCH_VARIANTS_MAX)
+            return error_set(error, ERR_BAD_INPUT, "more than %u variants", BENCH_VARIANTS_MAX);
+        b->variants[b->variant_count++] = *sofar;
         return 0;
     }
     char copy[sizeof v->list[0].values], *rest = copy;
     snprintf(copy, sizeof copy, "%s", v->list[depth].values);
     bool several = strchr(copy, ',') != NULL;
     for (char *value; (value = strsep(&rest, ",")) != NULL;) {
-        struct arm arm = *sofar;
-        if (set_one(&arm, v->list[depth].name, value, several, error) != 0 ||
-            combine(b, v, depth + 1, &arm, error) != 0)
+        struct variant variant = *sofar;
+        if (set_one(&variant, v->list[depth].name, value, several, error) != 0 ||
+            combine(b, v, depth + 1, &variant, error) != 0)
             return -1;
     }
     return 0;
 }
 
-/* "label=hobbit; system=hobbit; knobs=t1=0.6,t2=0.9": parameters of one arm, separated by
+/* "label=hobbit; preset=hobbit; policy=t1=0.6,t2=0.9": parameters of one variant, separated by
  * semicolons; without a label the text itself is it. */
-static int set_explicit(struct arm *arm, const char *text, struct error *error)
+static int set_explicit(struct variant *variant, const char *text, struct error *error)
 {
     char copy[1024], *rest = copy;
     if (strlen(text) >= sizeof copy)
-        return error_set(error, ERR_BAD_INPUT, "--arm '%.60s...' is too long", text);
+        return error_set(error, ERR_BAD_INPUT, "--variant '%.60s...' is too long", text);
     snprintf(copy, sizeof copy, "%s", text);
-    snprintf(arm->label, sizeof arm->label, "%s", text);
-    for (char *word; (word = strsep(&rest, ";")) != NULL;) {
-        word += strspn(word, " ");
-        char *equals = strchr(word, '=');
-        if (*word == 0)
+    snprintf(variant->label, sizeof variant->label, "%s", text);
+    for (char *item; (item = strsep(&rest, ";")) != NULL;) {
+        item += strspn(item, " ");
+        char *equals = strchr(item, '=');
+        if (*item == 0)
             continue;
         if (!equals)
-            return error_set(error, ERR_BAD_INPUT, "--arm: '%.80s' is not NAME=VALUE", word);
+            return error_set(error, ERR_BAD_INPUT, "--variant: '%.80s' is not NAME=VALUE", item);
         *equals = 0;
-        if (strcmp(word, "label") == 0)
-            snprintf(arm->label, sizeof arm->label, "%s", equals + 1);
-        else if (params_set(&arm->params, word, equals + 1, error) != 0)
+        if (strcmp(item, "label") == 0)
+            snprintf(variant->label, sizeof variant->label, "%s", equals + 1);
+        else if (params_set(&variant->params, item, equals + 1, error) != 0)
             return -1;
     }
     return 0;
@@ -144,35 +148,36 @@ static int set_explicit(struct arm *arm, const char *text, struct error *error)
 static int combine_all(struct bench *b, const struct varied *v, const struct params *base,
                        struct error *error)
 {
-    struct arm first = {.params = *base};
-    if (v->arm_count == 0)
+    struct variant first = {.params = *base};
+    if (v->variant_count == 0)
         return combine(b, v, 0, &first, error);
-    for (uint32_t i = 0; i < v->arm_count; i++) {
-        struct arm arm = first;
-        if (set_explicit(&arm, v->arm[i], error) != 0 || combine(b, v, 0, &arm, error) != 0)
+    for (uint32_t i = 0; i < v->variant_count; i++) {
+        struct variant variant = first;
+        if (set_explicit(&variant, v->variant[i], error) != 0 ||
+            combine(b, v, 0, &variant, error) != 0)
             return -1;
     }
     return 0;
 }
 
-int arms_make(struct bench *b, const struct varied *v, const struct params *base,
-              struct error *error)
+int variants_make(struct bench *b, const struct varied *v, const struct params *base,
+                  struct error *error)
 {
-    b->arms = calloc(BENCH_ARMS_MAX, sizeof *b->arms);
-    if (!b->arms)
+    b->variants = calloc(BENCH_VARIANTS_MAX, sizeof *b->variants);
+    if (!b->variants)
         return error_set(error, ERR_NO_MEMORY, "no memory");
     if (combine_all(b, v, base, error) != 0)
         return -1;
-    for (uint32_t i = 0; i < b->arm_count; i++) {
-        if (!b->arms[i].label[0])
-            snprintf(b->arms[i].label, sizeof b->arms[i].label, "engine");
+    for (uint32_t i = 0; i < b->variant_count; i++) {
+        if (!b->variants[i].label[0])
+            snprintf(b->variants[i].label, sizeof b->variants[i].label, "engine");
         for (int t = 0; t < TEST__COUNT; t++) {
-            b->arms[i].samples[t] = calloc((size_t)b->repetitions, sizeof(struct sample));
-            if (!b->arms[i].samples[t])
+            b->variants[i].samples[t] = calloc((size_t)b->repetitions, sizeof(struct sample));
+            if (!b->variants[i].samples[t])
                 return error_set(error, ERR_NO_MEMORY, "no memory for samples");
         }
     }
-    b->order = calloc((size_t)b->repetitions * b->arm_count, sizeof *b->order);
+    b->order = calloc((size_t)b->repetitions * b->variant_count, sizeof *b->order);
     return b->order ? 0 : error_set(error, ERR_NO_MEMORY, "no memory");
 }
 
@@ -180,19 +185,19 @@ static void free_samples(struct sample *samples, int64_t count)
 {
     for (int64_t i = 0; samples && i < count; i++) {
         json_decref(samples[i].counters);
-        json_decref(samples[i].turns);
+        json_decref(samples[i].slices);
     }
     free(samples);
 }
 
-void arms_free(struct bench *b)
+void variants_free(struct bench *b)
 {
-    for (uint32_t i = 0; i < b->arm_count; i++)
+    for (uint32_t i = 0; i < b->variant_count; i++)
         for (int t = 0; t < TEST__COUNT; t++)
-            free_samples(b->arms[i].samples[t], b->repetitions);
-    free(b->arms);
+            free_samples(b->variants[i].samples[t], b->repetitions);
+    free(b->variants);
     free(b->order);
-    b->arms = NULL;
+    b->variants = NULL;
     b->order = NULL;
 }
 
@@ -202,10 +207,10 @@ int comparison_add(struct bench *b, const char *text, struct error *error)
     int64_t number[2] = {0};
     snprintf(copy, sizeof copy, "%s", text);
     for (int i = 0; i < 2; i++) {
-        const char *word = strsep(&rest, ",");
-        if (!word)
+        const char *item = strsep(&rest, ",");
+        if (!item)
             return error_set(error, ERR_BAD_INPUT, "--compare: '%.20s' is not A,B", text);
-        if (option_i64("--compare", word, 1, b->arm_count, &number[i], error) != 0)
+        if (option_i64("--compare", item, 1, b->variant_count, &number[i], error) != 0)
             return -1;
     }
     if (rest)

@@ -7,17 +7,17 @@
 #include "lib/json/lookup.h"
 
 /* Every figure has a value, also when an older engine does not tell it. FIGURE(key, kind) */
-#define SEQUENCE_FIGURES(X)                                                                        \
+#define SEQUENCE_STATS(X)                                                                          \
     X("prompt_tokens", integer)                                                                    \
     X("tokens", integer)                                                                           \
     X("ttft_ms", real)                                                                             \
     X("prefill_tps", real)                                                                         \
     X("decode_tps", real)                                                                          \
     X("hits", integer)                                                                             \
-    X("late", integer)                                                                             \
+    X("hits_inflight", integer)                                                                    \
     X("misses", integer)                                                                           \
     X("skipped", integer)                                                                          \
-    X("low_tier_uses", integer)                                                                    \
+    X("low_precision_accesses", integer)                                                           \
     X("stall_ms", real)
 
 static json_t *integer(const json_t *value)
@@ -34,8 +34,8 @@ static json_t *real(const json_t *value)
 static uint64_t grown(const json_t *before, const json_t *after, const char *service,
                       const char *counter)
 {
-    uint64_t old = document_counter(before, service, counter);
-    uint64_t now = document_counter(after, service, counter);
+    uint64_t old = lookup_counter(before, service, counter);
+    uint64_t now = lookup_counter(after, service, counter);
     return now > old ? now - old : 0; /* a restarted process counts from zero */
 }
 
@@ -67,14 +67,14 @@ static void set_tpot(json_t *out, const json_t *stats)
 /* What compute tells of the sequence goes before what the document tells of the whole engine. */
 static void set_engine(json_t *out, const json_t *stats, const char *key, uint64_t otherwise)
 {
-    const json_t *told = json_object_get(stats, key);
-    set_u64(out, key, told ? document_u64(stats, key) : otherwise);
+    const json_t *reported = json_object_get(stats, key);
+    set_u64(out, key, reported ? lookup_u64(stats, key) : otherwise);
 }
 
 static uint64_t peak(const json_t *stats, const json_t *after)
 {
-    uint64_t then = document_u64(stats, "peak_memory_bytes");
-    uint64_t now = document_counter(after, "supervisor", "used_bytes_max");
+    uint64_t then = lookup_u64(stats, "peak_memory_bytes");
+    uint64_t now = lookup_counter(after, "supervisor", "used_bytes_max");
     return now > then ? now : then;
 }
 
@@ -82,57 +82,58 @@ static uint64_t peak(const json_t *stats, const json_t *after)
  */
 static uint64_t resident_budget(const json_t *doc)
 {
-    uint64_t floor = document_u64(doc, "memory.floor_bytes");
-    uint64_t arena_floor = document_u64(doc, "memory.arena_quota_floor_bytes");
+    uint64_t min_budget = lookup_u64(doc, "memory.min_budget_bytes");
+    uint64_t arena_min = lookup_u64(doc, "memory.arena_quota_min_bytes");
     uint64_t all =
-        document_u64(doc, "model.dense_bytes") + document_u64(doc, "model.expert_slot_bytes");
-    return floor > arena_floor ? floor - arena_floor + all : 0;
+        lookup_u64(doc, "model.dense_bytes") + lookup_u64(doc, "model.expert_slot_bytes");
+    return min_budget > arena_min ? min_budget - arena_min + all : 0;
 }
 
-json_t *figures_make(const struct stream_result *r, const json_t *before, const json_t *after)
+json_t *generation_stats_make(const struct stream_result *r, const json_t *before,
+                              const json_t *after)
 {
     json_t *out = json_object();
     set_own(out, r);
 #define X(key, kind) json_object_set_new(out, key, kind(json_object_get(r->stats, key)));
-    SEQUENCE_FIGURES(X)
+    SEQUENCE_STATS(X)
 #undef X
     set_tpot(out, r->stats);
     set_engine(out, r->stats, "evictions", grown(before, after, "cache", "evictions"));
     set_engine(out, r->stats, "bytes_read", grown(before, after, "loader", "bytes_read"));
     set_u64(out, "peak_memory_bytes", peak(r->stats, after));
-    set_engine(out, r->stats, "budget_bytes", document_u64(after, "memory.budget_bytes"));
-    set_engine(out, r->stats, "arena_bytes", document_u64(after, "memory.arena_quota_bytes"));
+    set_engine(out, r->stats, "budget_bytes", lookup_u64(after, "memory.budget_bytes"));
+    set_engine(out, r->stats, "arena_bytes", lookup_u64(after, "memory.arena_quota_bytes"));
     set_u64(out, "resident_budget_bytes", resident_budget(after));
-    const char *system = document_text(r->stats, "system");
-    json_object_set_new(out, "system",
-                        json_string(*system ? system : document_text(after, "params.system")));
-    set_engine(out, r->stats, "restarts", document_restarts(after));
+    const char *preset = lookup_text(r->stats, "preset");
+    json_object_set_new(out, "preset",
+                        json_string(*preset ? preset : lookup_text(after, "params.preset")));
+    set_engine(out, r->stats, "restarts", lookup_restarts(after));
     return out;
 }
 
-void figures_print(FILE *out, const json_t *f)
+void generation_stats_print(FILE *out, const json_t *f)
 {
-    uint64_t tokens = document_u64(f, "tokens"), hits = document_u64(f, "hits");
-    uint64_t uses =
-        hits + document_u64(f, "late") + document_u64(f, "misses") + document_u64(f, "skipped");
-    uint64_t steps = tokens + document_u64(f, "prompt_tokens");
-    char read[16], most[16], budget[16], arena[16], resident[16];
-    bytes_format(steps ? document_u64(f, "bytes_read") / steps : 0, read);
-    bytes_format(document_u64(f, "peak_memory_bytes"), most);
-    bytes_format(document_u64(f, "budget_bytes"), budget);
-    bytes_format(document_u64(f, "arena_bytes"), arena);
-    bytes_format(document_u64(f, "resident_budget_bytes"), resident);
+    uint64_t tokens = lookup_u64(f, "tokens"), hits = lookup_u64(f, "hits");
+    uint64_t accesses =
+        hits + lookup_u64(f, "hits_inflight") + lookup_u64(f, "misses") + lookup_u64(f, "skipped");
+    uint64_t steps = tokens + lookup_u64(f, "prompt_tokens");
+    char read[16], peak_memory[16], budget[16], arena[16], resident[16];
+    bytes_format(steps ? lookup_u64(f, "bytes_read") / steps : 0, read);
+    bytes_format(lookup_u64(f, "peak_memory_bytes"), peak_memory);
+    bytes_format(lookup_u64(f, "budget_bytes"), budget);
+    bytes_format(lookup_u64(f, "arena_bytes"), arena);
+    bytes_format(lookup_u64(f, "resident_budget_bytes"), resident);
     fprintf(out,
             "%" PRIu64 " tokens at %.1f tokens/s, prompt of %" PRIu64
             " at %.1f tokens/s, first token after %.0f ms\n",
             tokens, json_number_value(json_object_get(f, "decode_tps")),
-            document_u64(f, "prompt_tokens"), json_number_value(json_object_get(f, "prefill_tps")),
+            lookup_u64(f, "prompt_tokens"), json_number_value(json_object_get(f, "prefill_tps")),
             json_number_value(json_object_get(f, "ttft_ms")));
     fprintf(
         out,
         "hit rate %.1f %%, %s read per token, %.0f ms waiting for experts\n"
         "memory: peak %s of a budget of %s, %s of it for weights; with every expert resident it "
         "would be about %s\n",
-        uses ? 100.0 * (double)hits / (double)uses : 0.0, read,
-        json_number_value(json_object_get(f, "stall_ms")), most, budget, arena, resident);
+        accesses ? 100.0 * (double)hits / (double)accesses : 0.0, read,
+        json_number_value(json_object_get(f, "stall_ms")), peak_memory, budget, arena, resident);
 }

@@ -9,9 +9,10 @@
 
 /* The object `generate --output json` prints. before, after: documents, either may be NULL. What
  * other clients caused meanwhile is in the reads and evictions. New reference. */
-json_t *figures_make(const struct stream_result *result, const json_t *before, const json_t *after);
+json_t *generation_stats_make(const struct stream_result *result, const json_t *before,
+                              const json_t *after);
 
 /* Three lines for people. */
-void figures_print(FILE *out, const json_t *figures);
+void generation_stats_print(FILE *out, const json_t *stats);
 
 #endif

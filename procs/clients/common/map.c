@@ -11,10 +11,10 @@
 
 static int row_read(const json_t *row, uint32_t experts, struct map_row *out, struct error *error)
 {
-    *out = (struct map_row){.layer = (uint32_t)document_u64(row, "layer"),
-                            .held = document_text(row, "held"),
-                            .heat = document_text(row, "heat")};
-    if (strlen(out->held) != experts || strlen(out->heat) != experts)
+    *out = (struct map_row){.layer = (uint32_t)lookup_u64(row, "layer"),
+                            .resident = lookup_text(row, "resident"),
+                            .heat = lookup_text(row, "heat")};
+    if (strlen(out->resident) != experts || strlen(out->heat) != experts)
         return error_set(error, ERR_FAILED, "the engine's map is broken at layer %u", out->layer);
     return 0;
 }
@@ -22,8 +22,8 @@ static int row_read(const json_t *row, uint32_t experts, struct map_row *out, st
 int map_read(const json_t *reply, struct map *map, struct error *error)
 {
     const json_t *rows = json_object_get(reply, "rows");
-    uint64_t experts = document_u64(reply, "experts");
-    *map = (struct map){.tokens = document_u64(reply, "tokens")};
+    uint64_t experts = lookup_u64(reply, "experts");
+    *map = (struct map){.tokens = lookup_u64(reply, "tokens")};
     if (!json_is_array(rows) || experts > EXPERTS_MAX)
         return error_set(error, ERR_FAILED, "the engine's map is broken");
     map->experts = (uint32_t)experts;
@@ -46,26 +46,26 @@ void map_free(struct map *map)
     *map = (struct map){0};
 }
 
-static bool is_held(char c)
+static bool is_resident(char c)
 {
     return c >= '0' && c <= '9';
 }
 
-uint32_t map_held(const struct map *map, uint32_t row)
+uint32_t map_resident(const struct map *map, uint32_t row)
 {
-    uint32_t held = 0;
+    uint32_t resident = 0;
     sl_assert(row < map->rows);
     for (uint32_t i = 0; i < map->experts; i++)
-        held += is_held(map->row[row].held[i]);
-    return held;
+        resident += is_resident(map->row[row].resident[i]);
+    return resident;
 }
 
-uint64_t map_held_all(const struct map *map)
+uint64_t map_resident_all(const struct map *map)
 {
-    uint64_t held = 0;
+    uint64_t resident = 0;
     for (uint32_t i = 0; i < map->rows; i++)
-        held += map_held(map, i);
-    return held;
+        resident += map_resident(map, i);
+    return resident;
 }
 
 uint32_t map_cell(const struct map *map, uint32_t columns)
@@ -75,55 +75,55 @@ uint32_t map_cell(const struct map *map, uint32_t columns)
 }
 
 /* Mean digit of the experts that are there. */
-static char heat_of_held(const struct map_row *row)
+static char resident_heat(const struct map_row *row)
 {
-    uint32_t sum = 0, held = 0;
-    for (size_t i = 0; row->held[i]; i++)
-        if (is_held(row->held[i])) {
-            held++;
+    uint32_t sum = 0, resident = 0;
+    for (size_t i = 0; row->resident[i]; i++)
+        if (is_resident(row->resident[i])) {
+            resident++;
             sum += (uint32_t)(row->heat[i] - '0');
         }
-    return (char)('0' + (held ? sum / held : 0));
+    return (char)('0' + (resident ? sum / resident : 0));
 }
 
-static char one(char held, char heat, char mean, enum map_view view)
+static char one(char resident, char heat, char mean, enum map_view view)
 {
-    static const char tiers[] = "N842"; /* native, int8, int4, int2 */
-    if (!is_held(held))
-        return view == MAP_VIEW_HEAT && held == '.' && heat > mean ? '!' : held;
+    static const char precisions[] = "N842"; /* native, int8, int4, int2 */
+    if (!is_resident(resident))
+        return view == MAP_VIEW_HEAT && resident == '.' && heat > mean ? '!' : resident;
     if (view == MAP_VIEW_HEAT)
         return heat;
-    return held < '4' ? tiers[held - '0'] : '?';
+    return resident < '4' ? precisions[resident - '0'] : '?';
 }
 
 /* Several experts: the share of them that is there, or how hot the hottest of those is. */
 static char several(const struct map_row *row, uint32_t from, uint32_t to, enum map_view view)
 {
     static const char shares[] = ".123456789#";
-    uint32_t held = 0;
+    uint32_t resident = 0;
     char hottest = '0';
     for (uint32_t i = from; i < to; i++)
-        if (is_held(row->held[i])) {
-            held++;
+        if (is_resident(row->resident[i])) {
+            resident++;
             hottest = row->heat[i] > hottest ? row->heat[i] : hottest;
         }
     if (view == MAP_VIEW_HEAT)
-        return held ? hottest : '.';
-    uint32_t tenths = held * 10 / (to - from);
-    return shares[held > 0 && tenths == 0 ? 1 : tenths];
+        return resident ? hottest : '.';
+    uint32_t tenths = resident * 10 / (to - from);
+    return shares[resident > 0 && tenths == 0 ? 1 : tenths];
 }
 
 char *map_line(const struct map *map, uint32_t row, enum map_view view, uint32_t cell, char *out,
-               size_t room)
+               size_t cap)
 {
-    sl_assert(row < map->rows && cell > 0 && room > 0);
+    sl_assert(row < map->rows && cell > 0 && cap > 0);
     const struct map_row *r = &map->row[row];
-    char mean = heat_of_held(r);
+    char mean = resident_heat(r);
     size_t n = 0;
-    for (uint32_t from = 0; from < map->experts && n + 1 < room; from += cell) {
+    for (uint32_t from = 0; from < map->experts && n + 1 < cap; from += cell) {
         uint32_t to = from + cell < map->experts ? from + cell : map->experts;
-        out[n++] =
-            cell == 1 ? one(r->held[from], r->heat[from], mean, view) : several(r, from, to, view);
+        out[n++] = cell == 1 ? one(r->resident[from], r->heat[from], mean, view)
+                             : several(r, from, to, view);
     }
     out[n] = 0;
     return out;
@@ -132,8 +132,8 @@ char *map_line(const struct map *map, uint32_t row, enum map_view view, uint32_t
 const char *map_legend(enum map_view view, uint32_t cell)
 {
     if (cell == 1)
-        return view == MAP_VIEW_TIER ? "N native, 8 4 2 bits; + arriving, . absent"
-                                     : "9 hot, 0 cold, + arriving, ! absent but hot";
-    return view == MAP_VIEW_TIER ? "tenths resident of several; # all, . none"
-                                 : "9 hot to 0 cold, hottest resident of several; . none";
+        return view == MAP_VIEW_PRECISION ? "N native, 8 4 2 bits; + arriving, . absent"
+                                          : "9 hot, 0 cold, + arriving, ! absent but hot";
+    return view == MAP_VIEW_PRECISION ? "tenths resident of several; # all, . none"
+                                      : "9 hot to 0 cold, hottest resident of several; . none";
 }

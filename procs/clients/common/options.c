@@ -124,14 +124,14 @@ int option_i64(const char *what, const char *text, int64_t min, int64_t max, int
 
 int option_ids(const char *text, uint32_t **ids, size_t *count, struct error *error)
 {
-    size_t most = 1;
+    size_t list_max = 1;
     for (const char *c = text; *c; c++)
-        most += *c == ',';
-    uint32_t *list = malloc(most * sizeof *list);
+        list_max += *c == ',';
+    uint32_t *list = malloc(list_max * sizeof *list);
     if (!list)
-        return error_set(error, ERR_NO_MEMORY, "no memory for %zu token ids", most);
+        return error_set(error, ERR_NO_MEMORY, "no memory for %zu token ids", list_max);
     size_t n = 0;
-    for (const char *at = text; n < most; at++) {
+    for (const char *at = text; n < list_max; at++) {
         char *end;
         errno = 0;
         unsigned long long id = strtoull(at, &end, 10);
@@ -151,16 +151,16 @@ int option_ids(const char *text, uint32_t **ids, size_t *count, struct error *er
 static int read_all(int fd, const char *path, size_t max, char **text, size_t *bytes,
                     struct error *error)
 {
-    size_t room = 65536, used = 0;
+    size_t capacity = 65536, used = 0;
     char *buf = NULL;
     for (;;) {
-        char *grown = realloc(buf, room + 1);
+        char *grown = realloc(buf, capacity + 1);
         if (!grown) {
             free(buf);
             return error_set(error, ERR_NO_MEMORY, "%.200s: no memory", path);
         }
         buf = grown;
-        ssize_t n = read(fd, buf + used, room - used);
+        ssize_t n = read(fd, buf + used, capacity - used);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0) {
@@ -174,8 +174,8 @@ static int read_all(int fd, const char *path, size_t max, char **text, size_t *b
             free(buf);
             return error_set(error, ERR_BAD_INPUT, "%.200s is longer than %zu bytes", path, max);
         }
-        if (used == room)
-            room *= 2;
+        if (used == capacity)
+            capacity *= 2;
     }
     buf[used] = 0;
     *text = buf;
@@ -195,9 +195,9 @@ int option_file(const char *path, size_t max, char **text, size_t *bytes, struct
     return result;
 }
 
-int report(const char *verb, const struct error *error)
+int report(const char *command, const struct error *error)
 {
     fflush(stdout);
-    fprintf(stderr, "sluice %s: %s\n", verb, error->text);
+    fprintf(stderr, "sluice %s: %s\n", command, error->text);
     return error_exit_status(error->code);
 }

@@ -31,6 +31,6 @@ int option_ids(const char *text, uint32_t **ids, size_t *count, struct error *er
 int option_file(const char *path, size_t max, char **text, size_t *bytes, struct error *error);
 
 /* Prints "sluice VERB: text" and returns the exit status the error's code stands for. */
-int report(const char *verb, const struct error *error);
+int report(const char *command, const struct error *error);
 
 #endif

@@ -18,14 +18,14 @@
 #include "lib/json/lookup.h"
 #include "procs/clients/common/private_engine.h"
 
-#define START_TELL_NS    (2 * NS_PER_S) /* a start that takes longer is told about */
-#define STOP_LIMIT_NS    (20 * NS_PER_S)
-#define POLL_MS          20
-#define CONTROL_LOOK_MS  2000
-#define LOG_LINES_SHOWN  12
-#define LOG_TAIL_BYTES   8192
-#define ENGINE_ARGS_MAX  160
-#define ENGINE_ARG_BYTES (PARAM_TEXT_BYTES + 64)
+#define START_REPORT_NS    (2 * NS_PER_S) /* a start that takes longer is told about */
+#define STOP_LIMIT_NS      (20 * NS_PER_S)
+#define POLL_MS            20
+#define CONTROL_TIMEOUT_MS 2000
+#define LOG_LINES_SHOWN    12
+#define LOG_TAIL_BYTES     8192
+#define ENGINE_ARGS_MAX    160
+#define ENGINE_ARG_BYTES   (PARAM_TEXT_BYTES + 64)
 
 extern char **environ;
 
@@ -115,7 +115,7 @@ static int spawn_engine(struct session *s, const struct session_request *request
     add(&args, "%s/sluice-run", dir);
     add(&args, "-m");
     add(&args, "%s", request->model);
-    add(&args, "--run");
+    add(&args, "--name");
     add(&args, "%s", s->run);
     params_each(&request->params, add_param, &args);
 
@@ -148,13 +148,13 @@ static int spawn_engine(struct session *s, const struct session_request *request
 
 /* ---- what our own engine said ---- */
 
-static size_t log_tail(const struct session *s, char *out, size_t room)
+static size_t log_tail(const struct session *s, char *out, size_t cap)
 {
     struct stat st;
     if (s->log_fd < 0 || fstat(s->log_fd, &st) != 0)
         return 0;
-    off_t from = st.st_size > (off_t)room - 1 ? st.st_size - (off_t)room + 1 : 0;
-    ssize_t n = pread(s->log_fd, out, room - 1, from);
+    off_t from = st.st_size > (off_t)cap - 1 ? st.st_size - (off_t)cap + 1 : 0;
+    ssize_t n = pread(s->log_fd, out, cap - 1, from);
     while (n > 0 && out[n - 1] == '\n')
         n--;
     out[n > 0 ? n : 0] = 0;
@@ -174,7 +174,7 @@ static void log_show(const struct session *s)
 }
 
 /* The line that says why: the last one. Level and process in front are for logs, not for people. */
-static void log_reason(const struct session *s, char *out, size_t room)
+static void log_reason(const struct session *s, char *out, size_t cap)
 {
     char text[LOG_TAIL_BYTES];
     log_tail(s, text, sizeof text);
@@ -183,7 +183,7 @@ static void log_reason(const struct session *s, char *out, size_t room)
     const char *colon = strstr(line, ": ");
     if (colon && strcspn(line, "/'\"") > (size_t)(colon - line))
         line = colon + 2;
-    snprintf(out, room, "%.*s", (int)room - 1, *line ? line : "it said nothing");
+    snprintf(out, cap, "%.*s", (int)cap - 1, *line ? line : "it said nothing");
 }
 
 bool session_alive(struct session *s, struct error *error)
@@ -213,7 +213,7 @@ bool session_alive(struct session *s, struct error *error)
 /* ---- finding and waiting ---- */
 
 /* True when the engine says that it takes requests. */
-static bool engine_ready(struct session *s, char *state, size_t room)
+static bool engine_ready(struct session *s, char *state, size_t cap)
 {
     json_t *reply = NULL;
     struct error ignored;
@@ -221,19 +221,19 @@ static bool engine_ready(struct session *s, char *state, size_t room)
         rpc_client_set_stop(s->control, &session_stop);
     if (!s->control || control_call(s->control, "status", NULL, &reply, &ignored) != 0)
         return false;
-    snprintf(state, room, "%s", document_text(reply, "state"));
+    snprintf(state, cap, "%s", lookup_text(reply, "state"));
     json_decref(reply);
     return strcmp(state, "ready") == 0;
 }
 
-static void tell_start(const struct session_request *request, uint64_t started, uint64_t *told,
-                       const char *state)
+static void report_start(const struct session_request *request, uint64_t started,
+                         uint64_t *reported_ns, const char *state)
 {
     uint64_t now = clock_now_ns();
-    if (now - started < START_TELL_NS || now - *told < START_TELL_NS)
+    if (now - started < START_REPORT_NS || now - *reported_ns < START_REPORT_NS)
         return;
-    *told = now;
-    fprintf(stderr, "sluice %s: starting the engine, %.0f s%s%s\n", request->verb,
+    *reported_ns = now;
+    fprintf(stderr, "sluice %s: starting the engine, %.0f s%s%s\n", request->command,
             (double)(now - started) / NS_PER_S, *state ? ": " : "", state);
 }
 
@@ -247,7 +247,7 @@ bool session_gone(const struct session *s)
 
 static int wait_ready(struct session *s, const struct session_request *request, struct error *error)
 {
-    uint64_t started = clock_now_ns(), told = 0;
+    uint64_t started = clock_now_ns(), reported_ns = 0;
     char state[64] = "";
     while (!engine_ready(s, state, sizeof state)) {
         if (session_stop)
@@ -258,7 +258,7 @@ static int wait_ready(struct session *s, const struct session_request *request, 
             return error_set(error, ERR_GONE, "the engine '%s' ended while it started", s->run);
         if (strcmp(state, "draining") == 0 || strcmp(state, "stopping") == 0)
             return error_set(error, ERR_BUSY, "the engine '%s' is %s", s->run, state);
-        tell_start(request, started, &told, state);
+        report_start(request, started, &reported_ns, state);
         poll(NULL, 0, POLL_MS);
     }
     s->engine = engine_client_open(s->run, error);
@@ -276,7 +276,7 @@ static bool same_file(const char *a, const char *b)
 }
 
 /* A running engine of that name: its control client, and the model it serves. */
-static bool look_for(struct session *s, const char *run, char *model, size_t room)
+static bool find_engine(struct session *s, const char *run, char *model, size_t cap)
 {
     struct error ignored;
     s->control = control_client_open(run, &ignored);
@@ -288,7 +288,7 @@ static bool look_for(struct session *s, const char *run, char *model, size_t roo
         s->control = NULL;
         return false;
     }
-    snprintf(model, room, "%s", document_text(reply, "model"));
+    snprintf(model, cap, "%s", lookup_text(reply, "model"));
     json_decref(reply);
     snprintf(s->run, sizeof s->run, "%s", run);
     return true;
@@ -305,7 +305,7 @@ static int choose(struct session *s, const struct session_request *request, stru
         return -1;
     if (!request->run && request->model && params_given)
         return 0;
-    if (!look_for(s, run, model, sizeof model)) {
+    if (!find_engine(s, run, model, sizeof model)) {
         if (request->model)
             return 0;
         return error_set(error, request->run ? ERR_GONE : ERR_BAD_INPUT,

@@ -11,9 +11,9 @@
 #include "ipc/engine/engine_client.h"
 
 struct session_request {
-    const char *verb;  /* for messages */
-    const char *run;   /* --run NAME, or NULL */
-    const char *model; /* -m FILE, or NULL: a running engine is wanted */
+    const char *command; /* for messages */
+    const char *run;     /* --name NAME, or NULL */
+    const char *model;   /* -m FILE, or NULL: a running engine is wanted */
     struct params params;
     bool verbose;
 };
@@ -32,8 +32,8 @@ void session_signals(void);
 
 /* Finds or starts the engine and waits until it is ready, telling about it on stderr when it takes
  * long.
- *   --run NAME, it runs     that one; engine parameters beside it are an error
- *   --run NAME, it does not one of our own of that name when there is a model, else an error
+ *   --name NAME, it runs     that one; engine parameters beside it are an error
+ *   --name NAME, it does not one of our own of that name when there is a model, else an error
  *   no model                the running engine "default"
  *   a model, no parameters  the running engine "default" if it serves that very file
  *   else                    one of our own under a name of its own */

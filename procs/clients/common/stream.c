@@ -18,10 +18,10 @@
 
 static void make_key(char key[REQUEST_KEY_SIZE])
 {
-    uint64_t word[2] = {clock_now_ns(), (uint64_t)getpid()};
-    if (getrandom(word, sizeof word, 0) != (ssize_t)sizeof word)
-        word[0] ^= clock_now_ns() << 20; /* time and pid have to do */
-    snprintf(key, REQUEST_KEY_SIZE, "%016" PRIx64 "%016" PRIx64, word[0], word[1]);
+    uint64_t number[2] = {clock_now_ns(), (uint64_t)getpid()};
+    if (getrandom(number, sizeof number, 0) != (ssize_t)sizeof number)
+        number[0] ^= clock_now_ns() << 20; /* time and pid have to do */
+    snprintf(key, REQUEST_KEY_SIZE, "%016" PRIx64 "%016" PRIx64, number[0], number[1]);
 }
 
 /* True when a failed call may succeed later: the engine is there, compute is not at the moment. */

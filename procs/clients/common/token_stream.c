@@ -13,7 +13,7 @@ void token_stream_fill(uint64_t seed, double stay, uint32_t vocab, uint32_t *ids
         if (i == 0 || random_unit(&random) >= stay)
             group = (uint32_t)random_below(&random, groups);
         uint32_t first = group * TOKEN_GROUP;
-        uint32_t room = vocab - first < TOKEN_GROUP ? vocab - first : TOKEN_GROUP;
-        ids[i] = first + (uint32_t)random_below(&random, room);
+        uint32_t in_group = vocab - first < TOKEN_GROUP ? vocab - first : TOKEN_GROUP;
+        ids[i] = first + (uint32_t)random_below(&random, in_group);
     }
 }

@@ -19,7 +19,7 @@
 struct ctl;
 
 struct command {
-    const char *word, *arguments;
+    const char *name, *arguments;
     int count;      /* of arguments */
     int optional;   /* of these, the last ones */
     bool test_only; /* shown and taken under SLUICE_TEST=1 */
@@ -93,10 +93,10 @@ static json_t *process_fields(char **arguments, struct error *error)
     return json_pack("{s:s}", "process", arguments[0]);
 }
 
-static json_t *system_fields(char **arguments, struct error *error)
+static json_t *preset_fields(char **arguments, struct error *error)
 {
     (void)error;
-    return json_pack("{s:s}", "system", arguments[0]);
+    return json_pack("{s:s}", "preset", arguments[0]);
 }
 
 static json_t *inject_fields(char **arguments, struct error *error)
@@ -110,14 +110,14 @@ static json_t *inject_fields(char **arguments, struct error *error)
 static void print_done(const struct command *command, const json_t *reply)
 {
     (void)reply;
-    printf("%s: done\n", command->word);
+    printf("%s: done\n", command->name);
 }
 
 static void print_budget(const struct command *command, const json_t *reply)
 {
     (void)command;
     char bytes[16];
-    uint64_t budget = document_u64(reply, "budget_bytes");
+    uint64_t budget = lookup_u64(reply, "budget_bytes");
     printf("budget: %s in force\n", bytes_format(budget, bytes));
 }
 
@@ -150,7 +150,7 @@ static const struct command commands[] = {
      "restart a process: loader.0, cache, predictor, compute, gateway"},
     {"replace", "LOADER [BACKEND]", 2, 1, false, replace_fields, print_done,
      "restart a loader, with another backend (io_uring, pread), out of quarantine"},
-    {"system", "NAME", 1, 0, false, system_fields, print_fields,
+    {"preset", "NAME", 1, 0, false, preset_fields, print_fields,
      "set of policies from the next sequence on"},
     {"drain", "", 0, 0, false, no_fields, print_done, "finish what runs, admit nothing new"},
     {"stop", "", 0, 0, false, no_fields, print_done, "end the engine"},
@@ -166,15 +166,16 @@ static bool allowed(const struct command *command)
 
 static void usage(FILE *out)
 {
-    fprintf(out,
-            "usage: sluice ctl [--run NAME] [--output text|json | --json] COMMAND [ARGUMENTS]\n\n");
+    fprintf(
+        out,
+        "usage: sluice ctl [--name NAME] [--output text|json | --json] COMMAND [ARGUMENTS]\n\n");
     for (size_t i = 0; i < ARRAY_LEN(commands); i++)
         if (allowed(&commands[i]))
-            fprintf(out, "  %-9s %-17s %s\n", commands[i].word, commands[i].arguments,
+            fprintf(out, "  %-9s %-17s %s\n", commands[i].name, commands[i].arguments,
                     commands[i].help);
 }
 
-static const struct option options[] = {{"run", 1, NULL, 'r'},
+static const struct option options[] = {{"name", 1, NULL, 'r'},
                                         {"output", 1, NULL, 'o'},
                                         {"json", 0, NULL, 'j'},
                                         {"help", 0, NULL, 'h'},
@@ -186,10 +187,10 @@ static int find_command(struct ctl *c, int argc, char **argv, struct error *erro
         return error_set(error, ERR_BAD_INPUT, "name a command (see sluice ctl --help)");
     for (size_t i = 0; i < ARRAY_LEN(commands); i++) {
         const struct command *command = &commands[i];
-        if (strcmp(command->word, argv[0]) != 0 || !allowed(command))
+        if (strcmp(command->name, argv[0]) != 0 || !allowed(command))
             continue;
         if (argc - 1 > command->count || argc - 1 < command->count - command->optional)
-            return error_set(error, ERR_BAD_INPUT, "usage: sluice ctl %s %s", command->word,
+            return error_set(error, ERR_BAD_INPUT, "usage: sluice ctl %s %s", command->name,
                              command->arguments);
         c->command = command;
         for (int a = 0; a < argc - 1; a++)
@@ -227,7 +228,7 @@ static int run(struct ctl *c, struct error *error)
     }
     rpc_client_set_stop(control, &session_stop);
     json_t *reply = NULL;
-    int status = control_call(control, c->command->word, fields, &reply, error);
+    int status = control_call(control, c->command->name, fields, &reply, error);
     if (status == 0 && c->json) {
         json_dumpf(reply, stdout, JSON_INDENT(2));
         printf("\n");

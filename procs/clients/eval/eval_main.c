@@ -48,27 +48,29 @@ static void usage(FILE *out)
 {
     fprintf(
         out,
-        "usage: sluice eval -m FILE --text FILE [--ctx 512] [options]\n"
+        "usage: sluice eval -m FILE --text FILE [--ctx-size 512] [options]\n"
         "\n"
-        "Perplexity of a text: consecutive windows of --ctx tokens, each on its own.\n"
-        "With --drive or --offline in this process, without an engine: lossy systems\n"
-        "(--system, --plan, --knobs, --experts) against the lossless model, with a 95 %%\n"
-        "interval by bootstrap over windows. --drive: token by token, what is resident by a\n"
+        "Perplexity of a text: consecutive windows of --ctx-size tokens, each on its own.\n"
+        "With --read-bandwidth or --offline in this process, without an engine: lossy systems\n"
+        "(--preset, --plan, --policy, --resident-experts) against the lossless model, with a 95 "
+        "%%\n"
+        "interval by bootstrap over windows. --read-bandwidth: token by token, what is resident by "
+        "a\n"
         "modelled clock and cache. --offline: the worst case (hobbit: every use a miss).\n"
         "\n"
         "  -m, --model FILE           GGUF file; with an engine also a directory made by pack\n"
         "      --text FILE            the text, - for standard input; in this process several\n"
-        "      --drive SPEED          of the modelled drive: 500MB/s; see above\n"
+        "      --read-bandwidth RATE  of the simulated storage device: 500MB/s; see above\n"
         "      --offline              in this process, see above\n"
         "      --kld                  in this process: also KL divergence, same first choice\n"
         "      --record FILE          in this process: write the logits (2 bytes a token of the\n"
         "                             vocabulary and token of the text)\n"
         "      --against FILE         in this process: against these, not the lossless model\n"
-        "      --ctx N                tokens of a window (default 512)\n"
+        "      --ctx-size N           tokens of a window (default 512)\n"
         "      --max-windows N        only the first N windows\n"
         "      --output FORMAT        what goes to stdout: text (default), json; in this\n"
         "                             process also csv, md\n"
-        "      --run NAME             the engine to use\n"
+        "      --name NAME            the engine to use\n"
         "  -v, --verbose              show the engine's log\n"
         "\nParameters of an engine of its own:\n");
     params_help(out);
@@ -78,10 +80,10 @@ enum {
     OPT_TEXT = 256,
     OPT_MAX_WINDOWS,
     OPT_OUTPUT,
-    OPT_RUN,
+    OPT_NAME,
     OPT_OFFLINE,
     OPT_KLD,
-    OPT_DRIVE,
+    OPT_READ_BANDWIDTH,
     OPT_RECORD,
     OPT_AGAINST
 };
@@ -92,30 +94,31 @@ static const struct option options[] = {{"model", 1, NULL, 'm'},
                                         {"output", 1, NULL, OPT_OUTPUT},
                                         {"offline", 0, NULL, OPT_OFFLINE},
                                         {"kld", 0, NULL, OPT_KLD},
-                                        {"drive", 1, NULL, OPT_DRIVE},
+                                        {"read-bandwidth", 1, NULL, OPT_READ_BANDWIDTH},
                                         {"record", 1, NULL, OPT_RECORD},
                                         {"against", 1, NULL, OPT_AGAINST},
-                                        {"run", 1, NULL, OPT_RUN},
+                                        {"name", 1, NULL, OPT_NAME},
                                         {"verbose", 0, NULL, 'v'},
                                         {"help", 0, NULL, 'h'},
                                         {NULL, 0, NULL, 0}};
 
 static int output_option(struct eval *e, const char *value, struct error *error)
 {
-    static const char *const words[] = {"text", "json", "csv", "md"};
-    for (size_t i = 0; i < ARRAY_LEN(words); i++)
-        if (strcmp(value, words[i]) == 0) {
+    static const char *const formats[] = {"text", "json", "csv", "md"};
+    for (size_t i = 0; i < ARRAY_LEN(formats); i++)
+        if (strcmp(value, formats[i]) == 0) {
             e->in_process.output = (enum eval_output)i;
             return 0;
         }
     return error_set(error, ERR_BAD_INPUT, "--output: '%.80s' is not one of " EVAL_OUTPUTS, value);
 }
 
-static int drive_option(struct eval *e, const char *value, struct error *error)
+static int bandwidth_option(struct eval *e, const char *value, struct error *error)
 {
-    if (speed_parse(value, &e->in_process.drive))
+    if (speed_parse(value, &e->in_process.read_bandwidth))
         return 0;
-    return error_set(error, ERR_BAD_INPUT, "--drive: '%.80s' is not a speed like 500MB/s", value);
+    return error_set(error, ERR_BAD_INPUT,
+                     "--read-bandwidth: '%.80s' is not a bandwidth such as 500MB/s", value);
 }
 
 static int one_option(struct eval *e, int option, const char *value, struct error *error)
@@ -130,12 +133,12 @@ static int one_option(struct eval *e, int option, const char *value, struct erro
         return 0;
     case OPT_OFFLINE: e->offline = true; return 0;
     case OPT_KLD: e->in_process.compare = true; return 0;
-    case OPT_DRIVE: e->offline = true; return drive_option(e, value, error);
+    case OPT_READ_BANDWIDTH: e->offline = true; return bandwidth_option(e, value, error);
     case OPT_RECORD: e->in_process.record = value; return 0;
     case OPT_AGAINST: e->in_process.against = value; return 0;
     case OPT_MAX_WINDOWS:
         return option_i64("--max-windows", value, 1, INT32_MAX, &e->windows_max, error);
-    case OPT_RUN: e->engine.run = value; return 0;
+    case OPT_NAME: e->engine.run = value; return 0;
     case OPT_OUTPUT: return output_option(e, value, error);
     case 'v': e->engine.verbose = true; return 0;
     case 'h': usage(stdout); exit(fflush(stdout) == 0 ? 0 : 1);
@@ -151,9 +154,9 @@ static int check_options(const struct eval *e, struct error *error)
     if (!e->offline && wanted)
         return error_set(error, ERR_BAD_INPUT,
                          "several texts, --kld, --record, --against, csv and md want --offline or "
-                         "--drive SPEED");
+                         "--read-bandwidth RATE");
     if (e->window > WINDOW_TOKENS_MAX)
-        return error_set(error, ERR_BAD_INPUT, "--ctx: windows are at most %u tokens",
+        return error_set(error, ERR_BAD_INPUT, "--ctx-size: windows are at most %u tokens",
                          WINDOW_TOKENS_MAX);
     return 0;
 }
@@ -163,12 +166,12 @@ static int parse(struct eval *e, int argc, char **argv, struct error *error)
     struct params *params = &e->engine.params, defaults;
     params_defaults(params);
     params_defaults(&defaults);
-    params->ctx = 0; /* below its bound: tells whether --ctx was given */
+    params->ctx_size = 0; /* below its bound: tells whether --ctx-size was given */
     if (params_take_args(params, &argc, argv, error) != 0)
         return -1;
-    e->window = params->ctx ? params->ctx : WINDOW_DEFAULT;
+    e->window = params->ctx_size ? params->ctx_size : WINDOW_DEFAULT;
     /* An engine of our own holds one window; a longer context would only cost budget. */
-    params->ctx = e->window == defaults.ctx ? defaults.ctx : e->window;
+    params->ctx_size = e->window == defaults.ctx_size ? defaults.ctx_size : e->window;
     int option;
     while ((option = getopt_long(argc, argv, "m:vh", options, NULL)) != -1)
         if (one_option(e, option, optarg, error) != 0)
@@ -178,7 +181,7 @@ static int parse(struct eval *e, int argc, char **argv, struct error *error)
     if (!e->engine.model || !e->text_path)
         return error_set(error, ERR_BAD_INPUT, "give -m FILE and --text FILE");
     if (e->engine.run) /* the running engine's own context has to do */
-        params->ctx = defaults.ctx;
+        params->ctx_size = defaults.ctx_size;
     return check_options(e, error);
 }
 
@@ -211,8 +214,8 @@ static int cut(struct eval *e, struct error *error)
         e->windows = (size_t)e->windows_max;
     if (e->windows == 0)
         return error_set(error, ERR_BAD_INPUT,
-                         "%.200s has %zu tokens, less than one window of %zu (--ctx)", e->text_path,
-                         e->ids_count, e->window);
+                         "%.200s has %zu tokens, less than one window of %zu (--ctx-size)",
+                         e->text_path, e->ids_count, e->window);
     return 0;
 }
 
@@ -257,19 +260,19 @@ static int collect_window(struct eval *e, struct session *s, uint64_t id, struct
     return status;
 }
 
-static void progress(const struct eval *e, size_t done, uint64_t *told)
+static void progress(const struct eval *e, size_t done, uint64_t *reported_ns)
 {
     uint64_t now = clock_now_ns();
-    if (now - *told < PROGRESS_NS && done < e->windows)
+    if (now - *reported_ns < PROGRESS_NS && done < e->windows)
         return;
-    *told = now;
+    *reported_ns = now;
     fprintf(stderr, "sluice eval: window %zu of %zu, perplexity so far %.4f\n", done, e->windows,
             exp(e->nll / (double)e->scored));
 }
 
 static int score(struct eval *e, struct session *s, struct error *error)
 {
-    uint64_t ids[WINDOWS_AHEAD], told = clock_now_ns();
+    uint64_t ids[WINDOWS_AHEAD], reported_ns = clock_now_ns();
     size_t submitted = 0;
     for (size_t done = 0; done < e->windows; done++) {
         for (; submitted < e->windows && submitted < done + WINDOWS_AHEAD; submitted++)
@@ -277,7 +280,7 @@ static int score(struct eval *e, struct session *s, struct error *error)
                 return -1;
         if (collect_window(e, s, ids[done % WINDOWS_AHEAD], error) != 0)
             return -1;
-        progress(e, done + 1, &told);
+        progress(e, done + 1, &reported_ns);
     }
     return 0;
 }
@@ -295,9 +298,9 @@ static void print_result(const struct eval *e, const json_t *doc, double seconds
     json_t *out = json_pack(
         "{s:f, s:I, s:f, s:f, s:I, s:I, s:I, s:f, s:I, s:I}", "ppl", exp(mean), "tokens",
         (json_int_t)e->scored, "nll", mean, "nll_sum", e->nll, "windows", (json_int_t)e->windows,
-        "ctx", (json_int_t)e->window, "text_tokens", (json_int_t)e->ids_count, "tps", tps,
-        "peak_memory_bytes", (json_int_t)document_counter(doc, "supervisor", "used_bytes_max"),
-        "budget_bytes", (json_int_t)document_counter(doc, "supervisor", "budget_bytes"));
+        "ctx_size", (json_int_t)e->window, "text_tokens", (json_int_t)e->ids_count, "tps", tps,
+        "peak_memory_bytes", (json_int_t)lookup_counter(doc, "supervisor", "used_bytes_max"),
+        "budget_bytes", (json_int_t)lookup_counter(doc, "supervisor", "budget_bytes"));
     json_dumpf(out, stdout, JSON_INDENT(2));
     printf("\n");
     json_decref(out);
@@ -341,7 +344,7 @@ static int run(struct eval *e, struct error *error)
 
 int main(int argc, char **argv)
 {
-    struct eval e = {.engine = {.verb = "eval"}};
+    struct eval e = {.engine = {.command = "eval"}};
     struct error error;
     session_signals();
     int status =

@@ -14,7 +14,7 @@
 #include "lib/offline/measure/serving.h"
 #include "lib/policy/presets/planned.h"
 #include "lib/policy/presets/presets.h"
-#include "lib/tensor/tier.h"
+#include "lib/tensor/precision.h"
 
 #define PROGRESS_NS (3 * NS_PER_S)
 
@@ -28,33 +28,33 @@ struct evaluating {
     struct serving_report report;
     bool clocked;
     struct sim_config sim; /* with a drive */
-    struct sim_figures figures;
+    struct sim_stats stats;
     struct logits_file *against, *record;
     char note[160];
     uint64_t cells;
     uint32_t capacity; /* experts that are resident */
-    uint8_t *tier, *mask;
+    uint8_t *precision, *mask;
     bool *allowed;
     uint32_t *keep;
-    uint64_t told;
+    uint64_t reported_ns;
 };
 
-static enum tier tier_of(const char *word, enum tier otherwise)
+static enum precision precision_of(const char *name, enum precision otherwise)
 {
-    static const char *const words[TIER__COUNT] = {"native", "int8", "int4", "int2"};
-    for (int t = 0; t < TIER__COUNT; t++)
-        if (strcmp(word, words[t]) == 0)
-            return (enum tier)t;
+    static const char *const names[PRECISION__COUNT] = {"native", "int8", "int4", "int2"};
+    for (int t = 0; t < PRECISION__COUNT; t++)
+        if (strcmp(name, names[t]) == 0)
+            return (enum precision)t;
     return otherwise;
 }
 
 /* The tier nearest to a quarter of the high one's bytes. */
-static enum tier low_of(const struct evaluating *w, enum tier high)
+static enum precision low_of(const struct evaluating *w, enum precision high)
 {
     double quarter = (double)offline_expert_bytes(w->model, 0, 0, high, QUANT_CHANNEL) / 4,
            nearest = 1e300;
-    enum tier low = TIER_INT2;
-    for (enum tier t = (enum tier)(high + 1); t < TIER__COUNT; t++) {
+    enum precision low = PRECISION_INT2;
+    for (enum precision t = (enum precision)(high + 1); t < PRECISION__COUNT; t++) {
         double off = fabs((double)offline_expert_bytes(w->model, 0, 0, t, QUANT_CHANNEL) - quarter);
         low = off < nearest ? t : low;
         nearest = off < nearest ? off : nearest;
@@ -93,41 +93,41 @@ static int set_swap(struct evaluating *w, struct error *error)
     if (plan_knows(plan, PLAN_expert_read_ns) && plan_knows(plan, PLAN_token_ns))
         w->serving.pairs_per_token =
             plan->scalar[PLAN_token_ns] / plan->scalar[PLAN_expert_read_ns];
-    if (w->e->drive > 0) /* one read brings the expert that comes; the other's is there */
+    if (w->e->read_bandwidth > 0) /* one read brings the expert that comes; the other's is there */
         w->serving.pairs_per_token = clocked_token_ns(&w->sim) / clocked_read_ns(&w->sim);
     return 0;
 }
 
-static int set_uniform(struct evaluating *w, enum tier tier)
+static int set_uniform(struct evaluating *w, enum precision precision)
 {
-    memset(w->tier, tier, w->cells);
-    w->serving.kind = SERVE_TIERS;
-    w->serving.tier = w->tier;
+    memset(w->precision, precision, w->cells);
+    w->serving.kind = SERVE_PRECISIONS;
+    w->serving.precision = w->precision;
     return 0;
 }
 
-static int set_precision(struct evaluating *w, struct error *error)
+static int set_precision_rule(struct evaluating *w, struct error *error)
 {
-    const char *precision = w->knobs.precision;
+    const char *rule = w->knobs.precision;
     struct serving *s = &w->serving;
-    if (strncmp(precision, "uniform-", 8) == 0)
-        return set_uniform(w, tier_of(precision + 8, TIER_NATIVE));
-    if (strcmp(precision, "edgemoe") == 0) {
+    if (strncmp(rule, "uniform-", 8) == 0)
+        return set_uniform(w, precision_of(rule + 8, PRECISION_NATIVE));
+    if (strcmp(rule, "edgemoe") == 0) {
         if (!plan_has(w->plan, PLAN_ARRAY_width))
             return error_set(error, ERR_BAD_INPUT,
-                             "%.200s has no widths: sluice plan --system "
+                             "%.200s has no widths: sluice plan --preset "
                              "edgemoe makes them",
                              w->e->params->plan);
-        s->kind = SERVE_TIERS;
-        s->tier = plan_width(w->plan);
-    } else if (strcmp(precision, "hobbit") == 0) {
+        s->kind = SERVE_PRECISIONS;
+        s->precision = plan_width(w->plan);
+    } else if (strcmp(rule, "hobbit") == 0) {
         s->kind = SERVE_HOBBIT;
-        s->high = tier_of(w->knobs.high, TIER_NATIVE);
-        s->low = tier_of(w->knobs.low, low_of(w, s->high));
+        s->high = precision_of(w->knobs.high, PRECISION_NATIVE);
+        s->low = precision_of(w->knobs.low, low_of(w, s->high));
         s->t1 = w->knobs.t1;
         s->t2 = w->knobs.t2;
         s->skip_renormalise = w->knobs.skip_renormalise;
-    } else if (strcmp(precision, "fate") == 0) {
+    } else if (strcmp(rule, "fate") == 0) {
         s->kind = SERVE_FATE;
         s->low_fraction = w->knobs.low_fraction;
     }
@@ -138,39 +138,39 @@ static int choose(struct evaluating *w, struct error *error)
 {
     const struct params *params = w->e->params;
     char planned[512] = "";
-    uint32_t system = system_find(params->system);
-    if (w->plan && system != POLICY_NONE)
-        planned_settings(w->plan, system, planned, sizeof planned);
-    if (knobs_resolve(params->system, planned, params->knobs, &w->knobs, error) != 0)
+    uint32_t preset = preset_find(params->preset);
+    if (w->plan && preset != POLICY_NONE)
+        planned_settings(w->plan, preset, planned, sizeof planned);
+    if (knobs_resolve(params->preset, planned, params->policy, &w->knobs, error) != 0)
         return -1;
     bool masked = strcmp(w->knobs.routing, "masked") == 0;
     if (!w->plan && (masked || knobs_need_plan(&w->knobs)))
-        return error_set(error, ERR_BAD_INPUT, "system %s needs --plan PLAN", params->system);
-    w->capacity = (uint32_t)(params->experts / 100 * (double)w->cells);
+        return error_set(error, ERR_BAD_INPUT, "system %s needs --plan PLAN", params->preset);
+    w->capacity = (uint32_t)(params->resident_experts / 100 * (double)w->cells);
     bool fate = strcmp(w->knobs.precision, "fate") == 0;
     w->serving.method = fate ? QUANT_HQQ : QUANT_CHANNEL;
-    w->clocked = w->e->drive > 0 && !masked;
-    clocked_config(
-        w->model, &w->knobs, w->plan, w->serving.method,
-        (uint64_t)(params->experts / 100 * (double)serving_bytes(w->model, NULL, QUANT_CHANNEL)),
-        &w->sim);
-    if (w->e->drive > 0)
-        w->sim.drive.bytes_per_s = w->e->drive;
+    w->clocked = w->e->read_bandwidth > 0 && !masked;
+    clocked_config(w->model, &w->knobs, w->plan, w->serving.method,
+                   (uint64_t)(params->resident_experts / 100 *
+                              (double)serving_bytes(w->model, NULL, QUANT_CHANNEL)),
+                   &w->sim);
+    if (w->e->read_bandwidth > 0)
+        w->sim.device.bytes_per_s = w->e->read_bandwidth;
     if (w->clocked)
         return 0;
     if (masked)
         return strcmp(w->knobs.mask, "swap") == 0 ? set_swap(w, error)
                                                   : set_mask(w, w->knobs.mask, error);
-    return set_precision(w, error);
+    return set_precision_rule(w, error);
 }
 
 static void progress(void *arg, uint32_t done, uint32_t windows)
 {
     struct evaluating *w = arg;
     uint64_t now = clock_now_ns();
-    if (now - w->told < PROGRESS_NS)
+    if (now - w->reported_ns < PROGRESS_NS)
         return;
-    w->told = now;
+    w->reported_ns = now;
     fprintf(stderr, "sluice eval: window %u of %u\n", done, windows);
 }
 
@@ -190,7 +190,7 @@ static void outcome_of(struct evaluating *w, struct offline_losses *losses, cons
 #include "procs/clients/eval/outcome.tbl.h"
     struct offline_interval loss =
         offline_loss_interval(reference, losses->nll, losses->windows, losses->scored, 0.95);
-    o->system = w->e->params->system;
+    o->preset = w->e->params->preset;
     o->note = w->note;
     o->tokens = (uint64_t)losses->windows * losses->scored;
     o->windows = losses->windows;
@@ -211,8 +211,8 @@ static void outcome_of(struct evaluating *w, struct offline_losses *losses, cons
 static void add_report(struct evaluating *w, struct outcome *o)
 {
     const struct serving_report *r = &w->report;
-    uint64_t uses = r->need[0] + r->need[1] + r->skipped;
-    o->expert_bytes = serving_bytes(w->model, w->serving.tier, w->serving.method);
+    uint64_t accesses = r->need[0] + r->need[1] + r->skipped;
+    o->expert_bytes = serving_bytes(w->model, w->serving.precision, w->serving.method);
     if (w->serving.allowed) /* resident, not all */
         o->expert_bytes = o->expert_bytes / w->cells * w->capacity;
     o->swaps = r->swapped;
@@ -221,28 +221,28 @@ static void add_report(struct evaluating *w, struct outcome *o)
                  (double)r->swapped / ((double)w->text.windows * w->text.window));
     if (w->serving.kind != SERVE_HOBBIT)
         return;
-    o->share_high = (double)r->need[0] / (double)uses;
-    o->share_low = (double)r->need[1] / (double)uses;
-    o->share_skipped = (double)r->skipped / (double)uses;
+    o->share_high = (double)r->need[0] / (double)accesses;
+    o->share_low = (double)r->need[1] / (double)accesses;
+    o->share_skipped = (double)r->skipped / (double)accesses;
     snprintf(w->note, sizeof w->note, "T1 %.3f, T2 %.3f, every use a miss", w->serving.t1,
              w->serving.t2);
 }
 
 /* What the modelled clock and cache did. */
-static void add_figures(struct evaluating *w, struct outcome *o)
+static void add_stats(struct evaluating *w, struct outcome *o)
 {
-    const struct sim_figures *f = &w->figures;
-    double uses = (double)f->uses, tokens = (double)f->tokens;
+    const struct sim_stats *f = &w->stats;
+    double accesses = (double)f->accesses, tokens = (double)f->tokens;
     o->expert_bytes = w->sim.capacity;
-    o->drive_bytes_per_s = w->sim.drive.bytes_per_s;
-    o->hit_rate = (double)f->hits / uses;
+    o->device_bytes_per_s = w->sim.device.bytes_per_s;
+    o->hit_rate = (double)f->hits / accesses;
     o->bytes_per_token = (double)(f->demand_bytes + f->prefetch_bytes) / tokens;
     o->token_ms = (f->stall_ns + f->compute_ns) / tokens / 1e6;
     o->stall_ms = f->stall_ns / tokens / 1e6;
     if (strcmp(w->knobs.precision, "hobbit") != 0)
         return;
-    o->share_skipped = (double)f->skipped / uses;
-    o->share_low = (double)f->low_uses / uses;
+    o->share_skipped = (double)f->skipped / accesses;
+    o->share_low = (double)f->low_precision_accesses / accesses;
     o->share_high = 1 - o->share_low - o->share_skipped;
     snprintf(w->note, sizeof w->note, "T1 %.3f, T2 %.3f", w->knobs.t1, w->knobs.t2);
 }
@@ -251,7 +251,7 @@ static int evaluate(struct evaluating *w, const struct offline_evaluation *base,
                     struct offline_losses *losses, struct error *error)
 {
     if (w->clocked)
-        return clocked_evaluate(base, &w->sim, w->serving.method, losses, &w->figures, error);
+        return clocked_evaluate(base, &w->sim, w->serving.method, losses, &w->stats, error);
     return serving_evaluate(base, &w->serving, losses, &w->report, error);
 }
 
@@ -276,7 +276,7 @@ static int measure(struct evaluating *w, struct error *error)
         status = offline_evaluate(&base, &lossless, error);
     if (status == 0) {
         outcome_of(w, &losses, losses.reference_nll ? losses.reference_nll : lossless.nll, &o);
-        w->clocked ? add_figures(w, &o) : add_report(w, &o);
+        w->clocked ? add_stats(w, &o) : add_report(w, &o);
         outcome_print(&o, w->e->output);
     }
     offline_losses_free(&losses);
@@ -313,24 +313,24 @@ static int open_all(struct evaluating *w, struct error *error)
             return -1;
     }
     w->cells = (uint64_t)hp->layers * hp->experts;
-    w->tier = calloc(w->cells, 1);
+    w->precision = calloc(w->cells, 1);
     w->mask = calloc(w->cells, 1);
     w->allowed = calloc(w->cells, sizeof *w->allowed);
     w->keep = calloc(hp->layers, sizeof *w->keep);
-    if (!w->tier || !w->mask || !w->allowed || !w->keep)
+    if (!w->precision || !w->mask || !w->allowed || !w->keep)
         return error_set(error, ERR_NO_MEMORY, "no memory to evaluate");
     return open_logits(w, error);
 }
 
 int in_process_eval(const struct in_process *e, struct error *error)
 {
-    struct evaluating w = {.e = e, .told = clock_now_ns()};
+    struct evaluating w = {.e = e, .reported_ns = clock_now_ns()};
     int status = open_all(&w, error);
     if (status == 0)
         status = choose(&w, error);
     if (status == 0)
         status = measure(&w, error);
-    free(w.tier);
+    free(w.precision);
     free(w.mask);
     free(w.allowed);
     free(w.keep);

@@ -1,4 +1,4 @@
-/* sluice eval --offline and --drive: a model in this process instead of an engine, so that lossy
+/* sluice eval --offline and --read-bandwidth: a model in this process instead of an engine, so that lossy
  * systems are judged without depending on time. */
 #ifndef SLUICE_CLIENTS_EVAL_IN_PROCESS_H
 #define SLUICE_CLIENTS_EVAL_IN_PROCESS_H
@@ -21,16 +21,16 @@ struct in_process {
     size_t texts;
     const struct params *params; /* system, plan, knobs, experts, threads */
     uint32_t window;
-    int64_t windows_max; /* 0: all */
-    bool compare;        /* KLD and agreement as well */
-    double drive;        /* bytes/s: token by token against a modelled clock; 0: worst case */
+    int64_t windows_max;   /* 0: all */
+    bool compare;          /* KLD and agreement as well */
+    double read_bandwidth; /* bytes/s: token by token against a modelled clock; 0: worst case */
     const char *against, *record; /* files of logits; NULL: none */
     enum eval_output output;
 };
 
 /* What was found. OUTCOME_*(name, doc) of outcome.tbl.h are its numbers. */
 struct outcome {
-    const char *system;
+    const char *preset;
 #define OUTCOME_REAL(name, doc)  double name;
 #define OUTCOME_COUNT(name, doc) uint64_t name;
 #include "procs/clients/eval/outcome.tbl.h"

@@ -10,7 +10,7 @@
 
 static void print_json(const struct outcome *o)
 {
-    json_t *out = json_pack("{s:s}", "system", o->system);
+    json_t *out = json_pack("{s:s}", "preset", o->preset);
 #define OUTCOME_REAL(name, doc)                                                                    \
     json_object_set_new(out, #name, isnan(o->name) ? json_null() : json_real(o->name));
 #define OUTCOME_COUNT(name, doc) json_object_set_new(out, #name, json_integer((json_int_t)o->name));
@@ -22,11 +22,11 @@ static void print_json(const struct outcome *o)
 
 static void print_csv(const struct outcome *o)
 {
-    printf("system");
+    printf("preset");
 #define OUTCOME_REAL(name, doc)  printf("," #name);
 #define OUTCOME_COUNT(name, doc) printf("," #name);
 #include "procs/clients/eval/outcome.tbl.h"
-    printf("\n%s", o->system);
+    printf("\n%s", o->preset);
 #define OUTCOME_REAL(name, doc)  isnan(o->name) ? printf(",") : printf(",%.9g", o->name);
 #define OUTCOME_COUNT(name, doc) printf(",%" PRIu64, o->name);
 #include "procs/clients/eval/outcome.tbl.h"
@@ -46,7 +46,7 @@ static void print_md(const struct outcome *o)
     printf(
         "| system | perplexity | loss (95 %%) | KLD mean | KLD 99.9 %% | same first choice | hits "
         "| MiB/token | tokens |\n|---|---:|---:|---:|---:|---:|---:|---:|---:|\n");
-    printf("| %s | %.4f | %+.2f %% (%.2f .. %.2f) |", o->system, o->ppl, 100 * o->loss,
+    printf("| %s | %.4f | %+.2f %% (%.2f .. %.2f) |", o->preset, o->ppl, 100 * o->loss,
            100 * o->loss_low, 100 * o->loss_high);
     md_real(" %.5f |", o->kld_mean);
     md_real(" %.3f |", o->kld_p999);
@@ -61,7 +61,7 @@ static void print_text(const struct outcome *o)
     char size[16];
     printf("%s: perplexity %.4f, lossless %.4f: %+.3f %% (95 %%: %+.3f .. %+.3f) over %" PRIu64
            " tokens; experts %s\n",
-           o->system, o->ppl, o->ppl_lossless, 100 * o->loss, 100 * o->loss_low, 100 * o->loss_high,
+           o->preset, o->ppl, o->ppl_lossless, 100 * o->loss, 100 * o->loss_low, 100 * o->loss_high,
            o->tokens, bytes_format(o->expert_bytes, size));
     if (!isnan(o->kld_mean))
         printf("  KLD mean %.6f, p99.9 %.4f; same first choice %.2f %%\n", o->kld_mean, o->kld_p999,
@@ -72,7 +72,7 @@ static void print_text(const struct outcome *o)
     if (!isnan(o->hit_rate))
         printf("  modelled with a drive of %.4g MB/s: %.1f %% hits, %.3f MiB and %.3f ms a token, "
                "%.3f ms of them waiting\n",
-               o->drive_bytes_per_s / 1e6, 100 * o->hit_rate, o->bytes_per_token / (double)MIB,
+               o->device_bytes_per_s / 1e6, 100 * o->hit_rate, o->bytes_per_token / (double)MIB,
                o->token_ms, o->stall_ms);
     if (o->note[0])
         printf("  %s\n", o->note);

@@ -33,7 +33,7 @@ static void usage(FILE *out)
         out,
         "usage: sluice generate [-m FILE] (-p TEXT | -f FILE | --ids 1,2,3) [-n N] [options]\n"
         "\n"
-        "Continues a prompt. Uses the running engine (--run NAME, or \"default\" when it serves\n"
+        "Continues a prompt. Uses the running engine (--name NAME, or \"default\" when it serves\n"
         "the same file), or starts one of its own for this answer.\n"
         "\n"
         "  -m, --model FILE           GGUF file, or a directory made by pack\n"
@@ -41,13 +41,13 @@ static void usage(FILE *out)
         "  -f, --file FILE            the prompt from a file, - for standard input\n"
         "      --ids 1,2,3            the prompt as token ids\n"
         "  -n, --tokens N             new tokens at most (default 128)\n"
-        "  -c N, -t N, -s N           short for --ctx, --threads, --seed\n"
+        "  -c N, -t N, -s N           short for --ctx-size, --threads, --seed\n"
         "      --stop TEXT            end where the answer has this text; up to 8 of them\n"
         "      --ignore-eos           go on after the end-of-text token\n"
         "      --special              control tokens written in the prompt count as such\n"
         "      --raw                  the prompt is plain text (the default)\n"
         "      --output text|ids|json what goes to stdout (default text)\n"
-        "      --run NAME             the engine to use\n"
+        "      --name NAME            the engine to use\n"
         "  -q, --quiet                no figures on stderr\n"
         "  -v, --verbose              show the engine's log\n"
         "\nSampling:\n");
@@ -56,18 +56,18 @@ static void usage(FILE *out)
     params_help(out);
 }
 
-static int set_output(struct generate *g, const char *word, struct error *error)
+static int set_output(struct generate *g, const char *format, struct error *error)
 {
-    static const char *const words[] = {"text", "ids", "json"};
-    for (size_t i = 0; i < ARRAY_LEN(words); i++)
-        if (strcmp(word, words[i]) == 0) {
+    static const char *const formats[] = {"text", "ids", "json"};
+    for (size_t i = 0; i < ARRAY_LEN(formats); i++)
+        if (strcmp(format, formats[i]) == 0) {
             g->output = (enum output)i;
             return 0;
         }
-    return error_set(error, ERR_BAD_INPUT, "--output: '%.80s' is not one of text|ids|json", word);
+    return error_set(error, ERR_BAD_INPUT, "--output: '%.80s' is not one of text|ids|json", format);
 }
 
-enum { OPT_IDS = 256, OPT_STOP, OPT_IGNORE_EOS, OPT_SPECIAL, OPT_RAW, OPT_OUTPUT, OPT_RUN };
+enum { OPT_IDS = 256, OPT_STOP, OPT_IGNORE_EOS, OPT_SPECIAL, OPT_RAW, OPT_OUTPUT, OPT_NAME };
 
 static const struct option options[] = {{"model", 1, NULL, 'm'},
                                         {"prompt", 1, NULL, 'p'},
@@ -79,7 +79,7 @@ static const struct option options[] = {{"model", 1, NULL, 'm'},
                                         {"special", 0, NULL, OPT_SPECIAL},
                                         {"raw", 0, NULL, OPT_RAW},
                                         {"output", 1, NULL, OPT_OUTPUT},
-                                        {"run", 1, NULL, OPT_RUN},
+                                        {"name", 1, NULL, OPT_NAME},
                                         {"quiet", 0, NULL, 'q'},
                                         {"verbose", 0, NULL, 'v'},
                                         {"help", 0, NULL, 'h'},
@@ -110,7 +110,7 @@ static int one_option(struct generate *g, int option, const char *value, struct 
         s->prompt_ids = g->ids;
         return 0;
     case 'n': return option_i64("-n", value, 0, ENGINE_TOKENS_MAX, &s->max_tokens, error);
-    case 'c': return params_set(&g->engine.params, "ctx", value, error);
+    case 'c': return params_set(&g->engine.params, "ctx_size", value, error);
     case 't': return params_set(&g->engine.params, "threads", value, error);
     case 's': return sampling_set(&s->sampling, "seed", value, error);
     case OPT_STOP: return stop_texts_add(&s->stops, value, strlen(value), error);
@@ -118,7 +118,7 @@ static int one_option(struct generate *g, int option, const char *value, struct 
     case OPT_SPECIAL: s->parse_special = true; return 0;
     case OPT_RAW: s->parse_special = false; return 0;
     case OPT_OUTPUT: return set_output(g, value, error);
-    case OPT_RUN: g->engine.run = value; return 0;
+    case OPT_NAME: g->engine.run = value; return 0;
     case 'q': g->quiet = true; return 0;
     case 'v': g->engine.verbose = true; return 0;
     case 'h': usage(stdout); exit(fflush(stdout) == 0 ? 0 : 1);
@@ -171,14 +171,14 @@ static int finish(struct generate *g, struct session *session, const struct stre
                   const json_t *before)
 {
     json_t *after = session_stats(session);
-    json_t *figures = figures_make(result, before, after);
+    json_t *stats = generation_stats_make(result, before, after);
     if (g->output == OUTPUT_JSON)
-        json_dumpf(figures, stdout, JSON_INDENT(2));
+        json_dumpf(stats, stdout, JSON_INDENT(2));
     printf("\n");
     fflush(stdout);
     if (!g->quiet && g->output != OUTPUT_JSON)
-        figures_print(stderr, figures);
-    json_decref(figures);
+        generation_stats_print(stderr, stats);
+    json_decref(stats);
     json_decref(after);
     return ferror(stdout) ? -1 : 0;
 }
@@ -205,7 +205,7 @@ static int run(struct generate *g, struct error *error)
 
 int main(int argc, char **argv)
 {
-    struct generate g = {.engine = {.verb = "generate"}};
+    struct generate g = {.engine = {.command = "generate"}};
     struct error error = {.code = ERR_FAILED, .text = "cannot write to standard output"};
     session_signals();
     int status =

@@ -12,28 +12,28 @@
 
 #define MAP_COLUMNS 64
 
-enum completion { COMPLETE_NONE, COMPLETE_SETTING, COMPLETE_SYSTEM };
+enum completion { COMPLETE_NONE, COMPLETE_SETTING, COMPLETE_PRESET };
 
 typedef int (*handler)(struct repl *r, char *arguments, struct error *error);
 
-#define COMMAND(word, arguments, completion, help)                                                 \
-    static int cmd_##word(struct repl *r, char *arguments_text, struct error *error);
-#define ALIAS(word, of)
+#define COMMAND(name, arguments, completion, help)                                                 \
+    static int cmd_##name(struct repl *r, char *arguments_text, struct error *error);
+#define ALIAS(name, of)
 #include "procs/clients/repl/commands.tbl.h"
 
 static const struct command {
-    const char *word, *arguments, *help; /* help NULL: an alias */
+    const char *name, *arguments, *help; /* help NULL: an alias */
     handler run;
     enum completion completion;
 } commands[] = {
-#define COMMAND(word, arguments, completion, help)                                                 \
-    {#word, arguments, help, cmd_##word, COMPLETE_##completion},
-#define ALIAS(word, of) {word, "", NULL, cmd_##of, COMPLETE_NONE},
+#define COMMAND(name, arguments, completion, help)                                                 \
+    {#name, arguments, help, cmd_##name, COMPLETE_##completion},
+#define ALIAS(name, of) {name, "", NULL, cmd_##of, COMPLETE_NONE},
 #include "procs/clients/repl/commands.tbl.h"
 };
 
 /* A control call of which Ctrl-C ends the wait, not the session. */
-static json_t *ask(struct repl *r, const char *op, json_t *fields, struct error *error)
+static json_t *engine_call(struct repl *r, const char *op, json_t *fields, struct error *error)
 {
     json_t *reply = NULL;
     rpc_client_set_stop(r->session.control, &session_stop);
@@ -56,7 +56,7 @@ static int cmd_help(struct repl *r, char *arguments, struct error *error)
         return -1;
     for (size_t i = 0; i < ARRAY_LEN(commands); i++)
         if (commands[i].help)
-            printf("  /%-8s %-10s  %s\n", commands[i].word, commands[i].arguments,
+            printf("  /%-8s %-10s  %s\n", commands[i].name, commands[i].arguments,
                    commands[i].help);
     printf("  Ctrl-C ends the answer, not the session. \"\"\" begins and ends a prompt of\n"
            "  several lines. Tab completes commands, settings and systems.\n");
@@ -73,17 +73,17 @@ static int cmd_show(struct repl *r, char *arguments, struct error *error)
     if (no_arguments(arguments, error) != 0)
         return -1;
     settings_show(r, stdout);
-    json_t *doc = ask(r, "stats", NULL, error);
+    json_t *doc = engine_call(r, "stats", NULL, error);
     if (!doc)
         return -1;
     char dense[16], experts[16];
     printf("  model %s (%s): %" PRIu64 " layers of %" PRIu64 " experts, %" PRIu64
            " per token; %s of experts, %s besides\n",
-           document_text(doc, "model.name"), document_text(doc, "model.arch"),
-           document_u64(doc, "model.layers"), document_u64(doc, "model.experts"),
-           document_u64(doc, "model.experts_used"),
-           bytes_format(document_u64(doc, "model.expert_bytes"), experts),
-           bytes_format(document_u64(doc, "model.dense_bytes"), dense));
+           lookup_text(doc, "model.name"), lookup_text(doc, "model.arch"),
+           lookup_u64(doc, "model.layers"), lookup_u64(doc, "model.experts"),
+           lookup_u64(doc, "model.experts_used"),
+           bytes_format(lookup_u64(doc, "model.expert_bytes"), experts),
+           bytes_format(lookup_u64(doc, "model.dense_bytes"), dense));
     printf("  engine '%s'%s; %zu turns of conversation, %zu bytes\n", r->session.run,
            r->session.own ? ", our own" : "", r->talk.count, r->talk.bytes);
     json_decref(doc);
@@ -94,23 +94,23 @@ static int cmd_stats(struct repl *r, char *arguments, struct error *error)
 {
     if (no_arguments(arguments, error) != 0)
         return -1;
-    if (r->figures)
-        figures_print(stdout, r->figures);
+    if (r->stats)
+        generation_stats_print(stdout, r->stats);
     else
         printf("no answer yet\n");
-    json_t *doc = ask(r, "stats", NULL, error);
+    json_t *doc = engine_call(r, "stats", NULL, error);
     if (!doc)
         return -1;
     char read[16];
-    uint64_t uses = document_counter(doc, "compute", "uses");
-    uint64_t hits = document_counter(doc, "compute", "hits");
+    uint64_t accesses = lookup_counter(doc, "compute", "accesses");
+    uint64_t hits = lookup_counter(doc, "compute", "hits");
     printf("engine: up %.0f s, %" PRIu64 " sequences, %" PRIu64 " tokens, %" PRIu64 " restarts\n",
-           (double)document_u64(doc, "uptime_ms") / 1e3,
-           document_counter(doc, "compute", "sequences_done"),
-           document_counter(doc, "compute", "tokens_decode"), document_restarts(doc));
+           (double)lookup_u64(doc, "uptime_ms") / 1e3,
+           lookup_counter(doc, "compute", "sequences_done"),
+           lookup_counter(doc, "compute", "tokens_decode"), lookup_restarts(doc));
     printf("engine: hit rate %.1f %% of %" PRIu64 " uses, %s read\n",
-           uses ? 100.0 * (double)hits / (double)uses : 0.0, uses,
-           bytes_format(document_counter(doc, "loader", "bytes_read"), read));
+           accesses ? 100.0 * (double)hits / (double)accesses : 0.0, accesses,
+           bytes_format(lookup_counter(doc, "loader", "bytes_read"), read));
     json_decref(doc);
     return 0;
 }
@@ -119,7 +119,7 @@ static int cmd_experts(struct repl *r, char *arguments, struct error *error)
 {
     if (no_arguments(arguments, error) != 0)
         return -1;
-    json_t *reply = ask(r, "map", NULL, error);
+    json_t *reply = engine_call(r, "map", NULL, error);
     struct map map;
     if (!reply)
         return -1;
@@ -127,17 +127,17 @@ static int cmd_experts(struct repl *r, char *arguments, struct error *error)
     if (status == 0) {
         char line[MAP_COLUMNS + 1];
         uint32_t cell = map_cell(&map, MAP_COLUMNS);
-        printf("layer  resident  experts (%s)\n", map_legend(MAP_VIEW_TIER, cell));
+        printf("layer  resident  experts (%s)\n", map_legend(MAP_VIEW_PRECISION, cell));
         for (uint32_t i = 0; i < map.rows; i++)
-            printf("%5u  %4u/%-4u %s\n", map.row[i].layer, map_held(&map, i), map.experts,
-                   map_line(&map, i, MAP_VIEW_TIER, cell, line, sizeof line));
+            printf("%5u  %4u/%-4u %s\n", map.row[i].layer, map_resident(&map, i), map.experts,
+                   map_line(&map, i, MAP_VIEW_PRECISION, cell, line, sizeof line));
         map_free(&map);
     }
     json_decref(reply);
     return status;
 }
 
-static const char *backend_word(uint64_t backend)
+static const char *backend_name(uint64_t backend)
 {
     return backend == 1 ? "io_uring" : backend == 2 ? "pread" : "?";
 }
@@ -146,28 +146,28 @@ static int cmd_loaders(struct repl *r, char *arguments, struct error *error)
 {
     if (no_arguments(arguments, error) != 0)
         return -1;
-    json_t *doc = ask(r, "stats", NULL, error);
+    json_t *doc = engine_call(r, "stats", NULL, error);
     if (!doc)
         return -1;
     printf(" #  backend   %10s  %12s  %10s  %8s  doing\n", "read", "while busy", "throttle",
            "p99 wait");
     const json_t *throttles =
         json_object_get(json_object_get(doc, "directory"), "throttle_bytes_per_s");
-    for (size_t i = 0; i < document_processes(doc); i++) {
-        const json_t *row = document_row(doc, i);
-        if (strcmp(document_text(row, "service"), "loader") != 0)
+    for (size_t i = 0; i < lookup_processes(doc); i++) {
+        const json_t *row = lookup_row(doc, i);
+        if (strcmp(lookup_text(row, "service"), "loader") != 0)
             continue;
-        uint64_t number = document_u64(row, "number"), busy = document_u64(row, "counters.busy_ns");
-        uint64_t bytes = document_u64(row, "counters.bytes_read");
+        uint64_t number = lookup_u64(row, "number"), busy = lookup_u64(row, "counters.busy_ns");
+        uint64_t bytes = lookup_u64(row, "counters.bytes_read");
         uint64_t limit = (uint64_t)json_integer_value(json_array_get(throttles, number));
         char total[16], rate[16], throttle[16];
         bytes_format(busy ? (uint64_t)((double)bytes * 1e9 / (double)busy) : 0, rate);
-        const char *state = document_text(row, "state");
+        const char *state = lookup_text(row, "state");
         printf("%2" PRIu64 "  %-8s  %10s  %10s/s  %10s  %5" PRIu64 " us  %s\n", number,
-               backend_word(document_u64(row, "counters.backend")), bytes_format(bytes, total),
-               rate, limit ? bytes_format(limit, throttle) : "none",
-               document_u64(row, "demand_to_submission.p99_us"),
-               strcmp(state, "ready") == 0 ? document_text(row, "wait") : state);
+               backend_name(lookup_u64(row, "counters.backend")), bytes_format(bytes, total), rate,
+               limit ? bytes_format(limit, throttle) : "none",
+               lookup_u64(row, "demand_to_submission.p99_us"),
+               strcmp(state, "ready") == 0 ? lookup_text(row, "wait") : state);
     }
     json_decref(doc);
     return 0;
@@ -175,39 +175,39 @@ static int cmd_loaders(struct repl *r, char *arguments, struct error *error)
 
 static int cmd_budget(struct repl *r, char *arguments, struct error *error)
 {
-    char budget[16], used[16], floor[16], arena[16];
+    char budget[16], used[16], min_budget[16], arena[16];
     uint64_t bytes = 0;
     if (*arguments && !bytes_parse(arguments, &bytes))
         return error_set(error, ERR_BAD_INPUT, "'%.80s' is not a size (try 512MiB or 4GiB)",
                          arguments);
-    json_t *reply = *arguments
-                        ? ask(r, "budget", json_pack("{s:I}", "bytes", (json_int_t)bytes), error)
-                        : ask(r, "stats", NULL, error);
+    json_t *reply =
+        *arguments ? engine_call(r, "budget", json_pack("{s:I}", "bytes", (json_int_t)bytes), error)
+                   : engine_call(r, "stats", NULL, error);
     if (!reply)
         return -1;
     const json_t *stats = json_object_get(reply, "memory"), *m = stats ? stats : reply;
     printf("budget %s (at least %s), used %s, for weights %s\n",
-           bytes_format(document_u64(m, "budget_bytes"), budget),
-           bytes_format(document_u64(m, "floor_bytes"), floor),
-           bytes_format(document_u64(m, "used_bytes"), used),
-           bytes_format(document_u64(m, "arena_quota_bytes"), arena));
+           bytes_format(lookup_u64(m, "budget_bytes"), budget),
+           bytes_format(lookup_u64(m, "min_budget_bytes"), min_budget),
+           bytes_format(lookup_u64(m, "used_bytes"), used),
+           bytes_format(lookup_u64(m, "arena_quota_bytes"), arena));
     json_decref(reply);
     return 0;
 }
 
-static int cmd_system(struct repl *r, char *arguments, struct error *error)
+static int cmd_preset(struct repl *r, char *arguments, struct error *error)
 {
     bool list = !*arguments;
-    json_t *reply = list ? ask(r, "status", NULL, error)
-                         : ask(r, "system", json_pack("{s:s}", "system", arguments), error);
+    json_t *reply = list ? engine_call(r, "status", NULL, error)
+                         : engine_call(r, "preset", json_pack("{s:s}", "preset", arguments), error);
     if (!reply)
         return -1;
-    for (uint32_t i = 0; list && i < system_count(); i++)
+    for (uint32_t i = 0; list && i < preset_count(); i++)
         printf("%c %-12s %s\n",
-               strcmp(system_at(i)->name, document_text(reply, "system")) == 0 ? '*' : ' ',
-               system_at(i)->name, system_at(i)->doc);
+               strcmp(preset_at(i)->name, lookup_text(reply, "preset")) == 0 ? '*' : ' ',
+               preset_at(i)->name, preset_at(i)->doc);
     if (!list)
-        printf("system %s from the next answer on%s\n", document_text(reply, "system"),
+        printf("system %s from the next answer on%s\n", lookup_text(reply, "preset"),
                json_is_true(json_object_get(reply, "lossy")) ? "; it may change the text" : "");
     json_decref(reply);
     return 0;
@@ -219,13 +219,13 @@ static int cmd_regen(struct repl *r, char *arguments, struct error *error)
         return -1;
     if (r->talk.count == 0)
         return error_set(error, ERR_BAD_INPUT, "nothing was said yet");
-    char *answer = strdup(r->talk.turns[r->talk.count - 1].answer);
+    char *response = strdup(r->talk.turns[r->talk.count - 1].response);
     char *prompt = talk_take_last(&r->talk);
     int status = turn_run(r, prompt, error);
-    if (status != 0 && answer) /* then the old answer stays */
-        talk_add(&r->talk, prompt, answer);
+    if (status != 0 && response) /* then the old answer stays */
+        talk_add(&r->talk, prompt, response);
     free(prompt);
-    free(answer);
+    free(response);
     return status;
 }
 
@@ -279,18 +279,18 @@ static int cmd_bye(struct repl *r, char *arguments, struct error *error)
 
 int command_run(struct repl *r, char *line, struct error *error)
 {
-    char *word = line + 1;
-    size_t n = strcspn(word, " \t");
-    char *arguments = word + n + (word[n] != 0);
-    word[n] = 0;
+    char *name = line + 1;
+    size_t n = strcspn(name, " \t");
+    char *arguments = name + n + (name[n] != 0);
+    name[n] = 0;
     arguments += strspn(arguments, " \t");
     size_t end = strlen(arguments);
     while (end > 0 && (arguments[end - 1] == ' ' || arguments[end - 1] == '\t'))
         arguments[--end] = 0;
     for (size_t i = 0; i < ARRAY_LEN(commands); i++)
-        if (strcmp(commands[i].word, word) == 0)
+        if (strcmp(commands[i].name, name) == 0)
             return commands[i].run(r, arguments, error);
-    return error_set(error, ERR_BAD_INPUT, "there is no command /%.40s (see /help)", word);
+    return error_set(error, ERR_BAD_INPUT, "there is no command /%.40s (see /help)", name);
 }
 
 /* ---- completion ---- */
@@ -299,15 +299,15 @@ static const char *name_at(enum completion kind, size_t i)
 {
     if (kind == COMPLETE_SETTING)
         return settings_name(i);
-    if (kind == COMPLETE_SYSTEM)
-        return i < system_count() ? system_at((uint32_t)i)->name : NULL;
+    if (kind == COMPLETE_PRESET)
+        return i < preset_count() ? preset_at((uint32_t)i)->name : NULL;
     return NULL;
 }
 
-static enum completion completion_of(const char *word, size_t bytes)
+static enum completion completion_of(const char *name, size_t bytes)
 {
     for (size_t i = 0; i < ARRAY_LEN(commands); i++)
-        if (strlen(commands[i].word) == bytes && memcmp(commands[i].word, word, bytes) == 0)
+        if (strlen(commands[i].name) == bytes && memcmp(commands[i].name, name, bytes) == 0)
             return commands[i].completion;
     return COMPLETE_NONE;
 }
@@ -322,15 +322,15 @@ const char *command_candidate(const char *line, size_t bytes, size_t i, size_t *
     bool argument = first < bytes;
     enum completion kind = argument ? completion_of(line + 1, first - 1) : COMPLETE_NONE;
     const char *last = memrchr(line, ' ', bytes);
-    const char *word = argument ? last + 1 : line + 1;
-    *typed = bytes - (size_t)(word - line);
+    const char *name = argument ? last + 1 : line + 1;
+    *typed = bytes - (size_t)(name - line);
     for (size_t at = 0;; at++) {
-        const char *name = argument                   ? name_at(kind, at)
-                           : at < ARRAY_LEN(commands) ? commands[at].word
-                                                      : NULL;
-        if (!name)
+        const char *candidate = argument                   ? name_at(kind, at)
+                                : at < ARRAY_LEN(commands) ? commands[at].name
+                                                           : NULL;
+        if (!candidate)
             return NULL;
-        if (strlen(name) >= *typed && memcmp(name, word, *typed) == 0 && i-- == 0)
-            return name;
+        if (strlen(candidate) >= *typed && memcmp(candidate, name, *typed) == 0 && i-- == 0)
+            return candidate;
     }
 }

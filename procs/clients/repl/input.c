@@ -203,7 +203,7 @@ static int edit_open(struct input *in, struct error *error)
     el_wset(in->edit, EL_ADDFN, L"sluice-complete", L"Completes a command", edit_complete);
     el_set(in->edit, EL_BIND, "^I", "sluice-complete", NULL);
     el_wset(in->edit, EL_ADDFN, L"sluice-paste", L"Takes what is pasted", edit_paste);
-    el_set(in->edit, EL_BIND, PASTE_BEGIN, "sluice-paste", NULL);
+    el_set(in->edit, EL_BIND, PASTE_START, "sluice-paste", NULL);
     const char *term = getenv("TERM");
     in->marks = term && *term && strcmp(term, "dumb") != 0;
     el_source(in->edit, NULL);

@@ -11,7 +11,7 @@
 
 #define PASTE_ON    "\033[?2004h" /* the terminal marks what is pasted */
 #define PASTE_OFF   "\033[?2004l"
-#define PASTE_BEGIN "\\e[200~" /* as libedit writes keys */
+#define PASTE_START "\\e[200~" /* as libedit writes keys */
 #define PASTE_OUT   7          /* characters that one may let out, with their end */
 
 struct paste {

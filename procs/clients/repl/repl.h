@@ -27,19 +27,19 @@ struct repl {
     bool chat;                   /* in the form of the model's family, when it has one */
     struct model_chat family;
     struct talk talk;
-    json_t *figures; /* of the last answer, or NULL */
+    json_t *stats; /* of the last answer, or NULL */
     struct watch *watch;
-    bool tty;      /* input comes from a person */
-    bool out_tty;  /* so does what is printed go to one */
-    bool quiet;    /* no rates after an answer */
-    bool heard;    /* something of this answer came; under the watch's lock */
-    bool mid_line; /* the last thing printed was no line's end; under the watch's lock */
+    bool tty;        /* input comes from a person */
+    bool out_tty;    /* so does what is printed go to one */
+    bool quiet;      /* no rates after an answer */
+    bool has_tokens; /* something of this answer came; under the watch's lock */
+    bool mid_line;   /* the last thing printed was no line's end; under the watch's lock */
     bool leave;
     struct error failure; /* the first line that failed, for the exit status of a pipe */
 };
 
 /* settings.c. NAME VALUE... as after /set; several values for "stop". */
-int settings_set(struct repl *r, char *words, struct error *error);
+int settings_set(struct repl *r, char *arguments, struct error *error);
 void settings_show(const struct repl *r, FILE *out);
 /* Name number i, NULL beyond the last. */
 const char *settings_name(size_t i);
@@ -64,7 +64,7 @@ struct watch *watch_open(struct repl *r, struct error *error);
 void watch_close(struct watch *w);
 /* Around an answer. before, after: the engine's document then, NULL when it did not answer; what
  * happened in between is told even when it was too short for the thread to see. */
-void watch_begin(struct watch *w, const json_t *before);
+void watch_start(struct watch *w, const json_t *before);
 void watch_end(struct watch *w, const json_t *after);
 /* Everything that is printed during an answer is printed between these. */
 void watch_lock(struct watch *w);

@@ -83,12 +83,12 @@ static int talk(struct repl *r, struct error *error)
 
 static void usage(FILE *out)
 {
-    fprintf(out, "usage: sluice repl [--run NAME] [-m FILE] [options]\n"
+    fprintf(out, "usage: sluice repl [--name NAME] [-m FILE] [options]\n"
                  "\n"
                  "A conversation: the model continues what you write. /help tells the commands.\n"
                  "\n"
                  "  -m, --model FILE           start an engine for this file\n"
-                 "      --run NAME             the running engine to use (default \"default\")\n"
+                 "      --name NAME            the running engine to use (default \"default\")\n"
                  "  -n, --tokens N             new tokens of an answer at most (default 128)\n"
                  "  -q, --quiet                no rates after an answer\n"
                  "  -v, --verbose              show the log of an engine of our own\n"
@@ -98,7 +98,7 @@ static void usage(FILE *out)
     params_help(out);
 }
 
-static const struct option options[] = {{"model", 1, NULL, 'm'},  {"run", 1, NULL, 'r'},
+static const struct option options[] = {{"model", 1, NULL, 'm'},  {"name", 1, NULL, 'r'},
                                         {"tokens", 1, NULL, 'n'}, {"verbose", 0, NULL, 'v'},
                                         {"quiet", 0, NULL, 'q'},  {"help", 0, NULL, 'h'},
                                         {NULL, 0, NULL, 0}};
@@ -153,13 +153,13 @@ int main(int argc, char **argv)
                      .chat = true,
                      .tty = isatty(STDIN_FILENO),
                      .out_tty = isatty(STDOUT_FILENO)};
-    struct session_request request = {.verb = "repl"};
+    struct session_request request = {.command = "repl"};
     struct error error;
     session_signals();
     int status = parse(&r, &request, argc, argv, &error);
     if (status == 0)
         status = run(&r, &request, &error);
     talk_clear(&r.talk);
-    json_decref(r.figures);
+    json_decref(r.stats);
     return status == 0 ? 0 : report("repl", &error);
 }

@@ -12,7 +12,7 @@ static const char *const names[] = {
 #define X(type, field, json, def, min, max, help) json,
     SAMPLING_PARAMS(X)
 #undef X
-#define SETTING(name, kind, field, least, most, help) #name,
+#define SETTING(name, kind, field, min, max, help) #name,
 #include "procs/clients/repl/settings.tbl.h"
         "stop",
 };
@@ -30,17 +30,17 @@ const char *settings_name(size_t i)
     return i < ARRAY_LEN(names) ? names[i] : NULL;
 }
 
-static int set_NUMBER(const char *name, int64_t *field, int64_t least, int64_t most,
-                      const char *text, struct error *error)
-{
-    return option_i64(name, text, least, most, field, error);
-}
-
-static int set_SWITCH(const char *name, bool *field, int64_t least, int64_t most, const char *text,
+static int set_NUMBER(const char *name, int64_t *field, int64_t min, int64_t max, const char *text,
                       struct error *error)
 {
-    (void)least;
-    (void)most;
+    return option_i64(name, text, min, max, field, error);
+}
+
+static int set_SWITCH(const char *name, bool *field, int64_t min, int64_t max, const char *text,
+                      struct error *error)
+{
+    (void)min;
+    (void)max;
     bool on = strcmp(text, "on") == 0;
     if (!on && strcmp(text, "off") != 0)
         return error_set(error, ERR_BAD_INPUT, "%s: '%.40s' is neither on nor off", name, text);
@@ -50,9 +50,9 @@ static int set_SWITCH(const char *name, bool *field, int64_t least, int64_t most
 
 static int set_one(struct repl *r, const char *name, const char *text, struct error *error)
 {
-#define SETTING(word, kind, field, least, most, help)                                              \
-    if (strcmp(name, #word) == 0)                                                                  \
-        return set_##kind(name, &r->field, least, most, text, error);
+#define SETTING(id, kind, field, min, max, help)                                                   \
+    if (strcmp(name, #id) == 0)                                                                    \
+        return set_##kind(name, &r->field, min, max, text, error);
 #include "procs/clients/repl/settings.tbl.h"
     if (!sampling_known(name))
         return error_set(error, ERR_BAD_INPUT, "there is no setting '%.40s' (see /show)", name);
@@ -85,23 +85,23 @@ static int set_stops(struct repl *r, char *rest, struct error *error)
 {
     struct stop_texts stops = {0};
     size_t bytes;
-    for (char *word; (word = next_word(&rest, &bytes));)
-        if (stop_texts_add(&stops, word, bytes, error) != 0)
+    for (char *text; (text = next_word(&rest, &bytes));)
+        if (stop_texts_add(&stops, text, bytes, error) != 0)
             return -1;
     r->submit.stops = stops;
     return 0;
 }
 
-int settings_set(struct repl *r, char *words, struct error *error)
+int settings_set(struct repl *r, char *arguments, struct error *error)
 {
     size_t bytes;
-    const char *name = next_word(&words, &bytes);
+    const char *name = next_word(&arguments, &bytes);
     if (name && strcmp(name, "parameter") == 0) /* as ollama has it */
-        name = next_word(&words, &bytes);
+        name = next_word(&arguments, &bytes);
     if (name && strcmp(name, "stop") == 0)
-        return set_stops(r, words, error);
-    const char *value = name ? next_word(&words, &bytes) : NULL;
-    if (!value || next_word(&words, &bytes))
+        return set_stops(r, arguments, error);
+    const char *value = name ? next_word(&arguments, &bytes) : NULL;
+    if (!value || next_word(&arguments, &bytes))
         return error_set(error, ERR_BAD_INPUT, "usage: /set NAME VALUE (see /show)");
     return set_one(r, full_name(name), value, error);
 }
@@ -136,7 +136,7 @@ static void show_stops(FILE *out, const struct stop_texts *stops)
 void settings_show(const struct repl *r, FILE *out)
 {
     sampling_show(out, &r->submit.sampling);
-#define SETTING(name, kind, field, least, most, help) show_##kind(out, #name, r->field, help);
+#define SETTING(name, kind, field, min, max, help) show_##kind(out, #name, r->field, help);
 #include "procs/clients/repl/settings.tbl.h"
     show_stops(out, &r->submit.stops);
 }
@@ -154,7 +154,7 @@ static json_t *json_SWITCH(bool on)
 json_t *settings_json(const struct repl *r)
 {
     json_t *object = sampling_json(&r->submit.sampling), *stops = json_array();
-#define SETTING(name, kind, field, least, most, help)                                              \
+#define SETTING(name, kind, field, min, max, help)                                                 \
     json_object_set_new(object, #name, json_##kind(r->field));
 #include "procs/clients/repl/settings.tbl.h"
     for (uint32_t i = 0; i < r->submit.stops.count; i++)

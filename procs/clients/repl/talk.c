@@ -16,26 +16,26 @@
 
 static size_t turn_bytes(const struct turn *turn)
 {
-    return strlen(turn->prompt) + strlen(turn->answer) + 2;
+    return strlen(turn->prompt) + strlen(turn->response) + 2;
 }
 
 static void forget_oldest(struct talk *t)
 {
     t->bytes -= turn_bytes(&t->turns[0]);
     free(t->turns[0].prompt);
-    free(t->turns[0].answer);
+    free(t->turns[0].response);
     memmove(&t->turns[0], &t->turns[1], --t->count * sizeof t->turns[0]);
 }
 
-int talk_add(struct talk *t, const char *prompt, const char *answer)
+int talk_add(struct talk *t, const char *prompt, const char *response)
 {
     struct turn *grown = realloc(t->turns, (t->count + 1) * sizeof *grown);
-    struct turn turn = {strdup(prompt), strdup(answer)};
+    struct turn turn = {strdup(prompt), strdup(response)};
     if (grown)
         t->turns = grown;
-    if (!grown || !turn.prompt || !turn.answer) {
+    if (!grown || !turn.prompt || !turn.response) {
         free(turn.prompt);
-        free(turn.answer);
+        free(turn.response);
         return -1;
     }
     t->turns[t->count++] = turn;
@@ -49,7 +49,7 @@ void talk_clear(struct talk *t)
 {
     for (size_t i = 0; i < t->count; i++) {
         free(t->turns[i].prompt);
-        free(t->turns[i].answer);
+        free(t->turns[i].response);
     }
     free(t->turns);
     memset(t, 0, sizeof *t);
@@ -72,31 +72,31 @@ static const char *tail_of(const char *text, size_t bytes, size_t keep)
 char *talk_text(const struct talk *t, const char *prompt, size_t context)
 {
     size_t prompt_bytes = strlen(prompt), used = 0;
-    char *said = malloc(t->bytes + 1), *out = malloc(t->bytes + prompt_bytes + 2);
-    if (said && out) {
+    char *history = malloc(t->bytes + 1), *out = malloc(t->bytes + prompt_bytes + 2);
+    if (history && out) {
         for (size_t i = 0; i < t->count; i++) {
-            used = (size_t)(stpcpy(said + used, t->turns[i].prompt) - said);
-            used = (size_t)(stpcpy(said + used, t->turns[i].answer) - said);
+            used = (size_t)(stpcpy(history + used, t->turns[i].prompt) - history);
+            used = (size_t)(stpcpy(history + used, t->turns[i].response) - history);
             if (i + 1 < t->count)
-                said[used++] = '\n';
+                history[used++] = '\n';
         }
-        said[used] = 0;
-        const char *from = tail_of(said, used, context);
+        history[used] = 0;
+        const char *from = tail_of(history, used, context);
         snprintf(out, t->bytes + prompt_bytes + 2, "%s%s%s", from, *from ? "\n" : "", prompt);
     } else {
         free(out);
         out = NULL;
     }
-    free(said);
+    free(history);
     return out;
 }
 
 char *talk_chat(const struct talk *t, const struct model_chat *chat, const char *prompt,
                 size_t context, struct error *error)
 {
-    size_t from = t->count, said = 0, bytes;
+    size_t from = t->count, total = 0, bytes;
     while (from > 0 && t->count - from < (CHAT_MESSAGES_MAX - 1) / 2 &&
-           (said += turn_bytes(&t->turns[from - 1])) <= context)
+           (total += turn_bytes(&t->turns[from - 1])) <= context)
         from--;
     struct chat_message *m = malloc((2 * (t->count - from) + 1) * sizeof *m);
     if (!m) {
@@ -107,7 +107,7 @@ char *talk_chat(const struct talk *t, const struct model_chat *chat, const char 
     for (size_t i = from; i < t->count; i++) {
         const struct turn *turn = &t->turns[i];
         m[count++] = (struct chat_message){CHAT_USER, turn->prompt, strlen(turn->prompt)};
-        m[count++] = (struct chat_message){CHAT_ASSISTANT, turn->answer, strlen(turn->answer)};
+        m[count++] = (struct chat_message){CHAT_ASSISTANT, turn->response, strlen(turn->response)};
     }
     m[count++] = (struct chat_message){CHAT_USER, prompt, strlen(prompt)};
     char *text = NULL;
@@ -125,7 +125,7 @@ char *talk_take_last(struct talk *t)
         return NULL;
     struct turn *last = &t->turns[--t->count];
     t->bytes -= turn_bytes(last);
-    free(last->answer);
+    free(last->response);
     return last->prompt;
 }
 
@@ -134,7 +134,7 @@ static json_t *talk_json(const struct talk *t, json_t *settings)
     json_t *turns = json_array();
     for (size_t i = 0; i < t->count; i++)
         json_array_append_new(turns, json_pack("{s:s, s:s}", "prompt", t->turns[i].prompt, "answer",
-                                               t->turns[i].answer));
+                                               t->turns[i].response));
     return json_pack("{s:s, s:o, s:O}", "format", FORMAT, "turns", turns, "settings", settings);
 }
 
@@ -167,11 +167,11 @@ static int take_turns(struct talk *t, const json_t *turns, const char *path, str
     for (size_t i = 0; i < count; i++) {
         const json_t *turn = json_array_get(turns, i);
         const char *prompt = json_string_value(json_object_get(turn, "prompt"));
-        const char *answer = json_string_value(json_object_get(turn, "answer"));
-        if (!prompt || !answer || strlen(prompt) > TALK_PROMPT_MAX)
+        const char *response = json_string_value(json_object_get(turn, "answer"));
+        if (!prompt || !response || strlen(prompt) > TALK_PROMPT_MAX)
             return error_set(error, ERR_BAD_INPUT, "%.200s: turn %zu has no prompt and answer",
                              path, i);
-        if (talk_add(t, prompt, answer) != 0)
+        if (talk_add(t, prompt, response) != 0)
             return error_set(error, ERR_NO_MEMORY, "no memory for the conversation");
     }
     return 0;

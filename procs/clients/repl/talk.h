@@ -13,7 +13,7 @@
 #define TALK_CONTEXT_MAX (64u << 10)
 
 struct turn {
-    char *prompt, *answer;
+    char *prompt, *response;
 };
 
 struct talk {
@@ -22,7 +22,7 @@ struct talk {
 };
 
 /* Copies both. Forgets the oldest turns beyond TALK_BYTES_MAX. -1: no memory. */
-int talk_add(struct talk *t, const char *prompt, const char *answer);
+int talk_add(struct talk *t, const char *prompt, const char *response);
 void talk_clear(struct talk *t);
 
 /* The text to be continued: at most `context` bytes of what was said, begun after a line's end

@@ -14,22 +14,22 @@ static void print_next(const struct engine_next *next, void *arg)
     if (next->text_bytes == 0)
         return;
     watch_lock(r->watch);
-    r->heard = true;
+    r->has_tokens = true;
     fwrite(next->text, 1, next->text_bytes, stdout);
     fflush(stdout);
     r->mid_line = next->text[next->text_bytes - 1] != '\n';
     watch_unlock(r->watch);
 }
 
-static double real(const json_t *figures, const char *key)
+static double real(const json_t *stats, const char *key)
 {
-    return json_number_value(json_object_get(figures, key));
+    return json_number_value(json_object_get(stats, key));
 }
 
-static void tell_rates(struct repl *r, const struct stream_result *result)
+static void report_rates(struct repl *r, const struct stream_result *result)
 {
-    const json_t *f = r->figures;
-    uint64_t resumes = document_u64(result->stats, "resumes");
+    const json_t *f = r->stats;
+    uint64_t resumes = lookup_u64(result->stats, "resumes");
     if (strcmp(result->finish, "cancelled") == 0)
         repl_notice(r, session_stop == SIGINT ? "ended by Ctrl-C"
                        : session_stop         ? "ended by a signal"
@@ -39,15 +39,15 @@ static void tell_rates(struct repl *r, const struct stream_result *result)
     if (!r->quiet)
         repl_notice(
             r, "%zu tokens at %.1f tokens/s, prompt of %" PRIu64 " at %.1f tokens/s, TTFT %.0f ms",
-            result->count, real(f, "decode_tps"), document_u64(f, "prompt_tokens"),
+            result->count, real(f, "decode_tps"), lookup_u64(f, "prompt_tokens"),
             real(f, "prefill_tps"), real(f, "ttft_ms"));
 }
 
 static void keep(struct repl *r, const char *prompt, const struct stream_result *result,
                  const json_t *before, const json_t *after)
 {
-    json_decref(r->figures);
-    r->figures = figures_make(result, before, after);
+    json_decref(r->stats);
+    r->stats = generation_stats_make(result, before, after);
     if (talk_add(&r->talk, prompt, result->text) != 0)
         repl_notice(r, "no memory to remember this");
 }
@@ -77,16 +77,15 @@ int turn_run(struct repl *r, const char *prompt, struct error *error)
     struct engine_submit submit;
     json_t *before = session_stats(&r->session);
     if (before) /* else what was known of the model holds */
-        chat_describe(&r->family, document_text(before, "model.chat_template"),
-                      document_text(before, "model.chat_bos"),
-                      document_text(before, "model.chat_eos"),
-                      document_u64(before, "model.chat_bos_first") != 0);
+        chat_describe(&r->family, lookup_text(before, "model.chat_template"),
+                      lookup_text(before, "model.chat_bos"), lookup_text(before, "model.chat_eos"),
+                      lookup_u64(before, "model.chat_bos_first") != 0);
     char *text = sent(r, prompt, &submit, error);
     if (!text) {
         json_decref(before);
         return -1;
     }
-    watch_begin(r->watch, before);
+    watch_start(r->watch, before);
     int status = stream_run(&r->session, &submit, print_next, r, &result, error);
     json_t *after = session_stats(&r->session);
     watch_end(r->watch, after);
@@ -95,7 +94,7 @@ int turn_run(struct repl *r, const char *prompt, struct error *error)
     r->mid_line = false;
     if (status == 0) {
         keep(r, prompt, &result, before, after);
-        tell_rates(r, &result);
+        report_rates(r, &result);
     } else if (error->code == ERR_CANCELLED && session_stop) {
         repl_notice(r, "ended before the first token");
         status = 0;

@@ -13,8 +13,8 @@
 #include "lib/json/lookup.h"
 #include "procs/clients/repl/repl.h"
 
-#define LOOK_MS     200
-#define QUEUE_LOOKS 2
+#define POLL_MS     200
+#define QUEUE_POLLS 2
 
 struct seen {
     uint64_t restarts;
@@ -30,7 +30,7 @@ struct watch {
     bool active, end;
     volatile int stop;    /* ends a call under way */
     bool known;           /* `seen` is of this answer */
-    uint32_t queue_looks; /* that found somebody waiting */
+    uint32_t queue_polls; /* that found somebody waiting */
     struct seen seen[SERVICE_ROWS_MAX];
 };
 
@@ -50,8 +50,8 @@ void repl_notice(struct repl *r, const char *fmt, ...)
 
 static void compare(struct watch *w, const json_t *row, struct seen *seen)
 {
-    uint64_t restarts = document_u64(row, "restarts");
-    const char *state = document_text(row, "state"), *name = document_text(row, "service");
+    uint64_t restarts = lookup_u64(row, "restarts");
+    const char *state = lookup_text(row, "state"), *name = lookup_text(row, "service");
     bool down = strcmp(state, "ready") != 0;
     if (w->known && down && !seen->down)
         repl_notice(w->repl, "%s is %s: its work goes on when it is back", name,
@@ -63,24 +63,24 @@ static void compare(struct watch *w, const json_t *row, struct seen *seen)
 
 static void compare_all(struct watch *w, const json_t *doc)
 {
-    for (size_t i = 0; i < document_processes(doc) && i < SERVICE_ROWS_MAX; i++)
-        compare(w, document_row(doc, i), &w->seen[i]);
+    for (size_t i = 0; i < lookup_processes(doc) && i < SERVICE_ROWS_MAX; i++)
+        compare(w, lookup_row(doc, i), &w->seen[i]);
     w->known |= doc != NULL;
 }
 
 /* One sequence computes at a time: who waits for others should know. Our own stands in the queue,
  * too, until compute has looked: that is over by the second look. */
-static void tell_queue(struct watch *w, const json_t *doc)
+static void report_queue(struct watch *w, const json_t *doc)
 {
-    uint64_t queued = document_counter(doc, "compute", "sequences_queued");
-    if (w->repl->heard || queued == 0 || w->queue_looks >= QUEUE_LOOKS ||
-        ++w->queue_looks < QUEUE_LOOKS)
+    uint64_t queued = lookup_counter(doc, "compute", "sequences_queued");
+    if (w->repl->has_tokens || queued == 0 || w->queue_polls >= QUEUE_POLLS ||
+        ++w->queue_polls < QUEUE_POLLS)
         return;
     repl_notice(w->repl, "waiting for other answers to end (%" PRIu64 " in the queue)", queued);
 }
 
 /* One look, without the lock while the call is under way. */
-static void look(struct watch *w)
+static void poll_engine(struct watch *w)
 {
     json_t *doc = NULL;
     struct error ignored;
@@ -89,7 +89,7 @@ static void look(struct watch *w)
     pthread_mutex_lock(&w->lock);
     if (status == 0 && w->active) {
         compare_all(w, doc);
-        tell_queue(w, doc);
+        report_queue(w, doc);
     }
     json_decref(doc);
 }
@@ -101,9 +101,9 @@ static void *watch_main(void *arg)
     while (!w->end) {
         struct timespec until;
         if (w->active)
-            look(w);
+            poll_engine(w);
         clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_nsec += LOOK_MS * (long)NS_PER_MS;
+        until.tv_nsec += POLL_MS * (long)NS_PER_MS;
         until.tv_sec += until.tv_nsec / (long)NS_PER_S;
         until.tv_nsec %= (long)NS_PER_S;
         if (w->active)
@@ -166,11 +166,11 @@ void watch_close(struct watch *w)
     free(w);
 }
 
-void watch_begin(struct watch *w, const json_t *before)
+void watch_start(struct watch *w, const json_t *before)
 {
     pthread_mutex_lock(&w->lock);
-    w->known = w->repl->heard = false;
-    w->queue_looks = 0;
+    w->known = w->repl->has_tokens = false;
+    w->queue_polls = 0;
     compare_all(w, before);
     w->active = true;
     pthread_cond_signal(&w->change);

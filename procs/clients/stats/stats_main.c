@@ -18,7 +18,7 @@
 #include "procs/clients/common/session.h"
 
 #define WATCH_TICK_MS 100
-#define DEATHS_SHOWN  5 /* of those the document has */
+#define EXITS_SHOWN   5 /* of those the document has */
 
 struct stats {
     const char *run;
@@ -27,7 +27,7 @@ struct stats {
 };
 
 /* The document now, and the one before it, for rates; NULL at the first look. */
-struct look {
+struct sample {
     const json_t *now, *before;
     double seconds; /* between them */
 };
@@ -35,7 +35,7 @@ struct look {
 static void usage(FILE *out)
 {
     fprintf(out,
-            "usage: sluice stats [--run NAME] [--json] [--counters] [--watch SECONDS]\n"
+            "usage: sluice stats [--name NAME] [--json] [--counters] [--watch SECONDS]\n"
             "\n"
             "  --json           the whole document of all counters\n"
             "  --counters       every counter of every process, for people\n"
@@ -43,7 +43,7 @@ static void usage(FILE *out)
             "                   engine ends or Ctrl-C\n");
 }
 
-static const struct option options[] = {{"run", 1, NULL, 'r'},      {"json", 0, NULL, 'j'},
+static const struct option options[] = {{"name", 1, NULL, 'r'},     {"json", 0, NULL, 'j'},
                                         {"counters", 0, NULL, 'c'}, {"watch", 1, NULL, 'w'},
                                         {"help", 0, NULL, 'h'},     {NULL, 0, NULL, 0}};
 
@@ -75,29 +75,29 @@ static int parse(struct stats *s, int argc, char **argv, struct error *error)
 static void print_processes(const json_t *doc)
 {
     printf("%-12s %8s %-10s %4s %8s  %s\n", "PROCESS", "PID", "STATE", "INC", "RESTARTS", "DOING");
-    for (size_t i = 0; i < document_processes(doc); i++) {
-        const json_t *row = document_row(doc, i);
-        char name[DOCUMENT_NAME_BYTES];
-        printf("%-12s %8" PRIu64 " %-10s %4" PRIu64 " %8" PRIu64 "  %s\n", document_name(row, name),
-               document_u64(row, "pid"), document_text(row, "state"),
-               document_u64(row, "incarnation"), document_u64(row, "restarts"),
-               document_text(row, "wait"));
+    for (size_t i = 0; i < lookup_processes(doc); i++) {
+        const json_t *row = lookup_row(doc, i);
+        char name[LOOKUP_NAME_BYTES];
+        printf("%-12s %8" PRIu64 " %-10s %4" PRIu64 " %8" PRIu64 "  %s\n", lookup_name(row, name),
+               lookup_u64(row, "pid"), lookup_text(row, "state"), lookup_u64(row, "incarnation"),
+               lookup_u64(row, "restarts"), lookup_text(row, "wait"));
     }
 }
 
 /* The newest; nothing when nobody died. */
-static void print_deaths(const json_t *doc)
+static void print_exits(const json_t *doc)
 {
-    if (document_deaths(doc) == 0)
+    if (lookup_exits(doc) == 0)
         return;
-    printf("\n%-12s %8s %-10s %13s  %s\n", "DIED", "PID", "CAUSE", "AT UPTIME", "LAST WORDS");
-    for (size_t i = 0; i < document_deaths(doc) && i < DEATHS_SHOWN; i++) {
-        const json_t *death = document_death(doc, i);
-        char name[DOCUMENT_NAME_BYTES];
-        printf("%-12s %8" PRIu64 " %-10s %11.1f s  %s%s\n", document_name(death, name),
-               document_u64(death, "pid"), document_text(death, "cause"),
-               (double)document_u64(death, "uptime_ms") / 1e3, document_text(death, "words"),
-               json_is_true(json_object_get(death, "restarted")) ? "" : " (not restarted)");
+    printf("\n%-12s %8s %-10s %13s  %s\n", "EXITED", "PID", "CAUSE", "AT UPTIME", "MESSAGE");
+    for (size_t i = 0; i < lookup_exits(doc) && i < EXITS_SHOWN; i++) {
+        const json_t *exit_record = lookup_exit(doc, i);
+        char name[LOOKUP_NAME_BYTES];
+        printf("%-12s %8" PRIu64 " %-10s %11.1f s  %s%s\n", lookup_name(exit_record, name),
+               lookup_u64(exit_record, "pid"), lookup_text(exit_record, "cause"),
+               (double)lookup_u64(exit_record, "uptime_ms") / 1e3,
+               lookup_text(exit_record, "exit_message"),
+               json_is_true(json_object_get(exit_record, "restarted")) ? "" : " (not restarted)");
     }
 }
 
@@ -109,21 +109,21 @@ static void line_bytes(const char *label, uint64_t bytes, const char *doc)
 
 static void print_memory(const json_t *doc)
 {
-    line_bytes("budget", document_counter(doc, "supervisor", "budget_bytes"), "in force");
-    line_bytes("used", document_counter(doc, "supervisor", "used_bytes"),
+    line_bytes("budget", lookup_counter(doc, "supervisor", "budget_bytes"), "in force");
+    line_bytes("used", lookup_counter(doc, "supervisor", "used_bytes"),
                "by all processes, as the ledger counts");
-    line_bytes("used at most", document_counter(doc, "supervisor", "used_bytes_max"), "");
-    line_bytes("arena quota", document_counter(doc, "cache", "quota_bytes"), "");
-    line_bytes("resident experts", document_counter(doc, "cache", "resident_payload_bytes"), "");
-    line_bytes("KV cache", document_counter(doc, "compute", "kv_bytes"), "");
+    line_bytes("used at most", lookup_counter(doc, "supervisor", "used_bytes_max"), "");
+    line_bytes("arena quota", lookup_counter(doc, "cache", "quota_bytes"), "");
+    line_bytes("resident experts", lookup_counter(doc, "cache", "resident_payload_bytes"), "");
+    line_bytes("KV cache", lookup_counter(doc, "compute", "kv_bytes"), "");
 }
 
 /* What a counter of a service grew by since the look before. A restarted process counts from zero.
  */
-static double grown(const struct look *look, const char *service, const char *counter)
+static double grown(const struct sample *sample, const char *service, const char *counter)
 {
-    uint64_t then = document_counter(look->before, service, counter);
-    uint64_t now = document_counter(look->now, service, counter);
+    uint64_t then = lookup_counter(sample->before, service, counter);
+    uint64_t now = lookup_counter(sample->now, service, counter);
     return (double)(now >= then ? now - then : now);
 }
 
@@ -133,97 +133,99 @@ static double ratio(double part, double whole)
 }
 
 /* A share of a service's counters since the start, and since the last look. */
-static void line_share(const struct look *look, const char *label, const char *service,
+static void line_share(const struct sample *sample, const char *label, const char *service,
                        const char *part, const char *whole, const char *of)
 {
-    const struct look all = {look->now, NULL, 0};
+    const struct sample all = {sample->now, NULL, 0};
     double total = grown(&all, service, whole);
     printf("%-22s %11.1f%%  of %.0f %s", label, 100 * ratio(grown(&all, service, part), total),
            total, of);
-    if (look->before)
+    if (sample->before)
         printf("; now %.1f%% of %.0f",
-               100 * ratio(grown(look, service, part), grown(look, service, whole)),
-               grown(look, service, whole));
+               100 * ratio(grown(sample, service, part), grown(sample, service, whole)),
+               grown(sample, service, whole));
     printf("\n");
 }
 
-static void line_tokens(const struct look *look, const char *label, const char *tokens,
+static void line_tokens(const struct sample *sample, const char *label, const char *tokens,
                         const char *ns)
 {
-    const struct look all = {look->now, NULL, 0};
+    const struct sample all = {sample->now, NULL, 0};
     double count = grown(&all, "compute", tokens);
     printf("%-22s %12.0f  %.1f tokens/s", label, count,
            ratio(count * 1e9, grown(&all, "compute", ns)));
-    if (look->before)
-        printf("; now %.1f", ratio(grown(look, "compute", tokens), look->seconds));
+    if (sample->before)
+        printf("; now %.1f", ratio(grown(sample, "compute", tokens), sample->seconds));
     printf("\n");
 }
 
-static double computing_ns(const struct look *look)
+static double computing_ns(const struct sample *sample)
 {
-    return grown(look, "compute", "prefill_ns") + grown(look, "compute", "decode_ns");
+    return grown(sample, "compute", "prefill_ns") + grown(sample, "compute", "decode_ns");
 }
 
-static void print_work(const struct look *look)
+static void print_work(const struct sample *sample)
 {
-    const struct look all = {look->now, NULL, 0};
+    const struct sample all = {sample->now, NULL, 0};
     char read[16];
-    line_tokens(look, "prompt tokens", "tokens_prefill", "prefill_ns");
-    line_tokens(look, "generated tokens", "tokens_decode", "decode_ns");
-    line_share(look, "hit rate", "compute", "hits", "uses", "uses of experts");
+    line_tokens(sample, "prompt tokens", "tokens_prefill", "prefill_ns");
+    line_tokens(sample, "generated tokens", "tokens_decode", "decode_ns");
+    line_share(sample, "hit rate", "compute", "hits", "accesses", "uses of experts");
     printf("%-22s %11.1f%%  of the computing time", "waiting for experts",
            100 * ratio(grown(&all, "compute", "stall_ns"), computing_ns(&all)));
-    if (look->before)
-        printf("; now %.1f%%", 100 * ratio(grown(look, "compute", "stall_ns"), computing_ns(look)));
+    if (sample->before)
+        printf("; now %.1f%%",
+               100 * ratio(grown(sample, "compute", "stall_ns"), computing_ns(sample)));
     printf("\n%-22s %12s  from the devices", "read",
-           bytes_format(document_counter(look->now, "loader", "bytes_read"), read));
-    if (look->before)
+           bytes_format(lookup_counter(sample->now, "loader", "bytes_read"), read));
+    if (sample->before)
         printf("; now %s/s",
-               bytes_format((uint64_t)ratio(grown(look, "loader", "bytes_read"), look->seconds),
+               bytes_format((uint64_t)ratio(grown(sample, "loader", "bytes_read"), sample->seconds),
                             read));
-    printf("\n%-22s %12" PRIu64, "evictions", document_counter(look->now, "cache", "evictions"));
-    if (look->before)
-        printf("  now %.0f/s", ratio(grown(look, "cache", "evictions"), look->seconds));
+    printf("\n%-22s %12" PRIu64, "evictions", lookup_counter(sample->now, "cache", "evictions"));
+    if (sample->before)
+        printf("  now %.0f/s", ratio(grown(sample, "cache", "evictions"), sample->seconds));
     printf("\n");
-    line_share(look, "recall", "predictor", "recall_hits", "recall_uses", "uses that had a guess");
+    line_share(sample, "recall", "predictor", "recall_hits", "recall_accesses",
+               "uses that had a guess");
 }
 
-static void print_counters(const struct look *look)
+static void print_counters(const struct sample *sample)
 {
-    for (size_t i = 0; i < document_processes(look->now); i++) {
-        const json_t *row = document_row(look->now, i);
-        const char *service = document_text(row, "service"), *name;
-        uint64_t number = document_u64(row, "number");
+    for (size_t i = 0; i < lookup_processes(sample->now); i++) {
+        const json_t *row = lookup_row(sample->now, i);
+        const char *service = lookup_text(row, "service"), *name;
+        uint64_t number = lookup_u64(row, "number");
         const json_t *then =
-            json_object_get(document_process(look->before, service, (unsigned)number), "counters");
+            json_object_get(lookup_process(sample->before, service, (unsigned)number), "counters");
         json_t *value;
         json_object_foreach(json_object_get(row, "counters"), name, value)
         {
             json_int_t now = json_integer_value(value);
             json_int_t before = json_integer_value(json_object_get(then, name));
             printf("%s.%" PRIu64 ".%s %" JSON_INTEGER_FORMAT, service, number, name, now);
-            if (look->before && now != before)
-                printf(" %+.1f/s", ratio((double)(now - before), look->seconds));
+            if (sample->before && now != before)
+                printf(" %+.1f/s", ratio((double)(now - before), sample->seconds));
             printf("\n");
         }
     }
 }
 
-static void print_document(const struct stats *s, const struct look *look)
+static void print_snapshot(const struct stats *s, const struct sample *sample)
 {
     if (s->watch > 0 && !s->json) /* one page over another, or one below another */
-        fputs(isatty(STDOUT_FILENO) ? "\033[H\033[J" : look->before ? "\n" : "", stdout);
+        fputs(isatty(STDOUT_FILENO) ? "\033[H\033[J" : sample->before ? "\n" : "", stdout);
     if (s->json) {
-        json_dumpf(look->now, stdout, s->watch > 0 ? JSON_COMPACT : JSON_INDENT(2));
+        json_dumpf(sample->now, stdout, s->watch > 0 ? JSON_COMPACT : JSON_INDENT(2));
         printf("\n");
     } else if (s->counters) {
-        print_counters(look);
+        print_counters(sample);
     } else {
-        print_processes(look->now);
-        print_deaths(look->now);
+        print_processes(sample->now);
+        print_exits(sample->now);
         printf("\n");
-        print_memory(look->now);
-        print_work(look);
+        print_memory(sample->now);
+        print_work(sample);
     }
     fflush(stdout);
 }
@@ -250,8 +252,8 @@ static int run(const struct stats *s, struct error *error)
         if (status != 0)
             break;
         uint64_t now_ns = clock_now_ns();
-        const struct look look = {now, before, (double)(now_ns - before_ns) / (double)NS_PER_S};
-        print_document(s, &look);
+        const struct sample sample = {now, before, (double)(now_ns - before_ns) / (double)NS_PER_S};
+        print_snapshot(s, &sample);
         json_decref(before);
         before = now;
         before_ns = now_ns;

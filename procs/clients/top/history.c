@@ -4,12 +4,12 @@
 
 #include "lib/base/bytes.h"
 
-#define GRAPH_ROWS_LEAST 5 /* heading included */
-#define GRAPH_ROWS_MOST  9
+#define GRAPH_ROWS_MIN 5 /* heading included */
+#define GRAPH_ROWS_MAX 9
 
 enum graph { GRAPH_TOKENS, GRAPH_BYTES, GRAPH_HITS, GRAPH__COUNT };
 
-void history_add(struct history *h, const struct figures *f)
+void history_add(struct history *h, const struct rates *f)
 {
     struct moment m = {.tokens_per_s = f->tokens_per_s, .hit = 100 * f->hit};
     for (uint32_t i = 0; i < f->devices; i++)
@@ -28,16 +28,16 @@ static double value_at(const struct history *h, uint64_t age, enum graph graph)
     return value_of(&h->at[(h->count - 1 - age) % HISTORY_MOMENTS], graph);
 }
 
-static void heading(char *out, size_t room, enum graph graph, double now, double most)
+static void heading(char *out, size_t cap, enum graph graph, double now, double max)
 {
     char a[16], b[16];
     if (graph == GRAPH_TOKENS)
-        snprintf(out, room, "GENERATED  %.1f tokens/s, at most %.1f", now, most);
+        snprintf(out, cap, "GENERATED  %.1f tokens/s, at most %.1f", now, max);
     else if (graph == GRAPH_BYTES)
-        snprintf(out, room, "READ  %s/s, at most %s/s", bytes_format((uint64_t)now, a),
-                 bytes_format((uint64_t)most, b));
+        snprintf(out, cap, "READ  %s/s, at most %s/s", bytes_format((uint64_t)now, a),
+                 bytes_format((uint64_t)max, b));
     else
-        snprintf(out, room, "HITS  %.1f %% of the uses, at most %.1f %%", now, most);
+        snprintf(out, cap, "HITS  %.1f %% of the uses, at most %.1f %%", now, max);
 }
 
 static void draw(const struct history *h, enum graph graph, struct canvas *c, unsigned row,
@@ -45,13 +45,13 @@ static void draw(const struct history *h, enum graph graph, struct canvas *c, un
 {
     char head[128];
     uint64_t shown = h->count < HISTORY_MOMENTS ? h->count : HISTORY_MOMENTS;
-    double most = 0;
+    double max = 0;
     shown = shown < columns ? shown : columns;
     for (uint64_t age = 0; age < shown; age++)
-        most = value_at(h, age, graph) > most ? value_at(h, age, graph) : most;
-    heading(head, sizeof head, graph, shown ? value_at(h, 0, graph) : 0, most);
+        max = value_at(h, age, graph) > max ? value_at(h, age, graph) : max;
+    heading(head, sizeof head, graph, shown ? value_at(h, 0, graph) : 0, max);
     canvas_put(c, row, 0, PAINT_HEADING, "%-*.*s", (int)columns, (int)columns, head);
-    double top = graph == GRAPH_HITS ? 100 : most, height = rows - 1;
+    double top = graph == GRAPH_HITS ? 100 : max, height = rows - 1;
     for (uint64_t age = 0; top > 0 && age < shown; age++)
         for (unsigned level = 0; level < rows - 1; level++) {
             double filled = value_at(h, age, graph) / top * height - level;
@@ -64,10 +64,10 @@ static void draw(const struct history *h, enum graph graph, struct canvas *c, un
 void history_draw(const struct history *h, struct canvas *c, unsigned row, unsigned rows,
                   unsigned columns)
 {
-    unsigned graphs = rows / GRAPH_ROWS_LEAST;
+    unsigned graphs = rows / GRAPH_ROWS_MIN;
     graphs = graphs < GRAPH__COUNT ? graphs : GRAPH__COUNT;
     unsigned each = graphs > 0 ? rows / graphs : 0;
-    each = each < GRAPH_ROWS_MOST ? each : GRAPH_ROWS_MOST;
+    each = each < GRAPH_ROWS_MAX ? each : GRAPH_ROWS_MAX;
     for (unsigned i = 0; i < graphs; i++)
         draw(h, (enum graph)i, c, row + i * each, each, columns);
 }

@@ -16,7 +16,7 @@ struct history {
     struct moment at[HISTORY_MOMENTS];
 };
 
-void history_add(struct history *h, const struct figures *f);
+void history_add(struct history *h, const struct rates *f);
 
 /* Graphs of the newest moments, the newest at the right, as many as have room. */
 void history_draw(const struct history *h, struct canvas *c, unsigned row, unsigned rows,

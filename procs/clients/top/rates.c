@@ -11,31 +11,31 @@
 #include "lib/json/lookup.h"
 
 /* Row of the same process in the look before; NULL when there is none. */
-static const json_t *row_before(const struct look *before, const json_t *row)
+static const json_t *row_before(const struct sample *before, const json_t *row)
 {
-    return document_process(before->doc, document_text(row, "service"),
-                            (unsigned)document_u64(row, "number"));
+    return lookup_process(before->doc, lookup_text(row, "service"),
+                          (unsigned)lookup_u64(row, "number"));
 }
 
 static uint64_t counter_of(const json_t *row, const char *name)
 {
-    return document_u64(json_object_get(row, "counters"), name);
+    return lookup_u64(json_object_get(row, "counters"), name);
 }
 
 /* What a counter grew by. Less than before: it was begun anew. */
-static double grown(const struct look *before, const json_t *row, const char *counter)
+static double grown(const struct sample *before, const json_t *row, const char *counter)
 {
     uint64_t then = counter_of(row_before(before, row), counter), now = counter_of(row, counter);
     return (double)(now >= then ? now - then : now);
 }
 
-static double grown_all(const struct look *before, const struct look *now, const char *service,
+static double grown_all(const struct sample *before, const struct sample *now, const char *service,
                         const char *counter)
 {
     double sum = 0;
-    for (size_t i = 0; i < document_processes(now->doc); i++) {
-        const json_t *row = document_row(now->doc, i);
-        if (strcmp(document_text(row, "service"), service) == 0)
+    for (size_t i = 0; i < lookup_processes(now->doc); i++) {
+        const json_t *row = lookup_row(now->doc, i);
+        if (strcmp(lookup_text(row, "service"), service) == 0)
             sum += grown(before, row, counter);
     }
     return sum;
@@ -46,69 +46,69 @@ static double share(double part, double whole)
     return whole > 0 ? part / whole : 0;
 }
 
-static void work(const struct look *before, const struct look *now, struct figures *f)
+static void work(const struct sample *before, const struct sample *now, struct rates *f)
 {
 #define GREW(service, counter) grown_all(before, now, service, counter)
     double prefill_ns = GREW("compute", "prefill_ns"), decode_ns = GREW("compute", "decode_ns");
-    double uses = GREW("compute", "uses");
+    double accesses = GREW("compute", "accesses");
     f->prefill_tps = share(GREW("compute", "tokens_prefill") * 1e9, prefill_ns);
     f->decode_tps = share(GREW("compute", "tokens_decode") * 1e9, decode_ns);
-    f->hit = share(GREW("compute", "hits"), uses);
-    f->late = share(GREW("compute", "late"), uses);
-    f->miss = share(GREW("compute", "misses"), uses);
-    f->skipped = share(GREW("compute", "skipped"), uses);
+    f->hit = share(GREW("compute", "hits"), accesses);
+    f->inflight = share(GREW("compute", "hits_inflight"), accesses);
+    f->miss = share(GREW("compute", "misses"), accesses);
+    f->skipped = share(GREW("compute", "skipped"), accesses);
     f->tokens_per_s = share(GREW("compute", "tokens_decode"), f->seconds);
-    f->uses_per_s = share(uses, f->seconds);
+    f->accesses_per_s = share(accesses, f->seconds);
     f->stall = share(GREW("compute", "stall_ns"), prefill_ns + decode_ns);
-    f->recall = share(GREW("predictor", "recall_hits"), GREW("predictor", "recall_uses"));
+    f->recall = share(GREW("predictor", "recall_hits"), GREW("predictor", "recall_accesses"));
     /* Of those whose fate was decided: one that came in the last look may be used in this one. */
-    double used = GREW("cache", "prefetches_used"), wasted = GREW("cache", "prefetches_wasted");
-    f->prefetch_used = share(used, used + wasted);
+    double used = GREW("cache", "prefetches_used"), unused = GREW("cache", "prefetches_unused");
+    f->prefetch_used = share(used, used + unused);
     f->evictions_per_s = share(GREW("cache", "evictions"), f->seconds);
 #undef GREW
 }
 
-static uint64_t ticks_before(const struct look *before, const json_t *row)
+static uint64_t ticks_before(const struct sample *before, const json_t *row)
 {
-    for (size_t i = 0; i < document_processes(before->doc) && i < SERVICE_ROWS_MAX; i++)
-        if (document_u64(document_row(before->doc, i), "pid") == document_u64(row, "pid"))
+    for (size_t i = 0; i < lookup_processes(before->doc) && i < SERVICE_ROWS_MAX; i++)
+        if (lookup_u64(lookup_row(before->doc, i), "pid") == lookup_u64(row, "pid"))
             return before->seen[i].ticks;
     return 0;
 }
 
-static void process(const struct look *before, const struct look *now, uint32_t i,
-                    struct figures *f)
+static void process(const struct sample *before, const struct sample *now, uint32_t i,
+                    struct rates *f)
 {
-    const json_t *row = document_row(now->doc, i);
-    struct process_figures *p = &f->process[i];
-    const char *service = document_text(row, "service");
+    const json_t *row = lookup_row(now->doc, i);
+    struct process_rates *p = &f->process[i];
+    const char *service = lookup_text(row, "service");
     uint64_t ticks = now->seen[i].ticks, then = ticks_before(before, row);
-    *p = (struct process_figures){.row = row, .order = -(double)i};
+    *p = (struct process_rates){.row = row, .order = -(double)i};
     if (strcmp(service, "loader") == 0)
-        snprintf(p->name, sizeof p->name, "%s.%" PRIu64, service, document_u64(row, "number"));
+        snprintf(p->name, sizeof p->name, "%s.%" PRIu64, service, lookup_u64(row, "number"));
     else
         snprintf(p->name, sizeof p->name, "%s", service);
-    p->ready = strcmp(document_text(row, "state"), "ready") == 0;
+    p->ready = strcmp(lookup_text(row, "state"), "ready") == 0;
     p->cpu = share(100.0 * (double)(ticks > then ? ticks - then : 0),
                    (double)sysconf(_SC_CLK_TCK) * f->seconds);
     p->memory = (double)now->seen[i].anon;
-    p->lease = (double)document_u64(row, "lease_bytes");
+    p->reserved = (double)lookup_u64(row, "reserved_bytes");
     p->messages =
         share(grown(before, row, "messages") + grown(before, row, "requests"), f->seconds);
-    p->restarts = (double)document_u64(row, "restarts");
+    p->restarts = (double)lookup_u64(row, "restarts");
 }
 
-static void device(const struct look *before, const struct look *now, const json_t *row,
-                   struct device_figures *d)
+static void device(const struct sample *before, const struct sample *now, const json_t *row,
+                   struct device_rates *d)
 {
     double reads = grown(before, row, "reads_submitted");
     const json_t *throttles =
         json_object_get(json_object_get(now->doc, "directory"), "throttle_bytes_per_s");
     double seconds = (double)(now->when_ns - before->when_ns) / (double)NS_PER_S;
     d->row = row;
-    d->number = document_u64(row, "number");
+    d->number = lookup_u64(row, "number");
     d->in_flight = counter_of(row, "inflight");
-    d->p99_us = document_u64(row, "demand_to_submission.p99_us");
+    d->p99_us = lookup_u64(row, "demand_to_submission.p99_us");
     d->throttle = (uint64_t)json_integer_value(json_array_get(throttles, d->number));
     d->bytes_per_s = share(grown(before, row, "bytes_read"), seconds);
     d->busy = share(grown(before, row, "busy_ns") / 1e9, seconds);
@@ -118,7 +118,7 @@ static void device(const struct look *before, const struct look *now, const json
 #define SORT(name, key)                                                                            \
     static int by_##name(const void *a, const void *b)                                             \
     {                                                                                              \
-        const struct process_figures *x = a, *y = b;                                               \
+        const struct process_rates *x = a, *y = b;                                                 \
         if (x->key != y->key)                                                                      \
             return x->key > y->key ? -1 : 1;                                                       \
         return x->order > y->order ? -1 : x->order < y->order;                                     \
@@ -138,24 +138,23 @@ const char *sort_name(enum sort sort)
     return sorts[sort].name;
 }
 
-void figures_of(const struct look *before, const struct look *now, enum sort sort,
-                struct figures *f)
+void rates_make(const struct sample *before, const struct sample *now, enum sort sort,
+                struct rates *f)
 {
     uint64_t start_ns = before->when_ns;
-    struct look since = *before; /* a shallow copy: only its time may differ */
+    struct sample since = *before; /* a shallow copy: only its time may differ */
     if (start_ns == 0 || start_ns >= now->when_ns)
-        start_ns = now->when_ns - document_u64(now->doc, "uptime_ms") * NS_PER_MS;
+        start_ns = now->when_ns - lookup_u64(now->doc, "uptime_ms") * NS_PER_MS;
     since.when_ns = start_ns;
-    *f = (struct figures){.seconds = (double)(now->when_ns - start_ns) / (double)NS_PER_S};
+    *f = (struct rates){.seconds = (double)(now->when_ns - start_ns) / (double)NS_PER_S};
     work(&since, now, f);
-    f->processes = (uint32_t)document_processes(now->doc);
+    f->processes = (uint32_t)lookup_processes(now->doc);
     if (f->processes > SERVICE_ROWS_MAX)
         f->processes = SERVICE_ROWS_MAX;
     for (uint32_t i = 0; i < f->processes; i++) {
-        const json_t *row = document_row(now->doc, i);
+        const json_t *row = lookup_row(now->doc, i);
         process(&since, now, i, f);
-        if (strcmp(document_text(row, "service"), "loader") == 0 &&
-            f->devices < SERVICE_LOADERS_MAX)
+        if (strcmp(lookup_text(row, "service"), "loader") == 0 && f->devices < SERVICE_LOADERS_MAX)
             device(&since, now, row, &f->device[f->devices++]);
     }
     qsort(f->process, f->processes, sizeof f->process[0], sorts[sort].compare);

@@ -10,33 +10,35 @@ enum sort {
     SORT__COUNT
 };
 
-struct process_figures {
+struct process_rates {
     const json_t *row; /* borrowed from the newer look */
     char name[32];
-    double order, cpu /* percent of one processor */, memory, lease, messages /* per s */, restarts;
+    double order, cpu /* percent of one processor */, memory, reserved, messages /* per s */,
+        restarts;
     bool ready;
 };
 
-struct device_figures {
+struct device_rates {
     const json_t *row;
     uint64_t number, in_flight, p99_us, throttle;
     double bytes_per_s, busy /* 0..1 */, read_ms /* mean of a read */;
 };
 
-struct figures {
-    double seconds;                  /* between the looks */
-    double tokens_per_s;             /* generated, of all the time */
-    double prefill_tps, decode_tps;  /* 0: none in that time */
-    double hit, late, miss, skipped; /* shares of the uses; all 0: none */
-    double uses_per_s, stall /* share of computing time */, recall, prefetch_used, evictions_per_s;
+struct rates {
+    double seconds;                      /* between the looks */
+    double tokens_per_s;                 /* generated, of all the time */
+    double prefill_tps, decode_tps;      /* 0: none in that time */
+    double hit, inflight, miss, skipped; /* shares of the uses; all 0: none */
+    double accesses_per_s, stall /* share of computing time */, recall, prefetch_used,
+        evictions_per_s;
     uint32_t processes, devices;
-    struct process_figures process[SERVICE_ROWS_MAX];
-    struct device_figures device[SERVICE_LOADERS_MAX];
+    struct process_rates process[SERVICE_ROWS_MAX];
+    struct device_rates device[SERVICE_LOADERS_MAX];
 };
 
 /* before may hold no document: then everything since the engine's start counts. */
-void figures_of(const struct look *before, const struct look *now, enum sort sort,
-                struct figures *f);
+void rates_make(const struct sample *before, const struct sample *now, enum sort sort,
+                struct rates *f);
 
 const char *sort_name(enum sort sort);
 

@@ -11,9 +11,9 @@
 #include "lib/base/clock.h"
 #include "lib/json/lookup.h"
 
-#define LOOK_MS 2000 /* for an answer: a supervisor that is stopped gives none */
+#define CALL_TIMEOUT_MS 2000 /* for an answer: a supervisor that is stopped gives none */
 
-struct looker {
+struct poller {
     char run[64];
     pthread_t thread;
     pthread_mutex_t lock;  /* of everything below */
@@ -21,7 +21,7 @@ struct looker {
     uint64_t interval_ns;
     bool end, fresh, now;
     volatile int stop; /* ends a call under way */
-    struct look newest;
+    struct sample newest;
     struct error error;
 };
 
@@ -52,32 +52,32 @@ static void see_process(pid_t pid, struct process_seen *seen)
         fclose(f);
 }
 
-int look_once(struct rpc_client *control, struct look *look, struct error *error)
+int sample_get(struct rpc_client *control, struct sample *sample, struct error *error)
 {
     struct error no_map;
-    *look = (struct look){0};
-    if (rpc_call(control, "stats", NULL, LOOK_MS, &look->doc, error) != 0)
+    *sample = (struct sample){0};
+    if (rpc_call(control, "stats", NULL, CALL_TIMEOUT_MS, &sample->doc, error) != 0)
         return -1;
-    look->when_ns = clock_now_ns();
-    for (size_t i = 0; i < document_processes(look->doc) && i < SERVICE_ROWS_MAX; i++)
-        see_process((pid_t)document_u64(document_row(look->doc, i), "pid"), &look->seen[i]);
+    sample->when_ns = clock_now_ns();
+    for (size_t i = 0; i < lookup_processes(sample->doc) && i < SERVICE_ROWS_MAX; i++)
+        see_process((pid_t)lookup_u64(lookup_row(sample->doc, i), "pid"), &sample->seen[i]);
     /* An engine without a map is shown without one. */
-    if (rpc_call(control, "map", NULL, LOOK_MS, &look->map_reply, &no_map) == 0 &&
-        map_read(look->map_reply, &look->map, &no_map) != 0)
-        look->map = (struct map){0};
+    if (rpc_call(control, "map", NULL, CALL_TIMEOUT_MS, &sample->map_reply, &no_map) == 0 &&
+        map_read(sample->map_reply, &sample->map, &no_map) != 0)
+        sample->map = (struct map){0};
     return 0;
 }
 
-void look_free(struct look *look)
+void sample_free(struct sample *sample)
 {
-    map_free(&look->map);
-    json_decref(look->map_reply);
-    json_decref(look->doc);
-    *look = (struct look){0};
+    map_free(&sample->map);
+    json_decref(sample->map_reply);
+    json_decref(sample->doc);
+    *sample = (struct sample){0};
 }
 
 /* A client that lost its engine is opened anew: the next engine of that name is another. */
-static int attempt(struct looker *l, struct rpc_client **control, struct look *look,
+static int attempt(struct poller *l, struct rpc_client **control, struct sample *sample,
                    struct error *error)
 {
     if (!*control) {
@@ -86,14 +86,14 @@ static int attempt(struct looker *l, struct rpc_client **control, struct look *l
             return -1;
         rpc_client_set_stop(*control, &l->stop);
     }
-    if (look_once(*control, look, error) == 0)
+    if (sample_get(*control, sample, error) == 0)
         return 0;
     rpc_client_close(*control);
     *control = NULL;
     return -1;
 }
 
-static void wait_for_turn(struct looker *l, uint64_t since_ns)
+static void wait_for_turn(struct poller *l, uint64_t since_ns)
 {
     while (!l->end && !l->now) {
         uint64_t until_ns = since_ns + l->interval_ns;
@@ -106,21 +106,21 @@ static void wait_for_turn(struct looker *l, uint64_t since_ns)
     l->now = false;
 }
 
-static void *looker_main(void *arg)
+static void *poller_main(void *arg)
 {
-    struct looker *l = arg;
+    struct poller *l = arg;
     struct rpc_client *control = NULL;
     pthread_mutex_lock(&l->lock);
     while (!l->end) {
-        struct look look;
+        struct sample sample;
         struct error error = {.code = ERR_NONE};
         uint64_t since_ns = clock_now_ns();
         pthread_mutex_unlock(&l->lock);
-        int status = attempt(l, &control, &look, &error);
+        int status = attempt(l, &control, &sample, &error);
         pthread_mutex_lock(&l->lock);
         if (status == 0) {
-            look_free(&l->newest);
-            l->newest = look;
+            sample_free(&l->newest);
+            l->newest = sample;
             l->fresh = true;
         }
         l->error = error;
@@ -131,9 +131,9 @@ static void *looker_main(void *arg)
     return NULL;
 }
 
-struct looker *looker_open(const char *run, uint64_t interval_ns, struct error *error)
+struct poller *poller_open(const char *run, uint64_t interval_ns, struct error *error)
 {
-    struct looker *l = calloc(1, sizeof *l);
+    struct poller *l = calloc(1, sizeof *l);
     if (!l) {
         error_set(error, ERR_NO_MEMORY, "no memory");
         return NULL;
@@ -149,7 +149,7 @@ struct looker *looker_open(const char *run, uint64_t interval_ns, struct error *
     sigset_t all, before; /* signals are for the thread of the screen */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    int rc = pthread_create(&l->thread, NULL, looker_main, l);
+    int rc = pthread_create(&l->thread, NULL, poller_main, l);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (rc == 0)
         return l;
@@ -158,7 +158,7 @@ struct looker *looker_open(const char *run, uint64_t interval_ns, struct error *
     return NULL;
 }
 
-void looker_close(struct looker *l)
+void poller_close(struct poller *l)
 {
     if (!l)
         return;
@@ -168,13 +168,13 @@ void looker_close(struct looker *l)
     pthread_cond_signal(&l->change);
     pthread_mutex_unlock(&l->lock);
     pthread_join(l->thread, NULL);
-    look_free(&l->newest);
+    sample_free(&l->newest);
     pthread_cond_destroy(&l->change);
     pthread_mutex_destroy(&l->lock);
     free(l);
 }
 
-void looker_interval(struct looker *l, uint64_t interval_ns, bool now)
+void poller_set_interval(struct poller *l, uint64_t interval_ns, bool now)
 {
     pthread_mutex_lock(&l->lock);
     l->interval_ns = interval_ns;
@@ -183,13 +183,13 @@ void looker_interval(struct looker *l, uint64_t interval_ns, bool now)
     pthread_mutex_unlock(&l->lock);
 }
 
-bool looker_take(struct looker *l, struct look *look, struct error *error)
+bool poller_take(struct poller *l, struct sample *sample, struct error *error)
 {
     pthread_mutex_lock(&l->lock);
     bool fresh = l->fresh;
     if (fresh) {
-        *look = l->newest;
-        l->newest = (struct look){0};
+        *sample = l->newest;
+        l->newest = (struct sample){0};
         l->fresh = false;
     }
     *error = l->error;

@@ -15,24 +15,24 @@ struct process_seen { /* of row i of the document, from /proc */
     uint64_t anon;    /* private bytes */
 };
 
-struct look {
+struct sample {
     json_t *doc, *map_reply; /* map_reply NULL: an engine that has no map */
     struct map map;          /* rows 0 without it; borrows from map_reply */
     uint64_t when_ns;
     struct process_seen seen[SERVICE_ROWS_MAX];
 };
 
-/* 0 with *look (freed by look_free), or -1 with *error. */
-int look_once(struct rpc_client *control, struct look *look, struct error *error);
-void look_free(struct look *look);
+/* 0 with *look (freed by sample_free), or -1 with *error. */
+int sample_get(struct rpc_client *control, struct sample *sample, struct error *error);
+void sample_free(struct sample *sample);
 
-struct looker;
-struct looker *looker_open(const char *run, uint64_t interval_ns, struct error *error);
-void looker_close(struct looker *l);
+struct poller;
+struct poller *poller_open(const char *run, uint64_t interval_ns, struct error *error);
+void poller_close(struct poller *l);
 /* From the next look on. now: at once. */
-void looker_interval(struct looker *l, uint64_t interval_ns, bool now);
+void poller_set_interval(struct poller *l, uint64_t interval_ns, bool now);
 /* The newest look, when there is one since the last call: true, and *look is the caller's. Else
  * *error is why the last attempt failed, with code ERR_NONE when none did. */
-bool looker_take(struct looker *l, struct look *look, struct error *error);
+bool poller_take(struct poller *l, struct sample *sample, struct error *error);
 
 #endif

@@ -20,8 +20,8 @@
 
 struct screen {
     struct page page;
-    struct looker *looker;
-    struct look before, now;
+    struct poller *poller;
+    struct sample before, now;
     struct history history;
     uint64_t seen_ns; /* when the last look came; 0: none yet */
     uint64_t opened_ns;
@@ -36,7 +36,7 @@ static void set_interval(struct screen *s, double interval)
     s->page.interval = interval < INTERVAL_MIN   ? INTERVAL_MIN
                        : interval > INTERVAL_MAX ? INTERVAL_MAX
                                                  : interval;
-    looker_interval(s->looker, (uint64_t)(s->page.interval * (double)NS_PER_S), true);
+    poller_set_interval(s->poller, (uint64_t)(s->page.interval * (double)NS_PER_S), true);
 }
 
 static void key_quit(struct screen *s)
@@ -61,7 +61,7 @@ static void key_sort(struct screen *s)
 
 static void key_map(struct screen *s)
 {
-    s->page.view = s->page.view == MAP_VIEW_TIER ? MAP_VIEW_HEAT : MAP_VIEW_TIER;
+    s->page.view = s->page.view == MAP_VIEW_PRECISION ? MAP_VIEW_HEAT : MAP_VIEW_PRECISION;
 }
 
 static void key_faster(struct screen *s)
@@ -112,7 +112,7 @@ static void press(struct screen *s, int key)
 
 /* ---- drawing ---- */
 
-static void key_word(int key, char out[16])
+static void key_label(int key, char out[16])
 {
     if (key == KEY_UP || key == KEY_DOWN)
         snprintf(out, 16, "%s", key == KEY_UP ? "up" : "down");
@@ -125,22 +125,22 @@ static void key_word(int key, char out[16])
 static void draw_help(struct canvas *c)
 {
     unsigned row = TITLE_ROWS;
-    char word[16];
+    char name[16];
     canvas_clear(c);
     canvas_put(c, 0, 0, PAINT_STRONG, "sluice top: keys");
     for (size_t i = 0; i < ARRAY_LEN(keys); i++) {
-        key_word(keys[i].key, word);
-        canvas_put(c, row++, 2, PAINT_PLAIN, "%-8s %s", word, keys[i].help);
+        key_label(keys[i].key, name);
+        canvas_put(c, row++, 2, PAINT_PLAIN, "%-8s %s", name, keys[i].help);
     }
     static const char *const notes[] = {
         "Rates are of the time between two looks.",
-        "MEMORY   what a process has for itself; LEASE what the ledger holds for it",
+        "MEMORY   private memory of a process; RESERVED its reservation in the ledger",
         "LATENCY  of a read, mean; QUEUED what a demand waits for its read (p99)",
         "The bar is the budget:",
     };
     for (size_t i = 0; i < ARRAY_LEN(notes); i++)
         canvas_put(c, ++row, 0, PAINT_PLAIN, "%s", notes[i]);
-    page_draw_words(c, row + 1, 2);
+    page_draw_part_names(c, row + 1, 2);
     canvas_put(c, c->rows - 1, 0, PAINT_FAINT, "h back");
 }
 
@@ -198,7 +198,7 @@ static void draw(struct screen *s)
         draw_help(&s->page.canvas);
     } else {
         if (s->now.doc)
-            figures_of(&s->before, &s->now, s->page.sort, &s->page.figures);
+            rates_make(&s->before, &s->now, s->page.sort, &s->page.rates);
         page_draw(&s->page);
     }
     show(&s->page.canvas, s->coloured);
@@ -207,36 +207,36 @@ static void draw(struct screen *s)
 /* ---- the loop ---- */
 
 /* Another engine of the same name, or another start of it: nothing is compared across. */
-static bool same_engine(const struct look *a, const struct look *b)
+static bool same_engine(const struct sample *a, const struct sample *b)
 {
-    return a->doc && document_u64(document_row(a->doc, 0), "pid") ==
-                         document_u64(document_row(b->doc, 0), "pid");
+    return a->doc &&
+           lookup_u64(lookup_row(a->doc, 0), "pid") == lookup_u64(lookup_row(b->doc, 0), "pid");
 }
 
 static void take(struct screen *s)
 {
-    struct look look;
+    struct sample sample;
     struct error error;
-    bool fresh = looker_take(s->looker, &look, &error);
+    bool fresh = poller_take(s->poller, &sample, &error);
     s->changed |= fresh || error.code != s->error.code;
     s->error = error;
     if (!fresh)
         return;
     s->seen_ns = clock_now_ns();
     if (s->page.paused) {
-        look_free(&look);
+        sample_free(&sample);
         return;
     }
-    look_free(&s->before);
+    sample_free(&s->before);
     s->before = s->now;
-    s->now = look;
+    s->now = sample;
     if (!same_engine(&s->before, &s->now)) {
-        look_free(&s->before);
+        sample_free(&s->before);
         s->history.count = 0;
         return;
     }
-    figures_of(&s->before, &s->now, s->page.sort, &s->page.figures);
-    history_add(&s->history, &s->page.figures);
+    rates_make(&s->before, &s->now, s->page.sort, &s->page.rates);
+    history_add(&s->history, &s->page.rates);
 }
 
 /* As no-color.org has it: set to anything but "", there are none. */
@@ -287,8 +287,8 @@ int screen_run(const char *run, double interval, struct error *error)
                          "the terminal '%.40s' is not known; --once prints without one",
                          name ? name : "");
     }
-    s.looker = looker_open(run, (uint64_t)(interval * (double)NS_PER_S), error);
-    int status = s.looker ? 0 : -1;
+    s.poller = poller_open(run, (uint64_t)(interval * (double)NS_PER_S), error);
+    int status = s.poller ? 0 : -1;
     if (status == 0) {
         cbreak();
         noecho();
@@ -300,9 +300,9 @@ int screen_run(const char *run, double interval, struct error *error)
     }
     endwin();
     delscreen(terminal);
-    looker_close(s.looker);
-    look_free(&s.before);
-    look_free(&s.now);
+    poller_close(s.poller);
+    sample_free(&s.before);
+    sample_free(&s.now);
     canvas_free(&s.page.canvas);
     return status;
 }

@@ -1,4 +1,4 @@
-/* Orders of the process table. SORT(name, key): key is a field of struct process_figures, largest
+/* Orders of the process table. SORT(name, key): key is a field of struct process_rates, largest
  * first; the first row is the engine's own order. */
 SORT(start, order)
 SORT(cpu, cpu)

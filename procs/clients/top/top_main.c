@@ -33,9 +33,9 @@ static void usage(FILE *out)
 {
     fprintf(
         out,
-        "usage: sluice top [--run NAME] [--interval SECONDS] [--once | --pages N]\n"
+        "usage: sluice top [--name NAME] [--interval SECONDS] [--once | --pages N]\n"
         "\n"
-        "  --run NAME           the engine to look at (default \"%s\")\n"
+        "  --name NAME          the engine to look at (default \"%s\")\n"
         "  --interval SECONDS   time between two looks, over which rates are taken (default 1)\n"
         "  --once               print one page as text; so without a terminal\n"
         "  --pages N            print N pages as text\n"
@@ -50,7 +50,7 @@ static void usage(FILE *out)
 }
 
 static const struct option options[] = {
-    {"run", 1, NULL, 'r'},   {"interval", 1, NULL, 'i'}, {"once", 0, NULL, 'o'},
+    {"name", 1, NULL, 'r'},  {"interval", 1, NULL, 'i'}, {"once", 0, NULL, 'o'},
     {"pages", 1, NULL, 'n'}, {"columns", 1, NULL, 'c'},  {"sort", 1, NULL, 's'},
     {"heat", 0, NULL, 't'},  {"help", 0, NULL, 'h'},     {NULL, 0, NULL, 0}};
 
@@ -75,7 +75,7 @@ static int parse(struct top *t, int argc, char **argv, struct error *error)
         case 'o': t->pages = 1; break;
         case 'n': status = option_i64("--pages", optarg, 1, 1000000, &t->pages, error); break;
         case 'c':
-            status = option_i64("--columns", optarg, PAGE_COLUMNS_LEAST, 1000, &t->columns, error);
+            status = option_i64("--columns", optarg, PAGE_COLUMNS_MIN, 1000, &t->columns, error);
             break;
         case 's': t->sort = optarg; break;
         case 't': t->heat = true; break;
@@ -109,9 +109,9 @@ static bool wait_for(double seconds)
     return !session_stop;
 }
 
-static void print_page(struct page *page, const struct look *before, int64_t number)
+static void print_page(struct page *page, const struct sample *before, int64_t number)
 {
-    figures_of(before, page->now, page->sort, &page->figures);
+    rates_make(before, page->now, page->sort, &page->rates);
     page_draw(page);
     if (number > 0)
         putchar('\n');
@@ -123,8 +123,8 @@ static void print_page(struct page *page, const struct look *before, int64_t num
 static int print_pages(const struct top *t, struct rpc_client *control, struct page *page,
                        struct error *error)
 {
-    struct look before, now = {0};
-    int status = look_once(control, &before, error);
+    struct sample before, now = {0};
+    int status = sample_get(control, &before, error);
     if (status != 0)
         return -1;
     for (int64_t i = 0; status == 0 && i < t->pages && !ferror(stdout); i++) {
@@ -132,22 +132,22 @@ static int print_pages(const struct top *t, struct rpc_client *control, struct p
             status = error_set(error, ERR_CANCELLED, "ended by a signal");
             break;
         }
-        status = look_once(control, &now, error);
+        status = sample_get(control, &now, error);
         if (status != 0)
             break;
         page->now = &now;
         print_page(page, &before, i);
-        look_free(&before);
+        sample_free(&before);
         before = now;
-        now = (struct look){0};
+        now = (struct sample){0};
     }
-    look_free(&before);
+    sample_free(&before);
     return status;
 }
 
 static int print_all(const struct top *t, struct error *error)
 {
-    struct page page = {.run = t->run, .view = t->heat ? MAP_VIEW_HEAT : MAP_VIEW_TIER};
+    struct page page = {.run = t->run, .view = t->heat ? MAP_VIEW_HEAT : MAP_VIEW_PRECISION};
     if (find_sort(t->sort, &page.sort, error) != 0)
         return -1;
     if (canvas_size(&page.canvas, BATCH_ROWS, (unsigned)t->columns) != 0)

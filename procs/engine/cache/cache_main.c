@@ -1,19 +1,19 @@
 /* sluice-cache: the cache manager. Decides which experts are in memory: turns demands and hints
- * into loads, evicts, and keeps the arena within its quota.
+ * into loads, evicts, and enforces the quota of the arena.
  *
  * Messages   in: DEMAND (compute), HINT (predictor), DONE, FLUSHED (loaders), CONTROL (supervisor).
- *            out: LOAD, FLUSH (loaders), ACK (supervisor). It listens; all others dial.
+ *            out: LOAD, FLUSH (loaders), ACK (supervisor). It listens; the others connect.
  * Memory     writes: entry words by reserve, doom, reset, evict and the KEEP pin; locations while
  *            ABSENT; the directory's epoch, sums and prefetch_paused; `cleaned` of loader rows; its
- *            own row. Frees and allocates pages of the arena, never stores into it.
- *            reads: model index, process table, use log.
- * When it dies: hits go on; misses wait. Its successor is started after it was reaped, flushes the
- *            loaders, rebuilds its private state from the directory and loads what is wanted.
- * When others die: a loader's ranges are punched and its entries asked of its successor; compute's
- *            pins are swept by the supervisor, its demands end by themselves; without a supervisor
- *            it ends.
- * Trust:     messages are hints about shared memory, and the entry word decides. Own bookkeeping
- *            that contradicts itself is a panic.
+ *            own row. Frees and allocates pages of the arena, never writes into them.
+ *            reads: model index, process table, access log.
+ * On its crash: hits continue; misses wait. Its successor, started after it was reaped, flushes the
+ *            loaders, rebuilds its private state from the directory and loads what is pinned.
+ * On a crash of others: a loader's ranges are punched and its entries requested from its successor;
+ *            compute's pins are cleared by the supervisor, its demands end with their pins; without a
+ *            supervisor it exits.
+ * Trust:     messages only point to shared memory; the entry word is authoritative. A contradiction
+ *            in the cache's own state is a panic.
  * Limits:    SERVICE_LOADERS_MAX loaders; memory is proportional to the number of entries. */
 #include <errno.h>
 #include <poll.h>
@@ -33,7 +33,7 @@ static void *allocate(size_t count, size_t bytes)
 {
     void *memory = calloc(count, bytes);
     if (!memory)
-        log_fatal(1, "no memory for the cache's own tables");
+        log_fatal(1, "out of memory (tables of the cache)");
     return memory;
 }
 
@@ -50,32 +50,32 @@ static void create_tables(struct cache *c)
     c->alloc = arena_alloc_create(&c->child.arena, &c->layout, c->child.params->huge_pages, &error);
     if (!c->alloc)
         log_fatal(1, "%s", error.text);
-    if (cache_take_system(c, atomic_load(&c->child.procs.head->system_now), &error) != 0)
+    if (cache_set_preset(c, atomic_load(&c->child.procs.head->preset_active), &error) != 0)
         log_fatal(error_exit_status(error.code), "%s", error.text);
-    c->guesses_max = m->hparams.experts < MSG_HINTS_MAX ? m->hparams.experts : MSG_HINTS_MAX;
-    c->guesses = allocate(m->hparams.layers, sizeof *c->guesses);
-    struct msg_guess *room =
-        allocate((size_t)m->hparams.layers * c->guesses_max, sizeof(struct msg_guess));
+    c->predictions_max = m->hparams.experts < MSG_HINTS_MAX ? m->hparams.experts : MSG_HINTS_MAX;
+    c->predictions = allocate(m->hparams.layers, sizeof *c->predictions);
+    struct msg_prediction *storage =
+        allocate((size_t)m->hparams.layers * c->predictions_max, sizeof(struct msg_prediction));
     for (uint32_t i = 0; i < m->hparams.layers; i++)
-        c->guesses[i].guesses = room + (size_t)i * c->guesses_max;
+        c->predictions[i].predictions = storage + (size_t)i * c->predictions_max;
 }
 
-static struct edge *listen_on(struct cache *c, enum endpoint endpoint, unsigned number)
+static struct channel *listen_on(struct cache *c, enum endpoint endpoint, unsigned number)
 {
     char path[ENDPOINT_BYTES];
     struct error error;
-    struct edge *edge = NULL;
+    struct channel *channel = NULL;
     if (endpoint_path(c->child.run_dir, endpoint, number, path, &error) == 0)
-        edge = edge_listen(path, ROLE_CACHE, c->child.incarnation, &error);
-    if (!edge)
+        channel = channel_listen(path, ROLE_CACHE, c->child.incarnation, &error);
+    if (!channel)
         log_fatal(1, "%s", error.text);
-    return edge;
+    return channel;
 }
 
-static void open_edges(struct cache *c)
+static void open_channels(struct cache *c)
 {
     for (uint32_t i = 0; i < c->loader_count; i++)
-        c->loaders[i].edge = listen_on(c, ENDPOINT_CACHE_LOADER, i);
+        c->loaders[i].channel = listen_on(c, ENDPOINT_CACHE_LOADER, i);
     c->compute = listen_on(c, ENDPOINT_CACHE_COMPUTE, 0);
     c->predictor = listen_on(c, ENDPOINT_CACHE_PREDICTOR, 0);
 }
@@ -94,7 +94,7 @@ static void start_prefault(struct cache *c)
         return;
     c->prefault = prefault_start(&c->child.arena, &error);
     if (!c->prefault)
-        log_warn("%s; pages are allocated as they are read into", error.text);
+        log_warn("%s; pages are allocated when they are read into", error.text);
 }
 
 /* ---- the loop ------------------------------------------------------------------------------- */
@@ -127,15 +127,15 @@ static void obey_supervisor(struct cache *c)
 {
     struct msg_control control;
     while (child_control(&c->child, &control)) {
-        switch (control.verb) {
-        case CONTROL_QUOTA: /* the newest wins; acknowledged when it is obeyed */
-            if (!c->quota_asked || control.epoch >= c->quota_control.epoch)
+        switch (control.kind) {
+        case CONTROL_QUOTA: /* the newest counts; acknowledged when it is applied */
+            if (!c->quota_pending || control.epoch >= c->quota_control.epoch)
                 c->quota_control = control;
-            c->quota_asked = true;
+            c->quota_pending = true;
             c->prefault_full = false;
             break;
-        case CONTROL_LOOK:
-            cache_look_at_loaders(c);
+        case CONTROL_POLL:
+            cache_check_loaders(c);
             child_ack(&c->child, &control);
             break;
         default: child_ack(&c->child, &control); break;
@@ -143,60 +143,60 @@ static void obey_supervisor(struct cache *c)
     }
 }
 
-static void tend_edges(struct cache *c, uint64_t now_ns)
+static void tick_channels(struct cache *c, uint64_t now_ns)
 {
-    struct edge *edges[SERVICE_LOADERS_MAX + 2] = {c->compute, c->predictor};
+    struct channel *channels[SERVICE_LOADERS_MAX + 2] = {c->compute, c->predictor};
     for (uint32_t i = 0; i < c->loader_count; i++)
-        edges[2 + i] = c->loaders[i].edge;
+        channels[2 + i] = c->loaders[i].channel;
     uint64_t invalid = 0, lost = 0;
     for (uint32_t i = 0; i < 2 + c->loader_count; i++) {
-        struct edge_stats stats;
-        edge_tend(edges[i], now_ns);
-        edge_stats_get(edges[i], &stats);
+        struct channel_stats stats;
+        channel_tick(channels[i], now_ns);
+        channel_stats_get(channels[i], &stats);
         invalid += stats.invalid;
         lost += stats.lost;
     }
     cache_count(c, CTR_CACHE_messages_invalid, invalid - c->invalid_seen);
-    cache_count(c, CTR_CACHE_messages_lost, lost - c->lost_seen);
+    cache_count(c, CTR_CACHE_messages_dropped, lost - c->lost_seen);
     c->invalid_seen = invalid;
     c->lost_seen = lost;
 }
 
-/* Whether the end of a load changes what is to be done now, and not only at the next demand. */
-static void wish_for_doorbells(struct cache *c)
+/* Whether the end of a load allows work now, not only at the next demand. */
+static void request_doorbells(struct cache *c)
 {
-    _Atomic uint32_t *wish = &c->child.directory.head->doorbells_wanted;
+    _Atomic uint32_t *flag = &c->child.directory.head->doorbells_wanted;
     uint32_t wanted = c->loading.count > 0 &&
-                      (c->waiting.count > 0 || c->prefetches_open > 0 || c->quota_asked ||
-                       cache_guesses_wait(c) || cache_fill_waits(c) || cache_prefault_waits(c));
-    if (atomic_load_explicit(wish, memory_order_relaxed) == wanted)
+                      (c->waiting.count > 0 || c->prefetches_open > 0 || c->quota_pending ||
+                       cache_predictions_wait(c) || cache_fill_waits(c) || cache_prefault_waits(c));
+    if (atomic_load_explicit(flag, memory_order_relaxed) == wanted)
         return;
-    atomic_store_explicit(wish, wanted, memory_order_relaxed);
+    atomic_store_explicit(flag, wanted, memory_order_relaxed);
     if (!wanted)
         return;
     atomic_thread_fence(memory_order_seq_cst);
-    cache_observe_all(c); /* those that ended unheard */
+    cache_observe_all(c); /* loads whose DONE was not sent */
 }
 
-static void tend(struct cache *c, uint64_t now_ns)
+static void tick(struct cache *c, uint64_t now_ns)
 {
     if (now_ns >= c->next_observe_ns) {
         c->next_observe_ns = now_ns + CACHE_OBSERVE_NS;
         cache_observe_all(c);
-        cache_look_at_loaders(c);
+        cache_check_loaders(c);
     }
-    cache_look_at_pins(c, now_ns);
-    if (now_ns < c->next_tend_ns)
+    cache_check_pins(c, now_ns);
+    if (now_ns < c->next_tick_ns)
         return;
-    c->next_tend_ns = now_ns + CACHE_TEND_NS;
-    cache_read_uses(c, UINT64_MAX);
-    child_tend(&c->child);
-    tend_edges(c, now_ns);
+    c->next_tick_ns = now_ns + CACHE_TICK_NS;
+    cache_read_accesses(c, UINT64_MAX);
+    child_tick(&c->child);
+    tick_channels(c, now_ns);
 }
 
 static int timeout_ms(const struct cache *c, bool more)
 {
-    if (more || (c->prefetch_look && c->waiting.count == 0))
+    if (more || (c->prefetch_check && c->waiting.count == 0))
         return 0;
     if (c->unsent > 0)
         return 1;
@@ -204,7 +204,7 @@ static int timeout_ms(const struct cache *c, bool more)
         return CACHE_WAITING_MS;
     if (c->pins_soon)
         return CACHE_PINS_SOON_MS;
-    return (c->loading.count > 0 ? CACHE_OBSERVE_NS : CACHE_TEND_NS) / NS_PER_MS;
+    return (c->loading.count > 0 ? CACHE_OBSERVE_NS : CACHE_TICK_NS) / NS_PER_MS;
 }
 
 static void receive(struct cache *c, const struct pollfd *fds, nfds_t first_loader)
@@ -223,12 +223,12 @@ static void receive(struct cache *c, const struct pollfd *fds, nfds_t first_load
 static void run(struct cache *c)
 {
     struct pollfd fds[4 + SERVICE_LOADERS_MAX] = {
-        {.fd = edge_fd(c->compute), .events = POLLIN},
-        {.fd = edge_fd(c->predictor), .events = POLLIN},
+        {.fd = channel_fd(c->compute), .events = POLLIN},
+        {.fd = channel_fd(c->predictor), .events = POLLIN},
         {.fd = child_fd(&c->child), .events = POLLIN},
         {.fd = c->prefault ? prefault_fd(c->prefault) : -1, .events = POLLIN}};
     for (uint32_t i = 0; i < c->loader_count; i++)
-        fds[4 + i] = (struct pollfd){.fd = edge_fd(c->loaders[i].edge), .events = POLLIN};
+        fds[4 + i] = (struct pollfd){.fd = channel_fd(c->loaders[i].channel), .events = POLLIN};
     bool more = false;
     while (!c->child.stop) {
         if (poll(fds, 4 + c->loader_count, timeout_ms(c, more)) < 0 && errno != EINTR)
@@ -242,10 +242,10 @@ static void run(struct cache *c)
         cache_prefetch(c);
         cache_fill(c);
         cache_send_gathered(c);
-        tend(c, now);
+        tick(c, now);
         more = cache_obey_quota(c);
         cache_prefault(c);
-        wish_for_doorbells(c);
+        request_doorbells(c);
         cache_send_gathered(c);
         publish(c);
     }
@@ -264,10 +264,10 @@ int main(int argc, char **argv)
     c->magic = CACHE_MAGIC;
     child_start(&c->child, SERVICE_CACHE, argc, argv);
     create_tables(c);
-    raise_epoch(c); /* before anyone can be told anything */
-    open_edges(c);
+    raise_epoch(c); /* before any message is sent */
+    open_channels(c);
     cache_flush_loaders(c);
-    cache_rebuild(c); /* only now nobody can write what it clears */
+    cache_rebuild(c); /* no loader can write the cleared ranges any more */
     start_prefault(c);
     child_ready(&c->child);
     cache_load_standing(c);

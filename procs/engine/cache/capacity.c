@@ -1,10 +1,10 @@
-/* Room: what the quota and the cap on experts leave, and who must go when it is not enough. */
+/* Space: what the quota and the cap on experts leave, and the victims when that is not enough. */
 #include <math.h>
 
 #include "lib/base/assert.h"
 #include "procs/engine/cache/cache.h"
 
-#define EVICT_TRIES_MAX 64    /* victims pinned between the look and the eviction */
+#define EVICT_TRIES_MAX 64    /* victims that were pinned after they were chosen */
 #define HEAT_HALF_LIFE  16.0f /* tokens */
 
 uint64_t cache_quota(const struct cache *c)
@@ -24,7 +24,7 @@ bool cache_fits(const struct cache *c, uint32_t entry)
     uint64_t cap =
         atomic_load_explicit(&c->child.directory.head->experts_payload_max, memory_order_relaxed);
     return c->owned_bytes + e->slot_bytes <= cache_quota(c) &&
-           (c->held_payload <= cap && e->payload_bytes <= cap - c->held_payload);
+           (c->allocated_payload <= cap && e->payload_bytes <= cap - c->allocated_payload);
 }
 
 /* ---- victims -------------------------------------------------------------------------------- */
@@ -32,36 +32,36 @@ bool cache_fits(const struct cache *c, uint32_t entry)
 struct search {
     struct cache *c;
     bool spare_hinted;
-    bool for_guess;
-    float probability; /* of the guess; victims are used less often. Above 1: they need not be */
+    bool for_prefetch;
+    float probability; /* of the prediction: a victim must have a lower heat; above 1: any victim */
 };
 
-/* What is still on its way, or has come unnoticed, stays. */
+/* Entries in flight, or READY but not observed yet, are not evicted. */
 static bool is_free(struct cache *c, uint32_t entry)
 {
-    uint64_t word = cache_word(c, entry);
+    uint64_t word = cache_entry_word(c, entry);
     return cache_noted(c, entry, NOTE_RESIDENT) && entry_state_of(word) == ENTRY_READY &&
            entry_pins_of(word) == 0;
 }
 
-static bool may_leave(void *arg, uint32_t slot)
+static bool may_evict(void *arg, uint32_t slot)
 {
     const struct search *s = arg;
     uint32_t entry = slot + s->c->child.model->dense_count;
     if (s->spare_hinted && cache_noted(s->c, entry, NOTE_HINTED))
         return false;
-    if (s->for_guess &&
+    if (s->for_prefetch &&
         (cache_noted(s->c, entry, NOTE_PREFETCHED) || cache_heat(s->c, entry) >= s->probability))
         return false;
     return is_free(s->c, entry);
 }
 
-/* ENTRY_NONE when nothing may leave. */
+/* ENTRY_NONE when nothing can be evicted. */
 static uint32_t find_victim(struct search *s, uint32_t incoming)
 {
     bool shrink = incoming == ENTRY_NONE || !cache_is_expert(s->c, incoming);
     uint32_t slot = residency_victim(
-        s->c->residency, shrink ? POLICY_NONE : cache_slot(s->c, incoming), may_leave, s);
+        s->c->residency, shrink ? POLICY_NONE : cache_slot(s->c, incoming), may_evict, s);
     return slot == POLICY_NONE ? ENTRY_NONE : slot + s->c->child.model->dense_count;
 }
 
@@ -75,11 +75,11 @@ bool cache_evict(struct cache *c, uint32_t entry)
     residency_remove(c->residency, cache_slot(c, entry), true);
     arena_alloc_give(c->alloc, cache_offset(c, entry), e->slot_bytes, true);
     c->owned_bytes -= e->slot_bytes;
-    c->held_payload -= e->payload_bytes;
+    c->allocated_payload -= e->payload_bytes;
     c->resident_payload -= e->payload_bytes;
     c->resident_entries--;
     if (n->flags & NOTE_PREFETCHED)
-        cache_count(c, CTR_CACHE_prefetches_wasted, 1);
+        cache_count(c, CTR_CACHE_prefetches_unused, 1);
     n->flags &= (uint16_t) ~(NOTE_RESIDENT | NOTE_PREFETCHED);
     cache_count(c, CTR_CACHE_evictions, 1);
     return true;
@@ -89,14 +89,14 @@ void cache_evict_expired(struct cache *c)
 {
     struct search s = {.c = c};
     for (int i = 0; i < EVICT_TRIES_MAX; i++) {
-        uint32_t slot = residency_expired(c->residency, may_leave, &s);
+        uint32_t slot = residency_expired(c->residency, may_evict, &s);
         if (slot == POLICY_NONE)
             return;
         (void)cache_evict(c, slot + c->child.model->dense_count);
     }
 }
 
-/* Guessed experts are spared while anything else can go, but they yield to need. */
+/* Predicted experts are evicted only when there is no other victim. */
 bool cache_evict_one(struct cache *c, uint32_t incoming)
 {
     struct search s = {.c = c, .spare_hinted = incoming != ENTRY_NONE};
@@ -118,7 +118,7 @@ static uint64_t bytes_coming_back(struct cache *c)
 {
     uint64_t bytes = 0;
     for (uint32_t e = c->loading.head; e != ENTRY_NONE; e = c->notes[e].next)
-        if (entry_state_of(cache_word(c, e)) == ENTRY_DOOMED)
+        if (entry_state_of(cache_entry_word(c, e)) == ENTRY_DOOMED)
             bytes += c->entries[e].slot_bytes;
     return bytes;
 }
@@ -129,8 +129,8 @@ void cache_cancel_prefetches(struct cache *c, uint64_t bytes)
         return;
     uint64_t coming = bytes_coming_back(c);
     for (uint32_t e = c->loading.tail; coming < bytes && e != ENTRY_NONE;
-         e = c->notes[e].previous) { /* the youngest has read least */
-        if (c->notes[e].priority != LOAD_PREFETCH || entry_pins_of(cache_word(c, e)) != 0)
+         e = c->notes[e].previous) { /* the youngest has read the fewest bytes */
+        if (c->notes[e].priority != LOAD_PREFETCH || entry_pins_of(cache_entry_word(c, e)) != 0)
             continue;
         if (cache_cancel(c, e))
             coming += c->entries[e].slot_bytes;
@@ -139,7 +139,7 @@ void cache_cancel_prefetches(struct cache *c, uint64_t bytes)
 
 /* ---- taking --------------------------------------------------------------------------------- */
 
-/* Dense tensors have places of their own; they only count. */
+/* Dense tensors have fixed offsets; only their bytes count. */
 static bool take_dense(struct cache *c, uint32_t entry, uint64_t *offset)
 {
     uint64_t bytes = c->entries[entry].slot_bytes, quota = cache_quota(c);
@@ -147,13 +147,13 @@ static bool take_dense(struct cache *c, uint32_t entry, uint64_t *offset)
         if (!cache_evict_one(c, entry))
             return false;
     if (!arena_alloc_trim(c->alloc, quota - bytes, 0))
-        return false; /* what is being prefaulted comes back in a moment */
+        return false; /* pages being prefaulted are returned soon */
     *offset = cache_offset(c, entry);
     arena_alloc_dense_take(c->alloc, *offset, bytes, quota);
     return true;
 }
 
-bool cache_room_take(struct cache *c, uint32_t entry, uint64_t *offset)
+bool cache_space_take(struct cache *c, uint32_t entry, uint64_t *offset)
 {
     if (!cache_is_expert(c, entry))
         return take_dense(c, entry, offset);
@@ -163,31 +163,31 @@ bool cache_room_take(struct cache *c, uint32_t entry, uint64_t *offset)
         cache_cancel_prefetches(c, c->entries[entry].slot_bytes);
         return false;
     }
-    /* False here: pages being prefaulted count as taken until the helper is done with them. */
+    /* Can fail: pages being prefaulted count as taken until the helper thread ends. */
     return arena_alloc_take(c->alloc, cache_directory_entry(c, entry)->size_class, cache_quota(c),
                             offset);
 }
 
-bool cache_room_take_free(struct cache *c, uint32_t entry, uint64_t *offset)
+bool cache_space_take_free(struct cache *c, uint32_t entry, uint64_t *offset)
 {
     return cache_fits(c, entry) &&
            arena_alloc_take(c->alloc, cache_directory_entry(c, entry)->size_class, cache_quota(c),
                             offset);
 }
 
-/* Whether a guess may only take the room of what is used less often than it is probable. */
-static bool asks_for_heat(const struct cache *c)
+/* Whether a victim must be accessed less often than the prediction is probable. */
+static bool limits_by_heat(const struct cache *c)
 {
     return c->limit.rule == PREFETCH_IDLE || c->limit.rule == PREFETCH_AUTO;
 }
 
-bool cache_room_take_prefetch(struct cache *c, uint32_t entry, struct prefetch_state *state,
-                              uint64_t *offset)
+bool cache_space_take_prefetch(struct cache *c, uint32_t entry, struct prefetch_state *state,
+                               uint64_t *offset)
 {
     struct search s = {.c = c,
                        .spare_hinted = true,
-                       .for_guess = true,
-                       .probability = asks_for_heat(c) ? state->probability : INFINITY};
+                       .for_prefetch = true,
+                       .probability = limits_by_heat(c) ? state->probability : INFINITY};
     for (int i = 0; i < EVICT_TRIES_MAX; i++) {
         state->needs_eviction = !cache_fits(c, entry);
         uint32_t victim = state->needs_eviction ? find_victim(&s, entry) : ENTRY_NONE;
@@ -197,8 +197,8 @@ bool cache_room_take_prefetch(struct cache *c, uint32_t entry, struct prefetch_s
         if (!prefetch_limit_allows(&c->limit, state))
             return false;
         if (!state->needs_eviction)
-            return cache_room_take_free(c, entry, offset);
-        (void)cache_evict(c, victim); /* pinned meanwhile: the next round finds another */
+            return cache_space_take_free(c, entry, offset);
+        (void)cache_evict(c, victim); /* it may be pinned by now: the next round finds another */
     }
     return false;
 }

@@ -1,18 +1,19 @@
-/* What compute says: the use log first, so that the policy knows what was used up to the demand,
- * then the entries the demand names. */
+/* Demands of compute. The access log is read first, so that the policy has every access before the
+ * demand; then the entries of the demand are requested. */
 #include <string.h>
 
 #include "lib/base/assert.h"
 #include "lib/base/log.h"
-#include "lib/tensor/tier.h"
+#include "lib/tensor/precision.h"
 #include "procs/engine/cache/cache.h"
 
-#define HEAT_GAIN 0.0424f /* 1 - 2^(-1/16): uses per token, averaged like cache_heat decays */
+#define HEAT_GAIN                                                                                  \
+    0.0424f /* 1 - 2^(-1/16), so that one access per token is heat 1; see cache_heat */
 
 static atomic_flag foreign_logged = ATOMIC_FLAG_INIT;
 
-/* Only the first use after it came tells whether a guess was worth its read. */
-static void note_use(struct cache *c, uint32_t entry)
+/* The first access after its arrival decides whether a prefetch was used. */
+static void note_access(struct cache *c, uint32_t entry)
 {
     struct cache_note *n = &c->notes[entry];
     n->heat = cache_heat(c, entry) + HEAT_GAIN;
@@ -22,109 +23,116 @@ static void note_use(struct cache *c, uint32_t entry)
     n->flags &= (uint16_t)~NOTE_PREFETCHED;
 }
 
-static bool same_place(const struct cache_now *a, const struct cache_now *b)
+static bool same_position(const struct cache_now *a, const struct cache_now *b)
 {
     return a->sequence == b->sequence && a->position == b->position && a->layer == b->layer;
 }
 
-/* Kept until the layer's first use: before it compute has not pinned anything of the layer, and to
- * the policy as to guesses it would have passed. Whole layers only. */
-static void take_logits(struct cache *c, const struct use_record *use)
+/* Stored until the layer's first access: the policy would otherwise treat the layer as passed before
+ * compute has pinned its experts. Whole layers only. */
+static void take_logits(struct cache *c, const struct access_record *access)
 {
     const struct model_hparams *h = &c->child.model->hparams;
-    struct cache_said *said = &c->said;
-    if (use->layer >= h->layers || use->rank > USE_VALUES ||
-        (uint32_t)use->expert + use->rank > h->experts)
+    struct cache_layer_logits *layer_logits = &c->layer_logits;
+    if (access->layer >= h->layers || access->rank > ACCESS_VALUES ||
+        (uint32_t)access->expert + access->rank > h->experts)
         return;
-    struct cache_now at = {use->sequence, use->position, use->layer};
-    if (use->expert == 0)
-        *said = (struct cache_said){.levels = said->levels, .at = at};
-    if (use->expert != said->count || !same_place(&at, &said->at)) { /* a piece was lost */
-        said->count = 0;
+    struct cache_now at = {access->sequence, access->position, access->layer};
+    if (access->expert == 0)
+        *layer_logits = (struct cache_layer_logits){.levels = layer_logits->levels, .at = at};
+    if (access->expert != layer_logits->count ||
+        !same_position(&at, &layer_logits->at)) { /* a record is missing */
+        layer_logits->count = 0;
         return;
     }
-    uint8_t levels[USE_VALUES];
-    memcpy(levels, use->values, USE_VALUES_HALF);
-    memcpy(levels + USE_VALUES_HALF, use->more_values, USE_VALUES_HALF);
-    memcpy(said->levels + said->count, levels, use->rank);
-    said->count += use->rank;
+    uint8_t levels[ACCESS_VALUES];
+    memcpy(levels, access->values, ACCESS_VALUES_HALF);
+    memcpy(levels + ACCESS_VALUES_HALF, access->more_values, ACCESS_VALUES_HALF);
+    memcpy(layer_logits->levels + layer_logits->count, levels, access->rank);
+    layer_logits->count += access->rank;
 }
 
 static void hand_over_logits(struct cache *c, const struct cache_now *at)
 {
-    struct cache_said *said = &c->said;
-    if (said->count == c->child.model->hparams.experts && same_place(at, &said->at))
-        residency_logits(c->residency, at->layer, 0, said->levels, said->count);
-    said->count = 0;
+    struct cache_layer_logits *layer_logits = &c->layer_logits;
+    if (layer_logits->count == c->child.model->hparams.experts &&
+        same_position(at, &layer_logits->at))
+        residency_logits(c->residency, at->layer, 0, layer_logits->levels, layer_logits->count);
+    layer_logits->count = 0;
 }
 
-static void take_use(struct cache *c, const struct use_record *use)
+static void take_access(struct cache *c, const struct access_record *access)
 {
     const struct model_hparams *h = &c->child.model->hparams;
-    if (use->kind == USE_LOGITS) {
-        take_logits(c, use);
+    if (access->kind == ACCESS_LOGITS) {
+        take_logits(c, access);
         return;
     }
-    if (use->kind == USE_SEQUENCE_BEGIN)
-        cache_follow_system(c, use->system);
-    if (use->kind == USE_TOKEN_END) {
+    if (access->kind == ACCESS_SEQUENCE_START)
+        cache_follow_preset(c, access->preset);
+    if (access->kind == ACCESS_TOKEN_END) {
         c->token++;
-        c->tokens_ended += use->tokens == 1;
+        c->tokens_ended += access->tokens == 1;
         if (c->swap)
-            swap_tokens(c->swap, use->tokens);
+            swap_tokens(c->swap, access->tokens);
     }
-    if (use->layer >= h->layers || use->expert >= h->experts || use->tier >= TIER__COUNT)
+    if (access->layer >= h->layers || access->expert >= h->experts ||
+        access->precision >= PRECISION__COUNT)
         return;
-    if (use->kind == USE_CHOICE && c->swap)
-        swap_choice(c->swap, use->layer, use->expert, use->weight);
-    if (use->kind != USE_EXPERT)
+    if (access->kind == ACCESS_CHOICE && c->swap)
+        swap_choice(c->swap, access->layer, access->expert, access->weight);
+    if (access->kind != ACCESS_EXPERT)
         return;
-    struct cache_now at = {use->sequence, use->position, use->layer};
+    struct cache_now at = {access->sequence, access->position, access->layer};
     cache_advance(c, at);
-    if (c->said.count > 0)
+    if (c->layer_logits.count > 0)
         hand_over_logits(c, &at);
-    uint32_t entry = model_entry_expert_tier(c->child.model, use->layer, use->expert, use->tier);
-    if (use->outcome == USE_SKIPPED || entry == ENTRY_NONE)
+    uint32_t entry = model_entry_expert_precision(c->child.model, access->layer, access->expert,
+                                                  access->precision);
+    if (access->outcome == ACCESS_SKIPPED || entry == ENTRY_NONE)
         return;
-    struct residency_use how = {.tokens = use->tokens, .high = use->need == NEED_HIGH};
-    residency_used(c->residency, cache_slot(c, entry), &how);
-    note_use(c, entry);
+    struct residency_access how = {.tokens = access->tokens, .high = access->need == NEED_HIGH};
+    residency_accessed(c->residency, cache_slot(c, entry), &how);
+    note_access(c, entry);
 }
 
-void cache_read_uses(struct cache *c, uint64_t limit)
+void cache_read_accesses(struct cache *c, uint64_t limit)
 {
-    struct use_record use;
-    uint64_t lost = c->uses.lost, from = c->uses.next;
-    while (uses_read(&c->child.uses, &c->uses, limit, &use))
-        take_use(c, &use);
-    if (c->uses.lost != lost)
-        cache_count(c, CTR_CACHE_uses_lost, c->uses.lost - lost);
+    struct access_record access;
+    uint64_t lost = c->accesses.lost, from = c->accesses.next;
+    while (access_log_read(&c->child.access_log, &c->accesses, limit, &access))
+        take_access(c, &access);
+    if (c->accesses.lost != lost)
+        cache_count(c, CTR_CACHE_accesses_dropped, c->accesses.lost - lost);
     if (c->tokens_ended > 0)
         cache_note_tokens(c, c->tokens_ended);
     c->tokens_ended = 0;
-    if (c->uses.next != from)
-        cache_count(c, CTR_CACHE_uses_read, c->uses.next - from - (c->uses.lost - lost));
+    if (c->accesses.next != from)
+        cache_count(c, CTR_CACHE_accesses_read,
+                    c->accesses.next - from - (c->accesses.lost - lost));
 }
 
-/* True when the entry is READY: then somebody missed the wake. */
+/* True when the entry is READY: then compute missed the wake-up. */
 static bool demand_entry(struct cache *c, uint32_t entry, const struct msg_demand *demand)
 {
     cache_observe(c, entry);
-    switch (entry_state_of(cache_word(c, entry))) {
+    switch (entry_state_of(cache_entry_word(c, entry))) {
     case ENTRY_READY: return true;
     case ENTRY_LOADING: cache_raise(c, entry, demand->sent_ns); return false;
-    case ENTRY_DOOMED: cache_set_demanded(c, entry, true); return false; /* again after its reset */
+    case ENTRY_DOOMED:
+        cache_set_demanded(c, entry, true);
+        return false; /* requested again after its reset */
     case ENTRY_ABSENT: break;
     }
     if (!cache_noted(c, entry, NOTE_WAITING))
-        cache_request_anew(c, entry, LOAD_DEMAND, demand->sent_ns);
+        cache_request_fresh(c, entry, LOAD_DEMAND, demand->sent_ns);
     return false;
 }
 
-/* DEMANDs get lost, all of them when an edge is broken. Pins do not: with compute waiting for an
- * expert whatever is pinned and ABSENT is wanted. Compute repeats a lost DEMAND after 20 ms, so
- * normally nothing is found here. What failed too often is left to compute's own repeats. */
-void cache_look_at_pins(struct cache *c, uint64_t now_ns)
+/* DEMANDs can be lost, for example with a broken channel; pins cannot. While compute waits for an
+ * expert, every entry that is pinned and ABSENT is wanted. Compute repeats a lost DEMAND after 20 ms,
+ * so that normally nothing is found here. Entries with failures are left to compute's repeats. */
+void cache_check_pins(struct cache *c, uint64_t now_ns)
 {
     const struct proc_row *compute = &c->child.procs.head->row[procs_row_of(SERVICE_COMPUTE, 0)];
     if (now_ns < c->next_pins_ns)
@@ -134,12 +142,12 @@ void cache_look_at_pins(struct cache *c, uint64_t now_ns)
         c->demands_open > 0)
         return;
     for (uint32_t e = c->child.model->dense_count; e < c->child.model->entry_count; e++) {
-        uint64_t word = cache_word(c, e);
+        uint64_t word = cache_entry_word(c, e);
         if (entry_state_of(word) != ENTRY_ABSENT || entry_pins_of(word) == 0 ||
             cache_noted(c, e, NOTE_WAITING) ||
             atomic_load_explicit(&cache_directory_entry(c, e)->failures, memory_order_relaxed) > 0)
             continue;
-        cache_request_anew(c, e, LOAD_DEMAND, 0);
+        cache_request_fresh(c, e, LOAD_DEMAND, 0);
         c->pins_soon = true;
     }
 }
@@ -150,9 +158,9 @@ static void take_demand(struct cache *c, const struct msg_demand *demand)
     cache_count(c, CTR_CACHE_demands, 1);
     cache_count(c, CTR_CACHE_demand_entries, demand->count);
     if (demand->attempt > 0)
-        cache_count(c, CTR_CACHE_demands_repeated, 1);
-    cache_observe_all(c); /* loads may have ended unheard */
-    cache_read_uses(c, demand->uses_position);
+        cache_count(c, CTR_CACHE_demands_retried, 1);
+    cache_observe_all(c); /* DONE messages can be lost */
+    cache_read_accesses(c, demand->access_log_position);
     if (demand->layer < c->child.model->hparams.layers)
         cache_advance(c, (struct cache_now){demand->sequence, demand->position, demand->layer});
     uint32_t ready = ENTRY_NONE;
@@ -161,7 +169,7 @@ static void take_demand(struct cache *c, const struct msg_demand *demand)
         if (entry >= c->child.model->entry_count || c->entries[entry].extents == 0) {
             cache_count(c, CTR_CACHE_messages_invalid, 1);
             if (log_once(&foreign_logged))
-                log_warn("a DEMAND names entry %u of %u, which is not there", entry,
+                log_warn("DEMAND for entry %u rejected: the model has %u entries", entry,
                          c->child.model->entry_count);
         } else if (demand_entry(c, entry, demand)) {
             ready = entry;
@@ -174,7 +182,7 @@ static void take_demand(struct cache *c, const struct msg_demand *demand)
 void cache_receive_compute(struct cache *c)
 {
     _Alignas(8) char buf[MSG_BYTES_MAX];
-    while (edge_receive(c->compute, buf) > 0) {
+    while (channel_receive(c->compute, buf) > 0) {
         const struct msg_head *head = (const struct msg_head *)(const void *)buf;
         cache_count(c, CTR_CACHE_messages, 1);
         child_progress(&c->child);

@@ -1,12 +1,12 @@
-/* What is loaded without being asked for: the room's first filling, and SwapMoE's exchanges.
+/* Loads without a request: the preload, and the expert replacements of SwapMoE.
  *
- * Filling (knob warm): a list of entries in order, loaded with the priority of prefetches while the
- * drive has nothing better to do, as long as there is room; nothing leaves for it but, where
- * experts are swapped, strangers: what another system left, or what a layer that was not full yet
- * asked for. They would serve for ever, at a tier that may be of no use, and leave no spare entry.
+ * Preload (policy parameter preload): a list of entries, loaded in order with the priority of
+ * prefetches while the device is idle and space is free. It evicts nothing, with one exception: where
+ * experts are replaced, stale entries, which another preset left or a layer requested before its set
+ * was complete. They would serve forever, possibly at an unwanted precision, and take the spare entry.
  *
- * Exchanges (mask=swap): one pair at a time. The newcomer is loaded into the spare entry; once it
- * is READY the old one leaves. Compute routes to what is READY, so one of the two always serves. */
+ * Replacement (mask=swap): one pair at a time. The candidate is loaded into the spare entry; once it
+ * is READY, the victim is evicted. Compute routes to READY experts, so one of the two always serves. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +15,7 @@
 #include "lib/base/log.h"
 #include "lib/model/limits.h"
 #include "lib/policy/presets/planned.h"
-#include "lib/tensor/tier.h"
+#include "lib/tensor/precision.h"
 #include "procs/engine/cache/cache.h"
 
 static bool is(const char *a, const char *b)
@@ -25,17 +25,18 @@ static bool is(const char *a, const char *b)
 
 /* ---- the list -------------------------------------------------------------------------------- */
 
-static void add(struct cache *c, uint32_t layer, uint32_t expert, enum tier tier)
+static void add(struct cache *c, uint32_t layer, uint32_t expert, enum precision precision)
 {
     const struct model_index *m = c->child.model;
-    uint32_t entry = model_entry_expert_tier(m, layer, expert, tier);
+    uint32_t entry = model_entry_expert_precision(m, layer, expert, precision);
     c->fill[c->fill_count++] = entry != ENTRY_NONE ? entry : model_entry_expert(m, layer, expert);
 }
 
-static enum tier planned_tier(const struct cache *c, size_t expert)
+static enum precision planned_precision(const struct cache *c, size_t expert)
 {
-    const uint8_t *width = c->child.plan ? plan_width(c->child.plan) : NULL;
-    return is(c->knobs.precision, "edgemoe") && width ? (enum tier)width[expert] : c->usual_tier;
+    const uint8_t *planned = c->child.plan ? plan_width(c->child.plan) : NULL;
+    return is(c->knobs.precision, "edgemoe") && planned ? (enum precision)planned[expert]
+                                                        : c->usual_precision;
 }
 
 struct ranked {
@@ -51,7 +52,7 @@ static int by_frequency(const void *a, const void *b)
     return x->number < y->number ? -1 : 1;
 }
 
-static int add_most_used(struct cache *c, struct error *error)
+static int add_most_frequent(struct cache *c, struct error *error)
 {
     const struct model_hparams *h = &c->child.model->hparams;
     const float *frequency = c->child.plan ? plan_frequency(c->child.plan) : NULL;
@@ -64,7 +65,7 @@ static int add_most_used(struct cache *c, struct error *error)
     qsort(order, count, sizeof *order, by_frequency);
     for (uint32_t i = 0; i < count; i++)
         add(c, order[i].number / h->experts, order[i].number % h->experts,
-            planned_tier(c, order[i].number));
+            planned_precision(c, order[i].number));
     free(order);
     return 0;
 }
@@ -73,7 +74,7 @@ static void add_set(struct cache *c, const uint8_t *set, uint32_t layer)
 {
     for (uint32_t e = 0; e < c->child.model->hparams.experts; e++)
         if (!set || set[e])
-            add(c, layer, e, c->usual_tier);
+            add(c, layer, e, c->usual_precision);
 }
 
 static int add_mask(struct cache *c, struct error *error)
@@ -94,7 +95,7 @@ static int make_swap(struct cache *c, struct error *error)
     const struct model_hparams *h = &c->child.model->hparams;
     const struct plan *plan = c->child.plan;
     uint32_t keep[MODEL_LAYERS_MAX], capacity = cache_capacity_entries(c);
-    /* one entry is spare: the newcomer's */
+    /* one entry is spare, for the candidate */
     if (planned_virtual(plan, h, capacity > 0 ? capacity - 1 : 0, keep, error) != 0)
         return -1;
     struct swap_config config = {.layers = h->layers,
@@ -114,7 +115,7 @@ static int make_swap(struct cache *c, struct error *error)
         uint32_t named = 0;
         for (uint32_t e = 0; first && e < h->experts; e++)
             named += first[(size_t)l * h->experts + e] != 0;
-        if (named == keep[l] && first) /* planned for this very room */
+        if (named == keep[l] && first) /* planned for this capacity */
             swap_set(c->swap, l, first + (size_t)l * h->experts);
         add_set(c, swap_serving(c->swap, l), l);
     }
@@ -132,11 +133,11 @@ int cache_plan_fill(struct cache *c, struct error *error)
     c->swap = NULL;
     c->pair_out = false;
     c->fill_count = c->fill_at = 0;
-    if (is(c->knobs.warm, "frequency"))
-        return add_most_used(c, error);
+    if (is(c->knobs.preload, "frequency"))
+        return add_most_frequent(c, error);
     if (is(c->knobs.mask, "swap"))
         return make_swap(c, error);
-    if (!is(c->knobs.warm, "all"))
+    if (!is(c->knobs.preload, "all"))
         return 0;
     if (!is(c->knobs.mask, "none"))
         return add_mask(c, error);
@@ -147,11 +148,11 @@ int cache_plan_fill(struct cache *c, struct error *error)
 
 /* ---- loading --------------------------------------------------------------------------------- */
 
-/* False when there is no room without an eviction, or not yet. */
+/* False when there is no free space, or not yet. */
 static bool load(struct cache *c, uint32_t entry)
 {
     uint64_t offset;
-    if (!cache_room_take_free(c, entry, &offset))
+    if (!cache_space_take_free(c, entry, &offset))
         return false;
     cache_reserve(c, entry, offset, LOAD_PREFETCH, 0);
     return true;
@@ -160,11 +161,12 @@ static bool load(struct cache *c, uint32_t entry)
 /* The entry that stands for an expert in a set. */
 static uint32_t set_entry(const struct cache *c, uint32_t layer, uint32_t expert)
 {
-    uint32_t entry = model_entry_expert_tier(c->child.model, layer, expert, c->usual_tier);
+    uint32_t entry =
+        model_entry_expert_precision(c->child.model, layer, expert, c->usual_precision);
     return entry != ENTRY_NONE ? entry : model_entry_expert(c->child.model, layer, expert);
 }
 
-static bool is_stranger(const struct cache *c, uint32_t entry)
+static bool is_stale(const struct cache *c, uint32_t entry)
 {
     const struct model_entry *e = &c->entries[entry];
     if (entry != set_entry(c, e->layer, e->expert))
@@ -173,12 +175,12 @@ static bool is_stranger(const struct cache *c, uint32_t entry)
     return !comes && !swap_serving(c->swap, e->layer)[e->expert];
 }
 
-static bool evict_stranger(struct cache *c)
+static bool evict_stale(struct cache *c)
 {
     const struct model_index *m = c->child.model;
     for (uint32_t i = 0; c->swap && i < m->expert_entry_count; i++) {
         uint32_t entry = m->dense_count + i;
-        if (cache_noted(c, entry, NOTE_RESIDENT) && is_stranger(c, entry) && cache_evict(c, entry))
+        if (cache_noted(c, entry, NOTE_RESIDENT) && is_stale(c, entry) && cache_evict(c, entry))
             return true;
     }
     return false;
@@ -191,28 +193,28 @@ bool cache_fill_waits(const struct cache *c)
 
 static void fill(struct cache *c)
 {
-    uint32_t depth = (uint32_t)c->child.params->depth;
+    uint32_t depth = (uint32_t)c->child.params->queue_depth;
     while (c->fill_at < c->fill_count && c->prefetches_open < depth) {
         uint32_t entry = c->fill[c->fill_at];
         if (!cache_noted(c, entry, NOTE_LISTED | NOTE_WAITING | NOTE_RESIDENT) && !load(c, entry)) {
             if (cache_fits(c, entry))
                 return;
-            if (!evict_stranger(c))
-                c->fill_at = c->fill_count; /* it is full */
+            if (!evict_stale(c))
+                c->fill_at = c->fill_count; /* no space is left */
             continue;
         }
         c->fill_at++;
     }
 }
 
-/* The newcomer is there: the old one leaves as soon as nobody computes with it. */
+/* The candidate is READY: the victim is evicted as soon as it is unpinned. */
 static void finish_pair(struct cache *c)
 {
     uint32_t out = set_entry(c, c->pair.layer, c->pair.out);
     if (cache_noted(c, out, NOTE_LISTED | NOTE_WAITING) ||
         (cache_noted(c, out, NOTE_RESIDENT) && !cache_evict(c, out)))
         return;
-    cache_count(c, CTR_CACHE_swaps, 1);
+    cache_count(c, CTR_CACHE_expert_swaps, 1);
     swap_done(c->swap);
     c->pair_out = false;
 }
@@ -225,13 +227,13 @@ static void exchange(struct cache *c)
         c->pair_out = true;
         uint32_t in = set_entry(c, c->pair.layer, c->pair.in);
         if (!cache_noted(c, in, NOTE_LISTED | NOTE_WAITING | NOTE_RESIDENT))
-            while (!load(c, in) && !cache_fits(c, in) && evict_stranger(c))
+            while (!load(c, in) && !cache_fits(c, in) && evict_stale(c))
                 continue;
     }
     uint32_t in = set_entry(c, c->pair.layer, c->pair.in);
     if (cache_noted(c, in, NOTE_RESIDENT)) {
         finish_pair(c);
-    } else if (!cache_noted(c, in, NOTE_LISTED | NOTE_WAITING)) { /* no room, or cancelled */
+    } else if (!cache_noted(c, in, NOTE_LISTED | NOTE_WAITING)) { /* no space, or cancelled */
         swap_abandon(c->swap);
         c->pair_out = false;
     }

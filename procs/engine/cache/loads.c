@@ -15,7 +15,7 @@
 
 #define RESEND_MIN_MS  100
 #define RESEND_MAX_MS  1000
-#define DENSE_RETRY_NS NS_PER_S /* nothing runs without it: it is never given up */
+#define DENSE_RETRY_NS NS_PER_S /* nothing runs without dense tensors: never given up */
 
 static atomic_flag failure_logged = ATOMIC_FLAG_INIT;
 
@@ -56,19 +56,19 @@ void cache_set_demanded(struct cache *c, uint32_t entry, bool demanded)
     c->notes[entry].flags ^= NOTE_DEMANDED;
     c->demands_open += demanded ? 1 : UINT32_MAX;
     if (c->demands_open == 0)
-        c->prefetch_look = true;
+        c->prefetch_check = true;
     else if (c->prefault)
         prefault_abandon(c->prefault);
 }
 
-/* With something waiting for room, guesses take neither room nor drive. */
+/* While a request waits for space, prefetches use neither space nor the device. */
 static void pause_prefetches(struct cache *c, bool paused)
 {
     atomic_store_explicit(&c->child.directory.head->prefetch_paused, paused, memory_order_release);
     if (paused)
         return;
-    c->prefetch_look = true;
-    /* Loaders sleep on prefetches they may not read: the LOAD again is the call to go on. */
+    c->prefetch_check = true;
+    /* Loaders hold back paused prefetches: sending the LOAD again resumes them. */
     for (uint32_t e = c->loading.head; c->prefetches_open > 0 && e != ENTRY_NONE;
          e = c->notes[e].next)
         if (c->notes[e].priority == LOAD_PREFETCH)
@@ -77,7 +77,7 @@ static void pause_prefetches(struct cache *c, bool paused)
 
 /* ---- sending -------------------------------------------------------------------------------- */
 
-static uint32_t owed_mask(const struct cache *c, uint32_t entry)
+static uint32_t pending_mask(const struct cache *c, uint32_t entry)
 {
     struct model_extent part[ENTRY_EXTENTS_MAX];
     uint32_t mask = 0;
@@ -95,7 +95,7 @@ static void set_unsent(struct cache *c, uint32_t entry, bool unsent)
     c->unsent += unsent ? 1 : UINT32_MAX;
 }
 
-/* What does not fit the queue goes with the next round. */
+/* What does not fit into the queue is sent in the next round. */
 static void send_gathered_to(struct cache *c, uint32_t loader)
 {
     struct msg_loads *m = &c->loaders[loader].loads;
@@ -106,7 +106,7 @@ static void send_gathered_to(struct cache *c, uint32_t loader)
         atomic_load_explicit(&cache_loader_row(c, loader)->incarnation, memory_order_acquire);
     cache_count(c, CTR_CACHE_loads_sent, m->count);
     cache_count(c, CTR_CACHE_load_messages, 1);
-    bool sent = edge_send(c->loaders[loader].edge, m, MSG_LOADS) == 0;
+    bool sent = channel_send(c->loaders[loader].channel, m, MSG_LOADS) == 0;
     for (uint32_t i = 0; i < m->count && !sent; i++) {
         if (!cache_noted(c, m->loads[i].entry, NOTE_LISTED))
             continue;
@@ -145,15 +145,16 @@ static void gather_load(struct cache *c, uint32_t entry, uint32_t loader)
                                          .bytes = part[i].read_bytes};
 }
 
-/* A LOAD to every loader that still owes a part. Those that are not there get it when they come. */
+/* A LOAD to every loader with a pending part. Loaders that are not connected get it when they are. */
 static void send_loads(struct cache *c, uint32_t entry)
 {
     struct cache_note *n = &c->notes[entry];
-    uint32_t owed = entry_owed_of(cache_word(c, entry));
+    uint32_t pending = entry_pending_of(cache_entry_word(c, entry));
     set_unsent(c, entry, false);
     n->next_send_ns = clock_now_ns() + n->resend_ms * NS_PER_MS;
     for (uint32_t i = 0; i < c->loader_count; i++)
-        if ((owed & (1u << i)) && cache_loader_ready(c, i) && edge_connected(c->loaders[i].edge))
+        if ((pending & (1u << i)) && cache_loader_ready(c, i) &&
+            channel_connected(c->loaders[i].channel))
             gather_load(c, entry, i);
 }
 
@@ -163,7 +164,7 @@ void cache_send_due(struct cache *c, uint64_t now_ns)
         struct cache_note *n = &c->notes[e];
         if (n->next_send_ns > now_ns)
             continue;
-        if (n->next_send_ns != 0) { /* 0: it is not late, somebody asked for it to go now */
+        if (n->next_send_ns != 0) { /* 0: not a repeat, it is to be sent now */
             cache_count(c, CTR_CACHE_loads_resent, 1);
             n->resend_ms = n->resend_ms * 2 < RESEND_MAX_MS ? n->resend_ms * 2 : RESEND_MAX_MS;
         }
@@ -174,7 +175,7 @@ void cache_send_due(struct cache *c, uint64_t now_ns)
 void cache_send_all_to(struct cache *c, uint32_t loader)
 {
     for (uint32_t e = c->loading.head; e != ENTRY_NONE; e = c->notes[e].next)
-        if (entry_owed_of(cache_word(c, e)) & (1u << loader))
+        if (entry_pending_of(cache_entry_word(c, e)) & (1u << loader))
             c->notes[e].next_send_ns = 0;
     cache_send_due(c, 1);
 }
@@ -188,8 +189,8 @@ void cache_reserve(struct cache *c, uint32_t entry, uint64_t offset, enum load_p
     struct cache_note *n = &c->notes[entry];
     sl_assert(!(n->flags & (NOTE_LISTED | NOTE_WAITING | NOTE_RESIDENT)));
     atomic_store_explicit(&d->arena_offset, offset, memory_order_release); /* while ABSENT */
-    bool reserved = entry_reserve(&d->word, owed_mask(c, entry), &n->generation);
-    sl_assert(reserved); /* nobody else leaves ABSENT */
+    bool reserved = entry_reserve(&d->word, pending_mask(c, entry), &n->generation);
+    sl_assert(reserved); /* only the cache changes ABSENT */
     n->priority = (uint16_t)priority;
     n->demand_ns = demand_ns;
     n->resend_ms = RESEND_MIN_MS;
@@ -198,8 +199,8 @@ void cache_reserve(struct cache *c, uint32_t entry, uint64_t offset, enum load_p
     cache_list_append(c, &c->loading, entry);
     c->owned_bytes += c->entries[entry].slot_bytes;
     if (cache_is_expert(c, entry)) {
-        c->held_payload += c->entries[entry].payload_bytes;
-        /* now, and not when it becomes READY: the order of insertions is no matter of the drive */
+        c->allocated_payload += c->entries[entry].payload_bytes;
+        /* at the reservation, not when READY: the order of insertions must not depend on the device */
         residency_insert(c->residency, cache_slot(c, entry), priority == LOAD_PREFETCH);
     }
     if (priority == LOAD_PREFETCH)
@@ -235,8 +236,8 @@ void cache_request(struct cache *c, uint32_t entry, enum load_priority priority,
     uint64_t offset;
     if (priority == LOAD_DEMAND)
         cache_set_demanded(c, entry, true);
-    /* First come, first served: with others waiting for room nobody overtakes them. */
-    if (c->waiting.count == 0 && cache_room_take(c, entry, &offset)) {
+    /* First come, first served: no request overtakes those that wait for space. */
+    if (c->waiting.count == 0 && cache_space_take(c, entry, &offset)) {
         if (priority == LOAD_DEMAND)
             cache_count(c, CTR_CACHE_demand_loads, 1);
         cache_reserve(c, entry, offset, priority, demand_ns);
@@ -245,18 +246,18 @@ void cache_request(struct cache *c, uint32_t entry, enum load_priority priority,
     cache_waiting_add(c, entry, priority, demand_ns, 0);
 }
 
-void cache_request_anew(struct cache *c, uint32_t entry, enum load_priority priority,
-                        uint64_t demand_ns)
+void cache_request_fresh(struct cache *c, uint32_t entry, enum load_priority priority,
+                         uint64_t demand_ns)
 {
     c->notes[entry].failures_from =
         atomic_load_explicit(&cache_directory_entry(c, entry)->failures, memory_order_acquire);
     cache_request(c, entry, priority, demand_ns);
 }
 
-/* Wanted by a pin or by the cache's own keeping. */
+/* Pinned, by compute or by the cache itself. */
 static bool wanted(struct cache *c, uint32_t entry)
 {
-    return entry_pins_of(cache_word(c, entry)) != 0;
+    return entry_pins_of(cache_entry_word(c, entry)) != 0;
 }
 
 void cache_retry_waiting(struct cache *c)
@@ -265,7 +266,7 @@ void cache_retry_waiting(struct cache *c)
     for (uint32_t e = c->waiting.head, next; e != ENTRY_NONE; e = next) {
         struct cache_note *n = &c->notes[e];
         next = n->next;
-        if (!wanted(c, e)) { /* who asked is gone */
+        if (!wanted(c, e)) { /* no longer pinned */
             waiting_remove(c, e);
             cache_set_demanded(c, e, false);
             continue;
@@ -273,7 +274,7 @@ void cache_retry_waiting(struct cache *c)
         if (n->next_send_ns > now)
             continue;
         uint64_t offset;
-        if (!cache_room_take(c, e, &offset))
+        if (!cache_space_take(c, e, &offset))
             return;
         waiting_remove(c, e);
         if (n->priority == LOAD_DEMAND)
@@ -300,12 +301,12 @@ bool cache_cancel(struct cache *c, uint32_t entry)
 {
     const struct cache_note *n = &c->notes[entry];
     sl_assert(n->flags & NOTE_LISTED);
-    if (entry_state_of(cache_word(c, entry)) != ENTRY_LOADING ||
+    if (entry_state_of(cache_entry_word(c, entry)) != ENTRY_LOADING ||
         !entry_doom(&cache_directory_entry(c, entry)->word, n->generation, 0))
         return false;
     cache_count(c, CTR_CACHE_cancels, 1);
     cache_signal(c, entry);
-    send_loads(c, entry); /* its loaders refuse it, and look at the job they hold */
+    send_loads(c, entry); /* its loaders reject it and check their job */
     return true;
 }
 
@@ -319,7 +320,7 @@ static void leave_loading(struct cache *c, uint32_t entry)
     set_unsent(c, entry, false);
     n->flags &= (uint16_t)~NOTE_LISTED;
     cache_list_remove(c, &c->loading, entry);
-    c->prefetch_look = true;
+    c->prefetch_check = true;
 }
 
 void cache_note_resident(struct cache *c, uint32_t entry)
@@ -338,7 +339,7 @@ static void entry_ready(struct cache *c, uint32_t entry)
     cache_set_demanded(c, entry, false);
 }
 
-/* Failures since it was asked for; they start again at 0 whenever it becomes READY. */
+/* Failures since the request; the count restarts at 0 whenever the entry becomes READY. */
 static bool failed_too_often(struct cache *c, uint32_t entry)
 {
     const struct cache_note *n = &c->notes[entry];
@@ -347,8 +348,8 @@ static bool failed_too_often(struct cache *c, uint32_t entry)
     return failures >= n->failures_from && failures - n->failures_from >= CACHE_FAILURES_MAX;
 }
 
-/* What failed too often is left ABSENT, its failures say why: compute makes an error of it, and may
- * ask again. Dense tensors nobody asks for again: the cache itself does, after a pause. */
+/* After too many failures the entry stays ABSENT. Its failure count makes compute return an error;
+ * compute can request it again. Dense tensors are retried by the cache itself, after a pause. */
 static void request_again(struct cache *c, uint32_t entry, bool failed)
 {
     struct cache_note *n = &c->notes[entry];
@@ -363,19 +364,19 @@ static void request_again(struct cache *c, uint32_t entry, bool failed)
     cache_request(c, entry, standing ? LOAD_DENSE : LOAD_DEMAND, n->demand_ns);
 }
 
-static void tell_failure(struct cache *c, uint32_t entry)
+static void log_failure(struct cache *c, uint32_t entry)
 {
     char device[256];
     struct directory_entry *d = cache_directory_entry(c, entry);
     run_device_text(c->child.params, c->child.model, c->child.procs.head->model_path,
                     atomic_load_explicit(&d->last_loader, memory_order_relaxed), entry, device,
                     sizeof device);
-    log_warn("layer %u expert %u could not be read from %s: %s (further ones are only counted)",
+    log_warn("layer %u expert %u could not be read from %s: %s (further failures are only counted)",
              d->layer, d->expert, device,
              strerror((int)atomic_load_explicit(&d->last_errno, memory_order_relaxed)));
 }
 
-/* DOOMED with nothing owed: nobody can write the range any more. */
+/* DOOMED with no pending part: no loader can write the range any more. */
 static void reset_entry(struct cache *c, uint32_t entry)
 {
     struct cache_note *n = &c->notes[entry];
@@ -388,17 +389,17 @@ static void reset_entry(struct cache *c, uint32_t entry)
     arena_alloc_give(c->alloc, cache_offset(c, entry), c->entries[entry].slot_bytes, !dirty);
     c->owned_bytes -= c->entries[entry].slot_bytes;
     if (cache_is_expert(c, entry)) {
-        c->held_payload -= c->entries[entry].payload_bytes;
+        c->allocated_payload -= c->entries[entry].payload_bytes;
         residency_remove(c->residency, cache_slot(c, entry), false);
     }
     if (n->flags & NOTE_PREFETCHED)
-        cache_count(c, CTR_CACHE_prefetches_wasted, 1);
+        cache_count(c, CTR_CACHE_prefetches_unused, 1);
     n->flags &= (uint16_t) ~(NOTE_DIRTY | NOTE_PREFETCHED);
     bool failed = atomic_load_explicit(&d->failures, memory_order_acquire) > n->failures_seen;
     if (failed) {
         cache_count(c, CTR_CACHE_load_failures, 1);
         if (log_once(&failure_logged))
-            tell_failure(c, entry);
+            log_failure(c, entry);
     }
     if (wanted(c, entry))
         request_again(c, entry, failed);
@@ -411,15 +412,15 @@ void cache_observe(struct cache *c, uint32_t entry)
 {
     if (!cache_noted(c, entry, NOTE_LISTED))
         return;
-    uint64_t word = cache_word(c, entry);
+    uint64_t word = cache_entry_word(c, entry);
     switch (entry_state_of(word)) {
     case ENTRY_READY: entry_ready(c, entry); break;
     case ENTRY_DOOMED:
-        if (entry_owed_of(word) == 0)
+        if (entry_pending_of(word) == 0)
             reset_entry(c, entry);
         break;
     case ENTRY_LOADING: break;
-    case ENTRY_ABSENT: sl_panic("entry %u became ABSENT by another's hand", entry);
+    case ENTRY_ABSENT: sl_panic("entry %u was changed to ABSENT by another process", entry);
     }
 }
 

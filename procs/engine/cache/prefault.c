@@ -14,10 +14,10 @@
 
 #define PREFAULT_MAGIC 0x46455250u
 #define SLICE_BYTES    MIB /* about 2 ms of first touches */
-/* Every order to the kernel waits for all processors once: not for every huge page. */
+/* Each call synchronises all CPUs once, so that several huge pages are allocated per call. */
 #define HUGE_SLICE_BYTES (4 * HUGE_PAGE_BYTES)
 #define STACK_BYTES      (64 * 1024)
-#define NICENESS         10 /* behind everything that computes */
+#define NICENESS         10 /* below all computing threads */
 
 enum phase { PHASE_IDLE, PHASE_ORDERED, PHASE_ENDED, PHASE_STOP };
 
@@ -48,12 +48,12 @@ static int allocate_slice(struct prefault *p, struct prefault_job *job, uint64_t
 
 static int allocate(struct prefault *p, struct prefault_job *job)
 {
-    uint64_t most = job->range.huge ? HUGE_SLICE_BYTES : SLICE_BYTES;
+    uint64_t max = job->range.huge ? HUGE_SLICE_BYTES : SLICE_BYTES;
     for (uint64_t done = 0; done < job->range.bytes;) {
         if (atomic_load_explicit(&p->abandon, memory_order_relaxed))
             return -ECANCELED;
         uint64_t left = job->range.bytes - done;
-        uint64_t slice = left < most ? left : most;
+        uint64_t slice = left < max ? left : max;
         int rv = allocate_slice(p, job, done, slice);
         if (rv != 0)
             return rv;
@@ -66,8 +66,8 @@ static void *prefault_main(void *arg)
 {
     struct prefault *p = arg;
     OBJ_CHECK(p, PREFAULT_MAGIC);
-    (void)setpriority(PRIO_PROCESS, 0, NICENESS); /* of this thread alone, on Linux */
-    turns_set(0);
+    (void)setpriority(PRIO_PROCESS, 0, NICENESS); /* on Linux, of this thread only */
+    timeslice_set(0);
     pthread_mutex_lock(&p->lock);
     while (p->phase != PHASE_STOP) {
         if (p->phase != PHASE_ORDERED) {
@@ -93,7 +93,7 @@ struct prefault *prefault_start(const struct segment *arena, struct error *error
 {
     struct prefault *p = calloc(1, sizeof *p);
     if (!p) {
-        error_set(error, ERR_NO_MEMORY, "no memory for the prefault thread");
+        error_set(error, ERR_NO_MEMORY, "out of memory (prefault thread)");
         return NULL;
     }
     p->magic = PREFAULT_MAGIC;

@@ -1,6 +1,5 @@
-/* The quota: a lower one is obeyed in slices between messages - evict, punch, acknowledge. What is
- * left over is prefaulted while nobody computes, and a little of it ahead of loads while somebody
- * does. */
+/* The quota. A lower one is applied in slices between messages: evict, punch, acknowledge. Unused quota
+ * is prefaulted: all of it while nothing is computed, else a small part ahead of loads. */
 #include <errno.h>
 #include <string.h>
 
@@ -12,19 +11,19 @@
 #define EVICTIONS_A_SLICE 64
 #define PUNCH_A_SLICE     (8 * MIB) /* about 3 ms */
 #define PREFAULT_ORDER    MIB
-/* What loads find ready while compute works. Making pages for all of the room beside it costs a
- * quarter and more of the tokens a second while it lasts, for nothing where everything is there
- * already (docs/numbers.md). */
+/* Pages ready for loads while compute runs. Prefaulting the whole quota at that time costs a quarter
+ * and more of the tokens/s, and is useless when everything is resident (docs/lab/io.md). */
 #define PREFAULT_AHEAD  (64 * MIB)
-#define COMPUTE_CALM_NS (200 * NS_PER_MS) /* without a use: nothing is computed */
+#define COMPUTE_CALM_NS (200 * NS_PER_MS) /* without an access: nothing is computed */
 
 static bool experts_over_cap(const struct cache *c)
 {
-    return c->held_payload > atomic_load_explicit(&c->child.directory.head->experts_payload_max,
-                                                  memory_order_relaxed);
+    return c->allocated_payload >
+           atomic_load_explicit(&c->child.directory.head->experts_payload_max,
+                                memory_order_relaxed);
 }
 
-/* True when something left. */
+/* True when an entry was evicted. */
 static bool shrink_owned(struct cache *c, uint64_t quota)
 {
     int evicted = 0;
@@ -41,17 +40,17 @@ static bool shrink_owned(struct cache *c, uint64_t quota)
 static void acknowledge(struct cache *c, uint32_t epoch)
 {
     struct directory_head *head = c->child.directory.head;
-    atomic_store_explicit(&head->quota_in_force, epoch, memory_order_release);
-    if (!c->quota_asked || c->quota_control.epoch > epoch)
+    atomic_store_explicit(&head->quota_applied, epoch, memory_order_release);
+    if (!c->quota_pending || c->quota_control.epoch > epoch)
         return;
     child_ack(&c->child, &c->quota_control);
-    c->quota_asked = false;
+    c->quota_pending = false;
 }
 
 bool cache_obey_quota(struct cache *c)
 {
     struct directory_head *head = c->child.directory.head;
-    /* The epoch first: the bytes read after it are that epoch's or newer ones. */
+    /* The epoch first: the bytes read after it belong to that epoch or a newer one. */
     uint32_t epoch = atomic_load_explicit(&head->quota_epoch, memory_order_acquire);
     uint64_t quota = cache_quota(c);
     struct arena_alloc_stats before, after;
@@ -61,8 +60,8 @@ bool cache_obey_quota(struct cache *c)
     bool evicted = shrink_owned(c, quota);
     bool fits = arena_alloc_trim(c->alloc, quota, PUNCH_A_SLICE) && c->owned_bytes <= quota;
     arena_alloc_stats_get(c->alloc, &after);
-    if (fits && (c->quota_asked ||
-                 atomic_load_explicit(&head->quota_in_force, memory_order_relaxed) != epoch)) {
+    if (fits && (c->quota_pending ||
+                 atomic_load_explicit(&head->quota_applied, memory_order_relaxed) != epoch)) {
         atomic_store_explicit(&head->backed_bytes, after.backed_bytes, memory_order_release);
         acknowledge(c, epoch);
     }
@@ -73,7 +72,7 @@ bool cache_obey_quota(struct cache *c)
 
 /* ---- prefault ------------------------------------------------------------------------------- */
 
-/* More than the experts may ever hold is never used. */
+/* Pages beyond the cap on experts are never used. */
 static uint64_t prefault_limit(const struct cache *c)
 {
     const struct model_index *m = c->child.model;
@@ -83,8 +82,8 @@ static uint64_t prefault_limit(const struct cache *c)
     if (cap >= m->expert_bytes)
         return quota;
     double slots = (double)m->expert_slot_bytes * ((double)cap / (double)m->expert_bytes);
-    uint64_t most = m->dense_bytes + (uint64_t)slots + m->expert_slot_bytes_max;
-    return most < quota ? most : quota;
+    uint64_t max = m->dense_bytes + (uint64_t)slots + m->expert_slot_bytes_max;
+    return max < quota ? max : quota;
 }
 
 static void prefault_ended(struct cache *c, const struct prefault_job *job)
@@ -97,7 +96,7 @@ static void prefault_ended(struct cache *c, const struct prefault_job *job)
     if (ok || job->status == -ECANCELED)
         return;
     c->prefault_broken = true;
-    log_warn("cannot allocate arena pages ahead: %s; they are allocated as they are read into",
+    log_warn("cannot prefault arena pages: %s; they are allocated when they are read into",
              strerror(-job->status));
 }
 
@@ -115,14 +114,14 @@ bool cache_prefault_waits(const struct cache *c)
     return c->prefault && prefault_wanted(c);
 }
 
-/* Every use is in the log, hits too. */
+/* Every access is logged, hits too. */
 static void note_computing(struct cache *c)
 {
-    uint64_t uses = uses_written(&c->child.uses), now_ns = clock_now_ns();
-    if (uses != c->uses_noted)
-        c->uses_noted_ns = now_ns;
-    c->computing = c->uses_noted_ns != 0 && now_ns - c->uses_noted_ns < COMPUTE_CALM_NS;
-    c->uses_noted = uses;
+    uint64_t accesses = access_log_written(&c->child.access_log), now_ns = clock_now_ns();
+    if (accesses != c->accesses_noted)
+        c->accesses_noted_ns = now_ns;
+    c->computing = c->accesses_noted_ns != 0 && now_ns - c->accesses_noted_ns < COMPUTE_CALM_NS;
+    c->accesses_noted = accesses;
 }
 
 void cache_prefault(struct cache *c)
@@ -143,5 +142,5 @@ void cache_prefault(struct cache *c)
     if (arena_alloc_prefault_next(c->alloc, limit, PREFAULT_ORDER, &job.range))
         prefault_order(c->prefault, &job);
     else
-        c->prefault_full = true; /* until the quota moves */
+        c->prefault_full = true; /* until the quota changes */
 }

@@ -1,11 +1,11 @@
-/* The start, which is also the recovery: nothing is known but what stands in shared memory.
+/* Start and recovery: all state is rebuilt from shared memory.
  *
- *   epoch + 1            LOADs of a predecessor are refused from here on
+ *   epoch + 1            LOADs of a predecessor are rejected from now on
  *   cache_flush_loaders  every loader has no read of an older epoch left, or was reaped
  *   cache_rebuild        LOADING and DOOMED ranges punched, entries reset; READY ones owned;
- *                        whatever nobody owns punched
+ *                        ranges without an owner punched
  *   (ready)
- *   cache_load_standing  dense tensors, and what compute waits for
+ *   cache_load_standing  dense tensors, and entries that compute waits for
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -22,7 +22,7 @@
 
 /* ---- FLUSH ---------------------------------------------------------------------------------- */
 
-/* Nothing of it can write any more: it never lived, was reaped, or has said so. */
+/* It cannot write any more: it never ran, was reaped, or has sent FLUSHED. */
 static bool loader_quiet(const struct cache *c, uint32_t loader)
 {
     const struct proc_row *row = cache_loader_row(c, loader);
@@ -37,29 +37,30 @@ static void send_flush(struct cache *c, uint32_t loader)
     struct msg_flush flush = {.epoch = c->epoch,
                               .loader_incarnation =
                                   atomic_load_explicit(&row->incarnation, memory_order_acquire)};
-    (void)edge_send(c->loaders[loader].edge, &flush, MSG_FLUSH); /* repeated until answered */
+    (void)channel_send(c->loaders[loader].channel, &flush, MSG_FLUSH); /* repeated until answered */
 }
 
 static void receive_flushed(struct cache *c, uint32_t loader)
 {
     _Alignas(8) char buf[MSG_BYTES_MAX];
     const struct proc_row *row = cache_loader_row(c, loader);
-    while (edge_receive(c->loaders[loader].edge, buf) > 0) {
+    while (channel_receive(c->loaders[loader].channel, buf) > 0) {
         const struct msg_flush *m = (const struct msg_flush *)(const void *)buf;
         cache_count(c, CTR_CACHE_messages, 1);
         if (m->head.type == MSG_FLUSHED && m->epoch == c->epoch &&
             m->loader_incarnation == atomic_load_explicit(&row->incarnation, memory_order_acquire))
-            c->loaders[loader].flushed = true, c->loaders[loader].heard = m->loader_incarnation;
+            c->loaders[loader].flushed = true,
+            c->loaders[loader].last_sender = m->loader_incarnation;
     }
 }
 
-/* False when somebody has to be waited for; `again`: ask those anew. */
+/* False while a loader has not flushed; `again`: send FLUSH to those again. */
 static bool flush_round(struct cache *c, bool again)
 {
     bool quiet = true;
     for (uint32_t i = 0; i < c->loader_count; i++) {
         receive_flushed(c, i);
-        edge_tend(c->loaders[i].edge, clock_now_ns());
+        channel_tick(c->loaders[i].channel, clock_now_ns());
         if (loader_quiet(c, i))
             continue;
         quiet = false;
@@ -73,7 +74,7 @@ void cache_flush_loaders(struct cache *c)
 {
     struct pollfd fds[SERVICE_LOADERS_MAX];
     for (uint32_t i = 0; i < c->loader_count; i++)
-        fds[i] = (struct pollfd){.fd = edge_fd(c->loaders[i].edge), .events = POLLIN};
+        fds[i] = (struct pollfd){.fd = channel_fd(c->loaders[i].channel), .events = POLLIN};
     child_wait(&c->child, WAIT_FLUSH);
     uint64_t start = clock_now_ns(), next = 0;
     for (uint64_t now = start; !flush_round(c, now >= next); now = clock_now_ns()) {
@@ -81,9 +82,11 @@ void cache_flush_loaders(struct cache *c)
         if (now >= next)
             next = now + FLUSH_AGAIN_NS;
         if (now - start > FLUSH_WAIT_NS)
-            log_fatal(1, "a loader neither flushed nor was reaped within 10 s");
+            log_fatal(
+                1,
+                "no FLUSHED from a loader within 10 s, and it was not reaped; exiting for restart");
         (void)poll(fds, c->loader_count, 10);
-        child_tend(&c->child);
+        child_tick(&c->child);
         while (child_control(&c->child, &control))
             ; /* repeated by the supervisor until acknowledged */
         if (c->child.stop)
@@ -93,8 +96,8 @@ void cache_flush_loaders(struct cache *c)
 
 /* ---- rebuild -------------------------------------------------------------------------------- */
 
-/* The directory is foreign here: a predecessor may have died of what it wrote. */
-static bool place_is_right(struct cache *c, uint32_t entry)
+/* The directory is untrusted here: a predecessor may have written it before it crashed. */
+static bool offset_is_valid(struct cache *c, uint32_t entry)
 {
     uint64_t at = cache_offset(c, entry), bytes = c->entries[entry].slot_bytes;
     if (!cache_is_expert(c, entry))
@@ -102,19 +105,19 @@ static bool place_is_right(struct cache *c, uint32_t entry)
     return arena_class_has(&c->layout.class[arena_class_of(&c->layout, bytes)], at);
 }
 
-/* No loader can write the range any more, but a dead one's reads may be on their way to it. */
+/* No running loader can write the range, but reads of a crashed one may still be in flight. */
 static void clear_unfinished(struct cache *c, uint32_t entry, uint64_t word)
 {
     struct directory_entry *d = cache_directory_entry(c, entry);
     uint64_t bytes = c->entries[entry].slot_bytes;
-    if (place_is_right(c, entry)) {
+    if (offset_is_valid(c, entry)) {
         int rv = segment_punch(c->child.arena.fd, cache_offset(c, entry), bytes);
         if (rv != 0)
             sl_panic("cannot punch the arena: %s", strerror(-rv));
         cache_count(c, CTR_CACHE_punched_bytes, bytes);
     }
     child_inject(&c->child, INJECT_CACHE_CLEANING);
-    bool doomed = entry_doom(&d->word, entry_generation_of(word), entry_owed_of(word));
+    bool doomed = entry_doom(&d->word, entry_generation_of(word), entry_pending_of(word));
     sl_assert(doomed);
     bool was_reset = entry_reset(&d->word);
     sl_assert(was_reset);
@@ -124,25 +127,25 @@ static void clear_unfinished(struct cache *c, uint32_t entry, uint64_t word)
 
 static void own_ready(struct cache *c, uint32_t entry)
 {
-    if (!place_is_right(c, entry))
-        log_fatal(1, "entry %u is READY at an impossible place: %" PRIu64, entry,
+    if (!offset_is_valid(c, entry))
+        log_fatal(1, "entry %u is READY at an invalid offset: %" PRIu64, entry,
                   cache_offset(c, entry));
     arena_alloc_own(c->alloc, cache_offset(c, entry), c->entries[entry].slot_bytes);
     c->owned_bytes += c->entries[entry].slot_bytes;
     if (cache_is_expert(c, entry)) {
-        c->held_payload += c->entries[entry].payload_bytes;
+        c->allocated_payload += c->entries[entry].payload_bytes;
         residency_insert(c->residency, cache_slot(c, entry), false);
     }
     cache_note_resident(c, entry);
 }
 
-/* What was used lately, the policy learns from the log's tail. */
-static void remember_uses(struct cache *c)
+/* The policy learns recent accesses from the tail of the log. */
+static void remember_accesses(struct cache *c)
 {
-    uint64_t written = uses_written(&c->child.uses), tail = USES_RECORDS / 2;
-    uses_reader_start(&c->child.uses, &c->uses);
-    c->uses.next = written > tail ? written - tail : 0;
-    cache_read_uses(c, UINT64_MAX);
+    uint64_t written = access_log_written(&c->child.access_log), tail = ACCESS_LOG_RECORDS / 2;
+    access_log_reader_start(&c->child.access_log, &c->accesses);
+    c->accesses.next = written > tail ? written - tail : 0;
+    cache_read_accesses(c, UINT64_MAX);
 }
 
 void cache_rebuild(struct cache *c)
@@ -150,7 +153,7 @@ void cache_rebuild(struct cache *c)
     struct error error;
     bool first = c->epoch == 1;
     for (uint32_t e = 0; e < c->child.model->entry_count; e++) {
-        uint64_t word = cache_word(c, e);
+        uint64_t word = cache_entry_word(c, e);
         switch (entry_state_of(word)) {
         case ENTRY_ABSENT: break;
         case ENTRY_READY: own_ready(c, e); break;
@@ -168,11 +171,11 @@ void cache_rebuild(struct cache *c)
                               atomic_load_explicit(&row->reaped, memory_order_acquire),
                               memory_order_release);
     }
-    remember_uses(c);
+    remember_accesses(c);
     if (first)
         return;
     cache_count(c, CTR_CACHE_rebuilds, 1);
-    log_info("rebuilt from the directory: %u experts and %" PRIu64 " bytes are still there",
+    log_info("rebuilt from the directory: %u experts and %" PRIu64 " bytes are resident",
              c->resident_entries, c->owned_bytes);
 }
 
@@ -184,9 +187,9 @@ void cache_load_standing(struct cache *c)
     for (uint32_t e = 0; e < dense; e++)
         (void)entry_pin(&cache_directory_entry(c, e)->word, PINNER_KEEP);
     for (uint32_t e = 0; e < c->child.model->entry_count; e++) {
-        uint64_t word = cache_word(c, e);
+        uint64_t word = cache_entry_word(c, e);
         if (entry_state_of(word) == ENTRY_ABSENT && entry_pins_of(word) != 0)
-            cache_request_anew(c, e, e < dense ? LOAD_DENSE : LOAD_DEMAND, 0);
-        child_heartbeat(&c->child); /* a large one's pages may take long to make */
+            cache_request_fresh(c, e, e < dense ? LOAD_DENSE : LOAD_DEMAND, 0);
+        child_heartbeat(&c->child); /* allocating the pages of a large entry can take long */
     }
 }

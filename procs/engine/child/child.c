@@ -56,8 +56,8 @@ static bool take_args(struct child *child, int argc, char **argv)
     if (argc != 7 || strcmp(argv[1], "--number") != 0 || strcmp(argv[3], "--incarnation") != 0 ||
         strcmp(argv[5], "--boot") != 0)
         return false;
-    uint64_t most = child->service == SERVICE_LOADER ? SERVICE_LOADERS_MAX - 1 : 0;
-    if (!take_number(argv[2], most, &number) || !take_number(argv[4], UINT32_MAX, &incarnation) ||
+    uint64_t max = child->service == SERVICE_LOADER ? SERVICE_LOADERS_MAX - 1 : 0;
+    if (!take_number(argv[2], max, &number) || !take_number(argv[4], UINT32_MAX, &incarnation) ||
         !take_number(argv[6], UINT64_MAX, &boot) || incarnation == 0 || boot == 0)
         return false;
     child->number = (uint32_t)number;
@@ -66,17 +66,17 @@ static bool take_args(struct child *child, int argc, char **argv)
     return true;
 }
 
-/* A process started by hand has other things, or nothing, at these numbers. */
+/* A process that was not started by the supervisor has other descriptors, or none, at these numbers. */
 static bool inherited(enum service service)
 {
     struct stat st;
-    if (fstat(HERITAGE_LIFELINE, &st) != 0 || !S_ISFIFO(st.st_mode))
+    if (fstat(INHERITED_LIFELINE, &st) != 0 || !S_ISFIFO(st.st_mode))
         return false;
-    if (fstat(HERITAGE_READY, &st) != 0 || !S_ISFIFO(st.st_mode))
+    if (fstat(INHERITED_READY, &st) != 0 || !S_ISFIFO(st.st_mode))
         return false;
-    for (int fd = HERITAGE_LIFELINE; fd < HERITAGE__END; fd++) {
-        if (fd >= HERITAGE_SEGMENTS &&
-            !heritage_has(service, (enum segment_kind)(fd - HERITAGE_SEGMENTS)))
+    for (int fd = INHERITED_LIFELINE; fd < INHERITED__END; fd++) {
+        if (fd >= INHERITED_SEGMENTS &&
+            !inherits_segment(service, (enum segment_kind)(fd - INHERITED_SEGMENTS)))
             continue;
         if (fcntl(fd, F_GETFD) < 0 || fcntl(fd, F_SETFD, FD_CLOEXEC) < 0)
             return false;
@@ -86,19 +86,19 @@ static bool inherited(enum service service)
 
 /* ---- lifeline ------------------------------------------------------------------------------- */
 
-/* A thread of its own, so that a child that computes or waits in the kernel still goes when the
- * supervisor does. It touches nothing but the pipe. */
+/* A separate thread, so that a child that computes or waits in the kernel still exits when the supervisor
+ * does. It only reads the pipe. */
 static void *lifeline_main(void *unused)
 {
     (void)unused;
     prctl(PR_SET_NAME, "lifeline");
-    struct pollfd lifeline = {.fd = HERITAGE_LIFELINE, .events = POLLIN};
+    struct pollfd lifeline = {.fd = INHERITED_LIFELINE, .events = POLLIN};
     for (;;) {
         char byte;
         if (poll(&lifeline, 1, -1) < 0 && errno != EINTR)
             _exit(1);
-        if ((lifeline.revents & POLLIN) && read(HERITAGE_LIFELINE, &byte, 1) > 0)
-            continue; /* nobody writes there, but bytes are not EOF */
+        if ((lifeline.revents & POLLIN) && read(INHERITED_LIFELINE, &byte, 1) > 0)
+            continue; /* no process writes to it; bytes are not EOF */
         if (lifeline.revents)
             _exit(1);
     }
@@ -128,7 +128,7 @@ static void die_with_parent(void)
 {
     pid_t parent = getppid();
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent) /* it died before the call above: no signal will come */
+    if (getppid() != parent) /* it exited before the call above: no signal will arrive */
         _exit(1);
 }
 
@@ -142,15 +142,15 @@ static void must(int rc, const struct error *error)
 
 static int segment_fd(enum segment_kind kind)
 {
-    return HERITAGE_SEGMENTS + (int)kind;
+    return INHERITED_SEGMENTS + (int)kind;
 }
 
-static void keep_last_words(const char *text, void *arg)
+static void keep_exit_message(const char *text, void *arg)
 {
     struct proc_row *row = arg;
-    size_t n = strnlen(text, PROCS_WORDS_BYTES - 1);
-    memcpy(row->last_words, text, n);
-    row->last_words[n] = 0;
+    size_t n = strnlen(text, PROCS_MESSAGE_BYTES - 1);
+    memcpy(row->exit_message, text, n);
+    row->exit_message[n] = 0;
 }
 
 static void attach_procs(struct child *child)
@@ -159,21 +159,21 @@ static void attach_procs(struct child *child)
     must(procs_attach(segment_fd(SEGMENT_PROCS), true, child->boot, &child->procs, &error), &error);
     child->row = &child->procs.head->row[procs_row_of(child->service, child->number)];
     child->params = &child->procs.head->params;
-    enum log_level least = LOG_LEVEL_INFO;
-    log_level_parse(child->params->log_level, &least);
+    enum log_level level = LOG_LEVEL_INFO;
+    log_level_parse(child->params->log_level, &level);
     char name[32];
     if (child->service == SERVICE_LOADER)
         snprintf(name, sizeof name, "loader.%u", child->number);
     else
-        snprintf(name, sizeof name, "%s", service_word(child->service));
-    log_init(name, least);
-    child->row->last_words[0] = 0;
-    log_set_last_words(keep_last_words, child->row);
+        snprintf(name, sizeof name, "%s", service_name(child->service));
+    log_init(name, level);
+    child->row->exit_message[0] = 0;
+    log_set_exit_message_hook(keep_exit_message, child->row);
     child_wait(child, WAIT_START);
     child_heartbeat(child);
     size_t n = strnlen(child->procs.head->run_dir, sizeof child->procs.head->run_dir);
     if (n == 0 || n >= sizeof child->run_dir)
-        log_fatal(1, "the process table names no run directory");
+        log_fatal(1, "the process table contains no run directory");
     memcpy(child->run_dir, child->procs.head->run_dir, n);
 }
 
@@ -185,20 +185,20 @@ static void attach_model(struct child *child)
          &error);
     const struct model_index *model =
         (const void *)((const char *)child->model_segment.base + SEGMENT_MODEL_OFFSET);
-    uint64_t room = child->model_segment.bytes - SEGMENT_MODEL_OFFSET;
-    /* The segment is whole pages, the blob says how much of it counts. */
-    if (room < sizeof *model || model->bytes > room)
+    uint64_t bytes = child->model_segment.bytes - SEGMENT_MODEL_OFFSET;
+    /* The segment is whole pages; the blob contains its own size. */
+    if (bytes < sizeof *model || model->bytes > bytes)
         log_fatal(1, "model segment: the index does not fit its %llu bytes",
-                  (unsigned long long)room);
+                  (unsigned long long)bytes);
     must(model_index_check(model, model->bytes, &error), &error);
     child->model = model;
-    must(plan_behind(model, room, &child->plan, &error), &error);
+    must(plan_behind(model, bytes, &child->plan, &error), &error);
 }
 
-int child_knobs(const struct child *child, uint32_t system, struct knobs *knobs,
+int child_knobs(const struct child *child, uint32_t preset, struct knobs *knobs,
                 struct error *error)
 {
-    return run_knobs(child->params, system, child->plan, knobs, error);
+    return run_knobs(child->params, preset, child->plan, knobs, error);
 }
 
 static void attach_rest(struct child *child)
@@ -216,8 +216,8 @@ static void attach_rest(struct child *child)
     must(gates_attach(segment_fd(SEGMENT_GATES), s == SERVICE_COMPUTE || s == SERVICE_PREDICTOR,
                       child->boot, &child->gates, &error),
          &error);
-    must(uses_attach(segment_fd(SEGMENT_USES), s == SERVICE_COMPUTE, child->boot, &child->uses,
-                     &error),
+    must(access_log_attach(segment_fd(SEGMENT_ACCESS_LOG), s == SERVICE_COMPUTE, child->boot,
+                           &child->access_log, &error),
          &error);
     if (s == SERVICE_COMPUTE)
         must(kv_attach(segment_fd(SEGMENT_KV), true, child->boot, &child->kv, &error), &error);
@@ -230,38 +230,38 @@ static void open_supervisor(struct child *child)
     must(endpoint_path(child->run_dir, ENDPOINT_SUPERVISOR_CHILD,
                        procs_row_of(child->service, child->number), path, &error),
          &error);
-    child->supervisor = edge_dial(path, role_of(child->service), child->incarnation, &error);
+    child->supervisor = channel_dial(path, role_of(child->service), child->incarnation, &error);
     must(child->supervisor ? 0 : -1, &error);
 }
 
 /* ---- the runtime ---------------------------------------------------------------------------- */
 
-/* Compute waits for what these do: woken, they shall run at once and not when compute has had the
- * processor for its turn. On kernels without turns compute's niceness has to do. */
-static void take_short_turns(enum service service)
+/* Compute waits for these processes: a short time slice lets them preempt it when they are woken. Older
+ * kernels ignore it; there only compute's niceness has that effect. */
+static void set_short_timeslice(enum service service)
 {
     if (service == SERVICE_LOADER || service == SERVICE_CACHE || service == SERVICE_PREDICTOR)
-        turns_set(TURNS_SHORT_NS);
+        timeslice_set(TIMESLICE_SHORT_NS);
 }
 
 void child_start(struct child *child, enum service service, int argc, char **argv)
 {
     memset(child, 0, sizeof *child);
     child->service = service;
-    log_init(service_word(service), LOG_LEVEL_INFO);
+    log_init(service_name(service), LOG_LEVEL_INFO);
     if (!take_args(child, argc, argv) || !inherited(service))
-        log_fatal(EXIT_USAGE, "this program is a part of the engine; `sluice run` starts it");
+        log_fatal(EXIT_USAGE, "this program is part of the engine and is started by `sluice run`");
     signal(SIGPIPE, SIG_IGN);
     signal(SIGINT, SIG_IGN);
     die_with_parent();
-    take_short_turns(service);
+    set_short_timeslice(service);
     start_lifeline();
     if (sysconf(_SC_PAGESIZE) != PAGE_BYTES)
-        log_fatal(1, "this machine's pages are not %u bytes", PAGE_BYTES);
+        log_fatal(1, "unsupported page size; sluice needs pages of %u bytes", PAGE_BYTES);
     attach_procs(child);
-    if (heritage_has(service, SEGMENT_MODEL))
+    if (inherits_segment(service, SEGMENT_MODEL))
         attach_model(child);
-    if (heritage_has(service, SEGMENT_DIRECTORY))
+    if (inherits_segment(service, SEGMENT_DIRECTORY))
         attach_rest(child);
     open_supervisor(child);
     child->idle_since_ns = clock_now_ns();
@@ -274,16 +274,16 @@ void child_ready(struct child *child)
     child->idle_progress = atomic_load_explicit(&child->row->progress, memory_order_relaxed);
     ssize_t n;
     do {
-        n = write(HERITAGE_READY, "r", 1);
+        n = write(INHERITED_READY, "r", 1);
     } while (n < 0 && errno == EINTR);
     if (n != 1)
-        log_fatal(1, "cannot say that I am ready: %s", strerror(errno));
-    close(HERITAGE_READY);
+        log_fatal(1, "cannot report readiness to the supervisor: %s", strerror(errno));
+    close(INHERITED_READY);
 }
 
 int child_fd(const struct child *child)
 {
-    return edge_fd(child->supervisor);
+    return channel_fd(child->supervisor);
 }
 
 void child_heartbeat(struct child *child)
@@ -291,8 +291,8 @@ void child_heartbeat(struct child *child)
     atomic_store_explicit(&child->row->heartbeat_ns, clock_now_ns(), memory_order_relaxed);
 }
 
-/* A second without work is life too, but only where waiting for work is what the process does: one
- * that waits for a device or an expert has to move to count. */
+/* A second without work counts as progress, but only while the process waits for work; while it waits for a
+ * device or an expert, only completed work counts. */
 static void count_idle_second(struct child *child, uint64_t now)
 {
     uint64_t progress = atomic_load_explicit(&child->row->progress, memory_order_relaxed);
@@ -307,24 +307,24 @@ static void count_idle_second(struct child *child, uint64_t now)
     }
 }
 
-void child_tend(struct child *child)
+void child_tick(struct child *child)
 {
     uint64_t now = clock_now_ns();
     atomic_store_explicit(&child->row->heartbeat_ns, now, memory_order_relaxed);
-    edge_tend(child->supervisor, now);
+    channel_tick(child->supervisor, now);
     count_idle_second(child, now);
 }
 
 bool child_control(struct child *child, struct msg_control *control)
 {
     _Alignas(8) char message[MSG_BYTES_MAX];
-    while (edge_receive(child->supervisor, message) > 0) {
+    while (channel_receive(child->supervisor, message) > 0) {
         struct msg_head head;
         memcpy(&head, message, sizeof head);
         if (head.type != MSG_CONTROL)
             continue;
         memcpy(control, message, sizeof *control);
-        if (control->verb == CONTROL_STOP) {
+        if (control->kind == CONTROL_STOP) {
             child->stop = true;
             child_wait(child, WAIT_STOPPING);
         }
@@ -335,8 +335,8 @@ bool child_control(struct child *child, struct msg_control *control)
 
 void child_ack(struct child *child, const struct msg_control *control)
 {
-    struct msg_ack ack = {.value = control->value, .verb = control->verb, .epoch = control->epoch};
-    edge_send(child->supervisor, &ack, MSG_ACK); /* lost: the control is repeated */
+    struct msg_ack ack = {.value = control->value, .kind = control->kind, .epoch = control->epoch};
+    channel_send(child->supervisor, &ack, MSG_ACK); /* if it is lost, the control is repeated */
 }
 
 void child_exit(struct child *child)
@@ -344,8 +344,8 @@ void child_exit(struct child *child)
     child_wait(child, WAIT_STOPPING);
     child_heartbeat(child);
     fflush(NULL);
-    edge_close(child->supervisor);
-    /* exit(3) would run the destructors of libraries under their own running threads */
+    channel_close(child->supervisor);
+    /* exit(3) would run destructors of libraries while their threads run */
     _exit(0);
 }
 

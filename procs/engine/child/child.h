@@ -1,15 +1,14 @@
-/* The runtime every child of the supervisor shares: takes the inherited descriptors, attaches the
- * segments, watches the lifeline, stamps the heartbeat, answers the supervisor's controls.
+/* The runtime of every child of the supervisor: takes the inherited descriptors, attaches the segments,
+ * watches the lifeline, updates the heartbeat, acknowledges the supervisor's controls.
  *
  *   struct child child;
- *   child_start(&child, SERVICE_CACHE, argc, argv);   // fatal with its reason when anything is
- * wrong
+ *   child_start(&child, SERVICE_CACHE, argc, argv);   // exits with a message on any error
  *   ... open own edges ...
  *   child_ready(&child);                              // the byte on the ready descriptor
- *   while (!child.stop) { poll(... child_fd(&child) ..., <= 250 ms); child_tend(&child);
+ *   while (!child.stop) { poll(... child_fd(&child) ..., <= 250 ms); child_tick(&child);
  * child_control(...); ... } child_exit(&child);
  *
- * Trust: the supervisor's descriptors and segments are checked (signature, layout), then believed.
+ * Trust: the supervisor's descriptors and segments are checked (signature, layout), then trusted.
  */
 #ifndef SLUICE_ENGINE_CHILD_CHILD_H
 #define SLUICE_ENGINE_CHILD_CHILD_H
@@ -31,7 +30,7 @@
 #include "shm/table/counters.h"
 #include "shm/table/process_table.h"
 
-/* A gateway has the process table and nothing else: what it is not given stays zero. */
+/* A gateway has only the process table: its other fields stay zero. */
 struct child {
     enum service service;
     uint32_t number; /* loader number, else 0 */
@@ -42,21 +41,21 @@ struct child {
     const struct params *params;
     const struct model_index *model; /* checked; read-only mapping */
     struct segment model_segment;
-    const struct plan *plan;    /* checked, for this model; NULL: the run has none */
-    struct directory directory; /* writable */
-    struct segment arena;       /* writable for loader and cache, else read-only */
-    struct gates gates;         /* writable for compute and predictor (its sleeper flag) */
-    struct uses uses;           /* writable for compute */
-    struct kv kv;               /* compute only; others leave it unmapped */
-    struct edge *supervisor;
+    const struct plan *plan;      /* checked, for this model; NULL: none */
+    struct directory directory;   /* writable */
+    struct segment arena;         /* writable for loader and cache, else read-only */
+    struct gates gates;           /* writable for compute and predictor (its sleeper flag) */
+    struct access_log access_log; /* writable for compute */
+    struct kv kv;                 /* mapped by compute only */
+    struct channel *supervisor;
     char run_dir[ENDPOINT_BYTES];
-    bool stop;                             /* CONTROL_STOP came */
-    uint64_t idle_since_ns, idle_progress; /* child_tend's own */
+    bool stop;                             /* CONTROL_STOP was received */
+    uint64_t idle_since_ns, idle_progress; /* child_tick's own */
 };
 
-/* Command line of a child: PROGRAM --number N --incarnation N --boot N (made by the supervisor
- * alone). A child started by hand says so and exits 2. Also: log_init, prctl(PR_SET_PDEATHSIG,
- * SIGKILL) re-checked with getppid, the lifeline thread (polls HERITAGE_LIFELINE, _exit(1) at EOF),
+/* Command line of a child: PROGRAM --number N --incarnation N --boot N (by the supervisor only).
+ * Otherwise it prints an error and exits with 2. Also: log_init, prctl(PR_SET_PDEATHSIG,
+ * SIGKILL) re-checked with getppid, the lifeline thread (polls INHERITED_LIFELINE, _exit(1) at EOF),
  * last-words hook, SIGPIPE ignored, SIGINT ignored (the supervisor decides). */
 void child_start(struct child *child, enum service service, int argc, char **argv);
 
@@ -65,11 +64,11 @@ void child_ready(struct child *child);
 /* Descriptor to poll for the supervisor's messages. */
 int child_fd(const struct child *child);
 
-/* Heartbeat, watchdogs of the supervisor edge, the idle second of progress (counted while the row's
+/* Heartbeat, checks of the supervisor's channel, progress per idle second (counted while the row's
  * wait is IDLE or GATES). At least every 250 ms. */
-void child_tend(struct child *child);
+void child_tick(struct child *child);
 
-/* Stamps the heartbeat only (from a long computation). No system call. */
+/* Updates only the heartbeat (during a long computation). No system call. */
 void child_heartbeat(struct child *child);
 
 /* A message was handled, a token appended, a read completed: progress in the process-table sense.
@@ -85,31 +84,30 @@ static inline void child_wait(struct child *child, enum proc_wait wait)
 }
 
 /* Next control from the supervisor into *control; STOP sets child->stop. The caller acknowledges
- * with child_ack once the control is in force. LOOK and unknown verbs are returned too. */
+ * with child_ack once the control is applied. POLL and unknown controls are returned, too. */
 bool child_control(struct child *child, struct msg_control *control);
 void child_ack(struct child *child, const struct msg_control *control);
 
-/* The knobs of a system in this run: its preset, what the plan found, what the command line says.
- * Names were checked by the supervisor: only a damaged segment makes it fail. */
-int child_knobs(const struct child *child, uint32_t system, struct knobs *knobs,
+/* The policy parameters of a preset: its own, those of the plan, those of the command line. The supervisor has
+ * checked them: only a damaged segment causes an error. */
+int child_knobs(const struct child *child, uint32_t preset, struct knobs *knobs,
                 struct error *error);
 
-/* Orderly end: exit status 0. */
+/* Exits with status 0. */
 _Noreturn void child_exit(struct child *child);
 
-/* Test switches: places where a test may stop a process. The number in procs_head.injection makes
- * the process that reaches that point raise SIGSTOP once (the test then kills it) and resets the
- * number; injection_arg, set before, is how many times the point is passed first. Compiled in
- * always; the cost is one relaxed load at points that are not on the hit path. Points whose process
- * is "loader N" stop nobody: what they say lasts until the number is set back, for the loader whose
- * number injection_arg is (child_injected). X(NAME, process, where) */
+/* Injection points for tests. The number in procs_head.injection makes the process that reaches that point
+ * raise SIGSTOP once (the test then kills it) and resets the number; injection_arg, set before, is how
+ * many times the point is passed first. Always compiled in; the cost is one relaxed load at points that
+ * are not on the hit path. Points of process "loader N" do not stop a process: they are in effect until
+ * the number is reset, for the loader with number injection_arg (child_injected). X(NAME, process, where) */
 #define INJECTIONS(X)                                                                              \
     X(NONE, "", "")                                                                                \
-    X(LOADER_READS_OWED, "loader", "after submission, before the last completion of a part")       \
+    X(LOADER_READS_PENDING, "loader", "after submission, before the last completion of a part")    \
     X(LOADER_BEFORE_PUBLISH, "loader", "all reads of a part completed, word not yet changed")      \
     X(CACHE_RESERVED, "cache", "between reserve and LOAD")                                         \
-    X(CACHE_CLEANING, "cache", "between punch and reset of a dead loader's range")                 \
-    X(COMPUTE_MID_TOKEN, "compute", "in decode, between two appends, beyond layer 0")              \
+    X(CACHE_CLEANING, "cache", "between punch and reset of a crashed loader's range")              \
+    X(COMPUTE_MID_TOKEN, "compute", "in decode, between two appends, after layer 0")               \
     X(COMPUTE_PREFILL, "compute", "in prefill, beyond the first chunk or layer")                   \
     X(COMPUTE_PINNED, "compute", "after pins are set, before the demand is sent")                  \
     X(LOADER_READS_FAIL, "loader N", "reads of its first copy of the experts come back with EIO")  \

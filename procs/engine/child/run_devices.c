@@ -7,7 +7,7 @@
 #include "lib/model/limits.h"
 #include "lib/model/store/store.h"
 
-/* Not twice, and no more than there is room for: further ones are not needed. */
+/* No duplicates. A full list is not an error: more copies are not needed. */
 static int add(struct run_copies *copies, const char *path, struct error *error)
 {
     if (!path[0] || copies->count == RUN_COPIES_MAX)
@@ -31,7 +31,7 @@ static int dense_copies(const struct model_index *model, const char *model_path,
     return add(copies, path, error);
 }
 
-/* The model's own copies go round: loader 1's first choice is not loader 0's. */
+/* The order of copies rotates: loader 1 starts with another copy than loader 0. */
 static int other_devices(const struct params *params, uint32_t loader, struct run_copies *copies,
                          struct error *error)
 {

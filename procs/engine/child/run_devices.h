@@ -1,5 +1,5 @@
-/* The files a run's loaders read, and the copies of each. Loader and supervisor come to the same
- * list: bit n of a loader's quarantine word (shm/directory/directory.h) is copy n of it. */
+/* The files that the loaders read, and the copies of each. Loader and supervisor compute the same list:
+ * bit n of a loader's quarantine flags (shm/directory/directory.h) is copy n of it. */
 #ifndef SLUICE_ENGINE_CHILD_RUN_DEVICES_H
 #define SLUICE_ENGINE_CHILD_RUN_DEVICES_H
 
@@ -11,30 +11,31 @@
 
 /* What a loader reads. */
 enum run_source {
-    RUN_EXPERTS, /* its stripe of a store; the model file, which then has the dense tensors too */
-    RUN_DENSE,   /* a store's model.gguf; of a GGUF file nothing */
+    RUN_EXPERTS, /* its stripe of a store; or the GGUF file, with the dense tensors */
+    RUN_DENSE,   /* model.gguf of a store; unused for a GGUF file */
     RUN_SOURCES
 };
 
-struct run_copies { /* the first is the device's own, the others in the order they are tried */
+struct
+    run_copies { /* the first is that of the device, then the others in the order they are tried */
     uint32_t count;
     char path[RUN_COPIES_MAX][MODEL_PATH_BYTES];
 };
 
-/* Copies beyond the first: what `devices` names as the mirror, a store's own mirror, of a GGUF file
- * the other devices' copies, and what `devices` named a copy of. model_path: the model as the
- * process table has it. -1 with ERR_BAD_INPUT. */
+/* Copies after the first: the mirror in `devices`, the mirror of the store, for a GGUF file the copies of
+ * the other devices, and the file that `devices` replaces. model_path: the model's path in the process
+ * table. -1 with ERR_BAD_INPUT. */
 int run_copies(const struct params *params, const struct model_index *model, const char *model_path,
                uint32_t loader, enum run_source source, struct run_copies *copies,
                struct error *error);
 
-/* "loader.1's device PATH": who an entry could not be read from, for people. The path is the
- * device's own, whatever copies were tried after it. */
+/* "loader.1's device PATH", for messages: where an entry could not be read. The path of the first copy, whatever
+ * copies were tried after it. */
 void run_device_text(const struct params *params, const struct model_index *model,
                      const char *model_path, uint32_t loader, uint32_t entry, char *text,
                      size_t bytes);
 
-/* The quarantine word: a bit for each copy of each source, the errno value of the last above. */
+/* The quarantine flags: a bit for each copy of each source; above them the last errno value. */
 #define QUARANTINE_ERRNO_SHIFT 16
 
 static inline uint32_t quarantine_bit(enum run_source source, uint32_t copy)

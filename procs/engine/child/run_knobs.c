@@ -15,38 +15,38 @@ static void add(char *settings, const char *name, const char *value)
                  *name ? "=" : "", value);
 }
 
-int run_knobs(const struct params *params, uint32_t system, const struct plan *plan,
+int run_knobs(const struct params *params, uint32_t preset, const struct plan *plan,
               struct knobs *knobs, struct error *error)
 {
     char overrides[SETTINGS_BYTES] = "", planned[SETTINGS_BYTES] = "";
-    if (system >= system_count())
-        return error_set(error, ERR_BAD_INPUT, "there is no system number %u", system);
+    if (preset >= preset_count())
+        return error_set(error, ERR_BAD_INPUT, "there is no system number %u", preset);
     add(overrides, "eviction", params->eviction);
     add(overrides, "prediction", params->prediction);
-    add(overrides, "", params->knobs);
+    add(overrides, "", params->policy);
     if (plan)
-        planned_settings(plan, system, planned, sizeof planned);
-    if (knobs_resolve(system_at(system)->name, planned, overrides, knobs, error) != 0)
+        planned_settings(plan, preset, planned, sizeof planned);
+    if (knobs_resolve(preset_at(preset)->name, planned, overrides, knobs, error) != 0)
         return -1;
     if (knobs_need_plan(knobs) && !plan)
         return error_set(error, ERR_BAD_INPUT,
                          "system '%s' needs a plan (--plan FILE, made by `sluice profile` and "
                          "`sluice plan`)",
-                         system_at(system)->name);
+                         preset_at(preset)->name);
     return 0;
 }
 
-int plan_behind(const struct model_index *model, uint64_t room, const struct plan **plan,
+int plan_behind(const struct model_index *model, uint64_t bytes, const struct plan **plan,
                 struct error *error)
 {
     uint64_t at = align_up(model->bytes, PLAN_ARRAY_ALIGN);
     *plan = NULL;
-    if (at > room || room - at < sizeof(struct plan))
+    if (at > bytes || bytes - at < sizeof(struct plan))
         return 0;
     const struct plan *found = (const struct plan *)(const void *)((const char *)model + at);
     if (found->magic == 0) /* the rest of the last page */
         return 0;
-    if (found->bytes > room - at)
+    if (found->bytes > bytes - at)
         return error_set(error, ERR_BAD_INPUT, "the plan does not fit");
     if (plan_check(found, found->bytes, error) != 0)
         return -1;

@@ -1,7 +1,7 @@
-/* What the files of the compute process share. Two threads of ours besides the pool's workers:
- *   main    rpc server, requests and answers, controls, heartbeat
+/* Shared by the files of compute. Two threads in addition to the pool's workers:
+ *   main    rpc server, requests and responses, controls, heartbeat
  *   runner  the model: takes sequences in order of arrival, is thread 0 of the pool
- * They meet in the kv segment (state of a request, token log) and in the atomics of struct runner.
+ * They communicate through the kv segment (state of a request, token log) and the atomics of struct runner.
  */
 #ifndef SLUICE_ENGINE_COMPUTE_COMPUTE_H
 #define SLUICE_ENGINE_COMPUTE_COMPUTE_H
@@ -19,7 +19,7 @@
 #include "lib/model/limits.h"
 #include "lib/model/tokenizer/tokenizer.h"
 #include "lib/sampling/sampler.h"
-#include "lib/tensor/tier.h"
+#include "lib/tensor/precision.h"
 #include "procs/engine/child/child.h"
 #include "procs/engine/compute/main/stops.h"
 #include "procs/engine/compute/runner/histogram.h"
@@ -27,14 +27,13 @@
 #define COMPUTE_MAGIC 0x434d5055u
 
 #define RPC_CONTEXTS      256
-#define RECENT_TOKENS_MAX 4096 /* bound of repeat_last_n in SAMPLING_PARAMS */
-/* A reply also ends where this is full. Pieces are short; the longest of a model that inspect
- * accepted fits by far. */
-#define ANSWER_TEXT_BYTES (64u << 10)
+#define RECENT_TOKENS_MAX 4096 /* maximum of repeat_last_n in SAMPLING_PARAMS */
+/* A reply also ends when this is full. The longest token piece that inspect accepts fits. */
+#define RESPONSE_TEXT_BYTES (64u << 10)
 
 /* ---- runner ---------------------------------------------------------------------------------- */
 
-struct tpot { /* of a finished sequence; lost when compute dies between its end and the question */
+struct tpot { /* of a finished sequence; lost when compute crashes before they are requested */
     uint64_t id;
     double p50_ms, p95_ms, p99_ms;
 };
@@ -42,35 +41,35 @@ struct tpot { /* of a finished sequence; lost when compute dies between its end 
 /* Experts from the directory and the arena: experts.c. Runner thread only. */
 struct experts {
     struct child *child;
-    struct edge *cache;         /* to the cache: DEMAND */
-    struct kv_request *request; /* of the sequence now computed */
-    uint64_t tend_due_ns;
+    struct channel *cache;      /* to the cache: DEMAND */
+    struct kv_request *request; /* of the current sequence */
+    uint64_t tick_due_ns;
     uint64_t *failures_before; /* [experts]: of an entry when it was asked for */
-    uint64_t stall_limit_ns, slice_ns;
+    uint64_t load_timeout_ns, slice_ns;
     _Atomic uint64_t *beat_ns;
     const _Atomic uint32_t *stop;
     struct msg_demand demand;
     uint32_t attempt;
 
     /* of the system that runs (choose.c) */
-    uint32_t system;
+    uint32_t preset;
     struct knobs knobs;
-    struct precision precision;
-    enum prediction_source publishes; /* what the predictor wants to see */
-    struct {                          /* of the layer now routed, until its DEMAND is out */
+    struct precision_policy precision_policy;
+    enum prediction_source publishes; /* the rows that the predictor needs */
+    struct {                          /* of the layer being routed, until its DEMAND was sent */
         enum gates_kind kind;
         const float *values;
         uint32_t count; /* 0: nothing to publish */
         float chosen[MODEL_TOP_K_MAX];
     } row;
-    bool fixed_mask;            /* masked routing to the sets in `mask` */
-    bool masked;                /* the layer at hand was routed under a mask */
-    uint8_t *mask;              /* [layers][experts], for fixed_mask */
-    bool logs_logits;           /* the eviction looks at them */
-    uint8_t *levels;            /* [experts]: of the layer now routed */
-    struct lockstep *lockstep;  /* --lockstep on; else NULL */
-    struct use_record *guesses; /* of the layer now computed: they follow its uses */
-    uint32_t guesses_count, guesses_max;
+    bool fixed_mask;                     /* masked routing to the sets in `mask` */
+    bool masked;                         /* the current layer was routed under a mask */
+    uint8_t *mask;                       /* [layers][experts], for fixed_mask */
+    bool logs_logits;                    /* the eviction looks at them */
+    uint8_t *levels;                     /* [experts]: of the layer now routed */
+    struct deterministic *deterministic; /* --deterministic on; else NULL */
+    struct access_record *predictions;   /* of the current layer: written after its accesses */
+    uint32_t predictions_count, predictions_max;
 };
 
 struct runner {
@@ -81,18 +80,18 @@ struct runner {
     pthread_t thread;
     uint32_t eos;
     const struct tokenizer *tokenizer; /* constant tables */
-    uint32_t *tokens;                  /* [chunk] of the pass now computed */
+    uint32_t *tokens;                  /* [chunk] of the current pass */
     float *scores;                     /* [chunk] */
     uint32_t *recent;                  /* [RECENT_TOKENS_MAX] */
-    uint16_t **keys, **values;         /* [layers] of the sequence now computed */
+    uint16_t **keys, **values;         /* [layers] of the current sequence */
     struct histogram token_ns;
-    struct tpot tpot[KV_REQUESTS_MAX]; /* read by main after the row's state says it ended */
+    struct tpot tpot[KV_REQUESTS_MAX]; /* read by main after the row's state has ended */
 
     /* both threads */
     _Atomic uint32_t work; /* futex word: +1 when there may be something to do */
     _Atomic uint32_t stop;
     _Atomic uint32_t busy;    /* 1 while a sequence is computed */
-    _Atomic uint64_t beat_ns; /* the runner's own sign of life */
+    _Atomic uint64_t beat_ns; /* heartbeat of the runner */
 };
 
 /* ---- main ------------------------------------------------------------------------------------ */
@@ -102,11 +101,11 @@ struct pending { /* a next() that waits for tokens */
     uint64_t id, from, deadline_ns;
 };
 
-struct answer { /* buffers of the reply now made */
+struct response { /* buffers of the current reply */
     uint32_t ids[ENGINE_NEXT_IDS_MAX];
     double logprobs[ENGINE_NEXT_IDS_MAX];
     uint32_t piece_bytes[ENGINE_NEXT_IDS_MAX];
-    char text[ANSWER_TEXT_BYTES];
+    char text[RESPONSE_TEXT_BYTES];
 };
 
 struct compute {
@@ -117,37 +116,38 @@ struct compute {
     struct runner runner;
     struct pending pending[RPC_CONTEXTS];
     uint32_t pending_count;
-    uint64_t refused;                      /* requests; the server counts malformed ones itself */
-    uint64_t answered_ns[KV_REQUESTS_MAX]; /* when a row's end was told, 0 not yet */
-    struct answer answer;
+    uint64_t rejected;                     /* requests; the server counts malformed ones itself */
+    uint64_t end_sent_ns[KV_REQUESTS_MAX]; /* when the end of a row was sent; 0: not yet */
+    struct response response;
 };
 
 /* experts.c */
 int experts_open(struct experts *e, struct child *child, const struct runner *runner,
                  struct error *error);
 struct weights_source experts_source(struct experts *e);
-void experts_tend(struct experts *e, uint64_t now_ns); /* sign of life; the edge's watchdogs */
-/* Waits until every dense entry is READY, tending the child meanwhile; fatal when one cannot be. */
+void experts_tick(struct experts *e, uint64_t now_ns); /* sign of life; the edge's watchdogs */
+/* Waits until every dense entry is READY and services the child meanwhile; fatal when one cannot be read. */
 void experts_wait_dense(struct child *child);
 /* Entry of an expert at a tier; the expert is there at that tier. */
-uint32_t experts_entry(const struct experts *e, uint32_t layer, uint32_t expert, enum tier tier);
+uint32_t experts_entry(const struct experts *e, uint32_t layer, uint32_t expert,
+                       enum precision precision);
 void experts_make_ready(struct experts *e, const struct expert_step *step,
                         struct expert_item *item);
-/* DEMAND: collected, and sent when full or at the end. */
+/* DEMAND: entries are collected, and sent when it is full or at the end. */
 void experts_demand_add(struct experts *e, const struct expert_step *step,
                         const struct expert_item *item);
 void experts_demand_send(struct experts *e, const struct expert_step *step);
-/* Publishes what stands in `row`, once. After the layer's DEMAND: the predictor's and the cache's
- * work on guesses, and the reads of them, would be in its way where processors are few. */
+/* Publishes `row` once, after the layer's DEMAND: on few CPUs, predictions and prefetch reads would delay the
+ * demand. */
 void experts_publish_row(struct experts *e, const struct expert_step *step);
-/* Where the slot of an entry that is not ABSENT begins. */
+/* Start of the slot of an entry that is not ABSENT. */
 const uint8_t *experts_slot(const struct child *child, uint32_t entry);
 
 /* choose.c: which tier of an expert serves, and which experts may be routed to. */
 /* Takes the knobs of a system; between sequences. ERR_BAD_INPUT when it cannot run here. */
-int experts_system(struct experts *e, uint32_t system, struct error *error);
+int experts_set_preset(struct experts *e, uint32_t preset, struct error *error);
 /* Lockstep: the guesses made in the layer that ends go into the use log. */
-void experts_flush_guesses(struct experts *e);
+void experts_flush_predictions(struct experts *e);
 bool experts_resident(void *self, uint32_t layer, uint32_t expert);
 void experts_pin(void *self, const struct expert_step *step, struct expert_item **items,
                  uint32_t count);
@@ -167,24 +167,24 @@ void sequence_run(struct runner *r, uint32_t row);
 
 /* requests.c */
 void requests_take(struct compute *c);
-void requests_tend(struct compute *c, uint64_t now_ns); /* idle rows, gauges */
+void requests_tick(struct compute *c, uint64_t now_ns); /* idle rows, gauges */
 struct kv_request *request_find(struct compute *c, uint64_t id, uint32_t *row);
 
 /* answer_text.c: fills ids and text of the first tokens of `log` (count of them); returns how many
- * may be told now. Tokens in the middle of a character are held back unless the sequence ended. The
+ * can be sent now. Tokens in the middle of a character are held back unless the sequence ended. The
  * text ends at `cut` (its token counted in `log`); ids do not. */
-size_t answer_gather(struct answer *a, const struct tokenizer *tokenizer,
-                     const _Atomic uint32_t *log, uint32_t count, bool ended, struct stop_cut cut,
-                     size_t *text_bytes);
+size_t response_gather(struct response *a, const struct tokenizer *tokenizer,
+                       const _Atomic uint32_t *log, uint32_t count, bool ended, struct stop_cut cut,
+                       size_t *text_bytes);
 
 /* answers.c */
-void answers_add(struct compute *c, struct rpc_request *request);
-void answers_tend(struct compute *c, uint64_t now_ns);
+void responses_add(struct compute *c, struct rpc_request *request);
+void responses_tick(struct compute *c, uint64_t now_ns);
 
 /* figures.c */
-json_t *figures_json(const struct compute *c, uint32_t row);
-uint64_t figures_evictions(const struct child *child);
-uint64_t figures_bytes_read(const struct child *child);
+json_t *stats_json(const struct compute *c, uint32_t row);
+uint64_t stats_evictions(const struct child *child);
+uint64_t stats_bytes_read(const struct child *child);
 
 static inline bool kv_state_ended(uint32_t state)
 {

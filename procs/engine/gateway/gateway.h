@@ -1,19 +1,17 @@
-/* What the files of the gateway share. One thread of ours does everything; gateway_main.c tells the
- * story, this is the lifetime of a request:
+/* Shared by the files of the gateway. One thread does everything; gateway_main.c is the overview. The lifetime
+ * of a request:
  *
- *   door.c        a connection whose first line has not come; then it is the HTTP library's
- *   http.c        struct exchange: one HTTP request. body collected -> route -> answered at once,
- * or SUSPENDED (the HTTP library does not look at the connection) until somebody calls
- *                 exchange_answer
+ *   acceptor.c    a connection whose first line has not arrived; then the HTTP library owns it
+ *   http.c        struct exchange: one HTTP request. body collected -> route -> answered at once, or
+ *                 SUSPENDED (the HTTP library ignores the connection) until exchange_respond is called
  *   stream.c      struct stream: one completion.
  *
- *     SUBMIT --(compute took it)--> FOLLOW --(end, error)--> ENDED --(all told)--> free
+ *     SUBMIT --(accepted)---------> FOLLOW --(end, error)--> ENDED --(all sent)--> free
  *       |                             |
- *       +--(client left)--> LEFT <----+--> free, once the cancel is on its way
+ *       +--(disconnect)---> LEFT <----+--> free, once the cancel is sent
  *
- *     A stream whose client left while submit was under way waits for the number of its sequence,
- *     so that it can be cancelled.
- *   documents.c   exchanges that wait for a document of the supervisor */
+ *     A stream whose client disconnects during submit waits for the number of its sequence, to cancel it.
+ *   stats.c       exchanges that wait for a snapshot of the supervisor */
 #ifndef SLUICE_ENGINE_GATEWAY_GATEWAY_H
 #define SLUICE_ENGINE_GATEWAY_GATEWAY_H
 
@@ -33,32 +31,31 @@
 #define EXCHANGE_MAGIC 0x45584348u
 #define STREAM_MAGIC   0x5354524du
 
-#define STREAMS_MAX     64               /* bound of --http-streams */
-#define KEY_BYTES_MAX   PARAM_TEXT_BYTES /* with its end */
+#define STREAMS_MAX     64               /* maximum of --http-streams */
+#define KEY_BYTES_MAX   PARAM_TEXT_BYTES /* including the terminator */
 #define STREAM_ID_BYTES 40
 #define CAUSE_BYTES     160
-#define TOO_MUCH_HELD   "too much is held for other requests (--http-buffer)"
+#define BUFFERS_FULL    "buffers are full (--http-buffer); retry later"
 
-struct door;
+struct acceptor;
 struct exchange;
 struct gateway;
 
-/* A histogram as Prometheus has it. */
+/* A histogram in Prometheus form. */
 #define HISTOGRAM_BUCKETS 20
 struct gateway_histogram {
-    uint64_t count[HISTOGRAM_BUCKETS + 1]; /* the last: beyond all bounds */
+    uint64_t count[HISTOGRAM_BUCKETS + 1]; /* the last: above all bounds */
     double sum;
 };
 
 /* ---- http.c ---------------------------------------------------------------------------------- */
 
-/* What a route does with a request whose body is complete: answers it, or leaves it to somebody who
- * will. */
+/* Handles a request whose body is complete: answers it now, or arranges for a later answer. */
 typedef void route_fn(struct exchange *x);
 
 struct http_route {
     const char *method, *path;
-    route_fn *begin;
+    route_fn *start;
     bool open; /* needs no key */
 };
 
@@ -68,25 +65,25 @@ struct exchange {
     struct MHD_Connection *connection;
     const struct http_route *route;
     struct buffer body;
-    uint64_t discarded;         /* bytes of a body that nobody wants */
-    struct MHD_Response *ready; /* its answer, waiting to be handed over */
+    uint64_t discarded;         /* bytes of a body that is discarded */
+    struct MHD_Response *ready; /* its response, not yet passed to the library */
     struct shared *shared;      /* `ready` is that one's, or NULL */
-    size_t answer_bytes;        /* of an answer, counted while it is read */
+    size_t response_bytes;      /* of a response, counted until it was read */
     unsigned status;
-    bool begun, suspended;
-    bool gone;             /* nobody reads any more, or there is no memory: to be closed */
+    bool started, suspended;
+    bool gone;             /* the client disconnected, or out of memory: to be closed */
     struct stream *stream; /* NULL: none */
-    struct exchange *next; /* of those that wait for a document */
+    struct exchange *next; /* list of exchanges that wait for a snapshot */
     const struct doc_view *view;
 };
 
 int http_start(struct gateway *g, struct error *error);
-/* One round: everything that can be done now without waiting. */
+/* One round: all work that needs no waiting. */
 void http_run(struct gateway *g);
 
-/* Hands over the answer (takes the reference) and wakes the exchange. NULL without memory: the
+/* Passes the response on (takes the reference) and resumes the exchange. NULL (out of memory): the
  * connection is closed. */
-void exchange_answer(struct exchange *x, unsigned status, struct MHD_Response *response);
+void exchange_respond(struct exchange *x, unsigned status, struct MHD_Response *response);
 void exchange_json(struct exchange *x, unsigned status, json_t *object);
 void exchange_text(struct exchange *x, unsigned status, const char *type, char *text, size_t bytes);
 /* An error in OpenAI's form. param may be NULL or "". */
@@ -95,52 +92,52 @@ void exchange_status_error(struct exchange *x, unsigned status, const char *text
 json_t *error_object(unsigned status, const struct error *error, const char *param);
 unsigned error_http_status(enum error_code code);
 void exchange_resume(struct exchange *x);
-/* The text of a completion, malloc'ed: counted until it was read. Without room: an error. */
+/* The text of a completion, malloc'ed: counted until it was read. Without space: an error. */
 void exchange_completion(struct exchange *x, char *text, size_t bytes);
 
-/* One answer for many: its bytes stay once, and counted, until the last has read them. */
+/* One response for many requests: its bytes are stored and counted once, until the last has read them. */
 struct shared;
-/* Takes the text, malloc'ed or NULL. NULL without memory or room. The caller is its first user. */
+/* Takes the text, malloc'ed or NULL. NULL when out of memory or buffers. The caller is its first user. */
 struct shared *shared_new(struct gateway *g, const char *type, char *text, size_t bytes);
 void shared_release(struct shared *shared);
 void exchange_shared(struct exchange *x, struct shared *shared);
 
-/* Counts, and says so in a line of the log, LOG_LINES of them in LOG_EVERY_NS at most. */
-void refused(struct gateway *g, const char *why);
+/* Counts, and logs a line, at most LOG_LINES of them per LOG_EVERY_NS. */
+void log_rejection(struct gateway *g, const char *why);
 
-/* ---- door.c: connections before their first line --------------------------------------------- */
+/* ---- acceptor.c: connections before their first line ----------------------------------------- */
 
-#define DOOR_FDS 2
+#define ACCEPTOR_FDS 2
 
-int door_open(struct gateway *g, unsigned connections, struct error *error);
-/* No connection is accepted any more; those that are there are served on. */
-void door_close(struct gateway *g);
-void door_poll(const struct gateway *g, uint64_t now_ns, struct pollfd fds[DOOR_FDS]);
-/* Accepts, looks at who sent something, hands on to the library. */
-void door_run(struct gateway *g);
-void door_tend(struct gateway *g, uint64_t now_ns);
+int acceptor_open(struct gateway *g, unsigned connections, struct error *error);
+/* Stops accepting connections; existing ones are served. */
+void acceptor_close(struct gateway *g);
+void acceptor_poll(const struct gateway *g, uint64_t now_ns, struct pollfd fds[ACCEPTOR_FDS]);
+/* Accepts connections, checks their first bytes, passes them to the library. */
+void acceptor_run(struct gateway *g);
+void acceptor_tick(struct gateway *g, uint64_t now_ns);
 /* Open ones: here and the library's. */
-unsigned door_connections(const struct gateway *g);
+unsigned acceptor_connections(const struct gateway *g);
 
-/* ---- connections.c: who takes too long ------------------------------------------------------- */
+/* ---- connections.c: time limits -------------------------------------------------------------- */
 
 struct connection;
 void connection_event(void *gateway, struct MHD_Connection *connection, void **slot,
                       enum MHD_ConnectionNotificationCode what);
-/* Its request is complete and ours to answer; it is answered, and the next may come. */
+/* The request is complete and is being answered; it was answered, and the next can follow. */
 void connection_works(struct MHD_Connection *connection);
 void connection_rests(struct MHD_Connection *connection);
-/* Cuts off who has not sent a whole request in time. */
-void connections_tend(struct gateway *g, uint64_t now_ns);
-/* --http-connections, or what descriptors there are for. */
+/* Closes connections that have not sent a whole request in time. */
+void connections_tick(struct gateway *g, uint64_t now_ns);
+/* --http-connections, or fewer if the limit of descriptors is lower. */
 unsigned connections_max(const struct params *p);
 
-/* ---- stream.c, logprobs.c, answer.c ---------------------------------------------------------- */
+/* ---- stream.c, logprobs.c, response.c -------------------------------------------------------- */
 
-/* Log-probabilities of what is told (logprobs.c). */
+/* Log-probabilities of the sent tokens (logprobs.c). */
 struct logprobs {
-    size_t offset;                 /* characters told: where the next token begins in the answer */
-    struct buffer whole;           /* of an answer that is told at once: its JSON so far, */
+    size_t offset;                 /* characters sent: offset of the next token in the response */
+    struct buffer whole;           /* of a response that is not streamed: its JSON so far, */
     struct buffer values, offsets; /* for completions in three arrays */
 };
 
@@ -150,60 +147,59 @@ struct stream {
     uint32_t magic;
     enum stream_state state;
     struct gateway *gateway;
-    struct exchange *exchange; /* NULL: the client left */
+    struct exchange *exchange; /* NULL: the client disconnected */
     int fd;                    /* of its connection, watched for its end */
     struct api_request request;
     char id[STREAM_ID_BYTES];
     int64_t created;
     uint64_t sequence, from, ticket;
-    size_t prompt_held; /* counted for the text of submit, while that call is under way */
-    struct buffer out;  /* stream: events to be told; else the text so far */
+    size_t prompt_buffered; /* counted for the text of submit, while that call is in progress */
+    struct buffer out;      /* stream: events to be sent; else the text so far */
     struct logprobs logprobs;
     uint64_t new_tokens, prompt_tokens; /* new: those of the text, none of a stop */
     const char *finish;                 /* "length", "stop"; NULL: not yet */
-    bool role_told;
-    bool failed; /* something did not fit: what was told is not whole */
-    bool broken; /* and there was no room to say so: the connection is to be closed */
-    uint64_t started_ns, spoke_ns, heard_ns, token_ns;
+    bool role_sent;
+    bool failed; /* an event did not fit: the output is incomplete */
+    bool broken; /* and no space for an error event: the connection is to be closed */
+    uint64_t started_ns, output_ns, reply_ns, token_ns;
 };
 
 route_fn stream_completion, stream_chat;
 void stream_client_left(struct stream *s);
-void streams_tend(struct gateway *g, uint64_t now_ns);
-/* Ends all of them with an error. Their sequences end with the engine. */
+void streams_tick(struct gateway *g, uint64_t now_ns);
+/* Ends all streams with an error. Their sequences end with the engine. */
 void streams_stop(struct gateway *g);
-/* Fills places of streams whose connection nobody reads from; returns their number. */
+/* Fills `fds` with streams whose connection is watched for its end; returns their number. */
 nfds_t streams_poll(struct gateway *g, struct pollfd *fds, struct stream **of);
 
 /* Entries of the first `count` tokens of a reply, as an array of OpenAI's form for conversations,
- * each with its offset in the answer; NULL when they were not asked for. */
+ * each with its offset in the response; NULL when they were not requested. */
 json_t *logprobs_take(struct stream *s, const struct engine_next *next, size_t count);
-/* Keeps entries for the end of an answer that is told at once; steals them. */
+/* Stores entries for the end of a response that is not streamed; steals them. */
 void logprobs_keep(struct stream *s, json_t *entries);
 void logprobs_free(struct stream *s);
 
-/* answer.c: OpenAI's objects. New references, NULL without memory. */
-json_t *answer_chunk(const struct stream *s, const char *text, size_t bytes, json_t *logprobs,
-                     const char *finish);
-json_t *answer_role(const struct stream *s);
-json_t *answer_usage_chunk(const struct stream *s);
-/* Text, malloc'ed: the log-probabilities are in it as they were kept. */
-char *answer_whole(const struct stream *s, size_t *bytes);
-json_t *answer_model(const struct gateway *g);
+/* response.c: OpenAI's objects. New references, NULL without memory. */
+json_t *response_chunk(const struct stream *s, const char *text, size_t bytes, json_t *logprobs,
+                       const char *finish);
+json_t *response_role(const struct stream *s);
+json_t *response_usage_chunk(const struct stream *s);
+/* Text, malloc'ed, including the stored log-probabilities. */
+char *response_whole(const struct stream *s, size_t *bytes);
+json_t *response_models(const struct gateway *g);
 
-/* ---- documents.c, metrics.c, page.c ---------------------------------------------------------- */
+/* ---- stats.c, metrics.c, page.c -------------------------------------------------------------- */
 
-/* What becomes of a document: text of a content type. *text is malloc'ed; NULL without memory. */
+/* Converts a snapshot to text of a content type. *text is malloc'ed; NULL when out of memory. */
 struct doc_view {
     const char *op; /* of the supervisor */
     const char *type;
     char *(*make)(struct gateway *g, const json_t *doc, size_t *bytes);
 };
 
-route_fn documents_health, documents_stats, documents_metrics, documents_page, documents_map,
-    documents_models;
-void documents_tend(struct gateway *g, uint64_t now_ns);
-void documents_forget(struct exchange *x);
+route_fn stats_health, stats_all, stats_metrics, stats_page, stats_map, stats_models;
+void stats_tick(struct gateway *g, uint64_t now_ns);
+void stats_forget(struct exchange *x);
 
 char *metrics_make(struct gateway *g, const json_t *doc, size_t *bytes);
 void metrics_first_token(struct gateway *g, uint64_t ns);
@@ -222,19 +218,20 @@ struct gateway {
     struct child child;
     struct MHD_Daemon *daemon;
     struct rpc_async *engine, *control;
-    char key[KEY_BYTES_MAX]; /* "": none is asked for */
-    bool loopback;           /* bound to an address of this machine alone */
-    bool closing; /* a connection is closed because its client left: the library's words about it */
-    char cause[CAUSE_BYTES]; /* its words that are not in the log yet */
-    struct door *door;
+    char key[KEY_BYTES_MAX]; /* "": no key is required */
+    bool loopback;           /* bound to a loopback address */
+    bool
+        closing; /* a connection is closed because its client disconnected: the library's messages about it */
+    char cause[CAUSE_BYTES]; /* its messages that are not logged yet */
+    struct acceptor *acceptor;
     unsigned connections; /* the library's */
-    unsigned answering;   /* requests that are complete, and not answered to the end */
-    uint64_t tend_due_ns;
-    struct connection *oldest, *newest; /* in the order in which they began to rest */
-    struct quota quota;                 /* bytes in buffers */
+    unsigned responding;  /* requests that are complete, and not answered to the end */
+    uint64_t tick_due_ns;
+    struct connection *oldest, *newest; /* in the order of the start of their rest */
+    struct quota quota;                 /* buffered bytes */
     struct stream streams[STREAMS_MAX];
 
-    /* of the model, once the supervisor has told */
+    /* of the model, once the supervisor has sent it */
     bool known;
     char model_name[128], arch[32];
     struct model_chat chat;
@@ -243,10 +240,10 @@ struct gateway {
     /* of the engine */
     char state[24];
     uint64_t state_ns, status_due_ns;
-    bool asking_status, asking_model, asking_stats, asking_map;
-    struct exchange *waiting; /* for documents */
+    bool status_pending, model_pending, stats_pending, map_pending;
+    struct exchange *waiting; /* for snapshots */
 
-    uint64_t refused_count, refused_said, log_due_ns;
+    uint64_t rejected_count, rejected_logged, log_due_ns;
     uint32_t log_lines; /* since log_due_ns was set */
     struct gateway_histogram first_token, inter_token;
     uint64_t finished[FINISH_REASONS];

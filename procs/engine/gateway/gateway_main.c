@@ -1,25 +1,24 @@
-/* sluice-gateway: the engine over HTTP - completions in OpenAI's form, health, statistics,
- * metrics, a page for people.
+/* sluice-gateway: the engine over HTTP: completions of the OpenAI API, health, statistics, metrics, and a
+ * dashboard.
  *
- * One thread: the HTTP library runs on it (epoll, no threads of its own), calls of compute and of
- * the supervisor are made without waiting (ipc/rpc/async.h), and a request that needs either is
- * suspended meanwhile. So a slow client, or five hundred, keep nobody waiting.
+ * One thread: the HTTP library runs on it (epoll, without threads), calls of compute and of the supervisor
+ * are asynchronous (ipc/rpc/async.h), and a request that needs one is suspended meanwhile. So slow
+ * clients do not delay others.
  *
- * Messages   in: HTTP (strangers), CONTROL (supervisor). out: submit, next, cancel (compute);
+ * Messages   in: HTTP (untrusted clients), CONTROL (supervisor). out: submit, next, cancel (compute);
  *            status, stats, map (supervisor), ACK.
- * Memory     writes its own row of the process table, which is all it is given: no weights, no
- *            directory. Private memory is bounded by parameters (--http-*), held in the ledger, and
- *            cut off by RLIMIT_DATA.
- * When it is told to stop: open answers end with an error, those who do not read it within a second
- *            are cut off.
- * When it dies: connections break; sequences nobody asks for are cancelled. The listening socket is
- *            the supervisor's: who connects meanwhile waits. Nothing else is lost.
- * When others die: compute - calls are repeated, streams go on with the same text; the supervisor -
- *            it ends; anybody else - it does not notice.
- * Trust:     everything that comes over HTTP is foreign. A key (--http-key-file) is compared in
- *            constant time; without one only this machine is listened to, and pages of others'
- *            hosts are refused. Documents of the engine are the engine's own.
- * Limits:    no TLS: put a proxy before it; one prompt and one choice in a request. */
+ * Memory     writes its own row of the process table, the only segment it can map: no weights, no directory.
+ *            Private memory is bounded by parameters (--http-*), reserved in the ledger, and limited by
+ *            RLIMIT_DATA.
+ * On a stop: open responses end with an error; connections that do not read it within a second are closed.
+ * On its crash: connections break; sequences without a client are cancelled. The listening socket belongs to
+ *            the supervisor: new connections wait. Nothing else is lost.
+ * On a crash of others: compute: calls are repeated, streams continue with the same text; the supervisor: it
+ *            exits; others: no effect.
+ * Trust:     everything received over HTTP is untrusted. The key (--http-key-file) is compared in constant
+ *            time; without a key it listens on a loopback address only, and cross-origin requests are
+ *            rejected. Snapshots of the engine are trusted.
+ * Limits:    no TLS: use a proxy; one prompt and one choice per request. */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -28,11 +27,11 @@
 
 #include "procs/engine/gateway/gateway.h"
 
-#define TEND_EVERY_NS (50 * NS_PER_MS)
+#define TICK_EVERY_NS (50 * NS_PER_MS)
 #define LOOP_MS       50
-#define ENGINE_CALLS  (2 * STREAMS_MAX + 16) /* one next and one cancel of each */
+#define ENGINE_CALLS  (2 * STREAMS_MAX + 16) /* one next and one cancel per stream */
 #define CONTROL_CALLS 8
-#define FAREWELL_NS   NS_PER_S /* for those who read; the supervisor waits three of them */
+#define FAREWELL_NS   NS_PER_S /* for clients that read; the supervisor waits three times as long */
 
 static struct gateway the_gateway;
 
@@ -52,7 +51,7 @@ static struct rpc_async *open_calls(struct gateway *g, enum endpoint endpoint, u
     return client;
 }
 
-/* The key's first line; spaces and the end of the line do not belong to it. */
+/* The first line of the key file, without spaces and the end of the line. */
 static void read_key(struct gateway *g)
 {
     const struct params *p = g->child.params;
@@ -68,7 +67,7 @@ static void read_key(struct gateway *g)
                   p->http_key_file, KEY_BYTES_MAX - 1);
     fclose(f);
     size_t n = strcspn(g->key, " \t\r\n");
-    memset(g->key + n, 0, sizeof g->key - n); /* it is compared with its zeros */
+    memset(g->key + n, 0, sizeof g->key - n); /* compared including its zero bytes */
     if (!g->key[0])
         log_fatal(error_exit_status(ERR_BAD_INPUT), "the key in %s is empty", p->http_key_file);
 }
@@ -98,14 +97,14 @@ static int http_fd(const struct gateway *g)
     return info ? info->epoll_fd : -1;
 }
 
-/* Waits until somebody has something: supervisor, clients, compute, or a client that left. */
+/* Waits for an event: of the supervisor, of clients, of compute, or a disconnect. */
 static void wait_for_news(struct gateway *g)
 {
     enum {
         CHILD,
         HTTP,
-        DOOR,
-        ENGINE = DOOR + DOOR_FDS,
+        ACCEPTOR,
+        ENGINE = ACCEPTOR + ACCEPTOR_FDS,
         CONTROL = ENGINE + RPC_ASYNC_FDS,
         STREAMS = CONTROL + RPC_ASYNC_FDS
     };
@@ -115,7 +114,7 @@ static void wait_for_news(struct gateway *g)
     int wait_ms = LOOP_MS;
     fds[CHILD] = (struct pollfd){.fd = child_fd(&g->child), .events = POLLIN};
     fds[HTTP] = (struct pollfd){.fd = http_fd(g), .events = POLLIN};
-    door_poll(g, clock_now_ns(), &fds[DOOR]);
+    acceptor_poll(g, clock_now_ns(), &fds[ACCEPTOR]);
     rpc_async_poll(g->engine, &fds[ENGINE]);
     rpc_async_poll(g->control, &fds[CONTROL]);
     nfds_t streams = streams_poll(g, &fds[STREAMS], of);
@@ -135,28 +134,28 @@ static void serve(struct gateway *g)
 {
     wait_for_news(g);
     uint64_t now = clock_now_ns();
-    rpc_async_tend(g->engine, now);
-    rpc_async_tend(g->control, now);
+    rpc_async_tick(g->engine, now);
+    rpc_async_tick(g->control, now);
     http_run(g);
-    if (now < g->tend_due_ns)
+    if (now < g->tick_due_ns)
         return;
-    g->tend_due_ns = now + TEND_EVERY_NS;
+    g->tick_due_ns = now + TICK_EVERY_NS;
     handle_controls(g);
-    child_tend(&g->child);
-    streams_tend(g, now);
-    door_tend(g, now);
-    connections_tend(g, now);
-    documents_tend(g, now);
+    child_tick(&g->child);
+    streams_tick(g, now);
+    acceptor_tick(g, now);
+    connections_tick(g, now);
+    stats_tick(g, now);
 }
 
-/* Told to stop: who waits for an answer gets one, and an answer that had begun ends with an error,
- * not in the middle. Who connects meanwhile is the next one's. */
+/* Stop: pending requests get a response, and started responses end with an error event. New connections wait
+ * for the successor. */
 static void farewell(struct gateway *g)
 {
     uint64_t until = clock_now_ns() + FAREWELL_NS;
-    door_close(g);
+    acceptor_close(g);
     streams_stop(g);
-    while (g->answering > 0 && clock_now_ns() < until)
+    while (g->responding > 0 && clock_now_ns() < until)
         serve(g);
 }
 

@@ -6,24 +6,24 @@
 
 #include "lib/model/limits.h"
 #include "lib/model/store/store.h"
+#include "lib/tensor/precision.h"
 #include "lib/tensor/tensor_type.h"
-#include "lib/tensor/tier.h"
 
-/* Figures that are not fields of the index. */
-struct figures {
+/* Values derived from the index. */
+struct summary {
     uint64_t expert_slot_min, expert_slot_max, expert_payload_max;
     uint64_t token_expert_bytes; /* payload of the experts one token uses, all layers */
     uint64_t kv_token_bytes;     /* F16 keys and values of one token */
-    uint64_t arena_floor_bytes;  /* dense tensors and the K largest experts */
+    uint64_t arena_min_bytes;    /* dense tensors and the K largest experts */
     uint64_t parameters;
 };
 
-static struct figures figures_of(const struct model_index *m)
+static struct summary summary_of(const struct model_index *m)
 {
     const struct model_hparams *h = &m->hparams;
     const struct model_entry *entries = model_index_entries(m);
     const struct model_tensor *tensors = model_index_tensors(m);
-    struct figures f = {.expert_slot_min = UINT64_MAX};
+    struct summary f = {.expert_slot_min = UINT64_MAX};
     for (uint32_t i = m->dense_count; i < m->entry_count; i++) {
         const struct model_entry *e = &entries[i];
         if (e->extents == 0) /* absent */
@@ -38,8 +38,8 @@ static struct figures figures_of(const struct model_index *m)
     if (h->experts > 0)
         f.token_expert_bytes = m->expert_bytes / h->experts * h->experts_used;
     f.kv_token_bytes = 2ull * h->layers * h->kv_heads * h->head_size * sizeof(uint16_t);
-    f.arena_floor_bytes = m->dense_bytes + h->experts_used * f.expert_slot_max;
-    if (m->stripe_count > 0) { /* the experts are no tensors of its file */
+    f.arena_min_bytes = m->dense_bytes + h->experts_used * f.expert_slot_max;
+    if (m->stripe_count > 0) { /* the experts are not tensors of its file */
         const struct model_matrix *x = model_index_entries(m)[m->dense_count].matrix;
         for (int k = 0; k < EXPERT__COUNT; k++)
             f.parameters += (uint64_t)x[k].k * x[k].n * h->layers * h->experts;
@@ -57,9 +57,9 @@ static const char *type_name(uint32_t type)
 
 /* Types of the matrices of a tier, "Q8_0" or "Q4_0 Q4_0 Q8_0"; of the first layer, with "..." where
  * others differ. */
-static void types_text(const struct model_index *m, int tier, char out[96])
+static void types_text(const struct model_index *m, int precision, char out[96])
 {
-    const struct model_entry *first = &model_index_entries(m)[m->tier_first[tier]];
+    const struct model_entry *first = &model_index_entries(m)[m->precision_first[precision]];
     const struct model_matrix *x = first->matrix;
     bool one = x[EXPERT_GATE].type == x[EXPERT_UP].type && x[EXPERT_UP].type == x[EXPERT_DOWN].type;
     bool differ = false;
@@ -92,13 +92,13 @@ static void line_bytes(FILE *out, const char *label, uint64_t bytes, const char 
 static void text_of_store(FILE *out, const struct model_index *m)
 {
     char size[16], types[96];
-    for (int t = 0; t < TIER__COUNT; t++) {
-        if (!(m->tier_mask & 1u << t))
+    for (int t = 0; t < PRECISION__COUNT; t++) {
+        if (!(m->precision_mask & 1u << t))
             continue;
         types_text(m, t, types);
         fprintf(out, "%-22s %10s  (%" PRIu64 " bytes)  %u experts, %s, slots %" PRIu64 " bytes\n",
-                store_tier_name((enum tier)t), bytes_format(m->tier_bytes[t], size),
-                m->tier_bytes[t], m->tier_entries[t], types, m->tier_slot_bytes[t]);
+                precision_name((enum precision)t), bytes_format(m->precision_bytes[t], size),
+                m->precision_bytes[t], m->precision_entries[t], types, m->precision_slot_bytes[t]);
     }
     for (uint32_t i = 0; i < m->stripe_count; i++) {
         const struct model_stripe *stripe = &model_index_stripes(m)[i];
@@ -122,7 +122,7 @@ static void text_of_tensors(FILE *out, const struct model_index *m)
 void describe_text(FILE *out, const char *path, const struct model_index *m, bool tensors)
 {
     const struct model_hparams *h = &m->hparams;
-    struct figures f = figures_of(m);
+    struct summary f = summary_of(m);
     fprintf(out, "%-22s %s\n", m->stripe_count ? "store" : "file", path);
     line_bytes(out, m->stripe_count ? "model.gguf" : "file size", m->file.bytes, "");
     fprintf(out, "%-22s %s\n", "name", m->name);
@@ -139,15 +139,16 @@ void describe_text(FILE *out, const char *path, const struct model_index *m, boo
                 h->shared_inner);
     fprintf(out, "%-22s %u dense, %u experts\n", "entries", m->dense_count, m->expert_entry_count);
     line_bytes(out, "dense", m->dense_bytes, "  always resident");
-    line_bytes(out, "experts", m->expert_bytes, m->tier_count > 1 ? "  at their best tier" : "");
+    line_bytes(out, "experts", m->expert_bytes,
+               m->precision_count > 1 ? "  at their best tier" : "");
     if (m->stripe_count)
         text_of_store(out, m);
     line_bytes(out, "largest expert", f.expert_payload_max, "");
     line_bytes(out, "its slot", f.expert_slot_max, "");
     line_bytes(out, "experts of one token", f.token_expert_bytes, "");
     line_bytes(out, "KV cache of one token", f.kv_token_bytes, "");
-    line_bytes(out, "smallest arena", f.arena_floor_bytes,
-               "  dense and the experts of one layer; the engine itself comes on top");
+    line_bytes(out, "smallest arena", f.arena_min_bytes,
+               "  dense tensors and the experts of one layer, without the engine's processes");
     if (tensors)
         text_of_tensors(out, m);
 }
@@ -157,7 +158,7 @@ static void put(json_t *object, const char *key, uint64_t value)
     json_object_set_new(object, key, json_integer((json_int_t)value));
 }
 
-/* Names come from a file: what is not UTF-8 is not shown. */
+/* Names come from an untrusted file: only UTF-8 is shown. */
 static void put_text(json_t *object, const char *key, const char *text)
 {
     json_t *string = json_string(text);
@@ -182,22 +183,22 @@ static json_t *json_of_tensors(const struct model_index *m)
     return array;
 }
 
-static json_t *json_of_tiers(const struct model_index *m)
+static json_t *json_of_precisions(const struct model_index *m)
 {
     json_t *array = json_array();
-    for (int t = 0; t < TIER__COUNT; t++) {
-        if (!(m->tier_mask & 1u << t))
+    for (int t = 0; t < PRECISION__COUNT; t++) {
+        if (!(m->precision_mask & 1u << t))
             continue;
-        const struct model_matrix *x = model_index_entries(m)[m->tier_first[t]].matrix;
+        const struct model_matrix *x = model_index_entries(m)[m->precision_first[t]].matrix;
         json_t *object = json_object(), *types = json_object();
         put_text(types, "gate", type_name(x[EXPERT_GATE].type));
         put_text(types, "up", type_name(x[EXPERT_UP].type));
         put_text(types, "down", type_name(x[EXPERT_DOWN].type));
-        put_text(object, "tier", store_tier_name((enum tier)t));
+        put_text(object, "precision", precision_name((enum precision)t));
         json_object_set_new(object, "types", types); /* of the first layer */
-        put(object, "experts", m->tier_entries[t]);
-        put(object, "bytes", m->tier_bytes[t]);
-        put(object, "slot_bytes", m->tier_slot_bytes[t]);
+        put(object, "experts", m->precision_entries[t]);
+        put(object, "bytes", m->precision_bytes[t]);
+        put(object, "slot_bytes", m->precision_slot_bytes[t]);
         json_array_append_new(array, object);
     }
     return array;
@@ -244,7 +245,7 @@ static json_t *json_of_hparams(const struct model_hparams *h)
 
 int describe_json(FILE *out, const char *path, const struct model_index *m, bool tensors)
 {
-    struct figures f = figures_of(m);
+    struct summary f = summary_of(m);
     json_t *object = json_object();
     put_text(object, "file", path);
     put(object, "file_bytes", m->file.bytes);
@@ -262,9 +263,9 @@ int describe_json(FILE *out, const char *path, const struct model_index *m, bool
     put(object, "expert_payload_bytes_max", f.expert_payload_max);
     put(object, "token_expert_bytes", f.token_expert_bytes);
     put(object, "kv_token_bytes", f.kv_token_bytes);
-    put(object, "arena_floor_bytes", f.arena_floor_bytes);
+    put(object, "arena_min_bytes", f.arena_min_bytes);
     put(object, "tokenizer_bytes", m->tokenizer_bytes);
-    json_object_set_new(object, "tiers", json_of_tiers(m));
+    json_object_set_new(object, "precisions", json_of_precisions(m));
     json_object_set_new(object, "stripes", json_of_stripes(m)); /* none: a GGUF file */
     if (tensors)
         json_object_set_new(object, "tensor_list", json_of_tensors(m));

@@ -1,4 +1,4 @@
-/* A model index for people and for programs. */
+/* Prints a model index, as text or JSON. */
 #ifndef SLUICE_ENGINE_INSPECT_DESCRIBE_H
 #define SLUICE_ENGINE_INSPECT_DESCRIBE_H
 

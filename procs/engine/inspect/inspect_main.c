@@ -1,14 +1,14 @@
-/* sluice-inspect: looks into a model: a GGUF file, or an expert store (a directory).
+/* sluice-inspect: parses and checks a model: a GGUF file, or an expert store (a directory).
  *
- * For people: `sluice inspect MODEL [--json] [--tensors]` on stdout. For the supervisor, once at
- * every start: `--segment-fd N --model-fd M MODEL` parses what is open at M and writes the checked
- * index to N. It is a process of its own because a model file is foreign bytes: whatever a hostile
- * one does to the parser, it does to a process with limits that holds nothing and is gone a moment
- * later.
+ * As a command: `sluice inspect MODEL [--json] [--tensors]` prints to stdout. For the supervisor, once per
+ * start: `--segment-fd N --model-fd M MODEL` parses the file open at M and writes the checked index to N.
+ * It is a separate process because a model file is untrusted: a malformed file can only crash this
+ * process, which has resource limits, no shared state, and exits after the check.
  *
  * Shared memory: none (N is a plain memory file of the supervisor's).  Messages: none.
- * When it dies: the supervisor's start fails with the reason; nothing else exists yet.
- * Trust: nothing in the file. Limits: 512 MiB of private memory, 30 s of processor time. */
+ * On its crash: the supervisor's start fails with the reason; no other process exists yet.
+ * Trust:     nothing in the file.
+ * Limits:    512 MiB of private memory, 30 s of CPU time. */
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
@@ -28,8 +28,8 @@
 #define CPU_SECONDS    30
 
 struct inspect {
-    const char *path, *plan;  /* plan: put behind the index; NULL: none */
-    int segment_fd, model_fd; /* -1 when a person asks */
+    const char *path, *plan;  /* plan: appended to the index; NULL: none */
+    int segment_fd, model_fd; /* -1: run as a command */
     bool json, tensors;
 };
 
@@ -46,13 +46,13 @@ static void usage(FILE *out)
             "usage: sluice inspect MODEL [--json] [--tensors]\n"
             "\n"
             "Describes a model, a GGUF file or an expert store: architecture, shapes, experts,\n"
-            "tiers and stripes, and what must be resident.\n"
+            "precisions and stripes, and minimum memory.\n"
             "\n"
             "  --json      as one JSON object\n"
             "  --tensors   list every tensor\n"
             "\n"
-            "Exit status: 0 a model sluice can run, 1 failed, 2 not such a file (one line on\n"
-            "stderr says why).\n");
+            "Exit status: 0 supported model, 1 failed, 2 not a supported model (one line on\n"
+            "stderr states why).\n");
 }
 
 static int descriptor(const char *text, struct error *error)
@@ -60,7 +60,7 @@ static int descriptor(const char *text, struct error *error)
     char *end;
     long value = strtol(text, &end, 10);
     if (*text == 0 || *end || value < 0 || value > INT16_MAX)
-        return error_set(error, ERR_BAD_INPUT, "'%.40s' is not a descriptor", text);
+        return error_set(error, ERR_BAD_INPUT, "'%.40s' is not a file descriptor", text);
     return (int)value;
 }
 
@@ -84,12 +84,13 @@ static int options_take(struct inspect *in, int argc, char **argv, struct error 
         case 'v': printf("sluice %s\n", SLUICE_VERSION); exit(0);
         default:
             return error_set(error, ERR_BAD_INPUT,
-                             "unknown or incomplete option %.80s (see sluice inspect --help)",
+                             "unknown or incomplete option %.80s; see 'sluice inspect --help'",
                              argv[optind - 1]);
         }
     }
     if (optind + 1 != argc)
-        return error_set(error, ERR_BAD_INPUT, "name one model (see sluice inspect --help)");
+        return error_set(error, ERR_BAD_INPUT,
+                         "exactly one model must be given; see 'sluice inspect --help'");
     in->path = argv[optind];
     return 0;
 }
@@ -117,7 +118,7 @@ static int write_blob(int fd, const void *blob, uint64_t bytes, uint64_t offset,
     return 0;
 }
 
-/* The plan stands behind the index, at the next multiple of PLAN_ARRAY_ALIGN. */
+/* The plan follows the index, at the next multiple of PLAN_ARRAY_ALIGN. */
 static int write_plan(const struct inspect *in, const struct model_index *index, int model_fd,
                       bool store, struct error *error)
 {

@@ -1,14 +1,14 @@
-/* Copies of what this loader reads, and which of them is read.
+/* Copies of the files that this loader reads, and the choice among them.
  *
- *   in use --(its file is not the inspected one)--> gone --(the file is there again)--> in use
- *   in use --(entries in a row that it fails to deliver, or a stall)--> quarantined
- *   quarantined --(ctl replace: the supervisor clears the word, a successor looks anew)--> in use
+ *   in use --(its file is not the inspected one)--> gone --(the file is back)--> in use
+ *   in use --(consecutive entries that it fails to deliver, or a stall)--> quarantined
+ *   quarantined --(ctl replace: the supervisor clears the flag, a successor checks again)--> in use
  *
- * A job begins at the first copy in use. What a copy does not deliver is read from the next one, so
- * that a bad place of one device costs a second read and nothing else; only what no copy delivers
- * fails. The quarantine word lies in the directory: it outlives the loader, which ends when reads
- * stall - they may still write, so their ranges are punched by the cache before anybody reuses
- * them, and its successor begins with the next copy. */
+ * A job starts with the first copy in use. Parts that a copy does not deliver are read from the next
+ * one, so that a bad sector costs one additional read; a part fails only when no copy delivers it. The
+ * quarantine flag is in the directory and outlives the loader, which exits when reads stall: stalled
+ * reads may still write, so that the cache punches their ranges before they are reused, and the
+ * successor starts with the next copy. */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
@@ -19,7 +19,7 @@
 #include "lib/model/limits.h"
 #include "procs/engine/loader/loader.h"
 
-#define AWAKE_NS NS_PER_S /* who looks less often than that was stopped itself */
+#define AWAKE_NS NS_PER_S /* a longer pause between checks means that this process was stopped */
 
 static _Atomic uint32_t *quarantine_word(struct loader *l)
 {
@@ -46,11 +46,11 @@ static void open_source(struct loader *l, enum run_source which,
     if (run_copies(l->child.params, l->child.model, l->child.procs.head->model_path, loader_self(l),
                    which, &copies, &error) != 0)
         log_fatal(2, "%s", error.text);
-    /* The supervisor clears the word only while there is no loader: relaxed, nothing races. */
+    /* Relaxed: the supervisor clears the flag only while no loader runs. */
     uint32_t word = atomic_load_explicit(quarantine_word(l), memory_order_relaxed);
     source->copies = copies.count;
     for (uint32_t i = 0; i < copies.count; i++)
-        device_open(&source->copy[i], copies.path[i], l->own.direct, inspected,
+        device_open(&source->copy[i], copies.path[i], l->own.direct_io, inspected,
                     (word & quarantine_bit(which, i)) != 0);
 }
 
@@ -73,7 +73,7 @@ struct device *loader_device_of(struct loader *l, const struct job *job)
     return &source->copy[job->copy];
 }
 
-/* The first copy from number `from` on that may be read; their number when there is none. */
+/* The first copy from number `from` on that can be read; the number of copies when there is none. */
 static uint32_t copy_from(const struct source *source, uint32_t from)
 {
     while (from < source->copies && !usable(&source->copy[from]))
@@ -102,7 +102,7 @@ bool loader_take_other_copy(struct loader *l, struct job *job)
     if (job->status == ECANCELED || copy == source->copies)
         return false;
     jobs_move(job, (uint16_t)copy);
-    counter_add(l->child.row, CTR_LOADER_parts_from_copies, 1);
+    counter_add(l->child.row, CTR_LOADER_parts_failed_over, 1);
     return true;
 }
 
@@ -128,22 +128,22 @@ void loader_note_failed(struct loader *l, struct device *device, uint32_t entry,
     if (device->quarantined || !device_failed(device, entry, l->own.device_errors))
         return;
     set_quarantined(l, device, errno_value);
-    log_error("%s is quarantined: %u experts in a row could not be read, the last with '%s'; "
-              "`sluice ctl replace loader.%u` brings it back",
+    log_error("%s is quarantined: %u consecutive experts could not be read, the last with '%s'; "
+              "`sluice ctl replace loader.%u` ends the quarantine",
               device->path, device->failed, strerror(errno_value), loader_self(l));
     loader_fail_device(l, device, errno_value);
 }
 
 static void check_stall(struct loader *l, struct device *device, uint64_t now_ns)
 {
-    uint64_t limit = l->own.device_stall * NS_PER_MS;
+    uint64_t limit = l->own.device_timeout * NS_PER_MS;
     if (device->quarantined || !device_stalled(device, now_ns, l->awake_ns, limit))
         return;
     set_quarantined(l, device, ETIME);
     log_fatal(1,
               "%s is quarantined: it completed no read for %" PRIu64
-              " ms; `sluice ctl replace loader.%u` brings it back",
-              device->path, l->own.device_stall, loader_self(l));
+              " ms; `sluice ctl replace loader.%u` ends the quarantine",
+              device->path, l->own.device_timeout, loader_self(l));
 }
 
 static void check_copy(struct loader *l, struct device *device, uint64_t now_ns)
@@ -152,7 +152,7 @@ static void check_copy(struct loader *l, struct device *device, uint64_t now_ns)
     check_stall(l, device, now_ns);
     if (device->quarantined)
         return;
-    device_tend(device, now_ns, device->inflight == 0);
+    device_tick(device, now_ns, device->inflight == 0);
     if (device->gone && !was_gone)
         loader_fail_device(l, device, ESTALE);
 }
@@ -160,9 +160,9 @@ static void check_copy(struct loader *l, struct device *device, uint64_t now_ns)
 void loader_check_copies(struct loader *l, uint64_t now_ns)
 {
     uint64_t quarantined = 0;
-    if (now_ns - l->looked_ns > AWAKE_NS)
+    if (now_ns - l->copies_checked_ns > AWAKE_NS)
         l->awake_ns = now_ns;
-    l->looked_ns = now_ns;
+    l->copies_checked_ns = now_ns;
     for (uint32_t s = 0; s < RUN_SOURCES; s++)
         for (uint32_t i = 0; i < l->source[s].copies; i++) {
             check_copy(l, &l->source[s].copy[i], now_ns);

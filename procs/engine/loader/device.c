@@ -14,8 +14,8 @@
 
 #define CHECK_EVERY_NS (500 * NS_PER_MS)
 
-/* What makes an open file usable: it is the inspected one, or another file of the same size (a
- * copy, which from then on must not change either). */
+/* An open file is usable when it is the inspected one, or another file of the same size (a copy, which
+ * must not change from then on, either). */
 static int identify(const struct device *d, int fd, struct model_file_id *id, struct error *error)
 {
     struct stat st;
@@ -32,7 +32,7 @@ static int identify(const struct device *d, int fd, struct model_file_id *id, st
     id->ino = st.st_ino;
     id->mtime_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
     if (id->dev == d->id.dev && id->ino == d->id.ino && id->mtime_ns != d->id.mtime_ns)
-        return error_set(error, ERR_GONE, "%s was written to while it was in use", d->path);
+        return error_set(error, ERR_GONE, "%s changed while it was in use", d->path);
     return 0;
 }
 
@@ -47,7 +47,8 @@ static int open_file(const struct device *d, bool *direct, struct error *error)
         return error_set_errno(error, errno == ENOENT ? ERR_GONE : ERR_IO, errno, "cannot open %s",
                                d->path);
     if (!*direct)
-        (void)posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM); /* no read-ahead: it is charged to us */
+        (void)posix_fadvise(
+            fd, 0, 0, POSIX_FADV_RANDOM); /* no read-ahead: its pages count against our memory */
     return fd;
 }
 
@@ -68,14 +69,14 @@ static int try_open(struct device *d, struct error *error)
     d->direct = direct;
     d->id = id;
     if (d->want_direct && !direct)
-        log_warn("%s: no direct reads here, going through the page cache", d->path);
+        log_warn("%s: direct reads are not supported, reading through the page cache", d->path);
     return 0;
 }
 
 static void set_gone(struct device *d, const struct error *error)
 {
     if (!d->gone)
-        log_error("%s: %s: %s", error_word(error->code), d->path, error->text);
+        log_error("%s: %s: %s", error_name(error->code), d->path, error->text);
     d->gone = true;
 }
 
@@ -95,7 +96,7 @@ void device_open(struct device *d, const char *path, bool direct,
         set_gone(d, &error);
 }
 
-void device_read_began(struct device *d, uint64_t now_ns)
+void device_read_started(struct device *d, uint64_t now_ns)
 {
     if (d->inflight++ == 0)
         d->quiet_ns = now_ns;
@@ -132,7 +133,7 @@ void device_suspect(struct device *d)
     d->next_check_ns = 0;
 }
 
-void device_tend(struct device *d, uint64_t now_ns, bool idle)
+void device_tick(struct device *d, uint64_t now_ns, bool idle)
 {
     if (now_ns < d->next_check_ns)
         return;
@@ -143,7 +144,7 @@ void device_tend(struct device *d, uint64_t now_ns, bool idle)
             set_gone(d, &error);
     } else if (idle && try_open(d, &error) == 0) {
         d->gone = false;
-        log_info("%s: the inspected file is there again", d->path);
+        log_info("%s: the inspected file is back", d->path);
     }
 }
 
@@ -155,7 +156,7 @@ void device_fall_back(struct device *d)
     d->direct = false;
     d->want_direct = false;
     (void)posix_fadvise(d->fd, 0, 0, POSIX_FADV_RANDOM);
-    log_warn("%s: direct reads are refused, going through the page cache", d->path);
+    log_warn("%s: direct reads fail, reading through the page cache", d->path);
 }
 
 void device_drop_cache(const struct device *d, uint64_t offset, uint64_t bytes)

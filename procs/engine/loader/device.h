@@ -1,6 +1,6 @@
-/* A file a loader reads: the model itself or a copy of it on another device. Knows whether it still
- * is the file that was inspected, and comes back by itself when the right file does; counts what it
- * does not deliver, and knows how long it has been silent. */
+/* A file that a loader reads: the model or a copy of it on another device. Checks that it is still the
+ * inspected file and is used again when that file returns; counts failures, and measures how long
+ * no read has completed. */
 #ifndef SLUICE_ENGINE_LOADER_DEVICE_H
 #define SLUICE_ENGINE_LOADER_DEVICE_H
 
@@ -15,44 +15,44 @@ struct device {
     char path[1024];
     int fd; /* -1: not open */
     bool want_direct, direct;
-    bool gone;             /* not the inspected file: nothing may be read from it */
-    bool quarantined;      /* nothing is read from it, and it is not even looked at */
-    uint32_t inflight;     /* reads at it */
-    uint32_t failed;       /* entries in a row that it did not deliver */
+    bool gone;             /* not the inspected file: not read */
+    bool quarantined;      /* neither read nor checked */
+    uint32_t inflight;     /* reads in flight */
+    uint32_t failed;       /* consecutive entries that it did not deliver */
     uint32_t failed_entry; /* the last of them */
-    uint64_t quiet_ns;     /* since then it has completed nothing, while reads are at it */
+    uint64_t quiet_ns;     /* since then no read has completed, while reads are in flight */
     uint64_t next_check_ns;
     const struct model_file_id *inspected; /* borrowed from the model segment */
     struct model_file_id id;               /* of the open file: its own when it is a copy */
 };
 
-/* Opens and checks. A file that cannot be used leaves the device `gone`, with the reason logged;
- * one in quarantine is not touched: opening it could block for good. */
+/* Opens and checks. With an unusable file the device is `gone`, and the reason is logged. A device in
+ * quarantine is not opened: that could block forever. */
 void device_open(struct device *d, const char *path, bool direct,
                  const struct model_file_id *inspected, bool quarantined);
 
 /* Once a second, and at once after device_suspect. `idle`: no read is in flight, so that the
  * descriptor may be replaced. */
-void device_tend(struct device *d, uint64_t now_ns, bool idle);
+void device_tick(struct device *d, uint64_t now_ns, bool idle);
 void device_suspect(struct device *d);
 
-/* A read went to it, one came back. */
-void device_read_began(struct device *d, uint64_t now_ns);
+/* A read was submitted; a read completed. */
+void device_read_started(struct device *d, uint64_t now_ns);
 void device_read_ended(struct device *d, uint64_t now_ns);
 
-/* Nothing came back for `limit_ns`; time before awake_ns does not count: nobody looked then. */
+/* No read completed for `limit_ns`. Time before awake_ns does not count: this process was stopped. */
 bool device_stalled(const struct device *d, uint64_t now_ns, uint64_t awake_ns, uint64_t limit_ns);
 
-/* It did not deliver an entry. True when these are `limit` different ones in a row: one bad place
- * that is asked for again and again is no bad device. */
+/* It did not deliver an entry. True for `limit` different entries in a row: repeated failures of one
+ * entry are a bad sector, not a bad device. */
 bool device_failed(struct device *d, uint32_t entry, uint64_t limit);
-/* It delivered one: the row begins anew. */
+/* It delivered an entry: the count restarts. */
 void device_delivered(struct device *d);
 
-/* The file system takes no direct reads after all: go on through the page cache. */
+/* The file system rejects direct reads: continue through the page cache. */
 void device_fall_back(struct device *d);
 
-/* After a buffered read: the page cache it caused is dropped again. */
+/* After a buffered read: drops the pages that it left in the page cache. */
 void device_drop_cache(const struct device *d, uint64_t offset, uint64_t bytes);
 
 #endif

@@ -39,8 +39,8 @@ static void queue_remove(struct jobs *jobs, struct job *job)
 
 int jobs_create(struct jobs *jobs, uint32_t entries, uint32_t capacity, uint32_t depth)
 {
-    /* Chunks that wait for their next try do not occupy the device: twice the depth is room for a
-     * full device beside a full set of waiting ones. */
+    /* Chunks that wait for a retry do not occupy the device: twice the depth holds a full queue and a
+     * full set of waiting chunks. */
     uint32_t chunks = 2 * depth;
     *jobs = (struct jobs){.magic = JOBS_MAGIC,
                           .capacity = capacity,
@@ -79,8 +79,8 @@ struct job *jobs_find(struct jobs *jobs, uint32_t entry)
 {
     OBJ_CHECK(jobs, JOBS_MAGIC);
     sl_assert(entry < jobs->entries);
-    uint32_t place = jobs->of_entry[entry];
-    return place == JOB_NONE ? NULL : &jobs->job[place];
+    uint32_t number = jobs->of_entry[entry];
+    return number == JOB_NONE ? NULL : &jobs->job[number];
 }
 
 struct job *jobs_add(struct jobs *jobs, const struct msg_load *load, uint32_t epoch,
@@ -105,7 +105,7 @@ struct job *jobs_add(struct jobs *jobs, const struct msg_load *load, uint32_t ep
         job->bytes += load->runs[i].bytes;
     }
     jobs->of_entry[load->entry] = (uint32_t)(job - jobs->job);
-    jobs->held++;
+    jobs->job_count++;
     queue_append(jobs, job);
     return job;
 }
@@ -151,7 +151,7 @@ struct job *jobs_pick(struct jobs *jobs, uint64_t now_ns, bool prefetch_paused)
         if (p == LOAD_PREFETCH &&
             (prefetch_paused || jobs->inflight_prefetch >= PREFETCH_CHUNKS_MAX ||
              jobs->inflight > jobs->inflight_prefetch))
-            return NULL; /* beside what is needed now a guess would only make that wait */
+            return NULL; /* a prefetch in parallel would delay the demand */
         for (struct job *job = jobs->oldest[p]; job; job = job->newer) {
             if (job->status != 0)
                 continue;
@@ -162,14 +162,14 @@ struct job *jobs_pick(struct jobs *jobs, uint64_t now_ns, bool prefetch_paused)
     return NULL;
 }
 
-/* In pieces alike where it is less than two: a small rest costs the device as much as a large one.
+/* Equal pieces when less than two chunks are left: a small read costs the device as much as a large one.
  */
-static uint64_t piece_of(uint64_t left, uint64_t most)
+static uint64_t piece_of(uint64_t left, uint64_t max)
 {
-    if (left <= most)
+    if (left <= max)
         return left;
     uint64_t half = align_up(left / 2, PAGE_BYTES);
-    return half < most ? half : most;
+    return half < max ? half : max;
 }
 
 static struct chunk *cut_fresh(struct jobs *jobs, struct job *job, uint64_t chunk_bytes)
@@ -235,7 +235,7 @@ static void chunk_release(struct jobs *jobs, struct chunk *c)
 
 static void hand_out_again(struct jobs *jobs, struct chunk *c, uint64_t not_before_ns)
 {
-    if (c->job->status != 0) { /* nobody will ask for it */
+    if (c->job->status != 0) { /* no process will use it */
         chunk_release(jobs, c);
         return;
     }
@@ -274,12 +274,12 @@ enum chunk_fate jobs_complete(struct jobs *jobs, struct chunk *c, int64_t result
     job->last_ns = now_ns;
     if (result < 0)
         return chunk_error(jobs, c, (int)-result, now_ns);
-    uint64_t end = c->file_offset + c->bytes; /* the last page of the file may be a partial one */
+    uint64_t end = c->file_offset + c->bytes; /* the last page of the file can be partial */
     if (c->file_offset + (uint64_t)result >= (end < file_bytes ? end : file_bytes)) {
         chunk_release(jobs, c);
         return CHUNK_DONE;
     }
-    if (result == 0) { /* the file ends before the index says */
+    if (result == 0) { /* the file is shorter than the index states */
         chunk_release(jobs, c);
         jobs_fail(jobs, job, ENODATA);
         return CHUNK_FAILED;
@@ -317,7 +317,7 @@ void jobs_remove(struct jobs *jobs, struct job *job)
     sl_assert(job_ended(job));
     queue_remove(jobs, job);
     jobs->of_entry[job->entry] = JOB_NONE;
-    jobs->held--;
+    jobs->job_count--;
     job->active = false;
     job->newer = jobs->free;
     jobs->free = job;
@@ -326,17 +326,17 @@ void jobs_remove(struct jobs *jobs, struct job *job)
 uint64_t jobs_arrived(const struct jobs *jobs, const struct job *job)
 {
     sl_assert(job->active);
-    uint64_t least = job->run_at > 0 ? job->run[0].bytes : job->run_cut;
+    uint64_t min = job->run_at > 0 ? job->run[0].bytes : job->run_cut;
     for (uint32_t i = 0; i < 2 * jobs->depth && job->chunks > 0; i++) {
         const struct chunk *c = &jobs->chunk[i];
         uint64_t at = c->arena_offset - job->run[0].arena_offset;
-        if (c->job == job && at < least) /* of a later run: beyond it */
-            least = at;
+        if (c->job == job && at < min) /* of a later run: beyond it */
+            min = at;
     }
-    return least;
+    return min;
 }
 
-static void begin_again(struct job *job)
+static void rewind_job(struct job *job)
 {
     job->run_at = 0;
     job->run_cut = job->summed = 0;
@@ -346,7 +346,7 @@ void jobs_restart(struct job *job)
 {
     sl_assert(job_ended(job) && job->status == 0 && !job->restarted);
     job->restarted = true;
-    begin_again(job);
+    rewind_job(job);
 }
 
 void jobs_move(struct job *job, uint16_t copy)
@@ -355,20 +355,20 @@ void jobs_move(struct job *job, uint16_t copy)
     job->status = 0;
     job->restarted = false;
     job->copy = copy;
-    begin_again(job);
+    rewind_job(job);
 }
 
 uint64_t jobs_pause_ns(const struct jobs *jobs, uint64_t now_ns)
 {
-    uint64_t least = UINT64_MAX;
+    uint64_t min = UINT64_MAX;
     for (uint32_t i = 0; i < 2 * jobs->depth; i++) {
         const struct chunk *c = &jobs->chunk[i];
         if (!c->job || c->at_device || c->not_before_ns <= now_ns)
             continue;
         uint64_t left = c->not_before_ns - now_ns;
-        least = left < least ? left : least;
+        min = left < min ? left : min;
     }
-    return least;
+    return min;
 }
 
 void jobs_each(struct jobs *jobs, void (*visit)(struct job *job, void *arg), void *arg)

@@ -1,24 +1,25 @@
-/* sluice-loader N: reads the parts of entries it is told to read into their ranges of the arena.
+/* sluice-loader N: reads parts of entries into their ranges of the arena.
  *
- * One per storage device. It decides nothing but the order of its own reads: demands before dense
- * weights before prefetches, in chunks, at most `depth` of them at the device.
+ * One per storage device. It decides only the order of its reads: demands before dense weights before
+ * prefetches, in chunks, at most `queue_depth` of them in flight.
  *
- * Under a throttle a read that came back is withheld until its time is over (loader_throttle.h).
+ * With a throttle, completed reads are delayed to the time a device of that bandwidth needs (throttle.h).
  *
  * Messages   in: LOAD, FLUSH (cache), CONTROL (supervisor).  out: DONE, FLUSHED, ACK.
- * Memory     writes: payload of LOADING entries (only through reads of the device, never by
- * stores); entry words by part done and part fail; failures, last_errno and last_loader; its word
- * of the directory's quarantine; its own row. reads: model index, directory head (epoch, throttle,
- * prefetch_paused). When it dies: entries it owes stay LOADING until the cache has doomed and
- * punched them (the device may write on after waitpid), then they are asked of its successor.
- * Nothing else stops. When others die: without a cache its
- * jobs go on and the successor's FLUSH ends them; without a supervisor it ends. Trust:     a LOAD
- * must agree with the entry word, the epoch and the ranges that follow from the model index; else
- * it is refused and counted. The files must stay the inspected ones; a changed or missing file
- * fails the entries with an errno, never the process, and only when no copy of the file delivers
- * them (loader_copies.c). A device that completes no read for too long ends the process. Bytes of a
- * store are published only when their checksum is right. Limits:    LOADER_JOBS_MAX jobs, `depth`
- * reads at the device, `chunk` bytes each. */
+ * Memory     writes: payload of LOADING entries (only by reads of the device, never by stores); entry
+ *            words by part done and part fail; failures, last_errno and last_loader; its flag of the
+ *            directory's quarantine; its own row.
+ *            reads: model index, directory head (epoch, throttle, prefetch_paused).
+ * On its crash: entries with a pending part stay LOADING until the cache has doomed and punched them
+ *            (reads may write after waitpid), then they are requested from its successor.
+ * On a crash of others: without a cache its jobs continue until the successor's FLUSH; without a
+ *            supervisor it exits.
+ * Trust:     a LOAD must agree with the entry word, the epoch and the ranges that follow from the model
+ *            index, else it is rejected and counted. A changed or missing file fails the entries with an
+ *            errno, not the process, and only when no copy delivers them (copies.c). A device that
+ *            completes no read for too long ends the process. Bytes of a store are published only when
+ *            their checksum is right.
+ * Limits:    LOADER_JOBS_MAX jobs, `queue_depth` reads in flight, `io_size` bytes each. */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -29,12 +30,12 @@
 #include "lib/base/log.h"
 #include "procs/engine/loader/loader.h"
 
-#define STOP_WAIT_NS (2 * NS_PER_S) /* for reads at the device, when told to stop */
+#define STOP_WAIT_NS (2 * NS_PER_S) /* for reads in flight at a stop */
 
 static struct loader the_loader;
 
-/* --backend NAME on the command line (a replacement on purpose) goes before the parameter. It is
- * taken out: the rest is the runtime's. NULL when it is not there. */
+/* --backend NAME on the command line (ctl replace) overrides the parameter. It is removed from argv, which
+ * the child runtime parses. NULL without it. */
 static const char *take_backend(int *argc, char **argv)
 {
     for (int i = 1; i + 1 < *argc; i++) {
@@ -52,7 +53,7 @@ static void open_backend(struct loader *l, const char *wanted)
 {
     static const struct io_backend *const known[] = {&io_backend_uring, &io_backend_pread};
     bool any = strcmp(wanted, "auto") == 0, found = false;
-    uint32_t depth = (uint32_t)l->own.depth;
+    uint32_t depth = (uint32_t)l->own.queue_depth;
     struct error error;
     for (size_t i = 0; i < ARRAY_LEN(known) && !l->io; i++) {
         if (!any && strcmp(wanted, known[i]->name) != 0)
@@ -61,16 +62,16 @@ static void open_backend(struct loader *l, const char *wanted)
         l->backend = known[i];
         l->io = known[i]->open(depth, &l->io_fd, &error);
         if (!l->io && any)
-            log_warn("%s; trying another way to read", error.text);
+            log_warn("%s; trying another backend", error.text);
     }
     if (!found)
-        log_fatal(2, "no back end '%s' (auto, io_uring, pread)", wanted);
+        log_fatal(2, "unknown backend '%s'; expected auto, io_uring or pread", wanted);
     if (!l->io)
         log_fatal(1, "%s", error.text);
     counter_set(l->child.row, CTR_LOADER_backend, l->backend->number);
 }
 
-/* What the device's item of --devices says goes before the parameters of all. */
+/* Parameters of the device (--devices) override those of all devices. */
 static void take_params(struct loader *l)
 {
     struct error error;
@@ -78,13 +79,13 @@ static void take_params(struct loader *l)
         log_fatal(2, "%s", error.text);
 }
 
-static void open_edge(struct loader *l)
+static void open_channel(struct loader *l)
 {
     char path[ENDPOINT_BYTES];
     struct error error;
     if (endpoint_path(l->child.run_dir, ENDPOINT_CACHE_LOADER, loader_self(l), path, &error) != 0)
         log_fatal(1, "%s", error.text);
-    l->cache = edge_dial(path, ROLE_LOADER, l->child.incarnation, &error);
+    l->cache = channel_dial(path, ROLE_LOADER, l->child.incarnation, &error);
     if (!l->cache)
         log_fatal(1, "%s", error.text);
 }
@@ -94,8 +95,8 @@ static void create_jobs(struct loader *l)
     uint32_t entries = l->child.directory.head->entry_count;
     uint32_t capacity = entries < LOADER_JOBS_MAX ? entries : LOADER_JOBS_MAX;
     struct error error;
-    if (jobs_create(&l->jobs, entries, capacity, (uint32_t)l->own.depth) != 0)
-        log_fatal(1, "no memory for %u jobs", capacity);
+    if (jobs_create(&l->jobs, entries, capacity, (uint32_t)l->own.queue_depth) != 0)
+        log_fatal(1, "out of memory (%u jobs)", capacity);
     if (verify_create(&l->verify, l->child.model, l->child.arena.base, loader_self(l), &l->jobs,
                       &error) != 0)
         log_fatal(1, "%s", error.text);
@@ -105,7 +106,7 @@ static void obey_supervisor(struct loader *l)
 {
     struct msg_control control;
     while (child_control(&l->child, &control))
-        child_ack(&l->child, &control); /* the throttle stands in the directory, read every round */
+        child_ack(&l->child, &control); /* the throttle is in the directory, read in every round */
 }
 
 static void read_throttle(struct loader *l, uint64_t now_ns)
@@ -121,34 +122,34 @@ static void show(struct loader *l)
     struct proc_row *row = l->child.row;
     counter_set(row, CTR_LOADER_inflight, l->jobs.inflight);
     counter_set(row, CTR_LOADER_inflight_bytes, l->jobs.inflight_bytes);
-    counter_set(row, CTR_LOADER_jobs, l->jobs.held);
-    child_wait(&l->child, l->throttled_ns        ? WAIT_THROTTLE
-                          : l->jobs.inflight > 0 ? WAIT_DEVICE
-                          : l->jobs.held > 0     ? WAIT_NONE
-                                                 : WAIT_IDLE);
+    counter_set(row, CTR_LOADER_jobs, l->jobs.job_count);
+    child_wait(&l->child, l->throttled_ns         ? WAIT_THROTTLE
+                          : l->jobs.inflight > 0  ? WAIT_DEVICE
+                          : l->jobs.job_count > 0 ? WAIT_NONE
+                                                  : WAIT_IDLE);
 }
 
-static void tend(struct loader *l, uint64_t now_ns)
+static void tick(struct loader *l, uint64_t now_ns)
 {
-    if (now_ns >= l->next_look_ns) {
-        l->next_look_ns = now_ns + LOADER_LOOK_NS;
-        loader_look(l);
+    if (now_ns >= l->next_jobs_check_ns) {
+        l->next_jobs_check_ns = now_ns + LOADER_CHECK_NS;
+        loader_check_jobs(l);
     }
-    if (now_ns < l->next_tend_ns)
+    if (now_ns < l->next_tick_ns)
         return;
-    l->next_tend_ns = now_ns + LOADER_TEND_NS;
-    child_tend(&l->child);
-    edge_tend(l->cache, now_ns);
-    struct edge_stats stats;
-    edge_stats_get(l->cache, &stats);
-    counter_add(l->child.row, CTR_LOADER_messages_invalid, stats.invalid - l->edge_seen.invalid);
-    counter_add(l->child.row, CTR_LOADER_messages_lost, stats.lost - l->edge_seen.lost);
-    l->edge_seen = stats;
+    l->next_tick_ns = now_ns + LOADER_TICK_NS;
+    child_tick(&l->child);
+    channel_tick(l->cache, now_ns);
+    struct channel_stats stats;
+    channel_stats_get(l->cache, &stats);
+    counter_add(l->child.row, CTR_LOADER_messages_invalid,
+                stats.invalid - l->last_channel_stats.invalid);
+    counter_add(l->child.row, CTR_LOADER_messages_dropped, stats.lost - l->last_channel_stats.lost);
+    l->last_channel_stats = stats;
 }
 
-/* A new cache flushes every loader before it does anything else. If that does not arrive, the
- * connection is broken in a way that cannot be mended from inside: end, so that the cache need not
- * wait for us. */
+/* A new cache first sends FLUSH to every loader. When it does not arrive, the connection is broken and
+ * cannot be repaired here: exit, so that the cache does not wait. */
 static void check_cache(struct loader *l, uint64_t now_ns)
 {
     uint32_t epoch = atomic_load_explicit(&l->child.directory.head->epoch, memory_order_acquire);
@@ -159,21 +160,21 @@ static void check_cache(struct loader *l, uint64_t now_ns)
     if (l->epoch_seen_ns == 0)
         l->epoch_seen_ns = now_ns;
     if (now_ns - l->epoch_seen_ns > LOADER_ALONE_NS)
-        log_fatal(1, "the cache of epoch %u does not reach this loader", epoch);
+        log_fatal(1, "no FLUSH from the cache (epoch %u); exiting for restart", epoch);
 }
 
-/* How long nothing has to be done unless a descriptor says so. */
+/* Time until work is due without an event. */
 static struct timespec timeout(struct loader *l, uint64_t now_ns)
 {
-    uint64_t wait = LOADER_TEND_NS;
-    if (l->jobs.held > 0) {
+    uint64_t wait = LOADER_TICK_NS;
+    if (l->jobs.job_count > 0) {
         uint64_t pause = jobs_pause_ns(&l->jobs, now_ns);
         wait = pause < wait ? pause : wait;
         bool idle = l->jobs.inflight == 0;
-        wait = idle && LOADER_LOOK_NS < wait ? LOADER_LOOK_NS : wait;
+        wait = idle && LOADER_CHECK_NS < wait ? LOADER_CHECK_NS : wait;
     }
-    if (l->flush_asked && wait > LOADER_LOOK_NS)
-        wait = LOADER_LOOK_NS;
+    if (l->flush_pending && wait > LOADER_CHECK_NS)
+        wait = LOADER_CHECK_NS;
     uint64_t withheld = loader_withheld_ns(l, now_ns);
     wait = withheld < wait ? withheld : wait;
     return (struct timespec){.tv_sec = (time_t)(wait / NS_PER_S),
@@ -184,20 +185,19 @@ static void run(struct loader *l)
 {
     while (!l->child.stop) {
         uint64_t now = clock_now_ns();
-        struct pollfd fds[] = {{.fd = edge_fd(l->cache), .events = POLLIN},
+        struct pollfd fds[] = {{.fd = channel_fd(l->cache), .events = POLLIN},
                                {.fd = l->io_fd, .events = POLLIN},
                                {.fd = child_fd(&l->child), .events = POLLIN}};
-        struct timespec most = timeout(l, now);
-        int ready = ppoll(fds, ARRAY_LEN(fds), &most, NULL);
+        struct timespec time_left = timeout(l, now);
+        int ready = ppoll(fds, ARRAY_LEN(fds), &time_left, NULL);
         if (ready < 0 && errno != EINTR)
             log_fatal(1, "ppoll: %s", strerror(errno));
         if (fds[0].revents)
-            loader_receive(l); /* before the completions: a demand waits for nothing */
+            loader_receive(l); /* before the completions, so that a demand does not wait */
         now = clock_now_ns();
         read_throttle(l, now);
         loader_submit(l, now);
-        /* Nothing moved: a submission the kernel refused for want of memory is tried again there.
-         */
+        /* No event: a submission that the kernel rejected for lack of memory is retried there. */
         if (fds[1].revents || l->withheld > 0 || (ready == 0 && l->jobs.inflight > 0)) {
             loader_reap(l);
             loader_submit(l, clock_now_ns());
@@ -207,14 +207,14 @@ static void run(struct loader *l)
             obey_supervisor(l);
         loader_check_copies(l, now);
         check_cache(l, now);
-        loader_answer_flush(l);
-        tend(l, now);
+        loader_reply_flush(l);
+        tick(l, now);
         loader_send_dones(l);
         show(l);
     }
 }
 
-/* Reads at the device end first: their buffers must not be given to anyone before. */
+/* Reads in flight end first: their buffers must not be reused before. */
 static void finish(struct loader *l)
 {
     child_wait(&l->child, WAIT_STOPPING);
@@ -242,7 +242,7 @@ int main(int argc, char **argv)
     open_backend(l, backend ? backend : l->own.backend);
     create_jobs(l);
     l->epoch_met = atomic_load_explicit(&l->child.directory.head->epoch, memory_order_acquire);
-    open_edge(l); /* last: from here on LOADs may come */
+    open_channel(l); /* last: LOADs can arrive from now on */
     child_ready(&l->child);
     run(l);
     finish(l);

@@ -17,14 +17,13 @@ static struct directory_entry *entry_of(struct loader *l, const struct job *job)
 
 static bool still_wanted(struct loader *l, const struct job *job)
 {
-    uint64_t word = entry_look(&entry_of(l, job)->word);
+    uint64_t word = entry_read(&entry_of(l, job)->word);
     return entry_wants_part(word, job->generation, loader_self(l));
 }
 
-/* A doorbell: losing it costs the cache a tick. A success that the cache has no use for at once
- * would only wake it while the processor has better things to do; it finds the READY word itself.
- * The order (publish, then look at the wish; wish, then look at the words) leaves none unnoticed.
- */
+/* A doorbell: its loss delays the cache by one tick. A success that the cache does not wait for would
+ * only wake it; it finds the READY word later. No event is missed: this side publishes and then reads the
+ * request flag; the cache sets the flag and then reads the words. */
 void loader_send_dones(struct loader *l)
 {
     if (l->dones.count == 0)
@@ -33,7 +32,7 @@ void loader_send_dones(struct loader *l)
     if (l->dones_urgent ||
         atomic_load_explicit(&l->child.directory.head->doorbells_wanted, memory_order_relaxed)) {
         l->dones.loader_incarnation = l->child.incarnation;
-        (void)edge_send(l->cache, &l->dones, MSG_DONES);
+        (void)channel_send(l->cache, &l->dones, MSG_DONES);
     }
     l->dones.count = 0;
     l->dones_urgent = false;
@@ -55,7 +54,7 @@ static void add_done(struct loader *l, const struct job *job)
     };
 }
 
-/* The order matters: who sees DOOMED must find the reason. */
+/* In this order: a process that sees DOOMED must find the reason. */
 static enum part_result fail_part(struct loader *l, struct directory_entry *e,
                                   const struct job *job)
 {
@@ -68,14 +67,14 @@ static enum part_result fail_part(struct loader *l, struct directory_entry *e,
     return entry_part_fail(&e->word, job->generation, loader_self(l));
 }
 
-/* One of the histogram's buckets; what took longer than the last bound is in the sum alone. */
+/* A bucket of the histogram; longer times than the last bound are only in the sum. */
 static void count_time(struct loader *l, uint64_t ns)
 {
     static const struct {
         unsigned counter;
         uint64_t ns;
     } bounds[] = {
-#define LOAD_BOUND(word, ns) {CTR_LOADER_loads_##word, ns},
+#define LOAD_BOUND(name, ns) {CTR_LOADER_loads_##name, ns},
 #include "shm/table/load_bounds.tbl.h"
     };
     counter_add(l->child.row, CTR_LOADER_loads_ns, ns);
@@ -116,10 +115,9 @@ void loader_end_part(struct loader *l, const struct job *job)
     child_progress(&l->child);
 }
 
-/* Nothing is published before its checksum is right. What is wrong is read once more, in case the
- * way and not the file is at fault; then the part fails. Wrong bytes of an entry that was cancelled
- * say nothing: the cache punches one under our reads when another stripe's loader has died. False:
- * the job goes on. */
+/* Parts are published only with a right checksum. A wrong one is read once more, in case the transfer and
+ * not the file is at fault; then the part fails. A wrong checksum of a cancelled entry means nothing: the
+ * cache punches it when the loader of another stripe has crashed. False: the job continues. */
 static bool checked(struct loader *l, struct job *job)
 {
     struct proc_row *row = l->child.row;
@@ -159,7 +157,7 @@ void loader_end_if_due(struct loader *l, struct job *job)
     jobs_remove(&l->jobs, job);
 }
 
-static void look_at(struct job *job, void *arg)
+static void end_if_unwanted(struct job *job, void *arg)
 {
     struct loader *l = arg;
     if (job->status == 0 && !still_wanted(l, job))
@@ -168,10 +166,10 @@ static void look_at(struct job *job, void *arg)
         loader_end_if_due(l, job);
 }
 
-void loader_look(struct loader *l)
+void loader_check_jobs(struct loader *l)
 {
     OBJ_CHECK(l, LOADER_MAGIC);
-    jobs_each(&l->jobs, look_at, l);
+    jobs_each(&l->jobs, end_if_unwanted, l);
 }
 
 struct fail_all {
@@ -201,7 +199,7 @@ void loader_fail_all(struct loader *l, int status)
     loader_fail_device(l, NULL, status);
 }
 
-/* The figure the project promises: from the DEMAND to the first of its reads at the device. */
+/* Measured latency: from the DEMAND to the submission of its first read. */
 static void sample_demand(struct loader *l, const struct job *job, uint64_t now_ns)
 {
     if (job->priority != LOAD_DEMAND || job->demand_ns == 0 || now_ns < job->demand_ns)
@@ -215,11 +213,11 @@ static void sample_demand(struct loader *l, const struct job *job, uint64_t now_
 
 static bool prefetch_paused(const struct loader *l)
 {
-    /* Relaxed: seen a moment late it costs the demand one of the two chunks it may wait for. */
+    /* Relaxed: a stale value delays the demand by at most one prefetch chunk. */
     return atomic_load_explicit(&l->child.directory.head->prefetch_paused, memory_order_relaxed);
 }
 
-/* The next job whose entry still wants it; cancelled ones met on the way end here. */
+/* The next job whose entry still wants it; cancelled jobs before it are ended. */
 static struct job *next_wanted(struct loader *l, uint64_t now_ns)
 {
     struct job *job;
@@ -236,13 +234,13 @@ static uint32_t cut_batch(struct loader *l, uint64_t now_ns, struct io_read *rea
 {
     uint64_t expert_bytes = l->child.model->expert_slot_bytes_max;
     uint64_t flight = device_flight_bytes(&l->own, expert_bytes);
-    uint64_t most = throttle_chunk(&l->throttle, device_read_bytes(&l->own, expert_bytes));
+    uint64_t max = throttle_chunk(&l->throttle, device_read_bytes(&l->own, expert_bytes));
     uint32_t n = 0;
     struct job *job;
-    while (n < LOADER_BATCH_MAX && l->jobs.inflight_bytes + most <= flight &&
+    while (n < LOADER_BATCH_MAX && l->jobs.inflight_bytes + max <= flight &&
            (job = next_wanted(l, now_ns)) != NULL) {
         bool first = job->first_ns == 0;
-        uint64_t bytes = chunk_pace_bytes(&l->pace, job->priority, most, l->throttle.rate);
+        uint64_t bytes = chunk_pace_bytes(&l->pace, job->priority, max, l->throttle.rate);
         struct chunk *c = jobs_cut(&l->jobs, job, now_ns, bytes);
         if (first)
             sample_demand(l, job, now_ns);
@@ -259,7 +257,7 @@ static uint32_t cut_batch(struct loader *l, uint64_t now_ns, struct io_read *rea
 void loader_submit(struct loader *l, uint64_t now_ns)
 {
     OBJ_CHECK(l, LOADER_MAGIC);
-    if (l->jobs.held == 0)
+    if (l->jobs.job_count == 0)
         return;
     struct io_read reads[LOADER_BATCH_MAX];
     uint32_t n = cut_batch(l, now_ns, reads);
@@ -273,12 +271,12 @@ void loader_submit(struct loader *l, uint64_t now_ns)
             jobs_put_back(&l->jobs, c);
             continue;
         }
-        c->place = throttle_take(&l->throttle, c->bytes, now_ns);
-        device_read_began(loader_device_of(l, c->job), now_ns);
+        c->position = throttle_take(&l->throttle, c->bytes, now_ns);
+        device_read_started(loader_device_of(l, c->job), now_ns);
         counter_add(row, CTR_LOADER_reads_submitted, 1);
         counter_add(row, CTR_LOADER_bytes_submitted, c->bytes);
     }
-    child_inject(&l->child, INJECT_LOADER_READS_OWED);
+    child_inject(&l->child, INJECT_LOADER_READS_PENDING);
 }
 
 static void count_result(struct loader *l, const struct device *device, const struct chunk *c,
@@ -326,20 +324,20 @@ static void chunk_ended(struct loader *l, struct chunk *c, int64_t result, uint6
     child_progress(&l->child);
     verify_arrived(&l->verify, &l->jobs, job);
     loader_end_if_due(l, job);
-    if (fate == CHUNK_FAILED && result < 0) /* last: the job may be gone, and all others of it */
+    if (fate == CHUNK_FAILED && result < 0) /* last: the job can be removed here */
         loader_note_failed(l, device, entry, (int)-result);
 }
 
-/* Its time by the throttle is over, or nobody waits for it any more. */
+/* The throttle releases it, or its job has failed. */
 static bool due(struct loader *l, const struct chunk *c, uint64_t now_ns)
 {
-    return c->job->status != 0 || throttle_left_ns(&l->throttle, c->place, now_ns) == 0;
+    return c->job->status != 0 || throttle_left_ns(&l->throttle, c->position, now_ns) == 0;
 }
 
 static void came_back(struct loader *l, struct chunk *c, int64_t result, uint64_t now_ns)
 {
     device_read_ended(loader_device_of(l, c->job), now_ns);
-    if (result < 0 || due(l, c, now_ns)) { /* of an error everybody hears at once */
+    if (result < 0 || due(l, c, now_ns)) { /* errors are not delayed */
         chunk_ended(l, c, result, now_ns);
         return;
     }
@@ -362,17 +360,17 @@ static void end_withheld(struct loader *l, uint64_t now_ns)
 
 uint64_t loader_withheld_ns(struct loader *l, uint64_t now_ns)
 {
-    uint64_t least = UINT64_MAX, found = 0;
+    uint64_t min = UINT64_MAX, found = 0;
     for (uint32_t i = 0; found < l->withheld; i++) {
         sl_assert(i < 2 * l->jobs.depth);
         const struct chunk *c = &l->jobs.chunk[i];
         if (!c->withheld)
             continue;
         found++;
-        uint64_t left = due(l, c, now_ns) ? 0 : throttle_left_ns(&l->throttle, c->place, now_ns);
-        least = left < least ? left : least;
+        uint64_t left = due(l, c, now_ns) ? 0 : throttle_left_ns(&l->throttle, c->position, now_ns);
+        min = left < min ? left : min;
     }
-    return least;
+    return min;
 }
 
 static void count_throttled(struct loader *l, uint64_t now_ns)

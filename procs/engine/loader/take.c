@@ -4,8 +4,8 @@
 #include "lib/base/clock.h"
 #include "procs/engine/loader/loader.h"
 
-/* The runs a LOAD must carry follow from the model index, the number of loaders and the entry's
- * place: anything else would write where this loader owes nothing. */
+/* The runs of a LOAD follow from the model index, the number of loaders and the entry's offset: other runs
+ * would write to ranges that are not this loader's. */
 static bool runs_agree(const struct loader *l, const struct msg_load *load)
 {
     const struct directory *d = &l->child.directory;
@@ -26,7 +26,7 @@ static bool runs_agree(const struct loader *l, const struct msg_load *load)
     return true;
 }
 
-/* Of the cache that lives now, to this very process. */
+/* From the running cache, for this incarnation. */
 static bool loads_are_ours(const struct loader *l, const struct msg_loads *m)
 {
     const struct directory_head *head = l->child.directory.head;
@@ -34,14 +34,14 @@ static bool loads_are_ours(const struct loader *l, const struct msg_loads *m)
            m->epoch == atomic_load_explicit(&head->epoch, memory_order_acquire);
 }
 
-/* Everything it says agrees with the directory and with us. */
+/* It agrees with the directory and with this loader. */
 static bool load_agrees(const struct loader *l, const struct msg_load *load)
 {
-    uint64_t word = entry_look(&l->child.directory.entries[load->entry].word);
+    uint64_t word = entry_read(&l->child.directory.entries[load->entry].word);
     return entry_wants_part(word, load->generation, loader_self(l)) && runs_agree(l, load);
 }
 
-/* How many prefetch chunks this demand has to wait for. */
+/* Number of prefetch chunks that this demand waits for. */
 static void note_waited(struct loader *l)
 {
     struct proc_row *row = l->child.row;
@@ -52,18 +52,17 @@ static void note_waited(struct loader *l)
 
 static void raise_job(struct loader *l, struct job *job, const struct msg_load *load)
 {
-    counter_add(l->child.row, CTR_LOADER_loads_raised, 1);
+    counter_add(l->child.row, CTR_LOADER_loads_promoted, 1);
     if (jobs_raise(&l->jobs, job, load->priority, load->demand_ns) && load->priority == LOAD_DEMAND)
         note_waited(l);
 }
 
-/* Cancelled before it was taken: the bit must go all the same, or the entry could never be reset.
- */
+/* Cancelled before it was accepted: its bit must be cleared, or the entry could never be reset. */
 static void fail_untaken(struct loader *l, const struct msg_load *load)
 {
-    uint64_t word = entry_look(&l->child.directory.entries[load->entry].word);
+    uint64_t word = entry_read(&l->child.directory.entries[load->entry].word);
     if (entry_state_of(word) != ENTRY_DOOMED || entry_generation_of(word) != load->generation ||
-        !(entry_owed_of(word) & (1u << loader_self(l))))
+        !(entry_pending_of(word) & (1u << loader_self(l))))
         return;
     uint64_t now = clock_now_ns();
     struct job never = {.entry = load->entry,
@@ -80,10 +79,10 @@ static void take_load(struct loader *l, const struct msg_load *load, uint32_t ep
     struct proc_row *row = l->child.row;
     struct job *job = jobs_find(&l->jobs, load->entry);
     if (!load_agrees(l, load)) {
-        counter_add(row, CTR_LOADER_loads_refused, 1);
-        /* The cache sends a LOAD of a cancelled entry on purpose: look at it now. */
+        counter_add(row, CTR_LOADER_loads_rejected, 1);
+        /* The cache sends a LOAD of a cancelled entry on purpose, so that it is checked now. */
         if (job)
-            loader_look(l);
+            loader_check_jobs(l);
         else
             fail_untaken(l, load);
         return;
@@ -95,8 +94,8 @@ static void take_load(struct loader *l, const struct msg_load *load, uint32_t ep
     if (!job)
         job = jobs_add(&l->jobs, load, epoch, clock_now_ns());
     else
-        job = NULL; /* an old job of this entry has yet to end: the cache sends again */
-    counter_add(row, job ? CTR_LOADER_loads_taken : CTR_LOADER_loads_refused, 1);
+        job = NULL; /* an old job of this entry has not ended: the cache sends again */
+    counter_add(row, job ? CTR_LOADER_loads_taken : CTR_LOADER_loads_rejected, 1);
     if (!job)
         return;
     if (load->priority == LOAD_DEMAND)
@@ -113,7 +112,7 @@ static void take_loads(struct loader *l, const struct msg_loads *m)
         if (ours && m->loads[i].entry < l->child.directory.head->entry_count)
             take_load(l, &m->loads[i], m->epoch);
         else
-            counter_add(l->child.row, CTR_LOADER_loads_refused, 1);
+            counter_add(l->child.row, CTR_LOADER_loads_rejected, 1);
     }
 }
 
@@ -131,34 +130,34 @@ static void take_flush(struct loader *l, const struct msg_flush *flush)
 {
     uint32_t epoch = atomic_load_explicit(&l->child.directory.head->epoch, memory_order_acquire);
     if (flush->loader_incarnation != l->child.incarnation || flush->epoch != epoch)
-        return; /* of a cache that is gone, or meant for a predecessor of ours */
-    l->flush_asked = true;
+        return; /* from an earlier cache, or for an earlier loader */
+    l->flush_pending = true;
     l->flush_epoch = l->epoch_met = epoch;
     jobs_each(&l->jobs, drop_if_older, l);
-    loader_answer_flush(l);
+    loader_reply_flush(l);
 }
 
 static void count_older(struct job *job, void *arg)
 {
     struct loader *l = arg;
     if (job->epoch != l->flush_epoch)
-        l->flush_asked = false;
+        l->flush_pending = false;
 }
 
-void loader_answer_flush(struct loader *l)
+void loader_reply_flush(struct loader *l)
 {
     OBJ_CHECK(l, LOADER_MAGIC);
-    if (!l->flush_asked)
+    if (!l->flush_pending)
         return;
-    jobs_each(&l->jobs, count_older, l); /* clears flush_asked while one is left */
-    if (!l->flush_asked) {
-        l->flush_asked = true;
+    jobs_each(&l->jobs, count_older, l); /* clears flush_pending while one is left */
+    if (!l->flush_pending) {
+        l->flush_pending = true;
         return;
     }
-    struct msg_flush answer = {.epoch = l->flush_epoch, .loader_incarnation = l->child.incarnation};
-    if (edge_send(l->cache, &answer, MSG_FLUSHED) != 0)
-        return; /* again with the next round */
-    l->flush_asked = false;
+    struct msg_flush reply = {.epoch = l->flush_epoch, .loader_incarnation = l->child.incarnation};
+    if (channel_send(l->cache, &reply, MSG_FLUSHED) != 0)
+        return; /* again in the next round */
+    l->flush_pending = false;
     counter_add(l->child.row, CTR_LOADER_flushes, 1);
 }
 
@@ -166,14 +165,14 @@ void loader_receive(struct loader *l)
 {
     OBJ_CHECK(l, LOADER_MAGIC);
     _Alignas(8) char buf[MSG_BYTES_MAX];
-    while (edge_receive(l->cache, buf) > 0) {
+    while (channel_receive(l->cache, buf) > 0) {
         const struct msg_head *head = (const struct msg_head *)(const void *)buf;
         counter_add(l->child.row, CTR_LOADER_messages, 1);
         child_progress(&l->child);
         switch (head->type) {
         case MSG_LOADS: take_loads(l, (const struct msg_loads *)(const void *)buf); break;
         case MSG_FLUSH: take_flush(l, (const struct msg_flush *)(const void *)buf); break;
-        default: break; /* the validator lets nothing else through to a loader */
+        default: break; /* the validator passes no other type to a loader */
         }
     }
 }

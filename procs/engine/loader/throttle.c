@@ -11,7 +11,7 @@ static void serve(struct throttle *t, uint64_t now_ns)
     t->stamp_ns = now_ns;
     t->served += bytes;
     if (t->rate == 0 || t->served > t->taken)
-        t->served = t->taken; /* a drive that idles saves nothing up */
+        t->served = t->taken; /* an idle device accumulates no credit */
 }
 
 void throttle_set(struct throttle *t, uint64_t rate, uint64_t now_ns)
@@ -31,12 +31,12 @@ double throttle_take(struct throttle *t, uint64_t bytes, uint64_t now_ns)
     return t->taken;
 }
 
-uint64_t throttle_left_ns(struct throttle *t, double place, uint64_t now_ns)
+uint64_t throttle_left_ns(struct throttle *t, double position, uint64_t now_ns)
 {
     serve(t, now_ns);
-    if (t->served >= place)
+    if (t->served >= position)
         return 0;
-    return (uint64_t)((place - t->served) / (double)t->rate * (double)NS_PER_S) + 1;
+    return (uint64_t)((position - t->served) / (double)t->rate * (double)NS_PER_S) + 1;
 }
 
 uint64_t throttle_chunk(const struct throttle *t, uint64_t chunk_bytes)

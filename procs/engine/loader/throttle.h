@@ -1,8 +1,8 @@
-/* A drive of a given speed: reads pass it one after another, each in the time its bytes take, and
- * are told of when their time is over. So a throttled drive is to everybody what a slow one is: it
- * can be busy, it can idle, and what it did not use is lost. Pure: time is an argument.
+/* Emulates a device of a given bandwidth: reads are serialized, each takes the time of its bytes, and its
+ * completion is delayed to that time. Idle time is not made up for, as with a real slow device. Pure:
+ * time is an argument.
  *
- * A place is a number of bytes since the throttle began: where a read ends in the line of all. */
+ * A position is a number of bytes since the start of the throttle: the end of a read in the sequence. */
 #ifndef SLUICE_ENGINE_LOADER_THROTTLE_H
 #define SLUICE_ENGINE_LOADER_THROTTLE_H
 
@@ -11,21 +11,21 @@
 
 struct throttle {
     uint64_t rate;     /* bytes per second, 0: no limit */
-    double taken;      /* place of the last read */
-    double served;     /* place the drive has come to; at most `taken` */
-    uint64_t stamp_ns; /* `served` is right for this moment */
+    double taken;      /* position of the last read */
+    double served;     /* position that the emulated device has reached; at most `taken` */
+    uint64_t stamp_ns; /* time for which `served` is valid */
 };
 
-/* Sets a new rate. What stands in line goes on at it, and takes a second at most. */
+/* Sets a new rate. Queued reads continue at that rate, for one second at most. */
 void throttle_set(struct throttle *t, uint64_t rate, uint64_t now_ns);
 
-/* A read of so many bytes stands in line from now on. Returns its place. */
+/* Queues a read of `bytes`. Returns its position. */
 double throttle_take(struct throttle *t, uint64_t bytes, uint64_t now_ns);
 
-/* Time until the read with this place is over; 0: it is. */
-uint64_t throttle_left_ns(struct throttle *t, double place, uint64_t now_ns);
+/* Time until the read at this position completes; 0: it is complete. */
+uint64_t throttle_left_ns(struct throttle *t, double position, uint64_t now_ns);
 
-/* Largest read worth submitting under this rate: small rates need small reads to be smooth. */
+/* Maximum read size at this rate: low rates need small reads to be smooth. */
 uint64_t throttle_chunk(const struct throttle *t, uint64_t chunk_bytes);
 
 #endif

@@ -7,7 +7,7 @@
 #include "lib/base/assert.h"
 #include "lib/base/clock.h"
 
-#define STATE_ALIGN 64 /* what the library wants of its state */
+#define STATE_ALIGN 64 /* alignment that the library requires */
 
 int verify_create(struct verify *v, const struct model_index *model, const void *arena,
                   uint32_t part, const struct jobs *jobs, struct error *error)
@@ -15,10 +15,10 @@ int verify_create(struct verify *v, const struct model_index *model, const void 
     *v = (struct verify){.model = model, .arena = arena, .part = part};
     if (model->checksum_count == 0)
         return 0;
-    /* Only those are touched whose job is: the others cost no memory. */
+    /* Only states of used jobs are touched, so that the others cost no memory. */
     _Static_assert(sizeof(XXH3_state_t) % STATE_ALIGN == 0, "an array of states is aligned");
     v->states = aligned_alloc(STATE_ALIGN, jobs->capacity * sizeof(XXH3_state_t));
-    return v->states ? 0 : error_set(error, ERR_NO_MEMORY, "no memory for checksums");
+    return v->states ? 0 : error_set(error, ERR_NO_MEMORY, "out of memory (checksums)");
 }
 
 void verify_destroy(struct verify *v)

@@ -1,6 +1,6 @@
-/* Checksums of parts (XXH3-64, lib/model/store/store.h), made while the part is being read: each stretch
- * from its start that has completely arrived is taken in at once, so that at the end only the last
- * chunk is left. Reads the arena; knows nothing of devices and messages. */
+/* Checksums of parts (XXH3-64, lib/model/store/store.h), computed while the part is being read: each
+ * completely read prefix is added at once, so that at the end only the last chunk is left. Reads the arena;
+ * independent of devices and messages. */
 #ifndef SLUICE_ENGINE_LOADER_VERIFY_H
 #define SLUICE_ENGINE_LOADER_VERIFY_H
 
@@ -13,16 +13,16 @@ struct verify {
     const char *arena;               /* borrowed */
     uint32_t part;                   /* of every entry: this loader's number */
     void *states;                    /* a running sum for each job; NULL: no entry has a checksum */
-    uint64_t bytes;                  /* summed so far, and the time that took */
+    uint64_t bytes;                  /* total, and the time it took */
     uint64_t ns;
 };
 
-/* 0, or -1 when there is no memory for the sums. */
+/* 0, or -1 when out of memory. */
 int verify_create(struct verify *v, const struct model_index *model, const void *arena,
                   uint32_t part, const struct jobs *jobs, struct error *error);
 void verify_destroy(struct verify *v);
 
-/* Takes in what has arrived. Cheap when nothing has, or the entry has no checksum. */
+/* Adds what has been read. Cheap when that is nothing, or without a checksum. */
 void verify_arrived(struct verify *v, const struct jobs *jobs, struct job *job);
 
 enum verdict { VERDICT_UNKNOWN, VERDICT_RIGHT, VERDICT_WRONG };

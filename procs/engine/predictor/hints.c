@@ -1,4 +1,4 @@
-/* From gate rows to hints, and how good they were. */
+/* From gate rows to HINTs, and the accuracy of predictions. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,8 +6,8 @@
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/model/limits.h"
+#include "lib/tensor/precision.h"
 #include "lib/tensor/tensor_type.h"
-#include "lib/tensor/tier.h"
 #include "procs/engine/predictor/predictor.h"
 
 static const struct model_hparams *hparams(const struct predictor *p)
@@ -15,22 +15,23 @@ static const struct model_hparams *hparams(const struct predictor *p)
     return &p->child.model->hparams;
 }
 
-int hints_system(struct predictor *p, uint32_t system, struct error *error)
+int hints_set_preset(struct predictor *p, uint32_t preset, struct error *error)
 {
     const struct model_hparams *hp = hparams(p);
     const struct model_index *m = p->child.model;
-    uint64_t bytes[TIER__COUNT];
+    uint64_t bytes[PRECISION__COUNT];
     struct knobs knobs;
-    for (int t = 0; t < TIER__COUNT; t++)
-        bytes[t] = m->tier_entries[t] ? m->tier_slot_bytes[t] / m->tier_entries[t] : 0;
-    if (child_knobs(&p->child, system, &knobs, error) != 0 ||
-        knobs_precision(&knobs, m->tier_mask, bytes, &p->precision, error) != 0)
+    for (int t = 0; t < PRECISION__COUNT; t++)
+        bytes[t] =
+            m->precision_entries[t] ? m->precision_slot_bytes[t] / m->precision_entries[t] : 0;
+    if (child_knobs(&p->child, preset, &knobs, error) != 0 ||
+        knobs_precision_policy(&knobs, m->precision_mask, bytes, &p->precision_policy, error) != 0)
         return -1;
-    p->system = system;
+    p->preset = preset;
     p->knobs = knobs;
-    p->predict = prediction_named(knobs.prediction);
-    uint32_t want = knobs.guesses ? (uint32_t)knobs.guesses : hp->experts_used;
-    if (p->predict->lists && knobs.guesses == 0)
+    p->method = prediction_method_named(knobs.prediction);
+    uint32_t want = knobs.predict_k ? (uint32_t)knobs.predict_k : hp->experts_used;
+    if (p->method->lists && knobs.predict_k == 0)
         want = hp->experts;
     want = want < hp->experts ? want : hp->experts;
     p->want = want < MSG_HINTS_MAX ? want : MSG_HINTS_MAX;
@@ -43,7 +44,8 @@ int hints_open(struct predictor *p, struct error *error)
     const struct model_hparams *hp = hparams(p);
     p->ops = kernel_ops_select(p->child.params->isa);
     if (!p->ops)
-        return error_set(error, ERR_BAD_INPUT, "--isa %s is not to be had here",
+        return error_set(error, ERR_BAD_INPUT,
+                         "--isa %s is not supported by this CPU or build; use --isa auto",
                          p->child.params->isa);
     p->tables = (struct path_tables){.layers = hp->layers, .experts = hp->experts};
     if (p->child.plan) {
@@ -53,7 +55,7 @@ int hints_open(struct predictor *p, struct error *error)
             (const struct path_cell *)(const void *)plan_pair_cells(p->child.plan);
         p->tables.frequency = plan_frequency(p->child.plan);
     }
-    if (hints_system(p, atomic_load(&p->child.procs.head->system_now), error) != 0)
+    if (hints_set_preset(p, atomic_load(&p->child.procs.head->preset_active), error) != 0)
         return -1;
     p->recall = recall_create(hp->layers, hp->experts, error);
     if (!p->recall)
@@ -62,15 +64,15 @@ int hints_open(struct predictor *p, struct error *error)
     p->input = aligned_alloc(64, kernel_activation_bytes(TENSOR_F32, hp->hidden));
     p->logits = calloc(hp->experts, sizeof *p->logits);
     p->scratch = calloc(hp->experts, sizeof *p->scratch);
-    p->guesses = calloc(hp->experts, sizeof *p->guesses);
-    if (!p->scratch || !p->values || !p->input || !p->logits || !p->guesses)
-        return error_set(error, ERR_NO_MEMORY, "no memory for predictions");
-    uses_reader_start(&p->child.uses, &p->uses);
+    p->predictions = calloc(hp->experts, sizeof *p->predictions);
+    if (!p->scratch || !p->values || !p->input || !p->logits || !p->predictions)
+        return error_set(error, ERR_NO_MEMORY, "out of memory (predictions)");
+    access_log_reader_start(&p->child.access_log, &p->accesses);
     return 0;
 }
 
-/* The router of a layer; false when it is not READY (then there is no hint). Dense entries carry
- * the cache's own pin: once READY they stay. */
+/* The router of a layer; false when it is not READY (then there is no hint). Dense entries are pinned by
+ * the cache: once READY they stay resident. */
 static bool router_of(const struct predictor *p, uint32_t layer, struct kernel_matrix *w)
 {
     const struct model_index *m = p->child.model;
@@ -79,7 +81,7 @@ static bool router_of(const struct predictor *p, uint32_t layer, struct kernel_m
     struct directory_entry *d = &p->child.directory.entries[entry];
     const struct model_extent *x = &model_index_entries(m)[entry].extent[0];
     const struct model_tensor *t = &model_index_tensors(m)[x->tensor];
-    if (entry_state_of(entry_look(&d->word)) != ENTRY_READY)
+    if (entry_state_of(entry_read(&d->word)) != ENTRY_READY)
         return false;
     uint64_t at = atomic_load_explicit(&d->arena_offset, memory_order_relaxed);
     *w = (struct kernel_matrix){.data = (const char *)p->child.arena.base + at + x->slot_offset +
@@ -106,10 +108,11 @@ static uint32_t run_prediction(struct predictor *p, uint32_t layer, const float 
                                   .chosen2_count = chosen2 ? p->chosen_count[1] : 0,
                                   .tables = &p->tables,
                                   .scratch = p->scratch};
-    return prediction_run(p->predict, &in, p->guesses);
+    return prediction_run(p->method, &in, p->predictions);
 }
 
-static uint32_t guess_from_input(struct predictor *p, uint32_t layer, const struct gates_read *row)
+static uint32_t predict_from_input(struct predictor *p, uint32_t layer,
+                                   const struct gates_read *row)
 {
     struct kernel_matrix w;
     if (row->count != hparams(p)->hidden || !router_of(p, layer, &w))
@@ -119,13 +122,14 @@ static uint32_t guess_from_input(struct predictor *p, uint32_t layer, const stru
     return run_prediction(p, layer, p->logits, NULL);
 }
 
-/* The chosen experts of the layer that has just been routed become those of "the layer before". */
-static uint32_t guess_from_routes(struct predictor *p, uint32_t layer, const struct gates_read *row)
+/* The experts chosen in the layer routed last become those of "the layer before". */
+static uint32_t predict_from_routes(struct predictor *p, uint32_t layer,
+                                    const struct gates_read *row)
 {
     uint32_t k = hparams(p)->experts_used;
     if (row->count != k)
         return 0;
-    /* What stands at 0 is of layer - 2 only if no row was missed. */
+    /* Index 0 is layer - 2 only if no row was missed. */
     bool follows = layer >= 2 && p->chosen_layer == layer - 2 &&
                    p->chosen_position == row->position && p->chosen_sequence == row->sequence;
     memcpy(p->chosen[1], p->chosen[0], sizeof p->chosen[1]);
@@ -142,47 +146,49 @@ static uint32_t guess_from_routes(struct predictor *p, uint32_t layer, const str
 
 static int by_count(const void *a, const void *b)
 {
-    const struct guess *x = a, *y = b;
+    const struct prediction *x = a, *y = b;
     if (x->probability != y->probability)
         return x->probability > y->probability ? -1 : 1;
     return x->expert < y->expert ? -1 : x->expert > y->expert;
 }
 
-/* Predicted token counts of a chunk: everything that some token will probably need. */
-static uint32_t guess_from_counts(struct predictor *p, const struct gates_read *row)
+/* Predicted token counts of a chunk: every expert that some token probably needs. */
+static uint32_t predict_from_counts(struct predictor *p, const struct gates_read *row)
 {
     uint32_t n = 0, experts = hparams(p)->experts;
     for (uint32_t e = 0; e < row->count && e < experts; e++)
         if (p->values[e] > 0)
-            p->guesses[n++] = (struct guess){e, p->values[e]};
-    qsort(p->guesses, n, sizeof *p->guesses, by_count);
+            p->predictions[n++] = (struct prediction){e, p->values[e]};
+    qsort(p->predictions, n, sizeof *p->predictions, by_count);
     return n < MSG_HINTS_MAX ? n : MSG_HINTS_MAX;
 }
 
 /* The tier compute would ask for if the guesses were right and nothing were there (HOBBIT §3.3: by
  * the same scores); ENTRY_NONE when it would leave the expert out. */
-static uint32_t entry_to_hint(const struct predictor *p, uint32_t layer, const struct guess *guess,
-                              float before)
+static uint32_t entry_to_hint(const struct predictor *p, uint32_t layer,
+                              const struct prediction *prediction, float before)
 {
     const struct model_index *m = p->child.model;
-    const uint8_t *width = p->child.plan ? plan_width(p->child.plan) : NULL;
-    struct precision_input in = {.weight_before = before, .width = TIER_NATIVE, .predicted = true};
+    const uint8_t *planned = p->child.plan ? plan_width(p->child.plan) : NULL;
+    struct precision_input in = {
+        .weight_before = before, .planned = PRECISION_NATIVE, .predicted = true};
     struct precision_choice choice;
-    if (width)
-        in.width = (enum tier)width[(size_t)layer * m->hparams.experts + guess->expert];
-    precision_choose(&p->precision, &in, &choice);
+    if (planned)
+        in.planned =
+            (enum precision)planned[(size_t)layer * m->hparams.experts + prediction->expert];
+    precision_choose(&p->precision_policy, &in, &choice);
     if (choice.need == NEED_SKIP)
         return ENTRY_NONE;
-    uint32_t entry = model_entry_expert_tier(m, layer, guess->expert, choice.ask);
-    return entry == ENTRY_NONE ? model_entry_expert(m, layer, guess->expert) : entry;
+    uint32_t entry = model_entry_expert_precision(m, layer, prediction->expert, choice.request);
+    return entry == ENTRY_NONE ? model_entry_expert(m, layer, prediction->expert) : entry;
 }
 
-/* Sum of the probabilities of the likeliest top-k. */
+/* Sum of the top-k probabilities. */
 static float top_sum(const struct predictor *p, uint32_t n)
 {
     float sum = 0;
     for (uint32_t i = 0; i < n && i < hparams(p)->experts_used; i++)
-        sum += p->guesses[i].probability;
+        sum += p->predictions[i].probability;
     return sum > 0 ? sum : 1;
 }
 
@@ -197,79 +203,78 @@ static void send_hint(struct predictor *p, const struct gates_read *row, uint32_
                            .layer = (uint16_t)layer,
                            .from_layer = (uint16_t)from,
                            .prefill = row->kind == GATES_COUNTS};
-    /* Counts of a chunk's tokens say nothing about ranks. */
+    /* Token counts of a chunk contain no ranks. */
     float sum = top_sum(p, n), before = 0;
     for (uint32_t i = 0; i < n; i++) {
-        float share = h->prefill ? 0 : p->guesses[i].probability / sum;
-        uint32_t entry = entry_to_hint(p, layer, &p->guesses[i], before < 1 ? before : 1);
+        float share = h->prefill ? 0 : p->predictions[i].probability / sum;
+        uint32_t entry = entry_to_hint(p, layer, &p->predictions[i], before < 1 ? before : 1);
         before += share;
         if (entry != ENTRY_NONE)
-            h->guesses[h->count++] = (struct msg_guess){
+            h->predictions[h->count++] = (struct msg_prediction){
                 .entry = entry,
-                .probability = prediction_chance(p->predict, p->guesses[i].probability,
-                                                 hparams(p)->experts_used)};
+                .probability = prediction_access_probability(
+                    p->method, p->predictions[i].probability, hparams(p)->experts_used)};
     }
     if (h->count == 0)
         return;
     n = h->count;
     counter_add(counters, CTR_PREDICTOR_hints_sent, 1);
-    counter_add(counters, CTR_PREDICTOR_guesses, n);
-    if (edge_send(p->cache, h, MSG_HINT) != 0)
-        counter_add(counters, CTR_PREDICTOR_messages_lost, 1);
+    counter_add(counters, CTR_PREDICTOR_predictions, n);
+    if (channel_send(p->cache, h, MSG_HINT) != 0)
+        counter_add(counters, CTR_PREDICTOR_messages_dropped, 1);
 }
 
-/* HOBBIT §3.3: the layer after next is looked at only when everything guessed for the next is
- * there. */
+/* HOBBIT §3.3: the layer after next is predicted only when all predictions for the next are resident. */
 static bool all_resident(const struct predictor *p)
 {
     const struct msg_hint *h = &p->hint;
     for (uint32_t i = 0; i < h->count; i++)
-        if (entry_state_of(entry_look(&p->child.directory.entries[h->guesses[i].entry].word)) !=
+        if (entry_state_of(entry_read(&p->child.directory.entries[h->predictions[i].entry].word)) !=
             ENTRY_READY)
             return false;
     return true;
 }
 
-static void note_guesses(struct predictor *p, const struct gates_read *row, uint32_t layer,
-                         uint32_t n)
+static void note_predictions(struct predictor *p, const struct gates_read *row, uint32_t layer,
+                             uint32_t n)
 {
     uint32_t experts[MSG_HINTS_MAX];
     for (uint32_t i = 0; i < n; i++)
-        experts[i] = p->guesses[i].expert;
-    recall_guess(p->recall, row->sequence, row->position, layer, experts, n);
+        experts[i] = p->predictions[i].expert;
+    recall_prediction(p->recall, row->sequence, row->position, layer, experts, n);
 }
 
 /* One target layer. The guesses written to p->guesses; their number. */
-static uint32_t guess(struct predictor *p, const struct gates_read *row, uint32_t layer)
+static uint32_t predict_layer(struct predictor *p, const struct gates_read *row, uint32_t layer)
 {
     switch (row->kind) {
     case GATES_INPUT:
-        return p->predict->source == PREDICT_LOGITS ? guess_from_input(p, layer, row) : 0;
-    case GATES_ROUTES: return guess_from_routes(p, layer, row);
-    case GATES_COUNTS: return guess_from_counts(p, row);
+        return p->method->source == PREDICT_LOGITS ? predict_from_input(p, layer, row) : 0;
+    case GATES_ROUTES: return predict_from_routes(p, layer, row);
+    case GATES_COUNTS: return predict_from_counts(p, row);
     }
-    return 0; /* another process wrote it */
+    return 0; /* written by another process */
 }
 
 void hints_from_row(struct predictor *p, uint32_t layer)
 {
     struct gates_read row;
     uint64_t start = clock_now_ns();
-    if (layer + 1 >= hparams(p)->layers || p->predict->source == PREDICT_NOTHING)
+    if (layer + 1 >= hparams(p)->layers || p->method->source == PREDICT_NOTHING)
         return;
     if (!gates_read(&p->child.gates, layer, &row, p->values)) {
-        counter_add(p->child.row, CTR_PREDICTOR_rows_missed, 1);
+        counter_add(p->child.row, CTR_PREDICTOR_rows_overwritten, 1);
         return;
     }
     counter_add(p->child.row, CTR_PREDICTOR_rows_read, 1);
-    uint32_t last = row.kind == GATES_INPUT ? layer + (uint32_t)p->knobs.ahead : layer + 1;
+    uint32_t last = row.kind == GATES_INPUT ? layer + (uint32_t)p->knobs.lookahead : layer + 1;
     for (uint32_t target = layer + 1; target <= last && target < hparams(p)->layers; target++) {
-        uint32_t n = guess(p, &row, target);
+        uint32_t n = predict_layer(p, &row, target);
         if (n == 0)
             break;
         send_hint(p, &row, layer, target, n);
         if (row.kind != GATES_COUNTS && target == layer + 1)
-            note_guesses(p, &row, target, n);
+            note_predictions(p, &row, target, n);
         if (target < last && !all_resident(p))
             break;
     }
@@ -277,26 +282,26 @@ void hints_from_row(struct predictor *p, uint32_t layer)
 }
 
 /* Another system from this sequence on. One that cannot run here compute has refused already. */
-static void follow_system(struct predictor *p, uint32_t system)
+static void follow_preset(struct predictor *p, uint32_t preset)
 {
     struct error error;
-    if (system != p->system && hints_system(p, system, &error) != 0)
-        log_warn("system %u: %s", system, error.text);
+    if (preset != p->preset && hints_set_preset(p, preset, &error) != 0)
+        log_warn("system %u: %s", preset, error.text);
 }
 
 void hints_measure(struct predictor *p)
 {
-    struct use_record use;
-    while (uses_read(&p->child.uses, &p->uses, UINT64_MAX, &use)) {
-        if (use.kind == USE_SEQUENCE_BEGIN)
-            follow_system(p, use.system);
-        if (use.kind != USE_EXPERT || use.prefill)
+    struct access_record access;
+    while (access_log_read(&p->child.access_log, &p->accesses, UINT64_MAX, &access)) {
+        if (access.kind == ACCESS_SEQUENCE_START)
+            follow_preset(p, access.preset);
+        if (access.kind != ACCESS_EXPERT || access.prefill)
             continue;
         enum recall_result result =
-            recall_use(p->recall, use.sequence, use.position, use.layer, use.expert);
-        if (result == RECALL_NO_GUESS)
+            recall_access(p->recall, access.sequence, access.position, access.layer, access.expert);
+        if (result == RECALL_NO_PREDICTION)
             continue;
-        counter_add(p->child.row, CTR_PREDICTOR_recall_uses, 1);
+        counter_add(p->child.row, CTR_PREDICTOR_recall_accesses, 1);
         if (result == RECALL_HIT)
             counter_add(p->child.row, CTR_PREDICTOR_recall_hits, 1);
     }

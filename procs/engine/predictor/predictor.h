@@ -1,4 +1,4 @@
-/* What the files of the predictor share. One thread. */
+/* Shared by the files of the predictor. One thread. */
 #ifndef SLUICE_ENGINE_PREDICTOR_PREDICTOR_H
 #define SLUICE_ENGINE_PREDICTOR_PREDICTOR_H
 
@@ -10,41 +10,41 @@
 
 #define PREDICTOR_MAGIC 0x50524544u
 
-struct predictor_calm { /* since when the cache has sent no load */
+struct predictor_calm { /* time of the last load of the cache */
     uint64_t loads, since_ns;
-    uint32_t news; /* rows published by then */
+    uint32_t news; /* rows published at that time */
 };
 
 struct predictor {
     uint32_t magic;
     struct child child;
-    struct edge *cache; /* HINT */
+    struct channel *cache; /* HINT */
     const struct kernel_ops *ops;
-    uint32_t system; /* that runs: its number, its knobs */
+    uint32_t preset; /* that runs: its number, its knobs */
     struct knobs knobs;
-    struct precision precision;
-    const struct prediction *predict;
-    struct path_tables tables; /* of the plan, in the model segment */
+    struct precision_policy precision_policy;
+    const struct prediction_method *method;
+    struct path_tables tables; /* from the plan, in the model segment */
     uint32_t want;             /* guesses per layer */
     /* experts chosen in the layer routed last [0] and in the one before [1] */
     uint16_t chosen[2][MODEL_TOP_K_MAX];
     uint32_t chosen_count[2], chosen_layer, chosen_position, chosen_sequence;
     struct predictor_calm calm;
     struct recall *recall;
-    struct uses_reader uses;
-    float *values;         /* [width] of the row read last */
-    void *input;           /* the same, as the router wants it */
-    float *logits;         /* [experts] */
-    float *scratch;        /* [experts] of predictions */
-    struct guess *guesses; /* [experts] */
+    struct access_log_reader accesses;
+    float *values;                  /* [width] of the row read last */
+    void *input;                    /* the same, in the form of the router's kernel */
+    float *logits;                  /* [experts] */
+    float *scratch;                 /* [experts] of predictions */
+    struct prediction *predictions; /* [experts] */
     struct msg_hint hint;
 };
 
-/* hints.c: allocates the above. */
+/* hints.c: allocates these buffers. */
 int hints_open(struct predictor *p, struct error *error);
 /* Takes the knobs of a system. -1 with ERR_BAD_INPUT when it cannot run here. */
-int hints_system(struct predictor *p, uint32_t system, struct error *error);
-/* Turns the gate row of `layer` into a HINT for the next layer. */
+int hints_set_preset(struct predictor *p, uint32_t preset, struct error *error);
+/* Sends a HINT for the next layer, predicted from the gate row of `layer`. */
 void hints_from_row(struct predictor *p, uint32_t layer);
 /* Compares what was used since the last call with what was guessed. */
 void hints_measure(struct predictor *p);

@@ -1,16 +1,17 @@
 /* sluice-predictor: guesses the experts of the next layer from the gate input of this one.
  *
- * Sleeps on the gates ring, which hears of a layer when its DEMAND is out. A row of decode goes
- * through the next layer's router; a row of prefill already holds counts. Either becomes a HINT to
- * the cache, READY entries included: the cache keeps what is named. It only ever hints: nobody
- * waits for it.
+ * Waits on the gates ring; a row is published after the DEMAND of its layer was sent. A row of decode is
+ * passed through the next layer's router; a row of prefill already contains counts. Both become a HINT
+ * to the cache. READY entries are included, because the cache protects predicted entries from eviction.
+ * No process waits for the predictor.
  *
  * Messages   in: CONTROL (supervisor).  out: HINT (cache), ACK.
- * Memory     reads: gates, arena (routers), directory, use log, model index. writes: its sleeper
- * flag in the header of gates, its own row. When it dies: no hints until it is back; text is the
- * same, only slower. When others die: without a cache hints are lost; without compute there are no
- * rows; without the supervisor it ends. Limits: a row that came while another was worked on is
- * passed over (its layer is over by then). */
+ * Memory     reads: gates, arena (routers), directory, access log, model index. writes: its waiter
+ *            flag in the header of gates, its own row.
+ * On its crash: no hints until its restart; the text does not change.
+ * On a crash of others: without a cache, hints are dropped; without compute there are no rows; without the
+ *            supervisor it exits.
+ * Limits:    a row published while another is processed is skipped: its layer has passed by then. */
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
@@ -19,11 +20,13 @@
 #include "lib/base/clock.h"
 #include "procs/engine/predictor/predictor.h"
 
-#define WAIT_NS       (50 * NS_PER_MS)
-#define CALM_NS       (100 * NS_PER_MS) /* without a load, and so many tokens: nothing to foretell */
+#define WAIT_NS (50 * NS_PER_MS)
+#define CALM_NS                                                                                    \
+    (100 *                                                                                         \
+     NS_PER_MS) /* without a load for this time and number of tokens: predictions are useless */
 #define CALM_TOKENS   8
-#define NAP_MS        20 /* how often it then looks whether that is still so */
-#define TEND_EVERY_NS (50 * NS_PER_MS)
+#define NAP_MS        20 /* interval of checks in that state */
+#define TICK_EVERY_NS (50 * NS_PER_MS)
 
 static struct predictor the_predictor;
 
@@ -35,7 +38,7 @@ static void start(struct predictor *p, int argc, char **argv)
     child_start(&p->child, SERVICE_PREDICTOR, argc, argv);
     if (endpoint_path(p->child.run_dir, ENDPOINT_CACHE_PREDICTOR, 0, path, &error) != 0 ||
         hints_open(p, &error) != 0 ||
-        (p->cache = edge_dial(path, ROLE_PREDICTOR, p->child.incarnation, &error)) == NULL)
+        (p->cache = channel_dial(path, ROLE_PREDICTOR, p->child.incarnation, &error)) == NULL)
         log_fatal(error_exit_status(error.code), "%s", error.text);
 }
 
@@ -45,9 +48,9 @@ static uint64_t loads_sent(const struct predictor *p)
                        CTR_CACHE_loads_sent);
 }
 
-/* Watches whether hints could change anything. While whole tokens go by and the cache loads nothing
- * at all, everything they need is there. Then the ring is not slept on, so that compute need not
- * wake anybody: a token of a resident model makes no system call for us. */
+/* Detects when hints are useless. While the cache loads nothing for whole tokens, every expert is resident.
+ * Then the predictor does not wait on the ring, so that compute need not wake it: a token of a resident
+ * model causes no system call for the predictor. */
 static bool nothing_to_do(struct predictor *p, uint32_t news, uint64_t now)
 {
     struct predictor_calm *calm = &p->calm;
@@ -72,39 +75,39 @@ static void handle_news(struct predictor *p, uint32_t seen, uint32_t news)
 {
     uint32_t layer = atomic_load_explicit(&p->child.gates.head->last_layer, memory_order_acquire);
     if (news - seen > 1)
-        counter_add(p->child.row, CTR_PREDICTOR_rows_missed, news - seen - 1);
+        counter_add(p->child.row, CTR_PREDICTOR_rows_overwritten, news - seen - 1);
     hints_measure(p);
     if (layer < p->child.model->hparams.layers)
         hints_from_row(p, layer);
     child_progress(&p->child);
 }
 
-static void tend(struct predictor *p, uint64_t now)
+static void tick(struct predictor *p, uint64_t now)
 {
     handle_controls(p);
-    child_tend(&p->child);
-    edge_tend(p->cache, now);
+    child_tick(&p->child);
+    channel_tick(p->cache, now);
     hints_measure(p);
-    struct edge_stats stats;
-    edge_stats_get(p->child.supervisor, &stats);
+    struct channel_stats stats;
+    channel_stats_get(p->child.supervisor, &stats);
     counter_set(p->child.row, CTR_PREDICTOR_messages_invalid, stats.invalid);
 }
 
 static void loop(struct predictor *p)
 {
     uint32_t seen = atomic_load_explicit(&p->child.gates.head->news, memory_order_acquire);
-    uint64_t tend_due = 0;
+    uint64_t tick_due = 0;
     child_wait(&p->child, WAIT_GATES);
     while (!p->child.stop) {
         uint64_t now = clock_now_ns();
-        if (now >= tend_due) {
-            tend(p, now);
-            tend_due = now + TEND_EVERY_NS;
+        if (now >= tick_due) {
+            tick(p, now);
+            tick_due = now + TICK_EVERY_NS;
         }
         if (nothing_to_do(p, seen, now)) {
             poll(NULL, 0, NAP_MS);
             uint32_t news = atomic_load_explicit(&p->child.gates.head->news, memory_order_acquire);
-            if (news == seen) /* compute is idle: its next row shall find us listening */
+            if (news == seen) /* compute is idle: wait on the ring for its next row */
                 p->calm = (struct predictor_calm){p->calm.loads, now, news};
             seen = news;
             continue;

@@ -46,8 +46,8 @@ void recall_destroy(struct recall *r)
     free(r);
 }
 
-void recall_guess(struct recall *r, uint32_t sequence, uint32_t position, uint32_t layer,
-                  const uint32_t *experts, size_t count)
+void recall_prediction(struct recall *r, uint32_t sequence, uint32_t position, uint32_t layer,
+                       const uint32_t *experts, size_t count)
 {
     OBJ_CHECK(r, RECALL_MAGIC);
     sl_assert(layer < r->layers);
@@ -60,14 +60,14 @@ void recall_guess(struct recall *r, uint32_t sequence, uint32_t position, uint32
     }
 }
 
-enum recall_result recall_use(const struct recall *r, uint32_t sequence, uint32_t position,
-                              uint32_t layer, uint32_t expert)
+enum recall_result recall_access(const struct recall *r, uint32_t sequence, uint32_t position,
+                                 uint32_t layer, uint32_t expert)
 {
     OBJ_CHECK(r, RECALL_MAGIC);
-    if (layer >= r->layers || expert >= r->experts) /* the log is another process's */
-        return RECALL_NO_GUESS;
+    if (layer >= r->layers || expert >= r->experts) /* the log is written by another process */
+        return RECALL_NO_PREDICTION;
     const struct recall_layer *l = &r->layer[layer];
     if (!l->valid || l->sequence != sequence || l->position != position)
-        return RECALL_NO_GUESS;
+        return RECALL_NO_PREDICTION;
     return r->named[(size_t)layer * r->experts + expert] ? RECALL_HIT : RECALL_MISS;
 }

@@ -16,13 +16,13 @@ struct recall *recall_create(uint32_t layers, uint32_t experts, struct error *er
 void recall_destroy(struct recall *r);
 
 /* What was guessed for a layer of a token; replaces the layer's older guess. */
-void recall_guess(struct recall *r, uint32_t sequence, uint32_t position, uint32_t layer,
-                  const uint32_t *experts, size_t count);
+void recall_prediction(struct recall *r, uint32_t sequence, uint32_t position, uint32_t layer,
+                       const uint32_t *experts, size_t count);
 
-enum recall_result { RECALL_NO_GUESS, RECALL_HIT, RECALL_MISS };
+enum recall_result { RECALL_NO_PREDICTION, RECALL_HIT, RECALL_MISS };
 
 /* An expert was used: was there a guess for that token and layer, and did it name the expert? */
-enum recall_result recall_use(const struct recall *r, uint32_t sequence, uint32_t position,
-                              uint32_t layer, uint32_t expert);
+enum recall_result recall_access(const struct recall *r, uint32_t sequence, uint32_t position,
+                                 uint32_t layer, uint32_t expert);
 
 #endif

@@ -1,15 +1,15 @@
-/* sluice-recorder: writes the use log to a file, the trace that `sluice sim` replays. It runs only
- * when --trace names a file.
+/* sluice-recorder: writes the access log to a file, the trace that `sluice sim` replays. It runs
+ * only with --trace.
  *
- * The log is read in slices of a few milliseconds: nobody wakes the recorder, so recording costs
- * compute nothing. What was overwritten before it was read is counted and warned of: such a trace
- * has gaps.
+ * The log is polled every few milliseconds: compute does not wake the recorder, so that recording costs it
+ * nothing. Records overwritten before they were read are counted, with a warning: the trace has gaps.
  *
  * Messages   in: CONTROL (supervisor).  out: ACK.
- * Memory     reads: use log, model index. writes: its own row, the trace file. When it dies: its
- * successor goes on after the last whole record of the file, without a gap as long as the log still
- * has what follows. When others die: it waits for records; without the supervisor it ends. Limits:
- * a trace that cannot be written any more ends the recording, not the run. */
+ * Memory     reads: access log, model index. writes: its own row, the trace file.
+ * On its crash: its successor continues after the last complete record of the file, without a gap while the
+ *            log still has the next record.
+ * On a crash of others: it waits for records; without the supervisor it exits.
+ * Limits:    a write error of the trace ends the recording, not the engine. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -20,19 +20,19 @@
 #include "lib/base/assert.h"
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
-#include "lib/tensor/tier.h"
+#include "lib/tensor/precision.h"
 #include "lib/trace/trace.h"
 #include "procs/engine/child/child.h"
 
 #define SLICE_MS      5 /* the ring holds 16384 records: a tenth of a second of a very fast model */
 #define BATCH         512
-#define TEND_EVERY_NS (50 * NS_PER_MS)
+#define TICK_EVERY_NS (50 * NS_PER_MS)
 
 struct recorder {
     struct child child;
-    struct uses_reader uses;
+    struct access_log_reader accesses;
     uint64_t lost_seen;
-    int fd; /* -1: not recording any more */
+    int fd; /* -1: recording has ended */
     struct trace_record batch[BATCH];
 };
 
@@ -40,8 +40,7 @@ static struct recorder the_recorder;
 
 static void give_up(struct recorder *r, int errno_value)
 {
-    log_warn("%s cannot be written any more: %s; recording ends", r->child.params->trace,
-             strerror(errno_value));
+    log_warn("cannot write %s: %s; recording ends", r->child.params->trace, strerror(errno_value));
     close(r->fd);
     r->fd = -1;
 }
@@ -63,25 +62,26 @@ static void write_all(struct recorder *r, const void *data, size_t bytes)
     }
 }
 
-/* The ring's records are the trace's, byte for byte. */
-_Static_assert(sizeof(struct use_record) == sizeof(struct trace_record) &&
-                   offsetof(struct use_record, weight) == offsetof(struct trace_record, weight) &&
-                   offsetof(struct use_record, expert) == offsetof(struct trace_record, expert) &&
-                   offsetof(struct use_record, kind) == offsetof(struct trace_record, kind) &&
-                   offsetof(struct use_record, prefill) == offsetof(struct trace_record, prefill) &&
-                   offsetof(struct use_record, before) == offsetof(struct trace_record, before) &&
-                   (int)USE_LOGITS == (int)TRACE_LOGITS && (int)USE_VALUES == (int)TRACE_VALUES,
-               "a use is a trace record");
+/* The records of the ring and of the trace have the same bytes. */
+_Static_assert(
+    sizeof(struct access_record) == sizeof(struct trace_record) &&
+        offsetof(struct access_record, weight) == offsetof(struct trace_record, weight) &&
+        offsetof(struct access_record, expert) == offsetof(struct trace_record, expert) &&
+        offsetof(struct access_record, kind) == offsetof(struct trace_record, kind) &&
+        offsetof(struct access_record, prefill) == offsetof(struct trace_record, prefill) &&
+        offsetof(struct access_record, before) == offsetof(struct trace_record, before) &&
+        (int)ACCESS_LOGITS == (int)TRACE_LOGITS && (int)ACCESS_VALUES == (int)TRACE_VALUES,
+    "a use is a trace record");
 
 static void drain(struct recorder *r)
 {
-    struct use_record use;
+    struct access_record access;
     size_t n = 0;
     bool any = false;
-    while (r->fd >= 0 && uses_read(&r->child.uses, &r->uses, UINT64_MAX, &use)) {
-        if (use.kind == USE_SEQUENCE_BEGIN)
-            use.system = 0; /* the simulator decides that anew */
-        memcpy(&r->batch[n++], &use, sizeof use);
+    while (r->fd >= 0 && access_log_read(&r->child.access_log, &r->accesses, UINT64_MAX, &access)) {
+        if (access.kind == ACCESS_SEQUENCE_START)
+            access.preset = 0; /* decided by the simulator */
+        memcpy(&r->batch[n++], &access, sizeof access);
         any = true;
         counter_add(r->child.row, CTR_RECORDER_records, 1);
         if (n == BATCH) {
@@ -89,16 +89,16 @@ static void drain(struct recorder *r)
             n = 0;
         }
     }
-    /* Losses are told before what follows them is written: a successor reckons by both. */
+    /* Dropped records are counted before the next ones are written: a successor computes its position from both. */
     write_all(r, r->batch, n * sizeof *r->batch);
     if (any)
         child_progress(&r->child);
-    if (r->uses.lost > r->lost_seen) {
+    if (r->accesses.lost > r->lost_seen) {
         if (r->lost_seen == 0)
             log_warn("the use log was faster than %s can be written: the trace has gaps",
                      r->child.params->trace);
-        counter_add(r->child.row, CTR_RECORDER_records_lost, r->uses.lost - r->lost_seen);
-        r->lost_seen = r->uses.lost;
+        counter_add(r->child.row, CTR_RECORDER_records_dropped, r->accesses.lost - r->lost_seen);
+        r->lost_seen = r->accesses.lost;
     }
 }
 
@@ -112,16 +112,17 @@ static void write_header(struct recorder *r)
                              .layers = m->hparams.layers,
                              .experts = m->hparams.experts,
                              .top_k = m->hparams.experts_used,
-                             .tier_mask = m->tier_mask};
-    for (int t = 0; t < TIER__COUNT; t++)
-        h.tier_bytes[t] = m->tier_entries[t] ? m->tier_bytes[t] / m->tier_entries[t] : 0;
+                             .precision_mask = m->precision_mask};
+    for (int t = 0; t < PRECISION__COUNT; t++)
+        h.precision_bytes[t] =
+            m->precision_entries[t] ? m->precision_bytes[t] / m->precision_entries[t] : 0;
     if (r->child.plan)
         memcpy(h.model_hash, r->child.plan->model_hash, sizeof h.model_hash);
     write_all(r, &h, sizeof h);
 }
 
-/* A successor: the log's position is what the file holds and what was lost before. False when the
- * file is not one its predecessor began. */
+/* A successor: its position in the log is the number of records in the file plus those dropped. False when
+ * its predecessor did not create the file. */
 static bool go_on(struct recorder *r)
 {
     struct trace_header h;
@@ -130,12 +131,12 @@ static bool go_on(struct recorder *r)
         h.magic != TRACE_MAGIC)
         return false;
     uint64_t records = ((uint64_t)st.st_size - sizeof h) / sizeof(struct trace_record);
-    uint64_t position = records + counter_get(r->child.row, CTR_RECORDER_records_lost);
-    if (position > uses_written(&r->child.uses) ||
+    uint64_t position = records + counter_get(r->child.row, CTR_RECORDER_records_dropped);
+    if (position > access_log_written(&r->child.access_log) ||
         ftruncate(r->fd, (off_t)(sizeof h + records * sizeof(struct trace_record))) != 0)
         return false;
     counter_set(r->child.row, CTR_RECORDER_records, records);
-    r->uses.next = position;
+    r->accesses.next = position;
     return true;
 }
 
@@ -143,14 +144,14 @@ static bool go_on(struct recorder *r)
 static void open_trace(struct recorder *r)
 {
     const char *path = r->child.params->trace;
-    r->uses = (struct uses_reader){0};
+    r->accesses = (struct access_log_reader){0};
     r->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_APPEND, 0644);
     if (r->fd < 0)
-        log_fatal(2, "--trace %.300s cannot be written: %s", path, strerror(errno));
+        log_fatal(2, "cannot write --trace %.300s: %s", path, strerror(errno));
     if (r->child.incarnation > 1 && go_on(r))
         return;
     if (ftruncate(r->fd, 0) != 0 && errno != EINVAL) /* a pipe or a device has no length */
-        log_fatal(2, "--trace %.300s cannot be written: %s", path, strerror(errno));
+        log_fatal(2, "cannot write --trace %.300s: %s", path, strerror(errno));
     write_header(r);
 }
 
@@ -165,7 +166,7 @@ static void handle_controls(struct recorder *r)
 
 static void loop(struct recorder *r)
 {
-    uint64_t tend_due = 0;
+    uint64_t tick_due = 0;
     child_wait(&r->child, WAIT_IDLE);
     while (!r->child.stop) {
         struct pollfd supervisor = {.fd = child_fd(&r->child), .events = POLLIN};
@@ -173,13 +174,13 @@ static void loop(struct recorder *r)
             sl_panic("poll: %s", strerror(errno));
         drain(r);
         uint64_t now = clock_now_ns();
-        if (now < tend_due && supervisor.revents == 0)
+        if (now < tick_due && supervisor.revents == 0)
             continue;
         handle_controls(r);
-        child_tend(&r->child);
-        tend_due = now + TEND_EVERY_NS;
+        child_tick(&r->child);
+        tick_due = now + TICK_EVERY_NS;
     }
-    drain(r); /* what compute said last: it is stopped before us */
+    drain(r); /* the last records of compute, which is stopped before the recorder */
     if (r->fd >= 0 && close(r->fd) != 0)
         log_warn("%s: %s", r->child.params->trace, strerror(errno));
 }

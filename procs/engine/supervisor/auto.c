@@ -2,8 +2,9 @@
  * for the room there is and the drive as it is seen. It asks for a system as a client would: the
  * choice begins with the next sequence, and everybody learns of it from the use log.
  *
- * The drive's rate is the loaders' own: bytes over the time a read was at the device (a throttled
- * one: that of the throttle), from the loading of the dense weights on, anew with every throttle.
+ * The device's read bandwidth comes from the loaders: bytes per time with a read in flight (with a
+ * throttle: its rate), from the loading of the dense weights on, measured again after a change of the
+ * throttle.
  * Time per token is compute's, of the system that ran; once the best candidate is measured, the
  * second is tried for as long when it is predicted to be about as fast, and what was measured
  * decides.
@@ -18,13 +19,13 @@
 #include "procs/engine/supervisor/supervisor.h"
 #include "shm/table/counters.h"
 
-#define SAMPLE_BYTES (8 * MIB) /* reads that are worth a rate */
-#define RATE_UNKNOWN 1e9       /* until something was read, and without a plan */
-#define CHANGED      0.2       /* of room or rate: what was measured before does not hold */
+#define SAMPLE_BYTES (8 * MIB) /* bytes of reads that give a bandwidth */
+#define RATE_UNKNOWN 1e9       /* before the first measurement, and without a plan */
+#define CHANGED      0.2       /* change of capacity or bandwidth that invalidates measurements */
 
 static const char *name_of(uint32_t candidate)
 {
-    return system_at(auto_system(candidate))->name;
+    return preset_at(auto_preset(candidate))->name;
 }
 
 /* ---- what there is -------------------------------------------------------------------------- */
@@ -32,9 +33,9 @@ static const char *name_of(uint32_t candidate)
 static double share_now(const struct supervisor *s)
 {
     uint64_t quota = s->budget.quota ? s->budget.quota : s->budget.plan.quota;
-    uint64_t room = quota > s->model->dense_bytes ? quota - s->model->dense_bytes : 0;
-    room = room < s->budget.experts_max ? room : s->budget.experts_max;
-    return (double)room / (double)s->model->expert_bytes;
+    uint64_t capacity = quota > s->model->dense_bytes ? quota - s->model->dense_bytes : 0;
+    capacity = capacity < s->budget.experts_max ? capacity : s->budget.experts_max;
+    return (double)capacity / (double)s->model->expert_bytes;
 }
 
 static uint64_t throttle_of(struct supervisor *s, uint32_t loader)
@@ -43,7 +44,7 @@ static uint64_t throttle_of(struct supervisor *s, uint32_t loader)
                              : device_params(s, loader)->throttle;
 }
 
-/* What a loader would read at; the throttle is a wall. */
+/* Read bandwidth of a loader, at most the throttle. */
 static double rate_of(struct supervisor *s, uint32_t loader)
 {
     const struct loader_seen *l = &s->automatic.loader[loader];
@@ -64,17 +65,17 @@ static double rate_now(struct supervisor *s)
     return rate;
 }
 
-static void look_at_loaders(struct supervisor *s)
+static void sample_loaders(struct supervisor *s)
 {
     for (uint32_t i = 0; i < s->params.loaders; i++) {
         const struct proc_row *row = child_of(s, SERVICE_LOADER, i)->row;
         struct loader_seen *l = &s->automatic.loader[i];
         uint64_t bytes = counter_get(row, CTR_LOADER_bytes_read);
         uint64_t busy = counter_get(row, CTR_LOADER_busy_ns);
-        if (bytes < l->bytes || busy < l->busy_ns) /* a successor counts anew */
+        if (bytes < l->bytes || busy < l->busy_ns) /* a successor counts from 0 */
             l->bytes = l->busy_ns = 0;
         uint64_t throttle = throttle_of(s, i);
-        if (throttle != l->throttle) /* what it read under the other says nothing */
+        if (throttle != l->throttle) /* reads under the other throttle do not count */
             *l = (struct loader_seen){.bytes = bytes, .busy_ns = busy, .throttle = throttle};
         if (busy <= l->busy_ns || (l->rate > 0 && bytes - l->bytes < SAMPLE_BYTES))
             continue;
@@ -86,13 +87,13 @@ static void look_at_loaders(struct supervisor *s)
 }
 
 /* Decoded tokens since the last look count for the system that runs. */
-static void look_at_tokens(struct supervisor *s)
+static void sample_tokens(struct supervisor *s)
 {
     struct automatic *a = &s->automatic;
     const struct proc_row *row = child_of(s, SERVICE_COMPUTE, 0)->row;
     uint64_t tokens = counter_get(row, CTR_COMPUTE_tokens_decode);
     uint64_t ns = counter_get(row, CTR_COMPUTE_decode_ns);
-    uint32_t c = auto_candidate(atomic_load(&s->procs->system_now));
+    uint32_t c = auto_candidate(atomic_load(&s->procs->preset_active));
     if (c != UINT32_MAX && tokens > a->tokens_seen && ns >= a->decode_ns_seen) {
         a->tokens_of[c] += tokens - a->tokens_seen;
         a->ns_of[c] += (double)(ns - a->decode_ns_seen);
@@ -120,18 +121,18 @@ static uint64_t usable(const struct supervisor *s)
     for (uint32_t c = 0; c < auto_candidates(); c++) {
         struct knobs knobs;
         struct error error;
-        if (model_check_system(s, auto_system(c), &knobs, &error) == 0)
+        if (model_check_preset(s, auto_preset(c), &knobs, &error) == 0)
             bits |= UINT64_C(1) << c;
     }
     return bits;
 }
 
-static void tell(const struct supervisor *s, const struct auto_choice *choice)
+static void log_choice(const struct supervisor *s, const struct auto_choice *choice)
 {
-    char drive[16], second[64] = "";
+    char device[16], second[64] = "";
     const struct automatic *a = &s->automatic;
     if (!choice->predicted) {
-        log_info("auto: %s, as there is no plan with predictions (`sluice plan --system auto`)",
+        log_info("auto: %s, as there is no plan with predictions (`sluice plan --preset auto`)",
                  name_of(choice->candidate));
         return;
     }
@@ -140,7 +141,7 @@ static void tell(const struct supervisor *s, const struct auto_choice *choice)
                  choice->second_ns / 1e6);
     log_info("auto: %s, %.2f ms a token with room for %.1f %% of the experts at %s/s%s",
              name_of(choice->candidate), choice->ns / 1e6, 100 * a->share,
-             bytes_format((uint64_t)a->bytes_per_s, drive), second);
+             bytes_format((uint64_t)a->bytes_per_s, device), second);
 }
 
 /* True: another candidate than before is wanted. */
@@ -168,7 +169,7 @@ static bool choose(struct supervisor *s)
     a->ns = choice.ns;
     a->predicted = choice.predicted;
     if (changed)
-        tell(s, &choice);
+        log_choice(s, &choice);
     return changed;
 }
 
@@ -177,36 +178,36 @@ void auto_start(struct supervisor *s)
     struct automatic *a = &s->automatic;
     *a = (struct automatic){.candidate = UINT32_MAX};
     a->usable = usable(s);
-    a->on = strcmp(system_at(s->system)->name, "auto") == 0;
+    a->on = strcmp(preset_at(s->preset)->name, "auto") == 0;
     if (!a->on)
         return;
     if (s->params.max_loss > 0 && !(s->plan && plan_auto_ns(s->plan)))
         log_info("auto: --max-loss %g%%, but nothing says what a loss would buy: lossless",
                  s->params.max_loss);
     choose(s);
-    s->system = auto_system(a->candidate);
+    s->preset = auto_preset(a->candidate);
 }
 
-void auto_look(struct supervisor *s)
+void auto_poll(struct supervisor *s)
 {
     struct automatic *a = &s->automatic;
-    if (!a->on || s->params.lockstep)
+    if (!a->on || s->params.deterministic)
         return;
-    look_at_loaders(s);
-    look_at_tokens(s);
+    sample_loaders(s);
+    sample_tokens(s);
     if (choose(s))
-        atomic_store(&s->procs->system_wanted, auto_system(a->candidate));
+        atomic_store(&s->procs->preset_requested, auto_preset(a->candidate));
 }
 
-uint32_t auto_asked(struct supervisor *s, uint32_t system)
+uint32_t auto_requested(struct supervisor *s, uint32_t preset)
 {
     struct automatic *a = &s->automatic;
-    a->on = strcmp(system_at(system)->name, "auto") == 0;
+    a->on = strcmp(preset_at(preset)->name, "auto") == 0;
     if (!a->on)
-        return system;
+        return preset;
     a->candidate = UINT32_MAX;
     choose(s);
-    return auto_system(a->candidate);
+    return auto_preset(a->candidate);
 }
 
 json_t *auto_stats(const struct supervisor *s)

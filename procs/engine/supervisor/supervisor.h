@@ -1,4 +1,4 @@
-/* The supervisor's own state and the parts it is made of. supervisor_main.c tells the story. */
+/* The supervisor's state, and the functions its files share. start/supervisor_main.c is the overview. */
 #ifndef SLUICE_ENGINE_SUPERVISOR_SUPERVISOR_H
 #define SLUICE_ENGINE_SUPERVISOR_SUPERVISOR_H
 
@@ -26,22 +26,22 @@
 #include "shm/segment/inherited_fds.h"
 #include "shm/table/process_table.h"
 
-#define SUPERVISOR_MAGIC 0x53555056u /* "SUPV" */
-#define CHILD_MAGIC      0x4348494cu /* "CHIL" */
-#define CHILDREN_MAX     (SERVICE_ROWS_MAX - 1)
-#define REQUESTS_KEPT    16
+#define SUPERVISOR_MAGIC     0x53555056u /* "SUPV" */
+#define CHILD_MAGIC          0x4348494cu /* "CHIL" */
+#define CHILDREN_MAX         (SERVICE_ROWS_MAX - 1)
+#define PENDING_REQUESTS_MAX 16
 
 /* Descriptors of the supervisor lie above the numbers children inherit, so that posix_spawn's
  * dup2 actions never overwrite a source. */
-#define FD_LEAST 64
-_Static_assert((int)HERITAGE_HTTP < FD_LEAST, "heritage below our own descriptors");
+#define FD_MIN 64
+_Static_assert((int)INHERITED_HTTP < FD_MIN, "heritage below our own descriptors");
 
 #define TICK_NS      (100 * NS_PER_MS)
-#define STOP_NS      (3 * NS_PER_S)  /* an orderly end of one child */
-#define REAP_NS      (10 * NS_PER_S) /* a killed cache that is not reaped by then ends the run */
+#define STOP_NS      (3 * NS_PER_S)  /* for the stop of one child */
+#define REAP_NS      (10 * NS_PER_S) /* a killed cache that is not reaped by then ends the engine */
 #define LOCK_WAIT_NS (5 * NS_PER_S)
 
-/* What one process costs, from /proc. */
+/* Memory of one process, from /proc. */
 struct usage {
     uint64_t anon;        /* RssAnon + VmSwap */
     uint64_t data;        /* VmData: private writable mappings, thread stacks included */
@@ -65,30 +65,30 @@ struct child_slot {
     struct proc_row *row;
     pid_t pid;    /* 0: none */
     int ready_fd; /* -1: none */
-    struct edge *edge;
+    struct channel *channel;
     uint64_t deadline_ns;       /* of STARTING, STOPPING, BACKOFF, KILLED */
     uint64_t ready_ns;          /* when it became READY */
     uint64_t progress_at_ready; /* row->progress then */
-    bool wanted_death;          /* somebody asked for it: not its fault */
+    bool exit_requested;        /* requested: not its fault */
     bool late;                  /* killed for its heartbeat, for the obituary */
-    struct death_tally tally;
-    enum death_cause cause; /* of the last death, or of what stands for one */
-    uint64_t restarts_by[DEATH__COUNT];
-    char backend[PARAM_CHOICE_BYTES]; /* loaders: "" or the one ctl chose */
-    bool forgive;                     /* loaders: the successor begins without quarantine */
+    struct exit_tally tally;
+    enum exit_cause cause; /* of the last death, or of what stands for one */
+    uint64_t restarts_by[EXIT_CAUSE__COUNT];
+    char backend[PARAM_CHOICE_BYTES]; /* loaders: "", or chosen by ctl */
+    bool clear_quarantine;            /* loaders: the successor starts without quarantine */
     struct control_due controls[CONTROL__COUNT];
-    uint64_t invalid_seen; /* of the edge's statistics */
-    struct usage usage;    /* of the living process */
-    uint64_t lease;        /* private bytes the ledger holds for it, kept for its successor */
-    uint32_t threads;      /* likewise */
-    char words[PROCS_WORDS_BYTES]; /* last words of the last death */
+    uint64_t invalid_seen;   /* of the edge's statistics */
+    struct usage usage;      /* of the running process */
+    uint64_t reserved_bytes; /* private bytes the ledger holds for it, kept for its successor */
+    uint32_t threads;        /* likewise */
+    char exit_message[PROCS_MESSAGE_BYTES]; /* last words of the last death */
 };
 
-/* A request that is answered when something has come true. */
-enum kept_kind { KEPT_NONE, KEPT_BUDGET, KEPT_RESTART, KEPT_THROTTLE };
+/* A request that is answered when its condition holds. */
+enum pending_kind { PENDING_NONE, PENDING_BUDGET, PENDING_RESTART, PENDING_THROTTLE };
 
-struct kept {
-    enum kept_kind kind;
+struct pending_request {
+    enum pending_kind kind;
     struct rpc_request *request;
     uint64_t deadline_ns;
     struct child_slot *child; /* RESTART, THROTTLE */
@@ -99,39 +99,39 @@ enum cgroup_version { CGROUP_NONE, CGROUP_V1, CGROUP_V2 };
 
 struct cgroup {
     enum cgroup_version version;
-    char parent[PATH_MAX]; /* where we came from */
+    char parent[PATH_MAX]; /* cgroup at the start */
     char path[PATH_MAX];   /* our own */
-    uint64_t limit;        /* written last; 0: none */
-    bool passed;           /* version 2: we made the parent pass the controller on */
+    uint64_t limit;        /* limit written last; 0: none */
+    bool passed;           /* version 2: this process enabled the controller in the parent */
 };
 
 struct budget {
     struct ledger_facts facts;
     struct ledger_plan plan;
-    uint64_t in_force; /* the budget that holds now */
-    uint64_t wanted;   /* the one asked for; differs while a shrink is under way */
-    uint64_t quota;    /* told to the cache */
+    uint64_t applied; /* the budget in effect */
+    uint64_t wanted;  /* the one asked for; differs while a shrink is under way */
+    uint64_t quota;   /* told to the cache */
     uint32_t epoch;
     uint64_t anon;        /* private pages of all processes, measured */
-    uint64_t experts_max; /* --experts, in payload bytes */
+    uint64_t experts_max; /* --resident-experts, in payload bytes */
     uint64_t used, used_max;
     uint64_t next_measure_ns;
-    bool over; /* warned: private memory grew beyond what the arena can give */
+    bool over; /* warned: private memory grew by more than the arena can release */
 };
 
 /* The system auto: what it knows and what it chose (auto.c). */
 struct loader_seen {
     uint64_t bytes, busy_ns; /* of its counters, when its rate was last taken */
-    double rate;             /* bytes per second while it reads; 0: nothing read yet */
+    double rate;             /* bytes per second while it reads; 0: not measured */
     uint64_t throttle;       /* that it read under */
 };
 
 struct automatic {
     bool on;            /* the system that was asked for is auto */
     uint64_t usable;    /* candidates that can run here */
-    uint32_t candidate; /* wanted now; UINT32_MAX: none yet */
-    bool predicted;     /* by a plan, not by rule */
-    double ns;          /* expected, of a token */
+    uint32_t candidate; /* wanted now; UINT32_MAX: none */
+    bool predicted;     /* chosen by a plan, not by rule */
+    double ns;          /* predicted time per token */
     double share, bytes_per_s;
     struct loader_seen loader[SERVICE_LOADERS_MAX];
     uint64_t tokens_seen, decode_ns_seen;     /* of compute's counters */
@@ -159,11 +159,11 @@ struct supervisor {
     int lock_fd;
     uint64_t boot;
     int model_fd;
-    int http_fd;               /* the gateway listens there; -1: no gateway */
-    uint64_t inspect_ns;       /* how long inspect may take */
+    int http_fd;               /* listening socket of the gateway; -1: none */
+    uint64_t inspect_ns;       /* time limit of inspect */
     struct model_index *model; /* in the model segment */
     const struct plan *plan;   /* behind it; NULL: none */
-    uint32_t system;           /* of the command line: its number */
+    uint32_t preset;           /* of the command line: its number */
     struct arena_layout layout;
     struct segment segments[SEGMENT__COUNT];
     int segments_readonly[SEGMENT__COUNT];
@@ -173,20 +173,20 @@ struct supervisor {
     int lifeline[2];
     struct child_slot children[CHILDREN_MAX];
     uint32_t children_count;
-    struct deaths deaths; /* child: index of children */
+    struct exits exits; /* child: index of children */
     struct rpc_server *control;
-    struct kept kept[REQUESTS_KEPT];
+    struct pending_request pending[PENDING_REQUESTS_MAX];
     struct budget budget;
     struct cgroup cgroup;
     struct automatic automatic;
-    struct map *map; /* NULL until somebody asks */
+    struct map *map; /* NULL before the first request */
     int signal_fd, timer_fd;
     enum run_phase phase;
     uint64_t started_ns;
-    bool fast;         /* second signal: no patience */
+    bool fast;         /* second signal: stop at once */
     uint64_t stop_ns;  /* when stopping began */
     uint64_t tick_ns;  /* of the last tick */
-    uint64_t alert_ns; /* heartbeats are believed from here on */
+    uint64_t alert_ns; /* heartbeats count from here on */
     bool announced;    /* the ready line was printed */
     bool test;         /* SLUICE_TEST=1 at start */
     uint32_t next_epoch;
@@ -199,17 +199,17 @@ struct supervisor {
 int options_take(struct supervisor *s, int argc, char **argv, struct error *error);
 void options_help(void);
 
-/* run_dir.c: the run directory, its lock, what a dead predecessor left. */
+/* run_dir.c: the run directory, its lock, files that a crashed predecessor left. */
 int run_dir_take(struct supervisor *s, struct error *error);
 void run_dir_clear(const struct supervisor *s);
 void run_dir_remove(const struct supervisor *s);
-/* Moves a descriptor above FD_LEAST, close-on-exec. -1 with errno. */
+/* Moves a descriptor above FD_MIN, close-on-exec. -1 with errno. */
 int fd_high(int fd);
 
 /* model.c: runs inspect, checks what it wrote, resolves the parameters that depend on it. */
 int model_take(struct supervisor *s, struct error *error);
 /* Whether a system can run here: its knobs make sense, its tiers and its plan are there. */
-int model_check_system(const struct supervisor *s, uint32_t system, struct knobs *knobs,
+int model_check_preset(const struct supervisor *s, uint32_t preset, struct knobs *knobs,
                        struct error *error);
 
 /* devices.c */
@@ -220,10 +220,10 @@ const struct params *device_params(struct supervisor *s, uint32_t loader);
 /* "loader.1 PATH: REASON" for every copy in quarantine. */
 json_t *devices_quarantined(const struct supervisor *s);
 /* Before a loader's successor is spawned: forgets the quarantine if it was asked to. */
-void devices_forgive(struct supervisor *s, struct child_slot *c);
+void devices_clear_quarantine(struct supervisor *s, struct child_slot *c);
 
 /* segments.c */
-int segments_room(struct supervisor *s, struct error *error);
+int segments_check_space(struct supervisor *s, struct error *error);
 int segments_make(struct supervisor *s, struct error *error);
 uint64_t segments_fixed_bytes(const struct supervisor *s);
 void segments_drop(struct supervisor *s);
@@ -236,10 +236,10 @@ int spawn_programs_dir(struct supervisor *s, struct error *error);
 
 /* children.c: the machines. */
 int children_make(struct supervisor *s, struct error *error);
-void children_event(struct supervisor *s, struct child_slot *c, enum machine_event event);
+void children_event(struct supervisor *s, struct child_slot *c, enum fsm_event event);
 void children_reap(struct supervisor *s);
 void children_tick(struct supervisor *s, uint64_t now_ns);
-/* Spawns what is DOWN and may start. */
+/* Spawns children that are DOWN and can start. */
 void children_go(struct supervisor *s);
 /* One step of stopping in reverse order; true when nothing is left. */
 bool children_stop(struct supervisor *s);
@@ -247,14 +247,14 @@ void children_ready_byte(struct supervisor *s, struct child_slot *c);
 enum proc_state child_state(const struct child_slot *c);
 struct child_slot *child_of(struct supervisor *s, enum service service, uint32_t number);
 /* "cache", "loader.0" */
-const char *child_word(const struct child_slot *c, char buf[32]);
+const char *child_name(const struct child_slot *c, char buf[32]);
 /* By such a word; "loader" alone is loader 0 when there is one. */
-struct child_slot *child_by_word(struct supervisor *s, const char *word);
+struct child_slot *child_by_name(struct supervisor *s, const char *name);
 /* Every child is READY, but for unessential ones that were given up. */
 bool children_serve(const struct supervisor *s);
 
-/* controls.c: what children are told, repeated until acknowledged. */
-void control_set(struct supervisor *s, struct child_slot *c, enum control_verb verb, uint64_t value,
+/* controls.c: controls, repeated until acknowledged. */
+void control_set(struct supervisor *s, struct child_slot *c, enum control_kind kind, uint64_t value,
                  uint32_t epoch);
 void controls_repeat(struct supervisor *s, struct child_slot *c);
 void controls_receive(struct supervisor *s, struct child_slot *c);
@@ -266,9 +266,9 @@ uint64_t estimate_text(struct supervisor *s);
 void text_trim(const struct supervisor *s, const char *program);
 
 /* budget.c */
-/* What the ledger needs to know of the model and of processes that do not exist yet. */
+/* Facts of the ledger about the model and about processes before they exist. */
 int budget_facts(struct supervisor *s, struct error *error);
-/* Memory this process may still take: the machine's, or what cgroups around it leave. */
+/* Memory available to this process: of the machine, or within the limits of its cgroups. */
 uint64_t budget_available(void);
 int budget_start(struct supervisor *s, struct error *error);
 /* Writes quota, caps and throttles into the directory, before any child exists. */
@@ -279,14 +279,14 @@ void budget_tick(struct supervisor *s, uint64_t now_ns);
 /* Asks for another budget. 0: in force at once; 1: under way; -1: refused. */
 int budget_change(struct supervisor *s, uint64_t bytes, struct error *error);
 bool budget_settled(const struct supervisor *s);
-uint64_t budget_patience_ns(const struct supervisor *s, uint64_t bytes);
+uint64_t budget_timeout_ns(const struct supervisor *s, uint64_t bytes);
 
 /* http.c: the socket of the gateway, which outlives it: clients that come while it is restarted
  * wait in the socket's queue. */
 int http_listen(struct supervisor *s, struct error *error);
 /* What the gateway may hold: private bytes the ledger keeps for it, bytes it may grow by, and the
  * kernel's for its connections. */
-uint64_t http_lease(const struct params *p);
+uint64_t http_reservation_bytes(const struct params *p);
 uint64_t http_growth(const struct params *p);
 uint64_t http_kernel(const struct params *p);
 
@@ -295,35 +295,35 @@ void notify_take(struct supervisor *s);
 void notify_send(const struct supervisor *s, const char *text);
 
 /* outlook.c: --print-memory. Needs the model, and no process beside this one. */
-int outlook_print(struct supervisor *s, struct error *error);
+int memory_estimate_print(struct supervisor *s, struct error *error);
 
 /* auto.c: the system auto chooses among the others. */
 /* Before anything runs: by the plan's figures and the throttles. */
 void auto_start(struct supervisor *s);
 /* Everything is ready, or a tick has passed: looks at room, drive and tokens, and chooses again.
  * What it chooses begins with the next sequence. */
-void auto_look(struct supervisor *s);
+void auto_poll(struct supervisor *s);
 /* Somebody asked for a system. Returns the one that shall run. */
-uint32_t auto_asked(struct supervisor *s, uint32_t system);
+uint32_t auto_requested(struct supervisor *s, uint32_t preset);
 json_t *auto_stats(const struct supervisor *s); /* NULL: auto is off */
 
 /* cgroup.c */
-/* What the limits around us leave; UINT64_MAX without any. */
-uint64_t cgroup_room(void);
+/* Headroom within the limits of our cgroups; UINT64_MAX without any. */
+uint64_t cgroup_headroom(void);
 int cgroup_enter(struct supervisor *s, struct error *error);
 bool cgroup_limit(struct supervisor *s, uint64_t bytes);
 bool cgroup_peak(const struct supervisor *s, uint64_t *usage, uint64_t *peak);
 void cgroup_leave(struct supervisor *s);
 
-/* control.c, control_ops.c, stats.c */
+/* control.c, ops.c, stats.c */
 int control_open(struct supervisor *s, struct error *error);
 void control_serve(struct supervisor *s);
 void control_tick(struct supervisor *s, uint64_t now_ns);
 void control_finish(struct supervisor *s);
 void control_handle(struct supervisor *s, struct rpc_request *request);
-struct kept *control_keep(struct supervisor *s, struct rpc_request *request, enum kept_kind kind,
-                          uint64_t deadline_ns);
-json_t *stats_document(struct supervisor *s);
+struct pending_request *control_add_pending(struct supervisor *s, struct rpc_request *request,
+                                            enum pending_kind kind, uint64_t deadline_ns);
+json_t *stats_snapshot(struct supervisor *s);
 json_t *stats_status(struct supervisor *s);
 json_t *stats_memory(struct supervisor *s);
 
@@ -331,12 +331,12 @@ json_t *stats_memory(struct supervisor *s);
 #define MAP_NO_EXPERT ' '
 #define MAP_ABSENT    '.'
 #define MAP_LOADING   '+'
-json_t *map_document(struct supervisor *s, struct error *error);
+json_t *map_snapshot(struct supervisor *s, struct error *error);
 
 /* loop.c */
 void loop_run(struct supervisor *s);
 int loop_open(struct supervisor *s, struct error *error);
-/* Begins the end: children are stopped in reverse order. status becomes the exit status. */
+/* Starts the stop: children are stopped in reverse order. status becomes the exit status. */
 void loop_stop(struct supervisor *s, int status, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 const char *phase_text(const struct supervisor *s);

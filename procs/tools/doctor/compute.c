@@ -1,5 +1,5 @@
-/* How fast the kernels go through weights that no cache holds: what decoding with everything
- * resident comes to. Matrices of an expert's shape, one token's row, every thread its own part. */
+/* Throughput of the kernels on weights that are not in the CPU caches, as in decoding with everything
+ * resident: matrices of an expert's shape, one activation row, a separate part per thread. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 #include "procs/tools/doctor/doctor.h"
 
 #define WEIGHTS_BYTES (128 * MIB)
-/* The best of several short runs: others' work on the machine slows a run, nothing hastens one. */
+/* The best of several short runs counts: other load can only slow a run. */
 #define RUNS        10
 #define RUN_NS      (60 * NS_PER_MS)
 #define THREADS_MAX 64u
@@ -21,7 +21,7 @@ struct worker {
     pthread_t thread;
     const struct kernel_ops *ops;
     struct kernel_matrix matrix; /* of the first one */
-    uint64_t count;              /* matrices, one behind the other */
+    uint64_t count;              /* consecutive matrices */
     const void *x;
     float *y;
     uint64_t deadline_ns;
@@ -31,7 +31,7 @@ struct worker {
 static void *work(void *arg)
 {
     struct worker *w = arg;
-    uint64_t began = clock_now_ns(), now = began, bytes = w->matrix.row_bytes * w->matrix.n;
+    uint64_t start_ns = clock_now_ns(), now = start_ns, bytes = w->matrix.row_bytes * w->matrix.n;
     while (now < w->deadline_ns) {
         for (uint64_t i = 0; i < w->count; i++) {
             struct kernel_matrix m = w->matrix;
@@ -41,11 +41,11 @@ static void *work(void *arg)
         w->bytes += w->count * bytes;
         now = clock_now_ns();
     }
-    w->ns = now - began;
+    w->ns = now - start_ns;
     return NULL;
 }
 
-/* The type whose weights take so many bytes; files mix types, the mean is nearest to most. */
+/* Files mix types: the type nearest to their mean bytes per weight. */
 static enum tensor_type nearest_type(double bytes_per_weight)
 {
     return bytes_per_weight < 0.8   ? TENSOR_Q4_0
@@ -111,19 +111,19 @@ double compute_rate(uint32_t hidden, uint32_t inner, double bytes_per_weight, ui
 {
     const struct kernel_ops *ops = kernel_ops_select(NULL);
     struct kernel_matrix matrix = {.k = hidden, .n = inner, .type = nearest_type(bytes_per_weight)};
-    unsigned threads = machine_processors();
+    unsigned threads = host_cpus();
     threads = threads < THREADS_MAX ? threads : THREADS_MAX;
     if (hidden == 0 || hidden > KERNEL_K_MAX || inner == 0 ||
         !tensor_type_row_bytes(matrix.type, hidden, &matrix.row_bytes))
         return 0;
-    /* A small model stays in the processor's caches: so do as many bytes as it has. */
+    /* A model that fits into the CPU caches is measured with its own size. */
     uint64_t bytes = model_bytes < WEIGHTS_BYTES ? model_bytes : WEIGHTS_BYTES;
-    uint64_t least = threads * matrix.row_bytes * matrix.n;
-    bytes = bytes > least ? bytes : least;
+    uint64_t min = threads * matrix.row_bytes * matrix.n;
+    bytes = bytes > min ? bytes : min;
     char *weights = bulk_buffer(bytes);
     if (!weights)
         return 0;
-    memset(weights, 0, bytes); /* backed; zeros take as long as numbers */
+    memset(weights, 0, bytes); /* allocates the pages; the time does not depend on the values */
     double rate = with_weights(ops, matrix, weights, bytes, threads);
     free(weights);
     return rate;

@@ -1,8 +1,8 @@
-/* sluice doctor: what this machine can do, and what that means for sluice.
+/* sluice doctor: measures this machine and reports what the results mean for sluice.
  *
- * Measures a drive (by reading a file, or a scratch file in a directory) and the memory, and looks
- * at what an engine needs. Talks to no engine, changes nothing, leaves nothing behind: the scratch
- * file has no name. Takes at most 256 MiB of memory and of the drive at a time. */
+ * Measures storage devices (by reading a file, or a scratch file in a directory) and the memory, and checks the
+ * requirements of an engine. Connects to no engine and changes nothing; the scratch file has no name, so that
+ * it never remains. Uses at most 256 MiB of memory and 256 MiB of the device at a time. */
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 
 #define SECONDS_DEFAULT      10
 #define EXPERT_BYTES_DEFAULT (4 * MIB)
-#define EXPERT_BYTES_MAX     (16 * MIB) /* sixteen of them are read at once */
+#define EXPERT_BYTES_MAX     (16 * MIB) /* 16 of them are read at once */
 
 #define PATHS_MAX 16
 
@@ -23,8 +23,8 @@ struct doctor {
     uint32_t path_count;
     uint64_t expert_bytes; /* 0: not given */
     double seconds;
-    struct params params; /* of the engine that would run the model */
-    bool json, skip_drive;
+    struct params params; /* engine parameters for the memory estimate */
+    bool json, skip_device;
 };
 
 static void usage(FILE *out)
@@ -33,16 +33,17 @@ static void usage(FILE *out)
         out,
         "usage: sluice doctor [-m FILE] [--path DIR|FILE]... [options]\n"
         "\n"
-        "Measures what sluice depends on, and says what it means; with a model, which budget is\n"
-        "good for it here, how fast it may become, and what to change. Less than 20 seconds.\n"
+        "Measures storage, memory and CPU, and reports the consequences for sluice; with a model\n"
+        "also a recommended budget, estimated speed and advice. Takes less than 20 seconds.\n"
         "\n"
-        "  -m, --model FILE       a model: floor, budget, estimated tokens per second, advice\n"
-        "  -p, --path DIR|FILE    a drive to read: a model, or a directory for a scratch file; "
-        "may\n"
-        "                         be repeated (default: the model, else the current directory)\n"
-        "      --expert-bytes N   largest read (default: the model's, else 4MiB): one expert\n"
-        "      --seconds N        for all drives together (default %d)\n"
-        "      --no-drive         leave the drives out\n"
+        "  -m, --model FILE       model: minimum and recommended budget, tokens per second, advice\n"
+        "  -p, --path DIR|FILE    storage device to measure, by a model file on it or a directory\n"
+        "                         for a scratch file; repeatable (default: the model, else the\n"
+        "                         current directory)\n"
+        "      --expert-bytes N   largest read: the size of one expert (default: that of the\n"
+        "                         model, else 4MiB)\n"
+        "      --seconds N        time for all storage devices together (default %d)\n"
+        "      --no-device        do not measure storage devices\n"
         "  -o, --output text|json (default text)\n"
         "      --json             the same as --output json\n"
         "\n"
@@ -51,14 +52,14 @@ static void usage(FILE *out)
     params_help(out);
 }
 
-enum { OPT_EXPERT = 256, OPT_SECONDS, OPT_NO_DRIVE, OPT_JSON };
+enum { OPT_EXPERT = 256, OPT_SECONDS, OPT_NO_DEVICE, OPT_JSON };
 
 static const struct option options[] = {
     {"model", 1, NULL, 'm'},
     {"path", 1, NULL, 'p'},
     {"expert-bytes", 1, NULL, OPT_EXPERT},
     {"seconds", 1, NULL, OPT_SECONDS},
-    {"no-drive", 0, NULL, OPT_NO_DRIVE},
+    {"no-device", 0, NULL, OPT_NO_DEVICE},
     {"output", 1, NULL, 'o'},
     {"json", 0, NULL, OPT_JSON},
     {"help", 0, NULL, 'h'},
@@ -81,7 +82,7 @@ static int one_option(struct doctor *d, int option, const char *value, struct er
     case 'm': d->model = value; return 0;
     case 'p':
         if (d->path_count == PATHS_MAX)
-            return error_set(error, ERR_BAD_INPUT, "--path: %d drives at most", PATHS_MAX);
+            return error_set(error, ERR_BAD_INPUT, "--path: at most %d storage devices", PATHS_MAX);
         d->paths[d->path_count++] = value;
         return 0;
     case OPT_JSON: d->json = true; return 0;
@@ -91,7 +92,7 @@ static int one_option(struct doctor *d, int option, const char *value, struct er
             return -1;
         d->seconds = (double)number;
         return 0;
-    case OPT_NO_DRIVE: d->skip_drive = true; return 0;
+    case OPT_NO_DEVICE: d->skip_device = true; return 0;
     case 'o':
         d->json = strcmp(value, "json") == 0;
         if (!d->json && strcmp(value, "text") != 0)
@@ -116,42 +117,41 @@ static int parse(struct doctor *d, int argc, char **argv, struct error *error)
     return 0;
 }
 
-/* Where to read when nobody said: the model, if it is a file. A store is a directory, and gets a
- * scratch file on its drive. */
+/* Without --path: the model, if it is a file; a store is a directory and gets a scratch file on its device. */
 static void default_path(struct doctor *d)
 {
     if (d->path_count == 0)
         d->paths[d->path_count++] = d->model ? d->model : ".";
 }
 
-/* Bytes of one expert, as large as doctor reads. */
-static uint64_t expert_bytes_of(const struct doctor *d, const json_t *outlook)
+/* Bytes of one expert, at most the largest read of doctor. */
+static uint64_t expert_bytes_of(const struct doctor *d, const json_t *memory_estimate)
 {
     if (d->expert_bytes)
         return d->expert_bytes;
-    if (!outlook)
+    if (!memory_estimate)
         return EXPERT_BYTES_DEFAULT;
-    struct model_facts m = model_facts_of(outlook);
+    struct model_facts m = model_facts_of(memory_estimate);
     uint64_t mean = m.expert_count ? m.expert_bytes / m.expert_count : EXPERT_BYTES_DEFAULT;
     mean = align_up(mean ? mean : 1, PAGE_BYTES);
     return mean < EXPERT_BYTES_MAX ? mean : EXPERT_BYTES_MAX;
 }
 
-/* Every drive, under "drive", "drive 2", ...; experts are striped, so that their rates add up. */
-static int examine_drives(struct findings *f, struct doctor *d, const json_t *outlook,
-                          struct machine_facts *facts, struct error *error)
+/* All devices, in sections "device", "device 2", ...; experts are striped, so that bandwidths add up. */
+static int examine_storage(struct findings *f, struct doctor *d, const json_t *memory_estimate,
+                           struct host_facts *facts, struct error *error)
 {
     default_path(d);
     for (uint32_t i = 0; i < d->path_count; i++) {
-        char section[24] = "drive";
-        struct drive_result result;
-        struct drive_plan plan = {.path = d->paths[i],
-                                  .expert_bytes = expert_bytes_of(d, outlook),
-                                  .chunk_bytes = align_down(d->params.chunk, PAGE_BYTES),
-                                  .seconds = d->seconds / d->path_count};
+        char section[24] = "device";
+        struct storage_result result;
+        struct storage_plan plan = {.path = d->paths[i],
+                                    .expert_bytes = expert_bytes_of(d, memory_estimate),
+                                    .chunk_bytes = align_down(d->params.io_size, PAGE_BYTES),
+                                    .seconds = d->seconds / d->path_count};
         if (i > 0)
-            snprintf(section, sizeof section, "drive %u", i + 1);
-        if (drive_examine(f, section, &plan, &result, error) != 0)
+            snprintf(section, sizeof section, "device %u", i + 1);
+        if (storage_examine(f, section, &plan, &result, error) != 0)
             return -1;
         for (uint32_t k = 0; k < ESTIMATE_DEPTHS; k++)
             facts->read_bytes_per_s[k] += result.bytes_per_s[k];
@@ -163,21 +163,21 @@ static int examine_drives(struct findings *f, struct doctor *d, const json_t *ou
 
 static int examine(struct findings *f, struct doctor *d, struct error *error)
 {
-    struct machine_facts facts = {.chunk_bytes = MIB / 4};
-    json_t *outlook = d->model ? model_outlook(d->model, &d->params, error) : NULL;
-    if (d->model && !outlook)
+    struct host_facts facts = {.chunk_bytes = MIB / 4};
+    json_t *memory_estimate = d->model ? model_memory_estimate(d->model, &d->params, error) : NULL;
+    if (d->model && !memory_estimate)
         return -1;
-    int rc = d->skip_drive ? 0 : examine_drives(f, d, outlook, &facts, error);
+    int rc = d->skip_device ? 0 : examine_storage(f, d, memory_estimate, &facts, error);
     if (rc == 0) {
         memory_examine(f);
-        machine_examine(f, &facts);
-        if (outlook)
-            model_examine(f, outlook, &facts);
+        host_examine(f, &facts);
+        if (memory_estimate)
+            model_examine(f, memory_estimate, &facts);
         findings_print(f, d->json);
         if (fflush(stdout) != 0)
             rc = error_set(error, ERR_FAILED, "cannot write to standard output");
     }
-    json_decref(outlook);
+    json_decref(memory_estimate);
     return rc;
 }
 

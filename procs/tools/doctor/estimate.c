@@ -14,15 +14,15 @@ static uint64_t expert_mean(const struct model_facts *m)
     return m->expert_count ? m->expert_bytes / m->expert_count : 0;
 }
 
-double estimate_depth(const struct model_facts *m, const struct machine_facts *a, double experts)
+double estimate_depth(const struct model_facts *m, const struct host_facts *a, double experts)
 {
     double chunks = (double)(expert_mean(m) + a->chunk_bytes - 1) / (double)a->chunk_bytes;
     double depth = larger(experts, 1) * larger((double)(uint64_t)chunks, 1);
     return depth < 16 ? depth : 16;
 }
 
-/* Between two measured depths, in proportion. */
-static double rate_at(const struct machine_facts *a, double depth)
+/* Linear interpolation between two measured depths. */
+static double rate_at(const struct host_facts *a, double depth)
 {
     static const double depths[ESTIMATE_DEPTHS] = {1, 2, 4, 8, 16};
     size_t i = 0;
@@ -32,15 +32,14 @@ static double rate_at(const struct machine_facts *a, double depth)
     return a->read_bytes_per_s[i] + part * (a->read_bytes_per_s[i + 1] - a->read_bytes_per_s[i]);
 }
 
-/* Uses that are not resident. Nobody knows before a model runs; the square of what is not resident
- * lies between what the demo model and random files of real shapes were measured to miss. */
+/* Share of accesses that miss. It depends on the text; the square of the non-resident share lies between the
+ * misses measured with the demo model and with random weights in real shapes. */
 static double missing_share(double share)
 {
     return (1 - share) * (1 - share);
 }
 
-struct estimate estimate_make(const struct model_facts *m, const struct machine_facts *a,
-                              double share)
+struct estimate estimate_make(const struct model_facts *m, const struct host_facts *a, double share)
 {
     struct estimate e = {.share = share, .missing = missing_share(share)};
     double used = (double)(m->layers * m->experts_used) * (double)expert_mean(m);
@@ -57,24 +56,24 @@ struct estimate estimate_make(const struct model_facts *m, const struct machine_
     return e;
 }
 
-uint64_t estimate_budget(const struct model_facts *m, const struct machine_facts *a, double *share)
+uint64_t estimate_budget(const struct model_facts *m, const struct host_facts *a, double *share)
 {
     const struct {
         uint64_t budget;
         double share;
     } steps[] = {
         {m->budget_100, 1}, {m->budget_75, 0.75}, {m->budget_50, 0.5}, {m->budget_25, 0.25}};
-    uint64_t room = a->available / 5 * 4;
+    uint64_t limit = a->available / 5 * 4;
     for (size_t i = 0; i < ARRAY_LEN(steps); i++)
-        if (steps[i].budget <= room) {
+        if (steps[i].budget <= limit) {
             *share = steps[i].share;
             return steps[i].budget;
         }
     *share = 0;
-    return m->floor <= a->available ? m->floor : 0;
+    return m->min_budget <= a->available ? m->min_budget : 0;
 }
 
-uint32_t advise(const struct model_facts *m, const struct machine_facts *a)
+uint32_t advise(const struct model_facts *m, const struct host_facts *a)
 {
     double share;
     uint64_t budget = estimate_budget(m, a, &share);
@@ -83,13 +82,13 @@ uint32_t advise(const struct model_facts *m, const struct machine_facts *a)
     bool reads = share < 1 && now.read_s > now.compute_s;
     uint32_t bits = 0;
 #define WHEN(NAME, condition) bits |= (condition) ? 1u << ADVICE_##NAME : 0
-    WHEN(BELOW_FLOOR, budget == 0);
+    WHEN(BUDGET_TOO_SMALL, budget == 0);
     WHEN(CGROUP_LIMIT, a->limited && share < 1);
-    WHEN(SHM_SMALL, a->shm_free < (budget ? budget : m->floor));
+    WHEN(SHM_SMALL, a->shm_free < (budget ? budget : m->min_budget));
     WHEN(SCRATCH, a->scratch);
-    WHEN(FASTER_DRIVE, share < 1 && half.read_s > half.compute_s);
+    WHEN(FASTER_DEVICE, share < 1 && half.read_s > half.compute_s);
     WHEN(MORE_MEMORY, share < 1);
-    WHEN(LOWER_TIERS, reads);
+    WHEN(LOWER_PRECISION, reads);
     WHEN(IO_URING, !a->io_uring);
     WHEN(KERNELS, !a->vector_kernels);
     WHEN(SWAP, a->swap && share < 1);
@@ -99,15 +98,15 @@ uint32_t advise(const struct model_facts *m, const struct machine_facts *a)
 }
 
 static const struct {
-    const char *word, *text;
+    const char *name, *text;
 } advices[ADVICE__COUNT] = {
 #define ADVICE(NAME, t) {#NAME, t},
 #include "procs/tools/doctor/advice.tbl.h"
 };
 
-const char *advice_word(enum advice advice)
+const char *advice_name(enum advice advice)
 {
-    return (unsigned)advice < ADVICE__COUNT ? advices[advice].word : "?";
+    return (unsigned)advice < ADVICE__COUNT ? advices[advice].name : "?";
 }
 
 const char *advice_text(enum advice advice)

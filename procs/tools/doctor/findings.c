@@ -7,21 +7,21 @@
 
 void findings_open(struct findings *f)
 {
-    f->document = json_pack("{s:[]}", "lines");
+    f->root = json_pack("{s:[]}", "lines");
 }
 
 void findings_close(struct findings *f)
 {
-    json_decref(f->document);
-    f->document = NULL;
+    json_decref(f->root);
+    f->root = NULL;
 }
 
 void finding_quiet(struct findings *f, const char *section, const char *name, json_t *value)
 {
-    json_t *object = json_object_get(f->document, section);
+    json_t *object = json_object_get(f->root, section);
     if (!object) {
         object = json_object();
-        json_object_set_new(f->document, section, object);
+        json_object_set_new(f->root, section, object);
     }
     json_object_set_new(object, name, value);
 }
@@ -52,12 +52,12 @@ void finding(struct findings *f, const char *section, const char *name, json_t *
     va_end(args);
     json_t *shown = as_text(value, text);
     finding_quiet(f, section, name, value);
-    json_array_append_new(json_object_get(f->document, "lines"),
+    json_array_append_new(json_object_get(f->root, "lines"),
                           json_pack("{s:s, s:s, s:o, s:s}", "section", section, "name", name,
                                     "value", shown, "meaning", line));
 }
 
-static const char *word(const json_t *line, const char *key)
+static const char *text_of(const json_t *line, const char *key)
 {
     const char *text = json_string_value(json_object_get(line, key));
     return text ? text : "";
@@ -69,16 +69,16 @@ void findings_print(const struct findings *f, bool json)
     size_t i;
     json_t *line;
     if (json) {
-        json_dumpf(f->document, stdout, JSON_INDENT(2));
+        json_dumpf(f->root, stdout, JSON_INDENT(2));
         printf("\n");
         return;
     }
-    json_array_foreach(json_object_get(f->document, "lines"), i, line)
+    json_array_foreach(json_object_get(f->root, "lines"), i, line)
     {
-        if (strcmp(section, word(line, "section")) != 0)
-            printf("%s%s\n", i ? "\n" : "", word(line, "section"));
-        section = word(line, "section");
-        printf("  %-26s %-26s %s\n", word(line, "name"), word(line, "value"),
-               word(line, "meaning"));
+        if (strcmp(section, text_of(line, "section")) != 0)
+            printf("%s%s\n", i ? "\n" : "", text_of(line, "section"));
+        section = text_of(line, "section");
+        printf("  %-26s %-26s %s\n", text_of(line, "name"), text_of(line, "value"),
+               text_of(line, "meaning"));
     }
 }

@@ -1,5 +1,4 @@
-/* What the machine is, without measuring: processors, memory, instruction sets, io_uring, cgroups,
- * /dev/shm, limits. */
+/* System facts without measurement: CPUs, memory, instruction sets, io_uring, cgroups, /dev/shm, limits. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -21,17 +20,16 @@
 
 #define FREED_LISTS_MANY (64 * MIB)
 
-unsigned machine_processors(void)
+unsigned host_cpus(void)
 {
     cpu_set_t set;
     return sched_getaffinity(0, sizeof set, &set) == 0 ? (unsigned)CPU_COUNT(&set) : 1;
 }
 
-/* The first line of a file that begins with `key`: what follows its colon. "" when there is none.
- */
+/* The text after the colon of the first line that starts with `key` (key "": the first line). "" if none. */
 static void line_of(const char *path, const char *key, char *out, size_t bytes)
 {
-    char line[4096]; /* flags of a processor */
+    char line[4096]; /* the flags of a CPU are one line */
     FILE *f = fopen(path, "re");
     *out = 0;
     while (f && fgets(line, sizeof line, f)) {
@@ -68,41 +66,41 @@ static void examine_processors(struct findings *f)
     struct utsname system;
     line_of("/proc/cpuinfo", "model name", text, sizeof text);
     finding(f, "processor", "model", json_string(*text ? text : "unknown"), NULL, "%s", "");
-    finding(f, "processor", "processors", json_integer(machine_processors()), NULL,
-            "that this process may use: --threads takes as many unless told otherwise");
+    finding(f, "processor", "processors", json_integer(host_cpus()), NULL,
+            "CPUs this process may use: the default of --threads");
     line_of("/proc/cpuinfo", "cpu MHz", text, sizeof text);
     finding(f, "processor", "mhz", json_real(strtod(text, NULL)), NULL,
-            "now; decoding scales with it as long as memory keeps up");
+            "current clock rate; decoding scales with it up to the memory bandwidth");
     if (uname(&system) == 0)
         finding(f, "processor", "kernel", json_string(system.release), NULL, "%s", "");
 }
 
 static void examine_kernels(struct findings *f)
 {
-    static const char *const meaning[ISA__COUNT] = {"works everywhere, and is slow",
+    static const char *const meaning[ISA__COUNT] = {"runs on every CPU, slow",
                                                     "several times faster than generic",
-                                                    "fastest where the prompt is long"};
+                                                    "fastest for long prompts"};
     for (int i = 0; i < ISA__COUNT; i++) {
-        finding(f, "instructions", kernel_isa_word((uint64_t)i),
+        finding(f, "instructions", kernel_isa_name((uint64_t)i),
                 json_boolean(kernel_ops_of((enum kernel_isa)i) != NULL), NULL, "%s", meaning[i]);
     }
     finding(f, "instructions", "chosen", json_string(kernel_ops_select(NULL)->name), NULL,
-            "what --isa auto takes");
+            "used with --isa auto");
 }
 
-/* Bytes of freed pages that the kernel keeps for each processor, at most, in the order in which
- * they were freed; since Linux 6.7 up to an eighth of the memory. 0: older, or not told. */
+/* Maximum size of the kernel's per-CPU lists of freed pages, which are in order of freeing; since Linux 6.7 up to
+ * 1/8 of the memory. 0: an older kernel, or not reported. */
 static uint64_t freed_lists_bytes(void)
 {
     char line[128];
-    uint64_t most = 0, pages;
+    uint64_t max = 0, pages;
     FILE *f = fopen("/proc/zoneinfo", "re");
     while (f && fgets(line, sizeof line, f))
-        if (sscanf(line, " high_max: %" SCNu64, &pages) == 1 && pages > most)
-            most = pages;
+        if (sscanf(line, " high_max: %" SCNu64, &pages) == 1 && pages > max)
+            max = pages;
     if (f)
         fclose(f);
-    return most * (uint64_t)sysconf(_SC_PAGESIZE);
+    return max * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
 static bool is_virtual(void)
@@ -112,37 +110,37 @@ static bool is_virtual(void)
     return strstr(text, " hypervisor") != NULL;
 }
 
-static void examine_memory(struct findings *f, struct machine_facts *facts)
+static void examine_memory(struct findings *f, struct host_facts *facts)
 {
     struct statvfs fs;
     char text[64];
     size_finding(f, "memory", "total", meminfo("MemTotal"), "");
-    size_finding(f, "memory", "available", meminfo("MemAvailable"), "--budget 0 takes half of it");
+    size_finding(f, "memory", "available", meminfo("MemAvailable"), "--budget 0 uses half of it");
     size_finding(f, "memory", "swap", meminfo("SwapTotal"),
-                 "nothing of an engine should ever be there: a budget above memory would");
+                 "an engine must not be swapped out: keep the budget below the available memory");
     facts->swap = meminfo("SwapTotal") > 0;
     if (statvfs("/dev/shm", &fs) == 0) {
         facts->shm_free = (uint64_t)fs.f_bavail * fs.f_frsize;
         size_finding(f, "memory", "dev_shm", (uint64_t)fs.f_blocks * fs.f_frsize,
-                     "arena and KV cache lie here: a budget beyond it fails");
+                     "contains arena and KV cache: a larger budget fails");
         size_finding(f, "memory", "dev_shm_free", (uint64_t)fs.f_bavail * fs.f_frsize,
-                     "of it now free");
+                     "free space of it");
     } else {
-        finding(f, "memory", "dev_shm", json_null(), "missing", "no engine can start without it");
+        finding(f, "memory", "dev_shm", json_null(), "missing", "required to start an engine");
     }
     line_of("/sys/kernel/mm/transparent_hugepage/shmem_enabled", "", text, sizeof text);
     char *chosen = strchr(text, '['); /* "always [never] deny" */
     if (chosen)
         chosen[strcspn(chosen, "]")] = 0;
     finding(f, "memory", "shmem_huge_pages", json_string(chosen ? chosen + 1 : "unknown"), NULL,
-            "of no matter: sluice asks for its own (--huge-pages)");
+            "not relevant: sluice requests huge pages itself (--huge-pages)");
     size_finding(f, "memory", "freed_lists", freed_lists_bytes(),
-                 "of each processor at most: an engine that starts when another has ended gets "
-                 "them first, in no order; a virtual drive is slower then");
+                 "maximum per CPU: an engine gets these non-contiguous pages first; virtual storage "
+                 "devices read slower into them");
     facts->freed_pages = is_virtual() && freed_lists_bytes() >= FREED_LISTS_MANY;
 }
 
-static void examine_uring(struct findings *f, struct machine_facts *facts)
+static void examine_uring(struct findings *f, struct host_facts *facts)
 {
     struct error error;
     int fd;
@@ -153,11 +151,11 @@ static void examine_uring(struct findings *f, struct machine_facts *facts)
     facts->io_uring = io != NULL;
     line_of("/proc/sys/kernel/io_uring_disabled", "", text, sizeof text);
     finding(f, "reading", "io_uring", json_boolean(io != NULL), NULL, "%s",
-            io ? "--backend auto takes it" : error.text);
+            io ? "used with --backend auto" : error.text);
     if (*text)
         finding_quiet(f, "reading", "io_uring_disabled", json_integer(strtol(text, NULL, 10)));
     finding(f, "reading", "pread", json_true(), NULL,
-            "threads that block: the way without io_uring");
+            "used if io_uring is not available: blocking threads");
 }
 
 static void limit_finding(struct findings *f, const char *name, int which, bool bytes,
@@ -182,15 +180,15 @@ static void limit_finding(struct findings *f, const char *name, int which, bool 
 static void examine_limits(struct findings *f)
 {
     limit_finding(f, "memlock", RLIMIT_MEMLOCK, true,
-                  "old kernels count io_uring's rings here; sluice locks nothing");
+                  "old kernels count io_uring rings; sluice locks no memory");
     limit_finding(f, "nofile", RLIMIT_NOFILE, false,
-                  "every client connection is one; 1024 is plenty for one engine");
-    limit_finding(f, "nproc", RLIMIT_NPROC, false, "threads of all processes of this user");
+                  "one per client connection; 1024 is enough for one engine");
+    limit_finding(f, "nproc", RLIMIT_NPROC, false, "counts the threads of all processes of this user");
 }
 
 /* ---- cgroups ---- */
 
-/* Mount point of the memory controller of that version, "" when there is none. */
+/* Mount point of the memory controller of that cgroup version; "" if none. */
 static void find_mount(int version, char out[PATH_MAX])
 {
     char line[2 * PATH_MAX], where[PATH_MAX], type[64], options[512];
@@ -207,7 +205,7 @@ static void find_mount(int version, char out[PATH_MAX])
         fclose(f);
 }
 
-/* The directory of this process in that hierarchy. */
+/* The cgroup directory of this process in that hierarchy. */
 static bool own_group(int version, char out[PATH_MAX])
 {
     char mount[PATH_MAX], line[PATH_MAX + 128];
@@ -217,25 +215,25 @@ static bool own_group(int version, char out[PATH_MAX])
     while (f && !found && fgets(line, sizeof line, f)) {
         line[strcspn(line, "\n")] = 0;
         char *controllers = strchr(line, ':');
-        char *place = controllers ? strchr(controllers + 1, ':') : NULL;
-        if (!place)
+        char *group = controllers ? strchr(controllers + 1, ':') : NULL;
+        if (!group)
             continue;
-        *place++ = 0;
+        *group++ = 0;
         found = version == 2 ? strncmp(line, "0:", 2) == 0 : strstr(controllers, "memory") != NULL;
         if (found)
             found =
-                snprintf(out, PATH_MAX, "%s%s", mount, strcmp(place, "/") ? place : "") < PATH_MAX;
+                snprintf(out, PATH_MAX, "%s%s", mount, strcmp(group, "/") ? group : "") < PATH_MAX;
     }
     if (f)
         fclose(f);
     return found;
 }
 
-/* Whether a child with a memory limit can be made; removes it at once. */
+/* Whether a child group with a memory limit can be created; removes it. */
 static bool can_make_group(int version, const char *parent, const char **why)
 {
     char child[PATH_MAX], limit[PATH_MAX];
-    *why = "cannot make a group there";
+    *why = "cannot create a group (no permission)";
     if (snprintf(child, sizeof child, "%s/sluice-doctor-%ld", parent, (long)getpid()) >=
             (int)sizeof child ||
         mkdir(child, 0755) != 0)
@@ -243,7 +241,7 @@ static bool can_make_group(int version, const char *parent, const char **why)
     int n = snprintf(limit, sizeof limit, "%s/%s", child,
                      version == 2 ? "memory.max" : "memory.limit_in_bytes");
     bool fine = n < (int)sizeof limit && access(limit, W_OK) == 0;
-    *why = fine ? "" : "a group can be made, but the memory controller is not passed on to it";
+    *why = fine ? "" : "groups can be created, but the memory controller is not delegated";
     rmdir(child);
     return fine;
 }
@@ -252,21 +250,21 @@ static void examine_cgroups(struct findings *f)
 {
     bool any = false;
     for (int version = 2; version >= 1; version--) {
-        char place[PATH_MAX], name[16];
+        char group[PATH_MAX], name[16];
         const char *why = "not mounted";
-        bool there = own_group(version, place);
-        bool fine = there && can_make_group(version, place, &why);
+        bool there = own_group(version, group);
+        bool fine = there && can_make_group(version, group, &why);
         any = any || fine;
         snprintf(name, sizeof name, "v%d", version);
         finding(f, "cgroup", name, json_boolean(fine), fine ? "usable" : "not usable", "%s",
-                fine ? "a memory cgroup can be made here" : why);
+                fine ? "a memory cgroup can be created" : why);
     }
     finding(f, "cgroup", "second_wall", json_boolean(any), NULL, "%s",
-            any ? "--cgroup auto puts the engine into one, limited by the budget"
-                : "the budget is kept by the ledger alone; --cgroup require would refuse to start");
+            any ? "--cgroup auto runs the engine in a cgroup limited to the budget"
+                : "only the ledger enforces the budget; --cgroup require fails at start");
 }
 
-void machine_examine(struct findings *f, struct machine_facts *facts)
+void host_examine(struct findings *f, struct host_facts *facts)
 {
     examine_processors(f);
     examine_kernels(f);

@@ -1,5 +1,5 @@
-/* Read bandwidth of memory: threads sum numbers of an array far larger than the caches. Decoding
- * with every expert resident reads the weights of a token once: its bound is this. */
+/* Read bandwidth of memory: threads sum an array much larger than the caches. It bounds decoding with all
+ * experts resident, which reads the weights of a token once. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 #define RUN_NS      (600 * NS_PER_MS)
 #define THREADS_MAX 64u
 
-/* 64 bytes: the compiler makes of it what the processor has. */
+/* 64 bytes: the compiler uses the vector registers of the target. */
 typedef uint64_t lane __attribute__((vector_size(64)));
 
 struct reader {
@@ -23,7 +23,7 @@ struct reader {
     uint64_t lanes; /* a multiple of 4 */
     uint64_t deadline_ns;
     uint64_t bytes, ns; /* result */
-    uint64_t sum;       /* so that the reads are not left out */
+    uint64_t sum;       /* keeps the compiler from removing the reads */
 };
 
 static uint64_t sum_up(const lane *from, uint64_t lanes)
@@ -45,17 +45,17 @@ static uint64_t sum_up(const lane *from, uint64_t lanes)
 static void *read_loop(void *arg)
 {
     struct reader *r = arg;
-    uint64_t began = clock_now_ns(), now = began;
+    uint64_t start_ns = clock_now_ns(), now = start_ns;
     while (now < r->deadline_ns) {
         r->sum += sum_up(r->from, r->lanes);
         r->bytes += r->lanes * sizeof(lane);
         now = clock_now_ns();
     }
-    r->ns = now - began;
+    r->ns = now - start_ns;
     return NULL;
 }
 
-/* Bytes per second of `threads` threads, each on its own part. */
+/* Bytes per second of `threads` threads, each on a separate part. */
 static double measure(const char *array, uint64_t bytes, unsigned threads)
 {
     struct reader readers[THREADS_MAX] = {0};
@@ -79,7 +79,7 @@ static double measure(const char *array, uint64_t bytes, unsigned threads)
     return rate;
 }
 
-/* An eighth of what is free at most. */
+/* At most 1/8 of the free memory. */
 static uint64_t array_bytes(void)
 {
     uint64_t free_bytes = (uint64_t)sysconf(_SC_AVPHYS_PAGES) * PAGE_BYTES;
@@ -97,17 +97,17 @@ static void add(struct findings *f, const char *name, double rate, const char *m
 void memory_examine(struct findings *f)
 {
     uint64_t bytes = array_bytes();
-    unsigned threads = machine_processors();
+    unsigned threads = host_cpus();
     char *array = bulk_buffer(bytes);
     if (!array) {
         finding(f, "memory", "read_bytes_per_s", json_null(), "not measured",
-                "no memory for the measurement");
+                "out of memory (buffer of the measurement)");
         return;
     }
     for (uint64_t i = 0; i < bytes; i += PAGE_BYTES)
-        array[i] = (char)i; /* backed, and not by one page of zeros */
-    add(f, "read_one_thread", measure(array, bytes, 1), "what one thread of compute can stream");
+        array[i] = (char)i; /* allocates the page; unwritten ones share the zero page */
+    add(f, "read_one_thread", measure(array, bytes, 1), "bound for one compute thread");
     add(f, "read_all_threads", measure(array, bytes, threads < THREADS_MAX ? threads : THREADS_MAX),
-        "resident decode: at most this by the bytes of weights a token reads");
+        "bound of resident decode: tokens/s is at most this / weight bytes per token");
     free(array);
 }

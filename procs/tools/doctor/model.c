@@ -1,6 +1,5 @@
-/* A given model on this machine: what the supervisor's ledger says of it, what drive and kernels
- * make of that, and what to change. The ledger is asked, not repeated: `sluice-run --print-memory`.
- */
+/* A model on this machine: its budgets, estimated speed, and advice. The budgets come from the ledger of the
+ * supervisor (`sluice-run --print-memory`), so that they are computed in one place. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -16,14 +15,14 @@
 #include "lib/kernels/kernels.h"
 #include "procs/tools/doctor/doctor.h"
 
-/* Norms, attention over a short context, and the threads' meeting points of a layer: measured with
- * the demo model, whose weights are small enough to tell (docs/doctor.md). */
-#define LAYER_S       40e-6
-#define OUTLOOK_BYTES 16384
+/* Norms, attention over a short context, and the thread barriers of a layer: measured with the demo model, whose
+ * weights take little time (docs/doctor.md). */
+#define LAYER_S        40e-6
+#define ESTIMATE_BYTES 16384
 
 extern char **environ;
 
-/* The engine's own program, beside this one. */
+/* The engine's program, in the directory of this one. */
 static int supervisor_path(char out[PATH_MAX], struct error *error)
 {
     static const char program[] = "sluice-run";
@@ -62,8 +61,8 @@ static void add_param(const char *name, const char *value, const char *def, cons
         add(arg, text);
 }
 
-static int spawn_outlook(const char *model, const struct params *params, int out, pid_t *pid,
-                         struct error *error)
+static int spawn_memory_estimate(const char *model, const struct params *params, int out,
+                                 pid_t *pid, struct error *error)
 {
     char program[PATH_MAX];
     struct args args = {.count = 0};
@@ -83,11 +82,11 @@ static int spawn_outlook(const char *model, const struct params *params, int out
     return rc == 0 ? 0 : error_set_errno(error, ERR_FAILED, rc, "cannot start %.200s", program);
 }
 
-static size_t read_whole(int fd, char *text, size_t room)
+static size_t read_whole(int fd, char *text, size_t cap)
 {
     size_t used = 0;
-    for (ssize_t n = 1; n != 0 && used + 1 < room;) {
-        n = read(fd, text + used, room - 1 - used);
+    for (ssize_t n = 1; n != 0 && used + 1 < cap;) {
+        n = read(fd, text + used, cap - 1 - used);
         if (n < 0 && errno != EINTR)
             break;
         used += n > 0 ? (size_t)n : 0;
@@ -96,16 +95,16 @@ static size_t read_whole(int fd, char *text, size_t room)
     return used;
 }
 
-json_t *model_outlook(const char *model, const struct params *params, struct error *error)
+json_t *model_memory_estimate(const char *model, const struct params *params, struct error *error)
 {
     int ends[2], status = 0;
     pid_t pid;
-    char text[OUTLOOK_BYTES];
+    char text[ESTIMATE_BYTES];
     if (pipe2(ends, O_CLOEXEC) != 0) {
-        error_set_errno(error, ERR_FAILED, errno, "cannot make a pipe");
+        error_set_errno(error, ERR_FAILED, errno, "cannot create a pipe");
         return NULL;
     }
-    int rc = spawn_outlook(model, params, ends[1], &pid, error);
+    int rc = spawn_memory_estimate(model, params, ends[1], &pid, error);
     close(ends[1]);
     if (rc == 0) {
         read_whole(ends[0], text, sizeof text);
@@ -116,32 +115,32 @@ json_t *model_outlook(const char *model, const struct params *params, struct err
     if (rc != 0)
         return NULL;
     json_t *doc = WIFEXITED(status) && WEXITSTATUS(status) == 0 ? json_loads(text, 0, NULL) : NULL;
-    if (!doc) /* its own line on stderr has told why */
+    if (!doc) /* it printed the reason to stderr */
         error_set(error, WIFEXITED(status) && WEXITSTATUS(status) == 2 ? ERR_BAD_INPUT : ERR_FAILED,
-                  "%.200s: the engine cannot run it", model);
+                  "%.200s: the engine cannot run this model", model);
     return doc;
 }
 
-struct model_facts model_facts_of(const json_t *outlook)
+struct model_facts model_facts_of(const json_t *memory_estimate)
 {
     return (struct model_facts){
-        .layers = document_u64(outlook, "layers"),
-        .experts_used = document_u64(outlook, "experts_used"),
-        .expert_count = document_u64(outlook, "expert_count"),
-        .dense_read_bytes = document_u64(outlook, "dense_read_bytes"),
-        .expert_bytes = document_u64(outlook, "expert_bytes"),
-        .floor = document_u64(outlook, "floor"),
-        .budget_25 = document_u64(outlook, "budgets.25"),
-        .budget_50 = document_u64(outlook, "budgets.50"),
-        .budget_75 = document_u64(outlook, "budgets.75"),
-        .budget_100 = document_u64(outlook, "budgets.100"),
+        .layers = lookup_u64(memory_estimate, "layers"),
+        .experts_used = lookup_u64(memory_estimate, "experts_used"),
+        .expert_count = lookup_u64(memory_estimate, "expert_count"),
+        .dense_read_bytes = lookup_u64(memory_estimate, "dense_read_bytes"),
+        .expert_bytes = lookup_u64(memory_estimate, "expert_bytes"),
+        .min_budget = lookup_u64(memory_estimate, "min_budget"),
+        .budget_25 = lookup_u64(memory_estimate, "budgets.25"),
+        .budget_50 = lookup_u64(memory_estimate, "budgets.50"),
+        .budget_75 = lookup_u64(memory_estimate, "budgets.75"),
+        .budget_100 = lookup_u64(memory_estimate, "budgets.100"),
     };
 }
 
-static double kernel_rate(const json_t *outlook, const struct model_facts *m)
+static double kernel_rate(const json_t *memory_estimate, const struct model_facts *m)
 {
-    uint64_t hidden = document_u64(outlook, "hidden"),
-             inner = document_u64(outlook, "expert_inner");
+    uint64_t hidden = lookup_u64(memory_estimate, "hidden"),
+             inner = lookup_u64(memory_estimate, "expert_inner");
     double weights = 3.0 * (double)hidden * (double)inner * (double)m->expert_count;
     if (weights <= 0 || hidden > UINT32_MAX || inner > UINT32_MAX)
         return 0;
@@ -149,32 +148,32 @@ static double kernel_rate(const json_t *outlook, const struct model_facts *m)
                         m->expert_bytes + m->dense_read_bytes);
 }
 
-static void tell_bytes(struct findings *f, const char *name, uint64_t bytes, const char *meaning)
+static void report_bytes(struct findings *f, const char *name, uint64_t bytes, const char *meaning)
 {
     char size[16];
     finding(f, "model", name, json_integer((json_int_t)bytes), bytes_format(bytes, size), "%s",
             meaning);
 }
 
-static void tell_budgets(struct findings *f, const struct model_facts *m,
-                         const struct machine_facts *a)
+static void report_budgets(struct findings *f, const struct model_facts *m,
+                         const struct host_facts *a)
 {
     double share;
     uint64_t budget = estimate_budget(m, a, &share);
-    tell_bytes(f, "floor", m->floor, "the least --budget that starts");
-    tell_bytes(f, "everything", m->budget_100, "--budget with every expert resident");
+    report_bytes(f, "min_budget", m->min_budget, "minimum --budget to start");
+    report_bytes(f, "everything", m->budget_100, "--budget with all experts resident");
     if (budget == 0)
-        finding(f, "model", "budget", json_null(), "none", "not even the floor is available");
+        finding(f, "model", "budget", json_null(), "none", "less than the minimum budget is available");
     else
-        tell_bytes(f, "budget", budget,
-                   share >= 1  ? "a good --budget: everything fits"
-                   : share > 0 ? "a good --budget: as much as leaves the machine a fifth"
-                               : "a good --budget: the floor is all there is");
+        report_bytes(f, "budget", budget,
+                   share >= 1  ? "recommended --budget: everything fits"
+                   : share > 0 ? "recommended --budget: leaves 1/5 of the available memory free"
+                               : "recommended --budget: the minimum");
     finding_quiet(f, "model", "budget_share", json_real(share));
 }
 
-static void tell_estimates(struct findings *f, const struct model_facts *m,
-                           const struct machine_facts *a)
+static void report_estimates(struct findings *f, const struct model_facts *m,
+                           const struct host_facts *a)
 {
     const struct {
         double share;
@@ -194,7 +193,7 @@ static void tell_estimates(struct findings *f, const struct model_facts *m,
         else
             snprintf(text, sizeof text, "%.1f to %.1f tokens/s", e.low, e.high);
         finding(f, "model", rows[i].name, json_real(e.low), text,
-                "of decode with a budget of %s: %.2f ms computing, %.2f ms reading a token",
+                "decode with a budget of %s: %.2f ms compute, %.2f ms reads per token",
                 bytes_format(rows[i].budget, size), e.compute_s * 1e3, e.read_s * 1e3);
         json_array_append_new(all,
                               json_pack("{s:f, s:I, s:f, s:f, s:f, s:f, s:f}", "share", e.share,
@@ -205,38 +204,38 @@ static void tell_estimates(struct findings *f, const struct model_facts *m,
     finding_quiet(f, "model", "estimates", all);
 }
 
-static void tell_advice(struct findings *f, const struct model_facts *m,
-                        const struct machine_facts *a)
+static void report_advice(struct findings *f, const struct model_facts *m, const struct host_facts *a)
 {
     uint32_t bits = advise(m, a);
-    json_t *words = json_array();
+    json_t *names = json_array();
     for (int i = 0; i < ADVICE__COUNT; i++)
         if (bits & 1u << i) {
-            json_array_append_new(words, json_string(advice_word((enum advice)i)));
-            finding(f, "advice", advice_word((enum advice)i), json_true(), "change it", "%s",
+            json_array_append_new(names, json_string(advice_name((enum advice)i)));
+            finding(f, "advice", advice_name((enum advice)i), json_true(), "recommended", "%s",
                     advice_text((enum advice)i));
         }
     if (!bits)
-        finding(f, "advice", "none", json_true(), "as it is", "nothing here holds this model back");
-    finding_quiet(f, "advice", "words", words);
+        finding(f, "advice", "none", json_true(), "no change", "no limiting factor found");
+    finding_quiet(f, "advice", "words", names);
 }
 
-void model_examine(struct findings *f, const json_t *outlook, struct machine_facts *a)
+void model_examine(struct findings *f, const json_t *memory_estimate, struct host_facts *a)
 {
-    struct model_facts m = model_facts_of(outlook);
+    struct model_facts m = model_facts_of(memory_estimate);
     char text[32], size[16];
-    a->kernel_bytes_per_s = kernel_rate(outlook, &m);
+    a->kernel_bytes_per_s = kernel_rate(memory_estimate, &m);
     a->layer_s = LAYER_S;
-    a->available = document_u64(outlook, "available");
-    a->limited = json_is_integer(json_object_get(outlook, "cgroup_room")) &&
-                 document_u64(outlook, "cgroup_room") <= a->available;
+    a->available = lookup_u64(memory_estimate, "available");
+    a->limited = json_is_integer(json_object_get(memory_estimate, "cgroup_headroom")) &&
+                 lookup_u64(memory_estimate, "cgroup_headroom") <= a->available;
     a->vector_kernels = kernel_ops_select(NULL)->isa != ISA_GENERIC;
-    finding(f, "model", "file", json_string(document_text(outlook, "model")), NULL, "%s", "");
-    tell_budgets(f, &m, a);
+    finding(f, "model", "file", json_string(lookup_text(memory_estimate, "model")), NULL, "%s",
+            "");
+    report_budgets(f, &m, a);
     snprintf(text, sizeof text, "%s/s", bytes_format((uint64_t)a->kernel_bytes_per_s, size));
     finding(f, "model", "kernels", json_real(a->kernel_bytes_per_s), text,
-            "of weights, all threads, one token, matrices of an expert's shape");
-    tell_estimates(f, &m, a);
-    finding_quiet(f, "model", "outlook", json_deep_copy(outlook));
-    tell_advice(f, &m, a);
+            "bytes of weights, all threads, one token, matrices of an expert's shape");
+    report_estimates(f, &m, a);
+    finding_quiet(f, "model", "memory_estimate", json_deep_copy(memory_estimate));
+    report_advice(f, &m, a);
 }

@@ -1,6 +1,6 @@
-/* Read rates of a drive: every size, depth and way of reading that the loader may use, at random
- * places of a file. In a directory the file is a scratch file without a name: it is gone when
- * doctor is, however it ends. Memory: BUFFERS_LEAST, or DEPTH_MAX reads of the largest size. */
+/* Read bandwidth of a storage device for all sizes, depths and read methods of the loader, at random offsets of a
+ * file. In a directory this is a scratch file without a name, which the kernel removes when doctor exits.
+ * Memory: the larger of BUFFERS_MIN and DEPTH_MAX reads of the largest size. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -22,12 +22,12 @@
 #include "procs/tools/doctor/doctor.h"
 
 #define SCRATCH_BYTES (256 * MIB)
-#define FILE_LEAST    (16 * MIB) /* smaller files say nothing about a drive */
+#define FILE_MIN      (16 * MIB) /* too small a file does not represent the device */
 #define DEPTH_MAX     16u
-/* What is read into, in turns: more than a processor's caches hold. An engine reads into slots it
- * has not touched lately, and a virtual drive copies: into few buffers 3 to 5 % faster. */
-#define BUFFERS_LEAST (128 * MIB)
-#define AGAIN_SHARE   0.25 /* of the time: for the best ways, once more */
+/* Total size of the buffers, used round-robin: larger than the CPU caches, because an engine reads into slots that
+ * are not cached. Virtual devices copy the data: with few buffers they measure 3 to 5 % faster. */
+#define BUFFERS_MIN   (128 * MIB)
+#define AGAIN_SHARE   0.25 /* of the time: to measure the best cells again */
 #define WAYS          4u
 #define READ_LIMIT_MS 10000
 #define SEED          1u
@@ -47,31 +47,31 @@ static const struct way {
     {"buffered pread", false, &io_backend_pread},
 };
 
-struct drive {
+struct storage {
     const char *section;
     char path[300];
-    int fd[2]; /* buffered, direct; -1: cannot be had */
+    int fd[2]; /* buffered, direct; -1: not available */
     uint64_t bytes;
     bool scratch;
     uint32_t sizes[SIZES];
     char *buffers; /* at least DEPTH_MAX of the largest size */
     uint64_t buffers_bytes;
-    uint32_t *places; /* a shuffle of the file's pieces of the size in use */
-    uint32_t place_count;
+    uint32_t *blocks; /* a shuffle of the file's blocks of the current size */
+    uint32_t block_count;
     double rate[WAYS][SIZES][ARRAY_LEN(depths)]; /* bytes/s; 0: not measured */
     double latency_ms[WAYS][SIZES];              /* at depth 1 */
-    double again[2]; /* bytes/s of the best way, buffered and direct, at SIZE_EXPERT: measured once
-                        more, because the best of many cells was a lucky one, too */
+    double again[2]; /* bytes/s of the best method, buffered and direct, at SIZE_EXPERT: measured
+                        again, because the maximum of many samples is biased upwards */
 };
 
-/* ---- the file ---- */
+/* ---- file ---- */
 
-static int fill_scratch(struct drive *d, struct error *error)
+static int fill_scratch(struct storage *d, struct error *error)
 {
     struct random random;
     uint64_t piece = 4 * MIB, *data = bulk_buffer(piece);
     if (!data)
-        return error_set(error, ERR_NO_MEMORY, "no memory for a scratch file");
+        return error_set(error, ERR_NO_MEMORY, "out of memory (buffer of the scratch file)");
     random_seed(&random, SEED, 0);
     int rc = 0;
     for (uint64_t at = 0; at < d->bytes && rc == 0; at += piece) {
@@ -91,20 +91,20 @@ static int fill_scratch(struct drive *d, struct error *error)
     return rc;
 }
 
-static int make_scratch(struct drive *d, struct error *error)
+static int make_scratch(struct storage *d, struct error *error)
 {
     struct statvfs fs;
     char size[16];
     if (statvfs(d->path, &fs) != 0)
         return error_set_errno(error, ERR_BAD_INPUT, errno, "%s", d->path);
-    uint64_t room = (uint64_t)fs.f_bavail * fs.f_frsize;
+    uint64_t available = (uint64_t)fs.f_bavail * fs.f_frsize;
     d->bytes = SCRATCH_BYTES;
-    if (room / 4 < d->bytes)
+    if (available / 4 < d->bytes)
         return error_set(error, ERR_BAD_INPUT,
-                         "%s: only %s are free, a scratch file takes a quarter at most", d->path,
-                         bytes_format(room, size));
+                         "%s: only %s free, a scratch file needs 1 GiB; use another --path, or --no-device", d->path,
+                         bytes_format(available, size));
     d->fd[0] = open(d->path, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-    if (d->fd[0] < 0) { /* a file system without nameless files */
+    if (d->fd[0] < 0) { /* a file system without O_TMPFILE */
         char name[PATH_MAX];
         snprintf(name, sizeof name, "%s/sluice-doctor.XXXXXX", d->path);
         d->fd[0] = mkostemp(name, O_CLOEXEC);
@@ -112,20 +112,20 @@ static int make_scratch(struct drive *d, struct error *error)
             unlink(name);
     }
     if (d->fd[0] < 0)
-        return error_set_errno(error, ERR_BAD_INPUT, errno, "%s: no scratch file", d->path);
+        return error_set_errno(error, ERR_BAD_INPUT, errno, "%s: cannot create a scratch file", d->path);
     d->scratch = true;
     return fill_scratch(d, error);
 }
 
-/* The same file once more, for direct reads: a nameless one is reached through /proc. */
-static void open_direct(struct drive *d)
+/* A second descriptor of the file for direct reads: a file without a name is opened through /proc. */
+static void open_direct(struct storage *d)
 {
     char path[64];
     snprintf(path, sizeof path, "/proc/self/fd/%d", d->fd[0]);
     d->fd[1] = open(path, O_RDONLY | O_DIRECT | O_CLOEXEC);
 }
 
-static int open_file(struct drive *d, struct error *error)
+static int open_file(struct storage *d, struct error *error)
 {
     struct stat st;
     if (stat(d->path, &st) != 0)
@@ -137,9 +137,9 @@ static int open_file(struct drive *d, struct error *error)
         d->fd[0] = open(d->path, O_RDONLY | O_CLOEXEC);
         if (d->fd[0] < 0)
             return error_set_errno(error, ERR_BAD_INPUT, errno, "cannot open %s", d->path);
-        if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size < FILE_LEAST)
-            return error_set(error, ERR_BAD_INPUT, "%s is not a file of at least %u MiB", d->path,
-                             (unsigned)(FILE_LEAST / MIB));
+        if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size < FILE_MIN)
+            return error_set(error, ERR_BAD_INPUT, "%s: not a regular file of at least %u MiB", d->path,
+                             (unsigned)(FILE_MIN / MIB));
         d->bytes = (uint64_t)st.st_size;
     }
     (void)posix_fadvise(d->fd[0], 0, 0, POSIX_FADV_RANDOM);
@@ -149,24 +149,24 @@ static int open_file(struct drive *d, struct error *error)
 
 /* ---- one cell ---- */
 
-static void shuffle_places(struct drive *d, uint32_t size, struct random *random)
+static void shuffle_blocks(struct storage *d, uint32_t size, struct random *random)
 {
     uint64_t count = d->bytes / size;
-    d->place_count = count < UINT32_MAX ? (uint32_t)count : UINT32_MAX;
-    if (d->place_count > SCRATCH_BYTES / (256 * KIB) * 4)
-        d->place_count = (uint32_t)(SCRATCH_BYTES / (256 * KIB) * 4);
-    uint64_t stride = count / d->place_count;
-    for (uint32_t i = 0; i < d->place_count; i++)
-        d->places[i] = (uint32_t)(i * stride);
-    for (uint32_t i = d->place_count - 1; i > 0; i--) {
-        uint32_t j = (uint32_t)random_below(random, i + 1), t = d->places[i];
-        d->places[i] = d->places[j];
-        d->places[j] = t;
+    d->block_count = count < UINT32_MAX ? (uint32_t)count : UINT32_MAX;
+    if (d->block_count > SCRATCH_BYTES / (256 * KIB) * 4)
+        d->block_count = (uint32_t)(SCRATCH_BYTES / (256 * KIB) * 4);
+    uint64_t stride = count / d->block_count;
+    for (uint32_t i = 0; i < d->block_count; i++)
+        d->blocks[i] = (uint32_t)(i * stride);
+    for (uint32_t i = d->block_count - 1; i > 0; i--) {
+        uint32_t j = (uint32_t)random_below(random, i + 1), t = d->blocks[i];
+        d->blocks[i] = d->blocks[j];
+        d->blocks[j] = t;
     }
 }
 
 struct cell {
-    const struct drive *drive;
+    const struct storage *storage;
     const struct way *way;
     struct io *io;
     int ready_fd;
@@ -176,18 +176,18 @@ struct cell {
 
 static bool submit_one(struct cell *c)
 {
-    const struct drive *d = c->drive;
-    bool repeat = c->way->direct; /* a buffered read of the same place would come from memory */
-    if (c->next >= d->place_count && !repeat)
+    const struct storage *d = c->storage;
+    bool repeat = c->way->direct; /* a buffered read of the same block would hit the page cache */
+    if (c->next >= d->block_count && !repeat)
         return false;
     struct io_read read = {
         .fd = d->fd[c->way->direct],
         .bytes = c->size,
-        .file_offset = (uint64_t)d->places[c->next % d->place_count] * c->size,
+        .file_offset = (uint64_t)d->blocks[c->next % d->block_count] * c->size,
         .buffer = d->buffers + (uint64_t)c->buffer * c->size,
     };
     c->next++;
-    /* A buffer whose read is slow may get a second one: nobody looks at what arrives. */
+    /* Two reads in flight may share a buffer: the data is not used. */
     c->buffer = (c->buffer + 1) % (uint32_t)(d->buffers_bytes / c->size);
     if (c->way->backend->submit(c->io, &read, 1) != 1)
         return false;
@@ -195,8 +195,8 @@ static bool submit_one(struct cell *c)
     return true;
 }
 
-/* Takes what is done; while `go_on`, every read is followed by another. */
-static void take_done(struct cell *c, bool go_on)
+/* Collects completions; with `resubmit`, starts a read for each. */
+static void take_done(struct cell *c, bool resubmit)
 {
     struct io_done done[DEPTH_MAX];
     uint32_t n = c->way->backend->poll(c->io, done, DEPTH_MAX);
@@ -204,40 +204,41 @@ static void take_done(struct cell *c, bool go_on)
         c->in_flight--;
         c->bytes += done[i].result > 0 ? (uint64_t)done[i].result : 0;
         c->failed += done[i].result <= 0;
-        if (go_on && c->failed == 0)
+        if (resubmit && c->failed == 0)
             submit_one(c);
     }
 }
 
-/* Reads are still on their way into our buffers: nothing can be taken back but the process. */
-static _Noreturn void give_up(const struct drive *d)
+/* Reads into our buffers are still in flight and cannot be cancelled: exit. */
+static _Noreturn void give_up(const struct storage *d)
 {
-    fprintf(stderr, "sluice doctor: %s: a read takes longer than %d s\n", d->path,
+    fprintf(stderr, "sluice doctor: %s: a read did not complete within %d s\n", d->path,
             READ_LIMIT_MS / 1000);
     exit(1);
 }
 
 static double run_cell(struct cell *c, uint64_t ns)
 {
-    uint64_t began = clock_now_ns(), now = began;
+    uint64_t start_ns = clock_now_ns(), now = start_ns;
     for (uint32_t i = 0; i < c->depth; i++)
         submit_one(c);
     while (c->in_flight > 0) {
         struct pollfd p = {.fd = c->ready_fd, .events = POLLIN};
         if (poll(&p, 1, READ_LIMIT_MS) == 0)
-            give_up(c->drive);
-        take_done(c, clock_now_ns() - began < ns);
+            give_up(c->storage);
+        take_done(c, clock_now_ns() - start_ns < ns);
     }
     now = clock_now_ns();
-    return c->failed || now == began ? 0 : (double)c->bytes * 1e9 / (double)(now - began);
+    return c->failed || now == start_ns ? 0 : (double)c->bytes * 1e9 / (double)(now - start_ns);
 }
 
-/* Bytes per second; 0 when this cannot be had. */
-static double measure_cell(struct drive *d, uint32_t way, uint32_t size, uint32_t depth,
+/* Bytes per second; 0 if this method is not available. */
+static double measure_cell(struct storage *d, uint32_t way, uint32_t size, uint32_t depth,
                            uint64_t ns)
 {
     struct error ignored;
-    struct cell c = {.drive = d, .way = &ways[way], .size = d->sizes[size], .depth = depths[depth]};
+    struct cell c = {
+        .storage = d, .way = &ways[way], .size = d->sizes[size], .depth = depths[depth]};
     if (d->fd[c.way->direct] < 0)
         return 0;
     c.io = c.way->backend->open(c.depth, &c.ready_fd, &ignored);
@@ -250,7 +251,7 @@ static double measure_cell(struct drive *d, uint32_t way, uint32_t size, uint32_
     return rate;
 }
 
-static void measure_row(struct drive *d, uint32_t way, uint32_t size, uint64_t ns)
+static void measure_row(struct storage *d, uint32_t way, uint32_t size, uint64_t ns)
 {
     for (uint32_t i = 0; i < ARRAY_LEN(depths); i++)
         d->rate[way][size][i] = measure_cell(d, way, size, i, ns);
@@ -258,8 +259,8 @@ static void measure_row(struct drive *d, uint32_t way, uint32_t size, uint64_t n
         d->latency_ms[way][size] = 1e3 * d->sizes[size] / d->rate[way][size][0];
 }
 
-/* The best cell of that size; its rate, 0 when there is none. */
-static double best_of(const struct drive *d, bool direct, uint32_t size, uint32_t *way,
+/* The bandwidth of the best cell of that size, 0 if none; sets way and depth. */
+static double best_of(const struct storage *d, bool direct, uint32_t size, uint32_t *way,
                       uint32_t *depth)
 {
     double best = 0;
@@ -273,22 +274,22 @@ static double best_of(const struct drive *d, bool direct, uint32_t size, uint32_
     return best;
 }
 
-static void measure_again(struct drive *d, bool direct, uint64_t ns)
+static void measure_again(struct storage *d, bool direct, uint64_t ns)
 {
     uint32_t way = 0, depth = 0;
     double best = best_of(d, direct, SIZE_EXPERT, &way, &depth);
     double again = best > 0 ? measure_cell(d, way, SIZE_EXPERT, depth, ns) : 0;
-    d->again[direct] = again > 0 ? again : best; /* a read may fail, once */
+    d->again[direct] = again > 0 ? again : best; /* the second measurement may fail */
 }
 
-static void measure_all(struct drive *d, double seconds)
+static void measure_all(struct storage *d, double seconds)
 {
     struct random random;
     uint64_t cells = WAYS * SIZES * ARRAY_LEN(depths);
     uint64_t ns = (uint64_t)((1 - AGAIN_SHARE) * seconds * 1e9 / (double)cells);
     random_seed(&random, SEED, 1);
     for (uint32_t s = 0; s < SIZES; s++) {
-        shuffle_places(d, d->sizes[s], &random);
+        shuffle_blocks(d, d->sizes[s], &random);
         for (uint32_t w = 0; w < WAYS; w++) {
             if (isatty(STDERR_FILENO))
                 fprintf(stderr, "\rdoctor: reading, %u of %u ", s * WAYS + w + 1, SIZES * WAYS);
@@ -303,10 +304,10 @@ static void measure_all(struct drive *d, double seconds)
         fprintf(stderr, "doctor: read %s\n", d->path);
 }
 
-/* ---- what it means ---- */
+/* ---- findings ---- */
 
-/* The least depth that gives nine tenths of the best rate at that size. */
-static uint32_t enough_depth(const struct drive *d, bool direct, uint32_t size)
+/* The minimum depth with 9/10 of the best bandwidth at that size. */
+static uint32_t enough_depth(const struct storage *d, bool direct, uint32_t size)
 {
     uint32_t way = 0, depth = 0;
     double best = best_of(d, direct, size, &way, &depth);
@@ -317,7 +318,7 @@ static uint32_t enough_depth(const struct drive *d, bool direct, uint32_t size)
     return depths[ARRAY_LEN(depths) - 1];
 }
 
-static void tell_rows(struct findings *f, const struct drive *d)
+static void report_rows(struct findings *f, const struct storage *d)
 {
     json_t *cells = json_array();
     for (uint32_t s = 0; s < SIZES; s++)
@@ -335,12 +336,12 @@ static void tell_rows(struct findings *f, const struct drive *d)
                                      "bytes_per_s", d->rate[w][s][i]));
             }
             finding(f, d->section, name, json_real(d->latency_ms[w][s]), text,
-                    "MB/s at depth 1 2 4 8 16; one read alone takes %.2f ms", d->latency_ms[w][s]);
+                    "MB/s at depth 1 2 4 8 16; a single read takes %.2f ms", d->latency_ms[w][s]);
         }
     finding_quiet(f, d->section, "cells", cells);
 }
 
-static void tell_verdicts(struct findings *f, const struct drive *d)
+static void report_verdicts(struct findings *f, const struct storage *d)
 {
     double direct = d->again[1], buffered = d->again[0],
            best = direct > buffered ? direct : buffered;
@@ -350,31 +351,31 @@ static void tell_verdicts(struct findings *f, const struct drive *d)
     snprintf(text, sizeof text, "%.0f MB/s", best / 1e6);
     finding(
         f, d->section, "bytes_per_s", json_real(best), text,
-        "an expert of %s takes %.1f ms; as many tokens per second as this is in bytes of misses",
+        "an expert of %s takes %.1f ms; tokens/s is at most this / missed bytes per token",
         bytes_format(d->sizes[SIZE_EXPERT], size),
         best > 0 ? 1e3 * d->sizes[SIZE_EXPERT] / best : 0);
     bool use_direct = d->fd[1] >= 0 && direct >= 0.8 * buffered;
     if (d->fd[1] < 0)
-        snprintf(text, sizeof text, "there is none");
+        snprintf(text, sizeof text, "unavailable");
     else
-        snprintf(text, sizeof text, "%s, %.0f MB/s against %.0f",
-                 use_direct ? "use it" : "try without", direct / 1e6, buffered / 1e6);
+        snprintf(text, sizeof text, "%s, %.0f vs %.0f MB/s",
+                 use_direct ? "on" : "off", direct / 1e6, buffered / 1e6);
     finding(f, d->section, "direct", json_boolean(use_direct), text,
-            d->fd[1] < 0 ? "O_DIRECT cannot be had here: the page cache is read and dropped"
-            : use_direct ? "O_DIRECT reads as fast as the drive: leave --direct on"
-                         : "buffered reads are faster here: compare with --direct off");
+            d->fd[1] < 0 ? "O_DIRECT is not available: loaders read through the page cache and drop the pages"
+            : use_direct ? "O_DIRECT is not slower than buffered reads: keep --direct-io on"
+                         : "buffered reads are faster here: try --direct-io off");
     finding(f, d->section, "depth", json_integer(enough_depth(d, use_direct, SIZE_CHUNK)), NULL,
-            "reads of %s at once for nine tenths of the rate; --depth is 16 unless set lower",
+            "reads of %s in flight for 9/10 of the bandwidth; --queue-depth is 16 by default",
             bytes_format(d->sizes[SIZE_CHUNK], size));
     if (d->scratch)
         finding(
             f, d->section, "note", json_string("scratch file"), "scratch file",
-            "just written: a virtual drive may have it in its host's memory; --path MODEL reads "
-            "the model itself");
+            "just written: the host of a virtual machine may cache it; --path MODEL reads the model "
+            "instead");
 }
 
-/* Huge pages, where there are some, as an engine's arena has: a drive that reads into single pages
- * has hundreds of pieces to write to, and a virtual one may halve its rate for it. */
+/* Huge pages where available, as in the arena of an engine: a read into single pages has hundreds of segments,
+ * which can halve the bandwidth of a virtual device. */
 static char *make_buffers(uint64_t bytes)
 {
     uint64_t whole = align_up(bytes, HUGE_PAGE_BYTES);
@@ -386,7 +387,7 @@ static char *make_buffers(uint64_t bytes)
     return p;
 }
 
-static int prepare(struct drive *d, const struct drive_plan *plan, struct error *error)
+static int prepare(struct storage *d, const struct storage_plan *plan, struct error *error)
 {
     uint32_t largest = (uint32_t)align_up(plan->expert_bytes, PAGE_BYTES);
     snprintf(d->path, sizeof d->path, "%s", plan->path);
@@ -394,23 +395,23 @@ static int prepare(struct drive *d, const struct drive_plan *plan, struct error 
     d->sizes[SIZE_CHUNK] = plan->chunk_bytes < largest ? plan->chunk_bytes : largest;
     d->sizes[SIZE_EXPERT] = largest;
     d->buffers_bytes = (uint64_t)DEPTH_MAX * largest;
-    if (d->buffers_bytes < BUFFERS_LEAST)
-        d->buffers_bytes = BUFFERS_LEAST;
+    if (d->buffers_bytes < BUFFERS_MIN)
+        d->buffers_bytes = BUFFERS_MIN;
     d->buffers = make_buffers(d->buffers_bytes);
-    d->places = malloc(SCRATCH_BYTES / (256 * KIB) * 4 * sizeof *d->places);
-    if (!d->buffers || !d->places)
-        return error_set(error, ERR_NO_MEMORY, "no memory to read into");
+    d->blocks = malloc(SCRATCH_BYTES / (256 * KIB) * 4 * sizeof *d->blocks);
+    if (!d->buffers || !d->blocks)
+        return error_set(error, ERR_NO_MEMORY, "out of memory (read buffers)");
     return open_file(d, error);
 }
 
-/* The best way at every depth, of the size of loaders' reads. */
-static void result_of(const struct drive *d, struct drive_result *r)
+/* The best method at every depth, at the size of loaders' reads. */
+static void result_of(const struct storage *d, struct storage_result *r)
 {
     r->chunk_bytes = d->sizes[SIZE_CHUNK];
     r->scratch = d->scratch;
     for (uint32_t i = 0; i < ARRAY_LEN(depths); i++) {
         r->bytes_per_s[i] = 0;
-        if (i > 0) /* a deep queue can be used as a shallow one: less is noise */
+        if (i > 0) /* a deeper queue is never slower: lower values are noise */
             r->bytes_per_s[i] = r->bytes_per_s[i - 1];
         for (uint32_t w = 0; w < WAYS; w++)
             if (d->rate[w][SIZE_CHUNK][i] > r->bytes_per_s[i])
@@ -418,19 +419,19 @@ static void result_of(const struct drive *d, struct drive_result *r)
     }
 }
 
-int drive_examine(struct findings *f, const char *section, const struct drive_plan *plan,
-                  struct drive_result *result, struct error *error)
+int storage_examine(struct findings *f, const char *section, const struct storage_plan *plan,
+                    struct storage_result *result, struct error *error)
 {
-    struct drive *d = calloc(1, sizeof *d);
+    struct storage *d = calloc(1, sizeof *d);
     if (!d)
-        return error_set(error, ERR_NO_MEMORY, "no memory");
+        return error_set(error, ERR_NO_MEMORY, "out of memory");
     d->section = section;
     d->fd[0] = d->fd[1] = -1;
     int rc = prepare(d, plan, error);
     if (rc == 0) {
         measure_all(d, plan->seconds);
-        tell_rows(f, d);
-        tell_verdicts(f, d);
+        report_rows(f, d);
+        report_verdicts(f, d);
         result_of(d, result);
     }
     if (d->fd[0] >= 0) {
@@ -440,7 +441,7 @@ int drive_examine(struct findings *f, const char *section, const struct drive_pl
     if (d->fd[1] >= 0)
         close(d->fd[1]);
     free(d->buffers);
-    free(d->places);
+    free(d->blocks);
     free(d);
     return rc;
 }

@@ -1,4 +1,4 @@
-/* Every byte of a store against its checksums. */
+/* sluice pack --check: verifies a store against its checksums. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -10,7 +10,7 @@
 #include <xxhash.h>
 
 #include "lib/base/clock.h"
-#include "lib/tensor/tier.h"
+#include "lib/tensor/precision.h"
 #include "procs/tools/pack/pack.h"
 
 #define PIECE_BYTES (2 * MIB)
@@ -35,20 +35,20 @@ static void fail(struct check *c, const struct error *why)
     pthread_mutex_unlock(&c->lock);
 }
 
-static void tell_wrong(struct check *c, const struct model_entry *e, uint32_t stripe,
-                       const char *path)
+static void report_wrong(struct check *c, const struct model_entry *e, uint32_t stripe,
+                         const char *path)
 {
     atomic_fetch_add(&c->wrong, 1);
     if (c->options->json)
         return;
     pthread_mutex_lock(&c->lock);
-    printf("wrong: layer %u, expert %u, tier %s, stripe %" PRIu32 " at offset %" PRIu64 " of %s\n",
-           (unsigned)e->layer, (unsigned)e->expert, store_tier_name((enum tier)e->tier), stripe,
-           e->extent[0].file_offset, path);
+    printf("damaged: layer %u, expert %u, precision %s, stripe %" PRIu32 " at offset %" PRIu64 " of %s\n",
+           (unsigned)e->layer, (unsigned)e->expert, precision_name((enum precision)e->precision),
+           stripe, e->extent[0].file_offset, path);
     pthread_mutex_unlock(&c->lock);
 }
 
-/* Hashes one part of a file, piece by piece. */
+/* Hashes and compares one part in a file. */
 static int check_part(struct check *c, const struct model_entry *e, uint32_t file, void *buf,
                       XXH3_state_t *hash, struct error *error)
 {
@@ -64,13 +64,13 @@ static int check_part(struct check *c, const struct model_entry *e, uint32_t fil
         if (bulk_read(&c->files[file], buf, n, runs[0].file_offset + at, &got, error))
             return -1;
         if (got != n)
-            return error_set(error, ERR_GONE, "%.250s became shorter", c->path[file]);
+            return error_set(error, ERR_GONE, "%.250s is shorter than its index", c->path[file]);
         XXH3_64bits_update(hash, buf, n);
         atomic_fetch_add(&c->bytes, n);
     }
     atomic_fetch_add(&c->parts, 1);
     if (XXH3_64bits_digest(hash) != model_index_checksums(c->index)[e->checksum_first + stripe])
-        tell_wrong(c, e, stripe, c->path[file]);
+        report_wrong(c, e, stripe, c->path[file]);
     return 0;
 }
 
@@ -80,7 +80,7 @@ static void *work(void *arg)
     struct error error = {0};
     XXH3_state_t *hash = XXH3_createState();
     void *buf = bulk_buffer(PIECE_BYTES);
-    int status = hash && buf ? 0 : error_set(&error, ERR_NO_MEMORY, "no memory to read");
+    int status = hash && buf ? 0 : error_set(&error, ERR_NO_MEMORY, "out of memory (read buffer)");
     while (status == 0) {
         uint32_t i = c->index->dense_count + atomic_fetch_add(&c->next, 1);
         if (i >= c->index->entry_count)
@@ -114,7 +114,7 @@ static int open_store(struct check *c, struct error *error)
     return status;
 }
 
-static int tell(const struct check *c, double seconds)
+static int report_result(const struct check *c, double seconds)
 {
     uint64_t bytes = atomic_load(&c->bytes);
     char text[16];
@@ -128,7 +128,7 @@ static int tell(const struct check *c, double seconds)
         json_decref(o);
         return status;
     }
-    printf("%" PRIu64 " parts, %s read in %.1f s: %" PRIu64 " wrong\n", atomic_load(&c->parts),
+    printf("%" PRIu64 " parts, %s read in %.1f s: %" PRIu64 " damaged\n", atomic_load(&c->parts),
            bytes_format(bytes, text), seconds, atomic_load(&c->wrong));
     return 0;
 }
@@ -137,7 +137,7 @@ static int check_all(struct check *c, struct error *error)
 {
     pthread_t threads[PACK_THREADS_MAX];
     unsigned started = 0;
-    uint64_t begun = clock_now_ns();
+    uint64_t start_ns = clock_now_ns();
     while (started < c->options->threads && pthread_create(&threads[started], NULL, work, c) == 0)
         started++;
     for (unsigned i = 0; i < started; i++)
@@ -148,13 +148,14 @@ static int check_all(struct check *c, struct error *error)
         *error = c->failure;
         return -1;
     }
-    if (tell(c, (double)(clock_now_ns() - begun) / (double)NS_PER_S) != 0 || fflush(stdout) != 0)
+    if (report_result(c, (double)(clock_now_ns() - start_ns) / (double)NS_PER_S) != 0 ||
+        fflush(stdout) != 0)
         return error_set(error, ERR_IO, "cannot write the result");
     uint64_t wrong = atomic_load(&c->wrong);
     if (wrong > 0)
         return error_set(error, ERR_BAD_INPUT,
-                         "%.250s is damaged: %" PRIu64 " of %" PRIu64 " parts have other bytes "
-                         "than their checksums say",
+                         "%.250s is damaged: %" PRIu64 " of %" PRIu64
+                         " parts do not match their checksums",
                          c->options->dir, wrong, atomic_load(&c->parts));
     return 0;
 }

@@ -1,18 +1,17 @@
-/* Dense matrices (attention, embeddings, shared experts) at fewer bits: rounded to the nearest of a
- * linear grid per output row. EdgeMoE (Yi et al. 2023, §3.2) keeps dense weights at a few uniform
- * widths, made by GPTQ; without its calibration data the rounding here is the plain one. Norms,
- * biases and routers stay as they are. */
+/* Dense matrices (attention, embeddings, shared experts) at lower precision: round to nearest on a linear grid per
+ * output row. EdgeMoE (Yi et al. 2023, §3.2) quantises dense weights to uniform bit widths with GPTQ; without its
+ * calibration data this uses plain rounding. Norms, biases and routers are not changed. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "lib/base/assert.h"
 #include "lib/model/arch/table.h"
 #include "lib/model/limits.h"
+#include "lib/tensor/precision.h"
 #include "lib/tensor/tensor_type.h"
-#include "lib/tensor/tier.h"
 #include "procs/tools/pack/pack.h"
 
-#define RUN_BYTES (1 * MIB) /* of rows, as in the source */
+#define RUN_BYTES (1 * MIB) /* of source rows */
 
 static const struct model_entry *entry_of(const struct source *s, uint32_t tensor)
 {
@@ -30,7 +29,8 @@ uint32_t dense_type(const struct pack *p, uint32_t tensor)
     enum arch_id arch = arch_find(s->index->arch, strlen(s->index->arch));
     uint32_t type;
     enum store_method method;
-    if (p->options.dense == TIER_NATIVE || t->dims != 2 || t->ne[1] == 1 || t->ne[0] > UINT32_MAX ||
+    if (p->options.dense == PRECISION_NATIVE || t->dims != 2 || t->ne[1] == 1 ||
+        t->ne[0] > UINT32_MAX ||
         !arch_role_any_type(arch, (enum dense_role)entry_of(s, tensor)->role) ||
         quantise_type(p->options.dense, false, t->type, (uint32_t)t->ne[0], &type, &method, NULL))
         return t->type;
@@ -43,13 +43,13 @@ struct dense_rows {
     const struct model_tensor *from;
     uint32_t type;
     uint64_t to_row_bytes;
-    uint32_t room, filled; /* rows; bytes of the source's rows so far */
+    uint32_t capacity, filled; /* rows; source bytes buffered */
     char *in;
     float *rows;
     void *made;
 };
 
-/* The whole rows in `in`, on their way. */
+/* Quantises the rows in `in` and passes them to the sink. */
 static int pass_rows(struct dense_rows *d, uint32_t rows, struct error *error)
 {
     uint32_t k = (uint32_t)d->from->ne[0];
@@ -60,18 +60,18 @@ static int pass_rows(struct dense_rows *d, uint32_t rows, struct error *error)
     return d->sink(d->arg, d->made, rows * d->to_row_bytes, error);
 }
 
-/* A chunk of the source ends anywhere in a row. */
+/* Source chunks may end within a row. */
 static int take(void *arg, const void *data, uint64_t bytes, struct error *error)
 {
     struct dense_rows *d = arg;
-    uint64_t all = d->room * d->from->row_bytes;
+    uint64_t all = d->capacity * d->from->row_bytes;
     for (uint64_t at = 0; at < bytes;) {
         uint64_t n = all - d->filled < bytes - at ? all - d->filled : bytes - at;
         memcpy(d->in + d->filled, (const char *)data + at, n);
         at += n;
         d->filled += (uint32_t)n;
         if (d->filled == all) {
-            if (pass_rows(d, d->room, error))
+            if (pass_rows(d, d->capacity, error))
                 return -1;
             d->filled = 0;
         }
@@ -98,13 +98,13 @@ int dense_write(const struct pack *p, uint32_t tensor, source_sink *sink, void *
         return source_dense(&p->source, tensor, sink, arg, error);
     bool whole = tensor_type_row_bytes(d.type, t->ne[0], &d.to_row_bytes);
     sl_assert(whole);
-    d.room = t->row_bytes < RUN_BYTES ? (uint32_t)(RUN_BYTES / t->row_bytes) : 1;
-    d.in = malloc(d.room * t->row_bytes);
-    d.rows = malloc(d.room * t->ne[0] * sizeof *d.rows);
-    d.made = malloc(d.room * d.to_row_bytes);
+    d.capacity = t->row_bytes < RUN_BYTES ? (uint32_t)(RUN_BYTES / t->row_bytes) : 1;
+    d.in = malloc(d.capacity * t->row_bytes);
+    d.rows = malloc(d.capacity * t->ne[0] * sizeof *d.rows);
+    d.made = malloc(d.capacity * d.to_row_bytes);
     int status = d.in && d.rows && d.made
                      ? stream(&d, &p->source, tensor, error)
-                     : error_set(error, ERR_NO_MEMORY, "no memory for tensor %s", t->name);
+                     : error_set(error, ERR_NO_MEMORY, "out of memory (tensor %s)", t->name);
     free(d.in);
     free(d.rows);
     free(d.made);

@@ -1,11 +1,12 @@
-/* The journal: what a killed pack had finished. It lies in the store's directory until the manifest
- * is there, and is what makes a directory a store being made.
+/* The journal: the finished units of an interrupted pack. It is in the store's directory until the manifest is
+ * written, and marks the directory as an incomplete store.
  *
- *   struct journal_head | struct journal_model, once model.gguf is there | records
+ *   struct journal_head
+ *   struct journal_model   zeros until model.gguf is complete
+ *   records                u64 unit; a checksum per precision and stripe; the XXH3-64 of the record before it
  *
- * A record is u64 unit, then a checksum per tier and stripe, then the XXH3-64 of what is before it
- * in the record. A unit enters only when its bytes are on the drive (fdatasync), and is read back
- * and compared before it is believed. A torn record ends the journal. */
+ * A unit is recorded after fdatasync of its bytes, and on resume it is read back and compared. A torn record ends
+ * the journal. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -19,7 +20,7 @@
 #include "lib/base/assert.h"
 #include "lib/base/clock.h"
 #include "lib/model/limits.h"
-#include "lib/tensor/tier.h"
+#include "lib/tensor/precision.h"
 #include "procs/tools/pack/pack.h"
 
 #define JOURNAL_MAGIC   0x4c4e524a4b434150ull /* "PACKJRNL" */
@@ -42,10 +43,10 @@ struct journal_model {
 
 static uint64_t record_bytes(const struct pack *p)
 {
-    return 8 * (2 + (uint64_t)p->manifest.tier_count * p->manifest.stripe_count);
+    return 8 * (2 + (uint64_t)p->manifest.precision_count * p->manifest.stripe_count);
 }
 
-/* What has to be the same for a directory to be gone on with. */
+/* Hash of everything that must match to resume a pack. */
 static void job_hash(const struct pack *p, uint8_t out[STORE_HASH_BYTES])
 {
     struct store_manifest m = p->manifest;
@@ -80,7 +81,7 @@ static int journal_sync(const struct pack *p, struct error *error)
     return fdatasync(p->journal_fd) == 0 ? 0 : journal_error(p, errno, error);
 }
 
-static int begin(struct pack *p, struct error *error)
+static int start_journal(struct pack *p, struct error *error)
 {
     struct journal_head head = {.magic = JOURNAL_MAGIC, .version = JOURNAL_VERSION};
     struct journal_model model = {0};
@@ -92,22 +93,22 @@ static int begin(struct pack *p, struct error *error)
     return journal_sync(p, error);
 }
 
-static int go_on(struct pack *p, uint64_t bytes, struct error *error)
+static int resume_journal(struct pack *p, uint64_t bytes, struct error *error)
 {
     struct journal_head head;
     struct journal_model model;
     uint8_t job[STORE_HASH_BYTES];
     job_hash(p, job);
-    if (bytes < RECORDS_OFFSET) /* killed before it began */
-        return begin(p, error);
+    if (bytes < RECORDS_OFFSET) /* killed before the header was written */
+        return start_journal(p, error);
     if (pread(p->journal_fd, &head, sizeof head, 0) != sizeof head ||
         pread(p->journal_fd, &model, sizeof model, sizeof head) != sizeof model)
         return journal_error(p, errno, error);
     if (head.magic != JOURNAL_MAGIC || head.version != JOURNAL_VERSION ||
         memcmp(head.job, job, sizeof job) != 0)
         return error_set(error, ERR_BAD_INPUT,
-                         "%.250s holds a store begun from another model or with other options; "
-                         "remove it, or name another directory",
+                         "%.250s contains an incomplete store of another model or other options; "
+                         "remove it or use another directory",
                          p->dir);
     p->model_there = model.there == 1;
     memcpy(p->manifest.model_hash, model.hash, sizeof model.hash);
@@ -115,8 +116,8 @@ static int go_on(struct pack *p, uint64_t bytes, struct error *error)
     return 0;
 }
 
-/* A file of ours that no journal speaks of is somebody's. */
-static int refuse_foreign(const struct pack *p, struct error *error)
+/* Without a journal, existing files with our names must not be overwritten. */
+static int reject_unknown_files(const struct pack *p, struct error *error)
 {
     static const char *const names[] = {STORE_MANIFEST_FILE, STORE_MODEL_FILE, STORE_ENTRIES_FILE};
     for (size_t i = 0; i < ARRAY_LEN(names); i++)
@@ -125,7 +126,7 @@ static int refuse_foreign(const struct pack *p, struct error *error)
                              names[i]);
     for (uint32_t f = 0; f < p->file_count; f++)
         if (access(p->file_path[f], F_OK) == 0)
-            return error_set(error, ERR_BAD_INPUT, "%.250s is there already", p->file_path[f]);
+            return error_set(error, ERR_BAD_INPUT, "%.250s already exists", p->file_path[f]);
     return 0;
 }
 
@@ -133,7 +134,7 @@ int journal_open(struct pack *p, struct error *error)
 {
     struct stat st;
     bool fresh = faccessat(p->dir_fd, PACK_JOURNAL_FILE, F_OK, 0) != 0;
-    if (fresh && refuse_foreign(p, error))
+    if (fresh && reject_unknown_files(p, error))
         return -1;
     p->journal_fd = openat(p->dir_fd, PACK_JOURNAL_FILE, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (p->journal_fd < 0)
@@ -142,7 +143,7 @@ int journal_open(struct pack *p, struct error *error)
         return error_set(error, ERR_BUSY, "another pack is writing to %.250s", p->dir);
     if (fstat(p->journal_fd, &st) != 0)
         return journal_error(p, errno, error);
-    return go_on(p, (uint64_t)st.st_size, error);
+    return resume_journal(p, (uint64_t)st.st_size, error);
 }
 
 int journal_model(struct pack *p, struct error *error)
@@ -167,7 +168,7 @@ static void record_fill(const struct pack *p, uint32_t unit, uint64_t *record)
     const struct store_manifest *m = &p->manifest;
     uint64_t *at = record;
     *at++ = unit;
-    for (uint32_t t = 0; t < m->tier_count; t++) {
+    for (uint32_t t = 0; t < m->precision_count; t++) {
         const uint64_t *from =
             store_record(m, p->table, t, unit / m->experts, unit % m->experts) + 1;
         memcpy(at, from, 8 * m->stripe_count);
@@ -182,7 +183,7 @@ static int flush(struct pack *p, struct error *error)
     uint64_t each = record_bytes(p);
     char *records = malloc(each * p->pending_count + 1);
     if (!records)
-        return error_set(error, ERR_NO_MEMORY, "no memory for the journal");
+        return error_set(error, ERR_NO_MEMORY, "out of memory (journal records)");
     for (uint32_t f = 0; f < p->file_count; f++) {
         int fd = open(p->file_path[f], O_WRONLY | O_CLOEXEC);
         bool synced = fd >= 0 && fdatasync(fd) == 0;
@@ -226,9 +227,9 @@ int journal_flush(struct pack *p, struct error *error)
     return p->pending_count ? flush(p, error) : 0;
 }
 
-/* ---- going on ---- */
+/* ---- resume and verify ---- */
 
-/* A part as it stands in its stripe, and in the mirror. */
+/* Whether a part matches its checksum in the stripe and in the mirror. */
 static bool part_right(const struct pack *p, struct bulk *files, uint32_t stripe, uint64_t offset,
                        uint64_t bytes, uint64_t checksum, void *buf)
 {
@@ -241,18 +242,18 @@ static bool part_right(const struct pack *p, struct bulk *files, uint32_t stripe
     return true;
 }
 
-/* Reads a unit's parts back; true when all of them are what the record says. */
+/* Reads the parts of a unit back; true if all match their checksums. */
 static bool unit_right(const struct pack *p, struct bulk *files, uint32_t unit,
                        const uint64_t *checksums, void *buf)
 {
     const struct store_manifest *m = &p->manifest;
-    for (uint32_t t = 0; t < m->tier_count; t++) {
+    for (uint32_t t = 0; t < m->precision_count; t++) {
         uint64_t offset = store_record(m, p->table, t, unit / m->experts, unit % m->experts)[0];
         uint64_t pages = store_group_of(m, t, unit / m->experts)->slot_pages;
         uint64_t each = store_part_pages(m, pages);
-        uint32_t begin = store_first_stripe(m, unit / m->experts, unit % m->experts);
+        uint32_t first_stripe = store_first_stripe(m, unit / m->experts, unit % m->experts);
         for (uint32_t s = 0; s < m->stripe_count; s++, checksums++) {
-            uint64_t first = s < begin ? pages : (s - begin) * each;
+            uint64_t first = s < first_stripe ? pages : (s - first_stripe) * each;
             uint64_t n = first < pages ? pages - first : 0;
             n = (n < each ? n : each) * PAGE_BYTES;
             if (n == 0 ? *checksums != 0 : !part_right(p, files, s, offset, n, *checksums, buf))
@@ -265,7 +266,7 @@ static bool unit_right(const struct pack *p, struct bulk *files, uint32_t unit,
 static void unit_take(struct pack *p, uint32_t unit, const uint64_t *checksums)
 {
     const struct store_manifest *m = &p->manifest;
-    for (uint32_t t = 0; t < m->tier_count; t++, checksums += m->stripe_count)
+    for (uint32_t t = 0; t < m->precision_count; t++, checksums += m->stripe_count)
         memcpy(store_table_record(m, p->table, t, unit / m->experts, unit % m->experts) + 1,
                checksums, 8 * m->stripe_count);
     p->done[unit] = true;
@@ -275,7 +276,7 @@ static void unit_take(struct pack *p, uint32_t unit, const uint64_t *checksums)
 static int resume(struct pack *p, struct bulk *files, void *buf, struct error *error)
 {
     uint64_t each = record_bytes(p);
-    uint64_t record[2 + TIER__COUNT * MODEL_STRIPES_MAX];
+    uint64_t record[2 + PRECISION__COUNT * MODEL_STRIPES_MAX];
     uint64_t end = RECORDS_OFFSET;
     while (pread(p->journal_fd, record, each, (off_t)end) == (ssize_t)each &&
            record[each / 8 - 1] == XXH3_64bits(record, each - 8) && record[0] < p->expert_count) {
@@ -288,7 +289,7 @@ static int resume(struct pack *p, struct bulk *files, void *buf, struct error *e
     return ftruncate(p->journal_fd, (off_t)end) == 0 ? 0 : journal_error(p, errno, error);
 }
 
-/* Everything needed to read units back. */
+/* Files and buffer for reading units back. */
 struct reading {
     struct bulk files[PACK_FILES_MAX];
     uint32_t opened;
@@ -304,7 +305,7 @@ static int reading_open(struct reading *r, const struct pack *p, struct error *e
     r->opened = 0;
     r->buf = bulk_buffer(store_part_pages(&p->manifest, largest) * PAGE_BYTES);
     if (!r->buf)
-        return error_set(error, ERR_NO_MEMORY, "no memory to read the store back");
+        return error_set(error, ERR_NO_MEMORY, "out of memory (buffer to read the store back)");
     for (; r->opened < p->file_count; r->opened++)
         if (bulk_open(&r->files[r->opened], p->file_path[r->opened], O_RDONLY, error))
             return -1;
@@ -333,14 +334,14 @@ int journal_resume(struct pack *p, struct error *error)
 int journal_verify(const struct pack *p, struct error *error)
 {
     struct reading r;
-    uint64_t record[2 + TIER__COUNT * MODEL_STRIPES_MAX];
+    uint64_t record[2 + PRECISION__COUNT * MODEL_STRIPES_MAX];
     int status = reading_open(&r, p, error);
     for (uint32_t unit = 0; unit < p->expert_count && status == 0; unit++) {
         record_fill(p, unit, record);
         if (!unit_right(p, r.files, unit, record + 1, r.buf))
             status = error_set(error, ERR_IO,
                                "layer %" PRIu32 ", expert %" PRIu32
-                               " does not read back as it was written",
+                               " does not match its checksum when read back",
                                unit / p->manifest.experts, unit % p->manifest.experts);
     }
     reading_close(&r);

@@ -1,5 +1,5 @@
-/* model.gguf of a store: the source's keys, and its dense tensors page-aligned, their
- * matrices at the width that was asked for. */
+/* model.gguf of a store: the keys of the source, and its dense tensors, page-aligned; dense matrices have the
+ * precision of --dense. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -45,7 +45,7 @@ static int write_model(struct writing *w, const char *path, struct error *error)
         if (source_is_dense(s, i))
             gguf_put_tensor(w->writer, g->tensors[i].name, dense_type(w->pack, i),
                             g->tensors[i].dims, g->tensors[i].ne);
-    if (gguf_writer_layout(w->writer, error) || gguf_writer_begin(w->writer, path, error))
+    if (gguf_writer_layout(w->writer, error) || gguf_writer_start(w->writer, path, error))
         return -1;
     for (uint32_t i = 0; i < g->tensor_count; i++)
         if (source_is_dense(s, i) && dense_write(w->pack, i, put, w, error))
@@ -60,7 +60,7 @@ static int hash_file(const char *path, uint8_t out[STORE_HASH_BYTES], struct err
     XXH3_state_t *state = XXH3_createState();
     void *buf = bulk_buffer(SOURCE_CHUNK);
     int status = state && buf ? bulk_open(&file, path, O_RDONLY, error)
-                              : error_set(error, ERR_NO_MEMORY, "no memory for a hash");
+                              : error_set(error, ERR_NO_MEMORY, "out of memory (hash of a file)");
     if (status == 0) {
         uint64_t got = SOURCE_CHUNK;
         XXH3_128bits_reset(state);
@@ -90,7 +90,7 @@ int pack_model(struct pack *p, struct error *error)
         return 0;
     struct writing w = {p, gguf_writer_new(PAGE_BYTES)};
     if (!w.writer)
-        return error_set(error, ERR_NO_MEMORY, "no memory for the model's header");
+        return error_set(error, ERR_NO_MEMORY, "out of memory (GGUF header)");
     int status = write_model(&w, temporary, error);
     gguf_writer_free(w.writer);
     if (status || hash_file(temporary, p->manifest.model_hash, error))

@@ -1,15 +1,16 @@
 /* sluice pack: makes an expert store (format: lib/model/store/store.h) from a GGUF file or a Hugging Face
  * directory, and checks one.
  *
- *   source.c     GGUF or safetensors -> places of bytes      journal.c   what a killed pack had
- * done plan.c       tiers, types, stripes, offsets, room        workers.c   experts -> stripes
- *   model.c      model.gguf                                  check.c     --check
+ *   source.c    GGUF or safetensors files -> extents    dense.c       dense tensors -> --dense precision
+ *   plan.c      precisions, types, stripes, offsets     workers.c     experts -> stripes
+ *   model.c     model.gguf                              journal.c     finished units, resume
+ *   quantise.c  precisions -> types, rows               check.c       --check
  *
- * The manifest is written last and by rename: a store that is not whole has none. A pack that was
- * killed goes on where it was, and makes the same bytes it would have made at once.
+ * The manifest is written last and by rename: an incomplete store has none. A killed pack resumes where it
+ * stopped, and the result is byte-identical to that of an uninterrupted one.
  *
- * Shared memory, messages: none. Memory: about 20 MiB a thread, whatever the model. The page cache
- * does not grow. Trust: nothing in the model; it is read through the checks of lib/model. */
+ * Shared memory, messages: none. Memory: about 20 MiB per thread, for any model. The page cache does not grow.
+ * Trust: the model is untrusted input, read through the checks of lib/model. */
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
@@ -24,23 +25,32 @@
 
 #include "lib/base/assert.h"
 #include "lib/base/clock.h"
+#include "lib/tensor/precision.h"
 #include "lib/tensor/tensor_type.h"
-#include "lib/tensor/tier.h"
 #include "procs/tools/pack/pack.h"
 
-#define THREADS_LEAST 4 /* requests in flight, also on a small machine */
-#define THREADS_MOST  16
+#define DEFAULT_THREADS_MIN 4 /* keeps several requests in flight on small machines */
+#define DEFAULT_THREADS_MAX 16
 
 static const struct option long_options[] = {
-    {"model", required_argument, NULL, 'm'},   {"out", required_argument, NULL, 'o'},
-    {"tiers", required_argument, NULL, 't'},   {"method", required_argument, NULL, 'M'},
-    {"dense", required_argument, NULL, 'D'},   {"stripes", required_argument, NULL, 's'},
-    {"mirrors", required_argument, NULL, 'R'}, {"layout", required_argument, NULL, 'L'},
-    {"threads", required_argument, NULL, 'T'}, {"rate", required_argument, NULL, 'r'},
-    {"verify", no_argument, NULL, 'V'},        {"check", required_argument, NULL, 'c'},
-    {"quiet", no_argument, NULL, 'q'},         {"output", required_argument, NULL, 'O'},
-    {"json", no_argument, NULL, 'j'},          {"help", no_argument, NULL, 'h'},
-    {"version", no_argument, NULL, 'v'},       {NULL, 0, NULL, 0},
+    {"model", required_argument, NULL, 'm'},
+    {"out", required_argument, NULL, 'o'},
+    {"precisions", required_argument, NULL, 't'},
+    {"method", required_argument, NULL, 'M'},
+    {"dense", required_argument, NULL, 'D'},
+    {"stripes", required_argument, NULL, 's'},
+    {"mirrors", required_argument, NULL, 'R'},
+    {"layout", required_argument, NULL, 'L'},
+    {"threads", required_argument, NULL, 'T'},
+    {"rate", required_argument, NULL, 'r'},
+    {"verify", no_argument, NULL, 'V'},
+    {"check", required_argument, NULL, 'c'},
+    {"quiet", no_argument, NULL, 'q'},
+    {"output", required_argument, NULL, 'O'},
+    {"json", no_argument, NULL, 'j'},
+    {"help", no_argument, NULL, 'h'},
+    {"version", no_argument, NULL, 'v'},
+    {NULL, 0, NULL, 0},
 };
 
 static void usage(FILE *out)
@@ -50,65 +60,67 @@ static void usage(FILE *out)
         "usage: sluice pack -m MODEL -o DIR [OPTIONS]\n"
         "       sluice pack --check DIR [--threads N]\n"
         "\n"
-        "Makes an expert store: every expert in one piece, aligned to pages, with checksums, at\n"
-        "one or more precisions. MODEL is a GGUF file, or a directory of Hugging Face with\n"
-        "config.json, tokenizer.json and safetensors files.\n"
+        "Makes an expert store: every expert contiguous, page-aligned, with checksums, at one or\n"
+        "more precisions. MODEL is a GGUF file, or a Hugging Face directory with config.json,\n"
+        "tokenizer.json and safetensors files.\n"
         "\n"
-        "  -m, --model MODEL     what is packed\n"
-        "  -o, --out DIR         the store; made if need be\n"
-        "      --tiers LIST      of native, int8, int4, int2 (default native)\n"
-        "      --method METHOD   of int4 and int2: channel (a scale per row) or hqq (groups,\n"
-        "                        half-quadratic; default)\n"
-        "      --dense TIER      of attention, embeddings and shared experts: native (default),\n"
-        "                        int8 or int4, per row; norms and routers stay as they are\n"
-        "      --stripes LIST    a file, or a directory for it, on each device (default: one,\n"
-        "                        in DIR)\n"
-        "      --mirrors LIST    likewise: a second copy of each stripe, for when the first fails\n"
-        "      --layout LAYOUT   striped: every expert is cut over all stripes (default); spread:\n"
-        "                        each lies in one of them\n"
-        "      --threads N       experts at once (default: twice the processors, %d to %d)\n"
-        "      --rate BYTES      read and write at most so many bytes per second together\n"
-        "      --verify          read everything back before the store is called whole\n"
+        "  -m, --model MODEL     the model to pack\n"
+        "  -o, --out DIR         directory of the store; created if missing\n"
+        "      --precisions LIST of native, int8, int4, int2 (default native)\n"
+        "      --method METHOD   of int4 and int2: channel (a scale per row) or hqq (half-quadratic,\n"
+        "                        per group; default)\n"
+        "      --dense PRECISION of attention, embeddings and shared experts: native (default),\n"
+        "                        int8 or int4, per row; norms and routers are not changed\n"
+        "      --stripes LIST    a file, or a directory for it, per device (default: one file in\n"
+        "                        DIR)\n"
+        "      --mirrors LIST    likewise for a second copy of each stripe, read if the first fails\n"
+        "      --layout LAYOUT   striped: every expert is split over all stripes (default); spread:\n"
+        "                        each expert is in one stripe\n"
+        "      --threads N       experts packed in parallel (default: 2 per CPU, %d to %d)\n"
+        "      --rate BYTES      limit of bytes read and written per second, in total\n"
+        "      --verify          read all experts back before the store is completed\n"
         "      --quiet           no progress on stderr\n"
         "      --output text|json, --json  of the summary\n"
-        "      --check DIR       verify all checksums of a store, and nothing else\n"
+        "      --check DIR       only verify all checksums of a store\n"
         "\n"
-        "A pack that was killed goes on when it is called again with the same options.\n"
+        "An interrupted pack is resumed by running it again with the same options.\n"
         "Exit status: 0 done, 1 failed, 2 bad usage, a bad model, or a damaged store.\n",
-        THREADS_LEAST, THREADS_MOST);
+        DEFAULT_THREADS_MIN, DEFAULT_THREADS_MAX);
 }
 
 /* ---- options ---- */
 
-static int take_tiers(struct pack_options *o, const char *list, struct error *error)
+static int take_precisions(struct pack_options *o, const char *list, struct error *error)
 {
-    memset(o->tier_wanted, 0, sizeof o->tier_wanted);
+    memset(o->precision_wanted, 0, sizeof o->precision_wanted);
     while (*list) {
         size_t n = strcspn(list, ",");
-        int tier = 0;
-        while (tier < TIER__COUNT && (strlen(store_tier_name((enum tier)tier)) != n ||
-                                      memcmp(store_tier_name((enum tier)tier), list, n) != 0))
-            tier++;
-        if (tier == TIER__COUNT)
-            return error_set(error, ERR_BAD_INPUT, "'%.*s' is no tier (native, int8, int4, int2)",
+        int precision = 0;
+        while (precision < PRECISION__COUNT &&
+               (strlen(precision_name((enum precision)precision)) != n ||
+                memcmp(precision_name((enum precision)precision), list, n) != 0))
+            precision++;
+        if (precision == PRECISION__COUNT)
+            return error_set(error, ERR_BAD_INPUT, "--precisions: unknown precision '%.*s' (native, int8, int4, int2)",
                              n < 40 ? (int)n : 40, list);
-        o->tier_wanted[tier] = true;
+        o->precision_wanted[precision] = true;
         list += n + (list[n] == ',');
     }
-    for (int tier = 0; tier < TIER__COUNT; tier++)
-        if (o->tier_wanted[tier])
+    for (int precision = 0; precision < PRECISION__COUNT; precision++)
+        if (o->precision_wanted[precision])
             return 0;
-    return error_set(error, ERR_BAD_INPUT, "--tiers names no tier");
+    return error_set(error, ERR_BAD_INPUT, "--precisions: the list is empty");
 }
 
-static int take_dense(struct pack_options *o, const char *word, struct error *error)
+static int take_dense(struct pack_options *o, const char *precision_text, struct error *error)
 {
-    for (int tier = TIER_NATIVE; tier < TIER__COUNT; tier++)
-        if (tier != TIER_INT2 && strcmp(word, store_tier_name((enum tier)tier)) == 0) {
-            o->dense = (enum tier)tier;
+    for (int precision = PRECISION_NATIVE; precision < PRECISION__COUNT; precision++)
+        if (precision != PRECISION_INT2 &&
+            strcmp(precision_text, precision_name((enum precision)precision)) == 0) {
+            o->dense = (enum precision)precision;
             return 0;
         }
-    return error_set(error, ERR_BAD_INPUT, "--dense is native, int8 or int4");
+    return error_set(error, ERR_BAD_INPUT, "--dense: must be native, int8 or int4");
 }
 
 static int take_threads(struct pack_options *o, const char *text, struct error *error)
@@ -116,7 +128,7 @@ static int take_threads(struct pack_options *o, const char *text, struct error *
     char *end;
     long n = strtol(text, &end, 10);
     if (*text == 0 || *end || n < 1 || n > PACK_THREADS_MAX)
-        return error_set(error, ERR_BAD_INPUT, "--threads is a number from 1 to %d",
+        return error_set(error, ERR_BAD_INPUT, "--threads: must be a number from 1 to %d",
                          PACK_THREADS_MAX);
     o->threads = (unsigned)n;
     return 0;
@@ -127,12 +139,12 @@ static int take_option(struct pack_options *o, int option, struct error *error)
     switch (option) {
     case 'm': o->model = optarg; return 0;
     case 'o': o->dir = optarg; return 0;
-    case 't': return take_tiers(o, optarg, error);
+    case 't': return take_precisions(o, optarg, error);
     case 'M':
         o->hqq = strcmp(optarg, "hqq") == 0;
         if (o->hqq || strcmp(optarg, "channel") == 0)
             return 0;
-        return error_set(error, ERR_BAD_INPUT, "--method is channel or hqq");
+        return error_set(error, ERR_BAD_INPUT, "--method: must be channel or hqq");
     case 'D': return take_dense(o, optarg, error);
     case 's': o->stripes = optarg; return 0;
     case 'R': o->mirrors = optarg; return 0;
@@ -140,12 +152,12 @@ static int take_option(struct pack_options *o, int option, struct error *error)
         o->layout = store_layout_find(optarg);
         return o->layout < STORE_LAYOUT__COUNT
                    ? 0
-                   : error_set(error, ERR_BAD_INPUT, "--layout is striped or spread");
+                   : error_set(error, ERR_BAD_INPUT, "--layout: must be striped or spread");
     case 'T': return take_threads(o, optarg, error);
     case 'r':
         if (bytes_parse(optarg, &o->bytes_per_s) && o->bytes_per_s > 0)
             return 0;
-        return error_set(error, ERR_BAD_INPUT, "--rate is a size, like 200MB");
+        return error_set(error, ERR_BAD_INPUT, "--rate: must be a size such as 200MB");
     case 'V': o->verify = true; return 0;
     case 'c':
         o->check = true;
@@ -157,17 +169,17 @@ static int take_option(struct pack_options *o, int option, struct error *error)
         o->json = strcmp(optarg, "json") == 0;
         if (o->json || strcmp(optarg, "text") == 0)
             return 0;
-        return error_set(error, ERR_BAD_INPUT, "--output is text or json");
+        return error_set(error, ERR_BAD_INPUT, "--output: must be text or json");
     case 'h': usage(stdout); exit(fflush(stdout) == 0 ? 0 : 1);
     case 'v': printf("sluice %s\n", SLUICE_VERSION); exit(0);
-    default: sl_panic("option %d is in the table and not here", option);
+    default: sl_panic("option %d is not handled", option);
     }
 }
 
 static int options_take(struct pack_options *o, int argc, char **argv, struct error *error)
 {
     *o = (struct pack_options){
-        .hqq = true, .dense = TIER_NATIVE, .tier_wanted = {[TIER_NATIVE] = true}};
+        .hqq = true, .dense = PRECISION_NATIVE, .precision_wanted = {[PRECISION_NATIVE] = true}};
     opterr = 0;
     for (int c; (c = getopt_long(argc, argv, ":hm:o:", long_options, NULL)) != -1;) {
         if (c == '?' || c == ':')
@@ -179,38 +191,38 @@ static int options_take(struct pack_options *o, int argc, char **argv, struct er
     }
     if (optind != argc || !o->dir || (!o->check && !o->model))
         return error_set(error, ERR_BAD_INPUT,
-                         "name a model with -m and a directory with -o (see sluice pack --help)");
-    long processors = sysconf(_SC_NPROCESSORS_ONLN);
-    long threads = processors * 2 < THREADS_LEAST  ? THREADS_LEAST
-                   : processors * 2 > THREADS_MOST ? THREADS_MOST
-                                                   : processors * 2;
+                         "use -m MODEL and -o DIR (see sluice pack --help)");
+    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+    long threads = cpus * 2 < DEFAULT_THREADS_MIN   ? DEFAULT_THREADS_MIN
+                   : cpus * 2 > DEFAULT_THREADS_MAX ? DEFAULT_THREADS_MAX
+                                                          : cpus * 2;
     if (o->threads == 0)
         o->threads = (unsigned)threads;
     return 0;
 }
 
-/* ---- the pack ---- */
+/* ---- pack ---- */
 
 static int open_dir(struct pack *p, struct error *error)
 {
     char real[PATH_MAX];
     if (mkdir(p->options.dir, 0777) != 0 && errno != EEXIST)
-        return error_set_errno(error, ERR_BAD_INPUT, errno, "cannot make %.250s", p->options.dir);
+        return error_set_errno(error, ERR_BAD_INPUT, errno, "cannot create %.250s", p->options.dir);
     p->dir_fd = open(p->options.dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (p->dir_fd < 0 || !realpath(p->options.dir, real))
         return error_set_errno(error, ERR_BAD_INPUT, errno, "cannot open %.250s", p->options.dir);
     if (strlen(real) + 64 >= sizeof p->dir || strcmp(real, "/") == 0)
-        return error_set(error, ERR_BAD_INPUT, "%.250s is no directory for a store",
+        return error_set(error, ERR_BAD_INPUT, "%.250s cannot be the directory of a store",
                          p->options.dir);
     strcpy(p->dir, real);
     return 0;
 }
 
-/* Everything between an opened source and a whole store. */
+/* Makes the store from the open source. */
 static int make_store(struct pack *p, struct error *error)
 {
     if (open_dir(p, error) || pack_stripe_paths(p, error) || pack_plan(p, error) ||
-        journal_open(p, error) || pack_room(p, error))
+        journal_open(p, error) || pack_check_space(p, error))
         return -1;
     p->started_ns = clock_now_ns();
     if (pack_model(p, error))
@@ -226,10 +238,10 @@ static int make_store(struct pack *p, struct error *error)
     return 0;
 }
 
-static json_t *tiers_summary(const struct pack *p)
+static json_t *precisions_summary(const struct pack *p)
 {
-    json_t *tiers = json_array();
-    for (uint32_t t = 0; t < p->manifest.tier_count; t++) {
+    json_t *precisions = json_array();
+    for (uint32_t t = 0; t < p->manifest.precision_count; t++) {
         uint64_t payload = 0, slots = 0;
         for (uint32_t layer = 0; layer < p->manifest.layers; layer++) {
             const struct store_group *g = store_group_of(&p->manifest, t, layer);
@@ -237,17 +249,17 @@ static json_t *tiers_summary(const struct pack *p)
             slots += g->slot_pages * PAGE_BYTES * p->manifest.experts;
         }
         json_array_append_new(
-            tiers,
-            json_pack("{s:s, s:s, s:s, s:I, s:I}", "tier",
-                      store_tier_name(p->manifest.tier[t].tier), "method",
-                      store_method_name(p->manifest.tier[t].method), "type",
+            precisions,
+            json_pack("{s:s, s:s, s:s, s:I, s:I}", "precision",
+                      precision_name(p->manifest.precision[t].precision), "method",
+                      store_method_name(p->manifest.precision[t].method), "type",
                       tensor_type_info(store_group_of(&p->manifest, t, 0)->matrix[0].type)->name,
                       "payload_bytes", (json_int_t)payload, "bytes", (json_int_t)slots));
     }
-    return tiers;
+    return precisions;
 }
 
-static int tell(const struct pack *p, struct error *error)
+static int print_summary(const struct pack *p, struct error *error)
 {
     const struct pack_meters *m = &p->meters;
     double seconds = (double)(clock_now_ns() - p->started_ns) / (double)NS_PER_S;
@@ -257,12 +269,12 @@ static int tell(const struct pack *p, struct error *error)
         json_t *o = json_pack(
             "{s:s, s:s, s:s, s:I, s:I, s:o, s:I, s:s, s:b, s:I, s:I, s:I, s:f, s:f, s:f, s:s}",
             "model", p->options.model, "store", p->dir, "arch", p->manifest.arch, "layers",
-            (json_int_t)p->manifest.layers, "experts", (json_int_t)p->manifest.experts, "tiers",
-            tiers_summary(p), "stripes", (json_int_t)p->manifest.stripe_count, "layout",
-            store_layout_name(p->manifest.layout), "mirrored",
+            (json_int_t)p->manifest.layers, "experts", (json_int_t)p->manifest.experts,
+            "precisions", precisions_summary(p), "stripes", (json_int_t)p->manifest.stripe_count,
+            "layout", store_layout_name(p->manifest.layout), "mirrored",
             p->file_count > p->manifest.stripe_count, "resumed_experts", (json_int_t)p->resumed,
             "bytes_read", (json_int_t)read, "bytes_written", (json_int_t)written, "seconds",
-            seconds, "drive_thread_seconds", (double)atomic_load(&m->drive_ns) / (double)NS_PER_S,
+            seconds, "device_thread_seconds", (double)atomic_load(&m->device_ns) / (double)NS_PER_S,
             "quantiser_thread_seconds", (double)atomic_load(&m->quantiser_ns) / (double)NS_PER_S,
             "bound", pack_bound(p));
         if (!o || json_dumpf(o, stdout, JSON_INDENT(2)) != 0)
@@ -270,9 +282,9 @@ static int tell(const struct pack *p, struct error *error)
         printf("\n");
         json_decref(o);
     } else {
-        printf("%s: %" PRIu32 " layers of %" PRIu32 " experts, %" PRIu32 " tiers; %s read, %s "
+        printf("%s: %" PRIu32 " layers of %" PRIu32 " experts, %" PRIu32 " precisions; %s read, %s "
                "written in %.1f s, bound by the %s\n",
-               p->dir, p->manifest.layers, p->manifest.experts, p->manifest.tier_count,
+               p->dir, p->manifest.layers, p->manifest.experts, p->manifest.precision_count,
                bytes_format(read, a), bytes_format(written, b), seconds, pack_bound(p));
     }
     return fflush(stdout) == 0 ? 0 : error_set(error, ERR_IO, "cannot write the summary");
@@ -301,7 +313,7 @@ static int run(struct pack *p, struct error *error)
         return -1;
     int status = make_store(p, error);
     if (status == 0)
-        status = tell(p, error);
+        status = print_summary(p, error);
     close_pack(p);
     return status;
 }

@@ -1,4 +1,4 @@
-/* What will be written: tiers and types, stripes, offsets, room. */
+/* Layout of the store: precisions and types, stripes, offsets, space check. */
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -10,33 +10,34 @@
 
 #include "lib/base/assert.h"
 #include "lib/model/limits.h"
-#include "lib/tensor/tier.h"
+#include "lib/tensor/precision.h"
 #include "procs/tools/pack/pack.h"
 
-#define RESERVE_BYTES (16 * MIB) /* beside the files themselves: the file system's own growth */
+#define RESERVE_BYTES (16 * MIB) /* for metadata of the file system */
 
-/* ---- tiers ---- */
+/* ---- precisions ---- */
 
-static int matrix_plan(struct model_matrix *m, const struct model_matrix *from, enum tier tier,
-                       bool hqq, enum store_method *method, struct error *error)
+static int matrix_plan(struct model_matrix *m, const struct model_matrix *from,
+                       enum precision precision, bool hqq, enum store_method *method,
+                       struct error *error)
 {
     *m = (struct model_matrix){.k = from->k, .n = from->n};
-    return quantise_type(tier, hqq, from->type, from->k, &m->type, method, error);
+    return quantise_type(precision, hqq, from->type, from->k, &m->type, method, error);
 }
 
-/* The group a layer would be by itself. */
-static int group_plan(const struct pack *p, enum tier tier, uint32_t layer, struct store_group *g,
-                      enum store_method *method, struct error *error)
+/* The group of a single layer. */
+static int group_plan(const struct pack *p, enum precision precision, uint32_t layer,
+                      struct store_group *g, enum store_method *method, struct error *error)
 {
     const struct model_index *index = p->source.index;
     const struct model_entry *e = &model_index_entries(index)[model_entry_expert(index, layer, 0)];
     *g = (struct store_group){.first_layer = layer, .last_layer = layer};
     for (int m = 0; m < EXPERT__COUNT; m++)
-        if (matrix_plan(&g->matrix[m], &e->matrix[m], tier, p->options.hqq, method, error))
+        if (matrix_plan(&g->matrix[m], &e->matrix[m], precision, p->options.hqq, method, error))
             return -1;
     if (!store_group_layout(g))
-        return error_set(error, ERR_BAD_INPUT, "experts of layer %" PRIu32 " do not fit tier %s",
-                         layer, store_tier_name(tier));
+        return error_set(error, ERR_BAD_INPUT, "experts of layer %" PRIu32 " cannot be stored as %s",
+                         layer, precision_name(precision));
     return 0;
 }
 
@@ -45,15 +46,15 @@ static bool same_group(const struct store_group *a, const struct store_group *b)
     return memcmp(a->matrix, b->matrix, sizeof a->matrix) == 0;
 }
 
-static int tier_plan(struct pack *p, enum tier tier, struct error *error)
+static int plan_precision(struct pack *p, enum precision precision, struct error *error)
 {
     struct store_manifest *m = &p->manifest;
-    struct store_tier *t = &m->tier[m->tier_count++];
-    *t = (struct store_tier){.tier = tier, .group_first = m->group_count};
-    m->tier_mask |= 1u << tier;
+    struct store_precision *t = &m->precision[m->precision_count++];
+    *t = (struct store_precision){.precision = precision, .group_first = m->group_count};
+    m->precision_mask |= 1u << precision;
     for (uint32_t layer = 0; layer < m->layers; layer++) {
         struct store_group g, *last = t->group_count ? &m->groups[m->group_count - 1] : NULL;
-        if (group_plan(p, tier, layer, &g, &t->method, error))
+        if (group_plan(p, precision, layer, &g, &t->method, error))
             return -1;
         if (last && same_group(last, &g)) {
             last->last_layer = layer;
@@ -67,7 +68,7 @@ static int tier_plan(struct pack *p, enum tier tier, struct error *error)
 
 /* ---- stripes ---- */
 
-/* What a path stands for: a directory, where a file of the store's name is made, or the file. */
+/* The file of a given path: the path, or for a directory a file in it named after the store. */
 static int resolve_path(const struct pack *p, uint32_t number, bool mirror, const char *given,
                         char path[PATH_MAX + 300], struct error *error)
 {
@@ -90,12 +91,12 @@ static int resolve_path(const struct pack *p, uint32_t number, bool mirror, cons
     }
     snprintf(parent, sizeof parent, "%.*s", slash ? (int)(slash - given) : 1, slash ? given : ".");
     if (!realpath(parent[0] ? parent : "/", real))
-        return error_set_errno(error, ERR_BAD_INPUT, errno, "stripe %.250s", given);
+        return error_set_errno(error, ERR_BAD_INPUT, errno, "cannot open the directory of stripe %.250s", given);
     snprintf(path, PATH_MAX + 300, "%s/%.255s", real, slash ? slash + 1 : given);
     return 0;
 }
 
-/* File `file` of the store, stripe or mirror, is `given`. */
+/* Sets the path of file `file` of the store, stripe or mirror `number`. */
 static int take_path(struct pack *p, uint32_t file, uint32_t number, bool mirror, const char *given,
                      struct error *error)
 {
@@ -104,22 +105,22 @@ static int take_path(struct pack *p, uint32_t file, uint32_t number, bool mirror
         return -1;
     size_t dir = strlen(p->dir);
     bool inside = strncmp(path, p->dir, dir) == 0 && path[dir] == '/';
-    const char *stands = inside ? path + dir + 1 : path; /* in the manifest */
+    const char *stored = inside ? path + dir + 1 : path; /* as in the manifest */
     p->file_path[file] = strdup(path);
     if (!p->file_path[file])
-        return error_set(error, ERR_NO_MEMORY, "no memory for a path");
-    if (strlen(stands) >= MODEL_PATH_BYTES || strlen(stands) == 0)
-        return error_set(error, ERR_BAD_INPUT, "stripe %.60s...: not a path to keep", given);
+        return error_set(error, ERR_NO_MEMORY, "out of memory (path of a stripe)");
+    if (strlen(stored) >= MODEL_PATH_BYTES || strlen(stored) == 0)
+        return error_set(error, ERR_BAD_INPUT, "stripe %.60s...: the path is empty or too long", given);
     struct store_stripe *stripe = &p->manifest.stripe[number];
-    strcpy(mirror ? stripe->mirror : stripe->path, stands);
+    strcpy(mirror ? stripe->mirror : stripe->path, stored);
     for (uint32_t i = 0; i < file; i++)
         if (strcmp(p->file_path[i], path) == 0)
-            return error_set(error, ERR_BAD_INPUT, "two stripes are the same file %.250s", path);
+            return error_set(error, ERR_BAD_INPUT, "two stripes or mirrors are the same file %.250s", path);
     p->file_count = file + 1;
     return 0;
 }
 
-/* Paths of a list, as files from p->file_count on; their number, or -1. */
+/* Adds the paths of a list, as files from p->file_count on. Their number, or -1. */
 static int take_paths(struct pack *p, const char *list, bool mirror, struct error *error)
 {
     uint32_t count = 0, first = p->file_count;
@@ -129,7 +130,7 @@ static int take_paths(struct pack *p, const char *list, bool mirror, struct erro
         if (count == MODEL_STRIPES_MAX)
             return error_set(error, ERR_BAD_INPUT, "more than %d stripes", MODEL_STRIPES_MAX);
         if (n == 0 || n >= sizeof one)
-            return error_set(error, ERR_BAD_INPUT, "--%s names an empty or too long path",
+            return error_set(error, ERR_BAD_INPUT, "--%s: a path is empty or too long",
                              mirror ? "mirrors" : "stripes");
         memcpy(one, list, n);
         one[n] = 0;
@@ -142,7 +143,7 @@ static int take_paths(struct pack *p, const char *list, bool mirror, struct erro
 
 int pack_stripe_paths(struct pack *p, struct error *error)
 {
-    /* A directory's own name may have commas; a list's may not. */
+    /* The name of the store may contain commas; paths in a list may not. */
     int stripes = p->options.stripes ? take_paths(p, p->options.stripes, false, error)
                   : take_path(p, 0, 0, false, p->dir, error) == 0 ? 1
                                                                   : -1;
@@ -152,12 +153,12 @@ int pack_stripe_paths(struct pack *p, struct error *error)
     p->manifest.layout = p->options.layout;
     int mirrors = p->options.mirrors ? take_paths(p, p->options.mirrors, true, error) : stripes;
     if (mirrors >= 0 && mirrors != stripes)
-        return error_set(error, ERR_BAD_INPUT, "--mirrors names %d paths for %d stripes", mirrors,
+        return error_set(error, ERR_BAD_INPUT, "--mirrors has %d paths for %d stripes; give one per stripe", mirrors,
                          stripes);
     return mirrors < 0 ? -1 : 0;
 }
 
-/* ---- the whole ---- */
+/* ---- plan ---- */
 
 int pack_plan(struct pack *p, struct error *error)
 {
@@ -167,26 +168,27 @@ int pack_plan(struct pack *p, struct error *error)
     m->layers = index->hparams.layers;
     m->experts = index->hparams.experts;
     memcpy(m->source_hash, p->source.hash, sizeof m->source_hash);
-    m->groups = calloc((size_t)m->layers * TIER__COUNT, sizeof *m->groups);
+    m->groups = calloc((size_t)m->layers * PRECISION__COUNT, sizeof *m->groups);
     if (!m->groups)
-        return error_set(error, ERR_NO_MEMORY, "no memory for the plan of the store");
-    for (int tier = 0; tier < TIER__COUNT; tier++)
-        if (p->options.tier_wanted[tier] && tier_plan(p, (enum tier)tier, error))
+        return error_set(error, ERR_NO_MEMORY, "out of memory (layout of the store)");
+    for (int precision = 0; precision < PRECISION__COUNT; precision++)
+        if (p->options.precision_wanted[precision] &&
+            plan_precision(p, (enum precision)precision, error))
             return -1;
-    sl_assert(m->tier_count > 0);
+    sl_assert(m->precision_count > 0);
     p->expert_count = m->layers * m->experts;
     p->table = store_table_new(m);
     p->done = calloc(p->expert_count, sizeof *p->done);
     p->pending = calloc(p->expert_count, sizeof *p->pending);
     if (!p->table || !p->done || !p->pending)
-        return error_set(error, ERR_NO_MEMORY, "no memory for %" PRIu32 " experts",
+        return error_set(error, ERR_NO_MEMORY, "out of memory (table of %" PRIu32 " experts)",
                          p->expert_count);
     return 0;
 }
 
-/* ---- room ---- */
+/* ---- free space ---- */
 
-struct need { /* on one file system */
+struct need { /* space needed on a file system */
     dev_t dev;
     uint64_t bytes;
     char path[PATH_MAX];
@@ -199,13 +201,13 @@ static int need_add(struct need *needs, uint32_t *count, const char *path, uint6
     struct stat st;
     snprintf(dir, sizeof dir, "%s", path);
     char *slash = strrchr(dir, '/');
-    if (stat(path, &st) == 0) { /* what is there already needs no room again */
+    if (stat(path, &st) == 0) { /* allocated blocks of an existing file count */
         uint64_t have = (uint64_t)st.st_blocks * 512;
         bytes = bytes > have ? bytes - have : 0;
     }
     slash[slash == dir ? 1 : 0] = 0;
     if (stat(dir, &st) != 0)
-        return error_set_errno(error, ERR_BAD_INPUT, errno, "cannot look at %.250s", dir);
+        return error_set_errno(error, ERR_BAD_INPUT, errno, "cannot access %.250s", dir);
     uint32_t i = 0;
     while (i < *count && needs[i].dev != st.st_dev)
         i++;
@@ -220,24 +222,24 @@ static int need_add(struct need *needs, uint32_t *count, const char *path, uint6
 static int need_check(const struct need *need, struct error *error)
 {
     struct statvfs fs;
-    char wanted[16], there[16];
+    char needed[16], free_text[16];
     if (statvfs(need->path, &fs) != 0)
-        return error_set_errno(error, ERR_IO, errno, "cannot look at %.250s", need->path);
+        return error_set_errno(error, ERR_IO, errno, "cannot access %.250s", need->path);
     uint64_t available = (uint64_t)fs.f_bavail * fs.f_frsize;
     uint64_t bytes = need->bytes + RESERVE_BYTES;
     if (bytes <= available)
         return 0;
-    return error_set(error, ERR_IO, "the store needs %s more in %.250s, and there are %s free",
-                     bytes_format(bytes, wanted), need->path, bytes_format(available, there));
+    return error_set(error, ERR_IO, "not enough space: the store needs %s more in %.250s, only %s free",
+                     bytes_format(bytes, needed), need->path, bytes_format(available, free_text));
 }
 
-int pack_room(const struct pack *p, struct error *error)
+int pack_check_space(const struct pack *p, struct error *error)
 {
     struct need *needs = calloc(PACK_FILES_MAX + 1, sizeof *needs);
     uint32_t count = 0;
     char model[PATH_MAX];
     if (!needs)
-        return error_set(error, ERR_NO_MEMORY, "no memory");
+        return error_set(error, ERR_NO_MEMORY, "out of memory");
     snprintf(model, sizeof model, "%s/" STORE_MODEL_FILE, p->dir);
     uint64_t model_bytes = p->source.gguf.data_offset;
     for (uint32_t i = 0; i < p->source.gguf.tensor_count; i++)

@@ -1,4 +1,4 @@
-/* What a pack does, on one line: bytes, rate, the end in sight, and what bounds it. */
+/* Progress line of a pack: bytes, rate, time left, and the bottleneck. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <time.h>
@@ -13,8 +13,8 @@
 
 const char *pack_bound(const struct pack *p)
 {
-    return atomic_load(&p->meters.drive_ns) >= atomic_load(&p->meters.quantiser_ns) ? "drive"
-                                                                                    : "quantiser";
+    return atomic_load(&p->meters.device_ns) >= atomic_load(&p->meters.quantiser_ns) ? "device"
+                                                                                     : "quantiser";
 }
 
 static uint64_t bytes_of_store(const struct pack *p)
@@ -35,22 +35,22 @@ static void show(const struct progress *g)
     double written = (double)atomic_load(&p->meters.bytes_written);
     double moved = written + (double)atomic_load(&p->meters.bytes_read);
     double new = (double)(done - p->resumed), left = (double)(p->expert_count - done);
-    uint64_t drive = atomic_load(&p->meters.drive_ns);
+    uint64_t device = atomic_load(&p->meters.device_ns);
     uint64_t quantiser = atomic_load(&p->meters.quantiser_ns);
-    uint64_t both = drive + quantiser ? drive + quantiser : 1;
+    uint64_t both = device + quantiser ? device + quantiser : 1;
     fprintf(stderr,
             "%spack: %s of %s, %" PRIu32 " of %" PRIu32 " experts, %s/s read and written, %.0f s "
-            "left, bound by the %s (drive %" PRIu64 " %%, quantiser %" PRIu64 " %%)%s",
+            "left, bound by the %s (device %" PRIu64 " %%, quantiser %" PRIu64 " %%)%s",
             g->terminal ? "\r\033[K" : "",
             bytes_format((uint64_t)((double)total * done / p->expert_count), now),
             bytes_format(total, all), done, p->expert_count,
             bytes_format(seconds > 0 ? (uint64_t)(moved / seconds) : 0, rate),
-            new > 0 ? seconds / new *left : 0, pack_bound(p), drive * 100 / both,
+            new > 0 ? seconds / new *left : 0, pack_bound(p), device * 100 / both,
             quantiser * 100 / both, g->terminal ? "" : "\n");
     fflush(stderr);
 }
 
-void progress_begin(struct progress *g, struct pack *p)
+void progress_start(struct progress *g, struct pack *p)
 {
     *g = (struct progress){.pack = p, .terminal = isatty(STDERR_FILENO) == 1};
     g->next_ns = clock_now_ns() + (g->terminal ? TERMINAL_NS : LOG_NS);

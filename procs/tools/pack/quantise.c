@@ -1,26 +1,27 @@
-/* The one place where pack meets the quantisers: tiers as types, rows as bytes. */
+/* Interface of pack to lib/quant: maps precisions to tensor types, converts rows. */
 #include "lib/base/assert.h"
 #include "lib/quant/quant.h"
+#include "lib/tensor/precision.h"
 #include "lib/tensor/tensor_type.h"
-#include "lib/tensor/tier.h"
 #include "procs/tools/pack/pack.h"
 
-static const uint32_t tier_bits[TIER__COUNT] = {[TIER_INT8] = 8, [TIER_INT4] = 4, [TIER_INT2] = 2};
+static const uint32_t precision_bits[PRECISION__COUNT] = {
+    [PRECISION_INT8] = 8, [PRECISION_INT4] = 4, [PRECISION_INT2] = 2};
 
-int quantise_type(enum tier tier, bool hqq, uint32_t from, uint32_t k, uint32_t *type,
+int quantise_type(enum precision precision, bool hqq, uint32_t from, uint32_t k, uint32_t *type,
                   enum store_method *method, struct error *error)
 {
     uint64_t bytes;
     *type = from;
     *method = STORE_COPY;
-    if (tier == TIER_NATIVE)
+    if (precision == PRECISION_NATIVE)
         return 0;
-    *type = quant_type_for(tier_bits[tier], hqq ? QUANT_HQQ : QUANT_CHANNEL);
-    *method = hqq && tier_bits[tier] < 8 ? STORE_HQQ : STORE_CHANNEL;
+    *type = quant_type_for(precision_bits[precision], hqq ? QUANT_HQQ : QUANT_CHANNEL);
+    *method = hqq && precision_bits[precision] < 8 ? STORE_HQQ : STORE_CHANNEL;
     if (!tensor_type_row_bytes(*type, k, &bytes))
         return error_set(error, ERR_BAD_INPUT,
-                         "rows of %u elements cannot be quantised to %s (multiples of %u can)", k,
-                         store_tier_name(tier), tensor_type_info(*type)->block_elems);
+                         "rows of %u elements cannot be quantised to %s: not a multiple of %u", k,
+                         precision_name(precision), tensor_type_info(*type)->block_elems);
     return 0;
 }
 
@@ -38,6 +39,6 @@ int quantise_rows(uint32_t type, const float *src, uint32_t k, uint32_t n, void 
     sl_assert(type >= TENSOR_TYPE_OWN_FIRST);
     if (quant_rows((enum tensor_type)type, src, k, n, dst, NULL))
         return error_set(error, ERR_BAD_INPUT,
-                         "a weight is not finite, or too large to be quantised");
+                         "a weight is not finite or is too large to quantise");
     return 0;
 }

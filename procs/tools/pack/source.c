@@ -21,7 +21,7 @@ static ssize_t read_fd(void *arg, void *buf, size_t n, uint64_t offset)
     return pread(*(int *)arg, buf, n, (off_t)offset);
 }
 
-/* The header an HF model would have lies in memory; behind it nothing is ever read. */
+/* The generated header of an HF model, in memory; reads after it return zeros. */
 static ssize_t read_header(void *arg, void *buf, size_t n, uint64_t offset)
 {
     uint64_t bytes;
@@ -36,14 +36,14 @@ static int add_file(struct source *s, const char *path, struct error *error)
 {
     struct stat st;
     if (stat(path, &st) != 0)
-        return error_set_errno(error, ERR_BAD_INPUT, errno, "cannot look at %.250s", path);
+        return error_set_errno(error, ERR_BAD_INPUT, errno, "cannot access %.250s", path);
     struct source_file *bigger = reallocarray(s->files, s->file_count + 1, sizeof *bigger);
     char *copy = strdup(path);
     if (bigger)
         s->files = bigger;
     if (!bigger || !copy) {
         free(copy);
-        return error_set(error, ERR_NO_MEMORY, "no memory for the list of files");
+        return error_set(error, ERR_NO_MEMORY, "out of memory (list of files)");
     }
     s->files[s->file_count++] = (struct source_file){
         .path = copy,
@@ -60,12 +60,12 @@ int source_unchanged(const struct source *s, struct error *error)
         struct stat st;
         if (stat(f->path, &st) != 0 || (uint64_t)st.st_size != f->bytes ||
             (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec != f->mtime_ns)
-            return error_set(error, ERR_GONE, "%.250s changed while it was packed", f->path);
+            return error_set(error, ERR_GONE, "%.250s changed during the pack", f->path);
     }
     return 0;
 }
 
-/* Header and index, from any kind of source. */
+/* Reads header and index from either kind of source. */
 static int open_model(struct source *s, const struct gguf_source *from, const char *path,
                       struct error *error)
 {
@@ -75,7 +75,7 @@ static int open_model(struct source *s, const struct gguf_source *from, const ch
         return error_set(error, why.code, "%.200s: %.180s", path, why.text);
     XXH3_state_t *state = XXH3_createState();
     if (!state)
-        return error_set(error, ERR_NO_MEMORY, "no memory for a hash");
+        return error_set(error, ERR_NO_MEMORY, "out of memory (hash of the source)");
     XXH3_128bits_reset(state);
     XXH3_128bits_update(state, s->gguf.header, s->gguf.data_offset);
     XXH3_128bits_update(state, &from->bytes, sizeof from->bytes);
@@ -144,17 +144,17 @@ void source_close(struct source *s)
     *s = (struct source){.gguf_fd = -1};
 }
 
-struct source_place source_expert(const struct source *s, uint32_t layer, uint32_t expert,
-                                  enum expert_matrix m)
+struct source_extent source_expert(const struct source *s, uint32_t layer, uint32_t expert,
+                                   enum expert_matrix m)
 {
     const struct model_entry *e =
         &model_index_entries(s->index)[model_entry_expert(s->index, layer, expert)];
-    if (s->is_hf) { /* a tensor of the header for each matrix */
+    if (s->is_hf) { /* one header tensor per matrix */
         const struct safetensor *t = hf_source(&s->hf, e->extent[m].tensor, expert);
         sl_assert(t->bytes == e->extent[m].payload_bytes);
-        return (struct source_place){t->file, t->offset, t->bytes};
+        return (struct source_extent){t->file, t->offset, t->bytes};
     }
-    /* Gate and up may be one extent: the matrix lies in the one that holds its slot bytes. */
+    /* Gate and up may share an extent: find the one that contains the slot bytes of the matrix. */
     const struct model_matrix *matrix = &e->matrix[m];
     uint32_t i = 0;
     while (matrix->slot_offset >= e->extent[i].slot_offset + e->extent[i].read_bytes) {
@@ -162,8 +162,8 @@ struct source_place source_expert(const struct source *s, uint32_t layer, uint32
         sl_assert(i < e->extents);
     }
     const struct model_extent *x = &e->extent[i];
-    return (struct source_place){0, x->file_offset + (matrix->slot_offset - x->slot_offset),
-                                 matrix->n * matrix->row_bytes};
+    return (struct source_extent){0, x->file_offset + (matrix->slot_offset - x->slot_offset),
+                                  matrix->n * matrix->row_bytes};
 }
 
 bool source_is_dense(const struct source *s, uint32_t tensor)
@@ -182,22 +182,22 @@ int source_read(const struct bulk *file, void *buf, uint64_t offset, uint64_t by
     if (bulk_read(file, buf, align_up(offset + bytes, PAGE_BYTES) - start, start, &got, error))
         return -1;
     if (start + got < offset + bytes)
-        return error_set(error, ERR_GONE, "it became shorter while it was read");
+        return error_set(error, ERR_GONE, "the file was truncated during the pack");
     *data = (const char *)buf + (offset - start);
     return 0;
 }
 
 /* ---- dense tensors ---- */
 
-struct dense { /* one tensor on its way */
+struct dense { /* one tensor being copied */
     const struct source *source;
-    const struct hf_tensor *form; /* NULL: as it is */
+    const struct hf_tensor *form; /* NULL: unchanged */
     source_sink *sink;
     void *arg;
-    void *in, *out; /* SOURCE_CHUNK and two pages; twice as much */
+    void *in, *out; /* SOURCE_CHUNK and two pages; 2 * SOURCE_CHUNK */
 };
 
-/* One chunk: converted and handed on. */
+/* Converts one chunk and passes it to the sink. */
 static int pass_on(const struct dense *d, const char *data, uint64_t bytes, struct error *error)
 {
     if (!d->form || d->form->form == HF_AS_IS)
@@ -219,7 +219,7 @@ static int pass_on(const struct dense *d, const char *data, uint64_t bytes, stru
     return d->sink(d->arg, d->out, bytes * 2, error);
 }
 
-static int stream(const struct dense *d, struct source_place from, struct error *error)
+static int stream(const struct dense *d, struct source_extent from, struct error *error)
 {
     struct bulk file;
     const char *path = d->source->files[from.file].path;
@@ -227,7 +227,7 @@ static int stream(const struct dense *d, struct source_place from, struct error 
     if (d->form && d->form->form == HF_HEAD_PAIRS)
         chunk = align_down(SOURCE_CHUNK, d->form->head_bytes);
     if (chunk == 0)
-        return error_set(error, ERR_BAD_INPUT, "%.250s: a head larger than %u MiB", path,
+        return error_set(error, ERR_BAD_INPUT, "%.250s: an attention head is larger than %u MiB", path,
                          (unsigned)(SOURCE_CHUNK / MIB));
     if (bulk_open(&file, path, O_RDONLY, error))
         return -1;
@@ -249,17 +249,17 @@ int source_dense(const struct source *s, uint32_t tensor, source_sink *sink, voi
                  struct error *error)
 {
     struct dense d = {.source = s, .sink = sink, .arg = arg};
-    struct source_place from = {0, s->gguf.tensors[tensor].file_offset,
-                                s->gguf.tensors[tensor].bytes};
+    struct source_extent from = {0, s->gguf.tensors[tensor].file_offset,
+                                 s->gguf.tensors[tensor].bytes};
     if (s->is_hf) {
         const struct safetensor *t = hf_source(&s->hf, tensor, 0);
-        from = (struct source_place){t->file, t->offset, t->bytes};
+        from = (struct source_extent){t->file, t->offset, t->bytes};
         d.form = &s->hf.tensors[tensor];
     }
     d.in = bulk_buffer(SOURCE_CHUNK + 2 * PAGE_BYTES);
     d.out = bulk_buffer(2 * SOURCE_CHUNK);
     int status = d.in && d.out ? stream(&d, from, error)
-                               : error_set(error, ERR_NO_MEMORY, "no memory to read tensors");
+                               : error_set(error, ERR_NO_MEMORY, "out of memory (tensor buffers)");
     free(d.in);
     free(d.out);
     return status;

@@ -1,6 +1,5 @@
-/* What is packed: a GGUF file, or a Hugging Face directory seen as one (lib/model/hf/hf.h). Either way
- * there is a GGUF header, an index of the model at its native tier, and places of bytes in files.
- */
+/* The source of a pack: a GGUF file, or a Hugging Face directory presented as one (lib/model/hf/hf.h). Both have a
+ * GGUF header, an index of the model at native precision, and file extents. */
 #ifndef SLUICE_TOOLS_PACK_SOURCE_H
 #define SLUICE_TOOLS_PACK_SOURCE_H
 
@@ -10,7 +9,7 @@
 #include "lib/model/index/model_index.h"
 #include "lib/model/store/store.h"
 
-#define SOURCE_CHUNK (4 * MIB) /* of dense bytes a time */
+#define SOURCE_CHUNK (4 * MIB) /* dense bytes per read */
 
 struct source_file {
     char *path;
@@ -21,7 +20,7 @@ struct source_file {
 struct source {
     struct source_file *files;
     uint32_t file_count;
-    struct gguf gguf; /* header: the file's, or the one an HF model would have */
+    struct gguf gguf; /* header: of the file, or generated for an HF model */
     struct model_index *index;
     bool is_hf;
     struct hf_model hf;
@@ -29,31 +28,31 @@ struct source {
     uint8_t hash[STORE_HASH_BYTES]; /* of the header and the size: source_hash of the manifest */
 };
 
-/* 0, or -1 with one line. On success the caller ends with source_close. */
+/* 0, or -1 with an error. On success the caller must call source_close. */
 int source_open(struct source *s, const char *path, struct error *error);
 void source_close(struct source *s);
 
-/* 0 when no file has changed since it was opened. */
+/* 0 if no file changed since source_open; else ERR_GONE. */
 int source_unchanged(const struct source *s, struct error *error);
 
-/* Where matrix m of an expert lies: its bytes as they are, rows without gaps. */
-struct source_place {
+/* Location of matrix m of an expert: unconverted bytes, rows without gaps. */
+struct source_extent {
     uint32_t file;
     uint64_t offset, bytes;
 };
-struct source_place source_expert(const struct source *s, uint32_t layer, uint32_t expert,
-                                  enum expert_matrix m);
+struct source_extent source_expert(const struct source *s, uint32_t layer, uint32_t expert,
+                                   enum expert_matrix m);
 
-/* True for a tensor that belongs into the store's model.gguf. */
+/* True for a tensor that is stored in model.gguf of the store. */
 bool source_is_dense(const struct source *s, uint32_t tensor);
 
-/* Hands the bytes of a dense tensor, as a GGUF file has them, to `sink` in order. */
+/* Passes the bytes of a dense tensor, in GGUF layout, to `sink` in order. */
 typedef int source_sink(void *arg, const void *data, uint64_t bytes, struct error *error);
 int source_dense(const struct source *s, uint32_t tensor, source_sink *sink, void *arg,
                  struct error *error);
 
-/* Reads [offset, offset + bytes) of an open file into buf, which is page-aligned and two pages
- * larger; *data is where the bytes begin in it. A file that ends before is ERR_GONE. */
+/* Reads [offset, offset + bytes) of an open file into buf, which must be page-aligned and two pages larger; *data
+ * is the start of the bytes in it. ERR_GONE if the file is shorter. */
 int source_read(const struct bulk *file, void *buf, uint64_t offset, uint64_t bytes,
                 const void **data, struct error *error);
 

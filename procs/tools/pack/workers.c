@@ -1,5 +1,5 @@
-/* Workers: each takes an expert, reads it in runs of rows, makes every tier of them at once, and
- * writes the slots as streams. Memory is a few buffers per worker, whatever the expert's size. */
+/* Workers: each takes an expert, reads it in runs of rows, converts every run to all precisions, and streams the
+ * slots to the stripes. Memory per worker is a few buffers, independent of the size of an expert. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -11,24 +11,24 @@
 
 #include "lib/base/assert.h"
 #include "lib/base/clock.h"
-#include "lib/tensor/tier.h"
+#include "lib/tensor/precision.h"
 #include "procs/tools/pack/pack.h"
 
-#define READ_BYTES  (2 * MIB) /* of one run of rows, as in the source */
-#define FLOAT_BYTES (4 * MIB) /* and as F32 */
-#define SLOT_BYTES  (1 * MIB) /* of a slot being written */
+#define READ_BYTES  (2 * MIB) /* of a run of source rows */
+#define FLOAT_BYTES (4 * MIB) /* the run as F32 */
+#define SLOT_BYTES  (1 * MIB) /* write buffer of a slot */
 
-/* A slot on its way into the stripes. */
+/* A slot being written to the stripes. */
 struct slot {
     struct bulk *files; /* stripes, then mirrors */
     const struct pack *pack;
-    uint64_t offset, pages, each; /* in the stripes; of the slot; of a part */
-    uint64_t at;                  /* slot bytes so far, the buffer's included */
+    uint64_t offset, pages, each; /* offset in the stripes; pages of the slot; bytes per part */
+    uint64_t at;                  /* slot bytes so far, buffered ones included */
     uint64_t filled;
     char *buffer;
     XXH3_state_t *hash;
     uint32_t first;      /* stripe of page 0 */
-    uint32_t stripe;     /* whose part is being hashed */
+    uint32_t stripe;     /* stripe of the part being hashed */
     uint64_t *checksums; /* in the table */
 };
 
@@ -37,11 +37,11 @@ struct worker {
     const struct bulk *files; /* of the source; shared */
     pthread_t thread;
     struct bulk stores[PACK_FILES_MAX];
-    struct slot slot[TIER__COUNT];
+    struct slot slot[PRECISION__COUNT];
     void *in; /* READ_BYTES and two pages */
     float *rows;
     void *made;
-    uint64_t drive_ns; /* of the unit at hand */
+    uint64_t device_ns; /* of the current unit */
 };
 
 static void fail(struct pack *p, const struct error *why)
@@ -53,7 +53,7 @@ static void fail(struct pack *p, const struct error *why)
     atomic_store(&p->stop, true);
 }
 
-/* Waits until so many bytes may have been moved. */
+/* Waits until the bytes moved so far comply with --rate. */
 static void throttle(const struct pack *p)
 {
     uint64_t rate = p->options.bytes_per_s;
@@ -70,12 +70,12 @@ static void throttle(const struct pack *p)
 
 /* ---- slots ---- */
 
-static void slot_begin(struct slot *s, const struct pack *p, uint32_t tier, uint32_t layer,
+static void slot_start(struct slot *s, const struct pack *p, uint32_t precision, uint32_t layer,
                        uint32_t expert)
 {
     const struct store_manifest *m = &p->manifest;
-    uint64_t *record = store_table_record(m, p->table, tier, layer, expert);
-    s->pages = store_group_of(m, tier, layer)->slot_pages;
+    uint64_t *record = store_table_record(m, p->table, precision, layer, expert);
+    s->pages = store_group_of(m, precision, layer)->slot_pages;
     s->each = store_part_pages(m, s->pages) * PAGE_BYTES;
     s->offset = record[0];
     s->checksums = record + 1;
@@ -85,24 +85,24 @@ static void slot_begin(struct slot *s, const struct pack *p, uint32_t tier, uint
     memset(s->checksums, 0, 8 * m->stripe_count);
 }
 
-/* Whole pages to a stripe and its mirror. */
+/* Writes whole pages to a stripe and its mirror. */
 static int slot_write(struct slot *s, uint32_t stripe, const char *data, uint64_t bytes,
-                      uint64_t offset, uint64_t *drive_ns, struct error *error)
+                      uint64_t offset, uint64_t *device_ns, struct error *error)
 {
     struct error why;
     uint32_t stripes = s->pack->manifest.stripe_count;
     for (uint32_t f = stripe; f < s->pack->file_count; f += stripes) {
         uint64_t from = clock_now_ns();
         int status = bulk_write(&s->files[f], data, bytes, offset, &why);
-        *drive_ns += clock_now_ns() - from;
+        *device_ns += clock_now_ns() - from;
         if (status)
             return error_set(error, why.code, "%.200s: %.150s", s->pack->file_path[f], why.text);
     }
     return 0;
 }
 
-/* Writes the buffer, whole pages, to the stripes it belongs to. */
-static int slot_flush(struct slot *s, uint64_t *drive_ns, struct error *error)
+/* Writes the buffer (whole pages) to its stripes. */
+static int slot_flush(struct slot *s, uint64_t *device_ns, struct error *error)
 {
     sl_assert(s->filled % PAGE_BYTES == 0);
     uint64_t base = s->at - s->filled;
@@ -116,7 +116,7 @@ static int slot_flush(struct slot *s, uint64_t *drive_ns, struct error *error)
             s->stripe = stripe;
         }
         XXH3_64bits_update(s->hash, s->buffer + done, n);
-        if (slot_write(s, stripe, s->buffer + done, n, s->offset + in_part, drive_ns, error))
+        if (slot_write(s, stripe, s->buffer + done, n, s->offset + in_part, device_ns, error))
             return -1;
     }
     s->filled = 0;
@@ -124,7 +124,7 @@ static int slot_flush(struct slot *s, uint64_t *drive_ns, struct error *error)
 }
 
 /* data NULL: zeros. */
-static int slot_put(struct slot *s, const void *data, uint64_t bytes, uint64_t *drive_ns,
+static int slot_put(struct slot *s, const void *data, uint64_t bytes, uint64_t *device_ns,
                     struct error *error)
 {
     const char *from = data;
@@ -139,51 +139,51 @@ static int slot_put(struct slot *s, const void *data, uint64_t bytes, uint64_t *
         s->filled += n;
         s->at += n;
         bytes -= n;
-        if (s->filled == SLOT_BYTES && slot_flush(s, drive_ns, error))
+        if (s->filled == SLOT_BYTES && slot_flush(s, device_ns, error))
             return -1;
     }
     return 0;
 }
 
-static int slot_to(struct slot *s, uint64_t at, uint64_t *drive_ns, struct error *error)
+static int slot_to(struct slot *s, uint64_t at, uint64_t *device_ns, struct error *error)
 {
     sl_assert(at >= s->at);
-    return slot_put(s, NULL, at - s->at, drive_ns, error);
+    return slot_put(s, NULL, at - s->at, device_ns, error);
 }
 
-static int slot_end(struct slot *s, uint64_t *drive_ns, struct error *error)
+static int slot_end(struct slot *s, uint64_t *device_ns, struct error *error)
 {
-    if (slot_to(s, s->pages * PAGE_BYTES, drive_ns, error) || slot_flush(s, drive_ns, error))
+    if (slot_to(s, s->pages * PAGE_BYTES, device_ns, error) || slot_flush(s, device_ns, error))
         return -1;
     s->checksums[s->stripe] = XXH3_64bits_digest(s->hash);
     return 0;
 }
 
-/* ---- an expert ---- */
+/* ---- experts ---- */
 
-/* Rows of a matrix into one tier's slot. */
-static int put_rows(struct worker *w, uint32_t tier, const struct model_matrix *to,
+/* Adds rows of a matrix to the slot of one precision. */
+static int put_rows(struct worker *w, uint32_t precision, const struct model_matrix *to,
                     const struct model_matrix *from, const void *data, uint32_t n, bool *loaded,
                     struct error *error)
 {
-    if (w->pack->manifest.tier[tier].method == STORE_COPY)
-        return slot_put(&w->slot[tier], data, n * to->row_bytes, &w->drive_ns, error);
+    if (w->pack->manifest.precision[precision].method == STORE_COPY)
+        return slot_put(&w->slot[precision], data, n * to->row_bytes, &w->device_ns, error);
     if (!*loaded)
         quantise_load(from->type, data, from->row_bytes, from->k, n, w->rows);
     *loaded = true;
     if (quantise_rows(to->type, w->rows, to->k, n, w->made, error))
         return -1;
-    return slot_put(&w->slot[tier], w->made, n * to->row_bytes, &w->drive_ns, error);
+    return slot_put(&w->slot[precision], w->made, n * to->row_bytes, &w->device_ns, error);
 }
 
-static int read_rows(struct worker *w, const struct source_place *from, uint64_t at, uint64_t bytes,
-                     const void **data, struct error *error)
+static int read_rows(struct worker *w, const struct source_extent *from, uint64_t at,
+                     uint64_t bytes, const void **data, struct error *error)
 {
     struct error why;
     throttle(w->pack);
-    uint64_t begun = clock_now_ns();
+    uint64_t start_ns = clock_now_ns();
     int status = source_read(&w->files[from->file], w->in, from->offset + at, bytes, data, &why);
-    w->drive_ns += clock_now_ns() - begun;
+    w->device_ns += clock_now_ns() - start_ns;
     atomic_fetch_add(&w->pack->meters.bytes_read, bytes);
     return status ? error_set(error, why.code, "%.200s: %.150s",
                               w->pack->source.files[from->file].path, why.text)
@@ -205,11 +205,11 @@ static int pack_matrix(struct worker *w, uint32_t layer, uint32_t expert, enum e
     const struct model_index *index = p->source.index;
     const struct model_matrix *from =
         &model_index_entries(index)[model_entry_expert(index, layer, expert)].matrix[which];
-    struct source_place place = source_expert(&p->source, layer, expert, which);
-    const struct model_matrix *to[TIER__COUNT];
-    for (uint32_t t = 0; t < p->manifest.tier_count; t++) {
+    struct source_extent extent = source_expert(&p->source, layer, expert, which);
+    const struct model_matrix *to[PRECISION__COUNT];
+    for (uint32_t t = 0; t < p->manifest.precision_count; t++) {
         to[t] = &store_group_of(&p->manifest, t, layer)->matrix[which];
-        if (slot_to(&w->slot[t], to[t]->slot_offset, &w->drive_ns, error))
+        if (slot_to(&w->slot[t], to[t]->slot_offset, &w->device_ns, error))
             return -1;
     }
     uint32_t run = rows_per_run(from);
@@ -217,9 +217,9 @@ static int pack_matrix(struct worker *w, uint32_t layer, uint32_t expert, enum e
         uint32_t n = from->n - row < run ? from->n - row : run;
         const void *data;
         bool loaded = false;
-        if (read_rows(w, &place, row * from->row_bytes, n * from->row_bytes, &data, error))
+        if (read_rows(w, &extent, row * from->row_bytes, n * from->row_bytes, &data, error))
             return -1;
-        for (uint32_t t = 0; t < p->manifest.tier_count; t++)
+        for (uint32_t t = 0; t < p->manifest.precision_count; t++)
             if (put_rows(w, t, to[t], from, data, n, &loaded, error))
                 return -1;
     }
@@ -230,21 +230,21 @@ static int pack_unit(struct worker *w, uint32_t unit, struct error *error)
 {
     struct pack *p = w->pack;
     uint32_t layer = unit / p->manifest.experts, expert = unit % p->manifest.experts;
-    uint64_t begun = clock_now_ns(), written = 0;
-    w->drive_ns = 0;
-    for (uint32_t t = 0; t < p->manifest.tier_count; t++)
-        slot_begin(&w->slot[t], p, t, layer, expert);
+    uint64_t start_ns = clock_now_ns(), written = 0;
+    w->device_ns = 0;
+    for (uint32_t t = 0; t < p->manifest.precision_count; t++)
+        slot_start(&w->slot[t], p, t, layer, expert);
     for (int m = 0; m < EXPERT__COUNT; m++)
         if (pack_matrix(w, layer, expert, (enum expert_matrix)m, error))
             return -1;
-    for (uint32_t t = 0; t < p->manifest.tier_count; t++) {
-        if (slot_end(&w->slot[t], &w->drive_ns, error))
+    for (uint32_t t = 0; t < p->manifest.precision_count; t++) {
+        if (slot_end(&w->slot[t], &w->device_ns, error))
             return -1;
         written += w->slot[t].at;
     }
     atomic_fetch_add(&p->meters.bytes_written, written);
-    atomic_fetch_add(&p->meters.drive_ns, w->drive_ns);
-    atomic_fetch_add(&p->meters.quantiser_ns, clock_now_ns() - begun - w->drive_ns);
+    atomic_fetch_add(&p->meters.device_ns, w->device_ns);
+    atomic_fetch_add(&p->meters.quantiser_ns, clock_now_ns() - start_ns - w->device_ns);
     if (journal_unit(p, unit, written, error))
         return -1;
     atomic_fetch_add(&p->meters.experts_done, 1);
@@ -269,7 +269,7 @@ static void *work(void *arg)
     return NULL;
 }
 
-/* ---- all of them ---- */
+/* ---- start and stop ---- */
 
 static int worker_open(struct worker *w, struct pack *p, const struct bulk *files,
                        struct error *error)
@@ -280,7 +280,7 @@ static int worker_open(struct worker *w, struct pack *p, const struct bulk *file
     w->rows = bulk_buffer(FLOAT_BYTES);
     w->made = bulk_buffer(FLOAT_BYTES);
     bool memory = w->in && w->rows && w->made;
-    for (uint32_t t = 0; t < p->manifest.tier_count; t++) {
+    for (uint32_t t = 0; t < p->manifest.precision_count; t++) {
         w->slot[t] = (struct slot){.pack = p,
                                    .files = w->stores,
                                    .buffer = bulk_buffer(SLOT_BYTES),
@@ -288,7 +288,7 @@ static int worker_open(struct worker *w, struct pack *p, const struct bulk *file
         memory = memory && w->slot[t].buffer && w->slot[t].hash;
     }
     if (!memory)
-        return error_set(error, ERR_NO_MEMORY, "no memory for a thread's buffers");
+        return error_set(error, ERR_NO_MEMORY, "out of memory (buffers of a worker)");
     for (uint32_t f = 0; f < p->file_count; f++)
         if (bulk_open(&w->stores[f], p->file_path[f], O_WRONLY, error))
             return -1;
@@ -299,7 +299,7 @@ static void worker_close(struct worker *w)
 {
     for (uint32_t f = 0; f < PACK_FILES_MAX; f++)
         bulk_close(&w->stores[f]);
-    for (int t = 0; t < TIER__COUNT; t++) {
+    for (int t = 0; t < PRECISION__COUNT; t++) {
         free(w->slot[t].buffer);
         XXH3_freeState(w->slot[t].hash);
     }
@@ -321,7 +321,7 @@ static void run_workers(struct pack *p, struct worker *workers)
             atomic_fetch_sub(&p->workers, p->options.threads - started);
             break;
         }
-    progress_begin(&progress, p);
+    progress_start(&progress, p);
     while (atomic_load(&p->workers) > 0)
         progress_tick(&progress);
     for (unsigned i = 0; i < started; i++)
@@ -334,7 +334,7 @@ int pack_experts(struct pack *p, struct error *error)
     struct worker *workers = calloc(p->options.threads, sizeof *workers);
     struct bulk *files = calloc(p->source.file_count, sizeof *files);
     uint32_t opened = 0;
-    int status = workers && files ? 0 : error_set(error, ERR_NO_MEMORY, "no memory for threads");
+    int status = workers && files ? 0 : error_set(error, ERR_NO_MEMORY, "out of memory (workers)");
     for (unsigned i = 0; status == 0 && i < p->options.threads; i++)
         for (uint32_t f = 0; f < PACK_FILES_MAX; f++)
             workers[i].stores[f].fd = -1;
@@ -352,7 +352,7 @@ int pack_experts(struct pack *p, struct error *error)
             status = -1;
         }
     }
-    /* What is whole stays, whatever happened to the others. */
+    /* Finished units are recorded even after a failure. */
     if (journal_flush(p, status ? NULL : error))
         status = -1;
     while (ready > 0)
@@ -367,7 +367,7 @@ int pack_experts(struct pack *p, struct error *error)
 int pack_stripes(struct pack *p, struct error *error)
 {
     unsigned char *page = bulk_buffer(PAGE_BYTES);
-    int status = page ? 0 : error_set(error, ERR_NO_MEMORY, "no memory");
+    int status = page ? 0 : error_set(error, ERR_NO_MEMORY, "out of memory");
     for (uint32_t f = 0; f < p->file_count && status == 0; f++) {
         struct bulk file;
         struct error why;
@@ -376,10 +376,10 @@ int pack_stripes(struct pack *p, struct error *error)
         status = bulk_open(&file, p->file_path[f], O_RDWR | O_CREAT, error);
         if (status)
             break;
-        /* Room is taken now, in one piece where the file system can. */
+        /* Allocates the space now, contiguous if the file system can. */
         if (fallocate(file.fd, 0, 0, (off_t)p->manifest.stripe[s].bytes) != 0 &&
             errno != EOPNOTSUPP)
-            status = error_set_errno(&why, ERR_IO, errno, "cannot take its room");
+            status = error_set_errno(&why, ERR_IO, errno, "cannot allocate space");
         if (status || bulk_truncate(&file, p->manifest.stripe[s].bytes, &why) ||
             bulk_write(&file, page, PAGE_BYTES, 0, &why) || bulk_sync(&file, &why))
             status = error_set(error, why.code, "%.200s: %.150s", p->file_path[f], why.text);

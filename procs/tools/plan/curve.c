@@ -32,7 +32,7 @@ static float *weights_before(const struct trace *t, size_t *count)
         for (uint32_t j = 0; j < k; j++)
             weight[j] = r[j].weight;
         for (uint32_t j = 0; j < k; j++)
-            all[(*count)++] = precision_before(weight, k, j);
+            all[(*count)++] = precision_weight_before(weight, k, j);
     }
     if (all)
         qsort(all, *count, sizeof *all, by_value);
@@ -50,10 +50,10 @@ static int point(struct planning *p, const struct serving *base, double threshol
     if (planning_measure(p, &p->some, &replaced, &low, error) != 0 ||
         planning_measure(p, &p->some, &skipped, &skip, error) != 0)
         return -1;
-    double uses = (double)(low.report.need[0] + low.report.need[1] + low.report.skipped);
-    double share = (double)low.report.need[1] / uses;
-    planning_say(p, "  %5.1f %%   %s | %s   (%.3f)", 100 * share, planning_loss(&low.loss, a),
-                 planning_loss(&skip.loss, b), threshold);
+    double accesses = (double)(low.report.need[0] + low.report.need[1] + low.report.skipped);
+    double share = (double)low.report.need[1] / accesses;
+    planning_note(p, "  %5.1f %%   %s | %s   (%.3f)", 100 * share, planning_loss(&low.loss, a),
+                  planning_loss(&skip.loss, b), threshold);
     json_array_append_new(rows, json_pack("{s:f, s:f, s:f, s:f}", "share", share, "replaced",
                                           low.loss.value, "skipped", skip.loss.value, "threshold",
                                           threshold));
@@ -69,7 +69,7 @@ int plan_hobbit_curve(struct planning *p, const struct serving *base, struct err
     float *before = weights_before(&trace, &count);
     json_t *rows = json_array();
     int status = before ? 0 : error_set(error, ERR_NO_MEMORY, "no memory for a curve");
-    planning_say(p, "share of uses | replaced by the low tier | skipped   (threshold)");
+    planning_note(p, "share of uses | replaced by the low tier | skipped   (threshold)");
     for (int i = 1; i <= POINTS && status == 0; i++) {
         size_t at = (size_t)((1 - i * STEP) * (double)count);
         status = point(p, base, (double)before[at], rows, error);

@@ -7,43 +7,45 @@
 #include "lib/base/assert.h"
 #include "lib/model/limits.h"
 #include "lib/policy/access/precision.h"
-#include "lib/tensor/tier.h"
+#include "lib/tensor/precision.h"
 #include "procs/clients/common/token_stream.h"
 #include "procs/tools/plan/planning.h"
 
-static const char *const tier_name[TIER__COUNT] = {"native", "int8", "int4", "int2"};
+static const char *const precision_names[PRECISION__COUNT] = {"native", "int8", "int4", "int2"};
 
 /* ---- edgemoe ---- */
 
 static int force_edgemoe(struct planning *p, struct error *error)
 {
-    uint64_t cells = (uint64_t)p->plan->layers * p->plan->experts, count[TIER__COUNT] = {0};
+    uint64_t cells = (uint64_t)p->plan->layers * p->plan->experts, count[PRECISION__COUNT] = {0};
     char size[16], native[16], text[128];
     if (p->shares.of[SHARES_SKIP] > 0)
         return error_set(error, ERR_BAD_INPUT, "--shares: edgemoe skips no experts");
     if (planning_add(p, plan_array_bit(PLAN_ARRAY_width), error) != 0)
         return -1;
-    uint8_t *width = plan_width(p->plan);
-    shares_deal(&p->shares, (uint64_t)p->seed, width, cells);
+    uint8_t *precision = plan_width(p->plan);
+    shares_deal(&p->shares, (uint64_t)p->seed, precision, cells);
     for (uint64_t i = 0; i < cells; i++)
-        count[width[i]]++;
-    uint64_t bytes = serving_bytes(p->model, width, QUANT_CHANNEL);
+        count[precision[i]]++;
+    uint64_t bytes = serving_bytes(p->model, precision, QUANT_CHANNEL);
     p->plan->scalar[PLAN_edgemoe_bytes] = (double)bytes;
     int at = 0;
     text[0] = 0;
-    for (int t = 0; t < TIER__COUNT; t++)
+    for (int t = 0; t < PRECISION__COUNT; t++)
         if (count[t])
             at += snprintf(text + at, sizeof text - (size_t)at, "%s%llu at %s", at ? ", " : "",
-                           (unsigned long long)count[t], tier_name[t]);
-    planning_say(p, "edgemoe: of %llu experts %s: %s of %s native", (unsigned long long)cells, text,
-                 bytes_format(bytes, size), bytes_format(p->native_bytes, native));
+                           (unsigned long long)count[t], precision_names[t]);
+    planning_note(p, "edgemoe: of %llu experts %s: %s of %s native", (unsigned long long)cells,
+                  text, bytes_format(bytes, size), bytes_format(p->native_bytes, native));
     if (!plan_has(p->plan, PLAN_ARRAY_prev1))
-        planning_say(p, "edgemoe: no paths of experts: its predictions want a profile (--profile)");
-    json_object_set_new(
-        p->report, "edgemoe",
-        json_pack("{s:I, s:I, s:I, s:I, s:I}", "bytes", (json_int_t)bytes, "native",
-                  (json_int_t)count[TIER_NATIVE], "int8", (json_int_t)count[TIER_INT8], "int4",
-                  (json_int_t)count[TIER_INT4], "int2", (json_int_t)count[TIER_INT2]));
+        planning_note(p,
+                      "edgemoe: no paths of experts: its predictions want a profile (--profile)");
+    json_object_set_new(p->report, "edgemoe",
+                        json_pack("{s:I, s:I, s:I, s:I, s:I}", "bytes", (json_int_t)bytes, "native",
+                                  (json_int_t)count[PRECISION_NATIVE], "int8",
+                                  (json_int_t)count[PRECISION_INT8], "int4",
+                                  (json_int_t)count[PRECISION_INT4], "int2",
+                                  (json_int_t)count[PRECISION_INT2]));
     return 0;
 }
 
@@ -51,7 +53,7 @@ static int force_edgemoe(struct planning *p, struct error *error)
 
 struct weights { /* one worker's */
     uint32_t top_k;
-    size_t count, room;
+    size_t count, capacity;
     float *before;
 };
 
@@ -65,9 +67,9 @@ static void at_routed(void *arg, const struct expert_step *step, const struct ro
     struct weights *w = arg;
     float weight[MODEL_EXPERTS_MAX];
     size_t more = (size_t)step->rows * w->top_k;
-    if (w->count + more > w->room) {
-        w->room = 2 * (w->count + more);
-        w->before = realloc(w->before, w->room * sizeof *w->before);
+    if (w->count + more > w->capacity) {
+        w->capacity = 2 * (w->count + more);
+        w->before = realloc(w->before, w->capacity * sizeof *w->before);
         if (!w->before)
             log_fatal(1, "no memory for the gate weights of a stream");
     }
@@ -75,7 +77,7 @@ static void at_routed(void *arg, const struct expert_step *step, const struct ro
         for (uint32_t i = 0; i < w->top_k; i++)
             weight[i] = routes[(size_t)r * w->top_k + i].weight;
         for (uint32_t i = 0; i < w->top_k; i++)
-            w->before[w->count++] = precision_before(weight, w->top_k, i);
+            w->before[w->count++] = precision_weight_before(weight, w->top_k, i);
     }
 }
 
@@ -132,7 +134,7 @@ static int gate_weights(struct planning *p, float **before, size_t *count, struc
 
 static int force_hobbit(struct planning *p, struct error *error)
 {
-    enum tier high, low;
+    enum precision high, low;
     float *before;
     size_t count;
     double t1, t2, got[3], *s = p->plan->scalar;
@@ -148,14 +150,14 @@ static int force_hobbit(struct planning *p, struct error *error)
     s[PLAN_hobbit_skip_renormalise] = 0;
     s[PLAN_hobbit_share_high] = got[0];
     s[PLAN_hobbit_share_low] = got[1];
-    planning_say(p,
-                 "hobbit: T1 %.4f, T2 %.4f: %.1f %% high (%s), %.1f %% low (%s), %.1f %% skipped "
-                 "of %zu uses of a made-up stream",
-                 t1, t2, 100 * got[0], tier_name[high], 100 * got[1], tier_name[low], 100 * got[2],
-                 count);
+    planning_note(p,
+                  "hobbit: T1 %.4f, T2 %.4f: %.1f %% high (%s), %.1f %% low (%s), %.1f %% skipped "
+                  "of %zu uses of a made-up stream",
+                  t1, t2, 100 * got[0], precision_names[high], 100 * got[1], precision_names[low],
+                  100 * got[2], count);
     if (got[0] > p->shares.of[high] + 0.01 || got[2] > skip + 0.01)
-        planning_say(p, "hobbit: these are not the shares: the first of %u experts is always high",
-                     p->plan->experts_used);
+        planning_note(p, "hobbit: these are not the shares: the first of %u experts is always high",
+                      p->plan->experts_used);
     json_object_set_new(p->report, "hobbit",
                         json_pack("{s:f, s:f, s:f, s:f}", "t1", t1, "t2", t2, "share_high", got[0],
                                   "share_low", got[1]));
@@ -166,14 +168,14 @@ static int force_hobbit(struct planning *p, struct error *error)
 
 static int force_fate(struct planning *p, struct error *error)
 {
-    enum tier high, low;
+    enum precision high, low;
     if (p->shares.of[SHARES_SKIP] > 0)
         return error_set(error, ERR_BAD_INPUT, "--shares: fate skips no experts");
     if (shares_pair(&p->shares, &high, &low, error) != 0)
         return -1;
     double fraction = high == low ? 0 : p->shares.of[low];
     p->plan->scalar[PLAN_fate_prefill_int2] = fraction;
-    planning_say(p, "fate: %.1f %% of a chunk's experts low in prefill", 100 * fraction);
+    planning_note(p, "fate: %.1f %% of a chunk's experts low in prefill", 100 * fraction);
     json_object_set_new(p->report, "fate", json_pack("{s:f}", "fraction", fraction));
     return 0;
 }
@@ -182,14 +184,15 @@ static int force_fate(struct planning *p, struct error *error)
 
 static int force_uniform(struct planning *p, struct error *error)
 {
-    enum tier high, low;
+    enum precision high, low;
     if (shares_pair(&p->shares, &high, &low, error) != 0)
         return -1;
-    if (high != low || high == TIER_NATIVE || p->shares.of[SHARES_SKIP] > 0 || p->max_loss <= 0)
+    if (high != low || high == PRECISION_NATIVE || p->shares.of[SHARES_SKIP] > 0 ||
+        p->max_loss <= 0)
         return error_set(error, ERR_BAD_INPUT,
                          "--shares: uniform is one tier, like int4=1, and its --max-loss");
-    p->plan->scalar[PLAN_uniform_int8_loss_high + (high - TIER_INT8)] = p->max_loss;
-    planning_say(p, "uniform: %s loses at most %.3g %%", tier_name[high], 100 * p->max_loss);
+    p->plan->scalar[PLAN_uniform_int8_loss_high + (high - PRECISION_INT8)] = p->max_loss;
+    planning_note(p, "uniform: %s loses at most %.3g %%", precision_names[high], 100 * p->max_loss);
     return 0;
 }
 
@@ -198,13 +201,13 @@ static int force_uniform(struct planning *p, struct error *error)
 /* A stream that routes as `sluice bench` has it. */
 static void make_stream(struct planning *p)
 {
-    p->text = offline_text_room((uint32_t)(p->tokens_max / p->window), (uint32_t)p->window);
+    p->text = offline_text_alloc((uint32_t)(p->tokens_max / p->window), (uint32_t)p->window);
     token_stream_fill((uint64_t)p->seed, TOKEN_STREAM_STAY, offline_index(p->model)->hparams.vocab,
                       p->text.ids, (size_t)p->text.windows * p->text.window);
     offline_text_rehash(&p->text);
 }
 
-int planning_begin_plain(struct planning *p, struct error *error)
+int planning_start_plain(struct planning *p, struct error *error)
 {
     p->model = offline_open(p->model_path, error);
     if (!p->model)
@@ -232,19 +235,19 @@ int plan_forced(struct planning *p, struct error *error)
         const char *name;
         int (*force)(struct planning *p, struct error *error);
         enum plan_scalar loss; /* PLAN_SCALAR__COUNT: it takes its own */
-    } systems[] = {{"edgemoe", force_edgemoe, PLAN_edgemoe_loss_high},
+    } presets[] = {{"edgemoe", force_edgemoe, PLAN_edgemoe_loss_high},
                    {"hobbit", force_hobbit, PLAN_hobbit_loss_high},
                    {"fate", force_fate, PLAN_fate_loss_high},
                    {"uniform", force_uniform, PLAN_SCALAR__COUNT}};
-    for (size_t i = 0; i < ARRAY_LEN(systems); i++) {
-        if (strcmp(p->system, systems[i].name) != 0)
+    for (size_t i = 0; i < ARRAY_LEN(presets); i++) {
+        if (strcmp(p->preset, presets[i].name) != 0)
             continue;
-        if (planning_begin_plain(p, error) != 0 || systems[i].force(p, error) != 0)
+        if (planning_start_plain(p, error) != 0 || presets[i].force(p, error) != 0)
             return -1;
-        if (p->max_loss > 0 && systems[i].loss != PLAN_SCALAR__COUNT)
-            p->plan->scalar[systems[i].loss] = p->max_loss;
+        if (p->max_loss > 0 && presets[i].loss != PLAN_SCALAR__COUNT)
+            p->plan->scalar[presets[i].loss] = p->max_loss;
         return plan_write(p->plan, p->out_path, error);
     }
     return error_set(error, ERR_BAD_INPUT,
-                     "--shares: name one of edgemoe|hobbit|fate|uniform with --system");
+                     "--shares: name one of edgemoe|hobbit|fate|uniform with --preset");
 }

@@ -117,31 +117,31 @@ double network_fit(struct network *net, uint32_t inputs, const double *x, const 
 /* ---- the search ---- */
 
 /* Brings the sum down (or up) to total, one expert of a random layer at a time. */
-static void fit_total(struct random *r, uint32_t layers, uint32_t least, uint32_t most,
-                      uint64_t total, uint32_t *v)
+static void fit_total(struct random *r, uint32_t layers, uint32_t min, uint32_t max, uint64_t total,
+                      uint32_t *v)
 {
-    uint64_t sum = 0, tries = 0, floor = (uint64_t)layers * least, top = (uint64_t)layers * most;
+    uint64_t sum = 0, tries = 0, floor = (uint64_t)layers * min, top = (uint64_t)layers * max;
     total = total < floor ? floor : total > top ? top : total;
     for (uint32_t l = 0; l < layers; l++)
         sum += v[l];
-    while (sum != total && tries++ < 1000ull * layers * most) {
+    while (sum != total && tries++ < 1000ull * layers * max) {
         uint32_t l = (uint32_t)random_below(r, layers);
-        if (sum > total && v[l] > least) {
+        if (sum > total && v[l] > min) {
             v[l]--;
             sum--;
-        } else if (sum < total && v[l] < most) {
+        } else if (sum < total && v[l] < max) {
             v[l]++;
             sum++;
         }
     }
 }
 
-void random_shares(struct random *r, uint32_t layers, uint32_t least, uint32_t most, uint64_t total,
+void random_shares(struct random *r, uint32_t layers, uint32_t min, uint32_t max, uint64_t total,
                    uint32_t *v)
 {
     for (uint32_t l = 0; l < layers; l++)
-        v[l] = least + (uint32_t)random_below(r, most - least + 1);
-    fit_total(r, layers, least, most, total, v);
+        v[l] = min + (uint32_t)random_below(r, max - min + 1);
+    fit_total(r, layers, min, max, total, v);
 }
 
 struct member {
@@ -153,14 +153,14 @@ static void judge(const struct genetic *g, struct member *m)
 {
     double x[NETWORK_INPUTS_MAX];
     for (uint32_t l = 0; l < g->layers; l++)
-        x[l] = (double)m->v[l] / g->most;
+        x[l] = (double)m->v[l] / g->max;
     m->loss = network_predict(g->net, x);
 }
 
 static void mutate(const struct genetic *g, struct random *r, struct member *m)
 {
     uint32_t l = (uint32_t)random_below(r, g->layers);
-    m->v[l] = g->least + (uint32_t)random_below(r, g->most - g->least + 1);
+    m->v[l] = g->min + (uint32_t)random_below(r, g->max - g->min + 1);
 }
 
 static void cross(const struct genetic *g, struct random *r, struct member *m,
@@ -184,10 +184,10 @@ double genetic_search(const struct genetic *g, uint32_t *v)
 {
     struct random r;
     struct member *all = calloc(2 * POPULATION, sizeof *all);
-    sl_assert(all && g->layers <= NETWORK_INPUTS_MAX && g->least <= g->most);
+    sl_assert(all && g->layers <= NETWORK_INPUTS_MAX && g->min <= g->max);
     random_seed(&r, g->seed, 1);
     for (int i = 0; i < POPULATION; i++) {
-        random_shares(&r, g->layers, g->least, g->most, g->total, all[i].v);
+        random_shares(&r, g->layers, g->min, g->max, g->total, all[i].v);
         if (i == 0 && g->first)
             memcpy(all[0].v, g->first, g->layers * sizeof *v);
         judge(g, &all[i]);
@@ -200,7 +200,7 @@ double genetic_search(const struct genetic *g, uint32_t *v)
                 mutate(g, &r, child);
             if (random_unit(&r) < CROSSOVER)
                 cross(g, &r, child, &all[random_below(&r, POPULATION)]);
-            fit_total(&r, g->layers, g->least, g->most, g->total, child->v);
+            fit_total(&r, g->layers, g->min, g->max, g->total, child->v);
             judge(g, child);
         }
         qsort(all, 2 * POPULATION, sizeof *all, by_loss);

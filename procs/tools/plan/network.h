@@ -26,7 +26,7 @@ double network_predict(const struct network *net, const double *x);
  */
 struct genetic {
     const struct network *net;
-    uint32_t layers, least, most, generations;
+    uint32_t layers, min, max, generations;
     uint64_t total, seed;
     const uint32_t *first;
 };
@@ -34,7 +34,7 @@ double genetic_search(const struct genetic *g, uint32_t *v);
 
 /* Random shares with sum == total where the bounds allow it. */
 struct random;
-void random_shares(struct random *r, uint32_t layers, uint32_t least, uint32_t most, uint64_t total,
+void random_shares(struct random *r, uint32_t layers, uint32_t min, uint32_t max, uint64_t total,
                    uint32_t *v);
 
 #endif

@@ -20,10 +20,10 @@ static void usage(FILE *out)
     fprintf(
         out,
         "usage: sluice plan -m FILE --profile PROFILE --text FILE... --max-loss P -o PLAN\n"
-        "                   [--budget B | --experts PCT%%] [--system S] [options]\n"
-        "       sluice plan -m FILE --system S --shares TIER=SHARE,... -o PLAN\n"
+        "                   [--budget B | --resident-experts PCT%%] [--preset S] [options]\n"
+        "       sluice plan -m FILE --preset S --shares TIER=SHARE,... -o PLAN\n"
         "                   [--profile PROFILE]\n"
-        "       sluice plan -m FILE --profile PLAN --system auto [--text FILE...] -o PLAN\n"
+        "       sluice plan -m FILE --profile PLAN --preset auto [--text FILE...] -o PLAN\n"
         "\n"
         "Plans the lossy systems of a model and says what each is expected to lose.\n"
         "\n"
@@ -32,12 +32,13 @@ static void usage(FILE *out)
         "      --text FILE          calibration text; may be given several times\n"
         "      --max-loss P         allowed rise of perplexity: 1%%\n"
         "      --budget BYTES       the engine's budget (swapmoe, fate)\n"
-        "      --experts PCT%%       instead: the share of the experts' bytes that is resident\n"
-        "      --system S           edgemoe|hobbit|fate|swapmoe|auto|all (default all)\n"
+        "      --resident-experts PCT%%  instead: the share of the experts' bytes that is "
+        "resident\n"
+        "      --preset S           edgemoe|hobbit|fate|swapmoe|auto|all (default all)\n"
         "  -o FILE                  the plan: the profile and the decisions\n"
         "      --margin PCT%%        of P that is kept back for other text (default 10)\n"
         "      --tokens N           of the text, spread over it (default 65536)\n"
-        "      --ctx N              tokens of a window (default 512)\n"
+        "      --ctx-size N         tokens of a window (default 512)\n"
         "      --configurations N   swapmoe: random shares that are measured (default 40)\n"
         "      --generations N      swapmoe: of the genetic search (default 5000)\n"
         "      --curve              hobbit: also replace against skip, 5 to 30 %% of the uses\n"
@@ -60,7 +61,7 @@ enum {
     OPT_LOSS,
     OPT_BUDGET,
     OPT_EXPERTS,
-    OPT_SYSTEM,
+    OPT_PRESET,
     OPT_MARGIN,
     OPT_TOKENS,
     OPT_CTX,
@@ -81,11 +82,11 @@ static const struct option options[] = {{"model", 1, NULL, 'm'},
                                         {"text", 1, NULL, OPT_TEXT},
                                         {"max-loss", 1, NULL, OPT_LOSS},
                                         {"budget", 1, NULL, OPT_BUDGET},
-                                        {"experts", 1, NULL, OPT_EXPERTS},
-                                        {"system", 1, NULL, OPT_SYSTEM},
+                                        {"resident-experts", 1, NULL, OPT_EXPERTS},
+                                        {"preset", 1, NULL, OPT_PRESET},
                                         {"margin", 1, NULL, OPT_MARGIN},
                                         {"tokens", 1, NULL, OPT_TOKENS},
-                                        {"ctx", 1, NULL, OPT_CTX},
+                                        {"ctx-size", 1, NULL, OPT_CTX},
                                         {"configurations", 1, NULL, OPT_CONFIGURATIONS},
                                         {"generations", 1, NULL, OPT_GENERATIONS},
                                         {"curve", 0, NULL, OPT_CURVE},
@@ -103,8 +104,8 @@ static const struct option options[] = {{"model", 1, NULL, 'm'},
 static const struct {
     const char *name;
     int (*plan)(struct planning *p, struct error *error);
-    bool needs_room;
-} systems[] = {{"edgemoe", plan_edgemoe, false},
+    bool needs_budget;
+} presets[] = {{"edgemoe", plan_edgemoe, false},
                {"hobbit", plan_hobbit, false},
                {"fate", plan_fate, true},
                {"swapmoe", plan_swapmoe, true},
@@ -118,7 +119,7 @@ static int percent(const char *what, const char *value, double *out, struct erro
                      value);
 }
 
-static int word_option(struct planning *p, int option, const char *value, struct error *error)
+static int choice_option(struct planning *p, int option, const char *value, struct error *error)
 {
     if (option == OPT_OUTPUT) {
         p->json = strcmp(value, "json") == 0;
@@ -126,14 +127,14 @@ static int word_option(struct planning *p, int option, const char *value, struct
             return 0;
         return error_set(error, ERR_BAD_INPUT, "--output: '%.80s' is not one of text|json", value);
     }
-    p->system = value;
-    for (size_t i = 0; i < ARRAY_LEN(systems); i++)
-        if (strcmp(value, systems[i].name) == 0)
+    p->preset = value;
+    for (size_t i = 0; i < ARRAY_LEN(presets); i++)
+        if (strcmp(value, presets[i].name) == 0)
             return 0;
     if (strcmp(value, "all") == 0 || strcmp(value, "uniform") == 0)
         return 0;
     return error_set(error, ERR_BAD_INPUT,
-                     "--system: '%.40s' is not one of edgemoe|hobbit|fate|swapmoe|auto|all", value);
+                     "--preset: '%.40s' is not one of edgemoe|hobbit|fate|swapmoe|auto|all", value);
 }
 
 static int one_option(struct planning *p, int option, const char *value, struct error *error)
@@ -154,13 +155,13 @@ static int one_option(struct planning *p, int option, const char *value, struct 
             return -1;
         *(option == OPT_LOSS ? &p->max_loss : &p->margin) = share / 100;
         return 0;
-    case OPT_EXPERTS: return percent("--experts", value, &p->experts_percent, error);
+    case OPT_EXPERTS: return percent("--resident-experts", value, &p->experts_percent, error);
     case OPT_BUDGET:
         if (bytes_parse(value, &p->budget_bytes))
             return 0;
         return error_set(error, ERR_BAD_INPUT, "--budget: '%.40s' is no number of bytes", value);
     case OPT_TOKENS: return option_i64("--tokens", value, 1, INT64_MAX, &p->tokens_max, error);
-    case OPT_CTX: return option_i64("--ctx", value, 2, 65536, &p->window, error);
+    case OPT_CTX: return option_i64("--ctx-size", value, 2, 65536, &p->window, error);
     case OPT_CONFIGURATIONS:
         return option_i64("--configurations", value, 8, 10000, &p->configurations, error);
     case OPT_GENERATIONS:
@@ -172,8 +173,8 @@ static int one_option(struct planning *p, int option, const char *value, struct 
     case OPT_CURVE_ONLY: p->curve_only = true; return 0;
     case OPT_TRACE: p->trace_path = value; return 0;
     case OPT_EVICTION: p->eviction_only = true; return 0;
-    case OPT_SYSTEM:
-    case OPT_OUTPUT: return word_option(p, option, value, error);
+    case OPT_PRESET:
+    case OPT_OUTPUT: return choice_option(p, option, value, error);
     case 'h': usage(stdout); exit(fflush(stdout) == 0 ? 0 : 1);
     default: return error_set(error, ERR_BAD_INPUT, "see sluice plan --help");
     }
@@ -187,15 +188,15 @@ static int parse(struct planning *p, int argc, char **argv, struct error *error)
             return -1;
     if (optind < argc)
         return error_set(error, ERR_BAD_INPUT, "'%.80s' is not an option", argv[optind]);
-    p->plain = p->forced || strcmp(p->system, "auto") == 0;
+    p->plain = p->forced || strcmp(p->preset, "auto") == 0;
     if (p->plain && (!p->model_path || !p->out_path))
-        return error_set(error, ERR_BAD_INPUT, "give -m FILE, --system S and -o PLAN");
+        return error_set(error, ERR_BAD_INPUT, "give -m FILE, --preset S and -o PLAN");
     if (p->plain) {
         p->tokens_max = p->tokens_max ? p->tokens_max : FORCED_TOKENS;
         return 0;
     }
-    if (strcmp(p->system, "uniform") == 0)
-        return error_set(error, ERR_BAD_INPUT, "--system uniform goes with --shares");
+    if (strcmp(p->preset, "uniform") == 0)
+        return error_set(error, ERR_BAD_INPUT, "--preset uniform goes with --shares");
     p->tokens_max = p->tokens_max ? p->tokens_max : PLANNED_TOKENS;
     if (!p->model_path || !p->profile_path || !p->texts || !p->out_path || p->max_loss <= 0)
         return error_set(error, ERR_BAD_INPUT,
@@ -205,7 +206,7 @@ static int parse(struct planning *p, int argc, char **argv, struct error *error)
 
 /* ---- the run ---- */
 
-static int begin(struct planning *p, struct error *error)
+static int start(struct planning *p, struct error *error)
 {
     p->model = offline_open(p->model_path, error);
     p->plan = p->model ? plan_read(p->profile_path, error) : NULL;
@@ -225,9 +226,9 @@ static int begin(struct planning *p, struct error *error)
     if (offline_evaluate(&all, &p->native, error) != 0 ||
         offline_evaluate(&some, &p->native_some, error) != 0)
         return -1;
-    planning_say(p, "lossless perplexity %.4f over %llu tokens of calibration text",
-                 offline_perplexity(&p->native),
-                 (unsigned long long)p->native.windows * p->native.scored);
+    planning_note(p, "lossless perplexity %.4f over %llu tokens of calibration text",
+                  offline_perplexity(&p->native),
+                  (unsigned long long)p->native.windows * p->native.scored);
     p->plan->scalar[PLAN_max_loss] = p->max_loss;
     if (p->budget_bytes)
         p->plan->scalar[PLAN_budget_bytes] = (double)p->budget_bytes;
@@ -236,19 +237,20 @@ static int begin(struct planning *p, struct error *error)
 
 static int run(struct planning *p, struct error *error)
 {
-    if ((p->plain ? planning_begin_plain(p, error) : begin(p, error)) != 0)
+    if ((p->plain ? planning_start_plain(p, error) : start(p, error)) != 0)
         return -1;
-    bool all = strcmp(p->system, "all") == 0, room = p->budget_bytes || p->experts_percent > 0;
-    for (size_t i = 0; i < ARRAY_LEN(systems); i++) {
-        if (!all && strcmp(p->system, systems[i].name) != 0)
+    bool all = strcmp(p->preset, "all") == 0,
+         has_budget = p->budget_bytes || p->experts_percent > 0;
+    for (size_t i = 0; i < ARRAY_LEN(presets); i++) {
+        if (!all && strcmp(p->preset, presets[i].name) != 0)
             continue;
-        if (all && systems[i].needs_room && !room)
+        if (all && presets[i].needs_budget && !has_budget)
             continue; /* without a budget there is nothing to share out */
         struct error why;
-        if (systems[i].plan(p, &why) != 0) {
+        if (presets[i].plan(p, &why) != 0) {
             if (!all || why.code != ERR_BAD_INPUT)
                 return error_set(error, why.code, "%s", why.text);
-            planning_say(p, "%s: not planned: %s", systems[i].name, why.text);
+            planning_note(p, "%s: not planned: %s", presets[i].name, why.text);
         }
         if (plan_write(p->plan, p->out_path, error) != 0)
             return -1;
@@ -266,7 +268,7 @@ static void print_report(const struct planning *p)
 
 int main(int argc, char **argv)
 {
-    struct planning p = {.system = "all",
+    struct planning p = {.preset = "all",
                          .margin = 0.1,
                          .window = 512,
                          .seed = 1,

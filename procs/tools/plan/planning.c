@@ -6,14 +6,14 @@
 #include <stdlib.h>
 
 #include "lib/base/clock.h"
-#include "lib/tensor/tier.h"
+#include "lib/tensor/precision.h"
 
 #define PROGRESS_NS (3 * NS_PER_S)
 /* What the engine needs beside dense weights and experts: processes, libraries, KV, the reserve of
  * the ledger. An estimate (README, Numbers): `sluice run` says the exact floor. */
 #define ENGINE_BYTES (20 * MIB)
 
-void planning_say(const struct planning *p, const char *fmt, ...)
+void planning_note(const struct planning *p, const char *fmt, ...)
 {
     FILE *out = p->json ? stderr : stdout;
     va_list args;
@@ -27,9 +27,9 @@ void planning_say(const struct planning *p, const char *fmt, ...)
 void planning_progress(struct planning *p, const char *what, uint64_t done, uint64_t of)
 {
     uint64_t now = clock_now_ns();
-    if (now - p->told < PROGRESS_NS)
+    if (now - p->progress_ns < PROGRESS_NS)
         return;
-    p->told = now;
+    p->progress_ns = now;
     fprintf(stderr, "sluice plan: %s %llu of %llu\n", what, (unsigned long long)done,
             (unsigned long long)of);
 }
@@ -81,21 +81,21 @@ int planning_measure(struct planning *p, const struct offline_text *text, const 
 uint64_t planning_expert_bytes(const struct planning *p, struct error *error)
 {
     const struct model_index *m = offline_index(p->model);
-    char floor[16], given[16];
-    uint64_t least = (m->hparams.experts_used + 1ull) * m->hparams.layers *
-                     offline_expert_bytes(p->model, 0, 0, TIER_NATIVE, QUANT_CHANNEL);
+    char min_budget[16], given[16];
+    uint64_t min = (m->hparams.experts_used + 1ull) * m->hparams.layers *
+                   offline_expert_bytes(p->model, 0, 0, PRECISION_NATIVE, QUANT_CHANNEL);
     if (p->experts_percent > 0)
         return (uint64_t)(p->experts_percent / 100 * (double)p->native_bytes);
     uint64_t beside = m->dense_bytes + ENGINE_BYTES;
-    if (p->budget_bytes >= beside + least)
+    if (p->budget_bytes >= beside + min)
         return p->budget_bytes - beside < p->native_bytes ? p->budget_bytes - beside
                                                           : p->native_bytes;
     if (p->budget_bytes == 0)
-        error_set(error, ERR_BAD_INPUT, "give --budget BYTES or --experts PCT%%");
+        error_set(error, ERR_BAD_INPUT, "give --budget BYTES or --resident-experts PCT%%");
     else
-        error_set(error, ERR_BELOW_FLOOR,
+        error_set(error, ERR_BUDGET_TOO_SMALL,
                   "a budget of %s is too small: %s would do for this model's dense weights, the "
                   "engine and the experts of a token",
-                  bytes_format(p->budget_bytes, given), bytes_format(beside + least, floor));
+                  bytes_format(p->budget_bytes, given), bytes_format(beside + min, min_budget));
     return 0;
 }

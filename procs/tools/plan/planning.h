@@ -12,7 +12,7 @@
 
 struct planning {
     /* options */
-    const char *model_path, *profile_path, *out_path, *system;
+    const char *model_path, *profile_path, *out_path, *preset;
     const char *trace_path; /* what hobbit's eviction is fitted on; NULL: the text's routing */
     const char *text_path[PLANNING_TEXTS_MAX];
     size_t texts;
@@ -33,7 +33,7 @@ struct planning {
     struct plan *plan;              /* the profile, growing into the plan */
     struct offline_losses native, native_some;
     uint64_t native_bytes; /* payload of all experts */
-    uint64_t told;
+    uint64_t progress_ns;
     json_t *report; /* what goes to stdout as JSON; as text it is printed as found */
 };
 
@@ -47,7 +47,7 @@ int planning_measure(struct planning *p, const struct offline_text *text, const 
                      struct measured *out, struct error *error);
 
 /* A line for a person on stdout (text) or stderr (json). */
-void planning_say(const struct planning *p, const char *fmt, ...)
+void planning_note(const struct planning *p, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 void planning_progress(struct planning *p, const char *what, uint64_t done, uint64_t of);
 
@@ -78,7 +78,7 @@ int plan_swapmoe(struct planning *p, struct error *error);
 int plan_auto(struct planning *p, struct error *error);
 
 /* Model, profile and text (made up when none is given), without measuring what the model loses. */
-int planning_begin_plain(struct planning *p, struct error *error);
+int planning_start_plain(struct planning *p, struct error *error);
 
 /* All of a run with --shares (forced.c). */
 int plan_forced(struct planning *p, struct error *error);

@@ -6,11 +6,11 @@
 
 #include "lib/base/assert.h"
 #include "lib/base/random.h"
-#include "lib/tensor/tier.h"
+#include "lib/tensor/precision.h"
 
 #define ROUNDING 1e-6
 
-static const char *const names[TIER__COUNT + 1] = {"native", "int8", "int4", "int2", "skip"};
+static const char *const names[PRECISION__COUNT + 1] = {"native", "int8", "int4", "int2", "skip"};
 
 static int one_share(struct shares *s, const char *from, size_t bytes, unsigned *named,
                      struct error *error)
@@ -24,9 +24,9 @@ static int one_share(struct shares *s, const char *from, size_t bytes, unsigned 
     char *value = strchr(pair, '=');
     if (value)
         *value++ = 0;
-    while (which <= TIER__COUNT && strcmp(names[which], pair) != 0)
+    while (which <= PRECISION__COUNT && strcmp(names[which], pair) != 0)
         which++;
-    if (!value || which > TIER__COUNT || (*named >> which & 1))
+    if (!value || which > PRECISION__COUNT || (*named >> which & 1))
         return error_set(error, ERR_BAD_INPUT,
                          "--shares: '%.40s' is not native|int8|int4|int2|skip=SHARE, once each",
                          pair);
@@ -54,48 +54,49 @@ int shares_parse(struct shares *s, const char *text, struct error *error)
             return -1;
         at += bytes + (at[bytes] == ',');
     }
-    for (int i = 0; i <= TIER__COUNT; i++)
+    for (int i = 0; i <= PRECISION__COUNT; i++)
         sum += s->of[i];
-    unsigned tiers = named & ~(1u << SHARES_SKIP);
-    if (!tiers || sum > 1 + ROUNDING)
+    unsigned precisions = named & ~(1u << SHARES_SKIP);
+    if (!precisions || sum > 1 + ROUNDING)
         return error_set(error, ERR_BAD_INPUT,
                          "--shares: name a tier, and no more than 1 in all ('%.60s' is %g)", text,
                          sum);
-    s->of[__builtin_ctz(tiers)] += fmax(0, 1 - sum);
+    s->of[__builtin_ctz(precisions)] += fmax(0, 1 - sum);
     return 0;
 }
 
-void shares_deal(const struct shares *s, uint64_t seed, uint8_t *width, uint64_t cells)
+void shares_deal(const struct shares *s, uint64_t seed, uint8_t *precision, uint64_t cells)
 {
     struct random random;
     double upto = 0;
     uint64_t at = 0;
     sl_assert(s->of[SHARES_SKIP] <= 0);
-    for (uint8_t t = 0; t < TIER__COUNT; t++) {
+    for (uint8_t t = 0; t < PRECISION__COUNT; t++) {
         upto += s->of[t];
         uint64_t end = (uint64_t)llround(upto * (double)cells);
         while (at < end && at < cells)
-            width[at++] = t;
+            precision[at++] = t;
     }
     sl_assert(at == cells);
     random_seed(&random, seed, 0);
     for (uint64_t i = cells; i > 1; i--) { /* Fisher and Yates */
         uint64_t other = random_below(&random, i);
-        uint8_t held = width[i - 1];
-        width[i - 1] = width[other];
-        width[other] = held;
+        uint8_t saved = precision[i - 1];
+        precision[i - 1] = precision[other];
+        precision[other] = saved;
     }
 }
 
-int shares_pair(const struct shares *s, enum tier *high, enum tier *low, struct error *error)
+int shares_pair(const struct shares *s, enum precision *high, enum precision *low,
+                struct error *error)
 {
     int named = 0;
-    for (int t = 0; t < TIER__COUNT; t++) {
+    for (int t = 0; t < PRECISION__COUNT; t++) {
         if (s->of[t] <= 0)
             continue;
         if (named++ == 0)
-            *high = (enum tier)t;
-        *low = (enum tier)t;
+            *high = (enum precision)t;
+        *low = (enum precision)t;
     }
     if (named == 1 || named == 2)
         return 0;
@@ -110,7 +111,7 @@ static int by_value(const void *a, const void *b)
 }
 
 /* How many of the sorted values are at or below x. */
-static size_t at_most(const float *sorted, size_t count, double x)
+static size_t count_up_to(const float *sorted, size_t count, double x)
 {
     size_t low = 0, high = count;
     while (low < high) {
@@ -137,7 +138,7 @@ void shares_thresholds(float *before, size_t count, double high, double low, dou
     qsort(before, count, sizeof *before, by_value);
     *t1 = quantile(before, count, high);
     *t2 = fmax(*t1, quantile(before, count, high + low));
-    got[0] = (double)at_most(before, count, *t1) / (double)count;
-    got[1] = (double)at_most(before, count, *t2) / (double)count - got[0];
+    got[0] = (double)count_up_to(before, count, *t1) / (double)count;
+    got[1] = (double)count_up_to(before, count, *t2) / (double)count - got[0];
     got[2] = 1 - got[0] - got[1];
 }

@@ -8,7 +8,7 @@
 
 #include "lib/base/assert.h"
 #include "lib/base/clock.h"
-#include "lib/tensor/tier.h"
+#include "lib/tensor/precision.h"
 #include "procs/tools/profile/profile.h"
 
 #define GROUP      OFFLINE_IMPORTANCE_GROUP
@@ -17,7 +17,7 @@
 struct measuring {
     struct profile *p;
     struct offline_text text;
-    uint8_t *tier; /* [L * E], int4 between measurements */
+    uint8_t *precision; /* [L * E], int4 between measurements */
     uint64_t started, saved, done, of;
 };
 
@@ -27,7 +27,7 @@ static int nats(struct measuring *m, double *out, struct error *error)
                                      .text = &m->text,
                                      .threads = (uint32_t)m->p->threads,
                                      .method = QUANT_CHANNEL,
-                                     .tier = m->tier};
+                                     .precision = m->precision};
     struct offline_losses losses;
     if (offline_evaluate(&run, &losses, error) != 0)
         return -1;
@@ -40,9 +40,9 @@ static int nats(struct measuring *m, double *out, struct error *error)
 static int rise(struct measuring *m, uint64_t first, uint32_t count, double *out,
                 struct error *error)
 {
-    memset(m->tier + first, TIER_INT2, count);
+    memset(m->precision + first, PRECISION_INT2, count);
     int status = nats(m, out, error);
-    memset(m->tier + first, TIER_INT4, count);
+    memset(m->precision + first, PRECISION_INT4, count);
     *out -= m->p->plan->scalar[PLAN_importance_base];
     return status;
 }
@@ -153,11 +153,11 @@ int profile_importance(struct profile *p, struct error *error)
         wanted > 0 && wanted < p->text.windows ? (uint32_t)(p->text.windows / wanted) : 1;
     struct measuring m = {.p = p,
                           .text = offline_text_some(&p->text, 0, step),
-                          .tier = malloc(cells),
+                          .precision = malloc(cells),
                           .started = clock_now_ns(),
                           .saved = clock_now_ns()};
-    sl_assert(m.tier);
-    memset(m.tier, TIER_INT4, cells);
+    sl_assert(m.precision);
+    memset(m.precision, PRECISION_INT4, cells);
     m.of = cells + (uint64_t)p->plan->layers * ((p->plan->experts + GROUP - 1) / GROUP);
     for (uint64_t i = 0; i < cells; i++)
         m.done += plan_importance_measured(p->plan)[i];
@@ -165,6 +165,6 @@ int profile_importance(struct profile *p, struct error *error)
         m.done += !isnan(plan_importance(p->plan)[i]);
     int status = measure(&m, error);
     offline_text_free(&m.text);
-    free(m.tier);
+    free(m.precision);
     return status;
 }

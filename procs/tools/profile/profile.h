@@ -19,7 +19,7 @@ struct profile {
     struct offline_model *model;
     struct offline_text text;
     struct plan *plan;
-    uint64_t told; /* when progress was last told */
+    uint64_t progress_ns; /* when progress was last told */
 };
 
 static inline uint64_t profile_at(const struct profile *p, uint32_t layer, uint32_t expert)
@@ -38,6 +38,6 @@ int profile_statistics(struct profile *p, struct error *error);
 void profile_norms(struct profile *p);
 int profile_importance(struct profile *p, struct error *error);
 int profile_timings(struct profile *p, struct error *error);
-int profile_drive(struct profile *p, struct error *error);
+int profile_device(struct profile *p, struct error *error);
 
 #endif

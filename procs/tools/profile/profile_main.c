@@ -28,7 +28,7 @@ static void usage(FILE *out)
     fprintf(
         out,
         "usage: sluice profile -m FILE --text FILE [--text FILE...] -o PROFILE [options]\n"
-        "       sluice profile -m FILE --made-up -o PROFILE [options]\n"
+        "       sluice profile -m FILE --synthetic -o PROFILE [options]\n"
         "\n"
         "Measures a model on calibration text: routing, paths, recall of predictions, norms,\n"
         "importance of experts, timings. Run again with the same arguments it goes on where it\n"
@@ -36,10 +36,10 @@ static void usage(FILE *out)
         "\n"
         "  -m, --model FILE           GGUF file\n"
         "      --text FILE            calibration text; may be given several times\n"
-        "      --made-up              instead: tokens as sluice bench makes them, for files with\n"
+        "      --synthetic            instead: tokens as sluice bench makes them, for files with\n"
         "                             random weights; no importance, 4096 tokens by default\n"
         "  -o FILE                    the profile (JSON; tables go to FILE.tables)\n"
-        "      --ctx N                tokens of a window (default 512)\n"
+        "      --ctx-size N           tokens of a window (default 512)\n"
         "      --tokens N             at most so many tokens, spread over the text (default all)\n"
         "      --importance-tokens N  of each importance (default 8192; 0: no importance)\n"
         "      --importance-seconds N stop refining groups after this time (default: all)\n"
@@ -62,8 +62,8 @@ enum {
 
 static const struct option options[] = {{"model", 1, NULL, 'm'},
                                         {"text", 1, NULL, OPT_TEXT},
-                                        {"made-up", 0, NULL, OPT_MADE_UP},
-                                        {"ctx", 1, NULL, OPT_CTX},
+                                        {"synthetic", 0, NULL, OPT_MADE_UP},
+                                        {"ctx-size", 1, NULL, OPT_CTX},
                                         {"tokens", 1, NULL, OPT_TOKENS},
                                         {"importance-tokens", 1, NULL, OPT_ITOKENS},
                                         {"importance-seconds", 1, NULL, OPT_ISECONDS},
@@ -84,7 +84,7 @@ static int one_option(struct profile *p, int option, const char *value, struct e
         p->text_path[p->texts++] = value;
         return 0;
     case OPT_MADE_UP: p->made_up = true; return 0;
-    case OPT_CTX: return option_i64("--ctx", value, 2, 65536, &p->window, error);
+    case OPT_CTX: return option_i64("--ctx-size", value, 2, 65536, &p->window, error);
     case OPT_TOKENS: return option_i64("--tokens", value, 1, INT64_MAX, &p->tokens_max, error);
     case OPT_ITOKENS:
         return option_i64("--importance-tokens", value, 0, INT64_MAX, &p->importance_tokens, error);
@@ -115,7 +115,7 @@ static int parse(struct profile *p, int argc, char **argv, struct error *error)
     if (!p->model_path || (!p->texts && !p->made_up) || !p->out_path)
         return error_set(error, ERR_BAD_INPUT, "give -m FILE, --text FILE and -o PROFILE");
     if (p->texts && p->made_up)
-        return error_set(error, ERR_BAD_INPUT, "--text and --made-up do not go together");
+        return error_set(error, ERR_BAD_INPUT, "--text and --synthetic exclude each other");
     if (p->made_up) {
         p->importance_tokens = 0;
         p->tokens_max = p->tokens_max ? p->tokens_max : MADE_UP_TOKENS;
@@ -131,9 +131,9 @@ int profile_save(struct profile *p, struct error *error)
 void profile_progress(struct profile *p, const char *what, uint64_t done, uint64_t of)
 {
     uint64_t now = clock_now_ns();
-    if (now - p->told < PROGRESS_NS && done < of)
+    if (now - p->progress_ns < PROGRESS_NS && done < of)
         return;
-    p->told = now;
+    p->progress_ns = now;
     fprintf(stderr, "sluice profile: %s %llu of %llu\n", what, (unsigned long long)done,
             (unsigned long long)of);
 }
@@ -164,14 +164,14 @@ static int load_text(struct profile *p, struct error *error)
     if (!p->made_up)
         return offline_text_load(m, p->text_path, p->texts, window, (uint64_t)p->tokens_max,
                                  &p->text, error);
-    p->text = offline_text_room((uint32_t)(p->tokens_max / p->window), window);
+    p->text = offline_text_alloc((uint32_t)(p->tokens_max / p->window), window);
     token_stream_fill(MADE_UP_SEED, TOKEN_STREAM_STAY, m->hparams.vocab, p->text.ids,
                       (size_t)p->text.windows * window);
     offline_text_rehash(&p->text);
     return 0;
 }
 
-static int begin(struct profile *p, struct error *error)
+static int start(struct profile *p, struct error *error)
 {
     static const enum plan_array arrays[] = {PLAN_ARRAY_frequency,
                                              PLAN_ARRAY_norm,
@@ -261,10 +261,10 @@ static void print_result(const struct profile *p)
 
 static int run(struct profile *p, struct error *error)
 {
-    if (begin(p, error) != 0 || profile_statistics(p, error) != 0)
+    if (start(p, error) != 0 || profile_statistics(p, error) != 0)
         return -1;
     profile_norms(p);
-    if (profile_timings(p, error) != 0 || profile_drive(p, error) != 0 ||
+    if (profile_timings(p, error) != 0 || profile_device(p, error) != 0 ||
         profile_save(p, error) != 0 || profile_importance(p, error) != 0)
         return -1;
     print_result(p);

@@ -14,7 +14,7 @@
 #include "lib/tensor/tensor_type.h"
 #include "procs/tools/profile/profile.h"
 
-#define PLACES 3 /* gate before, attention, attention before */
+#define INPUTS 3 /* gate before, attention, attention before */
 
 struct seen { /* what one worker sees: rows of the chunk it is in */
     struct statistics *all;
@@ -22,9 +22,9 @@ struct seen { /* what one worker sees: rows of the chunk it is in */
     float *input, *input_before; /* [window][hidden] residual at this layer, at the one before */
     uint16_t *chosen[3];         /* [window][K]: this layer's experts, the one before, two before */
     float *x, *logits, *scratch; /* a row, its logits */
-    struct guess *guess;
-    uint64_t *uses;               /* [L][E] */
-    uint64_t (*found)[PLACES][2]; /* [L]: of the true top-K, found by K guesses, by the list */
+    struct prediction *predictions;
+    uint64_t *accesses;           /* [L][E] */
+    uint64_t (*found)[INPUTS][2]; /* [L]: of the true top-K, found by K guesses, by the list */
     uint64_t rows;
 };
 
@@ -38,7 +38,7 @@ struct statistics {
     struct seen *seen[OFFLINE_WORKERS_MAX];
 };
 
-static void *room(size_t count, size_t bytes)
+static void *zeroed(size_t count, size_t bytes)
 {
     void *at = calloc(count, bytes);
     if (!at)
@@ -70,7 +70,7 @@ static void at_routed(void *arg, const struct expert_step *step, const struct ro
     s->chosen[0] = oldest;
     for (size_t i = 0; i < (size_t)step->rows * k; i++) {
         oldest[i] = (uint16_t)routes[i].expert;
-        s->uses[(size_t)step->layer * hp->experts + routes[i].expert]++;
+        s->accesses[(size_t)step->layer * hp->experts + routes[i].expert]++;
     }
     s->rows += step->layer == 0 ? step->rows : 0;
 }
@@ -94,18 +94,18 @@ static void count_paths(struct seen *s, const struct expert_step *step, uint32_t
     }
 }
 
-static uint32_t hits(const struct guess *guess, uint32_t guesses, const uint16_t *chosen,
+static uint32_t hits(const struct prediction *predictions, uint32_t count, const uint16_t *chosen,
                      uint32_t k)
 {
     uint32_t n = 0;
-    for (uint32_t g = 0; g < guesses; g++)
+    for (uint32_t g = 0; g < count; g++)
         for (uint32_t i = 0; i < k; i++)
-            n += guess[g].expert == chosen[i];
+            n += predictions[g].expert == chosen[i];
     return n;
 }
 
 /* Guesses for the layer from one place's input x, and whether they were right. */
-static void judge(struct seen *s, uint32_t layer, const float *x, uint32_t row, int place)
+static void judge(struct seen *s, uint32_t layer, const float *x, uint32_t row, int which)
 {
     const struct statistics *all = s->all;
     const struct model_hparams *hp = all->hp;
@@ -123,10 +123,10 @@ static void judge(struct seen *s, uint32_t layer, const float *x, uint32_t row, 
                                   .want = hp->experts,
                                   .logits = s->logits,
                                   .scratch = s->scratch};
-    uint32_t listed = prediction_run(prediction_named("fate"), &in, s->guess);
+    uint32_t listed = prediction_run(prediction_method_named("fate"), &in, s->predictions);
     uint32_t few = listed < hp->experts_used ? listed : hp->experts_used;
-    s->found[layer][place][0] += hits(s->guess, few, chosen, hp->experts_used);
-    s->found[layer][place][1] += hits(s->guess, listed, chosen, hp->experts_used);
+    s->found[layer][which][0] += hits(s->predictions, few, chosen, hp->experts_used);
+    s->found[layer][which][1] += hits(s->predictions, listed, chosen, hp->experts_used);
 }
 
 static void at_gate_inputs(void *arg, const struct expert_step *step, const float *x, size_t stride,
@@ -154,19 +154,19 @@ static void worker_hooks(void *arg, uint32_t worker, struct offline_hooks *hooks
     const struct model_hparams *hp = all->hp;
     size_t rows = (size_t)all->p->text.window;
     sl_assert(worker < OFFLINE_WORKERS_MAX && !all->seen[worker]);
-    struct seen *s = all->seen[worker] = room(1, sizeof *s);
+    struct seen *s = all->seen[worker] = zeroed(1, sizeof *s);
     s->all = all;
-    s->gate_before = room(rows * hp->hidden, sizeof(float));
-    s->input = room(rows * hp->hidden, sizeof(float));
-    s->input_before = room(rows * hp->hidden, sizeof(float));
+    s->gate_before = zeroed(rows * hp->hidden, sizeof(float));
+    s->input = zeroed(rows * hp->hidden, sizeof(float));
+    s->input_before = zeroed(rows * hp->hidden, sizeof(float));
     for (int i = 0; i < 3; i++)
-        s->chosen[i] = room(rows * hp->experts_used, sizeof(uint16_t));
-    s->x = room(hp->hidden, sizeof(float));
-    s->logits = room(hp->experts, sizeof(float));
-    s->scratch = room(hp->experts, sizeof(float));
-    s->guess = room(hp->experts, sizeof *s->guess);
-    s->uses = room((size_t)hp->layers * hp->experts, sizeof *s->uses);
-    s->found = room(hp->layers, sizeof *s->found);
+        s->chosen[i] = zeroed(rows * hp->experts_used, sizeof(uint16_t));
+    s->x = zeroed(hp->hidden, sizeof(float));
+    s->logits = zeroed(hp->experts, sizeof(float));
+    s->scratch = zeroed(hp->experts, sizeof(float));
+    s->predictions = zeroed(hp->experts, sizeof *s->predictions);
+    s->accesses = zeroed((size_t)hp->layers * hp->experts, sizeof *s->accesses);
+    s->found = zeroed(hp->layers, sizeof *s->found);
     hooks->arg = s;
     hooks->layer_inputs = at_layer_inputs;
     hooks->routed = at_routed;
@@ -183,8 +183,8 @@ static void seen_free(struct seen *s)
     free(s->x);
     free(s->logits);
     free(s->scratch);
-    free(s->guess);
-    free(s->uses);
+    free(s->predictions);
+    free(s->accesses);
     free(s->found);
     free(s);
 }
@@ -194,26 +194,26 @@ static void seen_free(struct seen *s)
 static void take_counts(struct statistics *all, struct plan *plan)
 {
     uint64_t rows = 0, cells = (uint64_t)plan->layers * plan->experts;
-    float *recall[PLACES][2] = {
+    float *recall[INPUTS][2] = {
         {plan_recall_gate(plan), plan_recall_gate_list(plan)},
         {plan_recall_attention(plan), plan_recall_attention_list(plan)},
         {plan_recall_attention_before(plan), plan_recall_attention_before_list(plan)}};
     for (int w = 0; w < OFFLINE_WORKERS_MAX; w++)
         rows += all->seen[w] ? all->seen[w]->rows : 0;
     for (uint64_t i = 0; i < cells; i++) {
-        uint64_t uses = 0;
+        uint64_t accesses = 0;
         for (int w = 0; w < OFFLINE_WORKERS_MAX; w++)
-            uses += all->seen[w] ? all->seen[w]->uses[i] : 0;
-        plan_frequency(plan)[i] = (float)((double)uses / (double)rows);
+            accesses += all->seen[w] ? all->seen[w]->accesses[i] : 0;
+        plan_frequency(plan)[i] = (float)((double)accesses / (double)rows);
     }
     for (uint32_t l = 0; l < plan->layers; l++)
-        for (int place = 0; place < PLACES; place++)
+        for (int which = 0; which < INPUTS; which++)
             for (int list = 0; list < 2; list++) {
                 uint64_t found = 0;
                 for (int w = 0; w < OFFLINE_WORKERS_MAX; w++)
-                    found += all->seen[w] ? all->seen[w]->found[l][place][list] : 0;
-                bool none = l == 0 && place != 1; /* there is no layer before */
-                recall[place][list][l] =
+                    found += all->seen[w] ? all->seen[w]->found[l][which][list] : 0;
+                bool none = l == 0 && which != 1; /* there is no layer before */
+                recall[which][list][l] =
                     none ? NAN : (float)((double)found / ((double)rows * all->hp->experts_used));
             }
     plan->scalar[PLAN_tokens] = (double)rows;
@@ -222,10 +222,10 @@ static void take_counts(struct statistics *all, struct plan *plan)
 /* Counts as 16 bits: all of a table are halved until the largest fits. */
 static unsigned shift_of(const atomic_uint *counts, uint64_t n)
 {
-    unsigned most = 0, shift = 0;
+    unsigned max = 0, shift = 0;
     for (uint64_t i = 0; i < n; i++)
-        most = counts[i] > most ? counts[i] : most;
-    while ((most >> shift) > UINT16_MAX)
+        max = counts[i] > max ? counts[i] : max;
+    while ((max >> shift) > UINT16_MAX)
         shift++;
     return shift;
 }
@@ -278,8 +278,8 @@ static void progress(void *arg, uint32_t done, uint32_t of)
 static void read_routers(struct statistics *all)
 {
     const struct model_hparams *hp = all->hp;
-    all->router = room((size_t)hp->layers * hp->experts * hp->hidden, sizeof(float));
-    all->norm = room((size_t)hp->layers * hp->hidden, sizeof(float));
+    all->router = zeroed((size_t)hp->layers * hp->experts * hp->hidden, sizeof(float));
+    all->norm = zeroed((size_t)hp->layers * hp->hidden, sizeof(float));
     for (uint32_t l = 0; l < hp->layers; l++) {
         offline_dense_row(all->p->model, l, DENSE_FFN_NORM, 0, all->norm + (size_t)l * hp->hidden);
         for (uint32_t e = 0; e < hp->experts; e++)
@@ -295,9 +295,9 @@ int profile_statistics(struct profile *p, struct error *error)
     struct statistics all = {.p = p, .hp = &offline_index(p->model)->hparams};
     uint64_t e = all.hp->experts, pairs = all.hp->layers * e * e;
     all.ops = kernel_ops_select(NULL);
-    all.one = room(pairs, sizeof *all.one);
+    all.one = zeroed(pairs, sizeof *all.one);
     if (pairs * e * sizeof *all.two <= (uint64_t)p->pair_mib * MIB)
-        all.two = room(pairs * e, sizeof *all.two);
+        all.two = zeroed(pairs * e, sizeof *all.two);
     read_routers(&all);
     struct offline_evaluation run = {.model = p->model,
                                      .text = &p->text,

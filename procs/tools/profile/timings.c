@@ -114,14 +114,14 @@ struct reading {
 };
 
 /* Extents of one expert, one after another. */
-static int read_expert(struct reading *r, uint32_t number, void *buffer, uint64_t room)
+static int read_expert(struct reading *r, uint32_t number, void *buffer, uint64_t cap)
 {
     uint32_t cells = r->model->hparams.layers * r->model->hparams.experts;
     const struct model_entry *e =
         model_index_entries(r->model) + r->model->dense_count + (uint64_t)number * 7919 % cells;
     for (uint32_t x = 0; x < e->extents; x++) {
         uint64_t bytes = e->extent[x].read_bytes;
-        if (bytes > room)
+        if (bytes > cap)
             return EINVAL;
         ssize_t n = pread(r->fd, buffer, bytes, (off_t)e->extent[x].file_offset);
         if (n < 0 || (uint64_t)n < e->extent[x].head_bytes + e->extent[x].payload_bytes)
@@ -134,12 +134,12 @@ static int read_expert(struct reading *r, uint32_t number, void *buffer, uint64_
 static void *read_experts(void *arg)
 {
     struct reading *r = arg;
-    uint64_t room = r->model->expert_slot_bytes_max;
-    void *buffer = aligned_alloc(PAGE_BYTES, align_up(room, PAGE_BYTES));
+    uint64_t cap = r->model->expert_slot_bytes_max;
+    void *buffer = aligned_alloc(PAGE_BYTES, align_up(cap, PAGE_BYTES));
     r->failed = buffer ? 0 : ENOMEM;
     for (uint32_t i = 0; i < r->count && !r->failed; i++) {
         uint64_t start = clock_now_ns();
-        r->failed = read_expert(r, r->first + i * r->step, buffer, room);
+        r->failed = read_expert(r, r->first + i * r->step, buffer, cap);
         r->took[i] = clock_now_ns() - start;
     }
     free(buffer);
@@ -173,7 +173,7 @@ static int read_deep(struct profile *p, int fd, double *rate)
 }
 
 /* With O_DIRECT where the file system has it, so that the page cache is not what is measured. */
-int profile_drive(struct profile *p, struct error *error)
+int profile_device(struct profile *p, struct error *error)
 {
     int fd = open(p->model_path, O_RDONLY | O_CLOEXEC | O_DIRECT);
     if (fd < 0 && errno == EINVAL) {

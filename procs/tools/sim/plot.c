@@ -17,16 +17,16 @@
 static const char *const colours[] = {"#0072B2", "#D55E00", "#009E73", "#CC79A7",
                                       "#E69F00", "#56B4E9", "#000000", "#7F7F7F"};
 
-typedef double (*figure_fn)(const struct sim_result *);
+typedef double (*result_fn)(const struct sim_result *);
 
 struct panel {
     const struct grid *g;
     FILE *out;
-    figure_fn figure;
+    result_fn metric;
     double scale; /* of the figure to the axis' unit */
     const char *title, *unit;
-    uint32_t drive;
-    double x0, most; /* left edge; top of the axis */
+    uint32_t device;
+    double x0, max; /* left edge; top of the axis */
 };
 
 static const char *colour(uint32_t contender)
@@ -57,29 +57,29 @@ static void marker(FILE *out, uint32_t contender, double x, double y)
 }
 
 /* A round step that makes four to eight of them. */
-static double step_of(double most)
+static double step_of(double max)
 {
-    double raw = most / 6, unit = pow(10, floor(log10(raw)));
+    double raw = max / 6, unit = pow(10, floor(log10(raw)));
     double n = raw / unit;
     return (n <= 1 ? 1 : n <= 2 ? 2 : n <= 5 ? 5 : 10) * unit;
 }
 
-static double budget_most(const struct grid *g)
+static double budget_max(const struct grid *g)
 {
-    double most = 0;
+    double max = 0;
     for (uint32_t b = 0; b < g->budgets; b++)
-        most = g->budget[b].percent > most ? g->budget[b].percent : most;
-    return most > 0 ? most : 1;
+        max = g->budget[b].percent > max ? g->budget[b].percent : max;
+    return max > 0 ? max : 1;
 }
 
 static double at_x(const struct panel *p, double percent)
 {
-    return p->x0 + LEFT + percent / budget_most(p->g) * (PANEL_W - LEFT);
+    return p->x0 + LEFT + percent / budget_max(p->g) * (PANEL_W - LEFT);
 }
 
 static double at_y(const struct panel *p, double value)
 {
-    return TOP + (1 - value / p->most) * PANEL_H;
+    return TOP + (1 - value / p->max) * PANEL_H;
 }
 
 static void text(const struct panel *p, double x, double y, const char *anchor, const char *what)
@@ -91,8 +91,8 @@ static void text(const struct panel *p, double x, double y, const char *anchor, 
 static void axes(const struct panel *p)
 {
     char label[32];
-    double step = step_of(p->most), right = p->x0 + PANEL_W, bottom = TOP + PANEL_H;
-    for (double v = 0; v <= p->most * 1.0001; v += step) {
+    double step = step_of(p->max), right = p->x0 + PANEL_W, bottom = TOP + PANEL_H;
+    for (double v = 0; v <= p->max * 1.0001; v += step) {
         fprintf(p->out, "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"#ddd\"/>\n",
                 p->x0 + LEFT, at_y(p, v), right, at_y(p, v));
         snprintf(label, sizeof label, "%g", v);
@@ -139,35 +139,35 @@ static void line(const struct panel *p, uint32_t contender)
             colour(contender), dashes(contender));
     for (uint32_t b = budget_after(g, -1); b != UINT32_MAX;
          b = budget_after(g, g->budget[b].percent)) {
-        const struct cell *c = grid_cell(g, contender, b, p->drive);
+        const struct cell *c = grid_cell(g, contender, b, p->device);
         if (!c->made)
             continue;
         fprintf(p->out, "%c%.1f %.1f", open ? 'L' : 'M', at_x(p, g->budget[b].percent),
-                at_y(p, p->figure(&c->result) * p->scale));
+                at_y(p, p->metric(&c->result) * p->scale));
         open = true;
     }
     fprintf(p->out, "%s\"/>\n", open ? "" : "M0 0");
     for (uint32_t b = 0; b < g->budgets; b++) {
-        const struct cell *c = grid_cell(g, contender, b, p->drive);
+        const struct cell *c = grid_cell(g, contender, b, p->device);
         if (c->made)
             marker(p->out, contender, at_x(p, g->budget[b].percent),
-                   at_y(p, p->figure(&c->result) * p->scale));
+                   at_y(p, p->metric(&c->result) * p->scale));
     }
 }
 
 static void panel(struct panel *p)
 {
     const struct grid *g = p->g;
-    double most = 0;
+    double max = 0;
     for (uint32_t i = 0; i < g->contenders; i++)
         for (uint32_t b = 0; b < g->budgets; b++) {
-            const struct cell *c = grid_cell(g, i, b, p->drive);
-            if (c->made && p->figure(&c->result) * p->scale > most)
-                most = p->figure(&c->result) * p->scale;
+            const struct cell *c = grid_cell(g, i, b, p->device);
+            if (c->made && p->metric(&c->result) * p->scale > max)
+                max = p->metric(&c->result) * p->scale;
         }
-    if (p->most <= 0) {
-        most = most > 0 ? most : 1;
-        p->most = ceil(most / step_of(most)) * step_of(most);
+    if (p->max <= 0) {
+        max = max > 0 ? max : 1;
+        p->max = ceil(max / step_of(max)) * step_of(max);
     }
     axes(p);
     for (uint32_t i = 0; i < g->contenders; i++)
@@ -190,7 +190,7 @@ static void key(FILE *out, const struct grid *g, double x)
 
 int plot_svg(FILE *out, const struct grid *g)
 {
-    uint32_t panels = 1 + g->drives;
+    uint32_t panels = 1 + g->devices;
     double width = panels * (PANEL_W + GAP) + KEY_W, height = TOP + PANEL_H + BOTTOM;
     double keys = TOP + 20.0 * g->contenders + 20;
     height = keys > height ? keys : height;
@@ -201,22 +201,22 @@ int plot_svg(FILE *out, const struct grid *g)
             width, height, width, height);
     struct panel p = {.g = g,
                       .out = out,
-                      .figure = figure_hits,
+                      .metric = result_hits,
                       .scale = 100,
                       .title = "Hit rate",
                       .unit = "uses found resident, %",
-                      .most = 100};
+                      .max = 100};
     panel(&p);
-    for (uint32_t d = 0; d < g->drives; d++) {
+    for (uint32_t d = 0; d < g->devices; d++) {
         char speed[24], title[64];
-        snprintf(title, sizeof title, "Time per token, drive %s", speed_text(&g->drive[d], speed));
+        snprintf(title, sizeof title, "Time per token, drive %s", speed_text(&g->device[d], speed));
         p = (struct panel){.g = g,
                            .out = out,
-                           .figure = figure_token_ms,
+                           .metric = result_token_ms,
                            .scale = 1,
                            .title = title,
                            .unit = "ms per decoded token (modelled)",
-                           .drive = d,
+                           .device = d,
                            .x0 = (d + 1.0) * (PANEL_W + GAP)};
         panel(&p);
     }

@@ -5,7 +5,7 @@
 #include "lib/base/bytes.h"
 #include "procs/tools/sim/sim_program.h"
 
-const char *speed_text(const struct sim_drive *d, char buf[24])
+const char *speed_text(const struct sim_device *d, char buf[24])
 {
     bool large = d->bytes_per_s >= 1e9;
     snprintf(buf, 24, "%.4g %s/s", d->bytes_per_s / (large ? 1e9 : 1e6), large ? "GB" : "MB");
@@ -17,33 +17,33 @@ static double ratio(double a, double b)
     return b > 0 ? a / b : 0;
 }
 
-double figure_hits(const struct sim_result *r)
+double result_hits(const struct sim_result *r)
 {
-    const struct sim_figures *a = &r->phase[SIM_DECODE], *b = &r->phase[SIM_PREFILL];
-    return ratio((double)(a->hits + b->hits), (double)(a->uses + b->uses));
+    const struct sim_stats *a = &r->phase[SIM_DECODE], *b = &r->phase[SIM_PREFILL];
+    return ratio((double)(a->hits + b->hits), (double)(a->accesses + b->accesses));
 }
 
-double figure_token_ms(const struct sim_result *r)
+double result_token_ms(const struct sim_result *r)
 {
-    const struct sim_figures *f = &r->phase[SIM_DECODE];
+    const struct sim_stats *f = &r->phase[SIM_DECODE];
     return ratio((f->stall_ns + f->compute_ns) / 1e6, (double)f->passes);
 }
 
-double figure_stall_ms(const struct sim_result *r)
+double result_stall_ms(const struct sim_result *r)
 {
-    const struct sim_figures *f = &r->phase[SIM_DECODE];
+    const struct sim_stats *f = &r->phase[SIM_DECODE];
     return ratio(f->stall_ns / 1e6, (double)f->passes);
 }
 
-double figure_penalty(const struct sim_result *r)
+double result_penalty(const struct sim_result *r)
 {
-    const struct sim_figures *f = &r->phase[SIM_DECODE];
+    const struct sim_stats *f = &r->phase[SIM_DECODE];
     return ratio(f->penalty, (double)f->passes);
 }
 
-double figure_mib(const struct sim_result *r)
+double result_mib(const struct sim_result *r)
 {
-    const struct sim_figures *f = &r->phase[SIM_DECODE];
+    const struct sim_stats *f = &r->phase[SIM_DECODE];
     return ratio((double)(f->demand_bytes + f->prefetch_bytes) / (double)MIB, (double)f->passes);
 }
 
@@ -54,11 +54,11 @@ static void pivot_value(char buf[24], const struct cell *c, const char *pivot)
     if (!c->made)
         snprintf(buf, 24, "-");
     else if (strcmp(pivot, "time") == 0)
-        snprintf(buf, 24, "%.3f", figure_token_ms(&c->result));
+        snprintf(buf, 24, "%.3f", result_token_ms(&c->result));
     else if (strcmp(pivot, "penalty") == 0)
-        snprintf(buf, 24, "%.3f", figure_penalty(&c->result));
+        snprintf(buf, 24, "%.3f", result_penalty(&c->result));
     else
-        snprintf(buf, 24, "%.1f %%", 100 * figure_hits(&c->result));
+        snprintf(buf, 24, "%.1f %%", 100 * result_hits(&c->result));
 }
 
 static const char *pivot_unit(const char *pivot)
@@ -70,10 +70,10 @@ static const char *pivot_unit(const char *pivot)
 
 static void print_pivot(FILE *out, const struct grid *g, const char *pivot, bool md)
 {
-    for (uint32_t d = 0; d < g->drives; d++) {
+    for (uint32_t d = 0; d < g->devices; d++) {
         char value[24], speed[24];
-        if (g->drives > 1)
-            fprintf(out, "%sdrive %s\n%s", d ? "\n" : "", speed_text(&g->drive[d], speed),
+        if (g->devices > 1)
+            fprintf(out, "%sdrive %s\n%s", d ? "\n" : "", speed_text(&g->device[d], speed),
                     md ? "\n" : "");
         fprintf(out, md ? "| %s |" : "%-22s", pivot_unit(pivot));
         for (uint32_t b = 0; b < g->budgets; b++) {
@@ -98,19 +98,19 @@ static void print_pivot(FILE *out, const struct grid *g, const char *pivot, bool
 
 /* ---- one row per cell ----------------------------------------------------------------------- */
 
-struct place {
-    uint32_t contender, budget, drive;
+struct position {
+    uint32_t contender, budget, device;
 };
 
-static bool next_place(const struct grid *g, struct place *p, bool first)
+static bool next_cell(const struct grid *g, struct position *p, bool first)
 {
     if (first) {
-        *p = (struct place){0};
-        return g->contenders > 0 && g->budgets > 0 && g->drives > 0;
+        *p = (struct position){0};
+        return g->contenders > 0 && g->budgets > 0 && g->devices > 0;
     }
-    if (++p->drive < g->drives)
+    if (++p->device < g->devices)
         return true;
-    p->drive = 0;
+    p->device = 0;
     if (++p->contender < g->contenders)
         return true;
     p->contender = 0;
@@ -119,10 +119,10 @@ static bool next_place(const struct grid *g, struct place *p, bool first)
 
 static void print_rows(FILE *out, const struct grid *g, bool md)
 {
-    static const char *const heads[] = {"system",    "experts",    "drive",        "hits",
-                                        "late",      "misses",     "skipped",      "penalty/token",
-                                        "MiB/token", "prefetched", "of them used", "recall",
-                                        "stall ms",  "ms/token"};
+    static const char *const heads[] = {
+        "preset",       "experts", "drive",         "hits",      "hits_inflight",
+        "misses",       "skipped", "penalty/token", "MiB/token", "prefetched",
+        "of them used", "recall",  "stall ms",      "ms/token"};
     fprintf(out, md ? "|" : "");
     for (size_t i = 0; i < ARRAY_LEN(heads); i++)
         fprintf(out, md ? " %s |" : i == 0 ? "%-16s" : " %13s", heads[i]);
@@ -131,10 +131,10 @@ static void print_rows(FILE *out, const struct grid *g, bool md)
         fprintf(out, "---:|");
     if (md)
         fputc('\n', out);
-    struct place p;
-    for (bool more = next_place(g, &p, true); more; more = next_place(g, &p, false)) {
-        const struct cell *c = grid_cell(g, p.contender, p.budget, p.drive);
-        const struct sim_figures *f = &c->result.phase[SIM_DECODE];
+    struct position p;
+    for (bool more = next_cell(g, &p, true); more; more = next_cell(g, &p, false)) {
+        const struct cell *c = grid_cell(g, p.contender, p.budget, p.device);
+        const struct sim_stats *f = &c->result.phase[SIM_DECODE];
         char speed[24];
         if (!c->made)
             continue;
@@ -144,11 +144,12 @@ static void print_rows(FILE *out, const struct grid *g, bool md)
                    : "%-16s %11.4g %% %13s %11.1f %% %13" PRIu64 " %13" PRIu64 " %13" PRIu64
                      " %13.3f %13.3f %13" PRIu64 " %11.0f %% %11.0f %% %13.3f %13.3f\n",
                 g->contender[p.contender].label, g->budget[p.budget].percent,
-                speed_text(&g->drive[p.drive], speed), 100 * figure_hits(&c->result), f->late,
-                f->misses, f->skipped, figure_penalty(&c->result), figure_mib(&c->result),
-                f->prefetches, 100 * ratio((double)f->prefetches_used, (double)f->prefetches),
-                100 * ratio((double)f->guess_hits, (double)f->guessed_uses),
-                figure_stall_ms(&c->result), figure_token_ms(&c->result));
+                speed_text(&g->device[p.device], speed), 100 * result_hits(&c->result),
+                f->hits_inflight, f->misses, f->skipped, result_penalty(&c->result),
+                result_mib(&c->result), f->prefetches,
+                100 * ratio((double)f->prefetches_used, (double)f->prefetches),
+                100 * ratio((double)f->predicted_hits, (double)f->predicted_accesses),
+                result_stall_ms(&c->result), result_token_ms(&c->result));
     }
 }
 
@@ -186,14 +187,14 @@ int print_csv(FILE *out, const struct grid *g)
 #define REAL(name, meaning)  fprintf(out, ",%s", #name);
 #include "lib/sim/results.tbl.h"
     fputc('\n', out);
-    struct place p;
-    for (bool more = next_place(g, &p, true); more; more = next_place(g, &p, false)) {
-        const struct cell *c = grid_cell(g, p.contender, p.budget, p.drive);
+    struct position p;
+    for (bool more = next_cell(g, &p, true); more; more = next_cell(g, &p, false)) {
+        const struct cell *c = grid_cell(g, p.contender, p.budget, p.device);
         for (int phase = 0; c->made && phase < SIM_PHASES; phase++) {
-            const struct sim_figures *f = &c->result.phase[phase];
+            const struct sim_stats *f = &c->result.phase[phase];
             fprintf(out, "%s,%" PRIu64 ",%.6g,%.0f,%s", g->contender[p.contender].label,
                     g->budget[p.budget].bytes, g->budget[p.budget].percent,
-                    g->drive[p.drive].bytes_per_s, phase_names[phase]);
+                    g->device[p.device].bytes_per_s, phase_names[phase]);
 #define COUNT(name, meaning) fprintf(out, ",%" PRIu64, f->name);
 #define REAL(name, meaning)  fprintf(out, ",%.6f", f->name);
 #include "lib/sim/results.tbl.h"
@@ -203,7 +204,7 @@ int print_csv(FILE *out, const struct grid *g)
     return sound(out);
 }
 
-static json_t *json_of_phase(const struct sim_figures *f)
+static json_t *json_of_phase(const struct sim_stats *f)
 {
     json_t *o = json_object();
 #define COUNT(name, meaning) json_object_set_new(o, #name, json_integer((json_int_t)f->name));
@@ -212,21 +213,21 @@ static json_t *json_of_phase(const struct sim_figures *f)
     return o;
 }
 
-static json_t *json_of_cell(const struct grid *g, const struct place *p)
+static json_t *json_of_cell(const struct grid *g, const struct position *p)
 {
-    const struct cell *c = grid_cell(g, p->contender, p->budget, p->drive);
+    const struct cell *c = grid_cell(g, p->contender, p->budget, p->device);
     const struct contender *who = &g->contender[p->contender];
     char knobs[1024];
-    json_t *o = json_pack("{s:s, s:s, s:I, s:f, s:f}", "system", who->label, "knobs",
+    json_t *o = json_pack("{s:s, s:s, s:I, s:f, s:f}", "preset", who->label, "knobs",
                           knobs_text(&who->knobs, knobs, sizeof knobs), "budget_bytes",
                           (json_int_t)g->budget[p->budget].bytes, "budget_percent",
                           g->budget[p->budget].percent, "drive_bytes_per_s",
-                          g->drive[p->drive].bytes_per_s);
-    json_object_set_new(o, "hit_rate", json_real(figure_hits(&c->result)));
-    json_object_set_new(o, "token_ms", json_real(figure_token_ms(&c->result)));
-    json_object_set_new(o, "stall_ms", json_real(figure_stall_ms(&c->result)));
-    json_object_set_new(o, "penalty_per_token", json_real(figure_penalty(&c->result)));
-    json_object_set_new(o, "mib_per_token", json_real(figure_mib(&c->result)));
+                          g->device[p->device].bytes_per_s);
+    json_object_set_new(o, "hit_rate", json_real(result_hits(&c->result)));
+    json_object_set_new(o, "token_ms", json_real(result_token_ms(&c->result)));
+    json_object_set_new(o, "stall_ms", json_real(result_stall_ms(&c->result)));
+    json_object_set_new(o, "penalty_per_token", json_real(result_penalty(&c->result)));
+    json_object_set_new(o, "mib_per_token", json_real(result_mib(&c->result)));
     for (int phase = 0; phase < SIM_PHASES; phase++)
         json_object_set_new(o, phase_names[phase], json_of_phase(&c->result.phase[phase]));
     return o;
@@ -235,9 +236,9 @@ static json_t *json_of_cell(const struct grid *g, const struct place *p)
 int print_json(FILE *out, const struct grid *g)
 {
     json_t *rows = json_array();
-    struct place p;
-    for (bool more = next_place(g, &p, true); more; more = next_place(g, &p, false))
-        if (grid_cell(g, p.contender, p.budget, p.drive)->made)
+    struct position p;
+    for (bool more = next_cell(g, &p, true); more; more = next_cell(g, &p, false))
+        if (grid_cell(g, p.contender, p.budget, p.device)->made)
             json_array_append_new(rows, json_of_cell(g, &p));
     json_t *doc =
         json_pack("{s:I, s:I, s:I, s:I, s:o}", "layers", (json_int_t)g->header.layers, "experts",

@@ -14,19 +14,20 @@
 #include "lib/base/bytes.h"
 #include "lib/base/log.h"
 #include "lib/policy/presets/planned.h"
-#include "lib/tensor/tier.h"
+#include "lib/tensor/precision.h"
 #include "procs/tools/sim/sim_program.h"
 
-#define DEFAULT_SYSTEMS "lod-nocache,lod,default,eap,edgemoe,hobbit,fate,layerwise"
-#define DEFAULT_BUDGETS "12.5%,18.75%,25%,37.5%,50%,75%"
-#define DEFAULT_DRIVES  "1GB/s"
-#define ALL_EVICTIONS   "fifo,lru,lfu,random,edgemoe,edgemoe-printed,hobbit,arc,rates,logits,belady"
+#define DEFAULT_PRESETS    "lod-nocache,lod,default,eap,edgemoe,hobbit,fate,layerwise"
+#define DEFAULT_BUDGETS    "12.5%,18.75%,25%,37.5%,50%,75%"
+#define DEFAULT_BANDWIDTHS "1GB/s"
+#define ALL_EVICTIONS                                                                              \
+    "fifo,lru,lfu,random,edgemoe,edgemoe-printed,hobbit,arc,decayed-frequency,learned,belady"
 #define COMPUTE_BYTES_S 20e9 /* weights read from memory, when no --expert-us is given */
-#define WORD_BYTES      64
+#define ITEM_BYTES      64
 
 struct program {
-    const char *trace_path, *synthetic, *systems, *evictions, *policy, *budgets, *drives;
-    const char *output, *pivot, *svg_path, *write_path, *plan_path, *tiers;
+    const char *trace_path, *synthetic, *presets, *evictions, *policy, *budgets, *bandwidths;
+    const char *output, *pivot, *svg_path, *write_path, *plan_path, *precisions;
     double calibrate, latency_us, layer_us, expert_us, predict_us, batch; /* < 0: not given */
     uint64_t depth;
     struct trace trace;
@@ -40,53 +41,54 @@ struct program {
 
 static void usage(FILE *out)
 {
-    fputs("usage: sluice sim TRACE [options]\n"
-          "       sluice sim --synthetic [layers=8,experts=32,top-k=4,...] [options]\n"
-          "\n"
-          "Replays a trace of expert uses (sluice run --trace FILE) under systems, budgets and\n"
-          "drives: hits, bytes, and modelled time. The same input gives the same output.\n"
-          "\n"
-          "      --systems A,B         systems (default " DEFAULT_SYSTEMS ")\n"
-          "      --evictions A,B|all   evictions alone instead: one pool, no prefetch; all is\n"
-          "                            " ALL_EVICTIONS "\n"
-          "      --policy K=V,...      policy knobs over every system's own\n"
-          "      --budgets 25%,1GiB    room for experts, of all their bytes (default\n"
-          "                            " DEFAULT_BUDGETS ")\n"
-          "      --drive 200MB/s,...   speeds of the drive (default " DEFAULT_DRIVES ")\n"
-          "      --latency US          of one read (default 100)\n"
-          "      --depth N             reads at the drive at once (default 16)\n"
-          "      --layer-us US         attention and router of a layer, one token\n"
-          "      --expert-us US        one expert, one token (default: its bytes at 20 GB/s; a\n"
-          "                            layer: top-k of that)\n"
-          "      --predict-us US       from a gate input to its guesses (default 20)\n"
-          "      --batch X             cost of each further token of a chunk (default 0.25)\n"
-          "      --calibrate PCT       part of the trace to learn from and to warm up with; 0 is\n"
-          "                            none (default 25)\n"
-          "      --tiers int4=30%,...  further tiers that experts shall have, of the native bytes "
-          "or as\n"
-          "                            a size: a recording of a plain GGUF file has none\n"
-          "      --plan FILE           a plan for the model: paths, widths, shares, thresholds\n"
-          "      --output text|md|csv|json\n"
-          "      --pivot hits|time|penalty   text and md: a row per system, a column per budget\n"
-          "      --svg FILE            plots of hits and time over the budget\n"
-          "      --write-trace FILE    keep the (synthetic) trace\n"
-          "\nSynthetic traces: layers, experts, top-k, skew (Zipf exponent), locality (share of\n"
-          "experts kept from token to token), recall (of guesses), prompt, tokens, sequences,\n"
-          "guesses, expert-bytes, seed.\n"
-          "\nSystems:\n",
-          out);
-    systems_help(out);
-    fprintf(out, "\nPolicy knobs:\n");
+    fputs(
+        "usage: sluice sim TRACE [options]\n"
+        "       sluice sim --synthetic [layers=8,experts=32,top-k=4,...] [options]\n"
+        "\n"
+        "Replays a trace of expert accesses (sluice run --trace FILE) under presets, budgets and\n"
+        "storage devices: hits, bytes, and simulated time. The same input gives the same output.\n"
+        "\n"
+        "      --presets A,B         presets (default " DEFAULT_PRESETS ")\n"
+        "      --evictions A,B|all   evictions instead of presets: one pool, no prefetch; all is\n"
+        "                            " ALL_EVICTIONS "\n"
+        "      --policy K=V,...      policy parameters, set over those of every preset\n"
+        "      --budgets 25%,1GiB    capacity for experts, of all their bytes (default\n"
+        "                            " DEFAULT_BUDGETS ")\n"
+        "      --read-bandwidth 200MB/s,...  of the storage device (default " DEFAULT_BANDWIDTHS
+        ")\n"
+        "      --latency US          of one read (default 100)\n"
+        "      --queue-depth N       reads at the device at once (default 16)\n"
+        "      --layer-us US         attention and router of a layer, one token\n"
+        "      --expert-us US        one expert, one token (default: its bytes at 20 GB/s; a\n"
+        "                            layer: top-k of that)\n"
+        "      --predict-us US       from a gate input to its predictions (default 20)\n"
+        "      --batch X             cost of each further token of a chunk (default 0.25)\n"
+        "      --calibrate PCT       part of the trace used for learning and warm-up\n"
+        "                            (default 25)\n"
+        "      --precisions int4=30%,...  additional precisions of the experts, as shares of the\n"
+        "                            native bytes or as sizes: a trace of a GGUF file has none\n"
+        "      --plan FILE           a plan for the model: paths, precisions, shares, thresholds\n"
+        "      --output text|md|csv|json\n"
+        "      --pivot hits|time|penalty   text and md: a row per preset, a column per budget\n"
+        "      --svg FILE            plots of hits and time over the budget\n"
+        "      --write-trace FILE    keep the (synthetic) trace\n"
+        "\nSynthetic traces: layers, experts, top-k, skew (Zipf exponent), locality (share of\n"
+        "experts kept from token to token), recall (of predictions), prompt, tokens, sequences,\n"
+        "predictions, expert-bytes, seed.\n"
+        "\nPresets:\n",
+        out);
+    presets_help(out);
+    fprintf(out, "\nPolicy parameters:\n");
     knobs_help(out);
 }
 
 enum {
     OPT_SYNTHETIC = 256,
-    OPT_SYSTEMS,
+    OPT_PRESETS,
     OPT_EVICTIONS,
     OPT_POLICY,
     OPT_BUDGETS,
-    OPT_DRIVE,
+    OPT_READ_BANDWIDTH,
     OPT_LATENCY,
     OPT_DEPTH,
     OPT_LAYER,
@@ -99,17 +101,17 @@ enum {
     OPT_SVG,
     OPT_WRITE,
     OPT_PLAN,
-    OPT_TIERS
+    OPT_PRECISIONS
 };
 
 static const struct option options[] = {{"synthetic", 2, NULL, OPT_SYNTHETIC},
-                                        {"systems", 1, NULL, OPT_SYSTEMS},
+                                        {"presets", 1, NULL, OPT_PRESETS},
                                         {"evictions", 1, NULL, OPT_EVICTIONS},
                                         {"policy", 1, NULL, OPT_POLICY},
                                         {"budgets", 1, NULL, OPT_BUDGETS},
-                                        {"drive", 1, NULL, OPT_DRIVE},
+                                        {"read-bandwidth", 1, NULL, OPT_READ_BANDWIDTH},
                                         {"latency", 1, NULL, OPT_LATENCY},
-                                        {"depth", 1, NULL, OPT_DEPTH},
+                                        {"queue-depth", 1, NULL, OPT_DEPTH},
                                         {"layer-us", 1, NULL, OPT_LAYER},
                                         {"expert-us", 1, NULL, OPT_EXPERT},
                                         {"predict-us", 1, NULL, OPT_PREDICT},
@@ -120,21 +122,21 @@ static const struct option options[] = {{"synthetic", 2, NULL, OPT_SYNTHETIC},
                                         {"svg", 1, NULL, OPT_SVG},
                                         {"write-trace", 1, NULL, OPT_WRITE},
                                         {"plan", 1, NULL, OPT_PLAN},
-                                        {"tiers", 1, NULL, OPT_TIERS},
+                                        {"precisions", 1, NULL, OPT_PRECISIONS},
                                         {"help", 0, NULL, 'h'},
                                         {"version", 0, NULL, 'v'},
                                         {NULL, 0, NULL, 0}};
 
 /* ---- options -------------------------------------------------------------------------------- */
 
-static int number(const char *what, const char *text, double least, double most, double *value,
+static int number(const char *what, const char *text, double min, double max, double *value,
                   struct error *error)
 {
     char *end;
     double x = strtod(text, &end);
-    if (end == text || (*end && strcmp(end, "%") != 0) || !(x >= least && x <= most))
+    if (end == text || (*end && strcmp(end, "%") != 0) || !(x >= min && x <= max))
         return error_set(error, ERR_BAD_INPUT, "--%s: '%.60s' is not a number from %g to %g", what,
-                         text, least, most);
+                         text, min, max);
     *value = x;
     return 0;
 }
@@ -158,11 +160,11 @@ static int one_option(struct program *p, int option, const char *value, struct e
     double depth = 0;
     switch (option) {
     case OPT_SYNTHETIC: p->synthetic = value ? value : ""; return 0;
-    case OPT_SYSTEMS: p->systems = value; return 0;
+    case OPT_PRESETS: p->presets = value; return 0;
     case OPT_EVICTIONS: p->evictions = strcmp(value, "all") == 0 ? ALL_EVICTIONS : value; return 0;
     case OPT_POLICY: p->policy = value; return 0;
     case OPT_BUDGETS: p->budgets = value; return 0;
-    case OPT_DRIVE: p->drives = value; return 0;
+    case OPT_READ_BANDWIDTH: p->bandwidths = value; return 0;
     case OPT_LATENCY: return number("latency", value, 0, 1e9, &p->latency_us, error);
     case OPT_DEPTH:
         if (number("depth", value, 1, 1024, &depth, error) != 0)
@@ -179,7 +181,7 @@ static int one_option(struct program *p, int option, const char *value, struct e
     case OPT_SVG: p->svg_path = value; return 0;
     case OPT_WRITE: p->write_path = value; return 0;
     case OPT_PLAN: p->plan_path = value; return 0;
-    case OPT_TIERS: p->tiers = value; return 0;
+    case OPT_PRECISIONS: p->precisions = value; return 0;
     case 'h': usage(stdout); exit(fflush(stdout) == 0 ? 0 : 1);
     case 'v': printf("sluice %s\n", SLUICE_VERSION); exit(0);
     default: return error_set(error, ERR_BAD_INPUT, "see sluice sim --help");
@@ -203,7 +205,7 @@ static int parse(struct program *p, int argc, char **argv, struct error *error)
 }
 
 /* The next word of a comma-separated list, trimmed. False at its end. */
-static bool next_word(const char **list, char word[WORD_BYTES])
+static bool next_item(const char **list, char item[ITEM_BYTES])
 {
     const char *at = *list;
     while (*at == ',' || isspace((unsigned char)*at))
@@ -214,7 +216,7 @@ static bool next_word(const char **list, char word[WORD_BYTES])
         n--;
     if (n == 0)
         return false;
-    snprintf(word, WORD_BYTES, "%.*s", (int)(n < WORD_BYTES ? n : WORD_BYTES - 1), at);
+    snprintf(item, ITEM_BYTES, "%.*s", (int)(n < ITEM_BYTES ? n : ITEM_BYTES - 1), at);
     return true;
 }
 
@@ -226,9 +228,10 @@ static int synthetic_value(struct trace_synthetic *s, const char *name, const ch
     struct {
         const char *name;
         uint32_t *field;
-    } whole[] = {{"layers", &s->layers},  {"experts", &s->experts}, {"top-k", &s->top_k},
-                 {"prompt", &s->prompt},  {"tokens", &s->tokens},   {"sequences", &s->sequences},
-                 {"guesses", &s->guesses}};
+    } whole[] = {
+        {"layers", &s->layers},          {"experts", &s->experts}, {"top-k", &s->top_k},
+        {"prompt", &s->prompt},          {"tokens", &s->tokens},   {"sequences", &s->sequences},
+        {"predictions", &s->predictions}};
     double x = 0;
     uint64_t bytes;
     for (size_t i = 0; i < ARRAY_LEN(whole); i++)
@@ -260,14 +263,14 @@ static int synthetic_value(struct trace_synthetic *s, const char *name, const ch
 static int make_synthetic(struct program *p, struct error *error)
 {
     struct trace_synthetic s;
-    char word[WORD_BYTES];
+    char item[ITEM_BYTES];
     trace_synthetic_defaults(&s);
-    for (const char *list = p->synthetic; next_word(&list, word);) {
-        char *value = strchr(word, '=');
+    for (const char *list = p->synthetic; next_item(&list, item);) {
+        char *value = strchr(item, '=');
         if (!value)
-            return error_set(error, ERR_BAD_INPUT, "--synthetic: '%s' is not name=value", word);
+            return error_set(error, ERR_BAD_INPUT, "--synthetic: '%s' is not name=value", item);
         *value++ = 0;
-        if (synthetic_value(&s, word, value, error) != 0)
+        if (synthetic_value(&s, item, value, error) != 0)
             return -1;
     }
     return trace_synthesise(&s, &p->trace, error);
@@ -282,29 +285,29 @@ static int calibrate(struct program *p, struct error *error)
     return sim_profile(&p->trace, 0, p->measure, &p->tables, &p->tables_block, error);
 }
 
-static int add_tiers(struct program *p, struct error *error)
+static int add_precisions(struct program *p, struct error *error)
 {
-    static const char *const names[TIER__COUNT] = {"native", "int8", "int4", "int2"};
+    static const char *const names[PRECISION__COUNT] = {"native", "int8", "int4", "int2"};
     struct trace_header *h = &p->trace.header;
-    char word[WORD_BYTES];
-    for (const char *list = p->tiers ? p->tiers : ""; next_word(&list, word);) {
-        char *value = strchr(word, '=');
+    char item[ITEM_BYTES];
+    for (const char *list = p->precisions ? p->precisions : ""; next_item(&list, item);) {
+        char *value = strchr(item, '=');
         double percent;
         uint64_t bytes = 0;
-        uint32_t t = TIER_INT8;
+        uint32_t t = PRECISION_INT8;
         if (value)
             *value++ = 0;
-        while (t < TIER__COUNT && strcmp(word, names[t]) != 0)
+        while (t < PRECISION__COUNT && strcmp(item, names[t]) != 0)
             t++;
         if (value && strchr(value, '%') && percent_parse(value, &percent))
-            bytes = (uint64_t)((double)h->tier_bytes[TIER_NATIVE] * percent / 100);
+            bytes = (uint64_t)((double)h->precision_bytes[PRECISION_NATIVE] * percent / 100);
         else if (value && !bytes_parse(value, &bytes))
             bytes = 0;
-        if (t == TIER__COUNT || bytes == 0)
+        if (t == PRECISION__COUNT || bytes == 0)
             return error_set(error, ERR_BAD_INPUT,
-                             "--tiers: '%s' is not int8, int4 or int2 with a size", word);
-        h->tier_mask |= 1u << t;
-        h->tier_bytes[t] = bytes;
+                             "--precisions: '%s' is not int8, int4 or int2 with a size", item);
+        h->precision_mask |= 1u << t;
+        h->precision_bytes[t] = bytes;
     }
     return trace_check(h, NULL, 0, error);
 }
@@ -351,20 +354,20 @@ static struct sim_plan known(const struct program *p)
         k.tables.pair_cells = (const struct path_cell *)(const void *)plan_pair_cells(plan);
     }
     k.shares = plan_share(plan) ? p->shares : NULL;
-    k.width = plan_width(plan);
+    k.precision = plan_width(plan);
     return k;
 }
 
 /* ---- the grid ------------------------------------------------------------------------------- */
 
-static int add_system(struct program *p, const char *name, struct error *error)
+static int add_preset(struct program *p, const char *name, struct error *error)
 {
     struct contender *c = &p->grid.contender[p->grid.contenders];
     if (p->grid.contenders == LABELS_MAX)
         return error_set(error, ERR_BAD_INPUT, "more than %d systems", LABELS_MAX);
     char planned[512] = "";
-    if (p->plan && system_find(name) != POLICY_NONE)
-        planned_settings(p->plan, system_find(name), planned, sizeof planned);
+    if (p->plan && preset_find(name) != POLICY_NONE)
+        planned_settings(p->plan, preset_find(name), planned, sizeof planned);
     if (knobs_resolve(name, planned, p->policy, &c->knobs, error) != 0)
         return -1;
     snprintf(c->label, sizeof c->label, "%s", name);
@@ -388,58 +391,59 @@ static int add_eviction(struct program *p, const char *name, struct error *error
     return 0;
 }
 
-static int add_budget(struct program *p, const char *word, struct error *error)
+static int add_budget(struct program *p, const char *item, struct error *error)
 {
     struct budget *b = &p->grid.budget[p->grid.budgets];
     uint64_t all = sim_all_bytes(&p->trace.header);
     if (p->grid.budgets == BUDGETS_MAX)
         return error_set(error, ERR_BAD_INPUT, "more than %d budgets", BUDGETS_MAX);
-    if (strchr(word, '%')) {
-        if (!percent_parse(word, &b->percent))
-            return error_set(error, ERR_BAD_INPUT, "--budgets: '%s' is not a percentage", word);
+    if (strchr(item, '%')) {
+        if (!percent_parse(item, &b->percent))
+            return error_set(error, ERR_BAD_INPUT, "--budgets: '%s' is not a percentage", item);
         b->bytes = (uint64_t)((double)all * b->percent / 100);
     } else {
-        if (!bytes_parse(word, &b->bytes) || b->bytes == 0)
-            return error_set(error, ERR_BAD_INPUT, "--budgets: '%s' is not a size", word);
+        if (!bytes_parse(item, &b->bytes) || b->bytes == 0)
+            return error_set(error, ERR_BAD_INPUT, "--budgets: '%s' is not a size", item);
         b->percent = 100 * (double)b->bytes / (double)all;
     }
     p->grid.budgets++;
     return 0;
 }
 
-static int add_drive(struct program *p, char *word, struct error *error)
+static int add_device(struct program *p, char *item, struct error *error)
 {
     uint64_t bytes;
-    size_t n = strlen(word);
-    if (n > 2 && strcmp(word + n - 2, "/s") == 0)
-        word[n - 2] = 0;
-    if (p->grid.drives == DRIVES_MAX)
-        return error_set(error, ERR_BAD_INPUT, "more than %d drives", DRIVES_MAX);
-    if (!bytes_parse(word, &bytes) || bytes == 0)
-        return error_set(error, ERR_BAD_INPUT, "--drive: '%s' is not a speed", word);
-    p->grid.drive[p->grid.drives++] = (struct sim_drive){.bytes_per_s = (double)bytes,
-                                                         .latency_ns = p->latency_us * 1e3,
-                                                         .depth = (uint32_t)p->depth};
+    size_t n = strlen(item);
+    if (n > 2 && strcmp(item + n - 2, "/s") == 0)
+        item[n - 2] = 0;
+    if (p->grid.devices == GRID_DEVICES_MAX)
+        return error_set(error, ERR_BAD_INPUT, "more than %d drives", GRID_DEVICES_MAX);
+    if (!bytes_parse(item, &bytes) || bytes == 0)
+        return error_set(error, ERR_BAD_INPUT,
+                         "--read-bandwidth: '%s' is not a bandwidth such as 500MB/s", item);
+    p->grid.device[p->grid.devices++] = (struct sim_device){.bytes_per_s = (double)bytes,
+                                                            .latency_ns = p->latency_us * 1e3,
+                                                            .depth = (uint32_t)p->depth};
     return 0;
 }
 
 static int make_grid(struct program *p, struct error *error)
 {
-    char word[WORD_BYTES];
+    char item[ITEM_BYTES];
     int rv = 0;
-    const char *who = p->evictions ? p->evictions : p->systems;
+    const char *who = p->evictions ? p->evictions : p->presets;
     p->grid.header = p->trace.header;
-    while (rv == 0 && next_word(&who, word))
-        rv = p->evictions ? add_eviction(p, word, error) : add_system(p, word, error);
-    for (const char *list = p->budgets; rv == 0 && next_word(&list, word);)
-        rv = add_budget(p, word, error);
-    for (const char *list = p->drives; rv == 0 && next_word(&list, word);)
-        rv = add_drive(p, word, error);
+    while (rv == 0 && next_item(&who, item))
+        rv = p->evictions ? add_eviction(p, item, error) : add_preset(p, item, error);
+    for (const char *list = p->budgets; rv == 0 && next_item(&list, item);)
+        rv = add_budget(p, item, error);
+    for (const char *list = p->bandwidths; rv == 0 && next_item(&list, item);)
+        rv = add_device(p, item, error);
     if (rv != 0)
         return -1;
-    if (p->grid.contenders == 0 || p->grid.budgets == 0 || p->grid.drives == 0)
+    if (p->grid.contenders == 0 || p->grid.budgets == 0 || p->grid.devices == 0)
         return error_set(error, ERR_BAD_INPUT, "nothing to replay: an empty list");
-    size_t cells = (size_t)p->grid.contenders * p->grid.budgets * p->grid.drives;
+    size_t cells = (size_t)p->grid.contenders * p->grid.budgets * p->grid.devices;
     p->grid.cell = calloc(cells, sizeof *p->grid.cell);
     return p->grid.cell ? 0 : error_set(error, ERR_NO_MEMORY, "no memory");
 }
@@ -460,13 +464,13 @@ static struct sim_compute compute_model(const struct program *p)
 static int run_contender(struct program *p, uint32_t who, uint32_t *made, struct error *error)
 {
     struct grid *g = &p->grid;
-    bool told = false;
+    bool reported = false;
     for (uint32_t b = 0; b < g->budgets; b++)
-        for (uint32_t d = 0; d < g->drives; d++) {
-            struct cell *cell = &g->cell[(who * g->budgets + b) * g->drives + d];
+        for (uint32_t d = 0; d < g->devices; d++) {
+            struct cell *cell = &g->cell[(who * g->budgets + b) * g->devices + d];
             struct sim_config config = {.knobs = g->contender[who].knobs,
                                         .capacity = g->budget[b].bytes,
-                                        .drive = g->drive[d],
+                                        .device = g->device[d],
                                         .compute = compute_model(p),
                                         .plan = known(p)};
             if (sim_run(&p->trace, 0, p->measure, &config, g->contender[who].belady, &cell->result,
@@ -477,10 +481,10 @@ static int run_contender(struct program *p, uint32_t who, uint32_t *made, struct
             }
             if (error_exit_status(error->code) != 2)
                 return -1;
-            if (!told)
+            if (!reported)
                 fprintf(stderr, "sluice sim: %s at %.4g %% is left out: %s\n",
                         g->contender[who].label, g->budget[b].percent, error->text);
-            told = true;
+            reported = true;
         }
     return 0;
 }
@@ -527,7 +531,7 @@ static int run(struct program *p, struct error *error)
     int rv = p->synthetic ? make_synthetic(p, error) : trace_read(p->trace_path, &p->trace, error);
     if (rv == 0 && p->write_path)
         rv = trace_write(p->write_path, &p->trace, error);
-    if (rv != 0 || add_tiers(p, error) != 0 || take_plan(p, error) != 0 ||
+    if (rv != 0 || add_precisions(p, error) != 0 || take_plan(p, error) != 0 ||
         calibrate(p, error) != 0 || make_grid(p, error) != 0 || run_grid(p, error) != 0)
         return -1;
     return show(p, error) != 0 || plot(p, error) != 0 ? -1 : 0;
@@ -535,9 +539,9 @@ static int run(struct program *p, struct error *error)
 
 int main(int argc, char **argv)
 {
-    static struct program p = {.systems = DEFAULT_SYSTEMS,
+    static struct program p = {.presets = DEFAULT_PRESETS,
                                .budgets = DEFAULT_BUDGETS,
-                               .drives = DEFAULT_DRIVES,
+                               .bandwidths = DEFAULT_BANDWIDTHS,
                                .output = "text",
                                .calibrate = 25,
                                .latency_us = 100,

@@ -6,9 +6,9 @@
 
 #include "lib/sim/sim.h"
 
-#define LABELS_MAX  40
-#define BUDGETS_MAX 24
-#define DRIVES_MAX  6
+#define LABELS_MAX       40
+#define BUDGETS_MAX      24
+#define GRID_DEVICES_MAX 6
 
 struct budget {
     uint64_t bytes;
@@ -17,7 +17,7 @@ struct budget {
 
 /* A line of the grid: a system, or an eviction alone (no prediction, one pool, lossless). */
 struct contender {
-    char label[KNOB_WORD_BYTES];
+    char label[KNOB_NAME_BYTES];
     struct knobs knobs;
     bool eviction, belady;
 };
@@ -30,28 +30,28 @@ struct cell {
 struct grid {
     struct contender contender[LABELS_MAX];
     struct budget budget[BUDGETS_MAX];
-    struct sim_drive drive[DRIVES_MAX];
-    uint32_t contenders, budgets, drives;
+    struct sim_device device[GRID_DEVICES_MAX];
+    uint32_t contenders, budgets, devices;
     struct cell *cell; /* [contenders][budgets][drives] */
     struct trace_header header;
     uint64_t tokens; /* measured: of all passes */
 };
 
 static inline const struct cell *grid_cell(const struct grid *g, uint32_t contender,
-                                           uint32_t budget, uint32_t drive)
+                                           uint32_t budget, uint32_t device)
 {
-    return &g->cell[(contender * g->budgets + budget) * g->drives + drive];
+    return &g->cell[(contender * g->budgets + budget) * g->devices + device];
 }
 
 /* A speed as drives have it, in decimal units: "200 MB/s". Returns buf. */
-const char *speed_text(const struct sim_drive *d, char buf[24]);
+const char *speed_text(const struct sim_device *d, char buf[24]);
 
 /* Figures made of sums. 0 where there is nothing to divide by. */
-double figure_hits(const struct sim_result *r);     /* share of the uses, both phases */
-double figure_token_ms(const struct sim_result *r); /* of decode */
-double figure_stall_ms(const struct sim_result *r); /* of it */
-double figure_penalty(const struct sim_result *r);  /* per decoded token */
-double figure_mib(const struct sim_result *r);      /* read per decoded token */
+double result_hits(const struct sim_result *r);     /* share of the uses, both phases */
+double result_token_ms(const struct sim_result *r); /* of decode */
+double result_stall_ms(const struct sim_result *r); /* of it */
+double result_penalty(const struct sim_result *r);  /* per decoded token */
+double result_mib(const struct sim_result *r);      /* read per decoded token */
 
 /* print.c. pivot: one row per contender, one column per budget: "hits", "time" or "penalty"; NULL:
  * a row per cell. 0, or -1 when out broke. */

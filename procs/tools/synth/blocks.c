@@ -48,7 +48,7 @@ static void put_scales(uint8_t *out, uint64_t bytes, uint32_t block_bytes, float
 }
 
 /* Q8_0 is symmetric: -128 stands in no file. */
-static void no_least(uint8_t *out, uint64_t bytes)
+static void avoid_int8_min(uint8_t *out, uint64_t bytes)
 {
     for (uint64_t i = 0; i < bytes; i++)
         out[i] = out[i] == 0x80 ? 0x81 : out[i];
@@ -91,7 +91,7 @@ void blocks_random(enum tensor_type type, float deviation, struct random *random
     switch (type) {
     case TENSOR_F16: random_halves(deviation, out, bytes); break;
     case TENSOR_Q8_0:
-        no_least(out, bytes);
+        avoid_int8_min(out, bytes);
         put_scales(out, bytes, Q8_0_BYTES, deviation / Q8_0_SPREAD, false);
         break;
     case TENSOR_Q4_0: put_scales(out, bytes, Q4_0_BYTES, deviation / Q4_0_SPREAD, true); break;
@@ -101,10 +101,10 @@ void blocks_random(enum tensor_type type, float deviation, struct random *random
 
 static float widest(const float *x)
 {
-    float most = 0;
+    float max = 0;
     for (uint32_t i = 0; i < BLOCK; i++)
-        most = fabsf(x[i]) > fabsf(most) ? x[i] : most;
-    return most;
+        max = fabsf(x[i]) > fabsf(max) ? x[i] : max;
+    return max;
 }
 
 static void row_q8_0(const float *x, uint32_t n, uint8_t *out)

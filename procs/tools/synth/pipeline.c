@@ -82,10 +82,10 @@ static void *make(void *arg)
 
 static uint64_t longest_piece(const struct weights *w)
 {
-    uint64_t most = WEIGHTS_PIECE_BYTES;
+    uint64_t max = WEIGHTS_PIECE_BYTES;
     for (uint32_t i = 0; i < w->count; i++)
-        most = w->tensors[i].row_bytes > most ? w->tensors[i].row_bytes : most;
-    return align_up(most + sizeof(uint64_t), PAGE_BYTES);
+        max = w->tensors[i].row_bytes > max ? w->tensors[i].row_bytes : max;
+    return align_up(max + sizeof(uint64_t), PAGE_BYTES);
 }
 
 static int start(struct pipeline *p, unsigned threads, struct error *error)
@@ -124,7 +124,7 @@ const void *pipeline_next(struct pipeline *p, uint64_t *bytes)
 {
     OBJ_CHECK(p, PIPELINE_MAGIC);
     const void *data = NULL;
-    uint64_t began = clock_now_ns();
+    uint64_t start_ns = clock_now_ns();
     pthread_mutex_lock(&p->lock);
     if (p->reading) {
         p->slots[p->returned++ % SLOTS].full = false;
@@ -139,7 +139,7 @@ const void *pipeline_next(struct pipeline *p, uint64_t *bytes)
         *bytes = slot->bytes;
     }
     pthread_mutex_unlock(&p->lock);
-    p->waited_ns += clock_now_ns() - began;
+    p->waited_ns += clock_now_ns() - start_ns;
     return data;
 }
 

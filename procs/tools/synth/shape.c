@@ -27,9 +27,9 @@ static const struct row {
     size_t offset;
     bool real;
 } rows[] = {
-#define ARCH_UINT(id, field, key, least, most, absent)                                             \
+#define ARCH_UINT(id, field, key, min, max, absent)                                                \
     {ARCH_##id, #field, key, offsetof(struct model_hparams, field), false},
-#define ARCH_FLOAT(id, field, key, least, most)                                                    \
+#define ARCH_FLOAT(id, field, key, min, max)                                                       \
     {ARCH_##id, #field, key, offsetof(struct model_hparams, field), true},
 #include "lib/model/arch/arch.tbl.h"
 };
@@ -47,7 +47,7 @@ static const struct {
 static const struct knob {
     const char *name;
     size_t offset;
-    double otherwise, most;
+    double otherwise, max;
     const char *help;
 } knobs[] = {
     {"skew", offsetof(struct shape, skew), 0.3, 10,
@@ -101,8 +101,8 @@ static int set_number(struct shape *s, const char *field, const char *text, stru
     for (size_t i = 0; i < ARRAY_LEN(knobs); i++) {
         if (strcmp(field, knobs[i].name) != 0)
             continue;
-        if (value > knobs[i].most)
-            return error_set(error, ERR_BAD_INPUT, "%s is at most %g", field, knobs[i].most);
+        if (value > knobs[i].max)
+            return error_set(error, ERR_BAD_INPUT, "%s is at most %g", field, knobs[i].max);
         memcpy((char *)s + knobs[i].offset, &value, sizeof value);
         return 0;
     }
@@ -123,14 +123,14 @@ static int set_number(struct shape *s, const char *field, const char *text, stru
                      arch_name(s->arch), field);
 }
 
-int shape_set(struct shape *s, const char *word, struct error *error)
+int shape_set(struct shape *s, const char *setting, struct error *error)
 {
-    const char *equals = strchr(word, '=');
+    const char *equals = strchr(setting, '=');
     char field[FIELD_BYTES];
-    size_t n = equals ? (size_t)(equals - word) : 0;
+    size_t n = equals ? (size_t)(equals - setting) : 0;
     if (n == 0 || n >= sizeof field)
-        return error_set(error, ERR_BAD_INPUT, "'%.80s' is not of the form field=value", word);
-    memcpy(field, word, n);
+        return error_set(error, ERR_BAD_INPUT, "'%.80s' is not of the form field=value", setting);
+    memcpy(field, setting, n);
     field[n] = 0;
     if (strcmp(field, "arch") == 0)
         return set_arch(s, equals + 1, error);
@@ -142,8 +142,8 @@ static int set_all(struct shape *s, const char *fields, struct error *error)
     char copy[512], *rest = copy;
     sl_assert(strlen(fields) < sizeof copy);
     strcpy(copy, fields);
-    for (char *word; (word = strsep(&rest, " ")) != NULL;)
-        if (*word && shape_set(s, word, error) != 0)
+    for (char *setting; (setting = strsep(&rest, " ")) != NULL;)
+        if (*setting && shape_set(s, setting, error) != 0)
             return -1;
     return 0;
 }
@@ -197,9 +197,9 @@ int shape_finish(struct shape *s, struct error *error)
     if (h->head_size == 0)
         h->head_size = h->hidden / h->heads;
     h->rope_dims = h->head_size;
-    if (h->vocab < VOCABULARY_LEAST)
+    if (h->vocab < VOCABULARY_MIN)
         return error_set(error, ERR_BAD_INPUT, "vocab must be at least %u: %u bytes, and the end",
-                         VOCABULARY_LEAST, 256);
+                         VOCABULARY_MIN, 256);
     if (arch_check_hparams(s->arch, h, error) != 0)
         return -1;
     return check_blocks(s, error);

@@ -28,7 +28,7 @@ struct shape {
 int shape_named(struct shape *s, const char *name, struct error *error);
 
 /* "field=value", in any order. */
-int shape_set(struct shape *s, const char *word, struct error *error);
+int shape_set(struct shape *s, const char *setting, struct error *error);
 
 /* Derives what was left out, and checks everything. */
 int shape_finish(struct shape *s, struct error *error);

@@ -26,7 +26,7 @@
 
 #define THREADS_DEFAULT_MAX 4
 #define FREE_MARGIN         (64 * MIB) /* left to others on the file system */
-#define SAY_EVERY_NS        NS_PER_S
+#define PROGRESS_EVERY_NS   NS_PER_S
 
 struct synth {
     struct shape shape;
@@ -80,15 +80,16 @@ struct chosen {
     int64_t seed;
 };
 
-static int set_type(struct chosen *c, const char *word, struct error *error)
+static int set_type(struct chosen *c, const char *type_name, struct error *error)
 {
     static const enum tensor_type types[] = {TENSOR_F16, TENSOR_Q8_0, TENSOR_Q4_0};
     for (size_t i = 0; i < ARRAY_LEN(types); i++)
-        if (strcasecmp(word, tensor_type_info(types[i])->name) == 0) {
+        if (strcasecmp(type_name, tensor_type_info(types[i])->name) == 0) {
             c->type = types[i];
             return 0;
         }
-    return error_set(error, ERR_BAD_INPUT, "--type: '%.40s' is not one of F16|Q8_0|Q4_0", word);
+    return error_set(error, ERR_BAD_INPUT, "--type: '%.40s' is not one of F16|Q8_0|Q4_0",
+                     type_name);
 }
 
 static int one_option(struct synth *s, struct chosen *c, int option, const char *value,
@@ -136,7 +137,7 @@ static int parse(struct synth *s, int argc, char **argv, struct error *error)
 
 /* ---- writing ---- */
 
-static int check_room(const struct synth *s, struct error *error)
+static int check_space(const struct synth *s, struct error *error)
 {
     char dir[PATH_MAX], need[16], have[16];
     struct statvfs fs;
@@ -145,17 +146,17 @@ static int check_room(const struct synth *s, struct error *error)
     snprintf(slash ? slash + 1 : dir, 2, ".");
     if (statvfs(dir, &fs) != 0)
         return error_set_errno(error, ERR_BAD_INPUT, errno, "%.300s", dir);
-    uint64_t room = (uint64_t)fs.f_bavail * fs.f_frsize;
-    if (room < s->file_bytes + FREE_MARGIN)
+    uint64_t available = (uint64_t)fs.f_bavail * fs.f_frsize;
+    if (available < s->file_bytes + FREE_MARGIN)
         return error_set(error, ERR_BAD_INPUT, "%.200s: the file would have %s, %s are free", dir,
-                         bytes_format(s->file_bytes, need), bytes_format(room, have));
+                         bytes_format(s->file_bytes, need), bytes_format(available, have));
     return 0;
 }
 
-static void say(const struct synth *s, uint64_t done, uint64_t began_ns, bool last)
+static void print_progress(const struct synth *s, uint64_t done, uint64_t start_ns, bool last)
 {
     char a[16], b[16], c[16];
-    double seconds = (double)(clock_now_ns() - began_ns) / 1e9;
+    double seconds = (double)(clock_now_ns() - start_ns) / 1e9;
     bool terminal = isatty(STDERR_FILENO);
     if (s->quiet)
         return;
@@ -168,7 +169,7 @@ static void say(const struct synth *s, uint64_t done, uint64_t began_ns, bool la
 static int write_pieces(struct synth *s, struct pipeline *p, struct gguf_writer *w,
                         struct error *error)
 {
-    uint64_t began = clock_now_ns(), told = began, done = 0, bytes;
+    uint64_t start_ns = clock_now_ns(), reported_ns = start_ns, done = 0, bytes;
     const void *piece;
     while ((piece = pipeline_next(p, &bytes)) != NULL) {
         if (interrupted)
@@ -176,16 +177,16 @@ static int write_pieces(struct synth *s, struct pipeline *p, struct gguf_writer 
         if (gguf_writer_data(w, piece, bytes, error) != 0)
             return -1;
         done += bytes;
-        if (clock_now_ns() - told > SAY_EVERY_NS) {
-            told = clock_now_ns();
-            say(s, done, began, false);
+        if (clock_now_ns() - reported_ns > PROGRESS_EVERY_NS) {
+            reported_ns = clock_now_ns();
+            print_progress(s, done, start_ns, false);
         }
     }
     if (gguf_writer_end(w, error) != 0)
         return -1;
-    s->seconds = (double)(clock_now_ns() - began) / 1e9;
+    s->seconds = (double)(clock_now_ns() - start_ns) / 1e9;
     s->waited = (double)pipeline_waited_ns(p) / 1e9;
-    say(s, s->file_bytes, began, true);
+    print_progress(s, s->file_bytes, start_ns, true);
     return 0;
 }
 
@@ -195,12 +196,12 @@ static int write_file(struct synth *s, const struct weights *weights, struct ggu
     int n = snprintf(s->part, sizeof s->part, "%s.part", s->path);
     if (n < 0 || n >= (int)sizeof s->part)
         return error_set(error, ERR_BAD_INPUT, "the path %.60s... is too long", s->path);
-    if (check_room(s, error) != 0)
+    if (check_space(s, error) != 0)
         return -1;
     struct pipeline *p = pipeline_open(weights, (unsigned)s->threads, error);
     if (!p)
         return -1;
-    int rc = gguf_writer_begin(w, s->part, error);
+    int rc = gguf_writer_start(w, s->part, error);
     if (rc == 0) {
         rc = write_pieces(s, p, w, error);
         if (rc == 0 && rename(s->part, s->path) != 0)

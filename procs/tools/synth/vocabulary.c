@@ -26,7 +26,7 @@ static void made_up(uint32_t n, char word[WORD_BYTES])
     char *at = word;
     memcpy(at, "\xc4\xa0", 2);
     at += 2;
-    for (int place = 0; place < 3; place++, n /= SYLLABLES) {
+    for (int digit = 0; digit < 3; digit++, n /= SYLLABLES) {
         *at++ = consonants[n % SYLLABLES / 4];
         *at++ = vowels[n % 4];
     }
@@ -59,7 +59,7 @@ static void name_token(uint32_t id, const uint16_t code_of_byte[256], char word[
 int vocabulary_put_keys(struct gguf_writer *w, uint32_t vocab, struct error *error)
 {
     const uint32_t end = 256 + VOCABULARY_MERGES;
-    sl_assert(vocab >= VOCABULARY_LEAST);
+    sl_assert(vocab >= VOCABULARY_MIN);
     char(*words)[WORD_BYTES] = malloc(vocab * sizeof *words);
     const char **texts = malloc(vocab * sizeof *texts);
     int32_t *types = malloc(vocab * sizeof *types);

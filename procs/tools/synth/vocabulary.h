@@ -8,9 +8,9 @@
 #include "lib/model/gguf/write.h"
 
 #define VOCABULARY_MERGES 6u
-#define VOCABULARY_LEAST  (256u + VOCABULARY_MERGES + 1u)
+#define VOCABULARY_MIN    (256u + VOCABULARY_MERGES + 1u)
 
-/* Writes the tokenizer.ggml.* keys of `vocab` tokens, at least VOCABULARY_LEAST. */
+/* Writes the tokenizer.ggml.* keys of `vocab` tokens, at least VOCABULARY_MIN. */
 int vocabulary_put_keys(struct gguf_writer *w, uint32_t vocab, struct error *error);
 
 #endif

@@ -91,8 +91,8 @@ static void add_dense(struct weights *w, struct gguf_writer *out, const struct d
         .ne = {arch_dim_size(&s->h, row->ne0), arch_dim_size(&s->h, row->ne1), 1},
         .filling = FILL_RANDOM,
     };
-    struct arch_place place = {.role = row->role, .layer = layer};
-    arch_tensor_name(s->arch, &place, t.name);
+    struct arch_location location = {.role = row->role, .layer = layer};
+    arch_tensor_name(s->arch, &location, t.name);
     if (row->role == DENSE_TOKEN_EMBD)
         t.filling = FILL_EMBEDDING;
     else if (row->role == DENSE_ROUTER)
@@ -119,8 +119,8 @@ static void add_layer(struct weights *w, struct gguf_writer *out, uint32_t layer
             .ne = {arch_dim_size(&s->h, row->ne0), arch_dim_size(&s->h, row->ne1), s->h.experts},
             .filling = FILL_RANDOM,
         };
-        struct arch_place place = {.is_expert = true, .role = row->matrix, .layer = layer};
-        arch_tensor_name(s->arch, &place, t.name);
+        struct arch_location location = {.is_expert = true, .role = row->matrix, .layer = layer};
+        arch_tensor_name(s->arch, &location, t.name);
         add(w, out, &t);
     }
 }
@@ -136,9 +136,9 @@ static void make_constant(struct weights *w)
 int weights_open(struct weights *w, const struct shape *shape, struct gguf_writer *out,
                  struct error *error)
 {
-    size_t most = ARRAY_LEN(dense_rows) + ARRAY_LEN(expert_rows);
+    size_t max = ARRAY_LEN(dense_rows) + ARRAY_LEN(expert_rows);
     *w = (struct weights){.shape = shape};
-    w->tensors = calloc(most * shape->h.layers, sizeof *w->tensors);
+    w->tensors = calloc(max * shape->h.layers, sizeof *w->tensors);
     w->constant = malloc(shape->h.hidden * sizeof *w->constant);
     if (!w->tensors || !w->constant)
         return error_set(error, ERR_NO_MEMORY, "no memory for the list of tensors");

@@ -25,8 +25,8 @@ START_TEST(defaults_are_in_bounds)
     memset(&q, 0xff, sizeof q);
     params_defaults(&q);
     ck_assert_mem_eq(&p, &q, sizeof p); /* every byte, also padding: it lies in shared memory */
-    ck_assert_uint_eq(p.depth, 16);
-    ck_assert(p.experts == 100.0);
+    ck_assert_uint_eq(p.queue_depth, 16);
+    ck_assert(p.resident_experts == 100.0);
     ck_assert_str_eq(p.backend, "auto");
 }
 END_TEST
@@ -58,10 +58,10 @@ END_TEST
 START_TEST(texts_that_are_right)
 {
     static const char *const pairs[][3] = {
-        {"budget", "4GiB", "4294967296"}, {"experts", "12.5%", "12.5"},
-        {"experts", "33", "33"},          {"prefill-chunk", "64", "64"},
-        {"prefill_chunk", "65", "65"},    {"direct", "off", "off"},
-        {"direct", "yes", "on"},          {"backend", "pread", "pread"},
+        {"budget", "4GiB", "4294967296"}, {"resident-experts", "12.5%", "12.5"},
+        {"resident-experts", "33", "33"}, {"prefill-chunk", "64", "64"},
+        {"prefill_chunk", "65", "65"},    {"direct-io", "off", "off"},
+        {"direct-io", "yes", "on"},       {"backend", "pread", "pread"},
         {"devices", "/a,/b", "/a,/b"},
     };
     for (size_t i = 0; i < ARRAY_LEN(pairs); i++) {
@@ -77,21 +77,21 @@ START_TEST(texts_that_are_wrong)
 {
     static const char *const cases[][3] = {
         /* name, text, what the message must say */
-        {"depth", "abc", "--depth: 'abc' is not a whole number"},
-        {"depth", "-1", "--depth: '-1' is not a whole number"},
-        {"depth", "+1", "is not a whole number"},
-        {"depth", "1x", "is not a whole number"},
-        {"depth", "", "is not a whole number"},
-        {"depth", "0", "out of bounds (1 to 128 reads)"},
-        {"depth", "129", "out of bounds (1 to 128 reads)"},
-        {"depth", "99999999999999999999", "is not a whole number"},
+        {"queue-depth", "abc", "--queue-depth: 'abc' is not a whole number"},
+        {"queue-depth", "-1", "--queue-depth: '-1' is not a whole number"},
+        {"queue-depth", "+1", "is not a whole number"},
+        {"queue-depth", "1x", "is not a whole number"},
+        {"queue-depth", "", "is not a whole number"},
+        {"queue-depth", "0", "out of bounds (1 to 128 reads)"},
+        {"queue-depth", "129", "out of bounds (1 to 128 reads)"},
+        {"queue-depth", "99999999999999999999", "is not a whole number"},
         {"budget", "4 gallons", "try 512MiB or 4GiB"},
-        {"chunk", "1", "out of bounds (4096 to 16777216 bytes)"},
-        {"experts", "0", "not a number from 0.01 to 100 %"},
-        {"experts", "101%", "not a number from 0.01 to 100 %"},
-        {"experts", "nan", "not a number"},
-        {"experts", "5%%", "not a number"},
-        {"direct", "maybe", "--direct: 'maybe' is neither on nor off"},
+        {"io-size", "1", "out of bounds (4096 to 16777216 bytes)"},
+        {"resident-experts", "0", "not a number from 0.01 to 100 %"},
+        {"resident-experts", "101%", "not a number from 0.01 to 100 %"},
+        {"resident-experts", "nan", "not a number"},
+        {"resident-experts", "5%%", "not a number"},
+        {"direct-io", "maybe", "--direct-io: 'maybe' is neither on nor off"},
         {"backend", "mmap", "is not one of auto|io_uring|pread"},
         {"backend", "auto|pread", "is not one of"},
         {"backend", "", "is not one of"},
@@ -131,17 +131,18 @@ static int load_text(const char *text)
 
 START_TEST(files)
 {
-    ck_assert_msg(load_text("# comment\n\n depth = 8 # why\nbudget=1GiB\n\tprefill-chunk\t=\t32\r\n"
-                            "trace = /tmp/a file") == 0,
-                  "%s", e.text);
-    ck_assert_uint_eq(p.depth, 8);
+    ck_assert_msg(
+        load_text("# comment\n\n queue-depth = 8 # why\nbudget=1GiB\n\tprefill-chunk\t=\t32\r\n"
+                  "trace = /tmp/a file") == 0,
+        "%s", e.text);
+    ck_assert_uint_eq(p.queue_depth, 8);
     ck_assert_uint_eq(p.budget, GIB);
     ck_assert_uint_eq(p.prefill_chunk, 32);
     ck_assert_str_eq(p.trace, "/tmp/a file");
-    ck_assert_int_eq(load_text("depth = 8\ndepth\n"), -1);
+    ck_assert_int_eq(load_text("queue-depth = 8\nqueue-depth\n"), -1);
     ck_assert_msg(strstr(e.text, ":2: expected 'name = value'") != NULL, "%s", e.text);
-    ck_assert_int_eq(load_text("\n\ndepth = many\n"), -1);
-    ck_assert_msg(strstr(e.text, ":3: --depth: 'many'") != NULL, "%s", e.text);
+    ck_assert_int_eq(load_text("\n\nqueue_depth = many\n"), -1);
+    ck_assert_msg(strstr(e.text, ":3: --queue-depth: 'many'") != NULL, "%s", e.text);
     ck_assert_int_eq(load_text("config = x\n"), -1); /* a file cannot name another */
     ck_assert_int_eq(params_load(&p, "/nonexistent/file", &e), -1);
     ck_assert_msg(strstr(e.text, "/nonexistent/file: No such file") != NULL, "%s", e.text);
@@ -159,29 +160,29 @@ static int take(int *argc, char **argv)
 
 START_TEST(arguments)
 {
-    char a0[] = "run", a1[] = "-m", a2[] = "FILE", a3[] = "--depth", a4[] = "4", a5[] = "--unknown",
-         a6[] = "--prefill-chunk=16", a7[] = "--", a8[] = "--depth=5";
+    char a0[] = "run", a1[] = "-m", a2[] = "FILE", a3[] = "--queue-depth", a4[] = "4",
+         a5[] = "--unknown", a6[] = "--prefill-chunk=16", a7[] = "--", a8[] = "--queue-depth=5";
     char *argv[] = {a0, a1, a2, a3, a4, a5, a6, a7, a8, NULL};
     int argc;
     ck_assert_msg(take(&argc, argv) == 0, "%s", e.text);
     ck_assert_int_eq(argc, 6);
-    const char *left[] = {"run", "-m", "FILE", "--unknown", "--", "--depth=5"};
+    const char *left[] = {"run", "-m", "FILE", "--unknown", "--", "--queue-depth=5"};
     for (int i = 0; i < argc; i++)
         ck_assert_str_eq(argv[i], left[i]);
     ck_assert_ptr_null(argv[argc]);
-    ck_assert_uint_eq(p.depth, 4);
+    ck_assert_uint_eq(p.queue_depth, 4);
     ck_assert_uint_eq(p.prefill_chunk, 16);
 }
 END_TEST
 
 START_TEST(arguments_that_are_wrong)
 {
-    char a0[] = "run", a1[] = "--depth", a2[] = "--depth=", a3[] = "--config",
+    char a0[] = "run", a1[] = "--queue-depth", a2[] = "--queue-depth=", a3[] = "--config",
          a4[] = "/nonexistent";
     char *lacks[] = {a0, a1, NULL}, *empty[] = {a0, a2, NULL}, *config[] = {a0, a3, a4, NULL};
     int argc;
     ck_assert_int_eq(take(&argc, lacks), -1);
-    ck_assert_str_eq(e.text, "--depth needs a value");
+    ck_assert_str_eq(e.text, "--queue-depth needs a value");
     ck_assert_int_eq(take(&argc, empty), -1);
     ck_assert_int_eq(take(&argc, config), -1);
     ck_assert_msg(strstr(e.text, "/nonexistent") != NULL, "%s", e.text);
@@ -206,7 +207,7 @@ END_TEST
 START_TEST(services)
 {
     ck_assert_ptr_null(service_info(SERVICE_SUPERVISOR));
-    ck_assert_str_eq(service_word(SERVICE_SUPERVISOR), "supervisor");
+    ck_assert_str_eq(service_name(SERVICE_SUPERVISOR), "supervisor");
     for (int s = 1; s < SERVICE__COUNT; s++) {
         const struct service_info *info = service_info((enum service)s);
         ck_assert_ptr_nonnull(info);
@@ -233,8 +234,8 @@ START_TEST(what_a_device_has_under_way)
     for (size_t i = 0; i < ARRAY_LEN(t); i++) {
         struct params own;
         params_defaults(&own);
-        own.depth = t[i].depth;
-        own.chunk = t[i].chunk;
+        own.queue_depth = t[i].depth;
+        own.io_size = t[i].chunk;
         ck_assert_uint_eq(device_read_bytes(&own, t[i].expert), t[i].read);
         ck_assert_uint_eq(device_flight_bytes(&own, t[i].expert), t[i].flight);
     }

@@ -17,34 +17,34 @@
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
 
-static void answer_flushes(struct edge *edge)
+static void reply_to_flushes(struct channel *channel)
 {
     _Alignas(8) static unsigned char buf[MSG_BYTES_MAX];
-    while (edge_receive(edge, buf) > 0) {
+    while (channel_receive(channel, buf) > 0) {
         struct msg_flush flush;
         memcpy(&flush, buf, sizeof flush);
         if (flush.head.type == MSG_FLUSH)
-            edge_send(edge, &flush, MSG_FLUSHED);
+            channel_send(channel, &flush, MSG_FLUSHED);
     }
 }
 
 _Noreturn static void run_loader(const char *path, bool listens)
 {
     struct error error;
-    struct edge *edge = listens ? edge_listen(path, ROLE_LOADER, 7, &error)
-                                : edge_dial(path, ROLE_LOADER, 7, &error);
-    if (!edge)
+    struct channel *channel = listens ? channel_listen(path, ROLE_LOADER, 7, &error)
+                                      : channel_dial(path, ROLE_LOADER, 7, &error);
+    if (!channel)
         log_fatal(1, "%s", error.text);
     puts("ready");
     for (;;) {
-        struct pollfd p = {.fd = edge_fd(edge), .events = POLLIN};
+        struct pollfd p = {.fd = channel_fd(channel), .events = POLLIN};
         poll(&p, 1, 50);
-        answer_flushes(edge);
-        edge_tend(edge, clock_now_ns());
+        reply_to_flushes(channel);
+        channel_tick(channel, clock_now_ns());
     }
 }
 
-_Noreturn static void run_server(const char *path, bool answers)
+_Noreturn static void run_server(const char *path, bool replies)
 {
     struct error error;
     struct rpc_server *server = rpc_server_open(path, 64, &error);
@@ -56,10 +56,10 @@ _Noreturn static void run_server(const char *path, bool answers)
         poll(&p, 1, 50);
         for (struct rpc_request *r; (r = rpc_server_take(server));) {
             puts(r->id);
-            if (answers)
+            if (replies)
                 rpc_reply(server, r, json_pack("{s:i}", "pid", (int)getpid()));
         }
-        rpc_server_tend(server, clock_now_ns());
+        rpc_server_tick(server, clock_now_ns());
     }
 }
 

@@ -76,7 +76,7 @@ void kill_peer(pid_t pid)
     ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
 }
 
-void read_line(int fd, char *line, size_t room)
+void read_line(int fd, char *line, size_t cap)
 {
     size_t n = 0;
     uint64_t deadline = clock_now_ns() + WAIT_LIMIT_MS * NS_PER_MS;
@@ -89,7 +89,7 @@ void read_line(int fd, char *line, size_t room)
         ck_assert_msg(read(fd, &c, 1) == 1, "a peer ended");
         if (c == '\n')
             break;
-        ck_assert(n + 1 < room);
+        ck_assert(n + 1 < cap);
         line[n++] = c;
     }
     line[n] = 0;
@@ -157,7 +157,7 @@ static ssize_t read_whole(int fd, void *buf, size_t count)
     return (ssize_t)count;
 }
 
-int raw_greet(int fd, uint16_t protocol)
+int raw_handshake(int fd, uint16_t protocol)
 {
     unsigned char mine[8] = {
         0, 'S', 'P', 0, (unsigned char)(protocol >> 8), (unsigned char)protocol, 0, 0};
@@ -193,7 +193,7 @@ void raw_request(int fd, const void *text, size_t bytes)
     free(frame);
 }
 
-ssize_t raw_read_frame(int fd, void *buf, size_t room)
+ssize_t raw_read_frame(int fd, void *buf, size_t cap)
 {
     unsigned char head[9];
     uint64_t length;
@@ -201,7 +201,7 @@ ssize_t raw_read_frame(int fd, void *buf, size_t room)
         return -1;
     memcpy(&length, head + 1, sizeof length);
     length = be64toh(length);
-    ck_assert_uint_le(length, room);
+    ck_assert_uint_le(length, cap);
     return read_whole(fd, buf, (size_t)length);
 }
 
@@ -217,9 +217,9 @@ void raw_expect_end(int fd)
 
 /* The host. Held requests wait in a small table until they are released or their time has come. */
 
-#define HELD_MAX 512
+#define DEFERRED_MAX 512
 
-struct held {
+struct deferred {
     struct rpc_request *request;
     uint64_t at_ns;
 };
@@ -230,14 +230,14 @@ static void echo(struct host *host, struct rpc_request *request)
     rpc_reply(host->server, request, json_pack("{s:O?, s:s}", "text", text, "op", request->op));
 }
 
-static void answer_busy(struct host *host, struct rpc_request *request)
+static void reply_busy(struct host *host, struct rpc_request *request)
 {
     struct error error;
     error_set(&error, ERR_BUSY, "the queue is full");
     rpc_reply_error(host->server, request, &error);
 }
 
-static void take_one(struct host *host, struct rpc_request *request, struct held *held)
+static void take_one(struct host *host, struct rpc_request *request, struct deferred *deferred)
 {
     atomic_fetch_add(&host->taken, 1);
     bool wait = strcmp(request->op, "hold") == 0 || strcmp(request->op, "late") == 0;
@@ -246,18 +246,18 @@ static void take_one(struct host *host, struct rpc_request *request, struct held
         return;
     }
     if (!wait) {
-        (strcmp(request->op, "fail") == 0 ? answer_busy : echo)(host, request);
+        (strcmp(request->op, "fail") == 0 ? reply_busy : echo)(host, request);
         return;
     }
     json_int_t ms = json_integer_value(json_object_get(request->body, "wait_ms"));
-    for (unsigned i = 0; i < HELD_MAX; i++) {
-        if (held[i].request)
+    for (unsigned i = 0; i < DEFERRED_MAX; i++) {
+        if (deferred[i].request)
             continue;
-        held[i].request = request;
-        held[i].at_ns = strcmp(request->op, "late") == 0
-                            ? request->taken_ns + (uint64_t)ms * NS_PER_MS
-                            : UINT64_MAX;
-        atomic_fetch_add(&host->held, 1);
+        deferred[i].request = request;
+        deferred[i].at_ns = strcmp(request->op, "late") == 0
+                                ? request->taken_ns + (uint64_t)ms * NS_PER_MS
+                                : UINT64_MAX;
+        atomic_fetch_add(&host->deferred, 1);
         return;
     }
     ck_abort_msg("more requests than contexts");
@@ -266,23 +266,23 @@ static void take_one(struct host *host, struct rpc_request *request, struct held
 static void *host_run(void *arg)
 {
     struct host *host = arg;
-    struct held *held = calloc(HELD_MAX, sizeof *held);
+    struct deferred *deferred = calloc(DEFERRED_MAX, sizeof *deferred);
     while (!atomic_load(&host->quit)) {
         struct pollfd p = {.fd = rpc_server_fd(host->server), .events = POLLIN};
         poll(&p, 1, 5);
         uint64_t now = clock_now_ns();
         for (struct rpc_request *r; (r = rpc_server_take(host->server));)
-            take_one(host, r, held);
-        for (unsigned i = 0; i < HELD_MAX; i++) {
-            if (!held[i].request || (held[i].at_ns > now && !atomic_load(&host->release)))
+            take_one(host, r, deferred);
+        for (unsigned i = 0; i < DEFERRED_MAX; i++) {
+            if (!deferred[i].request || (deferred[i].at_ns > now && !atomic_load(&host->release)))
                 continue;
-            echo(host, held[i].request);
-            held[i].request = NULL;
-            atomic_fetch_sub(&host->held, 1);
+            echo(host, deferred[i].request);
+            deferred[i].request = NULL;
+            atomic_fetch_sub(&host->deferred, 1);
         }
-        rpc_server_tend(host->server, now);
+        rpc_server_tick(host->server, now);
     }
-    free(held);
+    free(deferred);
     return NULL;
 }
 

@@ -38,7 +38,7 @@ const char *scratch_path(const char *file);
 pid_t spawn_peer(int *out, const char *mode, const char *path, const char *argument);
 void kill_peer(pid_t pid);
 /* One line, without its end, waiting for it. */
-void read_line(int fd, char *line, size_t room);
+void read_line(int fd, char *line, size_t cap);
 /* Waits at most us microseconds for the child to end (it does not). */
 void let_run(pid_t pid, unsigned us);
 
@@ -47,13 +47,13 @@ int raw_connect(const char *path);
 int raw_listen(const char *path);
 void raw_connect_and_close(const char *path, unsigned times);
 /* Greets as an SP peer of this protocol and reads the other greeting. -1 when hung up. */
-int raw_greet(int fd, uint16_t protocol);
+int raw_handshake(int fd, uint16_t protocol);
 /* A frame: type byte, length, bytes. */
 void raw_frame(int fd, uint64_t claimed, const void *bytes, size_t count);
 /* A request of the rep protocol. */
 void raw_request(int fd, const void *text, size_t bytes);
 /* A whole frame's payload; -1 when the peer hung up. */
-ssize_t raw_read_frame(int fd, void *buf, size_t room);
+ssize_t raw_read_frame(int fd, void *buf, size_t cap);
 /* Waits for the peer to hang up. */
 void raw_expect_end(int fd);
 
@@ -67,7 +67,7 @@ struct host {
     struct rpc_server *server;
     void *thread;
     atomic_bool quit, release;
-    atomic_uint held, taken;
+    atomic_uint deferred, taken;
     void (*handler)(struct host *host, struct rpc_request *request);
     void *arg;
 };

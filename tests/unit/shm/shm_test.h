@@ -34,7 +34,7 @@ static inline struct model_index *test_model(uint32_t dense, uint32_t layers, ui
     m->hparams.experts = experts;
     m->dense_count = dense;
     m->expert_entry_count = layers * experts;
-    m->tier_mask = m->tier_count = 1;
+    m->precision_mask = m->precision_count = 1;
     m->entry_count = entries;
     m->entries_offset = sizeof *m;
     struct model_entry *e = (void *)(m + 1);

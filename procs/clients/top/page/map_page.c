@@ -20,8 +20,8 @@ struct shape {
 static struct shape shape_of(const struct map *map, unsigned rows, unsigned columns)
 {
     struct shape s;
-    unsigned room = columns > LABEL_COLUMNS + 1 ? columns - LABEL_COLUMNS : 1;
-    s.cell = map_cell(map, room);
+    unsigned cells_columns = columns > LABEL_COLUMNS + 1 ? columns - LABEL_COLUMNS : 1;
+    s.cell = map_cell(map, cells_columns);
     s.cells = (map->experts + s.cell - 1) / s.cell;
     /* Two half-width blocks when otherwise layers stay unseen: half the detail, all the layers. */
     while (map->rows > rows * ((columns + GAP_COLUMNS) / (LABEL_COLUMNS + s.cells + GAP_COLUMNS)) &&
@@ -55,8 +55,9 @@ static void draw_layer(struct page *p, uint32_t i, const struct shape *s, unsign
 {
     const struct map *map = &p->now->map;
     char line[512];
-    unsigned long held = map_held(map, i);
-    canvas_put(&p->canvas, row, column, PAINT_PLAIN, "%3" PRIu32 " %5lu", map->row[i].layer, held);
+    unsigned long resident = map_resident(map, i);
+    canvas_put(&p->canvas, row, column, PAINT_PLAIN, "%3" PRIu32 " %5lu", map->row[i].layer,
+               resident);
     map_line(map, i, p->view, s->cell, line, sizeof line);
     for (unsigned k = 0; line[k]; k++)
         canvas_put(&p->canvas, row, column + LABEL_COLUMNS + k, paint_of(p->view, line[k]), "%c",
@@ -78,8 +79,8 @@ unsigned page_draw_map(struct page *p, unsigned row, unsigned column, unsigned r
     if (p->map_top > p->map_hidden)
         p->map_top = p->map_hidden;
     char head[256];
-    snprintf(head, sizeof head, "LAY  HELD  %s: %s", p->view == MAP_VIEW_TIER ? "TIERS" : "HEAT",
-             map_legend(p->view, s.cell));
+    snprintf(head, sizeof head, "LAY  HELD  %s: %s",
+             p->view == MAP_VIEW_PRECISION ? "PRECISIONS" : "HEAT", map_legend(p->view, s.cell));
     page_heading(p, row, column, columns, head, p->map_hidden);
     for (unsigned i = 0; i < shown; i++)
         draw_layer(p, p->map_top + i, &s, row + 1 + i % lines,

@@ -10,25 +10,25 @@
 #define TABLE_COLUMNS  88  /* of the tables then */
 #define LEDGER_COLUMNS 124 /* of the ledger with its words */
 #define HEAD_ROWS      6   /* of the lines above the tables */
-#define MAP_ROWS_LEAST 4   /* below them */
-#define DOING_COLUMN   59  /* where the process table says what is waited for */
+#define MAP_ROWS_MIN   4   /* below them */
+#define DOING_COLUMN   62  /* where the process table says what is waited for */
 #define ARENA          'A'
 #define ARENA_FREE     'a'
 #define BAR_FREE       '.'
 
 static const struct part {
     char letter;
-    const char *word;
+    const char *name;
 } parts[] = {
-#define PART(letter, word, bytes) {letter, word},
+#define PART(letter, name, bytes) {letter, name},
 #include "procs/clients/top/ledger.tbl.h"
 };
 
 static void part_bytes(const json_t *doc, uint64_t bytes[])
 {
     size_t i = 0;
-#define PLAN(key)                 document_u64(doc, "memory.plan." #key)
-#define PART(letter, word, value) bytes[i++] = (value);
+#define PLAN(key)                 lookup_u64(doc, "memory.plan." #key)
+#define PART(letter, name, value) bytes[i++] = (value);
 #include "procs/clients/top/ledger.tbl.h"
 #undef PLAN
 }
@@ -36,46 +36,46 @@ static void part_bytes(const json_t *doc, uint64_t bytes[])
 static void title(struct page *p)
 {
     const json_t *doc = p->now->doc;
-    uint64_t up = document_u64(doc, "uptime_ms") / 1000;
-    const char *system = document_text(doc, "system");
+    uint64_t up = lookup_u64(doc, "uptime_ms") / 1000;
+    const char *preset = lookup_text(doc, "preset");
     canvas_put(&p->canvas, 0, 0, PAINT_STRONG,
                "sluice top  run %s  %s  up %02" PRIu64 ":%02" PRIu64 ":%02" PRIu64 "  %s  %s",
-               p->run, document_text(doc, "state"), up / 3600, up / 60 % 60, up % 60,
-               *system ? system : document_text(doc, "params.system"),
-               document_text(doc, "model.name"));
+               p->run, lookup_text(doc, "state"), up / 3600, up / 60 % 60, up % 60,
+               *preset ? preset : lookup_text(doc, "params.preset"),
+               lookup_text(doc, "model.name"));
 }
 
 static void work(struct page *p)
 {
-    const struct figures *f = &p->figures;
+    const struct rates *f = &p->rates;
     const json_t *doc = p->now->doc;
     struct canvas *c = &p->canvas;
     canvas_put(c, 1, 0, PAINT_PLAIN,
                "decode %.1f tok/s  prefill %.1f tok/s  running %" PRIu64 "  queued %" PRIu64
                "  done %" PRIu64 "  failed %" PRIu64,
-               f->decode_tps, f->prefill_tps, document_counter(doc, "compute", "sequences_running"),
-               document_counter(doc, "compute", "sequences_queued"),
-               document_counter(doc, "compute", "sequences_done"),
-               document_counter(doc, "compute", "sequences_failed"));
+               f->decode_tps, f->prefill_tps, lookup_counter(doc, "compute", "sequences_running"),
+               lookup_counter(doc, "compute", "sequences_queued"),
+               lookup_counter(doc, "compute", "sequences_done"),
+               lookup_counter(doc, "compute", "sequences_failed"));
     canvas_put(c, 2, 0, PAINT_PLAIN,
                "hit %.1f%%  late %.1f%%  miss %.1f%%  skipped %.1f%% of %.0f uses/s  "
                "stalled %.1f%%",
-               100 * f->hit, 100 * f->late, 100 * f->miss, 100 * f->skipped, f->uses_per_s,
+               100 * f->hit, 100 * f->inflight, 100 * f->miss, 100 * f->skipped, f->accesses_per_s,
                100 * f->stall);
     canvas_put(c, 3, 0, PAINT_PLAIN,
                "recall %.1f%%  prefetch used %.1f%%  evictions %.0f/s  resident %" PRIu64
                "/%" PRIu64 " experts",
                100 * f->recall, 100 * f->prefetch_used, f->evictions_per_s,
-               map_held_all(&p->now->map), (uint64_t)p->now->map.rows * p->now->map.experts);
+               map_resident_all(&p->now->map), (uint64_t)p->now->map.rows * p->now->map.experts);
 }
 
 /* The bar: every part as wide as its share, the arena first, what is in it in capitals. */
 static void bar(struct page *p, unsigned row, unsigned column, unsigned width)
 {
     const json_t *doc = p->now->doc;
-    uint64_t bytes[ARRAY_LEN(parts)], budget = document_u64(doc, "memory.budget_bytes");
-    uint64_t quota = document_u64(doc, "memory.arena_quota_bytes");
-    uint64_t backed = document_u64(doc, "directory.backed_bytes"), sum = quota;
+    uint64_t bytes[ARRAY_LEN(parts)], budget = lookup_u64(doc, "memory.budget_bytes");
+    uint64_t quota = lookup_u64(doc, "memory.arena_quota_bytes");
+    uint64_t backed = lookup_u64(doc, "directory.backed_bytes"), sum = quota;
     part_bytes(doc, bytes);
     if (budget == 0)
         return;
@@ -118,12 +118,12 @@ static void ledger(struct page *p, unsigned columns)
     uint64_t bytes[ARRAY_LEN(parts)];
     part_bytes(doc, bytes);
     int n = snprintf(text, sizeof text, "A %s of %s arena",
-                     size(document_u64(doc, "directory.backed_bytes"), a),
-                     size(document_u64(doc, "memory.arena_quota_bytes"), b));
+                     size(lookup_u64(doc, "directory.backed_bytes"), a),
+                     size(lookup_u64(doc, "memory.arena_quota_bytes"), b));
     for (size_t i = 0; i < ARRAY_LEN(parts) && n > 0 && n < (int)sizeof text; i++)
         n += snprintf(text + n, sizeof text - (size_t)n, "  %c %s%s%s", parts[i].letter,
                       size(bytes[i], a), columns < LEDGER_COLUMNS ? "" : " ",
-                      columns < LEDGER_COLUMNS ? "" : parts[i].word);
+                      columns < LEDGER_COLUMNS ? "" : parts[i].name);
     canvas_put(&p->canvas, 5, 0, PAINT_FAINT, "%.*s", (int)columns, text);
 }
 
@@ -131,9 +131,9 @@ static void budget(struct page *p, unsigned columns)
 {
     const json_t *doc = p->now->doc;
     char a[16], b[16], text[256];
-    uint64_t wanted = document_u64(doc, "memory.budget_wanted_bytes");
-    uint64_t limit = document_u64(doc, "memory.budget_bytes");
-    uint64_t used = document_u64(doc, "memory.used_bytes");
+    uint64_t wanted = lookup_u64(doc, "memory.budget_wanted_bytes");
+    uint64_t limit = lookup_u64(doc, "memory.budget_bytes");
+    uint64_t used = lookup_u64(doc, "memory.used_bytes");
     int n = snprintf(text, sizeof text, "budget %s used %s %.0f%%", size(limit, a), size(used, b),
                      limit ? 100.0 * (double)used / (double)limit : 0);
     if (wanted != limit && n > 0 && n < (int)sizeof text)
@@ -145,15 +145,15 @@ static void budget(struct page *p, unsigned columns)
 }
 
 /* "waiting for the device" -> "awaits the device" where the whole has no room. */
-static const char *doing(const struct process_figures *f, unsigned columns, char *out, size_t room)
+static const char *doing(const struct process_rates *f, unsigned columns, char *out, size_t cap)
 {
     static const char prefix[] = "waiting for ";
-    const char *words = document_text(f->row, "last_words"), *wait = document_text(f->row, "wait");
-    if (!f->ready && *words)
-        return words;
+    const char *message = lookup_text(f->row, "exit_message"), *wait = lookup_text(f->row, "wait");
+    if (!f->ready && *message)
+        return message;
     if (strlen(wait) <= columns || strncmp(wait, prefix, strlen(prefix)) != 0)
         return wait;
-    snprintf(out, room, "awaits %s", wait + strlen(prefix));
+    snprintf(out, cap, "awaits %s", wait + strlen(prefix));
     return out;
 }
 
@@ -170,67 +170,67 @@ void page_heading(struct page *p, unsigned row, unsigned column, unsigned column
                    more);
 }
 
-static void process_line(struct page *p, const struct process_figures *f, unsigned row,
+static void process_line(struct page *p, const struct process_rates *f, unsigned row,
                          unsigned columns)
 {
-    char memory[16], lease[16], line[256], wait[64];
+    char memory[16], reserved[16], line[256], wait[64];
     unsigned left = columns > DOING_COLUMN ? columns - DOING_COLUMN : 0;
-    snprintf(line, sizeof line, "%-10s %7" PRIu64 " %-8s %5.1f %6s %5s %6.*f %3.0f  %s", f->name,
-             document_u64(f->row, "pid"), document_text(f->row, "state"), f->cpu,
+    snprintf(line, sizeof line, "%-10s %7" PRIu64 " %-8s %5.1f %6s %8s %6.*f %3.0f  %s", f->name,
+             lookup_u64(f->row, "pid"), lookup_text(f->row, "state"), f->cpu,
              size((uint64_t)f->memory, memory),
-             f->lease > 0 ? size((uint64_t)f->lease, lease) : "-", f->messages < 1000, f->messages,
-             f->restarts, doing(f, left, wait, sizeof wait));
-    enum paint paint = !f->ready                              ? PAINT_BAD
-                       : f->lease > 0 && f->memory > f->lease ? PAINT_WARN
-                                                              : PAINT_PLAIN;
+             f->reserved > 0 ? size((uint64_t)f->reserved, reserved) : "-", f->messages < 1000,
+             f->messages, f->restarts, doing(f, left, wait, sizeof wait));
+    enum paint paint = !f->ready                                    ? PAINT_BAD
+                       : f->reserved > 0 && f->memory > f->reserved ? PAINT_WARN
+                                                                    : PAINT_PLAIN;
     canvas_put(&p->canvas, row, 0, paint, "%.*s", (int)columns, line);
 }
 
-static bool is_loader(const struct process_figures *f)
+static bool is_loader(const struct process_rates *f)
 {
-    return strcmp(document_text(f->row, "service"), "loader") == 0;
+    return strcmp(lookup_text(f->row, "service"), "loader") == 0;
 }
 
-/* At most `most` rows: where there are more, loaders go first, since they are devices below. */
-static unsigned processes(struct page *p, unsigned row, unsigned columns, unsigned most)
+/* At most `max` rows: where there are more, loaders go first, since they are devices below. */
+static unsigned processes(struct page *p, unsigned row, unsigned columns, unsigned max)
 {
     char line[256];
-    unsigned others = p->figures.processes - p->figures.devices;
-    unsigned loaders = most > others ? most - others : 0, shown = 0, head = row++;
-    for (uint32_t i = 0; i < p->figures.processes; i++) {
-        const struct process_figures *f = &p->figures.process[i];
-        if (shown == most || (is_loader(f) && loaders == 0))
+    unsigned others = p->rates.processes - p->rates.devices;
+    unsigned loaders = max > others ? max - others : 0, shown = 0, head = row++;
+    for (uint32_t i = 0; i < p->rates.processes; i++) {
+        const struct process_rates *f = &p->rates.process[i];
+        if (shown == max || (is_loader(f) && loaders == 0))
             continue;
         loaders -= is_loader(f);
         process_line(p, f, row++, columns);
         shown++;
     }
-    snprintf(line, sizeof line, "%-10s %7s %-8s %5s %6s %5s %6s %3s  %s", "PROCESS", "PID", "STATE",
-             "CPU%", "MEMORY", "LEASE", "MSG/S", "RST", "DOING");
-    page_heading(p, head, 0, columns, line, p->figures.processes - shown);
+    snprintf(line, sizeof line, "%-10s %7s %-8s %5s %6s %8s %6s %3s  %s", "PROCESS", "PID", "STATE",
+             "CPU%", "MEMORY", "RESERVED", "MSG/S", "RST", "DOING");
+    page_heading(p, head, 0, columns, line, p->rates.processes - shown);
     return row;
 }
 
-static const char *backend_word(uint64_t backend)
+static const char *backend_name(uint64_t backend)
 {
     return backend == 1 ? "io_uring" : backend == 2 ? "pread" : "-";
 }
 
-static unsigned devices(struct page *p, unsigned row, unsigned columns, unsigned most)
+static unsigned devices(struct page *p, unsigned row, unsigned columns, unsigned max)
 {
     char rate[16], throttle[16], line[256];
-    unsigned shown = p->figures.devices < most ? p->figures.devices : most;
+    unsigned shown = p->rates.devices < max ? p->rates.devices : max;
     snprintf(line, sizeof line, "%-11s %9s %6s %9s %9s %9s %9s  %s", "DEVICE", "READ/S", "BUSY%",
              "LATENCY", "QUEUED", "IN FLIGHT", "THROTTLE", "BACKEND");
-    page_heading(p, row++, 0, columns, line, p->figures.devices - shown);
+    page_heading(p, row++, 0, columns, line, p->rates.devices - shown);
     for (uint32_t i = 0; i < shown; i++) {
-        const struct device_figures *d = &p->figures.device[i];
-        bool bad = document_u64(d->row, "counters.quarantined") > 0;
+        const struct device_rates *d = &p->rates.device[i];
+        bool bad = lookup_u64(d->row, "counters.quarantined") > 0;
         snprintf(line, sizeof line,
                  "loader.%-4" PRIu64 " %9s %6.1f %6.2f ms %6" PRIu64 " us %9" PRIu64 " %9s  %s",
                  d->number, size((uint64_t)d->bytes_per_s, rate), 100 * d->busy, d->read_ms,
                  d->p99_us, d->in_flight, d->throttle ? size(d->throttle, throttle) : "none",
-                 bad ? "QUARANTINE" : backend_word(document_u64(d->row, "counters.backend")));
+                 bad ? "QUARANTINE" : backend_name(lookup_u64(d->row, "counters.backend")));
         canvas_put(&p->canvas, row++, 0, bad ? PAINT_BAD : PAINT_PLAIN, "%.*s", (int)columns, line);
     }
     return row;
@@ -258,16 +258,16 @@ static void tables(struct page *p, bool foot)
     struct canvas *c = &p->canvas;
     bool wide = c->columns >= WIDE_COLUMNS && p->now->map.rows > 0;
     unsigned columns = wide ? TABLE_COLUMNS : c->columns, last = c->rows - foot;
-    unsigned room = last - HEAD_ROWS, map = wide ? 0 : MAP_ROWS_LEAST;
-    unsigned all = p->figures.processes + p->figures.devices + 2 + map;
-    unsigned most = all <= room ? p->figures.processes : room / 2 - 1;
-    unsigned row = processes(p, HEAD_ROWS, columns, most);
+    unsigned height = last - HEAD_ROWS, map = wide ? 0 : MAP_ROWS_MIN;
+    unsigned all = p->rates.processes + p->rates.devices + 2 + map;
+    unsigned max = all <= height ? p->rates.processes : height / 2 - 1;
+    unsigned row = processes(p, HEAD_ROWS, columns, max);
     unsigned left = last > row + wide ? last - row - wide : 0;
-    most = all <= room ? p->figures.devices : left / 2;
+    max = all <= height ? p->rates.devices : left / 2;
     if (left > 1)
-        row = devices(p, row + wide, columns, most);
+        row = devices(p, row + wide, columns, max);
     if (wide)
-        page_draw_map(p, HEAD_ROWS, TABLE_COLUMNS + 2, room, c->columns - TABLE_COLUMNS - 2);
+        page_draw_map(p, HEAD_ROWS, TABLE_COLUMNS + 2, height, c->columns - TABLE_COLUMNS - 2);
     else if (row + 2 <= last)
         row += page_draw_map(p, row, 0, last - row, columns);
     if (p->history && row + 1 < last)
@@ -279,8 +279,8 @@ void page_draw(struct page *p)
     struct canvas *c = &p->canvas;
     canvas_clear(c);
     p->map_hidden = 0;
-    if (c->rows < PAGE_ROWS_LEAST || c->columns < PAGE_COLUMNS_LEAST) {
-        canvas_put(c, 0, 0, PAINT_WARN, "at least %dx%d", PAGE_COLUMNS_LEAST, PAGE_ROWS_LEAST);
+    if (c->rows < PAGE_ROWS_MIN || c->columns < PAGE_COLUMNS_MIN) {
+        canvas_put(c, 0, 0, PAINT_WARN, "at least %dx%d", PAGE_COLUMNS_MIN, PAGE_ROWS_MIN);
         return;
     }
     bool foot = p->interval > 0;
@@ -296,10 +296,10 @@ void page_draw(struct page *p)
         footer(p);
 }
 
-void page_draw_words(struct canvas *c, unsigned row, unsigned column)
+void page_draw_part_names(struct canvas *c, unsigned row, unsigned column)
 {
     canvas_put(c, row, column, PAINT_PLAIN, "A arena in use  a arena to come");
     for (size_t i = 0; i < ARRAY_LEN(parts); i++)
         canvas_put(c, row + 1 + (unsigned)i / 4, column + (unsigned)i % 4 * 16, PAINT_PLAIN,
-                   "%c %s", parts[i].letter, parts[i].word);
+                   "%c %s", parts[i].letter, parts[i].name);
 }

@@ -6,14 +6,14 @@
 #include "procs/clients/top/page/canvas.h"
 #include "procs/clients/top/rates.h"
 
-#define PAGE_ROWS_LEAST    10
-#define PAGE_COLUMNS_LEAST 40
+#define PAGE_ROWS_MIN    10
+#define PAGE_COLUMNS_MIN 40
 
 struct page {
     struct canvas canvas;
     const char *run;
-    const struct look *now;        /* doc NULL: nothing was seen yet */
-    struct figures figures;        /* of it */
+    const struct sample *now;      /* doc NULL: nothing was seen yet */
+    struct rates rates;            /* of it */
     const struct history *history; /* NULL: no graphs */
     enum sort sort;
     enum map_view view;
@@ -29,7 +29,7 @@ struct page {
 void page_draw(struct page *p);
 
 /* What the letters of the budget's bar mean: three lines. */
-void page_draw_words(struct canvas *c, unsigned row, unsigned column);
+void page_draw_part_names(struct canvas *c, unsigned row, unsigned column);
 
 /* A table's heading across a rectangle; it says how many rows had no room below it. */
 void page_heading(struct page *p, unsigned row, unsigned column, unsigned columns, const char *text,

@@ -8,39 +8,40 @@
 
 #include "lib/base/assert.h"
 #include "lib/policy/presets/planned.h"
-#include "lib/tensor/tier.h"
+#include "lib/tensor/precision.h"
 #include "procs/engine/compute/compute.h"
 
-uint32_t experts_entry(const struct experts *e, uint32_t layer, uint32_t expert, enum tier tier)
+uint32_t experts_entry(const struct experts *e, uint32_t layer, uint32_t expert,
+                       enum precision precision)
 {
-    uint32_t entry = model_entry_expert_tier(e->child->model, layer, expert, tier);
+    uint32_t entry = model_entry_expert_precision(e->child->model, layer, expert, precision);
     sl_assert(entry != ENTRY_NONE);
     return entry;
 }
 
 void experts_make_ready(struct experts *e, const struct expert_step *step, struct expert_item *item)
 {
-    uint32_t entry = experts_entry(e, step->layer, item->expert, item->tier);
+    uint32_t entry = experts_entry(e, step->layer, item->expert, item->precision);
     expert_matrices(&model_index_entries(e->child->model)[entry], experts_slot(e->child, entry),
                     item->matrix);
     item->state = ITEM_READY;
 }
 
-static struct directory_entry *tier_entry(const struct experts *e, uint32_t layer, uint32_t expert,
-                                          enum tier tier)
+static struct directory_entry *precision_entry(const struct experts *e, uint32_t layer,
+                                               uint32_t expert, enum precision precision)
 {
-    uint32_t entry = model_entry_expert_tier(e->child->model, layer, expert, tier);
+    uint32_t entry = model_entry_expert_precision(e->child->model, layer, expert, precision);
     return entry == ENTRY_NONE ? NULL : &e->child->directory.entries[entry];
 }
 
 bool experts_resident(void *self, uint32_t layer, uint32_t expert)
 {
     const struct experts *e = self;
-    if (e->lockstep)
-        return lockstep_resident(e->lockstep, layer, expert);
-    for (int tier = 0; tier < TIER__COUNT; tier++) {
-        struct directory_entry *d = tier_entry(e, layer, expert, (enum tier)tier);
-        if (d && entry_state_of(entry_look(&d->word)) == ENTRY_READY)
+    if (e->deterministic)
+        return deterministic_resident(e->deterministic, layer, expert);
+    for (int precision = 0; precision < PRECISION__COUNT; precision++) {
+        struct directory_entry *d = precision_entry(e, layer, expert, (enum precision)precision);
+        if (d && entry_state_of(entry_read(&d->word)) == ENTRY_READY)
             return true;
     }
     return false;
@@ -51,171 +52,175 @@ bool experts_resident(void *self, uint32_t layer, uint32_t expert)
 /* What may serve, restricted to the tiers this expert is stored at. */
 struct option {
     enum precision_need need;
-    enum tier ask;
+    enum precision request;
     uint32_t count;
-    enum tier accept[TIER__COUNT];
+    enum precision accept[PRECISION__COUNT];
 };
 
 static struct option options_of(const struct experts *e, const struct expert_step *step,
                                 const struct expert_item *item)
 {
     const struct model_index *m = e->child->model;
-    struct directory_entry *high = tier_entry(e, step->layer, item->expert, e->precision.high);
+    struct directory_entry *high =
+        precision_entry(e, step->layer, item->expert, e->precision_policy.high);
     struct precision_input in = {
         .weight_before = item->weight_before,
         .popularity = item->popularity,
-        .width = TIER_NATIVE,
+        .planned = PRECISION_NATIVE,
         .prefill = step->rows > 1,
-        /* whoever named it, its load began before its router spoke */
-        .predicted = high && entry_state_of(entry_look(&high->word)) != ENTRY_ABSENT,
+        /* its load started before its router had run */
+        .predicted = high && entry_state_of(entry_read(&high->word)) != ENTRY_ABSENT,
     };
     if (e->child->plan && plan_width(e->child->plan))
-        in.width = (enum tier)plan_width(
+        in.planned = (enum precision)plan_width(
             e->child->plan)[(size_t)step->layer * m->hparams.experts + item->expert];
     struct precision_choice choice;
-    precision_choose(&e->precision, &in, &choice);
-    struct option o = {.need = choice.need, .ask = choice.ask};
+    precision_choose(&e->precision_policy, &in, &choice);
+    struct option o = {.need = choice.need, .request = choice.request};
     for (uint32_t i = 0; i < choice.accept_count; i++)
-        if (tier_entry(e, step->layer, item->expert, choice.accept[i]))
+        if (precision_entry(e, step->layer, item->expert, choice.accept[i]))
             o.accept[o.count++] = choice.accept[i];
-    if (o.need != NEED_SKIP && !tier_entry(e, step->layer, item->expert, o.ask)) {
-        /* a store may lack single experts of a tier: the best there is serves */
-        enum tier best =
-            (enum tier)model_index_entries(m)[model_entry_expert(m, step->layer, item->expert)]
-                .tier;
-        o.ask = best;
+    if (o.need != NEED_SKIP && !precision_entry(e, step->layer, item->expert, o.request)) {
+        /* a store can lack single experts of a precision: the best available one serves */
+        enum precision best =
+            (enum precision)model_index_entries(m)[model_entry_expert(m, step->layer, item->expert)]
+                .precision;
+        o.request = best;
         o.accept[o.count == 0 ? o.count++ : o.count - 1] = best;
     }
     return o;
 }
 
 /* Pins the tier if it is READY. */
-static bool take_tier(struct experts *e, const struct expert_step *step, struct expert_item *item,
-                      enum tier tier)
+static bool take_precision(struct experts *e, const struct expert_step *step,
+                           struct expert_item *item, enum precision precision)
 {
-    struct directory_entry *d = tier_entry(e, step->layer, item->expert, tier);
+    struct directory_entry *d = precision_entry(e, step->layer, item->expert, precision);
     if (entry_state_of(entry_pin(&d->word, PINNER_COMPUTE)) != ENTRY_READY) {
         entry_unpin(&d->word, PINNER_COMPUTE);
         return false;
     }
-    item->tier = tier;
+    item->precision = precision;
     experts_make_ready(e, step, item);
     return true;
 }
 
-/* Better than what would be asked for, and already on its way. */
-static enum tier coming(const struct experts *e, const struct expert_step *step,
-                        const struct expert_item *item, const struct option *o)
+/* Better than the precision that would be requested, and already loading. */
+static enum precision coming(const struct experts *e, const struct expert_step *step,
+                             const struct expert_item *item, const struct option *o)
 {
-    for (uint32_t i = 0; i < o->count && o->accept[i] < o->ask; i++) {
-        struct directory_entry *d = tier_entry(e, step->layer, item->expert, o->accept[i]);
-        if (entry_state_of(entry_look(&d->word)) == ENTRY_LOADING)
+    for (uint32_t i = 0; i < o->count && o->accept[i] < o->request; i++) {
+        struct directory_entry *d = precision_entry(e, step->layer, item->expert, o->accept[i]);
+        if (entry_state_of(entry_read(&d->word)) == ENTRY_LOADING)
             return o->accept[i];
     }
-    return o->ask;
+    return o->request;
 }
 
-static enum use_outcome pin_one(struct experts *e, const struct expert_step *step,
-                                struct expert_item *item, const struct option *o)
+static enum access_outcome pin_one(struct experts *e, const struct expert_step *step,
+                                   struct expert_item *item, const struct option *o)
 {
-    /* The last one is tried together with the pin that is left standing. */
-    bool only_ask = o->count == 1 && o->need != NEED_SKIP && o->accept[0] == o->ask;
-    for (uint32_t i = 0; i < o->count && !only_ask; i++)
-        if (take_tier(e, step, item, o->accept[i]))
-            return USE_HIT;
+    /* The last candidate is checked with the pin that remains set. */
+    bool only_request = o->count == 1 && o->need != NEED_SKIP && o->accept[0] == o->request;
+    for (uint32_t i = 0; i < o->count && !only_request; i++)
+        if (take_precision(e, step, item, o->accept[i]))
+            return ACCESS_HIT;
     if (o->need == NEED_SKIP) {
-        item->tier = o->count > 0 ? o->accept[0] : TIER_NATIVE;
+        item->precision = o->count > 0 ? o->accept[0] : PRECISION_NATIVE;
         item->state = ITEM_SKIPPED;
-        return USE_SKIPPED;
+        return ACCESS_SKIPPED;
     }
-    item->tier = coming(e, step, item, o);
-    struct directory_entry *d = tier_entry(e, step->layer, item->expert, item->tier);
+    item->precision = coming(e, step, item, o);
+    struct directory_entry *d = precision_entry(e, step->layer, item->expert, item->precision);
     enum entry_state state = entry_state_of(entry_pin(&d->word, PINNER_COMPUTE));
     if (state == ENTRY_READY) {
         experts_make_ready(e, step, item);
-        return USE_HIT;
+        return ACCESS_HIT;
     }
     item->state = ITEM_WAITED;
     e->failures_before[item->expert] = atomic_load_explicit(&d->failures, memory_order_relaxed);
-    return state == ENTRY_LOADING ? USE_LATE : USE_MISS;
+    return state == ENTRY_LOADING ? ACCESS_INFLIGHT : ACCESS_MISS;
 }
 
 /* Lockstep: the model of the cache has decided; the real bytes are waited for all the same. */
-static enum use_outcome pin_lockstep(struct experts *e, const struct expert_step *step,
-                                     struct expert_item *item, enum precision_need *need)
+static enum access_outcome pin_deterministic(struct experts *e, const struct expert_step *step,
+                                             struct expert_item *item, enum precision_need *need)
 {
-    static const enum use_outcome outcomes[] = {[SIM_HIT] = USE_HIT,
-                                                [SIM_LATE] = USE_LATE,
-                                                [SIM_MISS] = USE_MISS,
-                                                [SIM_SKIPPED] = USE_SKIPPED};
-    const struct sim_answer *answer = lockstep_answer(e->lockstep, item->expert);
+    static const enum access_outcome outcomes[] = {[SIM_HIT] = ACCESS_HIT,
+                                                   [SIM_INFLIGHT] = ACCESS_INFLIGHT,
+                                                   [SIM_MISS] = ACCESS_MISS,
+                                                   [SIM_SKIPPED] = ACCESS_SKIPPED};
+    const struct sim_access_result *result = deterministic_result(e->deterministic, item->expert);
     *need = NEED_SKIP;
-    if (answer->outcome == SIM_SKIPPED) {
+    if (result->outcome == SIM_SKIPPED) {
         item->state = ITEM_SKIPPED;
-        return USE_SKIPPED;
+        return ACCESS_SKIPPED;
     }
-    struct option o = {.need = NEED_HIGH, .ask = answer->tier, .count = 1};
-    o.accept[0] = answer->tier;
-    *need = answer->tier == e->precision.low && e->precision.low != e->precision.high ? NEED_LOW
-                                                                                      : NEED_HIGH;
+    struct option o = {.need = NEED_HIGH, .request = result->precision, .count = 1};
+    o.accept[0] = result->precision;
+    *need = result->precision == e->precision_policy.low &&
+                    e->precision_policy.low != e->precision_policy.high
+                ? NEED_LOW
+                : NEED_HIGH;
     (void)pin_one(e, step, item, &o);
-    return outcomes[answer->outcome];
+    return outcomes[result->outcome];
 }
 
-static void log_use(struct experts *e, const struct expert_step *step,
-                    const struct expert_item *item, enum precision_need need,
-                    enum use_outcome outcome)
+static void log_access(struct experts *e, const struct expert_step *step,
+                       const struct expert_item *item, enum precision_need need,
+                       enum access_outcome outcome)
 {
-    struct use_record record = {.sequence = step->sequence,
-                                .position = step->position,
-                                .tokens = item->tokens,
-                                .weight = item->weight,
-                                .layer = (uint16_t)step->layer,
-                                .expert = (uint16_t)item->expert,
-                                .kind = USE_EXPERT,
-                                .outcome = (uint8_t)outcome,
-                                .rank = (uint8_t)item->rank,
-                                .need = (uint8_t)need,
-                                .tier = (uint8_t)item->tier,
-                                .prefill = step->rows > 1,
-                                .before = step->rows > 1 ? item->weight_before : 0};
-    uses_append(&e->child->uses, &record);
+    struct access_record record = {.sequence = step->sequence,
+                                   .position = step->position,
+                                   .tokens = item->tokens,
+                                   .weight = item->weight,
+                                   .layer = (uint16_t)step->layer,
+                                   .expert = (uint16_t)item->expert,
+                                   .kind = ACCESS_EXPERT,
+                                   .outcome = (uint8_t)outcome,
+                                   .rank = (uint8_t)item->rank,
+                                   .need = (uint8_t)need,
+                                   .precision = (uint8_t)item->precision,
+                                   .prefill = step->rows > 1,
+                                   .before = step->rows > 1 ? item->weight_before : 0};
+    access_log_append(&e->child->access_log, &record);
 }
 
 struct tally {
-    uint64_t outcome[USE_SKIPPED + 1], low;
+    uint64_t outcome[ACCESS_SKIPPED + 1], low;
 };
 
-static void count_uses(struct experts *e, const struct tally *t)
+static void count_accesses(struct experts *e, const struct tally *t)
 {
     struct proc_row *row = e->child->row;
-    struct kv_figures *f = &e->request->figures;
-    uint64_t hits = t->outcome[USE_HIT], late = t->outcome[USE_LATE], misses = t->outcome[USE_MISS],
-             skipped = t->outcome[USE_SKIPPED];
-    counter_add(row, CTR_COMPUTE_uses, hits + late + misses + skipped);
+    struct kv_stats *f = &e->request->stats;
+    uint64_t hits = t->outcome[ACCESS_HIT], inflight = t->outcome[ACCESS_INFLIGHT],
+             misses = t->outcome[ACCESS_MISS], skipped = t->outcome[ACCESS_SKIPPED];
+    counter_add(row, CTR_COMPUTE_accesses, hits + inflight + misses + skipped);
     counter_add(row, CTR_COMPUTE_hits, hits);
     f->hits += hits;
     if (t->low > 0) {
-        counter_add(row, CTR_COMPUTE_low_tier_uses, t->low);
-        f->low_tier_uses += t->low;
+        counter_add(row, CTR_COMPUTE_low_precision_accesses, t->low);
+        f->low_precision_accesses += t->low;
     }
-    if (late + misses + skipped == 0)
+    if (inflight + misses + skipped == 0)
         return;
-    counter_add(row, CTR_COMPUTE_late, late);
+    counter_add(row, CTR_COMPUTE_hits_inflight, inflight);
     counter_add(row, CTR_COMPUTE_misses, misses);
     counter_add(row, CTR_COMPUTE_skipped, skipped);
-    f->late += late;
+    f->hits_inflight += inflight;
     f->misses += misses;
     f->skipped += skipped;
 }
 
-/* Decode under a moving mask never waits: what is gone is not waited for but routed around. A layer
- * that was routed exactly for want of residents waits, or nobody would ever load what it needs. */
+/* Decode under a changing mask never waits: it routes around experts that were evicted. A layer with too few
+ * residents was routed exactly and waits, because nothing else would load its experts. */
 static bool lose(struct experts *e, const struct expert_step *step, struct expert_item *item)
 {
     if (!e->masked || e->fixed_mask || step->rows > 1)
         return false;
-    entry_unpin(&tier_entry(e, step->layer, item->expert, item->tier)->word, PINNER_COMPUTE);
+    entry_unpin(&precision_entry(e, step->layer, item->expert, item->precision)->word,
+                PINNER_COMPUTE);
     item->state = ITEM_LOST;
     return true;
 }
@@ -226,12 +231,12 @@ void experts_pin(void *self, const struct expert_step *step, struct expert_item 
     struct experts *e = self;
     struct tally tally = {0};
     bool waited = false;
-    enum tier best = (enum tier)__builtin_ctz(e->child->model->tier_mask);
+    enum precision best = (enum precision)__builtin_ctz(e->child->model->precision_mask);
     for (uint32_t i = 0; i < count; i++) {
         struct option o = {0};
-        enum use_outcome outcome;
-        if (e->lockstep) {
-            outcome = pin_lockstep(e, step, items[i], &o.need);
+        enum access_outcome outcome;
+        if (e->deterministic) {
+            outcome = pin_deterministic(e, step, items[i], &o.need);
         } else {
             o = options_of(e, step, items[i]);
             outcome = pin_one(e, step, items[i], &o);
@@ -240,10 +245,10 @@ void experts_pin(void *self, const struct expert_step *step, struct expert_item 
             continue;
         tally.outcome[outcome]++;
         waited |= items[i]->state == ITEM_WAITED;
-        tally.low += outcome != USE_SKIPPED && items[i]->tier != best;
-        log_use(e, step, items[i], o.need, outcome);
+        tally.low += outcome != ACCESS_SKIPPED && items[i]->precision != best;
+        log_access(e, step, items[i], o.need, outcome);
     }
-    count_uses(e, &tally);
+    count_accesses(e, &tally);
     if (!waited) {
         experts_publish_row(e, step);
         return;
@@ -264,8 +269,8 @@ void experts_pin(void *self, const struct expert_step *step, struct expert_item 
 static bool serves(const struct experts *e, const struct expert_step *step, uint32_t expert)
 {
     struct option o = options_of(e, step, &(struct expert_item){.expert = expert});
-    struct directory_entry *d = tier_entry(e, step->layer, expert, o.accept[0]);
-    return d && entry_state_of(entry_look(&d->word)) == ENTRY_READY;
+    struct directory_entry *d = precision_entry(e, step->layer, expert, o.accept[0]);
+    return d && entry_state_of(entry_read(&d->word)) == ENTRY_READY;
 }
 
 bool experts_mask(void *self, const struct expert_step *step, bool *allowed)
@@ -280,7 +285,7 @@ bool experts_mask(void *self, const struct expert_step *step, bool *allowed)
             e->fixed_mask ? e->mask[(size_t)step->layer * experts + i] != 0 : serves(e, step, i);
         found += allowed[i];
     }
-    /* Before its experts have come a layer has too few of them: it routes exactly, and waits. */
+    /* A layer with too few resident experts routes exactly, and waits. */
     e->masked = found >= e->child->model->hparams.experts_used;
     return e->masked;
 }
@@ -293,15 +298,15 @@ void experts_choice(void *self, const struct expert_step *step, const float *imp
     for (uint32_t i = 0; i < e->child->model->hparams.experts; i++) {
         if (importance[i] == 0)
             continue;
-        struct use_record record = {.sequence = step->sequence,
-                                    .position = step->position,
-                                    .tokens = step->rows,
-                                    .weight = importance[i],
-                                    .layer = (uint16_t)step->layer,
-                                    .expert = (uint16_t)i,
-                                    .kind = USE_CHOICE,
-                                    .prefill = step->rows > 1};
-        uses_append(&e->child->uses, &record);
+        struct access_record record = {.sequence = step->sequence,
+                                       .position = step->position,
+                                       .tokens = step->rows,
+                                       .weight = importance[i],
+                                       .layer = (uint16_t)step->layer,
+                                       .expert = (uint16_t)i,
+                                       .kind = ACCESS_CHOICE,
+                                       .prefill = step->rows > 1};
+        access_log_append(&e->child->access_log, &record);
     }
 }
 
@@ -315,38 +320,38 @@ void experts_logits(void *self, const struct expert_step *step, const float *log
     if (!e->logs_logits)
         return;
     residency_logit_levels(logits, experts, e->levels);
-    if (e->lockstep)
-        lockstep_logits(e->lockstep, e->levels);
-    for (uint32_t first = 0; first < experts; first += USE_VALUES) {
-        uint32_t count = experts - first < USE_VALUES ? experts - first : USE_VALUES;
-        uint8_t values[USE_VALUES] = {0};
-        struct use_record record = {.sequence = step->sequence,
-                                    .position = step->position,
-                                    .layer = (uint16_t)step->layer,
-                                    .expert = (uint16_t)first,
-                                    .kind = USE_LOGITS,
-                                    .rank = (uint8_t)count};
+    if (e->deterministic)
+        deterministic_logits(e->deterministic, e->levels);
+    for (uint32_t first = 0; first < experts; first += ACCESS_VALUES) {
+        uint32_t count = experts - first < ACCESS_VALUES ? experts - first : ACCESS_VALUES;
+        uint8_t values[ACCESS_VALUES] = {0};
+        struct access_record record = {.sequence = step->sequence,
+                                       .position = step->position,
+                                       .layer = (uint16_t)step->layer,
+                                       .expert = (uint16_t)first,
+                                       .kind = ACCESS_LOGITS,
+                                       .rank = (uint8_t)count};
         memcpy(values, e->levels + first, count);
-        memcpy(record.values, values, USE_VALUES_HALF);
-        memcpy(record.more_values, values + USE_VALUES_HALF, USE_VALUES_HALF);
-        uses_append(&e->child->uses, &record);
+        memcpy(record.values, values, ACCESS_VALUES_HALF);
+        memcpy(record.more_values, values + ACCESS_VALUES_HALF, ACCESS_VALUES_HALF);
+        access_log_append(&e->child->access_log, &record);
     }
 }
 
 /* ---- the system ------------------------------------------------------------------------------ */
 
-/* Bytes of the experts' part of the arena. */
+/* Bytes of the arena available to experts. */
 static uint64_t capacity_bytes(const struct experts *e)
 {
     const struct model_index *m = e->child->model;
     const struct directory_head *head = e->child->directory.head;
     uint64_t quota = atomic_load_explicit(&head->quota_bytes, memory_order_relaxed);
     uint64_t cap = atomic_load_explicit(&head->experts_payload_max, memory_order_relaxed);
-    uint64_t room = quota > m->dense_bytes ? quota - m->dense_bytes : 0;
-    return room < cap ? room : cap;
+    uint64_t capacity = quota > m->dense_bytes ? quota - m->dense_bytes : 0;
+    return capacity < cap ? capacity : cap;
 }
 
-/* How many it holds, of the largest; the cache reckons alike. */
+/* The number of largest experts that fit; the cache computes the same. */
 static uint32_t capacity_entries(const struct experts *e)
 {
     const struct directory_head *head = e->child->directory.head;
@@ -355,7 +360,7 @@ static uint32_t capacity_entries(const struct experts *e)
                             atomic_load_explicit(&head->experts_payload_max, memory_order_relaxed));
 }
 
-static const void *lockstep_dense(void *self, uint32_t entry)
+static const void *deterministic_dense(void *self, uint32_t entry)
 {
     const struct experts *e = self;
     const struct model_extent *x = &model_index_entries(e->child->model)[entry].extent[0];
@@ -364,51 +369,51 @@ static const void *lockstep_dense(void *self, uint32_t entry)
 
 /* Guesses go into the use log as trace records, so that the simulator can repeat them: behind the
  * uses of the layer they were made in. */
-static void lockstep_guessed(void *self, const struct expert_step *step, uint32_t layer,
-                             uint32_t rank, const struct guess *guess)
+static void deterministic_predicted(void *self, const struct expert_step *step, uint32_t layer,
+                                    uint32_t rank, const struct prediction *prediction)
 {
     struct experts *e = self;
-    struct use_record record = {.sequence = step->sequence,
-                                .position = step->position,
-                                .tokens = step->rows,
-                                .weight = guess->probability,
-                                .layer = (uint16_t)layer,
-                                .expert = (uint16_t)guess->expert,
-                                .kind = TRACE_PREDICTED,
-                                .rank = (uint8_t)(rank < UINT8_MAX ? rank : UINT8_MAX),
-                                .prefill = step->rows > 1,
-                                .system = (uint16_t)step->layer};
-    if (e->guesses_count < e->guesses_max)
-        e->guesses[e->guesses_count++] = record;
+    struct access_record record = {.sequence = step->sequence,
+                                   .position = step->position,
+                                   .tokens = step->rows,
+                                   .weight = prediction->probability,
+                                   .layer = (uint16_t)layer,
+                                   .expert = (uint16_t)prediction->expert,
+                                   .kind = TRACE_PREDICTED,
+                                   .rank = (uint8_t)(rank < UINT8_MAX ? rank : UINT8_MAX),
+                                   .prefill = step->rows > 1,
+                                   .preset = (uint16_t)step->layer};
+    if (e->predictions_count < e->predictions_max)
+        e->predictions[e->predictions_count++] = record;
 }
 
-void experts_flush_guesses(struct experts *e)
+void experts_flush_predictions(struct experts *e)
 {
-    for (uint32_t i = 0; i < e->guesses_count; i++)
-        uses_append(&e->child->uses, &e->guesses[i]);
-    e->guesses_count = 0;
+    for (uint32_t i = 0; i < e->predictions_count; i++)
+        access_log_append(&e->child->access_log, &e->predictions[i]);
+    e->predictions_count = 0;
 }
 
-static int make_lockstep(struct experts *e, struct error *error)
+static int make_deterministic(struct experts *e, struct error *error)
 {
-    struct lockstep_config config = {.model = e->child->model,
-                                     .ops = kernel_ops_select(e->child->params->isa),
-                                     .dense = lockstep_dense,
-                                     .guessed = lockstep_guessed,
-                                     .self = e};
-    lockstep_destroy(e->lockstep);
-    e->lockstep = NULL;
-    if (!e->child->params->lockstep)
+    struct deterministic_config config = {.model = e->child->model,
+                                          .ops = kernel_ops_select(e->child->params->isa),
+                                          .dense = deterministic_dense,
+                                          .predicted = deterministic_predicted,
+                                          .self = e};
+    deterministic_destroy(e->deterministic);
+    e->deterministic = NULL;
+    if (!e->child->params->deterministic)
         return 0;
-    e->guesses_max = 4 * e->child->model->hparams.experts; /* at most four layers ahead */
-    e->guesses_count = 0;
-    if (!e->guesses)
-        e->guesses = calloc(e->guesses_max, sizeof *e->guesses);
-    if (!e->guesses)
+    e->predictions_max = 4 * e->child->model->hparams.experts; /* at most four layers ahead */
+    e->predictions_count = 0;
+    if (!e->predictions)
+        e->predictions = calloc(e->predictions_max, sizeof *e->predictions);
+    if (!e->predictions)
         return error_set(error, ERR_NO_MEMORY, "no memory for guesses");
-    lockstep_model(e->child->model, &e->knobs, e->child->plan, capacity_bytes(e), &config.sim);
-    e->lockstep = lockstep_create(&config, error);
-    return e->lockstep ? 0 : -1;
+    deterministic_model(e->child->model, &e->knobs, e->child->plan, capacity_bytes(e), &config.sim);
+    e->deterministic = deterministic_create(&config, error);
+    return e->deterministic ? 0 : -1;
 }
 
 static int make_mask(struct experts *e, struct error *error)
@@ -420,21 +425,22 @@ static int make_mask(struct experts *e, struct error *error)
     return planned_mask(e->child->plan, e->knobs.mask, h, capacity_entries(e), e->mask, error);
 }
 
-int experts_system(struct experts *e, uint32_t system, struct error *error)
+int experts_set_preset(struct experts *e, uint32_t preset, struct error *error)
 {
     const struct model_index *m = e->child->model;
-    uint64_t bytes[TIER__COUNT];
+    uint64_t bytes[PRECISION__COUNT];
     struct knobs knobs;
-    struct precision precision;
-    for (int t = 0; t < TIER__COUNT; t++)
-        bytes[t] = m->tier_entries[t] ? m->tier_slot_bytes[t] / m->tier_entries[t] : 0;
-    if (child_knobs(e->child, system, &knobs, error) != 0 ||
-        knobs_precision(&knobs, m->tier_mask, bytes, &precision, error) != 0)
+    struct precision_policy policy;
+    for (int t = 0; t < PRECISION__COUNT; t++)
+        bytes[t] =
+            m->precision_entries[t] ? m->precision_slot_bytes[t] / m->precision_entries[t] : 0;
+    if (child_knobs(e->child, preset, &knobs, error) != 0 ||
+        knobs_precision_policy(&knobs, m->precision_mask, bytes, &policy, error) != 0)
         return -1;
-    e->system = system;
+    e->preset = preset;
     e->knobs = knobs;
-    e->precision = precision;
-    e->publishes = prediction_named(knobs.prediction)->source;
-    e->logs_logits = strcmp(knobs.eviction, "logits") == 0;
-    return make_mask(e, error) == 0 ? make_lockstep(e, error) : -1;
+    e->precision_policy = policy;
+    e->publishes = prediction_method_named(knobs.prediction)->source;
+    e->logs_logits = strcmp(knobs.eviction, "learned") == 0;
+    return make_mask(e, error) == 0 ? make_deterministic(e, error) : -1;
 }

@@ -1,6 +1,6 @@
-/* Experts from the directory and the arena (DESIGN.md §3 and §4): a pin is set before the state is
- * looked at; what is READY is used at once and sends nothing; the rest goes into one DEMAND.
- * Waiting ends by event, by timeout and repeat, or by a named error. */
+/* Experts from the directory and the arena (docs/architecture.md): a pin is set before the state is read; READY
+ * experts are used at once, without a message; the others go into one DEMAND. A wait ends by an event, by
+ * a timeout and repeat, or by a named error. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -11,16 +11,17 @@
 #include "procs/engine/compute/compute.h"
 
 #define WAIT_FIRST_NS (20 * NS_PER_MS)
-#define WAIT_MOST_NS  (1 * NS_PER_S)
-#define SLICE_MOST_NS                                                                              \
-    (100 * NS_PER_MS) /* a wait looks up at least so often: cancel, stop, heartbeat */
-#define TEND_EVERY_NS  (50 * NS_PER_MS)
-#define FAILURES_LIMIT 3 /* reads of an entry, each already retried by its loader */
+#define WAIT_MAX_NS   (1 * NS_PER_S)
+#define SLICE_MAX_NS                                                                               \
+    (100 * NS_PER_MS) /* maximum interval of checks during a wait: cancel, stop, heartbeat */
+#define TICK_EVERY_NS  (50 * NS_PER_MS)
+#define FAILURES_LIMIT 3 /* failed loads of an entry, each already retried by its loader */
 
 static struct directory_entry *entry_of(const struct experts *e, const struct expert_step *step,
                                         const struct expert_item *item)
 {
-    return &e->child->directory.entries[experts_entry(e, step->layer, item->expert, item->tier)];
+    return &e->child->directory
+                .entries[experts_entry(e, step->layer, item->expert, item->precision)];
 }
 
 const uint8_t *experts_slot(const struct child *child, uint32_t entry)
@@ -35,22 +36,22 @@ const uint8_t *experts_slot(const struct child *child, uint32_t entry)
 static const void *source_dense(void *self, uint32_t entry)
 {
     const struct experts *e = self;
-    uint64_t word = entry_look(&e->child->directory.entries[entry].word);
+    uint64_t word = entry_read(&e->child->directory.entries[entry].word);
     sl_assert(entry_state_of(word) == ENTRY_READY);
     const struct model_extent *x = &model_index_entries(e->child->model)[entry].extent[0];
     return experts_slot(e->child, entry) + x->slot_offset + x->head_bytes;
 }
 
-/* Half of what the arena has for experts: while one half is computed the other is loaded. */
-static uint64_t source_room(void *self)
+/* Half of the arena's capacity for experts: while one half is computed, the other is loaded. */
+static uint64_t source_pin_limit(void *self)
 {
     const struct experts *e = self;
     struct directory_head *head = e->child->directory.head;
     uint64_t quota = atomic_load_explicit(&head->quota_bytes, memory_order_relaxed);
     uint64_t cap = atomic_load_explicit(&head->experts_payload_max, memory_order_relaxed);
     uint64_t dense = e->child->model->dense_bytes;
-    uint64_t room = quota > dense ? quota - dense : 0;
-    return (room < cap ? room : cap) / 2;
+    uint64_t capacity = quota > dense ? quota - dense : 0;
+    return (capacity < cap ? capacity : cap) / 2;
 }
 
 /* ---- DEMAND ---------------------------------------------------------------------------------- */
@@ -60,15 +61,15 @@ void experts_demand_send(struct experts *e, const struct expert_step *step)
     struct proc_row *row = e->child->row;
     if (e->demand.count == 0)
         return;
-    e->demand.uses_position = uses_written(&e->child->uses);
+    e->demand.access_log_position = access_log_written(&e->child->access_log);
     e->demand.sent_ns = clock_now_ns();
     e->demand.sequence = step->sequence;
     e->demand.position = step->position;
     e->demand.layer = (uint16_t)step->layer;
     e->demand.attempt = e->attempt;
-    counter_add(row, e->attempt ? CTR_COMPUTE_demands_repeated : CTR_COMPUTE_demands, 1);
-    if (edge_send(e->cache, &e->demand, MSG_DEMAND) != 0)
-        counter_add(row, CTR_COMPUTE_messages_lost, 1);
+    counter_add(row, e->attempt ? CTR_COMPUTE_demands_retried : CTR_COMPUTE_demands, 1);
+    if (channel_send(e->cache, &e->demand, MSG_DEMAND) != 0)
+        counter_add(row, CTR_COMPUTE_messages_dropped, 1);
     e->demand.count = 0;
 }
 
@@ -76,9 +77,9 @@ void experts_demand_add(struct experts *e, const struct expert_step *step,
                         const struct expert_item *item)
 {
     e->demand.wants[e->demand.count++] =
-        (struct msg_want){.entry = experts_entry(e, step->layer, item->expert, item->tier),
+        (struct msg_want){.entry = experts_entry(e, step->layer, item->expert, item->precision),
                           .tokens = item->tokens,
-                          .need = (uint16_t)item->tier};
+                          .need = (uint16_t)item->precision};
     if (e->demand.count == MSG_WANTS_MAX)
         experts_demand_send(e, step);
 }
@@ -90,7 +91,7 @@ static void source_unpin(void *self, const struct expert_step *step, struct expe
 
 /* ---- wait ------------------------------------------------------------------------------------ */
 
-/* What loaders do, in one number: bytes and ends of parts, but no idle seconds. */
+/* Progress of all loaders as one number: bytes and ends of parts, without idle seconds. */
 static uint64_t loaders_progress(const struct experts *e)
 {
     const struct procs_head *head = e->child->procs.head;
@@ -107,7 +108,7 @@ static uint64_t loaders_progress(const struct experts *e)
 static int entry_error(const struct experts *e, const struct expert_step *step,
                        const struct expert_item *item, int errno_value, struct error *error)
 {
-    uint32_t entry = experts_entry(e, step->layer, item->expert, item->tier);
+    uint32_t entry = experts_entry(e, step->layer, item->expert, item->precision);
     const struct model_extent *x = &model_index_entries(e->child->model)[entry].extent[0];
     if (errno_value == EBADMSG)
         return error_set(error, ERR_IO,
@@ -125,7 +126,7 @@ static int entry_error(const struct experts *e, const struct expert_step *step,
                            item->expert, step->layer, x->file_offset + x->head_bytes, device);
 }
 
-/* Takes what became READY. Their number, or -1 when one of them cannot be read at all. */
+/* Takes the entries that became READY. Their number, or -1 when one of them cannot be read. */
 static int take_ready(struct experts *e, const struct expert_step *step, struct expert_item **items,
                       uint32_t count, struct error *error)
 {
@@ -134,7 +135,7 @@ static int take_ready(struct experts *e, const struct expert_step *step, struct 
         if (items[i]->state != ITEM_WAITED)
             continue;
         struct directory_entry *d = entry_of(e, step, items[i]);
-        if (entry_state_of(entry_look(&d->word)) == ENTRY_READY) {
+        if (entry_state_of(entry_read(&d->word)) == ENTRY_READY) {
             experts_make_ready(e, step, items[i]);
             found++;
             continue;
@@ -144,7 +145,7 @@ static int take_ready(struct experts *e, const struct expert_step *step, struct 
         if (failures < *before) /* it was READY in between */
             *before = failures;
         int why = (int)atomic_load_explicit(&d->last_errno, memory_order_relaxed);
-        /* A wrong checksum has been read twice already: asking for more changes nothing. */
+        /* A wrong checksum was already read twice: another request is useless. */
         if (failures - *before >= (why == EBADMSG ? 1 : FAILURES_LIMIT))
             return entry_error(e, step, items[i], why, error);
     }
@@ -159,15 +160,15 @@ static int ended_early(const struct experts *e, struct error *error)
     return 0;
 }
 
-/* Asks again for what nobody works on. LOADING is worked on, DOOMED will become ABSENT. */
-static void ask_again(struct experts *e, const struct expert_step *step, struct expert_item **items,
-                      uint32_t count)
+/* Requests entries again that are ABSENT. LOADING ones are in progress, DOOMED ones become ABSENT. */
+static void retry_demand(struct experts *e, const struct expert_step *step,
+                         struct expert_item **items, uint32_t count)
 {
     e->attempt++;
     for (uint32_t i = 0; i < count; i++) {
         if (items[i]->state != ITEM_WAITED)
             continue;
-        uint64_t word = entry_look(&entry_of(e, step, items[i])->word);
+        uint64_t word = entry_read(&entry_of(e, step, items[i])->word);
         if (entry_state_of(word) == ENTRY_ABSENT)
             experts_demand_add(e, step, items[i]);
     }
@@ -179,7 +180,7 @@ static int wait_for_any(struct experts *e, const struct expert_step *step,
 {
     struct directory *d = &e->child->directory;
     uint64_t now = clock_now_ns(), moved_ns = now, progress = loaders_progress(e);
-    uint64_t timeout = WAIT_FIRST_NS, ask_ns = now + timeout;
+    uint64_t timeout = WAIT_FIRST_NS, retry_ns = now + timeout;
     for (;;) {
         uint32_t seen = directory_counter_now(d, step->layer);
         int found = take_ready(e, step, items, count, error);
@@ -187,24 +188,24 @@ static int wait_for_any(struct experts *e, const struct expert_step *step,
             return found > 0 ? 0 : -1;
         if (ended_early(e, error) != 0)
             return -1;
-        if (now >= ask_ns) {
-            ask_again(e, step, items, count);
-            timeout = timeout < WAIT_MOST_NS / 2 ? timeout * 2 : WAIT_MOST_NS;
-            ask_ns = now + timeout;
+        if (now >= retry_ns) {
+            retry_demand(e, step, items, count);
+            timeout = timeout < WAIT_MAX_NS / 2 ? timeout * 2 : WAIT_MAX_NS;
+            retry_ns = now + timeout;
         }
         uint64_t progress_now = loaders_progress(e);
         if (progress_now != progress)
             moved_ns = now;
         progress = progress_now;
-        if (now - moved_ns >= e->stall_limit_ns)
+        if (now - moved_ns >= e->load_timeout_ns)
             return error_set(error, ERR_NO_PROGRESS,
-                             "no loader made progress for %" PRIu64
-                             " ms while an expert of layer %u was waited for",
-                             e->stall_limit_ns / NS_PER_MS, step->layer);
-        uint64_t left = ask_ns > now ? ask_ns - now : 1;
+                             "timed out: no loader made progress for %" PRIu64
+                             " ms while waiting for an expert of layer %u (--load-timeout)",
+                             e->load_timeout_ns / NS_PER_MS, step->layer);
+        uint64_t left = retry_ns > now ? retry_ns - now : 1;
         directory_wait(d, step->layer, seen, left < e->slice_ns ? left : e->slice_ns);
         now = clock_now_ns();
-        experts_tend(e, now);
+        experts_tick(e, now);
     }
 }
 
@@ -217,20 +218,20 @@ static int source_wait(void *self, const struct expert_step *step, struct expert
     int result = wait_for_any(e, step, items, count, error);
     child_wait(e->child, WAIT_NONE);
     uint64_t stalled = clock_now_ns() - start;
-    e->request->figures.stall_ns += stalled;
+    e->request->stats.stall_ns += stalled;
     counter_add(e->child->row, CTR_COMPUTE_stall_ns, stalled);
     return result;
 }
 
-/* ---- gates and signs of life ----------------------------------------------------------------- */
+/* ---- gates and heartbeat --------------------------------------------------------------------- */
 
 /* Knobs change between sequences: what a system does not look at is not published. */
 static void source_gate_input(void *self, const struct expert_step *step, const float *x,
                               uint32_t n)
 {
     struct experts *e = self;
-    if (e->lockstep)
-        lockstep_gate_input(e->lockstep, step, x, n);
+    if (e->deterministic)
+        deterministic_gate_input(e->deterministic, step, x, n);
     if (e->publishes == PREDICT_LOGITS) {
         e->row.kind = GATES_INPUT;
         e->row.values = x;
@@ -243,8 +244,8 @@ static void source_routed(void *self, const struct expert_step *step, const stru
 {
     struct experts *e = self;
     uint32_t k = e->child->model->hparams.experts_used;
-    if (e->lockstep)
-        lockstep_routed(e->lockstep, step, routes);
+    if (e->deterministic)
+        deterministic_routed(e->deterministic, step, routes);
     if (step->rows > 1 || e->publishes == PREDICT_NOTHING || e->publishes == PREDICT_LOGITS)
         return;
     for (uint32_t i = 0; i < k; i++)
@@ -256,7 +257,7 @@ static void source_routed(void *self, const struct expert_step *step, const stru
 
 void experts_publish_row(struct experts *e, const struct expert_step *step)
 {
-    sl_assert(e->demand.count == 0); /* what compute waits for goes first */
+    sl_assert(e->demand.count == 0); /* the demanded read comes first */
     if (e->row.count > 0)
         gates_publish(&e->child->gates, step->layer, e->row.kind, step->sequence, step->position,
                       e->row.values, e->row.count);
@@ -267,31 +268,31 @@ static void source_next_counts(void *self, const struct expert_step *step, const
                                uint32_t experts)
 {
     struct experts *e = self;
-    if (e->lockstep)
-        lockstep_next_counts(e->lockstep, step, counts, experts);
+    if (e->deterministic)
+        deterministic_next_counts(e->deterministic, step, counts, experts);
     if (e->publishes != PREDICT_NOTHING)
         gates_publish(&e->child->gates, step->layer, GATES_COUNTS, step->sequence, step->position,
                       counts, experts);
 }
 
-void experts_tend(struct experts *e, uint64_t now_ns)
+void experts_tick(struct experts *e, uint64_t now_ns)
 {
     atomic_store_explicit(e->beat_ns, now_ns, memory_order_relaxed);
-    if (now_ns < e->tend_due_ns)
+    if (now_ns < e->tick_due_ns)
         return;
-    e->tend_due_ns = now_ns + TEND_EVERY_NS;
-    edge_tend(e->cache, now_ns);
+    e->tick_due_ns = now_ns + TICK_EVERY_NS;
+    channel_tick(e->cache, now_ns);
 }
 
-static void source_layer_begins(void *self, const struct expert_step *step)
+static void source_layer_starts(void *self, const struct expert_step *step)
 {
     struct experts *e = self;
     /* The edge's watchdogs make system calls: they run where something is waited for, not on hits.
      */
     atomic_store_explicit(e->beat_ns, clock_now_ns(), memory_order_relaxed);
-    if (e->lockstep) {
-        experts_flush_guesses(e);
-        lockstep_layer_begins(e->lockstep, step);
+    if (e->deterministic) {
+        experts_flush_predictions(e);
+        deterministic_layer_starts(e->deterministic, step);
     }
     if (step->rows == 1 && step->layer > 0)
         child_inject(e->child, INJECT_COMPUTE_MID_TOKEN);
@@ -309,7 +310,7 @@ struct weights_source experts_source(struct experts *e)
 {
     return (struct weights_source){.self = e,
                                    .dense = source_dense,
-                                   .room = source_room,
+                                   .pin_limit = source_pin_limit,
                                    .resident = experts_resident,
                                    .pin = experts_pin,
                                    .wait = source_wait,
@@ -320,7 +321,7 @@ struct weights_source experts_source(struct experts *e)
                                    .routed = source_routed,
                                    .gate_input = source_gate_input,
                                    .next_counts = source_next_counts,
-                                   .layer_begins = source_layer_begins,
+                                   .layer_starts = source_layer_starts,
                                    .alive = source_alive};
 }
 
@@ -335,17 +336,17 @@ int experts_open(struct experts *e, struct child *child, const struct runner *ru
         return -1;
     e->child = child;
     e->stop = &runner->stop;
-    e->stall_limit_ns = p->stall_limit * NS_PER_MS;
-    e->slice_ns = p->heartbeat * NS_PER_MS / 4;
-    e->slice_ns = e->slice_ns < SLICE_MOST_NS ? e->slice_ns : SLICE_MOST_NS;
+    e->load_timeout_ns = p->load_timeout * NS_PER_MS;
+    e->slice_ns = p->heartbeat_timeout * NS_PER_MS / 4;
+    e->slice_ns = e->slice_ns < SLICE_MAX_NS ? e->slice_ns : SLICE_MAX_NS;
     e->failures_before = calloc(child->model->hparams.experts, sizeof *e->failures_before);
     e->mask = calloc((size_t)child->model->hparams.layers * child->model->hparams.experts, 1);
     e->levels = calloc(child->model->hparams.experts, 1);
     if (!e->failures_before || !e->mask || !e->levels)
-        return error_set(error, ERR_NO_MEMORY, "no memory for the experts' records");
-    if (experts_system(e, atomic_load(&child->procs.head->system_now), error) != 0)
+        return error_set(error, ERR_NO_MEMORY, "out of memory (expert records)");
+    if (experts_set_preset(e, atomic_load(&child->procs.head->preset_active), error) != 0)
         return -1;
-    e->cache = edge_dial(path, ROLE_COMPUTE, child->incarnation, error);
+    e->cache = channel_dial(path, ROLE_COMPUTE, child->incarnation, error);
     return e->cache ? 0 : -1;
 }
 
@@ -359,7 +360,7 @@ static void wait_dense_entry(struct child *child, uint32_t entry)
     uint32_t counter = directory_counter_of(d, entry);
     for (;;) {
         uint32_t seen = directory_counter_now(d, counter);
-        if (entry_state_of(entry_look(&it->word)) == ENTRY_READY)
+        if (entry_state_of(entry_read(&it->word)) == ENTRY_READY)
             return;
         if (atomic_load_explicit(&it->failures, memory_order_acquire) >= FAILURES_LIMIT)
             log_fatal(1, "tensor %s cannot be read: %s", name,
@@ -369,8 +370,8 @@ static void wait_dense_entry(struct child *child, uint32_t entry)
             child_ack(child, &control);
         if (child->stop)
             child_exit(child);
-        child_tend(child);
-        directory_wait(d, counter, seen, SLICE_MOST_NS);
+        child_tick(child);
+        directory_wait(d, counter, seen, SLICE_MAX_NS);
     }
 }
 

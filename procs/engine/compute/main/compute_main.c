@@ -1,18 +1,19 @@
-/* sluice-compute: the model - attention, routers, experts, sampling, sequences.
+/* sluice-compute: the model: attention, routers, experts, sampling, sequences.
  *
  * Main thread: the endpoint of clients (engine.sock), controls, heartbeat. Runner thread and the
  * pool's workers: one sequence at a time, in order of arrival.
  *
  * Messages   in: submit, next, cancel, status (clients, JSON), CONTROL (supervisor).
  *            out: DEMAND (cache), ACK, replies.
- * Memory     writes: kv (requests, token logs, KV rows), gates, uses, its pin bit in entry words,
- * its own row. reads: model index, directory, arena. It never reads tensor data from files and
- * allocates nothing during a token. When it dies: the supervisor sweeps its pins and starts it
- * again; what was QUEUED or RUNNING goes on from the token log with the same text. Clients repeat
- * their calls; no token is lost. When others die: without a cache or loader a miss waits until they
- * are back; without a predictor there are no hints; without the supervisor it ends. Limits:
- * RPC_CONTEXTS calls at once, --queue sequences waiting, KV_REQUESTS_MAX rows in all. A long poll
- * is answered within a tick (TICK_MS). */
+ * Memory     writes: kv (requests, token logs, KV rows), gates, access log, its pin bit in entry words, its own
+ *            row. reads: model index, directory, arena. It never reads tensor data from files and allocates
+ *            nothing during a token.
+ * On its crash: the supervisor clears its pins and restarts it; QUEUED and RUNNING sequences continue from the
+ *            token log with the same text. Clients repeat their calls; no token is lost.
+ * On a crash of others: without a cache or loader a miss waits until they are restarted; without a predictor
+ *            there are no hints; without the supervisor it exits.
+ * Limits:    RPC_CONTEXTS concurrent calls, --max-queue waiting sequences, KV_REQUESTS_MAX rows in total. A long
+ *            poll is answered within a tick (RESPONSE_POLL_MS). */
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -21,9 +22,9 @@
 #include "lib/base/assert.h"
 #include "procs/engine/compute/compute.h"
 
-#define TICK_MS       4   /* while a long poll waits: how often the token logs are looked at */
-#define IDLE_MS       100 /* otherwise */
-#define TEND_EVERY_NS (50 * NS_PER_MS)
+#define RESPONSE_POLL_MS 4   /* interval of checks of the token logs while a long poll waits */
+#define IDLE_MS          100 /* otherwise */
+#define TICK_EVERY_NS    (50 * NS_PER_MS)
 
 static struct compute the_compute;
 
@@ -42,14 +43,14 @@ static void open_tokenizer(struct compute *c)
     must(c->tokenizer ? 0 : -1, &error);
 }
 
-/* What a predecessor left half done, but for sequences: the runner finds those by itself. */
+/* Cleans up what a predecessor left incomplete. The runner finds interrupted sequences. */
 static void repair(struct compute *c)
 {
     uint64_t now = clock_now_ns();
     gates_repair(&c->child.gates);
-    /* Nobody could ask while there was no compute. */
+    /* Clients could not poll while compute was down. */
     for (uint32_t i = 0; i < KV_REQUESTS_MAX; i++)
-        atomic_store(&c->child.kv.head->request[i].asked_ns, now);
+        atomic_store(&c->child.kv.head->request[i].last_poll_ns, now);
 }
 
 static void open_engine(struct compute *c)
@@ -78,7 +79,8 @@ static void wait_for_events(struct compute *c)
 {
     struct pollfd fds[] = {{.fd = rpc_server_fd(c->rpc), .events = POLLIN},
                            {.fd = child_fd(&c->child), .events = POLLIN}};
-    if (poll(fds, ARRAY_LEN(fds), c->pending_count > 0 ? TICK_MS : IDLE_MS) < 0 && errno != EINTR)
+    if (poll(fds, ARRAY_LEN(fds), c->pending_count > 0 ? RESPONSE_POLL_MS : IDLE_MS) < 0 &&
+        errno != EINTR)
         sl_panic("poll: %s", strerror(errno));
 }
 
@@ -93,30 +95,30 @@ static void handle_controls(struct compute *c)
 }
 
 /* The main thread's heartbeat must not hide a runner that hangs. */
-static void tend(struct compute *c, uint64_t now_ns)
+static void tick(struct compute *c, uint64_t now_ns)
 {
     struct runner *r = &c->runner;
-    if (!atomic_load(&r->busy) || runner_alive(r, c->child.params->heartbeat * NS_PER_MS))
-        child_tend(&c->child);
-    rpc_server_tend(c->rpc, now_ns);
-    requests_tend(c, now_ns);
+    if (!atomic_load(&r->busy) || runner_alive(r, c->child.params->heartbeat_timeout * NS_PER_MS))
+        child_tick(&c->child);
+    rpc_server_tick(c->rpc, now_ns);
+    requests_tick(c, now_ns);
 }
 
 static void loop(struct compute *c)
 {
-    uint64_t tend_due = 0, answers_due = 0;
+    uint64_t tick_due = 0, responses_due = 0;
     while (!c->child.stop) {
         wait_for_events(c);
         uint64_t now = clock_now_ns();
         handle_controls(c);
         requests_take(c);
-        if (now >= answers_due) {
-            answers_tend(c, now);
-            answers_due = now + TICK_MS * NS_PER_MS;
+        if (now >= responses_due) {
+            responses_tick(c, now);
+            responses_due = now + RESPONSE_POLL_MS * NS_PER_MS;
         }
-        if (now >= tend_due) {
-            tend(c, now);
-            tend_due = now + TEND_EVERY_NS;
+        if (now >= tick_due) {
+            tick(c, now);
+            tick_due = now + TICK_EVERY_NS;
         }
     }
 }

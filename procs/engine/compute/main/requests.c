@@ -1,5 +1,5 @@
-/* What clients ask: submit, next, cancel, status. Main thread. Every handler is idempotent: a call
- * that arrives twice finds what the first one made. */
+/* Calls of clients: submit, next, cancel, status. Main thread. Every handler is idempotent: a repeated call
+ * finds the result of the first one. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -10,8 +10,8 @@
 #include "lib/base/assert.h"
 #include "procs/engine/compute/compute.h"
 
-#define ANSWERED_KEEP_NS                                                                           \
-    (5 * NS_PER_S) /* a client whose last reply was lost asks again within this */
+#define ENDED_KEEP_NS                                                                              \
+    (5 * NS_PER_S) /* a client whose last reply was lost repeats the call within this time */
 
 static struct kv_request *row_of(struct compute *c, uint32_t row)
 {
@@ -57,9 +57,9 @@ static void free_row(struct compute *c, uint32_t row)
 {
     struct kv_request *q = row_of(c, row);
     sl_assert(kv_state_ended(state_of(q)));
-    c->answered_ns[row] = 0;
-    /* FREE first: a death in between leaves a log the row's next user overwrites, never a row whose
-     * log is a hole. */
+    c->end_sent_ns[row] = 0;
+    /* FREE first: after a crash in between, the log is overwritten by the row's next user; a row without its log
+     * never exists. */
     atomic_store_explicit(&q->state, KV_FREE, memory_order_release);
     kv_log_release(&c->child.kv, row);
 }
@@ -73,8 +73,8 @@ static bool take_row(struct compute *c, uint32_t *row)
             *row = i;
             return true;
         }
-        if (c->answered_ns[i] != 0 && c->answered_ns[i] < oldest) {
-            oldest = c->answered_ns[i];
+        if (c->end_sent_ns[i] != 0 && c->end_sent_ns[i] < oldest) {
+            oldest = c->end_sent_ns[i];
             *row = i;
         }
     }
@@ -102,7 +102,7 @@ static int prompt_of_text(const struct compute *c, const struct engine_submit *s
         return 0;
     uint32_t *longer = realloc(p->ids, (p->count + 1) * sizeof *longer);
     if (!longer)
-        return error_set(error, ERR_NO_MEMORY, "no memory for the prompt");
+        return error_set(error, ERR_NO_MEMORY, "out of memory (prompt)");
     memmove(longer + 1, longer, p->count * sizeof *longer);
     longer[0] = bos;
     p->ids = longer;
@@ -128,13 +128,13 @@ static int prompt_of_ids(const struct compute *c, const struct engine_submit *s,
         return -1;
     p->ids = malloc(s->prompt_ids_count * sizeof *p->ids);
     if (!p->ids)
-        return error_set(error, ERR_NO_MEMORY, "no memory for the prompt");
+        return error_set(error, ERR_NO_MEMORY, "out of memory (prompt)");
     memcpy(p->ids, s->prompt_ids, s->prompt_ids_count * sizeof *p->ids);
     p->count = s->prompt_ids_count;
     return 0;
 }
 
-/* Turns the prompt into tokens that fit the context. */
+/* Encodes the prompt; it must fit the context. */
 static int make_prompt(const struct compute *c, const struct engine_submit *s, struct prompt *p,
                        struct error *error)
 {
@@ -144,11 +144,12 @@ static int make_prompt(const struct compute *c, const struct engine_submit *s, s
         return -1;
     if (p->count == 0)
         return error_set(error, ERR_BAD_INPUT, "the prompt has no tokens");
-    bool answers = !s->score_prompt && s->max_tokens > 0;
-    if (p->count + (answers ? 1 : 0) > context)
+    bool generates = !s->score_prompt && s->max_tokens > 0;
+    if (p->count + (generates ? 1 : 0) > context)
         return error_set(error, ERR_BAD_INPUT,
-                         "the prompt has %zu tokens; the context is %u tokens, answer included "
-                         "(--ctx)",
+                         "the prompt has %zu tokens, but the context is %u tokens including the "
+                         "response; shorten it or use a larger "
+                         "(--ctx-size)",
                          p->count, context);
     return 0;
 }
@@ -171,9 +172,9 @@ static void fill_request(struct compute *c, uint32_t row, const struct engine_su
     _Atomic uint32_t *log = kv_log(&c->child.kv, row);
     for (size_t i = 0; i < p->count; i++)
         atomic_store_explicit(&log[i], p->ids[i], memory_order_relaxed);
-    uint32_t room = head->context - (uint32_t)p->count;
-    q->max_tokens = s->max_tokens < room ? (uint32_t)s->max_tokens : room;
-    q->forced_tokens = s->forced_count < room ? (uint32_t)s->forced_count : room;
+    uint32_t left = head->context - (uint32_t)p->count;
+    q->max_tokens = s->max_tokens < left ? (uint32_t)s->max_tokens : left;
+    q->forced_tokens = s->forced_count < left ? (uint32_t)s->forced_count : left;
     for (size_t i = 0; i < q->forced_tokens; i++)
         atomic_store_explicit(&log[p->count + i], s->forced[i], memory_order_relaxed);
     q->flags =
@@ -186,8 +187,8 @@ static void fill_request(struct compute *c, uint32_t row, const struct engine_su
     q->stop_bytes = 0;
     q->sampling = s->sampling;
     q->seed = resolve_seed(s->sampling.seed);
-    q->figures = (struct kv_figures){.submitted_ns = clock_now_ns(),
-                                     .system = atomic_load(&c->child.procs.head->system_wanted)};
+    q->stats = (struct kv_stats){.submitted_ns = clock_now_ns(),
+                                 .preset = atomic_load(&c->child.procs.head->preset_requested)};
     atomic_store(&q->finish, KV_FINISH_NONE);
     atomic_store(&q->key_hash, key_hash);
     atomic_store(&q->arrival, atomic_fetch_add(&head->next_arrival, 1));
@@ -195,7 +196,7 @@ static void fill_request(struct compute *c, uint32_t row, const struct engine_su
     atomic_store(&q->prompt_tokens, (uint32_t)p->count);
     atomic_store(&q->log_tokens, (uint32_t)p->count);
     atomic_store(&q->kv_valid, 0);
-    atomic_store(&q->asked_ns, clock_now_ns());
+    atomic_store(&q->last_poll_ns, clock_now_ns());
     atomic_store(&q->id, atomic_fetch_add(&head->next_id, 1));
     atomic_store_explicit(&q->state, KV_QUEUED, memory_order_release);
 }
@@ -205,11 +206,13 @@ static int admit(struct compute *c, const struct engine_submit *s, const struct 
 {
     uint32_t row, tokens, queued = count_state(c, KV_QUEUED);
     if (atomic_load(&c->child.directory.head->draining))
-        return error_set(error, ERR_BUSY, "the engine is draining: it takes no new sequence");
-    if (queued >= c->child.params->queue)
-        return error_set(error, ERR_BUSY, "%u sequences wait already (--queue)", queued);
+        return error_set(error, ERR_BUSY, "the engine is draining and accepts no new sequence");
+    if (queued >= c->child.params->max_queue)
+        return error_set(error, ERR_BUSY,
+                         "queue full: %u sequences waiting (--max-queue); retry later", queued);
     if (!take_row(c, &row))
-        return error_set(error, ERR_BUSY, "all %d rows of the request table are in use",
+        return error_set(error, ERR_BUSY,
+                         "all %d rows of the request table are in use; retry later",
                          KV_REQUESTS_MAX);
     uint64_t wanted = p->count + (uint64_t)(s->score_prompt ? 0 : s->max_tokens);
     uint32_t context = c->child.kv.head->context;
@@ -254,7 +257,7 @@ static void cancel_row(struct compute *c, struct kv_request *q)
     uint32_t state = KV_QUEUED;
     if (atomic_compare_exchange_strong(&q->state, &state,
                                        KV_CANCELLED)) { /* else the runner does */
-        q->figures.finished_ns = clock_now_ns();
+        q->stats.finished_ns = clock_now_ns();
         counter_add(c->child.row, CTR_COMPUTE_sequences_cancelled, 1);
     }
 }
@@ -283,7 +286,7 @@ static json_t *status(struct compute *c)
         (json_int_t)m->hparams.vocab, "trained_context", (json_int_t)m->hparams.context);
 }
 
-/* ---- the loop's part ------------------------------------------------------------------------- */
+/* ---- called by the event loop ---------------------------------------------------------------- */
 
 static void reply(struct compute *c, struct rpc_request *request, int rc, json_t *fields,
                   const struct error *error)
@@ -292,7 +295,7 @@ static void reply(struct compute *c, struct rpc_request *request, int rc, json_t
         rpc_reply(c->rpc, request, fields);
         return;
     }
-    c->refused++;
+    c->rejected++;
     rpc_reply_error(c->rpc, request, error);
 }
 
@@ -302,7 +305,7 @@ static void handle(struct compute *c, struct rpc_request *request)
     counter_add(c->child.row, CTR_COMPUTE_requests, 1);
     child_progress(&c->child);
     if (strcmp(request->op, "next") == 0) {
-        answers_add(c, request);
+        responses_add(c, request);
     } else if (strcmp(request->op, "submit") == 0) {
         uint64_t id = 0;
         uint32_t prompt_tokens = 0;
@@ -313,7 +316,9 @@ static void handle(struct compute *c, struct rpc_request *request)
     } else if (strcmp(request->op, "status") == 0) {
         reply(c, request, 0, status(c), NULL);
     } else {
-        error_set(&error, ERR_BAD_INPUT, "the engine has no operation \"%.40s\"", request->op);
+        error_set(&error, ERR_BAD_INPUT,
+                  "unknown operation \"%.40s\"; expected submit, next, cancel or status",
+                  request->op);
         reply(c, request, -1, NULL, &error);
     }
 }
@@ -333,13 +338,13 @@ static bool has_pending(const struct compute *c, uint64_t id)
     return false;
 }
 
-static void tend_row(struct compute *c, uint32_t row, uint64_t now_ns)
+static void tick_row(struct compute *c, uint32_t row, uint64_t now_ns)
 {
     struct kv_request *q = row_of(c, row);
     uint32_t state = state_of(q);
-    uint64_t limit = c->child.params->idle_cancel * NS_PER_MS;
-    uint64_t asked = atomic_load_explicit(&q->asked_ns, memory_order_relaxed);
-    bool silent = now_ns > asked && now_ns - asked > limit;
+    uint64_t limit = c->child.params->idle_timeout * NS_PER_MS;
+    uint64_t last_poll = atomic_load_explicit(&q->last_poll_ns, memory_order_relaxed);
+    bool silent = now_ns > last_poll && now_ns - last_poll > limit;
     if (state == KV_FREE || has_pending(c, atomic_load(&q->id)))
         return;
     if (!kv_state_ended(state)) {
@@ -350,23 +355,23 @@ static void tend_row(struct compute *c, uint32_t row, uint64_t now_ns)
         }
         return;
     }
-    uint64_t told = c->answered_ns[row];
-    uint64_t ended = q->figures.finished_ns > asked ? q->figures.finished_ns : asked;
-    if ((told != 0 && now_ns > told && now_ns - told > ANSWERED_KEEP_NS) ||
+    uint64_t sent = c->end_sent_ns[row];
+    uint64_t ended = q->stats.finished_ns > last_poll ? q->stats.finished_ns : last_poll;
+    if ((sent != 0 && now_ns > sent && now_ns - sent > ENDED_KEEP_NS) ||
         (silent && now_ns > ended && now_ns - ended > limit))
         free_row(c, row);
 }
 
 /* Idle rows; gauges. */
-void requests_tend(struct compute *c, uint64_t now_ns)
+void requests_tick(struct compute *c, uint64_t now_ns)
 {
     for (uint32_t i = 0; i < KV_REQUESTS_MAX; i++)
-        tend_row(c, i, now_ns);
+        tick_row(c, i, now_ns);
     counter_set(c->child.row, CTR_COMPUTE_sequences_queued, count_state(c, KV_QUEUED));
     struct rpc_server_stats rpc;
     rpc_server_stats_get(c->rpc, &rpc);
-    counter_set(c->child.row, CTR_COMPUTE_requests_refused, c->refused + rpc.refused);
-    struct edge_stats edge;
-    edge_stats_get(c->child.supervisor, &edge);
-    counter_set(c->child.row, CTR_COMPUTE_messages_invalid, edge.invalid);
+    counter_set(c->child.row, CTR_COMPUTE_requests_rejected, c->rejected + rpc.rejected);
+    struct channel_stats channel;
+    channel_stats_get(c->child.supervisor, &channel);
+    counter_set(c->child.row, CTR_COMPUTE_messages_invalid, channel.invalid);
 }

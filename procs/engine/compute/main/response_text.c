@@ -1,15 +1,15 @@
-/* The part of an answer that needs no process: which tokens may be told, and their text. */
+/* The pure part of a response: which tokens can be sent, and their text. */
 #include <string.h>
 
 #include "procs/engine/compute/compute.h"
 
 #include "lib/text/utf8.h"
 
-size_t answer_gather(struct answer *a, const struct tokenizer *tokenizer,
-                     const _Atomic uint32_t *log, uint32_t count, bool ended, struct stop_cut cut,
-                     size_t *text_bytes)
+size_t response_gather(struct response *a, const struct tokenizer *tokenizer,
+                       const _Atomic uint32_t *log, uint32_t count, bool ended, struct stop_cut cut,
+                       size_t *text_bytes)
 {
-    size_t told = 0, whole = 0, bytes = 0, n = 0;
+    size_t sendable = 0, whole = 0, bytes = 0, n = 0;
     while (n < count && n < ENGINE_NEXT_IDS_MAX) {
         uint32_t id = atomic_load_explicit(&log[n], memory_order_relaxed);
         size_t piece_bytes;
@@ -23,14 +23,14 @@ size_t answer_gather(struct answer *a, const struct tokenizer *tokenizer,
         a->piece_bytes[n] = (uint32_t)piece_bytes;
         a->ids[n++] = id;
         if (utf8_complete_prefix(a->text + whole, bytes - whole) == bytes - whole) {
-            told = n;
+            sendable = n;
             whole = bytes;
         }
     }
     if (ended && n == count) {
-        told = n;
+        sendable = n;
         whole = bytes;
     }
     *text_bytes = whole;
-    return told;
+    return sendable;
 }

@@ -1,6 +1,6 @@
-/* Answers to next(): the token log from an index on. A long poll waits here until something stands
- * there, the sequence ends, or its time is over. Text goes out in whole UTF-8 characters: tokens in
- * the middle of one are held back until it is complete or the sequence ends.
+/* Replies to next(): the token log from an index on. A long poll waits until a token is available, the sequence
+ * ends, or its time is over. Text is sent in whole UTF-8 characters: tokens in the middle of one are held
+ * back until it is complete or the sequence ends.
  *
  * Index 0 is the first generated token; of a scored prompt (score_prompt) its first token. */
 #include <inttypes.h>
@@ -10,7 +10,7 @@
 #include "lib/base/assert.h"
 #include "procs/engine/compute/compute.h"
 
-static const char *finish_word(const struct kv_request *q)
+static const char *finish_name(const struct kv_request *q)
 {
     switch ((enum kv_state)atomic_load(&q->state)) {
     case KV_DONE: return atomic_load(&q->finish) == KV_FINISH_STOP ? "stop" : "length";
@@ -24,7 +24,7 @@ struct standing {              /* what there is of a sequence */
     bool ended;
 };
 
-static struct standing look(struct compute *c, struct kv_request *q, uint32_t row)
+static struct standing read_standing(struct compute *c, struct kv_request *q, uint32_t row)
 {
     struct standing s = {.row = row};
     s.ended = kv_state_ended(atomic_load_explicit(&q->state, memory_order_acquire));
@@ -40,9 +40,9 @@ static struct standing look(struct compute *c, struct kv_request *q, uint32_t ro
     return s;
 }
 
-/* Tokens of a running answer that are no part of a stop's text, nor may become one. */
-static uint32_t told_at_most(const struct compute *c, const struct kv_request *q,
-                             const struct standing *s)
+/* Tokens of a running response that are not, and cannot become, part of a stop text. */
+static uint32_t releasable_tokens(const struct compute *c, const struct kv_request *q,
+                                  const struct standing *s)
 {
     if (s->ended || (q->flags & KV_FLAG_SCORE_PROMPT))
         return s->count;
@@ -64,7 +64,7 @@ static void gather_logprobs(struct compute *c, const struct standing *s, uint64_
 {
     const float *logprobs = kv_logprobs(&c->child.kv, s->row);
     for (size_t i = 0; i < count; i++)
-        c->answer.logprobs[i] = (double)logprobs[s->base + from + i];
+        c->response.logprobs[i] = (double)logprobs[s->base + from + i];
 }
 
 static void reply_next(struct compute *c, const struct pending *p, const struct engine_next *next)
@@ -75,12 +75,12 @@ static void reply_next(struct compute *c, const struct pending *p, const struct 
         rpc_reply(c->rpc, p->request, fields);
         return;
     }
-    error_set(&error, ERR_NO_MEMORY, "no memory for the reply");
+    error_set(&error, ERR_NO_MEMORY, "out of memory (reply)");
     rpc_reply_error(c->rpc, p->request, &error);
 }
 
 /* Answers when there is something to tell or `last` says it is time. False: it waits on. */
-static bool answer(struct compute *c, const struct pending *p, uint64_t now_ns, bool last)
+static bool respond(struct compute *c, const struct pending *p, uint64_t now_ns, bool last)
 {
     uint32_t row;
     struct error error;
@@ -90,13 +90,13 @@ static bool answer(struct compute *c, const struct pending *p, uint64_t now_ns, 
         rpc_reply_error(c->rpc, p->request, &error);
         return true;
     }
-    struct standing s = look(c, q, row);
-    struct engine_next next = {.ids = c->answer.ids, .text = c->answer.text};
-    uint32_t tellable = told_at_most(c, q, &s);
-    uint64_t left = p->from < tellable ? tellable - p->from : 0;
-    next.count = answer_gather(&c->answer, c->tokenizer,
-                               kv_log(&c->child.kv, row) + s.base + (left ? p->from : 0),
-                               (uint32_t)left, s.ended, cut_from(q, &s, p->from), &next.text_bytes);
+    struct standing s = read_standing(c, q, row);
+    struct engine_next next = {.ids = c->response.ids, .text = c->response.text};
+    uint32_t releasable = releasable_tokens(c, q, &s);
+    uint64_t left = p->from < releasable ? releasable - p->from : 0;
+    next.count = response_gather(
+        &c->response, c->tokenizer, kv_log(&c->child.kv, row) + s.base + (left ? p->from : 0),
+        (uint32_t)left, s.ended, cut_from(q, &s, p->from), &next.text_bytes);
     next.next = p->from + next.count;
     next.done = s.ended && next.next >= s.count;
     next.stopped = s.ended && q->stop_token != UINT32_MAX;
@@ -105,25 +105,25 @@ static bool answer(struct compute *c, const struct pending *p, uint64_t now_ns, 
         return false;
     if (q->logprobs || (q->flags & KV_FLAG_SCORE_PROMPT)) {
         gather_logprobs(c, &s, p->from, next.count);
-        next.logprobs = c->answer.logprobs;
+        next.logprobs = c->response.logprobs;
         next.logprobs_count = next.count;
-        next.piece_bytes = c->answer.piece_bytes;
+        next.piece_bytes = c->response.piece_bytes;
         next.piece_bytes_count = q->flags & KV_FLAG_SCORE_PROMPT ? 0 : next.count;
     }
-    atomic_store_explicit(&q->asked_ns, now_ns, memory_order_relaxed);
+    atomic_store_explicit(&q->last_poll_ns, now_ns, memory_order_relaxed);
     if (next.done) {
-        next.finish = finish_word(q);
+        next.finish = finish_name(q);
         if (atomic_load(&q->state) == KV_FAILED)
             error_set(&next.failure, (enum error_code)q->error_code, "%s", q->error_text);
-        next.stats = figures_json(c, row);
-        c->answered_ns[row] = now_ns;
+        next.stats = stats_json(c, row);
+        c->end_sent_ns[row] = now_ns;
     }
     reply_next(c, p, &next);
     json_decref(next.stats);
     return true;
 }
 
-void answers_add(struct compute *c, struct rpc_request *request)
+void responses_add(struct compute *c, struct rpc_request *request)
 {
     struct error error;
     unsigned wait_ms = 0;
@@ -131,28 +131,28 @@ void answers_add(struct compute *c, struct rpc_request *request)
     struct pending p = {.request = request};
     uint64_t now = clock_now_ns();
     if (engine_next_parse(request->body, &p.id, &p.from, &wait_ms, &error) != 0) {
-        c->refused++;
+        c->rejected++;
         rpc_reply_error(c->rpc, request, &error);
         return;
     }
     p.deadline_ns = now + wait_ms * NS_PER_MS;
     struct kv_request *q = request_find(c, p.id, &row);
     if (q)
-        atomic_store_explicit(&q->asked_ns, now, memory_order_relaxed);
-    /* What can be told is told at the next tick, so that a fast model does not answer token by
-     * token; what cannot wait, or has ended, at once. */
+        atomic_store_explicit(&q->last_poll_ns, now, memory_order_relaxed);
+    /* Tokens are sent at the next tick, so that a fast model does not send a reply per token; the end, and expired
+     * polls, at once. */
     bool now_or_never = wait_ms == 0 || c->pending_count == RPC_CONTEXTS || !q;
     if (now_or_never || kv_state_ended(atomic_load(&q->state)))
-        answer(c, &p, now, true);
+        respond(c, &p, now, true);
     else
         c->pending[c->pending_count++] = p;
 }
 
-void answers_tend(struct compute *c, uint64_t now_ns)
+void responses_tick(struct compute *c, uint64_t now_ns)
 {
     for (uint32_t i = 0; i < c->pending_count;) {
         struct pending *p = &c->pending[i];
-        if (answer(c, p, now_ns, now_ns >= p->deadline_ns))
+        if (respond(c, p, now_ns, now_ns >= p->deadline_ns))
             *p = c->pending[--c->pending_count];
         else
             i++;

@@ -1,4 +1,4 @@
-/* The figures of a sequence that ended, under the names of `generate --output json`. */
+/* Statistics of a finished sequence, with the names of `generate --output json`. */
 #include "procs/engine/compute/compute.h"
 
 static uint64_t row_counter(const struct child *child, enum service service, uint32_t number,
@@ -7,12 +7,12 @@ static uint64_t row_counter(const struct child *child, enum service service, uin
     return counter_get(&child->procs.head->row[procs_row_of(service, number)], counter);
 }
 
-uint64_t figures_evictions(const struct child *child)
+uint64_t stats_evictions(const struct child *child)
 {
     return row_counter(child, SERVICE_CACHE, 0, CTR_CACHE_evictions);
 }
 
-uint64_t figures_bytes_read(const struct child *child)
+uint64_t stats_bytes_read(const struct child *child)
 {
     uint64_t sum = 0;
     for (uint32_t n = 0; n < child->procs.head->loaders; n++)
@@ -43,7 +43,7 @@ static uint64_t grown(uint64_t before, uint64_t after)
     return after > before ? after - before : 0;
 }
 
-/* The median is not known any more when another incarnation ended the sequence: then the mean. */
+/* The median is unknown when another incarnation ended the sequence: then the mean. */
 static json_t *tpot_json(const struct compute *c, uint32_t row, uint64_t id, uint64_t steps,
                          uint64_t decode_ns)
 {
@@ -66,7 +66,7 @@ static bool put_real(json_t *o, const char *name, double value)
 static bool put_sequence(const struct compute *c, uint32_t row, json_t *o)
 {
     struct kv_request *q = &c->child.kv.head->request[row];
-    const struct kv_figures *f = &q->figures;
+    const struct kv_stats *f = &q->stats;
     uint64_t prompt = atomic_load(&q->prompt_tokens);
     uint64_t tokens = atomic_load(&q->log_tokens) - prompt, steps = tokens > 1 ? tokens - 1 : 0;
     return put_int(o, "prompt_tokens", prompt) && put_int(o, "tokens", tokens) &&
@@ -76,18 +76,18 @@ static bool put_sequence(const struct compute *c, uint32_t row, json_t *o)
            put_real(o, "decode_tps", per_second(steps, f->decode_ns)) &&
            json_object_set_new(o, "tpot_ms",
                                tpot_json(c, row, atomic_load(&q->id), steps, f->decode_ns)) == 0 &&
-           put_int(o, "hits", f->hits) && put_int(o, "late", f->late) &&
+           put_int(o, "hits", f->hits) && put_int(o, "hits_inflight", f->hits_inflight) &&
            put_int(o, "misses", f->misses) && put_int(o, "skipped", f->skipped) &&
-           put_int(o, "low_tier_uses", f->low_tier_uses) &&
+           put_int(o, "low_precision_accesses", f->low_precision_accesses) &&
            put_int(o, "evictions", grown(f->evictions_before, f->evictions_after)) &&
            put_int(o, "bytes_read", grown(f->bytes_read_before, f->bytes_read_after)) &&
            put_real(o, "stall_ms", (double)f->stall_ns / 1e6) && put_int(o, "resumes", f->resumes);
 }
 
-json_t *figures_json(const struct compute *c, uint32_t row)
+json_t *stats_json(const struct compute *c, uint32_t row)
 {
     const struct child *child = &c->child;
-    const struct kv_figures *f = &child->kv.head->request[row].figures;
+    const struct kv_stats *f = &child->kv.head->request[row].stats;
     json_t *o = json_object();
     if (o && put_sequence(c, row, o) &&
         put_int(o, "peak_memory_bytes",
@@ -95,7 +95,7 @@ json_t *figures_json(const struct compute *c, uint32_t row)
         put_int(o, "budget_bytes",
                 row_counter(child, SERVICE_SUPERVISOR, 0, CTR_SUPERVISOR_budget_bytes)) &&
         put_int(o, "arena_bytes", atomic_load(&child->directory.head->quota_bytes)) &&
-        json_object_set_new(o, "system", json_string(system_at((uint32_t)f->system)->name)) == 0 &&
+        json_object_set_new(o, "preset", json_string(preset_at((uint32_t)f->preset)->name)) == 0 &&
         put_int(o, "restarts", restarts(child)))
         return o;
     json_decref(o);

@@ -2,46 +2,46 @@
 
 #include "lib/base/assert.h"
 
-struct place { /* a byte of the generated text */
+struct position { /* a byte of the generated text */
     uint32_t token;
     size_t byte;
 };
 
-struct answer_log {
+struct response_log {
     const struct tokenizer *tokenizer;
     const _Atomic uint32_t *log;
     uint32_t count;
 };
 
-enum meeting { NOT_THERE, BEGINS, THERE };
+enum meeting { ABSENT, PARTIAL, PRESENT };
 
-static const char *piece_at(const struct answer_log *a, uint32_t token, size_t *bytes)
+static const char *piece_at(const struct response_log *a, uint32_t token, size_t *bytes)
 {
     return tokenizer_piece(a->tokenizer, atomic_load_explicit(&a->log[token], memory_order_relaxed),
                            bytes);
 }
 
-/* How a stop's text meets the generated text from a place on. */
-static enum meeting meet(const struct answer_log *a, struct place from, const char *stop,
+/* How a stop text matches the generated text from a position on. */
+static enum meeting meet(const struct response_log *a, struct position from, const char *stop,
                          size_t stop_bytes)
 {
     size_t bytes, met = 0;
-    for (; from.token < a->count; from = (struct place){from.token + 1, 0}) {
+    for (; from.token < a->count; from = (struct position){from.token + 1, 0}) {
         const char *piece = piece_at(a, from.token, &bytes);
         for (; from.byte < bytes; from.byte++) {
             if (piece[from.byte] != stop[met])
-                return NOT_THERE;
+                return ABSENT;
             if (++met == stop_bytes)
-                return THERE;
+                return PRESENT;
         }
     }
-    return BEGINS;
+    return PARTIAL;
 }
 
-static enum meeting meet_any(const struct answer_log *a, const struct stop_texts *stops,
-                             struct place from)
+static enum meeting meet_any(const struct response_log *a, const struct stop_texts *stops,
+                             struct position from)
 {
-    enum meeting best = NOT_THERE;
+    enum meeting best = ABSENT;
     for (uint32_t i = 0; i < stops->count; i++) {
         enum meeting m = meet(a, from, stops->text[i], stops->bytes[i]);
         best = m > best ? m : best;
@@ -50,7 +50,7 @@ static enum meeting meet_any(const struct answer_log *a, const struct stop_texts
 }
 
 /* The first token that a text can begin in which ends in the newest one. */
-static uint32_t first_token(const struct answer_log *a)
+static uint32_t first_token(const struct response_log *a)
 {
     uint32_t token = a->count - 1;
     for (size_t bytes = 0, before = 0; token > 0 && before + 1 < STOP_TEXT_BYTES_MAX;
@@ -59,17 +59,17 @@ static uint32_t first_token(const struct answer_log *a)
     return token;
 }
 
-/* The first place where some text is there, or, with `begins`, may come to be. */
-static bool find(const struct answer_log *a, const struct stop_texts *stops, bool begins,
-                 struct place *found)
+/* The first position where a stop text matches, or, with `begins`, can still match. */
+static bool find(const struct response_log *a, const struct stop_texts *stops, bool partial,
+                 struct position *found)
 {
     for (uint32_t token = first_token(a); token < a->count; token++) {
         size_t bytes;
         piece_at(a, token, &bytes);
         for (size_t byte = 0; byte < bytes; byte++) {
-            struct place from = {token, byte};
+            struct position from = {token, byte};
             enum meeting m = meet_any(a, stops, from);
-            if (m == THERE || (begins && m == BEGINS)) {
+            if (m == PRESENT || (partial && m == PARTIAL)) {
                 *found = from;
                 return true;
             }
@@ -81,8 +81,8 @@ static bool find(const struct answer_log *a, const struct stop_texts *stops, boo
 bool stops_match(const struct stop_texts *stops, const struct tokenizer *tokenizer,
                  const _Atomic uint32_t *log, uint32_t count, struct stop_cut *cut)
 {
-    const struct answer_log a = {tokenizer, log, count};
-    struct place found;
+    const struct response_log a = {tokenizer, log, count};
+    struct position found;
     sl_assert(stops->count <= STOP_TEXTS_MAX);
     if (stops->count == 0 || count == 0 || !find(&a, stops, false, &found))
         return false;
@@ -93,8 +93,8 @@ bool stops_match(const struct stop_texts *stops, const struct tokenizer *tokeniz
 uint32_t stops_settled(const struct stop_texts *stops, const struct tokenizer *tokenizer,
                        const _Atomic uint32_t *log, uint32_t count)
 {
-    const struct answer_log a = {tokenizer, log, count};
-    struct place found;
+    const struct response_log a = {tokenizer, log, count};
+    struct position found;
     sl_assert(stops->count <= STOP_TEXTS_MAX);
     if (stops->count == 0 || count == 0 || !find(&a, stops, true, &found))
         return count;

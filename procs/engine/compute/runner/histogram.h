@@ -1,4 +1,4 @@
-/* Durations in bins of about one per cent: percentiles of any number of tokens in fixed memory. */
+/* Durations in bins of about 1 %: percentiles of any number of tokens in fixed memory. */
 #ifndef SLUICE_ENGINE_COMPUTE_RUNNER_HISTOGRAM_H
 #define SLUICE_ENGINE_COMPUTE_RUNNER_HISTOGRAM_H
 

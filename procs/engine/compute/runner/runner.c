@@ -1,5 +1,5 @@
-/* The runner: a thread that computes one sequence at a time, in order of arrival. Everything it
- * needs is allocated before compute is READY; after that it never calls malloc itself. */
+/* The runner: a thread that computes one sequence at a time, in order of arrival. All its memory is allocated
+ * before compute is READY. */
 #include <errno.h>
 #include <linux/futex.h>
 #include <sched.h>
@@ -25,7 +25,7 @@ static uint32_t threads_of(const struct params *p)
     return n < 1 ? 1 : n > POOL_THREADS_MAX ? POOL_THREADS_MAX : (uint32_t)n;
 }
 
-/* Within a run the instruction set never changes: between two the bits may differ. */
+/* The instruction set never changes while an engine runs: results of two can differ in bits. */
 static const struct kernel_ops *choose_ops(struct child *child)
 {
     struct kv_head *kv = child->kv.head;
@@ -33,16 +33,19 @@ static const struct kernel_ops *choose_ops(struct child *child)
     const struct kernel_ops *ops = chosen ? kernel_ops_of((enum kernel_isa)(chosen - 1))
                                           : kernel_ops_select(child->params->isa);
     if (!ops && chosen)
-        log_fatal(1, "the run was begun with instructions (isa %u) that are not to be had here",
+        log_fatal(1,
+                  "the engine was started with an instruction set (%u) that this CPU or build does "
+                  "not support",
                   chosen - 1);
     if (!ops)
-        log_fatal(2, "this machine or build has no %s instructions (--isa)", child->params->isa);
+        log_fatal(2, "--isa %s is not supported by this CPU or build; use --isa auto",
+                  child->params->isa);
     atomic_store(&kv->isa, (uint32_t)ops->isa + 1);
     counter_set(child->row, CTR_COMPUTE_isa, (uint64_t)ops->isa);
     return ops;
 }
 
-/* The lease may already be set (a successor's is): scratch takes at most half of it. */
+/* The reservation may already be set (after a restart): scratch takes at most half of it. */
 static size_t scratch_limit(void)
 {
     struct rlimit limit;
@@ -94,11 +97,11 @@ int runner_open(struct runner *r, struct compute *c, struct error *error)
     r->keys = calloc(hp->layers, sizeof *r->keys);
     r->values = calloc(hp->layers, sizeof *r->values);
     if (!r->tokens || !r->scores || !r->recent || !r->keys || !r->values)
-        return error_set(error, ERR_NO_MEMORY, "no memory for the runner");
+        return error_set(error, ERR_NO_MEMORY, "out of memory (runner)");
     return 0;
 }
 
-/* The next row to compute: what a predecessor left RUNNING, or QUEUED, by arrival. */
+/* The next row to compute, by arrival: RUNNING ones of a predecessor, and QUEUED ones. */
 static bool next_row(struct runner *r, uint32_t *row)
 {
     struct kv_request *requests = r->child->kv.head->request;
@@ -128,7 +131,7 @@ static void *runner_main(void *arg)
         setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), (int)r->child->params->nice);
     while (!atomic_load(&r->stop)) {
         uint32_t row, seen = atomic_load(&r->work);
-        experts_tend(&r->experts, clock_now_ns());
+        experts_tick(&r->experts, clock_now_ns());
         if (!next_row(r, &row)) {
             wait_for_work(r, seen);
             continue;

@@ -1,6 +1,6 @@
-/* One sequence from its first token to its end. The token log is the only truth: each turn computes
- * the tokens of the log that have no KV row yet, and when that reaches the log's end it appends
- * one. So prefill, decode, and taking over from a dead predecessor are the same loop. */
+/* One sequence from its first token to its end. The token log is authoritative: each turn computes the tokens of
+ * the log that have no KV row yet, and at the end of the log it appends one. So prefill, decode, and
+ * resuming after a crash are the same loop. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,15 +18,15 @@ struct sequence {
     bool score, resumed;
 };
 
-static void log_event(struct sequence *s, enum use_kind kind, uint32_t position, uint32_t tokens)
+static void log_event(struct sequence *s, enum access_kind kind, uint32_t position, uint32_t tokens)
 {
-    struct use_record record = {.sequence = s->view.sequence,
-                                .position = position,
-                                .tokens = tokens,
-                                .kind = (uint8_t)kind,
-                                .system = (uint16_t)s->runner->experts.system,
-                                .prefill = tokens > 1};
-    uses_append(&s->runner->child->uses, &record);
+    struct access_record record = {.sequence = s->view.sequence,
+                                   .position = position,
+                                   .tokens = tokens,
+                                   .kind = (uint8_t)kind,
+                                   .preset = (uint16_t)s->runner->experts.preset,
+                                   .prefill = tokens > 1};
+    access_log_append(&s->runner->child->access_log, &record);
 }
 
 static uint32_t get(const _Atomic uint32_t *word)
@@ -34,7 +34,7 @@ static uint32_t get(const _Atomic uint32_t *word)
     return atomic_load_explicit(word, memory_order_relaxed);
 }
 
-/* A stop's text ends in the newest token. Written before the row says that it ended. */
+/* A stop text ends in the newest token. Written before the end of the row. */
 static bool stopped(struct sequence *s, uint32_t prompt, uint32_t tokens)
 {
     struct stop_cut cut;
@@ -46,7 +46,7 @@ static bool stopped(struct sequence *s, uint32_t prompt, uint32_t tokens)
     return true;
 }
 
-/* What the log says: KV_FINISH_NONE while there is something to do. */
+/* The state from the log: KV_FINISH_NONE while there is work. */
 static enum kv_finish finished(struct sequence *s)
 {
     uint32_t tokens = get(&s->request->log_tokens), prompt = get(&s->request->prompt_tokens);
@@ -65,14 +65,14 @@ static void end(struct sequence *s, enum kv_state state, enum kv_finish finish)
 {
     struct kv_request *q = s->request;
     struct runner *r = s->runner;
-    q->figures.finished_ns = clock_now_ns();
-    q->figures.evictions_after = figures_evictions(r->child);
-    q->figures.bytes_read_after = figures_bytes_read(r->child);
+    q->stats.finished_ns = clock_now_ns();
+    q->stats.evictions_after = stats_evictions(r->child);
+    q->stats.bytes_read_after = stats_bytes_read(r->child);
     r->tpot[s->row] = (struct tpot){.id = atomic_load(&q->id),
                                     .p50_ms = histogram_quantile(&r->token_ns, 0.50) / 1e6,
                                     .p95_ms = histogram_quantile(&r->token_ns, 0.95) / 1e6,
                                     .p99_ms = histogram_quantile(&r->token_ns, 0.99) / 1e6};
-    log_event(s, USE_SEQUENCE_END, get(&q->log_tokens), 0);
+    log_event(s, ACCESS_SEQUENCE_END, get(&q->log_tokens), 0);
     kv_row_release(&r->child->kv, s->row);
     counter_set(r->child->row, CTR_COMPUTE_kv_bytes, 0);
     counter_set(r->child->row, CTR_COMPUTE_sequences_running, 0);
@@ -95,27 +95,27 @@ static void fail(struct sequence *s, const struct error *error)
     q->error_code = error->code;
     snprintf(q->error_text, sizeof q->error_text, "%.255s", error->text);
     log_warn("sequence %llu: %s", (unsigned long long)atomic_load(&q->id), error->text);
-    /* end() frees the KV before the row says FAILED: a successor that finds it RUNNING in between
-     * must not believe rows that are gone. */
+    /* end() frees the KV before the row is FAILED: a successor that finds it RUNNING in between must not use freed
+     * rows. */
     atomic_store_explicit(&q->kv_valid, 0, memory_order_release);
     end(s, KV_FAILED, KV_FINISH_ERROR);
 }
 
-/* Claims a QUEUED row, or takes over a RUNNING one. False: it was cancelled meanwhile. */
+/* Claims a QUEUED row, or resumes a RUNNING one. False: it was cancelled. */
 static bool claim(struct sequence *s)
 {
     struct kv_request *q = s->request;
     struct child *child = s->runner->child;
     uint32_t state = KV_QUEUED;
     if (atomic_compare_exchange_strong(&q->state, &state, KV_RUNNING)) {
-        q->figures.started_ns = clock_now_ns();
-        q->figures.evictions_before = figures_evictions(child);
-        q->figures.bytes_read_before = figures_bytes_read(child);
+        q->stats.started_ns = clock_now_ns();
+        q->stats.evictions_before = stats_evictions(child);
+        q->stats.bytes_read_before = stats_bytes_read(child);
     } else if (state == KV_RUNNING) {
-        q->figures.resumes++;
+        q->stats.resumes++;
         s->resumed = true;
         counter_add(child->row, CTR_COMPUTE_sequences_resumed, 1);
-        log_info("sequence %llu: taken over at token %u", (unsigned long long)atomic_load(&q->id),
+        log_info("sequence %llu: resumed at token %u", (unsigned long long)atomic_load(&q->id),
                  get(&q->log_tokens));
     } else {
         return false;
@@ -132,22 +132,22 @@ static void alive(void *arg)
 }
 
 /* A system changes at the start of a sequence: what has begun goes on as it began. */
-static int take_system(struct sequence *s, struct error *error)
+static int switch_preset(struct sequence *s, struct error *error)
 {
     struct runner *r = s->runner;
     struct procs_head *head = r->child->procs.head;
-    uint32_t wanted = atomic_load(&head->system_wanted);
-    if (s->resumed || wanted == r->experts.system)
+    uint32_t wanted = atomic_load(&head->preset_requested);
+    if (s->resumed || wanted == r->experts.preset)
         return 0;
-    if (experts_system(&r->experts, wanted, error) != 0)
+    if (experts_set_preset(&r->experts, wanted, error) != 0)
         return -1;
     core_prefill_order(r->core, prefill_order_find(r->experts.knobs.prefill_order));
-    atomic_store(&head->system_now, wanted);
-    log_info("system %s from here on", system_at(wanted)->name);
+    atomic_store(&head->preset_active, wanted);
+    log_info("system %s from here on", preset_at(wanted)->name);
     return 0;
 }
 
-static int begin(struct sequence *s, struct error *error)
+static int start_sequence(struct sequence *s, struct error *error)
 {
     struct runner *r = s->runner;
     struct child *child = r->child;
@@ -157,9 +157,9 @@ static int begin(struct sequence *s, struct error *error)
     s->positions = wanted < context ? (uint32_t)wanted : context;
     histogram_clear(&r->token_ns);
     r->experts.request = q;
-    if (take_system(s, error) != 0)
+    if (switch_preset(s, error) != 0)
         return -1;
-    q->figures.system = r->experts.system;
+    q->stats.preset = r->experts.preset;
     if (kv_row_allocate(&child->kv, s->row, s->positions, alive, r, error) != 0)
         return -1;
     counter_set(child->row, CTR_COMPUTE_kv_bytes,
@@ -172,11 +172,11 @@ static int begin(struct sequence *s, struct error *error)
                                      .keys = r->keys,
                                      .values = r->values,
                                      .renormalise_skips = r->experts.knobs.skip_renormalise};
-    log_event(s, USE_SEQUENCE_BEGIN, get(&q->kv_valid), get(&q->prompt_tokens));
+    log_event(s, ACCESS_SEQUENCE_START, get(&q->kv_valid), get(&q->prompt_tokens));
     return 0;
 }
 
-/* The tokens the repeat penalty looks at: the end of the log. */
+/* The tokens of the repeat penalty: the end of the log. */
 static size_t recent_tokens(struct sequence *s, uint32_t tokens)
 {
     int64_t wanted = s->request->sampling.repeat_last_n;
@@ -187,8 +187,8 @@ static size_t recent_tokens(struct sequence *s, uint32_t tokens)
     return n;
 }
 
-/* Chooses the token after the last row of the pass and appends it. A forced one is in its place
- * already; its logits are computed all the same, so that it takes the time of a chosen one. */
+/* Samples the token after the last row of the pass and appends it. A forced token is already in the log; its
+ * logits are computed anyway, so that it takes the time of a sampled one. */
 static void append_token(struct sequence *s, uint32_t rows)
 {
     struct runner *r = s->runner;
@@ -221,7 +221,7 @@ static void score_rows(struct sequence *s, uint32_t position, uint32_t rows)
     uint32_t n = position + rows < prompt ? rows : rows - 1;
     if (position == 0)
         s->logprobs[0] = NAN;
-    for (uint32_t i = 0; i < n; i++) /* the pass is over: its tokens are not needed any more */
+    for (uint32_t i = 0; i < n; i++) /* the pass is done: its tokens are no longer needed */
         r->tokens[i] = get(&s->log[position + 1 + i]);
     if (n > 0)
         core_score(r->core, 0, n, r->tokens, r->scores);
@@ -232,7 +232,7 @@ static void account(struct sequence *s, uint32_t position, uint32_t rows, uint64
                     bool appended)
 {
     struct proc_row *row = s->runner->child->row;
-    struct kv_figures *f = &s->request->figures;
+    struct kv_stats *f = &s->request->stats;
     if (position < get(&s->request->prompt_tokens)) {
         f->prefill_ns += ns;
         counter_add(row, CTR_COMPUTE_prefill_ns, ns);
@@ -260,7 +260,7 @@ static int turn(struct sequence *s, struct error *error)
     sl_assert(position < tokens);
     uint32_t rows = tokens - position;
     rows = rows < core_chunk(r->core) ? rows : core_chunk(r->core);
-    /* A chunk never spans prompt and answer, so that each has its own time. */
+    /* A chunk never contains both prompt and response tokens, so that their times are separate. */
     uint32_t prompt = get(&q->prompt_tokens);
     if (position < prompt && rows > prompt - position)
         rows = prompt - position;
@@ -270,17 +270,17 @@ static int turn(struct sequence *s, struct error *error)
         return -1;
     if (s->score)
         score_rows(s, position, rows);
-    /* The token first: a death in between repeats these rows with the same bits, whereas a log
-     * that is all valid would leave its last row's logits nowhere. */
-    if (r->experts.lockstep) {
-        experts_flush_guesses(&r->experts);
-        lockstep_token_end(r->experts.lockstep);
+    /* The token first: after a crash in between, these rows are computed again with the same bits. In the other
+     * order the logits of the last row would be lost. */
+    if (r->experts.deterministic) {
+        experts_flush_predictions(&r->experts);
+        deterministic_token_end(r->experts.deterministic);
     }
     bool appends = !s->score && position + rows == tokens;
     if (appends)
         append_token(s, rows);
     atomic_store_explicit(&q->kv_valid, position + rows, memory_order_release);
-    log_event(s, USE_TOKEN_END, position, rows);
+    log_event(s, ACCESS_TOKEN_END, position, rows);
     account(s, position, rows, clock_now_ns() - start, appends);
     return 0;
 }
@@ -297,7 +297,7 @@ void sequence_run(struct runner *r, uint32_t row)
     if (!claim(&s))
         return;
     s.score = (s.request->flags & KV_FLAG_SCORE_PROMPT) != 0; /* of the request that was claimed */
-    if (begin(&s, &error) != 0) {
+    if (start_sequence(&s, &error) != 0) {
         fail(&s, &error);
         return;
     }

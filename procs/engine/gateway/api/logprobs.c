@@ -1,12 +1,12 @@
-/* Log-probabilities of what is told. Everything that is kept is text in counted buffers: as JSON
- * objects a token costs ten times as much. */
+/* Log-probabilities of sent tokens, stored as text in counted buffers: JSON objects take ten times as much
+ * memory per token. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "lib/base/bytes.h"
 #include "procs/engine/gateway/gateway.h"
 
-#define LEAST_LOGPROB (-9999.0) /* as OpenAI writes an impossible one */
+#define LOGPROB_MIN (-9999.0) /* the value that OpenAI uses for an impossible token */
 
 static size_t characters(const char *text, size_t bytes)
 {
@@ -32,12 +32,12 @@ json_t *logprobs_take(struct stream *s, const struct engine_next *next, size_t c
     json_t *entries = json_array();
     for (size_t i = 0; i < next->piece_bytes_count; i++)
         sum += next->piece_bytes[i];
-    /* Bytes that are no UTF-8 were replaced: then nobody knows which token they were of. */
+    /* Invalid UTF-8 was replaced: its token is unknown. */
     bool known = next->piece_bytes_count == next->count && sum == next->text_bytes;
     for (size_t i = 0; i < count && i < next->logprobs_count; i++) {
         size_t bytes = known ? next->piece_bytes[i] : 0;
         const char *text = next->text + at;
-        double logprob = next->logprobs[i] < LEAST_LOGPROB ? LEAST_LOGPROB : next->logprobs[i];
+        double logprob = next->logprobs[i] < LOGPROB_MIN ? LOGPROB_MIN : next->logprobs[i];
         json_array_append_new(entries, json_pack("{s:o, s:f, s:o, s:[], s:I}", "token",
                                                  rpc_text_json(text, bytes), "logprob", logprob,
                                                  "bytes", bytes_json(text, bytes), "top_logprobs",

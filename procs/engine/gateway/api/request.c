@@ -15,7 +15,7 @@ enum where { COMPLETION = 1 << API_COMPLETION, CHAT = 1 << API_CHAT, BOTH = COMP
 struct taker {
     struct api_request *out;
     const struct api_limits *limits;
-    const char *name; /* of the field at hand */
+    const char *name; /* of the current field */
     struct error *error;
 };
 
@@ -42,7 +42,7 @@ static int take_neutral_one(struct taker *t, const json_t *value)
 {
     if (json_is_integer(value) && json_integer_value(value) == 1)
         return 0;
-    return unable(t, "only 1 is supported: one sequence at a time is computed");
+    return unable(t, "only 1 is supported: one sequence is computed at a time");
 }
 
 static int take_neutral_zero(struct taker *t, const json_t *value)
@@ -68,8 +68,8 @@ static int take_neutral_empty(struct taker *t, const json_t *value)
 
 static int take_neutral_none(struct taker *t, const json_t *value)
 {
-    const char *word = json_string_value(value);
-    if (word && (strcmp(word, "none") == 0 || strcmp(word, "auto") == 0))
+    const char *name = json_string_value(value);
+    if (name && (strcmp(name, "none") == 0 || strcmp(name, "auto") == 0))
         return 0;
     return unable(t, "tools are not supported");
 }
@@ -83,8 +83,8 @@ static int take_response_format(struct taker *t, const json_t *value)
 
 static int take_modalities(struct taker *t, const json_t *value)
 {
-    const char *word = json_string_value(json_array_get(value, 0));
-    if (json_array_size(value) == 1 && word && strcmp(word, "text") == 0)
+    const char *name = json_string_value(json_array_get(value, 0));
+    if (json_array_size(value) == 1 && name && strcmp(name, "text") == 0)
         return 0;
     return unable(t, "only [\"text\"] is supported");
 }
@@ -140,7 +140,7 @@ static int take_max_tokens(struct taker *t, const json_t *value)
 }
 
 #define NO_ALTERNATIVES                                                                            \
-    "the engine tells the log-probability of each chosen token, not of others (0 is what it can "  \
+    "only the log-probability of the chosen token is supported, not of others (0 is the value it " \
     "do)"
 
 static int take_logprobs_count(struct taker *t, const json_t *value)
@@ -172,7 +172,7 @@ static int take_stop(struct taker *t, const json_t *value)
     if (!json_is_array(value))
         return add_stop(t, value);
     if (n > STOP_TEXTS_MAX)
-        return error_set(t->error, ERR_BAD_INPUT, "'stop' has %zu texts, at most %d are taken", n,
+        return error_set(t->error, ERR_BAD_INPUT, "'stop' has %zu texts; the maximum is %d", n,
                          STOP_TEXTS_MAX);
     for (size_t i = 0; i < n; i++)
         if (add_stop(t, json_array_get(value, i)) != 0)
@@ -187,11 +187,11 @@ static int copy_prompt(struct taker *t, const json_t *value)
     struct api_request *out = t->out;
     size_t n = json_string_length(value);
     if (n > t->limits->prompt_bytes)
-        return error_set(t->error, ERR_BAD_INPUT, "the prompt has %zu bytes, at most %zu are taken",
-                         n, t->limits->prompt_bytes);
+        return error_set(t->error, ERR_BAD_INPUT, "the prompt has %zu bytes; the maximum is %zu", n,
+                         t->limits->prompt_bytes);
     out->prompt = malloc(n + 1);
     if (!out->prompt)
-        return error_set(t->error, ERR_NO_MEMORY, "no memory for the prompt");
+        return error_set(t->error, ERR_NO_MEMORY, "out of memory (prompt)");
     memcpy(out->prompt, json_string_value(value), n + 1);
     out->prompt_bytes = n;
     return 0;
@@ -202,11 +202,11 @@ static int copy_ids(struct taker *t, const json_t *value)
     struct api_request *out = t->out;
     size_t n = json_array_size(value);
     if (n > API_IDS_MAX)
-        return error_set(t->error, ERR_BAD_INPUT, "the prompt has %zu tokens, at most %d are taken",
-                         n, API_IDS_MAX);
+        return error_set(t->error, ERR_BAD_INPUT, "the prompt has %zu tokens; the maximum is %d", n,
+                         API_IDS_MAX);
     out->ids = malloc(n * sizeof *out->ids);
     if (!out->ids)
-        return error_set(t->error, ERR_NO_MEMORY, "no memory for the prompt");
+        return error_set(t->error, ERR_NO_MEMORY, "out of memory (prompt)");
     for (size_t i = 0; i < n; i++) {
         const json_t *id = json_array_get(value, i);
         if (!json_is_integer(id) || json_integer_value(id) < 0 ||
@@ -229,7 +229,7 @@ static int take_prompt(struct taker *t, const json_t *value)
     if (json_array_size(value) > 0 && json_is_integer(first))
         return copy_ids(t, value);
     if (json_array_size(value) > 1)
-        return unable(t, "one prompt in a request is taken");
+        return unable(t, "only one prompt per request is supported");
     return wrong(t, "a text, or an array of token ids");
 }
 
@@ -242,15 +242,15 @@ struct conversation {
 static int read_role(struct taker *t, const json_t *message, enum chat_role *role)
 {
     static const struct {
-        const char *word;
+        const char *name;
         enum chat_role role;
     } roles[] = {{"system", CHAT_SYSTEM},
                  {"developer", CHAT_SYSTEM},
                  {"user", CHAT_USER},
                  {"assistant", CHAT_ASSISTANT}};
-    const char *word = json_string_value(json_object_get(message, "role"));
-    for (size_t i = 0; word && i < ARRAY_LEN(roles); i++)
-        if (strcmp(roles[i].word, word) == 0) {
+    const char *name = json_string_value(json_object_get(message, "role"));
+    for (size_t i = 0; name && i < ARRAY_LEN(roles); i++)
+        if (strcmp(roles[i].name, name) == 0) {
             *role = roles[i].role;
             return 0;
         }
@@ -272,7 +272,7 @@ static int join_parts(struct taker *t, const json_t *parts, struct conversation 
     }
     char *joined = malloc(bytes + 1);
     if (!joined)
-        return error_set(t->error, ERR_NO_MEMORY, "no memory for a message");
+        return error_set(t->error, ERR_NO_MEMORY, "out of memory (message)");
     c->joined[c->count] = joined;
     for (size_t i = 0; i < json_array_size(parts); i++) {
         const json_t *text = json_object_get(json_array_get(parts, i), "text");
@@ -312,7 +312,7 @@ static int take_messages(struct taker *t, const json_t *value)
                          CHAT_MESSAGES_MAX);
     struct conversation *c = calloc(1, sizeof *c);
     if (!c)
-        return error_set(t->error, ERR_NO_MEMORY, "no memory for the messages");
+        return error_set(t->error, ERR_NO_MEMORY, "out of memory (messages)");
     int rc = 0;
     for (size_t i = 0; i < n && rc == 0; i++)
         rc = read_message(t, json_array_get(value, i), c);
@@ -336,7 +336,7 @@ static const struct {
 #include "procs/engine/gateway/api/request.tbl.h"
 };
 
-/* Values of a body, at most: what a parser would make of it, known before it does. */
+/* Upper bound of the number of values in a body, before it is parsed. */
 static bool too_many_values(const char *text, size_t bytes)
 {
     size_t values = 0;
@@ -375,7 +375,7 @@ static int take_body(struct taker *t, json_t *body, char param[API_PARAM_BYTES])
         t->name = name;
         if (take_field(t, name, value) != 0) {
             snprintf(param, API_PARAM_BYTES, "%.*s", API_PARAM_BYTES - 1, name);
-            /* A name cut inside a character would be no text. */
+            /* A name cut inside a character would not be UTF-8. */
             if (strlen(name) >= API_PARAM_BYTES)
                 param[0] = 0;
             return -1;
@@ -415,14 +415,14 @@ void api_request_free(struct api_request *r)
     r->ids = NULL;
 }
 
-void api_model_name(const char *path, char *out, size_t room)
+void api_model_name(const char *path, char *out, size_t cap)
 {
     const char *slash = strrchr(path, '/'), *name = slash && slash[1] ? slash + 1 : path;
     size_t n = strlen(name);
     if (n > 5 && strcmp(name + n - 5, ".gguf") == 0)
         n -= 5;
-    if (n > room - 1)
-        n = utf8_complete_prefix(name, room - 1);
+    if (n > cap - 1)
+        n = utf8_complete_prefix(name, cap - 1);
     memcpy(out, name, n);
     out[n] = 0;
 }

@@ -1,7 +1,7 @@
-/* Bodies of completion requests: JSON from strangers into a request of ours. Pure; fuzzed.
+/* Bodies of completion requests: untrusted JSON to an internal request. Pure; fuzzed.
  *
- * The fields are a table (request.tbl.h). What would change the answer and cannot be done is
- * refused by name, what is not known, too; null counts as left out, as clients mean it. */
+ * The fields are a table (request.tbl.h). Unknown fields, and fields that would change the response but are
+ * not supported, are rejected by name; null counts as absent. */
 #ifndef SLUICE_ENGINE_GATEWAY_API_REQUEST_H
 #define SLUICE_ENGINE_GATEWAY_API_REQUEST_H
 
@@ -14,9 +14,9 @@
 
 #define API_PARAM_BYTES 40
 #define API_IDS_MAX     8192 /* of a prompt given as token ids */
-/* Values in one body: a tree costs up to fifty times its text. */
+/* Values in one body: a parsed tree takes up to 50 times the memory of its text. */
 #define API_VALUES_MAX         12288
-#define API_COMPLETION_DEFAULT 16 /* max_tokens of /v1/completions, as OpenAI has it */
+#define API_COMPLETION_DEFAULT 16 /* default max_tokens of /v1/completions, as OpenAI's */
 
 enum api_kind { API_COMPLETION, API_CHAT };
 
@@ -46,6 +46,6 @@ void api_request_free(struct api_request *r);
 
 /* What a model is called: its file's name without directory and ending, at most room - 1 bytes of
  * it and never half a character. */
-void api_model_name(const char *path, char *out, size_t room);
+void api_model_name(const char *path, char *out, size_t cap);
 
 #endif

@@ -1,7 +1,8 @@
 /* Fields of completion requests.
- * FIELD(name, where, how): where: COMPLETION, CHAT or BOTH; how: the function take_HOW of
- * request.c. sampling   a parameter of ipc/engine/engine_client.h, its bounds from there neutral_*  taken
- * only with the value that asks for nothing anything   not looked at: it does not change the answer
+ * FIELD(name, where, how): where: COMPLETION, CHAT or BOTH; how: the function take_HOW of request.c:
+ *   sampling    a parameter of lib/sampling/sampling.h, with its bounds
+ *   neutral_*   accepted only with the value that requests nothing
+ *   anything    ignored: it does not change the response
  * No include guard. */
 FIELD("model", BOTH, anything)
 FIELD("prompt", COMPLETION, prompt)

@@ -1,4 +1,4 @@
-/* Answers in OpenAI's form. */
+/* Responses in OpenAI's form. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@ static bool chat(const struct stream *s)
     return s->request.kind == API_CHAT;
 }
 
-/* What every object of a completion begins with; choices is stolen. */
+/* The first fields of every completion object; steals choices. */
 static json_t *envelope(const struct stream *s, bool chunk, json_t *choices)
 {
     const char *object =
@@ -19,7 +19,7 @@ static json_t *envelope(const struct stream *s, bool chunk, json_t *choices)
                      (json_int_t)s->created, "model", s->gateway->model_name, "choices", choices);
 }
 
-/* The log-probabilities of the entries in OpenAI's two forms; steals `entries`, NULL: null. */
+/* Log-probabilities in OpenAI's two forms; steals `entries`; NULL: null. */
 static json_t *logprobs_form(const struct stream *s, json_t *entries)
 {
     if (!entries)
@@ -41,26 +41,26 @@ static json_t *logprobs_form(const struct stream *s, json_t *entries)
                      "top_logprobs", "text_offset", offsets);
 }
 
-json_t *answer_chunk(const struct stream *s, const char *text, size_t bytes, json_t *logprobs,
-                     const char *finish)
+json_t *response_chunk(const struct stream *s, const char *text, size_t bytes, json_t *logprobs,
+                       const char *finish)
 {
-    json_t *said = rpc_text_json(text, bytes), *choice;
+    json_t *content = rpc_text_json(text, bytes), *choice;
     logprobs = logprobs_form(s, logprobs);
     if (!chat(s)) {
-        choice = json_pack("[{s:i, s:o, s:o, s:s?}]", "index", 0, "text", said, "logprobs",
+        choice = json_pack("[{s:i, s:o, s:o, s:s?}]", "index", 0, "text", content, "logprobs",
                            logprobs, "finish_reason", finish);
     } else if (finish) {
-        json_decref(said);
+        json_decref(content);
         choice = json_pack("[{s:i, s:{}, s:o, s:s}]", "index", 0, "delta", "logprobs", logprobs,
                            "finish_reason", finish);
     } else {
-        choice = json_pack("[{s:i, s:{s:o}, s:o, s:n}]", "index", 0, "delta", "content", said,
+        choice = json_pack("[{s:i, s:{s:o}, s:o, s:n}]", "index", 0, "delta", "content", content,
                            "logprobs", logprobs, "finish_reason");
     }
     return envelope(s, true, choice);
 }
 
-json_t *answer_role(const struct stream *s)
+json_t *response_role(const struct stream *s)
 {
     return envelope(s, true,
                     json_pack("[{s:i, s:{s:s, s:s}, s:n, s:n}]", "index", 0, "delta", "role",
@@ -74,7 +74,7 @@ static json_t *usage(const struct stream *s)
                      (json_int_t)(s->prompt_tokens + s->new_tokens));
 }
 
-json_t *answer_usage_chunk(const struct stream *s)
+json_t *response_usage_chunk(const struct stream *s)
 {
     json_t *object = envelope(s, true, json_array());
     json_object_set_new(object, "usage", usage(s));
@@ -83,16 +83,16 @@ json_t *answer_usage_chunk(const struct stream *s)
 
 #define NO_LOGPROBS "\"logprobs\":null"
 
-/* A quote within a text has a backslash before it: this stands in no text of a document. */
-static char *with_logprobs(const struct stream *s, const char *document, size_t *bytes)
+/* Quotes inside JSON text are escaped, so that no text contains this. */
+static char *with_logprobs(const struct stream *s, const char *json, size_t *bytes)
 {
     const struct logprobs *l = &s->logprobs;
-    const char *at = strstr(document, NO_LOGPROBS);
+    const char *at = strstr(json, NO_LOGPROBS);
     char *text = NULL;
     FILE *out = at ? open_memstream(&text, bytes) : NULL;
     if (!out)
         return NULL;
-    fwrite(document, 1, (size_t)(at - document), out);
+    fwrite(json, 1, (size_t)(at - json), out);
     fputs(chat(s) ? "\"logprobs\":{\"content\":[" : "\"logprobs\":{\"tokens\":[", out);
     fwrite(l->whole.data, 1, l->whole.bytes, out);
     if (chat(s)) {
@@ -112,14 +112,15 @@ static char *with_logprobs(const struct stream *s, const char *document, size_t 
     return NULL;
 }
 
-char *answer_whole(const struct stream *s, size_t *bytes)
+char *response_whole(const struct stream *s, size_t *bytes)
 {
-    json_t *said = rpc_text_json(s->out.data ? s->out.data : "", s->out.bytes), *choices;
+    json_t *content = rpc_text_json(s->out.data ? s->out.data : "", s->out.bytes), *choices;
     if (chat(s))
-        choices = json_pack("[{s:i, s:{s:s, s:o}, s:n, s:s}]", "index", 0, "message", "role",
-                            "assistant", "content", said, "logprobs", "finish_reason", s->finish);
+        choices =
+            json_pack("[{s:i, s:{s:s, s:o}, s:n, s:s}]", "index", 0, "message", "role", "assistant",
+                      "content", content, "logprobs", "finish_reason", s->finish);
     else
-        choices = json_pack("[{s:i, s:o, s:n, s:s}]", "index", 0, "text", said, "logprobs",
+        choices = json_pack("[{s:i, s:o, s:n, s:s}]", "index", 0, "text", content, "logprobs",
                             "finish_reason", s->finish);
     json_t *object = envelope(s, false, choices);
     json_object_set_new(object, "usage", usage(s));
@@ -133,7 +134,7 @@ char *answer_whole(const struct stream *s, size_t *bytes)
     return longer;
 }
 
-json_t *answer_model(const struct gateway *g)
+json_t *response_models(const struct gateway *g)
 {
     return json_pack("{s:s, s:[{s:s, s:s, s:I, s:s}]}", "object", "list", "data", "id",
                      g->model_name, "object", "model", "created", (json_int_t)g->started,

@@ -1,6 +1,6 @@
-/* Completions: from a body to the last event. The engine is asked with calls that nobody waits for;
- * text is pulled token by token, and only while the client takes it. Nothing here is lost when
- * compute dies: a call is repeated, and the token log answers again. */
+/* Completions: from a body to the last event. Calls to compute are asynchronous; text is fetched token by
+ * token, and only while the client reads it. A crash of compute loses nothing: the call is repeated, and the
+ * token log provides the same tokens. */
 #include <inttypes.h>
 #include <poll.h>
 #include <stdio.h>
@@ -13,19 +13,19 @@
 #include "procs/engine/gateway/gateway.h"
 
 #define NEXT_WAIT_MS 1000
-#define PING_NS      (5 * NS_PER_S)  /* of silence, at most, before a comment says that we live */
-#define PING_PARTS   6               /* of http-timeout, where that is sooner */
-#define LOST_NS      (60 * NS_PER_S) /* compute unheard of for this long */
-#define AHEAD_BYTES  16384           /* untold events beyond which no more tokens are asked for */
+#define PING_NS      (5 * NS_PER_S)  /* maximum silence before a keep-alive comment is sent */
+#define PING_PARTS   6               /* share of http-timeout, if that is shorter */
+#define LOST_NS      (60 * NS_PER_S) /* no reply from compute for this long */
+#define AHEAD_BYTES  16384           /* unsent bytes beyond which no more tokens are requested */
 #define BLOCK_BYTES  4096            /* written at once */
 #define STOPPING     "the engine is stopping"
 
 static const char ping[] = ": waiting\n\n";
 static const char last_event[] = "data: [DONE]\n\n";
 
-static void ask_next(struct stream *s);
+static void request_next(struct stream *s);
 
-/* ---- beginning and end ----------------------------------------------------------------------- */
+/* ---- start and end --------------------------------------------------------------------------- */
 
 static struct stream *stream_new(struct exchange *x, enum api_kind kind)
 {
@@ -36,7 +36,7 @@ static struct stream *stream_new(struct exchange *x, enum api_kind kind)
             continue;
         uint64_t random[2] = {0};
         ssize_t n = getrandom(random, sizeof random, GRND_NONBLOCK);
-        (void)n; /* a name for people, not a secret */
+        (void)n; /* an identifier, not a secret */
         uint64_t now = clock_now_ns();
         *s = (struct stream){.magic = STREAM_MAGIC,
                              .gateway = g,
@@ -44,8 +44,8 @@ static struct stream *stream_new(struct exchange *x, enum api_kind kind)
                              .fd = -1,
                              .created = (int64_t)time(NULL),
                              .started_ns = now,
-                             .spoke_ns = now,
-                             .heard_ns = now};
+                             .output_ns = now,
+                             .reply_ns = now};
         snprintf(s->id, sizeof s->id, "%s-%016" PRIx64 "%08" PRIx64,
                  kind == API_CHAT ? "chatcmpl" : "cmpl", random[0], random[1] & 0xffffffff);
         const union MHD_ConnectionInfo *info =
@@ -57,11 +57,11 @@ static struct stream *stream_new(struct exchange *x, enum api_kind kind)
     return NULL;
 }
 
-/* The text of the call that carried the prompt is no more. */
+/* The text of the call with the prompt was freed. */
 static void submitted(struct stream *s)
 {
-    quota_give(&s->gateway->quota, s->prompt_held, true);
-    s->prompt_held = 0;
+    quota_give(&s->gateway->quota, s->prompt_buffered, true);
+    s->prompt_buffered = 0;
 }
 
 static void stream_free(struct stream *s)
@@ -80,7 +80,7 @@ static void stream_free(struct stream *s)
 
 static void on_cancelled(void *arg, json_t *reply, const struct error *error)
 {
-    /* A cancel that was lost leaves a sequence nobody asks for: compute ends that by itself. */
+    /* If the cancel is lost, compute cancels the sequence after its idle timeout. */
     (void)arg;
     (void)reply;
     (void)error;
@@ -115,52 +115,52 @@ void stream_client_left(struct stream *s)
     stream_free(s);
 }
 
-/* ---- telling --------------------------------------------------------------------------------- */
+/* ---- output ---------------------------------------------------------------------------------- */
 
-/* Appends to what the client is to get. Without room the stream cannot be right any more. */
-static void tell(struct stream *s, const char *data, size_t bytes)
+/* Appends to the output. Without space the stream is incomplete from then on. */
+static void append(struct stream *s, const char *data, size_t bytes)
 {
     if (s->failed || !buffer_add(&s->gateway->quota, &s->out, data, bytes)) {
         s->failed = true;
         return;
     }
-    s->spoke_ns = clock_now_ns();
+    s->output_ns = clock_now_ns();
     if (s->request.stream)
         exchange_resume(s->exchange);
 }
 
-/* A whole event or nothing of it. */
-static void tell_event(struct stream *s, json_t *object)
+/* A whole event or nothing. */
+static void append_event(struct stream *s, json_t *object)
 {
     char *text = object ? json_dumps(object, JSON_COMPACT) : NULL;
     size_t bytes = text ? strlen(text) : 0;
     json_decref(object);
     if (!text || !buffer_reserve(&s->gateway->quota, &s->out, 6 + bytes + 2))
         s->failed = true;
-    tell(s, "data: ", 6);
-    tell(s, text, bytes);
-    tell(s, "\n\n", 2);
+    append(s, "data: ", 6);
+    append(s, text, bytes);
+    append(s, "\n\n", 2);
     free(text);
 }
 
 /* entries: log-probabilities that belong to it, stolen, or NULL. */
-static void tell_text(struct stream *s, const char *text, size_t bytes, json_t *entries)
+static void append_text(struct stream *s, const char *text, size_t bytes, json_t *entries)
 {
     bool any = bytes > 0 || json_array_size(entries) > 0;
     if (!s->request.stream) {
         logprobs_keep(s, entries);
-        tell(s, text, bytes);
+        append(s, text, bytes);
     } else if (any) {
-        if (s->request.kind == API_CHAT && !s->role_told)
-            tell_event(s, answer_role(s));
-        s->role_told = true;
-        tell_event(s, answer_chunk(s, text, bytes, entries, NULL));
+        if (s->request.kind == API_CHAT && !s->role_sent)
+            append_event(s, response_role(s));
+        s->role_sent = true;
+        append_event(s, response_chunk(s, text, bytes, entries, NULL));
     } else {
         json_decref(entries);
     }
 }
 
-/* The stream has come to its end, good or bad: what is still to be told is in `out`. */
+/* The stream has ended, with or without an error: the rest to be sent is in `out`. */
 static void ended(struct stream *s)
 {
     struct gateway *g = s->gateway;
@@ -171,15 +171,14 @@ static void ended(struct stream *s)
         exchange_resume(s->exchange);
 }
 
-/* The last event of a stream that went wrong. Without room it takes the place of what nobody has
- * seen yet; without even that, the connection is closed: a stream that is not whole never looks as
- * if it were. */
-static void tell_failure(struct stream *s, const struct error *error)
+/* The last event of a failed stream. Without space it replaces events that were not sent yet; if that is not
+ * enough, the connection is closed, so that an incomplete stream never looks complete. */
+static void append_failure(struct stream *s, const struct error *error)
 {
     for (int i = 0; i < 2; i++) {
         s->failed = false;
-        tell_event(s, error_object(error_http_status(error->code), error, NULL));
-        tell(s, last_event, sizeof last_event - 1);
+        append_event(s, error_object(error_http_status(error->code), error, NULL));
+        append(s, last_event, sizeof last_event - 1);
         if (!s->failed)
             return;
         buffer_drop_events(&s->out);
@@ -198,51 +197,51 @@ static void fail(struct stream *s, const struct error *error)
         exchange_error(x, error, NULL);
         return;
     }
-    refused(g, error->text);
-    tell_failure(s, error);
+    log_rejection(g, error->text);
+    append_failure(s, error);
     ended(s);
 }
 
 static void too_much(struct stream *s)
 {
     struct error error;
-    error_set(&error, ERR_NO_MEMORY, TOO_MUCH_HELD);
+    error_set(&error, ERR_NO_MEMORY, BUFFERS_FULL);
     fail(s, &error);
 }
 
-static void finish(struct stream *s, const char *word)
+static void finish(struct stream *s, const char *reason)
 {
     struct gateway *g = s->gateway;
-    s->finish = word;
+    s->finish = reason;
     if (s->request.stream) {
-        if (s->request.kind == API_CHAT && !s->role_told)
-            tell_event(s, answer_role(s));
-        tell_event(s, answer_chunk(s, "", 0, NULL, word));
+        if (s->request.kind == API_CHAT && !s->role_sent)
+            append_event(s, response_role(s));
+        append_event(s, response_chunk(s, "", 0, NULL, reason));
         if (s->request.include_usage)
-            tell_event(s, answer_usage_chunk(s));
-        tell(s, last_event, sizeof last_event - 1);
+            append_event(s, response_usage_chunk(s));
+        append(s, last_event, sizeof last_event - 1);
         if (s->failed) {
             too_much(s);
             return;
         }
     }
     counter_add(g->child.row, CTR_GATEWAY_streams_finished, 1);
-    metrics_finished(g, word);
+    metrics_finished(g, reason);
     if (s->request.stream) {
         ended(s);
         return;
     }
     struct exchange *x = s->exchange;
     size_t bytes;
-    char *text = answer_whole(s, &bytes);
+    char *text = response_whole(s, &bytes);
     stream_free(s);
     exchange_completion(x, text, bytes);
 }
 
 /* ---- tokens ---------------------------------------------------------------------------------- */
 
-/* How many tokens of a reply are of the text: those of a stop are of no use to the client. */
-static size_t tokens_told(const struct stream *s, const struct engine_next *next)
+/* Number of tokens of a reply that belong to the text, without those of a stop text. */
+static size_t text_token_count(const struct stream *s, const struct engine_next *next)
 {
     if (!next->stopped || next->text_tokens >= s->from + next->count)
         return next->count;
@@ -267,17 +266,17 @@ static void count_tokens(struct stream *s, uint64_t count)
 static void take_next(struct stream *s, const struct engine_next *next)
 {
     struct error error;
-    size_t told = tokens_told(s, next);
-    s->heard_ns = clock_now_ns();
+    size_t text_tokens = text_token_count(s, next);
+    s->reply_ns = clock_now_ns();
     s->from = next->next;
-    count_tokens(s, told);
-    tell_text(s, next->text, next->text_bytes, logprobs_take(s, next, told));
+    count_tokens(s, text_tokens);
+    append_text(s, next->text, next->text_bytes, logprobs_take(s, next, text_tokens));
     if (s->failed) {
         if (!next->done)
             cancel_sequence(s);
         too_much(s);
     } else if (!next->done) {
-        ask_next(s);
+        request_next(s);
     } else if (strcmp(next->finish, "error") == 0) {
         fail(s, &next->failure);
     } else if (strcmp(next->finish, "cancelled") == 0) {
@@ -290,11 +289,11 @@ static void take_next(struct stream *s, const struct engine_next *next)
     }
 }
 
-/* compute is away, or restarting: its log answers when it is back. */
+/* compute is restarting: the token log provides the tokens afterwards. */
 static bool worth_repeating(const struct stream *s, const struct error *error)
 {
     return (error->code == ERR_TIMEOUT || error->code == ERR_GONE) &&
-           clock_now_ns() - s->heard_ns < LOST_NS;
+           clock_now_ns() - s->reply_ns < LOST_NS;
 }
 
 static void on_next(void *arg, json_t *reply, const struct error *error)
@@ -305,7 +304,7 @@ static void on_next(void *arg, json_t *reply, const struct error *error)
     OBJ_CHECK(s, STREAM_MAGIC);
     s->ticket = 0;
     if (error && worth_repeating(s, error))
-        return; /* streams_tend asks again */
+        return; /* streams_tick asks again */
     if (!error && engine_next_read(json_incref(reply), s->from, &next, &own) != 0)
         error = &own;
     if (error) {
@@ -317,21 +316,21 @@ static void on_next(void *arg, json_t *reply, const struct error *error)
     engine_next_free(&next);
 }
 
-static void ask_next(struct stream *s)
+static void request_next(struct stream *s)
 {
     struct error error;
-    bool ahead = s->request.stream && buffer_untold(&s->out) > AHEAD_BYTES;
+    bool ahead = s->request.stream && buffer_unsent(&s->out) > AHEAD_BYTES;
     if (s->state != STREAM_FOLLOW || s->ticket || ahead)
         return;
     s->ticket = rpc_async_call(s->gateway->engine, "next",
                                engine_next_request(s->sequence, s->from, NEXT_WAIT_MS),
                                NEXT_WAIT_MS + ENGINE_NEXT_GRACE_MS, on_next, s, &error);
-    /* Without a place streams_tend asks again. */
+    /* Without a place streams_tick asks again. */
 }
 
 /* ---- submit ---------------------------------------------------------------------------------- */
 
-static ssize_t read_events(void *arg, uint64_t position, char *out, size_t room)
+static ssize_t read_events(void *arg, uint64_t position, char *out, size_t cap)
 {
     struct exchange *x = arg;
     struct stream *s = x->stream;
@@ -340,11 +339,11 @@ static ssize_t read_events(void *arg, uint64_t position, char *out, size_t room)
         x->gateway->closing = true;
         return MHD_CONTENT_READER_END_WITH_ERROR;
     }
-    size_t left = buffer_untold(&s->out), n = left < room ? left : room;
+    size_t left = buffer_unsent(&s->out), n = left < cap ? left : cap;
     if (n > 0) {
-        memcpy(out, s->out.data + s->out.told, n);
-        buffer_tell(&s->out, n, AHEAD_BYTES);
-        ask_next(s);
+        memcpy(out, s->out.data + s->out.sent, n);
+        buffer_mark_sent(&s->out, n, AHEAD_BYTES);
+        request_next(s);
         return (ssize_t)n;
     }
     if (s->broken) {
@@ -358,7 +357,7 @@ static ssize_t read_events(void *arg, uint64_t position, char *out, size_t room)
     return 0;
 }
 
-static void begin_events(struct stream *s)
+static void start_events(struct stream *s)
 {
     struct MHD_Response *response = MHD_create_response_from_callback(
         MHD_SIZE_UNKNOWN, BLOCK_BYTES, read_events, s->exchange, NULL);
@@ -367,11 +366,11 @@ static void begin_events(struct stream *s)
         MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-cache");
         MHD_add_response_header(response, "X-Accel-Buffering", "no");
     }
-    exchange_answer(s->exchange, MHD_HTTP_OK, response);
+    exchange_respond(s->exchange, MHD_HTTP_OK, response);
 }
 
-/* compute did not take it. */
-static void refuse(struct stream *s, const struct error *error)
+/* compute rejected it. */
+static void reject(struct stream *s, const struct error *error)
 {
     struct exchange *x = s->exchange;
     counter_add(s->gateway->child.row, CTR_GATEWAY_streams_failed, 1);
@@ -395,14 +394,14 @@ static void on_submitted(void *arg, json_t *reply, const struct error *error)
         return;
     }
     if (error) {
-        refuse(s, error);
+        reject(s, error);
         return;
     }
     s->state = STREAM_FOLLOW;
-    s->heard_ns = clock_now_ns();
+    s->reply_ns = clock_now_ns();
     if (s->request.stream)
-        begin_events(s);
-    ask_next(s);
+        start_events(s);
+    request_next(s);
 }
 
 static int submit(struct stream *s, struct error *error)
@@ -419,7 +418,7 @@ static int submit(struct stream *s, struct error *error)
     submit.logprobs = r->logprobs;
     submit.sampling = r->sampling;
     submit.stops = r->stops;
-    /* The template's own tokens are meant as such; those in a plain prompt are text. */
+    /* Control tokens of the template are parsed; in a plain prompt they are text. */
     submit.parse_special = r->kind == API_CHAT && s->gateway->chat.family != CHAT_PLAIN;
     json_t *request = engine_submit_request(&submit, error);
     if (!request)
@@ -429,7 +428,7 @@ static int submit(struct stream *s, struct error *error)
     return s->ticket ? 0 : -1;
 }
 
-static void begin(struct exchange *x, enum api_kind kind)
+static void start_stream(struct exchange *x, enum api_kind kind)
 {
     struct gateway *g = x->gateway;
     struct error error;
@@ -447,7 +446,8 @@ static void begin(struct exchange *x, enum api_kind kind)
     }
     struct stream *s = stream_new(x, kind);
     if (!s) {
-        error_set(&error, ERR_BUSY, "%" PRIu64 " completions are under way (--http-streams)",
+        error_set(&error, ERR_BUSY,
+                  "%" PRIu64 " completions are in progress (--http-streams); retry later",
                   g->child.params->http_streams);
         exchange_error(x, &error, NULL);
         return;
@@ -456,8 +456,8 @@ static void begin(struct exchange *x, enum api_kind kind)
     x->stream = s;
     int rc = api_request_parse(kind, x->body.data ? x->body.data : "", x->body.bytes, &limits,
                                &s->request, param, &error);
-    /* The prompt is in the text of the call from now on, which stays until compute has it. */
-    s->prompt_held = buffer_detach(&x->body);
+    /* The prompt is now part of the call's text, which is retained until compute has it. */
+    s->prompt_buffered = buffer_detach(&x->body);
     if (rc == 0) {
         rc = submit(s, &error);
         api_request_free(&s->request);
@@ -472,25 +472,24 @@ static void begin(struct exchange *x, enum api_kind kind)
 
 void stream_completion(struct exchange *x)
 {
-    begin(x, API_COMPLETION);
+    start_stream(x, API_COMPLETION);
 }
 
 void stream_chat(struct exchange *x)
 {
-    begin(x, API_CHAT);
+    start_stream(x, API_CHAT);
 }
 
-/* ---- the loop's part ------------------------------------------------------------------------- */
+/* ---- called by the event loop ---------------------------------------------------------------- */
 
-/* Silence after which proxies and clients are told that we live. Who cuts others off sooner than by
- * default has proxies and clients that do as well. */
+/* Silence after which a keep-alive is sent to proxies and clients; shorter with a shorter --http-timeout. */
 static uint64_t ping_ns(const struct gateway *g)
 {
     uint64_t part = g->child.params->http_timeout * NS_PER_S / PING_PARTS;
     return part < PING_NS ? part : PING_NS;
 }
 
-void streams_tend(struct gateway *g, uint64_t now_ns)
+void streams_tick(struct gateway *g, uint64_t now_ns)
 {
     uint64_t running = 0;
     for (size_t i = 0; i < STREAMS_MAX; i++) {
@@ -498,16 +497,16 @@ void streams_tend(struct gateway *g, uint64_t now_ns)
         running += s->state == STREAM_SUBMIT || s->state == STREAM_FOLLOW;
         if (s->state != STREAM_FOLLOW)
             continue;
-        ask_next(s);
-        bool silent = s->request.stream && buffer_untold(&s->out) == 0;
-        if (silent && now_ns - s->spoke_ns > ping_ns(g)) {
-            tell(s, ping, sizeof ping - 1);
-            s->failed = false; /* who does not get it misses nothing */
+        request_next(s);
+        bool silent = s->request.stream && buffer_unsent(&s->out) == 0;
+        if (silent && now_ns - s->output_ns > ping_ns(g)) {
+            append(s, ping, sizeof ping - 1);
+            s->failed = false; /* its loss is harmless */
         }
     }
     counter_set(g->child.row, CTR_GATEWAY_streams, running);
-    counter_set(g->child.row, CTR_GATEWAY_buffered_bytes, g->quota.held);
-    counter_set(g->child.row, CTR_GATEWAY_calls_repeated, rpc_async_repeated(g->engine));
+    counter_set(g->child.row, CTR_GATEWAY_buffered_bytes, g->quota.buffered);
+    counter_set(g->child.row, CTR_GATEWAY_calls_retried, rpc_async_repeated(g->engine));
 }
 
 void streams_stop(struct gateway *g)
@@ -519,7 +518,7 @@ void streams_stop(struct gateway *g)
         if (s->state == STREAM_FOLLOW)
             fail(s, &error);
         else if (s->state == STREAM_SUBMIT)
-            refuse(s, &error);
+            reject(s, &error);
     }
 }
 

@@ -1,12 +1,11 @@
-/* Where connections come in. The HTTP library closes one whose first bytes are no request line
- * without a word, to the client and to us. So they wait here until that line has come, are looked
- * at without being read, and handed on as they are - or told that this is no HTTP.
+/* Accepts connections and validates the first request line, because the HTTP library closes invalid
+ * connections silently. The line is peeked at, not read, so that the library gets the connection unchanged.
  *
- *   accepted --> LINE --(a request line)-------> the library's
- *                 |  \--(none)--> told 400 --> LEAVING --(its end, a second)--> closed
+ *   accepted --> LINE --(a request line)----> the HTTP library
+ *                 |  \--(malformed)--> 400 sent --> LEAVING --(its end, a second)--> closed
  *                 +--(its end, --http-timeout)--> closed
  *
- * LEAVING: closed at once, with bytes unread, the kernel would take back what we told. */
+ * LEAVING: if it were closed at once, with unread bytes, the kernel would discard the response. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -22,117 +21,118 @@
 
 #define EVENTS          64
 #define LEAVING_NS      NS_PER_S
-#define DISCARD_BYTES   (64 << 10) /* of one who is told 400: who sends more is cut off */
+#define DISCARD_BYTES   (64 << 10) /* read from a client after 400; more closes the connection */
 #define ACCEPT_PAUSE_NS (100 * NS_PER_MS)
 #define REPLY_BYTES     512
-#define NO_VISITOR      (-1)
+#define NO_CONN         (-1)
 
-struct visitor {
-    int fd; /* NO_VISITOR: free */
-    bool spoke, leaving;
+struct pending_conn {
+    int fd; /* NO_CONN: free */
+    bool has_sent, leaving;
     uint32_t discarded_bytes;
     uint64_t until_ns;
 };
 
-struct door {
+struct acceptor {
     int epoll_fd;
     bool closed;
-    unsigned places, count;
-    bool wanting; /* descriptors, or memory: asked for again at pause_until_ns */
+    unsigned slots, count;
+    bool exhausted; /* descriptors, or memory: asked for again at pause_until_ns */
     uint64_t pause_until_ns;
-    struct visitor visitors[];
+    struct pending_conn pending[];
 };
 
-unsigned door_connections(const struct gateway *g)
+unsigned acceptor_connections(const struct gateway *g)
 {
-    return g->connections + g->door->count;
+    return g->connections + g->acceptor->count;
 }
 
-static struct door *door_new(unsigned places)
+static struct acceptor *acceptor_new(unsigned slots)
 {
-    struct door *d = calloc(1, sizeof *d + places * sizeof d->visitors[0]);
-    if (!d)
+    struct acceptor *a = calloc(1, sizeof *a + slots * sizeof a->pending[0]);
+    if (!a)
         return NULL;
-    d->places = places;
-    for (unsigned i = 0; i < places; i++)
-        d->visitors[i].fd = NO_VISITOR;
-    return d;
+    a->slots = slots;
+    for (unsigned i = 0; i < slots; i++)
+        a->pending[i].fd = NO_CONN;
+    return a;
 }
 
-int door_open(struct gateway *g, unsigned connections, struct error *error)
+int acceptor_open(struct gateway *g, unsigned connections, struct error *error)
 {
-    /* Who is gone again between poll and accept must not keep us waiting. */
-    int flags = fcntl(HERITAGE_HTTP, F_GETFL);
-    if (flags < 0 || fcntl(HERITAGE_HTTP, F_SETFL, flags | O_NONBLOCK) != 0)
+    /* A client that disconnects between poll and accept must not block us. */
+    int flags = fcntl(INHERITED_HTTP, F_GETFL);
+    if (flags < 0 || fcntl(INHERITED_HTTP, F_SETFL, flags | O_NONBLOCK) != 0)
         return error_set(error, ERR_FAILED, "the listening socket: %s", strerror(errno));
-    g->door = door_new(connections);
-    if (!g->door)
-        return error_set(error, ERR_NO_MEMORY, "no memory for %u connections", connections);
-    g->door->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    if (g->door->epoll_fd < 0)
+    g->acceptor = acceptor_new(connections);
+    if (!g->acceptor)
+        return error_set(error, ERR_NO_MEMORY, "out of memory (%u connections)", connections);
+    g->acceptor->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (g->acceptor->epoll_fd < 0)
         return error_set(error, ERR_FAILED, "epoll for connections: %s", strerror(errno));
     return 0;
 }
 
-void door_close(struct gateway *g)
+void acceptor_close(struct gateway *g)
 {
-    g->door->closed = true;
+    g->acceptor->closed = true;
 }
 
-void door_poll(const struct gateway *g, uint64_t now_ns, struct pollfd fds[DOOR_FDS])
+void acceptor_poll(const struct gateway *g, uint64_t now_ns, struct pollfd fds[ACCEPTOR_FDS])
 {
-    const struct door *d = g->door;
-    bool room = !d->closed && door_connections(g) < d->places && now_ns >= d->pause_until_ns;
-    fds[0] = (struct pollfd){.fd = room ? HERITAGE_HTTP : -1, .events = POLLIN};
-    fds[1] = (struct pollfd){.fd = d->epoll_fd, .events = POLLIN};
+    const struct acceptor *a = g->acceptor;
+    bool accepting =
+        !a->closed && acceptor_connections(g) < a->slots && now_ns >= a->pause_until_ns;
+    fds[0] = (struct pollfd){.fd = accepting ? INHERITED_HTTP : -1, .events = POLLIN};
+    fds[1] = (struct pollfd){.fd = a->epoll_fd, .events = POLLIN};
 }
 
-/* ---- one who waits --------------------------------------------------------------------------- */
+/* ---- one pending connection ------------------------------------------------------------------ */
 
-/* The descriptor is somebody else's from here on. */
-static int release(struct gateway *g, struct visitor *v)
+/* The descriptor now belongs to the HTTP library. */
+static int release(struct gateway *g, struct pending_conn *conn)
 {
-    int fd = v->fd;
-    sl_assert(fd != NO_VISITOR && g->door->count > 0);
-    v->fd = NO_VISITOR;
-    g->door->count--;
+    int fd = conn->fd;
+    sl_assert(fd != NO_CONN && g->acceptor->count > 0);
+    conn->fd = NO_CONN;
+    g->acceptor->count--;
     return fd;
 }
 
-static void part(struct gateway *g, struct visitor *v)
+static void close_conn(struct gateway *g, struct pending_conn *conn)
 {
-    close(release(g, v));
+    close(release(g, conn));
 }
 
-static void hand_on(struct gateway *g, struct visitor *v)
+static void pass_to_library(struct gateway *g, struct pending_conn *conn)
 {
     struct sockaddr_storage peer;
     socklen_t bytes = sizeof peer;
-    epoll_ctl(g->door->epoll_fd, EPOLL_CTL_DEL, v->fd, NULL);
-    if (getpeername(v->fd, (struct sockaddr *)&peer, &bytes) != 0) {
-        part(g, v);
+    epoll_ctl(g->acceptor->epoll_fd, EPOLL_CTL_DEL, conn->fd, NULL);
+    if (getpeername(conn->fd, (struct sockaddr *)&peer, &bytes) != 0) {
+        close_conn(g, conn);
         return;
     }
-    int fd = release(g, v);
-    MHD_add_connection(g->daemon, fd, (struct sockaddr *)&peer, bytes); /* closes it if it cannot */
+    int fd = release(g, conn);
+    MHD_add_connection(g->daemon, fd, (struct sockaddr *)&peer, bytes); /* closes it on failure */
 }
 
-/* Takes what it sends and forgets it. False: this was the end. */
-static bool discard(struct visitor *v)
+/* Reads and discards its bytes. False: end of the connection. */
+static bool discard(struct pending_conn *conn)
 {
     char bytes[4096];
-    while (v->discarded_bytes < DISCARD_BYTES) {
-        ssize_t n = recv(v->fd, bytes, sizeof bytes, MSG_DONTWAIT);
+    while (conn->discarded_bytes < DISCARD_BYTES) {
+        ssize_t n = recv(conn->fd, bytes, sizeof bytes, MSG_DONTWAIT);
         if (n < 0)
             return errno == EAGAIN || errno == EINTR;
         if (n == 0)
             return false;
-        v->discarded_bytes += (uint32_t)n;
+        conn->discarded_bytes += (uint32_t)n;
     }
     return false;
 }
 
-static size_t refusal(const char *why, char out[REPLY_BYTES])
+static size_t rejection_response(const char *why, char out[REPLY_BYTES])
 {
     struct error error;
     error_set(&error, ERR_BAD_INPUT, "%s", why);
@@ -148,128 +148,129 @@ static size_t refusal(const char *why, char out[REPLY_BYTES])
     return (size_t)n;
 }
 
-static void turn_away(struct gateway *g, struct visitor *v, const char *why)
+static void reject(struct gateway *g, struct pending_conn *conn, const char *why)
 {
     char reply[REPLY_BYTES], line[REPLY_BYTES];
     counter_add(g->child.row, CTR_GATEWAY_requests_malformed, 1);
     snprintf(line, sizeof line, "%u, %s", MHD_HTTP_BAD_REQUEST, why);
-    refused(g, line);
-    size_t bytes = refusal(why, reply);
-    bool more = discard(v);
-    /* It is shorter than any send buffer. Who resets the connection does not want it. */
-    (void)!send(v->fd, reply, bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
-    shutdown(v->fd, SHUT_WR);
+    log_rejection(g, line);
+    size_t bytes = rejection_response(why, reply);
+    bool more = discard(conn);
+    /* It is shorter than any send buffer. An error means that the client reset the connection. */
+    (void)!send(conn->fd, reply, bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
+    shutdown(conn->fd, SHUT_WR);
     if (!more) {
-        part(g, v);
+        close_conn(g, conn);
         return;
     }
-    v->leaving = true;
-    v->until_ns = clock_now_ns() + LEAVING_NS;
+    conn->leaving = true;
+    conn->until_ns = clock_now_ns() + LEAVING_NS;
 }
 
-/* It has sent something, or left. */
-static void look(struct gateway *g, struct visitor *v, bool ended)
+/* It has sent bytes, or disconnected. */
+static void check(struct gateway *g, struct pending_conn *conn, bool ended)
 {
-    char bytes[REQLINE_LOOK_BYTES];
+    char bytes[REQLINE_CHECK_BYTES];
     const char *why = "";
-    if (v->leaving) {
-        if (!discard(v))
-            part(g, v);
+    if (conn->leaving) {
+        if (!discard(conn))
+            close_conn(g, conn);
         return;
     }
-    ssize_t n = recv(v->fd, bytes, sizeof bytes, MSG_PEEK | MSG_DONTWAIT);
+    ssize_t n = recv(conn->fd, bytes, sizeof bytes, MSG_PEEK | MSG_DONTWAIT);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     if (n <= 0) {
-        part(g, v);
+        close_conn(g, conn);
         return;
     }
-    v->spoke = true;
-    switch (reqline_look(bytes, (size_t)n, &why)) {
-    case REQLINE_TAKEN: hand_on(g, v); break;
-    case REQLINE_REFUSED: turn_away(g, v, why); break;
+    conn->has_sent = true;
+    switch (reqline_check(bytes, (size_t)n, &why)) {
+    case REQLINE_TAKEN: pass_to_library(g, conn); break;
+    case REQLINE_REJECTED: reject(g, conn, why); break;
     case REQLINE_MORE:
-        if (ended) {    /* in the middle of a line: it left */
-            discard(v); /* or the kernel would make an error of it */
-            part(g, v);
+        if (ended) {       /* in the middle of a line: it disconnected */
+            discard(conn); /* else the kernel would report an error */
+            close_conn(g, conn);
         }
         break;
     }
 }
 
-/* ---- all of them ----------------------------------------------------------------------------- */
+/* ---- all connections ------------------------------------------------------------------------- */
 
-static void welcome(struct gateway *g, int fd)
+static void add_conn(struct gateway *g, int fd)
 {
-    struct door *d = g->door;
+    struct acceptor *a = g->acceptor;
     unsigned i = 0;
-    while (i < d->places && d->visitors[i].fd != NO_VISITOR)
+    while (i < a->slots && a->pending[i].fd != NO_CONN)
         i++;
-    sl_assert(i < d->places);
+    sl_assert(i < a->slots);
     struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP | EPOLLET, .data.u32 = i};
     counter_add(g->child.row, CTR_GATEWAY_connections_accepted, 1);
-    if (epoll_ctl(d->epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0) {
-        refused(g, "a connection is closed: the kernel has no memory to watch it");
+    if (epoll_ctl(a->epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0) {
+        log_rejection(g, "a connection is closed: the kernel has no memory to watch it");
         close(fd);
         return;
     }
-    d->visitors[i] = (struct visitor){
+    a->pending[i] = (struct pending_conn){
         .fd = fd, .until_ns = clock_now_ns() + g->child.params->http_timeout * NS_PER_S};
-    d->count++;
+    a->count++;
 }
 
-static void nothing_left(struct door *d)
+static void pause_accepting(struct acceptor *a)
 {
-    if (!d->wanting)
+    if (!a->exhausted)
         log_warn("connections have to wait: %s", strerror(errno));
-    d->wanting = true;
-    d->pause_until_ns = clock_now_ns() + ACCEPT_PAUSE_NS;
+    a->exhausted = true;
+    a->pause_until_ns = clock_now_ns() + ACCEPT_PAUSE_NS;
 }
 
-static void let_them_in(struct gateway *g)
+static void accept_all(struct gateway *g)
 {
-    struct door *d = g->door;
-    while (!d->closed && door_connections(g) < d->places) {
-        int fd = accept4(HERITAGE_HTTP, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    struct acceptor *a = g->acceptor;
+    while (!a->closed && acceptor_connections(g) < a->slots) {
+        int fd = accept4(INHERITED_HTTP, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd >= 0) {
-            d->wanting = false;
-            welcome(g, fd);
+            a->exhausted = false;
+            add_conn(g, fd);
         } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-            nothing_left(d);
+            pause_accepting(a);
             return;
         } else if (errno != EINTR && errno != ECONNABORTED) {
-            return; /* there is nobody, or the network has an error for one of them */
+            return; /* no connection, or a network error of one of them */
         }
     }
 }
 
-void door_run(struct gateway *g)
+void acceptor_run(struct gateway *g)
 {
-    struct door *d = g->door;
+    struct acceptor *a = g->acceptor;
     struct epoll_event events[EVENTS];
     int n;
-    if (clock_now_ns() >= d->pause_until_ns)
-        let_them_in(g);
+    if (clock_now_ns() >= a->pause_until_ns)
+        accept_all(g);
     do {
-        n = epoll_wait(d->epoll_fd, events, EVENTS, 0);
+        n = epoll_wait(a->epoll_fd, events, EVENTS, 0);
         for (int i = 0; i < n; i++) {
-            struct visitor *v = &d->visitors[events[i].data.u32];
+            struct pending_conn *conn = &a->pending[events[i].data.u32];
             bool ended = events[i].events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR);
-            if (v->fd != NO_VISITOR)
-                look(g, v, ended);
+            if (conn->fd != NO_CONN)
+                check(g, conn, ended);
         }
     } while (n == EVENTS);
 }
 
-void door_tend(struct gateway *g, uint64_t now_ns)
+void acceptor_tick(struct gateway *g, uint64_t now_ns)
 {
-    struct door *d = g->door;
-    for (unsigned i = 0; i < d->places && d->count > 0; i++) {
-        struct visitor *v = &d->visitors[i];
-        if (v->fd == NO_VISITOR || now_ns < v->until_ns)
+    struct acceptor *a = g->acceptor;
+    for (unsigned i = 0; i < a->slots && a->count > 0; i++) {
+        struct pending_conn *conn = &a->pending[i];
+        if (conn->fd == NO_CONN || now_ns < conn->until_ns)
             continue;
-        if (v->spoke && !v->leaving) /* who connects in advance is none who was cut off */
-            counter_add(g->child.row, CTR_GATEWAY_connections_cut, 1);
-        part(g, v);
+        if (conn->has_sent &&
+            !conn->leaving) /* a connection that was opened in advance does not count as timed out */
+            counter_add(g->child.row, CTR_GATEWAY_connections_timed_out, 1);
+        close_conn(g, conn);
     }
 }

@@ -5,7 +5,7 @@
 
 #include "lib/base/assert.h"
 
-#define BUFFER_LEAST 512
+#define BUFFER_MIN 512
 
 size_t quota_guests_max(const struct quota *q)
 {
@@ -14,43 +14,43 @@ size_t quota_guests_max(const struct quota *q)
 
 bool quota_take(struct quota *q, size_t bytes, bool guest)
 {
-    if (bytes > q->limit - q->held)
+    if (bytes > q->limit - q->buffered)
         return false;
     if (guest && bytes > quota_guests_max(q) - q->guests)
         return false;
-    q->held += bytes;
+    q->buffered += bytes;
     q->guests += guest ? bytes : 0;
     return true;
 }
 
 void quota_give(struct quota *q, size_t bytes, bool guest)
 {
-    sl_assert(q->held >= bytes && (!guest || q->guests >= bytes));
-    q->held -= bytes;
+    sl_assert(q->buffered >= bytes && (!guest || q->guests >= bytes));
+    q->buffered -= bytes;
     q->guests -= guest ? bytes : 0;
 }
 
 bool buffer_reserve(struct quota *q, struct buffer *b, size_t bytes)
 {
-    if (bytes <= b->room - b->bytes)
+    if (bytes <= b->capacity - b->bytes)
         return true;
     if (bytes > q->limit)
         return false;
-    size_t need = b->bytes + bytes, room = b->room ? b->room : BUFFER_LEAST;
-    while (room < need)
-        room *= 2;
-    if (!quota_take(q, room - b->room, b->guest)) {
-        room = need; /* what is left may be enough */
-        if (!quota_take(q, room - b->room, b->guest))
+    size_t need = b->bytes + bytes, capacity = b->capacity ? b->capacity : BUFFER_MIN;
+    while (capacity < need)
+        capacity *= 2;
+    if (!quota_take(q, capacity - b->capacity, b->guest)) {
+        capacity = need; /* the rest may be sufficient */
+        if (!quota_take(q, capacity - b->capacity, b->guest))
             return false;
     }
-    char *longer = realloc(b->data, room);
+    char *longer = realloc(b->data, capacity);
     if (!longer) {
-        quota_give(q, room - b->room, b->guest);
+        quota_give(q, capacity - b->capacity, b->guest);
         return false;
     }
     b->data = longer;
-    b->room = room;
+    b->capacity = capacity;
     return true;
 }
 
@@ -64,38 +64,38 @@ bool buffer_add(struct quota *q, struct buffer *b, const void *data, size_t byte
     return true;
 }
 
-void buffer_tell(struct buffer *b, size_t n, size_t slack)
+void buffer_mark_sent(struct buffer *b, size_t n, size_t slack)
 {
-    sl_assert(n <= buffer_untold(b));
-    b->told += n;
-    if (b->told == b->bytes) {
-        b->told = b->bytes = 0;
-    } else if (b->told >= slack) {
-        b->bytes -= b->told;
-        memmove(b->data, b->data + b->told, b->bytes);
-        b->told = 0;
+    sl_assert(n <= buffer_unsent(b));
+    b->sent += n;
+    if (b->sent == b->bytes) {
+        b->sent = b->bytes = 0;
+    } else if (b->sent >= slack) {
+        b->bytes -= b->sent;
+        memmove(b->data, b->data + b->sent, b->bytes);
+        b->sent = 0;
     }
 }
 
 void buffer_drop_events(struct buffer *b)
 {
-    size_t left = buffer_untold(b);
-    const char *end = left ? memmem(b->data + b->told, left, "\n\n", 2) : NULL;
-    if (end) /* nobody knows whether its beginning was told: it is told to its end */
+    size_t left = buffer_unsent(b);
+    const char *end = left ? memmem(b->data + b->sent, left, "\n\n", 2) : NULL;
+    if (end) /* its start may have been sent: it is sent to its end */
         b->bytes = (size_t)(end - b->data) + 2;
-    if (b->told > 0) {
-        b->bytes -= b->told;
-        memmove(b->data, b->data + b->told, b->bytes);
-        b->told = 0;
+    if (b->sent > 0) {
+        b->bytes -= b->sent;
+        memmove(b->data, b->data + b->sent, b->bytes);
+        b->sent = 0;
     }
 }
 
 size_t buffer_detach(struct buffer *b)
 {
-    size_t charge = b->room;
+    size_t charge = b->capacity;
     free(b->data);
     b->data = NULL;
-    b->bytes = b->room = b->told = 0;
+    b->bytes = b->capacity = b->sent = 0;
     return charge;
 }
 

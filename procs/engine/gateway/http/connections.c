@@ -1,12 +1,11 @@
-/* Connections that send a byte now and then would hold their place for ever: the HTTP library
- * counts pauses only. So a connection may rest - be without a complete request - for two of them.
+/* A connection that sends a byte now and then would stay open forever: the HTTP library limits pauses only.
+ * So a connection may rest (be without a complete request) for at most two time limits.
  *
- *   RESTING --(request complete: connection_works)--> WORKING --(answered: connection_rests)-->
- * RESTING
+ *   RESTING --(request complete: connection_works)--> WORKING --(answered: connection_rests)--> RESTING
  *      |
- *      +--(too long: connections_tend)--> shut down; the library sees its end
+ *      +--(too long: connections_tick)--> shut down; the library sees its end
  *
- * Resting ones stand in a list in the order in which they began to rest. */
+ * Resting connections are in a list, in the order of the start of their rest. */
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -16,7 +15,7 @@
 
 #define CONNECTION_MAGIC 0x434f4e4eu
 #define PAUSES           2
-#define DESCRIPTORS_OURS 96 /* everything that is no client's */
+#define DESCRIPTORS_OURS 96 /* descriptors not used by clients */
 
 struct connection {
     uint32_t magic;
@@ -49,7 +48,7 @@ static void rest(struct connection *c)
     g->newest = c;
 }
 
-static void begin(struct gateway *g, struct MHD_Connection *connection, void **slot)
+static void add_connection(struct gateway *g, struct MHD_Connection *connection, void **slot)
 {
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
@@ -57,7 +56,7 @@ static void begin(struct gateway *g, struct MHD_Connection *connection, void **s
     g->connections++;
     *slot = c;
     if (!c)
-        return; /* it is served all the same, only not watched */
+        return; /* it is served, but not timed */
     *c = (struct connection){
         .magic = CONNECTION_MAGIC, .gateway = g, .fd = info ? info->connect_fd : -1};
     rest(c);
@@ -68,7 +67,7 @@ void connection_event(void *gateway, struct MHD_Connection *connection, void **s
 {
     struct gateway *g = gateway;
     if (what == MHD_CONNECTION_NOTIFY_STARTED) {
-        begin(g, connection, slot);
+        add_connection(g, connection, slot);
     } else {
         struct connection *c = *slot;
         g->connections--;
@@ -107,7 +106,7 @@ void connection_rests(struct MHD_Connection *connection)
     rest(c);
 }
 
-void connections_tend(struct gateway *g, uint64_t now_ns)
+void connections_tick(struct gateway *g, uint64_t now_ns)
 {
     uint64_t limit = PAUSES * g->child.params->http_timeout * NS_PER_S;
     while (g->oldest && now_ns > g->oldest->since_ns && now_ns - g->oldest->since_ns > limit) {
@@ -115,7 +114,7 @@ void connections_tend(struct gateway *g, uint64_t now_ns)
         leave_list(c);
         if (c->fd >= 0)
             shutdown(c->fd, SHUT_RDWR);
-        counter_add(g->child.row, CTR_GATEWAY_connections_cut, 1);
+        counter_add(g->child.row, CTR_GATEWAY_connections_timed_out, 1);
     }
 }
 
@@ -125,10 +124,10 @@ unsigned connections_max(const struct params *p)
     unsigned wanted = (unsigned)p->http_connections;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted + DESCRIPTORS_OURS)
         return wanted;
-    unsigned most = limit.rlim_cur > 2 * DESCRIPTORS_OURS
-                        ? (unsigned)limit.rlim_cur - DESCRIPTORS_OURS
-                        : DESCRIPTORS_OURS;
-    log_warn("%u connections at most: this process may have %llu descriptors", most,
+    unsigned max = limit.rlim_cur > 2 * DESCRIPTORS_OURS
+                       ? (unsigned)limit.rlim_cur - DESCRIPTORS_OURS
+                       : DESCRIPTORS_OURS;
+    log_warn("limited to %u connections: the limit of open files is %llu", max,
              (unsigned long long)limit.rlim_cur);
-    return most;
+    return max;
 }

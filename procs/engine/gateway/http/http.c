@@ -1,6 +1,5 @@
-/* Requests as the HTTP library gives them: found, let in, collected, answered. The library runs on
- * our thread, only when http_run lets it; a connection that waits for the engine is suspended, and
- * costs nothing but its memory. */
+/* Requests from the HTTP library: routed, authorised, collected, answered. The library runs on our thread,
+ * only inside http_run. A connection that waits for the engine is suspended and costs only memory. */
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -12,15 +11,15 @@
 #include "procs/engine/gateway/gateway.h"
 #include "shm/segment/inherited_fds.h"
 
-#define POOL_BYTES      8192 /* of a connection: its headers, and what is written to it */
-#define POOL_STEP_BYTES 1024
-#define DISCARD_TIMES   4 /* of --http-body: a client that sends more than that is cut off */
-#define LOG_EVERY_NS    (10 * NS_PER_S)
-#define LOG_LINES       20 /* in that time: strangers must not fill the log */
-#define RETRY_AFTER     "1"
-#define HOST_BYTES      256
-#define LIBRARY_ANSWERS "Error processing request (HTTP response code is %u"
-/* Nothing from outside, and no script but ours. */
+#define POOL_BYTES              8192 /* per connection: headers and response headers */
+#define POOL_STEP_BYTES         1024
+#define DISCARD_TIMES           4 /* in units of --http-body: a client that sends more is disconnected */
+#define LOG_EVERY_NS            (10 * NS_PER_S)
+#define LOG_LINES               20 /* per that time: untrusted clients must not fill the log */
+#define RETRY_AFTER             "1"
+#define HOST_BYTES              256
+#define LIBRARY_RESPONSE_FORMAT "Error processing request (HTTP response code is %u"
+/* No external resources, and only our script. */
 #define POLICY                                                                                     \
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src data:; "     \
     "connect-src 'self'; form-action 'none'; frame-ancestors 'none'; base-uri 'none'"
@@ -30,12 +29,12 @@ static const struct http_route routes[] = {
 #include "procs/engine/gateway/routes.tbl.h"
 };
 
-/* ---- what is refused ------------------------------------------------------------------------- */
+/* ---- rejected requests ----------------------------------------------------------------------- */
 
-void refused(struct gateway *g, const char *why)
+void log_rejection(struct gateway *g, const char *why)
 {
     uint64_t now = clock_now_ns();
-    g->refused_count++;
+    g->rejected_count++;
     if (now >= g->log_due_ns) {
         g->log_due_ns = now + LOG_EVERY_NS;
         g->log_lines = 0;
@@ -43,35 +42,35 @@ void refused(struct gateway *g, const char *why)
     if (g->log_lines == LOG_LINES)
         return;
     g->log_lines++;
-    /* Strangers' bytes may be in it, and some terminals obey those beyond ASCII, too (C1). */
+    /* It can contain untrusted bytes, and some terminals also obey control characters beyond ASCII (C1). */
     char text[200];
     size_t n = 0;
     for (; why[n] && n < sizeof text - 1; n++)
         text[n] = (unsigned char)why[n] < ' ' || (unsigned char)why[n] >= 0x7f ? ' ' : why[n];
     text[n] = 0;
-    uint64_t count = g->refused_count - g->refused_said;
+    uint64_t count = g->rejected_count - g->rejected_logged;
     if (count == 1)
-        log_warn("request refused: %s", text);
+        log_warn("request rejected: %s", text);
     else
-        log_warn("%llu requests refused since the last line, this one: %s",
+        log_warn("%llu requests rejected since the last line; the last one: %s",
                  (unsigned long long)count, text);
-    g->refused_said = g->refused_count;
+    g->rejected_logged = g->rejected_count;
 }
 
 static void no_http(struct gateway *g, const char *why)
 {
     counter_add(g->child.row, CTR_GATEWAY_requests_malformed, 1);
-    refused(g, why);
+    log_rejection(g, why);
 }
 
-static void tell_cause(struct gateway *g)
+static void log_cause(struct gateway *g)
 {
     if (g->cause[0])
         no_http(g, g->cause);
     g->cause[0] = 0;
 }
 
-static bool begins_with_one(const char *text, const char *const beginnings[], size_t count)
+static bool starts_with_any(const char *text, const char *const beginnings[], size_t count)
 {
     for (size_t i = 0; i < count; i++)
         if (strncmp(text, beginnings[i], strlen(beginnings[i])) == 0)
@@ -79,9 +78,8 @@ static bool begins_with_one(const char *text, const char *const beginnings[], si
     return false;
 }
 
-/* A client that left, in the middle of its request or of our answer, is nothing to complain of. All
- * that the library tells of it is a sentence. */
-static bool tells_of_leaving(const char *text)
+/* Disconnects during a request or a response are not logged. The library reports them only as text. */
+static bool reports_disconnect(const char *text)
 {
     static const char *const beginnings[] = {
         "Failed to send ",
@@ -89,11 +87,11 @@ static bool tells_of_leaving(const char *text)
         "Connection socket is closed ",
         "Connection was closed by remote side ",
     };
-    return begins_with_one(text, beginnings, ARRAY_LEN(beginnings));
+    return starts_with_any(text, beginnings, ARRAY_LEN(beginnings));
 }
 
-/* Sentences that its answer follows, in another sentence. */
-static bool tells_a_cause(const char *text)
+/* Messages that are followed by a second one with the response. */
+static bool reports_cause(const char *text)
 {
     static const char *const beginnings[] = {
         "Received HTTP/1.1 request without ",
@@ -101,30 +99,30 @@ static bool tells_a_cause(const char *text)
         "Failed to parse ",
         "Not enough memory in pool ",
     };
-    return begins_with_one(text, beginnings, ARRAY_LEN(beginnings));
+    return starts_with_any(text, beginnings, ARRAY_LEN(beginnings));
 }
 
-/* What the library says: bytes that were no HTTP, connections that broke. Cause and answer of one
- * request are one line. */
-static void on_library_words(void *arg, const char *fmt, va_list list)
+/* Messages of the library: malformed requests, broken connections. Cause and response of one request become
+ * one line. */
+static void on_library_message(void *arg, const char *fmt, va_list list)
 {
     struct gateway *g = arg;
     char text[CAUSE_BYTES], line[CAUSE_BYTES + 16];
     unsigned status;
     if (g->closing)
-        return; /* it complains of what we told it to do */
+        return; /* caused by our own call */
     vsnprintf(text, sizeof text, fmt, list);
-    if (tells_of_leaving(text))
+    if (reports_disconnect(text))
         return;
     text[strcspn(text, "\n")] = 0;
-    if (g->cause[0] && sscanf(text, LIBRARY_ANSWERS, &status) == 1) {
+    if (g->cause[0] && sscanf(text, LIBRARY_RESPONSE_FORMAT, &status) == 1) {
         snprintf(line, sizeof line, "%u, %s", status, g->cause);
         g->cause[0] = 0;
         no_http(g, line);
         return;
     }
-    tell_cause(g);
-    if (tells_a_cause(text))
+    log_cause(g);
+    if (reports_cause(text))
         snprintf(g->cause, sizeof g->cause, "%s", text);
     else
         no_http(g, text);
@@ -134,7 +132,7 @@ unsigned error_http_status(enum error_code code)
 {
     switch (code) {
     case ERR_BAD_INPUT:
-    case ERR_BELOW_FLOOR: return MHD_HTTP_BAD_REQUEST;
+    case ERR_BUDGET_TOO_SMALL: return MHD_HTTP_BAD_REQUEST;
     case ERR_NOT_FOUND: return MHD_HTTP_NOT_FOUND;
     case ERR_BUSY:
     case ERR_NO_MEMORY:
@@ -160,10 +158,10 @@ json_t *error_object(unsigned status, const struct error *error, const char *par
     json_t *text = rpc_text_json(error->text, strnlen(error->text, sizeof error->text));
     return json_pack("{s:{s:o, s:s, s:s?, s:s}}", "error", "message", text, "type",
                      error_type(status), "param", param && *param ? param : NULL, "code",
-                     error_word(error->code));
+                     error_name(error->code));
 }
 
-/* ---- answers --------------------------------------------------------------------------------- */
+/* ---- responses ------------------------------------------------------------------------------- */
 
 void exchange_resume(struct exchange *x)
 {
@@ -186,7 +184,7 @@ static void policy_headers(struct MHD_Response *response)
     header(response, "Content-Security-Policy", POLICY);
 }
 
-static void answered(struct exchange *x, unsigned status, struct MHD_Response *response)
+static void set_response(struct exchange *x, unsigned status, struct MHD_Response *response)
 {
     OBJ_CHECK(x, EXCHANGE_MAGIC);
     sl_assert(!x->ready);
@@ -202,15 +200,15 @@ static void answered(struct exchange *x, unsigned status, struct MHD_Response *r
     exchange_resume(x);
 }
 
-void exchange_answer(struct exchange *x, unsigned status, struct MHD_Response *response)
+void exchange_respond(struct exchange *x, unsigned status, struct MHD_Response *response)
 {
     policy_headers(response);
     if (status == MHD_HTTP_SERVICE_UNAVAILABLE)
         header(response, MHD_HTTP_HEADER_RETRY_AFTER, RETRY_AFTER);
-    answered(x, status, response);
+    set_response(x, status, response);
 }
 
-/* Takes the text. */
+/* Takes ownership of the text. */
 static struct MHD_Response *text_response(const char *type, char *text, size_t bytes)
 {
     struct MHD_Response *response =
@@ -224,7 +222,7 @@ static struct MHD_Response *text_response(const char *type, char *text, size_t b
 
 void exchange_text(struct exchange *x, unsigned status, const char *type, char *text, size_t bytes)
 {
-    exchange_answer(x, status, text_response(type, text, bytes));
+    exchange_respond(x, status, text_response(type, text, bytes));
 }
 
 void exchange_json(struct exchange *x, unsigned status, json_t *object)
@@ -234,33 +232,33 @@ void exchange_json(struct exchange *x, unsigned status, json_t *object)
     exchange_text(x, status, "application/json", text, text ? strlen(text) : 0);
 }
 
-static void answer_error(struct exchange *x, unsigned status, const struct error *error,
-                         const char *param)
+static void respond_error(struct exchange *x, unsigned status, const struct error *error,
+                          const char *param)
 {
     char line[320];
     snprintf(line, sizeof line, "%u, %.280s", status, error->text);
-    refused(x->gateway, line);
+    log_rejection(x->gateway, line);
     exchange_json(x, status, error_object(status, error, param));
 }
 
 void exchange_error(struct exchange *x, const struct error *error, const char *param)
 {
-    answer_error(x, error_http_status(error->code), error, param);
+    respond_error(x, error_http_status(error->code), error, param);
 }
 
 void exchange_status_error(struct exchange *x, unsigned status, const char *text)
 {
     struct error error;
     error_set(&error, status == MHD_HTTP_NOT_FOUND ? ERR_NOT_FOUND : ERR_BAD_INPUT, "%s", text);
-    answer_error(x, status, &error, NULL);
+    respond_error(x, status, &error, NULL);
 }
 
-/* ---- answers that are counted ---------------------------------------------------------------- */
+/* ---- counted responses ----------------------------------------------------------------------- */
 
 static void too_much(struct exchange *x)
 {
     struct error error;
-    error_set(&error, ERR_NO_MEMORY, TOO_MUCH_HELD);
+    error_set(&error, ERR_NO_MEMORY, BUFFERS_FULL);
     exchange_error(x, &error, NULL);
 }
 
@@ -271,7 +269,7 @@ void exchange_completion(struct exchange *x, char *text, size_t bytes)
         too_much(x);
         return;
     }
-    x->answer_bytes = text ? bytes : 0;
+    x->response_bytes = text ? bytes : 0;
     exchange_text(x, MHD_HTTP_OK, "application/json", text, bytes);
 }
 
@@ -315,12 +313,12 @@ void exchange_shared(struct exchange *x, struct shared *shared)
     }
     shared->users++;
     x->shared = shared;
-    answered(x, MHD_HTTP_OK, shared->response);
+    set_response(x, MHD_HTTP_OK, shared->response);
 }
 
-/* ---- who may ask ----------------------------------------------------------------------------- */
+/* ---- authorisation --------------------------------------------------------------------------- */
 
-/* As long for every key, right or wrong. */
+/* Takes equal time for right and wrong keys. */
 static bool same_key(const char key[KEY_BYTES_MAX], const char *given)
 {
     char padded[KEY_BYTES_MAX] = {0};
@@ -359,8 +357,8 @@ static bool host_name(const char *host, char out[HOST_BYTES])
     return true;
 }
 
-/* A page of somebody else's, open in a browser of this machine, must not talk to a gateway that
- * asks for no key: it would send its own Origin, or come under a name that it made point here. */
+/* A foreign page in a browser of this machine must not use a gateway without a key: such a request has another
+ * Origin, or a Host name that resolves to this machine. */
 static bool foreign_page(const struct gateway *g, struct MHD_Connection *connection)
 {
     const char *host = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Host");
@@ -379,8 +377,8 @@ static bool foreign_page(const struct gateway *g, struct MHD_Connection *connect
             inet_pton(AF_INET6, name, &address) != 1);
 }
 
-/* Two lengths of one body: a proxy before us may have believed the other one, and then what
- * follows is a request it never saw. The answer is the last one of this connection. */
+/* Two lengths of one body: a proxy may have used the other one, so that the next bytes are a request it has not
+ * checked. The connection is closed after the response. */
 static bool two_lengths(struct MHD_Connection *connection)
 {
     return MHD_lookup_connection_value(connection, MHD_HEADER_KIND,
@@ -407,12 +405,12 @@ static void let_in(struct exchange *x, const char *method, const char *path)
                               "Content-Length and Transfer-Encoding exclude each other");
         header(x->ready, MHD_HTTP_HEADER_CONNECTION, "close");
     } else if (!x->route && known)
-        exchange_status_error(x, MHD_HTTP_METHOD_NOT_ALLOWED, "this path has another method");
+        exchange_status_error(x, MHD_HTTP_METHOD_NOT_ALLOWED, "method not allowed for this path");
     else if (!x->route)
         exchange_status_error(x, MHD_HTTP_NOT_FOUND,
-                              "there is no such path; docs/gateway.md lists them");
+                              "no such path; docs/gateway.md lists the paths");
     else if (foreign_page(g, x->connection))
-        exchange_status_error(x, MHD_HTTP_FORBIDDEN, "this is no request of this host's own pages");
+        exchange_status_error(x, MHD_HTTP_FORBIDDEN, "cross-origin request rejected");
     else if (!x->route->open && !authorised(g, x->connection)) {
         counter_add(g->child.row, CTR_GATEWAY_requests_unauthorised, 1);
         exchange_status_error(x, MHD_HTTP_UNAUTHORIZED,
@@ -433,8 +431,8 @@ static enum MHD_Result hand_over(struct exchange *x)
     if (!x->shared)
         MHD_destroy_response(x->ready); /* the connection holds its own reference */
     x->ready = NULL;
-    /* Events take as long as they take. Everything else is there, and has to be read in time. */
-    if (x->begun && !x->stream)
+    /* A stream of events has no time limit. Other responses must be read in time. */
+    if (x->started && !x->stream)
         connection_rests(x->connection);
     return result;
 }
@@ -451,7 +449,7 @@ static enum MHD_Result first_call(struct gateway *g, struct MHD_Connection *conn
     counter_add(g->child.row, CTR_GATEWAY_requests, 1);
     child_progress(&g->child);
     let_in(x, method, path);
-    /* Who asks before sending gets the answer before sending. */
+    /* Expect: 100-continue is answered before the body. */
     if (x->ready && MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Expect"))
         return hand_over(x);
     return MHD_YES;
@@ -461,7 +459,7 @@ static enum MHD_Result take_body(struct exchange *x, const char *data, size_t by
 {
     struct gateway *g = x->gateway;
     const struct params *p = g->child.params;
-    /* Who sends one where none is read only has it counted. */
+    /* A body that is not read is only counted. */
     if (!x->ready && !x->gone && strcmp(x->route->method, "POST") == 0) {
         if (x->body.bytes + bytes > p->http_body)
             exchange_status_error(x, MHD_HTTP_CONTENT_TOO_LARGE,
@@ -494,11 +492,11 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *connection, 
         *bytes = 0;
         return take_body(x, data, n);
     }
-    if (!x->begun && !x->ready && !x->gone) {
-        x->begun = true;
-        g->answering++;
+    if (!x->started && !x->ready && !x->gone) {
+        x->started = true;
+        g->responding++;
         connection_works(connection);
-        x->route->begin(x);
+        x->route->start(x);
     }
     if (x->ready || x->gone)
         return hand_over(x);
@@ -517,24 +515,24 @@ static void on_end(void *arg, struct MHD_Connection *connection, void **slot,
         return;
     OBJ_CHECK(x, EXCHANGE_MAGIC);
     *slot = NULL;
-    if (x->begun)
-        g->answering--;
+    if (x->started)
+        g->responding--;
     if (x->stream)
         stream_client_left(x->stream);
-    documents_forget(x);
+    stats_forget(x);
     connection_rests(connection);
     buffer_free(&g->quota, &x->body);
     if (x->ready && !x->shared)
         MHD_destroy_response(x->ready);
     shared_release(x->shared);
-    quota_give(&g->quota, x->answer_bytes, false);
+    quota_give(&g->quota, x->response_bytes, false);
     x->magic = 0;
     free(x);
 }
 
 /* ---- the daemon ------------------------------------------------------------------------------ */
 
-static void look_at_socket(struct gateway *g)
+static void read_own_address(struct gateway *g)
 {
     union {
         struct sockaddr any;
@@ -543,7 +541,7 @@ static void look_at_socket(struct gateway *g)
     } own = {0};
     socklen_t bytes = sizeof own;
     uint16_t port = 0;
-    if (getsockname(HERITAGE_HTTP, &own.any, &bytes) != 0)
+    if (getsockname(INHERITED_HTTP, &own.any, &bytes) != 0)
         return;
     if (own.any.sa_family == AF_INET) {
         port = ntohs(own.v4.sin_port);
@@ -558,12 +556,12 @@ static void look_at_socket(struct gateway *g)
 int http_start(struct gateway *g, struct error *error)
 {
     const struct params *p = g->child.params;
-    look_at_socket(g);
+    read_own_address(g);
     g->quota.limit = p->http_buffer;
     unsigned connections = connections_max(p);
     g->daemon = MHD_start_daemon(
         MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, 0,
-        NULL, NULL, on_request, g, MHD_OPTION_EXTERNAL_LOGGER, on_library_words, g,
+        NULL, NULL, on_request, g, MHD_OPTION_EXTERNAL_LOGGER, on_library_message, g,
         MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_CONNECTION_LIMIT, connections,
         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)p->http_timeout,
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)POOL_BYTES,
@@ -571,15 +569,15 @@ int http_start(struct gateway *g, struct error *error)
         MHD_OPTION_NOTIFY_COMPLETED, on_end, g, MHD_OPTION_NOTIFY_CONNECTION, connection_event, g,
         MHD_OPTION_END);
     if (!g->daemon)
-        return error_set(error, ERR_FAILED, "the HTTP library does not start");
-    return door_open(g, connections, error);
+        return error_set(error, ERR_FAILED, "the HTTP library failed to start");
+    return acceptor_open(g, connections, error);
 }
 
 void http_run(struct gateway *g)
 {
-    door_run(g);
+    acceptor_run(g);
     MHD_run(g->daemon);
-    tell_cause(g);
+    log_cause(g);
     g->closing = false;
-    counter_set(g->child.row, CTR_GATEWAY_connections, door_connections(g));
+    counter_set(g->child.row, CTR_GATEWAY_connections, acceptor_connections(g));
 }

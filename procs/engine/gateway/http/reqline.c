@@ -6,7 +6,7 @@
 #include "lib/base/assert.h"
 
 #define VERSION_BYTES 8    /* "HTTP/1.1" */
-#define TLS_HANDSHAKE 0x16 /* a record's first byte */
+#define TLS_HANDSHAKE 0x16 /* first byte of a TLS record */
 
 static bool digit(char c)
 {
@@ -35,37 +35,37 @@ static bool rest_is_right(const char *rest, size_t n)
     return version[-1] == ' ' && memcmp(version, "HTTP/1.", 7) == 0 && digit(version[7]);
 }
 
-static enum reqline refuse(const char **why, const char *text)
+static enum reqline reject(const char **why, const char *text)
 {
     *why = text;
-    return REQLINE_REFUSED;
+    return REQLINE_REJECTED;
 }
 
-enum reqline reqline_look(const char *bytes, size_t n, const char **why)
+enum reqline reqline_check(const char *bytes, size_t n, const char **why)
 {
     size_t at = 0;
-    sl_assert(n <= REQLINE_LOOK_BYTES);
+    sl_assert(n <= REQLINE_CHECK_BYTES);
     if (n > 0 && bytes[0] == TLS_HANDSHAKE)
-        return refuse(why, "this port speaks HTTP without TLS: put a proxy before it");
+        return reject(why, "this port serves HTTP without TLS; use a proxy for TLS");
     if (at < n && bytes[at] == '\r')
         at++;
     if (at < n && bytes[at] == '\n')
         at++;
     else if (at > 0 && at < n)
-        return refuse(why, "this is no request line");
+        return reject(why, "malformed HTTP request line");
     size_t method = at;
     while (at < n && token_char(bytes[at]))
         at++;
     if (at - method > REQLINE_METHOD_BYTES)
-        return refuse(why, "this is no request line: its method has no end");
+        return reject(why, "malformed HTTP request line: no space after the method");
     if (at == n)
         return REQLINE_MORE;
     if (at == method || bytes[at] != ' ')
-        return refuse(why, "this is no request line");
+        return reject(why, "malformed HTTP request line");
     const char *end = memchr(bytes + at, '\n', n - at);
     if (!end)
-        return n == REQLINE_LOOK_BYTES ? REQLINE_TAKEN : REQLINE_MORE;
+        return n == REQLINE_CHECK_BYTES ? REQLINE_TAKEN : REQLINE_MORE;
     if (!rest_is_right(bytes + at, (size_t)(end - (bytes + at))))
-        return refuse(why, "this is no request line: METHOD PATH HTTP/1.1");
+        return reject(why, "malformed HTTP request line; expected METHOD PATH HTTP/1.1");
     return REQLINE_TAKEN;
 }

@@ -4,18 +4,18 @@
 
 #include <stddef.h>
 
-/* What of a connection is looked at. A line may be longer: what stands in these bytes decides. */
-#define REQLINE_LOOK_BYTES   1024
+/* Bytes of a connection that are checked. A line can be longer: these bytes decide. */
+#define REQLINE_CHECK_BYTES  1024
 #define REQLINE_METHOD_BYTES 32
 
 enum reqline {
-    REQLINE_MORE, /* so far it can become one */
+    REQLINE_MORE, /* incomplete so far */
     REQLINE_TAKEN,
-    REQLINE_REFUSED,
+    REQLINE_REJECTED,
 };
 
-/* The first n bytes of a connection, REQLINE_LOOK_BYTES of them or all that came. One empty line
- * may go before the request, as RFC 9112, 2.2 wants it. *why: for REFUSED, a constant text. */
-enum reqline reqline_look(const char *bytes, size_t n, const char **why);
+/* The first n bytes of a connection, REQLINE_CHECK_BYTES of them or all that came. One empty line
+ * may precede the request (RFC 9112, 2.2). *why: for REJECTED, a constant text. */
+enum reqline reqline_check(const char *bytes, size_t n, const char **why);
 
 #endif

@@ -29,7 +29,7 @@ function chart(id, value, shown, note, top) {
     for (const k in set) e.setAttribute(k, set[k]);
     return e;
   };
-  const width = Math.max(20, all.length) - 1, first = width - all.length + 1; /* few of them have room all the same */
+  const width = Math.max(20, all.length) - 1, first = width - all.length + 1; /* few samples keep the same scale */
   const points = all.map((v, i) => `${first + i},${(39 - 37 * Math.min(1, v / most)).toFixed(2)}`).join(" ");
   const svg = shape("svg", { viewBox: `0 0 ${width} 40`, preserveAspectRatio: "none" });
   svg.append(shape("polygon", { points: `${first},40 ${points} ${width},40` }), shape("polyline", { points }));
@@ -38,9 +38,9 @@ function chart(id, value, shown, note, top) {
 let last;
 function charts(doc, now) {
   const names = { decode: ["compute", "tokens_decode"], prefill: ["compute", "tokens_prefill"],
-    stall: ["compute", "stall_ns"], hits: ["compute", "hits"], uses: ["compute", "uses"],
+    stall: ["compute", "stall_ns"], hits: ["compute", "hits"], accesses: ["compute", "accesses"],
     read: ["loader", "bytes_read"], busy: ["loader", "busy_ns"],
-    used: ["cache", "prefetches_used"], wasted: ["cache", "prefetches_wasted"] };
+    used: ["cache", "prefetches_used"], unused: ["cache", "prefetches_unused"] };
   const at = { now };
   for (const k in names) at[k] = sum(doc, ...names[k]);
   if (last) {
@@ -51,10 +51,10 @@ function charts(doc, now) {
     const part = (a, b) => (b > 0 ? a / b : 0), pct = (x) => Math.round(100 * x) + " %";
     chart("chart-tokens", d.decode / s, (d.decode / s).toFixed(1), `new · ${(d.prefill / s).toFixed(0)} of prompts`);
     chart("chart-stall", Math.min(1, d.stall / 1e9 / s), pct(Math.min(1, d.stall / 1e9 / s)), "of the time", 1);
-    chart("chart-hits", part(d.hits, d.uses), d.uses ? pct(part(d.hits, d.uses)) : "–", `of ${d.uses} uses`, 1);
+    chart("chart-hits", part(d.hits, d.accesses), d.accesses ? pct(part(d.hits, d.accesses)) : "–", `of ${d.accesses} uses`, 1);
     chart("chart-drive", d.read / s, bytes(d.read / s) + "/s", `busy ${pct(Math.min(1, d.busy / 1e9 / s / loaders))}`);
-    chart("chart-prefetch", part(d.used, d.used + d.wasted), d.used + d.wasted ? pct(part(d.used, d.used + d.wasted)) : "–",
-      `${d.used} used, ${d.wasted} in vain`, 1);
+    chart("chart-prefetch", part(d.used, d.used + d.unused), d.used + d.unused ? pct(part(d.used, d.used + d.unused)) : "–",
+      `${d.used} used, ${d.unused} in vain`, 1);
     chart("chart-clients", sum(doc, "gateway", "connections"), String(sum(doc, "gateway", "connections")),
       `connections · ${sum(doc, "gateway", "streams")} completions`);
   }
@@ -65,7 +65,7 @@ function charts(doc, now) {
 function budget(doc) {
   const m = doc.memory, p = m.plan;
   const parts = [["experts and dense weights", m.segments.arena, "--a"], ["KV cache", m.segments.kv, "--c"],
-    ["private, held", p.private_bytes, "--b"], ["programs", p.text_bytes, "--d"],
+    ["private, reserved", p.private_bytes, "--b"], ["programs", p.text_bytes, "--d"],
     ["kernel, tables, segments", p.kernel_bytes + p.page_table_bytes + p.tmpfs_node_bytes + p.segments_bytes, "--soft"],
     ["margin and reads in flight", p.margin_bytes + p.in_flight_bytes, "--e"]];
   $("bar").replaceChildren(...parts.map(([, n, c]) => {
@@ -93,7 +93,7 @@ function map(doc) {
   canvas.width = doc.experts * cell;
   canvas.height = doc.rows.length * high;
   const draw = canvas.getContext("2d");
-  doc.rows.forEach((row, layer) => [...row.held].forEach((sign, expert) => {
+  doc.rows.forEach((row, layer) => [...row.resident].forEach((sign, expert) => {
     draw.globalAlpha = 1;
     draw.fillStyle = style.getPropertyValue("--none");
     draw.fillRect(expert * cell, layer * high, cell - 1, high - 1);
@@ -109,23 +109,23 @@ const named = (p) => (p.service === "loader" ? `loader.${p.number}` : p.service)
 function processes(doc) {
   const table = el("table", undefined, "rows procs"), head = el("tr");
   for (const [h, c] of [["process"], ["state"], ["waits for", "w"], ["restarts", "n"], ["private", "n"],
-    ["held", "n"], ["last words", "w"]])
+    ["reserved", "n"], ["exit message", "w"]])
     head.append(el("th", h, c));
   table.append(head);
   for (const p of doc.processes) {
     const row = el("tr");
     row.append(el("td", named(p)), el("td", p.state, p.state === "ready" ? "" : "bad"), el("td", p.wait, "w"),
       el("td", p.restarts, "n"), el("td", p.private_bytes ? bytes(p.private_bytes) : "", "n"),
-      el("td", p.lease_bytes ? bytes(p.lease_bytes) : "", "n"), el("td", p.last_words || "", "w"));
+      el("td", p.reserved_bytes ? bytes(p.reserved_bytes) : "", "n"), el("td", p.exit_message || "", "w"));
     table.append(row);
   }
   $("numbers").replaceChildren(table);
 }
 
-/* The engine remembers them, so that a page loaded anew shows the same. */
-function deaths(doc) {
-  $("history").replaceChildren(...(doc.deaths || []).map((d) => el("li",
-    `${new Date(d.wall_ms).toLocaleString()} ${named(d)}, ${d.cause}: ${d.words}${d.restarted ? "" : " (not restarted)"}`)).reverse());
+/* The engine stores exit records, so that a reloaded page shows the same. */
+function exits(doc) {
+  $("history").replaceChildren(...(doc.exits || []).map((d) => el("li",
+    `${new Date(d.wall_ms).toLocaleString()} ${named(d)}, ${d.cause}: ${d.exit_message}${d.restarted ? "" : " (not restarted)"}`)).reverse());
 }
 
 /* ---- chat ---- */
@@ -133,9 +133,9 @@ const talk = [];
 let abort;
 async function send(text) {
   talk.push({ role: "user", content: text });
-  $("said").append(el("p", text, "me"));
+  $("conversation").append(el("p", text, "me"));
   const answer = el("p");
-  $("said").append(answer);
+  $("conversation").append(answer);
   abort = new AbortController();
   $("stop").disabled = false;
   try {
@@ -154,10 +154,10 @@ async function send(text) {
         if (event.error) throw new Error(event.error.message);
         answer.textContent += event.choices[0]?.delta.content || "";
       }
-      $("said").scrollTop = $("said").scrollHeight;
+      $("conversation").scrollTop = $("conversation").scrollHeight;
     }
   } catch (e) {
-    if (e.name !== "AbortError") $("said").append(el("p", e.message, "bad"));
+    if (e.name !== "AbortError") $("conversation").append(el("p", e.message, "bad"));
   }
   talk.push({ role: "assistant", content: answer.textContent });
   $("stop").disabled = true;
@@ -174,12 +174,12 @@ $("talk").querySelector("textarea").addEventListener("keydown", (e) => {
 });
 $("stop").addEventListener("click", () => abort.abort());
 
-/* ---- once a second, while somebody looks ---- */
+/* ---- once per second, while the page is visible ---- */
 async function look() {
   if (!document.hidden) {
     try {
       const [stats, experts] = await Promise.all(["/stats", "/map"].map((u) => fetch(u).then((r) => r.json())));
-      if (stats.memory) { charts(stats, performance.now()); budget(stats); processes(stats); deaths(stats); }
+      if (stats.memory) { charts(stats, performance.now()); budget(stats); processes(stats); exits(stats); }
       if (experts.rows) map(experts);
       document.body.classList.add("on");
     } catch (e) {

@@ -1,6 +1,5 @@
-/* Metrics as Prometheus reads them: most from the supervisor's document by a table, what only the
- * gateway sees (times of streams) from its own histograms. No label is an expert: that is the
- * map's. */
+/* Prometheus metrics: most from the stats snapshot by a table, those of streams from the gateway's histograms.
+ * No label is an expert: /map has those. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,7 +35,7 @@ void metrics_first_token(struct gateway *g, uint64_t ns)
     observe(&g->first_token, (double)ns / NS_PER_MS, 1);
 }
 
-/* Tokens that came together share the time since the last. */
+/* Tokens of one reply share the time since the previous one. */
 void metrics_tokens(struct gateway *g, uint64_t ns, uint64_t count)
 {
     observe(&g->inter_token, (double)ns / NS_PER_MS / (double)count, count);
@@ -88,54 +87,54 @@ static void each(FILE *out, const char *name, const json_t *doc, const char *key
                  const char *service, const char *counter, double scale)
 {
     char labels[64];
-    for (size_t i = 0; i < document_processes(doc); i++) {
-        const json_t *row = document_row(doc, i);
-        if (strcmp(document_text(row, "service"), service) != 0)
+    for (size_t i = 0; i < lookup_processes(doc); i++) {
+        const json_t *row = lookup_row(doc, i);
+        if (strcmp(lookup_text(row, "service"), service) != 0)
             continue;
-        snprintf(labels, sizeof labels, "%s=\"%" PRIu64 "\"", key, document_u64(row, "number"));
+        snprintf(labels, sizeof labels, "%s=\"%" PRIu64 "\"", key, lookup_u64(row, "number"));
         const json_t *counters = json_object_get(row, "counters");
-        value(out, name, labels, (double)document_u64(counters, counter) * scale);
+        value(out, name, labels, (double)lookup_u64(counters, counter) * scale);
     }
 }
 
-static void from_document(FILE *out, const json_t *doc)
+static void put_engine_metrics(FILE *out, const json_t *doc)
 {
     const char *name = "";
 #define METRIC(metric, type, help) head(out, name = #metric, #type, help);
 #define VALUE(counter, service, labels, scale)                                                     \
-    value(out, name, labels, (double)document_counter(doc, #service, #counter) * (scale));
+    value(out, name, labels, (double)lookup_counter(doc, #service, #counter) * (scale));
 #define EACH(counter, key, service, scale) each(out, name, doc, #key, #service, #counter, scale);
-#define AT(path, labels, scale)            value(out, name, labels, (double)document_u64(doc, path) * (scale));
+#define AT(path, labels, scale)            value(out, name, labels, (double)lookup_u64(doc, path) * (scale));
 #include "procs/engine/gateway/pages/metrics.tbl.h"
 }
 
-/* One name, a value for each process. */
+/* One metric, a value per process. */
 static void processes(FILE *out, const json_t *doc, const char *name, const char *type,
                       const char *help, double (*of)(const json_t *row))
 {
     head(out, name, type, help);
-    for (size_t i = 0; i < document_processes(doc); i++) {
-        const json_t *row = document_row(doc, i);
+    for (size_t i = 0; i < lookup_processes(doc); i++) {
+        const json_t *row = lookup_row(doc, i);
         fprintf(out, "sluice_%s{", name);
-        label(out, "proc", document_text(row, "service"));
-        fprintf(out, ",number=\"%" PRIu64 "\"}", document_u64(row, "number"));
+        label(out, "proc", lookup_text(row, "service"));
+        fprintf(out, ",number=\"%" PRIu64 "\"}", lookup_u64(row, "number"));
         number(out, of(row));
     }
 }
 
-/* Every cause from the start, so that its first restart is seen to be one more than none. */
+/* Every cause is exported from the start, so that the first restart is visible as an increase. */
 static void restarts(FILE *out, const json_t *doc)
 {
-    head(out, "process_restarts_total", "counter", "Restarts of a process by what it died of.");
-    for (size_t i = 0; i < document_processes(doc); i++) {
-        const json_t *row = document_row(doc, i);
+    head(out, "process_restarts_total", "counter", "Restarts of a process by cause.");
+    for (size_t i = 0; i < lookup_processes(doc); i++) {
+        const json_t *row = lookup_row(doc, i);
         const char *cause;
         json_t *count;
         json_object_foreach(json_object_get(row, "restarts_by"), cause, count)
         {
             fprintf(out, "sluice_process_restarts_total{");
-            label(out, "proc", document_text(row, "service"));
-            fprintf(out, ",number=\"%" PRIu64 "\",", document_u64(row, "number"));
+            label(out, "proc", lookup_text(row, "service"));
+            fprintf(out, ",number=\"%" PRIu64 "\",", lookup_u64(row, "number"));
             label(out, "cause", cause);
             fputc('}', out);
             number(out, (double)json_integer_value(count));
@@ -145,12 +144,12 @@ static void restarts(FILE *out, const json_t *doc)
 
 static double up(const json_t *row)
 {
-    return strcmp(document_text(row, "state"), "ready") == 0;
+    return strcmp(lookup_text(row, "state"), "ready") == 0;
 }
 
 static double heartbeat_age(const json_t *row)
 {
-    return (double)document_u64(row, "heartbeat_age_ms") / 1e3;
+    return (double)lookup_u64(row, "heartbeat_age_ms") / 1e3;
 }
 
 static void bucket(FILE *out, const char *name, double bound, uint64_t count)
@@ -181,23 +180,23 @@ static void histogram(FILE *out, const char *name, const char *help,
 static void load_times(FILE *out, const json_t *doc)
 {
     static const char name[] = "expert_load_seconds";
-    uint64_t below = 0, all = document_counter(doc, "loader", "parts_done");
+    uint64_t below = 0, all = lookup_counter(doc, "loader", "parts_done");
     head(out, name, "histogram", "Time from the request for a part of an expert to its last byte.");
-#define LOAD_BOUND(word, ns)                                                                       \
-    below += document_counter(doc, "loader", "loads_" #word);                                      \
+#define LOAD_BOUND(le, ns)                                                                         \
+    below += lookup_counter(doc, "loader", "loads_" #le);                                          \
     bucket(out, name, (ns) / 1e9, below);
 #include "shm/table/load_bounds.tbl.h"
-    histogram_end(out, name, (double)document_counter(doc, "loader", "loads_ns") / 1e9,
+    histogram_end(out, name, (double)lookup_counter(doc, "loader", "loads_ns") / 1e9,
                   all > below ? all : below);
 }
 
 static void own(FILE *out, const struct gateway *g, const json_t *doc)
 {
-    histogram(out, "time_to_first_token_seconds", "From a request to its first token.",
+    histogram(out, "time_to_first_token_seconds", "Time from a request to its first token.",
               &g->first_token);
-    histogram(out, "inter_token_latency_seconds", "Between two tokens of a stream.",
+    histogram(out, "inter_token_latency_seconds", "Time between two tokens of a stream.",
               &g->inter_token);
-    head(out, "request_finished_total", "counter", "Completions by how they ended.");
+    head(out, "request_finished_total", "counter", "Completions by finish reason.");
     for (size_t i = 0; i < ARRAY_LEN(reasons); i++) {
         fprintf(out, "sluice_request_finished_total{");
         label(out, "reason", reasons[i]);
@@ -205,13 +204,13 @@ static void own(FILE *out, const struct gateway *g, const json_t *doc)
     }
     head(out, "build_info", "gauge", "Always 1.");
     fprintf(out, "sluice_build_info{");
-    label(out, "version", document_text(doc, "version"));
+    label(out, "version", lookup_text(doc, "version"));
     fputc(',', out);
-    label(out, "arch", document_text(doc, "model.arch"));
+    label(out, "arch", lookup_text(doc, "model.arch"));
     fputc(',', out);
     label(out, "model_name", g->model_name);
     fputc(',', out);
-    label(out, "isa", kernel_isa_word(document_counter(doc, "compute", "isa")));
+    label(out, "isa", kernel_isa_name(lookup_counter(doc, "compute", "isa")));
     fprintf(out, "} 1\n");
 }
 
@@ -221,10 +220,10 @@ char *metrics_make(struct gateway *g, const json_t *doc, size_t *bytes)
     FILE *out = open_memstream(&text, bytes);
     if (!out)
         return NULL;
-    from_document(out, doc);
+    put_engine_metrics(out, doc);
     restarts(out, doc);
-    processes(out, doc, "process_up", "gauge", "1 when it is ready.", up);
-    processes(out, doc, "process_heartbeat_age_seconds", "gauge", "Since its last sign of life.",
+    processes(out, doc, "process_up", "gauge", "1 when the process is ready.", up);
+    processes(out, doc, "process_heartbeat_age_seconds", "gauge", "Time since the last heartbeat.",
               heartbeat_age);
     load_times(out, doc);
     own(out, g, doc);

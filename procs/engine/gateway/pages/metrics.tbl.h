@@ -1,8 +1,8 @@
-/* Metrics made from counters of the document. What belongs to one name stands together.
- * METRIC(name, type, help)                       begins a name; "sluice_" goes before it
- * VALUE(counter, service, labels, scale)         a sum over the service's processes
- * EACH(counter, label, service, scale)           one value for each of its processes, by number
- * AT(path, labels, scale)                        a number of the document
+/* Metrics made from counters of the stats snapshot. The rows of one metric are consecutive.
+ * METRIC(name, type, help)                 starts a metric; "sluice_" is put before its name
+ * VALUE(counter, service, labels, scale)   a sum over the service's processes
+ * EACH(counter, label, service, scale)     one value per process of the service, labelled by number
+ * AT(path, labels, scale)                  a number of the snapshot
  * No include guard. */
 METRIC(generation_tokens_total, counter, "New tokens computed.")
 VALUE(tokens_decode, compute, "", 1)
@@ -18,49 +18,54 @@ METRIC(requests_running, gauge, "Sequences being computed.")
 VALUE(sequences_running, compute, "", 1)
 METRIC(requests_waiting, gauge, "Sequences waiting.")
 VALUE(sequences_queued, compute, "", 1)
-METRIC(sequences_resumed_total, counter, "Sequences taken over from a dead predecessor.")
+METRIC(sequences_resumed_total, counter, "Sequences resumed after a restart of compute.")
 VALUE(sequences_resumed, compute, "", 1)
-METRIC(expert_requests_total, counter, "Uses of experts by what was found at first look.")
+METRIC(expert_requests_total, counter, "Expert accesses by state of the expert at the first check.")
 VALUE(hits, compute, "result=\"hit\"", 1)
-VALUE(late, compute, "result=\"late\"", 1)
+VALUE(hits_inflight, compute, "result=\"in_flight\"", 1)
 VALUE(misses, compute, "result=\"miss\"", 1)
 VALUE(skipped, compute, "result=\"skipped\"", 1)
-METRIC(expert_low_tier_uses_total, counter, "Uses served at a lower precision.")
-VALUE(low_tier_uses, compute, "", 1)
-METRIC(expert_bytes_read_total, counter, "Bytes that arrived from a device.")
+METRIC(expert_low_precision_accesses_total, counter, "Expert accesses served at a lower precision.")
+VALUE(low_precision_accesses, compute, "", 1)
+METRIC(expert_bytes_read_total, counter, "Bytes read from a storage device.")
 EACH(bytes_read, device, loader, 1)
-METRIC(device_busy_seconds_total, counter, "Time with a read at the device.")
+METRIC(device_busy_seconds_total, counter, "Time with at least one read in flight.")
 EACH(busy_ns, device, loader, 1e-9)
-METRIC(expert_load_errors_total, counter, "Reads that went wrong.")
+METRIC(expert_load_errors_total, counter, "Failed reads and wrong checksums.")
 VALUE(reads_failed, loader, "kind=\"read\"", 1)
 VALUE(checksums_failed, loader, "kind=\"checksum\"", 1)
 METRIC(expert_evictions_total, counter, "Experts evicted.")
 VALUE(evictions, cache, "", 1)
-METRIC(experts_resident, gauge, "Experts that are there.")
+METRIC(experts_resident, gauge, "Experts resident in the arena.")
 VALUE(resident_entries, cache, "", 1)
-METRIC(prefetch_total, counter, "Prefetched experts by what became of them.")
+METRIC(prefetch_total, counter,
+       "Prefetched experts, by whether they were accessed before eviction.")
 VALUE(prefetches_used, cache, "result=\"used\"", 1)
-VALUE(prefetches_wasted, cache, "result=\"unused\"", 1)
-VALUE(hints_late, cache, "result=\"late\"", 1)
-METRIC(memory_budget_bytes, gauge, "The budget in force.")
+VALUE(prefetches_unused, cache, "result=\"unused\"", 1)
+METRIC(prefetch_late_total, counter,
+       "Prefetched experts that were still loading when compute needed them.")
+VALUE(prefetches_late, cache, "", 1)
+METRIC(memory_budget_bytes, gauge, "Memory budget.")
 AT("memory.budget_bytes", "", 1)
-METRIC(memory_used_bytes, gauge, "What the ledger counts as used, and what of it is in which part.")
-AT("memory.used_bytes", "part=\"all\"", 1)
+METRIC(memory_used_bytes, gauge, "Memory used by all engine processes, by the ledger.")
+AT("memory.used_bytes", "", 1)
+METRIC(memory_part_bytes, gauge,
+       "Memory of one part; the parts do not add up to memory_used_bytes.")
 AT("memory.segments.arena", "part=\"arena\"", 1)
 AT("memory.segments.kv", "part=\"kv\"", 1)
 AT("memory.plan.private_bytes", "part=\"private\"", 1)
 AT("memory.plan.text_bytes", "part=\"text\"", 1)
 AT("memory.plan.kernel_bytes", "part=\"kernel\"", 1)
 AT("memory.plan.page_table_bytes", "part=\"page_tables\"", 1)
-METRIC(http_requests_total, counter, "HTTP requests taken.")
+METRIC(http_requests_total, counter, "HTTP requests received.")
 VALUE(requests, gateway, "", 1)
-METRIC(http_requests_refused_total, counter, "HTTP requests refused or failed.")
+METRIC(http_requests_rejected_total, counter, "HTTP requests rejected or failed.")
 VALUE(requests_bad, gateway, "class=\"4xx\"", 1)
 VALUE(requests_failed, gateway, "class=\"5xx\"", 1)
 VALUE(requests_malformed, gateway, "class=\"malformed\"", 1)
 METRIC(http_connections, gauge, "HTTP connections open.")
 VALUE(connections, gateway, "", 1)
-METRIC(http_buffered_bytes, gauge, "Bodies and answers held.")
+METRIC(http_buffered_bytes, gauge, "Bytes of request bodies and responses buffered.")
 VALUE(buffered_bytes, gateway, "", 1)
 #undef METRIC
 #undef VALUE

@@ -1,10 +1,9 @@
-/* The budget: facts for the ledger, the quota for the cache, and the order of things when the
- * budget changes.
+/* The budget: facts for the ledger, the quota for the cache, and the sequence of a budget change.
  *
- * Shrink:  quota lowered -> cache evicts, punches, says so in quota_in_force -> arena's blocks are
- *          counted -> the wall (cgroup) is lowered -> the new budget is in force.
- * Grow:    the wall is raised -> in force -> quota raised.
- * Always:  a process that grows takes from the arena at the next look, not from the margin. */
+ * Shrink:  quota lowered -> cache evicts, punches, sets quota_applied -> the arena's blocks are
+ *          counted -> the cgroup limit is lowered -> the new budget is in effect.
+ * Grow:    the cgroup limit is raised -> in effect -> quota raised.
+ * Always:  a process that grows takes from the arena at the next measurement, not from the margin. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,27 +20,27 @@
 
 #define MEASURE_NS (200 * NS_PER_MS)
 
-/* Stacks of threads are mapped whole (RLIMIT_STACK) and touched little. Two per process are not of
- * that kind: the main thread's is no mapping of its own, the lifeline's is small. */
+/* Thread stacks are mapped completely (RLIMIT_STACK), but few of their pages are touched. Exceptions per
+ * process: the main thread's stack is not a separate mapping, the lifeline's is small. */
 #define STACK_MAPPED_BYTES (256 * KIB)
 #define THREADS_OTHER      2
 
-/* Private memory before it can be measured: what a process of that kind comes to, rounded up. */
-#define SUPERVISOR_GUESS  (1 * MIB)
-#define PROCESS_GUESS     (768 * KIB)
-#define ENTRY_GUESS_BYTES 192 /* eviction order, job and reservation of one entry in the cache */
-#define COMPUTE_GUESS     (1536 * KIB)
-#define OWN_THREADS       3    /* main, lifeline, and the cache's prefault */
-#define LOADER_THREADS    8    /* of the pread back end */
-#define COMPUTE_ROWS      64   /* rows a thread of compute gathers at once */
-#define FORMS_BYTES       6.25 /* of one activation: F32, and quantised as Q8_0 and as Q4_0 need it */
+/* Private memory of each kind of process before it can be measured, rounded up. */
+#define SUPERVISOR_ESTIMATE  (1 * MIB)
+#define PROCESS_ESTIMATE     (768 * KIB)
+#define ENTRY_ESTIMATE_BYTES 192 /* eviction order, job and reservation of one entry in the cache */
+#define COMPUTE_ESTIMATE     (1536 * KIB)
+#define OWN_THREADS          3    /* main, lifeline, and the cache's prefault */
+#define LOADER_THREADS       8    /* of the pread back end */
+#define COMPUTE_ROWS         64   /* rows that a thread of compute gathers at a time */
+#define FORMS_BYTES          6.25 /* of one activation: F32, and quantised for Q8_0 and for Q4_0 */
 
-/* How far a process may grow past what it had when READY: transient buffers of requests. What is
- * beyond the lease comes out of the arena; what is beyond this fails in the process itself. */
-#define GROWTH_BYTES         (2 * MIB)
-#define GROWTH_COMPUTE_BYTES (8 * MIB)
-#define LEASE_SLACK_BYTES    (128 * KIB)
-#define LEASE_COMPUTE_BYTES  (512 * KIB) /* requests as JSON, tokens of a prompt */
+/* How far a process can grow beyond its size at READY: transient buffers of requests. Memory beyond the
+ * reservation is taken from the arena; an allocation beyond this limit fails in the process. */
+#define GROWTH_BYTES              (2 * MIB)
+#define GROWTH_COMPUTE_BYTES      (8 * MIB)
+#define RESERVATION_SLACK_BYTES   (128 * KIB)
+#define RESERVATION_COMPUTE_BYTES (512 * KIB) /* requests as JSON, tokens of a prompt */
 
 uint64_t budget_available(void)
 {
@@ -53,11 +52,12 @@ uint64_t budget_available(void)
             break;
     if (f)
         fclose(f);
-    uint64_t machine = kib * KIB, room = cgroup_room(); /* a container's limit counts, too */
-    return machine < room ? machine : room;
+    uint64_t machine = kib * KIB,
+             headroom = cgroup_headroom(); /* the limit of a container counts, too */
+    return machine < headroom ? machine : headroom;
 }
 
-/* "31MiB" where it is whole, so that it can be typed back. */
+/* "31MiB" where it is a whole number, so that it can be used as an argument. */
 static const char *budget_text(uint64_t bytes, char buf[32])
 {
     if (bytes % MIB == 0)
@@ -69,26 +69,25 @@ static const char *budget_text(uint64_t bytes, char buf[32])
 
 /* ---- facts ---- */
 
-/* What is held for a process: its pages and some growth, but never more than it could touch. */
-static uint64_t lease_of(const struct usage *u, enum service service)
+/* Reservation of a process: its pages and some growth, at most what it can touch. */
+static uint64_t reservation_of(const struct usage *u, enum service service)
 {
     uint64_t stacks =
         (u->threads > THREADS_OTHER ? u->threads - THREADS_OTHER : 0) * STACK_MAPPED_BYTES;
     uint64_t heap = u->data > stacks ? u->data - stacks : 0;
-    uint64_t most = heap + u->threads * (uint64_t)LEDGER_STACK_BYTES + LEASE_SLACK_BYTES;
-    uint64_t held =
-        u->anon + (service == SERVICE_COMPUTE ? LEASE_COMPUTE_BYTES : LEASE_SLACK_BYTES);
-    held = held < most ? held : most;
-    return held > u->anon ? held : u->anon;
+    uint64_t max = heap + u->threads * (uint64_t)LEDGER_STACK_BYTES + RESERVATION_SLACK_BYTES;
+    uint64_t reserved = u->anon + (service == SERVICE_COMPUTE ? RESERVATION_COMPUTE_BYTES
+                                                              : RESERVATION_SLACK_BYTES);
+    reserved = reserved < max ? reserved : max;
+    return reserved > u->anon ? reserved : u->anon;
 }
 
-/* The gateway's bounds are parameters: what they come to is held whole, so that a crowd of clients
- * finds its room taken already. */
-static uint64_t lease_now(const struct supervisor *s, const struct child_slot *c)
+/* The gateway's limits are parameters: their total is reserved, so that many clients cannot exceed it. */
+static uint64_t reservation_now(const struct supervisor *s, const struct child_slot *c)
 {
-    uint64_t held = lease_of(&c->usage, c->service);
-    uint64_t bound = c->service == SERVICE_GATEWAY ? http_lease(&s->params) : 0;
-    return held > bound ? held : bound;
+    uint64_t reserved = reservation_of(&c->usage, c->service);
+    uint64_t bound = c->service == SERVICE_GATEWAY ? http_reservation_bytes(&s->params) : 0;
+    return reserved > bound ? reserved : bound;
 }
 
 static uint64_t growth_of(const struct supervisor *s, enum service service)
@@ -100,8 +99,8 @@ static uint64_t growth_of(const struct supervisor *s, enum service service)
     }
 }
 
-/* Activations of a chunk, logits, and what every thread gathers. */
-static uint64_t compute_guess(const struct supervisor *s)
+/* Activations of a chunk, logits, and the rows gathered by every thread. */
+static uint64_t compute_estimate(const struct supervisor *s)
 {
     const struct model_hparams *h = &s->model->hparams;
     double hidden = h->hidden, inner = h->expert_inner, q = (double)h->heads * h->head_size;
@@ -110,8 +109,8 @@ static uint64_t compute_guess(const struct supervisor *s)
                  4.0 * h->experts + used * (4 * hidden + 24) + 8 * inner;
     double thread = COMPUTE_ROWS * FORMS_BYTES * (hidden + inner) + 8.0 * h->experts;
     double logits = 8.0 * h->vocab > (double)MIB ? 8.0 * h->vocab : (double)MIB;
-    return COMPUTE_GUESS + (uint64_t)((double)s->params.prefill_chunk * row + logits +
-                                      16.0 * h->vocab + (double)s->params.threads * thread);
+    return COMPUTE_ESTIMATE + (uint64_t)((double)s->params.prefill_chunk * row + logits +
+                                         16.0 * h->vocab + (double)s->params.threads * thread);
 }
 
 static bool any_pread(struct supervisor *s)
@@ -122,9 +121,8 @@ static bool any_pread(struct supervisor *s)
     return false;
 }
 
-/* NNG, where clients are answered, makes threads by the number of processors: resolvers, tasks,
- * timers. */
-static uint32_t threads_guess(struct supervisor *s, enum service service)
+/* In processes that serve clients, NNG starts threads in proportion to the number of CPUs. */
+static uint32_t threads_estimate(struct supervisor *s, enum service service)
 {
     long online = sysconf(_SC_NPROCESSORS_ONLN);
     uint32_t cpus = online > 0 ? (uint32_t)online : 1, tasks = 2 * cpus < 16 ? 2 * cpus : 16;
@@ -138,29 +136,29 @@ static uint32_t threads_guess(struct supervisor *s, enum service service)
     }
 }
 
-static uint64_t lease_guess(const struct supervisor *s, enum service service)
+static uint64_t reservation_estimate(const struct supervisor *s, enum service service)
 {
     if (service == SERVICE_COMPUTE)
-        return compute_guess(s);
+        return compute_estimate(s);
     if (service == SERVICE_CACHE)
-        return PROCESS_GUESS + (uint64_t)s->model->entry_count * ENTRY_GUESS_BYTES;
+        return PROCESS_ESTIMATE + (uint64_t)s->model->entry_count * ENTRY_ESTIMATE_BYTES;
     if (service == SERVICE_GATEWAY)
-        return http_lease(&s->params);
-    return PROCESS_GUESS;
+        return http_reservation_bytes(&s->params);
+    return PROCESS_ESTIMATE;
 }
 
-/* What the deepest of the devices may have under way. */
-static uint64_t flight_most(struct supervisor *s)
+/* Reads in flight of the device with the deepest queue. */
+static uint64_t flight_max(struct supervisor *s)
 {
-    uint64_t most = 0;
+    uint64_t max = 0;
     for (uint32_t i = 0; i < s->params.loaders; i++) {
         const struct params *p = device_params(s, i);
         uint64_t flight = device_flight_bytes(p, s->model->expert_slot_bytes_max);
-        most = flight > most ? flight : most;
+        max = flight > max ? flight : max;
     }
-    /* A read holds the huge pages it begins and ends in as wholes. */
-    bool huge = s->params.huge_pages && s->model->expert_slot_bytes_max >= ARENA_HUGE_LEAST;
-    return huge ? align_up(most, HUGE_PAGE_BYTES) + 2 * HUGE_PAGE_BYTES : most;
+    /* A read pins the huge pages at its start and end completely. */
+    bool huge = s->params.huge_pages && s->model->expert_slot_bytes_max >= ARENA_HUGE_MIN;
+    return huge ? align_up(max, HUGE_PAGE_BYTES) + 2 * HUGE_PAGE_BYTES : max;
 }
 
 static void facts_of_model(struct supervisor *s)
@@ -176,26 +174,26 @@ static void facts_of_model(struct supervisor *s)
     for (int service = SERVICE_SUPERVISOR + 1; service < SERVICE__COUNT; service++)
         f->processes += service_count((enum service)service, &s->params);
     f->sockets_bytes = s->params.http[0] ? http_kernel(&s->params) : 0;
-    f->loader_flight = flight_most(s);
+    f->loader_flight = flight_max(s);
 }
 
-static void facts_guess(struct supervisor *s)
+static void facts_estimate(struct supervisor *s)
 {
     struct ledger_facts *f = &s->budget.facts;
     f->segments_bytes = segments_fixed_bytes(s);
-    f->kv_bytes = kv_sequence_bytes(&s->model->hparams, (uint32_t)s->params.ctx);
-    f->private_bytes = SUPERVISOR_GUESS;
-    f->threads = threads_guess(s, SERVICE_SUPERVISOR);
+    f->kv_bytes = kv_sequence_bytes(&s->model->hparams, (uint32_t)s->params.ctx_size);
+    f->private_bytes = SUPERVISOR_ESTIMATE;
+    f->threads = threads_estimate(s, SERVICE_SUPERVISOR);
     for (int service = SERVICE_SUPERVISOR + 1; service < SERVICE__COUNT; service++) {
         uint32_t count = service_count((enum service)service, &s->params);
-        f->private_bytes += lease_guess(s, (enum service)service) * count;
-        f->threads += threads_guess(s, (enum service)service) * count;
+        f->private_bytes += reservation_estimate(s, (enum service)service) * count;
+        f->threads += threads_estimate(s, (enum service)service) * count;
     }
     f->text_bytes = estimate_text(s);
 }
 
-/* The KV segment's blocks are rows of running sequences and token logs; compute counts the former.
- * Both sums cover every block whatever it counts. */
+/* The blocks of the KV segment are rows of running sequences, which compute counts, and token logs. Both
+ * sums cover every block. */
 static void facts_of_segments(struct supervisor *s)
 {
     struct ledger_facts *f = &s->budget.facts;
@@ -208,7 +206,7 @@ static void facts_of_segments(struct supervisor *s)
     uint64_t rows = counter_get(compute->row, CTR_COMPUTE_kv_bytes);
     rows = rows < kv ? rows : kv;
     uint64_t fixed = segments_fixed_bytes(s);
-    uint64_t sequence = kv_sequence_bytes(&s->model->hparams, (uint32_t)s->params.ctx);
+    uint64_t sequence = kv_sequence_bytes(&s->model->hparams, (uint32_t)s->params.ctx_size);
     others += kv - rows;
     f->segments_bytes = others > fixed ? others : fixed;
     f->kv_bytes = rows > sequence ? rows : sequence;
@@ -219,17 +217,17 @@ static void facts_measure(struct supervisor *s)
     struct ledger_facts *f = &s->budget.facts;
     struct usage own = {0};
     measure_process(getpid(), &own);
-    uint64_t private = lease_of(&own, SERVICE_SUPERVISOR), tables = own.page_tables,
+    uint64_t private = reservation_of(&own, SERVICE_SUPERVISOR), tables = own.page_tables,
              anon = own.anon;
     uint32_t threads = own.threads;
     for (uint32_t i = 0; i < s->children_count; i++) {
         struct child_slot *c = &s->children[i];
-        /* A starting one still grows: the guess, or its predecessor's lease, holds until READY. */
+        /* A starting process still grows: the estimate, or its predecessor's reservation, counts until READY. */
         if (c->pid > 0 && measure_process(c->pid, &c->usage) && c->ready_ns) {
-            c->lease = lease_now(s, c);
+            c->reserved_bytes = reservation_now(s, c);
             c->threads = c->usage.threads;
         }
-        private += c->lease > c->usage.anon ? c->lease : c->usage.anon;
+        private += c->reserved_bytes > c->usage.anon ? c->reserved_bytes : c->usage.anon;
         threads += c->threads;
         tables += c->usage.page_tables;
         anon += c->usage.anon;
@@ -241,7 +239,7 @@ static void facts_measure(struct supervisor *s)
     s->budget.anon = anon;
 }
 
-/* What is used now: everything that can be read, and the kernel's part that cannot. */
+/* Memory used now: everything that can be measured, and an estimate of the kernel's part. */
 static void used_measure(struct supervisor *s)
 {
     struct budget *b = &s->budget;
@@ -252,21 +250,21 @@ static void used_measure(struct supervisor *s)
               b->facts.text_bytes;
     if (b->used > b->used_max)
         b->used_max = b->used;
-    counter_set(s->row, CTR_SUPERVISOR_budget_bytes, b->in_force);
+    counter_set(s->row, CTR_SUPERVISOR_budget_bytes, b->applied);
     counter_set(s->row, CTR_SUPERVISOR_used_bytes, b->used);
     counter_set(s->row, CTR_SUPERVISOR_used_bytes_max, b->used_max);
 }
 
 /* ---- quota ---- */
 
-static void quota_tell(struct supervisor *s, uint64_t quota)
+static void quota_send(struct supervisor *s, uint64_t quota)
 {
     struct budget *b = &s->budget;
     struct directory_head *head = s->directory.head;
     b->quota = quota;
     b->epoch++;
     atomic_store_explicit(&head->quota_bytes, quota, memory_order_relaxed);
-    /* Release: who sees the epoch sees its quota. */
+    /* Release: a process that reads the epoch reads its quota. */
     atomic_store_explicit(&head->quota_epoch, b->epoch, memory_order_release);
     struct child_slot *cache = child_of(s, SERVICE_CACHE, 0);
     if (cache)
@@ -276,24 +274,25 @@ static void quota_tell(struct supervisor *s, uint64_t quota)
 bool budget_settled(const struct supervisor *s)
 {
     const struct budget *b = &s->budget;
-    uint32_t in_force =
-        atomic_load_explicit(&s->directory.head->quota_in_force, memory_order_acquire);
-    return in_force >= b->epoch &&
+    uint32_t applied =
+        atomic_load_explicit(&s->directory.head->quota_applied, memory_order_acquire);
+    return applied >= b->epoch &&
            segment_allocated_bytes(s->segments[SEGMENT_ARENA].fd) <= b->quota + PAGE_BYTES;
 }
 
-uint64_t budget_patience_ns(const struct supervisor *s, uint64_t bytes)
+uint64_t budget_timeout_ns(const struct supervisor *s, uint64_t bytes)
 {
-    uint64_t freed = s->budget.in_force > bytes ? s->budget.in_force - bytes : 0;
+    uint64_t freed = s->budget.applied > bytes ? s->budget.applied - bytes : 0;
     return NS_PER_S + freed / (2 * MIB) * (NS_PER_S / 1024); /* 0.5 s per GiB */
 }
 
-static int below_floor(uint64_t wanted, uint64_t floor, struct error *error)
+static int budget_too_small(uint64_t wanted, uint64_t min_budget, struct error *error)
 {
     char a[32], b[32];
-    return error_set(error, ERR_BELOW_FLOOR,
-                     "--budget %s is below the floor of this model; %s would do",
-                     budget_text(wanted, a), budget_text(floor, b));
+    return error_set(
+        error, ERR_BUDGET_TOO_SMALL,
+        "--budget %s is too small for this model: minimum %s (a smaller --ctx-size lowers it)",
+        budget_text(wanted, a), budget_text(min_budget, b));
 }
 
 static int experts_cap(struct supervisor *s, struct error *error)
@@ -303,14 +302,15 @@ static int experts_cap(struct supervisor *s, struct error *error)
     for (uint32_t i = s->model->dense_count; i < s->model->entry_count; i++)
         if (entries[i].payload_bytes > largest)
             largest = entries[i].payload_bytes;
-    uint64_t cap = ledger_experts_cap(s->params.experts, bytes);
-    uint64_t least = largest * s->model->hparams.experts_used;
-    if (cap < least)
-        return error_set(error, ERR_BAD_INPUT,
-                         "--experts %g%% holds less than the %u experts of one token; %.2f%% would "
-                         "do",
-                         s->params.experts, s->model->hparams.experts_used,
-                         100.0 * (double)least / (double)bytes + 0.005);
+    uint64_t cap = ledger_experts_cap(s->params.resident_experts, bytes);
+    uint64_t min = largest * s->model->hparams.experts_used;
+    if (cap < min)
+        return error_set(
+            error, ERR_BAD_INPUT,
+            "--resident-experts %g%%: must hold the %u experts of one token; use %.2f%% or "
+            "more",
+            s->params.resident_experts, s->model->hparams.experts_used,
+            100.0 * (double)min / (double)bytes + 0.005);
     s->budget.experts_max = cap;
     return 0;
 }
@@ -320,7 +320,7 @@ int budget_facts(struct supervisor *s, struct error *error)
     if (arena_layout_make(s->model, &s->layout, error) != 0 || experts_cap(s, error) != 0)
         return -1;
     facts_of_model(s);
-    facts_guess(s);
+    facts_estimate(s);
     return 0;
 }
 
@@ -332,14 +332,14 @@ int budget_start(struct supervisor *s, struct error *error)
         return -1;
     b->facts.budget = automatic ? align_down(budget_available() / 2, MIB) : s->params.budget;
     b->plan = ledger_make(&b->facts);
-    if (b->facts.budget < b->plan.floor) {
-        if (!automatic || b->plan.floor > budget_available())
-            return below_floor(b->facts.budget, b->plan.floor, error);
-        b->facts.budget = b->plan.floor;
+    if (b->facts.budget < b->plan.min_budget) {
+        if (!automatic || b->plan.min_budget > budget_available())
+            return budget_too_small(b->facts.budget, b->plan.min_budget, error);
+        b->facts.budget = b->plan.min_budget;
         b->plan = ledger_make(&b->facts);
     }
-    s->params.budget = b->in_force = b->wanted = b->facts.budget;
-    cgroup_limit(s, b->in_force);
+    s->params.budget = b->applied = b->wanted = b->facts.budget;
+    cgroup_limit(s, b->applied);
     return 0;
 }
 
@@ -347,15 +347,15 @@ void budget_publish(struct supervisor *s)
 {
     for (uint32_t i = 0; i < s->children_count; i++) {
         struct child_slot *c = &s->children[i];
-        c->lease = lease_guess(s, c->service);
-        c->threads = threads_guess(s, c->service);
+        c->reserved_bytes = reservation_estimate(s, c->service);
+        c->threads = threads_estimate(s, c->service);
     }
     atomic_store_explicit(&s->directory.head->experts_payload_max, s->budget.experts_max,
                           memory_order_relaxed);
     for (uint32_t i = 0; i < s->params.loaders; i++)
         atomic_store_explicit(&s->directory.head->throttle_bytes_per_s[i],
                               device_params(s, i)->throttle, memory_order_relaxed);
-    quota_tell(s, s->budget.plan.quota);
+    quota_send(s, s->budget.plan.quota);
     used_measure(s);
 }
 
@@ -363,8 +363,8 @@ void budget_child_ready(struct supervisor *s, struct child_slot *c)
 {
     text_trim(s, c->info->program);
     if (!measure_process(c->pid, &c->usage))
-        return; /* it died meanwhile; SIGCHLD tells */
-    c->lease = lease_now(s, c);
+        return; /* it has exited; SIGCHLD follows */
+    c->reserved_bytes = reservation_now(s, c);
     c->threads = c->usage.threads;
     uint64_t growth = growth_of(s, c->service);
     struct rlimit limit;
@@ -380,23 +380,23 @@ int budget_all_ready(struct supervisor *s, struct error *error)
     b->facts.text_bytes = measure_text(s);
     b->next_measure_ns = 0;
     budget_tick(s, clock_now_ns());
-    if (b->in_force < b->plan.floor)
-        return below_floor(b->in_force, b->plan.floor, error);
+    if (b->applied < b->plan.min_budget)
+        return budget_too_small(b->applied, b->plan.min_budget, error);
     return 0;
 }
 
-/* A shrink comes into force when the arena obeys; only then the wall moves. */
+/* A shrink takes effect when the arena has shrunk; only then the cgroup limit is lowered. */
 static void settle(struct supervisor *s)
 {
     struct budget *b = &s->budget;
-    if (b->wanted == b->in_force || !budget_settled(s))
+    if (b->wanted == b->applied || !budget_settled(s))
         return;
     char text[32];
     cgroup_limit(s, b->wanted);
-    b->in_force = b->wanted;
-    facts_measure(s); /* the answer tells what is used now */
+    b->applied = b->wanted;
+    facts_measure(s); /* the reply contains the memory used now */
     used_measure(s);
-    log_info("budget %s is in force", budget_text(b->in_force, text));
+    log_info("budget %s is in effect", budget_text(b->applied, text));
 }
 
 static void quota_follow(struct supervisor *s)
@@ -404,20 +404,20 @@ static void quota_follow(struct supervisor *s)
     struct budget *b = &s->budget;
     b->plan = ledger_make(&b->facts);
     uint64_t quota = b->plan.quota;
-    if (quota < b->plan.quota_floor) {
-        /* Less cannot work; the margin and the wall are what is left. */
-        quota = b->plan.quota_floor;
+    if (quota < b->plan.quota_min) {
+        /* A lower quota cannot work: only the margin and the cgroup limit remain. */
+        quota = b->plan.quota_min;
         if (!b->over) {
             char text[32];
-            log_warn("private memory has grown: the floor is %s now",
-                     budget_text(b->plan.floor, text));
+            log_warn("private memory grew beyond its reservation; the minimum budget is now %s",
+                     budget_text(b->plan.min_budget, text));
         }
         b->over = true;
     } else {
         b->over = false;
     }
     if (ledger_quota_moves(b->quota, quota))
-        quota_tell(s, quota);
+        quota_send(s, quota);
 }
 
 void budget_tick(struct supervisor *s, uint64_t now_ns)
@@ -438,25 +438,25 @@ int budget_change(struct supervisor *s, uint64_t bytes, struct error *error)
     struct ledger_facts facts = b->facts;
     facts.budget = bytes;
     struct ledger_plan plan = ledger_make(&facts);
-    if (bytes < plan.floor)
-        return below_floor(bytes, plan.floor, error);
+    if (bytes < plan.min_budget)
+        return budget_too_small(bytes, plan.min_budget, error);
     struct budget before = *b;
     b->facts.budget = b->wanted = bytes;
-    if (bytes >= b->in_force) {
+    if (bytes >= b->applied) {
         b->plan = plan;
-        if (segments_room(s, error) != 0) {
+        if (segments_check_space(s, error) != 0) {
             b->facts = before.facts;
             b->wanted = before.wanted;
             b->plan = before.plan;
             return -1;
         }
         cgroup_limit(s, bytes);
-        b->in_force = bytes;
-        quota_tell(s, plan.quota);
+        b->applied = bytes;
+        quota_send(s, plan.quota);
         return 0;
     }
-    quota_tell(s, plan.quota);
+    quota_send(s, plan.quota);
     b->plan = plan;
     settle(s);
-    return b->in_force == bytes ? 0 : 1;
+    return b->applied == bytes ? 0 : 1;
 }

@@ -1,9 +1,8 @@
-/* The second wall: a memory cgroup around the engine, version 2 or 1, where the machine lets us
- * make one. The budget is kept by the ledger alone; the wall is for what the ledger does not know.
+/* The hard limit: a memory cgroup around the engine, version 2 or 1, if the system allows it. The ledger
+ * enforces the budget; the cgroup limits memory that the ledger does not see.
  *
- * The engine moves into a child of the cgroup it was started in before it reads the model, so that
- * everything it touches is charged there, and back out at the end, because a cgroup with a process
- * in it cannot be removed. */
+ * The engine moves into a child of its cgroup before it reads the model, so that everything it touches is
+ * charged there, and back at the end, because a cgroup with processes cannot be removed. */
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
@@ -88,8 +87,8 @@ static bool find_mount(enum cgroup_version version, char out[PATH_MAX])
     return found;
 }
 
-/* Our place in that hierarchy, from /proc/self/cgroup: "4:memory:/a/b" or "0::/a/b". */
-static bool find_place(enum cgroup_version version, char out[PATH_MAX])
+/* Our cgroup in that hierarchy, from /proc/self/cgroup: "4:memory:/a/b" or "0::/a/b". */
+static bool find_group(enum cgroup_version version, char out[PATH_MAX])
 {
     FILE *f = fopen("/proc/self/cgroup", "re");
     if (!f)
@@ -99,51 +98,51 @@ static bool find_place(enum cgroup_version version, char out[PATH_MAX])
     while (!found && fgets(line, sizeof line, f)) {
         line[strcspn(line, "\n")] = 0;
         char *controllers = strchr(line, ':');
-        char *place = controllers ? strchr(controllers + 1, ':') : NULL;
-        if (!place)
+        char *group = controllers ? strchr(controllers + 1, ':') : NULL;
+        if (!group)
             continue;
         *controllers++ = 0;
-        *place++ = 0;
+        *group++ = 0;
         if (version == CGROUP_V2)
             found = strcmp(line, "0") == 0;
         else
             found = strcmp(controllers, "memory") == 0 || strncmp(controllers, "memory,", 7) == 0 ||
                     strstr(controllers, ",memory") != NULL;
-        if (found && strlen(place) < PATH_MAX)
-            memcpy(out, place, strlen(place) + 1);
+        if (found && strlen(group) < PATH_MAX)
+            memcpy(out, group, strlen(group) + 1);
     }
     fclose(f);
     return found;
 }
 
-/* Room under the limits of one hierarchy, from our place up to its root. */
-static uint64_t room_in(enum cgroup_version version)
+/* Headroom under the limits of one hierarchy, from our cgroup up to its root. */
+static uint64_t headroom_in(enum cgroup_version version)
 {
-    char mount[PATH_MAX], place[PATH_MAX], dir[PATH_MAX];
-    uint64_t room = UINT64_MAX, limit, usage;
-    if (!find_mount(version, mount) || !find_place(version, place))
-        return room;
+    char mount[PATH_MAX], group[PATH_MAX], dir[PATH_MAX];
+    uint64_t headroom = UINT64_MAX, limit, usage;
+    if (!find_mount(version, mount) || !find_group(version, group))
+        return headroom;
     bool v2 = version == CGROUP_V2;
     for (;;) {
-        if (path_join(dir, mount, place) && read_u64(dir, v2 ? V2_LIMIT : V1_LIMIT, &limit) &&
+        if (path_join(dir, mount, group) && read_u64(dir, v2 ? V2_LIMIT : V1_LIMIT, &limit) &&
             read_u64(dir, v2 ? V2_USAGE : V1_USAGE, &usage)) {
             uint64_t here = limit > usage ? limit - usage : 0;
-            room = here < room ? here : room;
+            headroom = here < headroom ? here : headroom;
         }
-        char *slash = strrchr(place, '/');
-        if (!slash || place[0] == 0)
-            return room;
+        char *slash = strrchr(group, '/');
+        if (!slash || group[0] == 0)
+            return headroom;
         *slash = 0;
     }
 }
 
-uint64_t cgroup_room(void)
+uint64_t cgroup_headroom(void)
 {
-    uint64_t v1 = room_in(CGROUP_V1), v2 = room_in(CGROUP_V2);
+    uint64_t v1 = headroom_in(CGROUP_V1), v2 = headroom_in(CGROUP_V2);
     return v1 < v2 ? v1 : v2;
 }
 
-/* What a supervisor left that was killed: empty groups named after processes that are gone. */
+/* Left by killed supervisors: empty groups named after processes that no longer exist. */
 static void remove_stale(const char *parent)
 {
     DIR *dir = opendir(parent);
@@ -172,8 +171,8 @@ static bool has_limit(const struct cgroup *g, enum cgroup_version version)
            access(path, W_OK) == 0;
 }
 
-/* Version 2 gives a child limits only when the parent passes the controller on, and a parent that
- * does may hold no process: possible where we were alone in a delegated cgroup. */
+/* In version 2 a child has limits only when its parent enables the controller, and such a parent cannot
+ * contain processes: possible when this process was alone in a delegated cgroup. */
 static int enable_memory(struct cgroup *g)
 {
     int rc = write_file(g->parent, V2_PASS, "+memory");
@@ -194,10 +193,10 @@ static bool leave(struct cgroup *g)
 
 static int try_version(struct cgroup *g, enum cgroup_version version)
 {
-    char mount[PATH_MAX], place[PATH_MAX], name[32];
-    if (!find_mount(version, mount) || !find_place(version, place))
+    char mount[PATH_MAX], group[PATH_MAX], name[32];
+    if (!find_mount(version, mount) || !find_group(version, group))
         return -ENOENT;
-    int n = snprintf(g->parent, sizeof g->parent, "%s%s", mount, strcmp(place, "/") ? place : "");
+    int n = snprintf(g->parent, sizeof g->parent, "%s%s", mount, strcmp(group, "/") ? group : "");
     if (n < 0 || n >= (int)sizeof g->parent)
         return -ENAMETOOLONG;
     remove_stale(g->parent);

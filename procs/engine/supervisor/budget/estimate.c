@@ -1,6 +1,6 @@
-/* `sluice run --print-memory`: what the ledger says of a model before any process of an engine
- * exists, as one JSON document. The least budget a start would accept, and the budgets at which
- * shares of the experts are resident: for doctor, and for whoever sizes a machine. */
+/* `sluice run --print-memory`: the ledger's memory estimate for a model, before any process of an engine
+ * exists, as one JSON object: the minimum budget, and the budgets at which given shares of the experts
+ * are resident. Used by doctor. */
 #include <jansson.h>
 #include <stdio.h>
 
@@ -11,7 +11,7 @@ static json_t *number(uint64_t value)
     return json_integer((json_int_t)value);
 }
 
-/* Budgets by the percentage of the experts that they hold. */
+/* Budgets by percentage of resident experts. */
 static json_t *budgets(const struct ledger_facts *facts)
 {
     static const unsigned shares[] = {25, 50, 75, 100};
@@ -21,12 +21,12 @@ static json_t *budgets(const struct ledger_facts *facts)
         snprintf(name, sizeof name, "%u", shares[i]);
         json_object_set_new(
             all, name,
-            number(ledger_budget_holding(facts, facts->expert_slot_bytes / 100 * shares[i])));
+            number(ledger_budget_for(facts, facts->expert_slot_bytes / 100 * shares[i])));
     }
     return all;
 }
 
-/* Dense bytes that one token reads: of an embedding with an output matrix beside it only a row. */
+/* Dense bytes that one token reads: of an embedding that is not the output matrix, only a row. */
 static uint64_t dense_read(const struct supervisor *s)
 {
     const struct model_index *m = s->model;
@@ -37,13 +37,13 @@ static uint64_t dense_read(const struct supervisor *s)
     return m->dense_bytes - model_index_entries(m)[embedding].slot_bytes;
 }
 
-static json_t *room_of_cgroups(void)
+static json_t *cgroup_headroom_json(void)
 {
-    uint64_t room = cgroup_room();
-    return room == UINT64_MAX ? json_null() : number(room);
+    uint64_t headroom = cgroup_headroom();
+    return headroom == UINT64_MAX ? json_null() : number(headroom);
 }
 
-int outlook_print(struct supervisor *s, struct error *error)
+int memory_estimate_print(struct supervisor *s, struct error *error)
 {
     const struct model_hparams *h = &s->model->hparams;
     if (budget_facts(s, error) != 0)
@@ -62,16 +62,16 @@ int outlook_print(struct supervisor *s, struct error *error)
     json_object_set_new(o, "expert_inner", json_integer(h->expert_inner));
     json_object_set_new(o, "expert_bytes", number(s->model->expert_bytes));
     json_object_set_new(o, "fixed_bytes", number(plan.fixed));
-    json_object_set_new(o, "floor", number(plan.floor));
+    json_object_set_new(o, "min_budget", number(plan.min_budget));
     json_object_set_new(o, "budgets", budgets(&s->budget.facts));
     json_object_set_new(o, "available", number(budget_available()));
-    json_object_set_new(o, "cgroup_room", room_of_cgroups());
+    json_object_set_new(o, "cgroup_headroom", cgroup_headroom_json());
     json_object_set_new(o, "threads", number(s->params.threads));
-    json_object_set_new(o, "ctx", number(s->params.ctx));
+    json_object_set_new(o, "ctx_size", number(s->params.ctx_size));
     int rc =
         json_dumpf(o, stdout, JSON_INDENT(2)) == 0 && putchar('\n') == '\n' && fflush(stdout) == 0
             ? 0
-            : error_set(error, ERR_FAILED, "cannot write to standard output");
+            : error_set(error, ERR_FAILED, "cannot write to stdout");
     json_decref(o);
     return rc;
 }

@@ -3,10 +3,10 @@
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
 
-#define MARGIN_LEAST   (4 * MIB)
+#define MARGIN_MIN     (4 * MIB)
 #define MARGIN_DIVISOR 50 /* 2 % */
 
-/* Quotas move in these steps, so that a few pages more of private memory do not evict an expert. */
+/* Quotas change in these steps, so that a few pages of private memory do not evict an expert. */
 #define QUOTA_STEP (64 * KIB)
 
 /* tmpfs keeps one 576-byte node per 64 pages, and the upper levels: 0.22 %, taken as 0.25 %. */
@@ -20,15 +20,15 @@
 uint64_t ledger_margin(uint64_t budget)
 {
     uint64_t share = budget / MARGIN_DIVISOR;
-    return share > MARGIN_LEAST ? share : MARGIN_LEAST;
+    return share > MARGIN_MIN ? share : MARGIN_MIN;
 }
 
-static uint64_t at_most(uint64_t a, uint64_t b)
+static uint64_t min_u64(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
 }
 
-static uint64_t at_least(uint64_t a, uint64_t b)
+static uint64_t max_u64(uint64_t a, uint64_t b)
 {
     return a > b ? a : b;
 }
@@ -37,15 +37,15 @@ static uint64_t page_tables(const struct ledger_facts *f, uint64_t quota)
 {
     uint64_t own = (uint64_t)f->processes * LEDGER_PAGE_TABLE_BYTES;
     uint64_t arena = align_up(quota / PAGE_TABLE_DIVISOR, PAGE_BYTES) * f->mappers;
-    return at_least(own + arena, f->page_tables);
+    return max_u64(own + arena, f->page_tables);
 }
 
-/* Pages a dead loader may still hold beside the quota. Only experts count: while dense tensors load
- * there is no sequence yet, and the KV cache reserved for one covers the overlap. */
+/* Pages that reads of a crashed loader still pin, in addition to the quota. Only experts count: while dense
+ * tensors load there is no sequence, and the KV cache reserved for one covers the overlap. */
 static uint64_t flight(const struct ledger_facts *f, uint64_t quota)
 {
     uint64_t experts = quota > f->dense_bytes ? quota - f->dense_bytes : 0;
-    return at_most(f->loaders * f->loader_flight, experts);
+    return min_u64(f->loaders * f->loader_flight, experts);
 }
 
 static uint64_t cost(const struct ledger_facts *f, uint64_t quota)
@@ -55,13 +55,13 @@ static uint64_t cost(const struct ledger_facts *f, uint64_t quota)
 }
 
 /* The largest quota whose cost fits, found by bisection: cost() rises with the quota. */
-static uint64_t quota_within(const struct ledger_facts *f, uint64_t room)
+static uint64_t quota_within(const struct ledger_facts *f, uint64_t limit)
 {
     uint64_t low = 0;
     uint64_t high = align_up(f->dense_bytes + f->expert_slot_bytes, QUOTA_STEP) / QUOTA_STEP;
     while (low < high) {
         uint64_t middle = low + (high - low + 1) / 2;
-        if (cost(f, middle * QUOTA_STEP) <= room)
+        if (cost(f, middle * QUOTA_STEP) <= limit)
             low = middle;
         else
             high = middle - 1;
@@ -72,8 +72,8 @@ static uint64_t quota_within(const struct ledger_facts *f, uint64_t room)
 /* The smallest budget B with B - margin(B) >= need, rounded up to MiB. */
 static uint64_t budget_for(uint64_t need)
 {
-    uint64_t budget = need + MARGIN_LEAST;
-    if (ledger_margin(budget) > MARGIN_LEAST)
+    uint64_t budget = need + MARGIN_MIN;
+    if (ledger_margin(budget) > MARGIN_MIN)
         budget = need + need / (MARGIN_DIVISOR - 1) + 1;
     budget = align_up(budget, MIB);
     sl_assert(budget - ledger_margin(budget) >= need);
@@ -91,11 +91,11 @@ static uint64_t fixed_bytes(const struct ledger_facts *f)
     return f->segments_bytes + f->kv_bytes + f->private_bytes + f->text_bytes + kernel_bytes(f);
 }
 
-uint64_t ledger_budget_holding(const struct ledger_facts *f, uint64_t expert_bytes)
+uint64_t ledger_budget_for(const struct ledger_facts *f, uint64_t expert_bytes)
 {
-    uint64_t least = f->experts_needed * f->expert_slot_max;
-    /* Whole steps, so that the budget yields that quota. */
-    uint64_t quota = align_up(f->dense_bytes + at_least(expert_bytes, least), QUOTA_STEP);
+    uint64_t min = f->experts_needed * f->expert_slot_max;
+    /* Whole steps, so that the budget gives that quota. */
+    uint64_t quota = align_up(f->dense_bytes + max_u64(expert_bytes, min), QUOTA_STEP);
     return budget_for(fixed_bytes(f) + cost(f, quota));
 }
 
@@ -106,8 +106,8 @@ struct ledger_plan ledger_make(const struct ledger_facts *f)
     p.margin = ledger_margin(f->budget);
     p.kernel = kernel_bytes(f);
     p.fixed = fixed_bytes(f);
-    p.quota_floor = align_up(f->dense_bytes + f->experts_needed * f->expert_slot_max, QUOTA_STEP);
-    p.floor = ledger_budget_holding(f, 0);
+    p.quota_min = align_up(f->dense_bytes + f->experts_needed * f->expert_slot_max, QUOTA_STEP);
+    p.min_budget = ledger_budget_for(f, 0);
     if (f->budget >= p.margin + p.fixed)
         p.quota = quota_within(f, f->budget - p.margin - p.fixed);
     p.page_tables = page_tables(f, p.quota);
@@ -121,8 +121,7 @@ uint64_t ledger_experts_cap(double percent, uint64_t expert_bytes)
     sl_assert(percent > 0.0 && percent <= 100.0);
     if (percent >= 100.0)
         return UINT64_MAX;
-    /* Parts per 10^8, rounded: a decimal percentage has no exact double, the bytes must not show
-     * it. */
+    /* Parts per 10^8, rounded: a decimal percentage is not exact as a double; the bytes must be exact. */
     uint64_t parts = (uint64_t)(percent * 1e6 + 0.5);
     uint64_t whole = expert_bytes / PARTS, rest = expert_bytes % PARTS; /* no product overflows */
     return whole * parts + rest * parts / PARTS;

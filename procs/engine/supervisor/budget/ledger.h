@@ -1,29 +1,29 @@
-/* The ledger: what the engine may use, what it uses, and what is left for the arena. Pure
- * arithmetic over facts that measure.c and budget.c bring; tested by itself.
+/* The ledger: what the engine can use, what it uses, and what is left for the arena. Pure arithmetic over
+ * facts from measure.c and budget.c, with unit tests.
  *
  *   budget = margin + fixed + cost(quota)
  *
  * fixed:  everything whose size does not depend on the arena: segments, KV of one running sequence,
- *         private memory (leases), program text, kernel memory of threads and sockets.
- * cost(): the arena's quota and what every byte of it drags along: tmpfs nodes, page tables of each
- *         process that maps it, and reads in flight of a loader that died (its pages stay charged
- *         until the device is done, while its successor already fills new ones).
- * margin: what we cannot see: the kernel charges in batches per processor, page cache of a freshly
- *         started program, a process that grows between two looks. */
+ *         private memory (reservations), program text, kernel memory of threads and sockets.
+ * cost(): the arena's quota and its overhead: tmpfs nodes, page tables of each process that maps it, and
+ *         reads in flight of a crashed loader (its pages stay charged until they complete, while its
+ *         successor already fills new ones).
+ * margin: memory that cannot be measured: the kernel charges in batches per CPU, page cache of a started
+ *         program, a process that grows between two measurements. */
 #ifndef SLUICE_ENGINE_SUPERVISOR_BUDGET_LEDGER_H
 #define SLUICE_ENGINE_SUPERVISOR_BUDGET_LEDGER_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Kernel memory of one thread: 16 KiB stack, task structure, FPU state (26 KiB measured, all told).
+/* Kernel memory of one thread: 16 KiB stack, task structure, FPU state (26 KiB measured in total).
  */
 #define LEDGER_THREAD_BYTES (24u * 1024u)
 /* Of one process: descriptor table, mm, VMAs, sockets with queued buffers, io_uring ring. */
 #define LEDGER_PROCESS_BYTES (96u * 1024u)
-/* Page tables of a process that maps nothing but itself: measured 62-78 KiB with 15 threads. */
+/* Page tables of a process without segments: measured 62-78 KiB with 15 threads. */
 #define LEDGER_PAGE_TABLE_BYTES (80u * 1024u)
-/* What a thread touches of its own stack. */
+/* Touched part of a thread stack. */
 #define LEDGER_STACK_BYTES (16u * 1024u)
 
 struct ledger_facts {
@@ -34,16 +34,17 @@ struct ledger_facts {
     uint64_t expert_slot_max;   /* largest expert */
     uint64_t experts_needed;    /* K: experts of one token and layer */
     /* the engine */
-    uint64_t segments_bytes; /* all but the arena's payload and the KV cache */
+    uint64_t segments_bytes; /* all, without the arena's payload and the KV cache */
     uint64_t kv_bytes;       /* one running sequence at full length */
-    uint64_t private_bytes;  /* leases of all processes, dead ones' successors included */
-    uint64_t text_bytes;     /* programs and libraries, once per file */
-    uint64_t page_tables;    /* measured, all processes; 0 before */
+    uint64_t
+        private_bytes;    /* reservations of all processes, including successors of crashed ones */
+    uint64_t text_bytes;  /* programs and libraries, once per file */
+    uint64_t page_tables; /* measured, all processes; 0 before */
     uint32_t threads;
     uint32_t processes;
     uint32_t mappers; /* processes that touch the arena's pages */
     uint32_t loaders;
-    uint64_t sockets_bytes; /* the kernel's for connections of the gateway */
+    uint64_t sockets_bytes; /* kernel memory for connections of the gateway */
     uint64_t loader_flight; /* reads of one loader that can be at the device: device_flight_bytes */
 };
 
@@ -54,26 +55,25 @@ struct ledger_plan {
     uint64_t page_tables; /* at this quota */
     uint64_t nodes;       /* tmpfs nodes at this quota */
     uint64_t flight;      /* at this quota */
-    uint64_t quota;       /* arena bytes that may be backed; 0 when even the floor does not fit */
-    uint64_t quota_floor; /* dense + K largest experts */
-    uint64_t floor;       /* smallest budget that would do, a whole number of MiB */
+    uint64_t quota;       /* arena bytes that can be backed; 0 when the minimum does not fit */
+    uint64_t quota_min;   /* dense + K largest experts */
+    uint64_t min_budget;  /* minimum budget, a whole number of MiB */
 };
 
 struct ledger_plan ledger_make(const struct ledger_facts *facts);
 
-/* The smallest budget that holds the dense weights and so many bytes of experts (of their slots),
- * the floor's experts at least. */
-uint64_t ledger_budget_holding(const struct ledger_facts *facts, uint64_t expert_bytes);
+/* The smallest budget for the dense weights and `bytes` of experts (of their slots), at least the experts of
+ * the minimum. */
+uint64_t ledger_budget_for(const struct ledger_facts *facts, uint64_t expert_bytes);
 
 /* max(2 %, 4 MiB) */
 uint64_t ledger_margin(uint64_t budget);
 
-/* Payload bytes that `percent` of the experts' bytes are: what a whole number of equal experts
- * comes to is met exactly (12.5 % of 256 experts is 32 experts). UINT64_MAX for 100 %. */
+/* `percent` of the experts' payload bytes; exact for a whole number of equal experts (12.5 % of 256 experts is
+ * 32 experts). UINT64_MAX for 100 %. */
 uint64_t ledger_experts_cap(double percent, uint64_t expert_bytes);
 
-/* True when a new quota is worth telling the cache: every shrink, growth only when it is more than
- * noise. */
+/* True when a new quota is to be sent to the cache: every shrink, and growth of more than noise. */
 bool ledger_quota_moves(uint64_t now, uint64_t wanted);
 
 #endif

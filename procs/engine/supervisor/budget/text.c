@@ -1,9 +1,9 @@
 /* Program text and libraries: page cache that exists because the engine runs, counted once per
  * file. Measured when every child is READY, from two tables of the kernel: which pages of which
- * files the processes have mapped (pagemap), and which of those, and of what a fault reads around
- * them, are in memory (mincore). Library pages that only others use are not ours.
+ * files the processes have mapped (pagemap), and which of those, and of the pages that a fault reads around
+ * them, are in memory (mincore). Library pages used only by other programs do not count.
  *
- * Before that: a share of what our own libraries and the children's programs come to. */
+ * Before that: a share of the size of our libraries and of the children's programs. */
 #include <elf.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -19,18 +19,18 @@
 
 #define FILES_MAX  64
 #define LINE_BYTES (PATH_MAX + 128)
-#define BATCH      512 /* page-map entries read at once */
+#define BATCH      512 /* page-map entries per read */
 
 /* A fault that misses the page cache reads 128 KiB around it. */
 #define AROUND_PAGES 16
 #define PAGE_PRESENT (1ull << 63)
 
-/* Libraries a child may map that the supervisor does not: PCRE2, liburing. */
+/* Libraries of children that the supervisor does not map: PCRE2, liburing. */
 #define OTHER_LIBRARIES (704 * KIB)
-/* Those of the gateway: the HTTP library and what it is linked with for TLS, of which little runs.
+/* Those of the gateway: the HTTP library and its TLS libraries, which are mostly unused.
  */
 #define HTTP_LIBRARIES (2 * MIB)
-/* Share of programs and libraries that the engine touches; 65 to 75 % were measured. */
+/* Share of programs and libraries that the engine touches; measured: 65 to 75 %. */
 #define TOUCHED_PERCENT 80
 
 struct text_file {
@@ -38,7 +38,8 @@ struct text_file {
     ino_t ino;
     char path[256];
     uint64_t pages;
-    unsigned char *ours; /* one byte per page: near one that a process of ours has mapped */
+    unsigned char
+        *ours; /* one byte per page: near a page that a process of the engine has mapped */
 };
 
 struct text_files {
@@ -51,7 +52,7 @@ struct range { /* one line of maps */
     char path[256];
 };
 
-/* Only ranges of files count, and not those of the engine's own segments. */
+/* Only ranges of files count, without the engine's segments. */
 static bool parse(const char *line, struct range *r)
 {
     uint64_t to, inode;
@@ -137,8 +138,8 @@ static void add_process(struct text_files *files, pid_t pid, bool whole)
     fclose(maps);
 }
 
-/* Our pages of a file that are in memory. For files of other users the kernel says "all of them":
- * then they are counted as if they were. */
+/* Pages of a file in memory that count for us. For files of other users the kernel reports all pages, and
+ * all are counted. */
 static uint64_t resident(const struct text_file *f)
 {
     uint64_t found = 0;
@@ -186,8 +187,8 @@ uint64_t measure_text(struct supervisor *s)
     return sum(s, false);
 }
 
-/* Starting a program reads ahead far beyond what it runs: sections for debuggers, code of no use.
- * Gives back what no process has mapped; the kernel keeps the rest whatever is said here. */
+/* Starting a program reads ahead beyond the used code: debug sections, unused functions. Drops pages that no
+ * process has mapped; the kernel keeps the others. */
 void text_trim(const struct supervisor *s, const char *program)
 {
     char path[PATH_MAX + 64];
@@ -199,7 +200,7 @@ void text_trim(const struct supervisor *s, const char *program)
     close(fd);
 }
 
-/* Loadable bytes of a program of ours; its sections for debuggers are not loaded. */
+/* Loadable bytes of a program, without its debug sections. */
 static uint64_t loadable(const struct supervisor *s, const char *program)
 {
     char path[PATH_MAX + 64];

@@ -1,5 +1,5 @@
-/* What children are told. A control is repeated every tick until its acknowledgement comes; targets
- * also stand in shared memory, so a successor knows them before it is told. */
+/* Controls sent to children. A control is repeated every tick until it is acknowledged; targets are also in
+ * shared memory, so that a successor has them before it receives a control. */
 #include <string.h>
 
 #include "lib/base/assert.h"
@@ -7,59 +7,59 @@
 #include "procs/engine/supervisor/supervisor.h"
 #include "shm/table/counters.h"
 
-static void send_one(struct supervisor *s, struct child_slot *c, enum control_verb verb)
+static void send_one(struct supervisor *s, struct child_slot *c, enum control_kind kind)
 {
     struct msg_control control;
     memset(&control, 0, sizeof control);
-    control.verb = (uint32_t)verb;
-    control.value = c->controls[verb].value;
-    control.epoch = c->controls[verb].epoch;
-    if (edge_send(c->edge, &control, MSG_CONTROL) != 0)
-        counter_add(s->row, CTR_SUPERVISOR_messages_lost, 1);
+    control.kind = (uint32_t)kind;
+    control.value = c->controls[kind].value;
+    control.epoch = c->controls[kind].epoch;
+    if (channel_send(c->channel, &control, MSG_CONTROL) != 0)
+        counter_add(s->row, CTR_SUPERVISOR_messages_dropped, 1);
 }
 
-/* Only these listen: a starting one has not opened its end, a killed one never will. */
+/* Only these receive: a starting child has not opened its channel, a killed one never will. */
 static bool listens(const struct child_slot *c)
 {
     return child_state(c) == PROC_READY || child_state(c) == PROC_STOPPING;
 }
 
-void control_set(struct supervisor *s, struct child_slot *c, enum control_verb verb, uint64_t value,
+void control_set(struct supervisor *s, struct child_slot *c, enum control_kind kind, uint64_t value,
                  uint32_t epoch)
 {
-    sl_assert(verb > 0 && verb < CONTROL__COUNT);
-    c->controls[verb] = (struct control_due){.due = true, .epoch = epoch, .value = value};
+    sl_assert(kind > 0 && kind < CONTROL__COUNT);
+    c->controls[kind] = (struct control_due){.due = true, .epoch = epoch, .value = value};
     if (listens(c))
-        send_one(s, c, verb);
+        send_one(s, c, kind);
 }
 
 void controls_repeat(struct supervisor *s, struct child_slot *c)
 {
     if (!listens(c))
         return;
-    for (int verb = 1; verb < CONTROL__COUNT; verb++)
-        if (c->controls[verb].due)
-            send_one(s, c, (enum control_verb)verb);
+    for (int kind = 1; kind < CONTROL__COUNT; kind++)
+        if (c->controls[kind].due)
+            send_one(s, c, (enum control_kind)kind);
 }
 
 static void on_ack(struct child_slot *c, const struct msg_ack *ack)
 {
-    /* The validator knows the verbs; an older epoch speaks of a setting that no longer holds. */
-    if (ack->verb > 0 && ack->verb < CONTROL__COUNT && c->controls[ack->verb].epoch == ack->epoch)
-        c->controls[ack->verb].due = false;
+    /* The validator has checked the control; an older epoch refers to an obsolete setting. */
+    if (ack->kind > 0 && ack->kind < CONTROL__COUNT && c->controls[ack->kind].epoch == ack->epoch)
+        c->controls[ack->kind].due = false;
 }
 
 void controls_receive(struct supervisor *s, struct child_slot *c)
 {
     static _Alignas(8) unsigned char buffer[MSG_BYTES_MAX];
-    while (edge_receive(c->edge, buffer) > 0) {
+    while (channel_receive(c->channel, buffer) > 0) {
         const struct msg_head *head = (const void *)buffer;
         counter_add(s->row, CTR_SUPERVISOR_messages, 1);
         if (head->type == MSG_ACK && head->incarnation == atomic_load(&c->row->incarnation))
             on_ack(c, (const struct msg_ack *)(const void *)buffer);
     }
-    struct edge_stats stats;
-    edge_stats_get(c->edge, &stats);
+    struct channel_stats stats;
+    channel_stats_get(c->channel, &stats);
     if (stats.invalid > c->invalid_seen) {
         counter_add(s->row, CTR_SUPERVISOR_messages_invalid, stats.invalid - c->invalid_seen);
         c->invalid_seen = stats.invalid;

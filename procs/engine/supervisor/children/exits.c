@@ -4,45 +4,47 @@
 
 #include "lib/base/assert.h"
 
-const char *death_word(enum death_cause cause)
+const char *exit_cause_name(enum exit_cause cause)
 {
-    static const char *const words[] = {
-#define DEATH(name, word) word,
+    static const char *const names[] = {
+#define EXIT_CAUSE(id, name) name,
 #include "procs/engine/supervisor/children/exits.tbl.h"
     };
-    sl_assert(cause < DEATH__COUNT);
-    return words[cause];
+    sl_assert(cause < EXIT_CAUSE__COUNT);
+    return names[cause];
 }
 
-/* Who was killed for its heartbeat and then asked for was late first; a process that was asked for
- * ends by our signal, and its own status says nothing. */
-enum death_cause death_cause_of(const struct death_facts *facts)
+/* In this order: a late heartbeat comes before a requested restart; after a request the process ends by our
+ * signal, so that its status means nothing. */
+enum exit_cause exit_cause_of(const struct exit_facts *facts)
 {
     if (facts->late)
-        return DEATH_HEARTBEAT;
-    if (facts->asked)
-        return DEATH_ASKED;
+        return EXIT_CAUSE_HEARTBEAT;
+    if (facts->requested)
+        return EXIT_CAUSE_REQUESTED;
     if (facts->too_slow)
-        return DEATH_START;
-    return facts->signal ? DEATH_SIGNAL : DEATH_EXIT;
+        return EXIT_CAUSE_START;
+    return facts->signal ? EXIT_CAUSE_SIGNAL : EXIT_CAUSE_EXIT;
 }
 
-void deaths_note(struct deaths *deaths, const struct death *death, const char *words)
+void exits_record(struct exits *exits, const struct exit_record *exit_record,
+                  const char *exit_message)
 {
-    struct death *d = &deaths->ring[deaths->count++ % DEATHS_KEPT];
-    size_t n = strnlen(words, DEATHS_WORDS_BYTES);
-    *d = *death;
-    if (n == DEATHS_WORDS_BYTES)
-        for (n--; n > 0 && ((unsigned char)words[n] & 0xc0) == 0x80;)
+    struct exit_record *d = &exits->ring[exits->count++ % EXITS_MAX];
+    size_t n = strnlen(exit_message, EXIT_MESSAGE_BYTES);
+    *d = *exit_record;
+    if (n == EXIT_MESSAGE_BYTES)
+        for (n--; n > 0 && ((unsigned char)exit_message[n] & 0xc0) == 0x80;)
             n--; /* the first byte left out does not continue a character */
-    memcpy(d->words, words, n);
-    d->words[n] = 0;
+    memcpy(d->exit_message, exit_message, n);
+    d->exit_message[n] = 0;
 }
 
-void deaths_restarted(struct deaths *deaths, uint32_t child)
+void exits_mark_restarted(struct exits *exits, uint32_t child)
 {
-    for (uint32_t i = deaths_kept(deaths); i-- > 0;) {
-        struct death *d = &deaths->ring[(deaths->count - deaths_kept(deaths) + i) % DEATHS_KEPT];
+    for (uint32_t i = exits_retained(exits); i-- > 0;) {
+        struct exit_record *d =
+            &exits->ring[(exits->count - exits_retained(exits) + i) % EXITS_MAX];
         if (d->child == child) {
             d->restarted = true;
             return;
@@ -50,13 +52,13 @@ void deaths_restarted(struct deaths *deaths, uint32_t child)
     }
 }
 
-uint32_t deaths_kept(const struct deaths *deaths)
+uint32_t exits_retained(const struct exits *exits)
 {
-    return deaths->count < DEATHS_KEPT ? (uint32_t)deaths->count : DEATHS_KEPT;
+    return exits->count < EXITS_MAX ? (uint32_t)exits->count : EXITS_MAX;
 }
 
-const struct death *deaths_at(const struct deaths *deaths, uint32_t i)
+const struct exit_record *exits_at(const struct exits *exits, uint32_t i)
 {
-    sl_assert(i < deaths_kept(deaths));
-    return &deaths->ring[(deaths->count - deaths_kept(deaths) + i) % DEATHS_KEPT];
+    sl_assert(i < exits_retained(exits));
+    return &exits->ring[(exits->count - exits_retained(exits) + i) % EXITS_MAX];
 }

@@ -1,57 +1,57 @@
-/* What became of children that died: the latest deaths of all of them, in a ring, and how many of
- * each cause a child was restarted for. Pure: who died, when and of what is told by children.c. */
+/* Exit records: a ring of the latest exits of all children, and the number of restarts of each child by
+ * cause. Pure: children.c supplies the facts. */
 #ifndef SLUICE_ENGINE_SUPERVISOR_CHILDREN_EXITS_H
 #define SLUICE_ENGINE_SUPERVISOR_CHILDREN_EXITS_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* With their words cut they are 9 KiB of a document of which the gateway's smallest buffer takes
- * 32 KiB. */
-#define DEATHS_KEPT        32
-#define DEATHS_WORDS_BYTES 64
+/* With truncated messages they take 9 KiB of a stats snapshot; the gateway's smallest buffer is 32 KiB. */
+#define EXITS_MAX          32
+#define EXIT_MESSAGE_BYTES 64
 
-enum death_cause {
-#define DEATH(name, word) DEATH_##name,
+enum exit_cause {
+#define EXIT_CAUSE(id, name) EXIT_CAUSE_##id,
 #include "procs/engine/supervisor/children/exits.tbl.h"
-    DEATH__COUNT
+    EXIT_CAUSE__COUNT
 };
 
-const char *death_word(enum death_cause cause);
+const char *exit_cause_name(enum exit_cause cause);
 
-/* What is known of a process that was reaped. */
-struct death_facts {
+/* Facts of a reaped process. */
+struct exit_facts {
     bool late;       /* killed for its heartbeat */
-    bool asked;      /* somebody wanted a new one, or none */
+    bool requested;  /* its restart or stop was requested */
     bool too_slow;   /* killed before it was ready */
     uint32_t signal; /* 0: it exited */
 };
 
-enum death_cause death_cause_of(const struct death_facts *facts);
+enum exit_cause exit_cause_of(const struct exit_facts *facts);
 
-struct death {
+struct exit_record {
     uint64_t uptime_ms; /* of the engine */
     uint64_t wall_ms;   /* since 1970 */
-    uint32_t child;     /* whose: the caller's number */
+    uint32_t child;     /* the caller's number of the child */
     uint32_t incarnation;
     int32_t pid;
-    enum death_cause cause;
+    enum exit_cause cause;
     uint32_t signal, exit_status;
-    bool restarted; /* another one was spawned */
-    char words[DEATHS_WORDS_BYTES];
+    bool restarted; /* a successor was spawned */
+    char exit_message[EXIT_MESSAGE_BYTES];
 };
 
-struct deaths {
-    uint64_t count; /* since the start; at most DEATHS_KEPT are kept */
-    struct death ring[DEATHS_KEPT];
+struct exits {
+    uint64_t count; /* since the start; EXITS_MAX are stored */
+    struct exit_record ring[EXITS_MAX];
 };
 
-/* Keeps it in the place of the oldest. words: cut to what fits, between two characters. */
-void deaths_note(struct deaths *deaths, const struct death *death, const char *words);
+/* Replaces the oldest record. The message is truncated to fit, between two characters. */
+void exits_record(struct exits *exits, const struct exit_record *exit_record,
+                  const char *exit_message);
 /* The child's successor was spawned. */
-void deaths_restarted(struct deaths *deaths, uint32_t child);
-uint32_t deaths_kept(const struct deaths *deaths);
-/* The i-th of those kept, the oldest first. */
-const struct death *deaths_at(const struct deaths *deaths, uint32_t i);
+void exits_mark_restarted(struct exits *exits, uint32_t child);
+uint32_t exits_retained(const struct exits *exits);
+/* The i-th stored record, the oldest first. */
+const struct exit_record *exits_at(const struct exits *exits, uint32_t i);
 
 #endif

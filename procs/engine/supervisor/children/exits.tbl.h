@@ -1,9 +1,9 @@
-/* Why a child ended, as the document and the metrics tell it.
- * DEATH(NAME, word)
+/* Causes of exit of a child, as in the stats snapshot and the metrics.
+ * EXIT_CAUSE(NAME, word)
  * No include guard. */
-DEATH(START, "start")         /* not ready in time, and killed for it; or never spawned */
-DEATH(SIGNAL, "signal")       /* of itself, of the kernel, or of somebody else */
-DEATH(EXIT, "exit")           /* by itself, with a status */
-DEATH(HEARTBEAT, "heartbeat") /* killed: no sign of life */
-DEATH(ASKED, "asked")         /* ctl restart, ctl replace, or the run's end */
-#undef DEATH
+EXIT_CAUSE(START, "start")         /* not ready in time and therefore killed, or never spawned */
+EXIT_CAUSE(SIGNAL, "signal")       /* from itself, the kernel or another process */
+EXIT_CAUSE(EXIT, "exit")           /* it exited with a status */
+EXIT_CAUSE(HEARTBEAT, "heartbeat") /* killed: heartbeat too old */
+EXIT_CAUSE(REQUESTED, "requested") /* ctl restart, ctl replace, or the stop of the engine */
+#undef EXIT_CAUSE

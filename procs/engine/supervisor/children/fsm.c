@@ -8,7 +8,7 @@
 #define BACKOFF_FIRST_NS (50 * NS_PER_MS)
 #define BACKOFF_MAX_NS   (10 * NS_PER_S)
 
-/* Rows: states; columns: events, in the order of enum machine_event. A cell is {next, action}. */
+/* Rows: states; columns: events, in the order of enum fsm_event. A cell is {next, action}. */
 #define DO(next, action)                                                                           \
     {                                                                                              \
         PROC_##next, ACTION_##action                                                               \
@@ -22,7 +22,7 @@
         PROC_##state, ACTION_BROKEN                                                                \
     }
 
-static const struct machine_step table[PROC_STATES][EVENT__COUNT] =
+static const struct fsm_step table[PROC_STATES][EVENT__COUNT] =
     {
         [PROC_DOWN] =
             {
@@ -33,10 +33,10 @@ static const struct machine_step table[PROC_STATES][EVENT__COUNT] =
                 [EVENT_RESTART] = STAY(DOWN),
                 [EVENT_STOP] = STAY(DOWN),
                 [EVENT_SLOW_STOP] = BROKEN(DOWN),
-                [EVENT_DIED] = BROKEN(DOWN),
-                [EVENT_DIED_EARLY] = BROKEN(DOWN),
-                [EVENT_DIED_OFTEN] = BROKEN(DOWN),
-                [EVENT_DIED_REFUSED] = BROKEN(DOWN),
+                [EVENT_EXITED] = BROKEN(DOWN),
+                [EVENT_EXITED_EARLY] = BROKEN(DOWN),
+                [EVENT_EXITED_OFTEN] = BROKEN(DOWN),
+                [EVENT_EXITED_FATAL] = BROKEN(DOWN),
                 [EVENT_BACKOFF_OVER] = BROKEN(DOWN),
             },
         [PROC_STARTING] =
@@ -48,10 +48,10 @@ static const struct machine_step table[PROC_STATES][EVENT__COUNT] =
                 [EVENT_RESTART] = DO(KILLED, KILL),
                 [EVENT_STOP] = DO(KILLED, KILL),
                 [EVENT_SLOW_STOP] = BROKEN(STARTING),
-                [EVENT_DIED] = DO(DOWN, BURY),
-                [EVENT_DIED_EARLY] = DO(BACKOFF, BURY_WAIT),
-                [EVENT_DIED_OFTEN] = DO(FAILED, GIVE_UP),
-                [EVENT_DIED_REFUSED] = DO(FAILED, GIVE_UP),
+                [EVENT_EXITED] = DO(DOWN, CLEAN_UP),
+                [EVENT_EXITED_EARLY] = DO(BACKOFF, CLEAN_UP_WAIT),
+                [EVENT_EXITED_OFTEN] = DO(FAILED, GIVE_UP),
+                [EVENT_EXITED_FATAL] = DO(FAILED, GIVE_UP),
                 [EVENT_BACKOFF_OVER] = BROKEN(STARTING),
             },
         [PROC_READY] =
@@ -61,12 +61,12 @@ static const struct machine_step table[PROC_STATES][EVENT__COUNT] =
                 [EVENT_SLOW_START] = BROKEN(READY),
                 [EVENT_LATE] = DO(KILLED, KILL),
                 [EVENT_RESTART] = DO(KILLED, KILL),
-                [EVENT_STOP] = DO(STOPPING, ASK_STOP),
+                [EVENT_STOP] = DO(STOPPING, REQUEST_STOP),
                 [EVENT_SLOW_STOP] = BROKEN(READY),
-                [EVENT_DIED] = DO(DOWN, BURY),
-                [EVENT_DIED_EARLY] = DO(BACKOFF, BURY_WAIT),
-                [EVENT_DIED_OFTEN] = DO(FAILED, GIVE_UP),
-                [EVENT_DIED_REFUSED] = BROKEN(READY),
+                [EVENT_EXITED] = DO(DOWN, CLEAN_UP),
+                [EVENT_EXITED_EARLY] = DO(BACKOFF, CLEAN_UP_WAIT),
+                [EVENT_EXITED_OFTEN] = DO(FAILED, GIVE_UP),
+                [EVENT_EXITED_FATAL] = BROKEN(READY),
                 [EVENT_BACKOFF_OVER] = BROKEN(READY),
             },
         [PROC_STOPPING] =
@@ -78,10 +78,10 @@ static const struct machine_step table[PROC_STATES][EVENT__COUNT] =
                 [EVENT_RESTART] = STAY(STOPPING),
                 [EVENT_STOP] = STAY(STOPPING),
                 [EVENT_SLOW_STOP] = DO(KILLED, KILL),
-                [EVENT_DIED] = DO(DOWN, BURY),
-                [EVENT_DIED_EARLY] = DO(DOWN, BURY),
-                [EVENT_DIED_OFTEN] = DO(DOWN, BURY),
-                [EVENT_DIED_REFUSED] = DO(DOWN, BURY),
+                [EVENT_EXITED] = DO(DOWN, CLEAN_UP),
+                [EVENT_EXITED_EARLY] = DO(DOWN, CLEAN_UP),
+                [EVENT_EXITED_OFTEN] = DO(DOWN, CLEAN_UP),
+                [EVENT_EXITED_FATAL] = DO(DOWN, CLEAN_UP),
                 [EVENT_BACKOFF_OVER] = BROKEN(STOPPING),
             },
         [PROC_BACKOFF] =
@@ -93,25 +93,25 @@ static const struct machine_step table[PROC_STATES][EVENT__COUNT] =
                 [EVENT_RESTART] = STAY(DOWN),
                 [EVENT_STOP] = STAY(DOWN),
                 [EVENT_SLOW_STOP] = BROKEN(BACKOFF),
-                [EVENT_DIED] = BROKEN(BACKOFF),
-                [EVENT_DIED_EARLY] = BROKEN(BACKOFF),
-                [EVENT_DIED_OFTEN] = BROKEN(BACKOFF),
-                [EVENT_DIED_REFUSED] = BROKEN(BACKOFF),
+                [EVENT_EXITED] = BROKEN(BACKOFF),
+                [EVENT_EXITED_EARLY] = BROKEN(BACKOFF),
+                [EVENT_EXITED_OFTEN] = BROKEN(BACKOFF),
+                [EVENT_EXITED_FATAL] = BROKEN(BACKOFF),
                 [EVENT_BACKOFF_OVER] = STAY(DOWN),
             },
         [PROC_KILLED] =
             {
                 [EVENT_GO] = BROKEN(KILLED),
-                [EVENT_READY] = STAY(KILLED), /* the byte was under way when the signal was sent */
+                [EVENT_READY] = STAY(KILLED), /* the byte was sent before the signal */
                 [EVENT_SLOW_START] = BROKEN(KILLED),
                 [EVENT_LATE] = BROKEN(KILLED),
                 [EVENT_RESTART] = STAY(KILLED),
                 [EVENT_STOP] = STAY(KILLED),
                 [EVENT_SLOW_STOP] = BROKEN(KILLED),
-                [EVENT_DIED] = DO(DOWN, BURY),
-                [EVENT_DIED_EARLY] = DO(BACKOFF, BURY_WAIT),
-                [EVENT_DIED_OFTEN] = DO(FAILED, GIVE_UP),
-                [EVENT_DIED_REFUSED] = DO(BACKOFF, BURY_WAIT),
+                [EVENT_EXITED] = DO(DOWN, CLEAN_UP),
+                [EVENT_EXITED_EARLY] = DO(BACKOFF, CLEAN_UP_WAIT),
+                [EVENT_EXITED_OFTEN] = DO(FAILED, GIVE_UP),
+                [EVENT_EXITED_FATAL] = DO(BACKOFF, CLEAN_UP_WAIT),
                 [EVENT_BACKOFF_OVER] = BROKEN(KILLED),
             },
         [PROC_FAILED] =
@@ -123,22 +123,22 @@ static const struct machine_step table[PROC_STATES][EVENT__COUNT] =
                 [EVENT_RESTART] = STAY(DOWN),
                 [EVENT_STOP] = STAY(FAILED),
                 [EVENT_SLOW_STOP] = BROKEN(FAILED),
-                [EVENT_DIED] = BROKEN(FAILED),
-                [EVENT_DIED_EARLY] = BROKEN(FAILED),
-                [EVENT_DIED_OFTEN] = BROKEN(FAILED),
-                [EVENT_DIED_REFUSED] = BROKEN(FAILED),
+                [EVENT_EXITED] = BROKEN(FAILED),
+                [EVENT_EXITED_EARLY] = BROKEN(FAILED),
+                [EVENT_EXITED_OFTEN] = BROKEN(FAILED),
+                [EVENT_EXITED_FATAL] = BROKEN(FAILED),
                 [EVENT_BACKOFF_OVER] = BROKEN(FAILED),
             },
 };
 
-struct machine_step machine_step(enum proc_state state, enum machine_event event)
+struct fsm_step fsm_step(enum proc_state state, enum fsm_event event)
 {
     sl_assert((unsigned)state < PROC_STATES);
     sl_assert((unsigned)event < EVENT__COUNT);
     return table[state][event];
 }
 
-const char *machine_event_text(enum machine_event event)
+const char *fsm_event_text(enum fsm_event event)
 {
     static const char *const text[EVENT__COUNT] = {
         [EVENT_GO] = "go",
@@ -148,33 +148,33 @@ const char *machine_event_text(enum machine_event event)
         [EVENT_RESTART] = "restart",
         [EVENT_STOP] = "stop",
         [EVENT_SLOW_STOP] = "slow stop",
-        [EVENT_DIED] = "died",
-        [EVENT_DIED_EARLY] = "died early",
-        [EVENT_DIED_OFTEN] = "died too often",
-        [EVENT_DIED_REFUSED] = "refused to start",
+        [EVENT_EXITED] = "died",
+        [EVENT_EXITED_EARLY] = "died early",
+        [EVENT_EXITED_OFTEN] = "died too often",
+        [EVENT_EXITED_FATAL] = "refused to start",
         [EVENT_BACKOFF_OVER] = "back-off over",
     };
     return (unsigned)event < EVENT__COUNT ? text[event] : "?";
 }
 
-bool tally_note(struct death_tally *tally, uint64_t now_ns)
+bool tally_note(struct exit_tally *tally, uint64_t now_ns)
 {
     memmove(&tally->at_ns[0], &tally->at_ns[1], sizeof tally->at_ns - sizeof tally->at_ns[0]);
-    tally->at_ns[TALLY_DEATHS - 1] = now_ns;
-    if (tally->deaths < UINT32_MAX)
-        tally->deaths++;
-    return tally->deaths >= TALLY_DEATHS && now_ns - tally->at_ns[0] <= TALLY_WINDOW_NS;
+    tally->at_ns[TALLY_EXITS - 1] = now_ns;
+    if (tally->exits < UINT32_MAX)
+        tally->exits++;
+    return tally->exits >= TALLY_EXITS && now_ns - tally->at_ns[0] <= TALLY_WINDOW_NS;
 }
 
-void tally_clear(struct death_tally *tally)
+void tally_clear(struct exit_tally *tally)
 {
-    *tally = (struct death_tally){0};
+    *tally = (struct exit_tally){0};
 }
 
-uint64_t tally_backoff_ns(const struct death_tally *tally)
+uint64_t tally_backoff_ns(const struct exit_tally *tally)
 {
     uint64_t wait = BACKOFF_FIRST_NS;
-    for (uint32_t i = 1; i < tally->deaths && wait < BACKOFF_MAX_NS; i++)
+    for (uint32_t i = 1; i < tally->exits && wait < BACKOFF_MAX_NS; i++)
         wait *= 2;
     return wait < BACKOFF_MAX_NS ? wait : BACKOFF_MAX_NS;
 }

@@ -15,10 +15,11 @@
 #include "procs/engine/supervisor/supervisor.h"
 #include "shm/table/counters.h"
 
-#define POLLED_MAX    (3 + 2 * CHILDREN_MAX)
-#define LATE_TICK_NS  (NS_PER_S)      /* a tick that late: we were stopped, so were the children */
-#define STOP_ALL_NS   (25 * NS_PER_S) /* beyond it the run ends whatever is left */
-#define DRAIN_LOOK_NS (NS_PER_S)
+#define POLLED_MAX (3 + 2 * CHILDREN_MAX)
+#define LATE_TICK_NS                                                                               \
+    (NS_PER_S) /* a tick this late: the supervisor was stopped, and probably the children, too */
+#define STOP_ALL_NS   (25 * NS_PER_S) /* then the engine ends even if children remain */
+#define DRAIN_POLL_NS (NS_PER_S)
 
 int loop_open(struct supervisor *s, struct error *error)
 {
@@ -28,7 +29,7 @@ int loop_open(struct supervisor *s, struct error *error)
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGHUP);
     sigaddset(&set, SIGCHLD);
-    /* Before NNG makes its threads: they inherit the mask, and signals come to signal_fd alone. */
+    /* Before NNG starts its threads: they inherit the mask, so that signals arrive only at signal_fd. */
     pthread_sigmask(SIG_BLOCK, &set, NULL);
     signal(SIGPIPE, SIG_IGN);
     s->signal_fd = fd_high(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
@@ -36,7 +37,8 @@ int loop_open(struct supervisor *s, struct error *error)
     struct timespec tick = {.tv_nsec = TICK_NS};
     if (s->signal_fd < 0 || s->timer_fd < 0 ||
         timerfd_settime(s->timer_fd, 0, &(struct itimerspec){tick, tick}, NULL) != 0)
-        return error_set_errno(error, ERR_FAILED, errno, "cannot make signal or timer descriptors");
+        return error_set_errno(error, ERR_FAILED, errno,
+                               "cannot create signal or timer descriptors");
     return 0;
 }
 
@@ -76,7 +78,7 @@ static void on_signals(struct supervisor *s)
     struct signalfd_siginfo info;
     while (read(s->signal_fd, &info, sizeof info) == (ssize_t)sizeof info) {
         if (info.ssi_signo == SIGCHLD)
-            continue; /* children_reap looks at everybody anyway */
+            continue; /* children_reap checks all children anyway */
         if (s->phase == PHASE_STOP)
             s->fast = true;
         else
@@ -95,12 +97,12 @@ static void announce(struct supervisor *s)
         return;
     }
     s->announced = true;
-    auto_look(s); /* the dense weights have been read: the drive is known */
+    auto_poll(s); /* the dense weights have been read: the read bandwidth is known */
     notify_send(s, "READY=1");
     char budget[16], arena[16];
     const char *name = strrchr(s->options.model, '/');
     fprintf(stderr, "ready: model %s, budget %s, arena %s, %u processes\n",
-            name ? name + 1 : s->options.model, bytes_format(s->budget.in_force, budget),
+            name ? name + 1 : s->options.model, bytes_format(s->budget.applied, budget),
             bytes_format(s->budget.quota, arena), s->children_count + 1);
 }
 
@@ -110,9 +112,9 @@ static void on_tick(struct supervisor *s)
     ssize_t n = read(s->timer_fd, &times, sizeof times);
     (void)n;
     if (now_ns - s->tick_ns > LATE_TICK_NS) {
-        /* Stopped or starved: nobody's heartbeat is believed to be late for one period. */
-        counter_add(s->row, CTR_SUPERVISOR_late_ticks, 1);
-        s->alert_ns = now_ns + s->params.heartbeat * NS_PER_MS;
+        /* Stopped or starved: for one period no heartbeat counts as late. */
+        counter_add(s->row, CTR_SUPERVISOR_tick_overruns, 1);
+        s->alert_ns = now_ns + s->params.heartbeat_timeout * NS_PER_MS;
     }
     s->tick_ns = now_ns;
     atomic_store_explicit(&s->row->heartbeat_ns, now_ns, memory_order_relaxed);
@@ -121,11 +123,11 @@ static void on_tick(struct supervisor *s)
     children_tick(s, now_ns);
     budget_tick(s, now_ns);
     if (s->announced)
-        auto_look(s);
+        auto_poll(s);
 }
 
-/* Ends the loop when the last child is gone; past the deadline, everybody is killed, and what the
- * kernel does not give back even then is left to it. */
+/* Ends the loop when the last child has exited. After the deadline all are killed; a process that does not
+ * exit even then is left to the kernel. */
 static void stop_step(struct supervisor *s)
 {
     if (s->phase != PHASE_STOP)
@@ -144,7 +146,7 @@ static nfds_t polled(struct supervisor *s, struct pollfd *fds)
     fds[n++] = (struct pollfd){.fd = s->timer_fd, .events = POLLIN};
     fds[n++] = (struct pollfd){.fd = rpc_server_fd(s->control), .events = POLLIN};
     for (uint32_t i = 0; i < s->children_count; i++) {
-        fds[n++] = (struct pollfd){.fd = edge_fd(s->children[i].edge), .events = POLLIN};
+        fds[n++] = (struct pollfd){.fd = channel_fd(s->children[i].channel), .events = POLLIN};
         fds[n++] = (struct pollfd){.fd = s->children[i].ready_fd, .events = POLLIN};
     }
     return n;

@@ -1,5 +1,5 @@
-/* What a process costs, from /proc/PID/status: one read of about 12 us, so every tick may look at
- * every process. (smaps_rollup would tell more and cost milliseconds per GiB mapped.) */
+/* Memory of a process, from /proc/PID/status: one read of about 12 us, so that every tick can measure every
+ * process. (smaps_rollup is more precise but takes milliseconds per GiB mapped.) */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 
 #define STATUS_BYTES 4096
 
-/* Value of a line "Name:   123 kB". 0 when it is not there (a kernel thread, a zombie). */
+/* Value of a line "Name:   123 kB". 0 when absent (a kernel thread, a zombie). */
 static uint64_t field(const char *status, const char *name)
 {
     const char *at = strstr(status, name);

@@ -47,14 +47,14 @@ static bool may_write(enum service service, enum segment_kind kind)
     case SEGMENT_PROCS: return true;
     case SEGMENT_ARENA: return service == SERVICE_LOADER || service == SERVICE_CACHE;
     case SEGMENT_GATES: return service == SERVICE_COMPUTE || service == SERVICE_PREDICTOR;
-    case SEGMENT_USES:
+    case SEGMENT_ACCESS_LOG:
     case SEGMENT_KV: return service == SERVICE_COMPUTE;
     case SEGMENT__COUNT: break;
     }
     sl_panic("segment %d has no writers", (int)kind);
 }
 
-/* malloc with one arena and an early trim: private memory is leased, what is free goes back. */
+/* malloc with one arena and early trim: private memory is reserved, and free memory is returned. */
 static char **child_environment(void)
 {
     static const char *const fixed[ENVIRONMENT_FIXED] = {
@@ -84,7 +84,7 @@ static int attributes_make(posix_spawnattr_t *attributes)
         return rc;
     posix_spawnattr_setflags(attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK |
                                              POSIX_SPAWN_SETSIGDEF);
-    posix_spawnattr_setpgroup(attributes, 0); /* Ctrl-C is for the supervisor alone */
+    posix_spawnattr_setpgroup(attributes, 0); /* Ctrl-C is handled by the supervisor only */
     posix_spawnattr_setsigmask(attributes, &none);
     posix_spawnattr_setsigdefault(attributes, &all);
     return 0;
@@ -131,29 +131,29 @@ pid_t spawn_inspect(struct supervisor *s, int out_fd, struct error *error)
     pid_t pid = spawn(path, argv, &actions, error);
     posix_spawn_file_actions_destroy(&actions);
     if (pid > 0) {
-        /* inspect sets the same limits itself before it reads a byte; this is the second wall. */
+        /* inspect sets the same limits before it reads a byte; set here as a second barrier. */
         prlimit(pid, RLIMIT_DATA, &(struct rlimit){INSPECT_DATA_BYTES, INSPECT_DATA_BYTES}, NULL);
         prlimit(pid, RLIMIT_CPU, &(struct rlimit){INSPECT_CPU_S, INSPECT_CPU_S}, NULL);
     }
     return pid;
 }
 
-static void heritage(const struct supervisor *s, const struct child_slot *c, int ready_write,
-                     posix_spawn_file_actions_t *actions)
+static void add_inherited_fds(const struct supervisor *s, const struct child_slot *c,
+                              int ready_write, posix_spawn_file_actions_t *actions)
 {
     standard_streams(actions);
-    posix_spawn_file_actions_adddup2(actions, s->lifeline[0], HERITAGE_LIFELINE);
-    posix_spawn_file_actions_adddup2(actions, ready_write, HERITAGE_READY);
-    posix_spawn_file_actions_adddup2(actions, s->lock_fd, HERITAGE_RUN_LOCK);
+    posix_spawn_file_actions_adddup2(actions, s->lifeline[0], INHERITED_LIFELINE);
+    posix_spawn_file_actions_adddup2(actions, ready_write, INHERITED_READY);
+    posix_spawn_file_actions_adddup2(actions, s->lock_fd, INHERITED_RUN_LOCK);
     if (c->service == SERVICE_GATEWAY)
-        posix_spawn_file_actions_adddup2(actions, s->http_fd, HERITAGE_HTTP);
+        posix_spawn_file_actions_adddup2(actions, s->http_fd, INHERITED_HTTP);
     for (int kind = 0; kind < SEGMENT__COUNT; kind++) {
-        if (!heritage_has(c->service, (enum segment_kind)kind))
+        if (!inherits_segment(c->service, (enum segment_kind)kind))
             continue;
         int fd = may_write(c->service, (enum segment_kind)kind) ? s->segments[kind].fd
                                                                 : s->segments_readonly[kind];
-        sl_assert(fd >= FD_LEAST);
-        posix_spawn_file_actions_adddup2(actions, fd, HERITAGE_SEGMENTS + kind);
+        sl_assert(fd >= FD_MIN);
+        posix_spawn_file_actions_adddup2(actions, fd, INHERITED_SEGMENTS + kind);
     }
 }
 
@@ -162,7 +162,7 @@ int spawn_child(struct supervisor *s, struct child_slot *c, struct error *error)
     sl_assert(c->pid == 0 && c->ready_fd < 0);
     int ready[2];
     if (pipe2(ready, O_CLOEXEC | O_NONBLOCK) != 0)
-        return error_set_errno(error, ERR_FAILED, errno, "cannot make a pipe");
+        return error_set_errno(error, ERR_FAILED, errno, "cannot create a pipe");
     ready[0] = fd_high(ready[0]);
     ready[1] = fd_high(ready[1]);
 
@@ -177,12 +177,12 @@ int spawn_child(struct supervisor *s, struct child_slot *c, struct error *error)
         argv[7] = "--backend";
         argv[8] = c->backend;
     }
-    /* Before the child exists: it, and whoever looks, must find its own number. */
+    /* Before the child exists: it, and readers of the table, must find its number. */
     atomic_store_explicit(&c->row->incarnation, incarnation, memory_order_release);
 
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
-    heritage(s, c, ready[1], &actions);
+    add_inherited_fds(s, c, ready[1], &actions);
     pid_t pid = ready[0] < 0 || ready[1] < 0
                     ? error_set_errno(error, ERR_FAILED, errno, "cannot move a descriptor")
                     : spawn(path, argv, &actions, error);

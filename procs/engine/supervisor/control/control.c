@@ -1,5 +1,5 @@
-/* The control endpoint: JSON from clients. Requests that wait for something to come true are kept
- * here and answered by a later tick; everything else is answered at once (control_ops.c). */
+/* The control endpoint: JSON from clients. Requests that wait for a condition are pending here
+ * and answered by a later tick; all others are answered at once (ops.c). */
 #include <inttypes.h>
 #include <poll.h>
 #include <string.h>
@@ -11,8 +11,8 @@
 #include "shm/table/counters.h"
 
 #define LAST_REPLIES_MS 20
-#define CONTEXTS        32 /* clients asking at once, long polls included */
-_Static_assert(REQUESTS_KEPT < CONTEXTS, "kept requests leave contexts for others");
+#define CONTEXTS        32 /* concurrent requests, including long polls */
+_Static_assert(PENDING_REQUESTS_MAX < CONTEXTS, "kept requests leave contexts for others");
 
 int control_open(struct supervisor *s, struct error *error)
 {
@@ -32,79 +32,79 @@ void control_serve(struct supervisor *s)
     }
 }
 
-struct kept *control_keep(struct supervisor *s, struct rpc_request *request, enum kept_kind kind,
-                          uint64_t deadline_ns)
+struct pending_request *control_add_pending(struct supervisor *s, struct rpc_request *request,
+                                            enum pending_kind kind, uint64_t deadline_ns)
 {
-    for (size_t i = 0; i < REQUESTS_KEPT; i++) {
-        struct kept *k = &s->kept[i];
-        if (k->kind != KEPT_NONE)
+    for (size_t i = 0; i < PENDING_REQUESTS_MAX; i++) {
+        struct pending_request *k = &s->pending[i];
+        if (k->kind != PENDING_NONE)
             continue;
-        *k = (struct kept){.kind = kind, .request = request, .deadline_ns = deadline_ns};
+        *k = (struct pending_request){.kind = kind, .request = request, .deadline_ns = deadline_ns};
         return k;
     }
     return NULL;
 }
 
 /* Whether what the request waits for has come true; *reply is then its answer. */
-static bool come_true(struct supervisor *s, const struct kept *k, json_t **reply)
+static bool come_true(struct supervisor *s, const struct pending_request *k, json_t **reply)
 {
     const struct child_slot *c = k->child;
     switch (k->kind) {
-    case KEPT_BUDGET:
-        if (s->budget.in_force != k->value)
+    case PENDING_BUDGET:
+        if (s->budget.applied != k->value)
             return false;
         *reply = stats_memory(s);
         return true;
-    case KEPT_RESTART:
+    case PENDING_RESTART:
         if (child_state(c) != PROC_READY || atomic_load(&c->row->incarnation) < k->value)
             return false;
-        *reply = json_pack("{s:s, s:I}", "process", c->info->word, "incarnation",
+        *reply = json_pack("{s:s, s:I}", "process", c->info->name, "incarnation",
                            (json_int_t)atomic_load(&c->row->incarnation));
         return true;
-    case KEPT_THROTTLE:
+    case PENDING_THROTTLE:
         if (c->controls[CONTROL_THROTTLE].due)
             return false;
         *reply = json_pack("{s:I, s:I}", "loader", (json_int_t)c->number, "bytes_per_second",
                            (json_int_t)c->controls[CONTROL_THROTTLE].value);
         return true;
-    case KEPT_NONE: break;
+    case PENDING_NONE: break;
     }
     sl_panic("kept request of kind %d", (int)k->kind);
 }
 
-static void too_late(struct supervisor *s, const struct kept *k, struct error *error)
+static void too_late(struct supervisor *s, const struct pending_request *k, struct error *error)
 {
     char a[16], b[16];
     switch (k->kind) {
-    case KEPT_BUDGET:
+    case PENDING_BUDGET:
         error_set(error, ERR_TIMEOUT,
-                  "budget %s is not in force yet: the arena holds %s; it goes on shrinking",
+                  "budget %s is not in effect yet: the arena uses %s; it continues to shrink",
                   bytes_format(k->value, a),
                   bytes_format(segment_allocated_bytes(s->segments[SEGMENT_ARENA].fd), b));
         return;
-    case KEPT_RESTART:
-        error_set(error, ERR_TIMEOUT, "%s is %s: %s", k->child->info->word,
-                  proc_state_text(child_state(k->child)), k->child->words);
+    case PENDING_RESTART:
+        error_set(error, ERR_TIMEOUT, "%s is %s: %s", k->child->info->name,
+                  proc_state_text(child_state(k->child)), k->child->exit_message);
         return;
-    case KEPT_THROTTLE:
+    case PENDING_THROTTLE:
         error_set(error, ERR_TIMEOUT, "the throttle is set, but loader %" PRIu32 " is %s",
                   k->child->number, proc_state_text(child_state(k->child)));
         return;
-    case KEPT_NONE: break;
+    case PENDING_NONE: break;
     }
     sl_panic("kept request of kind %d", (int)k->kind);
 }
 
-static void look(struct supervisor *s, struct kept *k, uint64_t now_ns)
+static void check_pending(struct supervisor *s, struct pending_request *k, uint64_t now_ns)
 {
     json_t *reply = NULL;
     struct error error;
-    bool replaced = k->kind == KEPT_BUDGET && s->budget.wanted != k->value;
+    bool replaced = k->kind == PENDING_BUDGET && s->budget.wanted != k->value;
     if (!replaced && come_true(s, k, &reply)) {
         rpc_reply(s->control, k->request, reply);
     } else if (replaced || s->phase == PHASE_STOP) {
         error_set(&error, ERR_CANCELLED, "%s",
-                  replaced ? "a newer budget was asked for" : "the engine stops");
+                  replaced ? "a newer budget was requested" : "the engine stops");
         rpc_reply_error(s->control, k->request, &error);
     } else if (now_ns >= k->deadline_ns) {
         too_late(s, k, &error);
@@ -112,18 +112,18 @@ static void look(struct supervisor *s, struct kept *k, uint64_t now_ns)
     } else {
         return;
     }
-    *k = (struct kept){.kind = KEPT_NONE};
+    *k = (struct pending_request){.kind = PENDING_NONE};
 }
 
 void control_tick(struct supervisor *s, uint64_t now_ns)
 {
-    rpc_server_tend(s->control, now_ns);
-    for (size_t i = 0; i < REQUESTS_KEPT; i++)
-        if (s->kept[i].kind != KEPT_NONE)
-            look(s, &s->kept[i], now_ns);
+    rpc_server_tick(s->control, now_ns);
+    for (size_t i = 0; i < PENDING_REQUESTS_MAX; i++)
+        if (s->pending[i].kind != PENDING_NONE)
+            check_pending(s, &s->pending[i], now_ns);
 }
 
-/* Answers what is still open. The replies leave through NNG's threads: a moment for them. */
+/* Replies to all pending requests. NNG's threads send the replies: wait a moment for them. */
 void control_finish(struct supervisor *s)
 {
     if (!s->control)
@@ -133,8 +133,8 @@ void control_finish(struct supervisor *s)
     struct rpc_request *request;
     while ((request = rpc_server_take(s->control)) != NULL)
         rpc_reply_error(s->control, request, &error);
-    for (size_t i = 0; i < REQUESTS_KEPT; i++)
-        if (s->kept[i].kind != KEPT_NONE)
-            rpc_reply_error(s->control, s->kept[i].request, &error);
+    for (size_t i = 0; i < PENDING_REQUESTS_MAX; i++)
+        if (s->pending[i].kind != PENDING_NONE)
+            rpc_reply_error(s->control, s->pending[i].request, &error);
     poll(NULL, 0, LAST_REPLIES_MS);
 }

@@ -1,4 +1,4 @@
-/* What is resident, layer by layer, for those who look on (op "map", ipc/README.md).
+/* What is resident, layer by layer (op "map", ipc/README.md).
  *
  * Which experts are held stands in the directory. How often they are used is read off the use log
  * when somebody asks, as one more reader that nobody waits for: who never asks pays nothing. Heat
@@ -11,17 +11,17 @@
 #include "procs/engine/supervisor/supervisor.h"
 #include "shm/rings/access_log.h"
 
-#define HEAT_STEPS 9 /* digits above 0: each is twice the one before it */
+#define HEAT_STEPS 9 /* digits above 0: each is twice the previous one */
 
 struct expert_heat {
     float heat;
-    uint32_t token; /* heat is right for this token */
+    uint32_t token; /* token for which heat is valid */
 };
 
 struct map {
-    struct uses uses;
-    struct uses_reader reader;
-    uint32_t token; /* tokens computed since the first question */
+    struct access_log log;
+    struct access_log_reader reader;
+    uint32_t token; /* tokens computed since the first request */
     uint32_t layers, experts;
     struct expert_heat expert[]; /* [layers][experts] */
 };
@@ -37,8 +37,8 @@ static struct map *map_of(struct supervisor *s)
         return NULL;
     s->map->layers = h->layers;
     s->map->experts = h->experts;
-    s->map->uses.segment = s->segments[SEGMENT_USES];
-    s->map->uses.head = s->segments[SEGMENT_USES].base;
+    s->map->log.segment = s->segments[SEGMENT_ACCESS_LOG];
+    s->map->log.head = s->segments[SEGMENT_ACCESS_LOG].base;
     return s->map;
 }
 
@@ -47,27 +47,27 @@ static float heat_now(const struct map *m, const struct expert_heat *e)
     return prefetch_heat(e->heat, m->token - e->token);
 }
 
-static void use(struct map *m, const struct use_record *r)
+static void note_access(struct map *m, const struct access_record *r)
 {
-    if (r->layer >= m->layers || r->expert >= m->experts) /* compute wrote it: foreign */
+    if (r->layer >= m->layers || r->expert >= m->experts) /* written by compute: untrusted */
         return;
     struct expert_heat *e = &m->expert[(size_t)r->layer * m->experts + r->expert];
     float heat = heat_now(m, e) + PREFETCH_HEAT_GAIN * (float)r->tokens;
     *e = (struct expert_heat){heat < 1 ? heat : 1, m->token};
 }
 
-/* Reads the log up to now; what is older than half the ring is passed over, since it may be
- * overwritten while it is read. */
+/* Reads the log to its end; records older than half the ring are skipped, since they can be overwritten while
+ * they are read. */
 static void follow(struct map *m)
 {
-    struct use_record record;
-    uint64_t written = uses_written(&m->uses);
-    if (written - m->reader.next > USES_RECORDS / 2)
-        m->reader.next = written - USES_RECORDS / 2;
-    while (uses_read(&m->uses, &m->reader, written, &record)) {
-        if (record.kind == USE_EXPERT)
-            use(m, &record);
-        else if (record.kind == USE_TOKEN_END)
+    struct access_record record;
+    uint64_t written = access_log_written(&m->log);
+    if (written - m->reader.next > ACCESS_LOG_RECORDS / 2)
+        m->reader.next = written - ACCESS_LOG_RECORDS / 2;
+    while (access_log_read(&m->log, &m->reader, written, &record)) {
+        if (record.kind == ACCESS_EXPERT)
+            note_access(m, &record);
+        else if (record.kind == ACCESS_TOKEN_END)
             m->token += record.tokens;
     }
 }
@@ -84,64 +84,64 @@ static char heat_digit(float heat)
 }
 
 /* A better tier before a worse one, held before arriving before absent. */
-static char held_better(char a, char b)
+static char better_resident(char a, char b)
 {
     static const char order[] = {MAP_NO_EXPERT, MAP_ABSENT, MAP_LOADING, 0};
-    bool a_held = a >= '0' && a <= '9', b_held = b >= '0' && b <= '9';
-    if (a_held && b_held)
+    bool a_resident = a >= '0' && a <= '9', b_resident = b >= '0' && b <= '9';
+    if (a_resident && b_resident)
         return a < b ? a : b;
-    if (a_held || b_held)
-        return a_held ? a : b;
+    if (a_resident || b_resident)
+        return a_resident ? a : b;
     return strchr(order, a) > strchr(order, b) ? a : b;
 }
 
 /* Text of the layers, each `experts` characters: what is held. Whose an entry is stands in the
  * directory too, but cache and compute can write there: the model says it. */
-static void look(const struct supervisor *s, char *held, size_t experts)
+static void fill_residency(const struct supervisor *s, char *resident, size_t experts)
 {
     const struct directory *d = &s->directory;
     const struct model_entry *entries = model_index_entries(s->model);
     uint32_t layers = s->model->hparams.layers;
-    memset(held, MAP_NO_EXPERT, layers * experts);
+    memset(resident, MAP_NO_EXPERT, layers * experts);
     for (uint32_t i = s->model->dense_count; i < s->model->entry_count; i++) {
         const struct model_entry *e = &entries[i];
         if (e->slot_bytes == 0 || e->layer >= layers || e->expert >= experts)
             continue; /* there is none at this tier */
-        enum entry_state state = entry_state_of(entry_look(&d->entries[i].word));
-        char now = state == ENTRY_READY     ? (char)('0' + e->tier)
+        enum entry_state state = entry_state_of(entry_read(&d->entries[i].word));
+        char now = state == ENTRY_READY     ? (char)('0' + e->precision)
                    : state == ENTRY_LOADING ? MAP_LOADING
                                             : MAP_ABSENT;
-        char *at = &held[e->layer * experts + e->expert];
-        *at = held_better(*at, now);
+        char *at = &resident[e->layer * experts + e->expert];
+        *at = better_resident(*at, now);
     }
 }
 
-static json_t *rows(const struct map *m, const char *held, char *heat)
+static json_t *rows(const struct map *m, const char *resident, char *heat)
 {
     json_t *array = json_array();
     for (uint32_t layer = 0; layer < m->layers; layer++) {
-        const char *line = held + (size_t)layer * m->experts;
+        const char *line = resident + (size_t)layer * m->experts;
         if (line[0] == MAP_NO_EXPERT) /* a dense layer */
             continue;
         for (uint32_t i = 0; i < m->experts; i++)
             heat[i] = heat_digit(heat_now(m, &m->expert[(size_t)layer * m->experts + i]));
         json_array_append_new(array, json_pack("{s:I, s:s%, s:s%}", "layer", (json_int_t)layer,
-                                               "held", line, (size_t)m->experts, "heat", heat,
+                                               "resident", line, (size_t)m->experts, "heat", heat,
                                                (size_t)m->experts));
     }
     return array;
 }
 
-json_t *map_document(struct supervisor *s, struct error *error)
+json_t *map_snapshot(struct supervisor *s, struct error *error)
 {
     struct map *m = map_of(s);
     char *text = m ? malloc(((size_t)m->layers + 1) * m->experts) : NULL;
     if (!text) {
-        error_set(error, ERR_NO_MEMORY, "no memory for the map");
+        error_set(error, ERR_NO_MEMORY, "out of memory (map)");
         return NULL;
     }
     follow(m);
-    look(s, text, m->experts);
+    fill_residency(s, text, m->experts);
     json_t *object = json_object();
     json_object_set_new(object, "layers", json_integer(m->layers));
     json_object_set_new(object, "experts", json_integer(m->experts));

@@ -18,7 +18,8 @@ typedef int (*op_fn)(struct supervisor *s, struct rpc_request *request, struct e
 
 static int busy(struct error *error)
 {
-    return error_set(error, ERR_BUSY, "%d control requests are waiting already", REQUESTS_KEPT);
+    return error_set(error, ERR_BUSY, "%d control requests are pending already; retry later",
+                     PENDING_REQUESTS_MAX);
 }
 
 static int take_u64(const struct rpc_request *request, const char *key, uint64_t *value,
@@ -31,7 +32,7 @@ static int take_u64(const struct rpc_request *request, const char *key, uint64_t
     }
     if (json_is_string(field) && bytes_parse(json_string_value(field), value))
         return 0;
-    return error_set(error, ERR_BAD_INPUT, "%s needs '%s', a whole number", request->op, key);
+    return error_set(error, ERR_BAD_INPUT, "%s: '%s' must be a whole number", request->op, key);
 }
 
 static const char *take_text(const struct rpc_request *request, const char *key,
@@ -53,10 +54,10 @@ static struct child_slot *take_loader(struct supervisor *s, const struct rpc_req
         json_integer_value(field) < SERVICE_LOADERS_MAX)
         c = child_of(s, SERVICE_LOADER, (uint32_t)json_integer_value(field));
     else if (json_is_string(field))
-        c = child_by_word(s, json_string_value(field));
+        c = child_by_name(s, json_string_value(field));
     if (c && c->service == SERVICE_LOADER)
         return c;
-    error_set(error, ERR_NOT_FOUND, "there is no such loader; there are %" PRIu64 ", from 0",
+    error_set(error, ERR_NOT_FOUND, "no such loader; the engine has %" PRIu64 ", from 0",
               s->params.loaders);
     return NULL;
 }
@@ -71,13 +72,13 @@ static int op_status(struct supervisor *s, struct rpc_request *request, struct e
 static int op_stats(struct supervisor *s, struct rpc_request *request, struct error *error)
 {
     (void)error;
-    rpc_reply(s->control, request, stats_document(s));
+    rpc_reply(s->control, request, stats_snapshot(s));
     return 0;
 }
 
 static int op_map(struct supervisor *s, struct rpc_request *request, struct error *error)
 {
-    json_t *map = map_document(s, error);
+    json_t *map = map_snapshot(s, error);
     if (!map)
         return -1;
     rpc_reply(s->control, request, map);
@@ -90,8 +91,8 @@ static int op_budget(struct supervisor *s, struct rpc_request *request, struct e
     if (take_u64(request, "bytes", &bytes, error) != 0)
         return -1;
     if (!s->announced)
-        return error_set(error, ERR_BUSY, "the engine is starting; ask again when it is ready");
-    uint64_t patience = budget_patience_ns(s, bytes);
+        return error_set(error, ERR_BUSY, "the engine is starting; retry when it is ready");
+    uint64_t timeout = budget_timeout_ns(s, bytes);
     int rc = budget_change(s, bytes, error);
     if (rc < 0)
         return -1;
@@ -99,7 +100,8 @@ static int op_budget(struct supervisor *s, struct rpc_request *request, struct e
         rpc_reply(s->control, request, stats_memory(s));
         return 0;
     }
-    struct kept *k = control_keep(s, request, KEPT_BUDGET, clock_now_ns() + patience);
+    struct pending_request *k =
+        control_add_pending(s, request, PENDING_BUDGET, clock_now_ns() + timeout);
     if (!k)
         return busy(error);
     k->value = bytes;
@@ -114,7 +116,8 @@ static int op_throttle(struct supervisor *s, struct rpc_request *request, struct
         json_object_get(request->body, "bytes_per_s") ? "bytes_per_s" : "bytes_per_second";
     if (!c || take_u64(request, key, &rate, error) != 0)
         return -1;
-    struct kept *k = control_keep(s, request, KEPT_THROTTLE, clock_now_ns() + THROTTLE_NS);
+    struct pending_request *k =
+        control_add_pending(s, request, PENDING_THROTTLE, clock_now_ns() + THROTTLE_NS);
     if (!k)
         return busy(error);
     k->child = c;
@@ -129,14 +132,15 @@ static int restart(struct supervisor *s, struct rpc_request *request, struct chi
 {
     if (s->phase == PHASE_STOP)
         return error_set(error, ERR_CANCELLED, "the engine stops");
-    struct kept *k = control_keep(s, request, KEPT_RESTART, clock_now_ns() + RESTART_NS);
+    struct pending_request *k =
+        control_add_pending(s, request, PENDING_RESTART, clock_now_ns() + RESTART_NS);
     if (!k)
         return busy(error);
     k->child = c;
     k->value = atomic_load(&c->row->incarnation) + 1;
-    c->wanted_death = true;
+    c->exit_requested = true;
     if (child_state(c) == PROC_FAILED) /* no death will say so */
-        c->cause = DEATH_ASKED;
+        c->cause = EXIT_CAUSE_REQUESTED;
     tally_clear(&c->tally);
     children_event(s, c, EVENT_RESTART);
     return 0;
@@ -147,10 +151,10 @@ static int op_restart(struct supervisor *s, struct rpc_request *request, struct 
     const char *word = take_text(request, "process", error);
     if (!word)
         return -1;
-    struct child_slot *c = child_by_word(s, word);
+    struct child_slot *c = child_by_name(s, word);
     if (!c)
         return error_set(error, ERR_NOT_FOUND,
-                         "there is no process '%.40s'; there are cache, loader.N, predictor, "
+                         "unknown process '%.40s'; expected one of: cache, loader.N, predictor, "
                          "compute, gateway",
                          word);
     return restart(s, request, c, error);
@@ -166,12 +170,12 @@ static int op_replace(struct supervisor *s, struct rpc_request *request, struct 
     const char *backend = named ? take_text(request, "backend", error) : NULL;
     if (named && !backend)
         return -1;
-    s->device = s->params; /* the table knows the choices */
+    s->device = s->params; /* the choices are those of the parameter table */
     if (backend && params_set(&s->device, "backend", backend, error) != 0)
         return -1;
-    c->forgive = true; /* before: a loader that waits to be spawned is spawned at once */
+    c->clear_quarantine = true; /* first: a loader that waits to be spawned is spawned at once */
     if (restart(s, request, c, error) != 0) {
-        c->forgive = false;
+        c->clear_quarantine = false;
         return -1;
     }
     if (backend)
@@ -189,22 +193,22 @@ static int op_drain(struct supervisor *s, struct rpc_request *request, struct er
 }
 
 /* From the next sequence on. */
-static int op_system(struct supervisor *s, struct rpc_request *request, struct error *error)
+static int op_preset(struct supervisor *s, struct rpc_request *request, struct error *error)
 {
-    const char *name = take_text(request, "system", error);
+    const char *name = take_text(request, "preset", error);
     struct knobs knobs;
     if (!name)
         return -1;
-    uint32_t system = system_find(name);
-    if (system == POLICY_NONE)
+    uint32_t preset = preset_find(name);
+    if (preset == POLICY_NONE)
         return error_set(error, ERR_NOT_FOUND, "there is no system '%.40s'; there are %s", name,
-                         system_names());
-    if (model_check_system(s, system, &knobs, error) != 0)
+                         preset_names());
+    if (model_check_preset(s, preset, &knobs, error) != 0)
         return -1;
-    atomic_store(&s->procs->system_wanted, auto_asked(s, system));
+    atomic_store(&s->procs->preset_requested, auto_requested(s, preset));
     char text[1024];
     rpc_reply(s->control, request,
-              json_pack("{s:s, s:b, s:s}", "system", system_at(system)->name, "lossy",
+              json_pack("{s:s, s:b, s:s}", "preset", preset_at(preset)->name, "lossy",
                         knobs_lossy(&knobs), "knobs", knobs_text(&knobs, text, sizeof text)));
     return 0;
 }
@@ -213,7 +217,7 @@ static int op_stop(struct supervisor *s, struct rpc_request *request, struct err
 {
     (void)error;
     rpc_reply(s->control, request, NULL);
-    loop_stop(s, 0, "asked to stop");
+    loop_stop(s, 0, "stop requested");
     return 0;
 }
 
@@ -226,7 +230,8 @@ static const char *const injections[] = {
 static int op_inject(struct supervisor *s, struct rpc_request *request, struct error *error)
 {
     if (!s->test)
-        return error_set(error, ERR_BAD_INPUT, "inject is for tests: start with SLUICE_TEST=1");
+        return error_set(error, ERR_BAD_INPUT,
+                         "inject is for tests: start the engine with SLUICE_TEST=1");
     const char *point = take_text(request, "point", error);
     if (!point)
         return -1;
@@ -241,7 +246,7 @@ static int op_inject(struct supervisor *s, struct rpc_request *request, struct e
         rpc_reply(s->control, request, NULL);
         return 0;
     }
-    return error_set(error, ERR_NOT_FOUND, "there is no injection point '%.40s'", point);
+    return error_set(error, ERR_NOT_FOUND, "unknown injection point '%.40s'", point);
 }
 
 static const struct {
@@ -250,7 +255,7 @@ static const struct {
 } ops[] = {
     {"status", op_status},   {"stats", op_stats},       {"map", op_map},
     {"budget", op_budget},   {"throttle", op_throttle}, {"restart", op_restart},
-    {"replace", op_replace}, {"system", op_system},     {"drain", op_drain},
+    {"replace", op_replace}, {"preset", op_preset},     {"drain", op_drain},
     {"stop", op_stop},       {"inject", op_inject},
 };
 
@@ -266,11 +271,11 @@ void control_handle(struct supervisor *s, struct rpc_request *request)
     }
     if (!known)
         error_set(&error, ERR_BAD_INPUT,
-                  "there is no operation '%.40s'; there are status, stats, map, budget, "
+                  "unknown operation '%.40s'; expected one of: status, stats, map, budget, "
                   "throttle, restart, replace, system, drain, stop",
                   request->op);
     if (rc != 0) {
-        counter_add(s->row, CTR_SUPERVISOR_requests_refused, 1);
+        counter_add(s->row, CTR_SUPERVISOR_requests_rejected, 1);
         rpc_reply_error(s->control, request, &error);
     }
 }

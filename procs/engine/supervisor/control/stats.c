@@ -1,6 +1,6 @@
 /* The one JSON document of everything the engine counts, made from the process table and the
  * ledger. Rows of other processes are read without a lock: every field is one atomic word, and a
- * document a moment old is as good as one made now. */
+ * slightly stale value is harmless. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,7 +34,7 @@ static int by_value(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* The newest samples of a row: a ring, so at most the last PROCS_SAMPLES. */
+/* The newest samples of a row: at most PROCS_SAMPLES, a ring. */
 static json_t *samples(const struct proc_row *row)
 {
     static uint32_t sorted[PROCS_SAMPLES];
@@ -67,7 +67,7 @@ static json_t *process(const struct proc_row *row, enum service service, uint64_
     json_t *object = json_object();
     uint64_t beat = atomic_load_explicit(&row->heartbeat_ns, memory_order_relaxed);
     int32_t pid = atomic_load_explicit(&row->pid, memory_order_relaxed);
-    put_text(object, "service", service_word(service));
+    put_text(object, "service", service_name(service));
     put(object, "number", row->number);
     put(object, "pid", (uint64_t)(pid > 0 ? pid : 0));
     put(object, "incarnation", atomic_load(&row->incarnation));
@@ -86,18 +86,18 @@ static json_t *process(const struct proc_row *row, enum service service, uint64_
 static json_t *restarts_by(const struct child_slot *c)
 {
     json_t *object = json_object();
-    for (int cause = 0; cause < DEATH__COUNT; cause++)
-        put(object, death_word((enum death_cause)cause), c->restarts_by[cause]);
+    for (int cause = 0; cause < EXIT_CAUSE__COUNT; cause++)
+        put(object, exit_cause_name((enum exit_cause)cause), c->restarts_by[cause]);
     return object;
 }
 
 static json_t *child(const struct child_slot *c, uint64_t now_ns)
 {
     json_t *object = process(c->row, c->service, now_ns);
-    put_text(object, "last_words", c->words);
+    put_text(object, "exit_message", c->exit_message);
     json_object_set_new(object, "restarts_by", restarts_by(c));
     put(object, "private_bytes", c->usage.anon);
-    put(object, "lease_bytes", c->lease);
+    put(object, "reserved_bytes", c->reserved_bytes);
     put(object, "page_table_bytes", c->usage.page_tables);
     put(object, "threads", c->usage.threads);
     if (c->service == SERVICE_LOADER) {
@@ -120,24 +120,24 @@ static json_t *processes(struct supervisor *s)
 }
 
 /* The latest deaths of children, the oldest first. */
-static json_t *deaths(const struct supervisor *s)
+static json_t *exits(const struct supervisor *s)
 {
     json_t *array = json_array();
-    for (uint32_t i = 0; i < deaths_kept(&s->deaths); i++) {
-        const struct death *d = deaths_at(&s->deaths, i);
+    for (uint32_t i = 0; i < exits_retained(&s->exits); i++) {
+        const struct exit_record *d = exits_at(&s->exits, i);
         const struct child_slot *c = &s->children[d->child];
         json_t *object = json_object();
         put(object, "uptime_ms", d->uptime_ms);
         put(object, "wall_ms", d->wall_ms);
-        put_text(object, "service", service_word(c->service));
+        put_text(object, "service", service_name(c->service));
         put(object, "number", c->number);
         put(object, "incarnation", d->incarnation);
         put(object, "pid", (uint64_t)d->pid);
-        put_text(object, "cause", death_word(d->cause));
+        put_text(object, "cause", exit_cause_name(d->cause));
         put(object, "signal", d->signal);
         put(object, "exit", d->exit_status);
         json_object_set_new(object, "restarted", json_boolean(d->restarted));
-        put_text(object, "words", d->words);
+        put_text(object, "exit_message", d->exit_message);
         json_array_append_new(array, object);
     }
     return array;
@@ -148,7 +148,7 @@ static json_t *segments(const struct supervisor *s)
 {
     json_t *object = json_object();
     for (int kind = 0; kind < SEGMENT__COUNT; kind++)
-        put(object, segment_word((enum segment_kind)kind),
+        put(object, segment_name((enum segment_kind)kind),
             segment_allocated_bytes(s->segments[kind].fd));
     return object;
 }
@@ -159,13 +159,13 @@ json_t *stats_memory(struct supervisor *s)
     const struct ledger_facts *f = &b->facts;
     const struct ledger_plan *p = &b->plan;
     json_t *object = json_object();
-    put(object, "budget_bytes", b->in_force);
+    put(object, "budget_bytes", b->applied);
     put(object, "budget_wanted_bytes", b->wanted);
-    put(object, "floor_bytes", p->floor);
+    put(object, "min_budget_bytes", p->min_budget);
     put(object, "used_bytes", b->used);
     put(object, "used_bytes_max", b->used_max);
     put(object, "arena_quota_bytes", b->quota);
-    put(object, "arena_quota_floor_bytes", p->quota_floor);
+    put(object, "arena_quota_min_bytes", p->quota_min);
     json_object_set_new(object, "segments", segments(s));
     /* Where the budget goes: these and the quota make it up. */
     json_t *plan = json_object();
@@ -195,11 +195,11 @@ json_t *stats_memory(struct supervisor *s)
 
 static json_t *directory(const struct supervisor *s)
 {
-    static const char *const words[] = {"absent", "loading", "ready", "doomed"};
+    static const char *const names[] = {"absent", "loading", "ready", "doomed"};
     const struct directory *d = &s->directory;
-    uint64_t states[ARRAY_LEN(words)] = {0}, dense_ready = 0, pinned = 0;
+    uint64_t states[ARRAY_LEN(names)] = {0}, dense_ready = 0, pinned = 0;
     for (uint32_t i = 0; i < d->head->entry_count; i++) {
-        uint64_t word = entry_look(&d->entries[i].word);
+        uint64_t word = entry_read(&d->entries[i].word);
         states[entry_state_of(word)]++;
         dense_ready += i < d->head->dense_count && entry_state_of(word) == ENTRY_READY;
         pinned += i >= d->head->dense_count && entry_pins_of(word) != 0;
@@ -209,12 +209,12 @@ static json_t *directory(const struct supervisor *s)
     put(object, "dense", d->head->dense_count);
     put(object, "dense_ready", dense_ready);
     put(object, "experts_pinned", pinned);
-    for (size_t i = 0; i < ARRAY_LEN(words); i++)
-        put(object, words[i], states[i]);
+    for (size_t i = 0; i < ARRAY_LEN(names); i++)
+        put(object, names[i], states[i]);
     put(object, "epoch", atomic_load(&d->head->epoch));
     put(object, "quota_bytes", atomic_load(&d->head->quota_bytes));
     put(object, "quota_epoch", atomic_load(&d->head->quota_epoch));
-    put(object, "quota_in_force", atomic_load(&d->head->quota_in_force));
+    put(object, "quota_applied", atomic_load(&d->head->quota_applied));
     put(object, "experts_payload_max", atomic_load(&d->head->experts_payload_max));
     put(object, "backed_bytes", atomic_load(&d->head->backed_bytes));
     put(object, "owned_bytes", atomic_load(&d->head->owned_bytes));
@@ -234,11 +234,11 @@ static json_t *model(const struct supervisor *s)
     put_text(object, "path", s->options.model);
     put_text(object, "name", m->name);
     put_text(object, "arch", m->arch);
-    put_text(object, "chat_template", chat_word((enum chat_family)m->chat.family));
+    put_text(object, "chat_template", chat_name((enum chat_family)m->chat.family));
     put_text(object, "chat_bos", m->chat.bos);
     put_text(object, "chat_eos", m->chat.eos);
     put(object, "chat_bos_first", m->chat.bos_first);
-    put(object, "context", s->params.ctx);
+    put(object, "context", s->params.ctx_size);
     put(object, "layers", m->hparams.layers);
     put(object, "experts", m->hparams.experts);
     put(object, "experts_used", m->hparams.experts_used);
@@ -249,7 +249,7 @@ static json_t *model(const struct supervisor *s)
     return object;
 }
 
-/* A key is nobody's business who reads documents. */
+/* Keys are not included. */
 static bool secret(const char *name)
 {
     return strcmp(name, "http_key") == 0;
@@ -278,10 +278,10 @@ static json_t *params(const struct supervisor *s)
 }
 
 /* The system that was asked for last, and what auto made of it. */
-static void put_system(const struct supervisor *s, json_t *object)
+static void put_preset(const struct supervisor *s, json_t *object)
 {
-    put_text(object, "system",
-             s->automatic.on ? "auto" : system_at(atomic_load(&s->procs->system_wanted))->name);
+    put_text(object, "preset",
+             s->automatic.on ? "auto" : preset_at(atomic_load(&s->procs->preset_requested))->name);
     json_t *chosen = auto_stats(s);
     if (chosen)
         json_object_set_new(object, "auto", chosen);
@@ -300,36 +300,36 @@ json_t *stats_status(struct supervisor *s)
 {
     json_t *object = json_object();
     put_text(object, "state", phase_text(s));
-    put_text(object, "run", s->options.run);
+    put_text(object, "name", s->options.run);
     put_text(object, "model", s->options.model);
     put(object, "pid", (uint64_t)getpid());
     put(object, "processes", s->children_count + 1);
-    put(object, "budget_bytes", s->budget.in_force);
+    put(object, "budget_bytes", s->budget.applied);
     put(object, "used_bytes", s->budget.used);
     put(object, "arena_bytes", s->budget.quota);
     const struct child_slot *compute = child_of(s, SERVICE_COMPUTE, 0);
     put(object, "running", counter_get(compute->row, CTR_COMPUTE_sequences_running));
     put(object, "queued", counter_get(compute->row, CTR_COMPUTE_sequences_queued));
-    put_system(s, object);
+    put_preset(s, object);
     put_quarantined(s, object);
     put_text(object, "version", SLUICE_VERSION);
     return object;
 }
 
-json_t *stats_document(struct supervisor *s)
+json_t *stats_snapshot(struct supervisor *s)
 {
     json_t *object = json_object();
     put_text(object, "state", phase_text(s));
-    put_text(object, "run", s->options.run);
+    put_text(object, "name", s->options.run);
     put_text(object, "version", SLUICE_VERSION);
     put(object, "uptime_ms", (clock_now_ns() - s->started_ns) / NS_PER_MS);
     json_object_set_new(object, "model", model(s));
     json_object_set_new(object, "processes", processes(s));
-    json_object_set_new(object, "deaths", deaths(s));
+    json_object_set_new(object, "exits", exits(s));
     json_object_set_new(object, "memory", stats_memory(s));
     json_object_set_new(object, "directory", directory(s));
     json_object_set_new(object, "params", params(s));
-    put_system(s, object);
+    put_preset(s, object);
     put_quarantined(s, object);
     return object;
 }

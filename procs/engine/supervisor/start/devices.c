@@ -1,5 +1,5 @@
-/* Storage devices, as the supervisor sees them: what each was told to be like, which copies its
- * loader has, and which of these are in quarantine (procs/engine/child/run_devices.h). */
+/* Storage devices: their parameters, the copies of each loader, and which copies are in quarantine
+ * (procs/engine/child/run_devices.h). */
 #include "config/devices.h"
 
 #include <inttypes.h>
@@ -35,7 +35,7 @@ const struct params *device_params(struct supervisor *s, uint32_t loader)
 {
     struct error error;
     int rc = devices_take(&s->params, loader, &s->device, NULL, &error);
-    sl_assert(rc == 0); /* devices_resolve looked at all of them */
+    sl_assert(rc == 0); /* devices_resolve checked all of them */
     return &s->device;
 }
 
@@ -68,12 +68,12 @@ json_t *devices_quarantined(const struct supervisor *s)
     return list;
 }
 
-void devices_forgive(struct supervisor *s, struct child_slot *c)
+void devices_clear_quarantine(struct supervisor *s, struct child_slot *c)
 {
-    if (c->service != SERVICE_LOADER || !c->forgive)
+    if (c->service != SERVICE_LOADER || !c->clear_quarantine)
         return;
-    c->forgive = false;
+    c->clear_quarantine = false;
     _Atomic uint32_t *word = &s->directory.head->quarantined[c->number];
     if (atomic_exchange_explicit(word, 0, memory_order_release) != 0)
-        log_info("loader.%" PRIu32 " is replaced: its devices are out of quarantine", c->number);
+        log_info("loader.%" PRIu32 " is replaced: its devices leave quarantine", c->number);
 }

@@ -1,6 +1,6 @@
-/* The gateway's socket and its room in the ledger. The address is taken apart and bound here,
- * before anything else starts: a wrong one ends the start with its reason, and the port is the same
- * for every incarnation of the gateway (also when the system chose it: port 0). */
+/* The gateway's socket and its reservation in the ledger. The address is parsed and bound before any process
+ * starts: an invalid one fails the start, and the port is the same for every incarnation of the gateway,
+ * also when the system chose it (port 0). */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
@@ -15,20 +15,20 @@
 
 #define ADDRESS_DEFAULT "127.0.0.1"
 #define BACKLOG         1024
-/* Of one connection, in each direction. The kernel doubles them, and charges what is queued to us:
- * so that a crowd that sends and does not read finds it held already, they are small. */
+/* Socket buffers of one connection, per direction. The kernel doubles them and charges queued bytes to us.
+ * They are small because the maximum of all connections is reserved. */
 #define SOCKET_BUFFER_BYTES 4096
 #define SOCKET_QUEUES       (2 * 2 * SOCKET_BUFFER_BYTES)
 
-/* A connection: the HTTP library's pool and structures, our exchange; the kernel's socket, file and
- * what is queued on it while nobody reads. */
+/* A connection: the HTTP library's pool and structures, our state; the kernel's socket, file and queued
+ * bytes. */
 #define CONNECTION_BYTES        (10 * KIB)
 #define CONNECTION_KERNEL_BYTES (4 * KIB + SOCKET_QUEUES)
-/* A completion under way, beside its text. */
+/* A completion in progress, without its text. */
 #define STREAM_BYTES (16 * KIB)
-/* The process itself: libraries' tables, stacks of NNG's threads, a document being made. */
+/* The process: tables of libraries, stacks of NNG's threads, a stats snapshot being written. */
 #define PROCESS_BYTES (2 * MIB)
-/* While a body becomes a request to compute it exists as text, as a tree and as text again. */
+/* While a body is converted to a request, it exists as text, as a tree and as text again. */
 #define BODY_COPIES 4
 
 struct address {
@@ -85,8 +85,7 @@ static int parse(const char *text, struct address *a, struct error *error)
     return 0;
 }
 
-/* The gateway reads it; what it could not use is said before anything starts. Nothing but a file
- * can be read twice. */
+/* The gateway reads it; checked here so that the start fails early. Only a regular file can be read twice. */
 static int check_key_file(const char *path, struct error *error)
 {
     char line[PARAM_TEXT_BYTES + 1];
@@ -151,16 +150,16 @@ int http_listen(struct supervisor *s, struct error *error)
     return 0;
 }
 
-uint64_t http_lease(const struct params *p)
+uint64_t http_reservation_bytes(const struct params *p)
 {
     return PROCESS_BYTES + p->http_connections * CONNECTION_BYTES + p->http_streams * STREAM_BYTES +
            p->http_buffer + BODY_COPIES * p->http_body;
 }
 
-/* Twice: malloc keeps what is free between what is not. */
+/* Twice: malloc keeps free memory between used blocks. */
 uint64_t http_growth(const struct params *p)
 {
-    return 2 * http_lease(p);
+    return 2 * http_reservation_bytes(p);
 }
 
 uint64_t http_kernel(const struct params *p)

@@ -1,7 +1,6 @@
-/* The model, a GGUF file or an expert store: opened once, read by inspect in a process of its own
- * under limits (a hostile file may take inspect's life, not ours), its index checked here before
- * anything believes it. Then the parameters that depend on the model or the machine get their
- * values. */
+/* The model, a GGUF file or an expert store: opened once, parsed by inspect in a separate process with
+ * resource limits (a malformed file can crash inspect, not the supervisor). The index is checked here
+ * before use. Then the parameters that depend on the model or the machine get their values. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -20,13 +19,14 @@
 #include "lib/model/limits.h"
 #include "lib/model/store/store.h"
 #include "lib/policy/presets/auto.h"
-#include "lib/tensor/tier.h"
+#include "lib/tensor/precision.h"
 #include "procs/engine/supervisor/supervisor.h"
 
 #define INSPECT_NS      (60 * NS_PER_S)
-#define INSPECT_LOOK_MS 5
-#define DRIVE_LEAST     (20 * MIB) /* bytes per second of the slowest drive that is waited for */
-#define INDEX_MAX       (2 * GIB)
+#define INSPECT_POLL_MS 5
+#define DEVICE_RATE_MIN                                                                            \
+    (20 * MIB) /* minimum read bandwidth of a device, for the timeout, bytes per second */
+#define INDEX_MAX (2 * GIB)
 
 static int model_open(struct supervisor *s, struct error *error)
 {
@@ -43,12 +43,13 @@ static int model_open(struct supervisor *s, struct error *error)
     if (s->model_fd < 0 || fstat(s->model_fd, &st) != 0)
         return error_set_errno(error, ERR_BAD_INPUT, errno, "cannot open model %.200s", path);
     if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
-        return error_set(error, ERR_BAD_INPUT, "model %.200s is neither a file nor a store", path);
+        return error_set(error, ERR_BAD_INPUT, "model %.200s is neither a regular file nor a store",
+                         path);
     /* inspect reads all of a store's model file, to check its hash */
     struct stat inner = {0};
     if (S_ISDIR(st.st_mode) && fstatat(s->model_fd, STORE_MODEL_FILE, &inner, 0) != 0)
-        inner.st_size = 0; /* inspect says what is missing */
-    s->inspect_ns = INSPECT_NS + (uint64_t)inner.st_size / DRIVE_LEAST * NS_PER_S;
+        inner.st_size = 0; /* inspect reports what is missing */
+    s->inspect_ns = INSPECT_NS + (uint64_t)inner.st_size / DEVICE_RATE_MIN * NS_PER_S;
     return 0;
 }
 
@@ -76,19 +77,19 @@ static int inspect_wait(struct supervisor *s, pid_t pid, struct error *error)
             return error_set(error, stop ? ERR_CANCELLED : ERR_TIMEOUT, "reading %.200s %s",
                              s->options.model, stop ? "was interrupted" : "took too long");
         }
-        poll(NULL, 0, INSPECT_LOOK_MS);
+        poll(NULL, 0, INSPECT_POLL_MS);
     }
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
         return 0;
-    /* Its own line on stderr has told why; this one is what remains the last. */
+    /* inspect has printed the reason; this is the last line. */
     if (WIFEXITED(status))
         return error_set(error, WEXITSTATUS(status) == 2 ? ERR_BAD_INPUT : ERR_FAILED, "%s", "");
     return error_set(error, ERR_BAD_INPUT, "reading %.200s ended by signal %d (%s)",
                      s->options.model, WTERMSIG(status), strsignal(WTERMSIG(status)));
 }
 
-/* Copies the blob behind the head of a segment made to its size, and checks it there: what was
- * checked cannot change any more, inspect is gone. */
+/* Copies the blob into a segment of its size, and checks the copy: it cannot change any more, since inspect
+ * has exited. */
 static int model_segment(struct supervisor *s, int blob_fd, struct error *error)
 {
     struct stat st;
@@ -116,7 +117,7 @@ static int inspect_run(struct supervisor *s, struct error *error)
 {
     int blob_fd = fd_high(memfd_create("sluice-index", MFD_CLOEXEC));
     if (blob_fd < 0)
-        return error_set_errno(error, ERR_FAILED, errno, "cannot make memory for the index");
+        return error_set_errno(error, ERR_FAILED, errno, "out of memory (model index)");
     int rc = -1;
     pid_t pid = spawn_inspect(s, blob_fd, error);
     if (pid > 0)
@@ -134,7 +135,7 @@ static uint64_t cores(void)
     return n > 0 ? (uint64_t)n : 1;
 }
 
-/* A store was cut for as many loaders as it has stripes. */
+/* A store needs one loader per stripe. */
 static void loaders_resolve(struct params *p, uint32_t stripes)
 {
     if (stripes == 0 || p->loaders == stripes)
@@ -150,7 +151,7 @@ static int file_unchanged(int dir_fd, const char *path, const struct model_file_
 {
     struct error why;
     int fd = openat(dir_fd, path, O_RDONLY | O_CLOEXEC);
-    int status = fd < 0 ? error_set_errno(&why, ERR_GONE, errno, "cannot be opened any more")
+    int status = fd < 0 ? error_set_errno(&why, ERR_GONE, errno, "cannot be opened again")
                         : model_file_unchanged(fd, id, &why);
     if (fd >= 0)
         close(fd);
@@ -172,17 +173,18 @@ static int model_unchanged(struct supervisor *s, struct error *error)
     return 0;
 }
 
-int model_check_system(const struct supervisor *s, uint32_t system, struct knobs *knobs,
+int model_check_preset(const struct supervisor *s, uint32_t preset, struct knobs *knobs,
                        struct error *error)
 {
     const struct model_index *m = s->model;
-    uint64_t bytes[TIER__COUNT];
-    struct precision precision;
-    for (int t = 0; t < TIER__COUNT; t++)
-        bytes[t] = m->tier_entries[t] ? m->tier_slot_bytes[t] / m->tier_entries[t] : 0;
-    if (run_knobs(&s->params, system, s->plan, knobs, error) != 0)
+    uint64_t bytes[PRECISION__COUNT];
+    struct precision_policy policy;
+    for (int t = 0; t < PRECISION__COUNT; t++)
+        bytes[t] =
+            m->precision_entries[t] ? m->precision_slot_bytes[t] / m->precision_entries[t] : 0;
+    if (run_knobs(&s->params, preset, s->plan, knobs, error) != 0)
         return -1;
-    uint32_t candidate = auto_candidate(system);
+    uint32_t candidate = auto_candidate(preset);
     double allowed = s->params.max_loss / 100;
     if (allowed > 0 && knobs_lossy(knobs) &&
         (candidate == UINT32_MAX || auto_lossless(candidate) ||
@@ -190,8 +192,8 @@ int model_check_system(const struct supervisor *s, uint32_t system, struct knobs
         return error_set(
             error, ERR_BAD_INPUT,
             "--max-loss %g%%: system '%s' may lose more, or no plan says what it loses",
-            s->params.max_loss, system_at(system)->name);
-    return knobs_precision(knobs, m->tier_mask, bytes, &precision, error);
+            s->params.max_loss, preset_at(preset)->name);
+    return knobs_precision_policy(knobs, m->precision_mask, bytes, &policy, error);
 }
 
 static int params_resolve(struct supervisor *s, struct error *error)
@@ -200,18 +202,18 @@ static int params_resolve(struct supervisor *s, struct error *error)
     const struct model_hparams *h = &s->model->hparams;
     if (p->threads == 0)
         p->threads = cores();
-    if (p->ctx > h->context) {
-        log_info("--ctx %llu: the model was trained for %u tokens, taking that",
-                 (unsigned long long)p->ctx, h->context);
-        p->ctx = h->context;
+    if (p->ctx_size > h->context) {
+        log_info("--ctx-size %llu: the model was trained for %u tokens, taking that",
+                 (unsigned long long)p->ctx_size, h->context);
+        p->ctx_size = h->context;
     }
     loaders_resolve(p, s->model->stripe_count);
     struct knobs knobs;
-    s->system = system_find(p->system);
-    if (s->system == POLICY_NONE)
-        return error_set(error, ERR_BAD_INPUT, "--system: there is no '%.40s'; there are %s",
-                         p->system, system_names());
-    if (model_check_system(s, s->system, &knobs, error) != 0)
+    s->preset = preset_find(p->preset);
+    if (s->preset == POLICY_NONE)
+        return error_set(error, ERR_BAD_INPUT, "--preset: there is no '%.40s'; there are %s",
+                         p->preset, preset_names());
+    if (model_check_preset(s, s->preset, &knobs, error) != 0)
         return -1;
     return devices_resolve(s, error);
 }

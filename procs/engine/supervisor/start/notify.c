@@ -1,6 +1,6 @@
-/* Tells a service manager how far the engine is: one datagram to the socket $NOTIFY_SOCKET names,
- * in systemd's protocol (sd_notify(3)). Without the variable, nothing happens; a manager that does
- * not listen is its own trouble. Children do not inherit the variable: only this process may speak.
+/* Notifies a service manager of readiness: one datagram to the socket in $NOTIFY_SOCKET, in the protocol of
+ * systemd (sd_notify(3)). Without the variable it does nothing; errors are ignored. Children do not
+ * inherit the variable, because only this process may notify.
  */
 #include <stddef.h>
 #include <stdlib.h>

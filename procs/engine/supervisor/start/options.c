@@ -9,7 +9,7 @@
 
 static const struct option long_options[] = {
     {"model", required_argument, NULL, 'm'},
-    {"run", required_argument, NULL, 'r'},
+    {"name", required_argument, NULL, 'r'},
     {"help", no_argument, NULL, 'h'},
     {"version", no_argument, NULL, 'v'},
     {"print-memory", no_argument, NULL, 'p'},
@@ -17,15 +17,15 @@ static const struct option long_options[] = {
     {NULL, 0, NULL, 0},
 };
 
-static int copy(char *to, size_t room, const char *from, const char *what, struct error *error)
+static int copy(char *to, size_t cap, const char *from, const char *what, struct error *error)
 {
-    if (strlen(from) >= room)
-        return error_set(error, ERR_BAD_INPUT, "%s is longer than %zu bytes", what, room - 1);
+    if (strlen(from) >= cap)
+        return error_set(error, ERR_BAD_INPUT, "%s is longer than %zu bytes", what, cap - 1);
     strcpy(to, from);
     return 0;
 }
 
-/* For people and for docs/config.md: says what there is, and ends. */
+/* Prints the parameters, for users and for docs/config.md, and exits. */
 static int print_config(const char *format, struct error *error)
 {
     if (!format)
@@ -41,16 +41,16 @@ static int take_one(struct options *o, int option, char **argv, struct error *er
 {
     switch (option) {
     case 'm': return copy(o->model, sizeof o->model, optarg, "the model's path", error);
-    case 'r': return copy(o->run, sizeof o->run, optarg, "--run", error);
+    case 'r': return copy(o->run, sizeof o->run, optarg, "--name", error);
     case 'h': o->help = true; return 0;
     case 'v': o->version = true; return 0;
     case 'p': o->print_memory = true; return 0;
     case 'c': return print_config(optarg, error);
     case ':':
-        return error_set(error, ERR_BAD_INPUT, "%.80s needs a value (see sluice run --help)",
+        return error_set(error, ERR_BAD_INPUT, "%.80s needs a value; see 'sluice run --help'",
                          argv[optind - 1]);
     default:
-        return error_set(error, ERR_BAD_INPUT, "unknown option %.80s (see sluice run --help)",
+        return error_set(error, ERR_BAD_INPUT, "unknown option %.80s; see 'sluice run --help'",
                          argv[optind - 1]);
     }
 }
@@ -68,35 +68,37 @@ int options_take(struct supervisor *s, int argc, char **argv, struct error *erro
             return -1;
     if (o->help || o->version)
         return 0;
-    if (o->print_memory) /* beside a running engine of any name */
+    if (o->print_memory) /* also while an engine of this name runs */
         snprintf(o->run, sizeof o->run, "doctor-%d", (int)getpid());
     if (optind < argc)
         return error_set(error, ERR_BAD_INPUT,
-                         "unexpected argument '%.80s' (see sluice run --help)", argv[optind]);
+                         "unexpected argument '%.80s'; see 'sluice run --help'", argv[optind]);
     if (!o->model[0])
-        return error_set(error, ERR_BAD_INPUT, "no model: say -m MODEL (see sluice run --help)");
+        return error_set(error, ERR_BAD_INPUT,
+                         "no model given; use -m MODEL (see 'sluice run --help')");
     return 0;
 }
 
 void options_help(void)
 {
-    printf("usage: sluice run -m MODEL [--budget BYTES] [--run NAME] [options]\n"
+    printf("usage: sluice run -m MODEL [--budget BYTES] [--name NAME] [options]\n"
            "\n"
            "Runs the engine in the foreground until SIGINT, SIGTERM or `sluice ctl stop`.\n"
            "\n"
            "  -m, --model MODEL          the model: a GGUF file, or a directory made by pack\n"
-           "  --run NAME                 name of the run, for several side by side\n"
+           "  --name NAME                name of the engine, to run several at once\n"
            "                             (default \"%s\")\n"
            "  -h, --help                 this text\n"
            "  --version                  the version\n"
-           "  --print-memory             the least budget for this model, and those that hold\n"
-           "                             shares of the experts, as JSON; starts nothing\n"
-           "  --print-config             a file for --config, every parameter at its default;\n"
+           "  --print-memory             the minimum budget for this model, and the budgets for\n"
+           "                             shares of resident experts, as JSON; starts nothing\n"
+           "  --print-config             print a file for --config with all defaults;\n"
            "                             --print-config=md the same as a table\n"
            "\n"
            "Parameters:\n",
            RUN_NAME_DEFAULT);
     params_help(stdout);
-    printf("\nExit status: 0 stopped as asked, 1 failed, 2 bad usage, bad model file or a budget\n"
-           "below the model's floor.\n");
+    printf(
+        "\nExit status: 0 stopped on request, 1 failed, 2 bad usage, bad model file, or a budget\n"
+        "that is too small for the model.\n");
 }

@@ -1,9 +1,9 @@
-/* The run directory: made, locked before anything listens in it, emptied at the end.
+/* The run directory: created, locked before a process listens in it, emptied at the end.
  *
- * The lock is held by an open file description that every child inherits: a successor of this run
- * cannot start before the last child of a dead supervisor is gone, and with it the last mapping of
- * its segments. The lock file itself stays: removing it would let a third process lock a new file
- * of that name while a second one waits for this one. */
+ * The lock belongs to an open file description that every child inherits: a new engine of this name cannot
+ * start before the last child of a crashed supervisor has exited, and with it the last mapping of its
+ * segments. The lock file is not removed: otherwise a third process could lock a new file of that name
+ * while a second one waits for this one. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -18,14 +18,14 @@ int fd_high(int fd)
 {
     if (fd < 0)
         return -1;
-    int high = fcntl(fd, F_DUPFD_CLOEXEC, FD_LEAST);
+    int high = fcntl(fd, F_DUPFD_CLOEXEC, FD_MIN);
     int saved = errno;
     close(fd);
     errno = saved;
     return high;
 }
 
-/* Names of segments are short-lived, yet two runs of one name in different directories must not
+/* Segments have names for a short time only, but two engines of one name in different directories must not
  * remove each other's. FNV-1a over the directory. */
 static uint32_t path_hash(const char *path)
 {
@@ -70,8 +70,7 @@ int run_dir_take(struct supervisor *s, struct error *error)
     return 0;
 }
 
-/* The directory of a look at the ledger: its name is this process's, so that nobody waits for its
- * lock. */
+/* The directory for --print-memory: named after this process, so that no engine waits for its lock. */
 void run_dir_remove(const struct supervisor *s)
 {
     char lock[ENDPOINT_BYTES + sizeof RUN_LOCK_FILE];

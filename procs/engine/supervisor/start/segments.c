@@ -1,6 +1,5 @@
-/* The segments: made, signed and formatted here before any child exists. Processes that may only
- * look get a second, read-only descriptor: a wild write of theirs faults instead of spoiling what
- * others believe. */
+/* The segments: created, signed and formatted before any child exists. Processes that only read get a
+ * separate read-only descriptor, so that a stray write faults instead of corrupting shared state. */
 #include <errno.h>
 #include <string.h>
 #include <sys/statvfs.h>
@@ -27,47 +26,46 @@ static uint64_t segment_size(const struct supervisor *s, enum segment_kind kind)
     case SEGMENT_DIRECTORY: return directory_bytes(s->model);
     case SEGMENT_ARENA: return s->layout.bytes;
     case SEGMENT_GATES: return gates_bytes(h->layers, h->hidden, h->experts);
-    case SEGMENT_USES: return uses_bytes();
-    case SEGMENT_KV: return kv_bytes(h, (uint32_t)s->params.ctx);
+    case SEGMENT_ACCESS_LOG: return access_log_bytes();
+    case SEGMENT_KV: return kv_bytes(h, (uint32_t)s->params.ctx_size);
     case SEGMENT_PROCS: return procs_bytes();
     case SEGMENT__COUNT: break;
     }
     sl_panic("segment %d has no size", (int)kind);
 }
 
-/* What the segments cost at most beside the arena's payload and the KV rows. Token logs grow with
- * use: two full ones are held here, what is more the ledger sees as it comes. */
+/* Maximum size of the segments without the arena's payload and the KV rows. Token logs grow with use: two full
+ * ones are reserved here, the ledger counts more of them as they grow. */
 uint64_t segments_fixed_bytes(const struct supervisor *s)
 {
     uint64_t bytes = PAGE_BYTES; /* the arena's header page */
     static const enum segment_kind whole[] = {SEGMENT_MODEL, SEGMENT_DIRECTORY, SEGMENT_GATES,
-                                              SEGMENT_USES, SEGMENT_PROCS};
+                                              SEGMENT_ACCESS_LOG, SEGMENT_PROCS};
     for (size_t i = 0; i < ARRAY_LEN(whole); i++)
         bytes += align_up(segment_size(s, whole[i]), PAGE_BYTES);
-    uint64_t log = align_up(s->params.ctx * (sizeof(uint32_t) + sizeof(float)), PAGE_BYTES);
+    uint64_t log = align_up(s->params.ctx_size * (sizeof(uint32_t) + sizeof(float)), PAGE_BYTES);
     return bytes + align_up(sizeof(struct kv_head), PAGE_BYTES) + 2 * (log + 2 * PAGE_BYTES);
 }
 
-/* /dev/shm is often small in containers; running into its end later would be a failure in the
- * middle of somebody's text. */
-int segments_room(struct supervisor *s, struct error *error)
+/* /dev/shm is often small in containers; without this check a sequence would fail later. */
+int segments_check_space(struct supervisor *s, struct error *error)
 {
     struct statvfs fs;
     if (statvfs(SHM_DIR, &fs) != 0)
-        return error_set_errno(error, ERR_FAILED, errno, "cannot look at " SHM_DIR);
-    uint64_t room = (uint64_t)fs.f_bavail * fs.f_frsize;
+        return error_set_errno(error, ERR_FAILED, errno, "cannot check " SHM_DIR);
+    uint64_t available = (uint64_t)fs.f_bavail * fs.f_frsize;
     for (int kind = 0; kind < SEGMENT__COUNT; kind++)
         if (s->segments[kind].fd >= 0)
-            room += segment_allocated_bytes(s->segments[kind].fd); /* ours already */
+            available += segment_allocated_bytes(s->segments[kind].fd); /* ours already */
     const struct ledger_plan *plan = &s->budget.plan;
     uint64_t need = plan->quota + s->budget.facts.segments_bytes + s->budget.facts.kv_bytes;
-    if (room >= need)
+    if (available >= need)
         return 0;
     char have[16], want[16];
     return error_set(error, ERR_NO_MEMORY,
                      SHM_DIR " has %s free, this budget needs %s: enlarge it (mount -o "
                              "remount,size=..., docker run --shm-size=...) or lower --budget",
-                     bytes_format(room, have), bytes_format(need, want));
+                     bytes_format(available, have), bytes_format(need, want));
 }
 
 static int make_one(struct supervisor *s, enum segment_kind kind, struct error *error)
@@ -94,8 +92,8 @@ static void format_procs(struct supervisor *s)
     procs_format(head, &s->params, (uint32_t)s->params.loaders);
     strcpy(head->run_dir, s->run_dir);
     strcpy(head->model_path, s->options.model);
-    atomic_store(&head->system_wanted, s->system);
-    atomic_store(&head->system_now, s->system);
+    atomic_store(&head->preset_requested, s->preset);
+    atomic_store(&head->preset_active, s->preset);
     s->procs = head;
     s->row = &head->row[procs_row_of(SERVICE_SUPERVISOR, 0)];
     atomic_store(&s->row->pid, (int32_t)getpid());
@@ -109,7 +107,7 @@ static int format_all(struct supervisor *s, struct error *error)
     directory_format(s->segments[SEGMENT_DIRECTORY].base, s->model, &s->layout,
                      (uint32_t)s->params.loaders);
     gates_format(s->segments[SEGMENT_GATES].base, h->layers, h->hidden, h->experts);
-    kv_format(s->segments[SEGMENT_KV].base, h, (uint32_t)s->params.ctx);
+    kv_format(s->segments[SEGMENT_KV].base, h, (uint32_t)s->params.ctx_size);
     format_procs(s);
     return directory_attach(s->segments[SEGMENT_DIRECTORY].fd, true, s->boot, s->model,
                             &s->directory, error);
@@ -125,8 +123,8 @@ int segments_make(struct supervisor *s, struct error *error)
 
 void segments_drop(struct supervisor *s)
 {
-    /* The names are gone since their creation: closing the last descriptor frees everything. The
-     * directory shares its descriptor with segments[]. */
+    /* Segments are unlinked at creation: closing the last descriptor frees them. The directory shares its
+     * descriptor with segments[]. */
     for (int kind = 0; kind < SEGMENT__COUNT; kind++) {
         if (s->segments[kind].fd >= 0)
             close(s->segments[kind].fd);

@@ -1,23 +1,23 @@
-/* sluice-run: the supervisor, the first process of an engine and the only one a person starts.
+/* sluice-run: the supervisor, the first process of an engine and the only one that users start.
  *
- * It takes the run directory, lets inspect read the model, works out the budget, makes the shared
- * memory, spawns the children in the order of config/services.tbl.h, watches and replaces them,
- * keeps the ledger, and answers the control endpoint.
+ * It locks the run directory, runs inspect on the model, divides the budget, creates the shared memory,
+ * spawns the children in the order of config/services.tbl.h, watches and restarts them, keeps the
+ * ledger, and serves the control endpoint.
  *
  * Shared memory:  creates every segment; writes the constants before any child exists, afterwards
  *                 quota, throttles and draining in the directory's header, its columns of the
- *                 process table, and the pin bits of the dead (directory_sweep). It never touches
- *                 weights and never waits for anything in shared memory.
+ *                 process table, and the pin bits of exited processes (directory_sweep). It never
+ *                 reads weights and never waits on shared memory.
  * Messages:       CONTROL to each child, ACK back (ipc/channel/messages.tbl.h); JSON from clients.
- * When others die: loader - its row says so, the cache cleans, then a successor; compute, predictor
- *                 - pins swept, successor at once; cache - successor after it was reaped; inspect -
- *                 the start fails with its reason.
- * When it dies:   every child sees the end of its lifeline and exits; the segments have no names
- *                 any more and go with their last mapping; the run lock is free when the last child
- *                 is gone. The text that was being made is lost. Nothing else is.
- * Trust:          the command line and control requests are foreign; the model's index is checked
+ * Crash of others: loader: the cache cleans up, then a successor starts; compute, predictor: pins are
+ *                 cleared, the successor starts at once; cache: a successor after it was reaped;
+ *                 inspect: the start fails with its reason.
+ * Its crash:      every child sees the end of its lifeline and exits; the segments are unlinked and freed
+ *                 with their last mapping; the run lock is free when the last child has exited. Only
+ *                 the text in progress is lost.
+ * Trust:          the command line and control requests are untrusted; the model's index is checked
  *                 after inspect wrote it; children's rows are read as numbers only.
- * Known limits:   one run per run directory; the wall (cgroup) only where one may be made. */
+ * Known limits:   one engine per run directory; the cgroup limit only where a cgroup can be created. */
 #include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
@@ -53,16 +53,16 @@ static void init(struct supervisor *s)
     s->test = test && strcmp(test, "1") == 0;
 }
 
-/* Limits that children inherit, and the same for ourselves: small stacks, one malloc arena, no huge
- * pages behind the ledger's back, no core files of gigabytes of shared memory. */
+/* Limits of this process that children inherit: small stacks, one malloc arena, no transparent huge pages that
+ * the ledger does not see, no core files of gigabytes of shared memory. */
 static void limit_self(void)
 {
     struct rlimit limit;
     pthread_attr_t attributes;
     mallopt(M_ARENA_MAX, 1);
     mallopt(M_TRIM_THRESHOLD, 128 * 1024);
-    /* Of the arena they are asked for (shm/segment/huge.c), and mapped as such where only the
-     * others can be forbidden: since Linux 6.18. */
+    /* The arena requests huge pages explicitly (shm/segment/huge.c); others can be disabled separately since
+     * Linux 6.18. */
     if (prctl(PR_SET_THP_DISABLE, 1, PR_THP_DISABLE_EXCEPT_ADVISED, 0, 0) != 0)
         prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
     if (getrlimit(RLIMIT_STACK, &limit) == 0) {
@@ -84,7 +84,7 @@ static int lifeline_make(struct supervisor *s, struct error *error)
 {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0)
-        return error_set_errno(error, ERR_FAILED, errno, "cannot make the lifeline");
+        return error_set_errno(error, ERR_FAILED, errno, "cannot create the lifeline");
     s->lifeline[0] = fd_high(ends[0]);
     s->lifeline[1] = fd_high(ends[1]);
     return s->lifeline[0] < 0 || s->lifeline[1] < 0
@@ -94,24 +94,24 @@ static int lifeline_make(struct supervisor *s, struct error *error)
 
 static int start(struct supervisor *s, struct error *error)
 {
-    enum log_level least;
-    if (log_level_parse(s->params.log_level, &least))
-        log_init("run", least);
+    enum log_level level;
+    if (log_level_parse(s->params.log_level, &level))
+        log_init("run", level);
     if (spawn_programs_dir(s, error) != 0)
         return -1;
     if (run_dir_take(s, error) != 0) /* before anything listens or is created */
         return -1;
     if (loop_open(s, error) != 0) /* signals, before inspect runs */
         return -1;
-    if (http_listen(s, error) != 0) /* what cannot work is said before the model is read */
+    if (http_listen(s, error) != 0) /* report invalid settings before the model is read */
         return -1;
-    if (cgroup_enter(s, error) != 0) /* before anything is touched that should be charged to it */
+    if (cgroup_enter(s, error) != 0) /* before memory is touched that is to be charged to it */
         return -1;
     if (model_take(s, error) != 0)
         return -1;
     if (s->options.print_memory)
-        return outlook_print(s, error);
-    if (budget_start(s, error) != 0 || segments_room(s, error) != 0) /* needs the model */
+        return memory_estimate_print(s, error);
+    if (budget_start(s, error) != 0 || segments_check_space(s, error) != 0) /* needs the model */
         return -1;
     auto_start(s); /* needs the budget; says which system the others begin with */
     if (segments_make(s, error) != 0 || lifeline_make(s, error) != 0)
@@ -122,7 +122,7 @@ static int start(struct supervisor *s, struct error *error)
     return control_open(s, error);
 }
 
-/* For people, and the last line: clients that start an engine show it as the reason. */
+/* The last line: clients that start an engine show it as the reason. */
 static int report(const struct error *error, int status)
 {
     if (error->text[0])
@@ -130,10 +130,9 @@ static int report(const struct error *error, int status)
     return status;
 }
 
-/* What must not be left behind: answers, socket files, the cgroup. Connections are not closed one
- * by one: closing sockets of NNG while its threads work on them can block for ever, and the end of
- * the process closes them just as well. For the same reason exit(3), which runs the libraries'
- * destructors under those threads, is not called. */
+/* Sends pending replies, removes socket files and the cgroup. Connections are not closed one by one: closing
+ * sockets of NNG while its threads use them can block forever, and the exit of the process closes them.
+ * For the same reason exit(3), which runs destructors of libraries under those threads, is not called. */
 static _Noreturn void finish(struct supervisor *s, const struct error *error, int status)
 {
     control_finish(s);

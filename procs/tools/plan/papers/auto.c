@@ -12,14 +12,15 @@
 #include "lib/policy/presets/auto.h"
 #include "lib/policy/presets/planned.h"
 #include "lib/sim/sim.h"
-#include "lib/tensor/tier.h"
+#include "lib/tensor/precision.h"
 #include "procs/tools/plan/papers/auto.h"
 
-#define TRACE_TOKENS   768    /* the first half of them warms the cache */
-#define AHEAD          2      /* layers: hobbit's */
-#define READS_AT_ONCE  16     /* the engine's default depth */
-#define MESSAGES_NS    100000 /* demand, load and done of a miss, beside the reading */
-#define GUESS_NS       25000 /* of a layer's guesses on a core that computes; a router's time more */
+#define TRACE_TOKENS  768    /* the first half of them warms the cache */
+#define AHEAD         2      /* layers: hobbit's */
+#define READS_AT_ONCE 16     /* the engine's default depth */
+#define MESSAGES_NS   100000 /* demand, load and done of a miss, beside the reading */
+#define PREDICT_LAYER_NS                                                                           \
+    25000 /* of a layer's guesses on a core that computes; a router's time more */
 #define PREDICT_NS     60000 /* the predictor's wake and hint, beside its routers' product */
 #define SETTINGS_BYTES 512
 
@@ -41,33 +42,35 @@ static double known(const struct plan *plan, enum plan_scalar s, double otherwis
 static int take_times(struct predictions *t, struct error *error)
 {
     struct plan *plan = t->p->plan;
-    double ratio[TIER__COUNT], *s = plan->scalar;
+    double ratio[PRECISION__COUNT], *s = plan->scalar;
     if (!plan_knows(plan, PLAN_token_ns) || !plan_knows(plan, PLAN_layer_experts_ns) ||
         !plan_knows(plan, PLAN_drive_bytes_per_s))
         return error_set(error, ERR_BAD_INPUT, "auto: %.200s has no timings (sluice profile)",
                          t->p->profile_path ? t->p->profile_path : "an empty plan");
     double layer = s[PLAN_layer_attention_ns] + s[PLAN_layer_router_ns];
     double expert = s[PLAN_layer_experts_ns] / plan->experts_used;
-    auto_tier_ratios(t->p, ratio);
+    auto_precision_ratios(t->p, ratio);
     t->compute = (struct sim_compute){.layer_ns = layer,
                                       .expert_ns = expert,
                                       .predict_ns = PREDICT_NS + s[PLAN_layer_router_ns],
                                       .batch = 1};
-    for (int i = 0; i < TIER__COUNT; i++)
-        t->compute.tier_ns[i] = expert * ratio[i];
-    for (int i = TIER_INT8; i < TIER__COUNT; i++)
-        s[PLAN_int8_expert_ns + (i - TIER_INT8)] = t->compute.tier_ns[i];
+    for (int i = 0; i < PRECISION__COUNT; i++)
+        t->compute.precision_ns[i] = expert * ratio[i];
+    for (int i = PRECISION_INT8; i < PRECISION__COUNT; i++)
+        s[PLAN_int8_expert_ns + (i - PRECISION_INT8)] = t->compute.precision_ns[i];
     t->rest_ns = fmax(0, s[PLAN_token_ns] - plan->layers * (layer + s[PLAN_layer_experts_ns]));
-    double bytes = (double)t->trace.header.tier_bytes[TIER_NATIVE];
+    double bytes = (double)t->trace.header.precision_bytes[PRECISION_NATIVE];
     double reading = bytes * 1e9 / s[PLAN_drive_bytes_per_s];
     t->latency_ns = MESSAGES_NS + fmax(0, known(plan, PLAN_expert_read_ns, reading) - reading);
-    planning_say(t->p,
-                 "auto: an expert computes in %.0f us native, %.0f int8, %.0f int4, %.0f int2; a "
-                 "layer without them %.0f us, a token besides %.0f us; a miss waits %.0f us beside "
-                 "its bytes",
-                 expert / 1e3, t->compute.tier_ns[TIER_INT8] / 1e3,
-                 t->compute.tier_ns[TIER_INT4] / 1e3, t->compute.tier_ns[TIER_INT2] / 1e3,
-                 layer / 1e3, t->rest_ns / 1e3, t->latency_ns / 1e3);
+    planning_note(
+        t->p,
+        "auto: an expert computes in %.0f us native, %.0f int8, %.0f int4, %.0f int2; a "
+        "layer without them %.0f us, a token besides %.0f us; a miss waits %.0f us beside "
+        "its bytes",
+        expert / 1e3, t->compute.precision_ns[PRECISION_INT8] / 1e3,
+        t->compute.precision_ns[PRECISION_INT4] / 1e3,
+        t->compute.precision_ns[PRECISION_INT2] / 1e3, layer / 1e3, t->rest_ns / 1e3,
+        t->latency_ns / 1e3);
     return 0;
 }
 
@@ -112,15 +115,15 @@ static bool has_what_it_needs(const struct plan *plan, uint32_t candidate, const
 
 /* Guesses are made beside the experts' work, on cores that compute takes all of: while it computes,
  * it goes the slower for them; while it waits, they cost nothing. */
-static double guessing_ns(const struct predictions *t, const struct knobs *k,
-                          const struct sim_figures *f)
+static double predicting_ns(const struct predictions *t, const struct knobs *k,
+                            const struct sim_stats *f)
 {
-    const struct prediction *p = prediction_named(k->prediction);
+    const struct prediction_method *p = prediction_method_named(k->prediction);
     double all = f->compute_ns + f->stall_ns, layers = (double)f->tokens * t->p->plan->layers;
     if (p->source == PREDICT_NOTHING || !(all > 0))
         return 0;
     double router = p->source == PREDICT_LOGITS ? t->p->plan->scalar[PLAN_layer_router_ns] : 0;
-    return layers * (GUESS_NS + router) * f->compute_ns / all;
+    return layers * (PREDICT_LAYER_NS + router) * f->compute_ns / all;
 }
 
 /* ns of a decoded token; NaN: it cannot be run in this room. */
@@ -130,15 +133,15 @@ static double predict(struct predictions *t, const struct knobs *k, double share
     struct sim_config config = {
         .knobs = *k,
         .capacity = (uint64_t)(share * (double)sim_all_bytes(h)),
-        .drive = {.bytes_per_s = rate, .latency_ns = t->latency_ns, .depth = READS_AT_ONCE},
+        .device = {.bytes_per_s = rate, .latency_ns = t->latency_ns, .depth = READS_AT_ONCE},
         .compute = t->compute,
-        .plan = {.tables = t->tables, .shares = t->shares, .width = plan_width(t->p->plan)}};
+        .plan = {.tables = t->tables, .shares = t->shares, .precision = plan_width(t->p->plan)}};
     struct sim_result result;
     struct error error;
     if (sim_run(&t->trace, 0, sim_split(&t->trace, 0.5), &config, false, &result, &error) != 0)
         return (double)NAN;
-    const struct sim_figures *f = &result.phase[SIM_DECODE];
-    return t->rest_ns + (result.ns + guessing_ns(t, k, f)) / (double)f->tokens;
+    const struct sim_stats *f = &result.phase[SIM_DECODE];
+    return t->rest_ns + (result.ns + predicting_ns(t, k, f)) / (double)f->tokens;
 }
 
 static int predict_candidate(struct predictions *t, uint32_t candidate, struct error *error)
@@ -146,43 +149,43 @@ static int predict_candidate(struct predictions *t, uint32_t candidate, struct e
     const struct plan *plan = t->p->plan;
     char settings[SETTINGS_BYTES];
     struct knobs k;
-    uint32_t system = auto_system(candidate);
-    planned_settings(plan, system, settings, sizeof settings);
-    if (knobs_resolve(system_at(system)->name, settings, NULL, &k, error) != 0)
+    uint32_t preset = auto_preset(candidate);
+    planned_settings(plan, preset, settings, sizeof settings);
+    if (knobs_resolve(preset_at(preset)->name, settings, NULL, &k, error) != 0)
         return -1;
     for (uint32_t s = 0; has_what_it_needs(plan, candidate, &k) && s < PLAN_AUTO_SHARES; s++)
-        for (uint32_t d = 0; d < PLAN_AUTO_DRIVES; d++)
+        for (uint32_t d = 0; d < PLAN_AUTO_DEVICES; d++)
             plan_auto_ns(plan)[plan_auto_at(s, d, candidate)] =
-                (float)predict(t, &k, auto_shares[s], auto_drives[d]);
+                (float)predict(t, &k, auto_shares[s], auto_devices[d]);
     return 0;
 }
 
 /* ---- all of it ------------------------------------------------------------------------------ */
 
 /* The choice in every cell for the plan's loss, and without any. */
-static void tell(struct planning *p)
+static void note_choices(struct planning *p)
 {
     double allowed = known(p->plan, PLAN_max_loss, 0);
     json_t *cells = json_array();
-    planning_say(p, "room    drive      lossless                      at most %.3g %%",
-                 100 * allowed);
+    planning_note(p, "room    drive      lossless                      at most %.3g %%",
+                  100 * allowed);
     for (uint32_t s = 0; s < PLAN_AUTO_SHARES; s++)
-        for (uint32_t d = 0; d < PLAN_AUTO_DRIVES; d++) {
+        for (uint32_t d = 0; d < PLAN_AUTO_DEVICES; d++) {
             struct auto_view view = {.plan = p->plan,
                                      .usable = UINT64_MAX,
                                      .share = auto_shares[s],
-                                     .bytes_per_s = auto_drives[d],
+                                     .bytes_per_s = auto_devices[d],
                                      .running = UINT32_MAX};
             struct auto_choice none = auto_choose(&view);
             view.max_loss = allowed;
             struct auto_choice lossy = auto_choose(&view);
-            const char *a = system_at(auto_system(none.candidate))->name;
-            const char *b = system_at(auto_system(lossy.candidate))->name;
-            planning_say(p, "%5.1f %% %5.0f MB/s %-18s %7.2f ms %-18s %7.2f ms",
-                         100 * auto_shares[s], auto_drives[d] / 1e6, a, none.ns / 1e6, b,
-                         lossy.ns / 1e6);
+            const char *a = preset_at(auto_preset(none.candidate))->name;
+            const char *b = preset_at(auto_preset(lossy.candidate))->name;
+            planning_note(p, "%5.1f %% %5.0f MB/s %-18s %7.2f ms %-18s %7.2f ms",
+                          100 * auto_shares[s], auto_devices[d] / 1e6, a, none.ns / 1e6, b,
+                          lossy.ns / 1e6);
             json_array_append_new(cells, json_pack("{s:f, s:f, s:s, s:f, s:s, s:f}", "share",
-                                                   auto_shares[s], "bytes_per_s", auto_drives[d],
+                                                   auto_shares[s], "bytes_per_s", auto_devices[d],
                                                    "lossless", a, "lossless_ns", none.ns, "lossy",
                                                    b, "lossy_ns", lossy.ns));
         }
@@ -199,8 +202,8 @@ int plan_auto(struct planning *p, struct error *error)
     uint32_t threads = (uint32_t)(p->threads ? p->threads : processors);
     int status = planning_add(p, plan_array_bit(PLAN_ARRAY_auto_ns), error);
     if (status == 0)
-        status =
-            offline_trace_guessed(p->model, &text, QUANT_CHANNEL, AHEAD, threads, &t.trace, error);
+        status = offline_trace_predicted(p->model, &text, QUANT_CHANNEL, AHEAD, threads, &t.trace,
+                                         error);
     offline_text_free(&text);
     if (status != 0)
         return -1;
@@ -214,6 +217,6 @@ int plan_auto(struct planning *p, struct error *error)
     free(t.frequency);
     free(t.shares);
     if (status == 0)
-        tell(p);
+        note_choices(p);
     return status;
 }

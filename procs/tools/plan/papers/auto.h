@@ -2,10 +2,10 @@
 #ifndef SLUICE_TOOLS_PLAN_PAPERS_AUTO_H
 #define SLUICE_TOOLS_PLAN_PAPERS_AUTO_H
 
-#include "lib/tensor/tier.h"
+#include "lib/tensor/precision.h"
 #include "procs/tools/plan/planning.h"
 
 /* Time of one expert of this model at each tier relative to native, decode, one thread. */
-void auto_tier_ratios(struct planning *p, double ratio[TIER__COUNT]);
+void auto_precision_ratios(struct planning *p, double ratio[PRECISION__COUNT]);
 
 #endif

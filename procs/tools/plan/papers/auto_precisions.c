@@ -4,8 +4,8 @@
 
 #include "lib/base/assert.h"
 #include "lib/base/clock.h"
+#include "lib/tensor/precision.h"
 #include "lib/tensor/tensor_type.h"
-#include "lib/tensor/tier.h"
 #include "procs/tools/plan/papers/auto.h"
 
 #define EXPERTS_TIMED 16
@@ -31,11 +31,11 @@ static void one_expert(struct bench *b, const struct kernel_matrix *m)
     b->ops->matmul(&m[EXPERT_DOWN], 0, m[EXPERT_DOWN].n, b->activation, 0, 1, b->y, 0);
 }
 
-static double time_tier(struct bench *b, enum tier tier)
+static double time_precision(struct bench *b, enum precision precision)
 {
     uint64_t best = UINT64_MAX;
     for (uint32_t e = 0; e < b->experts; e++)
-        offline_matrices(b->p->model, 0, e, tier, QUANT_CHANNEL, b->matrix[e]);
+        offline_matrices(b->p->model, 0, e, precision, QUANT_CHANNEL, b->matrix[e]);
     for (int round = 0; round < ROUNDS; round++) {
         uint64_t start = clock_now_ns();
         for (uint32_t e = 0; e < b->experts; e++)
@@ -46,24 +46,24 @@ static double time_tier(struct bench *b, enum tier tier)
     return (double)best / b->experts;
 }
 
-void auto_tier_ratios(struct planning *p, double ratio[TIER__COUNT])
+void auto_precision_ratios(struct planning *p, double ratio[PRECISION__COUNT])
 {
     const struct model_hparams *hp = &offline_index(p->model)->hparams;
-    uint32_t most = hp->hidden > hp->expert_inner ? hp->hidden : hp->expert_inner;
+    uint32_t max = hp->hidden > hp->expert_inner ? hp->hidden : hp->expert_inner;
     struct bench b = {.p = p, .ops = kernel_ops_select(NULL)};
     b.experts = hp->experts < EXPERTS_TIMED ? hp->experts : EXPERTS_TIMED;
-    b.x = calloc(most, sizeof(float));
-    b.gate = calloc(most, sizeof(float));
-    b.up = calloc(most, sizeof(float));
-    b.y = calloc(most, sizeof(float));
-    b.activation = aligned_alloc(64, kernel_activation_bytes(TENSOR_F32, most));
+    b.x = calloc(max, sizeof(float));
+    b.gate = calloc(max, sizeof(float));
+    b.up = calloc(max, sizeof(float));
+    b.y = calloc(max, sizeof(float));
+    b.activation = aligned_alloc(64, kernel_activation_bytes(TENSOR_F32, max));
     sl_assert(b.x && b.gate && b.up && b.y && b.activation);
     for (uint32_t i = 0; i < hp->hidden; i++)
         b.x[i] = (float)(i % 17) / 17 - 0.5f;
-    double native = time_tier(&b, TIER_NATIVE);
-    ratio[TIER_NATIVE] = 1;
-    for (enum tier t = TIER_INT8; t < TIER__COUNT; t++)
-        ratio[t] = time_tier(&b, t) / native;
+    double native = time_precision(&b, PRECISION_NATIVE);
+    ratio[PRECISION_NATIVE] = 1;
+    for (enum precision t = PRECISION_INT8; t < PRECISION__COUNT; t++)
+        ratio[t] = time_precision(&b, t) / native;
     free(b.x);
     free(b.gate);
     free(b.up);

@@ -8,14 +8,15 @@
 #include <string.h>
 
 #include "lib/base/assert.h"
-#include "lib/tensor/tier.h"
+#include "lib/tensor/precision.h"
 #include "procs/tools/plan/planning.h"
 
-static const char *const tier_name[TIER__COUNT] = {"native", "int8", "int4", "int2"};
+static const char *const precision_names[PRECISION__COUNT] = {"native", "int8", "int4", "int2"};
 
-static struct serving of_tiers(const uint8_t *tier)
+static struct serving of_precisions(const uint8_t *precision)
 {
-    return (struct serving){.kind = SERVE_TIERS, .method = QUANT_CHANNEL, .tier = tier};
+    return (struct serving){
+        .kind = SERVE_PRECISIONS, .method = QUANT_CHANNEL, .precision = precision};
 }
 
 struct rank { /* an expert in order of leaving for the lower width */
@@ -31,25 +32,25 @@ static int by_rise(const void *a, const void *b)
     return (x->at > y->at) - (x->at < y->at);
 }
 
-struct widths {
+struct precisions {
     struct planning *p;
-    uint8_t *tier; /* [L * E] */
+    uint8_t *precision; /* [L * E] */
     struct rank *order;
     uint64_t cells;
-    enum tier low, high;
+    enum precision low, high;
     struct measured best;
 };
 
 /* Least loss per byte saved first (the paper weighs importance by what the width gains). */
-static void order_experts(struct widths *w)
+static void order_experts(struct precisions *w)
 {
     const struct plan *plan = w->p->plan;
     double *importance = calloc(w->cells, sizeof *importance);
     sl_assert(importance);
     double kept = importance_shrunk(plan_importance(plan), plan_importance_measured(plan),
                                     plan->layers, plan->experts, importance);
-    planning_say(w->p, "  importance: %.0f %% of an expert's distance from its group is kept",
-                 100 * kept);
+    planning_note(w->p, "  importance: %.0f %% of an expert's distance from its group is kept",
+                  100 * kept);
     for (uint64_t i = 0; i < w->cells; i++) {
         uint32_t l = (uint32_t)(i / plan->experts), e = (uint32_t)(i % plan->experts);
         uint64_t high = offline_expert_bytes(w->p->model, l, e, w->high, QUANT_CHANNEL);
@@ -61,10 +62,10 @@ static void order_experts(struct widths *w)
     free(importance);
 }
 
-static void set_tiers(struct widths *w, uint64_t low_count)
+static void set_precisions(struct precisions *w, uint64_t low_count)
 {
     for (uint64_t i = 0; i < w->cells; i++)
-        w->tier[w->order[i].at] = (uint8_t)(i < low_count ? w->low : w->high);
+        w->precision[w->order[i].at] = (uint8_t)(i < low_count ? w->low : w->high);
 }
 
 static bool met(const struct planning *p, const struct measured *m)
@@ -73,24 +74,24 @@ static bool met(const struct planning *p, const struct measured *m)
 }
 
 /* Uniform widths, and the two that enclose P. */
-static int find_bounds(struct widths *w, struct error *error)
+static int find_bounds(struct precisions *w, struct error *error)
 {
     struct planning *p = w->p;
     char text[64], size[16];
-    w->high = TIER_NATIVE; /* lossless always meets */
-    for (enum tier t = TIER_INT8; t < TIER__COUNT; t++) {
+    w->high = PRECISION_NATIVE; /* lossless always meets */
+    for (enum precision t = PRECISION_INT8; t < PRECISION__COUNT; t++) {
         struct measured m;
-        memset(w->tier, t, w->cells);
-        struct serving s = of_tiers(w->tier);
+        memset(w->precision, t, w->cells);
+        struct serving s = of_precisions(w->precision);
         if (planning_measure(p, &p->text, &s, &m, error) != 0)
             return -1;
-        uint64_t bytes = serving_bytes(p->model, w->tier, QUANT_CHANNEL);
-        planning_say(p, "uniform %-6s %9s  loss %s", tier_name[t], bytes_format(bytes, size),
-                     planning_loss(&m.loss, text));
-        json_object_set_new(p->report, tier_name[t],
+        uint64_t bytes = serving_bytes(p->model, w->precision, QUANT_CHANNEL);
+        planning_note(p, "uniform %-6s %9s  loss %s", precision_names[t], bytes_format(bytes, size),
+                      planning_loss(&m.loss, text));
+        json_object_set_new(p->report, precision_names[t],
                             json_pack("{s:f, s:f, s:f, s:I}", "loss", m.loss.value, "low",
                                       m.loss.low, "high", m.loss.high, "bytes", (json_int_t)bytes));
-        p->plan->scalar[PLAN_uniform_int8_loss_high + (t - TIER_INT8)] = m.loss.high;
+        p->plan->scalar[PLAN_uniform_int8_loss_high + (t - PRECISION_INT8)] = m.loss.high;
         w->low = t;
         if (!met(p, &m))
             return 0;
@@ -100,20 +101,21 @@ static int find_bounds(struct widths *w, struct error *error)
     return 0;
 }
 
-static int bisect(struct widths *w, uint64_t *count, struct error *error)
+static int bisect(struct precisions *w, uint64_t *count, struct error *error)
 {
     struct planning *p = w->p;
     uint64_t good = 0, bad = w->cells;
     while (bad - good > (w->cells + 255) / 256) {
         struct measured m;
         uint64_t middle = (good + bad) / 2;
-        set_tiers(w, middle);
-        struct serving s = of_tiers(w->tier);
+        set_precisions(w, middle);
+        struct serving s = of_precisions(w->precision);
         if (planning_measure(p, &p->text, &s, &m, error) != 0)
             return -1;
         char text[64];
-        planning_say(p, "  %llu of %llu experts at %s: loss %s", (unsigned long long)middle,
-                     (unsigned long long)w->cells, tier_name[w->low], planning_loss(&m.loss, text));
+        planning_note(p, "  %llu of %llu experts at %s: loss %s", (unsigned long long)middle,
+                      (unsigned long long)w->cells, precision_names[w->low],
+                      planning_loss(&m.loss, text));
         if (met(p, &m)) {
             good = middle;
             w->best = m;
@@ -125,25 +127,25 @@ static int bisect(struct widths *w, uint64_t *count, struct error *error)
     return 0;
 }
 
-static void store(struct widths *w, uint64_t low_count)
+static void store(struct precisions *w, uint64_t low_count)
 {
     struct planning *p = w->p;
     char text[64], size[16];
-    uint64_t bytes = serving_bytes(p->model, w->tier, QUANT_CHANNEL);
-    memcpy(plan_width(p->plan), w->tier, w->cells);
+    uint64_t bytes = serving_bytes(p->model, w->precision, QUANT_CHANNEL);
+    memcpy(plan_width(p->plan), w->precision, w->cells);
     p->plan->scalar[PLAN_edgemoe_loss] = w->best.loss.value;
     p->plan->scalar[PLAN_edgemoe_loss_low] = w->best.loss.low;
     p->plan->scalar[PLAN_edgemoe_loss_high] = w->best.loss.high;
     p->plan->scalar[PLAN_edgemoe_bytes] = (double)bytes;
-    planning_say(p, "edgemoe: %llu experts at %s, %llu at %s: %s of %s native, expected loss %s",
-                 (unsigned long long)low_count, tier_name[w->low],
-                 (unsigned long long)(w->cells - low_count), tier_name[w->high],
-                 bytes_format(bytes, size), bytes_format(p->native_bytes, (char[16]){0}),
-                 planning_loss(&w->best.loss, text));
+    planning_note(p, "edgemoe: %llu experts at %s, %llu at %s: %s of %s native, expected loss %s",
+                  (unsigned long long)low_count, precision_names[w->low],
+                  (unsigned long long)(w->cells - low_count), precision_names[w->high],
+                  bytes_format(bytes, size), bytes_format(p->native_bytes, (char[16]){0}),
+                  planning_loss(&w->best.loss, text));
     json_object_set_new(p->report, "edgemoe",
                         json_pack("{s:s, s:I, s:s, s:I, s:I, s:f, s:f, s:f}", "low",
-                                  tier_name[w->low], "low_count", (json_int_t)low_count, "high",
-                                  tier_name[w->high], "high_count",
+                                  precision_names[w->low], "low_count", (json_int_t)low_count,
+                                  "high", precision_names[w->high], "high_count",
                                   (json_int_t)(w->cells - low_count), "bytes", (json_int_t)bytes,
                                   "loss", w->best.loss.value, "loss_low", w->best.loss.low,
                                   "loss_high", w->best.loss.high));
@@ -152,26 +154,26 @@ static void store(struct widths *w, uint64_t low_count)
 int plan_edgemoe(struct planning *p, struct error *error)
 {
     struct plan *plan = p->plan;
-    struct widths w = {.p = p, .cells = (uint64_t)plan->layers * plan->experts};
+    struct precisions w = {.p = p, .cells = (uint64_t)plan->layers * plan->experts};
     if (!plan_has(plan, PLAN_ARRAY_importance) || !plan_has(plan, PLAN_ARRAY_importance_measured) ||
         isnan(plan_importance(plan)[0]))
         return error_set(error, ERR_BAD_INPUT, "%.200s has no importance of experts",
                          p->profile_path);
     if (planning_add(p, plan_array_bit(PLAN_ARRAY_width), error) != 0)
         return -1;
-    w.tier = calloc(w.cells, 1);
+    w.precision = calloc(w.cells, 1);
     w.order = calloc(w.cells, sizeof *w.order);
-    sl_assert(w.tier && w.order);
+    sl_assert(w.precision && w.order);
     uint64_t low_count = 0;
     int status = find_bounds(&w, error);
     if (status == 0 && w.low != w.high) {
         order_experts(&w);
         status = bisect(&w, &low_count, error);
-        set_tiers(&w, low_count);
+        set_precisions(&w, low_count);
     }
     if (status == 0)
         store(&w, low_count);
-    free(w.tier);
+    free(w.precision);
     free(w.order);
     return status;
 }

@@ -12,14 +12,14 @@
 #include "lib/policy/presets/planned.h"
 #include "lib/policy/presets/presets.h"
 #include "lib/sim/sim.h"
-#include "lib/tensor/tier.h"
+#include "lib/tensor/precision.h"
 #include "procs/tools/plan/planning.h"
 
-#define WEIGHTS   4
-#define GRID      4          /* steps of the first look */
-#define LEAST     (1.0 / 32) /* the last step */
-#define ROOMS_MAX 2
-#define LOOKS_MAX 256 /* it never took half of them */
+#define WEIGHTS        4
+#define GRID           4          /* steps of the first look */
+#define STEP_MIN       (1.0 / 32) /* the last step */
+#define CAPACITIES_MAX 2
+#define TRIALS_MAX     256 /* it never took half of them */
 
 static const char *const weight_name[WEIGHTS] = {"w_lru", "w_lfu", "w_lhu", "w_fld"};
 
@@ -33,8 +33,8 @@ struct fit {
     struct planning *p;
     struct trace trace;
     struct sim_config sim;
-    uint64_t room[ROOMS_MAX];
-    uint32_t rooms, looks;
+    uint64_t capacity[CAPACITIES_MAX];
+    uint32_t capacities, trials;
     struct point best;
 };
 
@@ -42,13 +42,13 @@ struct fit {
 static int penalty(struct fit *f, double *out, struct error *error)
 {
     *out = 0;
-    for (uint32_t i = 0; i < f->rooms; i++) {
+    for (uint32_t i = 0; i < f->capacities; i++) {
         struct sim_result result;
-        f->sim.capacity = f->room[i];
+        f->sim.capacity = f->capacity[i];
         if (sim_run(&f->trace, 0, 0, &f->sim, false, &result, error) != 0)
             return -1;
-        const struct sim_figures *d = &result.phase[SIM_DECODE];
-        *out += d->penalty / (double)d->passes / f->rooms;
+        const struct sim_stats *d = &result.phase[SIM_DECODE];
+        *out += d->penalty / (double)d->passes / f->capacities;
     }
     return 0;
 }
@@ -63,12 +63,12 @@ static void apply(struct fit *f, const struct point *x)
 }
 
 /* True when x is better than the best so far, and is it now. */
-static int look(struct fit *f, struct point *x, bool *better, struct error *error)
+static int try(struct fit *f, struct point *x, bool *better, struct error *error)
 {
     apply(f, x);
     if (penalty(f, &x->penalty, error) != 0)
         return -1;
-    planning_progress(f->p, "hobbit: eviction weights, look", ++f->looks, LOOKS_MAX);
+    planning_progress(f->p, "hobbit: eviction weights, look", ++f->trials, TRIALS_MAX);
     *better = x->penalty < f->best.penalty;
     if (*better)
         f->best = *x;
@@ -87,7 +87,7 @@ static int grid(struct fit *f, struct error *error)
                     struct point x = {.w = {(double)a / GRID, (double)b / GRID, (double)c / GRID,
                                             (double)(GRID - a - b - c) / GRID},
                                       .next = next};
-                    if (look(f, &x, &better, error) != 0)
+                    if (try(f, &x, &better, error) != 0)
                         return -1;
                 }
     return 0;
@@ -105,7 +105,7 @@ static int move(struct fit *f, double step, bool *moved, struct error *error)
                 continue;
             x.w[to] += step;
             x.w[off] -= step;
-            if (look(f, &x, moved, error) != 0)
+            if (try(f, &x, moved, error) != 0)
                 return -1;
             if (*moved)
                 return 0;
@@ -115,8 +115,8 @@ static int move(struct fit *f, double step, bool *moved, struct error *error)
 
 static int climb(struct fit *f, struct error *error)
 {
-    for (double step = 0.5 / GRID; step >= LEAST; step /= 2)
-        for (bool moved = true; moved && f->looks < LOOKS_MAX;)
+    for (double step = 0.5 / GRID; step >= STEP_MIN; step /= 2)
+        for (bool moved = true; moved && f->trials < TRIALS_MAX;)
             if (move(f, step, &moved, error) != 0)
                 return -1;
     return 0;
@@ -145,9 +145,9 @@ static int get_trace(struct fit *f, struct error *error)
     if (t->layers != h->layers || t->experts != h->experts || t->top_k != h->experts_used)
         return error_set(error, ERR_BAD_INPUT, "%.200s is a trace of another model", p->trace_path);
     /* It may have been recorded without the tiers that are planned here. */
-    t->tier_mask = (1u << TIER__COUNT) - 1;
-    for (enum tier x = TIER_NATIVE; x < TIER__COUNT; x++)
-        t->tier_bytes[x] = offline_expert_bytes(p->model, 0, 0, x, QUANT_CHANNEL);
+    t->precision_mask = (1u << PRECISION__COUNT) - 1;
+    for (enum precision x = PRECISION_NATIVE; x < PRECISION__COUNT; x++)
+        t->precision_bytes[x] = offline_expert_bytes(p->model, 0, 0, x, QUANT_CHANNEL);
     return 0;
 }
 
@@ -155,19 +155,19 @@ static int set_up(struct fit *f, struct error *error)
 {
     struct planning *p = f->p;
     char planned[512];
-    uint32_t system = system_find("hobbit");
-    planned_settings(p->plan, system, planned, sizeof planned);
-    f->sim.drive = (struct sim_drive){.bytes_per_s = 1e9, .latency_ns = 1e5, .depth = 16};
+    uint32_t preset = preset_find("hobbit");
+    planned_settings(p->plan, preset, planned, sizeof planned);
+    f->sim.device = (struct sim_device){.bytes_per_s = 1e9, .latency_ns = 1e5, .depth = 16};
     if (p->budget_bytes || p->experts_percent > 0) {
-        f->room[f->rooms++] = planning_expert_bytes(p, error);
-        if (!f->room[0])
+        f->capacity[f->capacities++] = planning_expert_bytes(p, error);
+        if (!f->capacity[0])
             return -1;
     } else {
-        f->room[f->rooms++] = p->native_bytes / 4;
-        f->room[f->rooms++] = p->native_bytes / 2;
+        f->capacity[f->capacities++] = p->native_bytes / 4;
+        f->capacity[f->capacities++] = p->native_bytes / 2;
     }
     f->best.penalty = 1e300;
-    return knobs_resolve("hobbit", planned, "prediction=none,limit=none", &f->sim.knobs, error);
+    return knobs_resolve("hobbit", planned, "prediction=none,prefetch=none", &f->sim.knobs, error);
 }
 
 static void store(struct fit *f, double lru, double lfu)
@@ -181,12 +181,12 @@ static void store(struct fit *f, double lru, double lfu)
         json_object_set_new(weights, weight_name[i], json_real(f->best.w[i]));
     }
     p->plan->scalar[PLAN_hobbit_fld_next] = f->best.next;
-    planning_say(p,
-                 "hobbit: eviction weights lru %.3f, lfu %.3f, lhu %.3f, fld %.3f (%s): miss "
-                 "penalty %.3f a token (lru %.3f, lfu %.3f; %u looks)",
-                 f->best.w[0], f->best.w[1], f->best.w[2], f->best.w[3],
-                 f->best.next ? "next layer nearest" : "as printed", f->best.penalty, lru, lfu,
-                 f->looks);
+    planning_note(p,
+                  "hobbit: eviction weights lru %.3f, lfu %.3f, lhu %.3f, fld %.3f (%s): miss "
+                  "penalty %.3f a token (lru %.3f, lfu %.3f; %u looks)",
+                  f->best.w[0], f->best.w[1], f->best.w[2], f->best.w[3],
+                  f->best.next ? "next layer nearest" : "as printed", f->best.penalty, lru, lfu,
+                  f->trials);
     json_object_set_new(p->report, "hobbit_eviction",
                         json_pack("{s:o, s:b, s:f, s:f, s:f}", "weights", weights, "fld_next",
                                   f->best.next, "penalty", f->best.penalty, "penalty_lru", lru,

@@ -5,7 +5,7 @@
 
 #include "procs/tools/plan/planning.h"
 
-#include "lib/tensor/tier.h"
+#include "lib/tensor/precision.h"
 
 #define FRACTION_STEPS 4 /* of the bisection */
 /* A layer whose list finds less of its experts than this share of the best layer's is shallow. */
@@ -52,8 +52,8 @@ static int search_fraction(struct planning *p, struct error *error)
         struct serving s = {.kind = SERVE_FATE, .method = QUANT_HQQ, .low_fraction = fraction};
         if (planning_measure(p, &p->text, &s, &m, error) != 0)
             return -1;
-        planning_say(p, "  int2 for the least popular %.0f %% of a chunk's experts: loss %s",
-                     100 * fraction, planning_loss(&m.loss, text));
+        planning_note(p, "  int2 for the least popular %.0f %% of a chunk's experts: loss %s",
+                      100 * fraction, planning_loss(&m.loss, text));
         if (m.loss.high <= p->max_loss) {
             good = fraction;
             best = m;
@@ -70,8 +70,8 @@ static int search_fraction(struct planning *p, struct error *error)
     p->plan->scalar[PLAN_fate_loss] = best.loss.value;
     p->plan->scalar[PLAN_fate_loss_low] = best.loss.low;
     p->plan->scalar[PLAN_fate_loss_high] = best.loss.high;
-    planning_say(p, "fate: %.0f %% of a chunk's experts at int2 in prefill, expected loss %s",
-                 100 * good, planning_loss(&best.loss, text));
+    planning_note(p, "fate: %.0f %% of a chunk's experts at int2 in prefill, expected loss %s",
+                  100 * good, planning_loss(&best.loss, text));
     json_object_set_new(p->report, "fate_prefill",
                         json_pack("{s:f, s:f, s:f, s:f}", "fraction", good, "loss", best.loss.value,
                                   "loss_low", best.loss.low, "loss_high", best.loss.high));
@@ -86,12 +86,12 @@ int plan_fate(struct planning *p, struct error *error)
     uint64_t bytes = planning_expert_bytes(p, error);
     if (!bytes || planning_add(p, plan_array_bit(PLAN_ARRAY_share), error) != 0)
         return -1;
-    uint64_t each = offline_expert_bytes(p->model, 0, 0, TIER_INT4, QUANT_HQQ);
+    uint64_t each = offline_expert_bytes(p->model, 0, 0, PRECISION_INT4, QUANT_HQQ);
     uint32_t boundary = boundary_of(p->plan);
     p->plan->scalar[PLAN_fate_boundary] = boundary;
     share_out(p->plan, bytes / each, boundary);
-    planning_say(p, "fate: layers below %u are kept whole, room for %llu int4 experts", boundary,
-                 (unsigned long long)(bytes / each));
+    planning_note(p, "fate: layers below %u are kept whole, room for %llu int4 experts", boundary,
+                  (unsigned long long)(bytes / each));
     json_object_set_new(
         p->report, "fate",
         json_pack("{s:i, s:I}", "boundary", (int)boundary, "entries", (json_int_t)(bytes / each)));

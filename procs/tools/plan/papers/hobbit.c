@@ -9,22 +9,22 @@
 
 #include "procs/tools/plan/planning.h"
 
-#include "lib/tensor/tier.h"
+#include "lib/tensor/precision.h"
 
 #define T1_STEPS 5 /* of the bisection: T1 to 1/32 */
 
-struct tiers {
-    enum tier high, low;
+struct precisions {
+    enum precision high, low;
     double high_bytes, low_bytes;
 };
 
 /* High: native. Low: the tier nearest to a quarter of its bytes (f16 -> int4, int8 -> int2). */
-static struct tiers choose_tiers(const struct planning *p)
+static struct precisions choose_precisions(const struct planning *p)
 {
-    struct tiers t = {.high = TIER_NATIVE, .low = TIER_INT4};
-    t.high_bytes = (double)offline_expert_bytes(p->model, 0, 0, TIER_NATIVE, QUANT_CHANNEL);
+    struct precisions t = {.high = PRECISION_NATIVE, .low = PRECISION_INT4};
+    t.high_bytes = (double)offline_expert_bytes(p->model, 0, 0, PRECISION_NATIVE, QUANT_CHANNEL);
     double nearest = 1e300;
-    for (enum tier x = TIER_INT8; x < TIER__COUNT; x++) {
+    for (enum precision x = PRECISION_INT8; x < PRECISION__COUNT; x++) {
         double bytes = (double)offline_expert_bytes(p->model, 0, 0, x, QUANT_CHANNEL);
         if (fabs(bytes - t.high_bytes / 4) < nearest) {
             nearest = fabs(bytes - t.high_bytes / 4);
@@ -35,7 +35,7 @@ static struct tiers choose_tiers(const struct planning *p)
     return t;
 }
 
-static struct serving serving_of(const struct tiers *t, double t1, double t2)
+static struct serving serving_of(const struct precisions *t, double t1, double t2)
 {
     return (struct serving){.kind = SERVE_HOBBIT,
                             .method = QUANT_CHANNEL,
@@ -46,10 +46,10 @@ static struct serving serving_of(const struct tiers *t, double t1, double t2)
 }
 
 /* Bytes an average use costs when it misses, as a share of the high tier's. */
-static double cost_of(const struct tiers *t, const struct serving_report *r)
+static double cost_of(const struct precisions *t, const struct serving_report *r)
 {
-    double uses = (double)(r->need[0] + r->need[1] + r->skipped);
-    return ((double)r->need[0] + (double)r->need[1] * t->low_bytes / t->high_bytes) / uses;
+    double accesses = (double)(r->need[0] + r->need[1] + r->skipped);
+    return ((double)r->need[0] + (double)r->need[1] * t->low_bytes / t->high_bytes) / accesses;
 }
 
 static double limit_of(const struct planning *p)
@@ -62,7 +62,7 @@ struct choice {
     struct measured m;
 };
 
-static int search_t1(struct planning *p, const struct tiers *t, double t2, struct choice *best,
+static int search_t1(struct planning *p, const struct precisions *t, double t2, struct choice *best,
                      struct error *error)
 {
     double bad = 0, good = t2; /* at t1 = t2 nothing is low: only the skips cost */
@@ -74,8 +74,8 @@ static int search_t1(struct planning *p, const struct tiers *t, double t2, struc
         if (planning_measure(p, &p->some, &s, &m, error) != 0)
             return -1;
         double cost = cost_of(t, &m.report);
-        planning_say(p, "  T1 %.3f T2 %.2f: %.1f %% of the bytes, loss %s", t1, t2, 100 * cost,
-                     planning_loss(&m.loss, text));
+        planning_note(p, "  T1 %.3f T2 %.2f: %.1f %% of the bytes, loss %s", t1, t2, 100 * cost,
+                      planning_loss(&m.loss, text));
         if (m.loss.value > limit_of(p)) {
             if (i == 0)
                 return 0; /* the skips alone are too much */
@@ -92,7 +92,8 @@ static int search_t1(struct planning *p, const struct tiers *t, double t2, struc
 /* Over all of the text, raising T1 (then giving up the skips) until the interval is below P less
  * the margin: it knows of windows of this text, not of other texts, which lose up to 1.3 times as
  * much (docs/plan.md). */
-static int confirm(struct planning *p, const struct tiers *t, struct choice *c, struct error *error)
+static int confirm(struct planning *p, const struct precisions *t, struct choice *c,
+                   struct error *error)
 {
     for (int tries = 0; tries < 8; tries++) {
         struct serving s = serving_of(t, c->t1, c->t2);
@@ -100,8 +101,8 @@ static int confirm(struct planning *p, const struct tiers *t, struct choice *c, 
         if (planning_measure(p, &p->text, &s, &c->m, error) != 0)
             return -1;
         c->cost = cost_of(t, &c->m.report);
-        planning_say(p, "  all of the text: T1 %.3f T2 %.2f, loss %s", c->t1, c->t2,
-                     planning_loss(&c->m.loss, text));
+        planning_note(p, "  all of the text: T1 %.3f T2 %.2f, loss %s", c->t1, c->t2,
+                      planning_loss(&c->m.loss, text));
         if (c->m.loss.high <= limit_of(p))
             return 0;
         c->t1 = fmin(1, c->t1 + 0.05);
@@ -111,10 +112,10 @@ static int confirm(struct planning *p, const struct tiers *t, struct choice *c, 
                      100 * limit_of(p));
 }
 
-static void store(struct planning *p, const struct choice *c, const struct tiers *t)
+static void store(struct planning *p, const struct choice *c, const struct precisions *t)
 {
     const struct serving_report *r = &c->m.report;
-    double uses = (double)(r->need[0] + r->need[1] + r->skipped);
+    double accesses = (double)(r->need[0] + r->need[1] + r->skipped);
     double *s = p->plan->scalar;
     char text[64];
     s[PLAN_hobbit_t1] = c->t1;
@@ -123,17 +124,17 @@ static void store(struct planning *p, const struct choice *c, const struct tiers
     s[PLAN_hobbit_loss] = c->m.loss.value;
     s[PLAN_hobbit_loss_low] = c->m.loss.low;
     s[PLAN_hobbit_loss_high] = c->m.loss.high;
-    s[PLAN_hobbit_share_high] = (double)r->need[0] / uses;
-    s[PLAN_hobbit_share_low] = (double)r->need[1] / uses;
-    planning_say(
+    s[PLAN_hobbit_share_high] = (double)r->need[0] / accesses;
+    s[PLAN_hobbit_share_low] = (double)r->need[1] / accesses;
+    planning_note(
         p,
         "hobbit: T1 %.3f, T2 %.2f: %.1f %% high, %.1f %% low (int%d), %.1f %% skipped; %.1f %% "
         "of the bytes, expected loss %s when every use misses",
         c->t1, c->t2, 100 * s[PLAN_hobbit_share_high], 100 * s[PLAN_hobbit_share_low],
-        t->low == TIER_INT2   ? 2
-        : t->low == TIER_INT4 ? 4
-                              : 8,
-        100 * (double)r->skipped / uses, 100 * c->cost, planning_loss(&c->m.loss, text));
+        t->low == PRECISION_INT2   ? 2
+        : t->low == PRECISION_INT4 ? 4
+                                   : 8,
+        100 * (double)r->skipped / accesses, 100 * c->cost, planning_loss(&c->m.loss, text));
     json_object_set_new(p->report, "hobbit",
                         json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "t1", c->t1, "t2",
                                   c->t2, "share_high", s[PLAN_hobbit_share_high], "share_low",
@@ -145,7 +146,7 @@ static void store(struct planning *p, const struct choice *c, const struct tiers
 static int thresholds(struct planning *p, struct error *error)
 {
     static const double t2s[] = {1.0, 0.95, 0.9};
-    struct tiers t = choose_tiers(p);
+    struct precisions t = choose_precisions(p);
     struct choice best = {.t1 = 1, .t2 = 1, .cost = 1};
     for (size_t i = 0; i < ARRAY_LEN(t2s); i++)
         if (search_t1(p, &t, t2s[i], &best, error) != 0)
@@ -158,7 +159,7 @@ static int thresholds(struct planning *p, struct error *error)
 
 int plan_hobbit(struct planning *p, struct error *error)
 {
-    struct tiers t = choose_tiers(p);
+    struct precisions t = choose_precisions(p);
     struct serving curve = serving_of(&t, 1, 1);
     if (p->curve_only)
         return plan_hobbit_curve(p, &curve, error);

@@ -13,8 +13,8 @@
 #define CHUNK 16 /* tokens between looks at the sets while configurations are measured */
 #define SPARE 1  /* entry kept for the expert that comes while the old one serves */
 /* Share of the drive's time swaps may take: the rest is left for other work. */
-#define DRIVE_SHARE 0.5
-#define ROUNDS      4 /* of fitting, searching, measuring */
+#define DEVICE_SHARE 0.5
+#define ROUNDS       4 /* of fitting, searching, measuring */
 
 struct swap_plan {
     struct planning *p;
@@ -32,7 +32,7 @@ static struct serving serving_of(struct swap_plan *w, const uint32_t *v, uint32_
     serving_largest(plan_frequency(plan), w->layers, w->experts, v, w->first);
     if (plan_knows(plan, PLAN_expert_read_ns) && plan_knows(plan, PLAN_token_ns) &&
         plan->scalar[PLAN_expert_read_ns] > 0)
-        pairs = DRIVE_SHARE * plan->scalar[PLAN_token_ns] / plan->scalar[PLAN_expert_read_ns];
+        pairs = DEVICE_SHARE * plan->scalar[PLAN_token_ns] / plan->scalar[PLAN_expert_read_ns];
     return (struct serving){.kind = SERVE_SWAPMOE,
                             .method = QUANT_CHANNEL,
                             .allowed = w->first,
@@ -83,13 +83,13 @@ static int sample_at_random(struct swap_plan *w, uint32_t *v, struct samples *al
 static int rounds(struct swap_plan *w, uint32_t *v, struct samples *all, struct network *net,
                   struct error *error)
 {
-    double least = INFINITY;
+    double min = INFINITY;
     for (int round = 0; round < ROUNDS; round++) {
         double off = network_fit(net, w->layers, all->x, all->y, all->n, 1);
         struct genetic g = {.net = net,
                             .layers = w->layers,
-                            .least = w->k,
-                            .most = w->experts,
+                            .min = w->k,
+                            .max = w->experts,
                             .generations = (uint32_t)w->p->generations,
                             .total = w->total,
                             .seed = 1,
@@ -98,13 +98,13 @@ static int rounds(struct swap_plan *w, uint32_t *v, struct samples *all, struct 
         if (sample(w, v, all, error) != 0)
             return -1;
         double measured = all->y[all->n - 1];
-        planning_say(w->p,
-                     "  %u configurations, network off by %.2f %% (rms); search expects a loss of "
-                     "%.1f %%, measured %.1f %%",
-                     all->n - 1, 100 * off, 100 * expm1(expected), 100 * expm1(measured));
-        if (measured < least)
+        planning_note(w->p,
+                      "  %u configurations, network off by %.2f %% (rms); search expects a loss of "
+                      "%.1f %%, measured %.1f %%",
+                      all->n - 1, 100 * off, 100 * expm1(expected), 100 * expm1(measured));
+        if (measured < min)
             memcpy(w->best, v, w->layers * sizeof *v);
-        least = measured < least ? measured : least;
+        min = measured < min ? measured : min;
     }
     return 0;
 }
@@ -129,15 +129,15 @@ static int search(struct swap_plan *w, struct error *error)
     return status;
 }
 
-static void say_shares(struct swap_plan *w, const char *what, const uint32_t *v,
-                       const struct measured *m)
+static void note_shares(struct swap_plan *w, const char *what, const uint32_t *v,
+                        const struct measured *m)
 {
     char shares[512] = "", loss[64];
     size_t at = 0;
     for (uint32_t l = 0; l < w->layers && at < sizeof shares - 8; l++)
         at += (size_t)snprintf(shares + at, sizeof shares - at, " %u", v[l]);
-    planning_say(w->p, "  %s shares%s: loss %s, %llu swaps", what, shares,
-                 planning_loss(&m->loss, loss), (unsigned long long)m->report.swapped);
+    planning_note(w->p, "  %s shares%s: loss %s, %llu swaps", what, shares,
+                  planning_loss(&m->loss, loss), (unsigned long long)m->report.swapped);
 }
 
 static void store(struct swap_plan *w, const uint32_t *v, const struct measured *m)
@@ -152,10 +152,10 @@ static void store(struct swap_plan *w, const uint32_t *v, const struct measured 
     plan->scalar[PLAN_swap_loss] = m->loss.value;
     plan->scalar[PLAN_swap_loss_low] = m->loss.low;
     plan->scalar[PLAN_swap_loss_high] = m->loss.high;
-    planning_say(w->p,
-                 "swapmoe: %llu of %llu experts resident, interval %u tokens, expected loss %s",
-                 (unsigned long long)w->total, (unsigned long long)w->layers * w->experts,
-                 w->interval, planning_loss(&m->loss, loss));
+    planning_note(w->p,
+                  "swapmoe: %llu of %llu experts resident, interval %u tokens, expected loss %s",
+                  (unsigned long long)w->total, (unsigned long long)w->layers * w->experts,
+                  w->interval, planning_loss(&m->loss, loss));
     json_t *shares = json_array();
     for (uint32_t l = 0; l < w->layers; l++)
         json_array_append_new(shares, json_integer((json_int_t)v[l]));
@@ -181,8 +181,8 @@ static int choose_interval(struct swap_plan *w, struct error *error)
         double tokens = (double)w->p->some.windows * w->p->some.window;
         double wanted = (double)m.report.swapped / tokens;
         char loss[64];
-        planning_say(w->p, "  interval %u: %.3f swaps a token wanted, %.3f possible, loss %s",
-                     s.interval, wanted, possible, planning_loss(&m.loss, loss));
+        planning_note(w->p, "  interval %u: %.3f swaps a token wanted, %.3f possible, loss %s",
+                      s.interval, wanted, possible, planning_loss(&m.loss, loss));
         if (possible > 0 && wanted > possible)
             break;
     }
@@ -203,8 +203,8 @@ static int plan_shares(struct swap_plan *w, struct error *error)
     s = serving_of(w, w->best, CHUNK);
     if (planning_measure(p, &p->text, &s, &best, error) != 0)
         return -1;
-    say_shares(w, "even", w->even, &even);
-    say_shares(w, "planned", w->best, &best);
+    note_shares(w, "even", w->even, &even);
+    note_shares(w, "planned", w->best, &best);
     bool better = best.loss.value < even.loss.value;
     store(w, better ? w->best : w->even, better ? &best : &even);
     return 0;
@@ -220,7 +220,7 @@ int plan_swapmoe(struct planning *p, struct error *error)
     struct swap_plan w = {
         .p = p, .layers = p->plan->layers, .experts = p->plan->experts, .k = p->plan->experts_used};
     uint64_t cells = (uint64_t)w.layers * w.experts;
-    uint64_t each = p->native_bytes / cells, least = (uint64_t)w.layers * w.k;
+    uint64_t each = p->native_bytes / cells, min = (uint64_t)w.layers * w.k;
     struct knobs knobs;
     if (knobs_resolve("swapmoe", NULL, NULL, &knobs, error) != 0)
         return -1;
@@ -229,10 +229,10 @@ int plan_swapmoe(struct planning *p, struct error *error)
     if (w.total < cells)
         w.total -= w.total >= SPARE ? SPARE : 0;
     w.total = w.total > cells ? cells : w.total;
-    if (w.total < least)
-        return error_set(error, ERR_BELOW_FLOOR,
+    if (w.total < min)
+        return error_set(error, ERR_BUDGET_TOO_SMALL,
                          "%llu experts fit: masked routing needs %llu, the top-k of every layer",
-                         (unsigned long long)w.total, (unsigned long long)least);
+                         (unsigned long long)w.total, (unsigned long long)min);
     w.first = calloc(cells, sizeof *w.first);
     w.even = calloc(w.layers, sizeof *w.even);
     w.best = calloc(w.layers, sizeof *w.best);

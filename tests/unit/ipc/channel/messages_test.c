@@ -71,7 +71,7 @@ static size_t make(union any *m, enum msg_type type)
         break;
     case MSG_HINT:
         m->hint.count = 2;
-        m->hint.guesses[0].probability = 0.5f;
+        m->hint.predictions[0].probability = 0.5f;
         break;
     case MSG_LOADS:
         m->loads.count = 2;
@@ -84,8 +84,8 @@ static size_t make(union any *m, enum msg_type type)
         }
         break;
     case MSG_DONES: m->dones.count = 2; break;
-    case MSG_CONTROL: m->control.verb = CONTROL_QUOTA; break;
-    case MSG_ACK: m->ack.verb = CONTROL_LOOK; break;
+    case MSG_CONTROL: m->control.kind = CONTROL_QUOTA; break;
+    case MSG_ACK: m->ack.kind = CONTROL_POLL; break;
     case MSG_FLUSH:
     case MSG_FLUSHED: break;
     }
@@ -117,7 +117,7 @@ START_TEST(every_type_is_taken_by_its_receiver_alone)
 }
 END_TEST
 
-START_TEST(every_truncation_and_every_extension_is_refused)
+START_TEST(truncated_and_extended_messages_are_rejected)
 {
     for (unsigned row = 0; row < ARRAY_LEN(expected); row++) {
         union {
@@ -143,7 +143,7 @@ START_TEST(every_truncation_and_every_extension_is_refused)
 }
 END_TEST
 
-START_TEST(wrong_heads_are_refused)
+START_TEST(wrong_heads_are_rejected)
 {
     for (unsigned row = 0; row < ARRAY_LEN(expected); row++) {
         union any m;
@@ -181,8 +181,8 @@ START_TEST(demand_fields)
             CK_WHY(&m, bytes, ROLE_CACHE, count == 0 || count > MSG_WANTS_MAX ? "count" : "size");
     }
     make(&m, MSG_DEMAND);
-    m.demand.wants[2].need = MSG_TIERS;
-    CK_WHY(&m, bytes, ROLE_CACHE, "tier");
+    m.demand.wants[2].need = MSG_PRECISIONS;
+    CK_WHY(&m, bytes, ROLE_CACHE, "precision");
     make(&m, MSG_DEMAND);
     m.demand.wants[2].tokens = 0;
     CK_WHY(&m, bytes, ROLE_CACHE, "token count");
@@ -206,14 +206,14 @@ START_TEST(hint_fields)
     size_t bytes = make(&m, MSG_HINT);
     static const float bad[] = {NAN, -NAN, INFINITY, -INFINITY, -0.5f, 1.5f};
     for (unsigned i = 0; i < ARRAY_LEN(bad); i++) {
-        m.hint.guesses[1].probability = bad[i];
+        m.hint.predictions[1].probability = bad[i];
         CK_WHY(&m, bytes, ROLE_CACHE, "probability");
     }
     make(&m, MSG_HINT);
     m.hint.prefill = 2;
     CK_WHY(&m, bytes, ROLE_CACHE, "prefill flag");
     m.hint.prefill = 1;
-    m.hint.guesses[0].probability = 1;
+    m.hint.predictions[0].probability = 1;
     ck_assert_ptr_null(why(&m, bytes, ROLE_CACHE));
     m.hint.count = 0;
     CK_WHY(&m, bytes, ROLE_CACHE, "count");
@@ -296,18 +296,18 @@ START_TEST(done_and_control_fields)
     m.dones.count = 1;
     CK_WHY(&m, bytes, ROLE_CACHE, "size");
 
-    static const uint32_t verbs[] = {0, CONTROL__COUNT, UINT32_MAX};
-    for (unsigned i = 0; i < ARRAY_LEN(verbs); i++) {
+    static const uint32_t kinds[] = {0, CONTROL__COUNT, UINT32_MAX};
+    for (unsigned i = 0; i < ARRAY_LEN(kinds); i++) {
         bytes = make(&m, MSG_CONTROL);
-        m.control.verb = verbs[i];
-        CK_WHY(&m, bytes, ROLE_CACHE, "verb");
+        m.control.kind = kinds[i];
+        CK_WHY(&m, bytes, ROLE_CACHE, "kind");
         bytes = make(&m, MSG_ACK);
-        m.ack.verb = verbs[i];
-        CK_WHY(&m, bytes, ROLE_SUPERVISOR, "verb");
+        m.ack.kind = kinds[i];
+        CK_WHY(&m, bytes, ROLE_SUPERVISOR, "kind");
     }
-    for (uint32_t verb = 1; verb < CONTROL__COUNT; verb++) {
+    for (uint32_t kind = 1; kind < CONTROL__COUNT; kind++) {
         bytes = make(&m, MSG_CONTROL);
-        m.control.verb = verb;
+        m.control.kind = kind;
         ck_assert_ptr_null(why(&m, bytes, ROLE_LOADER));
     }
 }
@@ -332,8 +332,8 @@ int main(void)
     Suite *suite = suite_create("ipc messages");
     TCase *tc = tcase_create("messages");
     tcase_add_test(tc, every_type_is_taken_by_its_receiver_alone);
-    tcase_add_test(tc, every_truncation_and_every_extension_is_refused);
-    tcase_add_test(tc, wrong_heads_are_refused);
+    tcase_add_test(tc, truncated_and_extended_messages_are_rejected);
+    tcase_add_test(tc, wrong_heads_are_rejected);
     tcase_add_test(tc, demand_fields);
     tcase_add_test(tc, hint_fields);
     tcase_add_test(tc, load_fields);

@@ -139,7 +139,7 @@ START_TEST(submits_arrive_as_they_were)
 }
 END_TEST
 
-START_TEST(bad_submits_are_refused_by_either_end)
+START_TEST(bad_submits_are_rejected_by_either_end)
 {
     struct error error;
     struct engine_submit s;
@@ -248,7 +248,7 @@ int main(void)
     TCase *tc = tcase_create("engine");
     tcase_add_checked_fixture(tc, set_up, tear_down);
     tcase_add_test(tc, submits_arrive_as_they_were);
-    tcase_add_test(tc, bad_submits_are_refused_by_either_end);
+    tcase_add_test(tc, bad_submits_are_rejected_by_either_end);
     tcase_add_test(tc, next_carries_everything);
     tcase_add_test(tc, cancel_and_unknown_calls);
     tcase_add_test(tc, a_run_that_is_not_there_is_named);

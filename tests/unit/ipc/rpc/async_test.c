@@ -40,7 +40,7 @@ static void step(struct rpc_async *client)
     struct pollfd fds[RPC_ASYNC_FDS];
     rpc_async_poll(client, fds);
     poll(fds, RPC_ASYNC_FDS, 5);
-    rpc_async_tend(client, clock_now_ns());
+    rpc_async_tick(client, clock_now_ns());
 }
 
 static uint64_t call(struct rpc_async *client, const char *op, json_t *fields, unsigned ms,

@@ -142,7 +142,7 @@ static void *parse_deep(void *arg)
     return NULL;
 }
 
-START_TEST(deep_nesting_is_refused_on_a_small_stack)
+START_TEST(deep_nesting_is_rejected_on_a_small_stack)
 {
     pthread_t thread;
     pthread_attr_t attributes;
@@ -185,13 +185,13 @@ START_TEST(replies_carry_errors_and_match_ids)
     struct error error, sent;
     json_t *reply;
     bool broken;
-    error_set(&sent, ERR_BELOW_FLOOR, "at least %d bytes", 77);
+    error_set(&sent, ERR_BUDGET_TOO_SMALL, "at least %d bytes", 77);
     json_t *object = rpc_error_object(id, &sent);
     size_t bytes;
     char *encoded = rpc_json_encode(object, &bytes);
     ck_assert_int_eq(rpc_reply_parse(encoded, bytes, id, &reply, &broken, &error), -1);
     ck_assert(!broken);
-    ck_assert_int_eq(error.code, ERR_BELOW_FLOOR);
+    ck_assert_int_eq(error.code, ERR_BUDGET_TOO_SMALL);
     ck_assert_str_eq(error.text, "at least 77 bytes");
     ck_assert_int_eq(rpc_reply_parse(encoded, bytes, "00000000000000ab", &reply, &broken, &error),
                      -1);
@@ -526,7 +526,7 @@ START_TEST(run_directories_are_private)
     ck_assert_int_eq(run_dir_state(dir), RUN_UNKNOWN);
     int lock = run_dir_lock(dir, 0, &error);
     ck_assert_int_ge(lock, 0);
-    ck_assert_int_eq(run_dir_state(dir), RUN_HELD);
+    ck_assert_int_eq(run_dir_state(dir), RUN_LOCKED);
     uint64_t start = clock_now_ns();
     ck_assert_int_eq(run_dir_lock(dir, 100, &error), -1);
     ck_assert_uint_ge(clock_now_ns() - start, 100 * NS_PER_MS);
@@ -550,7 +550,7 @@ int main(void)
     tcase_add_checked_fixture(tc, scratch_make, scratch_remove);
     tcase_add_test(tc, good_requests_are_taken);
     tcase_add_test(tc, malformed_requests_are_bad_input);
-    tcase_add_test(tc, deep_nesting_is_refused_on_a_small_stack);
+    tcase_add_test(tc, deep_nesting_is_rejected_on_a_small_stack);
     tcase_add_test(tc, size_is_capped);
     tcase_add_test(tc, replies_carry_errors_and_match_ids);
     tcase_add_test(tc, any_bytes_become_text);

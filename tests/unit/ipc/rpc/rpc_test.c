@@ -48,8 +48,8 @@ static unsigned expect_error(struct rpc_client *client, const char *op, json_t *
     json_t *reply;
     uint64_t start = clock_now_ns();
     ck_assert_int_eq(rpc_call(client, op, fields, timeout_ms, &reply, &error), -1);
-    ck_assert_msg(error.code == code, "%s instead of %s: %s", error_word(error.code),
-                  error_word(code), error.text);
+    ck_assert_msg(error.code == code, "%s instead of %s: %s", error_name(error.code),
+                  error_name(code), error.text);
     return (unsigned)((clock_now_ns() - start) / NS_PER_MS);
 }
 
@@ -62,7 +62,7 @@ static pid_t spawn_server(int *out, const char *mode, const char *path)
     return pid;
 }
 
-START_TEST(calls_are_answered)
+START_TEST(calls_get_replies)
 {
     struct host host = {0};
     struct stat st;
@@ -83,7 +83,7 @@ START_TEST(calls_are_answered)
     struct rpc_server_stats stats = host_stats(&host);
     ck_assert_uint_eq(stats.requests, 502); /* pings and malformed ones never get through */
     ck_assert_uint_eq(stats.replies, 502);
-    ck_assert_uint_eq(stats.refused, 1);
+    ck_assert_uint_eq(stats.rejected, 1);
     ck_assert_uint_eq(stats.relistens, 0);
     ck_assert_int_eq(stat(scratch_path("s"), &st), 0);
     ck_assert_uint_eq(st.st_mode & 07777, 0600);
@@ -92,7 +92,7 @@ START_TEST(calls_are_answered)
 }
 END_TEST
 
-START_TEST(big_calls_pass_and_bigger_ones_are_refused)
+START_TEST(calls_over_the_size_limit_are_rejected)
 {
     struct host host = {0};
     host_start(&host, scratch_path("s"), 8);
@@ -119,7 +119,7 @@ END_TEST
 
 /* The corpus of malformed requests, over the wire. Every one is answered, none reaches the owner.
  */
-START_TEST(malformed_requests_are_answered_with_bad_input)
+START_TEST(malformed_requests_get_bad_input)
 {
     static const char *const corpus[] = {
         "",
@@ -142,21 +142,21 @@ START_TEST(malformed_requests_are_answered_with_bad_input)
     struct host host = {0};
     host_start(&host, scratch_path("s"), 8);
     int fd = raw_connect(scratch_path("s"));
-    ck_assert_int_eq(raw_greet(fd, SP_REQ0), 0);
-    static char answer[1024], deep[RPC_BYTES_MAX];
+    ck_assert_int_eq(raw_handshake(fd, SP_REQ0), 0);
+    static char raw_reply[1024], deep[RPC_BYTES_MAX];
     memset(deep, '[', sizeof deep);
     for (unsigned i = 0; i <= ARRAY_LEN(corpus); i++) {
         if (i < ARRAY_LEN(corpus))
             raw_request(fd, corpus[i], strlen(corpus[i]));
         else
             raw_request(fd, deep, sizeof deep);
-        ssize_t n = raw_read_frame(fd, answer, sizeof answer - 1);
+        ssize_t n = raw_read_frame(fd, raw_reply, sizeof raw_reply - 1);
         ck_assert_int_gt(n, 4);
-        answer[n] = 0;
-        ck_assert_ptr_nonnull(strstr(answer + 4, "\"ok\":false"));
-        ck_assert_ptr_nonnull(strstr(answer + 4, "\"bad_input\""));
+        raw_reply[n] = 0;
+        ck_assert_ptr_nonnull(strstr(raw_reply + 4, "\"ok\":false"));
+        ck_assert_ptr_nonnull(strstr(raw_reply + 4, "\"bad_input\""));
     }
-    ck_assert_uint_eq(host_stats(&host).refused, ARRAY_LEN(corpus) + 1);
+    ck_assert_uint_eq(host_stats(&host).rejected, ARRAY_LEN(corpus) + 1);
     ck_assert_uint_eq(atomic_load(&host.taken), 0);
     close(fd);
     host_stop(&host);
@@ -217,7 +217,7 @@ START_TEST(e1c_clients_killed_early_do_not_deafen_a_service)
 }
 END_TEST
 
-START_TEST(e1d_a_second_server_is_refused_and_harms_nobody)
+START_TEST(e1d_a_second_server_is_rejected_without_harm)
 {
     struct host host = {0};
     struct error error;
@@ -250,7 +250,7 @@ START_TEST(e2_hostile_lengths_and_garbage)
     expect_reply(client, "echo", NULL);
     for (unsigned i = 0; i < ARRAY_LEN(lengths); i++) {
         int fd = raw_connect(scratch_path("s"));
-        ck_assert_int_eq(raw_greet(fd, SP_REQ0), 0);
+        ck_assert_int_eq(raw_handshake(fd, SP_REQ0), 0);
         raw_frame(fd, lengths[i], big, lengths[i] == sizeof big ? sizeof big : 64);
         raw_expect_end(fd);
         expect_reply(client, "echo", NULL);
@@ -259,12 +259,12 @@ START_TEST(e2_hostile_lengths_and_garbage)
     static const unsigned char zeros[256];
     for (size_t n = 0; n <= 64; n += 2) {
         int fd = raw_connect(scratch_path("s"));
-        ck_assert_int_eq(raw_greet(fd, SP_REQ0), 0);
+        ck_assert_int_eq(raw_handshake(fd, SP_REQ0), 0);
         raw_frame(fd, n, zeros, n);
         close(fd);
     }
     int fd = raw_connect(scratch_path("s"));
-    raw_greet(fd, SP_PAIR0);
+    raw_handshake(fd, SP_PAIR0);
     raw_expect_end(fd);
     expect_reply(client, "echo", NULL);
     fd = raw_connect(scratch_path("s"));
@@ -312,7 +312,7 @@ static void call_end(struct caller *caller)
     json_decref(caller->reply);
 }
 
-START_TEST(e6_a_server_killed_during_a_call_is_asked_again_with_the_same_id)
+START_TEST(e6_a_call_is_retried_with_the_same_id_after_the_server_is_killed)
 {
     int out_a, out_b;
     char id_a[64], id_b[64];
@@ -342,7 +342,7 @@ START_TEST(e6_a_server_killed_during_a_call_is_asked_again_with_the_same_id)
 }
 END_TEST
 
-START_TEST(nobody_there_is_told_quickly_when_it_is_certain)
+START_TEST(calls_without_a_listener_fail_at_once)
 {
     int out;
     struct error error;
@@ -387,7 +387,7 @@ START_TEST(a_stopped_server_ends_in_a_timeout_on_time)
 }
 END_TEST
 
-START_TEST(late_answers_are_passed_over)
+START_TEST(late_replies_are_ignored)
 {
     struct host host = {0};
     json_t *reply;
@@ -414,7 +414,7 @@ START_TEST(a_call_can_be_ended)
     struct rpc_client *client = open_client(scratch_path("s"));
     rpc_client_set_stop(client, &stop);
     call_start(&caller, client, "hold", CALL_MS);
-    WAIT_FOR(atomic_load(&host.held) == 1, 0);
+    WAIT_FOR(atomic_load(&host.deferred) == 1, 0);
     uint64_t start = clock_now_ns();
     __atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
     pthread_join(caller.thread, NULL);
@@ -440,7 +440,7 @@ START_TEST(two_hundred_clients_wait_at_once)
         clients[i] = open_client(scratch_path("s"));
         call_start(&callers[i], clients[i], "hold", WAIT_LIMIT_MS);
     }
-    WAIT_FOR(atomic_load(&host.held) >= CLIENTS, 0);
+    WAIT_FOR(atomic_load(&host.deferred) >= CLIENTS, 0);
     printf("%d long polls held after %lu ms\n", CLIENTS,
            (unsigned long)((clock_now_ns() - start) / NS_PER_MS));
     struct rpc_client *client = open_client(scratch_path("s"));
@@ -467,7 +467,7 @@ START_TEST(calls_beyond_the_contexts_wait_their_turn)
         clients[i] = open_client(scratch_path("s"));
         call_start(&callers[i], clients[i], "hold", CALL_MS);
     }
-    WAIT_FOR(atomic_load(&host.held) == 2, 0);
+    WAIT_FOR(atomic_load(&host.deferred) == 2, 0);
     /* The self-probe needs no context: a service that only waits is not taken for a deaf one. */
     uint64_t until = clock_now_ns() + 2 * NS_PER_S;
     WAIT_FOR(clock_now_ns() > until, 0);
@@ -493,7 +493,7 @@ START_TEST(a_reopened_listener_loses_no_call)
         clients[i] = open_client(scratch_path("s"));
         call_start(&callers[i], clients[i], "hold", WAIT_LIMIT_MS);
     }
-    WAIT_FOR(atomic_load(&host.held) == CLIENTS, 0);
+    WAIT_FOR(atomic_load(&host.deferred) == CLIENTS, 0);
     unlink(scratch_path("s")); /* nobody can find it any more: the probe sees that too */
     WAIT_FOR(atomic_load(&host.taken) >= 2 * CLIENTS, 0); /* every call was repeated */
     atomic_store(&host.release, true);
@@ -507,7 +507,7 @@ START_TEST(a_reopened_listener_loses_no_call)
 END_TEST
 
 /* A server that answers a request with this, then in order. */
-static void answer(int fd, const unsigned char number[4], const char *text, size_t bytes)
+static void raw_reply(int fd, const unsigned char number[4], const char *text, size_t bytes)
 {
     unsigned char *frame = malloc(bytes + 4);
     memcpy(frame, number, 4);
@@ -516,7 +516,7 @@ static void answer(int fd, const unsigned char number[4], const char *text, size
     free(frame);
 }
 
-START_TEST(broken_answers_are_passed_over)
+START_TEST(malformed_replies_are_ignored)
 {
     static const char *const broken[] = {
         "",
@@ -533,7 +533,7 @@ START_TEST(broken_answers_are_passed_over)
     struct rpc_client *client = open_client(scratch_path("s"));
     call_start(&caller, client, "work", CALL_MS);
     int fd = accept(listener, NULL, NULL);
-    ck_assert_int_eq(raw_greet(fd, SP_REP0), 0);
+    ck_assert_int_eq(raw_handshake(fd, SP_REP0), 0);
     ssize_t n = raw_read_frame(fd, request, sizeof request);
     ck_assert_int_gt(n, 4);
     unsigned char number[4], other[4];
@@ -546,9 +546,9 @@ START_TEST(broken_answers_are_passed_over)
                         json_string_value(json_object_get(body, "id")));
     json_decref(body);
     for (unsigned i = 0; i < ARRAY_LEN(broken); i++)
-        answer(fd, number, broken[i], strlen(broken[i]));
-    answer(fd, other, text, (size_t)good);
-    answer(fd, number, text, (size_t)good);
+        raw_reply(fd, number, broken[i], strlen(broken[i]));
+    raw_reply(fd, other, text, (size_t)good);
+    raw_reply(fd, number, text, (size_t)good);
     call_end(&caller);
     /* An answer that is too long ends the connection, not the client; so does one without a number.
      */
@@ -557,7 +557,7 @@ START_TEST(broken_answers_are_passed_over)
     raw_frame(fd, UINT64_MAX - 31, "x", 1);
     raw_expect_end(fd);
     fd = accept(listener, NULL, NULL);
-    ck_assert_int_eq(raw_greet(fd, SP_REP0), 0);
+    ck_assert_int_eq(raw_handshake(fd, SP_REP0), 0);
     ck_assert_int_gt(raw_read_frame(fd, request, sizeof request), 4);
     raw_frame(fd, 2, "xx", 2);
     raw_expect_end(fd);
@@ -578,23 +578,23 @@ int main(void)
     TCase *tc = tcase_create("rpc");
     tcase_set_timeout(tc, 60);
     tcase_add_checked_fixture(tc, scratch_make, scratch_remove);
-    tcase_add_test(tc, calls_are_answered);
-    tcase_add_test(tc, big_calls_pass_and_bigger_ones_are_refused);
-    tcase_add_test(tc, malformed_requests_are_answered_with_bad_input);
+    tcase_add_test(tc, calls_get_replies);
+    tcase_add_test(tc, calls_over_the_size_limit_are_rejected);
+    tcase_add_test(tc, malformed_requests_get_bad_input);
     tcase_add_test(tc, e1_connect_and_close_does_not_deafen_a_service);
     tcase_add_test(tc, e1b_a_server_that_hangs_up_in_the_handshake_is_dialed_again);
     tcase_add_test(tc, e1c_clients_killed_early_do_not_deafen_a_service);
-    tcase_add_test(tc, e1d_a_second_server_is_refused_and_harms_nobody);
+    tcase_add_test(tc, e1d_a_second_server_is_rejected_without_harm);
     tcase_add_test(tc, e2_hostile_lengths_and_garbage);
-    tcase_add_test(tc, e6_a_server_killed_during_a_call_is_asked_again_with_the_same_id);
-    tcase_add_test(tc, nobody_there_is_told_quickly_when_it_is_certain);
+    tcase_add_test(tc, e6_a_call_is_retried_with_the_same_id_after_the_server_is_killed);
+    tcase_add_test(tc, calls_without_a_listener_fail_at_once);
     tcase_add_test(tc, a_stopped_server_ends_in_a_timeout_on_time);
-    tcase_add_test(tc, late_answers_are_passed_over);
+    tcase_add_test(tc, late_replies_are_ignored);
     tcase_add_test(tc, a_call_can_be_ended);
     tcase_add_test(tc, two_hundred_clients_wait_at_once);
     tcase_add_test(tc, calls_beyond_the_contexts_wait_their_turn);
     tcase_add_test(tc, a_reopened_listener_loses_no_call);
-    tcase_add_test(tc, broken_answers_are_passed_over);
+    tcase_add_test(tc, malformed_replies_are_ignored);
     suite_add_tcase(suite, tc);
     return run_suite_apart(suite);
 }

@@ -112,15 +112,15 @@ START_TEST(errors)
 }
 END_TEST
 
-START_TEST(error_words)
+START_TEST(error_names)
 {
     for (int i = 0; i < ERR__COUNT; i++)
-        ck_assert_int_eq(error_from_word(error_word((enum error_code)i)), i);
-    ck_assert_int_eq(error_from_word("no such word"), ERR_FAILED);
-    ck_assert_str_eq(error_word(ERR__COUNT), "failed");
+        ck_assert_int_eq(error_from_name(error_name((enum error_code)i)), i);
+    ck_assert_int_eq(error_from_name("no such word"), ERR_FAILED);
+    ck_assert_str_eq(error_name(ERR__COUNT), "failed");
     ck_assert_int_eq(error_exit_status(ERR_NONE), 0);
     ck_assert_int_eq(error_exit_status(ERR_BAD_INPUT), 2);
-    ck_assert_int_eq(error_exit_status(ERR_BELOW_FLOOR), 2);
+    ck_assert_int_eq(error_exit_status(ERR_BUDGET_TOO_SMALL), 2);
     ck_assert_int_eq(error_exit_status(ERR__COUNT), 1);
 }
 END_TEST
@@ -157,7 +157,7 @@ int main(void)
     tcase_add_test(t, sizes_for_people);
     tcase_add_test(t, arithmetic);
     tcase_add_test(t, errors);
-    tcase_add_test(t, error_words);
+    tcase_add_test(t, error_names);
     tcase_add_test(t, tensor_types);
     tcase_add_test(t, clock_goes_forward);
     suite_add_tcase(suite, t);

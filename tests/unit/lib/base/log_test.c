@@ -14,7 +14,7 @@ struct ended {
     char text[4096];
 };
 
-static char *words; /* shared with the child, as the process table is */
+static char *exit_message; /* shared with the child, as the process table is */
 
 static void keep(const char *text, void *arg)
 {
@@ -26,7 +26,7 @@ static struct ended run(void (*act)(void))
 {
     struct ended e = {.text = ""};
     int fds[2];
-    words = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    exit_message = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     ck_assert_int_eq(pipe(fds), 0);
     pid_t child = fork();
     ck_assert_int_ge(child, 0);
@@ -34,7 +34,7 @@ static struct ended run(void (*act)(void))
         dup2(fds[1], STDERR_FILENO);
         close(fds[0]);
         log_init("test", LOG_LEVEL_INFO);
-        log_set_last_words(keep, words);
+        log_set_exit_message_hook(keep, exit_message);
         act();
         _exit(0);
     }
@@ -103,7 +103,7 @@ START_TEST(fatal)
     struct ended e = run(act_fatal);
     ck_assert(WIFEXITED(e.status) && WEXITSTATUS(e.status) == 2);
     ck_assert_str_eq(e.text, "FATAL test: cannot open x\n");
-    ck_assert_str_eq(words, "cannot open x");
+    ck_assert_str_eq(exit_message, "cannot open x");
 }
 END_TEST
 
@@ -120,11 +120,11 @@ START_TEST(assertions)
     ck_assert(WIFSIGNALED(e.status) && WTERMSIG(e.status) == 6);
     ck_assert_msg(strstr(e.text, "(act_assert): assertion failed: one == 2\n") != NULL, "%s",
                   e.text);
-    ck_assert_msg(strstr(words, "assertion failed: one == 2") != NULL, "%s", words);
+    ck_assert_msg(strstr(exit_message, "assertion failed: one == 2") != NULL, "%s", exit_message);
 }
 END_TEST
 
-START_TEST(words_for_levels)
+START_TEST(level_names)
 {
     enum log_level level;
     ck_assert(log_level_parse("warn", &level) && level == LOG_LEVEL_WARN);
@@ -145,7 +145,7 @@ Suite *log_suite(void)
     tcase_add_test(t, long_lines_are_cut);
     tcase_add_test(t, fatal);
     tcase_add_test(t, assertions);
-    tcase_add_test(t, words_for_levels);
+    tcase_add_test(t, level_names);
     suite_add_tcase(suite, t);
     return suite;
 }

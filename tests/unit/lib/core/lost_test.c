@@ -61,10 +61,10 @@ static const void *dense(void *self, uint32_t entry)
     return w->file.dense(w->file.self, entry);
 }
 
-static uint64_t room(void *self)
+static uint64_t pin_limit(void *self)
 {
     struct world *w = self;
-    return w->file.room(w->file.self);
+    return w->file.pin_limit(w->file.self);
 }
 
 static bool resident(void *self, uint32_t layer, uint32_t expert)
@@ -89,7 +89,7 @@ static float *forward(struct world *w)
                                  .ops = kernel_ops_select("auto"),
                                  .source = {.self = w,
                                             .dense = dense,
-                                            .room = room,
+                                            .pin_limit = pin_limit,
                                             .resident = resident,
                                             .pin = pin,
                                             .wait = wait,

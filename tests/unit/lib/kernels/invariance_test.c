@@ -185,7 +185,7 @@ START_TEST(attention_rows_do_not_depend_on_company)
 END_TEST
 
 /* Elementwise operations on a row may not depend on how the row is cut up by threads either. */
-START_TEST(elements_do_not_depend_on_place)
+START_TEST(elements_do_not_depend_on_position)
 {
     enum { LENGTH = 101 };
     const struct kernel_ops *ops = kernel_ops_of((enum kernel_isa)_i);
@@ -218,7 +218,7 @@ int main(void)
     test_add_isa(tcase, matmul_rows_do_not_depend_on_company);
     test_add_isa(tcase, long_rows_in_a_big_batch);
     test_add_isa(tcase, attention_rows_do_not_depend_on_company);
-    test_add_isa(tcase, elements_do_not_depend_on_place);
+    test_add_isa(tcase, elements_do_not_depend_on_position);
     suite_add_tcase(suite, tcase);
     return test_run(suite);
 }

@@ -10,9 +10,9 @@
 
 void bytes_add(struct bytes *b, const void *data, size_t n)
 {
-    if (b->size + n > b->room) {
-        b->room = (b->size + n) * 2;
-        b->data = realloc(b->data, b->room);
+    if (b->size + n > b->capacity) {
+        b->capacity = (b->size + n) * 2;
+        b->data = realloc(b->data, b->capacity);
         sl_assert(b->data);
     }
     if (n > 0)

@@ -9,7 +9,7 @@
 
 struct bytes {
     unsigned char *data;
-    size_t size, room;
+    size_t size, capacity;
 };
 
 void bytes_add(struct bytes *b, const void *data, size_t n);

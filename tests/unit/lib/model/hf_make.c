@@ -333,7 +333,7 @@ static void put_json(const struct making *k, const char *name, json_t *value)
     sl_assert(json_dump_file(value, path, 0) == 0);
 }
 
-static void put_documents(const struct making *k)
+static void put_json_files(const struct making *k)
 {
     json_t *config = make_config(k);
     json_t *tokenizer = make_tokenizer(k, config);
@@ -362,7 +362,7 @@ void hf_make(const struct hf_make *m)
         k.data[i] = tmpfile();
         sl_assert(k.data[i]);
     }
-    put_documents(&k);
+    put_json_files(&k);
     put_tensors(&k);
     put_safetensors(&k, 0, m->two_files ? "a.safetensors" : "model.safetensors");
     if (m->two_files) {

@@ -15,8 +15,8 @@
 #include "lib/base/assert.h"
 #include "lib/model/gguf/write.h"
 #include "lib/model/limits.h"
+#include "lib/tensor/precision.h"
 #include "lib/tensor/tensor_type.h"
-#include "lib/tensor/tier.h"
 
 struct maker {
     const struct store_make *how;
@@ -71,7 +71,7 @@ static int make_model(struct maker *k, struct error *error)
                             g.tensors[i].ne);
     int rc = gguf_writer_layout(w, error);
     if (rc == 0)
-        rc = gguf_writer_begin(w, path, error);
+        rc = gguf_writer_start(w, path, error);
     for (uint32_t i = 0; i < g.tensor_count && rc == 0; i++)
         if (!strstr(g.tensors[i].name, "_exps."))
             rc = gguf_writer_data(w, k->file + g.tensors[i].file_offset, g.tensors[i].bytes, error);
@@ -96,9 +96,10 @@ static uint64_t fill_slot(struct maker *k, const struct model_entry *e, uint64_t
     return (at + PAGE_BYTES - 1) / PAGE_BYTES;
 }
 
-static bool wanted(const struct maker *k, uint32_t tier_place, uint32_t tiers, uint32_t number)
+static bool wanted(const struct maker *k, uint32_t precision_number, uint32_t precisions,
+                   uint32_t number)
 {
-    return !k->how->scattered || number % tiers == tier_place;
+    return !k->how->scattered || number % precisions == precision_number;
 }
 
 /* All of an expert into one stripe. */
@@ -167,21 +168,21 @@ static int copy_stripe(const struct maker *k, uint32_t s)
 static int make_stripes(struct maker *k, struct error *error)
 {
     const struct model_index *m = k->model;
-    uint32_t grid = m->hparams.layers * m->hparams.experts, at = 0, place = 0;
-    uint32_t tiers = (uint32_t)__builtin_popcount(k->how->tier_mask);
+    uint32_t grid = m->hparams.layers * m->hparams.experts, at = 0, ordinal = 0;
+    uint32_t precisions = (uint32_t)__builtin_popcount(k->how->precision_mask);
     if (open_stripes(k, error) != 0)
         return -1;
-    for (int tier = 0; tier < TIER__COUNT; tier++) {
-        if (!(k->how->tier_mask & 1u << tier))
+    for (int precision = 0; precision < PRECISION__COUNT; precision++) {
+        if (!(k->how->precision_mask & 1u << precision))
             continue;
         for (uint32_t i = 0; i < grid; i++, at++) {
             uint64_t *record = k->table + (uint64_t)at * (1 + k->how->stripes);
-            if (wanted(k, place, tiers, i))
+            if (wanted(k, ordinal, precisions, i))
                 put_expert(k, native(k, i), record);
             else
                 record[0] = STORE_ABSENT;
         }
-        place++;
+        ordinal++;
     }
     for (uint32_t s = 1; s < k->how->stripes; s++) /* all are as long as the longest */
         k->end[0] = k->end[s] > k->end[0] ? k->end[s] : k->end[0];
@@ -203,11 +204,11 @@ static void put_matrix(FILE *out, const char *name, const struct model_matrix *x
 }
 
 /* A group for each layer: more than needed, and allowed. */
-static void put_tier(struct maker *k, FILE *out, enum tier tier, bool last)
+static void put_precision(struct maker *k, FILE *out, enum precision precision, bool last)
 {
     const struct model_hparams *h = &k->model->hparams;
     fprintf(out, "{\"tier\": \"%s\", \"method\": \"copy\", \"groups\": [",
-            (const char *const[]){"native", "int8", "int4", "int2"}[tier]);
+            (const char *const[]){"native", "int8", "int4", "int2"}[precision]);
     for (uint32_t layer = 0; layer < h->layers; layer++) {
         const struct model_entry *e = native(k, layer * h->experts);
         uint64_t offset[3], pages = fill_slot(k, e, offset);
@@ -251,9 +252,10 @@ static int make_manifest(struct maker *k, struct error *error)
     if (k->how->spread)
         fputs("\"layout\": \"spread\",\n", out);
     fputs("\"tiers\": [", out);
-    for (int tier = 0; tier < TIER__COUNT; tier++)
-        if (k->how->tier_mask & 1u << tier)
-            put_tier(k, out, (enum tier)tier, k->how->tier_mask >> (tier + 1) == 0);
+    for (int precision = 0; precision < PRECISION__COUNT; precision++)
+        if (k->how->precision_mask & 1u << precision)
+            put_precision(k, out, (enum precision)precision,
+                          k->how->precision_mask >> (precision + 1) == 0);
     fprintf(out,
             "\"entries\": {\"bytes\": %" PRIu64 ", \"xxh3\": \"%016d\"},\n"
             "\"info\": {\"made by\": \"a test\"}}\n",
@@ -283,8 +285,8 @@ static int make_table(struct maker *k, struct error *error)
                                         .stripes = k->how->stripes,
                                         .layers = h->layers,
                                         .experts = h->experts,
-                                        .tier_mask = k->how->tier_mask};
-    head->count = (uint64_t)__builtin_popcount(k->how->tier_mask) * h->layers * h->experts;
+                                        .precision_mask = k->how->precision_mask};
+    head->count = (uint64_t)__builtin_popcount(k->how->precision_mask) * h->layers * h->experts;
     memcpy(head->id, k->id, sizeof head->id);
     return write_file(k->dir, STORE_ENTRIES_FILE, head, k->table_bytes, error);
 }
@@ -336,8 +338,8 @@ int store_make_resum(const char *dir, struct error *error)
 static int make_all(struct maker *k, struct error *error)
 {
     const struct model_index *m = k->model;
-    uint64_t count =
-        (uint64_t)__builtin_popcount(k->how->tier_mask) * m->hparams.layers * m->hparams.experts;
+    uint64_t count = (uint64_t)__builtin_popcount(k->how->precision_mask) * m->hparams.layers *
+                     m->hparams.experts;
     k->table_bytes =
         sizeof(struct store_entries_head) + count * (1 + k->how->stripes) * sizeof(uint64_t);
     char *table = calloc(1, k->table_bytes);

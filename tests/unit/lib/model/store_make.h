@@ -12,10 +12,10 @@
 
 struct store_make {
     uint32_t stripes;
-    uint32_t tier_mask; /* every tier holds the native bytes */
-    bool spread;        /* each expert in one stripe; else cut over all */
-    bool mirrored;      /* each stripe has a mirror in the store's directory */
-    bool scattered;     /* each expert is at one of the tiers, in turn; else at all */
+    uint32_t precision_mask; /* every tier holds the native bytes */
+    bool spread;             /* each expert in one stripe; else cut over all */
+    bool mirrored;           /* each stripe has a mirror in the store's directory */
+    bool scattered;          /* each expert is at one of the tiers, in turn; else at all */
     const char
         *elsewhere; /* directory of the stripes with odd numbers, absolute; NULL: the store */
     uint64_t seed;  /* part of the store's id */

@@ -8,7 +8,7 @@
 
 #include "lib/base/random.h"
 #include "lib/offline/measure/serving.h"
-#include "lib/tensor/tier.h"
+#include "lib/tensor/precision.h"
 #include "procs/tools/plan/network.h"
 
 #define DEMO   SLUICE_SOURCE_DIR "/launch/demo/tiny-books-moe-q8_0.gguf"
@@ -73,7 +73,7 @@ START_TEST(servings_of_everything)
 {
     const struct serving native = {.kind = SERVE_NATIVE};
     struct offline_losses want = run(&native, 2, false, NULL);
-    uint8_t tier[CELLS] = {0};
+    uint8_t precision[CELLS] = {0};
     bool all[CELLS];
     uint32_t keep[8];
     float norm[CELLS];
@@ -84,9 +84,9 @@ START_TEST(servings_of_everything)
     for (int i = 0; i < 8; i++)
         keep[i] = 32;
     const struct serving servings[] = {
-        {.kind = SERVE_TIERS, .tier = tier},
+        {.kind = SERVE_PRECISIONS, .precision = precision},
         {.kind = SERVE_MASK, .allowed = all},
-        {.kind = SERVE_HOBBIT, .high = TIER_NATIVE, .low = TIER_INT2, .t1 = 1, .t2 = 1},
+        {.kind = SERVE_HOBBIT, .high = PRECISION_NATIVE, .low = PRECISION_INT2, .t1 = 1, .t2 = 1},
         {.kind = SERVE_SWAPMOE,
          .allowed = all,
          .keep = keep,
@@ -108,20 +108,21 @@ END_TEST
 
 START_TEST(fewer_bits_lose_more)
 {
-    uint8_t tier[CELLS];
+    uint8_t precision[CELLS];
     double before = 0;
     uint64_t bytes = UINT64_MAX;
-    for (enum tier t = TIER_INT8; t < TIER__COUNT; t++) {
-        memset(tier, t, sizeof tier);
-        const struct serving s = {.kind = SERVE_TIERS, .method = QUANT_CHANNEL, .tier = tier};
+    for (enum precision t = PRECISION_INT8; t < PRECISION__COUNT; t++) {
+        memset(precision, t, sizeof precision);
+        const struct serving s = {
+            .kind = SERVE_PRECISIONS, .method = QUANT_CHANNEL, .precision = precision};
         struct offline_losses l = run(&s, 2, true, NULL);
         double kld = 0;
         for (uint32_t i = 0; i < l.windows * l.scored; i++)
             kld += (double)l.kld[i];
         ck_assert_msg(kld > 2 * before, "%g after %g", kld, before);
         before = kld;
-        ck_assert_uint_lt(serving_bytes(model, tier, QUANT_CHANNEL), bytes);
-        bytes = serving_bytes(model, tier, QUANT_CHANNEL);
+        ck_assert_uint_lt(serving_bytes(model, precision, QUANT_CHANNEL), bytes);
+        bytes = serving_bytes(model, precision, QUANT_CHANNEL);
         offline_losses_free(&l);
     }
 }
@@ -130,7 +131,8 @@ END_TEST
 /* Thresholds at 0: the first rank is high, all others low or, at T2 = 0, skipped. */
 START_TEST(hobbit_counts)
 {
-    struct serving s = {.kind = SERVE_HOBBIT, .high = TIER_NATIVE, .low = TIER_NATIVE, .t2 = 1};
+    struct serving s = {
+        .kind = SERVE_HOBBIT, .high = PRECISION_NATIVE, .low = PRECISION_NATIVE, .t2 = 1};
     struct serving_report r;
     struct offline_losses low = run(&s, 2, false, &r);
     uint64_t tokens = (uint64_t)text.windows * WINDOW * 8;
@@ -188,17 +190,17 @@ END_TEST
  * it, and the search gives that layer what it can. */
 START_TEST(network_and_search)
 {
-    enum { LAYERS = 6, SAMPLES = 60, MOST = 16, TOTAL = 48 };
+    enum { LAYERS = 6, SAMPLES = 60, SHARE_MAX = 16, TOTAL = 48 };
     static struct network net;
     double x[SAMPLES * LAYERS], y[SAMPLES];
     struct random random;
     uint32_t v[LAYERS], sum = 0;
     random_seed(&random, 3, 0);
     for (int i = 0; i < SAMPLES; i++) {
-        random_shares(&random, LAYERS, 2, MOST, TOTAL, v);
+        random_shares(&random, LAYERS, 2, SHARE_MAX, TOTAL, v);
         y[i] = 0;
         for (int l = 0; l < LAYERS; l++) {
-            x[i * LAYERS + l] = (double)v[l] / MOST;
+            x[i * LAYERS + l] = (double)v[l] / SHARE_MAX;
             y[i] += (l == 4 ? 1.0 : 0.1) / (1 + v[l]);
         }
     }
@@ -210,15 +212,15 @@ START_TEST(network_and_search)
     ck_assert(network_fit(&net, LAYERS, x, y, SAMPLES, 1) < 0.3 * sqrt(spread));
     const struct genetic g = {.net = &net,
                               .layers = LAYERS,
-                              .least = 2,
-                              .most = MOST,
+                              .min = 2,
+                              .max = SHARE_MAX,
                               .generations = 300,
                               .total = TOTAL,
                               .seed = 1};
     genetic_search(&g, v);
     for (int l = 0; l < LAYERS; l++) {
         sum += v[l];
-        ck_assert(v[l] >= 2 && v[l] <= MOST);
+        ck_assert(v[l] >= 2 && v[l] <= SHARE_MAX);
         ck_assert(l == 4 || v[4] > v[l]);
     }
     ck_assert_uint_eq(sum, TOTAL);

@@ -93,7 +93,7 @@ START_TEST(written_is_read)
 }
 END_TEST
 
-START_TEST(extended_keeps)
+START_TEST(extended_plan_keeps_values)
 {
     struct error error = {0};
     struct plan *p = sample();
@@ -177,16 +177,16 @@ START_TEST(tampered_blob)
 {
     struct error error = {0};
     struct plan *p = sample(), *copy = malloc(p->bytes);
-    unsigned refused = 0;
+    unsigned rejected = 0;
     for (size_t i = 0; i < p->bytes; i++) {
         memcpy(copy, p, p->bytes);
         ((uint8_t *)copy)[i] ^= 0x80;
         if (plan_check(copy, p->bytes, &error) != 0) {
             ck_assert_int_eq(error.code, ERR_BAD_INPUT);
-            refused++;
+            rejected++;
         }
     }
-    ck_assert_uint_gt(refused, 100);
+    ck_assert_uint_gt(rejected, 100);
     ck_assert_int_eq(plan_check(p, p->bytes - 1, &error), -1);
     plan_pair_cells(p)[0].expert = EXPERTS;
     ck_assert_int_eq(plan_check(p, p->bytes, &error), -1);
@@ -225,7 +225,7 @@ int main(void)
     TCase *c = tcase_create("plan");
     tcase_add_checked_fixture(c, setup, teardown);
     tcase_add_test(c, written_is_read);
-    tcase_add_test(c, extended_keeps);
+    tcase_add_test(c, extended_plan_keeps_values);
     tcase_add_loop_test(c, damaged_file, 0, (int)(sizeof damages / sizeof *damages));
     tcase_add_test(c, damaged_tables);
     tcase_add_test(c, tampered_blob);

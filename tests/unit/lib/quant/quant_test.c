@@ -63,12 +63,13 @@ static double relative_error(enum tensor_type type, const float *w, const struct
  * bits) (Max 1960); rows have longer tails than their best grid, so a little more is let pass. */
 START_TEST(errors_are_those_of_the_bits)
 {
-    static const double most[] = {0.008, 0.125, 0.37, 0.1, 0.37};
+    static const double max_error[] = {0.008, 0.125, 0.37, 0.1, 0.37};
     float w[K * N];
     fill(w, K * N, 0.02f);
     for (size_t t = 0; t < ARRAY_LEN(types); t++) {
         double error = relative_error(types[t], w, NULL);
-        ck_assert_msg(error <= most[t] && error > most[t] / 8, "type %d: %g", (int)types[t], error);
+        ck_assert_msg(error <= max_error[t] && error > max_error[t] / 8, "type %d: %g",
+                      (int)types[t], error);
     }
 }
 END_TEST
@@ -212,7 +213,7 @@ START_TEST(powers_are_powers)
 }
 END_TEST
 
-START_TEST(types_by_width)
+START_TEST(types_by_bits)
 {
     ck_assert_int_eq(quant_type_for(8, QUANT_CHANNEL), TENSOR_C8);
     ck_assert_int_eq(quant_type_for(8, QUANT_HQQ), TENSOR_C8);
@@ -237,7 +238,7 @@ int main(void)
     tcase_add_test(tcase, not_every_weight_has_a_grid);
     tcase_add_test(tcase, instruction_sets_agree);
     tcase_add_test(tcase, powers_are_powers);
-    tcase_add_test(tcase, types_by_width);
+    tcase_add_test(tcase, types_by_bits);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

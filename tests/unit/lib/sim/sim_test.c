@@ -7,7 +7,7 @@
 
 #include "lib/base/bytes.h"
 #include "lib/sim/sim.h"
-#include "lib/tensor/tier.h"
+#include "lib/tensor/precision.h"
 
 #define EXPERT_BYTES 1000000u /* 1 ms at 1 GB/s */
 
@@ -24,14 +24,14 @@ static struct trace make(uint32_t layers, uint32_t experts, uint32_t top_k, uint
     return t;
 }
 
-static struct sim_config config_of(const char *system, const char *knobs, uint64_t entries)
+static struct sim_config config_of(const char *preset, const char *knobs, uint64_t entries)
 {
     struct sim_config c = {
         .capacity = entries * EXPERT_BYTES,
-        .drive = {.bytes_per_s = 1e9, .latency_ns = 1e5, .depth = 16},
+        .device = {.bytes_per_s = 1e9, .latency_ns = 1e5, .depth = 16},
         .compute = {.layer_ns = 4e5, .expert_ns = 1e5, .predict_ns = 1e4, .batch = 0.25}};
     struct error error;
-    int rv = knobs_resolve(system, NULL, knobs, &c.knobs, &error);
+    int rv = knobs_resolve(preset, NULL, knobs, &c.knobs, &error);
     ck_assert_msg(rv == 0, "%s", error.text);
     return c;
 }
@@ -53,9 +53,9 @@ static uint64_t hits(const struct sim_result *r)
 /* ---- hits ---- */
 
 /* LRU as a list: every use goes to the front, the layer's misses come in after its uses. */
-static uint64_t lru_hits(const struct trace *t, uint32_t room)
+static uint64_t lru_hits(const struct trace *t, uint32_t capacity)
 {
-    uint32_t list[512], held = 0, missing[64], misses = 0;
+    uint32_t list[512], resident = 0, missing[64], misses = 0;
     uint64_t found = 0;
     for (uint64_t i = 0; i <= t->count; i++) {
         const struct trace_record *r = i < t->count ? &t->records[i] : NULL;
@@ -63,35 +63,35 @@ static uint64_t lru_hits(const struct trace *t, uint32_t room)
                     t->records[i - 1].kind == TRACE_EXPERT && t->records[i - 1].layer == r->layer &&
                     t->records[i - 1].position == r->position;
         for (uint32_t m = 0; !same && m < misses; m++) {
-            if (held == room)
-                memmove(list, list + 1, --held * sizeof *list);
-            list[held++] = missing[m];
+            if (resident == capacity)
+                memmove(list, list + 1, --resident * sizeof *list);
+            list[resident++] = missing[m];
         }
         if (!same)
             misses = 0;
         if (!r || r->kind != TRACE_EXPERT)
             continue;
         uint32_t e = r->layer * t->header.experts + r->expert, at = 0;
-        while (at < held && list[at] != e)
+        while (at < resident && list[at] != e)
             at++;
-        if (at == held) {
+        if (at == resident) {
             missing[misses++] = e;
             continue;
         }
         found++;
-        memmove(list + at, list + at + 1, (held - at - 1) * sizeof *list);
-        list[held - 1] = e;
+        memmove(list + at, list + at + 1, (resident - at - 1) * sizeof *list);
+        list[resident - 1] = e;
     }
     return found;
 }
 
 START_TEST(lru_is_a_list)
 {
-    static const uint32_t rooms[] = {12, 16, 24, 40, 60, 95};
+    static const uint32_t capacities[] = {12, 16, 24, 40, 60, 95};
     struct trace t = make(6, 16, 2, 200, 0, 5 + (unsigned)_i);
-    struct sim_config c = config_of("lod", NULL, rooms[_i]);
+    struct sim_config c = config_of("lod", NULL, capacities[_i]);
     struct sim_result r = run(&t, &c, false);
-    ck_assert_uint_eq(hits(&r), lru_hits(&t, rooms[_i]));
+    ck_assert_uint_eq(hits(&r), lru_hits(&t, capacities[_i]));
     ck_assert_uint_gt(hits(&r), 0);
     trace_free(&t);
 }
@@ -111,25 +111,25 @@ END_TEST
 
 /* The most hits any order of eviction can have: by trying all of them. top-1 and one layer, so that
  * a step is one use. */
-static uint32_t best_hits(const uint32_t *uses, uint32_t count, uint32_t held_mask, uint32_t room,
-                          int32_t *memo)
+static uint32_t best_hits(const uint32_t *accesses, uint32_t count, uint32_t resident_mask,
+                          uint32_t capacity, int32_t *memo)
 {
     if (count == 0)
         return 0;
-    int32_t *known = &memo[count * 64 + held_mask];
+    int32_t *known = &memo[count * 64 + resident_mask];
     if (*known >= 0)
         return (uint32_t)*known;
-    uint32_t bit = 1u << uses[0], best = 0;
-    if (held_mask & bit) {
-        best = 1 + best_hits(uses + 1, count - 1, held_mask, room, memo);
-    } else if ((uint32_t)__builtin_popcount(held_mask) < room) {
-        best = best_hits(uses + 1, count - 1, held_mask | bit, room, memo);
+    uint32_t bit = 1u << accesses[0], best = 0;
+    if (resident_mask & bit) {
+        best = 1 + best_hits(accesses + 1, count - 1, resident_mask, capacity, memo);
+    } else if ((uint32_t)__builtin_popcount(resident_mask) < capacity) {
+        best = best_hits(accesses + 1, count - 1, resident_mask | bit, capacity, memo);
     } else {
         for (uint32_t out = 0; out < 6; out++) {
-            if (!(held_mask >> out & 1))
+            if (!(resident_mask >> out & 1))
                 continue;
-            uint32_t n =
-                best_hits(uses + 1, count - 1, (held_mask & ~(1u << out)) | bit, room, memo);
+            uint32_t n = best_hits(accesses + 1, count - 1, (resident_mask & ~(1u << out)) | bit,
+                                   capacity, memo);
             best = n > best ? n : best;
         }
     }
@@ -140,17 +140,17 @@ static uint32_t best_hits(const uint32_t *uses, uint32_t count, uint32_t held_ma
 START_TEST(belady_is_the_optimum)
 {
     static int32_t memo[2000 * 64];
-    static uint32_t uses[2000];
-    for (uint32_t room = 1; room <= 5; room++) {
-        struct trace t = make(1, 6, 1, 400, 0, 11 * room);
-        struct sim_config c = config_of("lod", NULL, room);
+    static uint32_t accesses[2000];
+    for (uint32_t capacity = 1; capacity <= 5; capacity++) {
+        struct trace t = make(1, 6, 1, 400, 0, 11 * capacity);
+        struct sim_config c = config_of("lod", NULL, capacity);
         uint32_t n = 0;
         for (uint64_t i = 0; i < t.count; i++)
             if (t.records[i].kind == TRACE_EXPERT)
-                uses[n++] = t.records[i].expert;
+                accesses[n++] = t.records[i].expert;
         memset(memo, 0xff, sizeof memo);
         struct sim_result r = run(&t, &c, true);
-        ck_assert_uint_eq(hits(&r), best_hits(uses, n, 0, room, memo));
+        ck_assert_uint_eq(hits(&r), best_hits(accesses, n, 0, capacity, memo));
         trace_free(&t);
     }
 }
@@ -158,12 +158,13 @@ END_TEST
 
 START_TEST(nothing_beats_belady)
 {
-    static const char *const names[] = {
-        "lru",    "lfu", "fifo",  "random", "edgemoe", "edgemoe-printed",
-        "hobbit", "arc", "rates", "logits"};
+    static const char *const names[] = {"lru",    "lfu",     "fifo",
+                                        "random", "edgemoe", "edgemoe-printed",
+                                        "hobbit", "arc",     "decayed-frequency",
+                                        "learned"};
     struct trace t = make(5, 16, 3, 150, 16, 2);
-    for (uint32_t room = 20; room < 80; room += 15) {
-        struct sim_config c = config_of("lod", NULL, room);
+    for (uint32_t capacity = 20; capacity < 80; capacity += 15) {
+        struct sim_config c = config_of("lod", NULL, capacity);
         struct sim_result best = run(&t, &c, true);
         for (uint32_t i = 0; i < ARRAY_LEN(names); i++) {
             struct error error;
@@ -179,35 +180,35 @@ END_TEST
 
 /* ---- every system ---- */
 
-static void check_figures(const struct sim_result *r, const struct trace *t)
+static void check_stats(const struct sim_result *r, const struct trace *t)
 {
-    uint64_t passes = 0, uses = 0;
+    uint64_t passes = 0, accesses = 0;
     for (uint64_t i = 0; i < t->count; i++) {
         passes += t->records[i].kind == TRACE_TOKEN_END;
-        uses += t->records[i].kind == TRACE_EXPERT;
+        accesses += t->records[i].kind == TRACE_EXPERT;
     }
     ck_assert_uint_eq(r->phase[0].passes + r->phase[1].passes, passes);
-    ck_assert_uint_eq(r->phase[0].uses + r->phase[1].uses, uses);
+    ck_assert_uint_eq(r->phase[0].accesses + r->phase[1].accesses, accesses);
     for (int p = 0; p < SIM_PHASES; p++) {
-        const struct sim_figures *f = &r->phase[p];
-        ck_assert_uint_eq(f->uses, f->hits + f->late + f->misses + f->skipped);
+        const struct sim_stats *f = &r->phase[p];
+        ck_assert_uint_eq(f->accesses, f->hits + f->hits_inflight + f->misses + f->skipped);
         ck_assert(f->stall_ns >= 0 && isfinite(f->stall_ns));
-        ck_assert_uint_le(f->guess_hits, f->guessed_uses);
+        ck_assert_uint_le(f->predicted_hits, f->predicted_accesses);
         ck_assert_uint_le(f->prefetch_hits, f->hits);
     }
     ck_assert_uint_le(r->phase[0].prefetches_used + r->phase[1].prefetches_used,
                       r->phase[0].prefetches + r->phase[1].prefetches);
 }
 
-START_TEST(systems_keep_their_books)
+START_TEST(presets_account_consistently)
 {
     struct trace t = make(6, 16, 2, 120, 24, 8);
     struct path_tables tables;
     void *block;
     struct error error;
-    const struct system_preset *system = system_at((uint32_t)_i);
+    const struct preset *preset = preset_at((uint32_t)_i);
     ck_assert_int_eq(sim_profile(&t, 0, t.count, &tables, &block, &error), 0);
-    struct sim_config c = config_of(system->name, NULL, 30);
+    struct sim_config c = config_of(preset->name, NULL, 30);
     c.plan.tables = tables;
     if (strcmp(c.knobs.routing, "masked") == 0) {
         struct sim_result r;
@@ -216,10 +217,11 @@ START_TEST(systems_keep_their_books)
     } else {
         struct sim_result a = run(&t, &c, false), b = run(&t, &c, false);
         ck_assert_mem_eq(&a, &b, sizeof a); /* the same decisions, the same times */
-        check_figures(&a, &t);
+        check_stats(&a, &t);
         if (!knobs_lossy(&c.knobs)) {
             ck_assert_uint_eq(a.phase[0].skipped + a.phase[1].skipped, 0);
-            ck_assert_uint_eq(a.phase[0].low_uses + a.phase[1].low_uses, 0);
+            ck_assert_uint_eq(a.phase[0].low_precision_accesses + a.phase[1].low_precision_accesses,
+                              0);
         }
     }
     free(block);
@@ -231,11 +233,11 @@ END_TEST
 START_TEST(hits_do_not_depend_on_time)
 {
     struct trace t = make(6, 16, 2, 200, 20, 3);
-    static const char *const systems[] = {"lod", "iq4", "lod-nocache"};
-    for (uint32_t i = 0; i < ARRAY_LEN(systems); i++) {
-        struct sim_config c = config_of(systems[i], NULL, 30);
+    static const char *const presets[] = {"lod", "iq4", "lod-nocache"};
+    for (uint32_t i = 0; i < ARRAY_LEN(presets); i++) {
+        struct sim_config c = config_of(presets[i], NULL, 30);
         struct sim_result fast = run(&t, &c, false);
-        c.drive = (struct sim_drive){.bytes_per_s = 1e7, .latency_ns = 3e6, .depth = 1};
+        c.device = (struct sim_device){.bytes_per_s = 1e7, .latency_ns = 3e6, .depth = 1};
         struct sim_result slow = run(&t, &c, false);
         ck_assert_uint_eq(hits(&fast), hits(&slow));
         ck_assert(slow.ns > 2 * fast.ns);
@@ -252,14 +254,14 @@ START_TEST(nocache_hits_nothing)
     ck_assert_uint_eq(hits(&r), 0);
     c = config_of("resident", NULL, 96);
     r = run(&t, &c, false);
-    ck_assert_uint_eq(hits(&r), r.phase[SIM_DECODE].uses);
+    ck_assert_uint_eq(hits(&r), r.phase[SIM_DECODE].accesses);
     ck_assert_double_eq(r.phase[SIM_DECODE].stall_ns, 0);
     trace_free(&t);
 }
 END_TEST
 
 /* Guesses that are always right, a fast drive and time to read: nobody waits from layer 1 on. */
-START_TEST(perfect_guesses)
+START_TEST(perfect_predictions)
 {
     struct trace_synthetic s;
     struct trace t;
@@ -268,15 +270,15 @@ START_TEST(perfect_guesses)
     s.layers = 4, s.experts = 16, s.top_k = 2, s.tokens = 100, s.prompt = 0, s.sequences = 1;
     s.recall = 1, s.locality = 0, s.expert_bytes = EXPERT_BYTES;
     ck_assert_int_eq(trace_synthesise(&s, &t, &error), 0);
-    struct sim_config c = config_of("default", "limit=demand-first", 12);
-    c.drive = (struct sim_drive){.bytes_per_s = 1e11, .latency_ns = 1e3, .depth = 16};
+    struct sim_config c = config_of("default", "prefetch=demand-first", 12);
+    c.device = (struct sim_device){.bytes_per_s = 1e11, .latency_ns = 1e3, .depth = 16};
     struct sim_result r = run(&t, &c, false);
-    const struct sim_figures *f = &r.phase[SIM_DECODE];
-    ck_assert_uint_eq(f->late, 0);
+    const struct sim_stats *f = &r.phase[SIM_DECODE];
+    ck_assert_uint_eq(f->hits_inflight, 0);
     ck_assert_uint_le(f->misses, 2 * 100); /* layer 0 alone */
-    ck_assert_uint_eq(f->guess_hits, f->guessed_uses);
+    ck_assert_uint_eq(f->predicted_hits, f->predicted_accesses);
     ck_assert_uint_eq(f->prefetches_used, f->prefetches);
-    ck_assert_uint_eq(f->wasted_bytes, 0);
+    ck_assert_uint_eq(f->unused_bytes, 0);
     trace_free(&t);
 }
 END_TEST
@@ -288,20 +290,21 @@ static double token(struct sim_cache *c, uint32_t position, const uint32_t *expe
     double stall;
     sim_cache_layer(c, &(struct sim_step){1, position, 0, 1, false});
     for (uint32_t i = 0; i < count; i++) {
-        struct sim_answer answer;
-        sim_cache_use(c, &(struct sim_use){.expert = experts[i], .tokens = 1}, &answer);
+        struct sim_access_result result;
+        sim_cache_access(c, &(struct sim_access){.expert = experts[i], .tokens = 1}, &result);
     }
     stall = sim_cache_compute(c);
     sim_cache_token(c);
     return stall;
 }
 
-static struct sim_cache *one_layer(const char *system, uint32_t depth, uint64_t entries)
+static struct sim_cache *one_layer(const char *preset, uint32_t depth, uint64_t entries)
 {
     struct error error;
-    struct sim_config c = config_of(system, NULL, entries);
-    c.layers = 1, c.experts = 8, c.top_k = 4, c.tier_mask = 1, c.tier_bytes[0] = EXPERT_BYTES;
-    c.drive.depth = depth;
+    struct sim_config c = config_of(preset, NULL, entries);
+    c.layers = 1, c.experts = 8, c.top_k = 4, c.precision_mask = 1,
+    c.precision_bytes[0] = EXPERT_BYTES;
+    c.device.depth = depth;
     struct sim_cache *cache = sim_cache_create(&c, &error);
     ck_assert_msg(cache != NULL, "%s", error.text);
     return cache;
@@ -330,15 +333,15 @@ START_TEST(times_by_arithmetic)
 END_TEST
 
 /* A chunk with more experts than room is computed in waves, and all of it is. */
-START_TEST(chunks_larger_than_the_room)
+START_TEST(chunks_larger_than_capacity)
 {
     static const uint32_t all[] = {0, 1, 2, 3, 4, 5, 6, 7};
     struct sim_cache *c = one_layer("lod", 16, 4);
     (void)token(c, 0, all, 8);
-    const struct sim_figures *f = sim_cache_figures(c, SIM_DECODE);
+    const struct sim_stats *f = sim_cache_stats(c, SIM_DECODE);
     ck_assert_uint_eq(f->misses, 8);
     ck_assert_uint_eq(f->demand_bytes, 8 * EXPERT_BYTES);
-    ck_assert_uint_eq(residency_held(sim_cache_residency(c)), 4);
+    ck_assert_uint_eq(residency_resident_count(sim_cache_residency(c)), 4);
     sim_cache_destroy(c);
 }
 END_TEST
@@ -347,29 +350,30 @@ END_TEST
 START_TEST(demands_overtake)
 {
     struct error error;
-    struct sim_config k = config_of("default", "limit=all", 30);
-    k.layers = 2, k.experts = 8, k.top_k = 1, k.tier_mask = 1, k.tier_bytes[0] = EXPERT_BYTES;
-    k.drive.bytes_per_s = 1e8; /* 10 ms each */
+    struct sim_config k = config_of("default", "prefetch=all", 30);
+    k.layers = 2, k.experts = 8, k.top_k = 1, k.precision_mask = 1,
+    k.precision_bytes[0] = EXPERT_BYTES;
+    k.device.bytes_per_s = 1e8; /* 10 ms each */
     struct sim_cache *c = sim_cache_create(&k, &error);
-    struct guess guesses[1] = {{5, 1}};
-    struct sim_answer answer;
+    struct prediction predictions[1] = {{5, 1}};
+    struct sim_access_result result;
     (void)token(c, 0, (const uint32_t[]){1}, 1);
     sim_cache_layer(c, &(struct sim_step){1, 1, 0, 1, false});
-    sim_cache_use(c, &(struct sim_use){.expert = 1, .tokens = 1}, &answer);
-    ck_assert_int_eq(answer.outcome, SIM_HIT);
-    ck_assert(!sim_cache_hint(c, 1, guesses, 1));
+    sim_cache_access(c, &(struct sim_access){.expert = 1, .tokens = 1}, &result);
+    ck_assert_int_eq(result.outcome, SIM_HIT);
+    ck_assert(!sim_cache_hint(c, 1, predictions, 1));
     (void)sim_cache_compute(c);
     sim_cache_layer(c, &(struct sim_step){1, 1, 1, 1, false});
-    sim_cache_use(c, &(struct sim_use){.expert = 2, .tokens = 1},
-                  &answer); /* not the guessed one */
-    ck_assert_int_eq(answer.outcome, SIM_MISS);
+    sim_cache_access(c, &(struct sim_access){.expert = 2, .tokens = 1},
+                     &result); /* not the guessed one */
+    ck_assert_int_eq(result.outcome, SIM_MISS);
     ck_assert_double_eq_tol(sim_cache_compute(c), 1e7 + 1e5, 1);
     sim_cache_token(c);
-    const struct sim_figures *f = sim_cache_figures(c, SIM_DECODE);
+    const struct sim_stats *f = sim_cache_stats(c, SIM_DECODE);
     ck_assert_uint_eq(f->prefetches, 1);
-    ck_assert_uint_eq(f->prefetches_wasted, 1); /* its layer has passed */
-    ck_assert_uint_gt(f->wasted_bytes, 0);
-    ck_assert_uint_lt(f->wasted_bytes, EXPERT_BYTES);
+    ck_assert_uint_eq(f->prefetches_unused, 1); /* its layer has passed */
+    ck_assert_uint_gt(f->unused_bytes, 0);
+    ck_assert_uint_lt(f->unused_bytes, EXPERT_BYTES);
     sim_cache_destroy(c);
 }
 END_TEST
@@ -377,29 +381,30 @@ END_TEST
 /* A full room, everything in it used in both tokens so far: a guess takes the place of one when its
  * chance, top_k times its share, is 0.2 at least (and above that one's heat, which is 0.08), on a
  * drive that reads an expert while a layer is computed. */
-START_TEST(likely_guesses_take_room)
+START_TEST(likely_predictions_take_space)
 {
     static const float share[] = {0.09f, 0.11f};
     struct error error;
     struct sim_config k = config_of("default", NULL, 4);
-    k.layers = 2, k.experts = 8, k.top_k = 2, k.tier_mask = 1, k.tier_bytes[0] = EXPERT_BYTES;
-    k.drive.bytes_per_s = 4e9;
+    k.layers = 2, k.experts = 8, k.top_k = 2, k.precision_mask = 1,
+    k.precision_bytes[0] = EXPERT_BYTES;
+    k.device.bytes_per_s = 4e9;
     struct sim_cache *c = sim_cache_create(&k, &error);
     ck_assert_msg(c != NULL, "%s", error.text);
-    struct guess guess = {5, share[_i]};
-    struct sim_answer answer;
+    struct prediction prediction = {5, share[_i]};
+    struct sim_access_result result;
     for (uint32_t position = 0; position < 3; position++)
         for (uint32_t layer = 0; layer < 2; layer++) {
             sim_cache_layer(c, &(struct sim_step){1, position, layer, 1, false});
             for (uint32_t e = 0; e < 2; e++)
-                sim_cache_use(c, &(struct sim_use){.expert = e, .tokens = 1}, &answer);
+                sim_cache_access(c, &(struct sim_access){.expert = e, .tokens = 1}, &result);
             if (position == 2 && layer == 0)
-                (void)sim_cache_hint(c, 1, &guess, 1);
+                (void)sim_cache_hint(c, 1, &prediction, 1);
             (void)sim_cache_compute(c);
             if (layer == 1)
                 sim_cache_token(c);
         }
-    ck_assert_uint_eq(sim_cache_figures(c, SIM_DECODE)->prefetches, _i);
+    ck_assert_uint_eq(sim_cache_stats(c, SIM_DECODE)->prefetches, _i);
     sim_cache_destroy(c);
 }
 END_TEST
@@ -409,33 +414,40 @@ END_TEST
 START_TEST(hobbit_by_hand)
 {
     struct error error;
-    struct sim_config k = config_of("hobbit", "prediction=none,limit=none", 8);
-    struct sim_answer a;
-    k.layers = 1, k.experts = 8, k.top_k = 2, k.tier_mask = 1u << TIER_NATIVE | 1u << TIER_INT4;
-    k.tier_bytes[TIER_NATIVE] = EXPERT_BYTES, k.tier_bytes[TIER_INT4] = EXPERT_BYTES / 4;
+    struct sim_config k = config_of("hobbit", "prediction=none,prefetch=none", 8);
+    struct sim_access_result a;
+    k.layers = 1, k.experts = 8, k.top_k = 2,
+    k.precision_mask = 1u << PRECISION_NATIVE | 1u << PRECISION_INT4;
+    k.precision_bytes[PRECISION_NATIVE] = EXPERT_BYTES,
+    k.precision_bytes[PRECISION_INT4] = EXPERT_BYTES / 4;
     struct sim_cache *c = sim_cache_create(&k, &error);
     static const struct {
         uint32_t expert;
         float before;
         enum sim_outcome outcome;
-        enum tier tier;
-    } uses[] = {{0, 0, SIM_MISS, TIER_NATIVE},    {1, 0.7f, SIM_MISS, TIER_INT4},
-                {2, 0.95f, SIM_SKIPPED, 0},       {0, 0.95f, SIM_HIT, TIER_NATIVE},
-                {1, 0.8f, SIM_HIT, TIER_INT4},    {1, 0.95f, SIM_HIT, TIER_INT4},
-                {1, 0.3f, SIM_MISS, TIER_NATIVE}, {1, 0.7f, SIM_HIT, TIER_NATIVE}};
-    for (uint32_t i = 0; i < ARRAY_LEN(uses); i++) {
+        enum precision precision;
+    } accesses[] = {{0, 0, SIM_MISS, PRECISION_NATIVE},
+                    {1, 0.7f, SIM_MISS, PRECISION_INT4},
+                    {2, 0.95f, SIM_SKIPPED, 0},
+                    {0, 0.95f, SIM_HIT, PRECISION_NATIVE},
+                    {1, 0.8f, SIM_HIT, PRECISION_INT4},
+                    {1, 0.95f, SIM_HIT, PRECISION_INT4},
+                    {1, 0.3f, SIM_MISS, PRECISION_NATIVE},
+                    {1, 0.7f, SIM_HIT, PRECISION_NATIVE}};
+    for (uint32_t i = 0; i < ARRAY_LEN(accesses); i++) {
         sim_cache_layer(c, &(struct sim_step){1, i, 0, 1, false});
-        sim_cache_use(c,
-                      &(struct sim_use){
-                          .expert = uses[i].expert, .tokens = 1, .weight_before = uses[i].before},
-                      &a);
+        sim_cache_access(c,
+                         &(struct sim_access){.expert = accesses[i].expert,
+                                              .tokens = 1,
+                                              .weight_before = accesses[i].before},
+                         &a);
         (void)sim_cache_compute(c);
         sim_cache_token(c);
-        ck_assert_int_eq(a.outcome, uses[i].outcome);
+        ck_assert_int_eq(a.outcome, accesses[i].outcome);
         if (a.outcome != SIM_SKIPPED)
-            ck_assert_int_eq(a.tier, uses[i].tier);
+            ck_assert_int_eq(a.precision, accesses[i].precision);
     }
-    ck_assert_double_eq(sim_cache_figures(c, SIM_DECODE)->penalty, 2.25);
+    ck_assert_double_eq(sim_cache_stats(c, SIM_DECODE)->penalty, 2.25);
     sim_cache_destroy(c);
 }
 END_TEST
@@ -447,13 +459,13 @@ START_TEST(configs_that_cannot_be)
     struct error error;
     struct sim_config c = config_of("lod", NULL, 1);
     ck_assert_int_eq(sim_run(&t, 0, 0, &c, false, &r, &error), -1);
-    ck_assert_int_eq(error.code, ERR_BELOW_FLOOR);
-    t.header.tier_mask = 1;
+    ck_assert_int_eq(error.code, ERR_BUDGET_TOO_SMALL);
+    t.header.precision_mask = 1;
     c = config_of("iq4", NULL, 8);
     ck_assert_int_eq(sim_run(&t, 0, 0, &c, false, &r, &error), -1);
     ck_assert_msg(strstr(error.text, "int4") != NULL, "%s", error.text);
     c = config_of("lod", NULL, 8);
-    c.drive.depth = 0;
+    c.device.depth = 0;
     ck_assert_int_eq(sim_run(&t, 0, 0, &c, false, &r, &error), -1);
     trace_free(&t);
 }
@@ -467,14 +479,14 @@ START_TEST(profile_counts)
     struct path_tables tables;
     struct error error;
     void *block;
-    uint32_t e = 8, chosen[4][2], uses[4][8] = {{0}}, tokens = 0;
+    uint32_t e = 8, chosen[4][2], accesses[4][8] = {{0}}, tokens = 0;
     static uint32_t prev[4][8][8], pair[4][8][8][8];
     memset(prev, 0, sizeof prev);
     memset(pair, 0, sizeof pair);
     for (uint64_t i = 0; i < t.count; i++) {
         const struct trace_record *r = &t.records[i];
         if (r->kind == TRACE_EXPERT)
-            uses[r->layer][r->expert] += r->tokens;
+            accesses[r->layer][r->expert] += r->tokens;
         if (r->kind == TRACE_EXPERT && !r->prefill)
             chosen[r->layer][r->rank] = r->expert;
         tokens += r->kind == TRACE_TOKEN_END ? r->tokens : 0;
@@ -491,7 +503,8 @@ START_TEST(profile_counts)
     ck_assert_int_eq(sim_profile(&t, 0, t.count, &tables, &block, &error), 0);
     for (uint32_t l = 0; l < 4; l++)
         for (uint32_t b = 0; b < e; b++) {
-            ck_assert_float_eq_tol(tables.frequency[l * e + b], (float)uses[l][b] / tokens, 1e-6f);
+            ck_assert_float_eq_tol(tables.frequency[l * e + b], (float)accesses[l][b] / tokens,
+                                   1e-6f);
             for (uint32_t c = 0; c < e; c++)
                 ck_assert_uint_eq(tables.prev1[(l * e + b) * e + c], prev[l][b][c]);
             for (uint32_t a = 0; a < e; a++) {
@@ -516,14 +529,14 @@ int main(void)
     tcase_add_test(c, lru_below_the_cycle);
     tcase_add_test(c, belady_is_the_optimum);
     tcase_add_test(c, nothing_beats_belady);
-    tcase_add_loop_test(c, systems_keep_their_books, 0, (int)system_count());
+    tcase_add_loop_test(c, presets_account_consistently, 0, (int)preset_count());
     tcase_add_test(c, hits_do_not_depend_on_time);
     tcase_add_test(c, nocache_hits_nothing);
-    tcase_add_test(c, perfect_guesses);
+    tcase_add_test(c, perfect_predictions);
     tcase_add_test(c, times_by_arithmetic);
-    tcase_add_test(c, chunks_larger_than_the_room);
+    tcase_add_test(c, chunks_larger_than_capacity);
     tcase_add_test(c, demands_overtake);
-    tcase_add_loop_test(c, likely_guesses_take_room, 0, 2);
+    tcase_add_loop_test(c, likely_predictions_take_space, 0, 2);
     tcase_add_test(c, hobbit_by_hand);
     tcase_add_test(c, configs_that_cannot_be);
     tcase_add_test(c, profile_counts);

@@ -8,7 +8,7 @@
 #include "lib/trace/trace.h"
 
 #include "lib/model/limits.h"
-#include "lib/tensor/tier.h"
+#include "lib/tensor/precision.h"
 
 static struct trace small(void)
 {
@@ -71,15 +71,15 @@ static void damage(int what)
     case 2: bad.header.layers = 0; return;
     case 3: bad.header.experts = MODEL_EXPERTS_MAX + 1; return;
     case 4: bad.header.top_k = 9; return;
-    case 5: bad.header.tier_mask = 1u << TIER__COUNT; return;
-    case 6: bad.header.tier_bytes[0] = 0; return;
+    case 5: bad.header.precision_mask = 1u << PRECISION__COUNT; return;
+    case 6: bad.header.precision_bytes[0] = 0; return;
     case 7: r->layer = 3; return;
     case 8: r->expert = 8; return;
     case 9: r->weight = -1; return;
     case 10: r->kind = 9; return;
     case 11: r->tokens = 0; return;
     case 12: r->kind = TRACE_PREDICTED, r->from_layer = r->layer; return;
-    case 13: r->prefill = 1, r->before = (float)(0.0 / bad.header.tier_bytes[1] - 1); return;
+    case 13: r->prefill = 1, r->before = (float)(0.0 / bad.header.precision_bytes[1] - 1); return;
     case 14: r->kind = TRACE_LOGITS, r->rank = 0; return;
     case 15: r->kind = TRACE_LOGITS, r->rank = 17; return;
     case 16: r->kind = TRACE_LOGITS, r->expert = 7, r->rank = 2; return;
@@ -89,28 +89,28 @@ static void damage(int what)
     }
 }
 
-static const char *const words[] = {"magic",
-                                    "version",
-                                    "out of range",
-                                    "out of range",
-                                    "out of range",
-                                    "tier mask",
-                                    "bytes",
-                                    "bad layer",
-                                    "bad expert",
-                                    "bad weight",
-                                    "bad kind",
-                                    "bad tokens",
-                                    "predicted from",
-                                    "bad weight before",
-                                    "number of values",
-                                    "number of values",
-                                    "number of values",
-                                    "bad expert",
-                                    "bad layer",
-                                    "version"};
+static const char *const messages[] = {"magic",
+                                       "version",
+                                       "out of range",
+                                       "out of range",
+                                       "out of range",
+                                       "tier mask",
+                                       "bytes",
+                                       "bad layer",
+                                       "bad expert",
+                                       "bad weight",
+                                       "bad kind",
+                                       "bad tokens",
+                                       "predicted from",
+                                       "bad weight before",
+                                       "number of values",
+                                       "number of values",
+                                       "number of values",
+                                       "bad expert",
+                                       "bad layer",
+                                       "version"};
 
-START_TEST(damage_is_refused)
+START_TEST(damage_is_rejected)
 {
     struct trace out;
     struct error error = {.text = ""};
@@ -124,14 +124,14 @@ START_TEST(damage_is_refused)
     bytes = bytes_of(&bad, &count);
     ck_assert_int_eq(trace_parse(bytes, count, &out, &error), -1);
     ck_assert_int_eq(error.code, ERR_BAD_INPUT);
-    ck_assert_msg(strstr(error.text, words[_i]) != NULL, "%s", error.text);
+    ck_assert_msg(strstr(error.text, messages[_i]) != NULL, "%s", error.text);
     ck_assert_ptr_null(out.records);
     free(bytes);
     trace_free(&bad);
 }
 END_TEST
 
-START_TEST(synthetic_is_what_was_asked)
+START_TEST(synthetic_traces_have_the_requested_shape)
 {
     struct trace_synthetic s;
     struct trace t, again;
@@ -145,7 +145,8 @@ START_TEST(synthetic_is_what_was_asked)
     ck_assert_mem_eq(t.records, again.records, t.count * sizeof *t.records);
     trace_free(&again);
 
-    uint32_t uses = 0, kept = 0, named = 0, guessed = 0, before[4][4] = {{0}}, now[4][4] = {{0}};
+    uint32_t accesses = 0, kept = 0, named = 0, predicted = 0, before[4][4] = {{0}},
+             now[4][4] = {{0}};
     uint32_t count[16] = {0};
     uint8_t list[4][16] = {{0}};
     bool first = true;
@@ -166,21 +167,21 @@ START_TEST(synthetic_is_what_was_asked)
         count[r->layer == 0 ? r->expert : 0] += r->layer == 0;
         for (uint32_t k = 0; k < 4 && !first; k++)
             kept += before[r->layer][k] == r->expert;
-        uses++;
+        accesses++;
         if (r->layer > 0) {
-            guessed++;
+            predicted++;
             named += list[r->layer][r->expert];
         }
     }
-    ck_assert_uint_eq(uses, 1500 * 4 * 4);
-    ck_assert(kept > 0.5 * uses && kept < 0.8 * uses); /* some are drawn again besides */
-    ck_assert_double_eq_tol((double)named / guessed, 0.6, 0.02);
-    uint32_t most = 0, least = UINT32_MAX;
+    ck_assert_uint_eq(accesses, 1500 * 4 * 4);
+    ck_assert(kept > 0.5 * accesses && kept < 0.8 * accesses); /* some are drawn again besides */
+    ck_assert_double_eq_tol((double)named / predicted, 0.6, 0.02);
+    uint32_t max = 0, min = UINT32_MAX;
     for (uint32_t e = 0; e < 16; e++) {
-        most = count[e] > most ? count[e] : most;
-        least = count[e] < least ? count[e] : least;
+        max = count[e] > max ? count[e] : max;
+        min = count[e] < min ? count[e] : min;
     }
-    ck_assert_uint_gt(most, 3 * least);
+    ck_assert_uint_gt(max, 3 * min);
     trace_free(&t);
 }
 END_TEST
@@ -199,7 +200,7 @@ START_TEST(synthetic_bounds)
     ck_assert_int_eq(trace_synthesise(&s, &t, &error), -1);
     s = d, s.sequences = UINT32_MAX;
     ck_assert_int_eq(trace_synthesise(&s, &t, &error), -1);
-    s = d, s.tier_mask = 2;
+    s = d, s.precision_mask = 2;
     ck_assert_int_eq(trace_synthesise(&s, &t, &error), -1);
     ck_assert_int_eq(error.code, ERR_BAD_INPUT);
     s = d, s.skew = 10, s.experts = 4, s.top_k = 4; /* all of them, though some are never drawn */
@@ -214,8 +215,8 @@ int main(void)
     Suite *s = suite_create("trace");
     TCase *c = tcase_create("trace");
     tcase_add_test(c, survives_a_file);
-    tcase_add_loop_test(c, damage_is_refused, 0, (int)(sizeof words / sizeof words[0]));
-    tcase_add_test(c, synthetic_is_what_was_asked);
+    tcase_add_loop_test(c, damage_is_rejected, 0, (int)(sizeof messages / sizeof messages[0]));
+    tcase_add_test(c, synthetic_traces_have_the_requested_shape);
     tcase_add_test(c, synthetic_bounds);
     suite_add_tcase(s, c);
     SRunner *sr = srunner_create(s);

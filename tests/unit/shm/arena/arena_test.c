@@ -75,7 +75,7 @@ START_TEST(layout)
 }
 END_TEST
 
-START_TEST(large_places_share_no_huge_page)
+START_TEST(large_slots_share_no_huge_page)
 {
     sizes = large;
     struct rig r = rig_open();
@@ -90,7 +90,7 @@ START_TEST(large_places_share_no_huge_page)
     uint64_t at = PAGE_BYTES + r.layout.dense_region_bytes;
     for (uint32_t c = 0; c < r.layout.classes; c++) {
         const struct arena_class *class = &r.layout.class[c];
-        bool huge = class->slot_bytes >= ARENA_HUGE_LEAST;
+        bool huge = class->slot_bytes >= ARENA_HUGE_MIN;
         uint64_t unit = huge ? HUGE_PAGE_BYTES : PAGE_BYTES;
         ck_assert_uint_eq(class->region_offset, align_up(at, unit));
         ck_assert_uint_eq(class->stride_bytes, align_up(class->slot_bytes, unit));
@@ -111,9 +111,9 @@ START_TEST(too_many_classes)
         many[i] = i + 1;
     struct arena_layout l;
     struct error e;
-    struct model_index *most = test_model(0, 1, ARENA_CLASSES_MAX, many, ARENA_CLASSES_MAX);
-    ck_assert_int_eq(arena_layout_make(most, &l, &e), 0);
-    free(most);
+    struct model_index *max_classes = test_model(0, 1, ARENA_CLASSES_MAX, many, ARENA_CLASSES_MAX);
+    ck_assert_int_eq(arena_layout_make(max_classes, &l, &e), 0);
+    free(max_classes);
     struct model_index *over = test_model(0, 1, ARENA_CLASSES_MAX + 1, many, ARENA_CLASSES_MAX + 1);
     ck_assert_int_eq(arena_layout_make(over, &l, &e), -1);
     ck_assert_int_eq(e.code, ERR_BAD_INPUT);
@@ -395,7 +395,7 @@ START_TEST(large_slots_are_huge)
 END_TEST
 
 /* Where the quota has no room for the end of the last huge page, it is never allocated. */
-START_TEST(no_room_for_the_end_of_a_huge_page)
+START_TEST(no_space_for_the_end_of_a_huge_page)
 {
     sizes = large;
     struct rig r = rig_open();
@@ -512,7 +512,7 @@ int main(void)
     TCase *t = tcase_create("arena");
     tcase_set_timeout(t, 120);
     tcase_add_test(t, layout);
-    tcase_add_test(t, large_places_share_no_huge_page);
+    tcase_add_test(t, large_slots_share_no_huge_page);
     tcase_add_test(t, too_many_classes);
     tcase_add_test(t, too_large);
     tcase_add_test(t, prefers_backed_and_moves_bytes);
@@ -520,7 +520,7 @@ int main(void)
     tcase_add_test(t, dense_is_counted);
     tcase_add_test(t, prefault);
     tcase_add_test(t, large_slots_are_huge);
-    tcase_add_test(t, no_room_for_the_end_of_a_huge_page);
+    tcase_add_test(t, no_space_for_the_end_of_a_huge_page);
     tcase_add_test(t, huge_pages_where_they_are_forbidden);
     tcase_add_test(t, huge_pages_off);
     tcase_add_test(t, settle_sees_behind_a_slot);

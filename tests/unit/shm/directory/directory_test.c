@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "lib/base/clock.h"
-#include "lib/tensor/tier.h"
+#include "lib/tensor/precision.h"
 #include "shm/arena/arena.h"
 #include "shm/directory/directory.h"
 #include "tests/unit/shm/shm_test.h"
@@ -62,16 +62,16 @@ START_TEST(constants)
 END_TEST
 
 /* Two tiers; of the second only the last expert is there, and nothing of its other size. */
-START_TEST(tiers_and_absent)
+START_TEST(precisions_and_absent)
 {
     static const uint32_t two_sizes[] = {5, 3};
     struct model_index *m = test_model(1, 4, 2, two_sizes, 2); /* as 2 tiers of 2 layers */
     struct model_entry *entries = (void *)(m + 1);
     m->hparams.layers = 2;
-    m->tier_mask = 1u << TIER_NATIVE | 1u << TIER_INT4;
-    m->tier_count = 2;
+    m->precision_mask = 1u << PRECISION_NATIVE | 1u << PRECISION_INT4;
+    m->precision_count = 2;
     for (uint32_t i = 5; i < 9; i++) {
-        entries[i].tier = TIER_INT4;
+        entries[i].precision = PRECISION_INT4;
         entries[i].layer = (uint16_t)((i - 5) / 2);
         entries[i].slot_bytes = (i % 2 ? 2 : 1) * PAGE_BYTES;
         entries[i].extents = i == 8;
@@ -91,7 +91,7 @@ START_TEST(tiers_and_absent)
     const struct directory_entry *d = (void *)((char *)base + head->entries_offset);
     ck_assert_uint_eq(head->entry_count, 9);
     for (uint32_t i = 1; i < 9; i++) {
-        ck_assert_uint_eq(d[i].tier, i < 5 ? TIER_NATIVE : TIER_INT4);
+        ck_assert_uint_eq(d[i].precision, i < 5 ? PRECISION_NATIVE : PRECISION_INT4);
         ck_assert_uint_eq(d[i].layer, (i - 1) % 4 / 2);
         ck_assert_uint_eq(d[i].size_class, i == 8 ? 0 : i > 4 ? UINT16_MAX : i % 2 ? 2 : 1);
     }
@@ -122,7 +122,7 @@ START_TEST(sweep)
     atomic_store(&r.d.counters[1].waiters, 1); /* it died while it waited */
     directory_sweep(&r.d, PINNER_COMPUTE);
     for (uint32_t i = 0; i < 11; i++)
-        ck_assert_uint_eq(entry_pins_of(entry_look(&r.d.entries[i].word)), 1u << PINNER_KEEP);
+        ck_assert_uint_eq(entry_pins_of(entry_read(&r.d.entries[i].word)), 1u << PINNER_KEEP);
     ck_assert_uint_eq(r.d.counters[1].waiters, 0);
     rig_close(&r);
 }
@@ -141,7 +141,7 @@ START_TEST(wait_ends)
 }
 END_TEST
 
-static void *signal_when_asleep(void *arg)
+static void *signal_when_waiting(void *arg)
 {
     struct directory *d = arg;
     while (atomic_load(&d->counters[1].waiters) == 0)
@@ -160,10 +160,10 @@ START_TEST(wait_is_woken)
         r.d.entries[7].word = 0;
         ck_assert(entry_reserve(&r.d.entries[7].word, 1, &generation));
         entry_pin(&r.d.entries[7].word, PINNER_COMPUTE);
-        ck_assert_int_eq(pthread_create(&thread, NULL, signal_when_asleep, &r.d), 0);
+        ck_assert_int_eq(pthread_create(&thread, NULL, signal_when_waiting, &r.d), 0);
         for (;;) { /* the order of rule (d): pin, counter, word, wait */
             uint32_t seen = directory_counter_now(&r.d, 1);
-            if (entry_state_of(entry_look(&r.d.entries[7].word)) == ENTRY_READY)
+            if (entry_state_of(entry_read(&r.d.entries[7].word)) == ENTRY_READY)
                 break;
             directory_wait(&r.d, 1, seen, 600 * NS_PER_S); /* a lost wake would time the test out */
         }
@@ -179,7 +179,7 @@ int main(void)
     TCase *t = tcase_create("directory");
     tcase_set_timeout(t, 30);
     tcase_add_test(t, constants);
-    tcase_add_test(t, tiers_and_absent);
+    tcase_add_test(t, precisions_and_absent);
     tcase_add_test(t, another_model);
     tcase_add_test(t, sweep);
     tcase_add_test(t, wait_ends);

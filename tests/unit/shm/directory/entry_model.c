@@ -36,7 +36,7 @@ static const struct model mutants[] = {
     {.name = "done revives DOOMED", STRIPED, .ops = &entry_ops_done_revives},
     {.name = "first part publishes", STRIPED, .ops = &entry_ops_first_part_publishes},
     {.name = "words are stored, not swapped", STRIPED, .ops = &entry_ops_swap_is_a_store},
-    {.name = "look before pin", REAL, STRIPED, .look_before_pin = true},
+    {.name = "look before pin", REAL, STRIPED, .read_before_pin = true},
     {.name = "publish before data", REAL, STRIPED, .publish_before_data = true},
     {.name = "fail before the last completion", REAL, SINGLE, .fail_before_completion = true},
     {.name = "ABSENT before punch", REAL, STRIPED, .absent_before_punch = true},
@@ -46,7 +46,7 @@ static const struct model mutants[] = {
     {.name = "sweep after spawn", REAL, STRIPED, .sweep_after_spawn = true},
     {.name = "cache start without FLUSH", REAL, STRIPED, .start_without_flush = true},
     {.name = "LOAD without its checks", REAL, STRIPED, .take_unchecked = true},
-    {.name = "cancelled LOAD refused", REAL, STRIPED, .refuse_cancelled = true},
+    {.name = "cancelled LOAD refused", REAL, STRIPED, .reject_cancelled = true},
     {.name = "location after reserve", REAL, PAIRED, .location_after_reserve = true},
 };
 

@@ -36,14 +36,14 @@ struct model {
     bool liveness;    /* keep the graph; check that every wait can end */
     uint64_t states_max;
     /* mutants of the order of things; all false in the protocol */
-    bool look_before_pin, publish_before_data, fail_before_completion, absent_before_punch,
+    bool read_before_pin, publish_before_data, fail_before_completion, absent_before_punch,
         clean_killed, spawn_before_clean, sweep_after_spawn, start_without_flush, take_unchecked,
-        no_punch, location_after_reserve, refuse_cancelled;
+        no_punch, location_after_reserve, reject_cancelled;
 };
 extern const struct model *m;
 
 /* ---- the world */
-enum read_state { READ_NONE, READ_TODO, READ_LOOKED, READ_FLYING, READ_DETACHED, READ_LANDED };
+enum read_state { READ_NONE, READ_TODO, READ_CHECKED, READ_FLYING, READ_DETACHED, READ_LANDED };
 struct job {
     uint8_t entry; /* NONE: free */
     uint8_t slot, generation, epoch;
@@ -57,7 +57,7 @@ struct call { /* a function of entry.c under way */
 enum loader_phase { LOADER_UP, LOADER_KILLED, LOADER_REAPED };
 struct loader {
     uint8_t phase, incarnation;
-    uint8_t flush_taken, flush_answered; /* epochs */
+    uint8_t flush_taken, flush_replied; /* epochs */
     uint8_t call_job;
     struct call call;
     struct job job[JOBS];
@@ -70,11 +70,11 @@ enum cache_op {
     OP_EVICT,
     OP_CANCEL,
     OP_RESET,
-    OP_CLEAN_LOOK, /* a reaped loader's debts, entry by entry: look, punch, doom */
+    OP_CLEAN_READ, /* a reaped loader's debts, entry by entry: look, punch, doom */
     OP_CLEAN_PUNCH,
     OP_CLEAN_CLEAR,
     OP_CLEAN_RESET, /* mutant absent_before_punch */
-    OP_START_LOOK,  /* the same for every entry at a cache's start */
+    OP_START_READ,  /* the same for every entry at a cache's start */
     OP_START_PUNCH,
     OP_START_CLEAR,
     OP_START_RESET,
@@ -88,7 +88,7 @@ struct cache {
     struct call call;
 };
 enum compute_phase { COMPUTE_UP, COMPUTE_DEAD };
-enum compute_stage { STAGE_IDLE, STAGE_LOOKED, STAGE_WAITING, STAGE_READING };
+enum compute_stage { STAGE_IDLE, STAGE_CHECKED, STAGE_WAITING, STAGE_READING };
 struct compute {
     uint8_t phase, stage, want;
     uint8_t sweep_next; /* entry the supervisor sweeps next; NONE: no sweep under way */
@@ -121,7 +121,7 @@ struct fn_args {
     uint32_t bits;
 };
 bool call_step(struct world *w, uint8_t entry, struct call *call, struct fn_args args, int *result);
-uint64_t step_look(struct world *w, uint8_t entry);
+uint64_t step_read(struct world *w, uint8_t entry);
 uint64_t step_pin(struct world *w, uint8_t entry, bool set);
 
 /* ---- actors: step number `choice` of the actor in *w; false when it cannot be taken now. The

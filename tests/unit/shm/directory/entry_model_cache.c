@@ -14,9 +14,9 @@ static uint8_t generation_of(const struct world *w, uint8_t entry)
     return (uint8_t)entry_generation_of(unpack(w->word[entry]));
 }
 
-static uint32_t owed_of(const struct world *w, uint8_t entry)
+static uint32_t pending_of(const struct world *w, uint8_t entry)
 {
-    return entry_owed_of(unpack(w->word[entry]));
+    return entry_pending_of(unpack(w->word[entry]));
 }
 
 uint8_t loader_bits(void)
@@ -78,7 +78,7 @@ static void next_debt(struct world *w)
 {
     struct cache *c = &w->cache;
     c->entry++;
-    c->op = OP_CLEAN_LOOK;
+    c->op = OP_CLEAN_READ;
     if (c->entry < ENTRIES)
         return;
     w->uncleaned &= (uint8_t) ~(1u << c->loader);
@@ -90,11 +90,11 @@ static void go_clean(struct world *w)
     struct cache *c = &w->cache;
     int ok;
     switch (c->op) {
-    case OP_CLEAN_LOOK: {
-        uint64_t word = step_look(w, c->entry);
+    case OP_CLEAN_READ: {
+        uint64_t word = step_read(w, c->entry);
         what = "cache: looks what the dead loader owes";
         c->generation = (uint8_t)entry_generation_of(word);
-        if (entry_owed_of(word) & 1u << c->loader)
+        if (entry_pending_of(word) & 1u << c->loader)
             c->op = m->absent_before_punch ? OP_CLEAN_CLEAR : OP_CLEAN_PUNCH;
         else
             next_debt(w);
@@ -133,7 +133,7 @@ static void next_settled(struct world *w)
 {
     struct cache *c = &w->cache;
     c->entry++;
-    c->op = c->entry < ENTRIES ? OP_START_LOOK : OP_START_UNOWNED;
+    c->op = c->entry < ENTRIES ? OP_START_READ : OP_START_UNOWNED;
 }
 
 static void go_settle(struct world *w)
@@ -141,8 +141,8 @@ static void go_settle(struct world *w)
     struct cache *c = &w->cache;
     int ok;
     switch (c->op) {
-    case OP_START_LOOK: {
-        uint64_t word = step_look(w, c->entry);
+    case OP_START_READ: {
+        uint64_t word = step_read(w, c->entry);
         what = "cache: rebuilds from a word";
         c->generation = (uint8_t)entry_generation_of(word);
         if (entry_state_of(word) == ENTRY_READY)
@@ -181,7 +181,7 @@ static void go_settle(struct world *w)
 
 /* ---- beginnings */
 
-static bool begin_reserve(struct world *w, uint8_t entry, uint8_t slot)
+static bool start_reserve(struct world *w, uint8_t entry, uint8_t slot)
 {
     struct cache *c = &w->cache;
     if (slot >= m->slots || c->owner[slot] != NONE || state_of(w, entry) != ENTRY_ABSENT ||
@@ -200,7 +200,7 @@ static bool begin_reserve(struct world *w, uint8_t entry, uint8_t slot)
 static bool send_load(struct world *w, uint8_t entry, unsigned d)
 {
     if (d >= m->loaders || w->loader[d].phase == LOADER_REAPED ||
-        !(owed_of(w, entry) & 1u << d)) /* LOADING or DOOMED */
+        !(pending_of(w, entry) & 1u << d)) /* LOADING or DOOMED */
         return false;
     unsigned bit = load_bit(entry, w->location[entry], generation_of(w, entry), w->epoch,
                             w->loader[d].incarnation);
@@ -211,12 +211,12 @@ static bool send_load(struct world *w, uint8_t entry, unsigned d)
     return true;
 }
 
-static bool begin_simple(struct world *w, uint8_t entry, enum cache_op op)
+static bool start_simple(struct world *w, uint8_t entry, enum cache_op op)
 {
     enum entry_state needs = op == OP_EVICT   ? ENTRY_READY
                              : op == OP_RESET ? ENTRY_DOOMED
                                               : ENTRY_LOADING;
-    if (state_of(w, entry) != needs || (op == OP_RESET && owed_of(w, entry) != 0))
+    if (state_of(w, entry) != needs || (op == OP_RESET && pending_of(w, entry) != 0))
         return false; /* the call would return false and change nothing */
     w->cache.op = (uint8_t)op;
     w->cache.entry = entry;
@@ -225,7 +225,7 @@ static bool begin_simple(struct world *w, uint8_t entry, enum cache_op op)
     return true;
 }
 
-static bool begin_clean(struct world *w, unsigned d)
+static bool start_clean(struct world *w, unsigned d)
 {
     if (d >= m->loaders)
         return false;
@@ -234,7 +234,7 @@ static bool begin_clean(struct world *w, unsigned d)
         gone = true;
     if (!gone)
         return false;
-    w->cache.op = OP_CLEAN_LOOK;
+    w->cache.op = OP_CLEAN_READ;
     w->cache.loader = (uint8_t)d;
     go_clean(w);
     return true;
@@ -256,7 +256,7 @@ static bool start_step(struct world *w)
     if (c->phase == CACHE_EPOCH) {
         w->epoch++;
         c->phase = m->start_without_flush ? CACHE_SETTLE : CACHE_FLUSH;
-        c->op = m->start_without_flush ? OP_START_LOOK : OP_IDLE;
+        c->op = m->start_without_flush ? OP_START_READ : OP_IDLE;
         what = "cache: starts, raises the epoch";
         return true;
     }
@@ -266,10 +266,10 @@ static bool start_step(struct world *w)
         return true;
     }
     for (unsigned d = 0; d < m->loaders; d++)
-        if (w->loader[d].phase != LOADER_REAPED && w->loader[d].flush_answered != w->epoch)
+        if (w->loader[d].phase != LOADER_REAPED && w->loader[d].flush_replied != w->epoch)
             return false;
     c->phase = CACHE_SETTLE;
-    c->op = OP_START_LOOK;
+    c->op = OP_START_READ;
     what = "cache: every loader has flushed or was reaped";
     return true;
 }
@@ -297,7 +297,7 @@ bool cache_step(struct world *w, unsigned choice)
             what = "cache: writes the location late";
         } else if (c->op <= OP_RESET) {
             go_simple(w);
-        } else if (c->op < OP_START_LOOK) {
+        } else if (c->op < OP_START_READ) {
             go_clean(w);
         } else {
             go_settle(w);
@@ -306,10 +306,10 @@ bool cache_step(struct world *w, unsigned choice)
     }
     uint8_t e = choice & 1, x = choice >> 1 & 1;
     switch (choice >> 2) {
-    case 0: return begin_reserve(w, e, x);
+    case 0: return start_reserve(w, e, x);
     case 1: return send_load(w, e, x);
-    case 2: return begin_simple(w, e, x ? OP_EVICT : OP_CANCEL);
-    case 3: return x ? begin_simple(w, e, OP_RESET) : begin_clean(w, e);
+    case 2: return start_simple(w, e, x ? OP_EVICT : OP_CANCEL);
+    case 3: return x ? start_simple(w, e, OP_RESET) : start_clean(w, e);
     default: return !x && late_punch(w, e);
     }
 }

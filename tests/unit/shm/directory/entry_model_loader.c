@@ -117,7 +117,7 @@ static bool flying(const struct job *job)
 static bool submitted_all(const struct job *job)
 {
     for (unsigned c = 0; c < CHUNKS_MAX; c++)
-        if (job->read[c] == READ_TODO || job->read[c] == READ_LOOKED)
+        if (job->read[c] == READ_TODO || job->read[c] == READ_CHECKED)
             return false;
     return true;
 }
@@ -140,12 +140,12 @@ static bool take(struct world *w, unsigned d, unsigned bit)
     }
     if (!(w->sent[d] >> bit & 1) || !free || l->phase != LOADER_UP)
         return false;
-    uint64_t word = step_look(w, entry);
+    uint64_t word = step_read(w, entry);
     if (!m->take_unchecked &&
-        (!m->ops->owes(word, generation, d) || epoch != w->epoch || inc != l->incarnation))
+        (!m->ops->pending(word, generation, d) || epoch != w->epoch || inc != l->incarnation))
         return false;
     bool cancelled = !m->take_unchecked && !m->ops->wants(word, generation, d);
-    if (cancelled && m->refuse_cancelled)
+    if (cancelled && m->reject_cancelled)
         return false;
     clear_job(free);
     free->entry = entry;
@@ -159,12 +159,12 @@ static bool take(struct world *w, unsigned d, unsigned bit)
     return true;
 }
 
-static bool look(struct world *w, unsigned d, struct job *job, unsigned c)
+static bool check_chunk(struct world *w, unsigned d, struct job *job, unsigned c)
 {
     if (job->entry == NONE || job->read[c] != READ_TODO)
         return false;
-    if (m->take_unchecked || m->ops->wants(step_look(w, job->entry), job->generation, d)) {
-        job->read[c] = READ_LOOKED;
+    if (m->take_unchecked || m->ops->wants(step_read(w, job->entry), job->generation, d)) {
+        job->read[c] = READ_CHECKED;
         what = "loader: looks at the word before a chunk";
     } else {
         job->failed = 1;
@@ -197,11 +197,11 @@ static bool end(struct world *w, unsigned d, unsigned j)
     return true;
 }
 
-static bool submit_looked(struct loader *l)
+static bool submit_checked(struct loader *l)
 {
     for (unsigned j = 0; j < JOBS; j++)
         for (unsigned c = 0; c < CHUNKS_MAX; c++)
-            if (l->job[j].entry != NONE && l->job[j].read[c] == READ_LOOKED) {
+            if (l->job[j].entry != NONE && l->job[j].read[c] == READ_CHECKED) {
                 l->job[j].read[c] = READ_FLYING;
                 what = "loader: submits a chunk";
                 return true;
@@ -209,11 +209,11 @@ static bool submit_looked(struct loader *l)
     return false;
 }
 
-static bool has_looked(const struct loader *l)
+static bool has_checked(const struct loader *l)
 {
     for (unsigned j = 0; j < JOBS; j++)
         for (unsigned c = 0; c < CHUNKS_MAX; c++)
-            if (l->job[j].entry != NONE && l->job[j].read[c] == READ_LOOKED)
+            if (l->job[j].entry != NONE && l->job[j].read[c] == READ_CHECKED)
                 return true;
     return false;
 }
@@ -232,14 +232,14 @@ static bool take_flush(struct world *w, struct loader *l)
     return true;
 }
 
-static bool answer_flush(struct loader *l)
+static bool reply_flush(struct loader *l)
 {
-    if (l->flush_answered >= l->flush_taken)
+    if (l->flush_replied >= l->flush_taken)
         return false;
     for (unsigned j = 0; j < JOBS; j++)
         if (l->job[j].entry != NONE && l->job[j].epoch < l->flush_taken)
             return false;
-    l->flush_answered = l->flush_taken;
+    l->flush_replied = l->flush_taken;
     what = "loader: FLUSHED";
     return true;
 }
@@ -266,16 +266,16 @@ bool loader_step(struct world *w, unsigned d, unsigned choice)
         return false;
     if (l->call.active) /* one thread: it finishes what it is in */
         return choice == 0 && end(w, d, l->call_job);
-    if (has_looked(l))
-        return choice == 0 && submit_looked(l);
+    if (has_checked(l))
+        return choice == 0 && submit_checked(l);
     switch (choice) {
     case 0: return false;
     case 1: return take_flush(w, l);
-    case 2: return answer_flush(l);
+    case 2: return reply_flush(l);
     case 3:
-    case 4: return look(w, d, &l->job[0], choice - 3);
+    case 4: return check_chunk(w, d, &l->job[0], choice - 3);
     case 5:
-    case 6: return look(w, d, &l->job[1], choice - 5);
+    case 6: return check_chunk(w, d, &l->job[1], choice - 5);
     case 7:
     case 8: return end(w, d, choice - 7);
     case 9:

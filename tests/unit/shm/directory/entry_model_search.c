@@ -17,14 +17,14 @@ struct edge {
 struct search {
     uint64_t *prints; /* hash table; 0 is free */
     uint32_t *number; /* of the state in that place */
-    uint64_t places, states;
+    uint64_t hash_slots, states;
     uint32_t *parent; /* by state number */
     uint16_t *step;   /* how the parent became it */
-    uint64_t room;
+    uint64_t capacity;
     struct world *queue; /* ring */
-    uint64_t queue_places, head, tail;
+    uint64_t queue_slots, head, tail;
     struct edge *edges; /* liveness only, without faults */
-    uint64_t edge_count, edge_room;
+    uint64_t edge_count, edge_capacity;
     uint8_t *open,
         *done; /* liveness: compute waits here and may expect an end; the wait has ended */
 };
@@ -74,7 +74,7 @@ static void print_world(const struct world *w)
     for (unsigned e = 0; e < ENTRIES; e++) {
         uint64_t word = unpack(w->word[e]);
         printf("  %c:%c%s owed %x gen %u at %u", "AB"[e], letter[entry_state_of(word)],
-               entry_pins_of(word) ? " pinned" : "", entry_owed_of(word),
+               entry_pins_of(word) ? " pinned" : "", entry_pending_of(word),
                (unsigned)entry_generation_of(word), w->location[e]);
     }
     for (unsigned s = 0; s < m->slots; s++)
@@ -108,23 +108,23 @@ static uint64_t print_of(const struct world *w)
     return h ? h : 1;
 }
 
-static uint64_t place_of(const struct search *s, uint64_t print)
+static uint64_t find_slot(const struct search *s, uint64_t print)
 {
-    uint64_t at = print & (s->places - 1);
+    uint64_t at = print & (s->hash_slots - 1);
     while (s->prints[at] != 0 && s->prints[at] != print)
-        at = (at + 1) & (s->places - 1);
+        at = (at + 1) & (s->hash_slots - 1);
     return at;
 }
 
 static void rehash(struct search *s)
 {
     struct search larger = *s;
-    larger.places = s->places * 2;
-    larger.prints = zeroes(larger.places, sizeof *s->prints);
-    larger.number = zeroes(larger.places, sizeof *s->number);
-    for (uint64_t i = 0; i < s->places; i++)
+    larger.hash_slots = s->hash_slots * 2;
+    larger.prints = zeroes(larger.hash_slots, sizeof *s->prints);
+    larger.number = zeroes(larger.hash_slots, sizeof *s->number);
+    for (uint64_t i = 0; i < s->hash_slots; i++)
         if (s->prints[i]) {
-            uint64_t at = place_of(&larger, s->prints[i]);
+            uint64_t at = find_slot(&larger, s->prints[i]);
             larger.prints[at] = s->prints[i];
             larger.number[at] = s->number[i];
         }
@@ -135,31 +135,31 @@ static void rehash(struct search *s)
 
 static void push(struct search *s, const struct world *w)
 {
-    if (s->tail - s->head == s->queue_places) {
-        struct world *larger = grow(NULL, s->queue_places * 2, sizeof *larger);
+    if (s->tail - s->head == s->queue_slots) {
+        struct world *larger = grow(NULL, s->queue_slots * 2, sizeof *larger);
         for (uint64_t i = s->head; i < s->tail; i++)
-            larger[i & (s->queue_places * 2 - 1)] = s->queue[i & (s->queue_places - 1)];
+            larger[i & (s->queue_slots * 2 - 1)] = s->queue[i & (s->queue_slots - 1)];
         free(s->queue);
         s->queue = larger;
-        s->queue_places *= 2;
+        s->queue_slots *= 2;
     }
-    s->queue[s->tail++ & (s->queue_places - 1)] = *w;
+    s->queue[s->tail++ & (s->queue_slots - 1)] = *w;
 }
 
 /* Number of the state; *fresh when it was not known. */
 static uint32_t remember(struct search *s, const struct world *w, uint32_t from, unsigned step,
                          bool *fresh)
 {
-    uint64_t print = print_of(w), at = place_of(s, print);
+    uint64_t print = print_of(w), at = find_slot(s, print);
     *fresh = s->prints[at] == 0;
     if (!*fresh)
         return s->number[at];
-    if (s->states == s->room) {
-        s->room *= 2;
-        s->parent = grow(s->parent, s->room, sizeof *s->parent);
-        s->step = grow(s->step, s->room, sizeof *s->step);
-        s->open = grow(s->open, s->room, 1);
-        s->done = grow(s->done, s->room, 1);
+    if (s->states == s->capacity) {
+        s->capacity *= 2;
+        s->parent = grow(s->parent, s->capacity, sizeof *s->parent);
+        s->step = grow(s->step, s->capacity, sizeof *s->step);
+        s->open = grow(s->open, s->capacity, 1);
+        s->done = grow(s->done, s->capacity, 1);
     }
     uint32_t number = (uint32_t)s->states++;
     s->prints[at] = print;
@@ -167,16 +167,16 @@ static uint32_t remember(struct search *s, const struct world *w, uint32_t from,
     s->parent[number] = from;
     s->step[number] = (uint16_t)step;
     push(s, w);
-    if (s->states * 3 > s->places * 2)
+    if (s->states * 3 > s->hash_slots * 2)
         rehash(s);
     return number;
 }
 
 static void add_edge(struct search *s, uint32_t from, uint32_t to)
 {
-    if (s->edge_count == s->edge_room) {
-        s->edge_room = s->edge_room ? s->edge_room * 2 : 1 << 20;
-        s->edges = grow(s->edges, s->edge_room, sizeof *s->edges);
+    if (s->edge_count == s->edge_capacity) {
+        s->edge_capacity = s->edge_capacity ? s->edge_capacity * 2 : 1 << 20;
+        s->edges = grow(s->edges, s->edge_capacity, sizeof *s->edges);
     }
     s->edges[s->edge_count++] = (struct edge){from, to};
 }
@@ -235,14 +235,14 @@ static uint32_t find_stuck(struct search *s)
 
 static void open_search(struct search *s)
 {
-    *s = (struct search){.places = 1 << 16, .room = 1 << 16, .queue_places = 1 << 12};
-    s->prints = zeroes(s->places, sizeof *s->prints);
-    s->number = zeroes(s->places, sizeof *s->number);
-    s->parent = zeroes(s->room, sizeof *s->parent);
-    s->step = zeroes(s->room, sizeof *s->step);
-    s->open = zeroes(s->room, 1);
-    s->done = zeroes(s->room, 1);
-    s->queue = zeroes(s->queue_places, sizeof *s->queue);
+    *s = (struct search){.hash_slots = 1 << 16, .capacity = 1 << 16, .queue_slots = 1 << 12};
+    s->prints = zeroes(s->hash_slots, sizeof *s->prints);
+    s->number = zeroes(s->hash_slots, sizeof *s->number);
+    s->parent = zeroes(s->capacity, sizeof *s->parent);
+    s->step = zeroes(s->capacity, sizeof *s->step);
+    s->open = zeroes(s->capacity, 1);
+    s->done = zeroes(s->capacity, 1);
+    s->queue = zeroes(s->queue_slots, sizeof *s->queue);
 }
 
 static void close_search(struct search *s)
@@ -303,7 +303,7 @@ void model_search(const struct model *model, bool trace, struct search_result *r
             break;
         }
         uint32_t self = (uint32_t)s.head;
-        w = s.queue[s.head++ & (s.queue_places - 1)];
+        w = s.queue[s.head++ & (s.queue_slots - 1)];
         bool reads = w.compute.phase == COMPUTE_UP && w.compute.stage == STAGE_READING;
         result->reading += reads;
         s.open[self] = waits(&w) && !exhausted(&w);

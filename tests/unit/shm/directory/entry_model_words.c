@@ -127,11 +127,11 @@ bool call_step(struct world *w, uint8_t entry, struct call *call, struct fn_args
     return false;
 }
 
-uint64_t step_look(struct world *w, uint8_t entry)
+uint64_t step_read(struct world *w, uint8_t entry)
 {
     entry_word word = unpack(w->word[entry]);
     shim = (struct shim_run){.budget = 1};
-    uint64_t seen = m->ops->look(&word);
+    uint64_t seen = m->ops->read_word(&word);
     sl_assert(!shim.unfinished);
     return seen;
 }

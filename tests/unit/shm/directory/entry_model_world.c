@@ -15,18 +15,18 @@ unsigned compute_choices(void)
     return 4;
 }
 
-static bool begin_use(struct world *w, uint8_t entry)
+static bool start_access(struct world *w, uint8_t entry)
 {
     struct compute *c = &w->compute;
     if (c->stage != STAGE_IDLE)
         return false;
     c->want = entry;
-    if (m->look_before_pin) {
-        bool ready = entry_state_of(step_look(w, entry)) == ENTRY_READY;
+    if (m->read_before_pin) {
+        bool ready = entry_state_of(step_read(w, entry)) == ENTRY_READY;
         what = "compute: looks";
         if (!ready)
             step_pin(w, entry, true);
-        c->stage = ready ? STAGE_LOOKED : STAGE_WAITING;
+        c->stage = ready ? STAGE_CHECKED : STAGE_WAITING;
         return true;
     }
     bool ready = entry_state_of(step_pin(w, entry, true)) == ENTRY_READY;
@@ -35,23 +35,23 @@ static bool begin_use(struct world *w, uint8_t entry)
     return true;
 }
 
-static bool look_again(struct world *w)
+static bool read_again(struct world *w)
 {
     struct compute *c = &w->compute;
-    if (c->stage == STAGE_LOOKED) {
+    if (c->stage == STAGE_CHECKED) {
         step_pin(w, c->want, true);
         c->stage = STAGE_READING;
         what = "compute: pins what it has looked at";
         return true;
     }
-    if (c->stage != STAGE_WAITING || entry_state_of(step_look(w, c->want)) != ENTRY_READY)
+    if (c->stage != STAGE_WAITING || entry_state_of(step_read(w, c->want)) != ENTRY_READY)
         return false;
     c->stage = STAGE_READING;
     what = "compute: sees READY";
     return true;
 }
 
-static bool end_use(struct world *w)
+static bool end_access(struct world *w)
 {
     struct compute *c = &w->compute;
     if (c->stage != STAGE_WAITING && c->stage != STAGE_READING)
@@ -70,9 +70,9 @@ bool compute_step(struct world *w, unsigned choice)
         return false;
     switch (choice) {
     case 0:
-    case 1: return begin_use(w, (uint8_t)choice);
-    case 2: return look_again(w);
-    default: return end_use(w);
+    case 1: return start_access(w, (uint8_t)choice);
+    case 2: return read_again(w);
+    default: return end_access(w);
     }
 }
 
@@ -87,7 +87,7 @@ static bool may_kill(struct world *w)
     return true;
 }
 
-static bool tend_loader(struct world *w, unsigned d, unsigned choice)
+static bool step_loader(struct world *w, unsigned d, unsigned choice)
 {
     if (d >= m->loaders)
         return false;
@@ -170,7 +170,7 @@ unsigned supervisor_choices(void)
 bool supervisor_step(struct world *w, unsigned choice)
 {
     if (choice < LOADERS_MAX * 3)
-        return tend_loader(w, choice / 3, choice % 3);
+        return step_loader(w, choice / 3, choice % 3);
     switch (choice - LOADERS_MAX * 3) {
     case 0: return kill_cache(w);
     case 1: return spawn_cache(w);
@@ -210,7 +210,7 @@ static uint64_t live_loads(const struct world *w, unsigned d)
     for (uint8_t e = 0; e < ENTRIES; e++) {
         uint64_t word = unpack(w->word[e]);
         uint64_t generation = entry_generation_of(word);
-        if (generation >= m->generations || !m->ops->owes(word, generation, d))
+        if (generation >= m->generations || !m->ops->pending(word, generation, d))
             continue;
         for (uint8_t s = 0; s < m->slots; s++)
             live |= UINT64_C(1) << load_bit(e, s, (uint8_t)generation, w->epoch,

@@ -19,10 +19,10 @@ mutant(evict_pinned
   "entry_state_of(seen) != ENTRY_READY || (seen & PINS_MASK) != 0"
   "entry_state_of(seen) != ENTRY_READY")
 mutant(done_revives
-  "entry_state_of(seen) == ENTRY_LOADING && entry_owed_of(next) == 0"
-  "entry_owed_of(next) == 0")
+  "entry_state_of(seen) == ENTRY_LOADING && entry_pending_of(next) == 0"
+  "entry_pending_of(next) == 0")
 mutant(first_part_publishes
-  "entry_state_of(seen) == ENTRY_LOADING && entry_owed_of(next) == 0"
+  "entry_state_of(seen) == ENTRY_LOADING && entry_pending_of(next) == 0"
   "entry_state_of(seen) == ENTRY_LOADING")
 mutant(swap_is_a_store
   "return atomic_compare_exchange_weak_explicit(word, seen, next, memory_order_acq_rel,

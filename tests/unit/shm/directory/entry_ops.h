@@ -6,12 +6,12 @@
 #include "shm/directory/entry.h"
 
 struct entry_ops {
-    uint64_t (*look)(entry_word *);
+    uint64_t (*read_word)(entry_word *);
     bool (*reserve)(entry_word *, uint32_t, uint64_t *);
     enum part_result (*done)(entry_word *, uint64_t, unsigned);
     enum part_result (*fail)(entry_word *, uint64_t, unsigned);
     bool (*wants)(uint64_t, uint64_t, unsigned);
-    bool (*owes)(uint64_t, uint64_t, unsigned);
+    bool (*pending)(uint64_t, uint64_t, unsigned);
     bool (*doom)(entry_word *, uint64_t, uint32_t);
     bool (*reset)(entry_word *);
     bool (*evict)(entry_word *);

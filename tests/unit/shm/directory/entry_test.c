@@ -6,10 +6,10 @@
 #include "shm/directory/entry.h"
 #include "tests/unit/shm/shm_test.h"
 
-static uint64_t make(enum entry_state state, uint32_t pins, uint32_t owed, uint64_t generation)
+static uint64_t make(enum entry_state state, uint32_t pins, uint32_t pending, uint64_t generation)
 {
     return (uint64_t)state | (uint64_t)pins << ENTRY_STATE_BITS |
-           (uint64_t)owed << (ENTRY_STATE_BITS + ENTRY_PIN_BITS) |
+           (uint64_t)pending << (ENTRY_STATE_BITS + ENTRY_PIN_BITS) |
            generation << (64 - ENTRY_GENERATION_BITS);
 }
 
@@ -22,7 +22,7 @@ START_TEST(fields)
     uint64_t word = make(ENTRY_DOOMED, 0x2a, 0x8001, 0x123456789a);
     ck_assert_int_eq(entry_state_of(word), ENTRY_DOOMED);
     ck_assert_uint_eq(entry_pins_of(word), 0x2a);
-    ck_assert_uint_eq(entry_owed_of(word), 0x8001);
+    ck_assert_uint_eq(entry_pending_of(word), 0x8001);
     ck_assert_uint_eq(entry_generation_of(word), 0x123456789a);
 }
 END_TEST
@@ -43,20 +43,20 @@ END_TEST
 START_TEST(part_done)
 {
     for (int i = 0; i < 4; i++)
-        for (uint32_t owed = 0; owed < 4; owed++)
+        for (uint32_t pending = 0; pending < 4; pending++)
             for (uint64_t generation = 6; generation < 9; generation++) {
-                uint64_t before = make(states[i], 1, owed, 7);
+                uint64_t before = make(states[i], 1, pending, 7);
                 entry_word word = before;
                 enum part_result result = entry_part_done(&word, generation, 1);
-                bool owes = (states[i] == ENTRY_LOADING || states[i] == ENTRY_DOOMED) &&
-                            generation == 7 && (owed & 2);
-                if (!owes) {
+                bool expected = (states[i] == ENTRY_LOADING || states[i] == ENTRY_DOOMED) &&
+                                generation == 7 && (pending & 2);
+                if (!expected) {
                     ck_assert_int_eq(result, PART_STALE);
                     ck_assert_uint_eq(word, before);
                 } else if (states[i] == ENTRY_DOOMED) {
                     ck_assert_int_eq(result, PART_DOOMED); /* never revived */
-                    ck_assert_uint_eq(word, make(ENTRY_DOOMED, 1, owed & 1, 7));
-                } else if (owed & 1) {
+                    ck_assert_uint_eq(word, make(ENTRY_DOOMED, 1, pending & 1, 7));
+                } else if (pending & 1) {
                     ck_assert_int_eq(result, PART_CLEARED);
                     ck_assert_uint_eq(word, make(ENTRY_LOADING, 1, 1, 7));
                 } else {
@@ -70,29 +70,29 @@ END_TEST
 START_TEST(part_fail)
 {
     for (int i = 0; i < 4; i++)
-        for (uint32_t owed = 0; owed < 4; owed++)
+        for (uint32_t pending = 0; pending < 4; pending++)
             for (uint64_t generation = 6; generation < 9; generation++) {
-                uint64_t before = make(states[i], 3, owed, 7);
+                uint64_t before = make(states[i], 3, pending, 7);
                 entry_word word = before;
                 enum part_result result = entry_part_fail(&word, generation, 0);
-                bool owes = (states[i] == ENTRY_LOADING || states[i] == ENTRY_DOOMED) &&
-                            generation == 7 && (owed & 1);
-                ck_assert_int_eq(result, owes ? PART_DOOMED : PART_STALE);
-                ck_assert_uint_eq(word, owes ? make(ENTRY_DOOMED, 3, owed & 2, 7) : before);
+                bool expected = (states[i] == ENTRY_LOADING || states[i] == ENTRY_DOOMED) &&
+                                generation == 7 && (pending & 1);
+                ck_assert_int_eq(result, expected ? PART_DOOMED : PART_STALE);
+                ck_assert_uint_eq(word, expected ? make(ENTRY_DOOMED, 3, pending & 2, 7) : before);
             }
 }
 END_TEST
 
-START_TEST(wants_and_owes)
+START_TEST(wanted_and_pending_parts)
 {
     for (int i = 0; i < 4; i++)
-        for (uint32_t owed = 0; owed < 4; owed++)
+        for (uint32_t pending = 0; pending < 4; pending++)
             for (uint64_t generation = 6; generation < 9; generation++) {
-                uint64_t word = make(states[i], 0, owed, 7);
-                bool mine = generation == 7 && (owed & 2);
+                uint64_t word = make(states[i], 0, pending, 7);
+                bool mine = generation == 7 && (pending & 2);
                 ck_assert_int_eq(entry_wants_part(word, generation, 1),
                                  mine && states[i] == ENTRY_LOADING);
-                ck_assert_int_eq(entry_owes_part(word, generation, 1),
+                ck_assert_int_eq(entry_part_pending(word, generation, 1),
                                  mine && (states[i] == ENTRY_LOADING || states[i] == ENTRY_DOOMED));
             }
 }
@@ -115,10 +115,10 @@ END_TEST
 START_TEST(reset)
 {
     for (int i = 0; i < 4; i++)
-        for (uint32_t owed = 0; owed < 2; owed++) {
-            uint64_t before = make(states[i], 4, owed, 7);
+        for (uint32_t pending = 0; pending < 2; pending++) {
+            uint64_t before = make(states[i], 4, pending, 7);
             entry_word word = before;
-            bool legal = states[i] == ENTRY_DOOMED && owed == 0;
+            bool legal = states[i] == ENTRY_DOOMED && pending == 0;
             ck_assert_int_eq(entry_reset(&word), legal);
             ck_assert_uint_eq(word, legal ? make(ENTRY_ABSENT, 4, 0, 8) : before); /* pins stay */
         }
@@ -159,7 +159,7 @@ START_TEST(pins)
         entry_pin(&word, PINNER_PREDICTOR);
         entry_sweep(&word, PINNER_PREDICTOR);
         entry_sweep(&word, PINNER_PREDICTOR);
-        ck_assert_uint_eq(entry_look(&word), make(states[i], 4, 3, 7));
+        ck_assert_uint_eq(entry_read(&word), make(states[i], 4, 3, 7));
     }
 }
 END_TEST
@@ -174,7 +174,7 @@ END_TEST
 START_TEST(loader_out_of_range)
 {
     entry_word word = make(ENTRY_LOADING, 0, 1, 7);
-    entry_part_done(&word, 7, ENTRY_OWED_BITS); /* an assertion */
+    entry_part_done(&word, 7, ENTRY_PENDING_BITS); /* an assertion */
 }
 END_TEST
 
@@ -194,7 +194,7 @@ int main(void)
     tcase_add_test(t, reserve);
     tcase_add_test(t, part_done);
     tcase_add_test(t, part_fail);
-    tcase_add_test(t, wants_and_owes);
+    tcase_add_test(t, wanted_and_pending_parts);
     tcase_add_test(t, doom);
     tcase_add_test(t, reset);
     tcase_add_test(t, evict);

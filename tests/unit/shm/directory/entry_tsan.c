@@ -42,8 +42,8 @@ static void *loader_main(void *arg)
     uint32_t random = self + 7;
     while (!atomic_load(&world.stop)) {
         uint32_t e = draw(&random, ENTRIES);
-        uint64_t word = entry_look(&world.word[e]), generation = entry_generation_of(word);
-        if (!entry_owes_part(word, generation, self)) {
+        uint64_t word = entry_read(&world.word[e]), generation = entry_generation_of(word);
+        if (!entry_part_pending(word, generation, self)) {
             sched_yield();
             continue;
         }
@@ -67,7 +67,7 @@ static void *cache_main(void *arg)
     memset(owner, 0xff, sizeof owner);
     while (!atomic_load(&world.stop)) {
         uint32_t e = draw(&random, ENTRIES), slot = draw(&random, SLOTS);
-        uint64_t word = entry_look(&world.word[e]), generation;
+        uint64_t word = entry_read(&world.word[e]), generation;
         sched_yield();
         switch (entry_state_of(word)) {
         case ENTRY_ABSENT:

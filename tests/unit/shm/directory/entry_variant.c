@@ -2,21 +2,21 @@
  * operation replaced by the model checker's, under names of its own (ENTRY_VARIANT). */
 #include <stdatomic.h>
 
-#define JOIN2(a, b)      a##_##b
-#define JOIN(a, b)       JOIN2(a, b)
-#define NAME(function)   JOIN(ENTRY_VARIANT, function)
-#define entry_look       NAME(look)
-#define entry_reserve    NAME(reserve)
-#define entry_part_done  NAME(part_done)
-#define entry_part_fail  NAME(part_fail)
-#define entry_wants_part NAME(wants_part)
-#define entry_owes_part  NAME(owes_part)
-#define entry_doom       NAME(doom)
-#define entry_reset      NAME(reset)
-#define entry_evict      NAME(evict)
-#define entry_pin        NAME(pin)
-#define entry_unpin      NAME(unpin)
-#define entry_sweep      NAME(sweep)
+#define JOIN2(a, b)        a##_##b
+#define JOIN(a, b)         JOIN2(a, b)
+#define NAME(function)     JOIN(ENTRY_VARIANT, function)
+#define entry_read         NAME(read_word)
+#define entry_reserve      NAME(reserve)
+#define entry_part_done    NAME(part_done)
+#define entry_part_fail    NAME(part_fail)
+#define entry_wants_part   NAME(wants_part)
+#define entry_part_pending NAME(part_pending)
+#define entry_doom         NAME(doom)
+#define entry_reset        NAME(reset)
+#define entry_evict        NAME(evict)
+#define entry_pin          NAME(pin)
+#define entry_unpin        NAME(unpin)
+#define entry_sweep        NAME(sweep)
 
 #include "tests/unit/shm/directory/entry_ops.h"
 
@@ -32,12 +32,12 @@
 #include ENTRY_SOURCE
 
 const struct entry_ops JOIN(entry_ops, ENTRY_VARIANT) = {
-    .look = entry_look,
+    .read_word = entry_read,
     .reserve = entry_reserve,
     .done = entry_part_done,
     .fail = entry_part_fail,
     .wants = entry_wants_part,
-    .owes = entry_owes_part,
+    .pending = entry_part_pending,
     .doom = entry_doom,
     .reset = entry_reset,
     .evict = entry_evict,

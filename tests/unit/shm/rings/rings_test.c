@@ -114,81 +114,82 @@ END_TEST
 
 /* ---- use log */
 
-static struct uses uses_open(void)
+static struct access_log access_log_open(void)
 {
-    struct segment s = test_segment(SEGMENT_USES, uses_bytes());
-    struct uses u;
+    struct segment s = test_segment(SEGMENT_ACCESS_LOG, access_log_bytes());
+    struct access_log u;
     struct error e = {.text = ""};
     int fd = dup(s.fd);
     segment_detach(&s);
-    ck_assert_msg(uses_attach(fd, true, BOOT, &u, &e) == 0, "%s", e.text);
+    ck_assert_msg(access_log_attach(fd, true, BOOT, &u, &e) == 0, "%s", e.text);
     return u;
 }
 
-static void append(struct uses *u, uint32_t n)
+static void append(struct access_log *u, uint32_t n)
 {
-    struct use_record r = {.sequence = n, .position = ~n, .kind = USE_EXPERT, .weight = 0.5f};
-    uses_append(u, &r);
+    struct access_record r = {.sequence = n, .position = ~n, .kind = ACCESS_EXPERT, .weight = 0.5f};
+    access_log_append(u, &r);
 }
 
-START_TEST(uses_in_order)
+START_TEST(access_log_in_order)
 {
-    struct uses u = uses_open();
-    struct uses_reader a, b;
-    struct use_record r;
+    struct access_log u = access_log_open();
+    struct access_log_reader a, b;
+    struct access_record r;
     append(&u, 0);
-    uses_reader_start(&u, &a); /* at the newest: does not see record 0 */
-    ck_assert(!uses_read(&u, &a, UINT64_MAX, &r));
+    access_log_reader_start(&u, &a); /* at the newest: does not see record 0 */
+    ck_assert(!access_log_read(&u, &a, UINT64_MAX, &r));
     for (uint32_t i = 1; i <= 10; i++)
         append(&u, i);
-    b = (struct uses_reader){.next = 0};
+    b = (struct access_log_reader){.next = 0};
     for (uint32_t i = 1; i <= 5; i++) {
-        ck_assert(uses_read(&u, &a, 6, &r));
-        ck_assert(r.sequence == i && r.position == ~i && r.kind == USE_EXPERT && r.weight == 0.5f);
+        ck_assert(access_log_read(&u, &a, 6, &r));
+        ck_assert(r.sequence == i && r.position == ~i && r.kind == ACCESS_EXPERT &&
+                  r.weight == 0.5f);
     }
-    ck_assert(!uses_read(&u, &a, 6, &r)); /* the limit */
-    ck_assert(uses_read(&u, &a, 7, &r));
-    ck_assert(uses_read(&u, &b, UINT64_MAX, &r)); /* positions are the readers' own */
+    ck_assert(!access_log_read(&u, &a, 6, &r)); /* the limit */
+    ck_assert(access_log_read(&u, &a, 7, &r));
+    ck_assert(access_log_read(&u, &b, UINT64_MAX, &r)); /* positions are the readers' own */
     ck_assert_uint_eq(r.sequence, 0);
-    ck_assert_uint_eq(uses_written(&u), 11);
+    ck_assert_uint_eq(access_log_written(&u), 11);
     segment_detach(&u.segment);
 }
 END_TEST
 
-START_TEST(uses_resync)
+START_TEST(access_log_resync)
 {
-    struct uses u = uses_open();
-    struct uses_reader a = {.next = 0};
-    struct use_record r;
-    for (uint32_t i = 0; i < USES_RECORDS; i++)
+    struct access_log u = access_log_open();
+    struct access_log_reader a = {.next = 0};
+    struct access_record r;
+    for (uint32_t i = 0; i < ACCESS_LOG_RECORDS; i++)
         append(&u, i);
-    ck_assert(uses_read(&u, &a, UINT64_MAX, &r)); /* exactly a ring behind: all there */
+    ck_assert(access_log_read(&u, &a, UINT64_MAX, &r)); /* exactly a ring behind: all there */
     ck_assert_uint_eq(r.sequence, 0);
-    append(&u, USES_RECORDS);
-    append(&u, USES_RECORDS + 1); /* overwrites record 1, the reader's next */
-    ck_assert(!uses_read(&u, &a, UINT64_MAX, &r));
-    ck_assert_uint_eq(a.next, USES_RECORDS + 2);
-    ck_assert_uint_eq(a.lost, USES_RECORDS + 1);
+    append(&u, ACCESS_LOG_RECORDS);
+    append(&u, ACCESS_LOG_RECORDS + 1); /* overwrites record 1, the reader's next */
+    ck_assert(!access_log_read(&u, &a, UINT64_MAX, &r));
+    ck_assert_uint_eq(a.next, ACCESS_LOG_RECORDS + 2);
+    ck_assert_uint_eq(a.lost, ACCESS_LOG_RECORDS + 1);
     ck_assert_uint_eq(a.resyncs, 1);
     append(&u, 42);
-    ck_assert(uses_read(&u, &a, UINT64_MAX, &r));
+    ck_assert(access_log_read(&u, &a, UINT64_MAX, &r));
     ck_assert_uint_eq(r.sequence, 42);
     segment_detach(&u.segment);
 }
 END_TEST
 
-START_TEST(uses_dead_producer)
+START_TEST(access_log_dead_producer)
 {
-    struct uses u = uses_open();
-    struct uses_reader a = {.next = 0};
-    struct use_record r;
+    struct access_log u = access_log_open();
+    struct access_log_reader a = {.next = 0};
+    struct access_record r;
     append(&u, 1);
     u.head->slot[1].position = 0; /* died in its second record */
     u.head->slot[1].word[2] = 99;
-    ck_assert(uses_read(&u, &a, UINT64_MAX, &r));
-    ck_assert(!uses_read(&u, &a, UINT64_MAX, &r));
+    ck_assert(access_log_read(&u, &a, UINT64_MAX, &r));
+    ck_assert(!access_log_read(&u, &a, UINT64_MAX, &r));
     append(&u, 2); /* the successor writes it again */
-    ck_assert(uses_read(&u, &a, UINT64_MAX, &r));
+    ck_assert(access_log_read(&u, &a, UINT64_MAX, &r));
     ck_assert_uint_eq(r.sequence, 2);
     ck_assert_uint_eq(a.lost, 0);
     segment_detach(&u.segment);
@@ -197,27 +198,27 @@ END_TEST
 
 static void *append_many(void *arg)
 {
-    for (uint32_t i = 0; i < 20 * USES_RECORDS; i++)
+    for (uint32_t i = 0; i < 20 * ACCESS_LOG_RECORDS; i++)
         append(arg, i);
     return NULL;
 }
 
-START_TEST(uses_never_torn)
+START_TEST(access_log_never_torn)
 {
-    struct uses u = uses_open();
-    struct uses_reader a = {.next = 0};
-    struct use_record r;
+    struct access_log u = access_log_open();
+    struct access_log_reader a = {.next = 0};
+    struct access_record r;
     pthread_t writer;
     uint64_t read = 0;
     ck_assert_int_eq(pthread_create(&writer, NULL, append_many, &u), 0);
-    while (a.next < 20 * USES_RECORDS)
-        if (uses_read(&u, &a, UINT64_MAX, &r)) {
+    while (a.next < 20 * ACCESS_LOG_RECORDS)
+        if (access_log_read(&u, &a, UINT64_MAX, &r)) {
             ck_assert_uint_eq(r.sequence, a.next - 1);
             ck_assert_uint_eq(r.position, ~r.sequence);
             read++;
         }
     pthread_join(writer, NULL);
-    ck_assert_uint_eq(read + a.lost, 20 * USES_RECORDS);
+    ck_assert_uint_eq(read + a.lost, 20 * ACCESS_LOG_RECORDS);
     segment_detach(&u.segment);
 }
 END_TEST
@@ -232,12 +233,12 @@ int main(void)
     tcase_add_test(t, gates_bad_shape);
     tcase_add_test(t, gates_never_torn);
     suite_add_tcase(suite, t);
-    t = tcase_create("uses");
+    t = tcase_create("access_log");
     tcase_set_timeout(t, 60);
-    tcase_add_test(t, uses_in_order);
-    tcase_add_test(t, uses_resync);
-    tcase_add_test(t, uses_dead_producer);
-    tcase_add_test(t, uses_never_torn);
+    tcase_add_test(t, access_log_in_order);
+    tcase_add_test(t, access_log_resync);
+    tcase_add_test(t, access_log_dead_producer);
+    tcase_add_test(t, access_log_never_torn);
     suite_add_tcase(suite, t);
     return test_run(suite);
 }

@@ -51,8 +51,8 @@ START_TEST(every_kind_attaches)
 }
 END_TEST
 
-static void expect_refusal(struct segment *s, enum segment_kind kind, uint64_t boot,
-                           const char *text)
+static void expect_attach_error(struct segment *s, enum segment_kind kind, uint64_t boot,
+                                const char *text)
 {
     struct segment t;
     struct error e = {.text = ""};
@@ -64,22 +64,23 @@ static void expect_refusal(struct segment *s, enum segment_kind kind, uint64_t b
 
 START_TEST(mismatches_name_both_values)
 {
-    struct segment s = test_segment(SEGMENT_USES, uses_bytes());
+    struct segment s = test_segment(SEGMENT_ACCESS_LOG, access_log_bytes());
     struct segment_head *head = s.base, right = *head;
-    expect_refusal(&s, SEGMENT_USES, BOOT + 1,
-                   "boot generation is 0x1234, this program expects 0x1235");
-    expect_refusal(&s, SEGMENT_KV, BOOT, "kv segment: kind is 0x4, this program expects 0x5");
+    expect_attach_error(&s, SEGMENT_ACCESS_LOG, BOOT + 1,
+                        "boot generation is 0x1234, this program expects 0x1235");
+    expect_attach_error(&s, SEGMENT_KV, BOOT, "kv segment: kind is 0x4, this program expects 0x5");
     head->magic = 0x77;
-    expect_refusal(&s, SEGMENT_USES, BOOT, "magic is 0x77, this program expects 0x");
+    expect_attach_error(&s, SEGMENT_ACCESS_LOG, BOOT, "magic is 0x77, this program expects 0x");
     *head = right;
     head->version = 9;
-    expect_refusal(&s, SEGMENT_USES, BOOT, "layout version is 0x9, this program expects 0x1");
+    expect_attach_error(&s, SEGMENT_ACCESS_LOG, BOOT,
+                        "layout version is 0x9, this program expects 0x1");
     *head = right;
     head->layout_hash ^= 1;
-    expect_refusal(&s, SEGMENT_USES, BOOT, "layout hash is 0x");
+    expect_attach_error(&s, SEGMENT_ACCESS_LOG, BOOT, "layout hash is 0x");
     *head = right;
     head->bytes = 4096;
-    expect_refusal(&s, SEGMENT_USES, BOOT, "size is 0x1000, this program expects 0x");
+    expect_attach_error(&s, SEGMENT_ACCESS_LOG, BOOT, "size is 0x1000, this program expects 0x");
     segment_detach(&s);
 }
 END_TEST
@@ -88,9 +89,9 @@ START_TEST(not_a_segment)
 {
     struct segment t, s = {.fd = open("/dev/null", O_RDONLY)};
     struct error e;
-    expect_refusal(&s, SEGMENT_USES, 0, "is not a segment");
+    expect_attach_error(&s, SEGMENT_ACCESS_LOG, 0, "is not a segment");
     close(s.fd);
-    ck_assert_int_eq(segment_attach(-1, SEGMENT_USES, false, 0, &t, &e), -1);
+    ck_assert_int_eq(segment_attach(-1, SEGMENT_ACCESS_LOG, false, 0, &t, &e), -1);
 }
 END_TEST
 
@@ -105,12 +106,12 @@ END_TEST
 
 START_TEST(readonly_descriptor)
 {
-    struct segment s = test_segment(SEGMENT_USES, uses_bytes()), t;
+    struct segment s = test_segment(SEGMENT_ACCESS_LOG, access_log_bytes()), t;
     struct error e;
     int fd = segment_reopen_readonly(s.fd, &e);
     ck_assert_int_ge(fd, 0);
-    ck_assert_int_eq(segment_attach(fd, SEGMENT_USES, true, BOOT, &t, &e), -1);
-    ck_assert_int_eq(segment_attach(fd, SEGMENT_USES, false, BOOT, &t, &e), 0);
+    ck_assert_int_eq(segment_attach(fd, SEGMENT_ACCESS_LOG, true, BOOT, &t, &e), -1);
+    ck_assert_int_eq(segment_attach(fd, SEGMENT_ACCESS_LOG, false, BOOT, &t, &e), 0);
     segment_detach(&t);
     segment_detach(&s);
 }

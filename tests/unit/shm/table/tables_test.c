@@ -25,7 +25,7 @@ static struct kv kv_open(void)
     return kv;
 }
 
-START_TEST(kv_places_do_not_overlap)
+START_TEST(kv_regions_do_not_overlap)
 {
     struct kv kv = kv_open();
     const char *at = (const char *)kv_log(&kv, 0);
@@ -44,7 +44,7 @@ START_TEST(kv_places_do_not_overlap)
 }
 END_TEST
 
-START_TEST(kv_rows_cost_what_is_said)
+START_TEST(kv_rows_have_the_stated_size)
 {
     struct kv kv = kv_open();
     struct error e;
@@ -101,10 +101,10 @@ START_TEST(procs_table)
     struct procs p;
     struct error e = {.text = ""};
     params_defaults(&params);
-    params.depth = 33;
+    params.queue_depth = 33;
     procs_format(s.base, &params, 3);
     ck_assert_msg(procs_attach(dup(s.fd), true, BOOT, &p, &e) == 0, "%s", e.text);
-    ck_assert_uint_eq(p.head->params.depth, 33);
+    ck_assert_uint_eq(p.head->params.queue_depth, 33);
     ck_assert_uint_eq(p.head->rows, SERVICE__COUNT - 1 + 3);
     const struct proc_row *row = &p.head->row[procs_row_of(SERVICE_LOADER, 2)];
     ck_assert(row->service == SERVICE_LOADER && row->number == 2 && row->incarnation == 0);
@@ -151,8 +151,8 @@ int main(void)
 {
     Suite *suite = suite_create("tables");
     TCase *t = tcase_create("kv");
-    tcase_add_test(t, kv_places_do_not_overlap);
-    tcase_add_test(t, kv_rows_cost_what_is_said);
+    tcase_add_test(t, kv_regions_do_not_overlap);
+    tcase_add_test(t, kv_rows_have_the_stated_size);
     tcase_add_test(t, kv_bad_shape);
     suite_add_tcase(suite, t);
     t = tcase_create("procs");

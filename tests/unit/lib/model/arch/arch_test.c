@@ -226,7 +226,7 @@ END_TEST
     X(llama, shared_expert, "ffn_up_shexp.weight is not part of architecture llama",               \
       make_add_tensor(m, B "ffn_up_shexp.weight", 0, 4, 4, 1))
 
-#define X(arch, name, says, ...)                                                                   \
+#define X(arch, name, message, ...)                                                                \
     static void arch##_##name(struct make *m)                                                      \
     {                                                                                              \
         __VA_ARGS__;                                                                               \
@@ -235,15 +235,15 @@ EDITS(X)
 #undef X
 
 static const struct {
-    const char *arch, *name, *says;
+    const char *arch, *name, *message;
     void (*edit)(struct make *m);
 } edits[] = {
-#define X(arch, name, says, ...) {#arch, #name, says, arch##_##name},
+#define X(arch, name, message, ...) {#arch, #name, message, arch##_##name},
     EDITS(X)
 #undef X
 };
 
-START_TEST(refused)
+START_TEST(bad_models_are_rejected)
 {
     struct make m;
     struct error error = {0};
@@ -252,8 +252,8 @@ START_TEST(refused)
     struct model_index *index = index_of(&m, &error);
     ck_assert_msg(!index, "%s %s: accepted", edits[_i].arch, edits[_i].name);
     ck_assert_int_eq(error.code, ERR_BAD_INPUT);
-    ck_assert_msg(strstr(error.text, edits[_i].says), "%s %s: '%s' lacks '%s'", edits[_i].arch,
-                  edits[_i].name, error.text, edits[_i].says);
+    ck_assert_msg(strstr(error.text, edits[_i].message), "%s %s: '%s' lacks '%s'", edits[_i].arch,
+                  edits[_i].name, error.text, edits[_i].message);
 }
 END_TEST
 
@@ -264,7 +264,7 @@ int main(void)
     tcase_add_loop_test(tcase, contents, 0, ARRAY_LEN(archs));
     tcase_add_loop_test(tcase, forged_parameters, 0, ARRAY_LEN(archs));
     tcase_add_test(tcase, gate_and_up_joined);
-    tcase_add_loop_test(tcase, refused, 0, ARRAY_LEN(edits));
+    tcase_add_loop_test(tcase, bad_models_are_rejected, 0, ARRAY_LEN(edits));
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

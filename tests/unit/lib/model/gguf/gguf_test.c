@@ -38,7 +38,7 @@ static void expect(const char *what, const void *data, size_t n, const char *fra
     int status = build(data, n, &index, &error);
     ck_assert_msg(status == -1, "%s: accepted", what);
     ck_assert_ptr_null(index);
-    ck_assert_msg(error.code == ERR_BAD_INPUT, "%s: code %s", what, error_word(error.code));
+    ck_assert_msg(error.code == ERR_BAD_INPUT, "%s: code %s", what, error_name(error.code));
     ck_assert_msg(strstr(error.text, fragment), "%s: '%s' lacks '%s'", what, error.text, fragment);
     ck_assert_msg(strncmp(error.text, "FILE: ", 6) == 0, "%s: '%s'", what, error.text);
     ck_assert_msg(!strchr(error.text, '\n'), "%s: more than a line", what);

@@ -123,7 +123,7 @@ static void stream_file(uint32_t alignment)
     gguf_put_tensor(w, "two", TENSOR_Q8_0, 3, (uint64_t[]){32, 5, 3});
     gguf_put_tensor(w, "three", TENSOR_F16, 2, (uint64_t[]){3, 1000001});
     must(gguf_writer_layout(w, &error), &error);
-    must(gguf_writer_begin(w, file, &error), &error);
+    must(gguf_writer_start(w, file, &error), &error);
     uint64_t total = 28 + 34 * 15 + 6000006;
     unsigned char *data = malloc(total);
     for (uint64_t i = 0; i < total; i++)
@@ -219,7 +219,7 @@ START_TEST(header_copied)
 }
 END_TEST
 
-START_TEST(refused)
+START_TEST(bad_writes_are_rejected)
 {
     struct error error;
     char path[100];
@@ -227,7 +227,7 @@ START_TEST(refused)
     gguf_put_tensor(w, "t", TENSOR_F32, 1, (uint64_t[]){1});
     must(gguf_writer_layout(w, &error), &error);
     snprintf(path, sizeof path, "%s/none/f.gguf", dir);
-    ck_assert_int_eq(gguf_writer_begin(w, path, &error), -1);
+    ck_assert_int_eq(gguf_writer_start(w, path, &error), -1);
     ck_assert_ptr_nonnull(strstr(error.text, path));
     gguf_writer_free(w);
 }
@@ -241,7 +241,7 @@ int main(void)
     tcase_add_test(t, streamed);
     tcase_add_test(t, larger_than_4_gib);
     tcase_add_test(t, header_copied);
-    tcase_add_test(t, refused);
+    tcase_add_test(t, bad_writes_are_rejected);
     suite_add_tcase(suite, t);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

@@ -255,7 +255,7 @@ EDIT(odd_merge, json_object_set_new(json_object_get(tokenizer, "model"), "merges
                                     json_pack("[[s, s]]", "a b", "c")))
 EDIT(no_model, json_object_del(tokenizer, "model"))
 
-START_TEST(refused)
+START_TEST(bad_models_are_rejected)
 {
     static const struct {
         void (*edit)(json_t *config, json_t *tokenizer);
@@ -418,7 +418,7 @@ static void lose_byte(json_t *tokenizer)
     json_object_del(vocab, "<0x41>");
 }
 
-START_TEST(sentencepiece_refused)
+START_TEST(bad_sentencepiece_is_rejected)
 {
     static const struct {
         const char *file;
@@ -454,9 +454,9 @@ int main(void)
     tcase_add_checked_fixture(t, setup, teardown);
     tcase_add_test(t, architectures);
     tcase_add_test(t, real_model);
-    tcase_add_test(t, refused);
+    tcase_add_test(t, bad_models_are_rejected);
     tcase_add_loop_test(t, sentencepiece, 0, (int)ARRAY_LEN(sentencepieces));
-    tcase_add_test(t, sentencepiece_refused);
+    tcase_add_test(t, bad_sentencepiece_is_rejected);
     suite_add_tcase(suite, t);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

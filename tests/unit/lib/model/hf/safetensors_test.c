@@ -70,7 +70,7 @@ END_TEST
 #define ONE(dtype, shape, offsets)                                                                 \
     "{\"t\":{\"dtype\":" dtype ",\"shape\":" shape ",\"data_offsets\":" offsets "}}"
 
-START_TEST(refused)
+START_TEST(bad_headers_are_rejected)
 {
     static const struct {
         const char *header;
@@ -142,7 +142,7 @@ static void put_text(const char *name, const char *text)
 #define A "{\"a\":{\"dtype\":\"F16\",\"shape\":[2],\"data_offsets\":[0,4]}}"
 #define B "{\"b\":{\"dtype\":\"F16\",\"shape\":[4],\"data_offsets\":[0,8]}}"
 
-static void check_refused(const char *reason)
+static void check_rejected(const char *reason)
 {
     struct safetensors s;
     struct error error;
@@ -155,7 +155,7 @@ START_TEST(directories)
 {
     struct safetensors s;
     struct error error;
-    check_refused("model.safetensors: No such file");
+    check_rejected("model.safetensors: No such file");
     put_file("model.safetensors", A, strlen(A), 4);
     ck_assert_msg(safetensors_open(&s, dir, &error) == 0, "%s", error.text);
     ck_assert_ptr_nonnull(safetensors_find(&s, "a"));
@@ -163,11 +163,11 @@ START_TEST(directories)
     ck_assert_uint_eq(s.files[0].bytes, 8 + strlen(A) + 4);
     safetensors_close(&s);
     put_file("model.safetensors", A, UINT64_MAX, 4);
-    check_refused("its header claims 18446744073709551615 bytes");
+    check_rejected("its header claims 18446744073709551615 bytes");
     put_file("model.safetensors", A, strlen(A) + 5, 4);
-    check_refused("not a safetensors file, or cut");
+    check_rejected("not a safetensors file, or cut");
     put_text("model.safetensors", "abc");
-    check_refused("only 3 bytes long");
+    check_rejected("only 3 bytes long");
 
     /* Two files, which hide the single one. */
     put_file("a.safetensors", A, strlen(A), 4);
@@ -179,17 +179,17 @@ START_TEST(directories)
     ck_assert_str_eq(s.files[safetensors_find(&s, "b")->file].name, "b.safetensors");
     safetensors_close(&s);
     put_text("model.safetensors.index.json", "{\"weight_map\":{\"a\":\"b.safetensors\"}}");
-    check_refused("tensor a is not in b.safetensors");
+    check_rejected("tensor a is not in b.safetensors");
     put_text("model.safetensors.index.json", "{\"weight_map\":{\"a\":\"../x\"}}");
-    check_refused("names '../x', which is no file beside it");
+    check_rejected("names '../x', which is no file beside it");
     put_text("model.safetensors.index.json", "{\"weight_map\":{\"a\":3}}");
-    check_refused("which is no file beside it");
+    check_rejected("which is no file beside it");
     put_text("model.safetensors.index.json", "{}");
-    check_refused("has no weight_map");
+    check_rejected("has no weight_map");
     put_file("b.safetensors", A, strlen(A), 4);
     put_text("model.safetensors.index.json",
              "{\"weight_map\":{\"a\":\"a.safetensors\",\"b\":\"b.safetensors\"}}");
-    check_refused("tensor a stands in two files");
+    check_rejected("tensor a stands in two files");
 }
 END_TEST
 
@@ -199,7 +199,7 @@ int main(void)
     TCase *t = tcase_create("safetensors");
     tcase_add_checked_fixture(t, setup, teardown);
     tcase_add_test(t, one_header);
-    tcase_add_test(t, refused);
+    tcase_add_test(t, bad_headers_are_rejected);
     tcase_add_test(t, directories);
     suite_add_tcase(suite, t);
     SRunner *runner = srunner_create(suite);

@@ -297,7 +297,7 @@ START_TEST(tampered_bits)
     unsigned char *blob = (unsigned char *)m;
     uint64_t bytes = m->bytes;
     srand(4);
-    unsigned refused = 0;
+    unsigned rejected = 0;
     for (uint64_t i = 0; i < bytes; i++) {
         unsigned char mask = (unsigned char)(1u << rand() % 8);
         blob[i] ^= mask;
@@ -305,11 +305,11 @@ START_TEST(tampered_bits)
         if (model_index_check(m, bytes, &error) == 0)
             use(m);
         else
-            refused++;
+            rejected++;
         ck_assert(error.code == ERR_NONE || error.code == ERR_BAD_INPUT);
         blob[i] ^= mask;
     }
-    ck_assert_uint_gt(refused, bytes / 2);
+    ck_assert_uint_gt(rejected, bytes / 2);
     struct error error = {0};
     ck_assert_int_eq(model_index_check(m, bytes, &error), 0);
     free(m);

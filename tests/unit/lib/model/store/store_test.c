@@ -14,7 +14,7 @@
 
 #include "lib/base/bytes.h"
 #include "lib/model/limits.h"
-#include "lib/tensor/tier.h"
+#include "lib/tensor/precision.h"
 #include "tests/unit/lib/model/gguf_make.h"
 #include "tests/unit/lib/model/store_make.h"
 
@@ -162,16 +162,16 @@ static void compare(const struct model_index *m, const char *from)
 }
 
 static const struct store_make shapes[] = {
-    {.stripes = 1, .tier_mask = 1},
-    {.stripes = 2, .tier_mask = 1},
-    {.stripes = 3, .tier_mask = 3},
-    {.stripes = 16, .tier_mask = 15},
-    {.stripes = 2, .tier_mask = 5, .scattered = true},
-    {.stripes = 1, .tier_mask = 8},
-    {.stripes = 5, .tier_mask = 14, .scattered = true},
-    {.stripes = 2, .tier_mask = 1, .spread = true},
-    {.stripes = 3, .tier_mask = 1, .mirrored = true},
-    {.stripes = 5, .tier_mask = 14, .scattered = true, .spread = true},
+    {.stripes = 1, .precision_mask = 1},
+    {.stripes = 2, .precision_mask = 1},
+    {.stripes = 3, .precision_mask = 3},
+    {.stripes = 16, .precision_mask = 15},
+    {.stripes = 2, .precision_mask = 5, .scattered = true},
+    {.stripes = 1, .precision_mask = 8},
+    {.stripes = 5, .precision_mask = 14, .scattered = true},
+    {.stripes = 2, .precision_mask = 1, .spread = true},
+    {.stripes = 3, .precision_mask = 1, .mirrored = true},
+    {.stripes = 5, .precision_mask = 14, .scattered = true, .spread = true},
 };
 
 START_TEST(contents)
@@ -186,16 +186,16 @@ START_TEST(contents)
         compare(m, demo ? DEMO : gguf);
         uint32_t grid = m->hparams.layers * m->hparams.experts, there = 0;
         ck_assert_uint_eq(m->stripe_count, how->stripes);
-        ck_assert_uint_eq(m->tier_mask, how->tier_mask);
-        ck_assert_uint_eq(m->expert_entry_count, grid * m->tier_count);
+        ck_assert_uint_eq(m->precision_mask, how->precision_mask);
+        ck_assert_uint_eq(m->expert_entry_count, grid * m->precision_count);
         for (uint32_t i = 0; i < grid; i++) {
-            uint32_t layer = i / m->hparams.experts, x = i % m->hparams.experts, place = 0;
-            for (int t = 0; t < TIER__COUNT; t++) {
-                bool stored = how->tier_mask >> t & 1;
-                bool here = stored && (!how->scattered || i % m->tier_count == place);
-                uint32_t entry = model_entry_expert_tier(m, layer, x, (enum tier)t);
-                ck_assert_uint_eq(entry, here ? m->dense_count + place * grid + i : ENTRY_NONE);
-                place += stored;
+            uint32_t layer = i / m->hparams.experts, x = i % m->hparams.experts, ordinal = 0;
+            for (int t = 0; t < PRECISION__COUNT; t++) {
+                bool stored = how->precision_mask >> t & 1;
+                bool here = stored && (!how->scattered || i % m->precision_count == ordinal);
+                uint32_t entry = model_entry_expert_precision(m, layer, x, (enum precision)t);
+                ck_assert_uint_eq(entry, here ? m->dense_count + ordinal * grid + i : ENTRY_NONE);
+                ordinal += stored;
                 there += here;
             }
         }
@@ -209,7 +209,7 @@ END_TEST
 START_TEST(spread_by_expert)
 {
     struct error error;
-    make_it(gguf, (struct store_make){.stripes = 3, .tier_mask = 1, .spread = true});
+    make_it(gguf, (struct store_make){.stripes = 3, .precision_mask = 1, .spread = true});
     struct model_index *m = open_store(store, &error);
     ck_assert_msg(m != NULL, "%s", error.text);
     for (uint32_t i = m->dense_count; i < m->entry_count; i++) {
@@ -235,7 +235,7 @@ START_TEST(mirrors)
 {
     struct error error;
     char stripe[96], mirror[96];
-    make_it(gguf, (struct store_make){.stripes = 2, .tier_mask = 1, .mirrored = true});
+    make_it(gguf, (struct store_make){.stripes = 2, .precision_mask = 1, .mirrored = true});
     snprintf(stripe, sizeof stripe, "%s/experts.1.bin", store);
     snprintf(mirror, sizeof mirror, "%s/experts.1.bin.mirror", store);
     for (int there = 1; there >= 0; there--) {
@@ -260,7 +260,7 @@ START_TEST(stripes_elsewhere)
     char elsewhere[64], link_path[96], at[96];
     snprintf(elsewhere, sizeof elsewhere, "%s/other", top);
     ck_assert_int_eq(mkdir(elsewhere, 0700), 0);
-    make_it(gguf, (struct store_make){.stripes = 3, .tier_mask = 1, .elsewhere = elsewhere});
+    make_it(gguf, (struct store_make){.stripes = 3, .precision_mask = 1, .elsewhere = elsewhere});
     struct model_index *m = open_store(store, &error);
     ck_assert_msg(m != NULL, "%s", error.text);
     snprintf(at, sizeof at, "%s/experts.1.bin", elsewhere);
@@ -303,7 +303,7 @@ static void spill(const char *name, const void *data, size_t bytes)
     fclose(out);
 }
 
-static void refused(enum error_code code, const char *file, const char *what)
+static void expect_rejected(enum error_code code, const char *file, const char *what)
 {
     struct error error;
     struct model_index *m = open_store(store, &error);
@@ -381,7 +381,7 @@ static const struct {
 
 START_TEST(manifest_wrong)
 {
-    make_it(gguf, (struct store_make){.stripes = 2, .tier_mask = 5});
+    make_it(gguf, (struct store_make){.stripes = 2, .precision_mask = 5});
     size_t bytes;
     char *text = slurp(STORE_MANIFEST_FILE, &bytes);
     char *at = strstr(text, edits[_i].find);
@@ -405,14 +405,14 @@ END_TEST
 
 START_TEST(manifest_cut)
 {
-    make_it(gguf, (struct store_make){.stripes = 2, .tier_mask = 1});
+    make_it(gguf, (struct store_make){.stripes = 2, .precision_mask = 1});
     size_t bytes;
     char *text = slurp(STORE_MANIFEST_FILE, &bytes);
     while (text[bytes - 1] != '}') /* the newline at the end is not missed */
         bytes--;
     for (size_t n = 0; n < bytes; n += 7) {
         spill(STORE_MANIFEST_FILE, text, n);
-        refused(ERR_BAD_INPUT, STORE_MANIFEST_FILE, "not JSON");
+        expect_rejected(ERR_BAD_INPUT, STORE_MANIFEST_FILE, "not JSON");
     }
     free(text);
 }
@@ -448,7 +448,7 @@ static const struct {
 START_TEST(table_wrong)
 {
     struct error error;
-    make_it(gguf, (struct store_make){.stripes = 2, .tier_mask = 5});
+    make_it(gguf, (struct store_make){.stripes = 2, .precision_mask = 5});
     size_t bytes;
     char *table = slurp(STORE_ENTRIES_FILE, &bytes);
     memcpy(table + 8 * words[_i].word, &words[_i].value, 8);
@@ -456,7 +456,7 @@ START_TEST(table_wrong)
     if (words[_i].resum)
         ck_assert_int_eq(store_make_resum(store, &error), 0);
     if (words[_i].why)
-        refused(ERR_BAD_INPUT, STORE_ENTRIES_FILE, words[_i].why);
+        expect_rejected(ERR_BAD_INPUT, STORE_ENTRIES_FILE, words[_i].why);
     else
         free(open_store(store, &error));
     if (!words[_i].why)
@@ -468,13 +468,13 @@ END_TEST
 START_TEST(nowhere_at_all)
 {
     struct error error;
-    make_it(gguf, (struct store_make){.stripes = 1, .tier_mask = 3, .scattered = true});
+    make_it(gguf, (struct store_make){.stripes = 1, .precision_mask = 3, .scattered = true});
     size_t bytes;
     char *table = slurp(STORE_ENTRIES_FILE, &bytes);
     memset(table + 64 + 16 * 2, 0xff, 8); /* expert 2, there at the first tier alone */
     spill(STORE_ENTRIES_FILE, table, bytes);
     ck_assert_int_eq(store_make_resum(store, &error), 0);
-    refused(ERR_BAD_INPUT, STORE_ENTRIES_FILE, "expert 2 of layer 0 is there at no tier");
+    expect_rejected(ERR_BAD_INPUT, STORE_ENTRIES_FILE, "expert 2 of layer 0 is there at no tier");
     free(table);
 }
 END_TEST
@@ -484,53 +484,54 @@ START_TEST(files_wrong)
     struct error error;
     char path[128];
     size_t bytes;
-    make_it(gguf, (struct store_make){.stripes = 3, .tier_mask = 1});
+    make_it(gguf, (struct store_make){.stripes = 3, .precision_mask = 1});
 
     char *stripe = slurp("experts.1.bin", &bytes);
     spill("experts.1.bin", stripe, bytes - 1);
-    refused(ERR_BAD_INPUT, "experts.1.bin", "truncated");
+    expect_rejected(ERR_BAD_INPUT, "experts.1.bin", "truncated");
     spill("experts.1.bin", stripe, 0);
-    refused(ERR_BAD_INPUT, "experts.1.bin", "truncated: 0 bytes");
+    expect_rejected(ERR_BAD_INPUT, "experts.1.bin", "truncated: 0 bytes");
     char *more = calloc(1, bytes + 1);
     memcpy(more, stripe, bytes);
     spill("experts.1.bin", more, bytes + 1);
-    refused(ERR_BAD_INPUT, "experts.1.bin", "too long");
+    expect_rejected(ERR_BAD_INPUT, "experts.1.bin", "too long");
     more[24] ^= 1; /* id */
     spill("experts.1.bin", more, bytes);
-    refused(ERR_BAD_INPUT, "experts.1.bin", "a stripe of another store");
+    expect_rejected(ERR_BAD_INPUT, "experts.1.bin", "a stripe of another store");
     more[8] ^= 7; /* version */
     spill("experts.1.bin", more, bytes);
-    refused(ERR_BAD_INPUT, "experts.1.bin", "not a stripe of a store of version 1");
+    expect_rejected(ERR_BAD_INPUT, "experts.1.bin", "not a stripe of a store of version 1");
     snprintf(path, sizeof path, "%s/experts.1.bin", store);
     unlink(path);
-    refused(ERR_BAD_INPUT, "experts.1.bin", "No such file");
+    expect_rejected(ERR_BAD_INPUT, "experts.1.bin", "No such file");
     spill("experts.1.bin", stripe, bytes);
 
     size_t model_bytes;
     char *model = slurp(STORE_MODEL_FILE, &model_bytes);
     model[model_bytes - 1] ^= 1;
     spill(STORE_MODEL_FILE, model, model_bytes);
-    refused(ERR_BAD_INPUT, STORE_MODEL_FILE, "its hash is not the manifest's");
+    expect_rejected(ERR_BAD_INPUT, STORE_MODEL_FILE, "its hash is not the manifest's");
     ck_assert_int_eq(store_make_resum(store, &error), 0);
     free(open_store(store, &error));
     ck_assert_int_eq(error.code, ERR_NONE);
     spill(STORE_MODEL_FILE, model, model_bytes / 2);
     ck_assert_int_eq(store_make_resum(store, &error), 0);
-    refused(ERR_BAD_INPUT, STORE_MODEL_FILE, "file");
+    expect_rejected(ERR_BAD_INPUT, STORE_MODEL_FILE, "file");
     struct open_file whole = map_file(gguf); /* with its experts */
     spill(STORE_MODEL_FILE, whole.data, whole.bytes);
     munmap((void *)(uintptr_t)whole.data, whole.bytes);
     ck_assert_int_eq(store_make_resum(store, &error), 0);
-    refused(ERR_BAD_INPUT, STORE_MODEL_FILE, "holds experts: those of a store are in its stripes");
+    expect_rejected(ERR_BAD_INPUT, STORE_MODEL_FILE,
+                    "holds experts: those of a store are in its stripes");
     snprintf(path, sizeof path, "%s/" STORE_MODEL_FILE, store);
     unlink(path);
-    refused(ERR_BAD_INPUT, STORE_MODEL_FILE, "No such file");
+    expect_rejected(ERR_BAD_INPUT, STORE_MODEL_FILE, "No such file");
     snprintf(path, sizeof path, "%s/" STORE_ENTRIES_FILE, store);
     unlink(path);
-    refused(ERR_BAD_INPUT, STORE_ENTRIES_FILE, "No such file");
+    expect_rejected(ERR_BAD_INPUT, STORE_ENTRIES_FILE, "No such file");
     snprintf(path, sizeof path, "%s/" STORE_MANIFEST_FILE, store);
     unlink(path);
-    refused(ERR_BAD_INPUT, STORE_MANIFEST_FILE, "is not there: not an expert store");
+    expect_rejected(ERR_BAD_INPUT, STORE_MANIFEST_FILE, "is not there: not an expert store");
     free(stripe);
     free(more);
     free(model);
@@ -541,7 +542,7 @@ END_TEST
 START_TEST(shape_of_another_model)
 {
     struct error error;
-    make_it(gguf, (struct store_make){.stripes = 1, .tier_mask = 1});
+    make_it(gguf, (struct store_make){.stripes = 1, .precision_mask = 1});
     struct model_index *m = open_store(store, &error);
     struct model_entry *e =
         (struct model_entry *)(uintptr_t)&model_index_entries(m)[m->dense_count];
@@ -556,18 +557,18 @@ END_TEST
 START_TEST(tampered_index)
 {
     struct error error;
-    make_it(gguf, (struct store_make){.stripes = 2, .tier_mask = 3, .scattered = true});
+    make_it(gguf, (struct store_make){.stripes = 2, .precision_mask = 3, .scattered = true});
     struct model_index *m = open_store(store, &error);
     ck_assert_ptr_nonnull(m);
     unsigned char *blob = (unsigned char *)m;
     uint64_t bytes = m->bytes, end = m->tokenizer_offset, checksums = m->checksums_offset;
-    unsigned refusals = 0, entries = 0;
+    unsigned rejections = 0, entries = 0;
     srand(5);
     for (uint64_t i = 0; i < end; i++) {
         unsigned char mask = (unsigned char)(1u << rand() % 8);
         blob[i] ^= mask;
         int rc = model_index_check(m, bytes, &error);
-        refusals += rc != 0;
+        rejections += rc != 0;
         entries += rc != 0 && i >= m->entries_offset && i < checksums;
         for (uint32_t x = 0; rc == 0 && x < m->entry_count; x++)
             for (uint32_t s = 0; s < m->stripe_count; s++) {
@@ -580,7 +581,7 @@ START_TEST(tampered_index)
             }
         blob[i] ^= mask;
     }
-    ck_assert_uint_gt(refusals, end / 2);
+    ck_assert_uint_gt(rejections, end / 2);
     /* All of an entry is checked but the place in the stripes, which may be another's, and which
      * sums are its: at most 8 bytes of each. */
     uint64_t entry_bytes = checksums - m->entries_offset;

@@ -250,7 +250,7 @@ static void long_token(struct make *m)
 
 static const struct {
     void (*edit)(struct make *m);
-    const char *says;
+    const char *message;
 } wrongs[] = {
     {no_scores, "scores has 0 elements for 262 tokens"},
     {short_scores, "scores has 3 elements for 262 tokens"},
@@ -262,15 +262,15 @@ static const struct {
     {long_token, "token 257 has 299 bytes"},
 };
 
-START_TEST(refused)
+START_TEST(bad_tokenizers_are_rejected)
 {
     struct spm_tokens v;
     struct error error = {0};
     spm_tokens(&v);
     ck_assert_ptr_null(spm_index(&v, wrongs[_i].edit, &error));
     ck_assert_int_eq(error.code, ERR_BAD_INPUT);
-    ck_assert_msg(strstr(error.text, wrongs[_i].says), "'%s' lacks '%s'", error.text,
-                  wrongs[_i].says);
+    ck_assert_msg(strstr(error.text, wrongs[_i].message), "'%s' lacks '%s'", error.text,
+                  wrongs[_i].message);
 }
 END_TEST
 
@@ -282,7 +282,7 @@ int main(void)
     tcase_add_test(tcase, pieces);
     tcase_add_test(tcase, control_tokens);
     tcase_add_test(tcase, merging);
-    tcase_add_loop_test(tcase, refused, 0, ARRAY_LEN(wrongs));
+    tcase_add_loop_test(tcase, bad_tokenizers_are_rejected, 0, ARRAY_LEN(wrongs));
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

@@ -219,8 +219,8 @@ START_TEST(random_text)
     char text[2000];
     srand(5);
     for (int round = 0; round < 2000; round++) {
-        size_t n = 0, most = 1 + (size_t)rand() % 400;
-        while (n + 4 <= most)
+        size_t n = 0, max = 1 + (size_t)rand() % 400;
+        while (n + 4 <= max)
             n += random_character(text + n);
         char clean[3 * sizeof text + 1];
         ck_assert_uint_eq(utf8_sanitise(text, n, clean), n); /* it is valid */
@@ -243,23 +243,23 @@ START_TEST(never_split)
     char text[400], pending[900];
     srand(6);
     for (int round = 0; round < 300; round++) {
-        size_t n = 0, count, shown = 0, held = 0;
+        size_t n = 0, count, shown = 0, pending_bytes = 0;
         while (n + 4 <= sizeof text)
             n += random_character(text + n);
         uint32_t *ids = encode(o.t, text, n, false, &count);
         for (size_t i = 0; i < count; i++) {
             size_t bytes;
             const char *piece = tokenizer_piece(o.t, ids[i], &bytes);
-            memcpy(pending + held, piece, bytes);
-            held += bytes;
-            size_t ready = utf8_complete_prefix(pending, held);
+            memcpy(pending + pending_bytes, piece, bytes);
+            pending_bytes += bytes;
+            size_t ready = utf8_complete_prefix(pending, pending_bytes);
             char clean[3 * sizeof pending + 1];
             ck_assert_uint_eq(utf8_sanitise(pending, ready, clean), ready); /* valid as it is */
             ck_assert_mem_eq(clean, text + shown, ready);
             shown += ready;
-            held -= ready;
-            ck_assert_uint_lt(held, 4);
-            memmove(pending, pending + ready, held);
+            pending_bytes -= ready;
+            ck_assert_uint_lt(pending_bytes, 4);
+            memmove(pending, pending + ready, pending_bytes);
         }
         ck_assert_uint_eq(shown, n);
         free(ids);

@@ -11,7 +11,7 @@
 #include "lib/offline/measure/clocked.h"
 #include "lib/offline/measure/routing_trace.h"
 #include "lib/offline/measure/serving.h"
-#include "lib/tensor/tier.h"
+#include "lib/tensor/precision.h"
 
 #define DEMO   SLUICE_SOURCE_DIR "/launch/demo/tiny-books-moe-q8_0.gguf"
 #define TEXT   SLUICE_SOURCE_DIR "/tests/golden/data/heldout/tales.txt"
@@ -58,17 +58,17 @@ static struct offline_losses served(const struct serving *s)
     return l;
 }
 
-static struct offline_losses clocked(const char *system, const char *settings, double share,
-                                     struct sim_config *config, struct sim_figures *f)
+static struct offline_losses clocked(const char *preset, const char *settings, double share,
+                                     struct sim_config *config, struct sim_stats *f)
 {
     struct error error = {0};
     struct offline_evaluation e = base(2);
     struct offline_losses l;
     struct knobs knobs;
     uint64_t all = serving_bytes(model, NULL, QUANT_CHANNEL);
-    ck_assert_msg(knobs_resolve(system, NULL, settings, &knobs, &error) == 0, "%s", error.text);
+    ck_assert_msg(knobs_resolve(preset, NULL, settings, &knobs, &error) == 0, "%s", error.text);
     clocked_config(model, &knobs, NULL, QUANT_CHANNEL, (uint64_t)(share * (double)all), config);
-    config->drive.bytes_per_s = 5e8;
+    config->device.bytes_per_s = 5e8;
     ck_assert_msg(clocked_evaluate(&e, config, QUANT_CHANNEL, &l, f, &error) == 0, "%s",
                   error.text);
     return l;
@@ -84,20 +84,20 @@ static void same(struct offline_losses a, struct offline_losses b)
 }
 
 /* Lossless text, and the very hits, bytes and times of the simulator over the trace. */
-START_TEST(lod_is_what_sim_says)
+START_TEST(lod_matches_sim)
 {
     struct error error = {0};
     struct sim_config config;
-    struct sim_figures f;
+    struct sim_stats f;
     struct sim_result r;
     struct trace trace;
     const struct serving native = {.kind = SERVE_NATIVE};
     same(clocked("lod", NULL, 0.3, &config, &f), served(&native));
     ck_assert_int_eq(offline_trace(model, &text, QUANT_CHANNEL, &trace, &error), 0);
     ck_assert_int_eq(sim_run(&trace, 0, 0, &config, false, &r, &error), 0);
-    const struct sim_figures *want = &r.phase[SIM_DECODE];
-    ck_assert_uint_eq(f.uses, 3 * WINDOW * 32);
-    ck_assert_uint_eq(f.uses, want->uses);
+    const struct sim_stats *want = &r.phase[SIM_DECODE];
+    ck_assert_uint_eq(f.accesses, 3 * WINDOW * 32);
+    ck_assert_uint_eq(f.accesses, want->accesses);
     ck_assert_uint_eq(f.hits, want->hits);
     ck_assert_uint_eq(f.misses, want->misses);
     ck_assert_uint_eq(f.demand_bytes, want->demand_bytes);
@@ -107,13 +107,14 @@ START_TEST(lod_is_what_sim_says)
 }
 END_TEST
 
-START_TEST(one_width_whatever_is_resident)
+START_TEST(one_precision_whatever_is_resident)
 {
     struct sim_config config;
-    struct sim_figures f;
-    uint8_t tier[CELLS];
-    memset(tier, TIER_INT4, sizeof tier);
-    const struct serving int4 = {.kind = SERVE_TIERS, .method = QUANT_CHANNEL, .tier = tier};
+    struct sim_stats f;
+    uint8_t precision[CELLS];
+    memset(precision, PRECISION_INT4, sizeof precision);
+    const struct serving int4 = {
+        .kind = SERVE_PRECISIONS, .method = QUANT_CHANNEL, .precision = precision};
     same(clocked("iq4", NULL, 0.2, &config, &f), served(&int4));
 }
 END_TEST
@@ -123,25 +124,25 @@ END_TEST
 START_TEST(hobbit_between_its_ends)
 {
     struct sim_config config;
-    struct sim_figures f;
+    struct sim_stats f;
     const struct serving native = {.kind = SERVE_NATIVE};
     const struct serving worst = {.kind = SERVE_HOBBIT,
                                   .method = QUANT_CHANNEL,
-                                  .high = TIER_NATIVE,
-                                  .low = TIER_INT2,
+                                  .high = PRECISION_NATIVE,
+                                  .low = PRECISION_INT2,
                                   .t1 = 0.4,
                                   .t2 = 0.8};
-    const char *thresholds = "t1=0.4,t2=0.8,prediction=none,limit=none";
+    const char *thresholds = "t1=0.4,t2=0.8,prediction=none,prefetch=none";
     char settings[128];
     snprintf(settings, sizeof settings, "%s,allocation=transient", thresholds);
     same(clocked("hobbit", settings, 0.2, &config, &f), served(&worst));
     ck_assert_uint_eq(f.hits, 0);
-    ck_assert(f.skipped > 0 && f.low_uses > 0);
-    snprintf(settings, sizeof settings, "%s,warm=all,allocation=shared", thresholds);
+    ck_assert(f.skipped > 0 && f.low_precision_accesses > 0);
+    snprintf(settings, sizeof settings, "%s,preload=all,allocation=shared", thresholds);
     same(clocked("hobbit", settings, 1.0, &config, &f), served(&native));
-    ck_assert_uint_eq(f.hits, f.uses);
+    ck_assert_uint_eq(f.hits, f.accesses);
     struct offline_losses some = clocked("hobbit", thresholds, 0.4, &config, &f);
-    ck_assert(f.hits > 0 && f.hits < f.uses);
+    ck_assert(f.hits > 0 && f.hits < f.accesses);
     offline_losses_free(&some);
 }
 END_TEST
@@ -153,12 +154,12 @@ START_TEST(what_cannot_be_modelled)
     struct offline_evaluation e = base(1);
     struct offline_losses l;
     struct sim_config config;
-    struct sim_figures f;
+    struct sim_stats f;
     struct knobs knobs;
     ck_assert_int_eq(knobs_resolve("lod", NULL, NULL, &knobs, &error), 0);
     clocked_config(model, &knobs, NULL, QUANT_CHANNEL, 1000, &config);
     ck_assert_int_eq(clocked_evaluate(&e, &config, QUANT_CHANNEL, &l, &f, &error), -1);
-    ck_assert_int_eq(error.code, ERR_BELOW_FLOOR);
+    ck_assert_int_eq(error.code, ERR_BUDGET_TOO_SMALL);
     ck_assert_int_eq(knobs_resolve("pruned", NULL, NULL, &knobs, &error), 0);
     clocked_config(model, &knobs, NULL, QUANT_CHANNEL, 1u << 30, &config);
     ck_assert_int_eq(clocked_evaluate(&e, &config, QUANT_CHANNEL, &l, &f, &error), -1);
@@ -191,7 +192,7 @@ static struct logits_file *recorded(const struct offline_text *t, struct error *
 START_TEST(against_a_record)
 {
     struct error error = {0};
-    uint8_t tier[CELLS];
+    uint8_t precision[CELLS];
     struct offline_losses own, beside, against;
     record();
     struct offline_evaluation e = base(2);
@@ -203,8 +204,8 @@ START_TEST(against_a_record)
         ck_assert_msg(own.kld[i] < 1e-6f, "token %zu: %g", i, (double)own.kld[i]);
     for (uint32_t w = 0; w < own.windows; w++)
         ck_assert_double_eq_tol(own.nll[w], own.reference_nll[w], 1e-2);
-    memset(tier, TIER_INT2, sizeof tier);
-    e.tier = tier;
+    memset(precision, PRECISION_INT2, sizeof precision);
+    e.precision = precision;
     ck_assert_int_eq(offline_evaluate(&e, &against, &error), 0);
     logits_close(e.against);
     e.against = NULL;
@@ -299,8 +300,8 @@ int main(void)
     TCase *c = tcase_create("clocked");
     tcase_add_checked_fixture(c, setup, teardown);
     tcase_set_timeout(c, 240);
-    tcase_add_test(c, lod_is_what_sim_says);
-    tcase_add_test(c, one_width_whatever_is_resident);
+    tcase_add_test(c, lod_matches_sim);
+    tcase_add_test(c, one_precision_whatever_is_resident);
     tcase_add_test(c, hobbit_between_its_ends);
     tcase_add_test(c, what_cannot_be_modelled);
     tcase_add_test(c, against_a_record);

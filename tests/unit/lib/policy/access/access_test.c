@@ -11,7 +11,7 @@
 #include "lib/policy/prediction/prefetch.h"
 #include "lib/policy/residency/residency.h"
 
-#include "lib/tensor/tier.h"
+#include "lib/tensor/precision.h"
 
 #define EXPERTS 64
 
@@ -102,16 +102,17 @@ START_TEST(routing_of_odd_rows)
 }
 END_TEST
 
-static uint32_t predict(const float *logits, uint32_t experts, uint32_t want, struct guess *out)
+static uint32_t predict(const float *logits, uint32_t experts, uint32_t want,
+                        struct prediction *out)
 {
     struct prediction_input in = {.experts = experts, .top_k = 1, .want = want, .logits = logits};
-    return prediction_run(prediction_named("next-layer"), &in, out);
+    return prediction_run(prediction_method_named("next-layer"), &in, out);
 }
 
 START_TEST(prediction_names_the_largest)
 {
     float logits[EXPERTS];
-    struct guess guesses[EXPERTS];
+    struct prediction predictions[EXPERTS];
     uint32_t expert[EXPERTS];
     double weight[EXPERTS];
     seed = 6;
@@ -120,18 +121,18 @@ START_TEST(prediction_names_the_largest)
         uint32_t expected = want < experts ? want : experts;
         for (uint32_t i = 0; i < experts; i++)
             logits[i] = floorf(uniform()); /* many ties */
-        ck_assert_uint_eq(predict(logits, experts, want, guesses), expected);
+        ck_assert_uint_eq(predict(logits, experts, want, predictions), expected);
         oracle(logits, experts, expected, false, expert, weight);
         for (uint32_t i = 0; i < expected; i++) {
-            ck_assert_uint_eq(guesses[i].expert, expert[i]);
-            ck_assert_double_eq_tol(guesses[i].probability, weight[i], 1e-6);
+            ck_assert_uint_eq(predictions[i].expert, expert[i]);
+            ck_assert_double_eq_tol(predictions[i].probability, weight[i], 1e-6);
         }
     }
     static const float damaged[] = {NAN, 1, NAN, 2};
-    ck_assert_uint_eq(predict(damaged, 4, 4, guesses), 4);
-    ck_assert_uint_eq(guesses[0].expert, 3);
+    ck_assert_uint_eq(predict(damaged, 4, 4, predictions), 4);
+    ck_assert_uint_eq(predictions[0].expert, 3);
     for (uint32_t i = 0; i < 4; i++)
-        ck_assert(isfinite(guesses[i].probability) && guesses[i].probability >= 0);
+        ck_assert(isfinite(predictions[i].probability) && predictions[i].probability >= 0);
 }
 END_TEST
 
@@ -175,7 +176,7 @@ START_TEST(prefetch_limit)
 {
     const struct prefetch_state good = {.prefetches_max = 4,
                                         .layer_now = 3,
-                                        .layer_guess = 4,
+                                        .layer_predicted = 4,
                                         .layers = 8,
                                         .probability = 0.4f,
                                         .victim_heat = 0.1f};
@@ -211,28 +212,28 @@ START_TEST(prefetch_limit)
     s.needs_eviction = false;
     ck_assert(prefetch_limit_allows(&idle, &s));
     s = good;
-    s.layer_guess = 3; /* the layer that runs now */
+    s.layer_predicted = 3; /* the layer that runs now */
     ck_assert(!prefetch_limit_allows(&idle, &s));
-    s.layer_guess = 2; /* has passed */
+    s.layer_predicted = 2; /* has passed */
     ck_assert(!prefetch_limit_allows(&idle, &s));
     s.layer_now = 7;
-    s.layer_guess = 0; /* of the next token */
+    s.layer_predicted = 0; /* of the next token */
     ck_assert(prefetch_limit_allows(&idle, &s));
 }
 END_TEST
 
 START_TEST(lossless_precision)
 {
-    struct precision p = {.rule = PRECISION_FATE};
-    ck_assert(precision_named("lossless", &p.rule));
-    ck_assert(!precision_named("lossy", &p.rule));
+    struct precision_policy p = {.rule = PRECISION_RULE_FATE};
+    ck_assert(precision_rule_named("lossless", &p.rule));
+    ck_assert(!precision_rule_named("lossy", &p.rule));
     for (int r = 0; r < 4; r++) {
         struct precision_choice choice;
         precision_choose(&p, &(struct precision_input){.weight_before = (float)r / 3}, &choice);
         ck_assert_int_eq(choice.need, NEED_HIGH);
-        ck_assert_int_eq(choice.ask, TIER_NATIVE);
+        ck_assert_int_eq(choice.request, PRECISION_NATIVE);
         ck_assert_uint_eq(choice.accept_count, 1);
-        ck_assert_int_eq(choice.accept[0], TIER_NATIVE);
+        ck_assert_int_eq(choice.accept[0], PRECISION_NATIVE);
     }
 }
 END_TEST

@@ -11,7 +11,7 @@
 #include "lib/policy/prediction/prediction.h"
 #include "lib/policy/prediction/prefetch.h"
 #include "lib/policy/residency/residency.h"
-#include "lib/tensor/tier.h"
+#include "lib/tensor/precision.h"
 
 #define EXPERTS 32u
 
@@ -45,14 +45,14 @@ static double percentile75(const double *weights, uint32_t n)
 
 START_TEST(fate_names_what_is_above_the_percentile)
 {
-    const struct prediction *p = prediction_named("fate");
+    const struct prediction_method *p = prediction_method_named("fate");
     ck_assert(p->lists && p->source == PREDICT_LOGITS);
     seed = 3;
     for (uint32_t round = 0; round < 2000; round++) {
         uint32_t n = 2 + below(EXPERTS - 1), k = 1 + below(n < 4 ? n : 4);
         float logits[EXPERTS];
         double weight[EXPERTS], sum = 0;
-        struct guess guess[EXPERTS];
+        struct prediction predictions[EXPERTS];
         for (uint32_t i = 0; i < n; i++) {
             logits[i] = (float)below(100000) / 20000;
             sum += weight[i] = exp((double)logits[i]);
@@ -65,19 +65,20 @@ START_TEST(fate_names_what_is_above_the_percentile)
             above += weight[i] > line * (1 + 1e-6);
         uint32_t want = above > k ? above : k;
         struct prediction_input in = {.experts = n, .top_k = k, .want = n, .logits = logits};
-        uint32_t got = prediction_run(p, &in, guess);
+        uint32_t got = prediction_run(p, &in, predictions);
         ck_assert_uint_eq(got, want);
         for (uint32_t i = 0; i < got; i++) {
-            ck_assert_double_eq_tol(guess[i].probability, weight[guess[i].expert], 1e-5);
+            ck_assert_double_eq_tol(predictions[i].probability, weight[predictions[i].expert],
+                                    1e-5);
             if (i > 0)
-                ck_assert_float_ge(guess[i - 1].probability, guess[i].probability);
+                ck_assert_float_ge(predictions[i - 1].probability, predictions[i].probability);
             if (i < above)
-                ck_assert(weight[guess[i].expert] > line);
+                ck_assert(weight[predictions[i].expert] > line);
         }
         in.want = 1;
-        ck_assert_uint_eq(prediction_run(p, &in, guess), 1);
+        ck_assert_uint_eq(prediction_run(p, &in, predictions), 1);
         in.logits = NULL;
-        ck_assert_uint_eq(prediction_run(p, &in, guess), 0);
+        ck_assert_uint_eq(prediction_run(p, &in, predictions), 0);
     }
 }
 END_TEST
@@ -139,10 +140,10 @@ START_TEST(counted_predictions)
 {
     static const char *const names[] = {"path1", "path2", "frequency"};
     static struct tables t;
-    const struct prediction *p = prediction_named(names[_i]);
+    const struct prediction_method *p = prediction_method_named(names[_i]);
     seed = 7;
     for (uint32_t round = 0; round < 3000; round++) {
-        struct guess guess[8];
+        struct prediction predictions[8];
         float scratch[8];
         uint16_t one[2] = {(uint16_t)below(8), (uint16_t)below(8)};
         uint16_t two[2] = {(uint16_t)below(8), (uint16_t)below(8)};
@@ -162,7 +163,7 @@ START_TEST(counted_predictions)
                                       .tables = &tables,
                                       .scratch = scratch};
         score_of(&t, names[_i], in.layer, one, two, score);
-        uint32_t n = prediction_run(p, &in, guess), positive = 0;
+        uint32_t n = prediction_run(p, &in, predictions), positive = 0;
         for (uint32_t c = 0; c < 8; c++) {
             sum += score[c];
             positive += score[c] > 0;
@@ -174,34 +175,35 @@ START_TEST(counted_predictions)
             for (uint32_t c = 0; c < 8; c++)
                 if (!taken[c] && (best == 8 || score[c] > score[best]))
                     best = c;
-            ck_assert_uint_eq(guess[i].expert, best);
-            ck_assert_double_eq_tol(guess[i].probability, fmin(1, 2 * score[best] / sum), 1e-5);
+            ck_assert_uint_eq(predictions[i].expert, best);
+            ck_assert_double_eq_tol(predictions[i].probability, fmin(1, 2 * score[best] / sum),
+                                    1e-5);
             taken[best] = true;
         }
         in.tables = NULL;
-        ck_assert_uint_eq(prediction_run(p, &in, guess), 0);
+        ck_assert_uint_eq(prediction_run(p, &in, predictions), 0);
     }
 }
 END_TEST
 
 START_TEST(names_and_layers)
 {
-    struct guess guess[8];
+    struct prediction predictions[8];
     struct prediction_input in = {.experts = 8, .top_k = 2, .want = 8};
-    ck_assert_ptr_null(prediction_named("oracle"));
-    ck_assert_uint_eq(prediction_run(prediction_named("layer"), &in, guess), 8);
+    ck_assert_ptr_null(prediction_method_named("oracle"));
+    ck_assert_uint_eq(prediction_run(prediction_method_named("layer"), &in, predictions), 8);
     for (uint32_t i = 0; i < 8; i++)
-        ck_assert_uint_eq(guess[i].expert, i);
-    ck_assert_uint_eq(prediction_run(prediction_named("none"), &in, guess), 0);
+        ck_assert_uint_eq(predictions[i].expert, i);
+    ck_assert_uint_eq(prediction_run(prediction_method_named("none"), &in, predictions), 0);
 }
 END_TEST
 
 /* A share of the router's softmax is not yet the chance of a use: top_k are used. */
-START_TEST(chances)
+START_TEST(access_probabilities)
 {
     static const struct {
         const char *prediction;
-        float probability, chance;
+        float probability, expected;
     } t[] = {{"next-layer", 0.05f, 0.4f},
              {"next-layer", 0.2f, 1},
              {"fate", 0.01f, 0.08f},
@@ -210,9 +212,9 @@ START_TEST(chances)
              {"layer", 1, 1},
              {"path2", 300, 1}}; /* tokens of a chunk */
     for (uint32_t i = 0; i < ARRAY_LEN(t); i++)
-        ck_assert_float_eq_tol(
-            prediction_chance(prediction_named(t[i].prediction), t[i].probability, 8), t[i].chance,
-            1e-6f);
+        ck_assert_float_eq_tol(prediction_access_probability(
+                                   prediction_method_named(t[i].prediction), t[i].probability, 8),
+                               t[i].expected, 1e-6f);
 }
 END_TEST
 
@@ -222,7 +224,7 @@ static struct prefetch_state calm(void)
 {
     return (struct prefetch_state){.prefetches_max = 8,
                                    .layer_now = 2,
-                                   .layer_guess = 3,
+                                   .layer_predicted = 3,
                                    .layers = 8,
                                    .probability = 0.5f,
                                    .needs_eviction = true,
@@ -246,7 +248,7 @@ START_TEST(limits_differ_as_they_should)
             struct prefetch_state s = calm();
             s.victim_heat = n == 1 ? 0.9f : s.victim_heat;
             s.prefetches_open = n == 2 ? 1 : n == 5 ? 8 : 0;
-            s.layer_guess = n == 3 ? 4 : 3;
+            s.layer_predicted = n == 3 ? 4 : 3;
             s.demands_open = n == 4;
             ck_assert_msg(prefetch_limit_allows(&l, &s) == (table[i].accepts[n] == 'y'), "%s, %u",
                           table[i].name, n);
@@ -284,7 +286,7 @@ START_TEST(credit_adds_up)
 }
 END_TEST
 
-START_TEST(auto_keeps_what_pays)
+START_TEST(auto_keeps_profitable_prefetch)
 {
     static const double gain[] = {0.8, 0.99, 1.3}; /* time with prefetch, relative */
     struct prefetch_limit l;
@@ -303,7 +305,7 @@ END_TEST
 
 /* ---- precision ---- */
 
-static struct precision_choice choose(struct precision p, struct precision_input in)
+static struct precision_choice choose(struct precision_policy p, struct precision_input in)
 {
     struct precision_choice c;
     precision_choose(&p, &in, &c);
@@ -312,64 +314,67 @@ static struct precision_choice choose(struct precision p, struct precision_input
 
 START_TEST(hobbit_precision)
 {
-    struct precision p = {PRECISION_HOBBIT, TIER_NATIVE, TIER_INT4, 0.6f, 0.9f, 0, false};
+    struct precision_policy p = {
+        PRECISION_RULE_HOBBIT, PRECISION_NATIVE, PRECISION_INT4, 0.6f, 0.9f, 0, false};
     static const float weights[] = {0.5f, 0.25f, 0.2f, 0.05f};
     static const enum precision_need needs[] = {NEED_HIGH, NEED_HIGH, NEED_LOW, NEED_SKIP};
     for (uint32_t r = 0; r < 4; r++) {
-        float before = precision_before(weights, 4, r);
+        float before = precision_weight_before(weights, 4, r);
         struct precision_choice c = choose(p, (struct precision_input){.weight_before = before});
         ck_assert_int_eq(c.need, needs[r]);
         ck_assert_uint_eq(c.accept_count, r < 2 ? 1 : 2);
-        ck_assert_int_eq(c.accept[0], TIER_NATIVE);
+        ck_assert_int_eq(c.accept[0], PRECISION_NATIVE);
         if (r >= 2)
-            ck_assert_int_eq(c.accept[1], TIER_INT4);
+            ck_assert_int_eq(c.accept[1], PRECISION_INT4);
         if (c.need != NEED_SKIP)
-            ck_assert_int_eq(c.ask, r < 2 ? TIER_NATIVE : TIER_INT4);
+            ck_assert_int_eq(c.request, r < 2 ? PRECISION_NATIVE : PRECISION_INT4);
     }
     p.t1 = p.t2 = 0; /* rank 0 stays high whatever the thresholds */
     ck_assert_int_eq(choose(p, (struct precision_input){0}).need, NEED_HIGH);
     ck_assert_int_eq(choose(p, (struct precision_input){.weight_before = 0.01f}).need, NEED_SKIP);
-    ck_assert_float_eq(precision_before(weights, 4, 0), 0);
+    ck_assert_float_eq(precision_weight_before(weights, 4, 0), 0);
     static const float odd[] = {2, 1, 1}; /* not normalised */
-    ck_assert_float_eq_tol(precision_before(odd, 3, 2), 0.75f, 1e-6f);
-    ck_assert_uint_eq(precision_tiers(&p, 0xf), 1u << TIER_NATIVE | 1u << TIER_INT4);
+    ck_assert_float_eq_tol(precision_weight_before(odd, 3, 2), 0.75f, 1e-6f);
+    ck_assert_uint_eq(precision_policy_mask(&p, 0xf),
+                      1u << PRECISION_NATIVE | 1u << PRECISION_INT4);
 }
 END_TEST
 
 START_TEST(fate_precision)
 {
-    struct precision p = {PRECISION_FATE, TIER_INT4, TIER_INT2, 0, 0, 0.25f, false};
+    struct precision_policy p = {
+        PRECISION_RULE_FATE, PRECISION_INT4, PRECISION_INT2, 0, 0, 0.25f, false};
     uint32_t low = 0;
     for (uint32_t i = 0; i < 16; i++) {
         struct precision_choice c =
             choose(p, (struct precision_input){.prefill = true, .popularity = (float)i / 16});
-        low += c.ask == TIER_INT2;
-        ck_assert_int_eq(c.ask == TIER_INT2, i >= 12);
-        ck_assert_int_eq(c.accept[0], TIER_INT4);
+        low += c.request == PRECISION_INT2;
+        ck_assert_int_eq(c.request == PRECISION_INT2, i >= 12);
+        ck_assert_int_eq(c.accept[0], PRECISION_INT4);
     }
     ck_assert_uint_eq(low, 4);
     struct precision_input in = {.popularity = 0.99f};
-    ck_assert_int_eq(choose(p, in).ask, TIER_INT4);
-    p.slow_drive = true;
-    ck_assert_int_eq(choose(p, in).ask, TIER_INT2);
+    ck_assert_int_eq(choose(p, in).request, PRECISION_INT4);
+    p.slow_device = true;
+    ck_assert_int_eq(choose(p, in).request, PRECISION_INT2);
     in.predicted = true;
-    ck_assert_int_eq(choose(p, in).ask, TIER_INT4);
+    ck_assert_int_eq(choose(p, in).request, PRECISION_INT4);
 }
 END_TEST
 
-START_TEST(fixed_widths)
+START_TEST(fixed_precisions)
 {
-    struct precision p = {.rule = PRECISION_EDGEMOE};
-    for (enum tier t = TIER_NATIVE; t < TIER__COUNT; t++) {
-        struct precision_choice c = choose(p, (struct precision_input){.width = t});
-        ck_assert_int_eq(c.ask, t);
+    struct precision_policy p = {.rule = PRECISION_RULE_EDGEMOE};
+    for (enum precision t = PRECISION_NATIVE; t < PRECISION__COUNT; t++) {
+        struct precision_choice c = choose(p, (struct precision_input){.planned = t});
+        ck_assert_int_eq(c.request, t);
         ck_assert_uint_eq(c.accept_count, 1);
         ck_assert_int_eq(c.accept[0], t);
         ck_assert_int_eq(c.need, NEED_HIGH);
     }
-    p.rule = PRECISION_UNIFORM_INT4;
-    ck_assert_int_eq(choose(p, (struct precision_input){0}).ask, TIER_INT4);
-    ck_assert_uint_eq(precision_tiers(&p, 0xf), 1u << TIER_INT4);
+    p.rule = PRECISION_RULE_UNIFORM_INT4;
+    ck_assert_int_eq(choose(p, (struct precision_input){0}).request, PRECISION_INT4);
+    ck_assert_uint_eq(precision_policy_mask(&p, 0xf), 1u << PRECISION_INT4);
 }
 END_TEST
 
@@ -417,18 +422,18 @@ END_TEST
 
 int main(void)
 {
-    Suite *s = suite_create("guesses");
-    TCase *c = tcase_create("guesses");
+    Suite *s = suite_create("predictions");
+    TCase *c = tcase_create("predictions");
     tcase_add_test(c, fate_names_what_is_above_the_percentile);
     tcase_add_loop_test(c, counted_predictions, 0, 3);
     tcase_add_test(c, names_and_layers);
-    tcase_add_test(c, chances);
+    tcase_add_test(c, access_probabilities);
     tcase_add_test(c, limits_differ_as_they_should);
     tcase_add_loop_test(c, credit_adds_up, 0, 5);
-    tcase_add_loop_test(c, auto_keeps_what_pays, 0, 3);
+    tcase_add_loop_test(c, auto_keeps_profitable_prefetch, 0, 3);
     tcase_add_test(c, hobbit_precision);
     tcase_add_test(c, fate_precision);
-    tcase_add_test(c, fixed_widths);
+    tcase_add_test(c, fixed_precisions);
     tcase_add_test(c, masked_routing);
     suite_add_tcase(s, c);
     SRunner *sr = srunner_create(s);

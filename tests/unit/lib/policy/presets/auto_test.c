@@ -13,7 +13,7 @@ static struct plan *plan;
 static uint32_t candidate(const char *name)
 {
     for (uint32_t c = 0; c < auto_candidates(); c++)
-        if (strcmp(system_at(auto_system(c))->name, name) == 0)
+        if (strcmp(preset_at(auto_preset(c))->name, name) == 0)
             return c;
     ck_abort_msg("%s is no candidate", name);
 }
@@ -21,7 +21,7 @@ static uint32_t candidate(const char *name)
 static void predict_all(const char *name, double ns)
 {
     for (uint32_t s = 0; s < PLAN_AUTO_SHARES; s++)
-        for (uint32_t d = 0; d < PLAN_AUTO_DRIVES; d++)
+        for (uint32_t d = 0; d < PLAN_AUTO_DEVICES; d++)
             plan_auto_ns(plan)[plan_auto_at(s, d, candidate(name))] = (float)ns;
 }
 
@@ -51,17 +51,17 @@ static struct auto_view view_of(double share, double rate, double max_loss)
 static const char *chosen(const struct auto_view *v)
 {
     struct auto_choice c = auto_choose(v);
-    return system_at(auto_system(c.candidate))->name;
+    return preset_at(auto_preset(c.candidate))->name;
 }
 
 /* Every row is a system, lossless ones are lossless, no loss is forgotten. */
-START_TEST(candidates_are_systems)
+START_TEST(candidates_are_presets)
 {
     for (uint32_t c = 0; c < auto_candidates(); c++) {
         struct knobs knobs;
         struct error error;
-        ck_assert_uint_ne(auto_system(c), POLICY_NONE);
-        const char *name = system_at(auto_system(c))->name;
+        ck_assert_uint_ne(auto_preset(c), POLICY_NONE);
+        const char *name = preset_at(auto_preset(c))->name;
         ck_assert_int_eq(knobs_resolve(name, NULL, NULL, &knobs, &error), 0);
         ck_assert_msg(knobs_lossy(&knobs) == !auto_lossless(c), "%s", name);
     }
@@ -84,8 +84,8 @@ START_TEST(interpolation)
     uint32_t c = candidate("lod");
     float *ns = plan_auto_ns(plan);
     for (uint32_t s = 0; s < PLAN_AUTO_SHARES; s++)
-        for (uint32_t d = 0; d < PLAN_AUTO_DRIVES; d++)
-            ns[plan_auto_at(s, d, c)] = (float)(1e15 / (auto_shares[s] * auto_drives[d]));
+        for (uint32_t d = 0; d < PLAN_AUTO_DEVICES; d++)
+            ns[plan_auto_at(s, d, c)] = (float)(1e15 / (auto_shares[s] * auto_devices[d]));
     static const double points[][2] = {{0.25, 1e9}, {0.3, 7e8}, {0.9, 1.5e8}, {0.125, 4e9}};
     for (int i = 0; i < 4; i++) {
         double want = 1e15 / (points[i][0] * points[i][1]);
@@ -101,57 +101,57 @@ START_TEST(interpolation)
 }
 END_TEST
 
-START_TEST(loss_is_kept)
+START_TEST(lossy_presets_need_max_loss)
 {
-    predict_all("auto-guess", 10e6);
+    predict_all("auto-prefetch", 10e6);
     predict_all("hobbit", 5e6);
     predict_all("auto-int4", 4e6);
     struct auto_view v = view_of(0.25, 1e9, 0.05);
-    ck_assert_str_eq(chosen(&v), "auto-guess"); /* nobody measured what they lose */
+    ck_assert_str_eq(chosen(&v), "auto-prefetch"); /* nobody measured what they lose */
     plan->scalar[PLAN_hobbit_loss_high] = 0.01;
     plan->scalar[PLAN_uniform_int4_loss_high] = 0.03;
     ck_assert_str_eq(chosen(&v), "auto-int4");
     v.max_loss = 0.02;
     ck_assert_str_eq(chosen(&v), "hobbit");
     v.max_loss = 0.005;
-    ck_assert_str_eq(chosen(&v), "auto-guess");
+    ck_assert_str_eq(chosen(&v), "auto-prefetch");
     v.max_loss = 0;
     plan->scalar[PLAN_hobbit_loss_high] = -0.001; /* better than lossless, by chance */
-    ck_assert_str_eq(chosen(&v), "auto-guess");
+    ck_assert_str_eq(chosen(&v), "auto-prefetch");
     v.max_loss = 0.05;
     v.usable = ~(UINT64_C(1) << candidate("auto-int4")); /* no such tier here */
     ck_assert_str_eq(chosen(&v), "hobbit");
     predict_all("hobbit", 9.9e6); /* not worth a loss */
-    ck_assert_str_eq(chosen(&v), "auto-guess");
+    ck_assert_str_eq(chosen(&v), "auto-prefetch");
 }
 END_TEST
 
-START_TEST(room_and_drive_decide)
+START_TEST(capacity_and_device_decide)
 {
-    predict_all("auto-guess", 10e6);
+    predict_all("auto-prefetch", 10e6);
     predict_all("lod", 12e6);
     for (uint32_t s = 4; s < PLAN_AUTO_SHARES; s++)
-        for (uint32_t d = 0; d < PLAN_AUTO_DRIVES; d++)
+        for (uint32_t d = 0; d < PLAN_AUTO_DEVICES; d++)
             plan_auto_ns(plan)[plan_auto_at(s, d, candidate("lod"))] = d < 3 ? 8e6f : 12e6f;
     struct auto_view v = view_of(0.25, 2e8, 0);
-    ck_assert_str_eq(chosen(&v), "auto-guess");
+    ck_assert_str_eq(chosen(&v), "auto-prefetch");
     v.share = 0.6;
     ck_assert_str_eq(chosen(&v), "lod");
     v.bytes_per_s = 1e9;
-    ck_assert_str_eq(chosen(&v), "auto-guess");
+    ck_assert_str_eq(chosen(&v), "auto-prefetch");
 }
 END_TEST
 
 /* The one that runs is left for a clear gain only. */
 START_TEST(stays)
 {
-    predict_all("auto-guess", 10e6);
+    predict_all("auto-prefetch", 10e6);
     predict_all("lod", 10.4e6);
     struct auto_view v = view_of(0.25, 1e9, 0);
     v.running = candidate("lod");
     ck_assert_str_eq(chosen(&v), "lod");
-    predict_all("auto-guess", 9.3e6);
-    ck_assert_str_eq(chosen(&v), "auto-guess");
+    predict_all("auto-prefetch", 9.3e6);
+    ck_assert_str_eq(chosen(&v), "auto-prefetch");
 }
 END_TEST
 
@@ -162,13 +162,13 @@ START_TEST(confirmation)
     double measured[PLAN_AUTO_CANDIDATES];
     for (int i = 0; i < PLAN_AUTO_CANDIDATES; i++)
         measured[i] = (double)NAN;
-    predict_all("auto-guess", 10e6);
+    predict_all("auto-prefetch", 10e6);
     predict_all("lod", 10.5e6);
-    predict_all("auto-records", 10.8e6);
+    predict_all("auto-hobbit-eviction", 10.8e6);
     struct auto_view v = view_of(0.25, 1e9, 0);
     v.measured_ns = measured;
-    ck_assert_str_eq(chosen(&v), "auto-guess");
-    v.running = candidate("auto-guess");
+    ck_assert_str_eq(chosen(&v), "auto-prefetch");
+    v.running = candidate("auto-prefetch");
     measured[v.running] = 20e6; /* a slow machine: all predictions are wrong alike */
     ck_assert_str_eq(chosen(&v), "lod");
     v.running = candidate("lod");
@@ -176,13 +176,13 @@ START_TEST(confirmation)
     measured[v.running] = 19e6;
     ck_assert_str_eq(chosen(&v), "lod");
     measured[v.running] = 22e6;
-    ck_assert_str_eq(chosen(&v), "auto-guess");
-    v.running = candidate("auto-guess");
-    ck_assert_str_eq(chosen(&v), "auto-guess");
+    ck_assert_str_eq(chosen(&v), "auto-prefetch");
+    v.running = candidate("auto-prefetch");
+    ck_assert_str_eq(chosen(&v), "auto-prefetch");
     measured[candidate("lod")] = (double)NAN; /* a second that is too far behind is not tried */
     predict_all("lod", 12e6);
-    predict_all("auto-records", 12e6);
-    ck_assert_str_eq(chosen(&v), "auto-guess");
+    predict_all("auto-hobbit-eviction", 12e6);
+    ck_assert_str_eq(chosen(&v), "auto-prefetch");
 }
 END_TEST
 
@@ -191,11 +191,11 @@ int main(void)
     Suite *s = suite_create("auto");
     TCase *c = tcase_create("auto");
     tcase_add_checked_fixture(c, setup, teardown);
-    tcase_add_test(c, candidates_are_systems);
+    tcase_add_test(c, candidates_are_presets);
     tcase_add_test(c, without_predictions);
     tcase_add_test(c, interpolation);
-    tcase_add_test(c, loss_is_kept);
-    tcase_add_test(c, room_and_drive_decide);
+    tcase_add_test(c, lossy_presets_need_max_loss);
+    tcase_add_test(c, capacity_and_device_decide);
     tcase_add_test(c, stays);
     tcase_add_test(c, confirmation);
     suite_add_tcase(s, c);

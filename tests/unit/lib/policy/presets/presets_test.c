@@ -6,22 +6,22 @@
 #include "lib/base/bytes.h"
 #include "lib/policy/access/swap.h"
 #include "lib/policy/presets/presets.h"
-#include "lib/tensor/tier.h"
+#include "lib/tensor/precision.h"
 
 /* ---- knobs ---- */
 
-START_TEST(every_system_resolves)
+START_TEST(every_preset_resolves)
 {
     struct knobs k;
     struct error error;
-    const struct system_preset *s = system_at((uint32_t)_i);
+    const struct preset *s = preset_at((uint32_t)_i);
     ck_assert_int_eq(knobs_resolve(s->name, NULL, NULL, &k, &error), 0);
-    ck_assert_uint_eq(k.system, (uint32_t)_i);
-    ck_assert_uint_eq(system_find(s->name), (uint32_t)_i);
-    ck_assert_ptr_nonnull(strstr(system_names(), s->name));
-    ck_assert_ptr_nonnull(prediction_named(k.prediction));
+    ck_assert_uint_eq(k.preset, (uint32_t)_i);
+    ck_assert_uint_eq(preset_find(s->name), (uint32_t)_i);
+    ck_assert_ptr_nonnull(strstr(preset_names(), s->name));
+    ck_assert_ptr_nonnull(prediction_method_named(k.prediction));
     struct prefetch_limit limit;
-    ck_assert(prefetch_limit_init(&limit, k.limit));
+    ck_assert(prefetch_limit_init(&limit, k.prefetch));
     ck_assert(prefill_order_find(k.prefill_order) != NULL);
 
     /* Written out and read back it is the same. */
@@ -33,11 +33,14 @@ START_TEST(every_system_resolves)
     ck_assert_str_eq(knobs_text(&back, again, sizeof again), text);
 
     /* Its residency can be made. */
-    static const uint64_t bytes[TIER__COUNT] = {800, 400, 200, 100};
-    struct precision p;
-    ck_assert_int_eq(knobs_precision(&k, 0xf, bytes, &p, &error), 0);
-    struct residency_config c = {
-        .layers = 4, .experts = 8, .top_k = 2, .tiers = 4, .tier_bytes = {800, 400, 200, 100}};
+    static const uint64_t bytes[PRECISION__COUNT] = {800, 400, 200, 100};
+    struct precision_policy p;
+    ck_assert_int_eq(knobs_precision_policy(&k, 0xf, bytes, &p, &error), 0);
+    struct residency_config c = {.layers = 4,
+                                 .experts = 8,
+                                 .top_k = 2,
+                                 .precisions = 4,
+                                 .precision_bytes = {800, 400, 200, 100}};
     knobs_residency(&k, &p, 0xf, &c);
     struct residency *r = residency_create(&c);
     ck_assert_ptr_nonnull(r);
@@ -52,7 +55,7 @@ START_TEST(presets_overrides_and_plans)
     ck_assert_int_eq(knobs_resolve("hobbit", "t1=0.5,t2=0.8", " t2=0.7 , eviction=lru", &k, &error),
                      0);
     ck_assert_str_eq(k.eviction, "lru");
-    ck_assert_str_eq(k.allocation, "tiers");
+    ck_assert_str_eq(k.allocation, "precisions");
     ck_assert_double_eq(k.t1, 0.5);
     ck_assert_double_eq(k.t2, 0.7);
     ck_assert_double_eq_tol(k.w_lru + k.w_lfu + k.w_lhu + k.w_fld, 1, 1e-12);
@@ -69,8 +72,8 @@ START_TEST(presets_overrides_and_plans)
 END_TEST
 
 static const struct {
-    const char *system, *overrides, *says;
-} refused[] = {
+    const char *preset, *overrides, *message;
+} rejected[] = {
     {"best", NULL, "'best' is not one of default|"},
     {"lod", "eviction=belady", "eviction: 'belady' is not one of lru|"},
     {"lod", "eviction=l", "eviction: 'l'"},
@@ -79,8 +82,8 @@ static const struct {
     {"lod", "colour=red", "no policy knob 'colour'"},
     {"lod", "t1=2", "t1: '2' is not a number from 0 to 1"},
     {"lod", "t1=nan", "t1"},
-    {"lod", "ahead=-1", "ahead: '-1' is not a whole number"},
-    {"lod", "ahead=5", "ahead"},
+    {"lod", "lookahead=-1", "lookahead: '-1' is not a whole number"},
+    {"lod", "lookahead=5", "lookahead"},
     {"lod", "fld_next=yes", "fld_next: 'yes' is not one of on|off"},
     {"lod", "eviction", "'eviction' is not name=value"},
     {"hobbit", "t1=0.95", "t1 = 0.95 is above t2 = 0.9"},
@@ -92,14 +95,14 @@ static const struct {
      "too long"},
 };
 
-START_TEST(refusals)
+START_TEST(bad_knobs_are_rejected)
 {
     struct knobs k;
     struct error error;
-    ck_assert_int_eq(knobs_resolve(refused[_i].system, NULL, refused[_i].overrides, &k, &error),
+    ck_assert_int_eq(knobs_resolve(rejected[_i].preset, NULL, rejected[_i].overrides, &k, &error),
                      -1);
     ck_assert_int_eq(error.code, ERR_BAD_INPUT);
-    ck_assert_msg(strstr(error.text, refused[_i].says) != NULL, "%s", error.text);
+    ck_assert_msg(strstr(error.text, rejected[_i].message) != NULL, "%s", error.text);
 }
 END_TEST
 
@@ -114,39 +117,44 @@ START_TEST(a_bad_list_changes_nothing)
 }
 END_TEST
 
-START_TEST(tiers_are_found)
+START_TEST(precisions_are_found)
 {
     struct knobs k;
     struct error error;
-    struct precision p;
+    struct precision_policy p;
     ck_assert_int_eq(knobs_resolve("hobbit", NULL, NULL, &k, &error), 0);
     /* f16: a quarter is int4. */
-    ck_assert_int_eq(knobs_precision(&k, 0xf, (const uint64_t[]){1600, 800, 400, 200}, &p, &error),
-                     0);
-    ck_assert_int_eq(p.high, TIER_NATIVE);
-    ck_assert_int_eq(p.low, TIER_INT4);
+    ck_assert_int_eq(
+        knobs_precision_policy(&k, 0xf, (const uint64_t[]){1600, 800, 400, 200}, &p, &error), 0);
+    ck_assert_int_eq(p.high, PRECISION_NATIVE);
+    ck_assert_int_eq(p.low, PRECISION_INT4);
     /* q8_0: a quarter is int2. */
-    ck_assert_int_eq(knobs_precision(&k, 0xf, (const uint64_t[]){850, 800, 420, 210}, &p, &error),
-                     0);
-    ck_assert_int_eq(p.low, TIER_INT2);
+    ck_assert_int_eq(
+        knobs_precision_policy(&k, 0xf, (const uint64_t[]){850, 800, 420, 210}, &p, &error), 0);
+    ck_assert_int_eq(p.low, PRECISION_INT2);
     /* A store without the native tier. */
-    ck_assert_int_eq(knobs_precision(&k, 0xa, (const uint64_t[]){0, 800, 0, 210}, &p, &error), 0);
-    ck_assert_int_eq(p.high, TIER_INT8);
-    ck_assert_int_eq(p.low, TIER_INT2);
-    ck_assert_int_eq(knobs_precision(&k, 1, (const uint64_t[]){800, 0, 0, 0}, &p, &error), -1);
+    ck_assert_int_eq(
+        knobs_precision_policy(&k, 0xa, (const uint64_t[]){0, 800, 0, 210}, &p, &error), 0);
+    ck_assert_int_eq(p.high, PRECISION_INT8);
+    ck_assert_int_eq(p.low, PRECISION_INT2);
+    ck_assert_int_eq(knobs_precision_policy(&k, 1, (const uint64_t[]){800, 0, 0, 0}, &p, &error),
+                     -1);
     ck_assert_ptr_nonnull(strstr(error.text, "two tiers"));
     ck_assert_int_eq(knobs_resolve("fate", NULL, NULL, &k, &error), 0);
-    ck_assert_int_eq(knobs_precision(&k, 0x7, (const uint64_t[]){8, 4, 2, 0}, &p, &error), -1);
+    ck_assert_int_eq(knobs_precision_policy(&k, 0x7, (const uint64_t[]){8, 4, 2, 0}, &p, &error),
+                     -1);
     ck_assert_ptr_nonnull(strstr(error.text, "int2"));
     ck_assert_int_eq(knobs_resolve("fate", NULL, "high=int2,low=int4", &k, &error), 0);
-    ck_assert_int_eq(knobs_precision(&k, 0xf, (const uint64_t[]){8, 4, 2, 1}, &p, &error), -1);
+    ck_assert_int_eq(knobs_precision_policy(&k, 0xf, (const uint64_t[]){8, 4, 2, 1}, &p, &error),
+                     -1);
     /* Shares are counted in the tier that is asked for. */
     struct residency_config c = {0};
     ck_assert_int_eq(knobs_resolve("fate", NULL, NULL, &k, &error), 0);
-    ck_assert_int_eq(knobs_precision(&k, 0xd, (const uint64_t[]){8, 0, 2, 1}, &p, &error), 0);
+    ck_assert_int_eq(knobs_precision_policy(&k, 0xd, (const uint64_t[]){8, 0, 2, 1}, &p, &error),
+                     0);
     knobs_residency(&k, &p, 0xd, &c);
-    ck_assert_uint_eq(c.high_tier, 1);
-    ck_assert_uint_eq(c.low_tier, 2);
+    ck_assert_uint_eq(c.high_precision, 1);
+    ck_assert_uint_eq(c.low_precision, 2);
 }
 END_TEST
 
@@ -210,15 +218,15 @@ START_TEST(sets_follow_importance)
         }
         for (uint32_t l = 0; l < LAYERS; l++) {
             ck_assert_uint_eq(serving(s, l), KEEP);
-            double least = 1e9, most = -1;
+            double min = 1e9, max = -1;
             for (uint32_t e = 0; e < EXPERTS; e++) {
                 if (swap_serving(s, l)[e])
-                    least = sum[l][e] < least ? sum[l][e] : least;
+                    min = sum[l][e] < min ? sum[l][e] : min;
                 else
-                    most = sum[l][e] > most ? sum[l][e] : most;
+                    max = sum[l][e] > max ? sum[l][e] : max;
                 ck_assert_float_eq(swap_importance(s, l, e), 0);
             }
-            ck_assert(least >= most - 1e-6);
+            ck_assert(min >= max - 1e-6);
         }
         memset(sum, 0, sizeof sum);
     }
@@ -322,11 +330,11 @@ int main(void)
 {
     Suite *s = suite_create("systems");
     TCase *c = tcase_create("systems");
-    tcase_add_loop_test(c, every_system_resolves, 0, (int)system_count());
+    tcase_add_loop_test(c, every_preset_resolves, 0, (int)preset_count());
     tcase_add_test(c, presets_overrides_and_plans);
-    tcase_add_loop_test(c, refusals, 0, (int)ARRAY_LEN(refused));
+    tcase_add_loop_test(c, bad_knobs_are_rejected, 0, (int)ARRAY_LEN(rejected));
     tcase_add_test(c, a_bad_list_changes_nothing);
-    tcase_add_test(c, tiers_are_found);
+    tcase_add_test(c, precisions_are_found);
     tcase_add_test(c, sets_follow_importance);
     tcase_add_test(c, updates_are_spread);
     tcase_add_test(c, small_gains_are_left);

@@ -129,8 +129,8 @@ static struct residency *arc_of(uint32_t c)
     struct residency_config config = {.layers = 1,
                                       .experts = PAGES,
                                       .top_k = 1,
-                                      .tiers = 1,
-                                      .tier_bytes = {10},
+                                      .precisions = 1,
+                                      .precision_bytes = {10},
                                       .eviction = "arc",
                                       .allocation = "shared"};
     struct residency *r = residency_create(&config);
@@ -138,14 +138,14 @@ static struct residency *arc_of(uint32_t c)
     return r;
 }
 
-static bool ask(struct residency *r, uint32_t slot, uint32_t position, uint32_t c)
+static bool access_slot(struct residency *r, uint32_t slot, uint32_t position, uint32_t c)
 {
     residency_step(r, &(struct residency_step){1, position, 0});
-    bool hit = residency_holds(r, slot);
-    residency_used(r, slot, &(struct residency_use){.tokens = 1, .high = true});
+    bool hit = residency_is_resident(r, slot);
+    residency_accessed(r, slot, &(struct residency_access){.tokens = 1, .high = true});
     if (hit)
         return true;
-    while (residency_held(r) >= c)
+    while (residency_resident_count(r) >= c)
         residency_remove(r, residency_victim(r, slot, anyone, NULL), true);
     residency_insert(r, slot, false);
     return false;
@@ -168,7 +168,7 @@ START_TEST(lists_are_the_papers)
                 x = i % 400 < 200 ? below(c + 2) : i % PAGES; /* hot set, then scans */
             else if (kind == 3)
                 x = (i / 300 + (a < b ? a : b)) % PAGES; /* drifting */
-            bool hit = ask(r, x, i, c);
+            bool hit = access_slot(r, x, i, c);
             ck_assert_int_eq(hit, request(&paper, x));
             hits += hit;
             same_list(r, LIST_T1, &paper.t1);
@@ -184,15 +184,15 @@ START_TEST(lists_are_the_papers)
 END_TEST
 
 /* A guess's first use is a first use; a second one promotes. An unused guess leaves no ghost. */
-START_TEST(guesses_do_not_promote)
+START_TEST(predictions_do_not_promote)
 {
     struct residency *r = arc_of(4);
     residency_step(r, &(struct residency_step){1, 0, 0});
     residency_insert(r, 5, true);
     residency_insert(r, 6, true);
-    residency_used(r, 5, &(struct residency_use){.tokens = 1});
+    residency_accessed(r, 5, &(struct residency_access){.tokens = 1});
     ck_assert_uint_eq(r->node[5].list, LIST_T1);
-    residency_used(r, 5, &(struct residency_use){.tokens = 1});
+    residency_accessed(r, 5, &(struct residency_access){.tokens = 1});
     ck_assert_uint_eq(r->node[5].list, LIST_T2);
     residency_remove(r, 6, true);
     ck_assert_uint_eq(r->node[6].list, LIST_NONE);
@@ -202,7 +202,7 @@ START_TEST(guesses_do_not_promote)
     ck_assert_uint_eq(r->node[7].list, LIST_B1);
     residency_insert(r, 7, true);
     ck_assert_double_eq(r->group[0].target, 0);
-    residency_used(r, 7, &(struct residency_use){.tokens = 1});
+    residency_accessed(r, 7, &(struct residency_access){.tokens = 1});
     ck_assert_uint_eq(r->node[7].list, LIST_T2);
     ck_assert_double_eq(r->group[0].target, 1);
     residency_destroy(r);
@@ -226,19 +226,20 @@ START_TEST(disturbances)
         residency_step(r, &(struct residency_step){1, i, 0});
         if (below(50) == 0)
             residency_capacity(r, 10 * (c = 1 + below(30)));
-        residency_used(r, x, &(struct residency_use){.tokens = 1});
-        while (residency_held(r) > c || (residency_held(r) == c && !residency_holds(r, x))) {
+        residency_accessed(r, x, &(struct residency_access){.tokens = 1});
+        while (residency_resident_count(r) > c ||
+               (residency_resident_count(r) == c && !residency_is_resident(r, x))) {
             uint32_t v = residency_victim(r, x, below(2) ? odd : anyone, NULL);
             if (v != POLICY_NONE)
                 residency_remove(r, v, true);
         }
-        if (!residency_holds(r, x))
+        if (!residency_is_resident(r, x))
             residency_insert(r, x, below(4) == 0);
-        if (below(10) == 0 && residency_holds(r, x))
+        if (below(10) == 0 && residency_is_resident(r, x))
             residency_remove(r, x, false);
         const struct residency_group *g = &r->group[0];
-        ck_assert_uint_eq(g->count[LIST_T1] + g->count[LIST_T2], residency_held(r));
-        ck_assert_uint_le(residency_held(r), c);
+        ck_assert_uint_eq(g->count[LIST_T1] + g->count[LIST_T2], residency_resident_count(r));
+        ck_assert_uint_le(residency_resident_count(r), c);
         ck_assert(g->target >= 0);
     }
     residency_destroy(r);
@@ -251,7 +252,7 @@ int main(void)
     TCase *c = tcase_create("arc");
     tcase_set_timeout(c, 60);
     tcase_add_loop_test(c, lists_are_the_papers, 0, 8);
-    tcase_add_test(c, guesses_do_not_promote);
+    tcase_add_test(c, predictions_do_not_promote);
     tcase_add_test(c, disturbances);
     suite_add_tcase(s, c);
     SRunner *sr = srunner_create(s);

@@ -1,4 +1,4 @@
-/* Eviction "logits" against an oracle that keeps every level and every use, sums what it needs anew
+/* Eviction "learned" against an oracle that keeps every level and every use, sums what it needs anew
  * for every victim, and solves for the weights by elimination; and what holds of it in any case. */
 #include <check.h>
 #include <math.h>
@@ -38,8 +38,8 @@ struct moment {
 };
 
 static struct moment text[TOKENS];
-static uint32_t token;                          /* that runs */
-static uint32_t heard[LAYERS], counted[LAYERS]; /* tokens whose logits, whose uses were told */
+static uint32_t token;                             /* that runs */
+static uint32_t received[LAYERS], counted[LAYERS]; /* tokens whose logits, whose uses were told */
 static double weight[INPUTS], curvature[INPUTS][INPUTS], gradient[INPUTS];
 
 static int higher(const void *a, const void *b)
@@ -110,8 +110,8 @@ static double share(uint32_t layer, uint32_t expert, double half)
 static double mean(uint32_t layer, uint32_t expert, double half)
 {
     double sum = 0, all = 0;
-    for (uint32_t t = 0; t < heard[layer]; t++) {
-        double worth = decay(text[heard[layer] - 1].clock - text[t].clock, half);
+    for (uint32_t t = 0; t < received[layer]; t++) {
+        double worth = decay(text[received[layer] - 1].clock - text[t].clock, half);
         sum += worth * text[t].above[layer][expert];
         all += worth;
     }
@@ -127,7 +127,7 @@ static void inputs(uint32_t layer, uint32_t expert, double in[INPUTS])
     in[5] = 1;
 }
 
-static double chance(const double in[INPUTS])
+static double probability(const double in[INPUTS])
 {
     double sum = 0;
     for (int i = 0; i < INPUTS; i++)
@@ -143,7 +143,7 @@ static void oracle_learns(uint32_t layer)
     for (uint32_t e = 0; e < EXPERTS && follows; e++) {
         double *in = m->in[layer][e], p;
         inputs(layer, e, in);
-        p = chance(in);
+        p = probability(in);
         for (int i = 0; i < INPUTS; i++) {
             double earlier = 0;
             for (uint32_t t = token; t > 0 && text[t - 1].sequence == m->sequence; t--)
@@ -177,15 +177,15 @@ static void oracle_steps(void)
     }
 }
 
-static double worth_leaving(uint32_t slot, uint32_t now)
+static double eviction_score(uint32_t slot, uint32_t now)
 {
     uint32_t layer = slot / EXPERTS, expert = slot % EXPERTS;
     double in[INPUTS], p;
-    if (heard[layer] == 0 || text[token].clock - text[heard[layer] - 1].clock > FRESH) {
+    if (received[layer] == 0 || text[token].clock - text[received[layer] - 1].clock > FRESH) {
         p = 0.25 * share(layer, expert, 1) + 0.75 * share(layer, expert, 128);
     } else {
         inputs(layer, expert, in);
-        p = chance(in);
+        p = probability(in);
     }
     return -p / (layer > now ? layer - now : layer + LAYERS - now);
 }
@@ -199,13 +199,13 @@ static void check_victim(const struct residency *r, uint32_t victim, uint32_t la
 {
     double best = -INFINITY;
     for (uint32_t s = 0; s < SLOTS; s++)
-        if (residency_holds(r, s) && !running(s, layer))
-            best = fmax(best, worth_leaving(s, layer));
+        if (residency_is_resident(r, s) && !running(s, layer))
+            best = fmax(best, eviction_score(s, layer));
     ck_assert_uint_lt(victim, SLOTS);
     ck_assert(!running(victim, layer));
-    ck_assert_msg(fabs(worth_leaving(victim, layer) - best) < 1e-5,
+    ck_assert_msg(fabs(eviction_score(victim, layer) - best) < 1e-5,
                   "token %u layer %u: %u leaves, worth %g, best %g", token, layer, victim,
-                  worth_leaving(victim, layer), best);
+                  eviction_score(victim, layer), best);
 }
 
 /* ---- both ----------------------------------------------------------------------------------- */
@@ -221,14 +221,14 @@ static struct residency *create(const char *eviction)
     struct residency_config c = {.layers = LAYERS,
                                  .experts = EXPERTS,
                                  .top_k = TOP_K,
-                                 .tiers = 1,
-                                 .tier_bytes = {1},
+                                 .precisions = 1,
+                                 .precision_bytes = {1},
                                  .eviction = eviction,
                                  .allocation = "shared"};
     struct residency *r = residency_create(&c);
     ck_assert_ptr_nonnull(r);
     residency_capacity(r, SLOTS / 2);
-    memset(heard, 0, sizeof heard);
+    memset(received, 0, sizeof received);
     memset(counted, 0, sizeof counted);
     memset(gradient, 0, sizeof gradient);
     memset(curvature, 0, sizeof curvature);
@@ -238,7 +238,7 @@ static struct residency *create(const char *eviction)
     return r;
 }
 
-static void tell_logits(struct residency *r, uint32_t layer)
+static void send_logits(struct residency *r, uint32_t layer)
 {
     const uint8_t *level = text[token].level[layer];
     residency_logits(r, layer, 0, level, PIECE);
@@ -251,17 +251,17 @@ static void step(struct residency *r, uint32_t layer)
 }
 
 /* Uses of the layer, then room for those missing. check: the oracle goes along. */
-static void use_layer(struct residency *r, uint32_t layer, uint32_t *left, bool check)
+static void access_layer(struct residency *r, uint32_t layer, uint32_t *left, bool check)
 {
     for (uint32_t e = 0; e < EXPERTS; e++)
         if (text[token].used[layer][e])
-            residency_used(r, layer * EXPERTS + e, &(struct residency_use){1, true});
+            residency_accessed(r, layer * EXPERTS + e, &(struct residency_access){1, true});
     counted[layer] = token + 1;
     for (uint32_t e = 0; e < EXPERTS; e++) {
         uint32_t slot = layer * EXPERTS + e, victim = POLICY_NONE;
-        if (!text[token].used[layer][e] || residency_holds(r, slot))
+        if (!text[token].used[layer][e] || residency_is_resident(r, slot))
             continue;
-        if (residency_held(r) == SLOTS / 2) {
+        if (residency_resident_count(r) == SLOTS / 2) {
             victim = residency_victim(r, slot, anyone, NULL);
             if (check)
                 check_victim(r, victim, layer);
@@ -276,7 +276,7 @@ START_TEST(victims_agree_with_the_oracle)
 {
     seed = (uint64_t)_i;
     make_text();
-    struct residency *r = create("logits");
+    struct residency *r = create("learned");
     uint32_t left = 0;
     for (token = 0; token < TOKENS; token++) {
         bool silent = token >= 70 && token % 3 == 0; /* as when a piece of the log was lost */
@@ -284,10 +284,10 @@ START_TEST(victims_agree_with_the_oracle)
             step(r, l);
             if (!silent || l != 1) {
                 oracle_learns(l);
-                tell_logits(r, l);
-                heard[l] = token + 1;
+                send_logits(r, l);
+                received[l] = token + 1;
             }
-            use_layer(r, l, &left, token < 70);
+            access_layer(r, l, &left, token < 70);
         }
         oracle_steps();
     }
@@ -295,20 +295,20 @@ START_TEST(victims_agree_with_the_oracle)
 }
 END_TEST
 
-static uint32_t whole(const char *eviction, bool logits, bool asked_often)
+static uint32_t whole(const char *eviction, bool logits, bool query_victims)
 {
     struct residency *r = create(eviction);
     uint32_t left = 1;
     for (token = 0; token < TOKENS; token++)
         for (uint32_t l = 0; l < LAYERS; l++) {
             step(r, l);
-            if (asked_often)
+            if (query_victims)
                 (void)residency_victim(r, POLICY_NONE, anyone, NULL);
             if (logits)
-                tell_logits(r, l);
-            if (asked_often)
+                send_logits(r, l);
+            if (query_victims)
                 (void)residency_victim(r, POLICY_NONE, anyone, NULL);
-            use_layer(r, l, &left, false);
+            access_layer(r, l, &left, false);
         }
     residency_destroy(r);
     return left;
@@ -318,19 +318,19 @@ START_TEST(the_same_calls_give_the_same_victims)
 {
     seed = 9;
     make_text();
-    uint32_t once = whole("logits", true, false);
-    ck_assert_uint_eq(whole("logits", true, false), once);
+    uint32_t once = whole("learned", true, false);
+    ck_assert_uint_eq(whole("learned", true, false), once);
     /* Looking moves nothing, and nothing is remembered that has changed since. */
-    ck_assert_uint_eq(whole("logits", true, true), once);
-    ck_assert_uint_ne(whole("rates", true, false), once);
+    ck_assert_uint_eq(whole("learned", true, true), once);
+    ck_assert_uint_ne(whole("decayed-frequency", true, false), once);
 }
 END_TEST
 
-START_TEST(without_logits_it_is_rates)
+START_TEST(without_logits_it_is_decayed_frequency)
 {
     seed = 10;
     make_text();
-    ck_assert_uint_eq(whole("logits", false, false), whole("rates", false, false));
+    ck_assert_uint_eq(whole("learned", false, false), whole("decayed-frequency", false, false));
     ck_assert_uint_eq(whole("lru", true, false), whole("lru", false, false));
 }
 END_TEST
@@ -339,7 +339,7 @@ END_TEST
 START_TEST(nearly_chosen_stays)
 {
     uint8_t level[EXPERTS];
-    struct residency *r = create("logits");
+    struct residency *r = create("learned");
     for (uint32_t near = 10; near < 12; near++) {
         memset(level, 200, sizeof level);
         memset(level, 0, TOP_K);
@@ -360,7 +360,7 @@ END_TEST
 START_TEST(lost_pieces)
 {
     uint8_t level[EXPERTS] = {0};
-    struct residency *r = create("logits");
+    struct residency *r = create("learned");
     memset(level + 1, 200, EXPERTS - 1);
     residency_step(r, &(struct residency_step){1, 0, 0});
     residency_logits(r, 0, PIECE, level, EXPERTS - PIECE);
@@ -386,9 +386,9 @@ START_TEST(odd_shapes)
             struct residency_config c = {.layers = 2,
                                          .experts = experts,
                                          .top_k = k < 3 ? k : experts,
-                                         .tiers = 1,
-                                         .tier_bytes = {1},
-                                         .eviction = "logits",
+                                         .precisions = 1,
+                                         .precision_bytes = {1},
+                                         .eviction = "learned",
                                          .allocation = "shared"};
             struct residency *r = residency_create(&c);
             ck_assert_ptr_nonnull(r);
@@ -417,12 +417,12 @@ END_TEST
 
 int main(void)
 {
-    Suite *s = suite_create("logits");
+    Suite *s = suite_create("learned");
     TCase *t = tcase_create("eviction");
     tcase_set_timeout(t, 60);
     tcase_add_loop_test(t, victims_agree_with_the_oracle, 0, 4);
     tcase_add_test(t, the_same_calls_give_the_same_victims);
-    tcase_add_test(t, without_logits_it_is_rates);
+    tcase_add_test(t, without_logits_it_is_decayed_frequency);
     tcase_add_test(t, nearly_chosen_stays);
     tcase_add_test(t, lost_pieces);
     tcase_add_test(t, odd_shapes);

@@ -9,14 +9,14 @@
 #include "lib/base/bytes.h"
 #include "lib/policy/residency/residency.h"
 
-#define LAYERS    5u
-#define EXPERTS   9u
-#define TOP_K     3u
-#define ALL       (LAYERS * EXPERTS)
-#define TIERS     2u
-#define SLOTS     (TIERS * ALL)
-#define SEQUENCES 64
-#define EVENTS    40000u
+#define LAYERS     5u
+#define EXPERTS    9u
+#define TOP_K      3u
+#define ALL        (LAYERS * EXPERTS)
+#define PRECISIONS 2u
+#define SLOTS      (PRECISIONS * ALL)
+#define SEQUENCES  64
+#define EVENTS     40000u
 
 static uint64_t seed;
 
@@ -39,8 +39,8 @@ struct oracle {
     const struct residency_config *config;
     struct event event[EVENTS];
     uint32_t events;
-    bool held[SLOTS];
-    uint64_t inserted[SLOTS], touched[SLOTS], uses[SLOTS], in_step[SLOTS];
+    bool resident[SLOTS];
+    uint64_t inserted[SLOTS], touched[SLOTS], accesses[SLOTS], in_step[SLOTS];
     uint64_t tick, step, token, sequence_token;
     uint32_t sequence, layer, pass, tokens_of[SEQUENCES];
 };
@@ -73,9 +73,9 @@ static double decayed(uint64_t age, uint32_t tokens, double half)
 }
 
 /* The share of each pass's tokens that used the expert, newer ones counting more. */
-static double rate(uint32_t slot)
+static double decayed_frequency(uint32_t slot)
 {
-    double rates = 0;
+    double sum = 0;
     for (int slow = 0; slow < 2; slow++) {
         double half = slow ? 128 : 1, used = 2.0 * TOP_K / EXPERTS, all = 2;
         uint64_t after = 0; /* tokens and gaps since the end of sequence s */
@@ -89,9 +89,9 @@ static double rate(uint32_t slot)
             all += decayed(after, o.tokens_of[s], half);
             after += o.tokens_of[s] + 128;
         }
-        rates += (slow ? 0.75 : 0.25) * used / all;
+        sum += (slow ? 0.75 : 0.25) * used / all;
     }
-    return rates;
+    return sum;
 }
 
 static double priority(uint32_t slot)
@@ -126,7 +126,7 @@ static uint32_t distance(uint32_t layer)
 }
 
 /* Greater leaves first. */
-static double worth_leaving(uint32_t slot)
+static double eviction_score(uint32_t slot)
 {
     const char *e = o.config->eviction;
     if (strcmp(e, "lru") == 0)
@@ -134,21 +134,21 @@ static double worth_leaving(uint32_t slot)
     if (strcmp(e, "fifo") == 0)
         return -(double)o.inserted[slot];
     if (strcmp(e, "lfu") == 0)
-        return -(double)o.uses[slot];
+        return -(double)o.accesses[slot];
     if (strcmp(e, "edgemoe") == 0)
         return -frequency(slot) / distance(layer_of(slot));
     if (strcmp(e, "edgemoe-printed") == 0) {
         uint32_t d = (LAYERS - layer_of(slot) + o.layer) % LAYERS;
         return d == 0 ? -INFINITY : -frequency(slot) / d;
     }
-    if (strcmp(e, "rates") == 0 || strcmp(e, "logits") == 0) /* nobody tells it any */
-        return -rate(slot) / distance(layer_of(slot));
+    if (strcmp(e, "decayed-frequency") == 0 || strcmp(e, "learned") == 0) /* nobody tells it any */
+        return -decayed_frequency(slot) / distance(layer_of(slot));
     return -priority(slot);
 }
 
 static bool superseded(uint32_t slot)
 {
-    return slot >= ALL && o.held[slot - ALL];
+    return slot >= ALL && o.resident[slot - ALL];
 }
 
 static bool pinned(void *arg, uint32_t slot)
@@ -162,9 +162,9 @@ static bool may(void *arg, uint32_t slot)
 }
 
 /* True when a leaves before b. Groups are compared by the caller. */
-static bool leaves_before(uint32_t a, uint32_t b)
+static bool evicted_before(uint32_t a, uint32_t b)
 {
-    double x = worth_leaving(a), y = worth_leaving(b);
+    double x = eviction_score(a), y = eviction_score(b);
     if (fabs(x - y) > 1e-9 || isinf(x) != isinf(y))
         return x > y;
     if (strcmp(o.config->eviction, "edgemoe") == 0 &&
@@ -178,7 +178,7 @@ static double excess(struct residency *r, uint32_t slot, uint32_t incoming)
     uint32_t g = residency_group_of(r, slot);
     double bytes = 0;
     for (uint32_t s = 0; s < SLOTS; s++)
-        if ((o.held[s] || s == incoming) && residency_group_of(r, s) == g)
+        if ((o.resident[s] || s == incoming) && residency_group_of(r, s) == g)
             bytes += (double)residency_slot_bytes(r, s);
     return bytes - (double)residency_group_share(r, g);
 }
@@ -189,7 +189,7 @@ static uint32_t oracle_victim(struct residency *r, uint32_t incoming, uint64_t *
     int best_class = 0;
     double best_excess = 0;
     for (uint32_t s = 0; s < SLOTS; s++) {
-        if (!o.held[s] || pinned(pins, s))
+        if (!o.resident[s] || pinned(pins, s))
             continue;
         bool running = o.in_step[s] == o.step;
         int class = superseded(s) && !running ? 0 : running ? 2 : 1;
@@ -201,7 +201,7 @@ static uint32_t oracle_victim(struct residency *r, uint32_t incoming, uint64_t *
             if (class == 0)
                 better = o.touched[s] < o.touched[best];
             else if (g == bg)
-                better = leaves_before(s, best);
+                better = evicted_before(s, best);
             else
                 better = x != best_excess ? x > best_excess : g == own || (bg != own && g < bg);
         }
@@ -223,35 +223,35 @@ static void step_to(struct residency *r, uint32_t sequence, uint32_t position, u
     residency_step(r, &(struct residency_step){sequence, position, layer});
 }
 
-static void use(struct residency *r, uint32_t slot, uint32_t tokens, bool high)
+static void access_slot(struct residency *r, uint32_t slot, uint32_t tokens, bool high)
 {
     ck_assert_uint_lt(o.events, EVENTS);
     o.event[o.events++] = (struct event){slot, tokens, o.sequence, high, o.token, o.pass};
     o.in_step[slot] = o.step;
-    if (o.held[slot]) {
+    if (o.resident[slot]) {
         o.touched[slot] = ++o.tick;
-        o.uses[slot]++;
+        o.accesses[slot]++;
     }
-    residency_used(r, slot, &(struct residency_use){.tokens = tokens, .high = high});
+    residency_accessed(r, slot, &(struct residency_access){.tokens = tokens, .high = high});
 }
 
 static void bring(struct residency *r, uint32_t slot, uint64_t capacity, uint64_t *pins)
 {
-    while (residency_held_bytes(r) + residency_slot_bytes(r, slot) > capacity) {
+    while (residency_resident_bytes(r) + residency_slot_bytes(r, slot) > capacity) {
         uint32_t victim = residency_victim(r, slot, may, pins);
         uint32_t expected = oracle_victim(r, slot, pins);
         ck_assert_msg(victim == expected, "%s/%s: victim %u, expected %u (event %u)",
                       o.config->eviction, o.config->allocation, victim, expected, o.events);
         if (victim == POLICY_NONE)
             return;
-        ck_assert(residency_holds(r, victim)); /* asking does not remove */
+        ck_assert(residency_is_resident(r, victim)); /* asking does not remove */
         residency_remove(r, victim, true);
-        o.held[victim] = false;
+        o.resident[victim] = false;
     }
     residency_insert(r, slot, false);
-    o.held[slot] = true;
+    o.resident[slot] = true;
     o.inserted[slot] = o.touched[slot] = ++o.tick;
-    o.uses[slot] = 0;
+    o.accesses[slot] = 0;
 }
 
 static uint32_t pick(uint32_t layer) /* skewed */
@@ -263,20 +263,20 @@ static uint32_t pick(uint32_t layer) /* skewed */
 static void layer_of_pass(struct residency *r, uint32_t tokens, uint64_t capacity)
 {
     uint32_t want[TOP_K * 2], missing[TOP_K * 2], n = 0, misses = 0;
-    uint32_t most = tokens > 1 ? TOP_K * 2 : TOP_K;
-    for (uint32_t i = 0; i < most; i++) {
+    uint32_t max = tokens > 1 ? TOP_K * 2 : TOP_K;
+    for (uint32_t i = 0; i < max; i++) {
         uint32_t slot = pick(o.layer);
-        bool high = o.config->tiers == 1 || below(3) > 0, twice = false;
-        if (!high && !o.held[slot])
+        bool high = o.config->precisions == 1 || below(3) > 0, twice = false;
+        if (!high && !o.resident[slot])
             slot += ALL;
         for (uint32_t j = 0; j < n; j++)
             twice |= want[j] % ALL == slot % ALL;
         if (twice)
             continue;
         want[n++] = slot;
-        if (!o.held[slot])
+        if (!o.resident[slot])
             missing[misses++] = slot;
-        use(r, slot, i == 0 ? tokens : 1 + below(tokens), high);
+        access_slot(r, slot, i == 0 ? tokens : 1 + below(tokens), high);
     }
     for (uint32_t i = 0; i < misses; i++) {
         uint64_t pins = below(1000);
@@ -307,26 +307,26 @@ static void replay(const struct residency_config *config, uint64_t capacity, uin
             position += now;
         }
     }
-    uint32_t held = 0;
+    uint32_t resident = 0;
     for (uint32_t s = 0; s < SLOTS; s++) {
-        held += o.held[s];
+        resident += o.resident[s];
         if (s < residency_slots(r))
-            ck_assert_int_eq(residency_holds(r, s), o.held[s]);
+            ck_assert_int_eq(residency_is_resident(r, s), o.resident[s]);
     }
-    ck_assert_uint_eq(residency_held(r), held);
-    ck_assert_uint_gt(held, 0);
+    ck_assert_uint_eq(residency_resident_count(r), resident);
+    ck_assert_uint_gt(resident, 0);
     residency_destroy(r);
 }
 
 static struct residency_config config_of(const char *eviction, const char *allocation,
-                                         uint32_t tiers)
+                                         uint32_t precisions)
 {
     return (struct residency_config){.layers = LAYERS,
                                      .experts = EXPERTS,
                                      .top_k = TOP_K,
-                                     .tiers = tiers,
-                                     .tier_bytes = {64, 16},
-                                     .low_tier = tiers - 1,
+                                     .precisions = precisions,
+                                     .precision_bytes = {64, 16},
+                                     .low_precision = precisions - 1,
                                      .eviction = eviction,
                                      .allocation = allocation,
                                      .share_high = 0.7,
@@ -337,18 +337,18 @@ static struct residency_config config_of(const char *eviction, const char *alloc
                                      .w_fld = 0.125f};
 }
 
-static const char *const ordered[] = {"lru",    "lfu",   "fifo",  "edgemoe", "edgemoe-printed",
-                                      "hobbit", "rates", "logits"};
-static const char *const allocations[] = {"shared", "tiers", "even", "fate", "planned"};
+static const char *const ordered[] = {
+    "lru", "lfu", "fifo", "edgemoe", "edgemoe-printed", "hobbit", "decayed-frequency", "learned"};
+static const char *const allocations[] = {"shared", "precisions", "even", "fate", "planned"};
 
 START_TEST(victims_agree_with_the_oracle)
 {
     static const float shares[LAYERS] = {3, 1, 1, 4, 2};
     const char *allocation = allocations[_i / (int)ARRAY_LEN(ordered)];
     for (uint32_t round = 0; round < 6; round++) {
-        uint32_t tiers = 1 + round % 2;
+        uint32_t precisions = 1 + round % 2;
         struct residency_config c =
-            config_of(ordered[_i % (int)ARRAY_LEN(ordered)], allocation, tiers);
+            config_of(ordered[_i % (int)ARRAY_LEN(ordered)], allocation, precisions);
         c.shares = round < 4 ? shares : NULL;
         c.fld_next = round % 3 == 1;
         c.records_model = round % 3 == 2;
@@ -393,26 +393,27 @@ static void fill(struct residency *r, uint32_t from, uint32_t to)
         residency_insert(r, s, false);
 }
 
-static const char *const every[] = {
-    "lru",    "lfu", "fifo",  "random", "edgemoe", "edgemoe-printed",
-    "hobbit", "arc", "rates", "logits"};
+static const char *const every[] = {"lru",    "lfu",     "fifo",
+                                    "random", "edgemoe", "edgemoe-printed",
+                                    "hobbit", "arc",     "decayed-frequency",
+                                    "learned"};
 
-START_TEST(edges)
+START_TEST(edge_cases)
 {
     struct residency_config c = config_of(every[_i], "shared", 2);
     struct residency *r = residency_create(&c);
-    unsigned asked = 0;
+    unsigned queried = 0;
     ck_assert_ptr_nonnull(strstr(RESIDENCY_EVICTIONS, every[_i]));
     ck_assert_uint_eq(residency_slots(r), SLOTS);
     ck_assert_uint_eq(residency_victim(r, 3, anyone, NULL), POLICY_NONE);
     fill(r, 0, 8);
-    ck_assert_uint_eq(residency_victim(r, 20, nobody, &asked), POLICY_NONE);
-    ck_assert_uint_eq(asked, 8); /* each once: nothing quadratic */
+    ck_assert_uint_eq(residency_victim(r, 20, nobody, &queried), POLICY_NONE);
+    ck_assert_uint_eq(queried, 8); /* each once: nothing quadratic */
     ck_assert_uint_lt(residency_victim(r, POLICY_NONE, anyone, NULL), 8);
     for (uint32_t s = 0; s < 8; s++)
         residency_remove(r, s, s % 2 == 0);
-    ck_assert_uint_eq(residency_held(r), 0);
-    ck_assert_uint_eq(residency_held_bytes(r), 0);
+    ck_assert_uint_eq(residency_resident_count(r), 0);
+    ck_assert_uint_eq(residency_resident_bytes(r), 0);
     residency_destroy(r);
     residency_destroy(NULL);
 }
@@ -428,9 +429,9 @@ START_TEST(running_step_is_spared)
     fill(r, 0, 8);
     for (uint32_t s = 1; s < 8; s++)
         for (int n = 0; n < 3; n++)
-            residency_used(r, s, &(struct residency_use){.tokens = 1, .high = true});
+            residency_accessed(r, s, &(struct residency_access){.tokens = 1, .high = true});
     residency_step(r, &(struct residency_step){1, 1, 0});
-    residency_used(r, 0, &(struct residency_use){.tokens = 1});
+    residency_accessed(r, 0, &(struct residency_access){.tokens = 1});
     for (uint32_t left = 8; left > 1; left--) {
         uint32_t victim = residency_victim(r, 40, anyone, NULL);
         ck_assert_uint_ne(victim, 0);
@@ -464,7 +465,7 @@ START_TEST(random_is_uniform_and_repeats)
 }
 END_TEST
 
-START_TEST(shares_are_what_the_header_says)
+START_TEST(shares_follow_the_headers_formula)
 {
     struct residency_config c = config_of("arc", "fate", 1);
     struct residency *r = residency_create(&c);
@@ -482,7 +483,7 @@ START_TEST(shares_are_what_the_header_says)
         ck_assert_uint_eq(residency_group_share(r, l), 0);
     residency_destroy(r);
 
-    c = config_of("lru", "tiers", 2);
+    c = config_of("lru", "precisions", 2);
     r = residency_create(&c);
     residency_capacity(r, 1000);
     ck_assert_uint_eq(residency_groups(r), 2);
@@ -502,9 +503,9 @@ START_TEST(shares_are_what_the_header_says)
 END_TEST
 
 /* HOBBIT's two caches: once full, high entries push out high ones, low ones low ones. */
-START_TEST(tiers_keep_their_shares)
+START_TEST(precisions_keep_their_shares)
 {
-    struct residency_config c = config_of("lru", "tiers", 2);
+    struct residency_config c = config_of("lru", "precisions", 2);
     struct residency *r = residency_create(&c);
     uint64_t pins = 0, capacity = 64 * 20;
     o = (struct oracle){.config = &c};
@@ -513,9 +514,9 @@ START_TEST(tiers_keep_their_shares)
     for (uint32_t i = 0; i < 4000; i++) {
         uint32_t expert = below(ALL), slot = expert + (below(2) ? ALL : 0);
         uint32_t other = slot < ALL ? slot + ALL : slot - ALL;
-        if (residency_holds(r, slot) || residency_holds(r, other))
+        if (residency_is_resident(r, slot) || residency_is_resident(r, other))
             continue;
-        while (residency_held_bytes(r) + residency_slot_bytes(r, slot) > capacity)
+        while (residency_resident_bytes(r) + residency_slot_bytes(r, slot) > capacity)
             residency_remove(r, residency_victim(r, slot, anyone, &pins), true);
         residency_insert(r, slot, false);
         if (i > 1000) {
@@ -589,11 +590,11 @@ START_TEST(configs_that_make_no_sense)
     ck_assert_ptr_null(residency_create(&c));
     c = good, c.layers = 0;
     ck_assert_ptr_null(residency_create(&c));
-    c = good, c.tiers = RESIDENCY_TIERS_MAX + 1;
+    c = good, c.precisions = RESIDENCY_PRECISIONS_MAX + 1;
     ck_assert_ptr_null(residency_create(&c));
-    c = good, c.tier_bytes[0] = 0;
+    c = good, c.precision_bytes[0] = 0;
     ck_assert_ptr_null(residency_create(&c));
-    c = good, c.high_tier = 1;
+    c = good, c.high_precision = 1;
     ck_assert_ptr_null(residency_create(&c));
 }
 END_TEST
@@ -606,11 +607,11 @@ int main(void)
     tcase_add_loop_test(c, victims_agree_with_the_oracle, 0,
                         (int)(ARRAY_LEN(ordered) * ARRAY_LEN(allocations)));
     tcase_add_test(c, sizes_differ);
-    tcase_add_loop_test(c, edges, 0, (int)ARRAY_LEN(every));
+    tcase_add_loop_test(c, edge_cases, 0, (int)ARRAY_LEN(every));
     tcase_add_loop_test(c, running_step_is_spared, 0, (int)ARRAY_LEN(every));
     tcase_add_test(c, random_is_uniform_and_repeats);
-    tcase_add_test(c, shares_are_what_the_header_says);
-    tcase_add_test(c, tiers_keep_their_shares);
+    tcase_add_test(c, shares_follow_the_headers_formula);
+    tcase_add_test(c, precisions_keep_their_shares);
     tcase_add_test(c, transient_keeps_one_layer);
     tcase_add_test(c, score_is_the_callers);
     tcase_add_test(c, configs_that_make_no_sense);

@@ -31,7 +31,7 @@ START_TEST(sampling_options_are_taken)
 }
 END_TEST
 
-START_TEST(sampling_options_are_refused)
+START_TEST(bad_sampling_options_are_rejected)
 {
     static const char *const bad[][2] = {
         {"--temp", "hot"},  {"--temp", "-1"},         {"--top-p", "1.5"},
@@ -97,81 +97,87 @@ START_TEST(whole_numbers_are_read)
 }
 END_TEST
 
-static const char document[] =
+static const char snapshot[] =
     "{\"state\":\"ready\",\"memory\":{\"budget_bytes\":4096,\"x\":-5},\"processes\":["
     "{\"service\":\"loader\",\"number\":0,\"pid\":7,\"restarts\":2,\"counters\":{\"reads\":10}},"
     "{\"service\":\"loader\",\"number\":1,\"pid\":8,\"restarts\":1,\"counters\":{\"reads\":5}},"
-    "{\"service\":\"cache\",\"number\":0,\"counters\":\"none\"}],\"deaths\":["
+    "{\"service\":\"cache\",\"number\":0,\"counters\":\"none\"}],\"exits\":["
     "{\"service\":\"loader\",\"number\":1,\"pid\":3},{\"service\":\"cache\",\"number\":0,\"pid\":4}"
     "]}";
 
-START_TEST(documents_are_looked_at)
+START_TEST(fields_are_found)
 {
-    json_t *doc = json_loads(document, 0, NULL);
+    json_t *doc = json_loads(snapshot, 0, NULL);
     ck_assert_ptr_nonnull(doc);
-    ck_assert_uint_eq(document_processes(doc), 3);
-    ck_assert_uint_eq(document_counter(doc, "loader", "reads"), 15);
-    ck_assert_uint_eq(document_counter(doc, "cache", "reads"), 0);
-    ck_assert_uint_eq(document_u64(document_process(doc, "loader", 1), "pid"), 8);
-    ck_assert_ptr_null(document_process(doc, "loader", 2));
-    ck_assert_uint_eq(document_restarts(doc), 3);
-    char name[DOCUMENT_NAME_BYTES];
-    ck_assert_uint_eq(document_deaths(doc), 2);
-    ck_assert_str_eq(document_name(document_death(doc, 0), name), "cache");
-    ck_assert_str_eq(document_name(document_death(doc, 1), name), "loader.1");
-    ck_assert_ptr_null(document_death(doc, 2));
-    ck_assert_uint_eq(document_deaths(NULL), 0);
-    ck_assert_uint_eq(document_u64(doc, "memory.budget_bytes"), 4096);
-    ck_assert_uint_eq(document_u64(doc, "memory.x"), 0);
-    ck_assert_uint_eq(document_u64(doc, "memory.budget_bytes.deeper"), 0);
-    ck_assert_str_eq(document_text(doc, "state"), "ready");
-    ck_assert_str_eq(document_text(doc, "memory"), "");
-    ck_assert_str_eq(document_text(NULL, "state"), "");
+    ck_assert_uint_eq(lookup_processes(doc), 3);
+    ck_assert_uint_eq(lookup_counter(doc, "loader", "reads"), 15);
+    ck_assert_uint_eq(lookup_counter(doc, "cache", "reads"), 0);
+    ck_assert_uint_eq(lookup_u64(lookup_process(doc, "loader", 1), "pid"), 8);
+    ck_assert_ptr_null(lookup_process(doc, "loader", 2));
+    ck_assert_uint_eq(lookup_restarts(doc), 3);
+    char name[LOOKUP_NAME_BYTES];
+    ck_assert_uint_eq(lookup_exits(doc), 2);
+    ck_assert_str_eq(lookup_name(lookup_exit(doc, 0), name), "cache");
+    ck_assert_str_eq(lookup_name(lookup_exit(doc, 1), name), "loader.1");
+    ck_assert_ptr_null(lookup_exit(doc, 2));
+    ck_assert_uint_eq(lookup_exits(NULL), 0);
+    ck_assert_uint_eq(lookup_u64(doc, "memory.budget_bytes"), 4096);
+    ck_assert_uint_eq(lookup_u64(doc, "memory.x"), 0);
+    ck_assert_uint_eq(lookup_u64(doc, "memory.budget_bytes.deeper"), 0);
+    ck_assert_str_eq(lookup_text(doc, "state"), "ready");
+    ck_assert_str_eq(lookup_text(doc, "memory"), "");
+    ck_assert_str_eq(lookup_text(NULL, "state"), "");
     json_decref(doc);
 }
 END_TEST
 
 /* Every key of DESIGN's list is there, also when the engine tells nothing. */
-START_TEST(figures_are_complete)
+START_TEST(generation_stats_are_complete)
 {
-    static const char *const keys[] = {
-        "text",       "ids",         "finish",       "prompt_tokens", "tokens",
-        "ttft_ms",    "prefill_tps", "decode_tps",   "tpot_ms",       "hits",
-        "late",       "misses",      "skipped",      "low_tier_uses", "evictions",
-        "bytes_read", "stall_ms",    "budget_bytes", "arena_bytes",   "peak_memory_bytes",
-        "system",     "restarts"};
+    static const char *const keys[] = {"text",          "ids",
+                                       "finish",        "prompt_tokens",
+                                       "tokens",        "ttft_ms",
+                                       "prefill_tps",   "decode_tps",
+                                       "tpot_ms",       "hits",
+                                       "hits_inflight", "misses",
+                                       "skipped",       "low_precision_accesses",
+                                       "evictions",     "bytes_read",
+                                       "stall_ms",      "budget_bytes",
+                                       "arena_bytes",   "peak_memory_bytes",
+                                       "preset",        "restarts"};
     struct stream_result result = {.finish = "length"};
-    json_t *figures = figures_make(&result, NULL, NULL);
+    json_t *stats = generation_stats_make(&result, NULL, NULL);
     for (size_t i = 0; i < ARRAY_LEN(keys); i++)
-        ck_assert_msg(json_object_get(figures, keys[i]) != NULL, "no %s", keys[i]);
-    json_decref(figures);
+        ck_assert_msg(json_object_get(stats, keys[i]) != NULL, "no %s", keys[i]);
+    json_decref(stats);
 }
 END_TEST
 
 START_TEST(maps_are_read_and_drawn)
 {
     static const char *const bad[] = {
-        "{}", "{\"experts\": 4, \"rows\": [{\"layer\": 0, \"held\": \"0..\", \"heat\": \"0000\"}]}",
-        "{\"experts\": 4, \"rows\": [{\"layer\": 0, \"held\": \"0..0\"}]}",
+        "{}",
+        "{\"experts\": 4, \"rows\": [{\"layer\": 0, \"resident\": \"0..\", \"heat\": \"0000\"}]}",
+        "{\"experts\": 4, \"rows\": [{\"layer\": 0, \"resident\": \"0..0\"}]}",
         "{\"experts\": 99999999, \"rows\": []}"};
     struct map map;
     struct error error;
     char line[16];
     json_t *reply =
-        json_loads("{\"experts\": 8, \"tokens\": 5, \"rows\": [{\"layer\": 3, \"held\": "
+        json_loads("{\"experts\": 8, \"tokens\": 5, \"rows\": [{\"layer\": 3, \"resident\": "
                    "\"0123.+..\", \"heat\": \"90125700\"}]}",
                    0, NULL);
     ck_assert_int_eq(map_read(reply, &map, &error), 0);
     ck_assert_uint_eq(map.row[0].layer, 3);
-    ck_assert_uint_eq(map_held(&map, 0), 4);
+    ck_assert_uint_eq(map_resident(&map, 0), 4);
     ck_assert_uint_eq(map_cell(&map, 8), 1);
     ck_assert_uint_eq(map_cell(&map, 7), 2);
-    ck_assert_str_eq(map_line(&map, 0, MAP_VIEW_TIER, 1, line, sizeof line), "N842.+..");
+    ck_assert_str_eq(map_line(&map, 0, MAP_VIEW_PRECISION, 1, line, sizeof line), "N842.+..");
     ck_assert_str_eq(map_line(&map, 0, MAP_VIEW_HEAT, 1, line, sizeof line), "9012!+..");
-    ck_assert_str_eq(map_line(&map, 0, MAP_VIEW_TIER, 4, line, sizeof line), "#.");
-    ck_assert_str_eq(map_line(&map, 0, MAP_VIEW_TIER, 3, line, sizeof line), "#3.");
+    ck_assert_str_eq(map_line(&map, 0, MAP_VIEW_PRECISION, 4, line, sizeof line), "#.");
+    ck_assert_str_eq(map_line(&map, 0, MAP_VIEW_PRECISION, 3, line, sizeof line), "#3.");
     ck_assert_str_eq(map_line(&map, 0, MAP_VIEW_HEAT, 3, line, sizeof line), "92.");
-    ck_assert_str_eq(map_line(&map, 0, MAP_VIEW_TIER, 1, line, 4), "N84");
+    ck_assert_str_eq(map_line(&map, 0, MAP_VIEW_PRECISION, 1, line, 4), "N84");
     map_free(&map);
     json_decref(reply);
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
@@ -187,11 +193,11 @@ int main(void)
     Suite *suite = suite_create("client");
     TCase *cases = tcase_create("client");
     tcase_add_test(cases, sampling_options_are_taken);
-    tcase_add_test(cases, sampling_options_are_refused);
+    tcase_add_test(cases, bad_sampling_options_are_rejected);
     tcase_add_test(cases, ids_are_read);
     tcase_add_test(cases, whole_numbers_are_read);
-    tcase_add_test(cases, documents_are_looked_at);
-    tcase_add_test(cases, figures_are_complete);
+    tcase_add_test(cases, fields_are_found);
+    tcase_add_test(cases, generation_stats_are_complete);
     tcase_add_test(cases, maps_are_read_and_drawn);
     suite_add_tcase(suite, cases);
     SRunner *runner = srunner_create(suite);

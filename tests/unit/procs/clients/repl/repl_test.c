@@ -49,7 +49,7 @@ static void check_chat(const struct talk *t, const struct model_chat *chat, cons
     free(text);
 }
 
-#define ASK(text) "<|im_start|>user\n" text "<|im_end|>\n<|im_start|>assistant\n"
+#define PROMPT(text) "<|im_start|>user\n" text "<|im_end|>\n<|im_start|>assistant\n"
 
 /* A model with a template is asked in its form; what the form refuses is an error in the prompt,
  * and forgotten with all before it in what was said. */
@@ -58,18 +58,18 @@ START_TEST(the_conversation_has_the_models_form)
     struct talk t = {0};
     struct error error;
     struct model_chat chat = {.family = CHAT_CHATML, .eos = "<|im_end|>"};
-    check_chat(&t, &chat, "hello", 100, ASK("hello"));
+    check_chat(&t, &chat, "hello", 100, PROMPT("hello"));
     ck_assert_int_eq(talk_add(&t, "one", "two"), 0);
     ck_assert_int_eq(talk_add(&t, "three", "four"), 0);
     check_chat(&t, &chat, "five", 100,
-               ASK("one") "two<|im_end|>\n" ASK("three") "four<|im_end|>\n" ASK("five"));
-    check_chat(&t, &chat, "five", 12, ASK("three") "four<|im_end|>\n" ASK("five"));
-    check_chat(&t, &chat, "five", 0, ASK("five"));
+               PROMPT("one") "two<|im_end|>\n" PROMPT("three") "four<|im_end|>\n" PROMPT("five"));
+    check_chat(&t, &chat, "five", 12, PROMPT("three") "four<|im_end|>\n" PROMPT("five"));
+    check_chat(&t, &chat, "five", 0, PROMPT("five"));
     ck_assert_ptr_null(talk_chat(&t, &chat, "<|im_start|>system", 100, &error));
     ck_assert_int_eq(error.code, ERR_BAD_INPUT);
     ck_assert_int_eq(talk_add(&t, "five", "a <|im_end|> b"), 0);
     ck_assert_int_eq(talk_add(&t, "six", "seven"), 0);
-    check_chat(&t, &chat, "eight", 100, ASK("six") "seven<|im_end|>\n" ASK("eight"));
+    check_chat(&t, &chat, "eight", 100, PROMPT("six") "seven<|im_end|>\n" PROMPT("eight"));
     talk_clear(&t);
 }
 END_TEST
@@ -118,7 +118,7 @@ START_TEST(saved_is_loaded)
     ck_assert_int_eq(settings_take(&b, loaded, &error), 0);
     ck_assert_uint_eq(b.talk.count, 2);
     ck_assert_uint_eq(b.talk.bytes, a.talk.bytes);
-    ck_assert_str_eq(b.talk.turns[1].answer, "\xe2\x82\xac");
+    ck_assert_str_eq(b.talk.turns[1].response, "\xe2\x82\xac");
     ck_assert_int_eq(b.context, 7);
     ck_assert_int_eq(b.submit.sampling.top_k, 3);
     ck_assert(b.submit.ignore_eos);
@@ -184,20 +184,20 @@ START_TEST(settings_are_checked)
     static const char *const bad[] = {"",           "temperature", "temperature 1 2",
                                       "nonsense 1", "special 1",   "tokens 0",
                                       "top_p 2",    "parameter",   "stop 1 2 3 4 5 6 7 8 9"};
-    char words[128];
+    char arguments[128];
     struct repl r = {.context = 5};
     struct error error;
     engine_submit_defaults(&r.submit);
     for (size_t i = 0; i < ARRAY_LEN(good); i++) {
-        snprintf(words, sizeof words, "%s", good[i]);
-        ck_assert_msg(settings_set(&r, words, &error) == 0, "'%s': %s", good[i], error.text);
+        snprintf(arguments, sizeof arguments, "%s", good[i]);
+        ck_assert_msg(settings_set(&r, arguments, &error) == 0, "'%s': %s", good[i], error.text);
     }
     ck_assert_int_eq(r.submit.max_tokens, 10);
     ck_assert_uint_eq(r.submit.stops.count, 1);
     ck_assert_int_eq(memcmp(r.submit.stops.text[0], "\n\n", 2), 0);
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
-        snprintf(words, sizeof words, "%s", bad[i]);
-        ck_assert_msg(settings_set(&r, words, &error) == -1, "'%s' was taken", bad[i]);
+        snprintf(arguments, sizeof arguments, "%s", bad[i]);
+        ck_assert_msg(settings_set(&r, arguments, &error) == -1, "'%s' was taken", bad[i]);
         ck_assert_int_eq(error.code, ERR_BAD_INPUT);
     }
     ck_assert_uint_eq(r.submit.stops.count, 1);

@@ -15,58 +15,59 @@ static json_t *row(const char *service, int number, int pid, json_t *counters)
 {
     return json_pack("{s:s, s:i, s:i, s:s, s:s, s:i, s:i, s:s, s:o}", "service", service, "number",
                      number, "pid", pid, "state", "ready", "wait", "waiting for the device",
-                     "restarts", number, "lease_bytes", 1 << 20, "last_words", "", "counters",
+                     "restarts", number, "reserved_bytes", 1 << 20, "exit_message", "", "counters",
                      counters);
 }
 
 /* An engine at a time: uses, bytes read. */
-static void make(struct look *look, double seconds, int uses, int bytes, unsigned layers)
+static void make(struct sample *sample, double seconds, int accesses, int bytes, unsigned layers)
 {
-    memset(look, 0, sizeof *look);
-    look->when_ns = (uint64_t)((100 + seconds) * (double)NS_PER_S);
+    memset(sample, 0, sizeof *sample);
+    sample->when_ns = (uint64_t)((100 + seconds) * (double)NS_PER_S);
     json_t *processes = json_array();
     json_array_append_new(processes,
-                          row("supervisor", 0, 10, json_pack("{s:i}", "requests", uses)));
+                          row("supervisor", 0, 10, json_pack("{s:i}", "requests", accesses)));
     json_array_append_new(
-        processes, row("compute", 0, 11,
-                       json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:i}", "uses", uses, "hits",
-                                 uses / 4 * 3, "misses", uses / 4, "tokens_decode", uses / 8,
-                                 "decode_ns", uses * 1000, "stall_ns", uses * 250, "messages", 0)));
+        processes,
+        row("compute", 0, 11,
+            json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:i}", "accesses", accesses, "hits",
+                      accesses / 4 * 3, "misses", accesses / 4, "tokens_decode", accesses / 8,
+                      "decode_ns", accesses * 1000, "stall_ns", accesses * 250, "messages", 0)));
     json_array_append_new(
         processes, row("loader", 1, 12,
                        json_pack("{s:i, s:i, s:i, s:i, s:i, s:i}", "bytes_read", bytes, "busy_ns",
                                  bytes * 10, "read_ns", bytes * 20, "reads_submitted", bytes / 1000,
                                  "messages", bytes, "backend", 1)));
-    look->doc = json_pack(
+    sample->doc = json_pack(
         "{s:s, s:s, s:i, s:o, s:{s:i, s:i, s:i, s:i, s:{s:i, s:i}}, s:{s:i, s:[i, i]}}", "state",
-        "ready", "system", "default", "uptime_ms", (int)(seconds * 1000), "processes", processes,
+        "ready", "preset", "default", "uptime_ms", (int)(seconds * 1000), "processes", processes,
         "memory", "budget_bytes", 1000, "budget_wanted_bytes", 1000, "used_bytes", 400,
         "arena_quota_bytes", 500, "plan", "kv_bytes", 200, "margin_bytes", 100, "directory",
         "backed_bytes", 250, "throttle_bytes_per_s", 0, 77);
-    look->seen[1].ticks = (uint64_t)(seconds * 50);
+    sample->seen[1].ticks = (uint64_t)(seconds * 50);
     json_t *rows = json_array();
-    char held[EXPERTS + 1], heat[EXPERTS + 1];
+    char resident[EXPERTS + 1], heat[EXPERTS + 1];
     for (unsigned i = 0; i < layers; i++) {
-        memset(held, i % 2 ? '0' : '.', EXPERTS);
+        memset(resident, i % 2 ? '0' : '.', EXPERTS);
         memset(heat, '5', EXPERTS);
-        held[EXPERTS] = heat[EXPERTS] = 0;
-        json_array_append_new(
-            rows, json_pack("{s:i, s:s, s:s}", "layer", (int)i, "held", held, "heat", heat));
+        resident[EXPERTS] = heat[EXPERTS] = 0;
+        json_array_append_new(rows, json_pack("{s:i, s:s, s:s}", "layer", (int)i, "resident",
+                                              resident, "heat", heat));
     }
-    look->map_reply = json_pack("{s:i, s:i, s:o}", "experts", EXPERTS, "tokens", 1, "rows", rows);
+    sample->map_reply = json_pack("{s:i, s:i, s:o}", "experts", EXPERTS, "tokens", 1, "rows", rows);
     struct error error;
-    ck_assert_int_eq(map_read(look->map_reply, &look->map, &error), 0);
+    ck_assert_int_eq(map_read(sample->map_reply, &sample->map, &error), 0);
 }
 
 START_TEST(rates_are_of_the_time_between)
 {
-    struct look before, now, restarted, none = {0};
-    struct figures f;
+    struct sample before, now, restarted, none = {0};
+    struct rates f;
     make(&before, 10, 1000, 5000, 2);
     make(&now, 12, 5000, 205000, 2);
-    figures_of(&before, &now, SORT_start, &f);
+    rates_make(&before, &now, SORT_start, &f);
     ck_assert_double_eq_tol(f.seconds, 2, 1e-9);
-    ck_assert_double_eq_tol(f.uses_per_s, 2000, 1e-6);
+    ck_assert_double_eq_tol(f.accesses_per_s, 2000, 1e-6);
     ck_assert_double_eq_tol(f.hit, 0.75, 1e-9);
     ck_assert_double_eq_tol(f.stall, 0.25, 1e-9);
     ck_assert_double_eq_tol(f.tokens_per_s, 250, 1e-6);
@@ -79,30 +80,30 @@ START_TEST(rates_are_of_the_time_between)
     ck_assert_str_eq(f.process[2].name, "loader.1");
     /* What was begun anew counts from zero. */
     make(&restarted, 13, 100, 100, 2);
-    figures_of(&now, &restarted, SORT_start, &f);
-    ck_assert_double_eq_tol(f.uses_per_s, 100, 1e-6);
+    rates_make(&now, &restarted, SORT_start, &f);
+    ck_assert_double_eq_tol(f.accesses_per_s, 100, 1e-6);
     /* Without a look before: since the engine's start. */
-    figures_of(&none, &now, SORT_start, &f);
+    rates_make(&none, &now, SORT_start, &f);
     ck_assert_double_eq_tol(f.seconds, 12, 1e-6);
-    ck_assert_double_eq_tol(f.uses_per_s, 5000.0 / 12, 1e-6);
-    look_free(&before);
-    look_free(&now);
-    look_free(&restarted);
+    ck_assert_double_eq_tol(f.accesses_per_s, 5000.0 / 12, 1e-6);
+    sample_free(&before);
+    sample_free(&now);
+    sample_free(&restarted);
 }
 END_TEST
 
 START_TEST(processes_are_sorted)
 {
-    struct look none = {0}, now;
-    struct figures f;
+    struct sample none = {0}, now;
+    struct rates f;
     make(&now, 10, 800, 16000, 2);
-    figures_of(&none, &now, SORT_messages, &f);
+    rates_make(&none, &now, SORT_messages, &f);
     ck_assert_str_eq(f.process[0].name, "loader.1");
     ck_assert_str_eq(f.process[1].name, "supervisor");
-    figures_of(&none, &now, SORT_cpu, &f);
+    rates_make(&none, &now, SORT_cpu, &f);
     ck_assert_str_eq(f.process[0].name, "compute");
     ck_assert_str_eq(f.process[1].name, "supervisor"); /* ties: the engine's order */
-    look_free(&now);
+    sample_free(&now);
 }
 END_TEST
 
@@ -126,12 +127,12 @@ static unsigned count(const char *text, const char *needle)
     return n;
 }
 
-static void check_page(const struct look *now, unsigned rows, unsigned columns, unsigned layers)
+static void check_page(const struct sample *now, unsigned rows, unsigned columns, unsigned layers)
 {
-    struct look none = {0};
+    struct sample none = {0};
     struct page p = {.run = "test", .now = now, .interval = 1};
     ck_assert_int_eq(canvas_size(&p.canvas, rows, columns), 0);
-    figures_of(&none, now, SORT_start, &p.figures);
+    rates_make(&none, now, SORT_start, &p.rates);
     const char *text = text_of(&p);
     ck_assert_uint_le(count(text, "\n"), rows);
     for (const char *line = text; *line; line = strchr(line, '\n') + 1)
@@ -144,50 +145,50 @@ static void check_page(const struct look *now, unsigned rows, unsigned columns, 
 
 START_TEST(pages_fit_any_terminal)
 {
-    struct look now;
+    struct sample now;
     make(&now, 10, 800, 16000, 8);
     check_page(&now, 24, 80, 8); /* every layer in full: half of them are held */
     check_page(&now, 50, 200, 8);
-    look_free(&now);
+    sample_free(&now);
     make(&now, 10, 800, 16000, 60);
     for (unsigned rows = 1; rows < 60; rows += 3)
         for (unsigned columns = 1; columns < 300; columns += 7) {
-            struct look none = {0};
+            struct sample none = {0};
             struct page p = {.run = "test", .now = &now, .interval = 1, .map_top = 1000};
             ck_assert_int_eq(canvas_size(&p.canvas, rows, columns), 0);
-            figures_of(&none, &now, SORT_start, &p.figures);
+            rates_make(&none, &now, SORT_start, &p.rates);
             text_of(&p);
             ck_assert_uint_le(p.map_hidden, 60);
             canvas_free(&p.canvas);
         }
-    look_free(&now);
+    sample_free(&now);
 }
 END_TEST
 
 /* A device in quarantine is seen, and only that one is called so. */
 START_TEST(quarantine_is_shown)
 {
-    struct look now, none = {0};
+    struct sample now, none = {0};
     make(&now, 10, 800, 16000, 8);
     json_array_append_new(json_object_get(now.doc, "processes"),
                           row("loader", 2, 102, json_pack("{s:i}", "quarantined", 1)));
     struct page p = {.run = "test", .now = &now, .interval = 1};
     ck_assert_int_eq(canvas_size(&p.canvas, 40, 80), 0);
-    figures_of(&none, &now, SORT_start, &p.figures);
+    rates_make(&none, &now, SORT_start, &p.rates);
     const char *text = text_of(&p), *device = strstr(strstr(text, "DEVICE"), "loader.2");
     ck_assert_ptr_nonnull(device);
     ck_assert_uint_eq(count(text, "QUARANTINE"), 1);
     ck_assert_ptr_eq(memchr(device, 'Q', strcspn(device, "\n")), strstr(text, "QUARANTINE"));
     canvas_free(&p.canvas);
-    look_free(&now);
+    sample_free(&now);
 }
 END_TEST
 
 /* Sixteen loaders on 24 lines: every other process is there, some of the devices, some of the map.
  */
-START_TEST(many_loaders_leave_room)
+START_TEST(many_loaders_leave_space)
 {
-    struct look now, none = {0};
+    struct sample now, none = {0};
     make(&now, 10, 800, 16000, 8);
     for (int i = 2; i <= 16; i++)
         json_array_append_new(json_object_get(now.doc, "processes"),
@@ -196,22 +197,22 @@ START_TEST(many_loaders_leave_room)
                           row("predictor", 0, 99, json_object()));
     struct page p = {.run = "test", .now = &now, .interval = 1};
     ck_assert_int_eq(canvas_size(&p.canvas, 24, 80), 0);
-    figures_of(&none, &now, SORT_start, &p.figures);
+    rates_make(&none, &now, SORT_start, &p.rates);
     const char *text = text_of(&p);
     ck_assert_msg(strstr(text, "\npredictor ") && strstr(text, "\ncompute ") &&
-                      strstr(text, "more)") && strstr(text, "DEVICE") && strstr(text, "TIERS") &&
-                      strstr(text, "h help"),
+                      strstr(text, "more)") && strstr(text, "DEVICE") &&
+                      strstr(text, "PRECISIONS") && strstr(text, "h help"),
                   "%s", text);
     ck_assert_uint_le(count(text, "\n"), 24);
     canvas_free(&p.canvas);
-    look_free(&now);
+    sample_free(&now);
 }
 END_TEST
 
 /* The bar is the budget: half of it arena, of that half filled; KV a fifth, margin a tenth. */
 START_TEST(the_bar_is_the_budget)
 {
-    struct look now;
+    struct sample now;
     make(&now, 10, 800, 16000, 2);
     struct page p = {.run = "test", .now = &now};
     ck_assert_int_eq(canvas_size(&p.canvas, 60, 80), 0);
@@ -227,25 +228,25 @@ START_TEST(the_bar_is_the_budget)
     ck_assert_double_eq_tol(n['M'] / width, 0.1, 0.03);
     ck_assert_double_eq_tol(n['.'] / width, 0.2, 0.03);
     canvas_free(&p.canvas);
-    look_free(&now);
+    sample_free(&now);
 }
 END_TEST
 
 /* A document that lacks everything, and none at all. */
 START_TEST(nothing_is_shown_as_nothing)
 {
-    struct look none = {0}, empty = {.doc = json_object(), .when_ns = 5};
+    struct sample none = {0}, empty = {.doc = json_object(), .when_ns = 5};
     struct page p = {.run = "test", .now = &none, .interval = 1, .problem = "it is gone"};
     ck_assert_int_eq(canvas_size(&p.canvas, 24, 80), 0);
     const char *text = text_of(&p);
     ck_assert(strstr(text, "it is gone") && strstr(text, "run test"));
     p.now = &empty;
-    figures_of(&none, &empty, SORT_start, &p.figures);
+    rates_make(&none, &empty, SORT_start, &p.rates);
     text = text_of(&p);
     ck_assert(strstr(text, "hit 0.0%"));
     ck_assert_ptr_null(strstr(text, "nan"));
     canvas_free(&p.canvas);
-    look_free(&empty);
+    sample_free(&empty);
 }
 END_TEST
 
@@ -254,7 +255,7 @@ START_TEST(graphs_stand_on_their_newest)
     struct history h = {0};
     struct canvas c = {0};
     for (int i = 1; i <= 2 * HISTORY_MOMENTS; i++) {
-        struct figures f = {.tokens_per_s = i % 2 ? 10 : 5, .hit = 0.5};
+        struct rates f = {.tokens_per_s = i % 2 ? 10 : 5, .hit = 0.5};
         history_add(&h, &f);
     }
     ck_assert_int_eq(canvas_size(&c, 15, 40), 0);
@@ -275,7 +276,7 @@ int main(void)
     tcase_add_test(cases, rates_are_of_the_time_between);
     tcase_add_test(cases, processes_are_sorted);
     tcase_add_test(cases, pages_fit_any_terminal);
-    tcase_add_test(cases, many_loaders_leave_room);
+    tcase_add_test(cases, many_loaders_leave_space);
     tcase_add_test(cases, quarantine_is_shown);
     tcase_add_test(cases, the_bar_is_the_budget);
     tcase_add_test(cases, nothing_is_shown_as_nothing);

@@ -31,30 +31,30 @@ static void set_devices(const char *text)
     ck_assert_int_eq(params_set(&p, "devices", text, &e), 0);
 }
 
-START_TEST(an_item_says_what_is_different)
+START_TEST(items_override_only_their_keys)
 {
-    set_devices("/a:depth=8:throttle=100MB,:backend=pread,/b:x/c:chunk=64KiB:direct=off,"
-                "/d:mirror=/e/f:depth=2");
+    set_devices("/a:queue_depth=8:throttle=100MB,:backend=pread,/b:x/c:io_size=64KiB:direct_io=off,"
+                "/d:mirror=/e/f:queue_depth=2");
     ck_assert_uint_eq(devices_count(&p), 4);
     ck_assert_int_eq(devices_take(&p, 0, &own, &paths, &e), 0);
     ck_assert_str_eq(paths.path, "/a");
     ck_assert_str_eq(paths.mirror, "");
-    ck_assert_uint_eq(own.depth, 8);
+    ck_assert_uint_eq(own.queue_depth, 8);
     ck_assert_uint_eq(own.throttle, 100000000);
-    ck_assert_uint_eq(own.chunk, p.chunk);
+    ck_assert_uint_eq(own.io_size, p.io_size);
     ck_assert_str_eq(own.backend, "auto");
     ck_assert_int_eq(devices_take(&p, 1, &own, &paths, &e), 0);
     ck_assert_str_eq(paths.path, "");
     ck_assert_str_eq(own.backend, "pread");
-    ck_assert_uint_eq(own.depth, p.depth); /* nothing of its neighbour */
+    ck_assert_uint_eq(own.queue_depth, p.queue_depth); /* nothing of its neighbour */
     ck_assert_int_eq(devices_take(&p, 2, &own, &paths, &e), 0);
     ck_assert_str_eq(paths.path, "/b:x/c"); /* a colon of a path's own */
-    ck_assert_uint_eq(own.chunk, 65536);
-    ck_assert_uint_eq(own.direct, 0);
+    ck_assert_uint_eq(own.io_size, 65536);
+    ck_assert_uint_eq(own.direct_io, 0);
     ck_assert_int_eq(devices_take(&p, 3, &own, &paths, &e), 0);
     ck_assert_str_eq(paths.path, "/d");
     ck_assert_str_eq(paths.mirror, "/e/f");
-    ck_assert_uint_eq(own.depth, 2);
+    ck_assert_uint_eq(own.queue_depth, 2);
     ck_assert_int_eq(devices_take(&p, 4, &own, &paths, &e), 0);
     ck_assert_str_eq(paths.path, ""); /* behind the list: the parameters of all */
     ck_assert_mem_eq(&own, &p, sizeof p);
@@ -64,9 +64,10 @@ END_TEST
 START_TEST(wrong_items_are_named)
 {
     static const char *const cases[][2] = {
-        {"/a,/b:depht=8", "device 1: there is no 'depht' for a device; there are backend, depth, "},
+        {"/a,/b:depht=8",
+         "device 1: there is no 'depht' for a device; there are backend, queue_depth, "},
         {"/a:budget=1GiB", "device 0: there is no 'budget'"},
-        {"/a:depth=0", "device 0: --depth: 0 is out of bounds"},
+        {"/a:queue_depth=0", "device 0: --queue-depth: 0 is out of bounds"},
         {"/a:backend=tape", "device 0: --backend: 'tape' is not one of"},
         {"/a:throttle=", "device 0: --throttle: '' is not a size"},
     };
@@ -111,7 +112,7 @@ START_TEST(copies_of_a_file)
         {",/b", 0, "/m /b"},
         {",/b", 1, "/b /m"},
         {"/a,/b,/c,/d,/e", 1, "/b /c /d /e"}, /* as many as there is room for */
-        {"/a:mirror=/x:depth=1,/a", 0, "/a /x /m"},
+        {"/a:mirror=/x:queue_depth=1,/a", 0, "/a /x /m"},
     };
     for (size_t i = 0; i < ARRAY_LEN(table); i++) {
         set_devices(table[i].devices);
@@ -170,7 +171,7 @@ int main(void)
     Suite *suite = suite_create("run_devices");
     TCase *t = tcase_create("run_devices");
     tcase_add_checked_fixture(t, setup, NULL);
-    tcase_add_test(t, an_item_says_what_is_different);
+    tcase_add_test(t, items_override_only_their_keys);
     tcase_add_test(t, wrong_items_are_named);
     tcase_add_test(t, copies_of_a_file);
     tcase_add_test(t, copies_of_a_stripe);

@@ -67,13 +67,13 @@ START_TEST(demand_before_dense_before_prefetch)
         jobs_remove(&jobs, job);
     }
     ck_assert_ptr_null(next(9));
-    ck_assert_uint_eq(jobs.held, 0);
+    ck_assert_uint_eq(jobs.job_count, 0);
 }
 END_TEST
 
 START_TEST(prefetch_gives_way)
 {
-    struct job *guess = add(0, LOAD_PREFETCH, 256);
+    struct job *prefetch = add(0, LOAD_PREFETCH, 256);
     struct chunk *a = next(1), *b = next(1);
     ck_assert(a && b);
     ck_assert_ptr_null(next(1)); /* never more than two at the device */
@@ -90,7 +90,7 @@ START_TEST(prefetch_gives_way)
     ck_assert_ptr_null(jobs_pick(&jobs, 4, false)); /* one of its two */
     jobs_complete(&jobs, e, CHUNK, 5, FILE_SIZE);
     ck_assert_ptr_null(jobs_pick(&jobs, 5, true)); /* something waits for room */
-    ck_assert_ptr_eq(next(5)->job, guess);         /* beside the other guess's chunk */
+    ck_assert_ptr_eq(next(5)->job, prefetch);      /* beside the other guess's chunk */
     ck_assert_ptr_null(next(5));
 }
 END_TEST
@@ -218,7 +218,7 @@ START_TEST(a_failed_job_goes_on_at_another_copy)
 }
 END_TEST
 
-START_TEST(refused_chunks_go_back)
+START_TEST(rejected_chunks_go_back)
 {
     struct job *job = add(0, LOAD_DEMAND, 1);
     struct chunk *c = next(1);
@@ -239,7 +239,7 @@ END_TEST
 
 /* ---- chunks ---- */
 
-START_TEST(guesses_are_read_in_what_a_drive_does_in_a_short_time)
+START_TEST(prefetch_reads_take_a_short_device_time)
 {
     static const struct {
         uint64_t rate, throttle, low, high;
@@ -257,10 +257,10 @@ START_TEST(guesses_are_read_in_what_a_drive_does_in_a_short_time)
             chunk_pace_note(&p, MIB, NS_PER_S);
         for (int n = 0; n < 1000; n++)
             chunk_pace_note(&p, t[i].rate / 1000, NS_PER_MS);
-        uint64_t guess = chunk_pace_bytes(&p, LOAD_PREFETCH, MIB, t[i].throttle);
-        ck_assert_uint_ge(guess, t[i].low);
-        ck_assert_uint_le(guess, t[i].high);
-        ck_assert_uint_eq(guess % PAGE_BYTES, 0);
+        uint64_t prefetch = chunk_pace_bytes(&p, LOAD_PREFETCH, MIB, t[i].throttle);
+        ck_assert_uint_ge(prefetch, t[i].low);
+        ck_assert_uint_le(prefetch, t[i].high);
+        ck_assert_uint_eq(prefetch % PAGE_BYTES, 0);
         ck_assert_uint_eq(chunk_pace_bytes(&p, LOAD_DEMAND, MIB, t[i].throttle), MIB);
         ck_assert_uint_eq(chunk_pace_bytes(&p, LOAD_PREFETCH, 64 * KIB, 0), 64 * KIB);
     }
@@ -289,7 +289,7 @@ static uint64_t read_for(struct throttle *t, uint64_t *now, uint64_t ns, uint64_
     return bytes;
 }
 
-START_TEST(throttle_holds_its_rate)
+START_TEST(throttle_keeps_its_rate)
 {
     static const uint64_t rates[] = {300000, MIB, 10 * MIB, 333 * MIB, 3 * GIB};
     static const uint64_t steps[] = {50 * NS_PER_US, 200 * NS_PER_US};
@@ -329,14 +329,14 @@ START_TEST(throttle_changes)
     struct throttle t = {0};
     ck_assert_uint_eq(throttle_left_ns(&t, throttle_take(&t, MIB, 5), 5), 0); /* none */
     throttle_set(&t, PAGE_BYTES, 10);
-    double place = throttle_take(&t, 100 * PAGE_BYTES, 10);
-    ck_assert_uint_ge(throttle_left_ns(&t, place, 10), 100 * NS_PER_S);
+    double position = throttle_take(&t, 100 * PAGE_BYTES, 10);
+    ck_assert_uint_ge(throttle_left_ns(&t, position, 10), 100 * NS_PER_S);
     throttle_set(&t, 200 * PAGE_BYTES, 10); /* what is left goes on at the new rate */
-    ck_assert_uint_lt(throttle_left_ns(&t, place, 10), NS_PER_S);
+    ck_assert_uint_lt(throttle_left_ns(&t, position, 10), NS_PER_S);
     throttle_set(&t, 1, 10); /* but not for ever */
-    ck_assert_uint_le(throttle_left_ns(&t, place, 10), NS_PER_S + 1);
+    ck_assert_uint_le(throttle_left_ns(&t, position, 10), NS_PER_S + 1);
     throttle_set(&t, 0, 10);
-    ck_assert_uint_eq(throttle_left_ns(&t, place, 10), 0);
+    ck_assert_uint_eq(throttle_left_ns(&t, position, 10), 0);
 }
 END_TEST
 
@@ -382,7 +382,7 @@ static void close_dir(void)
 
 static bool gone_after(struct device *d, uint64_t now)
 {
-    device_tend(d, now, true);
+    device_tick(d, now, true);
     return d->gone;
 }
 
@@ -424,7 +424,7 @@ START_TEST(another_file_is_no_model)
 }
 END_TEST
 
-START_TEST(one_bad_place_is_no_bad_device)
+START_TEST(one_bad_offset_does_not_fail_the_device)
 {
     struct device d = {.failed_entry = ENTRY_NONE};
     for (int i = 0; i < 100; i++)
@@ -444,8 +444,8 @@ START_TEST(a_stall_is_silence_with_reads)
 {
     struct device d = {.fd = -1};
     ck_assert(!device_stalled(&d, 1000, 0, 10)); /* nothing asked, nothing late */
-    device_read_began(&d, 1000);
-    device_read_began(&d, 1008); /* silent since the first */
+    device_read_started(&d, 1000);
+    device_read_started(&d, 1008); /* silent since the first */
     ck_assert(!device_stalled(&d, 1009, 0, 10));
     ck_assert(device_stalled(&d, 1010, 0, 10));
     ck_assert(!device_stalled(&d, 1010, 1005, 10)); /* nobody looked until 1005 */
@@ -454,7 +454,7 @@ START_TEST(a_stall_is_silence_with_reads)
     ck_assert(device_stalled(&d, 1021, 0, 10));
     device_read_ended(&d, 1030);
     ck_assert(!device_stalled(&d, 9000, 0, 10));
-    device_read_began(&d, 9000);
+    device_read_started(&d, 9000);
     ck_assert(!device_stalled(&d, 9009, 0, 10)); /* idle time was no silence */
 }
 END_TEST
@@ -484,14 +484,14 @@ int main(void)
     tcase_add_test(c, errors_are_retried_with_growing_pauses);
     tcase_add_test(c, a_failed_job_waits_for_its_reads);
     tcase_add_test(c, a_failed_job_goes_on_at_another_copy);
-    tcase_add_test(c, refused_chunks_go_back);
+    tcase_add_test(c, rejected_chunks_go_back);
     tcase_add_test(c, the_table_is_bounded);
     suite_add_tcase(s, c);
     c = tcase_create("chunks");
-    tcase_add_test(c, guesses_are_read_in_what_a_drive_does_in_a_short_time);
+    tcase_add_test(c, prefetch_reads_take_a_short_device_time);
     suite_add_tcase(s, c);
     c = tcase_create("throttle");
-    tcase_add_test(c, throttle_holds_its_rate);
+    tcase_add_test(c, throttle_keeps_its_rate);
     tcase_add_test(c, throttle_serves_in_line);
     tcase_add_test(c, throttle_changes);
     suite_add_tcase(s, c);
@@ -499,7 +499,7 @@ int main(void)
     tcase_add_checked_fixture(c, open_dir, close_dir);
     tcase_add_test(c, a_changed_file_is_gone_and_comes_back);
     tcase_add_test(c, another_file_is_no_model);
-    tcase_add_test(c, one_bad_place_is_no_bad_device);
+    tcase_add_test(c, one_bad_offset_does_not_fail_the_device);
     tcase_add_test(c, a_stall_is_silence_with_reads);
     tcase_add_test(c, quarantine_touches_nothing);
     suite_add_tcase(s, c);

@@ -42,7 +42,7 @@ static void teardown(void)
     jobs_destroy(&jobs);
 }
 
-static struct job *begin(uint32_t entry, uint64_t pages)
+static struct job *start(uint32_t entry, uint64_t pages)
 {
     struct msg_load load = {.entry = entry,
                             .priority = LOAD_DEMAND,
@@ -95,7 +95,7 @@ START_TEST(verdicts)
         truth[i] = (uint8_t)rand();
     model.sums[1] = XXH3_64bits(truth, pages * PAGE_BYTES); /* ours is part 1 */
 
-    struct job *job = begin(0, pages);
+    struct job *job = start(0, pages);
     read_job(job);
     ck_assert_int_eq(verify_end(&verify, &jobs, job), VERDICT_RIGHT);
     ck_assert_uint_eq(verify.bytes, pages * PAGE_BYTES);
@@ -103,7 +103,7 @@ START_TEST(verdicts)
 
     uint64_t at = (uint64_t)rand() % (pages * PAGE_BYTES);
     truth[at] ^= 1 << rand() % 8;
-    job = begin(0, pages);
+    job = start(0, pages);
     read_job(job);
     ck_assert_int_eq(verify_end(&verify, &jobs, job), VERDICT_WRONG);
     jobs_restart(job); /* once more, and it is as it was: a bad way, not a bad file */
@@ -118,7 +118,7 @@ END_TEST
 
 START_TEST(without_a_sum)
 {
-    struct job *job = begin(1, 9);
+    struct job *job = start(1, 9);
     read_job(job);
     ck_assert_int_eq(verify_end(&verify, &jobs, job), VERDICT_UNKNOWN);
     ck_assert_uint_eq(verify.bytes, 0);

@@ -15,7 +15,7 @@ static struct model_facts a_model(void)
         .expert_count = 1024,
         .dense_read_bytes = 256 * MIB,
         .expert_bytes = 4 * GIB,
-        .floor = 700 * MIB,
+        .min_budget = 700 * MIB,
         .budget_25 = 1700 * MIB,
         .budget_50 = 2700 * MIB,
         .budget_75 = 3700 * MIB,
@@ -24,9 +24,9 @@ static struct model_facts a_model(void)
 }
 
 /* Weights at 8 GiB/s, reads at 0.5 to 2 GiB/s, room for everything. */
-static struct machine_facts a_machine(void)
+static struct host_facts a_host(void)
 {
-    return (struct machine_facts){
+    return (struct host_facts){
         .kernel_bytes_per_s = 8.0 * GIB,
         .layer_s = 0,
         .read_bytes_per_s = {0.5 * GIB, 1.0 * GIB, 1.5 * GIB, 1.75 * GIB, 2.0 * GIB},
@@ -41,7 +41,7 @@ static struct machine_facts a_machine(void)
 START_TEST(resident_is_compute_alone)
 {
     struct model_facts m = a_model();
-    struct machine_facts a = a_machine();
+    struct host_facts a = a_host();
     struct estimate e = estimate_make(&m, &a, 1);
     ck_assert_double_eq_tol(e.compute_s, 768.0 / 8192, 1e-9);
     ck_assert_double_eq(e.read_s, 0);
@@ -54,10 +54,10 @@ END_TEST
 
 /* Half resident: a quarter of the uses is read, two experts a layer are 32 chunks, hence depth 16.
  */
-START_TEST(reading_adds_at_most)
+START_TEST(reading_bounds_the_estimate)
 {
     struct model_facts m = a_model();
-    struct machine_facts a = a_machine();
+    struct host_facts a = a_host();
     struct estimate e = estimate_make(&m, &a, 0.5);
     ck_assert_double_eq_tol(e.missing, 0.25, 1e-12);
     ck_assert_double_eq_tol(e.read_s, 128.0 / 2048, 1e-9);
@@ -70,7 +70,7 @@ END_TEST
 START_TEST(small_experts_read_at_small_depth)
 {
     struct model_facts m = a_model();
-    struct machine_facts a = a_machine();
+    struct host_facts a = a_host();
     m.expert_bytes = m.expert_count * 128 * KIB; /* less than a chunk each */
     ck_assert_double_eq_tol(estimate_depth(&m, &a, 0.2), 1, 1e-12);
     ck_assert_double_eq_tol(estimate_depth(&m, &a, 3), 3, 1e-12);
@@ -89,7 +89,7 @@ END_TEST
 START_TEST(unknown_stays_unknown)
 {
     struct model_facts m = a_model();
-    struct machine_facts a = a_machine();
+    struct host_facts a = a_host();
     memset(a.read_bytes_per_s, 0, sizeof a.read_bytes_per_s);
     ck_assert_double_eq(estimate_make(&m, &a, 0.5).high, 0);
     ck_assert_double_gt(estimate_make(&m, &a, 1).high, 0);
@@ -110,7 +110,7 @@ START_TEST(budget_is_the_largest_step_that_leaves_a_fifth)
         {700 * MIB, 700 * MIB, 0},      {699 * MIB, 0, 0},
     };
     struct model_facts m = a_model();
-    struct machine_facts a = a_machine();
+    struct host_facts a = a_host();
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         double share = -1;
         a.available = cases[i].available;
@@ -124,22 +124,22 @@ END_TEST
 START_TEST(advice_by_its_condition)
 {
     struct model_facts m = a_model();
-    struct machine_facts a = a_machine();
+    struct host_facts a = a_host();
     ck_assert_uint_eq(advise(&m, &a), 0);
 #define EXPECT(NAME, change)                                                                       \
     do {                                                                                           \
-        a = a_machine();                                                                           \
+        a = a_host();                                                                              \
         change;                                                                                    \
         ck_assert_msg(advise(&m, &a) & 1u << ADVICE_##NAME, "no %s", #NAME);                       \
     } while (0)
 #define EXPECT_NOT(NAME, change)                                                                   \
     do {                                                                                           \
-        a = a_machine();                                                                           \
+        a = a_host();                                                                              \
         change;                                                                                    \
         ck_assert_msg(!(advise(&m, &a) & 1u << ADVICE_##NAME), "%s", #NAME);                       \
     } while (0)
-    EXPECT(BELOW_FLOOR, a.available = m.floor - 1);
-    EXPECT_NOT(BELOW_FLOOR, a.available = m.floor);
+    EXPECT(BUDGET_TOO_SMALL, a.available = m.min_budget - 1);
+    EXPECT_NOT(BUDGET_TOO_SMALL, a.available = m.min_budget);
     EXPECT(MORE_MEMORY, a.available = 3 * GIB);
     EXPECT(CGROUP_LIMIT, (a.available = 3 * GIB, a.limited = true));
     EXPECT_NOT(CGROUP_LIMIT, a.limited = true);
@@ -153,22 +153,22 @@ START_TEST(advice_by_its_condition)
     EXPECT(FREED_PAGES, (a.freed_pages = true, a.available = 3 * GIB));
     EXPECT_NOT(FREED_PAGES, a.freed_pages = true);
     /* 62 ms of reading against 94 of computing: the drive is not what holds it back. */
-    EXPECT_NOT(FASTER_DRIVE, a.available = 3 * GIB);
-    EXPECT_NOT(LOWER_TIERS, a.available = 3400 * MIB);
-    EXPECT(FASTER_DRIVE, (a.available = 3 * GIB, a.read_bytes_per_s[4] = 1.0 * GIB));
-    EXPECT(LOWER_TIERS, (a.available = 3 * GIB, a.read_bytes_per_s[4] = 1.0 * GIB));
+    EXPECT_NOT(FASTER_DEVICE, a.available = 3 * GIB);
+    EXPECT_NOT(LOWER_PRECISION, a.available = 3400 * MIB);
+    EXPECT(FASTER_DEVICE, (a.available = 3 * GIB, a.read_bytes_per_s[4] = 1.0 * GIB));
+    EXPECT(LOWER_PRECISION, (a.available = 3 * GIB, a.read_bytes_per_s[4] = 1.0 * GIB));
 #undef EXPECT
 #undef EXPECT_NOT
 }
 END_TEST
 
-START_TEST(every_advice_has_words)
+START_TEST(every_advice_has_text)
 {
     for (int i = 0; i < ADVICE__COUNT; i++) {
-        ck_assert_uint_gt(strlen(advice_word((enum advice)i)), 3);
+        ck_assert_uint_gt(strlen(advice_name((enum advice)i)), 3);
         ck_assert_uint_gt(strlen(advice_text((enum advice)i)), 20);
         for (int j = 0; j < i; j++)
-            ck_assert_str_ne(advice_word((enum advice)i), advice_word((enum advice)j));
+            ck_assert_str_ne(advice_name((enum advice)i), advice_name((enum advice)j));
     }
 }
 END_TEST
@@ -178,12 +178,12 @@ int main(void)
     Suite *suite = suite_create("doctor");
     TCase *t = tcase_create("estimate");
     tcase_add_test(t, resident_is_compute_alone);
-    tcase_add_test(t, reading_adds_at_most);
+    tcase_add_test(t, reading_bounds_the_estimate);
     tcase_add_test(t, small_experts_read_at_small_depth);
     tcase_add_test(t, unknown_stays_unknown);
     tcase_add_test(t, budget_is_the_largest_step_that_leaves_a_fifth);
     tcase_add_test(t, advice_by_its_condition);
-    tcase_add_test(t, every_advice_has_words);
+    tcase_add_test(t, every_advice_has_text);
     suite_add_tcase(suite, t);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

@@ -3,12 +3,12 @@
 #include <string.h>
 
 #include "lib/base/random.h"
-#include "lib/tensor/tier.h"
+#include "lib/tensor/precision.h"
 #include "procs/tools/plan/shares.h"
 
 static const struct {
     const char *text;
-    double of[TIER__COUNT + 1];
+    double of[PRECISION__COUNT + 1];
     const char *line; /* of the refusal */
 } parses[] = {
     {"int4=0.8,int2=0.2", {0, 0, 0.8, 0.2, 0}, NULL},
@@ -34,17 +34,17 @@ START_TEST(parse)
     ck_assert_int_eq(status, parses[_i].line ? -1 : 0);
     if (parses[_i].line)
         ck_assert_msg(strstr(error.text, parses[_i].line) != NULL, "said: %s", error.text);
-    for (int i = 0; !parses[_i].line && i <= TIER__COUNT; i++)
+    for (int i = 0; !parses[_i].line && i <= PRECISION__COUNT; i++)
         ck_assert_double_eq_tol(s.of[i], parses[_i].of[i], 1e-9);
 }
 END_TEST
 
-START_TEST(widths_have_the_shares)
+START_TEST(precisions_have_the_shares)
 {
     enum { CELLS = 640 };
     const struct shares s = {.of = {0, 0.1, 0.55, 0.35, 0}};
     uint8_t a[CELLS], b[CELLS], c[CELLS];
-    unsigned count[TIER__COUNT] = {0}, first_half = 0;
+    unsigned count[PRECISION__COUNT] = {0}, first_half = 0;
     shares_deal(&s, 1, a, CELLS);
     shares_deal(&s, 1, b, CELLS);
     shares_deal(&s, 2, c, CELLS);
@@ -52,12 +52,12 @@ START_TEST(widths_have_the_shares)
     ck_assert_int_ne(memcmp(a, c, CELLS), 0);
     for (int i = 0; i < CELLS; i++) {
         count[a[i]]++;
-        first_half += i < CELLS / 2 && a[i] == TIER_INT2;
+        first_half += i < CELLS / 2 && a[i] == PRECISION_INT2;
     }
-    ck_assert_uint_eq(count[TIER_NATIVE], 0);
-    ck_assert_uint_eq(count[TIER_INT8], 64);
-    ck_assert_uint_eq(count[TIER_INT4], 352);
-    ck_assert_uint_eq(count[TIER_INT2], 224);
+    ck_assert_uint_eq(count[PRECISION_NATIVE], 0);
+    ck_assert_uint_eq(count[PRECISION_INT8], 64);
+    ck_assert_uint_eq(count[PRECISION_INT4], 352);
+    ck_assert_uint_eq(count[PRECISION_INT2], 224);
     ck_assert(first_half > 80 && first_half < 144); /* drawn, not in a block */
 }
 END_TEST
@@ -66,12 +66,12 @@ START_TEST(pairs)
 {
     struct shares s = {.of = {0.5, 0, 0, 0.4, 0.1}};
     struct error error = {0};
-    enum tier high, low;
+    enum precision high, low;
     ck_assert_int_eq(shares_pair(&s, &high, &low, &error), 0);
-    ck_assert(high == TIER_NATIVE && low == TIER_INT2);
+    ck_assert(high == PRECISION_NATIVE && low == PRECISION_INT2);
     s = (struct shares){.of = {0, 0, 1, 0, 0}};
     ck_assert_int_eq(shares_pair(&s, &high, &low, &error), 0);
-    ck_assert(high == TIER_INT4 && low == TIER_INT4);
+    ck_assert(high == PRECISION_INT4 && low == PRECISION_INT4);
     s = (struct shares){.of = {0.3, 0.3, 0.4, 0, 0}};
     ck_assert_int_eq(shares_pair(&s, &high, &low, &error), -1);
 }
@@ -79,24 +79,24 @@ END_TEST
 
 START_TEST(thresholds_have_the_shares)
 {
-    enum { USES = 4000 };
-    float before[USES];
+    enum { ACCESSES = 4000 };
+    float before[ACCESSES];
     double t1, t2, got[3];
     struct random random;
     random_seed(&random, 5, 0);
-    for (int i = 0; i < USES; i++) /* a quarter is of rank 0 */
+    for (int i = 0; i < ACCESSES; i++) /* a quarter is of rank 0 */
         before[i] = i % 4 == 0 ? 0 : (float)random_unit(&random);
-    shares_thresholds(before, USES, 0.5, 0.4, &t1, &t2, got);
+    shares_thresholds(before, ACCESSES, 0.5, 0.4, &t1, &t2, got);
     ck_assert_double_eq_tol(got[0], 0.5, 0.001);
     ck_assert_double_eq_tol(got[1], 0.4, 0.001);
     ck_assert_double_eq_tol(got[2], 0.1, 0.001);
     unsigned high = 0;
-    for (int i = 0; i < USES; i++)
+    for (int i = 0; i < ACCESSES; i++)
         high += (double)before[i] <= t1;
-    ck_assert_double_eq_tol((double)high / USES, got[0], 1e-9);
+    ck_assert_double_eq_tol((double)high / ACCESSES, got[0], 1e-9);
     ck_assert(t1 <= t2 && t2 < 1);
     /* less than rank 0 alone cannot be had, and all of them is all of them */
-    shares_thresholds(before, USES, 0.1, 0.9, &t1, &t2, got);
+    shares_thresholds(before, ACCESSES, 0.1, 0.9, &t1, &t2, got);
     ck_assert_double_eq_tol(t1, 0, 1e-9);
     ck_assert_double_eq_tol(got[0], 0.25, 0.001);
     ck_assert_double_eq_tol(got[1], 0.75, 0.001);
@@ -109,7 +109,7 @@ int main(void)
     Suite *s = suite_create("shares");
     TCase *c = tcase_create("shares");
     tcase_add_loop_test(c, parse, 0, (int)(sizeof parses / sizeof *parses));
-    tcase_add_test(c, widths_have_the_shares);
+    tcase_add_test(c, precisions_have_the_shares);
     tcase_add_test(c, pairs);
     tcase_add_test(c, thresholds_have_the_shares);
     suite_add_tcase(s, c);

@@ -53,7 +53,7 @@ static void make_child(void)
     const struct model_hparams *h = &w.image.model->hparams;
     struct params params;
     params_defaults(&params);
-    params.stall_limit = 300;
+    params.load_timeout = 300;
     c->model = w.image.model;
     c->incarnation = 1;
     must(arena_layout_make(c->model, &w.layout, &error), &error);
@@ -64,8 +64,8 @@ static void make_child(void)
     s = create(SEGMENT_GATES, gates_bytes(h->layers, h->hidden, h->experts));
     gates_format(s.base, h->layers, h->hidden, h->experts);
     must(gates_attach(s.fd, true, BOOT, &c->gates, &error), &error);
-    s = create(SEGMENT_USES, uses_bytes());
-    must(uses_attach(s.fd, true, BOOT, &c->uses, &error), &error);
+    s = create(SEGMENT_ACCESS_LOG, access_log_bytes());
+    must(access_log_attach(s.fd, true, BOOT, &c->access_log, &error), &error);
     s = create(SEGMENT_PROCS, procs_bytes());
     procs_format(s.base, &params, 1);
     must(procs_attach(s.fd, true, BOOT, &c->procs, &error), &error);
@@ -121,7 +121,7 @@ static void make_ready(uint32_t i)
 
 static bool pinned(uint32_t i)
 {
-    return entry_pins_of(entry_look(&entry(i)->word)) & (1u << PINNER_COMPUTE);
+    return entry_pins_of(entry_read(&entry(i)->word)) & (1u << PINNER_COMPUTE);
 }
 
 static uint64_t count(unsigned counter)
@@ -141,9 +141,9 @@ static int wait_any(uint32_t n, struct error *error)
 
 START_TEST(ready_ones_are_hits_and_send_nothing)
 {
-    struct uses_reader reader;
-    struct use_record use;
-    uses_reader_start(&w.child.uses, &reader);
+    struct access_log_reader reader;
+    struct access_record access;
+    access_log_reader_start(&w.child.access_log, &reader);
     for (uint32_t i = 0; i < 4; i++)
         make_ready(i);
     pin(4);
@@ -151,14 +151,14 @@ START_TEST(ready_ones_are_hits_and_send_nothing)
         ck_assert_int_eq(w.item[i].state, ITEM_READY);
         ck_assert(pinned(i));
         ck_assert(!entry_evict(&entry(i)->word));
-        ck_assert(uses_read(&w.child.uses, &reader, UINT64_MAX, &use));
-        ck_assert_uint_eq(use.expert, w.item[i].expert);
-        ck_assert_uint_eq(use.outcome, USE_HIT);
-        ck_assert_uint_eq(use.rank, i);
-        ck_assert_uint_eq(use.sequence, 9);
+        ck_assert(access_log_read(&w.child.access_log, &reader, UINT64_MAX, &access));
+        ck_assert_uint_eq(access.expert, w.item[i].expert);
+        ck_assert_uint_eq(access.outcome, ACCESS_HIT);
+        ck_assert_uint_eq(access.rank, i);
+        ck_assert_uint_eq(access.sequence, 9);
     }
     ck_assert_uint_eq(count(CTR_COMPUTE_hits), 4);
-    ck_assert_uint_eq(count(CTR_COMPUTE_uses), 4);
+    ck_assert_uint_eq(count(CTR_COMPUTE_accesses), 4);
     ck_assert_uint_eq(count(CTR_COMPUTE_demands), 0);
     for (uint32_t i = 0; i < 4; i++) {
         w.source.unpin(w.source.self, &w.step, &w.item[i]);
@@ -173,14 +173,14 @@ START_TEST(ready_ones_are_hits_and_send_nothing)
 }
 END_TEST
 
-struct late {
+struct loading {
     uint32_t i;
     uint64_t generation;
 };
 
 static void *publish_later(void *arg)
 {
-    struct late *l = arg;
+    struct loading *l = arg;
     /* when the waiter sleeps on the counter */
     while (atomic_load(&w.child.directory.counters[LAYER].waiters) == 0)
         sched_yield();
@@ -188,22 +188,22 @@ static void *publish_later(void *arg)
     return NULL;
 }
 
-START_TEST(late_and_missing_ones_are_waited_for)
+START_TEST(loading_and_missing_experts_are_waited_for)
 {
-    struct late late = {.i = 1};
+    struct loading loading = {.i = 1};
     struct error error;
     pthread_t thread;
     make_ready(0);
-    reserve(1, &late.generation);
+    reserve(1, &loading.generation);
     pin(3);
     ck_assert_int_eq(w.item[0].state, ITEM_READY);
     ck_assert_int_eq(w.item[1].state, ITEM_WAITED);
     ck_assert_int_eq(w.item[2].state, ITEM_WAITED);
     ck_assert_uint_eq(count(CTR_COMPUTE_hits), 1);
-    ck_assert_uint_eq(count(CTR_COMPUTE_late), 1);
+    ck_assert_uint_eq(count(CTR_COMPUTE_hits_inflight), 1);
     ck_assert_uint_eq(count(CTR_COMPUTE_misses), 1);
     ck_assert_uint_eq(count(CTR_COMPUTE_demands), 1);
-    ck_assert_int_eq(pthread_create(&thread, NULL, publish_later, &late), 0);
+    ck_assert_int_eq(pthread_create(&thread, NULL, publish_later, &loading), 0);
     ck_assert_int_eq(wait_any(3, &error), 0);
     pthread_join(thread, NULL);
     ck_assert_int_eq(w.item[1].state, ITEM_READY);
@@ -211,32 +211,32 @@ START_TEST(late_and_missing_ones_are_waited_for)
     make_ready(2);
     ck_assert_int_eq(wait_any(3, &error), 0);
     ck_assert_int_eq(w.item[2].state, ITEM_READY);
-    ck_assert_uint_gt(w.request.figures.stall_ns, 0);
+    ck_assert_uint_gt(w.request.stats.stall_ns, 0);
 }
 END_TEST
 
-START_TEST(what_nobody_works_on_is_asked_for_again)
+START_TEST(absent_entries_are_demanded_again)
 {
     uint64_t generation;
     struct error error;
     pin(1); /* ABSENT, and nobody does anything: asked again until the stall limit */
     ck_assert_int_eq(wait_any(1, &error), -1);
     ck_assert_int_eq(error.code, ERR_NO_PROGRESS);
-    ck_assert_uint_gt(count(CTR_COMPUTE_demands_repeated), 0);
-    uint64_t asked = count(CTR_COMPUTE_demands_repeated);
+    ck_assert_uint_gt(count(CTR_COMPUTE_demands_retried), 0);
+    uint64_t retried = count(CTR_COMPUTE_demands_retried);
     w.source.unpin(w.source.self, &w.step, &w.item[0]);
     reserve(1, &generation); /* LOADING: somebody works on it */
     w.items[0] = &w.item[1];
     pin(1);
     ck_assert_int_eq(wait_any(1, &error), -1);
-    ck_assert_uint_eq(count(CTR_COMPUTE_demands_repeated), asked);
+    ck_assert_uint_eq(count(CTR_COMPUTE_demands_retried), retried);
 }
 END_TEST
 
 static void *read_slowly(void *arg)
 {
     struct proc_row *loader = &w.child.procs.head->row[procs_row_of(SERVICE_LOADER, 0)];
-    struct late *l = arg;
+    struct loading *l = arg;
     uint64_t start = clock_now_ns();
     while (clock_now_ns() - start < 900 * NS_PER_MS) { /* three stall limits */
         counter_add(loader, CTR_LOADER_bytes_read, 1);
@@ -248,12 +248,12 @@ static void *read_slowly(void *arg)
 
 START_TEST(a_slow_device_is_no_error)
 {
-    struct late late = {.i = 0};
+    struct loading loading = {.i = 0};
     struct error error;
     pthread_t thread;
-    reserve(0, &late.generation);
+    reserve(0, &loading.generation);
     pin(1);
-    ck_assert_int_eq(pthread_create(&thread, NULL, read_slowly, &late), 0);
+    ck_assert_int_eq(pthread_create(&thread, NULL, read_slowly, &loading), 0);
     ck_assert_int_eq(wait_any(1, &error), 0);
     pthread_join(thread, NULL);
 }
@@ -307,9 +307,9 @@ static bool mask(bool allowed[])
 START_TEST(what_has_left_is_lost)
 {
     bool allowed[MODEL_EXPERTS_MAX];
-    struct uses_reader reader;
-    struct use_record use;
-    uses_reader_start(&w.child.uses, &reader);
+    struct access_log_reader reader;
+    struct access_record access;
+    access_log_reader_start(&w.child.access_log, &reader);
     for (uint32_t i = 0; i < 5; i++)
         make_ready(i);
     ck_assert(mask(allowed));
@@ -322,11 +322,11 @@ START_TEST(what_has_left_is_lost)
         ck_assert_int_eq(pinned(i), i != 1);
     }
     ck_assert_uint_eq(count(CTR_COMPUTE_demands), 0);
-    ck_assert_uint_eq(count(CTR_COMPUTE_uses), 3);
+    ck_assert_uint_eq(count(CTR_COMPUTE_accesses), 3);
     ck_assert_uint_eq(count(CTR_COMPUTE_hits), 3);
     for (uint32_t n = 0; n < 3; n++)
-        ck_assert(uses_read(&w.child.uses, &reader, UINT64_MAX, &use));
-    ck_assert(!uses_read(&w.child.uses, &reader, UINT64_MAX, &use));
+        ck_assert(access_log_read(&w.child.access_log, &reader, UINT64_MAX, &access));
+    ck_assert(!access_log_read(&w.child.access_log, &reader, UINT64_MAX, &access));
     ck_assert(mask(allowed)); /* four are left: the core routes again among them */
     ck_assert(!allowed[w.item[1].expert]);
 }
@@ -349,15 +349,15 @@ START_TEST(too_few_residents_are_waited_for)
 }
 END_TEST
 
-START_TEST(room_is_half_of_what_experts_may_have)
+START_TEST(pin_limit_is_half_of_the_expert_capacity)
 {
     struct directory_head *head = w.child.directory.head;
     atomic_store(&head->quota_bytes, w.child.model->dense_bytes + 1000000);
-    ck_assert_uint_eq(w.source.room(w.source.self), 500000);
+    ck_assert_uint_eq(w.source.pin_limit(w.source.self), 500000);
     atomic_store(&head->experts_payload_max, 600000);
-    ck_assert_uint_eq(w.source.room(w.source.self), 300000);
+    ck_assert_uint_eq(w.source.pin_limit(w.source.self), 300000);
     atomic_store(&head->quota_bytes, 10);
-    ck_assert_uint_eq(w.source.room(w.source.self), 0);
+    ck_assert_uint_eq(w.source.pin_limit(w.source.self), 0);
 }
 END_TEST
 
@@ -368,14 +368,14 @@ int main(void)
     tcase_set_timeout(c, 60);
     tcase_add_checked_fixture(c, setup, NULL); /* each test is a process of its own */
     tcase_add_test(c, ready_ones_are_hits_and_send_nothing);
-    tcase_add_test(c, late_and_missing_ones_are_waited_for);
-    tcase_add_test(c, what_nobody_works_on_is_asked_for_again);
+    tcase_add_test(c, loading_and_missing_experts_are_waited_for);
+    tcase_add_test(c, absent_entries_are_demanded_again);
     tcase_add_test(c, a_slow_device_is_no_error);
     tcase_add_test(c, an_unreadable_expert_is_named);
     tcase_add_test(c, a_cancel_ends_the_wait);
     tcase_add_test(c, what_has_left_is_lost);
     tcase_add_test(c, too_few_residents_are_waited_for);
-    tcase_add_test(c, room_is_half_of_what_experts_may_have);
+    tcase_add_test(c, pin_limit_is_half_of_the_expert_capacity);
     suite_add_tcase(suite, c);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

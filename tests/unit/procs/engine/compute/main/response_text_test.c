@@ -53,7 +53,7 @@ END_TEST
 struct claims {
     uint32_t threads;
     _Atomic uint32_t by[8]; /* thread */
-    _Atomic uint32_t strangers;
+    _Atomic uint32_t out_of_range;
 };
 
 static void claim_one(void *arg, uint32_t part, uint32_t parts)
@@ -62,7 +62,7 @@ static void claim_one(void *arg, uint32_t part, uint32_t parts)
     if (pool_me() < c->threads && part < parts)
         atomic_fetch_add(&c->by[pool_me()], 1);
     else
-        atomic_fetch_add(&c->strangers, 1);
+        atomic_fetch_add(&c->out_of_range, 1);
 }
 
 /* More and fewer parts than threads; scratch may belong to the thread's number. */
@@ -79,7 +79,7 @@ START_TEST(pool_runs_any_number_of_parts)
             for (uint32_t t = 0; t < threads; t++)
                 sum += atomic_load(&c.by[t]);
             ck_assert_uint_eq(sum, parts);
-            ck_assert_uint_eq(atomic_load(&c.strangers), 0);
+            ck_assert_uint_eq(atomic_load(&c.out_of_range), 0);
         }
         ck_assert_uint_eq(pool_parts(pool, 0), threads);
         ck_assert_uint_eq(pool_parts(pool, UINT64_MAX) % threads, 0);
@@ -128,7 +128,7 @@ END_TEST
 
 static struct image image;
 static struct tokenizer *tokenizer;
-static struct answer answer;
+static struct response response;
 
 static void open_tokenizer(void)
 {
@@ -158,22 +158,23 @@ START_TEST(text_is_whole_characters)
     ck_assert_uint_le(count, 64);
     for (size_t i = 0; i < count; i++)
         atomic_store(&log[i], ids[i]);
-    bool held_back = false;
+    bool was_withheld = false;
     for (uint32_t have = 0; have <= count; have++) {
-        size_t told = answer_gather(&answer, tokenizer, log, have, false, STOP_CUT_NONE, &bytes);
-        held_back |= told < have;
-        ck_assert_uint_le(told, have);
-        ck_assert_uint_eq(utf8_complete_prefix(answer.text, bytes), bytes);
-        ck_assert_int_eq(memcmp(answer.text, text, bytes), 0);
+        size_t sent =
+            response_gather(&response, tokenizer, log, have, false, STOP_CUT_NONE, &bytes);
+        was_withheld |= sent < have;
+        ck_assert_uint_le(sent, have);
+        ck_assert_uint_eq(utf8_complete_prefix(response.text, bytes), bytes);
+        ck_assert_int_eq(memcmp(response.text, text, bytes), 0);
     }
-    ck_assert(held_back);
+    ck_assert(was_withheld);
     /* Told token by token, the pieces join. */
     char joined[sizeof text] = "";
     size_t at = 0, length = 0;
     for (uint32_t have = 0; have <= count; have++) {
-        at += answer_gather(&answer, tokenizer, log + at, have - (uint32_t)at, false, STOP_CUT_NONE,
-                            &bytes);
-        memcpy(joined + length, answer.text, bytes);
+        at += response_gather(&response, tokenizer, log + at, have - (uint32_t)at, false,
+                              STOP_CUT_NONE, &bytes);
+        memcpy(joined + length, response.text, bytes);
         length += bytes;
     }
     ck_assert_uint_eq(at, count);
@@ -183,7 +184,7 @@ START_TEST(text_is_whole_characters)
 END_TEST
 
 /* The end of a sequence may be the middle of a character: then everything is told. */
-START_TEST(the_end_holds_nothing_back)
+START_TEST(nothing_is_withheld_at_the_end)
 {
     uint32_t *ids;
     size_t count, bytes;
@@ -193,9 +194,11 @@ START_TEST(the_end_holds_nothing_back)
         tokenizer_encode(tokenizer, "\xf0\x9f\x98\x80", 4, false, &ids, &count, &error), 0);
     ck_assert_uint_gt(count, 1); /* not one token in this vocabulary */
     atomic_store(&log[0], ids[0]);
-    ck_assert_uint_eq(answer_gather(&answer, tokenizer, log, 1, false, STOP_CUT_NONE, &bytes), 0);
+    ck_assert_uint_eq(response_gather(&response, tokenizer, log, 1, false, STOP_CUT_NONE, &bytes),
+                      0);
     ck_assert_uint_eq(bytes, 0);
-    ck_assert_uint_eq(answer_gather(&answer, tokenizer, log, 1, true, STOP_CUT_NONE, &bytes), 1);
+    ck_assert_uint_eq(response_gather(&response, tokenizer, log, 1, true, STOP_CUT_NONE, &bytes),
+                      1);
     ck_assert_uint_gt(bytes, 0);
     free(ids);
 }
@@ -203,14 +206,14 @@ END_TEST
 
 /* ---- texts that end an answer ---- */
 
-static uint32_t encode(const char *text, _Atomic uint32_t *log, size_t room)
+static uint32_t encode(const char *text, _Atomic uint32_t *log, size_t cap)
 {
     uint32_t *ids;
     size_t count;
     struct error error;
     ck_assert_int_eq(tokenizer_encode(tokenizer, text, strlen(text), false, &ids, &count, &error),
                      0);
-    ck_assert_uint_le(count, room);
+    ck_assert_uint_le(count, cap);
     for (size_t i = 0; i < count; i++)
         atomic_store(&log[i], ids[i]);
     free(ids);
@@ -218,24 +221,24 @@ static uint32_t encode(const char *text, _Atomic uint32_t *log, size_t room)
 }
 
 /* Told token by token, as compute tells them. The text, and in *cut where it ends. */
-static void tell(const struct stop_texts *stops, const _Atomic uint32_t *log, uint32_t count,
-                 char *joined, struct stop_cut *cut)
+static void send_all(const struct stop_texts *stops, const _Atomic uint32_t *log, uint32_t count,
+                     char *joined, struct stop_cut *cut)
 {
-    size_t told = 0, length = 0, bytes;
+    size_t sent = 0, length = 0, bytes;
     bool ended = false;
     *cut = STOP_CUT_NONE;
     for (uint32_t have = 1; have <= count && !ended; have++) {
         ended = stops_match(stops, tokenizer, log, have, cut) || have == count;
         uint32_t may = ended ? have : stops_settled(stops, tokenizer, log, have);
-        if (may < told) /* what was told once stays told */
-            ck_abort_msg("%u of %u told, %zu before", may, have, told);
+        if (may < sent) /* what was told once stays told */
+            ck_abort_msg("%u of %u told, %zu before", may, have, sent);
         struct stop_cut here = *cut;
         if (cut->token != UINT32_MAX)
-            here = cut->token < told ? (struct stop_cut){0, 0}
-                                     : (struct stop_cut){cut->token - (uint32_t)told, cut->bytes};
-        told += answer_gather(&answer, tokenizer, log + told, may - (uint32_t)told, ended, here,
-                              &bytes);
-        memcpy(joined + length, answer.text, bytes);
+            here = cut->token < sent ? (struct stop_cut){0, 0}
+                                     : (struct stop_cut){cut->token - (uint32_t)sent, cut->bytes};
+        sent += response_gather(&response, tokenizer, log + sent, may - (uint32_t)sent, ended, here,
+                                &bytes);
+        memcpy(joined + length, response.text, bytes);
         length += bytes;
     }
     joined[length] = 0;
@@ -251,7 +254,7 @@ static void add_stop(struct stop_texts *stops, const char *text)
 START_TEST(stops_cut_the_text)
 {
     static const struct {
-        const char *text, *stops[3], *told;
+        const char *text, *stops[3], *sent;
     } rows[] = {
         {"one two three four", {"three"}, "one two "},
         {"one two three four", {"e t"}, "on"},
@@ -273,9 +276,9 @@ START_TEST(stops_cut_the_text)
         char joined[256] = "";
         for (size_t k = 0; k < 3 && rows[i].stops[k]; k++)
             add_stop(&stops, rows[i].stops[k]);
-        tell(&stops, log, encode(rows[i].text, log, ARRAY_LEN(log)), joined, &cut);
-        ck_assert_msg(strcmp(joined, rows[i].told) == 0, "row %zu: '%s' instead of '%s'", i, joined,
-                      rows[i].told);
+        send_all(&stops, log, encode(rows[i].text, log, ARRAY_LEN(log)), joined, &cut);
+        ck_assert_msg(strcmp(joined, rows[i].sent) == 0, "row %zu: '%s' instead of '%s'", i, joined,
+                      rows[i].sent);
     }
 }
 END_TEST
@@ -346,12 +349,12 @@ START_TEST(stops_are_what_they_are_defined_as)
     for (int round = 0; round < RANDOM_ROUNDS; round++) {
         struct stop_texts stops;
         struct stop_cut cut;
-        char told[4 * RANDOM_TOKENS + 1], expected[4 * RANDOM_TOKENS + 1];
+        char sent[4 * RANDOM_TOKENS + 1], expected[4 * RANDOM_TOKENS + 1];
         uint32_t count = random_log(&random, ids, ids_count, log);
         random_stops(&random, &stops);
-        tell(&stops, log, count, told, &cut);
+        send_all(&stops, log, count, sent, &cut);
         by_definition(&stops, log, count, expected);
-        ck_assert_msg(strcmp(told, expected) == 0, "round %d: '%s' instead of '%s'", round, told,
+        ck_assert_msg(strcmp(sent, expected) == 0, "round %d: '%s' instead of '%s'", round, sent,
                       expected);
         cuts += cut.token != UINT32_MAX && cut.bytes > 0;
     }
@@ -361,23 +364,23 @@ END_TEST
 
 /* ---- recall ---- */
 
-START_TEST(recall_compares_the_newest_guess)
+START_TEST(recall_compares_the_newest_prediction)
 {
     struct error error;
     struct recall *r = recall_create(3, 8, &error);
     ck_assert_ptr_nonnull(r);
-    ck_assert_int_eq(recall_use(r, 1, 5, 2, 3), RECALL_NO_GUESS);
-    recall_guess(r, 1, 5, 2, (const uint32_t[]){3, 7}, 2);
-    ck_assert_int_eq(recall_use(r, 1, 5, 2, 3), RECALL_HIT);
-    ck_assert_int_eq(recall_use(r, 1, 5, 2, 4), RECALL_MISS);
-    ck_assert_int_eq(recall_use(r, 1, 6, 2, 3), RECALL_NO_GUESS);
-    ck_assert_int_eq(recall_use(r, 2, 5, 2, 3), RECALL_NO_GUESS);
-    ck_assert_int_eq(recall_use(r, 1, 5, 1, 3), RECALL_NO_GUESS);
-    ck_assert_int_eq(recall_use(r, 1, 5, 99, 3), RECALL_NO_GUESS); /* foreign */
-    ck_assert_int_eq(recall_use(r, 1, 5, 2, 99), RECALL_NO_GUESS);
-    recall_guess(r, 1, 6, 2, (const uint32_t[]){4}, 1);
-    ck_assert_int_eq(recall_use(r, 1, 5, 2, 3), RECALL_NO_GUESS);
-    ck_assert_int_eq(recall_use(r, 1, 6, 2, 3), RECALL_MISS);
+    ck_assert_int_eq(recall_access(r, 1, 5, 2, 3), RECALL_NO_PREDICTION);
+    recall_prediction(r, 1, 5, 2, (const uint32_t[]){3, 7}, 2);
+    ck_assert_int_eq(recall_access(r, 1, 5, 2, 3), RECALL_HIT);
+    ck_assert_int_eq(recall_access(r, 1, 5, 2, 4), RECALL_MISS);
+    ck_assert_int_eq(recall_access(r, 1, 6, 2, 3), RECALL_NO_PREDICTION);
+    ck_assert_int_eq(recall_access(r, 2, 5, 2, 3), RECALL_NO_PREDICTION);
+    ck_assert_int_eq(recall_access(r, 1, 5, 1, 3), RECALL_NO_PREDICTION);
+    ck_assert_int_eq(recall_access(r, 1, 5, 99, 3), RECALL_NO_PREDICTION); /* foreign */
+    ck_assert_int_eq(recall_access(r, 1, 5, 2, 99), RECALL_NO_PREDICTION);
+    recall_prediction(r, 1, 6, 2, (const uint32_t[]){4}, 1);
+    ck_assert_int_eq(recall_access(r, 1, 5, 2, 3), RECALL_NO_PREDICTION);
+    ck_assert_int_eq(recall_access(r, 1, 6, 2, 3), RECALL_MISS);
     recall_destroy(r);
 }
 END_TEST
@@ -391,12 +394,12 @@ int main(void)
     tcase_add_test(c, pool_runs_any_number_of_parts);
     tcase_add_test(c, shares_are_cut_at_units);
     tcase_add_test(c, quantiles_are_within_a_bin);
-    tcase_add_test(c, recall_compares_the_newest_guess);
+    tcase_add_test(c, recall_compares_the_newest_prediction);
     suite_add_tcase(suite, c);
     c = tcase_create("text");
     tcase_add_checked_fixture(c, open_tokenizer, close_tokenizer);
     tcase_add_test(c, text_is_whole_characters);
-    tcase_add_test(c, the_end_holds_nothing_back);
+    tcase_add_test(c, nothing_is_withheld_at_the_end);
     tcase_add_test(c, stops_cut_the_text);
     tcase_add_test(c, stops_are_what_they_are_defined_as);
     suite_add_tcase(suite, c);

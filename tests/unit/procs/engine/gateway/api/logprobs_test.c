@@ -10,7 +10,7 @@
 static struct gateway gateway;
 static struct stream stream;
 
-static void begin(enum api_kind kind, bool logprobs)
+static void start(enum api_kind kind, bool logprobs)
 {
     gateway = (struct gateway){.quota.limit = 1 << 20};
     stream = (struct stream){
@@ -22,12 +22,12 @@ static void begin(enum api_kind kind, bool logprobs)
 static void end(void)
 {
     logprobs_free(&stream);
-    ck_assert_uint_eq(gateway.quota.held, 0);
+    ck_assert_uint_eq(gateway.quota.buffered, 0);
     ck_assert(!stream.failed);
 }
 
 /* Entries of the first `told` tokens of a reply, `|` between its tokens. */
-static json_t *reply(const char *tokens, size_t told)
+static json_t *reply(const char *tokens, size_t joined)
 {
     static const double values[] = {-1, -2, -INFINITY, -4};
     uint32_t pieces[4] = {0};
@@ -45,18 +45,18 @@ static json_t *reply(const char *tokens, size_t told)
                                .logprobs_count = count,
                                .piece_bytes = pieces,
                                .piece_bytes_count = count};
-    return logprobs_take(&stream, &next, told);
+    return logprobs_take(&stream, &next, joined);
 }
 
-static void check_told(json_t *entries, const char *tokens)
+static void check_tokens(json_t *entries, const char *tokens)
 {
-    char told[64] = "";
+    char joined[64] = "";
     size_t n = 0;
     for (size_t i = 0; i < json_array_size(entries); i++)
         n += (size_t)snprintf(
-            told + n, sizeof told - n, "%s%s", i ? "|" : "",
+            joined + n, sizeof joined - n, "%s%s", i ? "|" : "",
             json_string_value(json_object_get(json_array_get(entries, i), "token")));
-    ck_assert_str_eq(told, tokens);
+    ck_assert_str_eq(joined, tokens);
     json_decref(entries);
 }
 
@@ -65,17 +65,17 @@ static void check_told(json_t *entries, const char *tokens)
 START_TEST(tokens_of_the_text)
 {
     static const int offsets[] = {0, 1, 3, 4};
-    begin(API_CHAT, true);
+    start(API_CHAT, true);
     json_t *first = reply("a|\xc3\xa9t|c|", 2), *second = reply("x|y|z", 3);
     for (size_t i = 0; i < 2; i++) {
         const json_t *e = json_array_get(i < 1 ? first : second, 1 - i);
         ck_assert_int_eq(json_integer_value(json_object_get(e, "offset")), offsets[i + 1]);
     }
-    check_told(first, "a|\xc3\xa9t");
-    check_told(second, "x|y|z");
-    check_told(reply("a|b", 0), "");
+    check_tokens(first, "a|\xc3\xa9t");
+    check_tokens(second, "x|y|z");
+    check_tokens(reply("a|b", 0), "");
     end();
-    begin(API_CHAT, false);
+    start(API_CHAT, false);
     ck_assert_ptr_null(reply("a", 1));
     end();
 }
@@ -86,7 +86,7 @@ START_TEST(tokens_whose_text_is_not_known)
 {
     static const double values[] = {-1, -2};
     static const uint32_t pieces[] = {1, 1};
-    begin(API_CHAT, true);
+    start(API_CHAT, true);
     struct engine_next next = {.count = 2,
                                .text = "\xef\xbf\xbd",
                                .text_bytes = 3,
@@ -94,12 +94,12 @@ START_TEST(tokens_whose_text_is_not_known)
                                .logprobs_count = 2,
                                .piece_bytes = pieces,
                                .piece_bytes_count = 2};
-    check_told(logprobs_take(&stream, &next, 2), "|");
+    check_tokens(logprobs_take(&stream, &next, 2), "|");
     end();
 }
 END_TEST
 
-START_TEST(what_is_kept_is_json)
+START_TEST(saved_logprobs_are_json)
 {
     static const struct {
         enum api_kind kind;
@@ -113,7 +113,7 @@ START_TEST(what_is_kept_is_json)
          "", ""},
     };
     for (size_t i = 0; i < 2; i++) {
-        begin(cases[i].kind, true);
+        start(cases[i].kind, true);
         logprobs_keep(&stream, reply("a|\"|c", 3));
         const struct logprobs *l = &stream.logprobs;
         const struct buffer *got[] = {&l->whole, &l->values, &l->offsets};
@@ -130,12 +130,12 @@ END_TEST
 /* They are counted: what does not fit is no answer. */
 START_TEST(what_does_not_fit)
 {
-    begin(API_CHAT, true);
+    start(API_CHAT, true);
     gateway.quota.limit = 2000;
     for (int i = 0; i < 100 && !stream.failed; i++)
         logprobs_keep(&stream, reply("a", 1));
     ck_assert(stream.failed);
-    ck_assert_uint_le(gateway.quota.held, 2000);
+    ck_assert_uint_le(gateway.quota.buffered, 2000);
     stream.failed = false;
     end();
 }
@@ -147,7 +147,7 @@ int main(void)
     TCase *t = tcase_create("logprobs");
     tcase_add_test(t, tokens_of_the_text);
     tcase_add_test(t, tokens_whose_text_is_not_known);
-    tcase_add_test(t, what_is_kept_is_json);
+    tcase_add_test(t, saved_logprobs_are_json);
     tcase_add_test(t, what_does_not_fit);
     suite_add_tcase(suite, t);
     SRunner *runner = srunner_create(suite);

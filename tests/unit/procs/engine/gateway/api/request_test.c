@@ -59,7 +59,7 @@ START_TEST(bodies_that_are_wrong)
         {API_COMPLETION, "{\"prompt\":[1,-1]}", "prompt", "token ids"},
         {API_COMPLETION,
          "{\"prompt\":\"1234567890123456789012345678901234567890123456789012345678901234x\"}",
-         "prompt", "at most 64"},
+         "prompt", "the maximum is 64"},
         {API_COMPLETION, "{\"prompt\":\"x\",\"logprobs\":2}", "logprobs", "log-probability"},
         {API_COMPLETION, "{\"prompt\":\"x\",\"n\":2}", "n", "only 1"},
         {API_COMPLETION, "{\"prompt\":\"x\",\"temperature\":-1}", "temperature", "from 0 to 100"},
@@ -94,7 +94,7 @@ START_TEST(conversations)
     static const struct chat_message talk[] = {
         {CHAT_SYSTEM, "S", 1}, {CHAT_USER, "U", 1}, {CHAT_ASSISTANT, "A", 1}, {CHAT_USER, "V", 1}};
     static const struct {
-        const char *jinja, *word, *text;
+        const char *jinja, *name, *text;
     } cases[] = {
         {"{{ messages }}", "plain", "S\nUser: U\nAssistant: A\nUser: V\nAssistant:"},
         {"x <|im_start|> y <|im_end|>", "chatml",
@@ -113,8 +113,8 @@ START_TEST(conversations)
         char *text;
         size_t bytes;
         enum chat_family family = chat_recognise(cases[i].jinja, strlen(cases[i].jinja));
-        ck_assert_str_eq(chat_word(family), cases[i].word);
-        ck_assert_int_eq(chat_find(cases[i].word), family);
+        ck_assert_str_eq(chat_name(family), cases[i].name);
+        ck_assert_int_eq(chat_find(cases[i].name), family);
         chat.family = family;
         ck_assert_msg(chat_render(&chat, talk, 4, 1000, &text, &bytes, &error) == 0, "%s",
                       error.text);
@@ -143,7 +143,7 @@ START_TEST(conversation_without_a_system)
 END_TEST
 
 /* A prompt that begins with BOS by itself has it between turns all the same. */
-START_TEST(conversation_that_begins_by_itself)
+START_TEST(prompt_starts_with_bos_once)
 {
     static const struct chat_message talk[] = {
         {CHAT_USER, "U", 1}, {CHAT_ASSISTANT, "A", 1}, {CHAT_USER, "V", 1}};
@@ -158,7 +158,7 @@ START_TEST(conversation_that_begins_by_itself)
 END_TEST
 
 /* Families that write system messages into the user's: none is lost, none without a place taken. */
-START_TEST(systems_have_a_place)
+START_TEST(system_messages_need_a_user_message)
 {
     static const struct chat_message talk[] = {{CHAT_SYSTEM, "S", 1},    {CHAT_SYSTEM, "T", 1},
                                                {CHAT_USER, "U", 1},      {CHAT_ASSISTANT, "A", 1},
@@ -188,7 +188,7 @@ START_TEST(systems_have_a_place)
 END_TEST
 
 /* What would end a message and begin another one is no part of any. */
-START_TEST(control_marks_are_refused)
+START_TEST(control_marks_are_rejected)
 {
     static const struct {
         enum chat_family family;
@@ -256,9 +256,9 @@ int main(void)
     tcase_add_test(t, bodies_that_are_wrong);
     tcase_add_test(t, conversations);
     tcase_add_test(t, conversation_without_a_system);
-    tcase_add_test(t, conversation_that_begins_by_itself);
-    tcase_add_test(t, systems_have_a_place);
-    tcase_add_test(t, control_marks_are_refused);
+    tcase_add_test(t, prompt_starts_with_bos_once);
+    tcase_add_test(t, system_messages_need_a_user_message);
+    tcase_add_test(t, control_marks_are_rejected);
     tcase_add_test(t, names_of_models);
     suite_add_tcase(suite, t);
     SRunner *runner = srunner_create(suite);

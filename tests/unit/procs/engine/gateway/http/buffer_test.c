@@ -13,14 +13,14 @@ static void add(struct quota *q, struct buffer *b, const char *text)
 
 static void check_text(const struct buffer *b, const char *text)
 {
-    ck_assert_uint_eq(buffer_untold(b), strlen(text));
-    ck_assert(memcmp(b->data + b->told, text, strlen(text)) == 0);
+    ck_assert_uint_eq(buffer_unsent(b), strlen(text));
+    ck_assert(memcmp(b->data + b->sent, text, strlen(text)) == 0);
 }
 
-START_TEST(bodies_leave_room_for_answers)
+START_TEST(bodies_leave_space_for_responses)
 {
     struct quota q = {.limit = 8192};
-    struct buffer one = {.guest = true}, other = {.guest = true}, answer = {0};
+    struct buffer one = {.guest = true}, other = {.guest = true}, response = {0};
     static const char block[4096];
     ck_assert(buffer_add(&q, &one, block, 2000));
     ck_assert(!buffer_add(&q, &other, block, 2500)); /* 4500 are more than half */
@@ -28,24 +28,24 @@ START_TEST(bodies_leave_room_for_answers)
     ck_assert(buffer_add(&q, &other, block, 2000));
     ck_assert(!buffer_add(&q, &other, block, 200));
     ck_assert_uint_eq(other.bytes, 2000);
-    ck_assert(buffer_add(&q, &answer, block, 4096));
-    ck_assert(!buffer_add(&q, &answer, block, 1));
-    ck_assert_uint_eq(q.held, one.room + other.room + answer.room);
-    ck_assert_uint_eq(q.guests, one.room + other.room);
+    ck_assert(buffer_add(&q, &response, block, 4096));
+    ck_assert(!buffer_add(&q, &response, block, 1));
+    ck_assert_uint_eq(q.buffered, one.capacity + other.capacity + response.capacity);
+    ck_assert_uint_eq(q.guests, one.capacity + other.capacity);
     /* A body whose bytes are elsewhere by now stays counted until its charge is given back. */
     size_t charge = buffer_detach(&one);
     ck_assert(!buffer_add(&q, &other, block, 1000));
     quota_give(&q, charge, true);
     ck_assert(buffer_add(&q, &other, block, 1000));
     buffer_free(&q, &other);
-    buffer_free(&q, &answer);
+    buffer_free(&q, &response);
     buffer_free(&q, &one);
-    ck_assert(q.held == 0 && q.guests == 0);
+    ck_assert(q.buffered == 0 && q.guests == 0);
 }
 END_TEST
 
 /* Who is always a bit behind does not make it grow. */
-START_TEST(told_bytes_leave)
+START_TEST(sent_bytes_are_freed)
 {
     struct quota q = {.limit = 1 << 20};
     struct buffer b = {0};
@@ -53,17 +53,17 @@ START_TEST(told_bytes_leave)
     add(&q, &b, "behind");
     for (int i = 0; i < 1000; i++) {
         ck_assert(buffer_add(&q, &b, block, sizeof block));
-        buffer_tell(&b, sizeof block, 4000);
-        ck_assert_uint_eq(buffer_untold(&b), 6);
+        buffer_mark_sent(&b, sizeof block, 4000);
+        ck_assert_uint_eq(buffer_unsent(&b), 6);
     }
-    ck_assert_uint_le(b.room, 8192);
-    buffer_tell(&b, 6, 4000);
+    ck_assert_uint_le(b.capacity, 8192);
+    buffer_mark_sent(&b, 6, 4000);
     ck_assert_uint_eq(b.bytes, 0);
     add(&q, &b, "abc");
-    buffer_tell(&b, 1, 1);
+    buffer_mark_sent(&b, 1, 1);
     check_text(&b, "bc");
     buffer_free(&q, &b);
-    ck_assert_uint_eq(q.held, 0);
+    ck_assert_uint_eq(q.buffered, 0);
 }
 END_TEST
 
@@ -74,14 +74,14 @@ START_TEST(events_are_dropped_whole)
     struct buffer b = {0};
     buffer_drop_events(&b);
     add(&q, &b, "data: one\n\ndata: two\n\ndata: three\n\n");
-    buffer_tell(&b, 3, 1 << 20);
+    buffer_mark_sent(&b, 3, 1 << 20);
     buffer_drop_events(&b);
     check_text(&b, "a: one\n\n");
     add(&q, &b, "data: two\n\ndata: three\n\n");
-    buffer_tell(&b, 7, 1 << 20); /* between the two ends of a line */
+    buffer_mark_sent(&b, 7, 1 << 20); /* between the two ends of a line */
     buffer_drop_events(&b);
     check_text(&b, "\ndata: two\n\n");
-    buffer_tell(&b, buffer_untold(&b), 1 << 20);
+    buffer_mark_sent(&b, buffer_unsent(&b), 1 << 20);
     buffer_drop_events(&b);
     check_text(&b, "");
     buffer_free(&q, &b);
@@ -98,7 +98,7 @@ START_TEST(all_or_nothing)
     ck_assert(!buffer_reserve(&q, &b, SIZE_MAX));
     check_text(&b, "abc");
     ck_assert(buffer_reserve(&q, &b, 997)); /* not twice as much, but enough */
-    ck_assert_uint_eq(q.held, 1000);
+    ck_assert_uint_eq(q.buffered, 1000);
     ck_assert(!quota_take(&q, 1, false));
     check_text(&b, "abc");
     buffer_free(&q, &b);
@@ -110,8 +110,8 @@ int main(void)
 {
     Suite *suite = suite_create("gateway");
     TCase *t = tcase_create("buffer");
-    tcase_add_test(t, bodies_leave_room_for_answers);
-    tcase_add_test(t, told_bytes_leave);
+    tcase_add_test(t, bodies_leave_space_for_responses);
+    tcase_add_test(t, sent_bytes_are_freed);
     tcase_add_test(t, events_are_dropped_whole);
     tcase_add_test(t, all_or_nothing);
     suite_add_tcase(suite, t);

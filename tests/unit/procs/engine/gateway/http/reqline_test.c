@@ -5,11 +5,11 @@
 
 #include "procs/engine/gateway/http/reqline.h"
 
-static enum reqline look(const char *text)
+static enum reqline check_line(const char *text)
 {
     const char *why = NULL;
-    enum reqline result = reqline_look(text, strlen(text), &why);
-    ck_assert((result == REQLINE_REFUSED) == (why != NULL));
+    enum reqline result = reqline_check(text, strlen(text), &why);
+    ck_assert((result == REQLINE_REJECTED) == (why != NULL));
     return result;
 }
 
@@ -25,14 +25,14 @@ START_TEST(lines_that_are_right)
         "POST /v1/completions HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}",
     };
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
-        ck_assert_msg(look(lines[i]) == REQLINE_TAKEN, "%s", lines[i]);
+        ck_assert_msg(check_line(lines[i]) == REQLINE_TAKEN, "%s", lines[i]);
         /* Each beginning of it can become one. */
         char part[128];
         size_t end = (size_t)(strchr(lines[i] + 2, '\n') - lines[i]);
         for (size_t n = 0; n < end; n++) {
             memcpy(part, lines[i], n);
             part[n] = 0;
-            ck_assert_msg(look(part) == REQLINE_MORE, "%zu bytes of %s", n, lines[i]);
+            ck_assert_msg(check_line(part) == REQLINE_MORE, "%zu bytes of %s", n, lines[i]);
         }
     }
 }
@@ -66,24 +66,24 @@ START_TEST(lines_that_are_wrong)
         "{\"prompt\": 1}",
     };
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++)
-        ck_assert_msg(look(lines[i]) == REQLINE_REFUSED, "%s", lines[i]);
+        ck_assert_msg(check_line(lines[i]) == REQLINE_REJECTED, "%s", lines[i]);
 }
 END_TEST
 
 /* What is decided without the end of the line. */
 START_TEST(lines_that_are_long)
 {
-    char line[REQLINE_LOOK_BYTES + 1];
+    char line[REQLINE_CHECK_BYTES + 1];
     const char *why = NULL;
     memset(line, 'x', sizeof line);
-    ck_assert(reqline_look(line, REQLINE_METHOD_BYTES, &why) == REQLINE_MORE);
-    ck_assert(reqline_look(line, REQLINE_METHOD_BYTES + 1, &why) == REQLINE_REFUSED);
+    ck_assert(reqline_check(line, REQLINE_METHOD_BYTES, &why) == REQLINE_MORE);
+    ck_assert(reqline_check(line, REQLINE_METHOD_BYTES + 1, &why) == REQLINE_REJECTED);
     memcpy(line, "GET /", 5);
-    ck_assert(reqline_look(line, REQLINE_LOOK_BYTES - 1, &why) == REQLINE_MORE);
-    ck_assert(reqline_look(line, REQLINE_LOOK_BYTES, &why) == REQLINE_TAKEN);
+    ck_assert(reqline_check(line, REQLINE_CHECK_BYTES - 1, &why) == REQLINE_MORE);
+    ck_assert(reqline_check(line, REQLINE_CHECK_BYTES, &why) == REQLINE_TAKEN);
     line[20] = 0; /* within a line that ends */
     memcpy(line + 40, " HTTP/1.1\r\n", 11);
-    ck_assert(reqline_look(line, 51, &why) == REQLINE_REFUSED);
+    ck_assert(reqline_check(line, 51, &why) == REQLINE_REJECTED);
 }
 END_TEST
 

@@ -60,12 +60,12 @@ static uint64_t total(const struct ledger_facts *f, const struct ledger_plan *p)
 START_TEST(lines_add_up)
 {
     struct ledger_facts f = model(_i);
-    uint64_t floor = ledger_make(&f).floor;
-    for (uint64_t budget = floor; budget < 90 * GIB; budget += budget / 7) {
+    uint64_t min_budget = ledger_make(&f).min_budget;
+    for (uint64_t budget = min_budget; budget < 90 * GIB; budget += budget / 7) {
         f.budget = budget;
         struct ledger_plan p = ledger_make(&f);
         ck_assert_uint_le(total(&f, &p), budget);
-        ck_assert_uint_ge(p.quota, p.quota_floor);
+        ck_assert_uint_ge(p.quota, p.quota_min);
         bool whole = p.quota >= f.dense_bytes + f.expert_slot_bytes;
         ck_assert(whole || budget - total(&f, &p) < 256 * KIB);
     }
@@ -73,27 +73,27 @@ START_TEST(lines_add_up)
 END_TEST
 
 /* The number in the refusal is enough, and a MiB less than it is not. */
-START_TEST(floor_is_exact)
+START_TEST(min_budget_is_exact)
 {
     struct ledger_facts f = model(_i);
-    uint64_t floor = ledger_make(&f).floor;
-    ck_assert_uint_eq(floor % MIB, 0);
-    f.budget = floor;
+    uint64_t min_budget = ledger_make(&f).min_budget;
+    ck_assert_uint_eq(min_budget % MIB, 0);
+    f.budget = min_budget;
     struct ledger_plan p = ledger_make(&f);
-    ck_assert_uint_ge(p.quota, p.quota_floor);
-    ck_assert_uint_eq(p.floor, floor);
-    f.budget = floor - MIB;
-    ck_assert_uint_lt(ledger_make(&f).quota, p.quota_floor);
+    ck_assert_uint_ge(p.quota, p.quota_min);
+    ck_assert_uint_eq(p.min_budget, min_budget);
+    f.budget = min_budget - MIB;
+    ck_assert_uint_lt(ledger_make(&f).quota, p.quota_min);
 }
 END_TEST
 
-START_TEST(floor_does_not_depend_on_the_budget)
+START_TEST(min_budget_is_independent_of_the_budget)
 {
     struct ledger_facts f = model(_i);
-    uint64_t floor = ledger_make(&f).floor;
+    uint64_t min_budget = ledger_make(&f).min_budget;
     for (uint64_t budget = 1; budget < 90 * GIB; budget *= 3) {
         f.budget = budget;
-        ck_assert_uint_eq(ledger_make(&f).floor, floor);
+        ck_assert_uint_eq(ledger_make(&f).min_budget, min_budget);
     }
 }
 END_TEST
@@ -113,14 +113,14 @@ END_TEST
 
 /* What --print-memory promises: with that budget so many bytes of experts fit, with a MiB less they
  * do not; nothing asked for is the floor. */
-START_TEST(budget_holding_is_exact)
+START_TEST(budget_for_experts_is_exact)
 {
     for (int i = 0; i < 2; i++) {
         struct ledger_facts f = model(i);
-        ck_assert_uint_eq(ledger_budget_holding(&f, 0), ledger_make(&f).floor);
+        ck_assert_uint_eq(ledger_budget_for(&f, 0), ledger_make(&f).min_budget);
         for (unsigned share = 25; share <= 100; share += 25) {
             uint64_t experts = f.expert_slot_bytes / 100 * share;
-            f.budget = ledger_budget_holding(&f, experts);
+            f.budget = ledger_budget_for(&f, experts);
             ck_assert_uint_ge(ledger_make(&f).quota, f.dense_bytes + experts);
             f.budget -= MIB;
             ck_assert_uint_lt(ledger_make(&f).quota, align_up(f.dense_bytes + experts, 64 * KIB));
@@ -179,10 +179,10 @@ int main(void)
     Suite *suite = suite_create("supervisor_ledger");
     TCase *tcase = tcase_create("ledger");
     tcase_add_loop_test(tcase, lines_add_up, 0, 2);
-    tcase_add_loop_test(tcase, floor_is_exact, 0, 2);
-    tcase_add_loop_test(tcase, floor_does_not_depend_on_the_budget, 0, 2);
+    tcase_add_loop_test(tcase, min_budget_is_exact, 0, 2);
+    tcase_add_loop_test(tcase, min_budget_is_independent_of_the_budget, 0, 2);
     tcase_add_loop_test(tcase, more_budget_is_never_less_arena, 0, 2);
-    tcase_add_test(tcase, budget_holding_is_exact);
+    tcase_add_test(tcase, budget_for_experts_is_exact);
     tcase_add_test(tcase, measured_page_tables_count_when_larger);
     tcase_add_test(tcase, margin);
     tcase_add_test(tcase, experts_cap);

@@ -8,27 +8,27 @@
 
 static const struct {
     enum proc_state state;
-    enum machine_event event;
+    enum fsm_event event;
     enum proc_state next;
-    enum machine_action action;
+    enum fsm_action action;
 } promises[] = {
     {PROC_DOWN, EVENT_GO, PROC_STARTING, ACTION_SPAWN},
     {PROC_STARTING, EVENT_READY, PROC_READY, ACTION_ANNOUNCE},
     {PROC_STARTING, EVENT_SLOW_START, PROC_KILLED, ACTION_KILL},
-    {PROC_STARTING, EVENT_DIED_EARLY, PROC_BACKOFF, ACTION_BURY_WAIT},
-    {PROC_STARTING, EVENT_DIED_OFTEN, PROC_FAILED, ACTION_GIVE_UP},
-    {PROC_STARTING, EVENT_DIED_REFUSED, PROC_FAILED, ACTION_GIVE_UP},
+    {PROC_STARTING, EVENT_EXITED_EARLY, PROC_BACKOFF, ACTION_CLEAN_UP_WAIT},
+    {PROC_STARTING, EVENT_EXITED_OFTEN, PROC_FAILED, ACTION_GIVE_UP},
+    {PROC_STARTING, EVENT_EXITED_FATAL, PROC_FAILED, ACTION_GIVE_UP},
     {PROC_STARTING, EVENT_STOP, PROC_KILLED, ACTION_KILL},
     {PROC_READY, EVENT_LATE, PROC_KILLED, ACTION_KILL},
     {PROC_READY, EVENT_RESTART, PROC_KILLED, ACTION_KILL},
-    {PROC_READY, EVENT_STOP, PROC_STOPPING, ACTION_ASK_STOP},
-    {PROC_READY, EVENT_DIED, PROC_DOWN, ACTION_BURY},
-    {PROC_READY, EVENT_DIED_EARLY, PROC_BACKOFF, ACTION_BURY_WAIT},
+    {PROC_READY, EVENT_STOP, PROC_STOPPING, ACTION_REQUEST_STOP},
+    {PROC_READY, EVENT_EXITED, PROC_DOWN, ACTION_CLEAN_UP},
+    {PROC_READY, EVENT_EXITED_EARLY, PROC_BACKOFF, ACTION_CLEAN_UP_WAIT},
     {PROC_STOPPING, EVENT_SLOW_STOP, PROC_KILLED, ACTION_KILL},
-    {PROC_STOPPING, EVENT_DIED, PROC_DOWN, ACTION_BURY},
+    {PROC_STOPPING, EVENT_EXITED, PROC_DOWN, ACTION_CLEAN_UP},
     {PROC_BACKOFF, EVENT_BACKOFF_OVER, PROC_DOWN, ACTION_NONE},
     {PROC_BACKOFF, EVENT_STOP, PROC_DOWN, ACTION_NONE},
-    {PROC_KILLED, EVENT_DIED, PROC_DOWN, ACTION_BURY},
+    {PROC_KILLED, EVENT_EXITED, PROC_DOWN, ACTION_CLEAN_UP},
     {PROC_KILLED, EVENT_STOP, PROC_KILLED, ACTION_NONE},
     {PROC_FAILED, EVENT_RESTART, PROC_DOWN, ACTION_NONE},
     {PROC_FAILED, EVENT_STOP, PROC_FAILED, ACTION_NONE},
@@ -36,7 +36,7 @@ static const struct {
 
 START_TEST(promise)
 {
-    struct machine_step step = machine_step(promises[_i].state, promises[_i].event);
+    struct fsm_step step = fsm_step(promises[_i].state, promises[_i].event);
     ck_assert_int_eq(step.next, promises[_i].next);
     ck_assert_int_eq(step.action, promises[_i].action);
 }
@@ -48,10 +48,10 @@ static bool has_process(enum proc_state state)
            state == PROC_KILLED;
 }
 
-static bool is_death(enum machine_event event)
+static bool is_exit(enum fsm_event event)
 {
-    return event == EVENT_DIED || event == EVENT_DIED_EARLY || event == EVENT_DIED_OFTEN ||
-           event == EVENT_DIED_REFUSED;
+    return event == EVENT_EXITED || event == EVENT_EXITED_EARLY || event == EVENT_EXITED_OFTEN ||
+           event == EVENT_EXITED_FATAL;
 }
 
 /* For every cell: a process exists in exactly the states that have one, is buried exactly when it
@@ -61,8 +61,7 @@ START_TEST(every_cell)
 {
     for (int state = 0; state < PROC_STATES; state++) {
         for (int event = 0; event < EVENT__COUNT; event++) {
-            struct machine_step step =
-                machine_step((enum proc_state)state, (enum machine_event)event);
+            struct fsm_step step = fsm_step((enum proc_state)state, (enum fsm_event)event);
             bool broken = step.action == ACTION_BROKEN;
             if (broken) {
                 ck_assert_int_eq(step.next, state);
@@ -71,10 +70,10 @@ START_TEST(every_cell)
             }
             bool before = has_process((enum proc_state)state);
             bool after = has_process((enum proc_state)step.next);
-            bool buried = step.action == ACTION_BURY || step.action == ACTION_BURY_WAIT ||
-                          step.action == ACTION_GIVE_UP;
-            ck_assert_int_eq(buried, is_death((enum machine_event)event));
-            ck_assert_int_eq(before && !after, buried);
+            bool cleaned_up = step.action == ACTION_CLEAN_UP ||
+                              step.action == ACTION_CLEAN_UP_WAIT || step.action == ACTION_GIVE_UP;
+            ck_assert_int_eq(cleaned_up, is_exit((enum fsm_event)event));
+            ck_assert_int_eq(before && !after, cleaned_up);
             ck_assert_int_eq(!before && after, step.action == ACTION_SPAWN);
             if (step.action == ACTION_KILL)
                 ck_assert(before && step.next == PROC_KILLED);
@@ -87,9 +86,9 @@ END_TEST
 START_TEST(killed_waits_for_reaping)
 {
     for (int event = 0; event < EVENT__COUNT; event++) {
-        struct machine_step step = machine_step(PROC_KILLED, (enum machine_event)event);
+        struct fsm_step step = fsm_step(PROC_KILLED, (enum fsm_event)event);
         if (step.action != ACTION_BROKEN && step.next != PROC_KILLED)
-            ck_assert(is_death((enum machine_event)event));
+            ck_assert(is_exit((enum fsm_event)event));
     }
 }
 END_TEST
@@ -97,7 +96,7 @@ END_TEST
 START_TEST(backoff_doubles_to_ten_seconds)
 {
     static const uint64_t expected_ms[] = {50, 100, 200, 400, 800, 1600, 3200, 6400, 10000, 10000};
-    struct death_tally tally = {0};
+    struct exit_tally tally = {0};
     for (size_t i = 0; i < ARRAY_LEN(expected_ms); i++) {
         tally_note(&tally, (i + 1) * 100 * NS_PER_S);
         ck_assert_uint_eq(tally_backoff_ns(&tally), expected_ms[i] * NS_PER_MS);
@@ -108,9 +107,9 @@ START_TEST(backoff_doubles_to_ten_seconds)
 }
 END_TEST
 
-START_TEST(five_deaths_in_a_minute)
+START_TEST(five_early_exits_in_a_minute)
 {
-    struct death_tally tally = {0};
+    struct exit_tally tally = {0};
     for (int i = 0; i < 4; i++)
         ck_assert(!tally_note(&tally, (uint64_t)(100 + i) * NS_PER_S));
     ck_assert(tally_note(&tally, 104 * NS_PER_S));
@@ -129,7 +128,7 @@ int main(void)
     tcase_add_test(tcase, every_cell);
     tcase_add_test(tcase, killed_waits_for_reaping);
     tcase_add_test(tcase, backoff_doubles_to_ten_seconds);
-    tcase_add_test(tcase, five_deaths_in_a_minute);
+    tcase_add_test(tcase, five_early_exits_in_a_minute);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

@@ -10,7 +10,7 @@
 #include "lib/offline/measure/routing_trace.h"
 #include "lib/policy/presets/presets.h"
 #include "lib/sim/sim.h"
-#include "lib/tensor/tier.h"
+#include "lib/tensor/precision.h"
 #include "procs/tools/plan/planning.h"
 
 #define DEMO   SLUICE_SOURCE_DIR "/launch/demo/tiny-books-moe-q8_0.gguf"
@@ -72,7 +72,7 @@ START_TEST(trace_is_a_decode)
         .threads = 1, .chunk = 1, .context = WINDOW, .hooks = &hooks};
     struct offline_runner *runner = offline_runner_create(model, &config, &error);
     for (uint32_t w = 0; w < text.windows; w++) {
-        ck_assert_uint_eq(trace.records[d.at++].kind, TRACE_SEQUENCE_BEGIN);
+        ck_assert_uint_eq(trace.records[d.at++].kind, TRACE_SEQUENCE_START);
         for (uint32_t i = 0; i < WINDOW; i++)
             ck_assert_int_eq(core_forward(offline_core(runner), offline_sequence(runner),
                                           offline_window(&text, w) + i, i, 1, &error),
@@ -111,13 +111,13 @@ static double penalty(const char *settings)
 {
     struct error error = {0};
     struct trace trace;
-    struct sim_config c = {.drive = {.bytes_per_s = 1e9, .depth = 16}};
+    struct sim_config c = {.device = {.bytes_per_s = 1e9, .depth = 16}};
     double sum = 0;
     ck_assert_int_eq(trace_read(path, &trace, &error), 0);
-    trace.header.tier_mask = (1u << TIER__COUNT) - 1;
-    for (enum tier t = TIER_NATIVE; t < TIER__COUNT; t++)
-        trace.header.tier_bytes[t] = offline_expert_bytes(model, 0, 0, t, QUANT_CHANNEL);
-    ck_assert_msg(knobs_resolve("hobbit", "t1=0.5,t2=0.9,prediction=none,limit=none", settings,
+    trace.header.precision_mask = (1u << PRECISION__COUNT) - 1;
+    for (enum precision t = PRECISION_NATIVE; t < PRECISION__COUNT; t++)
+        trace.header.precision_bytes[t] = offline_expert_bytes(model, 0, 0, t, QUANT_CHANNEL);
+    ck_assert_msg(knobs_resolve("hobbit", "t1=0.5,t2=0.9,prediction=none,prefetch=none", settings,
                                 &c.knobs, &error) == 0,
                   "%s", error.text);
     for (int part = 4; part >= 2; part -= 2) {
@@ -160,8 +160,8 @@ START_TEST(fitted_beats_the_corners)
                       penalty(corners[i]));
     /* experts are used by popularity alone: what was used last says little */
     ck_assert(fitted < 0.97 * penalty(corners[0]));
-    json_t *told = json_object_get(p.report, "hobbit_eviction");
-    ck_assert(json_real_value(json_object_get(told, "penalty")) == fitted);
+    json_t *fit = json_object_get(p.report, "hobbit_eviction");
+    ck_assert(json_real_value(json_object_get(fit, "penalty")) == fitted);
     json_decref(p.report);
     free(p.plan);
 }

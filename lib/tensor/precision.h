@@ -1,8 +1,14 @@
 /* Precisions an expert may be stored at, best first: as in the model file, or quantised to fewer
  * bits (lib/quant/quant.h). The numbers are part of the formats of stores, plans and traces. */
-#ifndef SLUICE_TENSOR_TIER_H
-#define SLUICE_TENSOR_TIER_H
+#ifndef SLUICE_TENSOR_PRECISION_H
+#define SLUICE_TENSOR_PRECISION_H
 
-enum tier { TIER_NATIVE, TIER_INT8, TIER_INT4, TIER_INT2, TIER__COUNT };
+enum precision {
+    PRECISION_NATIVE,
+    PRECISION_INT8,
+    PRECISION_INT4,
+    PRECISION_INT2,
+    PRECISION__COUNT
+};
 
 #endif

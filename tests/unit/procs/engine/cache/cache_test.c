@@ -1,0 +1,502 @@
+/* The cache manager without its process: victims, waiting, cancelling, retries, prefetches, filling
+ * and recovery. The test plays compute, the predictor and one loader on real segments and channels.
+ * An entry "arrives" when the test publishes its part, as a loader does. */
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lib/base/assert.h"
+#include "lib/base/clock.h"
+#include "procs/engine/cache/cache.h"
+#include "tests/golden/image.h"
+#include "tests/golden/reference.h"
+
+#define BOOT  78u
+#define LAYER 3u
+
+struct world {
+    struct image image;
+    struct arena_layout layout;
+    struct child child; /* what a start of the cache finds */
+    char dir[64];
+    struct channel *compute, *predictor, *loader; /* the other ends */
+    struct cache cache;
+};
+
+static struct world w;
+
+static void must(int rc, const struct error *error)
+{
+    ck_assert_msg(rc == 0, "%s", error->text);
+}
+
+static struct segment create(enum segment_kind kind, uint64_t bytes)
+{
+    struct segment s;
+    struct error error;
+    char tag[32];
+    snprintf(tag, sizeof tag, "cache.%d", (int)getpid());
+    must(segment_create(kind, tag, BOOT, bytes, &s, &error), &error);
+    return s;
+}
+
+static void make_child(void)
+{
+    struct error error;
+    struct child *c = &w.child;
+    struct params params;
+    params_defaults(&params);
+    c->model = w.image.model;
+    c->incarnation = 1;
+    must(arena_layout_make(c->model, &w.layout, &error), &error);
+    struct segment s = create(SEGMENT_DIRECTORY, directory_bytes(c->model));
+    directory_format(s.base, c->model, &w.layout, 1);
+    must(directory_attach(s.fd, true, BOOT, c->model, &c->directory, &error), &error);
+    c->arena = create(SEGMENT_ARENA, w.layout.bytes);
+    s = create(SEGMENT_ACCESS_LOG, access_log_bytes());
+    must(access_log_attach(s.fd, true, BOOT, &c->access_log, &error), &error);
+    s = create(SEGMENT_PROCS, procs_bytes());
+    procs_format(s.base, &params, 1);
+    must(procs_attach(s.fd, true, BOOT, &c->procs, &error), &error);
+    c->params = &c->procs.head->params;
+    c->row = &c->procs.head->row[procs_row_of(SERVICE_CACHE, 0)];
+    snprintf(c->procs.head->model_path, sizeof c->procs.head->model_path, "model.gguf");
+}
+
+/* ---- a cache over these segments, as cache_main makes it ---- */
+
+static uint32_t expert(uint32_t layer, uint32_t number)
+{
+    return model_entry_expert(w.child.model, layer, number);
+}
+
+static uint64_t slot_bytes(uint32_t entry)
+{
+    return model_index_entries(w.child.model)[entry].slot_bytes;
+}
+
+/* The cap on payload is exact; the quota has space for one more slot. */
+static void set_capacity(uint32_t experts)
+{
+    const struct model_entry *e = &model_index_entries(w.child.model)[expert(LAYER, 0)];
+    atomic_store(&w.child.directory.head->quota_bytes,
+                 w.child.model->dense_bytes + (experts + 1) * e->slot_bytes);
+    atomic_store(&w.child.directory.head->experts_payload_max, experts * e->payload_bytes);
+}
+
+static void open_cache(const char *preset)
+{
+    struct error error;
+    struct cache *c = &w.cache;
+    *c = (struct cache){.magic = CACHE_MAGIC, .child = w.child, .loader_count = 1};
+    c->epoch = atomic_fetch_add(&c->child.directory.head->epoch, 1) + 1;
+    c->entries = model_index_entries(c->child.model);
+    c->loading = c->waiting = (struct entry_list){ENTRY_NONE, ENTRY_NONE, 0};
+    c->layout = w.layout;
+    c->notes = calloc(c->child.model->entry_count, sizeof *c->notes);
+    c->alloc = arena_alloc_create(&c->child.arena, &c->layout, false, &error);
+    ck_assert(c->notes && c->alloc);
+    must(cache_set_preset(c, preset_find(preset), &error), &error);
+    uint32_t layers = c->child.model->hparams.layers;
+    c->predictions_max = c->child.model->hparams.experts;
+    c->predictions = calloc(layers, sizeof *c->predictions);
+    struct msg_prediction *storage = calloc((size_t)layers * c->predictions_max, sizeof *storage);
+    for (uint32_t i = 0; i < layers; i++)
+        c->predictions[i].predictions = storage + (size_t)i * c->predictions_max;
+}
+
+static void close_cache(void)
+{
+    struct cache *c = &w.cache;
+    free(c->predictions[0].predictions);
+    free(c->predictions);
+    free(c->notes);
+    arena_alloc_destroy(c->alloc);
+    residency_destroy(c->residency);
+    swap_destroy(c->swap);
+    free(c->fill);
+    free(c->slot_payload);
+    free(c->frequency);
+    free(c->shares);
+    free(c->layer_logits.levels);
+}
+
+static struct channel *listen_at(const char *name, char path[100])
+{
+    struct error error;
+    snprintf(path, 100, "%s/%s", w.dir, name);
+    struct channel *e = channel_listen(path, ROLE_CACHE, 1, &error);
+    ck_assert_msg(e != NULL, "%s", error.text);
+    return e;
+}
+
+static struct channel *connect_to(struct channel *listener, const char *path, enum msg_role role)
+{
+    struct error error;
+    struct channel *e = channel_dial(path, role, 1, &error);
+    ck_assert_msg(e != NULL, "%s", error.text);
+    uint64_t end = clock_now_ns() + 10 * NS_PER_S;
+    _Alignas(8) char buf[MSG_BYTES_MAX];
+    while (!channel_connected(e) || !channel_connected(listener)) {
+        ck_assert_msg(clock_now_ns() < end, "no connection over %s within 10 s", path);
+        channel_tick(listener, clock_now_ns());
+        channel_tick(e, clock_now_ns());
+        (void)channel_receive(listener, buf);
+        (void)channel_receive(e, buf);
+    }
+    return e;
+}
+
+static void open_channels(void)
+{
+    char path[100];
+    struct cache *c = &w.cache;
+    c->compute = listen_at("compute", path);
+    w.compute = connect_to(c->compute, path, ROLE_COMPUTE);
+    c->predictor = listen_at("predictor", path);
+    w.predictor = connect_to(c->predictor, path, ROLE_PREDICTOR);
+    c->loaders[0].channel = listen_at("loader", path);
+    w.loader = connect_to(c->loaders[0].channel, path, ROLE_LOADER);
+}
+
+static void close_channels(void)
+{
+    struct channel *all[] = {w.compute,       w.predictor,       w.loader,
+                             w.cache.compute, w.cache.predictor, w.cache.loaders[0].channel};
+    for (size_t i = 0; i < ARRAY_LEN(all); i++)
+        channel_close(all[i]);
+}
+
+static uint64_t word(uint32_t entry)
+{
+    return atomic_load(&w.child.directory.entries[entry].word);
+}
+
+static enum entry_state state(uint32_t entry)
+{
+    return entry_state_of(word(entry));
+}
+
+/* The loader's part of an entry was read. */
+static void arrive(uint32_t entry)
+{
+    struct directory_entry *d = &w.child.directory.entries[entry];
+    ck_assert_int_eq(state(entry), ENTRY_LOADING);
+    ck_assert_int_eq(entry_part_done(&d->word, entry_generation_of(word(entry)), 0), PART_READY);
+    cache_observe(&w.cache, entry);
+}
+
+/* Reading it failed, as a loader reports it. */
+static void load_fails(uint32_t entry)
+{
+    struct directory_entry *d = &w.child.directory.entries[entry];
+    atomic_store(&d->last_errno, 5);
+    atomic_fetch_add(&d->failures, 1);
+    ck_assert_int_eq(entry_part_fail(&d->word, entry_generation_of(word(entry)), 0), PART_DOOMED);
+    cache_observe(&w.cache, entry);
+}
+
+static void pin(uint32_t entry)
+{
+    (void)entry_pin(&w.child.directory.entries[entry].word, PINNER_COMPUTE);
+}
+
+static void unpin(uint32_t entry)
+{
+    (void)entry_unpin(&w.child.directory.entries[entry].word, PINNER_COMPUTE);
+}
+
+static void demand(uint32_t entry)
+{
+    pin(entry);
+    cache_request_fresh(&w.cache, entry, LOAD_DEMAND, 1);
+}
+
+static void make_resident(uint32_t first, uint32_t count)
+{
+    for (uint32_t i = first; i < first + count; i++) {
+        demand(expert(LAYER, i));
+        arrive(expert(LAYER, i));
+        unpin(expert(LAYER, i));
+    }
+}
+
+static uint64_t count(unsigned counter)
+{
+    return counter_get(w.child.row, counter);
+}
+
+static void load_dense(void)
+{
+    cache_load_standing(&w.cache);
+    for (uint32_t e = 0; e < w.child.model->dense_count; e++)
+        arrive(e);
+}
+
+static void start(const char *preset, uint32_t experts)
+{
+    set_capacity(experts);
+    open_cache(preset);
+    open_channels();
+    cache_rebuild(&w.cache);
+    load_dense();
+}
+
+static void setup(void)
+{
+    image_open(&w.image, golden_demo_path(), 16);
+    make_child();
+}
+
+static void teardown(void)
+{
+    if (w.cache.compute)
+        close_channels();
+}
+
+/* ---- victims -------------------------------------------------------------------------------- */
+
+START_TEST(lru_evicts_the_entry_that_was_accessed_longest_ago)
+{
+    start("lod", 4);
+    make_resident(0, 4);
+    struct residency_access once = {.tokens = 1};
+    residency_accessed(w.cache.residency, cache_slot(&w.cache, expert(LAYER, 0)), &once);
+    uint64_t owned = w.cache.owned_bytes;
+    demand(expert(LAYER, 4));
+    ck_assert_int_eq(state(expert(LAYER, 1)), ENTRY_ABSENT);
+    ck_assert_int_eq(state(expert(LAYER, 0)), ENTRY_READY);
+    ck_assert_int_eq(state(expert(LAYER, 4)), ENTRY_LOADING);
+    ck_assert_uint_eq(w.cache.owned_bytes,
+                      owned - slot_bytes(expert(LAYER, 1)) + slot_bytes(expert(LAYER, 4)));
+    ck_assert_uint_eq(count(CTR_CACHE_evictions), 1);
+    arrive(expert(LAYER, 4));
+    ck_assert_uint_eq(w.cache.resident_entries, 4);
+    ck_assert_uint_eq(w.cache.demands_open, 0);
+}
+END_TEST
+
+START_TEST(pinned_entries_stay_and_the_demand_waits)
+{
+    start("lod", 2);
+    make_resident(0, 2);
+    pin(expert(LAYER, 0));
+    pin(expert(LAYER, 1));
+    demand(expert(LAYER, 2));
+    ck_assert_int_eq(state(expert(LAYER, 2)), ENTRY_ABSENT);
+    ck_assert_uint_eq(w.cache.waiting.count, 1);
+    ck_assert_uint_eq(atomic_load(&w.child.directory.head->prefetch_paused), 1);
+    cache_retry_waiting(&w.cache);
+    ck_assert_uint_eq(w.cache.waiting.count, 1);
+    unpin(expert(LAYER, 1));
+    cache_retry_waiting(&w.cache);
+    ck_assert_uint_eq(w.cache.waiting.count, 0);
+    ck_assert_uint_eq(atomic_load(&w.child.directory.head->prefetch_paused), 0);
+    ck_assert_int_eq(state(expert(LAYER, 1)), ENTRY_ABSENT);
+    arrive(expert(LAYER, 2));
+}
+END_TEST
+
+START_TEST(a_waiting_demand_ends_with_its_pin)
+{
+    start("lod", 1);
+    make_resident(0, 1);
+    pin(expert(LAYER, 0));
+    demand(expert(LAYER, 1));
+    ck_assert_uint_eq(w.cache.demands_open, 1);
+    unpin(expert(LAYER, 1));
+    cache_retry_waiting(&w.cache);
+    ck_assert_uint_eq(w.cache.waiting.count, 0);
+    ck_assert_uint_eq(w.cache.demands_open, 0);
+    ck_assert_int_eq(state(expert(LAYER, 1)), ENTRY_ABSENT);
+}
+END_TEST
+
+START_TEST(a_demand_cancels_prefetches_that_take_its_space)
+{
+    start("lod", 1);
+    uint64_t offset;
+    uint32_t prefetched = expert(LAYER, 0), wanted = expert(LAYER, 1);
+    ck_assert(cache_space_take_free(&w.cache, prefetched, &offset));
+    cache_reserve(&w.cache, prefetched, offset, LOAD_PREFETCH, 0);
+    ck_assert_uint_eq(w.cache.prefetches_open, 1);
+    demand(wanted);
+    ck_assert_int_eq(state(prefetched), ENTRY_DOOMED);
+    ck_assert_uint_eq(count(CTR_CACHE_cancels), 1);
+    ck_assert_int_eq(state(wanted), ENTRY_ABSENT); /* the loader may still write the slot */
+    struct directory_entry *d = &w.child.directory.entries[prefetched];
+    ck_assert_int_eq(entry_part_fail(&d->word, entry_generation_of(word(prefetched)), 0),
+                     PART_DOOMED);
+    cache_observe(&w.cache, prefetched);
+    ck_assert_int_eq(state(prefetched), ENTRY_ABSENT);
+    cache_retry_waiting(&w.cache);
+    arrive(wanted);
+    ck_assert_uint_eq(w.cache.prefetches_open, 0);
+}
+END_TEST
+
+START_TEST(a_load_that_fails_three_times_is_given_up)
+{
+    start("lod", 2);
+    uint32_t entry = expert(LAYER, 0);
+    demand(entry);
+    for (uint32_t i = 1; i <= CACHE_FAILURES_MAX; i++) {
+        ck_assert_int_eq(state(entry), ENTRY_LOADING);
+        load_fails(entry);
+        ck_assert_uint_eq(count(CTR_CACHE_load_failures), i);
+    }
+    ck_assert_int_eq(state(entry), ENTRY_ABSENT);
+    ck_assert_uint_eq(w.cache.demands_open, 0);
+    cache_request_fresh(&w.cache, entry, LOAD_DEMAND, 1); /* asked for again: counted from zero */
+    load_fails(entry);
+    ck_assert_int_eq(state(entry), ENTRY_LOADING);
+    arrive(entry);
+}
+END_TEST
+
+/* ---- messages ------------------------------------------------------------------------------- */
+
+static void send_demand(uint32_t entry)
+{
+    struct msg_demand m = {
+        .sequence = 1, .layer = LAYER, .count = 1, .wants = {{.entry = entry, .tokens = 1}}};
+    ck_assert_int_eq(channel_send(w.compute, &m, MSG_DEMAND), 0);
+    cache_receive_compute(&w.cache);
+}
+
+START_TEST(a_demand_message_loads_and_a_wrong_entry_is_counted)
+{
+    start("lod", 2);
+    uint32_t entry = expert(LAYER, 5);
+    pin(entry);
+    send_demand(entry);
+    ck_assert_int_eq(state(entry), ENTRY_LOADING);
+    ck_assert_uint_eq(count(CTR_CACHE_demands), 1);
+    send_demand(w.child.model->entry_count);
+    ck_assert_uint_eq(count(CTR_CACHE_messages_invalid), 1);
+    ck_assert_uint_eq(count(CTR_CACHE_demands), 2);
+    arrive(entry);
+}
+END_TEST
+
+static void send_hint(uint32_t position, uint32_t layer, uint32_t first, uint32_t hinted)
+{
+    struct msg_hint m = {.sequence = 1,
+                         .position = position,
+                         .layer = (uint16_t)layer,
+                         .from_layer = (uint16_t)(layer - 1),
+                         .count = (uint16_t)hinted};
+    for (uint32_t i = 0; i < hinted; i++)
+        m.predictions[i] = (struct msg_prediction){.entry = expert(layer, first + i),
+                                                   .probability = 0.9f - 0.1f * (float)i};
+    ck_assert_int_eq(channel_send(w.predictor, &m, MSG_HINT), 0);
+    cache_receive_predictor(&w.cache);
+}
+
+START_TEST(hinted_experts_are_prefetched_while_space_is_free)
+{
+    start("default", 3);
+    cache_advance(&w.cache, (struct cache_now){1, 7, LAYER});
+    make_resident(0, 1);
+    send_hint(7, LAYER + 1, 0, 3);
+    for (uint32_t i = 0; i < 6; i++) /* one per round of the main loop */
+        cache_prefetch(&w.cache);
+    ck_assert_int_eq(state(expert(LAYER + 1, 0)), ENTRY_LOADING);
+    ck_assert_int_eq(state(expert(LAYER + 1, 1)), ENTRY_LOADING);
+    ck_assert_uint_ge(w.cache.prefetches_open, 2);
+    ck_assert_uint_eq(count(CTR_CACHE_prefetches), w.cache.prefetches_open);
+}
+END_TEST
+
+START_TEST(a_hint_for_a_layer_that_has_passed_is_dropped)
+{
+    start("default", 8);
+    cache_advance(&w.cache, (struct cache_now){1, 7, LAYER});
+    send_hint(7, LAYER, 0, 2);
+    cache_prefetch(&w.cache);
+    ck_assert_uint_eq(count(CTR_CACHE_hints_expired), 2);
+    ck_assert_uint_eq(w.cache.prefetches_open, 0);
+}
+END_TEST
+
+/* ---- filling and recovery ------------------------------------------------------------------- */
+
+START_TEST(the_preload_ends_when_the_capacity_is_used)
+{
+    start("auto-noprefetch", 5);
+    for (uint32_t i = 0; i < 8 && cache_fill_waits(&w.cache); i++) {
+        cache_fill(&w.cache);
+        while (w.cache.loading.head != ENTRY_NONE)
+            arrive(w.cache.loading.head);
+    }
+    ck_assert(!cache_fill_waits(&w.cache));
+    ck_assert_uint_eq(w.cache.resident_entries, 5);
+    ck_assert_uint_eq(count(CTR_CACHE_evictions), 0);
+}
+END_TEST
+
+START_TEST(a_successor_keeps_what_is_ready_and_resets_what_was_loading)
+{
+    start("lod", 4);
+    make_resident(0, 3);
+    uint32_t loading = expert(LAYER, 3);
+    demand(loading);
+    uint64_t owned = w.cache.owned_bytes, generation = entry_generation_of(word(loading));
+    close_channels();
+    close_cache();
+    open_cache("lod"); /* all it knows is in shared memory */
+    open_channels();
+    cache_rebuild(&w.cache);
+    ck_assert_uint_eq(w.cache.resident_entries, 3);
+    ck_assert_uint_eq(w.cache.owned_bytes, owned - slot_bytes(loading));
+    ck_assert_int_eq(state(loading), ENTRY_ABSENT);
+    ck_assert_uint_gt(entry_generation_of(word(loading)), generation);
+    ck_assert_uint_ge(count(CTR_CACHE_punched_bytes), slot_bytes(loading));
+    ck_assert_uint_eq(count(CTR_CACHE_rebuilds), 1);
+    cache_load_standing(&w.cache); /* compute's pin still asks for it */
+    arrive(loading);
+    ck_assert_uint_eq(w.cache.resident_entries, 4);
+}
+END_TEST
+
+/* In the parent, so that nothing is left when a case fails. */
+static void remove_dir(void)
+{
+    static const char *const names[] = {"compute", "predictor", "loader"};
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        char path[100];
+        snprintf(path, sizeof path, "%s/%s", w.dir, names[i]);
+        (void)unlink(path);
+    }
+    (void)rmdir(w.dir);
+}
+
+int main(void)
+{
+    snprintf(w.dir, sizeof w.dir, "/tmp/sluice-cache-test-XXXXXX");
+    if (!mkdtemp(w.dir))
+        return 1;
+    Suite *s = suite_create("cache");
+    TCase *t = tcase_create("cache");
+    tcase_add_checked_fixture(t, setup, teardown);
+    tcase_set_timeout(t, 60);
+    tcase_add_test(t, lru_evicts_the_entry_that_was_accessed_longest_ago);
+    tcase_add_test(t, pinned_entries_stay_and_the_demand_waits);
+    tcase_add_test(t, a_waiting_demand_ends_with_its_pin);
+    tcase_add_test(t, a_demand_cancels_prefetches_that_take_its_space);
+    tcase_add_test(t, a_load_that_fails_three_times_is_given_up);
+    tcase_add_test(t, a_demand_message_loads_and_a_wrong_entry_is_counted);
+    tcase_add_test(t, hinted_experts_are_prefetched_while_space_is_free);
+    tcase_add_test(t, a_hint_for_a_layer_that_has_passed_is_dropped);
+    tcase_add_test(t, the_preload_ends_when_the_capacity_is_used);
+    tcase_add_test(t, a_successor_keeps_what_is_ready_and_resets_what_was_loading);
+    suite_add_tcase(s, t);
+    SRunner *r = srunner_create(s);
+    srunner_run_all(r, CK_NORMAL);
+    int failed = srunner_ntests_failed(r);
+    srunner_free(r);
+    remove_dir();
+    return failed != 0;
+}
