@@ -8,7 +8,7 @@
 
 #define KEY_MIRROR          "mirror"
 #define READ_MIN_BYTES      (256 * KIB)
-#define FLIGHT_TARGET_BYTES (8 * MIB) /* more at once makes no drive faster */
+#define FLIGHT_TARGET_BYTES (8 * MIB) /* more in flight does not increase bandwidth */
 
 /* An option of an item: ":KEY=VALUE". */
 struct option {
@@ -35,8 +35,8 @@ uint32_t devices_count(const struct params *p)
     return count;
 }
 
-/* Where an option begins in text: at ":word=". `bytes` when there is none: other colons belong to
- * paths. */
+/* Offset of the first option (":key=") in text; `bytes` when there is none. Other colons are part
+ * of the path. */
 static size_t option_at(const char *text, size_t bytes)
 {
     for (size_t i = 0; i < bytes; i++) {
@@ -77,8 +77,7 @@ static int apply(const struct option *o, uint32_t number, struct params *own,
     struct error why;
     if (!key_known(o->key))
         return error_set(error, ERR_BAD_INPUT,
-                         "--devices: device %" PRIu32
-                         ": there is no '%s' for a device; there are %s",
+                         "--devices: device %" PRIu32 ": unknown key '%s'; expected one of: %s",
                          number, o->key, key_list);
     if (strcmp(o->key, KEY_MIRROR) == 0)
         return paths ? copy_path(paths->mirror, o->value, o->value_bytes, number, error) : 0;
@@ -126,8 +125,8 @@ int devices_take(const struct params *p, uint32_t number, struct params *own,
     return take_item(item, strcspn(item, ","), number, own, paths, error);
 }
 
-/* No read is larger than an expert; but dense tensors are not read in pieces as small as a small
- * one. */
+/* A read is never larger than an expert; the lower bound keeps dense tensors from being read in
+ * pieces as small as a small expert. */
 uint64_t device_read_bytes(const struct params *own, uint64_t expert_bytes)
 {
     uint64_t max =

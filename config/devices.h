@@ -1,11 +1,10 @@
-/* Storage devices: the items of the parameter `devices`, one for each loader.
+/* Storage devices: the items of the parameter `devices`, one per loader.
  *
- *   PATH[:KEY=VALUE]...      PATH: what this loader reads; empty: the model file itself, of a store
- *                            the loader's stripe
+ *   PATH[:KEY=VALUE]...
  *
- * KEY is a parameter a device may have its own value of (DEVICE_PARAMS: their defaults, bounds and
- * words are those of params.tbl.h), or `mirror`: the path of another copy of the same bytes, which
- * is read when this one cannot be. */
+ *   PATH  file this loader reads; empty: the model file, or this loader's stripe of a store
+ *   KEY   one of DEVICE_PARAMS (defaults, bounds and names are those of params.tbl.h), or
+ *   mirror  path of another copy of the same bytes, read when PATH cannot be read */
 #ifndef SLUICE_CONFIG_DEVICES_H
 #define SLUICE_CONFIG_DEVICES_H
 
@@ -17,21 +16,21 @@
 
 struct device_paths {
     char path[DEVICE_PATH_BYTES];   /* "": the model itself */
-    char mirror[DEVICE_PATH_BYTES]; /* "": none is named */
+    char mirror[DEVICE_PATH_BYTES]; /* "": no mirror */
 };
 
-/* Items of the list; 0 when it is empty. */
+/* Number of items in the list; 0 when it is empty. */
 uint32_t devices_count(const struct params *p);
 
-/* What item `number` says: its paths, and in *own the parameters as this device has them. Without
- * such an item no path, and the parameters of all. own and paths may be NULL. -1 with ERR_BAD_INPUT
- * naming the device and what is wrong. */
+/* Parses item `number`: its paths, and in *own the parameters with the overrides of this device.
+ * Without such an item: empty paths and the parameters unchanged. own and paths may be NULL. -1
+ * with ERR_BAD_INPUT naming the device and the problem. */
 int devices_take(const struct params *p, uint32_t number, struct params *own,
                  struct device_paths *paths, struct error *error);
 
-/* A device's largest read, and the bytes it may have under way: what its loader keeps to and the
- * budget reserves, for they stay charged when the loader dies. own: the parameters as the device
- * has them; expert_bytes: the largest expert's. Whole pages. */
+/* Largest single read of a device, and the maximum bytes it may have in flight; whole pages. The
+ * loader keeps to these limits and the budget reserves them: in-flight reads stay charged when the
+ * loader exits. own: the parameters of the device; expert_bytes: size of the largest expert. */
 uint64_t device_read_bytes(const struct params *own, uint64_t expert_bytes);
 uint64_t device_flight_bytes(const struct params *own, uint64_t expert_bytes);
 

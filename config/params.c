@@ -118,7 +118,7 @@ static int set_u64(const struct param_info *t, char *at, const char *text, struc
                          t->kind == KIND_BYTES ? "size (try 512MiB or 4GiB)" : "whole number");
     if (value < t->min || value > t->max)
         return error_set(error, ERR_BAD_INPUT,
-                         "%s: %.80s is out of bounds (%" PRIu64 " to %" PRIu64 " %s)", OPTION(t),
+                         "%s: %.80s is out of range (%" PRIu64 " to %" PRIu64 " %s)", OPTION(t),
                          text, t->min, t->max, t->unit);
     memcpy(at, &value, sizeof value);
     return 0;
@@ -145,8 +145,7 @@ static int set_bool(const struct param_info *t, char *at, const char *text, stru
     else if (one_of("off|no|false|0", text))
         value = 0;
     else
-        return error_set(error, ERR_BAD_INPUT, "%s: '%.80s' is neither on nor off", OPTION(t),
-                         text);
+        return error_set(error, ERR_BAD_INPUT, "%s: '%.80s' must be on or off", OPTION(t), text);
     memcpy(at, &value, sizeof value);
     return 0;
 }
@@ -155,7 +154,7 @@ int params_set(struct params *p, const char *name, const char *text, struct erro
 {
     const struct param_info *t = find(name);
     if (!t)
-        return error_set(error, ERR_BAD_INPUT, "there is no parameter '%.80s' (see --help)", name);
+        return error_set(error, ERR_BAD_INPUT, "unknown parameter '%.80s' (see --help)", name);
     char *at = (char *)p + t->offset;
     switch (t->kind) {
     case KIND_U64:
@@ -294,7 +293,7 @@ void params_each(const struct params *p,
     }
 }
 
-/* What stands for a value in help texts. */
+/* Placeholder of a value in help texts. */
 static const char *value_placeholder(const struct param_info *t)
 {
     switch (t->kind) {
@@ -308,7 +307,7 @@ static const char *value_placeholder(const struct param_info *t)
     sl_panic("parameter %s has no kind", t->name);
 }
 
-/* "whole MiB" where it is that: limits are powers of two, and read better so. */
+/* Formats a bound with the largest binary suffix that divides it. */
 static void bound_text(uint64_t value, char *text, size_t bytes)
 {
     static const char *const suffix[] = {"", "KiB", "MiB", "GiB"};
@@ -318,8 +317,8 @@ static void bound_text(uint64_t value, char *text, size_t bytes)
     snprintf(text, bytes, "%" PRIu64 "%s", value, suffix[i]);
 }
 
-/* Unit, bounds and default: "bytes, 4KiB to 16MiB, default 256KiB". Sizes up to "any" have no
- * bounds worth a word. */
+/* Unit, bounds and default: "bytes, 4KiB to 16MiB, default 256KiB". Sizes without a practical
+ * maximum print no bounds. */
 static void facts_text(const struct param_info *t, char *text, size_t bytes)
 {
     char low[32], high[32], size[32], def[PARAM_TEXT_BYTES];
@@ -349,7 +348,7 @@ static void facts_text(const struct param_info *t, char *text, size_t bytes)
     }
 }
 
-/* Words of `text` in lines that fit; what begins a line after the first stands in `indent`. */
+/* Prints `text` wrapped at `width` columns; every line after the first starts with `indent`. */
 static void print_wrapped(FILE *out, const char *text, const char *indent, size_t width)
 {
     size_t column = 0;
@@ -394,7 +393,7 @@ void params_config(FILE *out)
     struct params defaults;
     params_defaults(&defaults);
     fputs("# Parameters of `sluice run`, `generate` and others: --config FILE.\n"
-          "# Every one of them at its default: take the '#' from those that shall be different.\n",
+          "# All parameters at their defaults; remove the leading '#' to change one.\n",
           out);
     for (size_t i = 0; i < ARRAY_LEN(table); i++) {
         const struct param_info *t = &table[i];
@@ -407,7 +406,7 @@ void params_config(FILE *out)
     }
 }
 
-/* A '|' would end a cell. */
+/* '|' is escaped: it would end the table cell. */
 static void print_cell(FILE *out, const char *text)
 {
     for (; *text; text++) {
@@ -420,7 +419,7 @@ static void print_cell(FILE *out, const char *text)
 void params_table(FILE *out)
 {
     char facts[PARAM_TEXT_BYTES + 64];
-    fputs("| parameter | value | what it is |\n|---|---|---|\n", out);
+    fputs("| parameter | value | description |\n|---|---|---|\n", out);
     for (size_t i = 0; i < ARRAY_LEN(table); i++) {
         const struct param_info *t = &table[i];
         facts_text(t, facts, sizeof facts);

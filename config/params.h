@@ -1,4 +1,4 @@
-/* Parameters: one table (params.tbl.h), a plain struct, and the ways to fill it. */
+/* Engine parameters: one table (params.tbl.h), a plain struct, and the functions that fill it. */
 #ifndef SLUICE_CONFIG_PARAMS_H
 #define SLUICE_CONFIG_PARAMS_H
 
@@ -12,7 +12,7 @@
 #define PARAM_TEXT_BYTES   512
 #define PARAM_CHOICE_BYTES 16
 
-struct params { /* plain data, no pointers: it lies in the procs segment */
+struct params { /* plain data without pointers: stored in the procs segment */
 #define PARAM_U64(name, def, min, max, unit, help) uint64_t name;
 #define PARAM_BYTES(name, def, min, max, help)     uint64_t name;
 #define PARAM_F64(name, def, min, max, unit, help) double name;
@@ -27,27 +27,28 @@ void params_defaults(struct params *p);
 /* True when `name` (dashes or underscores, without "--") is a parameter. */
 bool params_known(const char *name);
 
-/* Sets one parameter from text. -1 with ERR_BAD_INPUT naming the parameter, the bounds and the
- * text. A percentage may carry its sign, a size its suffix. */
+/* Sets one parameter from text; a percentage may end in '%', a size in a suffix. -1 with
+ * ERR_BAD_INPUT naming the parameter, its bounds and the text. */
 int params_set(struct params *p, const char *name, const char *text, struct error *error);
 
 /* Reads a file of "name = value" lines (# starts a comment). Errors name file and line. */
 int params_load(struct params *p, const char *path, struct error *error);
 
-/* Takes every parameter option (--name value or --name=value, --config FILE) out of argv and sets
- * it; what is left (argv[0], other options, operands) is moved to the front and *argc lowered. */
+/* Removes every parameter option (--name value, --name=value, --config FILE) from argv and applies
+ * it. The remaining arguments (argv[0], other options, operands) move to the front and *argc is
+ * lowered. */
 int params_take_args(struct params *p, int *argc, char **argv, struct error *error);
 
-/* Prints the options with what stands for the value, help, unit, bounds and default. */
+/* Prints all options: placeholder of the value, help, unit, bounds and default. */
 void params_help(FILE *out);
 
-/* The same as a file for --config in which every parameter is a comment, at its default. */
+/* Prints a commented-out --config file with every parameter at its default. */
 void params_config(FILE *out);
 
-/* The same as a table of Markdown, for docs/config.md. */
+/* Prints a Markdown table of all parameters, for docs/config.md. */
 void params_table(FILE *out);
 
-/* Value of a parameter as text, for documents and ctl. False when unknown. */
+/* Value of a parameter as text, for JSON and ctl. False when the name is unknown. */
 bool params_get(const struct params *p, const char *name, char *text, size_t bytes);
 
 /* Calls visit for every parameter in table order. */

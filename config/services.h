@@ -1,5 +1,5 @@
-/* Services: the table the supervisor reads (config/services.tbl.h) and the rows of the process
- * table. */
+/* Services of an engine: the table of child processes (config/services.tbl.h) and the rows of the
+ * process table. */
 #ifndef SLUICE_CONFIG_SERVICES_H
 #define SLUICE_CONFIG_SERVICES_H
 
@@ -10,13 +10,13 @@ struct params;
 #define SERVICE_LOADERS_MAX 16
 
 enum service {
-    SERVICE_SUPERVISOR, /* row 0: itself; not in the table, nobody spawns it */
+    SERVICE_SUPERVISOR, /* row 0; not in the table: it starts the others */
 #define SERVICE(id, name, program, ready_ms, after, essential) SERVICE_##id,
 #include "config/services.tbl.h"
     SERVICE__COUNT
 };
 
-/* One row per service, loaders SERVICE_LOADERS_MAX. */
+/* One row per service; SERVICE_LOADERS_MAX rows for the loaders. */
 #define SERVICE_ROWS_MAX (SERVICE__COUNT - 1 + SERVICE_LOADERS_MAX)
 
 struct service_info {
@@ -29,7 +29,7 @@ struct service_info {
 const struct service_info *service_info(enum service service);
 const char *service_name(enum service service);
 
-/* Processes of a service that a run with these parameters has. */
+/* Number of processes of a service in an engine with these parameters. */
 uint32_t service_count(enum service service, const struct params *params);
 
 #endif

@@ -1,8 +1,9 @@
-/* The processes the supervisor runs.
- * SERVICE(NAME, word, program, ready_ms, after, essential)
- * ready_ms: time to the ready byte; after: bit mask of services that must be READY before it is
- * spawned; essential: 1 = the run ends when it FAILED. Order is the order of start; stop is the
- * reverse. */
+/* Child processes of the supervisor, in start order; they stop in reverse order.
+ *
+ *   SERVICE(ID, name, program, ready_ms, after, essential)
+ *   ready_ms   time limit for the ready byte
+ *   after      bit mask of the services that must be READY before it is spawned
+ *   essential  1: the engine stops when this service FAILED */
 SERVICE(RECORDER, "recorder", "sluice-recorder", 10000, 0, 0)
 SERVICE(CACHE, "cache", "sluice-cache", 15000, 0, 1)
 SERVICE(LOADER, "loader", "sluice-loader", 10000, 1u << SERVICE_CACHE, 1)

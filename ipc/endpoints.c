@@ -14,7 +14,7 @@
 
 #include "lib/base/clock.h"
 
-#define NUMBER_MAX   9999 /* of a loader or service: the longest name is known beforehand */
+#define NUMBER_MAX   9999 /* of a loader or service; bounds the length of a path */
 #define LOCK_POLL_MS 20
 
 static const char *const files[] = {
@@ -23,7 +23,7 @@ static const char *const files[] = {
 #undef X
 };
 
-/* The file name of an endpoint. No printf with a format from a table: %u is replaced by hand. */
+/* File name of an endpoint. %u is replaced by hand: printf must not take formats from a table. */
 static int file_name(enum endpoint endpoint, unsigned number, char *out, size_t cap)
 {
     const char *file = files[endpoint];
@@ -55,7 +55,7 @@ static bool name_ok(const char *name)
     return true;
 }
 
-/* The directory above all run directories. */
+/* Parent of all run directories. */
 static int base_dir(char *out, size_t cap)
 {
     const char *given = getenv("SLUICE_RUN_DIR");
@@ -75,13 +75,14 @@ int run_dir_path(const char *run_name, char out[ENDPOINT_BYTES], struct error *e
 {
     char base[2 * PATH_MAX];
     if (!run_name || !name_ok(run_name))
-        return error_set(error, ERR_BAD_INPUT,
-                         "bad run name \"%.40s\": up to %d letters, digits, '.', '_', '-', not "
-                         "starting with '.'",
-                         run_name ? run_name : "", RUN_NAME_MAX);
+        return error_set(
+            error, ERR_BAD_INPUT,
+            "invalid engine name \"%.40s\": up to %d letters, digits, '.', '_', '-', not "
+            "starting with '.'",
+            run_name ? run_name : "", RUN_NAME_MAX);
     int n = base_dir(base, sizeof base);
     if (n < 0 || (size_t)n >= sizeof base)
-        return error_set(error, ERR_BAD_INPUT, "cannot make a path of $SLUICE_RUN_DIR");
+        return error_set(error, ERR_BAD_INPUT, "$SLUICE_RUN_DIR is not a usable path");
     while (n > 1 && base[n - 1] == '/')
         base[--n] = 0;
     size_t whole = (size_t)n + 1 + strlen(run_name);
@@ -96,37 +97,38 @@ int run_dir_path(const char *run_name, char out[ENDPOINT_BYTES], struct error *e
     return 0;
 }
 
-/* The directory must be ours alone: whoever may write there could put a socket of their own in our
- * place. */
+/* The directory must be accessible to this user only: a process that can write there could replace
+ * our sockets. */
 static int check_dir(const char *path, struct error *error)
 {
     struct stat st;
     if (lstat(path, &st) != 0)
-        return error_set_errno(error, ERR_FAILED, errno, "cannot look at %s", path);
+        return error_set_errno(error, ERR_FAILED, errno, "cannot stat %s", path);
     if (!S_ISDIR(st.st_mode))
         return error_set(error, ERR_BAD_INPUT, "%s is not a directory", path);
     if (st.st_uid != geteuid())
-        return error_set(error, ERR_BAD_INPUT, "%s belongs to user %u, not to us", path,
+        return error_set(error, ERR_BAD_INPUT, "%s belongs to user %u, not to this user", path,
                          (unsigned)st.st_uid);
     if (st.st_mode & 077)
-        return error_set(error, ERR_BAD_INPUT, "%s is open to others (mode %04o): chmod 700 it",
-                         path, (unsigned)(st.st_mode & 07777));
+        return error_set(error, ERR_BAD_INPUT,
+                         "%s is accessible to other users (mode %04o); run chmod 700 on it", path,
+                         (unsigned)(st.st_mode & 07777));
     return 0;
 }
 
-/* A directory above: of us or root, and not one where others may rename entries. */
+/* Checks a parent directory: owned by this user or root, and others cannot rename its entries. */
 static int check_parent(const char *path, struct error *error)
 {
     struct stat st;
     if (stat(path, &st) != 0)
-        return error_set_errno(error, ERR_FAILED, errno, "cannot look at %s", path);
+        return error_set_errno(error, ERR_FAILED, errno, "cannot stat %s", path);
     if (!S_ISDIR(st.st_mode))
         return error_set(error, ERR_BAD_INPUT, "%s is not a directory", path);
     if (geteuid() != 0 && st.st_uid != geteuid() && st.st_uid != 0)
-        return error_set(error, ERR_BAD_INPUT, "%s belongs to user %u, not to us", path,
+        return error_set(error, ERR_BAD_INPUT, "%s belongs to user %u, not to this user", path,
                          (unsigned)st.st_uid);
     if ((st.st_mode & S_IWOTH) && !(st.st_mode & S_ISVTX))
-        return error_set(error, ERR_BAD_INPUT, "everybody may write in %s", path);
+        return error_set(error, ERR_BAD_INPUT, "%s is writable by every user", path);
     return 0;
 }
 
@@ -135,7 +137,7 @@ int run_dir_create(const char *run_dir, struct error *error)
     char path[ENDPOINT_BYTES];
     size_t n = strlen(run_dir);
     if (run_dir[0] != '/' || n >= sizeof path)
-        return error_set(error, ERR_BAD_INPUT, "bad run directory %.200s", run_dir);
+        return error_set(error, ERR_BAD_INPUT, "invalid run directory %.200s", run_dir);
     memcpy(path, run_dir, n + 1);
     char *last = NULL;
     for (char *c = path + 1; *c; c++) {
@@ -143,7 +145,7 @@ int run_dir_create(const char *run_dir, struct error *error)
             continue;
         *c = 0;
         if (mkdir(path, 0700) != 0 && errno != EEXIST)
-            return error_set_errno(error, ERR_FAILED, errno, "cannot make %s", path);
+            return error_set_errno(error, ERR_FAILED, errno, "cannot create %s", path);
         *c = '/';
         last = c;
     }
@@ -154,7 +156,7 @@ int run_dir_create(const char *run_dir, struct error *error)
         *last = '/';
     }
     if (mkdir(path, 0700) != 0 && errno != EEXIST)
-        return error_set_errno(error, ERR_FAILED, errno, "cannot make %s", path);
+        return error_set_errno(error, ERR_FAILED, errno, "cannot create %s", path);
     return check_dir(path, error);
 }
 
@@ -183,7 +185,7 @@ enum run_state run_dir_state(const char *run_dir)
         return RUN_UNKNOWN;
     enum run_state state = RUN_UNKNOWN;
     if (flock(fd, LOCK_SH | LOCK_NB) == 0)
-        state = RUN_GONE; /* close gives it back: a starting engine tries for seconds */
+        state = RUN_GONE; /* released by close; a starting engine retries for seconds */
     else if (errno == EWOULDBLOCK)
         state = RUN_LOCKED;
     close(fd);
@@ -212,7 +214,7 @@ int run_dir_lock(const char *run_dir, unsigned wait_ms, struct error *error)
             continue;
         if (why != EWOULDBLOCK || clock_now_ns() >= deadline) {
             if (why == EWOULDBLOCK)
-                error_set(error, ERR_BUSY, "an engine (process %ld) already runs in %s",
+                error_set(error, ERR_BUSY, "an engine (process %ld) is already running in %s",
                           lock_owner(fd), run_dir);
             else
                 error_set_errno(error, ERR_FAILED, why, "cannot lock %s", run_dir);

@@ -1,5 +1,4 @@
-/* What each segment's bytes look like, as one number: two programs built from different headers
- * never share a segment. */
+/* Layout hashes of the segments: programs built from different headers never share a segment. */
 #include <xxhash.h>
 
 #include "lib/base/assert.h"

@@ -21,11 +21,11 @@
 #define HANDSHAKE_MAGIC 0x474c5553u /* "SULG" */
 #define SOCKET_MODE     0600
 #define BACKLOG         16
-#define CANDIDATES_MAX  4  /* connections that have not greeted yet; the oldest gives way */
-#define INVALID_BURST   64 /* dropped in one call before the caller gets its turn again */
+#define CANDIDATES_MAX  4  /* pending connections without a handshake; the oldest is dropped */
+#define INVALID_BURST   64 /* maximum invalid messages dropped per call */
 #define DIAL_EVERY_NS   (20 * NS_PER_MS)
 
-struct handshake { /* the first thing a dialer says */
+struct handshake { /* first message of a dialer */
     uint32_t magic;
     uint16_t version, role; /* enum msg_role of the dialer */
 };
@@ -35,7 +35,7 @@ struct channel {
     enum msg_role me;
     uint32_t incarnation;
     bool listens, complained;
-    int fd; /* epoll: the connection; while there is none the listener or the dialer's timer */
+    int fd; /* epoll over the connection; without one, over the listener or the dialer's timer */
     int listener, timer, peer; /* -1: none */
     int candidate[CANDIDATES_MAX];
     uint64_t next_dial_ns;
@@ -50,7 +50,7 @@ static void watch(const struct channel *channel, int fd)
 {
     struct epoll_event event = {.events = EPOLLIN};
     int rv = epoll_ctl(channel->fd, EPOLL_CTL_ADD, fd, &event);
-    sl_assert(rv == 0 || errno == ENOMEM || errno == ENOSPC); /* then channel_tick finds it */
+    sl_assert(rv == 0 || errno == ENOMEM || errno == ENOSPC); /* channel_tick covers this */
 }
 
 static void set_lonely(const struct channel *channel)
@@ -66,11 +66,12 @@ static void set_lonely(const struct channel *channel)
 static void reject(struct channel *channel, unsigned i)
 {
     channel->stats.rejected++;
-    close(channel->candidate[i]); /* which also takes it out of the epoll set */
+    close(channel->candidate[i]); /* also removes it from the epoll set */
     channel->candidate[i] = -1;
 }
 
-/* Whoever comes while there is a peer waits for channel_tick: it would only wake us to be refused. */
+/* New connections while a peer is connected wait for channel_tick: they would only wake this
+ * process to be rejected. */
 static void set_connected(struct channel *channel, int fd)
 {
     static const struct itimerspec never;
@@ -101,7 +102,7 @@ static bool same_user(struct channel *channel, int fd)
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0 && peer.uid == geteuid())
         return true;
     if (channel->stats.denied++ == 0)
-        log_warn("%s: refused a connection of another user", channel->path);
+        log_warn("%s: rejected a connection of another user", channel->path);
     return false;
 }
 
@@ -138,7 +139,7 @@ static void try_dialing(struct channel *channel, uint64_t now_ns)
     if (now_ns < channel->next_dial_ns)
         return;
     channel->next_dial_ns =
-        now_ns + DIAL_EVERY_NS / 2; /* so that no tick of the timer is too early */
+        now_ns + DIAL_EVERY_NS / 2; /* half the period, so that no timer tick comes too early */
     struct handshake hello = {
         .magic = HANDSHAKE_MAGIC, .version = MSG_VERSION, .role = (uint16_t)channel->me};
     int fd = connect_to(channel->path);
@@ -153,7 +154,7 @@ static void try_dialing(struct channel *channel, uint64_t now_ns)
     set_connected(channel, fd);
 }
 
-/* Takes it as the peer once it has said the right thing. */
+/* Makes a candidate the peer once its handshake is valid. */
 static void receive_handshake(struct channel *channel, unsigned i)
 {
     struct handshake hello;
@@ -202,14 +203,14 @@ static void accept_all(struct channel *channel)
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-/* Removes a socket file that nobody listens on. */
+/* Removes a socket file without a listener. */
 static int clear_path(const char *path, struct error *error)
 {
     struct stat st;
     if (lstat(path, &st) != 0)
         return errno == ENOENT ? 0 : error_set_errno(error, ERR_FAILED, errno, "%s", path);
     if (!S_ISSOCK(st.st_mode))
-        return error_set(error, ERR_BAD_INPUT, "%s is in the way: not a socket", path);
+        return error_set(error, ERR_BAD_INPUT, "%s exists and is not a socket", path);
     int fd = connect_to(path);
     if (fd >= 0)
         close(fd);
@@ -220,7 +221,7 @@ static int clear_path(const char *path, struct error *error)
     return 0;
 }
 
-/* Between bind and listen connections are refused: nobody comes before the mode is right. */
+/* Connections fail between bind and listen, so none arrives before the mode is set. */
 static int open_listener(struct channel *channel, struct error *error)
 {
     struct sockaddr_un address = address_of(channel->path);
@@ -228,7 +229,8 @@ static int open_listener(struct channel *channel, struct error *error)
         return -1;
     channel->listener = open_socket();
     if (channel->listener < 0)
-        return error_set_errno(error, ERR_FAILED, errno, "no socket for %s", channel->path);
+        return error_set_errno(error, ERR_FAILED, errno, "cannot create a socket for %s",
+                               channel->path);
     if (bind(channel->listener, (const struct sockaddr *)&address, sizeof address) != 0 ||
         chmod(channel->path, SOCKET_MODE) != 0 || listen(channel->listener, BACKLOG) != 0)
         return error_set_errno(error, ERR_FAILED, errno, "cannot listen on %s", channel->path);
@@ -239,7 +241,8 @@ static int open_timer(struct channel *channel, struct error *error)
 {
     channel->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
     if (channel->timer < 0)
-        return error_set_errno(error, ERR_FAILED, errno, "no timer for %s", channel->path);
+        return error_set_errno(error, ERR_FAILED, errno, "cannot create a timer for %s",
+                               channel->path);
     watch(channel, channel->timer);
     return 0;
 }
@@ -271,7 +274,7 @@ static struct channel *channel_open(const char *path, enum msg_role me, uint32_t
     }
     struct channel *channel = calloc(1, sizeof *channel);
     if (!channel) {
-        error_set(error, ERR_NO_MEMORY, "no memory for an edge");
+        error_set(error, ERR_NO_MEMORY, "out of memory (channel)");
         return NULL;
     }
     *channel = (struct channel){.magic = CHANNEL_MAGIC,
@@ -336,8 +339,8 @@ int channel_send(struct channel *channel, void *message, enum msg_type type)
     OBJ_CHECK(channel, CHANNEL_MAGIC);
     msg_seal(message, type, channel->incarnation, ++channel->number);
     size_t bytes = msg_bytes(message);
-    /* Without a peer nothing is queued, and what was queued goes with the connection: nobody gets
-     * his predecessor's mail. */
+    /* Without a peer nothing is queued, and queued messages are lost with the connection: a new
+     * peer never receives messages meant for its predecessor. */
     if (channel->peer < 0)
         poll_for_peer(channel);
     if (channel->peer >= 0) {
@@ -368,8 +371,8 @@ static void drop_invalid(struct channel *channel, const void *message, size_t by
         channel->path, bytes, msg_name(head.type), why);
 }
 
-/* Bytes of the next message as it came, more than the buffer when it was cut; 0: none waits. An
- * empty message is nothing an edge sends: like the end of the connection it ends it. */
+/* Size of the next message as received, larger than the buffer when it was cut; 0: none pending. An
+ * empty message is never sent and ends the connection, like its end. */
 static size_t receive_raw(struct channel *channel, void *buf)
 {
     for (int i = 0; i < CANDIDATES_MAX; i++) {

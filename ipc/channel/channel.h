@@ -1,15 +1,17 @@
-/* An edge: one connection between two engine processes, over which whole messages pass in order
- * (a Unix socket of type SOCK_SEQPACKET). Used by one thread, and no thread of its own: a message
- * costs one system call at either end, and the receiver sleeps on the socket itself. NNG's pair0,
- * which this was before, passes four of its threads on the way; ipc/README.md has the figures.
+/* Channel: one connection between two engine processes that carries whole messages in order (a Unix
+ * socket of type SOCK_SEQPACKET). Used by one thread; it has no thread of its own. A message costs
+ * one system call at either end, and the receiver sleeps on the socket itself.
  *
- *   listener   LONELY --(a connection that says who it is)--> CONNECTED --(end of it)--> LONELY
- *   dialer     LONELY --(connect, greeting)-----------------> CONNECTED --(end of it)--> LONELY
+ *   listener   LONELY --(connection with a valid handshake)--> CONNECTED --(closed)--> LONELY
+ *   dialer     LONELY --(connect, send handshake)------------> CONNECTED --(closed)--> LONELY
  *
- * Rules kept here: no blocking send (a full queue or no peer is a lost message, counted); messages
- * of at most MSG_BYTES_MAX bytes; a lonely dialer tries again every 20 ms; a listener takes a
- * connection as its peer only after a valid greeting, and only one at a time, so that silent ones
- * and latecomers are in nobody's way; peers of another user are refused; sockets have mode 0600. */
+ * Rules kept here:
+ * - No blocking send: with a full queue or without a peer the message is lost and counted.
+ * - A message has at most MSG_BYTES_MAX bytes.
+ * - A lonely dialer retries every 20 ms.
+ * - A listener accepts a connection as its peer only after a valid handshake, and only one at a
+ *   time, so that silent and surplus connections do no harm.
+ * - Connections of other users are rejected; sockets have mode 0600. */
 #ifndef SLUICE_IPC_CHANNEL_CHANNEL_H
 #define SLUICE_IPC_CHANNEL_CHANNEL_H
 
@@ -26,33 +28,32 @@ struct channel;
 struct channel_stats {
     uint64_t sent, lost, received, invalid;
     uint64_t connects;
-    uint64_t denied;   /* connections of other users, refused */
-    uint64_t rejected; /* connections that did not greet, or came while there was a peer */
+    uint64_t denied;   /* rejected connections of other users */
+    uint64_t rejected; /* rejected connections without a handshake, or while a peer was connected */
 };
 
-/* Opens one end. `path`: absolute socket path. The side whose process outlives the other or is the
- * hub listens. me: the role messages are validated for. Returns NULL with *error set; ERR_BUSY: a
- * living process listens on that path (it is not disturbed). A file left by a dead one is
- * replaced. */
+/* Opens one end. path: absolute socket path. The side that lives longer or serves several peers
+ * listens. me: the role that received messages are validated for. NULL with *error; ERR_BUSY: a
+ * running process listens on that path (it is not disturbed). A stale socket file is replaced. */
 struct channel *channel_listen(const char *path, enum msg_role me, uint32_t incarnation,
                                struct error *error);
 struct channel *channel_dial(const char *path, enum msg_role me, uint32_t incarnation,
                              struct error *error);
 
-/* A descriptor that is readable while channel_receive may have something to do; owned by the edge,
- * stays the same until channel_close. */
+/* Descriptor that is readable while channel_receive may have work; owned by the channel, constant
+ * until channel_close. */
 int channel_fd(const struct channel *channel);
 
-/* Sends a message (seals it first). 0, or -1 when it was lost (no peer, queue full): counted, never
+/* Seals and sends a message. 0, or -1 when it was lost (no peer, queue full): counted, never
  * fatal. */
 int channel_send(struct channel *channel, void *message, enum msg_type type);
 
-/* The next valid message into buf (MSG_BYTES_MAX bytes, 8-byte aligned). Returns its bytes, or 0
- * when none waits. Invalid ones are dropped, counted, and logged once. Never blocks. */
+/* Receives the next valid message into buf (MSG_BYTES_MAX bytes, 8-byte aligned). Returns its size,
+ * or 0 when none is pending. Invalid ones are dropped, counted, and logged once. Never blocks. */
 size_t channel_receive(struct channel *channel, void *buf);
 
-/* Notices ends and newcomers that nobody receives from; call at least every 100 ms from the
- * process's loop. */
+/* Handles closed and new connections when the process is not receiving; call at least every 100
+ * ms. */
 void channel_tick(struct channel *channel, uint64_t now_ns);
 
 bool channel_connected(const struct channel *channel);

@@ -7,7 +7,7 @@
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
 
-/* The structs are the wire format: a hole in one would carry stack bytes to another process. */
+/* The structs are the wire format: padding would carry stack bytes to another process. */
 static_assert(sizeof(struct msg_head) == 24, "head");
 static_assert(offsetof(struct msg_demand, wants) == 56, "demand");
 static_assert(offsetof(struct msg_hint, predictions) == 48, "hint");
@@ -23,12 +23,12 @@ static_assert(sizeof(struct msg_hint) <= MSG_BYTES_MAX, "hint fits a buffer");
 static_assert(sizeof(struct msg_loads) <= MSG_BYTES_MAX, "loads fit a buffer");
 static_assert(sizeof(struct msg_dones) <= MSG_BYTES_MAX, "dones fit a buffer");
 
-#define ERRNO_MAX       4095 /* what the kernel itself allows */
-#define GENERATION_BITS 40   /* of the entry word */
+#define ERRNO_MAX       4095 /* the kernel's maximum */
+#define GENERATION_BITS 40   /* width of the generation in the entry word */
 
 struct kind {
     const char *name;
-    size_t bytes; /* of the whole struct */
+    size_t bytes; /* size of the whole struct */
     enum msg_role sender, receiver;
 };
 
@@ -69,7 +69,7 @@ static size_t dones_bytes(unsigned count)
     return offsetof(struct msg_dones, dones) + count * sizeof(struct msg_done);
 }
 
-/* The checks below copy what they look at: `message` may stand anywhere in a foreign buffer. */
+/* The checks below copy the fields they check: `message` may be unaligned and is untrusted. */
 
 static const char *demand_invalid(const uint8_t *message, size_t bytes)
 {

@@ -1,6 +1,6 @@
-/* Messages between the engine's processes: fixed structs over packet sockets.
- * A message only points to shared memory, which is authoritative: a lost, repeated or delayed message must
- * be harmless. Everything received is untrusted: msg_invalid() first. */
+/* Messages between the engine's processes: fixed structs over packet sockets. A message only points
+ * to shared memory, which is authoritative: a lost, repeated or delayed message must be harmless.
+ * Received messages are untrusted: call msg_invalid() first. */
 #ifndef SLUICE_IPC_CHANNEL_MESSAGES_H
 #define SLUICE_IPC_CHANNEL_MESSAGES_H
 
@@ -9,13 +9,13 @@
 
 #define MSG_MAGIC      0x43554c53u /* "SLUC" */
 #define MSG_VERSION    1u
-#define MSG_WANTS_MAX  256 /* entries in one DEMAND; a longer wave goes as several */
+#define MSG_WANTS_MAX  256 /* entries in one DEMAND; a larger wave is split */
 #define MSG_HINTS_MAX  256
-#define MSG_PARTS_MAX  16 /* loaders at most */
-#define MSG_RUNS_MAX   3  /* extents of an entry at most */
+#define MSG_PARTS_MAX  16 /* maximum loaders */
+#define MSG_RUNS_MAX   3  /* maximum extents of an entry */
 #define MSG_LOADS_MAX  16 /* parts in one LOADS or DONES */
 #define MSG_BYTES_MAX  8192
-#define MSG_PRECISIONS 4 /* tiers that may be asked for: native, int8, int4, int2 */
+#define MSG_PRECISIONS 4 /* precisions that can be requested: native, int8, int4, int2 */
 
 enum msg_role {
     ROLE_SUPERVISOR,
@@ -34,32 +34,32 @@ struct msg_head {
     uint16_t type;        /* enum msg_type */
     uint32_t bytes;       /* of the whole message, head included */
     uint32_t incarnation; /* of the sender */
-    uint64_t number;      /* counts per sender, for traces and acknowledgements */
+    uint64_t number;      /* sequence number per sender, for traces and acknowledgements */
 };
 
-/* What compute asks for: `entry` is the one its pin stands on. */
+/* An entry that compute needs; `entry` is the one it has pinned. */
 struct msg_want {
     uint32_t entry;
-    uint32_t tokens; /* of the chunk that use it; 1 in decode */
-    uint16_t need;   /* enum tier it must at least have */
+    uint32_t tokens; /* tokens of the chunk that access it; 1 in decode */
+    uint16_t need;   /* minimum enum precision */
     uint16_t reserved;
 };
 
 struct msg_demand {
     struct msg_head head;
-    uint64_t access_log_position; /* the cache drains the use log up to here first */
+    uint64_t access_log_position; /* the cache reads the access log up to here first */
     uint64_t sent_ns;             /* monotonic; for the DEMAND -> submission measurement */
     uint32_t sequence;
     uint32_t position; /* token position, first of the chunk in prefill */
     uint16_t layer;
     uint16_t count;                       /* of wants[] */
-    uint32_t attempt;                     /* 0 first, then counts repeats */
+    uint32_t attempt;                     /* 0 for the first, then counts retries */
     struct msg_want wants[MSG_WANTS_MAX]; /* only `count` are sent */
 };
 
 struct msg_prediction {
     uint32_t entry;
-    float probability; /* that it will be used, 0 to 1 */
+    float probability; /* probability of an access, 0 to 1 */
 };
 
 struct msg_hint {
@@ -67,15 +67,15 @@ struct msg_hint {
     uint64_t sent_ns;
     uint32_t sequence;
     uint32_t position;
-    uint16_t layer;      /* the layer the guesses are for */
-    uint16_t from_layer; /* the layer whose gate input they come from */
+    uint16_t layer;      /* the layer the predictions are for */
+    uint16_t from_layer; /* the layer whose gate input was used */
     uint16_t count;
-    uint16_t prefill; /* 1: of a chunk of prefill */
+    uint16_t prefill; /* 1: for a prefill chunk */
     struct msg_prediction
         predictions[MSG_HINTS_MAX]; /* descending probability; only `count` are sent */
 };
 
-struct msg_run { /* whole pages of the device file -> whole pages of the arena */
+struct msg_run { /* copy of whole pages of the device file to whole pages of the arena */
     uint64_t file_offset;
     uint64_t arena_offset;
     uint64_t bytes;
@@ -84,7 +84,7 @@ struct msg_run { /* whole pages of the device file -> whole pages of the arena *
 enum load_priority { LOAD_PREFETCH, LOAD_DENSE, LOAD_DEMAND };
 
 struct msg_load {        /* one part of an entry */
-    uint64_t generation; /* of the entry word when it was reserved */
+    uint64_t generation; /* of the entry word at its reservation */
     uint64_t demand_ns;  /* sent_ns of the DEMAND that caused it, 0 for prefetch */
     uint32_t entry;
     uint16_t priority; /* enum load_priority */
@@ -98,7 +98,7 @@ struct msg_loads {
     uint32_t loader_incarnation;
     uint32_t count;
     uint32_t reserved;
-    struct msg_load loads[MSG_LOADS_MAX]; /* in the order to read them; only `count` are sent */
+    struct msg_load loads[MSG_LOADS_MAX]; /* in read order; only `count` are sent */
 };
 
 struct msg_flush {
@@ -107,7 +107,7 @@ struct msg_flush {
     uint32_t loader_incarnation;
 };
 
-struct msg_done { /* a part that ended */
+struct msg_done { /* a finished part */
     uint64_t generation;
     uint64_t bytes;
     uint64_t queue_ns; /* LOAD taken -> first read submitted */
@@ -126,9 +126,9 @@ struct msg_dones {
 enum control_kind {
     CONTROL_QUOTA = 1, /* value: arena quota in bytes; ACK when backed bytes obey it */
     CONTROL_THROTTLE,  /* value: bytes per second, 0 = none */
-    CONTROL_DRAIN,     /* finish running sequences, admit none */
-    CONTROL_STOP,      /* end in order: exit 0 */
-    CONTROL_POLL,      /* the process table changed: look at it */
+    CONTROL_DRAIN,     /* finish running sequences, accept no new ones */
+    CONTROL_STOP,      /* orderly exit with status 0 */
+    CONTROL_POLL,      /* the process table changed: read it */
     CONTROL__COUNT
 };
 
@@ -151,13 +151,13 @@ enum msg_type {
 #include "ipc/channel/messages.tbl.h"
 };
 
-/* NULL when `message` of `bytes` bytes, received by `me`, is one sluice may act on; else the
- * reason, for the log. Checks magic, version, type, size (exact for the count it carries),
- * direction, counts, enums, alignment of runs, finite floats. Never reads past `bytes`. Does not
- * know the directory: entry numbers are checked by the receiver. */
+/* Returns NULL when a message of `bytes` bytes received by `me` is valid, else the reason for the
+ * log. Checks magic, version, type, size (exact for its count), direction, counts, enums, alignment
+ * of runs, finite floats. Never reads past `bytes`. Entry numbers are not checked here but by the
+ * receiver, which has the directory. */
 const char *msg_invalid(const void *message, size_t bytes, enum msg_role me);
 
-/* Bytes to send for a message whose count field is filled (those that are lists are sent short). */
+/* Bytes to send for a message whose count field is set (lists are sent shortened). */
 size_t msg_bytes(const void *message);
 
 /* Fills the head (magic, version, type, bytes); the message's count must be set. */

@@ -1,17 +1,21 @@
-/* Every message between the engine's processes. JSON at the edge is in ipc/rpc/rpc.h.
- * MSG(number, NAME, struct, sender, receiver, doc). Numbers are never reused; a removed one stays
- * as a comment. From this table: the enum, the size and direction checks, the names, the trace.
- * sender/receiver are roles of enum msg_role. No include guard. */
+/* Every message between the engine's processes; JSON requests of clients are in ipc/rpc/rpc.h. The
+ * enum, the size and direction checks, the names and the trace are generated from this table.
+ *
+ *   MSG(number, NAME, struct, sender, receiver, doc)
+ *   number            never reused; a removed one stays as a comment
+ *   sender, receiver  roles of enum msg_role
+ *
+ * No include guard. */
 MSG(1, DEMAND, msg_demand, COMPUTE, CACHE, "entries a layer needs now; one per layer and wave")
 MSG(2, HINT, msg_hint, PREDICTOR, CACHE, "entries a later layer will probably need")
 /* 3 was LOAD, one part of one entry */
 MSG(4, FLUSH, msg_flush, CACHE, LOADER,
-    "drop every job of older epochs, finish what is in flight, answer FLUSHED")
-MSG(5, FLUSHED, msg_flush, LOADER, CACHE, "no read of an older epoch can write any more")
+    "drop all jobs of older epochs, finish the reads in flight, reply FLUSHED")
+MSG(5, FLUSHED, msg_flush, LOADER, CACHE, "no read of an older epoch is in flight any more")
 /* 6 was DONE, the end of one part */
 MSG(7, CONTROL, msg_control, SUPERVISOR, ANY,
-    "quota, throttle, drain, stop or look; repeated until acknowledged")
-MSG(8, ACK, msg_ack, ANY, SUPERVISOR, "the control of this sequence number is in force")
+    "quota, throttle, drain, stop or poll; repeated until acknowledged")
+MSG(8, ACK, msg_ack, ANY, SUPERVISOR, "the CONTROL with this sequence number is applied")
 MSG(9, LOADS, msg_loads, CACHE, LOADER, "read parts of entries into their ranges")
 MSG(10, DONES, msg_dones, LOADER, CACHE, "doorbell: parts ended; the entry words decide")
 #undef MSG

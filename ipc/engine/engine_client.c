@@ -14,7 +14,7 @@
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
 
-#define CONTROL_MS 60000 /* a lower budget takes its time */
+#define CONTROL_MS 60000 /* lowering the budget takes time */
 
 json_t *sampling_json(const struct sampling *s)
 {
@@ -46,7 +46,7 @@ static int sampling_parse(json_t *object, struct sampling *s, struct error *erro
     {
         const struct sampling_param *p = sampling_param_named(name);
         if (!p || strcmp(p->name, name) != 0)
-            return error_set(error, ERR_BAD_INPUT, "no sampling parameter \"%.40s\"", name);
+            return error_set(error, ERR_BAD_INPUT, "unknown sampling parameter \"%.40s\"", name);
         if (p->type == SAMPLING_double ? !json_is_number(value) : !json_is_integer(value))
             return error_set(error, ERR_BAD_INPUT, "%s must be %s", p->name,
                              p->type == SAMPLING_double ? "a number" : "an integer");
@@ -86,7 +86,7 @@ static int get_bool(const json_t *body, const char *name, bool *out, struct erro
     return 0;
 }
 
-/* Refuses a field that is neither in `known` (each followed by a comma) nor of the envelope. */
+/* Rejects a field that is neither in `known` (each followed by a comma) nor of the envelope. */
 static int only_known(json_t *body, const char *known, struct error *error)
 {
     const char *name;
@@ -132,7 +132,7 @@ static int parse_ids(const json_t *array, const char *name, const uint32_t **out
                          ENGINE_PROMPT_IDS_MAX);
     uint32_t *ids = malloc(count * sizeof *ids);
     if (!ids)
-        return error_set(error, ERR_NO_MEMORY, "no memory for %zu token ids", count);
+        return error_set(error, ERR_NO_MEMORY, "out of memory (%zu token ids)", count);
     *out = ids;
     *out_count = count;
     for (size_t i = 0; i < count; i++) {
@@ -187,12 +187,12 @@ static int parse_prompt(const json_t *body, struct engine_submit *out, struct er
     out->prompt = json_string_value(prompt);
     out->prompt_bytes = json_string_length(prompt);
     if (out->prompt_bytes > ENGINE_PROMPT_BYTES_MAX)
-        return error_set(error, ERR_BAD_INPUT, "the prompt has %zu bytes, at most %u are taken",
+        return error_set(error, ERR_BAD_INPUT, "prompt too long: %zu bytes, maximum %u",
                          out->prompt_bytes, ENGINE_PROMPT_BYTES_MAX);
     return 0;
 }
 
-/* Tokens the answer must consist of: none may be left over, or be scored instead. */
+/* Forced tokens: all of them must be used as new tokens. */
 static int parse_forced(const json_t *body, struct engine_submit *out, struct error *error)
 {
     const json_t *forced = json_object_get(body, "forced");
@@ -201,7 +201,7 @@ static int parse_forced(const json_t *body, struct engine_submit *out, struct er
     if (parse_ids(forced, "forced", &out->forced, &out->forced_count, error) != 0)
         return -1;
     if (out->score_prompt)
-        return error_set(error, ERR_BAD_INPUT, "forced and score_prompt exclude each other");
+        return error_set(error, ERR_BAD_INPUT, "forced and score_prompt are mutually exclusive");
     if ((int64_t)out->forced_count > out->max_tokens)
         return error_set(error, ERR_BAD_INPUT, "%zu forced tokens, but max_tokens is %" PRId64,
                          out->forced_count, out->max_tokens);
@@ -271,7 +271,7 @@ int engine_cancel_parse(json_t *body, uint64_t *id, struct error *error)
     return only_known(body, ",sequence,", error) != 0 ? -1 : get_sequence(body, id, error);
 }
 
-/* Replies, the answering side. */
+/* Replies, server side. */
 
 json_t *engine_submit_reply(uint64_t id, uint32_t prompt_tokens)
 {
@@ -279,7 +279,7 @@ json_t *engine_submit_reply(uint64_t id, uint32_t prompt_tokens)
                      (json_int_t)prompt_tokens);
 }
 
-/* Adds a value; a NULL one (no memory) fails. */
+/* Adds a value; fails for NULL (out of memory). */
 static bool put(json_t *object, const char *name, json_t *value)
 {
     return json_object_set_new(object, name, value) == 0;
@@ -301,7 +301,7 @@ static json_t *logprobs_json(const double *values, size_t count)
 {
     json_t *array = json_array();
     for (size_t i = 0; array && i < count; i++) {
-        /* JSON has no infinity: null stands for it. */
+        /* JSON has no infinity: null represents it. */
         if (json_array_append_new(array,
                                   isfinite(values[i]) ? json_real(values[i]) : json_null()) != 0) {
             json_decref(array);
@@ -338,14 +338,14 @@ json_t *engine_next_reply(const struct engine_next *next)
     return NULL;
 }
 
-/* The calling side. */
+/* Client side. */
 
-/* A key nobody else makes: 128 random bits. */
+/* A unique key: 128 random bits. */
 static int make_key(char key[33], struct error *error)
 {
     uint64_t random[2];
     if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
-        return error_set_errno(error, ERR_FAILED, errno, "no random numbers");
+        return error_set_errno(error, ERR_FAILED, errno, "cannot get random numbers");
     snprintf(key, 33, "%016" PRIx64 "%016" PRIx64, random[0], random[1]);
     return 0;
 }
@@ -376,13 +376,13 @@ json_t *engine_submit_request(const struct engine_submit *s, struct error *error
     json_t *request = NULL;
     sl_assert((s->prompt != NULL) != (s->prompt_ids != NULL));
     if (s->prompt && s->prompt_bytes > ENGINE_PROMPT_BYTES_MAX)
-        error_set(error, ERR_BAD_INPUT, "the prompt has %zu bytes, at most %u are taken",
-                  s->prompt_bytes, ENGINE_PROMPT_BYTES_MAX);
+        error_set(error, ERR_BAD_INPUT, "prompt too long: %zu bytes, maximum %u", s->prompt_bytes,
+                  ENGINE_PROMPT_BYTES_MAX);
     else if (s->prompt_ids_count > ENGINE_PROMPT_IDS_MAX)
-        error_set(error, ERR_BAD_INPUT, "the prompt has %zu tokens, at most %u are taken",
+        error_set(error, ERR_BAD_INPUT, "prompt too long: %zu tokens, maximum %u",
                   s->prompt_ids_count, ENGINE_PROMPT_IDS_MAX);
     else if (s->forced_count > ENGINE_PROMPT_IDS_MAX)
-        error_set(error, ERR_BAD_INPUT, "%zu forced tokens, at most %u are taken", s->forced_count,
+        error_set(error, ERR_BAD_INPUT, "too many forced tokens: %zu, maximum %u", s->forced_count,
                   ENGINE_PROMPT_IDS_MAX);
     else if (s->request_key || make_key(key, error) == 0) {
         request = submit_json(s, s->request_key ? s->request_key : key);
@@ -423,7 +423,7 @@ static const char *finish_name(const char *name)
     return "error";
 }
 
-/* Numbers of an array below 2^32 into room for all of them. */
+/* Copies an array of numbers below 2^32. */
 static bool read_numbers(const json_t *array, uint32_t *out, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -436,7 +436,7 @@ static bool read_numbers(const json_t *array, uint32_t *out, size_t count)
     return true;
 }
 
-/* The arrays of a reply stand in one block: log-probabilities, then ids and bytes of pieces. */
+/* The arrays of a reply share one allocation: log-probabilities, then ids, then piece bytes. */
 static int read_arrays(struct engine_next *next, struct error *error)
 {
     const json_t *ids = json_object_get(next->reply, "ids");
@@ -447,18 +447,18 @@ static int read_arrays(struct engine_next *next, struct error *error)
     next->piece_bytes_count = json_array_size(pieces);
     if (!json_is_array(ids) || next->count > ENGINE_NEXT_IDS_MAX ||
         next->logprobs_count > ENGINE_NEXT_IDS_MAX || next->piece_bytes_count > next->count)
-        return error_set(error, ERR_FAILED, "the engine's reply has no ids");
+        return error_set(error, ERR_FAILED, "invalid reply from the engine: no ids");
     size_t numbers = next->count + next->piece_bytes_count;
     double *reals = malloc(next->logprobs_count * sizeof *reals + numbers * sizeof(uint32_t) + 1);
     if (!reals)
-        return error_set(error, ERR_NO_MEMORY, "no memory for a reply");
+        return error_set(error, ERR_NO_MEMORY, "out of memory (reply)");
     uint32_t *out = (uint32_t *)(reals + next->logprobs_count);
     next->logprobs = reals;
     next->ids = out;
     next->piece_bytes = out + next->count;
     if (!read_numbers(ids, out, next->count) ||
         !read_numbers(pieces, out + next->count, next->piece_bytes_count))
-        return error_set(error, ERR_FAILED, "the engine's reply has a bad token id");
+        return error_set(error, ERR_FAILED, "invalid reply from the engine: bad token id");
     for (size_t i = 0; i < next->logprobs_count; i++) {
         const json_t *value = json_array_get(logprobs, i);
         reals[i] = json_is_number(value) ? json_number_value(value) : -INFINITY;
@@ -477,7 +477,9 @@ static int read_next(struct engine_next *next, uint64_t from, struct error *erro
         get_int(next->reply, "text_tokens", 0, UINT32_MAX, &text_tokens, error) != 0)
         return -1;
     if (!json_is_string(text) || position < 0 || (uint64_t)position < from)
-        return error_set(error, ERR_FAILED, "the engine's reply has no text or goes backwards");
+        return error_set(
+            error, ERR_FAILED,
+            "invalid reply from the engine: no text, or position below the requested one");
     next->text = json_string_value(text);
     next->text_bytes = json_string_length(text);
     next->next = (uint64_t)position;

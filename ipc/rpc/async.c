@@ -16,7 +16,7 @@ struct async_call {
     uint64_t ticket; /* 0: free */
     struct rpc_call_text text;
     uint64_t deadline_ns;
-    int sent_pipe; /* the connection it was sent on, 0: not yet */
+    int sent_pipe; /* connection it was sent on, 0: not sent */
     rpc_async_done *done;
     void *arg;
 };
@@ -34,7 +34,7 @@ struct rpc_async *rpc_async_open(const char *path, unsigned calls_max, struct er
 {
     struct rpc_async *c = calloc(1, sizeof *c + calls_max * sizeof c->calls[0]);
     if (!c) {
-        error_set(error, ERR_NO_MEMORY, "no memory for a client");
+        error_set(error, ERR_NO_MEMORY, "out of memory (client)");
         return NULL;
     }
     c->magic = ASYNC_MAGIC;
@@ -69,7 +69,7 @@ void rpc_async_close(struct rpc_async *c)
         if (c->calls[i].ticket)
             free(c->calls[i].text.text);
     if (!link_close(&c->link))
-        return; /* NNG may still call back: what it would touch stays until the process ends */
+        return; /* NNG may still run callbacks: their data stays until the process exits */
     close(c->wake_fd);
     c->magic = 0;
     free(c);
@@ -78,7 +78,7 @@ void rpc_async_close(struct rpc_async *c)
 static void send_one(struct rpc_async *c, struct async_call *call, int pipe)
 {
     if (!rpc_call_send(c->link.socket, &call->text))
-        return; /* the queue is full: at the next tend */
+        return; /* queue full: retried at the next tick */
     if (call->sent_pipe)
         c->repeated++;
     call->sent_pipe = pipe;
@@ -94,7 +94,7 @@ uint64_t rpc_async_call(struct rpc_async *c, const char *op, json_t *request, un
             call = &c->calls[i];
     if (!call) {
         json_decref(request);
-        error_set(error, ERR_BUSY, "%u calls are under way already", c->calls_max);
+        error_set(error, ERR_BUSY, "%u calls are already in flight", c->calls_max);
         return 0;
     }
     struct rpc_call_text text;
@@ -111,7 +111,7 @@ uint64_t rpc_async_call(struct rpc_async *c, const char *op, json_t *request, un
     return call->ticket;
 }
 
-/* Frees the place before the callback, which may want one. */
+/* Frees the slot before the callback, which may start a call. */
 static void end(struct async_call *call, json_t *reply, const struct error *error)
 {
     struct async_call was = *call;
@@ -144,7 +144,7 @@ static struct async_call *call_numbered(struct rpc_async *c, uint32_t number)
     return NULL;
 }
 
-/* A reply that is to no call under way (late, or forgotten), or broken, is passed over. */
+/* Handles a reply. A late or invalid one, or one to a forgotten call, is ignored. */
 static void receive(struct rpc_async *c)
 {
     nng_msg *msg;
@@ -175,7 +175,7 @@ void rpc_async_tick(struct rpc_async *c, uint64_t now_ns)
     uint64_t drained;
     struct error error;
     ssize_t done = read(c->wake_fd, &drained, sizeof drained);
-    (void)done; /* nothing to read: a timeout or an answer woke us */
+    (void)done; /* nothing to read: woken by a timeout or a reply */
     link_tick(&c->link, now_ns);
     int pipe = link_pipe(&c->link);
     for (unsigned i = 0; pipe != 0 && i < c->calls_max; i++)
@@ -184,7 +184,7 @@ void rpc_async_tick(struct rpc_async *c, uint64_t now_ns)
     receive(c);
     for (unsigned i = 0; i < c->calls_max; i++)
         if (c->calls[i].ticket && now_ns >= c->calls[i].deadline_ns) {
-            error_set(&error, ERR_TIMEOUT, "no answer from %s", c->link.path);
+            error_set(&error, ERR_TIMEOUT, "no reply from %s", c->link.path);
             end(&c->calls[i], NULL, &error);
         }
 }

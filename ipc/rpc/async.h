@@ -1,6 +1,6 @@
-/* The calling side for a process with an event loop: many calls of one server under way at once,
- * none of which is waited for. The rules are those of rpc_call (ipc/rpc/rpc.h): a call is repeated with
- * the same id when its connection broke, until its deadline on the monotonic clock.
+/* Non-blocking client for a process with an event loop: many calls of one server in flight at once.
+ * The rules are those of rpc_call (ipc/rpc/rpc.h): a call is repeated with the same id when its
+ * connection broke, until its deadline on the monotonic clock.
  *
  *   ticket = rpc_async_call(client, "next", request, 5000, on_next, stream, &error);
  *   poll(... rpc_async_poll(client, fds) ..., timeout);
@@ -20,33 +20,33 @@
 
 struct rpc_async;
 
-/* reply: borrowed, or NULL with the error that the server gave or that ended the call. May make and
- * forget calls of the same client. */
+/* reply: borrowed, or NULL with the error of the server or of the call. May make and forget calls
+ * of the same client. */
 typedef void rpc_async_done(void *arg, json_t *reply, const struct error *error);
 
-/* calls_max: calls under way at once. NULL with *error set. */
+/* calls_max: maximum calls in flight. NULL with *error set. */
 struct rpc_async *rpc_async_open(const char *path, unsigned calls_max, struct error *error);
 
-/* The ticket of the call, never 0; 0 with *error: ERR_BUSY (too many), ERR_BAD_INPUT. `request` is
- * stolen and may be NULL. */
+/* Starts a call. Returns its ticket, never 0; 0 with *error: ERR_BUSY (too many calls),
+ * ERR_BAD_INPUT. `request` is stolen and may be NULL. */
 uint64_t rpc_async_call(struct rpc_async *client, const char *op, json_t *request,
                         unsigned timeout_ms, rpc_async_done *done, void *arg, struct error *error);
 
-/* Its callback is not called any more. What was asked is asked all the same. 0 and tickets of ended
- * calls are fine. */
+/* Drops the callback of a call; the server still executes the request. 0 and tickets of ended calls
+ * are ignored. */
 void rpc_async_forget(struct rpc_async *client, uint64_t ticket);
 
-/* What to poll for before tend; fills RPC_ASYNC_FDS places. */
+/* Fills RPC_ASYNC_FDS descriptors to poll before rpc_async_tick. */
 void rpc_async_poll(const struct rpc_async *client, struct pollfd *fds);
 
-/* Sends, receives, repeats, gives up; runs callbacks. After every poll, and at least every 50 ms
- * while calls are under way. */
+/* Sends, receives, repeats and times out calls; runs callbacks. To be called after every poll, and
+ * every 50 ms or more often while calls are in flight. */
 void rpc_async_tick(struct rpc_async *client, uint64_t now_ns);
 
-/* Calls sent again because their connection broke. */
+/* Number of calls repeated because their connection broke. */
 uint64_t rpc_async_repeated(const struct rpc_async *client);
 
-/* Ends without callbacks. For tests: a process that ends just ends (ipc/README.md). */
+/* Closes without callbacks. For tests: an exiting process does not call it (ipc/README.md). */
 void rpc_async_close(struct rpc_async *client);
 
 #endif

@@ -41,9 +41,9 @@ int rpc_call_prepare(struct rpc_call_text *call, uint64_t id, const char *op, js
     if (call->text)
         return 0;
     if (call->bytes)
-        return error_set(error, ERR_BAD_INPUT, "the request has %zu bytes, more than %u",
+        return error_set(error, ERR_BAD_INPUT, "request too large: %zu bytes, maximum %u",
                          call->bytes, RPC_BYTES_MAX);
-    return error_set(error, ERR_BAD_INPUT, "the request to %s cannot be written as JSON", op);
+    return error_set(error, ERR_BAD_INPUT, "cannot encode the request '%s' as JSON", op);
 }
 
 bool rpc_call_send(nng_socket socket, const struct rpc_call_text *call)

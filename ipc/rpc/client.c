@@ -1,6 +1,6 @@
-/* The calling side. The socket is a raw req0: it only carries messages. Waiting, repeating,
- * deadlines and matching of answers are done here on the monotonic clock; the cooked req0 would do
- * them on the wall clock, and cancelling one of its receives can crash it. */
+/* Blocking client. The socket is a raw req0, which only transports messages. Waiting, repeating,
+ * deadlines and matching of replies are done here on the monotonic clock; the cooked req0 would use
+ * the wall clock, and cancelling one of its receives can crash it. */
 #include <errno.h>
 #include <nng/nng.h>
 #include <poll.h>
@@ -34,11 +34,11 @@ struct rpc_client {
     struct link link;
 };
 
-/* One call under way. */
+/* One call in progress. */
 struct call {
     struct rpc_call_text text;
     uint64_t start_ns, deadline_ns, next_gone_ns;
-    int sent_pipe; /* the connection it was sent on, 0: not yet */
+    int sent_pipe; /* connection it was sent on, 0: not sent */
     bool connected_once;
 };
 
@@ -46,7 +46,7 @@ struct rpc_client *rpc_client_open(const char *path, struct error *error)
 {
     struct rpc_client *client = calloc(1, sizeof *client);
     if (!client) {
-        error_set(error, ERR_NO_MEMORY, "no memory for a client");
+        error_set(error, ERR_NO_MEMORY, "out of memory (client)");
         return NULL;
     }
     client->magic = CLIENT_MAGIC;
@@ -79,7 +79,7 @@ void rpc_client_close(struct rpc_client *client)
         return;
     OBJ_CHECK(client, CLIENT_MAGIC);
     if (!link_close(&client->link))
-        return; /* NNG may still call back: what it would touch stays until the process ends */
+        return; /* NNG may still run callbacks: their data stays until the process exits */
     close(client->wake_fd);
     pthread_mutex_destroy(&client->lock);
     client->magic = 0;
@@ -94,7 +94,7 @@ void rpc_client_set_stop(struct rpc_client *client, const volatile int *stop)
 
 enum outcome { OUTCOME_NONE, OUTCOME_REPLY, OUTCOME_ERROR };
 
-/* Looks through what arrived. A reply that is not to this call (late, or broken) is passed over. */
+/* Reads the received messages. Late and invalid replies are ignored. */
 static enum outcome receive_reply(struct rpc_client *client, const struct call *call,
                                   json_t **reply, struct error *error)
 {
@@ -115,9 +115,9 @@ static enum outcome receive_reply(struct rpc_client *client, const struct call *
     return OUTCOME_NONE;
 }
 
-/* Whether there is certainly nobody to wait for: the run directory is gone, or no engine holds its
- * lock, or (where there is no lock) there has never been a socket. A restarting server is none of
- * these. */
+/* True when certainly no server exists: the run directory does not exist, or its lock is free, or
+ * (without a lock file) there has never been a socket. None of this holds for a restarting
+ * server. */
 static bool surely_gone(const struct rpc_client *client, const struct call *call, uint64_t now)
 {
     char dir[ENDPOINT_BYTES];
@@ -137,10 +137,10 @@ static bool surely_gone(const struct rpc_client *client, const struct call *call
 
 static int gone(const struct rpc_client *client, struct error *error)
 {
-    return error_set(error, ERR_GONE, "nothing listens on %s", client->link.path);
+    return error_set(error, ERR_GONE, "no server on %s", client->link.path);
 }
 
-/* Milliseconds to wait before looking again. */
+/* Milliseconds until the next check. */
 static int poll_timeout(const struct call *call, uint64_t now, int pipe)
 {
     uint64_t left = (call->deadline_ns - now) / NS_PER_MS + 1;
@@ -154,18 +154,18 @@ static int run_call(struct rpc_client *client, struct call *call, json_t **reply
     for (;;) {
         uint64_t now = clock_now_ns(), drained;
         if (client->stop && __atomic_load_n(client->stop, __ATOMIC_RELAXED))
-            return error_set(error, ERR_CANCELLED, "the call was ended");
+            return error_set(error, ERR_CANCELLED, "the call was cancelled");
         link_tick(&client->link, now);
         int pipe = link_pipe(&client->link);
         call->connected_once |= pipe != 0;
         if (pipe != 0 && pipe != call->sent_pipe && rpc_call_send(client->link.socket, &call->text))
-            call->sent_pipe = pipe; /* else the queue is full: again soon */
+            call->sent_pipe = pipe; /* otherwise the queue is full: retry soon */
         enum outcome outcome = receive_reply(client, call, reply, error);
         if (outcome != OUTCOME_NONE)
             return outcome == OUTCOME_REPLY ? 0 : -1;
         if (now >= call->deadline_ns)
             return call->connected_once
-                       ? error_set(error, ERR_TIMEOUT, "no answer from %s", client->link.path)
+                       ? error_set(error, ERR_TIMEOUT, "no reply from %s", client->link.path)
                        : gone(client, error);
         if (pipe == 0 && now >= call->next_gone_ns) {
             call->next_gone_ns = now + GONE_CHECK_NS;
@@ -176,7 +176,7 @@ static int run_call(struct rpc_client *client, struct call *call, json_t **reply
                                  {.fd = client->wake_fd, .events = POLLIN}};
         poll(wait, 2, poll_timeout(call, now, pipe));
         ssize_t done = read(client->wake_fd, &drained, sizeof drained);
-        (void)done; /* nothing to read: a timeout or an answer woke us */
+        (void)done; /* nothing to read: woken by a timeout or a reply */
     }
 }
 
@@ -191,7 +191,7 @@ int rpc_call(struct rpc_client *client, const char *op, json_t *request, unsigne
     struct call call = {.start_ns = clock_now_ns()};
     call.deadline_ns = call.start_ns + timeout_ms * NS_PER_MS;
     int result = rpc_call_prepare(&call.text, client->next_id++, op, request, error);
-    /* Between calls nobody tends the link: what it thinks of its loneliness is old. */
+    /* Between calls the link is not polled, so its lonely_ns is stale. */
     if (link_pipe(&client->link) == 0)
         client->link.lonely_ns = 0;
     if (result == 0)

@@ -6,8 +6,8 @@
 
 #include "ipc/rpc/rpc.h"
 
-/* Deepest nesting of brackets outside strings. jansson recurses up to 2,048 deep, more than the
- * stacks our processes give their threads can hold: so it never sees such a text. */
+/* Depth of bracket nesting outside strings. jansson recurses up to 2,048 deep, more than the thread
+ * stacks of our processes can hold, so deeper texts are rejected before parsing. */
 static bool too_deep(const unsigned char *text, size_t bytes)
 {
     unsigned depth = 0;
@@ -34,14 +34,14 @@ static bool too_deep(const unsigned char *text, size_t bytes)
 int rpc_json_parse(const void *text, size_t bytes, json_t **object, struct error *error)
 {
     if (bytes > RPC_BYTES_MAX)
-        return error_set(error, ERR_BAD_INPUT, "JSON of %zu bytes, at most %u are taken", bytes,
+        return error_set(error, ERR_BAD_INPUT, "JSON too large: %zu bytes, maximum %u", bytes,
                          RPC_BYTES_MAX);
     if (too_deep(text, bytes))
         return error_set(error, ERR_BAD_INPUT, "JSON nested deeper than %d", RPC_DEPTH_MAX);
     json_error_t why;
     json_t *json = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &why);
     if (!json)
-        return error_set(error, ERR_BAD_INPUT, "not JSON, at byte %d: %.160s", why.position,
+        return error_set(error, ERR_BAD_INPUT, "invalid JSON at byte %d: %.160s", why.position,
                          why.text);
     if (!json_is_object(json)) {
         json_decref(json);
@@ -88,7 +88,7 @@ int rpc_request_parse(const void *text, size_t bytes, json_t **body, struct erro
         why = "\"op\" must be a short lower-case word";
     if (why) {
         json_decref(json);
-        return error_set(error, ERR_BAD_INPUT, "bad request: %s", why);
+        return error_set(error, ERR_BAD_INPUT, "invalid request: %s", why);
     }
     *body = json;
     return 0;
@@ -103,12 +103,12 @@ int rpc_reply_parse(const void *text, size_t bytes, const char *id, json_t **rep
         return -1;
     const json_t *got = json_object_get(json, "id"), *ok = json_object_get(json, "ok");
     bool shaped = version_ok(json_object_get(json, "v")) && id_ok(got) && json_is_boolean(ok);
-    /* A request too broken to have an id is answered with zeros: the error is ours all the same. */
+    /* A request without a valid id gets a reply with id zeros, which also belongs to this call. */
     bool mine = shaped && (strcmp(json_string_value(got), id) == 0 ||
                            (json_is_false(ok) && strcmp(json_string_value(got), RPC_NO_ID) == 0));
     if (!mine) {
         json_decref(json);
-        return error_set(error, ERR_FAILED, "the reply is not one to this call");
+        return error_set(error, ERR_FAILED, "invalid reply: not to this call");
     }
     *broken = false;
     if (json_is_true(ok)) {
@@ -148,11 +148,10 @@ void rpc_error_from_json(const json_t *json, struct error *error)
     const char *text = json_string_value(json_object_get(json, "text"));
     enum error_code known = code ? error_from_name(code) : ERR_FAILED;
     error_set(error, known == ERR_NONE ? ERR_FAILED : known, "%s",
-              text ? text : "an error without a text");
+              text ? text : "error without a message");
 }
 
-/* Bytes of the UTF-8 character at s (1 to 4), 0 when there is none: the table of the Unicode
- * standard. */
+/* Bytes of the UTF-8 character at s (1 to 4), 0 when invalid: the table of the Unicode standard. */
 static size_t utf8_length(const unsigned char *s, size_t left)
 {
     static const struct {

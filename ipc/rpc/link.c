@@ -17,14 +17,14 @@
 #define RECONNECT_MIN_MS 10
 #define RECONNECT_MAX_MS 500
 #define SOCKET_MODE      0600
-#define CLOSE_S          1 /* a socket is closed within milliseconds, or never */
+#define CLOSE_S          1 /* a socket closes within milliseconds, or never */
 
-/* A dialer without a connection is dialed anew after 300 ms, then ever more rarely: a redial in the
- * middle of a slow handshake is itself what kills listeners. */
+/* A dialer without a connection redials after 300 ms, then at growing intervals: a redial in the
+ * middle of a slow handshake can itself break the listener. */
 #define REDIAL_AFTER_NS     (300 * NS_PER_MS)
 #define REDIAL_AFTER_MAX_NS (1200 * NS_PER_MS)
 
-/* A service's listener is probed always, and given time to answer, because reopening it drops every
+/* A service's listener is probed continuously, with a long limit, because reopening it drops every
  * client. */
 #define PROBE_EVERY_NS    (500 * NS_PER_MS)
 #define PROBE_LIMIT_NS    (1000 * NS_PER_MS)
@@ -46,11 +46,11 @@ static void raise_wake(const struct link *link)
     uint64_t one = 1;
     if (link->wake_fd >= 0) {
         ssize_t done = write(link->wake_fd, &one, sizeof one);
-        (void)done; /* a full eventfd is awake already */
+        (void)done; /* a full eventfd is already readable */
     }
 }
 
-/* The callbacks run on threads of NNG. */
+/* Callbacks run on NNG's threads. */
 
 static void on_pipe_candidate(nng_pipe pipe, nng_pipe_ev event, void *arg)
 {
@@ -60,7 +60,7 @@ static void on_pipe_candidate(nng_pipe pipe, nng_pipe_ev event, void *arg)
     if (nng_pipe_get_uint64(pipe, NNG_OPT_IPC_PEER_UID, &uid) == 0 && uid == geteuid())
         return;
     if (atomic_fetch_add(&link->denied, 1) == 0)
-        log_warn("%s: refused a connection of another user", link->path);
+        log_warn("%s: rejected a connection of another user", link->path);
     nng_pipe_close(pipe);
 }
 
@@ -83,7 +83,7 @@ static void on_pipe_removed(nng_pipe pipe, nng_pipe_ev event, void *arg)
         raise_wake(link);
 }
 
-/* NNG may report the end of a connection before its beginning: then the id stays behind. */
+/* NNG may report the end of a connection before its start: then a stale id remains. */
 static void forget_dead_pipe(struct link *link)
 {
     int id = atomic_load(&link->pipe);
@@ -111,15 +111,15 @@ static void url_of(const struct link *link, char url[ENDPOINT_BYTES + 8])
     snprintf(url, ENDPOINT_BYTES + 8, "ipc://%s", link->path);
 }
 
-/* Removes a socket file that nobody listens on. NNG would do it too, but its own way of finding out
- * is a connect-and-close that can kill the living listener it meets. */
+/* Removes a socket file without a listener. NNG would do it too, but its connect-and-close check
+ * can break a running listener. */
 static int clear_path(const char *path, struct error *error)
 {
     struct stat st;
     if (lstat(path, &st) != 0)
         return errno == ENOENT ? 0 : error_set_errno(error, ERR_FAILED, errno, "%s", path);
     if (!S_ISSOCK(st.st_mode))
-        return error_set(error, ERR_BAD_INPUT, "%s is in the way: not a socket", path);
+        return error_set(error, ERR_BAD_INPUT, "%s exists and is not a socket", path);
     if (probe_once(path, OCCUPIED_PROBE_NS) != PROBE_REFUSED)
         return error_set(error, ERR_BUSY, "another process listens on %s", path);
     if (unlink(path) != 0 && errno != ENOENT)
@@ -211,7 +211,7 @@ static void relisten(struct link *link, uint64_t now_ns)
 {
     struct error error;
     if (link->started) {
-        log_info("%s: the listener stopped accepting, opening it anew", link->path);
+        log_info("%s: the listener stopped accepting connections; reopening it", link->path);
         nng_listener_close(link->listener);
     }
     link->started = false;
@@ -228,8 +228,8 @@ static void tick_dialer(struct link *link, uint64_t now_ns)
     if (now_ns - link->lonely_ns < link->redial_delay_ns)
         return;
     link->lonely_ns = now_ns;
-    /* No file: the peer has not come up, and NNG's own retries will find it when it does. But a
-     * dialer that died earlier must be replaced the moment there is something to dial. */
+    /* No file: the peer has not started, and NNG's own retries will find it. But a dialer that
+     * failed earlier must be replaced as soon as the file exists. */
     if (link->started && access(link->path, F_OK) != 0)
         return;
     redial(link);
@@ -288,8 +288,9 @@ static void *close_socket(void *arg)
     return NULL;
 }
 
-/* One thread of NNG 1.5.2 takes connections apart, for all sockets; on one whose peer died at the
- * wrong moment it waits for ever, and from then on every nng_close of the process does. */
+/* In NNG 1.5.2 one thread tears down the connections of all sockets. On a connection whose peer
+ * exited at the wrong moment it blocks indefinitely, and then every nng_close of the process
+ * does. */
 bool link_close_socket(nng_socket socket)
 {
     pthread_t thread;
@@ -304,8 +305,7 @@ bool link_close_socket(nng_socket socket)
     return false;
 }
 
-/* Closing the socket of a stuck connection hangs: then the kernel closes it when the process ends.
- */
+/* Closing the socket of a stuck connection hangs; the kernel closes it when the process exits. */
 bool link_close(struct link *link)
 {
     int pipe = link->kind == LINK_LISTEN_MANY ? 0 : link_pipe(link);

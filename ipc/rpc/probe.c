@@ -10,7 +10,7 @@
 #include "lib/base/assert.h"
 #include "lib/base/clock.h"
 
-/* The greeting of SP over ipc: NUL 'S' 'P' version, protocol (big-endian), two reserved bytes. The
+/* The handshake of SP over ipc: NUL 'S' 'P' version, protocol (big-endian), two reserved bytes. The
  * protocol number here is one that no SP protocol uses. */
 static const unsigned char hello[PROBE_HELLO_BYTES] = {0, 'S', 'P', 0, 0x0f, 0xf0, 0, 0};
 
@@ -27,8 +27,7 @@ void probe_stop(struct probe *probe)
     *probe = PROBE_IDLE;
 }
 
-/* A full backlog and a lack of descriptors of our own say nothing: they are tried again at the next
- * step. */
+/* A full backlog or a lack of descriptors is no result: retried at the next step. */
 static enum probe_result try_connect(struct probe *probe)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -47,7 +46,7 @@ static enum probe_result try_connect(struct probe *probe)
     return why == ECONNREFUSED || why == ENOENT || why == ENOTDIR ? PROBE_REFUSED : PROBE_PENDING;
 }
 
-/* PROBE_ALIVE once the peer hung up after its greeting (or because of ours). */
+/* PROBE_ALIVE once the peer closed after its handshake (or because of ours). */
 static enum probe_result advance(struct probe *probe)
 {
     while (probe->sent < sizeof hello) {
@@ -65,7 +64,7 @@ static enum probe_result advance(struct probe *probe)
         }
         if (n < 0 && (errno == EAGAIN || errno == EINTR))
             return PROBE_PENDING;
-        /* An end before the greeting is a listener that is being closed. */
+        /* An end of file before the handshake means that the listener is being closed. */
         return probe->got >= PROBE_HELLO_BYTES ? PROBE_ALIVE : PROBE_SILENT;
     }
 }

@@ -1,10 +1,10 @@
-/* Asks from outside whether a listener of NNG still hands connections to its socket.
+/* Checks from outside whether an NNG listener still passes connections to its socket.
  *
- * NNG 1.5.2's listener can die while its kernel socket goes on accepting and even shaking hands:
- * nothing inside the process tells. A probe shakes hands under a protocol number nobody speaks: a
- * living socket refuses the connection at once (end of file), a dead one leaves it hanging.
- * Non-blocking throughout. The probe never hangs up in the middle of a handshake of its own accord:
- * that is what kills listeners. */
+ * In NNG 1.5.2 a listener can fail while its kernel socket still accepts connections and even
+ * completes handshakes; nothing inside the process reports it. The probe sends a handshake with an
+ * unused protocol number: a working socket rejects the connection at once (end of file), a broken
+ * one leaves it hanging. Non-blocking throughout. The probe never closes in the middle of a
+ * handshake by choice: that is what breaks listeners. */
 #ifndef SLUICE_IPC_RPC_PROBE_H
 #define SLUICE_IPC_RPC_PROBE_H
 
@@ -16,9 +16,9 @@
 
 enum probe_result {
     PROBE_PENDING,
-    PROBE_ALIVE,  /* the socket took the connection and refused the protocol */
-    PROBE_SILENT, /* somebody holds the path, nobody answers (yet) */
-    PROBE_REFUSED /* nobody listens: no such file, or a file left by a dead process */
+    PROBE_ALIVE,  /* the socket accepted the connection and rejected the protocol */
+    PROBE_SILENT, /* connected, but no reply yet */
+    PROBE_REFUSED /* no listener: no such file, or a stale file */
 };
 
 struct probe {
@@ -30,13 +30,13 @@ struct probe {
 
 #define PROBE_IDLE ((struct probe){.fd = -1})
 
-/* Begins a probe of an absolute path; the path must stay until its end. */
+/* Starts a probe of an absolute path; the path must stay valid until it ends. */
 void probe_start(struct probe *probe, const char *path, uint64_t now_ns);
 
-/* Goes on; anything but PROBE_PENDING ends it. Silence counts after limit_ns. */
+/* Advances a probe; any result but PROBE_PENDING ends it. PROBE_SILENT after limit_ns. */
 enum probe_result probe_step(struct probe *probe, uint64_t now_ns, uint64_t limit_ns);
 
-/* Ends it at once. */
+/* Aborts a probe. */
 void probe_stop(struct probe *probe);
 
 static inline bool probe_running(const struct probe *probe)
@@ -44,7 +44,7 @@ static inline bool probe_running(const struct probe *probe)
     return probe->path != NULL;
 }
 
-/* A whole probe, waiting up to limit_ns for its result. */
+/* Runs a complete probe, waiting up to limit_ns for its result. */
 enum probe_result probe_once(const char *path, uint64_t limit_ns);
 
 #endif

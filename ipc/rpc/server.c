@@ -1,7 +1,9 @@
-/* The answering side. Every context of the socket has one asynchronous operation, and a slot here
- * walks RECEIVING -> (malformed or ping: SENDING) | QUEUED -> TAKEN -> SENDING -> RECEIVING The
- * callbacks run on NNG's threads; the owner's thread takes, replies and tends. The lock guards the
- * states and the queue; no NNG function is called under it. */
+/* Server. Every context of the socket has one asynchronous operation and one slot:
+ *
+ *   RECEIVING -> (malformed or ping: SENDING) | QUEUED -> TAKEN -> SENDING -> RECEIVING
+ *
+ * Callbacks run on NNG's threads; the owner's thread takes requests, replies and ticks. The lock
+ * protects the states and the queue; no NNG function is called under it. */
 #include <errno.h>
 #include <nng/nng.h>
 #include <nng/protocol/reqrep0/rep.h>
@@ -67,7 +69,7 @@ static void send_text(struct slot *slot, const char *text, size_t bytes)
 {
     nng_msg *msg;
     if (!text || nng_msg_alloc(&msg, bytes) != 0) {
-        /* No memory even for that. The client's deadline ends its wait. */
+        /* Out of memory for the reply, too: the client's deadline ends its wait. */
         receive_next(slot);
         return;
     }
@@ -93,7 +95,7 @@ static void send_fields(struct slot *slot, const char *id, json_t *fields)
     size_t bytes = 0;
     char *text = NULL;
     struct error error;
-    error_set(&error, ERR_FAILED, "the reply could not be made");
+    error_set(&error, ERR_FAILED, "cannot build the reply");
     if (!fields)
         fields = json_object();
     if (fields && json_object_set_new(fields, "v", json_integer(RPC_VERSION)) == 0 &&
@@ -101,7 +103,7 @@ static void send_fields(struct slot *slot, const char *id, json_t *fields)
         json_object_set_new(fields, "ok", json_true()) == 0)
         text = rpc_json_encode(fields, &bytes);
     if (!text && bytes)
-        error_set(&error, ERR_FAILED, "the reply has %zu bytes, more than %u", bytes,
+        error_set(&error, ERR_FAILED, "reply too large: %zu bytes, maximum %u", bytes,
                   RPC_BYTES_MAX);
     json_decref(fields);
     if (text)
@@ -190,14 +192,14 @@ static void on_aio(void *arg)
     if (state == SLOT_SENDING && rv == 0 && !closing)
         receive_next(slot);
     else
-        set_state(slot, SLOT_IDLE); /* tend tries again */
+        set_state(slot, SLOT_IDLE); /* retried by rpc_server_tick */
 }
 
 static int open_slots(struct rpc_server *server, unsigned contexts, struct error *error)
 {
     server->slots = calloc(contexts, sizeof *server->slots);
     if (!server->slots)
-        return error_set(error, ERR_NO_MEMORY, "no memory for %u contexts", contexts);
+        return error_set(error, ERR_NO_MEMORY, "out of memory (%u contexts)", contexts);
     for (unsigned i = 0; i < contexts; i++) {
         struct slot *slot = &server->slots[i];
         slot->magic = SLOT_MAGIC;
@@ -220,7 +222,7 @@ struct rpc_server *rpc_server_open(const char *path, unsigned contexts, struct e
     sl_assert(contexts > 0 && contexts <= RPC_CONTEXTS_MAX);
     struct rpc_server *server = calloc(1, sizeof *server);
     if (!server) {
-        error_set(error, ERR_NO_MEMORY, "no memory for a server");
+        error_set(error, ERR_NO_MEMORY, "out of memory (server)");
         return NULL;
     }
     server->magic = SERVER_MAGIC;
@@ -264,13 +266,13 @@ struct rpc_request *rpc_server_take(struct rpc_server *server)
         uint64_t count;
         server->last = NULL;
         ssize_t done = read(server->fd, &count, sizeof count);
-        (void)done; /* nothing to read: not readable, as it should be */
+        (void)done; /* nothing to read is fine */
     }
     pthread_mutex_unlock(&server->lock);
     return slot ? &slot->request : NULL;
 }
 
-/* The slot of a request the owner holds; what is left to do with it is to answer it. */
+/* Slot of a request taken by the owner, which still needs a reply. */
 static struct slot *reply_slot(struct rpc_server *server, struct rpc_request *request)
 {
     OBJ_CHECK(server, SERVER_MAGIC);
@@ -340,7 +342,7 @@ void rpc_server_close(struct rpc_server *server)
     for (unsigned i = 0; i < server->slots_count; i++)
         nng_ctx_close(server->slots[i].context);
     if (!link_close(&server->link))
-        return; /* NNG may still call back: what it would touch stays until the process ends */
+        return; /* NNG may still run callbacks: their data stays until the process exits */
     for (unsigned i = 0; i < server->slots_count; i++) {
         struct slot *slot = &server->slots[i];
         if (slot->aio) {

@@ -1,6 +1,6 @@
-/* Assertions about our own state: always compiled in, fatal.
- * For foreign bytes (files, messages, shared memory of another process) use errors
- * (lib/base/error.h). Motive: reliability rule "own state wrong -> die with last words". */
+/* Assertions about the process's own state: always compiled in, fatal (exit message, then abort).
+ * For untrusted input (files, messages, shared memory of another process) use errors
+ * (lib/base/error.h). */
 #ifndef SLUICE_BASE_ASSERT_H
 #define SLUICE_BASE_ASSERT_H
 
@@ -14,7 +14,7 @@
 
 #define sl_panic(...) log_panic(__FILE__, __LINE__, __func__, __VA_ARGS__)
 
-/* Objects that travel through void * carry a magic as their first member (uint32_t magic). */
+/* Objects passed through void * have a magic as their first member (uint32_t magic). */
 #define OBJ_CHECK(ptr, MAGIC)                                                                      \
     do {                                                                                           \
         sl_assert((ptr) != NULL);                                                                  \

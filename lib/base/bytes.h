@@ -1,4 +1,4 @@
-/* Arithmetic on sizes: alignment, overflow-checked sums, and sizes as people write them. */
+/* Arithmetic on sizes: alignment, overflow-checked sums, parsing and formatting. */
 #ifndef SLUICE_BASE_BYTES_H
 #define SLUICE_BASE_BYTES_H
 
@@ -7,8 +7,8 @@
 #include <stdint.h>
 
 #define PAGE_BYTES                                                                                 \
-    4096u /* the unit of O_DIRECT, punching and quota; asserted at start against sysconf */
-#define HUGE_PAGE_BYTES ((uint64_t)2 << 20) /* where pages are of 4 KiB */
+    4096u /* unit of O_DIRECT, hole-punching and quota; compared with sysconf at start */
+#define HUGE_PAGE_BYTES ((uint64_t)2 << 20) /* on hosts with 4 KiB pages */
 #define KIB             ((uint64_t)1 << 10)
 #define MIB             ((uint64_t)1 << 20)
 #define GIB             ((uint64_t)1 << 30)
@@ -38,13 +38,13 @@ static inline bool mul_overflows(uint64_t a, uint64_t b, uint64_t *product)
  * too large. */
 bool bytes_parse(const char *text, uint64_t *bytes);
 
-/* "500MB/s", "1GiB/s"; the "/s" may be left out. Bytes per second, > 0. */
+/* "500MB/s", "1GiB/s"; "/s" is optional. Bytes per second, > 0. */
 bool speed_parse(const char *text, double *bytes_per_s);
 
 /* "12.5%" or "12.5" -> 12.5, 0 < value <= 100. */
 bool percent_parse(const char *text, double *percent);
 
-/* A size for people: "1.5 GiB", at most 15 characters and NUL. Returns buf. */
+/* Formats a size as "1.5 GiB": at most 15 characters and NUL. Returns buf. */
 const char *bytes_format(uint64_t bytes, char buf[16]);
 
 #endif

@@ -1,4 +1,5 @@
-/* The one clock: CLOCK_MONOTONIC, system-wide, so stamps of different processes compare. */
+/* The only clock: CLOCK_MONOTONIC. It is system-wide, so timestamps of different processes
+ * compare. */
 #ifndef SLUICE_BASE_CLOCK_H
 #define SLUICE_BASE_CLOCK_H
 

@@ -34,7 +34,7 @@ bool log_level_parse(const char *name, enum log_level *level)
 }
 
 /* One write(2) per line, so lines of several processes on one stderr never interleave. Control
- * bytes in foreign text are blanked: one event stays one line. */
+ * bytes of untrusted text are blanked: one event stays one line. */
 static void emit(const char *name, const char *fmt, va_list args, char *text, size_t text_bytes)
 {
     char line[LOG_LINE_BYTES];
@@ -48,11 +48,11 @@ static void emit(const char *name, const char *fmt, va_list args, char *text, si
         line[n - 1] = '\n';
     }
     ssize_t done = write(STDERR_FILENO, line, (size_t)n);
-    (void)done; /* nobody is left to tell when stderr is gone */
+    (void)done; /* without stderr an error cannot be reported */
 }
 
-#define LOG_LEVEL_FUNCTION(verb, LEVEL, name)                                                      \
-    void log_##verb(const char *fmt, ...)                                                          \
+#define LOG_LEVEL_FUNCTION(level, LEVEL, name)                                                     \
+    void log_##level(const char *fmt, ...)                                                         \
     {                                                                                              \
         if (the_log.min_level > (LEVEL))                                                           \
             return;                                                                                \

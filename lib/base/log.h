@@ -1,8 +1,8 @@
-/* Logging: one line per event on stderr, "LEVEL process: text". Five verbs with fixed consequences:
- *   log_info, log_warn, log_error   print and go on
+/* Logging: one line per event on stderr, "LEVEL process: text". Five functions with fixed effects:
+ *   log_info, log_warn, log_error   print and continue
  *   log_fatal                       print, _exit(code)
- *   log_panic                       print, run the panic hook (last words), abort()
- * Not for the hot path: nothing here is called per token on a hit. */
+ *   log_panic                       print, run the panic hook (exit message), abort()
+ * Not for the hot path: no logging per token on a hit. */
 #ifndef SLUICE_BASE_LOG_H
 #define SLUICE_BASE_LOG_H
 
@@ -12,10 +12,10 @@
 
 enum log_level { LOG_LEVEL_DEBUG, LOG_LEVEL_INFO, LOG_LEVEL_WARN, LOG_LEVEL_ERROR, LOG_LEVEL_NONE };
 
-/* Names the process in every line (copied, at most 31 bytes) and sets the least level printed. */
+/* Sets the process name of every line (copied, at most 31 bytes) and the minimum level printed. */
 void log_init(const char *process, enum log_level min_level);
 
-/* "debug", "info", "warn", "error" -> level; false when the word is none of them. */
+/* "debug", "info", "warn", "error" -> level; false for any other name. */
 bool log_level_parse(const char *name, enum log_level *level);
 
 void log_debug(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
@@ -26,11 +26,11 @@ _Noreturn void log_fatal(int exit_code, const char *fmt, ...) __attribute__((for
 _Noreturn void log_panic(const char *file, int line, const char *func, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 
-/* Called with the text of a panic or fatal error before the process ends (the process table's last
- * words). One hook per process; it must not allocate. */
+/* Called with the text of a panic or fatal error before the process ends; it becomes the exit
+ * message in the process table. One hook per process; it must not allocate. */
 void log_set_exit_message_hook(void (*hook)(const char *text, void *arg), void *arg);
 
-/* "Logged once": true the first time it is called with this flag. */
+/* For messages that are logged once: true on the first call with this flag. */
 static inline bool log_once(atomic_flag *flag)
 {
     return !atomic_flag_test_and_set_explicit(flag, memory_order_relaxed);

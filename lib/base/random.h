@@ -1,6 +1,6 @@
 /* Random numbers as a function of a seed: xoshiro256++ (Blackman and Vigna, "Scrambled linear
- * pseudorandom number generators", 2021), its state made by splitmix64. Fast enough to fill files;
- * not for secrets. Struct is private to its user, no locks. */
+ * pseudorandom number generators", 2021), seeded by splitmix64. Fast enough to fill files; not
+ * cryptographic. No locks: one thread per struct. */
 #ifndef SLUICE_BASE_RANDOM_H
 #define SLUICE_BASE_RANDOM_H
 
@@ -18,7 +18,7 @@ static inline uint64_t random_splitmix(uint64_t *state)
     return z ^ (z >> 31);
 }
 
-/* Streams of different numbers under one seed are independent. */
+/* Streams with different numbers are independent, also under one seed. */
 static inline void random_seed(struct random *r, uint64_t seed, uint64_t stream)
 {
     uint64_t state = seed;
@@ -56,7 +56,7 @@ static inline uint64_t random_below(struct random *r, uint64_t n)
     return (random_u64(r) >> 32) * n >> 32;
 }
 
-/* About normal, mean 0 and variance 1: the sum of four uniform numbers of 16 bits. */
+/* Approximately normal, mean 0 and variance 1: the sum of four uniform 16-bit numbers. */
 static inline float random_normal(struct random *r)
 {
     uint64_t x = random_u64(r);

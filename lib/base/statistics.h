@@ -1,4 +1,4 @@
-/* Figures of a few measurements. Nothing is allocated, nothing is drawn but from a fixed seed. */
+/* Statistics of small samples. No allocation; the bootstrap uses a fixed seed. */
 #ifndef SLUICE_BASE_STATISTICS_H
 #define SLUICE_BASE_STATISTICS_H
 
@@ -15,13 +15,13 @@ double statistics_deviation(const double *x, uint32_t n);
 double statistics_median(const double *x, uint32_t n);
 
 struct statistics_ratio {
-    double ratio; /* median of a by median of b */
+    double ratio; /* median of a / median of b */
     double low, high;
 };
 
-/* The ratio of the medians of paired samples (a[i] and b[i] were measured beside each other), and
- * its 95 % interval by the percentile bootstrap over pairs (Efron and Tibshirani, "An Introduction
- * to the Bootstrap", 1993, chapter 13). Zeros when n is 0 or a median of b is 0. */
+/* Ratio of the medians of paired samples (a[i] and b[i] were measured as a pair), and its 95 %
+ * interval by the percentile bootstrap over pairs (Efron and Tibshirani, "An Introduction to the
+ * Bootstrap", 1993, chapter 13). Zeros when n is 0 or a median of b is 0. */
 struct statistics_ratio statistics_ratio(const double *a, const double *b, uint32_t n);
 
 #endif

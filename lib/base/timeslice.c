@@ -4,8 +4,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* sched_setattr(2), as of its first version. Neither the C library of 2022 nor the kernel's headers
- * beside it have it. */
+/* struct sched_attr of sched_setattr(2), first version; glibc 2.36 does not declare it. */
 struct kernel_sched_attr {
     uint32_t bytes, policy;
     uint64_t flags;
@@ -13,7 +12,7 @@ struct kernel_sched_attr {
     uint32_t priority;
     uint64_t runtime_ns, deadline_ns, period_ns;
 };
-_Static_assert(sizeof(struct kernel_sched_attr) == 48, "the kernel's layout");
+_Static_assert(sizeof(struct kernel_sched_attr) == 48, "layout of the kernel ABI");
 
 void timeslice_set(uint64_t ns)
 {
@@ -21,5 +20,5 @@ void timeslice_set(uint64_t ns)
     if (syscall(SYS_sched_getattr, 0, &attr, sizeof attr, 0) != 0 || attr.policy != SCHED_OTHER)
         return;
     attr.runtime_ns = ns;
-    (void)syscall(SYS_sched_setattr, 0, &attr, 0); /* not allowed: then as usual */
+    (void)syscall(SYS_sched_setattr, 0, &attr, 0); /* when denied, the default slice stays */
 }

@@ -1,14 +1,14 @@
-/* How long a thread computes before another one's turn comes. */
+/* Scheduler time slice of a thread. */
 #ifndef SLUICE_BASE_TIMESLICE_H
 #define SLUICE_BASE_TIMESLICE_H
 
 #include <stdint.h>
 
-#define TIMESLICE_SHORT_NS 100000u /* the least that the kernel gives */
+#define TIMESLICE_SHORT_NS 100000u /* minimum that the kernel accepts */
 
-/* Gives the calling thread turns of `ns`, 0: the usual ones; threads it makes have the same. A
- * thread with short turns interrupts one with long ones when it is woken (EEVDF, Linux 6.12).
- * Without effect on older kernels, and on a thread that is not scheduled in the usual way. */
+/* Sets the time slice of the calling thread, in ns; 0: default. Threads it creates inherit the
+ * slice. A waking thread with a short slice preempts one with a long slice (EEVDF, Linux 6.12). No
+ * effect on older kernels, or unless the policy is SCHED_OTHER. */
 void timeslice_set(uint64_t ns);
 
 #endif

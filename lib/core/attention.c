@@ -1,7 +1,7 @@
-/* Attention of one layer. Where the threads divide the key heads evenly, one of them does
- * everything of its heads - q, k, v, norms, rotation, cache rows, attention - without a barrier in
- * between, because no head reads another's keys. Otherwise, and where the norm of q and k is over
- * all heads, the same steps run as three phases. */
+/* Attention of one layer. If the key heads divide evenly among the threads, each thread computes
+ * its heads completely - q, k, v, norms, rotation, cache rows, attention - without a barrier,
+ * because no head reads the keys of another. Otherwise, and if the norm of q and k spans all heads,
+ * the same steps run as three phases. */
 #include "lib/core/internal.h"
 
 #include <math.h>
@@ -33,7 +33,7 @@ static void add_bias(const struct core *c, float *head, const float *bias, uint3
         c->ops->axpy(1.0f, bias + (size_t)number * c->hp.head_size, c->hp.head_size, head);
 }
 
-/* One head in place: its RMSNorm if it has one of its own, then rotation. */
+/* One head in place: its RMSNorm if it has one, then rotation. */
 static void finish_head(struct core *c, float *head, const float *weight, uint32_t row)
 {
     const float *cos_sin = c->rope + (size_t)row * c->hp.head_size;
@@ -125,7 +125,7 @@ static void finish_groups(void *arg, uint32_t thread, uint32_t threads)
         finish_group(c, u / c->hp.kv_heads, u % c->hp.kv_heads);
 }
 
-/* Where the norm is over all heads, a row is one piece of work. */
+/* If the norm spans all heads, a row is one piece of work. */
 static void finish_rows(void *arg, uint32_t thread, uint32_t threads)
 {
     struct core *c = arg;
@@ -141,7 +141,7 @@ static void finish_rows(void *arg, uint32_t thread, uint32_t threads)
     }
 }
 
-/* Later rows see more keys, so rows are dealt in turn. */
+/* Later rows have more keys, so rows are assigned round-robin. */
 static void attend_rows(void *arg, uint32_t thread, uint32_t threads)
 {
     struct core *c = arg;
@@ -177,7 +177,7 @@ static void output_columns(void *arg, uint32_t thread, uint32_t threads)
         c->ops->axpy(1.0f, c->y + (size_t)r * w->n + begin, end - begin, core_x(c, r) + begin);
 }
 
-/* Parts that key heads can be dealt to evenly. */
+/* Number of parts among which the key heads divide evenly. */
 static uint32_t even_parts(const struct core *c, uint32_t outputs)
 {
     uint32_t parts = pool_parts(c->pool, (uint64_t)outputs * c->hp.hidden * c->step.rows);

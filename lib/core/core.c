@@ -1,4 +1,4 @@
-/* The core's life and the order of a forward pass. */
+/* Creation of the core, and the order of a forward pass. */
 #include "lib/core/internal.h"
 
 #include <math.h>
@@ -31,10 +31,10 @@ static struct kernel_matrix dense_matrix(struct core *c, uint32_t layer, enum de
     return matrix_of(tensor_of(c, entry, 0), c->source.dense(c->source.self, entry));
 }
 
-/* Vectors of a layer and where they are kept. A model has those its architecture names. */
+/* Vectors of a layer and their fields. A model has those that its architecture names. */
 static const struct {
     enum dense_role role;
-    size_t field; /* of a const float * in struct core_layer */
+    size_t field; /* offset of a const float * in struct core_layer */
 } layer_vectors[] = {
     {DENSE_ATTN_NORM, offsetof(struct core_layer, attn_norm)},
     {DENSE_FFN_NORM, offsetof(struct core_layer, ffn_norm)},
@@ -45,7 +45,7 @@ static const struct {
     {DENSE_ATTN_V_BIAS, offsetof(struct core_layer, v_bias)},
 };
 
-/* Vectors are copied: they are small, used everywhere, and the file may put them at any byte. */
+/* Vectors are copied: they are small, used everywhere, and unaligned in the file. */
 static const float *dense_vector(struct core *c, uint32_t layer, enum dense_role role, float **at)
 {
     if (model_entry_dense(c->model, layer, role) == ENTRY_NONE)
@@ -59,7 +59,7 @@ static const float *dense_vector(struct core *c, uint32_t layer, enum dense_role
 
 static size_t vector_floats(const struct model_index *model)
 {
-    /* of the whole model: the output norm and the factors of the rotation */
+    /* of the whole model: output norm and rope factors */
     size_t floats = model->hparams.hidden + model->hparams.head_size / 2;
     for (uint32_t layer = 0; layer < model->hparams.layers; layer++)
         for (size_t i = 0; i < ARRAY_LEN(layer_vectors); i++) {
@@ -72,7 +72,7 @@ static size_t vector_floats(const struct model_index *model)
     return floats;
 }
 
-/* Experts of a layer may differ in type, and in where their pages begin. */
+/* Experts of a layer may differ in type and in page alignment. */
 static void bind_experts(struct core *c, uint32_t layer)
 {
     struct core_layer *l = &c->layer[layer];
@@ -120,7 +120,8 @@ static void bind_layer(struct core *c, uint32_t i, float **vectors)
         const float *vector = dense_vector(c, i, layer_vectors[v].role, vectors);
         memcpy((char *)l + layer_vectors[v].field, &vector, sizeof vector);
     }
-    sl_assert(c->hp.qk_norm != QK_NORM_ROW || (!l->q_bias && !l->k_bias)); /* in which order? */
+    sl_assert(c->hp.qk_norm != QK_NORM_ROW ||
+              (!l->q_bias && !l->k_bias)); /* the order of bias and norm is undefined */
     l->q = dense_matrix(c, i, DENSE_ATTN_Q);
     l->k = dense_matrix(c, i, DENSE_ATTN_K);
     l->v = dense_matrix(c, i, DENSE_ATTN_V);
@@ -158,9 +159,9 @@ static int allocate_scratch(struct core *c, const struct core_config *config, st
     }
     c->scratch = aligned_alloc(64, bytes);
     if (!c->scratch)
-        return error_set(error, ERR_NO_MEMORY, "no memory for %zu bytes of scratch (%u rows)",
+        return error_set(error, ERR_NO_MEMORY, "out of memory (%zu bytes of scratch for %u rows)",
                          bytes, chunk);
-    memset(c->scratch, 0, bytes); /* touched now, not in the first token */
+    memset(c->scratch, 0, bytes); /* fault the pages in now, not in the first token */
     core_scratch_layout(c, chunk, c->scratch);
     c->chunk = chunk;
     c->scratch_bytes = bytes;
@@ -172,7 +173,7 @@ struct core *core_create(const struct core_config *config, struct error *error)
     const struct model_hparams *hp = &config->model->hparams;
     sl_assert(config->chunk >= 1 && config->ops && config->prefill_order);
     if (hp->head_size > KERNEL_HEAD_SIZE_MAX) {
-        error_set(error, ERR_BAD_INPUT, "head size %u is beyond %u", hp->head_size,
+        error_set(error, ERR_BAD_INPUT, "unsupported head size %u (maximum %u)", hp->head_size,
                   KERNEL_HEAD_SIZE_MAX);
         return NULL;
     }
@@ -185,7 +186,7 @@ struct core *core_create(const struct core_config *config, struct error *error)
         vectors = malloc(vector_floats(config->model) * sizeof *vectors);
     }
     if (!c || !c->layer || !c->thread || !vectors) {
-        error_set(error, ERR_NO_MEMORY, "no memory for the model core");
+        error_set(error, ERR_NO_MEMORY, "out of memory (model core)");
         free(vectors);
         core_destroy(c);
         return NULL;

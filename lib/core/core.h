@@ -1,13 +1,13 @@
-/* The model core: the forward pass of a MoE model over a chunk of tokens of one sequence. What
- * architectures differ in is in model_hparams and in which dense tensors a model has.
- * Decode is a chunk of one. No process, no shared memory, no messages in here: weights come through
- * struct weights_source, the KV cache through pointers.
+/* The model core: forward pass of a MoE model over a chunk of tokens of one sequence; decode is a
+ * chunk of one. Architectures differ only in model_hparams and in the dense tensors that a model
+ * has. No processes, shared memory or messages: weights come through struct weights_source, the KV
+ * cache through pointers.
  *
- * Row invariance (DESIGN.md §5): threads divide outputs or rows, never a reduction; the chunk's
- * size and what else is computed beside a row leave its bits unchanged.
+ * Row invariance (docs/architecture.md): threads divide outputs or rows, never a reduction, so the
+ * bits of a row depend neither on the chunk size nor on other rows.
  *
- * All memory is taken at core_create; a forward pass allocates nothing. One thread calls in at a
- * time (it is thread 0 of the pool). */
+ * core_create allocates all memory; a forward pass allocates nothing. One calling thread at a time
+ * (thread 0 of the pool). */
 #ifndef SLUICE_CORE_CORE_H
 #define SLUICE_CORE_CORE_H
 
@@ -29,25 +29,25 @@ struct core_config {
     const struct model_index *model; /* borrowed while the core lives; checked */
     const struct kernel_ops *ops;
     struct weights_source source;
-    /* Types the source may serve experts in, beside those of the index's entries (offline tools
-     * quantise in memory); NULL: none. Read at core_create only. */
+    /* Types the source may serve experts in, in addition to those of the index (offline tools
+     * quantise in memory); NULL: none. Read only by core_create. */
     const enum tensor_type *expert_types;
     size_t expert_type_count;
     uint32_t threads;
     int nice;             /* of the worker threads */
-    uint32_t chunk;       /* rows of a forward pass at most */
+    uint32_t chunk;       /* maximum rows of a forward pass */
     size_t scratch_limit; /* the chunk is halved until scratch fits; 0: no limit */
     prefill_order_fn prefill_order;
 };
 
-/* Copies vectors, resolves dense matrices (all dense entries must be there) and allocates. */
+/* Copies vectors, resolves dense matrices (all dense entries must be resident) and allocates. */
 struct core *core_create(const struct core_config *config, struct error *error);
 void core_destroy(struct core *core);
 
-/* Order in which a chunk's missing experts are asked for, from the next pass on. */
+/* Order in which a chunk's missing experts are requested, from the next pass on. */
 void core_prefill_order(struct core *core, prefill_order_fn order);
 
-uint32_t core_chunk(const struct core *core);       /* rows in force */
+uint32_t core_chunk(const struct core *core);       /* rows in effect */
 size_t core_scratch_bytes(const struct core *core); /* allocated for all of the above */
 uint32_t core_output_rows(const struct core *core); /* rows of logits at once */
 
@@ -56,12 +56,13 @@ struct core_sequence {
     uint32_t sequence;
     uint16_t *const *keys;
     uint16_t *const *values;
-    bool renormalise_skips; /* the weights that are left take over the share of skipped experts */
+    bool
+        renormalise_skips; /* the remaining weights are scaled up to include the share of skipped experts */
 };
 
 /* Runs `rows` tokens at positions position, position + 1, ... The KV rows before `position` must be
- * right; rows position .. position + rows - 1 are written. On -1 the sequence may go on from the
- * same position later: nothing outside these KV rows was changed and no pin is left. */
+ * valid; rows position .. position + rows - 1 are written. On -1 the sequence may continue later
+ * from the same position: nothing outside these KV rows was changed and no pin is left. */
 int core_forward(struct core *core, const struct core_sequence *sequence, const uint32_t *tokens,
                  uint32_t position, uint32_t rows, struct error *error);
 
@@ -72,7 +73,8 @@ float *core_output(struct core *core, uint32_t row, uint32_t rows);
 /* Log-probability of `token` under one row of logits. */
 float core_log_probability(const float *logits, uint32_t vocab, uint32_t token);
 
-/* Log-probability of targets[i] after row `row + i` of the last forward pass, rows - any number. */
+/* Log-probability of targets[i] after row `row + i` of the last forward pass; any number of
+ * rows. */
 void core_score(struct core *core, uint32_t row, uint32_t rows, const uint32_t *targets,
                 float *out);
 

@@ -1,5 +1,5 @@
-/* The experts step of a layer: who is needed, in which order they are pinned, and computing them as
- * they come. Decode is the case of one row: K items, all pinned at once. */
+/* The experts step of a layer: which experts are needed, the order of pins, and computing experts
+ * as they become READY. Decode is the case of one row: K items, all pinned at once. */
 #include "lib/core/internal.h"
 
 #include <stdlib.h>
@@ -13,7 +13,8 @@ static float weight_sum(const struct route *routes, uint32_t k)
     return sum > 0 ? sum : 1;
 }
 
-/* Groups the chunk's (token, rank) pairs by expert: items, pair lists. Returns the items. */
+/* Groups the (token, rank) pairs of the chunk by expert: items and pair lists. Returns the number
+ * of items. */
 static uint32_t group_pairs(struct core *c)
 {
     uint32_t experts = c->hp.experts, k = c->hp.experts_used;
@@ -40,12 +41,12 @@ static uint32_t group_pairs(struct core *c)
         base += c->items[e].tokens;
         count += c->items[e].tokens > 0;
     }
-    for (size_t i = 0; i < pairs; i++) { /* pair_base moves to each expert's end... */
+    for (size_t i = 0; i < pairs; i++) { /* pair_base advances to the expert's end... */
         uint32_t pair = c->pair_base[c->routes[i].expert]++;
         c->pair_of[i] = pair;
         c->pair_token[pair] = (uint32_t)(i / k);
     }
-    for (uint32_t e = 0; e < experts; e++) /* ...and back */
+    for (uint32_t e = 0; e < experts; e++) /* ...and is reset */
         c->pair_base[e] -= c->items[e].tokens;
     return count;
 }
@@ -70,7 +71,7 @@ static void rank_popularity(struct core *c)
         c->items[c->order[i].expert].popularity = (float)i / (float)n;
 }
 
-/* Decode: by rank. Prefill: what is resident first, the rest by policy. */
+/* Decode: by rank. Prefill: resident experts first, the rest by policy. */
 static void order_items(struct core *c)
 {
     uint32_t n = 0, missing = 0;
@@ -93,14 +94,15 @@ static void order_items(struct core *c)
         c->queue[n++] = &c->items[c->order[i].expert];
 }
 
-/* The queue as a window: [done, pinned) have a pin or are computed, the rest waits for room. */
+/* The queue is a window: [done, pinned) is pinned or being computed, the rest waits for pin
+ * capacity. */
 struct window {
     uint32_t done, pinned, count, skipped;
     uint64_t bytes, pin_limit, slot;
 };
 
-/* Pins what fits. The window is refilled by quarters, not one by one: few DEMANDs, and loads go on
- * while experts are computed. */
+/* Pins up to the limit. The window is refilled by quarters: few DEMANDs, and loads continue while
+ * experts are computed. */
 static void fill_window(struct core *c, struct window *w)
 {
     uint32_t first = w->pinned;
@@ -119,7 +121,7 @@ static void fill_window(struct core *c, struct window *w)
         }
 }
 
-/* Takes the READY items of the window as jobs, as many as the inner buffers hold. */
+/* Takes the READY items of the window as jobs, up to the capacity of the inner buffers. */
 static uint32_t take_ready(struct core *c, const struct window *w)
 {
     uint32_t rows = 0;
@@ -184,7 +186,7 @@ int core_experts(struct core *c, struct error *error)
     bool started = false, summed = false;
     while (w.done < w.count) {
         fill_window(c, &w);
-        if (!started) { /* the first experts are on their way meanwhile */
+        if (!started) { /* the first experts are loading meanwhile */
             core_publish_next(c);
             core_shared_expert(c);
         }
@@ -194,7 +196,7 @@ int core_experts(struct core *c, struct error *error)
         if (w.done == w.pinned)
             continue;
         if (take_ready(c, &w) > 0) {
-            /* the common case of decode: all there, so the last phase also sums */
+            /* the common case of decode: all READY, so the down phase also sums */
             summed = c->sum_in_down = c->step.rows == 1 && c->job_count == w.count - w.skipped;
             core_compute_jobs(c);
             for (uint32_t i = 0; i < c->job_count; i++)

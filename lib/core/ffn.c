@@ -1,17 +1,15 @@
-/* Computing a batch of experts: gate and up for all of them in one phase, down in a second. Work is
- * divided by cost over experts and outputs, so a batch of few large and many small experts is even.
- */
+/* A batch of experts: gate and up of all in one phase, down in a second. Work is divided by cost
+ * over experts and outputs, so a batch of few large and many small experts is balanced. */
 #include "lib/core/internal.h"
 
 #include <string.h>
 
-struct job_range { /* outputs [begin, end) of a job that are a thread's */
+struct job_range { /* outputs [begin, end) of a job, assigned to a thread */
     uint32_t begin, end;
 };
 
-/* The whole batch is a line of sum(rows * n) products; a thread owns the piece [low, high) of it. A
- * cut inside a job falls on a multiple of COLUMN_UNIT outputs, computed alike by both neighbours.
- */
+/* The batch is a range of sum(rows * n) products; a thread owns [low, high) of it. Cuts inside a
+ * job are at multiples of COLUMN_UNIT outputs; both neighbours compute the same cut. */
 static struct job_range range_of(const struct expert_job *job, uint32_t n, uint64_t start,
                                  uint64_t low, uint64_t high)
 {
@@ -31,7 +29,7 @@ static uint64_t cost_of(const struct core *c, uint32_t n)
     return cost;
 }
 
-/* Copies the rows `first` .. first + rows - 1 of a job's token list beside each other. */
+/* Copies the rows `first` .. first + rows - 1 of a job's token list next to each other. */
 static void gather_rows(struct core *c, const struct form_rows *to, const struct expert_job *job,
                         uint32_t first, uint32_t rows, uint32_t forms)
 {
@@ -59,7 +57,7 @@ static void gate_up_job(struct core *c, uint32_t part, const struct expert_job *
     for (uint32_t first = 0; first < job->rows; first += GATHER_ROWS) {
         uint32_t rows = min_u32(job->rows - first, GATHER_ROWS);
         core_alive(c, part);
-        const struct form_rows *in = &c->in; /* a chunk of one needs no gathering */
+        const struct form_rows *in = &c->in; /* a chunk of one row needs no gathering */
         if (c->step.rows > 1) {
             in = &c->thread[pool_me()].gather;
             gather_rows(c, in, job, first, rows, form_bit(&gate) | form_bit(&up));
@@ -103,7 +101,7 @@ static void down_job(struct core *c, uint32_t part, const struct expert_job *job
         const void *x = g;
         if (kernel_form_of(down.type) != FORM_F32) {
             struct form_rows made =
-                *inner; /* floats where they are, blocks in the thread's buffer */
+                *inner; /* floats in place, blocks in the buffer of the thread */
             made.base[FORM_F32] = (uint8_t *)g;
             for (uint32_t r = 0; r < rows; r++)
                 core_make_forms(c, &made, r, form_bit(&down));
@@ -114,7 +112,7 @@ static void down_job(struct core *c, uint32_t part, const struct expert_job *job
     }
 }
 
-/* What the weights of a row are multiplied by when skipped experts' shares are taken over. */
+/* Factor of the weights of a row, to include the share of skipped experts. */
 static float skip_scale(const struct core *c, const struct route *routes)
 {
     float all = 0, kept = 0;
@@ -125,7 +123,8 @@ static float skip_scale(const struct core *c, const struct route *routes)
     return kept > 0 && kept < all ? all / kept : 1.0f;
 }
 
-/* x[begin..end) += sum over ranks, in rank order: the order in which experts came is forgotten. */
+/* x[begin..end) += sum over ranks, in rank order, so that the result does not depend on the order
+ * of loads. */
 static void sum_row(struct core *c, uint32_t row, uint32_t begin, uint32_t end)
 {
     uint32_t k = c->hp.experts_used;

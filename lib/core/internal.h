@@ -1,4 +1,4 @@
-/* What the files of the core share. */
+/* Shared by the files of lib/core. */
 #ifndef SLUICE_CORE_INTERNAL_H
 #define SLUICE_CORE_INTERNAL_H
 
@@ -10,12 +10,12 @@
 
 #define CORE_MAGIC 0x434f5245u
 
-/* Rows of an expert that a thread gathers at a time: enough to use a weight row many times while it
- * is in the nearest cache, few enough that every thread can own a buffer. */
+/* Rows of an expert that a thread gathers at a time: enough to reuse a weight row in the nearest
+ * cache, few enough for a buffer per thread. */
 #define GATHER_ROWS 64
-/* Outputs are cut at multiples of this, so that threads do not write the same cache line. */
+/* Outputs are divided at multiples of this, so that threads do not write the same cache line. */
 #define COLUMN_UNIT 16
-/* Multiplications below which a product is not worth a fork and join. */
+/* Multiplications below which a product runs on one thread. */
 #define SERIAL_WORK (1u << 16)
 
 static inline uint32_t form_bit(const struct kernel_matrix *w)
@@ -23,7 +23,7 @@ static inline uint32_t form_bit(const struct kernel_matrix *w)
     return 1u << kernel_form_of(w->type);
 }
 
-/* Rows of activations in every form the model needs. */
+/* Rows of activations in every form that the model needs. */
 struct form_rows {
     uint32_t k;
     size_t stride[FORM__COUNT]; /* bytes */
@@ -48,7 +48,8 @@ static inline size_t form_stride(const struct form_rows *f, enum tensor_type typ
 
 struct core_layer {
     struct kernel_matrix q, k, v, out, router;
-    struct kernel_matrix shared_router, shared[EXPERT__COUNT]; /* where there is a shared expert */
+    struct kernel_matrix shared_router,
+        shared[EXPERT__COUNT]; /* if the model has a shared expert */
     /* NULL: the model has none */
     const float *attn_norm, *ffn_norm, *q_norm, *k_norm, *q_bias, *k_bias, *v_bias;
     uint32_t in_forms, mix_forms;                   /* bit per enum kernel_form */
@@ -56,14 +57,14 @@ struct core_layer {
     uint32_t shared_forms;                          /* down of the shared expert */
 };
 
-struct expert_job { /* an expert that is computed now */
+struct expert_job { /* an expert in the current batch */
     const struct expert_item *item;
     uint32_t rows;
     uint32_t pair_base;  /* its first (token, rank) pair: token list and output rows */
     uint32_t inner_base; /* its first row of the inner buffers */
 };
 
-struct core_thread { /* scratch of one thread */
+struct core_thread { /* per-thread scratch */
     struct form_rows gather, inner;
     float *router; /* experts floats */
 };
@@ -82,18 +83,18 @@ struct core {
 
     struct core_layer *layer;
     struct kernel_matrix embedding, output;
-    const float *output_norm, *rope_factors; /* factors: NULL as a rule */
+    const float *output_norm, *rope_factors; /* factors: usually NULL */
     uint32_t output_forms;
 
     /* one forward pass */
     struct core_sequence sequence;
-    struct expert_step step; /* its layer is the one now computed */
+    struct expert_step step; /* step.layer: the current layer */
     const uint32_t *tokens;
     uint32_t output_row, output_count;
     const uint32_t *targets;
     float *scores;
 
-    /* scratch; sizes in core_scratch.c */
+    /* scratch; sizes in scratch.c */
     void *scratch;
     size_t scratch_bytes;
     float *x;             /* [chunk][hidden] the residual stream */
@@ -129,34 +130,34 @@ struct core {
     struct core_thread *thread; /* [threads] */
 };
 
-/* core_scratch.c: sizes for `chunk` rows; with base != NULL also sets the pointers. */
+/* scratch.c: size for `chunk` rows; with base != NULL also sets the pointers. */
 size_t core_scratch_layout(struct core *c, uint32_t chunk, uint8_t *base);
 
-/* core.c: fills the integer forms in `forms` of a row whose floats are set. */
+/* core.c: computes the integer forms in `forms` of a row from its floats. */
 void core_make_forms(const struct core *c, const struct form_rows *f, uint32_t row, uint32_t forms);
 
-/* Runs fn over the rows: on all threads when there are enough rows, else here. fn divides
- * [0, core->step.rows) by thread. */
+/* Runs fn over the rows: on all threads if there are enough rows, else on the caller. fn divides
+ * [0, core->step.rows) among the threads. */
 void core_run_rows(struct core *c, uint32_t rows, pool_fn *fn);
 
-/* Runs fn over the outputs of a matrix, for so many rows. */
+/* Runs fn over the n outputs of a matrix, for `rows` rows. */
 static inline void core_run_columns(struct core *c, uint32_t n, uint32_t k, uint32_t rows,
                                     pool_fn *fn)
 {
     pool_run_parts(c->pool, pool_parts(c->pool, (uint64_t)n * k * rows), fn, c);
 }
 
-void core_attention(struct core *c);                   /* core_attention.c */
-int core_experts(struct core *c, struct error *error); /* core_experts.c */
-void core_experts_gate(struct core *c);                /* core_router.c */
-/* Decode with masked routing, after a chosen expert was found gone: routes again. */
+void core_attention(struct core *c);                   /* attention.c */
+int core_experts(struct core *c, struct error *error); /* experts.c */
+void core_experts_gate(struct core *c);                /* router.c */
+/* Masked decode, after a chosen expert was LOST: routes again. */
 void core_route_again(struct core *c);
-void core_publish_next(struct core *c); /* core_router.c */
+void core_publish_next(struct core *c); /* router.c */
 void core_shared_expert(struct core *c);
-void core_compute_jobs(struct core *c); /* core_ffn.c */
-void core_sum_ranks(struct core *c);    /* core_ffn.c */
+void core_compute_jobs(struct core *c); /* ffn.c */
+void core_sum_ranks(struct core *c);    /* ffn.c */
 
-/* In loops over rows or experts of a chunk. */
+/* Progress report in loops over rows or experts of a chunk. */
 static inline void core_alive(const struct core *c, uint32_t part)
 {
     if (part == 0 && c->step.rows > 1 && c->source.alive)

@@ -1,4 +1,4 @@
-/* Fork and join with a short spin and then a futex. */
+/* Fork and join: a short spin, then a futex. */
 #include "lib/core/pool.h"
 
 #include <errno.h>
@@ -14,15 +14,15 @@
 #include "lib/base/assert.h"
 
 #define POOL_MAGIC 0x504f4f4cu
-/* Pauses before sleeping: about 20 microseconds, longer than any gap within a token and far shorter
+/* Spins before sleeping: about 20 microseconds, longer than any gap within a token and far shorter
  * than a wait for storage. */
 #define POOL_SPINS 800
-/* A part takes some tens of microseconds at least, against less than one for claiming it; and more
- * parts for a thread than this even out little. */
+/* Multiplications per part: some tens of microseconds, against less than one for the claim. More
+ * parts per thread hardly improve the balance. */
 #define PART_WORK        (1u << 19)
 #define PARTS_PER_THREAD 4
 
-static _Thread_local uint32_t my_number; /* of this thread in its pool; 0: it is the caller */
+static _Thread_local uint32_t my_number; /* number of this thread in its pool; 0: the caller */
 
 struct worker {
     struct pool *pool;
@@ -36,12 +36,13 @@ struct pool {
     int nice;
     _Atomic bool stop;
     struct worker *worker; /* threads - 1 */
-    pool_fn *fn;           /* of the turn in `claim`; valid for whoever claimed a part of it */
+    pool_fn *fn;           /* of the turn in `claim`; valid for threads that claimed a part of it */
     void *arg;
-    uint32_t parts; /* the same */
-    /* claim: turn(32) | parts not yet claimed(32). A new turn is a release of fn, arg and parts;
-     * claiming is taking one away, which only succeeds in the turn that was looked at. left: parts
-     * not yet ended; the turn is over at 0. news: futex word of sleeping workers. */
+    uint32_t parts; /* of the turn in `claim` */
+    /* claim: turn(32) | unclaimed parts(32). The store that starts a turn releases fn, arg and
+     * parts; a claim decrements it by compare-and-swap, which fails when the turn has changed.
+     * left: parts that have not ended; the turn is over at 0.
+     * news: futex word of sleeping workers. */
     _Alignas(64) _Atomic uint64_t claim;
     _Alignas(64) _Atomic uint32_t left;
     _Atomic uint32_t caller_sleeps;
@@ -73,7 +74,7 @@ static bool parts_left(uint64_t claim)
     return (uint32_t)claim > 0;
 }
 
-/* Claims a part of the turn now running. False: none is left. */
+/* Claims a part of the current turn. False: none is left. */
 static bool claim_part(struct pool *p, uint32_t *part)
 {
     uint64_t claim = atomic_load_explicit(&p->claim, memory_order_acquire);
@@ -86,7 +87,7 @@ static bool claim_part(struct pool *p, uint32_t *part)
     return false;
 }
 
-/* Runs parts while there are any. */
+/* Runs parts until none is left. */
 static void work(struct pool *p)
 {
     uint32_t part;
@@ -97,9 +98,9 @@ static void work(struct pool *p)
     }
 }
 
-/* Until there are parts to claim, or it is time to stop. A sleeper announces itself before it looks
- * for the last time, and the waker publishes before it looks for sleepers (both sequentially
- * consistent): one of them sees the other. */
+/* Waits until there are parts to claim, or the pool stops. A worker increments `waiters` before its
+ * last check, and start_turn publishes before it reads `waiters` (both sequentially consistent), so
+ * no wake-up is lost. */
 static void wait_for_turn(struct pool *p)
 {
     for (int i = 0; i < POOL_SPINS; i++) {
@@ -213,10 +214,10 @@ struct pool *pool_create(uint32_t threads, int nice, struct error *error)
     if (!p || !workers) {
         free(p);
         free(workers);
-        error_set(error, ERR_NO_MEMORY, "no memory for %u threads", threads);
+        error_set(error, ERR_NO_MEMORY, "out of memory (pool of %u threads)", threads);
         return NULL;
     }
-    /* turn 0 has no parts left */
+    /* turn 0 has no parts */
     *p = (struct pool){.magic = POOL_MAGIC, .threads = threads, .nice = nice, .worker = workers};
     for (uint32_t i = 0; i + 1 < threads; i++) {
         p->worker[i] = (struct worker){.pool = p, .number = i + 1};

@@ -1,9 +1,8 @@
-/* The threads that compute: fork and join of one function over all of them, many thousand times a
- * second. The work is cut into parts - as many as threads where it is small, several times as many
- * where it is large - and parts are claimed: a thread that is late (it has to be woken, or its
- * processor is lent to a loader) does fewer of them, so nobody waits for one that was never
- * started. Between two runs workers spin for some microseconds and then sleep on a futex; a hit
- * path makes no other system call than those. */
+/* Thread pool: fork and join of one function over all compute threads, many thousand times per
+ * second. The work is divided into parts - one per thread for small work, several per thread for
+ * large work - that threads claim: a late thread (it must be woken, or a loader uses its core)
+ * claims fewer, so no part waits for a thread that has not started. Between runs the workers spin
+ * for some microseconds, then sleep on a futex; the hit path makes no other system call. */
 #ifndef SLUICE_CORE_POOL_H
 #define SLUICE_CORE_POOL_H
 
@@ -15,32 +14,31 @@
 
 struct pool;
 
-/* Part `part` of `parts`, run by exactly one thread. Parts divide the work by output or by row,
- * never by reduction. Scratch may belong to a part where there are no more parts than threads, or
- * to the thread (pool_me). */
+/* Computes part `part` of `parts`; exactly one thread runs each part. Parts divide the work by
+ * output or by row, never a reduction. Scratch may be per part when parts <= threads, else per
+ * thread (pool_me). */
 typedef void pool_fn(void *arg, uint32_t part, uint32_t parts);
 
-/* threads: all that compute, the caller of pool_run included (it is thread 0). nice: of the workers
- * made here; the caller's own is the caller's business. NULL with *error. */
+/* threads: compute threads, including the caller of pool_run (thread 0). nice: of the workers
+ * created here; the caller's own is unchanged. NULL with *error. */
 struct pool *pool_create(uint32_t threads, int nice, struct error *error);
 void pool_destroy(struct pool *pool);
 
-/* Runs all parts of fn, one for each thread, and returns when every one has ended. One caller at a
- * time. */
+/* Runs fn in one part per thread; returns when all parts have ended. One caller at a time. */
 void pool_run(struct pool *pool, pool_fn *fn, void *arg);
 
-/* The same in `parts` parts; at least one. */
+/* The same with `parts` >= 1 parts. */
 void pool_run_parts(struct pool *pool, uint32_t parts, pool_fn *fn, void *arg);
 
-/* Parts worth making of so many multiplications: a multiple of the number of threads. */
+/* Suggested number of parts for `work` multiplications: a multiple of the number of threads. */
 uint32_t pool_parts(const struct pool *pool, uint64_t work);
 
-/* Number of the thread that runs a part, [0, threads): the caller of pool_run is 0. */
+/* Number of the current thread, [0, threads): the caller of pool_run is 0. */
 uint32_t pool_me(void);
 
 uint32_t pool_threads(const struct pool *pool);
 
-/* Part i of `parts` of [0, n), cut at multiples of `unit`. */
+/* Range of part i of `parts` of [0, n), aligned to `unit`. */
 static inline void pool_share(uint32_t n, uint32_t unit, uint32_t i, uint32_t parts,
                               uint32_t *begin, uint32_t *end)
 {

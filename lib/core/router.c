@@ -1,4 +1,4 @@
-/* Gate input, router, and the chunk's forecast for the next layer. */
+/* Gate input, router, and the prediction of the next layer during prefill. */
 #include "lib/core/internal.h"
 
 #include <math.h>
@@ -29,7 +29,7 @@ static void route_row(struct core *c, uint32_t r, uint32_t thread)
                   c->routes + (size_t)r * c->hp.experts_used);
 }
 
-/* Everything of a row: no barrier between norm and routing. */
+/* Norm and routing of a row by one thread, without a barrier between them. */
 static void gate_and_route_rows(void *arg, uint32_t thread, uint32_t threads)
 {
     struct core *c = arg;
@@ -64,7 +64,7 @@ static float norm_of(const float *x, uint32_t n)
     return (float)sqrt(sum);
 }
 
-/* What the row would have chosen: |x| * G(x) of each of its top-k. */
+/* Importance of the unmasked choice: |x| * G(x) of each of the row's top-k. */
 static void add_importance(struct core *c, uint32_t r)
 {
     struct route choice[MODEL_TOP_K_MAX];
@@ -77,7 +77,8 @@ static void add_importance(struct core *c, uint32_t r)
 
 static void route_masked(struct core *c, uint32_t r)
 {
-    float *masked = c->thread[0].router + c->hp.experts; /* behind what routing_exact needs */
+    float *masked =
+        c->thread[0].router + c->hp.experts; /* after the part that routing_exact uses */
     const float *logits = c->router_logits + (size_t)r * c->hp.experts;
     for (uint32_t e = 0; e < c->hp.experts; e++)
         masked[e] = c->allowed[e] ? logits[e] : -INFINITY;
@@ -85,7 +86,7 @@ static void route_masked(struct core *c, uint32_t r)
                   c->thread[0].router, c->routes + (size_t)r * c->hp.experts_used);
 }
 
-/* Routing was exact; where a mask holds it is done again under it. */
+/* Repeats the exact routing under the mask. */
 static void mask_rows(struct core *c)
 {
     memset(c->importance, 0, c->hp.experts * sizeof *c->importance);

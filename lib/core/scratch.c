@@ -1,8 +1,8 @@
-/* The core's scratch memory: one allocation, laid out once for the chunk in force. */
+/* The core's scratch memory: one allocation, laid out once for the chunk in effect. */
 #include "lib/core/internal.h"
 
 struct cutter {
-    uint8_t *base; /* NULL: only count */
+    uint8_t *base; /* NULL: only compute sizes */
     size_t at;
 };
 
@@ -13,7 +13,7 @@ static void *cut(struct cutter *m, size_t count, size_t bytes)
     return m->base ? m->base + at : NULL;
 }
 
-/* Rows of k elements in the forms named. */
+/* Rows of k elements in the given forms. */
 static void cut_forms(struct cutter *m, struct form_rows *f, uint32_t forms, uint32_t rows,
                       uint32_t k)
 {
@@ -26,8 +26,8 @@ static void cut_forms(struct cutter *m, struct form_rows *f, uint32_t forms, uin
     }
 }
 
-/* Logits of several rows at once are only wanted when a prompt is scored: a quarter of a megabyte,
- * or a few rows. */
+/* Several rows of logits at once are needed only to score a prompt: a quarter of a megabyte, or a
+ * few rows. */
 static uint32_t output_rows_for(uint32_t vocab, uint32_t chunk)
 {
     uint64_t rows = MIB / 4 / ((uint64_t)vocab * sizeof(float));
@@ -35,7 +35,7 @@ static uint32_t output_rows_for(uint32_t vocab, uint32_t chunk)
     return (uint32_t)(rows < chunk ? rows : chunk);
 }
 
-/* Which forms are wanted where, over all layers. */
+/* The forms needed, over all layers. */
 struct forms_wanted {
     uint32_t in, mix, last, gather, inner, shared;
 };
@@ -103,7 +103,7 @@ size_t core_scratch_layout(struct core *c, uint32_t chunk, uint8_t *base)
     c->router_logits = cut(&m, (size_t)chunk * hp->experts, sizeof(float));
     c->routes = cut(&m, (size_t)chunk * hp->experts_used, sizeof *c->routes);
     cut_experts(c, &m, chunk);
-    c->y = c->pair_out; /* attention and the shared expert are over when experts begin */
+    c->y = c->pair_out; /* attention and the shared expert end before experts begin */
     cut_shared(c, &m, chunk, want.shared);
     c->output_rows = output_rows_for(hp->vocab, chunk);
     c->logits = cut(&m, (size_t)c->output_rows * hp->vocab, sizeof(float));

@@ -1,6 +1,6 @@
-/* The shared expert: one that every token of a layer uses, times the sigmoid of its own gate. Its
- * matrices are dense weights, so it is computed while the experts that were asked for are read; its
- * part is added to the row before any of theirs. */
+/* The shared expert: every token of a layer uses it, scaled by the sigmoid of its own gate. Its
+ * matrices are dense weights, so it is computed while the requested experts are read; its part is
+ * added to the row before theirs. */
 #include "lib/core/internal.h"
 
 #include <math.h>
@@ -26,7 +26,7 @@ static void gate_up_columns(void *arg, uint32_t thread, uint32_t threads)
     }
 }
 
-/* The gate of each row, and the row as the down matrix wants it. */
+/* The gate of each row, and the row in the form of the down matrix. */
 static void gate_rows(void *arg, uint32_t thread, uint32_t threads)
 {
     struct core *c = arg;
@@ -59,7 +59,7 @@ static void down_columns(void *arg, uint32_t thread, uint32_t threads)
                      core_x(c, c->shared_first + r) + begin);
 }
 
-/* Nothing for a model without one. */
+/* No effect for a model without a shared expert. */
 void core_shared_expert(struct core *c)
 {
     if (c->hp.shared_inner == 0)

@@ -12,13 +12,13 @@
 
 #define DETERMINISTIC_MAGIC 0x4c4f434bu
 
-/* Where no plan knows better; the same as `sluice sim` takes. */
+/* Defaults without a plan; those of `sluice sim`. */
 #define DEVICE_BYTES_PER_S  1e9
 #define DEVICE_LATENCY_NS   1e5
 #define DEVICE_DEPTH        16
 #define WEIGHT_BYTES_PER_NS 20.0 /* decode streams weights from memory */
 #define PREDICT_NS          2e4
-#define BATCH_COST          0.25 /* of a further token of a chunk, relative to one alone */
+#define BATCH_COST          0.25 /* of a further token of a chunk, relative to the first */
 
 struct deterministic {
     uint32_t magic;
@@ -32,10 +32,10 @@ struct deterministic {
     struct prefill_item *order;        /* [experts] */
     struct prediction *predictions;    /* [experts] */
     float *logits, *scratch;           /* [experts] */
-    void *input;                       /* the gate input, as routers want it */
-    uint32_t input_layer;              /* whose it is; UINT32_MAX: none */
-    uint8_t *levels;                   /* [experts]: of the layer about to be routed ... */
-    bool leveled;                      /* ... if there were any */
+    void *input;                       /* the gate input in the routers' activation format */
+    uint32_t input_layer;              /* layer of the input; UINT32_MAX: none */
+    uint8_t *levels;                   /* [experts]: of the layer to be routed ... */
+    bool leveled;                      /* ... if it has any */
     uint16_t chosen[2][MODEL_TOP_K_MAX];
     uint32_t chosen_layer, chosen_position, chosen_sequence;
 };
@@ -68,7 +68,7 @@ struct deterministic *deterministic_create(const struct deterministic_config *co
     }
     if (!l || !l->results || !l->accesses || !l->order || !l->predictions || !l->logits ||
         !l->scratch || !l->levels || !l->input) {
-        error_set(error, ERR_NO_MEMORY, "no memory for lockstep");
+        error_set(error, ERR_NO_MEMORY, "out of memory (deterministic mode)");
         if (l)
             deterministic_destroy(l);
         else
@@ -96,7 +96,7 @@ void deterministic_destroy(struct deterministic *l)
     free(l);
 }
 
-/* ---- uses ------------------------------------------------------------------------------------ */
+/* ---- accesses -------------------------------------------------------------------------------- */
 
 static void collect(struct deterministic *l, const struct expert_step *step,
                     const struct route *routes)
@@ -144,7 +144,7 @@ static void access_expert(struct deterministic *l, uint32_t expert)
     sim_cache_access(l->cache, &l->accesses[expert], &l->results[expert]);
 }
 
-/* As the core orders them: what is resident first, by number, the rest by policy. */
+/* In the order of the core: resident experts first, by number, the rest by policy. */
 static void access_chunk(struct deterministic *l, uint32_t layer)
 {
     uint32_t missing = 0;
@@ -167,7 +167,7 @@ static void access_token(struct deterministic *l, const struct route *routes)
         access_expert(l, routes[rank].expert);
 }
 
-/* ---- guesses --------------------------------------------------------------------------------- */
+/* ---- predictions ----------------------------------------------------------------------------- */
 
 static bool hint(struct deterministic *l, const struct expert_step *step, uint32_t target,
                  uint32_t n)
@@ -188,7 +188,7 @@ static void router_logits(struct deterministic *l, uint32_t layer)
                               .k = (uint32_t)t->ne[0],
                               .n = (uint32_t)t->ne[1],
                               .type = (enum tensor_type)t->type};
-    sl_assert(w.type == TENSOR_F32); /* the architecture tables say so */
+    sl_assert(w.type == TENSOR_F32); /* guaranteed by the architecture tables */
     l->config.ops->matmul(&w, 0, w.n, l->input, kernel_activation_bytes(w.type, w.k), 1, l->logits,
                           w.n);
 }
@@ -221,7 +221,7 @@ static void predict_decode(struct deterministic *l, const struct expert_step *st
     }
 }
 
-/* The layer just routed becomes "the layer before"; true when what was it is two before. */
+/* Stores the chosen experts; true when chosen[1] is the directly preceding layer. */
 static bool note_chosen(struct deterministic *l, const struct expert_step *step,
                         const struct route *routes)
 {
@@ -236,9 +236,9 @@ static bool note_chosen(struct deterministic *l, const struct expert_step *step,
     return follows;
 }
 
-/* ---- the core's callbacks -------------------------------------------------------------------- */
+/* ---- callbacks of the core ------------------------------------------------------------------- */
 
-/* Loads go on while a layer is computed: it ends when the next begins. */
+/* Loads continue while a layer is computed: it ends when the next starts. */
 static void finish_layer(struct deterministic *l)
 {
     if (l->computing)
@@ -336,7 +336,7 @@ struct sim_cache *deterministic_cache(struct deterministic *l)
     return l->cache;
 }
 
-/* ---- a model's figures ----------------------------------------------------------------------- */
+/* ---- parameters of the simulation ------------------------------------------------------------ */
 
 static double known(const struct plan *plan, enum plan_scalar scalar, double otherwise)
 {

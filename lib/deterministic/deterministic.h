@@ -1,11 +1,12 @@
-/* Lockstep: the model core runs for real, but what is resident, and when, is decided by the
- * simulator's clock (DESIGN.md §5). The core's callbacks drive a sim_cache; whoever owns the
- * weights asks here what the use of an expert is - hit at a tier, late, miss, skipped - and waits
- * for the real bytes as long as it takes. The same model, tokens, knobs and seed give the same
- * decisions and the same text at any real speed, and `sluice sim` the same figures on the trace.
+/* Deterministic mode: the model core runs for real, but the simulator's clock decides what is
+ * resident and when (docs/architecture.md). The core's callbacks call a sim_cache; the owner of
+ * the weights gets the outcome of each access here - hit at a precision, in flight, miss, skipped -
+ * and waits for the real bytes as long as it takes. The same model, tokens, parameters and seed
+ * give the same decisions and the same text at any real speed, and `sluice sim` the same statistics
+ * on the trace.
  *
- * Order of calls in a pass: layer_starts, gate_input and logits (decode), routed, answer...,
- * next_counts (prefill), and so for every layer; then token_end. One thread. */
+ * Order of calls in a pass: layer_starts, gate_input and logits (decode), routed, result...,
+ * next_counts (prefill), for every layer; then token_end. One thread. */
 #ifndef SLUICE_DETERMINISTIC_DETERMINISTIC_H
 #define SLUICE_DETERMINISTIC_DETERMINISTIC_H
 
@@ -22,7 +23,8 @@ struct deterministic_config {
     struct sim_config sim; /* its plan's arrays are borrowed */
     /* Payload of a dense entry (routers). */
     const void *(*dense)(void *self, uint32_t entry);
-    /* Every guess made, for traces; may be NULL. rank counts from 0, descending probability. */
+    /* Called for every prediction, for traces; may be NULL. rank counts from 0, descending
+     * probability. */
     void (*predicted)(void *self, const struct expert_step *step, uint32_t layer, uint32_t rank,
                       const struct prediction *prediction);
     void *self;
@@ -36,7 +38,7 @@ void deterministic_destroy(struct deterministic *l);
 void deterministic_layer_starts(struct deterministic *l, const struct expert_step *step);
 void deterministic_gate_input(struct deterministic *l, const struct expert_step *step,
                               const float *x, uint32_t n);
-/* Levels of all experts of the layer (residency.h); decode, where the eviction looks at them. */
+/* Levels of all experts of the layer (residency.h); decode, if the eviction reads logits. */
 void deterministic_logits(struct deterministic *l, const uint8_t *levels);
 void deterministic_routed(struct deterministic *l, const struct expert_step *step,
                           const struct route *routes);
@@ -44,17 +46,18 @@ void deterministic_next_counts(struct deterministic *l, const struct expert_step
                                const float *counts, uint32_t experts);
 void deterministic_token_end(struct deterministic *l);
 
-/* What the use of an expert in the layer routed last is. */
+/* Outcome of the access to an expert in the layer routed last. */
 const struct sim_access_result *deterministic_result(const struct deterministic *l,
                                                      uint32_t expert);
 
-/* Modelled residency: the order of work in prefill follows it. */
+/* Modelled residency; it determines the order of work in prefill. */
 bool deterministic_resident(const struct deterministic *l, uint32_t layer, uint32_t expert);
 
 struct sim_cache *deterministic_cache(struct deterministic *l);
 
-/* A sim_config for this model and these knobs: tiers and their bytes from the index, drive and
- * compute from the plan where it knows them, else a drive of 1 GB/s and a compute of 20 GB/s. */
+/* A sim_config for this model and these parameters: precisions and their sizes from the index;
+ * storage device and compute from the plan where it has them, otherwise 1 GB/s reads and 20 GB/s
+ * compute. */
 void deterministic_model(const struct model_index *model, const struct knobs *knobs,
                          const struct plan *plan, uint64_t capacity, struct sim_config *config);
 

@@ -12,7 +12,7 @@
 #include "lib/base/bytes.h"
 
 #define WRITE_BACK_BYTES (8 * MIB)
-#define CALL_BYTES       (64 * MIB) /* of one system call: far below what the kernel cuts off */
+#define CALL_BYTES       (64 * MIB) /* per system call: far below the kernel's limit */
 
 int bulk_open(struct bulk *b, const char *path, int flags, struct error *error)
 {
@@ -48,14 +48,14 @@ int bulk_read(const struct bulk *b, void *buf, uint64_t bytes, uint64_t offset, 
                                    offset + *got);
         *got += (uint64_t)r;
         if ((uint64_t)r < n && (r == 0 || b->direct))
-            break; /* a direct read is short only at the end */
+            break; /* a direct read is short only at the end of the file */
     }
     if (!b->direct)
         posix_fadvise(b->fd, (off_t)offset, (off_t)bytes, POSIX_FADV_DONTNEED);
     return 0;
 }
 
-/* Pushes plain writes out, so that their pages can be dropped. */
+/* Flushes plain writes, so that their pages can be dropped. */
 static int push_out(struct bulk *b, struct error *error)
 {
     b->unwritten = 0;
@@ -74,7 +74,7 @@ int bulk_write(struct bulk *b, const void *buf, uint64_t bytes, uint64_t offset,
         ssize_t r = pwrite(b->fd, (const char *)buf + done, n, (off_t)(offset + done));
         if (r < 0 && errno == EINTR)
             continue;
-        /* A full disk first writes what fits: the rest then fails, or cannot be cut at pages. */
+        /* On a full disk the first write is short; the next one fails, or is not page-aligned. */
         if (r == 0 || (r > 0 && b->direct && (uint64_t)r % PAGE_BYTES != 0))
             return error_set_errno(error, ERR_IO, ENOSPC, "cannot write at offset %" PRIu64,
                                    offset + done);
@@ -90,7 +90,8 @@ int bulk_write(struct bulk *b, const void *buf, uint64_t bytes, uint64_t offset,
 int bulk_truncate(struct bulk *b, uint64_t bytes, struct error *error)
 {
     if (ftruncate(b->fd, (off_t)bytes) != 0)
-        return error_set_errno(error, ERR_IO, errno, "cannot set its length to %" PRIu64, bytes);
+        return error_set_errno(error, ERR_IO, errno, "cannot set the file length to %" PRIu64,
+                               bytes);
     return 0;
 }
 

@@ -1,6 +1,6 @@
-/* How reads reach the device: a backend is five functions. Each read has one completion; buffers
- * lie in the arena and stay valid until it came. One thread uses a backend: the loader's main
- * thread, or doctor's. */
+/* Read backends: five functions each. Every read completes exactly once; its buffer lies in the
+ * arena and must stay valid until then. One thread per instance: the main thread of the loader, or
+ * of doctor. */
 #ifndef SLUICE_IO_IO_H
 #define SLUICE_IO_IO_H
 
@@ -8,14 +8,14 @@
 
 #include "lib/base/error.h"
 
-struct io; /* state of the backend in use */
+struct io; /* state of the backend */
 
 struct io_read {
     int fd;
     uint32_t bytes;
     uint64_t file_offset;
     void *buffer;
-    void *tag; /* comes back with the completion */
+    void *tag; /* returned with the completion */
 };
 
 struct io_done {
@@ -26,15 +26,15 @@ struct io_done {
 struct io_backend {
     const char *name;
     uint32_t number; /* value of the counter `backend` */
-    /* Room for `depth` reads at once. *fd becomes readable when completions wait. NULL with *error.
-     */
+    /* Up to `depth` reads in flight. *fd becomes readable when completions wait. NULL with
+     * *error. */
     struct io *(*open)(uint32_t depth, int *fd, struct error *error);
-    /* Hands over at most `count` reads, no more than `depth` without completion in all; returns how
-     * many were taken. */
+    /* Submits at most `count` reads, of which at most `depth` may be in flight. Returns the number
+     * accepted. */
     uint32_t (*submit)(struct io *io, const struct io_read *reads, uint32_t count);
-    /* Takes up to `max` completions, never waits. */
+    /* Takes up to `max` completions; never blocks. */
     uint32_t (*poll)(struct io *io, struct io_done *done, uint32_t max);
-    /* No read is in flight. */
+    /* Only when no read is in flight. */
     void (*close)(struct io *io);
 };
 

@@ -1,5 +1,5 @@
-/* Backend pread: a few threads that block in pread. The plainest way that keeps a device busy, for
- * kernels and sandboxes without io_uring. A killed process's reads end before it can be reaped. */
+/* Backend pread: a few threads that block in pread, for kernels and sandboxes without io_uring.
+ * Reads of a killed process end before it can be reaped. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -14,7 +14,7 @@
 #define THREADS_MAX 8
 #define STACK_BYTES (64 * 1024)
 
-struct ring { /* of `capacity` elements; head and tail count on for ever */
+struct ring { /* of `capacity` elements; head and tail only increase */
     uint32_t head, tail;
 };
 
@@ -48,7 +48,7 @@ static void *read_loop(void *arg)
         io->done[io->ended.tail++ % io->capacity] = (struct io_done){r.tag, result};
         uint64_t one = 1;
         ssize_t wrote = write(io->eventfd, &one, sizeof one);
-        (void)wrote; /* a full counter is readable all the same */
+        (void)wrote; /* at overflow the eventfd is readable anyway */
     }
     pthread_mutex_unlock(&io->lock);
     return NULL;
@@ -84,14 +84,14 @@ static int start_threads(struct io *io, uint32_t wanted)
         io->threads += rv == 0;
     }
     pthread_attr_destroy(&attr);
-    return io->threads > 0 ? 0 : rv; /* fewer threads are slower, not wrong */
+    return io->threads > 0 ? 0 : rv; /* fewer threads: slower, still correct */
 }
 
 static struct io *pread_open(uint32_t depth, int *fd, struct error *error)
 {
     struct io *io = calloc(1, sizeof *io);
     if (!io) {
-        error_set(error, ERR_NO_MEMORY, "no memory for read threads");
+        error_set(error, ERR_NO_MEMORY, "out of memory (read threads)");
         return NULL;
     }
     io->magic = PREAD_MAGIC;

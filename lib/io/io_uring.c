@@ -1,5 +1,5 @@
-/* Backend io_uring: one ring, plain reads into the arena's mapping. No registered buffers: they pin
- * pages beyond a hole punch, and later reads would fill pages nobody sees. */
+/* Backend io_uring: one ring, plain reads into the arena mapping. No registered buffers: they would
+ * pin pages across a hole-punch, and later reads would fill pages that are no longer mapped. */
 #include <errno.h>
 #include <liburing.h>
 #include <stdlib.h>
@@ -21,7 +21,7 @@ static struct io *uring_open(uint32_t depth, int *fd, struct error *error)
 {
     struct io *io = calloc(1, sizeof *io);
     if (!io) {
-        error_set(error, ERR_NO_MEMORY, "no memory for io_uring");
+        error_set(error, ERR_NO_MEMORY, "out of memory (io_uring)");
         return NULL;
     }
     io->magic = URING_MAGIC;
@@ -55,7 +55,8 @@ static uint32_t uring_submit(struct io *io, const struct io_read *reads, uint32_
         io_uring_prep_read(sqe, r->fd, r->buffer, r->bytes, r->file_offset);
         io_uring_sqe_set_data(sqe, r->tag);
     }
-    io_uring_submit(&io->ring); /* what the kernel refuses now stays in the ring for uring_poll */
+    io_uring_submit(
+        &io->ring); /* reads that the kernel rejects now stay in the ring until uring_poll */
     return taken;
 }
 
@@ -63,7 +64,8 @@ static uint32_t uring_poll(struct io *io, struct io_done *done, uint32_t max)
 {
     OBJ_CHECK(io, URING_MAGIC);
     uint64_t events;
-    ssize_t got = read(io->eventfd, &events, sizeof events); /* before looking: none is missed */
+    ssize_t got = read(io->eventfd, &events,
+                       sizeof events); /* before peeking, so that no completion is missed */
     (void)got;
     if (io_uring_sq_ready(&io->ring) > 0)
         io_uring_submit(&io->ring);

@@ -15,7 +15,7 @@ json_t *json_text(const char *text, size_t bytes, struct error *error)
     json_error_t why;
     json_t *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &why);
     if (!root) {
-        error_set(error, ERR_BAD_INPUT, "not JSON as it should be: %s (at byte %d)",
+        error_set(error, ERR_BAD_INPUT, "invalid JSON: %s (at byte %d)",
                   printable(why.text, strnlen(why.text, sizeof why.text)).text, why.position);
         return NULL;
     }
@@ -40,7 +40,7 @@ static char *read_file(const char *path, uint64_t max, size_t *bytes, struct err
         error_set(error, ERR_BAD_INPUT, "%.250s: not a regular file of at most %" PRIu64 " bytes",
                   path, max);
     else if (!(text = malloc((size_t)st.st_size + 1)))
-        error_set(error, ERR_NO_MEMORY, "no memory for %.250s", path);
+        error_set(error, ERR_NO_MEMORY, "out of memory (%.250s)", path);
     for (*bytes = 0; text && *bytes < (size_t)st.st_size;) {
         ssize_t n = read(fd, text + *bytes, (size_t)st.st_size - *bytes);
         if (n < 0 && errno == EINTR)

@@ -1,4 +1,4 @@
-/* JSON of foreign files: an object, read under limits, errors in one line. For lib/model only. */
+/* JSON objects of untrusted files: size-limited, errors in one line. */
 #ifndef SLUICE_JSON_JSON_FILE_H
 #define SLUICE_JSON_JSON_FILE_H
 
@@ -8,11 +8,12 @@
 
 #include "lib/base/error.h"
 
-/* The object a text is. No key twice. NULL with ERR_BAD_INPUT: the error tells where, not in what
- * file. */
+/* Parses a JSON object; duplicate keys are rejected. NULL with ERR_BAD_INPUT: the error has the
+ * position, not the file. The caller owns the reference. */
 json_t *json_text(const char *text, size_t bytes, struct error *error);
 
-/* The object a file is, of at most `max` bytes. The error names the path. */
+/* The same from a file of at most `max` bytes. The error names the path. Also ERR_IO,
+ * ERR_NO_MEMORY. */
 json_t *json_file(const char *path, uint64_t max, struct error *error);
 
 #endif

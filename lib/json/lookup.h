@@ -1,5 +1,5 @@
-/* Looking things up in the supervisor's document (op "stats"). Nothing here fails: what is absent
- * reads as zero, "" or NULL, so that a client survives an older or newer engine. */
+/* Access to the stats snapshot of the supervisor (op "stats"). No function fails: an absent value
+ * reads as zero, "" or NULL, so that a client works with an older or newer engine. */
 #ifndef SLUICE_JSON_LOOKUP_H
 #define SLUICE_JSON_LOOKUP_H
 
@@ -8,28 +8,28 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Row of a process: service word ("loader"), number among its kind. Borrowed. */
+/* Row of a process by service name ("loader") and number. Borrowed. */
 const json_t *lookup_process(const json_t *doc, const char *service, unsigned number);
 
-/* Rows of the process table, and row i. Borrowed. */
+/* Number of rows of the process table, and row i. Borrowed. */
 size_t lookup_processes(const json_t *doc);
 const json_t *lookup_row(const json_t *doc, size_t i);
 
-/* What people call a process, by its row or a death's: "compute", "loader.0". */
+/* Display name of a process, from its row or an exit record: "compute", "loader.0". */
 #define LOOKUP_NAME_BYTES 48
 const char *lookup_name(const json_t *row, char buf[LOOKUP_NAME_BYTES]);
 
-/* Deaths of children that are remembered, and the i-th of them, the newest first. Borrowed. */
+/* Number of exit records, and the i-th of them, the newest first. Borrowed. */
 size_t lookup_exits(const json_t *doc);
 const json_t *lookup_exit(const json_t *doc, size_t i);
 
 /* Sum of a counter over all processes of a service. */
 uint64_t lookup_counter(const json_t *doc, const char *service, const char *counter);
 
-/* Restarts of all processes together. */
+/* Sum of the restarts of all processes. */
 uint64_t lookup_restarts(const json_t *doc);
 
-/* A whole number or text at a path of keys separated by dots: "memory.budget_bytes". */
+/* Integer or text at a path of keys separated by dots: "memory.budget_bytes". */
 uint64_t lookup_u64(const json_t *doc, const char *path);
 const char *lookup_text(const json_t *doc, const char *path);
 

@@ -25,7 +25,7 @@
 #define ACT_PAD    16 /* blocks a prepared row is padded to, with zeros */
 #define GROUP_SIZE (ACT_GROUP * QK)
 
-/* A prepared activation row beside Q8_0 or Q4_0 weights is three arrays, P = blocks rounded up to
+/* A prepared activation row for Q8_0 or Q4_0 weights is three arrays, P = blocks rounded up to
  * ACT_PAD: int8  q[P * 32]  by groups of four blocks: the first 16 elements of each of the four,
  * then the last 16 of each. A vector of first halves meets the low nibbles of four Q4_0 blocks as
  * they come out of memory. float d[P]       scale per block int32 c[P]       the block's sum times
@@ -68,7 +68,7 @@ static inline uint32_t quant_block_bytes(enum tensor_type type)
 /* A row is groups of 64 codes: element i of a group is w = scale * (code - zero), scale and zero
  * F16 in the head of the row (C8, C4, C2) or in front of the group (G4, G2). Codes are unsigned: 8
  * bits: byte i;  4 bits: byte i % 32, low nibble first;  2 bits: byte i % 16, low bits first. A
- * prepared activation row beside them is  int8 q[k] (in order), float d[k / 64] (the scale), float
+ * prepared activation row for them is  int8 q[k] (in order), float d[k / 64] (the scale), float
  * s[k / 64] (the sum of the group's q, an integer).  Every instruction set computes t =
  * (float)dot_g - zero * s_g     (dot_g an exact integer, zero * s_g exact: one rounding) and over
  * the groups ascending  acc += t * d_g, y = acc * scale  (C), or acc += (t * scale_g) * d_g (G). */

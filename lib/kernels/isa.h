@@ -1,4 +1,4 @@
-/* The names of the instruction sets, for who tells them and needs no kernel. */
+/* Names of the instruction sets, without the kernels. */
 #ifndef SLUICE_KERNELS_ISA_H
 #define SLUICE_KERNELS_ISA_H
 

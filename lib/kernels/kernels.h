@@ -1,7 +1,7 @@
 /* Kernels: every number compute produces comes from here. Three instruction sets, one contract.
  *
- * Row invariance (DESIGN.md §5): the bits of an output row depend only on the weights, that row's
- * inputs and the KV rows before it - never on how many rows, threads or chunks are computed beside
+ * Row invariance (docs/architecture.md): the bits of an output row depend only on the weights, that row's
+ * inputs and the KV rows before it - never on how many rows, threads or chunks are computed together with
  * it. So every kernel reduces over k in one fixed order for one row and for many; no kernel splits
  * k over threads; attention walks key tiles of KERNEL_KEY_TILE anchored at position 0, ascending.
  * Between instruction sets the bits may differ; within one they never do.
@@ -22,7 +22,7 @@
 #define KERNEL_HEAD_SIZE_MAX 256
 #define KERNEL_K_MAX         65536 /* longest reduction */
 
-/* The forms of an activation row beside weights. One prepared row serves every type of its form. */
+/* The forms of an activation row. One prepared row serves every type of its form. */
 enum kernel_form {
     FORM_F32,   /* F32, F16, BF16: the floats themselves */
     FORM_Q8,    /* Q8_0: int8 per block of 32 with an F32 scale */
@@ -86,7 +86,7 @@ struct kernel_ops {
     enum kernel_isa isa;
     const char *name; /* "generic", "avx2", "avx512" */
 
-    /* Turns one F32 row of k elements into the form matmul wants beside weights of `type`.
+    /* Turns one F32 row of k elements into the form matmul needs for weights of `type`.
      * dst has kernel_activation_bytes(type, k) bytes, 64-byte aligned. The form depends on
      * kernel_form_of(type) only; integers are rounded to nearest even, per row. */
     void (*activation)(enum tensor_type type, const float *x, uint32_t k, void *dst);

@@ -1,4 +1,4 @@
-/* What offline.c and runner.c share. */
+/* Shared by offline.c and runner.c. */
 #ifndef SLUICE_OFFLINE_INTERNAL_H
 #define SLUICE_OFFLINE_INTERNAL_H
 
@@ -7,7 +7,7 @@
 
 #define OFFLINE_MAGIC 0x4f46464cu
 
-/* Made forms of an expert: every tier but native, by every method. */
+/* Quantised forms of an expert: every precision but native, by every method. */
 #define OFFLINE_METHODS (QUANT_HQQ + 1)
 #define OFFLINE_FORMS   ((PRECISION__COUNT - 1) * OFFLINE_METHODS)
 

@@ -1,4 +1,4 @@
-/* The model in memory, and its experts at other tiers. */
+/* The model in memory, and its experts at other precisions. */
 #include "lib/offline/offline.h"
 
 #include <errno.h>
@@ -16,14 +16,14 @@
 #include "lib/tensor/precision.h"
 #include "lib/tensor/tensor_type.h"
 
-/* Room at the end, so that a kernel's last wide read stays inside. */
+/* Padding, so that the last wide read of a kernel stays inside. */
 #define TAIL_BYTES 64
 
 static int map_file(struct offline_model *m, int fd, const char *path, struct error *error)
 {
     struct stat st;
     if (fstat(fd, &st) != 0)
-        return error_set_errno(error, ERR_IO, errno, "cannot look at %.200s", path);
+        return error_set_errno(error, ERR_IO, errno, "cannot stat %.200s", path);
     if (model_index_build(fd, path, &m->index, error) != 0 ||
         plan_model_hash(m->index, fd, m->hash, error) != 0)
         return -1;
@@ -43,7 +43,7 @@ struct offline_model *offline_open(const char *path, struct error *error)
         return NULL;
     }
     struct offline_model *m = calloc(1, sizeof *m);
-    int status = m ? 0 : error_set(error, ERR_NO_MEMORY, "no memory for a model");
+    int status = m ? 0 : error_set(error, ERR_NO_MEMORY, "out of memory (model)");
     if (m) {
         m->magic = OFFLINE_MAGIC;
         status = map_file(m, fd, path, error);
@@ -54,7 +54,7 @@ struct offline_model *offline_open(const char *path, struct error *error)
         m->made = calloc(experts * OFFLINE_FORMS, sizeof *m->made);
         m->ops = kernel_ops_select(NULL);
         if (!m->made)
-            status = error_set(error, ERR_NO_MEMORY, "no memory for a model");
+            status = error_set(error, ERR_NO_MEMORY, "out of memory (model)");
     }
     if (status == 0)
         return m;
@@ -87,7 +87,7 @@ const uint8_t *offline_hash(const struct offline_model *m)
     return m->hash;
 }
 
-/* ---- weights as they lie in the file ---- */
+/* ---- weights in the file ---- */
 
 static const uint8_t *payload(const struct offline_model *m, uint32_t entry, uint32_t extent)
 {
@@ -101,7 +101,7 @@ const void *offline_dense(const struct offline_model *m, uint32_t entry)
     return payload(m, entry, 0);
 }
 
-/* Extents lie in the file, not in a slot. */
+/* Offsets of extents refer to the file here, not to a slot. */
 static void native_matrices(const struct offline_model *m, uint32_t layer, uint32_t expert,
                             struct kernel_matrix out[EXPERT__COUNT])
 {
@@ -144,7 +144,7 @@ double offline_expert_norm(const struct offline_model *m, uint32_t layer, uint32
     return sqrt(sum);
 }
 
-/* ---- other tiers ---- */
+/* ---- other precisions ---- */
 
 enum tensor_type offline_type(enum precision precision, enum quant_method method)
 {
@@ -155,7 +155,7 @@ enum tensor_type offline_type(enum precision precision, enum quant_method method
                           method);
 }
 
-/* Matrices of a made expert, with `data` as offset. Returns the bytes of all three. */
+/* Layout of a quantised expert: matrices with `data` as offset. Returns the bytes of all three. */
 static uint64_t made_layout(const struct kernel_matrix native[EXPERT__COUNT], enum tensor_type type,
                             struct kernel_matrix out[EXPERT__COUNT])
 {
@@ -194,18 +194,18 @@ static uint8_t *make(const struct offline_model *m,
 {
     uint8_t *all = aligned_alloc(64, bytes + TAIL_BYTES);
     if (!all)
-        log_fatal(1, "no memory for a quantised expert of %" PRIu64 " bytes", bytes);
+        log_fatal(1, "out of memory (quantised expert of %" PRIu64 " bytes)", bytes);
     memset(all, 0, bytes + TAIL_BYTES);
     for (int part = 0; part < EXPERT__COUNT; part++) {
         const struct kernel_matrix *w = &native[part];
         float *rows = malloc((size_t)w->k * w->n * sizeof *rows);
         if (!rows)
-            log_fatal(1, "no memory to quantise an expert");
+            log_fatal(1, "out of memory (quantisation of an expert)");
         for (uint32_t r = 0; r < w->n; r++)
             m->ops->row_to_f32(w, r, rows + (size_t)r * w->k);
         if (quant_rows(made[part].type, rows, w->k, w->n, all + (uintptr_t)made[part].data,
                        &quant_defaults) != 0)
-            log_fatal(2, "an expert has weights that are not finite or too large to quantise");
+            log_fatal(2, "cannot quantise an expert: weights are not finite or too large");
         free(rows);
     }
     return all;
@@ -227,7 +227,7 @@ void offline_matrices(struct offline_model *m, uint32_t layer, uint32_t expert,
     uint8_t *all = __atomic_load_n(&m->made[slot], __ATOMIC_ACQUIRE);
     if (!all) {
         uint8_t *own = make(m, native, out, bytes);
-        /* of two threads that made the same one, the later throws its own away */
+        /* two threads may quantise the same expert: the second discards its copy */
         if (__atomic_compare_exchange_n(&m->made[slot], &all, own, false, __ATOMIC_ACQ_REL,
                                         __ATOMIC_ACQUIRE))
             all = own;

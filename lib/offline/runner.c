@@ -1,4 +1,4 @@
-/* A core over a model in memory: nothing is ever waited for. */
+/* A core over a model in memory: it never waits for weights. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -66,7 +66,7 @@ static int source_wait(void *self, const struct expert_step *step, struct expert
                        uint32_t count, struct error *error)
 {
     (void)self, (void)step, (void)items, (void)count;
-    return error_set(error, ERR_FAILED, "a model in memory has nothing to wait for");
+    return error_set(error, ERR_FAILED, "internal error: an offline model has no pending loads");
 }
 
 static void source_unpin(void *self, const struct expert_step *step, struct expert_item *item)
@@ -145,7 +145,8 @@ static int allocate_kv(struct offline_runner *r, uint32_t context, struct error 
         r->values[i] = calloc(elements, sizeof **r->values);
         good = r->keys[i] && r->values[i];
     }
-    return good ? 0 : error_set(error, ERR_NO_MEMORY, "no memory for a context of %u", context);
+    return good ? 0
+                : error_set(error, ERR_NO_MEMORY, "out of memory (context of %u tokens)", context);
 }
 
 struct offline_runner *offline_runner_create(struct offline_model *m,
@@ -155,7 +156,7 @@ struct offline_runner *offline_runner_create(struct offline_model *m,
     OBJ_CHECK(m, OFFLINE_MAGIC);
     struct offline_runner *r = calloc(1, sizeof *r);
     if (!r) {
-        error_set(error, ERR_NO_MEMORY, "no memory for a core");
+        error_set(error, ERR_NO_MEMORY, "out of memory (core)");
         return NULL;
     }
     *r = (struct offline_runner){.magic = RUNNER_MAGIC, .model = m, .method = config->method};

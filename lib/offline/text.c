@@ -25,7 +25,7 @@ static char *read_text(const char *path, size_t *bytes, struct error *error)
     fclose(f);
     if (good)
         return text;
-    error_set(error, ERR_BAD_INPUT, "%.200s: cannot be read, or has more than %u bytes", path,
+    error_set(error, ERR_BAD_INPUT, "cannot read %.200s, or it has more than %u bytes", path,
               TOKENIZER_TEXT_MAX);
     free(text);
     return NULL;
@@ -36,7 +36,7 @@ static int add_ids(struct offline_text *t, const uint32_t *ids, size_t count, st
     size_t had = (size_t)t->windows * t->window, more = count - count % t->window;
     uint32_t *all = realloc(t->ids, (had + more + 1) * sizeof *all);
     if (!all)
-        return error_set(error, ERR_NO_MEMORY, "no memory for the tokens of a text");
+        return error_set(error, ERR_NO_MEMORY, "out of memory (tokens of a text)");
     memcpy(all + had, ids, more * sizeof *all);
     t->ids = all;
     t->windows += (uint32_t)(more / t->window);
@@ -86,7 +86,8 @@ int offline_text_load(const struct model_index *model, const char *const *paths,
         tokenizer_close(tokenizer);
     if (status == 0 && t->windows == 0)
         status =
-            error_set(error, ERR_BAD_INPUT, "the text has %llu tokens, less than one window of %u",
+            error_set(error, ERR_BAD_INPUT,
+                      "the text has %llu tokens, less than one window of %u; use a longer text",
                       (unsigned long long)t->tokens_in_files, window);
     if (status != 0) {
         offline_text_free(t);
@@ -104,7 +105,7 @@ struct offline_text offline_text_alloc(uint32_t windows, uint32_t window)
     struct offline_text t = {.windows = windows ? windows : 1, .window = window};
     t.ids = calloc((size_t)t.windows * window, sizeof *t.ids);
     if (!t.ids)
-        log_fatal(1, "no memory for the tokens of a text");
+        log_fatal(1, "out of memory (tokens of a text)");
     return t;
 }
 
@@ -126,7 +127,7 @@ struct offline_text offline_text_some(const struct offline_text *from, uint32_t 
     size_t bytes = from->window * sizeof *t.ids;
     t.ids = malloc(((size_t)from->windows / n + 1) * bytes);
     if (!t.ids)
-        log_fatal(1, "no memory for the tokens of a text");
+        log_fatal(1, "out of memory (tokens of a text)");
     for (uint32_t w = first; w < from->windows; w += n)
         memcpy(t.ids + (size_t)t.windows++ * from->window, offline_window(from, w), bytes);
     t.hash = XXH3_64bits(t.ids, (size_t)t.windows * bytes);

@@ -1,4 +1,4 @@
-/* Texts as windows of tokens: what losses and statistics are measured over. */
+/* Texts as windows of tokens, the input of losses and statistics. */
 #ifndef SLUICE_OFFLINE_TEXT_H
 #define SLUICE_OFFLINE_TEXT_H
 
@@ -8,9 +8,9 @@
 #include "lib/base/error.h"
 #include "lib/model/index/model_index.h"
 
-/* Every text is tokenised as one, without control tokens, and cut into consecutive windows that do
- * not overlap; the last, incomplete one of each text is dropped. Windows of all texts follow each
- * other in ids. */
+/* Every text is tokenised as a whole, without control tokens, and cut into consecutive windows that
+ * do not overlap; an incomplete last window of a text is dropped. The windows of all texts are
+ * consecutive in ids. */
 struct offline_text {
     uint32_t *ids; /* [windows][window] */
     uint32_t windows, window;
@@ -18,19 +18,20 @@ struct offline_text {
     uint64_t tokens_in_files;
 };
 
-/* tokens_max: at most so many tokens are kept, as windows spread evenly over all texts; 0: all.
- * ERR_BAD_INPUT when a file cannot be read or there is no whole window. */
+/* tokens_max: maximum tokens kept, as windows spread evenly over all texts; 0: all.
+ * ERR_BAD_INPUT when a file cannot be read or there is no whole window. Free it with
+ * offline_text_free. */
 int offline_text_load(const struct model_index *model, const char *const *paths, size_t count,
                       uint32_t window, uint64_t tokens_max, struct offline_text *text,
                       struct error *error);
 void offline_text_free(struct offline_text *text);
 
-/* Room for at least one window of ids that are made up, for the caller to fill; then the hash is
- * due. Fatal when memory is short. */
+/* Space for `windows` windows of ids, at least one, for the caller to fill with synthetic tokens;
+ * offline_text_rehash must follow. Fatal when memory is short. */
 struct offline_text offline_text_alloc(uint32_t windows, uint32_t window);
 void offline_text_rehash(struct offline_text *text);
 
-/* Every n-th window of `from`, beginning with window `first`, as a text that borrows nothing. Fatal
+/* Every n-th window of `from`, starting with window `first`, as a text that borrows nothing. Fatal
  * when memory is short. */
 struct offline_text offline_text_some(const struct offline_text *from, uint32_t first, uint32_t n);
 

@@ -1,4 +1,4 @@
-/* Plans on disk: a JSON file, and the large tables beside it. */
+/* Plans on disk: a JSON file, and a second file with the large tables. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -72,7 +72,7 @@ static struct printable printable_name(const char *text)
     return printable(text, strlen(text));
 }
 
-struct parsed { /* a plan file, its parts found and not yet believed */
+struct parsed { /* a plan file, its parts found and not yet checked */
     const json_t *scalars, *arrays, *tables, *table_names;
     uint64_t bits, table_bytes, table_hash, text_hash;
     uint32_t layers, experts, experts_used, cells;
@@ -294,7 +294,7 @@ static struct plan *fail_with_path(const char *path, const struct error *why, st
     return NULL;
 }
 
-/* The tables lie beside the file under the name it gives; a name with a slash is refused, so that a
+/* The tables are in the same directory under the given name; a name with a slash is rejected, so that a
  * plan cannot make us read elsewhere. */
 static int read_tables(const char *path, const json_t *root, char **tables, size_t *bytes,
                        struct error *error)

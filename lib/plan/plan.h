@@ -1,6 +1,6 @@
 /* A plan: what was measured about a model (profile) and what was decided for it (plan). A flat blob
  * of offsets, never pointers, as the model index is; inspect puts it behind the index in the model
- * segment, everyone maps it read-only. On disk it is a JSON file, and a binary file beside it for
+ * segment, all processes map it read-only. On disk it is a JSON file, and a binary file for
  * the large tables.
  *
  * Layout:  struct plan | arrays, each at a multiple of PLAN_ARRAY_ALIGN
@@ -10,7 +10,7 @@
  * On disk: {"format": "sluice-plan", "version": 1, "model_hash": 32 hex digits, "text_hash": 16 hex
  * digits, "layers": L, "experts": E, "experts_used": K, "cells": elements of pair_cells, "scalars":
  * {name: number}, "arrays": {name: [numbers, layer-major; null for not known]}, "tables": {"file":
- * name beside this file, "bytes": n, "xxh3": 16 hex digits, "arrays": [names in order]}}. The
+ * name in the same directory, "bytes": n, "xxh3": 16 hex digits, "arrays": [names in order]}}. The
  * binary file is the named arrays one after another, little-endian, as in the blob. */
 #ifndef SLUICE_PLAN_PLAN_H
 #define SLUICE_PLAN_PLAN_H
@@ -27,7 +27,7 @@
 #define PLAN_VERSION     1u
 #define PLAN_HASH_BYTES  16
 #define PLAN_FILE_MAX    (256u << 20) /* bytes of the JSON file */
-#define PLAN_TABLES_MAX  (1u << 30)   /* bytes of the file beside it */
+#define PLAN_TABLES_MAX  (1u << 30)   /* bytes of the file of tables */
 #define PLAN_ARRAY_ALIGN 64
 
 /* The grid of auto's predictions; its axes are in policy/auto.h. */
@@ -89,7 +89,7 @@ int plan_check(const struct plan *plan, uint64_t bytes, struct error *error);
 int plan_matches(const struct plan *plan, const struct model_index *model,
                  const uint8_t hash[PLAN_HASH_BYTES], const char *what, struct error *error);
 
-/* Reads and checks a plan file (and the file of tables beside it). Newly allocated, caller frees
+/* Reads and checks a plan file (and the file of tables). Newly allocated, caller frees
  * with free(). NULL with ERR_BAD_INPUT (damaged, or the tables are not those of this file), ERR_IO,
  * ERR_NO_MEMORY; the line names the path. */
 struct plan *plan_read(const char *path, struct error *error);
@@ -103,7 +103,7 @@ struct plan *plan_parse(const char *text, size_t bytes, const void *tables, size
 int plan_write(const struct plan *plan, const char *path, struct error *error);
 
 /* A new plan for a model of this shape with the arrays of `arrays` (bit per enum plan_array): known
- * nothing (scalars NaN; F32 elements NaN, integers the least their bounds allow). Caller frees. */
+ * nothing (scalars NaN; F32 elements NaN, integers their minimum). Caller frees. */
 struct plan *plan_create(uint32_t layers, uint32_t experts, uint32_t experts_used,
                          const uint8_t hash[PLAN_HASH_BYTES], uint64_t arrays, uint32_t cells,
                          struct error *error);

@@ -5,7 +5,7 @@
  *   type: F32, U32, U16, U8 or CELL (struct plan_cell); min and max bound every element (an F32 may
  * also be NaN: not known); size: LAYERS [L], EXPERTS [L][E], AUTO [PLAN_AUTO_SHARES]
  * [PLAN_AUTO_DEVICES][PLAN_AUTO_CANDIDATES]: in the JSON; PAIRS [L][E][E],
- * PAIR_FIRST [L][E][E] + 1, CELLS [cells]: in the binary file beside it. Bounds are checked when a
+ * PAIR_FIRST [L][E][E] + 1, CELLS [cells]: in the binary file. Bounds are checked when a
  * plan is read and when a blob is checked. Losses are relative rises of perplexity (0.01: one per
  * cent) against the lossless model, on the text the plan was made with. Append only: the order is
  * the blob's. No include guard: include it with both macros defined. */
@@ -39,13 +39,13 @@ PLAN_SCALAR(hobbit_loss, -1, 1e9, "Measured loss when every use is a miss (the w
 PLAN_SCALAR(hobbit_loss_low, -1, 1e9, "Lower end of its 95 % interval.")
 PLAN_SCALAR(hobbit_loss_high, -1, 1e9, "Upper end of its 95 % interval.")
 PLAN_SCALAR(hobbit_share_high, 0, 1, "Share of the uses that need the high tier.")
-PLAN_SCALAR(hobbit_share_low, 0, 1, "Share of the uses that need the low tier.")
+PLAN_SCALAR(hobbit_share_low, 0, 1, "Share of the uses that need the low precision.")
 PLAN_SCALAR(hobbit_w_lru, 0, 1, "Eviction weight of recency.")
 PLAN_SCALAR(hobbit_w_lfu, 0, 1, "Eviction weight of frequency.")
 PLAN_SCALAR(hobbit_w_lhu, 0, 1, "Eviction weight of high-precision frequency.")
 PLAN_SCALAR(hobbit_w_fld, 0, 1, "Eviction weight of layer distance.")
 PLAN_SCALAR(prefetch_layers, 0, 16, "p: how many layers ahead to predict.")
-PLAN_SCALAR(fate_boundary, 0, 512, "Layers below this one have room for all their experts.")
+PLAN_SCALAR(fate_boundary, 0, 512, "Layers below this one are kept whole.")
 PLAN_SCALAR(fate_prefill_int2, 0, 1, "Fraction of the least popular experts at int2 in prefill.")
 PLAN_SCALAR(fate_loss, -1, 1e9, "Measured loss of prefill with that fraction.")
 PLAN_SCALAR(fate_loss_low, -1, 1e9, "Lower end of its 95 % interval.")
@@ -94,7 +94,7 @@ PLAN_ARRAY(share, U32, LAYERS, 0, 4096,
            "Entries of a layer for the planned allocation (fate's boundary and even rest).")
 PLAN_ARRAY(auto_ns, F32, AUTO, 0, 1e15,
            "auto: predicted time of a decoded token of each candidate, by the share of the experts "
-           "that fits and by the drive's speed (policy/auto.h); NaN: not predicted.")
+           "that fits and by read bandwidth (lib/policy/presets/auto.h); NaN: not predicted.")
 
 /* ---- path statistics: counts, all halved when one would pass its bound ---- */
 PLAN_ARRAY(prev1, U16, PAIRS, 0, 65535,

@@ -57,7 +57,7 @@ struct quant_grid quant_channel_grid(uint32_t bits, const float *w, uint32_t cou
         try_levels(zero, max, bits, w, count, bits == 8 ? 0 : s->channel_power, &best);
     if (bits == 2 && s->levels != QUANT_LEVELS_ZERO)
         try_levels(1.5f, max, bits, w, count, s->channel_power, &best);
-    if (best.error == INFINITY) /* no F16 scale holds it: the caller refuses the row */
+    if (best.error == INFINITY) /* no F16 scale holds it: the caller rejects the row */
         best.grid.scale = INFINITY;
     return best.grid;
 }

@@ -1,5 +1,5 @@
-/* Sampling without sorting the vocabulary: candidates lie in a heap and only those that survive are
- * taken off it. */
+/* Sampling without sorting the vocabulary: the candidates form a heap, and only the survivors are
+ * popped. */
 #include "lib/sampling/sampler.h"
 
 #include <math.h>
@@ -19,10 +19,10 @@ struct candidate {
 struct sampler {
     uint32_t magic;
     uint32_t vocab;
-    uint64_t *seen;      /* a bit per token: the penalty applies */
-    const float *logits; /* of the choice now made */
+    uint64_t *seen;      /* one bit per token: the penalty applies */
+    const float *logits; /* of the current call */
     double penalty;
-    struct candidate *heap; /* [vocab]; what is taken off goes to its end, the best last */
+    struct candidate *heap; /* [vocab]; popped candidates go to its end, the best last */
 };
 
 size_t sampler_bytes(uint32_t vocab)
@@ -40,7 +40,7 @@ struct sampler *sampler_create(uint32_t vocab, struct error *error)
         s->heap = calloc(vocab, sizeof *s->heap);
     }
     if (!s || !s->seen || !s->heap) {
-        error_set(error, ERR_NO_MEMORY, "no memory for the sampler (%u tokens)", vocab);
+        error_set(error, ERR_NO_MEMORY, "out of memory (sampler of %u tokens)", vocab);
         sampler_destroy(s);
         return NULL;
     }
@@ -86,7 +86,7 @@ static void unmark(struct sampler *s, const uint32_t *recent, size_t count)
             s->seen[recent[i] / 64] = 0;
 }
 
-/* The logit that counts: penalised when the token was seen, -inf for NaN. */
+/* Effective logit: penalised when the token was seen, -inf for NaN. */
 static float logit_of(const struct sampler *s, uint32_t id)
 {
     float l = s->logits[id];
@@ -117,7 +117,7 @@ static bool better(struct candidate a, struct candidate b)
     return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
 }
 
-/* heap[at] sinks until no child should be above it; best on top, or worst on top. */
+/* Restores the heap property below heap[at]; best on top, or worst on top. */
 static void sink(struct candidate *heap, uint32_t n, uint32_t at, bool best_on_top)
 {
     struct candidate moving = heap[at];
@@ -162,13 +162,13 @@ static uint32_t gather(struct sampler *s, uint32_t top_k)
     return n;
 }
 
-/* Takes candidates off the heap, best first, while top-p and min-p let them in; the best always is.
- * top-p is measured against what top-k left. They end up before heap[count], the best last. */
+/* Pops candidates, best first, while top-p and min-p admit them; the best always is. top-p is
+ * relative to the candidates after top-k. They end up before heap[count], the best last. */
 static uint32_t keep(struct candidate *heap, uint32_t count, double top_p, double min_p)
 {
     double max = (double)heap[0].logit, total = 0, sum = 0;
     uint32_t n = count;
-    if (top_p < 1) /* summed in heap order, which is a function of the logits alone */
+    if (top_p < 1) /* in heap order, which depends on the logits alone */
         for (uint32_t i = 0; i < n; i++)
             total += exp((double)heap[i].logit - max);
     while (n > 0) {
@@ -185,8 +185,7 @@ static uint32_t keep(struct candidate *heap, uint32_t count, double top_p, doubl
     return count - n;
 }
 
-/* `last` points at the best of `kept` candidates, the others stand before it in descending order.
- */
+/* `last` points at the best of `kept` candidates; the others precede it in descending order. */
 static uint32_t draw(const struct candidate *last, uint32_t kept, double temperature, double random)
 {
     double max = (double)last->logit, total = 0;
@@ -205,7 +204,7 @@ static uint32_t sample(struct sampler *s, const struct sampler_settings *setting
                        uint32_t position)
 {
     uint32_t n = gather(s, settings->top_k);
-    if (!isfinite(s->heap[0].logit)) /* nothing to weigh */
+    if (!isfinite(s->heap[0].logit)) /* no finite logit */
         return s->heap[0].id;
     uint32_t kept = keep(s->heap, n, settings->top_p, settings->min_p);
     return draw(&s->heap[n - 1], kept, settings->temperature,

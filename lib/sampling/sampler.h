@@ -1,7 +1,7 @@
 /* From logits to a token. Steps, in this order: repeat penalty, top-k, top-p, min-p, temperature,
- * draw. At temperature 0 the penalty alone applies and the largest logit wins, ties to the lower
- * id. The random number is a pure function of (seed, position), so a sequence that is taken over,
- * or computed in other chunks, draws the same tokens. */
+ * draw. At temperature 0 only the penalty applies and the largest logit wins, ties to the lower id.
+ * The random number is a pure function of (seed, position), so a sequence that is resumed, or
+ * computed in other chunks, draws the same tokens. */
 #ifndef SLUICE_SAMPLING_SAMPLER_H
 #define SLUICE_SAMPLING_SAMPLER_H
 
@@ -10,7 +10,7 @@
 
 #include "lib/base/error.h"
 
-struct sampler_settings { /* the meaning of struct sampling (lib/sampling/sampling.h), checked */
+struct sampler_settings { /* struct sampling (lib/sampling/sampling.h) after checks */
     double temperature, top_p, min_p, repeat_penalty;
     uint32_t top_k; /* 0: all */
     uint64_t seed;
@@ -18,13 +18,13 @@ struct sampler_settings { /* the meaning of struct sampling (lib/sampling/sampli
 
 struct sampler;
 
-/* All memory is taken here. NULL with ERR_NO_MEMORY. */
+/* Allocates all memory. NULL with ERR_NO_MEMORY. */
 struct sampler *sampler_create(uint32_t vocab, struct error *error);
 void sampler_destroy(struct sampler *s);
 size_t sampler_bytes(uint32_t vocab);
 
-/* Chooses the token that will stand at `position` from logits [vocab]. recent: the tokens the
- * penalty looks at (ids beyond the vocabulary are ignored). NaN counts as -inf. */
+/* Chooses the token for `position` from logits [vocab]. recent: the tokens the penalty applies to
+ * (ids beyond the vocabulary are ignored). NaN counts as -inf. */
 uint32_t sampler_choose(struct sampler *s, const struct sampler_settings *settings,
                         const float *logits, const uint32_t *recent, size_t recent_count,
                         uint32_t position);

@@ -7,7 +7,7 @@
 
 #include "lib/base/bytes.h"
 
-/* The bounds of both types stand in every row; those of the other type are not looked at. */
+/* Each row has bounds of both types; only those of its own type are used. */
 #define REAL(type, value) _Generic((type)0, double : (double)(value), default : 0.0)
 #define INT(type, value)  _Generic((type)0, int64_t : (value), default : 0)
 
@@ -74,12 +74,12 @@ int sampling_set(struct sampling *s, const char *name, const char *text, struct 
     const struct sampling_param *p = sampling_param_named(name);
     char *end;
     if (!p)
-        return error_set(error, ERR_BAD_INPUT, "no sampling parameter \"%.40s\"", name);
+        return error_set(error, ERR_BAD_INPUT, "unknown sampling parameter '%.40s'", name);
     errno = 0;
     double real = p->type == SAMPLING_double ? strtod(text, &end) : 0;
     int64_t integer = p->type == SAMPLING_int64_t ? strtoll(text, &end, 10) : 0;
     if (end == text || *end || errno == ERANGE)
-        return error_set(error, ERR_BAD_INPUT, "%s: \"%.40s\" is not a number", p->name, text);
+        return error_set(error, ERR_BAD_INPUT, "%s: '%.40s' is not a number", p->name, text);
     return p->type == SAMPLING_double ? sampling_set_real(s, p, real, error)
                                       : sampling_set_int(s, p, integer, error);
 }

@@ -1,4 +1,4 @@
-/* Parameters of sampling: one table, and the values of one request. */
+/* Sampling parameters: the table, and the values of one request. */
 #ifndef SLUICE_SAMPLING_SAMPLING_H
 #define SLUICE_SAMPLING_SAMPLING_H
 
@@ -7,17 +7,17 @@
 
 #include "lib/base/error.h"
 
-/* SAMPLING(type, field, json, default, min, max, help): one home for sampling parameters - submit's
- * JSON, the options of generate and repl's /set are made from this table. */
+/* X(type, field, json, default, min, max, help): the only list of sampling parameters. The JSON of
+ * submit, the options of generate and /set of repl are generated from it. */
 #define SAMPLING_PARAMS(X)                                                                         \
     X(double, temperature, "temperature", 0.8, 0.0, 100.0, "0 is greedy")                          \
     X(int64_t, top_k, "top_k", 40, 0, 1000000, "keep the k most probable tokens; 0 = all")         \
-    X(double, top_p, "top_p", 0.95, 0.0, 1.0, "keep the smallest set of that total probability")   \
+    X(double, top_p, "top_p", 0.95, 0.0, 1.0, "keep the smallest set with this total probability") \
     X(double, min_p, "min_p", 0.05, 0.0, 1.0, "drop tokens below min_p times the best one")        \
     X(double, repeat_penalty, "repeat_penalty", 1.0, 0.01, 100.0,                                  \
       "divide logits of recent tokens; 1 = off")                                                   \
-    X(int64_t, repeat_last_n, "repeat_last_n", 64, 0, 4096, "tokens the penalty looks back")       \
-    X(int64_t, seed, "seed", -1, -1, INT64_MAX, "-1 takes one from the system")
+    X(int64_t, repeat_last_n, "repeat_last_n", 64, 0, 4096, "tokens the penalty applies to")       \
+    X(int64_t, seed, "seed", -1, -1, INT64_MAX, "-1 = random")
 
 struct sampling {
 #define X(type, field, json, def, min, max, help) type field;
@@ -27,16 +27,15 @@ struct sampling {
 
 void sampling_defaults(struct sampling *s);
 
-/* Sets one parameter from what a person wrote: an option's argument, /set of repl. The name is that
- * of the JSON field; '-' counts as '_'. -1 with ERR_BAD_INPUT: unknown name, not a number, out of
- * range. */
+/* Sets one parameter from text (an option's argument, /set of repl). `name` is the JSON name; '-'
+ * counts as '_'. -1 with ERR_BAD_INPUT: unknown name, not a number, out of range. */
 int sampling_set(struct sampling *s, const char *name, const char *text, struct error *error);
 
 enum sampling_type { SAMPLING_double, SAMPLING_int64_t };
 
 /* A row of the table at run time. */
 struct sampling_param {
-    const char *name; /* of the JSON field */
+    const char *name; /* JSON name */
     enum sampling_type type;
     size_t offset; /* in struct sampling */
     double real_min, real_max;
@@ -46,9 +45,9 @@ struct sampling_param {
 /* All rows; *count is set. */
 const struct sampling_param *sampling_params(size_t *count);
 const struct sampling_param *
-sampling_param_named(const char *name); /* '-' counts as '_'; or NULL */
+sampling_param_named(const char *name); /* '-' counts as '_'; NULL: unknown */
 
-/* Sets one parameter after a check of its range. -1 with ERR_BAD_INPUT. */
+/* Checks the range and sets one parameter. -1 with ERR_BAD_INPUT. */
 int sampling_set_real(struct sampling *s, const struct sampling_param *p, double value,
                       struct error *error);
 int sampling_set_int(struct sampling *s, const struct sampling_param *p, int64_t value,

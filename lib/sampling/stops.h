@@ -1,4 +1,4 @@
-/* Texts that end a response. */
+/* Stop texts: texts that end a response. */
 #ifndef SLUICE_SAMPLING_STOPS_H
 #define SLUICE_SAMPLING_STOPS_H
 
@@ -8,9 +8,10 @@
 #include "lib/base/error.h"
 
 #define STOP_TEXTS_MAX      8
-#define STOP_TEXT_BYTES_MAX 128 /* of one of them */
+#define STOP_TEXT_BYTES_MAX 128 /* per text */
 
-/* Texts that end an answer and are no part of it. Fixed size: it stands in shared memory, too. */
+/* The stop texts of a request; they are not part of the response. Fixed size: also used in shared
+ * memory. */
 struct stop_texts {
     uint32_t count;
     uint8_t bytes[STOP_TEXTS_MAX];

@@ -1,4 +1,4 @@
-/* The lockstep clock: one layer of one pass after the other. */
+/* The simulated cache: one layer of one pass after the other. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,21 +18,24 @@ static int config_check(const struct sim_config *k, const struct precision_polic
         if ((requested & k->precision_mask) >> t & 1)
             largest = k->precision_bytes[t] > largest ? k->precision_bytes[t] : largest;
     if (strcmp(k->knobs.routing, "exact") != 0)
-        return error_set(error, ERR_BAD_INPUT,
-                         "masked routing changes what is routed: a trace cannot tell");
+        return error_set(
+            error, ERR_BAD_INPUT,
+            "masked routing cannot be simulated: it changes the routing that the trace recorded");
     if (!(k->device.bytes_per_s > 0) || !(k->device.latency_ns >= 0) || k->device.depth == 0)
-        return error_set(error, ERR_BAD_INPUT, "the drive needs a speed, a latency and a depth");
+        return error_set(
+            error, ERR_BAD_INPUT,
+            "storage device: read bandwidth must be above 0, latency 0 or more, queue depth 1 "
+            "or more");
     bool planned = policy->rule == PRECISION_RULE_EDGEMOE && k->plan.precision;
     for (uint32_t i = 0; planned && i < k->layers * k->experts; i++)
         if (k->plan.precision[i] >= PRECISION__COUNT ||
             !(k->precision_mask >> k->plan.precision[i] & 1))
             return error_set(error, ERR_BAD_INPUT,
-                             "the plan gives experts a width that the trace has no size for");
+                             "the plan assigns a precision that the trace has no expert size for");
     if (k->capacity / k->top_k < largest)
         return error_set(
             error, ERR_BUDGET_TOO_SMALL,
-            "room for %llu bytes of experts is less than the %u of %llu that one layer "
-            "needs",
+            "capacity of %llu bytes is below the %u experts of %llu bytes that one layer needs",
             (unsigned long long)k->capacity, k->top_k, (unsigned long long)largest);
     return 0;
 }
@@ -79,7 +82,7 @@ static bool make_arrays(struct sim_cache *c)
     return made;
 }
 
-/* The tier an expert is brought at when nobody asks yet. */
+/* The precision at which an expert is preloaded. */
 static enum precision planned_precision(const struct sim_cache *c, uint32_t layer, uint32_t expert)
 {
     const uint8_t *precision = c->config.plan.precision;
@@ -98,8 +101,8 @@ static enum precision first_choice(const struct sim_cache *c, uint32_t layer, ui
     return choice.request;
 }
 
-/* False when there is no room for another one. */
-static bool warm_one(struct sim_cache *c, uint32_t layer, uint32_t expert)
+/* False when the capacity does not suffice. */
+static bool preload_one(struct sim_cache *c, uint32_t layer, uint32_t expert)
 {
     uint32_t slot = sim_slot_of(c, layer, expert, first_choice(c, layer, expert));
     uint64_t resident = residency_resident_bytes(c->residency);
@@ -110,7 +113,7 @@ static bool warm_one(struct sim_cache *c, uint32_t layer, uint32_t expert)
     return true;
 }
 
-static void warm_by_frequency(struct sim_cache *c, const float *frequency)
+static void preload_by_frequency(struct sim_cache *c, const float *frequency)
 {
     uint32_t all = c->config.layers * c->config.experts;
     for (uint32_t n = 0; n < all; n++) {
@@ -122,21 +125,21 @@ static void warm_by_frequency(struct sim_cache *c, const float *frequency)
                 best = i;
         }
         c->named[best] = 1;
-        if (!warm_one(c, best / c->config.experts, best % c->config.experts))
+        if (!preload_one(c, best / c->config.experts, best % c->config.experts))
             break;
     }
     memset(c->named, 0, all);
 }
 
-static void warm(struct sim_cache *c)
+static void preload_experts(struct sim_cache *c)
 {
     const struct sim_config *k = &c->config;
     bool by_frequency = strcmp(k->knobs.preload, "frequency") == 0;
     if (by_frequency) {
-        warm_by_frequency(c, k->plan.tables.frequency);
+        preload_by_frequency(c, k->plan.tables.frequency);
     } else if (strcmp(k->knobs.preload, "all") == 0) {
         for (uint32_t i = 0; i < k->layers * k->experts; i++)
-            if (!warm_one(c, i / k->experts, i % k->experts))
+            if (!preload_one(c, i / k->experts, i % k->experts))
                 return;
     }
 }
@@ -150,7 +153,7 @@ struct sim_cache *sim_cache_create(const struct sim_config *config, struct error
         return NULL;
     struct sim_cache *c = calloc(1, sizeof *c);
     if (!c) {
-        error_set(error, ERR_NO_MEMORY, "no memory for the simulated cache");
+        error_set(error, ERR_NO_MEMORY, "out of memory (simulated cache)");
         return NULL;
     }
     c->magic = SIM_MAGIC;
@@ -168,10 +171,10 @@ struct sim_cache *sim_cache_create(const struct sim_config *config, struct error
     sl_assert(c->prediction_method && limited); /* knobs were resolved */
     if (!make_arrays(c) || !make_residency(c)) {
         sim_cache_destroy(c);
-        error_set(error, ERR_NO_MEMORY, "no memory for the simulated cache");
+        error_set(error, ERR_NO_MEMORY, "out of memory (simulated cache)");
         return NULL;
     }
-    warm(c);
+    preload_experts(c);
     return c;
 }
 
@@ -262,7 +265,7 @@ static void count_predicted(struct sim_cache *c, uint32_t expert)
     c->f->predicted_hits += c->named[c->step.layer * c->config.experts + expert];
 }
 
-/* What serves the use now, or what is asked for. */
+/* Outcome of an access, and the precision that serves it or is requested. */
 static enum sim_outcome outcome_of(struct sim_cache *c, uint32_t expert,
                                    const struct precision_choice *choice, enum precision *precision)
 {
@@ -328,12 +331,13 @@ void sim_cache_access(struct sim_cache *c, const struct sim_access *access,
     count_access(c, slot, outcome, precision);
     c->slot[slot].flags |= SIM_PINNED;
     if (outcome == SIM_INFLIGHT)
-        sim_load_raise(c, slot);
-    c->item[c->items++] = (struct sim_item){.slot = slot,
-                                            .tokens = access->tokens,
-                                            .state = outcome == SIM_HIT        ? SIM_ITEM_THERE
-                                                     : outcome == SIM_INFLIGHT ? SIM_ITEM_SENT
-                                                                               : SIM_ITEM_ROOMLESS};
+        sim_load_promote(c, slot);
+    c->item[c->items++] =
+        (struct sim_item){.slot = slot,
+                          .tokens = access->tokens,
+                          .state = outcome == SIM_HIT        ? SIM_ITEM_READY
+                                   : outcome == SIM_INFLIGHT ? SIM_ITEM_SENT
+                                                             : SIM_ITEM_UNRESERVED};
 }
 
 uint32_t sim_cache_predict_k(const struct sim_cache *c)
@@ -350,8 +354,8 @@ const struct prediction_method *sim_cache_prediction_method(const struct sim_cac
     return c->prediction_method;
 }
 
-/* The tier a guess is loaded at: by the same scores as a use, the probabilities in the weights'
- * place. False: it would be skipped. */
+/* The precision at which a prediction is loaded: the same scores as for an access, with
+ * probabilities in place of gate weights. False: it would be skipped. */
 static bool predicted_precision(const struct sim_cache *c, uint32_t layer,
                                 const struct prediction *predictions, uint32_t at, uint32_t count,
                                 enum precision *precision)
@@ -377,7 +381,7 @@ bool sim_cache_hint(struct sim_cache *c, uint32_t layer, const struct prediction
     sl_assert(layer < c->config.layers && layer > c->step.layer);
     struct sim_hints *h = &c->hints[layer];
     uint32_t want = sim_cache_predict_k(c);
-    bool all_there = true;
+    bool all_resident = true;
     sim_forget_hints(c, layer);
     h->valid_ns = c->now + c->config.compute.predict_ns;
     count = count < want ? count : want;
@@ -390,22 +394,22 @@ bool sim_cache_hint(struct sim_cache *c, uint32_t layer, const struct prediction
         if (!predicted_precision(c, layer, predictions, i, count, &precision))
             continue;
         uint32_t slot = sim_slot_of(c, layer, predictions[i].expert, precision);
-        all_there &= c->slot[slot].state == SIM_READY;
+        all_resident &= c->slot[slot].state == SIM_READY;
         h->prediction[h->count] = predictions[i];
         h->slot[h->count++] = slot;
         c->slot[slot].flags |= SIM_HINTED;
     }
-    return all_there;
+    return all_resident;
 }
 
 /* ---- computing ------------------------------------------------------------------------------ */
 
-/* Reserves what has no room yet, in order of use; stops at the first that finds none. */
+/* Reserves space for misses in order of access; stops at the first that finds none. */
 static void send_misses(struct sim_cache *c)
 {
     for (uint32_t i = 0; i < c->items; i++) {
         struct sim_item *item = &c->item[i];
-        if (item->state != SIM_ITEM_ROOMLESS)
+        if (item->state != SIM_ITEM_UNRESERVED)
             continue;
         if (!sim_make_space(c, item->slot))
             return;
@@ -416,16 +420,16 @@ static void send_misses(struct sim_cache *c)
     }
 }
 
-static struct sim_item *next_there(struct sim_cache *c, bool *left)
+static struct sim_item *next_ready(struct sim_cache *c, bool *left)
 {
     struct sim_item *found = NULL;
     *left = false;
     for (uint32_t i = 0; i < c->items; i++) {
         struct sim_item *item = &c->item[i];
         if (item->state == SIM_ITEM_SENT && c->slot[item->slot].state == SIM_READY)
-            item->state = SIM_ITEM_THERE;
+            item->state = SIM_ITEM_READY;
         *left |= item->state != SIM_ITEM_DONE;
-        if (!found && item->state == SIM_ITEM_THERE)
+        if (!found && item->state == SIM_ITEM_READY)
             found = item;
     }
     return found;
@@ -446,7 +450,7 @@ double sim_cache_compute(struct sim_cache *c)
     sim_forget_hints(c, c->step.layer);
     send_misses(c);
     for (;;) {
-        struct sim_item *item = next_there(c, &left);
+        struct sim_item *item = next_ready(c, &left);
         if (!left)
             break;
         if (item) {
@@ -459,7 +463,7 @@ double sim_cache_compute(struct sim_cache *c)
         } else {
             double from = c->now;
             bool moved = sim_advance_event(c);
-            sl_assert(moved); /* somebody is always on the way: room for top_k was checked */
+            sl_assert(moved); /* a load is always in flight: capacity for top_k was checked */
             stall += c->now - from;
         }
     }
@@ -478,7 +482,7 @@ void sim_cache_token(struct sim_cache *c)
         prefetch_limit_token(&c->limit, c->now - c->pass_start);
 }
 
-/* ---- figures -------------------------------------------------------------------------------- */
+/* ---- statistics ----------------------------------------------------------------------------- */
 
 double sim_cache_now(const struct sim_cache *c)
 {
@@ -490,7 +494,7 @@ const struct sim_stats *sim_cache_stats(const struct sim_cache *c, enum sim_phas
     return &c->stats[phase];
 }
 
-void sim_cache_forget(struct sim_cache *c)
+void sim_cache_reset_stats(struct sim_cache *c)
 {
     memset(c->stats, 0, sizeof c->stats);
 }

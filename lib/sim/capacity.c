@@ -1,4 +1,4 @@
-/* Room in the simulated cache, and what guesses may do with it: the rules of procs/cache. */
+/* Capacity of the simulated cache, and prefetches: the rules of procs/engine/cache. */
 #include <string.h>
 
 #include "lib/sim/internal.h"
@@ -40,7 +40,8 @@ static bool fits(const struct sim_cache *c, uint32_t slot)
     return residency_resident_bytes(c->residency) + sim_bytes(c, slot) <= c->config.capacity;
 }
 
-/* Prefetches on their way give room before a demand waits for it; the youngest has read least. */
+/* Prefetches in flight are cancelled before a demand waits for space; the youngest has the fewest
+ * bytes read. */
 static bool cancel_one_prefetch(struct sim_cache *c)
 {
     for (uint32_t i = c->loads; i > 0; i--)
@@ -78,7 +79,7 @@ void sim_expire(struct sim_cache *c)
         sim_drop(c, slot, true);
 }
 
-/* ---- guesses -------------------------------------------------------------------------------- */
+/* ---- prefetches ----------------------------------------------------------------------------- */
 
 void sim_forget_hints(struct sim_cache *c, uint32_t layer)
 {
@@ -93,7 +94,7 @@ void sim_forget_hints(struct sim_cache *c, uint32_t layer)
     h->count = h->at = 0;
 }
 
-/* What has to leave for the guess; `fits` when nothing has. False when the limit says no. */
+/* Makes space for a prefetch; *taken: there is space. False when the limit does not allow it. */
 static bool space_for_prefetch(struct sim_cache *c, uint32_t slot, struct prefetch_state *state,
                                bool *taken)
 {
@@ -123,7 +124,7 @@ static bool space_for_prefetch(struct sim_cache *c, uint32_t slot, struct prefet
     }
 }
 
-/* False when no further guess may be loaded now. */
+/* False when no further prefetch is allowed now. */
 static bool prefetch_one(struct sim_cache *c, struct sim_hints *h, uint32_t layer)
 {
     uint32_t slot = h->slot[h->at], max = 2 * c->config.top_k;
@@ -146,7 +147,7 @@ static bool prefetch_one(struct sim_cache *c, struct sim_hints *h, uint32_t laye
         return false;
     if (!space_for_prefetch(c, slot, &state, &taken))
         return false;
-    h->at++; /* what may not be loaded now is not asked about again */
+    h->at++; /* a rejected prefetch is not tried again */
     if (!taken)
         return true;
     residency_insert(c->residency, slot, true);

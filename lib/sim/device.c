@@ -1,4 +1,4 @@
-/* The modelled drive: what is on its way, and how time passes over it. */
+/* The modelled storage device: loads in flight, and time. */
 #include <math.h>
 #include <string.h>
 
@@ -38,7 +38,7 @@ static void take_out(struct sim_cache *c, struct sim_load *load)
     c->loads--;
 }
 
-/* What of it was read is lost, and was a guess's. */
+/* The bytes read so far are lost. Prefetches only. */
 void sim_load_cancel(struct sim_cache *c, uint32_t slot)
 {
     struct sim_load *load = load_of(c, slot);
@@ -48,7 +48,7 @@ void sim_load_cancel(struct sim_cache *c, uint32_t slot)
     c->slot[slot].state = SIM_ABSENT;
 }
 
-void sim_load_raise(struct sim_cache *c, uint32_t slot)
+void sim_load_promote(struct sim_cache *c, uint32_t slot)
 {
     struct sim_load *load = load_of(c, slot);
     if (load->demand)
@@ -60,7 +60,7 @@ void sim_load_raise(struct sim_cache *c, uint32_t slot)
     c->demands_open++;
 }
 
-/* The queue has `depth` places; prefetches in them do not keep a demand out. */
+/* The queue has `depth` entries; prefetches in them do not block a demand. */
 static void issue(struct sim_cache *c)
 {
     for (int demand = 1; demand >= 0; demand--) {
@@ -78,7 +78,7 @@ static void issue(struct sim_cache *c)
     }
 }
 
-/* The one whose bytes flow now: the first demand that may, else the first prefetch. */
+/* The load that transfers bytes now: the first ready demand, else the first ready prefetch. */
 static struct sim_load *flowing(struct sim_cache *c)
 {
     struct sim_load *best = NULL;
@@ -105,7 +105,7 @@ static double next_event(const struct sim_cache *c, const struct sim_load *flow)
     return next;
 }
 
-/* To the next event, or to `until`, whichever is first. Returns false when there was no event. */
+/* Advances to the next event or to `until`. Returns false when no event came first. */
 static bool one_step(struct sim_cache *c, double until)
 {
     sim_prefetch(c);

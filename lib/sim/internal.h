@@ -1,4 +1,4 @@
-/* The simulated cache's inside. Private to lib/sim. */
+/* Internals of the simulated cache. Private to lib/sim. */
 #ifndef SLUICE_SIM_INTERNAL_H
 #define SLUICE_SIM_INTERNAL_H
 
@@ -11,10 +11,9 @@
 enum sim_state { SIM_ABSENT, SIM_LOADING, SIM_READY };
 
 enum {                     /* flags of a slot */
-       SIM_HINTED = 1,     /* guessed for a layer still to come */
-       SIM_PREFETCHED = 2, /* loaded for a guess, not used yet */
-       SIM_PINNED = 4,     /* the running layer uses it and is not done with it */
-       SIM_BROUGHT = 8     /* PREFETCHED when the running layer looked */
+       SIM_HINTED = 1,     /* predicted for a later layer */
+       SIM_PREFETCHED = 2, /* loaded for a prediction, not accessed yet */
+       SIM_PINNED = 4      /* accessed by the running layer, not computed yet */
 };
 
 struct sim_slot {
@@ -26,18 +25,18 @@ struct sim_slot {
 struct sim_load {
     uint32_t slot;
     bool demand, issued;
-    double ready_ns; /* its first byte may come; while issued */
+    double ready_ns; /* earliest time of its first byte; valid while issued */
     double bytes_left;
 };
 
 struct sim_hints { /* of one target layer */
     uint32_t count, at;
-    double valid_ns; /* from then on the cache knows them */
+    double valid_ns; /* time from which the cache has them */
     struct prediction *prediction;
     uint32_t *slot;
 };
 
-enum sim_item_state { SIM_ITEM_ROOMLESS, SIM_ITEM_SENT, SIM_ITEM_THERE, SIM_ITEM_DONE };
+enum sim_item_state { SIM_ITEM_UNRESERVED, SIM_ITEM_SENT, SIM_ITEM_READY, SIM_ITEM_DONE };
 
 struct sim_item { /* one expert of the running layer */
     uint32_t slot, tokens;
@@ -51,33 +50,33 @@ struct sim_cache {
     const struct prediction_method *prediction_method;
     struct prefetch_limit limit;
     struct residency *residency;
-    uint32_t precisions, index_of[PRECISION__COUNT]; /* tier -> precision_index */
+    uint32_t precisions, index_of[PRECISION__COUNT]; /* precision -> precision_index */
     enum precision precision_of[PRECISION__COUNT];
     uint32_t slots;
     struct sim_slot *slot;
-    struct sim_load *load; /* in the order they were asked for */
+    struct sim_load *load; /* in order of request */
     uint32_t loads, demands_open, prefetches_open;
     struct sim_hints *hints;  /* per layer */
     struct sim_item *item;    /* [experts] */
-    uint8_t *named;           /* [layers * experts]: a guess of this pass named it */
+    uint8_t *named;           /* [layers * experts]: predicted in this pass */
     uint8_t *had_predictions; /* [layers], in this pass */
     uint32_t items;
     struct sim_step step;
     bool in_pass;
-    uint32_t token; /* tokens so far, the clock of heat */
+    uint32_t token; /* token count, the clock of heat */
     double now, pass_start, stall;
     struct sim_stats stats[SIM_PHASES], *f;
 };
 
-/* sim_device.c: loads and time */
+/* device.c: loads and time */
 void sim_load_add(struct sim_cache *c, uint32_t slot, bool demand);
 void sim_load_cancel(struct sim_cache *c, uint32_t slot);
-void sim_load_raise(struct sim_cache *c, uint32_t slot);
+void sim_load_promote(struct sim_cache *c, uint32_t slot);
 void sim_advance(struct sim_cache *c, double until_ns);
-/* To the next thing that happens at the drive. False when nothing ever will. */
+/* Advances to the next event of the device. False when there is none. */
 bool sim_advance_event(struct sim_cache *c);
 
-/* sim_make_space.c: who must leave, guesses */
+/* capacity.c: victims, prefetches */
 bool sim_make_space(struct sim_cache *c, uint32_t slot);
 void sim_prefetch(struct sim_cache *c);
 void sim_forget_hints(struct sim_cache *c, uint32_t layer);

@@ -1,4 +1,4 @@
-/* Statistics of a trace: frequencies and paths, as a profile would have them. */
+/* Statistics of a trace: frequencies and paths, in the form of a profile. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,17 +7,16 @@
 #include "lib/model/limits.h"
 
 #define TABLE_CELLS_MAX ((uint64_t)1 << 26) /* of prev1 and of the pairs' index */
-#define PAIR_KEYS_MAX   ((size_t)1 << 25)   /* triples looked at: the first ones of the trace */
+#define PAIR_KEYS_MAX   ((size_t)1 << 25)   /* maximum triples: the first of the trace */
 
 struct profile {
     const struct trace_header *h;
     double *accesses; /* [layers * experts] */
     uint64_t tokens;
     uint32_t *prev1;
-    uint64_t *key; /* (layer, a, b, c) as one number, of every triple seen */
+    uint64_t *key; /* (layer, a, b, c) packed, of every triple */
     size_t keys, capacity;
-    uint16_t chosen[3]
-                   [MODEL_TOP_K_MAX]; /* of this layer, the one before, and the one before that */
+    uint16_t chosen[3][MODEL_TOP_K_MAX]; /* of this layer and the two before */
     uint32_t count[3], layer;
 };
 
@@ -78,7 +77,7 @@ static void take(struct profile *p, const struct trace_record *r)
     if (r->kind != TRACE_EXPERT)
         return;
     p->accesses[r->layer * p->h->experts + r->expert] += r->tokens;
-    if (r->prefill || r->tokens > 1) /* whose tokens are not told apart */
+    if (r->prefill || r->tokens > 1) /* tokens of a chunk are not distinguished */
         return;
     if (r->layer != p->layer) {
         uint32_t before = p->layer;
@@ -174,5 +173,5 @@ int sim_profile(const struct trace *t, uint64_t from, uint64_t to, struct path_t
     free(p.accesses);
     free(p.prev1);
     free(p.key);
-    return rv == 0 ? 0 : error_set(error, ERR_NO_MEMORY, "no memory for the profile of a trace");
+    return rv == 0 ? 0 : error_set(error, ERR_NO_MEMORY, "out of memory (profile of a trace)");
 }

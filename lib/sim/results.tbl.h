@@ -1,4 +1,4 @@
-/* What a run of the simulator counts: fields of struct sim_stats, in the order of csv and json.
+/* Counts of a simulator run: fields of struct sim_stats, in the order of CSV and JSON.
  * COUNT(name, meaning) is a uint64_t, REAL(name, meaning) a double. No include guard; undefined
  * macros expand to nothing and both are undefined at the end. */
 #ifndef COUNT
@@ -7,26 +7,26 @@
 #ifndef REAL
 #define REAL(name, meaning)
 #endif
-COUNT(passes, "over all layers")
-COUNT(tokens, "of them")
-COUNT(accesses, "of experts: hits, late, misses and skipped together")
-COUNT(hits, "there when they were needed")
-COUNT(hits_inflight, "on their way")
-COUNT(misses, "asked for then")
-COUNT(skipped, "left out by precision")
-COUNT(low_precision_accesses, "served by, or asking for, a tier worse than high")
-COUNT(demand_bytes, "read because they were needed")
-COUNT(prefetch_bytes, "read for guesses")
-COUNT(prefetches, "begun")
-COUNT(prefetches_used, "of them used")
-COUNT(prefetches_unused, "of them gone before anybody used them")
-COUNT(unused_bytes, "of prefetches that nobody used")
-COUNT(predicted_accesses, "in layers that had guesses")
-COUNT(predicted_hits, "of those, what a guess named")
-COUNT(predictions, "made")
-COUNT(prefetch_hits, "hits that a prefetch brought")
-REAL(penalty, "misses and late; one at the best tier there is counts 1")
-REAL(stall_ns, "when nothing could be computed")
-REAL(compute_ns, "of layers and experts")
+COUNT(passes, "passes through all layers")
+COUNT(tokens, "tokens of these passes")
+COUNT(accesses, "expert accesses: hits, in-flight hits, misses and skipped")
+COUNT(hits, "resident at the access")
+COUNT(hits_inflight, "already loading at the access")
+COUNT(misses, "loaded on demand")
+COUNT(skipped, "skipped by the precision policy")
+COUNT(low_precision_accesses, "accesses served at, or requesting, a precision below high")
+COUNT(demand_bytes, "bytes read on demand")
+COUNT(prefetch_bytes, "bytes read by prefetches")
+COUNT(prefetches, "prefetches issued")
+COUNT(prefetches_used, "prefetches accessed later")
+COUNT(prefetches_unused, "prefetches evicted without an access")
+COUNT(unused_bytes, "bytes of unused prefetches")
+COUNT(predicted_accesses, "accesses in layers with predictions")
+COUNT(predicted_hits, "predicted accesses among these")
+COUNT(predictions, "predictions made")
+COUNT(prefetch_hits, "hits on prefetched experts")
+REAL(penalty, "misses and in-flight hits, weighted by size: 1 at the highest precision present")
+REAL(stall_ns, "time without any computable expert")
+REAL(compute_ns, "compute time of layers and experts")
 #undef COUNT
 #undef REAL

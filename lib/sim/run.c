@@ -1,4 +1,4 @@
-/* Whole traces through the simulated cache. */
+/* Replay of whole traces. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,16 +16,16 @@ struct run {
     uint32_t sequence, position, tokens; /* of the pass */
     const struct trace_record **access;  /* [experts]: of the running layer */
     uint32_t accesses;
-    uint32_t *seen; /* [experts]: layer number + 1 in `stamp` terms, against repeats */
+    uint32_t *seen; /* [experts]: stamp of the last layer that accessed it, to drop repeats */
     uint32_t stamp;
     uint16_t *chosen[2]; /* [experts]: of the layers one and two before */
     uint32_t chosen_count[2], chosen_layer[2];
     struct prediction *predictions; /* [experts] */
     float *scratch;                 /* [experts] */
-    double *next, *next_access;     /* belady: of each record; of each expert as it stands */
+    double *next, *next_access;     /* belady: next access of each record; of each expert now */
 };
 
-/* ---- what is given to each use -------------------------------------------------------------- */
+/* ---- inputs of an access -------------------------------------------------------------------- */
 
 static float popularity(const struct run *r, uint32_t at)
 {
@@ -38,7 +38,7 @@ static float popularity(const struct run *r, uint32_t at)
     return (float)before / (float)r->accesses;
 }
 
-/* Decode: from the gate weights of the layer's uses, which stand in order of rank. */
+/* Decode: from the gate weights of the layer's accesses, which are in order of rank. */
 static float weight_before(const struct run *r, uint32_t at)
 {
     float weight[MODEL_TOP_K_MAX];
@@ -71,7 +71,7 @@ static bool same_position(const struct trace_record *a, const struct trace_recor
     return a->layer == b->layer && a->sequence == b->sequence && a->position == b->position;
 }
 
-/* What the router said stands before the layer's first use, at record `at`. */
+/* Passes the logits that precede the first access of the layer, at record `at`. */
 static void logits_before(struct run *r, uint64_t at)
 {
     const struct trace_record *records = r->t->records, *access = &records[at];
@@ -87,10 +87,9 @@ static void logits_before(struct run *r, uint64_t at)
     }
 }
 
-/* ---- guesses -------------------------------------------------------------------------------- */
+/* ---- predictions ---------------------------------------------------------------------------- */
 
-/* How many of a recorded list the prediction would name: those above the 75th percentile, or what
- * is wanted. */
+/* Length of the list that the method would use: those above the 75th percentile, or predict_k. */
 static uint32_t list_length(const struct run *r)
 {
     const struct prediction_method *p = sim_cache_prediction_method(r->cache);
@@ -100,7 +99,7 @@ static uint32_t list_length(const struct run *r)
     return above > r->top_k ? above : r->top_k;
 }
 
-/* Recorded lists for the layers after this one, from record `at` on. */
+/* Hints from recorded predictions for later layers, from record `at` on. */
 static void hint_recorded(struct run *r, uint64_t at, uint64_t end, uint32_t layer)
 {
     const struct trace_record *records = r->t->records;
@@ -162,7 +161,7 @@ static void end_pass(struct run *r)
     r->chosen_count[0] = r->chosen_count[1] = 0;
 }
 
-/* The tokens of the pass that begins at record `at`: its TOKEN_END says it. */
+/* Tokens of the pass that starts at record `at`, from its TOKEN_END. */
 static uint32_t pass_tokens(const struct run *r, uint64_t at, uint64_t end)
 {
     const struct trace_record *records = r->t->records;
@@ -176,7 +175,7 @@ static uint32_t pass_tokens(const struct run *r, uint64_t at, uint64_t end)
     return max;
 }
 
-/* The uses of one layer, repeats left out. Returns the record after them. */
+/* Collects the accesses of one layer without repeats. Returns the record after them. */
 static uint64_t collect(struct run *r, uint64_t at, uint64_t end)
 {
     const struct trace_record *records = r->t->records, *first = &records[at];
@@ -232,7 +231,7 @@ static void replay(struct run *r, uint64_t first, uint64_t measure)
     for (uint64_t at = first; at < end;) {
         const struct trace_record *record = &r->t->records[at];
         if (!measuring && at >= measure && !r->in_pass) {
-            sim_cache_forget(r->cache);
+            sim_cache_reset_stats(r->cache);
             measuring = true;
         }
         if (record->kind == TRACE_EXPERT) {
@@ -317,7 +316,7 @@ int sim_run(const struct trace *t, uint64_t first, uint64_t measure,
     memcpy(k.precision_bytes, t->header.precision_bytes, sizeof k.precision_bytes);
     if (!run_init(&r, t, belady)) {
         run_free(&r);
-        return error_set(error, ERR_NO_MEMORY, "no memory to replay the trace");
+        return error_set(error, ERR_NO_MEMORY, "out of memory (replay of the trace)");
     }
     if (belady) {
         k.score = used_again;

@@ -1,27 +1,27 @@
-/* The simulator: a cache without bytes and a clock without time, driven by a trace or, layer by
- * layer, by a real model. The decisions are the cache process's own: lib/policy.
+/* The simulator: a modelled cache and clock, driven by a trace or, layer by layer, by a real model.
+ * Decisions come from lib/policy, as in the cache process.
  *
- * ---- sim_cache: the lockstep clock --------------------------------------------------------------
- * Time is a number of nanoseconds that only modelled work moves. A pass is one token, or one chunk
- * of a prompt. For every layer of a pass, in this order:
+ * ---- sim_cache: the simulated clock -------------------------------------------------------------
+ * Time is a number of nanoseconds that only modelled work advances. A pass is one token, or one
+ * chunk of a prompt. Calls for every layer of a pass, in this order:
  *
- *   sim_cache_layer     compute enters the layer: attention and router are computed, loads go on
- *   sim_cache_logits    where eviction looks at them: what the router said
- *   sim_cache_access       for every expert the router named, in the order a DEMAND would have: what
- * is resident now? -> hit (at which tier), late, miss, or skipped sim_cache_hint      guesses made
- * from this layer's gate input; they take effect when their prediction's time has passed
- *   sim_cache_compute   misses are reserved in order of use and sent; hits are computed while loads
- *                       run; then each late one as it comes. Returns the time nothing could be
- * computed
+ *   sim_cache_layer     compute enters the layer: attention and router run, loads continue
+ *   sim_cache_logits    router logits, if the eviction reads them
+ *   sim_cache_access    for every expert the router chose, in the order of a DEMAND; the result is
+ *                       hit (with its precision), in flight, miss or skipped
+ *   sim_cache_hint      predictions from this layer's gate input; they take effect after the
+ *                       prediction time
+ *   sim_cache_compute   misses are reserved in order of access and sent; hits are computed while
+ *                       loads run, then each in-flight expert as it arrives. Returns the stall time
  *
  * and sim_cache_token when the pass is complete. With prefetch off the hits are those of the
- * pipeline over the same trace (residency.h says under which rules). A driver that computes for
- * real waits for the real bytes itself; it decides by sim_cache_access alone, so that the same trace
- * or model, knobs and seed give the same decisions at any real speed.
+ * pipeline over the same trace (see the contract in residency.h). A driver with a real model waits
+ * for the real bytes itself; its decisions follow from sim_cache_access alone, so that the same
+ * trace or model, parameters and seed give the same decisions at any real speed.
  *
- * The drive: reads share `bytes_per_s`; each waits `latency_ns` before its first byte, at most
- * `depth` of them at the same time; demands before prefetches at any moment (a prefetch under way
- * is suspended: the loaders read in chunks). */
+ * The storage device: reads share `bytes_per_s`; each waits `latency_ns` before its first byte, at
+ * most `depth` of them at the same time; demands take precedence over prefetches at any moment (a
+ * prefetch in progress is suspended, since loaders read in chunks). */
 #ifndef SLUICE_SIM_SIM_H
 #define SLUICE_SIM_SIM_H
 
@@ -41,18 +41,18 @@ struct sim_device {
 
 struct sim_compute {
     double layer_ns;                       /* attention, norms and router of one layer, one token */
-    double expert_ns;                      /* one expert at the native tier, one token */
-    double precision_ns[PRECISION__COUNT]; /* the same at each tier; 0: as expert_ns */
+    double expert_ns;                      /* one expert at native precision, one token */
+    double precision_ns[PRECISION__COUNT]; /* the same at each precision; 0: as expert_ns */
     double predict_ns;                     /* from the gate input to a hint in the cache */
-    double batch; /* what every further token of a chunk costs, relative to one alone */
+    double batch; /* cost of every further token of a chunk, relative to the first */
 };
 
-/* What is known beforehand, of a plan or of an earlier part of the trace. Arrays are borrowed; any
- * may be NULL. */
+/* Prior knowledge, from a plan or from an earlier part of the trace. Arrays are borrowed; any may
+ * be NULL. */
 struct sim_plan {
-    struct path_tables tables; /* its frequency also warms the cache and serves edgemoe's profile */
+    struct path_tables tables; /* its frequency also serves preload and edgemoe's profile */
     const float *shares;       /* [layers] */
-    const uint8_t *precision;  /* [layers * experts], enum tier: precision edgemoe */
+    const uint8_t *precision;  /* [layers * experts], enum precision; for precision=edgemoe */
 };
 
 struct sim_config {
@@ -64,7 +64,7 @@ struct sim_config {
     struct sim_device device;
     struct sim_compute compute;
     struct sim_plan plan;
-    double (*score)(void *arg, uint32_t slot); /* belady: takes the place of knobs.eviction */
+    double (*score)(void *arg, uint32_t slot); /* belady: replaces knobs.eviction */
     void *score_arg;
 };
 
@@ -79,14 +79,15 @@ enum sim_phase { SIM_DECODE, SIM_PREFILL, SIM_PHASES };
 
 struct sim_cache;
 
-/* NULL with ERR_BAD_INPUT: a tier the knobs need is not there, the capacity is below top_k of the
- * largest tier, masked routing (the set changes what is routed: a trace cannot tell). */
+/* NULL with ERR_BAD_INPUT: a required precision is absent, the device model is invalid, or masked
+ * routing (a trace cannot show what it would route); with ERR_BUDGET_TOO_SMALL: the capacity is
+ * below top_k experts of the largest precision; or with ERR_NO_MEMORY. */
 struct sim_cache *sim_cache_create(const struct sim_config *config, struct error *error);
 void sim_cache_destroy(struct sim_cache *c);
 
 struct sim_step {
     uint32_t sequence, position, layer;
-    uint32_t tokens; /* of the pass: 1 is decode, unless prefill says otherwise */
+    uint32_t tokens; /* of the pass: 1 is decode, unless prefill is set */
     bool prefill;
 };
 
@@ -97,24 +98,25 @@ void sim_cache_logits(struct sim_cache *c, uint32_t first, const uint8_t *levels
 
 struct sim_access {
     uint32_t expert;
-    uint32_t tokens;     /* of the pass that use it */
+    uint32_t tokens;     /* of the pass that access it */
     float weight_before; /* see precision.h */
     float popularity;
 };
 
 struct sim_access_result {
     enum sim_outcome outcome;
-    enum precision precision; /* that serves it, or was asked for; not for skipped */
+    enum precision precision; /* that serves it, or is requested; undefined for skipped */
 };
 
 void sim_cache_layer(struct sim_cache *c, const struct sim_step *step);
 void sim_cache_access(struct sim_cache *c, const struct sim_access *access,
                       struct sim_access_result *result);
-/* Guesses for a later layer of this pass, descending; as many as the knobs want are taken. Returns
- * false when the knobs say that the layers beyond need not be hinted: a guess is not resident. */
+/* Predictions for a later layer of this pass, in descending order; at most sim_cache_predict_k of
+ * them are taken. Returns false when layers beyond need no hints: a predicted expert is not
+ * resident. */
 bool sim_cache_hint(struct sim_cache *c, uint32_t layer, const struct prediction *predictions,
                     uint32_t count);
-/* How many guesses per layer the knobs want, and where they come from. */
+/* Predictions per layer, and their method. */
 uint32_t sim_cache_predict_k(const struct sim_cache *c);
 const struct prediction_method *sim_cache_prediction_method(const struct sim_cache *c);
 double sim_cache_compute(struct sim_cache *c); /* stall of this layer, ns */
@@ -122,36 +124,34 @@ void sim_cache_token(struct sim_cache *c);
 
 double sim_cache_now(const struct sim_cache *c); /* ns since creation */
 const struct sim_stats *sim_cache_stats(const struct sim_cache *c, enum sim_phase phase);
-/* The figures begin anew; what is resident stays. For a warm-up. */
-void sim_cache_forget(struct sim_cache *c);
+/* Resets the statistics; residency stays. For a warm-up. */
+void sim_cache_reset_stats(struct sim_cache *c);
 bool sim_cache_resident(const struct sim_cache *c, uint32_t layer, uint32_t expert);
 struct residency *sim_cache_residency(struct sim_cache *c);
 
-/* ---- whole traces ------------------------------------------------------------------------------
- */
+/* ---- whole traces ---------------------------------------------------------------------------- */
 
 struct sim_result {
     struct sim_stats phase[SIM_PHASES];
-    double ns; /* modelled, all of it */
+    double ns; /* modelled time of the run */
 };
 
-/* Replays records first..count-1 of the trace; figures count from record `measure` on. config's
- * model fields (layers to precision_bytes) are taken from the trace's header. belady: evicts what is
- * used again last; prefetch has to be off then. */
+/* Replays records first..count-1 of the trace; statistics start at record `measure`. config's model
+ * fields (layers to precision_bytes) are taken from the trace's header. belady: evicts the expert
+ * whose next access is last; requires prefetch off. Errors: those of sim_cache_create. */
 int sim_run(const struct trace *t, uint64_t first, uint64_t measure,
             const struct sim_config *config, bool belady, struct sim_result *out,
             struct error *error);
 
-/* Statistics of records from..to-1: frequency, prev1, pairs. Everything the tables point to is one
- * block, *block, for the caller to free. -1 with ERR_NO_MEMORY. */
+/* Statistics of records from..to-1: frequency, prev1, pairs. The tables point into one block,
+ * *block, which the caller frees. -1 with ERR_NO_MEMORY. */
 int sim_profile(const struct trace *t, uint64_t from, uint64_t to, struct path_tables *out,
                 void **block, struct error *error);
 
-/* The record after which `share` of the passes are over (0: 0). */
+/* Number of records that contain `share` of the passes (0: 0). */
 uint64_t sim_split(const struct trace *t, double share);
 
-/* Payload bytes of all experts at the tier the knobs usually ask for; what a budget in percent
- * refers to is the native tier, or the best there is. */
+/* Payload bytes of all experts at the highest precision present; budgets in percent refer to it. */
 uint64_t sim_all_bytes(const struct trace_header *h);
 
 #endif

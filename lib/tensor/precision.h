@@ -1,5 +1,5 @@
 /* Precisions an expert may be stored at, best first: as in the model file, or quantised to fewer
- * bits (lib/quant/quant.h). The numbers are part of the formats of stores, plans and traces. */
+ * bits (lib/quant/quant.h). Stores, plans and traces contain these numbers. */
 #ifndef SLUICE_TENSOR_PRECISION_H
 #define SLUICE_TENSOR_PRECISION_H
 

@@ -1,11 +1,11 @@
-/* Tensor types: made from tensor_types.tbl.h, the only place that lists them. */
+/* Tensor types, generated from tensor_types.tbl.h, the only list of them. */
 #ifndef SLUICE_TENSOR_TENSOR_TYPE_H
 #define SLUICE_TENSOR_TENSOR_TYPE_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#define TENSOR_TYPE_OWN_FIRST 1000 /* types from here on are in stores only */
+#define TENSOR_TYPE_OWN_FIRST 1000 /* types from here on occur only in stores */
 
 enum tensor_type {
 #define TENSOR_TYPE(name, id, block_elems, block_bytes, row_head_bytes) TENSOR_##name = (id),
@@ -20,11 +20,11 @@ struct tensor_type_info {
     uint32_t row_head_bytes;
 };
 
-/* The description of a type by the id a GGUF file uses; NULL when sluice does not know the type. */
+/* Description of a type by the id of GGUF files; NULL for an unsupported type. */
 const struct tensor_type_info *tensor_type_info(uint32_t ggml_id);
 
-/* Bytes of a row of `elems` elements of a type, its head included. False when the type is unknown,
- * elems is not a multiple of the block, or the product does not fit 63 bits. */
+/* Bytes of a row of `elems` elements, its head included. False when the type is unknown, elems is
+ * not a multiple of the block, or the product exceeds 63 bits. */
 bool tensor_type_row_bytes(uint32_t ggml_id, uint64_t elems, uint64_t *bytes);
 
 #endif

@@ -1,10 +1,12 @@
-/* The tensor types sluice computes with.
+/* The supported tensor types.
  * TENSOR_TYPE(NAME, id, block_elems, block_bytes, row_head_bytes)
- * id: the number GGUF files use, or from TENSOR_TYPE_OWN_FIRST on one of sluice's own, which
- * only stores have; block_elems: elements per block along the row; block_bytes: bytes per block;
- * row_head_bytes: bytes at the start of every row, before its blocks. Source of numbers below 1000:
- * the GGUF specification. Blocks of the own types: lib/quant/quant.h. No include guard: include it
- * with TENSOR_TYPE defined. */
+ *   id              type number in GGUF files; from TENSOR_TYPE_OWN_FIRST on: a type of sluice,
+ *                   which occurs only in stores
+ *   block_elems     elements per block along the row
+ *   block_bytes     bytes per block
+ *   row_head_bytes  bytes at the start of every row, before its blocks
+ * Source of the numbers below 1000: the GGUF specification. Blocks of sluice's types:
+ * lib/quant/quant.h. No include guard: define TENSOR_TYPE, then include it. */
 TENSOR_TYPE(F32, 0, 1, 4, 0)
 TENSOR_TYPE(F16, 1, 1, 2, 0)
 TENSOR_TYPE(Q4_0, 2, 32, 18, 0)

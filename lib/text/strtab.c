@@ -37,7 +37,7 @@ uint32_t strtab_put(struct strtab *t, const char *text, uint32_t bytes, uint32_t
     struct strtab_slot *s = find(t, text, bytes);
     if (s->text)
         return s->value;
-    sl_assert(t->used < t->mask); /* one slot stays free, or find() would not end */
+    sl_assert(t->used < t->mask); /* one slot stays free, so that find() terminates */
     *s = (struct strtab_slot){.text = text, .bytes = bytes, .value = value};
     t->used++;
     return STRTAB_NONE;

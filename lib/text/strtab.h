@@ -1,5 +1,5 @@
-/* A fixed-capacity hash table from byte strings (borrowed) to numbers: duplicate names, key
- * look-up, token look-up while the tokenizer's tables are built. Private memory only. */
+/* Fixed-capacity hash table from byte strings (borrowed) to numbers: duplicate names, key lookup,
+ * token lookup during tokenizer build. Private memory only. */
 #ifndef SLUICE_TEXT_STRTAB_H
 #define SLUICE_TEXT_STRTAB_H
 
@@ -21,12 +21,12 @@ struct strtab {
     size_t used;
 };
 
-/* Room for at least `capacity` strings. False when memory is short. */
+/* Capacity for at least `capacity` strings. False when out of memory. */
 bool strtab_init(struct strtab *t, size_t capacity);
 void strtab_free(struct strtab *t);
 
-/* Adds text -> value. Returns STRTAB_NONE when it was new, else the value already there
- * (unchanged). More strings than the capacity are a defect of the caller (asserted). */
+/* Adds text -> value. Returns STRTAB_NONE when the text was new, else the existing value
+ * (unchanged). Exceeding the capacity is a caller defect (asserted). */
 uint32_t strtab_put(struct strtab *t, const char *text, uint32_t bytes, uint32_t value);
 
 /* The value of text, or STRTAB_NONE. */

@@ -2,11 +2,11 @@
 
 #include "lib/text/utf8.h"
 
-/* What stands at the start of `text`. */
+/* Class of the bytes at the start of a text. */
 enum utf8_kind { UTF8_CHARACTER, UTF8_INVALID, UTF8_INCOMPLETE };
 
-/* Least and most value of the second byte, by the first (Unicode, table 3-7); 0 bytes: never a
- * first. */
+/* Length of a sequence by its first byte (0: invalid first byte), and the range of the second byte
+ * (Unicode, table 3-7). */
 static size_t sequence_bytes(unsigned char first, unsigned char *min, unsigned char *max)
 {
     *min = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
@@ -18,8 +18,8 @@ static size_t sequence_bytes(unsigned char first, unsigned char *min, unsigned c
     return first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
 }
 
-/* *used: bytes of the character, or of what one U+FFFD stands for (the longest start of a valid
- * sequence, at least one byte), as Unicode recommends and the reference decoders do. */
+/* *used: bytes of the character, or of the part that one U+FFFD replaces (the longest valid prefix
+ * of a sequence, at least one byte), as Unicode recommends. */
 static enum utf8_kind classify(const char *text, size_t bytes, size_t *used)
 {
     unsigned char min, max;
@@ -41,7 +41,7 @@ static enum utf8_kind classify(const char *text, size_t bytes, size_t *used)
 
 size_t utf8_complete_prefix(const char *text, size_t bytes)
 {
-    /* Only a sequence that begins in the last three bytes can be unfinished. */
+    /* Only a sequence that starts in the last three bytes can be incomplete. */
     for (size_t back = 1; back <= 3 && back <= bytes; back++) {
         unsigned char c = (unsigned char)text[bytes - back];
         size_t used;

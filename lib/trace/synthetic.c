@@ -1,4 +1,4 @@
-/* Traces without a model: Zipf's law, locality, and guesses of a given quality. */
+/* Synthetic traces: Zipf popularity, locality, and predictions of a given recall. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,7 @@ struct maker {
     uint64_t capacity, random;
     double *cumulative;    /* [experts]: of ranks */
     uint16_t *expert_of;   /* [layers][experts]: expert of a rank */
-    uint16_t *chosen;      /* [layers][top_k]: of the token before */
+    uint16_t *chosen;      /* [layers][top_k]: of the previous token */
     uint32_t *tokens_with; /* [experts]: of a chunk's layer */
     uint32_t position;
     bool first;
@@ -82,7 +82,7 @@ static bool among(const uint16_t *list, uint32_t count, uint16_t x)
     return false;
 }
 
-/* The token's experts of a layer into its row of `chosen`. */
+/* Chooses the token's experts of a layer into its row of `chosen`. */
 static void route(struct maker *m, uint32_t layer)
 {
     uint32_t k = m->s->top_k, n = 0;
@@ -92,8 +92,7 @@ static void route(struct maker *m, uint32_t layer)
             now[n++] = row[i];
     while (n < k) {
         uint16_t expert = draw(m, layer);
-        for (uint32_t tries = 0; among(now, n, expert);
-             tries++) /* a steep law draws the same ones */
+        for (uint32_t tries = 0; among(now, n, expert); tries++) /* a steep law repeats its draws */
             expert = tries < 64 ? draw(m, layer) : (uint16_t)((expert + 1u) % m->s->experts);
         now[n++] = expert;
     }
@@ -160,7 +159,7 @@ static void add_token(struct maker *m, uint32_t sequence)
     m->first = false;
 }
 
-/* One chunk: experts by falling number of tokens, as the engine's default order loads them. */
+/* One chunk: experts by descending number of tokens, the default load order of the engine. */
 static void add_prompt(struct maker *m, uint32_t sequence)
 {
     const struct trace_synthetic *s = m->s;
@@ -229,22 +228,24 @@ static int check(const struct trace_synthetic *s, struct error *error)
         s->experts > MODEL_EXPERTS_MAX || s->top_k == 0 || s->top_k > MODEL_TOP_K_MAX ||
         s->top_k > s->experts || s->predictions > s->experts)
         return error_set(error, ERR_BAD_INPUT,
-                         "synthetic trace: layers, experts, top-k or guesses out of range");
+                         "synthetic trace: layers, experts, top-k or predictions out of range");
     if (!(s->skew >= 0 && s->skew <= 10) || !(s->locality >= 0 && s->locality <= 1) ||
         !(s->recall >= 0 && s->recall <= 1))
         return error_set(error, ERR_BAD_INPUT,
-                         "synthetic trace: skew is 0..10, locality and recall are 0..1");
+                         "synthetic trace: skew must be 0..10, locality and recall 0..1");
     if (s->sequences == 0 || s->tokens > MODEL_CONTEXT_MAX || s->prompt > MODEL_CONTEXT_MAX ||
         s->tokens + s->prompt == 0)
         return error_set(error, ERR_BAD_INPUT, "synthetic trace: tokens or sequences out of range");
     if (s->expert_bytes < 8 || s->expert_bytes >> 40 || !(s->precision_mask & 1) ||
         s->precision_mask >> PRECISION__COUNT)
-        return error_set(error, ERR_BAD_INPUT, "synthetic trace: bytes or tiers out of range");
+        return error_set(error, ERR_BAD_INPUT,
+                         "synthetic trace: expert bytes or precisions out of range");
     uint32_t lists = s->top_k + (s->predictions ? s->predictions : s->top_k);
     double records = (double)s->sequences * (s->tokens + 1.0) * s->layers * (lists + 1.0) +
                      (double)s->sequences * s->layers * s->experts;
     if (records > (double)TRACE_RECORDS_MAX / 4)
-        return error_set(error, ERR_BAD_INPUT, "synthetic trace: too long");
+        return error_set(error, ERR_BAD_INPUT,
+                         "synthetic trace: too many records; reduce tokens, sequences or layers");
     return 0;
 }
 
@@ -274,7 +275,7 @@ int trace_synthesise(const struct trace_synthetic *s, struct trace *out, struct 
                       .tokens_with = calloc(s->experts, sizeof *m.tokens_with)};
     bool made = m.cumulative && m.expert_of && m.chosen && m.tokens_with;
     if (made) {
-        make(&m); /* counts */
+        make(&m); /* first run: counts records only */
         m.capacity = out->count;
         out->records = calloc(out->count + 1, sizeof *out->records);
         made = out->records != NULL;
@@ -288,5 +289,5 @@ int trace_synthesise(const struct trace_synthetic *s, struct trace *out, struct 
     if (made)
         return 0;
     trace_free(out);
-    return error_set(error, ERR_NO_MEMORY, "no memory for a trace");
+    return error_set(error, ERR_NO_MEMORY, "out of memory (trace)");
 }

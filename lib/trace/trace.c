@@ -27,26 +27,28 @@ void trace_header_init(struct trace_header *h)
 static int header_check(const struct trace_header *h, struct error *error)
 {
     if (h->magic != TRACE_MAGIC)
-        return error_set(error, ERR_BAD_INPUT, "not a trace: the magic is wrong");
+        return error_set(error, ERR_BAD_INPUT, "not a trace: wrong magic number");
     if (h->version != TRACE_VERSION || h->header_bytes != sizeof *h ||
         h->record_bytes != sizeof(struct trace_record))
         return error_set(error, ERR_BAD_INPUT,
                          "trace version %" PRIu32 " with records of %" PRIu32
-                         " bytes; this sluice reads version %u with %zu",
+                         " bytes is not supported; expected version %u with %zu",
                          h->version, h->record_bytes, TRACE_VERSION, sizeof(struct trace_record));
     if (h->layers == 0 || h->layers > MODEL_LAYERS_MAX || h->experts == 0 ||
         h->experts > MODEL_EXPERTS_MAX || h->top_k == 0 || h->top_k > MODEL_TOP_K_MAX ||
         h->top_k > h->experts)
         return error_set(error, ERR_BAD_INPUT,
-                         "trace of %" PRIu32 " layers, %" PRIu32 " experts, top %" PRIu32
-                         ": out of range",
+                         "trace header out of range: %" PRIu32 " layers, %" PRIu32
+                         " experts, top-%" PRIu32,
                          h->layers, h->experts, h->top_k);
     if (h->precision_mask == 0 || h->precision_mask >> PRECISION__COUNT)
-        return error_set(error, ERR_BAD_INPUT, "trace with tier mask %#" PRIx32, h->precision_mask);
+        return error_set(error, ERR_BAD_INPUT, "trace header: invalid precision mask %#" PRIx32,
+                         h->precision_mask);
     for (uint32_t t = 0; t < PRECISION__COUNT; t++)
         if ((h->precision_mask >> t & 1) &&
             (h->precision_bytes[t] == 0 || h->precision_bytes[t] >> 40))
-            return error_set(error, ERR_BAD_INPUT, "trace with experts of %" PRIu64 " bytes",
+            return error_set(error, ERR_BAD_INPUT,
+                             "trace header: invalid expert size of %" PRIu64 " bytes",
                              h->precision_bytes[t]);
     return 0;
 }
@@ -79,7 +81,7 @@ static const char *record_invalid(const struct trace_header *h, const struct tra
     if (!share(r->weight))
         return "weight";
     if (r->kind == TRACE_PREDICTED)
-        return r->from_layer < r->layer ? NULL : "layer it was predicted from";
+        return r->from_layer < r->layer ? NULL : "layer of the prediction";
     if (r->kind == TRACE_CHOICE)
         return NULL;
     if (r->tokens == 0 || r->tokens > MODEL_CONTEXT_MAX)
@@ -95,8 +97,7 @@ int trace_check(const struct trace_header *h, const struct trace_record *records
     for (uint64_t i = 0; i < count; i++) {
         const char *what = record_invalid(h, &records[i]);
         if (what)
-            return error_set(error, ERR_BAD_INPUT, "record %" PRIu64 " of the trace: bad %s", i,
-                             what);
+            return error_set(error, ERR_BAD_INPUT, "trace record %" PRIu64 ": invalid %s", i, what);
     }
     return 0;
 }
@@ -107,16 +108,16 @@ int trace_parse(const void *bytes, size_t count, struct trace *out, struct error
 {
     *out = (struct trace){0};
     if (count < sizeof out->header)
-        return error_set(error, ERR_BAD_INPUT, "not a trace: %zu bytes", count);
+        return error_set(error, ERR_BAD_INPUT, "not a trace: only %zu bytes", count);
     memcpy(&out->header, bytes, sizeof out->header);
     if (header_check(&out->header, error) != 0)
         return -1;
     out->count = (count - sizeof out->header) / sizeof *out->records;
     if (out->count > TRACE_RECORDS_MAX)
-        return error_set(error, ERR_BAD_INPUT, "trace with %" PRIu64 " records", out->count);
+        return error_set(error, ERR_BAD_INPUT, "trace has too many records: %" PRIu64, out->count);
     out->records = malloc((out->count + 1) * sizeof *out->records);
     if (!out->records)
-        return error_set(error, ERR_NO_MEMORY, "no memory for a trace");
+        return error_set(error, ERR_NO_MEMORY, "out of memory (trace)");
     memcpy(out->records, (const char *)bytes + sizeof out->header,
            out->count * sizeof *out->records);
     if (trace_check(&out->header, out->records, out->count, error) == 0)
@@ -157,7 +158,7 @@ static int read_open(int fd, const char *path, struct trace *out, struct error *
                          TRACE_RECORDS_MAX);
     out->records = malloc((out->count + 1) * sizeof *out->records);
     if (!out->records)
-        return error_set(error, ERR_NO_MEMORY, "no memory for the trace %.200s", path);
+        return error_set(error, ERR_NO_MEMORY, "out of memory (trace %.200s)", path);
     if ((rv = read_all(fd, out->records, out->count * sizeof *out->records)) != 0)
         return error_set_errno(error, ERR_IO, rv, "cannot read %.200s", path);
     return trace_check(&out->header, out->records, out->count, error);

@@ -1,7 +1,7 @@
-/* The cache manager's allocator. Every slot of a class is in exactly one of four states; free ones
- * stand in one of the class's two lists (indices into arrays, so nothing is allocated after
- * create). Rule (b) of shm/directory/entry.h is kept by the caller; here a range that may still be written by
- * a dead process comes back with clean == false and is punched before anyone can get it. */
+/* The cache process's allocator. Every slot of a class is in exactly one of four states; free slots
+ * are in one of the class's two lists (indices into arrays, so nothing is allocated after create).
+ * The caller keeps rule (b) of shm/directory/entry.h: a range that an exited process may still
+ * write is returned with clean == false and is punched before reuse. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,18 +9,17 @@
 #include "lib/base/clock.h"
 #include "shm/arena/arena.h"
 
-#define NIL         UINT32_MAX
-#define ALLOC_MAGIC 0x41524e41u
-#define HUGE_SLOW_NS                                                                               \
-    (10 * NS_PER_MS)    /* for a huge page; 4 ms where a hypervisor has yet to find it */
-#define HUGE_PAUSE   10 /* times what a slow or failed one took */
+#define NIL          UINT32_MAX
+#define ALLOC_MAGIC  0x41524e41u
+#define HUGE_SLOW_NS (10 * NS_PER_MS) /* per huge page; 4 ms when a hypervisor must back it first */
+#define HUGE_PAUSE   10 /* pause after a slow or failed one, as a multiple of its time */
 #define EMPTY_FAMILY ((struct family){{NIL, NIL, 0}, {NIL, NIL, 0}, 0})
 
 enum slot_state {
-    SLOT_UNBACKED, /* free; costs nothing */
-    SLOT_BACKED,   /* free; its pages count */
-    SLOT_OWNED,    /* an entry has it; its pages count from here on, written or not */
-    SLOT_PREFAULT  /* handed to the caller for fallocate; counts */
+    SLOT_UNBACKED, /* free, not backed */
+    SLOT_BACKED,   /* free, pages charged */
+    SLOT_OWNED,    /* belongs to an entry; pages charged, written or not */
+    SLOT_PREFAULT  /* outstanding prefault; pages charged */
 };
 
 struct list {
@@ -35,7 +34,7 @@ struct family { /* of one size class */
 
 struct arena_alloc {
     uint32_t magic;
-    struct segment arena; /* the caller's: not ours to detach */
+    struct segment arena; /* owned by the caller: not detached here */
     struct arena_layout layout;
     struct family family[ARENA_CLASSES_MAX];
     uint32_t slots;
@@ -45,8 +44,8 @@ struct arena_alloc {
     uint64_t backed_bytes, free_backed_bytes;
     uint64_t punched_bytes, punch_ns, punches;
     uint64_t huge_bytes, huge_ns, huge_failed;
-    uint64_t huge_after_ns; /* none before */
-    uint32_t punch_cursor;  /* class the next punch for room starts at */
+    uint64_t huge_after_ns; /* no huge pages before this time */
+    uint32_t punch_cursor;  /* class at which the next punch starts */
     bool huge;
 };
 
@@ -77,7 +76,7 @@ static void unlink_slot(struct arena_alloc *a, struct list *l, uint32_t slot)
     l->count--;
 }
 
-/* ---- places ------------------------------------------------------------------------------- */
+/* ---- offsets ----------------------------------------------------------------------------- */
 
 static uint64_t slot_bytes_of(const struct arena_alloc *a, uint32_t class)
 {
@@ -112,7 +111,7 @@ static void punch(struct arena_alloc *a, uint64_t offset, uint64_t bytes)
 {
     uint64_t start = clock_now_ns();
     int rc = segment_punch(a->arena.fd, offset, bytes);
-    if (rc != 0) /* going on would hand out bytes a dead process may still write */
+    if (rc != 0) /* continuing would allocate bytes that an exited process may still write */
         sl_panic("cannot punch the arena at %llu: %s", (unsigned long long)offset, strerror(-rc));
     a->punched_bytes += bytes;
     a->punch_ns += clock_now_ns() - start;
@@ -149,7 +148,7 @@ struct arena_alloc *arena_alloc_create(const struct segment *arena,
     }
     if (!a || !a->next || !a->previous || !a->state || !a->dense_owned) {
         arena_alloc_destroy(a);
-        error_set(error, ERR_NO_MEMORY, "no memory for the arena's %llu slots",
+        error_set(error, ERR_NO_MEMORY, "out of memory (%llu arena slots)",
                   (unsigned long long)slots);
         return NULL;
     }
@@ -195,7 +194,7 @@ void arena_alloc_own(struct arena_alloc *a, uint64_t offset, uint64_t slot_bytes
     } else {
         uint32_t class = arena_class_of(&a->layout, slot_bytes);
         uint32_t slot = slot_at(a, class, offset);
-        sl_assert(a->state[slot] == SLOT_UNBACKED); /* twice: two entries in one range */
+        sl_assert(a->state[slot] == SLOT_UNBACKED); /* otherwise two entries share a range */
         unlink_slot(a, &a->family[class].unbacked, slot);
         a->state[slot] = SLOT_OWNED;
     }
@@ -241,12 +240,12 @@ int arena_alloc_settle(struct arena_alloc *a, struct error *error)
     uint64_t used = segment_allocated_bytes(a->arena.fd), accounted = PAGE_BYTES + a->backed_bytes;
     if (used > accounted)
         return error_set(error, ERR_FAILED,
-                         "the arena has %llu bytes allocated, its entries account for %llu",
+                         "the arena has %llu bytes allocated, but its entries account for %llu",
                          (unsigned long long)used, (unsigned long long)accounted);
     return 0;
 }
 
-/* ---- taking and giving -------------------------------------------------------------------- */
+/* ---- allocating and freeing -------------------------------------------------------------- */
 
 static void punch_free(struct arena_alloc *a, uint32_t class, uint32_t slot)
 {
@@ -258,7 +257,8 @@ static void punch_free(struct arena_alloc *a, uint32_t class, uint32_t slot)
     a->free_backed_bytes -= slot_bytes_of(a, class);
 }
 
-/* Punches the coldest free backed slot of the next class that has one. False when none has. */
+/* Punches the least recently freed backed slot of the next class that has one. False when none
+ * has. */
 static bool punch_one(struct arena_alloc *a)
 {
     for (uint32_t i = 0; i < a->layout.classes; i++) {
@@ -272,9 +272,9 @@ static bool punch_one(struct arena_alloc *a)
     return false;
 }
 
-/* A loader's reads would find single pages, one fault at a time. Making huge ones is faster than
- * that, but may take long where memory is in disorder: then never more than a tenth of the time.
- * Without any of it the loader's reads allocate the pages. */
+/* Allocates huge pages for a slot. Otherwise the loader's reads allocate single pages, one fault at
+ * a time, which is slower. With fragmented memory huge pages may take long: after a slow or failed
+ * attempt there is a pause, so that at most a tenth of the time is spent here. */
 static void back(struct arena_alloc *a, uint64_t offset, uint64_t bytes, uint64_t quota)
 {
     if (!a->huge || bytes < ARENA_HUGE_MIN)
@@ -306,23 +306,23 @@ bool arena_alloc_take(struct arena_alloc *a, uint32_t size_class, uint64_t quota
     struct family *f = &a->family[size_class];
     uint64_t bytes = slot_bytes_of(a, size_class);
     if (a->backed_bytes - a->free_backed_bytes + bytes > quota)
-        return false; /* owned bytes alone would pass it: only an eviction helps */
+        return false; /* owned bytes alone would exceed it: only an eviction helps */
     uint32_t slot;
     if (f->backed.count > 0) {
-        slot = f->backed.head; /* the warmest */
+        slot = f->backed.head; /* the most recently freed */
         unlink_slot(a, &f->backed, slot);
         a->free_backed_bytes -= bytes;
     } else if (f->unbacked.count > 0) {
         while (a->backed_bytes + bytes > quota) {
             bool freed = punch_one(a);
-            sl_assert(freed); /* the free backed bytes were counted above */
+            sl_assert(freed); /* free_backed_bytes covers it */
         }
         slot = f->unbacked.head;
         unlink_slot(a, &f->unbacked, slot);
         a->backed_bytes += bytes;
         back(a, offset_of(a, size_class, slot), bytes, quota);
     } else {
-        return false; /* the class's last free slots are being prefaulted */
+        return false; /* the last free slots of the class are being prefaulted */
     }
     a->state[slot] = SLOT_OWNED;
     *offset = offset_of(a, size_class, slot);
@@ -332,7 +332,7 @@ bool arena_alloc_take(struct arena_alloc *a, uint32_t size_class, uint64_t quota
 void arena_alloc_give(struct arena_alloc *a, uint64_t offset, uint64_t slot_bytes, bool clean)
 {
     OBJ_CHECK(a, ALLOC_MAGIC);
-    if (is_dense(a, offset)) { /* a fixed place: nothing is kept for reuse by others */
+    if (is_dense(a, offset)) { /* a fixed offset: no reuse by other entries */
         punch(a, offset, slot_bytes);
         mark_dense(a, offset, slot_bytes, false);
         sl_assert(a->backed_bytes >= slot_bytes);
@@ -359,7 +359,7 @@ bool arena_alloc_trim(struct arena_alloc *a, uint64_t quota, uint64_t max_bytes)
     return a->backed_bytes <= quota;
 }
 
-/* The class with the smallest backed share of its slots, so that no class starves; NIL: none. */
+/* Class with the smallest backed share of its slots, so that no class starves; NIL: none. */
 static uint32_t poorest_class(const struct arena_alloc *a, uint64_t headroom)
 {
     uint32_t best = NIL;
@@ -377,7 +377,7 @@ static uint32_t poorest_class(const struct arena_alloc *a, uint64_t headroom)
     return best;
 }
 
-/* Slots next to each other, without a gap between them. */
+/* Adjacent slots without a gap. */
 static uint64_t unbacked_run(struct arena_alloc *a, uint32_t class, uint64_t max)
 {
     struct family *f = &a->family[class];
@@ -433,7 +433,7 @@ void arena_alloc_prefaulted(struct arena_alloc *a, const struct arena_range *ran
     uint32_t class = class_at(a, range->offset);
     uint64_t slot_bytes = slot_bytes_of(a, class);
     sl_assert(range->bytes > 0 && range->bytes % slot_bytes == 0);
-    if (!ok) /* part of it may have been allocated */
+    if (!ok) /* part of it may be allocated */
         punch(a, range->offset, range->bytes);
     uint32_t first = slot_at(a, class, range->offset);
     for (uint32_t slot = first; slot < first + range->bytes / slot_bytes; slot++) {

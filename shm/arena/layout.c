@@ -1,7 +1,7 @@
 #include "lib/base/assert.h"
 #include "shm/arena/arena.h"
 
-/* Adds to the class of this size, keeping the classes in ascending order. False when full. */
+/* Counts a slot in the class of its size; classes stay in ascending order. False when full. */
 static bool count_slot(struct arena_layout *layout, uint64_t slot_bytes)
 {
     uint32_t at = 0;
@@ -23,8 +23,8 @@ static bool count_slot(struct arena_layout *layout, uint64_t slot_bytes)
     return true;
 }
 
-/* Where an entry of the dense region ends that begins at or after `at`; *at: where it begins. A
- * large one has the huge pages it may lie in to itself. False on overflow. */
+/* Start (*at) and end (*end) of a dense entry placed at or after `at`. A large one does not share
+ * its huge pages. False on overflow. */
 static bool layout_dense(uint64_t slot_bytes, uint64_t *at, uint64_t *end)
 {
     bool huge = slot_bytes >= ARENA_HUGE_MIN;
@@ -35,7 +35,8 @@ static bool layout_dense(uint64_t slot_bytes, uint64_t *at, uint64_t *end)
     return true;
 }
 
-/* Regions one after the other; false when the file would be larger than a file can be. */
+/* Places the regions one after the other; false when the file would exceed the maximum file
+ * size. */
 static bool layout_regions(struct arena_layout *layout)
 {
     uint64_t at = layout->dense_offset;
@@ -63,7 +64,7 @@ int arena_layout_make(const struct model_index *model, struct arena_layout *layo
     for (uint32_t i = 0; i < model->entry_count; i++) {
         uint64_t bytes = entries[i].slot_bytes;
         if (bytes == 0 || bytes % PAGE_BYTES != 0 || bytes > (uint64_t)INT64_MAX)
-            return error_set(error, ERR_BAD_INPUT, "entry %u: a slot of %llu bytes", i,
+            return error_set(error, ERR_BAD_INPUT, "entry %u: invalid slot of %llu bytes", i,
                              (unsigned long long)bytes);
         if (i < model->dense_count) {
             uint64_t at = dense_end;
@@ -77,7 +78,8 @@ int arena_layout_make(const struct model_index *model, struct arena_layout *layo
     }
     layout->dense_region_bytes = dense_end - layout->dense_offset;
     if (!layout_regions(layout))
-        return error_set(error, ERR_BAD_INPUT, "the model is too large to be addressed");
+        return error_set(error, ERR_BAD_INPUT,
+                         "the model exceeds the maximum file size of the arena");
     return 0;
 }
 
@@ -90,7 +92,7 @@ uint64_t arena_dense_offset(const struct model_index *model, const struct arena_
     for (uint32_t i = 0; i <= entry; i++) {
         at = end;
         bool fits = layout_dense(entries[i].slot_bytes, &at, &end);
-        sl_assert(fits); /* arena_layout_make has seen to it */
+        sl_assert(fits); /* checked by arena_layout_make */
     }
     return at;
 }

@@ -90,7 +90,8 @@ void directory_signal(struct directory *d, uint32_t counter)
         syscall(SYS_futex, &c->ready, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
 }
 
-/* Never below 0: a sweep may have zeroed it, and a count that wrapped would wake for ever. */
+/* Never below 0: a sweep may have zeroed it, and a wrapped count would cause a wake on every
+ * signal. */
 static void leave(struct directory_counter *c)
 {
     uint32_t seen = atomic_load_explicit(&c->waiters, memory_order_relaxed);
@@ -115,7 +116,8 @@ void directory_sweep(struct directory *d, enum entry_pinner pinner)
         entry_sweep(&d->entries[i].word, pinner);
     if (pinner != PINNER_COMPUTE)
         return;
-    /* compute alone waits here; one that died waiting would cost every signal a system call */
+    /* only compute waits here; a count left by an exited compute would cost a system call per
+     * signal */
     for (uint32_t i = 0; i <= d->head->layer_count; i++)
         atomic_store_explicit(&d->counters[i].waiters, 0, memory_order_seq_cst);
 }

@@ -1,6 +1,6 @@
-/* The directory: one 64-byte entry per model entry (lib/model/index/model_index.h numbers them), a ready
- * counter per layer, and a header with the cache's epoch, the quota and the throttles. Writers are
- * named at each field; readers take no lock. */
+/* The directory: one 64-byte entry per model entry (numbered by lib/model/index/model_index.h), a
+ * ready counter per layer, and a header with the cache's epoch, the quota and the throttles. Every
+ * field names its writer; readers take no lock. */
 #ifndef SLUICE_SHM_DIRECTORY_DIRECTORY_H
 #define SLUICE_SHM_DIRECTORY_DIRECTORY_H
 
@@ -14,13 +14,13 @@
 #define DIRECTORY_LOADERS_MAX 16 /* == MSG_PARTS_MAX */
 
 struct directory_entry {
-    entry_word word;               /* shm/directory/entry.c only */
+    entry_word word;               /* changed by shm/directory/entry.c only */
     _Atomic uint64_t arena_offset; /* writer: cache, while ABSENT; readers: with a pin and READY, or
                                       a LOAD's generation */
-    _Atomic uint64_t failures; /* writer: loaders (fetch_add); reads of this entry that failed since
-                                  it was last READY */
-    _Atomic uint32_t last_errno;  /* writer: loaders; of the last failure */
-    _Atomic uint32_t last_loader; /* writer: loaders; whose failure that was */
+    _Atomic uint64_t failures;   /* writer: loaders (fetch_add); failed reads of this entry since it
+                                * was last READY */
+    _Atomic uint32_t last_errno; /* writer: loaders; errno of the last failure */
+    _Atomic uint32_t last_loader; /* writer: loaders; loader of the last failure */
     uint32_t
         slot_pages; /* constants from the model index, written by the supervisor before any child */
     uint16_t layer, expert;
@@ -31,9 +31,8 @@ struct directory_entry {
 _Static_assert(sizeof(struct directory_entry) == 64, "one entry, one cache line");
 
 struct directory_counter {
-    _Atomic uint32_t ready; /* futex word: ++ after every change out of LOADING in this layer */
-    _Atomic uint32_t
-        waiters; /* processes in FUTEX_WAIT; a wake is skipped at 0 (seq_cst on both sides) */
+    _Atomic uint32_t ready;   /* futex word: ++ after every change out of LOADING in this layer */
+    _Atomic uint32_t waiters; /* processes in FUTEX_WAIT; no wake at 0 (seq_cst on both sides) */
     uint32_t reserved[14];
 };
 _Static_assert(sizeof(struct directory_counter) == 64, "a futex has its cache line to itself");
@@ -58,12 +57,14 @@ struct directory_head {
     _Atomic uint64_t owned_bytes; /* writer: cache: slot bytes of entries that are not ABSENT */
     _Atomic uint64_t resident_payload_bytes;                      /* writer: cache */
     _Atomic uint64_t throttle_bytes_per_s[DIRECTORY_LOADERS_MAX]; /* writer: supervisor; 0 = none */
-    _Atomic uint32_t prefetch_paused;  /* writer: cache: something waits for room (loaders look
-                                          before a prefetch chunk) */
-    _Atomic uint32_t doorbells_wanted; /* writer: cache: successes of loaders are of use at once */
-    _Atomic uint32_t quarantined[DIRECTORY_LOADERS_MAX]; /* copies a loader does not read any more
-                                                    (procs/engine/child/run_devices.h). writer: that loader; the
-                                                    supervisor clears it while there is none */
+    _Atomic uint32_t prefetch_paused;  /* writer: cache: an entry waits for capacity (loaders check
+                                        * it before a prefetch chunk) */
+    _Atomic uint32_t doorbells_wanted; /* writer: cache: wants doorbells for successful parts
+                                        * immediately */
+    _Atomic uint32_t quarantined[DIRECTORY_LOADERS_MAX]; /* quarantined copies of a loader
+                                                          * (procs/engine/child/run_devices.h).
+                                                          * writer: that loader; the supervisor
+                                                          * clears it while the loader is down */
     uint32_t reserved[26];
 };
 
@@ -76,13 +77,12 @@ struct directory {
 
 uint64_t directory_bytes(const struct model_index *model);
 
-/* supervisor: fills constants of a freshly created segment. size_class comes from the arena layout.
- */
+/* supervisor: initialises a newly created segment. size_class comes from the arena layout. */
 struct arena_layout;
 void directory_format(void *base, const struct model_index *model,
                       const struct arena_layout *layout, uint32_t loader_count);
 
-/* Attaches and checks counts against the model index. */
+/* Attaches and checks the counts against the model index. -1 with *error. */
 int directory_attach(int fd, bool writable, uint64_t boot, const struct model_index *model,
                      struct directory *out, struct error *error);
 
@@ -93,10 +93,12 @@ static inline uint32_t directory_counter_of(const struct directory *d, uint32_t 
     return layer == UINT16_MAX ? d->head->layer_count : layer;
 }
 
-/* Rule (d): counter++ and wake. Called after every change out of LOADING. */
+/* Rule (d) of entry.h: increments the counter and wakes waiters. Call it after every change out of
+ * LOADING. */
 void directory_signal(struct directory *d, uint32_t counter);
 
-/* FUTEX_WAIT on a counter while it is `seen`, at most timeout_ns. Spurious returns are normal. */
+/* FUTEX_WAIT on a counter while it equals `seen`, at most timeout_ns. Spurious returns are
+ * normal. */
 void directory_wait(struct directory *d, uint32_t counter, uint32_t seen, uint64_t timeout_ns);
 
 static inline uint32_t directory_counter_now(struct directory *d, uint32_t counter)
@@ -104,7 +106,7 @@ static inline uint32_t directory_counter_now(struct directory *d, uint32_t count
     return atomic_load_explicit(&d->counters[counter].ready, memory_order_seq_cst);
 }
 
-/* supervisor: clears a pinner's bit everywhere. */
+/* supervisor: clears the pin bit of a process in all entries. */
 void directory_sweep(struct directory *d, enum entry_pinner pinner);
 
 #endif

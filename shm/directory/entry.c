@@ -1,7 +1,7 @@
-/* The transitions of the entry word. Nothing here waits, allocates or looks at anything but the
- * word: tests/unit/shm runs this very file through every interleaving. Each transition is one
- * compare-and-swap loop: read the word, decide from all of it, try; another's change in between
- * means deciding again. */
+/* Transitions of the entry word. This file only accesses the word and never waits or allocates,
+ * because tests/unit/shm runs it through every interleaving. Each transition is one
+ * compare-and-swap loop: read the word, decide from all of it, try; if another process changed the
+ * word, decide again. */
 #include "shm/directory/entry.h"
 
 #include "lib/base/assert.h"
@@ -31,8 +31,8 @@ static uint64_t pin_bit(enum entry_pinner pinner)
     return UINT64_C(1) << (PIN_SHIFT + (unsigned)pinner);
 }
 
-/* On failure *seen is the word as it is now. acq_rel: the release half publishes what this process
- * did before (payload, location, punch), the acquire half sees what the word's last writer did. */
+/* On failure *seen is the current word. acq_rel: the release half publishes this process's earlier
+ * stores (payload, offset, punch), the acquire half sees those of the word's last writer. */
 static bool swap(entry_word *word, uint64_t *seen, uint64_t next)
 {
     return atomic_compare_exchange_weak_explicit(word, seen, next, memory_order_acq_rel,
@@ -64,7 +64,7 @@ bool entry_wants_part(uint64_t word, uint64_t generation, unsigned loader)
            (word & pending_bit(loader)) != 0;
 }
 
-/* A loader may change a word only while this holds. */
+/* A loader may change a word only under this condition. */
 bool entry_part_pending(uint64_t word, uint64_t generation, unsigned loader)
 {
     enum entry_state state = entry_state_of(word);
@@ -149,7 +149,8 @@ uint64_t entry_unpin(entry_word *word, enum entry_pinner pinner)
 
 void entry_sweep(entry_word *word, enum entry_pinner pinner)
 {
-    sl_assert(pinner != PINNER_KEEP);       /* KEEP outlives every process */
-    if (entry_read(word) & pin_bit(pinner)) /* do not take the cache line for nothing */
+    sl_assert(pinner != PINNER_KEEP);       /* KEEP is never swept */
+    if (entry_read(word) & pin_bit(pinner)) /* avoid taking the cache line exclusively without
+                                             * need */
         entry_unpin(word, pinner);
 }

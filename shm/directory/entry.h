@@ -1,24 +1,27 @@
-/* The entry word: state(2) | pins(6) | owed(16) | generation(40). Every change of every entry's
- * word is a function of this file's .c; nobody else touches it.
+/* The entry word: state(2) | pins(6) | pending(16) | generation(40). Every change of an entry's
+ * word is a function of entry.c; no other code writes it.
  *
  *            cache: reserve                 loader: part done (last)
  *   ABSENT ------------------> LOADING -------------------------------> READY
  *     ^  ^                        |  \                                    |
  *     |  |           cache: doom  |   \ loader: part fail                 |
  *     |  |                        v    v                                  |
- *     |  +--- cache: reset ----- DOOMED  (loaders clear their owed bits)  |
- *     |        (owed == 0, generation + 1)                                |
+ *     |  +--- cache: reset ----- DOOMED  (loaders clear their pending bits)
+ *     |        (pending == 0, generation + 1)                             |
  *     +------------------------- cache: evict (pins == 0, generation + 1) +
  *
- *   compute: pin / unpin in any state.  supervisor: sweep clears a dead process's bit, after
- * waitpid.
+ *   compute: pin / unpin in any state.
+ *   supervisor: sweep clears the bit of an exited process, after waitpid.
  *
- * Rules (DESIGN.md §3): (a) only the cache returns an entry to ABSENT; (b) a range is reused only
- * when no process that was ever told to write it can still do so; (c) a pin is set before the state
- * is looked at; (d) every change out of LOADING is followed by the layer's counter++ and a wake
- * (directory_signal). All operations are read-modify-write, at least acq_rel; publication of
- * payload is the release half of the CAS that clears the last owed bit, its acquisition is
- * entry_pin or entry_read. */
+ * Rules:
+ *   (a) Only the cache returns an entry to ABSENT.
+ *   (b) A range is reused only when no process that was ever sent a LOAD for it can still write it.
+ *   (c) A pin is set before the state is read.
+ *   (d) Every change out of LOADING is followed by an increment of the layer's counter and a wake
+ *       (directory_signal).
+ *
+ * All operations are read-modify-write, at least acq_rel. Payload is published by the release half
+ * of the CAS that clears the last pending bit and acquired by entry_pin or entry_read. */
 #ifndef SLUICE_SHM_DIRECTORY_ENTRY_H
 #define SLUICE_SHM_DIRECTORY_ENTRY_H
 
@@ -35,7 +38,7 @@ _Static_assert(ENTRY_STATE_BITS + ENTRY_PIN_BITS + ENTRY_PENDING_BITS + ENTRY_GE
 
 enum entry_state { ENTRY_ABSENT, ENTRY_LOADING, ENTRY_READY, ENTRY_DOOMED };
 
-/* One pin bit per pinning process; KEEP is the cache's own, on dense tensors, and never swept. */
+/* One pin bit per pinning process. KEEP is the cache's, on dense tensors, and never swept. */
 enum entry_pinner { PINNER_COMPUTE, PINNER_PREDICTOR, PINNER_KEEP, PINNER__COUNT };
 _Static_assert(PINNER__COUNT <= ENTRY_PIN_BITS, "a bit for every pinner");
 
@@ -59,58 +62,57 @@ static inline uint64_t entry_generation_of(uint64_t word)
     return word >> (64 - ENTRY_GENERATION_BITS);
 }
 
-/* The word as it is (acquire). */
+/* Current word (acquire). */
 uint64_t entry_read(entry_word *word);
 
-/* cache: ABSENT -> LOADING with the pending bits of `pending` (not 0). The location must have been
- * written before. Returns false when it is not ABSENT. *generation: of the reservation, to go into
- * LOAD. */
+/* cache: ABSENT -> LOADING with the pending bits `pending` (not 0). arena_offset must be written
+ * before. False when the entry is not ABSENT. *generation: of the reservation, for the LOAD. */
 bool entry_reserve(entry_word *word, uint32_t pending, uint64_t *generation);
 
 enum part_result {
-    PART_STALE,   /* another generation, or this loader owes nothing here: nothing was changed */
-    PART_CLEARED, /* the bit is cleared, others still owe */
-    PART_READY,   /* it was the last: the entry is READY; signal the layer */
+    PART_STALE,   /* another generation, or no part of this loader pending: nothing was changed */
+    PART_CLEARED, /* the bit is cleared, other parts are pending */
+    PART_READY,   /* it was the last part: the entry is READY; signal the layer */
     PART_DOOMED   /* the entry is DOOMED; the bit is cleared; signal the layer */
 };
 
-/* loader: its part of `generation` is completely read. */
+/* loader: its part of `generation` was read completely. */
 enum part_result entry_part_done(entry_word *word, uint64_t generation, unsigned loader);
 
-/* loader: its part cannot or should not be read. Only when none of its reads for this entry is in
+/* loader: its part cannot or should not be read. Only when it has no read for this entry in
  * flight. */
 enum part_result entry_part_fail(entry_word *word, uint64_t generation, unsigned loader);
 
-/* loader: true when a LOAD for this generation may be taken, or its next chunk submitted: the word
- * is LOADING, of that generation, and this loader owes a part. */
+/* loader: true when a LOAD of this generation may be accepted, or its next chunk submitted: the
+ * word is LOADING, of that generation, and this loader's part is pending. */
 bool entry_wants_part(uint64_t word, uint64_t generation, unsigned loader);
 
-/* loader: true when this loader still owes a part of that reservation, LOADING or DOOMED. A LOAD of
- * its epoch and incarnation for which this holds but entry_wants_part does not is answered with
- * entry_part_fail at once when the loader has no job for the entry: an entry that was cancelled
- * before its LOAD arrived would otherwise stay DOOMED for ever. */
+/* loader: true when a part of this loader is still pending in that reservation, LOADING or DOOMED.
+ * If this holds but entry_wants_part does not, and the loader has no job for the entry, it must
+ * reply to a LOAD of its epoch and incarnation with entry_part_fail at once: an entry cancelled
+ * before its LOAD arrived would otherwise stay DOOMED forever. */
 bool entry_part_pending(uint64_t word, uint64_t generation, unsigned loader);
 
-/* cache: LOADING -> DOOMED (cancel); in LOADING or DOOMED also clears the owed bits in `reaped`:
- * loaders that were reaped (at a cache's start: or have flushed) and whose ranges were punched.
- * False when the entry is neither or of
- * another generation. Signal the layer when it was LOADING. */
+/* cache: LOADING -> DOOMED (cancel). In LOADING or DOOMED it also clears the pending bits in
+ * `reaped`: loaders that were reaped (at a cache's start: or have flushed) and whose ranges were
+ * punched. False when the entry is in neither state or of another generation. Signal the layer when
+ * it was LOADING. */
 bool entry_doom(entry_word *word, uint64_t generation, uint32_t reaped);
 
-/* cache: DOOMED with owed == 0 -> ABSENT, generation + 1; pins stay. False otherwise. */
+/* cache: DOOMED without pending parts -> ABSENT, generation + 1; pins stay. False otherwise. */
 bool entry_reset(entry_word *word);
 
 /* cache: READY with no pins -> ABSENT, generation + 1. False otherwise. */
 bool entry_evict(entry_word *word);
 
-/* Sets a pin and returns the word as it was then with the pin in it: one RMW, so pin precedes look.
- */
+/* Sets a pin and returns the word at that moment, with the pin: one RMW, so the pin precedes the
+ * read of the state. */
 uint64_t entry_pin(entry_word *word, enum entry_pinner pinner);
 
-/* Clears a pin; idempotent. Returns the word after. */
+/* Clears a pin; idempotent. Returns the new word. */
 uint64_t entry_unpin(entry_word *word, enum entry_pinner pinner);
 
-/* supervisor: clears a dead process's pin; after waitpid, before its successor is spawned;
+/* supervisor: clears the pin of an exited process; after waitpid, before its successor is spawned;
  * idempotent. */
 void entry_sweep(entry_word *word, enum entry_pinner pinner);
 

@@ -1,7 +1,6 @@
-/* Layout after the header: token logs, log-probabilities, then each row's keys and values: for
- * every layer a region of keys and one of values, `context` positions long and page-aligned, so
- * that a sequence's share of each region is a prefix that can be allocated and punched by itself.
- */
+/* Layout after the header: token logs, log-probabilities, then the keys and values of each row: for
+ * every layer a region of keys and one of values, `context` positions long and page-aligned. A
+ * sequence's part of each region is a prefix that can be allocated and punched separately. */
 #include "shm/kv/kv.h"
 
 #include <inttypes.h>
@@ -27,8 +26,8 @@ static uint64_t log_row_bytes(const struct kv_head *h)
     return align_up((uint64_t)h->context * sizeof(uint32_t), PAGE_BYTES);
 }
 
-/* Everything that follows from the shape; no multiplication here can overflow for a checked model
- * (layers, heads and context are bounded in lib/model/arch/arch.h). */
+/* Derived sizes; no multiplication can overflow for a checked model (layers, heads and context are
+ * bounded in lib/model/arch/arch.h). */
 static void fill_shape(struct kv_head *h, const struct model_hparams *p, uint32_t context)
 {
     h->layers = p->layers;
@@ -43,7 +42,7 @@ static void fill_shape(struct kv_head *h, const struct model_hparams *p, uint32_
 
 uint64_t kv_bytes(const struct model_hparams *h, uint32_t context)
 {
-    struct kv_head shape; /* only the fields of the shape are used */
+    struct kv_head shape; /* only its shape fields are used */
     fill_shape(&shape, h, context);
     return shape.kv_offset + KV_REQUESTS_MAX * shape.kv_row_bytes;
 }
@@ -74,8 +73,8 @@ int kv_attach(int fd, bool writable, uint64_t boot, struct kv *out, struct error
                 h->kv_row_bytes == 2 * (uint64_t)h->layers * region_bytes(h, h->context) &&
                 h->kv_offset + KV_REQUESTS_MAX * h->kv_row_bytes <= s.bytes;
     if (!fits) {
-        error_set(error, ERR_FAILED, "kv segment: its shape does not fit its %" PRIu64 " bytes",
-                  s.bytes);
+        error_set(error, ERR_FAILED,
+                  "kv segment: the shape does not match its size of %" PRIu64 " bytes", s.bytes);
         s.fd = -1; /* stays the caller's */
         segment_detach(&s);
         return -1;
@@ -120,7 +119,7 @@ uint16_t *kv_values(const struct kv *kv, uint32_t row, uint32_t layer)
 static int no_space(uint64_t bytes, const char *what, int rc, struct error *error)
 {
     char text[16];
-    return error_set_errno(error, ERR_NO_MEMORY, -rc, "/dev/shm has no room for %s of %s",
+    return error_set_errno(error, ERR_NO_MEMORY, -rc, "/dev/shm has no space for %s of %s",
                            bytes_format(bytes, text), what);
 }
 
@@ -145,7 +144,7 @@ int kv_row_allocate(const struct kv *kv, uint32_t row, uint32_t tokens, void (*a
 static void punch(const struct kv *kv, uint64_t offset, uint64_t bytes)
 {
     int rc = segment_punch(kv->segment.fd, offset, bytes);
-    if (rc != 0) /* memory we can no longer account for */
+    if (rc != 0) /* memory that can no longer be accounted for */
         sl_panic("cannot punch the kv segment: %s", strerror(-rc));
 }
 

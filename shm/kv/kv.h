@@ -1,8 +1,8 @@
-/* Request table, token logs and KV cache. Writer: compute only (main thread admits, runner
- * appends). Survives compute: its successor resumes every row that is QUEUED or RUNNING. The token
- * log is the only truth: appended (release) after the barrier that ends the token; KV rows below
- * kv_valid are right, everything else is recomputed. Bytes of a row's KV are fallocated at
- * admission to RUNNING and punched at its end. */
+/* Request table, token logs and KV cache. Writer: compute only (the main thread admits, the runner
+ * appends). They survive compute: its successor resumes every row that is QUEUED or RUNNING. The
+ * token log is authoritative: it is appended (release) after the barrier that ends the token. KV
+ * rows below kv_valid are complete, everything else is recomputed. The KV bytes of a row are
+ * fallocated when it becomes RUNNING and punched when it ends. */
 #ifndef SLUICE_SHM_KV_KV_H
 #define SLUICE_SHM_KV_KV_H
 
@@ -16,12 +16,10 @@
 #include "lib/sampling/stops.h"
 #include "shm/segment/segment.h"
 
-#define KV_REQUESTS_MAX                                                                            \
-    64 /* rows: queued, running and finished ones whose client may still ask                       \
-        */
+#define KV_REQUESTS_MAX 64 /* rows: queued, running, and finished ones that may still be polled */
 
-/*   FREE -> QUEUED (submit) -> RUNNING (runner) -> DONE | FAILED | CANCELLED -> FREE (asked to the
- * end, or 30 s unasked) */
+/*  FREE -> QUEUED (submit) -> RUNNING (runner) -> DONE | FAILED | CANCELLED
+ *       -> FREE (polled to the end, or not polled for 30 s) */
 enum kv_state { KV_FREE, KV_QUEUED, KV_RUNNING, KV_DONE, KV_FAILED, KV_CANCELLED };
 enum kv_finish {
     KV_FINISH_NONE,
@@ -31,22 +29,23 @@ enum kv_finish {
     KV_FINISH_ERROR
 };
 
-struct kv_stats { /* of one request; JSON names are those of generate --output json */
+struct kv_stats { /* statistics of one request; JSON names are those of generate --output json */
     uint64_t submitted_ns, started_ns, first_token_ns, finished_ns;
     uint64_t prefill_ns, decode_ns, stall_ns;
     uint64_t hits, hits_inflight, misses, skipped, low_precision_accesses;
     uint64_t evictions_before, evictions_after, bytes_read_before, bytes_read_after;
-    uint64_t resumes; /* times a successor took it over */
-    uint64_t preset;  /* it runs or ran under (policy/systems.h); another may run by now */
+    uint64_t resumes; /* number of resumes after restarts of compute */
+    uint64_t preset;  /* preset of the sequence (lib/policy/presets/presets.h); the active one may
+                       * differ by now */
 };
 
 struct kv_request {
-    _Atomic uint32_t state;    /* enum kv_state; release after everything it speaks of */
+    _Atomic uint32_t state;    /* enum kv_state; stored with release after the fields it covers */
     _Atomic uint32_t finish;   /* enum kv_finish */
     _Atomic uint64_t id;       /* unique over the run, never 0 when not FREE */
     _Atomic uint64_t key_hash; /* XXH3 of the client's request_key */
-    _Atomic uint64_t arrival;  /* order of computing */
-    _Atomic uint32_t cancel;   /* main thread asks, runner obeys within one token */
+    _Atomic uint64_t arrival;  /* run order */
+    _Atomic uint32_t cancel;   /* set by the main thread; the runner obeys within one token */
     _Atomic uint32_t prompt_tokens;
     _Atomic uint32_t
         log_tokens; /* tokens in the log: prompt, then generated; release after the token */
@@ -56,11 +55,11 @@ struct kv_request {
     uint32_t flags; /* KV_FLAG_* */
     uint32_t logprobs;
     uint32_t error_code;    /* enum error_code when FAILED */
-    uint32_t forced_tokens; /* the first new tokens stand in the log already, beyond log_tokens */
-    uint32_t stop_token;    /* generated token that the text ends in; UINT32_MAX: in none */
+    uint32_t forced_tokens; /* number of forced tokens, already in the log beyond log_tokens */
+    uint32_t stop_token;    /* generated token in which the text ends; UINT32_MAX: none */
     uint32_t stop_bytes;    /* bytes of it that belong to the text */
     uint32_t reserved;
-    uint64_t seed; /* resolved at submit, so that a successor draws the same */
+    uint64_t seed; /* resolved at submit, so that a successor samples the same tokens */
     struct stop_texts stops;
     struct sampling sampling;
     struct kv_stats stats; /* writer: runner */
@@ -89,27 +88,28 @@ struct kv {
 };
 
 uint64_t kv_bytes(const struct model_hparams *h, uint32_t context);
-/* Bytes of KV one running sequence of `tokens` tokens needs; what the ledger reserves at `context`.
- */
+/* KV bytes of one running sequence of `tokens` tokens; the ledger reserves them for `context`. */
 uint64_t kv_sequence_bytes(const struct model_hparams *h, uint32_t tokens);
 void kv_format(void *base, const struct model_hparams *h, uint32_t context);
 int kv_attach(int fd, bool writable, uint64_t boot, struct kv *out, struct error *error);
 
-_Atomic uint32_t *kv_log(const struct kv *kv, uint32_t row); /* context tokens */
-float *kv_logprobs(const struct kv *kv, uint32_t row);       /* one per log token; NaN where none */
+_Atomic uint32_t *kv_log(const struct kv *kv, uint32_t row); /* [context] */
+float *kv_logprobs(const struct kv *kv, uint32_t row);       /* [context]; NaN where none was
+                                                              * recorded */
 /* K or V (F16) of one layer of a request: [position][kv_head][head_size]. */
 uint16_t *kv_keys(const struct kv *kv, uint32_t row, uint32_t layer);
 uint16_t *kv_values(const struct kv *kv, uint32_t row, uint32_t layer);
 
-/* Allocates the KV of `tokens` positions of a row (whole pages per layer), or frees all of it.
- * `alive` (may be NULL) is called between layers: gigabytes take seconds. */
+/* Allocates the KV of `tokens` positions of a row (whole pages per layer). -1 with *error. `alive`
+ * (may be NULL) is called between layers: gigabytes take seconds. kv_row_release frees all of
+ * it. */
 int kv_row_allocate(const struct kv *kv, uint32_t row, uint32_t tokens, void (*alive)(void *arg),
                     void *arg, struct error *error);
 void kv_row_release(const struct kv *kv, uint32_t row);
 
-/* Allocates the token log and log-probabilities of `tokens` tokens of a row, before the first token
- * is stored there (at submit), or frees them (when the row becomes FREE). Without it a full
- * /dev/shm would be a SIGBUS at the store instead of ERR_NO_MEMORY here. */
+/* Allocates the token log and log-probabilities of `tokens` tokens of a row, at submit and before
+ * the first store; kv_log_release frees them when the row becomes FREE. Without it a full /dev/shm
+ * would cause SIGBUS at a store instead of ERR_NO_MEMORY here. */
 int kv_log_allocate(const struct kv *kv, uint32_t row, uint32_t tokens, struct error *error);
 void kv_log_release(const struct kv *kv, uint32_t row);
 

@@ -18,7 +18,8 @@ int access_log_attach(int fd, bool writable, uint64_t boot, struct access_log *o
     if (segment_attach(fd, SEGMENT_ACCESS_LOG, writable, boot, &s, error) != 0)
         return -1;
     if (s.bytes < sizeof(struct access_log_head)) {
-        error_set(error, ERR_FAILED, "uses segment: only %llu bytes", (unsigned long long)s.bytes);
+        error_set(error, ERR_FAILED, "access_log segment: only %llu bytes",
+                  (unsigned long long)s.bytes);
         s.fd = -1; /* stays the caller's */
         segment_detach(&s);
         return -1;
@@ -32,8 +33,8 @@ static struct access_log_slot *slot_of(struct access_log *u, uint64_t position)
     return &u->head->slot[position & (ACCESS_LOG_RECORDS - 1)];
 }
 
-/* A producer that died half-way left position 0 and did not count the record: its successor writes
- * the same slot again. */
+/* A producer that exits during a write leaves position 0 and an uncounted record: its successor
+ * writes the same slot again. */
 void access_log_append(struct access_log *u, const struct access_record *record)
 {
     uint64_t position = atomic_load_explicit(&u->head->written, memory_order_relaxed);
@@ -41,7 +42,7 @@ void access_log_append(struct access_log *u, const struct access_record *record)
     uint64_t words[4];
     memcpy(words, record, sizeof words);
     atomic_store_explicit(&slot->position, 0, memory_order_relaxed);
-    atomic_thread_fence(memory_order_release); /* invalid before the first new word */
+    atomic_thread_fence(memory_order_release); /* position invalid before the first new word */
     for (int i = 0; i < 4; i++)
         atomic_store_explicit(&slot->word[i], words[i], memory_order_relaxed);
     atomic_store_explicit(&slot->position, position + 1, memory_order_release);
@@ -81,9 +82,9 @@ bool access_log_read(struct access_log *u, struct access_log_reader *reader, uin
     uint64_t before = atomic_load_explicit(&slot->position, memory_order_acquire);
     for (int i = 0; i < 4; i++)
         words[i] = atomic_load_explicit(&slot->word[i], memory_order_relaxed);
-    atomic_thread_fence(memory_order_acquire); /* words before the second look */
+    atomic_thread_fence(memory_order_acquire); /* words before the second read of position */
     uint64_t after = atomic_load_explicit(&slot->position, memory_order_relaxed);
-    if (before != reader->next + 1 || after != before) { /* overtaken while we read */
+    if (before != reader->next + 1 || after != before) { /* overwritten during the read */
         resync(u, reader);
         return false;
     }

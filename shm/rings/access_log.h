@@ -1,7 +1,7 @@
-/* The use log: a ring of records in order. One producer (compute) that never waits; several readers
- * with positions of their own (cache, recorder, tests). A reader that falls behind by the ring's
- * size resynchronises at the newest and counts it. Recorded to a file, it is the trace `sluice sim`
- * replays. */
+/* The access log: an ordered ring of records. One producer (compute) that never waits; several
+ * readers with separate positions (cache, recorder, tests). A reader that falls behind by the
+ * ring's size resynchronises at the newest record and counts the loss. A recorded log is the trace
+ * that `sluice sim` replays. */
 #ifndef SLUICE_SHM_RINGS_ACCESS_LOG_H
 #define SLUICE_SHM_RINGS_ACCESS_LOG_H
 
@@ -11,8 +11,8 @@
 
 #include "shm/segment/segment.h"
 
-/* A power of two: 40 layers x 8 experts x 50 tokens of history; with the logits of 128 experts
- * beside them 21 tokens of 48 layers. */
+/* A power of two: history of 50 tokens of 40 layers x 8 experts; with the logits of 128 experts per
+ * layer, 21 tokens of 48 layers. */
 #define ACCESS_LOG_RECORDS (1u << 14)
 
 enum access_kind {
@@ -25,21 +25,22 @@ enum access_kind {
 };
 enum access_outcome { ACCESS_HIT = 1, ACCESS_INFLIGHT, ACCESS_MISS, ACCESS_SKIPPED };
 
-#define ACCESS_VALUES_HALF 8u /* the values of a LOGITS record stand in two places */
+#define ACCESS_VALUES_HALF 8u /* the values of a LOGITS record are split over two fields */
 #define ACCESS_VALUES      (2 * ACCESS_VALUES_HALF)
 
-/* What a reader gets; 32 bytes, no padding. LOGITS: values of `rank` experts of the layer, `expert`
- * the first, as residency_logits takes them (policy/residency.h); decode only, all of a layer
- * before its uses, and only where the eviction looks at them. */
+/* A record; 32 bytes, no padding. LOGITS: values of `rank` experts of the layer, starting at
+ * `expert`, as passed to residency_logits (lib/policy/residency/residency.h); in decode only, all
+ * of a layer before its accesses, and only if the eviction policy uses them. */
 struct access_record {
     uint32_t sequence;
     uint32_t position; /* of the token; first of the chunk in prefill */
     union {
         struct {
-            uint32_t tokens; /* 1 in decode; tokens of the chunk that use the expert in prefill */
+            uint32_t tokens; /* 1 in decode; tokens of the chunk that access the expert in
+                              * prefill */
             float weight;    /* gate weight (largest of the chunk in prefill); CHOICE: G * |x| */
         };
-        uint8_t values[ACCESS_VALUES_HALF]; /* LOGITS: the first ones */
+        uint8_t values[ACCESS_VALUES_HALF]; /* LOGITS: first half */
     };
     uint16_t layer, expert;
     uint8_t kind;    /* enum access_kind */
@@ -48,17 +49,18 @@ struct access_record {
     union {
         struct {
             uint8_t precision, prefill;
-            uint16_t preset; /* SEQUENCE_BEGIN: the system in force from here (policy/systems.h) */
-            float before;    /* EXPERT in prefill: sum of the better gate weights
-                                (policy/precision.h) */
+            uint16_t preset; /* SEQUENCE_START: the preset in effect from here
+                              * (lib/policy/presets/presets.h) */
+            float before;    /* EXPERT in prefill: sum of the larger gate weights
+                              * (lib/policy/access/precision.h) */
         };
-        uint8_t more_values[ACCESS_VALUES_HALF]; /* LOGITS: the others */
+        uint8_t more_values[ACCESS_VALUES_HALF]; /* LOGITS: second half */
     };
 };
 _Static_assert(sizeof(struct access_record) == 32, "half a cache line");
 
-struct access_log_slot { /* a record as four relaxed words and the position it was written for */
-    _Atomic uint64_t position; /* record number + 1 when complete, 0 while written */
+struct access_log_slot { /* a record as four relaxed words, and the position it was written for */
+    _Atomic uint64_t position; /* record number + 1 when complete, 0 during the write */
     _Atomic uint64_t word[4];
 };
 
@@ -76,7 +78,7 @@ struct access_log {
 
 struct access_log_reader {
     uint64_t next; /* record number to read next */
-    uint64_t lost; /* records skipped by resynchronising */
+    uint64_t lost; /* records skipped when resynchronising */
     uint64_t resyncs;
 };
 
@@ -84,14 +86,14 @@ uint64_t access_log_bytes(void);
 int access_log_attach(int fd, bool writable, uint64_t boot, struct access_log *out,
                       struct error *error);
 
-/* compute: appends; never waits, no system call. */
+/* compute: appends a record; never waits, no system call. */
 void access_log_append(struct access_log *u, const struct access_record *record);
 uint64_t access_log_written(struct access_log *u);
 
-/* A reader that starts at the newest record. */
+/* Starts a reader at the newest record. */
 void access_log_reader_start(struct access_log *u, struct access_log_reader *reader);
 
-/* Next record below `limit` (UINT64_MAX: all there is); false when there is none. */
+/* Reads the next record below `limit` (UINT64_MAX: no limit); false when there is none. */
 bool access_log_read(struct access_log *u, struct access_log_reader *reader, uint64_t limit,
                      struct access_record *out);
 

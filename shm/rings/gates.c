@@ -11,7 +11,9 @@
 #include "lib/base/bytes.h"
 #include "lib/base/clock.h"
 
-#define READ_ATTEMPTS 4 /* a row is rewritten once per token; more retries would be waiting */
+#define READ_ATTEMPTS                                                                              \
+    4 /* a row is rewritten once per token; more retries would amount to
+                         * waiting */
 
 _Static_assert(sizeof(struct gates_head) % 64 == 0, "rows start on a cache line");
 
@@ -78,7 +80,7 @@ void gates_repair(struct gates *g)
         uint32_t lock = atomic_load_explicit(&row->lock, memory_order_relaxed);
         if (lock % 2 == 0)
             continue;
-        /* Half a row is no row: readers refuse kind 0. */
+        /* Half a row is invalid: readers reject kind 0. */
         atomic_store_explicit(&row->kind, 0, memory_order_relaxed);
         atomic_store_explicit(&row->lock, lock + 1, memory_order_release);
     }
@@ -91,7 +93,7 @@ void gates_publish(struct gates *g, uint32_t layer, enum gates_kind kind, uint32
     struct gates_row_head *row = row_of(g, layer);
     _Atomic uint32_t *to = values_of(row);
     uint32_t lock = atomic_load_explicit(&row->lock, memory_order_relaxed);
-    sl_assert(lock % 2 == 0); /* gates_repair ran, and there is one writer */
+    sl_assert(lock % 2 == 0); /* gates_repair has run, and there is one writer */
     atomic_store_explicit(&row->lock, lock + 1, memory_order_relaxed);
     atomic_thread_fence(memory_order_release); /* odd before the first value */
     atomic_store_explicit(&row->kind, (uint32_t)kind, memory_order_relaxed);
@@ -105,7 +107,8 @@ void gates_publish(struct gates *g, uint32_t layer, enum gates_kind kind, uint32
     }
     atomic_store_explicit(&row->lock, lock + 2, memory_order_release);
     atomic_store_explicit(&g->head->last_layer, layer, memory_order_relaxed);
-    /* seq_cst on news and sleepers, both sides: either the sleeper sees the news or we see it. */
+    /* seq_cst on news and waiters on both sides: either the waiter sees the news or we see the
+     * waiter. */
     atomic_fetch_add_explicit(&g->head->news, 1, memory_order_seq_cst);
     if (atomic_load_explicit(&g->head->waiters, memory_order_seq_cst) != 0)
         syscall(SYS_futex, &g->head->news, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
@@ -122,13 +125,13 @@ static bool read_once(struct gates *g, struct gates_row_head *row, struct gates_
     out->sequence = atomic_load_explicit(&row->sequence, memory_order_relaxed);
     out->position = atomic_load_explicit(&row->position, memory_order_relaxed);
     out->count = atomic_load_explicit(&row->count, memory_order_relaxed);
-    if (out->count > g->head->width) /* another process's number: never trust it with our buffer */
+    if (out->count > g->head->width) /* written by another process: check it against our buffer */
         return false;
     for (uint32_t i = 0; i < out->count; i++) {
         uint32_t bits = atomic_load_explicit(&from[i], memory_order_relaxed);
         memcpy(&values[i], &bits, sizeof bits);
     }
-    atomic_thread_fence(memory_order_acquire); /* values before the second look at the lock */
+    atomic_thread_fence(memory_order_acquire); /* values before the second read of the lock */
     return atomic_load_explicit(&row->lock, memory_order_relaxed) == lock;
 }
 

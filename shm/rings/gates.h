@@ -1,9 +1,13 @@
-/* Gates ring: one row per MoE layer. Writer: compute. Readers: predictor.
- * In decode a row holds the gate input (hidden floats); in prefill the E predicted token counts of
- * the next layer; where the system predicts from paths, in decode the numbers of the layer's chosen
- * experts, by rank (GATES_ROUTES). Rows are seqlocks over relaxed atomics: a reader retries a
- * bounded number of times and then skips (worst case: one hint less). The predictor sleeps on
- * `news`; compute makes a system call only when it sleeps. */
+/* Gates ring: one row per MoE layer. Writer: compute. Reader: predictor.
+ *
+ * Contents of a row:
+ *   decode   the gate input (hidden floats); with presets that predict from paths, the numbers of
+ *            the layer's chosen experts by rank (GATES_ROUTES)
+ *   prefill  the E predicted token counts of the next layer
+ *
+ * Rows are seqlocks over relaxed atomics: a reader retries a bounded number of times and then skips
+ * the row (cost: one hint less). The predictor sleeps on `news`; compute makes a system call only
+ * while it sleeps. */
 #ifndef SLUICE_SHM_RINGS_GATES_H
 #define SLUICE_SHM_RINGS_GATES_H
 
@@ -16,13 +20,13 @@
 enum gates_kind { GATES_INPUT = 1, GATES_COUNTS = 2, GATES_ROUTES = 3 };
 
 struct gates_row_head {
-    _Atomic uint32_t lock; /* seqlock: odd while written; a restarted writer makes it even again */
+    _Atomic uint32_t lock; /* seqlock: odd during a write; a restarted writer makes it even again */
     _Atomic uint32_t kind; /* enum gates_kind */
     _Atomic uint32_t sequence; /* low 32 bits of the request id */
     _Atomic uint32_t position;
-    _Atomic uint32_t count; /* floats in values */
+    _Atomic uint32_t count; /* number of floats */
     uint32_t reserved[11];
-    /* followed by `width` _Atomic uint32_t: the floats' bits */
+    /* followed by `width` _Atomic uint32_t: the bits of the floats */
 };
 _Static_assert(sizeof(struct gates_row_head) == 64, "one cache line");
 
@@ -51,10 +55,10 @@ uint64_t gates_bytes(uint32_t layers, uint32_t hidden, uint32_t experts);
 void gates_format(void *base, uint32_t layers, uint32_t hidden, uint32_t experts);
 int gates_attach(int fd, bool writable, uint64_t boot, struct gates *out, struct error *error);
 
-/* compute, once after (re)start: repairs rows its predecessor left half written. */
+/* compute, once after (re)start: repairs rows left half written by its predecessor. */
 void gates_repair(struct gates *g);
 
-/* compute: publishes a row; wakes the predictor only if it sleeps. No system call otherwise. */
+/* compute: publishes a row. A system call only if the predictor sleeps. */
 void gates_publish(struct gates *g, uint32_t layer, enum gates_kind kind, uint32_t sequence,
                    uint32_t position, const float *values, uint32_t count);
 

@@ -1,5 +1,5 @@
-/* Huge pages for a segment, asked for range by range: MADV_COLLAPSE (Linux 6.1) makes one of what
- * a range has, whatever the machine's settings say of huge pages. */
+/* Huge pages for ranges of a segment with MADV_COLLAPSE (Linux 6.1), which works whatever the
+ * system's settings for huge pages are. */
 #include <errno.h>
 #include <pthread.h>
 #include <string.h>
@@ -15,14 +15,14 @@
 #define MADV_COLLAPSE 25
 #endif
 
-#define PIECES_MAX 16 /* at a time: how long the range is held */
+#define PIECES_MAX 16 /* pieces per call: bounds how long the range is locked */
 
 static char *address(const struct segment *s, uint64_t offset)
 {
     return (char *)s->base + offset;
 }
 
-/* Pieces that are not there at all cannot be made one page of: each gets its first small one. */
+/* A piece without any page cannot be collapsed: allocate its first small page. */
 static int touch(const struct segment *s, uint64_t offset, uint64_t pieces)
 {
     int rc = 0;
@@ -42,11 +42,11 @@ static int collapse_allowed(const struct segment *s, uint64_t offset, uint64_t p
     return rc;
 }
 
-/* What a process may have is one word for all its threads. */
+/* PR_SET_THP_DISABLE applies to all threads of a process. */
 static pthread_mutex_t allowing = PTHREAD_MUTEX_INITIALIZER;
 
-/* One call for all pieces: each call waits for every processor once. A process that must not have
- * huge pages anywhere else may have them here. */
+/* One call for all pieces, because each call interrupts every CPU once. Enables huge pages
+ * temporarily in a process that has them disabled. */
 static int collapse(const struct segment *s, uint64_t offset, uint64_t pieces)
 {
     pthread_mutex_lock(&allowing);
@@ -55,8 +55,8 @@ static int collapse(const struct segment *s, uint64_t offset, uint64_t pieces)
     return rc;
 }
 
-/* The kernel keeps a huge page whole when someone holds it just then; a part that was punched is
- * zero, but still costs memory. */
+/* True when a punched range was really freed. If another process holds the huge page at that
+ * moment, the kernel keeps it whole: the punched part is zero but still uses memory. */
 static bool really_gone(const struct segment *s, uint64_t offset, uint64_t bytes)
 {
     unsigned char there[HUGE_PAGE_BYTES / PAGE_BYTES];
@@ -69,7 +69,7 @@ static bool really_gone(const struct segment *s, uint64_t offset, uint64_t bytes
     return true;
 }
 
-/* Gives back what the last piece has beyond `end`; when that is refused, all of the piece. */
+/* Frees the part of the last piece beyond `end`; if that fails, the whole piece. */
 static void cut_off(const struct segment *s, uint64_t end)
 {
     uint64_t over = align_up(end, HUGE_PAGE_BYTES) - end;
@@ -78,7 +78,7 @@ static void cut_off(const struct segment *s, uint64_t end)
     int rc = segment_punch(s->fd, end, over);
     if (rc == 0 && !really_gone(s, end, over))
         rc = segment_punch(s->fd, end + over - HUGE_PAGE_BYTES, HUGE_PAGE_BYTES);
-    if (rc != 0) /* nobody counts these pages */
+    if (rc != 0) /* these pages would not be accounted for */
         sl_panic("cannot punch the %s at %llu: %s", segment_name(s->kind), (unsigned long long)end,
                  strerror(-rc));
 }
@@ -118,5 +118,5 @@ int segment_allocate_huge(const struct segment *s, uint64_t offset, uint64_t byt
             return rc;
         done += part;
     }
-    return segment_allocate(s->fd, offset, bytes); /* what is not there yet */
+    return segment_allocate(s->fd, offset, bytes); /* the missing pages */
 }

@@ -12,7 +12,7 @@
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
 
-#define PUNCH_SLICE_BYTES (8 * MIB) /* one punch holds locks for about 3 ms at most */
+#define PUNCH_SLICE_BYTES (8 * MIB) /* one punch holds kernel locks for about 3 ms at most */
 #define NAME_BYTES        128
 
 static const struct {
@@ -30,8 +30,8 @@ const char *segment_name(enum segment_kind kind)
     return kinds[kind].name;
 }
 
-/* Exact names, no prefixes: a kind's word has no dot, so two different (tag, kind) pairs never make
- * the same name, and removing stale ones can never hit another run's. */
+/* Exact names, no prefixes: segment names contain no dot, so different (tag, kind) pairs never give
+ * the same name, and removing stale ones never affects another run. */
 static void name_of(char name[NAME_BYTES], const char *run_tag, enum segment_kind kind)
 {
     sl_assert(run_tag[0] && !strchr(run_tag, '/'));
@@ -40,8 +40,8 @@ static void name_of(char name[NAME_BYTES], const char *run_tag, enum segment_kin
     sl_assert(n > 0 && n < NAME_BYTES);
 }
 
-/* Huge pages of a file can be mapped as such only where offset and address agree. NULL: anywhere
- * will do. */
+/* Address at which huge pages of a file can be mapped: offset and address must agree. NULL: any
+ * address. */
 static void *address_for(const struct segment *s)
 {
     if (s->kind != SEGMENT_ARENA)
@@ -100,7 +100,7 @@ int segment_create(enum segment_kind kind, const char *run_tag, uint64_t boot, u
     if (fd < 0)
         return error_set_errno(error, errno == EEXIST ? ERR_BUSY : ERR_NO_MEMORY, errno,
                                "cannot create /dev/shm%s", name);
-    shm_unlink(name); /* at once: from here on nothing can be left behind */
+    shm_unlink(name); /* immediately: from here on nothing can be left behind */
     *out = (struct segment){
         .fd = fd, .kind = kind, .writable = true, .bytes = align_up(bytes, PAGE_BYTES)};
     if (size_and_sign(out, boot, error) == 0)
@@ -118,7 +118,7 @@ void segment_remove_stale(const char *run_tag)
     }
 }
 
-/* The reason in words; both values, so that the line alone tells which build made what. */
+/* Error text with both values, so that the line shows which builds differ. */
 static int check_head(const struct segment_head *h, enum segment_kind kind, uint64_t boot,
                       uint64_t file_bytes, struct error *error)
 {
@@ -186,7 +186,7 @@ uint64_t segment_allocated_bytes(int fd)
 {
     struct stat st;
     int rc = fstat(fd, &st);
-    sl_assert(rc == 0); /* a descriptor of our own */
+    sl_assert(rc == 0); /* our own descriptor */
     return (uint64_t)st.st_blocks * 512;
 }
 
@@ -209,7 +209,7 @@ int segment_punch(int fd, uint64_t offset, uint64_t bytes)
 
 int segment_allocate(int fd, uint64_t offset, uint64_t bytes)
 {
-    while (bytes > 0) { /* one call: tmpfs takes back what it allocated when it fails */
+    while (bytes > 0) { /* one call: tmpfs frees what it allocated when it fails */
         if (fallocate(fd, 0, (off_t)offset, (off_t)bytes) == 0)
             return 0;
         if (errno != EINTR)

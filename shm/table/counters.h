@@ -1,4 +1,4 @@
-/* Counter numbers of every process, made from the tables: CTR_LOADER_reads_submitted and so on. */
+/* Counter numbers of every process, generated from the tables: CTR_LOADER_reads_submitted etc. */
 #ifndef SLUICE_SHM_TABLE_COUNTERS_H
 #define SLUICE_SHM_TABLE_COUNTERS_H
 

@@ -1,6 +1,6 @@
-/* Counters of the recorder. COUNTER(name, kind, unit, doc): kind COUNTER or GAUGE. Append only. */
-COUNTER(records, COUNTER, records, "Use-log records written to the trace.")
+/* Counters of the recorder. COUNTER(name, kind, unit, doc); kind: COUNTER or GAUGE. Append only. */
+COUNTER(records, COUNTER, records, "Access-log records written to the trace.")
 COUNTER(records_dropped, COUNTER, records, "Records overwritten before they were read.")
-COUNTER(bytes, COUNTER, bytes, "Bytes of the trace.")
+COUNTER(bytes, COUNTER, bytes, "Bytes written to the trace.")
 COUNTER(messages, COUNTER, messages, "Messages received.")
 #undef COUNTER

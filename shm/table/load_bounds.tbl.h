@@ -1,5 +1,5 @@
-/* Upper bounds of the histogram of load times. LOAD_BOUND(word, ns): ascending; a counter of the
- * loader each, loads_WORD, and a bucket of the gateway's metrics. No include guard. */
+/* Upper bounds of the load time histogram, ascending. LOAD_BOUND(name, ns): one counter of the
+ * loader, loads_NAME, and one bucket of the gateway's metrics. No include guard. */
 LOAD_BOUND(100us, 100000)
 LOAD_BOUND(300us, 300000)
 LOAD_BOUND(1ms, 1000000)

@@ -62,7 +62,7 @@ const struct counter_desc *counters_of(enum service service, size_t *count)
     sl_panic("service %d", (int)service);
 }
 
-/* Services in the order of their enum without the loaders; these follow. */
+/* Services in the order of their enum without the loaders, which follow. */
 uint32_t procs_row_of(enum service service, uint32_t number)
 {
     sl_assert((unsigned)service < SERVICE__COUNT);

@@ -1,7 +1,7 @@
-/* Process table and counters. Each row has one writer for each field: the process itself, or the
- * supervisor where it says so. Read by anyone, without a lock; the supervisor makes the one JSON
- * document from it. The header also carries the engine's parameters (config/params.h), constant
- * after start. */
+/* Process table and counters. Each field of a row has one writer: the process, or the supervisor
+ * where noted. Any process reads it, without a lock; the supervisor builds the stats snapshot
+ * (JSON) from it. The header also has the engine's parameters (config/params.h), constant after
+ * start. */
 #ifndef SLUICE_SHM_TABLE_PROCESS_TABLE_H
 #define SLUICE_SHM_TABLE_PROCESS_TABLE_H
 
@@ -15,7 +15,7 @@
 
 #define PROCS_COUNTERS_MAX  96
 #define PROCS_MESSAGE_BYTES 256
-#define PROCS_SAMPLES       256 /* latency samples kept per process: a ring for medians */
+#define PROCS_SAMPLES       256 /* latency samples per process: a ring for medians */
 
 /* Named waits: where a process may block. WAIT(NAME, text) */
 #define WAITS(X)                                                                                   \
@@ -26,7 +26,7 @@
     X(EXPERT, "waiting for an expert")                                                             \
     X(FLUSH, "waiting for loaders to flush")                                                       \
     X(DEVICE, "waiting for the device")                                                            \
-    X(THROTTLE, "held by its throttle")                                                            \
+    X(THROTTLE, "waiting for its throttle")                                                        \
     X(GATES, "waiting for gate inputs")                                                            \
     X(STOPPING, "stopping")
 
@@ -47,8 +47,8 @@ enum proc_state {
     PROC_FAILED
 };
 
-/* One table per process: COUNTER(name, kind, unit, doc) in shm/counters_<process>.tbl.h, append
- * only. */
+/* One table per process, append only: COUNTER(name, kind, unit, doc) in
+ * shm/table/counters_<process>.tbl.h. */
 struct counter_desc {
     const char *name, *kind, *unit, *doc;
 };
@@ -58,14 +58,14 @@ struct proc_row {
     uint32_t service; /* enum service; constant */
     uint32_t number;  /* loader number; constant */
     _Atomic int32_t pid;
-    _Atomic uint32_t incarnation; /* of the process now living, or the last; 0 = never spawned */
+    _Atomic uint32_t incarnation; /* of the running process, or the last one; 0: never spawned */
     _Atomic uint32_t state;       /* enum proc_state */
-    _Atomic uint32_t reaped;      /* highest incarnation that waitpid returned */
+    _Atomic uint32_t reaped;      /* highest incarnation returned by waitpid */
     _Atomic uint32_t restarts;
-    _Atomic uint32_t last_signal; /* of the last death; 0 = exit */
+    _Atomic uint32_t last_signal; /* of the last exit; 0: exited without a signal */
     _Atomic uint32_t last_exit;
-    /* writer: cache, loader rows only: everything incarnations <= cleaned owed is doomed, punched,
-     * reset */
+    /* writer: cache, loader rows only: all pending parts of incarnations <= cleaned are doomed,
+     * punched and reset */
     _Atomic uint32_t cleaned;
     /* writer: the process */
     _Atomic uint32_t wait; /* enum proc_wait */
@@ -88,8 +88,9 @@ struct procs_head {
     _Atomic uint32_t
         injection; /* tests only: enum injection, 0 in production (see procs/engine/child/child.h) */
     _Atomic uint32_t injection_arg;
-    /* policy/systems.h numbers: what was asked for (supervisor), what runs (compute, at the start
-     * of a sequence; the others follow the use log and read it when they start). */
+    /* Preset numbers (lib/policy/presets/presets.h): the requested one (writer: supervisor) and the
+     * active one (writer: compute, at the start of a sequence; other processes follow the access
+     * log and read this field when they start). */
     _Atomic uint32_t preset_requested, preset_active;
     uint32_t reserved[12];
     struct proc_row row[SERVICE_ROWS_MAX];
@@ -102,24 +103,24 @@ struct procs {
 
 uint64_t procs_bytes(void);
 
-/* supervisor: fills constants of a freshly created segment; run_dir and model_path are its own to
- * fill. Rows: the supervisor, the services in their table's order, then the loaders. */
+/* supervisor: initialises a newly created segment; run_dir and model_path are set by the caller.
+ * Rows: the supervisor, the services in the order of their table, then the loaders. */
 void procs_format(void *base, const struct params *params, uint32_t loaders);
 
 int procs_attach(int fd, bool writable, uint64_t boot, struct procs *out, struct error *error);
 
-/* Row number of a service (loaders: number). */
+/* Row index of a service (loaders: number). */
 uint32_t procs_row_of(enum service service, uint32_t number);
 
 const char *proc_wait_text(uint32_t wait);
 const char *proc_state_text(uint32_t state);
 
-/* Table of a service's counters; *count of them. Counter i of a row has description i. */
+/* Counter descriptions of a service; *count of them. Counter i of a row has description i. */
 const struct counter_desc *counters_of(enum service service, size_t *count);
 
 static inline void counter_add(struct proc_row *row, unsigned counter, uint64_t n)
 {
-    /* One writer per row, but several threads of it may count: relaxed RMW; readers only ever show
+    /* Several threads of the one writing process may count: relaxed RMW; readers only display
      * it. */
     atomic_fetch_add_explicit(&row->counters[counter], n, memory_order_relaxed);
 }

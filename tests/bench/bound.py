@@ -141,7 +141,7 @@ def share_figures(a, model, share, compute_s, scratch):
                     "reached": middle, "reached_low": low, "reached_high": high, "compute_s": compute_s,
                     "device_s": statistics.median(b / device for b, (_, device) in zip(missed, done)),
                     "missed_bytes": mean(missed), "missed_each": missed,
-                    "drive_bytes_s": statistics.median(d for _, d in done),
+                    "device_bytes_s": statistics.median(d for _, d in done),
                     "busy_ms": busy_ms, "busy_bytes_s": busy_rate, "devices": [d for _, d in done],
                     "sim_hit": mean(tokens["sim_hit"] for tokens in lod), "lod_hit": mean(tokens["hit"] for tokens in lod),
                     "compute_ms": mean(t["compute_ms_per_token"] for t, _ in done),
@@ -160,7 +160,7 @@ def row_of(f):
     return (f"{f['share']:g} %", f["preset"], f"{f['bound_tps']:.2f}", f"{f['tps']:.2f}",
             f"{f['reached']:.3f} ({f['reached_low']:.3f} to {f['reached_high']:.3f})",
             f"{1e3 * f['compute_s']:.1f}", f"{1e3 * f['device_s']:.1f}", f"{f['missed_bytes'] / 2**20:.1f}",
-            f"{f['drive_bytes_s'] / 1e6:.0f}", f"{f['compute_ms']:.1f}", f"{f['stall_ms']:.1f}",
+            f"{f['device_bytes_s'] / 1e6:.0f}", f"{f['compute_ms']:.1f}", f"{f['stall_ms']:.1f}",
             f"{f['busy_ms']:.1f}", f"{f['busy_bytes_s'] / 1e6:.0f}", f"{f['read_bytes'] / 2**20:.1f}",
             f"{f['sim_hit']:.1f}", f"{f['lod_hit']:.1f}", f"{f['hit']:.1f}")
 

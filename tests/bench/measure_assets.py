@@ -18,7 +18,7 @@ SHAPES = {
             for kind, quant in (("plain", "Q4_0"), ("precisions", "Q8_0"))},
 }
 
-# Shares of uses that plans of the demo model have at a loss, in percent (docs/plan.md); random weights have none of
+# Shares of uses that plans of the demo model have at a loss, in percent (docs/lab/quality.md); random weights have none of
 # their own. HOBBIT's and Fate's at 5 % were not planned: those of 1 % keep to 5 %, too.
 SHARES = {
     1: (("edgemoe", "int4=0.953,int2=0.047", 1), ("hobbit", "native=0.478,int2=0.402,skip=0.12", 1),

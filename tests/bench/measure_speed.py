@@ -209,7 +209,7 @@ class Hobbit:
                              f"{r['hit']:.1f} %", f"{r['low']:.1f} %", f"{r['skipped']:.1f} %",
                              m.ratio_text(f["ratios"][label]) if label != "on" else "-"))
         return ["Dynamic loading (native and int2 by gate weight) at 500 MB/s; `on by it` is the ratio of decode.",
-                "", *m.table(("variant", "experts", "decode t/s", "read MiB/token", "hits", "low tier", "skipped",
+                "", *m.table(("variant", "experts", "decode t/s", "read MiB/token", "hits", "low precision", "skipped",
                               "on by it"), rows)]
 
     @staticmethod

@@ -117,7 +117,7 @@ def drop_cache(path):
 class PageLists:
     """While measuring, the kernel keeps few freed pages for each processor (as root; else nothing is changed). Linux since
     6.7 keeps up to an eighth of the memory there, in no order: the engine that is opened first after another has ended
-    gets single pages instead of runs of them, and its reads are slower by a third to its end (docs/bench.md). That would
+    gets single pages instead of runs of them, and its reads are slower by a third to its end (docs/tuning.md). That would
     be one variant's."""
     PATH = "/proc/sys/vm/percpu_pagelist_high_fraction"
     MINIMUM = "1000000"

@@ -107,8 +107,8 @@ static uint64_t quota_of(const struct rig *r, double share)
     return r->model->dense_bytes + align_up(experts, PAGE_BYTES);
 }
 
-static struct channel *open_channel(struct rig *r, enum endpoint endpoint, unsigned number, bool listen,
-                              enum msg_role role)
+static struct channel *open_channel(struct rig *r, enum endpoint endpoint, unsigned number,
+                                    bool listen, enum msg_role role)
 {
     struct error error;
     char path[ENDPOINT_BYTES];
@@ -189,9 +189,9 @@ void rig_spawn(struct rig *r, enum service service, uint32_t number, const char 
     snprintf(incarnation, sizeof incarnation, "%u", atomic_load(&p->incarnation) + 1);
     snprintf(boot, sizeof boot, "%llu", (unsigned long long)r->boot);
     snprintf(backend_text, sizeof backend_text, "%s", backend ? backend : "");
-    char *argv[] = {program,     "--number", n,    "--incarnation",
-                    incarnation, "--boot",   boot, backend ? "--backend" : NULL,
-                    backend_text,        NULL};
+    char *argv[] = {program,      "--number", n,    "--incarnation",
+                    incarnation,  "--boot",   boot, backend ? "--backend" : NULL,
+                    backend_text, NULL};
     int ready[2];
     ck_assert(pipe2(ready, O_CLOEXEC) == 0);
     if (!r->channel[row])

@@ -59,7 +59,7 @@ done | verdict manual_bash_has_every_option "the bash completion lacks an option
     [ "$(offered run --eviction ar)" = arc ] || echo "run --eviction ar"
     [ "$(offered run --deterministic '' | paste -sd ' ')" = "on off" ] || echo "run --deterministic"
     offered run --preset '' | grep -x swapmoe >/dev/null || echo "run --preset lacks swapmoe"
-    offered ctl system '' | grep -x hobbit >/dev/null || echo "ctl system lacks hobbit"
+    offered ctl preset '' | grep -x hobbit >/dev/null || echo "ctl preset lacks hobbit"
     [ "$(offered ctl thr)" = throttle ] || echo "ctl thr"
     [ "$(offered synth olm)" = olmoe-1b-7b ] || echo "synth olm"
     [ -z "$(offered run --budget 1)" ] || echo "run --budget offers $(offered run --budget 1)"

@@ -128,7 +128,7 @@ static void loss_without_auto(void)
     command_run(&c, NULL, END_MS,
                 (const char *const[]){"generate", "-m", test_model(), "--max-loss", "1", "--policy",
                                       "precision=hobbit", "-p", "a", "-n", "1", NULL});
-    CHECK(c.status == 2 && strstr(c.err, "--max-loss 1%: system 'default' may lose more"),
+    CHECK(c.status == 2 && strstr(c.err, "--max-loss 1%: preset 'default' may lose more"),
           "status %d: %s", c.status, c.err);
     command_free(&c);
 }

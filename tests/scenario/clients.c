@@ -293,9 +293,9 @@ static void eval_modelled(void)
     static const struct {
         const char *option, *value, *line;
     } bad[] = {{"--read-bandwidth", "fast", "not a bandwidth"},
-               {"--resident-experts", "1%", "less than the 4"},
+               {"--resident-experts", "1%", "below the 4"},
                {"--against", "/nonexistent", "cannot open /nonexistent"},
-               {"--against", "TEXT", "no record of logits"},
+               {"--against", "TEXT", "not a logits record"},
                {"--record", "/nonexistent/a", "cannot write"},
                {"--output", "xml", "text|json|csv|md"}};
     struct command c;
@@ -319,7 +319,7 @@ static void eval_modelled(void)
     command_free(&c);
     EVAL("--offline", "--against", logits, "--output", "md");
     expect(&c, 0);
-    CHECK(strncmp(c.out, "| system |", 10) == 0 && strstr(c.out, "\n| default |"), "%.400s", c.out);
+    CHECK(strncmp(c.out, "| preset |", 10) == 0 && strstr(c.out, "\n| default |"), "%.400s", c.out);
     command_free(&c);
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         const char *value = strcmp(bad[i].value, "TEXT") == 0 ? path : bad[i].value;

@@ -348,7 +348,7 @@ static void uploads_leave_space(void)
     engine_wait_counter(e, "gateway", "buffered_bytes", 32768, END_MS);
     large[2000] = 0;
     completion_call(&h, port, large, 1, "", 503);
-    CHECK(strstr(h.raw, "Retry-After: 1") && strstr(h.body, "too much is held"), "%.300s", h.raw);
+    CHECK(strstr(h.raw, "Retry-After: 1") && strstr(h.body, "buffers are full"), "%.300s", h.raw);
     http_close(&h);
     completion_check(&stream, baseline(0)->text, BASELINE_TOKENS, "during uploads");
     close(fd);
@@ -396,7 +396,7 @@ static void what_does_not_fit(void)
     struct engine *e = gateway_start(&port, (const char *const[]){"--http=0", SMALL_BUFFER, NULL});
     snprintf(body, sizeof body, TALK "%d}", MANY);
     http_call(&h, port, "/v1/chat/completions", NULL, body, 503);
-    CHECK(strstr(h.body, "too much is held"), "%.300s", h.body);
+    CHECK(strstr(h.body, "buffers are full"), "%.300s", h.body);
     http_close(&h);
     wait_nothing_buffered(e);
     /* It falls behind; what was made meanwhile comes as one event. */
@@ -406,7 +406,7 @@ static void what_does_not_fit(void)
     engine_wait_counter(e, "compute", "sequences_done", done + 1, END_MS);
     http_finish(&h, END_MS);
     http_events(&h, &got);
-    CHECK(h.status == 200 && got.count > 2 && strstr(got.error, "too much is held") &&
+    CHECK(h.status == 200 && got.count > 2 && strstr(got.error, "buffers are full") &&
               !got.finish[0],
           "finish '%s', error '%s'", got.finish, got.error);
     free(got.text);

@@ -22,7 +22,7 @@
 #define THREADS_MAX   64
 #define TRACED_TOKENS 1024
 
-/* Counters that move when an edge carries anything but a QUOTA or LOOK of the supervisor. */
+/* Counters that move when a channel carries anything but a QUOTA or POLL of the supervisor. */
 static const char *const traffic[][2] = {{"compute", "demands"},
                                          {"cache", "demands"},
                                          {"cache", "loads_sent"},

@@ -148,7 +148,7 @@ static void synth_bad_input(void)
                                       "expert_inner=65536", "hidden=65536", "head_size=128",
                                       "layers=512", NULL});
     expect(&c, 2);
-    CHECK(strstr(c.err, "are free"), "not about free space: %.200s", c.err);
+    CHECK(strstr(c.err, "not enough space"), "not about free space: %.200s", c.err);
     command_free(&c);
 }
 

@@ -252,9 +252,9 @@ static void resume_with(const char *const more[], int precisions, bool damage)
     pack_and_kill(store, more);
     /* Not a store yet, and not one for other options. */
     REJECTED(2, "manifest.json", "--check", store);
-    REJECTED(2, "begun from another model or with other options", "-m", F16_MODEL, "-o", store);
-    REJECTED(2, "begun from another model or with other options", "-m", test_model(), "-o", store,
-             "--precisions=native,int4");
+    REJECTED(2, "incomplete store of another model or other options", "-m", F16_MODEL, "-o", store);
+    REJECTED(2, "incomplete store of another model or other options", "-m", test_model(), "-o",
+             store, "--precisions=native,int4");
     /* Its head has 56 bytes, a record a unit, a checksum per tier (one stripe) and its own. */
     json_int_t known = (size_of(store, "pack.journal") - 56) / (8 * (2 + precisions));
     if (damage)
@@ -302,7 +302,7 @@ static void resumed_with_mirrors(void)
     snprintf(mirrors, sizeof mirrors, "--mirrors=%s", other);
     pack_and_kill(store, (const char *const[]){mirrors, NULL});
     json_int_t known = (size_of(store, "pack.journal") - 56) / (8 * 3);
-    REJECTED(2, "with other options", "-m", test_model(), "-o", store);
+    REJECTED(2, "another model or other options", "-m", test_model(), "-o", store);
     flip(other, "store.experts.0.mirror.bin", 4096 + 1000);
     json_t *summary =
         pack(0, NULL, (const char *const[]){"-m", test_model(), "-o", store, mirrors, NULL});
@@ -323,7 +323,7 @@ static void damage_found(void)
     flip(store, "experts.0.bin", 1000000);
     struct command c;
     command_run(&c, NULL, END_MS, (const char *const[]){"pack", "--check", store, NULL});
-    CHECK(c.status == 2 && strstr(c.out, "wrong: layer 0, expert 9, tier native, stripe 0"),
+    CHECK(c.status == 2 && strstr(c.out, "damaged: layer 0, expert 9, precision native, stripe 0"),
           "status %d: %.300s", c.status, c.out);
     CHECK(strstr(c.err, "is damaged: 1 of 256 parts"), "%.300s", c.err);
     command_free(&c);
@@ -372,17 +372,21 @@ static void bad_usage_is_rejected(void)
     path_in_dir(model, "none.gguf");
     REJECTED(2, "none.gguf", "-m", model, "-o", store);
     REJECTED(2, "config.json", "-m", test_dir(), "-o", store);
-    REJECTED(2, "name a model with -m", "-o", store);
-    REJECTED(2, "'int3' is no tier", "-m", test_model(), "-o", store, "--precisions=native,int3");
-    REJECTED(2, "--dense is native, int8 or int4", "-m", test_model(), "-o", store, "--dense=int2");
-    REJECTED(2, "--method is channel or hqq", "-m", test_model(), "-o", store, "--method=best");
-    REJECTED(2, "two stripes are the same file", "-m", test_model(), "-o", store,
+    REJECTED(2, "use -m MODEL", "-o", store);
+    REJECTED(2, "unknown precision 'int3'", "-m", test_model(), "-o", store,
+             "--precisions=native,int3");
+    REJECTED(2, "--dense: must be native, int8 or int4", "-m", test_model(), "-o", store,
+             "--dense=int2");
+    REJECTED(2, "--method: must be channel or hqq", "-m", test_model(), "-o", store,
+             "--method=best");
+    REJECTED(2, "two stripes or mirrors are the same file", "-m", test_model(), "-o", store,
              "--stripes=/tmp/x.bin,/tmp/x.bin");
-    REJECTED(2, "two stripes are the same file", "-m", test_model(), "-o", store,
+    REJECTED(2, "two stripes or mirrors are the same file", "-m", test_model(), "-o", store,
              "--stripes=/tmp/x.bin,/tmp/y.bin", "--mirrors=/tmp/y.bin,/tmp/z.bin");
-    REJECTED(2, "--mirrors names 1 paths for 2 stripes", "-m", test_model(), "-o", store,
+    REJECTED(2, "--mirrors has 1 paths for 2 stripes", "-m", test_model(), "-o", store,
              "--stripes=/tmp/x.bin,/tmp/y.bin", "--mirrors=/tmp/z.bin");
-    REJECTED(2, "--layout is striped or spread", "-m", test_model(), "-o", store, "--layout=woven");
+    REJECTED(2, "--layout: must be striped or spread", "-m", test_model(), "-o", store,
+             "--layout=woven");
     REJECTED(2, "not a GGUF file", "-m", "/bin/sh", "-o", store);
     REJECTED(2, "unknown or incomplete option", "--tear=native");
     CHECK(size_of(store, "manifest.json") < 0, "a store all the same");

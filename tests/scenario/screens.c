@@ -43,7 +43,7 @@ static void repl_on_a_terminal(void)
     engine_start(e, NULL);
     struct terminal *t = repl_open(e, -1);
     terminal_type(t, "/he\t\r"); /* completed */
-    terminal_wait(t, "Ctrl-C ends the answer", WAIT_MS);
+    terminal_wait(t, "Ctrl-C ends the response", WAIT_MS);
     terminal_type(t, "/set num\t 8\r");
     type_line(t, test_prompt(0));
     terminal_wait(t, " the sun was", WAIT_MS);
@@ -64,7 +64,7 @@ static void repl_on_a_terminal(void)
     while (generation_tokens(g) == 0)
         CHECK(deadline_tick(deadline), "no tokens");
     type_line(t, test_prompt(0));
-    terminal_wait(t, "waiting for other answers", WAIT_MS);
+    terminal_wait(t, "waiting for other sequences", WAIT_MS);
     struct text other;
     generation_finish(g, WAIT_MS, &other);
     text_free(&other);
@@ -76,7 +76,7 @@ static void repl_on_a_terminal(void)
     terminal_type(t, CTRL_C); /* the text is dropped, the session is not */
     terminal_wait(t, ">>> ", WAIT_MS);
     type_line(t, "/dance");
-    terminal_wait(t, "no command /dance", WAIT_MS);
+    terminal_wait(t, "unknown command /dance", WAIT_MS);
     type_line(t, "/experts");
     terminal_wait(t, "layer", WAIT_MS);
     terminal_wait(t, "/32", WAIT_MS);
@@ -123,7 +123,7 @@ static void paste_too_much(struct terminal *t)
     terminal_type(t, "\033[200~");
     terminal_type(t, text);
     terminal_type(t, "\033[201~\r");
-    terminal_wait(t, "a prompt has at most", WAIT_MS);
+    terminal_wait(t, "prompt too long", WAIT_MS);
     terminal_wait(t, ">>> ", WAIT_MS);
 }
 
@@ -184,7 +184,7 @@ static void repl_reports_a_restart(void)
     pid_t compute = engine_pid(e, "compute", 0, 0);
     kill(compute, SIGKILL);
     terminal_wait(t, "[compute ", WAIT_MS);
-    terminal_wait(t, "restarts of compute during this answer: 1", WAIT_MS);
+    terminal_wait(t, "restarts of compute during this response: 1", WAIT_MS);
     terminal_wait(t, "tokens/s", WAIT_MS);
     terminal_wait(t, ">>> ", WAIT_MS);
     terminal_type(t, CTRL_D);
@@ -256,7 +256,7 @@ static void top_on_a_terminal(void)
     terminal_type(t, "m");
     terminal_wait(t, "HEAT", WAIT_MS);
     terminal_type(t, "h");
-    terminal_wait(t, "move the map up", WAIT_MS);
+    terminal_wait(t, "scroll the map up", WAIT_MS);
     terminal_type(t, "h");
     terminal_wait(t, "PROCESS", WAIT_MS);
     struct text got;
@@ -264,13 +264,13 @@ static void top_on_a_terminal(void)
     text_free(&got);
     terminal_resize(t, 50, 200);
     terminal_wait(t, "PROCESS", WAIT_MS);
-    terminal_wait(t, "of the uses, at most", WAIT_MS); /* the graphs: only with enough rows */
+    terminal_wait(t, "of accesses, max", WAIT_MS); /* the graphs: only with enough rows */
     terminal_resize(t, 5, 20);
-    terminal_wait(t, "at least", WAIT_MS);
+    terminal_wait(t, "needs 40x10", WAIT_MS);
     terminal_resize(t, 24, 80);
     terminal_wait(t, "PROCESS", WAIT_MS);
     engine_stop(e);
-    terminal_wait(t, "the engine is gone", WAIT_MS);
+    terminal_wait(t, "the engine has exited", WAIT_MS);
     engine_start(e, NULL);
     terminal_wait(t, "by start", WAIT_MS);
     terminal_type(t, "q");

@@ -204,7 +204,7 @@ static void presets_that_cannot_run_are_rejected(void)
     struct engine *e = engine_new();
     engine_start(e, (const char *const[]){"--resident-experts=50", NULL});
     rejected(e, "nonsense", "unknown preset 'nonsense'");
-    rejected(e, "hobbit", "needs two tiers");
+    rejected(e, "hobbit", "needs two precisions");
     rejected(e, "edgemoe", "needs a plan");
     struct text got;
     baseline(0);

@@ -108,7 +108,7 @@ static ALWAYS_INLINE void rows_at(const struct kernel_matrix *w, uint32_t j, uin
 }
 
 /* 8 outputs of one row of activations, while the weights of the next 8, which lie right behind, are
- * asked for: in the order of memory, which DRAM wants (8 streams of their own took half the speed);
+ * requested: in the order of memory, which suits DRAM (8 streams of their own took half the speed);
  * twice 8 rows of Q8_0 are more than the first-level cache holds. */
 static ALWAYS_INLINE __m256 eight_outputs(const bool q8, const struct kernel_matrix *w,
                                           const uint8_t *const row[LANES], const uint8_t *x)

@@ -18,7 +18,7 @@
     6 /* rows of a register tile: 12 integer sums, 12 float sums, 2 weights, 1 activation */
 #define STRETCH   128 /* blocks of a weight row whose terms are kept before they are turned round */
 #define ROW_BLOCK 126 /* rows whose activations stay in the second-level cache over all panels */
-#define AHEAD     4096 /* bytes of weights asked for before they are needed */
+#define AHEAD     4096 /* bytes of weights prefetched ahead */
 
 struct panel {
     _Alignas(

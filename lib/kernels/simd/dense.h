@@ -1,6 +1,6 @@
 /* Products with F32, F16 and BF16 weights over the vector words of vec_*.h; included once per
  * instruction set. Every output has one vector sum over k, ascending, element i in lane i mod VL,
- * and one tree over the lanes, whatever the number of rows beside it: the register tile of
+ * and one tree over the lanes, whatever the number of other rows: the register tile of
  * DENSE_COLS outputs by up to DENSE_ROWS rows only decides which sums advance together. */
 #define DENSE_COLS 4
 #define DENSE_CACHE                                                                                \

@@ -66,7 +66,7 @@ static ALWAYS_INLINE void rows_at(const struct kernel_matrix *w, uint32_t j, uin
 /* ---- few rows ---- */
 
 /* VL outputs of one row of activations. While their weights are used, those of the next VL outputs,
- * which lie right behind them, are asked for. */
+ * which follow directly, are prefetched. */
 static ALWAYS_INLINE void few_outputs(const struct kind kind, const struct kernel_matrix *w,
                                       const uint8_t *const row[VL], const uint8_t *x, float *y,
                                       uint32_t outputs)

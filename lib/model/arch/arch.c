@@ -306,7 +306,7 @@ static int check_ranges(enum arch_id arch, const struct model_hparams *h, struct
     for (size_t i = 0; i < ARRAY_LEN(float_rows); i++) {
         const struct float_row *row = &float_rows[i];
         double v = (double)float_of(h, row->offset);
-        /* half an ulp of slack: the bounds are doubles, the value was rounded; refuses NaN, too */
+        /* half an ulp of slack: the bounds are doubles, the value was rounded; rejects NaN, too */
         if (row->arch == arch && !(v >= row->min * 0.999999 && v <= row->max * 1.000001))
             return error_set(error, ERR_BAD_INPUT, "%s.%s is %g: not between %g and %g",
                              arch_names[arch], row->key, v, row->min, row->max);

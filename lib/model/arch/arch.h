@@ -35,7 +35,7 @@ struct model_hparams {
 /* What the RMSNorm on q and k is over. */
 enum qk_norm {
     QK_NORM_NONE,
-    QK_NORM_HEAD, /* every head by itself, one weight for all */
+    QK_NORM_HEAD, /* every head separately, one weight for all */
     QK_NORM_ROW,  /* all heads of a token together, before they are split */
 };
 

@@ -3,18 +3,18 @@
  *
  * ARCH(ID, name)
  *     name: general.architecture
- * ARCH_UINT(ID, field, key, least, most, absent)
+ * ARCH_UINT(ID, field, key, min, max, absent)
  *     hyper-parameter from key "<name>.<key>"; absent: REQUIRED, or DERIVED (filled in by arch.c)
- * ARCH_FLOAT(ID, field, key, least, most)
+ * ARCH_FLOAT(ID, field, key, min, max)
  *     likewise, always required
  * ARCH_CONST(ID, field, value)
  *     fixed by the architecture, in no key
  * ARCH_ONLY(ID, key, value)
- *     integer or bool key that must have this value if it is there
+ *     integer or bool key that must have this value if present
  * ARCH_ONLY_FLOAT(ID, key, value)
  *     likewise, a float key
  * ARCH_ONLY_TEXT(ID, key, text)
- *     string key that must have this value if it is there
+ *     string key that must have this value if present
  * ARCH_DENSE(ID, role, storage, presence, ne0, ne1)
  *     tensor of a role of arch.h
  * ARCH_EXPERT(ID, matrix, name, ne0, ne1)
@@ -101,7 +101,7 @@
     ARCH_JOINED(id, GATE_UP, "blk.%u.ffn_gate_up_exps.weight", HIDDEN, INNER_TWICE)                \
     ARCH_REJECTED(id, "blk.%u.ffn_gate.weight", "a layer without experts")
 
-#define OLD_EXPERTS "a tensor for each expert (a file of early 2024, to be converted anew)"
+#define OLD_EXPERTS "a tensor for each expert (a file of early 2024, to be converted again)"
 
 /* Qwen3-MoE: an RMSNorm on each q and k head; the K weights are renormalised. */
 ARCH(QWEN3MOE, "qwen3moe")
@@ -126,7 +126,7 @@ ARCH_ONLY_FLOAT(OLMOE, "attention.clamp_kqv", 0)
 ARCH_DENSE(OLMOE, ATTN_Q_NORM, F32, REQUIRED, Q, ONE)
 ARCH_DENSE(OLMOE, ATTN_K_NORM, F32, REQUIRED, KV, ONE)
 
-/* Qwen2-MoE (Qwen1.5-MoE among them): biases on q, k and v; beside the experts one that every token
+/* Qwen2-MoE (Qwen1.5-MoE among them): biases on q, k and v; in addition to the experts one that every token
  * uses, times the sigmoid of a gate of its own; the K weights are probabilities as they are. */
 ARCH(QWEN2MOE, "qwen2moe")
 ARCH_COMMON(QWEN2MOE)

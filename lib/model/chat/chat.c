@@ -77,7 +77,7 @@ void chat_describe(struct model_chat *chat, const char *name, const char *bos, c
     snprintf(chat->eos, sizeof chat->eos, "%s", eos);
 }
 
-/* Written twice: once to count, once into the room that needs. */
+/* Written twice: once to count, once into a buffer of that size. */
 struct writer {
     const struct model_chat *chat;
     char *out; /* NULL: count only */
@@ -152,7 +152,7 @@ static void render(struct writer *w, const struct form *f, const struct chat_mes
     put_form(w, f->generation_prompt);
 }
 
-/* ---- what is refused ------------------------------------------------------------------------- */
+/* ---- rejected messages ----------------------------------------------------------------------- */
 
 static int reject_mark(const struct chat_message *m, const char *mark, size_t bytes,
                        struct error *error)
@@ -164,7 +164,7 @@ static int reject_mark(const struct chat_message *m, const char *mark, size_t by
                      mark);
 }
 
-/* Control tokens of the form count as such, and the tokenizer cannot tell whose they are. */
+/* Control tokens of the form count as such, and the tokenizer cannot distinguish their origin. */
 static int reject_marks(const struct model_chat *chat, const struct form *f,
                         const struct chat_message *m, struct error *error)
 {

@@ -1,5 +1,5 @@
 /* Conversations as text: which family's form a model's chat template has (chat.tbl.h), and a list
- * of messages in that form. A model without a template, or with one nobody knows, gets plain text:
+ * of messages in that form. A model without a template, or with an unknown one, gets plain text:
  * "User: ...", "Assistant: ...". Pure. */
 #ifndef SLUICE_MODEL_CHAT_CHAT_H
 #define SLUICE_MODEL_CHAT_CHAT_H
@@ -19,10 +19,10 @@ enum chat_family {
     CHAT__COUNT
 };
 
-/* What the model segment says of it. */
+/* Chat form, as stored in the model segment. */
 struct model_chat {
     uint32_t family;    /* enum chat_family */
-    uint32_t bos_first; /* 1: a conversation begins with bos; 0: it does so by itself, or not */
+    uint32_t bos_first; /* 1: a conversation begins with bos; 0: the tokenizer adds it, or not */
     char bos[CHAT_TOKEN_BYTES]; /* as written in the vocabulary; "": there is none */
     char eos[CHAT_TOKEN_BYTES];
 };
@@ -41,7 +41,7 @@ enum chat_family chat_recognise(const char *text, size_t bytes);
 const char *chat_name(enum chat_family family);
 enum chat_family chat_find(const char *name); /* unknown words are CHAT_PLAIN */
 
-/* What a model's document says of it, as chat_name() and the vocabulary write it. */
+/* Chat form, as described in JSON by chat_name() and the vocabulary. */
 void chat_describe(struct model_chat *chat, const char *name, const char *bos, const char *eos,
                    uint32_t bos_first);
 

@@ -8,7 +8,7 @@
  *
  * BOS and EOS stand for the model's own tokens. INLINE: a message like the others; FIRST_USER: at
  * the beginning of the next user's message. Control marks, with a space between: what no message
- * may hold, beside BOS and EOS, since it would end the message and begin another one. */
+ * may contain, in addition to BOS and EOS, since it would end the message and begin another one. */
 #define CHATML_MARKS                                                                               \
     "<|im_start|> <|im_end|> <|endoftext|> <|fim_prefix|> <|fim_middle|> <|fim_suffix|> "          \
     "<|fim_pad|> <|repo_name|> <|file_sep|> <|object_ref_start|> <|object_ref_end|> "              \

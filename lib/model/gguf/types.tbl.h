@@ -1,5 +1,5 @@
 /* Names of the tensor types that GGUF files may hold and that sluice does not compute with: only
- * for the line that refuses them. Types sluice knows are in lib/tensor/tensor_types.tbl.h. Source:
+ * for the error that rejects them. Supported types are in lib/tensor/tensor_types.tbl.h. Source:
  * the GGUF specification. No include guard: include it with GGUF_FOREIGN_TYPE defined.
  * GGUF_FOREIGN_TYPE(name, ggml_id) */
 GGUF_FOREIGN_TYPE("Q4_1", 3)

@@ -26,7 +26,7 @@ struct gguf_writer;
 struct gguf_writer *gguf_writer_new(uint32_t alignment);
 void gguf_writer_free(struct gguf_writer *w);
 
-/* Keys. Names and values are copied. Memory that is short is told by gguf_writer_layout. */
+/* Keys. Names and values are copied. Lack of memory is reported by gguf_writer_layout. */
 void gguf_put_u32(struct gguf_writer *w, const char *key, uint32_t value);
 void gguf_put_u64(struct gguf_writer *w, const char *key, uint64_t value);
 void gguf_put_f32(struct gguf_writer *w, const char *key, float value);
@@ -67,7 +67,7 @@ uint64_t gguf_writer_offset(const struct gguf_writer *w, uint32_t tensor); /* in
 uint64_t gguf_writer_tensor_bytes(const struct gguf_writer *w, uint32_t tensor);
 uint64_t gguf_writer_bytes(const struct gguf_writer *w); /* of the whole file */
 
-/* Streaming into the file at path (made anew, or emptied). Every byte of every tensor in order; the
+/* Streaming into the file at path (created, or truncated). Every byte of every tensor in order; the
  * errors name the path. gguf_writer_end checks that all of it came, syncs and closes. Without it
  * gguf_writer_free closes, and what is there has no meaning. */
 int gguf_writer_start(struct gguf_writer *w, const char *path, struct error *error);

@@ -8,7 +8,7 @@
  * HF_FLOAT(ID, field, key, presence)
  *     number in config.json -> GGUF key "<arch>.<key>"; REQUIRED or OPTIONAL (absent or null)
  * HF_MUST(ID, field, words)
- *     the field, where it is there, must be one of these JSON values, written as they are in
+ *     the field, if present, must be one of these JSON values, written as they are in
  *     compact JSON, separated by spaces
  * HF_DENSE(ID, name, gguf, form, presence)
  *     tensor; %u: layer. form: MATRIX (own type), F32, Q_ROWS and K_ROWS (hf.h: HF_HEAD_PAIRS)

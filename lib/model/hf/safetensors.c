@@ -272,9 +272,10 @@ static int add_file(struct safetensors *s, const char *name, uint32_t *number, s
             return 0;
     if (strchr(name, '/') || name[0] == 0 || name[0] == '.' ||
         strlen(name) > SAFETENSORS_NAME_MAX || s->file_count == SAFETENSORS_FILES_MAX)
-        return error_set(error, ERR_BAD_INPUT,
-                         "%s names '%s', which is no file beside it (or one of more than %u)",
-                         INDEX_NAME, printable(name, strlen(name)).text, SAFETENSORS_FILES_MAX);
+        return error_set(
+            error, ERR_BAD_INPUT,
+            "%s names '%s', which is not a file in its directory (or one of more than %u)",
+            INDEX_NAME, printable(name, strlen(name)).text, SAFETENSORS_FILES_MAX);
     struct safetensors_file *bigger = reallocarray(s->files, s->file_count + 1, sizeof *bigger);
     char *copy = strdup(name);
     if (bigger)
@@ -299,7 +300,7 @@ static int index_names(struct safetensors *s, struct error *error)
     return 0;
 }
 
-/* Opens every file the map names; then every tensor must be where the map says. */
+/* Opens every file the map names; then every tensor must be in the file given by the map. */
 static int open_mapped(struct safetensors *s, const char *dir, const json_t *map,
                        struct error *error)
 {

@@ -1,7 +1,7 @@
 /* tokenizer.json of a SentencePiece BPE vocabulary (Mixtral's, say) -> the keys of the tokenizer
  * "llama". SentencePiece merges by the score of what comes out, tokenizer.json by a list; they do
  * the same when the list has every cut of every token into two others, those of a token together.
- * Then a token's score is its place in the list, negated; a list of another kind is refused. */
+ * Then a token's score is its place in the list, negated; a list of another kind is rejected. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +29,7 @@ static bool prepends_space(const json_t *n)
            hf_is_string(json_object_get(n, "prepend"), SPACE_MARK);
 }
 
-/* By a normalizer: a mark before the text, where it says so, and marks for spaces. */
+/* By a normalizer: a mark before the text, if configured, and marks for spaces. */
 static bool read_normalizer(const json_t *n, bool *prefix)
 {
     const json_t *parts = json_object_get(n, "normalizers");
@@ -92,7 +92,7 @@ struct scores {
     const struct hf_tokens *tokens;
     struct strtab by_name; /* normal tokens */
     float *of;
-    char *joined; /* room for the longest merge */
+    char *joined; /* buffer of the longest merge */
 };
 
 /* "left right" -> the normal token both make; STRTAB_NONE: one of the three is none. */

@@ -31,7 +31,7 @@ bool hf_is_string(const json_t *value, const char *expected)
 
 /* ---- how text is split ---- */
 
-/* The expression of a Split, or of a ByteLevel that splits by itself (GPT-2's); NULL: not known. */
+/* The expression of a Split, or of a ByteLevel with its own split (GPT-2's); NULL: not known. */
 static const char *split_expression(const json_t *pre)
 {
     if (hf_is_string(json_object_get(pre, "type"), "ByteLevel")) {
@@ -96,7 +96,7 @@ static int put_token(struct hf_tokens *t, const char *text, const json_t *number
         return error_set(error, ERR_BAD_INPUT, "two tokens have the number %" JSON_INTEGER_FORMAT,
                          id);
     t->text[id] =
-        text; /* an added token may stand in the vocabulary, too: it is what it is there */
+        text; /* an added token may stand in the vocabulary, too: then that entry counts */
     t->type[id] = type;
     return 0;
 }

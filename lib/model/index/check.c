@@ -1,6 +1,6 @@
-/* model_index_check: nothing in the blob is believed. Header fields are compared with what follows
+/* model_index_check: nothing in the blob is trusted. Header fields are compared with what follows
  * from counts, tensors are checked as the reader of GGUF checks them, and everything else is
- * derived anew and compared. */
+ * derived again and compared. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -87,7 +87,7 @@ static int check_tensor(const struct model_index *m, const struct model_tensor *
     return 0;
 }
 
-/* Counts and sums that follow from the entries: made anew in a copy of the head. */
+/* Counts and sums that follow from the entries: computed again in a copy of the head. */
 static int check_totals(const struct model_index *m, struct error *error)
 {
     struct model_index again;

@@ -49,7 +49,7 @@ static bool shape_right(const struct model_hparams *h, enum expert_matrix which,
 }
 
 /* Matrices in order, none over another, in the smallest slot. Also of an absent entry: what is
- * there says how its tier looks. */
+ * there describes its precision. */
 static int check_matrices(const struct model_index *m, uint32_t i, const struct model_entry *e,
                           struct error *error)
 {
@@ -100,7 +100,7 @@ static int check_range(const struct model_index *m, uint32_t i, const struct mod
     return 0;
 }
 
-/* The layout is one for all: the first expert's says which. */
+/* The layout is one for all: that of the first expert. */
 static uint32_t only_stripe(const struct model_index *m, uint32_t number)
 {
     uint32_t layer = number / m->hparams.experts, expert = number % m->hparams.experts;

@@ -147,7 +147,7 @@ static void copy_token(const struct build *b, uint64_t id, char to[CHAT_TOKEN_BY
         copy_name(to, CHAT_TOKEN_BYTES, piece, n);
 }
 
-/* A template that is no string is no template: chat is a convenience, not worth refusing a model.
+/* A template that is no string is no template: chat is a convenience, not a reason to reject a model.
  */
 static void read_chat(const struct build *b, struct model_chat *chat)
 {
@@ -162,18 +162,18 @@ static void read_chat(const struct build *b, struct model_chat *chat)
         copy_token(b, blob->eos, chat->eos);
     if (gguf_get_uint(&b->gguf, "tokenizer.ggml.bos_token_id", &bos, NULL) == 1)
         copy_token(b, bos, chat->bos);
-    /* Some forms write it between turns, too; a prompt that begins with it by itself gets no other.
+    /* Some forms write it between turns, too; a prompt that starts with it already gets no other.
      */
     chat->bos_first =
         chat->bos[0] && blob->bos == TOKEN_NONE && memmem(text, bytes, "bos_token", 9);
 }
 
-/* A store says what it was made for. */
+/* A store states the model it was made from. */
 static int match_store(const struct index_experts *x, enum arch_id arch,
                        const struct model_hparams *h, struct error *error)
 {
     if (strcmp(x->arch, arch_name(arch)) != 0)
-        return error_set(error, ERR_BAD_INPUT, "architecture %s, the manifest says %s",
+        return error_set(error, ERR_BAD_INPUT, "architecture %s, but %s in the manifest",
                          arch_name(arch), x->arch);
     if (x->layers != h->layers || x->experts != h->experts)
         return error_set(error, ERR_BAD_INPUT,
@@ -295,7 +295,7 @@ int index_build_fd(int fd, const struct index_experts *experts, struct model_ind
     if (index_file_id(fd, &id, error))
         return -1;
     /* Without read-ahead exactly the header's pages come into the cache, and are dropped again:
-     * they would be charged to the budget. Advice only: a file system that refuses it changes
+     * they would be charged to the budget. Advice only: a file system that rejects it changes
      * nothing else. */
     struct file_reader reader = {.fd = fd};
     struct gguf_source source = {
@@ -318,7 +318,7 @@ int model_index_build(int fd, const char *path, struct model_index **index, stru
     *index = NULL;
     if (index_build_fd(fd, NULL, index, &inner) == 0)
         return 0;
-    /* The end of a long path says more than its start, and leaves room for the reason. */
+    /* The end of a long path is more informative, and the reason must fit. */
     size_t n = strlen(path);
     return error_set(error, inner.code, "%s%s: %s", n > 120 ? "..." : "",
                      path + (n > 120 ? n - 120 : 0), inner.text);

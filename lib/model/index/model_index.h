@@ -111,7 +111,7 @@ struct model_index {
     uint64_t stripes_offset;
     uint64_t tokenizer_offset, tokenizer_bytes;
     uint64_t dense_bytes; /* sum of slot_bytes of dense entries */
-    /* Sums over experts, each at the best tier it is there at. */
+    /* Sums over experts, each at its best available precision. */
     uint64_t expert_bytes;                           /* payload_bytes */
     uint64_t expert_slot_bytes;                      /* slot_bytes */
     uint64_t expert_slot_bytes_max;                  /* of any entry, all tiers */
@@ -122,7 +122,7 @@ struct model_index {
 };
 
 /* Parses and checks the GGUF file (v2, v3) open at fd, and returns a newly allocated index (caller
- * frees). Every check of the format is made here; nothing after this looks at the header again.
+ * frees). Every check of the format is made here; nothing after this reads the header again.
  * Memory stays proportional to the header. Reads with pread; page cache it caused is dropped
  * (POSIX_FADV_DONTNEED). Errors: ERR_BAD_INPUT with one line naming what is wrong and where;
  * ERR_IO. */
@@ -170,7 +170,7 @@ static inline uint32_t model_entry_expert_precision(const struct model_index *m,
     return m->absent_count == 0 || model_index_entries(m)[entry].extents != 0 ? entry : ENTRY_NONE;
 }
 
-/* Entry number of an expert at the best tier it is there at: every expert is at one at least. */
+/* Entry number of an expert at its best available precision: every expert has at least one. */
 static inline uint32_t model_entry_expert(const struct model_index *m, uint32_t layer,
                                           uint32_t expert)
 {

@@ -76,7 +76,7 @@ static bool type_find(const char *name, uint32_t *type)
     return false;
 }
 
-/* What the JSON library says when an object is not as asked, in one line after the place. */
+/* The error of the JSON library for an object of another form, in one line after the position. */
 static int unlike(struct error *error, const char *where, const json_error_t *why)
 {
     return error_set(error, ERR_BAD_INPUT, "%s: %s", where,
@@ -177,7 +177,7 @@ static int parse_matrix(json_t *object, const char *where, struct model_matrix *
     return 0;
 }
 
-/* There is one layout of a slot: what the manifest says is compared with it. */
+/* There is one layout of a slot: the manifest is compared with it. */
 static int check_layout(const struct store_group *g, const char *where, struct error *error)
 {
     struct store_group right = *g;
@@ -316,7 +316,7 @@ static int parse_stripe(json_t *object, size_t i, struct store_manifest *m, stru
         return -1;
     if (s->bytes % PAGE_BYTES != 0 || s->bytes != m->stripe[0].bytes)
         return bad(error, where,
-                   "%" PRIu64 " bytes: not whole pages, or not as many as the first stripe has",
+                   "%" PRIu64 " bytes: not whole pages, or another size than the first stripe",
                    s->bytes);
     return 0;
 }

@@ -35,7 +35,7 @@ struct opening {
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-/* Puts a file's name before what is wrong with it: the end of a long path says more than its
+/* Puts a file's name before the error: the end of a long path is more informative than its
  * start. */
 static int in_file(const struct opening *o, const char *name, const struct error *why,
                    struct error *error)
@@ -122,7 +122,7 @@ static int take_table(struct opening *o, struct error *error)
     return 0;
 }
 
-/* A stripe says which one it is, of which store: files that were exchanged are found here, and not
+/* A stripe contains its number and its store: exchanged files are detected here, not
  * by every checksum. */
 static int check_stripe_head(const struct opening *o, int fd, uint32_t number, struct error *error)
 {
@@ -165,9 +165,8 @@ static int check_stripe(const struct opening *o, const char *path, uint32_t numb
         return -1;
     int status = 0;
     if (id->bytes != bytes)
-        status =
-            error_set(error, ERR_BAD_INPUT, "%s: %" PRIu64 " bytes, the manifest says %" PRIu64,
-                      id->bytes < bytes ? "truncated" : "too long", id->bytes, bytes);
+        status = error_set(error, ERR_BAD_INPUT, "%s: %" PRIu64 " bytes, in the manifest %" PRIu64,
+                           id->bytes < bytes ? "truncated" : "too long", id->bytes, bytes);
     if (status == 0)
         status = check_stripe_head(o, fd, number, error);
     close(fd);

@@ -5,7 +5,7 @@
  *   manifest.json    what is below; written last, by rename: a half store has none
  *   model.gguf       keys, tokenizer and dense tensors of the model; no expert tensors
  *   entries.bin      the table of entries: where each expert lies, and its checksums
- *   experts.N.bin    stripe N, or wherever the manifest says
+ *   experts.N.bin    stripe N, or another path in the manifest
  *
  * STRIPES. All S stripe files have the same size, a multiple of the page. Page 0 begins with struct
  * store_stripe_head, the rest of the page is 0. Then entries, in any order, never overlapping. An

@@ -119,8 +119,8 @@ int store_entries_check(const struct store_manifest *m, const void *table, uint6
 {
     sl_assert((uintptr_t)table % sizeof(uint64_t) == 0);
     if (bytes != store_entries_bytes(m))
-        return error_set(error, ERR_BAD_INPUT, "%" PRIu64 " bytes, the manifest says %" PRIu64,
-                         bytes, store_entries_bytes(m));
+        return error_set(error, ERR_BAD_INPUT, "%" PRIu64 " bytes, in the manifest %" PRIu64, bytes,
+                         store_entries_bytes(m));
     if (XXH3_64bits(table, bytes) != m->entries_xxh3)
         return error_set(error, ERR_BAD_INPUT, "damaged: its checksum is not the manifest's");
     return check_head(m, table, error) || check_ranges(m, table, error) ||

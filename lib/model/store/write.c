@@ -116,7 +116,7 @@ static int write_all(int fd, const char *data, size_t bytes)
     return 0;
 }
 
-/* Written under another name, synced and renamed: it is there whole, or not at all. */
+/* Written under another name, synced and renamed: it exists completely or not at all. */
 static int write_file(int dir_fd, const char *name, const void *data, size_t bytes,
                       struct error *error)
 {

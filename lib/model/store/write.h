@@ -33,7 +33,7 @@ void store_make_id(struct store_manifest *manifest);
 void store_stripe_page(const struct store_manifest *manifest, uint32_t stripe,
                        unsigned char page[PAGE_BYTES]);
 
-/* entries.bin, written beside and renamed; sets entries_xxh3. The directory is open at dir_fd. */
+/* entries.bin, written under another name and renamed; sets entries_xxh3. The directory is open at dir_fd. */
 int store_write_entries(int dir_fd, struct store_manifest *manifest, void *table,
                         struct error *error);
 

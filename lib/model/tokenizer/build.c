@@ -178,7 +178,7 @@ static int read_model(struct builder *b, struct error *error)
                      printable(text, n).text);
 }
 
-/* SentencePiece has no pre-tokenizer, whatever the key says. */
+/* SentencePiece has no pre-tokenizer, whatever the key contains. */
 static int read_pre(struct builder *b, struct error *error)
 {
     const char *text;

@@ -47,7 +47,7 @@ struct encoder {
     size_t count, capacity;
     struct symbol *symbols;
     size_t symbol_capacity;
-    uint64_t *heap; /* candidates: rank << 32 | position of the left symbol; least first */
+    uint64_t *heap; /* candidates: rank << 32 | position of the left symbol; smallest first */
     size_t heap_count, heap_capacity;
     pcre2_match_data *match;
     struct error *error;
@@ -132,7 +132,7 @@ const char *tokenizer_piece(const struct tokenizer *t, uint32_t id, size_t *byte
     return blob_piece(t->blob, id, bytes);
 }
 
-/* Room for `want` elements of an array that doubles. */
+/* Capacity for `want` elements of an array that doubles. */
 static int reserve(struct encoder *e, void *array, size_t *capacity, size_t want, size_t each)
 {
     if (want <= *capacity)
@@ -409,23 +409,23 @@ static uint32_t special_at(const struct encoder *e, const char *text, size_t byt
     return found;
 }
 
-/* After a control token a text begins anew, with its space if it gets one: the space takes the
+/* After a control token a new text starts, with its space if it gets one: the space takes the
  * place of the token's last byte. */
 static int encode_text(struct encoder *e, char *text, size_t bytes)
 {
-    bool prefix = (e->t->blob->flags & TOKENIZER_SPACE_PREFIX) != 0, anew = false;
+    bool prefix = (e->t->blob->flags & TOKENIZER_SPACE_PREFIX) != 0, new_text = false;
     size_t start = 0, length = 0;
     for (size_t at = 0; at <= bytes; at++) {
         uint32_t id = at < bytes ? special_at(e, text + at, bytes - at, &length) : TOKEN_NONE;
         if (id == TOKEN_NONE && at < bytes)
             continue;
-        if (anew && prefix && at > start)
+        if (new_text && prefix && at > start)
             text[--start] = ' ';
         if (encode_stretch(e, text + start, at - start) || (at < bytes && emit(e, id)))
             return -1;
         if (at == bytes)
             break;
-        anew = tokenizer_is_control(e->t, id);
+        new_text = tokenizer_is_control(e->t, id);
         start = at + length;
         at = start - 1;
     }
@@ -433,7 +433,7 @@ static int encode_text(struct encoder *e, char *text, size_t bytes)
 }
 
 /* The text as SentencePiece sees it, in place: U+2581 is a space to it, and a space comes first.
- * There is room for one byte more. Returns its bytes. */
+ * One more byte fits. Returns its bytes. */
 static size_t spm_text(const struct encoder *e, char *text, size_t bytes)
 {
     size_t n = 0, length;

@@ -32,7 +32,7 @@ static void add(struct sim_stats *to, const struct sim_stats *more)
 #include "lib/sim/results.tbl.h"
 }
 
-/* ---- the core's calls ---- */
+/* ---- callbacks of the core ---- */
 
 static struct expert_step of_sequence(const struct state *w, const struct expert_step *step)
 {
@@ -48,7 +48,7 @@ static void end_token(struct state *w)
     w->in_token = false;
 }
 
-/* The first call of a layer: what was before it is over. */
+/* The first call of a layer: ends the previous one. */
 static void gate_input(void *arg, const struct expert_step *step, const float *x, uint32_t n)
 {
     struct state *w = arg;
@@ -119,7 +119,7 @@ static void worker_hooks(void *arg, uint32_t worker, struct offline_hooks *h)
     sl_assert(worker < OFFLINE_WORKERS_MAX);
     struct state *w = run->state[worker] = calloc(1, sizeof *w);
     if (!w)
-        log_fatal(1, "no memory to evaluate a system");
+        log_fatal(1, "out of memory (evaluation of a preset)");
     w->run = run;
     bool wants_logits = strcmp(run->config->knobs.eviction, "learned") == 0;
     *h = (struct offline_hooks){.arg = w,
@@ -137,7 +137,7 @@ static void worker_starts(void *arg, uint32_t worker, uint32_t window)
     if (window % SERVING_SEGMENT == 0) {
         end_segment(w);
         w->deterministic = new_clock(w, &error);
-        if (!w->deterministic) /* the configuration was tried before: what is left is memory */
+        if (!w->deterministic) /* the configuration was checked before: only memory can be short */
             log_fatal(1, "%s", error.text);
     }
     w->sequence = window + 1;
@@ -186,14 +186,14 @@ int clocked_evaluate(const struct offline_evaluation *base, const struct sim_con
     return status;
 }
 
-/* ---- the model's figures ---- */
+/* ---- parameters of the simulation ---- */
 
 void clocked_config(const struct offline_model *m, const struct knobs *knobs,
                     const struct plan *plan, enum quant_method method, uint64_t capacity,
                     struct sim_config *config)
 {
     deterministic_model(offline_index(m), knobs, plan, capacity, config);
-    /* Whatever a system wants is made in memory. */
+    /* Every precision can be made in memory. */
     config->precision_mask = (1u << PRECISION__COUNT) - 1;
     for (enum precision t = PRECISION_NATIVE; t < PRECISION__COUNT; t++)
         config->precision_bytes[t] = offline_expert_bytes(m, 0, 0, t, method);

@@ -14,20 +14,20 @@ struct job { /* what all workers share */
     const struct offline_evaluation *e;
     struct offline_losses *out;
     atomic_uint next, done, failed;
-    struct error error; /* the first one's */
+    struct error error; /* of the first failure */
 };
 
 struct worker {
     struct job *job;
     uint32_t number;
-    struct offline_hooks own; /* the caller's */
+    struct offline_hooks own; /* the caller's hooks */
     uint64_t top1_same, skipped, accesses[PRECISION__COUNT];
     float *recorded; /* one row of log-probabilities of e->against */
     pthread_t thread;
     bool started;
 };
 
-/* ---- hooks of static tiers and masks ---- */
+/* ---- hooks of static precisions and masks ---- */
 
 static int serve(void *arg, const struct expert_step *step, const struct expert_item *item)
 {
@@ -116,7 +116,7 @@ static uint32_t largest(const float *x, uint32_t n)
     return best;
 }
 
-/* KL divergence of the row from the reference's: sum p (log p - log q), nats. */
+/* KL divergence of the row from the reference: sum p (log p - log q), nats. */
 static double divergence(const float *p, const float *q, uint32_t n)
 {
     double of_p = log_sum_exp(p, n), of_q = log_sum_exp(q, n), sum = 0;
@@ -127,11 +127,11 @@ static double divergence(const float *p, const float *q, uint32_t n)
     return sum > 0 ? sum : 0;
 }
 
-struct pair { /* the model that is measured, and the lossless one beside it (or NULL) */
+struct pair { /* the measured model, and the lossless one (or NULL) */
     struct offline_runner *test, *reference;
 };
 
-/* Row `row` of the window, q beside the reference's base (either may be up to a constant). */
+/* Compares row `row` of the window, q, with the reference, base; both are up to a constant. */
 static void compare_row(struct worker *w, uint32_t window, uint32_t row, const float *base,
                         const float *q)
 {
@@ -143,7 +143,7 @@ static void compare_row(struct worker *w, uint32_t window, uint32_t row, const f
     w->top1_same += largest(base, vocab) == largest(q, vocab);
 }
 
-/* base: the lossless model's row, NULL when it does not run beside. */
+/* base: the row of the lossless model; NULL when it does not run. */
 static int score_row(struct worker *w, uint32_t window, uint32_t row, const float *q,
                      const float *base, struct error *error)
 {
@@ -161,7 +161,7 @@ static int score_row(struct worker *w, uint32_t window, uint32_t row, const floa
     return 0;
 }
 
-/* Scores rows [at, at + scored) of the window; they are rows 0.. of the last forward pass. */
+/* Scores rows [at, at + scored) of the window, which are rows 0.. of the last forward pass. */
 static int score_block(struct worker *w, const struct pair *p, uint32_t window, uint32_t at,
                        uint32_t scored, struct error *error)
 {
@@ -170,7 +170,7 @@ static int score_block(struct worker *w, const struct pair *p, uint32_t window, 
         rows = core_output_rows(offline_core(p->test));
         rows = scored - r < rows ? scored - r : rows;
         const float *test = core_output(offline_core(p->test), r, rows), *base = NULL;
-        if (p->reference) /* its last pass was the whole window */
+        if (p->reference) /* its last pass covered the whole window */
             base = core_output(offline_core(p->reference), at + r, rows);
         for (uint32_t i = 0; i < rows; i++)
             if (score_row(w, window, at + r + i, test + (size_t)i * vocab,
@@ -186,7 +186,8 @@ static int run_window(struct worker *w, const struct pair *p, uint32_t window, u
     const struct offline_text *text = w->job->e->text;
     const uint32_t *ids = offline_window(text, window);
     w->job->out->nll[window] = 0;
-    /* rows do not depend on their chunk: the reference need not be as slow as what is measured */
+    /* rows do not depend on their chunk: the reference runs the window in one pass, which is faster
+     * */
     if (p->reference && core_forward(offline_core(p->reference), offline_sequence(p->reference),
                                      ids, 0, text->window, error) != 0)
         return -1;
@@ -248,7 +249,7 @@ static int work(struct worker *w, struct error *error)
     if (e->against) {
         w->recorded = calloc(offline_index(e->model)->hparams.vocab, sizeof *w->recorded);
         if (!w->recorded)
-            log_fatal(1, "no memory to compare logits");
+            log_fatal(1, "out of memory (comparison of logits)");
     }
     uint32_t segment = e->segment ? e->segment : 1;
     while (status == 0 && !atomic_load(&job->failed)) {
@@ -287,7 +288,7 @@ static int allocate(const struct offline_evaluation *e, struct offline_losses *o
     if (out->nll && (!compared || (out->kld && out->reference_nll)))
         return 0;
     offline_losses_free(out);
-    return error_set(error, ERR_NO_MEMORY, "no memory for the losses of %u windows", windows);
+    return error_set(error, ERR_NO_MEMORY, "out of memory (losses of %u windows)", windows);
 }
 
 int offline_evaluate(const struct offline_evaluation *e, struct offline_losses *out,
@@ -308,7 +309,7 @@ int offline_evaluate(const struct offline_evaluation *e, struct offline_losses *
     }
     for (uint32_t i = 1; i < threads; i++)
         worker[i].started = pthread_create(&worker[i].thread, NULL, worker_main, &worker[i]) == 0;
-    worker_main(&worker[0]); /* those that could not be started are not missed */
+    worker_main(&worker[0]); /* threads that did not start are not needed */
     for (uint32_t i = 0; i < threads; i++) {
         if (worker[i].started)
             pthread_join(worker[i].thread, NULL);

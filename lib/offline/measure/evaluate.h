@@ -1,5 +1,6 @@
-/* Losses of a model in memory over windows of a text, each window on its own, on all threads: a
- * worker takes whole windows, with a core of one thread, so that nothing depends on their number.
+/* Losses of a model in memory over windows of a text, each window independent, on all threads: a
+ * worker takes whole windows, with a single-threaded core, so that results do not depend on the
+ * number of threads.
  *
  * Perplexity = exp(sum of nll / scored tokens), tokens 1 .. window-1 of every window, each from
  * those before it: the protocol of `sluice eval`. */
@@ -11,29 +12,29 @@
 #include "lib/offline/text.h"
 #include "lib/tensor/precision.h"
 
-/* Threads of an evaluation, at most: workers are numbered below it. */
+/* Maximum threads of an evaluation; worker numbers are below it. */
 #define OFFLINE_WORKERS_MAX 64
 
 struct offline_evaluation {
     struct offline_model *model;
     const struct offline_text *text;
-    uint32_t threads;            /* 0: as many as there are processors */
-    bool token_by_token;         /* as in decode: what an expert of a rank is served by is exact */
-    uint32_t chunk;              /* rows at a time when not; 0: the window */
-    uint32_t segment;            /* windows a worker takes at a time, in order; 0: one */
-    bool compare;                /* beside every window the lossless model: KLD and agreement */
-    struct logits_file *against; /* instead of the lossless model: what was recorded */
-    struct logits_file *record;  /* where every scored row goes; may be NULL */
+    uint32_t threads;            /* 0: number of CPUs */
+    bool token_by_token;         /* as in decode: exact for decisions that depend on rank */
+    uint32_t chunk;              /* rows per pass otherwise; 0: the window */
+    uint32_t segment;            /* consecutive windows per worker; 0: one */
+    bool compare;                /* also run the lossless model: KLD and top-1 agreement */
+    struct logits_file *against; /* compare with these recorded logits instead */
+    struct logits_file *record;  /* receives every scored row; may be NULL */
     enum quant_method method;
     bool renormalise_skips;
     const uint8_t
-        *precision;      /* [layers * experts] enum tier; NULL: native. With hooks.serve: unused */
-    const bool *allowed; /* [layers * experts] the experts routed to; NULL: all */
-    /* The hooks of a worker (its arg is its own), called once per worker before it starts; NULL:
-     * none. begins: a worker takes window `window`. */
+        *precision; /* [layers * experts] enum precision; NULL: native. Ignored with hooks.serve */
+    const bool *allowed; /* [layers * experts] experts that may be routed to; NULL: all */
+    /* Sets the hooks of a worker (with its own arg), called once per worker before it starts; NULL:
+     * none. starts: a worker starts window `window`. */
     void (*hooks)(void *arg, uint32_t worker, struct offline_hooks *hooks);
     void (*starts)(void *arg, uint32_t worker, uint32_t window);
-    /* Called by worker 0 now and then. */
+    /* Called by worker 0 after each of its windows. */
     void (*progress)(void *arg, uint32_t done, uint32_t windows);
     void *arg;
 };
@@ -45,10 +46,11 @@ struct offline_losses {
     double *reference_nll;    /* [windows] when compared, else NULL */
     uint64_t top1_same;       /* of windows * scored */
     uint64_t skipped,
-        accesses[PRECISION__COUNT]; /* of experts: in decode token by token, else per chunk */
+        accesses
+            [PRECISION__COUNT]; /* expert accesses: per token with token_by_token, else per chunk */
 };
 
-/* 0, or -1 with *error. */
+/* 0, or -1 with *error. Free the result with offline_losses_free. */
 int offline_evaluate(const struct offline_evaluation *e, struct offline_losses *out,
                      struct error *error);
 void offline_losses_free(struct offline_losses *l);
@@ -56,19 +58,20 @@ void offline_losses_free(struct offline_losses *l);
 double offline_perplexity(const struct offline_losses *l);
 double offline_mean_nll(const struct offline_losses *l);
 
-/* Rise of perplexity of b over a (0.01: one per cent), and its interval by bootstrap over windows,
- * paired (Efron & Tibshirani 1993; percentile method, 2000 resamples, fixed seed). Same windows. */
+/* Relative increase of perplexity from a to b (0.01: one per cent), and its interval by bootstrap
+ * over windows, paired (Efron & Tibshirani 1993; percentile method, 2000 resamples, fixed seed).
+ * Both must be over the same windows. */
 struct offline_interval {
     double value, low, high;
 };
 struct offline_interval offline_loss_interval(const double *nll_a, const double *nll_b,
                                               uint32_t windows, uint32_t scored, double level);
 
-/* The same of perplexity itself, and of the mean of n values. */
+/* Perplexity and its interval, by the same method. */
 struct offline_interval offline_perplexity_interval(const double *nll, uint32_t windows,
                                                     uint32_t scored, double level);
 
-/* The value below which a fraction of the n values lies; sorts them. */
+/* The value below which a fraction of the n values is; sorts the values. */
 float offline_quantile(float *values, size_t n, double fraction);
 
 #endif

@@ -1,4 +1,4 @@
-/* Intervals by bootstrap, quantiles. */
+/* Bootstrap intervals and quantiles. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -33,7 +33,7 @@ static struct logits_file *make(const char *path, struct error *error)
 {
     struct logits_file *f = calloc(1, sizeof *f);
     if (!f) {
-        error_set(error, ERR_NO_MEMORY, "no memory for recorded logits");
+        error_set(error, ERR_NO_MEMORY, "out of memory (recorded logits)");
         return NULL;
     }
     f->magic = FILE_MAGIC;
@@ -43,7 +43,7 @@ static struct logits_file *make(const char *path, struct error *error)
         return f;
     }
     free(f);
-    error_set(error, ERR_BAD_INPUT, "the name of the logits' file is too long");
+    error_set(error, ERR_BAD_INPUT, "the file name of the recorded logits is too long");
     return NULL;
 }
 
@@ -155,16 +155,16 @@ static const char *header_wrong(const struct logits_header *h, const struct offl
                                 uint32_t vocab, uint64_t bytes)
 {
     if (h->magic != LOGITS_MAGIC || h->version != LOGITS_VERSION || h->header_bytes != sizeof *h)
-        return "is no record of logits this sluice reads";
+        return "is not a logits record of a supported version";
     if (h->vocab != vocab)
-        return "is of a model with another vocabulary";
+        return "was recorded with another vocabulary";
     if (h->window != text->window)
-        return "was made with other windows (--ctx-size)";
+        return "was recorded with another --ctx-size";
     if (h->text_hash != text->hash || h->windows != text->windows || h->scored != text->window - 1)
-        return "was made over another text";
+        return "was recorded for another text";
     if (h->row_bytes != row_bytes_of(vocab) ||
         bytes != sizeof *h + (uint64_t)h->windows * h->scored * h->row_bytes)
-        return "has not the size its header tells";
+        return "does not have the size in its header";
     return NULL;
 }
 
@@ -187,7 +187,7 @@ static int check(struct logits_file *f, const struct offline_text *text, uint32_
     struct stat st;
     if (f->fd < 0 || fstat(f->fd, &st) != 0)
         return error_set_errno(error, ERR_BAD_INPUT, errno, "cannot open %.200s", f->path);
-    const char *wrong = "is no record of logits";
+    const char *wrong = "is not a logits record";
     if (S_ISREG(st.st_mode) && (uint64_t)st.st_size >= sizeof f->h) {
         int why = read_all(f->fd, &f->h, sizeof f->h, 0);
         if (why != 0)
@@ -217,7 +217,7 @@ int logits_read(struct logits_file *f, uint32_t window, uint32_t row, float *log
     sl_assert(!f->writing);
     char *bytes = malloc(f->h.row_bytes);
     if (!bytes)
-        return error_set(error, ERR_NO_MEMORY, "no memory for recorded logits");
+        return error_set(error, ERR_NO_MEMORY, "out of memory (recorded logits)");
     struct row_head head = {0};
     int why = read_all(f->fd, bytes, f->h.row_bytes, row_at(f, window, row));
     if (why == 0)

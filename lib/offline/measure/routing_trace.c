@@ -12,9 +12,9 @@ struct routing { /* of one window */
     const struct model_hparams *h;
     struct route *route; /* [layers][window][top_k] */
     uint32_t window;
-    /* guesses; ahead = 0: none, all of these NULL */
-    uint32_t ahead, list;           /* layers looked ahead; guesses kept of each */
-    struct prediction *predictions; /* [layers][window][ahead][list], made in that layer */
+    /* predictions; ahead = 0: none, all of these NULL */
+    uint32_t ahead, list;           /* layers ahead; predictions per list */
+    struct prediction *predictions; /* [layers][window][ahead][list], by source layer */
     const struct kernel_ops *ops;
     float *router; /* [layers][experts][hidden] */
     float *logits, *scratch;
@@ -29,7 +29,7 @@ static void take(void *arg, const struct expert_step *step, const struct route *
            (size_t)step->rows * k * sizeof *routes);
 }
 
-/* ---- guesses ---- */
+/* ---- predictions ---- */
 
 static struct prediction *predictions_of(const struct routing *r, uint32_t layer, uint32_t at,
                                          uint32_t ahead)
@@ -68,11 +68,11 @@ static void predict_next(void *arg, const struct expert_step *step, const float 
                         predictions_of(r, step->layer, step->position + row, a));
 }
 
-/* False: no memory. */
+/* False: out of memory. */
 static bool make_guesser(struct routing *r, const struct offline_model *m, uint32_t ahead)
 {
     const struct model_hparams *h = r->h;
-    uint32_t above = h->experts - 1 - (uint32_t)(0.75 * (h->experts - 1)); /* Fate's list */
+    uint32_t above = h->experts - 1 - (uint32_t)(0.75 * (h->experts - 1)); /* size of Fate's list */
     if (ahead == 0)
         return true;
     r->ahead = ahead;
@@ -112,7 +112,7 @@ static struct trace_record *emit(struct trace *t, enum trace_kind kind, uint32_t
     return r;
 }
 
-/* After the experts of the layer they were made in, as the predictor works beside them. */
+/* After the experts of the source layer, as the predictor runs concurrently with them. */
 static void emit_predictions(struct trace *t, const struct routing *r, uint32_t sequence,
                              uint32_t at, uint32_t layer)
 {
@@ -194,7 +194,7 @@ int offline_trace_predicted(struct offline_model *m, const struct offline_text *
     out->records = calloc(text->windows * ((token + 1) * text->window + 2), sizeof *out->records);
     int status = guessing && r.route && out->records
                      ? route_text(m, text, &r, threads, out, error)
-                     : error_set(error, ERR_NO_MEMORY, "no memory for a trace of the text");
+                     : error_set(error, ERR_NO_MEMORY, "out of memory (trace of the text)");
     free_routing(&r);
     if (status != 0)
         trace_free(out);

@@ -27,7 +27,7 @@ static void *zeroed(size_t count, size_t bytes)
 {
     void *at = calloc(count, bytes);
     if (!at)
-        log_fatal(1, "no memory to evaluate a system");
+        log_fatal(1, "out of memory (evaluation of a preset)");
     return at;
 }
 
@@ -97,7 +97,7 @@ static void reset_swap(struct state *w)
         swap_destroy(w->swap);
     w->swap = swap_create(&config);
     if (!w->swap)
-        log_fatal(1, "no memory, or no such sets, for swapping");
+        log_fatal(1, "cannot set up expert replacement: out of memory or invalid expert sets");
     uint8_t *set = zeroed(hp->experts, 1);
     for (uint32_t l = 0; l < hp->layers; l++) {
         for (uint32_t e = 0; e < hp->experts; e++)
@@ -117,7 +117,7 @@ static bool mask_swap(void *arg, const struct expert_step *step, bool *allowed)
     return true;
 }
 
-/* After the last layer the step's tokens are complete: swaps that are due take place. */
+/* After the last layer the step's tokens are complete: do the replacements that are due. */
 static void end_of_step(struct state *w, uint32_t tokens)
 {
     const struct serving *s = w->run->s;
@@ -129,7 +129,7 @@ static void end_of_step(struct state *w, uint32_t tokens)
         w->swapped++;
         w->due -= 1;
     }
-    w->due = w->due > 1 ? 1 : w->due; /* an idle drive saves nothing up */
+    w->due = w->due > 1 ? 1 : w->due; /* idle device time is not saved up */
 }
 
 static void choice_swap(void *arg, const struct expert_step *step, const float *importance)

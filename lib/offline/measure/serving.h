@@ -1,8 +1,9 @@
-/* How a lossy system serves experts, evaluated on a model in memory: which tier or mask every use
- * gets, without residency. A miss is assumed wherever a system's loss depends on one, so that the
- * figures are its worst case; decisions that need a cache are in clocked.h.
+/* How a lossy preset serves experts, evaluated on a model in memory without residency: the
+ * precision or mask of every access. Where the loss of a preset depends on misses, every access
+ * counts as a miss, so the results are the worst case; decisions that need a cache are in
+ * clocked.h.
  *
- * Nothing depends on the number of threads: what lives longer than a window (SwapMoE's sets) is
+ * Results do not depend on the number of threads: state that outlives a window (SwapMoE's sets) is
  * reset every SERVING_SEGMENT windows. */
 #ifndef SLUICE_OFFLINE_MEASURE_SERVING_H
 #define SLUICE_OFFLINE_MEASURE_SERVING_H
@@ -14,18 +15,18 @@
 
 enum serving_kind {
     SERVE_NATIVE,
-    SERVE_PRECISIONS, /* tier[]: uniform widths, edgemoe's widths */
+    SERVE_PRECISIONS, /* precision[]: uniform precision, edgemoe's mixed precision */
     SERVE_MASK,       /* allowed[]: pruned models */
-    SERVE_HOBBIT,     /* by gate weights, token by token, every use a miss */
+    SERVE_HOBBIT,     /* by gate weights, token by token, every access a miss */
     SERVE_FATE, /* prefill: the least popular fraction of a chunk's experts at int2, others int4 */
-    SERVE_SWAPMOE, /* masked routing to v_i experts that are swapped */
+    SERVE_SWAPMOE, /* masked routing to v_i experts that are replaced */
 };
 
 struct serving {
     enum serving_kind kind;
     enum quant_method method;
     const uint8_t *precision; /* [L * E] */
-    const bool *allowed;      /* [L * E]; swapmoe: the first sets */
+    const bool *allowed;      /* [L * E]; swapmoe: the initial sets */
     /* hobbit */
     double t1, t2;
     enum precision high, low;
@@ -36,27 +37,28 @@ struct serving {
     const uint32_t *keep; /* [L] v_i */
     const float *norm;    /* [L * E] */
     uint32_t interval;
-    double margin;             /* mean importances: swap.h */
-    uint32_t chunk;            /* tokens between looks at the sets: 1 is exact, more is faster */
-    double pairs_per_token;    /* most swaps the drive could do in a token's time; 0: no bound */
+    double margin;             /* in mean importances: see swap.h */
+    uint32_t chunk;            /* tokens between updates of the sets: 1 is exact, more is faster */
+    double pairs_per_token;    /* maximum replacements the device can do per token; 0: unlimited */
     bool together, count_only; /* ablations: not amortised; importance is a token count */
 };
 
 struct serving_report {
-    uint64_t swapped;          /* swapmoe: pairs */
-    uint64_t need[2], skipped; /* hobbit: uses at the high and low tier, skipped */
+    uint64_t swapped;          /* swapmoe: pairs replaced */
+    uint64_t need[2], skipped; /* hobbit: accesses at high and low precision, skipped */
 };
 
-/* `base` gives model, text, threads, compare, progress; the serving the rest. */
+/* `base` gives model, text, threads, compare, progress; the rest comes from the serving. -1 with
+ * *error. */
 int serving_evaluate(const struct offline_evaluation *base, const struct serving *s,
                      struct offline_losses *losses, struct serving_report *report,
                      struct error *error);
 
-/* Per layer the keep[l] experts with the largest values (ties: lower index) are true. */
+/* Sets the keep[l] experts with the largest values per layer (ties: lower index) to true. */
 void serving_largest(const float *value, uint32_t layers, uint32_t experts, const uint32_t *keep,
                      bool *allowed);
 
-/* Payload bytes of all experts: tier[] of each. */
+/* Payload bytes of all experts at precision[]; NULL: native. */
 uint64_t serving_bytes(const struct offline_model *m, const uint8_t *precision,
                        enum quant_method method);
 

@@ -32,7 +32,7 @@ static void either(const struct precision_policy *p, struct precision_choice *ou
         out->accept_count = 1;
 }
 
-/* A resident high tier always serves: the thresholds act on misses. */
+/* A resident high precision always serves: the thresholds act on misses. */
 static void hobbit(const struct precision_policy *p, const struct precision_input *in,
                    struct precision_choice *out)
 {

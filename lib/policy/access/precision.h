@@ -1,18 +1,22 @@
-/* Precision: which tiers may serve a use, and which is asked for when none is there. A pure
- * function of gate weights, plan and knobs; compute acts on it with what is resident.
+/* Precision: which precisions may serve an access, and which one is requested when none of them is
+ * resident. A pure function of gate weights, plan and parameters; compute acts on the result.
  *
- *  lossless       the native tier, always
- *  uniform-int8, uniform-int4, uniform-int2   that tier, always
- *  hobbit         s = sum of the gate weights ranked before it (normalised over the top-k): s <= T1
- *                 high; s <= T2 high or low, low is asked for; else high or low where they are
- *                 resident, and skipped where not (HOBBIT §3.2). Rank 0 is always high. In prefill
- * s is the least over the chunk's tokens. edgemoe        the width the plan gave the expert fate
- * the high tier (int4 by default); in prefill the `low_fraction` least popular experts of the chunk
- * may be low, and low is asked for; in decode, with slow_device, an expert that was not predicted
- * may be low (Fate §4.5)
+ *  lossless       always native
+ *  uniform-int8, uniform-int4, uniform-int2
+ *                 always that precision
+ *  hobbit         s = sum of the gate weights ranked before the expert, normalised over the top-k
+ *                 (HOBBIT §3.2):
+ *                   s <= T1   high
+ *                   s <= T2   high or low; low is requested
+ *                   else      high or low where resident, skipped otherwise
+ *                 Rank 0 is always high. In prefill s is the minimum over the tokens of the chunk.
+ *  edgemoe        the precision that the plan assigns to the expert
+ *  fate           high (int4 by default). In prefill the `low_fraction` least popular experts of
+ *                 the chunk may be low, and low is requested; in decode, with slow_device, an
+ *                 expert that was not predicted may be low (Fate §4.5)
  *
- * A choice lists the tiers that may serve, best first: compute takes the first that is READY; else,
- * unless it is a skip, the pin stays on `ask` and DEMAND names it. */
+ * A choice lists the precisions that may serve, best first: compute takes the first that is READY.
+ * If none is, and the expert is not skipped, the pin stays on `request` and DEMAND names it. */
 #ifndef SLUICE_POLICY_ACCESS_PRECISION_H
 #define SLUICE_POLICY_ACCESS_PRECISION_H
 
@@ -37,9 +41,9 @@ enum precision_rule {
 
 struct precision_policy {
     enum precision_rule rule;
-    enum precision high, low; /* hobbit, fate; see knobs_tiers */
+    enum precision high, low; /* hobbit, fate; see knobs_precision_policy */
     float t1, t2;             /* hobbit: 0 <= t1 <= t2 <= 1 */
-    float low_fraction;       /* fate: of the chunk's experts */
+    float low_fraction;       /* fate: share of the chunk's experts */
     bool slow_device;         /* fate */
 };
 
@@ -47,17 +51,16 @@ struct precision_input {
     float weight_before; /* s: see above */
     float popularity; /* prefill: share of the chunk's experts of this layer with more tokens (ties:
                          lower index first), 0 <= p < 1: 0 is the most popular */
-    enum precision planned; /* edgemoe: of the plan */
+    enum precision planned; /* edgemoe: from the plan */
     bool prefill;
-    bool predicted; /* a guess named it */
+    bool predicted; /* the predictor named it */
 };
 
 struct precision_choice {
-    enum precision_need need; /* what it would have if nothing were resident */
+    enum precision_need need; /* the need regardless of what is resident */
     enum precision request;   /* not for NEED_SKIP */
     uint32_t accept_count;
-    enum precision
-        accept[PRECISION__COUNT]; /* best first; `ask` is among them unless it is a skip */
+    enum precision accept[PRECISION__COUNT]; /* best first; includes `request` unless skipped */
 };
 
 /* False when the name is unknown. Fills the rule only. */
@@ -65,8 +68,8 @@ bool precision_rule_named(const char *name, enum precision_rule *rule);
 void precision_choose(const struct precision_policy *p, const struct precision_input *in,
                       struct precision_choice *out);
 
-/* Tiers a rule may ask for, as a mask of 1 << enum tier; edgemoe: every one of `present` (its plan
- * decides). */
+/* Precisions a rule may request, as a mask of 1 << enum precision; edgemoe: all of `present` (the
+ * plan decides). */
 uint32_t precision_policy_mask(const struct precision_policy *p, uint32_t present);
 
 /* s of the expert of rank r: the sum of weight[0..r-1] over the sum of weight[0..top_k-1], in the

@@ -1,4 +1,4 @@
-/* Prefill order: in which order a chunk's missing experts are loaded.
+/* Prefill order: in which order the missing experts of a chunk are loaded.
  *  popularity  most tokens first, ties to the lower index (Fate §4.3)
  *  index       ascending */
 #ifndef SLUICE_POLICY_ACCESS_PREFILL_H

@@ -5,7 +5,8 @@
 
 #define TAKEN (-1.0f) /* in scratch: below every probability */
 
-/* Probabilities into scratch, summed in ascending order: the same bits for the same row, always. */
+/* Probabilities into scratch, summed in ascending order: the result for a row is bit-identical on
+ * every call. */
 static void softmax(const float *logits, uint32_t experts, float *scratch)
 {
     float top = -INFINITY, sum = 0;
@@ -19,8 +20,8 @@ static void softmax(const float *logits, uint32_t experts, float *scratch)
         scratch[i] /= sum;
 }
 
-/* The first of the largest that is not taken. NaN compares false with everything, so a damaged row
- * still yields distinct experts. */
+/* The largest that is not taken; ties: lower index. NaN compares false with everything, so a
+ * damaged row still yields distinct experts. */
 static uint32_t take_best(float *scratch, uint32_t experts)
 {
     uint32_t best = UINT32_MAX;
@@ -55,8 +56,8 @@ void routing_exact(const float *logits, uint32_t experts, uint32_t top_k, bool n
     choose(scratch, experts, top_k, norm_top_k, out);
 }
 
-/* The others get -infinity, so their probability is exactly 0 and adds nothing; they are taken out
- * of the choice besides, for a softmax may underflow to 0 within the set too. */
+/* Experts outside the set get -infinity, so their probability is exactly 0 and adds nothing. They
+ * are excluded from the choice as well, because a softmax may underflow to 0 within the set too. */
 uint32_t routing_masked(const float *logits, const uint8_t *allowed, uint32_t experts,
                         uint32_t top_k, bool norm_top_k, float *scratch, struct route *out)
 {

@@ -1,8 +1,9 @@
 /* Routing: from router logits to experts and gate weights.
  *  exact   softmax over all experts, the K largest (ties to the lower index), renormalised to sum 1
- *          when norm_top_k (Qwen3-MoE). Top-k first and softmax over the K (Mixtral) is the same
- * with norm_top_k. masked  the logits of experts outside a set are -infinity before softmax and
- * top-k (SwapMoE §3.2) */
+ *          when norm_top_k (Qwen3-MoE). Top-k first and softmax over the K (Mixtral) is the same as
+ *          with norm_top_k.
+ *  masked  the logits of experts outside a set are -infinity before softmax and top-k
+ *          (SwapMoE §3.2) */
 #ifndef SLUICE_POLICY_ACCESS_ROUTING_H
 #define SLUICE_POLICY_ACCESS_ROUTING_H
 
@@ -20,9 +21,9 @@ struct route {
 void routing_exact(const float *logits, uint32_t experts, uint32_t top_k, bool norm_top_k,
                    float *scratch, struct route *out);
 
-/* allowed[e] != 0: e is in the set. Returns the routes written: top_k, or the size of the set when
- * that is smaller; the softmax is over the set. With every expert allowed it gives the very bits of
- * routing_exact. */
+/* allowed[e] != 0: e is in the set. Returns the number of routes written: top_k, or the size of the
+ * set when that is smaller; the softmax is over the set. With every expert allowed the result is
+ * bit-identical to routing_exact. */
 uint32_t routing_masked(const float *logits, const uint8_t *allowed, uint32_t experts,
                         uint32_t top_k, bool norm_top_k, float *scratch, struct route *out);
 

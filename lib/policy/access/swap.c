@@ -18,12 +18,12 @@ struct swap_layer {
 
 struct swap {
     uint32_t magic;
-    struct swap_config config; /* its arrays are not kept */
+    struct swap_config config; /* its arrays are not retained */
     struct swap_layer *layer;
     float *norm;            /* [layers * experts], or NULL */
-    uint64_t tokens, plans; /* plans so far, over all layers */
+    uint64_t tokens, plans; /* plans made, over all layers */
     bool handed_out;
-    struct swap_pair pair; /* the one that is out */
+    struct swap_pair pair; /* the pair in progress */
     uint64_t done;
 };
 
@@ -53,7 +53,7 @@ static bool layer_init(struct swap *s, uint32_t layer)
     return l->in && l->out && l->serving && l->want && l->importance;
 }
 
-/* Marks the `keep` largest; of equals those that serve, then the lower index. */
+/* Marks the `keep` largest; ties: experts that serve, then the lower index. */
 static void mark_largest(const struct swap_layer *l, const float *value, uint32_t experts,
                          uint8_t *mark)
 {
@@ -148,7 +148,7 @@ void swap_choice(struct swap *s, uint32_t layer, uint32_t expert, float value)
     sl_assert(expert < s->config.experts);
     float norm = s->norm ? s->norm[(size_t)layer * s->config.experts + expert] : 1;
     float add = s->config.count_only ? 1 : value * norm;
-    if (add > 0) /* neither NaN nor less than nothing: the values come from another process */
+    if (add > 0) /* neither NaN nor negative: the values come from another process */
         l->importance[expert] += add;
 }
 
@@ -160,8 +160,8 @@ float swap_importance(const struct swap *s, uint32_t layer, uint32_t expert)
 
 /* ---- plans ---------------------------------------------------------------------------------- */
 
-/* The expert that is (or is not) wanted and does not (or does) serve, most (least) important first,
- * among those not listed yet; want is cleared (set) to list it. */
+/* Candidate: the most important expert that is wanted and does not serve; clearing `want` removes
+ * it. Victim: the least important that serves and is not wanted; setting `want` removes it. */
 static uint32_t next_candidate(const struct swap_layer *l, uint32_t experts)
 {
     uint32_t best = UINT32_MAX;
@@ -182,7 +182,7 @@ static uint32_t next_victim(const struct swap_layer *l, uint32_t experts)
     return best;
 }
 
-/* What a newcomer must have more than who leaves. */
+/* Minimum importance advantage of a candidate over its victim. */
 static float margin_of(const struct swap *s, const struct swap_layer *l)
 {
     double sum = 0;
@@ -195,7 +195,7 @@ static void plan(struct swap *s, uint32_t layer)
 {
     struct swap_layer *l = layer_at(s, layer);
     uint32_t experts = s->config.experts;
-    if (s->handed_out && s->pair.layer == layer) /* it will be done, so plan as if it were */
+    if (s->handed_out && s->pair.layer == layer) /* plan as if the pair in progress were done */
         l->serving[s->pair.in] = 1, l->serving[s->pair.out] = 0;
     mark_largest(l, l->importance, experts, l->want);
     l->pairs = l->handed = 0;
@@ -203,8 +203,8 @@ static void plan(struct swap *s, uint32_t layer)
     float margin = margin_of(s, l);
     for (uint32_t in; (in = next_candidate(l, experts)) != UINT32_MAX;) {
         uint32_t out = next_victim(l, experts);
-        sl_assert(out != UINT32_MAX);                        /* as many leave as come */
-        if (l->importance[in] - l->importance[out] < margin) /* and less in all further pairs */
+        sl_assert(out != UINT32_MAX); /* there are as many victims as candidates */
+        if (l->importance[in] - l->importance[out] < margin) /* further pairs differ by less */
             break;
         l->in[l->pairs] = (uint16_t)in;
         l->out[l->pairs++] = (uint16_t)out;
@@ -216,7 +216,7 @@ static void plan(struct swap *s, uint32_t layer)
     memset(l->importance, 0, experts * sizeof *l->importance);
 }
 
-/* The token at which the n-th plan is made; plans go round the layers. */
+/* The token at which the n-th plan is made; plans rotate over the layers. */
 static uint64_t plan_time(const struct swap *s, uint64_t n)
 {
     uint64_t layers = s->config.layers, f = s->config.interval;
@@ -261,7 +261,7 @@ bool swap_next(struct swap *s, struct swap_pair *pair)
 void swap_done(struct swap *s)
 {
     OBJ_CHECK(s, SWAP_MAGIC);
-    if (!s->handed_out) /* swap_set has come between */
+    if (!s->handed_out) /* swap_set was called in between */
         return;
     struct swap_layer *l = &s->layer[s->pair.layer];
     sl_assert(!l->serving[s->pair.in] && l->serving[s->pair.out]);
@@ -271,7 +271,8 @@ void swap_done(struct swap *s)
     s->done++;
 }
 
-/* Pairs that were planned as if it had been done may name the same experts: the plan is dropped. */
+/* Later pairs were planned as if this one had been done and may name the same experts: drop the
+ * plan. */
 void swap_abandon(struct swap *s)
 {
     OBJ_CHECK(s, SWAP_MAGIC);

@@ -4,14 +4,14 @@
 #include "lib/base/assert.h"
 #include "lib/policy/prediction/prediction.h"
 
-/* A NaN is no guess at all: it ranks behind every number. */
+/* NaN ranks behind every number. */
 static bool ranks_before(float a, float b)
 {
     return a > b || (isnan(b) && !isnan(a));
 }
 
-/* Keeps out[0..held-1] in descending order; a later equal goes behind an earlier one, which is the
- * tie rule. Returns the new number held. */
+/* Keeps out[0..found-1] in descending order; an equal goes behind earlier ones, which is the tie
+ * rule. Returns the new count. */
 static uint32_t keep_best(struct prediction *out, uint32_t found, uint32_t want,
                           struct prediction g)
 {
@@ -28,7 +28,8 @@ static uint32_t keep_best(struct prediction *out, uint32_t found, uint32_t want,
 
 /* ---- from logits ---------------------------------------------------------------------------- */
 
-/* Until the end `probability` holds the logit: order by logits does not suffer from underflow. */
+/* `probability` holds the logit until the end: ordering by logits does not suffer from underflow.
+ * */
 static uint32_t largest_logits(const float *logits, uint32_t experts, uint32_t want,
                                struct prediction *out)
 {
@@ -54,14 +55,14 @@ static uint32_t next_layer(const struct prediction_input *in, struct prediction 
     return in->logits ? largest_logits(in->logits, in->experts, in->want, out) : 0;
 }
 
-/* Softmax keeps the order of logits, so the rank decides: above the percentile's interpolated value
- * lies what is strictly greater than it. */
+/* Softmax keeps the order of logits, so ranks decide: an expert is above the percentile when it is
+ * strictly greater than the interpolated value. */
 static uint32_t fate(const struct prediction_input *in, struct prediction *out)
 {
     uint32_t experts = in->experts, want = in->want < experts ? in->want : experts;
     if (!in->logits || want == 0)
         return 0;
-    /* The interpolation looks at two ranks, at most this many from the top. */
+    /* The interpolation reads two ranks, at most this many from the top. */
     uint32_t ranks = experts - (uint32_t)(0.75 * (experts - 1));
     uint32_t found = largest_logits(in->logits, experts, want < ranks ? want : ranks, out);
     if (found < ranks) /* bounded below the percentile: all of them are above it */
@@ -86,7 +87,7 @@ static uint32_t by_score(const struct prediction_input *in, const float *score,
     uint32_t found = 0;
     double sum = 0;
     for (uint32_t i = 0; i < in->experts; i++) {
-        if (!(score[i] > 0)) /* not a number: not known */
+        if (!(score[i] > 0)) /* NaN: unknown */
             continue;
         sum += (double)score[i];
         found = keep_best(out, found, in->want, (struct prediction){i, score[i]});

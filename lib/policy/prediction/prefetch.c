@@ -4,12 +4,12 @@
 
 #include "lib/base/assert.h"
 
-/* A guess further ahead than this is older than the reads it would save. */
+/* Predictions further ahead are too old to save reads. */
 #define LAYERS_AHEAD_MAX 4
-#define MUST_WIN         0.98 /* auto: of the time without prefetch */
-/* What has to leave for a guess that does not come true is missed itself. A guess that does saves
- * as much of its read as the work of a layer hides: the slower the drive, the surer it has to be.
- * Both by measurement (docs/numbers.md). */
+#define MUST_WIN         0.98 /* auto: share of the time without prefetch */
+/* A wrong prefetch costs a later miss on its victim; a correct one saves only the part of the read
+ * that compute hides. Slower devices need a higher probability. Both values are measured
+ * (docs/lab/prefetch.md). */
 #define WORTH_A_VICTIM 0.2
 #define WORTH_MAX      0.8
 
@@ -31,11 +31,9 @@ static bool yields_to_demands(const struct prefetch_state *s)
     return s->demands_open == 0 && queue_has_space(s);
 }
 
-/* Room in the queue, a layer that still lies ahead - and when something resident has to leave for
- * it, a guess worth that, and only what is used less often than the guess is probable: evicting a
- * hot expert for a guess costs a certain read to save a possible one. That demands are open is no
- * reason to wait: loaders read guesses in the drive's time that demands leave, and between one
- * layer's demands and the next's there is no time to lose on messages. */
+/* An eviction costs a certain read to save a possible one, so it needs a probability above the
+ * victim's heat. Pending demands are no reason to wait: loaders read prefetches in the time that
+ * demands leave, and between the demands of two layers there is no time for messages. */
 static bool idle_allows(const struct prefetch_limit *l, const struct prefetch_state *s)
 {
     if (s->needs_eviction && !(s->probability >= l->worth && s->probability > s->victim_heat))
@@ -90,7 +88,7 @@ void prefetch_limit_layer(struct prefetch_limit *l, double layer_ns, double expe
     l->credit = l->credit + n < max ? l->credit + n : max;
 }
 
-/* Trials in turns, so that what changes with the text meets both sides. */
+/* Trials alternate, so that changes of the text affect both sides. */
 void prefetch_limit_token(struct prefetch_limit *l, double token_ns)
 {
     if (l->rule != PREFETCH_AUTO)

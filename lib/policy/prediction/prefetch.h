@@ -1,20 +1,22 @@
-/* Prefetch limits: may a guess be loaded now? One object per cache; time comes in as arguments.
+/* Prefetch limits: whether a predicted expert may be loaded now. One object per cache; times are
+ * arguments.
  *
  *  none          never
- *  idle          the queue has room, the layer lies ahead by at most four, and when something would
- *                have to leave the guess has a chance of 0.2 at least - of 0.2 / n, at most 0.8,
- *                where a layer's work hides only the part n of reading an expert - and that is used
- *                less often than the guess is probable. Demands may be open: the guess is queued
- *                behind them, and read when they leave the drive time
- *  demand-first  no demand is open, and idle without the last condition (HOBBIT)
- *  until-router  one at a time, for the next layer only, until its router has spoken (EdgeMoE
- *                §III-C1)
- *  credit        n = T / t_expert loads per layer, T = t_moe + t_attn + t_gate; the credit grows by
- * n with every layer and a load costs one, so that n < 1 adds up over layers; it never exceeds
- * max(n, top_k) (Fate §4.3) all           whenever the queue has room, demands or not (whole layers
- * streamed) auto          idle, while it pays: the time of a token is measured with and without
- * prefetch in turns of PREFETCH_TRIAL tokens, the better is kept for PREFETCH_KEEP tokens, then it
- * is measured again. Prefetch must win by 2 % to stay on. */
+ *  idle          the queue has a free entry and the layer is at most four ahead. If a victim is
+ *                needed, the access probability p must exceed the victim's access frequency and be
+ *                at least min(0.8, 0.2 / n), n being the fraction of the read of an expert that one
+ *                layer's compute hides (at most 1). Demands may be pending: the prefetch is queued
+ *                behind them and read when they leave the device idle
+ *  demand-first  no demand is pending, and idle without the conditions on the victim (HOBBIT)
+ *  until-router  one at a time, for the next layer only, until its router has run (EdgeMoE §III-C1)
+ *  credit        n = T / t_expert loads per layer, T = t_moe + t_attn + t_gate. The credit grows by
+ *                n with every layer and a load costs one, so that n < 1 accumulates over layers; it
+ *                never exceeds max(n, top_k) (Fate §4.3)
+ *  all           whenever the queue has a free entry, with or without demands (whole layers are
+ *                streamed)
+ *  auto          idle, while it reduces the token time: measured with and without prefetch in
+ *                trials of PREFETCH_TRIAL tokens each; the better is kept for PREFETCH_KEEP tokens,
+ *                then measured again. Prefetch must win by 2 % to stay on */
 #ifndef SLUICE_POLICY_PREDICTION_PREFETCH_H
 #define SLUICE_POLICY_PREDICTION_PREFETCH_H
 
@@ -29,18 +31,19 @@
 struct prefetch_state {
     uint32_t demands_open; /* demanded entries not yet READY */
     uint32_t prefetches_open;
-    uint32_t prefetches_max; /* bound from queue depth and room */
-    uint32_t layer_now;      /* layer compute works on */
+    uint32_t prefetches_max; /* bound from queue depth and capacity */
+    uint32_t layer_now;      /* running layer of compute */
     uint32_t layer_predicted;
     uint32_t layers;
     float probability;
-    bool needs_eviction; /* room only by evicting a resident entry */
-    float victim_heat;   /* uses of that victim per token lately, 0 when unknown */
+    bool needs_eviction; /* no free space: a resident entry must be evicted */
+    float victim_heat;   /* heat of that victim, 0 when unknown */
 };
 
-/* Heat: uses of an entry per token, lately; a moving average over tokens with this half-life. What
- * keeps it notes the token of the last use; before comparing or adding, it is brought up to date. A
- * use adds PREFETCH_HEAT_GAIN, 1 - 2^(-1 / half-life), so that one use per token is heat 1. */
+/* Heat: decayed access frequency of an entry in accesses per token, a moving average over tokens
+ * with this half-life. The owner stores the token of the last access and decays the value before it
+ * compares or adds. An access adds PREFETCH_HEAT_GAIN, 1 - 2^(-1 / half-life), so that one access
+ * per token is heat 1. */
 #define PREFETCH_HEAT_HALF_LIFE 16.0f
 #define PREFETCH_HEAT_GAIN      0.0424f
 
@@ -62,31 +65,31 @@ enum prefetch_rule {
 struct prefetch_limit {
     enum prefetch_rule rule;
     double credit; /* credit: loads allowed now */
-    float worth;   /* idle, auto: chance from which something may leave for a guess */
+    float worth;   /* idle, auto: minimum access probability for an eviction */
     /* auto */
     uint32_t phase; /* 0 trial with, 1 trial without, 2 keep */
     uint32_t tokens;
     bool on;
-    double trial_ns[2]; /* summed over the trial with, without */
+    double trial_ns[2]; /* sums of the trials with and without */
 };
 
 /* False when the name is unknown. */
 bool prefetch_limit_init(struct prefetch_limit *l, const char *name);
 
-/* Before room is looked for, with needs_eviction false, and again once the victim is known. Looks
- * only. */
+/* Called before space is searched, with needs_eviction false, and again once the victim is known.
+ * Changes nothing. */
 bool prefetch_limit_allows(const struct prefetch_limit *l, const struct prefetch_state *s);
 
 /* A prefetch was sent. */
 void prefetch_limit_sent(struct prefetch_limit *l);
 
-/* Compute has come to another layer. layer_ns: time of a layer's own work, without waiting for
- * experts; expert_ns: time one expert takes to read. Both kept up to date by the caller; 0 means
- * not known yet, gives no credit and leaves what a guess must be as it is. */
+/* Compute entered another layer. layer_ns: time of a layer's own compute, without waiting for
+ * experts; expert_ns: time to read one expert. The caller keeps both up to date; 0 means unknown:
+ * no credit, and the required probability stays as it is. */
 void prefetch_limit_layer(struct prefetch_limit *l, double layer_ns, double expert_ns,
                           uint32_t top_k);
 
-/* A token of decode has ended; token_ns is the time since the one before, waiting included. */
+/* A decode token ended; token_ns is the time since the one before, waiting included. */
 void prefetch_limit_token(struct prefetch_limit *l, double token_ns);
 
 #endif

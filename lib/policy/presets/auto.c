@@ -8,7 +8,7 @@
 #include "lib/policy/presets/presets.h"
 
 #define LOSSLESS PLAN_SCALAR__COUNT
-#define FALLBACK "auto" /* prefetch while it is measured to help */
+#define FALLBACK "auto" /* lossless, and turns its prefetch off where that is faster */
 
 const double auto_shares[PLAN_AUTO_SHARES] = {0.125, 0.1875, 0.25, 0.375, 0.5, 0.75, 1.0};
 const double auto_devices[PLAN_AUTO_DEVICES] = {100e6, 200e6, 500e6, 1000e6, 2000e6, 4000e6};
@@ -20,7 +20,7 @@ static const struct {
 #define AUTO_CANDIDATE(preset, loss) {preset, loss},
 #include "lib/policy/presets/auto.tbl.h"
 };
-_Static_assert(ARRAY_LEN(candidates) <= PLAN_AUTO_CANDIDATES, "a plan has room for them");
+_Static_assert(ARRAY_LEN(candidates) <= PLAN_AUTO_CANDIDATES, "candidates in a plan");
 
 uint32_t auto_candidates(void)
 {
@@ -57,7 +57,7 @@ bool auto_allowed(const struct plan *plan, uint32_t candidate, double max_loss)
 
 /* ---- predictions ---------------------------------------------------------------------------- */
 
-/* Between which points of an axis x lies, and how far from the first in logarithms: 0..1. */
+/* Grid cell of x on an axis, and the logarithmic position in the cell: 0..1. */
 static double grid_position(const double *axis, uint32_t points, double x, uint32_t *at)
 {
     *at = 0;
@@ -81,7 +81,7 @@ double auto_predicted_ns(const struct plan *plan, uint32_t candidate, double sha
     for (uint32_t corner = 0; ns && corner < 4; corner++) {
         bool more_capacity = corner & 1, faster = corner >> 1;
         double weight = (more_capacity ? along : 1 - along) * (faster ? across : 1 - across);
-        if (weight <= 0) /* a corner that does not count may be unknown */
+        if (weight <= 0) /* a corner without weight may be NaN */
             continue;
         sum += weight * log((double)ns[plan_auto_at(s + more_capacity, d + faster, candidate)]);
     }
@@ -105,8 +105,8 @@ static double measured(const struct auto_view *v, uint32_t candidate)
     return v->measured_ns ? v->measured_ns[candidate] : (double)NAN;
 }
 
-/* What was measured here is believed rather than what was predicted; the predictions of the others
- * are as wrong as the first that was measured, or else a slow machine would try them all. */
+/* Measurements override predictions. The other predictions are scaled by the error of the first
+ * measured candidate; otherwise a slow machine would try every candidate. */
 static double expected_ns(const struct auto_view *v, uint32_t candidate)
 {
     double here = measured(v, candidate), wrong = 1;
@@ -128,7 +128,7 @@ static uint32_t measured_count(const struct auto_view *v)
     return n;
 }
 
-/* The best of those that may run, but for `without`; UINT32_MAX: none is predicted. */
+/* The best usable candidate except `without`; UINT32_MAX: none is predicted. */
 static uint32_t best_of(const struct auto_view *v, bool lossless, uint32_t without, double *best_ns)
 {
     uint32_t best = UINT32_MAX;
@@ -151,7 +151,7 @@ static uint32_t fallback(void)
     return c;
 }
 
-/* The one that runs stays unless another is clearly better; while it is on trial, unless it is
+/* The running candidate stays unless another is clearly better; during a trial, unless it is
  * clearly worse. */
 static bool stays(const struct auto_view *v, const struct auto_choice *best)
 {

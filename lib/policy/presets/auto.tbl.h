@@ -1,9 +1,8 @@
-/* What the system auto chooses among. AUTO_CANDIDATE(system, loss): a system's name; the scalar of
- * a plan whose value is the upper end of its measured loss, LOSSLESS for those that change nothing.
- * Of candidates that are predicted alike the one that stands first is taken. Append only: order is
- * that of a plan's predictions, PLAN_AUTO_CANDIDATES at most. (auto-prefetch stands where plans of
- * older programs have the default, whose time once the room is full is the same.) No include guard.
- */
+/* Candidates of the preset auto. AUTO_CANDIDATE(preset, loss): name of a preset; the scalar of a
+ * plan that holds the upper end of its measured loss, or LOSSLESS. Of candidates with equal
+ * predictions the first is chosen. Append only: the order is that of the predictions in a plan, at
+ * most PLAN_AUTO_CANDIDATES. (Plans of older versions have "default" in place of auto-prefetch;
+ * both take the same time once the cache is full.) No include guard. */
 AUTO_CANDIDATE("auto-noprefetch", LOSSLESS)
 AUTO_CANDIDATE("auto-prefetch", LOSSLESS)
 AUTO_CANDIDATE("auto", LOSSLESS)

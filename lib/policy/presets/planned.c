@@ -7,7 +7,7 @@
 #include "lib/model/limits.h"
 #include "lib/policy/presets/presets.h"
 
-/* Which scalar of a plan sets which knob, for systems with that policy. */
+/* Parameters that a plan sets, by preset. */
 static const struct {
     const char *preset, *knob;
     enum plan_scalar scalar;
@@ -73,10 +73,11 @@ int planned_virtual(const struct plan *plan, const struct model_hparams *h, uint
     for (uint32_t l = 0; l < h->layers; l++)
         sum += wanted ? wanted[l] : h->experts;
     if (capacity / h->layers < h->experts_used)
-        return error_set(error, ERR_BAD_INPUT,
-                         "masked routing needs room for %u experts in each of %u layers, there is "
-                         "room for %u in all",
-                         h->experts_used, h->layers, capacity);
+        return error_set(
+            error, ERR_BAD_INPUT,
+            "masked routing needs %u resident experts in each of %u layers, but only %u "
+            "experts fit; raise the budget",
+            h->experts_used, h->layers, capacity);
     double scale = sum > capacity ? (double)capacity / (double)sum : 1;
     uint64_t given = 0;
     for (uint32_t l = 0; l < h->layers; l++) {
@@ -84,7 +85,7 @@ int planned_virtual(const struct plan *plan, const struct model_hparams *h, uint
         v[l] = v[l] < h->experts_used ? h->experts_used : v[l] > h->experts ? h->experts : v[l];
         given += v[l];
     }
-    /* Layers that were raised to top-k are paid for by the largest. */
+    /* The largest layers give up what raising others to top-k costs. */
     while (given > capacity) {
         uint32_t largest = 0;
         for (uint32_t l = 1; l < h->layers; l++)
@@ -95,7 +96,7 @@ int planned_virtual(const struct plan *plan, const struct model_hparams *h, uint
     return 0;
 }
 
-/* The first of the largest that is not in the set yet. */
+/* The largest outside the set; ties: lower index. */
 static uint32_t best_outside(const float *key, const uint8_t *mask, uint32_t experts)
 {
     uint32_t best = UINT32_MAX;
@@ -113,9 +114,10 @@ int planned_mask(const struct plan *plan, const char *kind, const struct model_h
     if (plan)
         key = strcmp(kind, "norm") == 0 ? plan_norm(plan) : plan_frequency(plan);
     if (!key)
-        return error_set(error, ERR_BAD_INPUT,
-                         "a mask by %s needs a profile that has it (`sluice profile`, --plan FILE)",
-                         kind);
+        return error_set(
+            error, ERR_BAD_INPUT,
+            "mask=%s needs a profile with these values: run 'sluice profile', use --plan FILE",
+            kind);
     if (planned_virtual(plan, h, capacity, v, error) != 0)
         return -1;
     memset(mask, 0, (size_t)h->layers * h->experts);

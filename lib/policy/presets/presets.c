@@ -46,7 +46,7 @@ const char *preset_names(void)
     return names + 1;
 }
 
-/* ---- single knobs --------------------------------------------------------------------------- */
+/* ---- one parameter -------------------------------------------------------------------------- */
 
 enum kind { CHOICE, F64, U64, BOOL };
 
@@ -156,19 +156,20 @@ int knobs_set(struct knobs *k, const char *name, const char *value, struct error
         case BOOL: return set_bool(&knobs[i], value, field, error);
         }
     }
-    return error_set(error, ERR_BAD_INPUT, "there is no policy knob '%.60s'", name);
+    return error_set(error, ERR_BAD_INPUT,
+                     "unknown policy parameter '%.60s' (see 'sluice sim --help')", name);
 }
 
 static int apply_one(struct knobs *k, const char *from, size_t bytes, struct error *error)
 {
     char pair[SETTING_BYTES];
     if (bytes >= sizeof pair)
-        return error_set(error, ERR_BAD_INPUT, "'%.60s...' is too long for a policy knob", from);
+        return error_set(error, ERR_BAD_INPUT, "policy parameter '%.60s...' is too long", from);
     memcpy(pair, from, bytes);
     pair[bytes] = 0;
     char *value = strchr(pair, '=');
     if (!value)
-        return error_set(error, ERR_BAD_INPUT, "'%.60s' is not name=value", pair);
+        return error_set(error, ERR_BAD_INPUT, "policy parameter '%.60s' is not name=value", pair);
     *value++ = 0;
     return knobs_set(k, pair, value, error);
 }
@@ -191,7 +192,7 @@ int knobs_apply(struct knobs *k, const char *settings, struct error *error)
     return 0;
 }
 
-/* ---- all of them ---------------------------------------------------------------------------- */
+/* ---- all parameters ------------------------------------------------------------------------- */
 
 static bool is(const char *knob, const char *name)
 {
@@ -202,12 +203,16 @@ static int check(struct knobs *k, struct error *error)
 {
     double sum = k->w_lru + k->w_lfu + k->w_lhu + k->w_fld;
     if (k->t1 > k->t2)
-        return error_set(error, ERR_BAD_INPUT, "t1 = %g is above t2 = %g", k->t1, k->t2);
+        return error_set(error, ERR_BAD_INPUT, "t1 = %g is above t2 = %g; t1 must be at most t2",
+                         k->t1, k->t2);
     if (!(sum > 0))
-        return error_set(error, ERR_BAD_INPUT, "w_lru, w_lfu, w_lhu and w_fld are all 0");
+        return error_set(error, ERR_BAD_INPUT,
+                         "w_lru, w_lfu, w_lhu and w_fld are all 0; set at least one");
     if (is(k->routing, "masked") == is(k->mask, "none"))
-        return error_set(error, ERR_BAD_INPUT, "routing=%s does not go with mask=%s", k->routing,
-                         k->mask);
+        return error_set(
+            error, ERR_BAD_INPUT,
+            "routing=%s does not go with mask=%s: masked routing and a mask need each other",
+            k->routing, k->mask);
     k->w_lru /= sum;
     k->w_lfu /= sum;
     k->w_lhu /= sum;
@@ -220,12 +225,12 @@ int knobs_resolve(const char *preset, const char *planned, const char *overrides
 {
     uint32_t number = preset_find(preset);
     if (number == POLICY_NONE)
-        return error_set(error, ERR_BAD_INPUT, "system '%.60s' is not one of %s", preset,
+        return error_set(error, ERR_BAD_INPUT, "unknown preset '%.60s'; expected one of %s", preset,
                          preset_names());
     *k = defaults;
     k->preset = number;
     if (knobs_apply(k, presets[number].settings, error) != 0)
-        sl_panic("system %s: %s", preset, error->text);
+        sl_panic("preset %s: %s", preset, error->text);
     if ((planned && knobs_apply(k, planned, error) != 0) ||
         (overrides && knobs_apply(k, overrides, error) != 0))
         return -1;
@@ -244,7 +249,7 @@ bool knobs_need_plan(const struct knobs *k)
            (is(k->frequency, "profile") && strncmp(k->eviction, "edgemoe", 7) == 0);
 }
 
-/* ---- objects from knobs --------------------------------------------------------------------- */
+/* ---- policy objects from parameters --------------------------------------------------------- */
 
 static const char *const precision_names[PRECISION__COUNT] = {"native", "int8", "int4", "int2"};
 
@@ -254,8 +259,8 @@ static int need_precisions(uint32_t wanted, uint32_t present, const char *rule, 
         if ((wanted & ~present) >> t & 1)
             return error_set(
                 error, ERR_BAD_INPUT,
-                "precision %s needs experts at %s, and the model has none (sluice pack "
-                "makes them)",
+                "precision=%s needs experts at %s and the model has none; create them with "
+                "'sluice pack'",
                 rule, precision_names[t]);
     return 0;
 }
@@ -268,7 +273,7 @@ static enum precision precision_of(const char *name, enum precision automatic)
     return automatic;
 }
 
-/* In ratios: half a quarter is as far from it as twice a quarter. */
+/* Distance is a ratio: half a quarter is as far as twice a quarter. */
 static enum precision quarter_of(enum precision high, uint32_t present,
                                  const uint64_t bytes[PRECISION__COUNT])
 {
@@ -302,16 +307,17 @@ int knobs_precision_policy(const struct knobs *k, uint32_t present,
     out->high = precision_of(k->high, best);
     out->low = precision_of(k->low, quarter_of(out->high, present, bytes));
     if (out->low < out->high)
-        return error_set(error, ERR_BAD_INPUT, "the low tier %s is better than the high tier %s",
+        return error_set(error, ERR_BAD_INPUT, "low=%s is a higher precision than high=%s",
                          precision_names[out->low], precision_names[out->high]);
     if (out->rule == PRECISION_RULE_HOBBIT && out->low == out->high)
-        return error_set(error, ERR_BAD_INPUT,
-                         "precision hobbit needs two tiers, and the model has experts at one "
-                         "(sluice pack makes them)");
+        return error_set(
+            error, ERR_BAD_INPUT,
+            "precision=hobbit needs two precisions and the model has one; create another with "
+            "'sluice pack'");
     return need_precisions(precision_policy_mask(out, present), present, k->precision, error);
 }
 
-/* The tier an expert normally has under the rule. */
+/* The usual precision of an expert under the rule. */
 static enum precision usual_precision(const struct precision_policy *p)
 {
     switch (p->rule) {
@@ -382,7 +388,7 @@ const char *knobs_text(const struct knobs *k, char *buf, size_t bytes)
 void presets_help(FILE *out)
 {
     for (uint32_t i = 0; i < preset_count(); i++)
-        fprintf(out, "  %-12s %s\n", presets[i].name, presets[i].doc);
+        fprintf(out, "  %-21s %s\n", presets[i].name, presets[i].doc);
 }
 
 void knobs_help(FILE *out)

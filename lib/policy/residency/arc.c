@@ -1,14 +1,16 @@
 /* ARC (N. Megiddo, D. Modha: ARC: A Self-Tuning, Low Overhead Replacement Cache, FAST 2003, fig.
- * 4), in every group of the allocation. T1 and T2 are held: used once, used more than once; B1 and
- * B2 are ghosts of what left them; p (group.target) is the size T1 should have.
+ * 4), in every group of the allocation. T1 and T2 are resident: accessed once, accessed more than
+ * once; B1 and B2 are ghosts of entries evicted from them; p (group.target) is the target size of
+ * T1.
  *
- * The paper's REPLACE is in three steps here, for the caller may find the victim pinned: the choice
- * of a list (arc_list_to_shrink), the eviction (arc_evicted), the insertion (arc_insert), which
- * adapts p and trims the ghosts. For entries of one size and a caller that never refuses, the
- * sequence of states is the paper's; tests/unit/lib/policy/residency/arc_test.c says so. */
+ * The paper's REPLACE has three steps here, because the caller may find the victim pinned: the
+ * choice of a list (arc_list_to_shrink), the eviction (arc_evicted), the insertion (arc_insert),
+ * which adapts p and trims the ghosts. For entries of one size and a caller that never rejects a
+ * victim, the sequence of states is the paper's; tests/unit/lib/policy/residency/arc_test.c checks
+ * this. */
 #include "lib/policy/residency/internal.h"
 
-/* c: how many experts the share is worth. */
+/* c: number of experts that fit the share. */
 static uint32_t group_entries(const struct residency *r, const struct residency_group *g)
 {
     uint32_t layer = r->groups_count == r->config.layers ? (uint32_t)(g - r->group) : 0;
@@ -17,7 +19,7 @@ static uint32_t group_entries(const struct residency *r, const struct residency_
     return c < 1 ? 1 : c > r->slots ? r->slots : (uint32_t)c;
 }
 
-/* p after a request for something in that list. */
+/* p after a request for an entry of that list. */
 static double adapted(const struct residency *r, const struct residency_group *g, uint8_t list)
 {
     double b1 = g->count[LIST_B1], b2 = g->count[LIST_B2], p = g->target;
@@ -73,7 +75,7 @@ void arc_insert(struct residency *r, uint32_t slot, bool prefetched)
     g->queried = POLICY_NONE;
     if (ghost != LIST_NONE)
         residency_list_remove(r, slot);
-    /* A guess is no request: what it finds in a ghost list counts when it is used. */
+    /* A prefetch is no request: its ghost list takes effect at the first access. */
     n->ghost = prefetched ? ghost : LIST_NONE;
     residency_list_append(r, slot, !prefetched && ghost != LIST_NONE ? LIST_T2 : LIST_T1);
     trim_ghosts(r, g);

@@ -1,15 +1,15 @@
-/* Eviction "decayed-frequency": how likely a token uses an expert, from two decaying counts of the tokens that
- * did: a fast one that follows the topic, a slow one that knows the model. */
+/* Eviction "decayed-frequency": access probability of an expert per token, from two decaying counts
+ * of the tokens that accessed it: a fast one that follows the topic, a slow one for the model. */
 #include <math.h>
 
 #include "lib/policy/residency/internal.h"
 
 /* Chosen on traces of random models (44 and 300 tokens) and of the demo model's held-out texts;
- * what their neighbours hit is in docs/sim.md. More weight on the fast count is better on random
- * models and worse on text. */
+ * docs/lab/eviction.md compares neighbouring values. More weight on the fast count is better on
+ * random models and worse on text. */
 #define FAST_WEIGHT  0.25
-#define PRIOR_TOKENS 2.0 /* what is not known yet counts as that many tokens of even use */
-/* A new sequence is likely about something else: the counts age as if so many tokens had passed. */
+#define PRIOR_TOKENS 2.0 /* prior: so many tokens of uniform access */
+/* A new sequence probably has another topic: the counts age as if so many tokens had passed. */
 #define SEQUENCE_TOKENS RESIDENCY_SLOW_HALF
 
 void residency_decayed_init(struct residency *r)
@@ -21,14 +21,14 @@ void residency_decayed_init(struct residency *r)
     r->decayed_now.clock = UINT64_MAX;
 }
 
-/* 2 to the -halvings; after so many nothing is left. */
+/* 2 to the -halvings; 0 beyond the table. */
 static double halved(const struct residency *r, uint64_t halvings)
 {
     return halvings < RESIDENCY_HALVINGS ? r->halved[halvings] : 0;
 }
 
-/* What a count of that age is still worth. From tables: a search for a victim asks for hundreds,
- * and on its way to the drive a demand waits for the search. */
+/* Remaining part of a count of that age. Tabulated: a victim search reads hundreds, and a demand
+ * waits for the search. */
 static double fast_left(const struct residency *r, uint64_t tokens)
 {
     return halved(r, tokens); /* its half-life is one token */
@@ -39,7 +39,7 @@ static double slow_left(const struct residency *r, uint64_t tokens)
     return r->slow_decay[tokens % RESIDENCY_SLOW_HALF] * halved(r, tokens / RESIDENCY_SLOW_HALF);
 }
 
-/* The count of an expert that each of the last `tokens` tokens used. */
+/* The count of an expert that each of the last `tokens` tokens accessed. */
 static double fast_full(const struct residency *r, uint64_t tokens)
 {
     return (1 - fast_left(r, tokens)) / (1 - fast_left(r, 1));
@@ -50,7 +50,7 @@ static double slow_full(const struct residency *r, uint64_t tokens)
     return (1 - slow_left(r, tokens)) / (1 - slow_left(r, 1));
 }
 
-/* The count of one that every token used: what counts are measured by. */
+/* The maximum: the count of an expert that every token accessed. */
 static double fast_max(const struct residency *r)
 {
     uint64_t since = residency_clock(r) - r->max_counts.at;
@@ -81,7 +81,8 @@ static uint64_t age_of(const struct residency *r, const struct residency_counts 
 void residency_decayed_count(const struct residency *r, struct residency_counts *counts,
                              uint32_t tokens)
 {
-    /* In prefill it is not known which tokens of the chunk they were: evenly, then. */
+    /* Which tokens of a chunk access the expert is unknown in prefill: assume an even distribution.
+     * */
     double share = (double)tokens / (double)r->pass_tokens;
     uint64_t age = age_of(r, counts);
     counts->fast = counts->fast * fast_left(r, age) + share * fast_full(r, r->pass_tokens);
@@ -90,7 +91,8 @@ void residency_decayed_count(const struct residency *r, struct residency_counts 
     counts->probability_known = false;
 }
 
-/* What all rates of a moment have in common: it depends on the clock and on `max_counts` alone. */
+/* Factors common to all frequencies at one clock value; they depend on `max_counts` and the clock.
+ * */
 static const struct residency_decayed_now *decayed_now(struct residency *r)
 {
     struct residency_decayed_now *n = &r->decayed_now;

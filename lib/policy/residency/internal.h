@@ -1,7 +1,8 @@
-/* The residency object's inside. Private to lib/policy/residency*.c.
+/* Internals of the residency object. Private to lib/policy/residency.
  *
- * Every slot has a node: where it stands in its group's lists and in the group's array of held
- * slots. lru, fifo and arc walk lists, the others scan the array. Records belong to experts. */
+ * Every slot has a node: its position in the lists of its group and in the group's array of
+ * resident slots. lru, fifo and arc walk lists, the others scan the array. Records belong to
+ * experts. */
 #ifndef SLUICE_POLICY_RESIDENCY_INTERNAL_H
 #define SLUICE_POLICY_RESIDENCY_INTERNAL_H
 
@@ -9,10 +10,10 @@
 #include "lib/policy/residency/residency.h"
 
 #define RESIDENCY_MAGIC     0x44495352u
-#define RESIDENCY_SLOW_HALF 128u /* tokens in which rates' slow count halves */
-#define RESIDENCY_HALVINGS  64u  /* after so many nothing is left of a count */
+#define RESIDENCY_SLOW_HALF 128u /* tokens in which the slow count halves */
+#define RESIDENCY_HALVINGS  64u  /* after so many halvings a count is 0 */
 
-#define RESIDENCY_LEARNED_MEANS  4 /* of an expert's logits, with half-lives of their own */
+#define RESIDENCY_LEARNED_MEANS  4 /* running means of an expert's logits */
 #define RESIDENCY_LEARNED_INPUTS (RESIDENCY_LEARNED_MEANS + 2)
 
 enum residency_rule {
@@ -38,22 +39,21 @@ enum residency_allocation {
     ALLOCATE_PLANNED
 };
 
-/* arc: held slots are in T1 or T2, ghosts in B1 or B2. The others hold everything in T1. */
+/* arc: resident slots are in T1 or T2, ghosts in B1 or B2. The others hold everything in T1. */
 enum residency_list { LIST_T1, LIST_T2, LIST_B1, LIST_B2, LIST__COUNT, LIST_NONE = LIST__COUNT };
 
 struct residency_node {
-    uint32_t older, newer; /* in its list; POLICY_NONE at the ends */
-    uint32_t
-        index; /* in resident[], counted from the group's first; POLICY_NONE when not resident */
+    uint32_t older, newer; /* neighbours in its list; POLICY_NONE at the ends */
+    uint32_t index; /* in resident[], from the group's first; POLICY_NONE when not resident */
     uint32_t group;
-    uint32_t expert, layer; /* of the slot: scans ask for them too often to divide each time */
+    uint32_t expert, layer; /* of the slot; stored because scans read them often */
     uint32_t accesses;      /* since insertion */
     uint8_t list;           /* enum residency_list */
-    uint8_t ghost;          /* arc: a guess took it out of this ghost list, nobody used it yet */
-    bool prefetched;        /* inserted by a guess, not used yet */
-    bool superseded;        /* held, and so is a better tier of the same expert */
-    uint64_t last;          /* tick of insertion or last use */
-    uint64_t in_step;       /* number of the step it was used in last */
+    uint8_t ghost;          /* arc: a prefetch removed it from this ghost list; no access since */
+    bool prefetched;        /* inserted for a prediction, not accessed yet */
+    bool superseded;        /* resident, and so is a higher precision of the same expert */
+    uint64_t last;          /* tick of insertion or last access */
+    uint64_t in_step;       /* number of the step of its last access */
 };
 
 struct residency_group {
@@ -61,28 +61,27 @@ struct residency_group {
     uint32_t first, resident; /* its part of resident[] */
     uint64_t bytes, share;
     double target;         /* arc: p */
-    uint32_t queried;      /* arc: the slot room is being made for; POLICY_NONE: no such thing */
-    double queried_target; /* arc: p as that request makes it */
+    uint32_t queried;      /* arc: the slot that needs the space; POLICY_NONE: none */
+    double queried_target; /* arc: p after that request */
     uint32_t visited;
 };
 
-struct residency_counts { /* rates: of tokens, decaying */
+struct residency_counts { /* decayed counts of tokens */
     double fast, slow;
-    uint64_t at; /* the clock they are right for */
-    double
-        probability; /* that they made last, with logits the chance they made: a token's searches ask
-                    for the same ones again and again */
-    uint64_t probability_at; /* the clock of it */
-    bool probability_known;  /* and nothing was counted since */
+    uint64_t at;             /* clock value they are valid for */
+    double probability;      /* last access probability; cached, because searches within a
+                    token read it repeatedly */
+    uint64_t probability_at; /* its clock value */
+    bool probability_known;  /* and no access since */
 };
 
-struct residency_decayed_now { /* what all rates of a moment share */
-    uint64_t clock;            /* the moment; UINT64_MAX: none yet */
+struct residency_decayed_now { /* common factors of all decayed frequencies at one clock value */
+    uint64_t clock;            /* UINT64_MAX: none yet */
     double prior, fast_whole, slow_whole;
 };
 
 struct residency_record {    /* of an expert */
-    uint64_t epoch;          /* of the sequence the next three belong to */
+    uint64_t epoch;          /* sequence of the next three */
     uint64_t last;           /* R */
     uint64_t accesses, high; /* F, H */
     float frequency;         /* as of `halvings` */
@@ -102,21 +101,21 @@ struct residency {
     struct residency_group *group;
     struct residency_record *record;
     uint32_t *resident;
-    double slow_decay[RESIDENCY_SLOW_HALF]; /* rates: what is left after so many tokens */
-    double halved[RESIDENCY_HALVINGS];      /* rates: 2 to the -i */
-    struct residency_counts max_counts;     /* of an expert that every token used */
+    double slow_decay[RESIDENCY_SLOW_HALF]; /* remaining part of the slow count after i tokens */
+    double halved[RESIDENCY_HALVINGS];      /* 2 to the -i */
+    struct residency_counts max_counts;     /* of an expert that every token accesses */
     struct residency_decayed_now decayed_now;
-    struct residency_learned *learned; /* NULL but for logits */
-    uint64_t gap_tokens;               /* that new sequences counted as */
+    struct residency_learned *learned; /* NULL except for eviction "learned" */
+    uint64_t gap_tokens;               /* by which new sequences aged the counts */
     uint64_t tick, random;
-    /* where compute is */
+    /* position of compute */
     struct residency_step now;
     bool stepped;
     uint64_t step;        /* number of the running step, from 1 */
     uint64_t epoch;       /* sequences so far */
-    uint64_t tokens;      /* of the passes that are complete, all sequences */
-    uint64_t pass_tokens; /* of the running one, as far as its uses tell; at least 1 */
-    uint64_t reset_at;    /* `tokens` when the records were reset */
+    uint64_t tokens;      /* of completed passes, all sequences */
+    uint64_t pass_tokens; /* of the running pass, as far as its accesses show; at least 1 */
+    uint64_t reset_at;    /* `tokens` at the last reset of the records */
     uint32_t visit;
 };
 
@@ -127,33 +126,34 @@ void residency_list_remove(struct residency *r, uint32_t slot);
 /* ---- residency_arc.c ---- */
 void arc_insert(struct residency *r, uint32_t slot, bool prefetched);
 void arc_accessed(struct residency *r, uint32_t slot);
-void arc_evicted(struct residency *r, uint32_t slot); /* the slot is in no list any more */
-/* The list of the group that REPLACE would take from. Remembers what p becomes by the request: the
- * paper adapts it before the victim becomes a ghost. */
+void arc_evicted(struct residency *r, uint32_t slot); /* the slot is in no list afterwards */
+/* The list of the group that REPLACE would take from. Stores p as the request changes it: the paper
+ * adapts it before the victim becomes a ghost. */
 enum residency_list arc_list_to_shrink(struct residency *r, struct residency_group *g,
                                        uint32_t incoming);
 
-/* ---- residency_rates.c ---- */
+/* ---- decayed_frequency.c ---- */
 void residency_decayed_init(struct residency *r);
-/* Another sequence begins; the step is still the last one's. */
+/* Another sequence starts; called before the step changes. */
 void residency_decayed_sequence(struct residency *r);
-/* `tokens` tokens of the running pass use the expert. */
+/* `tokens` tokens of the running pass access the expert. */
 void residency_decayed_count(const struct residency *r, struct residency_counts *counts,
                              uint32_t tokens);
-/* About 0..1: uses per token; with logits the chance they say, where they are known. */
+/* Accesses per token, about 0..1; with learned the model's probability, where it is known. */
 double residency_access_probability(struct residency *r, uint32_t slot);
-double residency_slow_frequency(struct residency *r, uint32_t expert); /* by the slow count alone */
+double residency_slow_frequency(struct residency *r,
+                                uint32_t expert); /* from the slow count only */
 
-/* ---- residency_logits.c ---- */
-bool residency_learned_init(struct residency *r); /* false: no memory */
+/* ---- learned.c ---- */
+bool residency_learned_init(struct residency *r); /* false: out of memory */
 void residency_learned_free(struct residency *r);
-/* Another pass begins: what the last one taught takes effect. */
+/* Another pass starts: applies what the last one contributed to the weights. */
 void residency_learned_pass(struct residency *r);
-/* Chance that a token uses the expert. False: nothing fresh is known of its layer. */
+/* Probability that a token accesses the expert. False: the layer has no recent logits. */
 bool residency_learned_probability(struct residency *r, uint32_t slot, double *probability);
 
-/* ---- residency_victim.c ---- */
-double residency_score(struct residency *r, uint32_t slot); /* highest leaves */
+/* ---- victim.c ---- */
+double residency_score(struct residency *r, uint32_t slot); /* the highest is evicted */
 
 static inline uint32_t residency_expert_of(const struct residency *r, uint32_t slot)
 {
@@ -165,7 +165,7 @@ static inline uint32_t residency_layer_of(const struct residency *r, uint32_t sl
     return r->node[slot].layer;
 }
 
-/* edgemoe's d: 1 for the layer needed next, layers for the running one. */
+/* edgemoe's d: 1 for the next layer, `layers` for the running one. */
 static inline uint32_t residency_distance(const struct residency *r, uint32_t layer)
 {
     return layer > r->now.layer ? layer - r->now.layer : layer + r->config.layers - r->now.layer;
@@ -176,7 +176,7 @@ static inline uint64_t residency_tokens_now(const struct residency *r)
     return r->tokens + r->pass_tokens;
 }
 
-/* Tokens, and those that new sequences counted as. */
+/* Tokens, plus those that new sequences count as. */
 static inline uint64_t residency_clock(const struct residency *r)
 {
     return residency_tokens_now(r) + r->gap_tokens;

@@ -1,14 +1,14 @@
-/* Eviction "learned": how likely a token uses an expert, from what the routers said of all experts,
- * not only of those they chose. An expert that was nearly chosen is likelier to come than one that
- * was far from it, and after few tokens that is known of every expert, while few have been used.
+/* Eviction "learned": access probability of an expert per token, from the router logits of all
+ * experts, not only of the chosen ones. An expert that was nearly chosen is more likely to be
+ * accessed soon than one far below the threshold. After few tokens this is known for every expert,
+ * while few have been accessed.
  *
- * A logistic model with weights that all experts share. Its inputs, of an expert: four running
- * means of how far its logit lay above the threshold of being chosen, the slow count of rates, and
- * 1. How much each of them says differs from model to model (with random weights the means say
- * most, with trained ones the count does), so the weights are learnt while running: every token
- * tells of every expert whether it was used. A step of Newton's method per token, on the sums of
- * all tokens so far: no rate of learning has to be chosen, and the same calls give the same
- * weights. */
+ * A logistic model whose weights all experts share. Inputs per expert: four running means of the
+ * distance of its logit above the threshold of being chosen, the slow count of decayed-frequency,
+ * and 1. The usefulness of each input differs between models (with random weights the means carry
+ * most, with trained ones the count does), so the weights are learned online: every token labels
+ * every expert as accessed or not. One Newton step per token, on the decayed sums of all tokens so
+ * far: there is no learning rate to choose, and the same calls give the same weights. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,29 +20,29 @@
 #define INPUTS         RESIDENCY_LEARNED_INPUTS
 
 /* Chosen with the constants below on traces of random models (four seeds, 56 and 300 tokens) and of
- * the demo model (four held-out texts, two sampled ones); docs/sim.md has what comes of them. */
+ * the demo model (four held-out texts, two sampled ones); results are in docs/lab/eviction.md. */
 static const double half_lives[MEANS] = {1, 4, 16, 64};
 static const double first_weights[INPUTS] = {0.1, 0, 0.1, 0, 0.8, -0.1};
 
-/* What is learnt is not the next token's uses alone: a use n tokens ahead counts FURTHER^(n-1) as
- * much. An expert that leaves is away for longer than a token. */
+/* The target is more than the next token's accesses: an access n tokens ahead counts FURTHER^(n-1)
+ * as much, because an evicted expert is absent for longer than a token. */
 #define FURTHER 0.75
-/* The first weights hold as if so much had been seen of each input; what was seen fades. */
+/* Weight of the prior for each input, and decay of the observations per token. */
 #define FIRST_WORTH 100.0
 #define REMEMBERED  0.999
-#define WEIGHT_MAX  8.0 /* never reached but by made-up logits */
-/* Means older than that say nothing of the tokens to come; a new sequence is farther away. */
+#define WEIGHT_MAX  8.0 /* reached only with synthetic logits */
+/* Older means do not predict the next tokens; a new sequence counts as older. */
 #define FRESH_TOKENS (RESIDENCY_SLOW_HALF / 2)
 
 struct residency_learned_expert {
     float mean[MEANS];   /* nats above the threshold */
-    float trace[INPUTS]; /* of the inputs of earlier tokens, FURTHER of it kept at each */
+    float trace[INPUTS]; /* decayed inputs of earlier tokens, factor FURTHER per token */
 };
 
 struct residency_learned_layer {
-    double tokens[MEANS]; /* that stand behind the means, decayed like them */
-    uint64_t at;          /* the clock of its last token */
-    bool known;           /* there was one */
+    double tokens[MEANS]; /* weight of the means, decayed like them */
+    uint64_t at;          /* clock value of its last token */
+    bool known;           /* it had a token */
 };
 
 struct residency_learned {
@@ -50,7 +50,7 @@ struct residency_learned {
     struct residency_learned_layer *layer;   /* [layers] */
     double weight[INPUTS];
     double curvature[INPUTS][INPUTS], gradient[INPUTS]; /* lower triangle; since the last step */
-    uint8_t *levels;                                    /* [experts]: of the layer that arrives */
+    uint8_t *levels;                                    /* [experts]: of the layer being received */
     uint32_t arriving, arrived;
 };
 
@@ -86,7 +86,7 @@ void residency_learned_free(struct residency *r)
     free(r->learned);
 }
 
-/* ---- the chance ----------------------------------------------------------------------------- */
+/* ---- probability ---------------------------------------------------------------------------- */
 
 static double log_odds(double p)
 {
@@ -123,7 +123,7 @@ bool residency_learned_probability(struct residency *r, uint32_t slot, double *p
 
 /* ---- learning ------------------------------------------------------------------------------- */
 
-/* What the token before made of the expert, and whether this one used it. */
+/* Inputs from the previous token, label from this one. */
 static void learn(struct residency *r, uint32_t expert, bool used)
 {
     struct residency_learned *x = r->learned;
@@ -172,7 +172,7 @@ static void newton_step(const struct residency_learned *x, double step[INPUTS])
 void residency_learned_pass(struct residency *r)
 {
     struct residency_learned *x = r->learned;
-    if (!x || x->gradient[INPUTS - 1] == 0) /* nothing was learnt from */
+    if (!x || x->gradient[INPUTS - 1] == 0) /* no observation */
         return;
     double step[INPUTS];
     newton_step(x, step);
@@ -187,7 +187,7 @@ void residency_learned_pass(struct residency *r)
     memset(x->gradient, 0, sizeof x->gradient);
 }
 
-/* ---- what arrives --------------------------------------------------------------------------- */
+/* ---- logits of a layer ---------------------------------------------------------------------- */
 
 void residency_logit_levels(const float *logits, uint32_t n, uint8_t *levels)
 {
@@ -200,7 +200,7 @@ void residency_logit_levels(const float *logits, uint32_t n, uint8_t *levels)
     }
 }
 
-/* Twice the level midway between the last that is chosen and the first that is not. */
+/* Twice the level midway between the last chosen and the first not chosen. */
 static uint32_t threshold_twice(const struct residency *r)
 {
     const struct residency_config *c = &r->config;
@@ -217,8 +217,8 @@ static uint32_t threshold_twice(const struct residency *r)
     return last + (next > UINT8_MAX ? UINT8_MAX : next);
 }
 
-/* Tokens that passed without logits age what is known, also those a new sequence counts as. Returns
- * whether this token follows the one before. */
+/* Tokens without logits age the means, and so do those a new sequence counts as. Returns whether
+ * this token directly follows the last one. */
 static bool age_layer(const struct residency *r, struct residency_learned_layer *layer)
 {
     uint64_t now = residency_clock(r), age = layer->known && now > layer->at ? now - layer->at : 1;
@@ -264,7 +264,7 @@ void residency_logits(struct residency *r, uint32_t layer, uint32_t first, const
         return;
     if (first == 0)
         x->arrived = 0;
-    if (first != x->arrived || (first > 0 && layer != x->arriving)) { /* a piece was lost */
+    if (first != x->arrived || (first > 0 && layer != x->arriving)) { /* a piece is missing */
         x->arrived = 0;
         return;
     }

@@ -1,4 +1,4 @@
-/* Who is held: the books of the residency object. Who leaves: residency_victim.c. */
+/* Bookkeeping of the residency object: groups, shares, lists, records. Victims: victim.c. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,7 +64,7 @@ static uint32_t group_for(const struct residency *r, uint32_t slot)
                                                 : residency_layer_of(r, slot);
 }
 
-/* Each group's part of resident[] is as large as the group, so nothing ever moves. */
+/* Each group's part of resident[] is as large as the group, so entries never move between parts. */
 static void init_groups(struct residency *r)
 {
     for (uint32_t g = 0; g < r->groups_count; g++) {
@@ -113,7 +113,7 @@ struct residency *residency_create(const struct residency_config *config)
     }
     init_groups(r);
     residency_decayed_init(r);
-    r->config.eviction = r->config.allocation = NULL; /* not borrowed beyond here */
+    r->config.eviction = r->config.allocation = NULL; /* not borrowed after creation */
     return r;
 }
 
@@ -140,7 +140,7 @@ uint64_t residency_slot_bytes(const struct residency *r, uint32_t slot)
                                 : r->config.precision_bytes[slot / r->experts_all];
 }
 
-/* All experts of a layer at the tier shares are counted in. */
+/* All experts of a layer at the precision that shares are counted in. */
 static uint64_t layer_bytes(const struct residency *r, uint32_t layer)
 {
     uint64_t bytes = 0;
@@ -172,7 +172,8 @@ static void share_fate(struct residency *r)
         uint64_t one = layer_bytes(r, l) / c->experts;
         largest = one > largest ? one : largest;
     }
-    left -= largest * c->top_k < left ? largest * c->top_k : left; /* of the layer that runs */
+    left -=
+        largest * c->top_k < left ? largest * c->top_k : left; /* reserve of the running layer */
     for (uint32_t l = 0; l < boundary; l++) {
         uint64_t all = layer_bytes(r, l);
         r->group[l].share = all < left ? all : left;
@@ -300,7 +301,7 @@ float residency_frequency(const struct residency *r, uint32_t slot)
     return halvings < 100 ? ldexpf(record->frequency, -(int)halvings) : 0;
 }
 
-/* ---- held or not ---------------------------------------------------------------------------- */
+/* ---- residency ------------------------------------------------------------------------------ */
 
 bool residency_is_resident(const struct residency *r, uint32_t slot)
 {
@@ -329,7 +330,7 @@ void residency_accessed(struct residency *r, uint32_t slot, const struct residen
     n->prefetched = false;
 }
 
-/* Worse tiers of an expert whose better one is held are of no use. */
+/* Lower precisions of an expert are useless while a higher one is resident. */
 static void mark_superseded(struct residency *r, uint32_t slot)
 {
     bool better = false;
@@ -384,7 +385,7 @@ void residency_remove(struct residency *r, uint32_t slot, bool evicted)
     mark_superseded(r, slot);
 }
 
-/* ---- figures -------------------------------------------------------------------------------- */
+/* ---- statistics ----------------------------------------------------------------------------- */
 
 uint32_t residency_slots(const struct residency *r)
 {

@@ -1,5 +1,5 @@
-/* Who leaves. A search goes through the groups, most above its share first, and in a group by the
- * policy's order; what the running step has used comes after everything else. */
+/* Choice of the victim. A search visits the groups, the one most above its share first, and within
+ * a group follows the policy's order; entries accessed in the running step come last. */
 #include <math.h>
 
 #include "lib/policy/residency/internal.h"
@@ -7,7 +7,7 @@
 struct search {
     struct residency *r;
     uint32_t incoming;
-    bool running; /* looking among those of the running step, not among the others */
+    bool running; /* search entries of the running step, instead of all others */
     bool (*may)(void *arg, uint32_t slot);
     void *arg;
 };
@@ -17,7 +17,7 @@ static bool candidate(const struct search *s, uint32_t slot)
     return (s->r->node[slot].in_step == s->r->step) == s->running;
 }
 
-/* ---- the policies' orders ------------------------------------------------------------------- */
+/* ---- orders of the policies ----------------------------------------------------------------- */
 
 static double edgemoe(const struct residency *r, uint32_t slot, uint32_t d)
 {
@@ -27,8 +27,8 @@ static double edgemoe(const struct residency *r, uint32_t slot, uint32_t d)
     return d > 0 ? -f / d : -INFINITY;
 }
 
-/* HOBBIT eq. 3 times T S, which all entries have in common and which leaves whole numbers: ties
- * stay ties. Negated, for the lowest priority leaves. */
+/* HOBBIT eq. 3 times T S, a common factor that leaves whole numbers, so ties stay ties. Negated,
+ * because the lowest priority is evicted. */
 static double hobbit(const struct residency *r, uint32_t slot)
 {
     const struct residency_config *c = &r->config;
@@ -58,7 +58,7 @@ double residency_score(struct residency *r, uint32_t slot)
     }
 }
 
-/* A total order: scores, then edgemoe's distance, then age; so may() is asked only about better
+/* A total order: score, then edgemoe's distance, then age. So may() is called only for better
  * candidates. */
 static bool evicted_before(const struct residency *r, uint32_t a, double score_a, uint32_t b,
                            double score_b)
@@ -110,7 +110,7 @@ static uint32_t by_arc(const struct search *s, struct residency_group *g)
     return slot != POLICY_NONE ? slot : by_list(s, g, list == LIST_T1 ? LIST_T2 : LIST_T1);
 }
 
-/* splitmix64: every seed, also 0, is a good one. */
+/* splitmix64: every seed is valid, 0 too. */
 static uint64_t random_next(struct residency *r)
 {
     uint64_t z = r->random += 0x9e3779b97f4a7c15ull;
@@ -119,8 +119,8 @@ static uint64_t random_next(struct residency *r)
     return z ^ (z >> 31);
 }
 
-/* Draws without replacement: refused slots are swapped out of the range still drawn from. */
-static uint32_t by_lot(const struct search *s, const struct residency_group *g)
+/* Draws without replacement: rejected slots are swapped out of the range still drawn from. */
+static uint32_t by_random(const struct search *s, const struct residency_group *g)
 {
     struct residency *r = s->r;
     uint32_t *resident = r->resident + g->first;
@@ -143,14 +143,14 @@ static uint32_t in_group(const struct search *s, struct residency_group *g)
     case RULE_LRU:
     case RULE_FIFO: return by_list(s, g, LIST_T1);
     case RULE_ARC: return by_arc(s, g);
-    case RULE_RANDOM: return by_lot(s, g);
+    case RULE_RANDOM: return by_random(s, g);
     default: return by_score(s, g);
     }
 }
 
 /* ---- groups --------------------------------------------------------------------------------- */
 
-/* Bytes above the share when the incoming slot is in. */
+/* Bytes above the share with the incoming slot counted. */
 static int64_t excess(const struct search *s, uint32_t group)
 {
     const struct residency_group *g = &s->r->group[group];
@@ -160,7 +160,7 @@ static int64_t excess(const struct search *s, uint32_t group)
     return (int64_t)bytes - (int64_t)g->share;
 }
 
-/* The group not looked at yet that is most above its share; POLICY_NONE when all were. */
+/* The unvisited group that is most above its share; POLICY_NONE when all were visited. */
 static uint32_t next_group(const struct search *s)
 {
     struct residency *r = s->r;
@@ -192,7 +192,7 @@ static uint32_t in_all_groups(const struct search *s)
     return POLICY_NONE;
 }
 
-/* Of those whose better tier is held the one unused for longest. */
+/* The least recently used slot whose expert is also resident at a higher precision. */
 static uint32_t oldest_superseded(const struct search *s)
 {
     struct residency *r = s->r;
@@ -223,7 +223,7 @@ uint32_t residency_victim(struct residency *r, uint32_t incoming,
     return in_all_groups(&s);
 }
 
-/* Half a turn of layers or more ahead: then it is behind. */
+/* Half a round of layers ahead or more counts as passed. */
 static bool layer_has_passed(const struct residency *r, uint32_t slot)
 {
     uint32_t s = r->config.layers;

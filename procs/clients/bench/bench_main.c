@@ -1,11 +1,12 @@
-/* sluice bench: the speed of the engine on one model, in one or more arms that differ in
+/* sluice bench: speed of the engine on one model, in one or more variants that differ in
  * parameters.
  *
- * Starts an engine of its own for each arm and repetition, feeds all of them the same tokens
- * (forced, so that what an arm computes cannot change its routing), and reads the figures of the
- * sequences. Results go to stdout, progress to stderr. Maps nothing; when it dies its engine ends
- * with it. Trust: the engine's replies are checked by the stubs in ipc/; arguments are the user's.
- */
+ * Starts a private engine for each variant and repetition, feeds all of them the same forced tokens
+ * (so that a variant's results cannot change its routing), and reads the statistics of the
+ * sequences. Results go to stdout, progress to stderr. Maps no segment; when this process exits,
+ * its engines exit.
+ *
+ * Trust: the engine's replies are checked by the stubs in ipc/; arguments are the user's. */
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
@@ -20,7 +21,7 @@
 #include "procs/clients/common/options.h"
 #include "procs/clients/common/token_stream.h"
 
-#define TOKENS_MAX 60000 /* of one test: they travel in one request */
+#define TOKENS_MAX 60000 /* per test: they are sent in one request */
 
 static void usage(FILE *out)
 {
@@ -28,8 +29,8 @@ static void usage(FILE *out)
         out,
         "usage: sluice bench -m FILE [-p 512] [-n 128] [-r 5] [options]\n"
         "\n"
-        "Measures prefill and decode. Lists of values make variants, one for each combination;\n"
-        "each repetition runs every variant once, each in its own engine, on the same tokens.\n"
+        "Measures prefill and decode. Every combination of listed values is a variant; each\n"
+        "repetition runs every variant once, each in a private engine, on the same tokens.\n"
         "\n"
         "  -m, --model FILE           the model\n"
         "  -p, --prompt N             tokens of the prefill test, 0: none (default 512)\n"
@@ -37,25 +38,20 @@ static void usage(FILE *out)
         "  -r, --repetitions N        (default 5)\n"
         "      --budget LIST, --resident-experts LIST, --preset LIST, --throttle LIST,\n"
         "      --threads LIST         parameters of the engine, values separated by commas\n"
-        "      --vary NAME=V1,V2,...  the same for any other parameter; may be repeated\n"
-        "      --variant NAME=V;NAME=V  a variant with these parameters, label=TEXT its name; may\n"
-        "                             be repeated, and is combined with the lists\n"
-        "      --warmup N             rounds before each measurement (default 1)\n"
-        "      --warmup-tokens N      of a decode test in such a round (default: as many as -n)\n"
-        "      --interleave N         decode all variants of a repetition in alternating slices of "
-        "N\n"
-        "                             tokens while the processes of the others are stopped, so "
-        "that\n"
-        "                             changes of the machine's speed affect all variants alike\n"
-        "      --cold                 drop the file from the page cache before each engine\n"
-        "      --text FILE            take the tokens from a text; otherwise they are made up\n"
-        "      --ids FILE             take them from a file of token ids\n"
-        "      --seed N, --group-stay P  of synthetic tokens: P is the probability that the next "
-        "one\n"
-        "                             is of the same group of %u (default 1, %g)\n"
-        "      --compare A,B          ratio of the medians of two variants, by their numbers; may "
-        "be\n"
-        "                             repeated\n"
+        "      --vary NAME=V1,V2,...  the same for any other parameter; repeatable\n"
+        "      --variant NAME=V;NAME=V  a variant with these parameters; label=TEXT names it;\n"
+        "                             repeatable, combined with the lists\n"
+        "      --warmup N             warm-up rounds before each measurement (default 1)\n"
+        "      --warmup-tokens N      steps of the decode test in a warm-up round (default: -n)\n"
+        "      --interleave N         decode all variants of a repetition in alternating slices\n"
+        "                             of N tokens with the other engines stopped, so that changes\n"
+        "                             of the machine's speed affect all variants alike\n"
+        "      --cold                 drop the file from the page cache before each engine start\n"
+        "      --text FILE            take the tokens from a text (default: synthetic tokens)\n"
+        "      --ids FILE             take the tokens from a file of token ids\n"
+        "      --seed N, --group-stay P  of synthetic tokens: P is the probability that the next\n"
+        "                             token is of the same group of %u (default 1, %g)\n"
+        "      --compare A,B          ratio of the medians of two variants, by number; repeatable\n"
         "  -o, --output md|csv|json   (default md)\n"
         "  -v, --verbose              show the engines' logs\n"
         "\nOther parameters of the engines:\n",
@@ -67,7 +63,7 @@ struct options {
     const char *compare[BENCH_COMPARISONS_MAX];
     uint32_t compare_count;
     enum report form;
-    bool ids; /* the text is a list of token ids */
+    bool ids; /* the text file is a list of token ids */
 };
 
 static int set_output(struct options *o, const char *format, struct error *error)
@@ -160,7 +156,7 @@ static int one_option(struct bench *b, struct options *o, int option, const char
     }
 }
 
-/* A context that holds the longer test, unless one was given. */
+/* Chooses a context for the longer test, unless one was given. */
 static void choose_context(const struct bench *b, struct params *params)
 {
     int64_t max = b->prompt > b->tokens ? b->prompt : b->tokens;
@@ -174,7 +170,7 @@ static int parse(struct bench *b, struct options *o, int argc, char **argv, stru
     struct params params;
     struct varied varied = {.count = 0};
     params_defaults(&params);
-    params.ctx_size = 0; /* below its bound: tells whether --ctx-size was given */
+    params.ctx_size = 0; /* below its minimum: detects whether --ctx-size was given */
     if (varied_take_args(&varied, &argc, argv, error) != 0 ||
         params_take_args(&params, &argc, argv, error) != 0)
         return -1;
@@ -185,11 +181,12 @@ static int parse(struct bench *b, struct options *o, int argc, char **argv, stru
     if (optind < argc)
         return error_set(error, ERR_BAD_INPUT, "'%.80s' is not an option", argv[optind]);
     if (!b->model)
-        return error_set(error, ERR_BAD_INPUT, "give a model: -m FILE");
+        return error_set(error, ERR_BAD_INPUT, "no model given; use -m FILE");
     if (b->prompt == 0 && b->tokens == 0)
         return error_set(error, ERR_BAD_INPUT, "nothing to measure: -p and -n are both 0");
     if (b->slice_tokens > 0 && b->tokens == 0)
-        return error_set(error, ERR_BAD_INPUT, "--interleave needs the decode test, but -n is 0");
+        return error_set(error, ERR_BAD_INPUT,
+                         "--interleave requires the decode test, but -n is 0");
     choose_context(b, &params);
     if (variants_make(b, &varied, &params, error) != 0)
         return -1;
@@ -222,7 +219,7 @@ static int parse_ids(struct bench *b, const char *text, struct error *error)
 {
     b->text_ids = malloc((strlen(text) / 2 + 1) * sizeof *b->text_ids);
     if (!b->text_ids)
-        return error_set(error, ERR_NO_MEMORY, "no memory for token ids");
+        return error_set(error, ERR_NO_MEMORY, "out of memory (token ids)");
     for (const char *at = text + strspn(text, " \n\t"); *at; at += strspn(at, " \n\t")) {
         char *end;
         unsigned long long id = strtoull(at, &end, 10);

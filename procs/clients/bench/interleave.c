@@ -1,14 +1,14 @@
-/* Arms side by side: the engines of all arms are alive at once, and decode in turns of a few tokens
- * while the processes of the others are stopped (SIGSTOP). A machine whose speed changes from
- * second to second then changes it for all arms, and ratios of short runs mean something.
+/* Interleaved decoding: the engines of all variants run at once and decode in slices of a few
+ * tokens, while the processes of the others are stopped (SIGSTOP). Changes of the machine's speed
+ * then affect all variants alike, and ratios of short runs are meaningful.
  *
- *    open, warm up ──► stopped ◄──► running (its turn: its time counts) ──► ended
+ *    open, warm up ──► stopped ◄──► running (its slice: time counts) ──► ended
  *
- * What an engine says about its own time has the others' turns in it, so time is what its turns
- * took, from the first new token on, and how much of it was waiting is not known. Reads that were
- * at the drive when an engine was stopped end meanwhile: a few chunks a turn, in every arm. An
- * engine that was stopped forgives itself (DESIGN.md §2: a late tick); with turns of SLICE_LIMIT_NS
- * at most, no wait in it becomes as long as its limits. */
+ * Times reported by an engine include the slices of the others. The time of a variant is therefore
+ * the sum of its slices from the first new token on, and its stall time is unknown. Reads in flight
+ * when an engine is stopped complete during another slice: a few chunks per slice, in every
+ * variant. A stopped engine does not count late ticks against itself; with slices of at most
+ * SLICE_LIMIT_NS no wait in it reaches its timeout. */
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -24,14 +24,14 @@
 
 struct runner {
     struct session session;
-    pid_t child[PROCESSES_MAX]; /* of the engine, without its supervisor */
+    pid_t child[PROCESSES_MAX]; /* processes of the engine without its supervisor */
     size_t children;
     bool open, stopped, ended;
     uint64_t id, from, ran_ns;
     struct tokens tokens;
     struct stream_result result;
     json_t *before;
-    json_t *slices; /* [tokens, ms] of each so far */
+    json_t *slices; /* [tokens, ms] of each slice so far */
 };
 
 /* ---- stopping ---- */
@@ -47,7 +47,8 @@ static void find_children(struct runner *r, const json_t *snapshot)
     }
 }
 
-/* A child that was restarted has another pid by now, and its old one may be a stranger's. */
+/* True when pid is still a child of the engine: a restarted child has another pid, and its old pid
+ * may belong to another program. */
 static bool is_child_of(pid_t pid, pid_t parent)
 {
     char path[64], line[512], *after;
@@ -56,7 +57,7 @@ static bool is_child_of(pid_t pid, pid_t parent)
     FILE *f = fopen(path, "re");
     if (!f)
         return false;
-    /* "PID (NAME) STATE PPID ...": the name may have parentheses in it */
+    /* "PID (NAME) STATE PPID ...": the name may contain parentheses */
     if (fgets(line, sizeof line, f) && (after = strrchr(line, ')')) != NULL &&
         sscanf(after, ") %*c %ld", &ppid) != 1)
         ppid = 0;
@@ -71,7 +72,7 @@ static void signal_children(const struct runner *r, int number)
             kill(r->child[i], number);
 }
 
-/* The supervisor is stopped first and goes on last: it must not see its children stand still. */
+/* The supervisor is stopped first and resumed last, so that it never sees stopped children. */
 static void stop(struct runner *r)
 {
     if (r->session.own == 0 || r->stopped)
@@ -81,7 +82,7 @@ static void stop(struct runner *r)
     r->stopped = true;
 }
 
-static void go_on(struct runner *r)
+static void resume_runner(struct runner *r)
 {
     if (!r->stopped)
         return;
@@ -111,11 +112,11 @@ static int open_runner(struct bench *b, struct runner *r, uint32_t number, int64
     return rc;
 }
 
-/* Until its first new token is there: the time of a decode begins with it. Only once all arms are
- * open: a sequence that nobody asks for in half a minute is cancelled. */
+/* Runs until the first new token, from which decode time counts. Called once all variants are open:
+ * a sequence that is not polled within the idle timeout is cancelled. */
 static int start_runner(struct bench *b, struct runner *r, struct error *error)
 {
-    go_on(r);
+    resume_runner(r);
     r->before = session_stats(&r->session);
     if (sequence_start(b, &r->session, &r->tokens, TEST_DECODE, &r->id, error) != 0)
         return -1;
@@ -132,7 +133,7 @@ static int start_runner(struct bench *b, struct runner *r, struct error *error)
 static int run_slice(const struct bench *b, struct runner *r, struct error *error)
 {
     uint64_t from = r->from, target = from + (uint64_t)b->slice_tokens, start_ns = clock_now_ns();
-    go_on(r);
+    resume_runner(r);
     while (!r->ended && r->from < target && clock_now_ns() - start_ns < SLICE_LIMIT_NS) {
         int state = stream_step(&r->session, r->id, &r->from, NULL, NULL, &r->result, error);
         if (state < 0)
@@ -159,7 +160,7 @@ static void take_sample(const struct bench *b, struct runner *r, struct sample *
     json_decref(after);
 }
 
-/* Another arm is first every round, so that none always follows the same one. */
+/* Another variant is first in every round, so that none always follows the same one. */
 static int decode(struct bench *b, struct runner *runners, int64_t repetition, struct error *error)
 {
     uint32_t left = b->variant_count;
@@ -174,7 +175,7 @@ static int decode(struct bench *b, struct runner *runners, int64_t repetition, s
             if (!r->ended)
                 continue;
             take_sample(b, r, &b->variants[number].samples[TEST_DECODE][repetition]);
-            stop(r); /* what it does when idle would be in the others' time */
+            stop(r); /* idle work must not run in the slices of others */
             left--;
         }
     return 0;
@@ -182,7 +183,7 @@ static int decode(struct bench *b, struct runner *runners, int64_t repetition, s
 
 static void close_runner(struct runner *r)
 {
-    go_on(r);
+    resume_runner(r);
     if (r->open)
         session_close(&r->session);
     stream_result_free(&r->result);
@@ -195,7 +196,7 @@ int interleave_repetition(struct bench *b, int64_t repetition, struct error *err
 {
     struct runner *runners = calloc(b->variant_count, sizeof *runners);
     if (!runners)
-        return error_set(error, ERR_NO_MEMORY, "no memory for %u variants", b->variant_count);
+        return error_set(error, ERR_NO_MEMORY, "out of memory (%u variants)", b->variant_count);
     int rc = 0;
     for (uint32_t i = 0; rc == 0 && i < b->variant_count; i++) {
         uint32_t number = (uint32_t)(((uint64_t)repetition + i) % b->variant_count);

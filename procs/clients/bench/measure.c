@@ -1,7 +1,6 @@
-/* One arm, one repetition: an engine of its own, warm-up, then the prompt and the new tokens as two
- * sequences, so that each has its own figures. Tokens are forced: every arm computes the same ones.
- * With --interleave the arms of a repetition run side by side instead: turns.c.
- */
+/* One repetition of one variant: a private engine, warm-up, then prefill and decode as two
+ * sequences with separate statistics. Tokens are forced: every variant computes the same ones. With
+ * --interleave the variants of a repetition run concurrently instead: interleave.c. */
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -20,7 +19,8 @@
 #define SETTLE_POLL_NS  (NS_PER_S / 10)
 #define SETTLE_LIMIT_NS (60 * NS_PER_S)
 
-/* The first new token comes out of the prompt's pass: a decode of n steps has n + 1 new ones. */
+/* Tokens of a test. The first new token comes from the prompt's pass: a decode of n steps has n + 1
+ * new ones. */
 static size_t tokens_of(const struct bench *b, enum bench_test test, bool warmup)
 {
     if (!test_wanted(b, test))
@@ -40,13 +40,13 @@ int stream_check(const struct bench *b, struct error *error)
     size_t warm = b->warmup > 0 ? tokens_needed(b, true) : 0;
     size_t max = warm > measured ? warm : measured;
     if (b->text_ids && b->text_count < max)
-        return error_set(error, ERR_BAD_INPUT, "%.200s has %zu tokens; a repetition needs %zu",
+        return error_set(error, ERR_BAD_INPUT, "%.200s has %zu tokens, but a repetition needs %zu",
                          b->text_path, b->text_count, max);
     return 0;
 }
 
-/* Tokens of a repetition: the same in every arm, others in every repetition, and others for the
- * warm-up. Those of a text begin at places spread over it. */
+/* Tokens of a repetition: the same in every variant, different in every repetition and in the
+ * warm-up. Those of a text start at offsets spread over it. */
 static int make_tokens(const struct bench *b, uint64_t number, uint32_t vocab, struct tokens *t,
                        struct error *error)
 {
@@ -56,7 +56,7 @@ static int make_tokens(const struct bench *b, uint64_t number, uint32_t vocab, s
         t->count[test] = tokens_of(b, (enum bench_test)test, warmup);
     t->ids = malloc(n * sizeof *t->ids);
     if (!t->ids)
-        return error_set(error, ERR_NO_MEMORY, "no memory for %zu tokens", n);
+        return error_set(error, ERR_NO_MEMORY, "out of memory (%zu tokens)", n);
     if (!b->text_ids) {
         token_stream_fill((uint64_t)b->seed + number, b->stay, vocab, t->ids, n);
         return 0;
@@ -143,8 +143,8 @@ static uint64_t counter_of(const json_t *counters, const char *name)
     return (uint64_t)json_integer_value(json_object_get(counters, name));
 }
 
-/* What every counter of every process grew by, summed over the processes of a service; of one that
- * was replaced meanwhile ("restarts" tells) less than it counted. New reference. */
+/* Growth of every counter, summed over the processes of a service; too small for a process that
+ * restarted meanwhile (see "restarts"). New reference. */
 static json_t *counters_grown(const json_t *before, const json_t *after)
 {
     json_t *all = json_object();
@@ -174,7 +174,7 @@ void sample_take(struct sample *out, const struct stream_result *result, const j
     out->counters = counters_grown(before, after);
 }
 
-/* One measured sequence, with what all counters say about it. */
+/* Runs one measured sequence, with the growth of all counters. */
 static int measured(const struct bench *b, struct session *s, const struct tokens *t,
                     enum bench_test test, struct sample *out, struct error *error)
 {
@@ -205,7 +205,7 @@ int run_test(const struct bench *b, struct session *s, const struct tokens *t, e
     return 0;
 }
 
-/* What other programs left of the file in the page cache. */
+/* Drops the file from the page cache. */
 static void drop_cache(const char *path)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -239,7 +239,8 @@ int repetition_tokens(const struct bench *b, int64_t repetition, int64_t warmup,
 {
     uint32_t vocab = (uint32_t)lookup_u64(b->snapshot, "model.vocab");
     if (vocab == 0)
-        return error_set(error, ERR_FAILED, "the engine does not tell the size of the vocabulary");
+        return error_set(error, ERR_FAILED,
+                         "the engine does not report the size of the vocabulary");
     uint64_t number = (uint64_t)(warmup > 0 ? b->repetitions - 1 + warmup : repetition);
     return make_tokens(b, number, vocab, t, error);
 }
@@ -252,8 +253,8 @@ static bool reads_between(const json_t *before, const json_t *after)
     return any;
 }
 
-/* Some systems go on filling the free room when a sequence is over. What that reads belongs to no
- * test, so it is waited for, but not for ever. */
+/* Some presets keep loading experts into free capacity after a sequence. Those reads belong to no
+ * test, so wait for them, at most SETTLE_LIMIT_NS. */
 static void settle(struct session *s)
 {
     const struct timespec interval = {.tv_nsec = SETTLE_POLL_NS};
@@ -270,7 +271,7 @@ static void settle(struct session *s)
     json_decref(before);
     if (reading)
         fprintf(stderr,
-                "bench: the engine still reads a minute after the warm-up; measured anyway\n");
+                "bench: the engine still reads one minute after the warm-up; measuring anyway\n");
 }
 
 int variant_warm_up(const struct bench *b, struct session *s, struct error *error)
@@ -333,7 +334,8 @@ int measure_all(struct bench *b, struct error *error)
         if (b->slice_tokens > 0 && interleave_repetition(b, r, error) != 0)
             return -1;
         for (uint32_t i = 0; i < b->variant_count; i++) {
-            /* Another arm is first every time: what the machine does meanwhile hits all alike. */
+            /* Another variant is first in every repetition, so that changes of the machine affect
+             * all alike. */
             uint32_t number = (uint32_t)(((uint64_t)r + i) % b->variant_count);
             if (b->slice_tokens == 0 && run_variant(b, &b->variants[number], number, r, error) != 0)
                 return -1;

@@ -9,13 +9,13 @@
 #include "lib/json/lookup.h"
 #include "procs/clients/bench/bench.h"
 
-/* Figures of one test in one arm, over its repetitions. Times and bytes are per token. */
+/* Statistics of one test in one variant over its repetitions. Times and bytes are per token. */
 struct summary {
     double mean, deviation, median;
     double stall_ms, compute_ms, read_mib;
-    double accesses, hit, inflight, miss, skipped, low; /* shares of uses, in percent */
+    double accesses, hit, inflight, miss, skipped, low; /* shares of accesses, in percent */
     double peak_mib;
-    double of_resident; /* percent; NAN: no arm was resident */
+    double of_resident; /* percent; NAN: no variant was fully resident */
 };
 
 static uint32_t column(const struct bench *b, const struct variant *variant, enum bench_test test,
@@ -87,7 +87,8 @@ static void summarize(const struct bench *b, const struct variant *variant, enum
         f->of_resident = 100 * f->median / full;
 }
 
-/* Whether all arms used as many experts in every repetition: they routed alike. */
+/* True when all variants had the same number of expert accesses in every repetition: they routed
+ * alike. */
 static bool same_accesses(const struct bench *b)
 {
     for (int test = 0; test < TEST__COUNT; test++)
@@ -114,7 +115,7 @@ static struct statistics_ratio ratio_of(const struct bench *b, const struct comp
 
 static const char *state(const struct bench *b)
 {
-    return b->cold && b->warmup == 0 ? "cold: nothing of the file in memory"
+    return b->cold && b->warmup == 0 ? "cold: file not in the page cache"
            : b->cold                 ? "file dropped from the page cache, then warmed up"
                                      : "warmed up";
 }
@@ -146,19 +147,19 @@ static void print_heading(const struct bench *b)
     if (b->text_ids)
         printf("forced tokens of %s; ", b->text_path);
     else
-        printf("forced tokens, made up (seed %lld, stay %g); ", (long long)b->seed, b->stay);
+        printf("forced synthetic tokens (seed %lld, group stay %g); ", (long long)b->seed, b->stay);
     char slices[64] = "variants alternate";
     if (b->slice_tokens > 0)
         snprintf(slices, sizeof slices, "decoding in interleaved slices of %lld tokens",
                  (long long)b->slice_tokens);
-    printf("%s; an engine per variant and repetition, %s, %lld repetitions\n", state(b), slices,
+    printf("%s; one engine per variant and repetition, %s, %lld repetitions\n", state(b), slices,
            (long long)b->repetitions);
     printf("%s\n\n", same_accesses(b)
-                         ? "every variant used the same number of experts"
-                         : "note: the variants did not use the same number of experts");
+                         ? "all variants had the same number of expert accesses"
+                         : "note: the variants had different numbers of expert accesses");
 }
 
-/* A figure, or what stands for one that is not known. */
+/* Formats a number, or `unknown` for NaN. */
 static void number_text(char out[24], double x, const char *format, const char *unknown)
 {
     if (isnan(x))
@@ -171,8 +172,7 @@ static void print_md(const struct bench *b)
 {
     print_heading(b);
     printf("| # | variant | test | t/s | of resident | compute ms | stall ms | read MiB | hit %% | "
-           "late %% | "
-           "miss %% | skipped %% | low tier %% | peak MiB |\n"
+           "in flight %% | miss %% | skipped %% | low prec. %% | peak MiB |\n"
            "|---:|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n");
     for (uint32_t i = 0; i < b->variant_count; i++) {
         for (int test = 0; test < TEST__COUNT; test++) {
@@ -202,7 +202,7 @@ static void print_md(const struct bench *b)
                 continue;
             struct statistics_ratio r = ratio_of(b, c, (enum bench_test)test);
             test_name(b, (enum bench_test)test, name);
-            printf("%s: variant %u by variant %u: ratio %.3f, 95 %% interval %.3f to %.3f\n", name,
+            printf("%s: variant %u / variant %u: ratio %.3f, 95 %% interval %.3f to %.3f\n", name,
                    c->a + 1, c->b + 1, r.ratio, r.low, r.high);
         }
 }
@@ -235,7 +235,7 @@ static void print_csv(const struct bench *b)
 
 /* ---- json ---- */
 
-/* A figure that may not be known. New reference. */
+/* JSON number, null for NaN. New reference. */
 static json_t *known(double x)
 {
     return isnan(x) ? json_null() : json_real(x);
@@ -332,7 +332,7 @@ static void print_json(const struct bench *b)
         "stay", b->stay, "text", b->text_path, "cold", b->cold, "state", state(b), "order", order,
         "resident_variant", report_resident(b) + 1, "same_accesses", same_accesses(b), "variants",
         variants_json(b), "comparisons", comparisons_json(b));
-    sl_assert(o); /* no memory for kilobytes */
+    sl_assert(o); /* only out of memory can fail */
     json_dumpf(o, stdout, JSON_INDENT(2));
     printf("\n");
     json_decref(o);

@@ -15,7 +15,7 @@ static int add_list(struct varied *v, const char *name, size_t name_bytes, const
         return error_set(error, ERR_BAD_INPUT, "more than %u parameters are varied",
                          BENCH_VARIED_MAX);
     if (name_bytes >= sizeof v->list[0].name || strlen(values) >= sizeof v->list[0].values)
-        return error_set(error, ERR_BAD_INPUT, "--%.40s: the list is too long", name);
+        return error_set(error, ERR_BAD_INPUT, "--%.40s: list too long", name);
     snprintf(v->list[v->count].name, sizeof v->list[0].name, "%.*s", (int)name_bytes, name);
     snprintf(v->list[v->count].values, sizeof v->list[0].values, "%s", values);
     if (!params_known(v->list[v->count].name))
@@ -44,7 +44,7 @@ static const char *value_of(char **argv, int argc, int i, const char *name, int 
     return argv[i + 1];
 }
 
-/* One argument: 1 taken, 0 not ours, -1 wrong. */
+/* Parses one argument: 1 taken, 0 another option, -1 error. */
 static int take_one(struct varied *v, char **argv, int argc, int i, int *used, struct error *error)
 {
     const char *value = value_of(argv, argc, i, "vary", used);
@@ -98,7 +98,7 @@ static int set_one(struct variant *variant, const char *name, const char *value,
     return 0;
 }
 
-/* Adds every combination of the lists from `depth` on to what `sofar` has. */
+/* Adds every combination of the lists from `depth` on to the values in `sofar`. */
 static int combine(struct bench *b, const struct varied *v, uint32_t depth,
                    const struct variant *sofar, struct error *error)
 {
@@ -121,7 +121,7 @@ static int combine(struct bench *b, const struct varied *v, uint32_t depth,
 }
 
 /* "label=hobbit; preset=hobbit; policy=t1=0.6,t2=0.9": parameters of one variant, separated by
- * semicolons; without a label the text itself is it. */
+ * semicolons; the label defaults to the whole text. */
 static int set_explicit(struct variant *variant, const char *text, struct error *error)
 {
     char copy[1024], *rest = copy;
@@ -165,7 +165,7 @@ int variants_make(struct bench *b, const struct varied *v, const struct params *
 {
     b->variants = calloc(BENCH_VARIANTS_MAX, sizeof *b->variants);
     if (!b->variants)
-        return error_set(error, ERR_NO_MEMORY, "no memory");
+        return error_set(error, ERR_NO_MEMORY, "out of memory (variants)");
     if (combine_all(b, v, base, error) != 0)
         return -1;
     for (uint32_t i = 0; i < b->variant_count; i++) {
@@ -174,11 +174,11 @@ int variants_make(struct bench *b, const struct varied *v, const struct params *
         for (int t = 0; t < TEST__COUNT; t++) {
             b->variants[i].samples[t] = calloc((size_t)b->repetitions, sizeof(struct sample));
             if (!b->variants[i].samples[t])
-                return error_set(error, ERR_NO_MEMORY, "no memory for samples");
+                return error_set(error, ERR_NO_MEMORY, "out of memory (samples)");
         }
     }
     b->order = calloc((size_t)b->repetitions * b->variant_count, sizeof *b->order);
-    return b->order ? 0 : error_set(error, ERR_NO_MEMORY, "no memory");
+    return b->order ? 0 : error_set(error, ERR_NO_MEMORY, "out of memory (variants)");
 }
 
 static void free_samples(struct sample *samples, int64_t count)

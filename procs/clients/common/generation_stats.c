@@ -6,7 +6,7 @@
 #include "lib/base/bytes.h"
 #include "lib/json/lookup.h"
 
-/* Every figure has a value, also when an older engine does not tell it. FIGURE(key, kind) */
+/* Statistics of the sequence; a key that an older engine does not report becomes 0. X(key, kind) */
 #define SEQUENCE_STATS(X)                                                                          \
     X("prompt_tokens", integer)                                                                    \
     X("tokens", integer)                                                                           \
@@ -64,7 +64,7 @@ static void set_tpot(json_t *out, const json_t *stats)
     json_object_set_new(out, "tpot_ms", tpot);
 }
 
-/* What compute tells of the sequence goes before what the document tells of the whole engine. */
+/* Prefers the value compute reported for the sequence over the one of the whole engine. */
 static void set_engine(json_t *out, const json_t *stats, const char *key, uint64_t otherwise)
 {
     const json_t *reported = json_object_get(stats, key);
@@ -78,8 +78,8 @@ static uint64_t peak(const json_t *stats, const json_t *after)
     return now > then ? now : then;
 }
 
-/* The budget under which every expert would stay, about: what is fixed now, and all of the arena.
- */
+/* Approximate budget under which every expert stays resident: the current minimum without its
+ * arena, plus the whole arena. */
 static uint64_t resident_budget(const json_t *doc)
 {
     uint64_t min_budget = lookup_u64(doc, "memory.min_budget_bytes");
@@ -129,11 +129,10 @@ void generation_stats_print(FILE *out, const json_t *f)
             tokens, json_number_value(json_object_get(f, "decode_tps")),
             lookup_u64(f, "prompt_tokens"), json_number_value(json_object_get(f, "prefill_tps")),
             json_number_value(json_object_get(f, "ttft_ms")));
-    fprintf(
-        out,
-        "hit rate %.1f %%, %s read per token, %.0f ms waiting for experts\n"
-        "memory: peak %s of a budget of %s, %s of it for weights; with every expert resident it "
-        "would be about %s\n",
-        accesses ? 100.0 * (double)hits / (double)accesses : 0.0, read,
-        json_number_value(json_object_get(f, "stall_ms")), peak_memory, budget, arena, resident);
+    fprintf(out,
+            "hit rate %.1f %%, %s read per token, %.0f ms stalled on experts\n"
+            "memory: peak %s of budget %s (arena %s); budget for all experts resident: about %s\n",
+            accesses ? 100.0 * (double)hits / (double)accesses : 0.0, read,
+            json_number_value(json_object_get(f, "stall_ms")), peak_memory, budget, arena,
+            resident);
 }

@@ -1,5 +1,5 @@
-/* The figures of one generation: what the sequence's own statistics say, completed from the
- * engine's document (memory, reads, evictions, restarts), which is read before and after. */
+/* Statistics of one generation: those of the sequence, completed from stats snapshots of the engine
+ * taken before and after (memory, reads, evictions, restarts). */
 #ifndef SLUICE_CLIENTS_COMMON_GENERATION_STATS_H
 #define SLUICE_CLIENTS_COMMON_GENERATION_STATS_H
 
@@ -7,12 +7,12 @@
 
 #include "procs/clients/common/stream.h"
 
-/* The object `generate --output json` prints. before, after: documents, either may be NULL. What
- * other clients caused meanwhile is in the reads and evictions. New reference. */
+/* The object printed by `generate --output json`. before, after: stats snapshots, either may be
+ * NULL. Reads and evictions include those caused by other clients meanwhile. New reference. */
 json_t *generation_stats_make(const struct stream_result *result, const json_t *before,
                               const json_t *after);
 
-/* Three lines for people. */
+/* Prints the statistics as text, three lines. */
 void generation_stats_print(FILE *out, const json_t *stats);
 
 #endif

@@ -15,7 +15,7 @@ static int row_read(const json_t *row, uint32_t experts, struct map_row *out, st
                             .resident = lookup_text(row, "resident"),
                             .heat = lookup_text(row, "heat")};
     if (strlen(out->resident) != experts || strlen(out->heat) != experts)
-        return error_set(error, ERR_FAILED, "the engine's map is broken at layer %u", out->layer);
+        return error_set(error, ERR_FAILED, "invalid map from the engine: layer %u", out->layer);
     return 0;
 }
 
@@ -25,11 +25,11 @@ int map_read(const json_t *reply, struct map *map, struct error *error)
     uint64_t experts = lookup_u64(reply, "experts");
     *map = (struct map){.tokens = lookup_u64(reply, "tokens")};
     if (!json_is_array(rows) || experts > EXPERTS_MAX)
-        return error_set(error, ERR_FAILED, "the engine's map is broken");
+        return error_set(error, ERR_FAILED, "invalid map from the engine");
     map->experts = (uint32_t)experts;
     map->row = calloc(json_array_size(rows) + 1, sizeof *map->row);
     if (!map->row)
-        return error_set(error, ERR_NO_MEMORY, "no memory for the map");
+        return error_set(error, ERR_NO_MEMORY, "out of memory (map)");
     for (size_t i = 0; i < json_array_size(rows); i++) {
         if (row_read(json_array_get(rows, i), map->experts, &map->row[i], error) != 0) {
             map_free(map);
@@ -74,7 +74,7 @@ uint32_t map_cell(const struct map *map, uint32_t columns)
     return map->experts <= columns ? 1 : (map->experts + columns - 1) / columns;
 }
 
-/* Mean digit of the experts that are there. */
+/* Mean heat digit of the resident experts. */
 static char resident_heat(const struct map_row *row)
 {
     uint32_t sum = 0, resident = 0;
@@ -96,7 +96,7 @@ static char one(char resident, char heat, char mean, enum map_view view)
     return resident < '4' ? precisions[resident - '0'] : '?';
 }
 
-/* Several experts: the share of them that is there, or how hot the hottest of those is. */
+/* Cell of several experts: the share of resident ones, or the heat of the hottest resident one. */
 static char several(const struct map_row *row, uint32_t from, uint32_t to, enum map_view view)
 {
     static const char shares[] = ".123456789#";
@@ -132,8 +132,8 @@ char *map_line(const struct map *map, uint32_t row, enum map_view view, uint32_t
 const char *map_legend(enum map_view view, uint32_t cell)
 {
     if (cell == 1)
-        return view == MAP_VIEW_PRECISION ? "N native, 8 4 2 bits; + arriving, . absent"
-                                          : "9 hot, 0 cold, + arriving, ! absent but hot";
+        return view == MAP_VIEW_PRECISION ? "N native, 8 4 2 bits; + loading, . absent"
+                                          : "9 hot, 0 cold, + loading, ! absent but hot";
     return view == MAP_VIEW_PRECISION ? "tenths resident of several; # all, . none"
                                       : "9 hot to 0 cold, hottest resident of several; . none";
 }

@@ -1,5 +1,5 @@
-/* The supervisor's map (op "map", ipc/README.md): which experts are resident. Read, checked, and
- * made into lines for a terminal. */
+/* The supervisor's map of resident experts (op "map", ipc/README.md): read, checked and rendered as
+ * text lines. */
 #ifndef SLUICE_CLIENTS_COMMON_MAP_H
 #define SLUICE_CLIENTS_COMMON_MAP_H
 
@@ -11,7 +11,7 @@
 
 struct map_row {
     uint32_t layer;
-    const char *resident, *heat; /* a character per expert; borrowed from the reply */
+    const char *resident, *heat; /* one character per expert; borrowed from the reply */
 };
 
 struct map {
@@ -23,22 +23,22 @@ struct map {
 /* What a cell shows. */
 enum map_view { MAP_VIEW_PRECISION, MAP_VIEW_HEAT };
 
-/* Borrows from reply, which must live as long. 0, or -1 with *error when it is no map. */
+/* Parses a reply of op "map"; *map borrows from reply. 0, or -1 with *error when it is invalid. */
 int map_read(const json_t *reply, struct map *map, struct error *error);
 void map_free(struct map *map);
 
-/* Resident experts of a row, and of all. */
+/* Number of resident experts, of a row and of all rows. */
 uint32_t map_resident(const struct map *map, uint32_t row);
 uint64_t map_resident_all(const struct map *map);
 
-/* Experts that share a cell so that a line has at most `columns` cells; 1 when all fit. */
+/* Experts per cell so that a line has at most `columns` cells; 1 when all fit. */
 uint32_t map_cell(const struct map *map, uint32_t columns);
 
-/* A row as text, a character per cell. Returns out. */
+/* A row as text, one character per cell. Returns out. */
 char *map_line(const struct map *map, uint32_t row, enum map_view view, uint32_t cell, char *out,
                size_t cap);
 
-/* What the characters mean. */
+/* Legend of the characters. */
 const char *map_legend(enum map_view view, uint32_t cell);
 
 #endif

@@ -82,7 +82,7 @@ static void text_int64_t(char *out, size_t bytes, int64_t value)
     snprintf(out, bytes, "%" PRId64, value);
 }
 
-/* What stands for a value in help texts. */
+/* Placeholders of values in help texts. */
 #define VALUE_double  "X"
 #define VALUE_int64_t "N"
 
@@ -116,7 +116,7 @@ int option_i64(const char *what, const char *text, int64_t min, int64_t max, int
         return error_set(error, ERR_BAD_INPUT, "%s: '%.80s' is not a whole number", what, text);
     if (number < min || number > max)
         return error_set(error, ERR_BAD_INPUT,
-                         "%s: %.80s is out of bounds (%" PRId64 " to %" PRId64 ")", what, text, min,
+                         "%s: %.80s is out of range (%" PRId64 " to %" PRId64 ")", what, text, min,
                          max);
     *value = number;
     return 0;
@@ -129,7 +129,7 @@ int option_ids(const char *text, uint32_t **ids, size_t *count, struct error *er
         list_max += *c == ',';
     uint32_t *list = malloc(list_max * sizeof *list);
     if (!list)
-        return error_set(error, ERR_NO_MEMORY, "no memory for %zu token ids", list_max);
+        return error_set(error, ERR_NO_MEMORY, "out of memory (%zu token ids)", list_max);
     size_t n = 0;
     for (const char *at = text; n < list_max; at++) {
         char *end;
@@ -157,7 +157,7 @@ static int read_all(int fd, const char *path, size_t max, char **text, size_t *b
         char *grown = realloc(buf, capacity + 1);
         if (!grown) {
             free(buf);
-            return error_set(error, ERR_NO_MEMORY, "%.200s: no memory", path);
+            return error_set(error, ERR_NO_MEMORY, "out of memory (%.200s)", path);
         }
         buf = grown;
         ssize_t n = read(fd, buf + used, capacity - used);

@@ -28,7 +28,7 @@ pid_t own_run_pid(const char *run)
     return 0;
 }
 
-/* Only what an engine makes: a file of somebody else keeps the directory. */
+/* Removes only the files an engine creates; any other file keeps the directory. */
 static void remove_sockets(int dir_fd)
 {
     int fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -46,8 +46,8 @@ static void remove_sockets(int dir_fd)
     closedir(dir);
 }
 
-/* Every process of an engine holds the lock: who gets it is alone. It is held while the directory
- * goes, so that no engine begins in one that is about to vanish. */
+/* Every process of an engine holds the lock shared, so an exclusive lock means the engine has
+ * exited. It is held during the removal, so that no engine starts in the directory meanwhile. */
 static void remove_dir(const char *path)
 {
     int dir_fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);

@@ -18,7 +18,7 @@
 #include "lib/json/lookup.h"
 #include "procs/clients/common/private_engine.h"
 
-#define START_REPORT_NS    (2 * NS_PER_S) /* a start that takes longer is told about */
+#define START_REPORT_NS    (2 * NS_PER_S) /* a longer start is reported */
 #define STOP_LIMIT_NS      (20 * NS_PER_S)
 #define POLL_MS            20
 #define CONTROL_TIMEOUT_MS 2000
@@ -38,7 +38,8 @@ static void on_signal(int number)
 
 void session_signals(void)
 {
-    struct sigaction action = {.sa_handler = on_signal}; /* no SA_RESTART: blocking calls end */
+    struct sigaction action = {.sa_handler = on_signal}; /* no SA_RESTART: blocking calls are
+                                                          * interrupted */
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
@@ -90,7 +91,7 @@ static void note_param(const char *name, const char *value, const char *def, con
         *(bool *)arg = true;
 }
 
-/* Directory of the programs: where this one lies. */
+/* Directory of the programs: that of this executable. */
 static int programs_dir(char out[PATH_MAX], struct error *error)
 {
     ssize_t n = readlink("/proc/self/exe", out, PATH_MAX - 1);
@@ -123,7 +124,8 @@ static int spawn_engine(struct session *s, const struct session_request *request
     posix_spawnattr_t attributes;
     posix_spawn_file_actions_init(&actions);
     posix_spawnattr_init(&attributes);
-    /* Own process group: the terminal's Ctrl-C is for the client alone. Default signals. */
+    /* Separate process group: Ctrl-C at the terminal reaches the client only. Default signal
+     * actions. */
     posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGDEF);
     sigset_t all;
     sigfillset(&all);
@@ -146,7 +148,7 @@ static int spawn_engine(struct session *s, const struct session_request *request
     return result == 0 ? 0 : -1;
 }
 
-/* ---- what our own engine said ---- */
+/* ---- log of the private engine ---- */
 
 static size_t log_tail(const struct session *s, char *out, size_t cap)
 {
@@ -170,10 +172,10 @@ static void log_show(const struct session *s)
         if (text[--at] == '\n' && ++lines == LOG_LINES_SHOWN)
             at++;
     if (n > 0)
-        fprintf(stderr, "the engine's last lines:\n%s\n", text + at);
+        fprintf(stderr, "last lines of the engine's log:\n%s\n", text + at);
 }
 
-/* The line that says why: the last one. Level and process in front are for logs, not for people. */
+/* The last log line, which gives the reason. The prefix with level and process is dropped. */
 static void log_reason(const struct session *s, char *out, size_t cap)
 {
     char text[LOG_TAIL_BYTES];
@@ -183,7 +185,7 @@ static void log_reason(const struct session *s, char *out, size_t cap)
     const char *colon = strstr(line, ": ");
     if (colon && strcspn(line, "/'\"") > (size_t)(colon - line))
         line = colon + 2;
-    snprintf(out, cap, "%.*s", (int)cap - 1, *line ? line : "it said nothing");
+    snprintf(out, cap, "%.*s", (int)cap - 1, *line ? line : "no log output");
 }
 
 bool session_alive(struct session *s, struct error *error)
@@ -203,16 +205,16 @@ bool session_alive(struct session *s, struct error *error)
     }
     log_show(s);
     if (got > 0 && WIFSIGNALED(status))
-        error_set(error, ERR_GONE, "the engine was ended by signal %d (%s)", WTERMSIG(status),
+        error_set(error, ERR_GONE, "the engine was killed by signal %d (%s)", WTERMSIG(status),
                   strsignal(WTERMSIG(status)));
     else
-        error_set(error, ERR_GONE, "the engine ended: %s", why);
+        error_set(error, ERR_GONE, "the engine exited: %s", why);
     return false;
 }
 
 /* ---- finding and waiting ---- */
 
-/* True when the engine says that it takes requests. */
+/* True when the engine reports that it accepts requests. */
 static bool engine_ready(struct session *s, char *state, size_t cap)
 {
     json_t *reply = NULL;
@@ -251,13 +253,14 @@ static int wait_ready(struct session *s, const struct session_request *request, 
     char state[64] = "";
     while (!engine_ready(s, state, sizeof state)) {
         if (session_stop)
-            return error_set(error, ERR_CANCELLED, "interrupted while the engine started");
+            return error_set(error, ERR_CANCELLED, "interrupted during engine startup");
         if (!session_alive(s, error))
             return -1;
         if (session_gone(s))
-            return error_set(error, ERR_GONE, "the engine '%s' ended while it started", s->run);
+            return error_set(error, ERR_GONE, "engine '%s' exited during startup", s->run);
         if (strcmp(state, "draining") == 0 || strcmp(state, "stopping") == 0)
-            return error_set(error, ERR_BUSY, "the engine '%s' is %s", s->run, state);
+            return error_set(error, ERR_BUSY, "engine '%s' is %s and accepts no requests", s->run,
+                             state);
         report_start(request, started, &reported_ns, state);
         poll(NULL, 0, POLL_MS);
     }
@@ -265,7 +268,7 @@ static int wait_ready(struct session *s, const struct session_request *request, 
     if (!s->engine)
         return -1;
     rpc_client_set_stop(s->engine, &session_stop);
-    rpc_client_set_stop(s->control, NULL); /* the figures are wanted after Ctrl-C, too */
+    rpc_client_set_stop(s->control, NULL); /* statistics are also read after Ctrl-C */
     return 0;
 }
 
@@ -275,14 +278,14 @@ static bool same_file(const char *a, const char *b)
     return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-/* A running engine of that name: its control client, and the model it serves. */
+/* Connects to a running engine of that name; returns its control client and the model it serves. */
 static bool find_engine(struct session *s, const char *run, char *model, size_t cap)
 {
     struct error ignored;
     s->control = control_client_open(run, &ignored);
     json_t *reply = NULL;
     if (s->control)
-        rpc_client_set_stop(s->control, &session_stop); /* Ctrl-C ends this wait as any other */
+        rpc_client_set_stop(s->control, &session_stop); /* Ctrl-C interrupts this wait, too */
     if (!s->control || control_call(s->control, "status", NULL, &reply, &ignored) != 0) {
         rpc_client_close(s->control);
         s->control = NULL;
@@ -294,7 +297,7 @@ static bool find_engine(struct session *s, const char *run, char *model, size_t 
     return true;
 }
 
-/* 1: a running engine was taken; 0: start one; -1: neither is right. */
+/* 1: use a running engine; 0: start one; -1: neither is possible. */
 static int choose(struct session *s, const struct session_request *request, struct error *error)
 {
     bool params_given = false;
@@ -308,10 +311,11 @@ static int choose(struct session *s, const struct session_request *request, stru
     if (!find_engine(s, run, model, sizeof model)) {
         if (request->model)
             return 0;
-        return error_set(error, request->run ? ERR_GONE : ERR_BAD_INPUT,
-                         "no engine '%s' is running; name a model with -m FILE, or start one with "
-                         "'sluice run -m FILE'",
-                         run);
+        return error_set(
+            error, request->run ? ERR_GONE : ERR_BAD_INPUT,
+            "no engine '%s' is running; specify a model with -m FILE, or start one with "
+            "'sluice run -m FILE'",
+            run);
     }
     bool same = !request->model || same_file(request->model, model);
     if (same && !params_given)
@@ -321,10 +325,9 @@ static int choose(struct session *s, const struct session_request *request, stru
     if (!request->run && request->model)
         return 0;
     return error_set(error, ERR_BAD_INPUT,
-                     same
-                         ? "the engine '%.32s' is running already: its parameters are set where it "
-                           "is started"
-                         : "the engine '%.32s' serves another model (%.200s)",
+                     same ? "engine '%.32s' is already running; engine options cannot change it. "
+                            "Omit them, or stop it with 'sluice ctl stop'"
+                          : "engine '%.32s' serves another model (%.200s)",
                      run, model);
 }
 
@@ -336,7 +339,7 @@ int session_open(struct session *s, const struct session_request *request, struc
     if (running < 0)
         return -1;
     if (!running) {
-        /* What is plainly wrong is said before processes are started for it. */
+        /* Check obvious errors before processes are started. */
         if (access(request->model, R_OK) != 0)
             return error_set_errno(error, ERR_BAD_INPUT, errno, "cannot read %.200s",
                                    request->model);
@@ -370,7 +373,7 @@ void session_close(struct session *s)
         int status;
         while (waitpid(s->own, &status, WNOHANG) == 0) {
             if (clock_now_ns() > limit) {
-                kill(s->own, SIGKILL); /* its children see the end of their lifeline */
+                kill(s->own, SIGKILL); /* its children exit when their lifeline closes */
                 waitpid(s->own, &status, 0);
                 break;
             }

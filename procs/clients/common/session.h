@@ -1,4 +1,4 @@
-/* A client's engine: one that runs already, or one of its own that ends with the client. */
+/* A client's engine: a running one, or a private one that exits with the client. */
 #ifndef SLUICE_CLIENTS_COMMON_SESSION_H
 #define SLUICE_CLIENTS_COMMON_SESSION_H
 
@@ -13,42 +13,43 @@
 struct session_request {
     const char *command; /* for messages */
     const char *run;     /* --name NAME, or NULL */
-    const char *model;   /* -m FILE, or NULL: a running engine is wanted */
+    const char *model;   /* -m FILE, or NULL: use a running engine */
     struct params params;
     bool verbose;
 };
 
 struct session {
     char run[RUN_NAME_MAX + 1];
-    pid_t own;  /* the engine this client started, 0: somebody else's */
-    int log_fd; /* what our own engine wrote to stderr, -1: it goes to ours */
+    pid_t own;  /* the private engine, 0: the engine was already running */
+    int log_fd; /* stderr of the private engine, -1: it uses this process's */
     struct rpc_client *engine, *control;
 };
 
-/* The number of the signal (SIGINT, SIGTERM, SIGHUP) that came since session_signals was called, 0:
- * none. Calls in progress end. */
+/* Number of the signal (SIGINT, SIGTERM, SIGHUP) received since session_signals was called, 0:
+ * none. A signal interrupts calls in progress. */
 extern volatile sig_atomic_t session_stop;
 void session_signals(void);
 
-/* Finds or starts the engine and waits until it is ready, telling about it on stderr when it takes
- * long.
- *   --name NAME, it runs     that one; engine parameters beside it are an error
- *   --name NAME, it does not one of our own of that name when there is a model, else an error
- *   no model                the running engine "default"
- *   a model, no parameters  the running engine "default" if it serves that very file
- *   else                    one of our own under a name of its own */
+/* Finds or starts the engine and waits until it is ready; a long start is reported on stderr. 0, or
+ * -1 with *error.
+ *
+ *   --name NAME, running      that engine; engine parameters are an error
+ *   --name NAME, not running  a private engine of that name if a model is given, else an error
+ *   no model                  the running engine "default"
+ *   a model, no parameters    the running engine "default" if it serves the same file
+ *   otherwise                 a private engine with a generated name */
 int session_open(struct session *s, const struct session_request *request, struct error *error);
 
-/* False when an engine of our own has ended; its last words are in *error. */
+/* False when the private engine has exited; *error has its exit message. */
 bool session_alive(struct session *s, struct error *error);
-/* True when the engine was somebody else's and nobody holds its run any more: nothing will answer
- * there again. */
+/* True when the engine was not private and no process holds its run any more: no reply will
+ * come. */
 bool session_gone(const struct session *s);
 
-/* Stops an engine of our own and waits for its end; closes the clients. */
+/* Stops the private engine and waits for its exit; closes the clients. */
 void session_close(struct session *s);
 
-/* The control document of the engine (op "stats"), NULL when it does not answer. New reference. */
+/* Stats snapshot of the engine (op "stats"), NULL when it does not reply. New reference. */
 json_t *session_stats(struct session *s);
 
 #endif

@@ -10,9 +10,11 @@
 
 #include "lib/base/clock.h"
 
-#define NEXT_WAIT_MS     500
-#define BUSY_WAIT_MS     50
-#define ENGINE_GONE_NS   (60 * NS_PER_S) /* compute may be restarting: reading dense weights anew */
+#define NEXT_WAIT_MS 500
+#define BUSY_WAIT_MS 50
+#define ENGINE_GONE_NS                                                                             \
+    (60 * NS_PER_S) /* compute may be restarting and reading the dense weights
+                                          * again */
 #define CANCEL_LIMIT_NS  (3 * NS_PER_S)
 #define REQUEST_KEY_SIZE 40
 
@@ -20,11 +22,11 @@ static void make_key(char key[REQUEST_KEY_SIZE])
 {
     uint64_t number[2] = {clock_now_ns(), (uint64_t)getpid()};
     if (getrandom(number, sizeof number, 0) != (ssize_t)sizeof number)
-        number[0] ^= clock_now_ns() << 20; /* time and pid have to do */
+        number[0] ^= clock_now_ns() << 20; /* fall back to time and pid */
     snprintf(key, REQUEST_KEY_SIZE, "%016" PRIx64 "%016" PRIx64, number[0], number[1]);
 }
 
-/* True when a failed call may succeed later: the engine is there, compute is not at the moment. */
+/* True when a failed call may succeed later: the engine is running but compute is not. */
 static bool worth_repeating(struct session *s, uint64_t *since, struct error *error)
 {
     if ((error->code != ERR_GONE && error->code != ERR_TIMEOUT) || session_gone(s))
@@ -67,7 +69,7 @@ static int append(struct stream_result *r, const struct engine_next *next, struc
     if (grow((void **)&r->ids, (r->count + next->count + 1) * sizeof *r->ids) != 0 ||
         grow((void **)&r->text, r->text_bytes + next->text_bytes + 1) != 0 ||
         grow((void **)&r->logprobs, (r->logprobs_count + scores + 1) * sizeof *r->logprobs) != 0)
-        return error_set(error, ERR_NO_MEMORY, "no memory for the answer");
+        return error_set(error, ERR_NO_MEMORY, "out of memory (response)");
     if (next->count)
         memcpy(r->ids + r->count, next->ids, next->count * sizeof *r->ids);
     if (next->text_bytes)
@@ -81,7 +83,7 @@ static int append(struct stream_result *r, const struct engine_next *next, struc
     return 0;
 }
 
-/* One reply into the result. 1: done, 0: more to come, -1: the sequence failed. */
+/* Adds a reply to the result. 1: done, 0: more to come, -1: the sequence failed. */
 static int take(struct stream_result *r, const struct engine_next *next, struct error *error)
 {
     if (append(r, next, error) != 0)
@@ -99,7 +101,7 @@ static int take(struct stream_result *r, const struct engine_next *next, struct 
     return 1;
 }
 
-/* Ends the sequence, and says so to the engine as well as may be. */
+/* Cancels the sequence; errors and a missing reply are ignored. */
 static void cancel(struct session *s, uint64_t id, uint64_t from, struct stream_result *r)
 {
     struct error ignored;
@@ -146,7 +148,7 @@ int stream_follow(struct session *s, uint64_t id, stream_sink *sink, void *arg,
     memset(r, 0, sizeof *r);
     r->text = calloc(1, 1);
     if (!r->text)
-        return error_set(error, ERR_NO_MEMORY, "no memory");
+        return error_set(error, ERR_NO_MEMORY, "out of memory (response)");
     uint64_t from = 0;
     for (;;) {
         int state = stream_step(s, id, &from, sink, arg, r, error);

@@ -1,4 +1,4 @@
-/* Submits a sequence and follows it to its end. */
+/* Submits a sequence and reads its output to the end. */
 #ifndef SLUICE_CLIENTS_COMMON_STREAM_H
 #define SLUICE_CLIENTS_COMMON_STREAM_H
 
@@ -10,28 +10,29 @@ struct stream_result {
     char *text; /* NUL-terminated */
     size_t text_bytes;
     char finish[16];  /* "length", "stop", "cancelled", "error" */
-    json_t *stats;    /* the sequence's figures, or NULL; new reference */
-    double *logprobs; /* of scored or chosen tokens, when asked for */
+    json_t *stats;    /* statistics of the sequence, or NULL; new reference */
+    double *logprobs; /* of scored or chosen tokens, if requested */
     size_t logprobs_count;
 };
 
-/* Called with what came since the last call. */
+/* Called with the output since the last call. */
 typedef void stream_sink(const struct engine_next *next, void *arg);
 
-/* Runs a sequence. When session_stop is raised it is cancelled, and what came until then is the
- * result with finish "cancelled". 0, or -1 with *error (also when the sequence ended by an error);
- * `result` holds what came in any case and is always freed by the caller. sink may be NULL. */
+/* Runs a sequence. When session_stop is set the sequence is cancelled; the result then has the
+ * output so far and finish "cancelled". 0, or -1 with *error (also when the sequence ended with an
+ * error). The caller always frees `result`, which holds the output so far in any case. sink may be
+ * NULL. */
 int stream_run(struct session *s, struct engine_submit *submit, stream_sink *sink, void *arg,
                struct stream_result *result, struct error *error);
 
-/* The parts of it, for a client that keeps several sequences going. */
+/* The same in two steps, for a client with several concurrent sequences. */
 int stream_submit(struct session *s, struct engine_submit *submit, uint64_t *id,
                   struct error *error);
 int stream_follow(struct session *s, uint64_t id, stream_sink *sink, void *arg,
                   struct stream_result *result, struct error *error);
 
-/* One reply of a sequence, from token *from on, into a result that began as zeroes; *from moves on.
- * 1: it has ended, 0: there is more to come, -1 as stream_run. */
+/* Reads one reply of a sequence, starting at token *from, into a result that was initialised with
+ * zeroes, and advances *from. 1: ended, 0: more to come, -1 as stream_run. */
 int stream_step(struct session *s, uint64_t id, uint64_t *from, stream_sink *sink, void *arg,
                 struct stream_result *result, struct error *error);
 

@@ -1,9 +1,9 @@
-/* sluice-tether PARENT PROGRAM ARGS...: becomes PROGRAM, tied to the life of its parent.
+/* sluice-tether PARENT PROGRAM ARGS...: executes PROGRAM so that it is terminated with its parent.
  *
- * A client that starts an engine of its own must not leave it behind when it is killed with
- * SIGKILL. posix_spawn cannot ask for a parent-death signal and a bare fork is not for processes
- * that use NNG, so this small program stands between: it asks, looks whether the parent still
- * lives (it may have died before the request), and executes. */
+ * A client that is killed with SIGKILL must not leave its private engine behind. posix_spawn cannot
+ * set a parent-death signal, and a bare fork is not safe in processes that use NNG. This program
+ * sets the signal, checks that the parent still exists (it may have exited before), and executes
+ * PROGRAM. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@
 int main(int argc, char **argv)
 {
     if (argc < 3) {
-        fprintf(stderr, "usage: sluice-tether PARENT PROGRAM ARGS... (used by sluice's clients)\n");
+        fprintf(stderr, "usage: sluice-tether PARENT PROGRAM ARGS... (used by sluice clients)\n");
         return 2;
     }
     long parent = strtol(argv[1], NULL, 10);

@@ -1,8 +1,9 @@
-/* sluice ctl: speaks to the supervisor of a running engine.
+/* sluice ctl: sends control requests to the supervisor of a running engine.
  *
- * Every command is one row of the table below: its words, its request, its help. Maps nothing.
- * Trust: replies are checked by the stubs in ipc/; arguments are checked here as far as they have a
- * form, by the supervisor as far as they have a meaning. */
+ * Every command is one row of the table below: its name, its request, its help. Maps no segment.
+ *
+ * Trust: replies are checked by the stubs in ipc/; the form of arguments is checked here, their
+ * meaning by the supervisor. */
 #include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -21,8 +22,8 @@ struct ctl;
 struct command {
     const char *name, *arguments;
     int count;      /* of arguments */
-    int optional;   /* of these, the last ones */
-    bool test_only; /* shown and taken under SLUICE_TEST=1 */
+    int optional;   /* how many of the last ones are optional */
+    bool test_only; /* available only with SLUICE_TEST=1 */
     json_t *(*request)(char **arguments, struct error *error);
     void (*print)(const struct command *command, const json_t *reply);
     const char *help;
@@ -105,7 +106,7 @@ static json_t *inject_fields(char **arguments, struct error *error)
     return json_pack("{s:s}", "point", arguments[0]);
 }
 
-/* ---- answers for people ---- */
+/* ---- text output ---- */
 
 static void print_done(const struct command *command, const json_t *reply)
 {
@@ -118,7 +119,7 @@ static void print_budget(const struct command *command, const json_t *reply)
     (void)command;
     char bytes[16];
     uint64_t budget = lookup_u64(reply, "budget_bytes");
-    printf("budget: %s in force\n", bytes_format(budget, bytes));
+    printf("budget: %s in effect\n", bytes_format(budget, bytes));
 }
 
 static void print_fields(const struct command *command, const json_t *reply)
@@ -143,19 +144,20 @@ static void print_fields(const struct command *command, const json_t *reply)
 static const struct command commands[] = {
     {"status", "", 0, 0, false, no_fields, print_fields, "state of the engine"},
     {"budget", "BYTES", 1, 0, false, budget_fields, print_budget,
-     "change the budget; done when memory obeys it"},
+     "change the budget; returns when it is applied"},
     {"throttle", "LOADER RATE", 2, 0, false, throttle_fields, print_done,
-     "bytes per second of a loader (0 none): ctl throttle 0 20MB"},
+     "limit a loader to RATE bytes per second (0: no limit), e.g. throttle 0 20MB"},
     {"restart", "PROCESS", 1, 0, false, process_fields, print_done,
-     "restart a process: loader.0, cache, predictor, compute, gateway"},
+     "restart a process: loader.N, cache, predictor, compute, gateway"},
     {"replace", "LOADER [BACKEND]", 2, 1, false, replace_fields, print_done,
-     "restart a loader, with another backend (io_uring, pread), out of quarantine"},
+     "restart a loader and clear its quarantine; BACKEND: io_uring, pread"},
     {"preset", "NAME", 1, 0, false, preset_fields, print_fields,
-     "set of policies from the next sequence on"},
-    {"drain", "", 0, 0, false, no_fields, print_done, "finish what runs, admit nothing new"},
-    {"stop", "", 0, 0, false, no_fields, print_done, "end the engine"},
+     "switch to a policy preset from the next sequence on"},
+    {"drain", "", 0, 0, false, no_fields, print_done,
+     "finish running sequences, accept no new ones"},
+    {"stop", "", 0, 0, false, no_fields, print_done, "stop the engine"},
     {"inject", "POINT", 1, 0, true, inject_fields, print_done,
-     "stop a process at a point of its code (tests)"},
+     "stop a process at a given point of its code (tests)"},
 };
 
 static bool allowed(const struct command *command)
@@ -184,7 +186,7 @@ static const struct option options[] = {{"name", 1, NULL, 'r'},
 static int find_command(struct ctl *c, int argc, char **argv, struct error *error)
 {
     if (argc < 1)
-        return error_set(error, ERR_BAD_INPUT, "name a command (see sluice ctl --help)");
+        return error_set(error, ERR_BAD_INPUT, "no command given (see sluice ctl --help)");
     for (size_t i = 0; i < ARRAY_LEN(commands); i++) {
         const struct command *command = &commands[i];
         if (strcmp(command->name, argv[0]) != 0 || !allowed(command))
@@ -197,7 +199,7 @@ static int find_command(struct ctl *c, int argc, char **argv, struct error *erro
             c->arguments[a] = argv[1 + a];
         return 0;
     }
-    return error_set(error, ERR_BAD_INPUT, "there is no command '%.80s' (see sluice ctl --help)",
+    return error_set(error, ERR_BAD_INPUT, "unknown command '%.80s' (see sluice ctl --help)",
                      argv[0]);
 }
 

@@ -1,10 +1,12 @@
 /* sluice eval: perplexity of a text, by the usual protocol.
  *
- * The whole text is tokenised here, from the model file, as one text without control tokens; cut
- * into consecutive windows that do not overlap (the last, incomplete one is dropped); every window
- * is scored on its own, tokens 1..ctx-1 each from those before it. perplexity = exp(mean negative
- * log-likelihood in nats). Two windows are kept at the engine so that it never waits for us.
- * Trust: the model file and the text are foreign, checked by lib/model; replies by the stubs. */
+ * The whole text is tokenised in this process, from the model file, as one text without control
+ * tokens. It is cut into consecutive windows without overlap; the last, incomplete one is dropped.
+ * Every window is scored separately, tokens 1..ctx-1 each from the preceding tokens of the window.
+ * perplexity = exp(mean negative log-likelihood in nats). Two windows are submitted ahead so that
+ * the engine never waits for this client.
+ *
+ * Trust: the model file and the text are untrusted, checked by lib/model; replies by the stubs. */
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
@@ -32,7 +34,7 @@
 
 struct eval {
     struct session_request engine;
-    const char *text_path; /* the first */
+    const char *text_path; /* the first text */
     struct in_process in_process;
     bool offline;
     size_t window;
@@ -50,29 +52,28 @@ static void usage(FILE *out)
         out,
         "usage: sluice eval -m FILE --text FILE [--ctx-size 512] [options]\n"
         "\n"
-        "Perplexity of a text: consecutive windows of --ctx-size tokens, each on its own.\n"
-        "With --read-bandwidth or --offline in this process, without an engine: lossy systems\n"
-        "(--preset, --plan, --policy, --resident-experts) against the lossless model, with a 95 "
-        "%%\n"
-        "interval by bootstrap over windows. --read-bandwidth: token by token, what is resident by "
-        "a\n"
-        "modelled clock and cache. --offline: the worst case (hobbit: every use a miss).\n"
+        "Perplexity of a text: consecutive windows of --ctx-size tokens, scored separately.\n"
+        "--read-bandwidth and --offline evaluate in this process, without an engine: lossy\n"
+        "presets (--preset, --plan, --policy, --resident-experts) against the lossless model,\n"
+        "with a 95 %% bootstrap interval over windows. --read-bandwidth: token by token with a\n"
+        "simulated clock and cache. --offline: the worst case (hobbit: every access misses).\n"
         "\n"
         "  -m, --model FILE           GGUF file; with an engine also a directory made by pack\n"
-        "      --text FILE            the text, - for standard input; in this process several\n"
-        "      --read-bandwidth RATE  of the simulated storage device: 500MB/s; see above\n"
-        "      --offline              in this process, see above\n"
-        "      --kld                  in this process: also KL divergence, same first choice\n"
-        "      --record FILE          in this process: write the logits (2 bytes a token of the\n"
-        "                             vocabulary and token of the text)\n"
-        "      --against FILE         in this process: against these, not the lossless model\n"
-        "      --ctx-size N           tokens of a window (default 512)\n"
+        "      --text FILE            the text, - for standard input; repeatable in process\n"
+        "      --read-bandwidth RATE  in process, of the simulated storage device: 500MB/s\n"
+        "      --offline              in process, worst case\n"
+        "      --kld                  in process: also KL divergence and top-1 agreement\n"
+        "      --record FILE          in process: write the logits (2 bytes x vocabulary size\n"
+        "                             per token of the text)\n"
+        "      --against FILE         in process: compare with recorded logits instead of the\n"
+        "                             lossless model\n"
+        "      --ctx-size N           tokens per window (default 512)\n"
         "      --max-windows N        only the first N windows\n"
-        "      --output FORMAT        what goes to stdout: text (default), json; in this\n"
-        "                             process also csv, md\n"
+        "      --output FORMAT        format on stdout: text (default), json; in process also\n"
+        "                             csv, md\n"
         "      --name NAME            the engine to use\n"
         "  -v, --verbose              show the engine's log\n"
-        "\nParameters of an engine of its own:\n");
+        "\nParameters of the private engine:\n");
     params_help(out);
 }
 
@@ -153,10 +154,10 @@ static int check_options(const struct eval *e, struct error *error)
                   in->output == EVAL_CSV || in->output == EVAL_MD;
     if (!e->offline && wanted)
         return error_set(error, ERR_BAD_INPUT,
-                         "several texts, --kld, --record, --against, csv and md want --offline or "
-                         "--read-bandwidth RATE");
+                         "several texts, --kld, --record, --against, csv and md require --offline "
+                         "or --read-bandwidth RATE");
     if (e->window > WINDOW_TOKENS_MAX)
-        return error_set(error, ERR_BAD_INPUT, "--ctx-size: windows are at most %u tokens",
+        return error_set(error, ERR_BAD_INPUT, "--ctx-size: a window has at most %u tokens",
                          WINDOW_TOKENS_MAX);
     return 0;
 }
@@ -166,11 +167,11 @@ static int parse(struct eval *e, int argc, char **argv, struct error *error)
     struct params *params = &e->engine.params, defaults;
     params_defaults(params);
     params_defaults(&defaults);
-    params->ctx_size = 0; /* below its bound: tells whether --ctx-size was given */
+    params->ctx_size = 0; /* below its minimum: detects whether --ctx-size was given */
     if (params_take_args(params, &argc, argv, error) != 0)
         return -1;
     e->window = params->ctx_size ? params->ctx_size : WINDOW_DEFAULT;
-    /* An engine of our own holds one window; a longer context would only cost budget. */
+    /* A private engine needs only one window; a longer context would only cost budget. */
     params->ctx_size = e->window == defaults.ctx_size ? defaults.ctx_size : e->window;
     int option;
     while ((option = getopt_long(argc, argv, "m:vh", options, NULL)) != -1)
@@ -179,8 +180,8 @@ static int parse(struct eval *e, int argc, char **argv, struct error *error)
     if (optind < argc)
         return error_set(error, ERR_BAD_INPUT, "'%.80s' is not an option", argv[optind]);
     if (!e->engine.model || !e->text_path)
-        return error_set(error, ERR_BAD_INPUT, "give -m FILE and --text FILE");
-    if (e->engine.run) /* the running engine's own context has to do */
+        return error_set(error, ERR_BAD_INPUT, "-m FILE and --text FILE are required");
+    if (e->engine.run) /* the context of a running engine cannot be changed */
         params->ctx_size = defaults.ctx_size;
     return check_options(e, error);
 }
@@ -214,7 +215,7 @@ static int cut(struct eval *e, struct error *error)
         e->windows = (size_t)e->windows_max;
     if (e->windows == 0)
         return error_set(error, ERR_BAD_INPUT,
-                         "%.200s has %zu tokens, less than one window of %zu (--ctx-size)",
+                         "%.200s has %zu tokens, fewer than one window of %zu (--ctx-size)",
                          e->text_path, e->ids_count, e->window);
     return 0;
 }
@@ -232,8 +233,8 @@ static int submit_window(struct eval *e, struct session *s, size_t window, uint6
     return stream_submit(s, &submit, id, error);
 }
 
-/* Adds the log-probabilities of one window. Position 0 has none: the list begins at position 1, or
- * its first value is not looked at. */
+/* Adds the log-probabilities of one window. Position 0 has none: the list starts at position 1, or
+ * its first value is ignored. */
 static int add_scores(struct eval *e, const double *scores, size_t count, struct error *error)
 {
     size_t wanted = e->window - 1;
@@ -243,7 +244,7 @@ static int add_scores(struct eval *e, const double *scores, size_t count, struct
     for (size_t i = count - wanted; i < count; i++)
         e->nll -= scores[i];
     if (!isfinite(e->nll))
-        return error_set(error, ERR_FAILED, "the engine gave a token of the text no probability");
+        return error_set(error, ERR_FAILED, "the engine returned a non-finite log-probability");
     e->scored += wanted;
     return 0;
 }

@@ -1,6 +1,6 @@
-/* With a drive: token by token against a modelled clock and cache. Without: the serving a system
- * comes to when its losses are worst, hobbit with every use a miss, fate with nothing resident,
- * uniform widths and masks as they are. Lossless systems are the model itself. */
+/* With a read bandwidth: token by token with a simulated clock and cache. Without: the worst case
+ * of a preset's precision: hobbit with every access a miss, fate with nothing resident; uniform
+ * precisions and masks do not depend on residency. Lossless presets serve the model itself. */
 #include "procs/clients/eval/in_process.h"
 
 #include <inttypes.h>
@@ -24,15 +24,15 @@ struct evaluating {
     struct offline_text text;
     struct plan *plan;
     struct knobs knobs;
-    struct serving serving; /* the worst case, masks */
+    struct serving serving; /* worst case and masks */
     struct serving_report report;
     bool clocked;
-    struct sim_config sim; /* with a drive */
+    struct sim_config sim; /* with a read bandwidth */
     struct sim_stats stats;
     struct logits_file *against, *record;
     char note[160];
     uint64_t cells;
-    uint32_t capacity; /* experts that are resident */
+    uint32_t capacity; /* number of resident experts */
     uint8_t *precision, *mask;
     bool *allowed;
     uint32_t *keep;
@@ -48,7 +48,7 @@ static enum precision precision_of(const char *name, enum precision otherwise)
     return otherwise;
 }
 
-/* The tier nearest to a quarter of the high one's bytes. */
+/* Precision whose size is nearest to a quarter of the high precision's. */
 static enum precision low_of(const struct evaluating *w, enum precision high)
 {
     double quarter = (double)offline_expert_bytes(w->model, 0, 0, high, QUANT_CHANNEL) / 4,
@@ -93,7 +93,7 @@ static int set_swap(struct evaluating *w, struct error *error)
     if (plan_knows(plan, PLAN_expert_read_ns) && plan_knows(plan, PLAN_token_ns))
         w->serving.pairs_per_token =
             plan->scalar[PLAN_token_ns] / plan->scalar[PLAN_expert_read_ns];
-    if (w->e->read_bandwidth > 0) /* one read brings the expert that comes; the other's is there */
+    if (w->e->read_bandwidth > 0) /* one read per pair: only the new expert is loaded */
         w->serving.pairs_per_token = clocked_token_ns(&w->sim) / clocked_read_ns(&w->sim);
     return 0;
 }
@@ -115,8 +115,8 @@ static int set_precision_rule(struct evaluating *w, struct error *error)
     if (strcmp(rule, "edgemoe") == 0) {
         if (!plan_has(w->plan, PLAN_ARRAY_width))
             return error_set(error, ERR_BAD_INPUT,
-                             "%.200s has no widths: sluice plan --preset "
-                             "edgemoe makes them",
+                             "%.200s has no precisions of the experts; run 'sluice plan --preset "
+                             "edgemoe'",
                              w->e->params->plan);
         s->kind = SERVE_PRECISIONS;
         s->precision = plan_width(w->plan);
@@ -145,7 +145,7 @@ static int choose(struct evaluating *w, struct error *error)
         return -1;
     bool masked = strcmp(w->knobs.routing, "masked") == 0;
     if (!w->plan && (masked || knobs_need_plan(&w->knobs)))
-        return error_set(error, ERR_BAD_INPUT, "system %s needs --plan PLAN", params->preset);
+        return error_set(error, ERR_BAD_INPUT, "preset %s requires --plan PLAN", params->preset);
     w->capacity = (uint32_t)(params->resident_experts / 100 * (double)w->cells);
     bool fate = strcmp(w->knobs.precision, "fate") == 0;
     w->serving.method = fate ? QUANT_HQQ : QUANT_CHANNEL;
@@ -207,28 +207,28 @@ static void outcome_of(struct evaluating *w, struct offline_losses *losses, cons
     o->kld_p999 = (double)offline_quantile(losses->kld, o->tokens, 0.999);
 }
 
-/* What was decided in the worst case. */
+/* Adds the serving decisions of the worst case. */
 static void add_report(struct evaluating *w, struct outcome *o)
 {
     const struct serving_report *r = &w->report;
     uint64_t accesses = r->need[0] + r->need[1] + r->skipped;
     o->expert_bytes = serving_bytes(w->model, w->serving.precision, w->serving.method);
-    if (w->serving.allowed) /* resident, not all */
+    if (w->serving.allowed) /* resident experts only */
         o->expert_bytes = o->expert_bytes / w->cells * w->capacity;
     o->swaps = r->swapped;
     if (w->serving.kind == SERVE_SWAPMOE)
-        snprintf(w->note, sizeof w->note, "%" PRIu64 " swaps, %.3f a token", r->swapped,
+        snprintf(w->note, sizeof w->note, "%" PRIu64 " expert swaps, %.3f per token", r->swapped,
                  (double)r->swapped / ((double)w->text.windows * w->text.window));
     if (w->serving.kind != SERVE_HOBBIT)
         return;
     o->share_high = (double)r->need[0] / (double)accesses;
     o->share_low = (double)r->need[1] / (double)accesses;
     o->share_skipped = (double)r->skipped / (double)accesses;
-    snprintf(w->note, sizeof w->note, "T1 %.3f, T2 %.3f, every use a miss", w->serving.t1,
+    snprintf(w->note, sizeof w->note, "T1 %.3f, T2 %.3f, every access a miss", w->serving.t1,
              w->serving.t2);
 }
 
-/* What the modelled clock and cache did. */
+/* Adds the statistics of the simulated clock and cache. */
 static void add_stats(struct evaluating *w, struct outcome *o)
 {
     const struct sim_stats *f = &w->stats;
@@ -318,7 +318,7 @@ static int open_all(struct evaluating *w, struct error *error)
     w->allowed = calloc(w->cells, sizeof *w->allowed);
     w->keep = calloc(hp->layers, sizeof *w->keep);
     if (!w->precision || !w->mask || !w->allowed || !w->keep)
-        return error_set(error, ERR_NO_MEMORY, "no memory to evaluate");
+        return error_set(error, ERR_NO_MEMORY, "out of memory (evaluation)");
     return open_logits(w, error);
 }
 

@@ -1,5 +1,5 @@
-/* sluice eval --offline and --read-bandwidth: a model in this process instead of an engine, so that lossy
- * systems are judged without depending on time. */
+/* sluice eval --offline and --read-bandwidth: evaluates lossy presets in this process instead of an
+ * engine, so that results do not depend on timing. */
 #ifndef SLUICE_CLIENTS_EVAL_IN_PROCESS_H
 #define SLUICE_CLIENTS_EVAL_IN_PROCESS_H
 
@@ -19,22 +19,22 @@ struct in_process {
     const char *model_path;
     const char *text_path[IN_PROCESS_TEXTS_MAX];
     size_t texts;
-    const struct params *params; /* system, plan, knobs, experts, threads */
+    const struct params *params; /* preset, plan, policy, resident_experts, threads */
     uint32_t window;
     int64_t windows_max;   /* 0: all */
-    bool compare;          /* KLD and agreement as well */
-    double read_bandwidth; /* bytes/s: token by token against a modelled clock; 0: worst case */
-    const char *against, *record; /* files of logits; NULL: none */
+    bool compare;          /* also KL divergence and top-1 agreement */
+    double read_bandwidth; /* bytes/s: token by token with a simulated clock; 0: worst case */
+    const char *against, *record; /* logits files; NULL: none */
     enum eval_output output;
 };
 
-/* What was found. OUTCOME_*(name, doc) of outcome.tbl.h are its numbers. */
+/* Result of an evaluation; its numbers are the rows of outcome.tbl.h. */
 struct outcome {
     const char *preset;
 #define OUTCOME_REAL(name, doc)  double name;
 #define OUTCOME_COUNT(name, doc) uint64_t name;
 #include "procs/clients/eval/outcome.tbl.h"
-    const char *note; /* what the system decided, a line for a person; "": nothing */
+    const char *note; /* one line about the preset's decisions; "": none */
 };
 void outcome_print(const struct outcome *o, enum eval_output output);
 

@@ -1,4 +1,4 @@
-/* An outcome as a line for a person, json, csv or a table's row. */
+/* Prints an outcome as text, json, csv or a Markdown table row. */
 #include "procs/clients/eval/in_process.h"
 
 #include <inttypes.h>
@@ -43,9 +43,8 @@ static void md_real(const char *format, double x)
 
 static void print_md(const struct outcome *o)
 {
-    printf(
-        "| system | perplexity | loss (95 %%) | KLD mean | KLD 99.9 %% | same first choice | hits "
-        "| MiB/token | tokens |\n|---|---:|---:|---:|---:|---:|---:|---:|---:|\n");
+    printf("| preset | perplexity | loss (95 %%) | KLD mean | KLD 99.9 %% | same top-1 | hits "
+           "| MiB/token | tokens |\n|---|---:|---:|---:|---:|---:|---:|---:|---:|\n");
     printf("| %s | %.4f | %+.2f %% (%.2f .. %.2f) |", o->preset, o->ppl, 100 * o->loss,
            100 * o->loss_low, 100 * o->loss_high);
     md_real(" %.5f |", o->kld_mean);
@@ -64,14 +63,14 @@ static void print_text(const struct outcome *o)
            o->preset, o->ppl, o->ppl_lossless, 100 * o->loss, 100 * o->loss_low, 100 * o->loss_high,
            o->tokens, bytes_format(o->expert_bytes, size));
     if (!isnan(o->kld_mean))
-        printf("  KLD mean %.6f, p99.9 %.4f; same first choice %.2f %%\n", o->kld_mean, o->kld_p999,
+        printf("  KLD mean %.6f, p99.9 %.4f; same top-1 token %.2f %%\n", o->kld_mean, o->kld_p999,
                100 * o->top1_same);
     if (!isnan(o->share_high))
         printf("  %.1f %% high, %.1f %% low, %.1f %% skipped\n", 100 * o->share_high,
                100 * o->share_low, 100 * o->share_skipped);
     if (!isnan(o->hit_rate))
-        printf("  modelled with a drive of %.4g MB/s: %.1f %% hits, %.3f MiB and %.3f ms a token, "
-               "%.3f ms of them waiting\n",
+        printf("  simulated at %.4g MB/s: %.1f %% hits, %.3f MiB and %.3f ms per token, "
+               "%.3f ms of them stalled\n",
                o->device_bytes_per_s / 1e6, 100 * o->hit_rate, o->bytes_per_token / (double)MIB,
                o->token_ms, o->stall_ms);
     if (o->note[0])

@@ -1,9 +1,11 @@
-/* sluice generate: one prompt, one answer.
+/* sluice generate: one prompt, one response.
  *
- * Talks to a running engine, or starts its own and stops it at the end. Text goes to stdout as it
- * comes; what it does and the figures go to stderr. Maps nothing; when it dies, its own engine ends
- * with it, and a running one cancels the sequence that nobody asks for any more.
- * Trust: the engine's replies are checked by the stubs in ipc/; the prompt is the user's. */
+ * Connects to a running engine, or starts a private one and stops it at the end. The text goes to
+ * stdout as it arrives; progress and statistics go to stderr. Maps no segment. When this process
+ * exits, its private engine exits with it; a running engine cancels the sequence because it is no
+ * longer polled.
+ *
+ * Trust: replies of the engine are checked by the stubs in ipc/; the prompt is the user's. */
 #include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -24,7 +26,7 @@ struct generate {
     uint32_t *ids;     /* from --ids */
     enum output output;
     bool quiet;
-    size_t printed; /* ids so far */
+    size_t printed; /* ids printed so far */
 };
 
 static void usage(FILE *out)
@@ -33,26 +35,26 @@ static void usage(FILE *out)
         out,
         "usage: sluice generate [-m FILE] (-p TEXT | -f FILE | --ids 1,2,3) [-n N] [options]\n"
         "\n"
-        "Continues a prompt. Uses the running engine (--name NAME, or \"default\" when it serves\n"
-        "the same file), or starts one of its own for this answer.\n"
+        "Continues a prompt. Uses the running engine (--name NAME, or \"default\" if it serves\n"
+        "the same file); otherwise starts a private engine for this response.\n"
         "\n"
         "  -m, --model FILE           GGUF file, or a directory made by pack\n"
         "  -p, --prompt TEXT          the prompt\n"
         "  -f, --file FILE            the prompt from a file, - for standard input\n"
         "      --ids 1,2,3            the prompt as token ids\n"
-        "  -n, --tokens N             new tokens at most (default 128)\n"
+        "  -n, --tokens N             maximum new tokens (default 128)\n"
         "  -c N, -t N, -s N           short for --ctx-size, --threads, --seed\n"
-        "      --stop TEXT            end where the answer has this text; up to 8 of them\n"
-        "      --ignore-eos           go on after the end-of-text token\n"
-        "      --special              control tokens written in the prompt count as such\n"
+        "      --stop TEXT            stop sequence: end the response at this text; up to 8\n"
+        "      --ignore-eos           continue after the end-of-text token\n"
+        "      --special              parse control tokens written in the prompt\n"
         "      --raw                  the prompt is plain text (the default)\n"
-        "      --output text|ids|json what goes to stdout (default text)\n"
+        "      --output text|ids|json format on stdout (default text)\n"
         "      --name NAME            the engine to use\n"
-        "  -q, --quiet                no figures on stderr\n"
+        "  -q, --quiet                no statistics on stderr\n"
         "  -v, --verbose              show the engine's log\n"
         "\nSampling:\n");
     sampling_help(out);
-    fprintf(out, "\nParameters of an engine of its own:\n");
+    fprintf(out, "\nParameters of the private engine:\n");
     params_help(out);
 }
 
@@ -142,9 +144,11 @@ static int parse(struct generate *g, int argc, char **argv, struct error *error)
         return error_set(error, ERR_BAD_INPUT,
                          "'%.80s' is not an option (the prompt goes after -p)", argv[optind]);
     if (!s->prompt && !s->prompt_ids)
-        return error_set(error, ERR_BAD_INPUT, "give a prompt: -p TEXT, -f FILE or --ids 1,2,3");
+        return error_set(error, ERR_BAD_INPUT,
+                         "no prompt given; use -p TEXT, -f FILE or --ids 1,2,3");
     if (s->prompt && s->prompt_ids)
-        return error_set(error, ERR_BAD_INPUT, "give the prompt once: as text or as ids");
+        return error_set(error, ERR_BAD_INPUT,
+                         "prompt given twice; use either text (-p, -f) or --ids");
     if (s->prompt_bytes > ENGINE_PROMPT_BYTES_MAX)
         return error_set(error, ERR_BAD_INPUT, "the prompt is longer than %u bytes",
                          ENGINE_PROMPT_BYTES_MAX);
@@ -164,7 +168,7 @@ static void print_next(const struct engine_next *next, void *arg)
     }
     fflush(stdout);
     if (ferror(stdout))
-        session_stop = 1; /* the reader went away */
+        session_stop = 1; /* the reader closed the pipe */
 }
 
 static int finish(struct generate *g, struct session *session, const struct stream_result *result,

@@ -1,4 +1,4 @@
-/* What begins with '/': the rows of commands.tbl.h and their handlers. */
+/* Commands (lines that start with '/'): the rows of commands.tbl.h and their handlers. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +32,7 @@ static const struct command {
 #include "procs/clients/repl/commands.tbl.h"
 };
 
-/* A control call of which Ctrl-C ends the wait, not the session. */
+/* A control call; Ctrl-C cancels the call, not the session. */
 static json_t *engine_call(struct repl *r, const char *op, json_t *fields, struct error *error)
 {
     json_t *reply = NULL;
@@ -58,8 +58,8 @@ static int cmd_help(struct repl *r, char *arguments, struct error *error)
         if (commands[i].help)
             printf("  /%-8s %-10s  %s\n", commands[i].name, commands[i].arguments,
                    commands[i].help);
-    printf("  Ctrl-C ends the answer, not the session. \"\"\" begins and ends a prompt of\n"
-           "  several lines. Tab completes commands, settings and systems.\n");
+    printf("  Ctrl-C ends the response, not the session. \"\"\" starts and ends a multi-line\n"
+           "  prompt. Tab completes commands, settings and presets.\n");
     return 0;
 }
 
@@ -78,14 +78,14 @@ static int cmd_show(struct repl *r, char *arguments, struct error *error)
         return -1;
     char dense[16], experts[16];
     printf("  model %s (%s): %" PRIu64 " layers of %" PRIu64 " experts, %" PRIu64
-           " per token; %s of experts, %s besides\n",
+           " per token; experts %s, other tensors %s\n",
            lookup_text(doc, "model.name"), lookup_text(doc, "model.arch"),
            lookup_u64(doc, "model.layers"), lookup_u64(doc, "model.experts"),
            lookup_u64(doc, "model.experts_used"),
            bytes_format(lookup_u64(doc, "model.expert_bytes"), experts),
            bytes_format(lookup_u64(doc, "model.dense_bytes"), dense));
     printf("  engine '%s'%s; %zu turns of conversation, %zu bytes\n", r->session.run,
-           r->session.own ? ", our own" : "", r->talk.count, r->talk.bytes);
+           r->session.own ? " (private)" : "", r->talk.count, r->talk.bytes);
     json_decref(doc);
     return 0;
 }
@@ -97,7 +97,7 @@ static int cmd_stats(struct repl *r, char *arguments, struct error *error)
     if (r->stats)
         generation_stats_print(stdout, r->stats);
     else
-        printf("no answer yet\n");
+        printf("no response yet\n");
     json_t *doc = engine_call(r, "stats", NULL, error);
     if (!doc)
         return -1;
@@ -108,7 +108,7 @@ static int cmd_stats(struct repl *r, char *arguments, struct error *error)
            (double)lookup_u64(doc, "uptime_ms") / 1e3,
            lookup_counter(doc, "compute", "sequences_done"),
            lookup_counter(doc, "compute", "tokens_decode"), lookup_restarts(doc));
-    printf("engine: hit rate %.1f %% of %" PRIu64 " uses, %s read\n",
+    printf("engine: hit rate %.1f %% of %" PRIu64 " accesses, %s read\n",
            accesses ? 100.0 * (double)hits / (double)accesses : 0.0, accesses,
            bytes_format(lookup_counter(doc, "loader", "bytes_read"), read));
     json_decref(doc);
@@ -186,7 +186,7 @@ static int cmd_budget(struct repl *r, char *arguments, struct error *error)
     if (!reply)
         return -1;
     const json_t *stats = json_object_get(reply, "memory"), *m = stats ? stats : reply;
-    printf("budget %s (at least %s), used %s, for weights %s\n",
+    printf("budget %s (minimum %s), used %s, arena %s\n",
            bytes_format(lookup_u64(m, "budget_bytes"), budget),
            bytes_format(lookup_u64(m, "min_budget_bytes"), min_budget),
            bytes_format(lookup_u64(m, "used_bytes"), used),
@@ -207,8 +207,8 @@ static int cmd_preset(struct repl *r, char *arguments, struct error *error)
                strcmp(preset_at(i)->name, lookup_text(reply, "preset")) == 0 ? '*' : ' ',
                preset_at(i)->name, preset_at(i)->doc);
     if (!list)
-        printf("system %s from the next answer on%s\n", lookup_text(reply, "preset"),
-               json_is_true(json_object_get(reply, "lossy")) ? "; it may change the text" : "");
+        printf("preset %s from the next response on%s\n", lookup_text(reply, "preset"),
+               json_is_true(json_object_get(reply, "lossy")) ? "; it may change the output" : "");
     json_decref(reply);
     return 0;
 }
@@ -218,11 +218,11 @@ static int cmd_regen(struct repl *r, char *arguments, struct error *error)
     if (no_arguments(arguments, error) != 0)
         return -1;
     if (r->talk.count == 0)
-        return error_set(error, ERR_BAD_INPUT, "nothing was said yet");
+        return error_set(error, ERR_BAD_INPUT, "no prompt to repeat yet");
     char *response = strdup(r->talk.turns[r->talk.count - 1].response);
     char *prompt = talk_take_last(&r->talk);
     int status = turn_run(r, prompt, error);
-    if (status != 0 && response) /* then the old answer stays */
+    if (status != 0 && response) /* keep the old response */
         talk_add(&r->talk, prompt, response);
     free(prompt);
     free(response);
@@ -290,7 +290,7 @@ int command_run(struct repl *r, char *line, struct error *error)
     for (size_t i = 0; i < ARRAY_LEN(commands); i++)
         if (strcmp(commands[i].name, name) == 0)
             return commands[i].run(r, arguments, error);
-    return error_set(error, ERR_BAD_INPUT, "there is no command /%.40s (see /help)", name);
+    return error_set(error, ERR_BAD_INPUT, "unknown command /%.40s (see /help)", name);
 }
 
 /* ---- completion ---- */

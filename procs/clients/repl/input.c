@@ -1,5 +1,5 @@
-/* Lines from a terminal by libedit, from a pipe as they come. Bounded both: a prompt has at most
- * TALK_PROMPT_MAX bytes, history HISTORY_LINES lines. */
+/* Input lines, from a terminal with libedit or from a pipe. A prompt has at most TALK_PROMPT_MAX
+ * bytes, the history HISTORY_LINES lines. */
 #include "procs/clients/repl/input.h"
 
 #include <errno.h>
@@ -23,7 +23,7 @@
 
 #define INPUT_MAGIC   0x52494e50u /* "RINP" */
 #define HISTORY_LINES 1000
-#define KEY_WAIT_MS   100 /* a signal that comes just before the wait is seen after it */
+#define KEY_WAIT_MS   100 /* delay until a signal that arrives just before the wait is noticed */
 #define LISTED_MAX    64  /* candidates shown at once */
 
 static const char quotes[] = "\"\"\"";
@@ -31,16 +31,16 @@ static const char quotes[] = "\"\"\"";
 struct input {
     uint32_t magic;
     EditLine *edit; /* NULL: a pipe */
-    FILE *screen;   /* where the line is edited */
+    FILE *screen;   /* terminal on which the line is edited */
     History *history;
     HistEvent event;
     char history_path[PATH_MAX];
     input_candidates *candidates;
     bool inside; /* between quotes */
-    bool marks;  /* the terminal is asked to mark what is pasted */
+    bool marks;  /* the terminal supports bracketed paste */
     mbstate_t shift;
-    char line[TALK_PROMPT_MAX + 1]; /* the newest */
-    char text[TALK_PROMPT_MAX + 1]; /* of several lines */
+    char line[TALK_PROMPT_MAX + 1]; /* current line */
+    char text[TALK_PROMPT_MAX + 1]; /* multi-line prompt */
 };
 
 static volatile sig_atomic_t resized;
@@ -64,8 +64,7 @@ static const char *edit_prompt(EditLine *edit)
     return input_of(edit)->inside ? "... " : ">>> ";
 }
 
-/* libedit's own reader swallows the first interrupted read: Ctrl-C would need to be pressed twice.
- */
+/* libedit's own reader drops the first interrupted read: Ctrl-C would have to be pressed twice. */
 static int edit_key(EditLine *edit, wchar_t *key)
 {
     struct input *in = input_of(edit);
@@ -91,7 +90,7 @@ static int edit_key(EditLine *edit, wchar_t *key)
         size_t made = mbrtowc(key, &byte, 1, &in->shift);
         if (made == (size_t)-2)
             continue;
-        if (made == (size_t)-1) { /* no character: passed over */
+        if (made == (size_t)-1) { /* invalid byte: skipped */
             memset(&in->shift, 0, sizeof in->shift);
             continue;
         }
@@ -99,7 +98,8 @@ static int edit_key(EditLine *edit, wchar_t *key)
     }
 }
 
-/* Tab: what all candidates have in common is written, else they are listed. */
+/* Tab: inserts the common prefix of all candidates, or lists them when there is nothing to
+ * insert. */
 static unsigned char edit_complete(EditLine *edit, int key)
 {
     (void)key;
@@ -133,7 +133,8 @@ static unsigned char edit_complete(EditLine *edit, int key)
     return el_insertstr(edit, rest) == 0 ? CC_REFRESH : CC_ERROR;
 }
 
-/* What is pasted, to its end. Beyond the bound of a prompt it is only read: the line is refused. */
+/* Reads a paste to its end. Beyond the maximum length of a prompt it is read but not inserted, and
+ * the line is rejected. */
 static unsigned char edit_paste(EditLine *edit, int key)
 {
     struct paste paste = {0};
@@ -143,7 +144,7 @@ static unsigned char edit_paste(EditLine *edit, int key)
     (void)key;
     while (!ended) {
         if (el_wgetc(edit, &c) != 1)
-            return CC_ERROR; /* a signal, or the end: the next key tells */
+            return CC_ERROR; /* a signal or the end of input: the next key read reports it */
         ended = paste_take(&paste, c, out);
         if (inserted <= TALK_PROMPT_MAX && out[0] && el_winsertstr(edit, out) == 0)
             inserted += wcslen(out);
@@ -153,7 +154,8 @@ static unsigned char edit_paste(EditLine *edit, int key)
     return CC_REFRESH;
 }
 
-/* $XDG_STATE_HOME/sluice/history, else ~/.local/state/sluice/history; "" when there is no home. */
+/* $XDG_STATE_HOME/sluice/history, else ~/.local/state/sluice/history; "" without a home
+ * directory. */
 static void find_history(struct input *in)
 {
     const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
@@ -165,7 +167,7 @@ static void find_history(struct input *in)
         n = snprintf(dir, sizeof dir, "%s/.local/state/sluice", home);
     if (n < 0 || (size_t)n >= sizeof dir)
         return;
-    for (char *c = dir + 1; *c; c++) { /* every parent; those that exist already are fine */
+    for (char *c = dir + 1; *c; c++) { /* create every parent; existing ones are fine */
         if (*c != '/')
             continue;
         *c = 0;
@@ -183,7 +185,7 @@ static int edit_open(struct input *in, struct error *error)
     sigaction(SIGWINCH, &action, NULL);
     setlocale(LC_CTYPE, "");
     if (strcmp(nl_langinfo(CODESET), "UTF-8") != 0)
-        setlocale(LC_CTYPE, "C.UTF-8"); /* prompts are UTF-8 whatever the locale says */
+        setlocale(LC_CTYPE, "C.UTF-8"); /* prompts are UTF-8 in any locale */
     in->screen = isatty(STDOUT_FILENO) ? stdout : stderr;
     in->edit = el_init("sluice", stdin, in->screen, stderr);
     in->history = history_init();
@@ -199,10 +201,10 @@ static int edit_open(struct input *in, struct error *error)
     el_set(in->edit, EL_EDITOR, "emacs");
     el_set(in->edit, EL_HIST, history, in->history);
     el_set(in->edit, EL_GETCFN, edit_key);
-    /* Wide: the narrow form copies both words and never frees them. */
+    /* Wide: the narrow form copies both strings and never frees them. */
     el_wset(in->edit, EL_ADDFN, L"sluice-complete", L"Completes a command", edit_complete);
     el_set(in->edit, EL_BIND, "^I", "sluice-complete", NULL);
-    el_wset(in->edit, EL_ADDFN, L"sluice-paste", L"Takes what is pasted", edit_paste);
+    el_wset(in->edit, EL_ADDFN, L"sluice-paste", L"Inserts a paste", edit_paste);
     el_set(in->edit, EL_BIND, PASTE_START, "sluice-paste", NULL);
     const char *term = getenv("TERM");
     in->marks = term && *term && strcmp(term, "dumb") != 0;
@@ -214,7 +216,7 @@ struct input *input_open(bool tty, input_candidates *candidates, struct error *e
 {
     struct input *in = calloc(1, sizeof *in);
     if (!in) {
-        error_set(error, ERR_NO_MEMORY, "no memory for the input");
+        error_set(error, ERR_NO_MEMORY, "out of memory (input)");
         return NULL;
     }
     in->magic = INPUT_MAGIC;
@@ -241,7 +243,7 @@ void input_close(struct input *in)
 
 static int too_long(struct error *error)
 {
-    return error_set(error, ERR_BAD_INPUT, "a prompt has at most %u bytes", TALK_PROMPT_MAX);
+    return error_set(error, ERR_BAD_INPUT, "prompt too long: at most %u bytes", TALK_PROMPT_MAX);
 }
 
 static void mark_pastes(struct input *in, const char *how)
@@ -257,7 +259,7 @@ static enum input_result edited_line(struct input *in, struct error *error)
     int count = 0;
     mark_pastes(in, PASTE_ON);
     const char *got = el_gets(in->edit, &count);
-    mark_pastes(in, PASTE_OFF); /* what is typed while an answer comes is echoed as it is */
+    mark_pastes(in, PASTE_OFF); /* text typed during a response is echoed unchanged */
     if (!got && session_stop) {
         el_reset(in->edit);
         fputc('\n', in->screen);
@@ -269,7 +271,7 @@ static enum input_result edited_line(struct input *in, struct error *error)
     size_t bytes = (size_t)count;
     if (bytes > 1) {
         history(in->history, &in->event, H_ENTER, got);
-        if (in->history_path[0]) /* now: a terminal that is closed ends us without a word */
+        if (in->history_path[0]) /* save now: closing the terminal ends this process */
             history(in->history, &in->event, H_SAVE, in->history_path);
     }
     if (got[bytes - 1] == '\n')
@@ -283,7 +285,7 @@ static enum input_result edited_line(struct input *in, struct error *error)
     return INPUT_TEXT;
 }
 
-/* A line that is too long, or holds NUL, is read to its end and refused. */
+/* A line that is too long or contains NUL is read to its end and rejected. */
 static enum input_result piped_line(struct input *in, struct error *error)
 {
     size_t bytes = 0;
@@ -305,7 +307,7 @@ static enum input_result piped_line(struct input *in, struct error *error)
     if (!fits)
         too_long(error);
     else if (!text)
-        error_set(error, ERR_BAD_INPUT, "a prompt may not hold NUL");
+        error_set(error, ERR_BAD_INPUT, "a prompt must not contain NUL bytes");
     return fits && text ? INPUT_TEXT : INPUT_BAD;
 }
 
@@ -314,7 +316,7 @@ static enum input_result one_line(struct input *in, struct error *error)
     return in->edit ? edited_line(in, error) : piped_line(in, error);
 }
 
-/* Adds a line to a text of `used` bytes; false when it has no room. */
+/* Appends a line to a prompt of `used` bytes; false when it does not fit. */
 static bool join(struct input *in, size_t *used, const char *line)
 {
     size_t more = strlen(line), blank = *used > 0;
@@ -327,8 +329,8 @@ static bool join(struct input *in, size_t *used, const char *line)
     return true;
 }
 
-/* What stands between quotes; the rest of the first line is in->line + 3. All of it is read, also
- * when it is too much. */
+/* Reads a multi-line prompt between """ marks; the rest of the first line is in->line + 3. Input up
+ * to the closing mark is consumed even when it is too long. */
 static enum input_result several_lines(struct input *in, struct error *error)
 {
     size_t used = 0;
@@ -351,7 +353,7 @@ static enum input_result several_lines(struct input *in, struct error *error)
         }
     }
     in->inside = false;
-    if (result == INPUT_END) { /* the text ends with the input */
+    if (result == INPUT_END) { /* end of input also ends the prompt */
         result = INPUT_TEXT;
     } else if (!fits && result != INPUT_INTERRUPTED) {
         too_long(error);

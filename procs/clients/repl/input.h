@@ -1,4 +1,4 @@
-/* Where prompts come from. */
+/* Input of prompts and commands, from a terminal or a pipe. */
 #ifndef SLUICE_CLIENTS_REPL_INPUT_H
 #define SLUICE_CLIENTS_REPL_INPUT_H
 
@@ -9,23 +9,23 @@
 
 struct input;
 
-/* Candidate number i for the word before the cursor, see command_candidate. */
+/* Completion candidate number i for the word before the cursor, see command_candidate. */
 typedef const char *input_candidates(const char *line, size_t bytes, size_t i, size_t *typed);
 
 enum input_result {
     INPUT_TEXT,
-    INPUT_END,         /* nothing more will come */
-    INPUT_INTERRUPTED, /* a signal: session_stop says which */
-    INPUT_BAD          /* *error says why; the next call goes on behind it */
+    INPUT_END,         /* end of input */
+    INPUT_INTERRUPTED, /* a signal: its number is in session_stop */
+    INPUT_BAD          /* *error has the reason; the next call continues after it */
 };
 
-/* tty: lines are edited, with history and completion; else they are read as they are. NULL with
+/* tty: lines are edited, with history and completion; otherwise they are read unchanged. NULL with
  * *error. */
 struct input *input_open(bool tty, input_candidates *candidates, struct error *error);
 void input_close(struct input *in);
 
-/* A prompt or command: one line (what is pasted stays together), or what stands between """ and
- * """. Borrowed until the next call. */
+/* Reads a prompt or command: one line (a paste counts as one), or the text between """ and """.
+ * *text is borrowed until the next call. */
 enum input_result input_next(struct input *in, const char **text, struct error *error);
 
 #endif

@@ -3,17 +3,17 @@
 static const wchar_t end[] = L"\033[201~";
 #define END_CHARS (sizeof end / sizeof end[0] - 1)
 
-/* The character as it goes into the text; 0: not at all. */
+/* Converts a pasted character; 0: dropped. */
 static wchar_t taken(wchar_t c)
 {
-    if (c == L'\r') /* as terminals send the end of a line */
+    if (c == L'\r') /* terminals send line ends as CR */
         return L'\n';
     if ((c < L' ' && c != L'\n' && c != L'\t') || (c >= 0x7f && c < 0xa0))
         return 0;
     return c;
 }
 
-static void let_out(struct paste *p, wchar_t c, wchar_t out[PASTE_OUT], size_t *count)
+static void emit(struct paste *p, wchar_t c, wchar_t out[PASTE_OUT], size_t *count)
 {
     c = taken(c);
     if (c == 0)
@@ -31,12 +31,12 @@ bool paste_take(struct paste *p, wchar_t c, wchar_t out[PASTE_OUT])
         return p->met == END_CHARS;
     }
     p->met = 0;
-    for (size_t i = 0; i < met; i++) /* it was not the end */
-        let_out(p, end[i], out, &count);
+    for (size_t i = 0; i < met; i++) /* not the end mark: emit the characters matched so far */
+        emit(p, end[i], out, &count);
     if (c == end[0])
         p->met = 1;
     else
-        let_out(p, c, out, &count);
+        emit(p, c, out, &count);
     out[count] = 0;
     return false;
 }

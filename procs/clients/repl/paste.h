@@ -1,7 +1,7 @@
-/* Text that a terminal marks as pasted: ESC [ 200 ~ text ESC [ 201 ~. Pure.
+/* Bracketed paste: text between ESC [ 200 ~ and ESC [ 201 ~. Pure functions.
  *
- * A pasted text is one input, whatever lines it has: their ends are part of it, the last ones not.
- * What else a terminal would obey is left out: it came from somewhere else. */
+ * A paste is one input, whatever lines it has: line ends inside are kept, trailing ones are not.
+ * Other control characters are dropped because the text is untrusted. */
 #ifndef SLUICE_CLIENTS_REPL_PASTE_H
 #define SLUICE_CLIENTS_REPL_PASTE_H
 
@@ -9,17 +9,20 @@
 #include <stddef.h>
 #include <wchar.h>
 
-#define PASTE_ON    "\033[?2004h" /* the terminal marks what is pasted */
+#define PASTE_ON    "\033[?2004h" /* enables bracketed paste */
 #define PASTE_OFF   "\033[?2004l"
-#define PASTE_START "\\e[200~" /* as libedit writes keys */
-#define PASTE_OUT   7          /* characters that one may let out, with their end */
+#define PASTE_START "\\e[200~" /* in libedit's key notation */
+#define PASTE_OUT                                                                                  \
+    7 /* maximum characters emitted per character read, with the
+                                * terminator */
 
 struct paste {
-    size_t met;   /* of the mark of its end */
-    size_t lines; /* ends of lines that nothing has followed yet; they have been let out */
+    size_t met;   /* matched characters of the end mark */
+    size_t lines; /* trailing line ends, already emitted */
 };
 
-/* Takes the next character of it; fills out, 0 at its end. True: that was the end. */
+/* Processes the next character of a paste and writes the characters to insert to out
+ * (0-terminated). True: the paste has ended. */
 bool paste_take(struct paste *p, wchar_t c, wchar_t out[PASTE_OUT]);
 
 #endif

@@ -1,11 +1,11 @@
-/* A conversation with an engine: what its parts share.
+/* sluice repl: declarations shared by its files.
  *
- *   input     lines of a person (libedit) or of a pipe
- *   talk      what was said so far
- *   settings  what /set changes
- *   turn      a prompt goes out, the answer comes in
- *   watch     a thread that tells when a process of the engine is restarted
- *   commands  what begins with '/' */
+ *   input     lines from a terminal (libedit) or a pipe
+ *   talk      conversation history
+ *   settings  values changed by /set
+ *   turn      sends a prompt and prints the response
+ *   watch     thread that reports restarts of engine processes
+ *   commands  lines that start with '/' */
 #ifndef SLUICE_CLIENTS_REPL_REPL_H
 #define SLUICE_CLIENTS_REPL_REPL_H
 
@@ -22,55 +22,55 @@ struct watch;
 
 struct repl {
     struct session session;
-    struct engine_submit submit; /* settings; the prompt is filled per turn */
-    int64_t context;             /* bytes of the conversation sent along, 0: none */
-    bool chat;                   /* in the form of the model's family, when it has one */
+    struct engine_submit submit; /* settings; the prompt is set per turn */
+    int64_t context;             /* bytes of the conversation included in the prompt, 0: none */
+    bool chat;                   /* use the chat template of the model's family, if it has one */
     struct model_chat family;
     struct talk talk;
-    json_t *stats; /* of the last answer, or NULL */
+    json_t *stats; /* of the last response, or NULL */
     struct watch *watch;
-    bool tty;        /* input comes from a person */
-    bool out_tty;    /* so does what is printed go to one */
-    bool quiet;      /* no rates after an answer */
-    bool has_tokens; /* something of this answer came; under the watch's lock */
-    bool mid_line;   /* the last thing printed was no line's end; under the watch's lock */
+    bool tty;        /* input is a terminal */
+    bool out_tty;    /* output is a terminal */
+    bool quiet;      /* no rates after a response */
+    bool has_tokens; /* output of this response has arrived; under the watch's lock */
+    bool mid_line;   /* the output is in the middle of a line; under the watch's lock */
     bool leave;
-    struct error failure; /* the first line that failed, for the exit status of a pipe */
+    struct error failure; /* first failed line, for the exit status of a pipe */
 };
 
-/* settings.c. NAME VALUE... as after /set; several values for "stop". */
+/* settings.c: sets NAME VALUE... as given to /set; "stop" takes several values. */
 int settings_set(struct repl *r, char *arguments, struct error *error);
 void settings_show(const struct repl *r, FILE *out);
 /* Name number i, NULL beyond the last. */
 const char *settings_name(size_t i);
-/* Settings as JSON, new reference, and back: what is unknown or out of bounds is refused and
- * changes nothing. */
+/* Settings as JSON (new reference), and the reverse: a value that is unknown or out of range is
+ * rejected and changes nothing. */
 json_t *settings_json(const struct repl *r);
 int settings_take(struct repl *r, const json_t *settings, struct error *error);
 
-/* commands.c: runs a line that begins with '/'. -1 with *error when it could not be done; the
- * session goes on. */
+/* commands.c: runs a line that starts with '/'. -1 with *error when it failed; the session
+ * continues. */
 int command_run(struct repl *r, char *line, struct error *error);
-/* Candidate number i for the word that ends a line; *typed bytes of it stand there already. NULL
- * beyond the last. */
+/* Completion candidate number i for the last word of a line; *typed: bytes of it already typed.
+ * NULL beyond the last. */
 const char *command_candidate(const char *line, size_t bytes, size_t i, size_t *typed);
 
-/* turn.c: sends a prompt and streams the answer to stdout. -1 with *error; ERR_GONE: there is no
- * engine any more. */
+/* turn.c: sends a prompt and streams the response to stdout. -1 with *error; ERR_GONE: the engine
+ * has exited. */
 int turn_run(struct repl *r, const char *prompt, struct error *error);
 
-/* watch.c: prints what happens to the engine's processes while an answer is waited for. */
+/* watch.c: reports restarts of engine processes while a response is pending. */
 struct watch *watch_open(struct repl *r, struct error *error);
 void watch_close(struct watch *w);
-/* Around an answer. before, after: the engine's document then, NULL when it did not answer; what
- * happened in between is told even when it was too short for the thread to see. */
+/* Call before and after a response. before, after: stats snapshots, NULL when the engine did not
+ * reply; they reveal restarts too short for the polling thread. */
 void watch_start(struct watch *w, const json_t *before);
 void watch_end(struct watch *w, const json_t *after);
-/* Everything that is printed during an answer is printed between these. */
+/* All output during a response is printed between these calls. */
 void watch_lock(struct watch *w);
 void watch_unlock(struct watch *w);
 
-/* A line for the person, on stderr, never in the middle of the answer's line. */
+/* Prints a notice on stderr, on its own line. */
 void repl_notice(struct repl *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

@@ -1,12 +1,13 @@
-/* sluice repl: a conversation with a running engine, or one of its own.
+/* sluice repl: a conversation with a running or a private engine.
  *
- * Reads lines with libedit when input is a terminal, plain lines from a pipe. The model continues
- * the conversation as one text: prompts and answers follow each other, as much of it as the setting
- * "context" allows. Answers go to stdout, everything about them to stderr. Ctrl-C ends the answer,
- * Ctrl-D the session.
- * Maps nothing; when it dies its sequence is cancelled for want of interest, its own engine ends.
- * Trust: replies are checked by the stubs in ipc/, saved conversations by talk_load.
- */
+ * Reads lines with libedit from a terminal, plain lines from a pipe. Without a chat template the
+ * model continues the conversation as one text, of which the setting "context" bytes are sent.
+ * Responses go to stdout, everything else to stderr. Ctrl-C ends the response, Ctrl-D the session.
+ *
+ * Maps no segment. When this process exits, its sequence is cancelled for lack of polling and its
+ * private engine exits.
+ *
+ * Trust: replies are checked by the stubs in ipc/, saved conversations by talk_load. */
 #include <getopt.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -17,7 +18,7 @@
 #include "procs/clients/repl/input.h"
 #include "procs/clients/repl/repl.h"
 
-/* A line that failed: told, and noted for the exit status. */
+/* Reports a failed line and records it for the exit status. */
 static void failed(struct repl *r, const struct error *error)
 {
     fflush(stdout);
@@ -26,12 +27,12 @@ static void failed(struct repl *r, const struct error *error)
         r->failure = *error;
 }
 
-/* One line. -1: the engine is gone. */
+/* Runs one line. -1: the engine has exited. */
 static int do_line(struct repl *r, const char *text, struct error *error)
 {
     char *line = text[0] == '/' ? strdup(text) : NULL;
     int status = text[0] == '/' ? line ? command_run(r, line, error)
-                                       : error_set(error, ERR_NO_MEMORY, "no memory")
+                                       : error_set(error, ERR_NO_MEMORY, "out of memory (line)")
                  : text[0] ? turn_run(r, text, error)
                                 : 0;
     free(line);
@@ -44,9 +45,9 @@ static int do_line(struct repl *r, const char *text, struct error *error)
     return 0;
 }
 
-/* A signal came. Ctrl-C is no more than that for a person; anything else, and Ctrl-C for a script,
- * is the end. */
-static bool goes_on(const struct repl *r)
+/* After a signal: Ctrl-C at a terminal continues; any other signal, or Ctrl-C in a script, ends the
+ * session. */
+static bool continues(const struct repl *r)
 {
     if (!session_stop)
         return true;
@@ -70,7 +71,7 @@ static int talk(struct repl *r, struct error *error)
         else if (got == INPUT_TEXT)
             status = do_line(r, text, error);
         fflush(stdout);
-        if (!goes_on(r))
+        if (!continues(r))
             status = error_set(error, ERR_CANCELLED, "ended by a signal");
     }
     input_close(in);
@@ -85,16 +86,16 @@ static void usage(FILE *out)
 {
     fprintf(out, "usage: sluice repl [--name NAME] [-m FILE] [options]\n"
                  "\n"
-                 "A conversation: the model continues what you write. /help tells the commands.\n"
+                 "A conversation with the model. /help lists the commands.\n"
                  "\n"
                  "  -m, --model FILE           start an engine for this file\n"
                  "      --name NAME            the running engine to use (default \"default\")\n"
-                 "  -n, --tokens N             new tokens of an answer at most (default 128)\n"
-                 "  -q, --quiet                no rates after an answer\n"
-                 "  -v, --verbose              show the log of an engine of our own\n"
+                 "  -n, --tokens N             maximum new tokens of a response (default 128)\n"
+                 "  -q, --quiet                no rates after a response\n"
+                 "  -v, --verbose              show the log of the private engine\n"
                  "\nSampling:\n");
     sampling_help(out);
-    fprintf(out, "\nParameters of an engine of its own:\n");
+    fprintf(out, "\nParameters of the private engine:\n");
     params_help(out);
 }
 
@@ -139,7 +140,7 @@ static int run(struct repl *r, const struct session_request *request, struct err
     int status = r->watch ? 0 : -1;
     if (status == 0) {
         if (r->tty && !r->quiet)
-            fprintf(stderr, "engine '%s' is ready; /help tells the commands\n", r->session.run);
+            fprintf(stderr, "engine '%s' is ready; /help lists the commands\n", r->session.run);
         status = talk(r, error);
     }
     watch_close(r->watch);

@@ -1,5 +1,4 @@
-/* What /set changes: the sampling parameters, the rows of settings.tbl.h, and the texts that end an
- * answer. */
+/* Settings of /set: the sampling parameters, the rows of settings.tbl.h, and the stop sequences. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +16,7 @@ static const char *const names[] = {
         "stop",
 };
 
-/* Words that fingers know from elsewhere. */
+/* Aliases known from other tools. */
 static const char *full_name(const char *name)
 {
     if (strcmp(name, "temp") == 0)
@@ -43,7 +42,7 @@ static int set_SWITCH(const char *name, bool *field, int64_t min, int64_t max, c
     (void)max;
     bool on = strcmp(text, "on") == 0;
     if (!on && strcmp(text, "off") != 0)
-        return error_set(error, ERR_BAD_INPUT, "%s: '%.40s' is neither on nor off", name, text);
+        return error_set(error, ERR_BAD_INPUT, "%s: '%.40s' must be on or off", name, text);
     *field = on;
     return 0;
 }
@@ -55,11 +54,12 @@ static int set_one(struct repl *r, const char *name, const char *text, struct er
         return set_##kind(name, &r->field, min, max, text, error);
 #include "procs/clients/repl/settings.tbl.h"
     if (!sampling_known(name))
-        return error_set(error, ERR_BAD_INPUT, "there is no setting '%.40s' (see /show)", name);
+        return error_set(error, ERR_BAD_INPUT, "unknown setting '%.40s' (see /show)", name);
     return sampling_set(&r->submit.sampling, name, text, error);
 }
 
-/* The next word; "..." may hold blanks, and \n \t \" \\ are what they are in C. In place. */
+/* Next word of a line, unquoted in place; "..." may contain blanks and the C escapes \n \t \"
+ * \\. */
 static char *next_word(char **rest, size_t *bytes)
 {
     char *from = *rest + strspn(*rest, " \t"), *to = from, *word = from;
@@ -96,7 +96,7 @@ int settings_set(struct repl *r, char *arguments, struct error *error)
 {
     size_t bytes;
     const char *name = next_word(&arguments, &bytes);
-    if (name && strcmp(name, "parameter") == 0) /* as ollama has it */
+    if (name && strcmp(name, "parameter") == 0) /* as in ollama */
         name = next_word(&arguments, &bytes);
     if (name && strcmp(name, "stop") == 0)
         return set_stops(r, arguments, error);
@@ -130,7 +130,8 @@ static void show_stops(FILE *out, const struct stop_texts *stops)
         }
         fputc('"', out);
     }
-    fprintf(out, "%s\n", stops->count ? "" : " none       texts that end an answer");
+    fprintf(out, "%s\n",
+            stops->count ? "" : " none       stop sequences: texts that end a response");
 }
 
 void settings_show(const struct repl *r, FILE *out)
@@ -170,7 +171,7 @@ static int take_stops(struct repl *r, const json_t *array, struct error *error)
     for (size_t i = 0; i < json_array_size(array); i++) {
         const json_t *text = json_array_get(array, i);
         if (!json_is_string(text))
-            return error_set(error, ERR_BAD_INPUT, "stop is no list of texts");
+            return error_set(error, ERR_BAD_INPUT, "\"stop\" must be a list of strings");
         if (stop_texts_add(&stops, json_string_value(text), json_string_length(text), error) != 0)
             return -1;
     }
@@ -180,7 +181,7 @@ static int take_stops(struct repl *r, const json_t *array, struct error *error)
 
 int settings_take(struct repl *r, const json_t *settings, struct error *error)
 {
-    struct repl probe = *r; /* its plain values; pointers are not touched */
+    struct repl probe = *r; /* a shallow copy: its pointers are not used */
     const char *name;
     json_t *value;
     json_object_foreach((json_t *)(uintptr_t)settings, name, value)

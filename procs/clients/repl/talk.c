@@ -12,7 +12,7 @@
 #include "procs/clients/common/options.h"
 
 #define FORMAT         "sluice conversation 1"
-#define FILE_BYTES_MAX (8u << 20) /* every byte may have become six: \u0001 */
+#define FILE_BYTES_MAX (8u << 20) /* JSON may encode a byte as six: \u0001 */
 
 static size_t turn_bytes(const struct turn *turn)
 {
@@ -55,7 +55,8 @@ void talk_clear(struct talk *t)
     memset(t, 0, sizeof *t);
 }
 
-/* Where at most `keep` bytes of a text begin. */
+/* Start of the last `keep` bytes of a text: after a line end if there is one, never inside a UTF-8
+ * character. */
 static const char *tail_of(const char *text, size_t bytes, size_t keep)
 {
     if (keep >= bytes)
@@ -100,7 +101,7 @@ char *talk_chat(const struct talk *t, const struct model_chat *chat, const char 
         from--;
     struct chat_message *m = malloc((2 * (t->count - from) + 1) * sizeof *m);
     if (!m) {
-        error_set(error, ERR_NO_MEMORY, "no memory for the conversation");
+        error_set(error, ERR_NO_MEMORY, "out of memory (conversation)");
         return NULL;
     }
     size_t count = 0;
@@ -140,24 +141,25 @@ static json_t *talk_json(const struct talk *t, json_t *settings)
 
 int talk_save(const struct talk *t, json_t *settings, const char *path, struct error *error)
 {
-    char beside[PATH_MAX];
-    if (snprintf(beside, sizeof beside, "%s.%d", path, (int)getpid()) >= (int)sizeof beside)
-        return error_set(error, ERR_BAD_INPUT, "the path is too long");
+    char temporary[PATH_MAX];
+    if (snprintf(temporary, sizeof temporary, "%s.%d", path, (int)getpid()) >=
+        (int)sizeof temporary)
+        return error_set(error, ERR_BAD_INPUT, "path too long");
     json_t *object = talk_json(t, settings);
     if (!object)
-        return error_set(error, ERR_NO_MEMORY, "no memory for the conversation");
-    int fd = open(beside, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+        return error_set(error, ERR_NO_MEMORY, "out of memory (conversation)");
+    int fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     FILE *file = fd >= 0 ? fdopen(fd, "w") : NULL;
     bool fine = file && json_dumpf(object, file, JSON_INDENT(2)) == 0 && fputc('\n', file) != EOF;
     if (file)
         fine &= fclose(file) == 0;
-    fine = fine && rename(beside, path) == 0;
+    fine = fine && rename(temporary, path) == 0;
     int why = errno;
     json_decref(object);
     if (fine)
         return 0;
     if (fd >= 0)
-        unlink(beside);
+        unlink(temporary);
     return error_set_errno(error, ERR_BAD_INPUT, why, "cannot write %.200s", path);
 }
 
@@ -169,10 +171,10 @@ static int take_turns(struct talk *t, const json_t *turns, const char *path, str
         const char *prompt = json_string_value(json_object_get(turn, "prompt"));
         const char *response = json_string_value(json_object_get(turn, "answer"));
         if (!prompt || !response || strlen(prompt) > TALK_PROMPT_MAX)
-            return error_set(error, ERR_BAD_INPUT, "%.200s: turn %zu has no prompt and answer",
-                             path, i);
+            return error_set(error, ERR_BAD_INPUT,
+                             "%.200s: turn %zu has no valid prompt and answer", path, i);
         if (talk_add(t, prompt, response) != 0)
-            return error_set(error, ERR_NO_MEMORY, "no memory for the conversation");
+            return error_set(error, ERR_NO_MEMORY, "out of memory (conversation)");
     }
     return 0;
 }
@@ -191,7 +193,7 @@ int talk_load(struct talk *t, json_t **settings, const char *path, struct error 
     int result;
     if (!format || strcmp(format, FORMAT) != 0 || !json_is_array(turns) || !json_is_object(set))
         result =
-            error_set(error, ERR_BAD_INPUT, "%.200s is no conversation that /save wrote", path);
+            error_set(error, ERR_BAD_INPUT, "%.200s is not a conversation written by /save", path);
     else
         result = take_turns(&loaded, turns, path, error);
     if (result == 0) {

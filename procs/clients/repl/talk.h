@@ -1,4 +1,4 @@
-/* What was said: prompts and answers, the oldest forgotten when it becomes too much. */
+/* Conversation history: prompts and responses; the oldest are dropped beyond a limit. */
 #ifndef SLUICE_CLIENTS_REPL_TALK_H
 #define SLUICE_CLIENTS_REPL_TALK_H
 
@@ -8,7 +8,7 @@
 #include "lib/base/error.h"
 #include "lib/model/chat/chat.h"
 
-#define TALK_BYTES_MAX   (1u << 20) /* of all prompts and answers */
+#define TALK_BYTES_MAX   (1u << 20) /* all prompts and responses */
 #define TALK_PROMPT_MAX  (64u << 10)
 #define TALK_CONTEXT_MAX (64u << 10)
 
@@ -21,27 +21,29 @@ struct talk {
     size_t count, bytes;
 };
 
-/* Copies both. Forgets the oldest turns beyond TALK_BYTES_MAX. -1: no memory. */
+/* Adds a turn (copies both strings) and drops the oldest turns beyond TALK_BYTES_MAX. -1: out of
+ * memory. */
 int talk_add(struct talk *t, const char *prompt, const char *response);
 void talk_clear(struct talk *t);
 
-/* The text to be continued: at most `context` bytes of what was said, begun after a line's end
- * where there is one and never inside a character, then the prompt. Newly allocated; NULL: no
- * memory. */
+/* Prompt as plain text to be continued: at most `context` bytes of the history, starting after a
+ * line end if there is one and never inside a UTF-8 character, then the prompt. Caller frees; NULL:
+ * out of memory. */
 char *talk_text(const struct talk *t, const char *prompt, size_t context);
 
-/* The same as a conversation in the form of the model's family: of the turns the newest whole ones
- * of at most `context` bytes together, and none older than one the form refuses, so that a mark in
- * an old answer does not end the talk. Newly allocated; NULL with *error. */
+/* Prompt in the chat template of the model's family: the newest whole turns of at most `context`
+ * bytes together, then the prompt. A turn that the template rejects (it contains a control token)
+ * and all older ones are left out, so that one bad response does not block the conversation. Caller
+ * frees; NULL with *error. */
 char *talk_chat(const struct talk *t, const struct model_chat *chat, const char *prompt,
                 size_t context, struct error *error);
 
-/* Takes the last turn away and gives its prompt (caller frees); NULL: nothing was said. */
+/* Removes the last turn and returns its prompt (caller frees); NULL: no turns. */
 char *talk_take_last(struct talk *t);
 
-/* A file of one JSON object: {"format": ..., "turns": [{"prompt", "answer"}], "settings": {}}.
- * Written beside it and renamed. Reading checks everything; *t and *settings (new reference) are
- * set only when all of it is right. */
+/* Save and load a file with one JSON object: {"format": ..., "turns": [{"prompt", "answer"}],
+ * "settings": {}}. Saving writes a temporary file and renames it. Loading checks everything; *t and
+ * *settings (new reference) are set only on success. */
 int talk_save(const struct talk *t, json_t *settings, const char *path, struct error *error);
 int talk_load(struct talk *t, json_t **settings, const char *path, struct error *error);
 

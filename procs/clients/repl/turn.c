@@ -1,4 +1,4 @@
-/* A turn: the prompt goes out, the answer is printed as it comes, the rates after it. */
+/* One turn: sends the prompt, prints the response as it arrives, then the rates. */
 #include <inttypes.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -35,7 +35,7 @@ static void report_rates(struct repl *r, const struct stream_result *result)
                        : session_stop         ? "ended by a signal"
                                               : "ended by the engine");
     if (resumes)
-        repl_notice(r, "restarts of compute during this answer: %" PRIu64, resumes);
+        repl_notice(r, "restarts of compute during this response: %" PRIu64, resumes);
     if (!r->quiet)
         repl_notice(
             r, "%zu tokens at %.1f tokens/s, prompt of %" PRIu64 " at %.1f tokens/s, TTFT %.0f ms",
@@ -49,11 +49,11 @@ static void keep(struct repl *r, const char *prompt, const struct stream_result 
     json_decref(r->stats);
     r->stats = generation_stats_make(result, before, after);
     if (talk_add(&r->talk, prompt, result->text) != 0)
-        repl_notice(r, "no memory to remember this");
+        repl_notice(r, "out of memory: this turn is not in the conversation");
 }
 
-/* What is sent: a conversation for a model that was made for them, else one text to be continued.
- * The marks of a form count as such; what is said holds none (chat_render). */
+/* Text to submit: a chat prompt for models with a chat template, otherwise plain text to be
+ * continued. Control tokens of the template are parsed; chat_render rejects them in user text. */
 static char *sent(struct repl *r, const char *prompt, struct engine_submit *submit,
                   struct error *error)
 {
@@ -76,7 +76,7 @@ int turn_run(struct repl *r, const char *prompt, struct error *error)
     struct stream_result result;
     struct engine_submit submit;
     json_t *before = session_stats(&r->session);
-    if (before) /* else what was known of the model holds */
+    if (before) /* otherwise keep the last known template */
         chat_describe(&r->family, lookup_text(before, "model.chat_template"),
                       lookup_text(before, "model.chat_bos"), lookup_text(before, "model.chat_eos"),
                       lookup_u64(before, "model.chat_bos_first") != 0);
@@ -89,7 +89,8 @@ int turn_run(struct repl *r, const char *prompt, struct error *error)
     int status = stream_run(&r->session, &submit, print_next, r, &result, error);
     json_t *after = session_stats(&r->session);
     watch_end(r->watch, after);
-    if (r->mid_line || (status == 0 && !r->out_tty)) /* a script finds every answer ended */
+    if (r->mid_line || (status == 0 && !r->out_tty)) /* in a script every response ends with a line
+                                                      * end */
         putchar('\n');
     r->mid_line = false;
     if (status == 0) {

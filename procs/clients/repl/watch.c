@@ -1,6 +1,6 @@
-/* Tells what happens to the engine's processes while an answer is waited for: without it a restart
- * of compute would look like a frozen terminal. A thread with a client of its own, since the
- * answer's call is waiting meanwhile. Asks the supervisor, prints only differences. */
+/* Reports restarts of engine processes while a response is pending; without it a restart of compute
+ * would look like a frozen terminal. A thread polls the supervisor with its own client, because the
+ * main client is blocked in the response's call, and prints only changes. */
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdarg.h>
@@ -18,19 +18,19 @@
 
 struct seen {
     uint64_t restarts;
-    bool down; /* was told to be */
+    bool down; /* reported as down */
 };
 
 struct watch {
     struct repl *repl;
     struct rpc_client *control;
     pthread_t thread;
-    pthread_mutex_t lock;  /* of the fields below, and of what is printed */
+    pthread_mutex_t lock;  /* protects the fields below and the output */
     pthread_cond_t change; /* CLOCK_MONOTONIC */
     bool active, end;
-    volatile int stop;    /* ends a call under way */
-    bool known;           /* `seen` is of this answer */
-    uint32_t queue_polls; /* that found somebody waiting */
+    volatile int stop;    /* cancels a call in progress */
+    bool known;           /* `seen` is of this response */
+    uint32_t queue_polls; /* polls that found a queue */
     struct seen seen[SERVICE_ROWS_MAX];
 };
 
@@ -54,8 +54,9 @@ static void compare(struct watch *w, const json_t *row, struct seen *seen)
     const char *state = lookup_text(row, "state"), *name = lookup_text(row, "service");
     bool down = strcmp(state, "ready") != 0;
     if (w->known && down && !seen->down)
-        repl_notice(w->repl, "%s is %s: its work goes on when it is back", name,
-                    strcmp(state, "failed") == 0 ? "given up" : "being restarted");
+        repl_notice(w->repl, "%s is %s; its work resumes after a restart", name,
+                    strcmp(state, "failed") == 0 ? "stopped after repeated failures"
+                                                 : "being restarted");
     else if (w->known && !down && (seen->down || restarts > seen->restarts))
         repl_notice(w->repl, "%s was restarted", name);
     *seen = (struct seen){restarts, down};
@@ -68,18 +69,18 @@ static void compare_all(struct watch *w, const json_t *doc)
     w->known |= doc != NULL;
 }
 
-/* One sequence computes at a time: who waits for others should know. Our own stands in the queue,
- * too, until compute has looked: that is over by the second look. */
+/* One sequence runs at a time, so a queued one may wait long. The own sequence is in the queue
+ * until compute has seen it: require two polls. */
 static void report_queue(struct watch *w, const json_t *doc)
 {
     uint64_t queued = lookup_counter(doc, "compute", "sequences_queued");
     if (w->repl->has_tokens || queued == 0 || w->queue_polls >= QUEUE_POLLS ||
         ++w->queue_polls < QUEUE_POLLS)
         return;
-    repl_notice(w->repl, "waiting for other answers to end (%" PRIu64 " in the queue)", queued);
+    repl_notice(w->repl, "waiting for other sequences to end (%" PRIu64 " in the queue)", queued);
 }
 
-/* One look, without the lock while the call is under way. */
+/* One poll; the lock is released during the call. */
 static void poll_engine(struct watch *w)
 {
     json_t *doc = NULL;
@@ -119,7 +120,7 @@ struct watch *watch_open(struct repl *r, struct error *error)
 {
     struct watch *w = calloc(1, sizeof *w);
     if (!w) {
-        error_set(error, ERR_NO_MEMORY, "no memory for the watch");
+        error_set(error, ERR_NO_MEMORY, "out of memory (watch)");
         return NULL;
     }
     w->repl = r;
@@ -135,7 +136,7 @@ struct watch *watch_open(struct repl *r, struct error *error)
     pthread_mutex_init(&w->lock, NULL);
     pthread_cond_init(&w->change, &monotonic);
     pthread_condattr_destroy(&monotonic);
-    /* Signals are for the main thread: it waits for keys. */
+    /* Signals are delivered to the main thread, which waits for keys. */
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);

@@ -1,8 +1,7 @@
-/* sluice stats: what a running engine says about itself.
+/* sluice stats: statistics of a running engine.
  *
- * --json prints the supervisor's document as it is; the default is a table of the processes and the
- * figures that matter; --watch repeats it. Maps nothing. Trust: replies are checked by the stubs.
- */
+ * --json prints the supervisor's stats snapshot; the default is a table of the processes and the
+ * main statistics; --watch repeats it. Maps no segment. Trust: replies are checked by the stubs. */
 #include <getopt.h>
 #include <inttypes.h>
 #include <poll.h>
@@ -18,7 +17,7 @@
 #include "procs/clients/common/session.h"
 
 #define WATCH_TICK_MS 100
-#define EXITS_SHOWN   5 /* of those the document has */
+#define EXITS_SHOWN   5 /* of those in the snapshot */
 
 struct stats {
     const char *run;
@@ -26,10 +25,10 @@ struct stats {
     double watch; /* seconds, 0: once */
 };
 
-/* The document now, and the one before it, for rates; NULL at the first look. */
+/* The current snapshot and the previous one, for rates; NULL the first time. */
 struct sample {
     const json_t *now, *before;
-    double seconds; /* between them */
+    double seconds; /* between the snapshots */
 };
 
 static void usage(FILE *out)
@@ -37,10 +36,10 @@ static void usage(FILE *out)
     fprintf(out,
             "usage: sluice stats [--name NAME] [--json] [--counters] [--watch SECONDS]\n"
             "\n"
-            "  --json           the whole document of all counters\n"
-            "  --counters       every counter of every process, for people\n"
-            "  --watch SECONDS  again and again, with what changed since the last time, until the\n"
-            "                   engine ends or Ctrl-C\n");
+            "  --json           the complete stats snapshot as JSON\n"
+            "  --counters       every counter of every process, as text\n"
+            "  --watch SECONDS  repeat with rates since the last time, until the engine exits or\n"
+            "                   Ctrl-C\n");
 }
 
 static const struct option options[] = {{"name", 1, NULL, 'r'},     {"json", 0, NULL, 'j'},
@@ -84,7 +83,7 @@ static void print_processes(const json_t *doc)
     }
 }
 
-/* The newest; nothing when nobody died. */
+/* The newest exits; nothing if there are none. */
 static void print_exits(const json_t *doc)
 {
     if (lookup_exits(doc) == 0)
@@ -109,17 +108,17 @@ static void line_bytes(const char *label, uint64_t bytes, const char *doc)
 
 static void print_memory(const json_t *doc)
 {
-    line_bytes("budget", lookup_counter(doc, "supervisor", "budget_bytes"), "in force");
+    line_bytes("budget", lookup_counter(doc, "supervisor", "budget_bytes"), "in effect");
     line_bytes("used", lookup_counter(doc, "supervisor", "used_bytes"),
-               "by all processes, as the ledger counts");
-    line_bytes("used at most", lookup_counter(doc, "supervisor", "used_bytes_max"), "");
+               "by all processes, from the ledger");
+    line_bytes("used, maximum", lookup_counter(doc, "supervisor", "used_bytes_max"), "");
     line_bytes("arena quota", lookup_counter(doc, "cache", "quota_bytes"), "");
     line_bytes("resident experts", lookup_counter(doc, "cache", "resident_payload_bytes"), "");
     line_bytes("KV cache", lookup_counter(doc, "compute", "kv_bytes"), "");
 }
 
-/* What a counter of a service grew by since the look before. A restarted process counts from zero.
- */
+/* Growth of a service's counter since the previous snapshot. A restarted process counts from
+ * zero. */
 static double grown(const struct sample *sample, const char *service, const char *counter)
 {
     uint64_t then = lookup_counter(sample->before, service, counter);
@@ -132,7 +131,7 @@ static double ratio(double part, double whole)
     return whole > 0 ? part / whole : 0;
 }
 
-/* A share of a service's counters since the start, and since the last look. */
+/* Ratio of two counters of a service, since the start and since the previous snapshot. */
 static void line_share(const struct sample *sample, const char *label, const char *service,
                        const char *part, const char *whole, const char *of)
 {
@@ -170,8 +169,8 @@ static void print_work(const struct sample *sample)
     char read[16];
     line_tokens(sample, "prompt tokens", "tokens_prefill", "prefill_ns");
     line_tokens(sample, "generated tokens", "tokens_decode", "decode_ns");
-    line_share(sample, "hit rate", "compute", "hits", "accesses", "uses of experts");
-    printf("%-22s %11.1f%%  of the computing time", "waiting for experts",
+    line_share(sample, "hit rate", "compute", "hits", "accesses", "expert accesses");
+    printf("%-22s %11.1f%%  of the compute time", "waiting for experts",
            100 * ratio(grown(&all, "compute", "stall_ns"), computing_ns(&all)));
     if (sample->before)
         printf("; now %.1f%%",
@@ -187,7 +186,7 @@ static void print_work(const struct sample *sample)
         printf("  now %.0f/s", ratio(grown(sample, "cache", "evictions"), sample->seconds));
     printf("\n");
     line_share(sample, "recall", "predictor", "recall_hits", "recall_accesses",
-               "uses that had a guess");
+               "accesses with a prediction");
 }
 
 static void print_counters(const struct sample *sample)
@@ -213,7 +212,7 @@ static void print_counters(const struct sample *sample)
 
 static void print_snapshot(const struct stats *s, const struct sample *sample)
 {
-    if (s->watch > 0 && !s->json) /* one page over another, or one below another */
+    if (s->watch > 0 && !s->json) /* on a terminal each page replaces the last */
         fputs(isatty(STDOUT_FILENO) ? "\033[H\033[J" : sample->before ? "\n" : "", stdout);
     if (s->json) {
         json_dumpf(sample->now, stdout, s->watch > 0 ? JSON_COMPACT : JSON_INDENT(2));

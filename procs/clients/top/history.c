@@ -4,7 +4,7 @@
 
 #include "lib/base/bytes.h"
 
-#define GRAPH_ROWS_MIN 5 /* heading included */
+#define GRAPH_ROWS_MIN 5 /* with heading */
 #define GRAPH_ROWS_MAX 9
 
 enum graph { GRAPH_TOKENS, GRAPH_BYTES, GRAPH_HITS, GRAPH__COUNT };
@@ -22,7 +22,7 @@ static double value_of(const struct moment *m, enum graph graph)
     return graph == GRAPH_TOKENS ? m->tokens_per_s : graph == GRAPH_BYTES ? m->bytes_per_s : m->hit;
 }
 
-/* Moment `age` looks ago. */
+/* Value `age` samples ago. */
 static double value_at(const struct history *h, uint64_t age, enum graph graph)
 {
     return value_of(&h->at[(h->count - 1 - age) % HISTORY_MOMENTS], graph);
@@ -32,12 +32,12 @@ static void heading(char *out, size_t cap, enum graph graph, double now, double 
 {
     char a[16], b[16];
     if (graph == GRAPH_TOKENS)
-        snprintf(out, cap, "GENERATED  %.1f tokens/s, at most %.1f", now, max);
+        snprintf(out, cap, "GENERATED  %.1f tokens/s, max %.1f", now, max);
     else if (graph == GRAPH_BYTES)
-        snprintf(out, cap, "READ  %s/s, at most %s/s", bytes_format((uint64_t)now, a),
+        snprintf(out, cap, "READ  %s/s, max %s/s", bytes_format((uint64_t)now, a),
                  bytes_format((uint64_t)max, b));
     else
-        snprintf(out, cap, "HITS  %.1f %% of the uses, at most %.1f %%", now, max);
+        snprintf(out, cap, "HITS  %.1f %% of accesses, max %.1f %%", now, max);
 }
 
 static void draw(const struct history *h, enum graph graph, struct canvas *c, unsigned row,

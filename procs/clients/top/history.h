@@ -1,4 +1,4 @@
-/* What the last looks found, for graphs: a ring. */
+/* History of the last samples for graphs: a ring. */
 #ifndef SLUICE_CLIENTS_TOP_HISTORY_H
 #define SLUICE_CLIENTS_TOP_HISTORY_H
 
@@ -12,13 +12,13 @@ struct moment {
 };
 
 struct history {
-    uint64_t count; /* ever added */
+    uint64_t count; /* total added */
     struct moment at[HISTORY_MOMENTS];
 };
 
 void history_add(struct history *h, const struct rates *f);
 
-/* Graphs of the newest moments, the newest at the right, as many as have room. */
+/* Draws as many graphs as fit, the newest sample at the right. */
 void history_draw(const struct history *h, struct canvas *c, unsigned row, unsigned rows,
                   unsigned columns);
 

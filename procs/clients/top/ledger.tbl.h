@@ -1,5 +1,5 @@
-/* Parts of the budget, as they stand in the bar. PART(letter, word, sum of keys below memory.plan).
- * The arena comes before them; what is left over of the budget is not given out. */
+/* Parts of the budget in the order of the bar. PART(letter, name, sum of keys below memory.plan).
+ * The arena is drawn before them; the rest of the bar is unallocated. */
 PART('K', "kv", PLAN(kv_bytes))
 PART('P', "private", PLAN(private_bytes))
 PART('T', "text", PLAN(text_bytes))

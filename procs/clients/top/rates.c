@@ -10,7 +10,7 @@
 #include "lib/base/clock.h"
 #include "lib/json/lookup.h"
 
-/* Row of the same process in the look before; NULL when there is none. */
+/* Row of the same process in the previous sample; NULL when there is none. */
 static const json_t *row_before(const struct sample *before, const json_t *row)
 {
     return lookup_process(before->doc, lookup_text(row, "service"),
@@ -22,7 +22,7 @@ static uint64_t counter_of(const json_t *row, const char *name)
     return lookup_u64(json_object_get(row, "counters"), name);
 }
 
-/* What a counter grew by. Less than before: it was begun anew. */
+/* Growth of a counter. A smaller value means that it restarted at zero. */
 static double grown(const struct sample *before, const json_t *row, const char *counter)
 {
     uint64_t then = counter_of(row_before(before, row), counter), now = counter_of(row, counter);
@@ -61,7 +61,8 @@ static void work(const struct sample *before, const struct sample *now, struct r
     f->accesses_per_s = share(accesses, f->seconds);
     f->stall = share(GREW("compute", "stall_ns"), prefill_ns + decode_ns);
     f->recall = share(GREW("predictor", "recall_hits"), GREW("predictor", "recall_accesses"));
-    /* Of those whose fate was decided: one that came in the last look may be used in this one. */
+    /* Of prefetches that were used or dropped: one loaded before the last sample may be used in
+     * this one. */
     double used = GREW("cache", "prefetches_used"), unused = GREW("cache", "prefetches_unused");
     f->prefetch_used = share(used, used + unused);
     f->evictions_per_s = share(GREW("cache", "evictions"), f->seconds);

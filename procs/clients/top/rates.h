@@ -1,4 +1,4 @@
-/* What two looks at an engine say together: rates and shares. Pure. */
+/* Rates and ratios between two samples of an engine. Pure functions. */
 #ifndef SLUICE_CLIENTS_TOP_RATES_H
 #define SLUICE_CLIENTS_TOP_RATES_H
 
@@ -11,32 +11,31 @@ enum sort {
 };
 
 struct process_rates {
-    const json_t *row; /* borrowed from the newer look */
+    const json_t *row; /* borrowed from the newer sample */
     char name[32];
-    double order, cpu /* percent of one processor */, memory, reserved, messages /* per s */,
-        restarts;
+    double order, cpu /* percent of one core */, memory, reserved, messages /* per s */, restarts;
     bool ready;
 };
 
 struct device_rates {
     const json_t *row;
     uint64_t number, in_flight, p99_us, throttle;
-    double bytes_per_s, busy /* 0..1 */, read_ms /* mean of a read */;
+    double bytes_per_s, busy /* 0..1 */, read_ms /* mean per read */;
 };
 
 struct rates {
-    double seconds;                      /* between the looks */
-    double tokens_per_s;                 /* generated, of all the time */
-    double prefill_tps, decode_tps;      /* 0: none in that time */
-    double hit, inflight, miss, skipped; /* shares of the uses; all 0: none */
-    double accesses_per_s, stall /* share of computing time */, recall, prefetch_used,
+    double seconds;                      /* between the samples */
+    double tokens_per_s;                 /* generated tokens per second of wall time */
+    double prefill_tps, decode_tps;      /* 0: no tokens in that time */
+    double hit, inflight, miss, skipped; /* shares of the accesses; all 0: no accesses */
+    double accesses_per_s, stall /* share of compute time */, recall, prefetch_used,
         evictions_per_s;
     uint32_t processes, devices;
     struct process_rates process[SERVICE_ROWS_MAX];
     struct device_rates device[SERVICE_LOADERS_MAX];
 };
 
-/* before may hold no document: then everything since the engine's start counts. */
+/* Without a snapshot in `before`, rates are averages since the engine's start. */
 void rates_make(const struct sample *before, const struct sample *now, enum sort sort,
                 struct rates *f);
 

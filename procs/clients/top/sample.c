@@ -11,21 +11,22 @@
 #include "lib/base/clock.h"
 #include "lib/json/lookup.h"
 
-#define CALL_TIMEOUT_MS 2000 /* for an answer: a supervisor that is stopped gives none */
+#define CALL_TIMEOUT_MS 2000 /* a stopped supervisor sends no reply */
 
 struct poller {
     char run[64];
     pthread_t thread;
-    pthread_mutex_t lock;  /* of everything below */
+    pthread_mutex_t lock;  /* protects everything below */
     pthread_cond_t change; /* CLOCK_MONOTONIC */
     uint64_t interval_ns;
     bool end, fresh, now;
-    volatile int stop; /* ends a call under way */
+    volatile int stop; /* cancels a call in progress */
     struct sample newest;
     struct error error;
 };
 
-/* A process that is gone has used nothing. Only ever shown, so a pid used again does no harm. */
+/* Reads CPU time and memory of a process; zeros when it has exited. Display only: a reused pid does
+ * no harm. */
 static void see_process(pid_t pid, struct process_seen *seen)
 {
     char path[64], text[2048];
@@ -61,7 +62,7 @@ int sample_get(struct rpc_client *control, struct sample *sample, struct error *
     sample->when_ns = clock_now_ns();
     for (size_t i = 0; i < lookup_processes(sample->doc) && i < SERVICE_ROWS_MAX; i++)
         see_process((pid_t)lookup_u64(lookup_row(sample->doc, i), "pid"), &sample->seen[i]);
-    /* An engine without a map is shown without one. */
+    /* A missing or invalid map is not an error. */
     if (rpc_call(control, "map", NULL, CALL_TIMEOUT_MS, &sample->map_reply, &no_map) == 0 &&
         map_read(sample->map_reply, &sample->map, &no_map) != 0)
         sample->map = (struct map){0};
@@ -76,7 +77,7 @@ void sample_free(struct sample *sample)
     *sample = (struct sample){0};
 }
 
-/* A client that lost its engine is opened anew: the next engine of that name is another. */
+/* After an error the client is opened again: the next engine of that name has another socket. */
 static int attempt(struct poller *l, struct rpc_client **control, struct sample *sample,
                    struct error *error)
 {
@@ -135,7 +136,7 @@ struct poller *poller_open(const char *run, uint64_t interval_ns, struct error *
 {
     struct poller *l = calloc(1, sizeof *l);
     if (!l) {
-        error_set(error, ERR_NO_MEMORY, "no memory");
+        error_set(error, ERR_NO_MEMORY, "out of memory (poller)");
         return NULL;
     }
     snprintf(l->run, sizeof l->run, "%s", run);
@@ -146,7 +147,7 @@ struct poller *poller_open(const char *run, uint64_t interval_ns, struct error *
     pthread_mutex_init(&l->lock, NULL);
     pthread_cond_init(&l->change, &monotonic);
     pthread_condattr_destroy(&monotonic);
-    sigset_t all, before; /* signals are for the thread of the screen */
+    sigset_t all, before; /* signals are delivered to the screen's thread */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int rc = pthread_create(&l->thread, NULL, poller_main, l);

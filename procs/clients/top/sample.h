@@ -1,5 +1,5 @@
-/* One look at the engine: its document, its map, and what the kernel says of its processes. A
- * thread looks again and again, so that keys are answered while the engine is not. */
+/* A sample of an engine: its stats snapshot, its map, and process data from /proc. A thread takes
+ * samples, so that keys work while the engine does not reply. */
 #ifndef SLUICE_CLIENTS_TOP_SAMPLE_H
 #define SLUICE_CLIENTS_TOP_SAMPLE_H
 
@@ -10,29 +10,29 @@
 #include "ipc/rpc/rpc.h"
 #include "procs/clients/common/map.h"
 
-struct process_seen { /* of row i of the document, from /proc */
-    uint64_t ticks;   /* of the processor: user and system */
+struct process_seen { /* of row i of the snapshot, from /proc */
+    uint64_t ticks;   /* CPU time in clock ticks, user and system */
     uint64_t anon;    /* private bytes */
 };
 
 struct sample {
-    json_t *doc, *map_reply; /* map_reply NULL: an engine that has no map */
-    struct map map;          /* rows 0 without it; borrows from map_reply */
+    json_t *doc, *map_reply; /* map_reply NULL: no map */
+    struct map map;          /* rows 0 without a map; borrows from map_reply */
     uint64_t when_ns;
     struct process_seen seen[SERVICE_ROWS_MAX];
 };
 
-/* 0 with *look (freed by sample_free), or -1 with *error. */
+/* Takes a sample. 0 with *sample (freed by sample_free), or -1 with *error. */
 int sample_get(struct rpc_client *control, struct sample *sample, struct error *error);
 void sample_free(struct sample *sample);
 
 struct poller;
 struct poller *poller_open(const char *run, uint64_t interval_ns, struct error *error);
 void poller_close(struct poller *l);
-/* From the next look on. now: at once. */
+/* Changes the interval from the next sample on. now: sample immediately. */
 void poller_set_interval(struct poller *l, uint64_t interval_ns, bool now);
-/* The newest look, when there is one since the last call: true, and *look is the caller's. Else
- * *error is why the last attempt failed, with code ERR_NONE when none did. */
+/* Returns true when a sample was taken since the last call; *sample is then the caller's. Otherwise
+ * *error is the failure of the last attempt, ERR_NONE when there was none. */
 bool poller_take(struct poller *l, struct sample *sample, struct error *error);
 
 #endif

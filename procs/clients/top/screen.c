@@ -12,7 +12,7 @@
 #include "procs/clients/common/session.h"
 #include "procs/clients/top/page/page.h"
 
-#define KEY_WAIT_MS   100 /* new looks are fetched this often */
+#define KEY_WAIT_MS   100 /* new samples are fetched this often */
 #define INTERVAL_MIN  0.25
 #define INTERVAL_MAX  60.0
 #define INTERVAL_STEP 2.0
@@ -23,7 +23,7 @@ struct screen {
     struct poller *poller;
     struct sample before, now;
     struct history history;
-    uint64_t seen_ns; /* when the last look came; 0: none yet */
+    uint64_t seen_ns; /* time of the last sample; 0: none yet */
     uint64_t opened_ns;
     struct error error;
     bool help, leave, changed, coloured;
@@ -133,10 +133,10 @@ static void draw_help(struct canvas *c)
         canvas_put(c, row++, 2, PAINT_PLAIN, "%-8s %s", name, keys[i].help);
     }
     static const char *const notes[] = {
-        "Rates are of the time between two looks.",
+        "Rates are averages between two samples.",
         "MEMORY   private memory of a process; RESERVED its reservation in the ledger",
-        "LATENCY  of a read, mean; QUEUED what a demand waits for its read (p99)",
-        "The bar is the budget:",
+        "LATENCY  mean per read; QUEUED wait of a demand before its read starts (p99)",
+        "Letters of the budget bar:",
     };
     for (size_t i = 0; i < ARRAY_LEN(notes); i++)
         canvas_put(c, ++row, 0, PAINT_PLAIN, "%s", notes[i]);
@@ -156,8 +156,8 @@ static attr_t attribute(enum paint paint, bool coloured)
     return a;
 }
 
-/* Runs of one paint are written at once; the last cell of the screen is left alone, since writing
- * there scrolls on some terminals. */
+/* Consecutive cells of one paint are written together. The last cell of the screen is skipped:
+ * writing it scrolls some terminals. */
 static void show(const struct canvas *c, bool coloured)
 {
     erase();
@@ -181,10 +181,10 @@ static void problem_of(struct screen *s)
     s->page.age = (double)(now - since) / (double)NS_PER_S;
     s->page.problem = s->error.code != ERR_NONE ? s->error.text
                       : s->page.age > 2 * s->page.interval + 2 && !s->page.paused
-                          ? "the supervisor does not answer"
+                          ? "the supervisor does not reply"
                           : NULL;
     if (s->error.code == ERR_GONE)
-        s->page.problem = s->seen_ns ? "the engine is gone; waiting for one of this name"
+        s->page.problem = s->seen_ns ? "the engine has exited; waiting for an engine of this name"
                                      : "waiting for an engine of this name";
 }
 
@@ -206,7 +206,7 @@ static void draw(struct screen *s)
 
 /* ---- the loop ---- */
 
-/* Another engine of the same name, or another start of it: nothing is compared across. */
+/* False for another engine of the same name or a restart: samples are not compared across them. */
 static bool same_engine(const struct sample *a, const struct sample *b)
 {
     return a->doc &&
@@ -239,7 +239,7 @@ static void take(struct screen *s)
     history_add(&s->history, &s->page.rates);
 }
 
-/* As no-color.org has it: set to anything but "", there are none. */
+/* NO_COLOR (no-color.org): any value but "" disables colours. */
 static bool colours(void)
 {
     const char *unwanted = getenv("NO_COLOR");
@@ -257,7 +257,7 @@ static void loop(struct screen *s)
 {
     uint64_t drawn_ns = 0;
     while (!s->leave && !session_stop) {
-        int key = getch(); /* waits KEY_WAIT_MS; a resize comes as a key */
+        int key = getch(); /* waits KEY_WAIT_MS; a resize arrives as a key */
         if (key == KEY_RESIZE)
             clearok(curscr, TRUE);
         if (key != ERR) {
@@ -265,7 +265,7 @@ static void loop(struct screen *s)
             s->changed = true;
         }
         take(s);
-        /* The age of what is shown grows without any look. */
+        /* The displayed age grows without new samples. */
         if (s->changed || (s->error.code != ERR_NONE && clock_now_ns() - drawn_ns > NS_PER_S / 2)) {
             draw(s);
             drawn_ns = clock_now_ns();
@@ -284,7 +284,7 @@ int screen_run(const char *run, double interval, struct error *error)
     if (!terminal) {
         const char *name = getenv("TERM");
         return error_set(error, ERR_BAD_INPUT,
-                         "the terminal '%.40s' is not known; --once prints without one",
+                         "unknown terminal type '%.40s'; use --once to print without a terminal",
                          name ? name : "");
     }
     s.poller = poller_open(run, (uint64_t)(interval * (double)NS_PER_S), error);

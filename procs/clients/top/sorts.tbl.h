@@ -1,5 +1,5 @@
-/* Orders of the process table. SORT(name, key): key is a field of struct process_rates, largest
- * first; the first row is the engine's own order. */
+/* Sort orders of the process table. SORT(name, key): key is a field of struct process_rates, sorted
+ * descending. The first row keeps the engine's order. */
 SORT(start, order)
 SORT(cpu, cpu)
 SORT(memory, memory)

@@ -1,8 +1,9 @@
-/* sluice top: an engine at a glance, on a terminal or as text.
+/* sluice top: live statistics of an engine, on a terminal or as text.
  *
- * Asks the supervisor for its document and its map; the processor time of processes is the kernel's
- * (/proc). Maps nothing; when it dies nobody notices. Trust: replies are checked by the stubs in
- * ipc/ and by map_read. */
+ * Reads the supervisor's stats snapshot and map; CPU time of the processes comes from /proc. Maps
+ * no segment and has no effect on the engine.
+ *
+ * Trust: replies are checked by the stubs in ipc/ and by map_read. */
 #include <getopt.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -23,30 +24,31 @@
 struct top {
     const char *run;
     double interval;
-    int64_t pages;   /* 0: on the terminal */
-    int64_t columns; /* of a page */
+    int64_t pages;   /* 0: interactive */
+    int64_t columns; /* per page */
     bool heat;
     const char *sort;
 };
 
 static void usage(FILE *out)
 {
-    fprintf(
-        out,
-        "usage: sluice top [--name NAME] [--interval SECONDS] [--once | --pages N]\n"
-        "\n"
-        "  --name NAME          the engine to look at (default \"%s\")\n"
-        "  --interval SECONDS   time between two looks, over which rates are taken (default 1)\n"
-        "  --once               print one page as text; so without a terminal\n"
-        "  --pages N            print N pages as text\n"
-        "  --columns N          of a printed page (default %d)\n"
-        "  --sort NAME          order of the processes:",
-        RUN_NAME_DEFAULT, BATCH_COLUMNS);
+    fprintf(out,
+            "usage: sluice top [--name NAME] [--interval SECONDS] [--once | --pages N]\n"
+            "\n"
+            "  --name NAME          the engine to show (default \"%s\")\n"
+            "  --interval SECONDS   time between two samples, over which rates are averaged "
+            "(default 1)\n"
+            "  --once               print one page as text (the default without a terminal)\n"
+            "  --pages N            print N pages as text\n"
+            "  --columns N          width of a printed page (default %d)\n"
+            "  --sort NAME          sort order of the processes:",
+            RUN_NAME_DEFAULT, BATCH_COLUMNS);
     for (int i = 0; i < SORT__COUNT; i++)
         fprintf(out, " %s", sort_name((enum sort)i));
-    fprintf(out, "\n"
-                 "  --heat               printed pages show how hot experts are, not their tiers\n"
-                 "\nOn the terminal, h tells the keys.\n");
+    fprintf(out,
+            "\n"
+            "  --heat               printed map shows the heat of experts, not their precision\n"
+            "\nOn the terminal, h lists the keys.\n");
 }
 
 static const struct option options[] = {
@@ -98,7 +100,9 @@ static int find_sort(const char *name, enum sort *sort, struct error *error)
             *sort = (enum sort)i;
             return 0;
         }
-    return name ? error_set(error, ERR_BAD_INPUT, "--sort: there is no order '%.40s'", name) : 0;
+    return name ? error_set(error, ERR_BAD_INPUT,
+                            "--sort: unknown order '%.40s' (see sluice top --help)", name)
+                : 0;
 }
 
 static bool wait_for(double seconds)
@@ -119,7 +123,7 @@ static void print_page(struct page *page, const struct sample *before, int64_t n
     fflush(stdout);
 }
 
-/* A page needs two looks: rates are of the time between them. */
+/* A page needs two samples: rates are averages between them. */
 static int print_pages(const struct top *t, struct rpc_client *control, struct page *page,
                        struct error *error)
 {
@@ -151,7 +155,7 @@ static int print_all(const struct top *t, struct error *error)
     if (find_sort(t->sort, &page.sort, error) != 0)
         return -1;
     if (canvas_size(&page.canvas, BATCH_ROWS, (unsigned)t->columns) != 0)
-        return error_set(error, ERR_NO_MEMORY, "no memory for a page");
+        return error_set(error, ERR_NO_MEMORY, "out of memory (page)");
     struct rpc_client *control = control_client_open(t->run, error);
     int status = -1;
     if (control) {

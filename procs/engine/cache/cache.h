@@ -63,7 +63,7 @@ struct cache_loader {
 
 struct prediction_list { /* of one target layer */
     uint32_t sequence, position;
-    uint32_t count, at; /* guesses before `at` were dealt with */
+    uint32_t count, at; /* predictions before `at` are done */
     bool prefill;
     struct msg_prediction *predictions;
 };
@@ -105,7 +105,7 @@ struct cache {
     uint64_t capacity;              /* last value passed to residency */
     uint64_t *slot_payload;         /* [experts' entries] */
     float *frequency, *shares;      /* from the plan, for the residency object */
-    enum precision usual_precision; /* that experts nobody asked for are loaded at */
+    enum precision usual_precision; /* precision of loads without a request */
     struct prefetch_limit limit;
     struct cache_median layer_ns;     /* compute time of a layer, without waiting */
     struct cache_median bytes_per_ns; /* of all loaders, while they read */

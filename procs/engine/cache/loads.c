@@ -1,9 +1,9 @@
 /* From ABSENT to READY and back: reservations, LOADs, and what their ends mean.
  *
- *   cache_request -> (room?) -> cache_reserve -> LOADS ... DONES -> cache_observe
+ *   cache_request -> (space?)-> cache_reserve -> LOADS ... DONES -> cache_observe
  *        |  no                                                  | READY: resident
  *        v                                                      | DOOMED, owed 0: reset, again if
- *      waiting  <-----------------------------------------------+ somebody still wants it
+ *      waiting  <-----------------------------------------------+ it is still wanted
  */
 #include <string.h>
 

@@ -44,7 +44,7 @@ struct experts {
     struct channel *cache;      /* to the cache: DEMAND */
     struct kv_request *request; /* of the current sequence */
     uint64_t tick_due_ns;
-    uint64_t *failures_before; /* [experts]: of an entry when it was asked for */
+    uint64_t *failures_before; /* [experts]: of an entry at the request */
     uint64_t load_timeout_ns, slice_ns;
     _Atomic uint64_t *beat_ns;
     const _Atomic uint32_t *stop;
@@ -65,7 +65,7 @@ struct experts {
     bool fixed_mask;                     /* masked routing to the sets in `mask` */
     bool masked;                         /* the current layer was routed under a mask */
     uint8_t *mask;                       /* [layers][experts], for fixed_mask */
-    bool logs_logits;                    /* the eviction looks at them */
+    bool logs_logits;                    /* the eviction uses them */
     uint8_t *levels;                     /* [experts]: of the layer now routed */
     struct deterministic *deterministic; /* --deterministic on; else NULL */
     struct access_record *predictions;   /* of the current layer: written after its accesses */
@@ -146,7 +146,7 @@ const uint8_t *experts_slot(const struct child *child, uint32_t entry);
 /* choose.c: which tier of an expert serves, and which experts may be routed to. */
 /* Takes the knobs of a system; between sequences. ERR_BAD_INPUT when it cannot run here. */
 int experts_set_preset(struct experts *e, uint32_t preset, struct error *error);
-/* Lockstep: the guesses made in the layer that ends go into the use log. */
+/* Deterministic mode: writes the predictions of the layer that ends to the access log. */
 void experts_flush_predictions(struct experts *e);
 bool experts_resident(void *self, uint32_t layer, uint32_t expert);
 void experts_pin(void *self, const struct expert_step *step, struct expert_item **items,
@@ -162,7 +162,7 @@ int runner_start(struct runner *r, struct error *error);
 void runner_wake(struct runner *r);
 bool runner_alive(const struct runner *r, uint64_t heartbeat_ns);
 
-/* sequence.c: computes a row to its end, or until the runner is told to stop. */
+/* sequence.c: computes a row to its end, or until the runner is stopped. */
 void sequence_run(struct runner *r, uint32_t row);
 
 /* requests.c */

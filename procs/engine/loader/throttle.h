@@ -1,5 +1,5 @@
 /* Emulates a device of a given bandwidth: reads are serialized, each takes the time of its bytes, and its
- * completion is delayed to that time. Idle time is not made up for, as with a real slow device. Pure:
+ * completion is delayed to that time. Idle time gives no credit, as with a real slow device. Pure:
  * time is an argument.
  *
  * A position is a number of bytes since the start of the throttle: the end of a read in the sequence. */

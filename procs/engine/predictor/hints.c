@@ -163,8 +163,8 @@ static uint32_t predict_from_counts(struct predictor *p, const struct gates_read
     return n < MSG_HINTS_MAX ? n : MSG_HINTS_MAX;
 }
 
-/* The tier compute would ask for if the guesses were right and nothing were there (HOBBIT §3.3: by
- * the same scores); ENTRY_NONE when it would leave the expert out. */
+/* The entry at the precision that compute would request if the predictions were right and nothing were
+ * resident (HOBBIT §3.3: by the same scores); ENTRY_NONE when it would skip the expert. */
 static uint32_t entry_to_hint(const struct predictor *p, uint32_t layer,
                               const struct prediction *prediction, float before)
 {
@@ -244,7 +244,7 @@ static void note_predictions(struct predictor *p, const struct gates_read *row, 
     recall_prediction(p->recall, row->sequence, row->position, layer, experts, n);
 }
 
-/* One target layer. The guesses written to p->guesses; their number. */
+/* Predicts one target layer into p->predictions; returns their number. */
 static uint32_t predict_layer(struct predictor *p, const struct gates_read *row, uint32_t layer)
 {
     switch (row->kind) {
@@ -281,7 +281,7 @@ void hints_from_row(struct predictor *p, uint32_t layer)
     counter_add(p->child.row, CTR_PREDICTOR_predict_ns, clock_now_ns() - start);
 }
 
-/* Another system from this sequence on. One that cannot run here compute has refused already. */
+/* Another preset from this sequence on; compute has rejected presets that cannot run here. */
 static void follow_preset(struct predictor *p, uint32_t preset)
 {
     struct error error;

@@ -25,7 +25,7 @@ struct predictor {
     struct precision_policy precision_policy;
     const struct prediction_method *method;
     struct path_tables tables; /* from the plan, in the model segment */
-    uint32_t want;             /* guesses per layer */
+    uint32_t want;             /* predictions per layer */
     /* experts chosen in the layer routed last [0] and in the one before [1] */
     uint16_t chosen[2][MODEL_TOP_K_MAX];
     uint32_t chosen_count[2], chosen_layer, chosen_position, chosen_sequence;
@@ -46,7 +46,7 @@ int hints_open(struct predictor *p, struct error *error);
 int hints_set_preset(struct predictor *p, uint32_t preset, struct error *error);
 /* Sends a HINT for the next layer, predicted from the gate row of `layer`. */
 void hints_from_row(struct predictor *p, uint32_t layer);
-/* Compares what was used since the last call with what was guessed. */
+/* Compares the accesses since the last call with the predictions. */
 void hints_measure(struct predictor *p);
 
 #endif

@@ -1,4 +1,4 @@
-/* sluice-predictor: guesses the experts of the next layer from the gate input of this one.
+/* sluice-predictor: predicts the experts of the next layer from the gate input of this one.
  *
  * Waits on the gates ring; a row is published after the DEMAND of its layer was sent. A row of decode is
  * passed through the next layer's router; a row of prefill already contains counts. Both become a HINT
@@ -70,7 +70,7 @@ static void handle_controls(struct predictor *p)
     }
 }
 
-/* The newest row only: guesses of an older one would be for a layer that runs already. */
+/* The newest row only: predictions of an older one would be for a layer that is already running. */
 static void handle_news(struct predictor *p, uint32_t seen, uint32_t news)
 {
     uint32_t layer = atomic_load_explicit(&p->child.gates.head->last_layer, memory_order_acquire);

@@ -28,7 +28,7 @@ struct recall *recall_create(uint32_t layers, uint32_t experts, struct error *er
         r->named = calloc((size_t)layers * experts, sizeof *r->named);
     }
     if (!r || !r->layer || !r->named) {
-        error_set(error, ERR_NO_MEMORY, "no memory for %u layers of guesses", layers);
+        error_set(error, ERR_NO_MEMORY, "out of memory (predictions of %u layers)", layers);
         recall_destroy(r);
         return NULL;
     }

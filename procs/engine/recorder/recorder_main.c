@@ -140,7 +140,7 @@ static bool go_on(struct recorder *r)
     return true;
 }
 
-/* The first recorder of a run begins the file, at the log's beginning; a successor goes on. */
+/* The first recorder of an engine creates the file, from the start of the log; a successor appends. */
 static void open_trace(struct recorder *r)
 {
     const char *path = r->child.params->trace;

@@ -1,15 +1,14 @@
-/* The system auto: which of the other systems runs (lib/policy/presets/auto.h), by the plan's predictions
- * for the room there is and the drive as it is seen. It asks for a system as a client would: the
- * choice begins with the next sequence, and everybody learns of it from the use log.
+/* The preset auto: which candidate runs (lib/policy/presets/auto.h), by the plan's predictions for the available
+ * capacity and the measured bandwidth. It requests a preset as a client would: the choice takes effect with
+ * the next sequence, and all processes learn of it from the access log.
  *
  * The device's read bandwidth comes from the loaders: bytes per time with a read in flight (with a
  * throttle: its rate), from the loading of the dense weights on, measured again after a change of the
  * throttle.
- * Time per token is compute's, of the system that ran; once the best candidate is measured, the
- * second is tried for as long when it is predicted to be about as fast, and what was measured
- * decides.
+ * Time per token is compute's, of the preset that ran. After the best candidate is measured, the second best
+ * runs for the same time if it is predicted to be about as fast; then the measured times decide.
  *
- * With lockstep everything rests on the plan and the throttles: the same run chooses the same. */
+ * In deterministic mode the choice depends on the plan and the throttles only. */
 #include <math.h>
 #include <string.h>
 
@@ -139,7 +138,7 @@ static void log_choice(const struct supervisor *s, const struct auto_choice *cho
     if (choice->second != UINT32_MAX)
         snprintf(second, sizeof second, "; then %s, %.2f ms", name_of(choice->second),
                  choice->second_ns / 1e6);
-    log_info("auto: %s, %.2f ms a token with room for %.1f %% of the experts at %s/s%s",
+    log_info("auto: %s, %.2f ms per token with capacity for %.1f %% of the experts at %s/s%s",
              name_of(choice->candidate), choice->ns / 1e6, 100 * a->share,
              bytes_format((uint64_t)a->bytes_per_s, device), second);
 }
@@ -182,7 +181,8 @@ void auto_start(struct supervisor *s)
     if (!a->on)
         return;
     if (s->params.max_loss > 0 && !(s->plan && plan_auto_ns(s->plan)))
-        log_info("auto: --max-loss %g%%, but nothing says what a loss would buy: lossless",
+        log_info("auto: --max-loss %g%% ignored: no plan with predictions (run 'sluice plan "
+                 "--preset auto'); using a lossless preset",
                  s->params.max_loss);
     choose(s);
     s->preset = auto_preset(a->candidate);

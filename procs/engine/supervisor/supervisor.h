@@ -34,7 +34,7 @@
 /* Descriptors of the supervisor lie above the numbers children inherit, so that posix_spawn's
  * dup2 actions never overwrite a source. */
 #define FD_MIN 64
-_Static_assert((int)INHERITED_HTTP < FD_MIN, "heritage below our own descriptors");
+_Static_assert((int)INHERITED_HTTP < FD_MIN, "inherited descriptors are below our own");
 
 #define TICK_NS      (100 * NS_PER_MS)
 #define STOP_NS      (3 * NS_PER_S)  /* for the stop of one child */
@@ -49,7 +49,7 @@ struct usage {
     uint32_t threads;
 };
 
-/* A control the child has not acknowledged yet; the newest of each verb. */
+/* A control the child has not acknowledged yet; the newest of each kind. */
 struct control_due {
     bool due;
     uint32_t epoch;
@@ -70,9 +70,9 @@ struct child_slot {
     uint64_t ready_ns;          /* when it became READY */
     uint64_t progress_at_ready; /* row->progress then */
     bool exit_requested;        /* requested: not its fault */
-    bool late;                  /* killed for its heartbeat, for the obituary */
+    bool late;                  /* killed for its heartbeat, for the exit record */
     struct exit_tally tally;
-    enum exit_cause cause; /* of the last death, or of what stands for one */
+    enum exit_cause cause; /* of the last exit, or of a failure to spawn */
     uint64_t restarts_by[EXIT_CAUSE__COUNT];
     char backend[PARAM_CHOICE_BYTES]; /* loaders: "", or chosen by ctl */
     bool clear_quarantine;            /* loaders: the successor starts without quarantine */
@@ -81,7 +81,7 @@ struct child_slot {
     struct usage usage;      /* of the running process */
     uint64_t reserved_bytes; /* private bytes the ledger holds for it, kept for its successor */
     uint32_t threads;        /* likewise */
-    char exit_message[PROCS_MESSAGE_BYTES]; /* last words of the last death */
+    char exit_message[PROCS_MESSAGE_BYTES]; /* of the last exit */
 };
 
 /* A request that is answered when its condition holds. */
@@ -109,8 +109,8 @@ struct budget {
     struct ledger_facts facts;
     struct ledger_plan plan;
     uint64_t applied; /* the budget in effect */
-    uint64_t wanted;  /* the one asked for; differs while a shrink is under way */
-    uint64_t quota;   /* told to the cache */
+    uint64_t wanted;  /* requested; differs while a shrink is in progress */
+    uint64_t quota;   /* sent to the cache */
     uint32_t epoch;
     uint64_t anon;        /* private pages of all processes, measured */
     uint64_t experts_max; /* --resident-experts, in payload bytes */
@@ -119,7 +119,7 @@ struct budget {
     bool over; /* warned: private memory grew by more than the arena can release */
 };
 
-/* The system auto: what it knows and what it chose (auto.c). */
+/* The preset auto: its measurements and its choice (auto.c). */
 struct loader_seen {
     uint64_t bytes, busy_ns; /* of its counters, when its rate was last taken */
     double rate;             /* bytes per second while it reads; 0: not measured */
@@ -127,7 +127,7 @@ struct loader_seen {
 };
 
 struct automatic {
-    bool on;            /* the system that was asked for is auto */
+    bool on;            /* the requested preset is auto */
     uint64_t usable;    /* candidates that can run here */
     uint32_t candidate; /* wanted now; UINT32_MAX: none */
     bool predicted;     /* chosen by a plan, not by rule */
@@ -219,7 +219,7 @@ int devices_resolve(struct supervisor *s, struct error *error);
 const struct params *device_params(struct supervisor *s, uint32_t loader);
 /* "loader.1 PATH: REASON" for every copy in quarantine. */
 json_t *devices_quarantined(const struct supervisor *s);
-/* Before a loader's successor is spawned: forgets the quarantine if it was asked to. */
+/* Before a loader's successor is spawned: clears the quarantine if requested. */
 void devices_clear_quarantine(struct supervisor *s, struct child_slot *c);
 
 /* segments.c */
@@ -276,7 +276,7 @@ void budget_publish(struct supervisor *s);
 void budget_child_ready(struct supervisor *s, struct child_slot *c);
 int budget_all_ready(struct supervisor *s, struct error *error);
 void budget_tick(struct supervisor *s, uint64_t now_ns);
-/* Asks for another budget. 0: in force at once; 1: under way; -1: refused. */
+/* Requests another budget. 0: in effect at once; 1: in progress; -1: rejected. */
 int budget_change(struct supervisor *s, uint64_t bytes, struct error *error);
 bool budget_settled(const struct supervisor *s);
 uint64_t budget_timeout_ns(const struct supervisor *s, uint64_t bytes);
@@ -290,20 +290,20 @@ uint64_t http_reservation_bytes(const struct params *p);
 uint64_t http_growth(const struct params *p);
 uint64_t http_kernel(const struct params *p);
 
-/* notify.c: systemd, or whoever else set NOTIFY_SOCKET. */
+/* notify.c: systemd, or another service manager that set NOTIFY_SOCKET. */
 void notify_take(struct supervisor *s);
 void notify_send(const struct supervisor *s, const char *text);
 
-/* outlook.c: --print-memory. Needs the model, and no process beside this one. */
+/* estimate.c: --print-memory. Needs the model, and no other process. */
 int memory_estimate_print(struct supervisor *s, struct error *error);
 
 /* auto.c: the system auto chooses among the others. */
 /* Before anything runs: by the plan's figures and the throttles. */
 void auto_start(struct supervisor *s);
-/* Everything is ready, or a tick has passed: looks at room, drive and tokens, and chooses again.
- * What it chooses begins with the next sequence. */
+/* At readiness and on every tick: evaluates capacity, bandwidth and token times, and chooses again. The choice
+ * takes effect with the next sequence. */
 void auto_poll(struct supervisor *s);
-/* Somebody asked for a system. Returns the one that shall run. */
+/* A preset was requested. Returns the preset to run. */
 uint32_t auto_requested(struct supervisor *s, uint32_t preset);
 json_t *auto_stats(const struct supervisor *s); /* NULL: auto is off */
 
@@ -327,7 +327,7 @@ json_t *stats_snapshot(struct supervisor *s);
 json_t *stats_status(struct supervisor *s);
 json_t *stats_memory(struct supervisor *s);
 
-/* map.c: characters of a layer's experts, beside the digit of the best tier that is held. */
+/* map.c: characters of a layer's experts, other than the digit of the best resident precision. */
 #define MAP_NO_EXPERT ' '
 #define MAP_ABSENT    '.'
 #define MAP_LOADING   '+'

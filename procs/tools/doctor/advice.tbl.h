@@ -5,7 +5,8 @@ ADVICE(BUDGET_TOO_SMALL,
 ADVICE(CGROUP_LIMIT,
        "the budget is limited by the memory cgroup of this process, not by the machine: raise its "
        "limit (systemd: MemoryMax), or start sluice outside of it")
-ADVICE(SHM_SMALL, "/dev/shm has less free space than the budget: mount -o remount,size=... /dev/shm")
+ADVICE(SHM_SMALL,
+       "/dev/shm has less free space than the budget: mount -o remount,size=... /dev/shm")
 ADVICE(SCRATCH,
        "the storage device was measured with a scratch file, which the host of a virtual machine "
        "may cache: use --path FILE with a GGUF file or a stripe of the store")
@@ -24,8 +25,9 @@ ADVICE(KERNELS, "only the generic kernels run on this CPU: several times slower 
 ADVICE(SWAP,
        "swap is enabled: an engine that is swapped out is slower than one with a smaller budget; "
        "keep the budget below the available memory")
-ADVICE(FREED_PAGES,
-       "this kernel keeps large per-CPU lists of freed pages, which are not contiguous, and virtual "
-       "storage devices read slower into single pages: "
-       "sysctl vm.percpu_pagelist_high_fraction=1000000 (docs/bench.md)")
+ADVICE(
+    FREED_PAGES,
+    "this kernel keeps large per-CPU lists of freed pages, which are not contiguous, and virtual "
+    "storage devices read slower into single pages: "
+    "sysctl vm.percpu_pagelist_high_fraction=1000000 (docs/tuning.md)")
 #undef ADVICE

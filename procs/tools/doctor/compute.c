@@ -1,5 +1,6 @@
-/* Throughput of the kernels on weights that are not in the CPU caches, as in decoding with everything
- * resident: matrices of an expert's shape, one activation row, a separate part per thread. */
+/* Throughput of the kernels on weights that are not in the CPU caches, as in decoding with
+ * everything resident: matrices of an expert's shape, one activation row, a separate part per
+ * thread. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>

@@ -19,8 +19,9 @@ struct findings {
 void findings_open(struct findings *f);
 void findings_close(struct findings *f);
 
-/* Adds one finding: `value` to the document under section and name (takes the reference), and a line with
- * `text` (NULL: the value) and `meaning`, its consequence for sluice (a printf format). */
+/* Adds one finding: `value` to the document under section and name (takes the reference), and a
+ * line with `text` (NULL: the value) and `meaning`, its consequence for sluice (a printf
+ * format). */
 void finding(struct findings *f, const char *section, const char *name, json_t *value,
              const char *text, const char *meaning, ...) __attribute__((format(printf, 6, 7)));
 
@@ -50,16 +51,17 @@ void host_examine(struct findings *f, struct host_facts *facts);
 /* memory.c: read bandwidth of one thread and of all; takes about 1.5 s. */
 void memory_examine(struct findings *f);
 
-/* storage.c: read bandwidth by size, depth and read method, reported in the given section. The scratch file is
- * removed. -1 with an error. */
+/* storage.c: read bandwidth by size, depth and read method, reported in the given section. The
+ * scratch file is removed. -1 with an error. */
 int storage_examine(struct findings *f, const char *section, const struct storage_plan *plan,
                     struct storage_result *result, struct error *error);
 
-/* compute.c: bytes of weights per second through the kernels, 0 if it cannot be measured; takes 0.6 s. */
+/* compute.c: bytes of weights per second through the kernels, 0 if it cannot be measured; takes
+ * 0.6 s. */
 double compute_rate(uint32_t hidden, uint32_t inner, double bytes_per_weight, uint64_t model_bytes);
 
-/* model.c: the memory estimate of the budget ledger for a model (new reference; NULL with an error), and the
- * findings made from it. */
+/* model.c: the memory estimate of the budget ledger for a model (new reference; NULL with an
+ * error), and the findings made from it. */
 json_t *model_memory_estimate(const char *model, const struct params *params, struct error *error);
 struct model_facts model_facts_of(const json_t *memory_estimate);
 void model_examine(struct findings *f, const json_t *memory_estimate, struct host_facts *facts);

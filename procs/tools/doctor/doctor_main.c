@@ -1,8 +1,9 @@
 /* sluice doctor: measures this machine and reports what the results mean for sluice.
  *
- * Measures storage devices (by reading a file, or a scratch file in a directory) and the memory, and checks the
- * requirements of an engine. Connects to no engine and changes nothing; the scratch file has no name, so that
- * it never remains. Uses at most 256 MiB of memory and 256 MiB of the device at a time. */
+ * Measures storage devices (by reading a file, or a scratch file in a directory) and the memory,
+ * and checks the requirements of an engine. Connects to no engine and changes nothing; the scratch
+ * file has no name, so that it never remains. Uses at most 256 MiB of memory and 256 MiB of the
+ * device at a time. */
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,7 +37,8 @@ static void usage(FILE *out)
         "Measures storage, memory and CPU, and reports the consequences for sluice; with a model\n"
         "also a recommended budget, estimated speed and advice. Takes less than 20 seconds.\n"
         "\n"
-        "  -m, --model FILE       model: minimum and recommended budget, tokens per second, advice\n"
+        "  -m, --model FILE       model: minimum and recommended budget, tokens per second, "
+        "advice\n"
         "  -p, --path DIR|FILE    storage device to measure, by a model file on it or a directory\n"
         "                         for a scratch file; repeatable (default: the model, else the\n"
         "                         current directory)\n"
@@ -44,7 +46,7 @@ static void usage(FILE *out)
         "                         model, else 4MiB)\n"
         "      --seconds N        time for all storage devices together (default %d)\n"
         "      --no-device        do not measure storage devices\n"
-        "  -o, --output text|json (default text)\n"
+        "  -o, --output text|json  format on stdout (default text)\n"
         "      --json             the same as --output json\n"
         "\n"
         "Parameters of the engine that would run the model:\n",
@@ -117,7 +119,8 @@ static int parse(struct doctor *d, int argc, char **argv, struct error *error)
     return 0;
 }
 
-/* Without --path: the model, if it is a file; a store is a directory and gets a scratch file on its device. */
+/* Without --path: the model, if it is a file; a store is a directory and gets a scratch file on its
+ * device. */
 static void default_path(struct doctor *d)
 {
     if (d->path_count == 0)
@@ -137,7 +140,8 @@ static uint64_t expert_bytes_of(const struct doctor *d, const json_t *memory_est
     return mean < EXPERT_BYTES_MAX ? mean : EXPERT_BYTES_MAX;
 }
 
-/* All devices, in sections "device", "device 2", ...; experts are striped, so that bandwidths add up. */
+/* All devices, in sections "device", "device 2", ...; experts are striped, so that bandwidths add
+ * up. */
 static int examine_storage(struct findings *f, struct doctor *d, const json_t *memory_estimate,
                            struct host_facts *facts, struct error *error)
 {

@@ -32,8 +32,8 @@ static double rate_at(const struct host_facts *a, double depth)
     return a->read_bytes_per_s[i] + part * (a->read_bytes_per_s[i + 1] - a->read_bytes_per_s[i]);
 }
 
-/* Share of accesses that miss. It depends on the text; the square of the non-resident share lies between the
- * misses measured with the demo model and with random weights in real shapes. */
+/* Share of accesses that miss. It depends on the text; the square of the non-resident share lies
+ * between the misses measured with the demo model and with random weights in real shapes. */
 static double missing_share(double share)
 {
     return (1 - share) * (1 - share);

@@ -1,5 +1,5 @@
-/* Estimates the speed of a model on this machine from measurements; docs/doctor.md gives the formula and its
- * error. Pure, so that it can be unit tested. */
+/* Estimates the speed of a model on this machine from measurements; docs/doctor.md gives the
+ * formula and its error. Pure, so that it can be unit tested. */
 #ifndef SLUICE_TOOLS_DOCTOR_ESTIMATE_H
 #define SLUICE_TOOLS_DOCTOR_ESTIMATE_H
 
@@ -39,8 +39,9 @@ double estimate_depth(const struct model_facts *m, const struct host_facts *a, d
 struct estimate estimate_make(const struct model_facts *m, const struct host_facts *a,
                               double share);
 
-/* The recommended budget: the one with all experts resident if it is at most 4/5 of the available memory, else
- * that of the largest share (75, 50, 25 %) that is, else the minimum budget; 0 if that is not available. */
+/* The recommended budget: the one with all experts resident if it is at most 4/5 of the available
+ * memory, else that of the largest share (75, 50, 25 %) that is, else the minimum budget; 0 if that
+ * is not available. */
 uint64_t estimate_budget(const struct model_facts *m, const struct host_facts *a, double *share);
 
 /* ---- advice ---- */

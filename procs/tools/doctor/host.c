@@ -1,4 +1,5 @@
-/* System facts without measurement: CPUs, memory, instruction sets, io_uring, cgroups, /dev/shm, limits. */
+/* System facts without measurement: CPUs, memory, instruction sets, io_uring, cgroups, /dev/shm,
+ * limits. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -26,7 +27,8 @@ unsigned host_cpus(void)
     return sched_getaffinity(0, sizeof set, &set) == 0 ? (unsigned)CPU_COUNT(&set) : 1;
 }
 
-/* The text after the colon of the first line that starts with `key` (key "": the first line). "" if none. */
+/* The text after the colon of the first line that starts with `key` (key "": the first line). "" if
+ * none. */
 static void line_of(const char *path, const char *key, char *out, size_t bytes)
 {
     char line[4096]; /* the flags of a CPU are one line */
@@ -77,9 +79,8 @@ static void examine_processors(struct findings *f)
 
 static void examine_kernels(struct findings *f)
 {
-    static const char *const meaning[ISA__COUNT] = {"runs on every CPU, slow",
-                                                    "several times faster than generic",
-                                                    "fastest for long prompts"};
+    static const char *const meaning[ISA__COUNT] = {
+        "runs on every CPU, slow", "several times faster than generic", "fastest for long prompts"};
     for (int i = 0; i < ISA__COUNT; i++) {
         finding(f, "instructions", kernel_isa_name((uint64_t)i),
                 json_boolean(kernel_ops_of((enum kernel_isa)i) != NULL), NULL, "%s", meaning[i]);
@@ -88,8 +89,8 @@ static void examine_kernels(struct findings *f)
             "used with --isa auto");
 }
 
-/* Maximum size of the kernel's per-CPU lists of freed pages, which are in order of freeing; since Linux 6.7 up to
- * 1/8 of the memory. 0: an older kernel, or not reported. */
+/* Maximum size of the kernel's per-CPU lists of freed pages, which are in order of freeing; since
+ * Linux 6.7 up to 1/8 of the memory. 0: an older kernel, or not reported. */
 static uint64_t freed_lists_bytes(void)
 {
     char line[128];
@@ -134,9 +135,10 @@ static void examine_memory(struct findings *f, struct host_facts *facts)
         chosen[strcspn(chosen, "]")] = 0;
     finding(f, "memory", "shmem_huge_pages", json_string(chosen ? chosen + 1 : "unknown"), NULL,
             "not relevant: sluice requests huge pages itself (--huge-pages)");
-    size_finding(f, "memory", "freed_lists", freed_lists_bytes(),
-                 "maximum per CPU: an engine gets these non-contiguous pages first; virtual storage "
-                 "devices read slower into them");
+    size_finding(
+        f, "memory", "freed_lists", freed_lists_bytes(),
+        "maximum per CPU: an engine gets these non-contiguous pages first; virtual storage "
+        "devices read slower into them");
     facts->freed_pages = is_virtual() && freed_lists_bytes() >= FREED_LISTS_MANY;
 }
 
@@ -183,7 +185,8 @@ static void examine_limits(struct findings *f)
                   "old kernels count io_uring rings; sluice locks no memory");
     limit_finding(f, "nofile", RLIMIT_NOFILE, false,
                   "one per client connection; 1024 is enough for one engine");
-    limit_finding(f, "nproc", RLIMIT_NPROC, false, "counts the threads of all processes of this user");
+    limit_finding(f, "nproc", RLIMIT_NPROC, false,
+                  "counts the threads of all processes of this user");
 }
 
 /* ---- cgroups ---- */

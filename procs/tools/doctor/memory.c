@@ -1,5 +1,5 @@
-/* Read bandwidth of memory: threads sum an array much larger than the caches. It bounds decoding with all
- * experts resident, which reads the weights of a token once. */
+/* Read bandwidth of memory: threads sum an array much larger than the caches. It bounds decoding
+ * with all experts resident, which reads the weights of a token once. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>

@@ -1,5 +1,6 @@
-/* A model on this machine: its budgets, estimated speed, and advice. The budgets come from the ledger of the
- * supervisor (`sluice-run --print-memory`), so that they are computed in one place. */
+/* A model on this machine: its budgets, estimated speed, and advice. The budgets come from the
+ * ledger of the supervisor (`sluice-run --print-memory`), so that they are computed in one
+ * place. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -15,8 +16,8 @@
 #include "lib/kernels/kernels.h"
 #include "procs/tools/doctor/doctor.h"
 
-/* Norms, attention over a short context, and the thread barriers of a layer: measured with the demo model, whose
- * weights take little time (docs/doctor.md). */
+/* Norms, attention over a short context, and the thread barriers of a layer: measured with the demo
+ * model, whose weights take little time (docs/doctor.md). */
 #define LAYER_S        40e-6
 #define ESTIMATE_BYTES 16384
 
@@ -156,24 +157,25 @@ static void report_bytes(struct findings *f, const char *name, uint64_t bytes, c
 }
 
 static void report_budgets(struct findings *f, const struct model_facts *m,
-                         const struct host_facts *a)
+                           const struct host_facts *a)
 {
     double share;
     uint64_t budget = estimate_budget(m, a, &share);
     report_bytes(f, "min_budget", m->min_budget, "minimum --budget to start");
     report_bytes(f, "everything", m->budget_100, "--budget with all experts resident");
     if (budget == 0)
-        finding(f, "model", "budget", json_null(), "none", "less than the minimum budget is available");
+        finding(f, "model", "budget", json_null(), "none",
+                "less than the minimum budget is available");
     else
         report_bytes(f, "budget", budget,
-                   share >= 1  ? "recommended --budget: everything fits"
-                   : share > 0 ? "recommended --budget: leaves 1/5 of the available memory free"
-                               : "recommended --budget: the minimum");
+                     share >= 1  ? "recommended --budget: everything fits"
+                     : share > 0 ? "recommended --budget: leaves 1/5 of the available memory free"
+                                 : "recommended --budget: the minimum");
     finding_quiet(f, "model", "budget_share", json_real(share));
 }
 
 static void report_estimates(struct findings *f, const struct model_facts *m,
-                           const struct host_facts *a)
+                             const struct host_facts *a)
 {
     const struct {
         double share;
@@ -204,7 +206,8 @@ static void report_estimates(struct findings *f, const struct model_facts *m,
     finding_quiet(f, "model", "estimates", all);
 }
 
-static void report_advice(struct findings *f, const struct model_facts *m, const struct host_facts *a)
+static void report_advice(struct findings *f, const struct model_facts *m,
+                          const struct host_facts *a)
 {
     uint32_t bits = advise(m, a);
     json_t *names = json_array();
@@ -229,8 +232,7 @@ void model_examine(struct findings *f, const json_t *memory_estimate, struct hos
     a->limited = json_is_integer(json_object_get(memory_estimate, "cgroup_headroom")) &&
                  lookup_u64(memory_estimate, "cgroup_headroom") <= a->available;
     a->vector_kernels = kernel_ops_select(NULL)->isa != ISA_GENERIC;
-    finding(f, "model", "file", json_string(lookup_text(memory_estimate, "model")), NULL, "%s",
-            "");
+    finding(f, "model", "file", json_string(lookup_text(memory_estimate, "model")), NULL, "%s", "");
     report_budgets(f, &m, a);
     snprintf(text, sizeof text, "%s/s", bytes_format((uint64_t)a->kernel_bytes_per_s, size));
     finding(f, "model", "kernels", json_real(a->kernel_bytes_per_s), text,

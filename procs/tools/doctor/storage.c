@@ -1,6 +1,7 @@
-/* Read bandwidth of a storage device for all sizes, depths and read methods of the loader, at random offsets of a
- * file. In a directory this is a scratch file without a name, which the kernel removes when doctor exits.
- * Memory: the larger of BUFFERS_MIN and DEPTH_MAX reads of the largest size. */
+/* Read bandwidth of a storage device for all sizes, depths and read methods of the loader, at
+ * random offsets of a file. In a directory this is a scratch file without a name, which the kernel
+ * removes when doctor exits. Memory: the larger of BUFFERS_MIN and DEPTH_MAX reads of the largest
+ * size. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -24,8 +25,9 @@
 #define SCRATCH_BYTES (256 * MIB)
 #define FILE_MIN      (16 * MIB) /* too small a file does not represent the device */
 #define DEPTH_MAX     16u
-/* Total size of the buffers, used round-robin: larger than the CPU caches, because an engine reads into slots that
- * are not cached. Virtual devices copy the data: with few buffers they measure 3 to 5 % faster. */
+/* Total size of the buffers, used round-robin: larger than the CPU caches, because an engine reads
+ * into slots that are not cached. Virtual devices copy the data: with few buffers they measure 3 to
+ * 5 % faster. */
 #define BUFFERS_MIN   (128 * MIB)
 #define AGAIN_SHARE   0.25 /* of the time: to measure the best cells again */
 #define WAYS          4u
@@ -100,9 +102,10 @@ static int make_scratch(struct storage *d, struct error *error)
     uint64_t available = (uint64_t)fs.f_bavail * fs.f_frsize;
     d->bytes = SCRATCH_BYTES;
     if (available / 4 < d->bytes)
-        return error_set(error, ERR_BAD_INPUT,
-                         "%s: only %s free, a scratch file needs 1 GiB; use another --path, or --no-device", d->path,
-                         bytes_format(available, size));
+        return error_set(
+            error, ERR_BAD_INPUT,
+            "%s: only %s free, a scratch file needs 1 GiB; use another --path, or --no-device",
+            d->path, bytes_format(available, size));
     d->fd[0] = open(d->path, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     if (d->fd[0] < 0) { /* a file system without O_TMPFILE */
         char name[PATH_MAX];
@@ -112,12 +115,14 @@ static int make_scratch(struct storage *d, struct error *error)
             unlink(name);
     }
     if (d->fd[0] < 0)
-        return error_set_errno(error, ERR_BAD_INPUT, errno, "%s: cannot create a scratch file", d->path);
+        return error_set_errno(error, ERR_BAD_INPUT, errno, "%s: cannot create a scratch file",
+                               d->path);
     d->scratch = true;
     return fill_scratch(d, error);
 }
 
-/* A second descriptor of the file for direct reads: a file without a name is opened through /proc. */
+/* A second descriptor of the file for direct reads: a file without a name is opened through
+ * /proc. */
 static void open_direct(struct storage *d)
 {
     char path[64];
@@ -138,8 +143,8 @@ static int open_file(struct storage *d, struct error *error)
         if (d->fd[0] < 0)
             return error_set_errno(error, ERR_BAD_INPUT, errno, "cannot open %s", d->path);
         if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size < FILE_MIN)
-            return error_set(error, ERR_BAD_INPUT, "%s: not a regular file of at least %u MiB", d->path,
-                             (unsigned)(FILE_MIN / MIB));
+            return error_set(error, ERR_BAD_INPUT, "%s: not a regular file of at least %u MiB",
+                             d->path, (unsigned)(FILE_MIN / MIB));
         d->bytes = (uint64_t)st.st_size;
     }
     (void)posix_fadvise(d->fd[0], 0, 0, POSIX_FADV_RANDOM);
@@ -349,33 +354,34 @@ static void report_verdicts(struct findings *f, const struct storage *d)
     finding_quiet(f, d->section, "path", json_string(d->path));
     finding_quiet(f, d->section, "scratch", json_boolean(d->scratch));
     snprintf(text, sizeof text, "%.0f MB/s", best / 1e6);
-    finding(
-        f, d->section, "bytes_per_s", json_real(best), text,
-        "an expert of %s takes %.1f ms; tokens/s is at most this / missed bytes per token",
-        bytes_format(d->sizes[SIZE_EXPERT], size),
-        best > 0 ? 1e3 * d->sizes[SIZE_EXPERT] / best : 0);
+    finding(f, d->section, "bytes_per_s", json_real(best), text,
+            "an expert of %s takes %.1f ms; tokens/s is at most this / missed bytes per token",
+            bytes_format(d->sizes[SIZE_EXPERT], size),
+            best > 0 ? 1e3 * d->sizes[SIZE_EXPERT] / best : 0);
     bool use_direct = d->fd[1] >= 0 && direct >= 0.8 * buffered;
     if (d->fd[1] < 0)
         snprintf(text, sizeof text, "unavailable");
     else
-        snprintf(text, sizeof text, "%s, %.0f vs %.0f MB/s",
-                 use_direct ? "on" : "off", direct / 1e6, buffered / 1e6);
-    finding(f, d->section, "direct", json_boolean(use_direct), text,
-            d->fd[1] < 0 ? "O_DIRECT is not available: loaders read through the page cache and drop the pages"
-            : use_direct ? "O_DIRECT is not slower than buffered reads: keep --direct-io on"
-                         : "buffered reads are faster here: try --direct-io off");
+        snprintf(text, sizeof text, "%s, %.0f vs %.0f MB/s", use_direct ? "on" : "off",
+                 direct / 1e6, buffered / 1e6);
+    finding(
+        f, d->section, "direct", json_boolean(use_direct), text,
+        d->fd[1] < 0
+            ? "O_DIRECT is not available: loaders read through the page cache and drop the pages"
+        : use_direct ? "O_DIRECT is not slower than buffered reads: keep --direct-io on"
+                     : "buffered reads are faster here: try --direct-io off");
     finding(f, d->section, "depth", json_integer(enough_depth(d, use_direct, SIZE_CHUNK)), NULL,
             "reads of %s in flight for 9/10 of the bandwidth; --queue-depth is 16 by default",
             bytes_format(d->sizes[SIZE_CHUNK], size));
     if (d->scratch)
-        finding(
-            f, d->section, "note", json_string("scratch file"), "scratch file",
-            "just written: the host of a virtual machine may cache it; --path MODEL reads the model "
-            "instead");
+        finding(f, d->section, "note", json_string("scratch file"), "scratch file",
+                "just written: the host of a virtual machine may cache it; --path MODEL reads the "
+                "model "
+                "instead");
 }
 
-/* Huge pages where available, as in the arena of an engine: a read into single pages has hundreds of segments,
- * which can halve the bandwidth of a virtual device. */
+/* Huge pages where available, as in the arena of an engine: a read into single pages has hundreds
+ * of segments, which can halve the bandwidth of a virtual device. */
 static char *make_buffers(uint64_t bytes)
 {
     uint64_t whole = align_up(bytes, HUGE_PAGE_BYTES);

@@ -42,7 +42,8 @@ static void report_wrong(struct check *c, const struct model_entry *e, uint32_t 
     if (c->options->json)
         return;
     pthread_mutex_lock(&c->lock);
-    printf("damaged: layer %u, expert %u, precision %s, stripe %" PRIu32 " at offset %" PRIu64 " of %s\n",
+    printf("damaged: layer %u, expert %u, precision %s, stripe %" PRIu32 " at offset %" PRIu64
+           " of %s\n",
            (unsigned)e->layer, (unsigned)e->expert, precision_name((enum precision)e->precision),
            stripe, e->extent[0].file_offset, path);
     pthread_mutex_unlock(&c->lock);

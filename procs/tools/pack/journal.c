@@ -1,12 +1,14 @@
-/* The journal: the finished units of an interrupted pack. It is in the store's directory until the manifest is
- * written, and marks the directory as an incomplete store.
+/* The journal: the finished units of an interrupted pack. It is in the store's directory until the
+ * manifest is written, and marks the directory as an incomplete store.
  *
  *   struct journal_head
  *   struct journal_model   zeros until model.gguf is complete
- *   records                u64 unit; a checksum per precision and stripe; the XXH3-64 of the record before it
+ *   records                u64 unit
+ *                          a checksum per precision and stripe
+ *                          XXH3-64 of the above
  *
- * A unit is recorded after fdatasync of its bytes, and on resume it is read back and compared. A torn record ends
- * the journal. */
+ * A unit is recorded after fdatasync of its bytes, and on resume it is read back and compared. A
+ * torn record ends the journal. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

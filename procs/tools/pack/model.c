@@ -1,5 +1,5 @@
-/* model.gguf of a store: the keys of the source, and its dense tensors, page-aligned; dense matrices have the
- * precision of --dense. */
+/* model.gguf of a store: the keys of the source, and its dense tensors, page-aligned; dense
+ * matrices have the precision of --dense. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>

@@ -1,5 +1,5 @@
-/* The parts of sluice pack: job, workers, journal. One struct pack per process, shared by the workers; the fields
- * that they change are atomic or protected by its lock. */
+/* The parts of sluice pack: job, workers, journal. One struct pack per process, shared by the
+ * workers; the fields that they change are atomic or protected by its lock. */
 #ifndef SLUICE_TOOLS_PACK_PACK_H
 #define SLUICE_TOOLS_PACK_PACK_H
 
@@ -79,8 +79,8 @@ int pack_check_space(const struct pack *p, struct error *error);
 /* Opens or creates the journal and locks it. Rejects a journal of another model or other options
  * (ERR_BAD_INPUT), and a second pack (ERR_BUSY). */
 int journal_open(struct pack *p, struct error *error);
-/* Call after pack_model and pack_stripes: reads back all units in the journal and marks the intact ones as
- * done. */
+/* Call after pack_model and pack_stripes: reads back all units in the journal and marks the intact
+ * ones as done. */
 int journal_resume(struct pack *p, struct error *error);
 /* A unit was written: its record is added to the journal after the next sync. */
 int journal_unit(struct pack *p, uint32_t unit, uint64_t bytes, struct error *error);
@@ -114,11 +114,12 @@ int pack_experts(struct pack *p, struct error *error);
 
 /* ---- quantise.c ---- */
 
-/* Type and method of a precision for rows of a matrix of type `from` (native: the same type). -1 if rows of k
- * elements cannot be stored in it. */
+/* Type and method of a precision for rows of a matrix of type `from` (native: the same type). -1 if
+ * rows of k elements cannot be stored in it. */
 int quantise_type(enum precision precision, bool hqq, uint32_t from, uint32_t k, uint32_t *type,
                   enum store_method *method, struct error *error);
-/* Quantises n rows of k F32 elements to rows of `type`. ERR_BAD_INPUT for weights that are not finite or too large. */
+/* Quantises n rows of k F32 elements to rows of `type`. ERR_BAD_INPUT for weights that are not
+ * finite or too large. */
 int quantise_rows(uint32_t type, const float *src, uint32_t k, uint32_t n, void *dst,
                   struct error *error);
 /* Converts n rows of any type to F32. */
@@ -142,7 +143,8 @@ const char *pack_bound(const struct pack *p);
 
 /* ---- check.c ---- */
 
-/* Verifies all checksums of a store and lists damaged parts on stdout; ERR_BAD_INPUT if there are any. */
+/* Verifies all checksums of a store and lists damaged parts on stdout; ERR_BAD_INPUT if there are
+ * any. */
 int check_store(const struct pack_options *options, struct error *error);
 
 #endif

@@ -1,16 +1,16 @@
-/* sluice pack: makes an expert store (format: lib/model/store/store.h) from a GGUF file or a Hugging Face
- * directory, and checks one.
+/* sluice pack: makes an expert store (format: lib/model/store/store.h) from a GGUF file or a
+ * Hugging Face directory, and checks one.
  *
- *   source.c    GGUF or safetensors files -> extents    dense.c       dense tensors -> --dense precision
- *   plan.c      precisions, types, stripes, offsets     workers.c     experts -> stripes
- *   model.c     model.gguf                              journal.c     finished units, resume
- *   quantise.c  precisions -> types, rows               check.c       --check
+ *   source.c    GGUF or safetensors files -> extents    dense.c    dense tensors -> --dense
+ *   plan.c      precisions, types, stripes, offsets     workers.c  experts -> stripes
+ *   model.c     model.gguf                              journal.c  finished units, resume
+ *   quantise.c  precisions -> types, rows               check.c    --check
  *
- * The manifest is written last and by rename: an incomplete store has none. A killed pack resumes where it
- * stopped, and the result is byte-identical to that of an uninterrupted one.
+ * The manifest is written last and by rename: an incomplete store has none. A killed pack resumes
+ * where it stopped, and the result is byte-identical to that of an uninterrupted one.
  *
- * Shared memory, messages: none. Memory: about 20 MiB per thread, for any model. The page cache does not grow.
- * Trust: the model is untrusted input, read through the checks of lib/model. */
+ * Shared memory, messages: none. Memory: about 20 MiB per thread, for any model. The page cache
+ * does not grow. Trust: the model is untrusted input, read through the checks of lib/model. */
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
@@ -66,21 +66,24 @@ static void usage(FILE *out)
         "\n"
         "  -m, --model MODEL     the model to pack\n"
         "  -o, --out DIR         directory of the store; created if missing\n"
-        "      --precisions LIST of native, int8, int4, int2 (default native)\n"
-        "      --method METHOD   of int4 and int2: channel (a scale per row) or hqq (half-quadratic,\n"
+        "      --precisions LIST  of native, int8, int4, int2 (default native)\n"
+        "      --method METHOD   of int4 and int2: channel (a scale per row) or hqq "
+        "(half-quadratic,\n"
         "                        per group; default)\n"
-        "      --dense PRECISION of attention, embeddings and shared experts: native (default),\n"
+        "      --dense PRECISION  of attention, embeddings and shared experts: native (default),\n"
         "                        int8 or int4, per row; norms and routers are not changed\n"
         "      --stripes LIST    a file, or a directory for it, per device (default: one file in\n"
         "                        DIR)\n"
-        "      --mirrors LIST    likewise for a second copy of each stripe, read if the first fails\n"
-        "      --layout LAYOUT   striped: every expert is split over all stripes (default); spread:\n"
+        "      --mirrors LIST    likewise for a second copy of each stripe, read if the first "
+        "fails\n"
+        "      --layout LAYOUT   striped: every expert is split over all stripes (default); "
+        "spread:\n"
         "                        each expert is in one stripe\n"
         "      --threads N       experts packed in parallel (default: 2 per CPU, %d to %d)\n"
         "      --rate BYTES      limit of bytes read and written per second, in total\n"
         "      --verify          read all experts back before the store is completed\n"
         "      --quiet           no progress on stderr\n"
-        "      --output text|json, --json  of the summary\n"
+        "      --output text|json, --json  format of the summary\n"
         "      --check DIR       only verify all checksums of a store\n"
         "\n"
         "An interrupted pack is resumed by running it again with the same options.\n"
@@ -101,7 +104,8 @@ static int take_precisions(struct pack_options *o, const char *list, struct erro
                 memcmp(precision_name((enum precision)precision), list, n) != 0))
             precision++;
         if (precision == PRECISION__COUNT)
-            return error_set(error, ERR_BAD_INPUT, "--precisions: unknown precision '%.*s' (native, int8, int4, int2)",
+            return error_set(error, ERR_BAD_INPUT,
+                             "--precisions: unknown precision '%.*s' (native, int8, int4, int2)",
                              n < 40 ? (int)n : 40, list);
         o->precision_wanted[precision] = true;
         list += n + (list[n] == ',');
@@ -190,12 +194,11 @@ static int options_take(struct pack_options *o, int argc, char **argv, struct er
             return -1;
     }
     if (optind != argc || !o->dir || (!o->check && !o->model))
-        return error_set(error, ERR_BAD_INPUT,
-                         "use -m MODEL and -o DIR (see sluice pack --help)");
+        return error_set(error, ERR_BAD_INPUT, "use -m MODEL and -o DIR (see sluice pack --help)");
     long cpus = sysconf(_SC_NPROCESSORS_ONLN);
     long threads = cpus * 2 < DEFAULT_THREADS_MIN   ? DEFAULT_THREADS_MIN
                    : cpus * 2 > DEFAULT_THREADS_MAX ? DEFAULT_THREADS_MAX
-                                                          : cpus * 2;
+                                                    : cpus * 2;
     if (o->threads == 0)
         o->threads = (unsigned)threads;
     return 0;

@@ -36,8 +36,9 @@ static int group_plan(const struct pack *p, enum precision precision, uint32_t l
         if (matrix_plan(&g->matrix[m], &e->matrix[m], precision, p->options.hqq, method, error))
             return -1;
     if (!store_group_layout(g))
-        return error_set(error, ERR_BAD_INPUT, "experts of layer %" PRIu32 " cannot be stored as %s",
-                         layer, precision_name(precision));
+        return error_set(error, ERR_BAD_INPUT,
+                         "experts of layer %" PRIu32 " cannot be stored as %s", layer,
+                         precision_name(precision));
     return 0;
 }
 
@@ -91,7 +92,8 @@ static int resolve_path(const struct pack *p, uint32_t number, bool mirror, cons
     }
     snprintf(parent, sizeof parent, "%.*s", slash ? (int)(slash - given) : 1, slash ? given : ".");
     if (!realpath(parent[0] ? parent : "/", real))
-        return error_set_errno(error, ERR_BAD_INPUT, errno, "cannot open the directory of stripe %.250s", given);
+        return error_set_errno(error, ERR_BAD_INPUT, errno,
+                               "cannot open the directory of stripe %.250s", given);
     snprintf(path, PATH_MAX + 300, "%s/%.255s", real, slash ? slash + 1 : given);
     return 0;
 }
@@ -110,12 +112,14 @@ static int take_path(struct pack *p, uint32_t file, uint32_t number, bool mirror
     if (!p->file_path[file])
         return error_set(error, ERR_NO_MEMORY, "out of memory (path of a stripe)");
     if (strlen(stored) >= MODEL_PATH_BYTES || strlen(stored) == 0)
-        return error_set(error, ERR_BAD_INPUT, "stripe %.60s...: the path is empty or too long", given);
+        return error_set(error, ERR_BAD_INPUT, "stripe %.60s...: the path is empty or too long",
+                         given);
     struct store_stripe *stripe = &p->manifest.stripe[number];
     strcpy(mirror ? stripe->mirror : stripe->path, stored);
     for (uint32_t i = 0; i < file; i++)
         if (strcmp(p->file_path[i], path) == 0)
-            return error_set(error, ERR_BAD_INPUT, "two stripes or mirrors are the same file %.250s", path);
+            return error_set(error, ERR_BAD_INPUT,
+                             "two stripes or mirrors are the same file %.250s", path);
     p->file_count = file + 1;
     return 0;
 }
@@ -153,7 +157,8 @@ int pack_stripe_paths(struct pack *p, struct error *error)
     p->manifest.layout = p->options.layout;
     int mirrors = p->options.mirrors ? take_paths(p, p->options.mirrors, true, error) : stripes;
     if (mirrors >= 0 && mirrors != stripes)
-        return error_set(error, ERR_BAD_INPUT, "--mirrors has %d paths for %d stripes; give one per stripe", mirrors,
+        return error_set(error, ERR_BAD_INPUT,
+                         "--mirrors has %d paths for %d stripes; give one per stripe", mirrors,
                          stripes);
     return mirrors < 0 ? -1 : 0;
 }
@@ -229,7 +234,8 @@ static int need_check(const struct need *need, struct error *error)
     uint64_t bytes = need->bytes + RESERVE_BYTES;
     if (bytes <= available)
         return 0;
-    return error_set(error, ERR_IO, "not enough space: the store needs %s more in %.250s, only %s free",
+    return error_set(error, ERR_IO,
+                     "not enough space: the store needs %s more in %.250s, only %s free",
                      bytes_format(bytes, needed), need->path, bytes_format(available, free_text));
 }
 

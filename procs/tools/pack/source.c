@@ -227,8 +227,8 @@ static int stream(const struct dense *d, struct source_extent from, struct error
     if (d->form && d->form->form == HF_HEAD_PAIRS)
         chunk = align_down(SOURCE_CHUNK, d->form->head_bytes);
     if (chunk == 0)
-        return error_set(error, ERR_BAD_INPUT, "%.250s: an attention head is larger than %u MiB", path,
-                         (unsigned)(SOURCE_CHUNK / MIB));
+        return error_set(error, ERR_BAD_INPUT, "%.250s: an attention head is larger than %u MiB",
+                         path, (unsigned)(SOURCE_CHUNK / MIB));
     if (bulk_open(&file, path, O_RDONLY, error))
         return -1;
     struct error why;

@@ -1,5 +1,6 @@
-/* The source of a pack: a GGUF file, or a Hugging Face directory presented as one (lib/model/hf/hf.h). Both have a
- * GGUF header, an index of the model at native precision, and file extents. */
+/* The source of a pack: a GGUF file, or a Hugging Face directory presented as one
+ * (lib/model/hf/hf.h). Both have a GGUF header, an index of the model at native precision, and file
+ * extents. */
 #ifndef SLUICE_TOOLS_PACK_SOURCE_H
 #define SLUICE_TOOLS_PACK_SOURCE_H
 
@@ -51,8 +52,8 @@ typedef int source_sink(void *arg, const void *data, uint64_t bytes, struct erro
 int source_dense(const struct source *s, uint32_t tensor, source_sink *sink, void *arg,
                  struct error *error);
 
-/* Reads [offset, offset + bytes) of an open file into buf, which must be page-aligned and two pages larger; *data
- * is the start of the bytes in it. ERR_GONE if the file is shorter. */
+/* Reads [offset, offset + bytes) of an open file into buf, which must be page-aligned and two pages
+ * larger; *data is the start of the bytes in it. ERR_GONE if the file is shorter. */
 int source_read(const struct bulk *file, void *buf, uint64_t offset, uint64_t bytes,
                 const void **data, struct error *error);
 

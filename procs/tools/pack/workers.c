@@ -1,5 +1,6 @@
-/* Workers: each takes an expert, reads it in runs of rows, converts every run to all precisions, and streams the
- * slots to the stripes. Memory per worker is a few buffers, independent of the size of an expert. */
+/* Workers: each takes an expert, reads it in runs of rows, converts every run to all precisions,
+ * and streams the slots to the stripes. Memory per worker is a few buffers, independent of the size
+ * of an expert. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

@@ -1,7 +1,8 @@
-/* HOBBIT fig. 5a: replacing against skipping the same share of the uses, the least weighted ones.
+/* HOBBIT fig. 5a: replacing versus skipping the same share of the accesses, those with the lowest
+ * gate weights.
  *
- * Which threshold gives a share follows from the routing: the sums of better weights of all uses,
- * sorted. Only the losses are measured, on a quarter of the text. */
+ * The threshold for a share follows from the routing (the sorted sums of larger weights of all
+ * accesses); the losses are measured on 1/4 of the text. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -11,7 +12,7 @@
 #include "procs/tools/plan/planning.h"
 
 #define POINTS 6
-#define STEP   0.05 /* of the uses, from point to point */
+#define STEP   0.05 /* share of the accesses between points */
 
 static int by_value(const void *a, const void *b)
 {
@@ -19,7 +20,8 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The sum of better weights of every use of the text (precision.h), ascending. */
+/* The sums of larger weights of all accesses of the text (precision.h), ascending. The caller
+ * frees. */
 static float *weights_before(const struct trace *t, size_t *count)
 {
     uint32_t k = t->header.top_k;
@@ -68,8 +70,8 @@ int plan_hobbit_curve(struct planning *p, const struct serving *base, struct err
         return -1;
     float *before = weights_before(&trace, &count);
     json_t *rows = json_array();
-    int status = before ? 0 : error_set(error, ERR_NO_MEMORY, "no memory for a curve");
-    planning_note(p, "share of uses | replaced by the low tier | skipped   (threshold)");
+    int status = before ? 0 : error_set(error, ERR_NO_MEMORY, "out of memory (curve)");
+    planning_note(p, "accesses  replaced by the low precision | skipped   (threshold)");
     for (int i = 1; i <= POINTS && status == 0; i++) {
         size_t at = (size_t)((1 - i * STEP) * (double)count);
         status = point(p, base, (double)before[at], rows, error);

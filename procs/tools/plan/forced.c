@@ -1,6 +1,7 @@
-/* Plans with given tier shares: `sluice plan --shares`. For files of `sluice synth`: random weights
- * have no loss worth planning, but cost time and bytes like real ones. edgemoe gets random widths
- * in the shares, hobbit the thresholds that have them on a made-up stream, fate its fraction. */
+/* Plans with given precision shares: `sluice plan --shares`. For files of `sluice synth`, whose
+ * random weights have no meaningful loss but cost time and bytes like real ones. edgemoe gets
+ * random precisions in the shares, hobbit the thresholds that give them on a synthetic token
+ * stream, fate its fraction. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,7 +21,7 @@ static int force_edgemoe(struct planning *p, struct error *error)
     uint64_t cells = (uint64_t)p->plan->layers * p->plan->experts, count[PRECISION__COUNT] = {0};
     char size[16], native[16], text[128];
     if (p->shares.of[SHARES_SKIP] > 0)
-        return error_set(error, ERR_BAD_INPUT, "--shares: edgemoe skips no experts");
+        return error_set(error, ERR_BAD_INPUT, "--shares: edgemoe does not support skip");
     if (planning_add(p, plan_array_bit(PLAN_ARRAY_width), error) != 0)
         return -1;
     uint8_t *precision = plan_width(p->plan);
@@ -38,8 +39,7 @@ static int force_edgemoe(struct planning *p, struct error *error)
     planning_note(p, "edgemoe: of %llu experts %s: %s of %s native", (unsigned long long)cells,
                   text, bytes_format(bytes, size), bytes_format(p->native_bytes, native));
     if (!plan_has(p->plan, PLAN_ARRAY_prev1))
-        planning_note(p,
-                      "edgemoe: no paths of experts: its predictions want a profile (--profile)");
+        planning_note(p, "edgemoe: no expert paths: its predictions need a profile (--profile)");
     json_object_set_new(p->report, "edgemoe",
                         json_pack("{s:I, s:I, s:I, s:I, s:I}", "bytes", (json_int_t)bytes, "native",
                                   (json_int_t)count[PRECISION_NATIVE], "int8",
@@ -49,9 +49,9 @@ static int force_edgemoe(struct planning *p, struct error *error)
     return 0;
 }
 
-/* ---- hobbit: what gate weights stand before a use ---- */
+/* ---- hobbit: sums of larger gate weights of accesses ---- */
 
-struct weights { /* one worker's */
+struct weights { /* of one worker */
     uint32_t top_k;
     size_t count, capacity;
     float *before;
@@ -71,7 +71,7 @@ static void at_routed(void *arg, const struct expert_step *step, const struct ro
         w->capacity = 2 * (w->count + more);
         w->before = realloc(w->before, w->capacity * sizeof *w->before);
         if (!w->before)
-            log_fatal(1, "no memory for the gate weights of a stream");
+            log_fatal(1, "out of memory (gate weights of a stream)");
     }
     for (uint32_t r = 0; r < step->rows; r++) {
         for (uint32_t i = 0; i < w->top_k; i++)
@@ -87,7 +87,7 @@ static void worker_hooks(void *arg, uint32_t worker, struct offline_hooks *hooks
     sl_assert(worker < OFFLINE_WORKERS_MAX && !s->of[worker]);
     struct weights *w = s->of[worker] = calloc(1, sizeof *w);
     if (!w)
-        log_fatal(1, "no memory for the gate weights of a stream");
+        log_fatal(1, "out of memory (gate weights of a stream)");
     w->top_k = s->p->plan->experts_used;
     hooks->arg = w;
     hooks->routed = at_routed;
@@ -99,7 +99,7 @@ static void window_done(void *arg, uint32_t done, uint32_t windows)
     planning_progress(s->p, "gate weights: window", done, windows);
 }
 
-/* Every use's sum of better weights on the stream; the caller frees. */
+/* The sum of larger weights of every access of the stream; the caller frees. */
 static int gate_weights(struct planning *p, float **before, size_t *count, struct error *error)
 {
     struct stream s = {.p = p};
@@ -116,7 +116,7 @@ static int gate_weights(struct planning *p, float **before, size_t *count, struc
         *count += s.of[w] ? s.of[w]->count : 0;
     *before = status == 0 ? malloc(*count * sizeof **before) : NULL;
     if (status == 0 && !*before)
-        status = error_set(error, ERR_NO_MEMORY, "no memory for the gate weights of a stream");
+        status = error_set(error, ERR_NO_MEMORY, "out of memory (gate weights of a stream)");
     size_t at = 0;
     for (int w = 0; w < OFFLINE_WORKERS_MAX; w++) {
         if (!s.of[w])
@@ -152,11 +152,11 @@ static int force_hobbit(struct planning *p, struct error *error)
     s[PLAN_hobbit_share_low] = got[1];
     planning_note(p,
                   "hobbit: T1 %.4f, T2 %.4f: %.1f %% high (%s), %.1f %% low (%s), %.1f %% skipped "
-                  "of %zu uses of a made-up stream",
+                  "of %zu accesses of a synthetic stream",
                   t1, t2, 100 * got[0], precision_names[high], 100 * got[1], precision_names[low],
                   100 * got[2], count);
     if (got[0] > p->shares.of[high] + 0.01 || got[2] > skip + 0.01)
-        planning_note(p, "hobbit: these are not the shares: the first of %u experts is always high",
+        planning_note(p, "hobbit: the shares cannot be met: the first of %u experts is always high",
                       p->plan->experts_used);
     json_object_set_new(p->report, "hobbit",
                         json_pack("{s:f, s:f, s:f, s:f}", "t1", t1, "t2", t2, "share_high", got[0],
@@ -164,23 +164,24 @@ static int force_hobbit(struct planning *p, struct error *error)
     return 0;
 }
 
-/* ---- fate: the worse tier's share is the fraction ---- */
+/* ---- fate: the share of the lower precision is the fraction ---- */
 
 static int force_fate(struct planning *p, struct error *error)
 {
     enum precision high, low;
     if (p->shares.of[SHARES_SKIP] > 0)
-        return error_set(error, ERR_BAD_INPUT, "--shares: fate skips no experts");
+        return error_set(error, ERR_BAD_INPUT, "--shares: fate does not support skip");
     if (shares_pair(&p->shares, &high, &low, error) != 0)
         return -1;
     double fraction = high == low ? 0 : p->shares.of[low];
     p->plan->scalar[PLAN_fate_prefill_int2] = fraction;
-    planning_note(p, "fate: %.1f %% of a chunk's experts low in prefill", 100 * fraction);
+    planning_note(p, "fate: %.1f %% of the experts of a chunk at low precision in prefill",
+                  100 * fraction);
     json_object_set_new(p->report, "fate", json_pack("{s:f}", "fraction", fraction));
     return 0;
 }
 
-/* ---- every expert at one width ---- */
+/* ---- uniform: all experts at one precision ---- */
 
 static int force_uniform(struct planning *p, struct error *error)
 {
@@ -190,15 +191,15 @@ static int force_uniform(struct planning *p, struct error *error)
     if (high != low || high == PRECISION_NATIVE || p->shares.of[SHARES_SKIP] > 0 ||
         p->max_loss <= 0)
         return error_set(error, ERR_BAD_INPUT,
-                         "--shares: uniform is one tier, like int4=1, and its --max-loss");
+                         "--shares: uniform needs one precision, such as int4=1, and --max-loss");
     p->plan->scalar[PLAN_uniform_int8_loss_high + (high - PRECISION_INT8)] = p->max_loss;
-    planning_note(p, "uniform: %s loses at most %.3g %%", precision_names[high], 100 * p->max_loss);
+    planning_note(p, "uniform: %s, loss at most %.3g %%", precision_names[high], 100 * p->max_loss);
     return 0;
 }
 
-/* ---- all of it ---- */
+/* ---- run ---- */
 
-/* A stream that routes as `sluice bench` has it. */
+/* A synthetic token stream, as `sluice bench` generates it. */
 static void make_stream(struct planning *p)
 {
     p->text = offline_text_alloc((uint32_t)(p->tokens_max / p->window), (uint32_t)p->window);
@@ -234,7 +235,7 @@ int plan_forced(struct planning *p, struct error *error)
     static const struct {
         const char *name;
         int (*force)(struct planning *p, struct error *error);
-        enum plan_scalar loss; /* PLAN_SCALAR__COUNT: it takes its own */
+        enum plan_scalar loss; /* PLAN_SCALAR__COUNT: set by force() */
     } presets[] = {{"edgemoe", force_edgemoe, PLAN_edgemoe_loss_high},
                    {"hobbit", force_hobbit, PLAN_hobbit_loss_high},
                    {"fate", force_fate, PLAN_fate_loss_high},
@@ -248,6 +249,5 @@ int plan_forced(struct planning *p, struct error *error)
             p->plan->scalar[presets[i].loss] = p->max_loss;
         return plan_write(p->plan, p->out_path, error);
     }
-    return error_set(error, ERR_BAD_INPUT,
-                     "--shares: name one of edgemoe|hobbit|fate|uniform with --preset");
+    return error_set(error, ERR_BAD_INPUT, "--shares: needs --preset edgemoe|hobbit|fate|uniform");
 }

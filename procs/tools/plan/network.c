@@ -9,19 +9,19 @@
 
 #define EPOCHS     3000
 #define RATE       0.01
-#define DECAY      1e-3 /* of weights: samples are few */
+#define DECAY      1e-3 /* of the weights, because samples are few */
 #define POPULATION 50
 #define MUTATION   0.5
 #define CROSSOVER  0.01
 
-/* ---- the network: tanh, then linear; parameters as one flat row for the optimiser ---- */
+/* ---- network: tanh, then linear; parameters as one flat vector for the optimiser ---- */
 
 static uint32_t parameters(uint32_t inputs)
 {
     return NETWORK_HIDDEN * (inputs + 2) + 1;
 }
 
-/* Parameter i, wherever it lies. */
+/* Parameter i of the flat vector. */
 static double *parameter(struct network *net, uint32_t i)
 {
     uint32_t in = net->inputs;
@@ -52,7 +52,7 @@ double network_predict(const struct network *net, const double *x)
     return net->mean + net->scale * forward(net, x, hidden);
 }
 
-/* Gradient of the mean squared error (and the decay) in the order of parameter(). */
+/* Gradient of the mean squared error and the decay, in the order of parameter(). */
 static void gradient(struct network *net, const double *x, const double *y, uint32_t n, double *out)
 {
     uint32_t in = net->inputs, count = parameters(in);
@@ -114,9 +114,9 @@ double network_fit(struct network *net, uint32_t inputs, const double *x, const 
     return sqrt(error / n);
 }
 
-/* ---- the search ---- */
+/* ---- genetic search ---- */
 
-/* Brings the sum down (or up) to total, one expert of a random layer at a time. */
+/* Changes the sum to `total`, one expert of a random layer at a time. */
 static void fit_total(struct random *r, uint32_t layers, uint32_t min, uint32_t max, uint64_t total,
                       uint32_t *v)
 {
@@ -149,7 +149,7 @@ struct member {
     double loss;
 };
 
-static void judge(const struct genetic *g, struct member *m)
+static void evaluate(const struct genetic *g, struct member *m)
 {
     double x[NETWORK_INPUTS_MAX];
     for (uint32_t l = 0; l < g->layers; l++)
@@ -190,7 +190,7 @@ double genetic_search(const struct genetic *g, uint32_t *v)
         random_shares(&r, g->layers, g->min, g->max, g->total, all[i].v);
         if (i == 0 && g->first)
             memcpy(all[0].v, g->first, g->layers * sizeof *v);
-        judge(g, &all[i]);
+        evaluate(g, &all[i]);
     }
     for (uint32_t generation = 0; generation < g->generations; generation++) {
         for (int i = 0; i < POPULATION; i++) {
@@ -201,7 +201,7 @@ double genetic_search(const struct genetic *g, uint32_t *v)
             if (random_unit(&r) < CROSSOVER)
                 cross(g, &r, child, &all[random_below(&r, POPULATION)]);
             fit_total(&r, g->layers, g->min, g->max, g->total, child->v);
-            judge(g, child);
+            evaluate(g, child);
         }
         qsort(all, 2 * POPULATION, sizeof *all, by_loss);
     }

@@ -1,5 +1,5 @@
-/* A network of two layers that predicts a loss from shares, and a genetic search over it (SwapMoE
- * §3.4.2, §3.5.2). Plain arithmetic, deterministic by seed; no I/O. */
+/* A two-layer network that predicts the loss from the shares, and a genetic search over it (SwapMoE
+ * §3.4.2, §3.5.2). Deterministic for a seed; no I/O. */
 #ifndef SLUICE_TOOLS_PLAN_NETWORK_H
 #define SLUICE_TOOLS_PLAN_NETWORK_H
 
@@ -21,9 +21,9 @@ double network_fit(struct network *net, uint32_t inputs, const double *x, const 
                    uint32_t n, uint64_t seed);
 double network_predict(const struct network *net, const double *x);
 
-/* The shares v[l] (least..most per layer, sum <= total) with the least predicted loss: population
- * 50, mutation 0.5, crossover 0.01 by exchange or average. `first` (or NULL) joins the population.
- */
+/* Finds the shares v[l] (min..max per layer, sum <= total) with the minimum predicted loss and
+ * returns that loss: population 50, mutation 0.5, crossover 0.01 by exchange or average. `first`
+ * (or NULL) is a member of the first population. */
 struct genetic {
     const struct network *net;
     uint32_t layers, min, max, generations;

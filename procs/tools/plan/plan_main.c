@@ -1,7 +1,7 @@
-/* sluice plan: decides, from a profile, what the lossy systems of a model use: edgemoe's widths,
+/* sluice plan: computes from a profile the parameters of the lossy presets: edgemoe's precisions,
  * hobbit's thresholds, fate's boundary and shares, swapmoe's virtual experts. Every decision is
- * measured on calibration text and stored with what it is expected to lose.
- * Trust: model file, profile and texts are foreign; lib/model checks them. */
+ * measured on calibration text and stored with its expected loss. Trust: model file, profile and
+ * texts are untrusted; lib/model checks them. */
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 #include "procs/clients/common/options.h"
 #include "procs/tools/plan/planning.h"
 
-/* Tokens of the text, of a made-up stream. */
+/* Default tokens of a text, of a synthetic stream. */
 #define PLANNED_TOKENS 65536
 #define FORCED_TOKENS  1024
 
@@ -21,38 +21,38 @@ static void usage(FILE *out)
         out,
         "usage: sluice plan -m FILE --profile PROFILE --text FILE... --max-loss P -o PLAN\n"
         "                   [--budget B | --resident-experts PCT%%] [--preset S] [options]\n"
-        "       sluice plan -m FILE --preset S --shares TIER=SHARE,... -o PLAN\n"
+        "       sluice plan -m FILE --preset S --shares PRECISION=SHARE,... -o PLAN\n"
         "                   [--profile PROFILE]\n"
         "       sluice plan -m FILE --profile PLAN --preset auto [--text FILE...] -o PLAN\n"
         "\n"
-        "Plans the lossy systems of a model and says what each is expected to lose.\n"
+        "Plans the lossy presets for a model and reports the expected loss of each.\n"
         "\n"
         "  -m, --model FILE         GGUF file\n"
-        "      --profile FILE       of sluice profile, for this model; an earlier plan will do\n"
-        "      --text FILE          calibration text; may be given several times\n"
-        "      --max-loss P         allowed rise of perplexity: 1%%\n"
-        "      --budget BYTES       the engine's budget (swapmoe, fate)\n"
-        "      --resident-experts PCT%%  instead: the share of the experts' bytes that is "
-        "resident\n"
+        "      --profile FILE       of sluice profile, for this model, or an earlier plan\n"
+        "      --text FILE          calibration text; repeatable\n"
+        "      --max-loss P         allowed increase of perplexity, such as 1%%\n"
+        "      --budget BYTES       budget of the engine (swapmoe, fate)\n"
+        "      --resident-experts PCT%%  instead of --budget: resident share of the expert bytes\n"
         "      --preset S           edgemoe|hobbit|fate|swapmoe|auto|all (default all)\n"
-        "  -o FILE                  the plan: the profile and the decisions\n"
-        "      --margin PCT%%        of P that is kept back for other text (default 10)\n"
-        "      --tokens N           of the text, spread over it (default 65536)\n"
-        "      --ctx-size N         tokens of a window (default 512)\n"
-        "      --configurations N   swapmoe: random shares that are measured (default 40)\n"
-        "      --generations N      swapmoe: of the genetic search (default 5000)\n"
-        "      --curve              hobbit: also replace against skip, 5 to 30 %% of the uses\n"
-        "      --curve-only         hobbit: that, and nothing is planned\n"
-        "      --shares LIST        for random weights, which have no loss to plan by: shares of\n"
-        "                           native|int8|int4|int2|skip, like int4=0.8,int2=0.2. edgemoe:\n"
-        "                           random widths; hobbit: thresholds, found on a made-up stream\n"
-        "                           of tokens; fate: the fraction in prefill; uniform: one\n"
-        "                           width. --max-loss: the loss they stand for\n"
-        "      --seed N             of such widths and streams (default 1)\n"
-        "      --trace FILE         hobbit: fit eviction on this trace, not on the text's routing\n"
-        "      --eviction-only      hobbit: keep the thresholds the profile has, fit eviction\n"
-        "      --threads N          default: all processors\n"
-        "      --output text|json   what goes to stdout (default text)\n");
+        "  -o FILE                  the plan: the profile extended by the decisions\n"
+        "      --margin PCT%%        share of P reserved for other text (default 10)\n"
+        "      --tokens N           tokens used, spread over the text (default 65536)\n"
+        "      --ctx-size N         tokens per window (default 512)\n"
+        "      --configurations N   swapmoe: random shares to measure (default 40)\n"
+        "      --generations N      swapmoe: generations of the genetic search (default 5000)\n"
+        "      --curve              hobbit: also compare replace and skip, 5 to 30 %% of the "
+        "accesses\n"
+        "      --curve-only         hobbit: only this comparison, without a plan\n"
+        "      --shares LIST        for random weights, whose loss is meaningless: shares of\n"
+        "                           native|int8|int4|int2|skip, such as int4=0.8,int2=0.2.\n"
+        "                           edgemoe: random precisions; hobbit: thresholds for a\n"
+        "                           synthetic token stream; fate: the fraction in prefill;\n"
+        "                           uniform: one precision. --max-loss: the loss to store\n"
+        "      --seed N             of random precisions and streams (default 1)\n"
+        "      --trace FILE         hobbit: fit eviction to this trace, not to the text's routing\n"
+        "      --eviction-only      hobbit: keep the thresholds of the profile, fit eviction\n"
+        "      --threads N          (default: all CPUs)\n"
+        "      --output text|json   format on stdout (default text)\n");
 }
 
 enum {
@@ -100,7 +100,7 @@ static const struct option options[] = {{"model", 1, NULL, 'm'},
                                         {"help", 0, NULL, 'h'},
                                         {NULL, 0, NULL, 0}};
 
-/* The systems, in the order they are planned. */
+/* The presets, in planning order. */
 static const struct {
     const char *name;
     int (*plan)(struct planning *p, struct error *error);
@@ -109,7 +109,7 @@ static const struct {
                {"hobbit", plan_hobbit, false},
                {"fate", plan_fate, true},
                {"swapmoe", plan_swapmoe, true},
-               {"auto", plan_auto, false}}; /* the last: it predicts what the others planned */
+               {"auto", plan_auto, false}}; /* last: it predicts the speed of the other plans */
 
 static int percent(const char *what, const char *value, double *out, struct error *error)
 {
@@ -159,7 +159,7 @@ static int one_option(struct planning *p, int option, const char *value, struct 
     case OPT_BUDGET:
         if (bytes_parse(value, &p->budget_bytes))
             return 0;
-        return error_set(error, ERR_BAD_INPUT, "--budget: '%.40s' is no number of bytes", value);
+        return error_set(error, ERR_BAD_INPUT, "--budget: '%.40s' is not a size", value);
     case OPT_TOKENS: return option_i64("--tokens", value, 1, INT64_MAX, &p->tokens_max, error);
     case OPT_CTX: return option_i64("--ctx-size", value, 2, 65536, &p->window, error);
     case OPT_CONFIGURATIONS:
@@ -190,21 +190,21 @@ static int parse(struct planning *p, int argc, char **argv, struct error *error)
         return error_set(error, ERR_BAD_INPUT, "'%.80s' is not an option", argv[optind]);
     p->plain = p->forced || strcmp(p->preset, "auto") == 0;
     if (p->plain && (!p->model_path || !p->out_path))
-        return error_set(error, ERR_BAD_INPUT, "give -m FILE, --preset S and -o PLAN");
+        return error_set(error, ERR_BAD_INPUT, "use -m FILE, --preset S and -o PLAN");
     if (p->plain) {
         p->tokens_max = p->tokens_max ? p->tokens_max : FORCED_TOKENS;
         return 0;
     }
     if (strcmp(p->preset, "uniform") == 0)
-        return error_set(error, ERR_BAD_INPUT, "--preset uniform goes with --shares");
+        return error_set(error, ERR_BAD_INPUT, "--preset uniform needs --shares");
     p->tokens_max = p->tokens_max ? p->tokens_max : PLANNED_TOKENS;
     if (!p->model_path || !p->profile_path || !p->texts || !p->out_path || p->max_loss <= 0)
         return error_set(error, ERR_BAD_INPUT,
-                         "give -m FILE, --profile PROFILE, --text FILE, --max-loss P and -o PLAN");
+                         "use -m FILE, --profile PROFILE, --text FILE, --max-loss P and -o PLAN");
     return 0;
 }
 
-/* ---- the run ---- */
+/* ---- run ---- */
 
 static int start(struct planning *p, struct error *error)
 {
@@ -215,7 +215,9 @@ static int start(struct planning *p, struct error *error)
         return -1;
     if (!plan_has(p->plan, PLAN_ARRAY_frequency) || !plan_has(p->plan, PLAN_ARRAY_norm) ||
         !plan_knows(p->plan, PLAN_tokens))
-        return error_set(error, ERR_BAD_INPUT, "%.200s is not a whole profile", p->profile_path);
+        return error_set(error, ERR_BAD_INPUT,
+                         "%.200s is an incomplete profile; run sluice profile again",
+                         p->profile_path);
     if (offline_text_load(offline_index(p->model), p->text_path, p->texts, (uint32_t)p->window,
                           (uint64_t)p->tokens_max, &p->text, error) != 0)
         return -1;
@@ -245,7 +247,7 @@ static int run(struct planning *p, struct error *error)
         if (!all && strcmp(p->preset, presets[i].name) != 0)
             continue;
         if (all && presets[i].needs_budget && !has_budget)
-            continue; /* without a budget there is nothing to share out */
+            continue; /* these presets need a budget */
         struct error why;
         if (presets[i].plan(p, &why) != 0) {
             if (!all || why.code != ERR_BAD_INPUT)

@@ -1,4 +1,4 @@
-/* What the planners share: measuring, saying, growing the plan, room. */
+/* Shared by the planners: measurement, output, extension of the plan, capacity. */
 #include "procs/tools/plan/planning.h"
 
 #include <stdarg.h>
@@ -9,8 +9,9 @@
 #include "lib/tensor/precision.h"
 
 #define PROGRESS_NS (3 * NS_PER_S)
-/* What the engine needs beside dense weights and experts: processes, libraries, KV, the reserve of
- * the ledger. An estimate (README, Numbers): `sluice run` says the exact floor. */
+/* Memory of the engine in addition to dense weights and experts: processes, libraries, KV cache,
+ * the reserve of the ledger. An estimate; `sluice run --print-memory` reports the exact minimum
+ * budget. */
 #define ENGINE_BYTES (20 * MIB)
 
 void planning_note(const struct planning *p, const char *fmt, ...)
@@ -86,16 +87,15 @@ uint64_t planning_expert_bytes(const struct planning *p, struct error *error)
                    offline_expert_bytes(p->model, 0, 0, PRECISION_NATIVE, QUANT_CHANNEL);
     if (p->experts_percent > 0)
         return (uint64_t)(p->experts_percent / 100 * (double)p->native_bytes);
-    uint64_t beside = m->dense_bytes + ENGINE_BYTES;
-    if (p->budget_bytes >= beside + min)
-        return p->budget_bytes - beside < p->native_bytes ? p->budget_bytes - beside
-                                                          : p->native_bytes;
+    uint64_t rest = m->dense_bytes + ENGINE_BYTES;
+    if (p->budget_bytes >= rest + min)
+        return p->budget_bytes - rest < p->native_bytes ? p->budget_bytes - rest : p->native_bytes;
     if (p->budget_bytes == 0)
-        error_set(error, ERR_BAD_INPUT, "give --budget BYTES or --resident-experts PCT%%");
+        error_set(error, ERR_BAD_INPUT, "use --budget BYTES or --resident-experts PCT%%");
     else
         error_set(error, ERR_BUDGET_TOO_SMALL,
-                  "a budget of %s is too small: %s would do for this model's dense weights, the "
-                  "engine and the experts of a token",
-                  bytes_format(p->budget_bytes, given), bytes_format(beside + min, min_budget));
+                  "--budget %s is too small: minimum %s for the dense weights, the engine and the "
+                  "experts of one token",
+                  bytes_format(p->budget_bytes, given), bytes_format(rest + min, min_budget));
     return 0;
 }

@@ -59,8 +59,8 @@ int shares_parse(struct shares *s, const char *text, struct error *error)
     unsigned precisions = named & ~(1u << SHARES_SKIP);
     if (!precisions || sum > 1 + ROUNDING)
         return error_set(error, ERR_BAD_INPUT,
-                         "--shares: name a tier, and no more than 1 in all ('%.60s' is %g)", text,
-                         sum);
+                         "--shares: needs a precision and a sum of at most 1 ('%.60s' has %g)",
+                         text, sum);
     s->of[__builtin_ctz(precisions)] += fmax(0, 1 - sum);
     return 0;
 }
@@ -79,7 +79,7 @@ void shares_deal(const struct shares *s, uint64_t seed, uint8_t *precision, uint
     }
     sl_assert(at == cells);
     random_seed(&random, seed, 0);
-    for (uint64_t i = cells; i > 1; i--) { /* Fisher and Yates */
+    for (uint64_t i = cells; i > 1; i--) { /* Fisher-Yates shuffle */
         uint64_t other = random_below(&random, i);
         uint8_t saved = precision[i - 1];
         precision[i - 1] = precision[other];
@@ -100,8 +100,8 @@ int shares_pair(const struct shares *s, enum precision *high, enum precision *lo
     }
     if (named == 1 || named == 2)
         return 0;
-    return error_set(error, ERR_BAD_INPUT, "--shares: this system uses one or two tiers, not %d",
-                     named);
+    return error_set(error, ERR_BAD_INPUT,
+                     "--shares: this preset uses one or two precisions, not %d", named);
 }
 
 static int by_value(const void *a, const void *b)
@@ -110,7 +110,7 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* How many of the sorted values are at or below x. */
+/* Number of sorted values <= x. */
 static size_t count_up_to(const float *sorted, size_t count, double x)
 {
     size_t low = 0, high = count;
@@ -124,7 +124,7 @@ static size_t count_up_to(const float *sorted, size_t count, double x)
     return low;
 }
 
-/* The value that has this share of the sorted ones at or below it. */
+/* The smallest value with this share of the sorted values <= it. */
 static double quantile(const float *sorted, size_t count, double share)
 {
     size_t n = (size_t)llround(share * (double)count);

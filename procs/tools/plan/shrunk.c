@@ -1,8 +1,8 @@
-/* Importance measured expert by expert is mostly noise: 8 k tokens tell a rise of 0.05 % from one
- * of 0.1 %, no better. Choosing the least of such numbers chooses luck. So each is drawn towards
- * the mean of its group, by as much as the numbers themselves say (empirical Bayes, Efron & Morris
- * 1975): the variance of the groups' means beyond what the noise explains is taken for the true
- * one, within groups as between them. */
+/* The measured importance of a single expert is mostly noise: 8 k tokens resolve an increase of
+ * 0.05 % from one of 0.1 %, not less, and picking the smallest of noisy numbers selects noise. So
+ * each is shrunk towards the mean of its group (empirical Bayes, Efron & Morris 1975). The true
+ * variance, within groups as between them, is estimated as the variance of the group means minus
+ * the part explained by noise. */
 #include <stdlib.h>
 
 #include "lib/base/assert.h"

@@ -1,7 +1,7 @@
-/* Importance of experts (EdgeMoE §III-B1): the rise of the loss when one expert is at int2 and all
- * others are at int4. Groups of experts of one layer are measured first, so that every expert has a
- * value soon; then each expert by itself, members of the most important groups first, until all are
- * done or the time is up. Measured and inferred values are told apart. */
+/* Importance of experts (EdgeMoE §III-B1): the increase of the loss with one expert at int2 and all
+ * others at int4. Groups of experts of a layer are measured first, so that every expert has an
+ * early value; then single experts, in descending importance of their groups, until all are done or
+ * --importance-seconds have passed. Values measured for single experts are marked. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,7 +36,7 @@ static int nats(struct measuring *m, double *out, struct error *error)
     return 0;
 }
 
-/* The rise with experts first .. first + count - 1 of a layer at int2. */
+/* The increase with experts first .. first + count - 1 of a layer at int2. */
 static int rise(struct measuring *m, uint64_t first, uint32_t count, double *out,
                 struct error *error)
 {
@@ -87,7 +87,7 @@ static int measure_groups(struct measuring *m, struct error *error)
     return 0;
 }
 
-struct order { /* an expert, by its group's importance */
+struct order { /* an expert and the importance of its group */
     uint64_t at;
     float importance;
 };
@@ -106,7 +106,7 @@ static int measure_experts(struct measuring *m, struct error *error)
     uint64_t cells = (uint64_t)plan->layers * plan->experts, n = 0;
     struct order *order = calloc(cells, sizeof *order);
     if (!order)
-        return error_set(error, ERR_NO_MEMORY, "no memory for the order of experts");
+        return error_set(error, ERR_NO_MEMORY, "out of memory (order of experts)");
     for (uint64_t i = 0; i < cells; i++)
         if (!plan_importance_measured(plan)[i])
             order[n++] = (struct order){.at = i, .importance = plan_importance(plan)[i]};
@@ -131,7 +131,7 @@ static int measure(struct measuring *m, struct error *error)
     double tokens = (double)m->text.windows * (m->text.window - 1);
     if (!plan_knows(plan, PLAN_importance_base) || plan->scalar[PLAN_importance_tokens] != tokens) {
         for (uint64_t i = 0; i < (uint64_t)plan->layers * plan->experts; i++) {
-            plan_importance(plan)[i] = NAN; /* measured on another text: not comparable */
+            plan_importance(plan)[i] = NAN; /* measured on other text: not comparable */
             plan_importance_measured(plan)[i] = 0;
         }
         if (nats(m, &plan->scalar[PLAN_importance_base], error) != 0)

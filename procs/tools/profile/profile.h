@@ -1,4 +1,4 @@
-/* sluice profile: what the files of this program share. */
+/* sluice profile: state and functions shared by its stages. */
 #ifndef SLUICE_TOOLS_PROFILE_PROFILE_H
 #define SLUICE_TOOLS_PROFILE_PROFILE_H
 
@@ -14,12 +14,12 @@ struct profile {
     const char *text_path[PROFILE_TEXTS_MAX];
     size_t texts;
     int64_t window, tokens_max, importance_tokens, importance_seconds, threads, pair_mib;
-    bool json, made_up;
+    bool json, synthetic;
 
     struct offline_model *model;
     struct offline_text text;
     struct plan *plan;
-    uint64_t progress_ns; /* when progress was last told */
+    uint64_t progress_ns; /* time of the last progress line */
 };
 
 static inline uint64_t profile_at(const struct profile *p, uint32_t layer, uint32_t expert)
@@ -27,13 +27,13 @@ static inline uint64_t profile_at(const struct profile *p, uint32_t layer, uint3
     return (uint64_t)layer * p->plan->experts + expert;
 }
 
-/* Writes the profile as it is now; resuming begins there. */
+/* Writes the profile so far; a later run resumes from it. */
 int profile_save(struct profile *p, struct error *error);
 
-/* A line on stderr, not more often than every other second. */
+/* Prints a progress line to stderr, at most one every 2 s. */
 void profile_progress(struct profile *p, const char *what, uint64_t done, uint64_t of);
 
-/* Each fills its part of p->plan, or finds it there from an earlier run and returns. */
+/* Each fills its part of p->plan, or returns if an earlier run did. */
 int profile_statistics(struct profile *p, struct error *error);
 void profile_norms(struct profile *p);
 int profile_importance(struct profile *p, struct error *error);

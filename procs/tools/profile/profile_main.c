@@ -1,9 +1,9 @@
-/* sluice profile: what plan, cache and predictor want to know of a model, measured once.
+/* sluice profile: measures the properties of a model that plan, cache and predictor use.
  *
- * Stages, each kept as soon as it is there: routing statistics (one pass over the text), norms,
- * compute and drive timings, importance (many passes over a part of the text). A run that was
- * stopped goes on where it was when it is given the same model, text and file.
- * Trust: model file, texts and an earlier profile are foreign; lib/model checks them. */
+ * Stages, each saved when it is done: routing statistics (one pass over the text), norms, compute
+ * and device timings, importance (many passes over a part of the text). An interrupted run is
+ * resumed with the same model, text and file. Trust: model file, texts and an earlier profile are
+ * untrusted; lib/model checks them. */
 #include <getopt.h>
 #include <math.h>
 #include <stdio.h>
@@ -19,9 +19,9 @@
 #include "procs/clients/common/token_stream.h"
 #include "procs/tools/profile/profile.h"
 
-#define PROGRESS_NS    (2 * NS_PER_S)
-#define MADE_UP_TOKENS 4096
-#define MADE_UP_SEED   1
+#define PROGRESS_NS      (2 * NS_PER_S)
+#define SYNTHETIC_TOKENS 4096
+#define SYNTHETIC_SEED   1
 
 static void usage(FILE *out)
 {
@@ -31,26 +31,29 @@ static void usage(FILE *out)
         "       sluice profile -m FILE --synthetic -o PROFILE [options]\n"
         "\n"
         "Measures a model on calibration text: routing, paths, recall of predictions, norms,\n"
-        "importance of experts, timings. Run again with the same arguments it goes on where it\n"
-        "was stopped. Do not calibrate on the text you will judge by.\n"
+        "importance of experts, timings. An interrupted run is resumed with the same arguments.\n"
+        "Do not use the text on which results will be evaluated.\n"
         "\n"
         "  -m, --model FILE           GGUF file\n"
-        "      --text FILE            calibration text; may be given several times\n"
-        "      --synthetic            instead: tokens as sluice bench makes them, for files with\n"
-        "                             random weights; no importance, 4096 tokens by default\n"
+        "      --text FILE            calibration text; repeatable\n"
+        "      --synthetic            instead of --text: tokens as in sluice bench, for files "
+        "with\n"
+        "                             random weights; no importance, default 4096 tokens\n"
         "  -o FILE                    the profile (JSON; tables go to FILE.tables)\n"
-        "      --ctx-size N           tokens of a window (default 512)\n"
-        "      --tokens N             at most so many tokens, spread over the text (default all)\n"
-        "      --importance-tokens N  of each importance (default 8192; 0: no importance)\n"
-        "      --importance-seconds N stop refining groups after this time (default: all)\n"
-        "      --pair-mib N           room to count pairs of experts in (default 256)\n"
-        "      --threads N            default: all processors\n"
-        "      --output text|json     the summary on stdout (default text)\n");
+        "      --ctx-size N           tokens per window (default 512)\n"
+        "      --tokens N             maximum number of tokens, spread over the text (default "
+        "all)\n"
+        "      --importance-tokens N  tokens per measurement of importance (default 8192; 0: "
+        "none)\n"
+        "      --importance-seconds N  stop refining groups after this time (default: no limit)\n"
+        "      --pair-mib N           memory for counting pairs of experts (default 256)\n"
+        "      --threads N            (default: all CPUs)\n"
+        "      --output text|json     format of the summary on stdout (default text)\n");
 }
 
 enum {
     OPT_TEXT = 256,
-    OPT_MADE_UP,
+    OPT_SYNTHETIC,
     OPT_CTX,
     OPT_TOKENS,
     OPT_ITOKENS,
@@ -62,7 +65,7 @@ enum {
 
 static const struct option options[] = {{"model", 1, NULL, 'm'},
                                         {"text", 1, NULL, OPT_TEXT},
-                                        {"synthetic", 0, NULL, OPT_MADE_UP},
+                                        {"synthetic", 0, NULL, OPT_SYNTHETIC},
                                         {"ctx-size", 1, NULL, OPT_CTX},
                                         {"tokens", 1, NULL, OPT_TOKENS},
                                         {"importance-tokens", 1, NULL, OPT_ITOKENS},
@@ -83,7 +86,7 @@ static int one_option(struct profile *p, int option, const char *value, struct e
             return error_set(error, ERR_BAD_INPUT, "at most %d texts", PROFILE_TEXTS_MAX);
         p->text_path[p->texts++] = value;
         return 0;
-    case OPT_MADE_UP: p->made_up = true; return 0;
+    case OPT_SYNTHETIC: p->synthetic = true; return 0;
     case OPT_CTX: return option_i64("--ctx-size", value, 2, 65536, &p->window, error);
     case OPT_TOKENS: return option_i64("--tokens", value, 1, INT64_MAX, &p->tokens_max, error);
     case OPT_ITOKENS:
@@ -112,13 +115,14 @@ static int parse(struct profile *p, int argc, char **argv, struct error *error)
             return -1;
     if (optind < argc)
         return error_set(error, ERR_BAD_INPUT, "'%.80s' is not an option", argv[optind]);
-    if (!p->model_path || (!p->texts && !p->made_up) || !p->out_path)
-        return error_set(error, ERR_BAD_INPUT, "give -m FILE, --text FILE and -o PROFILE");
-    if (p->texts && p->made_up)
-        return error_set(error, ERR_BAD_INPUT, "--text and --synthetic exclude each other");
-    if (p->made_up) {
+    if (!p->model_path || (!p->texts && !p->synthetic) || !p->out_path)
+        return error_set(error, ERR_BAD_INPUT,
+                         "use -m FILE, --text FILE (or --synthetic) and -o PROFILE");
+    if (p->texts && p->synthetic)
+        return error_set(error, ERR_BAD_INPUT, "--text and --synthetic cannot be combined");
+    if (p->synthetic) {
         p->importance_tokens = 0;
-        p->tokens_max = p->tokens_max ? p->tokens_max : MADE_UP_TOKENS;
+        p->tokens_max = p->tokens_max ? p->tokens_max : SYNTHETIC_TOKENS;
     }
     return 0;
 }
@@ -138,9 +142,9 @@ void profile_progress(struct profile *p, const char *what, uint64_t done, uint64
             (unsigned long long)of);
 }
 
-/* An earlier run's file with the same model and text is gone on with; another one is refused, not
+/* Resumes the file of an earlier run with the same model and text; any other file is rejected, not
  * overwritten. */
-static int take_up(struct profile *p, struct error *error)
+static int resume(struct profile *p, struct error *error)
 {
     if (access(p->out_path, F_OK) != 0)
         return 0;
@@ -151,9 +155,9 @@ static int take_up(struct profile *p, struct error *error)
         return -1;
     if (p->plan->text_hash != p->text.hash)
         return error_set(error, ERR_BAD_INPUT,
-                         "%.200s is a profile of another text: remove it, or name another file",
+                         "%.200s is a profile of another text: remove it or use another file",
                          p->out_path);
-    fprintf(stderr, "sluice profile: going on with %s\n", p->out_path);
+    fprintf(stderr, "sluice profile: resuming %s\n", p->out_path);
     return 0;
 }
 
@@ -161,11 +165,11 @@ static int load_text(struct profile *p, struct error *error)
 {
     const struct model_index *m = offline_index(p->model);
     uint32_t window = (uint32_t)p->window;
-    if (!p->made_up)
+    if (!p->synthetic)
         return offline_text_load(m, p->text_path, p->texts, window, (uint64_t)p->tokens_max,
                                  &p->text, error);
     p->text = offline_text_alloc((uint32_t)(p->tokens_max / p->window), window);
-    token_stream_fill(MADE_UP_SEED, TOKEN_STREAM_STAY, m->hparams.vocab, p->text.ids,
+    token_stream_fill(SYNTHETIC_SEED, TOKEN_STREAM_STAY, m->hparams.vocab, p->text.ids,
                       (size_t)p->text.windows * window);
     offline_text_rehash(&p->text);
     return 0;
@@ -187,7 +191,7 @@ static int start(struct profile *p, struct error *error)
     for (size_t i = 0; i < ARRAY_LEN(arrays); i++)
         bits |= plan_array_bit(arrays[i]);
     p->model = offline_open(p->model_path, error);
-    if (!p->model || load_text(p, error) != 0 || take_up(p, error) != 0)
+    if (!p->model || load_text(p, error) != 0 || resume(p, error) != 0)
         return -1;
     const struct model_hparams *hp = &offline_index(p->model)->hparams;
     struct plan *plan = p->plan ? plan_extended(p->plan, bits, p->plan->cells, error)
@@ -225,7 +229,7 @@ static void print_result(const struct profile *p)
         json_t *out = json_pack("{s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:I}",
                                 "profile", p->out_path, "tokens", plan->scalar[PLAN_tokens], "ppl",
                                 ppl, "token_ns", plan->scalar[PLAN_token_ns], "expert_read_ns",
-                                plan->scalar[PLAN_expert_read_ns], "drive_bytes_per_s",
+                                plan->scalar[PLAN_expert_read_ns], "read_bytes_per_s",
                                 plan->scalar[PLAN_drive_bytes_per_s], "recall",
                                 mean_of(plan_recall_gate(plan), layers), "recall_list",
                                 mean_of(plan_recall_gate_list(plan), layers), "importance_measured",
@@ -237,8 +241,8 @@ static void print_result(const struct profile *p)
         return;
     }
     printf("%s: %.0f tokens, perplexity %.4f\n", p->out_path, plan->scalar[PLAN_tokens], ppl);
-    printf("recall per layer (top-K, list): gate input before | attention input | attention input "
-           "before\n");
+    printf("recall per layer (top-K, list): previous gate input | attention input | previous "
+           "attention input\n");
     for (uint32_t l = 0; l < layers; l++)
         printf("  layer %2u   %5.1f %% %5.1f %%   %5.1f %% %5.1f %%   %5.1f %% %5.1f %%\n", l,
                100 * (double)plan_recall_gate(plan)[l],
@@ -247,15 +251,15 @@ static void print_result(const struct profile *p)
                100 * (double)plan_recall_attention_list(plan)[l],
                100 * (double)plan_recall_attention_before(plan)[l],
                100 * (double)plan_recall_attention_before_list(plan)[l]);
-    printf("importance: %llu of %llu experts measured alone, the others by their group\n",
+    printf("importance: %llu of %llu experts measured individually, the others by group\n",
            (unsigned long long)measured, (unsigned long long)cells);
-    printf("paths: %u cells of pairs (%.1f MiB)\n", plan->cells,
+    printf("paths: %u pair cells (%.1f MiB)\n", plan->cells,
            (double)plan->cells * sizeof(struct plan_cell) / (double)MIB);
-    printf(
-        "compute: %.0f us a token; a layer: attention %.1f us, router %.1f us, experts %.1f us\n",
-        plan->scalar[PLAN_token_ns] / 1e3, plan->scalar[PLAN_layer_attention_ns] / 1e3,
-        plan->scalar[PLAN_layer_router_ns] / 1e3, plan->scalar[PLAN_layer_experts_ns] / 1e3);
-    printf("drive: an expert in %.0f us, %.0f MB/s at depth 8\n",
+    printf("compute: %.0f us per token; per layer: attention %.1f us, router %.1f us, experts %.1f "
+           "us\n",
+           plan->scalar[PLAN_token_ns] / 1e3, plan->scalar[PLAN_layer_attention_ns] / 1e3,
+           plan->scalar[PLAN_layer_router_ns] / 1e3, plan->scalar[PLAN_layer_experts_ns] / 1e3);
+    printf("device: %.0f us per expert, %.0f MB/s at depth 8\n",
            plan->scalar[PLAN_expert_read_ns] / 1e3, plan->scalar[PLAN_drive_bytes_per_s] / 1e6);
 }
 

@@ -1,9 +1,10 @@
-/* Routing statistics: one pass over the text. Frequencies, paths over one and two layers, and how
- * well each layer's choice can be foreseen from three earlier places.
+/* Routing statistics from one pass over the text: frequencies, paths over one and two layers, and
+ * the recall of predictions of each layer from three inputs.
  *
- * Places (Fate §3): the gate input of the layer before; this layer's own attention input; the
- * attention input of the layer before. The attention inputs are the residual stream there, with
- * this layer's router norm; the gate input is taken as it is. */
+ * Inputs (Fate §3):
+ *   0  the gate input of the previous layer, unchanged
+ *   1  the attention input of this layer: the residual stream, with this layer's router norm
+ *   2  the attention input of the previous layer, likewise */
 #include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -14,17 +15,17 @@
 #include "lib/tensor/tensor_type.h"
 #include "procs/tools/profile/profile.h"
 
-#define INPUTS 3 /* gate before, attention, attention before */
+#define INPUTS 3 /* previous gate, attention, previous attention */
 
-struct seen { /* what one worker sees: rows of the chunk it is in */
+struct seen { /* state of one worker: rows of its current chunk */
     struct statistics *all;
-    float *gate_before;          /* [window][hidden] gate inputs of the layer before */
-    float *input, *input_before; /* [window][hidden] residual at this layer, at the one before */
-    uint16_t *chosen[3];         /* [window][K]: this layer's experts, the one before, two before */
+    float *gate_before;          /* [window][hidden] gate inputs of the previous layer */
+    float *input, *input_before; /* [window][hidden] residual at this and the previous layer */
+    uint16_t *chosen[3];         /* [window][K]: experts of this layer and of the two before */
     float *x, *logits, *scratch; /* a row, its logits */
     struct prediction *predictions;
     uint64_t *accesses;           /* [L][E] */
-    uint64_t (*found)[INPUTS][2]; /* [L]: of the true top-K, found by K guesses, by the list */
+    uint64_t (*found)[INPUTS][2]; /* [L]: true top-K found by K predictions, by the list */
     uint64_t rows;
 };
 
@@ -34,7 +35,7 @@ struct statistics {
     const struct kernel_ops *ops;
     float *router, *norm; /* [L][E][hidden], [L][hidden] */
     atomic_uint *one;     /* [L][E][E] */
-    atomic_uint *two;     /* [L][E][E][E]; NULL: too many */
+    atomic_uint *two;     /* [L][E][E][E]; NULL: larger than --pair-mib */
     struct seen *seen[OFFLINE_WORKERS_MAX];
 };
 
@@ -42,7 +43,7 @@ static void *zeroed(size_t count, size_t bytes)
 {
     void *at = calloc(count, bytes);
     if (!at)
-        log_fatal(1, "no memory for the statistics");
+        log_fatal(1, "out of memory (routing statistics)");
     return at;
 }
 
@@ -104,8 +105,9 @@ static uint32_t hits(const struct prediction *predictions, uint32_t count, const
     return n;
 }
 
-/* Guesses for the layer from one place's input x, and whether they were right. */
-static void judge(struct seen *s, uint32_t layer, const float *x, uint32_t row, int which)
+/* Predicts the layer's experts from input x and counts the correct predictions. */
+static void count_predictions(struct seen *s, uint32_t layer, const float *x, uint32_t row,
+                              int which)
 {
     const struct statistics *all = s->all;
     const struct model_hparams *hp = all->hp;
@@ -138,12 +140,12 @@ static void at_gate_inputs(void *arg, const struct expert_step *step, const floa
     for (uint32_t r = 0; r < step->rows; r++) {
         if (step->layer > 0) {
             count_paths(s, step, r);
-            judge(s, step->layer, s->gate_before + (size_t)r * n, r, 0);
+            count_predictions(s, step->layer, s->gate_before + (size_t)r * n, r, 0);
             all->ops->rms_norm(s->input_before + (size_t)r * n, norm, n, all->hp->rms_eps, s->x);
-            judge(s, step->layer, s->x, r, 2);
+            count_predictions(s, step->layer, s->x, r, 2);
         }
         all->ops->rms_norm(s->input + (size_t)r * n, norm, n, all->hp->rms_eps, s->x);
-        judge(s, step->layer, s->x, r, 1);
+        count_predictions(s, step->layer, s->x, r, 1);
         memcpy(s->gate_before + (size_t)r * n, x + r * stride, n * sizeof *x);
     }
 }
@@ -212,14 +214,14 @@ static void take_counts(struct statistics *all, struct plan *plan)
                 uint64_t found = 0;
                 for (int w = 0; w < OFFLINE_WORKERS_MAX; w++)
                     found += all->seen[w] ? all->seen[w]->found[l][which][list] : 0;
-                bool none = l == 0 && which != 1; /* there is no layer before */
+                bool none = l == 0 && which != 1; /* no previous layer */
                 recall[which][list][l] =
                     none ? NAN : (float)((double)found / ((double)rows * all->hp->experts_used));
             }
     plan->scalar[PLAN_tokens] = (double)rows;
 }
 
-/* Counts as 16 bits: all of a table are halved until the largest fits. */
+/* Counts are stored in 16 bits: the shift that makes the largest of a table fit. */
 static unsigned shift_of(const atomic_uint *counts, uint64_t n)
 {
     unsigned max = 0, shift = 0;

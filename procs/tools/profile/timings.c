@@ -1,4 +1,4 @@
-/* Compute times of decode, and the drive's times at expert size. */
+/* Compute times of decode, and read times of experts. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -15,7 +15,7 @@
 #define READS          96
 #define READ_DEPTH     8
 
-/* ---- compute: stamps where a layer begins, before its router, after it ---- */
+/* ---- compute: time stamps at the start of a layer, before and after its router ---- */
 
 struct stamps {
     uint64_t last, attention, router, experts;
@@ -102,18 +102,18 @@ int profile_timings(struct profile *p, struct error *error)
     return 0;
 }
 
-/* ---- the drive: whole experts, as the loaders read them ---- */
+/* ---- storage device: reads of whole experts, as by the loaders ---- */
 
 struct reading {
     const struct model_index *model;
     int fd;
-    uint32_t first; /* of the experts this thread reads */
+    uint32_t first; /* expert of this thread */
     uint32_t step, count;
     uint64_t bytes, took[READS];
     int failed;
 };
 
-/* Extents of one expert, one after another. */
+/* Reads the extents of one expert in sequence. */
 static int read_expert(struct reading *r, uint32_t number, void *buffer, uint64_t cap)
 {
     uint32_t cells = r->model->hparams.layers * r->model->hparams.experts;
@@ -172,12 +172,12 @@ static int read_deep(struct profile *p, int fd, double *rate)
     return started ? failed : EAGAIN;
 }
 
-/* With O_DIRECT where the file system has it, so that the page cache is not what is measured. */
+/* Uses O_DIRECT if the file system supports it, to bypass the page cache. */
 int profile_device(struct profile *p, struct error *error)
 {
     int fd = open(p->model_path, O_RDONLY | O_CLOEXEC | O_DIRECT);
     if (fd < 0 && errno == EINVAL) {
-        log_warn("no O_DIRECT here: the drive's figures are the page cache's");
+        log_warn("O_DIRECT is not supported: the read times include the page cache");
         fd = open(p->model_path, O_RDONLY | O_CLOEXEC);
     }
     if (fd < 0)

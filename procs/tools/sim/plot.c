@@ -1,4 +1,4 @@
-/* Plots as SVG, by hand: panels beside each other, one line per contender, axes with units. */
+/* SVG plots: panels side by side, one line per contender, axes with units. */
 #include <math.h>
 #include <string.h>
 
@@ -7,13 +7,13 @@
 
 #define PANEL_W 400
 #define PANEL_H 300
-#define LEFT    64 /* of a panel, for the axis */
+#define LEFT    64 /* margins of a panel */
 #define TOP     40
 #define BOTTOM  52
 #define GAP     20
 #define KEY_W   150
 
-/* Told apart by people who see few colours (Okabe and Ito), and by markers besides. */
+/* A palette for colour-blind readers (Okabe and Ito); markers differ, too. */
 static const char *const colours[] = {"#0072B2", "#D55E00", "#009E73", "#CC79A7",
                                       "#E69F00", "#56B4E9", "#000000", "#7F7F7F"};
 
@@ -23,7 +23,7 @@ struct panel {
     const struct grid *g;
     FILE *out;
     result_fn metric;
-    double scale; /* of the figure to the axis' unit */
+    double scale; /* from the metric to the unit of the axis */
     const char *title, *unit;
     uint32_t device;
     double x0, max; /* left edge; top of the axis */
@@ -56,7 +56,7 @@ static void marker(FILE *out, uint32_t contender, double x, double y)
     }
 }
 
-/* A round step that makes four to eight of them. */
+/* A round step that gives four to eight ticks. */
 static double step_of(double max)
 {
     double raw = max / 6, unit = pow(10, floor(log10(raw)));
@@ -103,7 +103,7 @@ static void axes(const struct panel *p)
         double x = at_x(p, p->g->budget[b].percent);
         fprintf(p->out, "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"#333\"/>\n",
                 x, bottom, x, bottom + 4);
-        if (fabs(x - last) < 26) /* labels do not overlap; the tick says enough */
+        if (fabs(x - last) < 26) /* avoids overlapping labels; the tick remains */
             continue;
         snprintf(label, sizeof label, "%.4g", p->g->budget[b].percent);
         text(p, x, bottom + 18, "middle", label);
@@ -120,7 +120,7 @@ static void axes(const struct panel *p)
         TOP + PANEL_H / 2.0, p->unit, (p->x0 + LEFT + right) / 2, p->title);
 }
 
-/* Budgets in ascending order: they may be given in any. */
+/* The next larger budget; they may be given in any order. */
 static uint32_t budget_after(const struct grid *g, double percent)
 {
     uint32_t best = UINT32_MAX;
@@ -204,12 +204,12 @@ int plot_svg(FILE *out, const struct grid *g)
                       .metric = result_hits,
                       .scale = 100,
                       .title = "Hit rate",
-                      .unit = "uses found resident, %",
+                      .unit = "accesses that hit, %",
                       .max = 100};
     panel(&p);
     for (uint32_t d = 0; d < g->devices; d++) {
         char speed[24], title[64];
-        snprintf(title, sizeof title, "Time per token, drive %s", speed_text(&g->device[d], speed));
+        snprintf(title, sizeof title, "Time per token at %s", speed_text(&g->device[d], speed));
         p = (struct panel){.g = g,
                            .out = out,
                            .metric = result_token_ms,

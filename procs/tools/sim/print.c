@@ -73,7 +73,7 @@ static void print_pivot(FILE *out, const struct grid *g, const char *pivot, bool
     for (uint32_t d = 0; d < g->devices; d++) {
         char value[24], speed[24];
         if (g->devices > 1)
-            fprintf(out, "%sdrive %s\n%s", d ? "\n" : "", speed_text(&g->device[d], speed),
+            fprintf(out, "%sread bandwidth %s\n%s", d ? "\n" : "", speed_text(&g->device[d], speed),
                     md ? "\n" : "");
         fprintf(out, md ? "| %s |" : "%-22s", pivot_unit(pivot));
         for (uint32_t b = 0; b < g->budgets; b++) {
@@ -119,10 +119,10 @@ static bool next_cell(const struct grid *g, struct position *p, bool first)
 
 static void print_rows(FILE *out, const struct grid *g, bool md)
 {
-    static const char *const heads[] = {
-        "preset",       "experts", "drive",         "hits",      "hits_inflight",
-        "misses",       "skipped", "penalty/token", "MiB/token", "prefetched",
-        "of them used", "recall",  "stall ms",      "ms/token"};
+    static const char *const heads[] = {"preset",        "experts",    "bandwidth", "hits",
+                                        "hits_inflight", "misses",     "skipped",   "penalty/token",
+                                        "MiB/token",     "prefetched", "used",      "recall",
+                                        "stall ms",      "ms/token"};
     fprintf(out, md ? "|" : "");
     for (size_t i = 0; i < ARRAY_LEN(heads); i++)
         fprintf(out, md ? " %s |" : i == 0 ? "%-16s" : " %13s", heads[i]);
@@ -176,13 +176,13 @@ int print_md(FILE *out, const struct grid *g, const char *pivot)
     return sound(out);
 }
 
-/* ---- for programs --------------------------------------------------------------------------- */
+/* ---- csv and json --------------------------------------------------------------------------- */
 
 static const char *const phase_names[SIM_PHASES] = {"decode", "prefill"};
 
 int print_csv(FILE *out, const struct grid *g)
 {
-    fprintf(out, "system,budget_bytes,budget_percent,drive_bytes_per_s,phase");
+    fprintf(out, "preset,budget_bytes,budget_percent,read_bytes_per_s,phase");
 #define COUNT(name, meaning) fprintf(out, ",%s", #name);
 #define REAL(name, meaning)  fprintf(out, ",%s", #name);
 #include "lib/sim/results.tbl.h"
@@ -216,12 +216,12 @@ static json_t *json_of_phase(const struct sim_stats *f)
 static json_t *json_of_cell(const struct grid *g, const struct position *p)
 {
     const struct cell *c = grid_cell(g, p->contender, p->budget, p->device);
-    const struct contender *who = &g->contender[p->contender];
+    const struct contender *contender = &g->contender[p->contender];
     char knobs[1024];
-    json_t *o = json_pack("{s:s, s:s, s:I, s:f, s:f}", "preset", who->label, "knobs",
-                          knobs_text(&who->knobs, knobs, sizeof knobs), "budget_bytes",
+    json_t *o = json_pack("{s:s, s:s, s:I, s:f, s:f}", "preset", contender->label, "knobs",
+                          knobs_text(&contender->knobs, knobs, sizeof knobs), "budget_bytes",
                           (json_int_t)g->budget[p->budget].bytes, "budget_percent",
-                          g->budget[p->budget].percent, "drive_bytes_per_s",
+                          g->budget[p->budget].percent, "read_bytes_per_s",
                           g->device[p->device].bytes_per_s);
     json_object_set_new(o, "hit_rate", json_real(result_hits(&c->result)));
     json_object_set_new(o, "token_ms", json_real(result_token_ms(&c->result)));

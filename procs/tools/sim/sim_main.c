@@ -1,9 +1,9 @@
-/* sluice sim: a recorded (or made-up) trace under many systems, budgets and drives.
+/* sluice sim: replays a recorded or synthetic trace under many presets, budgets and storage
+ * devices.
  *
- * Reads a trace file (foreign bytes, checked by lib/sim), starts no engine and touches no model.
- * The first part of the trace is what the systems learn from - frequencies, paths - and warms the
- * cache; figures are of the rest. Everything is a function of trace, options and seed: no clock is
- * read. */
+ * Reads a trace file (untrusted, checked by lib/trace); needs no engine and no model. The first
+ * part of the trace is used for learning (frequencies, paths) and cache warm-up; results cover the
+ * rest. They depend only on trace, options and seed: no clock is read. */
 #include <ctype.h>
 #include <errno.h>
 #include <getopt.h>
@@ -35,7 +35,7 @@ struct program {
     struct path_tables tables;
     void *tables_block;
     struct plan *plan;
-    float *frequency, *shares; /* of the plan; what it does not know is 0 */
+    float *frequency, *shares; /* of the plan; unknown values are 0 */
     uint64_t measure;
 };
 
@@ -51,27 +51,31 @@ static void usage(FILE *out)
         "      --presets A,B         presets (default " DEFAULT_PRESETS ")\n"
         "      --evictions A,B|all   evictions instead of presets: one pool, no prefetch; all is\n"
         "                            " ALL_EVICTIONS "\n"
-        "      --policy K=V,...      policy parameters, set over those of every preset\n"
-        "      --budgets 25%,1GiB    capacity for experts, of all their bytes (default\n"
+        "      --policy K=V,...      policy parameters, override those of every preset\n"
+        "      --budgets 25%,1GiB    capacity for experts, % of all their bytes or a size "
+        "(default\n"
         "                            " DEFAULT_BUDGETS ")\n"
-        "      --read-bandwidth 200MB/s,...  of the storage device (default " DEFAULT_BANDWIDTHS
+        "      --read-bandwidth 200MB/s,...  of the storage devices (default " DEFAULT_BANDWIDTHS
         ")\n"
         "      --latency US          of one read (default 100)\n"
-        "      --queue-depth N       reads at the device at once (default 16)\n"
-        "      --layer-us US         attention and router of a layer, one token\n"
-        "      --expert-us US        one expert, one token (default: its bytes at 20 GB/s; a\n"
-        "                            layer: top-k of that)\n"
-        "      --predict-us US       from a gate input to its predictions (default 20)\n"
-        "      --batch X             cost of each further token of a chunk (default 0.25)\n"
+        "      --queue-depth N       reads in flight at the device (default 16)\n"
+        "      --layer-us US         compute time of attention and router of a layer, one token\n"
+        "                            (default: top-k times that of an expert)\n"
+        "      --expert-us US        compute time of one expert, one token (default: its bytes\n"
+        "                            at 20 GB/s)\n"
+        "      --predict-us US       time from a gate input to its predictions (default 20)\n"
+        "      --batch X             relative cost of each further token of a chunk (default\n"
+        "                            0.25)\n"
         "      --calibrate PCT       part of the trace used for learning and warm-up\n"
         "                            (default 25)\n"
-        "      --precisions int4=30%,...  additional precisions of the experts, as shares of the\n"
-        "                            native bytes or as sizes: a trace of a GGUF file has none\n"
-        "      --plan FILE           a plan for the model: paths, precisions, shares, thresholds\n"
+        "      --precisions int4=30%,...  additional precisions of the experts, as % of the "
+        "native\n"
+        "                            bytes or as sizes; traces of GGUF files contain none\n"
+        "      --plan FILE           plan for the model: paths, precisions, shares, thresholds\n"
         "      --output text|md|csv|json\n"
         "      --pivot hits|time|penalty   text and md: a row per preset, a column per budget\n"
         "      --svg FILE            plots of hits and time over the budget\n"
-        "      --write-trace FILE    keep the (synthetic) trace\n"
+        "      --write-trace FILE    write the (synthetic) trace\n"
         "\nSynthetic traces: layers, experts, top-k, skew (Zipf exponent), locality (share of\n"
         "experts kept from token to token), recall (of predictions), prompt, tokens, sequences,\n"
         "predictions, expert-bytes, seed.\n"
@@ -167,7 +171,7 @@ static int one_option(struct program *p, int option, const char *value, struct e
     case OPT_READ_BANDWIDTH: p->bandwidths = value; return 0;
     case OPT_LATENCY: return number("latency", value, 0, 1e9, &p->latency_us, error);
     case OPT_DEPTH:
-        if (number("depth", value, 1, 1024, &depth, error) != 0)
+        if (number("queue-depth", value, 1, 1024, &depth, error) != 0)
             return -1;
         p->depth = (uint64_t)depth;
         return 0;
@@ -193,18 +197,18 @@ static int parse(struct program *p, int argc, char **argv, struct error *error)
     for (int option; (option = getopt_long(argc, argv, "hv", options, NULL)) != -1;)
         if (one_option(p, option, optarg, error) != 0)
             return -1;
-    /* The settings of --synthetic may stand after a blank. */
+    /* --synthetic settings may follow after a blank. */
     if (p->synthetic && !*p->synthetic && optind + 1 == argc && strchr(argv[optind], '='))
         p->synthetic = argv[optind++];
     if (!p->synthetic && optind + 1 == argc)
         p->trace_path = argv[optind++];
     if (optind < argc || (!p->synthetic && !p->trace_path))
         return error_set(error, ERR_BAD_INPUT,
-                         "name one trace file, or --synthetic (see sluice sim --help)");
+                         "use one trace file or --synthetic (see sluice sim --help)");
     return 0;
 }
 
-/* The next word of a comma-separated list, trimmed. False at its end. */
+/* The next item of a comma-separated list, trimmed. False at its end. */
 static bool next_item(const char **list, char item[ITEM_BYTES])
 {
     const char *at = *list;
@@ -220,7 +224,7 @@ static bool next_item(const char **list, char item[ITEM_BYTES])
     return true;
 }
 
-/* ---- the trace ------------------------------------------------------------------------------ */
+/* ---- trace ------------------------------------------------------------------------------ */
 
 static int synthetic_value(struct trace_synthetic *s, const char *name, const char *value,
                            struct error *error)
@@ -257,7 +261,7 @@ static int synthetic_value(struct trace_synthetic *s, const char *name, const ch
         s->expert_bytes = bytes;
         return 0;
     }
-    return error_set(error, ERR_BAD_INPUT, "--synthetic: bad setting %.40s=%.40s", name, value);
+    return error_set(error, ERR_BAD_INPUT, "--synthetic: invalid setting %.40s=%.40s", name, value);
 }
 
 static int make_synthetic(struct program *p, struct error *error)
@@ -276,7 +280,7 @@ static int make_synthetic(struct program *p, struct error *error)
     return trace_synthesise(&s, &p->trace, error);
 }
 
-/* What the first part of the trace teaches. */
+/* Learns frequencies and paths from the first part of the trace. */
 static int calibrate(struct program *p, struct error *error)
 {
     p->measure = sim_split(&p->trace, p->calibrate / 100);
@@ -304,15 +308,16 @@ static int add_precisions(struct program *p, struct error *error)
         else if (value && !bytes_parse(value, &bytes))
             bytes = 0;
         if (t == PRECISION__COUNT || bytes == 0)
-            return error_set(error, ERR_BAD_INPUT,
-                             "--precisions: '%s' is not int8, int4 or int2 with a size", item);
+            return error_set(
+                error, ERR_BAD_INPUT,
+                "--precisions: '%s' is not int8, int4 or int2 with a percentage or a size", item);
         h->precision_mask |= 1u << t;
         h->precision_bytes[t] = bytes;
     }
     return trace_check(h, NULL, 0, error);
 }
 
-/* Hashes are not compared: a trace may be of another quantisation of the plan's model. */
+/* Hashes are not compared: the trace may be of another quantisation of the plan's model. */
 static int take_plan(struct program *p, struct error *error)
 {
     const struct trace_header *h = &p->trace.header;
@@ -328,7 +333,7 @@ static int take_plan(struct program *p, struct error *error)
     p->frequency = calloc(all, sizeof *p->frequency);
     p->shares = calloc(h->layers, sizeof *p->shares);
     if (!p->frequency || !p->shares)
-        return error_set(error, ERR_NO_MEMORY, "no memory for the plan");
+        return error_set(error, ERR_NO_MEMORY, "out of memory (plan)");
     for (size_t i = 0; plan_frequency(p->plan) && i < all; i++)
         p->frequency[i] = isnan(plan_frequency(p->plan)[i]) ? 0 : plan_frequency(p->plan)[i];
     for (uint32_t l = 0; plan_share(p->plan) && l < h->layers; l++)
@@ -336,7 +341,7 @@ static int take_plan(struct program *p, struct error *error)
     return 0;
 }
 
-/* What was planned stands before what the calibration part taught. */
+/* Values of the plan take precedence over those learned from the trace. */
 static struct sim_plan known(const struct program *p)
 {
     struct sim_plan k = {.tables = p->tables};
@@ -358,13 +363,13 @@ static struct sim_plan known(const struct program *p)
     return k;
 }
 
-/* ---- the grid ------------------------------------------------------------------------------- */
+/* ---- grid ------------------------------------------------------------------------------- */
 
 static int add_preset(struct program *p, const char *name, struct error *error)
 {
     struct contender *c = &p->grid.contender[p->grid.contenders];
     if (p->grid.contenders == LABELS_MAX)
-        return error_set(error, ERR_BAD_INPUT, "more than %d systems", LABELS_MAX);
+        return error_set(error, ERR_BAD_INPUT, "more than %d presets", LABELS_MAX);
     char planned[512] = "";
     if (p->plan && preset_find(name) != POLICY_NONE)
         planned_settings(p->plan, preset_find(name), planned, sizeof planned);
@@ -417,7 +422,7 @@ static int add_device(struct program *p, char *item, struct error *error)
     if (n > 2 && strcmp(item + n - 2, "/s") == 0)
         item[n - 2] = 0;
     if (p->grid.devices == GRID_DEVICES_MAX)
-        return error_set(error, ERR_BAD_INPUT, "more than %d drives", GRID_DEVICES_MAX);
+        return error_set(error, ERR_BAD_INPUT, "more than %d read bandwidths", GRID_DEVICES_MAX);
     if (!bytes_parse(item, &bytes) || bytes == 0)
         return error_set(error, ERR_BAD_INPUT,
                          "--read-bandwidth: '%s' is not a bandwidth such as 500MB/s", item);
@@ -431,21 +436,21 @@ static int make_grid(struct program *p, struct error *error)
 {
     char item[ITEM_BYTES];
     int rv = 0;
-    const char *who = p->evictions ? p->evictions : p->presets;
+    const char *list = p->evictions ? p->evictions : p->presets;
     p->grid.header = p->trace.header;
-    while (rv == 0 && next_item(&who, item))
+    while (rv == 0 && next_item(&list, item))
         rv = p->evictions ? add_eviction(p, item, error) : add_preset(p, item, error);
-    for (const char *list = p->budgets; rv == 0 && next_item(&list, item);)
+    for (const char *at = p->budgets; rv == 0 && next_item(&at, item);)
         rv = add_budget(p, item, error);
-    for (const char *list = p->bandwidths; rv == 0 && next_item(&list, item);)
+    for (const char *at = p->bandwidths; rv == 0 && next_item(&at, item);)
         rv = add_device(p, item, error);
     if (rv != 0)
         return -1;
     if (p->grid.contenders == 0 || p->grid.budgets == 0 || p->grid.devices == 0)
-        return error_set(error, ERR_BAD_INPUT, "nothing to replay: an empty list");
+        return error_set(error, ERR_BAD_INPUT, "nothing to replay: a list is empty");
     size_t cells = (size_t)p->grid.contenders * p->grid.budgets * p->grid.devices;
     p->grid.cell = calloc(cells, sizeof *p->grid.cell);
-    return p->grid.cell ? 0 : error_set(error, ERR_NO_MEMORY, "no memory");
+    return p->grid.cell ? 0 : error_set(error, ERR_NO_MEMORY, "out of memory (results)");
 }
 
 static struct sim_compute compute_model(const struct program *p)
@@ -460,7 +465,7 @@ static struct sim_compute compute_model(const struct program *p)
                                 .batch = p->batch};
 }
 
-/* Cells that cannot be replayed are left out, and the reason is told once per contender. */
+/* Cells that cannot be replayed are omitted; the reason is printed once per contender. */
 static int run_contender(struct program *p, uint32_t who, uint32_t *made, struct error *error)
 {
     struct grid *g = &p->grid;
@@ -482,8 +487,8 @@ static int run_contender(struct program *p, uint32_t who, uint32_t *made, struct
             if (error_exit_status(error->code) != 2)
                 return -1;
             if (!reported)
-                fprintf(stderr, "sluice sim: %s at %.4g %% is left out: %s\n",
-                        g->contender[who].label, g->budget[b].percent, error->text);
+                fprintf(stderr, "sluice sim: omitting %s at %.4g %%: %s\n", g->contender[who].label,
+                        g->budget[b].percent, error->text);
             reported = true;
         }
     return 0;

@@ -1,4 +1,4 @@
-/* The parts of sluice sim: what is replayed, and how it is shown. Private to procs/sim. */
+/* The parts of sluice sim: the grid of replays and its output. */
 #ifndef SLUICE_TOOLS_SIM_SIM_PROGRAM_H
 #define SLUICE_TOOLS_SIM_SIM_PROGRAM_H
 
@@ -12,10 +12,10 @@
 
 struct budget {
     uint64_t bytes;
-    double percent; /* of all experts at their best tier */
+    double percent; /* of all experts at their highest precision */
 };
 
-/* A line of the grid: a system, or an eviction alone (no prediction, one pool, lossless). */
+/* A row of the grid: a preset, or an eviction only (no prediction, one pool, lossless). */
 struct contender {
     char label[KNOB_NAME_BYTES];
     struct knobs knobs;
@@ -23,7 +23,7 @@ struct contender {
 };
 
 struct cell {
-    bool made; /* false: it cannot be replayed, or not at that budget */
+    bool made; /* false: cannot be replayed at this budget */
     struct sim_result result;
 };
 
@@ -32,9 +32,9 @@ struct grid {
     struct budget budget[BUDGETS_MAX];
     struct sim_device device[GRID_DEVICES_MAX];
     uint32_t contenders, budgets, devices;
-    struct cell *cell; /* [contenders][budgets][drives] */
+    struct cell *cell; /* [contenders][budgets][devices] */
     struct trace_header header;
-    uint64_t tokens; /* measured: of all passes */
+    uint64_t tokens; /* measured tokens of all passes */
 };
 
 static inline const struct cell *grid_cell(const struct grid *g, uint32_t contender,
@@ -43,24 +43,25 @@ static inline const struct cell *grid_cell(const struct grid *g, uint32_t conten
     return &g->cell[(contender * g->budgets + budget) * g->devices + device];
 }
 
-/* A speed as drives have it, in decimal units: "200 MB/s". Returns buf. */
+/* The bandwidth in decimal units: "200 MB/s". Returns buf. */
 const char *speed_text(const struct sim_device *d, char buf[24]);
 
-/* Figures made of sums. 0 where there is nothing to divide by. */
-double result_hits(const struct sim_result *r);     /* share of the uses, both phases */
-double result_token_ms(const struct sim_result *r); /* of decode */
-double result_stall_ms(const struct sim_result *r); /* of it */
+/* Derived results; 0 if the divisor is 0. */
+double result_hits(const struct sim_result *r);     /* share of the accesses, both phases */
+double result_token_ms(const struct sim_result *r); /* per decoded token */
+double result_stall_ms(const struct sim_result *r); /* part of it */
 double result_penalty(const struct sim_result *r);  /* per decoded token */
 double result_mib(const struct sim_result *r);      /* read per decoded token */
 
-/* print.c. pivot: one row per contender, one column per budget: "hits", "time" or "penalty"; NULL:
- * a row per cell. 0, or -1 when out broke. */
+/* print.c. pivot "hits", "time" or "penalty": a row per contender, a column per budget; NULL: a row
+ * per cell. -1 on a write error. */
 int print_text(FILE *out, const struct grid *g, const char *pivot);
 int print_md(FILE *out, const struct grid *g, const char *pivot);
 int print_csv(FILE *out, const struct grid *g);
 int print_json(FILE *out, const struct grid *g);
 
-/* plot.c: hits over budget, and time per token over budget, a panel per drive, as SVG. */
+/* plot.c: SVG of hits over budget, and a panel per device of time per token over budget. -1 on a
+ * write error. */
 int plot_svg(FILE *out, const struct grid *g);
 
 #endif

@@ -11,9 +11,9 @@
 #define BLOCK       32u
 #define Q4_0_BYTES  18u
 #define Q8_0_BYTES  34u
-#define SCALES      64u     /* different scales in a tensor */
-#define Q4_0_SPREAD 4.6098f /* deviation of a number drawn from -8 .. 7 */
-#define Q8_0_SPREAD 73.609f /* of one from -127 .. 127 with -127 twice */
+#define SCALES      64u     /* number of different scales in a tensor */
+#define Q4_0_SPREAD 4.6098f /* deviation of uniform numbers in -8 .. 7 */
+#define Q8_0_SPREAD 73.609f /* of numbers in -127 .. 127 with -127 twice */
 
 static uint16_t half(float x)
 {
@@ -30,10 +30,9 @@ static void random_bytes(struct random *random, uint8_t *out, uint64_t bytes)
     }
 }
 
-/* The first two bytes of each block become one of SCALES scales around `scale`; a quarter up and
- * down, so that blocks differ. Numbers from -8 to 7 have the mean -0.5, which would be one
- * direction that all rows of all layers add to: `both_signs` gives every other scale a minus, as
- * quantisers do. */
+/* Sets the first two bytes of each block to one of SCALES scales within 25 % of `scale`, so that
+ * blocks differ. The mean of numbers from -8 to 7 is -0.5, which would add a common direction to
+ * all rows of all layers: `both_signs` makes every other scale negative, as quantisers do. */
 static void put_scales(uint8_t *out, uint64_t bytes, uint32_t block_bytes, float scale,
                        bool both_signs)
 {
@@ -47,15 +46,15 @@ static void put_scales(uint8_t *out, uint64_t bytes, uint32_t block_bytes, float
         memcpy(out + at, &scales[out[at] % SCALES], sizeof scales[0]);
 }
 
-/* Q8_0 is symmetric: -128 stands in no file. */
+/* Q8_0 is symmetric: -128 does not occur. */
 static void avoid_int8_min(uint8_t *out, uint64_t bytes)
 {
     for (uint64_t i = 0; i < bytes; i++)
         out[i] = out[i] == 0x80 ? 0x81 : out[i];
 }
 
-/* Of 16 random bits: sign, ten bits of mantissa, and five that choose between two exponents, so
- * that the variance is right: with mantissas in [1, 2) it is 7/3 * 4^exponent. */
+/* Uses 16 random bits per number: sign, ten bits of mantissa, and five that select one of two
+ * exponents so that the variance is correct: with mantissas in [1, 2) it is 7/3 * 4^exponent. */
 static void random_halves(float deviation, uint8_t *out, uint64_t bytes)
 {
     int exponent = (int)floorf(log2f(deviation / sqrtf(7.0f / 3.0f)));
@@ -95,7 +94,7 @@ void blocks_random(enum tensor_type type, float deviation, struct random *random
         put_scales(out, bytes, Q8_0_BYTES, deviation / Q8_0_SPREAD, false);
         break;
     case TENSOR_Q4_0: put_scales(out, bytes, Q4_0_BYTES, deviation / Q4_0_SPREAD, true); break;
-    default: sl_panic("type %d is not written here", (int)type);
+    default: sl_panic("type %d is not supported", (int)type);
     }
 }
 
@@ -118,7 +117,8 @@ static void row_q8_0(const float *x, uint32_t n, uint8_t *out)
     }
 }
 
-/* The widest value becomes -8, so that the whole range is used (as in GGML's own quantiser). */
+/* The value with the largest magnitude becomes -8, so that the whole range is used (as in GGML's
+ * quantiser). */
 static void row_q4_0(const float *x, uint32_t n, uint8_t *out)
 {
     for (uint32_t b = 0; b < n; b += BLOCK, out += Q4_0_BYTES) {
@@ -142,6 +142,6 @@ void blocks_row(enum tensor_type type, const float *x, uint32_t n, void *out)
     case TENSOR_F16: kernel_ops_of(ISA_GENERIC)->to_f16(x, n, out); break;
     case TENSOR_Q8_0: row_q8_0(x, n, out); break;
     case TENSOR_Q4_0: row_q4_0(x, n, out); break;
-    default: sl_panic("type %d is not written here", (int)type);
+    default: sl_panic("type %d is not supported", (int)type);
     }
 }

@@ -18,15 +18,16 @@ struct slot {
     bool full;
 };
 
-/* Piece number n goes through slot n % SLOTS: a thread takes a number when its slot is free, the
- * reader takes them in order. All fields but `weights` and the slots' data are under the lock. */
+/* Piece n uses slot n % SLOTS: a thread takes the next number when its slot is free, the reader
+ * takes pieces in order. All fields except `weights` and the slots' data are protected by the
+ * lock. */
 struct pipeline {
     uint32_t magic;
     const struct weights *weights;
     pthread_mutex_t lock;
     pthread_cond_t changed;
     struct slot slots[SLOTS];
-    uint64_t issued, returned; /* pieces given to threads, and given back by the reader */
+    uint64_t issued, returned; /* pieces issued to threads, returned by the reader */
     uint32_t tensor;           /* the next piece */
     uint64_t row;
     bool stop, reading;
@@ -40,7 +41,7 @@ static bool at_end(const struct pipeline *p)
     return p->tensor == p->weights->count;
 }
 
-/* Under the lock. */
+/* Called with the lock held. */
 static struct slot *take(struct pipeline *p, uint32_t *tensor, uint64_t *row)
 {
     const struct tensor *t = &p->weights->tensors[p->tensor];
@@ -59,7 +60,7 @@ static void *make(void *arg)
     struct pipeline *p = arg;
     OBJ_CHECK(p, PIPELINE_MAGIC);
     float *scratch = malloc(weights_scratch(p->weights) * sizeof *scratch);
-    sl_assert(scratch); /* kilobytes */
+    sl_assert(scratch); /* a few KiB */
     pthread_mutex_lock(&p->lock);
     while (!p->stop && !at_end(p)) {
         if (p->issued - p->returned >= SLOTS) {
@@ -93,7 +94,7 @@ static int start(struct pipeline *p, unsigned threads, struct error *error)
     for (unsigned i = 0; i < SLOTS; i++) {
         p->slots[i].data = bulk_buffer(longest_piece(p->weights));
         if (!p->slots[i].data)
-            return error_set(error, ERR_NO_MEMORY, "no memory for pieces");
+            return error_set(error, ERR_NO_MEMORY, "out of memory (pieces)");
     }
     for (; p->threads < threads && p->threads < THREADS_MAX; p->threads++) {
         int rc = pthread_create(&p->thread[p->threads], NULL, make, p);
@@ -107,7 +108,7 @@ struct pipeline *pipeline_open(const struct weights *weights, unsigned threads, 
 {
     struct pipeline *p = calloc(1, sizeof *p);
     if (!p) {
-        error_set(error, ERR_NO_MEMORY, "no memory for pieces");
+        error_set(error, ERR_NO_MEMORY, "out of memory (pieces)");
         return NULL;
     }
     p->magic = PIPELINE_MAGIC;

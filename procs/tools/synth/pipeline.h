@@ -1,5 +1,5 @@
-/* Threads that make pieces ahead of the one that writes them, so that the drive never waits for
- * random numbers. Pieces come out in the order of the file. */
+/* Threads that generate pieces ahead of the writer, so that the device does not wait for random
+ * numbers. Pieces are returned in file order. */
 #ifndef SLUICE_TOOLS_SYNTH_PIPELINE_H
 #define SLUICE_TOOLS_SYNTH_PIPELINE_H
 
@@ -7,17 +7,17 @@
 
 struct pipeline;
 
-/* NULL with *error. `weights` is borrowed until pipeline_close. */
+/* NULL with an error. `weights` is borrowed until pipeline_close. */
 struct pipeline *pipeline_open(const struct weights *weights, unsigned threads,
                                struct error *error);
 
-/* The next piece, waiting for it; NULL after the last. Valid until the next call. */
+/* Waits for and returns the next piece; NULL after the last. Valid until the next call. */
 const void *pipeline_next(struct pipeline *p, uint64_t *bytes);
 
-/* Nanoseconds pipeline_next has waited. */
+/* Total wait time of pipeline_next in ns. */
 uint64_t pipeline_waited_ns(const struct pipeline *p);
 
-/* At any time. */
+/* Stops the threads and frees the pipeline, at any time. NULL is ignored. */
 void pipeline_close(struct pipeline *p);
 
 #endif

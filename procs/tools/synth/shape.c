@@ -20,7 +20,7 @@ static const struct named_shape {
 #include "procs/tools/synth/shapes.tbl.h"
 };
 
-/* Fields of struct model_hparams that stand in a key, per architecture. */
+/* Fields of struct model_hparams that have a key, per architecture. */
 static const struct row {
     enum arch_id arch;
     const char *field, *key;
@@ -43,7 +43,7 @@ static const struct {
 #include "lib/model/arch/arch.tbl.h"
 };
 
-/* What is not the architecture's. */
+/* Settings that are independent of the architecture. */
 static const struct knob {
     const char *name;
     size_t offset;
@@ -51,13 +51,13 @@ static const struct knob {
     const char *help;
 } knobs[] = {
     {"skew", offsetof(struct shape, skew), 0.3, 10,
-     "popularity of experts: deviation of their bias, 0 for none"},
+     "standard deviation of the experts' bias (popularity), 0: none"},
     {"locality", offsetof(struct shape, locality), 0.4, 1,
-     "share of routing that the 64 tokens of a group have in common"},
+     "share of the routing variance common to a group of 64 tokens"},
     {"update", offsetof(struct shape, update), 4, 100,
-     "variance all layers together add to the residual stream of 1"},
+     "variance that all layers add to the residual stream of variance 1"},
     {"sharpness", offsetof(struct shape, sharpness), 1.5, 20,
-     "deviation of the router's logits: how unequal the weights are"},
+     "standard deviation of the router logits (inequality of gate weights)"},
 };
 
 static void set_u32(struct shape *s, size_t offset, uint32_t value)
@@ -72,14 +72,13 @@ static uint32_t get_u32(const struct shape *s, size_t offset)
     return value;
 }
 
-/* Keeps the sizes that the new architecture has, too. */
+/* Keeps the sizes that the new architecture also has. */
 static int set_arch(struct shape *s, const char *name, struct error *error)
 {
     struct model_hparams old = s->h;
     s->arch = arch_find(name, strlen(name));
     if (s->arch == ARCH__COUNT)
-        return error_set(error, ERR_BAD_INPUT, "sluice does not compute the architecture '%.40s'",
-                         name);
+        return error_set(error, ERR_BAD_INPUT, "unsupported architecture '%.40s'", name);
     s->h = (struct model_hparams){0};
     for (size_t i = 0; i < ARRAY_LEN(rows); i++)
         if (rows[i].arch == s->arch)
@@ -102,7 +101,7 @@ static int set_number(struct shape *s, const char *field, const char *text, stru
         if (strcmp(field, knobs[i].name) != 0)
             continue;
         if (value > knobs[i].max)
-            return error_set(error, ERR_BAD_INPUT, "%s is at most %g", field, knobs[i].max);
+            return error_set(error, ERR_BAD_INPUT, "%s must be at most %g", field, knobs[i].max);
         memcpy((char *)s + knobs[i].offset, &value, sizeof value);
         return 0;
     }
@@ -155,7 +154,8 @@ static int unknown(const char *name, struct error *error)
     for (size_t i = 0; i < ARRAY_LEN(shapes) && used < sizeof list; i++)
         used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "",
                                  shapes[i].name);
-    return error_set(error, ERR_BAD_INPUT, "no shape '%.40s': there are %s", name, list);
+    return error_set(error, ERR_BAD_INPUT, "unknown shape '%.40s'; expected one of: %s", name,
+                     list);
 }
 
 int shape_named(struct shape *s, const char *name, struct error *error)
@@ -172,7 +172,7 @@ int shape_named(struct shape *s, const char *name, struct error *error)
     return unknown(name, error);
 }
 
-/* Rows are made of blocks of 32 elements, whatever the type. */
+/* Rows must be a multiple of the block size of the type. */
 static int check_blocks(const struct shape *s, struct error *error)
 {
     const struct tensor_type_info *type = tensor_type_info(s->type);
@@ -198,7 +198,8 @@ int shape_finish(struct shape *s, struct error *error)
         h->head_size = h->hidden / h->heads;
     h->rope_dims = h->head_size;
     if (h->vocab < VOCABULARY_MIN)
-        return error_set(error, ERR_BAD_INPUT, "vocab must be at least %u: %u bytes, and the end",
+        return error_set(error, ERR_BAD_INPUT,
+                         "vocab must be at least %u: %u bytes, merges and the end token",
                          VOCABULARY_MIN, 256);
     if (arch_check_hparams(s->arch, h, error) != 0)
         return -1;
@@ -238,7 +239,7 @@ void shape_help(FILE *out)
     fprintf(out, "\nShapes:\n");
     for (size_t i = 0; i < ARRAY_LEN(shapes); i++)
         fprintf(out, "  %-15s arch=%s %s\n", shapes[i].name, shapes[i].arch, shapes[i].fields);
-    fprintf(out, "\nKeys: arch and those above; and of the routing:\n");
+    fprintf(out, "\nKeys: arch, those above, and for the routing:\n");
     for (size_t i = 0; i < ARRAY_LEN(knobs); i++)
         fprintf(out, "  %-15s %s (default %g)\n", knobs[i].name, knobs[i].help, knobs[i].otherwise);
 }

@@ -1,5 +1,5 @@
-/* What a synthetic model is like: an architecture of arch.tbl.h with its sizes, and how its routing
- * behaves. */
+/* A synthetic model: an architecture of arch.tbl.h, its sizes, and the properties of its
+ * routing. */
 #ifndef SLUICE_TOOLS_SYNTH_SHAPE_H
 #define SLUICE_TOOLS_SYNTH_SHAPE_H
 
@@ -15,28 +15,28 @@ struct shape {
     struct model_hparams h;
     enum tensor_type type; /* of experts and dense matrices; norms and routers are F32 */
     uint64_t seed;
-    double skew; /* standard deviation of an expert's popularity in the router's logits, in units of
-                    that of what depends on the token; 0: all experts alike */
-    double
-        locality;  /* share of the token-dependent variance that a group of tokens has in common */
+    /* standard deviation of an expert's bias in the router logits, relative to that of their
+     * token-dependent part; 0: no bias */
+    double skew;
+    double locality; /* share of the token-dependent variance common to a group of tokens */
     double update; /* variance that all layers together add to the residual stream of variance 1 */
-    double sharpness; /* standard deviation of the router's logits */
+    double sharpness; /* standard deviation of the router logits */
 };
 
-/* The shape of that name with its defaults. -1: ERR_BAD_INPUT, which lists the names, or says that
- * sluice has no such architecture. */
+/* Sets the shape of that name with its defaults. -1 with ERR_BAD_INPUT: unknown name (the message
+ * lists the names) or unsupported architecture. */
 int shape_named(struct shape *s, const char *name, struct error *error);
 
-/* "field=value", in any order. */
+/* Applies "field=value"; any order. */
 int shape_set(struct shape *s, const char *setting, struct error *error);
 
-/* Derives what was left out, and checks everything. */
+/* Derives the fields not given and checks all. */
 int shape_finish(struct shape *s, struct error *error);
 
-/* The keys of the architecture and what the file says about itself. */
+/* Writes the keys of the architecture, the general keys and the synth.* keys. */
 void shape_put_keys(const struct shape *s, struct gguf_writer *w);
 
-/* Names of shapes and of settable fields, for --help. */
+/* Prints the names of shapes and of settable fields, for --help. */
 void shape_help(FILE *out);
 
 #endif

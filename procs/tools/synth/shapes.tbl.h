@@ -1,8 +1,7 @@
-/* Shapes of published models.
- * SHAPE(name, arch, fields): fields as they are written on the command line, "name=value" with the
- * names of struct model_hparams. Source: the models' published configurations. What is not named is
- * derived (kv_heads = heads, head_size = hidden / heads). No include guard: include it with SHAPE
- * defined. */
+/* Shapes of published models, from their published configurations. SHAPE(name, arch, fields):
+ * fields as on the command line, "name=value" with the names of struct model_hparams. Omitted ones
+ * are derived (kv_heads = heads, head_size = hidden / heads). No include guard: include it with
+ * SHAPE defined. */
 SHAPE("olmoe-1b-7b", "olmoe",
       "layers=16 hidden=2048 heads=16 kv_heads=16 vocab=50304 context=4096 experts=64 "
       "experts_used=8 expert_inner=1024 rms_eps=1e-5 rope_theta=10000")

@@ -1,9 +1,9 @@
-/* sluice synth: writes a GGUF file of a real model's shape with random weights.
+/* sluice synth: writes a GGUF file with the shape of a real model and random weights.
  *
- * For measuring speed: such a file moves, caches and computes like the model it is shaped after,
- * and its routing has the skew and the locality that are asked for (weights.h). It says nothing
- * about quality. Makes pieces on threads, writes them in order, under the name FILE.part until all
- * of it is there. Talks to no engine. Trust: nothing foreign is read. */
+ * For speed measurements: such a file is read, cached and computed like the real model, and its
+ * routing has the requested skew and locality (weights.h). Its text is meaningless. Threads
+ * generate pieces, which are written in order to FILE.part; it is renamed when complete. Connects
+ * to no engine. Trust: reads no untrusted data. */
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
@@ -25,7 +25,7 @@
 #include "procs/tools/synth/vocabulary.h"
 
 #define THREADS_DEFAULT_MAX 4
-#define FREE_MARGIN         (64 * MIB) /* left to others on the file system */
+#define FREE_MARGIN         (64 * MIB) /* free space to leave on the file system */
 #define PROGRESS_EVERY_NS   NS_PER_S
 
 struct synth {
@@ -35,7 +35,7 @@ struct synth {
     int64_t threads;
     bool json, quiet, dry;
     uint64_t file_bytes;
-    double seconds, waited; /* of the writing, and of it for weights to be made */
+    double seconds, waited; /* write time; part of it waiting for weights */
 };
 
 static volatile sig_atomic_t interrupted;
@@ -51,15 +51,16 @@ static void usage(FILE *out)
         out,
         "usage: sluice synth -o FILE SHAPE [key=value ...] [options]\n"
         "\n"
-        "Writes a GGUF file of a real model's shape with random weights: for measuring speed, not\n"
-        "quality. The same shape, keys and seed give the same bytes.\n"
+        "Writes a GGUF file with the shape of a real model and random weights, for measuring\n"
+        "speed, not quality. The same shape, keys and seed give the same bytes.\n"
         "\n"
-        "  -o FILE                    the file; written as FILE.part and renamed at the end\n"
-        "      --type F16|Q8_0|Q4_0   of experts and dense matrices (default Q4_0)\n"
-        "      --seed N               (default 1)\n"
-        "  -t, --threads N            that make weights (default: one per core, at most %d)\n"
-        "      --dry-run              tell the size, write nothing\n"
-        "      --output text|json     what goes to stdout (default text)\n"
+        "  -o FILE                    output file; written as FILE.part and renamed at the end\n"
+        "      --type F16|Q8_0|Q4_0   type of experts and dense matrices (default Q4_0)\n"
+        "      --seed N               of the random weights (default 1)\n"
+        "  -t, --threads N            threads that generate weights (default: 1 per core, at most "
+        "%d)\n"
+        "      --dry-run              print the size, write nothing\n"
+        "      --output text|json     format on stdout (default text)\n"
         "  -q, --quiet                no progress on stderr\n",
         THREADS_DEFAULT_MAX);
     shape_help(out);
@@ -74,7 +75,7 @@ static const struct option options[] = {
     {"help", 0, NULL, 'h'},          {NULL, 0, NULL, 0},
 };
 
-/* What the options say, before the shape is known. */
+/* Option values that are applied to the shape later. */
 struct chosen {
     enum tensor_type type;
     int64_t seed;
@@ -122,9 +123,9 @@ static int parse(struct synth *s, int argc, char **argv, struct error *error)
         if (one_option(s, &chosen, option, optarg, error) != 0)
             return -1;
     if (optind == argc)
-        return error_set(error, ERR_BAD_INPUT, "give a shape (see sluice synth --help)");
+        return error_set(error, ERR_BAD_INPUT, "a shape is required (see sluice synth --help)");
     if (!s->path && !s->dry)
-        return error_set(error, ERR_BAD_INPUT, "give a file: -o FILE");
+        return error_set(error, ERR_BAD_INPUT, "an output file is required: -o FILE");
     if (shape_named(&s->shape, argv[optind++], error) != 0)
         return -1;
     for (; optind < argc; optind++)
@@ -135,7 +136,7 @@ static int parse(struct synth *s, int argc, char **argv, struct error *error)
     return shape_finish(&s->shape, error);
 }
 
-/* ---- writing ---- */
+/* ---- output ---- */
 
 static int check_space(const struct synth *s, struct error *error)
 {
@@ -148,7 +149,8 @@ static int check_space(const struct synth *s, struct error *error)
         return error_set_errno(error, ERR_BAD_INPUT, errno, "%.300s", dir);
     uint64_t available = (uint64_t)fs.f_bavail * fs.f_frsize;
     if (available < s->file_bytes + FREE_MARGIN)
-        return error_set(error, ERR_BAD_INPUT, "%.200s: the file would have %s, %s are free", dir,
+        return error_set(error, ERR_BAD_INPUT,
+                         "%.200s: not enough space: the file needs %s, only %s free", dir,
                          bytes_format(s->file_bytes, need), bytes_format(available, have));
     return 0;
 }
@@ -173,7 +175,7 @@ static int write_pieces(struct synth *s, struct pipeline *p, struct gguf_writer 
     const void *piece;
     while ((piece = pipeline_next(p, &bytes)) != NULL) {
         if (interrupted)
-            return error_set(error, ERR_CANCELLED, "interrupted; %s is removed", s->part);
+            return error_set(error, ERR_CANCELLED, "interrupted; removed %s", s->part);
         if (gguf_writer_data(w, piece, bytes, error) != 0)
             return -1;
         done += bytes;
@@ -240,14 +242,14 @@ static int print(const struct synth *s, const struct weights *weights)
         printf("\n");
     } else {
         char all[16], part[16], one[16], token[16], rate[16];
-        printf("%s %s, %s: %s, of it experts %s; one expert %s, a token's experts %s\n",
+        printf("%s %s, %s: %s, %s of it experts; %s per expert, %s of experts per token\n",
                s->shape.name, tensor_type_info(s->shape.type)->name, arch_name(s->shape.arch),
                bytes_format(s->file_bytes, all), bytes_format(experts, part),
                bytes_format(experts / count, one), bytes_format(per_token, token));
         if (!s->dry)
             printf("written in %.1f s, %s/s, bound by %s\n", s->seconds,
                    bytes_format((uint64_t)((double)s->file_bytes / s->seconds), rate),
-                   s->waited > s->seconds / 2 ? "the making of weights" : "the drive");
+                   s->waited > s->seconds / 2 ? "the generation of weights" : "the device");
     }
     return fflush(stdout) == 0 ? 0 : -1;
 }
@@ -257,7 +259,7 @@ static int run(struct synth *s, struct error *error)
     struct weights weights;
     struct gguf_writer *w = gguf_writer_new(32);
     if (!w)
-        return error_set(error, ERR_NO_MEMORY, "no memory");
+        return error_set(error, ERR_NO_MEMORY, "out of memory (GGUF writer)");
     shape_put_keys(&s->shape, w);
     int rc = vocabulary_put_keys(w, s->shape.h.vocab, error);
     if (rc == 0) {

@@ -10,7 +10,7 @@
 #include "lib/model/tokenizer/tokenizer.h"
 
 #define WORD_BYTES 16
-#define SYLLABLES  128u /* per place: three places name more tokens than a vocabulary may have */
+#define SYLLABLES  128u /* per position: three give more words than MODEL_VOCAB_MAX */
 
 enum { TYPE_NORMAL = 1, TYPE_CONTROL = 3 }; /* of tokenizer.ggml.token_type */
 
@@ -18,8 +18,8 @@ _Static_assert(SYLLABLES *SYLLABLES *SYLLABLES >= MODEL_VOCAB_MAX, "words for ev
 
 static const char *const merges[VOCABULARY_MERGES] = {"t h", "h e", "i n", "e r", "a n", "r e"};
 
-/* U+0120, the space of the byte alphabet, and three syllables: no byte, no merge is as long. */
-static void made_up(uint32_t n, char word[WORD_BYTES])
+/* U+0120 (the space of the byte alphabet) and three syllables: longer than any byte or merge. */
+static void filler_word(uint32_t n, char word[WORD_BYTES])
 {
     static const char consonants[] = "bcdfghjklmnprstvwxyzBCDFGHKLMNPR", vowels[] = "aeio";
     _Static_assert((sizeof consonants - 1) * (sizeof vowels - 1) == SYLLABLES, "syllables");
@@ -52,7 +52,7 @@ static void name_token(uint32_t id, const uint16_t code_of_byte[256], char word[
     } else if (id == 256 + VOCABULARY_MERGES) {
         strcpy(word, "<|end|>");
     } else {
-        made_up(id, word);
+        filler_word(id, word);
     }
 }
 
@@ -80,7 +80,7 @@ int vocabulary_put_keys(struct gguf_writer *w, uint32_t vocab, struct error *err
         gguf_put_u32(w, "tokenizer.ggml.eos_token_id", end);
         gguf_put_bool(w, "tokenizer.ggml.add_bos_token", false);
     } else {
-        rc = error_set(error, ERR_NO_MEMORY, "no memory for a vocabulary of %u tokens", vocab);
+        rc = error_set(error, ERR_NO_MEMORY, "out of memory (vocabulary of %u tokens)", vocab);
     }
     free(words);
     free(texts);

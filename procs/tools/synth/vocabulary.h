@@ -1,5 +1,5 @@
-/* A tokenizer for a model without a language: every byte is a token, a few pairs are merged, the
- * rest of the vocabulary are made-up words that no text encodes to and that can be shown. */
+/* The tokenizer of a synthetic model: a token per byte, a few merged pairs, and printable random
+ * words to which no text is encoded. */
 #ifndef SLUICE_TOOLS_SYNTH_VOCABULARY_H
 #define SLUICE_TOOLS_SYNTH_VOCABULARY_H
 

@@ -11,11 +11,11 @@
 #include "procs/clients/common/token_stream.h"
 #include "procs/tools/synth/blocks.h"
 
-#define CONSTANT   0.25f /* share of an embedding's variance that is the same for all */
-#define SWIGLU_RMS 0.6f  /* of silu(g) * u, g and u normal */
+#define CONSTANT   0.25f /* share of an embedding's variance common to all tokens */
+#define SWIGLU_RMS 0.6f  /* RMS of silu(g) * u for normal g and u */
 #define BIAS       0.1f  /* deviation of a bias vector */
 
-/* Numbers of the random streams beside those of the pieces. */
+/* Numbers of the random streams; pieces start at STREAM_PIECES. */
 enum { STREAM_CONSTANT = 1, STREAM_GROUPS, STREAM_TOKENS, STREAM_ROUTERS, STREAM_PIECES };
 
 enum storage { STORAGE_F32, STORAGE_ANY };
@@ -41,7 +41,7 @@ static const struct expert_row {
 #include "lib/model/arch/arch.tbl.h"
 };
 
-/* ---- the list ---- */
+/* ---- tensor list ---- */
 
 static bool ends_with(const char *text, const char *end)
 {
@@ -49,8 +49,9 @@ static bool ends_with(const char *text, const char *end)
     return n >= m && strcmp(text + n - m, end) == 0;
 }
 
-/* What keeps the stream sane: 1/sqrt(k) for every matrix; those that add to the stream by what one
- * layer may add. Half of that is attention's, half the experts', whose K outputs are weighted. */
+/* Keeps the variance of the residual stream bounded: 1/sqrt(k) for every matrix; matrices that add
+ * to the stream are scaled to the update of one layer, half of it from attention, half from the K
+ * weighted experts. */
 static float deviation_of(const struct shape *s, const char *name, uint64_t k)
 {
     float even = 1.0f / sqrtf((float)k);
@@ -141,7 +142,7 @@ int weights_open(struct weights *w, const struct shape *shape, struct gguf_write
     w->tensors = calloc(max * shape->h.layers, sizeof *w->tensors);
     w->constant = malloc(shape->h.hidden * sizeof *w->constant);
     if (!w->tensors || !w->constant)
-        return error_set(error, ERR_NO_MEMORY, "no memory for the list of tensors");
+        return error_set(error, ERR_NO_MEMORY, "out of memory (list of tensors)");
     make_constant(w);
     for (size_t i = 0; i < ARRAY_LEN(dense_rows); i++)
         if (dense_rows[i].arch == shape->arch && arch_role_is_global(dense_rows[i].role))
@@ -194,8 +195,8 @@ static void fill_embedding(const struct weights *w, const struct tensor *t, uint
     }
 }
 
-/* See weights.h. The constant's part of the stream shrinks as layers add to it; router rows of
- * later layers make up for that. */
+/* See weights.h. The share of c in the residual stream shrinks with every layer; the router rows
+ * compensate. */
 static void fill_router(const struct weights *w, const struct tensor *t, uint64_t first,
                         uint64_t rows, float *row, char *out)
 {

@@ -1,5 +1,5 @@
-/* A page of text: lines of characters, each with a paint. What is written beyond its edge is cut.
- * The screen shows it with colours, a pipe gets it as it is: it says the same without them. */
+/* A page of text: characters in rows and columns, each with a paint. Output beyond the edges is
+ * cut. The screen shows it with colours, a pipe without; the text carries the same information. */
 #ifndef SLUICE_CLIENTS_TOP_PAGE_CANVAS_H
 #define SLUICE_CLIENTS_TOP_PAGE_CANVAS_H
 
@@ -17,21 +17,21 @@ enum paint {
 };
 
 struct canvas {
-    unsigned rows, columns, used; /* used: rows that were written to */
+    unsigned rows, columns, used; /* rows written so far */
     char *text;                   /* [rows][columns], ASCII */
     uint8_t *paint;               /* likewise */
 };
 
-/* 0, or -1 without memory; the old size stays then. All blank afterwards. */
+/* Sets the size and clears the canvas. 0, or -1 when out of memory (the old size stays). */
 int canvas_size(struct canvas *c, unsigned rows, unsigned columns);
 void canvas_clear(struct canvas *c);
 void canvas_free(struct canvas *c);
 
-/* Writes at row and column. What is not printable ASCII becomes '?'. */
+/* Writes at row and column. Characters other than printable ASCII become '?'. */
 void canvas_put(struct canvas *c, unsigned row, unsigned column, enum paint paint, const char *fmt,
                 ...) __attribute__((format(printf, 5, 6)));
 
-/* Lines without the blanks at their ends. */
+/* Prints the used rows without trailing blanks. */
 void canvas_print(const struct canvas *c, FILE *out);
 
 #endif

@@ -1,5 +1,5 @@
-/* The map in a rectangle: a line per layer, several side by side where there is room, so that as
- * many layers as possible are seen at once. */
+/* Draws the map in a rectangle: one line per layer, several blocks of layers side by side where
+ * they fit, to show as many layers as possible. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -10,20 +10,21 @@
 #define GAP_COLUMNS   2
 
 struct shape {
-    uint32_t cell;           /* experts of a cell */
-    unsigned cells, columns; /* of a block: cells, and all of it */
+    uint32_t cell;           /* experts per cell */
+    unsigned cells, columns; /* of a block: cells, and total width */
     unsigned blocks;         /* side by side */
 };
 
-/* Experts share cells only when one line cannot hold them; then blocks are side by side as the room
- * allows. Few layers on many columns: fewer blocks, so that lines are filled evenly. */
+/* Experts share a cell only when one line cannot hold them; blocks are then placed side by side as
+ * they fit. For few layers on many columns the number of blocks is reduced, so that lines fill
+ * evenly. */
 static struct shape shape_of(const struct map *map, unsigned rows, unsigned columns)
 {
     struct shape s;
     unsigned cells_columns = columns > LABEL_COLUMNS + 1 ? columns - LABEL_COLUMNS : 1;
     s.cell = map_cell(map, cells_columns);
     s.cells = (map->experts + s.cell - 1) / s.cell;
-    /* Two half-width blocks when otherwise layers stay unseen: half the detail, all the layers. */
+    /* Halve the width of blocks while layers would be hidden: less detail, but all layers. */
     while (map->rows > rows * ((columns + GAP_COLUMNS) / (LABEL_COLUMNS + s.cells + GAP_COLUMNS)) &&
            s.cells > 16) {
         s.cell *= 2;
@@ -79,7 +80,7 @@ unsigned page_draw_map(struct page *p, unsigned row, unsigned column, unsigned r
     if (p->map_top > p->map_hidden)
         p->map_top = p->map_hidden;
     char head[256];
-    snprintf(head, sizeof head, "LAY  HELD  %s: %s",
+    snprintf(head, sizeof head, "LAY   RES  %s: %s",
              p->view == MAP_VIEW_PRECISION ? "PRECISIONS" : "HEAT", map_legend(p->view, s.cell));
     page_heading(p, row, column, columns, head, p->map_hidden);
     for (unsigned i = 0; i < shown; i++)

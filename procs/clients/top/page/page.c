@@ -6,12 +6,12 @@
 #include "lib/base/bytes.h"
 #include "lib/json/lookup.h"
 
-#define WIDE_COLUMNS   140 /* from here on the map stands beside the tables */
-#define TABLE_COLUMNS  88  /* of the tables then */
-#define LEDGER_COLUMNS 124 /* of the ledger with its words */
-#define HEAD_ROWS      6   /* of the lines above the tables */
-#define MAP_ROWS_MIN   4   /* below them */
-#define DOING_COLUMN   62  /* where the process table says what is waited for */
+#define WIDE_COLUMNS   140 /* from here on the map is to the right of the tables */
+#define TABLE_COLUMNS  88  /* width of the tables then */
+#define LEDGER_COLUMNS 124 /* width of the ledger with names */
+#define HEAD_ROWS      6   /* lines above the tables */
+#define MAP_ROWS_MIN   4   /* below the tables */
+#define DOING_COLUMN   62  /* column of the wait reason in the process table */
 #define ARENA          'A'
 #define ARENA_FREE     'a'
 #define BAR_FREE       '.'
@@ -39,7 +39,7 @@ static void title(struct page *p)
     uint64_t up = lookup_u64(doc, "uptime_ms") / 1000;
     const char *preset = lookup_text(doc, "preset");
     canvas_put(&p->canvas, 0, 0, PAINT_STRONG,
-               "sluice top  run %s  %s  up %02" PRIu64 ":%02" PRIu64 ":%02" PRIu64 "  %s  %s",
+               "sluice top  engine %s  %s  up %02" PRIu64 ":%02" PRIu64 ":%02" PRIu64 "  %s  %s",
                p->run, lookup_text(doc, "state"), up / 3600, up / 60 % 60, up % 60,
                *preset ? preset : lookup_text(doc, "params.preset"),
                lookup_text(doc, "model.name"));
@@ -58,7 +58,7 @@ static void work(struct page *p)
                lookup_counter(doc, "compute", "sequences_done"),
                lookup_counter(doc, "compute", "sequences_failed"));
     canvas_put(c, 2, 0, PAINT_PLAIN,
-               "hit %.1f%%  late %.1f%%  miss %.1f%%  skipped %.1f%% of %.0f uses/s  "
+               "hit %.1f%%  in flight %.1f%%  miss %.1f%%  skipped %.1f%% of %.0f accesses/s  "
                "stalled %.1f%%",
                100 * f->hit, 100 * f->inflight, 100 * f->miss, 100 * f->skipped, f->accesses_per_s,
                100 * f->stall);
@@ -69,7 +69,8 @@ static void work(struct page *p)
                map_resident_all(&p->now->map), (uint64_t)p->now->map.rows * p->now->map.experts);
 }
 
-/* The bar: every part as wide as its share, the arena first, what is in it in capitals. */
+/* The budget bar: every part as wide as its share, the arena first; its used part is a capital
+ * A. */
 static void bar(struct page *p, unsigned row, unsigned column, unsigned width)
 {
     const json_t *doc = p->now->doc;
@@ -110,7 +111,7 @@ static const char *size(uint64_t bytes, char out[16])
     return out;
 }
 
-/* What the letters of the bar stand for: with their words where there is room for them. */
+/* Legend of the bar: letters with sizes, and with names where they fit. */
 static void ledger(struct page *p, unsigned columns)
 {
     const json_t *doc = p->now->doc;
@@ -144,7 +145,7 @@ static void budget(struct page *p, unsigned columns)
     ledger(p, columns);
 }
 
-/* "waiting for the device" -> "awaits the device" where the whole has no room. */
+/* Shortens "waiting for X" to "awaits X" when it does not fit. */
 static const char *doing(const struct process_rates *f, unsigned columns, char *out, size_t cap)
 {
     static const char prefix[] = "waiting for ";
@@ -191,7 +192,7 @@ static bool is_loader(const struct process_rates *f)
     return strcmp(lookup_text(f->row, "service"), "loader") == 0;
 }
 
-/* At most `max` rows: where there are more, loaders go first, since they are devices below. */
+/* At most `max` rows. Loaders are dropped first, because the device table below shows them. */
 static unsigned processes(struct page *p, unsigned row, unsigned columns, unsigned max)
 {
     char line[256];
@@ -236,7 +237,7 @@ static unsigned devices(struct page *p, unsigned row, unsigned columns, unsigned
     return row;
 }
 
-/* The last line: what is wrong, else what may be pressed. */
+/* The last line: the current problem, or the keys. */
 static void footer(struct page *p)
 {
     unsigned row = p->canvas.rows - 1;
@@ -246,13 +247,13 @@ static void footer(struct page *p)
                    p->now->doc ? "" : "no engine, ", p->age, p->problem);
     else if (p->interval > 0)
         canvas_put(&p->canvas, row, 0, PAINT_FAINT,
-                   "%severy %.1f s  by %s  h help  q leave  p pause  s sort  m map%s",
+                   "%severy %.1f s  by %s  h help  q quit  p pause  s sort  m map%s",
                    p->paused ? "PAUSED  " : "", p->interval, sort_name(p->sort),
                    p->map_hidden ? "  up/down" : "");
 }
 
-/* Below the head: processes, devices, the map beside or below them, graphs in what is left. Where
- * room is short, half of it is for processes, and of the rest half for devices. */
+/* Below the head: processes, devices, the map to the right or below, graphs in the remaining rows.
+ * When space is short, processes get half of it and devices half of the rest. */
 static void tables(struct page *p, bool foot)
 {
     struct canvas *c = &p->canvas;
@@ -280,7 +281,7 @@ void page_draw(struct page *p)
     canvas_clear(c);
     p->map_hidden = 0;
     if (c->rows < PAGE_ROWS_MIN || c->columns < PAGE_COLUMNS_MIN) {
-        canvas_put(c, 0, 0, PAINT_WARN, "at least %dx%d", PAGE_COLUMNS_MIN, PAGE_ROWS_MIN);
+        canvas_put(c, 0, 0, PAINT_WARN, "needs %dx%d", PAGE_COLUMNS_MIN, PAGE_ROWS_MIN);
         return;
     }
     bool foot = p->interval > 0;
@@ -290,7 +291,7 @@ void page_draw(struct page *p)
         budget(p, c->columns);
         tables(p, foot);
     } else {
-        canvas_put(c, 0, 0, PAINT_STRONG, "sluice top  run %s", p->run);
+        canvas_put(c, 0, 0, PAINT_STRONG, "sluice top  engine %s", p->run);
     }
     if (foot)
         footer(p);
@@ -298,7 +299,7 @@ void page_draw(struct page *p)
 
 void page_draw_part_names(struct canvas *c, unsigned row, unsigned column)
 {
-    canvas_put(c, row, column, PAINT_PLAIN, "A arena in use  a arena to come");
+    canvas_put(c, row, column, PAINT_PLAIN, "A arena, backed  a arena, free");
     for (size_t i = 0; i < ARRAY_LEN(parts); i++)
         canvas_put(c, row + 1 + (unsigned)i / 4, column + (unsigned)i % 4 * 16, PAINT_PLAIN,
                    "%c %s", parts[i].letter, parts[i].name);

@@ -1,8 +1,8 @@
-/* Choices: which tier of an expert serves a use, and, under a mask, which experts may be routed to.
- * The decision is a pure policy function of gate weights (lib/policy/access/precision.h); here it meets
- * what is resident (DESIGN.md §4): the best tier that may serve and is READY; else one that is as
- * good as what would be asked for and on its way; else a load. A pin is set before the state is
- * looked at, and one pin is left standing: on the entry that serves or is waited for. */
+/* Choices: which precision of an expert serves an access, and, under a mask, which experts can be routed
+ * to. The decision is a pure policy function of gate weights (lib/policy/access/precision.h), applied to
+ * what is resident: the best allowed precision that is READY; else one that is loading and at least as good
+ * as the one that would be requested; else a load. A pin is set before the state is read, and one pin
+ * remains: on the entry that serves or is waited for. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -142,7 +142,7 @@ static enum access_outcome pin_one(struct experts *e, const struct expert_step *
     return state == ENTRY_LOADING ? ACCESS_INFLIGHT : ACCESS_MISS;
 }
 
-/* Lockstep: the model of the cache has decided; the real bytes are waited for all the same. */
+/* Deterministic mode: the simulated cache has decided; the real bytes are waited for anyway. */
 static enum access_outcome pin_deterministic(struct experts *e, const struct expert_step *step,
                                              struct expert_item *item, enum precision_need *need)
 {
@@ -367,8 +367,8 @@ static const void *deterministic_dense(void *self, uint32_t entry)
     return experts_slot(e->child, entry) + x->slot_offset + x->head_bytes;
 }
 
-/* Guesses go into the use log as trace records, so that the simulator can repeat them: behind the
- * uses of the layer they were made in. */
+/* Predictions go into the access log as trace records, so that the simulator can repeat them: after the
+ * accesses of the layer in which they were made. */
 static void deterministic_predicted(void *self, const struct expert_step *step, uint32_t layer,
                                     uint32_t rank, const struct prediction *prediction)
 {
@@ -410,7 +410,7 @@ static int make_deterministic(struct experts *e, struct error *error)
     if (!e->predictions)
         e->predictions = calloc(e->predictions_max, sizeof *e->predictions);
     if (!e->predictions)
-        return error_set(error, ERR_NO_MEMORY, "no memory for guesses");
+        return error_set(error, ERR_NO_MEMORY, "out of memory (predictions)");
     deterministic_model(e->child->model, &e->knobs, e->child->plan, capacity_bytes(e), &config.sim);
     e->deterministic = deterministic_create(&config, error);
     return e->deterministic ? 0 : -1;

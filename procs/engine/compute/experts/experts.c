@@ -225,7 +225,7 @@ static int source_wait(void *self, const struct expert_step *step, struct expert
 
 /* ---- gates and heartbeat --------------------------------------------------------------------- */
 
-/* Knobs change between sequences: what a system does not look at is not published. */
+/* Parameters change between sequences: rows that the preset does not use are not published. */
 static void source_gate_input(void *self, const struct expert_step *step, const float *x,
                               uint32_t n)
 {

@@ -84,7 +84,7 @@ static void wait_for_events(struct compute *c)
         sl_panic("poll: %s", strerror(errno));
 }
 
-/* Everything asked of compute by the supervisor is in force at once or stands in the directory. */
+/* Controls of the supervisor take effect at once, or their value is in the directory. */
 static void handle_controls(struct compute *c)
 {
     struct msg_control control;

@@ -64,7 +64,7 @@ static void free_row(struct compute *c, uint32_t row)
     kv_log_release(&c->child.kv, row);
 }
 
-/* A free row; if there is none, the one whose end was told longest ago. */
+/* A free row; if there is none, the finished row whose end was sent first. */
 static bool take_row(struct compute *c, uint32_t *row)
 {
     uint64_t oldest = UINT64_MAX;
@@ -349,7 +349,7 @@ static void tick_row(struct compute *c, uint32_t row, uint64_t now_ns)
         return;
     if (!kv_state_ended(state)) {
         if (silent && !atomic_load(&q->cancel)) {
-            log_info("sequence %" PRIu64 ": nobody asked for %" PRIu64 " ms, cancelled",
+            log_info("sequence %" PRIu64 ": not polled by a client for %" PRIu64 " ms, cancelled",
                      atomic_load(&q->id), limit / NS_PER_MS);
             cancel_row(c, q);
         }

@@ -79,7 +79,7 @@ static void reply_next(struct compute *c, const struct pending *p, const struct 
     rpc_reply_error(c->rpc, p->request, &error);
 }
 
-/* Answers when there is something to tell or `last` says it is time. False: it waits on. */
+/* Replies when tokens are available or `last` is set. False: the poll continues to wait. */
 static bool respond(struct compute *c, const struct pending *p, uint64_t now_ns, bool last)
 {
     uint32_t row;

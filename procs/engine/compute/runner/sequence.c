@@ -131,7 +131,7 @@ static void alive(void *arg)
     atomic_store_explicit(&r->beat_ns, clock_now_ns(), memory_order_relaxed);
 }
 
-/* A system changes at the start of a sequence: what has begun goes on as it began. */
+/* A preset changes at the start of a sequence; running sequences keep theirs. */
 static int switch_preset(struct sequence *s, struct error *error)
 {
     struct runner *r = s->runner;

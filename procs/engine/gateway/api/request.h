@@ -44,8 +44,8 @@ int api_request_parse(enum api_kind kind, const char *text, size_t bytes,
                       char param[API_PARAM_BYTES], struct error *error);
 void api_request_free(struct api_request *r);
 
-/* What a model is called: its file's name without directory and ending, at most room - 1 bytes of
- * it and never half a character. */
+/* The name of a model: its file name without directory and extension, at most cap - 1 bytes, cut between two
+ * characters. */
 void api_model_name(const char *path, char *out, size_t cap);
 
 #endif

@@ -37,7 +37,7 @@ struct acceptor {
     int epoll_fd;
     bool closed;
     unsigned slots, count;
-    bool exhausted; /* descriptors, or memory: asked for again at pause_until_ns */
+    bool exhausted; /* descriptors, or memory: retried at pause_until_ns */
     uint64_t pause_until_ns;
     struct pending_conn pending[];
 };

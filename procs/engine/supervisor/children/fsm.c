@@ -151,7 +151,7 @@ const char *fsm_event_text(enum fsm_event event)
         [EVENT_EXITED] = "died",
         [EVENT_EXITED_EARLY] = "died early",
         [EVENT_EXITED_OFTEN] = "died too often",
-        [EVENT_EXITED_FATAL] = "refused to start",
+        [EVENT_EXITED_FATAL] = "cannot start",
         [EVENT_BACKOFF_OVER] = "back-off over",
     };
     return (unsigned)event < EVENT__COUNT ? text[event] : "?";

@@ -63,7 +63,7 @@ struct fsm_step fsm_step(enum proc_state state, enum fsm_event event);
 
 const char *fsm_event_text(enum fsm_event event);
 
-/* Early deaths of one child. */
+/* Early exits of one child. */
 #define TALLY_EXITS     5
 #define TALLY_WINDOW_NS (60ull * 1000000000ull)
 
@@ -72,11 +72,11 @@ struct exit_tally {
     uint32_t exits;              /* since the last progress; determines the back-off */
 };
 
-/* Notes an early death; true when it is the fifth within a minute. */
+/* Counts an early exit; true when it is the fifth within a minute. */
 bool tally_note(struct exit_tally *tally, uint64_t now_ns);
 /* The child made progress: earlier exits no longer count. */
 void tally_clear(struct exit_tally *tally);
-/* How long to wait after the death just noted: 50 ms, doubling, at most 10 s. */
+/* How long to wait after that exit: 50 ms, doubling, at most 10 s. */
 uint64_t tally_backoff_ns(const struct exit_tally *tally);
 
 #endif

@@ -1,8 +1,8 @@
 /* What is resident, layer by layer (op "map", ipc/README.md).
  *
- * Which experts are held stands in the directory. How often they are used is read off the use log
- * when somebody asks, as one more reader that nobody waits for: who never asks pays nothing. Heat
- * is that of the prefetch limits (lib/policy/prediction/prefetch.h): uses per token, lately. */
+ * Residency is read from the directory. Access frequency is counted from the access log, only while clients
+ * request the map; no process waits for this reader. Heat is defined in lib/policy/prediction/prefetch.h:
+ * decayed accesses per token. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -83,7 +83,7 @@ static char heat_digit(float heat)
     return (char)('0' + (digit < 0 ? 0 : digit > HEAT_STEPS ? HEAT_STEPS : digit));
 }
 
-/* A better tier before a worse one, held before arriving before absent. */
+/* A better precision before a worse one; resident before loading before absent. */
 static char better_resident(char a, char b)
 {
     static const char order[] = {MAP_NO_EXPERT, MAP_ABSENT, MAP_LOADING, 0};
@@ -95,8 +95,8 @@ static char better_resident(char a, char b)
     return strchr(order, a) > strchr(order, b) ? a : b;
 }
 
-/* Text of the layers, each `experts` characters: what is held. Whose an entry is stands in the
- * directory too, but cache and compute can write there: the model says it. */
+/* Text of the layers, each `experts` characters: what is resident. Layer and expert of an entry come from the
+ * model index, because other processes can write to the directory. */
 static void fill_residency(const struct supervisor *s, char *resident, size_t experts)
 {
     const struct directory *d = &s->directory;
@@ -106,7 +106,7 @@ static void fill_residency(const struct supervisor *s, char *resident, size_t ex
     for (uint32_t i = s->model->dense_count; i < s->model->entry_count; i++) {
         const struct model_entry *e = &entries[i];
         if (e->slot_bytes == 0 || e->layer >= layers || e->expert >= experts)
-            continue; /* there is none at this tier */
+            continue; /* absent at this precision */
         enum entry_state state = entry_state_of(entry_read(&d->entries[i].word));
         char now = state == ENTRY_READY     ? (char)('0' + e->precision)
                    : state == ENTRY_LOADING ? MAP_LOADING

@@ -1,6 +1,6 @@
-/* What clients may ask of the supervisor: one row per operation. Every operation may arrive twice
- * (a client repeats what was not answered): setting a value again, stopping what stops are
- * harmless; a restart asked for twice within its deadline restarts once more and loses nothing. */
+/* Control operations: one row per operation. Every operation can arrive twice (a client repeats unanswered calls):
+ * setting a value again or stopping again is harmless; a repeated restart restarts once more and loses
+ * nothing. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -139,7 +139,7 @@ static int restart(struct supervisor *s, struct rpc_request *request, struct chi
     k->child = c;
     k->value = atomic_load(&c->row->incarnation) + 1;
     c->exit_requested = true;
-    if (child_state(c) == PROC_FAILED) /* no death will say so */
+    if (child_state(c) == PROC_FAILED) /* no exit record will follow */
         c->cause = EXIT_CAUSE_REQUESTED;
     tally_clear(&c->tally);
     children_event(s, c, EVENT_RESTART);
@@ -160,7 +160,7 @@ static int op_restart(struct supervisor *s, struct rpc_request *request, struct 
     return restart(s, request, c, error);
 }
 
-/* Without a back end: the one it has. Either way its devices are looked at anew. */
+/* Without a backend argument: the current one. Its devices are checked again in any case. */
 static int op_replace(struct supervisor *s, struct rpc_request *request, struct error *error)
 {
     struct child_slot *c = take_loader(s, request, error);

@@ -119,7 +119,7 @@ static json_t *processes(struct supervisor *s)
     return array;
 }
 
-/* The latest deaths of children, the oldest first. */
+/* The latest exit records, the oldest first. */
 static json_t *exits(const struct supervisor *s)
 {
     json_t *array = json_array();
@@ -277,7 +277,7 @@ static json_t *params(const struct supervisor *s)
     return object;
 }
 
-/* The system that was asked for last, and what auto made of it. */
+/* The preset requested last, and the choice of auto. */
 static void put_preset(const struct supervisor *s, json_t *object)
 {
     put_text(object, "preset",

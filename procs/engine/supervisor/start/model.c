@@ -189,10 +189,9 @@ int model_check_preset(const struct supervisor *s, uint32_t preset, struct knobs
     if (allowed > 0 && knobs_lossy(knobs) &&
         (candidate == UINT32_MAX || auto_lossless(candidate) ||
          !auto_allowed(s->plan, candidate, allowed)))
-        return error_set(
-            error, ERR_BAD_INPUT,
-            "--max-loss %g%%: system '%s' may lose more, or no plan says what it loses",
-            s->params.max_loss, preset_at(preset)->name);
+        return error_set(error, ERR_BAD_INPUT,
+                         "--max-loss %g%%: preset '%s' may lose more, or its loss is not in a plan",
+                         s->params.max_loss, preset_at(preset)->name);
     return knobs_precision_policy(knobs, m->precision_mask, bytes, &policy, error);
 }
 

@@ -1,7 +1,7 @@
-/* Predictions for the engine's system auto: every candidate (policy/auto.tbl.h) replayed by lib/sim
- * on a trace of this model's routing, over a grid of room and drive speed, with the profile's
- * compute times. What the others of this program planned decides which candidates there are: a plan
- * for more loss is made first, then this. */
+/* Predicted token times for the preset auto: every candidate (lib/policy/presets/auto.tbl.h) is
+ * simulated by lib/sim on a trace of this model's routing, over a grid of resident share and read
+ * bandwidth, with the compute times of the profile. The lossy candidates are those planned before,
+ * so this planner runs last. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,13 +15,13 @@
 #include "lib/tensor/precision.h"
 #include "procs/tools/plan/papers/auto.h"
 
-#define TRACE_TOKENS  768    /* the first half of them warms the cache */
-#define AHEAD         2      /* layers: hobbit's */
-#define READS_AT_ONCE 16     /* the engine's default depth */
-#define MESSAGES_NS   100000 /* demand, load and done of a miss, beside the reading */
+#define TRACE_TOKENS  768    /* the first half is cache warm-up */
+#define AHEAD         2      /* layers of lookahead, as hobbit */
+#define READS_AT_ONCE 16     /* default queue depth of the engine */
+#define MESSAGES_NS   100000 /* DEMAND, LOAD and DONE of a miss, in addition to the read */
 #define PREDICT_LAYER_NS                                                                           \
-    25000 /* of a layer's guesses on a core that computes; a router's time more */
-#define PREDICT_NS     60000 /* the predictor's wake and hint, beside its routers' product */
+    25000 /* predictions of a layer on a core used by compute, without the router product */
+#define PREDICT_NS     60000 /* wake-up and hint of the predictor, without the router product */
 #define SETTINGS_BYTES 512
 
 struct predictions {
@@ -30,7 +30,7 @@ struct predictions {
     struct path_tables tables;
     float *frequency, *shares;
     struct sim_compute compute;
-    double latency_ns, rest_ns; /* of a token: embedding, output */
+    double latency_ns, rest_ns; /* rest per token: embedding, output */
 };
 
 static double known(const struct plan *plan, enum plan_scalar s, double otherwise)
@@ -38,14 +38,14 @@ static double known(const struct plan *plan, enum plan_scalar s, double otherwis
     return plan_knows(plan, s) ? plan->scalar[s] : otherwise;
 }
 
-/* Times of compute and of one read, from the profile. */
+/* Compute times and read latency, from the profile. */
 static int take_times(struct predictions *t, struct error *error)
 {
     struct plan *plan = t->p->plan;
     double ratio[PRECISION__COUNT], *s = plan->scalar;
     if (!plan_knows(plan, PLAN_token_ns) || !plan_knows(plan, PLAN_layer_experts_ns) ||
         !plan_knows(plan, PLAN_drive_bytes_per_s))
-        return error_set(error, ERR_BAD_INPUT, "auto: %.200s has no timings (sluice profile)",
+        return error_set(error, ERR_BAD_INPUT, "auto: %.200s has no timings; use sluice profile",
                          t->p->profile_path ? t->p->profile_path : "an empty plan");
     double layer = s[PLAN_layer_attention_ns] + s[PLAN_layer_router_ns];
     double expert = s[PLAN_layer_experts_ns] / plan->experts_used;
@@ -65,8 +65,8 @@ static int take_times(struct predictions *t, struct error *error)
     planning_note(
         t->p,
         "auto: an expert computes in %.0f us native, %.0f int8, %.0f int4, %.0f int2; a "
-        "layer without them %.0f us, a token besides %.0f us; a miss waits %.0f us beside "
-        "its bytes",
+        "layer without experts %.0f us, rest of a token %.0f us; latency of a miss %.0f us "
+        "plus its read",
         expert / 1e3, t->compute.precision_ns[PRECISION_INT8] / 1e3,
         t->compute.precision_ns[PRECISION_INT4] / 1e3,
         t->compute.precision_ns[PRECISION_INT2] / 1e3, layer / 1e3, t->rest_ns / 1e3,
@@ -78,7 +78,7 @@ static float *copy_known(const float *from, size_t n)
 {
     float *to = malloc(n * sizeof *to);
     if (!to)
-        log_fatal(1, "no memory for predictions");
+        log_fatal(1, "out of memory (predictions)");
     for (size_t i = 0; i < n; i++)
         to[i] = isnan(from[i]) ? 0 : from[i];
     return to;
@@ -99,12 +99,12 @@ static void take_tables(struct predictions *t)
         return;
     t->shares = malloc(plan->layers * sizeof *t->shares);
     if (!t->shares)
-        log_fatal(1, "no memory for predictions");
+        log_fatal(1, "out of memory (predictions)");
     for (uint32_t l = 0; l < plan->layers; l++)
         t->shares[l] = (float)plan_share(plan)[l];
 }
 
-/* ---- one candidate -------------------------------------------------------------------------- */
+/* ---- candidates -------------------------------------------------------------------------- */
 
 static bool has_what_it_needs(const struct plan *plan, uint32_t candidate, const struct knobs *k)
 {
@@ -113,8 +113,8 @@ static bool has_what_it_needs(const struct plan *plan, uint32_t candidate, const
            (strcmp(k->precision, "edgemoe") != 0 || plan_width(plan));
 }
 
-/* Guesses are made beside the experts' work, on cores that compute takes all of: while it computes,
- * it goes the slower for them; while it waits, they cost nothing. */
+/* Cost of predictions: they share the cores with compute, so they slow it down while it computes
+ * and cost nothing while it waits. */
 static double predicting_ns(const struct predictions *t, const struct knobs *k,
                             const struct sim_stats *f)
 {
@@ -126,7 +126,7 @@ static double predicting_ns(const struct predictions *t, const struct knobs *k,
     return layers * (PREDICT_LAYER_NS + router) * f->compute_ns / all;
 }
 
-/* ns of a decoded token; NaN: it cannot be run in this room. */
+/* ns per decoded token; NaN: not possible with this capacity. */
 static double predict(struct predictions *t, const struct knobs *k, double share, double rate)
 {
     const struct trace_header *h = &t->trace.header;
@@ -160,14 +160,14 @@ static int predict_candidate(struct predictions *t, uint32_t candidate, struct e
     return 0;
 }
 
-/* ---- all of it ------------------------------------------------------------------------------ */
+/* ---- run ------------------------------------------------------------------------------ */
 
-/* The choice in every cell for the plan's loss, and without any. */
+/* Prints the choice in every cell, with the plan's allowed loss and without loss. */
 static void note_choices(struct planning *p)
 {
     double allowed = known(p->plan, PLAN_max_loss, 0);
     json_t *cells = json_array();
-    planning_note(p, "room    drive      lossless                      at most %.3g %%",
+    planning_note(p, "resident bandwidth lossless                      at most %.3g %%",
                   100 * allowed);
     for (uint32_t s = 0; s < PLAN_AUTO_SHARES; s++)
         for (uint32_t d = 0; d < PLAN_AUTO_DEVICES; d++) {
@@ -198,8 +198,8 @@ int plan_auto(struct planning *p, struct error *error)
     uint32_t windows = (TRACE_TOKENS + p->text.window - 1) / p->text.window;
     uint32_t every = p->text.windows > windows ? p->text.windows / windows : 1;
     struct offline_text text = offline_text_some(&p->text, 0, every);
-    long processors = sysconf(_SC_NPROCESSORS_ONLN);
-    uint32_t threads = (uint32_t)(p->threads ? p->threads : processors);
+    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+    uint32_t threads = (uint32_t)(p->threads ? p->threads : cpus);
     int status = planning_add(p, plan_array_bit(PLAN_ARRAY_auto_ns), error);
     if (status == 0)
         status = offline_trace_predicted(p->model, &text, QUANT_CHANNEL, AHEAD, threads, &t.trace,

@@ -1,5 +1,5 @@
-/* What an expert costs to compute at each tier, beside its native form: some experts of one layer,
- * one after another so that they come from memory, on one thread. */
+/* Compute time of an expert at each precision relative to native, measured on one thread with
+ * several experts of one layer in sequence, so that weights come from memory. */
 #include <stdlib.h>
 
 #include "lib/base/assert.h"
@@ -9,7 +9,7 @@
 #include "procs/tools/plan/papers/auto.h"
 
 #define EXPERTS_TIMED 16
-#define ROUNDS        5 /* the best counts: what disturbs only adds */
+#define ROUNDS        5 /* the fastest counts: other load only adds time */
 
 struct bench {
     struct planning *p;

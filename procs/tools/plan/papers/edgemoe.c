@@ -1,8 +1,9 @@
-/* EdgeMoE's widths (§III-B2): bounds are the uniform widths whose losses enclose P; then as many of
- * the least important experts as possible go to the lower one, found by bisection.
+/* EdgeMoE's precisions (§III-B2): the bounds are the two uniform precisions whose losses enclose P;
+ * a bisection finds the maximum number of experts, by ascending importance, that can have the lower
+ * one.
  *
- * Met means: on the calibration text the loss is at most P less a margin and the upper end of its
- * 95 % interval at most P, because other text will do a little worse or better. */
+ * P is met if on the calibration text the loss is at most P minus a margin and the upper end of its
+ * 95 % interval is at most P, because the loss of other text differs. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +20,7 @@ static struct serving of_precisions(const uint8_t *precision)
         .kind = SERVE_PRECISIONS, .method = QUANT_CHANNEL, .precision = precision};
 }
 
-struct rank { /* an expert in order of leaving for the lower width */
+struct rank { /* order of experts for the lower precision */
     uint64_t at;
     double rise_per_byte;
 };
@@ -41,7 +42,7 @@ struct precisions {
     struct measured best;
 };
 
-/* Least loss per byte saved first (the paper weighs importance by what the width gains). */
+/* Ascending loss per byte saved (the paper divides importance by the gain of the precision). */
 static void order_experts(struct precisions *w)
 {
     const struct plan *plan = w->p->plan;
@@ -49,7 +50,7 @@ static void order_experts(struct precisions *w)
     sl_assert(importance);
     double kept = importance_shrunk(plan_importance(plan), plan_importance_measured(plan),
                                     plan->layers, plan->experts, importance);
-    planning_note(w->p, "  importance: %.0f %% of an expert's distance from its group is kept",
+    planning_note(w->p, "  importance: %.0f %% of an expert's distance from its group mean is kept",
                   100 * kept);
     for (uint64_t i = 0; i < w->cells; i++) {
         uint32_t l = (uint32_t)(i / plan->experts), e = (uint32_t)(i % plan->experts);
@@ -73,12 +74,12 @@ static bool met(const struct planning *p, const struct measured *m)
     return m->loss.value <= p->max_loss * (1 - p->margin) && m->loss.high <= p->max_loss;
 }
 
-/* Uniform widths, and the two that enclose P. */
+/* Measures uniform precisions and finds the two that enclose P. */
 static int find_bounds(struct precisions *w, struct error *error)
 {
     struct planning *p = w->p;
     char text[64], size[16];
-    w->high = PRECISION_NATIVE; /* lossless always meets */
+    w->high = PRECISION_NATIVE; /* lossless always meets P */
     for (enum precision t = PRECISION_INT8; t < PRECISION__COUNT; t++) {
         struct measured m;
         memset(w->precision, t, w->cells);
@@ -157,7 +158,8 @@ int plan_edgemoe(struct planning *p, struct error *error)
     struct precisions w = {.p = p, .cells = (uint64_t)plan->layers * plan->experts};
     if (!plan_has(plan, PLAN_ARRAY_importance) || !plan_has(plan, PLAN_ARRAY_importance_measured) ||
         isnan(plan_importance(plan)[0]))
-        return error_set(error, ERR_BAD_INPUT, "%.200s has no importance of experts",
+        return error_set(error, ERR_BAD_INPUT,
+                         "%.200s has no importance of experts; run sluice profile again",
                          p->profile_path);
     if (planning_add(p, plan_array_bit(PLAN_ARRAY_width), error) != 0)
         return -1;

@@ -1,10 +1,11 @@
-/* HOBBIT's eviction weights (§3.5): those of the simplex with the least miss penalty on a trace,
- * with the planned thresholds. A low miss costs its bytes over the high tier's.
+/* HOBBIT's eviction weights (§3.5): the point of the simplex with the minimum miss penalty on a
+ * trace, with the planned thresholds. The penalty of a low-precision miss is its bytes divided by
+ * those of the high precision.
  *
- * The trace is the lossless routing of calibration text, window by window, or one that was
- * recorded. Prefetch is off: the weights are those of the order of leaving alone. First a grid over
- * the simplex, then share is moved from one weight to another, in ever smaller steps, as long as it
- * helps. The distance term is tried as the paper prints it and with the running layer farthest. */
+ * The trace is the lossless routing of calibration text, window by window, or a recorded one.
+ * Prefetch is off, so that only the eviction order matters. First a grid over the simplex, then a
+ * hill climb that moves share between two weights in decreasing steps. The distance term is tried
+ * as the paper prints it and with the next layer nearest. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,10 +17,10 @@
 #include "procs/tools/plan/planning.h"
 
 #define WEIGHTS        4
-#define GRID           4          /* steps of the first look */
+#define GRID           4          /* steps of the grid */
 #define STEP_MIN       (1.0 / 32) /* the last step */
 #define CAPACITIES_MAX 2
-#define TRIALS_MAX     256 /* it never took half of them */
+#define TRIALS_MAX     256 /* a backstop: fits need less than half */
 
 static const char *const weight_name[WEIGHTS] = {"w_lru", "w_lfu", "w_lhu", "w_fld"};
 
@@ -38,7 +39,7 @@ struct fit {
     struct point best;
 };
 
-/* Miss penalty per token, mean over the rooms. */
+/* Miss penalty per token, mean over the capacities. */
 static int penalty(struct fit *f, double *out, struct error *error)
 {
     *out = 0;
@@ -62,13 +63,13 @@ static void apply(struct fit *f, const struct point *x)
     f->sim.knobs.fld_next = x->next;
 }
 
-/* True when x is better than the best so far, and is it now. */
+/* Evaluates x; if it is better than the best point, it replaces it and *better is set. */
 static int try(struct fit *f, struct point *x, bool *better, struct error *error)
 {
     apply(f, x);
     if (penalty(f, &x->penalty, error) != 0)
         return -1;
-    planning_progress(f->p, "hobbit: eviction weights, look", ++f->trials, TRIALS_MAX);
+    planning_progress(f->p, "hobbit: eviction weights, trial", ++f->trials, TRIALS_MAX);
     *better = x->penalty < f->best.penalty;
     if (*better)
         f->best = *x;
@@ -83,7 +84,7 @@ static int grid(struct fit *f, struct error *error)
             for (int b = 0; a + b <= GRID; b++)
                 for (int c = 0; a + b + c <= GRID; c++) {
                     if (next && a + b + c == GRID)
-                        continue; /* without a distance both are one */
+                        continue; /* without a distance term both are equal */
                     struct point x = {.w = {(double)a / GRID, (double)b / GRID, (double)c / GRID,
                                             (double)(GRID - a - b - c) / GRID},
                                       .next = next};
@@ -93,7 +94,7 @@ static int grid(struct fit *f, struct error *error)
     return 0;
 }
 
-/* One move of `step` that helps, the first there is. */
+/* Makes the first move of `step` that reduces the penalty. */
 static int move(struct fit *f, double step, bool *moved, struct error *error)
 {
     struct point from = f->best;
@@ -122,14 +123,14 @@ static int climb(struct fit *f, struct error *error)
     return 0;
 }
 
-/* The penalty of another order of leaving in the same rooms. */
-static int beside(struct fit *f, const char *eviction, double *out, struct error *error)
+/* The penalty of another eviction with the same capacities. */
+static int penalty_of(struct fit *f, const char *eviction, double *out, struct error *error)
 {
-    struct knobs kept = f->sim.knobs;
+    struct knobs saved = f->sim.knobs;
     int status = knobs_set(&f->sim.knobs, "eviction", eviction, error);
     if (status == 0)
         status = penalty(f, out, error);
-    f->sim.knobs = kept;
+    f->sim.knobs = saved;
     return status;
 }
 
@@ -144,7 +145,7 @@ static int get_trace(struct fit *f, struct error *error)
     struct trace_header *t = &f->trace.header;
     if (t->layers != h->layers || t->experts != h->experts || t->top_k != h->experts_used)
         return error_set(error, ERR_BAD_INPUT, "%.200s is a trace of another model", p->trace_path);
-    /* It may have been recorded without the tiers that are planned here. */
+    /* It may have been recorded without the precisions planned here. */
     t->precision_mask = (1u << PRECISION__COUNT) - 1;
     for (enum precision x = PRECISION_NATIVE; x < PRECISION__COUNT; x++)
         t->precision_bytes[x] = offline_expert_bytes(p->model, 0, 0, x, QUANT_CHANNEL);
@@ -183,7 +184,7 @@ static void store(struct fit *f, double lru, double lfu)
     p->plan->scalar[PLAN_hobbit_fld_next] = f->best.next;
     planning_note(p,
                   "hobbit: eviction weights lru %.3f, lfu %.3f, lhu %.3f, fld %.3f (%s): miss "
-                  "penalty %.3f a token (lru %.3f, lfu %.3f; %u looks)",
+                  "penalty %.3f per token (lru %.3f, lfu %.3f; %u trials)",
                   f->best.w[0], f->best.w[1], f->best.w[2], f->best.w[3],
                   f->best.next ? "next layer nearest" : "as printed", f->best.penalty, lru, lfu,
                   f->trials);
@@ -205,9 +206,9 @@ int plan_hobbit_eviction(struct planning *p, struct error *error)
     if (status == 0)
         status = climb(&f, error);
     if (status == 0)
-        status = beside(&f, "lru", &lru, error);
+        status = penalty_of(&f, "lru", &lru, error);
     if (status == 0)
-        status = beside(&f, "lfu", &lfu, error);
+        status = penalty_of(&f, "lfu", &lfu, error);
     if (status == 0)
         store(&f, lru, lfu);
     trace_free(&f.trace);

@@ -1,5 +1,5 @@
-/* Fate's boundary from the profile's recall, its shares, and the fraction of prefill's least
- * popular experts that may be int2 (§4.5: found by search so that the loss keeps to P). */
+/* Fate's boundary from the recall in the profile, its shares, and the fraction of the least popular
+ * experts that are int2 in prefill (§4.5: found by a search that keeps the loss below P). */
 #include <math.h>
 #include <stdlib.h>
 
@@ -8,7 +8,7 @@
 #include "lib/tensor/precision.h"
 
 #define FRACTION_STEPS 4 /* of the bisection */
-/* A layer whose list finds less of its experts than this share of the best layer's is shallow. */
+/* A layer is shallow if the recall of its list is below this share of the best layer's. */
 #define SHALLOW 0.9
 
 static uint32_t boundary_of(const struct plan *plan)
@@ -23,7 +23,7 @@ static uint32_t boundary_of(const struct plan *plan)
     return boundary;
 }
 
-/* Shallow layers whole, as far as it goes with K for every other; the rest even. */
+/* All experts of shallow layers, as far as K per other layer remain; the rest evenly. */
 static void share_out(struct plan *plan, uint64_t entries, uint32_t boundary)
 {
     uint32_t *share = plan_share(plan), k = plan->experts_used, layers = plan->layers;
@@ -59,8 +59,8 @@ static int search_fraction(struct planning *p, struct error *error)
             best = m;
         } else if (i == 0) {
             return error_set(error, ERR_BAD_INPUT,
-                             "fate cannot keep the loss below %.3g %%: int4 for every expert alone "
-                             "loses %s",
+                             "fate cannot keep the loss below %.3g %%: with all experts at int4 it "
+                             "is already %s",
                              100 * p->max_loss, planning_loss(&m.loss, text));
         } else {
             bad = fraction;
@@ -81,7 +81,8 @@ static int search_fraction(struct planning *p, struct error *error)
 int plan_fate(struct planning *p, struct error *error)
 {
     if (!plan_has(p->plan, PLAN_ARRAY_recall_gate_list))
-        return error_set(error, ERR_BAD_INPUT, "%.200s has no recall of predictions",
+        return error_set(error, ERR_BAD_INPUT,
+                         "%.200s has no recall of predictions; run sluice profile again",
                          p->profile_path);
     uint64_t bytes = planning_expert_bytes(p, error);
     if (!bytes || planning_add(p, plan_array_bit(PLAN_ARRAY_share), error) != 0)
@@ -90,8 +91,8 @@ int plan_fate(struct planning *p, struct error *error)
     uint32_t boundary = boundary_of(p->plan);
     p->plan->scalar[PLAN_fate_boundary] = boundary;
     share_out(p->plan, bytes / each, boundary);
-    planning_note(p, "fate: layers below %u are kept whole, room for %llu int4 experts", boundary,
-                  (unsigned long long)(bytes / each));
+    planning_note(p, "fate: layers below %u entirely resident, capacity of %llu int4 experts",
+                  boundary, (unsigned long long)(bytes / each));
     json_object_set_new(
         p->report, "fate",
         json_pack("{s:i, s:I}", "boundary", (int)boundary, "entries", (json_int_t)(bytes / each)));

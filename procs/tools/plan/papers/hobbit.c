@@ -1,9 +1,9 @@
-/* HOBBIT's thresholds (eviction.c has its weights): the fewest bytes per miss whose loss keeps to
- * P, every use taken as a miss.
+/* HOBBIT's thresholds (its eviction weights: eviction.c): minimum bytes per miss with a loss of at
+ * most P if every access misses.
  *
- * Bytes per miss fall with T1 and with T2. For some shares that may be skipped (T2) the least T1
- * that keeps to P is found by bisection over a quarter of the text; the best pair is then measured
- * over all of it, and raised until it holds. */
+ * Bytes per miss fall with T1 and T2. For several T2 (share that may be skipped) a bisection over
+ * 1/4 of the text finds the minimum T1 that meets P; the best pair is then measured over the whole
+ * text and raised until it meets P. */
 #include <math.h>
 #include <string.h>
 
@@ -18,7 +18,7 @@ struct precisions {
     double high_bytes, low_bytes;
 };
 
-/* High: native. Low: the tier nearest to a quarter of its bytes (f16 -> int4, int8 -> int2). */
+/* High: native. Low: the precision nearest to 1/4 of its bytes (f16 -> int4, int8 -> int2). */
 static struct precisions choose_precisions(const struct planning *p)
 {
     struct precisions t = {.high = PRECISION_NATIVE, .low = PRECISION_INT4};
@@ -45,7 +45,7 @@ static struct serving serving_of(const struct precisions *t, double t1, double t
                             .t2 = t2};
 }
 
-/* Bytes an average use costs when it misses, as a share of the high tier's. */
+/* Mean bytes of a miss relative to the high precision. */
 static double cost_of(const struct precisions *t, const struct serving_report *r)
 {
     double accesses = (double)(r->need[0] + r->need[1] + r->skipped);
@@ -65,7 +65,7 @@ struct choice {
 static int search_t1(struct planning *p, const struct precisions *t, double t2, struct choice *best,
                      struct error *error)
 {
-    double bad = 0, good = t2; /* at t1 = t2 nothing is low: only the skips cost */
+    double bad = 0, good = t2; /* at t1 = t2 nothing is low: only skips lose */
     struct measured m;
     for (int i = 0; i <= T1_STEPS; i++) {
         double t1 = i == 0 ? t2 : (bad + good) / 2;
@@ -78,7 +78,7 @@ static int search_t1(struct planning *p, const struct precisions *t, double t2, 
                       planning_loss(&m.loss, text));
         if (m.loss.value > limit_of(p)) {
             if (i == 0)
-                return 0; /* the skips alone are too much */
+                return 0; /* the skips alone exceed the limit */
             bad = t1;
             continue;
         }
@@ -89,9 +89,9 @@ static int search_t1(struct planning *p, const struct precisions *t, double t2, 
     return 0;
 }
 
-/* Over all of the text, raising T1 (then giving up the skips) until the interval is below P less
- * the margin: it knows of windows of this text, not of other texts, which lose up to 1.3 times as
- * much (docs/plan.md). */
+/* Measures over the whole text and raises T1 (then drops the skips) until the upper end of the
+ * interval is at most P minus the margin: the interval covers windows of this text, other texts
+ * lose up to 1.3 times as much (docs/lab/quality.md). */
 static int confirm(struct planning *p, const struct precisions *t, struct choice *c,
                    struct error *error)
 {
@@ -101,7 +101,7 @@ static int confirm(struct planning *p, const struct precisions *t, struct choice
         if (planning_measure(p, &p->text, &s, &c->m, error) != 0)
             return -1;
         c->cost = cost_of(t, &c->m.report);
-        planning_note(p, "  all of the text: T1 %.3f T2 %.2f, loss %s", c->t1, c->t2,
+        planning_note(p, "  whole text: T1 %.3f T2 %.2f, loss %s", c->t1, c->t2,
                       planning_loss(&c->m.loss, text));
         if (c->m.loss.high <= limit_of(p))
             return 0;
@@ -129,7 +129,7 @@ static void store(struct planning *p, const struct choice *c, const struct preci
     planning_note(
         p,
         "hobbit: T1 %.3f, T2 %.2f: %.1f %% high, %.1f %% low (int%d), %.1f %% skipped; %.1f %% "
-        "of the bytes, expected loss %s when every use misses",
+        "of the bytes, expected loss %s if every access misses",
         c->t1, c->t2, 100 * s[PLAN_hobbit_share_high], 100 * s[PLAN_hobbit_share_low],
         t->low == PRECISION_INT2   ? 2
         : t->low == PRECISION_INT4 ? 4
@@ -165,7 +165,9 @@ int plan_hobbit(struct planning *p, struct error *error)
         return plan_hobbit_curve(p, &curve, error);
     bool planned = plan_knows(p->plan, PLAN_hobbit_t1) && plan_knows(p->plan, PLAN_hobbit_t2);
     if (p->eviction_only && !planned)
-        return error_set(error, ERR_BAD_INPUT, "%.200s has no thresholds yet", p->profile_path);
+        return error_set(error, ERR_BAD_INPUT,
+                         "%.200s has no thresholds; run without --eviction-only first",
+                         p->profile_path);
     if ((!p->eviction_only && thresholds(p, error) != 0) || plan_hobbit_eviction(p, error) != 0)
         return -1;
     return p->curve ? plan_hobbit_curve(p, &curve, error) : 0;

@@ -1,5 +1,6 @@
-/* SwapMoE's plan (§3.4, §3.5): random shares measured, a small network fitted to them, a genetic
- * search over it, and the result checked by measurement against even shares: the better is kept. */
+/* SwapMoE's plan (§3.4, §3.5): random shares are measured, a small network is fitted to them, and a
+ * genetic search over it gives shares that are measured against even ones; the better of both is
+ * used. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,18 +11,18 @@
 #include "procs/tools/plan/network.h"
 #include "procs/tools/plan/planning.h"
 
-#define CHUNK 16 /* tokens between looks at the sets while configurations are measured */
-#define SPARE 1  /* entry kept for the expert that comes while the old one serves */
-/* Share of the drive's time swaps may take: the rest is left for other work. */
+#define CHUNK 16 /* tokens between updates of the sets during a measurement */
+#define SPARE 1  /* entry reserved for loading an expert while its victim is in use */
+/* Maximum share of the device's time for replacements. */
 #define DEVICE_SHARE 0.5
-#define ROUNDS       4 /* of fitting, searching, measuring */
+#define ROUNDS       4 /* of fit, search, measurement */
 
 struct swap_plan {
     struct planning *p;
     uint32_t layers, experts, k, interval;
-    double margin;  /* knob of the system */
+    double margin;  /* policy parameter of the preset */
     uint64_t total; /* resident experts over all layers */
-    bool *first;    /* [L * E] the first sets of the shares at hand */
+    bool *first;    /* [L * E] initial sets of the current shares */
     uint32_t *even, *best;
 };
 
@@ -44,7 +45,7 @@ static struct serving serving_of(struct swap_plan *w, const uint32_t *v, uint32_
                             .pairs_per_token = pairs};
 }
 
-struct samples { /* of the network: shares and log(1 + loss) */
+struct samples { /* for the network: shares and log(1 + loss) */
     double *x, *y;
     uint32_t n;
 };
@@ -77,9 +78,9 @@ static int sample_at_random(struct swap_plan *w, uint32_t *v, struct samples *al
     return 0;
 }
 
-/* A network of few samples is wrong where it saw none, and a search goes just there: what it finds
- * is measured, joins the samples, and the next round knows better. The best that was measured
- * stays. */
+/* A network fitted to few samples is wrong where there are none, and the search moves there. So its
+ * result is measured and added to the samples for the next round. The best measured shares are
+ * used. */
 static int rounds(struct swap_plan *w, uint32_t *v, struct samples *all, struct network *net,
                   struct error *error)
 {
@@ -117,7 +118,7 @@ static int search(struct swap_plan *w, struct error *error)
     uint32_t *v = calloc(w->layers, sizeof *v);
     int status = all.x && all.y && net && v
                      ? 0
-                     : error_set(error, ERR_NO_MEMORY, "no memory for configurations");
+                     : error_set(error, ERR_NO_MEMORY, "out of memory (configurations)");
     if (status == 0)
         status = sample_at_random(w, v, &all, error);
     if (status == 0)
@@ -136,7 +137,7 @@ static void note_shares(struct swap_plan *w, const char *what, const uint32_t *v
     size_t at = 0;
     for (uint32_t l = 0; l < w->layers && at < sizeof shares - 8; l++)
         at += (size_t)snprintf(shares + at, sizeof shares - at, " %u", v[l]);
-    planning_note(w->p, "  %s shares%s: loss %s, %llu swaps", what, shares,
+    planning_note(w->p, "  %s shares%s: loss %s, %llu replacements", what, shares,
                   planning_loss(&m->loss, loss), (unsigned long long)m->report.swapped);
 }
 
@@ -166,8 +167,8 @@ static void store(struct swap_plan *w, const uint32_t *v, const struct measured 
                                   (json_int_t)m->report.swapped));
 }
 
-/* The interval is lowered until the swaps would keep the drive busy for more than its share: then
- * latency bends. Halving from 512 tokens; the demand is what is swapped when nothing bounds it. */
+/* Halves the interval from 512 tokens until the replacements would exceed DEVICE_SHARE, from where
+ * latency grows. The demand is the number of replacements without a limit. */
 static int choose_interval(struct swap_plan *w, struct error *error)
 {
     for (w->interval = 512; w->interval > w->layers; w->interval /= 2) {
@@ -181,7 +182,8 @@ static int choose_interval(struct swap_plan *w, struct error *error)
         double tokens = (double)w->p->some.windows * w->p->some.window;
         double wanted = (double)m.report.swapped / tokens;
         char loss[64];
-        planning_note(w->p, "  interval %u: %.3f swaps a token wanted, %.3f possible, loss %s",
+        planning_note(w->p,
+                      "  interval %u: %.3f replacements per token wanted, %.3f possible, loss %s",
                       s.interval, wanted, possible, planning_loss(&m.loss, loss));
         if (possible > 0 && wanted > possible)
             break;

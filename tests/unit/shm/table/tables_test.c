@@ -75,7 +75,7 @@ START_TEST(kv_bad_shape)
     struct error e;
     kv.head->context = CONTEXT * 8;
     ck_assert_int_eq(kv_attach(kv.segment.fd, true, BOOT, &other, &e), -1);
-    ck_assert_msg(strstr(e.text, "shape does not fit") != NULL, "%s", e.text);
+    ck_assert_msg(strstr(e.text, "shape does not match") != NULL, "%s", e.text);
     segment_detach(&kv.segment);
 }
 END_TEST

@@ -181,9 +181,9 @@ START_TEST(directories)
     put_text("model.safetensors.index.json", "{\"weight_map\":{\"a\":\"b.safetensors\"}}");
     check_rejected("tensor a is not in b.safetensors");
     put_text("model.safetensors.index.json", "{\"weight_map\":{\"a\":\"../x\"}}");
-    check_rejected("names '../x', which is no file beside it");
+    check_rejected("names '../x', which is not a file in its directory");
     put_text("model.safetensors.index.json", "{\"weight_map\":{\"a\":3}}");
-    check_rejected("which is no file beside it");
+    check_rejected("which is not a file in its directory");
     put_text("model.safetensors.index.json", "{}");
     check_rejected("has no weight_map");
     put_file("b.safetensors", A, strlen(A), 4);

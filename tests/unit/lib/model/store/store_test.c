@@ -329,7 +329,7 @@ static const struct {
     {"\"source_hash\"", "\"source\"", "manifest: Object item not found: source_hash"},
     {"\"arch\": \"qwen3moe\"", "\"arch\": 3", "manifest: Expected string, got integer"},
     {"qwen3moe", "qwen3moe-with-a-name-of-too-many-letters", "arch: longer than 31"},
-    {"qwen3moe", "qwen4moe", "architecture qwen3moe, the manifest says qwen4moe"},
+    {"qwen3moe", "qwen4moe", "architecture qwen3moe, but qwen4moe in the manifest"},
     {"\"layers\": 2", "\"layers\": 0", "layers is 0: not between 1 and 512"},
     {"\"layers\": 2", "\"layers\": 1e9", "Expected integer, got real"},
     {"\"layers\": 2", "\"layers\": 100000000000", "layers is 100000000000"},
@@ -376,7 +376,7 @@ static const struct {
     {"\"entries\": {\"bytes\": ", "\"entries\": {\"bytes\": 1", "entries: bytes is 1"},
     {"\"xxh3\": \"", "\"xxh3\": \"0", "entries.xxh3: not 16 hex digits"},
     {"\"info\"", "\"inform\"", "left unpacked: inform"},
-    {"\"info\": {", "\"layers\": 2, \"info\": {", "not JSON as it should be: duplicate"},
+    {"\"info\": {", "\"layers\": 2, \"info\": {", "invalid JSON: duplicate"},
 };
 
 START_TEST(manifest_wrong)

@@ -225,14 +225,14 @@ static const struct {
     long at; /* of a byte that is changed; -1: the file loses its last */
     const char *line;
 } damages[] = {
-    {0, "no record of logits"},
-    {offsetof(struct logits_header, version), "no record of logits"},
+    {0, "not a logits record"},
+    {offsetof(struct logits_header, version), "not a logits record"},
     {offsetof(struct logits_header, vocab), "another vocabulary"},
-    {offsetof(struct logits_header, window), "other windows"},
+    {offsetof(struct logits_header, window), "another --ctx-size"},
     {offsetof(struct logits_header, windows), "another text"},
     {offsetof(struct logits_header, text_hash), "another text"},
-    {offsetof(struct logits_header, row_bytes), "not the size"},
-    {-1, "not the size"},
+    {offsetof(struct logits_header, row_bytes), "not have the size"},
+    {-1, "not have the size"},
 };
 
 START_TEST(damaged_record)

@@ -74,12 +74,12 @@ END_TEST
 static const struct {
     const char *preset, *overrides, *message;
 } rejected[] = {
-    {"best", NULL, "'best' is not one of default|"},
+    {"best", NULL, "unknown preset 'best'; expected one of default|"},
     {"lod", "eviction=belady", "eviction: 'belady' is not one of lru|"},
     {"lod", "eviction=l", "eviction: 'l'"},
     {"lod", "eviction=lru|lfu", "eviction"},
     {"lod", "eviction=", "eviction"},
-    {"lod", "colour=red", "no policy knob 'colour'"},
+    {"lod", "colour=red", "unknown policy parameter 'colour'"},
     {"lod", "t1=2", "t1: '2' is not a number from 0 to 1"},
     {"lod", "t1=nan", "t1"},
     {"lod", "lookahead=-1", "lookahead: '-1' is not a whole number"},
@@ -139,7 +139,7 @@ START_TEST(precisions_are_found)
     ck_assert_int_eq(p.low, PRECISION_INT2);
     ck_assert_int_eq(knobs_precision_policy(&k, 1, (const uint64_t[]){800, 0, 0, 0}, &p, &error),
                      -1);
-    ck_assert_ptr_nonnull(strstr(error.text, "two tiers"));
+    ck_assert_ptr_nonnull(strstr(error.text, "two precisions"));
     ck_assert_int_eq(knobs_resolve("fate", NULL, NULL, &k, &error), 0);
     ck_assert_int_eq(knobs_precision_policy(&k, 0x7, (const uint64_t[]){8, 4, 2, 0}, &p, &error),
                      -1);

@@ -239,7 +239,7 @@ START_TEST(nothing_is_shown_as_nothing)
     struct page p = {.run = "test", .now = &none, .interval = 1, .problem = "it is gone"};
     ck_assert_int_eq(canvas_size(&p.canvas, 24, 80), 0);
     const char *text = text_of(&p);
-    ck_assert(strstr(text, "it is gone") && strstr(text, "run test"));
+    ck_assert(strstr(text, "it is gone") && strstr(text, "engine test"));
     p.now = &empty;
     rates_make(&none, &empty, SORT_start, &p.rates);
     text = text_of(&p);
@@ -260,7 +260,7 @@ START_TEST(graphs_stand_on_their_newest)
     }
     ck_assert_int_eq(canvas_size(&c, 15, 40), 0);
     history_draw(&h, &c, 0, 15, 40);
-    ck_assert_int_eq(memcmp(c.text, "GENERATED  5.0 tokens/s, at most 10.0", 37), 0);
+    ck_assert_int_eq(memcmp(c.text, "GENERATED  5.0 tokens/s, max 10.0", 33), 0);
     ck_assert_int_eq(c.text[4 * 40 + 39], '#');
     ck_assert_int_eq(c.text[1 * 40 + 39], ' '); /* 5 of 10: half the height */
     ck_assert_int_eq(c.text[1 * 40 + 38], '#');

@@ -64,10 +64,9 @@ END_TEST
 START_TEST(wrong_items_are_named)
 {
     static const char *const cases[][2] = {
-        {"/a,/b:depht=8",
-         "device 1: there is no 'depht' for a device; there are backend, queue_depth, "},
-        {"/a:budget=1GiB", "device 0: there is no 'budget'"},
-        {"/a:queue_depth=0", "device 0: --queue-depth: 0 is out of bounds"},
+        {"/a,/b:depht=8", "device 1: unknown key 'depht'; expected one of: backend, queue_depth, "},
+        {"/a:budget=1GiB", "device 0: unknown key 'budget'"},
+        {"/a:queue_depth=0", "device 0: --queue-depth: 0 is out of range"},
         {"/a:backend=tape", "device 0: --backend: 'tape' is not one of"},
         {"/a:throttle=", "device 0: --throttle: '' is not a size"},
     };

@@ -1,4 +1,4 @@
-/* Doctor's estimate and advice: arithmetic over made-up models and machines. */
+/* Estimate and advice of doctor, for synthetic models and machines. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,7 +6,7 @@
 #include "lib/base/bytes.h"
 #include "procs/tools/doctor/estimate.h"
 
-/* 16 layers of 64 experts of 4 MiB, 8 used: 512 MiB of experts a token. */
+/* 16 layers of 64 experts of 4 MiB, 8 used: 512 MiB of experts per token. */
 static struct model_facts a_model(void)
 {
     return (struct model_facts){
@@ -23,7 +23,7 @@ static struct model_facts a_model(void)
     };
 }
 
-/* Weights at 8 GiB/s, reads at 0.5 to 2 GiB/s, room for everything. */
+/* Weights at 8 GiB/s, reads at 0.5 to 2 GiB/s, memory for everything. */
 static struct host_facts a_host(void)
 {
     return (struct host_facts){
@@ -52,7 +52,7 @@ START_TEST(resident_is_compute_alone)
 }
 END_TEST
 
-/* Half resident: a quarter of the uses is read, two experts a layer are 32 chunks, hence depth 16.
+/* Half resident: 1/4 of the accesses is read; two experts per layer are 32 chunks: depth 16.
  */
 START_TEST(reading_bounds_the_estimate)
 {
@@ -77,7 +77,7 @@ START_TEST(small_experts_read_at_small_depth)
     ck_assert_double_eq_tol(estimate_depth(&m, &a, 40), 16, 1e-12);
     m.expert_bytes = m.expert_count * MIB;
     ck_assert_double_eq_tol(estimate_depth(&m, &a, 1), 4, 1e-12);
-    /* Three at once: between the rates at two and at four. */
+    /* Depth 3: between the bandwidths at 2 and 4. */
     m.expert_bytes = m.expert_count * 128 * KIB;
     struct estimate e = estimate_make(&m, &a, 1 - 0.6123724357); /* (1-r)^2 = 3/8 of 8 */
     double used = 16.0 * 8 * 128 * KIB * e.missing;
@@ -85,7 +85,7 @@ START_TEST(small_experts_read_at_small_depth)
 }
 END_TEST
 
-/* Without a drive or kernels measured, nothing is claimed. */
+/* Without measurements of storage device and kernels there is no estimate. */
 START_TEST(unknown_stays_unknown)
 {
     struct model_facts m = a_model();
@@ -120,7 +120,7 @@ START_TEST(budget_is_the_largest_step_that_leaves_a_fifth)
 }
 END_TEST
 
-/* Each advice by the one fact that calls for it; none of them on a machine that has everything. */
+/* Each advice from the one fact that causes it; none without. */
 START_TEST(advice_by_its_condition)
 {
     struct model_facts m = a_model();
@@ -152,7 +152,7 @@ START_TEST(advice_by_its_condition)
     EXPECT_NOT(SWAP, a.swap = true);
     EXPECT(FREED_PAGES, (a.freed_pages = true, a.available = 3 * GIB));
     EXPECT_NOT(FREED_PAGES, a.freed_pages = true);
-    /* 62 ms of reading against 94 of computing: the drive is not what holds it back. */
+    /* 62 ms of reads, 94 ms of compute: the device is not the bottleneck. */
     EXPECT_NOT(FASTER_DEVICE, a.available = 3 * GIB);
     EXPECT_NOT(LOWER_PRECISION, a.available = 3400 * MIB);
     EXPECT(FASTER_DEVICE, (a.available = 3 * GIB, a.read_bytes_per_s[4] = 1.0 * GIB));

@@ -1,4 +1,4 @@
-/* Given tier shares: parsing, widths, thresholds. Oracles count what came out. */
+/* Precision shares of --shares: parsing, assignment, thresholds. The oracles count the results. */
 #include <check.h>
 #include <string.h>
 
@@ -9,15 +9,15 @@
 static const struct {
     const char *text;
     double of[PRECISION__COUNT + 1];
-    const char *line; /* of the refusal */
+    const char *line; /* part of the error message */
 } parses[] = {
     {"int4=0.8,int2=0.2", {0, 0, 0.8, 0.2, 0}, NULL},
     {"int4=60%,int2=40%", {0, 0, 0.6, 0.4, 0}, NULL},
-    {"native=0,int2=0.25,skip=0.25", {0.5, 0, 0, 0.25, 0.25}, NULL}, /* the rest to the best */
+    {"native=0,int2=0.25,skip=0.25", {0.5, 0, 0, 0.25, 0.25}, NULL}, /* the rest: highest */
     {"int8=1", {0, 1, 0, 0, 0}, NULL},
-    {"", {0}, "name a tier"},
-    {"skip=1", {0}, "name a tier"},
-    {"int4=0.8,int2=0.3", {0}, "no more than 1"},
+    {"", {0}, "needs a precision"},
+    {"skip=1", {0}, "needs a precision"},
+    {"int4=0.8,int2=0.3", {0}, "at most 1"},
     {"int4=0.8,int4=0.1", {0}, "once each"},
     {"int3=0.8", {0}, "'int3'"},
     {"int4", {0}, "'int4'"},
@@ -33,7 +33,7 @@ START_TEST(parse)
     int status = shares_parse(&s, parses[_i].text, &error);
     ck_assert_int_eq(status, parses[_i].line ? -1 : 0);
     if (parses[_i].line)
-        ck_assert_msg(strstr(error.text, parses[_i].line) != NULL, "said: %s", error.text);
+        ck_assert_msg(strstr(error.text, parses[_i].line) != NULL, "message: %s", error.text);
     for (int i = 0; !parses[_i].line && i <= PRECISION__COUNT; i++)
         ck_assert_double_eq_tol(s.of[i], parses[_i].of[i], 1e-9);
 }
@@ -95,7 +95,7 @@ START_TEST(thresholds_have_the_shares)
         high += (double)before[i] <= t1;
     ck_assert_double_eq_tol((double)high / ACCESSES, got[0], 1e-9);
     ck_assert(t1 <= t2 && t2 < 1);
-    /* less than rank 0 alone cannot be had, and all of them is all of them */
+    /* rank 0 is the minimum of high; high and low together cover all accesses */
     shares_thresholds(before, ACCESSES, 0.1, 0.9, &t1, &t2, got);
     ck_assert_double_eq_tol(t1, 0, 1e-9);
     ck_assert_double_eq_tol(got[0], 0.25, 0.001);

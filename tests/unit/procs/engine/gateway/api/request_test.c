@@ -49,7 +49,7 @@ START_TEST(bodies_that_are_wrong)
         enum api_kind kind;
         const char *body, *param, *text;
     } cases[] = {
-        {API_COMPLETION, "", "", "not JSON"},
+        {API_COMPLETION, "", "", "invalid JSON"},
         {API_COMPLETION, "[]", "", "not a JSON object"},
         {API_COMPLETION, "{}", "prompt", "is missing"},
         {API_CHAT, "{}", "messages", "is missing"},

@@ -1,6 +1,6 @@
-/* What the planner decides by: the routing of a text as a trace, HOBBIT's eviction weights fitted
- * on traces, importances drawn towards their groups. Oracles: the routes of a decode token by
- * token; the corners of the simplex, none of which may be better than what was fitted. */
+/* Inputs of the planner: the routing of a text as a trace, HOBBIT's eviction weights fitted to
+ * traces, importances shrunk towards their groups. Oracles: the routes of a decode token by token;
+ * the corners of the simplex, none of which may be better than the fitted point. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
@@ -158,7 +158,7 @@ START_TEST(fitted_beats_the_corners)
     for (size_t i = 0; i < ARRAY_LEN(corners); i++)
         ck_assert_msg(fitted <= penalty(corners[i]), "%s: %g, %s: %g", settings, fitted, corners[i],
                       penalty(corners[i]));
-    /* experts are used by popularity alone: what was used last says little */
+    /* accesses follow popularity only: recency is irrelevant */
     ck_assert(fitted < 0.97 * penalty(corners[0]));
     json_t *fit = json_object_get(p.report, "hobbit_eviction");
     ck_assert(json_real_value(json_object_get(fit, "penalty")) == fitted);
@@ -167,7 +167,7 @@ START_TEST(fitted_beats_the_corners)
 }
 END_TEST
 
-/* A trace of another shape is refused before anything is fitted. */
+/* A trace of another shape is rejected before the fit. */
 START_TEST(another_models_trace)
 {
     struct error error = {0};
@@ -187,9 +187,8 @@ START_TEST(another_models_trace)
 }
 END_TEST
 
-/* Groups that differ, experts of a group that differ as much, and noise: without noise nothing is
- * changed much, with noise what comes out is nearer to the truth, with noise alone all are equal.
- */
+/* Groups that differ, experts of a group that differ as much, and noise: without noise little
+ * changes, with noise the result is nearer to the truth, with noise only all are equal. */
 static double off_after(double spread, double noise, double *kept)
 {
     enum { LAYERS = 16, EXPERTS = 32, ALL = LAYERS * EXPERTS };
