@@ -100,7 +100,7 @@ static void whole_groups(void *arg, uint32_t thread, uint32_t threads)
     }
 }
 
-/* The three projections as one space of columns. */
+/* The three projections as one range of columns. */
 static void project_columns(void *arg, uint32_t thread, uint32_t threads)
 {
     struct core *c = arg;

@@ -217,7 +217,7 @@ void core_destroy(struct core *c)
     OBJ_CHECK(c, CORE_MAGIC);
     pool_destroy(c->pool);
     if (c->layer)
-        free((void *)(uintptr_t)c->layer[0].attn_norm); /* the first of all */
+        free((void *)(uintptr_t)c->layer[0].attn_norm); /* start of the allocation of all vectors */
     free(c->layer);
     free(c->thread);
     free(c->scratch);
@@ -365,7 +365,7 @@ void core_score(struct core *c, uint32_t row, uint32_t rows, const uint32_t *tar
 {
     for (uint32_t done = 0; done < rows;) {
         uint32_t n = rows - done < c->output_rows ? rows - done : c->output_rows;
-        core_alive(c, 0); /* a long vocabulary takes its time */
+        core_alive(c, 0); /* slow with a large vocabulary */
         core_output(c, row + done, n);
         c->targets = targets + done;
         c->scores = out + done;

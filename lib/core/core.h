@@ -47,17 +47,16 @@ void core_destroy(struct core *core);
 /* Order in which a chunk's missing experts are requested, from the next pass on. */
 void core_prefill_order(struct core *core, prefill_order_fn order);
 
-uint32_t core_chunk(const struct core *core);       /* rows in effect */
+uint32_t core_chunk(const struct core *core);       /* current chunk size, in rows */
 size_t core_scratch_bytes(const struct core *core); /* allocated for all of the above */
-uint32_t core_output_rows(const struct core *core); /* rows of logits at once */
+uint32_t core_output_rows(const struct core *core); /* maximum rows of core_output */
 
 /* A sequence as the core sees it: F16 keys and values per layer, [position][kv_head][head_size]. */
 struct core_sequence {
     uint32_t sequence;
     uint16_t *const *keys;
     uint16_t *const *values;
-    bool
-        renormalise_skips; /* the remaining weights are scaled up to include the share of skipped experts */
+    bool renormalise_skips; /* scale up the other weights by the share of skipped experts */
 };
 
 /* Runs `rows` tokens at positions position, position + 1, ... The KV rows before `position` must be

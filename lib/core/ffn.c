@@ -165,7 +165,7 @@ static void down_phase(void *arg, uint32_t part, uint32_t parts)
 
 void core_compute_jobs(struct core *c)
 {
-    uint64_t one = cost_of(c, c->hp.expert_inner) * c->hp.hidden; /* of a matrix of each */
+    uint64_t one = cost_of(c, c->hp.expert_inner) * c->hp.hidden; /* one matrix of every job */
     pool_run_parts(c->pool, pool_parts(c->pool, 2 * one), gate_up_phase, c);
     pool_run_parts(c->pool, pool_parts(c->pool, one), down_phase, c);
 }

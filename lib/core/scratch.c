@@ -51,7 +51,8 @@ static struct forms_wanted forms_of(const struct core *c)
         w.mix |= l->mix_forms;
         w.gather |= l->expert_forms;
         w.shared |= l->shared_forms;
-        w.inner |= l->inner_forms & ~floats; /* floats stay where gate and up left them */
+        w.inner |=
+            l->inner_forms & ~floats; /* floats: read in place, where gate and up wrote them */
     }
     return w;
 }

@@ -1,4 +1,4 @@
-/* Plans on disk: a JSON file, and a second file with the large tables. */
+/* Plan files: JSON, and a second file with the large tables. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -23,7 +23,7 @@
 
 static int bad(struct error *error, const char *what)
 {
-    return error_set(error, ERR_BAD_INPUT, "damaged plan: %s", what);
+    return error_set(error, ERR_BAD_INPUT, "invalid plan: %s", what);
 }
 
 static bool hex_parse(const char *text, uint8_t *out, size_t bytes)
@@ -66,13 +66,13 @@ static int array_find(const char *name, bool tables)
     return -1;
 }
 
-/* Words of a foreign file in an error's one line. */
+/* A name of an untrusted file, for an error message. */
 static struct printable printable_name(const char *text)
 {
     return printable(text, strlen(text));
 }
 
-struct parsed { /* a plan file, its parts found and not yet checked */
+struct parsed { /* parts of a plan file, not yet checked */
     const json_t *scalars, *arrays, *tables, *table_names;
     uint64_t bits, table_bytes, table_hash, text_hash;
     uint32_t layers, experts, experts_used, cells;
@@ -83,9 +83,10 @@ static int parse_head(const json_t *root, struct parsed *p, struct error *error)
 {
     const char *format = json_string_value(json_object_get(root, "format"));
     if (!format || strcmp(format, "sluice-plan") != 0)
-        return error_set(error, ERR_BAD_INPUT, "not a plan: its format is not sluice-plan");
+        return error_set(error, ERR_BAD_INPUT, "not a plan: \"format\" is not \"sluice-plan\"");
     if (json_integer_value(json_object_get(root, "version")) != PLAN_VERSION)
-        return error_set(error, ERR_BAD_INPUT, "a plan of another version than %u", PLAN_VERSION);
+        return error_set(error, ERR_BAD_INPUT, "unsupported plan version; supported is %u",
+                         PLAN_VERSION);
     if (!hex_parse(json_string_value(json_object_get(root, "model_hash")), p->model_hash,
                    PLAN_HASH_BYTES))
         return bad(error, "model_hash is not 32 hex digits");
@@ -94,12 +95,12 @@ static int parse_head(const json_t *root, struct parsed *p, struct error *error)
     if (!count_in(root, "layers", MODEL_LAYERS_MAX, &p->layers) ||
         !count_in(root, "experts", MODEL_EXPERTS_MAX, &p->experts) ||
         !count_in(root, "experts_used", p->experts, &p->experts_used))
-        return bad(error, "layers, experts or experts_used is out of bounds");
+        return bad(error, "layers, experts or experts_used is out of range");
     const json_t *cells = json_object_get(root, "cells");
     p->cells = (uint32_t)json_integer_value(cells);
     if (!json_is_integer(cells) || json_integer_value(cells) < 0 ||
         json_integer_value(cells) > (json_int_t)(PLAN_TABLES_MAX / sizeof(struct plan_cell)))
-        return bad(error, "cells is out of bounds");
+        return bad(error, "cells is out of range");
     p->scalars = json_object_get(root, "scalars");
     p->arrays = json_object_get(root, "arrays");
     p->tables = json_object_get(root, "tables");
@@ -108,7 +109,7 @@ static int parse_head(const json_t *root, struct parsed *p, struct error *error)
     return 0;
 }
 
-/* Which arrays there are, before anything is allocated for them. */
+/* Finds the arrays before their memory is allocated. */
 static int parse_names(struct parsed *p, struct error *error)
 {
     const char *name;
@@ -118,12 +119,12 @@ static int parse_names(struct parsed *p, struct error *error)
         int a = array_find(name, false);
         const struct plan shape = {.layers = p->layers, .experts = p->experts};
         if (a < 0)
-            return error_set(error, ERR_BAD_INPUT, "damaged plan: no array is called '%.40s'",
+            return error_set(error, ERR_BAD_INPUT, "invalid plan: unknown array '%.40s'",
                              printable_name(name).text);
         uint64_t wanted = plan_array_count(&shape, (enum plan_array)a);
         if (!json_is_array(value) || json_array_size(value) != wanted)
             return error_set(error, ERR_BAD_INPUT,
-                             "damaged plan: %s does not have %" PRIu64 " elements", name, wanted);
+                             "invalid plan: %s does not have %" PRIu64 " elements", name, wanted);
         p->bits |= plan_array_bit((enum plan_array)a);
     }
     if (!p->tables)
@@ -134,11 +135,11 @@ static int parse_names(struct parsed *p, struct error *error)
     if (!json_is_integer(bytes) || json_integer_value(bytes) < 0 ||
         p->table_bytes > PLAN_TABLES_MAX || !json_is_array(p->table_names) ||
         !hex_u64(json_object_get(p->tables, "xxh3"), &p->table_hash))
-        return bad(error, "tables is not what it should be");
+        return bad(error, "tables lacks valid bytes, xxh3 or arrays");
     for (size_t i = 0; i < json_array_size(p->table_names); i++) {
         int a = array_find(json_string_value(json_array_get(p->table_names, i)), true);
         if (a < 0 || (p->bits & plan_array_bit((enum plan_array)a)))
-            return bad(error, "tables names no array, or one twice");
+            return bad(error, "tables has an unknown or duplicate array");
         p->bits |= plan_array_bit((enum plan_array)a);
     }
     return 0;
@@ -154,11 +155,11 @@ static int take_scalars(struct plan *plan, const struct parsed *p, struct error 
         while (s < PLAN_SCALAR__COUNT && strcmp(plan_scalars[s].name, name) != 0)
             s++;
         if (s == PLAN_SCALAR__COUNT)
-            return error_set(error, ERR_BAD_INPUT, "damaged plan: no scalar is called '%.40s'",
+            return error_set(error, ERR_BAD_INPUT, "invalid plan: unknown scalar '%.40s'",
                              printable_name(name).text);
         double v = json_number_value(value);
         if (!json_is_number(value) || !plan_scalar_right((enum plan_scalar)s, v))
-            return error_set(error, ERR_BAD_INPUT, "damaged plan: %s is not from %g to %g", name,
+            return error_set(error, ERR_BAD_INPUT, "invalid plan: %s is not from %g to %g", name,
                              plan_scalars[s].min, plan_scalars[s].max);
         plan->scalar[s] = v;
     }
@@ -176,7 +177,7 @@ static int take_arrays(struct plan *plan, const struct parsed *p, struct error *
             const json_t *element = json_array_get(value, i);
             double v = json_is_number(element) ? json_number_value(element) : (double)NAN;
             if ((!json_is_number(element) && !json_is_null(element)) || !plan_element_right(a, v))
-                return error_set(error, ERR_BAD_INPUT, "damaged plan: %s[%zu] is not from %g to %g",
+                return error_set(error, ERR_BAD_INPUT, "invalid plan: %s[%zu] is not from %g to %g",
                                  name, i, plan_array_infos[a].min, plan_array_infos[a].max);
             plan_set(plan, a, i, v);
         }
@@ -194,10 +195,10 @@ static int take_tables(struct plan *plan, const struct parsed *p, const uint8_t 
     }
     if (bytes != p->table_bytes || wanted != bytes)
         return error_set(error, ERR_BAD_INPUT,
-                         "damaged plan: its tables have %zu bytes, wanted are %" PRIu64, bytes,
+                         "invalid plan: its tables file has %zu bytes, expected %" PRIu64, bytes,
                          wanted);
     if (XXH3_64bits(tables, bytes) != p->table_hash)
-        return bad(error, "the file of tables is not the one it was written with");
+        return bad(error, "the tables file belongs to another plan (wrong checksum)");
     for (size_t i = 0, at = 0; i < json_array_size(p->table_names); i++) {
         int a = array_find(json_string_value(json_array_get(p->table_names, i)), true);
         uint64_t n = plan_array_bytes(plan, (enum plan_array)a);
@@ -207,7 +208,7 @@ static int take_tables(struct plan *plan, const struct parsed *p, const uint8_t 
     return 0;
 }
 
-/* Sizes agree before anything is allocated for them. */
+/* Compares the sizes before memory is allocated for the tables. */
 static bool tables_plausible(const struct parsed *p)
 {
     const struct plan shape = {.layers = p->layers, .experts = p->experts, .cells = p->cells};
@@ -225,7 +226,7 @@ static struct plan *parse_root(const json_t *root, const void *tables, size_t ta
     if (parse_head(root, &p, error) != 0 || parse_names(&p, error) != 0)
         return NULL;
     if (!tables_plausible(&p)) {
-        bad(error, "its tables are not of the size its shape wants");
+        bad(error, "the size of tables does not match layers, experts and cells");
         return NULL;
     }
     struct plan *plan =
@@ -248,7 +249,7 @@ struct plan *plan_parse(const char *text, size_t bytes, const void *tables, size
     json_error_t where;
     json_t *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &where);
     if (!root) {
-        error_set(error, ERR_BAD_INPUT, "damaged plan: line %d: %.100s", where.line,
+        error_set(error, ERR_BAD_INPUT, "invalid plan: line %d: %.100s", where.line,
                   printable_name(where.text).text);
         return NULL;
     }
@@ -257,7 +258,7 @@ struct plan *plan_parse(const char *text, size_t bytes, const void *tables, size
     return plan;
 }
 
-/* A whole file of at most max bytes; NULL with *error. */
+/* Reads a file of at most max bytes; NULL with *error. */
 static char *read_file(const char *path, size_t max, size_t *bytes, struct error *error)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -266,9 +267,9 @@ static char *read_file(const char *path, size_t max, size_t *bytes, struct error
     if (fd < 0 || fstat(fd, &st) != 0)
         error_set_errno(error, ERR_BAD_INPUT, errno, "cannot open");
     else if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size > max)
-        error_set(error, ERR_BAD_INPUT, "not a file of at most %zu bytes", max);
+        error_set(error, ERR_BAD_INPUT, "not a regular file of at most %zu bytes", max);
     else if (!(text = malloc((size_t)st.st_size + 1)))
-        error_set(error, ERR_NO_MEMORY, "no memory for it");
+        error_set(error, ERR_NO_MEMORY, "out of memory");
     *bytes = 0;
     while (text && *bytes < (size_t)st.st_size) {
         ssize_t n = read(fd, text + *bytes, (size_t)st.st_size - *bytes);
@@ -287,15 +288,15 @@ static char *read_file(const char *path, size_t max, size_t *bytes, struct error
     return text;
 }
 
-/* "its path: what is wrong" */
+/* Adds the path to an error. */
 static struct plan *fail_with_path(const char *path, const struct error *why, struct error *error)
 {
     error_set(error, why->code, "%.150s: %.230s", path, why->text);
     return NULL;
 }
 
-/* The tables are in the same directory under the given name; a name with a slash is rejected, so that a
- * plan cannot make us read elsewhere. */
+/* The tables file is in the same directory; a name with a slash is rejected, so that a plan cannot
+ * refer to other directories. */
 static int read_tables(const char *path, const json_t *root, char **tables, size_t *bytes,
                        struct error *error)
 {
@@ -306,16 +307,16 @@ static int read_tables(const char *path, const json_t *root, char **tables, size
         return 0;
     const char *name = json_string_value(json_object_get(about, "file"));
     if (!name || !*name || strchr(name, '/') || name[0] == '.')
-        return bad(error, "tables has no file name");
+        return bad(error, "tables has no valid file name");
     const char *slash = strrchr(path, '/');
     char full[4096];
     int n = snprintf(full, sizeof full, "%.*s%s", slash ? (int)(slash + 1 - path) : 0, path, name);
     if (n < 0 || (size_t)n >= sizeof full)
-        return bad(error, "a path too long");
+        return bad(error, "path too long");
     struct error why;
     *tables = read_file(full, PLAN_TABLES_MAX, bytes, &why);
     return *tables ? 0
-                   : error_set(error, why.code, "its tables %.100s: %.200s",
+                   : error_set(error, why.code, "tables file %.100s: %.200s",
                                printable_name(name).text, why.text);
 }
 
@@ -330,7 +331,7 @@ struct plan *plan_read(const char *path, struct error *error)
     json_t *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &where);
     free(text);
     if (!root) {
-        error_set(&why, ERR_BAD_INPUT, "damaged plan: line %d: %.100s", where.line,
+        error_set(&why, ERR_BAD_INPUT, "invalid plan: line %d: %.100s", where.line,
                   printable_name(where.text).text);
         return fail_with_path(path, &why, error);
     }
@@ -386,7 +387,7 @@ static int write_whole(const char *path, const void *bytes, size_t count, struct
     char partial[4096];
     int n = snprintf(partial, sizeof partial, "%s.partial", path);
     if (n < 0 || (size_t)n >= sizeof partial)
-        return error_set(error, ERR_BAD_INPUT, "%.100s...: a path too long", path);
+        return error_set(error, ERR_BAD_INPUT, "%.100s...: path too long", path);
     int fd = open(partial, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
     bool good = fd >= 0;
     for (size_t done = 0; good && done < count;) {
@@ -416,7 +417,7 @@ static json_t *write_tables(const struct plan *plan, const char *path, struct er
     char file[4096], hash[17];
     int n = snprintf(file, sizeof file, "%s" TABLES_SUFFIX, path);
     if (!tables || n < 0 || (size_t)n >= sizeof file) {
-        error_set(error, ERR_NO_MEMORY, "no memory for the tables of a plan");
+        error_set(error, ERR_NO_MEMORY, "out of memory (tables of a plan)");
         free(tables);
         return NULL;
     }
@@ -451,7 +452,7 @@ int plan_write(const struct plan *plan, const char *path, struct error *error)
     char *text = json_dumps(root, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
     json_decref(root);
     if (!text)
-        return error_set(error, ERR_NO_MEMORY, "no memory to write a plan");
+        return error_set(error, ERR_NO_MEMORY, "out of memory (plan to write)");
     int status = write_whole(path, text, strlen(text), error);
     free(text);
     return status;

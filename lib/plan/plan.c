@@ -1,4 +1,4 @@
-/* The blob: layout, checks, growing; which model it is for. */
+/* The plan blob: layout, checks, extension; hash of the model. */
 #include "lib/plan/plan.h"
 
 #include <errno.h>
@@ -37,7 +37,7 @@ static const uint32_t element_bytes[] = {[PLAN_ELEMENT_F32] = 4,
                                          [PLAN_ELEMENT_U8] = 1,
                                          [PLAN_ELEMENT_CELL] = sizeof(struct plan_cell)};
 
-_Static_assert(PLAN_ARRAY__COUNT <= 64, "arrays are named by a bit");
+_Static_assert(PLAN_ARRAY__COUNT <= 64, "one bit per array");
 
 static uint32_t layout_hash(void)
 {
@@ -77,7 +77,7 @@ uint64_t plan_arrays(const struct plan *plan)
     return arrays;
 }
 
-/* ---- making ---- */
+/* ---- creation ---- */
 
 double plan_get(const struct plan *plan, enum plan_array a, uint64_t i)
 {
@@ -139,7 +139,7 @@ struct plan *plan_create(uint32_t layers, uint32_t experts, uint32_t experts_use
     head.bytes = at;
     struct plan *plan = at <= PLAN_TABLES_MAX * UINT64_C(2) ? calloc(1, at) : NULL;
     if (!plan) {
-        error_set(error, ERR_NO_MEMORY, "no memory for a plan of %" PRIu64 " bytes", at);
+        error_set(error, ERR_NO_MEMORY, "out of memory (plan of %" PRIu64 " bytes)", at);
         return NULL;
     }
     *plan = head;
@@ -166,37 +166,38 @@ struct plan *plan_extended(const struct plan *plan, uint64_t arrays, uint32_t ce
     return more;
 }
 
-/* ---- checking ---- */
+/* ---- checks ---- */
 
 static int bad(struct error *error, const char *what)
 {
-    return error_set(error, ERR_BAD_INPUT, "plan: %s", what);
+    return error_set(error, ERR_BAD_INPUT, "invalid plan: %s", what);
 }
 
 static int check_header(const struct plan *p, uint64_t bytes, struct error *error)
 {
     if (bytes < sizeof *p || (uintptr_t)p % _Alignof(struct plan) != 0)
-        return bad(error, "too short, or not aligned");
+        return bad(error, "too short or not aligned");
     if (p->magic != PLAN_MAGIC)
         return bad(error, "wrong magic");
     if (p->version != PLAN_VERSION || p->layout_hash != layout_hash())
-        return bad(error, "made by another version of sluice");
+        return bad(error,
+                   "written by another version of sluice; create it again with 'sluice plan'");
     if (p->bytes > bytes)
-        return bad(error, "cut short");
+        return bad(error, "truncated");
     if (p->layers < 1 || p->layers > MODEL_LAYERS_MAX || p->experts < 1 ||
         p->experts > MODEL_EXPERTS_MAX || p->experts_used < 1 || p->experts_used > p->experts)
-        return bad(error, "of an absurd shape");
+        return bad(error, "layers or experts out of range");
     uint64_t end = align_up(sizeof *p, PLAN_ARRAY_ALIGN);
     for (int a = 0; a < PLAN_ARRAY__COUNT; a++) {
         if (!p->offset[a])
             continue;
         if (p->offset[a] != end)
-            return bad(error, "an array is out of place");
+            return bad(error, "an array has a wrong offset");
         end = align_up(end + plan_array_bytes(p, (enum plan_array)a), PLAN_ARRAY_ALIGN);
         if (end > p->bytes)
-            return bad(error, "an array does not fit its size");
+            return bad(error, "an array exceeds the blob");
     }
-    return end == p->bytes ? 0 : bad(error, "parts do not fit its size");
+    return end == p->bytes ? 0 : bad(error, "its size does not match its arrays");
 }
 
 bool plan_scalar_right(enum plan_scalar s, double v)
@@ -212,24 +213,24 @@ bool plan_element_right(enum plan_array a, double v)
     return v >= info->min && v <= info->max && (info->element == PLAN_ELEMENT_F32 || v == floor(v));
 }
 
-/* The pair table's numbers lead somewhere. */
+/* Checks the indices of the pair table. */
 static int check_pairs(const struct plan *p, struct error *error)
 {
     const uint32_t *first = plan_pair_first(p);
     const struct plan_cell *cell = plan_pair_cells(p);
     if (!first != !cell)
-        return bad(error, "half a pair table");
+        return bad(error, "only one of pair_first and pair_cells is present");
     if (!first)
         return 0;
     uint64_t pairs = plan_array_count(p, PLAN_ARRAY_pair_first) - 1;
     for (uint64_t i = 0; i < pairs; i++)
         if (first[i] > first[i + 1])
-            return bad(error, "the pair table runs backwards");
+            return bad(error, "pair_first is not ascending");
     if (first[0] != 0 || first[pairs] != p->cells)
-        return bad(error, "the pair table does not cover its cells");
+        return bad(error, "pair_first does not cover pair_cells");
     for (uint32_t i = 0; i < p->cells; i++)
         if (cell[i].expert >= p->experts)
-            return bad(error, "the pair table names an expert that is not there");
+            return bad(error, "pair_cells has an expert out of range");
     return 0;
 }
 
@@ -239,19 +240,19 @@ int plan_check(const struct plan *p, uint64_t bytes, struct error *error)
         return -1;
     for (int s = 0; s < PLAN_SCALAR__COUNT; s++)
         if (!plan_scalar_right((enum plan_scalar)s, p->scalar[s]))
-            return error_set(error, ERR_BAD_INPUT, "plan: %s is not from %g to %g",
+            return error_set(error, ERR_BAD_INPUT, "invalid plan: %s is not from %g to %g",
                              plan_scalars[s].name, plan_scalars[s].min, plan_scalars[s].max);
     for (int a = 0; a < PLAN_ARRAY__COUNT; a++)
         for (uint64_t i = 0, n = p->offset[a] ? plan_array_count(p, (enum plan_array)a) : 0; i < n;
              i++)
             if (!plan_element_right((enum plan_array)a, plan_get(p, (enum plan_array)a, i)))
-                return error_set(error, ERR_BAD_INPUT, "plan: %s[%" PRIu64 "] is not from %g to %g",
-                                 plan_array_infos[a].name, i, plan_array_infos[a].min,
-                                 plan_array_infos[a].max);
+                return error_set(
+                    error, ERR_BAD_INPUT, "invalid plan: %s[%" PRIu64 "] is not from %g to %g",
+                    plan_array_infos[a].name, i, plan_array_infos[a].min, plan_array_infos[a].max);
     return check_pairs(p, error);
 }
 
-/* ---- which model ---- */
+/* ---- hash of the model ---- */
 
 static int hash_dense(XXH3_state_t *state, const struct model_index *m, int fd, uint32_t layer,
                       enum dense_role role, uint8_t *buffer, struct error *error)
@@ -300,7 +301,7 @@ int plan_model_hash(const struct model_index *m, int fd, uint8_t hash[PLAN_HASH_
     XXH3_state_t *state = XXH3_createState();
     uint8_t *buffer = malloc(ROUTER_BYTES_MAX);
     int status = state && buffer ? hash_model(state, m, fd, buffer, error)
-                                 : error_set(error, ERR_NO_MEMORY, "no memory to hash the model");
+                                 : error_set(error, ERR_NO_MEMORY, "out of memory (model hash)");
     if (status == 0) {
         XXH128_canonical_t canonical;
         XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(state));
@@ -326,13 +327,13 @@ int plan_matches(const struct plan *plan, const struct model_index *model,
     if (plan->layers != hp->layers || plan->experts != hp->experts ||
         plan->experts_used != hp->experts_used)
         return error_set(error, ERR_BAD_INPUT,
-                         "%.200s was made for another model: %u layers of %u experts (%u used), "
-                         "this one has %u of %u (%u)",
+                         "%.200s is for another model: %u layers of %u experts (%u used), "
+                         "this model has %u of %u (%u)",
                          what, plan->layers, plan->experts, plan->experts_used, hp->layers,
                          hp->experts, hp->experts_used);
     if (memcmp(plan->model_hash, hash, PLAN_HASH_BYTES) != 0)
         return error_set(error, ERR_BAD_INPUT,
-                         "%.200s was made for another model: hash %s, this one has %s", what,
+                         "%.200s is for another model: hash %s, this model has %s", what,
                          plan_hash_text(plan->model_hash, of_plan), plan_hash_text(hash, of_model));
     return 0;
 }

@@ -1,17 +1,22 @@
-/* A plan: what was measured about a model (profile) and what was decided for it (plan). A flat blob
- * of offsets, never pointers, as the model index is; inspect puts it behind the index in the model
- * segment, all processes map it read-only. On disk it is a JSON file, and a binary file for
- * the large tables.
+/* A plan: measurements of a model (profile) and the decisions based on them (plan). A flat blob
+ * with offsets instead of pointers, like the model index; inspect places it after the index in the
+ * model segment, and all processes map it read-only. On disk it is a JSON file, and a binary file
+ * for the large tables.
  *
  * Layout:  struct plan | arrays, each at a multiple of PLAN_ARRAY_ALIGN
- * Everything in it is listed in plan.tbl.h; an array that is absent has offset 0, a scalar that is
- * not known is NaN. No field is trusted before plan_check has accepted the blob.
  *
- * On disk: {"format": "sluice-plan", "version": 1, "model_hash": 32 hex digits, "text_hash": 16 hex
- * digits, "layers": L, "experts": E, "experts_used": K, "cells": elements of pair_cells, "scalars":
- * {name: number}, "arrays": {name: [numbers, layer-major; null for not known]}, "tables": {"file":
- * name in the same directory, "bytes": n, "xxh3": 16 hex digits, "arrays": [names in order]}}. The
- * binary file is the named arrays one after another, little-endian, as in the blob. */
+ * plan.tbl.h lists all contents; an absent array has offset 0, an unknown scalar is NaN. No field
+ * is trusted before plan_check has accepted the blob.
+ *
+ * On disk:
+ *     {"format": "sluice-plan", "version": 1,
+ *      "model_hash": 32 hex digits, "text_hash": 16 hex digits,
+ *      "layers": L, "experts": E, "experts_used": K, "cells": elements of pair_cells,
+ *      "scalars": {name: number},
+ *      "arrays": {name: [numbers, layer-major; null: unknown]},
+ *      "tables": {"file": name in the same directory, "bytes": n, "xxh3": 16 hex digits,
+ *                 "arrays": [names in order]}}
+ * The binary file has the named arrays one after another, little-endian, as in the blob. */
 #ifndef SLUICE_PLAN_PLAN_H
 #define SLUICE_PLAN_PLAN_H
 
@@ -27,10 +32,10 @@
 #define PLAN_VERSION     1u
 #define PLAN_HASH_BYTES  16
 #define PLAN_FILE_MAX    (256u << 20) /* bytes of the JSON file */
-#define PLAN_TABLES_MAX  (1u << 30)   /* bytes of the file of tables */
+#define PLAN_TABLES_MAX  (1u << 30)   /* bytes of the tables file */
 #define PLAN_ARRAY_ALIGN 64
 
-/* The grid of auto's predictions; its axes are in policy/auto.h. */
+/* Grid of auto's predictions; its axes are in lib/policy/presets/auto.h. */
 #define PLAN_AUTO_SHARES     7
 #define PLAN_AUTO_DEVICES    6
 #define PLAN_AUTO_CANDIDATES 24
@@ -42,7 +47,7 @@ enum plan_scalar {
     PLAN_SCALAR__COUNT
 };
 
-/* AUTO arrays: the element of a candidate in a cell of the grid. */
+/* AUTO arrays: index of a candidate in a cell of the grid. */
 static inline uint32_t plan_auto_at(uint32_t share, uint32_t device, uint32_t candidate)
 {
     return (share * PLAN_AUTO_DEVICES + device) * PLAN_AUTO_CANDIDATES + candidate;
@@ -55,61 +60,62 @@ enum plan_array {
     PLAN_ARRAY__COUNT
 };
 
-struct plan_cell { /* of the pair table; the layout of policy/prediction.h's path_cell */
+struct plan_cell { /* of the pair table; same layout as struct path_cell */
     uint16_t expert, count;
 };
 
 struct plan {
     uint64_t magic;
     uint32_t version;
-    uint32_t layout_hash; /* over the table and the sizes */
+    uint32_t layout_hash; /* of plan.tbl.h and sizeof(struct plan) */
     uint64_t bytes;       /* of the whole blob */
     uint8_t model_hash[PLAN_HASH_BYTES];
-    uint64_t text_hash; /* XXH3-64 of the text it was measured on; 0: none */
+    uint64_t text_hash; /* XXH3-64 of the profile's text; 0: none */
     uint32_t layers, experts, experts_used;
     uint32_t cells; /* elements of pair_cells */
     double scalar[PLAN_SCALAR__COUNT];
     uint64_t offset[PLAN_ARRAY__COUNT]; /* from the start of the blob; 0: absent */
 };
 
-/* Which model a plan is for: XXH3-128 over the shape (layers, widths, experts, K, vocabulary) and
- * the bytes of every norm and of the first 64 KiB of every router. A GGUF file and an expert store
- * packed from it have the same hash, and so have different quantisations of one model as long as
- * norms and routers are stored alike. `fd`: the file the index's dense extents point into. Reads
- * some MiB. 0, or -1 with ERR_IO. */
+/* Identifies the model of a plan: XXH3-128 of the shape (layers, sizes, experts, K, vocabulary), of
+ * every norm and of the first 64 KiB of every router. A GGUF file and an expert store packed from
+ * it have the same hash; so have different quantisations of one model if norms and routers are
+ * stored alike. `fd`: the file of the dense extents of the index. Reads some MiB. 0, or -1 with
+ * ERR_IO or ERR_NO_MEMORY. */
 int plan_model_hash(const struct model_index *model, int fd, uint8_t hash[PLAN_HASH_BYTES],
                     struct error *error);
 
-/* Checks a mapped or received blob of `bytes` bytes completely: magic, version, sizes, every array
- * in place and every element within the bounds of plan.tbl.h. 0, or -1 with ERR_BAD_INPUT. */
+/* Checks a mapped or received blob of `bytes` bytes completely: magic, version, sizes, the
+ * position of every array, and every element against the bounds of plan.tbl.h. 0, or -1 with
+ * ERR_BAD_INPUT. */
 int plan_check(const struct plan *plan, uint64_t bytes, struct error *error);
 
-/* Whether a checked plan is for this model: same shape and hash. -1 with ERR_BAD_INPUT and one line
- * that names both. `what` names the plan, its path as a rule. */
+/* Checks that a checked plan is for this model: same shape and hash. -1 with ERR_BAD_INPUT; the
+ * error names both. `what` names the plan, usually its path. */
 int plan_matches(const struct plan *plan, const struct model_index *model,
                  const uint8_t hash[PLAN_HASH_BYTES], const char *what, struct error *error);
 
-/* Reads and checks a plan file (and the file of tables). Newly allocated, caller frees
- * with free(). NULL with ERR_BAD_INPUT (damaged, or the tables are not those of this file), ERR_IO,
- * ERR_NO_MEMORY; the line names the path. */
+/* Reads and checks a plan file (and its tables file). Newly allocated; the caller frees it with
+ * free(). NULL with ERR_BAD_INPUT (damaged, or the tables belong to another file), ERR_IO or
+ * ERR_NO_MEMORY; the error names the path. */
 struct plan *plan_read(const char *path, struct error *error);
 
-/* The same from bytes: tests and fuzzing. tables may be NULL when tables_bytes is 0. */
+/* The same from memory, for tests and fuzzing. tables may be NULL when tables_bytes is 0. */
 struct plan *plan_parse(const char *text, size_t bytes, const void *tables, size_t tables_bytes,
                         struct error *error);
 
-/* Writes a plan: first the tables as PATH.tables (when there are any), then PATH, each by rename,
- * so that a half-written plan never looks whole. 0, or -1 with ERR_IO. */
+/* Writes a plan: first the tables as PATH.tables (if any), then PATH, each by rename, so that a
+ * partly written plan is never read. 0, or -1 with ERR_IO. */
 int plan_write(const struct plan *plan, const char *path, struct error *error);
 
-/* A new plan for a model of this shape with the arrays of `arrays` (bit per enum plan_array): known
- * nothing (scalars NaN; F32 elements NaN, integers their minimum). Caller frees. */
+/* A new plan for a model of this shape with the arrays of `arrays` (bit per enum plan_array); all
+ * unknown (scalars NaN; F32 elements NaN, integers their minimum). The caller frees it. */
 struct plan *plan_create(uint32_t layers, uint32_t experts, uint32_t experts_used,
                          const uint8_t hash[PLAN_HASH_BYTES], uint64_t arrays, uint32_t cells,
                          struct error *error);
 
-/* A copy of `plan` that also has the arrays of `arrays`; cells: of the new plan's pair_cells, as
- * many as before where the old has that array. Caller frees both. */
+/* A copy of `plan` with the additional arrays of `arrays`; cells: elements of pair_cells in the
+ * copy, unchanged if `plan` has that array. The caller frees both. */
 struct plan *plan_extended(const struct plan *plan, uint64_t arrays, uint32_t cells,
                            struct error *error);
 
@@ -118,9 +124,9 @@ static inline uint64_t plan_array_bit(enum plan_array a)
     return (uint64_t)1 << a;
 }
 
-uint64_t plan_arrays(const struct plan *plan); /* bits of those it has */
+uint64_t plan_arrays(const struct plan *plan); /* bit per enum plan_array that it has */
 
-/* Elements of an array in this plan, present or not; bytes of one. */
+/* Elements of an array in this plan, also if absent. */
 uint64_t plan_array_count(const struct plan *plan, enum plan_array a);
 
 static inline bool plan_has(const struct plan *plan, enum plan_array a)

@@ -1,51 +1,57 @@
-/* What a plan holds. A profile is a plan whose decisions are not made yet: one format for both.
+/* Contents of a plan. A profile is a plan without decisions: one format for both.
  *
- * PLAN_SCALAR(name, min, max, doc)          a double; NaN: not known, not planned.
+ * PLAN_SCALAR(name, min, max, doc)  a double; NaN: unknown, not planned
  * PLAN_ARRAY(name, type, size, min, max, doc)
- *   type: F32, U32, U16, U8 or CELL (struct plan_cell); min and max bound every element (an F32 may
- * also be NaN: not known); size: LAYERS [L], EXPERTS [L][E], AUTO [PLAN_AUTO_SHARES]
- * [PLAN_AUTO_DEVICES][PLAN_AUTO_CANDIDATES]: in the JSON; PAIRS [L][E][E],
- * PAIR_FIRST [L][E][E] + 1, CELLS [cells]: in the binary file. Bounds are checked when a
- * plan is read and when a blob is checked. Losses are relative rises of perplexity (0.01: one per
- * cent) against the lossless model, on the text the plan was made with. Append only: the order is
- * the blob's. No include guard: include it with both macros defined. */
+ *   type      F32, U32, U16, U8 or CELL (struct plan_cell)
+ *   size      in the JSON file:    LAYERS      [L]
+ *                                  EXPERTS     [L][E]
+ *                                  AUTO        [PLAN_AUTO_SHARES][PLAN_AUTO_DEVICES]
+ *                                              [PLAN_AUTO_CANDIDATES]
+ *             in the binary file:  PAIRS       [L][E][E]
+ *                                  PAIR_FIRST  [L][E][E] + 1
+ *                                  CELLS       [cells]
+ *   min, max  bounds of every element (an F32 may also be NaN: unknown)
+ *
+ * Bounds are checked when a plan is read and when a blob is checked. A loss is a relative increase
+ * of perplexity (0.01: 1 %) over the lossless model, on the text of the plan. Append only: the blob
+ * has this order. No include guard: define both macros, then include it. */
 
 /* ---- measured by profile ---- */
 PLAN_SCALAR(tokens, 0, 1e15, "Tokens the routing statistics were counted over.")
-PLAN_SCALAR(nats, 0, 1e6, "Loss of the lossless model on the profile's text, nats per token.")
+PLAN_SCALAR(nats, 0, 1e6,
+            "Cross-entropy of the lossless model on the profile's text, nats per token.")
 PLAN_SCALAR(importance_base, -1e6, 1e6,
             "Nats per token with every expert at int4, on the text of importance.")
 PLAN_SCALAR(importance_tokens, 0, 1e15, "Tokens each importance was measured over.")
-PLAN_SCALAR(expert_read_ns, 0, 1e15, "Median time to read one expert at depth 1.")
-PLAN_SCALAR(drive_bytes_per_s, 0, 1e15, "Rate of expert-size reads at depth 8.")
+PLAN_SCALAR(expert_read_ns, 0, 1e15, "Median time to read one expert at queue depth 1.")
+PLAN_SCALAR(drive_bytes_per_s, 0, 1e15, "Bandwidth of expert-size reads at queue depth 8.")
 PLAN_SCALAR(token_ns, 0, 1e15, "Compute time of one decoded token, all weights resident.")
 PLAN_SCALAR(layer_attention_ns, 0, 1e15, "Attention of a layer in decode, mean over layers.")
 PLAN_SCALAR(layer_router_ns, 0, 1e15, "Norm and router of a layer in decode.")
 PLAN_SCALAR(layer_experts_ns, 0, 1e15, "Experts of a layer in decode.")
 
 /* ---- decided by plan ---- */
-PLAN_SCALAR(budget_bytes, 0, 1e18, "The budget that was planned for.")
-PLAN_SCALAR(max_loss, 0, 1e3, "The loss that was allowed.")
-PLAN_SCALAR(edgemoe_loss, -1, 1e9, "Measured loss with the planned widths.")
+PLAN_SCALAR(budget_bytes, 0, 1e18, "Memory budget of the plan.")
+PLAN_SCALAR(max_loss, 0, 1e3, "Maximum loss of the plan.")
+PLAN_SCALAR(edgemoe_loss, -1, 1e9, "Measured loss with the planned precisions.")
 PLAN_SCALAR(edgemoe_loss_low, -1, 1e9, "Lower end of its 95 % interval.")
 PLAN_SCALAR(edgemoe_loss_high, -1, 1e9, "Upper end of its 95 % interval.")
-PLAN_SCALAR(edgemoe_bytes, 0, 1e18, "Payload bytes of all experts at the planned widths.")
-PLAN_SCALAR(hobbit_t1, 0, 1,
-            "HOBBIT's T1: up to this sum of better weights an expert is needed high.")
-PLAN_SCALAR(hobbit_t2, 0, 1, "HOBBIT's T2: up to this sum low, beyond it skipped.")
+PLAN_SCALAR(edgemoe_bytes, 0, 1e18, "Payload bytes of all experts at the planned precisions.")
+PLAN_SCALAR(hobbit_t1, 0, 1, "HOBBIT's T1: up to this sum of better weights: high precision.")
+PLAN_SCALAR(hobbit_t2, 0, 1, "HOBBIT's T2: up to this sum: low precision; above: skipped.")
 PLAN_SCALAR(hobbit_skip_renormalise, 0, 1,
-            "1: the others take over the weight of a skipped expert.")
-PLAN_SCALAR(hobbit_loss, -1, 1e9, "Measured loss when every use is a miss (the worst case).")
+            "1: the other weights are scaled up by the share of skipped experts.")
+PLAN_SCALAR(hobbit_loss, -1, 1e9, "Measured loss when every access is a miss (the worst case).")
 PLAN_SCALAR(hobbit_loss_low, -1, 1e9, "Lower end of its 95 % interval.")
 PLAN_SCALAR(hobbit_loss_high, -1, 1e9, "Upper end of its 95 % interval.")
-PLAN_SCALAR(hobbit_share_high, 0, 1, "Share of the uses that need the high tier.")
+PLAN_SCALAR(hobbit_share_high, 0, 1, "Share of the accesses that need high precision.")
 PLAN_SCALAR(hobbit_share_low, 0, 1, "Share of the uses that need the low precision.")
 PLAN_SCALAR(hobbit_w_lru, 0, 1, "Eviction weight of recency.")
 PLAN_SCALAR(hobbit_w_lfu, 0, 1, "Eviction weight of frequency.")
 PLAN_SCALAR(hobbit_w_lhu, 0, 1, "Eviction weight of high-precision frequency.")
 PLAN_SCALAR(hobbit_w_fld, 0, 1, "Eviction weight of layer distance.")
-PLAN_SCALAR(prefetch_layers, 0, 16, "p: how many layers ahead to predict.")
-PLAN_SCALAR(fate_boundary, 0, 512, "Layers below this one are kept whole.")
+PLAN_SCALAR(prefetch_layers, 0, 16, "p: prediction distance in layers.")
+PLAN_SCALAR(fate_boundary, 0, 512, "Layers below this one are fully resident.")
 PLAN_SCALAR(fate_prefill_int2, 0, 1, "Fraction of the least popular experts at int2 in prefill.")
 PLAN_SCALAR(fate_loss, -1, 1e9, "Measured loss of prefill with that fraction.")
 PLAN_SCALAR(fate_loss_low, -1, 1e9, "Lower end of its 95 % interval.")
@@ -54,25 +60,25 @@ PLAN_SCALAR(swap_interval, 0, 1e9, "Tokens between SwapMoE's updates.")
 PLAN_SCALAR(swap_loss, -1, 1e9, "Measured loss with the planned virtual experts.")
 PLAN_SCALAR(swap_loss_low, -1, 1e9, "Lower end of its 95 % interval.")
 PLAN_SCALAR(swap_loss_high, -1, 1e9, "Upper end of its 95 % interval.")
-PLAN_SCALAR(hobbit_fld_next, 0, 1, "1: its distance has the running layer farthest.")
+PLAN_SCALAR(hobbit_fld_next, 0, 1, "1: the current layer has the largest layer distance.")
 
 PLAN_SCALAR(uniform_int8_loss_high, -1, 1e9,
             "Upper end of the loss's 95 % interval with every expert at int8.")
 PLAN_SCALAR(uniform_int4_loss_high, -1, 1e9, "The same at int4.")
 PLAN_SCALAR(uniform_int2_loss_high, -1, 1e9, "The same at int2.")
-PLAN_SCALAR(int8_expert_ns, 0, 1e15, "Compute of one expert at int8 in decode, as auto reckons.")
+PLAN_SCALAR(int8_expert_ns, 0, 1e15, "Compute of one expert at int8 in decode, used by auto.")
 PLAN_SCALAR(int4_expert_ns, 0, 1e15, "The same at int4.")
 PLAN_SCALAR(int2_expert_ns, 0, 1e15, "The same at int2.")
 
 /* ---- measured by profile ---- */
-PLAN_ARRAY(frequency, F32, EXPERTS, 0, 1, "Uses per token.")
+PLAN_ARRAY(frequency, F32, EXPERTS, 0, 1, "Accesses per token.")
 PLAN_ARRAY(
     norm, F32, EXPERTS, 0, 1e30,
     "|E_i|: Frobenius norm of the expert's three matrices together (SwapMoE: parameter magnitude).")
 PLAN_ARRAY(importance, F32, EXPERTS, -1e6, 1e6,
-           "Rise of nats per token with this expert at int2 and all others at int4.")
+           "Increase of nats per token with this expert at int2 and all others at int4.")
 PLAN_ARRAY(importance_measured, U8, EXPERTS, 0, 1,
-           "1: importance was measured alone; 0: its group's, divided.")
+           "1: importance measured for this expert; 0: share of its group's.")
 PLAN_ARRAY(recall_gate, F32, LAYERS, 0, 1,
            "Top-K recall: this layer's router on the previous layer's gate input.")
 PLAN_ARRAY(recall_gate_list, F32, LAYERS, 0, 1,
@@ -87,16 +93,16 @@ PLAN_ARRAY(recall_attention_before_list, F32, LAYERS, 0, 1,
            "The same with the list above the 75th percentile.")
 
 /* ---- decided by plan ---- */
-PLAN_ARRAY(width, U8, EXPERTS, 0, 3, "edgemoe: enum tier an expert has.")
+PLAN_ARRAY(width, U8, EXPERTS, 0, 3, "edgemoe: enum precision of the expert.")
 PLAN_ARRAY(virtual_experts, U32, LAYERS, 1, 4096, "swapmoe: v_i, resident experts per layer.")
-PLAN_ARRAY(resident, U8, EXPERTS, 0, 1, "swapmoe: 1 for the experts that are resident at first.")
+PLAN_ARRAY(resident, U8, EXPERTS, 0, 1, "swapmoe: 1 for the initially resident experts.")
 PLAN_ARRAY(share, U32, LAYERS, 0, 4096,
-           "Entries of a layer for the planned allocation (fate's boundary and even rest).")
+           "Resident entries per layer (fate: boundary layers full, the rest even).")
 PLAN_ARRAY(auto_ns, F32, AUTO, 0, 1e15,
            "auto: predicted time of a decoded token of each candidate, by the share of the experts "
            "that fits and by read bandwidth (lib/policy/presets/auto.h); NaN: not predicted.")
 
-/* ---- path statistics: counts, all halved when one would pass its bound ---- */
+/* ---- path statistics: counts, all halved before one exceeds its bound ---- */
 PLAN_ARRAY(prev1, U16, PAIRS, 0, 65535,
            "[l][a][e]: e chosen at l by tokens that chose a at l - 1 (also eap's transition); l = "
            "0: zero.")
@@ -105,6 +111,6 @@ PLAN_ARRAY(
     "[l][a][b]: first of the cells of tokens that chose a at l - 2 and b at l - 1; one more at "
     "the end")
 PLAN_ARRAY(pair_cells, CELL, CELLS, 0, 4294967295.0,
-           "Expert chosen at l, and how often, descending per pair.")
+           "Expert chosen at l and its count, descending per pair.")
 #undef PLAN_SCALAR
 #undef PLAN_ARRAY

@@ -1,4 +1,4 @@
-/* plan.tbl.h as data, and elements of any array as doubles: what plan.c and plan_file.c share. */
+/* plan.tbl.h as data, and array elements as doubles. Shared by plan.c and file.c. */
 #ifndef SLUICE_PLAN_TABLE_H
 #define SLUICE_PLAN_TABLE_H
 
@@ -37,7 +37,7 @@ struct plan_array_info {
 extern const struct plan_scalar_info plan_scalars[PLAN_SCALAR__COUNT];
 extern const struct plan_array_info plan_array_infos[PLAN_ARRAY__COUNT];
 
-/* Whether it lies in the file of tables, not in the JSON. */
+/* True if the array is in the tables file, not in the JSON. */
 static inline bool plan_in_tables(enum plan_array a)
 {
     return plan_array_infos[a].size >= PLAN_SIZE_PAIRS;
@@ -45,7 +45,7 @@ static inline bool plan_in_tables(enum plan_array a)
 
 uint64_t plan_array_bytes(const struct plan *plan, enum plan_array a);
 
-/* Element i of an array the plan has; the value is in bounds. */
+/* Element i of a present array; the value must be in bounds. */
 double plan_get(const struct plan *plan, enum plan_array a, uint64_t i);
 void plan_set(struct plan *plan, enum plan_array a, uint64_t i, double value);
 

@@ -1,12 +1,12 @@
-/* One grid for a whole row: of a few scales, from "the largest weight is the last level" downwards,
- * the one of the smallest sum of |error|^power. What a larger power protects are the largest
- * weights; why that matters more than the mean error is in README.md of this directory. */
+/* Grid of a row: of a few scales, from "the largest weight is the last level" downwards, the one
+ * with the smallest sum of |error|^power. A larger power preserves the largest weights, which
+ * matters more than the mean error (README.md of this directory). */
 #include <math.h>
 
 #include "lib/base/bytes.h"
 #include "lib/quant/quant_internal.h"
 
-/* Where the grid ends, as parts of the largest weight. */
+/* End of the grid, relative to the largest weight. */
 static const float parts[] = {1.0f, 0.92f, 0.84f, 0.76f, 0.68f, 0.6f, 0.52f, 0.45f, 0.38f, 0.32f};
 
 static float signed_max(const float *w, uint32_t count)
@@ -31,7 +31,7 @@ static void try_grid(struct quant_grid grid, uint32_t bits, const float *w, uint
         *best = (struct best){grid, error};
 }
 
-/* All scales of one kind of levels; the weight of largest size goes to level 0. */
+/* All scales for one kind of levels; the weight of largest magnitude maps to level 0. */
 static void try_levels(float zero, float max, uint32_t bits, const float *w, uint32_t count,
                        uint32_t power, struct best *best)
 {
@@ -49,15 +49,14 @@ struct quant_grid quant_channel_grid(uint32_t bits, const float *w, uint32_t cou
     struct best best = {{0, zero}, INFINITY};
     if (max == 0.0f)
         return best.grid;
-    /* 8 bits: nothing to search for; the levels -127 .. 127, and level 0 is left to the last
-     * rounding */
+    /* 8 bits: no search; levels -127 .. 127, level 0 only by rounding */
     if (bits == 8)
         max *= 128.0f / 127.0f;
     if (bits != 2 || s->levels != QUANT_LEVELS_EVEN)
         try_levels(zero, max, bits, w, count, bits == 8 ? 0 : s->channel_power, &best);
     if (bits == 2 && s->levels != QUANT_LEVELS_ZERO)
         try_levels(1.5f, max, bits, w, count, s->channel_power, &best);
-    if (best.error == INFINITY) /* no F16 scale holds it: the caller rejects the row */
+    if (best.error == INFINITY) /* no F16 scale fits: the caller rejects the row */
         best.grid.scale = INFINITY;
     return best.grid;
 }

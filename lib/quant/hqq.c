@@ -1,13 +1,15 @@
 /* Half-quadratic quantisation of one group: Badri & Shaji, "Half-Quadratic Quantization of Large
  * Machine Learning Models", 2023 (https://mobiusml.github.io/hqq_blog/).
  *
- * Minimised is  sum |w - s (q - z)|^p, p < 1: an error that lets a few weights be far off so that
- * most are near. An extra variable e for the error makes it min over z, e of  sum |e|^p + (beta /
- * 2) sum (e - (w - s (q - z)))^2 and the two parts alternate, beta growing by kappa each time: e =
- * shrink(w - s (q - z)),  shrink(x) = sign(x) max(0, |x| - |x|^(p-1) / beta) z = mean(q - (w - e) /
- * s),  q = nearest codes of w Errors are taken in units of s, so that beta means the same for every
- * group. With hqq_scale the scale moves next: the least squares of w - e over the codes, then the
- * zero again. Only what makes the norm smaller is kept. */
+ * Minimises  sum |w - s (q - z)|^p,  p < 1,  so that few weights have large errors and most small
+ * ones. With an extra variable e for the error:
+ *     min over z, e of  sum |e|^p + (beta / 2) sum (e - (w - s (q - z)))^2
+ * Two steps alternate, and beta grows by the factor kappa each time:
+ *     e = shrink(w - s (q - z)),   shrink(x) = sign(x) max(0, |x| - |x|^(p-1) / beta)
+ *     z = mean(q - (w - e) / s),   q = nearest codes of w
+ * Errors are in units of s, so that beta means the same for every group. With hqq_scale the scale
+ * follows: least squares of w - e over the codes, then the zero again. A step is kept only if it
+ * reduces the norm. */
 #include <math.h>
 
 #include "lib/quant/quant_internal.h"
@@ -51,7 +53,7 @@ struct quant_grid quant_hqq_grid(uint32_t bits, const float *w, uint32_t count,
         low = w[i] < low ? w[i] : low;
         high = w[i] > high ? w[i] : high;
     }
-    if (low == high) /* one value: s * (0 - z) with z = -1 or 1; zero itself is a scale of zero */
+    if (low == high) /* constant group: s * (0 - z), z = -1 or 1; scale 0 for zeros */
         return quant_grid_f16((struct quant_grid){fabsf(low), low > 0 ? -1.0f : 1.0f});
     struct quant_grid first = {(high - low) / top, 0};
     first.zero = -low / first.scale;

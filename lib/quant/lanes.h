@@ -1,6 +1,6 @@
-/* The searches' inner loops; included once per instruction set. Over vectors of eight lanes, which
- * a compiler makes of whatever the set has. Contraction is off and every operation is rounded
- * alike, so results do not depend on the set. LANES_OF is the name of the table made here. */
+/* Inner loops of the searches; included once per instruction set. They use vectors of eight lanes,
+ * which the compiler maps to the set. Contraction is off and every operation rounds alike, so
+ * results do not depend on the set. LANES_OF: name of the table defined here. */
 #include <math.h>
 #include <string.h>
 
@@ -43,8 +43,8 @@ INLINE float vf_sum(vf v)
     return all;
 }
 
-/* log2 of positive floats, 3e-7 off at most; zero gives -127. The coefficients of both functions
- * interpolate at Chebyshev's points. */
+/* log2 of positive floats, error at most 3e-7; zero gives -127. The polynomials of both functions
+ * interpolate at Chebyshev nodes. */
 INLINE vf vf_log2(vf x)
 {
     vf e = __builtin_convertvector(((vi)x >> 23) - 127, vf);
@@ -58,7 +58,7 @@ INLINE vf vf_log2(vf x)
     return p * t + e;
 }
 
-/* 2^y for -126 <= y <= 127, 1e-7 of it off at most. */
+/* 2^y for -126 <= y <= 127, relative error at most 1e-7. */
 INLINE vf vf_exp2(vf y)
 {
     vi exponent = __builtin_convertvector(y + 127.5f, vi);
@@ -78,7 +78,7 @@ INLINE vf vf_power(vf x, float power)
     return vf_exp2(vf_where(y < 127.0f, y, vf_all(127.0f)));
 }
 
-/* What codes are made with. */
+/* A grid, prepared for coding. */
 struct grid {
     float scale, zero, inverse, top;
 };
@@ -89,7 +89,7 @@ INLINE struct grid grid_of(struct quant_grid g, uint32_t bits)
     return (struct grid){g.scale, g.zero, inverse, (float)((1u << bits) - 1)};
 }
 
-/* The nearest codes, as floats; not-a-number becomes 0. */
+/* The nearest codes, as floats; NaN becomes 0. */
 INLINE vf codes_of(struct grid g, vf w)
 {
     vf c = w * g.inverse + g.zero;
@@ -137,8 +137,8 @@ INLINE vf shrink(vf x, float power, float each)
     return (vf)((vi)left & some) * vf_where(x < 0.0f, vf_all(-1), vf_all(1));
 }
 
-/* One alternation: codes and errors; then the zero and, when wanted, the scale of what remains of
- * the weights without their errors, all in units of the scale. */
+/* One alternation: codes and errors; then the zero and, if wanted, the scale of the weights minus
+ * their errors, all in units of the scale. */
 static struct quant_grid hqq_step(struct quant_grid grid, const struct quant_hqq_step *s,
                                   const float *w, uint32_t count)
 {

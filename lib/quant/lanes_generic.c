@@ -1,3 +1,3 @@
-/* The inner loops for any processor. */
+/* The inner loops for any CPU. */
 #define LANES_OF quant_lanes_generic
 #include "lib/quant/lanes.h"

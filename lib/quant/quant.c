@@ -1,4 +1,4 @@
-/* Rows of floats to rows of codes, and back. */
+/* Conversion of rows of floats to codes, and back. */
 #include "lib/quant/quant.h"
 
 #include <math.h>
@@ -28,7 +28,7 @@ enum tensor_type quant_type_for(uint32_t bits, enum quant_method method)
     return bits == 4 ? TENSOR_C4 : TENSOR_C2;
 }
 
-/* Through the kernels' own conversions, so that what is read back is what was meant. */
+/* By the conversions of the kernels, so that reading back gives the same values. */
 uint16_t quant_f16(float x)
 {
     uint16_t h;
@@ -84,7 +84,7 @@ double quant_error(struct quant_grid grid, uint32_t bits, const float *w, uint32
     return quant_lanes_here()->error(grid, bits, w, count, power);
 }
 
-/* Codes of 64 elements to bytes. */
+/* Packs the codes of 64 elements. */
 static void pack_codes(uint32_t bits, const uint8_t code[QUANT_GROUP], uint8_t *dst)
 {
     uint32_t bytes = bits * QUANT_GROUP / 8;
@@ -111,7 +111,7 @@ static bool all_finite(const float *w, uint32_t k)
 
 struct shape {
     uint32_t bits;
-    bool groups; /* a grid per group, in front of it; else one per row */
+    bool groups; /* one grid per group, stored in front of it; else one per row */
 };
 
 static struct shape shape_of(enum tensor_type type)
@@ -122,7 +122,7 @@ static struct shape shape_of(enum tensor_type type)
     case TENSOR_C2: return (struct shape){2, false};
     case TENSOR_G4: return (struct shape){4, true};
     case TENSOR_G2: return (struct shape){2, true};
-    default: sl_panic("nothing is quantised to type %d", (int)type);
+    default: sl_panic("type %d is not a quantised type", (int)type);
     }
 }
 
@@ -166,8 +166,8 @@ int quant_rows(enum tensor_type to, const float *src, uint32_t k, uint32_t n, vo
 
 void quant_dequantise(const struct kernel_matrix *w, uint32_t first, uint32_t n, float *dst)
 {
-    /* every instruction set unpacks to the same floats, and asking the processor which it has is
-     * slow where it is a virtual one: 30 us a row once */
+    /* Every instruction set unpacks to the same floats; CPU detection is slow on virtual machines
+     * (30 us). */
     const struct kernel_ops *ops = kernel_ops_of(ISA_GENERIC);
     sl_assert(first <= w->n && n <= w->n - first);
     for (uint32_t j = 0; j < n; j++)

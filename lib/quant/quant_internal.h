@@ -1,10 +1,10 @@
-/* What the files of lib/quant share. */
+/* Shared by the files of lib/quant. */
 #ifndef SLUICE_QUANT_QUANT_INTERNAL_H
 #define SLUICE_QUANT_QUANT_INTERNAL_H
 
 #include "lib/quant/quant.h"
 
-#define QUANT_GROUP 64 /* elements of a group; a block of the own types */
+#define QUANT_GROUP 64 /* elements per group and per block of the own types */
 
 /* A linear grid: values scale * (code - zero), code 0 .. 2^bits - 1. */
 struct quant_grid {
@@ -36,17 +36,17 @@ struct quant_lanes {
 
 extern const struct quant_lanes quant_lanes_generic, quant_lanes_avx2;
 
-/* The best this processor has. */
+/* The fastest table that this CPU supports. */
 const struct quant_lanes *quant_lanes_here(void);
 
-/* Both as their F16 forms are read back. */
+/* Rounded to F16 and converted back. */
 struct quant_grid quant_grid_f16(struct quant_grid grid);
 uint16_t quant_f16(float x);
 
-/* channel.c: the grid of a whole row; already F16 values. */
+/* channel.c: the grid of a row, in F16 values. */
 struct quant_grid quant_channel_grid(uint32_t bits, const float *w, uint32_t count,
                                      const struct quant_settings *s);
-/* hqq.c: the grid of a group of `count` <= QUANT_HQQ_MAX; already F16 values. */
+/* hqq.c: the grid of a group of `count` <= QUANT_HQQ_MAX, in F16 values. */
 #define QUANT_HQQ_MAX 256
 struct quant_grid quant_hqq_grid(uint32_t bits, const float *w, uint32_t count,
                                  const struct quant_settings *s);

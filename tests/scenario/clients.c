@@ -402,8 +402,8 @@ static void profile_plan_generate(void)
     command_run(&c, NULL, END_MS,
                 (const char *const[]){"generate", "-m", test_model(), "--plan", plan, "-p",
                                       "It was", "-n", "4", NULL});
-    CHECK(c.status == 2 && strstr(c.err, "was made for another model"), "status %d: %.300s",
-          c.status, c.err);
+    CHECK(c.status == 2 && strstr(c.err, "is for another model"), "status %d: %.300s", c.status,
+          c.err);
     command_free(&c);
 }
 

@@ -112,7 +112,7 @@ static const struct {
     const char *from, *to, *line;
 } damages[] = {
     {"sluice-plan", "sluice-plum", "not a plan"},
-    {"\"version\": 1", "\"version\": 2", "another version"},
+    {"\"version\": 1", "\"version\": 2", "unsupported plan version"},
     {"01020304", "0102030g", "model_hash"},
     {"\"layers\": 3", "\"layers\": 0", "layers"},
     {"\"layers\": 3", "\"layers\": 4", "elements"},
@@ -120,9 +120,9 @@ static const struct {
     {"\"experts_used\": 2", "\"experts_used\": 6", "experts_used"},
     {"\"cells\": 2", "\"cells\": 3", "size"},
     {"\"cells\": 2", "\"cells\": -1", "cells"},
-    {"hobbit_t1", "hobbit_t9", "no scalar is called 'hobbit_t9'"},
+    {"hobbit_t1", "hobbit_t9", "unknown scalar 'hobbit_t9'"},
     {"0.625", "1.625", "hobbit_t1 is not from 0 to 1"},
-    {"\"width\"", "\"widths\"", "no array is called 'widths'"},
+    {"\"width\"", "\"widths\"", "unknown array 'widths'"},
     {"0.0625", "-0.625", "frequency[1] is not from 0 to 1"},
     {"0.0625", "\"x\"", "frequency[1]"},
     {"a.plan.tables", "../a.tables", "file name"},
@@ -210,7 +210,7 @@ START_TEST(another_model)
     uint8_t other[PLAN_HASH_BYTES] = {0};
     ck_assert_int_eq(plan_matches(p, m, other, "a.plan", &error), -1);
     ck_assert_int_eq(error.code, ERR_BAD_INPUT);
-    ck_assert_ptr_nonnull(strstr(error.text, "a.plan was made for another model"));
+    ck_assert_ptr_nonnull(strstr(error.text, "a.plan is for another model"));
     m->hparams.experts++;
     ck_assert_int_eq(plan_matches(p, m, hash, "a.plan", &error), -1);
     ck_assert_ptr_nonnull(strstr(error.text, "3 layers of 5 experts"));

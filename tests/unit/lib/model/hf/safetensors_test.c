@@ -77,9 +77,9 @@ START_TEST(bad_headers_are_rejected)
         uint64_t data;
         const char *reason;
     } cases[] = {
-        {"", 0, "not JSON"},
+        {"", 0, "invalid JSON"},
         {"[]", 0, "not a JSON object"},
-        {"{\"a\":1", 0, "not JSON"},
+        {"{\"a\":1", 0, "invalid JSON"},
         {"{\"\":1}", 0, "a tensor has a name of 0 bytes"},
         {"{\"a b\":1}", 0, "tensor name 'a b' has odd characters"},
         {"{\"t\":1}", 0, "tensor t has the unknown dtype ''"},
@@ -93,7 +93,7 @@ START_TEST(bad_headers_are_rejected)
          "tensor t is larger than 2^63 bytes"},
         {ONE("\"F32\"", "[4294967296,4294967296]", "[0,0]"), 0,
          "tensor t is larger than 2^63 bytes"},
-        {ONE("\"F32\"", "[99999999999999999999]", "[0,4]"), 4, "not JSON"},
+        {ONE("\"F32\"", "[99999999999999999999]", "[0,4]"), 4, "invalid JSON"},
         {ONE("\"F32\"", "[1]", "[0]"), 4, "tensor t has no data_offsets of two numbers"},
         {ONE("\"F32\"", "[1]", "[-4,0]"), 4, "tensor t has no data_offsets of two numbers"},
         {ONE("\"F32\"", "[1]", "[4,0]"), 4, "tensor t lies at 4 to 0 of 4 bytes of data"},
@@ -105,7 +105,7 @@ START_TEST(bad_headers_are_rejected)
         {"{\"a\":{\"dtype\":\"F16\",\"shape\":[2],\"data_offsets\":[0,4]},"
          "\"b\":{\"dtype\":\"F16\",\"shape\":[2],\"data_offsets\":[2,6]}}",
          6, "tensor b overlaps another"},
-        {"{\"a\":{},\"a\":{}}", 0, "not JSON"},
+        {"{\"a\":{},\"a\":{}}", 0, "invalid JSON"},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct safetensors s;

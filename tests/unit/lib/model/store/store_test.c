@@ -317,7 +317,7 @@ static void expect_rejected(enum error_code code, const char *file, const char *
 static const struct {
     const char *find, *replace, *why;
 } edits[] = {
-    {"{\"format\"", "[\"format\"", "not JSON"},
+    {"{\"format\"", "[\"format\"", "invalid JSON"},
     {"sluice-store", "sluice-stool", "format: not the manifest of a store"},
     {"\"version\": 1", "\"version\": 2", "version: 2; only version 1"},
     {"\"version\": 1", "\"version\": \"1\"", "version: 0; only version 1"},
@@ -349,7 +349,7 @@ static const struct {
     {"experts.0.bin", "experts.0.bin\", \"mirrors\": \"x", "left unpacked: mirrors"},
     {"experts.0.bin", "", "stripes[0]: a path of 0 bytes"},
     {"experts.0.bin", "experts\\u000a0.bin", "stripes[0]: a path with odd characters"},
-    {"experts.0.bin", "experts\\u00000.bin", "not JSON"},
+    {"experts.0.bin", "experts\\u00000.bin", "invalid JSON"},
     {"experts.0.bin", "nowhere.bin", "nowhere.bin: cannot be opened: No such file"},
     {"experts.0.bin", ".", "a directory, not a model file"},
     {"experts.0.bin", "experts.1.bin", "stripe 1 of 2, 0 of 2 expected"},
@@ -412,7 +412,7 @@ START_TEST(manifest_cut)
         bytes--;
     for (size_t n = 0; n < bytes; n += 7) {
         spill(STORE_MANIFEST_FILE, text, n);
-        expect_rejected(ERR_BAD_INPUT, STORE_MANIFEST_FILE, "not JSON");
+        expect_rejected(ERR_BAD_INPUT, STORE_MANIFEST_FILE, "invalid JSON");
     }
     free(text);
 }
