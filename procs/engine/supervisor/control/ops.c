@@ -201,7 +201,7 @@ static int op_preset(struct supervisor *s, struct rpc_request *request, struct e
         return -1;
     uint32_t preset = preset_find(name);
     if (preset == POLICY_NONE)
-        return error_set(error, ERR_NOT_FOUND, "there is no system '%.40s'; there are %s", name,
+        return error_set(error, ERR_NOT_FOUND, "unknown preset '%.40s'; expected one of %s", name,
                          preset_names());
     if (model_check_preset(s, preset, &knobs, error) != 0)
         return -1;

@@ -210,8 +210,9 @@ static int params_resolve(struct supervisor *s, struct error *error)
     struct knobs knobs;
     s->preset = preset_find(p->preset);
     if (s->preset == POLICY_NONE)
-        return error_set(error, ERR_BAD_INPUT, "--preset: there is no '%.40s'; there are %s",
-                         p->preset, preset_names());
+        return error_set(error, ERR_BAD_INPUT,
+                         "--preset: unknown preset '%.40s'; expected one of %s", p->preset,
+                         preset_names());
     if (model_check_preset(s, s->preset, &knobs, error) != 0)
         return -1;
     return devices_resolve(s, error);
