@@ -1,4 +1,4 @@
-/* Kernels with one form for every instruction set: their results decide experts and tokens. */
+/* Kernels with one implementation for all instruction sets: they select experts and tokens. */
 #include "lib/kernels/internal.h"
 
 void kernel_rope_table(uint32_t position, uint32_t n, double theta, const float *factors,
@@ -22,7 +22,7 @@ void kernel_rope_pairs(float *x, uint32_t n, const float *cos_sin)
     }
 }
 
-/* NaN counts as -inf; nothing finite at all gives the uniform distribution, +inf takes everything.
+/* NaN counts as -inf. If all are -inf, the distribution is uniform; values of +inf share all of it.
  */
 static double softmax_weight(float x, float max)
 {

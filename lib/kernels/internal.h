@@ -1,5 +1,5 @@
-/* What the files of lib/kernels share: the form of a prepared activation row, scalar F16, the
- * tables. */
+/* Shared by the files of lib/kernels: layout of prepared activation rows and of sluice's own types,
+ * prefetching, and the tables of kernels. */
 #ifndef SLUICE_KERNELS_INTERNAL_H
 #define SLUICE_KERNELS_INTERNAL_H
 
@@ -25,13 +25,18 @@
 #define ACT_PAD    16 /* blocks a prepared row is padded to, with zeros */
 #define GROUP_SIZE (ACT_GROUP * QK)
 
-/* A prepared activation row for Q8_0 or Q4_0 weights is three arrays, P = blocks rounded up to
- * ACT_PAD: int8  q[P * 32]  by groups of four blocks: the first 16 elements of each of the four,
- * then the last 16 of each. A vector of first halves meets the low nibbles of four Q4_0 blocks as
- * they come out of memory. float d[P]       scale per block int32 c[P]       the block's sum times
- * -128 (Q8_0) or -8 (Q4_0): what must be added when the weights are taken as unsigned (+128, or the
- * bare nibble). Exact, so instruction sets that take signed weights may ignore it. Every
- * instruction set writes the same bytes. */
+/* A prepared activation row for Q8_0 or Q4_0 weights is three arrays; P: number of blocks, rounded
+ * up to ACT_PAD.
+ *
+ *   int8  q[P * 32]  for each group of four blocks: the first 16 elements of each block, then the
+ *                    last 16 of each; so a vector of first halves matches the low nibbles of four
+ *                    Q4_0 blocks in their order in memory
+ *   float d[P]       scale of the block
+ *   int32 c[P]       sum of the block's q times -128 (Q8_0) or -8 (Q4_0): the correction of a dot
+ *                    product that takes the weights as unsigned (+128, or the nibble itself)
+ *
+ * The correction is exact, so instruction sets with signed weights may ignore it. All instruction
+ * sets write the same bytes. */
 static inline uint32_t act_blocks(uint32_t k)
 {
     return (k / QK + ACT_PAD - 1) / ACT_PAD * ACT_PAD;
@@ -47,7 +52,7 @@ static inline size_t act_corr_offset(uint32_t k)
     return (size_t)act_blocks(k) * (QK + sizeof(float));
 }
 
-/* Where 16 elements of block b lie in q: half 0 the first ones, half 1 the last. */
+/* Offset in q of 16 elements of block b: the first (half 0) or the last (half 1). */
 static inline size_t act_half(uint32_t b, uint32_t half)
 {
     return (size_t)(b / ACT_GROUP) * GROUP_SIZE + half * 16u * ACT_GROUP + (b % ACT_GROUP) * 16u;
@@ -65,18 +70,29 @@ static inline uint32_t quant_block_bytes(enum tensor_type type)
 
 /* ---- sluice's own types ---- */
 
-/* A row is groups of 64 codes: element i of a group is w = scale * (code - zero), scale and zero
- * F16 in the head of the row (C8, C4, C2) or in front of the group (G4, G2). Codes are unsigned: 8
- * bits: byte i;  4 bits: byte i % 32, low nibble first;  2 bits: byte i % 16, low bits first. A
- * prepared activation row for them is  int8 q[k] (in order), float d[k / 64] (the scale), float
- * s[k / 64] (the sum of the group's q, an integer).  Every instruction set computes t =
- * (float)dot_g - zero * s_g     (dot_g an exact integer, zero * s_g exact: one rounding) and over
- * the groups ascending  acc += t * d_g, y = acc * scale  (C), or acc += (t * scale_g) * d_g (G). */
+/* A row is groups of 64 codes. Element i of a group is w = scale * (code - zero), with scale and
+ * zero in F16, at the start of the row (C8, C4, C2) or of the group (G4, G2). Codes are unsigned:
+ *
+ *   8 bits  byte i
+ *   4 bits  byte i % 32, low nibble first
+ *   2 bits  byte i % 16, low bits first
+ *
+ * A prepared activation row for these types is three arrays:
+ *
+ *   int8  q[k]       in order
+ *   float d[k / 64]  scale of the group
+ *   float s[k / 64]  sum of the group's q (an integer)
+ *
+ * Every instruction set computes, over the groups in ascending order,
+ *
+ *   t = (float)dot_g - zero * s_g   dot_g is an exact integer, zero * s_g is exact: one rounding
+ *   C: acc += t * d_g               y = acc * scale
+ *   G: acc += (t * scale_g) * d_g   y = acc */
 #define GROUP 64
 
 struct group_type {
     uint32_t bits;
-    uint32_t head;   /* bytes of the row before the first group */
+    uint32_t head;   /* bytes of a row before its first group */
     uint32_t bytes;  /* of a group */
     uint32_t before; /* bytes of a group before its codes */
 };
@@ -112,17 +128,17 @@ static inline void group_codes(uint32_t bits, const uint8_t *p, uint8_t code[GRO
             code[i] = (uint8_t)(p[i] >> shift & mask);
 }
 
-/* Below this a block is all zero: its inverse scale would not be finite. */
+/* A block with a smaller maximum becomes all zeros: its inverse scale could overflow. */
 #define ACT_MIN 1e-35f
 
-/* Asks for the cache line `ahead` bytes on, which may lie behind the end: integer arithmetic, as no
- * pointer may point there. */
+/* Prefetches the cache line `ahead` bytes after p. It may be beyond the end of the object, where no
+ * pointer may point: hence integer arithmetic. */
 static inline void prefetch(const void *p, size_t ahead)
 {
     __builtin_prefetch((const void *)((uintptr_t)p + ahead));
 }
 
-/* The same, no nearer than the second-level cache. */
+/* The same, but not into the L1 cache. */
 static inline void prefetch_far(const void *p, size_t ahead)
 {
     __builtin_prefetch((const void *)((uintptr_t)p + ahead), 0, 2);
@@ -132,7 +148,7 @@ typedef void kernel_matmul_fn(const struct kernel_matrix *w, uint32_t n_begin, u
                               const void *x, size_t x_stride, uint32_t rows, float *y,
                               size_t y_stride);
 
-/* One row of an own type as F32; the same code for every instruction set. */
+/* One row of one of sluice's own types as F32; the same code for every instruction set. */
 void group_row_to_f32(const struct kernel_matrix *w, uint32_t row, float *y);
 
 kernel_matmul_fn generic_matmul, generic_group_matmul;

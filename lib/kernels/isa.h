@@ -1,4 +1,4 @@
-/* Names of the instruction sets, without the kernels. */
+/* Numbers and names of the instruction sets, without the kernels. */
 #ifndef SLUICE_KERNELS_ISA_H
 #define SLUICE_KERNELS_ISA_H
 
@@ -10,7 +10,7 @@ enum kernel_isa {
     ISA__COUNT
 };
 
-/* "" for a number that is none: it may come from another process. */
+/* The name, or "" for an invalid number: it may come from another process. */
 static inline const char *kernel_isa_name(uint64_t isa)
 {
     static const char *const names[] = {

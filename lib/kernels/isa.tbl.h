@@ -1,5 +1,5 @@
-/* Instruction sets kernels exist for, from the slowest. The numbers stand in shared memory.
- * ISA(NAME, word)
+/* Instruction sets that have kernels, slowest first. The numbers are stored in shared memory.
+ * ISA(NAME, name)
  * No include guard. */
 ISA(GENERIC, "generic")
 ISA(AVX2, "avx2")

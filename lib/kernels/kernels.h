@@ -1,13 +1,13 @@
-/* Kernels: every number compute produces comes from here. Three instruction sets, one contract.
+/* Kernels: they compute every number that compute produces. Three instruction sets, one contract.
  *
- * Row invariance (docs/architecture.md): the bits of an output row depend only on the weights, that row's
- * inputs and the KV rows before it - never on how many rows, threads or chunks are computed together with
- * it. So every kernel reduces over k in one fixed order for one row and for many; no kernel splits
- * k over threads; attention walks key tiles of KERNEL_KEY_TILE anchored at position 0, ascending.
- * Between instruction sets the bits may differ; within one they never do.
+ * Row invariance (docs/architecture.md): the bits of an output row depend only on the weights, that
+ * row's inputs and the KV rows before it, not on how many rows, threads or chunks are computed
+ * together with it. Therefore every kernel reduces over k in one fixed order, for one row and for
+ * many; no kernel splits k over threads; attention processes tiles of KERNEL_KEY_TILE keys in
+ * ascending order from position 0. Results may differ between instruction sets, but not within one.
  *
- * No kernel allocates, locks or calls the system. All float rows are contiguous; alignment of
- * inputs is not assumed (weights lie at any byte of an arena page). */
+ * No kernel allocates memory, takes locks or makes system calls. All float rows are contiguous.
+ * Inputs may have any alignment (weights start at any byte of an arena page). */
 #ifndef SLUICE_KERNELS_KERNELS_H
 #define SLUICE_KERNELS_KERNELS_H
 
@@ -18,15 +18,15 @@
 #include "lib/kernels/isa.h"
 #include "lib/tensor/tensor_type.h"
 
-#define KERNEL_KEY_TILE      64 /* keys per attention tile; changing it changes bits */
+#define KERNEL_KEY_TILE      64 /* keys per attention tile; changing it changes results */
 #define KERNEL_HEAD_SIZE_MAX 256
 #define KERNEL_K_MAX         65536 /* longest reduction */
 
-/* The forms of an activation row. One prepared row serves every type of its form. */
+/* Forms of a prepared activation row. One prepared row serves every weight type of its form. */
 enum kernel_form {
-    FORM_F32,   /* F32, F16, BF16: the floats themselves */
+    FORM_F32,   /* F32, F16, BF16: F32, unchanged */
     FORM_Q8,    /* Q8_0: int8 per block of 32 with an F32 scale */
-    FORM_Q4,    /* Q4_0: the same with its own correction */
+    FORM_Q4,    /* Q4_0: like Q8_0, with another correction term */
     FORM_GROUP, /* C8, C4, C2, G4, G2: int8 per group of 64 with an F32 scale and the group's sum */
     FORM__COUNT
 };
@@ -48,7 +48,7 @@ static inline enum kernel_form kernel_form_of(enum tensor_type type)
     return FORM__COUNT;
 }
 
-/* A type of the form, to prepare rows for all of them. */
+/* One tensor type of the form, to pass to `activation`. */
 static inline enum tensor_type kernel_form_type(enum kernel_form form)
 {
     return form == FORM_Q8      ? TENSOR_Q8_0
@@ -57,7 +57,7 @@ static inline enum tensor_type kernel_form_type(enum kernel_form form)
                                 : TENSOR_F32;
 }
 
-/* A row-major weight matrix as it lies in the model file or the expert store: n rows of k elements,
+/* A row-major weight matrix, as stored in the model file or the expert store: n rows of k elements,
  * row_bytes apart. */
 struct kernel_matrix {
     const void *data;
@@ -69,8 +69,8 @@ struct kernel_matrix {
 
 /* Arguments of attention for the query heads [head_begin, head_end) of one token row.
  * K and V are F16 (uint16_t), laid out [position][kv_head][head_size]; position stride is
- * kv_heads * head_size elements. Query row: [head][head_size], F32. Causal: keys 0 .. positions-1
- * are seen. */
+ * kv_heads * head_size elements. Query row: [head][head_size], F32. The row attends to the keys
+ * 0 .. positions - 1 (causal). */
 struct kernel_attention {
     const float *q;
     const uint16_t *k;
@@ -79,21 +79,21 @@ struct kernel_attention {
     uint32_t heads, kv_heads, head_size;
     uint32_t head_begin, head_end;
     uint32_t positions; /* >= 1 */
-    float scale;        /* 1/sqrt(head_size) as a rule */
+    float scale;        /* usually 1/sqrt(head_size) */
 };
 
 struct kernel_ops {
     enum kernel_isa isa;
     const char *name; /* "generic", "avx2", "avx512" */
 
-    /* Turns one F32 row of k elements into the form matmul needs for weights of `type`.
-     * dst has kernel_activation_bytes(type, k) bytes, 64-byte aligned. The form depends on
-     * kernel_form_of(type) only; integers are rounded to nearest even, per row. */
+    /* Prepares one F32 row of k elements for matmul with weights of `type`. dst has
+     * kernel_activation_bytes(type, k) bytes, 64-byte aligned. The result depends on
+     * kernel_form_of(type) only. Integers are rounded to nearest even, each row separately. */
     void (*activation)(enum tensor_type type, const float *x, uint32_t k, void *dst);
 
     /* y[r][j] = sum_k w[j][k] * x[r][k] for rows r in 0..rows-1 and outputs j in n_begin..n_end-1.
      * x: prepared activations, x_stride bytes apart. y: y[r * y_stride + j] (F32 elements).
-     * Threads divide the work by j (any boundaries) or by r; either leaves the bits unchanged. */
+     * Callers may split the work over threads by j (at any boundary) or by r: same bits. */
     void (*matmul)(const struct kernel_matrix *w, uint32_t n_begin, uint32_t n_end, const void *x,
                    size_t x_stride, uint32_t rows, float *y, size_t y_stride);
 
@@ -127,21 +127,21 @@ size_t kernel_activation_bytes(enum tensor_type type, uint32_t k);
 /* The kernels of one instruction set, or NULL when this CPU or this build lacks it. */
 const struct kernel_ops *kernel_ops_of(enum kernel_isa isa);
 
-/* The best this CPU has. `wanted` (NULL or "auto", "generic", "avx2", "avx512") narrows it; NULL is
- * returned when the wanted one is unknown or missing here. */
+/* The kernels named by `wanted` ("generic", "avx2", "avx512"), or the fastest that this CPU
+ * supports (NULL or "auto"). NULL when the name is unknown, or this CPU or build lacks the set. */
 const struct kernel_ops *kernel_ops_select(const char *wanted);
 
 /* cos_sin[2*i], cos_sin[2*i+1] = cos, sin of position * theta^(-2i/n), i < n/2 (RoFormer, Su et al.
  * 2021). Computed in double, so every process and ISA has the same table. factors: n/2 divisors of
- * the angles (a model stretched to a longer context), or NULL. */
+ * the angles (a model extended to a longer context), or NULL. */
 void kernel_rope_table(uint32_t position, uint32_t n, double theta, const float *factors,
                        float *cos_sin);
 
-/* Rotary embedding of one head row in place, of neighbours: pairs (2i, 2i + 1). Memory-bound and
- * short, so one form serves every instruction set. */
+/* Rotary embedding of one head row in place, adjacent elements: pairs (2i, 2i + 1). Memory-bound
+ * and short, so there is one implementation for all instruction sets. */
 void kernel_rope_pairs(float *x, uint32_t n, const float *cos_sin);
 
-/* Softmax in place over n logits, in double accumulation, fixed order; used for routers and
+/* Softmax in place over n logits, accumulated in double and in a fixed order. For routers and
  * sampling. */
 void kernel_softmax(float *x, uint32_t n);
 

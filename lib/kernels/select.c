@@ -1,4 +1,4 @@
-/* Which instruction set runs here. */
+/* Selection of the instruction set. */
 #include <stddef.h>
 
 #include "lib/kernels/internal.h"
@@ -11,7 +11,7 @@
 static bool has_avx2(void)
 {
     unsigned a, b, c, d;
-    /* older compilers do not know "f16c" as a feature word, so that bit is read directly */
+    /* older compilers reject "f16c" in __builtin_cpu_supports, so the bit is read directly */
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
            __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
 }

@@ -1,4 +1,4 @@
-/* Bounds of every model, whatever its format, and the two structs that all formats share. */
+/* Limits for models of all formats, and the two structs that the formats share. */
 #ifndef SLUICE_MODEL_LIMITS_H
 #define SLUICE_MODEL_LIMITS_H
 

@@ -109,7 +109,7 @@ static void fill_unknown(struct plan *plan, enum plan_array a)
     const struct plan_array_info *info = &plan_array_infos[a];
     bool real = info->element == PLAN_ELEMENT_F32;
     if (!real && info->min == 0)
-        return; /* calloc */
+        return; /* zero from calloc */
     for (uint64_t i = 0, n = plan_array_count(plan, a); i < n; i++)
         plan_set(plan, a, i, real ? (double)NAN : info->min);
 }

@@ -45,7 +45,7 @@ PLAN_SCALAR(hobbit_loss, -1, 1e9, "Measured loss when every access is a miss (th
 PLAN_SCALAR(hobbit_loss_low, -1, 1e9, "Lower end of its 95 % interval.")
 PLAN_SCALAR(hobbit_loss_high, -1, 1e9, "Upper end of its 95 % interval.")
 PLAN_SCALAR(hobbit_share_high, 0, 1, "Share of the accesses that need high precision.")
-PLAN_SCALAR(hobbit_share_low, 0, 1, "Share of the uses that need the low precision.")
+PLAN_SCALAR(hobbit_share_low, 0, 1, "Share of the accesses that need the low precision.")
 PLAN_SCALAR(hobbit_w_lru, 0, 1, "Eviction weight of recency.")
 PLAN_SCALAR(hobbit_w_lfu, 0, 1, "Eviction weight of frequency.")
 PLAN_SCALAR(hobbit_w_lhu, 0, 1, "Eviction weight of high-precision frequency.")

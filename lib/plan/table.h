@@ -49,6 +49,8 @@ uint64_t plan_array_bytes(const struct plan *plan, enum plan_array a);
 double plan_get(const struct plan *plan, enum plan_array a, uint64_t i);
 void plan_set(struct plan *plan, enum plan_array a, uint64_t i, double value);
 
+/* True if the value is in the bounds of plan.tbl.h: NaN only for scalars and F32 elements, whole
+ * numbers only for other elements. */
 bool plan_scalar_right(enum plan_scalar s, double value);
 bool plan_element_right(enum plan_array a, double value);
 

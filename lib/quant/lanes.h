@@ -129,7 +129,7 @@ static double error_of(struct quant_grid grid, uint32_t bits, const float *w, ui
     return (double)vf_sum(sum);
 }
 
-/* sign(x) max(0, |x| - |x|^(p-1) / beta) */
+/* sign(x) max(0, |x| - |x|^(p-1) / beta); each: 1 / beta */
 INLINE vf shrink(vf x, float power, float each)
 {
     vf size = vf_size(x), left = size - vf_power(size, power - 1.0f) * each;

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Lossless decode against its bound, on an unthrottled device:
 
-    tests/bench/bound.sh -m MODEL [--shares 50,25] [-n 64 -r 5] [--systems default] [--python VENV/bin/python]
+    tests/bench/bound.sh -m MODEL [--shares 50,25] [-n 64 -r 5] [--presets default] [--python VENV/bin/python]
 
 The bound of a token's time is max(t_compute, b / device):
   t_compute  resident decode of sluice, or of llama.cpp (package llama-cpp-python of the Python named, both
@@ -28,7 +28,7 @@ def arguments():
     p.add_argument("-m", "--model", required=True)
     p.add_argument("--python", help="a Python that has llama_cpp; without it t_compute is sluice's alone")
     p.add_argument("--shares", default="50,25", help="percent of the experts' bytes")
-    p.add_argument("--systems", default="default", help="lossless systems; the best counts")
+    p.add_argument("--presets", default="default", help="lossless presets; the best counts")
     p.add_argument("-n", "--tokens", type=int, default=64)
     p.add_argument("-r", "--repetitions", type=int, default=5)
     p.add_argument("-t", "--threads", type=int, default=len(os.sched_getaffinity(0)))
@@ -59,7 +59,7 @@ def llama_resident(a, model, scratch):
     m.write_ids(ids, 1, model["vocab"], 3 * (a.tokens + 2))
     rates = {}
     for form in ("mapped", "repacked"):
-        rates[form] = m.run_json([a.python, os.path.join(here, "llama_arm.py"), a.model, ids, "0",
+        rates[form] = m.run_json([a.python, os.path.join(here, "llama_variant.py"), a.model, ids, "0",
                                   str(a.tokens), str(a.threads), form])["decode_tps"]
         m.say(f"llama.cpp resident, {form}: {rates[form]:.2f} tokens/s")
     return max(rates.values())
@@ -130,7 +130,7 @@ def share_figures(a, model, share, compute_s, scratch):
     lod = [missed_bytes(a, share, seed, scratch) for seed in seeds(a)]
     missed = [tokens["bytes"] for tokens in lod]
     best = None
-    for preset in a.systems.split(","):
+    for preset in a.presets.split(","):
         done = repeat(a, model, share, preset)
         bounds = [max(compute_s, b / device) for b, (_, device) in zip(missed, done)]
         tps = statistics.median(t["tps_median"] for t, _ in done)

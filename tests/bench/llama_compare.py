@@ -46,15 +46,15 @@ def run_sluice(a, ids, limit, group):
             "hit": decode["hit_percent"]}
 
 
-def llama_arm(a, ids, _limit, group):
+def run_llama(a, ids, _limit, group):
     here = os.path.dirname(os.path.abspath(__file__))
-    result = m.run_json([a.python, os.path.join(here, "llama_arm.py"), a.model, ids, str(a.prompt),
+    result = m.run_json([a.python, os.path.join(here, "llama_variant.py"), a.model, ids, str(a.prompt),
                          str(a.tokens), str(a.threads), "mapped"], preexec_fn=group.enter)
     result["hit"] = None
     return result
 
 
-VARIANTS = {"sluice": run_sluice, "llama.cpp": llama_arm}
+VARIANTS = {"sluice": run_sluice, "llama.cpp": run_llama}
 
 
 def measure(a, ids, limit, variant):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """SwapMoE's locality study: the same sentences in three orders, and what masked routing loses on each.
 
-    tests/bench/locality.py -m MODEL --plan PLAN [--resident-experts 50] [--bytes 22000] [--systems swapmoe,pruned-freq] TEXT...
+    tests/bench/locality.py -m MODEL --plan PLAN [--resident-experts 50] [--bytes 22000] [--presets swapmoe,pruned-freq] TEXT...
 
 Every text is one domain. Of each its first --bytes are cut, at the ends of sentences, into units of about --unit
 bytes. domain: one text after the other; mixed: a unit of each text in turn; shuffled: all units in random order
@@ -25,7 +25,7 @@ def arguments():
     p.add_argument("--unit", type=int, default=400)
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--threads", type=int, default=1)
-    p.add_argument("--systems", default="swapmoe,pruned-freq")
+    p.add_argument("--presets", default="swapmoe,pruned-freq")
     p.add_argument("texts", nargs="+")
     return p.parse_args()
 
@@ -57,14 +57,14 @@ def evaluate(a, preset, path):
 
 def main():
     a = arguments()
-    systems = a.systems.split(",")
-    print("| order | " + " | ".join(f"{s}: loss (95 %) | swaps a token" for s in systems) + " | tokens |")
-    print("|---|" + "---:|---:|" * len(systems) + "---:|", flush=True)
+    presets = a.presets.split(",")
+    print("| order | " + " | ".join(f"{s}: loss (95 %) | expert swaps per token" for s in presets) + " | tokens |")
+    print("|---|" + "---:|---:|" * len(presets) + "---:|", flush=True)
     for name, units in orders([units_of(t, a.bytes, a.unit) for t in a.texts], a.seed).items():
         with tempfile.NamedTemporaryFile("w", suffix=".txt", encoding="utf-8") as f:
             f.write("\n".join(units))
             f.flush()
-            row = [evaluate(a, s, f.name) for s in systems]
+            row = [evaluate(a, s, f.name) for s in presets]
         cells = [f"+{100 * r['loss']:.0f} % ({100 * r['loss_low']:.0f} .. {100 * r['loss_high']:.0f}) | "
                  f"{r['swaps'] / (r['windows'] * r['ctx']):.2f}" for r in row]
         print(f"| {name} | " + " | ".join(cells) + f" | {row[0]['tokens']} |", flush=True)

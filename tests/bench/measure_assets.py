@@ -9,7 +9,7 @@ CALIB = os.path.join(m.ROOT, "launch", "demo", "calib.txt")
 HELDOUT = os.path.join(m.ROOT, "tests", "golden", "data", "heldout")
 TEXTS = ("drama", "novel", "science", "tales")
 
-# Shapes of the models with random weights. plain: lossless systems, one file. tiers: a store whose lower tiers
+# Shapes of the models with random weights. plain: lossless presets, one file. tiers: a store whose lower tiers
 # are about a half and a quarter of native's bytes, as HOBBIT's rule wants.
 SHAPES = {
     "short": {"plain": ("Q4_0", "olmoe-1b-7b", "layers=10"), "precisions": ("Q8_0", "olmoe-1b-7b", "layers=3")},

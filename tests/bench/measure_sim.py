@@ -196,9 +196,9 @@ def tables(_a, results):
     if "ahead" in results:
         lines += ["", "Layers looked ahead (device 1 GB/s):", ""] + ahead_table(gather(results["ahead"]["texts"]))
     if "fate" in results:
-        figures, systems = gather(results["fate"]["texts"]), ("lod-nocache", "lod", "eap", "default", "fate")
+        figures, presets = gather(results["fate"]["texts"]), ("lod-nocache", "lod", "eap", "default", "fate")
         lines += ["", "Hits in percent at equal capacity, native experts (device 1 GB/s):", ""]
-        lines += budget_table(figures, [s + " hits" for s in systems], "hits %", budgets=("25%", "50%", "75%"))
+        lines += budget_table(figures, [s + " hits" for s in presets], "hits %", budgets=("25%", "50%", "75%"))
         lines += ["", "Predicted accesses, of the layers that had predictions: top-K of the next layer's router "
                   f"{spread(figures['default recall 50%'])} %, Fate's list {spread(figures['fate recall 50%'])} %, "
                   f"paths (eap) {spread(figures['eap recall 50%'])} %."]

@@ -74,7 +74,7 @@ class Bound:
     @staticmethod
     def settings(a):
         tokens, repetitions = FORMS[a.form]["bound"]
-        return argparse.Namespace(model=a.assets.synth("plain"), python=a.python, systems="default",
+        return argparse.Namespace(model=a.assets.synth("plain"), python=a.python, presets="default",
                                   tokens=tokens, repetitions=repetitions, threads=a.threads, warmup=2,
                                   doctor_seconds=1 if a.form == "try" else 3, engine=[])
 

@@ -137,7 +137,7 @@ class Verdicts(unittest.TestCase):
             "bytes": missed[seed], "sim_hit": 80, "hit": 80})
         repeated = mock.patch.object(bound, "repeat", lambda *_: done)
         busy = mock.patch.object(bound, "busy", lambda _: (1, 1))
-        a = argparse.Namespace(repetitions=3, systems="default")
+        a = argparse.Namespace(repetitions=3, presets="default")
         with lod, repeated, busy:
             f = bound.share_figures(a, None, 50, 1e-3, None)
         self.assertAlmostEqual(f["reached"], 0.8)

@@ -392,7 +392,7 @@ static void doctor_json(void)
     double best = json_number_value(json_object_get(device, "bytes_per_s"));
     CHECK(best > 1e5 && best < 1e12, "%g bytes/s", best);
     CHECK(json_number_value(json_object_get(memory, "read_all_threads")) > 1e8, "no bandwidth");
-    CHECK(lookup_u64(doc, "processor.processors") > 0, "no processors");
+    CHECK(lookup_u64(doc, "cpu.cpus") > 0, "no CPUs");
     CHECK(json_is_boolean(json_object_get(json_object_get(doc, "cgroup"), "v1")), "no cgroup");
     CHECK(json_array_size(json_object_get(doc, "lines")) > 30, "few lines");
     json_decref(doc);
@@ -402,7 +402,7 @@ static void doctor_json(void)
     command_free(&c);
 }
 
-/* With a model: the ledger's figures, estimates, advice as words; two
+/* With a model: the ledger's figures, estimates, advice as names; two
  * devices, a section each; the model's own expert is the largest read. */
 static void doctor_model(void)
 {
@@ -432,7 +432,7 @@ static void doctor_model(void)
         CHECK(low > 0 && low <= high && high <= whole, "estimate %zu: %g to %g", i, low, high);
         whole = i == 2 ? high : whole;
     }
-    CHECK(json_is_array(json_object_get(json_object_get(doc, "advice"), "words")), "no advice");
+    CHECK(json_is_array(json_object_get(json_object_get(doc, "advice"), "names")), "no advice");
     const json_t *second = json_object_get(doc, "device 2");
     CHECK(json_array_size(json_object_get(second, "cells")) == 60, "no second device");
     uint64_t expert = lookup_u64(ledger, "expert_bytes") / lookup_u64(ledger, "expert_count");

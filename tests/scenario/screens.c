@@ -10,7 +10,7 @@
 #include "lib/base/bytes.h"
 #include "lib/json/lookup.h"
 #include "procs/clients/common/map.h"
-#include "procs/clients/repl/talk.h"
+#include "procs/clients/repl/conversation.h"
 #include "tests/harness/internal.h"
 #include "tests/scenario/baseline.h"
 
@@ -116,7 +116,7 @@ static void typable(const char *text, char out[13], size_t *from)
 /* A paste longer than the maximum prompt is read to its end and rejected. */
 static void paste_too_much(struct terminal *t)
 {
-    static char text[2 * TALK_PROMPT_MAX + 1];
+    static char text[2 * CONVERSATION_PROMPT_MAX + 1];
     memset(text, 'x', sizeof text - 1);
     for (size_t i = 99; i < sizeof text - 1; i += 100)
         text[i] = '\r';

@@ -78,7 +78,7 @@ static size_t own_dirs(const char *base)
     DIR *dir = opendir(base);
     CHECK(dir, "cannot open %s", base);
     for (struct dirent *e; (e = readdir(dir)) != NULL;)
-        count += own_run_pid(e->d_name) > 0;
+        count += private_instance_pid(e->d_name) > 0;
     closedir(dir);
     return count;
 }
@@ -174,8 +174,8 @@ static void names(void)
                  {"own-0", 0},   {"own-x", 0},       {"own-12x", 0},    {"mine-12", 0},
                  {"default", 0}, {"own--3", 0},      {"bench-12-", 12}, {"own-99999999999", 0}};
     for (size_t i = 0; i < ARRAY_LEN(cases); i++)
-        CHECK(own_run_pid(cases[i].run) == cases[i].pid, "%s: %d", cases[i].run,
-              (int)own_run_pid(cases[i].run));
+        CHECK(private_instance_pid(cases[i].run) == cases[i].pid, "%s: %d", cases[i].run,
+              (int)private_instance_pid(cases[i].run));
 }
 
 int main(int argc, char **argv)
@@ -184,7 +184,7 @@ int main(int argc, char **argv)
         {"notices", notices},
         {"memory_estimate_matches_the_ledger", memory_estimate_matches_the_ledger},
         {"own_directories_go", own_directories_go},
-        {"own_run_names", names},
+        {"private_instance_names", names},
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

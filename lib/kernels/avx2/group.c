@@ -1,16 +1,16 @@
-/* Products with sluice's own types: the words of simd_group.h in AVX2.
+/* Products with sluice's own types: the primitives of simd/group.h in AVX2.
  *
- * Byte products are u8 times s8 into saturating s16 pairs. Codes of 4 and 2 bits are small enough
- * that pairs are summed as they are for a while (8 words of 4-bit codes: 8 * 2 * 15 * 127 < 2^15).
- * Codes of 8 bits are taken as signed (minus 128): |w| and x with w's sign, at most 2 * 128 * 127.
- */
+ * The byte products are u8 * s8; pairs of them are added to s16 with saturation. Products of 4-bit
+ * and 2-bit codes are so small that several pairs are added in 16 bits before they are widened (8
+ * words of 4-bit codes: 8 * 2 * 15 * 127 < 2^15). 8-bit codes are made signed (minus 128): |w|
+ * times x with w's sign, at most 2 * 128 * 127. */
 #include "lib/kernels/avx2/vec.h"
 
 #define SIDES     1
-#define TILE      4      /* rows of a register tile: 4 sums, 4 parts, 4 floats, a weight, a word */
+#define TILE      4      /* rows of a tile: 4 sums, 4 parts, 4 float sums, 1 weight, 1 activation */
 #define CHUNK     16     /* groups of a panel: 8 KiB of codes */
-#define ROW_BLOCK 120    /* rows whose activations stay near over all panels */
-#define CODE_BIAS 128.0f /* what is taken off 8-bit codes */
+#define ROW_BLOCK 120    /* rows whose activations stay in the L2 cache over all panels */
+#define CODE_BIAS 128.0f /* subtracted from 8-bit codes */
 
 typedef __m256i vi;
 
@@ -54,7 +54,7 @@ static ALWAYS_INLINE vi vi_gather(const uint8_t *const row[VL], size_t at)
                              word_at(row[6] + at), word_at(row[7] + at));
 }
 
-/* The low (high) half of every lane, F16 to F32. */
+/* The low (high) half of every lane, converted from F16 to F32. */
 static ALWAYS_INLINE vf vf_low_halves(vi v)
 {
     v = _mm256_and_si256(v, _mm256_set1_epi32(0xffff));
@@ -72,13 +72,13 @@ static ALWAYS_INLINE vi pairs_to_words(vi pairs)
     return _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
 }
 
-/* Signed bytes times signed bytes, in s16 pairs. */
+/* Products of signed bytes, pairs added to s16. */
 static ALWAYS_INLINE vi signed_pairs(vi w, vi x)
 {
     return _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w));
 }
 
-/* A group of codes times a group of activations; the result is the sum of the lanes. */
+/* Dot product of a group of codes and a group of activations: the sum of the lanes. */
 static ALWAYS_INLINE vi group_dot(const uint32_t bits, const uint8_t *p, const int8_t *x)
 {
     vi x0 = _mm256_loadu_si256((const vi *)(const void *)x);
@@ -93,7 +93,7 @@ static ALWAYS_INLINE vi group_dot(const uint32_t bits, const uint8_t *p, const i
     vi w0, w1, mask = _mm256_set1_epi8((char)((1 << bits) - 1));
     if (bits == 4) {
         w0 = _mm256_loadu_si256((const vi *)(const void *)p);
-    } else { /* the second 16 codes are two bits further up */
+    } else { /* the second 16 codes are two bits higher */
         w0 = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)p));
         w0 = _mm256_srlv_epi32(w0, _mm256_setr_epi32(0, 0, 0, 0, 2, 2, 2, 2));
     }
@@ -112,7 +112,7 @@ static ALWAYS_INLINE vi vi_sum_rows(const vi a[VL])
                             _mm256_permute2x128_si256(lo, hi, 0x31));
 }
 
-/* 16 bytes at `at` of every row to four vectors: word i of every row in out[i]. */
+/* Transposes 16 bytes at `at` of every row: out[i] is word i of every row. */
 static ALWAYS_INLINE void vi_turn_words(const uint8_t *const row[VL], size_t at, vi out[4])
 {
     vi z[4];
@@ -130,7 +130,7 @@ static ALWAYS_INLINE void vi_turn_words(const uint8_t *const row[VL], size_t at,
     out[3] = _mm256_unpackhi_epi64(b, d);
 }
 
-/* The part'th codes of packed bytes, as sums take them. */
+/* Unpacks part number `part` of packed codes, for sum_add. */
 static ALWAYS_INLINE vi vi_codes(const uint32_t bits, vi v, const uint32_t part)
 {
     if (bits == 8)
@@ -148,7 +148,7 @@ static ALWAYS_INLINE struct sum sum_zero(void)
     return (struct sum){_mm256_setzero_si256(), _mm256_setzero_si256()};
 }
 
-/* Word i of a group: four codes of every output times four activations. */
+/* Adds word i of a group: four codes of every output times four activations. */
 static ALWAYS_INLINE void sum_add(const uint32_t bits, const int i, struct sum *s, vi w, vi v)
 {
     if (bits == 8) {

@@ -1,14 +1,14 @@
 /* Products with Q8_0 and Q4_0 weights: AVX2.
  *
- * The order of every output, for one row and for many: over the blocks b ascending,
- *   acc = fma((float)dot_b * dw_b, dx_b, acc), acc = 0 at first, dot_b an exact integer.
- * The lanes are outputs. One row (decode) takes a block of 8 weight rows straight from memory and
- * sums across; several rows (prefill) turn the weights round once, for a panel of outputs, and
- * share them.
+ * Every output is computed in this order, for one row and for many, over ascending blocks b:
+ *   acc = fma((float)dot_b * dw_b, dx_b, acc), initially 0, dot_b an exact integer.
+ * The lanes are outputs. For one row (decode), the blocks of 8 weight rows are read from memory and
+ * each dot product is summed across its lanes. For several rows (prefill), the weights of a panel
+ * of outputs are transposed once and used for all rows.
  *
- * Byte products are u8 times s8 into saturating s16 pairs: Q8_0 takes |w| and x with w's sign (at
- * most 2 * 128 * 127, no saturation), Q4_0 the bare nibble, and the activation's correction at the
- * end. */
+ * The byte products are u8 * s8; pairs of them are added to s16 with saturation. Q8_0 uses |w| and
+ * x with w's sign (at most 2 * 128 * 127, no saturation). Q4_0 uses the nibble itself and adds the
+ * activation's correction at the end. */
 #include <immintrin.h>
 
 #include "lib/kernels/internal.h"
@@ -52,8 +52,8 @@ static ALWAYS_INLINE __m256i twice(const int8_t *p)
     return _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)p));
 }
 
-/* 16 bytes of outputs i and 4 + i side by side, so that four vectors hold a block of 8 outputs.
- * Sums of pairs stay in 16 bits to the end: 8 * 2 * 15 * 127 < 2^15. */
+/* Dot products of one block of 8 outputs. Each of four vectors has 16 bytes of outputs i and 4 + i
+ * side by side. Sums of pairs fit in 16 bits until the end: 8 * 2 * 15 * 127 < 2^15. */
 static ALWAYS_INLINE __m256i q4_dots(const uint8_t *const row[LANES], size_t off, const int8_t *x)
 {
     const __m256i low = _mm256_set1_epi8(15);
@@ -99,7 +99,7 @@ static ALWAYS_INLINE __m256i lane_mask(uint32_t n)
     return _mm256_loadu_si256((const __m256i *)(const void *)(table + 8 - n));
 }
 
-/* The weight rows of outputs j .. j + 7; those from n on repeat the last. */
+/* The weight rows of outputs j .. j + 7; from n on, the last row again. */
 static ALWAYS_INLINE void rows_at(const struct kernel_matrix *w, uint32_t j, uint32_t n,
                                   const uint8_t *row[LANES])
 {
@@ -107,9 +107,9 @@ static ALWAYS_INLINE void rows_at(const struct kernel_matrix *w, uint32_t j, uin
         row[i] = (const uint8_t *)w->data + (size_t)(j + i < n ? j + i : n - 1) * w->row_bytes;
 }
 
-/* 8 outputs of one row of activations, while the weights of the next 8, which lie right behind, are
- * requested: in the order of memory, which suits DRAM (8 streams of their own took half the speed);
- * twice 8 rows of Q8_0 are more than the first-level cache holds. */
+/* 8 outputs of one row of activations. Meanwhile prefetches the weights of the next 8 outputs,
+ * which follow in memory, in the order of memory: 8 separate streams halved the speed. Q8_0 is
+ * prefetched to the L2 cache, because the L1 cache cannot hold two times 8 rows. */
 static ALWAYS_INLINE __m256 eight_outputs(const bool q8, const struct kernel_matrix *w,
                                           const uint8_t *const row[LANES], const uint8_t *x)
 {
@@ -149,7 +149,7 @@ static ALWAYS_INLINE void one_row(const bool q8, const struct kernel_matrix *w, 
 
 /* ---- several rows ---- */
 
-/* 16 bytes at `off` of 8 outputs to four vectors: dword g of every output in out[g]. */
+/* Transposes 16 bytes at `off` of 8 outputs: out[g] is 32-bit word g of every output. */
 static ALWAYS_INLINE void pack_half(const uint8_t *const row[LANES], size_t off, __m256i out[4])
 {
     __m256i z[4];
@@ -221,7 +221,7 @@ static ALWAYS_INLINE __m256 activation_scale(const uint8_t *p)
     return _mm256_set1_ps(d);
 }
 
-/* One block: acc += dots * weight scales * activation scale, for `rows` rows of the tile. */
+/* Adds one block to acc: dot products * weight scales * activation scale, for `rows` rows. */
 static ALWAYS_INLINE void tile_block(const bool q8, const struct tile *t, uint32_t b,
                                      const int rows, const uint8_t *const x[TILE], __m256 acc[TILE])
 {
@@ -238,7 +238,7 @@ static ALWAYS_INLINE void tile_block(const bool q8, const struct tile *t, uint32
             if (q8) {
                 v = _mm256_maddubs_epi16(size, _mm256_sign_epi8(v, w));
                 dot[r] = _mm256_add_epi32(dot[r], pairs_to_words(v));
-            } else { /* 8 * 2 * 15 * 127 fits 16 bits: words are made once per block */
+            } else { /* 8 * 2 * 15 * 127 fits 16 bits: widened once per block */
                 dot[r] = _mm256_add_epi16(dot[r], _mm256_maddubs_epi16(size, v));
             }
         }
@@ -254,7 +254,7 @@ static ALWAYS_INLINE void tile_block(const bool q8, const struct tile *t, uint32
     }
 }
 
-/* The sums between chunks rest in y. */
+/* y has the partial sums of the blocks before this panel. */
 static ALWAYS_INLINE void tile_rows(const bool q8, const struct tile *t, const int rows)
 {
     __m256 acc[TILE];

@@ -1,4 +1,4 @@
-/* Row operations, attention and the table: AVX2. */
+/* Row operations, attention and the table of kernels: AVX2. */
 #include "lib/kernels/avx2/vec.h"
 
 #include "lib/kernels/simd/rows.h"

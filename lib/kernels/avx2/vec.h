@@ -1,4 +1,4 @@
-/* The vector words of simd_*.h in AVX2 + FMA + F16C: 8 lanes. */
+/* Vector primitives of the templates in simd/, for AVX2 + FMA + F16C: 8 lanes. */
 #ifndef SLUICE_KERNELS_AVX2_VEC_H
 #define SLUICE_KERNELS_AVX2_VEC_H
 
@@ -12,7 +12,7 @@
 typedef __m256 vf;
 #define VF_LOW(v) _mm256_castps256_ps128(v)
 
-/* The first n lanes: 32 bytes from the middle part of ones and zeros. */
+/* Ones in the first n lanes: a window in a table of 8 ones and 8 zeros. */
 static ALWAYS_INLINE __m256i vec_mask(uint32_t n)
 {
     static const int32_t table[16] = {-1, -1, -1, -1, -1, -1, -1, -1};
@@ -44,7 +44,7 @@ static ALWAYS_INLINE void vf_store_n(float *p, vf v, uint32_t n)
     _mm256_maskstore_ps(p, vec_mask(n), v);
 }
 
-/* AVX2 has no masked 16-bit load: row ends go through a buffer. */
+/* AVX2 has no masked 16-bit load: row ends are copied to a buffer. */
 static ALWAYS_INLINE __m128i load_u16_n(const void *p, uint32_t n)
 {
     uint16_t part[VL] = {0};
@@ -137,7 +137,7 @@ static ALWAYS_INLINE float vf_max_lane(vf v)
     return _mm_cvtss_f32(_mm_max_ss(q, _mm_movehdup_ps(q)));
 }
 
-/* Sum over the lanes by halves. */
+/* Sum of the lanes: the upper half is added to the lower half until one lane remains. */
 static ALWAYS_INLINE float vf_sum(vf v)
 {
     __m128 q = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
@@ -159,8 +159,8 @@ static ALWAYS_INLINE vf vf_power_of_two(__m256i n)
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(n, _mm256_set1_epi32(127)), 23));
 }
 
-/* exp by 2^n * e^r, |r| <= ln 2 / 2, e^r by its series to the seventh power (error below 2^-27).
- * NaN stays NaN: max and min return their second operand then. */
+/* exp(x) = 2^n * e^r, |r| <= ln 2 / 2, e^r by its Taylor series up to r^7 (error below 2^-27).
+ * NaN stays NaN: max and min then return their second operand. */
 static ALWAYS_INLINE vf vf_exp(vf x)
 {
     x = _mm256_max_ps(_mm256_set1_ps(-150.0f), x);
@@ -177,14 +177,13 @@ static ALWAYS_INLINE vf vf_exp(vf x)
     p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(0.5f));
     p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(1.0f));
     p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(1.0f));
-    /* two factors: one alone would leave the exponent's range where the result is subnormal or inf
-     */
+    /* two factors: where the result is subnormal or inf, 2^n alone exceeds the exponent's range */
     __m256i e = _mm256_cvtps_epi32(n), half = _mm256_srai_epi32(e, 1);
     p = _mm256_mul_ps(p, vf_power_of_two(half));
     return _mm256_mul_ps(p, vf_power_of_two(_mm256_sub_epi32(e, half)));
 }
 
-/* (c, s) pairs of 8 positions to two vectors. */
+/* Splits 8 pairs (c, s) into two vectors. */
 static ALWAYS_INLINE void vf_pairs(const float *p, vf *c, vf *s)
 {
     vf a = _mm256_loadu_ps(p), b = _mm256_loadu_ps(p + 8);

@@ -1,4 +1,4 @@
-/* Products with F32, F16 and BF16 weights: AVX512. */
+/* Products with F32, F16 and BF16 weights: AVX-512. */
 #include "lib/kernels/avx512/vec.h"
 
 #include "lib/kernels/simd/dense.h"

@@ -1,11 +1,11 @@
-/* Products with sluice's own types: the words of simd_group.h in AVX-512 VNNI. */
+/* Products with sluice's own types: the primitives of simd/group.h in AVX-512 VNNI. */
 #include "lib/kernels/avx512/vec.h"
 
 #define SIDES     2
 #define TILE      6    /* rows of a register tile: 12 sums, 12 floats, 2 weights, 1 activation */
 #define CHUNK     8    /* groups of a panel: 16 KiB of codes */
-#define ROW_BLOCK 126  /* rows whose activations stay near over all panels */
-#define CODE_BIAS 0.0f /* codes are taken as they are */
+#define ROW_BLOCK 126  /* rows whose activations stay in the L2 cache over all panels */
+#define CODE_BIAS 0.0f /* codes are used unchanged */
 
 typedef __m512i vi;
 
@@ -60,7 +60,7 @@ static ALWAYS_INLINE vi vi_gather(const uint8_t *const row[VL], size_t at)
                      four_words(row + 12, at));
 }
 
-/* The low (high) half of every lane, F16 to F32. */
+/* The low (high) half of every lane, converted from F16 to F32. */
 static ALWAYS_INLINE vf vf_low_halves(vi v)
 {
     return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(v));
@@ -71,7 +71,7 @@ static ALWAYS_INLINE vf vf_high_halves(vi v)
     return vf_low_halves(_mm512_srli_epi32(v, 16));
 }
 
-/* A group of codes times a group of activations; the result is the sum of the lanes. */
+/* Dot product of a group of codes and a group of activations: the sum of the lanes. */
 static ALWAYS_INLINE vi group_dot(const uint32_t bits, const uint8_t *p, const int8_t *x)
 {
     vi w;
@@ -89,7 +89,7 @@ static ALWAYS_INLINE vi group_dot(const uint32_t bits, const uint8_t *p, const i
     return _mm512_dpbusd_epi32(_mm512_setzero_si512(), w, _mm512_loadu_si512(x));
 }
 
-/* Sums of the lanes of four vectors per 128-bit part: [a b c d] in every part. */
+/* In every 128-bit part [a b c d]: the sums of the four lanes of that part. */
 static ALWAYS_INLINE vi sum_four(vi a, vi b, vi c, vi d)
 {
     vi ab = _mm512_add_epi32(_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
@@ -114,7 +114,7 @@ static ALWAYS_INLINE __m128i load_16(const uint8_t *p)
     return _mm_loadu_si128((const __m128i *)(const void *)p);
 }
 
-/* 16 bytes at `at` of every row to four vectors: word i of every row in out[i]. */
+/* Transposes 16 bytes at `at` of every row: out[i] is word i of every row. */
 static ALWAYS_INLINE void vi_turn_words(const uint8_t *const row[VL], size_t at, vi out[4])
 {
     vi z[4];
@@ -129,7 +129,7 @@ static ALWAYS_INLINE void vi_turn_words(const uint8_t *const row[VL], size_t at,
     out[3] = _mm512_unpackhi_epi64(b, d);
 }
 
-/* The part'th codes of packed bytes. */
+/* Unpacks part number `part` of packed codes. */
 static ALWAYS_INLINE vi vi_codes(const uint32_t bits, vi v, const uint32_t part)
 {
     if (bits == 8)
@@ -147,7 +147,7 @@ static ALWAYS_INLINE struct sum sum_zero(void)
     return (struct sum){_mm512_setzero_si512()};
 }
 
-/* Word i of a group: four codes of every output times four activations. */
+/* Adds word i of a group: four codes of every output times four activations. */
 static ALWAYS_INLINE void sum_add(const uint32_t bits, const int i, struct sum *s, vi w, vi v)
 {
     (void)bits;

@@ -1,10 +1,10 @@
 /* Products with Q8_0 and Q4_0 weights: AVX-512 VNNI.
  *
- * The order of every output, for one row and for many: over the blocks b ascending,
- *   acc = fma((float)dot_b * dw_b, dx_b, acc), acc = 0 at first, dot_b an exact integer.
- * One row (decode) takes the dots of a weight row straight from memory, 16 blocks to a vector, and
- * turns 16 rows of them round so that the lanes are outputs. Several rows (prefill) turn the
- * weights round instead, once for a panel of outputs, and share them. */
+ * Every output is computed in this order, for one row and for many, over ascending blocks b:
+ *   acc = fma((float)dot_b * dw_b, dx_b, acc), initially 0, dot_b an exact integer.
+ * For one row (decode), the terms of each weight row are computed from memory, 16 blocks per
+ * vector; then those of 16 rows are transposed, so that the lanes are outputs. For several rows
+ * (prefill), the weights of a panel of outputs are transposed once and used for all rows. */
 #include <immintrin.h>
 
 #include "lib/kernels/internal.h"
@@ -13,11 +13,11 @@
 
 #define LANES 16
 #define PANEL 32 /* outputs of a panel: two vectors */
-#define CHUNK 16 /* blocks of a panel: 16 KiB of weights, half the first-level cache */
+#define CHUNK 16 /* blocks of a panel: 16 KiB of weights, half of a 32 KiB L1 cache */
 #define TILE                                                                                       \
     6 /* rows of a register tile: 12 integer sums, 12 float sums, 2 weights, 1 activation */
-#define STRETCH   128 /* blocks of a weight row whose terms are kept before they are turned round */
-#define ROW_BLOCK 126 /* rows whose activations stay in the second-level cache over all panels */
+#define STRETCH   128  /* blocks of a weight row whose terms are buffered and then transposed */
+#define ROW_BLOCK 126  /* rows whose activations stay in the L2 cache over all panels */
 #define AHEAD     4096 /* bytes of weights prefetched ahead */
 
 struct panel {
@@ -37,16 +37,16 @@ static ALWAYS_INLINE __m512i load_four(const uint8_t *a, const uint8_t *b, const
 
 /* ---- one row ---- */
 
-/* Blocks are an odd number of 16-bit words: two overlapping loads and one word permutation bring
- * the first (or last) 16 bytes of four blocks together, and the scales come out of the same loads.
- */
+/* A block is an odd number of 16-bit words. Two overlapping loads and one permutation of 16-bit
+ * words collect the first (or last) 16 bytes of four blocks; the scales are taken from the same
+ * loads. */
 #define RUN8(at) (at), (at) + 1, (at) + 2, (at) + 3, (at) + 4, (at) + 5, (at) + 6, (at) + 7
-#define SECOND   32 /* words from here on are those of the second load */
+#define SECOND   32 /* words from this index on are those of the second load */
 
 static const uint16_t q4_words[32] = {RUN8(1), RUN8(10), RUN8(19), RUN8(SECOND + 24)};
 static const uint16_t q8_low_words[32] = {RUN8(1), RUN8(18), RUN8(SECOND + 1), RUN8(SECOND + 18)};
 static const uint16_t q8_high_words[32] = {RUN8(0), RUN8(17), RUN8(SECOND + 7), RUN8(SECOND + 24)};
-/* The four scales, repeated: a mask picks the lanes of the group in hand. */
+/* The four scales, repeated: a mask selects the lanes of the current group. */
 static const uint16_t q4_scale_words[16] = {0, 9, 18, 27, 0, 9, 18, 27, 0, 9, 18, 27, 0, 9, 18, 27};
 static const uint16_t q8_scale_words[16] = {0, 17, 0, 17, 0, 17, 0, 17, 0, 17, 0, 17, 0, 17, 0, 17};
 
@@ -92,14 +92,14 @@ static ALWAYS_INLINE struct four_blocks unpack_four(const bool q8, const uint8_t
     return f;
 }
 
-/* Sums of four blocks, four lanes each. */
+/* Dot products of four blocks, each as the sum of four lanes. */
 static ALWAYS_INLINE __m512i dot_four(struct four_blocks w, const int8_t *x)
 {
     __m512i s = _mm512_dpbusd_epi32(_mm512_setzero_si512(), w.lo, _mm512_loadu_si512(x));
     return _mm512_dpbusd_epi32(s, w.hi, _mm512_loadu_si512(x + 64));
 }
 
-/* Group g's sums in lane 4b + g of block b, put in the order of the blocks. */
+/* Adds the four lanes of each block of each group; the result is in the order of the blocks. */
 static ALWAYS_INLINE __m512i join_groups(const __m512i g[4])
 {
     const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
@@ -111,7 +111,7 @@ static ALWAYS_INLINE __m512i join_groups(const __m512i g[4])
     return _mm512_permutexvar_epi32(order, s);
 }
 
-/* The 16 terms of 16 blocks at w, all inside the row. */
+/* The terms of the 16 blocks at w, all inside the row. */
 static ALWAYS_INLINE __m512 sixteen_terms(const bool q8, const uint8_t *w, const int8_t *x,
                                           const int32_t *corr)
 {
@@ -126,8 +126,8 @@ static ALWAYS_INLINE __m512 sixteen_terms(const bool q8, const uint8_t *w, const
     return _mm512_mul_ps(_mm512_cvtepi32_ps(dot), _mm512_cvtph_ps(_mm512_castsi512_si256(d)));
 }
 
-/* The same for the first `groups` groups of four blocks; the other terms are zero. Rows of short
- * products (experts of small models) end here, and copying them first cost half of their time. */
+/* The same for the first `groups` groups of four blocks; the other terms are zero. Short rows
+ * (experts of small models) are mostly such a tail; copying it first took half of the time. */
 static ALWAYS_INLINE __m512 some_terms(const bool q8, const uint8_t *w, uint32_t groups,
                                        const int8_t *x, const int32_t *corr)
 {
@@ -143,7 +143,7 @@ static ALWAYS_INLINE __m512 some_terms(const bool q8, const uint8_t *w, uint32_t
     return _mm512_mul_ps(_mm512_cvtepi32_ps(dot), _mm512_cvtph_ps(_mm512_castsi512_si256(d)));
 }
 
-/* term[b] = (float)dot_b * dw_b for `blocks` blocks of one weight row. x and corr begin at the same
+/* term[b] = (float)dot_b * dw_b for `blocks` blocks of one weight row. x and corr start at the same
  * block and are padded to ACT_PAD; terms beyond `blocks` are zero or unspecified. */
 static ALWAYS_INLINE void row_terms(const bool q8, const uint8_t *w, uint32_t blocks,
                                     const int8_t *x, const int32_t *corr, float *term)
@@ -165,7 +165,7 @@ static ALWAYS_INLINE void row_terms(const bool q8, const uint8_t *w, uint32_t bl
     }
 }
 
-/* v[i] lane j <-> v[j] lane i. */
+/* Transposes: lane j of v[i] <-> lane i of v[j]. */
 static ALWAYS_INLINE void turn(__m512 v[LANES])
 {
     __m512 t[LANES];
@@ -192,7 +192,7 @@ static ALWAYS_INLINE void turn(__m512 v[LANES])
     }
 }
 
-/* Adds `blocks` terms of 16 outputs to their sums, ascending. */
+/* Adds the terms of `blocks` blocks to the sums of 16 outputs, in ascending order. */
 static __m512 add_terms(__m512 acc, const float *term, uint32_t blocks, const float *dx)
 {
     for (uint32_t b = 0; b < blocks; b += LANES) {
@@ -240,7 +240,7 @@ static ALWAYS_INLINE void one_row(const bool q8, const struct kernel_matrix *w, 
 
 /* ---- several rows ---- */
 
-/* 16 bytes at `off` of 16 outputs to four vectors: dword g of every output in out[g]. */
+/* Transposes 16 bytes at `off` of 16 outputs: out[g] is 32-bit word g of every output. */
 static ALWAYS_INLINE void pack_half(const uint8_t *const row[LANES], size_t off, __m512i out[4])
 {
     __m512i z[4];
@@ -274,8 +274,8 @@ static ALWAYS_INLINE void pack_block(const bool q8, const uint8_t *const row[LAN
     UNROLL for (int g = 0; g < 8; g++) _mm512_store_si512(&q[g][side * 64], v[g]);
 }
 
-/* One side (16 outputs) of a panel: `count` blocks of every row. `next` is how far behind a row its
- * part of the panel after this one lies. */
+/* One side (16 outputs) of a panel: `count` blocks of every row. next: distance from a row to its
+ * blocks in the next panel, for prefetching. */
 static ALWAYS_INLINE void pack_side(const bool q8, const uint8_t *const row[LANES], uint32_t count,
                                     size_t next, struct panel *p, uint32_t side)
 {
@@ -294,8 +294,8 @@ static ALWAYS_INLINE void pack_side(const bool q8, const uint8_t *const row[LANE
     }
 }
 
-/* The panel of outputs j .. j + PANEL - 1 (those from `n` on repeat the last) and `count` blocks.
- */
+/* The panel of outputs j .. j + PANEL - 1 (from n on, the last row again) and `count` blocks from
+ * block `first` on. */
 static ALWAYS_INLINE void pack(const bool q8, const struct kernel_matrix *w, uint32_t j, uint32_t n,
                                uint32_t first, uint32_t count, struct panel *p)
 {
@@ -337,7 +337,7 @@ static ALWAYS_INLINE __m512 activation_scale(const uint8_t *p)
     return _mm512_set1_ps(d);
 }
 
-/* One block: acc += dots * weight scales * activation scale, for `rows` rows of the tile. */
+/* Adds one block to acc: dot products * weight scales * activation scale, for `rows` rows. */
 static ALWAYS_INLINE void tile_block(const struct tile *t, uint32_t b, const int rows,
                                      const uint8_t *const x[TILE], __m512 acc[TILE][2])
 {
@@ -367,7 +367,7 @@ static ALWAYS_INLINE void tile_block(const struct tile *t, uint32_t b, const int
     }
 }
 
-/* The sums between chunks rest in y. */
+/* y has the partial sums of the blocks before this panel. */
 static ALWAYS_INLINE void tile_rows(const struct tile *t, const int rows)
 {
     __m512 acc[TILE][2];
@@ -405,7 +405,8 @@ static void tile_any(const struct tile *t, uint32_t rows)
     }
 }
 
-/* All rows of one panel; tiles of equal height as far as it goes, a tile of one row is slow. */
+/* All rows of one panel, in tiles whose heights differ by at most one: a tile of one row is
+ * slow. */
 static void panel_rows(const struct tile *first, uint32_t rows)
 {
     uint32_t tiles = (rows + TILE - 1) / TILE;

@@ -1,4 +1,4 @@
-/* The vector words of simd_*.h in AVX-512: 16 lanes, masks for row ends. */
+/* Vector primitives of the templates in simd/, for AVX-512: 16 lanes, masks for row ends. */
 #ifndef SLUICE_KERNELS_AVX512_VEC_H
 #define SLUICE_KERNELS_AVX512_VEC_H
 
@@ -115,7 +115,7 @@ static ALWAYS_INLINE float vf_max_lane(vf v)
     return _mm512_reduce_max_ps(v);
 }
 
-/* Sum over the lanes by halves. */
+/* Sum of the lanes: the upper half is added to the lower half until one lane remains. */
 static ALWAYS_INLINE float vf_sum(vf v)
 {
     __m256 h = _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
@@ -124,7 +124,7 @@ static ALWAYS_INLINE float vf_sum(vf v)
     return _mm_cvtss_f32(_mm_add_ss(q, _mm_movehdup_ps(q)));
 }
 
-/* Lane 4i+j of four vectors to sums per 128-bit part: [a b c d] in every part. */
+/* In every 128-bit part [a b c d]: the sums of the four lanes of that part. */
 static ALWAYS_INLINE vf vf_sum_four(vf a, vf b, vf c, vf d)
 {
     vf ab = _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
@@ -144,8 +144,8 @@ static ALWAYS_INLINE vf vf_sum_rows(const vf a[VL])
     return _mm512_add_ps(_mm512_shuffle_f32x4(lo, hi, 0x88), _mm512_shuffle_f32x4(lo, hi, 0xdd));
 }
 
-/* exp by 2^n * e^r, |r| <= ln 2 / 2, e^r by its series to the seventh power (error below 2^-27).
- * NaN stays NaN: max and min return their second operand then. */
+/* exp(x) = 2^n * e^r, |r| <= ln 2 / 2, e^r by its Taylor series up to r^7 (error below 2^-27).
+ * NaN stays NaN: max and min then return their second operand. */
 static ALWAYS_INLINE vf vf_exp(vf x)
 {
     x = _mm512_max_ps(_mm512_set1_ps(-150.0f), x);
@@ -164,7 +164,7 @@ static ALWAYS_INLINE vf vf_exp(vf x)
     return _mm512_scalef_ps(p, n);
 }
 
-/* (c, s) pairs of 16 positions to two vectors. */
+/* Splits 16 pairs (c, s) into two vectors. */
 static ALWAYS_INLINE void vf_pairs(const float *p, vf *c, vf *s)
 {
     const __m512i even =

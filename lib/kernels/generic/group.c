@@ -1,5 +1,5 @@
-/* sluice's own types in plain C: the reference the other instruction sets are tested against, and
- * the one form of what need not be fast. */
+/* sluice's own types in plain C: the reference in tests of the other instruction sets, and the only
+ * implementation of operations that need not be fast. */
 #include "lib/kernels/internal.h"
 
 #define ROWS 8 /* rows that share an unpacked group */
@@ -13,7 +13,7 @@ static struct group_scale load_scale(const uint8_t *p)
     return (struct group_scale){f16_to_f32(load_u16(p)), f16_to_f32(load_u16(p + 2))};
 }
 
-/* The scale that counts for group g: the row's, or its own. */
+/* Scale and zero of group g: the row's (C8, C4, C2) or the group's (G4, G2). */
 static struct group_scale scale_of(struct group_type t, const uint8_t *row, uint32_t g)
 {
     return load_scale(t.before != 0 ? row + t.head + (size_t)g * t.bytes : row);

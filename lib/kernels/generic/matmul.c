@@ -1,5 +1,5 @@
-/* Matrix products in plain C, for every processor.
- * F32/F16/BF16: eight sums per output, element i into sum i mod 8, then a fixed tree.
+/* Matrix products in plain C, for any CPU.
+ * F32/F16/BF16: eight sums per output, element i in sum i mod 8, then a fixed tree over the sums.
  * Q8_0/Q4_0: exact integer sum per block, then one float sum over the blocks in ascending order. */
 #include "lib/kernels/internal.h"
 
@@ -34,7 +34,7 @@ static void unpack_dense(const struct kernel_matrix *w, const uint8_t *row, uint
     }
 }
 
-/* Element i goes to sum i mod LANES. */
+/* Adds w * x to the sums, element i to sum i mod LANES. */
 static void dense_add(const float *restrict w, const float *restrict x, uint32_t count,
                       float sums[LANES])
 {

@@ -3,13 +3,13 @@
 
 #include "lib/tensor/tensor_type.h"
 
-/* exp by 2^n * e^r, |r| <= ln 2 / 2, e^r by its series to the seventh power (error below 2^-27). */
+/* exp(x) = 2^n * e^r, |r| <= ln 2 / 2, e^r by its Taylor series up to r^7 (error below 2^-27). */
 static float exp_one(float x)
 {
     if (x != x)
         return x;
     x = x < -150.0f ? -150.0f : x > 89.0f ? 89.0f : x;
-    /* the sum's last bit is worth one, so adding and taking away rounds to an integer */
+    /* the last bit of the sum is worth 1, so adding and subtracting rounds to an integer */
     float n = (x * 1.44269504f + 12582912.0f) - 12582912.0f;
     float r = (x - n * 0.693359375f) - n * -2.12194440e-4f;
     float p = 1.0f / 5040;
@@ -20,8 +20,7 @@ static float exp_one(float x)
     p = p * r + 0.5f;
     p = p * r + 1.0f;
     p = p * r + 1.0f;
-    /* two factors: one alone would leave the exponent's range where the result is subnormal or inf
-     */
+    /* two factors: where the result is subnormal or inf, 2^n alone exceeds the exponent's range */
     int32_t e = (int32_t)n, half = e / 2;
     return p * float_of((uint32_t)(half + 127) << 23) * float_of((uint32_t)(e - half + 127) << 23);
 }
@@ -158,11 +157,15 @@ static void generic_row_to_f32(const struct kernel_matrix *w, uint32_t row, floa
         return;
     case TENSOR_Q8_0:
     case TENSOR_Q4_0: quant_row_to_f32(w->type, p, w->k, y); return;
-    default: group_row_to_f32(w, row, y); return;
+    case TENSOR_C8:
+    case TENSOR_C4:
+    case TENSOR_C2:
+    case TENSOR_G4:
+    case TENSOR_G2: group_row_to_f32(w, row, y); return;
     }
 }
 
-/* n halves to floats, filled up with zeros to a multiple of 8. */
+/* Converts n F16 values to F32, padded with zeros to a multiple of 8. */
 static void halves_to_f32(const uint16_t *restrict h, uint32_t n, float *restrict y)
 {
     uint32_t i = 0;
@@ -172,7 +175,7 @@ static void halves_to_f32(const uint16_t *restrict h, uint32_t n, float *restric
         y[i] = i < n ? f16_to_f32(h[i]) : 0.0f;
 }
 
-/* q is filled up like the key. */
+/* Dot product of a query and a key, both padded with zeros to a multiple of 8. */
 static float key_score(const float *restrict q, const float *restrict key, uint32_t n)
 {
     float s[8] = {0};
@@ -187,7 +190,7 @@ static void add_value(float p, const float *restrict v, uint32_t n, float *restr
         UNROLL for (uint32_t l = 0; l < 8; l++) acc[i + l] += p * v[i + l];
 }
 
-/* One head: running maximum m, sum of exponentials l, weighted values acc, rescaled at every tile.
+/* One head: running maximum m, sum of exponentials l, weighted values acc, rescaled for each tile.
  */
 static void head_attention(const struct kernel_attention *a, uint32_t head)
 {

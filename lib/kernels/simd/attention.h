@@ -1,9 +1,8 @@
-/* Attention over the vector words of vec_*.h; included once per instruction set. One head at a
- * time: running maximum m, sum of exponentials l and weighted values acc, rescaled at every key
- * tile. */
+/* Template of attention over the vector primitives of vec.h; included once per instruction set. One
+ * head at a time: running maximum m, sum of exponentials l and weighted values acc, rescaled for
+ * each tile of keys. */
 #define KEYS_AT_ONCE                                                                               \
-    8 /* keys often lie a power of two apart: more would fight for one cache set                   \
-       */
+    8 /* keys are often a power of two bytes apart: more would compete for one set of the cache */
 #define TILE_VECTORS (KERNEL_KEY_TILE / VL)
 
 struct head {
@@ -15,7 +14,8 @@ struct head {
     float acc[KERNEL_HEAD_SIZE_MAX];
 };
 
-/* KEYS_AT_ONCE products of q with the keys at `first`; keys from `end` on repeat the last one. */
+/* Dot products of q and the KEYS_AT_ONCE keys from `first` on; from `end` on, the last key
+ * again. */
 static ALWAYS_INLINE void key_products(const struct head *h, uint32_t first, uint32_t end, vf *sum)
 {
     const uint16_t *key[KEYS_AT_ONCE];
@@ -39,7 +39,7 @@ static ALWAYS_INLINE void key_products(const struct head *h, uint32_t first, uin
     }
 }
 
-/* Scores of the keys [first, end), -inf beyond; returns how many vectors hold them. */
+/* Scores of the keys [first, end), padded with -inf to whole vectors; returns their number. */
 static uint32_t tile_scores(const struct head *h, uint32_t first, uint32_t end, float *score)
 {
     uint32_t vectors = (end - first + VL - 1) / VL;
@@ -54,7 +54,7 @@ static uint32_t tile_scores(const struct head *h, uint32_t first, uint32_t end, 
     return vectors;
 }
 
-/* acc = acc * old + sum over keys of p * value, for `width` vectors of elements from d on. */
+/* acc = acc * old + sum over keys of p * value, for `width` vectors from element d on. */
 static ALWAYS_INLINE void add_values(struct head *h, uint32_t first, uint32_t end, const float *p,
                                      float old, uint32_t d, const int width)
 {

@@ -1,10 +1,10 @@
-/* Products with F32, F16 and BF16 weights over the vector words of vec_*.h; included once per
- * instruction set. Every output has one vector sum over k, ascending, element i in lane i mod VL,
- * and one tree over the lanes, whatever the number of other rows: the register tile of
- * DENSE_COLS outputs by up to DENSE_ROWS rows only decides which sums advance together. */
+/* Template of products with F32, F16 and BF16 weights over the vector primitives of vec.h; included
+ * once per instruction set. Every output is one vector sum over k in ascending order, element i in
+ * lane i mod VL, and one tree over the lanes, for any number of rows: the register tile of
+ * DENSE_COLS outputs and up to DENSE_ROWS rows only decides which sums are computed together. */
 #define DENSE_COLS 4
 #define DENSE_CACHE                                                                                \
-    (256u * 1024) /* activation bytes kept in the second-level cache over all outputs */
+    (256u * 1024) /* bytes of activations that stay in the L2 cache over all outputs */
 
 struct dense_tile {
     const uint8_t *w[DENSE_COLS];
@@ -13,7 +13,7 @@ struct dense_tile {
     float *y;
     size_t y_stride;
     uint32_t cols, k;
-    size_t ahead; /* from a weight to its place in the next outputs' rows; 0: not to be fetched */
+    size_t ahead; /* distance from a weight to that of the next outputs; 0: no prefetch */
 };
 
 static ALWAYS_INLINE size_t dense_bytes(const enum tensor_type type)
@@ -53,7 +53,7 @@ static ALWAYS_INLINE void dense_tile(const enum tensor_type type, const int rows
         UNROLL for (int r = 0; r < rows; r++) x[r] = vf_load(xr[r] + i);
         UNROLL for (int j = 0; j < DENSE_COLS; j++)
         {
-            /* four rows at once are no stream to the hardware */
+            /* the hardware prefetcher does not follow four rows at once */
             if (t->ahead != 0 && i % (2 * VL) == 0)
                 prefetch(t->w[j], t->ahead + (size_t)i * dense_bytes(type));
             vf w = dense_load(type, t->w[j], i);

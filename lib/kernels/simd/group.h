@@ -1,18 +1,19 @@
-/* Products with sluice's own types over the vector words of avx2_group.c and avx512_group.c;
- * included once per instruction set.
+/* Template of products with sluice's own types over the vector primitives of avx2/group.c and
+ * avx512/group.c; included once per instruction set.
  *
- * The order of every output, for one row and for many: over the groups g ascending,
+ * Every output is computed in this order, for one row and for many, over ascending groups g:
  *   t = fnma(zero, s_g, (float)dot_g), dot_g an exact integer
- *   C: acc = fma(t, d_g, acc), y = acc * scale      G: acc = fma(t * scale_g, d_g, acc), y = acc
- * The lanes are outputs. Few rows (decode) take a group of VL weight rows straight from memory and
- * sum across; many rows (prefill) turn the weights round once, for a panel of outputs, and share
- * them. */
+ *   C: acc = fma(t, d_g, acc), y = acc * scale
+ *   G: acc = fma(t * scale_g, d_g, acc), y = acc
+ * The lanes are outputs. For few rows (decode), the groups of VL weight rows are read from memory
+ * and each dot product is summed across its lanes. For many rows (prefill), the weights of a panel
+ * of outputs are transposed once and used for all rows. */
 
 #define GROUP_WORDS (GROUP / 4)
 #define PANEL       (SIDES * VL) /* outputs of a panel */
-#define FEW_ROWS    3            /* up to here turning the weights round does not pay */
+#define FEW_ROWS    3            /* up to here, transposing the weights does not pay */
 
-/* What a product asks of a type, constant in every inlined copy. */
+/* Properties of the weight type, constant in every inlined copy. */
 struct kind {
     uint32_t bits;
     bool grouped;
@@ -34,8 +35,8 @@ static ALWAYS_INLINE struct operand operand_of(const uint8_t *x, uint32_t k)
                             (const float *)(const void *)(x + group_sum_offset(k))};
 }
 
-/* F16 pairs (scale, zero) at `at` bytes of VL rows. The zero is that of the codes as dots take
- * them. */
+/* The F16 pairs (scale, zero) at byte `at` of VL rows. The zero is for the codes as group_dot uses
+ * them: CODE_BIAS is subtracted from that of 8-bit codes. */
 static ALWAYS_INLINE struct grid load_grids(const struct kind kind, const uint8_t *const row[VL],
                                             size_t at)
 {
@@ -53,7 +54,7 @@ static ALWAYS_INLINE vf add_group(const struct kind kind, struct grid grid, vi d
     return vf_fma(kind.grouped ? vf_mul(t, grid.scale) : t, vf_set1(d), acc);
 }
 
-/* The weight rows of outputs j .. j + VL - 1; those from n on repeat the last. */
+/* The weight rows of outputs j .. j + VL - 1; from n on, the last row again. */
 static ALWAYS_INLINE void rows_at(const struct kernel_matrix *w, uint32_t j, uint32_t n,
                                   const uint8_t *row[VL])
 {
@@ -65,8 +66,8 @@ static ALWAYS_INLINE void rows_at(const struct kernel_matrix *w, uint32_t j, uin
 
 /* ---- few rows ---- */
 
-/* VL outputs of one row of activations. While their weights are used, those of the next VL outputs,
- * which follow directly, are prefetched. */
+/* VL outputs of one row of activations. Meanwhile prefetches the weights of the next VL outputs,
+ * which follow in memory. */
 static ALWAYS_INLINE void few_outputs(const struct kind kind, const struct kernel_matrix *w,
                                       const uint8_t *const row[VL], const uint8_t *x, float *y,
                                       uint32_t outputs)
@@ -107,15 +108,15 @@ static ALWAYS_INLINE void few_rows(const struct kind kind, const struct kernel_m
 /* ---- many rows ---- */
 
 struct panel {
-    _Alignas(64) uint8_t q[CHUNK][GROUP_WORDS][PANEL * 4]; /* four codes of each output together */
+    _Alignas(64) uint8_t q[CHUNK][GROUP_WORDS][PANEL * 4]; /* four codes of each output, adjacent */
     _Alignas(64) float scale[CHUNK][PANEL], zero[CHUNK][PANEL];
 };
 
-/* The codes of a group of VL outputs, in order, to the words of a panel. */
+/* Unpacks and transposes the codes of a group of VL outputs into a panel. */
 static ALWAYS_INLINE void pack_group(const uint32_t bits, const uint8_t *const row[VL], size_t at,
                                      uint8_t q[GROUP_WORDS][PANEL * 4], uint32_t side)
 {
-    const uint32_t words = bits * GROUP / 32; /* words of memory */
+    const uint32_t words = bits * GROUP / 32; /* 32-bit words of a packed group */
     UNROLL for (uint32_t four = 0; four < GROUP_WORDS; four += 4)
     {
         vi v[4];
@@ -148,7 +149,7 @@ static ALWAYS_INLINE void pack(const struct kind kind, const struct kernel_matri
             vf_store(&p->scale[g][side * VL], grid.scale);
             vf_store(&p->zero[g][side * VL], grid.zero);
         }
-        for (uint32_t i = 0; i < VL; i++) /* the next panel's part of the same length */
+        for (uint32_t i = 0; i < VL; i++) /* prefetch the same groups of the next panel */
             for (size_t line = 0; line < count * bytes; line += 64)
                 prefetch(row[i] + first * bytes, PANEL * (size_t)w->row_bytes + line);
     }
@@ -202,7 +203,7 @@ static ALWAYS_INLINE void tile_group(const struct kind kind, const struct tile *
     }
 }
 
-/* The sums between panels rest in y. */
+/* y has the partial sums of the groups before t->first. */
 static ALWAYS_INLINE void tile_rows(const struct kind kind, const struct tile *t, const int rows)
 {
     vf acc[TILE][SIDES];
@@ -246,7 +247,7 @@ static ALWAYS_INLINE void tile_any(const struct kind kind, const struct tile *t,
     }
 }
 
-/* All rows of one panel, in tiles as equal in height as can be. */
+/* All rows of one panel, in tiles whose heights differ by at most one. */
 static ALWAYS_INLINE void panel_rows(const struct kind kind, const struct tile *first,
                                      uint32_t rows)
 {
@@ -297,7 +298,7 @@ static ALWAYS_INLINE void any_rows(const struct kind kind, const struct kernel_m
     }
 }
 
-/* A copy of everything per type: its bits are constants there. */
+/* One copy of the code per type, so that its number of bits is a constant. */
 #define GROUP_PRODUCT(name, bits, grouped)                                                         \
     static __attribute__((noinline)) void name(const struct kernel_matrix *w, uint32_t n_begin,    \
                                                uint32_t n_end, const void *x, size_t x_stride,     \

@@ -1,7 +1,8 @@
-/* Row operations over the vector words of vec_*.h; included once per instruction set. Row ends are
- * masked vectors, so an element's arithmetic does not depend on where the row ends. */
+/* Template of row operations over the vector primitives of vec.h; included once per instruction
+ * set. Row ends are masked vectors, so an element's arithmetic does not depend on where the row
+ * ends. */
 
-/* Calls body with `n` lanes for every vector of `count` elements starting at `i`. */
+/* Loop over the vectors of `count` elements: `i` is the first element, `n` the number of lanes. */
 #define FOR_VECTORS(i, n, count)                                                                   \
     for (uint32_t i = 0, n; i < (count) && (n = (count)-i < VL ? (count)-i : VL, true); i += VL)
 
@@ -69,7 +70,7 @@ static void simd_rms_norm(const float *x, const float *weight, uint32_t n, float
     }
 }
 
-/* No fused operations here: the scalar end then rounds as the vectors do. */
+/* No fused multiply-add, so that the scalar tail rounds like the vectors. */
 static void simd_rope(float *x, uint32_t n, const float *cos_sin)
 {
     uint32_t half = n / 2, i = 0;
@@ -145,6 +146,10 @@ static void simd_row_to_f32(const struct kernel_matrix *w, uint32_t row, float *
         return;
     case TENSOR_Q8_0:
     case TENSOR_Q4_0: simd_quant_row(w->type, p, w->k, y); return;
-    default: group_row_to_f32(w, row, y); return;
+    case TENSOR_C8:
+    case TENSOR_C4:
+    case TENSOR_C2:
+    case TENSOR_G4:
+    case TENSOR_G2: group_row_to_f32(w, row, y); return;
     }
 }

@@ -171,7 +171,7 @@ static int read_uints(enum arch_id arch, const struct gguf *g, struct model_hpar
             return -1;
         if (!found && row->absent == ABSENT_REQUIRED)
             return error_set(error, ERR_BAD_INPUT, "key '%s' is missing", key);
-        /* Checked here and not only in arch_check_hparams: a 64-bit value must not be cut. */
+        /* Checked here and not only in arch_check_hparams: the value has 64 bits, the field 32. */
         if (found && (value < row->min || value > row->max))
             return error_set(error, ERR_BAD_INPUT,
                              "key '%s' is %" PRIu64 ": not between %" PRIu32 " and %" PRIu32, key,
@@ -214,7 +214,7 @@ static int only_text(const struct gguf *g, const char *key, const char *want, st
     return found < 0 ? -1 : 0;
 }
 
-/* An integer key may be written as a bool. */
+/* Checks an ARCH_ONLY or ARCH_ONLY_FLOAT key. An integer key may be written as a bool. */
 static int only_number(const struct gguf *g, const char *key, enum only_kind kind, double want,
                        struct error *error)
 {
@@ -236,7 +236,7 @@ static int only_number(const struct gguf *g, const char *key, enum only_kind kin
     return found < 0 ? -1 : 0;
 }
 
-/* Keys that would change the computation in a way sluice does not have. */
+/* Checks the keys that select computations which sluice does not support. */
 static int check_only(enum arch_id arch, const struct gguf *g, struct error *error)
 {
     for (size_t i = 0; i < ARRAY_LEN(only_rows); i++) {
@@ -252,7 +252,7 @@ static int check_only(enum arch_id arch, const struct gguf *g, struct error *err
     return 0;
 }
 
-/* Hyper-parameters that files may leave out (0 so far). */
+/* Computes the hyper-parameters that are missing in the file (still 0). */
 static void derive_absent(struct model_hparams *h, uint32_t tokens)
 {
     if (!h->kv_heads)
@@ -306,7 +306,7 @@ static int check_ranges(enum arch_id arch, const struct model_hparams *h, struct
     for (size_t i = 0; i < ARRAY_LEN(float_rows); i++) {
         const struct float_row *row = &float_rows[i];
         double v = (double)float_of(h, row->offset);
-        /* half an ulp of slack: the bounds are doubles, the value was rounded; rejects NaN, too */
+        /* with a tolerance, because the value was rounded to float; also rejects NaN */
         if (row->arch == arch && !(v >= row->min * 0.999999 && v <= row->max * 1.000001))
             return error_set(error, ERR_BAD_INPUT, "%s.%s is %g: not between %g and %g",
                              arch_names[arch], row->key, v, row->min, row->max);
@@ -318,7 +318,7 @@ static int check_ranges(enum arch_id arch, const struct model_hparams *h, struct
     return 0;
 }
 
-/* Is the field at `offset` filled from a row of the table? */
+/* True if a row of the table sets the field at `offset`. */
 static bool has_row(enum arch_id arch, size_t offset)
 {
     for (size_t i = 0; i < ARRAY_LEN(uint_rows); i++)
@@ -333,7 +333,8 @@ static bool has_row(enum arch_id arch, size_t offset)
     return offset == offsetof(struct model_hparams, tied_output);
 }
 
-/* What an architecture does not have is 0: a shared expert, a norm, what is reserved. */
+/* Fields that the architecture does not use must be 0: of a shared expert, of a norm, reserved
+ * ones. */
 static int check_others(enum arch_id arch, const struct model_hparams *h, struct error *error)
 {
     _Static_assert(sizeof *h % sizeof(uint32_t) == 0, "all fields are words");
@@ -387,8 +388,8 @@ uint64_t arch_dim_size(const struct model_hparams *h, enum arch_dim dim)
     sl_panic("dimension %d is in no table", (int)dim);
 }
 
-/* Does `name` follow `pattern`, where every %u stands for a decimal number without leading zeros?
- * *number is the first of them. */
+/* True if `name` matches `pattern`, in which %u is a decimal number without leading zeros. *number:
+ * the first of these numbers. */
 static bool name_matches(const char *pattern, const char *name, uint32_t *number)
 {
     bool first = true;

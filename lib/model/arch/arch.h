@@ -1,6 +1,5 @@
-/* Architectures described as data: which GGUF keys hold the hyper-parameters, which tensors there
- * are and what shape each must have. Adding an architecture is adding rows to arch.tbl.h
- * (CONTRIBUTING.md). */
+/* Architectures described as data: the GGUF keys of the hyper-parameters, and the tensors with
+ * their shapes. A new architecture is a set of rows in arch.tbl.h (CONTRIBUTING.md). */
 #ifndef SLUICE_MODEL_ARCH_ARCH_H
 #define SLUICE_MODEL_ARCH_ARCH_H
 
@@ -9,13 +8,13 @@
 
 #include "lib/model/limits.h"
 
-/* Hyper-parameters after validation; every field is in the range arch.tbl.h states. */
+/* Hyper-parameters after validation; every field is in the range given in arch.tbl.h. */
 struct model_hparams {
     uint32_t layers;
     uint32_t hidden; /* embedding length */
     uint32_t heads;
     uint32_t kv_heads;
-    uint32_t head_size; /* of q, k and v alike */
+    uint32_t head_size; /* the same for q, k and v */
     uint32_t vocab;
     uint32_t context;      /* trained context length */
     uint32_t experts;      /* E */
@@ -28,11 +27,11 @@ struct model_hparams {
     uint32_t qk_norm;      /* enum qk_norm */
     uint32_t tied_output;  /* 1: output matrix is the token embedding */
     uint32_t rope_kind;    /* enum rope_kind */
-    uint32_t shared_inner; /* inner size of the expert every token uses; 0: there is none */
+    uint32_t shared_inner; /* inner size of the shared expert, which every token uses; 0: none */
     uint32_t reserved[4];
 };
 
-/* What the RMSNorm on q and k is over. */
+/* What the RMSNorm of q and k covers. */
 enum qk_norm {
     QK_NORM_NONE,
     QK_NORM_HEAD, /* every head separately, one weight for all */
@@ -45,7 +44,7 @@ enum rope_kind {
     ROPE_PAIRS,  /* 2i and 2i + 1 */
 };
 
-/* Roles of dense tensors: one row per tensor a program may ask for.
+/* Roles of dense tensors: one row per tensor that the engine uses.
  * DENSE_GLOBAL(role, name)  DENSE_LAYER(role, name with %u) */
 #define DENSE_ROLES(G, L)                                                                          \
     G(TOKEN_EMBD, "token_embd.weight")                                                             \

@@ -1,18 +1,18 @@
-/* Every architecture sluice computes, as data. No include guard: include it with the macros below
- * defined; undefined ones expand to nothing and all are undefined at the end.
+/* Every supported architecture, as data. No include guard: include it with the macros below
+ * defined; macros not defined expand to nothing, and all are undefined at the end.
  *
  * ARCH(ID, name)
  *     name: general.architecture
  * ARCH_UINT(ID, field, key, min, max, absent)
- *     hyper-parameter from key "<name>.<key>"; absent: REQUIRED, or DERIVED (filled in by arch.c)
+ *     hyper-parameter from key "<name>.<key>"; absent: REQUIRED, or DERIVED (computed by arch.c)
  * ARCH_FLOAT(ID, field, key, min, max)
- *     likewise, always required
+ *     the same for a float, always required
  * ARCH_CONST(ID, field, value)
- *     fixed by the architecture, in no key
+ *     fixed by the architecture, without a key
  * ARCH_ONLY(ID, key, value)
  *     integer or bool key that must have this value if present
  * ARCH_ONLY_FLOAT(ID, key, value)
- *     likewise, a float key
+ *     the same for a float key
  * ARCH_ONLY_TEXT(ID, key, text)
  *     string key that must have this value if present
  * ARCH_DENSE(ID, role, storage, presence, ne0, ne1)
@@ -20,13 +20,13 @@
  * ARCH_EXPERT(ID, matrix, name, ne0, ne1)
  *     3-D tensor of all experts of a layer; ne2 is EXPERTS
  * ARCH_JOINED(ID, matrix, name, ne0, ne1)
- *     likewise, in the place of two of them: GATE_UP has of each expert the rows of gate, then
- *     those of up
+ *     the same for a tensor that replaces two of them: GATE_UP has, for each expert, the rows of
+ *     gate and then those of up
  * ARCH_REJECTED(ID, name, why)
- *     tensor that is known and not computed; %u in the name stands for a number
+ *     known tensor that is not supported; %u in the name: a decimal number
  *
- * storage: F32 (norms and routers, which are computed as they are) or ANY (every type of
- * tensor_types.tbl.h). presence: REQUIRED or OPTIONAL. Dimensions: enum arch_dim in arch_table.h.
+ * storage: F32 (norms, biases and most routers) or ANY (every type of tensor_types.tbl.h).
+ * presence: REQUIRED or OPTIONAL. Dimensions: enum arch_dim in table.h.
  * Source of keys, names and shapes: the GGUF files that llama.cpp's converter writes, and the
  * model's published configuration. */
 #ifndef ARCH
@@ -63,7 +63,7 @@
 #define ARCH_REJECTED(id, name, why)
 #endif
 
-/* What all of them have: every layer MoE, RMSNorm before attention and before the experts,
+/* Common to all architectures: every layer is MoE, RMSNorm before attention and before the experts,
  * grouped-query attention with rotary embedding over the whole head, softmax over all experts
  * before the top-k, SwiGLU experts. */
 #define ARCH_COMMON(id)                                                                            \
@@ -114,7 +114,7 @@ ARCH_ONLY(QWEN3MOE, "expert_weights_norm", 1)
 ARCH_DENSE(QWEN3MOE, ATTN_Q_NORM, F32, REQUIRED, HEAD, ONE)
 ARCH_DENSE(QWEN3MOE, ATTN_K_NORM, F32, REQUIRED, HEAD, ONE)
 
-/* OLMoE: an RMSNorm on the whole rows of q and k; the K weights are probabilities as they are. */
+/* OLMoE: an RMSNorm on the whole rows of q and k; the K weights are not renormalised. */
 ARCH(OLMOE, "olmoe")
 ARCH_COMMON(OLMOE)
 ARCH_UINT(OLMOE, expert_inner, "feed_forward_length", 1, 65536, REQUIRED)
@@ -126,8 +126,8 @@ ARCH_ONLY_FLOAT(OLMOE, "attention.clamp_kqv", 0)
 ARCH_DENSE(OLMOE, ATTN_Q_NORM, F32, REQUIRED, Q, ONE)
 ARCH_DENSE(OLMOE, ATTN_K_NORM, F32, REQUIRED, KV, ONE)
 
-/* Qwen2-MoE (Qwen1.5-MoE among them): biases on q, k and v; in addition to the experts one that every token
- * uses, times the sigmoid of a gate of its own; the K weights are probabilities as they are. */
+/* Qwen2-MoE (also Qwen1.5-MoE): biases on q, k and v; a shared expert, which every token uses,
+ * times the sigmoid of its own gate; the K weights are not renormalised. */
 ARCH(QWEN2MOE, "qwen2moe")
 ARCH_COMMON(QWEN2MOE)
 ARCH_UINT(QWEN2MOE, expert_inner, "expert_feed_forward_length", 1, 65536, REQUIRED)
@@ -144,8 +144,9 @@ ARCH_DENSE(QWEN2MOE, SHARED_GATE, ANY, REQUIRED, HIDDEN, SHARED)
 ARCH_DENSE(QWEN2MOE, SHARED_UP, ANY, REQUIRED, HIDDEN, SHARED)
 ARCH_DENSE(QWEN2MOE, SHARED_DOWN, ANY, REQUIRED, SHARED, HIDDEN)
 
-/* Llama with experts (Mixtral): rows of q and k reordered by the converter, so that neighbours are
- * rotated together; the K weights are renormalised, which is Mixtral's softmax of the K largest. */
+/* Llama with experts (Mixtral): the converter reorders the rows of q and k, so that adjacent
+ * elements are rotated together; the K weights are renormalised, which equals Mixtral's softmax
+ * over the K largest logits. */
 ARCH(LLAMA, "llama")
 ARCH_COMMON(LLAMA)
 ARCH_UINT(LLAMA, expert_inner, "feed_forward_length", 1, 65536, REQUIRED)

@@ -1,6 +1,6 @@
-/* What arch.tbl.h means: reading and checking hyper-parameters, and finding a tensor's place in the
- * model. For lib/model, and for the program that writes files by the table (procs/synth); others
- * use model_index.h. */
+/* Functions over arch.tbl.h: reading and checking hyper-parameters, and finding the role of a
+ * tensor. For lib/model, for the packer and for the generator of test models (procs/tools/pack,
+ * procs/tools/synth); other code uses model_index.h. */
 #ifndef SLUICE_MODEL_ARCH_TABLE_H
 #define SLUICE_MODEL_ARCH_TABLE_H
 
@@ -31,23 +31,23 @@ enum arch_dim {
 
 uint64_t arch_dim_size(const struct model_hparams *h, enum arch_dim dim);
 
-/* Tensors of experts: one per matrix, and one that holds two. */
+/* Tensors of experts: one per matrix, and one for gate and up together. */
 #define EXPERT_GATE_UP EXPERT__COUNT
 #define EXPERT_TENSORS (EXPERT__COUNT + 1)
 
-/* The architecture of that name; ARCH__COUNT when sluice has none. */
+/* The architecture of that name; ARCH__COUNT if it is not supported. */
 enum arch_id arch_find(const char *name, size_t bytes);
 const char *arch_name(enum arch_id arch);
 
-/* Reads the hyper-parameters of a file whose vocabulary has `tokens` tokens, and checks them.
- * tied_output is left 0: the tensors decide it. 0, or -1 with ERR_BAD_INPUT. */
+/* Reads and checks the hyper-parameters of a file whose vocabulary has `tokens` tokens. tied_output
+ * is 0 afterwards: it follows from the tensors. 0, or -1 with ERR_BAD_INPUT. */
 int arch_read_hparams(enum arch_id arch, const struct gguf *g, uint32_t tokens,
                       struct model_hparams *hparams, struct error *error);
 
-/* The checks alone: ranges and relations. */
+/* Only the checks: ranges and relations. 0, or -1 with ERR_BAD_INPUT. */
 int arch_check_hparams(enum arch_id arch, const struct model_hparams *hparams, struct error *error);
 
-/* Where a tensor belongs. Dense: role and layer (layer == hparams->layers for global tensors).
+/* Role and layer of a tensor. Dense: role and layer (layer == hparams->layers for global tensors).
  * Experts: matrix and layer. */
 struct arch_location {
     bool is_expert;
@@ -55,7 +55,7 @@ struct arch_location {
     uint32_t layer;
 };
 
-/* Finds the place of a tensor by its name and checks its type and shape. 0, or -1 with
+/* Finds the role and layer of a tensor by its name, and checks its type and shape. 0, or -1 with
  * ERR_BAD_INPUT. */
 int arch_locate_tensor(enum arch_id arch, const struct model_hparams *hparams,
                        const struct model_tensor *tensor, struct arch_location *location,
@@ -64,10 +64,11 @@ int arch_locate_tensor(enum arch_id arch, const struct model_hparams *hparams,
 /* True for the roles of global tensors (one per model instead of one per layer). */
 bool arch_role_is_global(enum dense_role role);
 bool arch_role_required(enum arch_id arch, enum dense_role role);
-/* The tensor may be of any type, for it is multiplied with (norms, biases and routers are F32). */
+/* True if the tensor may have any type; false if it must be F32. */
 bool arch_role_any_type(enum arch_id arch, enum dense_role role);
 
-/* The name a tensor of that place has, for messages. buf has MODEL_NAME_BYTES bytes. */
+/* The name of the tensor with that role and layer, for messages; returns buf, which has
+ * MODEL_NAME_BYTES bytes. */
 const char *arch_tensor_name(enum arch_id arch, const struct arch_location *location, char *buf);
 
 #endif

@@ -8,7 +8,7 @@
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
 
-/* Bytes no text of the table has. */
+/* Bytes that occur in no text of the table. */
 #define CHAT_BOS "\x01"
 #define CHAT_EOS "\x02"
 
@@ -19,7 +19,7 @@ struct form {
     const char *before[CHAT_ROLE__COUNT], *after[CHAT_ROLE__COUNT];
     const char *generation_prompt;
     enum system_position system;
-    const char *control; /* marks no message may hold, a space between */
+    const char *control; /* marks that no message may contain, separated by spaces */
 };
 
 static const struct form forms[] = {
@@ -29,7 +29,7 @@ static const struct form forms[] = {
                     .after = {"\n", "\n", "\n"},
                     .generation_prompt = "Assistant:",
                     .system = INLINE,
-                    .control = ""}, /* its prompts are read as text, whatever they hold */
+                    .control = ""}, /* no marks: its prompts are tokenized as plain text */
 #define CHAT(id, name, mark, other, none, before_s, after_s, before_u, after_u, before_a, after_a, \
              generation_prompt, position, control)                                                 \
     [CHAT_##id] = {name,                                                                           \
@@ -77,7 +77,7 @@ void chat_describe(struct model_chat *chat, const char *name, const char *bos, c
     snprintf(chat->eos, sizeof chat->eos, "%s", eos);
 }
 
-/* Written twice: once to count, once into a buffer of that size. */
+/* A prompt is rendered twice: first to count its bytes, then into a buffer of that size. */
 struct writer {
     const struct model_chat *chat;
     char *out; /* NULL: count only */
@@ -111,7 +111,7 @@ static void put_message(struct writer *w, const struct form *f, enum chat_role r
     put_form(w, f->after[role]);
 }
 
-/* System messages of m[from, to), which go into the user's message behind them, as one. */
+/* Writes the system messages of m[from, to) as one, at the start of the user message after them. */
 static void put_deferred(struct writer *w, const struct form *f, const struct chat_message *m,
                          size_t from, size_t to)
 {
@@ -133,7 +133,7 @@ static void put_deferred(struct writer *w, const struct form *f, const struct ch
 static void render(struct writer *w, const struct form *f, const struct chat_message *m,
                    size_t count)
 {
-    size_t deferred = 0; /* from here on: system messages that wait for a user's message */
+    size_t deferred = 0; /* system messages from here on are pending until the next user message */
     if (w->chat->bos_first && w->chat->family != CHAT_PLAIN)
         put(w, w->chat->bos, strlen(w->chat->bos));
     if (m[0].role != CHAT_SYSTEM && f->no_system[0])
@@ -164,7 +164,8 @@ static int reject_mark(const struct chat_message *m, const char *mark, size_t by
                      mark);
 }
 
-/* Control tokens of the form count as such, and the tokenizer cannot distinguish their origin. */
+/* The tokenizer parses control tokens, and cannot distinguish those of a message from the
+ * format's. */
 static int reject_marks(const struct model_chat *chat, const struct form *f,
                         const struct chat_message *m, struct error *error)
 {
@@ -209,14 +210,14 @@ int chat_render(const struct model_chat *chat, const struct chat_message *messag
     render(&w, f, messages, count);
     if (w.bytes > max)
         return error_set(error, ERR_BAD_INPUT,
-                         "the conversation comes to %zu bytes, at most %zu "
+                         "the conversation has %zu bytes; the maximum is %zu "
                          "are taken",
                          w.bytes, max);
     size_t counted = w.bytes;
     w.bytes = 0;
     w.out = malloc(counted + 1);
     if (!w.out)
-        return error_set(error, ERR_NO_MEMORY, "no memory for a prompt");
+        return error_set(error, ERR_NO_MEMORY, "out of memory (prompt)");
     render(&w, f, messages, count);
     sl_assert(w.bytes == counted);
     w.out[w.bytes] = 0;

@@ -1,6 +1,6 @@
-/* Conversations as text: which family's form a model's chat template has (chat.tbl.h), and a list
- * of messages in that form. A model without a template, or with an unknown one, gets plain text:
- * "User: ...", "Assistant: ...". Pure. */
+/* Chat templates: recognises the family of a model's template (chat.tbl.h), and renders a list of
+ * messages in the family's format. A model without a template, or with an unknown one, gets plain
+ * text: "User: ...", "Assistant: ...". Pure functions. */
 #ifndef SLUICE_MODEL_CHAT_CHAT_H
 #define SLUICE_MODEL_CHAT_CHAT_H
 
@@ -19,11 +19,11 @@ enum chat_family {
     CHAT__COUNT
 };
 
-/* Chat form, as stored in the model segment. */
+/* Chat format of a model, as stored in the model segment. */
 struct model_chat {
     uint32_t family;    /* enum chat_family */
-    uint32_t bos_first; /* 1: a conversation begins with bos; 0: the tokenizer adds it, or not */
-    char bos[CHAT_TOKEN_BYTES]; /* as written in the vocabulary; "": there is none */
+    uint32_t bos_first; /* 1: the prompt starts with bos; 0: the tokenizer adds it, or none */
+    char bos[CHAT_TOKEN_BYTES]; /* as written in the vocabulary; "": none */
     char eos[CHAT_TOKEN_BYTES];
 };
 
@@ -35,20 +35,20 @@ struct chat_message {
     size_t bytes;
 };
 
-/* The family a template belongs to; CHAT_PLAIN when it is none of the table's. */
+/* The family of a template; CHAT_PLAIN if it is not in the table. */
 enum chat_family chat_recognise(const char *text, size_t bytes);
 
 const char *chat_name(enum chat_family family);
-enum chat_family chat_find(const char *name); /* unknown words are CHAT_PLAIN */
+enum chat_family chat_find(const char *name); /* CHAT_PLAIN for unknown names */
 
-/* Chat form, as described in JSON by chat_name() and the vocabulary. */
+/* Fills `chat` from values of JSON: a name as from chat_name() and the tokens as text. */
 void chat_describe(struct model_chat *chat, const char *name, const char *bos, const char *eos,
                    uint32_t bos_first);
 
-/* The prompt that asks for the next answer: newly allocated, NUL-terminated (caller frees). -1 with
- * ERR_BAD_INPUT: no messages, too many, a prompt of more than max bytes, a message that holds a
- * control mark of the family, or a system message that has no place: families that write it into
- * the next user's message need one. */
+/* Renders the prompt for the next response: *text is newly allocated and NUL-terminated (caller
+ * frees), *bytes its length. 0, or -1 with ERR_NO_MEMORY or ERR_BAD_INPUT: no messages, too many, a
+ * prompt of more than max bytes, a message with a control mark of the family, or a system message
+ * without a later user message in a family that puts it there. */
 int chat_render(const struct model_chat *chat, const struct chat_message *messages, size_t count,
                 size_t max, char **text, size_t *bytes, struct error *error);
 

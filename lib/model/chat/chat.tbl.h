@@ -1,14 +1,15 @@
-/* How families of models write a conversation down. The template in a model file is a program
- * (Jinja); here it is only recognised, by two texts that it holds, and the family's form is written
- * by this table. The first row that fits wins.
+/* Chat formats of model families. The template in a model file is a program (Jinja). It is not
+ * executed: two strings in it identify the family, and this table has the family's format. The
+ * first row that matches is used.
  *
- * CHAT(NAME, word, mark, other mark, system when none is given, before and after a system message,
- *      a user's message, an assistant's message, before the answer, where the system message goes,
- *      control marks)
+ * CHAT(NAME, name, mark, other mark, default system message, before and after a system message,
+ *      before and after a user message, before and after an assistant message, before the response,
+ *      position of the system message, control marks)
  *
- * BOS and EOS stand for the model's own tokens. INLINE: a message like the others; FIRST_USER: at
- * the beginning of the next user's message. Control marks, with a space between: what no message
- * may contain, in addition to BOS and EOS, since it would end the message and begin another one. */
+ * CHAT_BOS and CHAT_EOS stand for the model's own tokens. Position: INLINE, a message like the
+ * others; FIRST_USER, at the start of the next user message. Control marks, separated by spaces:
+ * strings that no message may contain, in addition to BOS and EOS, because they would end the
+ * message and start another one. */
 #define CHATML_MARKS                                                                               \
     "<|im_start|> <|im_end|> <|endoftext|> <|fim_prefix|> <|fim_middle|> <|fim_suffix|> "          \
     "<|fim_pad|> <|repo_name|> <|file_sep|> <|object_ref_start|> <|object_ref_end|> "              \

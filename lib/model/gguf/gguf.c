@@ -1,5 +1,5 @@
-/* The checks are those of the reference reader plus the ones it lacks: bounds on alignment and
- * counts, tensors inside the file, duplicates found by hashing, typed arrays, bulk reads. */
+/* Has all checks of the reference reader, and more: bounds on alignment and counts, tensors inside
+ * the file, typed arrays. Duplicates are found by hashing; the header is read in large blocks. */
 #include "lib/model/gguf/gguf.h"
 
 #include <errno.h>
@@ -42,7 +42,8 @@ static const char *foreign_type_name(uint32_t id)
     return "unknown";
 }
 
-/* Reads on until the header holds `want` bytes. The file is known to be that long. */
+/* Reads until the first `want` bytes are in memory. The caller has checked the length of the
+ * file. */
 static int fill(struct gguf *g, uint64_t want, struct error *error)
 {
     if (want > GGUF_HEADER_MAX)
@@ -53,8 +54,8 @@ static int fill(struct gguf *g, uint64_t want, struct error *error)
             uint64_t capacity = g->capacity ? g->capacity * 2 : READ_BYTES;
             char *bigger = realloc(g->header, capacity);
             if (!bigger)
-                return error_set(error, ERR_NO_MEMORY, "no memory for %" PRIu64 " bytes of header",
-                                 capacity);
+                return error_set(error, ERR_NO_MEMORY,
+                                 "out of memory (%" PRIu64 " bytes of header)", capacity);
             g->header = bigger;
             g->capacity = capacity;
         }
@@ -73,8 +74,8 @@ static int fill(struct gguf *g, uint64_t want, struct error *error)
     return 0;
 }
 
-/* Makes the next n bytes available and steps over them; `what` names them when the file ends
- * before. */
+/* Makes the next n bytes available and steps over them; `what` names them in the error when the
+ * file ends before. */
 static int take(struct gguf *g, uint64_t n, const char *what, const char **bytes,
                 struct error *error)
 {
@@ -93,7 +94,7 @@ static int take(struct gguf *g, uint64_t n, const char *what, const char **bytes
 static uint32_t load_u32(const char *p)
 {
     uint32_t v;
-    memcpy(&v, p, sizeof v); /* GGUF is little-endian, as is every machine sluice builds for */
+    memcpy(&v, p, sizeof v); /* GGUF is little-endian, like every machine that sluice supports */
     return v;
 }
 
@@ -122,8 +123,8 @@ static int take_u64(struct gguf *g, const char *what, uint64_t *value, struct er
     return 0;
 }
 
-/* A length, then that many bytes; returns where they lie. The header may move later: offsets, not
- * pointers. */
+/* A length, then that many bytes; sets *where to their offset. Not a pointer: the header may move
+ * later. */
 static int take_string(struct gguf *g, const char *what, uint64_t *where, uint64_t *bytes,
                        struct error *error)
 {
@@ -218,7 +219,7 @@ static int parse_keys(struct gguf *g, uint32_t count, struct error *error)
 {
     g->keys = calloc(count ? count : 1, sizeof *g->keys);
     if (!g->keys)
-        return error_set(error, ERR_NO_MEMORY, "no memory for %" PRIu32 " keys", count);
+        return error_set(error, ERR_NO_MEMORY, "out of memory (%" PRIu32 " keys)", count);
     for (g->key_count = 0; g->key_count < count; g->key_count++) {
         struct gguf_key *key = &g->keys[g->key_count];
         uint64_t bytes;
@@ -239,18 +240,17 @@ static int parse_keys(struct gguf *g, uint32_t count, struct error *error)
 static int index_keys(struct gguf *g, struct error *error)
 {
     if (!strtab_init(&g->key_names, g->key_count))
-        return error_set(error, ERR_NO_MEMORY, "no memory for %" PRIu32 " keys", g->key_count);
+        return error_set(error, ERR_NO_MEMORY, "out of memory (%" PRIu32 " keys)", g->key_count);
     for (uint32_t i = 0; i < g->key_count; i++) {
         const char *name = g->header + g->keys[i].name_at;
         if (strtab_put(&g->key_names, name, g->keys[i].name_bytes, i) != STRTAB_NONE)
-            return error_set(error, ERR_BAD_INPUT, "key '%s' stands twice in the file",
+            return error_set(error, ERR_BAD_INPUT, "key '%s' occurs twice",
                              printable(name, g->keys[i].name_bytes).text);
     }
     return 0;
 }
 
-/* Name: 1..63 bytes, no control characters (names go into messages and other programs' look-ups).
- */
+/* Name: 1..63 printable ASCII characters without spaces, because names are part of messages. */
 static int parse_tensor_name(struct gguf *g, struct model_tensor *t, struct error *error)
 {
     uint64_t where, bytes;
@@ -263,7 +263,8 @@ static int parse_tensor_name(struct gguf *g, struct model_tensor *t, struct erro
                          g->tensor_count, bytes, MODEL_NAME_BYTES - 1);
     for (uint64_t i = 0; i < bytes; i++)
         if (name[i] <= ' ' || name[i] > '~')
-            return error_set(error, ERR_BAD_INPUT, "tensor name '%s' has odd characters",
+            return error_set(error, ERR_BAD_INPUT,
+                             "tensor name '%s' has characters other than printable ASCII",
                              printable(name, bytes).text);
     memcpy(t->name, name, bytes);
     return 0;
@@ -293,7 +294,7 @@ static int parse_shape(struct gguf *g, struct model_tensor *t, struct error *err
     return 0;
 }
 
-/* Type, and from it the size in bytes. file_offset is still relative to the data section here. */
+/* Reads the type and computes the size in bytes. file_offset is still relative to the data here. */
 static int parse_storage(struct gguf *g, struct model_tensor *t, struct error *error)
 {
     if (take_u32(g, "a tensor's type", &t->type, error) ||
@@ -319,11 +320,11 @@ static int parse_tensors(struct gguf *g, uint32_t count, struct error *error)
 {
     uint32_t capacity = 0;
     for (g->tensor_count = 0; g->tensor_count < count; g->tensor_count++) {
-        if (g->tensor_count == capacity) { /* grows with what was really read, not with the claim */
+        if (g->tensor_count == capacity) { /* grows with the tensors read, not with `count` */
             capacity = capacity ? capacity * 2 : 256;
             struct model_tensor *bigger = reallocarray(g->tensors, capacity, sizeof *bigger);
             if (!bigger)
-                return error_set(error, ERR_NO_MEMORY, "no memory for %" PRIu32 " tensors",
+                return error_set(error, ERR_NO_MEMORY, "out of memory (%" PRIu32 " tensors)",
                                  capacity);
             g->tensors = bigger;
         }
@@ -340,12 +341,13 @@ static int check_tensor_names(const struct gguf *g, struct error *error)
 {
     struct strtab names;
     if (!strtab_init(&names, g->tensor_count))
-        return error_set(error, ERR_NO_MEMORY, "no memory for %" PRIu32 " names", g->tensor_count);
+        return error_set(error, ERR_NO_MEMORY, "out of memory (%" PRIu32 " names)",
+                         g->tensor_count);
     int status = 0;
     for (uint32_t i = 0; i < g->tensor_count && status == 0; i++) {
         const char *name = g->tensors[i].name;
         if (strtab_put(&names, name, (uint32_t)strlen(name), i) != STRTAB_NONE)
-            status = error_set(error, ERR_BAD_INPUT, "tensor %s stands twice in the file", name);
+            status = error_set(error, ERR_BAD_INPUT, "tensor %s occurs twice", name);
     }
     strtab_free(&names);
     return status;
@@ -368,8 +370,8 @@ static int read_alignment(struct gguf *g, struct error *error)
     return 0;
 }
 
-/* Tensors lie one after another, each padded to the alignment: no holes, no overlap, none outside.
- */
+/* Tensors follow one another, each padded to the alignment: no holes, no overlap, none outside the
+ * file. */
 static int check_tensor_offsets(struct gguf *g, struct error *error)
 {
     g->data_offset = align_up(g->at, g->alignment);
@@ -396,7 +398,7 @@ int gguf_open(struct gguf *g, const struct gguf_source *source, struct error *er
     *g = (struct gguf){.source = *source};
     uint64_t tensors = 0, keys = 0;
     if (source->bytes > GGUF_FILE_MAX) {
-        return error_set(error, ERR_BAD_INPUT, "the file is absurdly large (%" PRIu64 " bytes)",
+        return error_set(error, ERR_BAD_INPUT, "the file is too large (%" PRIu64 " bytes)",
                          source->bytes);
     }
     if (parse_preamble(g, &tensors, &keys, error) || parse_keys(g, (uint32_t)keys, error) ||

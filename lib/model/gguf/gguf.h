@@ -1,9 +1,9 @@
 /* Reader of GGUF headers (versions 2 and 3, little-endian): keys and tensor table of one file.
  *
- * The bytes are foreign: every count, length, type and offset is checked before use, nothing is
- * allocated by what the file claims but only by what it really holds, and every refusal is one
- * line. The header is kept in memory as it is (at most GGUF_HEADER_MAX bytes); values are read from
- * there on demand, their types checked at each read. */
+ * The input is untrusted: every count, length, type and offset is checked before use, memory is
+ * allocated for data that was read, not for counts in the file, and every error is one line. The
+ * header stays in memory unchanged (at most GGUF_HEADER_MAX bytes). Values are read from it on
+ * demand, with a check of their type. */
 #ifndef SLUICE_MODEL_GGUF_GGUF_H
 #define SLUICE_MODEL_GGUF_GGUF_H
 
@@ -24,7 +24,7 @@
 #define GGUF_ARRAY_MAX     ((uint64_t)1 << 30)
 #define GGUF_ALIGNMENT_MAX (1u << 20)
 
-/* GGUF_VALUE_TYPE(NAME, id in the file, bytes of one element; 0 = has a length of its own) */
+/* GGUF_VALUE_TYPE(NAME, id in the file, bytes of one element; 0: variable length) */
 #define GGUF_VALUE_TYPES(X)                                                                        \
     X(U8, 0, 1)                                                                                    \
     X(I8, 1, 1)                                                                                    \
@@ -46,19 +46,19 @@ enum gguf_value_type {
 #undef X
 };
 
-/* Where the bytes come from: a file, or memory in tests. read fills buf with up to n bytes at
- * offset and returns how many, 0 at the end, -1 with errno set. */
+/* Source of the bytes: a file, or memory in tests. read fills buf with up to n bytes at offset and
+ * returns their number, 0 at the end, or -1 with errno set. */
 struct gguf_source {
     ssize_t (*read)(void *arg, void *buf, size_t n, uint64_t offset);
     void *arg;
     uint64_t bytes; /* size of the whole file */
-    bool own_types; /* tensors may be of sluice's own types: the model file of a store */
+    bool own_types; /* tensors may have sluice's own types (model file of a store) */
 };
 
 struct gguf_key {
     uint64_t name_at; /* offsets into the header */
     uint64_t value_at;
-    uint64_t count; /* of an array; else 1 */
+    uint64_t count; /* elements of an array; else 1 */
     uint32_t name_bytes;
     uint32_t type; /* enum gguf_value_type */
     uint32_t elem; /* element type of an array */
@@ -68,41 +68,42 @@ struct gguf {
     struct gguf_source source;
     char *header;
     uint64_t have, capacity; /* bytes of the header read so far, and allocated */
-    uint64_t at;             /* the parser's position; the header's length once it is open */
+    uint64_t at;             /* the parser's position; after gguf_open the header's length */
     uint32_t version;
     uint32_t alignment;
     uint32_t key_count, tensor_count;
-    uint64_t data_offset; /* where tensor data begins in the file */
+    uint64_t data_offset; /* where tensor data starts in the file */
     struct gguf_key *keys;
-    struct model_tensor *tensors; /* in file order; offsets are the file's */
+    struct model_tensor *tensors; /* in file order; offsets from the start of the file */
     struct strtab key_names;
 };
 
-/* Parses and checks the whole header. 0, or -1 with ERR_BAD_INPUT, ERR_IO or ERR_NO_MEMORY. On
- * success the caller ends with gguf_close. */
+/* Parses and checks the whole header. 0, or -1 with ERR_BAD_INPUT, ERR_IO, ERR_GONE (the
+ * file became shorter) or ERR_NO_MEMORY. On success the caller calls gguf_close. */
 int gguf_open(struct gguf *g, const struct gguf_source *source, struct error *error);
 void gguf_close(struct gguf *g);
 
-/* Typed reads: 1 when found, 0 when the file has no such key, -1 (ERR_BAD_INPUT) when it is of
- * another type. gguf_get_uint takes any integer type that holds a value >= 0. Strings are borrowed.
- */
+/* Typed reads: 1 if found, 0 if the file has no such key, -1 (ERR_BAD_INPUT) if it has another
+ * type. gguf_get_uint accepts every integer type with a value >= 0. Strings are borrowed from the
+ * header; they are not NUL-terminated. */
 int gguf_get_uint(const struct gguf *g, const char *key, uint64_t *value, struct error *error);
 int gguf_get_float(const struct gguf *g, const char *key, double *value, struct error *error);
 int gguf_get_bool(const struct gguf *g, const char *key, bool *value, struct error *error);
 int gguf_get_string(const struct gguf *g, const char *key, const char **text, size_t *bytes,
                     struct error *error);
 
-/* An array being read from its start; elements are consumed in order. */
+/* Reader of an array: elements are read in order. */
 struct gguf_array {
     const char *next;
     uint64_t left; /* elements not yet read */
     uint32_t elem;
 };
 
+/* Starts to read an array whose elements have type `elem`. Returns as the typed reads. */
 int gguf_get_array(const struct gguf *g, const char *key, enum gguf_value_type elem,
                    struct gguf_array *array, struct error *error);
 
-/* The next element; `left` must not be 0, and elem must be of that type (asserted). */
+/* The next element; `left` must not be 0, and elem must be that type (asserted). */
 void gguf_array_string(struct gguf_array *a, const char **text, size_t *bytes);
 int32_t gguf_array_i32(struct gguf_array *a);
 float gguf_array_f32(struct gguf_array *a);

@@ -1,6 +1,6 @@
-/* Names of the tensor types that GGUF files may hold and that sluice does not compute with: only
- * for the error that rejects them. Supported types are in lib/tensor/tensor_types.tbl.h. Source:
- * the GGUF specification. No include guard: include it with GGUF_FOREIGN_TYPE defined.
+/* Names of the tensor types of GGUF that sluice does not support: for the error that rejects them.
+ * Supported types are in lib/tensor/tensor_types.tbl.h. Source: the GGUF specification. No include
+ * guard: include it with GGUF_FOREIGN_TYPE defined.
  * GGUF_FOREIGN_TYPE(name, ggml_id) */
 GGUF_FOREIGN_TYPE("Q4_1", 3)
 GGUF_FOREIGN_TYPE("Q4_2 (withdrawn)", 4)

@@ -19,13 +19,13 @@ static const uint32_t value_bytes[] = {
 #undef X
 };
 
-struct piece { /* a growing run of header bytes */
+struct piece { /* a growing buffer of header bytes */
     char *data;
     size_t bytes, capacity;
 };
 
 struct written {
-    uint64_t offset; /* in the file, once laid out; before, from the data's start */
+    uint64_t offset; /* in the file; before the layout, from the start of the data */
     uint64_t bytes;
 };
 
@@ -41,7 +41,7 @@ struct gguf_writer {
     struct bulk out;
     char path[256];
     char *buffer;
-    uint64_t buffered, flushed; /* bytes in the buffer, and before it in the file */
+    uint64_t buffered, flushed; /* bytes in the buffer, and bytes written before them */
     uint32_t next;              /* tensor being written */
     uint64_t next_done;
 };
@@ -181,7 +181,7 @@ void gguf_put_strings(struct gguf_writer *w, const char *key, const char *const 
         add_string(w, &w->keys, texts[i], bytes ? bytes[i] : strlen(texts[i]));
 }
 
-/* Bytes of a string as it stands in a file: its length and itself. The reader has checked it. */
+/* Bytes of a string in a file, with its length field. The reader has checked it. */
 static uint64_t string_span(const char *at)
 {
     uint64_t bytes;
@@ -275,7 +275,7 @@ int gguf_writer_layout(struct gguf_writer *w, struct error *error)
         padding -= n;
     }
     if (w->no_memory)
-        return error_set(error, ERR_NO_MEMORY, "no memory for the header of a GGUF file");
+        return error_set(error, ERR_NO_MEMORY, "out of memory (header of a GGUF file)");
     for (uint32_t i = 0; i < w->tensor_count; i++)
         w->tensor[i].offset += w->header.bytes;
     w->laid_out = true;
@@ -314,7 +314,8 @@ static int named(const struct gguf_writer *w, const struct error *why, struct er
     return error_set(error, why->code, "%s: %.120s", w->path, why->text);
 }
 
-/* Writes the buffer out: whole pages, the last one filled up with zeros (end cuts it). */
+/* Writes the buffer in whole pages, the last one padded with zeros (gguf_writer_end truncates
+ * it). */
 static int flush(struct gguf_writer *w, struct error *error)
 {
     struct error why;
@@ -327,7 +328,7 @@ static int flush(struct gguf_writer *w, struct error *error)
     return 0;
 }
 
-/* data NULL: zeros. */
+/* Appends bytes to the stream; data NULL: zeros. */
 static int stream(struct gguf_writer *w, const char *data, uint64_t bytes, struct error *error)
 {
     while (bytes > 0) {
@@ -354,7 +355,7 @@ int gguf_writer_start(struct gguf_writer *w, const char *path, struct error *err
     strcpy(w->path, path);
     w->buffer = bulk_buffer(STREAM_BYTES);
     if (!w->buffer)
-        return error_set(error, ERR_NO_MEMORY, "no memory to write %s", path);
+        return error_set(error, ERR_NO_MEMORY, "out of memory (writing %s)", path);
     if (bulk_open(&w->out, path, O_WRONLY | O_CREAT | O_TRUNC, error))
         return -1;
     return stream(w, w->header.data, w->header.bytes, error);

@@ -63,7 +63,8 @@ static int find_arch(const json_t *config, enum hf_arch *arch, struct error *err
                      type ? printable(type, strlen(type)).text : "", known);
 }
 
-/* NULL for null, too. Rotary parameters moved into an object of their own in newer files. */
+/* A field, or NULL if it is absent or null. Newer files have an object with the rotary
+ * parameters. */
 static const json_t *field_of(const json_t *config, const char *field)
 {
     const json_t *value = json_object_get(config, field);
@@ -104,7 +105,7 @@ static int put_number(const struct number_row *row, const json_t *config, struct
     return 0;
 }
 
-/* Whether `word` is one of the words of `words`. */
+/* True if `found` is one of the values in `accepted`, which are separated by spaces. */
 static bool is_one_of(const char *found, const char *accepted)
 {
     size_t n = strlen(found);
@@ -121,7 +122,7 @@ static int check_must(const struct must_row *row, const json_t *config, struct e
         return 0;
     char *found = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
     if (!found)
-        return error_set(error, ERR_NO_MEMORY, "no memory for %s", row->field);
+        return error_set(error, ERR_NO_MEMORY, "out of memory (%s)", row->field);
     int status = 0;
     if (!is_one_of(found, row->accepted))
         status = error_set(error, ERR_BAD_INPUT, "%s is %s, which is not supported (only %s)",
@@ -130,7 +131,7 @@ static int check_must(const struct must_row *row, const json_t *config, struct e
     return status;
 }
 
-/* Scaled rotary embeddings are not computed. */
+/* Rejects scaled rotary embeddings, which are not supported. */
 static int check_rope(const json_t *config, struct error *error)
 {
     static const char *const homes[] = {"rope_scaling", "rope_parameters"};
@@ -162,7 +163,7 @@ static int read_shape(const json_t *config, struct hf_shape *shape, struct error
     shape->kv_heads = shape->heads;
     if (kv && uint_of(kv, "num_key_value_heads", &shape->kv_heads, error))
         return -1;
-    /* Only so that loops end: the tables of architectures check all of it. */
+    /* Only bounds for loops: the tables of architectures check the values. */
     if (shape->layers < 1 || shape->layers > MODEL_LAYERS_MAX || shape->experts < 1 ||
         shape->experts > MODEL_EXPERTS_MAX || shape->heads < 1 || shape->kv_heads < 1 ||
         shape->vocab < 1 || shape->vocab > MODEL_VOCAB_MAX)

@@ -46,14 +46,14 @@ static const struct rejected_row {
 #include "lib/model/hf/hf.tbl.h"
 };
 
-/* A tensor and its source(s), begun. */
+/* Adds a tensor, still without sources. */
 static struct hf_tensor *add_tensor(struct hf_model *hf, struct error *error)
 {
     if (hf->tensor_count == hf->tensor_capacity) {
         uint32_t capacity = hf->tensor_capacity ? hf->tensor_capacity * 2 : 256;
         struct hf_tensor *bigger = reallocarray(hf->tensors, capacity, sizeof *bigger);
         if (!bigger) {
-            error_set(error, ERR_NO_MEMORY, "no memory for %" PRIu32 " tensors", capacity);
+            error_set(error, ERR_NO_MEMORY, "out of memory (%" PRIu32 " tensors)", capacity);
             return NULL;
         }
         hf->tensors = bigger;
@@ -70,7 +70,7 @@ static int add_source(struct hf_model *hf, const struct safetensor *s, struct er
         uint32_t capacity = hf->source_capacity ? hf->source_capacity * 2 : 1024;
         uint32_t *bigger = reallocarray(hf->sources, capacity, sizeof *bigger);
         if (!bigger)
-            return error_set(error, ERR_NO_MEMORY, "no memory for %" PRIu32 " tensors", capacity);
+            return error_set(error, ERR_NO_MEMORY, "out of memory (%" PRIu32 " tensors)", capacity);
         hf->sources = bigger;
         hf->source_capacity = capacity;
     }
@@ -85,11 +85,12 @@ const struct safetensor *hf_source(const struct hf_model *hf, uint32_t t, uint32
     return &hf->files.tensors[hf->sources[hf->tensors[t].source + e]];
 }
 
-/* A tensor sluice can compute with, of one or two dimensions. Fills ne in GGUF's order. */
+/* Checks that the tensor has a supported type and one or two dimensions. Fills ne in GGUF's
+ * order. */
 static int check_source(const struct safetensor *s, uint64_t ne[3], struct error *error)
 {
     if (s->type == SAFETENSORS_OTHER)
-        return error_set(error, ERR_BAD_INPUT, "tensor %s is of no type among F32, F16 and BF16",
+        return error_set(error, ERR_BAD_INPUT, "tensor %s has another type than F32, F16 and BF16",
                          s->name);
     if (s->dims < 1 || s->dims > 2 || s->bytes == 0)
         return error_set(error, ERR_BAD_INPUT,
@@ -110,7 +111,7 @@ static int heads_of(struct hf_tensor *t, const struct safetensor *s, uint32_t he
     if (s->dims != 2 || rows % heads != 0 || rows / heads % 2 != 0)
         return error_set(error, ERR_BAD_INPUT,
                          "tensor %s: its %" PRIu64 " rows are not %" PRIu32
-                         " heads of an even number",
+                         " heads with an even number of rows",
                          s->name, rows, heads);
     t->form = HF_HEAD_PAIRS;
     t->head_bytes = rows / heads * t->row_bytes;
@@ -300,7 +301,7 @@ int hf_open(struct hf_model *hf, const char *dir, struct error *error)
     if (status == 0) {
         hf->gguf = gguf_writer_new(ALIGNMENT);
         status = hf->gguf ? convert(hf, &d, dir, error)
-                          : error_set(error, ERR_NO_MEMORY, "no memory for the model's header");
+                          : error_set(error, ERR_NO_MEMORY, "out of memory (model's header)");
     }
     json_decref(d.config);
     json_decref(d.tokenizer);

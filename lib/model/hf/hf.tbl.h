@@ -1,24 +1,24 @@
-/* Models of Hugging Face, as data: what their config.json may say, and what their tensors are
- * called. No include guard: include it with the macros below defined; undefined ones expand to
- * nothing and all are undefined at the end.
+/* Models of Hugging Face, as data: supported values in config.json, and names of the tensors. No
+ * include guard: include it with the macros below defined; macros not defined expand to nothing,
+ * and all are undefined at the end.
  *
  * HF_ARCH(ID, model_type, arch)
  *     model_type of config.json; arch: general.architecture of GGUF
  * HF_UINT(ID, field, key, presence)
  * HF_FLOAT(ID, field, key, presence)
  *     number in config.json -> GGUF key "<arch>.<key>"; REQUIRED or OPTIONAL (absent or null)
- * HF_MUST(ID, field, words)
- *     the field, if present, must be one of these JSON values, written as they are in
- *     compact JSON, separated by spaces
+ * HF_MUST(ID, field, accepted)
+ *     the field, if present, must be one of these JSON values, in compact form, separated by spaces
  * HF_DENSE(ID, name, gguf, form, presence)
- *     tensor; %u: layer. form: MATRIX (own type), F32, Q_ROWS and K_ROWS (hf.h: HF_HEAD_PAIRS)
+ *     tensor; %u: layer. form: MATRIX (type unchanged), F32 (converted), Q_ROWS or K_ROWS (hf.h:
+ *     HF_HEAD_PAIRS)
  * HF_EXPERT(ID, name, gguf)
- *     an expert's matrix; %u: layer, %u: expert
+ *     matrix of one expert; first %u: layer, second %u: expert
  * HF_REJECTED(ID, name, why)
- *     first tensor of a form that is known and not read
+ *     a tensor that identifies a known, unsupported form of the model
  *
  * Sources: the published configurations and checkpoints of the models, the documentation of the
- * transformers package, and what llama.cpp's converter makes of them. */
+ * transformers package, and the output of llama.cpp's converter. */
 #ifndef HF_ARCH
 #define HF_ARCH(id, model_type, arch)
 #endif
@@ -41,7 +41,7 @@
 #define HF_REJECTED(id, name, why)
 #endif
 
-/* rope_theta may also stand in rope_parameters; rope_scaling is looked at there, too. */
+/* rope_theta may also be in rope_parameters; config.c checks rope_scaling. */
 #define HF_COMMON(id, q, k)                                                                        \
     HF_UINT(id, num_hidden_layers, "block_count", REQUIRED)                                        \
     HF_UINT(id, max_position_embeddings, "context_length", REQUIRED)                               \
@@ -84,7 +84,7 @@
     HF_DENSE(id, "model.layers.%u.self_attn.k_norm.weight", "blk.%u.attn_k_norm.weight", F32,      \
              REQUIRED)
 
-/* Experts as Qwen and OLMoE name them. */
+/* Names of experts in Qwen and OLMoE. */
 #define HF_MLP_EXPERTS(id)                                                                         \
     HF_UINT(id, num_experts, "expert_count", REQUIRED)                                             \
     HF_DENSE(id, "model.layers.%u.mlp.gate.weight", "blk.%u.ffn_gate_inp.weight", F32, REQUIRED)   \

@@ -1,4 +1,4 @@
-/* Parts of hf.h's reader. For lib/model only. */
+/* Shared by the files of lib/model/hf. */
 #ifndef SLUICE_MODEL_HF_INTERNAL_H
 #define SLUICE_MODEL_HF_INTERNAL_H
 
@@ -17,7 +17,7 @@ enum hf_arch {
     HF_ARCH__COUNT
 };
 
-struct hf_shape { /* what placing tensors needs of the configuration */
+struct hf_shape { /* the part of the configuration that locates tensors */
     enum hf_arch arch;
     uint32_t layers, experts, heads, kv_heads, vocab;
 };
@@ -31,21 +31,21 @@ int hf_config_keys(const json_t *config, const char *name, struct gguf_writer *w
 #define HF_PAD_BYTES 24
 
 struct hf_tokens {
-    const char **text; /* by id; borrowed from the JSON, or from pads */
+    const char **text; /* by id; borrowed from the JSON or from pads */
     int32_t *type;     /* enum token_type */
     uint32_t count;    /* the model's vocabulary */
     char (*pads)[HF_PAD_BYTES];
-    char **merges; /* "left right"; owned where merge_owned */
+    char **merges; /* "left right"; owned if merge_owned */
     uint32_t merge_count;
     bool merge_owned;
 };
 
-/* The value of a field is this text. */
+/* True if `value` is the JSON string `expected`. */
 bool hf_is_string(const json_t *value, const char *expected);
 
-/* tokenizer.json of a SentencePiece vocabulary (byte_fallback): checks that its rules are those of
- * SentencePiece BPE, types the tokens for bytes and for what is unknown, and writes the keys that
- * are such a tokenizer's alone. hf_sentencepiece.c. */
+/* sentencepiece.c, for the tokenizer.json of a SentencePiece vocabulary (byte_fallback): checks
+ * that its rules are those of SentencePiece BPE, sets the types of byte tokens and of the unknown
+ * token, and writes the keys that only such tokenizers have. */
 int hf_sentencepiece_keys(struct hf_tokens *t, const json_t *tokenizer, struct gguf_writer *w,
                           struct error *error);
 

@@ -40,7 +40,7 @@ static const struct dtype {
     {"F8_E5M2", 1, SAFETENSORS_OTHER},
 };
 
-/* A whole number >= 0. */
+/* An integer >= 0. */
 static bool number(const json_t *value, uint64_t *n)
 {
     if (!json_is_integer(value) || json_integer_value(value) < 0)
@@ -56,7 +56,8 @@ static int check_name(const char *name, size_t bytes, struct error *error)
                          SAFETENSORS_NAME_MAX);
     for (size_t i = 0; i < bytes; i++)
         if (name[i] <= ' ' || name[i] > '~')
-            return error_set(error, ERR_BAD_INPUT, "tensor name '%s' has odd characters",
+            return error_set(error, ERR_BAD_INPUT,
+                             "tensor name '%s' has characters other than printable ASCII",
                              printable(name, bytes).text);
     return 0;
 }
@@ -74,7 +75,7 @@ static int parse_dtype(const json_t *value, const char *name, const struct dtype
                      type_name ? printable(type_name, strlen(type_name)).text : "");
 }
 
-/* Shape, and with it the bytes it takes. */
+/* Reads the shape and computes the size in bytes. */
 static int parse_shape(struct safetensor *t, const json_t *shape, uint32_t element,
                        struct error *error)
 {
@@ -96,7 +97,7 @@ static int parse_shape(struct safetensor *t, const json_t *shape, uint32_t eleme
     return 0;
 }
 
-/* data_bytes: of the file behind its header, which begins at data_offset. */
+/* data_bytes: bytes after the header; they start at data_offset in the file. */
 static int parse_offsets(struct safetensor *t, const json_t *offsets, uint64_t data_offset,
                          uint64_t data_bytes, struct error *error)
 {
@@ -124,7 +125,7 @@ static struct safetensor *add_tensor(struct safetensors *s, const char *name, st
         uint32_t capacity = s->capacity ? s->capacity * 2 : 256;
         struct safetensor *bigger = reallocarray(s->tensors, capacity, sizeof *bigger);
         if (!bigger) {
-            error_set(error, ERR_NO_MEMORY, "no memory for %" PRIu32 " tensors", capacity);
+            error_set(error, ERR_NO_MEMORY, "out of memory (%" PRIu32 " tensors)", capacity);
             return NULL;
         }
         s->tensors = bigger;
@@ -133,7 +134,7 @@ static struct safetensor *add_tensor(struct safetensors *s, const char *name, st
     struct safetensor *t = &s->tensors[s->count];
     *t = (struct safetensor){.name = strdup(name)};
     if (!t->name) {
-        error_set(error, ERR_NO_MEMORY, "no memory for a tensor's name");
+        error_set(error, ERR_NO_MEMORY, "out of memory (tensor's name)");
         return NULL;
     }
     s->count++;
@@ -243,7 +244,8 @@ static int parse_file(struct safetensors *s, int fd, uint32_t file, struct error
                          length);
     char *header = malloc(length + 1);
     if (!header)
-        return error_set(error, ERR_NO_MEMORY, "no memory for %" PRIu64 " bytes of header", length);
+        return error_set(error, ERR_NO_MEMORY, "out of memory (%" PRIu64 " bytes of header)",
+                         length);
     int status = read_all(fd, header, length, 8, error);
     if (status == 0)
         status = safetensors_parse(s, header, length, (uint64_t)st.st_size, file, error);
@@ -282,7 +284,7 @@ static int add_file(struct safetensors *s, const char *name, uint32_t *number, s
         s->files = bigger;
     if (!bigger || !copy) {
         free(copy);
-        return error_set(error, ERR_NO_MEMORY, "no memory for the list of files");
+        return error_set(error, ERR_NO_MEMORY, "out of memory (list of files)");
     }
     s->files[s->file_count++] = (struct safetensors_file){.name = copy};
     return 0;
@@ -291,7 +293,7 @@ static int add_file(struct safetensors *s, const char *name, uint32_t *number, s
 static int index_names(struct safetensors *s, struct error *error)
 {
     if (!strtab_init(&s->names, s->count))
-        return error_set(error, ERR_NO_MEMORY, "no memory for %" PRIu32 " names", s->count);
+        return error_set(error, ERR_NO_MEMORY, "out of memory (%" PRIu32 " names)", s->count);
     for (uint32_t i = 0; i < s->count; i++) {
         const char *name = s->tensors[i].name;
         if (strtab_put(&s->names, name, (uint32_t)strlen(name), i) != STRTAB_NONE)
@@ -300,7 +302,7 @@ static int index_names(struct safetensors *s, struct error *error)
     return 0;
 }
 
-/* Opens every file the map names; then every tensor must be in the file given by the map. */
+/* Opens every file named in the map, and checks that every tensor is in the file given there. */
 static int open_mapped(struct safetensors *s, const char *dir, const json_t *map,
                        struct error *error)
 {

@@ -1,14 +1,13 @@
-/* Reader of the safetensors form of models: one file, or the files named by
- * model.safetensors.index.json. Only headers are read here; tensor data is read by who needs it, at
- * the offsets that stand here.
+/* Reader of safetensors models: one file, or the files named by model.safetensors.index.json. Reads
+ * headers only; the caller reads tensor data at the offsets given here.
  *
- * The bytes are foreign: every length, shape and offset is checked before use, tensors of a file
- * may neither overlap nor leave holes, nothing is allocated by what a file claims but only by what
- * it holds, and every refusal is one line.
+ * The input is untrusted: every length, shape and offset is checked before use, tensors of a file
+ * may neither overlap nor leave holes, memory is allocated for data that was read, not for counts
+ * in the file, and every error is one line.
  *
  * Format (as published with the safetensors library): u64 length of the header, little-endian; the
  * header, a JSON object {"name": {"dtype", "shape", "data_offsets": [begin, end)}} with offsets
- * from the header's end, and "__metadata__" of strings; the data. */
+ * from the end of the header, and "__metadata__", an object of strings; the data. */
 #ifndef SLUICE_MODEL_HF_SAFETENSORS_H
 #define SLUICE_MODEL_HF_SAFETENSORS_H
 
@@ -24,7 +23,7 @@
 #define SAFETENSORS_FILES_MAX  4096u
 #define SAFETENSORS_NAME_MAX   255u
 #define SAFETENSORS_DIMS_MAX   4u
-#define SAFETENSORS_OTHER      UINT32_MAX /* a dtype that sluice does not compute with */
+#define SAFETENSORS_OTHER      UINT32_MAX /* a dtype that sluice does not support */
 
 struct safetensor {
     char *name;
@@ -36,13 +35,13 @@ struct safetensor {
 };
 
 struct safetensors_file {
-    char *name; /* in the directory */
+    char *name; /* relative to the directory */
     uint64_t bytes;
     int64_t mtime_ns;
 };
 
 struct safetensors {
-    struct safetensor *tensors; /* by file, then as the header has them */
+    struct safetensor *tensors; /* by file, then by offset */
     uint32_t count, capacity;
     struct safetensors_file *files;
     uint32_t file_count;
@@ -50,16 +49,16 @@ struct safetensors {
 };
 
 /* Reads and checks the headers of a directory. 0, or -1 with ERR_BAD_INPUT, ERR_IO or
- * ERR_NO_MEMORY. On success the caller ends with safetensors_close. */
+ * ERR_NO_MEMORY. On success the caller calls safetensors_close. */
 int safetensors_open(struct safetensors *s, const char *dir, struct error *error);
 void safetensors_close(struct safetensors *s);
 
-/* NULL when there is none of that name. */
+/* The tensor of that name, or NULL. */
 const struct safetensor *safetensors_find(const struct safetensors *s, const char *name);
 
-/* Checks one header (without its length) of a file of `file_bytes` and adds its tensors with that
- * file number. For safetensors_open and fuzzing; s starts as zeros, safetensors_close ends it also
- * after an error. */
+/* Checks one header (without its length field) of a file of `file_bytes` bytes, and adds its
+ * tensors with file number `file`. For safetensors_open and fuzzing. s is initially zero; the
+ * caller calls safetensors_close, also after an error. */
 int safetensors_parse(struct safetensors *s, const char *header, size_t bytes, uint64_t file_bytes,
                       uint32_t file, struct error *error);
 

@@ -1,7 +1,8 @@
-/* tokenizer.json of a SentencePiece BPE vocabulary (Mixtral's, say) -> the keys of the tokenizer
- * "llama". SentencePiece merges by the score of what comes out, tokenizer.json by a list; they do
- * the same when the list has every cut of every token into two others, those of a token together.
- * Then a token's score is its place in the list, negated; a list of another kind is rejected. */
+/* tokenizer.json of a SentencePiece BPE vocabulary (for example Mixtral's) -> the keys of the
+ * tokenizer "llama". SentencePiece selects merges by the score of the resulting token,
+ * tokenizer.json by a list of merges. Both give the same result if the list has every split of
+ * every token into two others, with all splits of a token adjacent. Then the score of a token is
+ * its negated position in the list. Other lists are rejected. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,9 +14,9 @@
 
 #define SPACE_MARK "\xe2\x96\x81" /* U+2581 */
 
-/* ---- how text is prepared ---- */
+/* ---- preparation of text ---- */
 
-/* " " -> U+2581 */
+/* True if the normalizer replaces " " by U+2581. */
 static bool marks_spaces(const json_t *n)
 {
     return hf_is_string(json_object_get(n, "type"), "Replace") &&
@@ -29,7 +30,7 @@ static bool prepends_space(const json_t *n)
            hf_is_string(json_object_get(n, "prepend"), SPACE_MARK);
 }
 
-/* By a normalizer: a mark before the text, if configured, and marks for spaces. */
+/* Preparation by a normalizer: optionally prepends U+2581, and replaces spaces by it. */
 static bool read_normalizer(const json_t *n, bool *prefix)
 {
     const json_t *parts = json_object_get(n, "normalizers");
@@ -40,7 +41,7 @@ static bool read_normalizer(const json_t *n, bool *prefix)
            marks_spaces(json_array_get(parts, *prefix));
 }
 
-/* By a pre-tokenizer. One that splits at spaces would keep tokens from going over them. */
+/* Preparation by a pre-tokenizer. It must not split at spaces: tokens may contain them. */
 static bool read_metaspace(const json_t *pre, bool *prefix)
 {
     const json_t *scheme = json_object_get(pre, "prepend_scheme");
@@ -92,10 +93,10 @@ struct scores {
     const struct hf_tokens *tokens;
     struct strtab by_name; /* normal tokens */
     float *of;
-    char *joined; /* buffer of the longest merge */
+    char *joined; /* buffer, as long as the longest merge */
 };
 
-/* "left right" -> the normal token both make; STRTAB_NONE: one of the three is none. */
+/* "left right" -> id of their concatenation; STRTAB_NONE unless all three are normal tokens. */
 static uint32_t merged_token(const struct scores *s, const char *line)
 {
     const char *space = strchr(line, ' ');
@@ -108,7 +109,7 @@ static uint32_t merged_token(const struct scores *s, const char *line)
     return strtab_get(&s->by_name, s->joined, left + right);
 }
 
-/* Cuts of a token into two others, between characters. */
+/* Number of splits of a token into two others, between characters. */
 static uint64_t cuts_of(const struct scores *s, const char *text)
 {
     size_t bytes = strlen(text);
@@ -128,14 +129,15 @@ static int not_sentencepiece(uint32_t merge, struct error *error)
                      merge);
 }
 
-/* Scores of the tokens that merges make, -1 and lower; cuts: merges that count. */
+/* Scores of the tokens that result from merges: -1 and lower. *cuts: number of merges of normal
+ * tokens. */
 static int score_merges(struct scores *s, uint64_t *cuts, struct error *error)
 {
     uint32_t before = STRTAB_NONE;
     *cuts = 0;
     for (uint32_t i = 0; i < s->tokens->merge_count; i++) {
         uint32_t made = merged_token(s, s->tokens->merges[i]);
-        if (made == STRTAB_NONE) /* of special tokens: text never comes to it */
+        if (made == STRTAB_NONE) /* of special tokens: encoding never uses it */
             continue;
         if (made != before && s->of[made] != 0)
             return not_sentencepiece(i, error);
@@ -172,7 +174,7 @@ static int index_normal(struct scores *s, struct error *error)
     s->of = calloc(s->tokens->count, sizeof *s->of);
     s->joined = malloc(longest + 1);
     if (!s->of || !s->joined || !strtab_init(&s->by_name, s->tokens->count))
-        return error_set(error, ERR_NO_MEMORY, "no memory for the vocabulary");
+        return error_set(error, ERR_NO_MEMORY, "out of memory (vocabulary)");
     for (uint32_t i = 0; i < s->tokens->count; i++) {
         size_t bytes = strlen(s->tokens->text[i]);
         if (s->tokens->type[i] != TOKEN_NORMAL)

@@ -1,5 +1,5 @@
-/* tokenizer.json and tokenizer_config.json -> the keys tokenizer.ggml.*: byte-level BPE with what
- * tokenizers.tbl.h splits, and SentencePiece BPE (hf_sentencepiece.c). */
+/* tokenizer.json and tokenizer_config.json -> the keys tokenizer.ggml.*: byte-level BPE with a
+ * pre-tokenizer of tokenizers.tbl.h, and SentencePiece BPE (sentencepiece.c). */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,9 +29,9 @@ bool hf_is_string(const json_t *value, const char *expected)
     return text && strcmp(text, expected) == 0;
 }
 
-/* ---- how text is split ---- */
+/* ---- pre-tokenizers ---- */
 
-/* The expression of a Split, or of a ByteLevel with its own split (GPT-2's); NULL: not known. */
+/* The expression of a Split, or of a ByteLevel that splits itself (GPT-2's); NULL: unsupported. */
 static const char *split_expression(const json_t *pre)
 {
     if (hf_is_string(json_object_get(pre, "type"), "ByteLevel")) {
@@ -51,8 +51,8 @@ static const char *split_expression(const json_t *pre)
     return json_string_value(json_object_get(json_object_get(split, "pattern"), "Regex"));
 }
 
-/* NFC leaves what such tokenizers see unchanged in all but rare texts; as llama.cpp's converter
- * does, it is left out. */
+/* Accepts no normalizer, or NFC. NFC is not applied, as in llama.cpp's converter: it changes only
+ * rare texts. */
 static int check_normalizer(const json_t *root, struct error *error)
 {
     const json_t *n = json_object_get(root, "normalizer");
@@ -96,7 +96,7 @@ static int put_token(struct hf_tokens *t, const char *text, const json_t *number
         return error_set(error, ERR_BAD_INPUT, "two tokens have the number %" JSON_INTEGER_FORMAT,
                          id);
     t->text[id] =
-        text; /* an added token may stand in the vocabulary, too: then that entry counts */
+        text; /* an added token may also be in the vocabulary: the added entry replaces that one */
     t->type[id] = type;
     return 0;
 }
@@ -130,7 +130,7 @@ static int read_added(struct hf_tokens *t, const json_t *root, struct error *err
     return 0;
 }
 
-/* Models have rows for more tokens than there are. */
+/* Adds unused tokens: the embedding may have more rows than the vocabulary has tokens. */
 static void fill_holes(struct hf_tokens *t)
 {
     for (uint32_t id = 0; id < t->count; id++) {
@@ -161,7 +161,7 @@ static int read_merges(struct hf_tokens *t, const json_t *model, struct error *e
         return error_set(error, ERR_BAD_INPUT, "more than %u merges", MERGES_MAX);
     t->merges = calloc(count ? count : 1, sizeof *t->merges);
     if (!t->merges)
-        return error_set(error, ERR_NO_MEMORY, "no memory for the merges");
+        return error_set(error, ERR_NO_MEMORY, "out of memory (merges)");
     t->merge_owned = json_is_array(json_array_get(merges, 0));
     json_array_foreach(merges, i, merge)
     {
@@ -173,7 +173,7 @@ static int read_merges(struct hf_tokens *t, const json_t *model, struct error *e
         t->merges[i] =
             t->merge_owned ? join(left, right) : (char *)(uintptr_t)json_string_value(merge);
         if (!t->merges[i])
-            return error_set(error, ERR_NO_MEMORY, "no memory for the merges");
+            return error_set(error, ERR_NO_MEMORY, "out of memory (merges)");
         t->merge_count++;
     }
     return 0;
@@ -197,8 +197,8 @@ static const char *content_of(const json_t *token)
                                  : json_string_value(token);
 }
 
-/* By its text in tokenizer_config.json, else by its number in config.json (of several the first).
- */
+/* The id of a special token: by its text in tokenizer_config.json, else by its id in config.json
+ * (the first, if there are several). */
 static bool special_id(const struct hf_tokens *t, const json_t *settings, const json_t *config,
                        const char *name, uint32_t *id)
 {
@@ -221,7 +221,7 @@ static bool special_id(const struct hf_tokens *t, const json_t *settings, const 
     return true;
 }
 
-/* The template of what is put round a text, wherever it stands. */
+/* The TemplateProcessing object, which adds tokens before and after a text; NULL: none. */
 static const json_t *template_of(const json_t *root)
 {
     const json_t *post = json_object_get(root, "post_processor");
@@ -234,7 +234,7 @@ static const json_t *template_of(const json_t *root)
     return NULL;
 }
 
-/* Whether a text begins with the bos token. */
+/* True if a text starts with the bos token. */
 static bool adds_bos(const json_t *root, const json_t *settings, const char *bos)
 {
     const json_t *setting = json_object_get(settings, "add_bos_token");
@@ -266,7 +266,7 @@ static void put_specials(const struct hf_tokens *t, const json_t *root, const js
         gguf_put_text(w, "tokenizer.chat_template", chat);
 }
 
-/* ---- */
+/* ---- the keys ---- */
 
 static int check_model(const json_t *model, struct error *error)
 {
@@ -285,7 +285,7 @@ static int read_tokens(struct hf_tokens *t, const json_t *root, const json_t *mo
     t->type = calloc(t->count, sizeof *t->type);
     t->pads = calloc(t->count, sizeof *t->pads);
     if (!t->text || !t->type || !t->pads)
-        return error_set(error, ERR_NO_MEMORY, "no memory for %" PRIu32 " tokens", t->count);
+        return error_set(error, ERR_NO_MEMORY, "out of memory (%" PRIu32 " tokens)", t->count);
     if (read_vocab(t, model, error) || read_added(t, root, error) || read_merges(t, model, error))
         return -1;
     fill_holes(t);

@@ -1,6 +1,6 @@
-/* model_index_check: nothing in the blob is trusted. Header fields are compared with what follows
- * from counts, tensors are checked as the reader of GGUF checks them, and everything else is
- * derived again and compared. */
+/* model_index_check: the blob is untrusted. Header fields are compared with values that follow from
+ * the counts; tensors get the same checks as in the GGUF reader; everything else is derived again
+ * and compared. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,8 +22,8 @@ static bool terminated(const char *text, size_t cap)
     return memchr(text, 0, cap) != NULL;
 }
 
-/* The part [offset, offset + count * each) starts where the one before ends, and lies in the blob.
- */
+/* True if the part [offset, offset + count * each) starts where the previous one ends (aligned),
+ * and is inside the blob. */
 static bool part_follows(uint64_t *end, uint64_t offset, uint64_t count, uint64_t each,
                          uint64_t bytes)
 {
@@ -43,14 +43,14 @@ static int check_header(const struct model_index *m, uint64_t bytes, struct erro
     if (m->version != MODEL_INDEX_VERSION || m->layout_hash != index_layout_hash())
         return bad(error, "made by another version of sluice");
     if (m->bytes > bytes)
-        return bad(error, "cut short");
+        return bad(error, "it is truncated");
     if (!terminated(m->arch, sizeof m->arch) || !terminated(m->name, sizeof m->name) ||
         !terminated(m->chat.bos, sizeof m->chat.bos) ||
         !terminated(m->chat.eos, sizeof m->chat.eos) || m->chat.family >= CHAT__COUNT ||
         m->chat.bos_first > 1)
-        return bad(error, "a name without end");
+        return bad(error, "an unterminated name");
     if (m->file.bytes > GGUF_FILE_MAX)
-        return bad(error, "absurd file size");
+        return bad(error, "an impossible file size");
     uint64_t end = sizeof *m;
     if (!part_follows(&end, m->tensors_offset, m->tensor_count, sizeof(struct model_tensor),
                       m->bytes) ||
@@ -69,14 +69,14 @@ static int check_tensor(const struct model_index *m, const struct model_tensor *
                         uint64_t *min_offset, struct error *error)
 {
     if (!terminated(t->name, sizeof t->name))
-        return bad(error, "a tensor name without end");
+        return bad(error, "an unterminated tensor name");
     if (!tensor_type_info(t->type) || t->dims == 0 || t->dims > ARRAY_LEN(t->ne))
         return bad(error, "a tensor of unknown type or shape");
     uint64_t rows = 1, row_bytes, bytes;
     for (size_t d = 0; d < ARRAY_LEN(t->ne); d++)
         if (t->ne[d] == 0 || t->ne[d] > INT64_MAX || (d >= t->dims && t->ne[d] != 1) ||
             (d > 0 && mul_overflows(rows, t->ne[d], &rows)))
-            return bad(error, "a tensor of absurd shape");
+            return bad(error, "a tensor of impossible shape");
     if (!tensor_type_row_bytes(t->type, t->ne[0], &row_bytes) || row_bytes != t->row_bytes ||
         mul_overflows(row_bytes, rows, &bytes) || bytes != t->bytes)
         return bad(error, "a tensor of wrong size");
@@ -87,7 +87,7 @@ static int check_tensor(const struct model_index *m, const struct model_tensor *
     return 0;
 }
 
-/* Counts and sums that follow from the entries: computed again in a copy of the head. */
+/* Computes the counts and sums over entries again, in a copy of the header, and compares them. */
 static int check_totals(const struct model_index *m, struct error *error)
 {
     struct model_index again;
@@ -102,7 +102,7 @@ static int check_derived(const struct model_index *m, const struct index_derived
     uint64_t grid = (uint64_t)m->hparams.layers * m->hparams.experts;
     uint64_t precisions = (uint64_t)__builtin_popcount(m->precision_mask);
     if (m->precision_mask == 0 || m->precision_mask >> PRECISION__COUNT != 0)
-        return bad(error, "tiers that are not known");
+        return bad(error, "unknown precisions");
     if (m->hparams.tied_output != d->tied_output || m->dense_count != d->dense_count ||
         m->entry_count != m->dense_count + precisions * grid || d->entry_count > m->entry_count)
         return bad(error, "wrong number of entries");
@@ -121,7 +121,7 @@ static int check_derived(const struct model_index *m, const struct index_derived
     if (m->stripe_count > 0)
         return index_experts_check(m, error);
     if (m->precision_mask != 1u << PRECISION_NATIVE || m->checksum_count != 0)
-        return bad(error, "tiers or checksums without a store");
+        return bad(error, "precisions or checksums without a store");
     return 0;
 }
 
@@ -145,7 +145,7 @@ int model_index_check(const struct model_index *m, uint64_t bytes, struct error 
         return bad(error, "tokenizer of another vocabulary");
     struct index_derived *d = malloc(sizeof *d);
     if (!d)
-        return error_set(error, ERR_NO_MEMORY, "no memory to check the model index");
+        return error_set(error, ERR_NO_MEMORY, "out of memory (check of the model index)");
     int status = index_derive(arch, &m->hparams, model_index_tensors(m), m->tensor_count,
                               m->stripe_count > 0 ? INDEX_STORE : INDEX_GGUF, d, error);
     if (status == 0)

@@ -67,8 +67,7 @@ static int locate_tensors(enum arch_id arch, const struct model_hparams *h,
         uint32_t *cell = location.is_expert ? &d->expert_tensor[location.layer][location.role]
                                             : &d->dense_entry[location.layer][location.role];
         if (*cell != ENTRY_NONE)
-            return error_set(error, ERR_BAD_INPUT, "tensor %s stands twice in the file",
-                             tensors[i].name);
+            return error_set(error, ERR_BAD_INPUT, "tensor %s occurs twice", tensors[i].name);
         if (location.is_expert && kind == INDEX_STORE)
             return error_set(error, ERR_BAD_INPUT,
                              "tensor %s holds experts: those of a store are in its stripes",
@@ -78,7 +77,7 @@ static int locate_tensors(enum arch_id arch, const struct model_hparams *h,
             continue;
         }
         *cell = d->dense_count;
-        sl_assert(d->dense_count < DENSE_MAX); /* cells are distinct, and there are no more */
+        sl_assert(d->dense_count < DENSE_MAX); /* each cell is set once, and there are DENSE_MAX */
         d->dense_tensor[d->dense_count] = i;
         d->dense_location[d->dense_count] = location;
         d->dense_count++;
@@ -93,7 +92,7 @@ static int missing(enum arch_id arch, const struct arch_location *location, stru
                      arch_tensor_name(arch, location, name));
 }
 
-/* Every matrix once: gate and up by themselves or together. */
+/* Every matrix must be present once: gate and up separately or together. */
 static int check_experts(enum arch_id arch, uint32_t layer, const struct index_derived *d,
                          struct error *error)
 {
@@ -104,7 +103,7 @@ static int check_experts(enum arch_id arch, uint32_t layer, const struct index_d
         char name[MODEL_NAME_BYTES];
         if (joined && tensor[m] != ENTRY_NONE)
             return error_set(error, ERR_BAD_INPUT,
-                             "tensor %s is there twice: also in that of gate and up together",
+                             "tensor %s occurs twice: alone, and in the tensor of gate and up",
                              arch_tensor_name(arch, &location, name));
         if (!joined && tensor[m] == ENTRY_NONE)
             return missing(arch, &location, error);
@@ -147,7 +146,7 @@ static void add_extent(struct model_entry *e, uint32_t tensor, uint64_t offset, 
     e->payload_bytes += bytes;
 }
 
-/* A matrix is an extent of its own also where two share a tensor. */
+/* Adds a matrix of an expert. It has a separate extent even if two matrices share a tensor. */
 static void add_matrix(const struct index_derived *d, const struct model_hparams *h,
                        const struct model_tensor *tensors, uint32_t m, struct model_entry *e)
 {

@@ -1,6 +1,6 @@
-/* What follows from hyper-parameters and tensor table: places, entries, totals. Used to build the
- * index and again to check one, so that no derived number of a foreign blob is ever trusted. The
- * experts of a store do not follow from tensors: they are given, and checked by themselves
+/* Derives tensor locations, entries and totals from the hyper-parameters and the tensor table. Used
+ * to build an index and to check one, so that no derived number of an untrusted blob is used. The
+ * experts of a store do not follow from tensors: they are input, with their own checks
  * (index_experts_check). */
 #ifndef SLUICE_MODEL_INDEX_DERIVE_H
 #define SLUICE_MODEL_INDEX_DERIVE_H
@@ -14,57 +14,57 @@
 struct index_derived {
     uint32_t tied_output;
     uint32_t dense_count;
-    uint32_t entry_count; /* dense; with the experts that are tensors of the file */
+    uint32_t entry_count; /* dense entries, and experts that are tensors of the file */
     uint64_t dense_bytes;
     uint32_t dense_entry[MODEL_LAYERS_MAX + 1][DENSE__COUNT];
-    uint32_t dense_tensor[DENSE_MAX]; /* tensor of each dense entry */
+    uint32_t dense_tensor[DENSE_MAX]; /* tensor index of each dense entry */
     struct arch_location dense_location[DENSE_MAX];
     uint32_t expert_tensor[MODEL_LAYERS_MAX][EXPERT_TENSORS];
 };
 
-/* The model file of a store has no expert tensors; every other file has them all. */
+/* The model file of a store has no expert tensors; other model files have all of them. */
 enum index_kind { INDEX_GGUF, INDEX_STORE };
 
-/* Places every tensor, checks that none is missing, and counts. Tensors' types and sizes are valid
- * and their names terminated (the caller's check); hparams were checked. 0, or -1 with
+/* Locates every tensor, checks that none is missing, and counts. The caller has checked hparams,
+ * the types and sizes of the tensors, and that their names are terminated. 0, or -1 with
  * ERR_BAD_INPUT. */
 int index_derive(enum arch_id arch, const struct model_hparams *hparams,
                  const struct model_tensor *tensors, uint32_t tensor_count, enum index_kind kind,
                  struct index_derived *derived, struct error *error);
 
-/* Entry number i of the model. */
+/* Fills *entry with entry i < derived->entry_count. */
 void index_entry(const struct index_derived *derived, const struct model_hparams *hparams,
                  const struct model_tensor *tensors, uint32_t i, struct model_entry *entry);
 
-/* Fills what follows from all entries and m->precision_mask: the fields of m about tiers, absent entries
- * and sums of experts. m may be a copy of the head alone. */
+/* Fills the fields of m that follow from all entries and m->precision_mask: those about precisions,
+ * absent entries and sums over experts. m may be a copy of only the header. */
 void index_totals(struct model_index *m, const struct model_entry *entries);
 
-/* What a store adds to its model file. Borrowed by the build. */
+/* What a store adds to its model file. Borrowed during the build. */
 struct index_experts {
     uint32_t precision_mask, stripe_count;
     uint64_t checksum_count;
-    const struct model_entry *entries; /* the grid: tiers * layers * experts */
+    const struct model_entry *entries; /* the grid: precisions * layers * experts */
     const uint64_t *checksums;
     const struct model_stripe *stripes;
     uint32_t layers, experts; /* of the grid */
     const char *arch;
 };
 
-/* model_index_build_source for the model file of a store. */
+/* model_index_build_source for the model file of a store; experts NULL: a GGUF file. */
 int index_build_store(const struct gguf_source *source, const struct model_file_id *file,
                       const struct index_experts *experts, struct model_index **index,
                       struct error *error);
 
-/* The same from an open file; page cache it caused is dropped. experts NULL: a GGUF file. */
+/* The same from an open file; drops the page cache of what it read. */
 int index_build_fd(int fd, const struct index_experts *experts, struct model_index **index,
                    struct error *error);
 
-/* Checks the experts of a store, and its stripes, inside an index whose counts and offsets are
- * right. 0, or -1 with ERR_BAD_INPUT. */
+/* Checks the experts and stripes of a store in an index whose counts and offsets have been checked.
+ * 0, or -1 with ERR_BAD_INPUT. */
 int index_experts_check(const struct model_index *m, struct error *error);
 
-/* Identity of an open regular file; -1 with ERR_BAD_INPUT when it is something else. */
+/* Identity of an open regular file. 0, or -1 with ERR_BAD_INPUT (not a regular file) or ERR_IO. */
 int index_file_id(int fd, struct model_file_id *id, struct error *error);
 
 /* Hash over the layout of every struct in the blob. */

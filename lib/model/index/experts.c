@@ -1,7 +1,7 @@
-/* The experts of a store inside a model index: given, not derived from tensors. Each is checked by
- * itself: its place in the grid, its matrices against the model's shapes, its range against every
- * stripe. Whether ranges overlap is not looked at here: a store's table is checked for that when it
- * is read (store.h), and a wrong overlap would harm nothing but the text it makes. */
+/* Checks of the experts of a store in a model index, which are input, not derived from tensors.
+ * Each entry is checked separately: its position in the grid, its matrices against the model's
+ * shapes, its range against every stripe. Overlaps are not checked here, but when the store's table
+ * is read (store.h); an overlap could only cause wrong output text. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -30,14 +30,14 @@ static int check_stripes(const struct model_index *m, uint64_t *min_bytes, struc
             return error_set(error, ERR_BAD_INPUT,
                              "the mirror of stripe %" PRIu32 " has no absolute path", i);
         if (s->file.bytes < PAGE_BYTES || s->file.bytes > GGUF_FILE_MAX)
-            return error_set(error, ERR_BAD_INPUT, "stripe %" PRIu32 " is of absurd size", i);
+            return error_set(error, ERR_BAD_INPUT, "stripe %" PRIu32 " has an impossible size", i);
         if (s->file.bytes < *min_bytes)
             *min_bytes = s->file.bytes;
     }
     return 0;
 }
 
-/* An expert is SwiGLU: gate and up from hidden to inner, down back. */
+/* An expert is SwiGLU: gate and up map hidden to inner, down maps inner to hidden. */
 static bool shape_right(const struct model_hparams *h, enum expert_matrix which,
                         const struct model_matrix *x)
 {
@@ -48,8 +48,8 @@ static bool shape_right(const struct model_hparams *h, enum expert_matrix which,
            tensor_type_row_bytes(x->type, k, &row_bytes) && x->row_bytes == row_bytes;
 }
 
-/* Matrices in order, none over another, in the smallest slot. Also of an absent entry: what is
- * there describes its precision. */
+/* Matrices must be in order, without overlap, in a slot of minimum size. Absent entries also have
+ * matrices, which describe their precision. */
 static int check_matrices(const struct model_index *m, uint32_t i, const struct model_entry *e,
                           struct error *error)
 {
@@ -61,14 +61,14 @@ static int check_matrices(const struct model_index *m, uint32_t i, const struct 
         if (x->slot_offset % MATRIX_ALIGN != 0 || x->slot_offset < end ||
             x->slot_offset > STORE_SLOT_MAX)
             return bad(error, i, "a matrix at a wrong place");
-        uint64_t bytes = x->row_bytes * x->n; /* below 2^63: the reader's limits on shapes */
+        uint64_t bytes = x->row_bytes * x->n; /* below 2^63 by the limits on shapes */
         if (bytes > STORE_SLOT_MAX)
             return bad(error, i, "a matrix that is too large");
         end = x->slot_offset + bytes;
         payload += bytes;
     }
     if (e->slot_bytes != align_up(end, PAGE_BYTES) || e->slot_bytes > STORE_SLOT_MAX)
-        return bad(error, i, "a slot that is not its matrices'");
+        return bad(error, i, "a slot that does not match its matrices");
     if (e->payload_bytes != (e->extents ? payload : 0))
         return bad(error, i, "wrong number of bytes");
     return 0;
@@ -80,7 +80,7 @@ static int check_range(const struct model_index *m, uint32_t i, const struct mod
     static const struct model_extent none[ENTRY_EXTENTS_MAX];
     if (e->extents == 0)
         return memcmp(e->extent, none, sizeof none) != 0 || e->checksum_first != ENTRY_NONE
-                   ? bad(error, i, "absent, and yet somewhere")
+                   ? bad(error, i, "absent, but with an offset")
                    : 0;
     const struct model_extent *x = &e->extent[0];
     if (e->extents != 1 || memcmp(x + 1, none, sizeof none - sizeof *x) != 0)
@@ -100,7 +100,7 @@ static int check_range(const struct model_index *m, uint32_t i, const struct mod
     return 0;
 }
 
-/* The layout is one for all: that of the first expert. */
+/* The expected only_stripe of expert `number`. All experts have the layout of the first one. */
 static uint32_t only_stripe(const struct model_index *m, uint32_t number)
 {
     uint32_t layer = number / m->hparams.experts, expert = number % m->hparams.experts;
@@ -108,7 +108,7 @@ static uint32_t only_stripe(const struct model_index *m, uint32_t number)
     return spread ? 1 + (layer + expert) % m->stripe_count : 0;
 }
 
-/* One tier of the grid, from entry number first on. */
+/* Checks the grid of one precision, from entry `first` on. */
 static int check_precision(const struct model_index *m, enum precision precision, uint32_t first,
                            uint64_t stripe_bytes, struct error *error)
 {
@@ -136,7 +136,7 @@ static int check_somewhere(const struct model_index *m, struct error *error)
             there = model_index_entries(m)[i].extents != 0;
         if (!there)
             return error_set(error, ERR_BAD_INPUT,
-                             "expert %" PRIu32 " of layer %" PRIu32 " is there at no tier",
+                             "expert %" PRIu32 " of layer %" PRIu32 " has no precision",
                              number % m->hparams.experts, number / m->hparams.experts);
     }
     return 0;

@@ -18,10 +18,10 @@
 #include "lib/text/printable.h"
 #include "lib/text/utf8.h"
 
-/* The memory a build needs besides the header; freed together. */
+/* State of a build; freed together. */
 struct build {
     struct gguf gguf;
-    const struct index_experts *experts; /* of a store; NULL: tensors of the file */
+    const struct index_experts *experts; /* from a store; NULL: tensors of the file */
     struct index_derived *derived;
     void *tokenizer;
     size_t tokenizer_bytes;
@@ -30,7 +30,7 @@ struct build {
 static void copy_name(char *to, size_t cap, const char *text, size_t bytes)
 {
     size_t n = bytes < cap - 1 ? bytes : cap - 1;
-    if (n < bytes) /* never half a character */
+    if (n < bytes) /* do not cut a character */
         n = utf8_complete_prefix(text, n);
     for (size_t i = 0; i < n; i++)
         to[i] = (unsigned char)text[i] < ' ' || text[i] == 0x7f ? '?' : text[i];
@@ -71,7 +71,7 @@ static int read_arch(const struct gguf *g, enum arch_id *arch, struct error *err
                      printable(name, bytes).text, known);
 }
 
-/* Places the parts one behind the other, from the counts. */
+/* Computes the offsets of the parts from the counts. */
 static void lay_out(struct model_index *m)
 {
     m->tensors_offset = align_up(sizeof *m, 64);
@@ -94,7 +94,7 @@ static void fill_experts(struct model_index *m, const struct index_experts *x)
     memcpy((char *)m + m->stripes_offset, x->stripes, m->stripe_count * sizeof *x->stripes);
 }
 
-/* Everything in `b` was checked. */
+/* Allocates and fills the index. Everything in `b` has been checked. */
 static struct model_index *assemble(const struct build *b, enum arch_id arch,
                                     const struct model_hparams *hparams,
                                     const struct model_file_id *file)
@@ -137,7 +137,7 @@ static struct model_index *assemble(const struct build *b, enum arch_id arch,
     return m;
 }
 
-/* A token as the vocabulary writes it; "" for one that is too long to be a name. */
+/* A token as written in the vocabulary; "" if it is too long. */
 static void copy_token(const struct build *b, uint64_t id, char to[CHAT_TOKEN_BYTES])
 {
     const struct tokenizer_blob *blob = b->tokenizer;
@@ -147,8 +147,8 @@ static void copy_token(const struct build *b, uint64_t id, char to[CHAT_TOKEN_BY
         copy_name(to, CHAT_TOKEN_BYTES, piece, n);
 }
 
-/* A template that is no string is no template: chat is a convenience, not a reason to reject a model.
- */
+/* Fills the chat format. A template that is not a string is ignored, not a reason to reject a
+ * model. */
 static void read_chat(const struct build *b, struct model_chat *chat)
 {
     const struct tokenizer_blob *blob = b->tokenizer;
@@ -162,13 +162,13 @@ static void read_chat(const struct build *b, struct model_chat *chat)
         copy_token(b, blob->eos, chat->eos);
     if (gguf_get_uint(&b->gguf, "tokenizer.ggml.bos_token_id", &bos, NULL) == 1)
         copy_token(b, bos, chat->bos);
-    /* Some forms write it between turns, too; a prompt that starts with it already gets no other.
-     */
+    /* Only if the tokenizer does not add bos: the prompt must have one. chat->bos is set in any
+     * case, because some formats also have bos between messages. */
     chat->bos_first =
         chat->bos[0] && blob->bos == TOKEN_NONE && memmem(text, bytes, "bos_token", 9);
 }
 
-/* A store states the model it was made from. */
+/* Checks that the model file is the model of the manifest. */
 static int match_store(const struct index_experts *x, enum arch_id arch,
                        const struct model_hparams *h, struct error *error)
 {
@@ -200,7 +200,7 @@ static int build_from_header(struct build *b, const struct model_file_id *file,
         return -1;
     b->derived = malloc(sizeof *b->derived);
     if (!b->derived)
-        return error_set(error, ERR_NO_MEMORY, "no memory for the index");
+        return error_set(error, ERR_NO_MEMORY, "out of memory (index)");
     if (index_derive(arch, &hparams, g->tensors, g->tensor_count,
                      b->experts ? INDEX_STORE : INDEX_GGUF, b->derived, error))
         return -1;
@@ -211,7 +211,7 @@ static int build_from_header(struct build *b, const struct model_file_id *file,
         return -1;
     struct model_index *m = assemble(b, arch, &hparams, file);
     if (!m)
-        return error_set(error, ERR_NO_MEMORY, "no memory for the index");
+        return error_set(error, ERR_NO_MEMORY, "out of memory (index)");
     if (named)
         copy_name(m->name, sizeof m->name, name, name_bytes);
     read_chat(b, &m->chat);
@@ -273,7 +273,7 @@ int model_file_unchanged(int fd, const struct model_file_id *id, struct error *e
     return what ? error_set(error, ERR_GONE, "the model file %s since it was inspected", what) : 0;
 }
 
-/* Reads a file and remembers how far, so that the page cache it caused can be dropped. */
+/* Reads a file and records the end of the range, to drop its page cache afterwards. */
 struct file_reader {
     int fd;
     uint64_t end;
@@ -294,9 +294,8 @@ int index_build_fd(int fd, const struct index_experts *experts, struct model_ind
     struct model_file_id id;
     if (index_file_id(fd, &id, error))
         return -1;
-    /* Without read-ahead exactly the header's pages come into the cache, and are dropped again:
-     * they would be charged to the budget. Advice only: a file system that rejects it changes
-     * nothing else. */
+    /* Without read-ahead, only the header's pages enter the page cache, which is charged to the
+     * budget; they are dropped below. Both are only advice: errors are ignored. */
     struct file_reader reader = {.fd = fd};
     struct gguf_source source = {
         .read = read_file, .arg = &reader, .bytes = id.bytes, .own_types = experts != NULL};
@@ -318,13 +317,13 @@ int model_index_build(int fd, const char *path, struct model_index **index, stru
     *index = NULL;
     if (index_build_fd(fd, NULL, index, &inner) == 0)
         return 0;
-    /* The end of a long path is more informative, and the reason must fit. */
+    /* Long paths are cut at the start: the end is more informative, and the cause must fit. */
     size_t n = strlen(path);
     return error_set(error, inner.code, "%s%s: %s", n > 120 ? "..." : "",
                      path + (n > 120 ? n - 120 : 0), inner.text);
 }
 
-/* The one extent of an entry of a store lies in all stripes at the same offset, or in one. */
+/* The single extent of a store's entry is in all stripes at the same offset, or in one stripe. */
 static uint32_t store_part(const struct model_entry *entry, uint32_t part, uint32_t parts,
                            struct model_extent out[ENTRY_EXTENTS_MAX])
 {

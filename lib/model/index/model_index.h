@@ -1,23 +1,25 @@
-/* The model segment: a flat, validated index of a model: a GGUF file, or an expert store
- * (lib/model/store/store.h). inspect writes it once; everyone else maps it read-only. Offsets, never
- * pointers; no field is trusted before model_index_check has accepted it.
+/* The model segment: a flat, validated index of a model, which is a GGUF file or an expert store
+ * (lib/model/store/store.h). inspect writes it once; all other processes map it read-only. It has
+ * offsets instead of pointers. No field is trusted before model_index_check has accepted the blob.
  *
  * Layout:  struct model_index | tensors[] | entries[] | checksums[] | stripes[] | tokenizer blob
  *
- * An *entry* is what the directory, the cache and the loaders move: one expert at one tier, or one
- * dense tensor (one extent). An expert of a GGUF file has three extents, one of a store a single
- * one. An entry's slot in the arena holds, per extent, the page-aligned superset of the file bytes,
- * so that O_DIRECT reads land in place: payload of extent x starts at slot_offset + head_bytes.
+ * An *entry* is the unit of the directory, the cache and the loaders: one expert at one precision,
+ * or one dense tensor. A dense tensor has one extent, an expert of a GGUF file three, an expert of
+ * a store one. For each extent, the entry's slot in the arena has the page-aligned superset of the
+ * file bytes, so that O_DIRECT can read into it: the payload of extent x starts at slot_offset +
+ * head_bytes.
  *
- * Entry numbers are the directory's: dense entries first (model_entry_dense), then for each tier
- * the model has (ascending enum tier) its experts ordered by layer, then expert: a full grid, entry
- * = precision_first[tier] + layer * experts + expert. A GGUF file has the native tier alone. A store may
- * lack single experts of a tier; such an entry is *absent*: its place in the grid has no extents
- * and is never loaded, and model_entry_expert_precision does not return it.
+ * Entry numbers are those of the directory: first the dense entries (model_entry_dense), then, for
+ * each precision of the model (ascending enum precision), the experts ordered by layer, then
+ * expert. That is a full grid: entry = precision_first[precision] + layer * experts + expert. A
+ * GGUF file has only the native precision. A store may lack some experts at a precision. Such an
+ * entry is *absent*: it is in the grid but has no extents, is never loaded, and
+ * model_entry_expert_precision does not return it.
  *
- * Striping: the entry is read in parts by `parts` loaders (model_entry_part). Entries of the model
- * file are cut evenly; an entry of a store has a fixed cut, one part per stripe file, all at the
- * same offset of their files, or it lies in one stripe as a whole. */
+ * Striping: `parts` loaders read an entry in parts (model_entry_part). Entries of the model file
+ * are divided evenly. For an entry of a store the division is fixed: one part per stripe file, all
+ * at the same offset of their files, or all of it in one stripe. */
 #ifndef SLUICE_MODEL_INDEX_MODEL_INDEX_H
 #define SLUICE_MODEL_INDEX_MODEL_INDEX_H
 
@@ -34,22 +36,22 @@
 
 #define MODEL_INDEX_MAGIC   0x58444e4943554c53ull /* "SLUCINDX" */
 #define MODEL_INDEX_VERSION 3u
-#define MATRIX_ALIGN        64 /* of a matrix inside the slot of a store's entry */
+#define MATRIX_ALIGN        64 /* alignment of a matrix inside the slot of a store's entry */
 #define ENTRY_EXTENTS_MAX   3
 #define ENTRY_NONE          UINT32_MAX
 
 enum entry_kind { ENTRY_DENSE, ENTRY_EXPERT };
 
-/* A file of a store that holds parts of experts. */
+/* A stripe file of a store. */
 struct model_stripe {
     struct model_file_id file;
     char path[MODEL_PATH_BYTES];   /* absolute, NUL-terminated */
-    char mirror[MODEL_PATH_BYTES]; /* likewise: the same bytes once more; "": there are none */
+    char mirror[MODEL_PATH_BYTES]; /* likewise, a file with the same bytes; "": none */
 };
 
-/* One run of file bytes an entry needs, and where it lies in the entry's slot. */
+/* One run of file bytes of an entry, and its position in the entry's slot. */
 struct model_extent {
-    uint64_t file_offset; /* page-aligned start of the superset; in_store: in every stripe file */
+    uint64_t file_offset; /* page-aligned start of the superset; in_store: in each stripe file */
     uint64_t
         read_bytes; /* superset, a multiple of the page; may pass the end of the file by < 1 page */
     uint64_t slot_offset; /* page-aligned, from the slot's start */
@@ -69,15 +71,15 @@ struct model_matrix {
 
 struct model_entry {
     uint16_t kind;      /* enum entry_kind */
-    uint16_t precision; /* enum tier */
+    uint16_t precision; /* enum precision */
     uint16_t
         layer; /* layer of an expert or of a layer's dense tensor; UINT16_MAX for global tensors */
     uint16_t expert;
     uint32_t extents;        /* 0: absent */
     uint32_t role;           /* enum dense_role for dense entries */
     uint32_t in_store;       /* 1: in the stripe files; 0: in the model file */
-    uint32_t checksum_first; /* in checksums[], one per stripe; ENTRY_NONE: not known */
-    uint32_t only_stripe;    /* in_store: all of it is in this stripe, counted from 1; 0: in all */
+    uint32_t checksum_first; /* index into checksums[], one per stripe; ENTRY_NONE: unknown */
+    uint32_t only_stripe;    /* in_store: 1 + the stripe that has all of it; 0: in all stripes */
     uint32_t reserved;
     uint64_t slot_bytes; /* pages of all extents */
     uint64_t payload_bytes;
@@ -90,22 +92,20 @@ struct model_index {
     uint32_t version;
     uint32_t layout_hash;      /* over sizeof/offsetof of the structs above */
     uint64_t bytes;            /* of the whole blob */
-    struct model_file_id file; /* the GGUF file; of a store its model.gguf */
+    struct model_file_id file; /* the GGUF file, or the model.gguf of a store */
     char arch[32];
-    char name[128];         /* general.name, for people */
-    struct model_chat chat; /* how its conversations are written */
+    char name[128];         /* general.name, for display */
+    struct model_chat chat; /* format of its conversations */
     struct model_hparams hparams;
     uint32_t tensor_count, entry_count;
     uint32_t dense_count,
         expert_entry_count; /* entries: dense_count + expert_entry_count == entry_count */
     uint32_t precision_mask,
-        precision_count; /* bit of enum tier: some expert is there at that tier */
-    uint32_t
-        precision_first[PRECISION__COUNT]; /* first entry of the tier's grid; ENTRY_NONE: no such */
-    uint32_t
-        precision_entries[PRECISION__COUNT]; /* experts there at that tier; the others are absent */
-    uint32_t stripe_count;                   /* 0: a GGUF file */
-    uint32_t absent_count;                   /* absent entries of all tiers */
+        precision_count; /* bits of enum precision that have a grid, and their number */
+    uint32_t precision_first[PRECISION__COUNT];   /* first entry of its grid; ENTRY_NONE: no grid */
+    uint32_t precision_entries[PRECISION__COUNT]; /* experts present at that precision */
+    uint32_t stripe_count;                        /* 0: a GGUF file */
+    uint32_t absent_count;                        /* absent entries of all precisions */
     uint64_t tensors_offset, entries_offset;
     uint64_t checksums_offset, checksum_count; /* u64 each: XXH3-64 of an entry's part as stored */
     uint64_t stripes_offset;
@@ -114,22 +114,22 @@ struct model_index {
     /* Sums over experts, each at its best available precision. */
     uint64_t expert_bytes;                           /* payload_bytes */
     uint64_t expert_slot_bytes;                      /* slot_bytes */
-    uint64_t expert_slot_bytes_max;                  /* of any entry, all tiers */
-    uint64_t precision_bytes[PRECISION__COUNT];      /* payload of all experts there at that tier */
+    uint64_t expert_slot_bytes_max;                  /* largest slot of an expert, all precisions */
+    uint64_t precision_bytes[PRECISION__COUNT];      /* payload of all experts at that precision */
     uint64_t precision_slot_bytes[PRECISION__COUNT]; /* their slots */
     uint32_t dense_entry[MODEL_LAYERS_MAX + 1]
-                        [DENSE__COUNT]; /* ENTRY_NONE where absent; row `layers` = globals */
+                        [DENSE__COUNT]; /* ENTRY_NONE: absent; row `layers`: global tensors */
 };
 
 /* Parses and checks the GGUF file (v2, v3) open at fd, and returns a newly allocated index (caller
- * frees). Every check of the format is made here; nothing after this reads the header again.
- * Memory stays proportional to the header. Reads with pread; page cache it caused is dropped
- * (POSIX_FADV_DONTNEED). Errors: ERR_BAD_INPUT with one line naming what is wrong and where;
- * ERR_IO. */
+ * frees). All checks of the format are here; the header is not read again afterwards. Memory is
+ * proportional to the header. Reads with pread, and drops the page cache of what it read
+ * (POSIX_FADV_DONTNEED). 0, or -1 with ERR_BAD_INPUT (one line that names `path` and the cause),
+ * ERR_IO, ERR_GONE (the file changed meanwhile) or ERR_NO_MEMORY. */
 int model_index_build(int fd, const char *path, struct model_index **index, struct error *error);
 
-/* The same from any source of bytes (gguf.h): tests and fuzzing. `file` is copied into the index.
- * The error's line has no path before it. */
+/* The same from any source of bytes (gguf.h), for tests and fuzzing. `file` is copied into the
+ * index. The error has no path. */
 struct gguf_source;
 int model_index_build_source(const struct gguf_source *source, const struct model_file_id *file,
                              struct model_index **index, struct error *error);
@@ -159,8 +159,8 @@ static inline const struct model_stripe *model_index_stripes(const struct model_
     return (const struct model_stripe *)((const char *)m + m->stripes_offset);
 }
 
-/* Entry number of an expert at a tier; ENTRY_NONE when it is not there at that tier. Layer, expert
- * and tier are in range (caller's own state). */
+/* Entry number of an expert at a precision; ENTRY_NONE if it is absent there. The caller passes
+ * layer, expert and precision in range. */
 static inline uint32_t model_entry_expert_precision(const struct model_index *m, uint32_t layer,
                                                     uint32_t expert, enum precision precision)
 {
@@ -170,7 +170,7 @@ static inline uint32_t model_entry_expert_precision(const struct model_index *m,
     return m->absent_count == 0 || model_index_entries(m)[entry].extents != 0 ? entry : ENTRY_NONE;
 }
 
-/* Entry number of an expert at its best available precision: every expert has at least one. */
+/* Entry number of an expert at its best available precision; every expert has one. */
 static inline uint32_t model_entry_expert(const struct model_index *m, uint32_t layer,
                                           uint32_t expert)
 {
@@ -181,29 +181,29 @@ static inline uint32_t model_entry_expert(const struct model_index *m, uint32_t 
     return entry;
 }
 
-/* Entry number of a dense tensor; ENTRY_NONE when the model has none of that role (e.g. tied
- * output). Global tensors live at layer == hparams.layers. */
+/* Entry number of a dense tensor; ENTRY_NONE if the model has no tensor of that role (e.g. tied
+ * output). For global tensors, layer == hparams.layers. */
 static inline uint32_t model_entry_dense(const struct model_index *m, uint32_t layer,
                                          enum dense_role role)
 {
     return m->dense_entry[layer][role];
 }
 
-/* 0 when the file open at fd still is the one the index was made from, else -1 with ERR_GONE. */
+/* 0 if the file open at fd is still the one that the index was made from, else -1 with ERR_GONE (or
+ * ERR_IO, ERR_BAD_INPUT). */
 int model_file_unchanged(int fd, const struct model_file_id *id, struct error *error);
 
-/* Pages that every stripe file spends on an entry of `pages` pages. Stripe d holds the slot's pages
- * [d * each, (d + 1) * each), as far as there are any. */
+/* Pages that an entry of `pages` pages takes in every stripe file ("each"). Stripe d has the pages
+ * [d * each, (d + 1) * each) of the slot, as far as they exist. */
 static inline uint64_t model_stripe_pages(uint64_t pages, uint32_t stripes)
 {
     return (pages + stripes - 1) / stripes;
 }
 
-/* A part of an entry: what loader `part` of `parts` reads when an entry is striped. Parts are whole
- * pages, disjoint, and together the entry. Fills at most ENTRY_EXTENTS_MAX runs (file_offset,
- * read_bytes, slot_offset valid; the others zero) and returns their number; 0 when the entry has
- * fewer pages than parts and this part gets none, or is absent. For entries of a store `parts` is
- * the number of stripes. Pure. */
+/* The part of an entry that loader `part` of `parts` reads. Parts are whole pages, disjoint, and
+ * together cover the entry. Fills at most ENTRY_EXTENTS_MAX runs (file_offset, read_bytes and
+ * slot_offset; the other fields are zero) and returns their number; 0 if the entry is absent or
+ * this part has no pages. For entries of a store, `parts` is the number of stripes. Pure. */
 uint32_t model_entry_part(const struct model_entry *entry, uint32_t part, uint32_t parts,
                           struct model_extent out[ENTRY_EXTENTS_MAX]);
 

@@ -1,4 +1,4 @@
-/* The manifest of a store: JSON with nothing missing and nothing unknown, every number checked. */
+/* The manifest of a store: parsing of the JSON, with a check of every field. */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -14,13 +14,13 @@
 #include "lib/tensor/tensor_type.h"
 #include "lib/text/printable.h"
 
-#define ELEMENTS_MAX (1 << 24) /* of a row, and rows of a matrix */
+#define ELEMENTS_MAX (1 << 24) /* elements of a row, or rows of a matrix */
 
 static const char *const precision_names[] = {[PRECISION_NATIVE] = "native",
                                               [PRECISION_INT8] = "int8",
                                               [PRECISION_INT4] = "int4",
                                               [PRECISION_INT2] = "int2"};
-_Static_assert(ARRAY_LEN(precision_names) == PRECISION__COUNT, "a name for each tier");
+_Static_assert(ARRAY_LEN(precision_names) == PRECISION__COUNT, "a name for each precision");
 
 static const char *const method_names[] = {
 #define X(id, name) [STORE_##id] = (name),
@@ -49,7 +49,7 @@ const char *store_method_name(enum store_method method)
     return method_names[method];
 }
 
-/* Place of a word in a list; `count` when it is not there. */
+/* Index of a name in a list; `count`: not found. */
 static uint32_t find_name(const char *const *names, uint32_t count, const char *name)
 {
     uint32_t i = 0;
@@ -76,7 +76,7 @@ static bool type_find(const char *name, uint32_t *type)
     return false;
 }
 
-/* The error of the JSON library for an object of another form, in one line after the position. */
+/* Reports an object with wrong fields: its position and the text of the JSON library. */
 static int unlike(struct error *error, const char *where, const json_error_t *why)
 {
     return error_set(error, ERR_BAD_INPUT, "%s: %s", where,
@@ -96,7 +96,7 @@ static int bad(struct error *error, const char *where, const char *fmt, ...)
     return error_set(error, ERR_BAD_INPUT, "%s: %s", where, text);
 }
 
-/* A number in its range. */
+/* Stores a number after checking its range. */
 static int number(json_int_t value, uint64_t min, uint64_t max, const char *where, const char *what,
                   uint64_t *out, struct error *error)
 {
@@ -165,7 +165,7 @@ static int parse_matrix(json_t *object, const char *where, struct model_matrix *
                        &k, "n", &n, "row_bytes", &row_bytes, "offset", &offset) != 0)
         return unlike(error, where, &why);
     if (!type_find(type, &x->type))
-        return bad(error, where, "type '%s' is not known", printable(type, strlen(type)).text);
+        return bad(error, where, "unknown type '%s'", printable(type, strlen(type)).text);
     uint64_t elements = 0, rows = 0;
     if (number(k, 1, ELEMENTS_MAX, where, "k", &elements, error) ||
         number(n, 1, ELEMENTS_MAX, where, "n", &rows, error) ||
@@ -177,7 +177,7 @@ static int parse_matrix(json_t *object, const char *where, struct model_matrix *
     return 0;
 }
 
-/* There is one layout of a slot: the manifest is compared with it. */
+/* The layout of a slot follows from its matrices: compares it with the manifest. */
 static int check_layout(const struct store_group *g, const char *where, struct error *error)
 {
     struct store_group right = *g;
@@ -235,7 +235,7 @@ static int parse_groups(json_t *array, const char *where, struct store_manifest 
         return bad(error, where, "%zu groups of %" PRIu32 " layers", count, m->layers);
     struct store_group *bigger = reallocarray(m->groups, m->group_count + count, sizeof *m->groups);
     if (!bigger)
-        return error_set(error, ERR_NO_MEMORY, "no memory for %zu groups", count);
+        return error_set(error, ERR_NO_MEMORY, "out of memory (%zu groups)", count);
     m->groups = bigger;
     *precision = (struct store_precision){precision->precision, precision->method, m->group_count,
                                           (uint32_t)count};
@@ -271,11 +271,9 @@ static int parse_precision(json_t *object, size_t number_in_list, struct store_m
     uint32_t t = find_name(precision_names, PRECISION__COUNT, precision);
     uint32_t how = find_name(method_names, STORE_METHOD__COUNT, method);
     if (t == PRECISION__COUNT)
-        return bad(error, where, "tier '%s' is not known",
-                   printable(precision, strlen(precision)).text);
+        return bad(error, where, "unknown tier '%s'", printable(precision, strlen(precision)).text);
     if (how == STORE_METHOD__COUNT)
-        return bad(error, where, "method '%s' is not known",
-                   printable(method, strlen(method)).text);
+        return bad(error, where, "unknown method '%s'", printable(method, strlen(method)).text);
     if (m->precision_mask >> t != 0)
         return bad(error, where, "tiers are not in ascending order");
     m->precision_mask |= 1u << t;
@@ -291,9 +289,9 @@ static int take_path(const char *path, const char *where, char into[MODEL_PATH_B
     size_t n = strlen(path);
     if (n == 0 || n >= MODEL_PATH_BYTES)
         return bad(error, where, "a path of %zu bytes", n);
-    for (size_t c = 0; c < n; c++) /* paths go into messages of one line */
+    for (size_t c = 0; c < n; c++) /* paths are part of one-line messages */
         if ((unsigned char)path[c] < ' ' || path[c] == 0x7f)
-            return bad(error, where, "a path with odd characters");
+            return bad(error, where, "a path with control characters");
     memcpy(into, path, n + 1);
     return 0;
 }
@@ -360,7 +358,7 @@ static int parse_entries(json_t *object, struct store_manifest *m, struct error 
     return 0;
 }
 
-/* Format and version come first: a manifest of another version may lack anything. */
+/* Format and version are checked first: another version may have other fields. */
 static int check_version(json_t *root, struct error *error)
 {
     const char *format = json_string_value(json_object_get(root, "format"));
@@ -397,7 +395,7 @@ static int parse_root(json_t *root, struct store_manifest *m, struct error *erro
         return -1;
     m->layout = store_layout_find(layout);
     if (m->layout == STORE_LAYOUT__COUNT)
-        return bad(error, "layout", "'%s' is not known", printable(layout, strlen(layout)).text);
+        return bad(error, "layout", "unknown layout '%s'", printable(layout, strlen(layout)).text);
     m->layers = (uint32_t)layer_count;
     m->experts = (uint32_t)expert_count;
     if (strlen(arch) >= sizeof m->arch)
@@ -441,7 +439,7 @@ const struct store_group *store_group_of(const struct store_manifest *m, uint32_
 
 uint64_t store_entries_bytes(const struct store_manifest *m)
 {
-    /* at most 4 * 512 * 4096 records of 17 words */
+    /* at most 4 * 512 * 4096 records of 17 u64 */
     uint64_t count = (uint64_t)m->precision_count * m->layers * m->experts;
     return sizeof(struct store_entries_head) + count * (1 + m->stripe_count) * sizeof(uint64_t);
 }

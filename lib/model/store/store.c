@@ -1,5 +1,5 @@
 /* Opening a store: manifest, table of entries, stripes, model file, in this order; then the index.
- * Only files are touched that the manifest names; of the stripes only the first page is read. */
+ * Only the first page of each stripe is read. */
 #include "lib/model/store/store.h"
 
 #include <errno.h>
@@ -22,7 +22,7 @@
 
 #define HASH_BYTES_AT_ONCE MIB
 
-/* What opening needs; freed together. */
+/* State of opening a store; freed together. */
 struct opening {
     int dir_fd;
     char dir[PATH_MAX]; /* absolute */
@@ -35,8 +35,8 @@ struct opening {
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-/* Puts a file's name before the error: the end of a long path is more informative than its
- * start. */
+/* Puts the file's name before the error. A long path is cut at its start: the end is more
+ * informative. */
 static int in_file(const struct opening *o, const char *name, const struct error *why,
                    struct error *error)
 {
@@ -57,11 +57,11 @@ static int open_member(const struct opening *o, const char *name, struct model_f
         close(fd);
         return -1;
     }
-    (void)posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM); /* no read-ahead: it is charged to us */
+    (void)posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM); /* read-ahead would be charged to us */
     return fd;
 }
 
-/* The whole of a small file; page cache it caused is dropped. NULL with *error. */
+/* Reads a small file completely and drops its page cache. The caller frees; NULL with *error. */
 static void *read_member(const struct opening *o, const char *name, uint64_t max, uint64_t *bytes,
                          struct error *error)
 {
@@ -74,7 +74,7 @@ static void *read_member(const struct opening *o, const char *name, uint64_t max
     if (id.bytes > max)
         error_set(error, ERR_BAD_INPUT, "%" PRIu64 " bytes: more than %" PRIu64, id.bytes, max);
     else if (!(data = malloc(id.bytes + 1)))
-        error_set(error, ERR_NO_MEMORY, "no memory for %" PRIu64 " bytes", id.bytes);
+        error_set(error, ERR_NO_MEMORY, "out of memory (%" PRIu64 " bytes)", id.bytes);
     for (uint64_t at = 0; data && at < id.bytes;) {
         ssize_t n = pread(fd, data + at, id.bytes - at, (off_t)at);
         if (n < 0 && errno == EINTR)
@@ -96,7 +96,7 @@ static int take_manifest(struct opening *o, struct error *error)
 {
     uint64_t bytes;
     if (faccessat(o->dir_fd, STORE_MANIFEST_FILE, F_OK, 0) != 0 && errno == ENOENT)
-        return error_set(error, ERR_BAD_INPUT, "is not there: not an expert store");
+        return error_set(error, ERR_BAD_INPUT, "does not exist: this is not an expert store");
     char *text = read_member(o, STORE_MANIFEST_FILE, STORE_MANIFEST_MAX, &bytes, error);
     if (!text)
         return -1;
@@ -115,15 +115,15 @@ static int take_table(struct opening *o, struct error *error)
     o->entries = reallocarray(NULL, count, sizeof *o->entries);
     o->checksums = reallocarray(NULL, count * m->stripe_count, sizeof *o->checksums);
     if (!o->entries || !o->checksums)
-        return error_set(error, ERR_NO_MEMORY, "no memory for %" PRIu64 " entries", count);
+        return error_set(error, ERR_NO_MEMORY, "out of memory (%" PRIu64 " entries)", count);
     store_entries_make(m, o->table, o->entries, o->checksums);
     free(o->table);
     o->table = NULL;
     return 0;
 }
 
-/* A stripe contains its number and its store: exchanged files are detected here, not
- * by every checksum. */
+/* Checks the id and number in the header of a stripe: detects swapped files, which otherwise would
+ * fail every checksum. */
 static int check_stripe_head(const struct opening *o, int fd, uint32_t number, struct error *error)
 {
     const struct store_manifest *m = &o->manifest;
@@ -155,7 +155,7 @@ static int absolute(const struct opening *o, const char *path, char to[MODEL_PAT
     return 0;
 }
 
-/* A file that should be stripe `number`. */
+/* Checks that the file at `path` is stripe `number`, and sets *id. */
 static int check_stripe(const struct opening *o, const char *path, uint32_t number,
                         struct model_file_id *id, struct error *error)
 {
@@ -173,7 +173,7 @@ static int check_stripe(const struct opening *o, const char *path, uint32_t numb
     return status;
 }
 
-/* Where a stripe is not what it should be, its mirror takes its place, if that is. */
+/* Opens a stripe. If it is missing or wrong and its mirror is right, they swap roles. */
 static int take_stripe(struct opening *o, uint32_t number, struct error *error)
 {
     const struct store_stripe *s = &o->manifest.stripe[number];
@@ -198,14 +198,14 @@ static int take_stripe(struct opening *o, uint32_t number, struct error *error)
 
 static int hash_file(int fd, uint64_t bytes, uint8_t hash[STORE_HASH_BYTES], struct error *error)
 {
-    /* Direct where the file system has it: the page cache is charged to the budget. */
+    /* Direct I/O where supported: page cache would be charged to the budget. */
     bool direct = fcntl(fd, F_SETFL, O_DIRECT) == 0;
     struct bulk file = {.fd = fd, .direct = direct};
     char *buf = bulk_buffer(HASH_BYTES_AT_ONCE);
     XXH3_state_t *state = XXH3_createState();
     int status = 0;
     if (!buf || !state)
-        status = error_set(error, ERR_NO_MEMORY, "no memory to check it");
+        status = error_set(error, ERR_NO_MEMORY, "out of memory (check of the store)");
     else
         XXH3_128bits_reset(state);
     for (uint64_t at = 0; at < bytes && status == 0;) {
@@ -269,7 +269,7 @@ static int open_all(struct opening *o, struct model_index **index, struct error 
         return in_file(o, STORE_ENTRIES_FILE, &why, error);
     o->stripes = calloc(o->manifest.stripe_count, sizeof *o->stripes);
     if (!o->stripes)
-        return error_set(error, ERR_NO_MEMORY, "no memory for the stripes");
+        return error_set(error, ERR_NO_MEMORY, "out of memory (stripes)");
     for (uint32_t i = 0; i < o->manifest.stripe_count; i++)
         if (take_stripe(o, i, &why))
             return in_file(o, o->manifest.stripe[i].path, &why, error);
@@ -283,7 +283,7 @@ int store_index_build(int dir_fd, const char *path, struct model_index **index, 
     *index = NULL;
     struct opening *o = calloc(1, sizeof *o);
     if (!o)
-        return error_set(error, ERR_NO_MEMORY, "no memory for the store");
+        return error_set(error, ERR_NO_MEMORY, "out of memory (store)");
     o->dir_fd = dir_fd;
     int status = realpath(path, o->dir)
                      ? 0

@@ -1,63 +1,63 @@
-/* Expert stores: reading them. A store is a directory that holds a whole model, with every expert
- * contiguous, page-aligned, checksummed, at one or more tiers, and spread over up to 16 files that
- * may lie on different devices: one read per expert and device.
+/* Reader of expert stores. A store is a directory with a whole model. Every expert is contiguous,
+ * page-aligned and checksummed, at one or more precisions. The experts are in up to 16 files, which
+ * may be on different devices: one read per expert and device.
  *
- *   manifest.json    what is below; written last, by rename: a half store has none
+ *   manifest.json    description of the store; written last, by rename: a partial store has none
  *   model.gguf       keys, tokenizer and dense tensors of the model; no expert tensors
- *   entries.bin      the table of entries: where each expert lies, and its checksums
+ *   entries.bin      the table of entries: offset and checksums of each expert
  *   experts.N.bin    stripe N, or another path in the manifest
  *
- * STRIPES. All S stripe files have the same size, a multiple of the page. Page 0 begins with struct
- * store_stripe_head, the rest of the page is 0. Then entries, in any order, never overlapping. An
+ * STRIPES. All S stripe files have the same size, a multiple of the page. Page 0 starts with struct
+ * store_stripe_head, the rest of the page is 0. Entries follow, in any order, without overlap. An
  * entry of P pages takes c = ceil(P / S) pages (model_stripe_pages) at one page-aligned offset,
- * the same in every file; stripe d holds pages [d * c, (d + 1) * c) of the slot, as far as there
- * are any; what a file spends beyond them is not read and may be a hole.
+ * the same in every file. Stripe d contains pages [d * c, (d + 1) * c) of the slot; pages >= P are
+ * not read and may be a hole in the file.
  *
  * That is the layout "striped": every device reads a part of every expert. In the layout "spread"
- * expert e of layer l lies whole, P pages, in stripe (l + e) % S alone (store_stripe_of).
+ * all P pages of expert e of layer l are in stripe (l + e) % S (store_stripe_of).
  *
- * A stripe may have a *mirror*: another file with all the same bytes, for when the first cannot be
- * read. It is not looked at when the store is opened, unless the stripe itself is not there.
+ * A stripe may have a *mirror*: another file with the same bytes, used when the first cannot be
+ * read. Opening a store checks a mirror only if its stripe is missing or wrong.
  *
- * SLOTS. What stands in a stripe is what stands in the arena: the three matrices of the expert in
- * the order gate, up, down, each at a multiple of MATRIX_ALIGN, n rows of row_bytes bytes without
- * gaps between them, of a type of lib/tensor/tensor_types.tbl.h. Bytes between and behind the
- * matrices are 0. A slot is the smallest number of pages that holds them.
+ * SLOTS. A slot has the same bytes in a stripe and in the arena: the three matrices of the expert
+ * in the order gate, up, down, each at a multiple of MATRIX_ALIGN, n rows of row_bytes bytes
+ * without gaps, of a type of lib/tensor/tensor_types.tbl.h. Bytes between and after the matrices
+ * are 0. A slot has the minimum number of pages for them.
  *
- * CHECKSUMS. XXH3-64 (seed 0) of each part: of all bytes of the pages that stripe d holds of this
- * entry, in order. A part without pages has checksum 0 and is never read.
+ * CHECKSUMS. XXH3-64 (seed 0) of each part: all bytes of the pages of this entry in stripe d, in
+ * order. A part without pages has checksum 0 and is never read.
  *
- * ENTRIES.BIN. struct store_entries_head, then for each tier of the manifest (ascending), layer and
- * expert one record of 1 + S u64: the offset (STORE_ABSENT: this expert is not here at this tier;
- * its checksums are 0), then the S checksums. Every expert is there at one tier at least. Numbers
- * are little-endian. Its own XXH3-64 stands in the manifest.
+ * ENTRIES.BIN. struct store_entries_head, then one record for each precision of the manifest
+ * (ascending), layer and expert: 1 + S u64, the offset (STORE_ABSENT: the store does not have this
+ * expert at this precision; its checksums are 0), then the S checksums. Every expert is present at
+ * one precision or more. Numbers are little-endian. The manifest has the file's XXH3-64.
  *
- * MANIFEST. One JSON object; nothing may be missing, nothing unknown may be there (but anything
- * inside "info"):
+ * MANIFEST. One JSON object. All fields are required except "layout", "mirror" and "info"; unknown
+ * fields are errors, except inside "info":
  *   {"format": "sluice-store", "version": 1,
- *    "id": 32 hex digits,          made by the packer for this store; stands in every stripe's head
+ *    "id": 32 hex digits,          identifies this store; repeated in every stripe's header
  *    "model_hash": 32 hex digits,  XXH3-128 of all bytes of model.gguf (canonical, big-endian)
- *    "source_hash": 32 hex digits, of what it was made from, as the packer identifies it
+ *    "source_hash": 32 hex digits, identifies the packer's input
  *    "arch": "qwen3moe", "layers": 8, "experts": 32, "page_bytes": 4096,
- *    "layout": "spread",           or "striped", also when it is not there
+ *    "layout": "spread",           or "striped" (the default)
  *    "stripes": [{"path": "experts.0.bin", "bytes": 27267072,
  *                 "mirror": "/other/experts.0.bin"}, ...],
- *                                  absolute, or relative to the store; mirror: may not be there
- *    "tiers": [{"tier": "int4",    ascending
+ *                                  paths: absolute, or relative to the store; mirror: optional
+ *    "tiers": [{"tier": "int4",    the precisions, ascending
  *               "method": "copy" | "channel" | "hqq",
  *               "groups": [{"first_layer": 0, "last_layer": 7,
- *                                  ascending, without gaps: layers of a model may differ in type
+ *                                  ascending, without gaps: layers may have different types
  *                           "slot_pages": 13, "payload_bytes": 52224,
  *                           "gate": {"type": "C4", "k": 256, "n": 128, "row_bytes": 136,
  *                                    "offset": 0},
  *                           "up": {...}, "down": {...}}, ...]}, ...],
  *    "entries": {"bytes": 4160, "xxh3": 16 hex digits},
- *    "info": {...}}                optional, for people
- * k is the row's elements, n the rows; both follow from the model, row_bytes from the type, and all
- * three are checked. Hex digits are lower case.
+ *    "info": {...}}                optional, for users
+ * k: elements of a row; n: rows. Both follow from the model, and row_bytes from the type; all three
+ * are checked. Hex digits are lower case.
  *
- * Everything here is foreign: each number is checked before use, each refusal is one line.
- * lib/model has no other reader of stores; the writer is lib/model/store/write.h. */
+ * The input is untrusted: each number is checked before use, each error is one line. The writer is
+ * lib/model/store/write.h. */
 #ifndef SLUICE_MODEL_STORE_STORE_H
 #define SLUICE_MODEL_STORE_STORE_H
 
@@ -85,11 +85,11 @@
 #define STORE_MANIFEST_MAX  (4 * MIB)
 #define STORE_ENTRIES_MAX   (256 * MIB)
 
-/* STORE_METHOD(NAME, word in the manifest): how a tier was made from the source. */
+/* X(NAME, name in the manifest): how a precision was made from the source. */
 #define STORE_METHODS(X)                                                                           \
-    X(COPY, "copy")       /* the source's own bytes, row by row */                                 \
-    X(CHANNEL, "channel") /* linear, a scale per row */                                            \
-    X(HQQ, "hqq")         /* groups, half-quadratic */
+    X(COPY, "copy")       /* the bytes of the source, row by row */                                \
+    X(CHANNEL, "channel") /* linear, one grid per row */                                           \
+    X(HQQ, "hqq")         /* half-quadratic, one grid per group */
 
 enum store_method {
 #define X(id, name) STORE_##id,
@@ -98,10 +98,10 @@ enum store_method {
         STORE_METHOD__COUNT
 };
 
-/* STORE_LAYOUT(NAME, word): how experts lie in the stripes. */
+/* X(NAME, name in the manifest): how experts are distributed over the stripes. */
 #define STORE_LAYOUTS(X)                                                                           \
-    X(STRIPED, "striped") /* a part of each in every stripe */                                     \
-    X(SPREAD, "spread")   /* each in one */
+    X(STRIPED, "striped") /* every stripe has a part of every expert */                            \
+    X(SPREAD, "spread")   /* each expert is in one stripe */
 
 enum store_layout {
 #define X(id, name) STORE_##id,
@@ -125,12 +125,12 @@ struct store_entries_head { /* at byte 0 of entries.bin */
     uint32_t stripes, layers, experts, precision_mask;
     uint32_t reserved; /* 0 */
     uint8_t id[STORE_HASH_BYTES];
-    uint64_t count; /* of records: tiers * layers * experts */
+    uint64_t count; /* of records: precisions * layers * experts */
     uint64_t unused;
 };
 _Static_assert(sizeof(struct store_entries_head) == 64, "no padding");
 
-struct store_group { /* layers whose experts look alike */
+struct store_group { /* layers whose experts have the same slot layout */
     uint32_t first_layer, last_layer;
     uint64_t slot_pages, payload_bytes;
     struct model_matrix matrix[EXPERT__COUNT];
@@ -162,61 +162,60 @@ struct store_manifest {
     uint64_t entries_bytes, entries_xxh3;
 };
 
-/* The tier's name in manifests, on command lines and in descriptions: native, int8, int4, int2. */
+/* Name in manifests, on command lines and in descriptions: native, int8, int4, int2. */
 const char *precision_name(enum precision precision);
 const char *store_method_name(enum store_method method);
 
 const char *store_layout_name(enum store_layout layout);
-/* By its word; STORE_LAYOUT__COUNT when there is no such. */
+/* The layout of that name; STORE_LAYOUT__COUNT: unknown. */
 enum store_layout store_layout_find(const char *name);
 
-/* Parses a manifest and checks all that can be checked without another file: fields, ranges, sizes
- * that follow from each other. 0, or -1 with ERR_BAD_INPUT or ERR_NO_MEMORY; on success the caller
- * ends with store_manifest_free. */
+/* Parses a manifest and makes all checks that need no other file: fields, ranges, consistent sizes.
+ * 0, or -1 with ERR_BAD_INPUT or ERR_NO_MEMORY; on success the caller calls store_manifest_free. */
 int store_manifest_parse(const char *text, size_t bytes, struct store_manifest *manifest,
                          struct error *error);
 void store_manifest_free(struct store_manifest *manifest);
 
-/* The group of a layer of manifest->tier[tier]. */
+/* The group of `layer` in manifest->precision[precision] (an index into that array). */
 const struct store_group *store_group_of(const struct store_manifest *manifest, uint32_t precision,
                                          uint32_t layer);
 
-/* Lays out a slot in the one way there is: from the matrices' types, k and n fills their row_bytes
- * and offsets, slot_pages and payload_bytes. False when a type does not fit its k, or it would be
- * larger than an index takes. */
+/* Computes the layout of a slot: from the types, k and n of the matrices, fills their row_bytes and
+ * offsets, slot_pages and payload_bytes. False if k does not fit a type, or the slot is larger than
+ * STORE_SLOT_MAX. */
 bool store_group_layout(struct store_group *group);
 
-/* Bytes entries.bin must have. */
+/* Size of entries.bin, from the counts of the manifest. */
 uint64_t store_entries_bytes(const struct store_manifest *manifest);
 
-/* Checks the table against its manifest: checksum, head, every offset inside the stripes and none
- * over another, no expert without a tier. `table` is aligned to 8. 0, or -1 with ERR_BAD_INPUT or
- * ERR_NO_MEMORY. */
+/* Checks the table against its manifest: checksum, header, every entry inside the stripes, no
+ * overlaps, every expert present at some precision. `table` is aligned to 8. 0, or -1 with
+ * ERR_BAD_INPUT or ERR_NO_MEMORY. */
 int store_entries_check(const struct store_manifest *manifest, const void *table, uint64_t bytes,
                         struct error *error);
 
-/* The stripe an expert lies in as a whole, in the layout "spread". */
+/* The stripe of an expert in the layout "spread". */
 static inline uint32_t store_stripe_of(const struct store_manifest *m, uint32_t layer,
                                        uint32_t expert)
 {
     return (layer + expert) % m->stripe_count;
 }
 
-/* Pages an expert of `pages` pages takes in each of its stripes. */
+/* Pages that an expert of `pages` pages takes in each of its stripes. */
 static inline uint64_t store_part_pages(const struct store_manifest *m, uint64_t pages)
 {
     return m->layout == STORE_SPREAD ? pages : model_stripe_pages(pages, m->stripe_count);
 }
 
-/* The first of its stripes: the one that holds page 0. */
+/* The first stripe of an expert: the one with page 0. */
 static inline uint32_t store_first_stripe(const struct store_manifest *m, uint32_t layer,
                                           uint32_t expert)
 {
     return m->layout == STORE_SPREAD ? store_stripe_of(m, layer, expert) : 0;
 }
 
-/* Record of (manifest->tier[tier], layer, expert) in a table: offset, then a checksum per stripe.
- */
+/* Record of (manifest->precision[precision], layer, expert) in a table: the offset, then one
+ * checksum per stripe. */
 static inline const uint64_t *store_record(const struct store_manifest *m, const void *table,
                                            uint32_t precision, uint32_t layer, uint32_t expert)
 {
@@ -225,21 +224,22 @@ static inline const uint64_t *store_record(const struct store_manifest *m, const
     return (const uint64_t *)(const void *)records + number * (1 + m->stripe_count);
 }
 
-/* The entries of a checked table, as the index has them: tiers * layers * experts of them, and as
- * many checksums for each as there are stripes. */
+/* Fills the index's entries from a checked table: precisions * layers * experts entries, and one
+ * checksum per stripe for each of them. */
 void store_entries_make(const struct store_manifest *manifest, const void *table,
                         struct model_entry *entries, uint64_t *checksums);
 
-/* Opens the store whose directory is open at dir_fd, checks all of it but the experts' own bytes
- * (manifest, table, size and head of every stripe, the hash and the header of model.gguf), and
- * returns a newly allocated index (caller frees). `path` is the directory's: stripes' paths are
- * made from it, made absolute. Reads model.gguf once; page cache it caused is dropped. Errors:
- * ERR_BAD_INPUT with one line naming the file and what is wrong; ERR_IO; ERR_NO_MEMORY. */
+/* Opens the store whose directory is open at dir_fd, checks everything except the bytes of experts
+ * (manifest, table, size and header of every stripe, hash and header of model.gguf), and returns a
+ * newly allocated index (caller frees). `path`: the directory, from which the absolute paths of the
+ * stripes are made. Reads all of model.gguf once, and drops the page cache of the files that it
+ * read. 0, or -1 with ERR_BAD_INPUT (one line that names the file and the cause), ERR_IO, ERR_GONE
+ * or ERR_NO_MEMORY. */
 int store_index_build(int dir_fd, const char *path, struct model_index **index,
                       struct error *error);
 
-/* What stands behind -m, open at fd: the index of a store where it is a directory, else of a GGUF
- * file. Errors as of the two. */
+/* The index of the model at `path` (option -m), open at fd: of a store if it is a directory, else
+ * of a GGUF file. Errors: those of store_index_build and model_index_build. */
 int model_or_store_index_build(int fd, const char *path, struct model_index **index,
                                struct error *error);
 

@@ -1,5 +1,5 @@
-/* The table of a store's entries: checked against the manifest, and made into entries of the index.
- */
+/* The table of a store's entries: checks it against the manifest, and converts it to entries of the
+ * index. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +16,7 @@ static int check_head(const struct store_manifest *m, const void *table, struct 
         return error_set(error, ERR_BAD_INPUT, "not a table of entries of version %u",
                          STORE_VERSION);
     if (memcmp(h->id, m->id, sizeof h->id) != 0)
-        return error_set(error, ERR_BAD_INPUT, "of another store than the manifest");
+        return error_set(error, ERR_BAD_INPUT, "belongs to another store than the manifest");
     if (h->stripes != m->stripe_count || h->layers != m->layers || h->experts != m->experts ||
         h->precision_mask != m->precision_mask || h->count != count || h->reserved != 0 ||
         h->unused != 0)
@@ -26,7 +26,7 @@ static int check_head(const struct store_manifest *m, const void *table, struct 
 
 struct range {
     uint64_t offset, end;
-    uint32_t stripe; /* of the layout "striped" 0: it is the same in all */
+    uint32_t stripe; /* 0 in the layout "striped": the same range in all stripes */
 };
 
 static int by_stripe_and_offset(const void *a, const void *b)
@@ -37,7 +37,8 @@ static int by_stripe_and_offset(const void *a, const void *b)
     return x->offset < y->offset ? -1 : x->offset > y->offset;
 }
 
-/* Parts that have no pages have no sum. One layout's table is not taken for the other's. */
+/* Checks that parts without pages have checksum 0. So a table is not accepted for the other
+ * layout. */
 static bool sums_fit(const struct store_manifest *m, uint32_t layer, uint32_t expert,
                      uint64_t pages, const uint64_t *sums)
 {
@@ -49,7 +50,7 @@ static bool sums_fit(const struct store_manifest *m, uint32_t layer, uint32_t ex
     return true;
 }
 
-/* Ranges of all records; their number, or -1. */
+/* Fills the ranges of all present entries; returns their number, or -1. */
 static int64_t take_ranges(const struct store_manifest *m, const void *table, struct range *ranges,
                            struct error *error)
 {
@@ -71,8 +72,8 @@ static int64_t take_ranges(const struct store_manifest *m, const void *table, st
                                  expert, layer, precision_name(m->precision[t].precision), offset);
             if (!sums_fit(m, layer, expert, pages, record + 1))
                 return error_set(error, ERR_BAD_INPUT,
-                                 "expert %" PRIu32 " of layer %" PRIu32 " (%s) has a checksum of "
-                                 "bytes it has not",
+                                 "expert %" PRIu32 " of layer %" PRIu32 " (%s) has a checksum for "
+                                 "a part without pages",
                                  expert, layer, precision_name(m->precision[t].precision));
             ranges[count++] =
                 (struct range){offset, offset + bytes, store_first_stripe(m, layer, expert)};
@@ -86,7 +87,7 @@ static int check_ranges(const struct store_manifest *m, const void *table, struc
     uint64_t capacity = (uint64_t)m->precision_count * m->layers * m->experts;
     struct range *ranges = reallocarray(NULL, capacity, sizeof *ranges);
     if (!ranges)
-        return error_set(error, ERR_NO_MEMORY, "no memory for %" PRIu64 " entries", capacity);
+        return error_set(error, ERR_NO_MEMORY, "out of memory (%" PRIu64 " entries)", capacity);
     int64_t count = take_ranges(m, table, ranges, error);
     int status = count < 0 ? -1 : 0;
     if (count > 0)
@@ -108,7 +109,7 @@ static int check_somewhere(const struct store_manifest *m, const void *table, st
             t++;
         if (t == m->precision_count)
             return error_set(error, ERR_BAD_INPUT,
-                             "expert %" PRIu32 " of layer %" PRIu32 " is there at no tier", expert,
+                             "expert %" PRIu32 " of layer %" PRIu32 " has no precision", expert,
                              layer);
     }
     return 0;

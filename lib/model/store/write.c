@@ -29,7 +29,7 @@ void *store_table_new(struct store_manifest *manifest)
     void *table = calloc(1, m->entries_bytes);
     if (!table)
         return NULL;
-    uint64_t end[MODEL_STRIPES_MAX], max = PAGE_BYTES; /* behind the head */
+    uint64_t end[MODEL_STRIPES_MAX], max = PAGE_BYTES; /* after the header */
     for (uint32_t s = 0; s < m->stripe_count; s++)
         end[s] = PAGE_BYTES;
     for (uint32_t precision = 0; precision < m->precision_count; precision++)
@@ -68,7 +68,7 @@ void store_make_id(struct store_manifest *manifest)
     XXH3_128bits_update(state, m->source_hash, sizeof m->source_hash);
     const uint32_t counts[] = {STORE_VERSION, m->layers, m->experts, m->stripe_count};
     XXH3_128bits_update(state, counts, sizeof counts);
-    if (m->layout != STORE_STRIPED) { /* what was made before there were others keeps its id */
+    if (m->layout != STORE_STRIPED) { /* not hashed for "striped": older stores keep their id */
         const char *layout = store_layout_name(m->layout);
         XXH3_128bits_update(state, layout, strlen(layout));
     }
@@ -116,7 +116,8 @@ static int write_all(int fd, const char *data, size_t bytes)
     return 0;
 }
 
-/* Written under another name, synced and renamed: it exists completely or not at all. */
+/* Writes a file under a temporary name, syncs and renames it: it exists completely or not at
+ * all. */
 static int write_file(int dir_fd, const char *name, const void *data, size_t bytes,
                       struct error *error)
 {
@@ -220,7 +221,7 @@ int store_write_manifest(int dir_fd, const struct store_manifest *m, const char 
         (json_int_t)m->layers, "experts", (json_int_t)m->experts, "page_bytes",
         (json_int_t)PAGE_BYTES, "stripes", stripes_json(m), "tiers", precisions_json(m), "entries",
         "bytes", (json_int_t)m->entries_bytes, "xxh3", xxh3);
-    if (root && m->layout != STORE_STRIPED) /* readers that know no other one take it without */
+    if (root && m->layout != STORE_STRIPED) /* omitted for "striped", which older readers expect */
         json_object_set_new(root, "layout", json_string(store_layout_name(m->layout)));
     if (root && info)
         json_object_set_new(root, "info", json_loads(info, 0, NULL));

@@ -86,7 +86,7 @@ static int check_head(const struct tokenizer_blob *b, size_t bytes, struct error
         return bad(error, "a count out of range");
     if (b->model >= TOKENIZER_MODEL__COUNT || (b->flags & ~TOKENIZER_FLAGS) != 0 || b->unused != 0)
         return bad(error, "of an unknown kind");
-    /* One slot of each hash table must be free, or a look-up would not end. */
+    /* One slot of each hash table must be free: it terminates look-ups. */
     if (!is_power_of_two(b->merge_slots) || !is_power_of_two(b->word_slots) ||
         b->merges >= b->merge_slots || b->merges > TOKENIZER_MERGES_MAX ||
         b->merge_slots > 4 * TOKENIZER_MERGES_MAX || b->word_slots > 4 * MODEL_VOCAB_MAX)
@@ -146,7 +146,7 @@ static int check_tables(const struct tokenizer_blob *b, struct error *error)
     return 0;
 }
 
-/* Strictly ascending by bytes, none empty, of the two kinds that are matched in text. */
+/* Special tokens must be control or user-defined tokens, not empty, strictly ascending by bytes. */
 static int check_specials(const struct tokenizer_blob *b, struct error *error)
 {
     const uint32_t *specials = blob_specials(b);

@@ -1,18 +1,18 @@
-/* The tokenizer's tables as they lie in the model segment. For lib/model only.
+/* The tokenizer's tables in the model segment. For lib/model only.
  *
- * Layout: struct tokenizer_blob, then the parts its offsets name, each 8-byte aligned:
+ * Layout: struct tokenizer_blob, then the parts at its offsets, each 8-byte aligned:
  *
  *   piece_at[vocab + 1]     u32: token i is text[piece_at[i] .. piece_at[i + 1])
  *   types[vocab]            u8, enum token_type
  *   merges[merge_slots]     struct merge_slot, open addressing by merge_hash
  *   words[word_slots]       u32: ids of normal tokens by piece_hash, TOKEN_NONE: free; for
- *                           TOKENIZER_SPM without those that hold a space as it is
+ *                           TOKENIZER_SPM without tokens that have a literal space in the file
  *   specials[special_capacity]  u32: ids of tokens matched in text as a whole, sorted by their
  *                           bytes; the first `specials` are used
  *   text[text_bytes]        the pieces: bytes of text, or names of control tokens
  *
- * A TOKENIZER_SPM piece has spaces where the file has U+2581. Its merges are not in the file: every
- * cut of a normal token into two others is one, ranked by the token's score. */
+ * A TOKENIZER_SPM piece has spaces where the file has U+2581. The file has no merges for it: every
+ * split of a normal token into two others is a merge, ranked by the token's score. */
 #ifndef SLUICE_MODEL_TOKENIZER_BLOB_H
 #define SLUICE_MODEL_TOKENIZER_BLOB_H
 
@@ -27,8 +27,8 @@
 #define TOKENIZER_VERSION    2u
 #define TOKENIZER_MERGES_MAX (4u << 20)
 #define TOKENIZER_PIECES_MAX (256u << 20) /* bytes of all pieces together */
-/* SentencePiece pieces are 16 characters long by its default; cutting one costs its length squared.
- */
+/* By default, SentencePiece pieces have at most 16 characters. Enumerating the splits of a piece
+ * takes time quadratic in its length. */
 #define TOKENIZER_SPM_PIECE_MAX 256
 
 /* As in tokenizer.ggml.token_type. */
@@ -46,12 +46,12 @@ enum token_type {
 /* tokenizer.ggml.model */
 enum tokenizer_model {
     TOKENIZER_BPE, /* "gpt2": words by a regular expression, merges of bytes */
-    TOKENIZER_SPM, /* "llama": SentencePiece BPE, merges of characters, bytes for what is unknown */
+    TOKENIZER_SPM, /* "llama": SentencePiece BPE, merges of characters, bytes for unknown ones */
     TOKENIZER_MODEL__COUNT
 };
 
-/* tokenizer_blob.flags, of TOKENIZER_SPM */
-#define TOKENIZER_SPACE_PREFIX 1u /* text begins with a space that is added */
+/* tokenizer_blob.flags, for TOKENIZER_SPM */
+#define TOKENIZER_SPACE_PREFIX 1u /* a space is added before the text */
 #define TOKENIZER_CUT_AT_SPACE 2u /* no token has a space after another character */
 #define TOKENIZER_FLAGS        3u
 
@@ -71,29 +71,32 @@ struct tokenizer_blob {
     uint32_t bos, eos; /* TOKEN_NONE: none */
     uint32_t model;    /* enum tokenizer_model */
     uint32_t flags;
-    uint32_t unused; /* 0; no padding, the head is compared as bytes */
+    uint32_t unused; /* 0; no padding, because heads are compared as bytes */
     uint32_t byte_ids[256];
     uint64_t piece_at_offset, types_offset, merges_offset, words_offset, specials_offset,
         text_offset;
 };
 
-/* Where the parts must be, from the counts in the header: fills the offsets and bytes. Counts are
- * within their limits. */
+/* Fills the offsets of the parts and `bytes` from the counts, which must be within their limits. */
 void tokenizer_blob_layout(struct tokenizer_blob *b);
 
-/* Makes the blob from a file's tokenizer.ggml.* keys. The caller frees it. */
+/* Builds the blob from a file's tokenizer.ggml.* keys; the caller frees it. *tokens: size of the
+ * vocabulary. 0, or -1 with ERR_BAD_INPUT or ERR_NO_MEMORY. */
 int tokenizer_blob_build(const struct gguf *g, void **blob, size_t *bytes, uint32_t *tokens,
                          struct error *error);
 
-/* Checks a blob completely; nothing needs checking after it. */
+/* Checks a blob completely. 0, or -1 with ERR_BAD_INPUT. */
 int tokenizer_blob_check(const void *blob, size_t bytes, struct error *error);
 
-/* Row number of a pre-tokenizer, UINT32_MAX when unknown. */
+/* Row of a pre-tokenizer in tokenizers.tbl.h; UINT32_MAX: unknown. */
 uint32_t pretokenizer_find(const char *name, size_t bytes);
+
+/* Number of rows, and the columns of one row. */
 uint32_t pretokenizer_count(void);
 bool pretokenizer_ignores_merges(uint32_t row);
 const char *pretokenizer_expression(uint32_t row);
 
+/* Hashes of words[] and merges[]. Probing is linear, from hash modulo the number of slots. */
 uint32_t piece_hash(const char *text, size_t bytes);
 
 static inline uint32_t merge_hash(uint32_t left, uint32_t right)

@@ -1,4 +1,4 @@
-/* From tokenizer.ggml.* keys to the blob of tokenizer_blob.h. */
+/* Builds the blob of blob.h from tokenizer.ggml.* keys. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,18 +18,18 @@ struct span {
 
 struct builder {
     const struct gguf *gguf;
-    struct tokenizer_blob head; /* counts first, offsets by tokenizer_blob_layout */
+    struct tokenizer_blob head; /* counts; then offsets by tokenizer_blob_layout */
     char *blob;
     struct span *tokens; /* as written in the file */
     uint8_t *types;
-    uint32_t *ranks;       /* TOKENIZER_SPM: of normal tokens by score, the best first */
-    struct strtab by_name; /* tokens as written -> id, normal ones first */
+    uint32_t *ranks;       /* TOKENIZER_SPM: rank of each token by score, the best is 0 */
+    struct strtab by_name; /* token as written -> id; normal tokens have priority */
     struct gguf_array merge_lines;
     bool has_merges;
 };
 
-/* The GPT-2 byte alphabet: printable Latin-1 characters stand for themselves, the 68 other bytes
- * for U+0100 onwards, in order. */
+/* The GPT-2 byte alphabet: printable Latin-1 characters represent themselves, U+0100 onwards the 68
+ * other bytes, in order. */
 static bool printable_byte(uint32_t b)
 {
     return (b >= '!' && b <= '~') || (b >= 0xa1 && b <= 0xac) || (b >= 0xae && b <= 0xff);
@@ -53,8 +53,8 @@ void tokenizer_byte_alphabet(uint16_t code_of_byte[256])
     alphabet(code_of_byte, byte_of_code);
 }
 
-/* Maps a piece from the alphabet to bytes; false when it has other characters. All codes are below
- * U+0200, so one or two bytes of UTF-8 each. */
+/* Converts a piece from the alphabet to bytes; false if it has other characters. All codes are
+ * below U+0200, so each is one or two bytes of UTF-8. */
 static bool to_bytes(const int16_t byte_of_code[512], const struct span *s, char *out, size_t *n)
 {
     *n = 0;
@@ -86,7 +86,7 @@ static int read_tokens(struct builder *b, struct error *error)
     b->tokens = calloc(b->head.vocab, sizeof *b->tokens);
     b->types = malloc(b->head.vocab);
     if (!b->tokens || !b->types)
-        return error_set(error, ERR_NO_MEMORY, "no memory for the vocabulary");
+        return error_set(error, ERR_NO_MEMORY, "out of memory (vocabulary)");
     uint64_t total = 0;
     for (uint32_t i = 0; i < b->head.vocab; i++) {
         size_t n;
@@ -124,11 +124,11 @@ static int read_types(struct builder *b, struct error *error)
     return 0;
 }
 
-/* Names to ids. Normal tokens must be unique; of the others a normal one of the same name wins. */
+/* Maps names to ids. Normal tokens must be unique; they have priority over others of that name. */
 static int index_tokens(struct builder *b, struct error *error)
 {
     if (!strtab_init(&b->by_name, b->head.vocab))
-        return error_set(error, ERR_NO_MEMORY, "no memory for the vocabulary");
+        return error_set(error, ERR_NO_MEMORY, "out of memory (vocabulary)");
     for (int normal = 1; normal >= 0; normal--) {
         for (uint32_t i = 0; i < b->head.vocab; i++) {
             const struct span *s = &b->tokens[i];
@@ -178,7 +178,7 @@ static int read_model(struct builder *b, struct error *error)
                      printable(text, n).text);
 }
 
-/* SentencePiece has no pre-tokenizer, whatever the key contains. */
+/* SentencePiece has no pre-tokenizer: the key is ignored. */
 static int read_pre(struct builder *b, struct error *error)
 {
     const char *text;
@@ -224,7 +224,7 @@ static int compare_scores(const void *x, const void *y, void *scores)
     return sa != sb ? (sa < sb) - (sa > sb) : (a > b) - (a < b);
 }
 
-/* Tokens of the same score have the same rank: of such merges the leftmost is first. */
+/* Tokens of the same score have the same rank: then the leftmost merge is first. */
 static void rank_scores(struct builder *b, float *scores, uint32_t *order)
 {
     for (uint32_t i = 0; i < b->head.vocab; i++)
@@ -252,11 +252,11 @@ static int read_scores(struct builder *b, struct error *error)
     for (uint32_t i = 0; scores && status == 0 && i < b->head.vocab; i++) {
         scores[i] = gguf_array_f32(&a);
         if (scores[i] != scores[i])
-            status =
-                error_set(error, ERR_BAD_INPUT, "the score of token %" PRIu32 " is no number", i);
+            status = error_set(error, ERR_BAD_INPUT,
+                               "the score of token %" PRIu32 " is not a number", i);
     }
     if (!scores || !order || !b->ranks)
-        status = error_set(error, ERR_NO_MEMORY, "no memory for the vocabulary");
+        status = error_set(error, ERR_NO_MEMORY, "out of memory (vocabulary)");
     if (status == 0)
         rank_scores(b, scores, order);
     free(scores);
@@ -264,7 +264,7 @@ static int read_scores(struct builder *b, struct error *error)
     return status;
 }
 
-/* The id of a normal token of that name that can come out of merging. */
+/* The id of a normal token of that name that merging can produce, or TOKEN_NONE. */
 static uint32_t spm_token(const struct builder *b, const char *text, size_t bytes)
 {
     uint32_t id = strtab_get(&b->by_name, text, bytes);
@@ -273,7 +273,7 @@ static uint32_t spm_token(const struct builder *b, const char *text, size_t byte
                : id;
 }
 
-/* Calls each(b, merge) for every cut of token `id` into two others. */
+/* Calls each(b, merge) for every split of token `id` into two others. */
 static void each_cut(struct builder *b, uint32_t id,
                      void (*each)(struct builder *b, const struct merge_slot *m))
 {
@@ -371,7 +371,7 @@ static int count_merges(struct builder *b, struct error *error)
     return 0;
 }
 
-/* Counts what the blob will hold. Pieces are never longer than the text they come from. */
+/* Computes the counts of the blob. A piece is never longer than its text in the file. */
 static int count_parts(struct builder *b, struct error *error)
 {
     if (count_merges(b, error))
@@ -383,7 +383,7 @@ static int count_parts(struct builder *b, struct error *error)
         b->head.text_bytes += b->tokens[i].bytes;
     }
     b->head.merge_slots = slots_for(b->head.merges);
-    b->head.merges = 0; /* counted again when they are filled in: a pair may be named twice */
+    b->head.merges = 0; /* counted again when filled: a pair may occur twice */
     b->head.word_slots = slots_for(normal);
     b->head.magic = TOKENIZER_MAGIC;
     b->head.version = TOKENIZER_VERSION;
@@ -405,7 +405,7 @@ static int hex_digit(char c)
     return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-/* The byte a token "<0xNN>" stands for, -1: none. */
+/* The byte of a token "<0xNN>"; -1 for other tokens. */
 static int spm_byte(const struct span *s)
 {
     if (s->bytes != 6 || memcmp(s->text, "<0x", 3) != 0 || s->text[5] != '>')
@@ -414,7 +414,7 @@ static int spm_byte(const struct span *s)
     return high < 0 || low < 0 ? -1 : high * 16 + low;
 }
 
-/* Bytes of a token's piece, at `out`; *word: it can come out of merging. */
+/* Writes a token's piece to `out`, returns its bytes; *word: merging can produce it. */
 static size_t spm_piece(const struct builder *b, uint32_t id, char *out, bool *word)
 {
     const struct span *s = &b->tokens[id];
@@ -437,8 +437,8 @@ static size_t spm_piece(const struct builder *b, uint32_t id, char *out, bool *w
     return n;
 }
 
-/* A normal token that is not written in the alphabet is kept as it is: it cannot come out of
- * merging, but a model may still produce it. */
+/* The same for byte-level BPE. A normal token that is not in the byte alphabet is stored unchanged:
+ * merging cannot produce it, but a model can generate it. */
 static size_t bpe_piece(const struct builder *b, const int16_t byte_of_code[512], uint32_t id,
                         char *out, bool *word)
 {
@@ -499,7 +499,8 @@ static int compare_pieces(const void *x, const void *y, void *blob)
     return order ? order : na != nb ? (na > nb) - (na < nb) : (a > b) - (a < b);
 }
 
-/* Sorted; of tokens with the same text the first stays. */
+/* Fills the sorted list of special tokens; of tokens with the same text, the one with the lowest
+ * id. */
 static void fill_specials(struct builder *b)
 {
     struct tokenizer_blob *blob = (struct tokenizer_blob *)(void *)b->blob;
@@ -519,7 +520,7 @@ static void fill_specials(struct builder *b)
     b->head.specials = kept;
 }
 
-/* "left right" -> their ids and the id of both together. */
+/* "left right" -> their ids and the id of the concatenation. */
 static int parse_merge(const struct builder *b, uint32_t rank, const char *line, size_t n,
                        char *joined, struct merge_slot *m, struct error *error)
 {
@@ -556,7 +557,7 @@ static size_t longest_line(struct gguf_array a)
     return longest;
 }
 
-/* A pair named twice keeps its first rank. */
+/* A pair that occurs twice keeps its first rank. */
 static void put_merge(struct builder *b, const struct merge_slot *m)
 {
     struct merge_slot *slots = (struct merge_slot *)(void *)(b->blob + b->head.merges_offset);
@@ -575,7 +576,7 @@ static int fill_merge_lines(struct builder *b, struct error *error)
     struct gguf_array a = b->merge_lines;
     char *joined = malloc(longest_line(a) + 1);
     if (!joined)
-        return error_set(error, ERR_NO_MEMORY, "no memory for a merge");
+        return error_set(error, ERR_NO_MEMORY, "out of memory (merge)");
     int status = 0;
     for (uint32_t rank = 0; a.left > 0 && status == 0; rank++) {
         const char *line;
@@ -611,7 +612,7 @@ static int build(struct builder *b, struct error *error)
     tokenizer_blob_layout(&b->head);
     b->blob = calloc(1, b->head.bytes);
     if (!b->blob)
-        return error_set(error, ERR_NO_MEMORY, "no memory for the tokenizer");
+        return error_set(error, ERR_NO_MEMORY, "out of memory (tokenizer)");
     fill_pieces(b, byte_of_code);
     memcpy(b->blob, &b->head, sizeof b->head); /* fill_specials reads pieces through the head */
     fill_specials(b);

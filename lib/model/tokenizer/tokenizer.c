@@ -1,7 +1,7 @@
-/* Encoding: text -> special tokens and stretches between them -> words -> merging. Words of
- * byte-level BPE are what a regular expression matches, and merging begins with bytes. Words of
- * SentencePiece BPE (Kudo & Richardson 2018) begin at spaces, and merging begins with characters.
- */
+/* Encoding: text -> special tokens and the stretches between them -> words -> merging. Words of
+ * byte-level BPE are matches of a regular expression, and merging starts with bytes. Words of
+ * SentencePiece BPE (Kudo & Richardson 2018) start at spaces, and merging starts with
+ * characters. */
 #include "lib/model/tokenizer/tokenizer.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
@@ -16,7 +16,7 @@
 
 #define TOKENIZER_OBJ 0x544f4b5au /* "TOKZ" */
 
-/* Against expressions that would run away; real text needs a few steps per byte of a run. */
+/* Limits for expressions that backtrack excessively; real text needs a few steps per byte. */
 #define MATCH_LIMIT (64u << 20)
 #define DEPTH_LIMIT (1u << 20)
 #define HEAP_KIB    (64u << 10)
@@ -24,22 +24,22 @@
 struct tokenizer {
     uint32_t magic;
     const struct tokenizer_blob *blob;
-    pcre2_code *words; /* and limits: NULL for TOKENIZER_SPM */
+    pcre2_code *words; /* words and limits are NULL for TOKENIZER_SPM */
     pcre2_match_context *limits;
 };
 
-/* A character that is no token: written as bytes in the end. No id of a token, no TOKEN_NONE. */
+/* A character that is not a token: finally emitted as bytes. Neither a token id nor TOKEN_NONE. */
 #define SYMBOL_UNKNOWN (TOKEN_NONE - 1)
 
-/* A piece of a word while it is merged: a doubly linked list in an array, one per byte or character
- * at first. */
+/* A piece of a word during merging; initially one per byte or character. A doubly linked list in an
+ * array. */
 struct symbol {
-    uint32_t id; /* TOKEN_NONE: was merged into the one before it */
+    uint32_t id; /* TOKEN_NONE: merged into the previous one */
     uint32_t prev, next;
-    uint32_t at; /* where it begins in the word */
+    uint32_t at; /* offset in the word */
 };
 
-/* Everything one encoding needs; grown as needed, freed at its end. */
+/* State of one encoding; arrays grow as needed. */
 struct encoder {
     const struct tokenizer *t;
     bool parse_special;
@@ -77,7 +77,7 @@ static int open_words(struct tokenizer *t, struct error *error)
     pcre2_set_match_limit(t->limits, MATCH_LIMIT);
     pcre2_set_depth_limit(t->limits, DEPTH_LIMIT);
     pcre2_set_heap_limit(t->limits, HEAP_KIB);
-    (void)pcre2_jit_compile(t->words, PCRE2_JIT_COMPLETE); /* without it matching is only slower */
+    (void)pcre2_jit_compile(t->words, PCRE2_JIT_COMPLETE); /* if it fails, matching is slower */
     return 0;
 }
 
@@ -87,7 +87,7 @@ struct tokenizer *tokenizer_open(const void *blob, size_t blob_bytes, struct err
         return NULL;
     struct tokenizer *t = calloc(1, sizeof *t);
     if (!t) {
-        error_set(error, ERR_NO_MEMORY, "no memory for the tokenizer");
+        error_set(error, ERR_NO_MEMORY, "out of memory (tokenizer)");
         return NULL;
     }
     t->magic = TOKENIZER_OBJ;
@@ -132,7 +132,7 @@ const char *tokenizer_piece(const struct tokenizer *t, uint32_t id, size_t *byte
     return blob_piece(t->blob, id, bytes);
 }
 
-/* Capacity for `want` elements of an array that doubles. */
+/* Makes capacity for `want` elements, at least doubling the array. */
 static int reserve(struct encoder *e, void *array, size_t *capacity, size_t want, size_t each)
 {
     if (want <= *capacity)
@@ -144,7 +144,7 @@ static int reserve(struct encoder *e, void *array, size_t *capacity, size_t want
     memcpy(&old, array, sizeof old); /* array is the address of a pointer of any type */
     bigger = reallocarray(old, n, each);
     if (!bigger)
-        return error_set(e->error, ERR_NO_MEMORY, "no memory to encode the text");
+        return error_set(e->error, ERR_NO_MEMORY, "out of memory (encoding)");
     memcpy(array, &bigger, sizeof bigger);
     *capacity = n;
     return 0;
@@ -210,7 +210,7 @@ static uint32_t find_word(const struct tokenizer_blob *b, const char *text, size
     return TOKEN_NONE;
 }
 
-/* The merge of the symbol at `at` with the next one; NULL when there is none. */
+/* The merge of the symbol at `at` with the next one; NULL: none. */
 static const struct merge_slot *merge_at(const struct encoder *e, uint32_t at)
 {
     const struct symbol *s = &e->symbols[at];
@@ -225,8 +225,8 @@ static int propose(struct encoder *e, uint32_t at)
     return m ? heap_push(e, (uint64_t)m->rank << 32 | at) : 0;
 }
 
-/* Joins pairs in order of rank, leftmost first, until none is left. A candidate in the heap may be
- * out of date; it counts only if the pair at its place still has its rank. */
+/* Merges pairs in order of rank, leftmost first, until there are no more. A candidate in the heap
+ * may be stale; it is valid only if the pair at its position still has its rank. */
 static int merge_symbols(struct encoder *e)
 {
     while (e->heap_count > 0) {
@@ -247,7 +247,7 @@ static int merge_symbols(struct encoder *e)
     return 0;
 }
 
-/* Merges the first n symbols, whose ids and places are set, and emits what is left. */
+/* Merges the first n symbols, whose ids and offsets are set, and emits the result. */
 static int encode_symbols(struct encoder *e, const char *text, size_t bytes, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
@@ -291,7 +291,7 @@ static int encode_word(struct encoder *e, const char *text, size_t bytes)
     return encode_symbols(e, text, bytes, n);
 }
 
-/* Bytes of a character of valid UTF-8, by its first. */
+/* Bytes of a character of valid UTF-8, from its first byte. */
 static size_t character_bytes(char first)
 {
     unsigned char c = (unsigned char)first;
@@ -312,8 +312,8 @@ static int encode_spm_word(struct encoder *e, const char *text, size_t bytes)
     return encode_symbols(e, text, bytes, n);
 }
 
-/* Where no token goes over the beginning of a word, words are merged one by one: the same tokens
- * in less memory. */
+/* If no token crosses the start of a word (TOKENIZER_CUT_AT_SPACE), words are merged one by one:
+ * the same tokens with less memory. */
 static int encode_spm_stretch(struct encoder *e, const char *text, size_t bytes)
 {
     bool cut = (e->t->blob->flags & TOKENIZER_CUT_AT_SPACE) != 0;
@@ -327,14 +327,14 @@ static int encode_spm_stretch(struct encoder *e, const char *text, size_t bytes)
     return 0;
 }
 
-/* One match at or after `start`. *from == *to == bytes when there is none any more. */
+/* The first match at or after `start`. *from == *to == bytes: no more matches. */
 static int next_word(struct encoder *e, const char *text, size_t bytes, size_t start, size_t *from,
                      size_t *to)
 {
     uint32_t options = PCRE2_NO_UTF_CHECK | PCRE2_NOTEMPTY; /* the text was sanitised */
     int rc =
         pcre2_match(e->t->words, (PCRE2_SPTR)text, bytes, start, options, e->match, e->t->limits);
-    if (rc == PCRE2_ERROR_JIT_STACKLIMIT) /* the interpreter has a heap instead of a stack */
+    if (rc == PCRE2_ERROR_JIT_STACKLIMIT) /* the interpreter uses the heap instead of a stack */
         rc = pcre2_match(e->t->words, (PCRE2_SPTR)text, bytes, start, options | PCRE2_NO_JIT,
                          e->match, e->t->limits);
     *from = *to = bytes;
@@ -352,7 +352,7 @@ static int next_word(struct encoder *e, const char *text, size_t bytes, size_t s
     return 0;
 }
 
-/* Text between two matches is a word of its own. */
+/* Text between two matches is a separate word. */
 static int encode_stretch(struct encoder *e, const char *text, size_t bytes)
 {
     if (e->t->blob->model == TOKENIZER_SPM)
@@ -368,7 +368,7 @@ static int encode_stretch(struct encoder *e, const char *text, size_t bytes)
     return 0;
 }
 
-/* First of specials[lo, hi), which agree in their first `depth` bytes, whose next byte is >= c. */
+/* specials[lo, hi) have the same first `depth` bytes: the first one whose next byte is >= c. */
 static uint32_t narrow(const struct tokenizer_blob *b, uint32_t lo, uint32_t hi, size_t depth,
                        unsigned c)
 {
@@ -385,8 +385,8 @@ static uint32_t narrow(const struct tokenizer_blob *b, uint32_t lo, uint32_t hi,
     return lo;
 }
 
-/* The longest special token that stands at the start of text, by narrowing the sorted list byte
- * after byte; TOKEN_NONE when there is none. */
+/* The longest special token at the start of text, or TOKEN_NONE. Narrows the sorted list byte by
+ * byte. */
 static uint32_t special_at(const struct encoder *e, const char *text, size_t bytes, size_t *length)
 {
     const struct tokenizer_blob *b = e->t->blob;
@@ -397,7 +397,7 @@ static uint32_t special_at(const struct encoder *e, const char *text, size_t byt
         hi = narrow(b, lo, hi, depth, c + 1);
         if (lo == hi)
             break;
-        /* The shortest of those that begin like this stands first. */
+        /* The shortest token with this prefix is the first one. */
         uint32_t id = blob_specials(b)[lo];
         size_t n;
         blob_piece(b, id, &n);
@@ -409,8 +409,8 @@ static uint32_t special_at(const struct encoder *e, const char *text, size_t byt
     return found;
 }
 
-/* After a control token a new text starts, with its space if it gets one: the space takes the
- * place of the token's last byte. */
+/* After a control token a new text starts, with its space prefix if configured: the space
+ * overwrites the last byte of the token, which is no longer needed. */
 static int encode_text(struct encoder *e, char *text, size_t bytes)
 {
     bool prefix = (e->t->blob->flags & TOKENIZER_SPACE_PREFIX) != 0, new_text = false;
@@ -432,8 +432,8 @@ static int encode_text(struct encoder *e, char *text, size_t bytes)
     return 0;
 }
 
-/* The text as SentencePiece sees it, in place: U+2581 is a space to it, and a space comes first.
- * One more byte fits. Returns its bytes. */
+/* Converts text to the input of SentencePiece, in place: U+2581 becomes a space, and a space is
+ * prepended if configured. The buffer must have one more byte. Returns the number of bytes. */
 static size_t spm_text(const struct encoder *e, char *text, size_t bytes)
 {
     size_t n = 0, length;
@@ -468,7 +468,7 @@ int tokenizer_encode(const struct tokenizer *t, const char *text, size_t bytes, 
         e.match = pcre2_match_data_create_from_pattern(t->words, NULL);
     int status = -1;
     if (!clean || (words && !e.match) || reserve(&e, &e.ids, &e.capacity, 1, sizeof *e.ids)) {
-        error_set(error, ERR_NO_MEMORY, "no memory to encode the text");
+        error_set(error, ERR_NO_MEMORY, "out of memory (encoding)");
     } else {
         size_t n = utf8_sanitise(text, bytes, clean);
         status = encode_text(&e, clean, words ? n : spm_text(&e, clean, n));

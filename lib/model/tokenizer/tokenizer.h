@@ -1,6 +1,6 @@
 /* Tokenizer over the tokenizer blob of the model segment: byte-level BPE ("gpt2" in GGUF) or
- * SentencePiece BPE ("llama"). The original regular expression of each byte-level pre-tokenizer is
- * in tokenizers.tbl.h (PCRE2, UTF + UCP). */
+ * SentencePiece BPE ("llama"). tokenizers.tbl.h has the original regular expression of each
+ * byte-level pre-tokenizer (PCRE2, UTF + UCP). */
 #ifndef SLUICE_MODEL_TOKENIZER_TOKENIZER_H
 #define SLUICE_MODEL_TOKENIZER_TOKENIZER_H
 
@@ -15,29 +15,29 @@
 
 struct tokenizer;
 
-/* Opens a tokenizer on the blob (borrowed until tokenizer_close). The blob is checked completely
- * first. Private memory is small: the tables live in the blob (hash tables included). NULL with
- * ERR_BAD_INPUT. */
+/* Opens a tokenizer on the blob (borrowed until tokenizer_close), after checking it completely.
+ * Private memory is small: all tables are in the blob. NULL with ERR_BAD_INPUT, ERR_NO_MEMORY or
+ * ERR_FAILED (PCRE2). */
 struct tokenizer *tokenizer_open(const void *blob, size_t blob_bytes, struct error *error);
 void tokenizer_close(struct tokenizer *t);
 
 uint32_t tokenizer_vocab(const struct tokenizer *t);
-uint32_t tokenizer_eos(const struct tokenizer *t); /* TOKEN_NONE when there is none */
-uint32_t
-tokenizer_bos(const struct tokenizer *t); /* only when add_bos_token is set, else TOKEN_NONE */
+uint32_t tokenizer_eos(const struct tokenizer *t); /* TOKEN_NONE: none */
+uint32_t tokenizer_bos(const struct tokenizer *t); /* TOKEN_NONE unless add_bos_token is set */
 bool tokenizer_is_control(const struct tokenizer *t, uint32_t id);
 
 /* Encodes text (any bytes; invalid UTF-8 becomes U+FFFD as in the reference tokenizers).
- * parse_special: control tokens written out in the text become their id. *ids is newly allocated
- * (caller frees). Returns 0, or -1: ERR_BAD_INPUT (too long, regex limits), ERR_NO_MEMORY. */
+ * parse_special: the text of a control token becomes its id. *ids is newly allocated (caller
+ * frees). Returns 0, or -1: ERR_BAD_INPUT (too long, regex limits), ERR_NO_MEMORY. */
 int tokenizer_encode(const struct tokenizer *t, const char *text, size_t bytes, bool parse_special,
                      uint32_t **ids, size_t *count, struct error *error);
 
 /* Bytes of one token (borrowed from the blob; not NUL-terminated, may be part of a UTF-8
- * character). Ids out of range give 0 bytes. Control tokens give 0 bytes. */
+ * character). 0 bytes for control tokens and for ids out of range. */
 const char *tokenizer_piece(const struct tokenizer *t, uint32_t id, size_t *bytes);
 
-/* The character (code point below U+0200) that stands for each byte in the pieces of a file. */
+/* The GPT-2 byte alphabet: the code point (below U+0200) that represents each byte in the pieces of
+ * a file. */
 void tokenizer_byte_alphabet(uint16_t code_of_byte[256]);
 
 #endif

@@ -1,12 +1,11 @@
-/* Pre-tokenizers of byte-level BPE: how text is cut into words before merging.
+/* Pre-tokenizers of byte-level BPE: the rules that split text into words before merging.
  * PRETOKENIZER(name, ignore_merges, expression)
  *   name           value of tokenizer.ggml.pre
- *   ignore_merges  1: a word that is a token as a whole is taken without merging
- *   expression     the original one of the model's own tokenizer.json (PCRE2 with UTF and UCP)
- * Rows may be appended only: their numbers stand in model segments. Never use rewritings of the
- * expressions made for engines with fewer features: they are known to differ, or to need unbounded
- * stack.
- * No include guard: include it with PRETOKENIZER defined. */
+ *   ignore_merges  1: a word that is a token is not merged
+ *   expression     the original one of the model's tokenizer.json (PCRE2 with UTF and UCP)
+ * Append only: row numbers are stored in model segments. Do not use versions of the expressions
+ * that were rewritten for engines with fewer features: some differ, some need unbounded stack. No
+ * include guard: include it with PRETOKENIZER defined. */
 #define EXPR_GPT2 "'(?:[sdmt]|ll|ve|re)| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
 #define EXPR_CL100K(digits)                                                                        \
     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" digits                           \

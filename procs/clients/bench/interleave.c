@@ -72,7 +72,7 @@ static void signal_children(const struct runner *r, int number)
             kill(r->child[i], number);
 }
 
-/* The supervisor is stopped first and resumed last, so that it never sees stopped children. */
+/* The supervisor is stopped first and resumed last, so that it never finds its children stopped. */
 static void stop(struct runner *r)
 {
     if (r->session.own == 0 || r->stopped)

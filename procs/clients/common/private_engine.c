@@ -12,7 +12,7 @@
 
 #include "ipc/endpoints.h"
 
-pid_t own_run_pid(const char *run)
+pid_t private_instance_pid(const char *run)
 {
     static const char *const prefixes[] = {"own-", "bench-", "doctor-"};
     for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; i++) {
@@ -64,15 +64,15 @@ static void remove_dir(const char *path)
     close(dir_fd);
 }
 
-void own_run_remove(const char *run)
+void private_instance_remove(const char *run)
 {
     char path[ENDPOINT_BYTES];
     struct error ignored;
-    if (own_run_pid(run) == getpid() && run_dir_path(run, path, &ignored) == 0)
+    if (private_instance_pid(run) == getpid() && run_dir_path(run, path, &ignored) == 0)
         remove_dir(path);
 }
 
-void own_runs_sweep(void)
+void private_instances_sweep(void)
 {
     char path[ENDPOINT_BYTES];
     struct error ignored;
@@ -83,7 +83,7 @@ void own_runs_sweep(void)
     if (!dir)
         return;
     for (struct dirent *e; (e = readdir(dir)) != NULL;) {
-        pid_t pid = own_run_pid(e->d_name);
+        pid_t pid = private_instance_pid(e->d_name);
         if (pid > 0 && kill(pid, 0) != 0 && errno == ESRCH &&
             run_dir_path(e->d_name, path, &ignored) == 0)
             remove_dir(path);

@@ -6,13 +6,13 @@
 #include <sys/types.h>
 
 /* The client's pid in the name of such a run ("own-123", "bench-123-1"); 0: not such a name. */
-pid_t own_run_pid(const char *run);
+pid_t private_instance_pid(const char *run);
 
 /* Removes the run directory of this client's private engine, unless a process still holds its lock.
  * Runs with other names are kept. */
-void own_run_remove(const char *run);
+void private_instance_remove(const char *run);
 
 /* Removes run directories of clients that have exited, e.g. after kill -9. */
-void own_runs_sweep(void);
+void private_instances_sweep(void);
 
 #endif

@@ -347,7 +347,7 @@ int session_open(struct session *s, const struct session_request *request, struc
             snprintf(s->run, sizeof s->run, "%s", request->run);
         else
             snprintf(s->run, sizeof s->run, "own-%d", (int)getpid());
-        own_runs_sweep();
+        private_instances_sweep();
         if (!request->verbose)
             s->log_fd = open("/tmp", O_TMPFILE | O_RDWR | O_APPEND | O_CLOEXEC, 0600);
         if (spawn_engine(s, request, error) != 0) {
@@ -381,7 +381,7 @@ void session_close(struct session *s)
         }
         s->own = 0;
     }
-    own_run_remove(s->run);
+    private_instance_remove(s->run);
     if (s->log_fd >= 0)
         close(s->log_fd);
     s->log_fd = -1;

@@ -85,7 +85,7 @@ static int cmd_show(struct repl *r, char *arguments, struct error *error)
            bytes_format(lookup_u64(doc, "model.expert_bytes"), experts),
            bytes_format(lookup_u64(doc, "model.dense_bytes"), dense));
     printf("  engine '%s'%s; %zu turns of conversation, %zu bytes\n", r->session.run,
-           r->session.own ? " (private)" : "", r->talk.count, r->talk.bytes);
+           r->session.own ? " (private)" : "", r->conversation.count, r->conversation.bytes);
     json_decref(doc);
     return 0;
 }
@@ -217,13 +217,13 @@ static int cmd_regen(struct repl *r, char *arguments, struct error *error)
 {
     if (no_arguments(arguments, error) != 0)
         return -1;
-    if (r->talk.count == 0)
+    if (r->conversation.count == 0)
         return error_set(error, ERR_BAD_INPUT, "no prompt to repeat yet");
-    char *response = strdup(r->talk.turns[r->talk.count - 1].response);
-    char *prompt = talk_take_last(&r->talk);
+    char *response = strdup(r->conversation.turns[r->conversation.count - 1].response);
+    char *prompt = conversation_take_last(&r->conversation);
     int status = turn_run(r, prompt, error);
     if (status != 0 && response) /* keep the old response */
-        talk_add(&r->talk, prompt, response);
+        conversation_add(&r->conversation, prompt, response);
     free(prompt);
     free(response);
     return status;
@@ -234,28 +234,28 @@ static int cmd_save(struct repl *r, char *arguments, struct error *error)
     if (!*arguments)
         return error_set(error, ERR_BAD_INPUT, "usage: /save FILE");
     json_t *settings = settings_json(r);
-    int status = talk_save(&r->talk, settings, arguments, error);
+    int status = conversation_save(&r->conversation, settings, arguments, error);
     json_decref(settings);
     if (status == 0)
-        printf("%zu turns saved\n", r->talk.count);
+        printf("%zu turns saved\n", r->conversation.count);
     return status;
 }
 
 static int cmd_load(struct repl *r, char *arguments, struct error *error)
 {
-    struct talk loaded = {0};
+    struct conversation loaded = {0};
     json_t *settings = NULL;
     if (!*arguments)
         return error_set(error, ERR_BAD_INPUT, "usage: /load FILE");
-    if (talk_load(&loaded, &settings, arguments, error) != 0)
+    if (conversation_load(&loaded, &settings, arguments, error) != 0)
         return -1;
     int status = settings_take(r, settings, error);
     if (status == 0) {
-        talk_clear(&r->talk);
-        r->talk = loaded;
-        printf("%zu turns loaded\n", r->talk.count);
+        conversation_clear(&r->conversation);
+        r->conversation = loaded;
+        printf("%zu turns loaded\n", r->conversation.count);
     } else {
-        talk_clear(&loaded);
+        conversation_clear(&loaded);
     }
     json_decref(settings);
     return status;
@@ -265,7 +265,7 @@ static int cmd_clear(struct repl *r, char *arguments, struct error *error)
 {
     if (no_arguments(arguments, error) != 0)
         return -1;
-    talk_clear(&r->talk);
+    conversation_clear(&r->conversation);
     return 0;
 }
 

@@ -1,5 +1,5 @@
-/* Input lines, from a terminal with libedit or from a pipe. A prompt has at most TALK_PROMPT_MAX
- * bytes, the history HISTORY_LINES lines. */
+/* Input lines, from a terminal with libedit or from a pipe. A prompt has at most
+ * CONVERSATION_PROMPT_MAX bytes, the history HISTORY_LINES lines. */
 #include "procs/clients/repl/input.h"
 
 #include <errno.h>
@@ -18,8 +18,8 @@
 
 #include "lib/base/assert.h"
 #include "procs/clients/common/session.h"
+#include "procs/clients/repl/conversation.h"
 #include "procs/clients/repl/paste.h"
-#include "procs/clients/repl/talk.h"
 
 #define INPUT_MAGIC   0x52494e50u /* "RINP" */
 #define HISTORY_LINES 1000
@@ -39,8 +39,8 @@ struct input {
     bool inside; /* between quotes */
     bool marks;  /* the terminal supports bracketed paste */
     mbstate_t shift;
-    char line[TALK_PROMPT_MAX + 1]; /* current line */
-    char text[TALK_PROMPT_MAX + 1]; /* multi-line prompt */
+    char line[CONVERSATION_PROMPT_MAX + 1]; /* current line */
+    char text[CONVERSATION_PROMPT_MAX + 1]; /* multi-line prompt */
 };
 
 static volatile sig_atomic_t resized;
@@ -146,10 +146,10 @@ static unsigned char edit_paste(EditLine *edit, int key)
         if (el_wgetc(edit, &c) != 1)
             return CC_ERROR; /* a signal or the end of input: the next key read reports it */
         ended = paste_take(&paste, c, out);
-        if (inserted <= TALK_PROMPT_MAX && out[0] && el_winsertstr(edit, out) == 0)
+        if (inserted <= CONVERSATION_PROMPT_MAX && out[0] && el_winsertstr(edit, out) == 0)
             inserted += wcslen(out);
     }
-    if (paste.lines > 0 && inserted <= TALK_PROMPT_MAX)
+    if (paste.lines > 0 && inserted <= CONVERSATION_PROMPT_MAX)
         el_deletestr(edit, (int)paste.lines);
     return CC_REFRESH;
 }
@@ -243,7 +243,8 @@ void input_close(struct input *in)
 
 static int too_long(struct error *error)
 {
-    return error_set(error, ERR_BAD_INPUT, "prompt too long: at most %u bytes", TALK_PROMPT_MAX);
+    return error_set(error, ERR_BAD_INPUT, "prompt too long: at most %u bytes",
+                     CONVERSATION_PROMPT_MAX);
 }
 
 static void mark_pastes(struct input *in, const char *how)
@@ -276,7 +277,7 @@ static enum input_result edited_line(struct input *in, struct error *error)
     }
     if (got[bytes - 1] == '\n')
         bytes--;
-    if (bytes > TALK_PROMPT_MAX) {
+    if (bytes > CONVERSATION_PROMPT_MAX) {
         too_long(error);
         return INPUT_BAD;
     }
@@ -293,7 +294,7 @@ static enum input_result piped_line(struct input *in, struct error *error)
     int c;
     while ((c = getchar_unlocked()) != EOF && c != '\n') {
         text &= c != 0;
-        fits &= bytes < TALK_PROMPT_MAX;
+        fits &= bytes < CONVERSATION_PROMPT_MAX;
         if (fits)
             in->line[bytes++] = (char)c;
     }
@@ -320,7 +321,7 @@ static enum input_result one_line(struct input *in, struct error *error)
 static bool join(struct input *in, size_t *used, const char *line)
 {
     size_t more = strlen(line), blank = *used > 0;
-    if (*used + blank + more > TALK_PROMPT_MAX)
+    if (*used + blank + more > CONVERSATION_PROMPT_MAX)
         return false;
     if (blank)
         in->text[(*used)++] = '\n';

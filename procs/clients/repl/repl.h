@@ -1,11 +1,11 @@
 /* sluice repl: declarations shared by its files.
  *
- *   input     lines from a terminal (libedit) or a pipe
- *   talk      conversation history
- *   settings  values changed by /set
- *   turn      sends a prompt and prints the response
- *   watch     thread that reports restarts of engine processes
- *   commands  lines that start with '/' */
+ *   input         lines from a terminal (libedit) or a pipe
+ *   conversation  prompts and responses so far
+ *   settings      values changed by /set
+ *   turn          sends a prompt and prints the response
+ *   watch         thread that reports restarts of engine processes
+ *   commands      lines that start with '/' */
 #ifndef SLUICE_CLIENTS_REPL_REPL_H
 #define SLUICE_CLIENTS_REPL_REPL_H
 
@@ -14,7 +14,7 @@
 #include <stdio.h>
 
 #include "procs/clients/common/stream.h"
-#include "procs/clients/repl/talk.h"
+#include "procs/clients/repl/conversation.h"
 
 #define REPL_CONTEXT_DEF 1500
 
@@ -26,7 +26,7 @@ struct repl {
     int64_t context;             /* bytes of the conversation included in the prompt, 0: none */
     bool chat;                   /* use the chat template of the model's family, if it has one */
     struct model_chat family;
-    struct talk talk;
+    struct conversation conversation;
     json_t *stats; /* of the last response, or NULL */
     struct watch *watch;
     bool tty;        /* input is a terminal */

@@ -7,7 +7,7 @@
  * Maps no segment. When this process exits, its sequence is cancelled for lack of polling and its
  * private engine exits.
  *
- * Trust: replies are checked by the stubs in ipc/, saved conversations by talk_load. */
+ * Trust: replies are checked by the stubs in ipc/, saved conversations by conversation_load. */
 #include <getopt.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -57,7 +57,7 @@ static bool continues(const struct repl *r)
     return true;
 }
 
-static int talk(struct repl *r, struct error *error)
+static int converse(struct repl *r, struct error *error)
 {
     struct input *in = input_open(r->tty, command_candidate, error);
     int status = in ? 0 : -1;
@@ -141,7 +141,7 @@ static int run(struct repl *r, const struct session_request *request, struct err
     if (status == 0) {
         if (r->tty && !r->quiet)
             fprintf(stderr, "engine '%s' is ready; /help lists the commands\n", r->session.run);
-        status = talk(r, error);
+        status = converse(r, error);
     }
     watch_close(r->watch);
     session_close(&r->session);
@@ -160,7 +160,7 @@ int main(int argc, char **argv)
     int status = parse(&r, &request, argc, argv, &error);
     if (status == 0)
         status = run(&r, &request, &error);
-    talk_clear(&r.talk);
+    conversation_clear(&r.conversation);
     json_decref(r.stats);
     return status == 0 ? 0 : report("repl", &error);
 }

@@ -3,7 +3,7 @@
  *   SETTING(name, kind, field, min, max, help)  kind: NUMBER or SWITCH; field of struct repl */
 SETTING(num_predict, NUMBER, submit.max_tokens, 1, ENGINE_TOKENS_MAX,
         "maximum new tokens of a response")
-SETTING(context, NUMBER, context, 0, TALK_CONTEXT_MAX,
+SETTING(context, NUMBER, context, 0, CONVERSATION_CONTEXT_MAX,
         "bytes of the conversation included in the prompt; 0: none")
 SETTING(chat, SWITCH, chat, 0, 1, "use the model's chat template, if it has one")
 SETTING(ignore_eos, SWITCH, submit.ignore_eos, 0, 1, "continue after the end-of-text token")

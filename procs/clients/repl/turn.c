@@ -48,7 +48,7 @@ static void keep(struct repl *r, const char *prompt, const struct stream_result 
 {
     json_decref(r->stats);
     r->stats = generation_stats_make(result, before, after);
-    if (talk_add(&r->talk, prompt, result->text) != 0)
+    if (conversation_add(&r->conversation, prompt, result->text) != 0)
         repl_notice(r, "out of memory: this turn is not in the conversation");
 }
 
@@ -61,10 +61,10 @@ static char *sent(struct repl *r, const char *prompt, struct engine_submit *subm
     bool form = r->chat && r->family.family != CHAT_PLAIN;
     *submit = r->submit;
     if (form) {
-        text = talk_chat(&r->talk, &r->family, prompt, (size_t)r->context, error);
+        text = conversation_chat(&r->conversation, &r->family, prompt, (size_t)r->context, error);
         submit->parse_special = true;
-    } else if (!(text = talk_text(&r->talk, prompt, (size_t)r->context))) {
-        error_set(error, ERR_NO_MEMORY, "no memory for the prompt");
+    } else if (!(text = conversation_text(&r->conversation, prompt, (size_t)r->context))) {
+        error_set(error, ERR_NO_MEMORY, "out of memory (prompt)");
     }
     submit->prompt = text;
     submit->prompt_bytes = text ? strlen(text) : 0;

@@ -13,12 +13,12 @@
 
 #define CACHE_MAGIC 0x48434143u
 
-#define CACHE_FAILURES_MAX 3              /* failed loads after which a request is given up */
-#define CACHE_ALONE_NS     (5 * NS_PER_S) /* a ready loader silent for this long is unreachable */
+#define CACHE_FAILURES_MAX 3              /* failed loads after which a request is abandoned */
+#define CACHE_SILENCE_NS   (5 * NS_PER_S) /* a ready loader silent for this long is unreachable */
 #define CACHE_PINS_NS      (250 * NS_PER_MS) /* between checks for pins without a DEMAND */
 #define CACHE_PINS_SOON_MS 5                 /* the same while such pins were found */
 #define CACHE_TICK_NS      (50 * NS_PER_MS)
-#define CACHE_OBSERVE_NS   (20 * NS_PER_MS) /* between checks of loading entries: DONEs can be lost */
+#define CACHE_OBSERVE_NS   (20 * NS_PER_MS) /* checks of loading entries: a DONE can get lost */
 #define CACHE_WAITING_MS   2 /* between retries of waiting entries: no message reports an unpin */
 
 /* Flags of an entry, private to the cache. The entry word is authoritative. */
@@ -35,7 +35,7 @@ enum {
 };
 
 struct cache_note {          /* one per entry, private */
-    uint64_t generation;     /* of the running reservation */
+    uint64_t generation;     /* of the current reservation */
     uint64_t demand_ns;      /* when the DEMAND was sent */
     uint64_t next_send_ns;   /* when LOAD is sent again */
     uint64_t failures_seen;  /* count at the reservation */
@@ -57,7 +57,7 @@ struct cache_loader {
     bool flushed;
     uint32_t last_sender;   /* newest incarnation that sent a message */
     uint64_t messages_seen; /* its counter of messages; it grows while the loader receives any */
-    uint64_t alone_ns; /* since when a ready loader with pending parts is silent; 0: it is not */
+    uint64_t silent_ns; /* since when a ready loader with pending parts is silent; 0: it is not */
     struct msg_loads loads; /* not sent yet */
 };
 
@@ -99,11 +99,11 @@ struct cache {
     const struct model_entry *entries; /* of the model index */
     struct arena_layout layout;
     struct arena_alloc *alloc;
-    uint32_t preset; /* that runs: its number, its knobs */
+    uint32_t preset; /* the current preset and its policy parameters */
     struct knobs knobs;
     struct residency *residency;    /* experts that are not ABSENT, by slot: entry - dense_count */
     uint64_t capacity;              /* last value passed to residency */
-    uint64_t *slot_payload;         /* [experts' entries] */
+    uint64_t *slot_payload;         /* [expert entries] */
     float *frequency, *shares;      /* from the plan, for the residency object */
     enum precision usual_precision; /* precision of loads without a request */
     struct prefetch_limit limit;
@@ -116,7 +116,7 @@ struct cache {
     uint32_t fill_count, fill_at;
     struct swap *swap; /* NULL: no expert replacement */
     struct swap_pair pair;
-    bool pair_out; /* replacement of `pair` in progress */
+    bool pair_active; /* replacement of `pair` in progress */
     struct cache_note *notes;
     struct entry_list loading, waiting;
     struct channel *compute, *predictor;
@@ -150,7 +150,7 @@ struct cache {
 /* start.c */
 void cache_flush_loaders(struct cache *c);
 void cache_rebuild(struct cache *c);
-void cache_load_standing(struct cache *c);
+void cache_load_required(struct cache *c);
 
 /* loads.c: from ABSENT to READY and back. */
 /* Resets the failure count of an ABSENT entry, then as cache_request. */
@@ -220,14 +220,14 @@ bool cache_loader_ready(const struct cache *c, uint32_t loader);
 
 /* quota.c */
 /* Applies the quota, one slice of work. True when more work remains. */
-bool cache_obey_quota(struct cache *c);
+bool cache_apply_quota(struct cache *c);
 void cache_prefault(struct cache *c);
 /* Pages remain to be prefaulted when nothing is loading. */
 bool cache_prefault_waits(const struct cache *c);
 
-/* cache_policy.c: the system that runs. */
+/* policy.c: the current preset. */
 int cache_set_preset(struct cache *c, uint32_t preset, struct error *error);
-/* The use log names a sequence's system: takes it if it is another one. */
+/* Switches to the preset that the access log gives for a sequence. */
 void cache_follow_preset(struct cache *c, uint32_t preset);
 void cache_follow_capacity(struct cache *c);
 /* Number of entries of the largest size that fit. */

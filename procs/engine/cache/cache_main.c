@@ -10,8 +10,8 @@
  * On its crash: hits continue; misses wait. Its successor, started after it was reaped, flushes the
  *            loaders, rebuilds its private state from the directory and loads what is pinned.
  * On a crash of others: a loader's ranges are punched and its entries requested from its successor;
- *            compute's pins are cleared by the supervisor, its demands end with their pins; without a
- *            supervisor it exits.
+ *            the supervisor clears compute's pins, which ends its demands; without a supervisor it
+ *            exits.
  * Trust:     messages only point to shared memory; the entry word is authoritative. A contradiction
  *            in the cache's own state is a panic.
  * Limits:    SERVICE_LOADERS_MAX loaders; memory is proportional to the number of entries. */
@@ -162,7 +162,8 @@ static void tick_channels(struct cache *c, uint64_t now_ns)
     c->lost_seen = lost;
 }
 
-/* Whether the end of a load allows work now, not only at the next demand. */
+/* Requests DONE messages while the end of a load may allow other work, and no demand is needed for
+ * it. */
 static void request_doorbells(struct cache *c)
 {
     _Atomic uint32_t *flag = &c->child.directory.head->doorbells_wanted;
@@ -200,7 +201,7 @@ static int timeout_ms(const struct cache *c, bool more)
         return 0;
     if (c->unsent > 0)
         return 1;
-    if (c->waiting.count > 0 || c->pair_out)
+    if (c->waiting.count > 0 || c->pair_active)
         return CACHE_WAITING_MS;
     if (c->pins_soon)
         return CACHE_PINS_SOON_MS;
@@ -243,7 +244,7 @@ static void run(struct cache *c)
         cache_fill(c);
         cache_send_gathered(c);
         tick(c, now);
-        more = cache_obey_quota(c);
+        more = cache_apply_quota(c);
         cache_prefault(c);
         request_doorbells(c);
         cache_send_gathered(c);
@@ -270,7 +271,7 @@ int main(int argc, char **argv)
     cache_rebuild(c); /* no loader can write the cleared ranges any more */
     start_prefault(c);
     child_ready(&c->child);
-    cache_load_standing(c);
+    cache_load_required(c);
     run(c);
     finish(c);
     child_exit(&c->child);

@@ -112,7 +112,7 @@ bool cache_evict_one(struct cache *c, uint32_t incoming)
     return false;
 }
 
-/* ---- prefetches give way -------------------------------------------------------------------- */
+/* ---- cancelling prefetches ------------------------------------------------------------------ */
 
 static uint64_t bytes_coming_back(struct cache *c)
 {

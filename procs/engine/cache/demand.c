@@ -10,7 +10,7 @@
 #define HEAT_GAIN                                                                                  \
     0.0424f /* 1 - 2^(-1/16), so that one access per token is heat 1; see cache_heat */
 
-static atomic_flag foreign_logged = ATOMIC_FLAG_INIT;
+static atomic_flag invalid_logged = ATOMIC_FLAG_INIT;
 
 /* The first access after its arrival decides whether a prefetch was used. */
 static void note_access(struct cache *c, uint32_t entry)
@@ -28,8 +28,8 @@ static bool same_position(const struct cache_now *a, const struct cache_now *b)
     return a->sequence == b->sequence && a->position == b->position && a->layer == b->layer;
 }
 
-/* Stored until the layer's first access: the policy would otherwise treat the layer as passed before
- * compute has pinned its experts. Whole layers only. */
+/* Stored until the layer's first access: the policy would otherwise treat the layer as passed
+ * before compute has pinned its experts. Whole layers only. */
 static void take_logits(struct cache *c, const struct access_record *access)
 {
     const struct model_hparams *h = &c->child.model->hparams;
@@ -130,8 +130,9 @@ static bool demand_entry(struct cache *c, uint32_t entry, const struct msg_deman
 }
 
 /* DEMANDs can be lost, for example with a broken channel; pins cannot. While compute waits for an
- * expert, every entry that is pinned and ABSENT is wanted. Compute repeats a lost DEMAND after 20 ms,
- * so that normally nothing is found here. Entries with failures are left to compute's repeats. */
+ * expert, every entry that is pinned and ABSENT is needed. Compute repeats a lost DEMAND after 20
+ * ms, so that normally nothing is found here. Entries with failures are left to compute's repeats.
+ */
 void cache_check_pins(struct cache *c, uint64_t now_ns)
 {
     const struct proc_row *compute = &c->child.procs.head->row[procs_row_of(SERVICE_COMPUTE, 0)];
@@ -168,7 +169,7 @@ static void take_demand(struct cache *c, const struct msg_demand *demand)
         uint32_t entry = demand->wants[i].entry;
         if (entry >= c->child.model->entry_count || c->entries[entry].extents == 0) {
             cache_count(c, CTR_CACHE_messages_invalid, 1);
-            if (log_once(&foreign_logged))
+            if (log_once(&invalid_logged))
                 log_warn("DEMAND for entry %u rejected: the model has %u entries", entry,
                          c->child.model->entry_count);
         } else if (demand_entry(c, entry, demand)) {

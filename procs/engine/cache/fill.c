@@ -1,12 +1,14 @@
 /* Loads without a request: the preload, and the expert replacements of SwapMoE.
  *
  * Preload (policy parameter preload): a list of entries, loaded in order with the priority of
- * prefetches while the device is idle and space is free. It evicts nothing, with one exception: where
- * experts are replaced, stale entries, which another preset left or a layer requested before its set
- * was complete. They would serve forever, possibly at an unwanted precision, and take the spare entry.
+ * prefetches while the device is idle and space is free. It evicts nothing, with one exception:
+ * where experts are replaced, stale entries, which another preset left or a layer requested before
+ * its set was complete. They would serve forever, possibly at an unwanted precision, and take the
+ * spare entry.
  *
- * Replacement (mask=swap): one pair at a time. The candidate is loaded into the spare entry; once it
- * is READY, the victim is evicted. Compute routes to READY experts, so one of the two always serves. */
+ * Replacement (mask=swap): one pair at a time. The candidate is loaded into the spare entry; once
+ * it is READY, the victim is evicted. Compute routes to READY experts, so one of the two always
+ * serves. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,7 +61,7 @@ static int add_most_frequent(struct cache *c, struct error *error)
     uint32_t count = h->layers * h->experts;
     struct ranked *order = calloc(count, sizeof *order);
     if (!order)
-        return error_set(error, ERR_NO_MEMORY, "no memory for the first filling");
+        return error_set(error, ERR_NO_MEMORY, "out of memory (preload)");
     for (uint32_t i = 0; i < count; i++)
         order[i] = (struct ranked){frequency && !isnan(frequency[i]) ? frequency[i] : 0, i};
     qsort(order, count, sizeof *order, by_frequency);
@@ -82,7 +84,7 @@ static int add_mask(struct cache *c, struct error *error)
     const struct model_hparams *h = &c->child.model->hparams;
     uint8_t *mask = calloc(h->layers, h->experts);
     if (!mask)
-        return error_set(error, ERR_NO_MEMORY, "no memory for the first filling");
+        return error_set(error, ERR_NO_MEMORY, "out of memory (preload)");
     int rv = planned_mask(c->child.plan, c->knobs.mask, h, cache_capacity_entries(c), mask, error);
     for (uint32_t l = 0; rv == 0 && l < h->layers; l++)
         add_set(c, mask + (size_t)l * h->experts, l);
@@ -109,7 +111,7 @@ static int make_swap(struct cache *c, struct error *error)
                                  .count_only = c->knobs.count_only};
     c->swap = swap_create(&config);
     if (!c->swap)
-        return error_set(error, ERR_NO_MEMORY, "no memory for swapping");
+        return error_set(error, ERR_NO_MEMORY, "out of memory (expert replacement)");
     const uint8_t *first = plan ? plan_resident(plan) : NULL;
     for (uint32_t l = 0; l < h->layers; l++) {
         uint32_t named = 0;
@@ -128,10 +130,10 @@ int cache_plan_fill(struct cache *c, struct error *error)
     if (!c->fill)
         c->fill = calloc((size_t)h->layers * h->experts, sizeof *c->fill);
     if (!c->fill)
-        return error_set(error, ERR_NO_MEMORY, "no memory for the first filling");
+        return error_set(error, ERR_NO_MEMORY, "out of memory (preload)");
     swap_destroy(c->swap);
     c->swap = NULL;
-    c->pair_out = false;
+    c->pair_active = false;
     c->fill_count = c->fill_at = 0;
     if (is(c->knobs.preload, "frequency"))
         return add_most_frequent(c, error);
@@ -158,7 +160,7 @@ static bool load(struct cache *c, uint32_t entry)
     return true;
 }
 
-/* The entry that stands for an expert in a set. */
+/* The entry that is loaded for an expert of a set. */
 static uint32_t set_entry(const struct cache *c, uint32_t layer, uint32_t expert)
 {
     uint32_t entry =
@@ -171,7 +173,7 @@ static bool is_stale(const struct cache *c, uint32_t entry)
     const struct model_entry *e = &c->entries[entry];
     if (entry != set_entry(c, e->layer, e->expert))
         return true;
-    bool comes = c->pair_out && e->layer == c->pair.layer && e->expert == c->pair.in;
+    bool comes = c->pair_active && e->layer == c->pair.layer && e->expert == c->pair.in;
     return !comes && !swap_serving(c->swap, e->layer)[e->expert];
 }
 
@@ -188,7 +190,7 @@ static bool evict_stale(struct cache *c)
 
 bool cache_fill_waits(const struct cache *c)
 {
-    return c->fill_at < c->fill_count || c->pair_out;
+    return c->fill_at < c->fill_count || c->pair_active;
 }
 
 static void fill(struct cache *c)
@@ -216,15 +218,15 @@ static void finish_pair(struct cache *c)
         return;
     cache_count(c, CTR_CACHE_expert_swaps, 1);
     swap_done(c->swap);
-    c->pair_out = false;
+    c->pair_active = false;
 }
 
-static void exchange(struct cache *c)
+static void replace_expert(struct cache *c)
 {
-    if (!c->pair_out) {
+    if (!c->pair_active) {
         if (!swap_next(c->swap, &c->pair))
             return;
-        c->pair_out = true;
+        c->pair_active = true;
         uint32_t in = set_entry(c, c->pair.layer, c->pair.in);
         if (!cache_noted(c, in, NOTE_LISTED | NOTE_WAITING | NOTE_RESIDENT))
             while (!load(c, in) && !cache_fits(c, in) && evict_stale(c))
@@ -235,7 +237,7 @@ static void exchange(struct cache *c)
         finish_pair(c);
     } else if (!cache_noted(c, in, NOTE_LISTED | NOTE_WAITING)) { /* no space, or cancelled */
         swap_abandon(c->swap);
-        c->pair_out = false;
+        c->pair_active = false;
     }
 }
 
@@ -246,5 +248,5 @@ void cache_fill(struct cache *c)
     if (c->fill_at < c->fill_count)
         fill(c);
     else if (c->swap)
-        exchange(c);
+        replace_expert(c);
 }

@@ -1,5 +1,5 @@
-/* Predictions: stored per target layer, protected from eviction, prefetched while the device is idle,
- * and dropped as soon as compute has passed their layer. */
+/* Predictions: stored per target layer, protected from eviction, prefetched while the device is
+ * idle, and dropped as soon as compute has passed their layer. */
 #include <string.h>
 
 #include "lib/base/assert.h"
@@ -37,8 +37,8 @@ static void forget(struct cache *c, struct prediction_list *list)
     list->count = list->at = 0;
 }
 
-/* Newer predictions for the same layer and token replace older ones, made from a more distant layer.
- * Prefetches in flight continue: the newer list mostly contains them, too. */
+/* Newer predictions for the same layer and token replace older ones, made from a more distant
+ * layer. Prefetches in flight continue: the newer list mostly contains them, too. */
 static void replace(struct cache *c, struct prediction_list *list)
 {
     for (uint32_t i = 0; i < list->count; i++) {
@@ -68,7 +68,8 @@ static bool passed(const struct cache_now *now, uint32_t sequence, uint32_t posi
 {
     if (now->sequence != sequence)
         return true;
-    /* In order of computation: an earlier position, or the same position and a layer not after ours. */
+    /* In order of computation: an earlier position, or the same position and a layer not after
+     * ours. */
     return position < now->position || (position == now->position && layer <= now->layer);
 }
 
@@ -129,8 +130,8 @@ static void take_hint(struct cache *c, const struct msg_hint *hint)
     c->prefetch_check = true;
 }
 
-/* False when the round ends: no prefetch is allowed, or one was issued. Demands are handled before the
- * next one. */
+/* False when the round ends: no prefetch is allowed, or one was issued. Demands are handled before
+ * the next one. */
 static bool prefetch_one(struct cache *c, struct prediction_list *list, uint32_t layer)
 {
     const struct model_hparams *h = &c->child.model->hparams;

@@ -1,8 +1,9 @@
 /* Loaders as listed in the process table, and the clean-up after a crash of one.
  *
- * Reads of a killed loader can still be in flight and write after waitpid. For every entry with a pending
- * part of that loader, in this order:
- *   1. doom the entry: the punch also removes bytes that other loaders have read, which must not be used
+ * Reads of a killed loader can still be in flight and write after waitpid. For every entry with a
+ * pending part of that loader, in this order:
+ *   1. doom the entry: the punch also removes bytes that other loaders have read, which must not be
+ *      used
  *   2. punch the range: late reads then write to pages that are no longer part of the arena
  *   3. clear the loader's pending bit
  *   4. reset the entry when no other part is pending
@@ -61,8 +62,8 @@ void cache_clean_loader(struct cache *c, uint32_t loader, uint32_t reaped)
     log_info("cleaned up after loader %u, incarnation %u", loader, reaped);
 }
 
-/* A ready loader with pending parts that never sent a message: the channel may be broken. A successor
- * of this process opens new sockets and rebuilds everything else. */
+/* A ready loader with pending parts that never sent a message: the channel may be broken. A
+ * successor of this process opens new sockets and rebuilds everything else. */
 static void check_reach(struct cache *c, uint32_t loader, uint32_t incarnation, uint64_t now_ns)
 {
     struct cache_loader *l = &c->loaders[loader];
@@ -71,13 +72,13 @@ static void check_reach(struct cache *c, uint32_t loader, uint32_t incarnation, 
         pending = (entry_pending_of(cache_entry_word(c, e)) & (1u << loader)) != 0;
     if (!pending || l->last_sender == incarnation || !cache_loader_ready(c, loader) ||
         counter_get(cache_loader_row(c, loader), CTR_LOADER_messages) != l->messages_seen) {
-        l->alone_ns = 0;
+        l->silent_ns = 0;
         l->messages_seen = counter_get(cache_loader_row(c, loader), CTR_LOADER_messages);
         return;
     }
-    if (l->alone_ns == 0)
-        l->alone_ns = now_ns;
-    if (now_ns - l->alone_ns > CACHE_ALONE_NS)
+    if (l->silent_ns == 0)
+        l->silent_ns = now_ns;
+    if (now_ns - l->silent_ns > CACHE_SILENCE_NS)
         log_fatal(1, "no message from loader.%u (incarnation %u) within 5 s; exiting for restart",
                   loader, incarnation);
 }

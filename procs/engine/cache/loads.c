@@ -1,9 +1,9 @@
-/* From ABSENT to READY and back: reservations, LOADs, and what their ends mean.
+/* From ABSENT to READY and back: reservations, LOADs, and their completion.
  *
  *   cache_request -> (space?)-> cache_reserve -> LOADS ... DONES -> cache_observe
  *        |  no                                                  | READY: resident
- *        v                                                      | DOOMED, owed 0: reset, again if
- *      waiting  <-----------------------------------------------+ it is still wanted
+ *        v                                                      | DOOMED, no part pending: reset,
+ *      waiting  <-----------------------------------------------+   requested again if is_pinned
  */
 #include <string.h>
 
@@ -15,7 +15,7 @@
 
 #define RESEND_MIN_MS  100
 #define RESEND_MAX_MS  1000
-#define DENSE_RETRY_NS NS_PER_S /* nothing runs without dense tensors: never given up */
+#define DENSE_RETRY_NS NS_PER_S /* nothing runs without dense tensors: retried indefinitely */
 
 static atomic_flag failure_logged = ATOMIC_FLAG_INIT;
 
@@ -145,7 +145,8 @@ static void gather_load(struct cache *c, uint32_t entry, uint32_t loader)
                                          .bytes = part[i].read_bytes};
 }
 
-/* A LOAD to every loader with a pending part. Loaders that are not connected get it when they are. */
+/* A LOAD to every loader with a pending part. Loaders that are not connected get it when they
+ * are. */
 static void send_loads(struct cache *c, uint32_t entry)
 {
     struct cache_note *n = &c->notes[entry];
@@ -200,7 +201,8 @@ void cache_reserve(struct cache *c, uint32_t entry, uint64_t offset, enum load_p
     c->owned_bytes += c->entries[entry].slot_bytes;
     if (cache_is_expert(c, entry)) {
         c->allocated_payload += c->entries[entry].payload_bytes;
-        /* at the reservation, not when READY: the order of insertions must not depend on the device */
+        /* at the reservation, not when READY: the order of insertions must not depend on the
+         * device */
         residency_insert(c->residency, cache_slot(c, entry), priority == LOAD_PREFETCH);
     }
     if (priority == LOAD_PREFETCH)
@@ -255,7 +257,7 @@ void cache_request_fresh(struct cache *c, uint32_t entry, enum load_priority pri
 }
 
 /* Pinned, by compute or by the cache itself. */
-static bool wanted(struct cache *c, uint32_t entry)
+static bool is_pinned(struct cache *c, uint32_t entry)
 {
     return entry_pins_of(cache_entry_word(c, entry)) != 0;
 }
@@ -266,7 +268,7 @@ void cache_retry_waiting(struct cache *c)
     for (uint32_t e = c->waiting.head, next; e != ENTRY_NONE; e = next) {
         struct cache_note *n = &c->notes[e];
         next = n->next;
-        if (!wanted(c, e)) { /* no longer pinned */
+        if (!is_pinned(c, e)) { /* no longer pinned */
             waiting_remove(c, e);
             cache_set_demanded(c, e, false);
             continue;
@@ -310,7 +312,7 @@ bool cache_cancel(struct cache *c, uint32_t entry)
     return true;
 }
 
-/* ---- the ends ------------------------------------------------------------------------------- */
+/* ---- completion ----------------------------------------------------------------------------- */
 
 static void leave_loading(struct cache *c, uint32_t entry)
 {
@@ -401,7 +403,7 @@ static void reset_entry(struct cache *c, uint32_t entry)
         if (log_once(&failure_logged))
             log_failure(c, entry);
     }
-    if (wanted(c, entry))
+    if (is_pinned(c, entry))
         request_again(c, entry, failed);
     else
         cache_set_demanded(c, entry, false);

@@ -1,5 +1,6 @@
 /* The preset in effect: its parameters, the residency object made from them, and the measured times
- * for its prefetch limit. A record of the access log starts another preset; residents stay. */
+ * for its prefetch limit. A record of the access log switches to another preset; resident experts
+ * stay. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,8 +26,8 @@ static void *allocate(size_t count, size_t bytes)
 
 /* ---- capacity -------------------------------------------------------------------------------- */
 
-/* Payload bytes of experts: residency counts payload, as --resident-experts and traces do. The quota
- * counts slots; page rounding is subtracted in proportion. */
+/* Payload bytes of experts: residency counts payload, as --resident-experts and traces do. The
+ * quota counts slots; page rounding is subtracted in proportion. */
 static uint64_t capacity_now(const struct cache *c)
 {
     const struct model_index *m = c->child.model;
@@ -117,8 +118,8 @@ static struct residency *make_residency(struct cache *c, const struct knobs *k,
     return residency_create(&config);
 }
 
-/* Residents are inserted in the order of their numbers; their access history is lost. */
-static void hand_over(struct cache *c, struct residency *to)
+/* Resident experts are inserted in the order of their numbers; their access history is lost. */
+static void move_residents(struct cache *c, struct residency *to)
 {
     uint32_t slots = residency_slots(to);
     for (uint32_t s = 0; c->residency && s < slots; s++)
@@ -143,11 +144,12 @@ int cache_set_preset(struct cache *c, uint32_t preset, struct error *error)
     create_tables(c);
     struct residency *residency = make_residency(c, &knobs, &policy);
     if (!residency)
-        return error_set(error, ERR_FAILED, "no residency policy '%s' in '%s', or no memory for it",
+        return error_set(error, ERR_FAILED,
+                         "no eviction policy '%s' for allocation '%s', or out of memory",
                          knobs.eviction, knobs.allocation);
     c->preset = preset;
     c->knobs = knobs;
-    hand_over(c, residency);
+    move_residents(c, residency);
     c->capacity = 0;
     cache_follow_capacity(c);
     bool known = prefetch_limit_init(&c->limit, knobs.prefetch);
@@ -162,9 +164,9 @@ void cache_follow_preset(struct cache *c, uint32_t preset)
         return;
     /* compute has rejected presets that cannot run here. */
     if (preset >= preset_count() || cache_set_preset(c, preset, &error) != 0)
-        log_warn("system %u: %s", preset, preset >= preset_count() ? "unknown" : error.text);
+        log_warn("preset %u: %s", preset, preset >= preset_count() ? "unknown" : error.text);
     else
-        log_info("system %s", preset_at(preset)->name);
+        log_info("preset %s", preset_at(preset)->name);
 }
 
 /* ---- time ------------------------------------------------------------------------------------ */

@@ -1,5 +1,5 @@
-/* The quota. A lower one is applied in slices between messages: evict, punch, acknowledge. Unused quota
- * is prefaulted: all of it while nothing is computed, else a small part ahead of loads. */
+/* The quota. A lower one is applied in slices between messages: evict, punch, acknowledge. Unused
+ * quota is prefaulted: all of it while nothing is computed, else a small part ahead of loads. */
 #include <errno.h>
 #include <string.h>
 
@@ -11,8 +11,8 @@
 #define EVICTIONS_A_SLICE 64
 #define PUNCH_A_SLICE     (8 * MIB) /* about 3 ms */
 #define PREFAULT_ORDER    MIB
-/* Pages ready for loads while compute runs. Prefaulting the whole quota at that time costs a quarter
- * and more of the tokens/s, and is useless when everything is resident (docs/lab/io.md). */
+/* Pages ready for loads while compute runs. Prefaulting the whole quota at that time costs at least
+ * a quarter of the tokens/s, and is useless when everything is resident (docs/lab/io.md). */
 #define PREFAULT_AHEAD  (64 * MIB)
 #define COMPUTE_CALM_NS (200 * NS_PER_MS) /* without an access: nothing is computed */
 
@@ -47,7 +47,7 @@ static void acknowledge(struct cache *c, uint32_t epoch)
     c->quota_pending = false;
 }
 
-bool cache_obey_quota(struct cache *c)
+bool cache_apply_quota(struct cache *c)
 {
     struct directory_head *head = c->child.directory.head;
     /* The epoch first: the bytes read after it belong to that epoch or a newer one. */

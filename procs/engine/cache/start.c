@@ -5,7 +5,7 @@
  *   cache_rebuild        LOADING and DOOMED ranges punched, entries reset; READY ones owned;
  *                        ranges without an owner punched
  *   (ready)
- *   cache_load_standing  dense tensors, and entries that compute waits for
+ *   cache_load_required  dense tensors, and entries that compute waits for
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -22,7 +22,7 @@
 
 /* ---- FLUSH ---------------------------------------------------------------------------------- */
 
-/* It cannot write any more: it never ran, was reaped, or has sent FLUSHED. */
+/* The loader can no longer write: it never ran, was reaped, or has sent FLUSHED. */
 static bool loader_quiet(const struct cache *c, uint32_t loader)
 {
     const struct proc_row *row = cache_loader_row(c, loader);
@@ -37,7 +37,8 @@ static void send_flush(struct cache *c, uint32_t loader)
     struct msg_flush flush = {.epoch = c->epoch,
                               .loader_incarnation =
                                   atomic_load_explicit(&row->incarnation, memory_order_acquire)};
-    (void)channel_send(c->loaders[loader].channel, &flush, MSG_FLUSH); /* repeated until answered */
+    /* repeated until FLUSHED arrives */
+    (void)channel_send(c->loaders[loader].channel, &flush, MSG_FLUSH);
 }
 
 static void receive_flushed(struct cache *c, uint32_t loader)
@@ -139,7 +140,7 @@ static void own_ready(struct cache *c, uint32_t entry)
     cache_note_resident(c, entry);
 }
 
-/* The policy learns recent accesses from the tail of the log. */
+/* Passes recent accesses from the tail of the log to the policy. */
 static void remember_accesses(struct cache *c)
 {
     uint64_t written = access_log_written(&c->child.access_log), tail = ACCESS_LOG_RECORDS / 2;
@@ -181,7 +182,7 @@ void cache_rebuild(struct cache *c)
 
 /* ---- after READY ---------------------------------------------------------------------------- */
 
-void cache_load_standing(struct cache *c)
+void cache_load_required(struct cache *c)
 {
     uint32_t dense = c->child.model->dense_count;
     for (uint32_t e = 0; e < dense; e++)

@@ -66,7 +66,8 @@ static bool take_args(struct child *child, int argc, char **argv)
     return true;
 }
 
-/* A process that was not started by the supervisor has other descriptors, or none, at these numbers. */
+/* A process that was not started by the supervisor has other descriptors, or none, at these
+ * numbers. */
 static bool inherited(enum service service)
 {
     struct stat st;
@@ -86,8 +87,8 @@ static bool inherited(enum service service)
 
 /* ---- lifeline ------------------------------------------------------------------------------- */
 
-/* A separate thread, so that a child that computes or waits in the kernel still exits when the supervisor
- * does. It only reads the pipe. */
+/* A separate thread, so that a child that computes or waits in the kernel still exits when the
+ * supervisor does. It only reads the pipe. */
 static void *lifeline_main(void *unused)
 {
     (void)unused;
@@ -212,7 +213,7 @@ static void attach_rest(struct child *child)
                         s == SERVICE_LOADER || s == SERVICE_CACHE, child->boot, &child->arena,
                         &error),
          &error);
-    /* The predictor writes its sleeper flag into the header of gates. */
+    /* The predictor writes its waiter flag into the header of gates. */
     must(gates_attach(segment_fd(SEGMENT_GATES), s == SERVICE_COMPUTE || s == SERVICE_PREDICTOR,
                       child->boot, &child->gates, &error),
          &error);
@@ -236,8 +237,8 @@ static void open_supervisor(struct child *child)
 
 /* ---- the runtime ---------------------------------------------------------------------------- */
 
-/* Compute waits for these processes: a short time slice lets them preempt it when they are woken. Older
- * kernels ignore it; there only compute's niceness has that effect. */
+/* Compute waits for these processes: a short time slice lets them preempt it when they are woken.
+ * Older kernels ignore it; there only compute's niceness has that effect. */
 static void set_short_timeslice(enum service service)
 {
     if (service == SERVICE_LOADER || service == SERVICE_CACHE || service == SERVICE_PREDICTOR)
@@ -291,8 +292,8 @@ void child_heartbeat(struct child *child)
     atomic_store_explicit(&child->row->heartbeat_ns, clock_now_ns(), memory_order_relaxed);
 }
 
-/* A second without work counts as progress, but only while the process waits for work; while it waits for a
- * device or an expert, only completed work counts. */
+/* A second without work counts as progress, but only while the process waits for work; while it
+ * waits for a device or an expert, only completed work counts. */
 static void count_idle_second(struct child *child, uint64_t now)
 {
     uint64_t progress = atomic_load_explicit(&child->row->progress, memory_order_relaxed);

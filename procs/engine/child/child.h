@@ -1,15 +1,19 @@
-/* The runtime of every child of the supervisor: takes the inherited descriptors, attaches the segments,
- * watches the lifeline, updates the heartbeat, acknowledges the supervisor's controls.
+/* The runtime of every child of the supervisor: takes the inherited descriptors, attaches the
+ * segments, watches the lifeline, updates the heartbeat, acknowledges the supervisor's controls.
  *
  *   struct child child;
  *   child_start(&child, SERVICE_CACHE, argc, argv);   // exits with a message on any error
- *   ... open own edges ...
+ *   ... open the process's channels ...
  *   child_ready(&child);                              // the byte on the ready descriptor
- *   while (!child.stop) { poll(... child_fd(&child) ..., <= 250 ms); child_tick(&child);
- * child_control(...); ... } child_exit(&child);
+ *   while (!child.stop) {
+ *       poll(... child_fd(&child) ..., <= 250 ms);
+ *       child_tick(&child);
+ *       child_control(...); ...
+ *   }
+ *   child_exit(&child);
  *
- * Trust: the supervisor's descriptors and segments are checked (signature, layout), then trusted.
- */
+ * Trust: the supervisor's descriptors and segments are checked (signature, layout), then
+ * trusted. */
 #ifndef SLUICE_ENGINE_CHILD_CHILD_H
 #define SLUICE_ENGINE_CHILD_CHILD_H
 
@@ -44,19 +48,19 @@ struct child {
     const struct plan *plan;      /* checked, for this model; NULL: none */
     struct directory directory;   /* writable */
     struct segment arena;         /* writable for loader and cache, else read-only */
-    struct gates gates;           /* writable for compute and predictor (its sleeper flag) */
+    struct gates gates;           /* writable for compute and predictor (its waiter flag) */
     struct access_log access_log; /* writable for compute */
     struct kv kv;                 /* mapped by compute only */
     struct channel *supervisor;
     char run_dir[ENDPOINT_BYTES];
     bool stop;                             /* CONTROL_STOP was received */
-    uint64_t idle_since_ns, idle_progress; /* child_tick's own */
+    uint64_t idle_since_ns, idle_progress; /* private to child_tick */
 };
 
-/* Command line of a child: PROGRAM --number N --incarnation N --boot N (by the supervisor only).
- * Otherwise it prints an error and exits with 2. Also: log_init, prctl(PR_SET_PDEATHSIG,
- * SIGKILL) re-checked with getppid, the lifeline thread (polls INHERITED_LIFELINE, _exit(1) at EOF),
- * last-words hook, SIGPIPE ignored, SIGINT ignored (the supervisor decides). */
+/* Parses the command line PROGRAM --number N --incarnation N --boot N, which only the supervisor
+ * uses; any other one prints an error and exits with 2. Also: log_init, prctl(PR_SET_PDEATHSIG,
+ * SIGKILL) re-checked with getppid, the lifeline thread (polls INHERITED_LIFELINE, _exit(1) at
+ * EOF), exit-message hook, SIGPIPE ignored, SIGINT ignored (the supervisor decides). */
 void child_start(struct child *child, enum service service, int argc, char **argv);
 
 void child_ready(struct child *child);
@@ -64,15 +68,14 @@ void child_ready(struct child *child);
 /* Descriptor to poll for the supervisor's messages. */
 int child_fd(const struct child *child);
 
-/* Heartbeat, checks of the supervisor's channel, progress per idle second (counted while the row's
- * wait is IDLE or GATES). At least every 250 ms. */
+/* Call at least every 250 ms: updates the heartbeat, checks the supervisor's channel, counts
+ * progress per idle second (while the row's wait is IDLE or GATES). */
 void child_tick(struct child *child);
 
 /* Updates only the heartbeat (during a long computation). No system call. */
 void child_heartbeat(struct child *child);
 
-/* A message was handled, a token appended, a read completed: progress in the process-table sense.
- */
+/* Counts progress in the process table: a message handled, a token appended, a read completed. */
 static inline void child_progress(struct child *child)
 {
     atomic_fetch_add_explicit(&child->row->progress, 1, memory_order_relaxed);
@@ -88,19 +91,20 @@ static inline void child_wait(struct child *child, enum proc_wait wait)
 bool child_control(struct child *child, struct msg_control *control);
 void child_ack(struct child *child, const struct msg_control *control);
 
-/* The policy parameters of a preset: its own, those of the plan, those of the command line. The supervisor has
- * checked them: only a damaged segment causes an error. */
+/* The policy parameters of a preset: its own, those of the plan, those of the command line. The
+ * supervisor has checked them: only a damaged segment causes an error. */
 int child_knobs(const struct child *child, uint32_t preset, struct knobs *knobs,
                 struct error *error);
 
 /* Exits with status 0. */
 _Noreturn void child_exit(struct child *child);
 
-/* Injection points for tests. The number in procs_head.injection makes the process that reaches that point
- * raise SIGSTOP once (the test then kills it) and resets the number; injection_arg, set before, is how
- * many times the point is passed first. Always compiled in; the cost is one relaxed load at points that
- * are not on the hit path. Points of process "loader N" do not stop a process: they are in effect until
- * the number is reset, for the loader with number injection_arg (child_injected). X(NAME, process, where) */
+/* Injection points for tests. A process that reaches the point given in procs_head.injection raises
+ * SIGSTOP once (the test then kills it) and resets the number. injection_arg, set before, is how
+ * often the point is passed first. Always compiled in; the cost is one relaxed load at points that
+ * are not on the hit path. Points of process "loader N" do not stop a process: they are in effect
+ * until the number is reset, for the loader with number injection_arg (child_injected).
+ * X(NAME, process, where) */
 #define INJECTIONS(X)                                                                              \
     X(NONE, "", "")                                                                                \
     X(LOADER_READS_PENDING, "loader", "after submission, before the last completion of a part")    \

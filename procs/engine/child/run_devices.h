@@ -1,5 +1,5 @@
-/* The files that the loaders read, and the copies of each. Loader and supervisor compute the same list:
- * bit n of a loader's quarantine flags (shm/directory/directory.h) is copy n of it. */
+/* The files that the loaders read, and the copies of each. Loader and supervisor compute the same
+ * list: bit n of a loader's quarantine flags (shm/directory/directory.h) is copy n of it. */
 #ifndef SLUICE_ENGINE_CHILD_RUN_DEVICES_H
 #define SLUICE_ENGINE_CHILD_RUN_DEVICES_H
 
@@ -22,15 +22,15 @@ struct
     char path[RUN_COPIES_MAX][MODEL_PATH_BYTES];
 };
 
-/* Copies after the first: the mirror in `devices`, the mirror of the store, for a GGUF file the copies of
- * the other devices, and the file that `devices` replaces. model_path: the model's path in the process
- * table. -1 with ERR_BAD_INPUT. */
+/* Copies after the first: the mirror in `devices`, the mirror of the store, for a GGUF file the
+ * copies of the other devices, and the file that `devices` replaces. model_path: the model's path
+ * in the process table. -1 with ERR_BAD_INPUT. */
 int run_copies(const struct params *params, const struct model_index *model, const char *model_path,
                uint32_t loader, enum run_source source, struct run_copies *copies,
                struct error *error);
 
-/* "loader.1's device PATH", for messages: where an entry could not be read. The path of the first copy, whatever
- * copies were tried after it. */
+/* "loader.1's device PATH", for messages about an entry that could not be read. PATH is the first
+ * copy, even when others were tried after it. */
 void run_device_text(const struct params *params, const struct model_index *model,
                      const char *model_path, uint32_t loader, uint32_t entry, char *text,
                      size_t bytes);

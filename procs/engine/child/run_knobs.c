@@ -20,7 +20,7 @@ int run_knobs(const struct params *params, uint32_t preset, const struct plan *p
 {
     char overrides[SETTINGS_BYTES] = "", planned[SETTINGS_BYTES] = "";
     if (preset >= preset_count())
-        return error_set(error, ERR_BAD_INPUT, "there is no system number %u", preset);
+        return error_set(error, ERR_BAD_INPUT, "unknown preset number %u", preset);
     add(overrides, "eviction", params->eviction);
     add(overrides, "prediction", params->prediction);
     add(overrides, "", params->policy);
@@ -30,7 +30,7 @@ int run_knobs(const struct params *params, uint32_t preset, const struct plan *p
         return -1;
     if (knobs_need_plan(knobs) && !plan)
         return error_set(error, ERR_BAD_INPUT,
-                         "system '%s' needs a plan (--plan FILE, made by `sluice profile` and "
+                         "preset '%s' needs a plan (--plan FILE, made by `sluice profile` and "
                          "`sluice plan`)",
                          preset_at(preset)->name);
     return 0;

@@ -1,8 +1,8 @@
 /* Shared by the files of compute. Two threads in addition to the pool's workers:
  *   main    rpc server, requests and responses, controls, heartbeat
  *   runner  the model: takes sequences in order of arrival, is thread 0 of the pool
- * They communicate through the kv segment (state of a request, token log) and the atomics of struct runner.
- */
+ * They communicate through the kv segment (state of a request, token log) and the atomics of struct
+ * runner. */
 #ifndef SLUICE_ENGINE_COMPUTE_COMPUTE_H
 #define SLUICE_ENGINE_COMPUTE_COMPUTE_H
 
@@ -33,7 +33,7 @@
 
 /* ---- runner ---------------------------------------------------------------------------------- */
 
-struct tpot { /* of a finished sequence; lost when compute crashes before they are requested */
+struct tpot { /* of a finished sequence; lost when compute crashes before a client reads them */
     uint64_t id;
     double p50_ms, p95_ms, p99_ms;
 };
@@ -51,7 +51,7 @@ struct experts {
     struct msg_demand demand;
     uint32_t attempt;
 
-    /* of the system that runs (choose.c) */
+    /* of the current preset (choose.c) */
     uint32_t preset;
     struct knobs knobs;
     struct precision_policy precision_policy;
@@ -88,7 +88,7 @@ struct runner {
     struct tpot tpot[KV_REQUESTS_MAX]; /* read by main after the row's state has ended */
 
     /* both threads */
-    _Atomic uint32_t work; /* futex word: +1 when there may be something to do */
+    _Atomic uint32_t work; /* futex word: +1 when there may be work */
     _Atomic uint32_t stop;
     _Atomic uint32_t busy;    /* 1 while a sequence is computed */
     _Atomic uint64_t beat_ns; /* heartbeat of the runner */
@@ -125,10 +125,11 @@ struct compute {
 int experts_open(struct experts *e, struct child *child, const struct runner *runner,
                  struct error *error);
 struct weights_source experts_source(struct experts *e);
-void experts_tick(struct experts *e, uint64_t now_ns); /* sign of life; the edge's watchdogs */
-/* Waits until every dense entry is READY and services the child meanwhile; fatal when one cannot be read. */
+void experts_tick(struct experts *e, uint64_t now_ns); /* heartbeat; checks of the channel */
+/* Waits until every dense entry is READY and services the child meanwhile; fatal when one cannot be
+ * read. */
 void experts_wait_dense(struct child *child);
-/* Entry of an expert at a tier; the expert is there at that tier. */
+/* Entry of an expert at a precision in which it is stored. */
 uint32_t experts_entry(const struct experts *e, uint32_t layer, uint32_t expert,
                        enum precision precision);
 void experts_make_ready(struct experts *e, const struct expert_step *step,
@@ -137,14 +138,15 @@ void experts_make_ready(struct experts *e, const struct expert_step *step,
 void experts_demand_add(struct experts *e, const struct expert_step *step,
                         const struct expert_item *item);
 void experts_demand_send(struct experts *e, const struct expert_step *step);
-/* Publishes `row` once, after the layer's DEMAND: on few CPUs, predictions and prefetch reads would delay the
- * demand. */
+/* Publishes `row` once, after the layer's DEMAND: on few CPUs, predictions and prefetch reads would
+ * delay the demand. */
 void experts_publish_row(struct experts *e, const struct expert_step *step);
 /* Start of the slot of an entry that is not ABSENT. */
 const uint8_t *experts_slot(const struct child *child, uint32_t entry);
 
-/* choose.c: which tier of an expert serves, and which experts may be routed to. */
-/* Takes the knobs of a system; between sequences. ERR_BAD_INPUT when it cannot run here. */
+/* choose.c: which precision of an expert serves, and which experts may be routed to. */
+/* Sets the preset and its policy parameters; between sequences. ERR_BAD_INPUT when it cannot run
+ * here. */
 int experts_set_preset(struct experts *e, uint32_t preset, struct error *error);
 /* Deterministic mode: writes the predictions of the layer that ends to the access log. */
 void experts_flush_predictions(struct experts *e);
@@ -170,18 +172,18 @@ void requests_take(struct compute *c);
 void requests_tick(struct compute *c, uint64_t now_ns); /* idle rows, gauges */
 struct kv_request *request_find(struct compute *c, uint64_t id, uint32_t *row);
 
-/* answer_text.c: fills ids and text of the first tokens of `log` (count of them); returns how many
- * can be sent now. Tokens in the middle of a character are held back unless the sequence ended. The
- * text ends at `cut` (its token counted in `log`); ids do not. */
+/* response_text.c: fills ids and text of the first tokens of `log` (count of them); returns how
+ * many can be sent now. Tokens in the middle of a character are held back unless the sequence
+ * ended. The text ends at `cut` (its token counted in `log`); ids do not. */
 size_t response_gather(struct response *a, const struct tokenizer *tokenizer,
                        const _Atomic uint32_t *log, uint32_t count, bool ended, struct stop_cut cut,
                        size_t *text_bytes);
 
-/* answers.c */
+/* responses.c */
 void responses_add(struct compute *c, struct rpc_request *request);
 void responses_tick(struct compute *c, uint64_t now_ns);
 
-/* figures.c */
+/* stats.c */
 json_t *stats_json(const struct compute *c, uint32_t row);
 uint64_t stats_evictions(const struct child *child);
 uint64_t stats_bytes_read(const struct child *child);

@@ -1,16 +1,18 @@
-/* Shared by the files of the gateway. One thread does everything; gateway_main.c is the overview. The lifetime
- * of a request:
+/* Shared by the files of the gateway. One thread does everything; gateway_main.c is the overview.
+ * The lifetime of a request:
  *
  *   acceptor.c    a connection whose first line has not arrived; then the HTTP library owns it
- *   http.c        struct exchange: one HTTP request. body collected -> route -> answered at once, or
- *                 SUSPENDED (the HTTP library ignores the connection) until exchange_respond is called
+ *   http.c        struct exchange: one HTTP request. body collected -> route -> response at once,
+ *                 or SUSPENDED (the HTTP library ignores the connection) until exchange_respond is
+ *                 called
  *   stream.c      struct stream: one completion.
  *
  *     SUBMIT --(accepted)---------> FOLLOW --(end, error)--> ENDED --(all sent)--> free
  *       |                             |
  *       +--(disconnect)---> LEFT <----+--> free, once the cancel is sent
  *
- *     A stream whose client disconnects during submit waits for the number of its sequence, to cancel it.
+ *     A stream whose client disconnects during submit waits for the number of its sequence, to
+ *     cancel it.
  *   stats.c       exchanges that wait for a snapshot of the supervisor */
 #ifndef SLUICE_ENGINE_GATEWAY_GATEWAY_H
 #define SLUICE_ENGINE_GATEWAY_GATEWAY_H
@@ -50,7 +52,7 @@ struct gateway_histogram {
 
 /* ---- http.c ---------------------------------------------------------------------------------- */
 
-/* Handles a request whose body is complete: answers it now, or arranges for a later answer. */
+/* Handles a request whose body is complete: responds now, or arranges for a later response. */
 typedef void route_fn(struct exchange *x);
 
 struct http_route {
@@ -67,7 +69,7 @@ struct exchange {
     struct buffer body;
     uint64_t discarded;         /* bytes of a body that is discarded */
     struct MHD_Response *ready; /* its response, not yet passed to the library */
-    struct shared *shared;      /* `ready` is that one's, or NULL */
+    struct shared *shared;      /* the response that `ready` uses, or NULL */
     size_t response_bytes;      /* of a response, counted until it was read */
     unsigned status;
     bool started, suspended;
@@ -95,14 +97,16 @@ void exchange_resume(struct exchange *x);
 /* The text of a completion, malloc'ed: counted until it was read. Without space: an error. */
 void exchange_completion(struct exchange *x, char *text, size_t bytes);
 
-/* One response for many requests: its bytes are stored and counted once, until the last has read them. */
+/* One response for many requests: its bytes are stored and counted once, until the last has read
+ * them. */
 struct shared;
-/* Takes the text, malloc'ed or NULL. NULL when out of memory or buffers. The caller is its first user. */
+/* Takes the text, malloc'ed or NULL. NULL when out of memory or buffers. The caller is its first
+ * user. */
 struct shared *shared_new(struct gateway *g, const char *type, char *text, size_t bytes);
 void shared_release(struct shared *shared);
 void exchange_shared(struct exchange *x, struct shared *shared);
 
-/* Counts, and logs a line, at most LOG_LINES of them per LOG_EVERY_NS. */
+/* Counts a rejected request and logs a line, at most LOG_LINES of them per LOG_EVERY_NS. */
 void log_rejection(struct gateway *g, const char *why);
 
 /* ---- acceptor.c: connections before their first line ----------------------------------------- */
@@ -116,7 +120,7 @@ void acceptor_poll(const struct gateway *g, uint64_t now_ns, struct pollfd fds[A
 /* Accepts connections, checks their first bytes, passes them to the library. */
 void acceptor_run(struct gateway *g);
 void acceptor_tick(struct gateway *g, uint64_t now_ns);
-/* Open ones: here and the library's. */
+/* Open connections: pending ones and the library's. */
 unsigned acceptor_connections(const struct gateway *g);
 
 /* ---- connections.c: time limits -------------------------------------------------------------- */
@@ -124,7 +128,8 @@ unsigned acceptor_connections(const struct gateway *g);
 struct connection;
 void connection_event(void *gateway, struct MHD_Connection *connection, void **slot,
                       enum MHD_ConnectionNotificationCode what);
-/* The request is complete and is being answered; it was answered, and the next can follow. */
+/* works: a complete request is being handled; rests: its response was sent, the next one can
+ * follow. */
 void connection_works(struct MHD_Connection *connection);
 void connection_rests(struct MHD_Connection *connection);
 /* Closes connections that have not sent a whole request in time. */
@@ -220,14 +225,13 @@ struct gateway {
     struct rpc_async *engine, *control;
     char key[KEY_BYTES_MAX]; /* "": no key is required */
     bool loopback;           /* bound to a loopback address */
-    bool
-        closing; /* a connection is closed because its client disconnected: the library's messages about it */
-    char cause[CAUSE_BYTES]; /* its messages that are not logged yet */
+    bool closing; /* closing a disconnected client: the library's messages are not logged */
+    char cause[CAUSE_BYTES]; /* messages of the library that are not logged yet */
     struct acceptor *acceptor;
     unsigned connections; /* the library's */
-    unsigned responding;  /* requests that are complete, and not answered to the end */
+    unsigned responding;  /* complete requests whose response is not fully sent */
     uint64_t tick_due_ns;
-    struct connection *oldest, *newest; /* in the order of the start of their rest */
+    struct connection *oldest, *newest; /* ordered by the start of their rest */
     struct quota quota;                 /* buffered bytes */
     struct stream streams[STREAMS_MAX];
 

@@ -1,23 +1,24 @@
-/* sluice-gateway: the engine over HTTP: completions of the OpenAI API, health, statistics, metrics, and a
- * dashboard.
+/* sluice-gateway: the engine over HTTP: completions of the OpenAI API, health, statistics, metrics,
+ * and a dashboard.
  *
- * One thread: the HTTP library runs on it (epoll, without threads), calls of compute and of the supervisor
- * are asynchronous (ipc/rpc/async.h), and a request that needs one is suspended meanwhile. So slow
- * clients do not delay others.
+ * One thread: the HTTP library runs on it (epoll, without threads), calls of compute and of the
+ * supervisor are asynchronous (ipc/rpc/async.h), and a request that needs one is suspended
+ * meanwhile. So slow clients do not delay others.
  *
- * Messages   in: HTTP (untrusted clients), CONTROL (supervisor). out: submit, next, cancel (compute);
- *            status, stats, map (supervisor), ACK.
- * Memory     writes its own row of the process table, the only segment it can map: no weights, no directory.
- *            Private memory is bounded by parameters (--http-*), reserved in the ledger, and limited by
- *            RLIMIT_DATA.
- * On a stop: open responses end with an error; connections that do not read it within a second are closed.
- * On its crash: connections break; sequences without a client are cancelled. The listening socket belongs to
- *            the supervisor: new connections wait. Nothing else is lost.
- * On a crash of others: compute: calls are repeated, streams continue with the same text; the supervisor: it
- *            exits; others: no effect.
- * Trust:     everything received over HTTP is untrusted. The key (--http-key-file) is compared in constant
- *            time; without a key it listens on a loopback address only, and cross-origin requests are
- *            rejected. Snapshots of the engine are trusted.
+ * Messages   in: HTTP (untrusted clients), CONTROL (supervisor). out: submit, next, cancel
+ *            (compute); status, stats, map (supervisor), ACK.
+ * Memory     writes its own row of the process table, the only segment it can map: no weights, no
+ *            directory. Private memory is bounded by parameters (--http-*), reserved in the ledger,
+ *            and limited by RLIMIT_DATA.
+ * On a stop: open responses end with an error; connections that do not read it within a second are
+ *            closed.
+ * On its crash: connections break; sequences without a client are cancelled. The listening socket
+ *            belongs to the supervisor: new connections wait. Nothing else is lost.
+ * On a crash of others: compute: calls are repeated, streams continue with the same text; the
+ *            supervisor: it exits; others: no effect.
+ * Trust:     everything received over HTTP is untrusted. The key (--http-key-file) is compared in
+ *            constant time; without a key it listens on a loopback address only, and cross-origin
+ *            requests are rejected. Snapshots of the engine are trusted.
  * Limits:    no TLS: use a proxy; one prompt and one choice per request. */
 #include <errno.h>
 #include <poll.h>
@@ -31,7 +32,7 @@
 #define LOOP_MS       50
 #define ENGINE_CALLS  (2 * STREAMS_MAX + 16) /* one next and one cancel per stream */
 #define CONTROL_CALLS 8
-#define FAREWELL_NS   NS_PER_S /* for clients that read; the supervisor waits three times as long */
+#define DRAIN_NS      NS_PER_S /* for the last responses; the supervisor waits 3 s */
 
 static struct gateway the_gateway;
 
@@ -98,7 +99,7 @@ static int http_fd(const struct gateway *g)
 }
 
 /* Waits for an event: of the supervisor, of clients, of compute, or a disconnect. */
-static void wait_for_news(struct gateway *g)
+static void wait_for_events(struct gateway *g)
 {
     enum {
         CHILD,
@@ -132,7 +133,7 @@ static void wait_for_news(struct gateway *g)
 
 static void serve(struct gateway *g)
 {
-    wait_for_news(g);
+    wait_for_events(g);
     uint64_t now = clock_now_ns();
     rpc_async_tick(g->engine, now);
     rpc_async_tick(g->control, now);
@@ -148,11 +149,11 @@ static void serve(struct gateway *g)
     stats_tick(g, now);
 }
 
-/* Stop: pending requests get a response, and started responses end with an error event. New connections wait
- * for the successor. */
-static void farewell(struct gateway *g)
+/* Stop: pending requests get a response, and started responses end with an error event. New
+ * connections wait for the successor. */
+static void drain_connections(struct gateway *g)
 {
-    uint64_t until = clock_now_ns() + FAREWELL_NS;
+    uint64_t until = clock_now_ns() + DRAIN_NS;
     acceptor_close(g);
     streams_stop(g);
     while (g->responding > 0 && clock_now_ns() < until)
@@ -166,6 +167,6 @@ int main(int argc, char **argv)
     child_ready(&g->child);
     while (!g->child.stop)
         serve(g);
-    farewell(g);
+    drain_connections(g);
     child_exit(&g->child);
 }

@@ -1,5 +1,5 @@
-/* The gateway's paths. ROUTE(method, path, handler, open): open: also without a key. HEAD is answered as GET.
- * No include guard. */
+/* The gateway's paths. ROUTE(method, path, handler, open): open: also without a key. HEAD is
+ * handled as GET. No include guard. */
 ROUTE("GET", "/", stats_page, false)
 ROUTE("GET", "/dashboard.css", page_style, true)
 ROUTE("GET", "/dashboard.js", page_script, true)

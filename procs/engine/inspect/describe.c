@@ -55,8 +55,8 @@ static const char *type_name(uint32_t type)
     return info ? info->name : "?";
 }
 
-/* Types of the matrices of a tier, "Q8_0" or "Q4_0 Q4_0 Q8_0"; of the first layer, with "..." where
- * others differ. */
+/* Types of the matrices of a precision, "Q8_0" or "Q4_0 Q4_0 Q8_0"; of the first layer, with "..."
+ * where others differ. */
 static void types_text(const struct model_index *m, int precision, char out[96])
 {
     const struct model_entry *first = &model_index_entries(m)[m->precision_first[precision]];
@@ -140,7 +140,7 @@ void describe_text(FILE *out, const char *path, const struct model_index *m, boo
     fprintf(out, "%-22s %u dense, %u experts\n", "entries", m->dense_count, m->expert_entry_count);
     line_bytes(out, "dense", m->dense_bytes, "  always resident");
     line_bytes(out, "experts", m->expert_bytes,
-               m->precision_count > 1 ? "  at their best tier" : "");
+               m->precision_count > 1 ? "  at their highest precision" : "");
     if (m->stripe_count)
         text_of_store(out, m);
     line_bytes(out, "largest expert", f.expert_payload_max, "");

@@ -8,7 +8,7 @@
 #include "lib/model/index/model_index.h"
 
 void describe_text(FILE *out, const char *path, const struct model_index *m, bool tensors);
-/* 0, or -1 when the document cannot be made or written. */
+/* 0, or -1 when the JSON cannot be made or written. */
 int describe_json(FILE *out, const char *path, const struct model_index *m, bool tensors);
 
 #endif

@@ -1,9 +1,10 @@
 /* sluice-inspect: parses and checks a model: a GGUF file, or an expert store (a directory).
  *
- * As a command: `sluice inspect MODEL [--json] [--tensors]` prints to stdout. For the supervisor, once per
- * start: `--segment-fd N --model-fd M MODEL` parses the file open at M and writes the checked index to N.
- * It is a separate process because a model file is untrusted: a malformed file can only crash this
- * process, which has resource limits, no shared state, and exits after the check.
+ * As a command: `sluice inspect MODEL [--json] [--tensors]` prints to stdout. For the supervisor,
+ * once per start: `--segment-fd N --model-fd M MODEL` parses the file open at M and writes the
+ * checked index to N. It is a separate process because a model file is untrusted: a malformed file
+ * can only crash this process, which has resource limits, no shared state, and exits after the
+ * check.
  *
  * Shared memory: none (N is a plain memory file of the supervisor's).  Messages: none.
  * On its crash: the supervisor's start fails with the reason; no other process exists yet.

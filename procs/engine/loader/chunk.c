@@ -3,14 +3,14 @@
 #include "lib/base/bytes.h"
 #include "lib/base/clock.h"
 
-#define PREFETCH_NS        (2 * NS_PER_MS) /* at the device; two are (PREFETCH_CHUNKS_MAX) */
+#define PREFETCH_NS        (2 * NS_PER_MS) /* device time of one prefetch chunk */
 #define PREFETCH_MIN_BYTES (256 * KIB)     /* smaller reads are slow on every device */
-#define FORGET             (1.0 / 64)      /* with every read */
+#define DECAY              (1.0 / 64)      /* decay per read */
 
 void chunk_pace_note(struct chunk_pace *p, uint64_t bytes, uint64_t busy_ns)
 {
-    p->bytes += (double)bytes - FORGET * p->bytes;
-    p->busy_ns += (double)busy_ns - FORGET * p->busy_ns;
+    p->bytes += (double)bytes - DECAY * p->bytes;
+    p->busy_ns += (double)busy_ns - DECAY * p->busy_ns;
 }
 
 uint64_t chunk_pace_bytes(const struct chunk_pace *p, uint16_t priority, uint64_t max_bytes,

@@ -1,5 +1,5 @@
-/* Size of a read. Demands: the maximum, because large reads give more bandwidth. Prefetches: what the
- * device reads in a short time, because a demand waits for prefetches in flight. Pure. */
+/* Size of a read. Demands: the maximum, because large reads give more bandwidth. Prefetches: what
+ * the device reads in a short time, because a demand waits for prefetches in flight. Pure. */
 #ifndef SLUICE_ENGINE_LOADER_CHUNK_H
 #define SLUICE_ENGINE_LOADER_CHUNK_H
 

@@ -4,11 +4,11 @@
  *   in use --(consecutive entries that it fails to deliver, or a stall)--> quarantined
  *   quarantined --(ctl replace: the supervisor clears the flag, a successor checks again)--> in use
  *
- * A job starts with the first copy in use. Parts that a copy does not deliver are read from the next
- * one, so that a bad sector costs one additional read; a part fails only when no copy delivers it. The
- * quarantine flag is in the directory and outlives the loader, which exits when reads stall: stalled
- * reads may still write, so that the cache punches their ranges before they are reused, and the
- * successor starts with the next copy. */
+ * A job starts with the first copy in use. Parts that a copy does not deliver are read from the
+ * next one, so that a bad sector costs one additional read; a part fails only when no copy delivers
+ * it. The quarantine flag is in the directory and outlives the loader, which exits when reads
+ * stall: stalled reads may still write, so that the cache punches their ranges before they are
+ * reused, and the successor starts with the next copy. */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
@@ -73,7 +73,8 @@ struct device *loader_device_of(struct loader *l, const struct job *job)
     return &source->copy[job->copy];
 }
 
-/* The first copy from number `from` on that can be read; the number of copies when there is none. */
+/* The first copy from number `from` on that can be read; the number of copies when there is
+ * none. */
 static uint32_t copy_from(const struct source *source, uint32_t from)
 {
     while (from < source->copies && !usable(&source->copy[from]))

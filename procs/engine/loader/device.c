@@ -14,8 +14,8 @@
 
 #define CHECK_EVERY_NS (500 * NS_PER_MS)
 
-/* An open file is usable when it is the inspected one, or another file of the same size (a copy, which
- * must not change from then on, either). */
+/* An open file is usable when it is the inspected one, or another file of the same size (a copy,
+ * which must not change from then on, either). */
 static int identify(const struct device *d, int fd, struct model_file_id *id, struct error *error)
 {
     struct stat st;

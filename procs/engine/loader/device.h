@@ -1,6 +1,6 @@
-/* A file that a loader reads: the model or a copy of it on another device. Checks that it is still the
- * inspected file and is used again when that file returns; counts failures, and measures how long
- * no read has completed. */
+/* A file that a loader reads: the model or a copy of it on another device. Checks that it is still
+ * the inspected file and is used again when that file returns; counts failures, and measures how
+ * long no read has completed. */
 #ifndef SLUICE_ENGINE_LOADER_DEVICE_H
 #define SLUICE_ENGINE_LOADER_DEVICE_H
 
@@ -26,13 +26,13 @@ struct device {
     struct model_file_id id;               /* of the open file: its own when it is a copy */
 };
 
-/* Opens and checks. With an unusable file the device is `gone`, and the reason is logged. A device in
- * quarantine is not opened: that could block forever. */
+/* Opens and checks. With an unusable file the device is `gone`, and the reason is logged. A device
+ * in quarantine is not opened: that could block forever. */
 void device_open(struct device *d, const char *path, bool direct,
                  const struct model_file_id *inspected, bool quarantined);
 
-/* Once a second, and at once after device_suspect. `idle`: no read is in flight, so that the
- * descriptor may be replaced. */
+/* Checks the file every 500 ms, and at once after device_suspect. `idle`: no read is in flight, so
+ * that the descriptor may be replaced. */
 void device_tick(struct device *d, uint64_t now_ns, bool idle);
 void device_suspect(struct device *d);
 
@@ -40,13 +40,14 @@ void device_suspect(struct device *d);
 void device_read_started(struct device *d, uint64_t now_ns);
 void device_read_ended(struct device *d, uint64_t now_ns);
 
-/* No read completed for `limit_ns`. Time before awake_ns does not count: this process was stopped. */
+/* No read completed for `limit_ns`. Time before awake_ns does not count: this process was
+ * stopped. */
 bool device_stalled(const struct device *d, uint64_t now_ns, uint64_t awake_ns, uint64_t limit_ns);
 
-/* It did not deliver an entry. True for `limit` different entries in a row: repeated failures of one
- * entry are a bad sector, not a bad device. */
+/* Counts an entry that the device did not deliver. True for `limit` different entries in a row:
+ * repeated failures of one entry are a bad sector, not a bad device. */
 bool device_failed(struct device *d, uint32_t entry, uint64_t limit);
-/* It delivered an entry: the count restarts. */
+/* The device delivered an entry: restarts the count. */
 void device_delivered(struct device *d);
 
 /* The file system rejects direct reads: continue through the page cache. */

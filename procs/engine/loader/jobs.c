@@ -39,8 +39,8 @@ static void queue_remove(struct jobs *jobs, struct job *job)
 
 int jobs_create(struct jobs *jobs, uint32_t entries, uint32_t capacity, uint32_t depth)
 {
-    /* Chunks that wait for a retry do not occupy the device: twice the depth holds a full queue and a
-     * full set of waiting chunks. */
+    /* Chunks that wait for a retry do not occupy the device: twice the depth holds a full queue and
+     * a full set of waiting chunks. */
     uint32_t chunks = 2 * depth;
     *jobs = (struct jobs){.magic = JOBS_MAGIC,
                           .capacity = capacity,
@@ -162,8 +162,8 @@ struct job *jobs_pick(struct jobs *jobs, uint64_t now_ns, bool prefetch_paused)
     return NULL;
 }
 
-/* Equal pieces when less than two chunks are left: a small read costs the device as much as a large one.
- */
+/* Equal pieces when less than two chunks are left: a small read costs the device as much as a large
+ * one. */
 static uint64_t piece_of(uint64_t left, uint64_t max)
 {
     if (left <= max)

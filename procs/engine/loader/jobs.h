@@ -5,15 +5,16 @@
  *
  *   jobs_add -> [jobs_pick -> jobs_cut -> (device) -> jobs_complete]* -> job_ended -> jobs_remove
  *
- * A chunk that completes short or with an error returns to its job and is submitted again, after a pause
- * in case of an error. After jobs_fail no more chunks are submitted; the job ends when its last chunk
- * in flight completes. A job whose checksum was wrong can be restarted once (jobs_restart). A job that
- * failed can be restarted on another copy of its file (jobs_move).
+ * A chunk that completes short or with an error returns to its job and is submitted again, after a
+ * pause in case of an error. After jobs_fail no more chunks are submitted; the job ends when its
+ * last chunk in flight completes. A job whose checksum was wrong can be restarted once
+ * (jobs_restart). A job that failed can be restarted on another copy of its file (jobs_move).
  *
- * Order: demand before dense before prefetch, first come first served within each. A prefetch chunk is
- * submitted only when no chunk of the other priorities is in flight, because devices share bandwidth
- * among reads and some report all completions when the last is done. At most PREFETCH_CHUNKS_MAX
- * prefetch chunks are in flight, so that a demand waits for no more than that many. */
+ * Order: demand before dense before prefetch, first come first served within each. A prefetch chunk
+ * is submitted only when no chunk of the other priorities is in flight, because devices share
+ * bandwidth among reads and some report all completions when the last is done. At most
+ * PREFETCH_CHUNKS_MAX prefetch chunks are in flight, so that a demand waits for no more than that
+ * many. */
 #ifndef SLUICE_ENGINE_LOADER_JOBS_H
 #define SLUICE_ENGINE_LOADER_JOBS_H
 
@@ -33,9 +34,9 @@ struct chunk {       /* a piece of a run, in flight or waiting for a retry */
     struct chunk *next;
     uint64_t file_offset, arena_offset, bytes;
     uint64_t not_before_ns, submit_ns;
-    double position; /* at the throttle */
+    double position; /* in the throttle's sequence (throttle.h) */
     int64_t result;  /* once it is `withheld` */
-    uint32_t tries;  /* failed ones */
+    uint32_t tries;  /* failed attempts */
     uint16_t priority;
     bool at_device; /* also while it is withheld */
     bool withheld;  /* completed, but delayed by the throttle */
@@ -83,11 +84,12 @@ struct job *jobs_find(struct jobs *jobs, uint32_t entry);
 struct job *jobs_add(struct jobs *jobs, const struct msg_load *load, uint32_t epoch,
                      uint64_t now_ns);
 
-/* Raises a job's priority (never lowers it), also of its chunks in flight. True when it was lower. */
+/* Raises a job's priority (never lowers it), also of its chunks in flight. True when it was
+ * lower. */
 bool jobs_raise(struct jobs *jobs, struct job *job, uint16_t priority, uint64_t demand_ns);
 
-/* The job whose chunk is next; NULL when no chunk can be submitted. prefetch_paused: a request waits for
- * space, and no prefetch is submitted. */
+/* The job whose chunk is next; NULL when no chunk can be submitted. prefetch_paused: a request
+ * waits for space, and no prefetch is submitted. */
 struct job *jobs_pick(struct jobs *jobs, uint64_t now_ns, bool prefetch_paused);
 
 /* Takes a chunk of at most chunk_bytes from the job. Pre: jobs_pick returned the job. */
@@ -100,16 +102,16 @@ enum chunk_fate {
     CHUNK_FAILED /* the job fails */
 };
 
-/* A chunk completed: result in bytes, or -errno. file_bytes: size of the file; a run can end up to a page
- * behind it. */
+/* A chunk completed: result in bytes, or -errno. file_bytes: size of the file; a run can end up to
+ * a page behind it. */
 enum chunk_fate jobs_complete(struct jobs *jobs, struct chunk *chunk, int64_t result,
                               uint64_t now_ns, uint64_t file_bytes);
 
 /* The chunk could not be submitted: it returns to its job. */
 void jobs_put_back(struct jobs *jobs, struct chunk *chunk);
 
-/* The job ends with `status` (an errno value) when none of its chunks is in flight. The first status
- * counts. */
+/* The job ends with `status` (an errno value) when none of its chunks is in flight. The first
+ * status counts. */
 void jobs_fail(struct jobs *jobs, struct job *job, int status);
 
 /* No chunk is in flight and none is left to submit. */

@@ -38,7 +38,7 @@ struct loader {
     const struct io_backend *backend;
     struct io *io;
     int io_fd;
-    bool flush_pending; /* the FLUSH of flush_epoch is not yet answered */
+    bool flush_pending; /* no FLUSHED was sent yet for flush_epoch */
     uint32_t flush_epoch;
     uint32_t epoch_met;     /* of the last cache that sent a message, or the one at our start */
     uint64_t epoch_seen_ns; /* since when the directory has another epoch; 0: it has not */
@@ -71,8 +71,8 @@ void loader_end_part(struct loader *l, const struct job *job);
 void loader_send_dones(struct loader *l);
 /* Ends cancelled jobs that would not be reached soon. */
 void loader_check_jobs(struct loader *l);
-/* Fails every job, or every job that reads this device, with `status`; jobs with reads in flight end
- * when these complete. */
+/* Fails every job, or every job that reads this device, with `status`; jobs with reads in flight
+ * end when these complete. */
 void loader_fail_all(struct loader *l, int status);
 void loader_fail_device(struct loader *l, const struct device *device, int status);
 

@@ -1,24 +1,25 @@
 /* sluice-loader N: reads parts of entries into their ranges of the arena.
  *
- * One per storage device. It decides only the order of its reads: demands before dense weights before
- * prefetches, in chunks, at most `queue_depth` of them in flight.
+ * One per storage device. It decides only the order of its reads: demands before dense weights
+ * before prefetches, in chunks, at most `queue_depth` of them in flight.
  *
- * With a throttle, completed reads are delayed to the time a device of that bandwidth needs (throttle.h).
+ * With a throttle, completed reads are delayed to the time a device of that bandwidth needs
+ * (throttle.h).
  *
  * Messages   in: LOAD, FLUSH (cache), CONTROL (supervisor).  out: DONE, FLUSHED, ACK.
- * Memory     writes: payload of LOADING entries (only by reads of the device, never by stores); entry
- *            words by part done and part fail; failures, last_errno and last_loader; its flag of the
- *            directory's quarantine; its own row.
+ * Memory     writes: payload of LOADING entries (only by reads of the device, never by stores);
+ *            entry words by part done and part fail; failures, last_errno and last_loader; its flag
+ *            of the directory's quarantine; its own row.
  *            reads: model index, directory head (epoch, throttle, prefetch_paused).
- * On its crash: entries with a pending part stay LOADING until the cache has doomed and punched them
- *            (reads may write after waitpid), then they are requested from its successor.
+ * On its crash: entries with a pending part stay LOADING until the cache has doomed and punched
+ *            them (reads may write after waitpid), then they are requested from its successor.
  * On a crash of others: without a cache its jobs continue until the successor's FLUSH; without a
  *            supervisor it exits.
- * Trust:     a LOAD must agree with the entry word, the epoch and the ranges that follow from the model
- *            index, else it is rejected and counted. A changed or missing file fails the entries with an
- *            errno, not the process, and only when no copy delivers them (copies.c). A device that
- *            completes no read for too long ends the process. Bytes of a store are published only when
- *            their checksum is right.
+ * Trust:     a LOAD must agree with the entry word, the epoch and the ranges that follow from the
+ *            model index, else it is rejected and counted. A changed or missing file fails the
+ *            entries with an errno, not the process, and only when no copy delivers them
+ *            (copies.c). A device that completes no read for too long ends the process. Bytes of a
+ *            store are published only when their checksum is right.
  * Limits:    LOADER_JOBS_MAX jobs, `queue_depth` reads in flight, `io_size` bytes each. */
 #include <errno.h>
 #include <poll.h>
@@ -34,8 +35,8 @@
 
 static struct loader the_loader;
 
-/* --backend NAME on the command line (ctl replace) overrides the parameter. It is removed from argv, which
- * the child runtime parses. NULL without it. */
+/* --backend NAME on the command line (ctl replace) overrides the parameter. It is removed from
+ * argv, which the child runtime parses. NULL without it. */
 static const char *take_backend(int *argc, char **argv)
 {
     for (int i = 1; i + 1 < *argc; i++) {
@@ -148,8 +149,8 @@ static void tick(struct loader *l, uint64_t now_ns)
     l->last_channel_stats = stats;
 }
 
-/* A new cache first sends FLUSH to every loader. When it does not arrive, the connection is broken and
- * cannot be repaired here: exit, so that the cache does not wait. */
+/* A new cache first sends FLUSH to every loader. When it does not arrive, the connection is broken
+ * and cannot be repaired here: exit, so that the cache does not wait. */
 static void check_cache(struct loader *l, uint64_t now_ns)
 {
     uint32_t epoch = atomic_load_explicit(&l->child.directory.head->epoch, memory_order_acquire);
@@ -228,7 +229,7 @@ static void finish(struct loader *l)
     }
     if (l->jobs.inflight == 0)
         l->backend->close(l->io);
-    /* The edge is left to the kernel. */
+    /* The channel is left to the kernel. */
 }
 
 int main(int argc, char **argv)

@@ -21,9 +21,9 @@ static bool still_wanted(struct loader *l, const struct job *job)
     return entry_wants_part(word, job->generation, loader_self(l));
 }
 
-/* A doorbell: its loss delays the cache by one tick. A success that the cache does not wait for would
- * only wake it; it finds the READY word later. No event is missed: this side publishes and then reads the
- * request flag; the cache sets the flag and then reads the words. */
+/* A doorbell: its loss delays the cache by one tick. A success that the cache does not wait for
+ * would only wake it; it finds the READY word later. No event is missed: this side publishes and
+ * then reads the request flag; the cache sets the flag and then reads the words. */
 void loader_send_dones(struct loader *l)
 {
     if (l->dones.count == 0)
@@ -115,9 +115,10 @@ void loader_end_part(struct loader *l, const struct job *job)
     child_progress(&l->child);
 }
 
-/* Parts are published only with a right checksum. A wrong one is read once more, in case the transfer and
- * not the file is at fault; then the part fails. A wrong checksum of a cancelled entry means nothing: the
- * cache punches it when the loader of another stripe has crashed. False: the job continues. */
+/* Parts are published only with a right checksum. A wrong one is read once more, in case the
+ * transfer and not the file is at fault; then the part fails. A wrong checksum of a cancelled entry
+ * means nothing: the cache punches it when the loader of another stripe has crashed. False: the job
+ * continues. */
 static bool checked(struct loader *l, struct job *job)
 {
     struct proc_row *row = l->child.row;
@@ -217,7 +218,7 @@ static bool prefetch_paused(const struct loader *l)
     return atomic_load_explicit(&l->child.directory.head->prefetch_paused, memory_order_relaxed);
 }
 
-/* The next job whose entry still wants it; cancelled jobs before it are ended. */
+/* The next job whose entry still needs it; cancelled jobs before it are ended. */
 static struct job *next_wanted(struct loader *l, uint64_t now_ns)
 {
     struct job *job;

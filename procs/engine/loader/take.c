@@ -4,8 +4,8 @@
 #include "lib/base/clock.h"
 #include "procs/engine/loader/loader.h"
 
-/* The runs of a LOAD follow from the model index, the number of loaders and the entry's offset: other runs
- * would write to ranges that are not this loader's. */
+/* The runs of a LOAD follow from the model index, the number of loaders and the entry's offset:
+ * other runs would write to ranges that are not this loader's. */
 static bool runs_agree(const struct loader *l, const struct msg_load *load)
 {
     const struct directory *d = &l->child.directory;

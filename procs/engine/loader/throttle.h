@@ -1,8 +1,9 @@
-/* Emulates a device of a given bandwidth: reads are serialized, each takes the time of its bytes, and its
- * completion is delayed to that time. Idle time gives no credit, as with a real slow device. Pure:
- * time is an argument.
+/* Emulates a device of a given bandwidth: reads are serialized, each takes the time of its bytes,
+ * and its completion is delayed to that time. Idle time gives no credit, as with a real slow
+ * device. Pure: time is an argument.
  *
- * A position is a number of bytes since the start of the throttle: the end of a read in the sequence. */
+ * A position is a number of bytes since the start of the throttle: the end of a read in the
+ * sequence. */
 #ifndef SLUICE_ENGINE_LOADER_THROTTLE_H
 #define SLUICE_ENGINE_LOADER_THROTTLE_H
 

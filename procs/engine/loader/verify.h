@@ -1,6 +1,6 @@
-/* Checksums of parts (XXH3-64, lib/model/store/store.h), computed while the part is being read: each
- * completely read prefix is added at once, so that at the end only the last chunk is left. Reads the arena;
- * independent of devices and messages. */
+/* Checksums of parts (XXH3-64, lib/model/store/store.h), computed while the part is being read:
+ * each completely read prefix is added at once, so that at the end only the last chunk is left.
+ * Reads the arena; independent of devices and messages. */
 #ifndef SLUICE_ENGINE_LOADER_VERIFY_H
 #define SLUICE_ENGINE_LOADER_VERIFY_H
 

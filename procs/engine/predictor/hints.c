@@ -71,8 +71,8 @@ int hints_open(struct predictor *p, struct error *error)
     return 0;
 }
 
-/* The router of a layer; false when it is not READY (then there is no hint). Dense entries are pinned by
- * the cache: once READY they stay resident. */
+/* The router of a layer; false when it is not READY (then there is no hint). Dense entries are
+ * pinned by the cache: once READY they stay resident. */
 static bool router_of(const struct predictor *p, uint32_t layer, struct kernel_matrix *w)
 {
     const struct model_index *m = p->child.model;
@@ -163,8 +163,8 @@ static uint32_t predict_from_counts(struct predictor *p, const struct gates_read
     return n < MSG_HINTS_MAX ? n : MSG_HINTS_MAX;
 }
 
-/* The entry at the precision that compute would request if the predictions were right and nothing were
- * resident (HOBBIT §3.3: by the same scores); ENTRY_NONE when it would skip the expert. */
+/* The entry at the precision that compute would request if the predictions were right and nothing
+ * were resident (HOBBIT §3.3: by the same scores); ENTRY_NONE when it would skip the expert. */
 static uint32_t entry_to_hint(const struct predictor *p, uint32_t layer,
                               const struct prediction *prediction, float before)
 {
@@ -224,7 +224,8 @@ static void send_hint(struct predictor *p, const struct gates_read *row, uint32_
         counter_add(counters, CTR_PREDICTOR_messages_dropped, 1);
 }
 
-/* HOBBIT §3.3: the layer after next is predicted only when all predictions for the next are resident. */
+/* HOBBIT §3.3: the layer after next is predicted only when all predictions for the next are
+ * resident. */
 static bool all_resident(const struct predictor *p)
 {
     const struct msg_hint *h = &p->hint;
@@ -286,7 +287,7 @@ static void follow_preset(struct predictor *p, uint32_t preset)
 {
     struct error error;
     if (preset != p->preset && hints_set_preset(p, preset, &error) != 0)
-        log_warn("system %u: %s", preset, error.text);
+        log_warn("preset %u: %s", preset, error.text);
 }
 
 void hints_measure(struct predictor *p)

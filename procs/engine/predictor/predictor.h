@@ -10,7 +10,7 @@
 
 #define PREDICTOR_MAGIC 0x50524544u
 
-struct predictor_calm { /* time of the last load of the cache */
+struct predictor_idle { /* time of the last load of the cache */
     uint64_t loads, since_ns;
     uint32_t news; /* rows published at that time */
 };
@@ -20,7 +20,7 @@ struct predictor {
     struct child child;
     struct channel *cache; /* HINT */
     const struct kernel_ops *ops;
-    uint32_t preset; /* that runs: its number, its knobs */
+    uint32_t preset; /* the current preset and its policy parameters */
     struct knobs knobs;
     struct precision_policy precision_policy;
     const struct prediction_method *method;
@@ -29,7 +29,7 @@ struct predictor {
     /* experts chosen in the layer routed last [0] and in the one before [1] */
     uint16_t chosen[2][MODEL_TOP_K_MAX];
     uint32_t chosen_count[2], chosen_layer, chosen_position, chosen_sequence;
-    struct predictor_calm calm;
+    struct predictor_idle calm;
     struct recall *recall;
     struct access_log_reader accesses;
     float *values;                  /* [width] of the row read last */
@@ -42,7 +42,7 @@ struct predictor {
 
 /* hints.c: allocates these buffers. */
 int hints_open(struct predictor *p, struct error *error);
-/* Takes the knobs of a system. -1 with ERR_BAD_INPUT when it cannot run here. */
+/* Sets the preset and its policy parameters. -1 with ERR_BAD_INPUT when it cannot run here. */
 int hints_set_preset(struct predictor *p, uint32_t preset, struct error *error);
 /* Sends a HINT for the next layer, predicted from the gate row of `layer`. */
 void hints_from_row(struct predictor *p, uint32_t layer);

@@ -1,17 +1,18 @@
 /* sluice-predictor: predicts the experts of the next layer from the gate input of this one.
  *
- * Waits on the gates ring; a row is published after the DEMAND of its layer was sent. A row of decode is
- * passed through the next layer's router; a row of prefill already contains counts. Both become a HINT
- * to the cache. READY entries are included, because the cache protects predicted entries from eviction.
- * No process waits for the predictor.
+ * Waits on the gates ring; a row is published after the DEMAND of its layer was sent. A row of
+ * decode is passed through the next layer's router; a row of prefill already contains counts. Both
+ * become a HINT to the cache. READY entries are included, because the cache protects predicted
+ * entries from eviction. No process waits for the predictor.
  *
  * Messages   in: CONTROL (supervisor).  out: HINT (cache), ACK.
  * Memory     reads: gates, arena (routers), directory, access log, model index. writes: its waiter
  *            flag in the header of gates, its own row.
  * On its crash: no hints until its restart; the text does not change.
- * On a crash of others: without a cache, hints are dropped; without compute there are no rows; without the
- *            supervisor it exits.
- * Limits:    a row published while another is processed is skipped: its layer has passed by then. */
+ * On a crash of others: without a cache, hints are dropped; without compute there are no rows;
+ *            without the supervisor it exits.
+ * Limits:    a row published while another is processed is skipped: its layer has passed by
+ * then. */
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
@@ -25,7 +26,7 @@
     (100 *                                                                                         \
      NS_PER_MS) /* without a load for this time and number of tokens: predictions are useless */
 #define CALM_TOKENS   8
-#define NAP_MS        20 /* interval of checks in that state */
+#define IDLE_POLL_MS  20 /* interval of checks in that state */
 #define TICK_EVERY_NS (50 * NS_PER_MS)
 
 static struct predictor the_predictor;
@@ -48,15 +49,15 @@ static uint64_t loads_sent(const struct predictor *p)
                        CTR_CACHE_loads_sent);
 }
 
-/* Detects when hints are useless. While the cache loads nothing for whole tokens, every expert is resident.
- * Then the predictor does not wait on the ring, so that compute need not wake it: a token of a resident
- * model causes no system call for the predictor. */
+/* Detects when hints are useless. While the cache loads nothing for whole tokens, every expert is
+ * resident. Then the predictor does not wait on the ring, so that compute need not wake it: a token
+ * of a resident model causes no system call for the predictor. */
 static bool nothing_to_do(struct predictor *p, uint32_t news, uint64_t now)
 {
-    struct predictor_calm *calm = &p->calm;
+    struct predictor_idle *calm = &p->calm;
     uint64_t loads = loads_sent(p);
     if (loads != calm->loads)
-        *calm = (struct predictor_calm){.loads = loads, .since_ns = now, .news = news};
+        *calm = (struct predictor_idle){.loads = loads, .since_ns = now, .news = news};
     return now - calm->since_ns >= CALM_NS &&
            news - calm->news >= CALM_TOKENS * p->child.model->hparams.layers;
 }
@@ -71,7 +72,7 @@ static void handle_controls(struct predictor *p)
 }
 
 /* The newest row only: predictions of an older one would be for a layer that is already running. */
-static void handle_news(struct predictor *p, uint32_t seen, uint32_t news)
+static void handle_rows(struct predictor *p, uint32_t seen, uint32_t news)
 {
     uint32_t layer = atomic_load_explicit(&p->child.gates.head->last_layer, memory_order_acquire);
     if (news - seen > 1)
@@ -105,18 +106,18 @@ static void loop(struct predictor *p)
             tick_due = now + TICK_EVERY_NS;
         }
         if (nothing_to_do(p, seen, now)) {
-            poll(NULL, 0, NAP_MS);
+            poll(NULL, 0, IDLE_POLL_MS);
             uint32_t news = atomic_load_explicit(&p->child.gates.head->news, memory_order_acquire);
             if (news == seen) /* compute is idle: wait on the ring for its next row */
-                p->calm = (struct predictor_calm){p->calm.loads, now, news};
+                p->calm = (struct predictor_idle){p->calm.loads, now, news};
             seen = news;
             continue;
         }
         uint32_t news = gates_wait(&p->child.gates, seen, WAIT_NS);
         if (news != seen)
-            handle_news(p, seen, news);
+            handle_rows(p, seen, news);
         else
-            p->calm = (struct predictor_calm){p->calm.loads, now, news};
+            p->calm = (struct predictor_idle){p->calm.loads, now, news};
         seen = news;
     }
 }

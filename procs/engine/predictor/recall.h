@@ -1,5 +1,5 @@
-/* Accuracy of predictions: for every layer the newest prediction, compared with the accesses that follow.
- */
+/* Accuracy of predictions: for every layer the newest prediction, compared with the accesses that
+ * follow. */
 #ifndef SLUICE_ENGINE_PREDICTOR_RECALL_H
 #define SLUICE_ENGINE_PREDICTOR_RECALL_H
 
@@ -21,8 +21,8 @@ void recall_prediction(struct recall *r, uint32_t sequence, uint32_t position, u
 
 enum recall_result { RECALL_NO_PREDICTION, RECALL_HIT, RECALL_MISS };
 
-/* An expert was accessed: whether there was a prediction for that token and layer, and whether it contained
- * the expert. */
+/* An expert was accessed: whether there was a prediction for that token and layer, and whether it
+ * contained the expert. */
 enum recall_result recall_access(const struct recall *r, uint32_t sequence, uint32_t position,
                                  uint32_t layer, uint32_t expert);
 

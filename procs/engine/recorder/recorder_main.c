@@ -1,13 +1,14 @@
 /* sluice-recorder: writes the access log to a file, the trace that `sluice sim` replays. It runs
  * only with --trace.
  *
- * The log is polled every few milliseconds: compute does not wake the recorder, so that recording costs it
- * nothing. Records overwritten before they were read are counted, with a warning: the trace has gaps.
+ * The log is polled every few milliseconds: compute does not wake the recorder, so that recording
+ * costs it nothing. Records overwritten before they were read are counted, with a warning: the
+ * trace has gaps.
  *
  * Messages   in: CONTROL (supervisor).  out: ACK.
  * Memory     reads: access log, model index. writes: its own row, the trace file.
- * On its crash: its successor continues after the last complete record of the file, without a gap while the
- *            log still has the next record.
+ * On its crash: its successor continues after the last complete record of the file, without a gap
+ *            while the log still has the next record.
  * On a crash of others: it waits for records; without the supervisor it exits.
  * Limits:    a write error of the trace ends the recording, not the engine. */
 #include <errno.h>
@@ -89,13 +90,14 @@ static void drain(struct recorder *r)
             n = 0;
         }
     }
-    /* Dropped records are counted before the next ones are written: a successor computes its position from both. */
+    /* Dropped records are counted before the next ones are written: a successor computes its
+     * position from both. */
     write_all(r, r->batch, n * sizeof *r->batch);
     if (any)
         child_progress(&r->child);
     if (r->accesses.lost > r->lost_seen) {
         if (r->lost_seen == 0)
-            log_warn("the use log was faster than %s can be written: the trace has gaps",
+            log_warn("trace %s: records dropped, the file cannot be written fast enough",
                      r->child.params->trace);
         counter_add(r->child.row, CTR_RECORDER_records_dropped, r->accesses.lost - r->lost_seen);
         r->lost_seen = r->accesses.lost;
@@ -121,9 +123,9 @@ static void write_header(struct recorder *r)
     write_all(r, &h, sizeof h);
 }
 
-/* A successor: its position in the log is the number of records in the file plus those dropped. False when
- * its predecessor did not create the file. */
-static bool go_on(struct recorder *r)
+/* A successor: its position in the log is the number of records in the file plus those dropped.
+ * False when its predecessor did not create the file. */
+static bool resume_trace(struct recorder *r)
 {
     struct trace_header h;
     struct stat st;
@@ -140,7 +142,8 @@ static bool go_on(struct recorder *r)
     return true;
 }
 
-/* The first recorder of an engine creates the file, from the start of the log; a successor appends. */
+/* The first recorder of an engine creates the file, from the start of the log; a successor
+ * appends. */
 static void open_trace(struct recorder *r)
 {
     const char *path = r->child.params->trace;
@@ -148,7 +151,7 @@ static void open_trace(struct recorder *r)
     r->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_APPEND, 0644);
     if (r->fd < 0)
         log_fatal(2, "cannot write --trace %.300s: %s", path, strerror(errno));
-    if (r->child.incarnation > 1 && go_on(r))
+    if (r->child.incarnation > 1 && resume_trace(r))
         return;
     if (ftruncate(r->fd, 0) != 0 && errno != EINVAL) /* a pipe or a device has no length */
         log_fatal(2, "cannot write --trace %.300s: %s", path, strerror(errno));

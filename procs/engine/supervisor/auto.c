@@ -1,12 +1,14 @@
-/* The preset auto: which candidate runs (lib/policy/presets/auto.h), by the plan's predictions for the available
- * capacity and the measured bandwidth. It requests a preset as a client would: the choice takes effect with
- * the next sequence, and all processes learn of it from the access log.
+/* The preset auto: which candidate runs (lib/policy/presets/auto.h), by the plan's predictions for
+ * the available capacity and the measured bandwidth. It requests a preset as a client would: the
+ * choice takes effect with the next sequence, and all processes read it from the access log.
  *
  * The device's read bandwidth comes from the loaders: bytes per time with a read in flight (with a
- * throttle: its rate), from the loading of the dense weights on, measured again after a change of the
- * throttle.
- * Time per token is compute's, of the preset that ran. After the best candidate is measured, the second best
- * runs for the same time if it is predicted to be about as fast; then the measured times decide.
+ * throttle: its rate), from the loading of the dense weights on, measured again after a change of
+ * the throttle.
+ *
+ * Time per token is compute's, of the preset that ran. After the best candidate is measured, the
+ * second best runs for the same time if it is predicted to be about as fast; then the measured
+ * times decide.
  *
  * In deterministic mode the choice depends on the plan and the throttles only. */
 #include <math.h>
@@ -27,7 +29,7 @@ static const char *name_of(uint32_t candidate)
     return preset_at(auto_preset(candidate))->name;
 }
 
-/* ---- what there is -------------------------------------------------------------------------- */
+/* ---- measurements --------------------------------------------------------------------------- */
 
 static double share_now(const struct supervisor *s)
 {
@@ -85,7 +87,7 @@ static void sample_loaders(struct supervisor *s)
     }
 }
 
-/* Decoded tokens since the last look count for the system that runs. */
+/* Decoded tokens since the last sample count for the current preset. */
 static void sample_tokens(struct supervisor *s)
 {
     struct automatic *a = &s->automatic;
@@ -101,13 +103,13 @@ static void sample_tokens(struct supervisor *s)
     a->decode_ns_seen = ns;
 }
 
-static void forget_tokens(struct automatic *a)
+static void reset_tokens(struct automatic *a)
 {
     memset(a->tokens_of, 0, sizeof a->tokens_of);
     memset(a->ns_of, 0, sizeof a->ns_of);
 }
 
-static bool far(double a, double b)
+static bool differs(double a, double b)
 {
     return fabs(a - b) > CHANGED * b;
 }
@@ -143,13 +145,13 @@ static void log_choice(const struct supervisor *s, const struct auto_choice *cho
              bytes_format((uint64_t)a->bytes_per_s, device), second);
 }
 
-/* True: another candidate than before is wanted. */
+/* True when the choice has changed. */
 static bool choose(struct supervisor *s)
 {
     struct automatic *a = &s->automatic;
     double measured[PLAN_AUTO_CANDIDATES], share = share_now(s), rate = rate_now(s);
-    if (far(share, a->share) || far(rate, a->bytes_per_s))
-        forget_tokens(a);
+    if (differs(share, a->share) || differs(rate, a->bytes_per_s))
+        reset_tokens(a);
     a->share = share;
     a->bytes_per_s = rate;
     for (uint32_t c = 0; c < PLAN_AUTO_CANDIDATES; c++)

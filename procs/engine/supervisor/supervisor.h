@@ -1,4 +1,5 @@
-/* The supervisor's state, and the functions its files share. start/supervisor_main.c is the overview. */
+/* The supervisor's state, and the functions its files share. start/supervisor_main.c is the
+ * overview. */
 #ifndef SLUICE_ENGINE_SUPERVISOR_SUPERVISOR_H
 #define SLUICE_ENGINE_SUPERVISOR_SUPERVISOR_H
 
@@ -69,7 +70,7 @@ struct child_slot {
     uint64_t deadline_ns;       /* of STARTING, STOPPING, BACKOFF, KILLED */
     uint64_t ready_ns;          /* when it became READY */
     uint64_t progress_at_ready; /* row->progress then */
-    bool exit_requested;        /* requested: not its fault */
+    bool exit_requested;        /* requested by ctl or by the stop: no failure */
     bool late;                  /* killed for its heartbeat, for the exit record */
     struct exit_tally tally;
     enum exit_cause cause; /* of the last exit, or of a failure to spawn */
@@ -77,14 +78,14 @@ struct child_slot {
     char backend[PARAM_CHOICE_BYTES]; /* loaders: "", or chosen by ctl */
     bool clear_quarantine;            /* loaders: the successor starts without quarantine */
     struct control_due controls[CONTROL__COUNT];
-    uint64_t invalid_seen;   /* of the edge's statistics */
+    uint64_t invalid_seen;   /* counter of the channel's statistics */
     struct usage usage;      /* of the running process */
-    uint64_t reserved_bytes; /* private bytes the ledger holds for it, kept for its successor */
+    uint64_t reserved_bytes; /* private bytes reserved in the ledger, kept for its successor */
     uint32_t threads;        /* likewise */
     char exit_message[PROCS_MESSAGE_BYTES]; /* of the last exit */
 };
 
-/* A request that is answered when its condition holds. */
+/* A request that gets its reply when its condition holds. */
 enum pending_kind { PENDING_NONE, PENDING_BUDGET, PENDING_RESTART, PENDING_THROTTLE };
 
 struct pending_request {
@@ -92,7 +93,7 @@ struct pending_request {
     struct rpc_request *request;
     uint64_t deadline_ns;
     struct child_slot *child; /* RESTART, THROTTLE */
-    uint64_t value;           /* RESTART: incarnation to see READY; BUDGET: bytes */
+    uint64_t value;           /* RESTART: incarnation to become READY; BUDGET: bytes */
 };
 
 enum cgroup_version { CGROUP_NONE, CGROUP_V1, CGROUP_V2 };
@@ -123,13 +124,13 @@ struct budget {
 struct loader_seen {
     uint64_t bytes, busy_ns; /* of its counters, when its rate was last taken */
     double rate;             /* bytes per second while it reads; 0: not measured */
-    uint64_t throttle;       /* that it read under */
+    uint64_t throttle;       /* throttle of those reads */
 };
 
 struct automatic {
     bool on;            /* the requested preset is auto */
     uint64_t usable;    /* candidates that can run here */
-    uint32_t candidate; /* wanted now; UINT32_MAX: none */
+    uint32_t candidate; /* current choice; UINT32_MAX: none */
     bool predicted;     /* chosen by a plan, not by rule */
     double ns;          /* predicted time per token */
     double share, bytes_per_s;
@@ -151,7 +152,7 @@ struct supervisor {
     uint32_t magic;
     struct options options;
     struct params params;
-    struct params device;    /* of one device, where they are looked at: too large for a stack */
+    struct params device;    /* of one device (device_params); too large for a stack */
     char programs[PATH_MAX]; /* directory of the executables */
     char run_dir[ENDPOINT_BYTES];
     char notify[ENDPOINT_BYTES]; /* socket of the service manager, "" without one */
@@ -162,8 +163,8 @@ struct supervisor {
     int http_fd;               /* listening socket of the gateway; -1: none */
     uint64_t inspect_ns;       /* time limit of inspect */
     struct model_index *model; /* in the model segment */
-    const struct plan *plan;   /* behind it; NULL: none */
-    uint32_t preset;           /* of the command line: its number */
+    const struct plan *plan;   /* follows it in the segment; NULL: none */
+    uint32_t preset;           /* number of the preset on the command line */
     struct arena_layout layout;
     struct segment segments[SEGMENT__COUNT];
     int segments_readonly[SEGMENT__COUNT];
@@ -183,12 +184,12 @@ struct supervisor {
     int signal_fd, timer_fd;
     enum run_phase phase;
     uint64_t started_ns;
-    bool fast;         /* second signal: stop at once */
-    uint64_t stop_ns;  /* when stopping began */
-    uint64_t tick_ns;  /* of the last tick */
-    uint64_t alert_ns; /* heartbeats count from here on */
-    bool announced;    /* the ready line was printed */
-    bool test;         /* SLUICE_TEST=1 at start */
+    bool fast;                   /* second signal: stop at once */
+    uint64_t stop_ns;            /* when stopping started */
+    uint64_t tick_ns;            /* of the last tick */
+    uint64_t heartbeats_from_ns; /* heartbeats are checked from here on */
+    bool announced;              /* the ready line was printed */
+    bool test;                   /* SLUICE_TEST=1 at start */
     uint32_t next_epoch;
     int exit_status;
     bool over; /* the loop may end */
@@ -208,14 +209,15 @@ int fd_high(int fd);
 
 /* model.c: runs inspect, checks what it wrote, resolves the parameters that depend on it. */
 int model_take(struct supervisor *s, struct error *error);
-/* Whether a system can run here: its knobs make sense, its tiers and its plan are there. */
+/* Whether a preset can run here: its policy parameters are valid, its precisions and plan are
+ * available. */
 int model_check_preset(const struct supervisor *s, uint32_t preset, struct knobs *knobs,
                        struct error *error);
 
 /* devices.c */
-/* A loader for each of --devices; what they say is looked at once: later it is known good. */
+/* One loader for each of --devices. Checks all of them, so that device_params cannot fail later. */
 int devices_resolve(struct supervisor *s, struct error *error);
-/* The parameters as a loader's device has them. Good until the next call. */
+/* The parameters for a loader's device. Valid until the next call. */
 const struct params *device_params(struct supervisor *s, uint32_t loader);
 /* "loader.1 PATH: REASON" for every copy in quarantine. */
 json_t *devices_quarantined(const struct supervisor *s);
@@ -234,7 +236,7 @@ int spawn_child(struct supervisor *s, struct child_slot *c, struct error *error)
 pid_t spawn_inspect(struct supervisor *s, int out_fd, struct error *error);
 int spawn_programs_dir(struct supervisor *s, struct error *error);
 
-/* children.c: the machines. */
+/* children.c: the state machines. */
 int children_make(struct supervisor *s, struct error *error);
 void children_event(struct supervisor *s, struct child_slot *c, enum fsm_event event);
 void children_reap(struct supervisor *s);
@@ -248,9 +250,9 @@ enum proc_state child_state(const struct child_slot *c);
 struct child_slot *child_of(struct supervisor *s, enum service service, uint32_t number);
 /* "cache", "loader.0" */
 const char *child_name(const struct child_slot *c, char buf[32]);
-/* By such a word; "loader" alone is loader 0 when there is one. */
+/* By such a name; "loader" alone is loader 0, if there is one. */
 struct child_slot *child_by_name(struct supervisor *s, const char *name);
-/* Every child is READY, but for unessential ones that were given up. */
+/* Every child is READY, except optional ones that were disabled. */
 bool children_serve(const struct supervisor *s);
 
 /* controls.c: controls, repeated until acknowledged. */
@@ -281,11 +283,11 @@ int budget_change(struct supervisor *s, uint64_t bytes, struct error *error);
 bool budget_settled(const struct supervisor *s);
 uint64_t budget_timeout_ns(const struct supervisor *s, uint64_t bytes);
 
-/* http.c: the socket of the gateway, which outlives it: clients that come while it is restarted
- * wait in the socket's queue. */
+/* http.c: the socket of the gateway, which outlives it: clients that connect during a restart wait
+ * in the socket's queue. */
 int http_listen(struct supervisor *s, struct error *error);
-/* What the gateway may hold: private bytes the ledger keeps for it, bytes it may grow by, and the
- * kernel's for its connections. */
+/* Memory of the gateway: private bytes reserved in the ledger, bytes it can grow by, and kernel
+ * memory for its connections. */
 uint64_t http_reservation_bytes(const struct params *p);
 uint64_t http_growth(const struct params *p);
 uint64_t http_kernel(const struct params *p);
@@ -297,11 +299,11 @@ void notify_send(const struct supervisor *s, const char *text);
 /* estimate.c: --print-memory. Needs the model, and no other process. */
 int memory_estimate_print(struct supervisor *s, struct error *error);
 
-/* auto.c: the system auto chooses among the others. */
-/* Before anything runs: by the plan's figures and the throttles. */
+/* auto.c: the preset auto, which chooses among the others. */
+/* Before any child runs: chooses by the plan's predictions and the throttles. */
 void auto_start(struct supervisor *s);
-/* At readiness and on every tick: evaluates capacity, bandwidth and token times, and chooses again. The choice
- * takes effect with the next sequence. */
+/* At readiness and on every tick: evaluates capacity, bandwidth and token times, and chooses again.
+ * The choice takes effect with the next sequence. */
 void auto_poll(struct supervisor *s);
 /* A preset was requested. Returns the preset to run. */
 uint32_t auto_requested(struct supervisor *s, uint32_t preset);

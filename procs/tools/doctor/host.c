@@ -67,14 +67,14 @@ static void examine_processors(struct findings *f)
     char text[64];
     struct utsname system;
     line_of("/proc/cpuinfo", "model name", text, sizeof text);
-    finding(f, "processor", "model", json_string(*text ? text : "unknown"), NULL, "%s", "");
-    finding(f, "processor", "processors", json_integer(host_cpus()), NULL,
+    finding(f, "cpu", "model", json_string(*text ? text : "unknown"), NULL, "%s", "");
+    finding(f, "cpu", "cpus", json_integer(host_cpus()), NULL,
             "CPUs this process may use: the default of --threads");
     line_of("/proc/cpuinfo", "cpu MHz", text, sizeof text);
-    finding(f, "processor", "mhz", json_real(strtod(text, NULL)), NULL,
+    finding(f, "cpu", "mhz", json_real(strtod(text, NULL)), NULL,
             "current clock rate; decoding scales with it up to the memory bandwidth");
     if (uname(&system) == 0)
-        finding(f, "processor", "kernel", json_string(system.release), NULL, "%s", "");
+        finding(f, "cpu", "kernel", json_string(system.release), NULL, "%s", "");
 }
 
 static void examine_kernels(struct findings *f)
@@ -262,7 +262,7 @@ static void examine_cgroups(struct findings *f)
         finding(f, "cgroup", name, json_boolean(fine), fine ? "usable" : "not usable", "%s",
                 fine ? "a memory cgroup can be created" : why);
     }
-    finding(f, "cgroup", "second_wall", json_boolean(any), NULL, "%s",
+    finding(f, "cgroup", "hard_limit", json_boolean(any), NULL, "%s",
             any ? "--cgroup auto runs the engine in a cgroup limited to the budget"
                 : "only the ledger enforces the budget; --cgroup require fails at start");
 }

@@ -219,7 +219,7 @@ static void report_advice(struct findings *f, const struct model_facts *m,
         }
     if (!bits)
         finding(f, "advice", "none", json_true(), "no change", "no limiting factor found");
-    finding_quiet(f, "advice", "words", names);
+    finding_quiet(f, "advice", "names", names);
 }
 
 void model_examine(struct findings *f, const json_t *memory_estimate, struct host_facts *a)

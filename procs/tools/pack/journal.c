@@ -37,7 +37,7 @@ struct journal_head {
 };
 
 struct journal_model {
-    uint64_t there; /* 1 */
+    uint64_t complete; /* 1 */
     uint8_t hash[STORE_HASH_BYTES];
 };
 
@@ -112,7 +112,7 @@ static int resume_journal(struct pack *p, uint64_t bytes, struct error *error)
                          "%.250s contains an incomplete store of another model or other options; "
                          "remove it or use another directory",
                          p->dir);
-    p->model_there = model.there == 1;
+    p->model_complete = model.complete == 1;
     memcpy(p->manifest.model_hash, model.hash, sizeof model.hash);
     p->journal_bytes = RECORDS_OFFSET;
     return 0;
@@ -150,7 +150,7 @@ int journal_open(struct pack *p, struct error *error)
 
 int journal_model(struct pack *p, struct error *error)
 {
-    struct journal_model model = {.there = 1};
+    struct journal_model model = {.complete = 1};
     memcpy(model.hash, p->manifest.model_hash, sizeof model.hash);
     if (pwrite(p->journal_fd, &model, sizeof model, sizeof(struct journal_head)) != sizeof model)
         return journal_error(p, errno ? errno : ENOSPC, error);

@@ -85,7 +85,7 @@ int pack_model(struct pack *p, struct error *error)
     uint8_t hash[STORE_HASH_BYTES];
     snprintf(path, sizeof path, "%s/" STORE_MODEL_FILE, p->dir);
     snprintf(temporary, sizeof temporary, "%s/" TEMPORARY, p->dir);
-    if (p->model_there && hash_file(path, hash, NULL) == 0 &&
+    if (p->model_complete && hash_file(path, hash, NULL) == 0 &&
         memcmp(hash, p->manifest.model_hash, sizeof hash) == 0)
         return 0;
     struct writing w = {p, gguf_writer_new(PAGE_BYTES)};

@@ -52,7 +52,7 @@ struct pack {
 
     int journal_fd;
     uint64_t journal_bytes; /* of whole records */
-    bool model_there;       /* model.gguf was written by a previous run */
+    bool model_complete;    /* model.gguf was written by a previous run */
 
     struct pack_meters meters;
     uint64_t started_ns;

@@ -20,8 +20,8 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The sums of larger weights of all accesses of the text (precision.h), ascending. The caller
- * frees. */
+/* The sums of larger weights of all accesses of the text (lib/policy/access/precision.h),
+ * ascending. The caller frees. */
 static float *weights_before(const struct trace *t, size_t *count)
 {
     uint32_t k = t->header.top_k;

@@ -218,7 +218,7 @@ static json_t *json_of_cell(const struct grid *g, const struct position *p)
     const struct cell *c = grid_cell(g, p->contender, p->budget, p->device);
     const struct contender *contender = &g->contender[p->contender];
     char knobs[1024];
-    json_t *o = json_pack("{s:s, s:s, s:I, s:f, s:f}", "preset", contender->label, "knobs",
+    json_t *o = json_pack("{s:s, s:s, s:I, s:f, s:f}", "preset", contender->label, "policy",
                           knobs_text(&contender->knobs, knobs, sizeof knobs), "budget_bytes",
                           (json_int_t)g->budget[p->budget].bytes, "budget_percent",
                           g->budget[p->budget].percent, "read_bytes_per_s",

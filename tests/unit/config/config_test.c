@@ -76,7 +76,7 @@ END_TEST
 START_TEST(texts_that_are_wrong)
 {
     static const char *const cases[][3] = {
-        /* name, text, what the message must say */
+        /* name, text, expected part of the error message */
         {"queue-depth", "abc", "--queue-depth: 'abc' is not a whole number"},
         {"queue-depth", "-1", "--queue-depth: '-1' is not a whole number"},
         {"queue-depth", "+1", "is not a whole number"},
@@ -108,7 +108,7 @@ START_TEST(texts_that_are_wrong)
     memset(longer, 'x', sizeof longer);
     longer[PARAM_TEXT_BYTES] = 0;
     ck_assert_int_eq(params_set(&p, "trace", longer, &e), -1);
-    ck_assert_mem_eq(&p, &before, sizeof p); /* a refused text changes nothing */
+    ck_assert_mem_eq(&p, &before, sizeof p); /* a rejected text changes nothing */
     longer[PARAM_TEXT_BYTES - 1] = 0;
     ck_assert_int_eq(params_set(&p, "trace", longer, &e), 0);
 }
@@ -124,7 +124,7 @@ static int load_text(const char *text)
     ssize_t n = write(fd, text, strlen(text));
     close(fd);
     int rc = params_load(&p, name, &e);
-    unlink(name); /* before anything can fail */
+    unlink(name); /* before any assertion can fail */
     ck_assert_int_eq(n, (ssize_t)strlen(text));
     return rc;
 }
@@ -213,12 +213,12 @@ START_TEST(services)
         ck_assert_ptr_nonnull(info);
         ck_assert_int_eq(info->service, s);
         ck_assert_uint_gt(info->ready_ms, 0);
-        ck_assert_uint_lt(info->after, 1u << s); /* starts after earlier ones only: no cycle */
+        ck_assert_uint_lt(info->after, 1u << s); /* starts after earlier services: no cycle */
     }
 }
 END_TEST
 
-/* No read is larger than an expert, and no more is under way than makes a drive fast. */
+/* A read is at most one expert; reads in flight are bounded by what saturates the device. */
 START_TEST(what_a_device_has_under_way)
 {
     static const struct {
@@ -226,10 +226,10 @@ START_TEST(what_a_device_has_under_way)
     } t[] = {
         {16, 2 * MIB, 3456 * KIB, 2 * MIB, 8 * MIB},
         {2, 2 * MIB, 3456 * KIB, 2 * MIB, 4 * MIB},
-        {16, 2 * MIB, 120 * KIB, 256 * KIB, 4 * MIB}, /* dense tensors are larger */
+        {16, 2 * MIB, 120 * KIB, 256 * KIB, 4 * MIB}, /* dense tensors are larger than experts */
         {16, 2 * MIB, 700 * KIB + 1, 704 * KIB, 8 * MIB},
         {128, 16 * KIB, 100 * MIB, 16 * KIB, 2 * MIB},
-        {16, 16 * MIB, 100 * MIB, 16 * MIB, 16 * MIB}, /* one at least */
+        {16, 16 * MIB, 100 * MIB, 16 * MIB, 16 * MIB}, /* at least one read */
     };
     for (size_t i = 0; i < ARRAY_LEN(t); i++) {
         struct params own;

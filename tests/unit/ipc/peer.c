@@ -1,10 +1,10 @@
-/* A peer for the tests, in a process of its own, to be stopped and killed.
- *   ipc_peer loader-dial|loader-listen PATH      answers FLUSH with FLUSHED
+/* A peer process for the tests, to be stopped and killed.
+ *   ipc_peer loader-dial|loader-listen PATH      replies to FLUSH with FLUSHED
  *   ipc_peer nobody-listen PATH                  the same as user 65534
- *   ipc_peer rpc-echo PATH                       answers every request, prints their ids
- *   ipc_peer rpc-mute PATH                       takes requests, prints their ids, never answers
- *   ipc_peer rpc-client PATH                     calls "ping" for ever
- * Prints "ready" once it stands. */
+ *   ipc_peer rpc-echo PATH                       replies to every request, prints the ids
+ *   ipc_peer rpc-mute PATH                       receives requests, prints the ids, never replies
+ *   ipc_peer rpc-client PATH                     calls "ping" forever
+ * Prints "ready" once it is set up. */
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>

@@ -177,7 +177,7 @@ void raw_frame(int fd, uint64_t claimed, const void *bytes, size_t count)
     for (size_t n = 0; n < count;) {
         ssize_t sent = send(fd, (const char *)bytes + n, count - n, MSG_NOSIGNAL);
         if (sent <= 0)
-            return; /* hung up: what the tests want to see next */
+            return; /* the peer closed the connection: the tests check for it next */
         n += (size_t)sent;
     }
 }
@@ -215,7 +215,7 @@ void raw_expect_end(int fd)
     close(fd);
 }
 
-/* The host. Held requests wait in a small table until they are released or their time has come. */
+/* The host. Deferred requests wait in a small table until they are released or due. */
 
 #define DEFERRED_MAX 512
 
@@ -311,7 +311,7 @@ struct rpc_server_stats host_stats(struct host *host)
     return stats;
 }
 
-/* A listener of NNG 1.5.2 that died keeps the connections it shook hands with for ever: nobody else
+/* A listener of NNG 1.5.2 that died leaks the connections it completed handshakes with, and no call
  * can free them. Read by the leak sanitizer. */
 const char *__lsan_default_suppressions(void);
 __attribute__((visibility("default"))) const char *__lsan_default_suppressions(void)

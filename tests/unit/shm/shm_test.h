@@ -1,5 +1,4 @@
-/* What the tests of shm/ share: a segment that is gone when the test is, and a small model index.
- */
+/* Shared by the tests of shm/: a segment that is removed with the test, and a small model index. */
 #ifndef SLUICE_TESTS_UNIT_SHM_SHM_TEST_H
 #define SLUICE_TESTS_UNIT_SHM_SHM_TEST_H
 
@@ -11,7 +10,7 @@
 
 #define BOOT 0x1234u
 
-/* Segments have no name once made, so a test that dies leaves nothing. */
+/* Segments have no name after creation, so a test that dies leaves nothing. */
 static inline struct segment test_segment(enum segment_kind kind, uint64_t bytes)
 {
     struct segment s;

@@ -6,7 +6,7 @@
 #include "lib/base/bytes.h"
 #include "lib/json/lookup.h"
 
-#define WIDE_COLUMNS   140 /* from here on the map is to the right of the tables */
+#define WIDE_COLUMNS   140 /* from this width on the map is to the right of the tables */
 #define TABLE_COLUMNS  88  /* width of the tables then */
 #define LEDGER_COLUMNS 124 /* width of the ledger with names */
 #define HEAD_ROWS      6   /* lines above the tables */

@@ -1,8 +1,9 @@
-/* Choices: which precision of an expert serves an access, and, under a mask, which experts can be routed
- * to. The decision is a pure policy function of gate weights (lib/policy/access/precision.h), applied to
- * what is resident: the best allowed precision that is READY; else one that is loading and at least as good
- * as the one that would be requested; else a load. A pin is set before the state is read, and one pin
- * remains: on the entry that serves or is waited for. */
+/* Choices: which precision of an expert serves an access, and, under a mask, which experts can be
+ * routed to. The decision is a pure policy function of gate weights
+ * (lib/policy/access/precision.h), applied to what is resident: the best allowed precision that is
+ * READY; else one that is loading and at least as good as the one that would be requested; else a
+ * load. A pin is set before the state is read, and one pin remains: on the entry that serves or is
+ * waited for. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,9 +48,9 @@ bool experts_resident(void *self, uint32_t layer, uint32_t expert)
     return false;
 }
 
-/* ---- the tier of one use --------------------------------------------------------------------- */
+/* ---- the precision of one access ------------------------------------------------------------- */
 
-/* What may serve, restricted to the tiers this expert is stored at. */
+/* The precisions that may serve an access, limited to those in which the expert is stored. */
 struct option {
     enum precision_need need;
     enum precision request;
@@ -68,7 +69,7 @@ static struct option options_of(const struct experts *e, const struct expert_ste
         .popularity = item->popularity,
         .planned = PRECISION_NATIVE,
         .prefill = step->rows > 1,
-        /* its load started before its router had run */
+        /* its load started before the router ran */
         .predicted = high && entry_state_of(entry_read(&high->word)) != ENTRY_ABSENT,
     };
     if (e->child->plan && plan_width(e->child->plan))
@@ -91,7 +92,7 @@ static struct option options_of(const struct experts *e, const struct expert_ste
     return o;
 }
 
-/* Pins the tier if it is READY. */
+/* Pins the expert at that precision if it is READY. */
 static bool take_precision(struct experts *e, const struct expert_step *step,
                            struct expert_item *item, enum precision precision)
 {
@@ -106,8 +107,8 @@ static bool take_precision(struct experts *e, const struct expert_step *step,
 }
 
 /* Better than the precision that would be requested, and already loading. */
-static enum precision coming(const struct experts *e, const struct expert_step *step,
-                             const struct expert_item *item, const struct option *o)
+static enum precision loading_precision(const struct experts *e, const struct expert_step *step,
+                                        const struct expert_item *item, const struct option *o)
 {
     for (uint32_t i = 0; i < o->count && o->accept[i] < o->request; i++) {
         struct directory_entry *d = precision_entry(e, step->layer, item->expert, o->accept[i]);
@@ -120,7 +121,7 @@ static enum precision coming(const struct experts *e, const struct expert_step *
 static enum access_outcome pin_one(struct experts *e, const struct expert_step *step,
                                    struct expert_item *item, const struct option *o)
 {
-    /* The last candidate is checked with the pin that remains set. */
+    /* A single candidate is checked below, with the pin that remains set. */
     bool only_request = o->count == 1 && o->need != NEED_SKIP && o->accept[0] == o->request;
     for (uint32_t i = 0; i < o->count && !only_request; i++)
         if (take_precision(e, step, item, o->accept[i]))
@@ -130,7 +131,7 @@ static enum access_outcome pin_one(struct experts *e, const struct expert_step *
         item->state = ITEM_SKIPPED;
         return ACCESS_SKIPPED;
     }
-    item->precision = coming(e, step, item, o);
+    item->precision = loading_precision(e, step, item, o);
     struct directory_entry *d = precision_entry(e, step->layer, item->expert, item->precision);
     enum entry_state state = entry_state_of(entry_pin(&d->word, PINNER_COMPUTE));
     if (state == ENTRY_READY) {
@@ -213,9 +214,11 @@ static void count_accesses(struct experts *e, const struct tally *t)
     f->skipped += skipped;
 }
 
-/* Decode under a changing mask never waits: it routes around experts that were evicted. A layer with too few
- * residents was routed exactly and waits, because nothing else would load its experts. */
-static bool lose(struct experts *e, const struct expert_step *step, struct expert_item *item)
+/* Decode under a changing mask never waits: it routes around experts that were evicted. A layer
+ * with too few resident experts was routed without a mask and waits, because nothing else would
+ * load its experts. */
+static bool drop_evicted(struct experts *e, const struct expert_step *step,
+                         struct expert_item *item)
 {
     if (!e->masked || e->fixed_mask || step->rows > 1)
         return false;
@@ -241,7 +244,7 @@ void experts_pin(void *self, const struct expert_step *step, struct expert_item 
             o = options_of(e, step, items[i]);
             outcome = pin_one(e, step, items[i], &o);
         }
-        if (items[i]->state == ITEM_WAITED && lose(e, step, items[i]))
+        if (items[i]->state == ITEM_WAITED && drop_evicted(e, step, items[i]))
             continue;
         tally.outcome[outcome]++;
         waited |= items[i]->state == ITEM_WAITED;
@@ -264,8 +267,9 @@ void experts_pin(void *self, const struct expert_step *step, struct expert_item 
 
 /* ---- masks ----------------------------------------------------------------------------------- */
 
-/* There at a tier that may serve any use: what another system left at another tier may not, and an
- * expert that was routed to for its sake would be lost at every turn. */
+/* Whether the expert is READY at the precision that may serve any access. Entries left by another
+ * preset at another precision do not count: routing to them would drop the expert at every
+ * access. */
 static bool serves(const struct experts *e, const struct expert_step *step, uint32_t expert)
 {
     struct option o = options_of(e, step, &(struct expert_item){.expert = expert});
@@ -285,7 +289,7 @@ bool experts_mask(void *self, const struct expert_step *step, bool *allowed)
             e->fixed_mask ? e->mask[(size_t)step->layer * experts + i] != 0 : serves(e, step, i);
         found += allowed[i];
     }
-    /* A layer with too few resident experts routes exactly, and waits. */
+    /* A layer with too few resident experts is routed without a mask, and waits. */
     e->masked = found >= e->child->model->hparams.experts_used;
     return e->masked;
 }
@@ -312,7 +316,8 @@ void experts_choice(void *self, const struct expert_step *step, const float *imp
 
 /* ---- logits ---------------------------------------------------------------------------------- */
 
-/* Before the layer's uses, so that a demand's victims are chosen with them known. */
+/* Logged before the layer's accesses, so that the cache has the logits when it chooses victims for
+ * the demand. */
 void experts_logits(void *self, const struct expert_step *step, const float *logits,
                     uint32_t experts)
 {
@@ -338,7 +343,7 @@ void experts_logits(void *self, const struct expert_step *step, const float *log
     }
 }
 
-/* ---- the system ------------------------------------------------------------------------------ */
+/* ---- the preset ------------------------------------------------------------------------------ */
 
 /* Bytes of the arena available to experts. */
 static uint64_t capacity_bytes(const struct experts *e)
@@ -367,8 +372,8 @@ static const void *deterministic_dense(void *self, uint32_t entry)
     return experts_slot(e->child, entry) + x->slot_offset + x->head_bytes;
 }
 
-/* Predictions go into the access log as trace records, so that the simulator can repeat them: after the
- * accesses of the layer in which they were made. */
+/* Predictions go into the access log as trace records, so that the simulator can repeat them: after
+ * the accesses of the layer in which they were made. */
 static void deterministic_predicted(void *self, const struct expert_step *step, uint32_t layer,
                                     uint32_t rank, const struct prediction *prediction)
 {

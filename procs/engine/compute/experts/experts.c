@@ -1,6 +1,6 @@
-/* Experts from the directory and the arena (docs/architecture.md): a pin is set before the state is read; READY
- * experts are used at once, without a message; the others go into one DEMAND. A wait ends by an event, by
- * a timeout and repeat, or by a named error. */
+/* Experts from the directory and the arena (docs/architecture.md): a pin is set before the state is
+ * read; READY experts are used at once, without a message; the others go into one DEMAND. A wait
+ * ends with an event, with a timeout after which the DEMAND is repeated, or with an error. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -145,7 +145,7 @@ static int take_ready(struct experts *e, const struct expert_step *step, struct 
         if (failures < *before) /* it was READY in between */
             *before = failures;
         int why = (int)atomic_load_explicit(&d->last_errno, memory_order_relaxed);
-        /* A wrong checksum was already read twice: another request is useless. */
+        /* The loader has already read an entry with a wrong checksum twice: no further request. */
         if (failures - *before >= (why == EBADMSG ? 1 : FAILURES_LIMIT))
             return entry_error(e, step, items[i], why, error);
     }
@@ -160,7 +160,8 @@ static int ended_early(const struct experts *e, struct error *error)
     return 0;
 }
 
-/* Requests entries again that are ABSENT. LOADING ones are in progress, DOOMED ones become ABSENT. */
+/* Requests entries again that are ABSENT. LOADING ones are in progress, DOOMED ones become
+ * ABSENT. */
 static void retry_demand(struct experts *e, const struct expert_step *step,
                          struct expert_item **items, uint32_t count)
 {
@@ -287,8 +288,7 @@ void experts_tick(struct experts *e, uint64_t now_ns)
 static void source_layer_starts(void *self, const struct expert_step *step)
 {
     struct experts *e = self;
-    /* The edge's watchdogs make system calls: they run where something is waited for, not on hits.
-     */
+    /* Checks of the channel make system calls: they run during waits, not on hits. */
     atomic_store_explicit(e->beat_ns, clock_now_ns(), memory_order_relaxed);
     if (e->deterministic) {
         experts_flush_predictions(e);

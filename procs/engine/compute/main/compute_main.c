@@ -5,15 +5,16 @@
  *
  * Messages   in: submit, next, cancel, status (clients, JSON), CONTROL (supervisor).
  *            out: DEMAND (cache), ACK, replies.
- * Memory     writes: kv (requests, token logs, KV rows), gates, access log, its pin bit in entry words, its own
- *            row. reads: model index, directory, arena. It never reads tensor data from files and allocates
- *            nothing during a token.
- * On its crash: the supervisor clears its pins and restarts it; QUEUED and RUNNING sequences continue from the
- *            token log with the same text. Clients repeat their calls; no token is lost.
- * On a crash of others: without a cache or loader a miss waits until they are restarted; without a predictor
- *            there are no hints; without the supervisor it exits.
- * Limits:    RPC_CONTEXTS concurrent calls, --max-queue waiting sequences, KV_REQUESTS_MAX rows in total. A long
- *            poll is answered within a tick (RESPONSE_POLL_MS). */
+ * Memory     writes: kv (requests, token logs, KV rows), gates, access log, its pin bit in entry
+ *            words, its own row. reads: model index, directory, arena. It never reads tensor data
+ *            from files and allocates nothing during a token.
+ * On its crash: the supervisor clears its pins and restarts it; QUEUED and RUNNING sequences
+ *            continue from the token log with the same text. Clients repeat their calls; no token
+ *            is lost.
+ * On a crash of others: without a cache or loader a miss waits until they are restarted; without a
+ *            predictor there are no hints; without the supervisor it exits.
+ * Limits:    RPC_CONTEXTS concurrent calls, --max-queue waiting sequences, KV_REQUESTS_MAX rows in
+ *            total. A long poll gets its reply within a tick (RESPONSE_POLL_MS). */
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* Calls of clients: submit, next, cancel, status. Main thread. Every handler is idempotent: a repeated call
- * finds the result of the first one. */
+/* Calls of clients: submit, next, cancel, status. Main thread. Every handler is idempotent: a
+ * repeated call finds the result of the first one. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -58,8 +58,8 @@ static void free_row(struct compute *c, uint32_t row)
     struct kv_request *q = row_of(c, row);
     sl_assert(kv_state_ended(state_of(q)));
     c->end_sent_ns[row] = 0;
-    /* FREE first: after a crash in between, the log is overwritten by the row's next user; a row without its log
-     * never exists. */
+    /* FREE first: after a crash in between, the row's next user overwrites the log. In the other
+     * order a row could exist without its log. */
     atomic_store_explicit(&q->state, KV_FREE, memory_order_release);
     kv_log_release(&c->child.kv, row);
 }
@@ -160,7 +160,7 @@ static uint64_t resolve_seed(int64_t seed)
     if (seed >= 0)
         return (uint64_t)seed;
     if (getrandom(&random, sizeof random, GRND_NONBLOCK) != (ssize_t)sizeof random)
-        random ^= random << 32; /* the time has to do */
+        random ^= random << 32; /* fall back to the time */
     return random >> 1;
 }
 
@@ -270,7 +270,7 @@ static int cancel(struct compute *c, json_t *body, struct error *error)
         return -1;
     struct kv_request *q = request_find(c, id, &row);
     if (!q)
-        return error_set(error, ERR_NOT_FOUND, "there is no sequence %" PRIu64, id);
+        return error_set(error, ERR_NOT_FOUND, "unknown sequence %" PRIu64, id);
     if (!kv_state_ended(state_of(q)))
         cancel_row(c, q);
     return 0;

@@ -1,6 +1,6 @@
-/* Replies to next(): the token log from an index on. A long poll waits until a token is available, the sequence
- * ends, or its time is over. Text is sent in whole UTF-8 characters: tokens in the middle of one are held
- * back until it is complete or the sequence ends.
+/* Replies to next(): the token log from an index on. A long poll waits until a token is available,
+ * the sequence ends, or the poll times out. Text is sent in whole UTF-8 characters: tokens in the
+ * middle of one are held back until it is complete or the sequence ends.
  *
  * Index 0 is the first generated token; of a scored prompt (score_prompt) its first token. */
 #include <inttypes.h>
@@ -19,14 +19,14 @@ static const char *finish_name(const struct kv_request *q)
     }
 }
 
-struct standing {              /* what there is of a sequence */
-    uint32_t row, base, count; /* log index of index 0; tokens from there on that are settled */
+struct available {             /* available tokens of a sequence */
+    uint32_t row, base, count; /* log index of index 0; number of final tokens from there on */
     bool ended;
 };
 
-static struct standing read_standing(struct compute *c, struct kv_request *q, uint32_t row)
+static struct available read_standing(struct compute *c, struct kv_request *q, uint32_t row)
 {
-    struct standing s = {.row = row};
+    struct available s = {.row = row};
     s.ended = kv_state_ended(atomic_load_explicit(&q->state, memory_order_acquire));
     uint32_t prompt = atomic_load_explicit(&q->prompt_tokens, memory_order_relaxed);
     if (q->flags & KV_FLAG_SCORE_PROMPT) { /* token i is scored with row i - 1 */
@@ -42,7 +42,7 @@ static struct standing read_standing(struct compute *c, struct kv_request *q, ui
 
 /* Tokens of a running response that are not, and cannot become, part of a stop text. */
 static uint32_t releasable_tokens(const struct compute *c, const struct kv_request *q,
-                                  const struct standing *s)
+                                  const struct available *s)
 {
     if (s->ended || (q->flags & KV_FLAG_SCORE_PROMPT))
         return s->count;
@@ -50,16 +50,17 @@ static uint32_t releasable_tokens(const struct compute *c, const struct kv_reque
 }
 
 /* Where the text ends, counted from token `from` on. */
-static struct stop_cut cut_from(const struct kv_request *q, const struct standing *s, uint64_t from)
+static struct stop_cut cut_from(const struct kv_request *q, const struct available *s,
+                                uint64_t from)
 {
     if (!s->ended || q->stop_token == UINT32_MAX)
         return STOP_CUT_NONE;
-    if (q->stop_token < from) /* nothing of what follows is text */
+    if (q->stop_token < from) /* the text ended before `from` */
         return (struct stop_cut){0, 0};
     return (struct stop_cut){q->stop_token - (uint32_t)from, q->stop_bytes};
 }
 
-static void gather_logprobs(struct compute *c, const struct standing *s, uint64_t from,
+static void gather_logprobs(struct compute *c, const struct available *s, uint64_t from,
                             size_t count)
 {
     const float *logprobs = kv_logprobs(&c->child.kv, s->row);
@@ -86,11 +87,11 @@ static bool respond(struct compute *c, const struct pending *p, uint64_t now_ns,
     struct error error;
     struct kv_request *q = request_find(c, p->id, &row);
     if (!q) {
-        error_set(&error, ERR_NOT_FOUND, "there is no sequence %" PRIu64, p->id);
+        error_set(&error, ERR_NOT_FOUND, "unknown sequence %" PRIu64, p->id);
         rpc_reply_error(c->rpc, p->request, &error);
         return true;
     }
-    struct standing s = read_standing(c, q, row);
+    struct available s = read_standing(c, q, row);
     struct engine_next next = {.ids = c->response.ids, .text = c->response.text};
     uint32_t releasable = releasable_tokens(c, q, &s);
     uint64_t left = p->from < releasable ? releasable - p->from : 0;
@@ -139,10 +140,10 @@ void responses_add(struct compute *c, struct rpc_request *request)
     struct kv_request *q = request_find(c, p.id, &row);
     if (q)
         atomic_store_explicit(&q->last_poll_ns, now, memory_order_relaxed);
-    /* Tokens are sent at the next tick, so that a fast model does not send a reply per token; the end, and expired
-     * polls, at once. */
-    bool now_or_never = wait_ms == 0 || c->pending_count == RPC_CONTEXTS || !q;
-    if (now_or_never || kv_state_ended(atomic_load(&q->state)))
+    /* Tokens are sent at the next tick, so that a fast model does not send a reply per token; the
+     * end, and expired polls, at once. */
+    bool reply_now = wait_ms == 0 || c->pending_count == RPC_CONTEXTS || !q;
+    if (reply_now || kv_state_ended(atomic_load(&q->state)))
         respond(c, &p, now, true);
     else
         c->pending[c->pending_count++] = p;

@@ -13,7 +13,7 @@ struct response_log {
     uint32_t count;
 };
 
-enum meeting { ABSENT, PARTIAL, PRESENT };
+enum match_result { ABSENT, PARTIAL, PRESENT };
 
 static const char *piece_at(const struct response_log *a, uint32_t token, size_t *bytes)
 {
@@ -22,34 +22,34 @@ static const char *piece_at(const struct response_log *a, uint32_t token, size_t
 }
 
 /* How a stop text matches the generated text from a position on. */
-static enum meeting meet(const struct response_log *a, struct position from, const char *stop,
-                         size_t stop_bytes)
+static enum match_result match_at(const struct response_log *a, struct position from,
+                                  const char *stop, size_t stop_bytes)
 {
-    size_t bytes, met = 0;
+    size_t bytes, matched = 0;
     for (; from.token < a->count; from = (struct position){from.token + 1, 0}) {
         const char *piece = piece_at(a, from.token, &bytes);
         for (; from.byte < bytes; from.byte++) {
-            if (piece[from.byte] != stop[met])
+            if (piece[from.byte] != stop[matched])
                 return ABSENT;
-            if (++met == stop_bytes)
+            if (++matched == stop_bytes)
                 return PRESENT;
         }
     }
     return PARTIAL;
 }
 
-static enum meeting meet_any(const struct response_log *a, const struct stop_texts *stops,
-                             struct position from)
+static enum match_result match_any(const struct response_log *a, const struct stop_texts *stops,
+                                   struct position from)
 {
-    enum meeting best = ABSENT;
+    enum match_result best = ABSENT;
     for (uint32_t i = 0; i < stops->count; i++) {
-        enum meeting m = meet(a, from, stops->text[i], stops->bytes[i]);
+        enum match_result m = match_at(a, from, stops->text[i], stops->bytes[i]);
         best = m > best ? m : best;
     }
     return best;
 }
 
-/* The first token that a text can begin in which ends in the newest one. */
+/* The earliest token in which a stop text that ends in the newest token can start. */
 static uint32_t first_token(const struct response_log *a)
 {
     uint32_t token = a->count - 1;
@@ -59,7 +59,7 @@ static uint32_t first_token(const struct response_log *a)
     return token;
 }
 
-/* The first position where a stop text matches, or, with `begins`, can still match. */
+/* The first position where a stop text matches, or, with `partial`, can still match. */
 static bool find(const struct response_log *a, const struct stop_texts *stops, bool partial,
                  struct position *found)
 {
@@ -68,7 +68,7 @@ static bool find(const struct response_log *a, const struct stop_texts *stops, b
         piece_at(a, token, &bytes);
         for (size_t byte = 0; byte < bytes; byte++) {
             struct position from = {token, byte};
-            enum meeting m = meet_any(a, stops, from);
+            enum match_result m = match_any(a, stops, from);
             if (m == PRESENT || (partial && m == PARTIAL)) {
                 *found = from;
                 return true;

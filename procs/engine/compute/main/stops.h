@@ -1,8 +1,8 @@
-/* Texts that end a response. A function of the generated tokens only, so that after a restart of compute the
- * response ends at the same position.
+/* Texts that end a response. A function of the generated tokens only, so that after a restart of
+ * compute the response ends at the same position.
  *
- * A match can start in the middle of a token: the text of the response is then cut there. Text that may become
- * a match is not sent before that is decided. */
+ * A match can start in the middle of a token: the text of the response is then cut there. Text that
+ * may become part of a match is held back until that is decided. */
 #ifndef SLUICE_ENGINE_COMPUTE_MAIN_STOPS_H
 #define SLUICE_ENGINE_COMPUTE_MAIN_STOPS_H
 
@@ -19,8 +19,8 @@ struct stop_cut {
 };
 #define STOP_CUT_NONE ((struct stop_cut){UINT32_MAX, 0})
 
-/* log: the generated tokens, `count` of them. Whether a text of `stops` ends in the newest token; *cut is the
- * start of the first match. Called after every token. */
+/* log: the generated tokens, `count` of them. Whether a text of `stops` ends in the newest token;
+ * *cut is the start of the first match. Called after every token. */
 bool stops_match(const struct stop_texts *stops, const struct tokenizer *tokenizer,
                  const _Atomic uint32_t *log, uint32_t count, struct stop_cut *cut);
 

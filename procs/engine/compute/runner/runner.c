@@ -1,5 +1,5 @@
-/* The runner: a thread that computes one sequence at a time, in order of arrival. All its memory is allocated
- * before compute is READY. */
+/* The runner: a thread that computes one sequence at a time, in order of arrival. All its memory is
+ * allocated before compute is READY. */
 #include <errno.h>
 #include <linux/futex.h>
 #include <sched.h>
@@ -13,7 +13,7 @@
 #include "lib/core/pool.h"
 #include "procs/engine/compute/compute.h"
 
-#define IDLE_WAIT_NS  (50 * NS_PER_MS) /* the cache's edge is tended meanwhile */
+#define IDLE_WAIT_NS  (50 * NS_PER_MS) /* between polls of the cache's channel */
 #define SCRATCH_LIMIT (512 * MIB)
 
 static uint32_t threads_of(const struct params *p)
@@ -25,7 +25,8 @@ static uint32_t threads_of(const struct params *p)
     return n < 1 ? 1 : n > POOL_THREADS_MAX ? POOL_THREADS_MAX : (uint32_t)n;
 }
 
-/* The instruction set never changes while an engine runs: results of two can differ in bits. */
+/* The instruction set never changes while an engine runs: results of two sets can differ in
+ * bits. */
 static const struct kernel_ops *choose_ops(struct child *child)
 {
     struct kv_head *kv = child->kv.head;

@@ -1,6 +1,6 @@
-/* One sequence from its first token to its end. The token log is authoritative: each turn computes the tokens of
- * the log that have no KV row yet, and at the end of the log it appends one. So prefill, decode, and
- * resuming after a crash are the same loop. */
+/* One sequence from its first token to its end. The token log is authoritative: each turn computes
+ * the tokens of the log that have no KV row yet, and at the end of the log it appends one. So
+ * prefill, decode, and resuming after a crash are the same loop. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,7 +14,7 @@ struct sequence {
     _Atomic uint32_t *log;
     float *logprobs;
     struct core_sequence view;
-    uint32_t row, positions; /* positions: length of the log at most */
+    uint32_t row, positions; /* positions: maximum length of the log */
     bool score, resumed;
 };
 
@@ -34,7 +34,8 @@ static uint32_t get(const _Atomic uint32_t *word)
     return atomic_load_explicit(word, memory_order_relaxed);
 }
 
-/* A stop text ends in the newest token. Written before the end of the row. */
+/* Whether a stop text ends in the newest token. Its position is stored before the row's end
+ * state. */
 static bool stopped(struct sequence *s, uint32_t prompt, uint32_t tokens)
 {
     struct stop_cut cut;
@@ -95,8 +96,8 @@ static void fail(struct sequence *s, const struct error *error)
     q->error_code = error->code;
     snprintf(q->error_text, sizeof q->error_text, "%.255s", error->text);
     log_warn("sequence %llu: %s", (unsigned long long)atomic_load(&q->id), error->text);
-    /* end() frees the KV before the row is FAILED: a successor that finds it RUNNING in between must not use freed
-     * rows. */
+    /* end() frees the KV before the row is FAILED: a successor that finds it RUNNING in between
+     * must not use freed rows. */
     atomic_store_explicit(&q->kv_valid, 0, memory_order_release);
     end(s, KV_FAILED, KV_FINISH_ERROR);
 }
@@ -143,7 +144,7 @@ static int switch_preset(struct sequence *s, struct error *error)
         return -1;
     core_prefill_order(r->core, prefill_order_find(r->experts.knobs.prefill_order));
     atomic_store(&head->preset_active, wanted);
-    log_info("system %s from here on", preset_at(wanted)->name);
+    log_info("preset %s from this sequence on", preset_at(wanted)->name);
     return 0;
 }
 
@@ -187,8 +188,8 @@ static size_t recent_tokens(struct sequence *s, uint32_t tokens)
     return n;
 }
 
-/* Samples the token after the last row of the pass and appends it. A forced token is already in the log; its
- * logits are computed anyway, so that it takes the time of a sampled one. */
+/* Samples the token after the last row of the pass and appends it. A forced token is already in the
+ * log; its logits are computed anyway, so that it takes the time of a sampled one. */
 static void append_token(struct sequence *s, uint32_t rows)
 {
     struct runner *r = s->runner;
@@ -270,12 +271,13 @@ static int turn(struct sequence *s, struct error *error)
         return -1;
     if (s->score)
         score_rows(s, position, rows);
-    /* The token first: after a crash in between, these rows are computed again with the same bits. In the other
-     * order the logits of the last row would be lost. */
     if (r->experts.deterministic) {
         experts_flush_predictions(&r->experts);
         deterministic_token_end(r->experts.deterministic);
     }
+    /* The token is appended before kv_valid is set: after a crash in between, these rows are
+     * computed again with the same bits. In the other order the logits of the last row would be
+     * lost. */
     bool appends = !s->score && position + rows == tokens;
     if (appends)
         append_token(s, rows);

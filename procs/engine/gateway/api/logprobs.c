@@ -1,5 +1,5 @@
-/* Log-probabilities of sent tokens, stored as text in counted buffers: JSON objects take ten times as much
- * memory per token. */
+/* Log-probabilities of sent tokens, stored as text in counted buffers: JSON objects take ten times
+ * as much memory per token. */
 #include <stdlib.h>
 #include <string.h>
 

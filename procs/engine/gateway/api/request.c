@@ -29,7 +29,7 @@ static int unable(const struct taker *t, const char *what)
     return error_set(t->error, ERR_BAD_INPUT, "'%s': %s", t->name, what);
 }
 
-/* ---- fields that are not used ---------------------------------------------------------------- */
+/* ---- ignored fields -------------------------------------------------------------------------- */
 
 static int take_anything(struct taker *t, const json_t *value)
 {
@@ -325,7 +325,7 @@ static int take_messages(struct taker *t, const json_t *value)
     return rc;
 }
 
-/* ---- the whole ------------------------------------------------------------------------------- */
+/* ---- the request ----------------------------------------------------------------------------- */
 
 static const struct {
     const char *name;

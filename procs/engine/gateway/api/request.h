@@ -1,7 +1,7 @@
 /* Bodies of completion requests: untrusted JSON to an internal request. Pure; fuzzed.
  *
- * The fields are a table (request.tbl.h). Unknown fields, and fields that would change the response but are
- * not supported, are rejected by name; null counts as absent. */
+ * The fields are a table (request.tbl.h). Unknown fields, and fields that would change the response
+ * but are not supported, are rejected by name; null counts as absent. */
 #ifndef SLUICE_ENGINE_GATEWAY_API_REQUEST_H
 #define SLUICE_ENGINE_GATEWAY_API_REQUEST_H
 
@@ -44,8 +44,8 @@ int api_request_parse(enum api_kind kind, const char *text, size_t bytes,
                       char param[API_PARAM_BYTES], struct error *error);
 void api_request_free(struct api_request *r);
 
-/* The name of a model: its file name without directory and extension, at most cap - 1 bytes, cut between two
- * characters. */
+/* The name of a model: its file name without directory and extension, at most cap - 1 bytes, cut
+ * between two characters. */
 void api_model_name(const char *path, char *out, size_t cap);
 
 #endif

@@ -1,5 +1,6 @@
 /* Fields of completion requests.
- * FIELD(name, where, how): where: COMPLETION, CHAT or BOTH; how: the function take_HOW of request.c:
+ * FIELD(name, where, how): where: COMPLETION, CHAT or BOTH; how: the function take_HOW of
+ * request.c:
  *   sampling    a parameter of lib/sampling/sampling.h, with its bounds
  *   neutral_*   accepted only with the value that requests nothing
  *   anything    ignored: it does not change the response

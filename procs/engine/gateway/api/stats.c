@@ -1,5 +1,5 @@
-/* Snapshots of the supervisor: fetched on request, one fetch for all requests that wait meanwhile. /health is
- * answered at once, from the last reply. */
+/* Snapshots of the supervisor: fetched on request, one fetch for all requests that wait meanwhile.
+ * /health responds at once, from the last reply. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,7 +47,8 @@ static struct shared *view_made(struct gateway *g, const struct doc_view *view, 
     return shared_new(g, view->type, text, bytes);
 }
 
-/* Answers all requests that wait for the snapshot of an operation: requests of one kind share the bytes. */
+/* Responds to all requests that wait for the snapshot of an operation; requests for the same view
+ * share the bytes. */
 static void arrived(struct gateway *g, const char *op, json_t *doc, const struct error *error)
 {
     struct exchange *x = g->waiting, *next;

@@ -1,6 +1,6 @@
-/* Completions: from a body to the last event. Calls to compute are asynchronous; text is fetched token by
- * token, and only while the client reads it. A crash of compute loses nothing: the call is repeated, and the
- * token log provides the same tokens. */
+/* Completions: from a body to the last event. Calls to compute are asynchronous; text is fetched
+ * token by token, and only while the client reads it. A crash of compute loses nothing: the call is
+ * repeated, and the token log provides the same tokens. */
 #include <inttypes.h>
 #include <poll.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@
 
 #define NEXT_WAIT_MS 1000
 #define PING_NS      (5 * NS_PER_S)  /* maximum silence before a keep-alive comment is sent */
-#define PING_PARTS   6               /* share of http-timeout, if that is shorter */
+#define PING_PARTS   6               /* or 1/6 of --http-timeout, if shorter */
 #define LOST_NS      (60 * NS_PER_S) /* no reply from compute for this long */
 #define AHEAD_BYTES  16384           /* unsent bytes beyond which no more tokens are requested */
 #define BLOCK_BYTES  4096            /* written at once */
@@ -171,8 +171,9 @@ static void ended(struct stream *s)
         exchange_resume(s->exchange);
 }
 
-/* The last event of a failed stream. Without space it replaces events that were not sent yet; if that is not
- * enough, the connection is closed, so that an incomplete stream never looks complete. */
+/* The last event of a failed stream. Without space it replaces events that were not sent yet; if
+ * that is not enough, the connection is closed, so that an incomplete stream never looks
+ * complete. */
 static void append_failure(struct stream *s, const struct error *error)
 {
     for (int i = 0; i < 2; i++) {
@@ -304,7 +305,7 @@ static void on_next(void *arg, json_t *reply, const struct error *error)
     OBJ_CHECK(s, STREAM_MAGIC);
     s->ticket = 0;
     if (error && worth_repeating(s, error))
-        return; /* streams_tick asks again */
+        return; /* streams_tick calls again */
     if (!error && engine_next_read(json_incref(reply), s->from, &next, &own) != 0)
         error = &own;
     if (error) {
@@ -325,7 +326,7 @@ static void request_next(struct stream *s)
     s->ticket = rpc_async_call(s->gateway->engine, "next",
                                engine_next_request(s->sequence, s->from, NEXT_WAIT_MS),
                                NEXT_WAIT_MS + ENGINE_NEXT_GRACE_MS, on_next, s, &error);
-    /* Without a place streams_tick asks again. */
+    /* Without a free call slot, streams_tick calls again. */
 }
 
 /* ---- submit ---------------------------------------------------------------------------------- */
@@ -482,7 +483,8 @@ void stream_chat(struct exchange *x)
 
 /* ---- called by the event loop ---------------------------------------------------------------- */
 
-/* Silence after which a keep-alive is sent to proxies and clients; shorter with a shorter --http-timeout. */
+/* Silence after which a keep-alive is sent to proxies and clients; shorter with a shorter
+ * --http-timeout. */
 static uint64_t ping_ns(const struct gateway *g)
 {
     uint64_t part = g->child.params->http_timeout * NS_PER_S / PING_PARTS;
@@ -501,7 +503,7 @@ void streams_tick(struct gateway *g, uint64_t now_ns)
         bool silent = s->request.stream && buffer_unsent(&s->out) == 0;
         if (silent && now_ns - s->output_ns > ping_ns(g)) {
             append(s, ping, sizeof ping - 1);
-            s->failed = false; /* its loss is harmless */
+            s->failed = false; /* dropping it is harmless */
         }
     }
     counter_set(g->child.row, CTR_GATEWAY_streams, running);

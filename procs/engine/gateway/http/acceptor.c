@@ -1,9 +1,10 @@
 /* Accepts connections and validates the first request line, because the HTTP library closes invalid
- * connections silently. The line is peeked at, not read, so that the library gets the connection unchanged.
+ * connections silently. The line is peeked at, not read, so that the library gets the connection
+ * unchanged.
  *
  *   accepted --> LINE --(a request line)----> the HTTP library
- *                 |  \--(malformed)--> 400 sent --> LEAVING --(its end, a second)--> closed
- *                 +--(its end, --http-timeout)--> closed
+ *                 |  \--(malformed)--> 400 sent --> LEAVING --(disconnect, 1 s)--> closed
+ *                 +--(disconnect, --http-timeout)--> closed
  *
  * LEAVING: if it were closed at once, with unread bytes, the kernel would discard the response. */
 #include <errno.h>
@@ -167,7 +168,7 @@ static void reject(struct gateway *g, struct pending_conn *conn, const char *why
     conn->until_ns = clock_now_ns() + LEAVING_NS;
 }
 
-/* It has sent bytes, or disconnected. */
+/* The client has sent bytes or disconnected. */
 static void check(struct gateway *g, struct pending_conn *conn, bool ended)
 {
     char bytes[REQLINE_CHECK_BYTES];
@@ -221,7 +222,7 @@ static void add_conn(struct gateway *g, int fd)
 static void pause_accepting(struct acceptor *a)
 {
     if (!a->exhausted)
-        log_warn("connections have to wait: %s", strerror(errno));
+        log_warn("cannot accept connections now: %s; retrying", strerror(errno));
     a->exhausted = true;
     a->pause_until_ns = clock_now_ns() + ACCEPT_PAUSE_NS;
 }
@@ -268,8 +269,8 @@ void acceptor_tick(struct gateway *g, uint64_t now_ns)
         struct pending_conn *conn = &a->pending[i];
         if (conn->fd == NO_CONN || now_ns < conn->until_ns)
             continue;
-        if (conn->has_sent &&
-            !conn->leaving) /* a connection that was opened in advance does not count as timed out */
+        /* a connection that was opened in advance and has sent nothing did not time out */
+        if (conn->has_sent && !conn->leaving)
             counter_add(g->child.row, CTR_GATEWAY_connections_timed_out, 1);
         close_conn(g, conn);
     }

@@ -12,22 +12,22 @@ size_t quota_guests_max(const struct quota *q)
     return q->limit / 2;
 }
 
-bool quota_take(struct quota *q, size_t bytes, bool guest)
+bool quota_take(struct quota *q, size_t bytes, bool unvalidated)
 {
     if (bytes > q->limit - q->buffered)
         return false;
-    if (guest && bytes > quota_guests_max(q) - q->guests)
+    if (unvalidated && bytes > quota_guests_max(q) - q->unvalidated)
         return false;
     q->buffered += bytes;
-    q->guests += guest ? bytes : 0;
+    q->unvalidated += unvalidated ? bytes : 0;
     return true;
 }
 
-void quota_give(struct quota *q, size_t bytes, bool guest)
+void quota_give(struct quota *q, size_t bytes, bool unvalidated)
 {
-    sl_assert(q->buffered >= bytes && (!guest || q->guests >= bytes));
+    sl_assert(q->buffered >= bytes && (!unvalidated || q->unvalidated >= bytes));
     q->buffered -= bytes;
-    q->guests -= guest ? bytes : 0;
+    q->unvalidated -= unvalidated ? bytes : 0;
 }
 
 bool buffer_reserve(struct quota *q, struct buffer *b, size_t bytes)
@@ -39,14 +39,14 @@ bool buffer_reserve(struct quota *q, struct buffer *b, size_t bytes)
     size_t need = b->bytes + bytes, capacity = b->capacity ? b->capacity : BUFFER_MIN;
     while (capacity < need)
         capacity *= 2;
-    if (!quota_take(q, capacity - b->capacity, b->guest)) {
-        capacity = need; /* the rest may be sufficient */
-        if (!quota_take(q, capacity - b->capacity, b->guest))
+    if (!quota_take(q, capacity - b->capacity, b->unvalidated)) {
+        capacity = need; /* the exact size may still fit */
+        if (!quota_take(q, capacity - b->capacity, b->unvalidated))
             return false;
     }
     char *longer = realloc(b->data, capacity);
     if (!longer) {
-        quota_give(q, capacity - b->capacity, b->guest);
+        quota_give(q, capacity - b->capacity, b->unvalidated);
         return false;
     }
     b->data = longer;
@@ -81,7 +81,7 @@ void buffer_drop_events(struct buffer *b)
 {
     size_t left = buffer_unsent(b);
     const char *end = left ? memmem(b->data + b->sent, left, "\n\n", 2) : NULL;
-    if (end) /* its start may have been sent: it is sent to its end */
+    if (end) /* part of this event may have been sent: keep the rest of it */
         b->bytes = (size_t)(end - b->data) + 2;
     if (b->sent > 0) {
         b->bytes -= b->sent;
@@ -101,6 +101,6 @@ size_t buffer_detach(struct buffer *b)
 
 void buffer_free(struct quota *q, struct buffer *b)
 {
-    bool guest = b->guest;
-    quota_give(q, buffer_detach(b), guest);
+    bool unvalidated = b->unvalidated;
+    quota_give(q, buffer_detach(b), unvalidated);
 }

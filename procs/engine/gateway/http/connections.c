@@ -1,9 +1,12 @@
-/* A connection that sends a byte now and then would stay open forever: the HTTP library limits pauses only.
- * So a connection may rest (be without a complete request) for at most two time limits.
+/* A client that sends single bytes could keep a connection open forever: the HTTP library limits
+ * pauses only. So a connection may rest (be without a complete request) for at most two time
+ * limits.
  *
- *   RESTING --(request complete: connection_works)--> WORKING --(answered: connection_rests)--> RESTING
- *      |
- *      +--(too long: connections_tick)--> shut down; the library sees its end
+ *   RESTING --(request complete: connection_works)--> WORKING
+ *     | ^                                               |
+ *     | +---------(response sent: connection_rests)-----+
+ *     |
+ *     +--(too long: connections_tick)--> shut down; the library then closes it
  *
  * Resting connections are in a list, in the order of the start of their rest. */
 #include <stdlib.h>

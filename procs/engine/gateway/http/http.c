@@ -1,5 +1,6 @@
-/* Requests from the HTTP library: routed, authorised, collected, answered. The library runs on our thread,
- * only inside http_run. A connection that waits for the engine is suspended and costs only memory. */
+/* Requests from the HTTP library: routing, authorisation, bodies, responses. The library runs on
+ * our thread, only inside http_run. A connection that waits for the engine is suspended and costs
+ * only memory. */
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -11,11 +12,11 @@
 #include "procs/engine/gateway/gateway.h"
 #include "shm/segment/inherited_fds.h"
 
-#define POOL_BYTES              8192 /* per connection: headers and response headers */
+#define POOL_BYTES              8192 /* per connection: request and response headers */
 #define POOL_STEP_BYTES         1024
-#define DISCARD_TIMES           4 /* in units of --http-body: a client that sends more is disconnected */
+#define DISCARD_TIMES           4 /* times --http-body; more disconnects the client */
 #define LOG_EVERY_NS            (10 * NS_PER_S)
-#define LOG_LINES               20 /* per that time: untrusted clients must not fill the log */
+#define LOG_LINES               20 /* per LOG_EVERY_NS: untrusted clients must not fill the log */
 #define RETRY_AFTER             "1"
 #define HOST_BYTES              256
 #define LIBRARY_RESPONSE_FORMAT "Error processing request (HTTP response code is %u"
@@ -42,7 +43,8 @@ void log_rejection(struct gateway *g, const char *why)
     if (g->log_lines == LOG_LINES)
         return;
     g->log_lines++;
-    /* It can contain untrusted bytes, and some terminals also obey control characters beyond ASCII (C1). */
+    /* It can contain untrusted bytes, and some terminals also interpret control characters beyond
+     * ASCII (C1). */
     char text[200];
     size_t n = 0;
     for (; why[n] && n < sizeof text - 1; n++)
@@ -57,7 +59,7 @@ void log_rejection(struct gateway *g, const char *why)
     g->rejected_logged = g->rejected_count;
 }
 
-static void no_http(struct gateway *g, const char *why)
+static void count_malformed(struct gateway *g, const char *why)
 {
     counter_add(g->child.row, CTR_GATEWAY_requests_malformed, 1);
     log_rejection(g, why);
@@ -66,7 +68,7 @@ static void no_http(struct gateway *g, const char *why)
 static void log_cause(struct gateway *g)
 {
     if (g->cause[0])
-        no_http(g, g->cause);
+        count_malformed(g, g->cause);
     g->cause[0] = 0;
 }
 
@@ -78,7 +80,8 @@ static bool starts_with_any(const char *text, const char *const beginnings[], si
     return false;
 }
 
-/* Disconnects during a request or a response are not logged. The library reports them only as text. */
+/* Disconnects during a request or a response are not logged. The library reports them only as
+ * text. */
 static bool reports_disconnect(const char *text)
 {
     static const char *const beginnings[] = {
@@ -102,8 +105,8 @@ static bool reports_cause(const char *text)
     return starts_with_any(text, beginnings, ARRAY_LEN(beginnings));
 }
 
-/* Messages of the library: malformed requests, broken connections. Cause and response of one request become
- * one line. */
+/* Messages of the library: malformed requests, broken connections. Cause and response of one
+ * request become one line. */
 static void on_library_message(void *arg, const char *fmt, va_list list)
 {
     struct gateway *g = arg;
@@ -118,14 +121,14 @@ static void on_library_message(void *arg, const char *fmt, va_list list)
     if (g->cause[0] && sscanf(text, LIBRARY_RESPONSE_FORMAT, &status) == 1) {
         snprintf(line, sizeof line, "%u, %s", status, g->cause);
         g->cause[0] = 0;
-        no_http(g, line);
+        count_malformed(g, line);
         return;
     }
     log_cause(g);
     if (reports_cause(text))
         snprintf(g->cause, sizeof g->cause, "%s", text);
     else
-        no_http(g, text);
+        count_malformed(g, text);
 }
 
 unsigned error_http_status(enum error_code code)
@@ -357,9 +360,9 @@ static bool host_name(const char *host, char out[HOST_BYTES])
     return true;
 }
 
-/* A foreign page in a browser of this machine must not use a gateway without a key: such a request has another
- * Origin, or a Host name that resolves to this machine. */
-static bool foreign_page(const struct gateway *g, struct MHD_Connection *connection)
+/* A foreign page in a browser of this machine must not use a gateway without a key: such a request
+ * has another Origin, or a Host name that resolves to this machine. */
+static bool cross_origin(const struct gateway *g, struct MHD_Connection *connection)
 {
     const char *host = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Host");
     const char *origin = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Origin");
@@ -377,8 +380,8 @@ static bool foreign_page(const struct gateway *g, struct MHD_Connection *connect
             inet_pton(AF_INET6, name, &address) != 1);
 }
 
-/* Two lengths of one body: a proxy may have used the other one, so that the next bytes are a request it has not
- * checked. The connection is closed after the response. */
+/* Two lengths of one body: a proxy may have used the other one, so that the next bytes are a
+ * request it has not checked. The connection is closed after the response. */
 static bool two_lengths(struct MHD_Connection *connection)
 {
     return MHD_lookup_connection_value(connection, MHD_HEADER_KIND,
@@ -387,8 +390,8 @@ static bool two_lengths(struct MHD_Connection *connection)
                                        MHD_HTTP_HEADER_TRANSFER_ENCODING);
 }
 
-/* Answers what cannot be begun. */
-static void let_in(struct exchange *x, const char *method, const char *path)
+/* Finds the route. Rejects requests that cannot be handled. */
+static void route_request(struct exchange *x, const char *method, const char *path)
 {
     struct gateway *g = x->gateway;
     bool known = false;
@@ -409,7 +412,7 @@ static void let_in(struct exchange *x, const char *method, const char *path)
     else if (!x->route)
         exchange_status_error(x, MHD_HTTP_NOT_FOUND,
                               "no such path; docs/gateway.md lists the paths");
-    else if (foreign_page(g, x->connection))
+    else if (cross_origin(g, x->connection))
         exchange_status_error(x, MHD_HTTP_FORBIDDEN, "cross-origin request rejected");
     else if (!x->route->open && !authorised(g, x->connection)) {
         counter_add(g->child.row, CTR_GATEWAY_requests_unauthorised, 1);
@@ -421,7 +424,7 @@ static void let_in(struct exchange *x, const char *method, const char *path)
 
 /* ---- the library's callbacks ----------------------------------------------------------------- */
 
-static enum MHD_Result hand_over(struct exchange *x)
+static enum MHD_Result queue_response(struct exchange *x)
 {
     if (x->gone || !x->ready) {
         x->gateway->closing = true;
@@ -444,14 +447,14 @@ static enum MHD_Result first_call(struct gateway *g, struct MHD_Connection *conn
     if (!x)
         return MHD_NO;
     *x = (struct exchange){
-        .magic = EXCHANGE_MAGIC, .gateway = g, .connection = connection, .body.guest = true};
+        .magic = EXCHANGE_MAGIC, .gateway = g, .connection = connection, .body.unvalidated = true};
     *slot = x;
     counter_add(g->child.row, CTR_GATEWAY_requests, 1);
     child_progress(&g->child);
-    let_in(x, method, path);
-    /* Expect: 100-continue is answered before the body. */
+    route_request(x, method, path);
+    /* Expect: 100-continue gets the response before the body. */
     if (x->ready && MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Expect"))
-        return hand_over(x);
+        return queue_response(x);
     return MHD_YES;
 }
 
@@ -499,7 +502,7 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *connection, 
         x->route->start(x);
     }
     if (x->ready || x->gone)
-        return hand_over(x);
+        return queue_response(x);
     x->suspended = true;
     MHD_suspend_connection(connection);
     return MHD_YES;

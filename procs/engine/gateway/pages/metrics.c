@@ -1,5 +1,5 @@
-/* Prometheus metrics: most from the stats snapshot by a table, those of streams from the gateway's histograms.
- * No label is an expert: /map has those. */
+/* Prometheus metrics: most from the stats snapshot by a table, those of streams from the gateway's
+ * histograms. No label is an expert: /map has those. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +11,8 @@
 #include "lib/kernels/isa.h"
 #include "procs/engine/gateway/gateway.h"
 
-/* Upper bounds in milliseconds: a resident model's token to a prompt that waits in the queue. */
+/* Upper bounds in milliseconds: from a token of a resident model to a prompt that waits in the
+ * queue. */
 static const double bounds_ms[] = {1,    2,    5,   10,  20,  50,  100, 200, 500, 1000,
                                    2000, 5000, 1e4, 2e4, 5e4, 1e5, 2e5, 5e5, 1e6, 2e6};
 _Static_assert(ARRAY_LEN(bounds_ms) == HISTOGRAM_BUCKETS, "a bound for every bucket");
@@ -176,7 +177,7 @@ static void histogram(FILE *out, const char *name, const char *help,
     histogram_end(out, name, h->sum, below + h->count[HISTOGRAM_BUCKETS]);
 }
 
-/* The loaders count in buckets; what is beyond the last is all but those. */
+/* Loaders count per bucket; loads above the last bound are in the total only. */
 static void load_times(FILE *out, const json_t *doc)
 {
     static const char name[] = "expert_load_seconds";

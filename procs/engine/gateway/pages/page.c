@@ -1,5 +1,5 @@
-/* The dashboard: three embedded files, with tables generated here, so that the numbers are shown without a
- * script, too. */
+/* The dashboard: three embedded files, with tables generated here, so that the numbers are shown
+ * without a script, too. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

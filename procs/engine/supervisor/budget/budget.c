@@ -3,7 +3,8 @@
  * Shrink:  quota lowered -> cache evicts, punches, sets quota_applied -> the arena's blocks are
  *          counted -> the cgroup limit is lowered -> the new budget is in effect.
  * Grow:    the cgroup limit is raised -> in effect -> quota raised.
- * Always:  a process that grows takes from the arena at the next measurement, not from the margin. */
+ * Always:  a process that grows takes from the arena at the next measurement, not from the
+ * margin. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,8 +21,9 @@
 
 #define MEASURE_NS (200 * NS_PER_MS)
 
-/* Thread stacks are mapped completely (RLIMIT_STACK), but few of their pages are touched. Exceptions per
- * process: the main thread's stack is not a separate mapping, the lifeline's is small. */
+/* Thread stacks are mapped completely (RLIMIT_STACK), but few of their pages are touched.
+ * Exceptions per process: the main thread's stack is not a separate mapping, the lifeline's is
+ * small. */
 #define STACK_MAPPED_BYTES (256 * KIB)
 #define THREADS_OTHER      2
 
@@ -35,8 +37,8 @@
 #define COMPUTE_ROWS         64   /* rows that a thread of compute gathers at a time */
 #define FORMS_BYTES          6.25 /* of one activation: F32, and quantised for Q8_0 and for Q4_0 */
 
-/* How far a process can grow beyond its size at READY: transient buffers of requests. Memory beyond the
- * reservation is taken from the arena; an allocation beyond this limit fails in the process. */
+/* How far a process can grow beyond its size at READY: transient buffers of requests. Memory beyond
+ * the reservation is taken from the arena; an allocation beyond this limit fails in the process. */
 #define GROWTH_BYTES              (2 * MIB)
 #define GROWTH_COMPUTE_BYTES      (8 * MIB)
 #define RESERVATION_SLACK_BYTES   (128 * KIB)
@@ -82,7 +84,8 @@ static uint64_t reservation_of(const struct usage *u, enum service service)
     return reserved > u->anon ? reserved : u->anon;
 }
 
-/* The gateway's limits are parameters: their total is reserved, so that many clients cannot exceed it. */
+/* The gateway's limits are parameters: their total is reserved, so that many clients cannot exceed
+ * it. */
 static uint64_t reservation_now(const struct supervisor *s, const struct child_slot *c)
 {
     uint64_t reserved = reservation_of(&c->usage, c->service);
@@ -147,7 +150,7 @@ static uint64_t reservation_estimate(const struct supervisor *s, enum service se
     return PROCESS_ESTIMATE;
 }
 
-/* Reads in flight of the device with the deepest queue. */
+/* Bytes in flight of the device with the deepest queue. */
 static uint64_t flight_max(struct supervisor *s)
 {
     uint64_t max = 0;
@@ -192,8 +195,8 @@ static void facts_estimate(struct supervisor *s)
     f->text_bytes = estimate_text(s);
 }
 
-/* The blocks of the KV segment are rows of running sequences, which compute counts, and token logs. Both
- * sums cover every block. */
+/* The blocks of the KV segment are rows of running sequences, which compute counts, and token logs.
+ * Both sums cover every block. */
 static void facts_of_segments(struct supervisor *s)
 {
     struct ledger_facts *f = &s->budget.facts;
@@ -222,7 +225,8 @@ static void facts_measure(struct supervisor *s)
     uint32_t threads = own.threads;
     for (uint32_t i = 0; i < s->children_count; i++) {
         struct child_slot *c = &s->children[i];
-        /* A starting process still grows: the estimate, or its predecessor's reservation, counts until READY. */
+        /* A starting process still grows: the estimate, or its predecessor's reservation, counts
+         * until READY. */
         if (c->pid > 0 && measure_process(c->pid, &c->usage) && c->ready_ns) {
             c->reserved_bytes = reservation_now(s, c);
             c->threads = c->usage.threads;

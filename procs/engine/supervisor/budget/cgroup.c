@@ -1,8 +1,9 @@
-/* The hard limit: a memory cgroup around the engine, version 2 or 1, if the system allows it. The ledger
- * enforces the budget; the cgroup limits memory that the ledger does not see.
+/* The hard limit: a memory cgroup around the engine, version 2 or 1, if the system allows it. The
+ * ledger enforces the budget; the cgroup also limits memory that the ledger does not count.
  *
- * The engine moves into a child of its cgroup before it reads the model, so that everything it touches is
- * charged there, and back at the end, because a cgroup with processes cannot be removed. */
+ * The engine moves into a child of its cgroup before it reads the model, so that everything it
+ * touches is charged there, and back at the end, because a cgroup with processes cannot be
+ * removed. */
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
@@ -171,8 +172,8 @@ static bool has_limit(const struct cgroup *g, enum cgroup_version version)
            access(path, W_OK) == 0;
 }
 
-/* In version 2 a child has limits only when its parent enables the controller, and such a parent cannot
- * contain processes: possible when this process was alone in a delegated cgroup. */
+/* In version 2 a child has limits only when its parent enables the controller, and such a parent
+ * cannot contain processes: possible when this process was alone in a delegated cgroup. */
 static int enable_memory(struct cgroup *g)
 {
     int rc = write_file(g->parent, V2_PASS, "+memory");

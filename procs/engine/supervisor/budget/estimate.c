@@ -1,6 +1,6 @@
-/* `sluice run --print-memory`: the ledger's memory estimate for a model, before any process of an engine
- * exists, as one JSON object: the minimum budget, and the budgets at which given shares of the experts
- * are resident. Used by doctor. */
+/* `sluice run --print-memory`: the ledger's memory estimate for a model, before any process of an
+ * engine exists, as one JSON object: the minimum budget, and the budgets at which given shares of
+ * the experts are resident. Used by doctor. */
 #include <jansson.h>
 #include <stdio.h>
 

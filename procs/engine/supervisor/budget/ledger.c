@@ -40,8 +40,9 @@ static uint64_t page_tables(const struct ledger_facts *f, uint64_t quota)
     return max_u64(own + arena, f->page_tables);
 }
 
-/* Pages that reads of a crashed loader still pin, in addition to the quota. Only experts count: while dense
- * tensors load there is no sequence, and the KV cache reserved for one covers the overlap. */
+/* Pages that reads of a crashed loader still pin, in addition to the quota. Only experts count:
+ * while dense tensors load there is no sequence, and the KV cache reserved for one covers the
+ * overlap. */
 static uint64_t flight(const struct ledger_facts *f, uint64_t quota)
 {
     uint64_t experts = quota > f->dense_bytes ? quota - f->dense_bytes : 0;
@@ -121,7 +122,8 @@ uint64_t ledger_experts_cap(double percent, uint64_t expert_bytes)
     sl_assert(percent > 0.0 && percent <= 100.0);
     if (percent >= 100.0)
         return UINT64_MAX;
-    /* Parts per 10^8, rounded: a decimal percentage is not exact as a double; the bytes must be exact. */
+    /* Parts per 10^8, rounded: a decimal percentage is not exact as a double; the bytes must be
+     * exact. */
     uint64_t parts = (uint64_t)(percent * 1e6 + 0.5);
     uint64_t whole = expert_bytes / PARTS, rest = expert_bytes % PARTS; /* no product overflows */
     return whole * parts + rest * parts / PARTS;

@@ -1,23 +1,23 @@
-/* The ledger: what the engine can use, what it uses, and what is left for the arena. Pure arithmetic over
- * facts from measure.c and budget.c, with unit tests.
+/* The ledger: what the engine can use, what it uses, and what is left for the arena. Pure
+ * arithmetic over facts from measure.c and budget.c, with unit tests.
  *
  *   budget = margin + fixed + cost(quota)
  *
  * fixed:  everything whose size does not depend on the arena: segments, KV of one running sequence,
  *         private memory (reservations), program text, kernel memory of threads and sockets.
- * cost(): the arena's quota and its overhead: tmpfs nodes, page tables of each process that maps it, and
- *         reads in flight of a crashed loader (its pages stay charged until they complete, while its
- *         successor already fills new ones).
- * margin: memory that cannot be measured: the kernel charges in batches per CPU, page cache of a started
- *         program, a process that grows between two measurements. */
+ * cost(): the arena's quota and its overhead: tmpfs nodes, page tables of each process that maps
+ *         it, and reads in flight of a crashed loader (its pages stay charged until they complete,
+ *         while its successor already fills new ones).
+ * margin: memory that cannot be measured: the kernel charges in batches per CPU, page cache of a
+ *         started program, a process that grows between two measurements. */
 #ifndef SLUICE_ENGINE_SUPERVISOR_BUDGET_LEDGER_H
 #define SLUICE_ENGINE_SUPERVISOR_BUDGET_LEDGER_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Kernel memory of one thread: 16 KiB stack, task structure, FPU state (26 KiB measured in total).
- */
+/* Kernel memory of one thread: 16 KiB stack, task structure, FPU state (26 KiB measured in
+ * total). */
 #define LEDGER_THREAD_BYTES (24u * 1024u)
 /* Of one process: descriptor table, mm, VMAs, sockets with queued buffers, io_uring ring. */
 #define LEDGER_PROCESS_BYTES (96u * 1024u)
@@ -62,15 +62,15 @@ struct ledger_plan {
 
 struct ledger_plan ledger_make(const struct ledger_facts *facts);
 
-/* The smallest budget for the dense weights and `bytes` of experts (of their slots), at least the experts of
- * the minimum. */
+/* The smallest budget for the dense weights and `bytes` of experts (of their slots), at least the
+ * experts of the minimum. */
 uint64_t ledger_budget_for(const struct ledger_facts *facts, uint64_t expert_bytes);
 
 /* max(2 %, 4 MiB) */
 uint64_t ledger_margin(uint64_t budget);
 
-/* `percent` of the experts' payload bytes; exact for a whole number of equal experts (12.5 % of 256 experts is
- * 32 experts). UINT64_MAX for 100 %. */
+/* `percent` of the experts' payload bytes; exact for a whole number of equal experts (12.5 % of 256
+ * experts is 32 experts). UINT64_MAX for 100 %. */
 uint64_t ledger_experts_cap(double percent, uint64_t expert_bytes);
 
 /* True when a new quota is to be sent to the cache: every shrink, and growth of more than noise. */

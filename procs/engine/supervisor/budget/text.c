@@ -1,7 +1,8 @@
 /* Program text and libraries: page cache that exists because the engine runs, counted once per
  * file. Measured when every child is READY, from two tables of the kernel: which pages of which
- * files the processes have mapped (pagemap), and which of those, and of the pages that a fault reads around
- * them, are in memory (mincore). Library pages used only by other programs do not count.
+ * files the processes have mapped (pagemap), and which of those, and of the pages that a fault
+ * reads around them, are in memory (mincore). Library pages used only by other programs do not
+ * count.
  *
  * Before that: a share of the size of our libraries and of the children's programs. */
 #include <elf.h>
@@ -138,8 +139,8 @@ static void add_process(struct text_files *files, pid_t pid, bool whole)
     fclose(maps);
 }
 
-/* Pages of a file in memory that count for us. For files of other users the kernel reports all pages, and
- * all are counted. */
+/* Pages of a file in memory that count for us. For files of other users the kernel reports all
+ * pages, and all are counted. */
 static uint64_t resident(const struct text_file *f)
 {
     uint64_t found = 0;
@@ -187,8 +188,8 @@ uint64_t measure_text(struct supervisor *s)
     return sum(s, false);
 }
 
-/* Starting a program reads ahead beyond the used code: debug sections, unused functions. Drops pages that no
- * process has mapped; the kernel keeps the others. */
+/* Starting a program reads ahead beyond the used code: debug sections, unused functions. Drops
+ * pages that no process has mapped; the kernel keeps the others. */
 void text_trim(const struct supervisor *s, const char *program)
 {
     char path[PATH_MAX + 64];

@@ -1,9 +1,9 @@
-/* The children: one state machine (fsm.h) per row of the process table. This file feeds events into the
- * table and executes its actions; all decisions by state are in the table.
+/* The children: one state machine (fsm.h) per row of the process table. This file feeds events into
+ * the table and executes its actions; all decisions by state are in the table.
  *
- * After an exit: the cache cleans up after a loader (row.reaped -> row.cleaned) before a successor is
- * spawned; pins of compute and of the predictor are cleared here, after waitpid; the cache's successor
- * rebuilds its state from the directory. */
+ * After an exit: the cache cleans up after a loader (row.reaped -> row.cleaned) before a successor
+ * is spawned; pins of compute and of the predictor are cleared here, after waitpid; the cache's
+ * successor rebuilds its state from the directory. */
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -160,7 +160,7 @@ static void act_request_stop(struct supervisor *s, struct child_slot *c)
     control_set(s, c, CONTROL_STOP, 0, ++s->next_epoch);
 }
 
-/* The cause of its exit, for messages. Its exit message comes first: it states the reason. */
+/* The cause of its exit, for messages. Its exit message takes precedence: it states the reason. */
 static void describe_exit(struct child_slot *c)
 {
     uint32_t number = atomic_load(&c->row->last_signal);
@@ -268,8 +268,8 @@ static enum fsm_event classify(struct child_slot *c)
         atomic_load(&c->row->last_signal) == 0)
         return EVENT_EXITED_FATAL;
     if (c->backend[0] && !c->ready_ns) {
-        /* A backend chosen by ctl must not end the engine: the next start uses the configured one.
-         */
+        /* A backend chosen by ctl must not end the engine: the next start uses the configured
+         * one. */
         log_warn("backend %s failed to start; using the configured backend again", c->backend);
         c->backend[0] = 0;
     }
@@ -341,7 +341,7 @@ static bool may_start(const struct supervisor *s, const struct child_slot *c)
 
 static bool heartbeat_late(const struct supervisor *s, const struct child_slot *c, uint64_t now_ns)
 {
-    if (!s->params.watchdog || now_ns < s->alert_ns)
+    if (!s->params.watchdog || now_ns < s->heartbeats_from_ns)
         return false;
     uint64_t beat = atomic_load_explicit(&c->row->heartbeat_ns, memory_order_relaxed);
     if (beat < c->ready_ns)
@@ -362,7 +362,7 @@ static void killed_too_long(struct supervisor *s, struct child_slot *c)
 
 static void slot_tick(struct supervisor *s, struct child_slot *c, uint64_t now_ns)
 {
-    if (c->pid > 0) /* no process connects for an exited child: nothing to probe */
+    if (c->pid > 0) /* an exited child has no connection to check */
         channel_tick(c->channel, now_ns);
     controls_repeat(s, c);
     char name[32];

@@ -1,5 +1,5 @@
-/* Controls sent to children. A control is repeated every tick until it is acknowledged; targets are also in
- * shared memory, so that a successor has them before it receives a control. */
+/* Controls sent to children. A control is repeated every tick until it is acknowledged; targets are
+ * also in shared memory, so that a successor has them before it receives a control. */
 #include <string.h>
 
 #include "lib/base/assert.h"

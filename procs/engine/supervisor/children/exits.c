@@ -14,8 +14,8 @@ const char *exit_cause_name(enum exit_cause cause)
     return names[cause];
 }
 
-/* In this order: a late heartbeat comes before a requested restart; after a request the process ends by our
- * signal, so that its status means nothing. */
+/* The order matters: a late heartbeat takes precedence over a requested restart, and after a
+ * request our signal ends the process, so that its status means nothing. */
 enum exit_cause exit_cause_of(const struct exit_facts *facts)
 {
     if (facts->late)
@@ -35,7 +35,7 @@ void exits_record(struct exits *exits, const struct exit_record *exit_record,
     *d = *exit_record;
     if (n == EXIT_MESSAGE_BYTES)
         for (n--; n > 0 && ((unsigned char)exit_message[n] & 0xc0) == 0x80;)
-            n--; /* the first byte left out does not continue a character */
+            n--; /* cut between two characters */
     memcpy(d->exit_message, exit_message, n);
     d->exit_message[n] = 0;
 }

@@ -1,12 +1,13 @@
-/* Exit records: a ring of the latest exits of all children, and the number of restarts of each child by
- * cause. Pure: children.c supplies the facts. */
+/* Exit records: a ring of the latest exits of all children, and the number of restarts of each
+ * child by cause. Pure: children.c supplies the facts. */
 #ifndef SLUICE_ENGINE_SUPERVISOR_CHILDREN_EXITS_H
 #define SLUICE_ENGINE_SUPERVISOR_CHILDREN_EXITS_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* With truncated messages they take 9 KiB of a stats snapshot; the gateway's smallest buffer is 32 KiB. */
+/* With truncated messages they take 9 KiB of a stats snapshot; the gateway's smallest buffer is
+ * 32 KiB. */
 #define EXITS_MAX          32
 #define EXIT_MESSAGE_BYTES 64
 

@@ -1,5 +1,5 @@
 /* Causes of exit of a child, as in the stats snapshot and the metrics.
- * EXIT_CAUSE(NAME, word)
+ * EXIT_CAUSE(NAME, text)
  * No include guard. */
 EXIT_CAUSE(START, "start")         /* not ready in time and therefore killed, or never spawned */
 EXIT_CAUSE(SIGNAL, "signal")       /* from itself, the kernel or another process */

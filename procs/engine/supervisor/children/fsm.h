@@ -1,21 +1,22 @@
 /* The state machine of one child: a table of states and events. Pure: no clock, no process, no
- * shared memory, so that a test can check every cell. children.c supplies events and executes actions.
+ * shared memory, so that a test can check every cell. children.c supplies events and executes
+ * actions.
  *
- *            GO: spawn              READY: announce               STOP: ask
+ *            GO: spawn              READY: announce               STOP: request stop
  *   DOWN ----------------> STARTING ---------------> READY ----------------> STOPPING
  *    ^ ^                    |   |                    |   |                    |   |
  *    | |                    |   | SLOW_START, RESTART|   | LATE, RESTART      |   | SLOW_STOP
  *    | |                    |   +-------> KILLED <---+---|--------------------|---+
  *    | |                    |                |           |                    |
- *    | +------ EXITED: bury --+----------------+-----------+--------------------+
+ *    | +-- EXITED: clean up --+----------------+-----------+--------------------+
  *    |                      |                |           |
- *    |   BACKOFF_OVER       |                |           |   EXITED_EARLY: bury, wait
+ *    |   BACKOFF_OVER       |                |           |   EXITED_EARLY: clean up, wait
  *    +------------------ BACKOFF <-----------+-----------+
  *                           |
  *                           +--> (EXITED_OFTEN, EXITED_FATAL from any living state) --> FAILED
  *
- * KILLED is "SIGKILL sent, not yet reaped": the process may still write, so that no successor starts before
- * waitpid has returned it. FAILED is left only by `ctl restart`. */
+ * KILLED is "SIGKILL sent, not yet reaped": the process may still write, so that no successor
+ * starts before waitpid has returned it. FAILED is left only by `ctl restart`. */
 #ifndef SLUICE_ENGINE_SUPERVISOR_CHILDREN_FSM_H
 #define SLUICE_ENGINE_SUPERVISOR_CHILDREN_FSM_H
 
@@ -27,7 +28,7 @@
 #define PROC_STATES (PROC_FAILED + 1)
 
 enum fsm_event {
-    EVENT_GO,           /* wanted, and all its prerequisites are READY */
+    EVENT_GO,           /* to be started; all its prerequisites are READY */
     EVENT_READY,        /* the ready byte arrived */
     EVENT_SLOW_START,   /* it did not arrive in time */
     EVENT_LATE,         /* heartbeat too old */

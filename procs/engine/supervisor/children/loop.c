@@ -29,7 +29,8 @@ int loop_open(struct supervisor *s, struct error *error)
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGHUP);
     sigaddset(&set, SIGCHLD);
-    /* Before NNG starts its threads: they inherit the mask, so that signals arrive only at signal_fd. */
+    /* Before NNG starts its threads: they inherit the mask, so that signals arrive only at
+     * signal_fd. */
     pthread_sigmask(SIG_BLOCK, &set, NULL);
     signal(SIGPIPE, SIG_IGN);
     s->signal_fd = fd_high(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
@@ -114,7 +115,7 @@ static void on_tick(struct supervisor *s)
     if (now_ns - s->tick_ns > LATE_TICK_NS) {
         /* Stopped or starved: for one period no heartbeat counts as late. */
         counter_add(s->row, CTR_SUPERVISOR_tick_overruns, 1);
-        s->alert_ns = now_ns + s->params.heartbeat_timeout * NS_PER_MS;
+        s->heartbeats_from_ns = now_ns + s->params.heartbeat_timeout * NS_PER_MS;
     }
     s->tick_ns = now_ns;
     atomic_store_explicit(&s->row->heartbeat_ns, now_ns, memory_order_relaxed);
@@ -126,8 +127,8 @@ static void on_tick(struct supervisor *s)
         auto_poll(s);
 }
 
-/* Ends the loop when the last child has exited. After the deadline all are killed; a process that does not
- * exit even then is left to the kernel. */
+/* Ends the loop when the last child has exited. After the deadline all are killed; a process that
+ * does not exit even then is left to the kernel. */
 static void stop_step(struct supervisor *s)
 {
     if (s->phase != PHASE_STOP)

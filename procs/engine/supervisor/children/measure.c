@@ -1,5 +1,5 @@
-/* Memory of a process, from /proc/PID/status: one read of about 12 us, so that every tick can measure every
- * process. (smaps_rollup is more precise but takes milliseconds per GiB mapped.) */
+/* Memory of a process, from /proc/PID/status: one read of about 12 us, so that every tick can
+ * measure every process. (smaps_rollup is more precise but takes milliseconds per GiB mapped.) */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>

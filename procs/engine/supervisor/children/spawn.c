@@ -1,7 +1,8 @@
 /* Starting processes. posix_spawn only: NNG's threads forbid a bare fork. Always from the main
  * thread: the children's parent-death signal follows the thread that spawned them.
  *
- * A child gets /dev/null, our stderr twice, the descriptors of shm/segment/inherited_fds.h and nothing else. */
+ * A child gets /dev/null, our stderr twice, the descriptors of shm/segment/inherited_fds.h and
+ * nothing else. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -36,9 +37,9 @@ int spawn_programs_dir(struct supervisor *s, struct error *error)
     return 0;
 }
 
-/* Which children may write a segment. compute writes gates, uses and kv; the predictor writes its
- * sleeping flag into gates; everybody writes pins, words or futex waiters into the directory and
- * its own row into procs. */
+/* Which children may write a segment. compute writes gates, access log and kv; the predictor writes
+ * its waiter flag into gates; every child writes pins, entry words or futex waiters in the
+ * directory, and its own row in procs. */
 static bool may_write(enum service service, enum segment_kind kind)
 {
     switch (kind) {

@@ -1,5 +1,5 @@
-/* The control endpoint: JSON from clients. Requests that wait for a condition are pending here
- * and answered by a later tick; all others are answered at once (ops.c). */
+/* The control endpoint: JSON from clients. Requests that wait for a condition are stored here and
+ * get their reply from a later tick; all others get it at once (ops.c). */
 #include <inttypes.h>
 #include <poll.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 
 #define LAST_REPLIES_MS 20
 #define CONTEXTS        32 /* concurrent requests, including long polls */
-_Static_assert(PENDING_REQUESTS_MAX < CONTEXTS, "kept requests leave contexts for others");
+_Static_assert(PENDING_REQUESTS_MAX < CONTEXTS, "pending requests leave contexts for others");
 
 int control_open(struct supervisor *s, struct error *error)
 {
@@ -45,8 +45,8 @@ struct pending_request *control_add_pending(struct supervisor *s, struct rpc_req
     return NULL;
 }
 
-/* Whether what the request waits for has come true; *reply is then its answer. */
-static bool come_true(struct supervisor *s, const struct pending_request *k, json_t **reply)
+/* Whether the condition of a pending request holds; *reply is then its reply. */
+static bool condition_met(struct supervisor *s, const struct pending_request *k, json_t **reply)
 {
     const struct child_slot *c = k->child;
     switch (k->kind) {
@@ -69,10 +69,11 @@ static bool come_true(struct supervisor *s, const struct pending_request *k, jso
         return true;
     case PENDING_NONE: break;
     }
-    sl_panic("kept request of kind %d", (int)k->kind);
+    sl_panic("pending request of kind %d", (int)k->kind);
 }
 
-static void too_late(struct supervisor *s, const struct pending_request *k, struct error *error)
+static void timeout_error(struct supervisor *s, const struct pending_request *k,
+                          struct error *error)
 {
     char a[16], b[16];
     switch (k->kind) {
@@ -92,7 +93,7 @@ static void too_late(struct supervisor *s, const struct pending_request *k, stru
         return;
     case PENDING_NONE: break;
     }
-    sl_panic("kept request of kind %d", (int)k->kind);
+    sl_panic("pending request of kind %d", (int)k->kind);
 }
 
 static void check_pending(struct supervisor *s, struct pending_request *k, uint64_t now_ns)
@@ -100,14 +101,14 @@ static void check_pending(struct supervisor *s, struct pending_request *k, uint6
     json_t *reply = NULL;
     struct error error;
     bool replaced = k->kind == PENDING_BUDGET && s->budget.wanted != k->value;
-    if (!replaced && come_true(s, k, &reply)) {
+    if (!replaced && condition_met(s, k, &reply)) {
         rpc_reply(s->control, k->request, reply);
     } else if (replaced || s->phase == PHASE_STOP) {
         error_set(&error, ERR_CANCELLED, "%s",
                   replaced ? "a newer budget was requested" : "the engine stops");
         rpc_reply_error(s->control, k->request, &error);
     } else if (now_ns >= k->deadline_ns) {
-        too_late(s, k, &error);
+        timeout_error(s, k, &error);
         rpc_reply_error(s->control, k->request, &error);
     } else {
         return;

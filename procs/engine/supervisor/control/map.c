@@ -1,8 +1,8 @@
 /* What is resident, layer by layer (op "map", ipc/README.md).
  *
- * Residency is read from the directory. Access frequency is counted from the access log, only while clients
- * request the map; no process waits for this reader. Heat is defined in lib/policy/prediction/prefetch.h:
- * decayed accesses per token. */
+ * Residency is read from the directory. Access frequency is counted from the access log, only while
+ * clients request the map; no process waits for this reader. Heat is defined in
+ * lib/policy/prediction/prefetch.h: decayed accesses per token. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,8 +56,8 @@ static void note_access(struct map *m, const struct access_record *r)
     *e = (struct expert_heat){heat < 1 ? heat : 1, m->token};
 }
 
-/* Reads the log to its end; records older than half the ring are skipped, since they can be overwritten while
- * they are read. */
+/* Reads the log to its end; records older than half the ring are skipped, since they can be
+ * overwritten while they are read. */
 static void follow(struct map *m)
 {
     struct access_record record;
@@ -72,7 +72,7 @@ static void follow(struct map *m)
     }
 }
 
-/* '0': less than 2^-9 uses per token, ... '9': at least every second token. */
+/* '0': less than 2^-9 accesses per token, ... '9': at least every second token. */
 static char heat_digit(float heat)
 {
     int exponent = 0;
@@ -95,8 +95,8 @@ static char better_resident(char a, char b)
     return strchr(order, a) > strchr(order, b) ? a : b;
 }
 
-/* Text of the layers, each `experts` characters: what is resident. Layer and expert of an entry come from the
- * model index, because other processes can write to the directory. */
+/* Text of the layers, each `experts` characters: what is resident. Layer and expert of an entry
+ * come from the model index, because other processes can write to the directory. */
 static void fill_residency(const struct supervisor *s, char *resident, size_t experts)
 {
     const struct directory *d = &s->directory;

@@ -1,6 +1,6 @@
-/* Control operations: one row per operation. Every operation can arrive twice (a client repeats unanswered calls):
- * setting a value again or stopping again is harmless; a repeated restart restarts once more and loses
- * nothing. */
+/* Control operations: one row per operation. Every operation can arrive twice (a client repeats
+ * calls without a reply): setting a value again or stopping again is harmless; a repeated restart
+ * restarts once more and loses nothing. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -13,7 +13,7 @@
 #define RESTART_NS  (30 * NS_PER_S)
 #define THROTTLE_NS (3 * NS_PER_S)
 
-/* Answers itself and returns 0, or returns -1 and the error is the answer. */
+/* Replies and returns 0, or returns -1 and the caller replies with the error. */
 typedef int (*op_fn)(struct supervisor *s, struct rpc_request *request, struct error *error);
 
 static int busy(struct error *error)
@@ -40,11 +40,11 @@ static const char *take_text(const struct rpc_request *request, const char *key,
 {
     const char *text = json_string_value(json_object_get(request->body, key));
     if (!text)
-        error_set(error, ERR_BAD_INPUT, "%s needs '%s', a text", request->op, key);
+        error_set(error, ERR_BAD_INPUT, "%s: '%s' must be a string", request->op, key);
     return text;
 }
 
-/* A loader by number or by its word. */
+/* A loader by number or by name. */
 static struct child_slot *take_loader(struct supervisor *s, const struct rpc_request *request,
                                       struct error *error)
 {
@@ -209,7 +209,7 @@ static int op_preset(struct supervisor *s, struct rpc_request *request, struct e
     char text[1024];
     rpc_reply(s->control, request,
               json_pack("{s:s, s:b, s:s}", "preset", preset_at(preset)->name, "lossy",
-                        knobs_lossy(&knobs), "knobs", knobs_text(&knobs, text, sizeof text)));
+                        knobs_lossy(&knobs), "policy", knobs_text(&knobs, text, sizeof text)));
     return 0;
 }
 
@@ -272,7 +272,7 @@ void control_handle(struct supervisor *s, struct rpc_request *request)
     if (!known)
         error_set(&error, ERR_BAD_INPUT,
                   "unknown operation '%.40s'; expected one of: status, stats, map, budget, "
-                  "throttle, restart, replace, system, drain, stop",
+                  "throttle, restart, replace, preset, drain, stop",
                   request->op);
     if (rc != 0) {
         counter_add(s->row, CTR_SUPERVISOR_requests_rejected, 1);

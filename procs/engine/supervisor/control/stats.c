@@ -1,6 +1,6 @@
-/* The one JSON document of everything the engine counts, made from the process table and the
- * ledger. Rows of other processes are read without a lock: every field is one atomic word, and a
- * slightly stale value is harmless. */
+/* The stats snapshot: everything the engine counts, as one JSON object, from the process table and
+ * the ledger. Rows of other processes are read without a lock: every field is one atomic word, and
+ * a slightly stale value is harmless. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -143,7 +143,7 @@ static json_t *exits(const struct supervisor *s)
     return array;
 }
 
-/* Bytes of each segment, by its word. */
+/* Bytes of each segment, by name. */
 static json_t *segments(const struct supervisor *s)
 {
     json_t *object = json_object();
@@ -249,7 +249,7 @@ static json_t *model(const struct supervisor *s)
     return object;
 }
 
-/* Keys are not included. */
+/* Parameters whose values are not shown. */
 static bool secret(const char *name)
 {
     return strcmp(name, "http_key") == 0;
@@ -287,7 +287,7 @@ static void put_preset(const struct supervisor *s, json_t *object)
         json_object_set_new(object, "auto", chosen);
 }
 
-/* Only when there is something to say. */
+/* Omitted when no copy is in quarantine. */
 static void put_quarantined(const struct supervisor *s, json_t *object)
 {
     json_t *list = devices_quarantined(s);

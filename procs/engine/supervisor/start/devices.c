@@ -75,5 +75,6 @@ void devices_clear_quarantine(struct supervisor *s, struct child_slot *c)
     c->clear_quarantine = false;
     _Atomic uint32_t *word = &s->directory.head->quarantined[c->number];
     if (atomic_exchange_explicit(word, 0, memory_order_release) != 0)
-        log_info("loader.%" PRIu32 " is replaced: its devices leave quarantine", c->number);
+        log_info("loader.%" PRIu32 " replaced: the quarantine of its devices is cleared",
+                 c->number);
 }

@@ -1,6 +1,6 @@
-/* The gateway's socket and its reservation in the ledger. The address is parsed and bound before any process
- * starts: an invalid one fails the start, and the port is the same for every incarnation of the gateway,
- * also when the system chose it (port 0). */
+/* The gateway's socket and its reservation in the ledger. The address is parsed and bound before
+ * any process starts: an invalid one fails the start, and the port is the same for every
+ * incarnation of the gateway, also when the kernel chose it (port 0). */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
@@ -15,13 +15,13 @@
 
 #define ADDRESS_DEFAULT "127.0.0.1"
 #define BACKLOG         1024
-/* Socket buffers of one connection, per direction. The kernel doubles them and charges queued bytes to us.
- * They are small because the maximum of all connections is reserved. */
+/* Socket buffers of one connection, per direction. The kernel doubles them and charges queued bytes
+ * to us. They are small because the maximum of all connections is reserved. */
 #define SOCKET_BUFFER_BYTES 4096
 #define SOCKET_QUEUES       (2 * 2 * SOCKET_BUFFER_BYTES)
 
-/* A connection: the HTTP library's pool and structures, our state; the kernel's socket, file and queued
- * bytes. */
+/* A connection: the HTTP library's pool and structures, our state; the kernel's socket, file and
+ * queued bytes. */
 #define CONNECTION_BYTES        (10 * KIB)
 #define CONNECTION_KERNEL_BYTES (4 * KIB + SOCKET_QUEUES)
 /* A completion in progress, without its text. */
@@ -85,7 +85,8 @@ static int parse(const char *text, struct address *a, struct error *error)
     return 0;
 }
 
-/* The gateway reads it; checked here so that the start fails early. Only a regular file can be read twice. */
+/* The gateway reads it; checked here so that the start fails early. Only a regular file can be read
+ * twice. */
 static int check_key_file(const char *path, struct error *error)
 {
     char line[PARAM_TEXT_BYTES + 1];

@@ -1,6 +1,7 @@
-/* The model, a GGUF file or an expert store: opened once, parsed by inspect in a separate process with
- * resource limits (a malformed file can crash inspect, not the supervisor). The index is checked here
- * before use. Then the parameters that depend on the model or the machine get their values. */
+/* The model, a GGUF file or an expert store: opened once, parsed by inspect in a separate process
+ * with resource limits (a malformed file can crash inspect, not the supervisor). The index is
+ * checked here before use. Then the parameters that depend on the model or the machine get their
+ * values. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -53,7 +54,7 @@ static int model_open(struct supervisor *s, struct error *error)
     return 0;
 }
 
-/* A signal that came while inspect works ends the start. */
+/* A signal that arrives while inspect runs ends the start. */
 static bool interrupted(struct supervisor *s)
 {
     struct signalfd_siginfo info;
@@ -88,8 +89,8 @@ static int inspect_wait(struct supervisor *s, pid_t pid, struct error *error)
                      s->options.model, WTERMSIG(status), strsignal(WTERMSIG(status)));
 }
 
-/* Copies the blob into a segment of its size, and checks the copy: it cannot change any more, since inspect
- * has exited. */
+/* Copies the blob into a segment of its size, and checks the copy: it cannot change any more, since
+ * inspect has exited. */
 static int model_segment(struct supervisor *s, int blob_fd, struct error *error)
 {
     struct stat st;
@@ -202,7 +203,7 @@ static int params_resolve(struct supervisor *s, struct error *error)
     if (p->threads == 0)
         p->threads = cores();
     if (p->ctx_size > h->context) {
-        log_info("--ctx-size %llu: the model was trained for %u tokens, taking that",
+        log_info("--ctx-size %llu: the model was trained for %u tokens, using that",
                  (unsigned long long)p->ctx_size, h->context);
         p->ctx_size = h->context;
     }

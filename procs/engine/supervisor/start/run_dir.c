@@ -1,9 +1,9 @@
 /* The run directory: created, locked before a process listens in it, emptied at the end.
  *
- * The lock belongs to an open file description that every child inherits: a new engine of this name cannot
- * start before the last child of a crashed supervisor has exited, and with it the last mapping of its
- * segments. The lock file is not removed: otherwise a third process could lock a new file of that name
- * while a second one waits for this one. */
+ * The lock belongs to an open file description that every child inherits: a new engine of this name
+ * cannot start before the last child of a crashed supervisor has exited, and with it the last
+ * mapping of its segments. The lock file is not removed: otherwise a third process could lock a new
+ * file of that name while a second one waits for this one. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -25,8 +25,8 @@ int fd_high(int fd)
     return high;
 }
 
-/* Segments have names for a short time only, but two engines of one name in different directories must not
- * remove each other's. FNV-1a over the directory. */
+/* Segments have names for a short time only, but two engines of one name in different directories
+ * must not remove each other's. FNV-1a over the directory. */
 static uint32_t path_hash(const char *path)
 {
     uint32_t hash = 2166136261u;
@@ -70,7 +70,8 @@ int run_dir_take(struct supervisor *s, struct error *error)
     return 0;
 }
 
-/* The directory for --print-memory: named after this process, so that no engine waits for its lock. */
+/* The directory for --print-memory: named after this process, so that no engine waits for its
+ * lock. */
 void run_dir_remove(const struct supervisor *s)
 {
     char lock[ENDPOINT_BYTES + sizeof RUN_LOCK_FILE];

@@ -1,5 +1,6 @@
-/* The segments: created, signed and formatted before any child exists. Processes that only read get a
- * separate read-only descriptor, so that a stray write faults instead of corrupting shared state. */
+/* The segments: created, signed and formatted before any child exists. Processes that only read get
+ * a separate read-only descriptor, so that a stray write faults instead of corrupting shared
+ * state. */
 #include <errno.h>
 #include <string.h>
 #include <sys/statvfs.h>
@@ -34,8 +35,8 @@ static uint64_t segment_size(const struct supervisor *s, enum segment_kind kind)
     sl_panic("segment %d has no size", (int)kind);
 }
 
-/* Maximum size of the segments without the arena's payload and the KV rows. Token logs grow with use: two full
- * ones are reserved here, the ledger counts more of them as they grow. */
+/* Maximum size of the segments without the arena's payload and the KV rows. Token logs grow with
+ * use: two full ones are reserved here, the ledger counts more of them as they grow. */
 uint64_t segments_fixed_bytes(const struct supervisor *s)
 {
     uint64_t bytes = PAGE_BYTES; /* the arena's header page */
@@ -123,8 +124,8 @@ int segments_make(struct supervisor *s, struct error *error)
 
 void segments_drop(struct supervisor *s)
 {
-    /* Segments are unlinked at creation: closing the last descriptor frees them. The directory shares its
-     * descriptor with segments[]. */
+    /* Segments are unlinked at creation: closing the last descriptor frees them. The directory
+     * shares its descriptor with segments[]. */
     for (int kind = 0; kind < SEGMENT__COUNT; kind++) {
         if (s->segments[kind].fd >= 0)
             close(s->segments[kind].fd);

@@ -1,23 +1,24 @@
 /* sluice-run: the supervisor, the first process of an engine and the only one that users start.
  *
- * It locks the run directory, runs inspect on the model, divides the budget, creates the shared memory,
- * spawns the children in the order of config/services.tbl.h, watches and restarts them, keeps the
- * ledger, and serves the control endpoint.
+ * It locks the run directory, runs inspect on the model, divides the budget, creates the shared
+ * memory, spawns the children in the order of config/services.tbl.h, watches and restarts them,
+ * keeps the ledger, and serves the control endpoint.
  *
  * Shared memory:  creates every segment; writes the constants before any child exists, afterwards
  *                 quota, throttles and draining in the directory's header, its columns of the
  *                 process table, and the pin bits of exited processes (directory_sweep). It never
  *                 reads weights and never waits on shared memory.
  * Messages:       CONTROL to each child, ACK back (ipc/channel/messages.tbl.h); JSON from clients.
- * Crash of others: loader: the cache cleans up, then a successor starts; compute, predictor: pins are
- *                 cleared, the successor starts at once; cache: a successor after it was reaped;
- *                 inspect: the start fails with its reason.
- * Its crash:      every child sees the end of its lifeline and exits; the segments are unlinked and freed
- *                 with their last mapping; the run lock is free when the last child has exited. Only
- *                 the text in progress is lost.
+ * Crash of others: loader: the cache cleans up, then a successor starts; compute, predictor: pins
+ *                 are cleared, the successor starts at once; cache: a successor after it was
+ *                 reaped; inspect: the start fails with its reason.
+ * Its crash:      the lifelines close, so that every child exits; the segments are unlinked and
+ *                 freed with their last mapping; the run lock is free when the last child has
+ *                 exited. Only the text in progress is lost.
  * Trust:          the command line and control requests are untrusted; the model's index is checked
  *                 after inspect wrote it; children's rows are read as numbers only.
- * Known limits:   one engine per run directory; the cgroup limit only where a cgroup can be created. */
+ * Known limits:   one engine per run directory; the cgroup limit only where a cgroup can be
+ *                 created. */
 #include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
@@ -53,16 +54,16 @@ static void init(struct supervisor *s)
     s->test = test && strcmp(test, "1") == 0;
 }
 
-/* Limits of this process that children inherit: small stacks, one malloc arena, no transparent huge pages that
- * the ledger does not see, no core files of gigabytes of shared memory. */
+/* Limits of this process that children inherit: small stacks, one malloc arena, no transparent huge
+ * pages that the ledger does not count, no core files of gigabytes of shared memory. */
 static void limit_self(void)
 {
     struct rlimit limit;
     pthread_attr_t attributes;
     mallopt(M_ARENA_MAX, 1);
     mallopt(M_TRIM_THRESHOLD, 128 * 1024);
-    /* The arena requests huge pages explicitly (shm/segment/huge.c); others can be disabled separately since
-     * Linux 6.18. */
+    /* The arena requests huge pages explicitly (shm/segment/huge.c); others can be disabled
+     * separately since Linux 6.18. */
     if (prctl(PR_SET_THP_DISABLE, 1, PR_THP_DISABLE_EXCEPT_ADVISED, 0, 0) != 0)
         prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
     if (getrlimit(RLIMIT_STACK, &limit) == 0) {
@@ -130,9 +131,10 @@ static int report(const struct error *error, int status)
     return status;
 }
 
-/* Sends pending replies, removes socket files and the cgroup. Connections are not closed one by one: closing
- * sockets of NNG while its threads use them can block forever, and the exit of the process closes them.
- * For the same reason exit(3), which runs destructors of libraries under those threads, is not called. */
+/* Sends pending replies, removes socket files and the cgroup. Connections are not closed one by
+ * one: closing sockets of NNG while its threads use them can block forever, and the exit of the
+ * process closes them. For the same reason exit(3), which runs destructors of libraries under those
+ * threads, is not called. */
 static _Noreturn void finish(struct supervisor *s, const struct error *error, int status)
 {
     control_finish(s);

@@ -65,7 +65,7 @@ struct choice {
 static int search_t1(struct planning *p, const struct precisions *t, double t2, struct choice *best,
                      struct error *error)
 {
-    double bad = 0, good = t2; /* at t1 = t2 nothing is low: only skips lose */
+    double bad = 0, good = t2; /* at t1 = t2 no access has low precision: only skips cost */
     struct measured m;
     for (int i = 0; i <= T1_STEPS; i++) {
         double t1 = i == 0 ? t2 : (bad + good) / 2;

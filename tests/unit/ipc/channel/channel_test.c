@@ -1,6 +1,5 @@
-/* Edges against absent, dying, stopped and hostile peers. The letters e1 to e2 are those of the
- * experiments with NNG 1.5.2 that README.md of ipc/ refers to: what broke its sockets must not
- * break these. */
+/* Channels with absent, dying, stopped and hostile peers. The names e1 and e2 are those of the NNG
+ * 1.5.2 experiments in ipc/README.md: inputs that broke its sockets must not break channels. */
 #include "ipc/channel/channel.h"
 
 #include <fcntl.h>
@@ -44,7 +43,7 @@ static void tick(struct channel *a, struct channel *b)
         channel_tick(b, now);
 }
 
-/* Sends FLUSH with an epoch of its own until the loader on the other side answers that very one. */
+/* Sends FLUSH with a new epoch until the loader at the other end replies with the same epoch. */
 static void expect_flushed(struct channel *channel)
 {
     static uint32_t epoch;
@@ -70,7 +69,7 @@ static void expect_flushed(struct channel *channel)
     }
 }
 
-/* ---- a stranger's connections ---- */
+/* ---- connections of untrusted clients ---- */
 
 static int packet_socket(struct sockaddr_un *address)
 {
@@ -101,7 +100,7 @@ static int packet_listen(void)
     return fd;
 }
 
-/* What a dialer says first, here spoken by hand. */
+/* The first message of a dialer, written by hand. */
 static void send_handshake(int fd)
 {
     const struct {
@@ -111,7 +110,7 @@ static void send_handshake(int fd)
     ck_assert_int_eq(send(fd, &hello, sizeof hello, MSG_NOSIGNAL), sizeof hello);
 }
 
-/* The listener fills its queue of connections while nobody tends it: tended in between. */
+/* Ticks the listener in between, because its queue of connections fills up. */
 static void connect_and_close(struct channel *channel, unsigned times)
 {
     for (unsigned i = 0; i < times; i++) {
@@ -169,7 +168,7 @@ START_TEST(messages_pass_in_order_and_whole)
     }
     struct channel_stats s = stats_of(compute);
     ck_assert_uint_eq(s.sent + s.lost, 5000);
-    ck_assert_uint_eq(stats_of(cache).received, s.sent); /* what was taken arrives */
+    ck_assert_uint_eq(stats_of(cache).received, s.sent); /* every message counted as sent arrives */
     channel_close(compute);
     channel_close(cache);
 }
@@ -191,7 +190,7 @@ START_TEST(without_a_peer_messages_are_lost_at_once)
     ck_assert_uint_eq(stats_of(loader).lost, 1000);
     ck_assert_uint_eq(channel_receive(cache, buf), 0);
     channel_close(loader);
-    /* The mail of before is not delivered to whoever comes. */
+    /* Messages to the previous peer are not delivered to the next one. */
     loader = open_channel(channel_dial, scratch_path("a"), ROLE_LOADER);
     WAIT_FOR(channel_connected(cache) && channel_connected(loader), tick(cache, loader));
     struct msg_flush flush = {.epoch = 77};
@@ -216,13 +215,13 @@ START_TEST(invalid_messages_are_dropped_and_counted)
     for (size_t n = 1; n < sizeof junk; n *= 2, bad++)
         ck_assert_int_eq(send(fd, junk, n, MSG_NOSIGNAL), (ssize_t)n);
     ck_assert_int_eq(send(fd, junk, sizeof junk, MSG_NOSIGNAL), sizeof junk);
-    msg_seal(&flush, MSG_FLUSH, 1, 1); /* its direction is from the cache */
+    msg_seal(&flush, MSG_FLUSH, 1, 1); /* wrong direction: the cache sends FLUSH */
     ck_assert_int_eq(send(fd, &flush, sizeof flush, MSG_NOSIGNAL), sizeof flush);
     msg_seal(&flush, MSG_FLUSHED, 1, 2);
     ck_assert_int_eq(send(fd, &flush, sizeof flush, MSG_NOSIGNAL), sizeof flush);
     WAIT_FOR(channel_receive(cache, buf) == sizeof flush, tick(cache, NULL));
     ck_assert_uint_eq(stats_of(cache).invalid, bad + 2);
-    ck_assert_int_eq(send(fd, "", 0, MSG_NOSIGNAL), 0); /* taken for the end */
+    ck_assert_int_eq(send(fd, "", 0, MSG_NOSIGNAL), 0); /* an empty message ends the connection */
     WAIT_FOR(!channel_connected(cache), channel_receive(cache, buf));
     expect_end(cache, fd);
     channel_close(cache);
@@ -287,7 +286,7 @@ START_TEST(e1_connect_and_close_does_not_deafen_a_listener)
         connect_and_close(cache, times[i]);
         pid_t pid = spawn_ready("loader-dial", scratch_path("a"));
         expect_flushed(cache);
-        /* With a peer at work it may not even be noticed. */
+        /* With a connected peer this has no effect. */
         uint64_t connects = stats_of(cache).connects;
         connect_and_close(cache, times[i]);
         expect_flushed(cache);
@@ -338,7 +337,7 @@ START_TEST(e1c_dialers_killed_early_do_not_deafen_a_listener)
 }
 END_TEST
 
-/* Silent ones, and those that say the wrong thing first, never become the peer. */
+/* Clients that send nothing, or a wrong handshake, never become the peer. */
 START_TEST(e2_only_who_greets_is_taken)
 {
     static unsigned char big[MSG_BYTES_MAX * 4];
@@ -406,7 +405,7 @@ START_TEST(either_side_may_be_killed_and_come_back)
 }
 END_TEST
 
-/* Sends without a pause, so that the peer dies in the middle of a read or a write. */
+/* Sends without a pause, so that the peer is killed in the middle of a read or a write. */
 static void send_until(struct channel *channel, uint64_t deadline)
 {
     while (clock_now_ns() < deadline) {
@@ -417,7 +416,7 @@ static void send_until(struct channel *channel, uint64_t deadline)
     }
 }
 
-/* EDGE_KILLS in the environment: rounds. */
+/* Environment variable EDGE_KILLS: number of rounds. */
 START_TEST(peers_killed_amid_traffic_are_succeeded)
 {
     const char *wanted = getenv("EDGE_KILLS");
@@ -440,7 +439,7 @@ END_TEST
 START_TEST(other_users_are_denied)
 {
     if (geteuid() != 0)
-        return; /* only root can become somebody else */
+        return; /* changing the user requires root */
     chmod(scratch, 0777);
     pid_t pid = spawn_ready("nobody-listen", scratch_path("a"));
     struct channel *cache = open_channel(channel_dial, scratch_path("a"), ROLE_CACHE);

@@ -1,4 +1,4 @@
-/* The message table and its validator: what is taken, and everything that is not. */
+/* The message table and its validator: accepts valid messages, rejects everything else. */
 #include "ipc/channel/messages.h"
 
 #include <math.h>
@@ -10,8 +10,8 @@
 
 #define ROLES 5
 
-/* A buffer of the exact size, so that valgrind and the address sanitizer see a read past its end.
- */
+/* A buffer of the exact size, so that valgrind and the address sanitizer detect a read past the
+ * end. */
 static const char *why(const void *message, size_t bytes, enum msg_role me)
 {
     void *copy = malloc(bytes ? bytes : 1);
@@ -129,7 +129,7 @@ START_TEST(truncated_and_extended_messages_are_rejected)
             CK_WHY(&u, n, receiver(row), "size");
             if (n < sizeof(struct msg_head))
                 continue;
-            u.m.head.bytes = (uint32_t)n; /* also when it owns up to it */
+            u.m.head.bytes = (uint32_t)n; /* also when the header states this size */
             CK_WHY(&u, n, receiver(row), "size");
             u.m.head.bytes = (uint32_t)bytes;
         }
@@ -245,7 +245,7 @@ START_TEST(load_fields)
     for (unsigned i = 0; i < ARRAY_LEN(runs); i++) {
         last->runs[1] = runs[i].run;
         CK_WHY(&m, bytes, ROLE_LOADER, runs[i].why);
-        last->runs_count = 1; /* what is not counted is not looked at */
+        last->runs_count = 1; /* runs beyond the count are not checked */
         ck_assert_ptr_null(why(&m, bytes, ROLE_LOADER));
         make(&m, MSG_LOADS);
     }
@@ -268,7 +268,7 @@ START_TEST(load_fields)
         m.loads.count = counts[i];
         CK_WHY(&m, bytes, ROLE_LOADER, "count");
     }
-    m.loads.count = 3; /* more than came */
+    m.loads.count = 3; /* more than the message contains */
     CK_WHY(&m, bytes, ROLE_LOADER, "size");
     m.loads.count = 1;
     CK_WHY(&m, bytes, ROLE_LOADER, "size");

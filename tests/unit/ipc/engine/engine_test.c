@@ -1,5 +1,5 @@
-/* The stubs of the engine's calls against a server that uses the parsers and builders of the other
- * end. */
+/* The client stubs of the engine's calls against a server that uses the parsers and builders of the
+ * engine. */
 #include "ipc/engine/engine_client.h"
 
 #include <math.h>
@@ -11,7 +11,7 @@
 #include "lib/base/bytes.h"
 #include "tests/unit/ipc/support.h"
 
-/* What the server saw last, and what it answers to next. */
+/* The last request the server received, and its next reply. */
 struct engine {
     char key[ENGINE_KEY_BYTES_MAX + 1], prompt[64];
     uint32_t ids[8];
@@ -111,7 +111,7 @@ START_TEST(submits_arrive_as_they_were)
     s.max_tokens = 9;
     s.ignore_eos = s.score_prompt = true;
     s.logprobs = 3;
-    s.sampling.temperature = 0.1 + 0.2; /* must come back to the last bit */
+    s.sampling.temperature = 0.1 + 0.2; /* must be the same double after the round trip */
     s.sampling.seed = INT64_MAX;
     ck_assert_msg(engine_submit(client, &s, &id, &error) == 0, "%s", error.text);
     ck_assert_uint_eq(id, 4711);
@@ -131,7 +131,7 @@ START_TEST(submits_arrive_as_they_were)
     s.score_prompt = false;
     s.forced = ids;
     s.forced_count = 3;
-    s.request_key = NULL; /* the stub makes one */
+    s.request_key = NULL; /* the stub generates one */
     ck_assert_int_eq(engine_submit(client, &s, &id, &error), 0);
     ck_assert_int_eq(memcmp(engine.ids, ids, sizeof ids), 0);
     ck_assert_uint_eq(strlen(engine.key), 32);
@@ -213,7 +213,7 @@ START_TEST(next_carries_everything)
     ck_assert_str_eq(next.finish, "stop");
     engine_next_free(&next);
 
-    engine.next = (struct engine_next){.next = 3}; /* backwards */
+    engine.next = (struct engine_next){.next = 3}; /* before the requested position */
     ck_assert_int_eq(engine_next(client, 4711, 10, 0, &next, &error), -1);
     ck_assert_int_eq(error.code, ERR_FAILED);
 }

@@ -1,5 +1,5 @@
-/* Calls nobody waits for: many at once, each ended exactly once by its answer, its deadline, or by
- * being forgotten. */
+/* Asynchronous calls: many at once; each ends exactly once, by its reply, its deadline, or by being
+ * forgotten. */
 #include "ipc/rpc/async.h"
 
 #include <stdio.h>
@@ -53,7 +53,7 @@ static uint64_t call(struct rpc_async *client, const char *op, json_t *fields, u
     return ticket;
 }
 
-/* Made before anybody listens: they go out when somebody does. */
+/* Calls made before the server listens are sent once it does. */
 START_TEST(many_at_once)
 {
     struct host host = {0};
@@ -94,7 +94,7 @@ START_TEST(errors_and_deadlines)
     ck_assert_int_ne(failed.error.code, ERR_NONE);
     ck_assert_int_eq(late.error.code, ERR_NONE);
     ck_assert_int_eq(never.error.code, ERR_TIMEOUT);
-    atomic_store(&host.release, true); /* an answer that comes too late is nobody's */
+    atomic_store(&host.release, true); /* a reply after the deadline is dropped */
     struct ended after;
     call(client, "echo", NULL, WAIT_LIMIT_MS, &after);
     WAIT_FOR(after.times, step(client));
@@ -113,7 +113,7 @@ START_TEST(forgotten)
     uint64_t ticket = call(client, "late", json_pack("{s:i}", "wait_ms", 50), 1000, &gone);
     WAIT_FOR(atomic_load(&host.taken) == 1, step(client));
     rpc_async_forget(client, ticket);
-    rpc_async_forget(client, ticket); /* and what has ended already */
+    rpc_async_forget(client, ticket); /* also a ticket that has ended */
     rpc_async_forget(client, 0);
     call(client, "late", json_pack("{s:i}", "wait_ms", 100), WAIT_LIMIT_MS, &after);
     WAIT_FOR(after.times, step(client));

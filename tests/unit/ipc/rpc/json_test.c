@@ -1,5 +1,4 @@
-/* Pure parts of the edge to clients: the envelope, the bodies of the engine's calls, endpoint
- * names. */
+/* Pure parts of the client API: the envelope, the bodies of the engine's calls, endpoint names. */
 #include <fcntl.h>
 #include <limits.h>
 #include <math.h>
@@ -51,9 +50,9 @@ static const struct {
     ROW("{\"v\":1,\"id\":\"0123456789abcdef\",\"op\":\"a b\"}"),
     ROW("{\"v\":1,\"id\":\"0123456789abcdef\",\"op\":\"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\"}"),
     ROW("{\"v\":1,\"id\":\"0123456789abcdef\",\"op\":[\"x\"]}"),
-    ROW(WITH("\"a\":1,\"a\":2")),         /* a key twice */
-    ROW(WITH("\"v\":1")),                 /* also one of ours */
-    ROW(WITH("\"a\":{\"b\":1,\"b\":1}")), /* also further down */
+    ROW(WITH("\"a\":1,\"a\":2")),         /* duplicate key */
+    ROW(WITH("\"v\":1")),                 /* duplicate of an envelope key */
+    ROW(WITH("\"a\":{\"b\":1,\"b\":1}")), /* duplicate in a nested object */
     ROW(WITH("\"a\":99999999999999999999")),
     ROW(WITH("\"a\":-99999999999999999999")),
     ROW(WITH("\"a\":1e999")),
@@ -124,7 +123,7 @@ START_TEST(malformed_requests_are_bad_input)
 }
 END_TEST
 
-/* Runs on a stack of the size our processes give their threads. */
+/* Runs on a stack as large as that of the engine's threads. */
 static void *parse_deep(void *arg)
 {
     static const char *const openers[] = {"[", "{\"a\":", "[[", "[{\"a\":"};
@@ -252,7 +251,7 @@ START_TEST(any_bytes_become_text)
         ck_assert_str_eq(json_string_value(text), rows[i].out);
         json_decref(text);
     }
-    /* Whatever is made can be written and read again. */
+    /* Every result can be encoded and decoded again. */
     for (unsigned a = 0; a < 256; a++)
         for (unsigned b = 0; b < 256; b += 7) {
             const char in[] = {(char)a, (char)b, (char)(a ^ b), 'x'};
@@ -408,7 +407,7 @@ START_TEST(submit_sizes)
     json_object_set_new(body, "prompt", json_string(long_text));
     ck_assert_int_eq(engine_submit_parse(body, &s, &error), 0);
     size_t bytes;
-    char *text = rpc_json_encode(body, &bytes); /* the longest prompt fits a request, escaped */
+    char *text = rpc_json_encode(body, &bytes); /* the longest prompt fits, even when escaped */
     ck_assert_ptr_nonnull(text);
     free(text);
     json_decref(body);
@@ -439,7 +438,7 @@ START_TEST(next_and_cancel_fields)
                               0, NULL);
     ck_assert_int_eq(engine_next_parse(body, &id, &from, &wait, &error), 0);
     ck_assert(id == 7 && from == 3 && wait == 60000);
-    ck_assert_int_eq(engine_cancel_parse(body, &id, &error), -1); /* it knows no from */
+    ck_assert_int_eq(engine_cancel_parse(body, &id, &error), -1); /* cancel has no key "from" */
     json_decref(body);
     static const char *const bad[] = {
         "{}",
@@ -508,7 +507,7 @@ START_TEST(run_directories_are_private)
     struct stat st;
     const char *dir = scratch_path("run");
     ck_assert_int_eq(run_dir_create(dir, &error), 0);
-    ck_assert_int_eq(run_dir_create(dir, &error), 0); /* there already: fine */
+    ck_assert_int_eq(run_dir_create(dir, &error), 0); /* exists already: no error */
     ck_assert_int_eq(stat(dir, &st), 0);
     ck_assert_uint_eq(st.st_mode & 07777, 0700);
     chmod(dir, 0750);

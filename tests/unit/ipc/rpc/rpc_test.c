@@ -1,4 +1,4 @@
-/* Remote calls with dying, stopped and hostile servers and clients. */
+/* RPC with dying, stopped and hostile servers and clients. */
 #include "ipc/rpc/rpc.h"
 
 #include <fcntl.h>
@@ -26,7 +26,7 @@ static struct rpc_client *open_client(const char *path)
     return client;
 }
 
-/* Milliseconds a call took; it must succeed. */
+/* Duration of a successful call in milliseconds. */
 static unsigned expect_reply(struct rpc_client *client, const char *op, json_t **out)
 {
     struct error error;
@@ -81,7 +81,7 @@ START_TEST(calls_get_replies)
     for (int i = 0; i < 500; i++)
         expect_reply(client, "echo", NULL);
     struct rpc_server_stats stats = host_stats(&host);
-    ck_assert_uint_eq(stats.requests, 502); /* pings and malformed ones never get through */
+    ck_assert_uint_eq(stats.requests, 502); /* pings and malformed requests are not counted */
     ck_assert_uint_eq(stats.replies, 502);
     ck_assert_uint_eq(stats.rejected, 1);
     ck_assert_uint_eq(stats.relistens, 0);
@@ -117,8 +117,8 @@ START_TEST(calls_over_the_size_limit_are_rejected)
 }
 END_TEST
 
-/* The corpus of malformed requests, over the wire. Every one is answered, none reaches the owner.
- */
+/* The corpus of malformed requests over a socket. Each gets an error reply; none reaches the
+ * handler. */
 START_TEST(malformed_requests_get_bad_input)
 {
     static const char *const corpus[] = {
@@ -255,7 +255,7 @@ START_TEST(e2_hostile_lengths_and_garbage)
         raw_expect_end(fd);
         expect_reply(client, "echo", NULL);
     }
-    /* Frames without the request number, with an endless backtrace, of the wrong protocol. */
+    /* Frames without the request number, with an endless backtrace, or of the wrong protocol. */
     static const unsigned char zeros[256];
     for (size_t n = 0; n <= 64; n += 2) {
         int fd = raw_connect(scratch_path("s"));
@@ -269,7 +269,7 @@ START_TEST(e2_hostile_lengths_and_garbage)
     expect_reply(client, "echo", NULL);
     fd = raw_connect(scratch_path("s"));
     ck_assert_int_eq(send(fd, "GET / HTTP/1.1\r\n\r\n", 18, MSG_NOSIGNAL), 18);
-    raw_expect_end(fd); /* a failed handshake: the experiments say that this deafens the listener */
+    raw_expect_end(fd); /* a failed handshake makes an NNG 1.5.2 listener unresponsive */
     struct rpc_client *other = open_client(scratch_path("s"));
     ck_assert_uint_lt(expect_reply(other, "echo", NULL), 4000);
     rpc_client_close(other);
@@ -320,14 +320,14 @@ START_TEST(e6_a_call_is_retried_with_the_same_id_after_the_server_is_killed)
     pid_t a = spawn_server(&out_a, "rpc-mute", scratch_path("s"));
     struct rpc_client *client = open_client(scratch_path("s"));
     call_start(&caller, client, "work", CALL_MS);
-    read_line(out_a, id_a, sizeof id_a); /* it has the request */
+    read_line(out_a, id_a, sizeof id_a); /* the server has received the request */
     kill_peer(a);
     pid_t b = spawn_server(&out_b, "rpc-echo", scratch_path("s"));
     read_line(out_b, id_b, sizeof id_b);
     ck_assert_str_eq(id_a, id_b);
     call_end(&caller);
 
-    /* Killed between two calls, and each time replaced only during the next. */
+    /* The server is killed between two calls and restarted only during the next one. */
     for (int i = 0; i < 4; i++) {
         kill_peer(b);
         close(out_b);
@@ -353,13 +353,13 @@ START_TEST(calls_without_a_listener_fail_at_once)
     ck_assert_uint_lt(expect_error(client, "ping", NULL, CALL_MS, ERR_GONE), 500);
     rpc_client_close(client);
 
-    /* A socket file without a process: somebody may be restarting, so until the deadline ... */
+    /* A socket without a process may mean a restart: the call waits until its deadline ... */
     kill_peer(spawn_server(&out, "rpc-echo", scratch_path("s")));
     close(out);
     client = open_client(scratch_path("s"));
     unsigned took = expect_error(client, "ping", NULL, 600, ERR_GONE);
     ck_assert(took >= 600 && took < 2000);
-    /* ... but not when the lock of the run directory says that no engine is left. */
+    /* ... but fails at once when the lock of the run directory is free: no engine is running. */
     int lock = run_dir_lock(scratch, 0, &error);
     took = expect_error(client, "ping", NULL, 600, ERR_GONE);
     ck_assert_uint_ge(took, 600);
@@ -380,7 +380,7 @@ START_TEST(a_stopped_server_ends_in_a_timeout_on_time)
     ck_assert_msg(took >= 700 && took < 2000, "%u ms", took);
     kill(pid, SIGCONT);
     expect_reply(client, "echo",
-                 NULL); /* the late answer to the first call is not taken for ours */
+                 NULL); /* the late reply to the first call is not taken for the second */
     kill_peer(pid);
     close(out);
     rpc_client_close(client);
@@ -424,7 +424,7 @@ START_TEST(a_call_can_be_ended)
     rpc_client_set_stop(client, NULL);
     expect_reply(client, "echo", NULL);
     rpc_client_close(client);
-    host_stop(&host); /* with the held request unanswered */
+    host_stop(&host); /* with the deferred request pending */
 }
 END_TEST
 
@@ -468,7 +468,8 @@ START_TEST(calls_beyond_the_contexts_wait_their_turn)
         call_start(&callers[i], clients[i], "hold", CALL_MS);
     }
     WAIT_FOR(atomic_load(&host.deferred) == 2, 0);
-    /* The self-probe needs no context: a service that only waits is not taken for a deaf one. */
+    /* The self-probe needs no context: a service whose requests all wait is not taken for
+     * unresponsive. */
     uint64_t until = clock_now_ns() + 2 * NS_PER_S;
     WAIT_FOR(clock_now_ns() > until, 0);
     ck_assert_uint_eq(host_stats(&host).relistens, 0);
@@ -494,8 +495,8 @@ START_TEST(a_reopened_listener_loses_no_call)
         call_start(&callers[i], clients[i], "hold", WAIT_LIMIT_MS);
     }
     WAIT_FOR(atomic_load(&host.deferred) == CLIENTS, 0);
-    unlink(scratch_path("s")); /* nobody can find it any more: the probe sees that too */
-    WAIT_FOR(atomic_load(&host.taken) >= 2 * CLIENTS, 0); /* every call was repeated */
+    unlink(scratch_path("s")); /* clients cannot connect any more; the self-probe detects it */
+    WAIT_FOR(atomic_load(&host.taken) >= 2 * CLIENTS, 0); /* every call was retried */
     atomic_store(&host.release, true);
     for (int i = 0; i < CLIENTS; i++) {
         call_end(&callers[i]);
@@ -506,7 +507,7 @@ START_TEST(a_reopened_listener_loses_no_call)
 }
 END_TEST
 
-/* A server that answers a request with this, then in order. */
+/* Sends a reply with this request number. */
 static void raw_reply(int fd, const unsigned char number[4], const char *text, size_t bytes)
 {
     unsigned char *frame = malloc(bytes + 4);
@@ -550,8 +551,7 @@ START_TEST(malformed_replies_are_ignored)
     raw_reply(fd, other, text, (size_t)good);
     raw_reply(fd, number, text, (size_t)good);
     call_end(&caller);
-    /* An answer that is too long ends the connection, not the client; so does one without a number.
-     */
+    /* A reply that is too long, or has no number, ends the connection but not the client. */
     call_start(&caller, client, "work", CALL_MS);
     ck_assert_int_gt(raw_read_frame(fd, request, sizeof request), 4);
     raw_frame(fd, UINT64_MAX - 31, "x", 1);

@@ -102,8 +102,8 @@ START_TEST(errors)
     ck_assert_str_eq(e.text, "queue of 16 is full");
     ck_assert_int_eq(error_set_errno(&e, ERR_IO, ENOSPC, "writing"), -1);
     ck_assert_str_eq(e.text, "writing: No space left on device");
-    ck_assert_int_eq(error_set(NULL, ERR_IO, "nobody asked"), -1);
-    ck_assert_int_eq(error_set_errno(NULL, ERR_IO, EIO, "nobody asked"), -1);
+    ck_assert_int_eq(error_set(NULL, ERR_IO, "not stored"), -1);
+    ck_assert_int_eq(error_set_errno(NULL, ERR_IO, EIO, "not stored"), -1);
     char longer[1000];
     memset(longer, 'x', sizeof longer);
     longer[sizeof longer - 1] = 0;
@@ -129,10 +129,10 @@ START_TEST(tensor_types)
 {
     uint64_t bytes;
     ck_assert(tensor_type_row_bytes(TENSOR_Q4_0, 2048, &bytes) && bytes == 2048 / 32 * 18);
-    ck_assert(tensor_type_row_bytes(TENSOR_C4, 128, &bytes) && bytes == 4 + 64); /* a head */
+    ck_assert(tensor_type_row_bytes(TENSOR_C4, 128, &bytes) && bytes == 4 + 64); /* head + codes */
     ck_assert(tensor_type_row_bytes(TENSOR_G2, 128, &bytes) && bytes == 2 * 20);
     ck_assert(tensor_type_row_bytes(TENSOR_F32, 3, &bytes) && bytes == 12);
-    ck_assert(!tensor_type_row_bytes(TENSOR_Q4_0, 33, &bytes)); /* not whole blocks */
+    ck_assert(!tensor_type_row_bytes(TENSOR_Q4_0, 33, &bytes)); /* not a multiple of the block */
     ck_assert(!tensor_type_row_bytes(12345, 32, &bytes));
     ck_assert(!tensor_type_row_bytes(TENSOR_F32, UINT64_C(1) << 62, &bytes));
     ck_assert_str_eq(tensor_type_info(TENSOR_BF16)->name, "BF16");

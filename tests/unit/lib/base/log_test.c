@@ -1,4 +1,4 @@
-/* Logging: what one call writes to stderr, and what is left when a process ends by it. */
+/* Logging: what one call writes to stderr, and the exit message of a process that ends. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -14,14 +14,14 @@ struct ended {
     char text[4096];
 };
 
-static char *exit_message; /* shared with the child, as the process table is */
+static char *exit_message; /* shared with the child, like the process table */
 
 static void keep(const char *text, void *arg)
 {
     snprintf(arg, 256, "%s", text);
 }
 
-/* Runs act in a child whose stderr comes back as text. */
+/* Runs `act` in a child and returns its stderr as text. */
 static struct ended run(void (*act)(void))
 {
     struct ended e = {.text = ""};

@@ -17,7 +17,7 @@ START_TEST(few_numbers)
 }
 END_TEST
 
-/* The interval holds the ratio, is wide for scattered samples, a point for equal ones. */
+/* The interval contains the ratio, is wide for scattered samples, and a point for equal ones. */
 START_TEST(ratios)
 {
     double a[40], b[40];
@@ -39,7 +39,7 @@ START_TEST(ratios)
 }
 END_TEST
 
-/* The generator is the published one: first numbers of xoshiro256++ from the state 1, 2, 3, 4. */
+/* The generator matches the published xoshiro256++: first numbers from the state 1, 2, 3, 4. */
 START_TEST(generator)
 {
     struct random random = {{1, 2, 3, 4}};

@@ -1,5 +1,5 @@
-/* Masked routing in the core: an expert is taken away between its choice and its pin. The token is
- * routed again, and every bit of it is what it would be had the expert never been in the mask. */
+/* Masked routing in the core: an expert is evicted between routing and its pin. The token is routed
+ * again, and the result is bit-identical to a run in which the expert was never in the mask. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,15 +10,15 @@
 
 #define CONTEXT    16
 #define TOKEN      100
-#define TAKEN_FROM 3 /* the layer */
+#define TAKEN_FROM 3 /* the layer that loses an expert */
 #define TAKEN_RANK 1
 
 struct world {
     struct image image;
     struct weights_source file;
     bool gone[MODEL_EXPERTS_MAX]; /* of layer TAKEN_FROM */
-    bool take;                    /* at its next pin */
-    uint32_t taken;               /* which one it was */
+    bool take;                    /* evict one at the next pin */
+    uint32_t taken;               /* the evicted expert */
     uint32_t pins, unpins, lost;
 };
 
@@ -80,7 +80,7 @@ static int wait(void *self, const struct expert_step *step, struct expert_item *
     return w->file.wait(w->file.self, step, items, count, error);
 }
 
-/* Logits of one token with nothing before it; caller frees. */
+/* Logits of one token at position 0; caller frees. */
 static float *forward(struct world *w)
 {
     struct error error;
@@ -119,8 +119,8 @@ START_TEST(routed_again)
     w.take = true;
     float *lost = forward(&w);
     ck_assert_uint_eq(w.lost, 1);
-    ck_assert_uint_eq(w.pins, w.unpins); /* of the pins of the first choice none is left */
-    float *never = forward(&w);          /* it is still gone */
+    ck_assert_uint_eq(w.pins, w.unpins); /* the pins of the first routing were released */
+    float *never = forward(&w);          /* still evicted */
     ck_assert_uint_eq(w.lost, 1);
     ck_assert_msg(memcmp(lost, never, bytes) == 0, "routing again is not routing without it");
     ck_assert_msg(memcmp(lost, whole, bytes) != 0, "the expert that was taken away did not matter");

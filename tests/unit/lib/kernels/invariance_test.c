@@ -1,4 +1,4 @@
-/* Row invariance: a row's bits are the same alone and among many, for any split over threads. */
+/* Row invariance: a row has the same bits alone and among many, for any split over threads. */
 #include <pthread.h>
 
 #include "tests/unit/lib/kernels/kernel_test.h"
@@ -26,7 +26,7 @@ static void *run_job(void *arg)
     return NULL;
 }
 
-/* Part `t` of `threads` parts of `count`, its borders odd where that is possible. */
+/* Start of part `t` of `threads` parts of `count`, odd where possible. */
 static uint32_t border(uint32_t count, uint32_t t, uint32_t threads)
 {
     uint32_t at = count * t / threads;
@@ -121,8 +121,8 @@ static void *run_attention(void *arg)
     return NULL;
 }
 
-/* Row r sees r + 1 positions. `alone` holds every row computed by one call; here the heads are
- * split, and what lies behind the row's positions is NaN. */
+/* Row r attends to r + 1 positions. `alone` has every row, each computed by one call; here the
+ * heads are split, and data after the row's positions is NaN. */
 static void check_attention(const struct kernel_ops *ops, uint32_t heads, uint32_t kv_heads,
                             uint32_t head_size, uint32_t rows)
 {
@@ -138,7 +138,7 @@ static void check_attention(const struct kernel_ops *ops, uint32_t heads, uint32
                                  .head_size = head_size,
                                  .head_end = heads,
                                  .scale = 0.3f};
-    for (uint32_t r = 0; r < rows; r++) { /* as decode does: the later keys do not exist yet */
+    for (uint32_t r = 0; r < rows; r++) { /* like decode: later keys do not exist yet */
         for (size_t i = 0; i < kv_width; i++) {
             k[r * kv_width + i] = test_f16_round((double)test_uniform());
             v[r * kv_width + i] = test_f16_round((double)test_uniform());
@@ -148,7 +148,7 @@ static void check_attention(const struct kernel_ops *ops, uint32_t heads, uint32
         a.positions = r + 1;
         ops->attention(&a);
     }
-    for (uint32_t r = 0; r < rows; r++) { /* as prefill does: all keys there, heads over threads */
+    for (uint32_t r = 0; r < rows; r++) { /* like prefill: all keys exist, heads are split */
         uint32_t threads = r % THREADS_MAX + 1;
         pthread_t id[THREADS_MAX];
         struct attention_job job[THREADS_MAX];
@@ -184,7 +184,7 @@ START_TEST(attention_rows_do_not_depend_on_company)
 }
 END_TEST
 
-/* Elementwise operations on a row may not depend on how the row is cut up by threads either. */
+/* Elementwise operations on a row must not depend on the split over threads either. */
 START_TEST(elements_do_not_depend_on_position)
 {
     enum { LENGTH = 101 };

@@ -60,9 +60,9 @@ uint16_t test_f16_round(double x)
     if (a < ldexp(1, -14))
         return (uint16_t)(sign | (int)nearbyint(ldexp(a, 24)));
     int exponent;
-    frexp(a, &exponent); /* a = m * 2^exponent, m in 0.5 .. 1 */
+    frexp(a, &exponent); /* a = m * 2^exponent, 0.5 <= m < 1 */
     int units =
-        (int)nearbyint(ldexp(a, 11 - exponent)); /* 1024 .. 2048, a carry moves on by itself */
+        (int)nearbyint(ldexp(a, 11 - exponent)); /* 1024 .. 2048; a carry increments the exponent */
     return (uint16_t)(sign | (((exponent + 14) << 10) + (units - 1024)));
 }
 
@@ -83,7 +83,7 @@ static bool own_type(enum tensor_type type)
     return (uint32_t)type >= TENSOR_TYPE_OWN_FIRST;
 }
 
-/* Weight i of a row of an own type, read from its description in lib/quant/quant.h. */
+/* Weight i of a row of one of sluice's own types, decoded as lib/quant/quant.h describes it. */
 static double own_weight(enum tensor_type type, const uint8_t *row, uint32_t i)
 {
     bool groups = type == TENSOR_G4 || type == TENSOR_G2;
@@ -119,7 +119,7 @@ static void put_u16(uint8_t *p, uint16_t v)
     p[1] = (uint8_t)(v >> 8);
 }
 
-/* A grid whose zero is a multiple of 1/16 about the middle of the codes: also the difference to
+/* A grid whose zero point is a multiple of 1/16 near the middle of the codes: the difference to
  * every code is then exact in F32. */
 static void put_grid(enum tensor_type type, uint8_t *p)
 {

@@ -1,4 +1,4 @@
-/* What the kernel tests share: random weights of every type, their values in double, the list of
+/* Shared by the kernel tests: random weights of every type, their values in double, the list of
  * instruction sets with its skips. */
 #ifndef SLUICE_TESTS_UNIT_LIB_KERNELS_KERNEL_TEST_H
 #define SLUICE_TESTS_UNIT_LIB_KERNELS_KERNEL_TEST_H
@@ -23,34 +23,33 @@ float test_uniform(void); /* -1 .. 1 */
 void test_fill(float *x, size_t n);
 
 bool test_is_quant(enum tensor_type type);
-uint32_t test_block(enum tensor_type type); /* elements */
+uint32_t test_block(enum tensor_type type); /* elements per block */
 
-/* A value of the type at p; `i` counts elements of the row. Written from the format's description,
- * apart from the kernels. */
+/* The value of one element at p; `i` is its index in the row. Implemented from the description of
+ * the format, independently of the kernels. */
 double test_f16_value(uint16_t h);
 uint16_t test_f16_round(double x);
 double test_weight(const struct kernel_matrix *m, uint32_t row, uint32_t i);
 
-/* Random weights at an odd address, rows further apart than they are long. Free with
+/* Random weights at an odd address, with a row stride larger than the row. Free with
  * test_matrix_free. */
 struct kernel_matrix test_matrix(enum tensor_type type, uint32_t k, uint32_t n);
 void test_matrix_free(struct kernel_matrix *m);
 /* Random bytes of one row at p. */
 void test_weights(enum tensor_type type, uint8_t *p, size_t bytes);
 
-/* Rows of floats to prepared rows, in new memory. */
+/* Converts rows of floats to prepared activations, in new memory. */
 void *test_prepare(const struct kernel_ops *ops, enum tensor_type type, const float *x, uint32_t k,
                    uint32_t rows, size_t *stride);
 
 void *test_alloc(size_t bytes); /* 64-byte aligned */
-/* Memory whose end is followed by a page nobody may touch. */
+/* Memory followed by an inaccessible page. */
 uint8_t *test_guarded(size_t bytes);
 void test_guarded_free(uint8_t *p, size_t bytes);
 
-/* Adds a test once for every instruction set here; _i is the enum kernel_isa. */
+/* Adds a test once per available instruction set; _i is the enum kernel_isa. */
 void test_add_isa(TCase *tcase, const TTest *test);
-/* Runs the suite, prints a counted skip for every missing instruction set, returns main's status.
- */
+/* Runs the suite, prints a counted skip per missing instruction set, returns the exit status. */
 int test_run(Suite *suite);
 
 #endif

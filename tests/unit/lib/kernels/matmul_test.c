@@ -17,7 +17,7 @@ static uint32_t test_k(enum tensor_type type, size_t i)
     return i < ARRAY_LEN(dense_k) ? dense_k[i] : 0;
 }
 
-/* Every block gets values q * 2^e, |q| <= 127 with 127 among them: int8 holds them exactly. */
+/* Every block has values q * 2^e with |q| <= 127 and one |q| = 127: int8 is exact for them. */
 static void fill_exact(enum tensor_type type, float *x, size_t n)
 {
     size_t block = test_is_quant(type) ? test_block(type) : 32;
@@ -79,7 +79,7 @@ START_TEST(matmul_matches_double)
 }
 END_TEST
 
-/* Random activations: the error is what eight bits per block allow, no more. */
+/* Random activations: the error is at most that of eight bits per block. */
 START_TEST(quantised_activation_is_near)
 {
     enum { K = 1024, N = 33 };
@@ -108,7 +108,7 @@ START_TEST(quantised_activation_is_near)
 }
 END_TEST
 
-/* The same bytes from every instruction set, also for zero, tiny and huge blocks. */
+/* All instruction sets return the same bytes, also for zero, tiny and huge blocks. */
 START_TEST(activations_agree)
 {
     enum { K = 64 * 11 };
@@ -151,7 +151,7 @@ START_TEST(row_to_f32_is_exact)
 }
 END_TEST
 
-/* Weights may end where the mapping ends. */
+/* Weights may end at the end of a mapping. */
 START_TEST(nothing_is_read_behind_the_weights)
 {
     enum { N = 5, ROWS = 3 };

@@ -1,4 +1,4 @@
-/* Row operations, attention, sampling helpers and the choice of an instruction set. */
+/* Row operations, attention, sampling helpers and selection of an instruction set. */
 #include "tests/unit/lib/kernels/kernel_test.h"
 
 #include "lib/tensor/tensor_type.h"
@@ -133,7 +133,7 @@ START_TEST(rope_rotates_pairs)
 }
 END_TEST
 
-/* Every one of the 65536 values, there and back. */
+/* All 65536 values, in both directions. */
 START_TEST(f16_round_trip)
 {
     const struct kernel_ops *ops = kernel_ops_of((enum kernel_isa)_i);
@@ -148,7 +148,7 @@ START_TEST(f16_round_trip)
         double want = test_f16_value((uint16_t)i);
         if (isnan(want)) {
             ck_assert(isnan(value[i]));
-            ck_assert_uint_eq(back[i], i | 0x200u); /* quiet */
+            ck_assert_uint_eq(back[i], i | 0x200u); /* becomes a quiet NaN */
         } else {
             ck_assert(memcmp(&value[i], &(float){(float)want}, sizeof(float)) == 0);
             ck_assert_uint_eq(back[i], i);
@@ -208,7 +208,7 @@ static void attention_oracle(const struct kernel_attention *a, uint32_t head, do
         out[d] /= sum;
 }
 
-/* K and V end where the mapping ends. */
+/* K and V end at the end of a mapping. */
 static void check_attention(const struct kernel_ops *ops, uint32_t heads, uint32_t kv_heads,
                             uint32_t head_size, uint32_t positions, float spread)
 {

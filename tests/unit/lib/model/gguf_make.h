@@ -1,5 +1,4 @@
-/* Makes small GGUF files in memory, right or wrong in one chosen place: for tests and fuzzing
- * seeds. */
+/* Makes small GGUF files in memory, valid or with one chosen error: for tests and fuzzing seeds. */
 #ifndef SLUICE_TESTS_UNIT_LIB_MODEL_GGUF_MAKE_H
 #define SLUICE_TESTS_UNIT_LIB_MODEL_GGUF_MAKE_H
 
@@ -30,8 +29,8 @@ struct make_tensor {
     char name[80];
     uint32_t dims, type;
     uint64_t ne[5];
-    uint64_t bytes;      /* of data written */
-    int64_t offset_slip; /* added to the right offset */
+    uint64_t bytes;      /* of data to write */
+    int64_t offset_slip; /* added to the correct offset */
 };
 
 struct make {
@@ -43,21 +42,20 @@ struct make {
     size_t key_count;
     struct make_tensor tensors[64];
     size_t tensor_count;
-    size_t header_bytes; /* after make_write: where the data begins, without padding */
+    size_t header_bytes; /* set by make_write: start of the data, without padding */
 };
 
-/* A valid qwen3moe file: vocabulary of 262 tokens, 3 merges, 2 experts used of 3. `mixed`: hidden
- * size 32 and a mixture of tensor types; otherwise hidden size 4 and all F32 (a file of about 11
- * KB). */
+/* A valid qwen3moe file: vocabulary of 262 tokens, 3 merges, 3 experts, top-2. `mixed`: hidden size
+ * 32 and mixed tensor types; otherwise hidden size 4 and all F32 (a file of about 11 KB). */
 void make_tiny(struct make *m, unsigned layers, bool mixed);
-/* The same of another architecture: its keys, and the tensors it has beside or instead of those. */
+/* The same of another architecture: with its keys and its additional or different tensors. */
 void make_arch(struct make *m, const char *arch, unsigned layers, bool mixed);
 void make_free(struct make *m);
 
-/* The file. Tensor data is a pattern of the position. */
+/* The file. Each byte of tensor data is a function of its position. */
 struct bytes make_write(struct make *m);
 
-struct make_key *make_key(struct make *m, const char *name); /* NULL when there is none */
+struct make_key *make_key(struct make *m, const char *name); /* NULL: no such key */
 struct make_tensor *make_tensor(struct make *m, const char *name);
 void make_drop_key(struct make *m, const char *name);
 void make_drop_tensor(struct make *m, const char *name);
@@ -68,10 +66,10 @@ void make_u64(struct make *m, const char *name, uint64_t v);
 void make_f32(struct make *m, const char *name, float v);
 void make_bool(struct make *m, const char *name, unsigned char v);
 void make_text(struct make *m, const char *name, const char *text);
-/* An array of `count` strings, and one of I32. */
+/* An array of `count` strings; an array of I32. */
 void make_texts(struct make *m, const char *name, const char *const *texts, size_t count);
 void make_i32s(struct make *m, const char *name, const int32_t *v, size_t count);
-/* An array header alone, with any element type and count, and `n` bytes of content. */
+/* Only an array header, with any element type and count, and `n` bytes of content. */
 void make_array_raw(struct make *m, const char *name, uint32_t elem, uint64_t count, size_t n);
 
 struct make_tensor *make_add_tensor(struct make *m, const char *name, uint32_t type, uint64_t ne0,
@@ -82,14 +80,14 @@ struct make_tensor *make_add_tensor(struct make *m, const char *name, uint32_t t
 #define TINY_LL      257 /* "ll", merge 1 */
 #define TINY_HELL    258 /* "hell", merge 2 */
 #define TINY_EOS     259 /* control "<|end|>" */
-#define TINY_CONTROL 260 /* control "<|end|>>": longer than the one before */
+#define TINY_CONTROL 260 /* control "<|end|>>": a longer match than the previous one */
 #define TINY_USER    261 /* user-defined "<tag>" */
 
-/* Token texts of the tiny vocabulary, in the file's alphabet. */
+/* Token texts of the tiny vocabulary, as encoded in the file. */
 extern const char *const tiny_merges[3];
 void tiny_tokens(const char *texts[TINY_VOCAB], int32_t types[TINY_VOCAB]);
 
-/* A SentencePiece vocabulary of as many tokens: bytes, then these. */
+/* A SentencePiece vocabulary of the same size: bytes, then these tokens. */
 struct spm_tokens {
     const char *texts[TINY_VOCAB];
     int32_t types[TINY_VOCAB];

@@ -24,7 +24,7 @@ struct making {
     struct gguf g;
     char arch[32];
     json_t *header[FILES_MAX], *map;
-    FILE *data[FILES_MAX]; /* to be copied behind the header */
+    FILE *data[FILES_MAX]; /* appended after the header */
     uint64_t at[FILES_MAX];
 };
 
@@ -135,7 +135,7 @@ static json_t *make_tokenizer(const struct making *k, json_t *config)
         char *copy = strndup(text, n);
         if (type == 1)
             json_object_set_new(vocab, copy, json_integer(id));
-        else if (type == 3 || type == 4) /* control, user-defined; unused ones are left out */
+        else if (type == 3 || type == 4) /* control, user-defined; unused ones are omitted */
             json_array_append_new(added, json_pack("{s:I, s:s, s:b}", "id", id, "content", copy,
                                                    "special", type == 3));
         free(copy);
@@ -215,7 +215,7 @@ static const char *hf_name(const struct making *k, const char *gguf, unsigned ex
     sl_panic("no name for %s", gguf);
 }
 
-/* The rows of llama's q and k as they were before the converter: neighbours apart. */
+/* Rows of llama's q and k in the order before conversion: pairs adjacent. */
 static void part_pairs(char *data, const struct model_tensor *t, uint64_t heads)
 {
     uint64_t head = t->ne[1] / heads, half = head / 2;
@@ -229,8 +229,8 @@ static void part_pairs(char *data, const struct model_tensor *t, uint64_t heads)
     free(copy);
 }
 
-/* F16 of a number that is one (no subnormals among norms and routers of the models used; they would
- * be caught). */
+/* Converts to F16 without rounding (the norms and routers of the test models have no subnormals;
+ * those would be detected). */
 static uint16_t exact_half(float f)
 {
     uint32_t x;
@@ -240,7 +240,7 @@ static uint16_t exact_half(float f)
     uint32_t fraction = x & 0x7fffff;
     if ((x & 0x7fffffff) == 0)
         return sign;
-    if (exponent < -14) { /* subnormal: the hidden bit moves down */
+    if (exponent < -14) { /* subnormal: the implicit bit becomes explicit */
         unsigned shift = (unsigned)(13 + (-14 - exponent));
         fraction |= 0x800000;
         sl_assert(exponent >= -24 && (fraction & ((1u << shift) - 1)) == 0);

@@ -1,5 +1,5 @@
 /* Makes a Hugging Face directory of a GGUF file, for tests: config.json, tokenizer.json and
- * safetensors. Written without regard to lib/model/hf*, from what these files look like. */
+ * safetensors. Written from the file formats, independently of lib/model/hf*. */
 #ifndef SLUICE_TESTS_UNIT_LIB_MODEL_HF_MAKE_H
 #define SLUICE_TESTS_UNIT_LIB_MODEL_HF_MAKE_H
 
@@ -8,16 +8,16 @@
 
 struct hf_make {
     const char *gguf; /* F16 and F32 tensors */
-    const char *dir;  /* is there */
-    bool half_norms;  /* F32 tensors are written as F16 (they must be such numbers) */
+    const char *dir;  /* must exist */
+    bool half_norms;  /* F32 tensors are written as F16 (their values must be exact in F16) */
     bool two_files;   /* with model.safetensors.index.json */
-    /* May change what is written; NULL: does not. */
+    /* Edits the JSON before it is written; NULL: none. */
     void (*edit)(json_t *config, json_t *tokenizer);
-    /* Name of a tensor to leave out, or NULL. */
+    /* Name of a tensor to omit, or NULL. */
     const char *without;
 };
 
-/* Ends the program when it cannot. */
+/* Exits the program on failure. */
 void hf_make(const struct hf_make *m);
 
 /* Removes what hf_make wrote, and the directory. */

@@ -24,7 +24,7 @@ struct maker {
     struct model_index *model;
     const uint8_t *file; /* mapped */
     uint8_t *slot;
-    uint64_t *table; /* records behind the head */
+    uint64_t *table; /* records after the head */
     uint64_t table_bytes;
     uint8_t id[STORE_HASH_BYTES];
     FILE *stripe[MODEL_STRIPES_MAX];
@@ -52,7 +52,7 @@ static const struct model_entry *native(const struct maker *k, uint32_t number)
     return &model_index_entries(k->model)[k->model->dense_count + number];
 }
 
-/* Keys and dense tensors, data aligned as a careless writer would: to 32 bytes. */
+/* Keys and dense tensors, with data aligned only to 32 bytes. */
 static int make_model(struct maker *k, struct error *error)
 {
     struct gguf g;
@@ -82,7 +82,7 @@ static int make_model(struct maker *k, struct error *error)
     return rc;
 }
 
-/* The three matrices at multiples of 64, zeroes between them. Returns the slot's pages. */
+/* The three matrices at multiples of 64, zero-padded. Returns the slot's pages. */
 static uint64_t fill_slot(struct maker *k, const struct model_entry *e, uint64_t offset[3])
 {
     uint64_t at = 0;
@@ -102,7 +102,7 @@ static bool wanted(const struct maker *k, uint32_t precision_number, uint32_t pr
     return !k->how->scattered || number % precisions == precision_number;
 }
 
-/* All of an expert into one stripe. */
+/* A whole expert into one stripe. */
 static void put_whole(struct maker *k, const struct model_entry *e, uint64_t *record)
 {
     uint64_t offset[3], pages = fill_slot(k, e, offset);
@@ -184,7 +184,7 @@ static int make_stripes(struct maker *k, struct error *error)
         }
         ordinal++;
     }
-    for (uint32_t s = 1; s < k->how->stripes; s++) /* all are as long as the longest */
+    for (uint32_t s = 1; s < k->how->stripes; s++) /* all stripes get the length of the longest */
         k->end[0] = k->end[s] > k->end[0] ? k->end[s] : k->end[0];
     for (uint32_t s = 0; s < k->how->stripes; s++)
         if (fflush(k->stripe[s]) != 0 || ftruncate(fileno(k->stripe[s]), (off_t)k->end[0]) != 0 ||
@@ -203,7 +203,7 @@ static void put_matrix(FILE *out, const char *name, const struct model_matrix *x
             last ? "}" : ", ");
 }
 
-/* A group for each layer: more than needed, and allowed. */
+/* One group per layer: more than needed, but allowed. */
 static void put_precision(struct maker *k, FILE *out, enum precision precision, bool last)
 {
     const struct model_hparams *h = &k->model->hparams;

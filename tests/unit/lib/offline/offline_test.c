@@ -1,6 +1,6 @@
 /* The offline model and what is computed with it: losses, intervals, servings, the planner's
- * network. Oracles are the trivially right versions: a mask of all experts, tiers that are native,
- * data whose interval is known. */
+ * network. Oracles are trivial cases: a mask of all experts, native precisions, data with a known
+ * interval. */
 #include <check.h>
 #include <math.h>
 #include <stdlib.h>
@@ -68,7 +68,7 @@ START_TEST(threads_change_nothing)
 }
 END_TEST
 
-/* Servings that leave everything as it is give the very bits of the lossless model. */
+/* Servings that change nothing are bit-identical to the lossless model. */
 START_TEST(servings_of_everything)
 {
     const struct serving native = {.kind = SERVE_NATIVE};
@@ -128,7 +128,7 @@ START_TEST(fewer_bits_lose_more)
 }
 END_TEST
 
-/* Thresholds at 0: the first rank is high, all others low or, at T2 = 0, skipped. */
+/* Thresholds at 0: rank 0 is high, all others low or, with T2 = 0, skipped. */
 START_TEST(hobbit_counts)
 {
     struct serving s = {
@@ -159,8 +159,8 @@ START_TEST(largest_of_a_layer)
 }
 END_TEST
 
-/* Windows that all lose 1 % have an interval without width; of spread ones it covers the mean and
- * is about as wide as the normal approximation says. */
+/* Windows that all lose 1 % have an interval of width 0. For scattered ones it contains the mean
+ * and is about as wide as the normal approximation. */
 START_TEST(intervals)
 {
     double a[200], b[200];
@@ -186,8 +186,8 @@ START_TEST(intervals)
 }
 END_TEST
 
-/* A loss that falls with every share, one layer ten times as fast as the others: the network learns
- * it, and the search gives that layer what it can. */
+/* The loss falls with every share, in one layer ten times as fast: the network learns it, and the
+ * search gives that layer the maximum. */
 START_TEST(network_and_search)
 {
     enum { LAYERS = 6, SAMPLES = 60, SHARE_MAX = 16, TOTAL = 48 };

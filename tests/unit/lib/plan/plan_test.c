@@ -1,4 +1,4 @@
-/* Plans: what is written is read again; damaged files and blobs are refused with one line. */
+/* Plans: written plans are read back; damaged files and blobs are rejected with one line. */
 #include <check.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -77,7 +77,7 @@ START_TEST(written_is_read)
     struct plan *q = plan_read(path, &error);
     ck_assert_msg(q != NULL, "%s", error.text);
     ck_assert_uint_eq(q->bytes, p->bytes);
-    /* NaNs are not equal to themselves, and their bits are not promised */
+    /* NaN is not equal to itself, and the bits of a NaN are not specified */
     ck_assert_int_eq(memcmp(q->model_hash, hash, sizeof hash), 0);
     ck_assert_uint_eq(q->text_hash, p->text_hash);
     ck_assert_uint_eq(plan_arrays(q), plan_arrays(p));
@@ -87,7 +87,7 @@ START_TEST(written_is_read)
     ck_assert_int_eq(memcmp(plan_pair_cells(p), plan_pair_cells(q), 8), 0);
     ck_assert(isnan(plan_recall_gate(q)[0]) && plan_recall_gate(q)[1] == 0.75f);
     ck_assert(q->scalar[PLAN_hobbit_t1] == 0.625 && !plan_knows(q, PLAN_hobbit_t2));
-    ck_assert_uint_eq(plan_virtual_experts(q)[0], 1); /* the least its bounds allow */
+    ck_assert_uint_eq(plan_virtual_experts(q)[0], 1); /* the minimum of its bounds */
     free(p);
     free(q);
 }
@@ -107,7 +107,7 @@ START_TEST(extended_plan_keeps_values)
 }
 END_TEST
 
-/* One text replaced by another makes a file that is refused with this in its line. */
+/* Replacing `from` by `to` makes a file that is rejected with this line. */
 static const struct {
     const char *from, *to, *line;
 } damages[] = {
@@ -171,8 +171,8 @@ START_TEST(damaged_tables)
 }
 END_TEST
 
-/* Every byte of the head and of the small arrays, changed one at a time, either leaves a plan whose
- * every number is in bounds, or is refused; nothing else is looked for here (sanitizers look). */
+/* Each byte of the head and of the small arrays is changed in turn: the plan is rejected or every
+ * number is in bounds. Memory errors are left to the sanitizers. */
 START_TEST(tampered_blob)
 {
     struct error error = {0};

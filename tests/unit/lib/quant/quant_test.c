@@ -1,4 +1,4 @@
-/* Quantisers: round trips, bounds of the error, the bytes of the formats, what is refused. */
+/* Quantisers: round trips, error bounds, the bytes of the formats, rejected input. */
 #include <check.h>
 #include <math.h>
 #include <stdlib.h>
@@ -23,7 +23,7 @@ static float uniform(void)
     return (float)(state >> 8) / 8388608.0f - 1.0f;
 }
 
-/* Bell-shaped, as weights are. */
+/* Bell-shaped, like weights. */
 static void fill(float *w, size_t count, float size)
 {
     for (size_t i = 0; i < count; i++)
@@ -44,7 +44,7 @@ static struct kernel_matrix quantised(enum tensor_type type, const float *w,
     return m;
 }
 
-/* Root of the mean squared error over that of the weights. */
+/* Root mean squared error relative to that of the weights. */
 static double relative_error(enum tensor_type type, const float *w, const struct quant_settings *s)
 {
     float back[K * N];
@@ -59,8 +59,8 @@ static double relative_error(enum tensor_type type, const float *w, const struct
     return sqrt(error / size);
 }
 
-/* Bounds: what the best uniform grid leaves of a normal distribution is 0.115 (4 bits), 0.345 (2
- * bits) (Max 1960); rows have longer tails than their best grid, so a little more is let pass. */
+/* Bounds: the relative error of the best uniform grid for a normal distribution is 0.115 (4 bits)
+ * and 0.345 (2 bits) (Max 1960); rows have longer tails, so the bounds are slightly higher. */
 START_TEST(errors_are_those_of_the_bits)
 {
     static const double max_error[] = {0.008, 0.125, 0.37, 0.1, 0.37};
@@ -74,7 +74,7 @@ START_TEST(errors_are_those_of_the_bits)
 }
 END_TEST
 
-/* Weights that are on a grid come back as they were. */
+/* Weights on a grid are exact after a round trip. */
 START_TEST(grids_come_back)
 {
     for (size_t t = 0; t < ARRAY_LEN(types); t++) {
@@ -83,7 +83,7 @@ START_TEST(grids_come_back)
                                                                     : 2;
         int low = bits == 8 ? -127 : -(1 << (bits - 1)), high = (1 << (bits - 1)) - 1;
         float w[K * N], back[K * N];
-        for (int i = 0; i < K * N; i++) { /* both ends in every group of 64 */
+        for (int i = 0; i < K * N; i++) { /* both end codes in every group of 64 */
             int q = i % 64 == 3 ? low : i % 64 == 4 ? high : low + i * 7 % (high - low + 1);
             w[i] = ldexpf((float)q, -9);
         }
@@ -96,7 +96,7 @@ START_TEST(grids_come_back)
 }
 END_TEST
 
-/* The layout of the header's description, byte by byte: -2, -1, 0, 1 steps in turn. */
+/* The layout described in the header, byte by byte: steps -2, -1, 0, 1 in turn. */
 START_TEST(bytes_of_two_bits)
 {
     float w[64];
@@ -128,7 +128,7 @@ START_TEST(zero_rows_and_equal_rows)
 }
 END_TEST
 
-/* Rows do not know of each other: any division over threads gives the same bytes. */
+/* Rows are independent: any split over threads gives the same bytes. */
 START_TEST(rows_stand_alone)
 {
     float w[K * N];
@@ -145,7 +145,7 @@ START_TEST(rows_stand_alone)
 }
 END_TEST
 
-/* What search is for: it is never worse than the plain grid. */
+/* The search is never worse than the plain grid. */
 START_TEST(search_pays)
 {
     float w[K * N];
@@ -177,7 +177,7 @@ START_TEST(not_every_weight_has_a_grid)
 }
 END_TEST
 
-/* The bytes of a store must not depend on the processor that made it. */
+/* The bytes of a store must not depend on the CPU that made it. */
 START_TEST(instruction_sets_agree)
 {
     float w[QUANT_GROUP];
@@ -197,7 +197,7 @@ START_TEST(instruction_sets_agree)
 }
 END_TEST
 
-/* Powers by polynomials against the library's. */
+/* Powers by polynomials against pow(). */
 START_TEST(powers_are_powers)
 {
     for (int round = 0; round < 200; round++) {

@@ -1,4 +1,4 @@
-/* The sampler against an obvious implementation that sorts everything, and its promises. */
+/* The sampler against a simple implementation that sorts everything, and its guarantees. */
 #include <check.h>
 #include <math.h>
 #include <stdlib.h>
@@ -36,7 +36,7 @@ static uint32_t choose(const struct sampler_settings *s, uint32_t position)
     return sampler_choose(sampler, s, logits, NULL, 0, position);
 }
 
-/* ---- the obvious way ---- */
+/* ---- the simple implementation ---- */
 
 struct candidate {
     double logit;
@@ -134,7 +134,7 @@ START_TEST(penalty_divides_and_multiplies_once)
     logits[20] = 21;
     logits[30] = 19;
     ck_assert_uint_eq(sampler_choose(sampler, &s, logits, recent, 5, 0), 20); /* 40 / 2 = 20 */
-    ck_assert_uint_eq(sampler_choose(sampler, &s, logits, NULL, 0, 0), 10);   /* nothing is left */
+    ck_assert_uint_eq(sampler_choose(sampler, &s, logits, NULL, 0, 0), 10);   /* no penalty */
     for (int i = 0; i < VOCAB; i++)
         logits[i] = -30;
     logits[10] = -9;
@@ -142,7 +142,7 @@ START_TEST(penalty_divides_and_multiplies_once)
     ck_assert_uint_eq(sampler_choose(sampler, &s, logits, recent, 5, 0), 10); /* -9 * 2 = -18 */
     logits[20] = -17;
     ck_assert_uint_eq(sampler_choose(sampler, &s, logits, recent, 5, 0), 20);
-    ck_assert_float_eq(logits[10], -9); /* logits are the caller's */
+    ck_assert_float_eq(logits[10], -9); /* the caller's logits are unchanged */
 }
 END_TEST
 

@@ -1,5 +1,5 @@
-/* The simulator against plain restatements: hits of LRU by a list, the optimum by search, times by
- * arithmetic, and what must hold for every system. */
+/* The simulator against simple implementations: LRU hits by a list, the optimum by search, times by
+ * arithmetic; and invariants of every preset. */
 #include <check.h>
 #include <math.h>
 #include <stdlib.h>
@@ -52,7 +52,8 @@ static uint64_t hits(const struct sim_result *r)
 
 /* ---- hits ---- */
 
-/* LRU as a list: every use goes to the front, the layer's misses come in after its uses. */
+/* LRU as a list: every access moves to the front; a layer's misses are inserted after its
+ * accesses. */
 static uint64_t lru_hits(const struct trace *t, uint32_t capacity)
 {
     uint32_t list[512], resident = 0, missing[64], misses = 0;
@@ -97,8 +98,8 @@ START_TEST(lru_is_a_list)
 }
 END_TEST
 
-/* Between two uses of an expert lie the K experts of each of the other layers at least: with S
- * layers and less than (S - 1) K + 1 entries LRU hits nothing at all. */
+/* Between two accesses of an expert lie at least the K experts of each other layer: with S layers
+ * and fewer than (S - 1) K + 1 entries, LRU has no hits. */
 START_TEST(lru_below_the_cycle)
 {
     struct trace t = make(6, 16, 2, 100, 0, 5);
@@ -109,8 +110,8 @@ START_TEST(lru_below_the_cycle)
 }
 END_TEST
 
-/* The most hits any order of eviction can have: by trying all of them. top-1 and one layer, so that
- * a step is one use. */
+/* The maximum of hits over all eviction orders, by exhaustive search. top-1 and one layer, so that
+ * a step is one access. */
 static uint32_t best_hits(const uint32_t *accesses, uint32_t count, uint32_t resident_mask,
                           uint32_t capacity, int32_t *memo)
 {
@@ -178,7 +179,7 @@ START_TEST(nothing_beats_belady)
 }
 END_TEST
 
-/* ---- every system ---- */
+/* ---- every preset ---- */
 
 static void check_stats(const struct sim_result *r, const struct trace *t)
 {
@@ -216,7 +217,7 @@ START_TEST(presets_account_consistently)
         ck_assert_int_eq(error.code, ERR_BAD_INPUT);
     } else {
         struct sim_result a = run(&t, &c, false), b = run(&t, &c, false);
-        ck_assert_mem_eq(&a, &b, sizeof a); /* the same decisions, the same times */
+        ck_assert_mem_eq(&a, &b, sizeof a); /* same decisions, same times */
         check_stats(&a, &t);
         if (!knobs_lossy(&c.knobs)) {
             ck_assert_uint_eq(a.phase[0].skipped + a.phase[1].skipped, 0);
@@ -229,7 +230,7 @@ START_TEST(presets_account_consistently)
 }
 END_TEST
 
-/* The time of the drive is no part of the decisions when nothing is prefetched. */
+/* Without prefetches, decisions do not depend on device timing. */
 START_TEST(hits_do_not_depend_on_time)
 {
     struct trace t = make(6, 16, 2, 200, 20, 3);
@@ -260,7 +261,7 @@ START_TEST(nocache_hits_nothing)
 }
 END_TEST
 
-/* Guesses that are always right, a fast drive and time to read: nobody waits from layer 1 on. */
+/* With correct predictions, a fast device and enough time to read, layers from 1 on never wait. */
 START_TEST(perfect_predictions)
 {
     struct trace_synthetic s;
@@ -275,7 +276,7 @@ START_TEST(perfect_predictions)
     struct sim_result r = run(&t, &c, false);
     const struct sim_stats *f = &r.phase[SIM_DECODE];
     ck_assert_uint_eq(f->hits_inflight, 0);
-    ck_assert_uint_le(f->misses, 2 * 100); /* layer 0 alone */
+    ck_assert_uint_le(f->misses, 2 * 100); /* layer 0 only */
     ck_assert_uint_eq(f->predicted_hits, f->predicted_accesses);
     ck_assert_uint_eq(f->prefetches_used, f->prefetches);
     ck_assert_uint_eq(f->unused_bytes, 0);
@@ -313,26 +314,26 @@ static struct sim_cache *one_layer(const char *preset, uint32_t depth, uint64_t 
 START_TEST(times_by_arithmetic)
 {
     static const uint32_t experts[] = {1, 2, 3, 4};
-    /* Depth 16: the latencies overlap, the bytes follow each other; each expert but the last is
-     * computed while the next one comes. */
+    /* Depth 16: latencies overlap, transfers are serialized; each expert but the last is computed
+     * during the next transfer. */
     struct sim_cache *c = one_layer("lod", 16, 8);
     double read = 1e6, latency = 1e5, expert = 1e5, layer = 4e5;
     ck_assert_double_eq_tol(token(c, 0, experts, 4), latency + 4 * read - 3 * expert, 1);
     ck_assert_double_eq_tol(sim_cache_now(c), layer + latency + 4 * read + expert, 1);
-    ck_assert_double_eq_tol(token(c, 1, experts, 4), 0, 1e-9); /* all there */
+    ck_assert_double_eq_tol(token(c, 1, experts, 4), 0, 1e-9); /* all resident */
     ck_assert_double_eq_tol(sim_cache_now(c), 2 * layer + latency + 4 * read + 5 * expert, 1);
     sim_cache_destroy(c);
-    /* Depth 1: every read waits for the one before it, latency and all. */
+    /* Depth 1: every read, with its latency, waits for the previous one. */
     c = one_layer("lod", 1, 8);
     ck_assert_double_eq_tol(token(c, 0, experts, 4), 4 * (latency + read) - 3 * expert, 1);
-    /* One hit is computed while the others are read. */
+    /* The one hit is computed while the others are read. */
     static const uint32_t mixed[] = {4, 5, 6, 7};
     ck_assert_double_eq_tol(token(c, 1, mixed, 4), 3 * (latency + read) - 3 * expert, 1);
     sim_cache_destroy(c);
 }
 END_TEST
 
-/* A chunk with more experts than room is computed in waves, and all of it is. */
+/* A chunk with more experts than capacity is computed completely, in waves. */
 START_TEST(chunks_larger_than_capacity)
 {
     static const uint32_t all[] = {0, 1, 2, 3, 4, 5, 6, 7};
@@ -346,7 +347,7 @@ START_TEST(chunks_larger_than_capacity)
 }
 END_TEST
 
-/* A demand does not wait for the prefetch that is under way. */
+/* A demand does not wait for the prefetch in progress. */
 START_TEST(demands_overtake)
 {
     struct error error;
@@ -365,7 +366,7 @@ START_TEST(demands_overtake)
     (void)sim_cache_compute(c);
     sim_cache_layer(c, &(struct sim_step){1, 1, 1, 1, false});
     sim_cache_access(c, &(struct sim_access){.expert = 2, .tokens = 1},
-                     &result); /* not the guessed one */
+                     &result); /* not the predicted one */
     ck_assert_int_eq(result.outcome, SIM_MISS);
     ck_assert_double_eq_tol(sim_cache_compute(c), 1e7 + 1e5, 1);
     sim_cache_token(c);
@@ -378,9 +379,9 @@ START_TEST(demands_overtake)
 }
 END_TEST
 
-/* A full room, everything in it used in both tokens so far: a guess takes the place of one when its
- * chance, top_k times its share, is 0.2 at least (and above that one's heat, which is 0.08), on a
- * drive that reads an expert while a layer is computed. */
+/* A full cache in which every entry was used by both tokens: a prefetch evicts one if its
+ * probability, top_k times its share, is at least 0.2 and above the victim's heat of 0.08. The
+ * device reads an expert in the time one layer is computed. */
 START_TEST(likely_predictions_take_space)
 {
     static const float share[] = {0.09f, 0.11f};
@@ -409,8 +410,8 @@ START_TEST(likely_predictions_take_space)
 }
 END_TEST
 
-/* HOBBIT's decisions by hand: T1 = 0.6, T2 = 0.9; a resident high tier serves whatever the score.
- */
+/* HOBBIT's decisions by hand: T1 = 0.6, T2 = 0.9; a resident high precision is used at any
+ * score. */
 START_TEST(hobbit_by_hand)
 {
     struct error error;

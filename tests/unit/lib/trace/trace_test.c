@@ -1,5 +1,5 @@
-/* Traces: what is refused and with which words, what survives a file, and that the synthetic ones
- * have the properties they were asked for. */
+/* Traces: rejected files with their messages, round trips through a file, and the properties
+ * requested of synthetic traces. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
@@ -174,7 +174,7 @@ START_TEST(synthetic_traces_have_the_requested_shape)
         }
     }
     ck_assert_uint_eq(accesses, 1500 * 4 * 4);
-    ck_assert(kept > 0.5 * accesses && kept < 0.8 * accesses); /* some are drawn again besides */
+    ck_assert(kept > 0.5 * accesses && kept < 0.8 * accesses); /* some are drawn again by chance */
     ck_assert_double_eq_tol((double)named / predicted, 0.6, 0.02);
     uint32_t max = 0, min = UINT32_MAX;
     for (uint32_t e = 0; e < 16; e++) {

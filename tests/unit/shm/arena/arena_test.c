@@ -1,4 +1,5 @@
-/* The arena's layout, and its allocator against an oracle that knows only who owns what. */
+/* The arena's layout, and its allocator against an oracle that stores only the owner of each
+ * range. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -9,7 +10,7 @@
 
 static const uint32_t small[] = {3, 1, 7, 4};
 static const uint32_t large[] = {300, 1, 850, 512}; /* in pages: all but one may be huge */
-static const uint32_t *sizes = small;               /* of the rig that is open */
+static const uint32_t *sizes = small;               /* of the open rig */
 #define EXPERTS  40
 #define ENTRIES  (2 * EXPERTS)
 #define PAGES(n) ((uint64_t)(n)*PAGE_BYTES)
@@ -47,7 +48,7 @@ static struct arena_alloc_stats stats_of(const struct rig *r)
     return s;
 }
 
-/* What the kernel counts, without the header page. */
+/* Bytes the kernel has allocated, without the header page. */
 static uint64_t kernel_bytes(const struct rig *r)
 {
     return segment_allocated_bytes(r->arena.fd) - PAGE_BYTES;
@@ -143,11 +144,11 @@ START_TEST(prefers_backed_and_moves_bytes)
              seven = arena_class_of(&r.layout, PAGES(7));
     ck_assert(arena_alloc_take(r.a, three, quota, &a));
     ck_assert_int_eq(segment_allocate(r.arena.fd, a, PAGES(3)), 0);
-    ck_assert(!arena_alloc_take(r.a, seven, quota, &b)); /* 3 are owned: nothing to punch */
+    ck_assert(!arena_alloc_take(r.a, seven, quota, &b)); /* 3 are owned: none can be punched */
     arena_alloc_give(r.a, a, PAGES(3), true);
     ck_assert_uint_eq(stats_of(&r).free_backed_bytes, PAGES(3));
     ck_assert(arena_alloc_take(r.a, three, quota, &b));
-    ck_assert_uint_eq(a, b); /* the backed one again */
+    ck_assert_uint_eq(a, b); /* reuses the backed slot */
     arena_alloc_give(r.a, b, PAGES(3), true);
     ck_assert(arena_alloc_take(r.a, seven, quota, &b)); /* bytes of the other class are punched */
     ck_assert_uint_eq(stats_of(&r).backed_bytes, PAGES(7));
@@ -192,7 +193,7 @@ START_TEST(prefault)
     uint64_t total = 0, quota = PAGES(100);
     while (arena_alloc_prefault_next(r.a, quota, PAGES(6), &range)) {
         ck_assert(!range.huge && range.spare_bytes == 0);
-        ck_assert(range.bytes <= PAGES(6) || range.bytes == PAGES(7)); /* one slot may be more */
+        ck_assert(range.bytes <= PAGES(6) || range.bytes == PAGES(7)); /* one larger slot */
         ck_assert_int_eq(segment_allocate(r.arena.fd, range.offset, range.bytes), 0);
         arena_alloc_prefaulted(r.a, &range, true);
         total += range.bytes;
@@ -251,7 +252,7 @@ static void random_take(struct rig *r, struct oracle *o, uint32_t entry, uint64_
         return;
     bool fits = o->owned_bytes + bytes <= quota;
     bool taken = arena_alloc_take(r->a, arena_class_of(&r->layout, bytes), quota, &at);
-    ck_assert_int_eq(taken, fits); /* every entry has a slot of its own: only bytes can lack */
+    ck_assert_int_eq(taken, fits); /* every entry has its own slot: only bytes can run out */
     if (!taken)
         return;
     o->offset[entry] = at;
@@ -266,13 +267,13 @@ static void random_give(struct rig *r, struct oracle *o, uint32_t entry, bool cl
     uint64_t at = o->offset[entry];
     if (!at)
         return;
-    for (uint64_t i = 0; i < bytes_of(entry); i += PAGE_BYTES) /* nobody else wrote there */
+    for (uint64_t i = 0; i < bytes_of(entry); i += PAGE_BYTES) /* no other writes */
         ck_assert_int_eq(((unsigned char *)r->arena.base)[at + i], entry + 1);
     arena_alloc_give(r->a, at, bytes_of(entry), clean);
     o->offset[entry] = 0;
     o->owned_bytes -= bytes_of(entry);
     unsigned char byte = 1;
-    ck_assert_int_eq(pread(r->arena.fd, &byte, 1, (off_t)at), 1); /* a load would back the page */
+    ck_assert_int_eq(pread(r->arena.fd, &byte, 1, (off_t)at), 1); /* a CPU load would back it */
     ck_assert_int_eq(byte, clean ? entry + 1 : 0);
 }
 
@@ -282,7 +283,7 @@ static void random_prefault(struct rig *r, struct oracle *o, uint64_t quota)
     struct segment_huge huge = {0};
     if (!arena_alloc_prefault_next(r->a, quota, PAGES(1 + draw(o, 12)), &range))
         return;
-    ck_assert_uint_le(stats_of(r).backed_bytes, quota); /* what is spare, too */
+    ck_assert_uint_le(stats_of(r).backed_bytes, quota); /* spare bytes included */
     bool ok = draw(o, 4) != 0;
     if (ok && range.huge)
         ck_assert_int_eq(
@@ -295,7 +296,7 @@ static void random_prefault(struct rig *r, struct oracle *o, uint64_t quota)
     arena_alloc_prefaulted(r->a, &range, ok);
 }
 
-/* A cache that died: a new allocator learns what is owned and cleans up the rest. */
+/* The cache died: a new allocator reads which ranges are owned and cleans up the rest. */
 static void random_restart(struct rig *r, struct oracle *o)
 {
     struct error e = {.text = ""};
@@ -332,7 +333,7 @@ static void random_steps(uint32_t seed, int steps, uint64_t quota_pages)
         }
         struct arena_alloc_stats s = stats_of(&r);
         ck_assert_uint_eq(s.backed_bytes - s.free_backed_bytes, o.owned_bytes);
-        /* To the byte, always; what was taken small has no page before it is written. */
+        /* Always exact to the byte; small slots have no pages before they are written. */
         ck_assert_uint_eq(s.backed_bytes, kernel_bytes(&r));
     }
     rig_close(&r);
@@ -351,7 +352,7 @@ START_TEST(random_operations_large)
 }
 END_TEST
 
-/* Whether this machine makes huge pages of a segment at all. */
+/* Whether this machine supports huge pages in segments. */
 static bool huge_pages_here(void)
 {
     struct segment s = test_segment(SEGMENT_ARENA, 4 * HUGE_PAGE_BYTES);
@@ -364,7 +365,7 @@ static bool huge_pages_here(void)
     return huge.status == 0;
 }
 
-/* Whether the kernel had some for this arena: it may be out of them at any time. */
+/* Whether the kernel had any for this arena: it may run out at any time. */
 static bool huge_pages_had(const struct rig *r)
 {
     if (stats_of(r).huge_failed > 0)
@@ -372,7 +373,7 @@ static bool huge_pages_had(const struct rig *r)
     return stats_of(r).huge_failed == 0;
 }
 
-/* A large slot lies in huge pages, costs what it holds, and leaves nothing behind. */
+/* A large slot consists of huge pages, allocates exactly its size, and leaves nothing allocated. */
 START_TEST(large_slots_are_huge)
 {
     sizes = large;
@@ -394,7 +395,7 @@ START_TEST(large_slots_are_huge)
 }
 END_TEST
 
-/* Where the quota has no room for the end of the last huge page, it is never allocated. */
+/* When the quota has no space for the tail of the last huge page, it is never allocated. */
 START_TEST(no_space_for_the_end_of_a_huge_page)
 {
     sizes = large;
@@ -408,7 +409,7 @@ START_TEST(no_space_for_the_end_of_a_huge_page)
 }
 END_TEST
 
-/* A process that may not have huge pages has them here, and nowhere else afterwards. */
+/* A process with huge pages disabled gets them during this call only. */
 START_TEST(huge_pages_where_they_are_forbidden)
 {
     bool here = huge_pages_here();
@@ -422,7 +423,7 @@ START_TEST(huge_pages_where_they_are_forbidden)
 }
 END_TEST
 
-/* A cache that died before it gave back the end of a huge page. */
+/* The cache died before it freed the tail of a huge page. */
 START_TEST(settle_sees_behind_a_slot)
 {
     sizes = large;
@@ -449,7 +450,7 @@ START_TEST(huge_pages_off)
     arena_alloc_destroy(r.a);
     r.a = arena_alloc_create(&r.arena, &r.layout, false, &e);
     ck_assert(arena_alloc_take(r.a, arena_class_of(&r.layout, PAGES(850)), PAGES(2048), &at));
-    ck_assert_uint_eq(kernel_bytes(&r), 0); /* a loader's reads allocate it */
+    ck_assert_uint_eq(kernel_bytes(&r), 0); /* allocated by a loader's reads */
     ck_assert_uint_eq(stats_of(&r).huge_bytes, 0);
     rig_close(&r);
 }

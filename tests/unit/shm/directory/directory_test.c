@@ -55,17 +55,17 @@ START_TEST(constants)
         if (i < 3)
             ck_assert_uint_eq(e->arena_offset, (i + 1) * PAGE_BYTES);
     }
-    ck_assert_uint_eq(directory_counter_of(&r.d, 0), 2); /* global tensors have the last counter */
+    ck_assert_uint_eq(directory_counter_of(&r.d, 0), 2); /* global tensors use the last counter */
     ck_assert_uint_eq(directory_counter_of(&r.d, 3 + 4), 1);
     rig_close(&r);
 }
 END_TEST
 
-/* Two tiers; of the second only the last expert is there, and nothing of its other size. */
+/* Two precisions; the second has only the last expert, and none of its other size. */
 START_TEST(precisions_and_absent)
 {
     static const uint32_t two_sizes[] = {5, 3};
-    struct model_index *m = test_model(1, 4, 2, two_sizes, 2); /* as 2 tiers of 2 layers */
+    struct model_index *m = test_model(1, 4, 2, two_sizes, 2); /* as 2 precisions of 2 layers */
     struct model_entry *entries = (void *)(m + 1);
     m->hparams.layers = 2;
     m->precision_mask = 1u << PRECISION_NATIVE | 1u << PRECISION_INT4;
@@ -79,7 +79,7 @@ START_TEST(precisions_and_absent)
     struct arena_layout layout;
     struct error e;
     ck_assert_int_eq(arena_layout_make(m, &layout, &e), 0);
-    ck_assert_uint_eq(layout.classes, 3); /* 1, 3 and 5 pages; nothing of 2 is there */
+    ck_assert_uint_eq(layout.classes, 3); /* 1, 3 and 5 pages; none of 2 */
     ck_assert_uint_eq(layout.class[0].slot_bytes, PAGE_BYTES);
     ck_assert_uint_eq(layout.class[0].slots, 1);
     ck_assert_uint_eq(layout.class[1].slots, 2);
@@ -119,7 +119,7 @@ START_TEST(sweep)
         entry_pin(&r.d.entries[i].word, PINNER_COMPUTE);
         entry_pin(&r.d.entries[i].word, PINNER_KEEP);
     }
-    atomic_store(&r.d.counters[1].waiters, 1); /* it died while it waited */
+    atomic_store(&r.d.counters[1].waiters, 1); /* a process died while it waited */
     directory_sweep(&r.d, PINNER_COMPUTE);
     for (uint32_t i = 0; i < 11; i++)
         ck_assert_uint_eq(entry_pins_of(entry_read(&r.d.entries[i].word)), 1u << PINNER_KEEP);
@@ -132,10 +132,10 @@ START_TEST(wait_ends)
 {
     struct rig r = rig_open();
     uint32_t seen = directory_counter_now(&r.d, 0);
-    directory_wait(&r.d, 0, seen, NS_PER_MS); /* by its timeout */
+    directory_wait(&r.d, 0, seen, NS_PER_MS); /* ends by its timeout */
     directory_signal(&r.d, 0);
     ck_assert_uint_eq(directory_counter_now(&r.d, 0), seen + 1);
-    directory_wait(&r.d, 0, seen, 600 * NS_PER_S); /* at once: it has changed */
+    directory_wait(&r.d, 0, seen, 600 * NS_PER_S); /* returns at once: the counter changed */
     ck_assert_uint_eq(r.d.counters[0].waiters, 0);
     rig_close(&r);
 }
@@ -165,7 +165,7 @@ START_TEST(wait_is_woken)
             uint32_t seen = directory_counter_now(&r.d, 1);
             if (entry_state_of(entry_read(&r.d.entries[7].word)) == ENTRY_READY)
                 break;
-            directory_wait(&r.d, 1, seen, 600 * NS_PER_S); /* a lost wake would time the test out */
+            directory_wait(&r.d, 1, seen, 600 * NS_PER_S); /* a lost wake-up times out */
         }
         pthread_join(thread, NULL);
     }

@@ -1,8 +1,8 @@
 /* The interleaving checker of the entry word: searches every reachable state of the model around
- * the real shm/directory/entry.c within stated bounds, then proves on seeded mutants that it would have
- * found a mistake. Without arguments: everything. Arguments: names of searches or mutants; --trace
- * prints the way to each violation. Exit status 0: the protocol holds and every mutant was caught.
- */
+ * the real shm/directory/entry.c within stated bounds, then checks that it detects the errors of
+ * seeded mutants. Without arguments: everything. Arguments: names of searches or mutants; --trace
+ * prints the steps to each violation. Exit status 0: the protocol holds and every mutant was
+ * detected. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -30,7 +30,7 @@ static const struct model searches[] = {
     {.name = "striped-deep", REAL, STRIPED, .generations = 2, .kills = 2, .whole_calls = true},
 };
 
-/* Mutants of shm/directory/entry.c, then mutants of the order of things. */
+/* Mutants of shm/directory/entry.c, then mutants of the order of operations. */
 static const struct model mutants[] = {
     {.name = "evict without looking at pins", STRIPED, .ops = &entry_ops_evict_pinned},
     {.name = "done revives DOOMED", STRIPED, .ops = &entry_ops_done_revives},
@@ -46,7 +46,7 @@ static const struct model mutants[] = {
     {.name = "sweep after spawn", REAL, STRIPED, .sweep_after_spawn = true},
     {.name = "cache start without FLUSH", REAL, STRIPED, .start_without_flush = true},
     {.name = "LOAD without its checks", REAL, STRIPED, .take_unchecked = true},
-    {.name = "cancelled LOAD refused", REAL, STRIPED, .reject_cancelled = true},
+    {.name = "cancelled LOAD rejected", REAL, STRIPED, .reject_cancelled = true},
     {.name = "location after reserve", REAL, PAIRED, .location_after_reserve = true},
 };
 

@@ -1,13 +1,12 @@
-/* The model the checker searches: what the processes around the entry word do, as small state
- * machines over one plain struct. The word itself is changed only by functions of shm/directory/entry.c, one
- * atomic operation at a time. shm/README.md describes the same actors in words; the names here are
- * the ones used there.
+/* The model the checker searches: the processes around the entry word, as small state machines over
+ * one plain struct. The word is changed only by functions of shm/directory/entry.c, one atomic
+ * operation at a time. shm/README.md describes the same actors under the same names.
  *
- * What is deliberately stronger than reality, so that a pass means more:
+ * The model allows more than reality, so that a pass is a stronger result:
  *  - a message, once sent, may arrive at any later time, any number of times, in any order, or
- * never;
+ *    never;
  *  - a read a dead loader left at the device may land any number of times until its page is
- * punched;
+ *    punched;
  *  - every process may be killed between any two atomic operations. */
 #ifndef SLUICE_TESTS_UNIT_SHM_DIRECTORY_ENTRY_MODEL_H
 #define SLUICE_TESTS_UNIT_SHM_DIRECTORY_ENTRY_MODEL_H
@@ -29,13 +28,13 @@ struct model {
     const char *name;
     const struct entry_ops *ops;
     uint8_t slots, loaders, chunks; /* chunks of an entry; chunk c belongs to loader c % loaders */
-    uint8_t generations;            /* an entry is reserved at most this often */
-    uint8_t kills;                  /* of any process, in sum */
-    bool whole_calls; /* a function of entry.c is one step (else: each atomic operation is) */
-    bool unreaped;    /* killed but not reaped is a phase in which a loader may still do anything */
-    bool liveness;    /* keep the graph; check that every wait can end */
+    uint8_t generations;            /* maximum of reservations per entry */
+    uint8_t kills;                  /* of all processes together */
+    bool whole_calls; /* a function of entry.c is one step (else: an atomic operation) */
+    bool unreaped;    /* adds a phase (killed, not reaped) in which a loader may do anything */
+    bool liveness;    /* store the graph; check that every wait can end */
     uint64_t states_max;
-    /* mutants of the order of things; all false in the protocol */
+    /* mutants of the order of operations; all false in the protocol */
     bool read_before_pin, publish_before_data, fail_before_completion, absent_before_punch,
         clean_killed, spawn_before_clean, sweep_after_spawn, start_without_flush, take_unchecked,
         no_punch, location_after_reserve, reject_cancelled;
@@ -50,7 +49,7 @@ struct job {
     uint8_t failed, dropped;
     uint8_t read[CHUNKS_MAX]; /* enum read_state; NONE for chunks of other loaders */
 };
-struct call { /* a function of entry.c under way */
+struct call { /* a function of entry.c in progress */
     uint8_t active;
     uint8_t seen; /* packed word */
 };
@@ -70,7 +69,7 @@ enum cache_op {
     OP_EVICT,
     OP_CANCEL,
     OP_RESET,
-    OP_CLEAN_READ, /* a reaped loader's debts, entry by entry: look, punch, doom */
+    OP_CLEAN_READ, /* pending bits of a reaped loader, entry by entry: read, punch, doom */
     OP_CLEAN_PUNCH,
     OP_CLEAN_CLEAR,
     OP_CLEAN_RESET, /* mutant absent_before_punch */
@@ -83,7 +82,7 @@ enum cache_op {
 struct cache {
     uint8_t phase, op, entry, loader, slot;
     uint8_t generation;       /* of the word the operation is about */
-    uint8_t owner[SLOTS_MAX]; /* private memory: lost at death, rebuilt from the directory */
+    uint8_t owner[SLOTS_MAX]; /* private memory: lost at exit, rebuilt from the directory */
     uint8_t punch_later;      /* slots; mutant absent_before_punch */
     struct call call;
 };
@@ -91,28 +90,28 @@ enum compute_phase { COMPUTE_UP, COMPUTE_DEAD };
 enum compute_stage { STAGE_IDLE, STAGE_CHECKED, STAGE_WAITING, STAGE_READING };
 struct compute {
     uint8_t phase, stage, want;
-    uint8_t sweep_next; /* entry the supervisor sweeps next; NONE: no sweep under way */
+    uint8_t sweep_next; /* entry the supervisor sweeps next; NONE: no sweep in progress */
     struct call sweep;
 };
 struct world {
     uint8_t word[ENTRIES]; /* packed */
     uint8_t location[ENTRIES];
     uint8_t content[SLOTS_MAX][CHUNKS_MAX]; /* 0: zero or stale, else entry + 1 */
-    uint8_t orphans;   /* bit per entry, slot, chunk: a reaped loader's read that may land */
+    uint8_t orphans;   /* bit per entry, slot, chunk: a read of a reaped loader that may land */
     uint8_t uncleaned; /* bit per loader: reaped and not yet acknowledged by the cache */
     uint8_t epoch, flush_sent;
     uint8_t kills;
-    uint8_t evicted_pinned; /* a step took a pinned READY entry away */
+    uint8_t evicted_pinned; /* a step evicted a pinned READY entry */
     struct loader loader[LOADERS_MAX];
     struct cache cache;
     struct compute compute;
     uint64_t sent[LOADERS_MAX]; /* LOADs that may arrive: a bit per entry, slot, gen, epoch, inc */
 };
 
-/* ---- words (entry_model_words.c): 8 bits in the world, 64 in entry.c */
+/* ---- words (entry_model_words.c): 8 bits in the model, 64 in entry.c */
 uint64_t unpack(uint8_t packed);
 uint8_t pack(uint64_t word);
-/* Runs one step of a function of entry.c on a word of the world; true when the function returned
+/* Runs one step of a function of entry.c on a word of the model; true when the function returned
  * (its result is in *result). */
 enum entry_fn { FN_RESERVE, FN_DONE, FN_FAIL, FN_DOOM, FN_RESET, FN_EVICT, FN_SWEEP };
 struct fn_args {
@@ -124,10 +123,10 @@ bool call_step(struct world *w, uint8_t entry, struct call *call, struct fn_args
 uint64_t step_read(struct world *w, uint8_t entry);
 uint64_t step_pin(struct world *w, uint8_t entry, bool set);
 
-/* ---- actors: step number `choice` of the actor in *w; false when it cannot be taken now. The
- * numbers run from 0 to the actor's count. Text for traces in *what. */
+/* ---- actors: takes step `choice` of the actor in *w; false when it is not possible now. Choices
+ * are numbered from 0. *what is the text for traces. */
 extern const char *what;
-extern bool what_is_a_fault; /* the step was a kill, or compute giving up */
+extern bool what_is_a_fault; /* the step was a kill, or compute gave up */
 unsigned loader_choices(void);
 bool loader_step(struct world *w, unsigned loader, unsigned choice);
 unsigned device_choices(void);
@@ -143,9 +142,9 @@ void loader_reap(struct world *w, unsigned loader);
 void loader_spawn(struct world *w, unsigned loader);
 void punch_slot(struct world *w, uint8_t slot);
 unsigned load_bit(uint8_t entry, uint8_t slot, uint8_t generation, uint8_t epoch, uint8_t inc);
-uint8_t loader_bits(void); /* owed bits of the loaders that have chunks */
+uint8_t loader_bits(void); /* pending bits of the loaders that have chunks */
 void world_start(struct world *w);
-void world_normal(struct world *w);           /* equal worlds get equal bytes */
+void world_normal(struct world *w);           /* normal form: equal worlds get equal bytes */
 const char *world_bad(const struct world *w); /* NULL when every invariant holds */
 
 /* ---- search (entry_model_search.c) */
@@ -153,10 +152,10 @@ struct search_result {
     uint64_t states, steps, reading; /* states, transitions, states in which compute reads */
     uint32_t depth;
     const char *violation; /* NULL: none */
-    bool complete;         /* false: states_max ended the search */
+    bool complete;         /* false: the search stopped at states_max */
     double seconds;
 };
-/* Breadth first over everything reachable. trace: print the steps to a violation. */
+/* Breadth-first over everything reachable. trace: print the steps to a violation. */
 void model_search(const struct model *model, bool trace, struct search_result *result);
 
 #endif

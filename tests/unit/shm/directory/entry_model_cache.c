@@ -1,5 +1,5 @@
-/* The cache manager: one thread, private knowledge of who owns a slot, and the order of things at a
- * loader's death and at its own start. */
+/* The cache manager: one thread, a private table of slot owners, and the order of operations when a
+ * loader exits and at its own start. */
 #include <string.h>
 
 #include "tests/unit/shm/directory/entry_model.h"
@@ -43,7 +43,7 @@ static bool call(struct world *w, enum entry_fn fn, uint32_t bits, int *result)
     return call_step(w, c->entry, &c->call, (struct fn_args){fn, c->generation, bits}, result);
 }
 
-/* ---- operations under way; each continues with its next atomic step */
+/* ---- operations in progress; each continues with its next atomic step */
 
 static void go_reserve(struct world *w)
 {
@@ -169,7 +169,7 @@ static void go_settle(struct world *w)
             next_settled(w);
         return;
     default:
-        what = "cache: punches what nobody owns";
+        what = "cache: punches unowned slots";
         for (uint8_t s = 0; s < m->slots; s++)
             if (c->owner[s] == NONE)
                 punch_slot(w, s);
@@ -179,7 +179,7 @@ static void go_settle(struct world *w)
     }
 }
 
-/* ---- beginnings */
+/* ---- starts of operations */
 
 static bool start_reserve(struct world *w, uint8_t entry, uint8_t slot)
 {

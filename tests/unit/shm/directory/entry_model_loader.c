@@ -1,4 +1,4 @@
-/* Loaders, the device, and what both leave behind. */
+/* Loaders, the device, and what remains of both after an exit. */
 #include <string.h>
 
 #include "lib/base/assert.h"
@@ -33,7 +33,7 @@ void punch_slot(struct world *w, uint8_t slot)
         for (uint8_t e = 0; e < ENTRIES; e++)
             w->orphans &= (uint8_t)~orphan_bit(e, slot, c);
     }
-    /* A read in flight keeps the page it had: it will complete, but into no page of ours. */
+    /* A read in flight keeps its page: it completes, but not into a page of the arena. */
     for (unsigned d = 0; d < m->loaders; d++)
         for (unsigned j = 0; j < JOBS; j++) {
             struct job *job = &w->loader[d].job[j];
@@ -90,7 +90,7 @@ static void clear_job(struct job *job)
     job->entry = NONE;
 }
 
-/* What a process leaves at the device when it forgets a job or is reaped. */
+/* Reads that a process leaves at the device when it forgets a job or is reaped. */
 static void abandon(struct world *w, struct job *job)
 {
     for (uint8_t c = 0; c < CHUNKS_MAX; c++)
@@ -134,7 +134,7 @@ static bool take(struct world *w, unsigned d, unsigned bit)
     struct job *free = NULL;
     for (unsigned j = 0; j < JOBS; j++) {
         if (l->job[j].entry == entry)
-            return false; /* has a job for it: the priority is raised, nothing else */
+            return false; /* a job exists: only its priority would be raised */
         if (l->job[j].entry == NONE)
             free = &l->job[j];
     }
@@ -165,7 +165,7 @@ static bool check_chunk(struct world *w, unsigned d, struct job *job, unsigned c
         return false;
     if (m->take_unchecked || m->ops->wants(step_read(w, job->entry), job->generation, d)) {
         job->read[c] = READ_CHECKED;
-        what = "loader: looks at the word before a chunk";
+        what = "loader: reads the word before a chunk";
     } else {
         job->failed = 1;
         skip_todo(job);
@@ -244,7 +244,7 @@ static bool reply_flush(struct loader *l)
     return true;
 }
 
-/* A dropped job may also just be forgotten: the cache that flushed clears the bits itself. */
+/* A dropped job may also be forgotten: the cache that sent the FLUSH clears the bits itself. */
 static bool forget_dropped(struct job *job)
 {
     if (job->entry == NONE || !job->dropped || flying(job))
@@ -264,7 +264,7 @@ bool loader_step(struct world *w, unsigned d, unsigned choice)
     struct loader *l = &w->loader[d];
     if (l->phase == LOADER_REAPED)
         return false;
-    if (l->call.active) /* one thread: it finishes what it is in */
+    if (l->call.active) /* one thread: it finishes the current call */
         return choice == 0 && end(w, d, l->call_job);
     if (has_checked(l))
         return choice == 0 && submit_checked(l);
@@ -284,7 +284,7 @@ bool loader_step(struct world *w, unsigned d, unsigned choice)
     }
 }
 
-/* ---- death and birth, called by the supervisor */
+/* ---- exit and start, called by the supervisor */
 
 void loader_reap(struct world *w, unsigned d)
 {

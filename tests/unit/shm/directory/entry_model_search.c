@@ -1,6 +1,6 @@
-/* Breadth-first search over every reachable world. A world is remembered by a 64-bit fingerprint
- * (two worlds that shared one would hide each other: for N states the chance is below N^2 / 2^65);
- * parents and step numbers are kept, so that a violation prints the shortest way to it. */
+/* Breadth-first search over every reachable world. A world is stored as a 64-bit fingerprint (a
+ * collision would hide a state: for N states its probability is below N^2 / 2^65); parents and step
+ * numbers are stored, so that a violation prints the shortest path to it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,10 +16,10 @@ struct edge {
 
 struct search {
     uint64_t *prints; /* hash table; 0 is free */
-    uint32_t *number; /* of the state in that place */
+    uint32_t *number; /* of the state in that slot */
     uint64_t hash_slots, states;
     uint32_t *parent; /* by state number */
-    uint16_t *step;   /* how the parent became it */
+    uint16_t *step;   /* step from the parent */
     uint64_t capacity;
     struct world *queue; /* ring */
     uint64_t queue_slots, head, tail;
@@ -43,7 +43,7 @@ static void *zeroes(uint64_t count, size_t size)
     return p;
 }
 
-/* ---- steps: one number names actor and choice */
+/* ---- steps: one number encodes actor and choice */
 
 static unsigned step_count(void)
 {
@@ -146,7 +146,7 @@ static void push(struct search *s, const struct world *w)
     s->queue[s->tail++ & (s->queue_slots - 1)] = *w;
 }
 
-/* Number of the state; *fresh when it was not known. */
+/* Number of the state; *fresh when it is new. */
 static uint32_t remember(struct search *s, const struct world *w, uint32_t from, unsigned step,
                          bool *fresh)
 {
@@ -181,8 +181,8 @@ static void add_edge(struct search *s, uint32_t from, uint32_t to)
     s->edges[s->edge_count++] = (struct edge){from, to};
 }
 
-/* ---- liveness: from every world in which compute waits, without any further fault and without
- * giving up, a world can be reached in which the wait has ended */
+/* ---- liveness: from every world in which compute waits, without further faults and without giving
+ * up, a world in which the wait has ended is reachable */
 
 static bool exhausted(const struct world *w)
 {
@@ -197,7 +197,7 @@ static bool waits(const struct world *w)
     return w->compute.phase == COMPUTE_UP && w->compute.stage == STAGE_WAITING;
 }
 
-/* Spreads `done` backwards over the edges; returns a state whose wait can never end, or 0. */
+/* Propagates `done` backwards over the edges; returns a state whose wait can never end, or 0. */
 static uint32_t find_stuck(struct search *s)
 {
     uint32_t n = (uint32_t)s->states;

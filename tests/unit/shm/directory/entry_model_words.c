@@ -1,17 +1,17 @@
 /* Words and the functions of entry.c run on them, one atomic operation at a time.
  *
- * A function under way is kept as the last value it saw. To take its next step it is run again from
- * its start: its first load gets that value, then one operation is done for real, and the one after
- * that ends the run. That is only right if what a function does next depends on nothing but the
- * last value it saw; so every time a function is left under way it is replayed at once, and must
- * want the very same operation. */
+ * A function in progress is stored as the last value it read. Its next step runs the function again
+ * from its start: its first load returns that value, then one operation is executed, and the one
+ * after that ends the run. This is correct only if the next operation depends on nothing but the
+ * last value read; so every function left in progress is replayed at once, and must request the
+ * same operation. */
 #include "tests/unit/shm/directory/entry_model.h"
 
 #include "lib/base/assert.h"
 
 struct shim_run shim;
 
-/* packed: state 2 | compute's pin 1 | owed of two loaders 2 | generation 3 */
+/* packed: state 2 | compute's pin 1 | pending of two loaders 2 | generation 3 */
 uint64_t unpack(uint8_t packed)
 {
     uint64_t p = packed;
@@ -24,8 +24,8 @@ uint8_t pack(uint64_t word)
     return (uint8_t)((word & 7) | (word >> 8 & 3) << 3 | (word >> 24) << 5);
 }
 
-/* True when one more operation may be done. After the last one everything "succeeds" without
- * effect, so that the function's loop ends; its result is thrown away. */
+/* True when one more operation may be executed. After the last one every operation "succeeds"
+ * without effect, so that the function's loop ends; its result is discarded. */
 static bool spend(uint64_t desired)
 {
     if (shim.unfinished)
@@ -141,7 +141,7 @@ uint64_t step_pin(struct world *w, uint8_t entry, bool set)
     entry_word word = unpack(w->word[entry]);
     shim = (struct shim_run){.budget = 1};
     uint64_t seen = set ? m->ops->pin(&word, PINNER_COMPUTE) : m->ops->unpin(&word, PINNER_COMPUTE);
-    sl_assert(!shim.unfinished); /* pin before look is one operation, or rule (c) is broken */
+    sl_assert(!shim.unfinished); /* pin and read are one operation, else rule (c) is broken */
     w->word[entry] = pack(atomic_load(&word));
     return seen;
 }

@@ -1,4 +1,4 @@
-/* Compute, the supervisor, the start, and what must always hold. */
+/* Compute, the supervisor, the start state, and the invariants. */
 #include <string.h>
 
 #include "lib/base/assert.h"
@@ -8,7 +8,7 @@ const struct model *m;
 const char *what;
 bool what_is_a_fault;
 
-/* ---- compute: pin, look, read, unpin */
+/* ---- compute: pin, read the word, read the data, unpin */
 
 unsigned compute_choices(void)
 {
@@ -179,7 +179,7 @@ bool supervisor_step(struct world *w, unsigned choice)
     }
 }
 
-/* ---- the world as a whole */
+/* ---- the whole world */
 
 void world_start(struct world *w)
 {
@@ -202,8 +202,8 @@ static void swap_jobs(struct loader *l)
         l->call_job = (uint8_t)(1 - l->call_job);
 }
 
-/* LOADs that every check will refuse for ever may be forgotten: generations, epochs and
- * incarnations only grow, and a cleared owed bit is not set again in its generation. */
+/* LOADs that every check will reject forever are dropped: generations, epochs and incarnations only
+ * grow, and a cleared pending bit is not set again in its generation. */
 static uint64_t live_loads(const struct world *w, unsigned d)
 {
     uint64_t live = 0;

@@ -1,5 +1,6 @@
-/* The entry word's functions as a table, so that the model checker can run the real shm/directory/entry.c and
- * patched copies of it side by side (entry_variant.c makes one table per copy). */
+/* The entry word's functions as a table, so that the model checker can run the real
+ * shm/directory/entry.c and patched copies of it side by side (entry_variant.c makes one table per
+ * copy). */
 #ifndef SLUICE_TESTS_UNIT_SHM_DIRECTORY_ENTRY_OPS_H
 #define SLUICE_TESTS_UNIT_SHM_DIRECTORY_ENTRY_OPS_H
 
@@ -31,14 +32,14 @@ struct entry_ops {
 ENTRY_VARIANTS(X)
 #undef X
 
-/* One run of a function of entry.c, at most `budget` atomic operations long. What it had seen
- * before (`replay`) is given to its first load again; the operation beyond the budget ends it. */
+/* One run of a function of entry.c, at most `budget` atomic operations long. With `replay`, its
+ * first load returns the earlier value again; the operation beyond the budget ends the run. */
 struct shim_run {
     bool replay;
     unsigned budget;
     uint64_t seen;    /* the last value an operation returned */
-    bool unfinished;  /* it wanted one more operation */
-    uint64_t desired; /* of the operation it wanted, to compare replays */
+    bool unfinished;  /* it requested one more operation */
+    uint64_t desired; /* of the requested operation, to compare replays */
 };
 extern struct shim_run shim;
 
@@ -46,6 +47,6 @@ uint64_t shim_load(entry_word *word);
 bool shim_cas(entry_word *word, uint64_t *seen, uint64_t next);
 uint64_t shim_or(entry_word *word, uint64_t bits);
 uint64_t shim_and(entry_word *word, uint64_t bits);
-bool shim_store(entry_word *word, uint64_t next); /* what the mutant swap_is_a_store calls */
+bool shim_store(entry_word *word, uint64_t next); /* called by the mutant swap_is_a_store */
 
 #endif

@@ -1,5 +1,5 @@
-/* Every transition of the entry word: where it is legal what it makes of the word, and that it
- * leaves every other word alone. */
+/* Every transition of the entry word: the resulting word where it is legal; no change where it is
+ * not. */
 #include <stdio.h>
 #include <unistd.h>
 
@@ -142,7 +142,7 @@ START_TEST(generation_wraps)
 {
     entry_word word = make(ENTRY_READY, 0, 0, GENERATION_MAX);
     ck_assert(entry_evict(&word));
-    ck_assert_uint_eq(word, make(ENTRY_ABSENT, 0, 0, 0)); /* nothing runs over into other fields */
+    ck_assert_uint_eq(word, make(ENTRY_ABSENT, 0, 0, 0)); /* no overflow into other fields */
 }
 END_TEST
 

@@ -1,6 +1,6 @@
-/* The real shm/directory/entry.c under real threads and ThreadSanitizer: payload bytes are plain memory, so
- * every read that the word's orders do not protect is a reported race. Two loaders, a cache and two
- * pinning processes work on a few entries that share ranges.
+/* The real shm/directory/entry.c under real threads and ThreadSanitizer: payload bytes are plain
+ * memory, so every read that the word's memory orders do not protect is reported as a race. Two
+ * loaders, a cache and two pinning processes work on a few entries that share ranges.
  *
  * Exit status 77: the sanitizer cannot run on this kernel. */
 #include <pthread.h>
@@ -19,7 +19,7 @@
 #define PAYLOAD   64 /* bytes of one loader's part */
 #define LOADERS   2
 #define READS     30000 /* checked by each reader, at least */
-#define EVICTIONS 3000  /* seen by all, at least */
+#define EVICTIONS 3000  /* by all together, at least */
 
 static struct {
     entry_word word[ENTRIES];
@@ -115,7 +115,7 @@ static void *reader_main(void *arg)
                     }
             checked++;
         } else {
-            sched_yield(); /* on few cores the others must get to run */
+            sched_yield(); /* with few cores, the other threads must get to run */
         }
         if (turns++ % 256 == 0)
             sched_yield();

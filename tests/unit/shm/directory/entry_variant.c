@@ -1,5 +1,5 @@
-/* Compiles one copy of shm/directory/entry.c (ENTRY_SOURCE: the real file or a patched one) with every atomic
- * operation replaced by the model checker's, under names of its own (ENTRY_VARIANT). */
+/* Compiles one copy of shm/directory/entry.c (ENTRY_SOURCE: the real file or a patched one) with
+ * every atomic operation replaced by the model checker's, under distinct names (ENTRY_VARIANT). */
 #include <stdatomic.h>
 
 #define JOIN2(a, b)        a##_##b

@@ -1,4 +1,4 @@
-/* The gates rows (seqlocks) and the use log (a ring its producer never waits in). */
+/* The gate rows (seqlocks) and the access log (a ring whose producer never waits). */
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -39,8 +39,8 @@ START_TEST(gates_round_trip)
     ck_assert(got.kind == GATES_INPUT && got.sequence == 7 && got.position == 9 &&
               got.count == WIDTH);
     ck_assert_uint_eq(g.head->last_layer, 1);
-    ck_assert_uint_eq(gates_wait(&g, 0, 600 * NS_PER_S), 1); /* there is news: no wait */
-    ck_assert_uint_eq(gates_wait(&g, 1, NS_PER_MS), 1);      /* there is none: by timeout */
+    ck_assert_uint_eq(gates_wait(&g, 0, 600 * NS_PER_S), 1); /* a new row: no wait */
+    ck_assert_uint_eq(gates_wait(&g, 1, NS_PER_MS), 1);      /* no new row: ends by its timeout */
     segment_detach(&g.segment);
 }
 END_TEST
@@ -52,14 +52,14 @@ START_TEST(gates_dead_writer)
     float values[WIDTH] = {1};
     gates_publish(&g, 2, GATES_COUNTS, 1, 1, values, 8);
     struct gates_row_head *row = (void *)(g.rows + 2 * g.row_bytes);
-    atomic_fetch_add(&row->lock, 1); /* died here */
+    atomic_fetch_add(&row->lock, 1); /* the writer died here */
     ck_assert(!gates_read(&g, 2, &got, values));
     gates_repair(&g);
-    ck_assert(!gates_read(&g, 2, &got, values)); /* half a row is no row */
+    ck_assert(!gates_read(&g, 2, &got, values)); /* a partial row is not returned */
     gates_publish(&g, 2, GATES_COUNTS, 1, 2, values, 8);
     ck_assert(gates_read(&g, 2, &got, values));
     ck_assert_uint_eq(got.position, 2);
-    atomic_store(&row->count, WIDTH + 1); /* foreign number: the reader's buffer is WIDTH long */
+    atomic_store(&row->count, WIDTH + 1); /* untrusted: the reader's buffer is WIDTH long */
     ck_assert(!gates_read(&g, 2, &got, values));
     segment_detach(&g.segment);
 }
@@ -112,7 +112,7 @@ START_TEST(gates_never_torn)
 }
 END_TEST
 
-/* ---- use log */
+/* ---- access log */
 
 static struct access_log access_log_open(void)
 {
@@ -137,7 +137,7 @@ START_TEST(access_log_in_order)
     struct access_log_reader a, b;
     struct access_record r;
     append(&u, 0);
-    access_log_reader_start(&u, &a); /* at the newest: does not see record 0 */
+    access_log_reader_start(&u, &a); /* starts at the newest: does not read record 0 */
     ck_assert(!access_log_read(&u, &a, UINT64_MAX, &r));
     for (uint32_t i = 1; i <= 10; i++)
         append(&u, i);
@@ -149,7 +149,7 @@ START_TEST(access_log_in_order)
     }
     ck_assert(!access_log_read(&u, &a, 6, &r)); /* the limit */
     ck_assert(access_log_read(&u, &a, 7, &r));
-    ck_assert(access_log_read(&u, &b, UINT64_MAX, &r)); /* positions are the readers' own */
+    ck_assert(access_log_read(&u, &b, UINT64_MAX, &r)); /* each reader has its own position */
     ck_assert_uint_eq(r.sequence, 0);
     ck_assert_uint_eq(access_log_written(&u), 11);
     segment_detach(&u.segment);
@@ -163,7 +163,7 @@ START_TEST(access_log_resync)
     struct access_record r;
     for (uint32_t i = 0; i < ACCESS_LOG_RECORDS; i++)
         append(&u, i);
-    ck_assert(access_log_read(&u, &a, UINT64_MAX, &r)); /* exactly a ring behind: all there */
+    ck_assert(access_log_read(&u, &a, UINT64_MAX, &r)); /* exactly one ring behind: nothing lost */
     ck_assert_uint_eq(r.sequence, 0);
     append(&u, ACCESS_LOG_RECORDS);
     append(&u, ACCESS_LOG_RECORDS + 1); /* overwrites record 1, the reader's next */
@@ -184,11 +184,11 @@ START_TEST(access_log_dead_producer)
     struct access_log_reader a = {.next = 0};
     struct access_record r;
     append(&u, 1);
-    u.head->slot[1].position = 0; /* died in its second record */
+    u.head->slot[1].position = 0; /* the writer died in its second record */
     u.head->slot[1].word[2] = 99;
     ck_assert(access_log_read(&u, &a, UINT64_MAX, &r));
     ck_assert(!access_log_read(&u, &a, UINT64_MAX, &r));
-    append(&u, 2); /* the successor writes it again */
+    append(&u, 2); /* the next writer writes it again */
     ck_assert(access_log_read(&u, &a, UINT64_MAX, &r));
     ck_assert_uint_eq(r.sequence, 2);
     ck_assert_uint_eq(a.lost, 0);

@@ -122,7 +122,7 @@ START_TEST(stale_names_go)
     char tag[32], name[64];
     snprintf(tag, sizeof tag, "stale-%d", (int)getpid());
     snprintf(name, sizeof name, "/sluice.%u.%s.arena", (unsigned)geteuid(), tag);
-    int fd = shm_open(name, O_CREAT | O_EXCL | O_RDWR, 0600); /* as a death right after it leaves */
+    int fd = shm_open(name, O_CREAT | O_EXCL | O_RDWR, 0600); /* killed right after this */
     ck_assert_int_ge(fd, 0);
     close(fd);
     struct segment s;
@@ -150,7 +150,7 @@ START_TEST(punch_and_allocate)
 }
 END_TEST
 
-/* ---- a full /dev/shm: an error with a reason, never SIGBUS. A child with its own small one. */
+/* ---- a full /dev/shm: an error with a reason, never SIGBUS. A child process with a small one. */
 
 static int create_on_full_tmpfs(void)
 {
@@ -184,7 +184,7 @@ static int create_on_full_tmpfs(void)
             return 17;
         kv_row_release(&kv, row - 1);
         if (row == 1 && segment_allocated_bytes(t.fd) != before)
-            return 18; /* the failed one must have left nothing */
+            return 18; /* the failed call must have left nothing */
         return 0;
     }
 }

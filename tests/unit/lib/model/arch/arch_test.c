@@ -1,5 +1,5 @@
-/* Every architecture of arch.tbl.h: a right file is read as what it is, and one that is wrong in
- * one place is refused with its reason. What all architectures share is in test_gguf.c. */
+/* Every architecture of arch.tbl.h: a valid file is read correctly, and a file with one error is
+ * rejected with the reason. Checks common to all architectures are in gguf_test.c. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +26,7 @@ static ssize_t read_memory(void *arg, void *buf, size_t n, uint64_t offset)
     return (ssize_t)n;
 }
 
-/* Writes the file and reads it; NULL with the error's text. */
+/* Writes the file and reads it; NULL sets the error. */
 static struct model_index *index_of(struct make *m, struct error *error)
 {
     struct bytes file = make_write(m);
@@ -74,7 +74,7 @@ START_TEST(contents)
 }
 END_TEST
 
-/* A blob whose parameters say of an architecture what it is not. */
+/* A blob whose parameters contradict its architecture. */
 START_TEST(forged_parameters)
 {
     struct make m;
@@ -108,7 +108,7 @@ static void resize(struct make *m, const char *name, uint64_t ne0, uint64_t ne1)
 
 #define B "blk.0."
 
-/* Gate and up of a file of hidden and inner size 4 as one tensor. */
+/* Merges gate and up of a file with hidden and inner size 4 into one tensor. */
 static void join(struct make *m)
 {
     make_drop_tensor(m, B "ffn_gate_exps.weight");
@@ -196,7 +196,7 @@ END_TEST
         make_tensor(m, B "ffn_gate_up_exps.weight")->dims = 3;                                     \
         make_tensor(m, B "ffn_gate_up_exps.weight")->bytes *= 3;                                   \
     })                                                                                             \
-    X(olmoe, joined_twice, "blk.0.ffn_up_exps.weight is there twice", {                            \
+    X(olmoe, joined_twice, "blk.0.ffn_up_exps.weight occurs twice", {                              \
         join(m);                                                                                   \
         make_add_tensor(m, B "ffn_up_exps.weight", 0, 4, 4, 3);                                    \
     })                                                                                             \

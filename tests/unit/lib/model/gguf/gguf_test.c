@@ -1,4 +1,4 @@
-/* Every kind of malformed file is refused with its reason, by code and by a part of the text. */
+/* Every kind of malformed file is rejected with its reason: error code and part of the text. */
 #include <check.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -44,7 +44,7 @@ static void expect(const char *what, const void *data, size_t n, const char *fra
     ck_assert_msg(!strchr(error.text, '\n'), "%s: more than a line", what);
 }
 
-/* Edits of a valid file, and what must be said. */
+/* Edits of a valid file and the expected messages. */
 
 #define K "qwen3moe."
 #define EDIT(name, ...)                                                                            \
@@ -70,7 +70,7 @@ static void expect(const char *what, const void *data, size_t n, const char *fra
         make_add_tensor(m, "pad", 0, 40000, 1, 1);                                                 \
     })                                                                                             \
     X(key_huge_name, "ends inside a key", m->keys[3].name_bytes = UINT64_MAX - 3)                  \
-    X(key_twice, "key 'general.name' stands twice", strcpy(m->keys[5].name, "general.name"))       \
+    X(key_twice, "key 'general.name' occurs twice", strcpy(m->keys[5].name, "general.name"))       \
     X(value_type, "unknown type 13", make_key(m, "general.name")->type = 13)                       \
     X(value_type_huge, "unknown type 4294967295", make_key(m, "general.name")->type = UINT32_MAX)  \
     X(text_huge, "ends inside a string value",                                                     \
@@ -93,8 +93,8 @@ static void expect(const char *what, const void *data, size_t n, const char *fra
     X(alignment_u64, "not of type U32", make_u64(m, "general.alignment", 32))                      \
     X(tensor_no_name, "name of 0 bytes", m->tensors[4].name[0] = 0)                                \
     X(tensor_long_name, "name of 64 bytes", memset(m->tensors[4].name, 'x', 64))                   \
-    X(tensor_odd_name, "odd characters", m->tensors[4].name[2] = 7)                                \
-    X(tensor_twice, "tensor output_norm.weight stands twice",                                      \
+    X(tensor_odd_name, "other than printable ASCII", m->tensors[4].name[2] = 7)                    \
+    X(tensor_twice, "tensor output_norm.weight occurs twice",                                      \
       strcpy(m->tensors[4].name, "output_norm.weight"))                                            \
     X(dims_0, "has 0 dimensions", m->tensors[3].dims = 0)                                          \
     X(dims_5, "has 5 dimensions", m->tensors[3].dims = 5)                                          \
@@ -292,7 +292,7 @@ START_TEST(malformed)
 }
 END_TEST
 
-/* Files that are unusual but right. */
+/* Unusual but valid files. */
 static void fine_v2(struct make *m)
 {
     m->version = 2;
@@ -332,7 +332,7 @@ static void fine_name(struct make *m)
 {
     char name[300];
     memset(name, 'n', sizeof name);
-    memcpy(name + 126, "\xc3\xa4", 2); /* would be cut in two */
+    memcpy(name + 126, "\xc3\xa4", 2); /* truncation would split it */
     name[5] = '\n';
     name[299] = 0;
     make_text(m, "general.name", name);
@@ -361,7 +361,7 @@ START_TEST(wellformed)
 }
 END_TEST
 
-/* A file cut at any byte is refused: in the header, between tensors, in the last tensor. */
+/* A file truncated at any byte is rejected: in the header, between tensors, in the last tensor. */
 START_TEST(truncated)
 {
     struct make m;
@@ -370,7 +370,7 @@ START_TEST(truncated)
     for (size_t n = 0; n < file.size; n += n < m.header_bytes ? 1 : 13)
         expect("cut", file.data, n,
                n < 24               ? "not a GGUF file"
-               : n < m.header_bytes ? "" /* which check comes first depends on the place */
+               : n < m.header_bytes ? "" /* the first check that fails depends on the position */
                                     : "is it complete?");
     expect("one byte short", file.data, file.size - 1, "is it complete?");
     bytes_free(&file);
@@ -378,8 +378,7 @@ START_TEST(truncated)
 }
 END_TEST
 
-/* Whatever bytes stand in the file, there is an answer; what is accepted passes the check of the
- * index. */
+/* Any bytes give a result or an error; an accepted file passes the check of the index. */
 START_TEST(mutated)
 {
     struct make m;
@@ -456,7 +455,7 @@ START_TEST(long_path)
 }
 END_TEST
 
-/* Sources that fail while they are read. */
+/* Sources that fail during a read. */
 static ssize_t failing_read(void *arg, void *buf, size_t n, uint64_t offset)
 {
     (void)buf, (void)n, (void)offset;
@@ -487,11 +486,11 @@ START_TEST(read_errors)
     struct model_index *index;
     struct error error = {0};
     ck_assert_int_eq(model_index_build_source(&absurd, &id, &index, &error), -1);
-    ck_assert_msg(strstr(error.text, "absurdly large"), "%s", error.text);
+    ck_assert_msg(strstr(error.text, "too large"), "%s", error.text);
 }
 END_TEST
 
-/* A sparse file that claims one string after another must not be read without end. */
+/* A sparse file that claims string after string must not be read without end. */
 static ssize_t endless_read(void *arg, void *buf, size_t n, uint64_t offset)
 {
     const struct bytes *start = arg;

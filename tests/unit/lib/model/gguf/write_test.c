@@ -1,5 +1,5 @@
-/* The GGUF writer against the reader: every type of value, offsets, padding, files larger than
- * 4 GiB, a whole model copied. */
+/* The GGUF writer against the reader: every value type, offsets, padding, files larger than 4 GiB,
+ * a copy of a whole model. */
 #include <check.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -112,8 +112,8 @@ static void check_values(const struct gguf *g)
     }
 }
 
-/* Streams tensors of odd sizes in odd steps; every byte comes back at the offset the header tells.
- */
+/* Streams tensors of odd sizes in odd steps; every byte is read back at the offset in the
+ * header. */
 static void stream_file(uint32_t alignment)
 {
     struct error error;
@@ -165,7 +165,7 @@ START_TEST(streamed)
 }
 END_TEST
 
-/* The caller writes by itself, far beyond 4 GiB (a hole, so that it costs nothing). */
+/* The caller writes the data itself, far beyond 4 GiB (sparse, so the file takes little space). */
 START_TEST(larger_than_4_gib)
 {
     struct error error;
@@ -193,7 +193,7 @@ START_TEST(larger_than_4_gib)
 }
 END_TEST
 
-/* The demo model's keys and tensor table, copied, give the very same header. */
+/* Copying the demo model's keys and tensor table gives an identical header. */
 START_TEST(header_copied)
 {
     struct error error;

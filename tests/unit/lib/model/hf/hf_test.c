@@ -1,5 +1,5 @@
-/* Hugging Face directories against the GGUF files of the same models: every architecture's names,
- * forms and keys; and what is refused, with its reason. */
+/* Hugging Face directories against the GGUF files of the same models: names, tensor transformations
+ * and keys of every architecture; rejected directories with the reason. */
 #include <check.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -80,7 +80,7 @@ static void *bytes_of(const struct hf_model *hf, const char *in, const struct sa
     return data;
 }
 
-/* Tensor i of the directory has, after its form, the bytes of the file's. */
+/* Tensor i of the directory, after its transformation, has the same bytes as in the file. */
 static void compare_tensor(const struct hf_model *hf, uint32_t i, const struct file *f,
                            const struct model_tensor *t)
 {
@@ -103,7 +103,7 @@ static void compare_tensor(const struct hf_model *hf, uint32_t i, const struct f
                 ck_assert_msg(memcmp(head, want + at, h->head_bytes) == 0, "%s", t->name);
             }
             break;
-        case HF_TO_F32: /* converted by who reads; its bytes are half as many */
+        case HF_TO_F32: /* converted by the reader; it has half as many bytes */
             ck_assert_uint_eq(s->bytes * 2, t->bytes);
             break;
         }
@@ -113,7 +113,7 @@ static void compare_tensor(const struct hf_model *hf, uint32_t i, const struct f
     free(expected);
 }
 
-/* Keys of the file that a directory gives, too. */
+/* Keys of the file that a directory also provides. */
 static void compare_keys(const struct gguf *a, const struct gguf *b)
 {
     static const char *const numbers[] = {"block_count",
@@ -173,7 +173,7 @@ static void same_model(const char *gguf, bool half_norms, bool two_files)
     struct model_index *index;
     struct model_file_id id = {0};
     ck_assert_int_eq(gguf_open(&g, &source, NULL), 0);
-    /* Mixtral's own tokenizer is SentencePiece, which hf_make has no form for. */
+    /* Mixtral's tokenizer is SentencePiece, which hf_make does not support. */
     if (!strstr(gguf, "mixtral")) {
         ck_assert_msg(model_index_build_source(&source, &id, &index, &error) == 0, "%s: %s", gguf,
                       error.text);
@@ -219,7 +219,7 @@ START_TEST(real_model)
 }
 END_TEST
 
-/* ---- refusals ---- */
+/* ---- rejections ---- */
 
 #define EDIT(name, statement)                                                                      \
     static void name(json_t *config, json_t *tokenizer)                                            \
@@ -300,7 +300,7 @@ START_TEST(bad_models_are_rejected)
 }
 END_TEST
 
-/* ---- SentencePiece in tokenizer.json, against the package that reads such files ---- */
+/* ---- SentencePiece in tokenizer.json, against the reference package ---- */
 
 static const char *const sentencepieces[] = {"spm", "spm_across"};
 
@@ -324,7 +324,7 @@ static json_t *merges_of(const json_t *tokenizer)
     return json_object_get(json_object_get(tokenizer, "model"), "merges");
 }
 
-/* NULL and the error: refused. */
+/* NULL and the error: rejected. */
 static struct tokenizer *tokenizer_of(const json_t *json, void **blob, struct error *error)
 {
     struct gguf_writer *w = gguf_writer_new(32);
@@ -390,7 +390,7 @@ static void lose_merge(json_t *tokenizer)
     json_array_remove(merges_of(tokenizer), 100);
 }
 
-static void part_merges(json_t *tokenizer) /* those of one token no longer together */
+static void part_merges(json_t *tokenizer) /* separates the merges of one token */
 {
     json_t *merges = merges_of(tokenizer), *last = json_array_get(merges, 0);
     json_array_append(merges, last);

@@ -1,5 +1,5 @@
-/* safetensors: what a header may say, refused headers with their exact reason, directories of
- * several files. */
+/* safetensors: valid headers, rejected headers with their exact reason, directories of several
+ * files. */
 #include <check.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -34,7 +34,7 @@ static void teardown(void)
     ck_assert_int_eq(rmdir(dir), 0);
 }
 
-/* Parses a header that stands before `data` bytes of data. */
+/* Parses a header followed by `data` bytes of data. */
 static int parse(const char *header, uint64_t data, struct safetensors *s, struct error *error)
 {
     memset(s, 0, sizeof *s);
@@ -81,7 +81,7 @@ START_TEST(bad_headers_are_rejected)
         {"[]", 0, "not a JSON object"},
         {"{\"a\":1", 0, "invalid JSON"},
         {"{\"\":1}", 0, "a tensor has a name of 0 bytes"},
-        {"{\"a b\":1}", 0, "tensor name 'a b' has odd characters"},
+        {"{\"a b\":1}", 0, "tensor name 'a b' has characters other than printable ASCII"},
         {"{\"t\":1}", 0, "tensor t has the unknown dtype ''"},
         {ONE("\"Q9\"", "[1]", "[0,4]"), 4, "tensor t has the unknown dtype 'Q9'"},
         {ONE("7", "[1]", "[0,4]"), 4, "tensor t has the unknown dtype ''"},
@@ -169,7 +169,7 @@ START_TEST(directories)
     put_text("model.safetensors", "abc");
     check_rejected("only 3 bytes long");
 
-    /* Two files, which hide the single one. */
+    /* Two files, which take precedence over the single one. */
     put_file("a.safetensors", A, strlen(A), 4);
     put_file("b.safetensors", B, strlen(B), 8);
     put_text("model.safetensors.index.json",

@@ -1,5 +1,5 @@
-/* The index of real and made files: contents, parts of entries, and the check of a blob that was
- * tampered with. */
+/* The index of real and synthetic files: contents, parts of entries, and the check of a tampered
+ * blob. */
 #include <check.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -101,10 +101,7 @@ static void check_entry(const struct model_index *m, const struct model_entry *e
     *payload += bytes;
 }
 
-/* Every byte of every tensor is in exactly one entry: sizes add up, and experts are found where
- * they are. */
-/* How conversations are written is recognised; a prompt that begins with BOS by itself gets no
- * other. */
+/* The chat template is recognised; a prompt to which the tokenizer adds BOS gets no second one. */
 START_TEST(chat_template)
 {
     struct make m;
@@ -129,6 +126,7 @@ START_TEST(chat_template)
 }
 END_TEST
 
+/* Every byte of every tensor is in exactly one entry: the sizes add up. */
 START_TEST(entries_cover_tensors)
 {
     struct model_index *indices[] = {made_index(1, false), made_index(3, true)};
@@ -166,8 +164,8 @@ START_TEST(entries_cover_tensors)
 }
 END_TEST
 
-/* Parts: whole pages, disjoint, in order, together the entry; file and slot positions stay in step.
- */
+/* Parts: whole pages, disjoint, in order, together the entry; file and slot offsets advance
+ * together. */
 static void check_parts(const struct model_entry *e, uint32_t parts)
 {
     uint64_t at = 0;
@@ -264,7 +262,7 @@ START_TEST(file_changed)
 }
 END_TEST
 
-/* Uses everything an accepted blob offers: under a sanitizer, a wrong acceptance shows here. */
+/* Uses everything an accepted blob provides, so that a sanitizer detects a wrong acceptance. */
 static void use(const struct model_index *m)
 {
     uint64_t sum = 0;

@@ -1,5 +1,5 @@
-/* Stores: what is right is read and comes out as it was put in; what is wrong in one place is
- * refused in one line that names the place. */
+/* Stores: a valid store reads back as written; a store with one error is rejected with one line
+ * that names the location. */
 #include <check.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -85,7 +85,7 @@ static void make_it(const char *from, struct store_make how)
     ck_assert_msg(store_make(from, store, &how, &error) == 0, "%s", error.text);
 }
 
-/* ---- what is right --------------------------------------------------------------------------- */
+/* ---- valid stores ---------------------------------------------------------------------------- */
 
 struct open_file {
     const uint8_t *data;
@@ -105,7 +105,7 @@ static struct open_file map_file(const char *path)
     return f;
 }
 
-/* Puts an entry's slot together from its parts, as loaders do, and checks each part's sum. */
+/* Assembles an entry's slot from its parts, as loaders do, and checks the checksum of each part. */
 static void read_entry(const struct model_index *m, const struct model_entry *e,
                        const struct open_file *stripes, uint8_t *slot)
 {
@@ -124,7 +124,7 @@ static void read_entry(const struct model_index *m, const struct model_entry *e,
     ck_assert_uint_eq(pages * PAGE_BYTES, e->slot_bytes);
 }
 
-/* Every expert of the store has the matrices of the GGUF file's. */
+/* Every expert of the store has the same matrices as in the GGUF file. */
 static void compare(const struct model_index *m, const char *from)
 {
     struct model_index *g = NULL;
@@ -205,7 +205,7 @@ START_TEST(contents)
 }
 END_TEST
 
-/* In the layout "spread" an expert is one part of one stripe, and they take turns. */
+/* In the layout "spread" an expert is one part on one stripe; experts are assigned in turn. */
 START_TEST(spread_by_expert)
 {
     struct error error;
@@ -229,8 +229,7 @@ START_TEST(spread_by_expert)
 }
 END_TEST
 
-/* The mirror is named; where the stripe is not there it takes its place, and where it is not there
- * either, the stripe is what is missed. */
+/* A mirror is used when its stripe is absent. When both are absent, the error names the stripe. */
 START_TEST(mirrors)
 {
     struct error error;
@@ -253,7 +252,7 @@ START_TEST(mirrors)
 }
 END_TEST
 
-/* Stripes somewhere else, named by absolute paths, and by a link. */
+/* Stripes in other directories, by absolute path and by symbolic link. */
 START_TEST(stripes_elsewhere)
 {
     struct error error;
@@ -280,7 +279,7 @@ START_TEST(stripes_elsewhere)
 }
 END_TEST
 
-/* ---- what is wrong --------------------------------------------------------------------------- */
+/* ---- invalid stores -------------------------------------------------------------------------- */
 
 static char *slurp(const char *name, size_t *bytes)
 {
@@ -313,7 +312,7 @@ static void expect_rejected(enum error_code code, const char *file, const char *
     ck_assert_int_eq(error.code, code);
 }
 
-/* Replaces the first `find` in the manifest; every field of it is wrong once. */
+/* Replaces the first `find` in the manifest; every field is invalid once. */
 static const struct {
     const char *find, *replace, *why;
 } edits[] = {
@@ -341,14 +340,14 @@ static const struct {
     {"\"page_bytes\": 4096", "\"page_bytes\": 16384", "page_bytes is 16384"},
     {"\"stripes\": [", "\"stripes\": [], \"old\": [", "left unpacked: old"},
     {"\"stripes\": [", "\"stripes\": {}, \"x\": [", "left unpacked: x"},
-    {"\"stripes\": [", "\"layout\": \"woven\", \"stripes\": [", "layout: 'woven' is not known"},
+    {"\"stripes\": [", "\"layout\": \"woven\", \"stripes\": [", "layout: unknown layout 'woven'"},
     {"\"stripes\": [", "\"layout\": \"spread\", \"stripes\": [",
-     "has a checksum of bytes it has not"},
+     "has a checksum for a part without pages"},
     {"\"stripes\": [", "\"layout\": 1, \"stripes\": [", "Expected string, got integer"},
     {"experts.0.bin", "experts.0.bin\", \"mirror\": \"", "stripes[0]: a path of 0 bytes"},
     {"experts.0.bin", "experts.0.bin\", \"mirrors\": \"x", "left unpacked: mirrors"},
     {"experts.0.bin", "", "stripes[0]: a path of 0 bytes"},
-    {"experts.0.bin", "experts\\u000a0.bin", "stripes[0]: a path with odd characters"},
+    {"experts.0.bin", "experts\\u000a0.bin", "stripes[0]: a path with control characters"},
     {"experts.0.bin", "experts\\u00000.bin", "invalid JSON"},
     {"experts.0.bin", "nowhere.bin", "nowhere.bin: cannot be opened: No such file"},
     {"experts.0.bin", ".", "a directory, not a model file"},
@@ -356,16 +355,16 @@ static const struct {
     {"experts.0.bin", "model.gguf", "truncated"},
     {"\"bytes\": ", "\"bytes\": 1", "stripes[0]: 1"},
     {"\"bytes\": ", "\"bytes\": -1", "stripes[0]: bytes is -"},
-    {"\"tier\": \"native\"", "\"tier\": \"int3\"", "tiers[0]: tier 'int3' is not known"},
+    {"\"tier\": \"native\"", "\"tier\": \"int3\"", "tiers[0]: unknown tier 'int3'"},
     {"\"tier\": \"native\"", "\"tier\": \"int4\"", "tiers[1]: tiers are not in ascending order"},
-    {"\"method\": \"copy\"", "\"method\": \"magic\"", "tiers[0]: method 'magic' is not known"},
+    {"\"method\": \"copy\"", "\"method\": \"magic\"", "tiers[0]: unknown method 'magic'"},
     {"\"groups\": [", "\"groups\": [], \"old\": [", "tiers[0]: 1 object item(s) left unpacked"},
     {"\"first_layer\": 0", "\"first_layer\": 1", "tiers[0].groups[0]: first_layer is 1"},
     {"\"last_layer\": 0", "\"last_layer\": 2", "tiers[0].groups[0]: last_layer is 2"},
     {"\"last_layer\": 0", "\"last_layer\": 1", "tiers[0].groups[1]: behind the last layer"},
     {"\"slot_pages\": ", "\"slot_pages\": 1", "follow from its matrices"},
     {"\"payload_bytes\": ", "\"payload_bytes\": 1", "follow from its matrices"},
-    {"\"type\": \"", "\"type\": \"Q", "tiers[0].groups[0].gate: type 'Q"},
+    {"\"type\": \"", "\"type\": \"Q", "tiers[0].groups[0].gate: unknown type 'Q"},
     {"\"k\": 32", "\"k\": 0", "tiers[0].groups[0].gate: k is 0"},
     {"\"k\": 32", "\"k\": 64", "gate has rows of"},
     {"\"k\": 32", "\"k\": 31", "tiers[0].groups[0]: rows that do not fit their type"},
@@ -408,7 +407,7 @@ START_TEST(manifest_cut)
     make_it(gguf, (struct store_make){.stripes = 2, .precision_mask = 1});
     size_t bytes;
     char *text = slurp(STORE_MANIFEST_FILE, &bytes);
-    while (text[bytes - 1] != '}') /* the newline at the end is not missed */
+    while (text[bytes - 1] != '}') /* the final newline is optional */
         bytes--;
     for (size_t n = 0; n < bytes; n += 7) {
         spill(STORE_MANIFEST_FILE, text, n);
@@ -418,8 +417,8 @@ START_TEST(manifest_cut)
 }
 END_TEST
 
-/* Words of entries.bin: {number of the u64, its value, what is said}. resum: the manifest's sum is
- * made right again, so that the check behind it is reached. */
+/* u64 values of entries.bin: {index, value, expected error}. resum: the manifest's checksum is
+ * recomputed, so that later checks are reached. */
 static const struct {
     size_t word;
     uint64_t value;
@@ -433,16 +432,16 @@ static const struct {
     {2, 2 | 4ull << 32, true, "its counts are not the manifest's"},
     {3, 1, true, "its counts are not the manifest's"},
     {3, 5 | 1ull << 32, true, "its counts are not the manifest's"},
-    {4, 99, true, "of another store than the manifest"},
+    {4, 99, true, "belongs to another store than the manifest"},
     {6, 7, true, "its counts are not the manifest's"},
     {7, 7, true, "its counts are not the manifest's"},
     {8, 0, true, "expert 0 of layer 0 (native) is at 0: outside"},
     {8, 4097, true, "is at 4097: outside"},
     {8, UINT64_C(1) << 63, true, "outside its stripe"},
     {8, UINT64_MAX - 4095, true, "outside its stripe"},
-    {8, UINT64_MAX, true, NULL}, /* absent: it is there at the other tier */
+    {8, UINT64_MAX, true, NULL}, /* absent: present in the other precision */
     {8, 8192, true, "two experts share the bytes at"},
-    {9, 12345, true, NULL}, /* a wrong sum is found at load */
+    {9, 12345, true, NULL}, /* a wrong checksum is detected at load */
 };
 
 START_TEST(table_wrong)
@@ -471,10 +470,10 @@ START_TEST(nowhere_at_all)
     make_it(gguf, (struct store_make){.stripes = 1, .precision_mask = 3, .scattered = true});
     size_t bytes;
     char *table = slurp(STORE_ENTRIES_FILE, &bytes);
-    memset(table + 64 + 16 * 2, 0xff, 8); /* expert 2, there at the first tier alone */
+    memset(table + 64 + 16 * 2, 0xff, 8); /* expert 2 is present only in the first precision */
     spill(STORE_ENTRIES_FILE, table, bytes);
     ck_assert_int_eq(store_make_resum(store, &error), 0);
-    expect_rejected(ERR_BAD_INPUT, STORE_ENTRIES_FILE, "expert 2 of layer 0 is there at no tier");
+    expect_rejected(ERR_BAD_INPUT, STORE_ENTRIES_FILE, "expert 2 of layer 0 has no precision");
     free(table);
 }
 END_TEST
@@ -517,7 +516,7 @@ START_TEST(files_wrong)
     spill(STORE_MODEL_FILE, model, model_bytes / 2);
     ck_assert_int_eq(store_make_resum(store, &error), 0);
     expect_rejected(ERR_BAD_INPUT, STORE_MODEL_FILE, "file");
-    struct open_file whole = map_file(gguf); /* with its experts */
+    struct open_file whole = map_file(gguf); /* including its experts */
     spill(STORE_MODEL_FILE, whole.data, whole.bytes);
     munmap((void *)(uintptr_t)whole.data, whole.bytes);
     ck_assert_int_eq(store_make_resum(store, &error), 0);
@@ -531,14 +530,15 @@ START_TEST(files_wrong)
     expect_rejected(ERR_BAD_INPUT, STORE_ENTRIES_FILE, "No such file");
     snprintf(path, sizeof path, "%s/" STORE_MANIFEST_FILE, store);
     unlink(path);
-    expect_rejected(ERR_BAD_INPUT, STORE_MANIFEST_FILE, "is not there: not an expert store");
+    expect_rejected(ERR_BAD_INPUT, STORE_MANIFEST_FILE,
+                    "does not exist: this is not an expert store");
     free(stripe);
     free(more);
     free(model);
 }
 END_TEST
 
-/* A manifest that says less than the model: the index's own check of experts. */
+/* An expert with a shape the model does not have: rejected by the check of the index. */
 START_TEST(shape_of_another_model)
 {
     struct error error;
@@ -553,7 +553,7 @@ START_TEST(shape_of_another_model)
 }
 END_TEST
 
-/* Any bit of an index of a store: refused, or still safe to use. */
+/* Any flipped bit of a store's index: rejected, or still safe to use. */
 START_TEST(tampered_index)
 {
     struct error error;
@@ -582,8 +582,8 @@ START_TEST(tampered_index)
         blob[i] ^= mask;
     }
     ck_assert_uint_gt(rejections, end / 2);
-    /* All of an entry is checked but the place in the stripes, which may be another's, and which
-     * sums are its: at most 8 bytes of each. */
+    /* Per entry, up to 8 bytes are not checked: its offset in the stripes, which may be another
+     * entry's, and the index of its checksums. */
     uint64_t entry_bytes = checksums - m->entries_offset;
     ck_assert_uint_gt(entries, entry_bytes - 8 * (uint64_t)m->entry_count - 64);
     ck_assert_int_eq(model_index_check(m, bytes, &error), 0);

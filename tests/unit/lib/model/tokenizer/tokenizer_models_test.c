@@ -1,6 +1,5 @@
 /* The kinds of tokenizers against the packages they were trained with
- * (tests/golden/tokenizer_vectors.py), and SentencePiece vocabularies that are wrong in one place.
- */
+ * (tests/golden/tokenizer_vectors.py), and SentencePiece vocabularies with one error. */
 #include <check.h>
 #include <fcntl.h>
 #include <jansson.h>
@@ -106,7 +105,7 @@ static size_t count_of(const struct tokenizer *t, const char *text, uint32_t ids
     return count;
 }
 
-/* The pieces give the text again, with the space that was added. */
+/* The pieces concatenate to the text, with the space that was added. */
 START_TEST(pieces)
 {
     static const char text[] = "A text,\nwith \xe4\xb8\xad\xff two  spaces.";
@@ -124,13 +123,13 @@ START_TEST(pieces)
     }
     ck_assert_uint_eq(at, sizeof want - 1);
     free(ids);
-    ck_assert_uint_eq(tokenizer_bos(o.t), 1); /* added where no key says otherwise */
+    ck_assert_uint_eq(tokenizer_bos(o.t), 1); /* BOS is added unless a key disables it */
     ck_assert_uint_eq(tokenizer_eos(o.t), 2);
     close_both(&o);
 }
 END_TEST
 
-/* A control token written out: what follows begins like a text of its own. */
+/* Text after a control token is tokenized like the start of a new text. */
 START_TEST(control_tokens)
 {
     struct opened o = open_file("spm");
@@ -173,7 +172,7 @@ static struct model_index *spm_index(const struct spm_tokens *v, void (*edit)(st
     return index;
 }
 
-/* Best score first, then leftmost; what is no token is bytes. */
+/* Best score first, then leftmost; text that is not a token becomes byte tokens. */
 START_TEST(merging)
 {
     struct spm_tokens v;
@@ -188,7 +187,7 @@ START_TEST(merging)
     expect_ids(o.t, "\xc3\xa4", 2, false, (uint32_t[]){SPM_SPACE_ID, 0xc3, 0xa4}, 3);
     expect_ids(o.t, "a" SPM_SPACE_TEXT "a", 5, false, (uint32_t[]){SPM_SPACE_A, SPM_SPACE_A}, 2);
     close_both(&o);
-    v.scores[SPM_AB] = v.scores[SPM_SPACE_A]; /* of the same score the leftmost */
+    v.scores[SPM_AB] = v.scores[SPM_SPACE_A]; /* equal scores: leftmost first */
     index = spm_index(&v, NULL, &error);
     o = open_tokenizer(index);
     expect_ids(o.t, "ab", 2, false, (uint32_t[]){SPM_SPACE_A, SPM_B}, 2);
@@ -254,7 +253,7 @@ static const struct {
 } wrongs[] = {
     {no_scores, "scores has 0 elements for 262 tokens"},
     {short_scores, "scores has 3 elements for 262 tokens"},
-    {nan_score, "the score of token 7 is no number"},
+    {nan_score, "the score of token 7 is not a number"},
     {scores_type, "tokenizer.ggml.scores"},
     {squeezed, "remove_extra_whitespaces is not supported"},
     {byte_is_normal, "no token for byte 0x41"},

@@ -1,4 +1,4 @@
-/* The tokenizer against the reference's numbers, against a naive merger, and on hostile text. */
+/* The tokenizer against the reference's counts, against a naive merger, and on hostile text. */
 #include <check.h>
 #include <fcntl.h>
 #include <jansson.h>
@@ -141,7 +141,7 @@ static char *slurp(const char *name, size_t *n)
     return text;
 }
 
-/* What the pieces of ids give together. */
+/* Concatenated pieces of the ids. */
 static char *decode(const struct tokenizer *t, const uint32_t *ids, size_t count, size_t *n)
 {
     struct bytes out = {0};
@@ -173,7 +173,7 @@ START_TEST(held_out_texts)
 {
     static const struct {
         const char *name;
-        size_t tokens; /* as the reference counts */
+        size_t tokens; /* by the reference tokenizer */
     } texts[] = {{"heldout/novel.txt", 28881},
                  {"heldout/tales.txt", 29771},
                  {"heldout/drama.txt", 33395},
@@ -191,7 +191,7 @@ START_TEST(held_out_texts)
 }
 END_TEST
 
-/* A character of a random length of UTF-8, mostly letters and spaces. */
+/* A character of random UTF-8 length, mostly letters and spaces. */
 static size_t random_character(char *out)
 {
     uint32_t c;
@@ -235,8 +235,7 @@ START_TEST(random_text)
 }
 END_TEST
 
-/* Text shown piece by piece: at every token a whole number of characters, and in the end all of it.
- */
+/* Text shown token by token: always whole characters, and in the end all of the text. */
 START_TEST(never_split)
 {
     struct opened o = open_demo();
@@ -254,7 +253,7 @@ START_TEST(never_split)
             pending_bytes += bytes;
             size_t ready = utf8_complete_prefix(pending, pending_bytes);
             char clean[3 * sizeof pending + 1];
-            ck_assert_uint_eq(utf8_sanitise(pending, ready, clean), ready); /* valid as it is */
+            ck_assert_uint_eq(utf8_sanitise(pending, ready, clean), ready); /* already valid */
             ck_assert_mem_eq(clean, text + shown, ready);
             shown += ready;
             pending_bytes -= ready;
@@ -285,7 +284,7 @@ START_TEST(utf8_cases)
         {"\x80", 1, "\xef\xbf\xbd"},
         {"\x80\x80\x80\x80", 4, "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd"},
         {"\xc0\xaf", 2, "\xef\xbf\xbd\xef\xbf\xbd"}, /* overlong */
-        {"\xe0\x80", 2, "\xef\xbf\xbd\xef\xbf\xbd"}, /* can never become valid */
+        {"\xe0\x80", 2, "\xef\xbf\xbd\xef\xbf\xbd"}, /* no continuation makes it valid */
         {"\xed\xa0", 2, "\xef\xbf\xbd\xef\xbf\xbd"}, /* a surrogate */
         {"\xf4\x90", 2, "\xef\xbf\xbd\xef\xbf\xbd"}, /* beyond U+10FFFF */
         {"\xf5", 1, "\xef\xbf\xbd"},
@@ -303,7 +302,7 @@ START_TEST(utf8_cases)
 }
 END_TEST
 
-/* Merging by its definition: again and again the leftmost of the pairs of least rank. */
+/* Merging by its definition: repeatedly merges the leftmost pair of lowest rank. */
 static size_t merge_naively(const struct tokenizer_blob *b, uint32_t *ids, size_t n)
 {
     for (;;) {
@@ -359,8 +358,7 @@ static void merge_runs(struct make *m)
     t->bytes += t->bytes / TINY_VOCAB;
 }
 
-/* Long words end in reasonable time (the time limit of the test case is the check) and are right.
- */
+/* Long words are tokenized correctly within the time limit of the test case. */
 START_TEST(long_words)
 {
     struct opened o = open_tiny(merge_runs);
@@ -413,7 +411,7 @@ START_TEST(special_tokens)
     expect_ids(o.t, text, strlen(text), special, (const uint32_t[]){__VA_ARGS__},                  \
                ARRAY_LEN(((const uint32_t[]){__VA_ARGS__})))
     EXPECT("<|end|>", true, TINY_EOS);
-    EXPECT("<|end|>>", true, TINY_CONTROL); /* the longest one */
+    EXPECT("<|end|>>", true, TINY_CONTROL); /* the longest match */
     EXPECT("he<|end|>ll<tag>", true, TINY_HE, TINY_EOS, TINY_LL, TINY_USER);
     EXPECT("<|end|", true, '<', '|', 'e', 'n', 'd', '|');
     EXPECT("<<tag>", true, '<', TINY_USER);
@@ -441,8 +439,7 @@ static void use_gpt2(struct make *m)
     make_text(m, "tokenizer.ggml.pre", "gpt-2");
 }
 
-/* A word that is a token is taken whole where the tokenizer says so, though no merge leads to it.
- */
+/* With ignore_merges, a word that is a token is taken whole, although no merges produce it. */
 START_TEST(ignore_merges)
 {
     struct opened o = open_tiny(use_llama3);
@@ -457,7 +454,7 @@ START_TEST(ignore_merges)
 }
 END_TEST
 
-/* All expressions of the table compile and take any text. */
+/* All expressions of the table compile and accept any text. */
 static const char *current_pre;
 static void use_current(struct make *m)
 {

@@ -1,5 +1,5 @@
-/* Losses against a modelled clock, and recorded logits. Oracles: the simulator over the same text's
- * trace; the servings that know no residency, where residency cannot matter. */
+/* Quality loss with a simulated clock, and recorded logits. Oracles: the simulator over the trace
+ * of the same text; the servings without residency, in cases where residency has no effect. */
 #include <check.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -39,7 +39,7 @@ static void setup(void)
 static void teardown(void)
 {
     unlink(path);
-    ck_assert_int_eq(rmdir(directory), 0); /* nothing else was left there */
+    ck_assert_int_eq(rmdir(directory), 0); /* no other file was left */
     offline_text_free(&text);
     offline_close(model);
 }
@@ -83,7 +83,7 @@ static void same(struct offline_losses a, struct offline_losses b)
     offline_losses_free(&b);
 }
 
-/* Lossless text, and the very hits, bytes and times of the simulator over the trace. */
+/* Lossless text, and the same hits, bytes and times as the simulator over the trace. */
 START_TEST(lod_matches_sim)
 {
     struct error error = {0};
@@ -119,8 +119,8 @@ START_TEST(one_precision_whatever_is_resident)
 }
 END_TEST
 
-/* Where nothing stays every use is a miss: the worst case. Where all is resident at the high tier
- * nothing is lost; in between, something of both. */
+/* With no residency every access is a miss: the worst case. With everything resident in the high
+ * precision there is no loss. In between, the loss is in between. */
 START_TEST(hobbit_between_its_ends)
 {
     struct sim_config config;
@@ -147,7 +147,7 @@ START_TEST(hobbit_between_its_ends)
 }
 END_TEST
 
-/* A room below one layer's experts, and masks, are refused with a line. */
+/* A capacity below one layer's experts, and masks, are rejected with one line. */
 START_TEST(what_cannot_be_modelled)
 {
     struct error error = {0};
@@ -188,12 +188,13 @@ static struct logits_file *recorded(const struct offline_text *t, struct error *
     return logits_open(path, t, offline_index(model)->hparams.vocab, error);
 }
 
-/* Against its own record a model has lost nothing; another one the same as beside the model. */
+/* Against its own record a model has no loss; another model has the same loss as in a direct
+ * comparison. */
 START_TEST(against_a_record)
 {
     struct error error = {0};
     uint8_t precision[CELLS];
-    struct offline_losses own, beside, against;
+    struct offline_losses own, direct, against;
     record();
     struct offline_evaluation e = base(2);
     e.against = recorded(&text, &error);
@@ -210,19 +211,19 @@ START_TEST(against_a_record)
     logits_close(e.against);
     e.against = NULL;
     e.compare = true;
-    ck_assert_int_eq(offline_evaluate(&e, &beside, &error), 0);
+    ck_assert_int_eq(offline_evaluate(&e, &direct, &error), 0);
     for (size_t i = 0; i < n; i++)
-        ck_assert_msg(fabsf(against.kld[i] - beside.kld[i]) < 1e-3f * beside.kld[i] + 1e-4f,
-                      "token %zu: %g, %g", i, (double)against.kld[i], (double)beside.kld[i]);
+        ck_assert_msg(fabsf(against.kld[i] - direct.kld[i]) < 1e-3f * direct.kld[i] + 1e-4f,
+                      "token %zu: %g, %g", i, (double)against.kld[i], (double)direct.kld[i]);
     ck_assert(own.top1_same + 2 >= n && against.top1_same < n);
     offline_losses_free(&own);
     offline_losses_free(&against);
-    offline_losses_free(&beside);
+    offline_losses_free(&direct);
 }
 END_TEST
 
 static const struct {
-    long at; /* of a byte that is changed; -1: the file loses its last */
+    long at; /* offset of the byte to change; -1: the last byte is removed */
     const char *line;
 } damages[] = {
     {0, "not a logits record"},
@@ -252,7 +253,7 @@ START_TEST(damaged_record)
     close(fd);
     ck_assert_ptr_null(recorded(&text, &error));
     ck_assert_int_eq(error.code, ERR_BAD_INPUT);
-    ck_assert_msg(strstr(error.text, damages[_i].line) != NULL, "said: %s", error.text);
+    ck_assert_msg(strstr(error.text, damages[_i].line) != NULL, "error: %s", error.text);
 }
 END_TEST
 
@@ -279,7 +280,7 @@ START_TEST(damaged_row)
 }
 END_TEST
 
-/* What was not completed leaves nothing, and an older record as it was. */
+/* An incomplete record leaves no file, and keeps an older record. */
 START_TEST(never_half_a_record)
 {
     struct error error = {0};

@@ -1,4 +1,5 @@
-/* Routing, prediction, prefill order, prefetch limit and precision against plain restatements. */
+/* Routing, prediction, prefill order, prefetch limit and precision against simple
+ * implementations. */
 #include <check.h>
 #include <math.h>
 #include <stdlib.h>
@@ -82,7 +83,7 @@ START_TEST(routing_ties_go_to_the_lower_index)
 }
 END_TEST
 
-/* Damaged or extreme rows must still name K different experts. */
+/* Damaged or extreme rows must still give K different experts. */
 START_TEST(routing_of_odd_rows)
 {
     static const float rows[][4] = {{NAN, NAN, NAN, NAN},
@@ -195,9 +196,9 @@ START_TEST(prefetch_limit)
     s.victim_heat = 0.4f;
     ck_assert(!prefetch_limit_allows(&idle, &s));
     s.victim_heat = 0;
-    s.probability = 0.19f; /* not worth it, whatever leaves */
+    s.probability = 0.19f; /* too improbable, whatever the victim */
     ck_assert(!prefetch_limit_allows(&idle, &s));
-    for (size_t i = 0; i < 3; i++) { /* what a layer hides of a read, and what a guess must be */
+    for (size_t i = 0; i < 3; i++) { /* time hidden by a layer, minimum probability */
         static const struct {
             double layer_ns;
             float too_low, enough;
@@ -212,9 +213,9 @@ START_TEST(prefetch_limit)
     s.needs_eviction = false;
     ck_assert(prefetch_limit_allows(&idle, &s));
     s = good;
-    s.layer_predicted = 3; /* the layer that runs now */
+    s.layer_predicted = 3; /* the running layer */
     ck_assert(!prefetch_limit_allows(&idle, &s));
-    s.layer_predicted = 2; /* has passed */
+    s.layer_predicted = 2; /* already computed */
     ck_assert(!prefetch_limit_allows(&idle, &s));
     s.layer_now = 7;
     s.layer_predicted = 0; /* of the next token */

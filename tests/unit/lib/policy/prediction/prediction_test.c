@@ -31,7 +31,7 @@ static int descending(const void *a, const void *b)
     return x < y ? 1 : x > y ? -1 : 0;
 }
 
-/* The 75th percentile as it is taught: rank 0.75 (n - 1) of the ascending values, interpolated. */
+/* The 75th percentile by definition: rank 0.75 (n - 1) of the ascending values, interpolated. */
 static double percentile75(const double *weights, uint32_t n)
 {
     double sorted[EXPERTS];
@@ -111,8 +111,7 @@ static void random_tables(struct tables *t, uint32_t sparse)
     t->first[3 * 64] = n;
 }
 
-/* The definition: sums over what was chosen; where they know nothing, the next coarser statistics.
- */
+/* The definition: sums over the chosen experts; without data, the next coarser statistics. */
 static void score_of(const struct tables *t, const char *name, uint32_t layer, const uint16_t *one,
                      const uint16_t *two, double score[8])
 {
@@ -198,7 +197,7 @@ START_TEST(names_and_layers)
 }
 END_TEST
 
-/* A share of the router's softmax is not yet the chance of a use: top_k are used. */
+/* The access probability is top_k times the share of the router's softmax, at most 1. */
 START_TEST(access_probabilities)
 {
     static const struct {
@@ -233,8 +232,8 @@ static struct prefetch_state calm(void)
 
 START_TEST(limits_differ_as_they_should)
 {
-    /* which of these circumstances each limit accepts: calm, a hot victim, a prefetch open, two
-     * layers ahead, a demand open, a full queue */
+    /* cases that each limit accepts: calm, a hot victim, a prefetch open, two layers ahead, a
+     * demand open, a full queue */
     static const struct {
         const char *name;
         const char *accepts;
@@ -259,8 +258,8 @@ START_TEST(limits_differ_as_they_should)
 }
 END_TEST
 
-/* n loads per layer in the long run, n below one too, and never more saved up than max(n, top_k).
- */
+/* n loads per layer in the long run, also for n below one; unused credit is at most max(n,
+ * top_k). */
 START_TEST(credit_adds_up)
 {
     static const double n[] = {0.25, 0.7, 1, 2.5, 6};
@@ -329,7 +328,7 @@ START_TEST(hobbit_precision)
         if (c.need != NEED_SKIP)
             ck_assert_int_eq(c.request, r < 2 ? PRECISION_NATIVE : PRECISION_INT4);
     }
-    p.t1 = p.t2 = 0; /* rank 0 stays high whatever the thresholds */
+    p.t1 = p.t2 = 0; /* rank 0 stays high with any thresholds */
     ck_assert_int_eq(choose(p, (struct precision_input){0}).need, NEED_HIGH);
     ck_assert_int_eq(choose(p, (struct precision_input){.weight_before = 0.01f}).need, NEED_SKIP);
     ck_assert_float_eq(precision_weight_before(weights, 4, 0), 0);
@@ -396,7 +395,7 @@ START_TEST(masked_routing)
         }
         uint32_t n = routing_masked(logits, allowed, EXPERTS, k, round % 2, scratch, masked);
         ck_assert_uint_eq(n, set < k ? set : k);
-        if (set == EXPERTS) { /* the very bits */
+        if (set == EXPERTS) { /* bit-identical */
             routing_exact(logits, EXPERTS, k, round % 2, scratch, exact);
             ck_assert_mem_eq(exact, masked, k * sizeof *exact);
         }

@@ -1,5 +1,5 @@
-/* The choice of auto: what is allowed, what the table says between its points, and what makes it
- * change its mind. */
+/* The choice of auto: which presets are allowed, interpolation between the points of the table, and
+ * when it switches. */
 #include <check.h>
 #include <math.h>
 #include <stdlib.h>
@@ -54,7 +54,7 @@ static const char *chosen(const struct auto_view *v)
     return preset_at(auto_preset(c.candidate))->name;
 }
 
-/* Every row is a system, lossless ones are lossless, no loss is forgotten. */
+/* Every row is a preset, and is marked lossless exactly when the preset is. */
 START_TEST(candidates_are_presets)
 {
     for (uint32_t c = 0; c < auto_candidates(); c++) {
@@ -78,7 +78,7 @@ START_TEST(without_predictions)
 }
 END_TEST
 
-/* Between two points the logarithm is linear; beyond the ends it is that of the end. */
+/* The logarithm is linear between two points and constant beyond the ends. */
 START_TEST(interpolation)
 {
     uint32_t c = candidate("lod");
@@ -107,7 +107,7 @@ START_TEST(lossy_presets_need_max_loss)
     predict_all("hobbit", 5e6);
     predict_all("auto-int4", 4e6);
     struct auto_view v = view_of(0.25, 1e9, 0.05);
-    ck_assert_str_eq(chosen(&v), "auto-prefetch"); /* nobody measured what they lose */
+    ck_assert_str_eq(chosen(&v), "auto-prefetch"); /* their loss was not measured */
     plan->scalar[PLAN_hobbit_loss_high] = 0.01;
     plan->scalar[PLAN_uniform_int4_loss_high] = 0.03;
     ck_assert_str_eq(chosen(&v), "auto-int4");
@@ -119,9 +119,9 @@ START_TEST(lossy_presets_need_max_loss)
     plan->scalar[PLAN_hobbit_loss_high] = -0.001; /* better than lossless, by chance */
     ck_assert_str_eq(chosen(&v), "auto-prefetch");
     v.max_loss = 0.05;
-    v.usable = ~(UINT64_C(1) << candidate("auto-int4")); /* no such tier here */
+    v.usable = ~(UINT64_C(1) << candidate("auto-int4")); /* precision not available */
     ck_assert_str_eq(chosen(&v), "hobbit");
-    predict_all("hobbit", 9.9e6); /* not worth a loss */
+    predict_all("hobbit", 9.9e6); /* gain too small for a loss */
     ck_assert_str_eq(chosen(&v), "auto-prefetch");
 }
 END_TEST
@@ -142,7 +142,7 @@ START_TEST(capacity_and_device_decide)
 }
 END_TEST
 
-/* The one that runs is left for a clear gain only. */
+/* The running preset is replaced only for a clear gain. */
 START_TEST(stays)
 {
     predict_all("auto-prefetch", 10e6);
@@ -155,7 +155,7 @@ START_TEST(stays)
 }
 END_TEST
 
-/* The best is measured, then the second tried and measured, then the better of them stays; a third
+/* The best is measured, then the second is tried and measured, then the better one stays; a third
  * is never tried. */
 START_TEST(confirmation)
 {
@@ -169,7 +169,7 @@ START_TEST(confirmation)
     v.measured_ns = measured;
     ck_assert_str_eq(chosen(&v), "auto-prefetch");
     v.running = candidate("auto-prefetch");
-    measured[v.running] = 20e6; /* a slow machine: all predictions are wrong alike */
+    measured[v.running] = 20e6; /* a slow machine: all predictions are off by the same factor */
     ck_assert_str_eq(chosen(&v), "lod");
     v.running = candidate("lod");
     ck_assert_str_eq(chosen(&v), "lod"); /* until it is measured */
@@ -179,7 +179,7 @@ START_TEST(confirmation)
     ck_assert_str_eq(chosen(&v), "auto-prefetch");
     v.running = candidate("auto-prefetch");
     ck_assert_str_eq(chosen(&v), "auto-prefetch");
-    measured[candidate("lod")] = (double)NAN; /* a second that is too far behind is not tried */
+    measured[candidate("lod")] = (double)NAN; /* a second that is much slower is not tried */
     predict_all("lod", 12e6);
     predict_all("auto-hobbit-eviction", 12e6);
     ck_assert_str_eq(chosen(&v), "auto-prefetch");

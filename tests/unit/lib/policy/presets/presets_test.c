@@ -1,4 +1,4 @@
-/* Systems, knobs, and the swapping of virtual experts. */
+/* Presets, policy parameters, and the replacement of virtual experts. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "lib/policy/presets/presets.h"
 #include "lib/tensor/precision.h"
 
-/* ---- knobs ---- */
+/* ---- policy parameters ---- */
 
 START_TEST(every_preset_resolves)
 {
@@ -24,7 +24,7 @@ START_TEST(every_preset_resolves)
     ck_assert(prefetch_limit_init(&limit, k.prefetch));
     ck_assert(prefill_order_find(k.prefill_order) != NULL);
 
-    /* Written out and read back it is the same. */
+    /* Written out and read back, the parameters are the same. */
     char text[2048];
     struct knobs back;
     knobs_text(&k, text, sizeof text);
@@ -32,7 +32,7 @@ START_TEST(every_preset_resolves)
     char again[2048];
     ck_assert_str_eq(knobs_text(&back, again, sizeof again), text);
 
-    /* Its residency can be made. */
+    /* A residency can be created from them. */
     static const uint64_t bytes[PRECISION__COUNT] = {800, 400, 200, 100};
     struct precision_policy p;
     ck_assert_int_eq(knobs_precision_policy(&k, 0xf, bytes, &p, &error), 0);
@@ -132,7 +132,7 @@ START_TEST(precisions_are_found)
     ck_assert_int_eq(
         knobs_precision_policy(&k, 0xf, (const uint64_t[]){850, 800, 420, 210}, &p, &error), 0);
     ck_assert_int_eq(p.low, PRECISION_INT2);
-    /* A store without the native tier. */
+    /* A store without the native precision. */
     ck_assert_int_eq(
         knobs_precision_policy(&k, 0xa, (const uint64_t[]){0, 800, 0, 210}, &p, &error), 0);
     ck_assert_int_eq(p.high, PRECISION_INT8);
@@ -147,7 +147,7 @@ START_TEST(precisions_are_found)
     ck_assert_int_eq(knobs_resolve("fate", NULL, "high=int2,low=int4", &k, &error), 0);
     ck_assert_int_eq(knobs_precision_policy(&k, 0xf, (const uint64_t[]){8, 4, 2, 1}, &p, &error),
                      -1);
-    /* Shares are counted in the tier that is asked for. */
+    /* Shares are counted in the requested precision. */
     struct residency_config c = {0};
     ck_assert_int_eq(knobs_resolve("fate", NULL, NULL, &k, &error), 0);
     ck_assert_int_eq(knobs_precision_policy(&k, 0xd, (const uint64_t[]){8, 0, 2, 1}, &p, &error),
@@ -158,7 +158,7 @@ START_TEST(precisions_are_found)
 }
 END_TEST
 
-/* ---- swapping ---- */
+/* ---- expert replacement ---- */
 
 #define LAYERS  4u
 #define EXPERTS 12u
@@ -185,7 +185,8 @@ static uint32_t serving(const struct swap *s, uint32_t layer)
     return n;
 }
 
-/* After the pairs of a plan, the set is the KEEP most important of the window: by sorting. */
+/* After the pairs of a plan, the set has the KEEP experts that are most important in the window.
+ * Oracle: sorting. */
 START_TEST(sets_follow_importance)
 {
     float norm[LAYERS * EXPERTS];
@@ -204,7 +205,7 @@ START_TEST(sets_follow_importance)
                 sum[l][e] += (double)(value * norm[l * EXPERTS + e]);
             }
         struct swap_pair pair;
-        ck_assert(!swap_next(s, &pair)); /* nothing is due between plans */
+        ck_assert(!swap_next(s, &pair)); /* no pair is due between plans */
         swap_tokens(s, 1);
         if (token % 8 != 0)
             continue;
@@ -235,7 +236,8 @@ START_TEST(sets_follow_importance)
 }
 END_TEST
 
-/* Amortised: layer l's pairs come in its own part of the interval, and none in the first. */
+/* Amortised: the pairs of layer l come in its part of the interval, and none in the first
+ * interval. */
 START_TEST(updates_are_spread)
 {
     struct swap *s = make_swap(40, true, NULL);
@@ -246,7 +248,7 @@ START_TEST(updates_are_spread)
             ck_assert_uint_eq(pair.layer, token % 40 / 10);
             swap_done(s);
         }
-        for (uint32_t l = 0; l < LAYERS; l++) /* what serves loses, what does not wins */
+        for (uint32_t l = 0; l < LAYERS; l++) /* only experts outside the set gain */
             for (uint32_t e = 0; e < EXPERTS; e++)
                 if (!swap_serving(s, l)[e])
                     swap_choice(s, l, e, 1);
@@ -257,9 +259,8 @@ START_TEST(updates_are_spread)
 }
 END_TEST
 
-/* Of a window's mean importance M per expert, a newcomer that is ahead by less than margin * M
- * stays out, one that is ahead by more comes in, and the pairs after a refused one are not looked
- * at. */
+/* With M, a window's mean importance per expert: a candidate ahead by less than margin * M is
+ * rejected, one ahead by more is accepted, and pairs after a rejected one are not checked. */
 START_TEST(small_gains_are_left)
 {
     static const uint32_t keep[1] = {2};
@@ -268,14 +269,14 @@ START_TEST(small_gains_are_left)
     static const float ahead_by_less[] = {2, 1, 2.9f, 2.1f, 0, 0}; /* M = 1.33 */
     static const float one_is_worth_it[] = {2, 1, 2.4f, 2.3f, 0.3f, 0};
     struct swap_pair pair;
-    struct swap *s = swap_create(&c); /* serves 0 and 1 */
+    struct swap *s = swap_create(&c); /* the set is 0 and 1 */
     for (uint32_t e = 0; e < 6; e++)
         swap_choice(s, 0, e, ahead_by_less[e]);
-    swap_choice(s, 0, 1, 0.7f); /* 1.7: 2.9 is ahead of it by 1.2, M = 1.45 */
+    swap_choice(s, 0, 1, 0.7f); /* 1.7: 2.9 is ahead by 1.2 < M = 1.45 */
     swap_tokens(s, 1);
     ck_assert(!swap_next(s, &pair));
     for (uint32_t e = 0; e < 6; e++)
-        swap_choice(s, 0, e, one_is_worth_it[e]); /* M = 1.33: 2.4 - 1 is worth it, 2.3 - 2 not */
+        swap_choice(s, 0, e, one_is_worth_it[e]); /* M = 1.33: 2.4 - 1 accepted, 2.3 - 2 not */
     swap_tokens(s, 1);
     ck_assert(swap_next(s, &pair));
     ck_assert_uint_eq(pair.in, 2);
@@ -307,7 +308,7 @@ START_TEST(pairs_given_up)
     swap_choice(s, 2, 1, 3);
     swap_tokens(s, 1);
     ck_assert(swap_next(s, &pair));
-    swap_choice(s, 2, 0, 3); /* planned anew while a pair is out */
+    swap_choice(s, 2, 0, 3); /* planned again while a pair is pending */
     swap_tokens(s, 1);
     swap_done(s);
     ck_assert(swap_serving(s, 2)[1]);
@@ -316,7 +317,7 @@ START_TEST(pairs_given_up)
     ck_assert_uint_eq(serving(s, 2), KEEP);
     ck_assert(swap_serving(s, 2)[0]);
     swap_choice(s, 1, 3, -1);
-    swap_choice(s, 1, 3, 0.0f / (float)swap_importance(s, 0, 0)); /* NaN from elsewhere */
+    swap_choice(s, 1, 3, 0.0f / (float)swap_importance(s, 0, 0)); /* a NaN input */
     ck_assert_float_eq(swap_importance(s, 1, 3), 0);
     swap_destroy(s);
     static const uint32_t small[LAYERS] = {1, 5, 5, 5};

@@ -1,5 +1,5 @@
-/* ARC against the paper's pseudocode (Megiddo and Modha, FAST 2003, figure 4), written down line by
- * line over plain arrays: after every request the four lists and the hits must be the same. */
+/* ARC against the paper's pseudocode (Megiddo and Modha, FAST 2003, figure 4), implemented line by
+ * line over plain arrays: after every request the four lists and the hits must be equal. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
@@ -183,7 +183,8 @@ START_TEST(lists_are_the_papers)
 }
 END_TEST
 
-/* A guess's first use is a first use; a second one promotes. An unused guess leaves no ghost. */
+/* The first access of a prefetched entry counts as a first access; the second promotes. An unused
+ * prefetch leaves no ghost. */
 START_TEST(predictions_do_not_promote)
 {
     struct residency *r = arc_of(4);
@@ -196,7 +197,7 @@ START_TEST(predictions_do_not_promote)
     ck_assert_uint_eq(r->node[5].list, LIST_T2);
     residency_remove(r, 6, true);
     ck_assert_uint_eq(r->node[6].list, LIST_NONE);
-    /* A guess that finds a ghost: its use, not the guess, is the request. */
+    /* A prefetch that hits a ghost: its access, not the prefetch, is the request. */
     residency_insert(r, 7, false);
     residency_remove(r, 7, true);
     ck_assert_uint_eq(r->node[7].list, LIST_B1);
@@ -215,7 +216,7 @@ static bool odd(void *arg, uint32_t slot)
     return slot % 2 == 1;
 }
 
-/* Pins, cancelled reservations and a capacity that moves: the lists stay sound. */
+/* Pins, cancelled reservations and a changing capacity: the lists stay consistent. */
 START_TEST(disturbances)
 {
     struct residency *r = arc_of(12);

@@ -1,5 +1,5 @@
-/* Eviction "learned" against an oracle that keeps every level and every use, sums what it needs anew
- * for every victim, and solves for the weights by elimination; and what holds of it in any case. */
+/* Eviction "learned" against an oracle that stores every level and every access, recomputes all
+ * sums for every victim, and solves for the weights by elimination; and general properties. */
 #include <check.h>
 #include <math.h>
 #include <stdlib.h>
@@ -9,13 +9,13 @@
 #include "lib/policy/residency/residency.h"
 
 #define LAYERS  3u
-#define EXPERTS 20u /* more than a record of the use log has */
+#define EXPERTS 20u /* more than a record of the access log has */
 #define PIECE   16u
 #define TOP_K   3u
 #define SLOTS   (LAYERS * EXPERTS)
 #define TOKENS  90u
 #define INPUTS  6
-#define GAP     128 /* tokens a new sequence counts as */
+#define GAP     128 /* tokens that a new sequence counts as */
 #define FRESH   64
 
 static uint64_t seed;
@@ -26,7 +26,7 @@ static double uniform(void) /* -1 .. 1 */
     return (double)(seed >> 33) / (double)(1u << 30) - 1;
 }
 
-/* ---- a text, and how far it has come -------------------------------------------------------- */
+/* ---- a text and the current position in it --------------------------------------------------- */
 
 struct moment {
     uint64_t clock;
@@ -38,8 +38,8 @@ struct moment {
 };
 
 static struct moment text[TOKENS];
-static uint32_t token;                             /* that runs */
-static uint32_t received[LAYERS], counted[LAYERS]; /* tokens whose logits, whose uses were told */
+static uint32_t token;                             /* the running token */
+static uint32_t received[LAYERS], counted[LAYERS]; /* tokens with reported logits, accesses */
 static double weight[INPUTS], curvature[INPUTS][INPUTS], gradient[INPUTS];
 
 static int higher(const void *a, const void *b)
@@ -68,7 +68,7 @@ static void route(struct moment *m, uint32_t layer, const float *logits)
         m->above[layer][e] = ((last + next) / 2.0 - level[e]) / 16;
 }
 
-/* Logits that drift, about means of their own. */
+/* Logits that drift around different means. */
 static void make_text(void)
 {
     static float logits[LAYERS][EXPERTS];
@@ -135,7 +135,7 @@ static double probability(const double in[INPUTS])
     return 1 / (1 + exp(-sum));
 }
 
-/* Before the layer's logits of the running token are heard. */
+/* Before the layer's logits of the running token arrive. */
 static void oracle_learns(uint32_t layer)
 {
     struct moment *m = &text[token];
@@ -208,7 +208,7 @@ static void check_victim(const struct residency *r, uint32_t victim, uint32_t la
                   eviction_score(victim, layer), best);
 }
 
-/* ---- both ----------------------------------------------------------------------------------- */
+/* ---- residency and oracle -------------------------------------------------------------------- */
 
 static bool anyone(void *arg, uint32_t slot)
 {
@@ -250,7 +250,7 @@ static void step(struct residency *r, uint32_t layer)
     residency_step(r, &(struct residency_step){text[token].sequence, text[token].position, layer});
 }
 
-/* Uses of the layer, then room for those missing. check: the oracle goes along. */
+/* Accesses of the layer, then loads of the missing experts. check: compares with the oracle. */
 static void access_layer(struct residency *r, uint32_t layer, uint32_t *left, bool check)
 {
     for (uint32_t e = 0; e < EXPERTS; e++)
@@ -279,7 +279,7 @@ START_TEST(victims_agree_with_the_oracle)
     struct residency *r = create("learned");
     uint32_t left = 0;
     for (token = 0; token < TOKENS; token++) {
-        bool silent = token >= 70 && token % 3 == 0; /* as when a piece of the log was lost */
+        bool silent = token >= 70 && token % 3 == 0; /* simulates a lost piece of the log */
         for (uint32_t l = 0; l < LAYERS; l++) {
             step(r, l);
             if (!silent || l != 1) {
@@ -320,7 +320,7 @@ START_TEST(the_same_calls_give_the_same_victims)
     make_text();
     uint32_t once = whole("learned", true, false);
     ck_assert_uint_eq(whole("learned", true, false), once);
-    /* Looking moves nothing, and nothing is remembered that has changed since. */
+    /* Extra victim queries change nothing: no cached value is used after it changed. */
     ck_assert_uint_eq(whole("learned", true, true), once);
     ck_assert_uint_ne(whole("decayed-frequency", true, false), once);
 }
@@ -335,7 +335,7 @@ START_TEST(without_logits_it_is_decayed_frequency)
 }
 END_TEST
 
-/* Two experts that nobody ever used: the one that was nearer to being chosen stays. */
+/* Of two experts that were never accessed, the one that was nearer to being chosen stays. */
 START_TEST(nearly_chosen_stays)
 {
     uint8_t level[EXPERTS];
@@ -356,7 +356,7 @@ START_TEST(nearly_chosen_stays)
 }
 END_TEST
 
-/* Pieces that do not follow each other are not taken for a layer. */
+/* Pieces that are not consecutive are not combined into a layer. */
 START_TEST(lost_pieces)
 {
     uint8_t level[EXPERTS] = {0};
@@ -377,7 +377,7 @@ START_TEST(lost_pieces)
 }
 END_TEST
 
-/* Few experts, as many as are used, all alike: nothing but numbers comes of it. */
+/* Few experts, all accessed, all equal: no NaN or infinity results. */
 START_TEST(odd_shapes)
 {
     for (uint32_t experts = 1; experts < 300; experts += experts < 8 ? 1 : 97)

@@ -1,6 +1,6 @@
-/* Residency against oracles as naive as can be: everything a policy looks at is counted anew from
- * the whole history, for every victim. Random traces with prompts, several sequences, pins, and one
- * or two tiers. ARC has a test of its own. */
+/* Residency against naive oracles, which recompute every input of a policy from the whole history
+ * for every victim. Random traces with prompts, several sequences, pins, and one or two precisions.
+ * ARC has its own test. */
 #include <check.h>
 #include <math.h>
 #include <stdlib.h>
@@ -31,8 +31,8 @@ static uint32_t below(uint32_t n)
 struct event {
     uint32_t slot, tokens, sequence;
     bool high;
-    uint64_t token; /* tokens so far, with it */
-    uint32_t pass;  /* tokens of the pass it is of */
+    uint64_t token; /* tokens so far, this one included */
+    uint32_t pass;  /* tokens of its pass */
 };
 
 struct oracle {
@@ -63,7 +63,7 @@ static double frequency(uint32_t slot)
     return f;
 }
 
-/* Sum of what each of the last `tokens` tokens is worth when the newest is `age` old. */
+/* Sum of the weights of the last `tokens` tokens when the newest is `age` old. */
 static double decayed(uint64_t age, uint32_t tokens, double half)
 {
     double sum = 0;
@@ -72,7 +72,7 @@ static double decayed(uint64_t age, uint32_t tokens, double half)
     return sum;
 }
 
-/* The share of each pass's tokens that used the expert, newer ones counting more. */
+/* Fraction of each pass's tokens that used the expert, weighted towards newer passes. */
 static double decayed_frequency(uint32_t slot)
 {
     double sum = 0;
@@ -111,12 +111,12 @@ static double priority(uint32_t slot)
     uint32_t away = (layer_of(slot) + LAYERS - o.layer) % LAYERS;
     if (c->fld_next) /* the layer after the running one is nearest */
         away = (layer_of(slot) + LAYERS - (o.layer + 1) % LAYERS) % LAYERS;
-    /* Equation 3, times T and S to stay among whole numbers: the weights are eighths. */
+    /* Equation 3, multiplied by T and S to stay in whole numbers: the weights are eighths. */
     return LAYERS * ((double)c->w_lru * r + (double)c->w_lfu * f + (double)c->w_lhu * h) +
            (double)c->w_fld * (LAYERS - away) * t;
 }
 
-/* How many layer steps until the layer runs again: counted one by one. */
+/* Layer steps until the layer runs again, counted one by one. */
 static uint32_t distance(uint32_t layer)
 {
     uint32_t d = 1;
@@ -125,7 +125,7 @@ static uint32_t distance(uint32_t layer)
     return d;
 }
 
-/* Greater leaves first. */
+/* The entry with the highest score is evicted first. */
 static double eviction_score(uint32_t slot)
 {
     const char *e = o.config->eviction;
@@ -141,7 +141,7 @@ static double eviction_score(uint32_t slot)
         uint32_t d = (LAYERS - layer_of(slot) + o.layer) % LAYERS;
         return d == 0 ? -INFINITY : -frequency(slot) / d;
     }
-    if (strcmp(e, "decayed-frequency") == 0 || strcmp(e, "learned") == 0) /* nobody tells it any */
+    if (strcmp(e, "decayed-frequency") == 0 || strcmp(e, "learned") == 0) /* no logits sent */
         return -decayed_frequency(slot) / distance(layer_of(slot));
     return -priority(slot);
 }
@@ -161,7 +161,7 @@ static bool may(void *arg, uint32_t slot)
     return !pinned(arg, slot);
 }
 
-/* True when a leaves before b. Groups are compared by the caller. */
+/* True when a is evicted before b. The caller compares groups. */
 static bool evicted_before(uint32_t a, uint32_t b)
 {
     double x = eviction_score(a), y = eviction_score(b);
@@ -214,7 +214,7 @@ static uint32_t oracle_victim(struct residency *r, uint32_t incoming, uint64_t *
     return best;
 }
 
-/* ---- a random trace over both ---- */
+/* ---- a random trace over policy and oracle ---- */
 
 static void step_to(struct residency *r, uint32_t sequence, uint32_t position, uint32_t layer)
 {
@@ -244,7 +244,7 @@ static void bring(struct residency *r, uint32_t slot, uint64_t capacity, uint64_
                       o.config->eviction, o.config->allocation, victim, expected, o.events);
         if (victim == POLICY_NONE)
             return;
-        ck_assert(residency_is_resident(r, victim)); /* asking does not remove */
+        ck_assert(residency_is_resident(r, victim)); /* the query does not remove */
         residency_remove(r, victim, true);
         o.resident[victim] = false;
     }
@@ -358,7 +358,7 @@ START_TEST(victims_agree_with_the_oracle)
 }
 END_TEST
 
-/* The same over entries of many sizes: room for one may take several victims. */
+/* The same with entries of many sizes: one insertion may need several victims. */
 START_TEST(sizes_differ)
 {
     uint64_t bytes[SLOTS];
@@ -380,7 +380,7 @@ static bool anyone(void *arg, uint32_t slot)
     return true;
 }
 
-static bool nobody(void *arg, uint32_t slot)
+static bool no_one(void *arg, uint32_t slot)
 {
     ++*(unsigned *)arg;
     (void)slot;
@@ -407,8 +407,8 @@ START_TEST(edge_cases)
     ck_assert_uint_eq(residency_slots(r), SLOTS);
     ck_assert_uint_eq(residency_victim(r, 3, anyone, NULL), POLICY_NONE);
     fill(r, 0, 8);
-    ck_assert_uint_eq(residency_victim(r, 20, nobody, &queried), POLICY_NONE);
-    ck_assert_uint_eq(queried, 8); /* each once: nothing quadratic */
+    ck_assert_uint_eq(residency_victim(r, 20, no_one, &queried), POLICY_NONE);
+    ck_assert_uint_eq(queried, 8); /* each once: not quadratic */
     ck_assert_uint_lt(residency_victim(r, POLICY_NONE, anyone, NULL), 8);
     for (uint32_t s = 0; s < 8; s++)
         residency_remove(r, s, s % 2 == 0);
@@ -419,7 +419,7 @@ START_TEST(edge_cases)
 }
 END_TEST
 
-/* What the running step has used leaves last, though its turn would be first. */
+/* Entries that the running step has used are evicted last, even if they are first in the order. */
 START_TEST(running_step_is_spared)
 {
     struct residency_config c = config_of(every[_i], "shared", 1);
@@ -460,7 +460,7 @@ START_TEST(random_is_uniform_and_repeats)
         }
         residency_destroy(r);
     }
-    for (uint32_t s = 0; s < EXPERTS; s++) /* 2000 each, sigma 42 */
+    for (uint32_t s = 0; s < EXPERTS; s++) /* 2000 expected, sigma 42 */
         ck_assert_uint_gt(drawn[s], 1800);
 }
 END_TEST
@@ -474,7 +474,7 @@ START_TEST(shares_follow_the_headers_formula)
     static const uint64_t plenty[LAYERS] = {9, 9, 3, 3, 3};
     for (uint32_t l = 0; l < LAYERS; l++)
         ck_assert_uint_eq(residency_group_share(r, l), 64 * plenty[l]);
-    residency_capacity(r, 64 * 14); /* the second shallow layer gets what is left */
+    residency_capacity(r, 64 * 14); /* the second shallow layer gets the rest */
     static const uint64_t scarce[LAYERS] = {9, 2, 0, 0, 0};
     for (uint32_t l = 0; l < LAYERS; l++)
         ck_assert_uint_eq(residency_group_share(r, l), 64 * scarce[l]);
@@ -502,7 +502,7 @@ START_TEST(shares_follow_the_headers_formula)
 }
 END_TEST
 
-/* HOBBIT's two caches: once full, high entries push out high ones, low ones low ones. */
+/* HOBBIT's two caches: once full, high entries evict high ones, low entries low ones. */
 START_TEST(precisions_keep_their_shares)
 {
     struct residency_config c = config_of("lru", "precisions", 2);
@@ -535,7 +535,7 @@ START_TEST(transient_keeps_one_layer)
     residency_step(r, &(struct residency_step){1, 0, 0});
     fill(r, 0, 3);
     ck_assert_uint_eq(residency_expired(r, anyone, NULL), POLICY_NONE);
-    residency_insert(r, EXPERTS + 2, true); /* guessed for the layer to come */
+    residency_insert(r, EXPERTS + 2, true); /* predicted for the next layer */
     ck_assert_uint_eq(residency_expired(r, anyone, NULL), POLICY_NONE);
     residency_step(r, &(struct residency_step){1, 0, 1});
     for (uint32_t n = 0; n < 3; n++) {
@@ -544,7 +544,7 @@ START_TEST(transient_keeps_one_layer)
         residency_remove(r, slot, true);
     }
     ck_assert_uint_eq(residency_expired(r, anyone, NULL), POLICY_NONE);
-    residency_step(r, &(struct residency_step){1, 0, 2}); /* nobody used the guess */
+    residency_step(r, &(struct residency_step){1, 0, 2}); /* the predicted expert was not used */
     ck_assert_uint_eq(residency_expired(r, anyone, NULL), EXPERTS + 2);
     residency_destroy(r);
 

@@ -1,5 +1,4 @@
-/* What clients share: options taken out of argv, lists of ids, looking things up in the document.
- */
+/* Shared by the clients: options removed from argv, lists of ids, lookups in the JSON stats. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,7 +54,7 @@ START_TEST(ids_are_read)
 {
     static const struct {
         const char *text;
-        size_t count; /* 0: refused */
+        size_t count; /* 0: rejected */
         uint32_t last;
     } rows[] = {{"1", 1, 1},
                 {"1,2,3", 3, 3},
@@ -131,7 +130,7 @@ START_TEST(fields_are_found)
 }
 END_TEST
 
-/* Every key of DESIGN's list is there, also when the engine tells nothing. */
+/* Every documented key is present, also when the engine reports no statistics. */
 START_TEST(generation_stats_are_complete)
 {
     static const char *const keys[] = {"text",          "ids",

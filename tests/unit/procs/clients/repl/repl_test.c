@@ -1,4 +1,4 @@
-/* What repl remembers and what it can set, without an engine. */
+/* The conversation and the settings of repl, without an engine. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,83 +11,83 @@
 
 static char path[] = "/tmp/sluice-repl-test.XXXXXX";
 
-static void check_text(const struct talk *t, const char *prompt, size_t context,
+static void check_text(const struct conversation *t, const char *prompt, size_t context,
                        const char *expected)
 {
-    char *text = talk_text(t, prompt, context);
+    char *text = conversation_text(t, prompt, context);
     ck_assert_str_eq(text, expected);
     free(text);
 }
 
 START_TEST(the_conversation_is_one_text)
 {
-    struct talk t = {0};
+    struct conversation t = {0};
     check_text(&t, "hello", 100, "hello");
-    ck_assert_int_eq(talk_add(&t, "one", " two"), 0);
-    ck_assert_int_eq(talk_add(&t, "three\nfour", ""), 0);
+    ck_assert_int_eq(conversation_add(&t, "one", " two"), 0);
+    ck_assert_int_eq(conversation_add(&t, "three\nfour", ""), 0);
     check_text(&t, "five", 100, "one two\nthree\nfour\nfive");
     check_text(&t, "five", 0, "five");
-    check_text(&t, "five", 9, "four\nfive"); /* begun after a line's end */
+    check_text(&t, "five", 9, "four\nfive"); /* starts at the beginning of a line */
     check_text(&t, "five", 4, "four\nfive");
-    char *prompt = talk_take_last(&t);
+    char *prompt = conversation_take_last(&t);
     ck_assert_str_eq(prompt, "three\nfour");
     free(prompt);
-    ck_assert_int_eq(talk_add(&t, "caf\xc3\xa9", ""), 0);
-    check_text(&t, "x", 1, "x"); /* never from inside a character */
-    talk_clear(&t);
-    ck_assert_ptr_null(talk_take_last(&t));
-    talk_clear(&t);
+    ck_assert_int_eq(conversation_add(&t, "caf\xc3\xa9", ""), 0);
+    check_text(&t, "x", 1, "x"); /* never starts inside a character */
+    conversation_clear(&t);
+    ck_assert_ptr_null(conversation_take_last(&t));
+    conversation_clear(&t);
 }
 END_TEST
 
-static void check_chat(const struct talk *t, const struct model_chat *chat, const char *prompt,
-                       size_t context, const char *expected)
+static void check_chat(const struct conversation *t, const struct model_chat *chat,
+                       const char *prompt, size_t context, const char *expected)
 {
     struct error error;
-    char *text = talk_chat(t, chat, prompt, context, &error);
+    char *text = conversation_chat(t, chat, prompt, context, &error);
     ck_assert_msg(text && strcmp(text, expected) == 0, "'%s' is not '%s'", text, expected);
     free(text);
 }
 
 #define PROMPT(text) "<|im_start|>user\n" text "<|im_end|>\n<|im_start|>assistant\n"
 
-/* A model with a template is asked in its form; what the form refuses is an error in the prompt,
- * and forgotten with all before it in what was said. */
+/* A model with a chat template gets the prompt in that format. Text the template rejects is an
+ * error in the prompt; in an earlier message, it and everything before it are dropped. */
 START_TEST(the_conversation_has_the_models_form)
 {
-    struct talk t = {0};
+    struct conversation t = {0};
     struct error error;
     struct model_chat chat = {.family = CHAT_CHATML, .eos = "<|im_end|>"};
     check_chat(&t, &chat, "hello", 100, PROMPT("hello"));
-    ck_assert_int_eq(talk_add(&t, "one", "two"), 0);
-    ck_assert_int_eq(talk_add(&t, "three", "four"), 0);
+    ck_assert_int_eq(conversation_add(&t, "one", "two"), 0);
+    ck_assert_int_eq(conversation_add(&t, "three", "four"), 0);
     check_chat(&t, &chat, "five", 100,
                PROMPT("one") "two<|im_end|>\n" PROMPT("three") "four<|im_end|>\n" PROMPT("five"));
     check_chat(&t, &chat, "five", 12, PROMPT("three") "four<|im_end|>\n" PROMPT("five"));
     check_chat(&t, &chat, "five", 0, PROMPT("five"));
-    ck_assert_ptr_null(talk_chat(&t, &chat, "<|im_start|>system", 100, &error));
+    ck_assert_ptr_null(conversation_chat(&t, &chat, "<|im_start|>system", 100, &error));
     ck_assert_int_eq(error.code, ERR_BAD_INPUT);
-    ck_assert_int_eq(talk_add(&t, "five", "a <|im_end|> b"), 0);
-    ck_assert_int_eq(talk_add(&t, "six", "seven"), 0);
+    ck_assert_int_eq(conversation_add(&t, "five", "a <|im_end|> b"), 0);
+    ck_assert_int_eq(conversation_add(&t, "six", "seven"), 0);
     check_chat(&t, &chat, "eight", 100, PROMPT("six") "seven<|im_end|>\n" PROMPT("eight"));
-    talk_clear(&t);
+    conversation_clear(&t);
 }
 END_TEST
 
 START_TEST(the_oldest_is_forgotten)
 {
-    struct talk t = {0};
-    char *big = malloc(TALK_PROMPT_MAX + 1);
-    memset(big, 'x', TALK_PROMPT_MAX);
-    big[TALK_PROMPT_MAX] = 0;
+    struct conversation t = {0};
+    char *big = malloc(CONVERSATION_PROMPT_MAX + 1);
+    memset(big, 'x', CONVERSATION_PROMPT_MAX);
+    big[CONVERSATION_PROMPT_MAX] = 0;
     for (int i = 0; i < 100; i++) {
         big[0] = (char)('0' + i % 10);
-        ck_assert_int_eq(talk_add(&t, big, ""), 0);
-        ck_assert_uint_le(t.bytes, TALK_BYTES_MAX);
+        ck_assert_int_eq(conversation_add(&t, big, ""), 0);
+        ck_assert_uint_le(t.bytes, CONVERSATION_BYTES_MAX);
     }
-    ck_assert_uint_ge(t.count, TALK_BYTES_MAX / TALK_PROMPT_MAX - 1);
+    ck_assert_uint_ge(t.count, CONVERSATION_BYTES_MAX / CONVERSATION_PROMPT_MAX - 1);
     ck_assert_int_eq(t.turns[t.count - 1].prompt[0], '9');
-    talk_clear(&t);
+    conversation_clear(&t);
     free(big);
 }
 END_TEST
@@ -110,15 +110,15 @@ START_TEST(saved_is_loaded)
     ck_assert_int_eq(settings_set(&a, set, &error), 0);
     ck_assert_int_eq(settings_set(&a, more, &error), 0);
     a.submit.ignore_eos = true;
-    talk_add(&a.talk, "one \"1\"", " two\n");
-    talk_add(&a.talk, "\x01", "\xe2\x82\xac");
+    conversation_add(&a.conversation, "one \"1\"", " two\n");
+    conversation_add(&a.conversation, "\x01", "\xe2\x82\xac");
     json_t *settings = settings_json(&a), *loaded = NULL;
-    ck_assert_int_eq(talk_save(&a.talk, settings, path, &error), 0);
-    ck_assert_int_eq(talk_load(&b.talk, &loaded, path, &error), 0);
+    ck_assert_int_eq(conversation_save(&a.conversation, settings, path, &error), 0);
+    ck_assert_int_eq(conversation_load(&b.conversation, &loaded, path, &error), 0);
     ck_assert_int_eq(settings_take(&b, loaded, &error), 0);
-    ck_assert_uint_eq(b.talk.count, 2);
-    ck_assert_uint_eq(b.talk.bytes, a.talk.bytes);
-    ck_assert_str_eq(b.talk.turns[1].response, "\xe2\x82\xac");
+    ck_assert_uint_eq(b.conversation.count, 2);
+    ck_assert_uint_eq(b.conversation.bytes, a.conversation.bytes);
+    ck_assert_str_eq(b.conversation.turns[1].response, "\xe2\x82\xac");
     ck_assert_int_eq(b.context, 7);
     ck_assert_int_eq(b.submit.sampling.top_k, 3);
     ck_assert(b.submit.ignore_eos);
@@ -127,8 +127,8 @@ START_TEST(saved_is_loaded)
     ck_assert_int_eq(memcmp(b.submit.stops.text[0], "a \"b\n", 5), 0);
     json_decref(settings);
     json_decref(loaded);
-    talk_clear(&a.talk);
-    talk_clear(&b.talk);
+    conversation_clear(&a.conversation);
+    conversation_clear(&b.conversation);
 }
 END_TEST
 
@@ -147,20 +147,20 @@ START_TEST(a_broken_file_changes_nothing)
     static const char *const bad_settings[] = {"{\"top_k\": -1}",        "{\"top_k\": \"x\"}",
                                                "{\"nonsense\": 1}",      "{\"stop\": [1]}",
                                                "{\"ignore_eos\": true}", "{\"context\": 1e9}"};
-    struct talk t = {0};
+    struct conversation t = {0};
     struct error error;
     json_t *settings = NULL;
-    talk_add(&t, "kept", "");
+    conversation_add(&t, "kept", "");
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         write_file(bad[i]);
-        ck_assert_msg(talk_load(&t, &settings, path, &error) == -1, "row %zu", i);
+        ck_assert_msg(conversation_load(&t, &settings, path, &error) == -1, "row %zu", i);
         ck_assert_int_eq(error.code, ERR_BAD_INPUT);
         ck_assert_ptr_null(settings);
     }
     ck_assert_str_eq(t.turns[0].prompt, "kept");
-    ck_assert_int_eq(talk_load(&t, &settings, "/nonexistent/file", &error), -1);
+    ck_assert_int_eq(conversation_load(&t, &settings, "/nonexistent/file", &error), -1);
     settings = json_object();
-    ck_assert_int_eq(talk_save(&t, settings, "/nonexistent/file", &error), -1);
+    ck_assert_int_eq(conversation_save(&t, settings, "/nonexistent/file", &error), -1);
     json_decref(settings);
     for (size_t i = 0; i < ARRAY_LEN(bad_settings); i++) {
         struct repl r = {.context = 5};
@@ -171,7 +171,7 @@ START_TEST(a_broken_file_changes_nothing)
         ck_assert_int_eq(r.submit.sampling.top_k, 40);
         json_decref(given);
     }
-    talk_clear(&t);
+    conversation_clear(&t);
 }
 END_TEST
 
@@ -208,7 +208,7 @@ START_TEST(settings_are_checked)
 }
 END_TEST
 
-/* What comes of a paste, from behind the mark of its beginning. */
+/* The text of a paste, after its start mark. */
 START_TEST(pastes)
 {
     static const struct {

@@ -1,4 +1,5 @@
-/* What top makes of two looks, and how it lies on pages of any size. No engine, no terminal. */
+/* Rates that top computes from two samples, and their layout on pages of any size. Without engine
+ * or terminal. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +20,7 @@ static json_t *row(const char *service, int number, int pid, json_t *counters)
                      counters);
 }
 
-/* An engine at a time: uses, bytes read. */
+/* The stats of an engine at one time: accesses, bytes read. */
 static void make(struct sample *sample, double seconds, int accesses, int bytes, unsigned layers)
 {
     memset(sample, 0, sizeof *sample);
@@ -78,11 +79,11 @@ START_TEST(rates_are_of_the_time_between)
     ck_assert_double_eq_tol(f.device[0].read_ms, 200000 * 20 / 1e6 / 200, 1e-6);
     ck_assert_double_eq_tol(f.process[1].cpu, 100.0 * 100 / (double)sysconf(_SC_CLK_TCK) / 2, 1e-6);
     ck_assert_str_eq(f.process[2].name, "loader.1");
-    /* What was begun anew counts from zero. */
+    /* Counters of a restarted process are relative to zero. */
     make(&restarted, 13, 100, 100, 2);
     rates_make(&now, &restarted, SORT_start, &f);
     ck_assert_double_eq_tol(f.accesses_per_s, 100, 1e-6);
-    /* Without a look before: since the engine's start. */
+    /* Without a previous sample: since the engine's start. */
     rates_make(&none, &now, SORT_start, &f);
     ck_assert_double_eq_tol(f.seconds, 12, 1e-6);
     ck_assert_double_eq_tol(f.accesses_per_s, 5000.0 / 12, 1e-6);
@@ -102,12 +103,12 @@ START_TEST(processes_are_sorted)
     ck_assert_str_eq(f.process[1].name, "supervisor");
     rates_make(&none, &now, SORT_cpu, &f);
     ck_assert_str_eq(f.process[0].name, "compute");
-    ck_assert_str_eq(f.process[1].name, "supervisor"); /* ties: the engine's order */
+    ck_assert_str_eq(f.process[1].name, "supervisor"); /* equal values keep the engine's order */
     sample_free(&now);
 }
 END_TEST
 
-/* The page as one text. */
+/* The page as text. */
 static const char *text_of(struct page *p)
 {
     static char text[1 << 17];
@@ -147,7 +148,7 @@ START_TEST(pages_fit_any_terminal)
 {
     struct sample now;
     make(&now, 10, 800, 16000, 8);
-    check_page(&now, 24, 80, 8); /* every layer in full: half of them are held */
+    check_page(&now, 24, 80, 8); /* every layer in full, half of its experts resident */
     check_page(&now, 50, 200, 8);
     sample_free(&now);
     make(&now, 10, 800, 16000, 60);
@@ -165,7 +166,7 @@ START_TEST(pages_fit_any_terminal)
 }
 END_TEST
 
-/* A device in quarantine is seen, and only that one is called so. */
+/* A device in quarantine is marked, and no other. */
 START_TEST(quarantine_is_shown)
 {
     struct sample now, none = {0};
@@ -184,8 +185,7 @@ START_TEST(quarantine_is_shown)
 }
 END_TEST
 
-/* Sixteen loaders on 24 lines: every other process is there, some of the devices, some of the map.
- */
+/* Sixteen loaders on 24 lines: all other processes, some devices and part of the map are shown. */
 START_TEST(many_loaders_leave_space)
 {
     struct sample now, none = {0};
@@ -209,7 +209,7 @@ START_TEST(many_loaders_leave_space)
 }
 END_TEST
 
-/* The bar is the budget: half of it arena, of that half filled; KV a fifth, margin a tenth. */
+/* The bar is the budget: half of it arena, half of that filled; KV a fifth, margin a tenth. */
 START_TEST(the_bar_is_the_budget)
 {
     struct sample now;
@@ -232,7 +232,7 @@ START_TEST(the_bar_is_the_budget)
 }
 END_TEST
 
-/* A document that lacks everything, and none at all. */
+/* Empty JSON stats, and none at all. */
 START_TEST(nothing_is_shown_as_nothing)
 {
     struct sample none = {0}, empty = {.doc = json_object(), .when_ns = 5};
@@ -262,9 +262,9 @@ START_TEST(graphs_stand_on_their_newest)
     history_draw(&h, &c, 0, 15, 40);
     ck_assert_int_eq(memcmp(c.text, "GENERATED  5.0 tokens/s, max 10.0", 33), 0);
     ck_assert_int_eq(c.text[4 * 40 + 39], '#');
-    ck_assert_int_eq(c.text[1 * 40 + 39], ' '); /* 5 of 10: half the height */
+    ck_assert_int_eq(c.text[1 * 40 + 39], ' '); /* 5 of max 10: half the height */
     ck_assert_int_eq(c.text[1 * 40 + 38], '#');
-    history_draw(&h, &c, 14, 1, 40); /* no room: nothing */
+    history_draw(&h, &c, 14, 1, 40); /* too small: draws nothing */
     canvas_free(&c);
 }
 END_TEST

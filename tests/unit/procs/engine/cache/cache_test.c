@@ -1,6 +1,6 @@
 /* The cache manager without its process: victims, waiting, cancelling, retries, prefetches, filling
- * and recovery. The test plays compute, the predictor and one loader on real segments and channels.
- * An entry "arrives" when the test publishes its part, as a loader does. */
+ * and recovery. The test acts as compute, the predictor and one loader on real segments and
+ * channels. An entry "arrives" when the test publishes its part, as a loader does. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@
 struct world {
     struct image image;
     struct arena_layout layout;
-    struct child child; /* what a start of the cache finds */
+    struct child child; /* what the cache process has at its start */
     char dir[64];
     struct channel *compute, *predictor, *loader; /* the other ends */
     struct cache cache;
@@ -77,7 +77,7 @@ static uint64_t slot_bytes(uint32_t entry)
     return model_index_entries(w.child.model)[entry].slot_bytes;
 }
 
-/* The cap on payload is exact; the quota has space for one more slot. */
+/* The limit of payload is exact; the quota has space for one more slot. */
 static void set_capacity(uint32_t experts)
 {
     const struct model_entry *e = &model_index_entries(w.child.model)[expert(LAYER, 0)];
@@ -179,7 +179,7 @@ static enum entry_state state(uint32_t entry)
     return entry_state_of(word(entry));
 }
 
-/* The loader's part of an entry was read. */
+/* The loader has read its part of an entry. */
 static void arrive(uint32_t entry)
 {
     struct directory_entry *d = &w.child.directory.entries[entry];
@@ -188,7 +188,7 @@ static void arrive(uint32_t entry)
     cache_observe(&w.cache, entry);
 }
 
-/* Reading it failed, as a loader reports it. */
+/* A failed read, as a loader reports it. */
 static void load_fails(uint32_t entry)
 {
     struct directory_entry *d = &w.child.directory.entries[entry];
@@ -230,7 +230,7 @@ static uint64_t count(unsigned counter)
 
 static void load_dense(void)
 {
-    cache_load_standing(&w.cache);
+    cache_load_required(&w.cache);
     for (uint32_t e = 0; e < w.child.model->dense_count; e++)
         arrive(e);
 }
@@ -349,7 +349,7 @@ START_TEST(a_load_that_fails_three_times_is_given_up)
     }
     ck_assert_int_eq(state(entry), ENTRY_ABSENT);
     ck_assert_uint_eq(w.cache.demands_open, 0);
-    cache_request_fresh(&w.cache, entry, LOAD_DEMAND, 1); /* asked for again: counted from zero */
+    cache_request_fresh(&w.cache, entry, LOAD_DEMAND, 1); /* a new request: counted from zero */
     load_fails(entry);
     ck_assert_int_eq(state(entry), ENTRY_LOADING);
     arrive(entry);
@@ -401,7 +401,7 @@ START_TEST(hinted_experts_are_prefetched_while_space_is_free)
     cache_advance(&w.cache, (struct cache_now){1, 7, LAYER});
     make_resident(0, 1);
     send_hint(7, LAYER + 1, 0, 3);
-    for (uint32_t i = 0; i < 6; i++) /* one per round of the main loop */
+    for (uint32_t i = 0; i < 6; i++) /* one per iteration of the main loop */
         cache_prefetch(&w.cache);
     ck_assert_int_eq(state(expert(LAYER + 1, 0)), ENTRY_LOADING);
     ck_assert_int_eq(state(expert(LAYER + 1, 1)), ENTRY_LOADING);
@@ -446,7 +446,7 @@ START_TEST(a_successor_keeps_what_is_ready_and_resets_what_was_loading)
     uint64_t owned = w.cache.owned_bytes, generation = entry_generation_of(word(loading));
     close_channels();
     close_cache();
-    open_cache("lod"); /* all it knows is in shared memory */
+    open_cache("lod"); /* all its state is in shared memory */
     open_channels();
     cache_rebuild(&w.cache);
     ck_assert_uint_eq(w.cache.resident_entries, 3);
@@ -455,13 +455,13 @@ START_TEST(a_successor_keeps_what_is_ready_and_resets_what_was_loading)
     ck_assert_uint_gt(entry_generation_of(word(loading)), generation);
     ck_assert_uint_ge(count(CTR_CACHE_punched_bytes), slot_bytes(loading));
     ck_assert_uint_eq(count(CTR_CACHE_rebuilds), 1);
-    cache_load_standing(&w.cache); /* compute's pin still asks for it */
+    cache_load_required(&w.cache); /* compute's pin still requests it */
     arrive(loading);
     ck_assert_uint_eq(w.cache.resident_entries, 4);
 }
 END_TEST
 
-/* In the parent, so that nothing is left when a case fails. */
+/* In the parent, so that a failed case leaves no files. */
 static void remove_dir(void)
 {
     static const char *const names[] = {"compute", "predictor", "loader"};

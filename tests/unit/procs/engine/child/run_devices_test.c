@@ -1,4 +1,4 @@
-/* Items of --devices, and the copies that follow from them. */
+/* Items of --devices, and the resulting copies. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@ static struct params p, own;
 static struct error e;
 static struct device_paths paths;
 
-/* A model index with two stripes; with stripe_count 0 it is a GGUF file's. */
+/* A model index with two stripes; with stripe_count 0, that of a GGUF file. */
 static struct {
     struct model_index index;
     struct model_stripe stripes[2];
@@ -46,9 +46,9 @@ START_TEST(items_override_only_their_keys)
     ck_assert_int_eq(devices_take(&p, 1, &own, &paths, &e), 0);
     ck_assert_str_eq(paths.path, "");
     ck_assert_str_eq(own.backend, "pread");
-    ck_assert_uint_eq(own.queue_depth, p.queue_depth); /* nothing of its neighbour */
+    ck_assert_uint_eq(own.queue_depth, p.queue_depth); /* no settings of the previous item */
     ck_assert_int_eq(devices_take(&p, 2, &own, &paths, &e), 0);
-    ck_assert_str_eq(paths.path, "/b:x/c"); /* a colon of a path's own */
+    ck_assert_str_eq(paths.path, "/b:x/c"); /* a colon within a path */
     ck_assert_uint_eq(own.io_size, 65536);
     ck_assert_uint_eq(own.direct_io, 0);
     ck_assert_int_eq(devices_take(&p, 3, &own, &paths, &e), 0);
@@ -56,7 +56,7 @@ START_TEST(items_override_only_their_keys)
     ck_assert_str_eq(paths.mirror, "/e/f");
     ck_assert_uint_eq(own.queue_depth, 2);
     ck_assert_int_eq(devices_take(&p, 4, &own, &paths, &e), 0);
-    ck_assert_str_eq(paths.path, ""); /* behind the list: the parameters of all */
+    ck_assert_str_eq(paths.path, ""); /* beyond the list: the global parameters */
     ck_assert_mem_eq(&own, &p, sizeof p);
 }
 END_TEST
@@ -82,7 +82,7 @@ START_TEST(wrong_items_are_named)
 }
 END_TEST
 
-/* The copies as one text, in order. */
+/* The copies as text, in order. */
 static const char *copies_of(uint32_t loader, enum run_source source)
 {
     static char text[RUN_COPIES_MAX * MODEL_PATH_BYTES];
@@ -110,13 +110,13 @@ START_TEST(copies_of_a_file)
         {"/a,/b", 1, "/b /a /m"},
         {",/b", 0, "/m /b"},
         {",/b", 1, "/b /m"},
-        {"/a,/b,/c,/d,/e", 1, "/b /c /d /e"}, /* as many as there is room for */
+        {"/a,/b,/c,/d,/e", 1, "/b /c /d /e"}, /* up to the maximum of copies */
         {"/a:mirror=/x:queue_depth=1,/a", 0, "/a /x /m"},
     };
     for (size_t i = 0; i < ARRAY_LEN(table); i++) {
         set_devices(table[i].devices);
         ck_assert_str_eq(copies_of(table[i].loader, RUN_EXPERTS), table[i].copies);
-        ck_assert_str_eq(copies_of(table[i].loader, RUN_DENSE), ""); /* it is the same file */
+        ck_assert_str_eq(copies_of(table[i].loader, RUN_DENSE), ""); /* the same file */
     }
 }
 END_TEST
@@ -147,7 +147,7 @@ START_TEST(devices_have_names)
     ck_assert_str_eq(text, "loader.1's device /s/experts.1.bin");
     run_device_text(&p, &model.index, "/m", 1, 0, text, sizeof text);
     ck_assert_str_eq(text, "loader.1's device /m/model.gguf");
-    run_device_text(&p, &model.index, "/m", 9, 1, text, sizeof text); /* foreign: no such */
+    run_device_text(&p, &model.index, "/m", 9, 1, text, sizeof text); /* no such loader */
     ck_assert_str_eq(text, "loader.9");
 }
 END_TEST

@@ -1,5 +1,5 @@
-/* The loader's pure parts: the order of reads, retries and ends of jobs, the throttle; and the file
- * it reads, which may change under it. */
+/* The pure parts of the loader: order of reads, retries and ends of jobs, the throttle; and the
+ * model file, which may change while it is read. */
 #include <check.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -76,28 +76,28 @@ START_TEST(prefetch_gives_way)
     struct job *prefetch = add(0, LOAD_PREFETCH, 256);
     struct chunk *a = next(1), *b = next(1);
     ck_assert(a && b);
-    ck_assert_ptr_null(next(1)); /* never more than two at the device */
+    ck_assert_ptr_null(next(1)); /* at most two in flight at the device */
     ck_assert_uint_eq(jobs.inflight_prefetch, PREFETCH_CHUNKS_MAX);
     struct job *need = add(1, LOAD_DEMAND, 2 * CHUNK / PAGE_BYTES);
     struct chunk *d = next(2);
     ck_assert_ptr_eq(d->job, need);
     jobs_complete(&jobs, a, CHUNK, 3, FILE_SIZE);
-    ck_assert_ptr_eq(jobs_pick(&jobs, 3, false), need); /* it has more to hand out */
+    ck_assert_ptr_eq(jobs_pick(&jobs, 3, false), need); /* it has more chunks */
     struct chunk *e = next(3);
     ck_assert_ptr_eq(e->job, need);
     ck_assert_ptr_null(jobs_pick(&jobs, 4, false)); /* both would wait for the device */
     jobs_complete(&jobs, d, CHUNK, 4, FILE_SIZE);
     ck_assert_ptr_null(jobs_pick(&jobs, 4, false)); /* one of its two */
     jobs_complete(&jobs, e, CHUNK, 5, FILE_SIZE);
-    ck_assert_ptr_null(jobs_pick(&jobs, 5, true)); /* something waits for room */
-    ck_assert_ptr_eq(next(5)->job, prefetch);      /* beside the other guess's chunk */
+    ck_assert_ptr_null(jobs_pick(&jobs, 5, true)); /* an entry waits for free space */
+    ck_assert_ptr_eq(next(5)->job, prefetch);      /* next to the other prefetch's chunk */
     ck_assert_ptr_null(next(5));
 }
 END_TEST
 
 START_TEST(no_small_rest)
 {
-    static const uint64_t pieces[] = {CHUNK, 40 * KIB, 36 * KIB}; /* 64 KiB and 12 would do, too */
+    static const uint64_t pieces[] = {CHUNK, 40 * KIB, 36 * KIB}; /* 64 and 12 KiB are also valid */
     add(0, LOAD_DEMAND, 35);
     for (size_t i = 0; i < ARRAY_LEN(pieces); i++)
         ck_assert_uint_eq(next(1)->bytes, pieces[i]);
@@ -177,10 +177,10 @@ START_TEST(a_failed_job_waits_for_its_reads)
 {
     struct job *job = add(0, LOAD_DEMAND, 64);
     struct chunk *a = next(1), *b = next(1);
-    jobs_complete(&jobs, a, -EIO, 1, FILE_SIZE); /* waits for its next try */
+    jobs_complete(&jobs, a, -EIO, 1, FILE_SIZE); /* waits for its retry */
     jobs_fail(&jobs, job, ECANCELED);
     jobs_fail(&jobs, job, EIO);
-    ck_assert_int_eq(job->status, ECANCELED); /* the first one stays */
+    ck_assert_int_eq(job->status, ECANCELED); /* the first error stays */
     ck_assert(!job_ended(job));
     ck_assert_ptr_null(next(NS_PER_S));
     jobs_complete(&jobs, b, -EIO, 2, FILE_SIZE);
@@ -192,7 +192,7 @@ START_TEST(a_failed_job_waits_for_its_reads)
 }
 END_TEST
 
-/* From another copy everything is read anew, and may be wrong once there, too. */
+/* On another copy the job reads everything again, and one wrong checksum is allowed there, too. */
 START_TEST(a_failed_job_goes_on_at_another_copy)
 {
     struct job *job = add(0, LOAD_DEMAND, CHUNK / PAGE_BYTES);
@@ -246,14 +246,14 @@ START_TEST(prefetch_reads_take_a_short_device_time)
     } t[] = {
         {1500 * MIB, 0, MIB, MIB},                     /* as large as allowed */
         {350 * MIB, 0, 700 * KIB, 720 * KIB},          /* 2 ms */
-        {100 * MIB, 0, 256 * KIB, 256 * KIB},          /* a slow drive wants so much at least */
-        {1500 * MIB, 350 * MIB, 700 * KIB, 720 * KIB}, /* one that is held to less */
+        {100 * MIB, 0, 256 * KIB, 256 * KIB},          /* minimum on a slow device */
+        {1500 * MIB, 350 * MIB, 700 * KIB, 720 * KIB}, /* limited by the throttle */
         {350 * MIB, 1500 * MIB, 700 * KIB, 720 * KIB},
     };
     for (size_t i = 0; i < ARRAY_LEN(t); i++) {
         struct chunk_pace p = {0};
-        ck_assert_uint_eq(chunk_pace_bytes(&p, LOAD_PREFETCH, MIB, 0), 256 * KIB); /* not known */
-        for (int n = 0; n < 1000; n++) /* another drive before */
+        ck_assert_uint_eq(chunk_pace_bytes(&p, LOAD_PREFETCH, MIB, 0), 256 * KIB); /* unknown */
+        for (int n = 0; n < 1000; n++) /* a different device before */
             chunk_pace_note(&p, MIB, NS_PER_S);
         for (int n = 0; n < 1000; n++)
             chunk_pace_note(&p, t[i].rate / 1000, NS_PER_MS);
@@ -267,12 +267,11 @@ START_TEST(prefetch_reads_take_a_short_device_time)
 }
 END_TEST
 
-/* ---- throttle: time passes in steps; reads as the loader would submit them, `DEPTH` at once ----
- */
+/* ---- throttle: time advances in steps; reads as the loader submits them, `DEPTH` at once ---- */
 
 #define DEPTH 4
 
-/* Bytes of the reads whose time was over. */
+/* Bytes of the completed reads. */
 static uint64_t read_for(struct throttle *t, uint64_t *now, uint64_t ns, uint64_t step)
 {
     uint64_t bytes = 0, end = *now + ns, chunk = throttle_chunk(t, 256 * 1024);
@@ -305,7 +304,8 @@ START_TEST(throttle_keeps_its_rate)
 }
 END_TEST
 
-/* One read alone takes what its bytes take; one behind it as much longer; after a pause, too. */
+/* A single read takes the time of its bytes; the next one is serialized after it; also after a
+ * pause. */
 START_TEST(throttle_serves_in_line)
 {
     struct throttle t = {0};
@@ -319,7 +319,7 @@ START_TEST(throttle_serves_in_line)
         ck_assert_uint_gt(throttle_left_ns(&t, first, now + one / 2), 0);
         ck_assert_uint_eq(throttle_left_ns(&t, first, now + one), 0);
         ck_assert_uint_gt(throttle_left_ns(&t, second, now + one), 0);
-        now += 10 * NS_PER_S; /* nothing is saved up */
+        now += 10 * NS_PER_S; /* unused time is not saved up */
     }
 }
 END_TEST
@@ -331,9 +331,9 @@ START_TEST(throttle_changes)
     throttle_set(&t, PAGE_BYTES, 10);
     double position = throttle_take(&t, 100 * PAGE_BYTES, 10);
     ck_assert_uint_ge(throttle_left_ns(&t, position, 10), 100 * NS_PER_S);
-    throttle_set(&t, 200 * PAGE_BYTES, 10); /* what is left goes on at the new rate */
+    throttle_set(&t, 200 * PAGE_BYTES, 10); /* the rest continues at the new rate */
     ck_assert_uint_lt(throttle_left_ns(&t, position, 10), NS_PER_S);
-    throttle_set(&t, 1, 10); /* but not for ever */
+    throttle_set(&t, 1, 10); /* but not indefinitely */
     ck_assert_uint_le(throttle_left_ns(&t, position, 10), NS_PER_S + 1);
     throttle_set(&t, 0, 10);
     ck_assert_uint_eq(throttle_left_ns(&t, position, 10), 0);
@@ -409,7 +409,7 @@ START_TEST(another_file_is_no_model)
     struct device d;
     write_file(copy, 9999);
     device_open(&d, copy, true, &id, false);
-    ck_assert(d.gone); /* not even of the same size */
+    ck_assert(d.gone); /* the size differs */
     ck_assert_int_eq(d.fd, -1);
     unlink(copy);
     ck_assert(gone_after(&d, NS_PER_S));
@@ -418,7 +418,7 @@ START_TEST(another_file_is_no_model)
     write_file(copy, 10000);
     struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {12345, 0}};
     ck_assert_int_eq(utimensat(AT_FDCWD, copy, times, 0), 0);
-    ck_assert(gone_after(&d, 3 * NS_PER_S)); /* written to while in use */
+    ck_assert(gone_after(&d, 3 * NS_PER_S)); /* modified while in use */
     ck_assert(gone_after(&d, 4 * NS_PER_S));
     close(d.fd);
 }
@@ -432,7 +432,7 @@ START_TEST(one_bad_offset_does_not_fail_the_device)
     ck_assert(!device_failed(&d, 8, 3));
     ck_assert(!device_failed(&d, 8, 3));
     device_delivered(&d);
-    ck_assert(!device_failed(&d, 8, 3)); /* the row began anew */
+    ck_assert(!device_failed(&d, 8, 3)); /* the count of failures started again */
     ck_assert(!device_failed(&d, 9, 3));
     ck_assert(device_failed(&d, 7, 3));
     d = (struct device){.failed_entry = ENTRY_NONE};
@@ -443,23 +443,23 @@ END_TEST
 START_TEST(a_stall_is_silence_with_reads)
 {
     struct device d = {.fd = -1};
-    ck_assert(!device_stalled(&d, 1000, 0, 10)); /* nothing asked, nothing late */
+    ck_assert(!device_stalled(&d, 1000, 0, 10)); /* no reads, no stall */
     device_read_started(&d, 1000);
-    device_read_started(&d, 1008); /* silent since the first */
+    device_read_started(&d, 1008); /* silent since the first read */
     ck_assert(!device_stalled(&d, 1009, 0, 10));
     ck_assert(device_stalled(&d, 1010, 0, 10));
-    ck_assert(!device_stalled(&d, 1010, 1005, 10)); /* nobody looked until 1005 */
+    ck_assert(!device_stalled(&d, 1010, 1005, 10)); /* the loop did not poll until 1005 */
     device_read_ended(&d, 1011);
-    ck_assert(!device_stalled(&d, 1020, 0, 10)); /* slow, but it answers */
+    ck_assert(!device_stalled(&d, 1020, 0, 10)); /* slow, but reads complete */
     ck_assert(device_stalled(&d, 1021, 0, 10));
     device_read_ended(&d, 1030);
     ck_assert(!device_stalled(&d, 9000, 0, 10));
     device_read_started(&d, 9000);
-    ck_assert(!device_stalled(&d, 9009, 0, 10)); /* idle time was no silence */
+    ck_assert(!device_stalled(&d, 9009, 0, 10)); /* idle time does not count */
 }
 END_TEST
 
-/* A file of a quarantined device is not even opened. */
+/* The file of a quarantined device is not opened. */
 START_TEST(quarantine_touches_nothing)
 {
     struct model_file_id id = {0};

@@ -1,5 +1,5 @@
-/* Sums of parts while they arrive: in any order, in pieces of any size, with errors and short
- * reads between, the verdict is that of the whole. */
+/* Checksums of parts while they are read: in any order, in pieces of any size, with errors and
+ * short reads, the verdict is that of the whole part. */
 #include <check.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 #define AT        (3 * PAGE_BYTES) /* of the part in the arena */
 #define DEPTH     6
 
-/* One entry of two parts with sums, one without. */
+/* One entry of two parts with checksums, one without. */
 static struct {
     struct model_index head;
     struct model_entry entries[2];
@@ -51,7 +51,7 @@ static struct job *start(uint32_t entry, uint64_t pages)
     return jobs_add(&jobs, &load, 1, 1);
 }
 
-/* A chunk comes back: whole, short, or with an error. */
+/* A chunk completes: whole, short, or with an error. */
 static void come_back(struct chunk *c, struct job *job, uint64_t now)
 {
     uint64_t from = c->arena_offset - AT;
@@ -67,7 +67,7 @@ static void come_back(struct chunk *c, struct job *job, uint64_t now)
     ck_assert_uint_le(job->summed, job->bytes);
 }
 
-/* Reads all of a job's bytes with up to DEPTH chunks on the way, ended in any order. */
+/* Reads all bytes of a job with up to DEPTH chunks in flight, completed in any order. */
 static void read_job(struct job *job)
 {
     struct chunk *way[DEPTH];
@@ -93,7 +93,7 @@ START_TEST(verdicts)
     uint64_t pages = 1 + (uint64_t)rand() % PAGES_MAX;
     for (size_t i = 0; i < sizeof truth; i++)
         truth[i] = (uint8_t)rand();
-    model.sums[1] = XXH3_64bits(truth, pages * PAGE_BYTES); /* ours is part 1 */
+    model.sums[1] = XXH3_64bits(truth, pages * PAGE_BYTES); /* this loader reads part 1 */
 
     struct job *job = start(0, pages);
     read_job(job);
@@ -106,7 +106,7 @@ START_TEST(verdicts)
     job = start(0, pages);
     read_job(job);
     ck_assert_int_eq(verify_end(&verify, &jobs, job), VERDICT_WRONG);
-    jobs_restart(job); /* once more, and it is as it was: a bad way, not a bad file */
+    jobs_restart(job); /* the reread is correct: a transfer error, not a bad file */
     ck_assert(!job_ended(job) && job->restarted);
     truth[at] ^= 0xff;
     model.sums[1] = XXH3_64bits(truth, pages * PAGE_BYTES);

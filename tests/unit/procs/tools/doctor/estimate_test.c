@@ -52,8 +52,7 @@ START_TEST(resident_is_compute_alone)
 }
 END_TEST
 
-/* Half resident: 1/4 of the accesses is read; two experts per layer are 32 chunks: depth 16.
- */
+/* Half resident: 1/4 of the accesses are reads; two experts per layer are 32 chunks: depth 16. */
 START_TEST(reading_bounds_the_estimate)
 {
     struct model_facts m = a_model();

@@ -1,5 +1,6 @@
-/* compute's side of the directory: pins before looks, one DEMAND for what is missing, and every
- * wait ends - by event, by a named error, or by cancelling. A thread plays cache and loader. */
+/* compute's side of the directory: it pins before it reads, sends one DEMAND per missing expert,
+ * and every wait ends - by event, by a named error, or by cancelling. A thread acts as cache and
+ * loader. */
 #include <check.h>
 #include <errno.h>
 #include <pthread.h>
@@ -181,7 +182,7 @@ struct loading {
 static void *publish_later(void *arg)
 {
     struct loading *l = arg;
-    /* when the waiter sleeps on the counter */
+    /* when the waiter waits on the counter */
     while (atomic_load(&w.child.directory.counters[LAYER].waiters) == 0)
         sched_yield();
     publish(l->i, l->generation);
@@ -219,13 +220,13 @@ START_TEST(absent_entries_are_demanded_again)
 {
     uint64_t generation;
     struct error error;
-    pin(1); /* ABSENT, and nobody does anything: asked again until the stall limit */
+    pin(1); /* stays ABSENT: requested again until the stall limit */
     ck_assert_int_eq(wait_any(1, &error), -1);
     ck_assert_int_eq(error.code, ERR_NO_PROGRESS);
     ck_assert_uint_gt(count(CTR_COMPUTE_demands_retried), 0);
     uint64_t retried = count(CTR_COMPUTE_demands_retried);
     w.source.unpin(w.source.self, &w.step, &w.item[0]);
-    reserve(1, &generation); /* LOADING: somebody works on it */
+    reserve(1, &generation); /* LOADING: the load is in progress */
     w.items[0] = &w.item[1];
     pin(1);
     ck_assert_int_eq(wait_any(1, &error), -1);
@@ -262,7 +263,7 @@ END_TEST
 START_TEST(an_unreadable_expert_is_named)
 {
     struct error error;
-    atomic_store(&entry(0)->failures, 5); /* of an earlier request: counts for nothing now */
+    atomic_store(&entry(0)->failures, 5); /* of an earlier request: not counted */
     pin(1);
     atomic_fetch_add(&entry(0)->failures, 3);
     atomic_store(&entry(0)->last_errno, EIO);
@@ -303,7 +304,7 @@ static bool mask(bool allowed[])
     return w.source.mask(w.source.self, &w.step, allowed);
 }
 
-/* An expert that leaves between choice and pin is neither waited for nor asked for. */
+/* An expert evicted between routing and its pin is neither waited for nor requested. */
 START_TEST(what_has_left_is_lost)
 {
     bool allowed[MODEL_EXPERTS_MAX];
@@ -332,7 +333,7 @@ START_TEST(what_has_left_is_lost)
 }
 END_TEST
 
-/* With fewer residents than top-k there is no mask: routed exactly, asked for, waited for. */
+/* With fewer residents than top-k there is no mask: exact routing, requests, waits. */
 START_TEST(too_few_residents_are_waited_for)
 {
     bool allowed[MODEL_EXPERTS_MAX];
@@ -366,7 +367,7 @@ int main(void)
     Suite *suite = suite_create("experts");
     TCase *c = tcase_create("experts");
     tcase_set_timeout(c, 60);
-    tcase_add_checked_fixture(c, setup, NULL); /* each test is a process of its own */
+    tcase_add_checked_fixture(c, setup, NULL); /* each test runs in a process of its own */
     tcase_add_test(c, ready_ones_are_hits_and_send_nothing);
     tcase_add_test(c, loading_and_missing_experts_are_waited_for);
     tcase_add_test(c, absent_entries_are_demanded_again);

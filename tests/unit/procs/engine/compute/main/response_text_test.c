@@ -1,4 +1,4 @@
-/* The small parts of compute and predictor: pool, histogram, held back text, recall. */
+/* Small parts of compute and predictor: pool, histogram, withheld text, recall. */
 #include <check.h>
 #include <math.h>
 #include <stdatomic.h>
@@ -52,7 +52,7 @@ END_TEST
 
 struct claims {
     uint32_t threads;
-    _Atomic uint32_t by[8]; /* thread */
+    _Atomic uint32_t by[8]; /* by thread */
     _Atomic uint32_t out_of_range;
 };
 
@@ -65,7 +65,7 @@ static void claim_one(void *arg, uint32_t part, uint32_t parts)
         atomic_fetch_add(&c->out_of_range, 1);
 }
 
-/* More and fewer parts than threads; scratch may belong to the thread's number. */
+/* More and fewer parts than threads; scratch memory may be indexed by thread number. */
 START_TEST(pool_runs_any_number_of_parts)
 {
     struct error error;
@@ -145,7 +145,7 @@ static void close_tokenizer(void)
     image_close(&image);
 }
 
-/* Whatever a client may ask first, what it is told is whole characters, and nothing is lost. */
+/* Text sent to a client is always whole characters, whenever it polls, and nothing is lost. */
 START_TEST(text_is_whole_characters)
 {
     static const char text[] = "a\xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80 end \xe4\xb8\xad";
@@ -168,7 +168,7 @@ START_TEST(text_is_whole_characters)
         ck_assert_int_eq(memcmp(response.text, text, bytes), 0);
     }
     ck_assert(was_withheld);
-    /* Told token by token, the pieces join. */
+    /* Sent token by token, the pieces join to the text. */
     char joined[sizeof text] = "";
     size_t at = 0, length = 0;
     for (uint32_t have = 0; have <= count; have++) {
@@ -183,7 +183,7 @@ START_TEST(text_is_whole_characters)
 }
 END_TEST
 
-/* The end of a sequence may be the middle of a character: then everything is told. */
+/* A sequence may end inside a character: then everything is sent. */
 START_TEST(nothing_is_withheld_at_the_end)
 {
     uint32_t *ids;
@@ -192,7 +192,7 @@ START_TEST(nothing_is_withheld_at_the_end)
     _Atomic uint32_t log[8];
     ck_assert_int_eq(
         tokenizer_encode(tokenizer, "\xf0\x9f\x98\x80", 4, false, &ids, &count, &error), 0);
-    ck_assert_uint_gt(count, 1); /* not one token in this vocabulary */
+    ck_assert_uint_gt(count, 1); /* more than one token in this vocabulary */
     atomic_store(&log[0], ids[0]);
     ck_assert_uint_eq(response_gather(&response, tokenizer, log, 1, false, STOP_CUT_NONE, &bytes),
                       0);
@@ -204,7 +204,7 @@ START_TEST(nothing_is_withheld_at_the_end)
 }
 END_TEST
 
-/* ---- texts that end an answer ---- */
+/* ---- stop texts ---- */
 
 static uint32_t encode(const char *text, _Atomic uint32_t *log, size_t cap)
 {
@@ -220,7 +220,7 @@ static uint32_t encode(const char *text, _Atomic uint32_t *log, size_t cap)
     return (uint32_t)count;
 }
 
-/* Told token by token, as compute tells them. The text, and in *cut where it ends. */
+/* Sends token by token, as compute does. Sets the text, and in *cut where it ends. */
 static void send_all(const struct stop_texts *stops, const _Atomic uint32_t *log, uint32_t count,
                      char *joined, struct stop_cut *cut)
 {
@@ -230,8 +230,8 @@ static void send_all(const struct stop_texts *stops, const _Atomic uint32_t *log
     for (uint32_t have = 1; have <= count && !ended; have++) {
         ended = stops_match(stops, tokenizer, log, have, cut) || have == count;
         uint32_t may = ended ? have : stops_settled(stops, tokenizer, log, have);
-        if (may < sent) /* what was told once stays told */
-            ck_abort_msg("%u of %u told, %zu before", may, have, sent);
+        if (may < sent) /* text that was sent is not withdrawn */
+            ck_abort_msg("%u of %u sent, %zu before", may, have, sent);
         struct stop_cut here = *cut;
         if (cut->token != UINT32_MAX)
             here = cut->token < sent ? (struct stop_cut){0, 0}
@@ -250,7 +250,7 @@ static void add_stop(struct stop_texts *stops, const char *text)
     ck_assert_int_eq(stop_texts_add(stops, text, strlen(text), &error), 0);
 }
 
-/* The text is what stands before the first match, whatever tokens it is cut into. */
+/* The response is the text before the first match, for any split into tokens. */
 START_TEST(stops_cut_the_text)
 {
     static const struct {
@@ -283,13 +283,13 @@ START_TEST(stops_cut_the_text)
 }
 END_TEST
 
-/* ---- the same against its definition: of the texts that are there when the first one is complete,
- * the one that begins first ends the answer ---- */
+/* ---- the same against the definition: of the stop texts present when the first one is complete,
+ * the one that starts first ends the response ---- */
 
 #define RANDOM_TOKENS 24
 #define RANDOM_ROUNDS 20000
 
-/* Tokens of few letters, so that texts meet and overlap, in pieces of one to three bytes. */
+/* Tokens of few letters, so that stop texts touch and overlap, in pieces of one to three bytes. */
 static uint32_t random_log(struct random *random, const uint32_t *ids, size_t ids_count,
                            _Atomic uint32_t *log)
 {
@@ -344,7 +344,7 @@ START_TEST(stops_are_what_they_are_defined_as)
             tokenizer_piece(tokenizer, ids[ids_count - 1], &bytes);
             longer += bytes > 1;
         }
-    ck_assert(ids_count > 2 && longer > 0); /* else nothing would be cut within a token */
+    ck_assert(ids_count > 2 && longer > 0); /* else no cut would be within a token */
     random_seed(&random, 20261122, 0);
     for (int round = 0; round < RANDOM_ROUNDS; round++) {
         struct stop_texts stops;
@@ -376,7 +376,7 @@ START_TEST(recall_compares_the_newest_prediction)
     ck_assert_int_eq(recall_access(r, 1, 6, 2, 3), RECALL_NO_PREDICTION);
     ck_assert_int_eq(recall_access(r, 2, 5, 2, 3), RECALL_NO_PREDICTION);
     ck_assert_int_eq(recall_access(r, 1, 5, 1, 3), RECALL_NO_PREDICTION);
-    ck_assert_int_eq(recall_access(r, 1, 5, 99, 3), RECALL_NO_PREDICTION); /* foreign */
+    ck_assert_int_eq(recall_access(r, 1, 5, 99, 3), RECALL_NO_PREDICTION); /* out of range */
     ck_assert_int_eq(recall_access(r, 1, 5, 2, 99), RECALL_NO_PREDICTION);
     recall_prediction(r, 1, 6, 2, (const uint32_t[]){4}, 1);
     ck_assert_int_eq(recall_access(r, 1, 5, 2, 3), RECALL_NO_PREDICTION);

@@ -1,4 +1,4 @@
-/* Which tokens belong to the text that is told. */
+/* Which tokens belong to the text that is sent. */
 #include <check.h>
 #include <math.h>
 #include <stdio.h>
@@ -26,7 +26,7 @@ static void end(void)
     ck_assert(!stream.failed);
 }
 
-/* Entries of the first `told` tokens of a reply, `|` between its tokens. */
+/* Entries of the first `joined` tokens of a reply, `|` between its tokens. */
 static json_t *reply(const char *tokens, size_t joined)
 {
     static const double values[] = {-1, -2, -INFINITY, -4};
@@ -60,8 +60,8 @@ static void check_tokens(json_t *entries, const char *tokens)
     json_decref(entries);
 }
 
-/* Of a reply whose last tokens are a stop's, those before it; offsets count characters of the
- * answer. */
+/* Tokens of a stop text at the end of a reply are left out; offsets count characters of the
+ * response. */
 START_TEST(tokens_of_the_text)
 {
     static const int offsets[] = {0, 1, 3, 4};
@@ -81,7 +81,7 @@ START_TEST(tokens_of_the_text)
 }
 END_TEST
 
-/* A text in which bytes were replaced is no longer that of its tokens: nobody guesses. */
+/* Where bytes were replaced, the text no longer matches its tokens: token texts stay empty. */
 START_TEST(tokens_whose_text_is_not_known)
 {
     static const double values[] = {-1, -2};
@@ -127,7 +127,7 @@ START_TEST(saved_logprobs_are_json)
 }
 END_TEST
 
-/* They are counted: what does not fit is no answer. */
+/* Logprobs count towards the buffer limit: exceeding it fails the response. */
 START_TEST(what_does_not_fit)
 {
     start(API_CHAT, true);

@@ -1,4 +1,4 @@
-/* Bytes held for clients: what is counted, what fits, what leaves. */
+/* Buffered bytes of clients: accounting, limits, release. */
 #include <check.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -20,10 +20,10 @@ static void check_text(const struct buffer *b, const char *text)
 START_TEST(bodies_leave_space_for_responses)
 {
     struct quota q = {.limit = 8192};
-    struct buffer one = {.guest = true}, other = {.guest = true}, response = {0};
+    struct buffer one = {.unvalidated = true}, other = {.unvalidated = true}, response = {0};
     static const char block[4096];
     ck_assert(buffer_add(&q, &one, block, 2000));
-    ck_assert(!buffer_add(&q, &other, block, 2500)); /* 4500 are more than half */
+    ck_assert(!buffer_add(&q, &other, block, 2500)); /* 4500 are more than half the limit */
     ck_assert_uint_eq(other.bytes, 0);
     ck_assert(buffer_add(&q, &other, block, 2000));
     ck_assert(!buffer_add(&q, &other, block, 200));
@@ -31,8 +31,8 @@ START_TEST(bodies_leave_space_for_responses)
     ck_assert(buffer_add(&q, &response, block, 4096));
     ck_assert(!buffer_add(&q, &response, block, 1));
     ck_assert_uint_eq(q.buffered, one.capacity + other.capacity + response.capacity);
-    ck_assert_uint_eq(q.guests, one.capacity + other.capacity);
-    /* A body whose bytes are elsewhere by now stays counted until its charge is given back. */
+    ck_assert_uint_eq(q.unvalidated, one.capacity + other.capacity);
+    /* A body whose buffer was handed over stays counted until its charge is returned. */
     size_t charge = buffer_detach(&one);
     ck_assert(!buffer_add(&q, &other, block, 1000));
     quota_give(&q, charge, true);
@@ -40,11 +40,11 @@ START_TEST(bodies_leave_space_for_responses)
     buffer_free(&q, &other);
     buffer_free(&q, &response);
     buffer_free(&q, &one);
-    ck_assert(q.buffered == 0 && q.guests == 0);
+    ck_assert(q.buffered == 0 && q.unvalidated == 0);
 }
 END_TEST
 
-/* Who is always a bit behind does not make it grow. */
+/* A client that is always slightly behind does not make the buffer grow. */
 START_TEST(sent_bytes_are_freed)
 {
     struct quota q = {.limit = 1 << 20};
@@ -67,7 +67,7 @@ START_TEST(sent_bytes_are_freed)
 }
 END_TEST
 
-/* An event that was begun is told to its end; those behind it make room. */
+/* An event that was started is sent completely; those after it are dropped. */
 START_TEST(events_are_dropped_whole)
 {
     struct quota q = {.limit = 1 << 20};
@@ -78,7 +78,7 @@ START_TEST(events_are_dropped_whole)
     buffer_drop_events(&b);
     check_text(&b, "a: one\n\n");
     add(&q, &b, "data: two\n\ndata: three\n\n");
-    buffer_mark_sent(&b, 7, 1 << 20); /* between the two ends of a line */
+    buffer_mark_sent(&b, 7, 1 << 20); /* between the two newlines */
     buffer_drop_events(&b);
     check_text(&b, "\ndata: two\n\n");
     buffer_mark_sent(&b, buffer_unsent(&b), 1 << 20);
@@ -88,7 +88,7 @@ START_TEST(events_are_dropped_whole)
 }
 END_TEST
 
-/* What does not fit changes nothing. */
+/* An addition over the limit changes nothing. */
 START_TEST(all_or_nothing)
 {
     struct quota q = {.limit = 1000};
@@ -97,7 +97,7 @@ START_TEST(all_or_nothing)
     ck_assert(!buffer_reserve(&q, &b, 998));
     ck_assert(!buffer_reserve(&q, &b, SIZE_MAX));
     check_text(&b, "abc");
-    ck_assert(buffer_reserve(&q, &b, 997)); /* not twice as much, but enough */
+    ck_assert(buffer_reserve(&q, &b, 997)); /* not doubled, but enough */
     ck_assert_uint_eq(q.buffered, 1000);
     ck_assert(!quota_take(&q, 1, false));
     check_text(&b, "abc");

@@ -1,4 +1,4 @@
-/* First lines of connections: what is one, what can become one, what never will. */
+/* First lines of connections: complete, incomplete and invalid request lines. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +26,7 @@ START_TEST(lines_that_are_right)
     };
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
         ck_assert_msg(check_line(lines[i]) == REQLINE_TAKEN, "%s", lines[i]);
-        /* Each beginning of it can become one. */
+        /* Each prefix is incomplete, not invalid. */
         char part[128];
         size_t end = (size_t)(strchr(lines[i] + 2, '\n') - lines[i]);
         for (size_t n = 0; n < end; n++) {
@@ -70,7 +70,7 @@ START_TEST(lines_that_are_wrong)
 }
 END_TEST
 
-/* What is decided without the end of the line. */
+/* Decisions before the end of the line is known. */
 START_TEST(lines_that_are_long)
 {
     char line[REQLINE_CHECK_BYTES + 1];
@@ -81,7 +81,7 @@ START_TEST(lines_that_are_long)
     memcpy(line, "GET /", 5);
     ck_assert(reqline_check(line, REQLINE_CHECK_BYTES - 1, &why) == REQLINE_MORE);
     ck_assert(reqline_check(line, REQLINE_CHECK_BYTES, &why) == REQLINE_TAKEN);
-    line[20] = 0; /* within a line that ends */
+    line[20] = 0; /* inside a complete line */
     memcpy(line + 40, " HTTP/1.1\r\n", 11);
     ck_assert(reqline_check(line, 51, &why) == REQLINE_REJECTED);
 }

@@ -1,4 +1,4 @@
-/* The ledger's arithmetic: what is promised to users about budgets. */
+/* The ledger's arithmetic: the documented guarantees about budgets. */
 #include <check.h>
 #include <stdlib.h>
 
@@ -55,8 +55,8 @@ static uint64_t total(const struct ledger_facts *f, const struct ledger_plan *p)
     return p->margin + p->fixed + p->quota + p->nodes + p->page_tables + p->flight;
 }
 
-/* Every line together never passes the budget, and what is left over is less than one step of the
- * quota and its costs, unless the whole model fits. */
+/* The lines never add up to more than the budget, and the rest is less than one step of the quota
+ * and its costs, unless the whole model fits. */
 START_TEST(lines_add_up)
 {
     struct ledger_facts f = model(_i);
@@ -72,7 +72,7 @@ START_TEST(lines_add_up)
 }
 END_TEST
 
-/* The number in the refusal is enough, and a MiB less than it is not. */
+/* The minimum in the error message is enough, and one MiB less is not. */
 START_TEST(min_budget_is_exact)
 {
     struct ledger_facts f = model(_i);
@@ -111,8 +111,8 @@ START_TEST(more_budget_is_never_less_arena)
 }
 END_TEST
 
-/* What --print-memory promises: with that budget so many bytes of experts fit, with a MiB less they
- * do not; nothing asked for is the floor. */
+/* The guarantee of --print-memory: the stated bytes of experts fit that budget, but not one MiB
+ * less; for no experts it is the minimum budget. */
 START_TEST(budget_for_experts_is_exact)
 {
     for (int i = 0; i < 2; i++) {

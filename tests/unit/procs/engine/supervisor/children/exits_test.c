@@ -1,4 +1,4 @@
-/* The history of deaths: bounded, in order, and the cause of each. */
+/* The history of process exits: bounded, in order, with the cause of each. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +25,7 @@ START_TEST(cause)
 }
 END_TEST
 
-/* After more deaths than are kept: the newest, the oldest of them first. */
+/* After more exits than are stored: the newest ones, oldest first. */
 START_TEST(bounded)
 {
     static struct exits exits;
@@ -43,11 +43,11 @@ START_TEST(bounded)
 }
 END_TEST
 
-/* A successor is of the newest death of its child, and of no other. */
+/* A restart marks the newest exit of its child, and no other. */
 START_TEST(restarted)
 {
     static struct exits exits;
-    exits_mark_restarted(&exits, 1); /* no death, nothing to say */
+    exits_mark_restarted(&exits, 1); /* no exit, nothing to mark */
     for (uint32_t n = 0; n < EXITS_MAX + 3; n++)
         exits_record(&exits, &(struct exit_record){.uptime_ms = n, .child = n % 3}, "");
     exits_mark_restarted(&exits, 1);
@@ -61,7 +61,7 @@ START_TEST(restarted)
 }
 END_TEST
 
-/* Words are cut, but not inside a character: JSON takes no half ones. */
+/* Messages are truncated, but not inside a character, which would be invalid JSON. */
 START_TEST(long_messages_are_cut)
 {
     static struct exits exits;

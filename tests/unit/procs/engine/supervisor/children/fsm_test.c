@@ -1,4 +1,4 @@
-/* The supervisor's state table: its promises, cell by cell where a cell is a promise. */
+/* The guarantees of the supervisor's state table. */
 #include <check.h>
 #include <stdlib.h>
 
@@ -54,9 +54,9 @@ static bool is_exit(enum fsm_event event)
            event == EVENT_EXITED_FATAL;
 }
 
-/* For every cell: a process exists in exactly the states that have one, is buried exactly when it
- * was reaped, killed only when it exists; and STOP and RESTART, which people send at any time, are
- * never a mistake. */
+/* For every cell: a process exists in exactly the states that have one, its exit is recorded
+ * exactly when it was reaped, it is killed only when it exists; and STOP and RESTART, which users
+ * send at any time, are always valid. */
 START_TEST(every_cell)
 {
     for (int state = 0; state < PROC_STATES; state++) {
@@ -82,7 +82,7 @@ START_TEST(every_cell)
 }
 END_TEST
 
-/* A killed process is followed by nobody before it was reaped. */
+/* A killed process has no successor before it was reaped. */
 START_TEST(killed_waits_for_reaping)
 {
     for (int event = 0; event < EVENT__COUNT; event++) {
@@ -115,7 +115,7 @@ START_TEST(five_early_exits_in_a_minute)
     ck_assert(tally_note(&tally, 104 * NS_PER_S));
 
     tally_clear(&tally);
-    for (int i = 0; i < 20; i++) /* one every 16 s: never five in 60 s */
+    for (int i = 0; i < 20; i++) /* one per 16 s: never five in 60 s */
         ck_assert(!tally_note(&tally, (uint64_t)(200 + 16 * i) * NS_PER_S));
 }
 END_TEST

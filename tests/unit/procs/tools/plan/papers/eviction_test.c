@@ -187,8 +187,8 @@ START_TEST(another_models_trace)
 }
 END_TEST
 
-/* Groups that differ, experts of a group that differ as much, and noise: without noise little
- * changes, with noise the result is nearer to the truth, with noise only all are equal. */
+/* Groups with different means, equal spread within a group, and noise: without noise values change
+ * little, with noise the result is nearer to the truth, with only noise all are equal. */
 static double off_after(double spread, double noise, double *kept)
 {
     enum { LAYERS = 16, EXPERTS = 32, ALL = LAYERS * EXPERTS };

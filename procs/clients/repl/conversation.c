@@ -1,4 +1,4 @@
-#include "procs/clients/repl/talk.h"
+#include "procs/clients/repl/conversation.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -19,7 +19,7 @@ static size_t turn_bytes(const struct turn *turn)
     return strlen(turn->prompt) + strlen(turn->response) + 2;
 }
 
-static void forget_oldest(struct talk *t)
+static void forget_oldest(struct conversation *t)
 {
     t->bytes -= turn_bytes(&t->turns[0]);
     free(t->turns[0].prompt);
@@ -27,7 +27,7 @@ static void forget_oldest(struct talk *t)
     memmove(&t->turns[0], &t->turns[1], --t->count * sizeof t->turns[0]);
 }
 
-int talk_add(struct talk *t, const char *prompt, const char *response)
+int conversation_add(struct conversation *t, const char *prompt, const char *response)
 {
     struct turn *grown = realloc(t->turns, (t->count + 1) * sizeof *grown);
     struct turn turn = {strdup(prompt), strdup(response)};
@@ -40,12 +40,12 @@ int talk_add(struct talk *t, const char *prompt, const char *response)
     }
     t->turns[t->count++] = turn;
     t->bytes += turn_bytes(&turn);
-    while (t->bytes > TALK_BYTES_MAX && t->count > 1)
+    while (t->bytes > CONVERSATION_BYTES_MAX && t->count > 1)
         forget_oldest(t);
     return 0;
 }
 
-void talk_clear(struct talk *t)
+void conversation_clear(struct conversation *t)
 {
     for (size_t i = 0; i < t->count; i++) {
         free(t->turns[i].prompt);
@@ -70,7 +70,7 @@ static const char *tail_of(const char *text, size_t bytes, size_t keep)
     return from;
 }
 
-char *talk_text(const struct talk *t, const char *prompt, size_t context)
+char *conversation_text(const struct conversation *t, const char *prompt, size_t context)
 {
     size_t prompt_bytes = strlen(prompt), used = 0;
     char *history = malloc(t->bytes + 1), *out = malloc(t->bytes + prompt_bytes + 2);
@@ -92,8 +92,8 @@ char *talk_text(const struct talk *t, const char *prompt, size_t context)
     return out;
 }
 
-char *talk_chat(const struct talk *t, const struct model_chat *chat, const char *prompt,
-                size_t context, struct error *error)
+char *conversation_chat(const struct conversation *t, const struct model_chat *chat,
+                        const char *prompt, size_t context, struct error *error)
 {
     size_t from = t->count, total = 0, bytes;
     while (from > 0 && t->count - from < (CHAT_MESSAGES_MAX - 1) / 2 &&
@@ -120,7 +120,7 @@ char *talk_chat(const struct talk *t, const struct model_chat *chat, const char 
     return status == 0 ? text : NULL;
 }
 
-char *talk_take_last(struct talk *t)
+char *conversation_take_last(struct conversation *t)
 {
     if (t->count == 0)
         return NULL;
@@ -130,7 +130,7 @@ char *talk_take_last(struct talk *t)
     return last->prompt;
 }
 
-static json_t *talk_json(const struct talk *t, json_t *settings)
+static json_t *conversation_json(const struct conversation *t, json_t *settings)
 {
     json_t *turns = json_array();
     for (size_t i = 0; i < t->count; i++)
@@ -139,13 +139,14 @@ static json_t *talk_json(const struct talk *t, json_t *settings)
     return json_pack("{s:s, s:o, s:O}", "format", FORMAT, "turns", turns, "settings", settings);
 }
 
-int talk_save(const struct talk *t, json_t *settings, const char *path, struct error *error)
+int conversation_save(const struct conversation *t, json_t *settings, const char *path,
+                      struct error *error)
 {
     char temporary[PATH_MAX];
     if (snprintf(temporary, sizeof temporary, "%s.%d", path, (int)getpid()) >=
         (int)sizeof temporary)
         return error_set(error, ERR_BAD_INPUT, "path too long");
-    json_t *object = talk_json(t, settings);
+    json_t *object = conversation_json(t, settings);
     if (!object)
         return error_set(error, ERR_NO_MEMORY, "out of memory (conversation)");
     int fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
@@ -163,27 +164,29 @@ int talk_save(const struct talk *t, json_t *settings, const char *path, struct e
     return error_set_errno(error, ERR_BAD_INPUT, why, "cannot write %.200s", path);
 }
 
-static int take_turns(struct talk *t, const json_t *turns, const char *path, struct error *error)
+static int take_turns(struct conversation *t, const json_t *turns, const char *path,
+                      struct error *error)
 {
     size_t count = json_array_size(turns);
     for (size_t i = 0; i < count; i++) {
         const json_t *turn = json_array_get(turns, i);
         const char *prompt = json_string_value(json_object_get(turn, "prompt"));
         const char *response = json_string_value(json_object_get(turn, "answer"));
-        if (!prompt || !response || strlen(prompt) > TALK_PROMPT_MAX)
+        if (!prompt || !response || strlen(prompt) > CONVERSATION_PROMPT_MAX)
             return error_set(error, ERR_BAD_INPUT,
                              "%.200s: turn %zu has no valid prompt and answer", path, i);
-        if (talk_add(t, prompt, response) != 0)
+        if (conversation_add(t, prompt, response) != 0)
             return error_set(error, ERR_NO_MEMORY, "out of memory (conversation)");
     }
     return 0;
 }
 
-int talk_load(struct talk *t, json_t **settings, const char *path, struct error *error)
+int conversation_load(struct conversation *t, json_t **settings, const char *path,
+                      struct error *error)
 {
     char *text = NULL;
     size_t bytes = 0;
-    struct talk loaded = {0};
+    struct conversation loaded = {0};
     if (option_file(path, FILE_BYTES_MAX, &text, &bytes, error) != 0)
         return -1;
     json_t *object = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, NULL);
@@ -197,11 +200,11 @@ int talk_load(struct talk *t, json_t **settings, const char *path, struct error 
     else
         result = take_turns(&loaded, turns, path, error);
     if (result == 0) {
-        talk_clear(t);
+        conversation_clear(t);
         *t = loaded;
         *settings = json_incref(set);
     } else {
-        talk_clear(&loaded);
+        conversation_clear(&loaded);
     }
     json_decref(object);
     return result;

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """One run of llama.cpp (package llama-cpp-python) on given tokens; prints a JSON object.
 
-    llama_arm.py MODEL IDS_FILE PROMPT TOKENS THREADS mapped|repacked
+    llama_variant.py MODEL IDS_FILE PROMPT TOKENS THREADS mapped|repacked
 
 IDS_FILE has whitespace-separated token ids: of a measured round (a prompt of PROMPT tokens and one more,
 then a prompt of one and TOKENS + 1 new ones, as `sluice bench` divides them), then the same of a round of

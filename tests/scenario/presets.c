@@ -193,7 +193,7 @@ static void rejected(struct engine *e, const char *name, const char *reason)
     struct command c;
     command_run(&c, NULL, 20000,
                 (const char *const[]){"ctl", "--name", e->run, "preset", name, NULL});
-    CHECK(c.status == 2 || c.status == 1, "ctl system %s: status %d", name, c.status);
+    CHECK(c.status == 2 || c.status == 1, "ctl preset %s: status %d", name, c.status);
     CHECK(strstr(c.err, reason) && command_lines(c.err) == 1, "ctl preset %s printed '%s'", name,
           c.err);
     command_free(&c);
