@@ -1,17 +1,18 @@
 #!/usr/bin/env python3
-"""Lossless decode against its bound, on an unthrottled device:
+"""Measures lossless decode relative to its bound, on an unthrottled device:
 
     tests/bench/bound.sh -m MODEL [--shares 50,25] [-n 64 -r 5] [--presets default] [--python VENV/bin/python]
 
-The bound of a token's time is max(t_compute, b / device):
-  t_compute  resident decode of sluice, or of llama.cpp (package llama-cpp-python of the Python named, both
-             mapped and repacked) where that is faster: same file, tokens and threads
-  b          bytes that a token misses when experts are loaded on demand into the same capacity: `sluice sim` of
-             preset lod on a trace recorded with these tokens. Every repetition has tokens of its own
-             (its number is their seed), and so a b and a bound of its own
-  device      the rate of `sluice doctor` on the model file: measured before and after each repetition, and
-             the mean of the two is that repetition's, because the rate changes from minute to minute
-What was reached is simulated as the median over repetitions, with a 95 % interval by bootstrap. Markdown on stdout, progress on stderr."""
+The lower bound of the time per token is max(t_compute, b / device):
+  t_compute  resident decode of sluice, or of llama.cpp if faster (package llama-cpp-python of the Python given by
+             --python, mapped and repacked): same file, tokens and threads
+  b          bytes missed per token when experts are loaded on demand into the same capacity: `sluice sim` of
+             preset lod on a trace recorded with these tokens. Every repetition has other tokens (its number is
+             the seed), and so another b and another bound
+  device     read bandwidth by `sluice doctor` on the model file: the mean of measurements before and after each
+             repetition, because it changes from minute to minute
+Reports the fraction of the bound reached: the median over repetitions, with a 95 % bootstrap interval. Markdown on
+stdout, progress on stderr."""
 import argparse
 import os
 import statistics
@@ -26,14 +27,14 @@ RESIDENT_WARMUP = 320  # tokens: until nearly every page has been touched
 def arguments():
     p = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     p.add_argument("-m", "--model", required=True)
-    p.add_argument("--python", help="a Python that has llama_cpp; without it t_compute is sluice's alone")
+    p.add_argument("--python", help="a Python with llama_cpp; without it t_compute is that of sluice")
     p.add_argument("--shares", default="50,25", help="percent of the experts' bytes")
-    p.add_argument("--presets", default="default", help="lossless presets; the best counts")
+    p.add_argument("--presets", default="default", help="lossless presets; the fastest one is reported")
     p.add_argument("-n", "--tokens", type=int, default=64)
     p.add_argument("-r", "--repetitions", type=int, default=5)
     p.add_argument("-t", "--threads", type=int, default=len(os.sched_getaffinity(0)))
     p.add_argument("--warmup", type=int, default=2)
-    p.add_argument("--doctor-seconds", type=int, default=3, help="of each measurement of the device")
+    p.add_argument("--doctor-seconds", type=int, default=3, help="duration of each measurement of the device")
     p.add_argument("engine", nargs="*", help="after --: more options of the engine")
     return p.parse_args()
 
@@ -51,7 +52,7 @@ def bench(a, *more, warmup=0):
 
 
 def llama_resident(a, model, scratch):
-    """Tokens per second with everything in memory, the better of both forms; None without llama.cpp."""
+    """llama.cpp with everything in memory, tokens per second, the faster of both forms; None without it."""
     if not a.python:
         return None
     ids = os.path.join(scratch, "ids")
@@ -66,11 +67,11 @@ def llama_resident(a, model, scratch):
 
 
 def missed_bytes(a, share, seed, scratch):
-    """lod on the tokens of a seed: bytes per token that it misses in the simulator, and the hit rates of
+    """lod on the tokens of a seed: bytes missed per token in the simulator, and the hit rates of
     simulator and engine."""
     trace = os.path.join(scratch, f"trace-{share:g}-{seed}")
     doc = bench(a, "-r", 1, "--seed", seed, "--resident-experts", share, "--preset", "lod", "--trace", trace)
-    # The trace has the rounds of warm-up, too: they come first and are alike in length.
+    # The trace starts with the warm-up rounds, which have the same length.
     learn = 100 * a.warmup // (a.warmup + 1)
     sim = m.sluice("sim", trace, "--presets", "lod", "--budgets", f"{share:g}%", "--calibrate", learn,
                    "--output", "json")["results"][0]
@@ -83,7 +84,7 @@ def missed_bytes(a, share, seed, scratch):
 
 
 def resident(a, model, scratch):
-    """Decode with everything in memory, tokens per second: sluice's and llama.cpp's (None without it)."""
+    """Decode with everything in memory, tokens per second: sluice, and llama.cpp (None without it)."""
     budget = int(model["resident_budget"] * 1.02) + (8 << 20)
     own = m.variant_test(bench(a, "-r", a.repetitions, "--resident-experts", 100, "--budget", budget,
                            warmup=RESIDENT_WARMUP // a.tokens), 0)["tps_median"]
@@ -114,14 +115,14 @@ def repeat(a, model, share, preset):
 
 
 def busy(tests):
-    """Milliseconds a token for which the loaders had a read at the device, and its bytes per second then."""
+    """Milliseconds per token with a read in flight, and bytes per second during that time."""
     tokens = sum(s["tokens"] for t in tests for s in t["samples"])
     ns, read = (sum(m.counter(t, "loader." + name) for t in tests) for name in ("busy_ns", "bytes_read"))
     return ns / 1e6 / tokens, 1e9 * read / ns if ns else 0
 
 
 def reached_of(done, bounds):
-    """What each repetition reached of its own bound, as median, low and high; done: what repeat returns."""
+    """The fraction of its bound that each repetition reached, as median, low and high; done: from repeat."""
     return m.median_ratio([test["tps_median"] * bound for (test, _), bound in zip(done, bounds)],
                           [1] * len(done))
 

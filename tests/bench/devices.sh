@@ -1,10 +1,10 @@
 #!/bin/sh
-# devices.sh [-m MODEL] [-r ROUNDS] [-b MB] [-e PERCENT] [-d DIR]: one storage device against two, at equal total
-# bandwidth and at double; with two, experts cut over both (striped) against each on one (spread). Devices are loaders with
-# throttles, so what is measured is the layout, not a device: the device below must be faster than twice MB
-# per second. Stores are made in a directory that is removed; the model, when none is given, too
-# (0.9 GiB, and 2.7 GiB of stores). Every round runs every variant once, another one first each time; the table has
-# medians over rounds, and paired ratios (minimum to maximum) to one device of the same total and to one of MB.
+# devices.sh [-m MODEL] [-r ROUNDS] [-b MB] [-e PERCENT] [-d DIR]: compares one storage device with two, at equal total
+# bandwidth and at double; with two, experts striped over both, or each on one (spread). Devices are loaders with
+# throttles, so the layout is measured, not a device: the physical device must be faster than 2 * MB per second.
+# Stores are made in a directory that is removed, as is the model if none is given (0.9 GiB, and 2.7 GiB of
+# stores). Every round runs every variant once, starting with another one each time; the table has medians over
+# rounds, and paired ratios (minimum to maximum) to one device of the same total and to one of MB per second.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 libexec=${SLUICE_LIBEXEC:-$here/../../build/libexec}
@@ -43,7 +43,7 @@ $((2 * mb)) 2 striped striped $mb
 $((2 * mb)) 2 spread spread $mb
 VARIANTS
 
-# One line a test: round, variant, total, devices, layout, test, tokens per second, stall of a token, MiB of a token.
+# One line per test: round, variant, total, devices, layout, test, tokens/s, stall per token, MiB per token.
 variants=$(wc -l < "$dir/variants")
 round=0
 while [ "$round" -lt "$rounds" ]; do
@@ -63,7 +63,7 @@ LINE
     round=$((round + 1))
 done
 
-echo "| test | total | devices | layout | tokens/s | against one of the same total | against one of $mb MB/s | stall of a token | read of a token |"
+echo "| test | total | devices | layout | tokens/s | ratio to one of the same total | ratio to one of $mb MB/s | stall per token | MiB read per token |"
 echo "|---|---:|---:|---|---:|---|---|---:|---:|"
 awk -v mb="$mb" '
 # The paired ratio of a variant to one device with that total.

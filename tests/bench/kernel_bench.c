@@ -1,8 +1,8 @@
-/* kernel_bench: what the kernels do on this machine, on one thread.
- *   kernel_bench [SECONDS_PER_FIGURE [TYPE|all [K]]]
- * "cold" runs over more weights than the caches hold, a few outputs a call, "warm" over one matrix
- * again and again. Every figure is that of the call at the fastest tenth of those made in its time:
- * other work on the machine only ever makes it worse. */
+/* kernel_bench: speed of the kernels on this machine, on one thread.
+ *   kernel_bench [SECONDS_PER_RESULT [TYPE|all [K]]]
+ * "cold" uses more weights than the caches hold, a few outputs per call; "warm" uses one matrix
+ * repeatedly. Each result is the 10th percentile of the call times, because other work on the machine
+ * only makes calls slower. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +24,7 @@ enum {
     CALLS_MAX = 65536
 };
 #define COLD_BYTES (160 * MIB)
-#define COLD_STEP  512 /* outputs a call */
+#define COLD_STEP  512 /* outputs per call */
 _Static_assert(8 * (COLD_BYTES / 20) >= (uint64_t)ROWS_MAX * N_WARM, "space for every output");
 
 static const enum tensor_type types[] = {TENSOR_F32,  TENSOR_F16, TENSOR_BF16, TENSOR_Q8_0,
@@ -50,7 +50,7 @@ static void *need(size_t bytes)
     return p;
 }
 
-/* Harmless weights of a type: every scale and float small and normal, all else arbitrary. */
+/* Weights without infinities or denormals: scales and floats are small and normal, the rest random. */
 static void fill_weights(enum tensor_type type, size_t bytes)
 {
     const struct tensor_type_info *info = tensor_type_info((uint32_t)type);
@@ -62,7 +62,7 @@ static void fill_weights(enum tensor_type type, size_t bytes)
             word = (state & 0x83ff83ffu) | 0x20002000u;
         memcpy(bench.weights + i, &word, 4);
     }
-    uint64_t unit = info->block_bytes; /* what begins with a scale, and in own types a zero */
+    uint64_t unit = info->block_bytes; /* starts with a scale, and a zero point in store types */
     if (info->row_head_bytes > 0)
         sl_assert(tensor_type_row_bytes((uint32_t)type, bench.k, &unit));
     for (size_t i = 0; info->block_elems > 1 && i + unit <= bytes; i += unit) {
@@ -77,7 +77,7 @@ static int by_size(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Seconds of all outputs, computed `step` of them a call, at the rate of the fastest tenth. */
+/* Seconds for all outputs, `step` per call, from the 10th percentile of the call times. */
 static double matmul_time(const struct kernel_ops *ops, const struct kernel_matrix *m,
                           uint32_t rows, uint32_t step)
 {
@@ -131,8 +131,7 @@ static void bench_matmul(enum tensor_type type, double rate[ISA__COUNT][ROWS])
     }
 }
 
-/* One token row after POSITIONS others; or `rows` rows of a prompt, head by head, as prefill goes.
- */
+/* One token row after POSITIONS others; or `rows` rows of a prompt, head by head, as in prefill. */
 static void bench_attention(const struct kernel_ops *ops, uint32_t rows)
 {
     struct kernel_attention a = {.k = (uint16_t *)(void *)bench.weights,

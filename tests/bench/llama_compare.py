@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""sluice and llama.cpp with one file, in memory cgroups of the same size:
+"""Compares sluice and llama.cpp on one file, in memory cgroups of the same size:
 
     tests/bench/llama_compare.py -m MODEL [--python VENV/bin/python] [--shares 50,25] [-p 16 -n 16 -r 3]
 
-llama.cpp is the package llama-cpp-python of the Python named (default: this one), with the file mapped and
-without repacking, which needs all of the model in private memory and is killed in such a cgroup.
-Both variants get the same tokens, threads and limit: what sluice needs with that share of the experts in
-memory. The file leaves the page cache before each run; variants alternate. Markdown on stdout, progress on
+llama.cpp is the package llama-cpp-python of the Python given (default: this one), with the file mapped. It runs
+without repacking, which copies the model to private memory and would exceed the limit.
+Both variants get the same tokens, threads and limit: the budget of sluice with that share of the experts
+resident. The file is dropped from the page cache before each run; variants alternate. Markdown on stdout, progress on
 stderr."""
 import argparse
 import os
@@ -21,14 +21,14 @@ import measuring as m
 def arguments():
     p = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     p.add_argument("-m", "--model", required=True)
-    p.add_argument("--python", default=sys.executable, help="a Python that has llama_cpp")
+    p.add_argument("--python", default=sys.executable, help="a Python with llama_cpp")
     p.add_argument("--shares", default="50,25", help="percent of the experts' bytes")
     p.add_argument("-p", "--prompt", type=int, default=16)
     p.add_argument("-n", "--tokens", type=int, default=16)
     p.add_argument("-r", "--repetitions", type=int, default=3)
     p.add_argument("-t", "--threads", type=int, default=len(os.sched_getaffinity(0)))
     p.add_argument("--slack", type=float, default=3,
-                   help="percent of the limit that sluice's budget stays below it: for what the kernel "
+                   help="percent by which sluice's budget is below the limit: for memory that the kernel "
                         "and the client charge to the group")
     p.add_argument("engine", nargs="*", help="after --: more options of the engine")
     return p.parse_args()
@@ -62,7 +62,7 @@ def measure(a, ids, limit, variant):
     group = m.Cgroup(f"sluice-compare-{os.getpid()}", limit)
     try:
         result = VARIANTS[variant](a, ids, limit, group)
-        # Of the whole run: programs, warm-up and prompt included.
+        # For the whole run, including programs, warm-up and prompt.
         result["group_majflt"] = group.stat("pgmajfault")
         result["group_peak"] = group.peak()
     finally:
@@ -89,7 +89,7 @@ def share_figures(a, model, share, scratch):
 
 
 HEADS = ("variant", "experts", "limit MiB", "decode t/s", "prefill t/s", "read MiB/token", "hit", "majflt/token",
-         "majflt of the run", "peak MiB")
+         "majflt of whole run", "peak MiB")
 
 
 def rows_of(figures):
@@ -117,7 +117,7 @@ def main():
         figures = [share_figures(a, model, share, scratch) for share in map(float, a.shares.split(","))]
     print("\n".join(m.table(HEADS, [row for f in figures for row in rows_of(f)])) + "\n")
     for f in figures:
-        print(f"decode at {f['share']:g} %: sluice by llama.cpp {m.ratio_text(f['ratio'])}")
+        print(f"decode at {f['share']:g} %: sluice/llama.cpp {m.ratio_text(f['ratio'])}")
 
 
 if __name__ == "__main__":

@@ -3,12 +3,12 @@
 
     llama_variant.py MODEL IDS_FILE PROMPT TOKENS THREADS mapped|repacked
 
-IDS_FILE has whitespace-separated token ids: of a measured round (a prompt of PROMPT tokens and one more,
-then a prompt of one and TOKENS + 1 new ones, as `sluice bench` divides them), then the same of a round of
-warm-up. mapped: the weights are read from the mapping of the file. repacked: as llama.cpp does by
-default where it has kernels for it, matrices are copied into another order in private memory: faster, but
-all of them must fit into memory (in a smaller cgroup the process is killed). Every token is evaluated separately while
-decoding; nothing is sampled. Faults and bytes read are those of this process while decoding."""
+IDS_FILE has whitespace-separated token ids: those of the measured round (a prompt of PROMPT tokens and one more,
+then a prompt of one and TOKENS + 1 new ones, in the order of `sluice bench`), then those of a warm-up round.
+mapped: weights are read from the mapped file. repacked: llama.cpp's default where it has kernels for it; matrices
+are copied to private memory in another order, which is faster, but all must fit into memory (in a smaller cgroup
+the process is killed). Decoding evaluates one token at a time and samples nothing. Faults and bytes read are those
+of this process while decoding."""
 import json
 import resource
 import sys
@@ -28,7 +28,7 @@ def bytes_read():
 
 
 def set_repacking(wanted):
-    """The package has no argument for it: the defaults it begins with are changed."""
+    """The package has no argument for this, so the default parameters are changed."""
     defaults = low.llama_model_default_params
 
     def changed():
@@ -40,7 +40,7 @@ def set_repacking(wanted):
 
 
 def round_of(llama, ids, prompt, tokens):
-    """Prefill, then decode from an empty context: as sluice bench."""
+    """Prefill, then decode from an empty context, as sluice bench does."""
     result = {}
     if prompt:
         llama.reset()

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""SwapMoE's locality study: the same sentences in three orders, and what masked routing loses on each.
+"""SwapMoE's locality study: the loss of masked routing on the same sentences in three orders.
 
     tests/bench/locality.py -m MODEL --plan PLAN [--resident-experts 50] [--bytes 22000] [--presets swapmoe,pruned-freq] TEXT...
 
-Every text is one domain. Of each its first --bytes are cut, at the ends of sentences, into units of about --unit
-bytes. domain: one text after the other; mixed: a unit of each text in turn; shuffled: all units in random order
+Every text is one domain. Its first --bytes are split at ends of sentences into units of about --unit bytes.
+Orders: domain: one text after the other; mixed: a unit of each text in turn; shuffled: all units in random order
 (--seed). Losses are relative to the lossless model on the same order. Markdown on stdout."""
 import argparse
 import itertools

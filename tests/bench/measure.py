@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""The whole measuring run:
+"""Runs the whole measurement:
 
     tests/bench/measure.sh --short|--long [--only PART,...] -o DIR [--python VENV/bin/python]
 
-Parts: sim, bound, llama, hobbit, fate, swapmoe, auto. What they need - models with random weights, a store, a
-profile, plans, traces - is made once under DIR/assets. Each part is cells; a cell that is done is a file under
-DIR/cells and is not measured again: after an interruption the same command resumes. At the end DIR/report.md has
-tables, and one line per promise: held, not held, or not measured; DIR/report.json has all figures.
+Parts: sim, bound, llama, hobbit, fate, swapmoe, auto. Their inputs (models with random weights, a store, a profile,
+plans, traces) are made once under DIR/assets. Each part has cells; a finished cell is a file under DIR/cells and is
+not measured again, so after an interruption the same command resumes. At the end DIR/report.md has tables, and one
+line per target: pass, fail, measured (no limit), or not measured; DIR/report.json has all results.
 
---short is for a quarter of an hour, --long for a few hours; --try is for trying the script itself: a tiny model,
-figures without meaning. Variants of a cell alternate; ratios have a 95 % bootstrap interval (measuring.py).
-Wants a quiet machine (`sim` does not), 16 GiB of free disk, and 8 GiB of memory."""
+--short takes a quarter of an hour, --long a few hours; --try tests the script itself on a tiny model, with
+meaningless results. Variants of a cell alternate; ratios have a 95 % bootstrap interval (measuring.py).
+Needs an idle machine (except `sim`), 16 GiB of free disk, and 8 GiB of memory."""
 import argparse
 import json
 import os
@@ -37,11 +37,11 @@ def arguments():
     for name in ("short", "long", "try"):
         form.add_argument("--" + name, dest="form", action="store_const", const=name)
     p.add_argument("--only", help="parts, separated by commas: " + ",".join(PARTS))
-    p.add_argument("--cells", help="only cells with one of these, separated by commas, in their name: 200MBps,50")
+    p.add_argument("--cells", help="only cells with one of these strings, separated by commas, in their name: 200MBps,50")
     p.add_argument("-o", "--out", required=True)
-    p.add_argument("--python", help="a Python that has llama_cpp; without it that part is left out")
+    p.add_argument("--python", help="a Python with llama_cpp; without it the part llama is skipped")
     p.add_argument("-t", "--threads", type=int, default=len(os.sched_getaffinity(0)))
-    p.add_argument("--report", action="store_true", help="measure nothing, write the report of what is there")
+    p.add_argument("--report", action="store_true", help="only write the report of the finished cells")
     a = p.parse_args()
     a.parts = a.only.split(",") if a.only else list(PARTS)
     for part in a.parts:
@@ -51,7 +51,7 @@ def arguments():
 
 
 class Progress:
-    """Cells with a estimate of their seconds; what the done ones took corrects the estimate of the others."""
+    """Cells with an estimate of their seconds; the times of finished cells correct the estimates of the others."""
 
     def __init__(self, cells):
         self.left = sum(seconds for _, _, seconds, _ in cells)
@@ -75,11 +75,11 @@ def cell_path(a, part, key):
 
 
 def one_cell(a, part, key, work):
-    """The figures of a cell and the seconds it took; None, the reason when it could not be measured."""
+    """The results of a cell and the seconds it took; None and the reason if it could not be measured."""
     began = time.monotonic()
     try:
         figures = work()
-    except SystemExit as e: # a program that failed, with its error message
+    except SystemExit as e: # a program failed; has its error message
         return None, str(e.code)
     except Exception as e: # pylint: disable=broad-except # one cell must not end an unattended run
         traceback.print_exc()
@@ -107,7 +107,7 @@ def measure(a, cells):
 
 
 def results_of(a, part):
-    """{key: figures} of the cells of a part that are done."""
+    """{key: results} of the finished cells of a part."""
     folder, out = os.path.join(a.out, "cells"), {}
     for name in sorted(os.listdir(folder)):
         if name.startswith(part + "-") and name.endswith(f"-{a.form}.json"):
@@ -132,12 +132,12 @@ def report(a, failed):
         try:
             tables = PARTS[part].tables(a, results)
             verdicts += PARTS[part].verdicts(a, results)
-        except Exception as e: # pylint: disable=broad-except # figures are not lost to a table
+        except Exception as e: # pylint: disable=broad-except # a failed table must not lose the results
             traceback.print_exc()
             tables = [f"{part}: the table could not be made: {e!r}"]
         if results:
             lines += [f"## {part}", ""] + tables + [""]
-    lines += ["## What it must show", "", "| promise | | figures |", "|---|---|---|"]
+    lines += ["## Targets", "", "| target | | results |", "|---|---|---|"]
     lines += [f"| {what} | **{state}** | {figures} |" for what, state, figures in verdicts]
     if failed:
         lines += ["", "Could not be measured:", ""]
@@ -153,7 +153,7 @@ def report(a, failed):
 
 def main():
     a = arguments()
-    signal.signal(signal.SIGTERM, signal.default_int_handler) # what was changed in the kernel is put back
+    signal.signal(signal.SIGTERM, signal.default_int_handler) # so that kernel settings are restored
     began = time.monotonic()
     a.out = os.path.abspath(a.out)
     for folder in ("cells", "assets", "run"):
@@ -170,7 +170,7 @@ def main():
                 failed = measure(a, cells)
     finally:
         report(a, failed)
-        if not a.report: # the run directories of a running measurement stay
+        if not a.report: # keeps the run directories of a running measurement
             shutil.rmtree(os.path.join(a.out, "run"), ignore_errors=True)
     m.say(f"done in {(time.monotonic() - began) / 60:.1f} min: {os.path.join(a.out, 'report.md')}")
     return 1 if failed else 0

@@ -1,4 +1,4 @@
 #!/usr/bin/env bash
-# Everything that docs/benchmarks.md shows, by one command; see measure.py, which this runs.
+# Measures everything in docs/benchmarks.md; runs measure.py, see there.
 #   tests/bench/measure.sh --short|--long [--only PART,...] -o DIR [--python VENV/bin/python]
 exec python3 "$(dirname "${BASH_SOURCE[0]}")/measure.py" "$@"

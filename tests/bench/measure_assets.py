@@ -1,4 +1,4 @@
-"""What the parts of measure.py need, made on first request and stored in DIR/assets."""
+"""Inputs for the parts of measure.py, made on first request and stored in DIR/assets."""
 import json
 import os
 
@@ -9,8 +9,8 @@ CALIB = os.path.join(m.ROOT, "launch", "demo", "calib.txt")
 HELDOUT = os.path.join(m.ROOT, "tests", "golden", "data", "heldout")
 TEXTS = ("drama", "novel", "science", "tales")
 
-# Shapes of the models with random weights. plain: lossless presets, one file. tiers: a store whose lower tiers
-# are about a half and a quarter of native's bytes, as HOBBIT's rule wants.
+# Shapes of the models with random weights. plain: lossless presets, one file. precisions: a store whose lower
+# precisions have about a half and a quarter of the bytes of native, as HOBBIT's rule needs.
 SHAPES = {
     "short": {"plain": ("Q4_0", "olmoe-1b-7b", "layers=10"), "precisions": ("Q8_0", "olmoe-1b-7b", "layers=3")},
     "long": {"plain": ("Q4_0", "olmoe-1b-7b", "layers=16"), "precisions": ("Q8_0", "olmoe-1b-7b", "layers=5")},
@@ -18,8 +18,8 @@ SHAPES = {
             for kind, quant in (("plain", "Q4_0"), ("precisions", "Q8_0"))},
 }
 
-# Shares of uses that plans of the demo model have at a loss, in percent (docs/lab/quality.md); random weights have none of
-# their own. HOBBIT's and Fate's at 5 % were not planned: those of 1 % keep to 5 %, too.
+# Key: loss in percent. Shares of accesses per precision in plans of the demo model at that loss (docs/lab/quality.md),
+# because random weights have no meaningful loss. HOBBIT and Fate were not planned at 5 %: their 1 % plans are used.
 SHARES = {
     1: (("edgemoe", "int4=0.953,int2=0.047", 1), ("hobbit", "native=0.478,int2=0.402,skip=0.12", 1),
         ("fate", "int4=0.75,int2=0.25", 1), ("uniform", "int4=1", 0.65)),
@@ -38,7 +38,7 @@ class Assets:
         return os.path.join(self.folder, name)
 
     def made(self, name, make):
-        """Path of a file; make(path) is called when it is not there, or was not finished."""
+        """Path of a file; calls make(path) if it does not exist or was not finished."""
         path = self.path(name)
         if not os.path.exists(path + ".done"):
             m.say(f"making {name}")
@@ -68,11 +68,11 @@ class Assets:
             [m.program("profile"), "-m", self.synth("precisions"), "--synthetic", "--tokens", tokens, "-o", path]))
 
     def plan(self, loss):
-        """A plan with the shares that the demo model has at that loss, in percent; 0: what auto needs alone."""
+        """A plan with the shares of the demo model at that loss in percent; 0: only what auto needs."""
         return self.made(f"synth-{loss:g}.plan", lambda path: self.make_plan(path, loss))
 
     def make_plan(self, path, loss):
-        """The decisions with their losses, then auto's predictions for what there is."""
+        """The decisions with their losses, then the predictions for auto."""
         base = [m.program("plan"), "-m", self.synth("precisions")]
         profile = self.profile()
         for preset, shares, stands_for in SHARES.get(loss, ()):
@@ -86,7 +86,7 @@ class Assets:
             return json.load(f).get("scalars", {})
 
     def synth_trace(self):
-        """Uses of the random model with predictions: what sim selects the baselines of auto with."""
+        """Accesses of the random model with predictions, from which sim selects the baselines of auto."""
         tokens = 160 if self.a.form == "long" else 80
         return self.made("synth.trace", lambda path: m.sluice(
             "bench", "-m", self.store(), "-p", 0, "-n", tokens, "-r", 1, "--warmup", 0, "--deterministic", "on",
@@ -101,7 +101,7 @@ class Assets:
     # ---- traces of the demo model ----
 
     def demo_forced(self, text, preset):
-        """Held-out text as forced tokens, four sequences; the predictions of `preset` are in it."""
+        """Held-out text as forced tokens, four sequences, with the predictions of `preset`."""
         tokens = 100 if self.a.form == "try" else 1100
         knobs = "eviction=learned,precision=lossless,allocation=shared" + (",lookahead=4" if preset == "hobbit" else "")
         return self.made(f"{text}-{preset}-{tokens}.trace", lambda path: m.sluice(

@@ -1,9 +1,9 @@
-"""auto against the two best presets of every cell: budgets x devices x allowed losses. `sluice sim` picks the rivals
-on a trace of the same model, with the profile's compute times and the cell's device."""
+"""Compares auto with the two best presets of every cell: budgets x devices x allowed losses. `sluice sim` selects
+these baselines on a trace of the same model, with the compute times of the profile and the device of the cell."""
 import measuring as m
 from measure_speed import DEVICES, MIB, WARMUP, variant_results, bench, key_of, missing, state
 
-REPETITIONS = 3 # or a multiple: measuring.interleaved_ratio
+REPETITIONS = 3 # or a multiple: see measuring.interleaved_ratio
 
 # tokens, repetitions, cells: experts resident in percent, device, loss in percent
 FORMS = {
@@ -14,8 +14,8 @@ FORMS = {
                      for loss in (5, 1, 0)]),
     "try": (8, REPETITIONS, [(50, "200 MB/s", 0), (50, "unthrottled", 1)]),
 }
-# Where sim expects tokens faster than that, a repetition of the long form has more of them: 32 would be a third of a
-# second, and the interval wider than what is to be shown.
+# If sim expects faster tokens than FAST_MS, a repetition of the long form has FAST_TOKENS: 32 would take less than a
+# second, and the interval would be too wide for the target.
 FAST_MS, FAST_TOKENS = 25, 128
 LOSSLESS = ("lod-nocache", "lod", "default", "eap", "layerwise")
 LOSSY = {"edgemoe": "edgemoe_loss_high", "hobbit": "hobbit_loss_high", "fate": "fate_loss_high",
@@ -23,7 +23,7 @@ LOSSY = {"edgemoe": "edgemoe_loss_high", "hobbit": "hobbit_loss_high", "fate": "
 
 
 def device_rate(a):
-    """Of `sluice doctor` on the model, once a run."""
+    """Read bandwidth by `sluice doctor` on the model, measured once per run."""
     def measure(path):
         model = a.assets.synth("precisions")
         m.write_json(path, m.sluice("doctor", "--path", model, "--seconds", 5, "-o", "json")["device"])
@@ -31,7 +31,7 @@ def device_rate(a):
 
 
 def presets(a, loss):
-    """Those whose loss is not above it: random weights have none, the plan has that of the demo model."""
+    """Presets within this loss, by the plan of the demo model: random weights have no meaningful loss."""
     if loss == 0:
         return list(LOSSLESS)
     known = a.assets.scalars(a.assets.plan(loss))
@@ -39,7 +39,7 @@ def presets(a, loss):
 
 
 def rivals(a, share, device, loss):
-    """The two presets with the shortest token in the simulator; and all it simulated."""
+    """The two presets with the shortest time per token in the simulator, and all simulated ones."""
     times = a.assets.scalars(a.assets.profile())
     layer = (times["layer_attention_ns"] + times["layer_router_ns"]) / 1e3
     expert = times["layer_experts_ns"] / 1e3 / a.assets.model(a.assets.synth("precisions"))["experts_used"]
@@ -52,7 +52,7 @@ def rivals(a, share, device, loss):
 
 
 def repetitions_at(a, device, loss):
-    """Of a lossy preset at 200 MB/s a repetition is long and its tokens are alike: three of them suffice."""
+    """Three repetitions suffice for lossy presets at 200 MB/s: they are long and their tokens are similar."""
     return REPETITIONS if device == "200 MB/s" and loss > 0 else FORMS[a.form][1]
 
 
@@ -95,8 +95,8 @@ def tables(_a, results):
                      ", ".join(variants["auto"]["ran"]), others,
                      m.ratio_text(f["ratio"]), f"{variants['auto']['read_bytes'] / MIB:.1f}",
                      f"{variants[f['best']]['read_bytes'] / MIB:.1f}"))
-    return m.table(("device", "experts", "loss", "auto t/s", "it ran", "rivals by sim, t/s", "auto by the better",
-                    "auto MiB/token", "rival MiB/token"), rows)
+    return m.table(("device", "experts", "loss", "auto t/s", "auto ran", "baselines by sim, t/s", "auto/best baseline",
+                    "auto MiB/token", "baseline MiB/token"), rows)
 
 
 def verdicts(a, results):

@@ -1,5 +1,5 @@
-"""Studies by `sluice sim` on recorded traces of the demo model: no timing, any machine will do. Texts are the four
-held-out ones as forced tokens, and text the model sampled itself; results are means over them with minimum and
+"""Studies with `sluice sim` on recorded traces of the demo model: nothing is timed, so any machine will do. Texts are
+the four held-out ones as forced tokens, and text sampled by the model; results are means over them with minimum and
 maximum. The first quarter of a trace warms the cache."""
 import statistics
 
@@ -10,9 +10,9 @@ PASS, FAIL, NOT_MEASURED, SHOWN = "pass", "fail", "not measured", "measured"
 BUDGETS = ("12.5%", "18.75%", "25%", "37.5%", "50%", "75%")
 EVICTIONS = ("fifo", "lru", "lfu", "random", "edgemoe", "edgemoe-printed", "hobbit", "arc", "decayed-frequency",
              "learned", "belady")
-# Compute of the demo model with everything resident, and a device that is to it what a good one is to a large model.
+# Compute times of the demo model with everything resident, and a device with a proportionate bandwidth.
 TIMES = ("--layer-us", "45", "--expert-us", "12", "--read-bandwidth", "1GB/s")
-LOW = ("--precisions", "int2=25.5%") # bytes of an expert at int2, of those at q8_0
+LOW = ("--precisions", "int2=25.5%") # size of an expert at int2 relative to q8_0
 QUIET = "prediction=none,prefetch=none"
 FITTED = ("novel", "science")
 SAMPLED = (0, 1, 2)
@@ -34,7 +34,7 @@ def by_cell(rows, value, name=None):
 
 
 def gather(results):
-    """{text: {what: figure}} -> {what: [figure per text]}"""
+    """{text: {what: value}} -> {what: [value per text]}"""
     out = {}
     for figures in results.values():
         for what, x in figures.items():
@@ -100,7 +100,7 @@ VARIANTS = {"four weights, records of the sequence": "", "four weights, records 
 
 
 def variants(a):
-    """HOBBIT's eviction in one pool, native experts only: what its parts do."""
+    """Effect of the parts of HOBBIT's eviction, in one pool with native experts only."""
     out = {}
     for text, path in traces(a).items():
         out[text] = {}
@@ -112,7 +112,7 @@ def variants(a):
 
 
 def ahead(a):
-    """p layers looked ahead, with two precisions and with native ones alone."""
+    """Lookahead of p layers, with two precisions and with native experts only."""
     out = {}
     plan = fitted_plan(a, FITTED[0])
     for text in TEXTS:
@@ -212,7 +212,7 @@ def fit_verdict(results):
     worst, cells_count, good = 0, 0, 0
     for fit in results["hobbit-fit"]["texts"].values():
         for judged in fit["judged"].values():
-            for b in ("25%", "50%"): # what it was fitted for
+            for b in ("25%", "50%"): # the capacities it was fitted for
                 ratio = judged[f"fitted {b}"] / min(judged[f"lru {b}"], judged[f"lfu {b}"])
                 worst, cells_count, good = max(worst, ratio), cells_count + 1, good + (ratio <= 1)
     return (what, PASS if good == cells_count else FAIL,

@@ -1,4 +1,4 @@
-"""The parts of measure.py that time one question each: bound, llama, hobbit, fate, swapmoe."""
+"""The timed parts of measure.py: bound, llama, hobbit, fate, swapmoe."""
 import argparse
 import os
 import subprocess
@@ -11,8 +11,8 @@ import measuring as m
 MIB = 2**20
 PASS, FAIL, NOT_MEASURED, SHOWN = "pass", "fail", "not measured", "measured"
 
-# tokens, repetitions (where it can be, a multiple of the variants: measuring.interleaved_ratio), and what else differs
-# between the forms
+# tokens, repetitions (if possible a multiple of the number of variants: see measuring.interleaved_ratio), and other
+# differences between the forms
 FORMS = {
     "short": {"bound": (32, 3), "llama": (2, 2), "hobbit": (12, 6), "fate": (8, 2), "swapmoe": (24, 6),
               "hobbit_shares": (25,), "fate_shares": (50,), "swap_shares": (50,)},
@@ -21,7 +21,7 @@ FORMS = {
     "try": {"bound": (8, 2), "llama": (2, 1), "hobbit": (8, 2), "fate": (8, 2), "swapmoe": (8, 2),
             "hobbit_shares": (50,), "fate_shares": (50,), "swap_shares": (50,)},
 }
-SLICE_TOKENS = 4 # tokens that a variant decodes before it is the next one's turn
+SLICE_TOKENS = 4 # tokens that a variant decodes per slice
 WARMUP = 12 # tokens: enough to fill the capacity, few enough for a slow device
 DEVICES = {"200 MB/s": 200_000_000, "1 GB/s": 1_000_000_000, "unthrottled": 0}
 
@@ -50,7 +50,7 @@ def bench(a, tokens, repetitions, variants, *more, warmup_tokens=None):
 
 
 def variant_results(doc, label):
-    """What a table wants of a variant, and all its samples."""
+    """The values of a variant for tables, and all its samples."""
     t = m.variant_test(doc, label)
     hinted, missed = m.counter(t, "cache.hint_entries"), m.counter(t, "cache.predicted_absent")
     return {"tps": t["tps_median"], "rates": m.rates(t), "read_bytes": t["bytes_read_per_token"],
@@ -130,7 +130,7 @@ class Bound:
 class Llama:
     @staticmethod
     def reason(a):
-        """Why it cannot be measured here; None when it can."""
+        """Why this cannot be measured here; None: it can."""
         if not a.python:
             return "needs --python VENV/bin/python with llama-cpp-python"
         if subprocess.run([a.python, "-c", "import llama_cpp"], check=False, capture_output=True).returncode:
@@ -173,8 +173,8 @@ class Llama:
 
 # ---- hobbit ---------------------------------------------------------------------------------------
 
-# on: as planned. off: the same, but every access requests the better precision. off, whole capacity: the
-# part of the capacity for the lower precision goes to the better one, so that off has the same capacity.
+# on: as planned. off: the same, but every access requests the higher precision. off, whole capacity: also gives the
+# capacity reserved for the lower precision to the higher one.
 HOBBIT_VARIANTS = {"on": "", "off": "policy=precision=lossless",
                "off, whole capacity": "policy=precision=lossless,allocation=shared"}
 
@@ -208,9 +208,9 @@ class Hobbit:
                 rows.append((label, f"{f['share']} %", f"{r['tps']:.3f}", f"{r['read_bytes'] / MIB:.1f}",
                              f"{r['hit']:.1f} %", f"{r['low']:.1f} %", f"{r['skipped']:.1f} %",
                              m.ratio_text(f["ratios"][label]) if label != "on" else "-"))
-        return ["Dynamic loading (native and int2 by gate weight) at 500 MB/s; `on by it` is the ratio of decode.",
+        return ["Dynamic loading (native and int2 by gate weight) at 500 MB/s; `on/variant` is the ratio of decode rates.",
                 "", *m.table(("variant", "experts", "decode t/s", "read MiB/token", "hits", "low precision", "skipped",
-                              "on by it"), rows)]
+                              "on/variant"), rows)]
 
     @staticmethod
     def verdicts(a, results):
@@ -314,7 +314,7 @@ class Swapmoe:
         rows = [(f"{f['share']} %", f"{f['swapmoe']['tps']:.2f}", f"{f['pruned']['tps']:.2f}",
                  m.ratio_text(f["latency"]), f["waits"], f["swaps"],
                  f"{f['traffic_mib_s']:.1f}") for f in sorted(results.values(), key=lambda f: f["share"])]
-        return m.table(("experts", "swapmoe t/s", "pruned t/s", "time of a token, swapmoe by pruned", "uses that "
+        return m.table(("experts", "swapmoe t/s", "pruned t/s", "time per token, swapmoe/pruned", "accesses that "
                         "waited", "swaps", "swap traffic MiB/s"), rows)
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""What the comparing benchmarks share: running sluice's programs, tokens, memory cgroups, intervals."""
+"""Shared by the benchmarks: running sluice's programs, tokens, memory cgroups, confidence intervals."""
 import json
 import os
 import random
@@ -9,7 +9,7 @@ import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 LIBEXEC = os.environ.get("SLUICE_LIBEXEC", os.path.join(ROOT, "build", "libexec"))
-GROUP = 64  # token ids that synth's files route alike
+GROUP = 64  # token ids with the same routing in models of synth
 STAY = 0.8
 
 
@@ -22,7 +22,7 @@ def say(*words):
 
 
 def run(argv, timeout=3600, **kwargs):
-    """Runs a program to its end; its stdout. What it simulated on stderr is state when it fails."""
+    """Runs a program to its end; returns its stdout. If it fails, exits with its stderr."""
     try:
         done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False,
                               timeout=timeout, **kwargs)
@@ -34,7 +34,7 @@ def run(argv, timeout=3600, **kwargs):
 
 
 def run_json(argv, **kwargs):
-    """The same of a program whose stdout is one JSON document."""
+    """Runs a program that prints one JSON object."""
     return json.loads(run(argv, **kwargs))
 
 
@@ -44,7 +44,7 @@ def read_json(path):
 
 
 def write_json(path, value):
-    """All of it or nothing."""
+    """Writes atomically."""
     with open(path + ".part", "w", encoding="utf-8") as f:
         json.dump(value, f, indent=1)
     os.replace(path + ".part", path)
@@ -55,7 +55,7 @@ def sluice(command, *argv, **kwargs):
 
 
 def model_of(path):
-    """Sizes of a model, from an engine that runs for one token; and what it needs to be resident."""
+    """Sizes of a model, and its budget with all experts resident, from an engine that generates one token."""
     doc = sluice("bench", "-m", path, "-p", 0, "-n", 1, "-r", 1, "--warmup", 0, "-o", "json")
     one = sluice("generate", "-m", path, "--ids", 1, "-n", 1, "--ctx-size", 512, "--output", "json", "-q")
     model = doc["model"]
@@ -65,7 +65,7 @@ def model_of(path):
 
 
 def variant_test(doc, variant, name="tg"):
-    """The test of a variant of bench's document whose name begins so; variant: its number or label."""
+    """A variant's test whose name starts with `name`, in the JSON of bench; variant: number or label."""
     rows = doc["variants"]
     row = rows[variant] if isinstance(variant, int) else next(x for x in rows if x["label"] == variant)
     return next(t for t in row["tests"] if t["test"].startswith(name))
@@ -76,7 +76,7 @@ def rates(test):
 
 
 def counter(test, path):
-    """Sum over the samples of what "service.counter" grew by."""
+    """Increase of "service.counter", summed over the samples."""
     service, name = path.split(".")
     return sum(s["counters"].get(service, {}).get(name, 0) for s in test["samples"])
 
@@ -92,12 +92,12 @@ def table(heads, rows):
 
 
 def budget_for(model, share):
-    """All processes with that percentage of the experts in memory."""
+    """The budget for all processes with that percentage of the experts resident."""
     return int(model["resident_budget"] - (1 - share / 100) * model["expert_slot_bytes"])
 
 
 def write_ids(path, seed, vocab, count):
-    """The stream of lib procs/clients/common/token_stream.h in spirit: groups, left with probability 1 - STAY."""
+    """Token ids like those of procs/clients/common/token_stream.h: groups, changed with probability 1 - STAY."""
     draw = random.Random(seed)
     ids, group = [], 0
     for i in range(count):
@@ -115,10 +115,10 @@ def drop_cache(path):
 
 
 class PageLists:
-    """While measuring, the kernel keeps few freed pages for each processor (as root; else nothing is changed). Linux since
-    6.7 keeps up to an eighth of the memory there, in no order: the engine that is opened first after another has ended
-    gets single pages instead of runs of them, and its reads are slower by a third to its end (docs/tuning.md). That would
-    be one variant's."""
+    """Limits the kernel's per-CPU lists of free pages while measuring (as root; otherwise nothing is changed). Linux
+    since 6.7 keeps up to an eighth of the memory in them, unordered: the first engine started after another has ended
+    gets scattered pages instead of contiguous ones, and all its reads are slower by a third (docs/tuning.md). This
+    would affect one variant only."""
     PATH = "/proc/sys/vm/percpu_pagelist_high_fraction"
     MINIMUM = "1000000"
 
@@ -153,15 +153,15 @@ def median_ratio(a, b, rounds=2000):
 
 
 def drawn_slices(draw, run):
-    """As many slices of a run as it has, drawn with replacement: (tokens of a, ms of a, tokens of b, ms of b)."""
+    """Sums over slices of a run, resampled with replacement: (tokens of a, ms of a, tokens of b, ms of b)."""
     return [sum(column) for column in zip(*(run[draw.randrange(len(run))] for _ in run))]
 
 
 def interleaved_ratio(a, b, rounds=2000):
-    """Ratio of the rates of two variants that decoded side by side (`bench --interleave`), over the time of all their
-    slices, and its 95 % interval: percentile bootstrap over pairs of slices, within each repetition. a, b: the samples
-    of the variants. Which engine was opened first is a design, not chance (with as many repetitions as variants, or
-    twice as many, every variant is first equally often): so repetitions are not drawn."""
+    """Ratio of the rates of two interleaved variants (`bench --interleave`) over all their slices, and its 95 %
+    interval: percentile bootstrap over pairs of slices, within each repetition. a, b: the samples of the variants.
+    Repetitions are not resampled, because the order in which engines are started is not random: if the number of
+    repetitions is a multiple of the number of variants, every variant is first equally often."""
     runs = [[(*x, *y) for x, y in zip(s["slices"], t["slices"])] for s, t in zip(a, b)]
 
     def ratio(sums):
@@ -175,7 +175,7 @@ def interleaved_ratio(a, b, rounds=2000):
 
 
 class Cgroup:
-    """A memory cgroup next to ours, version 2 or 1; children enter it before they run."""
+    """A memory cgroup inside that of this process, version 2 or 1; children enter it before exec."""
 
     def __init__(self, name, limit):
         self.v2 = os.path.exists("/sys/fs/cgroup/cgroup.controllers")
@@ -187,7 +187,7 @@ class Cgroup:
             os.makedirs(self.path, exist_ok=True)
             self.write("memory.max" if self.v2 else "memory.limit_in_bytes", limit)
         except OSError as e:
-            sys.exit(f"no memory cgroup can be made here ({e}); as root, or in a delegated group")
+            sys.exit(f"cannot create a memory cgroup ({e}); needs root or a delegated group")
 
     def write(self, name, value):
         with open(os.path.join(self.path, name), "w", encoding="ascii") as f:

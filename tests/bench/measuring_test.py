@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What measure.py's verdicts rest on: intervals, tables, and resuming."""
+"""Tests for measure.py: intervals, tables, verdicts, and resuming."""
 import argparse
 import os
 import random
@@ -63,7 +63,7 @@ class Ratios(unittest.TestCase):
 
 
 def side_by_side(draw, ratio, repetitions, slices):
-    """Two variants: slices differ and the machine drifts, alike for both; each slice has its own noise."""
+    """Two variants: slices differ and the machine drifts, equally for both; each slice has independent noise."""
     variants = [], []
     for _ in range(repetitions):
         runs = [], []
@@ -129,7 +129,7 @@ class Verdicts(unittest.TestCase):
         self.assertIn("needs --python", measure_speed.Llama.verdicts(options(), {})[0][2])
 
     def test_every_repetition_has_its_own_bound(self):
-        # Tokens 2 miss twice as much as tokens 1: their decode may take twice as long.
+        # Repetition 2 misses twice as many bytes as repetition 1: its bound is twice as long.
         missed = {1: 1e7, 2: 2e7, 3: 1e5}
         done = [({"tps_median": tps, "compute_ms_per_token": 1, "stall_ms_per_token": 1,
                   "bytes_read_per_token": 1, "hit_percent": 80}, 1e9) for tps in (80, 40, 800)]
@@ -142,7 +142,7 @@ class Verdicts(unittest.TestCase):
             f = bound.share_figures(a, None, 50, 1e-3, None)
         self.assertAlmostEqual(f["reached"], 0.8)
         self.assertAlmostEqual(f["reached_low"], 0.8)
-        self.assertAlmostEqual(f["reached_high"], 0.8)  # compute is what bounds tokens 3
+        self.assertAlmostEqual(f["reached_high"], 0.8)  # repetition 3 is bound by compute
         self.assertEqual(f["missed_each"], [1e7, 2e7, 1e5])
 
 

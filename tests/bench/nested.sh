@@ -1,7 +1,7 @@
 #!/bin/sh
 # nested.sh [TEXT...]: perplexity of the demo model with experts at 8, 4 and 2 bits, stored separately or
 # nested (base and differences); about 5 minutes on two cores. Texts: by default the held-out ones.
-# Needs a build with tests; makes about 600 MB in a temporary directory and removes them.
+# Needs a build with tests; writes about 600 MB to a temporary directory that is removed.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)

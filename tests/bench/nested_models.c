@@ -1,11 +1,11 @@
-/* nested_models IN.gguf OUT_DIR: the model once for every form of lower precision that nested.sh
- * compares, experts as F16 after quantisation. The separate forms are lib/quant's; the nested ones
- * keep a base and differences, so that a higher precision is the lower one and one more entry.
+/* nested_models IN.gguf OUT_DIR: writes the model once for every form of lower precision that nested.sh
+ * compares, with experts as F16 after quantisation. Separate forms come from lib/quant. Nested forms
+ * store a base and differences: a higher precision is the lower one plus one more entry.
  *
- *   prefix   the 8-bit codes of a row; lower precisions are their first 4 and 2 bits, at the middle
- *            of what the missing bits span
+ *   prefix   the 8-bit codes of a row; lower precisions are their first 4 and 2 bits, decoded to the
+ *            middle of the range of the missing bits
  *   fitted   the same codes, with a scale and zero per precision (fitted by squared error)
- *   residual 2 bits by lib/quant; 2 more of what remains; 4 more of what then remains */
+ *   residual 2 bits by lib/quant; 2 more bits for the error; 4 more bits for the remaining error */
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -33,7 +33,7 @@ static void through(enum tensor_type type, const float *w, uint32_t k, float *ou
     quant_dequantise(&m, 0, 1, out);
 }
 
-/* The 8-bit codes of C8, as numbers, from what it gives back: its smallest step is the scale. */
+/* The 8-bit codes of C8 as numbers, derived from its decoded values: the smallest step is the scale. */
 static void codes_of(const float *w, uint32_t k, float *code)
 {
     float low = w[0], high = w[0];
@@ -97,7 +97,7 @@ static void residual(const float *w, uint32_t k, int parts, const enum tensor_ty
 
 static const enum tensor_type by_row[] = {TENSOR_C2, TENSOR_C2, TENSOR_C4};
 
-/* FORM(name, statement that makes `out` of row `w` of k elements) */
+/* FORM(name, statement that computes `out` from row `w` of k elements) */
 #define FORMS(X)                                                                                   \
     X(separate_8, through(TENSOR_C8, w, k, out))                                                   \
     X(separate_4, through(TENSOR_C4, w, k, out))                                                   \
@@ -150,7 +150,7 @@ static void *make_rows(void *arg)
     return NULL;
 }
 
-/* An expert tensor in the form, F16. */
+/* An expert tensor in this form, as F16. */
 static void *transform(const struct model_tensor *t, const void *data, row_form *make)
 {
     struct rows part[THREADS];

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# The table of numbers in README.md, from one command:
+# Measures the table of the demo model in docs/benchmarks.md:
 #   tests/bench/numbers.sh [MODEL] [-- engine options]
-# For each share of experts one engine: a round of warm-up, then three prompts of different kinds x 256
-# greedy tokens, and three prompts of about 500 tokens for the prefill rate. Rates are tokens by the time
-# compute spent on them; memory is the maximum of the ledger. Markdown on stdout.
+# One engine per share of experts: a warm-up round, then 256 greedy tokens for each of three prompts, and three
+# prompts of about 500 tokens for the prefill rate. Rates are tokens divided by the time that compute spent on
+# them; memory is the maximum of the ledger. Markdown on stdout.
 set -u -o pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -39,7 +39,7 @@ for _ in 1 2 3 4 5 6 7 8 9 10 11 12; do
     long+='The people of the village came together in the evening, when the work of the day was done, and spoke of the war, of the price of corn, and of the strange lights upon the hill. '
 done
 
-# counters -> one line of sums: decode tokens, ns; prefill tokens, ns; stall ns; hits; uses; bytes; peak
+# Counters as one line of sums: decode tokens, ns; prefill tokens, ns; stall ns; hits; accesses; bytes; peak
 snapshot() {
     "$libexec/sluice-stats" --name b --counters | awk '
         { split($1, at, "."); key = at[1] "." at[3]; sum[key] += $2 }

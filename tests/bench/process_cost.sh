@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# What the separate processes cost when they have nothing to do:
+# Measures the cost of the separate processes when they are idle:
 #   tests/bench/process_cost.sh [PAIRS [MODEL]]
-# One engine with every expert resident and the watchdog off. Two variants alternate: the engine as it is, and compute
+# One engine with every expert resident and the watchdog off. Two variants alternate: the whole engine, and compute
 # alone with predictor, cache and loaders stopped (SIGSTOP). The ratio of each pair's decode rates is one
 # sample; printed are the medians and the 95 % bootstrap interval of the median ratio (fixed seed).
 set -u -o pipefail
@@ -59,7 +59,7 @@ done
 
 samples=$SLUICE_RUN_DIR/samples
 for ((i = 0; i < pairs; i++)); do
-    # Who goes first alternates, too.
+    # The order alternates too.
     for variant in $((i % 2)) $((1 - i % 2)); do
         if [ "$variant" -eq 0 ]; then
             whole=$(decode_rate "$prompt")

@@ -1,9 +1,8 @@
-/* quant_measure: what quantising the experts of a model costs it.
+/* quant_measure: quality loss by quantising the experts of a model.
  *   quant_measure FILE.gguf [WINDOWS_PER_TEXT [VARIANT]]
- * Every expert is quantised, the model core computes with the own types' kernels, and the held-out
- * texts of tests/golden/data are scored in windows of 512 tokens. One line per variant: relative
- * error of the weights (root of squared error over squared weights), perplexity, seconds of
- * quantisation. */
+ * Quantises every expert, computes with the kernels of the store types, and scores the held-out texts
+ * of tests/golden/data in windows of 512 tokens. One line per variant: relative error of the weights
+ * (square root of squared error / squared weights), perplexity, seconds of quantisation. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +21,7 @@
 
 static struct {
     struct image image;
-    struct weights_source file;     /* the image's own */
+    struct weights_source file;     /* that of the image */
     struct kernel_matrix *replaced; /* [layer * experts + expert][EXPERT__COUNT] */
     double error, size;             /* sums of squares */
     uint32_t *ids[4];
@@ -31,7 +30,7 @@ static struct {
 
 static const char *const texts[4] = {"novel", "tales", "drama", "science"};
 
-/* Experts are quantised once per variant and stay; dense weights are the file's. */
+/* Experts are quantised once per variant and cached; dense weights come from the file. */
 static void pin(void *self, const struct expert_step *step, struct expert_item **items,
                 uint32_t count)
 {

@@ -1,9 +1,9 @@
 #!/bin/sh
-# stall.sh [-m MODEL] [-k BACKEND]: a real block device that stops answering under a text. A copy of the model lies on a loop
+# stall.sh [-m MODEL] [-k BACKEND]: a real block device stalls during a generation. A copy of the model is on a loop
 # device; while two loaders read, blkio (version 1) limits the reads of one to a byte per second. Reports whether
-# the device was quarantined and the text is that of an engine that needs no device, and how long it took.
-# Needs root, a loop device and a writable blkio hierarchy; prints SKIP without. Everything is taken down again.
-# With `-k pread` the kernel keeps the loader until the device answers: the text fails, see docs/devices.md.
+# the device was quarantined, whether the text equals that of a resident engine, and how long it took.
+# Needs root, a loop device and a writable blkio hierarchy; prints SKIP without them. Cleans up at exit.
+# With `-k pread` the loader blocks in the kernel until the read completes: the generation fails, see docs/devices.md.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 libexec=${SLUICE_LIBEXEC:-$here/../../build/libexec}
@@ -44,7 +44,7 @@ mount "$loop" "$dir/mount"
 cp "$model" "$dir/mount/copy.gguf"
 sync -f "$dir/mount"
 
-generate() { # how many tokens, engine or options
+generate() { # number of tokens, engine or options
     "$libexec/sluice-generate" -p "$prompt" --temp 0 -n "$@" 2> "$dir/err"
 }
 generate 60 -m "$model" --resident-experts 100 --threads 1 > "$dir/right"
@@ -69,6 +69,6 @@ ms=$((($(date +%s%N) - begun) / 1000000))
 if [ "$status" = 0 ] && cmp -s "$dir/text" "$dir/right"; then
     echo "same text, $ms ms for 60 tokens with $backend"
 else
-    echo "no text, or another one, after $ms ms with $backend: $(tail -1 "$dir/err")"
+    echo "the generation failed or its text differs, after $ms ms with $backend: $(tail -1 "$dir/err")"
     exit 1
 fi

@@ -35,7 +35,7 @@ static void must(int rv, const struct error *error)
     ck_assert_msg(rv == 0, "%s", error->text);
 }
 
-/* Payload is compared with the demo model itself, whatever becomes of the copy the loaders read. */
+/* Payload is compared with the demo model itself: a test may damage the copy that the loaders read. */
 static void open_model(struct rig *r, bool own_copy)
 {
     struct error error;
@@ -159,7 +159,7 @@ uint64_t rig_counter(struct rig *r, enum service service, uint32_t number, unsig
     return counter_get(rig_row(r, service, number), counter);
 }
 
-/* Sources stand above every target: nothing is overwritten before it was copied. */
+/* All source descriptors are above the targets: none is overwritten before it is duplicated. */
 static void spawn(struct rig *r, uint32_t row, char **argv, int ready)
 {
     int source[INHERITED__END - INHERITED_LIFELINE] = {r->lifeline[0], ready, r->lock};
@@ -229,7 +229,7 @@ void rig_wait_ready(struct rig *r, enum service service, uint32_t number)
     while (poll(&fd, 1, 10) == 0)
         ck_assert_msg(rig_tick(r, deadline), "%s is not ready", service_name(service));
     char byte;
-    ck_assert_msg(read(fd.fd, &byte, 1) == 1, "%s died at its start", service_name(service));
+    ck_assert_msg(read(fd.fd, &byte, 1) == 1, "%s exited at its start", service_name(service));
     close(fd.fd);
     r->ready_fd[row] = -1;
     atomic_store(&rig_row(r, service, number)->state, PROC_READY);
@@ -335,7 +335,7 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
 void rig_close(struct rig *r)
 {
     uint32_t cache = procs_row_of(SERVICE_CACHE, 0);
-    for (uint32_t row = SERVICE_ROWS_MAX; row-- > 0;) /* loaders stand behind the cache */
+    for (uint32_t row = SERVICE_ROWS_MAX; row-- > 0;) /* loaders have higher rows than the cache */
         if (r->pid[row] != 0 && row != cache)
             stop_row(r, row);
     if (r->pid[cache] != 0)

@@ -1,6 +1,6 @@
-/* A rig for the cache manager and its loaders alone: it plays the supervisor (segments, spawning,
- * reaping, the process table) and compute (pins, DEMANDs, the use log), and compares what becomes
- * READY with the bytes of the model file. Nothing sleeps: every wait is for a condition. */
+/* A rig for the cache manager and its loaders alone. It acts as the supervisor (segments, spawning,
+ * reaping, the process table) and as compute (pins, DEMANDs, the access log), and compares READY
+ * entries with the bytes of the model file. Every wait is for a condition with a deadline. */
 #ifndef SLUICE_TESTS_FAULT_CACHE_LOADER_RIG_H
 #define SLUICE_TESTS_FAULT_CACHE_LOADER_RIG_H
 
@@ -11,10 +11,10 @@
 
 struct rig_options {
     uint32_t loaders;
-    double experts_share;  /* of the experts' slots that that fit into the quota */
+    double experts_share;  /* fraction of the experts' slots that fit into the quota */
     const char *backend;   /* NULL: auto */
     uint64_t chunk, depth; /* 0: default */
-    bool own_copy;         /* of the demo model, at model_path: a test may spoil it */
+    bool own_copy;         /* of the demo model, at model_path: the test may damage it */
     bool prefault;
 };
 
@@ -40,21 +40,21 @@ struct rig {
 
 /* Segments and run directory; no process yet. */
 void rig_open(struct rig *r, const struct rig_options *options);
-/* Ends every process in order, and checks that none had to be killed. */
+/* Stops every process in order and checks that none had to be killed. */
 void rig_close(struct rig *r);
-/* Cache, then loaders, each ready. */
+/* Starts the cache, then the loaders; waits until each is ready. */
 void rig_start(struct rig *r);
 
 void rig_spawn(struct rig *r, enum service service, uint32_t number, const char *backend);
 void rig_wait_ready(struct rig *r, enum service service, uint32_t number);
-/* SIGKILL and waitpid; `reaped` is written. */
+/* SIGKILL and waitpid; sets `reaped`. */
 void rig_kill(struct rig *r, enum service service, uint32_t number);
-/* Ends in order, by CONTROL_STOP. */
+/* Orderly stop, by CONTROL_STOP. */
 void rig_stop(struct rig *r, enum service service, uint32_t number);
 void rig_wait_cleaned(struct rig *r, uint32_t number);
-/* kill, clean-up by the cache, successor ready. */
+/* Kills a loader, waits for the clean-up by the cache, starts a successor. */
 void rig_replace_loader(struct rig *r, uint32_t number);
-/* Until the process is stopped by the injection it was set to. */
+/* Waits until the process stops itself at its injection point. */
 void rig_wait_stopped(struct rig *r, enum service service, uint32_t number);
 void rig_inject(struct rig *r, enum injection point, uint32_t pass);
 
@@ -66,17 +66,18 @@ uint64_t rig_control(struct rig *r, enum service service, uint32_t number, uint3
                      uint64_t value);
 void rig_quota(struct rig *r, uint64_t bytes);
 
-/* compute: pins, sends one DEMAND, waits until all are READY (asking again after 100 ms), compares
- * the payload with the file. The pins stay. False when the deadline passed or an entry failed. */
+/* As compute: pins, sends one DEMAND, waits until all entries are READY (repeats the DEMAND after
+ * 100 ms), compares the payload with the file. The pins stay. False if the deadline passed or an entry
+ * failed. */
 bool rig_demand(struct rig *r, const uint32_t *entries, uint32_t count, unsigned ms);
-/* Only pins and sends. */
+/* Only pins and sends one DEMAND. */
 void rig_send_demand(struct rig *r, const uint32_t *entries, uint32_t count, uint32_t attempt);
 void rig_unpin(struct rig *r, const uint32_t *entries, uint32_t count);
-/* A use of each in the log, then unpin. */
+/* Logs an access to each, then unpins. */
 void rig_access(struct rig *r, const uint32_t *entries, uint32_t count);
 void rig_hint(struct rig *r, uint32_t layer, const uint32_t *entries, uint32_t count);
 bool rig_wait_dense(struct rig *r, unsigned ms);
-/* Payload of a READY entry equals the file's. */
+/* The payload of a READY entry equals the file. */
 bool rig_payload_right(struct rig *r, uint32_t entry);
 enum entry_state rig_state(struct rig *r, uint32_t entry);
 
@@ -84,7 +85,7 @@ uint64_t rig_deadline(unsigned ms);
 /* A short wait on the sockets; false once the deadline has passed. */
 bool rig_tick(struct rig *r, uint64_t deadline);
 
-/* Repeatable numbers. */
+/* Reproducible random numbers. */
 uint32_t rig_random(uint64_t *state, uint32_t below);
 
 #endif

@@ -15,7 +15,7 @@
 
 static const struct rig_options plain = {.loaders = 1, .experts_share = 0.3};
 
-/* K different experts of a layer; skewed, so that a cache is useful. */
+/* K different experts of a layer, skewed so that some are accessed more often. */
 static void choose(const struct rig *r, uint64_t *seed, uint32_t layer, uint32_t *entries)
 {
     uint32_t experts = r->model->hparams.experts;
@@ -32,7 +32,7 @@ static void choose(const struct rig *r, uint64_t *seed, uint32_t layer, uint32_t
     }
 }
 
-/* Decodes tokens as compute would; every payload is compared with the file. */
+/* Accesses experts as compute does for tokens; compares every payload with the file. */
 static void decode(struct rig *r, uint64_t *seed, uint32_t tokens)
 {
     for (uint32_t t = 0; t < tokens; t++) {
@@ -98,7 +98,7 @@ static void throttle(struct rig *r, uint64_t rate)
     rig_control(r, SERVICE_LOADER, 0, CONTROL_THROTTLE, rate);
 }
 
-/* Until the loader holds back a read that came back before its time. */
+/* Waits until the throttle delays a completed read. */
 static void wait_withheld(struct rig *r)
 {
     uint64_t deadline = rig_deadline(WAIT_MS);
@@ -142,7 +142,7 @@ START_TEST(demand_to_submission)
 }
 END_TEST
 
-/* No DEMAND ever arrives: the pins say it too. */
+/* Without any DEMAND, pins alone cause loads. */
 START_TEST(pins_without_demand)
 {
     struct rig r;
@@ -265,7 +265,7 @@ START_TEST(cache_killed)
 }
 END_TEST
 
-/* The next cache has all reads given up: those that are held back, too, without their time. */
+/* A new cache cancels all reads; delayed ones end at once, without waiting for their delay. */
 START_TEST(cache_killed_under_a_throttle)
 {
     struct rig r;
@@ -384,7 +384,7 @@ START_TEST(demand_waits_for_space)
 }
 END_TEST
 
-/* Bytes per second of loader 0, between two arrivals about a second apart. */
+/* Bytes per second of loader 0, between two completions about a second apart. */
 static double measure_rate(struct rig *r)
 {
     uint64_t deadline = rig_deadline(WAIT_MS), start = 0, from = 0;
@@ -420,7 +420,7 @@ START_TEST(throttle_is_obeyed)
     for (uint32_t i = 0; i < n; i++)
         entries[i] = r.model->dense_count + i;
     rig_send_demand(&r, entries, n, 0);
-    /* Never faster; exactly as fast in one window at least: the machine may be busy with others. */
+    /* Never faster, and at the rate in at least one window: other processes may delay the rest. */
     double best = 0;
     for (int window = 0; window < 5 && best < 0.95 * (double)rate; window++) {
         double measured = measure_rate(&r);
@@ -436,8 +436,8 @@ START_TEST(throttle_is_obeyed)
 }
 END_TEST
 
-/* Delayed reads of prefetches for a layer that has passed: they end at once, the demand
- * behind them comes, and cancelled entries can be loaded again. */
+/* Delayed reads of prefetches for a layer that has passed are cancelled: they end at once, the demand
+ * queued after them is loaded, and cancelled entries can be loaded again. */
 START_TEST(withheld_reads_are_cancelled)
 {
     struct rig_options options = {.loaders = 1, .experts_share = 1.0};
@@ -472,8 +472,8 @@ START_TEST(withheld_reads_are_cancelled)
 }
 END_TEST
 
-/* Prefetches fill the capacity; a demand cancels what is in its way and waits for two chunks at most.
- */
+/* Prefetches fill the capacity; a demand cancels prefetches to get space and waits for at most two
+ * chunks. */
 START_TEST(demand_overtakes_prefetch)
 {
     struct rig_options options = {.loaders = 1, .experts_share = 0.06, .chunk = 8192};
@@ -507,10 +507,10 @@ static uint32_t absent_expert(struct rig *r)
     for (uint32_t e = r->model->dense_count; e < r->model->entry_count; e++)
         if (rig_state(r, e) == ENTRY_ABSENT)
             return e;
-    ck_abort_msg("every expert is there");
+    ck_abort_msg("every expert is resident");
 }
 
-/* Waits until the entry has failed `failures` times and rests ABSENT. */
+/* Waits until the entry has failed `failures` times and stays ABSENT. */
 static void wait_given_up(struct rig *r, uint32_t entry, uint64_t failures, int errno_value)
 {
     const struct directory_entry *d = &r->directory.entries[entry];
@@ -548,7 +548,7 @@ START_TEST(file_changed)
     wait_given_up(&r, entry, atomic_load(&r.directory.entries[entry].failures), ESTALE);
     uint64_t failures = atomic_load(&r.directory.entries[entry].failures);
     ck_assert_uint_ge(failures, 3);
-    rig_send_demand(&r, &entry, 1, 0); /* requested again, it is retried and given up again */
+    rig_send_demand(&r, &entry, 1, 0); /* a new demand is retried and fails again */
     wait_given_up(&r, entry, failures + failures, ESTALE);
     ck_assert_int_eq(utimensat(AT_FDCWD, r.model_path, right, 0), 0);
     ck_assert(rig_demand(&r, &entry, 1, WAIT_MS));
@@ -578,7 +578,7 @@ START_TEST(file_truncated)
 }
 END_TEST
 
-/* A replacement on purpose: the old one ends in order, its successor reads another way. */
+/* Requested replacement: the old loader stops in order, its successor uses another back end. */
 START_TEST(backend_replaced)
 {
     struct rig r;

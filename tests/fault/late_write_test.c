@@ -1,11 +1,11 @@
-/* A loader killed with reads at the device writes on after waitpid. Ranges it could write are
- * punched before they are reused: then its reads write to pages that are no longer mapped.
+/* Reads that a killed loader has submitted can complete after waitpid. The ranges they write to are
+ * punched (hole-punch) before reuse: such reads then write to pages that are no longer mapped.
  *
  * A child submits many O_DIRECT reads of a file through io_uring into slots of a real arena, is
- * killed with SIGKILL and reaped; the parent gives the slots back to the allocator, takes them
- * again and fills them. With clean == false (punched) no byte of them may change any more. The
- * control gives them back as clean, and must show overwritten pages: otherwise no read was
- * outstanding, and the test has proved nothing (exit status 77, a skip). */
+ * killed with SIGKILL and reaped; the parent frees the slots, allocates them again and fills them.
+ * With clean == false (punched) none of their bytes may change. The control frees them as clean and
+ * must show overwritten pages: otherwise no read was outstanding, and the test proves nothing (exit
+ * status 77: skipped). */
 #include <errno.h>
 #include <fcntl.h>
 #include <liburing.h>
@@ -125,8 +125,8 @@ static void give_all(struct rig *r, bool clean)
         arena_alloc_give(r->a, r->offset[i], SLOT_BYTES, clean);
 }
 
-/* Reads behind the child's: reading the whole file through the same queue twice, the device has
- * long come to everything that was submitted before. */
+/* Reads the whole file twice through the same device queue: the child's reads, submitted earlier, have
+ * completed by then. */
 static void drain_device(const struct rig *r)
 {
     void *buffer;
@@ -163,7 +163,7 @@ static int make_file(void)
     if (fd < 0)
         return -1;
     int direct = open(name, O_RDONLY | O_DIRECT | O_CLOEXEC);
-    unlink(name); /* at once: nothing stays, however this test ends */
+    unlink(name); /* at once: the file is removed however this test ends */
     char *block = malloc(SLOT_BYTES);
     sl_assert(block != NULL);
     memset(block, FROM_FILE, SLOT_BYTES);
@@ -217,14 +217,14 @@ int main(int argc, char **argv)
                attempt, all, control.landed_at_reap, control.overwritten, punched.landed_at_reap,
                punched.overwritten);
         if (punched.overwritten > 0) {
-            printf("FAIL: a dead loader wrote into punched and reused ranges\n");
+            printf("FAIL: reads of a killed loader wrote into punched and reused ranges\n");
             return 1;
         }
         controls += control.overwritten > 0;
         proofs += punched.landed_at_reap < all;
     }
     if (controls == 0 || proofs == 0)
-        return skip("proved nothing: no read was outstanding at the reap in any attempt");
+        return skip("proves nothing: in no attempt was a read outstanding at the reap");
     printf("PASS: %u controls overwritten, %u punched runs with reads outstanding, none touched\n",
            controls, proofs);
     return 0;

@@ -1,5 +1,5 @@
-/* Runs a fuzz target over files and directories of them: how ctest replays the committed corpus,
- * with any compiler. Exit status 1 when a file cannot be read or none was found. */
+/* Runs a fuzz target on files and on all files in directories. ctest replays the committed corpus with
+ * it, with any compiler. Exit status 1 if a file cannot be read or there is none. */
 #include <dirent.h>
 #include <errno.h>
 #include <stdint.h>
@@ -18,7 +18,7 @@ static int replay_file(const char *path)
     }
     long size = ftell(f);
     rewind(f);
-    /* Exactly as large as the input, so that a sanitizer sees every step beyond it. */
+    /* Exactly as large as the input, so that a sanitizer detects every access beyond it. */
     uint8_t *data = malloc(size > 0 ? (size_t)size : 1);
     if (size < 0 || !data || fread(data, 1, (size_t)size, f) != (size_t)size) {
         fprintf(stderr, "%s: cannot be read\n", path);
@@ -32,7 +32,7 @@ static int replay_file(const char *path)
     return 1;
 }
 
-/* Number of files replayed, -1 on an error. */
+/* Number of files replayed, -1: error. */
 static int replay(const char *path)
 {
     DIR *dir = opendir(path);

@@ -1,7 +1,7 @@
 #!/bin/sh
-# coverage.sh [PERCENT]: line coverage that the committed corpora of gguf and store alone reach in the code
-# that reads model files and the manifests of stores, measured with clang. Prints it per file and fails
-# below PERCENT (default 80) for either.
+# coverage.sh [PERCENT]: line coverage that the committed corpora of gguf and store reach in the code that reads
+# model files and store manifests, measured with clang. Prints it per file; fails if the total of either corpus
+# is below PERCENT (default 80).
 set -u
 minimum=${1:-80}
 here=$(cd "$(dirname "$0")" && pwd)
@@ -27,7 +27,7 @@ for file in "$root"/lib/model/*/*.c "$root"/lib/base/*.c "$root"/lib/tensor/*.c 
     objects="$objects $file"
 done
 
-# measure TARGET SOURCE...: what the corpus reaches in these files of lib/.
+# measure TARGET SOURCE...: coverage of these files of lib/ by the corpus.
 measure() {
     target=$1
     shift

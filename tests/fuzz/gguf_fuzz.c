@@ -1,5 +1,5 @@
-/* Fuzz target: a model file. Whatever the bytes, building the index ends with an answer; an index
- * that was built passes its own check, and its tokenizer works. */
+/* Fuzz target: a model file. For any bytes, building the index succeeds or fails with an error; an
+ * index that was built passes its own check, and its tokenizer works. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +17,7 @@ struct memory {
     size_t size;
 };
 
-/* Hands out at most 1000 bytes a time: short reads are a case of their own. */
+/* Returns at most 1000 bytes per call, to test short reads. */
 static ssize_t read_memory(void *arg, void *buf, size_t n, uint64_t offset)
 {
     const struct memory *m = arg;

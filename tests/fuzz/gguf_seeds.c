@@ -1,6 +1,5 @@
-/* Writes the seeds of the gguf and tok targets: gguf_seeds CORPUS_DIR. The files are committed;
- * this is how they came to be. Shapes of published defects in other GGUF readers have a seed each.
- */
+/* Generates the committed seeds of the gguf and tok targets: gguf_seeds CORPUS_DIR. Each published
+ * vulnerability of other GGUF readers has a seed. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +21,7 @@ static void v2(struct make *m)
 {
     m->version = 2;
 }
-static void sparse(struct make *m) /* leaves out what may be absent, has what is rare */
+static void sparse(struct make *m) /* without optional keys, with rare ones */
 {
     make_drop_key(m, K "attention.key_length");
     make_drop_key(m, K "attention.value_length");
@@ -70,8 +69,7 @@ static void cve_ne(struct make *m) /* CVE-2024-23496, CVE-2026-33298: size of a 
     m->tensors[3].ne[0] = 1ull << 33;
     m->tensors[3].ne[1] = 1ull << 30;
 }
-static void
-cve_ne_lies(struct make *m) /* CVE-2026-7482: dimensions promise more than the file holds */
+static void cve_ne_lies(struct make *m) /* CVE-2026-7482: dimensions larger than the file */
 {
     m->tensors[m->tensor_count - 1].ne[2] = 1ull << 40;
 }
@@ -101,7 +99,7 @@ static void cve_layers(struct make *m) /* block_count beyond fixed tables */
 }
 static void cve_type(struct make *m)
 {
-    m->tensors[2].type = 4; /* withdrawn: block size 0 in other readers */
+    m->tensors[2].type = 4; /* a removed type: block size 0 in other readers */
 }
 static void nested(struct make *m)
 {
@@ -170,7 +168,7 @@ static void version1(struct make *m)
     m->version = 1;
 }
 
-/* Refusals that the shapes above do not reach. */
+/* Errors that the seeds above do not reach. */
 static void no_key_name(struct make *m)
 {
     m->keys[3].no_name = true;
@@ -234,7 +232,7 @@ static void beyond_layers(struct make *m)
     make_add_tensor(m, "blk.1.attn_norm.weight", 0, 4, 1, 1);
 }
 
-/* The other architectures, right and with a wrong shared expert or experts of old. */
+/* The other architectures: valid, with a wrong shared expert, and with one tensor per expert. */
 static void again_as(struct make *m, const char *arch)
 {
     make_free(m);
@@ -288,7 +286,7 @@ static void spm(struct make *m)
     again_as(m, "llama");
     make_spm(m, &tokens);
 }
-static void spm_score(struct make *m) /* no number, and the others are the same */
+static void spm_score(struct make *m) /* NaN, and equal scores otherwise */
 {
     float scores[TINY_VOCAB] = {[TINY_VOCAB - 1] = NAN};
     spm(m);
@@ -340,7 +338,9 @@ static void save_texts(const char *dir)
     for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
         for (unsigned mode = 0; mode < 8; mode++) {
             char data[200], name[20];
-            data[0] = (char)(mode < 4 ? mode : 0x80 + mode); /* target: bit 7 and % 4 */
+            data[0] =
+                (char)(mode < 4 ? mode
+                                : 0x80 + mode); /* the target uses bit 7, and the rest modulo 4 */
             size_t n = strlen(texts[i]);
             memcpy(data + 1, texts[i], n);
             snprintf(name, sizeof name, "text%u-%u", (unsigned)i, mode);

@@ -1,6 +1,6 @@
 /* Fuzz target: config.json and tokenizer.json of a Hugging Face model. The input is one JSON object
- * {"config": {}, "tokenizer": {}, "settings": {}}. Any input ends with a result or an error, and
- * keys that were made are taken by the reader of GGUF files. */
+ * {"config": {}, "tokenizer": {}, "settings": {}}. Any input gives a result or an error, and the GGUF
+ * reader accepts the resulting keys. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +30,7 @@ static void check_keys(struct gguf_writer *w)
     sl_assert(gguf_writer_layout(w, &error) == 0);
     gguf_writer_header(w, &bytes);
     struct gguf_source source = {.read = read_header, .arg = w, .bytes = bytes};
-    /* Only a key that stands in two places of the configuration may be rejected. */
+    /* The only accepted error: the configuration has a key twice. */
     if (gguf_open(&g, &source, &error) == 0)
         gguf_close(&g);
     else

@@ -1,6 +1,6 @@
-/* Recorded logits are untrusted files: any bytes are rejected with one line, or every row is log-probabilities
- * or rejected with one line. Input: the file, for a text of two
- * windows of four tokens and a vocabulary of five. */
+/* Fuzz target: a file of recorded logits. Any bytes are rejected with one line, or each row has
+ * log-probabilities or is rejected with one line. Input: the file, for a text of two windows of four
+ * tokens and a vocabulary of five. */
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -44,7 +44,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     int fd = memfd_create("logits", MFD_CLOEXEC);
     sl_assert(fd >= 0);
     if (write(fd, data, size) != (ssize_t)size)
-        abort(); /* no memory: nothing to be learnt */
+        abort(); /* out of memory */
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     struct logits_file *f = logits_open(path, &text, VOCAB, &error);
     if (f)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes the seeds of msg_fuzz into corpus/msg: one valid message of every type, the texts of every
-call, and their near misses. Run it again after a change of ipc/channel/messages.h."""
+"""Writes the seeds of msg_fuzz into corpus/msg: a valid message of every type, the text of every
+call, and slightly invalid variants. Run it again after a change of ipc/channel/messages.h."""
 import pathlib
 import struct
 

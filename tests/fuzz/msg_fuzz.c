@@ -1,5 +1,5 @@
-/* The code that untrusted bytes reach first: the validator of messages, for every receiver, and the
- * parsers of remote calls. Input: one byte chooses between a message and a text, the rest is it. */
+/* Fuzz target: the code that untrusted bytes reach first, which is the message validator, for every
+ * receiver, and the parsers of control calls. Input: one byte chooses message or text, the rest is it. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* What is valid must be what msg_seal would make of it: same size, same name. */
+/* A valid message must equal the output of msg_seal: same size, same name. */
 static void try_message(const uint8_t *data, size_t size)
 {
     _Alignas(8) unsigned char message[MSG_BYTES_MAX];
@@ -26,14 +26,14 @@ static void try_message(const uint8_t *data, size_t size)
     }
 }
 
-/* What is taken as JSON can be written, and taken again. */
+/* JSON that is accepted can be written and parsed again. */
 static void try_round_trip(const json_t *body)
 {
     size_t bytes;
     json_t *again;
     char *text = rpc_json_encode(body, &bytes);
     if (!text)
-        return; /* escapes made it too long */
+        return; /* too long with escapes */
     sl_assert(rpc_request_parse(text, bytes, &again, NULL) == 0);
     json_decref(again);
     free(text);

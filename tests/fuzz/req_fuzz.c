@@ -1,5 +1,5 @@
-/* Bodies of untrusted completion requests. Input: one byte chooses the kind of request and the
- * family of the conversation, the rest is the body. What is taken keeps its bounds. */
+/* Fuzz target: bodies of completion requests. Input: one byte chooses the kind of request and the chat
+ * template, the rest is the body. Accepted requests are within all limits. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* First lines of connections. A verdict stands: with more bytes it is the same, with fewer it is
- * the same or not made yet; and a line that was taken whole has the parts of one. */
+/* Fuzz target: the first line of a connection. A verdict does not change with more bytes; with fewer
+ * bytes it is the same or still open. An accepted line has all parts of a request line. */
 #include <stdint.h>
 #include <string.h>
 
@@ -18,9 +18,9 @@ static enum reqline check(const uint8_t *data, size_t n)
 
 static void has_parts(const uint8_t *data, size_t n)
 {
-    const uint8_t *end = memchr(data + 2, '\n', n - 2); /* behind an empty line */
+    const uint8_t *end = memchr(data + 2, '\n', n - 2); /* after an empty line */
     if (!end)
-        return; /* longer than what is looked at */
+        return; /* longer than the part that is checked */
     size_t blanks = 0;
     for (const uint8_t *at = data; at < end; at++)
         blanks += *at == ' ';

@@ -1,7 +1,7 @@
 #!/bin/sh
 # run_fuzz.sh SECONDS [TARGET...]: builds every fuzz target with clang, libFuzzer, ASan and UBSan, and runs each
-# for that long, starting from a copy of its committed corpus. Exit status: 0 nothing found (or SKIP: no
-# libFuzzer here), 1 a finding (its input is kept in build-fuzz/findings), 2 wrong usage or the build failed.
+# for SECONDS, starting from a copy of its committed corpus. Exit status: 0 no finding (or SKIP: libFuzzer is not
+# available), 1 a finding (its input is stored in build-fuzz/findings), 2 wrong usage or a failed build.
 set -u
 seconds=${1:-}
 case $seconds in

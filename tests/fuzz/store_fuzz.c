@@ -1,9 +1,9 @@
-/* Fuzz target: the manifest of a store and its table of entries. Whatever the bytes, reading them
- * ends with an answer; experts that were taken pass the index's own check of them.
+/* Fuzz target: the manifest of a store and its table of entries. For any bytes, reading them succeeds
+ * or fails with an error; accepted experts pass the check of the index.
  *
  * Input: flags (1 byte), length of the manifest (3 bytes, little-endian), the manifest, the table.
- * Flag 1: the table is repeated or cut to the length it should have, and its head made right, so
- * that its records are looked at. Its checksum is always made right. */
+ * Flag 1: the table is repeated or cut to the expected length and gets a valid header, so that its
+ * records are checked. The checksum is always corrected. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

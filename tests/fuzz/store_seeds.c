@@ -1,5 +1,5 @@
-/* store_seeds DIR MODEL: writes seeds of the fuzz target store into DIR (see store_fuzz.c), made
- * from stores of a small model: right ones of several shapes, and some wrong in one place. */
+/* store_seeds DIR MODEL: writes seeds of the fuzz target store into DIR (see store_fuzz.c), made from
+ * stores of a small model: valid ones of several shapes, and some with one error. */
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,7 +42,7 @@ static const struct {
     const char *name;
     struct store_make how;
     const char *find, *replace; /* in the manifest */
-    int word;                   /* of the table that becomes ~0, or -1 */
+    int word;                   /* of the table, to be set to ~0; -1: none */
     unsigned flags;
 } seeds[] = {
     {"one", {.stripes = 1, .precision_mask = 1}, "", "", -1, 0},

@@ -1,5 +1,5 @@
-/* Fuzz target: text. The first byte chooses options; the rest is encoded, and its pieces must give
- * the text again (with U+FFFD for what is not UTF-8). */
+/* Fuzz target: the tokenizer. The first byte chooses options; the rest is encoded, and the pieces of
+ * its tokens must concatenate to the text (with U+FFFD for invalid UTF-8). */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +29,7 @@ static ssize_t read_memory(void *arg, void *buf, size_t n, uint64_t offset)
     return (ssize_t)n;
 }
 
-/* The tokenizer of the tiny model; made once per pre-tokenizer and kept. */
+/* The tokenizer of the tiny model, cached per pre-tokenizer. */
 static struct tokenizer *tiny_tokenizer(unsigned which)
 {
     static struct tokenizer *made[ARRAY_LEN(pre)];
@@ -53,7 +53,7 @@ static struct tokenizer *tiny_tokenizer(unsigned which)
     sl_assert(made[which]);
     bytes_free(&memory.file);
     make_free(&m);
-    return made[which]; /* borrows from the index, which is kept, too */
+    return made[which]; /* refers to the index, which is not freed */
 }
 
 static void check_pieces(const struct tokenizer *t, const uint32_t *ids, size_t count,
@@ -69,7 +69,7 @@ static void check_pieces(const struct tokenizer *t, const uint32_t *ids, size_t 
     sl_assert(at == bytes);
 }
 
-/* What SentencePiece makes of a text before merging: U+2581 is a space, and a space comes first. */
+/* SentencePiece's normalization, with spaces for U+2581: a space is prepended. */
 static size_t spm_text(const char *clean, size_t bytes, char *out)
 {
     size_t n = 0;

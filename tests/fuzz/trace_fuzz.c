@@ -1,5 +1,4 @@
-/* Arbitrary bytes as a trace: parsed, and what is accepted is replayed and profiled within bounds.
- */
+/* Fuzz target: a trace. Accepted traces are replayed and profiled without leaving their bounds. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -31,7 +30,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct error error;
     if (size > 1u << 16 || trace_parse(data, size, &t, &error) != 0)
         return 0;
-    /* Small shapes only: what is looked for is in the records, not in the size of arrays. */
+    /* Small shapes only: the test is about the records, not about large arrays. */
     if ((uint64_t)t.header.layers * t.header.experts <= 4096) {
         replay(&t, "default", NULL);
         replay(&t, "default", "eviction=learned");

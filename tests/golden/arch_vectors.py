@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes the reference data of golden_arch: small random models of every architecture as GGUF files,
-and what the Python package `transformers` computes with the same (F16-rounded) weights in float32.
+and the results of the Python package `transformers` with the same (F16-rounded) weights in float32.
 
     python3 -m venv venv            # anywhere outside the repository
     venv/bin/pip install torch==2.5.1 transformers==4.51.3 gguf numpy
@@ -10,11 +10,11 @@ Keys and tensor names are the `gguf` package's; the layout of the files is what 
 writes: matrices F16, norms, biases and routers F32, the experts of a layer stacked, and the rows of
 q and k of a `llama` model reordered so that rotated elements are adjacent. Names ending in
 _q8 are the same model with Q8_0 matrices and have no reference values: they are for comparing sluice
-with itself. The files' tokenizers have a token per byte and next to no others.
+with itself. The tokenizers have a token per byte and few others.
 
-llama.cpp loads all but the two that no published model is like: olmoe_b (fewer heads of keys than of
-queries) and qwen2moe_b (output tied to the embedding); qwen3moe_a, whose experts have gate and up in
-one tensor, only its later versions.
+llama.cpp loads all of them except two shapes that no published model has: olmoe_b (fewer key heads than query
+heads) and qwen2moe_b (output tied to the embedding). Only later versions load qwen3moe_a, whose experts have gate
+and up in one tensor.
 
 Everything is seeded: a second run writes the same bytes with the same versions of the packages."""
 import json
@@ -109,7 +109,7 @@ def pairs_first(w, heads):
 
 
 def converted(model, arch, config, joined):
-    """(name in GGUF, float32 array) of every tensor. joined: gate and up of the experts in one."""
+    """(name in GGUF, float32 array) of every tensor. joined: gate and up of the experts in one tensor."""
     ids = {v: k for k, v in gguf.MODEL_ARCH_NAMES.items()}
     names = gguf.get_tensor_name_map(ids[arch], LAYERS)
     tied = config.tie_word_embeddings
@@ -219,7 +219,7 @@ def head_size(config):
 
 
 def rope_factors(model):
-    """What a scaled model's frequencies are divided by."""
+    """Divisors of the RoPE frequencies of a scaled model."""
     config = model.config
     n = head_size(config)
     plain = 1.0 / config.rope_theta ** (torch.arange(0, n, 2, dtype=torch.float64) / n)
@@ -247,8 +247,8 @@ def write_gguf(path, name, arch, model, config, matrix_type):
 
 
 def routing(logits, config, renormalise):
-    """Per layer: experts best first, their weights, and how far the last chosen router logit is from
-    the first that was not."""
+    """Per layer: experts by falling weight, their weights, and the gap between the last chosen router
+    logit and the first one not chosen."""
     layers = []
     for x in logits:
         k = config.num_experts_per_tok

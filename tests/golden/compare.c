@@ -9,7 +9,7 @@
 
 #define WEIGHT_DELTA 5e-3
 
-struct routing { /* what was routed in a pass: [layer][position][top_k] */
+struct routing { /* the routing of a forward pass: [layer][position][top_k] */
     struct route *routes;
     uint32_t layers, positions, top_k;
 };
@@ -46,7 +46,7 @@ static double weight_delta(const struct route *ours, const json_t *experts, cons
     return delta;
 }
 
-/* Compares routing up to the first near-tie that fell the other way; returns its position. */
+/* Compares routing up to the first near-tie with another expert; returns its position. */
 static uint32_t check_routing(const struct routing *r, const struct golden_expected *want)
 {
     double delta = 0;
@@ -64,16 +64,16 @@ static uint32_t check_routing(const struct routing *r, const struct golden_expec
                 delta = fmax(delta, weight_delta(ours, experts, weights, r->top_k));
                 continue;
             }
-            golden_check(gap < GOLDEN_GAP, "%s layer %u position %u: other experts, gap %g",
+            golden_check(gap < GOLDEN_GAP, "%s layer %u position %u: the experts differ, gap %g",
                          want->name, l, t, gap);
-            printf("  %s: near-tie (gap %g) fell the other way in layer %u at position %u\n",
+            printf("  %s: near-tie (gap %g) chose another expert in layer %u at position %u\n",
                    want->name, gap, l, t);
             ok_until = t;
             break;
         }
     }
     golden_check(delta < WEIGHT_DELTA, "%s: gate weights differ by %g", want->name, delta);
-    printf("  %s: %u of %u positions routed alike, largest gate weight difference %.2g\n",
+    printf("  %s: %u of %u positions with equal routing, maximum gate weight difference %.2g\n",
            want->name, ok_until, r->positions, delta);
     return ok_until;
 }

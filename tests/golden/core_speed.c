@@ -1,5 +1,5 @@
 /* Speed of the model core without the engine, all weights in memory: tokens per second of prefill and
- * decode for some numbers of threads. Not a test: figures for a person.
+ * decode for several numbers of threads. Prints results; not a test.
  *
  *   core_speed [FILE [TOKENS]] */
 #include <stdio.h>

@@ -1,12 +1,12 @@
-/* Small random models of every architecture (arch_vectors.py) against the Python package
- * transformers: routing and logits, on every instruction set this machine has. */
+/* Compares small random models of every architecture (arch_vectors.py) with the Python package
+ * transformers: routing and logits, on every instruction set of this machine. */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "lib/base/assert.h"
 #include "tests/golden/compare.h"
 
-/* A model of which most positions were left out because of near-ties would prove nothing. */
+/* Minimum compared: near-ties must not exclude most positions of a model. */
 #define POSITIONS_MIN 30
 
 static void check_model(const json_t *item)

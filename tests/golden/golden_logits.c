@@ -1,5 +1,5 @@
-/* The F16 model against an independent fp32 implementation: routing, logits and greedy
- * continuations of every instruction set this machine has. */
+/* Compares the F16 model with an independent fp32 implementation: routing, logits and greedy
+ * continuations on every instruction set of this machine. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -31,7 +31,7 @@ static void check_logits(struct image *image, struct core *core, const json_t *i
     golden_ids_free(&ids);
 }
 
-/* Positions [0, end) have no near-tie that may have fallen the other way. */
+/* Positions [0, end) include a near-tie, after which the tokens may differ. */
 static bool ties_before(const json_t *gaps, size_t end)
 {
     for (size_t i = 0; i < end && i < json_array_size(gaps); i++)
@@ -69,7 +69,7 @@ static void check_greedy(struct image *image, struct core *core, const json_t *i
     double margin = json_number_value(json_array_get(margins, same));
     golden_check(same == wanted.count || margin < GOLDEN_MARGIN ||
                      ties_before(json_object_get(item, "router_gap"), ids.count + same),
-                 "greedy %u departs at token %zu, margin %g", prompt, same, margin);
+                 "greedy %u differs at token %zu, margin %g", prompt, same, margin);
     printf("  greedy %u: %zu of %zu tokens the same\n", prompt, same, wanted.count);
     golden_ids_free(&ids);
     golden_ids_free(&wanted);

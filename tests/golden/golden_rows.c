@@ -1,6 +1,5 @@
-/* Row invariance: the bits of every KV row and logit are the same for every number of threads and
- * every chunk size, on every instruction set. It is what makes text independent of budget, threads,
- * chunking and restarts. */
+/* Row invariance: on each instruction set, every KV row and logit is bit-identical for any number of
+ * threads and any chunk size. This makes text independent of budget, threads, chunking and restarts. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -84,7 +83,7 @@ static void check_file(const char *path, const uint32_t *tokens)
     image_close(&image);
 }
 
-/* The demonstration model in both forms of its weights, on its own text. */
+/* The demo model, Q8_0 and F16, on its own text. */
 static void check_demo(void)
 {
     json_t *greedy = golden_json("greedy.json");
@@ -102,7 +101,7 @@ static void check_demo(void)
     json_decref(greedy);
 }
 
-/* The small models of the other architectures, on their random tokens over and over. */
+/* The small models of the other architectures, on their random tokens repeated. */
 static void check_architectures(void)
 {
     json_t *models = golden_json("arch/arch.json"), *item;

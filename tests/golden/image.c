@@ -11,7 +11,7 @@ static const void *source_dense(void *self, uint32_t entry)
     return offline_dense(m->file, entry);
 }
 
-/* Small, so that a chunk's experts go through the window in many steps. */
+/* Small, so that the experts of a chunk are pinned in many steps. */
 static uint64_t source_pin_limit(void *self)
 {
     const struct image *m = self;
@@ -21,7 +21,7 @@ static uint64_t source_pin_limit(void *self)
 static bool source_resident(void *self, uint32_t layer, uint32_t expert)
 {
     (void)self;
-    return (layer + expert) % 3 != 0; /* mixes the order of work */
+    return (layer + expert) % 3 != 0; /* varies the order of work */
 }
 
 static void source_pin(void *self, const struct expert_step *step, struct expert_item **items,

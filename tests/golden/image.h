@@ -1,5 +1,5 @@
-/* A model file in memory (lib/offline) as a source of weights that makes the core's work hard:
- * little capacity, and some experts that are reported as missing. */
+/* A model file in memory (lib/offline) as a source of weights with the difficulties of an engine:
+ * little capacity, and some experts reported as not resident. */
 #ifndef SLUICE_TESTS_GOLDEN_IMAGE_H
 #define SLUICE_TESTS_GOLDEN_IMAGE_H
 
@@ -15,14 +15,14 @@ struct image {
     void *routed_arg;
 };
 
-/* Fatal with its reason: no test works without its model. */
+/* A failure is fatal: no test works without its model. */
 void image_open(struct image *image, const char *path, uint32_t context);
 void image_close(struct image *image);
 
 struct weights_source image_source(struct image *image);
 struct core_sequence image_sequence(const struct image *image);
 
-/* A core over the image; isa NULL: the best. */
+/* A core on the image; ops NULL: the best instruction set. */
 struct core *image_core(struct image *image, const struct kernel_ops *ops, uint32_t threads,
                         uint32_t chunk);
 

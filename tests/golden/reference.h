@@ -1,5 +1,4 @@
-/* Reading the reference data of tests/golden/data. Every failure to read is fatal: without the
- * reference there is no test. */
+/* Reads the reference data of tests/golden/data. Failures are fatal. */
 #ifndef SLUICE_TESTS_GOLDEN_REFERENCE_H
 #define SLUICE_TESTS_GOLDEN_REFERENCE_H
 
@@ -9,7 +8,7 @@
 
 /* $SLUICE_GOLDEN_DATA or the source tree's directory; the result is static. */
 const char *golden_path(const char *file);
-/* The demonstration model (Q8_0). */
+/* The demo model (Q8_0). */
 const char *golden_demo_path(void);
 
 json_t *golden_json(const char *file);
@@ -27,7 +26,7 @@ float *golden_npy(const char *file, size_t *rows, size_t *columns);
 /* A whole text file, caller frees. */
 char *golden_text(const char *file, size_t *bytes);
 
-/* Counts of a test program: every check is printed when it fails, the sum at the end. */
+/* Counts of a test program: failed checks are printed at once, the totals at the end. */
 struct golden_tally {
     unsigned checks, failed;
 };

@@ -1,21 +1,21 @@
 #!/usr/bin/env python3
-"""Writes small tokenizers as GGUF files, and what the packages they were trained with make of some
-texts: the reference of unit_tokenizer_models.
+"""Writes small tokenizers as GGUF files, and the token ids that the packages they were trained with give for
+some texts: the reference of unit_tokenizer_models.
 
     python3 -m venv venv            # anywhere outside the repository
     venv/bin/pip install sentencepiece tokenizers gguf numpy
     venv/bin/python tests/golden/tokenizer_vectors.py tests/golden/data
 
-DATA/heldout/*.txt is the training text. Written to DATA/tokenizers: NAME.gguf (a model with next to no
-weights, so that the reader takes it) and vectors.json.
+DATA/heldout/*.txt is the training text. Written to DATA/tokenizers: NAME.gguf (a model with
+minimal weights, so that the reader accepts it) and vectors.json.
 
-    spm         SentencePiece BPE as Llama's and Mixtral's: bytes for what is unknown, a space first,
-                runs of spaces are pieces, digits apart
-    spm_across  the same with pieces that go over spaces, and without the space first
-    olmo        byte-level BPE as OLMo's (GPT-NeoX): runs of spaces are added tokens
+    spm         SentencePiece BPE as in Llama and Mixtral: byte fallback, a space prepended, runs of spaces are
+                pieces, single digits
+    spm_across  the same with pieces across spaces, and without the prepended space
+    olmo        byte-level BPE as in OLMo (GPT-NeoX): runs of spaces are added tokens
 
-and spm.json, spm_across.json: the two as a tokenizer.json, with the vectors of the package that reads those
-(vectors_hf.json; texts without special and added tokens, which it looks for first)."""
+and spm.json, spm_across.json: the first two as tokenizer.json, with the ids of the package `tokenizers`
+(vectors_hf.json; texts without special and added tokens, which it matches first)."""
 import glob
 import io
 import json
@@ -54,8 +54,7 @@ def sample_texts(corpus):
 
 
 def write_gguf(path, name, fill):
-    """Weights of the smallest model there is; fill writes the tokenizer's keys, returns the number
-    of tokens."""
+    """A minimal model; fill writes the tokenizer's keys and returns the number of tokens."""
     w = gguf.GGUFWriter(path, "llama")
     w.add_name(name)
     for add, value in ((w.add_block_count, 1), (w.add_context_length, 64), (w.add_embedding_length, 4),
@@ -112,8 +111,8 @@ def fill_spm(sp, prefix):
 
 
 def hf_json(sp, prefix):
-    """The vocabulary as Hugging Face's conversion writes it: every cut of a piece is a merge, the pieces
-    by falling score."""
+    """The vocabulary as Hugging Face's conversion writes it: every split of a piece into two pieces is a
+    merge; pieces by falling score."""
     vocab = {sp.id_to_piece(i): i for i in range(sp.vocab_size())}
     pieces = [i for i in range(sp.vocab_size())
               if not (sp.is_unknown(i) or sp.is_control(i) or sp.is_byte(i)) and sp.id_to_piece(i) != "<tag>"]
@@ -169,7 +168,7 @@ def main(data):
                              ("spm_across", spm_model(corpus, vocab_size=700, split_by_whitespace=False,
                                                       add_dummy_prefix=False), False)):
         write_gguf(f"{data}/tokenizers/{name}.gguf", name, fill_spm(sp, prefix))
-        # the package takes a text as ended by a NUL
+        # the package ends a text at a NUL byte
         result.append({"name": name, "vectors": [{"text": x, "ids": sp.encode(x)} for x in texts if "\0" not in x]})
         h = hf_json(sp, prefix)
         h.save(f"{data}/tokenizers/{name}.json", pretty=False)

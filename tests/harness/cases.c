@@ -38,7 +38,7 @@ void test_fail(const char *fmt, ...)
     vsnprintf(the_case.reason, sizeof the_case.reason, fmt, args);
     va_end(args);
     if (!the_case.inside) {
-        fprintf(stderr, "outside of a case: %s\n", the_case.reason);
+        fprintf(stderr, "failure outside of a test case: %s\n", the_case.reason);
         abort();
     }
     longjmp(the_case.end, FAILED);
@@ -105,7 +105,7 @@ void deadline_reach(uint64_t deadline)
         poll(NULL, 0, (int)((deadline - now) / NS_PER_MS + 1));
 }
 
-/* ---- clearing up ---- */
+/* ---- cleaning up ---- */
 
 struct engine *engine_new(void)
 {
@@ -194,17 +194,17 @@ static enum outcome run_case(const struct test_case *c)
 {
     snprintf(the_case.dir, sizeof the_case.dir, "/tmp/slt.XXXXXX");
     if (!mkdtemp(the_case.dir)) {
-        snprintf(the_case.reason, sizeof the_case.reason, "no directory in /tmp: %s",
+        snprintf(the_case.reason, sizeof the_case.reason, "cannot create a directory in /tmp: %s",
                  strerror(errno));
         return FAILED;
     }
     setenv("SLUICE_RUN_DIR", the_case.dir, 1);
-    setenv("XDG_STATE_HOME", the_case.dir, 1); /* the history of repl: of this case, of no other */
+    setenv("XDG_STATE_HOME", the_case.dir, 1); /* the repl history of this case only */
     the_case.inside = true;
     enum outcome outcome = (enum outcome)setjmp(the_case.end);
     if (outcome == PASSED)
         c->run();
-    clear_up(outcome); /* what fails here fails the program, see test_fail */
+    clear_up(outcome); /* a failure here fails the program, see test_fail */
     the_case.inside = false;
     return outcome;
 }

@@ -99,7 +99,7 @@ uint64_t cgroup_failures(const char *path)
                            : read_key(path, "memory.oom_control", "oom_kill");
 }
 
-/* Groups of the engine's own may lie below. */
+/* The engine may have created groups inside. */
 void cgroup_remove(const char *path)
 {
     DIR *dir = opendir(path);
@@ -111,18 +111,18 @@ void cgroup_remove(const char *path)
         }
     if (dir)
         closedir(dir);
-    uint64_t deadline = deadline_in(2000); /* dead processes leave a little later */
+    uint64_t deadline = deadline_in(2000); /* exited processes leave the group with a delay */
     while (rmdir(path) != 0 && errno == EBUSY && deadline_tick(deadline))
         continue;
 }
 
-/* ---- programs that are not in memory ---- */
+/* ---- programs outside of the page cache ---- */
 
 void engine_use_fresh_programs(struct engine *e)
 {
     struct command c;
     snprintf(e->libexec, sizeof e->libexec, "%s/fresh", test_dir());
-    /* Written, synced, and dropped from the page cache: the next reader is charged for them. */
+    /* Copied, synced and dropped from the page cache: the next reader is charged for the pages. */
     static const char script[] =
         "mkdir -p \"$1/lib\"; cp \"$0\"/sluice-* \"$1\"\n"
         "for f in \"$1\"/sluice-*; do ldd \"$f\"; done | awk '$3 ~ /^\\// {print $3}' | sort -u |\n"

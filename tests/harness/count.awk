@@ -1,6 +1,6 @@
-# Reads `ctest -V`, prints failures and skips, counts. Each line of a test's output is "NUMBER: text".
+# Reads `ctest -V`, prints failures and skips, and counts. Each line of a test's output is "NUMBER: text".
 #   Check programs      "100%: Checks: 12, Failures: 0, Errors: 0"      that number of tests
-#   our own programs    "ok NAME", "not ok NAME: why", "SKIP NAME: why" one test each
+#   other programs      "ok NAME", "not ok NAME: why", "SKIP NAME: why" one test each
 #   anything else       one test, by its exit status
 # The last line is "N passed, N failed" and ", N skipped" if any were.
 
@@ -10,7 +10,7 @@ function flush_result(name, result) {
         else if (result == "Skipped") { skipped++; print "SKIP " name ": see its output" }
         else failed++
     } else if (result != "Passed" && bad[number] == 0) {
-        failed++    # it counted no failure, yet it failed: a crash or a time limit
+        failed++    # it failed without counting a failure: a crash or a time limit
     }
 }
 

@@ -32,7 +32,7 @@ void engine_spawn(struct engine *e, const char *const options[])
     const char *args[ARGS_MAX] = {0};
     size_t n = 0;
     if (e->cgroup[0]) {
-        /* A shell enters the group before it becomes the engine: every page is charged there. */
+        /* A shell enters the group, then execs the engine: every page is charged to the group. */
         snprintf(procs_file, sizeof procs_file, "%s/cgroup.procs", e->cgroup);
         args[n++] = "/bin/sh";
         args[n++] = "-c";
@@ -107,7 +107,7 @@ void engine_wait_ready(struct engine *e, unsigned ms)
     e->session->log_fd = -1;
     e->session->engine = engine_client_open(e->run, &error);
     CHECK(e->session->engine, "%s", error.text);
-    json_decref(engine_stats(e)); /* to have seen every process */
+    json_decref(engine_stats(e)); /* records the pid of every process */
 }
 
 void engine_start(struct engine *e, const char *const options[])
@@ -129,7 +129,7 @@ static void close_clients(struct engine *e)
     }
 }
 
-/* What is in /dev/shm under the name of this run. */
+/* The first file of this engine that is left in /dev/shm. */
 static bool shm_left(const struct engine *e, char *name, size_t cap)
 {
     DIR *dir = opendir("/dev/shm");
@@ -152,7 +152,7 @@ void engine_check_gone(struct engine *e, unsigned ms)
     uint64_t deadline = deadline_in(ms);
     for (size_t i = 0; i < e->seen_count; i++)
         while (process_alive(e->seen[i]))
-            CHECK(deadline_tick(deadline), "process %d of the engine is still there after %u ms",
+            CHECK(deadline_tick(deadline), "process %d of the engine still runs after %u ms",
                   (int)e->seen[i], ms);
     CHECK(!shm_left(e, name, sizeof name), "/dev/shm/%s was left behind", name);
 }
@@ -210,7 +210,7 @@ void engine_show_log(const struct engine *e)
         printf("#   %s\n", line);
 }
 
-/* ---- looking ---- */
+/* ---- queries ---- */
 
 static void remember(struct engine *e, const json_t *doc)
 {
@@ -270,7 +270,7 @@ void engine_wait_counter(struct engine *e, const char *service, const char *coun
 {
     uint64_t deadline = deadline_in(ms), value;
     while ((value = engine_counter(e, service, counter)) < at_least)
-        CHECK(deadline_tick(deadline), "%s.%s is %llu after %u ms, not %llu", service, counter,
+        CHECK(deadline_tick(deadline), "%s.%s is %llu after %u ms, expected %llu", service, counter,
               (unsigned long long)value, ms, (unsigned long long)at_least);
 }
 

@@ -94,7 +94,7 @@ bool generation_done(const struct generation *g)
 void generation_finish(struct generation *g, unsigned ms, struct text *out)
 {
     uint64_t deadline = deadline_in(ms);
-    while (!generation_done(g)) /* the thread is left to itself when the case fails here */
+    while (!generation_done(g)) /* if the case fails here, the thread is not joined */
         CHECK(deadline_tick(deadline), "a generation of %zu tokens has %zu after %u ms", g->wanted,
               generation_tokens(g), ms);
     pthread_join(g->thread, NULL);
@@ -119,7 +119,7 @@ void text_check_same(const struct text *expected, const struct text *got, const 
     while (i < expected->count && i < got->count && expected->ids[i] == got->ids[i])
         i++;
     CHECK(i == expected->count && i == got->count,
-          "%s: the text differs from token %zu on (%zu and %zu tokens)", what, i, expected->count,
+          "%s: the text differs from token %zu (%zu and %zu tokens)", what, i, expected->count,
           got->count);
     CHECK(strcmp(expected->text, got->text) == 0, "%s: same tokens, different bytes", what);
 }

@@ -1,5 +1,4 @@
-/* Who used the processors while something was timed: a promise about time is tested on a machine
- * that has nothing else to do, and not judged on one that has. */
+/* CPU use of other processes during a timed test: time limits are judged on an idle machine only. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -70,7 +69,7 @@ void load_judge(const struct load *load, struct engine *e, bool kept, const char
     if (kept)
         return;
     if (others > LOAD_OTHERS_MAX)
-        test_skip("%s, but others used %.0f %% of the processors meanwhile: not judged", what,
+        test_skip("%s, but other processes used %.0f %% of the CPUs: not judged", what,
                   100 * others);
-    test_fail("%s (others used %.0f %% of the processors)", what, 100 * others);
+    test_fail("%s (other processes used %.0f %% of the CPUs)", what, 100 * others);
 }

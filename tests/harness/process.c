@@ -28,7 +28,7 @@ char process_state(pid_t pid)
     if (n <= 0)
         return 0;
     text[n] = 0;
-    const char *after = strrchr(text, ')'); /* the name may hold anything */
+    const char *after = strrchr(text, ')'); /* the name may contain any character */
     return after && after[1] == ' ' ? after[2] : 0;
 }
 
@@ -43,7 +43,7 @@ void process_wait_state(pid_t pid, char state, unsigned ms)
     uint64_t deadline = deadline_in(ms);
     char now;
     while ((now = process_state(pid)) != state)
-        CHECK(deadline_tick(deadline), "process %d is in state '%c' after %u ms, not '%c'",
+        CHECK(deadline_tick(deadline), "process %d is in state '%c' after %u ms, expected '%c'",
               (int)pid, now ? now : '-', ms, state);
 }
 
@@ -51,7 +51,7 @@ void process_wait_gone(pid_t pid, unsigned ms)
 {
     uint64_t deadline = deadline_in(ms);
     while (process_alive(pid))
-        CHECK(deadline_tick(deadline), "process %d is still there after %u ms", (int)pid, ms);
+        CHECK(deadline_tick(deadline), "process %d still exists after %u ms", (int)pid, ms);
 }
 
 void spawning_start(struct spawning *s, short flags)

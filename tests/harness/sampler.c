@@ -1,5 +1,5 @@
-/* Memory of an engine as seen from outside, every few milliseconds: what its cgroup was charged, or
- * the values of /proc of its processes. */
+/* Samples the memory of an engine externally, every 10 ms: usage of its cgroup, or the values in
+ * /proc of its processes. */
 #include <ctype.h>
 #include <dirent.h>
 #include <poll.h>
@@ -16,7 +16,7 @@
 
 #define SAMPLE_MS    10
 #define FAMILY_MAX   64
-#define FAMILY_EVERY 5 /* samples between looks for new processes */
+#define FAMILY_EVERY 5 /* samples between searches for new processes */
 
 struct sampler {
     char path[PATH_MAX]; /* of a cgroup, or "" */
@@ -75,7 +75,7 @@ static uint64_t rollup(pid_t pid, const char *const keys[], size_t count)
     return bytes;
 }
 
-/* Private pages, and this process's share of its programs' pages; of shared memory nothing. */
+/* Private pages and the proportional share of file pages, without shared memory. */
 static uint64_t own_bytes(pid_t pid)
 {
     static const char *const keys[] = {"Pss_Anon:", "Pss_File:", "SwapPss:"};
@@ -86,7 +86,7 @@ uint64_t process_private_bytes(pid_t pid)
 {
     static const char *const keys[] = {"Anonymous:", "Swap:"};
     uint64_t bytes = rollup(pid, keys, ARRAY_LEN(keys));
-    CHECK(bytes > 0, "nothing is known of process %d", (int)pid);
+    CHECK(bytes > 0, "cannot read smaps_rollup of process %d", (int)pid);
     return bytes;
 }
 

@@ -1,4 +1,4 @@
-/* Programs on a terminal of their own: a pseudo-terminal whose other end is the test. */
+/* Runs programs on a pseudo-terminal; the test has the other end. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -19,7 +19,7 @@
 struct terminal {
     pid_t pid;
     int fd;
-    size_t bytes, mark; /* what came; what was waited for already */
+    size_t bytes, mark; /* received; end of the text waited for last */
     char text[TEXT_BYTES + 1];
 };
 
@@ -50,7 +50,7 @@ struct terminal *terminal_open(unsigned rows, unsigned columns, int out, const c
         args[n] = argv[n];
     snprintf(program, sizeof program, "%s/sluice-%s", test_libexec(), args[0]);
     args[0] = program;
-    setenv("TERM", "vt100", 1); /* of every Debian; its codes are few */
+    setenv("TERM", "vt100", 1); /* in every Debian; few escape codes */
     t->fd = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC | O_NONBLOCK);
     cleanup_terminal(t);
     CHECK(t->fd >= 0 && grantpt(t->fd) == 0 && unlockpt(t->fd) == 0 &&
@@ -75,7 +75,7 @@ static void terminal_read(struct terminal *t)
         n = read(t->fd, t->text + t->bytes, TEXT_BYTES - t->bytes);
         if (n <= 0)
             break;
-        for (ssize_t i = 0; i < n; i++) /* so that it stays a string */
+        for (ssize_t i = 0; i < n; i++) /* NUL bytes would end the string */
             if (t->text[t->bytes + (size_t)i] == 0)
                 t->text[t->bytes + (size_t)i] = ' ';
         t->bytes += (size_t)n;
@@ -83,7 +83,7 @@ static void terminal_read(struct terminal *t)
     t->text[t->bytes] = 0;
 }
 
-/* The end of what came, fit for one line. */
+/* The end of the output, for one line. */
 static const char *shown(const struct terminal *t)
 {
     static char text[SHOWN + 1];
@@ -120,7 +120,7 @@ void terminal_type(struct terminal *t, const char *keys)
             bytes -= (size_t)n;
             continue;
         }
-        CHECK(deadline_tick(deadline), "the terminal takes no keys");
+        CHECK(deadline_tick(deadline), "the terminal accepts no input");
     }
 }
 
@@ -129,8 +129,8 @@ int terminal_end(struct terminal *t, unsigned ms)
     uint64_t deadline = deadline_in(ms);
     int status;
     while (waitpid(t->pid, &status, WNOHANG) == 0) {
-        terminal_read(t); /* a full terminal would keep it from ending */
-        CHECK(deadline_tick(deadline), "it does not end: ...%s", shown(t));
+        terminal_read(t); /* otherwise a full terminal could block its exit */
+        CHECK(deadline_tick(deadline), "the program does not exit: ...%s", shown(t));
     }
     t->pid = 0;
     cleanup_terminal_gone(t);

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the Debian package, checks it, unpacks it and runs it. It is not installed.
+# Builds the Debian package, checks it, unpacks it and runs the programs. The package is not installed.
 # shellcheck source-path=SCRIPTDIR source=verdicts.sh
 . "$(dirname "${BASH_SOURCE[0]}")/verdicts.sh"
 shopt -s lastpipe # verdict notes its failure in this shell
@@ -40,7 +40,7 @@ dpkg-deb -c "$deb" >"$scratch/list"
     done
     grep -vE ' root/root ' "$scratch/list"
     grep -E ' \./(usr/local|home|tmp|root)' "$scratch/list"
-} | verdict deb_contents "the package has other files"
+} | verdict deb_contents "the package lacks files or has others"
 
 dpkg-deb -x "$deb" "$scratch/root"
 {
@@ -52,7 +52,7 @@ dpkg-deb -x "$deb" "$scratch/root"
 } | verdict deb_runs "the unpacked package does not run"
 
 if have lintian deb_lintian; then
-    # Required in Debian's archive only: a copyright file of that form, an address of the maintainer.
+    # Suppressed: requirements of Debian's archive (format of the copyright file, address of the maintainer).
     lintian --no-cfg --fail-on none --allow-root --suppress-tags \
         no-copyright-file,bogus-mail-host "$deb" 2>/dev/null |
         grep '^E:' | verdict deb_lintian "lintian finds errors"

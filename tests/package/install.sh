@@ -46,7 +46,7 @@ wanted=$("$build/libexec/sluice-generate" -m "$root/launch/demo/tiny-books-moe-q
 } | verdict install_launcher "the installed launcher is wrong"
 
 if have systemd-analyze install_unit; then
-    # %E is expanded, the files it names need not be there to be verified.
+    # %E is expanded; the files it names need not exist.
     unit=$prefix/lib/systemd/user/sluice.service
     {
         grep -qx "ExecStart=$prefix/bin/sluice run -m \${SLUICE_MODEL} --config %E/sluice/sluice.conf" "$unit" ||

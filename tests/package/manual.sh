@@ -5,11 +5,11 @@
 shopt -s lastpipe # verdict notes its failure in this shell
 
 manual=$build/manual
-[ -f "$manual/stamp" ] || { echo "not ok package_manual: $manual was not made"; exit 1; }
+[ -f "$manual/stamp" ] || { echo "not ok package_manual: $manual was not built"; exit 1; }
 mapfile -t commands < <(cut -f1 "$manual/commands")
 
-# Options of a help text, found without the generator: words that begin with dashes on lines that
-# begin with one (up to the text), and in the usage.
+# Options of a help text, found independently of the generator: words that start with a dash, in the usage and on
+# lines that start with one (up to the description).
 options_of() {
     awk '/^usage:/ { u = 1 } u && /^$/ { u = 0 }
          u { print; next }
@@ -28,9 +28,9 @@ all_options >"$scratch/options"
 {
     [ "${#commands[@]}" -ge 15 ] || echo "only ${#commands[@]} commands were found"
     [ "$(wc -l <"$scratch/options")" -ge 150 ] || echo "only $(wc -l <"$scratch/options") options were found"
-} | verdict manual_sources "the help texts are not read"
+} | verdict manual_sources "commands or options are missing from the help texts"
 
-# Roff without its escapes and fonts.
+# Roff without escapes and fonts.
 plain() { sed 's/\\f[BIR]//g; s/\\-/-/g; s/\\&//g' "$1"; }
 
 for command in "${commands[@]}"; do
@@ -63,12 +63,12 @@ done | verdict manual_bash_has_every_option "the bash completion lacks an option
     [ "$(offered ctl thr)" = throttle ] || echo "ctl thr"
     [ "$(offered synth olm)" = olmoe-1b-7b ] || echo "synth olm"
     [ -z "$(offered run --budget 1)" ] || echo "run --budget offers $(offered run --budget 1)"
-} | verdict manual_bash_offers_values "the bash completion offers other words"
+} | verdict manual_bash_offers_values "the bash completion offers wrong values"
 
 if have zsh manual_zsh_has_every_option; then
     {
         zsh -n "$manual/completion/_sluice" 2>&1
-        # Without its last line, which completes at once. The variables are zsh's:
+        # Without the last line, which runs the completion. The variables are zsh's:
         # shellcheck disable=SC2016
         sed '/^_sluice "\$@"$/d' "$manual/completion/_sluice" >"$scratch/tables.zsh"
         for command in "${commands[@]}"; do
@@ -79,8 +79,8 @@ if have zsh manual_zsh_has_every_option; then
     } | verdict manual_zsh_has_every_option "the zsh completion lacks an option of --help"
 fi
 
-# Every long option in a table of getopt_long is in the program's help text. Exceptions: what the supervisor
-# passes to inspect, and --version.
+# Every long option in a table of getopt_long is in the program's help text. Exceptions: the options that the
+# supervisor passes to inspect, and --version.
 sources_of() {
     case $1 in
     run) find "$root/procs/engine/supervisor" -name "*.c" ;;
@@ -95,19 +95,19 @@ for command in "${commands[@]}"; do
         sed 's/^ *{"//; s/".*//' | while read -r name; do
         case $name in help | version | segment-fd) continue ;; esac
         [ "$command $name" = "inspect plan" ] || grep -qx -- "$command --$name" "$scratch/options" ||
-            echo "sluice $command takes --$name, its help does not list it"
+            echo "sluice $command accepts --$name, but its help does not list it"
     done
-done | verdict manual_help_is_whole "an option is in no help text"
+done | verdict manual_help_is_whole "an option is missing from the help text"
 
 "$root/launch/manual/config_doc.sh" "$build/libexec" --check |
     verdict manual_config_doc_is_current "docs/config.md is out of date"
 
-# A file made of all defaults, uncommented, is one that can be loaded: then the model is missed.
+# A file of all defaults, uncommented, can be loaded: the only error is the missing model.
 "$build/libexec/sluice-run" --print-config | sed -n 's/^#\([a-z_]* =\)/\1/p' >"$scratch/all.conf"
 {
     grep -q '^budget = 0$' "$scratch/all.conf" || echo "no budget in --print-config"
     "$build/libexec/sluice-run" --config "$scratch/all.conf" 2>&1 | grep -v '^error: no model given; use -m MODEL'
-} | verdict manual_printed_config_loads "--print-config prints what --config does not take"
+} | verdict manual_printed_config_loads "--config rejects the output of --print-config"
 
 if have mandoc manual_pages_are_sound; then
     mandoc -T lint "$manual"/man/*.1 | grep -v ' STYLE: ' |

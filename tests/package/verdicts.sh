@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Shared by the tests here: one line per test, a scratch directory. Sourced with ROOT and BUILD.
+# Shared by the tests here: one line per test, a scratch directory. Scripts source it with arguments ROOT and BUILD.
 set -u -o pipefail
 export LC_ALL=C
 
@@ -10,7 +10,7 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 export SLUICE_RUN_DIR=$scratch/run
 
-# verdict NAME REASON < offending lines: none is a pass.
+# verdict NAME REASON < offending lines: passes if there are none.
 verdict() {
     local name=$1 reason=$2 lines
     lines=$(cat)
@@ -24,7 +24,7 @@ verdict() {
     fi
 }
 
-# have PROGRAM NAME...: false, with a counted skip of every NAME, when the program is missing.
+# have PROGRAM NAME...: if the program is missing, false, and every NAME is counted as skipped.
 have() {
     local program=$1 name
     shift

@@ -1,5 +1,5 @@
-/* The preset auto: it runs what its plan predicts as best for the capacity and the storage device; without an
- * allowed loss the text is lossless; what it cannot do it reports. */
+/* The preset auto: it runs the preset that its plan predicts to be fastest for the capacity and the
+ * storage device. Without --max-loss it stays lossless. It reports what it cannot do. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,8 +22,8 @@ static void predict(struct plan *plan, const char *name, uint32_t first_share, u
             plan_auto_ns(plan)[plan_auto_at(s, d, c)] = (float)ns;
 }
 
-/* lod up to 25 % of the experts, no prefetch from 50 % on; hobbit would be much faster, and loses
- * up to 2 %. */
+/* Predictions: lod is best up to 25 % resident experts, no prefetch from 50 % on; hobbit is much
+ * faster but loses up to 2 %. */
 static void plan_with_predictions(char path[PATH_MAX])
 {
     struct error error;
@@ -51,13 +51,13 @@ static const char *status_text(struct engine *e, const char *path, char *to, siz
     return to;
 }
 
-/* A sequence: the system it ran under, and that its text is the lossless one. */
+/* Runs a sequence; checks its preset and that its text is the lossless one. */
 static void runs(struct engine *e, unsigned prompt, const char *preset)
 {
     struct text got;
     engine_generate(e, test_prompt(prompt), BASELINE_TOKENS, &got);
     text_check_same(baseline(prompt), &got, preset);
-    CHECK(strcmp(lookup_text(got.stats, "preset"), preset) == 0, "it ran %s instead of %s",
+    CHECK(strcmp(lookup_text(got.stats, "preset"), preset) == 0, "auto ran %s instead of %s",
           lookup_text(got.stats, "preset"), preset);
     text_free(&got);
 }
@@ -83,7 +83,7 @@ static void follows_the_plan(void)
     engine_stop(e);
 }
 
-/* A loss is allowed, but the file has one tier: what hobbit needs is not there. */
+/* A loss is allowed, but the model has one precision and hobbit needs two. */
 static void needs_the_stored_precisions(void)
 {
     char plan[PATH_MAX], option[PATH_MAX + 8];
@@ -101,7 +101,7 @@ static void needs_the_stored_precisions(void)
     engine_stop(e);
 }
 
-/* With the tiers it needs, hobbit is taken where its loss is allowed, and only there. */
+/* With the precisions it needs, hobbit is chosen if and only if its loss is allowed. */
 static void takes_a_loss_that_is_allowed(void)
 {
     char plan[PATH_MAX], option[PATH_MAX + 8], store[PATH_MAX], text[64];
@@ -116,12 +116,12 @@ static void takes_a_loss_that_is_allowed(void)
         engine_start(e, (const char *const[]){"-m", store, "--preset=auto", cases[i].loss,
                                               "--resident-experts=25", option, NULL});
         CHECK(strcmp(status_text(e, "auto.chosen", text, sizeof text), cases[i].chosen) == 0,
-              "with %s it chose %s", cases[i].loss, text);
+              "with %s auto chose %s", cases[i].loss, text);
         engine_stop(e);
     }
 }
 
-/* A preset requested by name stays in effect, or is rejected. */
+/* Without auto, --max-loss rejects a preset and policy that may lose more. */
 static void loss_without_auto(void)
 {
     struct command c;

@@ -1,4 +1,4 @@
-/* Bad files and bad arguments: one clear line, the documented exit status, nothing left behind. */
+/* Invalid files and arguments: one error line, the documented exit status, nothing left behind. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -15,14 +15,14 @@
 #include "tests/unit/lib/model/store_make.h"
 
 #define END_MS     30000
-#define HEAD_BYTES 1000000 /* holds the table of tensors */
+#define HEAD_BYTES 1000000 /* includes the tensor table */
 
 static void path_in_dir(char path[PATH_MAX], const char *name)
 {
     snprintf(path, PATH_MAX, "%s/%s", test_dir(), name);
 }
 
-/* The first `bytes` of the demo model (0: all), and `patch` over its beginning. */
+/* Writes the first `bytes` of the demo model (0: all) with `patch` at the start. */
 static void make_model(const char *path, size_t bytes, const void *patch, size_t patch_bytes)
 {
     int in = open(test_model(), O_RDONLY | O_CLOEXEC);
@@ -47,12 +47,12 @@ static void rejected(const char *path)
     command_run(&c, NULL, END_MS,
                 (const char *const[]){"generate", "-m", path, "-p", "x", "-n", "4", NULL});
     CHECK(c.status == 2, "status %d: %.300s", c.status, c.err);
-    CHECK(c.out_bytes == 0, "something on stdout: %.100s", c.out);
+    CHECK(c.out_bytes == 0, "unexpected output on stdout: %.100s", c.out);
     CHECK(command_lines(c.err) == 1, "%zu lines: %.400s", command_lines(c.err), c.err);
     CHECK(!strstr(c.err, "assert") && !strstr(c.err, "panic"), "%.300s", c.err);
     test_note("%.*s", (int)strcspn(c.err, "\n"), c.err);
     command_free(&c);
-    /* `sluice run` reports it, too. */
+    /* `sluice run` reports it too. */
     command_run(&c, NULL, END_MS,
                 (const char *const[]){"run", "--name=bad", "--log-level=error", "-m", path, NULL});
     CHECK(c.status == 2, "run: status %d: %.300s", c.status, c.err);
@@ -121,7 +121,7 @@ static void file_absurd_counts(void)
     rejected(path);
 }
 
-/* A type of sluice's own stores in a GGUF file. */
+/* A GGUF file with a tensor type that only stores may have. */
 static void file_of_own_types(void)
 {
     char path[PATH_MAX];
@@ -137,7 +137,8 @@ static void file_of_own_types(void)
     CHECK(at, "no tensor %s", name);
     memcpy(&name_bytes, at - sizeof name_bytes, sizeof name_bytes);
     memcpy(&dims, at + name_bytes, sizeof dims);
-    CHECK(name_bytes == sizeof name - 1 && dims == 3, "the file has another form");
+    CHECK(name_bytes == sizeof name - 1 && dims == 3,
+          "the test does not find the tensor in the file");
     off_t type = at - head + (off_t)(name_bytes + sizeof dims + dims * sizeof(uint64_t));
     free(head);
     for (; own <= TENSOR_G2; own++) {
@@ -163,13 +164,13 @@ static void option_is_rejected(const char *option, const char *value, const char
         CHECK(c.status == 2, "%s %s: status %d: %.300s", option, value, c.status, c.err);
         CHECK(command_lines(c.err) == 1 && strstr(c.err, reason), "%s %s: '%.400s' without '%s'",
               option, value, c.err, reason);
-        CHECK(c.out_bytes == 0, "something on stdout: %.100s", c.out);
+        CHECK(c.out_bytes == 0, "unexpected output on stdout: %.100s", c.out);
         test_note("%.*s", (int)strcspn(c.err, "\n"), c.err);
         command_free(&c);
     }
 }
 
-/* Writes over the beginning of the text that is the value of a key. */
+/* Overwrites the start of the string value of a key. */
 static void overwrite_after(const char *path, const char *key, const char *with)
 {
     struct stat st;
@@ -209,7 +210,7 @@ static void plan_damaged(void)
     option_is_rejected("--plan", absent, "absent.plan");
 }
 
-/* What needs a plan or tiers that are not there, and what no engine can do. */
+/* Presets without the plan or precisions that they need, and too small a budget. */
 static void impossible_presets(void)
 {
     option_is_rejected("--preset", "edgemoe", "needs a plan");
@@ -217,7 +218,7 @@ static void impossible_presets(void)
     option_is_rejected("--budget", "1MiB", "budget");
 }
 
-/* Takes the line break off. */
+/* The last line, without its line break. */
 static const char *last_line(char *text)
 {
     size_t n = strlen(text);
@@ -227,7 +228,7 @@ static const char *last_line(char *text)
     return before ? before + 1 : text;
 }
 
-/* sluice plan: what cannot be planned, in one line. */
+/* sluice plan reports in one line what cannot be planned. */
 static void plan_impossible(void)
 {
     static const struct {
@@ -329,7 +330,7 @@ static void store_stripe_missing(void)
     rejected(store);
 }
 
-/* Stripes of a store made at another time, and of the same one in the wrong order. */
+/* Stripes of another store, and stripes in the wrong order. */
 static void store_stripe_exchanged(void)
 {
     char store[PATH_MAX], other[PATH_MAX], from[PATH_MAX], to[PATH_MAX];
@@ -372,11 +373,11 @@ static void store_manifest_damaged(void)
     member(path, store, STORE_MANIFEST_FILE);
     CHECK(truncate(path, 700) == 0, "%s", strerror(errno));
     rejected(store);
-    CHECK(unlink(path) == 0, "%s", strerror(errno)); /* as a packer that was killed leaves it */
+    CHECK(unlink(path) == 0, "%s", strerror(errno)); /* as a killed packer leaves it */
     rejected(store);
 }
 
-/* A second engine of the same name: rejected after its wait, naming the holder; the first one continues.
+/* A second engine of the same name is rejected after a wait, with the pid of the first, which continues.
  */
 static void second_run(void)
 {
@@ -398,7 +399,7 @@ static void second_run(void)
     engine_stop(e);
 }
 
-/* The number of bytes in an error line that states the minimum budget. */
+/* The minimum budget in an error line, in bytes. */
 static uint64_t number_that_would_do(const char *line)
 {
     for (const char *c = line; *c; c++) {
@@ -412,7 +413,7 @@ static uint64_t number_that_would_do(const char *line)
         if (n + unit >= sizeof word)
             continue;
         snprintf(word, sizeof word, "%.*s%.*s", (int)n, c, (int)unit, c + n + gap);
-        /* The requested budget is in the line, too: it is 1 MiB. */
+        /* Skips the requested budget of 1 MiB, which is in the line too. */
         if (bytes_parse(word, &bytes) && bytes > 2 * MIB)
             return bytes;
     }
@@ -429,15 +430,15 @@ static void too_small_budget_is_rejected(void)
     CHECK(command_lines(c.err) == 1, "%zu lines: %.300s", command_lines(c.err), c.err);
     uint64_t min_budget = number_that_would_do(c.err);
     test_note("%.*s", (int)strcspn(c.err, "\n"), c.err);
-    CHECK(min_budget > 0, "no number that would do: %.300s", c.err);
+    CHECK(min_budget > 0, "no minimum budget in: %.300s", c.err);
     command_free(&c);
-    /* That number does. */
+    /* The engine starts with that minimum. */
     struct engine *e = engine_new();
     char option[64];
     snprintf(option, sizeof option, "--budget=%" PRIu64, min_budget);
     engine_start(e, (const char *const[]){option, NULL});
     baseline_compare(e, 0, "the smallest budget");
-    /* A running engine rejects it, too, and does not change. */
+    /* A running engine rejects 1 MiB too and keeps its budget. */
     struct error error;
     json_t *reply = NULL;
     CHECK(control_call(e->control, "budget", json_pack("{s:i}", "bytes", 1 << 20), &reply,
@@ -450,7 +451,7 @@ static void too_small_budget_is_rejected(void)
 
 /* ---- the file changes while the engine runs ---- */
 
-/* After the change: the right text, or a named error; no process dead, the engine still talks. */
+/* After the change: the correct text or a named error; no process exits, the engine still serves. */
 static void still_there(struct engine *e, const char *what)
 {
     struct text got;
@@ -466,7 +467,7 @@ static void still_there(struct engine *e, const char *what)
         text_free(&got);
     }
     doc = engine_stats(e);
-    CHECK(lookup_restarts(doc) == restarts, "%s: a process died", what);
+    CHECK(lookup_restarts(doc) == restarts, "%s: a process exited", what);
     json_decref(doc);
 }
 
@@ -511,7 +512,7 @@ static void shm_too_small(void)
     bool allowed = c.status == 0;
     command_free(&c);
     if (!allowed)
-        test_skip("no mount namespace may be made here");
+        test_skip("cannot create a mount namespace here");
     snprintf(script, sizeof script,
              "mount -t tmpfs -o size=4m tmpfs /dev/shm && "
              "\"%.400s\"/sluice-run --name small --log-level=error -m \"$0\"; s=$?; "
@@ -520,7 +521,7 @@ static void shm_too_small(void)
     command_run(
         &c, NULL, END_MS,
         (const char *const[]){"/usr/bin/unshare", "-m", "sh", "-c", script, test_model(), NULL});
-    CHECK(c.status != 99, "something stays in /dev/shm");
+    CHECK(c.status != 99, "files are left in /dev/shm");
     CHECK(c.status == 1 || c.status == 2, "status %d: %.300s", c.status, c.err);
     CHECK(command_lines(c.err) == 1 && strstr(c.err, "/dev/shm"), "%.400s", c.err);
     test_note("%.*s", (int)strcspn(c.err, "\n"), c.err);

@@ -1,5 +1,4 @@
-/* The texts everything else is compared with: a resident engine with one thread and the defaults.
- */
+/* Reference texts: generated with every expert resident, one thread, and defaults otherwise. */
 #ifndef SLUICE_TESTS_SCENARIO_BASELINE_H
 #define SLUICE_TESTS_SCENARIO_BASELINE_H
 
@@ -7,10 +6,10 @@
 
 #define BASELINE_TOKENS 256
 
-/* Text of prompt i; made at the first call of the program. */
+/* Text of prompt i; the first call generates all of them. */
 const struct text *baseline(unsigned i);
 
-/* Generates prompt i on e and compares. */
+/* Generates prompt i on e and compares with the baseline. `what` is for the message. */
 void baseline_compare(struct engine *e, unsigned i, const char *what);
 
 #endif

@@ -1,5 +1,5 @@
-/* The budget, measured from outside: usage of a memory cgroup around the whole engine, sampled
- * every 10 ms, with programs and libraries that were not in memory before. */
+/* The budget, measured externally: usage of a memory cgroup around the whole engine, sampled every
+ * 10 ms. Programs and libraries are fresh copies, so that the cgroup is charged for them. */
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -34,7 +34,7 @@ static uint64_t min_budget_bytes(void)
     return min_budget;
 }
 
-/* Scarce: not all experts fit. */
+/* A budget in which not all experts fit. */
 static uint64_t scarce_budget(void)
 {
     return align_up(min_budget_bytes() + 6 * MIB, PAGE_BYTES);
@@ -52,7 +52,7 @@ static void check_peak(struct sampler *s, uint64_t budget, const char *phase)
     uint64_t samples, peak = sampler_peak(s, &samples);
     test_note("%s: peak %.1f MiB of %.1f MiB (%" PRIu64 " samples)", phase, mib(peak), mib(budget),
               samples);
-    CHECK(peak <= budget, "%s: peak %.1f MiB is beyond the budget of %.1f MiB", phase, mib(peak),
+    CHECK(peak <= budget, "%s: peak %.1f MiB exceeds the budget of %.1f MiB", phase, mib(peak),
           mib(budget));
     sampler_reset(s);
 }
@@ -102,13 +102,13 @@ static void without_limit(void)
     json_t *doc = engine_stats(e);
     uint64_t reported = lookup_counter(doc, "supervisor", "used_bytes_max");
     json_decref(doc);
-    test_note("the ledger's own maximum: %.1f MiB", mib(reported));
-    CHECK(reported <= budget, "the ledger counts %.1f MiB itself", mib(reported));
+    test_note("maximum counted by the ledger: %.1f MiB", mib(reported));
+    CHECK(reported <= budget, "the ledger itself counted %.1f MiB", mib(reported));
     engine_stop(e);
     sampler_stop(s);
 }
 
-/* The same with a wall at the budget: nothing fails for lack of memory. */
+/* The same with the budget as hard limit: nothing fails for lack of memory. */
 static void with_limit(void)
 {
     struct engine *e = engine_new();
@@ -120,12 +120,12 @@ static void with_limit(void)
     struct sampler *s = sampler_start(e->cgroup);
     start_within(e, budget, "--prefill-chunk=128");
     phases(e, s, budget);
-    CHECK(cgroup_failures(e->cgroup) == 0, "the kernel killed for lack of memory");
+    CHECK(cgroup_failures(e->cgroup) == 0, "the OOM killer killed a process");
     engine_stop(e);
     sampler_stop(s);
 }
 
-/* Resident: everything fits, and still the budget holds. */
+/* All experts fit; the budget still holds. */
 static void resident(void)
 {
     struct engine *e = engine_new();
@@ -142,16 +142,16 @@ static void resident(void)
     sampler_stop(s);
 }
 
-/* ---- every system ---- */
+/* ---- every preset ---- */
 
 #define PRECISIONS "native,int8,int4,int2"
 #define DECODED    96
 
-/* One engine on a store with every tier runs under one system after the other: what one leaves is
- * what the next begins with. */
+/* One engine on a store with every precision runs one preset after the other; each starts with the
+ * experts that the previous one left resident. */
 struct outside {
     struct engine *e;
-    struct sampler *cgroup, *processes; /* cgroup: NULL where none may be made */
+    struct sampler *cgroup, *processes; /* cgroup: NULL if none can be made */
     uint64_t budget, peak;
 };
 
@@ -163,8 +163,8 @@ static void check_usage(struct outside *o, const char *preset, const char *phase
     while (samples == 0 && deadline_tick(deadline));
     if (o->cgroup && sampler_peak(o->cgroup, NULL) > usage)
         usage = sampler_peak(o->cgroup, NULL);
-    CHECK(samples > 0, "%s, %s: nothing was measured", preset, phase);
-    CHECK(usage <= o->budget, "%s, %s: %.1f MiB in use, beyond the budget of %.1f MiB", preset,
+    CHECK(samples > 0, "%s, %s: no sample", preset, phase);
+    CHECK(usage <= o->budget, "%s, %s: %.1f MiB in use exceed the budget of %.1f MiB", preset,
           phase, mib(usage), mib(o->budget));
     o->peak = usage > o->peak ? usage : o->peak;
     sampler_reset(o->processes);
@@ -178,7 +178,7 @@ static void run_with_preset(struct outside *o, const char *preset)
     json_decref(engine_control(o->e, "preset", json_pack("{s:s}", "preset", preset)));
     o->peak = 0;
     engine_generate(o->e, test_prompt(2), 1, &got);
-    CHECK(strcmp(lookup_text(got.stats, "preset"), preset) == 0, "ran under %s, not %s",
+    CHECK(strcmp(lookup_text(got.stats, "preset"), preset) == 0, "ran with preset %s, not %s",
           lookup_text(got.stats, "preset"), preset);
     text_free(&got);
     check_usage(o, preset, "prefill");
@@ -207,7 +207,7 @@ static void every_preset(void)
     store_pack(store, "store", PRECISIONS);
     plan_make(plan, "made.plan", 0xf);
     snprintf(plan_option, sizeof plan_option, "--plan=%s", plan);
-    /* capacity for a token's experts of every layer, which masked routing needs, and not much more */
+    /* little more than the experts of one token in every layer, which masked routing needs */
     o.budget = align_up(min_budget_of(store, plan_option) + 8 * MIB, PAGE_BYTES);
     snprintf(budget_option, sizeof budget_option, "--budget=%" PRIu64, o.budget);
     if (cgroup_try(o.e->cgroup, &error)) {
@@ -223,7 +223,7 @@ static void every_preset(void)
     for (uint32_t i = 0; i < preset_count(); i++)
         run_with_preset(&o, preset_at(i)->name);
     json_t *doc = engine_stats(o.e);
-    CHECK(lookup_restarts(doc) == 0, "a process died");
+    CHECK(lookup_restarts(doc) == 0, "a process exited");
     json_decref(doc);
     sampler_stop(o.processes);
     engine_stop(o.e);
@@ -231,9 +231,9 @@ static void every_preset(void)
         sampler_stop(o.cgroup);
 }
 
-/* ---- changing it ---- */
+/* ---- changing the budget ---- */
 
-/* ctl budget: in effect within 1 s + 0.5 s per GiB freed, as measured from outside. */
+/* ctl budget: in effect within 1 s + 0.5 s per GiB freed, measured externally. */
 static void set_budget(struct engine *e, uint64_t from, uint64_t to)
 {
     uint64_t started = clock_now_ns();
@@ -242,10 +242,11 @@ static void set_budget(struct engine *e, uint64_t from, uint64_t to)
     json_decref(reply);
     double allowed = 1.0 + 0.5 * (from > to ? (double)(from - to) / (double)GIB : 0);
     test_note("budget %.1f -> %.1f MiB in %.2f s", mib(from), mib(to), took);
-    CHECK(took <= allowed, "a budget of %.1f MiB took %.2f s, %.2f s are allowed", mib(to), took,
+    CHECK(took <= allowed, "a budget of %.1f MiB took %.2f s, limit %.2f s", mib(to), took,
           allowed);
     uint64_t usage = e->cgroup[0] ? cgroup_usage(e->cgroup) : 0;
-    CHECK(usage <= to, "acknowledged, but %.1f MiB are in use of %.1f MiB", mib(usage), mib(to));
+    CHECK(usage <= to, "acknowledged, but %.1f MiB are in use, budget %.1f MiB", mib(usage),
+          mib(to));
 }
 
 static void down_and_up(void)
@@ -266,7 +267,7 @@ static void down_and_up(void)
             CHECK(deadline_tick(deadline), "no tokens");
         set_budget(e, high, low);
         sampler_reset(s);
-        deadline_reach(deadline_in(300)); /* the subject: what happens while the low one holds */
+        deadline_reach(deadline_in(300)); /* the test: usage while the lower budget is in effect */
         check_peak(s, low, "after the lower budget");
         set_budget(e, low, high);
         generation_finish(g, FINISH_MS, &got);

@@ -1,4 +1,4 @@
-/* The programs people run: generate, repl, eval, profile, plan, sim, stats, ctl, inspect. */
+/* The clients: generate, repl, eval, profile, plan, sim, stats, ctl, inspect. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@ static void expect(const struct command *c, int status)
     CHECK(c->status == status, "status %d instead of %d: %.400s", c->status, status, c->err);
 }
 
-/* generate with an engine of its own, every output form; nothing is left running. */
+/* generate with a private engine, in every output form; no process is left running. */
 static void generate_own_engine(void)
 {
     struct command text, ids, json;
@@ -66,7 +66,7 @@ static void generate_own_engine(void)
           (unsigned long long)lookup_u64(doc, "prompt_tokens"));
     CHECK(lookup_u64(doc, "budget_bytes") > 0 && lookup_u64(doc, "peak_memory_bytes") > 0 &&
               lookup_u64(doc, "arena_bytes") > 0,
-          "memory figures are zero");
+          "memory sizes are zero");
     CHECK(json_number_value(json_object_get(doc, "decode_tps")) > 0, "no decode rate");
     size_t n = strlen(lookup_text(doc, "text"));
     CHECK(strncmp(text.out, lookup_text(doc, "text"), n) == 0, "text and JSON differ: %.80s",
@@ -106,11 +106,12 @@ static void generate_prompt_forms(void)
                                       "--temp", "0", NULL});
     expect(&ids, 0);
     CHECK(strcmp(file.out, ids.out) == 0 && strcmp(pipe.out, ids.out) == 0,
-          "the same prompt, three texts: %.60s | %.60s | %.60s", file.out, pipe.out, ids.out);
+          "the prompt from a file, a pipe and ids gave different texts: %.60s | %.60s | %.60s",
+          file.out, pipe.out, ids.out);
     command_free(&file);
     command_free(&ids);
     command_free(&pipe);
-    /* One seed, one text; another seed, another. */
+    /* Equal seeds give equal texts; another seed gives another text. */
     struct command a, b, c;
     const char *args[] = {"generate", "--name", e->run, "-p", "Once", "-n",
                           "24",       "--seed", "5",    "-q", NULL};
@@ -118,8 +119,8 @@ static void generate_prompt_forms(void)
     command_run(&b, NULL, END_MS, args);
     args[8] = "6";
     command_run(&c, NULL, END_MS, args);
-    CHECK(a.status == 0 && strcmp(a.out, b.out) == 0, "the same seed gave two texts");
-    CHECK(strcmp(a.out, c.out) != 0, "two seeds gave one text");
+    CHECK(a.status == 0 && strcmp(a.out, b.out) == 0, "the same seed gave different texts");
+    CHECK(strcmp(a.out, c.out) != 0, "two seeds gave the same text");
     command_free(&a);
     command_free(&b);
     command_free(&c);
@@ -154,7 +155,7 @@ static void generate_stops_at_a_text(void)
     engine_stop(e);
 }
 
-/* The first line a program prints, then a signal. Its status. */
+/* Signals a program after its first output; returns its exit status. */
 static int interrupt_after_output(const char *const argv[], int signal_number, pid_t *engine)
 {
     int ends[2];
@@ -163,12 +164,12 @@ static int interrupt_after_output(const char *const argv[], int signal_number, p
     pid_t pid = spawn_program(argv, -1, ends[1], STDERR_FILENO);
     close(ends[1]);
     CHECK(read(ends[0], &byte, 1) == 1, "no output");
-    if (engine) { /* its only child */
+    if (engine) { /* the only child */
         char path[64];
         snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)pid, (int)pid);
         FILE *f = fopen(path, "re");
         int child = 0;
-        CHECK(f && fscanf(f, "%d", &child) == 1, "no engine below generate");
+        CHECK(f && fscanf(f, "%d", &child) == 1, "generate has no child process");
         fclose(f);
         *engine = (pid_t)child;
     }
@@ -176,7 +177,7 @@ static int interrupt_after_output(const char *const argv[], int signal_number, p
     int status;
     uint64_t deadline = deadline_in(END_MS);
     while (waitpid(pid, &status, WNOHANG) == 0)
-        CHECK(deadline_tick(deadline), "it does not end");
+        CHECK(deadline_tick(deadline), "the program does not end");
     close(ends[0]);
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
@@ -193,14 +194,14 @@ static void generate_interrupted(void)
     engine_wait_counter(e, "compute", "sequences_cancelled", 1, 5000);
     uint64_t deadline = deadline_in(2000);
     while (engine_counter(e, "compute", "sequences_running") != 0)
-        CHECK(deadline_tick(deadline), "it still runs");
+        CHECK(deadline_tick(deadline), "the sequence still runs");
     struct text got;
     engine_generate(e, test_prompt(0), 8, &got);
     text_free(&got);
     engine_stop(e);
 }
 
-/* Its own engine ends with it, by Ctrl-C and by kill -9. */
+/* A private engine ends with its client, by Ctrl-C and by kill -9. */
 static void generate_takes_its_engine_along(void)
 {
     char program[PATH_MAX];
@@ -208,8 +209,8 @@ static void generate_takes_its_engine_along(void)
     snprintf(program, sizeof program, "%s/sluice-generate", test_libexec());
     const char *const args[] = {program, "-m",   test_model(),   "-p", "Once upon a time",
                                 "-n",    "1500", "--ignore-eos", NULL};
-    CHECK(interrupt_after_output(args, SIGTERM, &engine) == 1, "status is not 1");
-    CHECK(!process_alive(engine), "the engine %d outlived SIGTERM", (int)engine);
+    CHECK(interrupt_after_output(args, SIGTERM, &engine) == 1, "the exit status is not 1");
+    CHECK(!process_alive(engine), "the engine %d still runs after SIGTERM", (int)engine);
     CHECK(interrupt_after_output(args, SIGKILL, &engine) == 128 + SIGKILL, "not killed");
     process_wait_gone(engine, 10000);
 }
@@ -222,7 +223,7 @@ static void generate_uses_a_running_engine(void)
     command_run(
         &c, NULL, END_MS,
         (const char *const[]){"generate", "--name", e->run, "--budget", "1GiB", "-p", "x", NULL});
-    expect(&c, 2); /* parameters belong to where the engine is started */
+    expect(&c, 2); /* engine options are rejected with --name */
     command_free(&c);
     command_run(&c, NULL, END_MS,
                 (const char *const[]){"generate", "--name", "no-engine", "-p", "x", NULL});
@@ -245,8 +246,8 @@ static void repl_pipe(void)
         "It was a dark and stormy night, and\n/stats\n\"\"\"two\nlines\"\"\"\n/dance\n/bye\n"
         "never sent\n",
         END_MS, (const char *const[]){"repl", "--name", e->run, NULL});
-    expect(&c, 2); /* two lines were not understood */
-    CHECK(strstr(c.out, " the sun was"), "no answer: %.300s", c.out);
+    expect(&c, 2); /* two lines are invalid */
+    CHECK(strstr(c.out, " the sun was"), "no response: %.300s", c.out);
     CHECK(strstr(c.out, "/bye") && strstr(c.out, "temperature      0"), "%.500s", c.out);
     CHECK(strstr(c.out, "tokens/s"), "no /stats");
     CHECK(strstr(c.err, "nonsense") && strstr(c.err, "dance"), "%.300s", c.err);
@@ -283,11 +284,11 @@ static void eval_windows(void)
     command_run(&c, NULL, END_MS,
                 (const char *const[]){"eval", "-m", test_model(), "--text", path, "--ctx-size",
                                       "20000", NULL});
-    expect(&c, 2); /* less than one window */
+    expect(&c, 2); /* the text is shorter than a window */
     command_free(&c);
 }
 
-/* A simulated device, recorded logits and a comparison with them; every format; rejected input. */
+/* A simulated device; recorded logits and a comparison with them; output formats; invalid input. */
 static void eval_modelled(void)
 {
     static const struct {
@@ -341,8 +342,8 @@ static double plan_scalar(const char *path, const char *name)
     return number;
 }
 
-/* The whole interval of what hobbit's thresholds cost is below the loss that may be, less what is
- * kept back for other text. Half of 8 %: its first choice here is 3.1 % (1.3 .. 4.5). */
+/* The confidence interval of hobbit's loss ends below --max-loss less the margin: half of 8 %. The first
+ * candidate here, 3.1 % (interval 1.3 .. 4.5), must be rejected. */
 static void hobbit_keeps_the_margin(const char *profile, const char *text)
 {
     struct command c;
@@ -360,7 +361,7 @@ static void hobbit_keeps_the_margin(const char *profile, const char *text)
     CHECK(low < high && high <= 0.04, "%g to %g", low, high);
 }
 
-/* A profile of a little text, a plan from it, and an engine that runs by the plan. */
+/* A profile of a short text, a plan from it, and an engine that uses the plan. */
 static void profile_plan_generate(void)
 {
     struct command c;
@@ -368,7 +369,7 @@ static void profile_plan_generate(void)
     static const char text[] = SLUICE_SOURCE_DIR "/launch/demo/calib.txt";
     snprintf(profile, sizeof profile, "%s/a.profile", test_dir());
     snprintf(plan, sizeof plan, "%s/a.plan", test_dir());
-    for (int round = 0; round < 2; round++) { /* the second continues where the first ended */
+    for (int round = 0; round < 2; round++) { /* the second adds to the profile */
         command_run(&c, NULL, END_MS,
                     (const char *const[]){"profile", "-m", test_model(), "--text", text, "-o",
                                           profile, "--tokens", "256", "--ctx-size", "64",
@@ -393,7 +394,7 @@ static void profile_plan_generate(void)
                                       "It was", "-n", "4", "--temp", "0", NULL});
     expect(&c, 0);
     command_free(&c);
-    /* That of another model is rejected: the first digits of its hash changed. */
+    /* A profile of another model (a changed hash) is rejected. */
     command_run(&c, NULL, END_MS,
                 (const char *const[]){"/bin/sed", "-i", "s/\\(\"model_hash\": *\"\\)..../\\10000/",
                                       plan, NULL});
@@ -416,7 +417,7 @@ static size_t file_lines_with(const char *path, const char *text)
     return lines;
 }
 
-/* The trace of an answer under two systems and two budgets: a table to read, and a picture. */
+/* The trace of a response, simulated with two presets and two budgets: a table and an SVG. */
 static void trace_and_sim(void)
 {
     struct command c;
@@ -457,7 +458,7 @@ static void stats_and_ctl(void)
     command_run(&c, NULL, END_MS, (const char *const[]){"stats", "--name", e->run, "--json", NULL});
     expect(&c, 0);
     json_t *doc = json_loads(c.out, 0, NULL);
-    CHECK(doc && lookup_processes(doc) >= 5, "not the document: %.200s", c.out);
+    CHECK(doc && lookup_processes(doc) >= 5, "not the stats as JSON: %.200s", c.out);
     CHECK(lookup_counter(doc, "supervisor", "budget_bytes") == 512 * MIB, "budget_bytes");
     json_decref(doc);
     command_free(&c);
@@ -489,7 +490,7 @@ static void stats_and_ctl(void)
     engine_stop(e);
 }
 
-/* The life of an engine by hand: a process replaced, no more work, the end. */
+/* ctl commands: replace, drain, stop. */
 static void ctl_to_the_end(void)
 {
     struct command c;
@@ -505,7 +506,7 @@ static void ctl_to_the_end(void)
     expect(&c, 0);
     command_free(&c);
     uint64_t deadline = deadline_in(5000);
-    for (;;) { /* the control travels */
+    for (;;) { /* until the control message arrives */
         command_run(
             &c, NULL, END_MS,
             (const char *const[]){"generate", "--name", e->run, "-p", "It was", "-n", "1", NULL});
@@ -528,7 +529,7 @@ static void ctl_to_the_end(void)
     engine_check_gone(e, 1000);
 }
 
-/* drain: what runs is finished, nothing new is taken. */
+/* drain: running sequences finish, new requests are rejected. */
 static void drain(void)
 {
     struct engine *e = engine_new();
@@ -547,8 +548,8 @@ static void drain(void)
     engine_submit_defaults(&submit);
     submit.prompt = "x";
     submit.prompt_bytes = 1;
-    deadline = deadline_in(5000); /* the control travels */
-    for (;;) {                    /* a queue full of cancelled sequences rejects, too */
+    deadline = deadline_in(5000); /* until the control message arrives */
+    for (;;) {                    /* a queue full of cancelled sequences also rejects */
         if (engine_submit(client, &submit, &id, &error) == 0)
             engine_cancel(client, id, &error);
         else if (strstr(error.text, "draining"))

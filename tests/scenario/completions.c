@@ -20,7 +20,7 @@ char *completion_body(const char *prompt, size_t tokens, const char *more)
     CHECK(asprintf(&body,
                    "{\"prompt\":%s,\"max_tokens\":%zu,\"temperature\":0,\"ignore_eos\":true%s%s}",
                    quoted, tokens, more[0] ? "," : "", more) > 0,
-          "no memory");
+          "out of memory");
     free(quoted);
     json_decref(text);
     return body;
@@ -63,8 +63,8 @@ void completion_check(struct http *h, const char *expected, size_t tokens, const
     http_events(h, &got);
     CHECK(h->status == 200 && got.done && strcmp(got.finish, "length") == 0,
           "%s: status %d, finish '%s', error '%s'", what, h->status, got.finish, got.error);
-    CHECK(strcmp(got.text, expected) == 0, "%s: another text: %.120s", what, got.text);
-    CHECK(got.completion_tokens == tokens && got.prompt_tokens > 0, "%s: usage", what);
+    CHECK(strcmp(got.text, expected) == 0, "%s: the text differs: %.120s", what, got.text);
+    CHECK(got.completion_tokens == tokens && got.prompt_tokens > 0, "%s: wrong usage", what);
     free(got.text);
     http_close(h);
 }

@@ -1,7 +1,7 @@
-/* Storage devices under real processes: each as it was configured; one that fails or stalls is
- * quarantined by name, the text continues from another copy or ends with a named error for sequences that needed
- * it; a replacement brings it back. Faults are injected where the loader meets its device
- * (LOADER_READS_FAIL, LOADER_READS_STALL): the rest is as it runs. */
+/* Storage devices with real processes. Each is read as configured. A device that fails or stalls is
+ * quarantined by name: sequences read another copy, or end with a named error if they need the device
+ * and there is none. Replacing its loader ends the quarantine. Faults are injected where the loader
+ * reads its device (LOADER_READS_FAIL, LOADER_READS_STALL). */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 #define FINISH_MS 120000
 #define SOON_MS   20000
 
-/* The model, and a copy of it as another device has it. */
+/* Copies the model, as on a second device. */
 static void make_devices(char copy[PATH_MAX], char option[2 * PATH_MAX + 16])
 {
     struct command c;
@@ -35,7 +35,7 @@ static void replace(struct engine *e, int loader, const char *backend)
                                json_pack("{s:i, s:s*}", "loader", loader, "backend", backend)));
 }
 
-/* The quarantine list of `ctl status`, as one text; "" for nothing. */
+/* The quarantine list of `ctl status` as one text; "": empty. */
 static void quarantined(struct engine *e, char *text, size_t bytes)
 {
     json_t *status = engine_control(e, "status", json_object());
@@ -58,7 +58,7 @@ static void wait_quarantined(struct engine *e, const char *loader, const char *p
     do
         quarantined(e, text, sizeof text);
     while (strcmp(text, expected) != 0 && deadline_tick(deadline));
-    CHECK(strcmp(text, expected) == 0, "in quarantine: '%s', and not '%s'", text, expected);
+    CHECK(strcmp(text, expected) == 0, "in quarantine: '%s', expected '%s'", text, expected);
 }
 
 static void check_no_quarantine(struct engine *e)
@@ -131,7 +131,7 @@ static void bad_devices_are_rejected(void)
     command_free(&c);
 }
 
-/* As a person asks for it: the back end may be left out, the loader may not. */
+/* ctl replace: the loader is required, the back end is optional. */
 static void ctl_replace(struct engine *e)
 {
     struct command c;
@@ -146,7 +146,7 @@ static void ctl_replace(struct engine *e)
     command_free(&c);
 }
 
-/* The back end changes under a text, back and forth. */
+/* The back end changes during generations, back and forth. */
 static void replaced_while_generating(void)
 {
     baseline(0);
@@ -156,12 +156,14 @@ static void replaced_while_generating(void)
         unsigned prompt = round % TEST_PROMPTS;
         struct generation *g = start_generation(e, prompt, 20);
         replace(e, (int)round % 2, round < 2 ? "pread" : "io_uring");
-        CHECK(round > 0 || !generation_done(g), "the text was over before the loader was replaced");
+        CHECK(round > 0 || !generation_done(g),
+              "the generation ended before the loader was replaced");
         end_same(g, prompt, "a loader replaced");
-        CHECK(loader_counter(e, round % 2, "backend") == (round < 2 ? 2 : 1), "the back end");
+        CHECK(loader_counter(e, round % 2, "backend") == (round < 2 ? 2 : 1),
+              "the back end was not changed");
     }
     ctl_replace(e);
-    CHECK(loader_counter(e, 1, "backend") == 1, "another back end than the one it had");
+    CHECK(loader_counter(e, 1, "backend") == 1, "the back end changed without a request");
     engine_stop(e);
 }
 
@@ -182,7 +184,7 @@ static void errors_are_read_elsewhere(void)
     CHECK(loader_counter(e, 1, "quarantines") == 1, "quarantined more than once");
     baseline_compare(e, 1, "a device in quarantine");
     json_t *doc = engine_stats(e);
-    CHECK(lookup_restarts(doc) == 0, "a process died of it");
+    CHECK(lookup_restarts(doc) == 0, "a process exited");
     json_decref(doc);
 
     inject(e, "NONE", 0);
@@ -212,7 +214,7 @@ static void stall_is_read_elsewhere(void)
     CHECK(engine_restarts(e, "loader", 0) == 1, "%" PRIu64 " restarts of the stalled loader",
           engine_restarts(e, "loader", 0));
     CHECK(engine_pid(e, "loader", 1, 0) == other, "the other device's loader was restarted, too");
-    /* A loader that dies of something else keeps the quarantine. */
+    /* A restart of the loader does not end the quarantine. */
     json_decref(engine_control(e, "restart", json_pack("{s:s}", "process", "loader.0")));
     wait_quarantined(e, "loader.0", test_model(), "Timer expired");
     inject(e, "NONE", 0);
@@ -222,7 +224,7 @@ static void stall_is_read_elsewhere(void)
     engine_stop(e);
 }
 
-/* A store whose stripes have mirrors, one expert on one device. */
+/* A store with mirrored stripes, each expert in one stripe. */
 static void mirror_is_read(void)
 {
     char store[PATH_MAX], stripe[PATH_MAX + 32], stripes[2 * PATH_MAX], mirrors[3 * PATH_MAX];
@@ -270,7 +272,7 @@ static void expect_read_error(struct engine *e, unsigned prompt)
     text_free(&got);
 }
 
-/* No other copy: sequences that need the device get an error, the others their text. */
+/* No other copy: sequences that need the device get an error, others continue. */
 static void nothing_elsewhere(const char *point, const char *reason)
 {
     baseline(0);
@@ -281,7 +283,7 @@ static void nothing_elsewhere(const char *point, const char *reason)
     inject(e, point, 0);
     expect_read_error(e, 1);
     wait_quarantined(e, "loader.0", test_model(), reason);
-    expect_read_error(e, 2); /* at once, not by another stall */
+    expect_read_error(e, 2); /* at once, without another stall */
     baseline_compare(e, 0, "what is in memory");
     inject(e, "NONE", 0);
     replace(e, 0, NULL);
@@ -290,7 +292,7 @@ static void nothing_elsewhere(const char *point, const char *reason)
     json_t *doc = engine_stats(e);
     CHECK(lookup_u64(lookup_process(doc, "compute", 0), "restarts") == 0 &&
               lookup_u64(lookup_process(doc, "cache", 0), "restarts") == 0,
-          "others died of it");
+          "other processes were restarted");
     json_decref(doc);
     engine_stop(e);
 }

@@ -1,5 +1,5 @@
-/* Every way to an answer gives the same one: generate, repl in a pipe and on a terminal, the
- * gateway's requests whole and streamed, curl, and OpenAI's own package. */
+/* All clients return the same text: generate, repl in a pipe and on a terminal, requests to the gateway
+ * with and without streaming, curl, and OpenAI's Python package. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +18,7 @@ struct way {
     const char *temperature, *seed;
 };
 
-/* Greedy, and drawn. */
+/* Greedy, and sampled. */
 static const struct way ways[] = {{"0", "3"}, {"0.9", "3"}};
 
 static void expect(const struct command *c, int status, const char *client_name)
@@ -27,16 +27,16 @@ static void expect(const struct command *c, int status, const char *client_name)
           status, c->err);
 }
 
-/* What a program wrote has to be the text and one end of a line. */
+/* The output must be the text and one newline. */
 static void same_line(const struct command *c, const char *text, const char *client_name)
 {
     size_t n = strlen(text);
     expect(c, 0, client_name);
     CHECK(c->out_bytes == n + 1 && memcmp(c->out, text, n) == 0 && c->out[n] == '\n',
-          "%s: another text: %.200s", client_name, c->out);
+          "%s: the text differs: %.200s", client_name, c->out);
 }
 
-/* ---- the doors ---- */
+/* ---- the clients ---- */
 
 /* engine: "-m", a file, or "--name", a name. */
 static void generate(struct command *c, const char *const engine[2], const struct way *way,
@@ -61,7 +61,7 @@ static void through_repl_in_a_pipe(const struct engine *e, const struct way *way
     command_free(&c);
 }
 
-/* The terminal makes \r\n of every \n; before the answer the end of the pasting mode has come. */
+/* The terminal turns \n into \r\n. The response follows the escape code that ends paste mode. */
 static void through_repl_on_a_terminal(const struct engine *e, const struct way *way,
                                        const char *text)
 {
@@ -87,11 +87,11 @@ static void through_repl_on_a_terminal(const struct engine *e, const struct way 
     terminal_wait(t, shown, END_MS);
     terminal_wait(t, ">>> ", END_MS);
     terminal_type(t, "/bye\r");
-    CHECK(terminal_end(t, END_MS) == 0, "repl on a terminal: status");
+    CHECK(terminal_end(t, END_MS) == 0, "repl on a terminal: the exit status is not 0");
     free(shown);
 }
 
-/* A request of that way: `rest` is its prompt or its messages (stolen). The caller frees. */
+/* A request body with these settings; `rest`: prompt or messages (stolen). The caller frees. */
 static char *body_of(const struct way *way, json_t *rest, bool stream)
 {
     json_t *body = json_pack("{s:i, s:f, s:i, s:b, s:b}", "max_tokens", TOKENS, "temperature",
@@ -104,7 +104,7 @@ static char *body_of(const struct way *way, json_t *rest, bool stream)
     return text;
 }
 
-/* The text of a reply, whole or streamed, of completions or of a conversation; the caller frees. */
+/* The text of a completion or chat reply, streamed or not; the caller frees. */
 static char *text_of_reply(const struct http *h, bool stream)
 {
     if (stream) {
@@ -143,8 +143,8 @@ static void through_http(unsigned port, const struct way *way, const char *text)
 {
     for (int stream = 0; stream < 2; stream++) {
         char *got = get_text(port, "/v1/completions", way, prompt_of_all(), stream);
-        CHECK(strcmp(got, text) == 0, "/v1/completions, streamed %d: another text: %.200s", stream,
-              got);
+        CHECK(strcmp(got, text) == 0, "/v1/completions, streamed %d: the text differs: %.200s",
+              stream, got);
         free(got);
     }
 }
@@ -162,16 +162,16 @@ static void through_curl(unsigned port, const struct way *way, const char *text)
         expect(&c, 0, "curl");
         struct http reply = {.fd = -1, .body = c.out};
         char *got = text_of_reply(&reply, stream);
-        CHECK(strcmp(got, text) == 0, "curl, streamed %d: another text: %.200s", stream, got);
+        CHECK(strcmp(got, text) == 0, "curl, streamed %d: the text differs: %.200s", stream, got);
         free(got);
         command_free(&c);
         free(body);
     }
 }
 
-/* ---- one text ---- */
+/* ---- completions ---- */
 
-/* The text generate's own engine makes; the caller frees. */
+/* The text of generate with a private engine; the caller frees. */
 static char *text_of_generate(const struct way *way)
 {
     struct command c;
@@ -202,7 +202,7 @@ static void every_client(void)
         through_repl_on_a_terminal(e, &ways[i], text[i]);
         through_http(port, &ways[i], text[i]);
     }
-    CHECK(strcmp(text[0], text[1]) != 0, "what was drawn is what is most likely");
+    CHECK(strcmp(text[0], text[1]) != 0, "the sampled text equals the greedy one");
     for (size_t i = 0; i < ARRAY_LEN(ways); i++)
         free(text[i]);
     engine_stop(e);
@@ -221,7 +221,8 @@ static void needs(const char *const argv[], const char *why)
 static void curl_is_a_client(void)
 {
     unsigned port;
-    needs((const char *const[]){"/usr/bin/env", "curl", "--version", NULL}, "there is no curl");
+    needs((const char *const[]){"/usr/bin/env", "curl", "--version", NULL},
+          "curl is not installed");
     struct engine *e = gateway_start(&port, (const char *const[]){"--http=0", NULL});
     for (size_t i = 0; i < ARRAY_LEN(ways); i++) {
         char *text = text_of_generate(&ways[i]);
@@ -236,7 +237,7 @@ static void curl_is_a_client(void)
 #define FIRST  "Who was it that came to the house?"
 #define SECOND "And what did she say to him?"
 
-/* The same two turns over HTTP, both ways, the first answer part of the second request. */
+/* The same two turns over HTTP, whole and streamed; the second request has the first response. */
 static void two_turns(unsigned port, const struct way *way, bool stream, char *responses[2])
 {
     static const char path[] = "/v1/chat/completions";
@@ -261,15 +262,15 @@ static void every_client_of_a_conversation(void)
         two_turns(port, &ways[i], false, whole);
         two_turns(port, &ways[i], true, streamed);
         for (int turn = 0; turn < 2; turn++)
-            CHECK(strcmp(whole[turn], streamed[turn]) == 0, "turn %d, streamed: another text: %s",
-                  turn, streamed[turn]);
+            CHECK(strcmp(whole[turn], streamed[turn]) == 0,
+                  "turn %d, streamed: the text differs: %s", turn, streamed[turn]);
         /* The prompt was ChatML, not plain text. */
         char *form =
             get_text(port, "/v1/completions", &ways[i],
                      json_pack("{s:s}", "prompt",
                                "<|im_start|>user\n" FIRST "<|im_end|>\n<|im_start|>assistant\n"),
                      false);
-        CHECK(strcmp(form, whole[0]) == 0, "not the form of ChatML: %s", whole[0]);
+        CHECK(strcmp(form, whole[0]) == 0, "the prompt is not in ChatML: %s", whole[0]);
         free(form);
         command_run(&c, "/set ignore_eos on\n" FIRST "\n" SECOND "\n", END_MS,
                     (const char *const[]){"repl", "--name", e->run, "--temp", ways[i].temperature,
@@ -293,7 +294,7 @@ static void openai_package(void)
     char url[64];
     struct command c;
     needs((const char *const[]){"/usr/bin/env", "python3", "-c", "import openai", NULL},
-          "there is no python3 with the package openai, which Debian has not");
+          "no python3 with the package openai (not in Debian)");
     struct engine *e = gateway_start(&port, (const char *const[]){"--http=0", NULL});
     char *text = text_of_generate(&ways[0]);
     snprintf(url, sizeof url, "http://127.0.0.1:%u/v1", port);

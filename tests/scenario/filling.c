@@ -1,5 +1,4 @@
-/* Loads without a request: the preload, and the expert replacements of swapmoe.
- */
+/* Loads that no access requested: preloading, and the expert swaps of swapmoe. */
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
@@ -23,7 +22,7 @@ static void wait_resident(struct engine *e, uint64_t wanted)
 {
     uint64_t deadline = deadline_in(WAIT_MS), now;
     while ((now = engine_counter(e, "cache", "resident_entries")) < wanted)
-        CHECK(deadline_tick(deadline), "%" PRIu64 " experts are resident, not %" PRIu64, now,
+        CHECK(deadline_tick(deadline), "%" PRIu64 " experts are resident, expected %" PRIu64, now,
               wanted);
 }
 
@@ -34,36 +33,36 @@ static void generate(struct engine *e, unsigned prompt)
     text_free(&got);
 }
 
-/* Everything is there before the first use, and nothing misses. */
+/* All experts are resident before the first access, so nothing misses. */
 static void everything(void)
 {
     struct engine *e = engine_new();
     engine_start(e, (const char *const[]){"--preset=resident", NULL});
     wait_resident(e, 256);
     baseline_compare(e, 0, "filled at first");
-    CHECK(engine_counter(e, "compute", "misses") == 0, "something was missing");
+    CHECK(engine_counter(e, "compute", "misses") == 0, "an access missed");
     engine_stop(e);
 }
 
-/* The capacity is filled, and nothing is evicted for it. */
+/* The preload fills the capacity without evictions. */
 static void most_used(void)
 {
     struct engine *e = engine_new();
     start(e, "--resident-experts=25", "--policy=preload=frequency,prediction=none,prefetch=none",
           NULL);
     wait_resident(e, 64);
-    CHECK(engine_counter(e, "cache", "evictions") == 0, "something left");
+    CHECK(engine_counter(e, "cache", "evictions") == 0, "the preload evicted an expert");
     baseline_compare(e, 0, "filled by frequency");
     engine_stop(e);
 }
 
-/* auto preloads, too; without known frequencies in order. */
+/* auto preloads too; without frequencies in index order. */
 static void without_a_plan(void)
 {
     struct engine *e = engine_new();
     engine_start(e, (const char *const[]){"--preset=auto", "--resident-experts=50", NULL});
     wait_resident(e, 128);
-    CHECK(engine_counter(e, "cache", "evictions") == 0, "something left");
+    CHECK(engine_counter(e, "cache", "evictions") == 0, "the preload evicted an expert");
     baseline_compare(e, 0, "filled in order");
     engine_stop(e);
 }
@@ -87,7 +86,8 @@ static void fixed_set(void)
     uint64_t misses = engine_counter(e, "compute", "misses"),
              evictions = engine_counter(e, "cache", "evictions");
     generate(e, 0);
-    CHECK(engine_counter(e, "compute", "misses") == misses, "routed to what is not there");
+    CHECK(engine_counter(e, "compute", "misses") == misses,
+          "an access to an expert that is not resident");
     CHECK(engine_counter(e, "cache", "evictions") == evictions, "the set changed");
     engine_stop(e);
 }
@@ -96,7 +96,7 @@ static void exchanges(void)
 {
     struct engine *e = engine_new();
     start(e, "--resident-experts=50", "--preset=swapmoe", "--policy=interval=8");
-    /* even sets of 15 of a layer, before an expert outside of them is requested */
+    /* 15 experts of each layer, before any other expert is accessed */
     wait_resident(e, 120);
     wait_filled(e);
     uint64_t misses = engine_counter(e, "compute", "misses"),
@@ -107,20 +107,20 @@ static void exchanges(void)
     do {
         generate(e, 0);
         generate(e, 1);
-        CHECK(deadline_tick(deadline), "nothing is exchanged");
+        CHECK(deadline_tick(deadline), "no expert swap");
     } while (engine_counter(e, "cache", "expert_swaps") == expert_swaps);
-    test_note("%" PRIu64 " exchanges, %" PRIu64 " experts resident",
+    test_note("%" PRIu64 " expert swaps, %" PRIu64 " experts resident",
               engine_counter(e, "cache", "expert_swaps"), resident);
     CHECK(engine_counter(e, "compute", "misses") == misses &&
               engine_counter(e, "compute", "hits_inflight") == inflight,
-          "something was waited for");
+          "an access waited for a load");
     uint64_t after = engine_counter(e, "cache", "resident_entries");
     CHECK(after <= resident + 1 && after + 1 >= resident, "%" PRIu64 " became %" PRIu64, resident,
           after);
     engine_stop(e);
 }
 
-/* Residents of the previous preset take no capacity from the sets: they are evicted without a request. */
+/* Experts left by the previous preset are evicted without an access, so the sets get all capacity. */
 static void sets_after_preset_change(void)
 {
     struct engine *e = engine_new();
@@ -137,7 +137,7 @@ static void sets_after_preset_change(void)
     wait_filled(e);
     uint64_t misses = engine_counter(e, "compute", "misses");
     generate(e, 0);
-    CHECK(engine_counter(e, "compute", "misses") == misses, "something was waited for");
+    CHECK(engine_counter(e, "compute", "misses") == misses, "an access waited for a load");
     engine_stop(e);
 }
 

@@ -34,7 +34,7 @@ static struct plan *blank(uint64_t arrays, uint32_t *cells)
     return plan;
 }
 
-/* Each expert is followed by a few others more often than by the rest. */
+/* Expert transitions: a few successors of each expert are more frequent than the rest. */
 static void fill_paths(struct plan *plan, uint32_t cells)
 {
     uint32_t pairs = plan->layers * plan->experts * plan->experts, *first = plan_pair_first(plan);
@@ -91,7 +91,7 @@ void store_pack(char path[PATH_MAX], const char *name, const char *precisions)
     command_free(&c);
 }
 
-/* ---- a model that talks ---- */
+/* ---- a model with a chat template ---- */
 
 static ssize_t read_mapped(void *file, void *buf, size_t n, uint64_t offset)
 {
@@ -110,7 +110,7 @@ static void copy_with_template(const struct gguf *g, const char *file, const cha
 {
     struct error error;
     struct gguf_writer *w = gguf_writer_new(g->alignment);
-    CHECK(w, "no memory");
+    CHECK(w, "out of memory");
     for (uint32_t i = 0; i < g->key_count; i++)
         if (!key_is(g, i, "general.alignment") && !key_is(g, i, "tokenizer.chat_template"))
             gguf_put_copy(w, g, i);

@@ -1,19 +1,19 @@
-/* What presets need in addition to a model: plans and stores of the demo model, in the case's directory. */
+/* Plans, stores and chat models derived from the demo model, in the directory of the test case. */
 #ifndef SLUICE_TESTS_SCENARIO_FIXTURES_H
 #define SLUICE_TESTS_SCENARIO_FIXTURES_H
 
 #include <limits.h>
 #include <stdint.h>
 
-/* A plan with synthetic numbers: norms, frequencies and paths; widths in turn from the
- * tiers of precision_mask (0: none). What systems need to run, not what would make them good. Written
- * to `name`; `path` is where. */
+/* Writes a plan with synthetic norms, frequencies and expert transitions to `name` and returns its
+ * path. Experts get the precisions of precision_mask in turn (0: none). Presets can run with this
+ * plan, but it does not make them fast or accurate. */
 void plan_make(char path[PATH_MAX], const char *name, uint32_t precision_mask);
 
-/* A store with these tiers ("native,int4"), made by sluice pack. */
+/* A store with these precisions ("native,int4"), made by sluice pack. */
 void store_pack(char path[PATH_MAX], const char *name, const char *precisions);
 
-/* The demo model with a chat template, which it has not: a GGUF file that differs in this key. */
+/* A copy of the demo model with this chat template; the original has none. */
 void chat_model_make(char path[PATH_MAX], const char *name, const char *chat_template);
 
 #endif

@@ -1,5 +1,5 @@
-/* The gateway over real sockets: the text generate makes, whole and streamed; stops; processes
- * killed under a stream; keys; documents. */
+/* The gateway over real sockets: the text of generate, whole and streamed; stop strings; processes
+ * killed during a stream; keys; /stats, /metrics and the page. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +11,8 @@
 #include "tests/scenario/baseline.h"
 #include "tests/scenario/completions.h"
 
-#define UNREAD 400 /* tokens whose events are more than is sent to who does not read */
+#define UNREAD                                                                                     \
+    400 /* tokens whose events exceed the socket buffers of a client that does not read */
 
 static const char *const options[] = {"--http=0", NULL};
 
@@ -24,12 +25,12 @@ static void same_text(void)
     struct engine *e = gateway_start(&port, options);
     for (unsigned p = 0; p < TEST_PROMPTS; p++) {
         char *text = completion_text(port, test_prompt(p), BASELINE_TOKENS);
-        CHECK(strcmp(text, baseline(p)->text) == 0, "prompt %u: another text: %.120s", p, text);
+        CHECK(strcmp(text, baseline(p)->text) == 0, "prompt %u: the text differs: %.120s", p, text);
         free(text);
         completion_start(&h, port, test_prompt(p), BASELINE_TOKENS);
         completion_check(&h, baseline(p)->text, BASELINE_TOKENS, "streamed");
     }
-    /* A conversation is the text its family writes it in; the demo model has none. */
+    /* The demo model has no chat template: the default form is used. */
     char *expected = completion_text(port, "User: Hello\nAssistant:", 12);
     http_call(&h, port, "/v1/chat/completions", NULL,
               "{\"messages\":[{\"role\":\"user\",\"content\":\"Hello\"}],\"max_tokens\":12,"
@@ -46,7 +47,7 @@ static void same_text(void)
     engine_stop(e);
 }
 
-/* What is counted and has a log-probability is of the text, and comes to all of it. */
+/* The counted tokens, which have log-probabilities, make up the whole text and nothing else. */
 static void stop_leaves_no_token(const json_t *doc, const char *text)
 {
     const json_t *choice = json_array_get(json_object_get(doc, "choices"), 0);
@@ -57,12 +58,12 @@ static void stop_leaves_no_token(const json_t *doc, const char *text)
     CHECK(json_array_size(offsets) == n &&
               json_array_size(json_object_get(logprobs, "token_logprobs")) == n &&
               lookup_u64(doc, "usage.completion_tokens") == n,
-          "%zu tokens, offsets, or usage", n);
+          "%zu tokens; offsets or usage do not match", n);
     for (size_t i = 0; i < n; i++) {
         const char *token = json_string_value(json_array_get(tokens, i));
         CHECK(token[0] && strncmp(text + bytes, token, strlen(token)) == 0 &&
                   (size_t)json_integer_value(json_array_get(offsets, i)) == bytes,
-              "token %zu, '%s', is not at %zu of '%s'", i, token, bytes, text);
+              "token %zu, '%s', is not at offset %zu of '%s'", i, token, bytes, text);
         bytes += strlen(token);
     }
     CHECK(bytes == strlen(text), "%zu bytes of tokens, %zu of text", bytes, strlen(text));
@@ -95,7 +96,7 @@ static void check_stopped(unsigned port, const char *quoted, const char *expecte
     json_decref(doc);
 }
 
-/* The text of `generate --stop`, in the caller's hands. */
+/* The text of `generate --stop`; the caller frees. */
 static char *generated(struct engine *e, const char *stop)
 {
     struct command c;
@@ -112,9 +113,8 @@ static char *generated(struct engine *e, const char *stop)
     return text;
 }
 
-/* Texts of an answer, of all lengths and at places that are no boundaries of tokens, as stops: what
- * comes before them is sent, whole and streamed, as by generate. Nothing is computed behind.
- */
+/* Stop strings of all lengths from a response, not aligned to tokens: the text before them is sent,
+ * whole and streamed, as by generate. Nothing is computed after them. */
 static void stops(void)
 {
     unsigned port;
@@ -137,16 +137,18 @@ static void stops(void)
         free(expected);
         rounds++;
     }
-    CHECK(engine_counter(e, "gateway", "streams_stopped") == 2 * rounds, "streams_stopped");
+    CHECK(engine_counter(e, "gateway", "streams_stopped") == 2 * rounds,
+          "wrong count of streams_stopped");
     CHECK(engine_counter(e, "compute", "sequences_done") == 3 * rounds + 1 &&
               engine_counter(e, "compute", "sequences_cancelled") == 0,
-          "a stop is an end like any other");
-    /* One that does not come is none. */
+          "a stopped sequence must count as done, not cancelled");
+    /* A stop string that does not occur has no effect. */
     struct http h;
     completion_call(&h, port, test_prompt(0), 8, "\"stop\":\"never generated\"", 200);
     CHECK(strstr(h.body, "\"finish_reason\":\"length\""), "%.300s", h.body);
     http_close(&h);
-    CHECK(engine_counter(e, "gateway", "streams_stopped") == 2 * rounds, "streams_stopped");
+    CHECK(engine_counter(e, "gateway", "streams_stopped") == 2 * rounds,
+          "wrong count of streams_stopped");
     free(text);
     engine_stop(e);
 }
@@ -185,27 +187,26 @@ static void kill_gateway(void)
     kill(pid, SIGKILL);
     http_finish(&h, END_MS);
     http_events(&h, &got);
-    CHECK(!got.done, "the stream came to its end");
+    CHECK(!got.done, "the stream ended regularly");
     free(got.text);
     http_close(&h);
-    /* The socket is the supervisor's: who connects now is answered by the next one. */
+    /* The supervisor owns the listening socket: the next gateway accepts this connection. */
     http_open(&h, port, "/health", NULL, NULL);
     http_finish(&h, END_MS);
     CHECK(h.status == 200 || h.status == 503, "status %d", h.status);
     http_close(&h);
     engine_pid(e, "gateway", 0, pid);
     engine_wait_counter(e, "compute", "sequences_cancelled", 1, END_MS);
-    CHECK(http_port(e) == port, "another port");
+    CHECK(http_port(e) == port, "the port changed");
     char *text = completion_text(port, test_prompt(0), BASELINE_TOKENS);
-    CHECK(strcmp(text, baseline(0)->text) == 0, "another text: %.120s", text);
+    CHECK(strcmp(text, baseline(0)->text) == 0, "the text differs: %.120s", text);
     free(text);
     json_decref(engine_control(e, "restart", json_pack("{s:s}", "process", "gateway")));
-    CHECK(http_port(e) == port, "another port");
+    CHECK(http_port(e) == port, "the port changed");
     engine_stop(e);
 }
 
-/* A client in the middle of a response: a stream ends with an error that states
- * why, a whole answer is one. */
+/* A stream in progress ends with an error that names the reason; other responses are that error. */
 static void stop_is_reported(struct http *streamed, struct http *whole, struct http *queued)
 {
     struct events got;
@@ -252,7 +253,7 @@ static void stop_ends_streams(void)
     free(body);
 }
 
-/* ---- keys and documents ---- */
+/* ---- keys, /stats, /metrics and the page ---- */
 
 static void keys(void)
 {
@@ -276,7 +277,7 @@ static void keys(void)
         http_call(&h, port, "/v1/completions", wrong[i], "{\"prompt\":\"x\"}", 401);
         http_close(&h);
     }
-    /* The key is the first word of the file; as a password, too. */
+    /* The key is the first word of the file; it is also valid as a password. */
     http_call(&h, port, "/stats", "Authorization: Bearer open\r\n", NULL, 200);
     http_close(&h);
     http_call(&h, port, "/metrics", "Authorization: Basic dTpvcGVu\r\n", NULL, 200);
@@ -285,8 +286,8 @@ static void keys(void)
     engine_stop(e);
 }
 
-/* The documents: the page has its numbers without a script and nothing from outside; the map has a
- * sign for each expert; the metrics are what Prometheus takes. */
+/* The page has its numbers without scripts and loads nothing from other hosts; the map has a character
+ * per expert; the metrics are in the format of Prometheus. */
 static void stats_and_page(void)
 {
     unsigned port;
@@ -296,9 +297,9 @@ static void stats_and_page(void)
     free(completion_text(port, test_prompt(0), 16));
     http_call(&h, port, "/", NULL, NULL, 200);
     CHECK(strstr(h.body, "<td>compute</td><td>ready</td>") && strstr(h.body, "<th>new tokens</th>"),
-          "no numbers in the page: %.400s", h.body);
+          "the page has no numbers: %.400s", h.body);
     CHECK(!strstr(h.body, "//") && strstr(h.raw, "Content-Security-Policy: default-src 'none'"),
-          "something from outside");
+          "the page refers to other hosts");
     http_close(&h);
     static const char *const assets[] = {"/dashboard.css", "/dashboard.js"};
     for (size_t i = 0; i < ARRAY_LEN(assets); i++) {
@@ -320,7 +321,7 @@ static void stats_and_page(void)
             hot += heat[x] != '0';
         }
     }
-    CHECK(resident > 0 && resident <= 128 && hot > 0, "%zu resident, %zu used", resident, hot);
+    CHECK(resident > 0 && resident <= 128 && hot > 0, "%zu resident, %zu hot", resident, hot);
     json_decref(map);
     http_close(&h);
     http_call(&h, port, "/metrics", NULL, NULL, 200);
@@ -350,7 +351,7 @@ static uint64_t restarts_by(struct engine *e, const char *service, const char *c
     return n;
 }
 
-/* The newest exit record, in every place that shows it. */
+/* The newest exit record, in every output that has it. */
 static void check_exit_record(struct engine *e, pid_t pid, const char *service, const char *cause)
 {
     json_t *doc = engine_stats(e);
@@ -394,18 +395,18 @@ static void history(void)
     check_exit_record(e, pid, "predictor", "requested");
     CHECK(restarts_by(e, "compute", "signal") == 1 && restarts_by(e, "compute", "requested") == 0 &&
               restarts_by(e, "predictor", "requested") == 1,
-          "restarts by cause");
+          "wrong restarts by cause");
     http_call(&h, port, "/", NULL, NULL, 200);
     const char *requested = strstr(h.body, "<td>predictor</td><td>requested</td>");
     const char *killed = strstr(h.body, "<td>compute</td><td>signal</td><td class=\"w\">signal 9");
-    CHECK(requested && killed && requested < killed, "not in the page, or not the newest first: %s",
-          h.body);
+    CHECK(requested && killed && requested < killed,
+          "exit records are not in the page, or not newest first: %s", h.body);
     http_close(&h);
     http_call(&h, port, "/metrics", NULL, NULL, 200);
     CHECK(strstr(h.body, "{proc=\"compute\",number=\"0\",cause=\"signal\"} 1\n") &&
               strstr(h.body, "{proc=\"compute\",number=\"0\",cause=\"heartbeat\"} 0\n") &&
               strstr(h.body, "{proc=\"predictor\",number=\"0\",cause=\"requested\"} 1\n"),
-          "restarts by cause in the metrics");
+          "wrong restarts by cause in the metrics");
     http_close(&h);
     command_run(&c, NULL, END_MS, (const char *const[]){"stats", "--name", e->run, NULL});
     CHECK(c.status == 0 && strstr(c.out, "\nEXITED ") && strstr(c.out, "signal 9"), "%s", c.out);
@@ -413,8 +414,7 @@ static void history(void)
     engine_stop(e);
 }
 
-/* The maximum number of exit records, and the smallest buffer: every snapshot fits, and none has
- * more of them. */
+/* 34 exits: the engine keeps the maximum of 32 records, and every snapshot fits the smallest buffer. */
 static void history_is_bounded(void)
 {
     static const char *const paths[] = {"/stats", "/metrics", "/"};

@@ -1,5 +1,5 @@
-/* Badly behaved clients of the gateway: they disconnect, stall, read nothing, come in large numbers and send
- * too much. No other client waits for them, and the memory they make the gateway use is
+/* Misbehaving clients of the gateway: they disconnect, stall, do not read, open many connections and
+ * send too much. They delay no other client, and the memory that the gateway uses for them is
  * bounded. */
 #include <inttypes.h>
 #include <signal.h>
@@ -19,16 +19,16 @@
 #define CROWD        500
 #define HEALTH_MS    100
 #define HEALTHS      20
-#define BODIES_BYTES (CROWD / 4 * 512ull) /* the halves of bodies in a crowd: counted in blocks */
-#define READERS      12                   /* streams that are not read, in addition to the crowd */
-#define UNREAD       200  /* tokens of each; their events are more than the kernel queues */
-#define UNREAD_BYTES 4096 /* that the gateway is left with of each, at least */
+#define BODIES_BYTES (CROWD / 4 * 512ull) /* partial bodies of the crowd, counted in blocks */
+#define READERS      12   /* clients that do not read their stream, besides the crowd */
+#define UNREAD       200  /* tokens of each; their events exceed the socket buffers */
+#define UNREAD_BYTES 4096 /* of each, buffered by the gateway: minimum */
 #define HALF_A_BODY                                                                                \
     "POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 90000\r\n\r\n"            \
     "{\"prompt\":\"It was"
-#define PING         "B\r\n: waiting\n\n\r\n" /* a chunk, as the library writes it */
+#define PING         "B\r\n: waiting\n\n\r\n" /* a chunk, as libmicrohttpd writes it */
 #define PINGS        6
-#define MANY         1900 /* tokens whose log-probabilities are more than SMALL_BUFFER holds */
+#define MANY         1900 /* tokens whose log-probabilities exceed SMALL_BUFFER */
 #define SMALL_BUFFER "--http-buffer=64KiB"
 #define TALK                                                                                       \
     "{\"messages\":[{\"role\":\"user\",\"content\":\"Hello\"}],\"temperature\":0,"                 \
@@ -36,8 +36,8 @@
 
 static const char *const options[] = {"--http=0", NULL};
 
-/* Clients that leave: while tokens come, while none is wanted yet, and while they wait in the
- * queue. Nothing is computed for them any more. */
+/* Clients that disconnect while a stream is sent, while waiting for a whole response, and while
+ * queued. Nothing more is computed for them. */
 static void disconnect_cancels(void)
 {
     unsigned port;
@@ -58,14 +58,15 @@ static void disconnect_cancels(void)
     http_close(&whole);
     engine_wait_counter(e, "compute", "sequences_cancelled", 3, END_MS);
     uint64_t tokens = engine_counter(e, "compute", "tokens_decode");
-    CHECK(tokens < LONG, "%" PRIu64 " tokens were computed without a client", tokens);
-    CHECK(engine_counter(e, "compute", "sequences_done") == 0, "a sequence came to its end");
-    CHECK(engine_counter(e, "gateway", "requests_malformed") == 0, "leaving is no bad request");
+    CHECK(tokens < LONG, "%" PRIu64 " tokens were computed after the disconnect", tokens);
+    CHECK(engine_counter(e, "compute", "sequences_done") == 0, "a sequence was not cancelled");
+    CHECK(engine_counter(e, "gateway", "requests_malformed") == 0,
+          "a disconnect was counted as a malformed request");
     free(body);
     engine_stop(e);
 }
 
-/* A stream that waits in the queue gets keep-alive comments and is otherwise unaffected. */
+/* A queued stream gets keep-alive comments while it waits. */
 static void queued_streams_get_an_error(void)
 {
     unsigned port;
@@ -77,20 +78,20 @@ static void queued_streams_get_an_error(void)
     CHECK(http_wait(&first, "data: ", END_MS), "no event");
     completion_start(&queued, port, test_prompt(0), BASELINE_TOKENS);
     engine_wait_counter(e, "compute", "sequences_queued", 1, END_MS);
-    /* With the longest interval, of 5 s, the first would be at its end before so many came. */
+    /* At the maximum interval of 5 s the running stream would end before this many comments. */
     char pings[PINGS * (sizeof PING - 1) + 1] = "";
     for (size_t i = 0; i < PINGS; i++)
         strcat(pings, PING);
     CHECK(http_wait(&queued, pings, END_MS), "the stream ended: %.500s",
           strstr(queued.raw, "\r\n\r\n"));
-    CHECK(!strstr(queued.raw, "data: "), "it was not in the queue: %.300s", queued.raw);
+    CHECK(!strstr(queued.raw, "data: "), "the stream was not queued: %.300s", queued.raw);
     http_close(&first);
     completion_check(&queued, baseline(0)->text, BASELINE_TOKENS, "behind another");
     engine_stop(e);
 }
 
-/* The client is gone while compute stands still: what is decoded from here on, before its sequence
- * is cancelled, is decoded without a client. */
+/* The client disconnects while compute is stopped: every token decoded after that, before the
+ * sequence is cancelled, is wasted. */
 static void leaves(struct engine *e, struct http *h, const char *who)
 {
     pid_t pid = engine_pid(e, "compute", 0, 0);
@@ -104,19 +105,19 @@ static void leaves(struct engine *e, struct http *h, const char *who)
     kill(pid, SIGCONT);
     engine_wait_counter(e, "compute", "sequences_cancelled", cancelled + 1, END_MS);
     uint64_t tokens = engine_counter(e, "compute", "tokens_decode") - before;
-    test_note("%s: %" PRIu64 " tokens without a client", who, tokens);
-    CHECK(tokens <= 1, "%s: %" PRIu64 " tokens without a client", who, tokens);
+    test_note("%s: %" PRIu64 " tokens after the disconnect", who, tokens);
+    CHECK(tokens <= 1, "%s: %" PRIu64 " tokens after the disconnect", who, tokens);
 }
 
-/* Waits until the one sequence that runs is decoding. */
+/* Waits until the running sequence decodes. */
 static void wait_decoding(struct engine *e)
 {
     uint64_t tokens = engine_counter(e, "compute", "tokens_decode");
     engine_wait_counter(e, "compute", "tokens_decode", tokens + 1, END_MS);
 }
 
-/* A token takes its time here, and the one that is being computed when a client leaves is the last:
- * of a stream that is read, of one that waits for its answer, of a stream that is not read. */
+/* With slow tokens, the token in progress at the disconnect is the last one: for a stream that is
+ * read, a response that is not streamed, and a stream that is not read. */
 static void cancelled_within_a_token(void)
 {
     unsigned port;
@@ -137,13 +138,14 @@ static void cancelled_within_a_token(void)
     wait_decoding(e);
     leaves(e, &h, "unread");
     free(body);
-    CHECK(engine_counter(e, "compute", "sequences_done") == 0, "a sequence came to its end");
-    CHECK(engine_counter(e, "gateway", "requests_malformed") == 0, "leaving is no bad request");
+    CHECK(engine_counter(e, "compute", "sequences_done") == 0, "a sequence was not cancelled");
+    CHECK(engine_counter(e, "gateway", "requests_malformed") == 0,
+          "a disconnect was counted as a malformed request");
     engine_stop(e);
 }
 
-/* A connection that goes no further: silent, half a head, half a body, or an answer it does not
- * read. */
+/* A connection that stalls: silent, after a partial header, after a partial body, or with a reply
+ * that it does not read. */
 static int stalled(unsigned port, unsigned kind)
 {
     static const char *const partial_requests[] = {
@@ -162,7 +164,7 @@ static void wait_nothing_buffered(struct engine *e)
 {
     uint64_t deadline = deadline_in(END_MS);
     while (engine_counter(e, "gateway", "buffered_bytes") > 0)
-        CHECK(deadline_tick(deadline), "a counter does not return to its value");
+        CHECK(deadline_tick(deadline), "buffered_bytes does not return to 0");
 }
 
 static double health_ms(unsigned port)
@@ -191,7 +193,7 @@ static void crowd_close(const int fds[CROWD])
         close(fds[i]);
 }
 
-/* Streams of clients that read nothing. */
+/* Opens streams and does not read them. */
 static void readers_open(struct engine *e, unsigned port, struct http readers[READERS])
 {
     char body[256];
@@ -220,8 +222,8 @@ static double worst_health_ms(unsigned port)
     return worst;
 }
 
-/* Clients that stall in the middle of everything. Others are served as if they were not there, and
- * what they make the gateway hold is within what was set aside for it before they came. */
+/* Clients that stall at every stage. Other clients are served as usual, and the gateway's memory stays
+ * within its reservation, which does not change. */
 static void stalled_clients(void)
 {
     unsigned port;
@@ -240,28 +242,29 @@ static void stalled_clients(void)
     double worst = worst_health_ms(port);
     test_note("%d stalled clients: /health within %.1f ms", CROWD + READERS, worst);
     load_judge(&load, e, worst <= HEALTH_MS, "/health under a crowd");
-    char *text = completion_text(port, test_prompt(0), BASELINE_TOKENS); /* behind all of them */
-    CHECK(strcmp(text, baseline(0)->text) == 0, "another text under a crowd");
+    char *text =
+        completion_text(port, test_prompt(0), BASELINE_TOKENS); /* queued after all of them */
+    CHECK(strcmp(text, baseline(0)->text) == 0, "the text differs with stalled clients");
     free(text);
     uint64_t buffered = engine_counter(e, "gateway", "buffered_bytes");
     uint64_t private = process_private_bytes(pid);
-    test_note("its private memory: %.1f MiB, %.1f MiB with them, %.1f MiB are held in the budget",
+    test_note("private memory of the gateway: %.1f MiB, %.1f MiB with them, %.1f MiB reserved",
               (double)alone / MIB, (double)private / MIB, (double)reserved / MIB);
-    CHECK(buffered >= BODIES_BYTES + READERS * UNREAD_BYTES,
-          "%" PRIu64 " bytes are held for the streams", buffered);
+    CHECK(buffered >= BODIES_BYTES + READERS * UNREAD_BYTES, "only %" PRIu64 " bytes are buffered",
+          buffered);
     CHECK(private > alone && private <= reserved && reserved == reserved_of_gateway(e),
-          "%.1f MiB are beyond the %.1f MiB set aside", (double)private / MIB,
-          (double)reserved / MIB);
+          "%.1f MiB are in use, %.1f MiB reserved", (double)private / MIB, (double)reserved / MIB);
     crowd_close(fds);
     for (size_t i = 0; i < READERS; i++)
         http_close(&readers[i]);
     wait_nothing_buffered(e);
     CHECK(engine_restarts(e, "gateway", 0) == 0, "the gateway was restarted");
-    CHECK(engine_counter(e, "gateway", "requests_malformed") == 0, "leaving is no bad request");
+    CHECK(engine_counter(e, "gateway", "requests_malformed") == 0,
+          "a disconnect was counted as a malformed request");
     engine_stop(e);
 }
 
-/* Connections beyond the bound wait; those that stall are cut off, and then it is their turn. */
+/* Connections beyond the limit wait until a stalled one is timed out. */
 static void connections_are_bounded(void)
 {
     unsigned port;
@@ -278,7 +281,7 @@ static void connections_are_bounded(void)
     engine_stop(e);
 }
 
-/* A byte now and then is no pause, but no request either. */
+/* Sending a byte now and then does not extend the timeout of a request. */
 static void slow_client_is_cut_off(void)
 {
     unsigned port;
@@ -288,13 +291,13 @@ static void slow_client_is_cut_off(void)
     uint64_t deadline = deadline_in(END_MS);
     http_write(fd, "GET /health HTTP/1.1\r\nX-Slow: ", 31);
     while (send(fd, "x", 1, MSG_NOSIGNAL) == 1)
-        CHECK(deadline_tick(deadline), "a slow client is served forever");
+        CHECK(deadline_tick(deadline), "a slow client is not disconnected");
     close(fd);
     engine_wait_counter(e, "gateway", "connections_timed_out", 1, END_MS);
     engine_stop(e);
 }
 
-/* Neither is one that takes its answer a few bytes at a time served forever. */
+/* A client that reads its reply a few bytes at a time is timed out too. */
 static void slow_reader_is_cut_off(void)
 {
     unsigned port;
@@ -307,13 +310,13 @@ static void slow_reader_is_cut_off(void)
     http_send_request(&h, http_connect_narrow(port), "/v1/chat/completions", NULL, body);
     engine_wait_counter(e, "gateway", "streams_finished", 1, END_MS);
     while (recv(h.fd, block, sizeof block, 0) > 0)
-        CHECK(deadline_tick(deadline), "a slow reader is served forever");
+        CHECK(deadline_tick(deadline), "a slow reader is not disconnected");
     http_close(&h);
     engine_wait_counter(e, "gateway", "connections_timed_out", 1, END_MS);
     engine_stop(e);
 }
 
-/* Uploads take no more than half of what is held, and nothing where no body is read. */
+/* Uploads use at most half of the buffers; a body that the request ignores uses none. */
 static void uploads_leave_space(void)
 {
     unsigned port;
@@ -324,14 +327,14 @@ static void uploads_leave_space(void)
         gateway_start(&port, (const char *const[]){"--http=0", SMALL_BUFFER, "--http-body=64KiB",
                                                    "--resident-experts=25", NULL});
     char *large = malloc(100001);
-    CHECK(large, "no memory");
+    CHECK(large, "out of memory");
     memset(large, 'x', 100000);
     large[100000] = 0;
     snprintf(head, sizeof head, "Content-Length: 100000\r\n");
     http_open(&h, port, "/health", head, NULL);
     http_write(h.fd, large, 100000);
     http_finish(&h, END_MS);
-    CHECK(h.status == 200, "a body that is not read: status %d: %.200s", h.status, h.body);
+    CHECK(h.status == 200, "an ignored body: status %d: %.200s", h.status, h.body);
     http_close(&h);
     large[40000] = 0;
     completion_call(&h, port, large, 1, "", 413);
@@ -357,7 +360,7 @@ static void uploads_leave_space(void)
     engine_stop(e);
 }
 
-/* A prompt that compute has not taken yet is still held here, and still counted. */
+/* A prompt that compute has not received yet stays buffered here and counted. */
 static void prompts_stay_counted(void)
 {
     unsigned port;
@@ -365,13 +368,13 @@ static void prompts_stay_counted(void)
     struct engine *e = gateway_start(&port, options);
     pid_t pid = engine_pid(e, "compute", 0, 0);
     char *large = malloc(30001);
-    CHECK(large, "no memory");
+    CHECK(large, "out of memory");
     memset(large, 'x', 30000);
     large[30000] = 0;
     char *body = completion_body(large, 1, "");
     kill(pid, SIGSTOP);
     http_open(&h, port, "/v1/completions", NULL, body);
-    /* Gauges of one moment: while the body arrived it was counted in any case. */
+    /* Read both after the upload: while the body arrives it is always counted. */
     engine_wait_counter(e, "gateway", "streams", 1, END_MS);
     uint64_t buffered = engine_counter(e, "gateway", "buffered_bytes");
     kill(pid, SIGCONT);
@@ -385,8 +388,8 @@ static void prompts_stay_counted(void)
     engine_stop(e);
 }
 
-/* Exceeding a limit is a named error: whole, or as the last event of a stream, whose events
- * are whole all the same (http_events parses them). */
+/* A response that exceeds the buffers fails with a named error; a stream ends with it, after complete
+ * events (http_events parses them). */
 static void what_does_not_fit(void)
 {
     unsigned port;
@@ -399,7 +402,7 @@ static void what_does_not_fit(void)
     CHECK(strstr(h.body, "buffers are full"), "%.300s", h.body);
     http_close(&h);
     wait_nothing_buffered(e);
-    /* It falls behind; what was made meanwhile comes as one event. */
+    /* The reader falls behind; text generated meanwhile is sent as one event. */
     snprintf(body, sizeof body, TALK "%d,\"stream\":true}", MANY);
     uint64_t done = engine_counter(e, "compute", "sequences_done");
     http_send_request(&h, http_connect_narrow(port), "/v1/chat/completions", NULL, body);
@@ -452,7 +455,7 @@ static void stays_within_budget(void)
     uint64_t peak = sampler_peak(s, &samples);
     test_note("peak %.1f MiB of %.1f MiB (%" PRIu64 " samples)", (double)peak / MIB,
               (double)budget / MIB, samples);
-    CHECK(peak <= budget, "%.1f MiB are beyond the budget of %.1f MiB", (double)peak / MIB,
+    CHECK(peak <= budget, "%.1f MiB exceed the budget of %.1f MiB", (double)peak / MIB,
           (double)budget / MIB);
     engine_stop(e);
     sampler_stop(s);

@@ -1,5 +1,5 @@
-/* Untrusted bytes at the gateway: no HTTP, unsupported requests, and too many bytes. Each gets a response and a
- * line in the log, and affects no other client. */
+/* Untrusted bytes at the gateway: not HTTP, unsupported requests, too many bytes. Each gets an error
+ * response and a log line, and affects no other client. */
 #include <glob.h>
 #include <inttypes.h>
 #include <netinet/in.h>
@@ -14,9 +14,9 @@
 #include "lib/base/bytes.h"
 #include "tests/scenario/completions.h"
 
-#define HALF_OF_THE_LINES 10 /* that the gateway writes of refusals in ten seconds */
+#define HALF_OF_THE_LINES 10 /* of the log limit: 20 rejections per ten seconds */
 #define BLOCK_BYTES       (64 << 10)
-#define SENT_MAX          (64ull << 20) /* of what is not listened to: queues of both kernels */
+#define SENT_MAX          (64ull << 20) /* more than the socket buffers of both ends hold */
 
 static const char *const options[] = {"--http=0", NULL};
 
@@ -34,14 +34,14 @@ static bool is_4xx(const struct http *h)
     return h->status >= 400 && h->status < 500;
 }
 
-/* What is answered to bytes that no more follow. */
+/* The reply to these bytes when the client sends no more. */
 static void reply_to(struct http *h, unsigned port, const char *bytes, size_t n)
 {
     *h = (struct http){.fd = http_connect(port)};
     http_write(h->fd, bytes, n);
     shutdown(h->fd, SHUT_WR);
     http_finish(h, END_MS);
-    /* An interim reply goes before the reply. */
+    /* An interim reply may precede the final one. */
     const char *last = h->raw ? strstr(h->raw, "HTTP/1.1 100") : NULL;
     if (last && (last = strstr(last, "\r\n\r\nHTTP/1.1 ")))
         h->status = (int)strtol(last + 13, NULL, 10);
@@ -60,14 +60,15 @@ static void end_unharmed(struct engine *e, unsigned port)
     if (!e)
         return;
     CHECK(engine_restarts(e, "gateway", 0) == 0, "the gateway was restarted");
-    CHECK(engine_counter(e, "gateway", "requests_malformed") > 0, "none was counted");
+    CHECK(engine_counter(e, "gateway", "requests_malformed") > 0,
+          "no malformed request was counted");
     http_call(&health, port, "/health", NULL, NULL, 200);
     http_close(&health);
     engine_stop(e);
 }
 
-/* No HTTP, or an unsupported request: an error response, and a line in the log, of which
- * 20 in ten seconds are allowed. */
+/* Not HTTP, or an unsupported request: an error response and a log line; the log is limited to 20 of
+ * these lines per ten seconds. */
 static void malformed(void)
 {
     static const struct {
@@ -108,7 +109,7 @@ static void malformed(void)
     struct engine *e = NULL;
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct http h;
-        /* The end of a connection that comes with the bytes is seen when its time is over. */
+        /* The gateway may notice a shutdown sent with the bytes only after --http-timeout: 1 s. */
         if (i % HALF_OF_THE_LINES == 0) {
             end_unharmed(e, port);
             e = gateway_start(&port, (const char *const[]){"--http=0", "--http-timeout=1", NULL});
@@ -125,7 +126,7 @@ static void malformed(void)
     end_unharmed(e, port);
 }
 
-/* Several in one round of the gateway: each has its own line, and is counted. */
+/* Several in one round of the gateway's loop: each is logged and counted. */
 static void malformed_together(void)
 {
     enum { MANY = 4 };
@@ -148,16 +149,16 @@ static void malformed_together(void)
         CHECK(is_4xx(&h[i]), "status %d: %.200s", h[i].status, h[i].raw ? h[i].raw : "");
         http_close(&h[i]);
     }
-    CHECK(rejected_count(e) == MANY, "%d were counted", (int)rejected_count(e));
-    CHECK(lines_with(e, "WARN gateway") == MANY, "%ld lines", lines_with(e, "WARN gateway"));
+    CHECK(rejected_count(e) == MANY, "%d rejections were counted", (int)rejected_count(e));
+    CHECK(lines_with(e, "WARN gateway") == MANY, "%ld log lines", lines_with(e, "WARN gateway"));
     end_unharmed(e, port);
 }
 
-/* ---- what fuzzing begins with ---- */
+/* ---- the fuzzing corpora ---- */
 
 #define CORPUS SLUICE_SOURCE_DIR "/tests/fuzz/corpus"
 
-/* Each file of a corpus that is named bad_*: answered 4xx, and counted once. */
+/* Each corpus file named bad_*: rejected with 4xx and counted once. */
 static void all_bad(struct engine *e, unsigned port, const char *dir,
                     void (*send_request)(struct http *h, unsigned port, const char *bytes,
                                          size_t n))
@@ -206,9 +207,9 @@ static void corpora(void)
     engine_stop(e);
 }
 
-/* ---- at the door ---- */
+/* ---- the first line ---- */
 
-/* A first line that comes byte after byte, and is longer than what is looked at. */
+/* A first line sent byte by byte, also longer than the part that the gateway checks. */
 static void dripping_line(void)
 {
     unsigned port;
@@ -237,11 +238,11 @@ static void wait_connections(struct engine *e, uint64_t wanted)
 {
     uint64_t deadline = deadline_in(END_MS);
     while (engine_counter(e, "gateway", "connections") != wanted)
-        CHECK(deadline_tick(deadline), "a connection stays forever");
+        CHECK(deadline_tick(deadline), "a connection is not closed");
 }
 
-/* A client that continues to send after the error gets the error all the same, and is not served for
- * ever: not if it sends as much as it can, not if it neither sends nor leaves. */
+/* Clients that stay connected after the error receive it and are then disconnected: one sends without
+ * end, one is idle. */
 static void garbage_without_end(void)
 {
     unsigned port;
@@ -253,11 +254,11 @@ static void garbage_without_end(void)
     uint64_t sent_bytes = 0;
     http_write(fast.fd, line, sizeof line - 1);
     http_write(idle.fd, line, sizeof line - 1);
-    CHECK(http_wait(&fast, "METHOD PATH HTTP/1.1", END_MS), "no answer: %.200s", fast.raw);
-    CHECK(http_wait(&idle, "METHOD PATH HTTP/1.1", END_MS), "no answer: %.200s", idle.raw);
+    CHECK(http_wait(&fast, "METHOD PATH HTTP/1.1", END_MS), "no reply: %.200s", fast.raw);
+    CHECK(http_wait(&idle, "METHOD PATH HTTP/1.1", END_MS), "no reply: %.200s", idle.raw);
     for (ssize_t n; (n = send(fast.fd, block, sizeof block, MSG_NOSIGNAL)) > 0;)
         sent_bytes += (uint64_t)n;
-    CHECK(sent_bytes < SENT_MAX, "%" PRIu64 " bytes were taken", sent_bytes);
+    CHECK(sent_bytes < SENT_MAX, "the gateway accepted %" PRIu64 " bytes", sent_bytes);
     wait_connections(e, 0);
     http_close(&fast);
     http_close(&idle);
@@ -274,23 +275,23 @@ static void half_a_line(void)
     int fd = http_connect(port);
     http_write(fd, "GET /hea", 8);
     shutdown(fd, SHUT_WR);
-    CHECK(recv(fd, &byte, 1, 0) == 0, "an answer to half a line, or an error");
+    CHECK(recv(fd, &byte, 1, 0) == 0, "the connection was not closed without a reply");
     close(fd);
     CHECK(rejected_count(e) == 0, "a disconnected client was counted as rejected");
-    CHECK(lines_with(e, "WARN gateway") == 0, "it has a line in the log");
+    CHECK(lines_with(e, "WARN gateway") == 0, "the disconnect was logged");
     engine_stop(e);
 }
 
-/* ---- too much ---- */
+/* ---- limits ---- */
 
-/* A body above the limit, and many bad requests: rejected, and the log does not fill. */
+/* Too large bodies and many bad requests are rejected; logging of them is limited. */
 static void bounds(void)
 {
     unsigned port;
     struct http h;
     struct engine *e = gateway_start(
         &port, (const char *const[]){"--http=0", "--http-body=4KiB", "--http-prompt=100", NULL});
-    /* What a client wrote comes into the log, but nothing in it that a terminal obeys. */
+    /* Client text in the log has no control characters. */
     completion_call(&h, port, "x", 1, "\"\\u009b2Jblank\":1", 400);
     http_close(&h);
     char *large = malloc(9001);
@@ -310,8 +311,8 @@ static void bounds(void)
     long lines = lines_with(e, "WARN gateway");
     CHECK(lines <= 60, "%ld lines for 103 bad requests", lines);
     CHECK(lines_with(e, "request rejected: .*unknown field '  2Jblank'") == 1,
-          "the log has not the line, or the bytes");
-    CHECK(engine_counter(e, "gateway", "requests_bad") >= 103, "they were not counted");
+          "the log lacks the line, or has control characters");
+    CHECK(engine_counter(e, "gateway", "requests_bad") >= 103, "bad requests were not counted");
     engine_stop(e);
 }
 

@@ -1,5 +1,5 @@
-/* What the policies and the hit path promise: nothing is sent and no system call is made where
- * everything is resident; predictions are accurate; demands overtake prefetches; a throttle throttles. */
+/* The policies and the hit path: with everything resident, no message is sent and no system call made;
+ * predictions reach their recall; demands overtake prefetches; a throttle limits the rate. */
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
@@ -22,15 +22,15 @@
 #define THREADS_MAX   64
 #define TRACED_TOKENS 1024
 
-/* Counters that move when a channel carries anything but a QUOTA or POLL of the supervisor. */
+/* Counters that grow with every message except QUOTA and POLL of the supervisor. */
 static const char *const traffic[][2] = {{"compute", "demands"},
                                          {"cache", "demands"},
                                          {"cache", "loads_sent"},
                                          {"loader", "loads_taken"},
                                          {"loader", "reads_submitted"}};
 
-/* Generates until no use misses any more. The arena was filled with everything before: what no text
- * has accessed yet can be predicted at any time, and would be read then. */
+/* Generates until no access misses. All experts are preloaded first: otherwise an expert that no text
+ * has accessed yet could be predicted, and read, at any time. */
 static void warm_up(struct engine *e)
 {
     struct text got;
@@ -45,7 +45,7 @@ static void warm_up(struct engine *e)
         if (after == before && round >= TEST_PROMPTS)
             return;
     }
-    test_fail("still missing after 40 generations with everything allowed to stay");
+    test_fail("accesses still miss after 40 generations although all experts fit");
 }
 
 static void nothing_sent(void)
@@ -72,7 +72,7 @@ static void nothing_sent(void)
 struct calls {
     long tid;
     uint64_t futex, other;
-    char name[24]; /* of one other call */
+    char name[24]; /* of one of the other calls */
 };
 
 /* CPU time of a thread in ticks. */
@@ -94,7 +94,7 @@ static uint64_t thread_time(pid_t pid, long tid)
     return user + kernel;
 }
 
-/* The threads that compute: those that worked during a generation. */
+/* The worker threads: those that used CPU time during a generation. */
 static size_t find_workers(struct engine *e, pid_t pid, long tids[THREADS_MAX])
 {
     char path[64];
@@ -126,7 +126,7 @@ static size_t find_workers(struct engine *e, pid_t pid, long tids[THREADS_MAX])
     for (size_t i = 0; i < count; i++)
         if (all[i].time * 2 > max)
             tids[workers++] = all[i].tid;
-    CHECK(max > 0 && workers > 0, "no thread of compute did anything");
+    CHECK(max > 0 && workers > 0, "no thread of compute used CPU time");
     return workers;
 }
 
@@ -145,7 +145,7 @@ static void count_calls(const char *file, struct calls *calls, size_t count)
                 continue;
             if (n == 5 && strncmp(at, "futex", 5) == 0) {
                 calls[i].futex++;
-            } else { /* the first is what strace interrupted */
+            } else { /* the first is the call that strace interrupted */
                 calls[i].other++;
                 snprintf(calls[i].name, sizeof calls[i].name, "%.*s", (int)n, at);
             }
@@ -192,8 +192,8 @@ static pid_t attach_strace(pid_t pid, const char *file, const long *tids, size_t
     return strace;
 }
 
-/* What is not futex goes by the clock (the watchdog of the edge, 20 times a second) or by the
- * sequence (its admission), never by the token. */
+/* System calls other than futex depend on time (the channel's watchdog, 20 times per second) or on the
+ * number of sequences (admission), not on the number of tokens. */
 static void no_system_calls(void)
 {
     struct engine *e = engine_new();
@@ -218,11 +218,10 @@ static void no_system_calls(void)
         calls[i].tid = tids[i];
     count_calls(file, calls, count);
     for (size_t i = 0; i < count; i++) {
-        test_note(
-            "worker %ld: %.2f futex calls and %.3f others per token (%.0f go by the clock)%s%s",
-            calls[i].tid, (double)calls[i].futex / TRACED_TOKENS,
-            (double)calls[i].other / TRACED_TOKENS, allowed, calls[i].other ? ", one is " : "",
-            calls[i].name);
+        test_note("worker %ld: %.2f futex calls and %.3f others per token (%.0f are periodic)%s%s",
+                  calls[i].tid, (double)calls[i].futex / TRACED_TOKENS,
+                  (double)calls[i].other / TRACED_TOKENS, allowed,
+                  calls[i].other ? ", one is " : "", calls[i].name);
         CHECK(calls[i].other < TRACED_TOKENS / 4 && (double)calls[i].other <= allowed,
               "%" PRIu64 " calls other than futex (%s ...)", calls[i].other, calls[i].name);
     }
@@ -244,7 +243,7 @@ static void recall(void)
     uint64_t hits = engine_counter(e, "predictor", "recall_hits");
     uint64_t accesses = engine_counter(e, "predictor", "recall_accesses");
     uint64_t hints = engine_counter(e, "cache", "hints");
-    test_note("recall %.1f %% of %" PRIu64 " uses, %" PRIu64 " hints",
+    test_note("recall %.1f %% of %" PRIu64 " accesses, %" PRIu64 " hints",
               accesses ? 100.0 * (double)hits / (double)accesses : 0.0, accesses, hints);
     CHECK(hints > 0 && accesses > 1000, "%" PRIu64 " hints, %" PRIu64 " accesses with a prediction",
           hints, accesses);
@@ -252,8 +251,8 @@ static void recall(void)
     engine_stop(e);
 }
 
-/* Many predictions and little capacity: prefetches all the time. A demand finds at most two chunks of them
- * in front of it. */
+/* Many predictions and little capacity cause constant prefetching. A demand waits for at most two
+ * chunks of prefetches. */
 static void demand_overtakes(void)
 {
     struct engine *e = engine_new();
@@ -276,9 +275,9 @@ static void demand_overtakes(void)
     engine_stop(e);
 }
 
-/* DEMAND to the first read's submission, while computing. The samples are the last few hundred, so
- * each round is judged separately; the best of three, for the machine may have other things to do. A
- * figure always; a promise of the long form only, which is run on a quiet machine. */
+/* Time from DEMAND to the first read's submission, while computing. The engine keeps the last few
+ * hundred samples, so each round has its own median; the best of three counts, because other processes
+ * may use the CPUs. Always reported; checked by the long form only, which runs on an idle machine. */
 static void demand_latency(void)
 {
     struct engine *e = engine_new();
@@ -306,7 +305,7 @@ static void demand_latency(void)
     engine_stop(e);
 }
 
-/* --throttle holds from the first read on. */
+/* --throttle is in effect from the first read. */
 static void throttled_from_the_start(void)
 {
     struct engine *e = engine_new();
@@ -314,12 +313,13 @@ static void throttled_from_the_start(void)
     json_t *doc = engine_stats(e);
     json_t *rates = json_object_get(json_object_get(doc, "directory"), "throttle_bytes_per_s");
     CHECK(json_integer_value(json_array_get(rates, 0)) == 40000000, "--throttle is not in effect");
-    CHECK(lookup_counter(doc, "loader", "throttle_ns") > 0, "the dense weights came unthrottled");
+    CHECK(lookup_counter(doc, "loader", "throttle_ns") > 0,
+          "the dense weights were read without a throttle");
     json_decref(doc);
     engine_stop(e);
 }
 
-/* ctl throttle 20 MB/s: measured over the time it held, +- 20 %. */
+/* ctl throttle 20 MB/s: measured while in effect, +- 20 %. */
 static void throttle(void)
 {
     const double rate = 20e6;
@@ -334,7 +334,7 @@ static void throttle(void)
     while (generation_tokens(g) < 5)
         CHECK(deadline_tick(deadline), "no tokens under a throttle of 20 MB/s");
     uint64_t bytes = engine_counter(e, "loader", "bytes_read"), from = clock_now_ns();
-    deadline_reach(deadline_in(4000)); /* the subject is a rate: it needs a time */
+    deadline_reach(deadline_in(4000)); /* the test measures a rate over a fixed time */
     CHECK(!generation_done(g), "the generation ended while the rate was measured");
     double seconds = (double)(clock_now_ns() - from) / (double)NS_PER_S;
     double measured = (double)(engine_counter(e, "loader", "bytes_read") - bytes) / seconds;
@@ -349,7 +349,7 @@ static void throttle(void)
     engine_stop(e);
 }
 
-/* restart and replace by request: the text continues. */
+/* ctl restart and replace: the text continues. */
 static void restart_and_replace(void)
 {
     struct engine *e = engine_new();
@@ -365,13 +365,13 @@ static void restart_and_replace(void)
     generation_finish(g, FINISH_MS, &got);
     text_check_same(baseline(0), &got, "restarted by request");
     text_free(&got);
-    CHECK(engine_counter(e, "loader", "backend") == 2, "the loader does not use pread now");
+    CHECK(engine_counter(e, "loader", "backend") == 2,
+          "the loader does not use pread after replace");
     baseline_compare(e, 1, "another backend");
     engine_stop(e);
 }
 
-/* Time slice of a process's first thread; 0: not reported by the kernel (before Linux 6.12).
- */
+/* Time slice of a process's first thread; 0: not reported by the kernel (before Linux 6.12). */
 static uint64_t timeslice_ns(pid_t pid)
 {
     struct {
@@ -386,18 +386,18 @@ static uint64_t timeslice_ns(pid_t pid)
     return attr.runtime_ns;
 }
 
-/* Who loads an expert interrupts who computes. */
+/* Processes that load experts have shorter time slices than compute, so they preempt it. */
 static void short_timeslices(void)
 {
     static const char *const services[] = {"loader", "cache", "predictor"};
     struct engine *e = engine_new();
     if (timeslice_ns(0) == 0)
-        test_skip("the kernel has one length of turns for all");
+        test_skip("the kernel does not report time slices");
     engine_start(e, (const char *const[]){"--resident-experts=50", NULL});
     uint64_t usual = timeslice_ns(engine_pid(e, "compute", 0, 0));
     for (size_t i = 0; i < ARRAY_LEN(services); i++) {
         uint64_t ns = timeslice_ns(engine_pid(e, services[i], 0, 0));
-        CHECK(ns < usual, "%s: turns of %" PRIu64 " ns, compute's are %" PRIu64, services[i], ns,
+        CHECK(ns < usual, "%s: time slice of %" PRIu64 " ns, compute has %" PRIu64, services[i], ns,
               usual);
     }
     engine_stop(e);

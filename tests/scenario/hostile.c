@@ -1,5 +1,5 @@
-/* Hostile clients: every endpoint against connections that vanish, bytes that mean nothing, lengths
- * that cannot be, and crowds. No process exits, and the engine continues to answer. */
+/* Hostile clients: every endpoint gets dropped connections, random bytes, impossible lengths and many
+ * clients at once. No process exits, and the engine continues to serve requests. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -38,8 +38,8 @@ static void find_sockets(const struct engine *e, struct sockets *s)
     CHECK(s->count >= 5, "only %zu endpoints in %s", s->count, e->dir);
 }
 
-/* A connection, or -1 when the listener's queue is full at the moment. Clients' endpoints are
- * streams, edges are packets. */
+/* A connection, or -1 if the listener's queue is full. Endpoints for clients are stream sockets,
+ * channels are packet sockets. */
 static int connect_to(const char *path)
 {
     static const int types[] = {SOCK_STREAM, SOCK_SEQPACKET};
@@ -58,7 +58,7 @@ static int connect_to(const char *path)
     return -1;
 }
 
-/* The engine as before: the same processes, a right text. */
+/* The engine is unharmed: the same processes, and the correct text. */
 static void unharmed(struct engine *e, const char *what)
 {
     baseline_compare(e, 0, what);
@@ -83,7 +83,8 @@ static void connect_and_close(void)
                 close(fd);
                 made++;
             } else {
-                CHECK(deadline_tick(deadline), "%s: %u connections in a minute", s.path[i], made);
+                CHECK(deadline_tick(deadline), "%s: only %u connections in a minute", s.path[i],
+                      made);
             }
         }
     }
@@ -91,7 +92,7 @@ static void connect_and_close(void)
     engine_stop(e);
 }
 
-/* Greets under a protocol number, then sends bytes; waits a little for what the other side does. */
+/* Sends a handshake with a protocol number, then bytes; waits briefly for a reaction. */
 static void send_raw(const char *path, unsigned protocol, const void *bytes, size_t count)
 {
     unsigned char hello[HELLO_BYTES] = {
@@ -152,7 +153,7 @@ static void malformed(void)
     engine_stop(e);
 }
 
-/* Requests that are JSON, and wrong: each is answered by its named error. */
+/* Invalid requests in valid JSON: each gets its named error. */
 static void wrong_requests(void)
 {
     static const struct {
@@ -198,7 +199,7 @@ static void wrong_requests(void)
     engine_stop(e);
 }
 
-/* ---- a crowd ---- */
+/* ---- many clients ---- */
 
 struct crowd_client {
     const char *run;
@@ -261,8 +262,8 @@ static void clients_200(void)
     pthread_attr_setstacksize(&small, 256 * 1024);
     for (size_t i = 0; i < CROWD; i++) {
         clients[i].run = e->run;
-        CHECK(pthread_create(&clients[i].thread, &small, visit, &clients[i]) == 0, "no thread %zu",
-              i);
+        CHECK(pthread_create(&clients[i].thread, &small, visit, &clients[i]) == 0,
+              "cannot start thread %zu", i);
     }
     unsigned busy = 0, problems = 0;
     for (size_t i = 0; i < CROWD; i++) {

@@ -27,7 +27,7 @@ unsigned http_port(struct engine *e)
         http_close(&h);
         if (status == 200)
             return port;
-        CHECK(deadline_tick(deadline), "the gateway answers %d", status);
+        CHECK(deadline_tick(deadline), "the status of /health is still %d", status);
     }
 }
 
@@ -89,13 +89,14 @@ void http_send_request(struct http *h, int fd, const char *path, const char *hea
         http_write(h->fd, body, strlen(body));
 }
 
-/* Reads what the socket has. */
+/* Reads available bytes; waits up to 20 ms for them. */
 static void receive(struct http *h, uint64_t deadline)
 {
     char block[16384];
     struct pollfd wait = {.fd = h->fd, .events = POLLIN};
     if (poll(&wait, 1, 20) <= 0) {
-        CHECK(deadline_tick(deadline), "no reply in time; so far: %.300s", h->raw ? h->raw : "");
+        CHECK(deadline_tick(deadline), "no reply before the deadline; received so far: %.300s",
+              h->raw ? h->raw : "");
         return;
     }
     ssize_t n = recv(h->fd, block, sizeof block, 0);
@@ -104,7 +105,7 @@ static void receive(struct http *h, uint64_t deadline)
         return;
     }
     h->raw = realloc(h->raw, h->bytes + (size_t)n + 1);
-    CHECK(h->raw, "no memory");
+    CHECK(h->raw, "out of memory");
     memcpy(h->raw + h->bytes, block, (size_t)n);
     h->bytes += (size_t)n;
     h->raw[h->bytes] = 0;
@@ -124,7 +125,7 @@ bool http_wait(struct http *h, const char *text, unsigned ms)
 static void dechunk(struct http *h, const char *at)
 {
     h->body = malloc(h->bytes + 1);
-    CHECK(h->body, "no memory");
+    CHECK(h->body, "out of memory");
     for (;;) {
         char *line;
         unsigned long n = strtoul(at, &line, 16);
@@ -188,7 +189,7 @@ static void take_event(const char *line, size_t bytes, struct events *out)
         return;
     }
     json_t *doc = json_loadb(line, bytes, 0, NULL);
-    CHECK(doc, "an event that is no JSON: %.*s", (int)bytes, line);
+    CHECK(doc, "an event is not JSON: %.*s", (int)bytes, line);
     const json_t *choice = json_array_get(json_object_get(doc, "choices"), 0);
     const char *text = json_string_value(json_object_get(choice, "text"));
     if (!text)
@@ -196,7 +197,7 @@ static void take_event(const char *line, size_t bytes, struct events *out)
     const char *finish = json_string_value(json_object_get(choice, "finish_reason"));
     if (text) {
         out->text = realloc(out->text, strlen(out->text) + strlen(text) + 1);
-        CHECK(out->text, "no memory");
+        CHECK(out->text, "out of memory");
         strcpy(out->text + strlen(out->text), text);
     }
     if (finish)

@@ -1,6 +1,5 @@
-/* A client of the gateway made of bare sockets, so that it can be as slow, broken or rude as a test
- * wants. One request in a connection ("Connection: close"); the reply is what comes until its end.
- */
+/* An HTTP client on plain sockets: tests can stall, send malformed bytes and disconnect at any
+ * point. One request per connection ("Connection: close"); the reply ends with the connection. */
 #ifndef SLUICE_TESTS_SCENARIO_HTTP_H
 #define SLUICE_TESTS_SCENARIO_HTTP_H
 
@@ -16,35 +15,35 @@ struct http {
     size_t body_bytes;
 };
 
-/* Port the engine's gateway listens on, waiting until it takes requests. */
+/* Port of the engine's gateway; waits until it accepts requests. */
 unsigned http_port(struct engine *e);
 
 int http_connect(unsigned port);
-/* One that can be sent little before it reads: of a client that falls behind. */
+/* Connects with a small receive buffer: a client that reads too slowly. */
 int http_connect_narrow(unsigned port);
 void http_write(int fd, const char *bytes, size_t n);
 
-/* Sends a request. body NULL: GET. headers: further lines, each ended by \r\n, or NULL. */
+/* Sends a request. body NULL: GET. headers: more header lines, each ending in \r\n, or NULL. */
 void http_open(struct http *h, unsigned port, const char *path, const char *headers,
                const char *body);
-/* The same on a connection that is there. */
+/* The same on an open connection. */
 void http_send_request(struct http *h, int fd, const char *path, const char *headers,
                        const char *body);
-/* Receives until the text stands in what came, or the connection ends; false when it ended. */
+/* Receives until the reply contains the text; false if the connection ended first. */
 bool http_wait(struct http *h, const char *text, unsigned ms);
-/* Receives to the end and takes the reply apart. */
+/* Receives to the end and parses the reply. */
 void http_finish(struct http *h, unsigned ms);
 void http_close(struct http *h);
 
-/* All of it; the status has to be the expected one. */
+/* Open and finish; fails the case on another status. */
 void http_call(struct http *h, unsigned port, const char *path, const char *headers,
                const char *body, int status);
 
-/* A body as JSON; a new reference. */
+/* The body as JSON; a new reference. */
 json_t *http_json(const struct http *h);
 
-/* The contents of the events of a stream: their texts concatenated (caller frees), the last reason
- * to finish, whether [DONE] came, and an error's text or "". */
+/* The events of a stream: their concatenated text (caller frees), the last finish_reason, whether
+ * [DONE] was received, and the text of an error or "". */
 struct events {
     char *text;
     char finish[16], error[200];

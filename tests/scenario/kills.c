@@ -1,6 +1,6 @@
-/* Invariant 1, the other half: the text is the same while processes are killed. Generations are
- * repeated until the wanted number of kills has landed while one was running; each is compared
- * whole. The short form is for every run of the tests, the long form for `sluice test --long`. */
+/* Invariant 1 under crashes: killing processes does not change greedy text. Generations repeat
+ * until the wanted number of kills hit a running one; each text is compared in full. The long form
+ * (`sluice test --long`) makes more kills. */
 #include <signal.h>
 #include <stdio.h>
 
@@ -9,7 +9,7 @@
 
 #define FINISH_MS   120000
 #define INJECT_MS   60000
-#define TRIES_EXTRA 20 /* generations that may end before their kill lands */
+#define TRIES_EXTRA 20 /* generations that may finish before the kill */
 
 static const char *const scarce[] = {"--resident-experts=25", NULL};
 
@@ -18,7 +18,7 @@ static unsigned draws(unsigned short_form, unsigned long_form)
     return test_long() ? long_form : short_form;
 }
 
-/* The same numbers in every run: a failure can be repeated. */
+/* A fixed sequence, so that failures can be reproduced. */
 static uint32_t next_random(uint32_t *state)
 {
     *state = *state * 1664525u + 1013904223u;
@@ -37,7 +37,7 @@ static void wait_tokens(const struct generation *g, size_t tokens)
 {
     uint64_t deadline = deadline_in(FINISH_MS);
     while (generation_tokens(g) < tokens && !generation_done(g))
-        CHECK(deadline_tick(deadline), "%zu tokens, %zu waited for", generation_tokens(g), tokens);
+        CHECK(deadline_tick(deadline), "%zu tokens, waiting for %zu", generation_tokens(g), tokens);
 }
 
 /* ---- kill at any time ---- */
@@ -51,7 +51,8 @@ static void campaign(const char *service, unsigned wanted)
     unsigned landed = 0;
     uint64_t restarts = engine_restarts(e, service, 0);
     for (unsigned round = 0; landed < wanted; round++) {
-        CHECK(round < wanted + TRIES_EXTRA, "%u of %u kills landed", landed, wanted);
+        CHECK(round < wanted + TRIES_EXTRA, "%u of %u kills hit a running generation", landed,
+              wanted);
         unsigned prompt = round % TEST_PROMPTS;
         pid_t pid = engine_pid(e, service, 0, 0);
         struct generation *g = generation_start(e, test_prompt(prompt), BASELINE_TOKENS);
@@ -64,9 +65,9 @@ static void campaign(const char *service, unsigned wanted)
         restarts++;
     }
     uint64_t reported = engine_restarts(e, service, 0);
-    CHECK(reported >= restarts, "%llu restarts of %s in stats, %llu kills",
+    CHECK(reported >= restarts, "stats have %llu restarts of %s after %llu kills",
           (unsigned long long)reported, service, (unsigned long long)restarts);
-    test_note("%s: %u kills landed", service, landed);
+    test_note("%s: %u kills hit a running generation", service, landed);
     engine_stop(e);
 }
 
@@ -87,7 +88,7 @@ static void kill_compute(void)
     campaign("compute", draws(4, 25));
 }
 
-/* Two at once: what a machine out of memory does. */
+/* Two processes at once, as the OOM killer may do. */
 static void kill_pairs(void)
 {
     static const char *const pairs[][2] = {
@@ -110,21 +111,21 @@ static void kill_pairs(void)
 
 /* ---- kill at a point of the code ---- */
 
-/* Arms the point, runs generations until the process stops itself there, kills it. */
+/* Arms the injection point, generates until the process stops itself there, kills it. */
 static void kill_at(struct engine *e, const char *point, const char *service, unsigned prompt,
                     const char *also_kill)
 {
     pid_t pid = engine_pid(e, service, 0, 0);
     json_decref(engine_control(e, "inject", json_pack("{s:s}", "point", point)));
     struct generation *g = generation_start(e, test_prompt(prompt), BASELINE_TOKENS);
-    if (also_kill) { /* the point is reached after the exit of another process */
+    if (also_kill) { /* the point is only reached after another process exits */
         wait_tokens(g, 10);
         kill(engine_pid(e, also_kill, 0, 0), SIGKILL);
     }
     uint64_t deadline = deadline_in(INJECT_MS);
     while (process_state(pid) != 'T')
-        CHECK(!generation_done(g) && deadline_tick(deadline), "%s: %s never came there", point,
-              service);
+        CHECK(!generation_done(g) && deadline_tick(deadline), "%s: %s did not reach the point",
+              point, service);
     CHECK(kill(pid, SIGKILL) == 0, "%s: kill failed", point);
     engine_pid(e, service, 0, pid);
     check_text(g, prompt, point);
@@ -140,7 +141,8 @@ static void kill_at_point(const char *point, const char *service, unsigned times
     for (unsigned i = 0; i < times; i++)
         kill_at(e, point, service, i % TEST_PROMPTS, also_kill);
     uint64_t reported = engine_restarts(e, service, 0);
-    CHECK(reported >= restarts + times, "%llu restarts in stats", (unsigned long long)reported);
+    CHECK(reported >= restarts + times, "only %llu restarts in stats",
+          (unsigned long long)reported);
     test_note("%s: %u kills of %s", point, times, service);
     engine_stop(e);
 }
@@ -170,7 +172,7 @@ static void compute_pinned(void)
     kill_at_point("COMPUTE_PINNED", "compute", draws(1, 5), NULL);
 }
 
-/* A prompt of several chunks, killed beyond the first. */
+/* A prompt of several chunks; the kill comes after the first. */
 static void compute_prefill(void)
 {
     struct engine *e = engine_new();

@@ -1,6 +1,6 @@
-/* Experts that are large enough to lie in huge pages, which those of the demo model are not: the
- * text, the budget measured from outside and what is left behind are as with small pages, also when
- * the processes that make the pages and read into them are killed. */
+/* Experts large enough for huge pages, unlike those of the demo model. Text, externally measured
+ * budget and clean-up must be as with small pages, also when the processes that allocate the pages
+ * or read into them are killed. */
 #include <inttypes.h>
 #include <limits.h>
 #include <signal.h>
@@ -17,7 +17,7 @@ static struct text expected;
 static char model[PATH_MAX];
 static uint64_t min_budget_bytes;
 
-/* 48 experts of 1.6 MiB, and what they say with small pages and without a budget to speak of. */
+/* 48 experts of 1.6 MiB; the reference text comes from small pages and an ample budget. */
 static void make_model(void)
 {
     struct command c;
@@ -30,7 +30,8 @@ static void make_model(void)
     struct engine *e = engine_new();
     engine_start(e, (const char *const[]){"-m", model, "--huge-pages=off", "--cgroup=off", NULL});
     engine_generate(e, test_prompt(0), TOKENS, &expected);
-    CHECK(engine_counter(e, "cache", "huge_bytes") == 0, "huge pages, although they are off");
+    CHECK(engine_counter(e, "cache", "huge_bytes") == 0,
+          "huge pages are used although they are off");
     json_t *doc = engine_stats(e);
     min_budget_bytes = lookup_u64(doc, "memory.min_budget_bytes");
     json_decref(doc);
@@ -67,7 +68,7 @@ static void kill_during(struct engine *e, const char *service, size_t at)
     text_free(&got);
 }
 
-/* A quarter of the experts fits, so that slots are allocated and freed all the time. */
+/* A quarter of the experts fits, so slots are allocated and freed constantly. */
 static void within_the_budget(void)
 {
     static const char *const services[] = {"cache", "loader", "compute"};
@@ -87,7 +88,7 @@ static void within_the_budget(void)
     test_note("peak %.1f MiB of %.1f MiB (%" PRIu64 " samples), %.1f MiB in huge pages at first",
               (double)peak / (double)MIB, (double)budget / (double)MIB, samples,
               (double)huge / (double)MIB);
-    CHECK(peak <= budget, "%.1f MiB in use, beyond the budget of %.1f MiB",
+    CHECK(peak <= budget, "%.1f MiB in use exceed the budget of %.1f MiB",
           (double)peak / (double)MIB, (double)budget / (double)MIB);
     engine_stop(e);
     sampler_stop(s);
@@ -109,7 +110,7 @@ static void a_changing_budget(void)
         generate(e, "small capacity");
         json_decref(engine_control(e, "budget", json_pack("{s:I}", "bytes", (json_int_t)high)));
     }
-    CHECK(engine_counter(e, "cache", "punched_bytes") > 0, "nothing was given back");
+    CHECK(engine_counter(e, "cache", "punched_bytes") > 0, "no pages were freed");
     engine_stop(e);
     text_free(&expected);
 }

@@ -1,5 +1,5 @@
-/* Systems that may change the text: they begin with the sequence that comes after the switch, and
- * in deterministic mode every run decides alike. */
+/* Lossy presets: they take effect with the next sequence after the switch, and in deterministic
+ * mode every run makes the same decisions. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -27,13 +27,13 @@ static void expect(struct generation *g, const char *preset, const struct text *
     struct text got;
     generation_finish(g, FINISH_MS, &got);
     text_check_same(text, &got, preset);
-    CHECK(strcmp(lookup_text(got.stats, "preset"), preset) == 0, "ran under %s, not %s",
+    CHECK(strcmp(lookup_text(got.stats, "preset"), preset) == 0, "ran with preset %s, not %s",
           lookup_text(got.stats, "preset"), preset);
     text_free(&got);
 }
 
-/* One sequence runs and one waits when the system changes: the first keeps it, the second has the
- * new one. iq2 is as reproducible as the lossless ones, so both texts are known. */
+/* The preset changes while one sequence runs and one is queued: the first keeps the old preset, the
+ * second gets the new one. iq2 is as reproducible as the lossless presets: both texts are known. */
 static void switch_amid(struct engine *e, const char *from, const struct text *from_text,
                         const char *to, const struct text *to_text)
 {
@@ -44,7 +44,7 @@ static void switch_amid(struct engine *e, const char *from, const struct text *f
         CHECK(deadline_tick(deadline), "no tokens");
     struct generation *waits = generation_start(e, test_prompt(0), BASELINE_TOKENS);
     switch_to(e, to);
-    CHECK(!generation_done(runs), "it ended before the switch");
+    CHECK(!generation_done(runs), "the generation ended before the switch");
     expect(runs, from, from_text);
     expect(waits, to, to_text);
 }
@@ -59,7 +59,7 @@ static void switched_while_sequences_run(void)
     engine_start(e,
                  (const char *const[]){"-m", store, "--preset=iq2", "--resident-experts=25", NULL});
     engine_generate(e, test_prompt(0), BASELINE_TOKENS, &coarse);
-    CHECK(!same(baseline(0), &coarse), "two bits change nothing");
+    CHECK(!same(baseline(0), &coarse), "iq2 did not change the text");
     switch_amid(e, "lod", baseline(0), "iq2", &coarse);
     switch_amid(e, "iq2", &coarse, "default", baseline(0));
     text_free(&coarse);
@@ -87,7 +87,7 @@ static void run_deterministically(const char *const options[], struct outcome *o
     engine_stop(e);
 }
 
-/* Two engines, which time treats differently, and one course of things. */
+/* Two engines that differ in threads and throttle must make the same decisions. */
 static void the_same_twice(const char *preset, const char *precisions, uint32_t precision_mask)
 {
     char store[PATH_MAX], plan[PATH_MAX], plan_option[PATH_MAX + 8], preset_option[48];
@@ -114,7 +114,7 @@ static void the_same_twice(const char *preset, const char *precisions, uint32_t 
         text_free(&a.text[i]);
         text_free(&b.text[i]);
     }
-    CHECK(a.count[1] > 0 && a.count[1] < a.count[0], "%s: nothing was decided", preset);
+    CHECK(a.count[1] > 0 && a.count[1] < a.count[0], "%s: all accesses hit, or none", preset);
 }
 
 static void deterministic_hobbit(void)

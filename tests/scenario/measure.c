@@ -1,4 +1,4 @@
-/* The programs that measure: synth, bench, doctor; and forced tokens, which bench lives on. */
+/* The programs that measure: synth, bench, doctor; and forced tokens, which bench uses. */
 #include <dirent.h>
 #include <inttypes.h>
 #include <math.h>
@@ -58,7 +58,7 @@ static json_t *synth(const char *name, const char *const settings[2], const char
     return doc;
 }
 
-/* The same bytes for the same seed, whatever the threads; others for another. The size is reported. */
+/* Equal seeds give equal bytes for any number of threads; another seed gives others. */
 static void synth_reproducible(void)
 {
     static const char *const types[] = {"F16", "Q8_0", "Q4_0"};
@@ -72,23 +72,24 @@ static void synth_reproducible(void)
             json_t *doc = synth(names[k], settings, types[i], k < 2 ? "7" : "8", k ? "3" : "1");
             path_in_dir(path[k], names[k]);
             bytes[k] = read_file(path[k], &count[k]);
-            CHECK(lookup_u64(doc, "bytes") == count[k], "it reported %llu bytes, there are %zu",
+            CHECK(lookup_u64(doc, "bytes") == count[k],
+                  "synth reported %llu bytes, the file has %zu",
                   (unsigned long long)lookup_u64(doc, "bytes"), count[k]);
             json_decref(doc);
         }
         CHECK(count[0] == count[1] && memcmp(bytes[0], bytes[1], count[0]) == 0,
-              "%s: the same seed gave two files", types[i]);
+              "%s: the same seed gave different files", types[i]);
         CHECK(count[0] == count[2], "%s: the size depends on the seed", types[i]);
         size_t same = 0;
         for (size_t k = 0; k < count[0]; k++)
             same += bytes[0][k] == bytes[2][k];
-        CHECK(same < count[0] / 2, "%s: two seeds gave nearly one file", types[i]);
+        CHECK(same < count[0] / 2, "%s: two seeds gave nearly the same file", types[i]);
         for (int k = 0; k < 3; k++)
             free(bytes[k]);
     }
 }
 
-/* Every architecture: accepted by inspect, computed by an engine, and its text can be shown. */
+/* Every architecture: inspect accepts the file, and an engine generates valid text with it. */
 static void synth_is_a_model(void)
 {
     static const char *const settings[][2] = {{"arch=qwen3moe", NULL},
@@ -118,7 +119,7 @@ static void synth_is_a_model(void)
         for (size_t k = 1; k < 24; k++)
             different += json_integer_value(json_array_get(ids, k)) !=
                          json_integer_value(json_array_get(ids, 0));
-        CHECK(different > 8, "%s: the text is one token over and over", settings[i][0]);
+        CHECK(different > 8, "%s: the text repeats one token", settings[i][0]);
         json_decref(doc);
         command_free(&c);
     }
@@ -142,13 +143,13 @@ static void synth_bad_input(void)
         command_free(&c);
         CHECK(access(path, F_OK) != 0, "a file is left behind");
     }
-    struct command c; /* more than any device has */
+    struct command c; /* larger than any device */
     command_run(&c, NULL, END_MS,
                 (const char *const[]){"synth", "-o", path, "tiny", "experts=4096",
                                       "expert_inner=65536", "hidden=65536", "head_size=128",
                                       "layers=512", NULL});
     expect(&c, 2);
-    CHECK(strstr(c.err, "not enough space"), "not about free space: %.200s", c.err);
+    CHECK(strstr(c.err, "not enough space"), "the error is not about free space: %.200s", c.err);
     command_free(&c);
 }
 
@@ -159,7 +160,7 @@ static const json_t *at(const json_t *doc, const char *array, size_t i)
     return item;
 }
 
-/* Arms take turns, and compute the same tokens: as many uses, in the same sequence of experts. */
+/* Variants alternate and compute the same tokens: the same accesses in the same order. */
 static void bench_variants(void)
 {
     struct command c;
@@ -172,9 +173,10 @@ static void bench_variants(void)
     CHECK(doc, "not JSON: %.200s", c.out);
     static const json_int_t order[] = {1, 2, 2, 1};
     for (size_t i = 0; i < ARRAY_LEN(order); i++)
-        CHECK(json_integer_value(at(doc, "order", i)) == order[i], "the arms did not take turns");
-    CHECK(json_is_true(json_object_get(doc, "same_accesses")), "the arms did not route alike");
-    CHECK(json_array_size(json_object_get(doc, "variants")) == 2, "not two arms");
+        CHECK(json_integer_value(at(doc, "order", i)) == order[i],
+              "the variants did not alternate");
+    CHECK(json_is_true(json_object_get(doc, "same_accesses")), "the variants differ in accesses");
+    CHECK(json_array_size(json_object_get(doc, "variants")) == 2, "not two variants");
     for (size_t i = 0; i < 2; i++) {
         const json_t *variant = at(doc, "variants", i);
         CHECK(json_array_size(json_object_get(variant, "tests")) == 2, "not two tests");
@@ -186,21 +188,23 @@ static void bench_variants(void)
         /* 8 layers, 4 experts, a prompt of one and 24 steps, two repetitions */
         CHECK(json_number_value(json_object_get(at(variant, "tests", 1), "accesses")) ==
                   8 * 4 * 25 * 2,
-              "%g uses", json_number_value(json_object_get(at(variant, "tests", 1), "accesses")));
+              "%g accesses",
+              json_number_value(json_object_get(at(variant, "tests", 1), "accesses")));
     }
-    CHECK(json_integer_value(json_object_get(doc, "resident_variant")) == 1, "arm 1 is resident");
+    CHECK(json_integer_value(json_object_get(doc, "resident_variant")) == 1,
+          "variant 1 is resident");
     const json_t *test = at(at(doc, "variants", 1), "tests", 1);
     CHECK(json_number_value(json_object_get(test, "miss_percent")) +
                   json_number_value(json_object_get(test, "inflight_percent")) >
               0,
-          "a quarter of the experts, and nothing was missed");
+          "no misses with a quarter of the experts resident");
     CHECK(json_array_size(json_object_get(doc, "comparisons")) == 2, "not two comparisons");
     json_decref(doc);
     command_free(&c);
 }
 
-/* The turns of a sample come to all of it: to its time, and to its tokens but those that were there
- * when the first turn began. */
+/* The slices of a sample add up to its time, and to its tokens except those decoded before the first
+ * slice. */
 static void check_slices(const json_t *sample, uint64_t tokens)
 {
     const json_t *slices = json_object_get(sample, "slices");
@@ -211,14 +215,14 @@ static void check_slices(const json_t *sample, uint64_t tokens)
         reported += (uint64_t)json_integer_value(json_array_get(turn, 0));
         ms += json_number_value(json_array_get(turn, 1));
     }
-    CHECK(json_array_size(slices) > 1, "%zu turns", json_array_size(slices));
+    CHECK(json_array_size(slices) > 1, "%zu slices", json_array_size(slices));
     CHECK(reported <= tokens && reported + 4 > tokens, "%" PRIu64 " of %" PRIu64 " tokens",
           reported, tokens);
-    CHECK(fabs(ms - all_ms) < 1e-3, "turns of %g ms, a sample of %g ms", ms, all_ms);
+    CHECK(fabs(ms - all_ms) < 1e-3, "slices of %g ms, a sample of %g ms", ms, all_ms);
 }
 
-/* Interleaved: one engine decodes while the other is stopped. Nothing is lost, and a stopped process does not
- * count as crashed. */
+/* Interleaved: one engine decodes while the other is stopped. No access is lost, and a stopped process
+ * does not count as crashed. */
 static void bench_interleave(void)
 {
     struct command c;
@@ -229,13 +233,14 @@ static void bench_interleave(void)
     expect(&c, 0);
     json_t *doc = json_loads(c.out, 0, NULL);
     CHECK(doc, "not JSON: %.200s", c.out);
-    CHECK(json_is_true(json_object_get(doc, "same_accesses")), "the arms did not route alike");
+    CHECK(json_is_true(json_object_get(doc, "same_accesses")), "the variants differ in accesses");
     for (size_t i = 0; i < 2; i++) {
         const json_t *test = at(at(doc, "variants", i), "tests", 0);
         CHECK(json_number_value(json_object_get(test, "tps_median")) > 0, "no rate");
-        CHECK(json_is_null(json_object_get(test, "stall_ms_per_token")), "an unknown stall");
+        CHECK(json_is_null(json_object_get(test, "stall_ms_per_token")),
+              "stall_ms_per_token is not null");
         CHECK(json_number_value(json_object_get(test, "accesses")) == 8 * 4 * 31 * 2,
-              "uses are lost");
+              "accesses are lost");
         for (size_t s = 0; s < 2; s++) {
             CHECK(json_integer_value(json_object_get(at(test, "samples", s), "restarts")) == 0,
                   "a stopped process was restarted");
@@ -246,7 +251,7 @@ static void bench_interleave(void)
     command_free(&c);
 }
 
-/* Arms with parameters of their own, and what the counters of the processes say of each. */
+/* Variants with different parameters, and the counters of each. */
 static void bench_explicit_variants(void)
 {
     struct command c;
@@ -280,15 +285,15 @@ static void bench_explicit_variants(void)
         const json_t *variant = at(doc, "variants", i),
                      *sample = at(at(variant, "tests", 0), "samples", 0);
         const char *name = json_string_value(json_object_get(variant, "label"));
-        CHECK(name && strcmp(name, label[i]) == 0, "arm %zu is called %s", i, name);
+        CHECK(name && strcmp(name, label[i]) == 0, "variant %zu is labelled %s", i, name);
         /* 8 layers, 4 experts, a prompt of one and 20 steps: the warm-up is not in it */
-        CHECK(lookup_u64(sample, "counters.compute.accesses") == 8 * 4 * 21, "%llu uses",
+        CHECK(lookup_u64(sample, "counters.compute.accesses") == 8 * 4 * 21, "%llu accesses",
               (unsigned long long)lookup_u64(sample, "counters.compute.accesses"));
         uint64_t hints = lookup_u64(sample, "counters.cache.hint_entries");
         uint64_t missing = lookup_u64(sample, "counters.cache.predicted_absent");
         uint64_t fetched = lookup_u64(sample, "counters.cache.prefetches_timely") +
                            lookup_u64(sample, "counters.cache.prefetches_late");
-        CHECK((hints > 0) == (i == 1), "arm %zu: %llu hints", i, (unsigned long long)hints);
+        CHECK((hints > 0) == (i == 1), "variant %zu: %llu hints", i, (unsigned long long)hints);
         CHECK(i == 0 || (fetched > 0 && missing > 0 && missing <= hints),
               "%llu hinted, %llu missing, %llu fetched", (unsigned long long)hints,
               (unsigned long long)missing, (unsigned long long)fetched);
@@ -311,8 +316,8 @@ static void bench_forms(void)
                                       "--text", text, "--vary", "eviction=lru,fifo", "-o", "csv",
                                       NULL});
     expect(&c, 0);
-    CHECK(command_lines(c.out) == 3, "not a heading and two arms: %s", c.out);
-    CHECK(strstr(c.out, "\"eviction=fifo\",tg8"), "no arm of fifo: %s", c.out);
+    CHECK(command_lines(c.out) == 3, "not a heading and two variants: %s", c.out);
+    CHECK(strstr(c.out, "\"eviction=fifo\",tg8"), "no variant with fifo: %s", c.out);
     command_free(&c);
     static const char *const bad[][2] = {{"--vary", "nothing=1,2"},
                                          {"--resident-experts", "50,lots"},
@@ -331,7 +336,7 @@ static void bench_forms(void)
     }
 }
 
-/* Forced tokens are what comes out, also when compute dies among them. */
+/* Forced tokens are returned unchanged, also when compute is killed meanwhile. */
 static void forced_tokens(void)
 {
     struct engine *e = engine_new();
@@ -354,12 +359,12 @@ static void forced_tokens(void)
     kill(engine_pid(e, "compute", 0, 0), SIGKILL);
     CHECK(stream_follow(e->session, id, NULL, NULL, &result, &error) == 0, "%s", error.text);
     CHECK(result.count == FORCED + 2, "%zu tokens", result.count);
-    CHECK(memcmp(result.ids, ids + 4, FORCED * sizeof *ids) == 0, "other tokens came out");
-    CHECK(lookup_u64(result.stats, "resumes") >= 1, "it was not taken over");
+    CHECK(memcmp(result.ids, ids + 4, FORCED * sizeof *ids) == 0, "the tokens differ");
+    CHECK(lookup_u64(result.stats, "resumes") >= 1, "the sequence was not resumed");
     stream_result_free(&result);
     ids[5] = 4096; /* not in the vocabulary */
     CHECK(stream_submit(e->session, &submit, &id, &error) != 0 && error.code == ERR_BAD_INPUT,
-          "a token that does not exist was taken");
+          "a token outside of the vocabulary was accepted");
     engine_stop(e);
 }
 
@@ -402,8 +407,8 @@ static void doctor_json(void)
     command_free(&c);
 }
 
-/* With a model: the ledger's figures, estimates, advice as names; two
- * devices, a section each; the model's own expert is the largest read. */
+/* With a model: the ledger's budgets, estimates, and advice as names; a section for each of two
+ * devices; the largest read is one expert. */
 static void doctor_model(void)
 {
     struct command c, memory_estimate;
@@ -423,7 +428,7 @@ static void doctor_model(void)
     const json_t *model = json_object_get(doc, "model");
     const json_t *estimates = json_object_get(model, "estimates");
     CHECK(json_array_size(estimates) == 3, "%zu estimates", json_array_size(estimates));
-    /* Shares descend here: with everything resident nothing is read, so nothing is faster. */
+    /* The last one is for all experts resident, which needs no reads: no other may be faster. */
     double whole = 1e6;
     for (size_t i = 3; i-- > 0;) {
         const json_t *e = json_array_get(estimates, i);

@@ -1,9 +1,9 @@
-/* Invariant 1: greedy text is byte-identical whatever the budget, the threads, the loaders, the
- * chunking, the backend and the eviction policy. */
+/* Invariant 1: greedy text is byte-identical for any budget, threads, loaders, I/O size, back end
+ * and eviction policy. */
 #include "lib/base/bytes.h"
 #include "tests/scenario/baseline.h"
 
-/* All prompts on an engine with these options. Cold, and where `warm`, once more. */
+/* Compares all prompts on an engine with these options. */
 static void same_text(const char *const options[], bool scarce)
 {
     baseline(0);
@@ -20,7 +20,8 @@ static void same_text(const char *const options[], bool scarce)
         lookup_counter(doc, "compute", "misses") + lookup_counter(doc, "compute", "skipped");
     uint64_t restarts = lookup_restarts(doc);
     json_decref(doc);
-    CHECK(accesses > 0 && accesses == parts, "%llu uses, but hits + late + misses + skipped = %llu",
+    CHECK(accesses > 0 && accesses == parts,
+          "%llu accesses, but hits + in flight + misses + skipped = %llu",
           (unsigned long long)accesses, (unsigned long long)parts);
     CHECK(restarts == 0, "%llu restarts", (unsigned long long)restarts);
     if (scarce)
@@ -31,7 +32,7 @@ static void same_text(const char *const options[], bool scarce)
     test_note("%s: misses %llu, evictions %llu, read %.1f MiB", options[0],
               (unsigned long long)misses, (unsigned long long)evictions,
               (double)submitted / (double)MIB);
-    CHECK(submitted >= published, "published more than was read");
+    CHECK(submitted >= published, "more bytes published than submitted for reading");
     engine_stop(e);
 }
 
@@ -66,7 +67,7 @@ CASE(page_cache, true, "--direct-io=off", "--resident-experts=25")
 CASE(loaders_2_pread_tight, true, "--loaders=2", "--backend=pread", "--resident-experts=12.5",
      "--prefill-chunk=64", "--threads=2")
 
-/* The same prompt twice, the second time over a warm arena, and many at once: one text. */
+/* The same prompt cold, warm, and several times at once: the text is the same. */
 static void queued_together(void)
 {
     struct engine *e = engine_new();

@@ -1,6 +1,6 @@
-"""The gateway as OpenAI's own package sees it: openai_client.py URL PROMPT TOKENS TEXT.
+"""Tests the gateway with OpenAI's Python package: openai_client.py URL PROMPT TOKENS TEXT.
 
-TEXT is what `sluice generate` makes greedily of PROMPT. Fails with the first thing that is not so.
+TEXT is the greedy output of `sluice generate` for PROMPT. Exits with an error at the first difference.
 """
 
 import sys

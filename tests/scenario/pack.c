@@ -1,4 +1,4 @@
-/* Expert stores made by sluice pack: the text is the model's, a killed pack resumes and writes the same
+/* Stores made by sluice pack: the text is that of the model, a killed pack resumes and writes the same
  * bytes, errors are one line. */
 #include <errno.h>
 #include <fcntl.h>
@@ -40,8 +40,8 @@ static const char *path_in_dir(char path[PATH_MAX], const char *name)
 
 #define ARGS_MAX 24
 
-/* `sluice pack` with these options; its status must be `status`, and an error is one line with
- * `reason` in it. The summary, where there is one: a new reference. */
+/* Runs `sluice pack` with these options; its status must be `status`, and an error must be one line
+ * with `reason` in it. Returns the summary, if any: a new reference. */
 static json_t *pack(int status, const char *reason, const char *const options[])
 {
     const char *args[ARGS_MAX] = {"pack", "--quiet", "--output=json"};
@@ -54,7 +54,7 @@ static json_t *pack(int status, const char *reason, const char *const options[])
     if (status == 0) {
         summary = json_loadb(c.out, c.out_bytes, 0, NULL);
         CHECK(summary, "no summary: %.300s", c.out);
-        CHECK(c.err_bytes == 0, "--quiet, and yet: %.300s", c.err);
+        CHECK(c.err_bytes == 0, "output despite --quiet: %.300s", c.err);
     } else {
         CHECK(command_lines(c.err) == 1 && strstr(c.err, reason), "'%.300s' without '%s'", c.err,
               reason);
@@ -67,7 +67,7 @@ static json_t *pack(int status, const char *reason, const char *const options[])
 #define PACK(...)                     json_decref(pack(0, NULL, (const char *const[]){__VA_ARGS__, NULL}))
 #define REJECTED(status, reason, ...) pack(status, reason, (const char *const[]){__VA_ARGS__, NULL})
 
-/* Greedy text of a model, with too little memory for all of its experts. */
+/* Greedy text of a model with too little memory for all experts. */
 static char *text_of(const char *model)
 {
     struct command c;
@@ -99,7 +99,7 @@ static void same_file(const char *dir_a, const char *dir_b, const char *name)
     command_free(&c);
 }
 
-/* Turns over a bit. The first entry begins at 4096; they are finished in the order of the file. */
+/* Flips a bit. The first entry starts at 4096; entries are written in file order. */
 static void flip(const char *dir, const char *name, off_t at)
 {
     char path[PATH_MAX];
@@ -134,7 +134,7 @@ static void text_from_stripes(void)
     same_text(test_model(), store);
 }
 
-/* Each expert in one stripe, each stripe twice: the text, whichever copy of a stripe is gone. */
+/* Each expert in one stripe, each stripe mirrored: the text survives the loss of either copy. */
 static void text_from_mirrors(void)
 {
     char store[PATH_MAX], other[PATH_MAX], stripes[3 * PATH_MAX], mirrors[3 * PATH_MAX],
@@ -149,7 +149,7 @@ static void text_from_mirrors(void)
                                                  "--verify", stripes, mirrors, NULL});
     CHECK(strcmp(lookup_text(summary, "layout"), "spread") == 0 &&
               json_is_true(json_object_get(summary, "mirrored")),
-          "not in the summary");
+          "the summary lacks the layout or mirrors");
     json_decref(summary);
     same_text(test_model(), store);
     json_t *checked = pack(0, NULL, (const char *const[]){"--check", store, NULL});
@@ -161,7 +161,7 @@ static void text_from_mirrors(void)
     same_text(test_model(), store);
 }
 
-/* The same model in Hugging Face form gives the very same experts, and the same text. */
+/* The same model in Hugging Face format gives identical experts and the same text. */
 static void text_from_hugging_face(void)
 {
     char dir[PATH_MAX], from_hf[PATH_MAX], from_gguf[PATH_MAX], *hf;
@@ -191,7 +191,7 @@ static off_t size_of(const char *dir, const char *name)
     return stat(path, &st) == 0 ? st.st_size : -1;
 }
 
-/* Begins to pack at a rate at which something can happen meanwhile; stderr goes to `log_path`. */
+/* Starts a throttled pack, so that it can be interrupted; stderr goes to `log_path`. */
 static pid_t pack_slowly(const char *store, const char *log_path, const char *const more[])
 {
     char program[PATH_MAX];
@@ -211,7 +211,7 @@ static pid_t pack_slowly(const char *store, const char *log_path, const char *co
     return pid;
 }
 
-/* Until the journal has grown well beyond its head. */
+/* Waits until the journal has many records. */
 static void wait_journal(const char *store, pid_t pid)
 {
     uint64_t deadline = deadline_in(END_MS);
@@ -239,8 +239,8 @@ static void pack_and_kill(const char *store, const char *const more[])
     kill(pid, SIGKILL);
     waitpid(pid, &status, 0);
     CHECK(WIFSIGNALED(status), "pack was not killed: status %d", status);
-    CHECK(size_of(store, "pack.journal") >= 1000, "nothing in the journal");
-    CHECK(size_of(store, "manifest.json") < 0, "a half store has a manifest");
+    CHECK(size_of(store, "pack.journal") >= 1000, "the journal is empty");
+    CHECK(size_of(store, "manifest.json") < 0, "an incomplete store has a manifest");
 }
 
 static void resume_with(const char *const more[], int precisions, bool damage)
@@ -250,12 +250,12 @@ static void resume_with(const char *const more[], int precisions, bool damage)
     path_in_dir(store, "store");
     path_in_dir(whole, "whole");
     pack_and_kill(store, more);
-    /* Not a store yet, and not one for other options. */
+    /* Neither a valid store, nor resumable with other options. */
     REJECTED(2, "manifest.json", "--check", store);
     REJECTED(2, "incomplete store of another model or other options", "-m", F16_MODEL, "-o", store);
     REJECTED(2, "incomplete store of another model or other options", "-m", test_model(), "-o",
              store, "--precisions=native,int4");
-    /* Its head has 56 bytes, a record a unit, a checksum per tier (one stripe) and its own. */
+    /* A header of 56 bytes; a record has a unit number, a checksum per precision, and its own. */
     json_int_t known = (size_of(store, "pack.journal") - 56) / (8 * (2 + precisions));
     if (damage)
         flip(store, "experts.0.bin", 4096 + 1000);
@@ -264,10 +264,11 @@ static void resume_with(const char *const more[], int precisions, bool damage)
     json_t *summary = pack(0, NULL, args);
     json_int_t resumed = json_integer_value(json_object_get(summary, "resumed_experts"));
     CHECK(resumed > 0 && resumed < EXPERTS && resumed == known - damage,
-          "%" JSON_INTEGER_FORMAT " resumed of %" JSON_INTEGER_FORMAT " known", resumed, known);
-    test_note("%" JSON_INTEGER_FORMAT " of %d experts were there", resumed, EXPERTS);
+          "%" JSON_INTEGER_FORMAT " resumed of %" JSON_INTEGER_FORMAT " in the journal", resumed,
+          known);
+    test_note("%" JSON_INTEGER_FORMAT " of %d experts were complete", resumed, EXPERTS);
     json_decref(summary);
-    CHECK(size_of(store, "pack.journal") < 0, "the journal is still there");
+    CHECK(size_of(store, "pack.journal") < 0, "the journal was not removed");
     args[3] = whole;
     json_decref(pack(0, NULL, args));
     for (const char *const *name =
@@ -292,7 +293,7 @@ static void resumed_after_damage(void)
     resume_with((const char *const[]){NULL}, 1, true);
 }
 
-/* What is right in the stripe and wrong in its mirror is made again. */
+/* An entry that is damaged in the mirror only is written again. */
 static void resumed_with_mirrors(void)
 {
     char store[PATH_MAX], other[PATH_MAX], mirrors[PATH_MAX + 16];
@@ -313,7 +314,7 @@ static void resumed_with_mirrors(void)
     json_decref(pack(0, NULL, (const char *const[]){"--check", store, NULL}));
 }
 
-/* ---- what is wrong ---- */
+/* ---- errors ---- */
 
 static void damage_found(void)
 {
@@ -349,7 +350,7 @@ static double perplexity_of(const char *model)
     return ppl;
 }
 
-/* Dense matrices at int4: a third of their bytes, and nearly the same model. */
+/* Dense matrices at int4: a third of the bytes, and nearly the same perplexity. */
 static void dense_narrow(void)
 {
     char store[PATH_MAX], narrow[PATH_MAX];
@@ -362,7 +363,8 @@ static void dense_narrow(void)
           whole);
     double before = perplexity_of(store), after = perplexity_of(narrow);
     test_note("perplexity %.3f, with dense int4 %.3f", before, after);
-    CHECK(after > before * 0.98 && after < before * 1.1, "%.3f instead of %.3f", after, before);
+    CHECK(after > before * 0.98 && after < before * 1.1, "perplexity %.3f instead of %.3f", after,
+          before);
 }
 
 static void bad_usage_is_rejected(void)
@@ -389,10 +391,10 @@ static void bad_usage_is_rejected(void)
              "--layout=woven");
     REJECTED(2, "not a GGUF file", "-m", "/bin/sh", "-o", store);
     REJECTED(2, "unknown or incomplete option", "--tear=native");
-    CHECK(size_of(store, "manifest.json") < 0, "a store all the same");
+    CHECK(size_of(store, "manifest.json") < 0, "a store was made despite the errors");
 }
 
-/* A file system of 20 MiB for a store of 28. */
+/* A file system of 20 MiB, a store of 28 MiB. */
 static void disk_too_small(void)
 {
     char small[PATH_MAX], store[PATH_MAX];
@@ -400,15 +402,15 @@ static void disk_too_small(void)
     CHECK(mkdir(small, 0700) == 0, "mkdir: %s", strerror(errno));
     if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
         mount("small", small, "tmpfs", 0, "size=20m") != 0)
-        test_skip("no file system of its own can be mounted here: %s", strerror(errno));
+        test_skip("cannot mount a file system here: %s", strerror(errno));
     join(store, small, "store");
     REJECTED(1, "the store needs", "-m", test_model(), "-o", store);
     CHECK(size_of(store, "manifest.json") < 0 && size_of(store, "experts.0.bin") < 0,
-          "something was written");
+          "files were written");
     umount(small);
 }
 
-/* Fills what is left of a file system to the last byte. */
+/* Fills a file system completely. */
 static void fill_up(const char *dir, char path[PATH_MAX])
 {
     static char block[65536];
@@ -418,11 +420,11 @@ static void fill_up(const char *dir, char path[PATH_MAX])
     for (size_t n = sizeof block; n > 0;)
         if (write(fd, block, n) <= 0)
             n /= 2;
-    CHECK(errno == ENOSPC, "the file system has no end: %s", strerror(errno));
+    CHECK(errno == ENOSPC, "expected ENOSPC: %s", strerror(errno));
     close(fd);
 }
 
-/* The disk becomes full while the store is made: one line, no store, and the next run resumes. */
+/* The disk fills up during pack: one error line, no store, and the next run resumes. */
 static void disk_filled_meanwhile(void)
 {
     char small[PATH_MAX], store[PATH_MAX], whole[PATH_MAX], ballast[PATH_MAX], log_path[PATH_MAX];
@@ -431,16 +433,16 @@ static void disk_filled_meanwhile(void)
     CHECK(mkdir(small, 0700) == 0, "mkdir: %s", strerror(errno));
     if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
         mount("small", small, "tmpfs", 0, "size=60m") != 0)
-        test_skip("no file system of its own can be mounted here: %s", strerror(errno));
+        test_skip("cannot mount a file system here: %s", strerror(errno));
     join(store, small, "store");
     pid_t pid = pack_slowly(store, path_in_dir(log_path, "pack.log"), (const char *const[]){NULL});
     wait_journal(store, pid);
     fill_up(small, ballast);
     int status;
     CHECK(waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 1,
-          "a full disk ends with %#x", (unsigned)status);
+          "pack on a full disk ended with %#x", (unsigned)status);
     check_one_line(log_path, strerror(ENOSPC));
-    CHECK(size_of(store, "manifest.json") < 0, "a half store has a manifest");
+    CHECK(size_of(store, "manifest.json") < 0, "an incomplete store has a manifest");
     REJECTED(2, "manifest.json", "--check", store);
     CHECK(unlink(ballast) == 0, "unlink: %s", strerror(errno));
     json_t *summary =
@@ -470,7 +472,7 @@ int main(int argc, char **argv)
 #name, name                                                                                \
     }
     static const struct test_case cases[] = {
-        ROW(memory_is_bounded), /* first: it measures all children so far */
+        ROW(memory_is_bounded), /* first: it measures all children up to here */
         ROW(text_from_gguf),         ROW(text_from_stripes),      ROW(text_from_mirrors),
         ROW(resumed_with_mirrors),   ROW(text_from_hugging_face), ROW(resumed),
         ROW(resumed_two_precisions), ROW(resumed_after_damage),   ROW(dense_narrow),

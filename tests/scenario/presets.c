@@ -1,5 +1,5 @@
-/* Systems: the lossless ones leave the text byte-identical, also under kills; a system changes at
- * the start of a sequence and nowhere else; what a trace records is what was used. */
+/* Presets: lossless presets keep the text byte-identical, also when processes are killed; a preset
+ * change takes effect at the start of a sequence only; a trace records exactly the accesses. */
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -26,12 +26,12 @@ static void check_accesses(struct engine *e)
         lookup_counter(doc, "compute", "hits") + lookup_counter(doc, "compute", "hits_inflight") +
         lookup_counter(doc, "compute", "misses") + lookup_counter(doc, "compute", "skipped");
     json_decref(doc);
-    CHECK(accesses > 0 && accesses == parts, "%llu uses, but hits + late + misses + skipped = %llu",
+    CHECK(accesses > 0 && accesses == parts,
+          "%llu accesses, but hits + in flight + misses + skipped = %llu",
           (unsigned long long)accesses, (unsigned long long)parts);
 }
 
-/* Every prompt, the second time over what the first left, and once more with the cache manager
- * killed in the middle. */
+/* Compares every prompt cold and warm, then one with the cache manager killed meanwhile. */
 static void same_text(const char *const options[])
 {
     baseline(0);
@@ -45,7 +45,7 @@ static void same_text(const char *const options[])
     uint64_t deadline = deadline_in(60000);
     while (generation_tokens(g) < TOKENS / 4 && deadline_tick(deadline))
         ;
-    CHECK(kill(victim, SIGKILL) == 0, "the cache manager is gone already");
+    CHECK(kill(victim, SIGKILL) == 0, "the cache manager exited on its own");
     struct text got;
     generation_finish(g, 120000, &got);
     text_check_same(baseline(1), &got, "with the cache manager killed");
@@ -74,16 +74,16 @@ CASE(lossless_fate_list, "--preset=default", "--policy=prediction=fate,prefetch=
 CASE(lossless_two_ahead, "--preset=default", "--policy=lookahead=3,prefetch=demand-first",
      "--resident-experts=50")
 
-/* ---- every lossless system, under kills ---- */
+/* ---- every lossless preset, under kills ---- */
 
 static void wait_tokens(const struct generation *g, size_t tokens)
 {
     uint64_t deadline = deadline_in(60000);
     while (generation_tokens(g) < tokens && !generation_done(g))
-        CHECK(deadline_tick(deadline), "%zu tokens, %zu waited for", generation_tokens(g), tokens);
+        CHECK(deadline_tick(deadline), "%zu tokens, waiting for %zu", generation_tokens(g), tokens);
 }
 
-/* One generation, in which each kind of process but the supervisor dies once. */
+/* One generation, during which each service except the supervisor is killed once. */
 static void same_text_under_kills(struct engine *e, unsigned prompt, const char *preset)
 {
     static const char *const services[] = {"loader", "cache", "predictor", "compute"};
@@ -102,8 +102,8 @@ static void same_text_under_kills(struct engine *e, unsigned prompt, const char 
     CHECK(strcmp(lookup_text(got.stats, "preset"), preset) == 0, "%s became %s", preset,
           lookup_text(got.stats, "preset"));
     text_free(&got);
-    test_note("%s: %u kills landed", preset, landed);
-    CHECK(landed >= 2, "%s: only %u kills landed while the text was made", preset, landed);
+    test_note("%s: %u kills during the generation", preset, landed);
+    CHECK(landed >= 2, "%s: only %u kills during the generation", preset, landed);
 }
 
 static bool lossless(const char *preset)
@@ -114,7 +114,7 @@ static bool lossless(const char *preset)
     return !knobs_lossy(&knobs);
 }
 
-/* One engine, one system after the other. */
+/* One engine, one preset after the other. */
 static void lossless_under_kills(void)
 {
     char plan[PATH_MAX], option[PATH_MAX + 8];
@@ -133,7 +133,7 @@ static void lossless_under_kills(void)
         same_text_under_kills(e, (i + 1) % TEST_PROMPTS, name);
         tried++;
     }
-    CHECK(tried >= 7, "only %u systems are lossless", tried);
+    CHECK(tried >= 7, "only %u lossless presets", tried);
     check_accesses(e);
     engine_stop(e);
 }
@@ -156,7 +156,7 @@ static void switches_between_sequences(void)
         switch_to(e, names[i]);
         engine_generate(e, test_prompt(i % TEST_PROMPTS), TOKENS, &got);
         text_check_same(baseline(i % TEST_PROMPTS), &got, names[i]);
-        CHECK(strcmp(preset_of(&got), names[i]) == 0, "ran under %s, not %s", preset_of(&got),
+        CHECK(strcmp(preset_of(&got), names[i]) == 0, "ran with preset %s, not %s", preset_of(&got),
               names[i]);
         text_free(&got);
     }
@@ -176,10 +176,10 @@ static void switch_waits_for_the_next_sequence(void)
     switch_to(e, "default");
     struct text first, second;
     generation_finish(g, 120000, &first);
-    CHECK(strcmp(preset_of(&first), "lod") == 0, "the running sequence went over to %s",
+    CHECK(strcmp(preset_of(&first), "lod") == 0, "the running sequence changed to %s",
           preset_of(&first));
     engine_generate(e, test_prompt(0), TOKENS, &second);
-    CHECK(strcmp(preset_of(&second), "default") == 0, "the next one ran under %s",
+    CHECK(strcmp(preset_of(&second), "default") == 0, "the next sequence ran with %s",
           preset_of(&second));
     text_check_same(baseline(0), &first, "before the switch");
     text_check_same(baseline(0), &second, "after the switch");
@@ -216,7 +216,7 @@ static void presets_that_cannot_run_are_rejected(void)
 
 /* ---- traces ---- */
 
-/* Every use is in the trace, which is whole records. */
+/* The trace has every access, in complete records. */
 static void check_trace(const char *path, uint64_t accesses, size_t tokens)
 {
     struct trace_header header;
@@ -224,17 +224,17 @@ static void check_trace(const char *path, uint64_t accesses, size_t tokens)
     struct stat st;
     uint64_t experts = 0, ends = 0;
     FILE *f = fopen(path, "rbe");
-    CHECK(f != NULL && fstat(fileno(f), &st) == 0, "there is no trace");
+    CHECK(f != NULL && fstat(fileno(f), &st) == 0, "cannot open the trace");
     CHECK(fread(&header, sizeof header, 1, f) == 1 && header.magic == TRACE_MAGIC, "no header");
-    CHECK(((size_t)st.st_size - sizeof header) % sizeof r == 0, "the last record is not whole");
+    CHECK(((size_t)st.st_size - sizeof header) % sizeof r == 0, "the last record is incomplete");
     while (fread(&r, sizeof r, 1, f) == 1) {
         experts += r.kind == TRACE_EXPERT;
         ends += r.kind == TRACE_TOKEN_END;
     }
     fclose(f);
-    CHECK(experts == accesses, "%llu uses, %llu in the trace", (unsigned long long)accesses,
+    CHECK(experts == accesses, "%llu accesses, %llu in the trace", (unsigned long long)accesses,
           (unsigned long long)experts);
-    CHECK(ends >= tokens, "%llu tokens in the trace", (unsigned long long)ends);
+    CHECK(ends >= tokens, "only %llu tokens in the trace", (unsigned long long)ends);
 }
 
 static void trace_has_every_access(void)
@@ -254,7 +254,7 @@ static void trace_has_every_access(void)
     check_trace(path, accesses, TOKENS);
 }
 
-/* A crash in the middle of a record. */
+/* Kills the recorder as if in the middle of a record: appends a partial one. */
 static void kill_recorder(struct engine *e, const char *path)
 {
     pid_t pid = engine_pid(e, "recorder", 0, 0);
@@ -289,7 +289,7 @@ static void recorder_killed(void)
     CHECK(engine_restarts(e, "recorder", 0) == 2, "%llu restarts",
           (unsigned long long)engine_restarts(e, "recorder", 0));
     engine_stop(e);
-    if (lost > 0) /* its successor came after the log had gone round */
+    if (lost > 0) /* the new recorder started after the log had wrapped */
         test_skip("the recorder was away for too long: %llu records lost",
                   (unsigned long long)lost);
     check_trace(path, accesses, TOKENS);
@@ -307,7 +307,7 @@ static uint64_t both_phases(const json_t *result, const char *counter)
     return result_counter(result, "decode", counter) + result_counter(result, "prefill", counter);
 }
 
-/* The trace of the run, replayed: the same uses with the same outcomes. */
+/* Replays the trace of the run in sim: the same accesses with the same outcomes. */
 static void compare_with_sim(const char *trace, const char *preset, const char *knobs,
                              const uint64_t expected[3])
 {
@@ -347,7 +347,7 @@ static void deterministic_equals_sim(const char *preset, const char *knobs)
                             engine_counter(e, "compute", "misses")};
     CHECK(engine_counter(e, "recorder", "records_dropped") == 0, "the trace has gaps");
     engine_stop(e);
-    test_note("%s: hits %llu, late %llu, misses %llu", preset, (unsigned long long)expected[0],
+    test_note("%s: hits %llu, in flight %llu, misses %llu", preset, (unsigned long long)expected[0],
               (unsigned long long)expected[1], (unsigned long long)expected[2]);
     compare_with_sim(path, preset, knobs, expected);
 }
@@ -362,7 +362,7 @@ static void deterministic_default(void)
     deterministic_equals_sim("default", "");
 }
 
-/* Router logits of experts that were not chosen count, too: they are in the trace. */
+/* This policy also uses the router logits of experts that were not chosen: the trace has them. */
 static void deterministic_learned_eviction(void)
 {
     deterministic_equals_sim("default", "eviction=learned");

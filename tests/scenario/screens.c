@@ -56,7 +56,7 @@ static void repl_on_a_terminal(void)
     terminal_wait(t, "ended by Ctrl-C", WAIT_MS);
     terminal_wait(t, ">>> ", WAIT_MS);
     engine_wait_counter(e, "compute", "sequences_cancelled", 1, WAIT_MS);
-    /* In the queue behind another response: reported. */
+    /* Queued behind another response: the repl reports it. */
     type_line(t, "/clear");
     terminal_wait(t, ">>> ", WAIT_MS);
     struct generation *g = generation_start(e, test_prompt(1), 2000);
@@ -73,7 +73,7 @@ static void repl_on_a_terminal(void)
     terminal_wait(t, ">>> ", WAIT_MS);
     type_line(t, "\"\"\"one");
     terminal_wait(t, "... ", WAIT_MS);
-    terminal_type(t, CTRL_C); /* the text is dropped, the session is not */
+    terminal_type(t, CTRL_C); /* drops the text but not the session */
     terminal_wait(t, ">>> ", WAIT_MS);
     type_line(t, "/dance");
     terminal_wait(t, "unknown command /dance", WAIT_MS);
@@ -82,12 +82,12 @@ static void repl_on_a_terminal(void)
     terminal_wait(t, "/32", WAIT_MS);
     terminal_wait(t, ">>> ", WAIT_MS);
     terminal_type(t, CTRL_D);
-    CHECK(terminal_end(t, WAIT_MS) == 0, "Ctrl-D is not status 0");
+    CHECK(terminal_end(t, WAIT_MS) == 0, "Ctrl-D: the exit status is not 0");
     struct stat st;
     snprintf(path, sizeof path, "%s/sluice/history", test_dir());
     CHECK(stat(path, &st) == 0 && st.st_size > 0 && (st.st_mode & 077) == 0, "no history at %s",
           path);
-    /* What was typed is there the next time. */
+    /* The next session has the history. */
     t = terminal_open(24, 80, -1, (const char *const[]){"repl", "--name", e->run, NULL});
     terminal_wait(t, ">>> ", WAIT_MS);
     terminal_type(t, "\033[A");
@@ -95,11 +95,11 @@ static void repl_on_a_terminal(void)
     terminal_type(t, CTRL_C);
     terminal_wait(t, ">>> ", WAIT_MS);
     type_line(t, "/bye");
-    CHECK(terminal_end(t, WAIT_MS) == 0, "/bye is not status 0");
+    CHECK(terminal_end(t, WAIT_MS) == 0, "/bye: the exit status is not 0");
     engine_stop(e);
 }
 
-/* A text of the second half of the baseline that can be typed; *from is where it occurs first. */
+/* 12 printable characters from the second half of the text; *from: where they first occur. */
 static void typable(const char *text, char out[13], size_t *from)
 {
     size_t at = strlen(text) * 3 / 4, plain = 0;
@@ -111,8 +111,6 @@ static void typable(const char *text, char out[13], size_t *from)
     *from = (size_t)(strstr(text, out) - text);
 }
 
-/* compute dies in the middle of a response: that is reported, and the text is the same, a text
- * that ends it included. */
 /* A paste longer than the maximum prompt is read to its end and rejected. */
 static void paste_too_much(struct terminal *t)
 {
@@ -127,7 +125,7 @@ static void paste_too_much(struct terminal *t)
     terminal_wait(t, ">>> ", WAIT_MS);
 }
 
-/* A pasted text of several lines is one prompt, and not before Enter. */
+/* A pasted text of several lines is one prompt, sent on Enter. */
 static void repl_takes_a_paste(void)
 {
     char path[PATH_MAX], save[PATH_MAX + 8];
@@ -139,19 +137,20 @@ static void repl_takes_a_paste(void)
     terminal_type(t, "Then \033[200~it was\r\ta dark\a\rand stormy night\r\033[201~, and");
     terminal_wait(t, "stormy night", WAIT_MS);
     terminal_wait(t, ", and", WAIT_MS);
-    CHECK(engine_counter(e, "compute", "sequences_done") == 0, "it did not wait for Enter");
+    CHECK(engine_counter(e, "compute", "sequences_done") == 0, "the repl did not wait for Enter");
     terminal_type(t, "\r");
     terminal_wait(t, "\033[?2004l", WAIT_MS);
     terminal_wait(t, "4 tokens at", WAIT_MS);
     terminal_wait(t, ">>> ", WAIT_MS);
-    CHECK(engine_counter(e, "compute", "sequences_done") == 1, "it was more than one prompt");
+    CHECK(engine_counter(e, "compute", "sequences_done") == 1,
+          "the paste was more than one prompt");
     paste_too_much(t);
     snprintf(path, sizeof path, "%s/pasted.json", test_dir());
     snprintf(save, sizeof save, "/save %s", path);
     type_line(t, save);
     terminal_wait(t, ">>> ", WAIT_MS);
     terminal_type(t, CTRL_D);
-    CHECK(terminal_end(t, WAIT_MS) == 0, "Ctrl-D is not status 0");
+    CHECK(terminal_end(t, WAIT_MS) == 0, "Ctrl-D: the exit status is not 0");
     json_t *doc = json_load_file(path, 0, NULL);
     const json_t *turns = json_object_get(doc, "turns");
     const char *prompt = lookup_text(json_array_get(turns, 0), "prompt");
@@ -162,6 +161,8 @@ static void repl_takes_a_paste(void)
     engine_stop(e);
 }
 
+/* compute is killed during a response: the repl reports it, and the text is the same, as is one that
+ * a stop string ends. */
 static void repl_reports_a_restart(void)
 {
     char path[PATH_MAX], command[64], stop[13];
@@ -190,18 +191,18 @@ static void repl_reports_a_restart(void)
     terminal_type(t, CTRL_D);
     CHECK(terminal_end(t, WAIT_MS) == 0, "status is not 0");
     char *text = calloc(1, 1u << 16);
-    CHECK(text && pread(out, text, (1u << 16) - 1, 0) > 0, "no answer");
+    CHECK(text && pread(out, text, (1u << 16) - 1, 0) > 0, "no response");
     close(out);
     bool same =
         strncmp(text, baseline(0)->text, expected) == 0 && strcmp(text + expected, "\n") == 0;
     char got[200];
     snprintf(got, sizeof got, "%s", text);
     free(text);
-    CHECK(same, "another text than %zu bytes up to '%s': %s", expected, stop, got);
+    CHECK(same, "the text is not the %zu bytes up to '%s': %s", expected, stop, got);
     engine_stop(e);
 }
 
-/* Without a terminal: answers on stdout, the rest on stderr, no prompts, no escape codes. */
+/* Without a terminal: responses on stdout, the rest on stderr, no prompts, no escape codes. */
 static void repl_as_a_filter(void)
 {
     struct command c;
@@ -217,7 +218,7 @@ static void repl_as_a_filter(void)
     char first[128];
     snprintf(first, sizeof first, "%s", c.out);
     command_free(&c);
-    /* saved, loaded, answered again: the same text; a stop cuts it. */
+    /* Save, load and regenerate give the same text; a stop string ends it. */
     snprintf(path, sizeof path, "%s/talk.json", test_dir());
     snprintf(input, sizeof input,
              "%s\n/save %s\n/clear\n/load %s\n/regen\n/clear\n/set stop sun\n%s\n", test_prompt(0),
@@ -228,7 +229,7 @@ static void repl_as_a_filter(void)
     CHECK(c.status == 0 && strcmp(c.out, expected) == 0, "%d: %.300s | %.200s", c.status, c.out,
           c.err);
     command_free(&c);
-    /* Errors are reported, the rest is done, and the exit status is 1. */
+    /* Errors are reported, the other lines are executed, and the exit status is 2. */
     command_run(&c, "/load /nonexistent\n/set temperature hot\n/help me\n/budget 1MiB\nIt was\n",
                 WAIT_MS, args);
     CHECK(c.status == 2 && command_lines(c.out) == 1, "%d: %.300s", c.status, c.out);
@@ -243,7 +244,7 @@ static void repl_as_a_filter(void)
 
 /* ---- top ---- */
 
-/* Drawn, redrawn in another size, keys, a restart of the whole engine. */
+/* Drawing, resizing, keys, and a restart of the whole engine. */
 static void top_on_a_terminal(void)
 {
     struct engine *e = engine_new();
@@ -274,12 +275,12 @@ static void top_on_a_terminal(void)
     engine_start(e, NULL);
     terminal_wait(t, "by start", WAIT_MS);
     terminal_type(t, "q");
-    CHECK(terminal_end(t, WAIT_MS) == 0, "q is not status 0");
-    /* A signal ends it as well, and it waits for an engine that is not there yet. */
+    CHECK(terminal_end(t, WAIT_MS) == 0, "q: the exit status is not 0");
+    /* top waits for an engine that is not running yet; a signal ends it. */
     t = terminal_open(24, 80, -1, (const char *const[]){"top", "--name", "no-engine", NULL});
     terminal_wait(t, "waiting for an engine", WAIT_MS);
     terminal_type(t, CTRL_C);
-    CHECK(terminal_end(t, WAIT_MS) == 0, "Ctrl-C is not status 0");
+    CHECK(terminal_end(t, WAIT_MS) == 0, "Ctrl-C: the exit status is not 0");
     engine_stop(e);
 }
 
@@ -292,11 +293,11 @@ static void stats_watches(void)
     terminal_wait(t, "hit rate", WAIT_MS);
     terminal_wait(t, "; now ", WAIT_MS);
     terminal_type(t, CTRL_C);
-    CHECK(terminal_end(t, WAIT_MS) == 0, "Ctrl-C is not status 0");
+    CHECK(terminal_end(t, WAIT_MS) == 0, "Ctrl-C: the exit status is not 0");
     engine_stop(e);
 }
 
-/* The map shows what the directory contains: as many experts, and the hot ones are those in use. */
+/* The map shows as many resident experts as the directory has; experts in use are hot. */
 static void map_and_directory_agree(void)
 {
     struct engine *e = engine_new();
@@ -308,7 +309,7 @@ static void map_and_directory_agree(void)
     engine_generate(e, test_prompt(0), 64, &got);
     text_free(&got);
     uint64_t deadline = deadline_in(WAIT_MS), resident, ready;
-    do { /* what was prefetched may still arrive */
+    do { /* prefetches may still be in flight */
         json_t *reply = engine_control(e, "map", NULL), *doc = engine_stats(e);
         CHECK(map_read(reply, &map, &error) == 0, "%s", error.text);
         CHECK(map.rows == 8 && map.experts == 32 && map.tokens >= 64,
@@ -329,7 +330,7 @@ static void map_and_directory_agree(void)
     engine_stop(e);
 }
 
-/* A figure of a line of the process table, by its number. */
+/* A value in the process table: the row of a process, a column by number. */
 static double cell(const char *page, const char *process, unsigned column)
 {
     char needle[40];
@@ -363,10 +364,10 @@ static void top_as_text(void)
     generation_finish(g, WAIT_MS, &got);
     text_free(&got);
     CHECK(c.status == 0 && !strchr(c.out, '\033'), "%d: %.300s", c.status, c.err);
-    CHECK(cell(c.out, "compute", 1) == (double)compute, "another pid: %.900s", c.out);
-    CHECK(cell(c.out, "compute", 7) == 1, "not one restart: %.900s", c.out);
-    CHECK(cell(c.out, "compute", 3) > 0 && cell(c.out, "compute", 5) > 0, "no CPU or lease: %.900s",
-          c.out);
+    CHECK(cell(c.out, "compute", 1) == (double)compute, "the pid differs: %.900s", c.out);
+    CHECK(cell(c.out, "compute", 7) == 1, "restarts is not 1: %.900s", c.out);
+    CHECK(cell(c.out, "compute", 3) > 0 && cell(c.out, "compute", 5) > 0,
+          "no CPU time or reservation: %.900s", c.out);
     CHECK(cell(c.out, "loader.0", 1) > 0 && strstr(c.out, "io_uring") && strstr(c.out, "budget "),
           "%.900s", c.out);
     size_t lines = command_lines(c.out);

@@ -1,5 +1,5 @@
-/* What stands around an engine: the service manager, the memory estimate, the directories that
- * clients' own engines make. */
+/* Running as a service: notifications of the service manager, the memory estimate, and the run
+ * directories of private engines. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -33,12 +33,12 @@ static void expect_notice(int fd, const char *wanted)
 {
     char text[64] = "";
     struct pollfd p = {.fd = fd, .events = POLLIN};
-    CHECK(poll(&p, 1, END_MS) == 1, "no notice, %s was expected", wanted);
+    CHECK(poll(&p, 1, END_MS) == 1, "no notification, expected %s", wanted);
     ssize_t n = recv(fd, text, sizeof text - 1, 0);
-    CHECK(n > 0 && strcmp(text, wanted) == 0, "notice '%s', expected '%s'", text, wanted);
+    CHECK(n > 0 && strcmp(text, wanted) == 0, "notification '%s', expected '%s'", text, wanted);
 }
 
-/* READY=1 when requests are taken and not before, STOPPING=1 at the end, nothing else. */
+/* READY=1 when requests are accepted and not before, STOPPING=1 at the end, nothing else. */
 static void notices(void)
 {
     char path[PATH_MAX];
@@ -53,7 +53,7 @@ static void notices(void)
     engine_stop(e);
     expect_notice(fd, "STOPPING=1");
     char byte;
-    CHECK(recv(fd, &byte, 1, MSG_DONTWAIT) < 0, "a third notice");
+    CHECK(recv(fd, &byte, 1, MSG_DONTWAIT) < 0, "a third notification");
     close(fd);
 }
 
@@ -83,7 +83,7 @@ static size_t own_dirs(const char *base)
     return count;
 }
 
-/* The reported minimum starts, a MiB less is rejected with the same number; its budgets rise. */
+/* An engine starts with the estimated minimum; 1 MiB less is rejected with the same number. */
 static void memory_estimate_matches_the_ledger(void)
 {
     char budget[32], wanted[64];
@@ -96,21 +96,20 @@ static void memory_estimate_matches_the_ledger(void)
     snprintf(wanted, sizeof wanted, "minimum %lluMiB", (unsigned long long)(min_budget / MIB));
     command_run(&c, NULL, END_MS,
                 (const char *const[]){"run", "-m", test_model(), "--budget", budget, NULL});
-    CHECK(c.status == 2 && strstr(c.err, wanted), "status %d, '%s' is not in: %.200s", c.status,
-          wanted, c.err);
+    CHECK(c.status == 2 && strstr(c.err, wanted), "status %d, expected 2 and '%s' in: %.200s",
+          c.status, wanted, c.err);
     command_free(&c);
     snprintf(budget, sizeof budget, "%llu", (unsigned long long)half);
     struct engine *e = engine_new();
     engine_start(e, (const char *const[]){"--budget", budget, NULL});
     json_t *stats = engine_stats(e);
-    /* Measured reservations differ from estimates, by far less than a tenth of the experts.
-     */
+    /* Measured reservations differ from the estimates by less than a tenth of the experts. */
     uint64_t quota = lookup_u64(stats, "memory.arena_quota_bytes");
     CHECK(quota >= memory_estimate("dense_bytes") + memory_estimate("expert_bytes") / 10 * 4,
-          "arena %llu of %s", (unsigned long long)quota, budget);
+          "only %llu bytes of arena for %s", (unsigned long long)quota, budget);
     json_decref(stats);
-    /* While an engine runs, and without leaving a trace. */
-    CHECK(memory_estimate("min_budget") == min_budget, "another minimum while an engine runs");
+    /* The same estimate while an engine runs; it leaves no files. */
+    CHECK(memory_estimate("min_budget") == min_budget, "the minimum differs while an engine runs");
     CHECK(own_dirs(getenv("SLUICE_RUN_DIR")) == 0, "a run directory is left behind");
     engine_stop(e);
 }
@@ -137,15 +136,15 @@ static void make_dir(char path[PATH_MAX], const char *base, const char *name, bo
         close(fd);
 }
 
-/* A client with an engine of its own leaves no directory; what dead ones left goes at its start.
- * Names that people gave stay, and so do those of clients that live. */
+/* A client with a private engine leaves no directory, and at start removes those of clients that have
+ * exited. Directories of running clients and of named engines stay. */
 static void own_directories_go(void)
 {
     char base[PATH_MAX], dead[PATH_MAX], empty[PATH_MAX], alive[PATH_MAX], named[PATH_MAX];
     char name[64];
     struct command c;
     snprintf(base, sizeof base, "%s", getenv("SLUICE_RUN_DIR") ? getenv("SLUICE_RUN_DIR") : "");
-    CHECK(base[0], "the harness gives no run directory");
+    CHECK(base[0], "the harness sets no SLUICE_RUN_DIR");
     snprintf(name, sizeof name, "own-%d", (int)exited_pid());
     make_dir(dead, base, name, true);
     snprintf(name, sizeof name, "bench-%d-2", (int)exited_pid());
@@ -158,11 +157,12 @@ static void own_directories_go(void)
                                       "It was", "-n", "4", "--temp", "0", NULL});
     CHECK(c.status == 0, "status %d: %.300s", c.status, c.err);
     command_free(&c);
-    CHECK(access(dead, F_OK) != 0, "%s is still there", dead);
-    CHECK(access(empty, F_OK) != 0, "%s is still there", empty);
-    CHECK(access(alive, F_OK) == 0, "%s is gone", alive);
-    CHECK(access(named, F_OK) == 0, "%s is gone", named);
-    CHECK(own_dirs(base) == 1, "%zu own directories are left, one is of this test", own_dirs(base));
+    CHECK(access(dead, F_OK) != 0, "%s was not removed", dead);
+    CHECK(access(empty, F_OK) != 0, "%s was not removed", empty);
+    CHECK(access(alive, F_OK) == 0, "%s was removed", alive);
+    CHECK(access(named, F_OK) == 0, "%s was removed", named);
+    CHECK(own_dirs(base) == 1, "%zu private directories are left, expected 1 (of this test)",
+          own_dirs(base));
 }
 
 static void names(void)

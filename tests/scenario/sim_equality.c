@@ -1,9 +1,9 @@
-/* The simulator and the pipeline are one: with prefetch off the hits and misses that compute
- * counted are those of lib/sim over the recorded trace, for every eviction and allocation. The
- * rules that make it so are in lib/policy/residency/residency.h.
+/* The simulator equals the engine: without prefetch, lib/sim over the recorded trace has the same
+ * hits and misses as compute counted, for every eviction and allocation policy. The rules that make
+ * this possible are in lib/policy/residency/residency.h.
  *
- * Prompts are computed token by token here: in a chunk that uses more experts than a half of the
- * capacity, the possible victims depend on the pins at that time. */
+ * Prompts are computed token by token: in a chunk that accesses more experts than half of the
+ * capacity, the candidates for eviction depend on when experts are pinned. */
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
@@ -40,7 +40,7 @@ static struct totals run_engine(const char *trace, const char *knobs, const char
     t.hits_inflight = engine_counter(e, "compute", "hits_inflight");
     uint64_t lost = engine_counter(e, "recorder", "records_dropped");
     engine_stop(e);
-    if (lost > 0) /* a stopped recorder: nothing to compare, and nothing wrong */
+    if (lost > 0) /* the recorder was delayed: nothing to compare, and not an error */
         test_skip("the recorder fell behind by %" PRIu64 " records", lost);
     return t;
 }
@@ -76,8 +76,9 @@ static void compare(const char *knobs, const char *experts)
     struct totals modelled = simulate(path, knobs, real.experts_max);
     test_note("%s %s: pipeline %" PRIu64 " hits %" PRIu64 " misses, sim %" PRIu64 " and %" PRIu64,
               experts, knobs, real.hits, real.misses, modelled.hits, modelled.misses);
-    CHECK(real.misses > 1000 && real.hits > 1000, "nothing was decided");
-    CHECK(real.hits_inflight == 0 && modelled.hits_inflight == 0, "late uses without prefetch");
+    CHECK(real.misses > 1000 && real.hits > 1000, "too few misses or hits to compare");
+    CHECK(real.hits_inflight == 0 && modelled.hits_inflight == 0,
+          "in-flight hits without prefetch");
     CHECK(real.hits == modelled.hits && real.misses == modelled.misses,
           "%s with %s: the simulator is off by %" PRId64 " hits", knobs, experts,
           (int64_t)(modelled.hits - real.hits));

@@ -12,7 +12,7 @@
 
 static const char *const scarce[] = {"--resident-experts=25", NULL};
 
-/* A long text: it lasts through the stop. */
+/* A text long enough to still be generated after the stop. */
 static struct generation *start_generation(struct engine *e)
 {
     struct generation *g = generation_start(e, test_prompt(0), BASELINE_TOKENS);
@@ -30,7 +30,7 @@ static void finish(struct generation *g, const char *what)
     text_free(&got);
 }
 
-/* Stopped for less than the heartbeat limit: it continues without a restart. */
+/* Stopped for less than the heartbeat timeout: the process continues without a restart. */
 static void stopped_2s(const char *service)
 {
     struct engine *e = engine_new();
@@ -40,15 +40,14 @@ static void stopped_2s(const char *service)
     struct generation *g = start_generation(e);
     CHECK(kill(pid, SIGSTOP) == 0, "cannot stop %s", service);
     deadline_reach(deadline_in(2000));
-    CHECK(kill(pid, SIGCONT) == 0, "%s was gone after 2 s", service);
+    CHECK(kill(pid, SIGCONT) == 0, "%s had exited after 2 s", service);
     finish(g, service);
     CHECK(engine_pid(e, service, 0, 0) == pid, "%s was replaced after 2 s", service);
     CHECK(engine_restarts(e, service, 0) == 0, "%s was restarted", service);
     engine_stop(e);
 }
 
-/* Stopped for longer: killed, replaced, the text unchanged. */
-/* The exit record states that the watchdog killed it. */
+/* The exit record names the watchdog as cause. */
 static void check_cause(struct engine *e, pid_t pid)
 {
     json_t *doc = engine_stats(e);
@@ -56,10 +55,11 @@ static void check_cause(struct engine *e, pid_t pid)
     for (size_t i = 0; i < lookup_exits(doc); i++)
         if (lookup_u64(lookup_exit(doc, i), "pid") == (uint64_t)pid)
             cause = lookup_text(lookup_exit(doc, i), "cause");
-    CHECK(strcmp(cause, "heartbeat") == 0, "it died of '%s'", cause);
+    CHECK(strcmp(cause, "heartbeat") == 0, "exit cause '%s', expected 'heartbeat'", cause);
     json_decref(doc);
 }
 
+/* Stopped for longer: killed and replaced; the text is unchanged. */
 static void stopped_5s(const char *service)
 {
     struct engine *e = engine_new();
@@ -93,7 +93,7 @@ BOTH(cache)
 BOTH(predictor)
 BOTH(compute)
 
-/* kill -9 of the supervisor: everything is gone within a second, and the next start works. */
+/* kill -9 of the supervisor: all processes exit within a second, and the next start works. */
 static void supervisor_killed(void)
 {
     struct engine *e = engine_new();
@@ -108,11 +108,11 @@ static void supervisor_killed(void)
         struct text got;
         generation_finish(g, FINISH_MS, &got);
         CHECK(got.error.code != ERR_NONE || got.count == BASELINE_TOKENS,
-              "a generation whose engine died ended without an error");
+              "the engine was killed, but the generation ended without an error");
         text_free(&got);
         engine_destroy(e);
     }
-    /* The same name and directory once more: what was left of the run is no hindrance. */
+    /* Remains of the killed engine do not prevent a start with the same name and directory. */
     engine_start(e, scarce);
     struct text got;
     engine_generate(e, test_prompt(0), 16, &got);
@@ -120,7 +120,7 @@ static void supervisor_killed(void)
     engine_stop(e);
 }
 
-/* SIGKILL for everybody at once: still nothing left, still the next start works. */
+/* SIGKILL to all processes at once: nothing is left, and the next start works. */
 static void everything_killed(void)
 {
     struct engine *e = engine_new();
@@ -138,7 +138,7 @@ static void everything_killed(void)
     engine_stop(e);
 }
 
-/* The end in order while a sequence runs: status 0, nothing left. */
+/* Orderly stop while a sequence runs: status 0, nothing left. */
 static void stop_while_generating(void)
 {
     struct engine *e = engine_new();

@@ -1,6 +1,6 @@
-/* Expert stores under real processes: the same text as from the GGUF file they were made of, for
- * any number of stripes and however the experts are spread over tiers, also while loaders are
- * killed; and bytes that are not what they should be never reach the text, nor any other client. */
+/* Stores with real processes: the same text as from the GGUF file, for any number of stripes and any
+ * mix of precisions, also while loaders are killed. Damaged bytes never affect a text, only the
+ * sequences that need them fail. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -45,14 +45,14 @@ static void same_text(const struct store_make *how, const char *const options[])
     uint64_t evictions = lookup_counter(doc, "cache", "evictions");
     uint64_t restarts = lookup_restarts(doc);
     json_decref(doc);
-    CHECK(verified > 0 && failed == 0, "%" PRIu64 " right sums, %" PRIu64 " wrong", verified,
+    CHECK(verified > 0 && failed == 0, "%" PRIu64 " correct checksums, %" PRIu64 " wrong", verified,
           failed);
-    CHECK(evictions > 0, "nothing was evicted: nothing was tried");
+    CHECK(evictions > 0, "nothing was evicted: the budget is too large for the test");
     CHECK(restarts == 0, "%" PRIu64 " restarts", restarts);
     test_note("%u stripes, %s: %" PRIu64 " parts verified, %.2f ms of the loader per MiB",
               how->stripes, options[0], verified,
               (double)ns / 1e6 / ((double)summed / (double)MIB));
-    engine_pid(e, "loader", how->stripes - 1, 0); /* as many loaders as stripes */
+    engine_pid(e, "loader", how->stripes - 1, 0); /* the last loader: one per stripe */
     engine_stop(e);
 }
 
@@ -86,8 +86,8 @@ CASE(spread_over_five, HOW(.stripes = 5, .precision_mask = 5, .spread = true, .s
 CASE(explicit_loaders, HOW(.stripes = 2, .precision_mask = 1), "--resident-experts=25",
      "--loaders=5")
 
-/* A prefetch loads the precision that will be requested: the store's other precision is never read, so that
- * what fits stays. */
+/* Prefetches load the precision that will be requested: the other precision is never read, so nothing
+ * is evicted. */
 static void hints_name_the_precision(void)
 {
     char path[PATH_MAX];
@@ -101,11 +101,11 @@ static void hints_name_the_precision(void)
     uint64_t prefetches = engine_counter(e, "cache", "prefetches");
     uint64_t evictions = engine_counter(e, "cache", "evictions");
     CHECK(prefetches > 0, "nothing was prefetched");
-    CHECK(evictions == 0, "%" PRIu64 " evictions, and all of int4 fits", evictions);
+    CHECK(evictions == 0, "%" PRIu64 " evictions although all of int4 fits", evictions);
     engine_stop(e);
 }
 
-/* Each stripe's loader is killed in turn while text is being made. */
+/* The loaders of the stripes are killed in turn during generations. */
 static void loaders_killed(void)
 {
     char path[PATH_MAX];
@@ -173,7 +173,7 @@ static void described(void)
     command_free(&c);
 }
 
-/* Copies of the stripes elsewhere, by --devices. */
+/* Copies of the stripes in other places, by --devices. */
 static void stripes_copied(void)
 {
     char path[PATH_MAX], copy[PATH_MAX + 16], devices[2 * PATH_MAX + 80];
@@ -195,7 +195,7 @@ static void stripes_copied(void)
 
 static void flip(const char *store, uint32_t stripes);
 
-/* One expert's bytes are wrong in the stripe: the mirror has them, and the device stays in use. */
+/* One expert is damaged in its stripe: it is read from the mirror, and the device stays in use. */
 static void wrong_bytes_are_in_the_mirror(void)
 {
     char path[PATH_MAX];
@@ -211,9 +211,9 @@ static void wrong_bytes_are_in_the_mirror(void)
     uint64_t moved = lookup_counter(doc, "loader", "parts_failed_over");
     uint64_t quarantined = lookup_counter(doc, "loader", "quarantined");
     json_decref(doc);
-    CHECK(moved > 0 && failed == 2 * moved, "%" PRIu64 " wrong sums, %" PRIu64 " read elsewhere",
-          failed, moved);
-    CHECK(quarantined == 0, "one bad place, and the device is in quarantine");
+    CHECK(moved > 0 && failed == 2 * moved,
+          "%" PRIu64 " wrong checksums, %" PRIu64 " read from the mirror", failed, moved);
+    CHECK(quarantined == 0, "the device was quarantined for one damaged expert");
     engine_stop(e);
 }
 
@@ -225,7 +225,7 @@ static uint64_t read_by_second(struct engine *e)
     return bytes;
 }
 
-/* A stripe that is not there at the start, and one that goes while the engine runs. */
+/* A stripe that is missing at the start, and one that is truncated while the engine runs. */
 static void missing_stripes_are_in_the_mirror(void)
 {
     char path[PATH_MAX], stripe[PATH_MAX + 32];
@@ -241,14 +241,14 @@ static void missing_stripes_are_in_the_mirror(void)
     CHECK(truncate(stripe, 8192) == 0, "%s", strerror(errno));
     uint64_t before = read_by_second(e);
     baseline_compare(e, 1, "a stripe was cut");
-    CHECK(read_by_second(e) > before + 8192, "its loader read no more than what is left of it");
+    CHECK(read_by_second(e) > before + 8192, "its loader did not read the mirror");
     json_t *doc = engine_stats(e);
-    CHECK(lookup_restarts(doc) == 0, "a process died");
+    CHECK(lookup_restarts(doc) == 0, "a process exited");
     json_decref(doc);
     engine_stop(e);
 }
 
-/* Without a mirror a missing stripe ends the start, with its name. */
+/* Without a mirror, a missing stripe makes the start fail with its name. */
 static void missing_stripes_are_named(void)
 {
     char path[PATH_MAX], stripe[PATH_MAX + 32];
@@ -261,10 +261,10 @@ static void missing_stripes_are_named(void)
     command_free(&c);
 }
 
-/* ---- bytes that are wrong -------------------------------------------------------------------- */
+/* ---- damaged bytes --------------------------------------------------------------------------- */
 
-/* The expert that is damaged: the long prompts use it, SPARING does not. Which ones do follows from
- * the demo model; the test checks both. */
+/* The damaged expert: the long prompts access it, SPARING does not. This depends on the demo model; the
+ * test checks both. */
 #define BAD_LAYER  4u
 #define BAD_EXPERT 9u
 #define SPARING    "The"
@@ -298,7 +298,7 @@ static void expect_checksum_error(struct generation *g)
     snprintf(name, sizeof name, "expert %u of layer %u", BAD_EXPERT, BAD_LAYER);
     CHECK(got.error.code == ERR_IO, "%s: %s", error_name(got.error.code), got.error.text);
     CHECK(strstr(got.error.text, "checksum") && strstr(got.error.text, name), "%s", got.error.text);
-    CHECK(!strchr(got.error.text, '\n'), "more than a line: %s", got.error.text);
+    CHECK(!strchr(got.error.text, '\n'), "more than one line: %s", got.error.text);
     test_note("%s", got.error.text);
     text_free(&got);
 }
@@ -316,7 +316,7 @@ static void byte_flipped(void)
     flip(path, 2);
     e = engine_new();
     engine_start(e, (const char *const[]){"-m", path, "--resident-experts=25", NULL});
-    /* Four clients at once: those that need the expert get an error, the others their text. */
+    /* Four clients at once: those that need the expert get an error, the others the correct text. */
     struct generation *g[] = {
         generation_start(e, test_prompt(1), 100), generation_start(e, SPARING, 2),
         generation_start(e, test_prompt(2), 100), generation_start(e, SPARING, 2)};
@@ -326,7 +326,7 @@ static void byte_flipped(void)
             continue;
         }
         generation_finish(g[i], FINISH_MS, &got);
-        text_check_same(&sparing, &got, "another client's text");
+        text_check_same(&sparing, &got, "text of another client");
         text_free(&got);
     }
     json_t *doc = engine_stats(e);
@@ -334,15 +334,14 @@ static void byte_flipped(void)
     uint64_t rereads = lookup_counter(doc, "loader", "checksum_rereads");
     uint64_t restarts = lookup_restarts(doc);
     json_decref(doc);
-    CHECK(failed >= 4 && failed == 2 * rereads, "%" PRIu64 " wrong sums, %" PRIu64 " read again",
-          failed, rereads);
+    CHECK(failed >= 4 && failed == 2 * rereads,
+          "%" PRIu64 " wrong checksums, %" PRIu64 " read again", failed, rereads);
     CHECK(restarts == 0, "%" PRIu64 " restarts", restarts);
     text_free(&sparing);
     engine_stop(e);
 }
 
-/* A stripe is written to while the engine runs: the right text or a named error, and everybody
- * alive. */
+/* A stripe is truncated while the engine runs: a named error, and no process exits. */
 static void stripe_touched(void)
 {
     char path[PATH_MAX], stripe[PATH_MAX + 32];
@@ -357,11 +356,11 @@ static void stripe_touched(void)
     CHECK(truncate(stripe, 8192) == 0, "%s", strerror(errno));
     struct text got;
     generation_finish(generation_start(e, test_prompt(1), BASELINE_TOKENS), FINISH_MS, &got);
-    CHECK(got.error.code != ERR_NONE, "a text out of a stripe that is gone");
+    CHECK(got.error.code != ERR_NONE, "a text from a stripe that is gone");
     test_note("%s (%s)", got.error.text, error_name(got.error.code));
     text_free(&got);
     json_t *doc = engine_stats(e);
-    CHECK(lookup_restarts(doc) == 0, "a process died");
+    CHECK(lookup_restarts(doc) == 0, "a process exited");
     json_decref(doc);
     engine_stop(e);
 }

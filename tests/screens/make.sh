@@ -24,7 +24,7 @@ for needed in python3 curl; do
         exit 0
     }
 done
-[ -x "$libexec/sluice-run" ] || die "there is no build in $libexec (launch/sluice build)"
+[ -x "$libexec/sluice-run" ] || die "no build in $libexec (run launch/sluice build)"
 mkdir -p "$out" || exit 1
 
 SLUICE_RUN_DIR=$(mktemp -d /tmp/sluice-screens.XXXXXX)
@@ -39,13 +39,13 @@ finish() {
 }
 trap finish EXIT
 
-# until_true WHAT COMMAND...: within a minute.
+# until_true WHAT COMMAND...: waits at most a minute until the command succeeds.
 until_true() {
     local what=$1 end=$((SECONDS + 60))
     shift
     until "$@"; do
-        [ "$SECONDS" -lt "$end" ] || die "$what: not within a minute"
-        sleep 0.2 # between two looks
+        [ "$SECONDS" -lt "$end" ] || die "timed out after a minute: $what"
+        sleep 0.2 # between two checks
     done
 }
 
@@ -58,7 +58,7 @@ gateway_serves() {
     [ -n "$port" ] && [ "$port" != 0 ] && curl -sf "http://127.0.0.1:$port/health" >/dev/null
 }
 
-# One answer after the other, each another text.
+# One response after the other, each with another seed.
 keep_busy() {
     local seed=0
     while :; do
@@ -87,7 +87,7 @@ nothing_runs() {
 
 # ---- terminals ----
 
-# Each has a server of its own: one that ends with its last terminal takes the next with it.
+# A tmux server per terminal: a server that is exiting would take a new session with it.
 screen() {
     tmux -L "sluice-$$-$shown" "$@"
 }

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Pictures of the gateway's page at several sizes, once its charts have something to show:
+"""Takes screenshots of the gateway's page at several sizes, when its charts have enough samples:
 
     page.py CHROMIUM URL SAMPLES WIDTHxHEIGHT:FILE.png ...
 
-The browser is driven over a pipe (--remote-debugging-pipe): --screenshot takes a page as it is loaded, before it has
-seen two documents, and virtual time would make its rates wrong."""
+The browser is controlled over a pipe (--remote-debugging-pipe): --screenshot would capture the page on load, before
+it has fetched stats twice, and virtual time would make its rates wrong."""
 import base64
 import json
 import os
@@ -19,7 +19,7 @@ class Browser:
     def __init__(self, program, profile):
         to_it, self.write = os.pipe()
         self.read, from_it = os.pipe()
-        # The protocol's ends are descriptors 3 and 4.
+        # The browser reads commands from descriptor 3 and writes replies to 4.
         script = f'exec "$@" 3<&{to_it} 4>&{from_it}'
         self.process = subprocess.Popen(
             ["bash", "-c", script, "bash", program, "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run",
@@ -33,7 +33,7 @@ class Browser:
         while b"\0" not in self.rest:
             block = os.read(self.read, 1 << 20)
             if not block:
-                raise SystemExit("page.py: the browser is gone")
+                raise SystemExit("page.py: the browser has exited")
             self.rest += block
         text, self.rest = self.rest.split(b"\0", 1)
         return json.loads(text)
@@ -65,7 +65,7 @@ def open_page(browser, url, width, height):
     return session
 
 
-# Fulfilled when the charts have so many values, by the page's own count; it looks once a frame.
+# Fulfilled when the token chart has enough values; checked once per frame.
 CHARTS = """new Promise(done => {
   const until = performance.now() + %d;
   const look = () => {

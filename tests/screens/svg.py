@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""A terminal's screen, as `tmux capture-pane -e` writes it, as an SVG:
+"""Converts a terminal screen, as `tmux capture-pane -e` writes it, to SVG:
 
     svg.py COLUMNS ROWS < capture > screen.svg
 
-Characters, the colours of SGR (16, 256, 24 bits), bold, faint, italic, underline, reverse. Words are stretched to
-their cells, so that columns stand in any font."""
+Supports characters, SGR colours (16, 256, 24 bits), bold, faint, italic, underline, reverse. Words are stretched to
+their cells, so that columns align in any font."""
 import html
 import re
 import sys
@@ -42,7 +42,7 @@ class Look:
         self.marks = frozenset()
 
     def extended(self, codes):
-        """The colour behind 38 or 48; takes its codes."""
+        """The colour after code 38 or 48; consumes its codes."""
         kind = codes.pop(0) if codes else 0
         if kind == 5 and codes:
             return colour_256(min(codes.pop(0), 255))
@@ -111,7 +111,7 @@ def draw_run(column, text, look, row):
     x, y = PAD + column * CELL, PAD + row * LINE
     if ground:
         yield f'<rect x="{x:.1f}" y="{y}" width="{len(text) * CELL:.1f}" height="{LINE}" fill="{ground}"/>'
-    # Many renderers merge consecutive spaces, so that each word is placed separately.
+    # Many renderers merge consecutive spaces, so each word is placed separately.
     for words in re.finditer(r"\S+(?: \S+)*", text):
         yield (f'<text x="{x + words.start() * CELL:.1f}" y="{y + 13.5}" '
                f'textLength="{len(words.group()) * CELL:.1f}"{style(ink, marks)}>'

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What svg.py makes of a terminal's sequences."""
+"""Tests the conversion of escape sequences by svg.py."""
 import re
 import unittest
 import xml.etree.ElementTree as tree
