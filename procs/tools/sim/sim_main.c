@@ -291,23 +291,20 @@ static int calibrate(struct program *p, struct error *error)
 
 static int add_precisions(struct program *p, struct error *error)
 {
-    static const char *const names[PRECISION__COUNT] = {"native", "int8", "int4", "int2"};
     struct trace_header *h = &p->trace.header;
     char item[ITEM_BYTES];
     for (const char *list = p->precisions ? p->precisions : ""; next_item(&list, item);) {
         char *value = strchr(item, '=');
         double percent;
         uint64_t bytes = 0;
-        uint32_t t = PRECISION_INT8;
         if (value)
             *value++ = 0;
-        while (t < PRECISION__COUNT && strcmp(item, names[t]) != 0)
-            t++;
+        enum precision t = precision_find(item);
         if (value && strchr(value, '%') && percent_parse(value, &percent))
             bytes = (uint64_t)((double)h->precision_bytes[PRECISION_NATIVE] * percent / 100);
         else if (value && !bytes_parse(value, &bytes))
             bytes = 0;
-        if (t == PRECISION__COUNT || bytes == 0)
+        if (t == PRECISION__COUNT || t == PRECISION_NATIVE || bytes == 0)
             return error_set(
                 error, ERR_BAD_INPUT,
                 "--precisions: '%s' is not int8, int4 or int2 with a percentage or a size", item);

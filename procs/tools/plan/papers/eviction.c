@@ -139,7 +139,7 @@ static int get_trace(struct fit *f, struct error *error)
     struct planning *p = f->p;
     const struct model_hparams *h = &offline_index(p->model)->hparams;
     if (!p->trace_path)
-        return offline_trace(p->model, &p->some, QUANT_CHANNEL, &f->trace, error);
+        return offline_trace(p->model, &p->some, p->method, &f->trace, error);
     if (trace_read(p->trace_path, &f->trace, error) != 0)
         return -1;
     struct trace_header *t = &f->trace.header;
@@ -148,7 +148,7 @@ static int get_trace(struct fit *f, struct error *error)
     /* It may have been recorded without the precisions planned here. */
     t->precision_mask = (1u << PRECISION__COUNT) - 1;
     for (enum precision x = PRECISION_NATIVE; x < PRECISION__COUNT; x++)
-        t->precision_bytes[x] = offline_expert_bytes(p->model, 0, 0, x, QUANT_CHANNEL);
+        t->precision_bytes[x] = offline_expert_bytes(p->model, 0, 0, x, p->method);
     return 0;
 }
 
