@@ -107,7 +107,7 @@ static uint64_t compute_estimate(const struct supervisor *s)
 {
     const struct model_hparams *h = &s->model->hparams;
     double hidden = h->hidden, inner = h->expert_inner, q = (double)h->heads * h->head_size;
-    double kv = (double)h->kv_heads * h->head_size, used = h->experts_used;
+    double kv = (double)model_kv_elements(h), used = h->experts_used;
     double row = (FORMS_BYTES + 8) * hidden + (FORMS_BYTES + 4) * q + 8 * kv + 4.0 * h->head_size +
                  4.0 * h->experts + used * (4 * hidden + 24) + 8 * inner;
     double thread = COMPUTE_ROWS * FORMS_BYTES * (hidden + inner) + 8.0 * h->experts;
