@@ -12,14 +12,6 @@
 
 #define DETERMINISTIC_MAGIC 0x4c4f434bu
 
-/* Defaults without a plan; those of `sluice sim`. */
-#define DEVICE_BYTES_PER_S  1e9
-#define DEVICE_LATENCY_NS   1e5
-#define DEVICE_DEPTH        16
-#define WEIGHT_BYTES_PER_NS 20.0 /* decode streams weights from memory */
-#define PREDICT_NS          2e4
-#define BATCH_COST          0.25 /* of a further token of a chunk, relative to the first */
-
 struct deterministic {
     uint32_t magic;
     struct deterministic_config config;
@@ -357,17 +349,17 @@ void deterministic_model(const struct model_index *m, const struct knobs *knobs,
     for (int t = 0; t < PRECISION__COUNT; t++)
         c->precision_bytes[t] =
             m->precision_entries[t] ? m->precision_bytes[t] / m->precision_entries[t] : 0;
-    double expert_ns =
-        (double)c->precision_bytes[__builtin_ctz(m->precision_mask)] / WEIGHT_BYTES_PER_NS;
+    double expert_ns = (double)c->precision_bytes[__builtin_ctz(m->precision_mask)] * 1e9 /
+                       SIM_DEFAULT_WEIGHTS_PER_S;
     double layer_ns = expert_ns * h->experts_used;
-    c->device.bytes_per_s = known(plan, PLAN_drive_bytes_per_s, DEVICE_BYTES_PER_S);
-    c->device.latency_ns = DEVICE_LATENCY_NS;
-    c->device.depth = DEVICE_DEPTH;
+    c->device.bytes_per_s = known(plan, PLAN_drive_bytes_per_s, SIM_DEFAULT_BYTES_PER_S);
+    c->device.latency_ns = SIM_DEFAULT_LATENCY_NS;
+    c->device.depth = SIM_DEFAULT_DEPTH;
     c->compute.layer_ns = known(plan, PLAN_layer_attention_ns, layer_ns / 2) +
                           known(plan, PLAN_layer_router_ns, layer_ns / 2);
     c->compute.expert_ns = known(plan, PLAN_layer_experts_ns, layer_ns) / h->experts_used;
-    c->compute.predict_ns = PREDICT_NS;
-    c->compute.batch = BATCH_COST;
+    c->compute.predict_ns = SIM_DEFAULT_PREDICT_NS;
+    c->compute.batch = SIM_DEFAULT_BATCH;
     if (!plan)
         return;
     c->plan.tables = (struct path_tables){

@@ -70,6 +70,19 @@ PLAN_SCALAR(int8_expert_ns, 0, 1e15, "Compute of one expert at int8 in decode, u
 PLAN_SCALAR(int4_expert_ns, 0, 1e15, "The same at int4.")
 PLAN_SCALAR(int2_expert_ns, 0, 1e15, "The same at int2.")
 
+/* ---- how each loss was measured (lib/policy/presets/loss.h) ---- */
+PLAN_SCALAR(uniform_method, 0, 15, "enum quant_method of the uniform precisions.")
+PLAN_SCALAR(edgemoe_method, 0, 15, "enum quant_method of edgemoe's precisions.")
+PLAN_SCALAR(hobbit_method, 0, 15, "enum quant_method of hobbit's precisions.")
+PLAN_SCALAR(hobbit_high, 0, 3, "enum precision of hobbit's higher precision.")
+PLAN_SCALAR(hobbit_low, 0, 3, "enum precision of hobbit's lower precision.")
+PLAN_SCALAR(fate_method, 0, 15, "enum quant_method of fate's precisions.")
+PLAN_SCALAR(fate_high, 0, 3, "enum precision of fate's higher precision.")
+PLAN_SCALAR(fate_low, 0, 3, "enum precision of fate's lower precision.")
+PLAN_SCALAR(swap_share, 0, 1, "Share of all experts that was resident.")
+PLAN_SCALAR(swap_margin, 0, 1000, "Policy parameter margin.")
+PLAN_SCALAR(swap_chunk, 1, 65536, "Tokens of a chunk.")
+
 /* ---- measured by profile ---- */
 PLAN_ARRAY(frequency, F32, EXPERTS, 0, 1, "Accesses per token.")
 PLAN_ARRAY(

@@ -23,9 +23,8 @@
 #include <stdint.h>
 
 #include "lib/kernels/kernels.h"
+#include "lib/tensor/quant_method.h"
 #include "lib/tensor/tensor_type.h"
-
-enum quant_method { QUANT_CHANNEL, QUANT_HQQ };
 
 /* The two grids of C2. ZERO: {-2, -1, 0, 1} (zero 2), contains 0 and is asymmetric; a negative
  * scale mirrors it. EVEN: {-1.5, -0.5, 0.5, 1.5} (zero 1.5), symmetric, without 0. */

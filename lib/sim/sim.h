@@ -33,6 +33,15 @@
 #include "lib/tensor/precision.h"
 #include "lib/trace/trace.h"
 
+/* The machine that is modelled where nothing was measured or requested. */
+#define SIM_DEFAULT_BYTES_PER_S 1e9
+#define SIM_DEFAULT_LATENCY_NS  1e5
+#define SIM_DEFAULT_DEPTH       16
+#define SIM_DEFAULT_WEIGHTS_PER_S                                                                  \
+    20e9 /* bytes of weights read from memory in decode, which bounds its speed */
+#define SIM_DEFAULT_PREDICT_NS 2e4
+#define SIM_DEFAULT_BATCH      0.25 /* cost of a further token of a chunk, relative to the first */
+
 struct sim_device {
     double bytes_per_s; /* > 0 */
     double latency_ns;

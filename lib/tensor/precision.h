@@ -11,4 +11,8 @@ enum precision {
     PRECISION__COUNT
 };
 
+/* Name in manifests, on command lines and in descriptions: native, int8, int4, int2. */
+const char *precision_name(enum precision precision);
+enum precision precision_find(const char *name); /* PRECISION__COUNT: unknown */
+
 #endif

@@ -49,7 +49,7 @@ uint64_t kv_bytes(const struct model_hparams *h, uint32_t context)
 
 uint64_t kv_sequence_bytes(const struct model_hparams *h, uint32_t tokens)
 {
-    uint64_t region = (uint64_t)tokens * h->kv_heads * h->head_size * sizeof(uint16_t);
+    uint64_t region = tokens * model_kv_elements(h) * sizeof(uint16_t);
     return 2 * (uint64_t)h->layers * align_up(region, PAGE_BYTES);
 }
 

@@ -6,6 +6,7 @@
 
 #include "lib/policy/presets/auto.h"
 #include "lib/policy/presets/presets.h"
+#include "lib/tensor/quant_method.h"
 #include "tests/scenario/baseline.h"
 #include "tests/scenario/fixtures.h"
 
@@ -38,6 +39,12 @@ static void plan_with_predictions(char path[PATH_MAX])
     predict(plan, "auto-noprefetch", 0, PLAN_AUTO_SHARES, 6e6);
     predict(plan, "hobbit", 0, PLAN_AUTO_SHARES, 1e6);
     plan->scalar[PLAN_hobbit_loss_high] = 0.02;
+    plan->scalar[PLAN_hobbit_t1] = 0.6;
+    plan->scalar[PLAN_hobbit_t2] = 0.9;
+    plan->scalar[PLAN_hobbit_skip_renormalise] = 0;
+    plan->scalar[PLAN_hobbit_method] = QUANT_CHANNEL; /* as store_pack */
+    plan->scalar[PLAN_hobbit_high] = PRECISION_NATIVE;
+    plan->scalar[PLAN_hobbit_low] = PRECISION_INT2;
     CHECK(plan_write(plan, path, &error) == 0, "%s", error.text);
     free(blank);
     free(plan);
@@ -128,8 +135,8 @@ static void loss_without_auto(void)
     command_run(&c, NULL, END_MS,
                 (const char *const[]){"generate", "-m", test_model(), "--max-loss", "1", "--policy",
                                       "precision=hobbit", "-p", "a", "-n", "1", NULL});
-    CHECK(c.status == 2 && strstr(c.err, "--max-loss 1%: preset 'default' may lose more"),
-          "status %d: %s", c.status, c.err);
+    CHECK(c.status == 2 && strstr(c.err, "precision=hobbit needs two precisions"), "status %d: %s",
+          c.status, c.err);
     command_free(&c);
 }
 

@@ -379,7 +379,7 @@ static void bad_usage_is_rejected(void)
              "--precisions=native,int3");
     REJECTED(2, "--dense: must be native, int8 or int4", "-m", test_model(), "-o", store,
              "--dense=int2");
-    REJECTED(2, "--method: must be channel or hqq", "-m", test_model(), "-o", store,
+    REJECTED(2, "--method: 'best' is not one of channel|hqq", "-m", test_model(), "-o", store,
              "--method=best");
     REJECTED(2, "two stripes or mirrors are the same file", "-m", test_model(), "-o", store,
              "--stripes=/tmp/x.bin,/tmp/x.bin");

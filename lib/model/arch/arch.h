@@ -31,6 +31,12 @@ struct model_hparams {
     uint32_t reserved[4];
 };
 
+/* Elements, F16 each, of one position's keys of a layer; its values have as many. */
+static inline uint64_t model_kv_elements(const struct model_hparams *h)
+{
+    return (uint64_t)h->kv_heads * h->head_size;
+}
+
 /* What the RMSNorm of q and k covers. */
 enum qk_norm {
     QK_NORM_NONE,

@@ -10,6 +10,7 @@
 #include "lib/model/limits.h"
 #include "lib/model/tokenizer/blob.h"
 #include "lib/tensor/precision.h"
+#include "lib/tensor/quant_method.h"
 #include "lib/tensor/tensor_type.h"
 
 static int bad(struct error *error, const char *what)
@@ -103,6 +104,10 @@ static int check_derived(const struct model_index *m, const struct index_derived
     uint64_t precisions = (uint64_t)__builtin_popcount(m->precision_mask);
     if (m->precision_mask == 0 || m->precision_mask >> PRECISION__COUNT != 0)
         return bad(error, "unknown precisions");
+    for (uint32_t t = 0; t < PRECISION__COUNT; t++)
+        if (m->precision_method[t] >= QUANT_METHOD__COUNT ||
+            (m->precision_method[t] != QUANT_COPY && !(m->precision_mask & 1u << t)))
+            return bad(error, "unknown quantisation method");
     if (m->hparams.tied_output != d->tied_output || m->dense_count != d->dense_count ||
         m->entry_count != m->dense_count + precisions * grid || d->entry_count > m->entry_count)
         return bad(error, "wrong number of entries");

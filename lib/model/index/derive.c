@@ -36,6 +36,7 @@ uint32_t index_layout_hash(void)
         AT(model_index, hparams),
         AT(model_index, tensor_count),
         AT(model_index, precision_mask),
+        AT(model_index, precision_method),
         AT(model_index, stripe_count),
         AT(model_index, checksums_offset),
         AT(model_index, tokenizer_offset),

@@ -115,9 +115,11 @@ static struct model_index *assemble(const struct build *b, enum arch_id arch,
                                .checksum_count = x ? x->checksum_count : 0,
                                .tokenizer_bytes = b->tokenizer_bytes,
                                .dense_bytes = d->dense_bytes};
-    if (x)
+    if (x) {
         head.entry_count +=
             (uint32_t)__builtin_popcount(x->precision_mask) * hparams->layers * hparams->experts;
+        memcpy(head.precision_method, x->precision_method, sizeof head.precision_method);
+    }
     lay_out(&head);
     struct model_index *m = calloc(1, head.bytes);
     if (!m)

@@ -104,6 +104,7 @@ struct model_index {
         precision_count; /* bits of enum precision that have a grid, and their number */
     uint32_t precision_first[PRECISION__COUNT];   /* first entry of its grid; ENTRY_NONE: no grid */
     uint32_t precision_entries[PRECISION__COUNT]; /* experts present at that precision */
+    uint8_t precision_method[PRECISION__COUNT];   /* enum quant_method; of absent ones: copy */
     uint32_t stripe_count;                        /* 0: a GGUF file */
     uint32_t absent_count;                        /* absent entries of all precisions */
     uint64_t tensors_offset, entries_offset;

@@ -16,18 +16,6 @@
 
 #define ELEMENTS_MAX (1 << 24) /* elements of a row, or rows of a matrix */
 
-static const char *const precision_names[] = {[PRECISION_NATIVE] = "native",
-                                              [PRECISION_INT8] = "int8",
-                                              [PRECISION_INT4] = "int4",
-                                              [PRECISION_INT2] = "int2"};
-_Static_assert(ARRAY_LEN(precision_names) == PRECISION__COUNT, "a name for each precision");
-
-static const char *const method_names[] = {
-#define X(id, name) [STORE_##id] = (name),
-    STORE_METHODS(X)
-#undef X
-};
-
 static const char *const layout_names[] = {
 #define X(id, name) [STORE_##id] = (name),
     STORE_LAYOUTS(X)
@@ -36,18 +24,6 @@ static const char *const layout_names[] = {
 
 static const char *const matrix_names[] = {
     [EXPERT_GATE] = "gate", [EXPERT_UP] = "up", [EXPERT_DOWN] = "down"};
-
-const char *precision_name(enum precision precision)
-{
-    sl_assert((unsigned)precision < PRECISION__COUNT);
-    return precision_names[precision];
-}
-
-const char *store_method_name(enum store_method method)
-{
-    sl_assert((unsigned)method < STORE_METHOD__COUNT);
-    return method_names[method];
-}
 
 /* Index of a name in a list; `count`: not found. */
 static uint32_t find_name(const char *const *names, uint32_t count, const char *name)
@@ -268,18 +244,17 @@ static int parse_precision(json_t *object, size_t number_in_list, struct store_m
     if (json_unpack_ex(object, &why, JSON_STRICT, "{s:s, s:s, s:o}", "tier", &precision, "method",
                        &method, "groups", &groups) != 0)
         return unlike(error, where, &why);
-    uint32_t t = find_name(precision_names, PRECISION__COUNT, precision);
-    uint32_t how = find_name(method_names, STORE_METHOD__COUNT, method);
+    enum precision t = precision_find(precision);
+    enum quant_method how = quant_method_find(method);
     if (t == PRECISION__COUNT)
         return bad(error, where, "unknown tier '%s'", printable(precision, strlen(precision)).text);
-    if (how == STORE_METHOD__COUNT)
+    if (how == QUANT_METHOD__COUNT)
         return bad(error, where, "unknown method '%s'", printable(method, strlen(method)).text);
     if (m->precision_mask >> t != 0)
         return bad(error, where, "tiers are not in ascending order");
     m->precision_mask |= 1u << t;
     struct store_precision *into = &m->precision[m->precision_count++];
-    *into =
-        (struct store_precision){.precision = (enum precision)t, .method = (enum store_method)how};
+    *into = (struct store_precision){.precision = t, .method = how};
     return parse_groups(groups, where, m, into, error);
 }
 

@@ -243,6 +243,8 @@ static int take_model(struct opening *o, struct model_index **index, struct erro
         .experts = m->experts,
         .arch = m->arch,
     };
+    for (uint32_t t = 0; t < m->precision_count; t++)
+        experts.precision_method[m->precision[t].precision] = (uint8_t)m->precision[t].method;
     struct model_file_id id;
     uint8_t hash[STORE_HASH_BYTES];
     int fd = open_member(o, STORE_MODEL_FILE, &id, error);

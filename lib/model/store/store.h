@@ -69,6 +69,7 @@
 #include "lib/model/index/model_index.h"
 #include "lib/model/limits.h"
 #include "lib/tensor/precision.h"
+#include "lib/tensor/quant_method.h"
 
 #define STORE_FORMAT        "sluice-store"
 #define STORE_VERSION       1u
@@ -84,19 +85,6 @@
 #define STORE_HASH_BYTES    16
 #define STORE_MANIFEST_MAX  (4 * MIB)
 #define STORE_ENTRIES_MAX   (256 * MIB)
-
-/* X(NAME, name in the manifest): how a precision was made from the source. */
-#define STORE_METHODS(X)                                                                           \
-    X(COPY, "copy")       /* the bytes of the source, row by row */                                \
-    X(CHANNEL, "channel") /* linear, one grid per row */                                           \
-    X(HQQ, "hqq")         /* half-quadratic, one grid per group */
-
-enum store_method {
-#define X(id, name) STORE_##id,
-    STORE_METHODS(X)
-#undef X
-        STORE_METHOD__COUNT
-};
 
 /* X(NAME, name in the manifest): how experts are distributed over the stripes. */
 #define STORE_LAYOUTS(X)                                                                           \
@@ -138,7 +126,7 @@ struct store_group { /* layers whose experts have the same slot layout */
 
 struct store_precision {
     enum precision precision;
-    enum store_method method;
+    enum quant_method method;
     uint32_t group_first, group_count; /* in groups[] */
 };
 
@@ -161,10 +149,6 @@ struct store_manifest {
     struct store_group *groups;                         /* owned */
     uint64_t entries_bytes, entries_xxh3;
 };
-
-/* Name in manifests, on command lines and in descriptions: native, int8, int4, int2. */
-const char *precision_name(enum precision precision);
-const char *store_method_name(enum store_method method);
 
 const char *store_layout_name(enum store_layout layout);
 /* The layout of that name; STORE_LAYOUT__COUNT: unknown. */

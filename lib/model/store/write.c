@@ -193,7 +193,7 @@ static json_t *precisions_json(const struct store_manifest *m)
         json_array_append_new(
             precisions,
             json_pack("{s:s, s:s, s:o}", "tier", precision_name(m->precision[t].precision),
-                      "method", store_method_name(m->precision[t].method), "groups", groups));
+                      "method", quant_method_name(m->precision[t].method), "groups", groups));
     }
     return precisions;
 }

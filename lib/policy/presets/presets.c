@@ -251,8 +251,6 @@ bool knobs_need_plan(const struct knobs *k)
 
 /* ---- policy objects from parameters --------------------------------------------------------- */
 
-static const char *const precision_names[PRECISION__COUNT] = {"native", "int8", "int4", "int2"};
-
 static int need_precisions(uint32_t wanted, uint32_t present, const char *rule, struct error *error)
 {
     for (uint32_t t = 0; t < PRECISION__COUNT; t++)
@@ -261,16 +259,14 @@ static int need_precisions(uint32_t wanted, uint32_t present, const char *rule, 
                 error, ERR_BAD_INPUT,
                 "precision=%s needs experts at %s and the model has none; create them with "
                 "'sluice pack'",
-                rule, precision_names[t]);
+                rule, precision_name((enum precision)t));
     return 0;
 }
 
 static enum precision precision_of(const char *name, enum precision automatic)
 {
-    for (uint32_t t = 0; t < PRECISION__COUNT; t++)
-        if (is(name, precision_names[t]))
-            return (enum precision)t;
-    return automatic;
+    enum precision found = precision_find(name);
+    return found != PRECISION__COUNT ? found : automatic;
 }
 
 /* Distance is a ratio: half a quarter is as far as twice a quarter. */
@@ -308,7 +304,7 @@ int knobs_precision_policy(const struct knobs *k, uint32_t present,
     out->low = precision_of(k->low, quarter_of(out->high, present, bytes));
     if (out->low < out->high)
         return error_set(error, ERR_BAD_INPUT, "low=%s is a higher precision than high=%s",
-                         precision_names[out->low], precision_names[out->high]);
+                         precision_name(out->low), precision_name(out->high));
     if (out->rule == PRECISION_RULE_HOBBIT && out->low == out->high)
         return error_set(
             error, ERR_BAD_INPUT,

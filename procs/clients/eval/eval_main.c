@@ -62,6 +62,9 @@ static void usage(FILE *out)
         "      --text FILE            the text, - for standard input; repeatable in process\n"
         "      --read-bandwidth RATE  in process, of the simulated storage device: 500MB/s\n"
         "      --offline              in process, worst case\n"
+        "      --method METHOD        in process: quantisation of int4 and int2, channel (default) "
+        "or\n"
+        "                             hqq\n"
         "      --kld                  in process: also KL divergence and top-1 agreement\n"
         "      --record FILE          in process: write the logits (2 bytes x vocabulary size\n"
         "                             per token of the text)\n"
@@ -86,7 +89,8 @@ enum {
     OPT_KLD,
     OPT_READ_BANDWIDTH,
     OPT_RECORD,
-    OPT_AGAINST
+    OPT_AGAINST,
+    OPT_METHOD
 };
 
 static const struct option options[] = {{"model", 1, NULL, 'm'},
@@ -98,6 +102,7 @@ static const struct option options[] = {{"model", 1, NULL, 'm'},
                                         {"read-bandwidth", 1, NULL, OPT_READ_BANDWIDTH},
                                         {"record", 1, NULL, OPT_RECORD},
                                         {"against", 1, NULL, OPT_AGAINST},
+                                        {"method", 1, NULL, OPT_METHOD},
                                         {"name", 1, NULL, OPT_NAME},
                                         {"verbose", 0, NULL, 'v'},
                                         {"help", 0, NULL, 'h'},
@@ -133,6 +138,7 @@ static int one_option(struct eval *e, int option, const char *value, struct erro
         e->text_path = e->in_process.text_path[0];
         return 0;
     case OPT_OFFLINE: e->offline = true; return 0;
+    case OPT_METHOD: return quant_method_option("--method", value, &e->in_process.method, error);
     case OPT_KLD: e->in_process.compare = true; return 0;
     case OPT_READ_BANDWIDTH: e->offline = true; return bandwidth_option(e, value, error);
     case OPT_RECORD: e->in_process.record = value; return 0;
@@ -345,7 +351,7 @@ static int run(struct eval *e, struct error *error)
 
 int main(int argc, char **argv)
 {
-    struct eval e = {.engine = {.command = "eval"}};
+    struct eval e = {.engine = {.command = "eval"}, .in_process = {.method = QUANT_METHOD_DEFAULT}};
     struct error error;
     session_signals();
     int status =

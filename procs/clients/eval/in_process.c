@@ -41,21 +41,18 @@ struct evaluating {
 
 static enum precision precision_of(const char *name, enum precision otherwise)
 {
-    static const char *const names[PRECISION__COUNT] = {"native", "int8", "int4", "int2"};
-    for (int t = 0; t < PRECISION__COUNT; t++)
-        if (strcmp(name, names[t]) == 0)
-            return (enum precision)t;
-    return otherwise;
+    enum precision found = precision_find(name);
+    return found != PRECISION__COUNT ? found : otherwise;
 }
 
 /* Precision whose size is nearest to a quarter of the high precision's. */
 static enum precision low_of(const struct evaluating *w, enum precision high)
 {
-    double quarter = (double)offline_expert_bytes(w->model, 0, 0, high, QUANT_CHANNEL) / 4,
+    double quarter = (double)offline_expert_bytes(w->model, 0, 0, high, w->e->method) / 4,
            nearest = 1e300;
     enum precision low = PRECISION_INT2;
     for (enum precision t = (enum precision)(high + 1); t < PRECISION__COUNT; t++) {
-        double off = fabs((double)offline_expert_bytes(w->model, 0, 0, t, QUANT_CHANNEL) - quarter);
+        double off = fabs((double)offline_expert_bytes(w->model, 0, 0, t, w->e->method) - quarter);
         low = off < nearest ? t : low;
         nearest = off < nearest ? off : nearest;
     }
@@ -147,12 +144,11 @@ static int choose(struct evaluating *w, struct error *error)
     if (!w->plan && (masked || knobs_need_plan(&w->knobs)))
         return error_set(error, ERR_BAD_INPUT, "preset %s requires --plan PLAN", params->preset);
     w->capacity = (uint32_t)(params->resident_experts / 100 * (double)w->cells);
-    bool fate = strcmp(w->knobs.precision, "fate") == 0;
-    w->serving.method = fate ? QUANT_HQQ : QUANT_CHANNEL;
+    w->serving.method = w->e->method;
     w->clocked = w->e->read_bandwidth > 0 && !masked;
     clocked_config(w->model, &w->knobs, w->plan, w->serving.method,
                    (uint64_t)(params->resident_experts / 100 *
-                              (double)serving_bytes(w->model, NULL, QUANT_CHANNEL)),
+                              (double)serving_bytes(w->model, NULL, w->e->method)),
                    &w->sim);
     if (w->e->read_bandwidth > 0)
         w->sim.device.bytes_per_s = w->e->read_bandwidth;

@@ -9,6 +9,7 @@
 
 #include "config/params.h"
 #include "lib/base/error.h"
+#include "lib/tensor/quant_method.h"
 
 #define IN_PROCESS_TEXTS_MAX 64
 
@@ -25,6 +26,7 @@ struct in_process {
     bool compare;          /* also KL divergence and top-1 agreement */
     double read_bandwidth; /* bytes/s: token by token with a simulated clock; 0: worst case */
     const char *against, *record; /* logits files; NULL: none */
+    enum quant_method method;     /* of precisions other than native */
     enum eval_output output;
 };
 

@@ -4,8 +4,7 @@
 #include "lib/base/assert.h"
 #include "procs/engine/cache/cache.h"
 
-#define EVICT_TRIES_MAX 64    /* victims that were pinned after they were chosen */
-#define HEAT_HALF_LIFE  16.0f /* tokens */
+#define EVICT_TRIES_MAX 64 /* victims that were pinned after they were chosen */
 
 uint64_t cache_quota(const struct cache *c)
 {
@@ -15,7 +14,7 @@ uint64_t cache_quota(const struct cache *c)
 float cache_heat(const struct cache *c, uint32_t entry)
 {
     const struct cache_note *n = &c->notes[entry];
-    return n->heat * exp2f(-(float)(c->token - n->heat_token) / HEAT_HALF_LIFE);
+    return prefetch_heat(n->heat, c->token - n->heat_token);
 }
 
 bool cache_fits(const struct cache *c, uint32_t entry)

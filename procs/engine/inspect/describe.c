@@ -37,7 +37,7 @@ static struct summary summary_of(const struct model_index *m)
     }
     if (h->experts > 0)
         f.token_expert_bytes = m->expert_bytes / h->experts * h->experts_used;
-    f.kv_token_bytes = 2ull * h->layers * h->kv_heads * h->head_size * sizeof(uint16_t);
+    f.kv_token_bytes = 2ull * h->layers * model_kv_elements(h) * sizeof(uint16_t);
     f.arena_min_bytes = m->dense_bytes + h->experts_used * f.expert_slot_max;
     if (m->stripe_count > 0) { /* the experts are not tensors of its file */
         const struct model_matrix *x = model_index_entries(m)[m->dense_count].matrix;

@@ -31,14 +31,6 @@ static const char *name_of(uint32_t candidate)
 
 /* ---- measurements --------------------------------------------------------------------------- */
 
-static double share_now(const struct supervisor *s)
-{
-    uint64_t quota = s->budget.quota ? s->budget.quota : s->budget.plan.quota;
-    uint64_t capacity = quota > s->model->dense_bytes ? quota - s->model->dense_bytes : 0;
-    capacity = capacity < s->budget.experts_max ? capacity : s->budget.experts_max;
-    return (double)capacity / (double)s->model->expert_bytes;
-}
-
 static uint64_t throttle_of(struct supervisor *s, uint32_t loader)
 {
     return s->directory.head ? atomic_load(&s->directory.head->throttle_bytes_per_s[loader])
@@ -119,10 +111,12 @@ static bool differs(double a, double b)
 static uint64_t usable(const struct supervisor *s)
 {
     uint64_t bits = 0;
+    double share = budget_share(s, s->budget.plan.quota);
     for (uint32_t c = 0; c < auto_candidates(); c++) {
         struct knobs knobs;
         struct error error;
-        if (model_check_preset(s, auto_preset(c), &knobs, &error) == 0)
+        if (model_check_preset(s, auto_preset(c), share, &knobs, &error) == 0 &&
+            (!knobs_lossy(&knobs) || s->params.max_loss > 0))
             bits |= UINT64_C(1) << c;
     }
     return bits;
@@ -149,7 +143,7 @@ static void log_choice(const struct supervisor *s, const struct auto_choice *cho
 static bool choose(struct supervisor *s)
 {
     struct automatic *a = &s->automatic;
-    double measured[PLAN_AUTO_CANDIDATES], share = share_now(s), rate = rate_now(s);
+    double measured[PLAN_AUTO_CANDIDATES], share = budget_share_now(s), rate = rate_now(s);
     if (differs(share, a->share) || differs(rate, a->bytes_per_s))
         reset_tokens(a);
     a->share = share;

@@ -210,9 +210,10 @@ int fd_high(int fd);
 /* model.c: runs inspect, checks what it wrote, resolves the parameters that depend on it. */
 int model_take(struct supervisor *s, struct error *error);
 /* Whether a preset can run here: its policy parameters are valid, its precisions and plan are
- * available. */
-int model_check_preset(const struct supervisor *s, uint32_t preset, struct knobs *knobs,
-                       struct error *error);
+ * available, and under --max-loss its measured loss holds and is small enough. share: of the
+ * experts' bytes that fit. Fills *knobs. */
+int model_check_preset(const struct supervisor *s, uint32_t preset, double share,
+                       struct knobs *knobs, struct error *error);
 
 /* devices.c */
 /* One loader for each of --devices. Checks all of them, so that device_params cannot fail later. */
@@ -278,6 +279,9 @@ void budget_publish(struct supervisor *s);
 void budget_child_ready(struct supervisor *s, struct child_slot *c);
 int budget_all_ready(struct supervisor *s, struct error *error);
 void budget_tick(struct supervisor *s, uint64_t now_ns);
+/* Share of the experts' bytes that fits into a quota, and into the current one. */
+double budget_share(const struct supervisor *s, uint64_t quota);
+double budget_share_now(const struct supervisor *s);
 /* Requests another budget. 0: in effect at once; 1: in progress; -1: rejected. */
 int budget_change(struct supervisor *s, uint64_t bytes, struct error *error);
 bool budget_settled(const struct supervisor *s);

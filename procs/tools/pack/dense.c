@@ -29,11 +29,12 @@ uint32_t dense_type(const struct pack *p, uint32_t tensor)
     const struct model_tensor *t = &s->gguf.tensors[tensor];
     enum arch_id arch = arch_find(s->index->arch, strlen(s->index->arch));
     uint32_t type;
-    enum store_method method;
+    enum quant_method method;
     if (p->options.dense == PRECISION_NATIVE || t->dims != 2 || t->ne[1] == 1 ||
         t->ne[0] > UINT32_MAX ||
         !arch_role_any_type(arch, (enum dense_role)entry_of(s, tensor)->role) ||
-        quantise_type(p->options.dense, false, t->type, (uint32_t)t->ne[0], &type, &method, NULL))
+        quantise_type(p->options.dense, QUANT_CHANNEL, t->type, (uint32_t)t->ne[0], &type, &method,
+                      NULL))
         return t->type;
     return type;
 }

@@ -19,10 +19,10 @@
 struct pack_options {
     const char *model, *dir;
     bool precision_wanted[PRECISION__COUNT];
-    bool hqq;             /* method of int4 and int2 */
-    enum precision dense; /* of dense matrices; channel-wise */
-    const char *stripes;  /* "PATH,PATH", or NULL */
-    const char *mirrors;  /* likewise: a second copy of each stripe */
+    enum quant_method method; /* of int4 and int2 */
+    enum precision dense;     /* of dense matrices; channel-wise */
+    const char *stripes;      /* "PATH,PATH", or NULL */
+    const char *mirrors;      /* likewise: a second copy of each stripe */
     enum store_layout layout;
     unsigned threads;     /* 0: from the number of CPUs */
     uint64_t bytes_per_s; /* read and written together; 0: no limit */
@@ -116,8 +116,8 @@ int pack_experts(struct pack *p, struct error *error);
 
 /* Type and method of a precision for rows of a matrix of type `from` (native: the same type). -1 if
  * rows of k elements cannot be stored in it. */
-int quantise_type(enum precision precision, bool hqq, uint32_t from, uint32_t k, uint32_t *type,
-                  enum store_method *method, struct error *error);
+int quantise_type(enum precision precision, enum quant_method wanted, uint32_t from, uint32_t k,
+                  uint32_t *type, enum quant_method *method, struct error *error);
 /* Quantises n rows of k F32 elements to rows of `type`. ERR_BAD_INPUT for weights that are not
  * finite or too large. */
 int quantise_rows(uint32_t type, const float *src, uint32_t k, uint32_t n, void *dst,

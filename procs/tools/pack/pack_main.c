@@ -67,9 +67,8 @@ static void usage(FILE *out)
         "  -m, --model MODEL     the model to pack\n"
         "  -o, --out DIR         directory of the store; created if missing\n"
         "      --precisions LIST  of native, int8, int4, int2 (default native)\n"
-        "      --method METHOD   of int4 and int2: channel (a scale per row) or hqq "
-        "(half-quadratic,\n"
-        "                        per group; default)\n"
+        "      --method METHOD   of int4 and int2: channel (a scale per row; default) or hqq\n"
+        "                        (half-quadratic, per group)\n"
         "      --dense PRECISION  of attention, embeddings and shared experts: native (default),\n"
         "                        int8 or int4, per row; norms and routers are not changed\n"
         "      --stripes LIST    a file, or a directory for it, per device (default: one file in\n"
@@ -144,11 +143,7 @@ static int take_option(struct pack_options *o, int option, struct error *error)
     case 'm': o->model = optarg; return 0;
     case 'o': o->dir = optarg; return 0;
     case 't': return take_precisions(o, optarg, error);
-    case 'M':
-        o->hqq = strcmp(optarg, "hqq") == 0;
-        if (o->hqq || strcmp(optarg, "channel") == 0)
-            return 0;
-        return error_set(error, ERR_BAD_INPUT, "--method: must be channel or hqq");
+    case 'M': return quant_method_option("--method", optarg, &o->method, error);
     case 'D': return take_dense(o, optarg, error);
     case 's': o->stripes = optarg; return 0;
     case 'R': o->mirrors = optarg; return 0;
@@ -182,8 +177,9 @@ static int take_option(struct pack_options *o, int option, struct error *error)
 
 static int options_take(struct pack_options *o, int argc, char **argv, struct error *error)
 {
-    *o = (struct pack_options){
-        .hqq = true, .dense = PRECISION_NATIVE, .precision_wanted = {[PRECISION_NATIVE] = true}};
+    *o = (struct pack_options){.method = QUANT_METHOD_DEFAULT,
+                               .dense = PRECISION_NATIVE,
+                               .precision_wanted = {[PRECISION_NATIVE] = true}};
     opterr = 0;
     for (int c; (c = getopt_long(argc, argv, ":hm:o:", long_options, NULL)) != -1;) {
         if (c == '?' || c == ':')
@@ -255,7 +251,7 @@ static json_t *precisions_summary(const struct pack *p)
             precisions,
             json_pack("{s:s, s:s, s:s, s:I, s:I}", "precision",
                       precision_name(p->manifest.precision[t].precision), "method",
-                      store_method_name(p->manifest.precision[t].method), "type",
+                      quant_method_name(p->manifest.precision[t].method), "type",
                       tensor_type_info(store_group_of(&p->manifest, t, 0)->matrix[0].type)->name,
                       "payload_bytes", (json_int_t)payload, "bytes", (json_int_t)slots));
     }

@@ -18,22 +18,22 @@
 /* ---- precisions ---- */
 
 static int matrix_plan(struct model_matrix *m, const struct model_matrix *from,
-                       enum precision precision, bool hqq, enum store_method *method,
-                       struct error *error)
+                       enum precision precision, enum quant_method wanted,
+                       enum quant_method *method, struct error *error)
 {
     *m = (struct model_matrix){.k = from->k, .n = from->n};
-    return quantise_type(precision, hqq, from->type, from->k, &m->type, method, error);
+    return quantise_type(precision, wanted, from->type, from->k, &m->type, method, error);
 }
 
 /* The group of a single layer. */
 static int group_plan(const struct pack *p, enum precision precision, uint32_t layer,
-                      struct store_group *g, enum store_method *method, struct error *error)
+                      struct store_group *g, enum quant_method *method, struct error *error)
 {
     const struct model_index *index = p->source.index;
     const struct model_entry *e = &model_index_entries(index)[model_entry_expert(index, layer, 0)];
     *g = (struct store_group){.first_layer = layer, .last_layer = layer};
     for (int m = 0; m < EXPERT__COUNT; m++)
-        if (matrix_plan(&g->matrix[m], &e->matrix[m], precision, p->options.hqq, method, error))
+        if (matrix_plan(&g->matrix[m], &e->matrix[m], precision, p->options.method, method, error))
             return -1;
     if (!store_group_layout(g))
         return error_set(error, ERR_BAD_INPUT,

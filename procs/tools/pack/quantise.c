@@ -8,16 +8,15 @@
 static const uint32_t precision_bits[PRECISION__COUNT] = {
     [PRECISION_INT8] = 8, [PRECISION_INT4] = 4, [PRECISION_INT2] = 2};
 
-int quantise_type(enum precision precision, bool hqq, uint32_t from, uint32_t k, uint32_t *type,
-                  enum store_method *method, struct error *error)
+int quantise_type(enum precision precision, enum quant_method wanted, uint32_t from, uint32_t k,
+                  uint32_t *type, enum quant_method *method, struct error *error)
 {
     uint64_t bytes;
     *type = from;
-    *method = STORE_COPY;
+    *method = quant_method_of(precision, wanted);
     if (precision == PRECISION_NATIVE)
         return 0;
-    *type = quant_type_for(precision_bits[precision], hqq ? QUANT_HQQ : QUANT_CHANNEL);
-    *method = hqq && precision_bits[precision] < 8 ? STORE_HQQ : STORE_CHANNEL;
+    *type = quant_type_for(precision_bits[precision], *method);
     if (!tensor_type_row_bytes(*type, k, &bytes))
         return error_set(error, ERR_BAD_INPUT,
                          "rows of %u elements cannot be quantised to %s: not a multiple of %u", k,

@@ -167,7 +167,7 @@ static int put_rows(struct worker *w, uint32_t precision, const struct model_mat
                     const struct model_matrix *from, const void *data, uint32_t n, bool *loaded,
                     struct error *error)
 {
-    if (w->pack->manifest.precision[precision].method == STORE_COPY)
+    if (w->pack->manifest.precision[precision].method == QUANT_COPY)
         return slot_put(&w->slot[precision], data, n * to->row_bytes, &w->device_ns, error);
     if (!*loaded)
         quantise_load(from->type, data, from->row_bytes, from->k, n, w->rows);

@@ -12,8 +12,6 @@
 #include "procs/clients/common/token_stream.h"
 #include "procs/tools/plan/planning.h"
 
-static const char *const precision_names[PRECISION__COUNT] = {"native", "int8", "int4", "int2"};
-
 /* ---- edgemoe ---- */
 
 static int force_edgemoe(struct planning *p, struct error *error)
@@ -28,14 +26,14 @@ static int force_edgemoe(struct planning *p, struct error *error)
     shares_deal(&p->shares, (uint64_t)p->seed, precision, cells);
     for (uint64_t i = 0; i < cells; i++)
         count[precision[i]]++;
-    uint64_t bytes = serving_bytes(p->model, precision, QUANT_CHANNEL);
+    uint64_t bytes = serving_bytes(p->model, precision, p->method);
     p->plan->scalar[PLAN_edgemoe_bytes] = (double)bytes;
     int at = 0;
     text[0] = 0;
     for (int t = 0; t < PRECISION__COUNT; t++)
         if (count[t])
             at += snprintf(text + at, sizeof text - (size_t)at, "%s%llu at %s", at ? ", " : "",
-                           (unsigned long long)count[t], precision_names[t]);
+                           (unsigned long long)count[t], precision_name((enum precision)t));
     planning_note(p, "edgemoe: of %llu experts %s: %s of %s native", (unsigned long long)cells,
                   text, bytes_format(bytes, size), bytes_format(p->native_bytes, native));
     if (!plan_has(p->plan, PLAN_ARRAY_prev1))
@@ -150,10 +148,12 @@ static int force_hobbit(struct planning *p, struct error *error)
     s[PLAN_hobbit_skip_renormalise] = 0;
     s[PLAN_hobbit_share_high] = got[0];
     s[PLAN_hobbit_share_low] = got[1];
+    s[PLAN_hobbit_high] = high;
+    s[PLAN_hobbit_low] = low;
     planning_note(p,
                   "hobbit: T1 %.4f, T2 %.4f: %.1f %% high (%s), %.1f %% low (%s), %.1f %% skipped "
                   "of %zu accesses of a synthetic stream",
-                  t1, t2, 100 * got[0], precision_names[high], 100 * got[1], precision_names[low],
+                  t1, t2, 100 * got[0], precision_name(high), 100 * got[1], precision_name(low),
                   100 * got[2], count);
     if (got[0] > p->shares.of[high] + 0.01 || got[2] > skip + 0.01)
         planning_note(p, "hobbit: the shares cannot be met: the first of %u experts is always high",
@@ -175,6 +175,8 @@ static int force_fate(struct planning *p, struct error *error)
         return -1;
     double fraction = high == low ? 0 : p->shares.of[low];
     p->plan->scalar[PLAN_fate_prefill_int2] = fraction;
+    p->plan->scalar[PLAN_fate_high] = high;
+    p->plan->scalar[PLAN_fate_low] = low;
     planning_note(p, "fate: %.1f %% of the experts of a chunk at low precision in prefill",
                   100 * fraction);
     json_object_set_new(p->report, "fate", json_pack("{s:f}", "fraction", fraction));
@@ -193,7 +195,7 @@ static int force_uniform(struct planning *p, struct error *error)
         return error_set(error, ERR_BAD_INPUT,
                          "--shares: uniform needs one precision, such as int4=1, and --max-loss");
     p->plan->scalar[PLAN_uniform_int8_loss_high + (high - PRECISION_INT8)] = p->max_loss;
-    planning_note(p, "uniform: %s, loss at most %.3g %%", precision_names[high], 100 * p->max_loss);
+    planning_note(p, "uniform: %s, loss at most %.3g %%", precision_name(high), 100 * p->max_loss);
     return 0;
 }
 
@@ -220,7 +222,7 @@ int planning_start_plain(struct planning *p, struct error *error)
                                             offline_hash(p->model), 0, 0, error);
     if (!p->plan || plan_matches(p->plan, m, offline_hash(p->model), p->profile_path, error) != 0)
         return -1;
-    p->native_bytes = serving_bytes(p->model, NULL, QUANT_CHANNEL);
+    p->native_bytes = serving_bytes(p->model, NULL, p->method);
     if (p->max_loss > 0)
         p->plan->scalar[PLAN_max_loss] = p->max_loss;
     if (p->texts)
@@ -236,10 +238,11 @@ int plan_forced(struct planning *p, struct error *error)
         const char *name;
         int (*force)(struct planning *p, struct error *error);
         enum plan_scalar loss; /* PLAN_SCALAR__COUNT: set by force() */
-    } presets[] = {{"edgemoe", force_edgemoe, PLAN_edgemoe_loss_high},
-                   {"hobbit", force_hobbit, PLAN_hobbit_loss_high},
-                   {"fate", force_fate, PLAN_fate_loss_high},
-                   {"uniform", force_uniform, PLAN_SCALAR__COUNT}};
+        enum plan_scalar method;
+    } presets[] = {{"edgemoe", force_edgemoe, PLAN_edgemoe_loss_high, PLAN_edgemoe_method},
+                   {"hobbit", force_hobbit, PLAN_hobbit_loss_high, PLAN_hobbit_method},
+                   {"fate", force_fate, PLAN_fate_loss_high, PLAN_fate_method},
+                   {"uniform", force_uniform, PLAN_SCALAR__COUNT, PLAN_uniform_method}};
     for (size_t i = 0; i < ARRAY_LEN(presets); i++) {
         if (strcmp(p->preset, presets[i].name) != 0)
             continue;
@@ -247,6 +250,7 @@ int plan_forced(struct planning *p, struct error *error)
             return -1;
         if (p->max_loss > 0 && presets[i].loss != PLAN_SCALAR__COUNT)
             p->plan->scalar[presets[i].loss] = p->max_loss;
+        p->plan->scalar[presets[i].method] = p->method;
         return plan_write(p->plan, p->out_path, error);
     }
     return error_set(error, ERR_BAD_INPUT, "--shares: needs --preset edgemoe|hobbit|fate|uniform");

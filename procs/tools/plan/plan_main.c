@@ -35,6 +35,8 @@ static void usage(FILE *out)
         "      --resident-experts PCT%%  instead of --budget: resident share of the expert bytes\n"
         "      --preset S           edgemoe|hobbit|fate|swapmoe|auto|all (default all)\n"
         "  -o FILE                  the plan: the profile extended by the decisions\n"
+        "      --method METHOD      quantisation of int4 and int2: channel (default) or hqq; the\n"
+        "                           store must have the same (sluice pack --method)\n"
         "      --margin PCT%%        share of P reserved for other text (default 10)\n"
         "      --tokens N           tokens used, spread over the text (default 65536)\n"
         "      --ctx-size N         tokens per window (default 512)\n"
@@ -73,6 +75,7 @@ enum {
     OPT_SEED,
     OPT_TRACE,
     OPT_EVICTION,
+    OPT_METHOD,
     OPT_THREADS,
     OPT_OUTPUT
 };
@@ -94,6 +97,7 @@ static const struct option options[] = {{"model", 1, NULL, 'm'},
                                         {"shares", 1, NULL, OPT_SHARES},
                                         {"seed", 1, NULL, OPT_SEED},
                                         {"trace", 1, NULL, OPT_TRACE},
+                                        {"method", 1, NULL, OPT_METHOD},
                                         {"eviction-only", 0, NULL, OPT_EVICTION},
                                         {"threads", 1, NULL, OPT_THREADS},
                                         {"output", 1, NULL, OPT_OUTPUT},
@@ -169,6 +173,7 @@ static int one_option(struct planning *p, int option, const char *value, struct 
     case OPT_THREADS: return option_i64("--threads", value, 1, 64, &p->threads, error);
     case OPT_SEED: return option_i64("--seed", value, 0, INT64_MAX, &p->seed, error);
     case OPT_SHARES: p->forced = true; return shares_parse(&p->shares, value, error);
+    case OPT_METHOD: return quant_method_option("--method", value, &p->method, error);
     case OPT_CURVE: p->curve = true; return 0;
     case OPT_CURVE_ONLY: p->curve_only = true; return 0;
     case OPT_TRACE: p->trace_path = value; return 0;
@@ -222,7 +227,7 @@ static int start(struct planning *p, struct error *error)
                           (uint64_t)p->tokens_max, &p->text, error) != 0)
         return -1;
     p->some = offline_text_some(&p->text, 0, p->text.windows >= 16 ? 4 : 1);
-    p->native_bytes = serving_bytes(p->model, NULL, QUANT_CHANNEL);
+    p->native_bytes = serving_bytes(p->model, NULL, p->method);
     struct offline_evaluation all = planning_evaluation(p, &p->text),
                               some = planning_evaluation(p, &p->some);
     if (offline_evaluate(&all, &p->native, error) != 0 ||
@@ -272,6 +277,7 @@ int main(int argc, char **argv)
 {
     struct planning p = {.preset = "all",
                          .margin = 0.1,
+                         .method = QUANT_METHOD_DEFAULT,
                          .window = 512,
                          .seed = 1,
                          .configurations = 40,

@@ -84,7 +84,7 @@ uint64_t planning_expert_bytes(const struct planning *p, struct error *error)
     const struct model_index *m = offline_index(p->model);
     char min_budget[16], given[16];
     uint64_t min = (m->hparams.experts_used + 1ull) * m->hparams.layers *
-                   offline_expert_bytes(p->model, 0, 0, PRECISION_NATIVE, QUANT_CHANNEL);
+                   offline_expert_bytes(p->model, 0, 0, PRECISION_NATIVE, p->method);
     if (p->experts_percent > 0)
         return (uint64_t)(p->experts_percent / 100 * (double)p->native_bytes);
     uint64_t rest = m->dense_bytes + ENGINE_BYTES;

@@ -6,6 +6,7 @@
 
 #include "lib/base/bytes.h"
 #include "lib/offline/measure/serving.h"
+#include "lib/tensor/quant_method.h"
 #include "procs/tools/plan/shares.h"
 
 #define PLANNING_TEXTS_MAX 64
@@ -22,7 +23,8 @@ struct planning {
     double margin;          /* share of max_loss reserved for other text */
     int64_t window, tokens_max, threads, configurations, generations, seed;
     bool json, curve;
-    struct shares shares; /* --shares, with `forced` */
+    enum quant_method method; /* of the lower precisions; recorded with each loss */
+    struct shares shares;     /* --shares, with `forced` */
     bool forced;
     bool curve_only;    /* hobbit: measure the curve, plan nothing */
     bool eviction_only; /* hobbit: keep the thresholds of the profile */

@@ -26,7 +26,7 @@ static int nats(struct measuring *m, double *out, struct error *error)
     struct offline_evaluation run = {.model = m->p->model,
                                      .text = &m->text,
                                      .threads = (uint32_t)m->p->threads,
-                                     .method = QUANT_CHANNEL,
+                                     .method = QUANT_METHOD_DEFAULT,
                                      .precision = m->precision};
     struct offline_losses losses;
     if (offline_evaluate(&run, &losses, error) != 0)

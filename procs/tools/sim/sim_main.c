@@ -22,8 +22,7 @@
 #define DEFAULT_BANDWIDTHS "1GB/s"
 #define ALL_EVICTIONS                                                                              \
     "fifo,lru,lfu,random,edgemoe,edgemoe-printed,hobbit,arc,decayed-frequency,learned,belady"
-#define COMPUTE_BYTES_S 20e9 /* weights read from memory, when no --expert-us is given */
-#define ITEM_BYTES      64
+#define ITEM_BYTES 64
 
 struct program {
     const char *trace_path, *synthetic, *presets, *evictions, *policy, *budgets, *bandwidths;
@@ -291,23 +290,20 @@ static int calibrate(struct program *p, struct error *error)
 
 static int add_precisions(struct program *p, struct error *error)
 {
-    static const char *const names[PRECISION__COUNT] = {"native", "int8", "int4", "int2"};
     struct trace_header *h = &p->trace.header;
     char item[ITEM_BYTES];
     for (const char *list = p->precisions ? p->precisions : ""; next_item(&list, item);) {
         char *value = strchr(item, '=');
         double percent;
         uint64_t bytes = 0;
-        uint32_t t = PRECISION_INT8;
         if (value)
             *value++ = 0;
-        while (t < PRECISION__COUNT && strcmp(item, names[t]) != 0)
-            t++;
+        enum precision t = precision_find(item);
         if (value && strchr(value, '%') && percent_parse(value, &percent))
             bytes = (uint64_t)((double)h->precision_bytes[PRECISION_NATIVE] * percent / 100);
         else if (value && !bytes_parse(value, &bytes))
             bytes = 0;
-        if (t == PRECISION__COUNT || bytes == 0)
+        if (t == PRECISION__COUNT || t == PRECISION_NATIVE || bytes == 0)
             return error_set(
                 error, ERR_BAD_INPUT,
                 "--precisions: '%s' is not int8, int4 or int2 with a percentage or a size", item);
@@ -457,7 +453,8 @@ static struct sim_compute compute_model(const struct program *p)
 {
     const struct trace_header *h = &p->trace.header;
     double bytes = (double)sim_all_bytes(h) / h->layers / h->experts;
-    double expert = p->expert_us >= 0 ? p->expert_us * 1e3 : bytes / COMPUTE_BYTES_S * 1e9;
+    double expert =
+        p->expert_us >= 0 ? p->expert_us * 1e3 : bytes * 1e9 / SIM_DEFAULT_WEIGHTS_PER_S;
     return (struct sim_compute){.expert_ns = expert,
                                 .layer_ns =
                                     p->layer_us >= 0 ? p->layer_us * 1e3 : expert * h->top_k,
@@ -549,12 +546,12 @@ int main(int argc, char **argv)
                                .bandwidths = DEFAULT_BANDWIDTHS,
                                .output = "text",
                                .calibrate = 25,
-                               .latency_us = 100,
+                               .latency_us = SIM_DEFAULT_LATENCY_NS / 1e3,
                                .layer_us = -1,
                                .expert_us = -1,
-                               .predict_us = 20,
-                               .batch = 0.25,
-                               .depth = 16};
+                               .predict_us = SIM_DEFAULT_PREDICT_NS / 1e3,
+                               .batch = SIM_DEFAULT_BATCH,
+                               .depth = SIM_DEFAULT_DEPTH};
     struct error error;
     log_init("sim", LOG_LEVEL_WARN);
     int status = 0;

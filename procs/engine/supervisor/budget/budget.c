@@ -107,7 +107,7 @@ static uint64_t compute_estimate(const struct supervisor *s)
 {
     const struct model_hparams *h = &s->model->hparams;
     double hidden = h->hidden, inner = h->expert_inner, q = (double)h->heads * h->head_size;
-    double kv = (double)h->kv_heads * h->head_size, used = h->experts_used;
+    double kv = (double)model_kv_elements(h), used = h->experts_used;
     double row = (FORMS_BYTES + 8) * hidden + (FORMS_BYTES + 4) * q + 8 * kv + 4.0 * h->head_size +
                  4.0 * h->experts + used * (4 * hidden + 24) + 8 * inner;
     double thread = COMPUTE_ROWS * FORMS_BYTES * (hidden + inner) + 8.0 * h->experts;
@@ -436,6 +436,18 @@ void budget_tick(struct supervisor *s, uint64_t now_ns)
     used_measure(s);
 }
 
+double budget_share(const struct supervisor *s, uint64_t quota)
+{
+    uint64_t capacity = quota > s->model->dense_bytes ? quota - s->model->dense_bytes : 0;
+    capacity = capacity < s->budget.experts_max ? capacity : s->budget.experts_max;
+    return (double)capacity / (double)s->model->expert_bytes;
+}
+
+double budget_share_now(const struct supervisor *s)
+{
+    return budget_share(s, s->budget.quota ? s->budget.quota : s->budget.plan.quota);
+}
+
 int budget_change(struct supervisor *s, uint64_t bytes, struct error *error)
 {
     struct budget *b = &s->budget;
@@ -444,6 +456,10 @@ int budget_change(struct supervisor *s, uint64_t bytes, struct error *error)
     struct ledger_plan plan = ledger_make(&facts);
     if (bytes < plan.min_budget)
         return budget_too_small(bytes, plan.min_budget, error);
+    struct knobs knobs; /* a measured loss may hold for a minimum of resident experts only */
+    if (model_check_preset(s, atomic_load(&s->procs->preset_requested), budget_share(s, plan.quota),
+                           &knobs, error) != 0)
+        return -1;
     struct budget before = *b;
     b->facts.budget = b->wanted = bytes;
     if (bytes >= b->applied) {

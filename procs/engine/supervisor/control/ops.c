@@ -203,7 +203,7 @@ static int op_preset(struct supervisor *s, struct rpc_request *request, struct e
     if (preset == POLICY_NONE)
         return error_set(error, ERR_NOT_FOUND, "unknown preset '%.40s'; expected one of %s", name,
                          preset_names());
-    if (model_check_preset(s, preset, &knobs, error) != 0)
+    if (model_check_preset(s, preset, budget_share_now(s), &knobs, error) != 0)
         return -1;
     atomic_store(&s->procs->preset_requested, auto_requested(s, preset));
     char text[1024];

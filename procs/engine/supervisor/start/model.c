@@ -19,7 +19,7 @@
 #include "lib/base/log.h"
 #include "lib/model/limits.h"
 #include "lib/model/store/store.h"
-#include "lib/policy/presets/auto.h"
+#include "lib/policy/presets/loss.h"
 #include "lib/tensor/precision.h"
 #include "procs/engine/supervisor/supervisor.h"
 
@@ -174,26 +174,39 @@ static int model_unchanged(struct supervisor *s, struct error *error)
     return 0;
 }
 
-int model_check_preset(const struct supervisor *s, uint32_t preset, struct knobs *knobs,
-                       struct error *error)
+/* Under --max-loss a lossy preset runs only if the plan has measured its loss as it would run here. */
+static int check_loss(const struct supervisor *s, uint32_t preset, const struct served *served,
+                      struct error *error)
 {
-    const struct model_index *m = s->model;
-    uint64_t bytes[PRECISION__COUNT];
+    struct error why;
+    double loss, allowed = s->params.max_loss / 100;
+    if (!(allowed > 0))
+        return 0;
+    if (preset_loss(served, &loss, &why) != 0)
+        return error_set(error, why.code, "--max-loss %g%%: preset '%s' rejected: %.160s",
+                         s->params.max_loss, preset_at(preset)->name, why.text);
+    if (loss > allowed)
+        return error_set(
+            error, ERR_BAD_INPUT,
+            "--max-loss %g%%: preset '%s' rejected: its measured loss is up to %.3g %%",
+            s->params.max_loss, preset_at(preset)->name, 100 * loss);
+    return 0;
+}
+
+int model_check_preset(const struct supervisor *s, uint32_t preset, double share,
+                       struct knobs *knobs, struct error *error)
+{
     struct precision_policy policy;
-    for (int t = 0; t < PRECISION__COUNT; t++)
-        bytes[t] =
-            m->precision_entries[t] ? m->precision_slot_bytes[t] / m->precision_entries[t] : 0;
-    if (run_knobs(&s->params, preset, s->plan, knobs, error) != 0)
+    if (run_knobs(&s->params, preset, s->plan, knobs, error) != 0 ||
+        preset_servable(knobs, s->plan, s->model, &policy, error) != 0)
         return -1;
-    uint32_t candidate = auto_candidate(preset);
-    double allowed = s->params.max_loss / 100;
-    if (allowed > 0 && knobs_lossy(knobs) &&
-        (candidate == UINT32_MAX || auto_lossless(candidate) ||
-         !auto_allowed(s->plan, candidate, allowed)))
-        return error_set(error, ERR_BAD_INPUT,
-                         "--max-loss %g%%: preset '%s' may lose more, or its loss is not in a plan",
-                         s->params.max_loss, preset_at(preset)->name);
-    return knobs_precision_policy(knobs, m->precision_mask, bytes, &policy, error);
+    const struct served served = {.knobs = knobs,
+                                  .policy = &policy,
+                                  .plan = s->plan,
+                                  .model = s->model,
+                                  .resident_share = share,
+                                  .prefill_chunk = s->params.prefill_chunk};
+    return check_loss(s, preset, &served, error);
 }
 
 static int params_resolve(struct supervisor *s, struct error *error)
@@ -214,7 +227,7 @@ static int params_resolve(struct supervisor *s, struct error *error)
         return error_set(error, ERR_BAD_INPUT,
                          "--preset: unknown preset '%.40s'; expected one of %s", p->preset,
                          preset_names());
-    if (model_check_preset(s, s->preset, &knobs, error) != 0)
+    if (model_check_preset(s, s->preset, s->params.resident_experts / 100, &knobs, error) != 0)
         return -1;
     return devices_resolve(s, error);
 }

@@ -202,8 +202,8 @@ int plan_auto(struct planning *p, struct error *error)
     uint32_t threads = (uint32_t)(p->threads ? p->threads : cpus);
     int status = planning_add(p, plan_array_bit(PLAN_ARRAY_auto_ns), error);
     if (status == 0)
-        status = offline_trace_predicted(p->model, &text, QUANT_CHANNEL, AHEAD, threads, &t.trace,
-                                         error);
+        status =
+            offline_trace_predicted(p->model, &text, p->method, AHEAD, threads, &t.trace, error);
     offline_text_free(&text);
     if (status != 0)
         return -1;

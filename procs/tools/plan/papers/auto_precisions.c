@@ -35,7 +35,7 @@ static double time_precision(struct bench *b, enum precision precision)
 {
     uint64_t best = UINT64_MAX;
     for (uint32_t e = 0; e < b->experts; e++)
-        offline_matrices(b->p->model, 0, e, precision, QUANT_CHANNEL, b->matrix[e]);
+        offline_matrices(b->p->model, 0, e, precision, b->p->method, b->matrix[e]);
     for (int round = 0; round < ROUNDS; round++) {
         uint64_t start = clock_now_ns();
         for (uint32_t e = 0; e < b->experts; e++)

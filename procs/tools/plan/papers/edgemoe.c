@@ -12,12 +12,9 @@
 #include "lib/tensor/precision.h"
 #include "procs/tools/plan/planning.h"
 
-static const char *const precision_names[PRECISION__COUNT] = {"native", "int8", "int4", "int2"};
-
-static struct serving of_precisions(const uint8_t *precision)
+static struct serving of_precisions(const struct planning *p, const uint8_t *precision)
 {
-    return (struct serving){
-        .kind = SERVE_PRECISIONS, .method = QUANT_CHANNEL, .precision = precision};
+    return (struct serving){.kind = SERVE_PRECISIONS, .method = p->method, .precision = precision};
 }
 
 struct rank { /* order of experts for the lower precision */
@@ -54,8 +51,8 @@ static void order_experts(struct precisions *w)
                   100 * kept);
     for (uint64_t i = 0; i < w->cells; i++) {
         uint32_t l = (uint32_t)(i / plan->experts), e = (uint32_t)(i % plan->experts);
-        uint64_t high = offline_expert_bytes(w->p->model, l, e, w->high, QUANT_CHANNEL);
-        uint64_t low = offline_expert_bytes(w->p->model, l, e, w->low, QUANT_CHANNEL);
+        uint64_t high = offline_expert_bytes(w->p->model, l, e, w->high, w->p->method);
+        uint64_t low = offline_expert_bytes(w->p->model, l, e, w->low, w->p->method);
         double saved = high > low ? (double)(high - low) : 1;
         w->order[i] = (struct rank){.at = i, importance[i] / saved};
     }
@@ -80,16 +77,17 @@ static int find_bounds(struct precisions *w, struct error *error)
     struct planning *p = w->p;
     char text[64], size[16];
     w->high = PRECISION_NATIVE; /* lossless always meets P */
+    p->plan->scalar[PLAN_uniform_method] = p->method;
     for (enum precision t = PRECISION_INT8; t < PRECISION__COUNT; t++) {
         struct measured m;
         memset(w->precision, t, w->cells);
-        struct serving s = of_precisions(w->precision);
+        struct serving s = of_precisions(p, w->precision);
         if (planning_measure(p, &p->text, &s, &m, error) != 0)
             return -1;
-        uint64_t bytes = serving_bytes(p->model, w->precision, QUANT_CHANNEL);
-        planning_note(p, "uniform %-6s %9s  loss %s", precision_names[t], bytes_format(bytes, size),
+        uint64_t bytes = serving_bytes(p->model, w->precision, p->method);
+        planning_note(p, "uniform %-6s %9s  loss %s", precision_name(t), bytes_format(bytes, size),
                       planning_loss(&m.loss, text));
-        json_object_set_new(p->report, precision_names[t],
+        json_object_set_new(p->report, precision_name(t),
                             json_pack("{s:f, s:f, s:f, s:I}", "loss", m.loss.value, "low",
                                       m.loss.low, "high", m.loss.high, "bytes", (json_int_t)bytes));
         p->plan->scalar[PLAN_uniform_int8_loss_high + (t - PRECISION_INT8)] = m.loss.high;
@@ -110,12 +108,12 @@ static int bisect(struct precisions *w, uint64_t *count, struct error *error)
         struct measured m;
         uint64_t middle = (good + bad) / 2;
         set_precisions(w, middle);
-        struct serving s = of_precisions(w->precision);
+        struct serving s = of_precisions(p, w->precision);
         if (planning_measure(p, &p->text, &s, &m, error) != 0)
             return -1;
         char text[64];
         planning_note(p, "  %llu of %llu experts at %s: loss %s", (unsigned long long)middle,
-                      (unsigned long long)w->cells, precision_names[w->low],
+                      (unsigned long long)w->cells, precision_name(w->low),
                       planning_loss(&m.loss, text));
         if (met(p, &m)) {
             good = middle;
@@ -132,21 +130,22 @@ static void store(struct precisions *w, uint64_t low_count)
 {
     struct planning *p = w->p;
     char text[64], size[16];
-    uint64_t bytes = serving_bytes(p->model, w->precision, QUANT_CHANNEL);
+    uint64_t bytes = serving_bytes(p->model, w->precision, p->method);
     memcpy(plan_width(p->plan), w->precision, w->cells);
     p->plan->scalar[PLAN_edgemoe_loss] = w->best.loss.value;
     p->plan->scalar[PLAN_edgemoe_loss_low] = w->best.loss.low;
     p->plan->scalar[PLAN_edgemoe_loss_high] = w->best.loss.high;
     p->plan->scalar[PLAN_edgemoe_bytes] = (double)bytes;
+    p->plan->scalar[PLAN_edgemoe_method] = p->method;
     planning_note(p, "edgemoe: %llu experts at %s, %llu at %s: %s of %s native, expected loss %s",
-                  (unsigned long long)low_count, precision_names[w->low],
-                  (unsigned long long)(w->cells - low_count), precision_names[w->high],
+                  (unsigned long long)low_count, precision_name(w->low),
+                  (unsigned long long)(w->cells - low_count), precision_name(w->high),
                   bytes_format(bytes, size), bytes_format(p->native_bytes, (char[16]){0}),
                   planning_loss(&w->best.loss, text));
     json_object_set_new(p->report, "edgemoe",
                         json_pack("{s:s, s:I, s:s, s:I, s:I, s:f, s:f, s:f}", "low",
-                                  precision_names[w->low], "low_count", (json_int_t)low_count,
-                                  "high", precision_names[w->high], "high_count",
+                                  precision_name(w->low), "low_count", (json_int_t)low_count,
+                                  "high", precision_name(w->high), "high_count",
                                   (json_int_t)(w->cells - low_count), "bytes", (json_int_t)bytes,
                                   "loss", w->best.loss.value, "loss_low", w->best.loss.low,
                                   "loss_high", w->best.loss.high));

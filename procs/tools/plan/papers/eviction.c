@@ -139,7 +139,7 @@ static int get_trace(struct fit *f, struct error *error)
     struct planning *p = f->p;
     const struct model_hparams *h = &offline_index(p->model)->hparams;
     if (!p->trace_path)
-        return offline_trace(p->model, &p->some, QUANT_CHANNEL, &f->trace, error);
+        return offline_trace(p->model, &p->some, p->method, &f->trace, error);
     if (trace_read(p->trace_path, &f->trace, error) != 0)
         return -1;
     struct trace_header *t = &f->trace.header;
@@ -148,7 +148,7 @@ static int get_trace(struct fit *f, struct error *error)
     /* It may have been recorded without the precisions planned here. */
     t->precision_mask = (1u << PRECISION__COUNT) - 1;
     for (enum precision x = PRECISION_NATIVE; x < PRECISION__COUNT; x++)
-        t->precision_bytes[x] = offline_expert_bytes(p->model, 0, 0, x, QUANT_CHANNEL);
+        t->precision_bytes[x] = offline_expert_bytes(p->model, 0, 0, x, p->method);
     return 0;
 }
 
@@ -158,7 +158,9 @@ static int set_up(struct fit *f, struct error *error)
     char planned[512];
     uint32_t preset = preset_find("hobbit");
     planned_settings(p->plan, preset, planned, sizeof planned);
-    f->sim.device = (struct sim_device){.bytes_per_s = 1e9, .latency_ns = 1e5, .depth = 16};
+    f->sim.device = (struct sim_device){.bytes_per_s = SIM_DEFAULT_BYTES_PER_S,
+                                        .latency_ns = SIM_DEFAULT_LATENCY_NS,
+                                        .depth = SIM_DEFAULT_DEPTH};
     if (p->budget_bytes || p->experts_percent > 0) {
         f->capacity[f->capacities++] = planning_expert_bytes(p, error);
         if (!f->capacity[0])

@@ -49,7 +49,7 @@ static int search_fraction(struct planning *p, struct error *error)
     char text[64];
     for (int i = 0; i <= FRACTION_STEPS; i++) {
         double fraction = i == 0 ? 0 : (fmax(good, 0) + fmin(bad, 1)) / 2;
-        struct serving s = {.kind = SERVE_FATE, .method = QUANT_HQQ, .low_fraction = fraction};
+        struct serving s = {.kind = SERVE_FATE, .method = p->method, .low_fraction = fraction};
         if (planning_measure(p, &p->text, &s, &m, error) != 0)
             return -1;
         planning_note(p, "  int2 for the least popular %.0f %% of a chunk's experts: loss %s",
@@ -70,6 +70,9 @@ static int search_fraction(struct planning *p, struct error *error)
     p->plan->scalar[PLAN_fate_loss] = best.loss.value;
     p->plan->scalar[PLAN_fate_loss_low] = best.loss.low;
     p->plan->scalar[PLAN_fate_loss_high] = best.loss.high;
+    p->plan->scalar[PLAN_fate_method] = p->method;
+    p->plan->scalar[PLAN_fate_high] = PRECISION_INT4;
+    p->plan->scalar[PLAN_fate_low] = PRECISION_INT2;
     planning_note(p, "fate: %.0f %% of a chunk's experts at int2 in prefill, expected loss %s",
                   100 * good, planning_loss(&best.loss, text));
     json_object_set_new(p->report, "fate_prefill",
@@ -87,7 +90,7 @@ int plan_fate(struct planning *p, struct error *error)
     uint64_t bytes = planning_expert_bytes(p, error);
     if (!bytes || planning_add(p, plan_array_bit(PLAN_ARRAY_share), error) != 0)
         return -1;
-    uint64_t each = offline_expert_bytes(p->model, 0, 0, PRECISION_INT4, QUANT_HQQ);
+    uint64_t each = offline_expert_bytes(p->model, 0, 0, PRECISION_INT4, p->method);
     uint32_t boundary = boundary_of(p->plan);
     p->plan->scalar[PLAN_fate_boundary] = boundary;
     share_out(p->plan, bytes / each, boundary);

@@ -22,10 +22,10 @@ struct precisions {
 static struct precisions choose_precisions(const struct planning *p)
 {
     struct precisions t = {.high = PRECISION_NATIVE, .low = PRECISION_INT4};
-    t.high_bytes = (double)offline_expert_bytes(p->model, 0, 0, PRECISION_NATIVE, QUANT_CHANNEL);
+    t.high_bytes = (double)offline_expert_bytes(p->model, 0, 0, PRECISION_NATIVE, p->method);
     double nearest = 1e300;
     for (enum precision x = PRECISION_INT8; x < PRECISION__COUNT; x++) {
-        double bytes = (double)offline_expert_bytes(p->model, 0, 0, x, QUANT_CHANNEL);
+        double bytes = (double)offline_expert_bytes(p->model, 0, 0, x, p->method);
         if (fabs(bytes - t.high_bytes / 4) < nearest) {
             nearest = fabs(bytes - t.high_bytes / 4);
             t.low = x;
@@ -35,10 +35,11 @@ static struct precisions choose_precisions(const struct planning *p)
     return t;
 }
 
-static struct serving serving_of(const struct precisions *t, double t1, double t2)
+static struct serving serving_of(const struct planning *p, const struct precisions *t, double t1,
+                                 double t2)
 {
     return (struct serving){.kind = SERVE_HOBBIT,
-                            .method = QUANT_CHANNEL,
+                            .method = p->method,
                             .high = t->high,
                             .low = t->low,
                             .t1 = t1,
@@ -69,7 +70,7 @@ static int search_t1(struct planning *p, const struct precisions *t, double t2, 
     struct measured m;
     for (int i = 0; i <= T1_STEPS; i++) {
         double t1 = i == 0 ? t2 : (bad + good) / 2;
-        struct serving s = serving_of(t, t1, t2);
+        struct serving s = serving_of(p, t, t1, t2);
         char text[64];
         if (planning_measure(p, &p->some, &s, &m, error) != 0)
             return -1;
@@ -96,7 +97,7 @@ static int confirm(struct planning *p, const struct precisions *t, struct choice
                    struct error *error)
 {
     for (int tries = 0; tries < 8; tries++) {
-        struct serving s = serving_of(t, c->t1, c->t2);
+        struct serving s = serving_of(p, t, c->t1, c->t2);
         char text[64];
         if (planning_measure(p, &p->text, &s, &c->m, error) != 0)
             return -1;
@@ -121,6 +122,9 @@ static void store(struct planning *p, const struct choice *c, const struct preci
     s[PLAN_hobbit_t1] = c->t1;
     s[PLAN_hobbit_t2] = c->t2;
     s[PLAN_hobbit_skip_renormalise] = 0;
+    s[PLAN_hobbit_method] = p->method;
+    s[PLAN_hobbit_high] = t->high;
+    s[PLAN_hobbit_low] = t->low;
     s[PLAN_hobbit_loss] = c->m.loss.value;
     s[PLAN_hobbit_loss_low] = c->m.loss.low;
     s[PLAN_hobbit_loss_high] = c->m.loss.high;
@@ -160,7 +164,7 @@ static int thresholds(struct planning *p, struct error *error)
 int plan_hobbit(struct planning *p, struct error *error)
 {
     struct precisions t = choose_precisions(p);
-    struct serving curve = serving_of(&t, 1, 1);
+    struct serving curve = serving_of(p, &t, 1, 1);
     if (p->curve_only)
         return plan_hobbit_curve(p, &curve, error);
     bool planned = plan_knows(p->plan, PLAN_hobbit_t1) && plan_knows(p->plan, PLAN_hobbit_t2);

@@ -35,7 +35,7 @@ static struct serving serving_of(struct swap_plan *w, const uint32_t *v, uint32_
         plan->scalar[PLAN_expert_read_ns] > 0)
         pairs = DEVICE_SHARE * plan->scalar[PLAN_token_ns] / plan->scalar[PLAN_expert_read_ns];
     return (struct serving){.kind = SERVE_SWAPMOE,
-                            .method = QUANT_CHANNEL,
+                            .method = w->p->method,
                             .allowed = w->first,
                             .keep = v,
                             .norm = plan_norm(plan),
@@ -153,6 +153,9 @@ static void store(struct swap_plan *w, const uint32_t *v, const struct measured 
     plan->scalar[PLAN_swap_loss] = m->loss.value;
     plan->scalar[PLAN_swap_loss_low] = m->loss.low;
     plan->scalar[PLAN_swap_loss_high] = m->loss.high;
+    plan->scalar[PLAN_swap_share] = (double)w->total / ((double)w->layers * w->experts);
+    plan->scalar[PLAN_swap_margin] = w->margin;
+    plan->scalar[PLAN_swap_chunk] = CHUNK;
     planning_note(w->p,
                   "swapmoe: %llu of %llu experts resident, interval %u tokens, expected loss %s",
                   (unsigned long long)w->total, (unsigned long long)w->layers * w->experts,

@@ -187,6 +187,11 @@ START_TEST(contents)
         uint32_t grid = m->hparams.layers * m->hparams.experts, there = 0;
         ck_assert_uint_eq(m->stripe_count, how->stripes);
         ck_assert_uint_eq(m->precision_mask, how->precision_mask);
+        for (int t = 0; t < PRECISION__COUNT; t++) /* as store_make writes it */
+            ck_assert_uint_eq(m->precision_method[t], QUANT_COPY);
+        m->precision_method[PRECISION_INT2] = QUANT_METHOD__COUNT;
+        ck_assert_int_eq(model_index_check(m, m->bytes, &error), -1);
+        m->precision_method[PRECISION_INT2] = QUANT_COPY;
         ck_assert_uint_eq(m->expert_entry_count, grid * m->precision_count);
         for (uint32_t i = 0; i < grid; i++) {
             uint32_t layer = i / m->hparams.experts, x = i % m->hparams.experts, ordinal = 0;

@@ -1,0 +1,234 @@
+#include "lib/policy/presets/loss.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "lib/base/assert.h"
+#include "lib/tensor/quant_method.h"
+
+/* Payload counts differ by rounding to whole experts. */
+#define SHARE_TOLERANCE 0.01
+/* Values pass through text with nine digits. */
+#define VALUE_TOLERANCE 1e-6
+
+static bool is(const char *a, const char *b)
+{
+    return strcmp(a, b) == 0;
+}
+
+/* ---- what the files can serve ---------------------------------------------------------------- */
+
+/* An expert that the model does not have at its planned precision would be served at another one. */
+static int planned_precisions_present(const struct plan *plan, const struct model_index *m,
+                                      struct error *error)
+{
+    const uint8_t *width = plan ? plan_width(plan) : NULL;
+    if (!width)
+        return error_set(error, ERR_BAD_INPUT,
+                         "precision=edgemoe needs a plan with a precision per expert; create one "
+                         "with 'sluice plan --preset edgemoe'");
+    for (uint32_t l = 0; l < m->hparams.layers; l++)
+        for (uint32_t e = 0; e < m->hparams.experts; e++) {
+            enum precision p = (enum precision)width[(size_t)l * m->hparams.experts + e];
+            if (model_entry_expert_precision(m, l, e, p) == ENTRY_NONE)
+                return error_set(error, ERR_BAD_INPUT,
+                                 "the plan has experts at %s and the model has not; create a store "
+                                 "with them with 'sluice pack --precisions ...,%s'",
+                                 precision_name(p), precision_name(p));
+        }
+    return 0;
+}
+
+int preset_servable(const struct knobs *k, const struct plan *plan, const struct model_index *model,
+                    struct precision_policy *policy, struct error *error)
+{
+    uint64_t bytes[PRECISION__COUNT];
+    for (int t = 0; t < PRECISION__COUNT; t++)
+        bytes[t] = model->precision_entries[t]
+                       ? model->precision_slot_bytes[t] / model->precision_entries[t]
+                       : 0;
+    if (knobs_precision_policy(k, model->precision_mask, bytes, policy, error) != 0)
+        return -1;
+    if (policy->rule == PRECISION_RULE_EDGEMOE)
+        return planned_precisions_present(plan, model, error);
+    return 0;
+}
+
+/* ---- measured losses ------------------------------------------------------------------------- */
+
+/* A measured loss: its upper end, and the method of its precisions (PLAN_SCALAR__COUNT: none). */
+struct measurement {
+    const char *preset; /* that `sluice plan --preset` measures it for */
+    enum plan_scalar loss_high, method;
+};
+
+static struct measurement measurement_of(const struct served *s)
+{
+    if (!is(s->knobs->routing, "exact"))
+        return (struct measurement){"swapmoe", PLAN_swap_loss_high, PLAN_SCALAR__COUNT};
+    switch (s->policy->rule) {
+    case PRECISION_RULE_UNIFORM_INT8:
+        return (struct measurement){"edgemoe", PLAN_uniform_int8_loss_high, PLAN_uniform_method};
+    case PRECISION_RULE_UNIFORM_INT4:
+        return (struct measurement){"edgemoe", PLAN_uniform_int4_loss_high, PLAN_uniform_method};
+    case PRECISION_RULE_UNIFORM_INT2:
+        return (struct measurement){"edgemoe", PLAN_uniform_int2_loss_high, PLAN_uniform_method};
+    case PRECISION_RULE_EDGEMOE:
+        return (struct measurement){"edgemoe", PLAN_edgemoe_loss_high, PLAN_edgemoe_method};
+    case PRECISION_RULE_HOBBIT:
+        return (struct measurement){"hobbit", PLAN_hobbit_loss_high, PLAN_hobbit_method};
+    case PRECISION_RULE_FATE:
+        return (struct measurement){"fate", PLAN_fate_loss_high, PLAN_fate_method};
+    case PRECISION_RULE_LOSSLESS: break;
+    }
+    sl_panic("precision rule %d", (int)s->policy->rule);
+}
+
+/* Every expert must have the precisions that may be requested (with edgemoe: preset_servable has
+ * checked it), by the method of the measurement; int8 has one method only. */
+static int same_method(const struct served *s, const struct measurement *m, struct error *error)
+{
+    const struct model_index *model = s->model;
+    uint32_t mask = precision_policy_mask(s->policy, model->precision_mask);
+    uint32_t experts = model->hparams.layers * model->hparams.experts;
+    enum quant_method planned = (enum quant_method)s->plan->scalar[m->method];
+    for (uint32_t t = 0; t < PRECISION__COUNT; t++) {
+        enum quant_method wanted = quant_method_of((enum precision)t, planned);
+        if (!(mask >> t & 1))
+            continue;
+        if (s->policy->rule != PRECISION_RULE_EDGEMOE && model->precision_entries[t] != experts)
+            return error_set(error, ERR_BAD_INPUT,
+                             "its loss was measured with all %u experts at %s, and the store has "
+                             "%u of them",
+                             experts, precision_name((enum precision)t),
+                             model->precision_entries[t]);
+        if (model->precision_method[t] == wanted)
+            continue;
+        return error_set(error, ERR_BAD_INPUT,
+                         "its loss was measured with %s by method %s, and the store has %s",
+                         precision_name((enum precision)t), quant_method_name(wanted),
+                         quant_method_name((enum quant_method)model->precision_method[t]));
+    }
+    return 0;
+}
+
+/* A value that must be that of the measurement; NaN in the plan differs from everything. */
+static int same_value(const struct served *s, const char *name, double value,
+                      enum plan_scalar planned, struct error *error)
+{
+    double measured = s->plan->scalar[planned];
+    if (fabs(value - measured) <= VALUE_TOLERANCE)
+        return 0;
+    return error_set(error, ERR_BAD_INPUT, "its loss was measured with %s=%.6g, not %.6g", name,
+                     measured, value);
+}
+
+static int same_precision(const struct served *s, const char *name, enum precision value,
+                          enum plan_scalar planned, struct error *error)
+{
+    double measured = s->plan->scalar[planned];
+    if ((double)value == measured)
+        return 0;
+    return error_set(error, ERR_BAD_INPUT, "its loss was measured with %s=%s, not %s", name,
+                     precision_name((enum precision)measured), precision_name(value));
+}
+
+static int same_hobbit(const struct served *s, struct error *error)
+{
+    const struct knobs *k = s->knobs;
+    if (same_value(s, "t1", k->t1, PLAN_hobbit_t1, error) != 0 ||
+        same_value(s, "t2", k->t2, PLAN_hobbit_t2, error) != 0 ||
+        same_value(s, "skip_renormalise", k->skip_renormalise, PLAN_hobbit_skip_renormalise,
+                   error) != 0 ||
+        same_precision(s, "high", s->policy->high, PLAN_hobbit_high, error) != 0)
+        return -1;
+    return same_precision(s, "low", s->policy->low, PLAN_hobbit_low, error);
+}
+
+static int same_fate(const struct served *s, struct error *error)
+{
+    const struct knobs *k = s->knobs;
+    if (k->slow_device)
+        return error_set(error, ERR_BAD_INPUT, "its loss was measured with slow_device=off");
+    if (same_value(s, "low_fraction", k->low_fraction, PLAN_fate_prefill_int2, error) != 0 ||
+        same_precision(s, "high", s->policy->high, PLAN_fate_high, error) != 0)
+        return -1;
+    return same_precision(s, "low", s->policy->low, PLAN_fate_low, error);
+}
+
+static int same_swap(const struct served *s, struct error *error)
+{
+    const struct knobs *k = s->knobs;
+    double share = s->plan->scalar[PLAN_swap_share];
+    if (same_value(s, "interval", (double)k->interval, PLAN_swap_interval, error) != 0 ||
+        same_value(s, "margin", k->margin, PLAN_swap_margin, error) != 0)
+        return -1;
+    if (s->prefill_chunk > s->plan->scalar[PLAN_swap_chunk])
+        return error_set(error, ERR_BAD_INPUT,
+                         "its loss was measured with chunks of %.0f tokens; use --prefill-chunk "
+                         "%.0f",
+                         s->plan->scalar[PLAN_swap_chunk], s->plan->scalar[PLAN_swap_chunk]);
+    if (s->resident_share < share - SHARE_TOLERANCE)
+        return error_set(error, ERR_BAD_INPUT,
+                         "its loss was measured with %.1f %% of the experts resident, and only "
+                         "%.1f %% fit",
+                         100 * share, 100 * s->resident_share);
+    return 0;
+}
+
+/* Combinations of masked routing that no plan measures. */
+static int measurable(const struct served *s, struct error *error)
+{
+    const struct knobs *k = s->knobs;
+    if (is(k->routing, "exact"))
+        return 0;
+    if (!is(k->mask, "swap"))
+        return error_set(error, ERR_BAD_INPUT, "no plan measures the loss of mask=%s", k->mask);
+    if (!is(k->precision, "lossless") || !k->amortise || k->count_only)
+        return error_set(error, ERR_BAD_INPUT,
+                         "its loss was measured with precision=lossless, amortise=on and "
+                         "count_only=off");
+    return 0;
+}
+
+/* What the plan must record for a loss to count. */
+static bool recorded(const struct plan *plan, const struct measurement *m)
+{
+    if (m->method != PLAN_SCALAR__COUNT)
+        return plan_knows(plan, m->method);
+    return plan_knows(plan, PLAN_swap_share) && plan_knows(plan, PLAN_swap_chunk);
+}
+
+static int same_conditions(const struct served *s, const struct measurement *m, struct error *error)
+{
+    if (m->method != PLAN_SCALAR__COUNT && same_method(s, m, error) != 0)
+        return -1;
+    if (!is(s->knobs->routing, "exact"))
+        return same_swap(s, error);
+    if (s->policy->rule == PRECISION_RULE_HOBBIT)
+        return same_hobbit(s, error);
+    return s->policy->rule == PRECISION_RULE_FATE ? same_fate(s, error) : 0;
+}
+
+int preset_loss(const struct served *s, double *loss, struct error *error)
+{
+    *loss = 0;
+    if (!knobs_lossy(s->knobs))
+        return 0;
+    if (measurable(s, error) != 0)
+        return -1;
+    const struct measurement m = measurement_of(s);
+    if (!s->plan || !plan_knows(s->plan, m.loss_high))
+        return error_set(
+            error, ERR_BAD_INPUT, "%s; measure it with 'sluice plan --preset %s' and use --plan",
+            s->plan ? "the plan has no loss for it" : "its loss is not measured", m.preset);
+    if (!recorded(s->plan, &m))
+        return error_set(error, ERR_BAD_INPUT,
+                         "the plan does not record how its loss was measured; run 'sluice plan "
+                         "--preset %s' again",
+                         m.preset);
+    if (same_conditions(s, &m, error) != 0)
+        return -1;
+    *loss = s->plan->scalar[m.loss_high];
+    return 0;
+}

@@ -1,0 +1,35 @@
+/* The loss of a preset: whether the model's files can serve it at all, and whether the loss that a
+ * plan has measured holds for what would be served.
+ *
+ * A measured loss holds only under the conditions of its measurement. A plan records them: the
+ * quantisation method, the precisions, the values of the policy parameters that decide what is
+ * served, and for masked routing the share of resident experts. Anything that differs voids the
+ * loss; the error names the first difference. */
+#ifndef SLUICE_POLICY_PRESETS_LOSS_H
+#define SLUICE_POLICY_PRESETS_LOSS_H
+
+#include "lib/plan/plan.h"
+#include "lib/policy/access/precision.h"
+#include "lib/policy/presets/presets.h"
+
+/* Checks that the model has every precision that these parameters may request (with
+ * precision=edgemoe: those in the plan) and the plan what they need, and fills *policy as
+ * knobs_precision_policy. plan may be NULL. -1 with ERR_BAD_INPUT: the error names what is missing
+ * and the command that makes it. */
+int preset_servable(const struct knobs *k, const struct plan *plan, const struct model_index *model,
+                    struct precision_policy *policy, struct error *error);
+
+struct served { /* what an engine serves with; borrowed */
+    const struct knobs *knobs;
+    const struct precision_policy *policy; /* of preset_servable */
+    const struct plan *plan;               /* NULL: none */
+    const struct model_index *model;
+    double resident_share; /* of the experts' payload bytes, 0..1 */
+    uint64_t prefill_chunk;
+};
+
+/* *loss: upper end of the 95 % interval of the measured loss (0.01: 1 %); 0 when lossless. -1 with
+ * ERR_BAD_INPUT when it was not measured, or was measured under other conditions. */
+int preset_loss(const struct served *s, double *loss, struct error *error);
+
+#endif

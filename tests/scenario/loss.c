@@ -1,0 +1,118 @@
+/* --max-loss: what was measured under other conditions is rejected, what matches runs. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/bytes.h"
+#include "lib/plan/plan.h"
+#include "lib/tensor/quant_method.h"
+#include "tests/harness/harness.h"
+#include "tests/scenario/fixtures.h"
+
+#define END_MS 60000
+
+/* A plan whose losses were measured with native and int2, int2 by `method`. */
+static void plan_with_losses(char path[PATH_MAX], const char *name, enum quant_method method)
+{
+    struct error error;
+    plan_make(path, name, 1u << PRECISION_NATIVE | 1u << PRECISION_INT2);
+    struct plan *plan = plan_read(path, &error);
+    CHECK(plan, "%s", error.text);
+    double *s = plan->scalar;
+    s[PLAN_hobbit_loss_high] = s[PLAN_edgemoe_loss_high] = 0.02;
+    s[PLAN_uniform_int2_loss_high] = 0.02;
+    s[PLAN_hobbit_method] = s[PLAN_edgemoe_method] = s[PLAN_uniform_method] = method;
+    s[PLAN_hobbit_t1] = 0.6;
+    s[PLAN_hobbit_t2] = 0.9;
+    s[PLAN_hobbit_skip_renormalise] = 0;
+    s[PLAN_hobbit_high] = PRECISION_NATIVE;
+    s[PLAN_hobbit_low] = PRECISION_INT2;
+    CHECK(plan_write(plan, path, &error) == 0, "%s", error.text);
+    free(plan);
+}
+
+/* Generates a token; `reason` NULL: this must succeed, else it must fail with a line that has it. */
+static void generates(const char *model, const char *plan, const char *preset, const char *policy,
+                      const char *max_loss, const char *reason)
+{
+    struct command c;
+    command_run(&c, NULL, END_MS,
+                (const char *const[]){"generate", "-m", model, "--plan", plan, "--preset", preset,
+                                      "--policy", policy, "--max-loss", max_loss, "-p", "a", "-n",
+                                      "1", NULL});
+    if (!reason)
+        CHECK(c.status == 0, "%s %s: status %d: %s", preset, policy, c.status, c.err);
+    else
+        CHECK(c.status == 2 && strstr(c.err, reason), "%s %s: status %d, not '%s': %s", preset,
+              policy, c.status, reason, c.err);
+    command_free(&c);
+}
+
+static void bound_holds(void)
+{
+    char plan[PATH_MAX], hqq_plan[PATH_MAX], store[PATH_MAX], low_store[PATH_MAX];
+    plan_with_losses(plan, "channel.plan", QUANT_CHANNEL);
+    plan_with_losses(hqq_plan, "hqq.plan", QUANT_HQQ);
+    store_pack(store, "store", "native,int2");
+    store_pack(low_store, "low_store", "int4,int2");
+    static const char *const lossy[] = {"hobbit", "edgemoe", "iq2"};
+    for (size_t i = 0; i < ARRAY_LEN(lossy); i++) {
+        generates(store, plan, lossy[i], "", "2", NULL);
+        generates(store, plan, lossy[i], "", "1.9", "its measured loss is up to 2 %");
+        generates(store, hqq_plan, lossy[i], "", "2",
+                  "int2 by method hqq, and the store has channel");
+    }
+    generates(low_store, plan, "hobbit", "", "2", "measured with high=native, not int4");
+    generates(low_store, plan, "edgemoe", "", "2", "the plan has experts at native");
+    generates(store, plan, "hobbit", "t1=0,t2=0", "2", "measured with t1=0.6, not 0");
+    generates(store, plan, "iq2", "mask=frequency,routing=masked", "2", "no plan measures");
+    generates(store, plan, "hobbit", "t1=0,t2=0", "0", NULL); /* no bound was requested */
+}
+
+/* What the files cannot serve is rejected with the command that makes it, without a bound, too. */
+static void missing_files(void)
+{
+    char plan[PATH_MAX], profile[PATH_MAX];
+    plan_with_losses(plan, "plan", QUANT_CHANNEL);
+    plan_make(profile, "profile", 0);
+    generates(test_model(), plan, "edgemoe", "", "0", "sluice pack --precisions");
+    generates(test_model(), plan, "auto-mixed", "", "0", "sluice pack --precisions");
+    generates(test_model(), profile, "edgemoe", "", "0", "sluice plan --preset edgemoe");
+    generates(test_model(), plan, "hobbit", "", "0", "sluice pack");
+    generates(test_model(), plan, "iq4", "", "0", "sluice pack");
+    generates(test_model(), "", "pruned", "", "0", "sluice profile");
+}
+
+/* A running engine rejects a preset whose loss was measured otherwise. */
+static void rejected_at_run_time(void)
+{
+    char plan[PATH_MAX], option[PATH_MAX + 8], store[PATH_MAX];
+    struct command c;
+    plan_with_losses(plan, "plan", QUANT_CHANNEL);
+    store_pack(store, "store", "native,int2");
+    snprintf(option, sizeof option, "--plan=%s", plan);
+    struct engine *e = engine_new();
+    engine_start(e, (const char *const[]){"-m", store, option, "--max-loss=2", NULL});
+    static const struct {
+        const char *preset;
+        int status;
+    } cases[] = {{"hobbit", 0}, {"iq2", 0}, {"pruned", 2}, {"fate", 2}, {"lod", 0}};
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        command_run(
+            &c, NULL, END_MS,
+            (const char *const[]){"ctl", "--name", e->run, "preset", cases[i].preset, NULL});
+        CHECK(c.status == cases[i].status, "%s: status %d: %s", cases[i].preset, c.status, c.err);
+        command_free(&c);
+    }
+    engine_stop(e);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct test_case cases[] = {
+        {"bound_holds", bound_holds},
+        {"missing_files", missing_files},
+        {"rejected_at_run_time", rejected_at_run_time},
+    };
+    return test_main(argc, argv, cases, ARRAY_LEN(cases));
+}

@@ -1,0 +1,261 @@
+/* Whether a measured loss holds: every condition of a measurement, changed one at a time. */
+#include <check.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/bytes.h"
+#include "lib/policy/presets/auto.h"
+#include "lib/policy/presets/loss.h"
+#include "lib/policy/presets/planned.h"
+#include "lib/tensor/quant_method.h"
+
+#define LAYERS  2u
+#define EXPERTS 4u
+
+struct scene { /* files and parameters that match the plan, before the change of a case */
+    struct model_index model;
+    struct plan *plan;
+    const char *preset, *overrides;
+    double share;
+    uint64_t chunk;
+};
+
+static struct scene scene;
+
+/* A store with native, int4 and int2 by `method`. */
+static void store_of(enum quant_method method)
+{
+    struct model_index *m = &scene.model;
+    *m = (struct model_index){.hparams = {.layers = LAYERS, .experts = EXPERTS, .experts_used = 2},
+                              .precision_mask = 1u << PRECISION_NATIVE | 1u << PRECISION_INT4 |
+                                                1u << PRECISION_INT2};
+    static const uint64_t bytes[PRECISION__COUNT] = {1000, 0, 500, 250};
+    for (uint32_t t = 0, first = 0; t < PRECISION__COUNT; t++) {
+        m->precision_first[t] = m->precision_mask >> t & 1 ? first : ENTRY_NONE;
+        first += m->precision_mask >> t & 1 ? LAYERS * EXPERTS : 0;
+        m->precision_entries[t] = m->precision_mask >> t & 1 ? LAYERS * EXPERTS : 0;
+        m->precision_slot_bytes[t] = bytes[t] * m->precision_entries[t];
+        m->precision_method[t] = (uint8_t)(m->precision_entries[t] && t ? method : QUANT_COPY);
+    }
+}
+
+static void setup(void)
+{
+    static const uint8_t hash[PLAN_HASH_BYTES] = {1};
+    struct error error;
+    store_of(QUANT_CHANNEL);
+    struct plan *p = scene.plan =
+        plan_create(LAYERS, EXPERTS, 2, hash, plan_array_bit(PLAN_ARRAY_width), 0, &error);
+    ck_assert_ptr_nonnull(p);
+    for (uint32_t i = 0; i < LAYERS * EXPERTS; i++)
+        plan_width(p)[i] = i % 2 ? PRECISION_INT2 : PRECISION_INT4;
+    double *s = p->scalar;
+    s[PLAN_uniform_int4_loss_high] = 0.02;
+    s[PLAN_edgemoe_loss_high] = 0.03;
+    s[PLAN_hobbit_loss_high] = 0.04;
+    s[PLAN_fate_loss_high] = 0.05;
+    s[PLAN_swap_loss_high] = 0.06;
+    s[PLAN_uniform_method] = s[PLAN_edgemoe_method] = QUANT_CHANNEL;
+    s[PLAN_hobbit_method] = s[PLAN_fate_method] = QUANT_CHANNEL;
+    s[PLAN_hobbit_t1] = 0.578123456789;
+    s[PLAN_hobbit_t2] = 0.95;
+    s[PLAN_hobbit_skip_renormalise] = 0;
+    s[PLAN_hobbit_high] = PRECISION_NATIVE;
+    s[PLAN_hobbit_low] = PRECISION_INT2;
+    s[PLAN_fate_prefill_int2] = 0.125;
+    s[PLAN_fate_high] = PRECISION_INT4;
+    s[PLAN_fate_low] = PRECISION_INT2;
+    s[PLAN_swap_interval] = 128;
+    s[PLAN_swap_margin] = 1;
+    s[PLAN_swap_chunk] = 256;
+    s[PLAN_swap_share] = 0.5;
+    scene.overrides = NULL;
+    scene.share = 0.5;
+    scene.chunk = 256;
+}
+
+static void teardown(void)
+{
+    free(scene.plan);
+}
+
+/* 0 and the loss, or -1 and the error, of the scene as the supervisor computes it. */
+static int loss_of_scene(double *loss, struct error *error)
+{
+    char planned[512] = "";
+    struct knobs k;
+    struct precision_policy policy;
+    if (scene.plan)
+        planned_settings(scene.plan, preset_find(scene.preset), planned, sizeof planned);
+    ck_assert_msg(knobs_resolve(scene.preset, planned, scene.overrides, &k, error) == 0, "%s",
+                  error->text);
+    if (preset_servable(&k, scene.plan, &scene.model, &policy, error) != 0)
+        return -1;
+    const struct served served = {&k, &policy, scene.plan, &scene.model, scene.share, scene.chunk};
+    return preset_loss(&served, loss, error);
+}
+
+static const struct {
+    const char *preset;
+    double loss;
+} matching[] = {
+    {"default", 0},       {"iq4", 0.02},    {"auto-int4", 0.02},          {"edgemoe", 0.03},
+    {"auto-mixed", 0.03}, {"hobbit", 0.04}, {"auto-two-precision", 0.04}, {"fate", 0.05},
+    {"swapmoe", 0.06}};
+
+START_TEST(same_conditions)
+{
+    double loss;
+    struct error error;
+    scene.preset = matching[_i].preset;
+    int rc = loss_of_scene(&loss, &error);
+    ck_assert_msg(rc == 0, "%s: %s", scene.preset, error.text);
+    ck_assert_double_eq(loss, matching[_i].loss);
+}
+END_TEST
+
+/* ---- one condition differs ---- */
+
+static void other_method(void)
+{
+    store_of(QUANT_HQQ);
+}
+
+static void method_unknown(void)
+{
+    double *s = scene.plan->scalar;
+    s[PLAN_uniform_method] = s[PLAN_edgemoe_method] = s[PLAN_hobbit_method] = (double)NAN;
+    s[PLAN_fate_method] = s[PLAN_swap_share] = (double)NAN;
+}
+
+static void no_plan(void)
+{
+    free(scene.plan);
+    scene.plan = NULL;
+}
+
+static void other_high(void)
+{
+    scene.plan->scalar[PLAN_hobbit_high] = PRECISION_INT4;
+}
+
+static void other_low(void)
+{
+    scene.plan->scalar[PLAN_hobbit_low] = PRECISION_INT4;
+}
+
+static void no_int2(void)
+{
+    scene.model.precision_mask &= ~(1u << PRECISION_INT2);
+    scene.model.precision_entries[PRECISION_INT2] = 0;
+}
+
+static void few_int4(void)
+{
+    scene.model.precision_entries[PRECISION_INT4]--;
+}
+
+static void fewer_resident(void)
+{
+    scene.share = 0.4;
+}
+
+static void longer_chunk(void)
+{
+    scene.chunk = 257;
+}
+
+static const struct {
+    const char *preset, *overrides;
+    void (*change)(void);
+    const char *reason;
+} differing[] = {
+    {"iq4", NULL, other_method, "int4 by method channel, and the store has hqq"},
+    {"edgemoe", NULL, other_method, "int4 by method channel, and the store has hqq"},
+    {"hobbit", NULL, other_method, "int2 by method channel, and the store has hqq"},
+    {"fate", NULL, other_method, "int4 by method channel, and the store has hqq"},
+    {"iq4", NULL, method_unknown, "does not record how its loss was measured"},
+    {"edgemoe", NULL, method_unknown, "does not record how its loss was measured"},
+    {"hobbit", NULL, method_unknown, "does not record how its loss was measured"},
+    {"fate", NULL, method_unknown, "does not record how its loss was measured"},
+    {"swapmoe", NULL, method_unknown, "does not record how its loss was measured"},
+    {"iq4", NULL, no_plan,
+     "its loss is not measured; measure it with 'sluice plan --preset edgemoe'"},
+    {"edgemoe", NULL, no_plan, "needs a plan with a precision per expert"},
+    {"iq2", NULL, NULL, "the plan has no loss for it"},
+    {"iq4", NULL, few_int4, "all 8 experts at int4, and the store has 7"},
+    {"edgemoe", NULL, no_int2, "the plan has experts at int2 and the model has not"},
+    {"hobbit", "t1=0,t2=0", NULL, "measured with t1=0.578123, not 0"},
+    {"hobbit", "t2=0.9", NULL, "measured with t2=0.95, not 0.9"},
+    {"hobbit", "skip_renormalise=on", NULL, "measured with skip_renormalise=0, not 1"},
+    {"hobbit", "low=int4", NULL, "measured with low=int2, not int4"},
+    {"hobbit", "high=int4", NULL, "measured with high=native, not int4"},
+    {"hobbit", NULL, other_high, "measured with high=int4, not native"},
+    {"hobbit", NULL, other_low, "measured with low=int4, not int2"},
+    {"default", "precision=uniform-int2", NULL, "the plan has no loss for it"},
+    {"fate", "low_fraction=0.5", NULL, "measured with low_fraction=0.125, not 0.5"},
+    {"fate", "slow_device=on", NULL, "measured with slow_device=off"},
+    {"fate", "high=native", NULL, "measured with high=int4, not native"},
+    {"swapmoe", "interval=96", NULL, "measured with interval=128, not 96"},
+    {"swapmoe", "margin=0", NULL, "measured with margin=1, not 0"},
+    {"swapmoe", "amortise=off", NULL, "amortise=on"},
+    {"swapmoe", "precision=uniform-int4", NULL, "precision=lossless"},
+    {"swapmoe", NULL, fewer_resident, "with 50.0 % of the experts resident, and only 40.0 % fit"},
+    {"swapmoe", NULL, longer_chunk, "chunks of 256 tokens"},
+    {"pruned-freq", NULL, NULL, "no plan measures the loss of mask=frequency"},
+};
+
+START_TEST(other_conditions)
+{
+    double loss;
+    struct error error;
+    scene.preset = differing[_i].preset;
+    scene.overrides = differing[_i].overrides;
+    if (differing[_i].change)
+        differing[_i].change();
+    ck_assert_msg(loss_of_scene(&loss, &error) == -1, "%s: accepted, not '%s'", scene.preset,
+                  differing[_i].reason);
+    ck_assert_int_eq(error.code, ERR_BAD_INPUT);
+    ck_assert_msg(strstr(error.text, differing[_i].reason), "%s: '%s', not '%s'", scene.preset,
+                  error.text, differing[_i].reason);
+}
+END_TEST
+
+/* auto.tbl.h names the scalar from which preset_loss takes the loss of each lossy candidate. */
+START_TEST(candidates_have_the_same_loss)
+{
+    double loss;
+    struct error error;
+    scene.plan->scalar[PLAN_uniform_int8_loss_high] = 0.01;
+    scene.plan->scalar[PLAN_uniform_int2_loss_high] = 0.07;
+    scene.model.precision_mask |= 1u << PRECISION_INT8;
+    scene.model.precision_entries[PRECISION_INT8] = LAYERS * EXPERTS;
+    scene.model.precision_slot_bytes[PRECISION_INT8] = (uint64_t)900 * LAYERS * EXPERTS;
+    scene.model.precision_method[PRECISION_INT8] = QUANT_CHANNEL;
+    for (uint32_t c = 0; c < auto_candidates(); c++) {
+        scene.preset = preset_at(auto_preset(c))->name;
+        ck_assert_msg(loss_of_scene(&loss, &error) == 0, "%s: %s", scene.preset, error.text);
+        ck_assert_msg(auto_allowed(scene.plan, c, loss > 0 ? loss : 1), "%s", scene.preset);
+        ck_assert_msg(loss > 0 ? !auto_allowed(scene.plan, c, loss * 0.999) : auto_lossless(c),
+                      "%s", scene.preset);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("loss");
+    TCase *c = tcase_create("loss");
+    tcase_add_checked_fixture(c, setup, teardown);
+    tcase_add_loop_test(c, same_conditions, 0, (int)ARRAY_LEN(matching));
+    tcase_add_loop_test(c, other_conditions, 0, (int)ARRAY_LEN(differing));
+    tcase_add_test(c, candidates_have_the_same_loss);
+    suite_add_tcase(s, c);
+    SRunner *r = srunner_create(s);
+    srunner_run_all(r, CK_NORMAL);
+    int failed = srunner_ntests_failed(r);
+    srunner_free(r);
+    return failed ? 1 : 0;
+}
