@@ -51,10 +51,14 @@ static inline enum kernel_form kernel_form_of(enum tensor_type type)
 /* One tensor type of the form, to pass to `activation`. */
 static inline enum tensor_type kernel_form_type(enum kernel_form form)
 {
-    return form == FORM_Q8      ? TENSOR_Q8_0
-           : form == FORM_Q4    ? TENSOR_Q4_0
-           : form == FORM_GROUP ? TENSOR_C8
-                                : TENSOR_F32;
+    switch (form) {
+    case FORM_Q8: return TENSOR_Q8_0;
+    case FORM_Q4: return TENSOR_Q4_0;
+    case FORM_GROUP: return TENSOR_C8;
+    case FORM_F32:
+    case FORM__COUNT: break;
+    }
+    return TENSOR_F32;
 }
 
 /* A row-major weight matrix, as stored in the model file or the expert store: n rows of k elements,

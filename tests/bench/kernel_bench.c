@@ -1,8 +1,8 @@
 /* kernel_bench: speed of the kernels on this machine, on one thread.
  *   kernel_bench [SECONDS_PER_RESULT [TYPE|all [K]]]
  * "cold" uses more weights than the caches hold, a few outputs per call; "warm" uses one matrix
- * repeatedly. Each result is the 10th percentile of the call times, because other work on the machine
- * only makes calls slower. */
+ * repeatedly. Each result is the 10th percentile of the call times, because other work on the
+ * machine only makes calls slower. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,7 +50,8 @@ static void *need(size_t bytes)
     return p;
 }
 
-/* Weights without infinities or denormals: scales and floats are small and normal, the rest random. */
+/* Weights without infinities or denormals: scales and floats are small and normal, the rest
+ * random. */
 static void fill_weights(enum tensor_type type, size_t bytes)
 {
     const struct tensor_type_info *info = tensor_type_info((uint32_t)type);

@@ -37,7 +37,7 @@ def arguments():
     for name in ("short", "long", "try"):
         form.add_argument("--" + name, dest="form", action="store_const", const=name)
     p.add_argument("--only", help="parts, separated by commas: " + ",".join(PARTS))
-    p.add_argument("--cells", help="only cells with one of these strings, separated by commas, in their name: 200MBps,50")
+    p.add_argument("--cells", help="only cells with one of these strings in their name, comma-separated: 200MBps,50")
     p.add_argument("-o", "--out", required=True)
     p.add_argument("--python", help="a Python with llama_cpp; without it the part llama is skipped")
     p.add_argument("-t", "--threads", type=int, default=len(os.sched_getaffinity(0)))

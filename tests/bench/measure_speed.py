@@ -208,7 +208,7 @@ class Hobbit:
                 rows.append((label, f"{f['share']} %", f"{r['tps']:.3f}", f"{r['read_bytes'] / MIB:.1f}",
                              f"{r['hit']:.1f} %", f"{r['low']:.1f} %", f"{r['skipped']:.1f} %",
                              m.ratio_text(f["ratios"][label]) if label != "on" else "-"))
-        return ["Dynamic loading (native and int2 by gate weight) at 500 MB/s; `on/variant` is the ratio of decode rates.",
+        return ["Dynamic loading (native and int2 by gate weight) at 500 MB/s; `on/variant`: ratio of decode rates.",
                 "", *m.table(("variant", "experts", "decode t/s", "read MiB/token", "hits", "low precision", "skipped",
                               "on/variant"), rows)]
 

@@ -1,9 +1,9 @@
-/* nested_models IN.gguf OUT_DIR: writes the model once for every form of lower precision that nested.sh
- * compares, with experts as F16 after quantisation. Separate forms come from lib/quant. Nested forms
- * store a base and differences: a higher precision is the lower one plus one more entry.
+/* nested_models IN.gguf OUT_DIR: writes the model once for every form of lower precision that
+ * nested.sh compares, with experts as F16 after quantisation. Separate forms come from lib/quant.
+ * Nested forms store a base and differences: a higher precision is the lower one plus one entry.
  *
- *   prefix   the 8-bit codes of a row; lower precisions are their first 4 and 2 bits, decoded to the
- *            middle of the range of the missing bits
+ *   prefix   the 8-bit codes of a row; lower precisions are their first 4 and 2 bits, decoded to
+ *            the middle of the range of the missing bits
  *   fitted   the same codes, with a scale and zero per precision (fitted by squared error)
  *   residual 2 bits by lib/quant; 2 more bits for the error; 4 more bits for the remaining error */
 #include <fcntl.h>
@@ -33,7 +33,8 @@ static void through(enum tensor_type type, const float *w, uint32_t k, float *ou
     quant_dequantise(&m, 0, 1, out);
 }
 
-/* The 8-bit codes of C8 as numbers, derived from its decoded values: the smallest step is the scale. */
+/* The 8-bit codes of C8 as numbers, derived from its decoded values: the smallest step is the
+ * scale. */
 static void codes_of(const float *w, uint32_t k, float *code)
 {
     float low = w[0], high = w[0];

@@ -1,8 +1,8 @@
 /* quant_measure: quality loss by quantising the experts of a model.
  *   quant_measure FILE.gguf [WINDOWS_PER_TEXT [VARIANT]]
- * Quantises every expert, computes with the kernels of the store types, and scores the held-out texts
- * of tests/golden/data in windows of 512 tokens. One line per variant: relative error of the weights
- * (square root of squared error / squared weights), perplexity, seconds of quantisation. */
+ * Quantises every expert, computes with the kernels of the store types, and scores the held-out
+ * texts of tests/golden/data in windows of 512 tokens. One line per variant: relative error of the
+ * weights (square root of squared error / squared weights), perplexity, seconds of quantisation. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -35,7 +35,8 @@ static void must(int rv, const struct error *error)
     ck_assert_msg(rv == 0, "%s", error->text);
 }
 
-/* Payload is compared with the demo model itself: a test may damage the copy that the loaders read. */
+/* Payload is compared with the demo model itself: a test may damage the copy that the loaders
+ * read. */
 static void open_model(struct rig *r, bool own_copy)
 {
     struct error error;

@@ -67,8 +67,8 @@ uint64_t rig_control(struct rig *r, enum service service, uint32_t number, uint3
 void rig_quota(struct rig *r, uint64_t bytes);
 
 /* As compute: pins, sends one DEMAND, waits until all entries are READY (repeats the DEMAND after
- * 100 ms), compares the payload with the file. The pins stay. False if the deadline passed or an entry
- * failed. */
+ * 100 ms), compares the payload with the file. The pins stay. False if the deadline passed or an
+ * entry failed. */
 bool rig_demand(struct rig *r, const uint32_t *entries, uint32_t count, unsigned ms);
 /* Only pins and sends one DEMAND. */
 void rig_send_demand(struct rig *r, const uint32_t *entries, uint32_t count, uint32_t attempt);

@@ -436,8 +436,8 @@ START_TEST(throttle_is_obeyed)
 }
 END_TEST
 
-/* Delayed reads of prefetches for a layer that has passed are cancelled: they end at once, the demand
- * queued after them is loaded, and cancelled entries can be loaded again. */
+/* Delayed reads of prefetches for a layer that has passed are cancelled: they end at once, the
+ * demand queued after them is loaded, and cancelled entries can be loaded again. */
 START_TEST(withheld_reads_are_cancelled)
 {
     struct rig_options options = {.loaders = 1, .experts_share = 1.0};
@@ -522,7 +522,8 @@ static void wait_given_up(struct rig *r, uint32_t entry, uint64_t failures, int 
     ck_assert_int_eq((int)atomic_load(&d->last_errno), errno_value);
 }
 
-/* The file changes: entries fail with an errno, no process exits, and loads succeed when it is back. */
+/* The file changes: entries fail with an errno, no process exits, and loads succeed when it is
+ * back. */
 START_TEST(file_changed)
 {
     struct rig_options options = {.loaders = 2, .experts_share = 0.3, .own_copy = true};

@@ -53,8 +53,8 @@ static int skip(const char *why)
 
 /* ---- the child ------------------------------------------------------------------------------ */
 
-/* late_write_test --child FILE_FD ARENA_FD REGION ARENA_BYTES: submits every read, reports that with a
- * byte on stdout, and waits to be killed. */
+/* late_write_test --child FILE_FD ARENA_FD REGION ARENA_BYTES: submits every read, reports that
+ * with a byte on stdout, and waits to be killed. */
 static int child_main(char **argv)
 {
     int file = atoi(argv[0]), fd = atoi(argv[1]);
@@ -125,8 +125,8 @@ static void give_all(struct rig *r, bool clean)
         arena_alloc_give(r->a, r->offset[i], SLOT_BYTES, clean);
 }
 
-/* Reads the whole file twice through the same device queue: the child's reads, submitted earlier, have
- * completed by then. */
+/* Reads the whole file twice through the same device queue: the child's reads, submitted earlier,
+ * have completed by then. */
 static void drain_device(const struct rig *r)
 {
     void *buffer;

@@ -1,6 +1,6 @@
 /* Fuzz target: config.json and tokenizer.json of a Hugging Face model. The input is one JSON object
- * {"config": {}, "tokenizer": {}, "settings": {}}. Any input gives a result or an error, and the GGUF
- * reader accepts the resulting keys. */
+ * {"config": {}, "tokenizer": {}, "settings": {}}. Any input gives a result or an error, and the
+ * GGUF reader accepts the resulting keys. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

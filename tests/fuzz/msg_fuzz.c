@@ -1,5 +1,6 @@
 /* Fuzz target: the code that untrusted bytes reach first, which is the message validator, for every
- * receiver, and the parsers of control calls. Input: one byte chooses message or text, the rest is it. */
+ * receiver, and the parsers of control calls. Input: one byte chooses message or text, the rest is
+ * it. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

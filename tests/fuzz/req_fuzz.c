@@ -1,5 +1,5 @@
-/* Fuzz target: bodies of completion requests. Input: one byte chooses the kind of request and the chat
- * template, the rest is the body. Accepted requests are within all limits. */
+/* Fuzz target: bodies of completion requests. Input: one byte chooses the kind of request and the
+ * chat template, the rest is the body. Accepted requests are within all limits. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* Fuzz target: the first line of a connection. A verdict does not change with more bytes; with fewer
- * bytes it is the same or still open. An accepted line has all parts of a request line. */
+/* Fuzz target: the first line of a connection. A verdict does not change with more bytes; with
+ * fewer bytes it is the same or still open. An accepted line has all parts of a request line. */
 #include <stdint.h>
 #include <string.h>
 

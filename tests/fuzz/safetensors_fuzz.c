@@ -1,5 +1,5 @@
-/* Fuzz target: a safetensors file. For any bytes, reading the header succeeds or fails with an error;
- * every tensor of an accepted header is inside the file and has the size of its shape. */
+/* Fuzz target: a safetensors file. For any bytes, reading the header succeeds or fails with an
+ * error; every tensor of an accepted header is inside the file and has the size of its shape. */
 #include <stdint.h>
 #include <string.h>
 

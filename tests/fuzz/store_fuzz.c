@@ -1,5 +1,5 @@
-/* Fuzz target: the manifest of a store and its table of entries. For any bytes, reading them succeeds
- * or fails with an error; accepted experts pass the check of the index.
+/* Fuzz target: the manifest of a store and its table of entries. For any bytes, reading them
+ * succeeds or fails with an error; accepted experts pass the check of the index.
  *
  * Input: flags (1 byte), length of the manifest (3 bytes, little-endian), the manifest, the table.
  * Flag 1: the table is repeated or cut to the expected length and gets a valid header, so that its

@@ -1,5 +1,5 @@
-/* Fuzz target: the tokenizer. The first byte chooses options; the rest is encoded, and the pieces of
- * its tokens must concatenate to the text (with U+FFFD for invalid UTF-8). */
+/* Fuzz target: the tokenizer. The first byte chooses options; the rest is encoded, and the pieces
+ * of its tokens must concatenate to the text (with U+FFFD for invalid UTF-8). */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,9 @@
 /* Compares a forward pass with a reference from another implementation: routing, then logits.
  *
- * If the last chosen router logit and the first one not chosen differ by less than GOLDEN_GAP, rounding
- * may select the other expert. Later values then legitimately differ, so a sequence is compared up to
- * such a position only. The same holds for a greedy choice with a margin below GOLDEN_MARGIN. */
+ * If the last chosen router logit and the first one not chosen differ by less than GOLDEN_GAP,
+ * rounding may select the other expert. Later values then legitimately differ, so a sequence is
+ * compared up to such a position only. The same holds for a greedy choice with a margin below
+ * GOLDEN_MARGIN. */
 #ifndef SLUICE_TESTS_GOLDEN_COMPARE_H
 #define SLUICE_TESTS_GOLDEN_COMPARE_H
 

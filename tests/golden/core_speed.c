@@ -1,5 +1,5 @@
-/* Speed of the model core without the engine, all weights in memory: tokens per second of prefill and
- * decode for several numbers of threads. Prints results; not a test.
+/* Speed of the model core without the engine, all weights in memory: tokens per second of prefill
+ * and decode for several numbers of threads. Prints results; not a test.
  *
  *   core_speed [FILE [TOKENS]] */
 #include <stdio.h>

@@ -1,10 +1,10 @@
-/* Perplexity of the held-out texts by the protocol of data/perplexity.json: independent windows of 512
- * tokens, tokens 1..511 scored.
+/* Perplexity of the held-out texts by the protocol of data/perplexity.json: independent windows of
+ * 512 tokens, tokens 1..511 scored.
  *
  *   golden_perplexity FILE TOLERANCE% [WINDOWS]
  *
- * Without WINDOWS: the whole texts, compared with perplexity.json. With WINDOWS (6): the first windows
- * of each text, compared with the same reference implementation's values for these. */
+ * Without WINDOWS: the whole texts, compared with perplexity.json. With WINDOWS (6): the first
+ * windows of each text, compared with the same reference implementation's values for these. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,6 @@
-/* Row invariance: on each instruction set, every KV row and logit is bit-identical for any number of
- * threads and any chunk size. This makes text independent of budget, threads, chunking and restarts. */
+/* Row invariance: on each instruction set, every KV row and logit is bit-identical for any number
+ * of threads and any chunk size. This makes text independent of budget, threads, chunking and
+ * restarts. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

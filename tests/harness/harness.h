@@ -1,9 +1,10 @@
-/* Building blocks of scenario tests: test cases, real engines in private run directories, concurrent
- * generations, running programs, memory cgroups.
+/* Building blocks of scenario tests: test cases, real engines in private run directories,
+ * concurrent generations, running programs, memory cgroups.
  *
  * A test program prints one line per case, "ok NAME", "not ok NAME: reason" or "SKIP NAME: reason",
  * and exits with 1 if a case failed. A case ends at its first failure: test_fail does not return.
- * After each case the harness removes its engines and temporary files and checks that none are left.
+ * After each case the harness removes its engines and temporary files and checks that none are
+ * left.
  *
  * Tests wait for a condition, with a deadline on the monotonic clock; they never sleep for a fixed
  * time. */
@@ -55,7 +56,7 @@ const char *test_dir(void);
 uint64_t deadline_in(unsigned ms);
 /* One short wait between two checks of a condition; false once the deadline has passed. */
 bool deadline_tick(uint64_t deadline);
-/* Waits until the deadline is reached: for tests whose subject is time itself. */
+/* Waits until the deadline is reached: for tests that measure over a fixed time. */
 void deadline_reach(uint64_t deadline);
 
 /* ---- processes ---- */
@@ -74,8 +75,8 @@ struct command {
     size_t out_bytes, err_bytes;
 };
 
-/* Runs a program to its end. argv[0]: a path, or a command such as "generate" (sluice-generate of this
- * build). input may be NULL. Kills it after ms and fails the case. */
+/* Runs a program to its end. argv[0]: a path, or a command such as "generate" (sluice-generate of
+ * this build). input may be NULL. Kills it after ms and fails the case. */
 void command_run(struct command *c, const char *input, unsigned ms, const char *const argv[]);
 void command_free(struct command *c);
 /* Lines in a text. */
@@ -195,15 +196,15 @@ uint64_t cgroup_failures(const char *path);
 /* Samples usage every 10 ms, and keeps the maximum. */
 struct sampler;
 struct sampler *sampler_start(const char *cgroup);
-/* The same without a cgroup: private and program pages of an engine's processes (Pss), and the blocks
- * of its segments. Kernel memory is not included. */
+/* The same without a cgroup: private and program pages of an engine's processes (Pss), and the
+ * blocks of its segments. Kernel memory is not included. */
 struct sampler *sampler_start_processes(const struct engine *e);
 uint64_t sampler_peak(const struct sampler *s, uint64_t *samples);
 void sampler_reset(struct sampler *s);
 uint64_t sampler_stop(struct sampler *s);
 
-/* Copies the programs and their libraries to a new directory and drops them from the page cache: the
- * cgroup of the next process that runs them is charged for the pages. Sets e->libexec. */
+/* Copies the programs and their libraries to a new directory and drops them from the page cache:
+ * the cgroup of the next process that runs them is charged for the pages. Sets e->libexec. */
 void engine_use_fresh_programs(struct engine *e);
 
 #endif

@@ -1,4 +1,5 @@
-/* CPU use of other processes during a timed test: time limits are judged on an idle machine only. */
+/* CPU use of other processes during a timed test: time limits are judged on an idle machine
+ * only. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>

@@ -377,8 +377,8 @@ static void store_manifest_damaged(void)
     rejected(store);
 }
 
-/* A second engine of the same name is rejected after a wait, with the pid of the first, which continues.
- */
+/* A second engine of the same name is rejected after a wait, with the pid of the first, which
+ * continues. / */
 static void second_run(void)
 {
     struct engine *e = engine_new();
@@ -451,7 +451,8 @@ static void too_small_budget_is_rejected(void)
 
 /* ---- the file changes while the engine runs ---- */
 
-/* After the change: the correct text or a named error; no process exits, the engine still serves. */
+/* After the change: the correct text or a named error; no process exits, the engine still
+ * serves. */
 static void still_there(struct engine *e, const char *what)
 {
     struct text got;

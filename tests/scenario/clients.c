@@ -342,8 +342,8 @@ static double plan_scalar(const char *path, const char *name)
     return number;
 }
 
-/* The confidence interval of hobbit's loss ends below --max-loss less the margin: half of 8 %. The first
- * candidate here, 3.1 % (interval 1.3 .. 4.5), must be rejected. */
+/* The confidence interval of hobbit's loss ends below --max-loss less the margin: half of 8 %. The
+ * first candidate here, 3.1 % (interval 1.3 .. 4.5), must be rejected. */
 static void hobbit_keeps_the_margin(const char *profile, const char *text)
 {
     struct command c;

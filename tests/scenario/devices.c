@@ -1,7 +1,7 @@
 /* Storage devices with real processes. Each is read as configured. A device that fails or stalls is
- * quarantined by name: sequences read another copy, or end with a named error if they need the device
- * and there is none. Replacing its loader ends the quarantine. Faults are injected where the loader
- * reads its device (LOADER_READS_FAIL, LOADER_READS_STALL). */
+ * quarantined by name: sequences read another copy, or end with a named error if they need the
+ * device and there is none. Replacing its loader ends the quarantine. Faults are injected where the
+ * loader reads its device (LOADER_READS_FAIL, LOADER_READS_STALL). */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

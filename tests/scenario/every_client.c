@@ -1,5 +1,5 @@
-/* All clients return the same text: generate, repl in a pipe and on a terminal, requests to the gateway
- * with and without streaming, curl, and OpenAI's Python package. */
+/* All clients return the same text: generate, repl in a pipe and on a terminal, requests to the
+ * gateway with and without streaming, curl, and OpenAI's Python package. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -120,7 +120,8 @@ static void exchanges(void)
     engine_stop(e);
 }
 
-/* Experts left by the previous preset are evicted without an access, so the sets get all capacity. */
+/* Experts left by the previous preset are evicted without an access, so the sets get all
+ * capacity. */
 static void sets_after_preset_change(void)
 {
     struct engine *e = engine_new();

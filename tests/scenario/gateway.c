@@ -286,8 +286,8 @@ static void keys(void)
     engine_stop(e);
 }
 
-/* The page has its numbers without scripts and loads nothing from other hosts; the map has a character
- * per expert; the metrics are in the format of Prometheus. */
+/* The page has its numbers without scripts and loads nothing from other hosts; the map has a
+ * character per expert; the metrics are in the format of Prometheus. */
 static void stats_and_page(void)
 {
     unsigned port;
@@ -414,7 +414,8 @@ static void history(void)
     engine_stop(e);
 }
 
-/* 34 exits: the engine keeps the maximum of 32 records, and every snapshot fits the smallest buffer. */
+/* 34 exits: the engine keeps the maximum of 32 records, and every snapshot fits the smallest
+ * buffer. */
 static void history_is_bounded(void)
 {
     static const char *const paths[] = {"/stats", "/metrics", "/"};

@@ -1,5 +1,5 @@
-/* Misbehaving clients of the gateway: they disconnect, stall, do not read, open many connections and
- * send too much. They delay no other client, and the memory that the gateway uses for them is
+/* Misbehaving clients of the gateway: they disconnect, stall, do not read, open many connections
+ * and send too much. They delay no other client, and the memory that the gateway uses for them is
  * bounded. */
 #include <inttypes.h>
 #include <signal.h>
@@ -222,8 +222,8 @@ static double worst_health_ms(unsigned port)
     return worst;
 }
 
-/* Clients that stall at every stage. Other clients are served as usual, and the gateway's memory stays
- * within its reservation, which does not change. */
+/* Clients that stall at every stage. Other clients are served as usual, and the gateway's memory
+ * stays within its reservation, which does not change. */
 static void stalled_clients(void)
 {
     unsigned port;
@@ -388,8 +388,8 @@ static void prompts_stay_counted(void)
     engine_stop(e);
 }
 
-/* A response that exceeds the buffers fails with a named error; a stream ends with it, after complete
- * events (http_events parses them). */
+/* A response that exceeds the buffers fails with a named error; a stream ends with it, after
+ * complete events (http_events parses them). */
 static void what_does_not_fit(void)
 {
     unsigned port;

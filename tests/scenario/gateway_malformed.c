@@ -1,5 +1,5 @@
-/* Untrusted bytes at the gateway: not HTTP, unsupported requests, too many bytes. Each gets an error
- * response and a log line, and affects no other client. */
+/* Untrusted bytes at the gateway: not HTTP, unsupported requests, too many bytes. Each gets an
+ * error response and a log line, and affects no other client. */
 #include <glob.h>
 #include <inttypes.h>
 #include <netinet/in.h>
@@ -67,8 +67,8 @@ static void end_unharmed(struct engine *e, unsigned port)
     engine_stop(e);
 }
 
-/* Not HTTP, or an unsupported request: an error response and a log line; the log is limited to 20 of
- * these lines per ten seconds. */
+/* Not HTTP, or an unsupported request: an error response and a log line; the log is limited to 20
+ * of these lines per ten seconds. */
 static void malformed(void)
 {
     static const struct {
@@ -241,8 +241,8 @@ static void wait_connections(struct engine *e, uint64_t wanted)
         CHECK(deadline_tick(deadline), "a connection is not closed");
 }
 
-/* Clients that stay connected after the error receive it and are then disconnected: one sends without
- * end, one is idle. */
+/* Clients that stay connected after the error receive it and are then disconnected: one sends
+ * without end, one is idle. */
 static void garbage_without_end(void)
 {
     unsigned port;

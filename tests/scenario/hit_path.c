@@ -1,5 +1,5 @@
-/* The policies and the hit path: with everything resident, no message is sent and no system call made;
- * predictions reach their recall; demands overtake prefetches; a throttle limits the rate. */
+/* The policies and the hit path: with everything resident, no message is sent and no system call
+ * made; predictions reach their recall; demands overtake prefetches; a throttle limits the rate. */
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
@@ -29,8 +29,8 @@ static const char *const traffic[][2] = {{"compute", "demands"},
                                          {"loader", "loads_taken"},
                                          {"loader", "reads_submitted"}};
 
-/* Generates until no access misses. All experts are preloaded first: otherwise an expert that no text
- * has accessed yet could be predicted, and read, at any time. */
+/* Generates until no access misses. All experts are preloaded first: otherwise an expert that no
+ * text has accessed yet could be predicted, and read, at any time. */
 static void warm_up(struct engine *e)
 {
     struct text got;
@@ -192,8 +192,8 @@ static pid_t attach_strace(pid_t pid, const char *file, const long *tids, size_t
     return strace;
 }
 
-/* System calls other than futex depend on time (the channel's watchdog, 20 times per second) or on the
- * number of sequences (admission), not on the number of tokens. */
+/* System calls other than futex depend on time (the channel's watchdog, 20 times per second) or on
+ * the number of sequences (admission), not on the number of tokens. */
 static void no_system_calls(void)
 {
     struct engine *e = engine_new();
@@ -276,8 +276,9 @@ static void demand_overtakes(void)
 }
 
 /* Time from DEMAND to the first read's submission, while computing. The engine keeps the last few
- * hundred samples, so each round has its own median; the best of three counts, because other processes
- * may use the CPUs. Always reported; checked by the long form only, which runs on an idle machine. */
+ * hundred samples, so each round has its own median; the best of three counts, because other
+ * processes may use the CPUs. Always reported; checked by the long form only, which runs on an idle
+ * machine. */
 static void demand_latency(void)
 {
     struct engine *e = engine_new();

@@ -1,5 +1,5 @@
-/* Hostile clients: every endpoint gets dropped connections, random bytes, impossible lengths and many
- * clients at once. No process exits, and the engine continues to serve requests. */
+/* Hostile clients: every endpoint gets dropped connections, random bytes, impossible lengths and
+ * many clients at once. No process exits, and the engine continues to serve requests. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

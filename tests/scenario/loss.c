@@ -1,4 +1,5 @@
-/* --max-loss: what was measured under other conditions is rejected, what matches runs. */
+/* --max-loss: a loss that was measured under other conditions is rejected; a matching one is
+ * accepted. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,7 +32,8 @@ static void plan_with_losses(char path[PATH_MAX], const char *name, enum quant_m
     free(plan);
 }
 
-/* Generates a token; `reason` NULL: this must succeed, else it must fail with a line that has it. */
+/* Generates a token. `reason` NULL: this must succeed; else it must fail with a line with
+ * `reason`. */
 static void generates(const char *model, const char *plan, const char *preset, const char *policy,
                       const char *max_loss, const char *reason)
 {
@@ -69,7 +71,8 @@ static void bound_holds(void)
     generates(store, plan, "hobbit", "t1=0,t2=0", "0", NULL); /* no bound was requested */
 }
 
-/* What the files cannot serve is rejected with the command that makes it, without a bound, too. */
+/* A preset without its files is rejected, also without --max-loss; the error names the command that
+ * makes them. */
 static void missing_files(void)
 {
     char plan[PATH_MAX], profile[PATH_MAX];
@@ -83,7 +86,7 @@ static void missing_files(void)
     generates(test_model(), "", "pruned", "", "0", "sluice profile");
 }
 
-/* A running engine rejects a preset whose loss was measured otherwise. */
+/* A running engine rejects a preset whose loss was measured under other conditions. */
 static void rejected_at_run_time(void)
 {
     char plan[PATH_MAX], option[PATH_MAX + 8], store[PATH_MAX];

@@ -203,8 +203,8 @@ static void bench_variants(void)
     command_free(&c);
 }
 
-/* The slices of a sample add up to its time, and to its tokens except those decoded before the first
- * slice. */
+/* The slices of a sample add up to its time, and to its tokens except those decoded before the
+ * first slice. */
 static void check_slices(const json_t *sample, uint64_t tokens)
 {
     const json_t *slices = json_object_get(sample, "slices");
@@ -221,8 +221,8 @@ static void check_slices(const json_t *sample, uint64_t tokens)
     CHECK(fabs(ms - all_ms) < 1e-3, "slices of %g ms, a sample of %g ms", ms, all_ms);
 }
 
-/* Interleaved: one engine decodes while the other is stopped. No access is lost, and a stopped process
- * does not count as crashed. */
+/* Interleaved: one engine decodes while the other is stopped. No access is lost, and a stopped
+ * process does not count as crashed. */
 static void bench_interleave(void)
 {
     struct command c;

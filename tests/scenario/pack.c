@@ -1,5 +1,5 @@
-/* Stores made by sluice pack: the text is that of the model, a killed pack resumes and writes the same
- * bytes, errors are one line. */
+/* Stores made by sluice pack: the text is that of the model, a killed pack resumes and writes the
+ * same bytes, errors are one line. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

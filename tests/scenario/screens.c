@@ -161,8 +161,8 @@ static void repl_takes_a_paste(void)
     engine_stop(e);
 }
 
-/* compute is killed during a response: the repl reports it, and the text is the same, as is one that
- * a stop string ends. */
+/* compute is killed during a response: the repl reports it, and the text is the same, as is one
+ * that a stop string ends. */
 static void repl_reports_a_restart(void)
 {
     char path[PATH_MAX], command[64], stop[13];

@@ -136,8 +136,8 @@ static void make_dir(char path[PATH_MAX], const char *base, const char *name, bo
         close(fd);
 }
 
-/* A client with a private engine leaves no directory, and at start removes those of clients that have
- * exited. Directories of running clients and of named engines stay. */
+/* A client with a private engine leaves no directory, and at start removes those of clients that
+ * have exited. Directories of running clients and of named engines stay. */
 static void own_directories_go(void)
 {
     char base[PATH_MAX], dead[PATH_MAX], empty[PATH_MAX], alive[PATH_MAX], named[PATH_MAX];

@@ -1,5 +1,5 @@
-/* Stores with real processes: the same text as from the GGUF file, for any number of stripes and any
- * mix of precisions, also while loaders are killed. Damaged bytes never affect a text, only the
+/* Stores with real processes: the same text as from the GGUF file, for any number of stripes and
+ * any mix of precisions, also while loaders are killed. Damaged bytes never affect a text, only the
  * sequences that need them fail. */
 #include <errno.h>
 #include <fcntl.h>
@@ -86,8 +86,8 @@ CASE(spread_over_five, HOW(.stripes = 5, .precision_mask = 5, .spread = true, .s
 CASE(explicit_loaders, HOW(.stripes = 2, .precision_mask = 1), "--resident-experts=25",
      "--loaders=5")
 
-/* Prefetches load the precision that will be requested: the other precision is never read, so nothing
- * is evicted. */
+/* Prefetches load the precision that will be requested: the other precision is never read, so
+ * nothing is evicted. */
 static void hints_name_the_precision(void)
 {
     char path[PATH_MAX];
@@ -263,8 +263,8 @@ static void missing_stripes_are_named(void)
 
 /* ---- damaged bytes --------------------------------------------------------------------------- */
 
-/* The damaged expert: the long prompts access it, SPARING does not. This depends on the demo model; the
- * test checks both. */
+/* The damaged expert: the long prompts access it, SPARING does not. This depends on the demo model;
+ * the test checks both. */
 #define BAD_LAYER  4u
 #define BAD_EXPERT 9u
 #define SPARING    "The"
@@ -316,7 +316,8 @@ static void byte_flipped(void)
     flip(path, 2);
     e = engine_new();
     engine_start(e, (const char *const[]){"-m", path, "--resident-experts=25", NULL});
-    /* Four clients at once: those that need the expert get an error, the others the correct text. */
+    /* Four clients at once: those that need the expert get an error, the others the correct
+     * text. */
     struct generation *g[] = {
         generation_start(e, test_prompt(1), 100), generation_start(e, SPARING, 2),
         generation_start(e, test_prompt(2), 100), generation_start(e, SPARING, 2)};

@@ -3,6 +3,7 @@
 
 #include "lib/kernels/simd/rows.h"
 
+#include "lib/base/assert.h"
 #include "lib/kernels/simd/attention.h"
 
 static void avx2_matmul(const struct kernel_matrix *w, uint32_t n_begin, uint32_t n_end,
@@ -14,7 +15,9 @@ static void avx2_matmul(const struct kernel_matrix *w, uint32_t n_begin, uint32_
         [FORM_Q4] = avx2_quant_matmul,
         [FORM_GROUP] = avx2_group_matmul,
     };
-    by_form[kernel_form_of(w->type)](w, n_begin, n_end, x, x_stride, rows, y, y_stride);
+    kernel_matmul_fn *product = by_form[kernel_form_of(w->type)];
+    sl_assert(product);
+    product(w, n_begin, n_end, x, x_stride, rows, y, y_stride);
 }
 
 const struct kernel_ops avx2_ops = {

@@ -17,26 +17,16 @@
 #define RESIDENCY_LEARNED_INPUTS (RESIDENCY_LEARNED_MEANS + 2)
 
 enum residency_rule {
-    RULE_LRU,
-    RULE_LFU,
-    RULE_FIFO,
-    RULE_RANDOM,
-    RULE_EDGEMOE,
-    RULE_EDGEMOE_PRINTED,
-    RULE_HOBBIT,
-    RULE_ARC,
-    RULE_DECAYED,
-    RULE_LEARNED,
-    RULE_SCORE
+#define RULE(id, name) RULE_##id,
+    RESIDENCY_EVICTION_LIST(RULE)
+#undef RULE
+        RULE_SCORE
 };
 
 enum residency_allocation {
-    ALLOCATE_SHARED,
-    ALLOCATE_TRANSIENT,
-    ALLOCATE_PRECISIONS,
-    ALLOCATE_EVEN,
-    ALLOCATE_FATE,
-    ALLOCATE_PLANNED
+#define ALLOCATION(id, name) ALLOCATE_##id,
+    RESIDENCY_ALLOCATION_LIST(ALLOCATION)
+#undef ALLOCATION
 };
 
 /* arc: resident slots are in T1 or T2, ghosts in B1 or B2. The others hold everything in T1. */

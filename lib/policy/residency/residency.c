@@ -15,20 +15,17 @@ static int name_index(const char *const *names, int count, const char *name)
     return -1;
 }
 
-/* In the order of enum residency_allocation; -1 when unknown. */
+#define NAME(id, name) name,
+
 static int allocation_of(const char *name)
 {
-    static const char *const names[] = {"shared", "transient", "precisions",
-                                        "even",   "fate",      "planned"};
+    static const char *const names[] = {RESIDENCY_ALLOCATION_LIST(NAME)};
     return name_index(names, sizeof names / sizeof names[0], name);
 }
 
 static int rule_of(const struct residency_config *c)
 {
-    static const char *const names[] = {"lru",     "lfu",     "fifo",
-                                        "random",  "edgemoe", "edgemoe-printed",
-                                        "hobbit",  "arc",     "decayed-frequency",
-                                        "learned", "score"};
+    static const char *const names[] = {RESIDENCY_EVICTION_LIST(NAME) "score"};
     int rule = name_index(names, sizeof names / sizeof names[0], c->eviction);
     return rule == RULE_SCORE && !c->score ? -1 : rule;
 }

@@ -104,9 +104,30 @@
 
 #define POLICY_NONE UINT32_MAX
 
-#define RESIDENCY_EVICTIONS                                                                        \
-    "lru|lfu|fifo|random|edgemoe|edgemoe-printed|hobbit|arc|decayed-frequency|learned"
-#define RESIDENCY_ALLOCATIONS    "shared|transient|precisions|even|fate|planned"
+/* X(NAME, name): described above. `score` is for the simulator only (belady). */
+#define RESIDENCY_EVICTION_LIST(X)                                                                 \
+    X(FIFO, "fifo")                                                                                \
+    X(LRU, "lru")                                                                                  \
+    X(LFU, "lfu")                                                                                  \
+    X(RANDOM, "random")                                                                            \
+    X(EDGEMOE, "edgemoe")                                                                          \
+    X(EDGEMOE_PRINTED, "edgemoe-printed")                                                          \
+    X(HOBBIT, "hobbit")                                                                            \
+    X(ARC, "arc")                                                                                  \
+    X(DECAYED, "decayed-frequency")                                                                \
+    X(LEARNED, "learned")
+#define RESIDENCY_ALLOCATION_LIST(X)                                                               \
+    X(SHARED, "shared")                                                                            \
+    X(TRANSIENT, "transient")                                                                      \
+    X(PRECISIONS, "precisions")                                                                    \
+    X(EVEN, "even")                                                                                \
+    X(FATE, "fate")                                                                                \
+    X(PLANNED, "planned")
+
+/* "a|b|c" */
+#define RESIDENCY_BAR(id, name)  "|" name
+#define RESIDENCY_EVICTIONS      (&(RESIDENCY_EVICTION_LIST(RESIDENCY_BAR))[1])
+#define RESIDENCY_ALLOCATIONS    (&(RESIDENCY_ALLOCATION_LIST(RESIDENCY_BAR))[1])
 #define RESIDENCY_PRECISIONS_MAX 4
 #define RESIDENCY_HALVING        256 /* tokens between halvings of edgemoe's f */
 

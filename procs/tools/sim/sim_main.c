@@ -17,12 +17,12 @@
 #include "lib/tensor/precision.h"
 #include "procs/tools/sim/sim_program.h"
 
-#define DEFAULT_PRESETS    "lod-nocache,lod,default,eap,edgemoe,hobbit,fate,layerwise"
-#define DEFAULT_BUDGETS    "12.5%,18.75%,25%,37.5%,50%,75%"
-#define DEFAULT_BANDWIDTHS "1GB/s"
-#define ALL_EVICTIONS                                                                              \
-    "fifo,lru,lfu,random,edgemoe,edgemoe-printed,hobbit,arc,decayed-frequency,learned,belady"
-#define ITEM_BYTES 64
+#define DEFAULT_PRESETS          "lod-nocache,lod,default,eap,edgemoe,hobbit,fate,layerwise"
+#define DEFAULT_BUDGETS          "12.5%,18.75%,25%,37.5%,50%,75%"
+#define DEFAULT_BANDWIDTHS       "1GB/s"
+#define NAME_AND_COMMA(id, name) name ","
+#define ALL_EVICTIONS            RESIDENCY_EVICTION_LIST(NAME_AND_COMMA) "belady"
+#define ITEM_BYTES               64
 
 struct program {
     const char *trace_path, *synthetic, *presets, *evictions, *policy, *budgets, *bandwidths;

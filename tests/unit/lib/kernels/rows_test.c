@@ -10,6 +10,14 @@ static bool near(double got, double want, double size)
     return fabs(got - want) <= 3e-6 * size + 1e-30;
 }
 
+/* A form without its type would be prepared as F32: the engine would compute wrong text. */
+START_TEST(forms_have_a_type)
+{
+    for (int f = 0; f < FORM__COUNT; f++)
+        ck_assert_int_eq(kernel_form_of(kernel_form_type((enum kernel_form)f)), f);
+}
+END_TEST
+
 START_TEST(rms_norm_matches_double)
 {
     const struct kernel_ops *ops = kernel_ops_of((enum kernel_isa)_i);
@@ -343,6 +351,7 @@ int main(void)
     Suite *suite = suite_create("kernels.rows");
     TCase *tcase = tcase_create("rows");
     tcase_set_timeout(tcase, 120);
+    test_add_isa(tcase, forms_have_a_type);
     test_add_isa(tcase, rms_norm_matches_double);
     test_add_isa(tcase, silu_mul_matches_double);
     test_add_isa(tcase, silu_mul_keeps_nan);

@@ -159,10 +159,8 @@ END_TEST
 
 START_TEST(nothing_beats_belady)
 {
-    static const char *const names[] = {"lru",    "lfu",     "fifo",
-                                        "random", "edgemoe", "edgemoe-printed",
-                                        "hobbit", "arc",     "decayed-frequency",
-                                        "learned"};
+#define NAME(id, name) name,
+    static const char *const names[] = {RESIDENCY_EVICTION_LIST(NAME)};
     struct trace t = make(5, 16, 3, 150, 16, 2);
     for (uint32_t capacity = 20; capacity < 80; capacity += 15) {
         struct sim_config c = config_of("lod", NULL, capacity);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "lib/base/bytes.h"
+#include "lib/model/arch/table.h"
 #include "lib/model/gguf/gguf.h"
 #include "lib/model/index/model_index.h"
 #include "lib/model/limits.h"
@@ -51,6 +52,8 @@ static const struct {
     {"qwen2moe", 0, QK_NORM_NONE, ROPE_HALVES, 64, 14, 3},
     {"llama", 1, QK_NORM_NONE, ROPE_PAIRS, 0, 7, 4},
 };
+
+_Static_assert(ARRAY_LEN(archs) == ARCH__COUNT, "a row for every architecture of arch.tbl.h");
 
 START_TEST(contents)
 {

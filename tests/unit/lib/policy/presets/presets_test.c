@@ -75,7 +75,7 @@ static const struct {
     const char *preset, *overrides, *message;
 } rejected[] = {
     {"best", NULL, "unknown preset 'best'; expected one of default|"},
-    {"lod", "eviction=belady", "eviction: 'belady' is not one of lru|"},
+    {"lod", "eviction=belady", "eviction: 'belady' is not one of fifo|"},
     {"lod", "eviction=l", "eviction: 'l'"},
     {"lod", "eviction=lru|lfu", "eviction"},
     {"lod", "eviction=", "eviction"},
@@ -329,7 +329,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *s = suite_create("systems");
+    Suite *s = suite_create("presets");
     TCase *c = tcase_create("systems");
     tcase_add_loop_test(c, every_preset_resolves, 0, (int)preset_count());
     tcase_add_test(c, presets_overrides_and_plans);

@@ -393,10 +393,8 @@ static void fill(struct residency *r, uint32_t from, uint32_t to)
         residency_insert(r, s, false);
 }
 
-static const char *const every[] = {"lru",    "lfu",     "fifo",
-                                    "random", "edgemoe", "edgemoe-printed",
-                                    "hobbit", "arc",     "decayed-frequency",
-                                    "learned"};
+#define NAME(id, name) name,
+static const char *const every[] = {RESIDENCY_EVICTION_LIST(NAME)};
 
 START_TEST(edge_cases)
 {
