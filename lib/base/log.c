@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define LOG_LINE_BYTES 1024
+#include "lib/base/log_queue.h"
 
 static struct {
     char process[32];
@@ -33,8 +33,53 @@ bool log_level_parse(const char *name, enum log_level *level)
     return false;
 }
 
-/* One write(2) per line, so lines of several processes on one stderr never interleave. Control
- * bytes of untrusted text are blanked: one event stays one line. */
+int log_start_thread(void)
+{
+    return log_queue_start(the_log.process);
+}
+
+void log_flush(unsigned ms)
+{
+    log_queue_flush(ms);
+}
+
+uint64_t log_dropped_lines(void)
+{
+    return log_queue_dropped();
+}
+
+/* One write(2) per line, so lines of several processes on one stderr never interleave. */
+static void put(const char *line, size_t bytes)
+{
+    if (log_queue_runs()) {
+        log_queue_add(line, bytes);
+        return;
+    }
+    ssize_t done = write(STDERR_FILENO, line, bytes);
+    (void)done; /* without stderr an error cannot be reported */
+}
+
+/* Length of what snprintf wrote to line[bytes]; a line that was cut ends with a newline, too. */
+static size_t line_bytes(char *line, size_t bytes, int n)
+{
+    if (n >= (int)bytes) {
+        n = (int)bytes - 1;
+        line[n - 1] = '\n';
+    }
+    return (size_t)n;
+}
+
+void log_line(const char *fmt, ...)
+{
+    char text[LOG_LINE_BYTES - 1], line[LOG_LINE_BYTES];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    put(line, line_bytes(line, sizeof line, snprintf(line, sizeof line, "%s\n", text)));
+}
+
+/* Control bytes of untrusted text are blanked: one event stays one line. */
 static void emit(const char *name, const char *fmt, va_list args, char *text, size_t text_bytes)
 {
     char line[LOG_LINE_BYTES];
@@ -43,12 +88,7 @@ static void emit(const char *name, const char *fmt, va_list args, char *text, si
         if ((unsigned char)*c < 0x20 || *c == 0x7f)
             *c = ' ';
     int n = snprintf(line, sizeof line, "%s %s: %s\n", name, the_log.process, text);
-    if (n >= (int)sizeof line) {
-        n = (int)sizeof line - 1;
-        line[n - 1] = '\n';
-    }
-    ssize_t done = write(STDERR_FILENO, line, (size_t)n);
-    (void)done; /* without stderr an error cannot be reported */
+    put(line, line_bytes(line, sizeof line, n));
 }
 
 #define LOG_LEVEL_FUNCTION(level, LEVEL, name)                                                     \
@@ -82,6 +122,7 @@ void log_fatal(int exit_code, const char *fmt, ...)
     emit("FATAL", fmt, args, text, sizeof text);
     va_end(args);
     report_exit_message(text);
+    log_queue_flush(LOG_FLUSH_MS);
     _exit(exit_code);
 }
 
@@ -94,12 +135,11 @@ void log_panic(const char *file, int line, const char *func, const char *fmt, ..
     va_end(args);
     int n = snprintf(whole, sizeof whole, "PANIC %s: %s:%d (%s): %.500s\n", the_log.process, file,
                      line, func, text);
-    if (n > (int)sizeof whole - 1)
-        n = (int)sizeof whole - 1;
-    ssize_t done = write(STDERR_FILENO, whole, (size_t)n);
-    (void)done;
-    whole[n - 1] = 0;
+    size_t bytes = line_bytes(whole, sizeof whole, n);
+    put(whole, bytes);
+    whole[bytes - 1] = 0;
     report_exit_message(whole);
+    log_queue_flush(LOG_FLUSH_MS);
     abort();
 }
 

@@ -2,7 +2,8 @@
  *   log_info, log_warn, log_error   print and continue
  *   log_fatal                       print, _exit(code)
  *   log_panic                       print, run the panic hook (exit message), abort()
- * Not for the hot path: no logging per token on a hit. */
+ * Where log_start_thread was called (all processes of an engine), no call waits for the reader of
+ * stderr. Not for the hot path: no logging per token on a hit. */
 #ifndef SLUICE_BASE_LOG_H
 #define SLUICE_BASE_LOG_H
 
@@ -17,6 +18,19 @@ void log_init(const char *process, enum log_level min_level);
 
 /* "debug", "info", "warn", "error" -> level; false for any other name. */
 bool log_level_parse(const char *name, enum log_level *level);
+
+/* Starts the thread that writes the lines of this process. Lines that the reader of stderr does not
+ * take are queued (32 KiB), then dropped and counted; one line reports the count later. Without it
+ * (clients, tools) every call writes to stderr directly. 0, or an error number. After log_init. */
+int log_start_thread(void);
+
+/* Waits up to `ms` for the queued lines; before a process ends. */
+#define LOG_FLUSH_MS 200
+void log_flush(unsigned ms);
+uint64_t log_dropped_lines(void); /* since the start */
+
+/* A line as it is, without level and process name. */
+void log_line(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 void log_debug(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void log_info(const char *fmt, ...) __attribute__((format(printf, 1, 2)));

@@ -44,4 +44,5 @@ COUNTER(prefetches_late, COUNTER, entries, "Of predicted_absent: loading, but no
 COUNTER(huge_bytes, COUNTER, bytes, "Bytes of slots placed in huge pages.")
 COUNTER(huge_ns, COUNTER, ns, "Time spent allocating huge pages, during a load or ahead of it.")
 COUNTER(huge_failed, COUNTER, slots, "Slots for which the kernel provided no huge pages.")
+COUNTER(log_lines_dropped, COUNTER, lines, "Log lines dropped because stderr was not read.")
 #undef COUNTER

@@ -28,4 +28,5 @@ COUNTER(kv_bytes, GAUGE, bytes, "KV cache bytes allocated.")
 COUNTER(isa, GAUGE, number, "0 generic, 1 avx2, 2 avx512.")
 COUNTER(threads, GAUGE, threads, "Compute threads.")
 COUNTER(low_precision_accesses, COUNTER, accesses, "Expert accesses served at a lower precision.")
+COUNTER(log_lines_dropped, COUNTER, lines, "Log lines dropped because stderr was not read.")
 #undef COUNTER

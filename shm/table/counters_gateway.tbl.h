@@ -20,4 +20,5 @@ COUNTER(calls_retried, COUNTER, calls, "Calls retried because the connection to 
 COUNTER(stats_fetches, COUNTER, fetches, "Stats snapshots fetched from the supervisor.")
 COUNTER(connections_timed_out, COUNTER, connections,
         "Connections closed without a complete request within the timeout.")
+COUNTER(log_lines_dropped, COUNTER, lines, "Log lines dropped because stderr was not read.")
 #undef COUNTER

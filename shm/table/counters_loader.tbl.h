@@ -39,4 +39,5 @@ COUNTER(loads_ns, COUNTER, ns, "Time from LOAD to last byte, summed over complet
 COUNTER(parts_failed_over, COUNTER, parts, "Parts restarted on another copy of the file.")
 COUNTER(quarantines, COUNTER, copies, "Copies of the file this process quarantined.")
 COUNTER(quarantined, GAUGE, copies, "Copies of the file in quarantine.")
+COUNTER(log_lines_dropped, COUNTER, lines, "Log lines dropped because stderr was not read.")
 #undef COUNTER

@@ -12,4 +12,5 @@ COUNTER(recall_accesses, COUNTER, entries,
 COUNTER(predict_ns, COUNTER, ns, "Time spent in routers.")
 COUNTER(messages, COUNTER, messages, "Messages received.")
 COUNTER(messages_invalid, COUNTER, messages, "Messages rejected by the validator.")
+COUNTER(log_lines_dropped, COUNTER, lines, "Log lines dropped because stderr was not read.")
 #undef COUNTER

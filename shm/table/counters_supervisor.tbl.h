@@ -13,4 +13,5 @@ COUNTER(tick_overruns, COUNTER, ticks,
 COUNTER(messages, COUNTER, messages, "Messages received.")
 COUNTER(messages_invalid, COUNTER, messages, "Messages rejected by the validator.")
 COUNTER(messages_dropped, COUNTER, messages, "Messages that could not be sent.")
+COUNTER(log_lines_dropped, COUNTER, lines, "Log lines dropped because stderr was not read.")
 #undef COUNTER

@@ -59,7 +59,8 @@ void engine_spawn(struct engine *e, const char *const options[])
         args[n++] = "-m";
         args[n++] = test_model();
     }
-    int log = open(e->log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    int log = e->stderr_fd > 0 ? dup(e->stderr_fd)
+                               : open(e->log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     CHECK(log >= 0, "cannot make %s", e->log);
     e->seen_count = 0;
     e->pid = spawn_program(args, -1, log, log);

@@ -104,6 +104,7 @@ struct engine {
     char log[PATH_MAX];
     char libexec[PATH_MAX]; /* "": that of this build */
     char cgroup[PATH_MAX];  /* memory cgroup to start in, or "" */
+    int stderr_fd;          /* instead of the log file; 0: the log file */
     pid_t pid;              /* of the supervisor, 0: not running */
     struct rpc_client *control;
     struct session *session;

@@ -68,7 +68,7 @@ if(NOT SLUICE_SANITIZE)
     target_link_libraries(${program} PRIVATE Threads::Threads)
     set_target_properties(${program} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   endforeach()
-  target_sources(entry_tsan PRIVATE ${entry_c} ${CMAKE_SOURCE_DIR}/lib/base/log.c)
+  target_sources(entry_tsan PRIVATE ${entry_c} ${CMAKE_SOURCE_DIR}/lib/base/log.c ${CMAKE_SOURCE_DIR}/lib/base/log_queue.c)
   add_test(NAME entry_tsan COMMAND ${tests}/run_tsan.sh
     $<TARGET_FILE:tsan_probe> $<TARGET_FILE:entry_tsan>)
   set_tests_properties(entry_tsan PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 300)

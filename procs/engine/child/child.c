@@ -168,6 +168,9 @@ static void attach_procs(struct child *child)
     else
         snprintf(name, sizeof name, "%s", service_name(child->service));
     log_init(name, level);
+    int rc = log_start_thread();
+    if (rc != 0)
+        log_fatal(1, "cannot start the log thread: %s", strerror(rc));
     child->row->exit_message[0] = 0;
     log_set_exit_message_hook(keep_exit_message, child->row);
     child_wait(child, WAIT_START);
@@ -253,6 +256,7 @@ void child_start(struct child *child, enum service service, int argc, char **arg
     if (!take_args(child, argc, argv) || !inherited(service))
         log_fatal(EXIT_USAGE, "this program is part of the engine and is started by `sluice run`");
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGHUP, SIG_IGN);
     signal(SIGINT, SIG_IGN);
     die_with_parent();
     set_short_timeslice(service);
@@ -308,9 +312,23 @@ static void count_idle_second(struct child *child, uint64_t now)
     }
 }
 
+static void count_dropped_lines(struct child *child)
+{
+    static const unsigned counter[SERVICE__COUNT] = {
+        [SERVICE_RECORDER] = CTR_RECORDER_log_lines_dropped,
+        [SERVICE_CACHE] = CTR_CACHE_log_lines_dropped,
+        [SERVICE_LOADER] = CTR_LOADER_log_lines_dropped,
+        [SERVICE_PREDICTOR] = CTR_PREDICTOR_log_lines_dropped,
+        [SERVICE_COMPUTE] = CTR_COMPUTE_log_lines_dropped,
+        [SERVICE_GATEWAY] = CTR_GATEWAY_log_lines_dropped,
+    };
+    counter_set(child->row, counter[child->service], log_dropped_lines());
+}
+
 void child_tick(struct child *child)
 {
     uint64_t now = clock_now_ns();
+    count_dropped_lines(child);
     atomic_store_explicit(&child->row->heartbeat_ns, now, memory_order_relaxed);
     channel_tick(child->supervisor, now);
     count_idle_second(child, now);
@@ -344,7 +362,7 @@ void child_exit(struct child *child)
 {
     child_wait(child, WAIT_STOPPING);
     child_heartbeat(child);
-    fflush(NULL);
+    log_flush(LOG_FLUSH_MS);
     channel_close(child->supervisor);
     /* exit(3) would run destructors of libraries while their threads run */
     _exit(0);

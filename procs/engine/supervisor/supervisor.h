@@ -155,7 +155,9 @@ struct supervisor {
     struct params device;    /* of one device (device_params); too large for a stack */
     char programs[PATH_MAX]; /* directory of the executables */
     char run_dir[ENDPOINT_BYTES];
-    char notify[ENDPOINT_BYTES]; /* socket of the service manager, "" without one */
+    char notify[ENDPOINT_BYTES];               /* socket of the service manager, "" without one */
+    uint64_t notify_period_ns, notify_next_ns; /* of keep-alives; 0: not requested */
+    const char *notify_phase;                  /* of the last STATUS= */
     char run_tag[RUN_NAME_MAX + 16];
     int lock_fd;
     uint64_t boot;
@@ -299,6 +301,8 @@ uint64_t http_kernel(const struct params *p);
 /* notify.c: systemd, or another service manager that set NOTIFY_SOCKET. */
 void notify_take(struct supervisor *s);
 void notify_send(const struct supervisor *s, const char *text);
+/* The keep-alive of systemd's WatchdogSec=, twice per period, and a changed phase as STATUS=. */
+void notify_alive(struct supervisor *s, uint64_t now_ns);
 
 /* estimate.c: --print-memory. Needs the model, and no other process. */
 int memory_estimate_print(struct supervisor *s, struct error *error);

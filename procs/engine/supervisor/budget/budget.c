@@ -22,17 +22,17 @@
 #define MEASURE_NS (200 * NS_PER_MS)
 
 /* Thread stacks are mapped completely (RLIMIT_STACK), but few of their pages are touched.
- * Exceptions per process: the main thread's stack is not a separate mapping, the lifeline's is
- * small. */
+ * Exceptions per process: the main thread's stack is not a separate mapping, those of
+ * lifeline and log are small. */
 #define STACK_MAPPED_BYTES (256 * KIB)
-#define THREADS_OTHER      2
+#define THREADS_OTHER      3
 
 /* Private memory of each kind of process before it can be measured, rounded up. */
 #define SUPERVISOR_ESTIMATE  (1 * MIB)
 #define PROCESS_ESTIMATE     (768 * KIB)
 #define ENTRY_ESTIMATE_BYTES 192 /* eviction order, job and reservation of one entry in the cache */
 #define COMPUTE_ESTIMATE     (1536 * KIB)
-#define OWN_THREADS          3    /* main, lifeline, and the cache's prefault */
+#define OWN_THREADS          4    /* main, lifeline, log, and the cache's prefault */
 #define LOADER_THREADS       8    /* of the pread back end */
 #define COMPUTE_ROWS         64   /* rows that a thread of compute gathers at a time */
 #define FORMS_BYTES          6.25 /* of one activation: F32, and quantised for Q8_0 and for Q4_0 */

@@ -27,12 +27,12 @@ int loop_open(struct supervisor *s, struct error *error)
     sigemptyset(&set);
     sigaddset(&set, SIGINT);
     sigaddset(&set, SIGTERM);
-    sigaddset(&set, SIGHUP);
     sigaddset(&set, SIGCHLD);
     /* Before NNG starts its threads: they inherit the mask, so that signals arrive only at
      * signal_fd. */
     pthread_sigmask(SIG_BLOCK, &set, NULL);
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGHUP, SIG_IGN); /* the engine outlives the terminal that started it */
     s->signal_fd = fd_high(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
     s->timer_fd = fd_high(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
     struct timespec tick = {.tv_nsec = TICK_NS};
@@ -102,9 +102,9 @@ static void announce(struct supervisor *s)
     notify_send(s, "READY=1");
     char budget[16], arena[16];
     const char *name = strrchr(s->options.model, '/');
-    fprintf(stderr, "ready: model %s, budget %s, arena %s, %u processes\n",
-            name ? name + 1 : s->options.model, bytes_format(s->budget.applied, budget),
-            bytes_format(s->budget.quota, arena), s->children_count + 1);
+    log_line("ready: model %s, budget %s, arena %s, %u processes",
+             name ? name + 1 : s->options.model, bytes_format(s->budget.applied, budget),
+             bytes_format(s->budget.quota, arena), s->children_count + 1);
 }
 
 static void on_tick(struct supervisor *s)
@@ -120,6 +120,8 @@ static void on_tick(struct supervisor *s)
     s->tick_ns = now_ns;
     atomic_store_explicit(&s->row->heartbeat_ns, now_ns, memory_order_relaxed);
     atomic_fetch_add_explicit(&s->row->progress, 1, memory_order_relaxed);
+    counter_set(s->row, CTR_SUPERVISOR_log_lines_dropped, log_dropped_lines());
+    notify_alive(s, now_ns);
     children_reap(s);
     children_tick(s, now_ns);
     budget_tick(s, now_ns);

@@ -98,6 +98,8 @@ static int start(struct supervisor *s, struct error *error)
     enum log_level level;
     if (log_level_parse(s->params.log_level, &level))
         log_init("run", level);
+    if (!s->options.print_memory && log_start_thread() != 0)
+        return error_set(error, ERR_NO_MEMORY, "cannot start the log thread");
     if (spawn_programs_dir(s, error) != 0)
         return -1;
     if (run_dir_take(s, error) != 0) /* before anything listens or is created */
@@ -130,7 +132,7 @@ static int start(struct supervisor *s, struct error *error)
 static int report(const struct error *error, int status)
 {
     if (error->text[0])
-        fprintf(stderr, "error: %s\n", error->text);
+        log_line("error: %s", error->text);
     return status;
 }
 
@@ -147,7 +149,7 @@ static _Noreturn void finish(struct supervisor *s, const struct error *error, in
         run_dir_remove(s);
     cgroup_leave(s);
     report(error, status);
-    fflush(NULL);
+    log_flush(LOG_FLUSH_MS);
     _exit(status);
 }
 

@@ -1,4 +1,5 @@
 /* Logging: what one call writes to stderr, and the exit message of a process that ends. */
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -8,6 +9,9 @@
 #include "lib/base/assert.h"
 #include "lib/base/log.h"
 #include "tests/unit/lib/base/base_test.h"
+
+#define FLUSH_MS   10000
+#define MANY_LINES 20000 /* more than a pipe and the queue hold */
 
 struct ended {
     int status;
@@ -136,6 +140,89 @@ START_TEST(level_names)
 }
 END_TEST
 
+/* ---- the log thread ---- */
+
+static void act_queued(void)
+{
+    ck_assert_int_eq(log_start_thread(), 0);
+    act_levels();
+    log_line("four %d", 4);
+    log_flush(FLUSH_MS);
+}
+
+START_TEST(queued_lines_keep_their_order)
+{
+    struct ended e = run(act_queued);
+    ck_assert_str_eq(e.text, "INFO test: one\nWARN test: two\nERROR test: three\nfour 4\n");
+}
+END_TEST
+
+static void act_queued_fatal(void)
+{
+    ck_assert_int_eq(log_start_thread(), 0);
+    log_info("before");
+    log_fatal(3, "the end");
+}
+
+START_TEST(the_last_line_is_written)
+{
+    struct ended e = run(act_queued_fatal);
+    ck_assert(WIFEXITED(e.status) && WEXITSTATUS(e.status) == 3);
+    ck_assert_str_eq(e.text, "INFO test: before\nFATAL test: the end\n");
+}
+END_TEST
+
+/* Logs more than pipe and queue hold while nothing is read, reports that, then lets the reader catch
+ * up. */
+static void log_much(int done_fd)
+{
+    log_init("test", LOG_LEVEL_INFO);
+    if (log_start_thread() != 0)
+        _exit(1);
+    for (int i = 0; i < MANY_LINES; i++)
+        log_info("line %d", i);
+    ssize_t n = write(done_fd, "x", 1);
+    (void)n;
+    log_flush(FLUSH_MS);
+    log_info("after"); /* behind the report of the dropped lines */
+    log_flush(FLUSH_MS);
+    _exit(log_dropped_lines() > 0 ? 0 : 2);
+}
+
+START_TEST(a_reader_that_stops_blocks_nothing)
+{
+    static char text[MANY_LINES * 40];
+    int err[2], done[2], status;
+    ck_assert_int_eq(pipe(err), 0);
+    ck_assert_int_eq(pipe(done), 0);
+    pid_t child = fork();
+    ck_assert_int_ge(child, 0);
+    if (child == 0) {
+        dup2(err[1], STDERR_FILENO);
+        close(err[0]);
+        close(err[1]);
+        log_much(done[1]);
+    }
+    close(err[1]);
+    struct pollfd p = {.fd = done[0], .events = POLLIN};
+    bool blocked = poll(&p, 1, FLUSH_MS) != 1;
+    size_t got = 0;
+    for (ssize_t n; (n = read(err[0], text + got, sizeof text - 1 - got)) > 0;)
+        got += (size_t)n;
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert_msg(!blocked, "logging waited for the reader");
+    ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    unsigned lines = 0, dropped = 0;
+    for (char *line = text, *end; (end = strchr(line, '\n')); line = end + 1) {
+        *end = 0;
+        lines += strncmp(line, "INFO test: line ", 16) == 0;
+        sscanf(line, "WARN test: %u log lines dropped", &dropped);
+    }
+    ck_assert_uint_gt(dropped, 0);
+    ck_assert_uint_eq(lines + dropped, MANY_LINES);
+}
+END_TEST
+
 Suite *log_suite(void)
 {
     Suite *suite = suite_create("log");
@@ -146,6 +233,9 @@ Suite *log_suite(void)
     tcase_add_test(t, fatal);
     tcase_add_test(t, assertions);
     tcase_add_test(t, level_names);
+    tcase_add_test(t, queued_lines_keep_their_order);
+    tcase_add_test(t, the_last_line_is_written);
+    tcase_add_test(t, a_reader_that_stops_blocks_nothing);
     suite_add_tcase(suite, t);
     return suite;
 }
