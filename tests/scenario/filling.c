@@ -96,8 +96,8 @@ static void exchanges(void)
 {
     struct engine *e = engine_new();
     start(e, "--resident-experts=50", "--preset=swapmoe", "--policy=interval=8");
-    /* even sets of 15 of a layer, before an expert outside of them is requested */
-    wait_resident(e, 120);
+    /* even sets of 16 of a layer, 15 of the last, before an expert outside of them is requested */
+    wait_resident(e, 127);
     wait_filled(e);
     uint64_t misses = engine_counter(e, "compute", "misses"),
              inflight = engine_counter(e, "compute", "hits_inflight"),

@@ -62,13 +62,18 @@ static enum precision low_of(const struct evaluating *w, enum precision high)
     return low;
 }
 
+static void allow_mask(struct evaluating *w)
+{
+    for (uint64_t i = 0; i < w->cells; i++)
+        w->allowed[i] = w->mask[i] != 0;
+}
+
 static int set_mask(struct evaluating *w, const char *kind, struct error *error)
 {
     const struct model_hparams *hp = &offline_index(w->model)->hparams;
     if (planned_mask(w->plan, kind, hp, w->capacity, w->mask, error) != 0)
         return -1;
-    for (uint64_t i = 0; i < w->cells; i++)
-        w->allowed[i] = w->mask[i] != 0;
+    allow_mask(w);
     w->serving.kind = SERVE_MASK;
     w->serving.allowed = w->allowed;
     return 0;
@@ -78,9 +83,9 @@ static int set_swap(struct evaluating *w, struct error *error)
 {
     const struct model_hparams *hp = &offline_index(w->model)->hparams;
     const struct plan *plan = w->plan;
-    if (planned_virtual(plan, hp, w->capacity, w->keep, error) != 0)
+    if (planned_swap_sets(plan, hp, w->capacity, w->keep, w->mask, error) != 0)
         return -1;
-    serving_largest(plan_frequency(plan), hp->layers, hp->experts, w->keep, w->allowed);
+    allow_mask(w);
     w->serving.kind = SERVE_SWAPMOE;
     w->serving.allowed = w->allowed;
     w->serving.keep = w->keep;
@@ -89,7 +94,8 @@ static int set_swap(struct evaluating *w, struct error *error)
     w->serving.margin = w->knobs.margin;
     w->serving.together = !w->knobs.amortise;
     w->serving.count_only = w->knobs.count_only;
-    w->serving.chunk = 1;
+    w->serving.segment = UINT32_MAX;
+    w->serving.chunk = (uint32_t)w->e->params->prefill_chunk;
     if (plan_knows(plan, PLAN_expert_read_ns) && plan_knows(plan, PLAN_token_ns))
         w->serving.pairs_per_token =
             plan->scalar[PLAN_token_ns] / plan->scalar[PLAN_expert_read_ns];
