@@ -137,8 +137,8 @@ static void swap_during(struct state *w, double tokens)
 static bool mask_swap(void *arg, const struct expert_step *step, bool *allowed)
 {
     struct state *w = arg;
-    if (step->layer > 0)
-        swap_during(w, (double)step->rows / w->run->hp->layers);
+    double before = step->layer > 0 ? 1 : w->run->s->before_routing;
+    swap_during(w, before * step->rows / w->run->hp->layers);
     const uint8_t *serving = swap_serving(w->swap, step->layer);
     for (uint32_t e = 0; e < w->run->hp->experts; e++)
         allowed[e] = serving[e] != 0;
@@ -148,7 +148,8 @@ static bool mask_swap(void *arg, const struct expert_step *step, bool *allowed)
 /* The step's tokens are complete: plans are made, and pairs that are due start. */
 static void end_of_step(struct state *w, uint32_t tokens)
 {
-    swap_during(w, (double)tokens / w->run->hp->layers); /* the last layer */
+    /* the last layer's experts */
+    swap_during(w, (1 - w->run->s->before_routing) * tokens / w->run->hp->layers);
     swap_tokens(w->swap, tokens);
     swap_during(w, 0);
 }
@@ -248,6 +249,16 @@ int serving_evaluate(const struct offline_evaluation *base, const struct serving
     int status = offline_evaluate(&e, losses, error);
     collect(&run, report);
     return status;
+}
+
+void serving_swap_times(struct serving *s, const struct plan *plan)
+{
+    const double *t = plan->scalar;
+    double before = t[PLAN_layer_attention_ns] + t[PLAN_layer_router_ns];
+    if (t[PLAN_expert_read_ns] > 0 && t[PLAN_token_ns] > 0) /* false for NaN: unknown */
+        s->pairs_per_token = t[PLAN_token_ns] / t[PLAN_expert_read_ns];
+    if (before >= 0 && t[PLAN_layer_experts_ns] > 0)
+        s->before_routing = before / (before + t[PLAN_layer_experts_ns]);
 }
 
 void serving_largest(const float *value, uint32_t layers, uint32_t experts, const uint32_t *keep,

@@ -9,6 +9,7 @@
 #define SLUICE_OFFLINE_MEASURE_SERVING_H
 
 #include "lib/offline/measure/evaluate.h"
+#include "lib/plan/plan.h"
 #include "lib/tensor/precision.h"
 
 #define SERVING_SEGMENT 8 /* windows, if serving.segment is 0 */
@@ -42,6 +43,7 @@ struct serving {
                              * one mask, and importance arrives at the end of the pass */
     double pairs_per_token; /* experts the device reads while a token of the chunk is computed; 0:
                              * unlimited */
+    double before_routing;  /* share of a layer that is computed before its routing: attention */
     uint32_t segment; /* windows until the sets are reset; UINT32_MAX: never, as in the engine,
                              * but on one thread */
     bool together, count_only; /* ablations: not amortised; importance is a token count */
@@ -57,6 +59,10 @@ struct serving_report {
 int serving_evaluate(const struct offline_evaluation *base, const struct serving *s,
                      struct offline_losses *losses, struct serving_report *report,
                      struct error *error);
+
+/* swapmoe: pairs_per_token and before_routing from the times of the plan's profile; unchanged where it
+ * has none. */
+void serving_swap_times(struct serving *s, const struct plan *plan);
 
 /* Sets the keep[l] experts with the largest values per layer (ties: lower index) to true. */
 void serving_largest(const float *value, uint32_t layers, uint32_t experts, const uint32_t *keep,

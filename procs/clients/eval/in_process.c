@@ -96,9 +96,7 @@ static int set_swap(struct evaluating *w, struct error *error)
     w->serving.count_only = w->knobs.count_only;
     w->serving.segment = UINT32_MAX;
     w->serving.chunk = (uint32_t)w->e->params->prefill_chunk;
-    if (plan_knows(plan, PLAN_expert_read_ns) && plan_knows(plan, PLAN_token_ns))
-        w->serving.pairs_per_token =
-            plan->scalar[PLAN_token_ns] / plan->scalar[PLAN_expert_read_ns];
+    serving_swap_times(&w->serving, plan);
     if (w->e->read_bandwidth > 0) /* one read per pair: only the new expert is loaded */
         w->serving.pairs_per_token = clocked_token_ns(&w->sim) / clocked_read_ns(&w->sim);
     return 0;
