@@ -1,10 +1,13 @@
-/* Expert replacement in chunks: plans, pairs and their order are those of single tokens. */
+/* Expert replacement in chunks: plans, pairs and their order are those of single tokens. The choice
+ * of the interval. */
 #include <check.h>
+#include <math.h>
 #include <string.h>
 
 #include "lib/base/bytes.h"
 #include "lib/base/random.h"
 #include "lib/policy/access/swap.h"
+#include "lib/policy/access/swap_interval.h"
 
 #define LAYERS  4u
 #define EXPERTS 12u
@@ -124,6 +127,43 @@ START_TEST(idle_tokens)
 }
 END_TEST
 
+/* 411 us per token, 268 us per read: up to 0.0767 replacements per token cost at most 5 %. */
+START_TEST(interval_until_latency_bends)
+{
+    struct swap_search s;
+    swap_search_start(&s, 8, 411, 268);
+    ck_assert_uint_eq(s.interval, 512);
+    ck_assert(swap_search_measured(&s, 0.015, 9.5));
+    ck_assert(swap_search_measured(&s, 0.032, 7.8));
+    ck_assert(swap_search_measured(&s, 0.076, 6.9));
+    ck_assert_uint_eq(s.interval, 64);
+    ck_assert_double_eq_tol(swap_latency_increase(&s, 0.193), 0.126, 0.001);
+    ck_assert(!swap_search_measured(&s, 0.193, 6.1)); /* less loss, but it bends */
+    ck_assert_uint_eq(s.best, 128);
+}
+END_TEST
+
+/* Without times only the loss decides, down to the minimum; a bend at once leaves the first. */
+START_TEST(interval_of_the_smallest_loss)
+{
+    static const double loss[] = {4, 3, 1, 2, 2.5, 0.5};
+    struct swap_search s;
+    uint32_t n = 0;
+    swap_search_start(&s, 16, NAN, 268);
+    while (swap_search_measured(&s, 100, loss[n++]))
+        ck_assert_uint_lt(n, ARRAY_LEN(loss));
+    ck_assert_uint_eq(n, 6); /* 512 to 16 */
+    ck_assert_uint_eq(s.best, 16);
+    swap_search_start(&s, 32, 0, 0);
+    for (n = 0; swap_search_measured(&s, 100, loss[n]); n++)
+        continue;
+    ck_assert_uint_eq(s.best, 128);
+    swap_search_start(&s, 32, 1, 1);
+    ck_assert(!swap_search_measured(&s, 1, 3));
+    ck_assert_uint_eq(s.best, 512);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("swap");
@@ -131,6 +171,8 @@ int main(void)
     tcase_add_loop_test(c, chunks_swap_as_tokens, 0, (int)ARRAY_LEN(cases));
     tcase_add_test(c, nothing_new_keeps_the_pairs);
     tcase_add_test(c, idle_tokens);
+    tcase_add_test(c, interval_until_latency_bends);
+    tcase_add_test(c, interval_of_the_smallest_loss);
     suite_add_tcase(s, c);
     SRunner *sr = srunner_create(s);
     srunner_run_all(sr, CK_NORMAL);
