@@ -106,7 +106,7 @@ START_TEST(servings_of_everything)
 }
 END_TEST
 
-/* In chunks longer than the interval, too; as many as the device reads meanwhile, one at a time. */
+/* In chunks longer than the interval, too; up to what the device reads meanwhile, one at a time. */
 START_TEST(replacements_follow_chunks_and_device)
 {
     bool low[CELLS];
