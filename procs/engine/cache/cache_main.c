@@ -1,7 +1,8 @@
 /* sluice-cache: the cache manager. Decides which experts are in memory: turns demands and hints
  * into loads, evicts, and enforces the quota of the arena.
  *
- * Messages   in: DEMAND, TOKENS (compute), HINT (predictor), DONE, FLUSHED (loaders), CONTROL (supervisor).
+ * Messages   in: DEMAND, TOKENS (compute), HINT (predictor), DONES, FLUSHED (loaders), CONTROL
+ *            (supervisor).
  *            out: LOAD, FLUSH (loaders), ACK (supervisor). It listens; the others connect.
  * Memory     writes: entry words by reserve, doom, reset, evict and the KEEP pin; locations while
  *            ABSENT; the directory's epoch, sums and prefetch_paused; `cleaned` of loader rows; its

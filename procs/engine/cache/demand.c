@@ -100,7 +100,7 @@ void cache_read_accesses(struct cache *c, uint64_t limit)
 {
     struct access_record access;
     uint64_t lost = c->accesses.lost, from = c->accesses.next;
-    if (limit == UINT64_MAX) /* before the records: it may be behind them, never ahead */
+    if (limit == UINT64_MAX) /* read before the records, so that none of its tokens is missing */
         c->tokens_read = access_log_tokens(&c->child.access_log);
     while (access_log_read(&c->child.access_log, &c->accesses, limit, &access))
         take_access(c, &access);
