@@ -17,6 +17,7 @@ static_assert(offsetof(struct msg_loads, loads) == 40, "loads");
 static_assert(sizeof(struct msg_flush) == 32, "flush");
 static_assert(sizeof(struct msg_done) == 40, "done");
 static_assert(offsetof(struct msg_dones, dones) == 32, "dones");
+static_assert(sizeof(struct msg_tokens) == 32, "tokens");
 static_assert(sizeof(struct msg_control) == 40 && sizeof(struct msg_ack) == 40, "control");
 static_assert(sizeof(struct msg_demand) <= MSG_BYTES_MAX, "demand fits a buffer");
 static_assert(sizeof(struct msg_hint) <= MSG_BYTES_MAX, "hint fits a buffer");
@@ -192,6 +193,7 @@ static const char *body_invalid(const uint8_t *message, size_t bytes, enum msg_t
     case MSG_DEMAND: return demand_invalid(message, bytes);
     case MSG_HINT: return hint_invalid(message, bytes);
     case MSG_LOADS: return loads_invalid(message, bytes);
+    case MSG_TOKENS:
     case MSG_FLUSH:
     case MSG_FLUSHED: return NULL;
     case MSG_DONES: return dones_invalid(message, bytes);

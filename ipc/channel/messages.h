@@ -123,6 +123,11 @@ struct msg_dones {
     struct msg_done dones[MSG_LOADS_MAX]; /* only `count` are sent */
 };
 
+struct msg_tokens {
+    struct msg_head head;
+    uint64_t tokens; /* the access log's count */
+};
+
 enum control_kind {
     CONTROL_QUOTA = 1, /* value: arena quota in bytes; ACK when backed bytes obey it */
     CONTROL_THROTTLE,  /* value: bytes per second, 0 = none */

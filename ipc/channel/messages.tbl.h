@@ -18,4 +18,6 @@ MSG(7, CONTROL, msg_control, SUPERVISOR, ANY,
 MSG(8, ACK, msg_ack, ANY, SUPERVISOR, "the CONTROL with this sequence number is applied")
 MSG(9, LOADS, msg_loads, CACHE, LOADER, "read parts of entries into their ranges")
 MSG(10, DONES, msg_dones, LOADER, CACHE, "doorbell: parts ended; the entry words decide")
+MSG(11, TOKENS, msg_tokens, COMPUTE, CACHE,
+    "doorbell: the count of tokens that the cache waits for is reached; the access log decides")
 #undef MSG

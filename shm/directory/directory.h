@@ -65,7 +65,9 @@ struct directory_head {
                                                           * (procs/engine/child/run_devices.h).
                                                           * writer: that loader; the supervisor
                                                           * clears it while the loader is down */
-    uint32_t reserved[26];
+    _Atomic uint64_t token_bell; /* writer: cache: compute sends TOKENS when the access log's count
+                                  * of tokens reaches this; 0: never */
+    uint32_t reserved[24];
 };
 
 struct directory {

@@ -67,7 +67,8 @@ struct access_log_slot { /* a record as four relaxed words, and the position it 
 struct access_log_head {
     struct segment_head segment;
     _Atomic uint64_t written; /* records published; release after the slot */
-    uint64_t reserved[7];
+    _Atomic uint64_t tokens;  /* tokens completed, after their TOKEN_END record */
+    uint64_t reserved[6];
     struct access_log_slot slot[ACCESS_LOG_RECORDS];
 };
 
@@ -89,6 +90,12 @@ int access_log_attach(int fd, bool writable, uint64_t boot, struct access_log *o
 /* compute: appends a record; never waits, no system call. */
 void access_log_append(struct access_log *u, const struct access_record *record);
 uint64_t access_log_written(struct access_log *u);
+
+/* compute: `tokens` were completed; their TOKEN_END record was appended. Returns the new count, which
+ * continues after a restart of compute. */
+uint64_t access_log_add_tokens(struct access_log *u, uint32_t tokens);
+/* Tokens whose records can be read. */
+uint64_t access_log_tokens(struct access_log *u);
 
 /* Starts a reader at the newest record. */
 void access_log_reader_start(struct access_log *u, struct access_log_reader *reader);

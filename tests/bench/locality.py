@@ -51,7 +51,8 @@ def orders(domains, seed):
 
 
 def evaluate(a, preset, path):
-    return m.sluice("eval", "-m", a.model, "--text", path, "--offline", "--plan", a.plan, "--preset", preset,
+    return m.sluice("eval", "-m", a.model, "--text", path, "--offline", "--prefill-chunk", "1",
+                    "--plan", a.plan, "--preset", preset,
                     "--resident-experts", a.resident_experts + "%", "--threads", a.threads, "--output", "json")
 
 

@@ -9,6 +9,7 @@
 #include "tests/scenario/fixtures.h"
 
 #define WAIT_MS 60000
+#define PROMPTS 12u
 
 static void start(struct engine *e, const char *experts, const char *a, const char *b)
 {
@@ -96,21 +97,27 @@ static void exchanges(void)
 {
     struct engine *e = engine_new();
     start(e, "--resident-experts=50", "--preset=swapmoe", "--policy=interval=8");
-    /* 15 experts of each layer, before any other expert is accessed */
-    wait_resident(e, 120);
+    /* even sets of 16 of a layer, 15 of the last, before an expert outside of them is requested */
+    wait_resident(e, 127);
     wait_filled(e);
     uint64_t misses = engine_counter(e, "compute", "misses"),
              inflight = engine_counter(e, "compute", "hits_inflight"),
              expert_swaps = engine_counter(e, "cache", "expert_swaps"),
-             resident = engine_counter(e, "cache", "resident_entries");
+             resident = engine_counter(e, "cache", "resident_entries"),
+             decoded = engine_counter(e, "compute", "tokens_decode");
     uint64_t deadline = deadline_in(WAIT_MS);
     do {
         generate(e, 0);
         generate(e, 1);
         CHECK(deadline_tick(deadline), "no expert swap");
     } while (engine_counter(e, "cache", "expert_swaps") == expert_swaps);
-    test_note("%" PRIu64 " expert swaps, %" PRIu64 " experts resident",
-              engine_counter(e, "cache", "expert_swaps"), resident);
+    uint64_t tokens = engine_counter(e, "compute", "tokens_decode") - decoded;
+    expert_swaps = engine_counter(e, "cache", "expert_swaps") - expert_swaps;
+    test_note("%" PRIu64 " expert swaps in %" PRIu64 " tokens, %" PRIu64 " experts resident",
+              expert_swaps, tokens, resident);
+    /* a swap per wake-up of an idle cache, each 50 ms, would be about ten */
+    CHECK(expert_swaps >= tokens / 8, "%" PRIu64 " expert swaps in %" PRIu64 " tokens",
+          expert_swaps, tokens);
     CHECK(engine_counter(e, "compute", "misses") == misses &&
               engine_counter(e, "compute", "hits_inflight") == inflight,
           "an access waited for a load");
@@ -120,8 +127,30 @@ static void exchanges(void)
     engine_stop(e);
 }
 
-/* Experts left by the previous preset are evicted without an access, so the sets get all
- * capacity. */
+/* Prompts alone, in default chunks: each passes several plans of a layer. No idle gap between pairs,
+ * and no wait for the cache's tick, so that the swaps follow from the tokens: many per prompt. */
+static void exchanges_in_prefill(void)
+{
+    struct engine *e = engine_new();
+    start(e, "--resident-experts=50", "--preset=swapmoe", "--policy=interval=32,margin=0");
+    wait_resident(e, 127);
+    wait_filled(e);
+    uint64_t before = engine_counter(e, "cache", "expert_swaps"),
+             misses = engine_counter(e, "compute", "misses");
+    for (unsigned n = 0; n < PROMPTS; n++) { /* of 300 and 60 tokens */
+        struct text got;
+        engine_generate(e, test_prompt(2 - n % 2), 1, &got);
+        text_free(&got);
+    }
+    uint64_t swaps = engine_counter(e, "cache", "expert_swaps") - before;
+    test_note("%" PRIu64 " expert swaps in %u prompts", swaps, PROMPTS);
+    CHECK(swaps >= 8 * PROMPTS, "%" PRIu64 " expert swaps in %u prompts", swaps, PROMPTS);
+    CHECK(engine_counter(e, "compute", "misses") == misses, "an access waited for a load");
+    engine_stop(e);
+}
+
+/* Residents of the previous preset take no capacity from the sets: they are evicted without an
+ * access. */
 static void sets_after_preset_change(void)
 {
     struct engine *e = engine_new();
@@ -148,8 +177,12 @@ int main(int argc, char **argv)
     {                                                                                              \
 #name, name                                                                                \
     }
-    static const struct test_case cases[] = {ROW(everything),     ROW(most_used),
-                                             ROW(without_a_plan), ROW(fixed_set),
-                                             ROW(exchanges),      ROW(sets_after_preset_change)};
+    static const struct test_case cases[] = {ROW(everything),
+                                             ROW(most_used),
+                                             ROW(without_a_plan),
+                                             ROW(fixed_set),
+                                             ROW(exchanges),
+                                             ROW(exchanges_in_prefill),
+                                             ROW(sets_after_preset_change)};
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

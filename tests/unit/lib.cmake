@@ -39,6 +39,8 @@ sluice_unit_test(policy_prediction_test SOURCES lib/policy/prediction/prediction
 sluice_unit_test(policy_presets_test SOURCES lib/policy/presets/presets_test.c LINK sluice_policy)
 sluice_unit_test(policy_auto_test SOURCES lib/policy/presets/auto_test.c LINK sluice_policy m)
 sluice_unit_test(policy_loss_test SOURCES lib/policy/presets/loss_test.c LINK sluice_policy sluice_plan)
+sluice_unit_test(policy_swap_test SOURCES lib/policy/access/swap_test.c LINK sluice_policy m)
+sluice_unit_test(policy_planned_test SOURCES lib/policy/presets/planned_test.c LINK sluice_policy m)
 
 sluice_unit_test(sim_trace_test SOURCES lib/trace/trace_test.c LINK sluice_sim)
 sluice_unit_test(sim_test SOURCES lib/sim/sim_test.c LINK sluice_sim)

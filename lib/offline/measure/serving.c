@@ -20,7 +20,8 @@ struct state { /* of one worker */
     uint32_t *tokens;  /* fate: [E] of the chunk and layer */
     uint32_t low_from; /* fate: experts with fewer tokens are low */
     struct swap *swap;
-    double due; /* pairs that may be swapped now */
+    bool swapping;      /* a pair is in progress */
+    double tokens_left; /* of computing, until it is read */
 };
 
 static void *zeroed(size_t count, size_t bytes)
@@ -105,31 +106,52 @@ static void reset_swap(struct state *w)
         swap_set(w->swap, l, set);
     }
     free(set);
-    w->due = 0;
+    w->swapping = false;
+}
+
+/* Lets the device work while `tokens` are computed (a layer: a fraction of its chunk): one pair at a
+ * time, the next as soon as the last is read; the old expert serves until then. */
+static void swap_during(struct state *w, double tokens)
+{
+    const struct serving *s = w->run->s;
+    double each = s->pairs_per_token > 0 ? 1 / s->pairs_per_token : 0;
+    struct swap_pair pair;
+    for (;;) {
+        if (!w->swapping) {
+            if (!swap_next(w->swap, &pair))
+                return;
+            w->swapping = true;
+            w->tokens_left = each;
+        }
+        if (w->tokens_left > tokens) {
+            w->tokens_left -= tokens;
+            return;
+        }
+        tokens -= w->tokens_left;
+        w->swapping = false;
+        swap_done(w->swap);
+        w->swapped++;
+    }
 }
 
 static bool mask_swap(void *arg, const struct expert_step *step, bool *allowed)
 {
     struct state *w = arg;
+    double before = step->layer > 0 ? 1 : w->run->s->before_routing;
+    swap_during(w, before * step->rows / w->run->hp->layers);
     const uint8_t *serving = swap_serving(w->swap, step->layer);
     for (uint32_t e = 0; e < w->run->hp->experts; e++)
         allowed[e] = serving[e] != 0;
     return true;
 }
 
-/* After the last layer the step's tokens are complete: do the replacements that are due. */
+/* The step's tokens are complete: plans are made, and pairs that are due start. */
 static void end_of_step(struct state *w, uint32_t tokens)
 {
-    const struct serving *s = w->run->s;
-    struct swap_pair pair;
+    /* the last layer's experts */
+    swap_during(w, (1 - w->run->s->before_routing) * tokens / w->run->hp->layers);
     swap_tokens(w->swap, tokens);
-    w->due += s->pairs_per_token * tokens;
-    while ((s->pairs_per_token <= 0 || w->due >= 1) && swap_next(w->swap, &pair)) {
-        swap_done(w->swap);
-        w->swapped++;
-        w->due -= 1;
-    }
-    w->due = w->due > 1 ? 1 : w->due; /* idle device time is not saved up */
+    swap_during(w, 0);
 }
 
 static void choice_swap(void *arg, const struct expert_step *step, const float *importance)
@@ -166,10 +188,15 @@ static void worker_hooks(void *arg, uint32_t worker, struct offline_hooks *h)
     }
 }
 
+static uint32_t segment_of(const struct serving *s)
+{
+    return s->segment ? s->segment : SERVING_SEGMENT;
+}
+
 static void worker_starts(void *arg, uint32_t worker, uint32_t window)
 {
     struct run *run = arg;
-    if (run->s->kind == SERVE_SWAPMOE && window % SERVING_SEGMENT == 0)
+    if (run->s->kind == SERVE_SWAPMOE && window % segment_of(run->s) == 0)
         reset_swap(run->state[worker]);
 }
 
@@ -217,11 +244,21 @@ int serving_evaluate(const struct offline_evaluation *base, const struct serving
     e.token_by_token = s->kind == SERVE_HOBBIT || (s->kind == SERVE_SWAPMOE && s->chunk <= 1);
     if (s->kind == SERVE_SWAPMOE) {
         e.chunk = s->chunk;
-        e.segment = SERVING_SEGMENT;
+        e.segment = segment_of(s) < base->text->windows ? segment_of(s) : base->text->windows;
     }
     int status = offline_evaluate(&e, losses, error);
     collect(&run, report);
     return status;
+}
+
+void serving_swap_times(struct serving *s, const struct plan *plan)
+{
+    const double *t = plan->scalar;
+    double before = t[PLAN_layer_attention_ns] + t[PLAN_layer_router_ns];
+    if (t[PLAN_expert_read_ns] > 0 && t[PLAN_token_ns] > 0) /* false for NaN: unknown */
+        s->pairs_per_token = t[PLAN_token_ns] / t[PLAN_expert_read_ns];
+    if (before >= 0 && t[PLAN_layer_experts_ns] > 0)
+        s->before_routing = before / (before + t[PLAN_layer_experts_ns]);
 }
 
 void serving_largest(const float *value, uint32_t layers, uint32_t experts, const uint32_t *keep,

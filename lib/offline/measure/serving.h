@@ -4,14 +4,15 @@
  * clocked.h.
  *
  * Results do not depend on the number of threads: state that outlives a window (SwapMoE's sets) is
- * reset every SERVING_SEGMENT windows. */
+ * reset at the start of every segment. */
 #ifndef SLUICE_OFFLINE_MEASURE_SERVING_H
 #define SLUICE_OFFLINE_MEASURE_SERVING_H
 
 #include "lib/offline/measure/evaluate.h"
+#include "lib/plan/plan.h"
 #include "lib/tensor/precision.h"
 
-#define SERVING_SEGMENT 8 /* windows */
+#define SERVING_SEGMENT 8 /* windows, if serving.segment is 0 */
 
 enum serving_kind {
     SERVE_NATIVE,
@@ -37,9 +38,14 @@ struct serving {
     const uint32_t *keep; /* [L] v_i */
     const float *norm;    /* [L * E] */
     uint32_t interval;
-    double margin;             /* in mean importances: see swap.h */
-    uint32_t chunk;            /* tokens between updates of the sets: 1 is exact, more is faster */
-    double pairs_per_token;    /* maximum replacements the device can do per token; 0: unlimited */
+    double margin;  /* in mean importances: see swap.h */
+    uint32_t chunk; /* tokens per pass, as the engine's prefill chunk: a layer is routed under
+                             * one mask, and importance arrives at the end of the pass */
+    double pairs_per_token; /* experts the device reads while a token of the chunk is computed; 0:
+                             * unlimited */
+    double before_routing;  /* share of a layer that is computed before its routing: attention */
+    uint32_t segment; /* windows until the sets are reset; UINT32_MAX: never, as in the engine,
+                             * but on one thread */
     bool together, count_only; /* ablations: not amortised; importance is a token count */
 };
 
@@ -53,6 +59,10 @@ struct serving_report {
 int serving_evaluate(const struct offline_evaluation *base, const struct serving *s,
                      struct offline_losses *losses, struct serving_report *report,
                      struct error *error);
+
+/* swapmoe: pairs_per_token and before_routing from the times of the plan's profile; unchanged where it
+ * has none. */
+void serving_swap_times(struct serving *s, const struct plan *plan);
 
 /* Sets the keep[l] experts with the largest values per layer (ties: lower index) to true. */
 void serving_largest(const float *value, uint32_t layers, uint32_t experts, const uint32_t *keep,

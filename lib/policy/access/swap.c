@@ -10,8 +10,8 @@
 struct swap_layer {
     uint32_t keep;           /* v */
     uint32_t pairs, handed;  /* of the last plan */
-    uint64_t planned;        /* token of the last plan */
     uint16_t *in, *out;      /* [experts] */
+    uint64_t *due;           /* [experts]: of each pair, in tokens */
     uint8_t *serving, *want; /* [experts] */
     float *importance;       /* [experts] */
 };
@@ -21,6 +21,7 @@ struct swap {
     struct swap_config config; /* its arrays are not retained */
     struct swap_layer *layer;
     float *norm;            /* [layers * experts], or NULL */
+    uint8_t *saved;         /* [experts]: the serving set while a layer is planned */
     uint64_t tokens, plans; /* plans made, over all layers */
     bool handed_out;
     struct swap_pair pair; /* the pair in progress */
@@ -47,10 +48,11 @@ static bool layer_init(struct swap *s, uint32_t layer)
     l->keep = s->config.keep[layer];
     l->in = calloc(experts, sizeof *l->in);
     l->out = calloc(experts, sizeof *l->out);
+    l->due = calloc(experts, sizeof *l->due);
     l->serving = calloc(experts, 1);
     l->want = calloc(experts, 1);
     l->importance = calloc(experts, sizeof *l->importance);
-    return l->in && l->out && l->serving && l->want && l->importance;
+    return l->in && l->out && l->due && l->serving && l->want && l->importance;
 }
 
 /* Marks the `keep` largest; ties: experts that serve, then the lower index. */
@@ -79,7 +81,8 @@ struct swap *swap_create(const struct swap_config *config)
         return NULL;
     *s = (struct swap){.magic = SWAP_MAGIC, .config = *config, .plans = config->layers};
     size_t all = (size_t)config->layers * experts;
-    bool made = (s->layer = calloc(config->layers, sizeof *s->layer)) != NULL;
+    bool made = (s->layer = calloc(config->layers, sizeof *s->layer)) != NULL &&
+                (s->saved = calloc(experts, 1)) != NULL;
     for (uint32_t l = 0; made && l < config->layers; l++)
         made = layer_init(s, l);
     if (made && config->norm) {
@@ -109,12 +112,14 @@ void swap_destroy(struct swap *s)
     for (uint32_t l = 0; s->layer && l < s->config.layers; l++) {
         free(s->layer[l].in);
         free(s->layer[l].out);
+        free(s->layer[l].due);
         free(s->layer[l].serving);
         free(s->layer[l].want);
         free(s->layer[l].importance);
     }
     free(s->layer);
     free(s->norm);
+    free(s->saved);
     s->magic = 0;
     free(s);
 }
@@ -191,28 +196,70 @@ static float margin_of(const struct swap *s, const struct swap_layer *l)
     return s->config.margin * (float)(sum / s->config.experts);
 }
 
-static void plan(struct swap *s, uint32_t layer)
+static bool has_importance(const struct swap *s, const struct swap_layer *l)
 {
-    struct swap_layer *l = layer_at(s, layer);
-    uint32_t experts = s->config.experts;
-    if (s->handed_out && s->pair.layer == layer) /* plan as if the pair in progress were done */
-        l->serving[s->pair.in] = 1, l->serving[s->pair.out] = 0;
-    mark_largest(l, l->importance, experts, l->want);
-    l->pairs = l->handed = 0;
-    l->planned = s->tokens;
+    for (uint32_t e = 0; e < s->config.experts; e++)
+        if (l->importance[e] > 0)
+            return true;
+    return false;
+}
+
+static void exchange(struct swap_layer *l, uint32_t in, uint32_t out)
+{
+    l->serving[in] = 1;
+    l->serving[out] = 0;
+}
+
+/* Of the pairs of the last plan, those that became due since `from` remain: single tokens would have
+ * done them before this plan. Older ones had their time, later ones are superseded. At most half of
+ * the experts remain, because a layer is planned once per call, and a plan has no more pairs. */
+static void keep_due(struct swap_layer *l, uint64_t from, uint64_t when)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = l->handed; i < l->pairs; i++) {
+        if (l->due[i] <= from || l->due[i] >= when)
+            continue;
+        exchange(l, l->in[i], l->out[i]);
+        l->in[kept] = l->in[i];
+        l->out[kept] = l->out[i];
+        l->due[kept++] = l->due[i];
+    }
+    l->pairs = kept;
+    l->handed = 0;
+}
+
+/* Appends the pairs of a plan made at `when`; they are spread over `part` tokens. */
+static void add_pairs(const struct swap *s, struct swap_layer *l, uint64_t when, uint64_t part)
+{
+    uint32_t experts = s->config.experts, first = l->pairs;
     float margin = margin_of(s, l);
     for (uint32_t in; (in = next_candidate(l, experts)) != UINT32_MAX;) {
         uint32_t out = next_victim(l, experts);
         sl_assert(out != UINT32_MAX); /* there are as many victims as candidates */
         if (l->importance[in] - l->importance[out] < margin) /* further pairs differ by less */
             break;
+        sl_assert(l->pairs < experts);
         l->in[l->pairs] = (uint16_t)in;
         l->out[l->pairs++] = (uint16_t)out;
         l->want[in] = 0;
         l->want[out] = 1;
     }
+    for (uint32_t i = first; i < l->pairs; i++)
+        l->due[i] = when + part * (i - first) / (l->pairs - first);
+}
+
+/* Planned as if the pair in progress, and those that remain, were done. */
+static void plan(struct swap *s, uint32_t layer, uint64_t from, uint64_t when)
+{
+    struct swap_layer *l = layer_at(s, layer);
+    uint32_t experts = s->config.experts;
+    memcpy(s->saved, l->serving, experts);
     if (s->handed_out && s->pair.layer == layer)
-        l->serving[s->pair.in] = 0, l->serving[s->pair.out] = 1;
+        exchange(l, s->pair.in, s->pair.out);
+    keep_due(l, from, when);
+    mark_largest(l, l->importance, experts, l->want);
+    add_pairs(s, l, when, s->config.amortise ? s->config.interval / s->config.layers : 0);
+    memcpy(l->serving, s->saved, experts);
     memset(l->importance, 0, experts * sizeof *l->importance);
 }
 
@@ -223,20 +270,38 @@ static uint64_t plan_time(const struct swap *s, uint64_t n)
     return n / layers * f + (s->config.amortise ? n % layers * f / layers : 0);
 }
 
+/* A chunk can pass several plan times of a layer. Its importance arrived at once, so only the first
+ * has any; a plan without would cancel the pairs of the plan before. */
 void swap_tokens(struct swap *s, uint32_t tokens)
 {
     OBJ_CHECK(s, SWAP_MAGIC);
+    uint64_t from = s->tokens;
     s->tokens += tokens;
-    for (; plan_time(s, s->plans) <= s->tokens; s->plans++)
-        plan(s, (uint32_t)(s->plans % s->config.layers));
+    for (uint64_t when; (when = plan_time(s, s->plans)) <= s->tokens; s->plans++) {
+        uint32_t layer = (uint32_t)(s->plans % s->config.layers);
+        if (has_importance(s, &s->layer[layer]))
+            plan(s, layer, from, when);
+    }
 }
 
 /* ---- pairs ---------------------------------------------------------------------------------- */
 
-static uint64_t due(const struct swap *s, const struct swap_layer *l)
+/* Of the next pair of a layer that has one. */
+static uint64_t due(const struct swap_layer *l)
 {
-    uint64_t part = s->config.amortise ? s->config.interval / s->config.layers : 0;
-    return l->planned + part * l->handed / l->pairs;
+    return l->due[l->handed];
+}
+
+uint64_t swap_idle_tokens(const struct swap *s)
+{
+    OBJ_CHECK(s, SWAP_MAGIC);
+    uint64_t next = plan_time(s, s->plans);
+    for (uint32_t i = 0; i < s->config.layers; i++) {
+        const struct swap_layer *l = &s->layer[i];
+        if (l->handed < l->pairs && due(l) < next)
+            next = due(l);
+    }
+    return next > s->tokens ? next - s->tokens : 0;
 }
 
 bool swap_next(struct swap *s, struct swap_pair *pair)
@@ -245,8 +310,8 @@ bool swap_next(struct swap *s, struct swap_pair *pair)
     uint32_t best = UINT32_MAX;
     for (uint32_t i = 0; i < s->config.layers && !s->handed_out; i++) {
         const struct swap_layer *l = &s->layer[i];
-        if (l->handed < l->pairs && due(s, l) <= s->tokens &&
-            (best == UINT32_MAX || due(s, l) < due(s, &s->layer[best])))
+        if (l->handed < l->pairs && due(l) <= s->tokens &&
+            (best == UINT32_MAX || due(l) < due(&s->layer[best])))
             best = i;
     }
     if (best == UINT32_MAX)

@@ -10,9 +10,9 @@
  *
  * Amortised: in an interval of f tokens layer l is planned at token floor(l * f / layers) of it,
  * and its pairs are issued evenly over its part of the interval. Not amortised: all layers are
- * planned, and all pairs due, at the end of the interval. One pair is in progress at a time (one
- * spare entry is budgeted): the old expert serves until the new one is READY and swap_done is
- * called.
+ * planned, and all pairs due, at the end of the interval. A layer without new importance is not
+ * planned: its pairs stay pending. One pair is in progress at a time (one spare entry is budgeted):
+ * the old expert serves until the new one is READY and swap_done is called.
  *
  * Pure bookkeeping; nothing is allocated after swap_create. */
 #ifndef SLUICE_POLICY_ACCESS_SWAP_H
@@ -48,8 +48,12 @@ void swap_set(struct swap *s, uint32_t layer, const uint8_t *resident);
 /* A token's unmasked top-k names the expert; value is |x| * G(x). */
 void swap_choice(struct swap *s, uint32_t layer, uint32_t expert, float value);
 
-/* `tokens` were completed (decode: 1, prefill: the chunk's). */
+/* `tokens` were completed (decode: 1, prefill: the chunk's). Plans and due times are those of as
+ * many calls with 1. */
 void swap_tokens(struct swap *s, uint32_t tokens);
+
+/* Tokens until the next plan or pair is due; 0: one is due. */
+uint64_t swap_idle_tokens(const struct swap *s);
 
 /* The next pair that is due, if none is in progress. It must be followed by swap_done (the new
  * expert serves from now on) or swap_abandon (nothing changed). */

@@ -1,5 +1,6 @@
 #include "lib/policy/presets/planned.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -65,6 +66,37 @@ uint32_t planned_capacity(const struct model_index *m, uint64_t quota, uint64_t 
     return n < m->expert_entry_count ? (uint32_t)n : m->expert_entry_count;
 }
 
+/* v[l] = wanted[l] * total / sum, rounded down, at least top_k. Returns their sum. */
+static uint64_t scale_down(const uint32_t *wanted, const struct model_hparams *h, uint64_t total,
+                           uint64_t sum, uint32_t *v)
+{
+    uint64_t given = 0;
+    for (uint32_t l = 0; l < h->layers; l++) {
+        uint32_t w = wanted ? wanted[l] : h->experts;
+        v[l] = (uint32_t)(w * total / sum);
+        v[l] = v[l] < h->experts_used ? h->experts_used : v[l];
+        given += v[l];
+    }
+    return given;
+}
+
+/* The next layer to be rounded up; UINT32_MAX: none. Layers that were raised to top_k or rounded up
+ * already have more than their exact share. */
+static uint32_t largest_remainder(const uint32_t *wanted, const struct model_hparams *h,
+                                  uint64_t total, uint64_t sum, const uint32_t *v)
+{
+    uint32_t best = UINT32_MAX;
+    uint64_t remainder = 0;
+    for (uint32_t l = 0; l < h->layers; l++) {
+        uint64_t exact = (wanted ? wanted[l] : h->experts) * total;
+        if (exact > v[l] * sum && exact - v[l] * sum > remainder) {
+            best = l;
+            remainder = exact - v[l] * sum;
+        }
+    }
+    return best;
+}
+
 int planned_virtual(const struct plan *plan, const struct model_hparams *h, uint32_t capacity,
                     uint32_t *v, struct error *error)
 {
@@ -78,13 +110,11 @@ int planned_virtual(const struct plan *plan, const struct model_hparams *h, uint
             "masked routing needs %u resident experts in each of %u layers, but only %u "
             "experts fit; raise the budget",
             h->experts_used, h->layers, capacity);
-    double scale = sum > capacity ? (double)capacity / (double)sum : 1;
-    uint64_t given = 0;
-    for (uint32_t l = 0; l < h->layers; l++) {
-        v[l] = (uint32_t)((wanted ? wanted[l] : h->experts) * scale);
-        v[l] = v[l] < h->experts_used ? h->experts_used : v[l] > h->experts ? h->experts : v[l];
-        given += v[l];
-    }
+    uint64_t total = sum > capacity ? capacity : sum;
+    uint64_t given = scale_down(wanted, h, total, sum, v);
+    for (uint32_t l; given < total && (l = largest_remainder(wanted, h, total, sum, v)) < h->layers;
+         given++)
+        v[l]++;
     /* The largest layers give up what raising others to top-k costs. */
     while (given > capacity) {
         uint32_t largest = 0;
@@ -96,14 +126,27 @@ int planned_virtual(const struct plan *plan, const struct model_hparams *h, uint
     return 0;
 }
 
-/* The largest outside the set; ties: lower index. */
+/* The largest outside the set; ties: lower index. Unknown (NaN) is below every value. */
 static uint32_t best_outside(const float *key, const uint8_t *mask, uint32_t experts)
 {
     uint32_t best = UINT32_MAX;
     for (uint32_t e = 0; e < experts; e++)
-        if (!mask[e] && (best == UINT32_MAX || key[e] > key[best]))
+        if (!mask[e] && (best == UINT32_MAX ||
+                         (key && (key[e] > key[best] || (isnan(key[best]) && !isnan(key[e]))))))
             best = e;
     return best;
+}
+
+/* Sets of the v[l] largest values of every layer; key NULL: the lowest numbers. */
+static void mark_largest(const float *key, const struct model_hparams *h, const uint32_t *v,
+                         uint8_t *mask)
+{
+    memset(mask, 0, (size_t)h->layers * h->experts);
+    for (uint32_t l = 0; l < h->layers; l++) {
+        uint8_t *set = mask + (size_t)l * h->experts;
+        for (uint32_t i = 0; i < v[l]; i++)
+            set[best_outside(key ? key + (size_t)l * h->experts : NULL, set, h->experts)] = 1;
+    }
 }
 
 int planned_mask(const struct plan *plan, const char *kind, const struct model_hparams *h,
@@ -120,11 +163,31 @@ int planned_mask(const struct plan *plan, const char *kind, const struct model_h
             kind);
     if (planned_virtual(plan, h, capacity, v, error) != 0)
         return -1;
-    memset(mask, 0, (size_t)h->layers * h->experts);
-    for (uint32_t l = 0; l < h->layers; l++)
-        for (uint32_t i = 0; i < v[l]; i++)
-            mask[(size_t)l * h->experts + best_outside(key + (size_t)l * h->experts,
-                                                       mask + (size_t)l * h->experts, h->experts)] =
-                1;
+    mark_largest(key, h, v, mask);
+    return 0;
+}
+
+void planned_frequent_sets(const struct plan *plan, const struct model_hparams *h,
+                           const uint32_t *keep, uint8_t *set)
+{
+    mark_largest(plan ? plan_frequency(plan) : NULL, h, keep, set);
+}
+
+int planned_swap_sets(const struct plan *plan, const struct model_hparams *h, uint32_t capacity,
+                      uint32_t *keep, uint8_t *set, struct error *error)
+{
+    const uint8_t *resident = plan ? plan_resident(plan) : NULL;
+    uint32_t spare = capacity > 0 && capacity < h->layers * h->experts;
+    if (planned_virtual(plan, h, capacity - spare, keep, error) != 0)
+        return -1;
+    planned_frequent_sets(plan, h, keep, set);
+    for (uint32_t l = 0; resident && l < h->layers; l++) {
+        const uint8_t *named = resident + (size_t)l * h->experts;
+        uint32_t count = 0;
+        for (uint32_t e = 0; e < h->experts; e++)
+            count += named[e] != 0;
+        if (count == keep[l]) /* planned for this capacity */
+            memcpy(set + (size_t)l * h->experts, named, h->experts);
+    }
     return 0;
 }

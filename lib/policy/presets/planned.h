@@ -13,10 +13,22 @@ const char *planned_settings(const struct plan *plan, uint32_t preset, char *buf
 uint32_t planned_capacity(const struct model_index *m, uint64_t quota, uint64_t cap);
 
 /* Virtual experts of every layer (SwapMoE): the plan's v_i, or without a plan the same share of
- * every layer, scaled to `capacity` entries in all; top_k <= v[l] <= experts. v: [layers]. -1 with
- * ERR_BAD_INPUT when the capacity is below top_k per layer. */
+ * every layer, scaled to `capacity` entries in all; top_k <= v[l] <= experts. What rounding down
+ * leaves goes to the largest remainders (ties: lower layer). v: [layers]. -1 with ERR_BAD_INPUT
+ * when the capacity is below top_k per layer. */
 int planned_virtual(const struct plan *plan, const struct model_hparams *h, uint32_t capacity,
                     uint32_t *v, struct error *error);
+
+/* What expert replacement starts with, in the engine, the offline evaluation and the planner:
+ * keep[l] virtual experts of every layer, and as its first set the resident experts of the plan if it
+ * has that many, else its experts of the highest frequency, without a plan the lowest numbers. One entry
+ * of the capacity is spare, for the candidate that is being read, unless all experts fit. keep:
+ * [layers], set: [layers][experts]. Errors as above. */
+int planned_swap_sets(const struct plan *plan, const struct model_hparams *h, uint32_t capacity,
+                      uint32_t *keep, uint8_t *set, struct error *error);
+/* The same without the plan's own sets, for given keep[]. */
+void planned_frequent_sets(const struct plan *plan, const struct model_hparams *h,
+                           const uint32_t *keep, uint8_t *set);
 
 /* Fixed sets of masked routing: of every layer the v[l] experts with the largest norm ("norm") or
  * frequency ("frequency") of the plan. mask: [layers][experts], 1 for members of the set. -1 with

@@ -59,13 +59,18 @@ static enum precision low_of(const struct evaluating *w, enum precision high)
     return low;
 }
 
+static void allow_mask(struct evaluating *w)
+{
+    for (uint64_t i = 0; i < w->cells; i++)
+        w->allowed[i] = w->mask[i] != 0;
+}
+
 static int set_mask(struct evaluating *w, const char *kind, struct error *error)
 {
     const struct model_hparams *hp = &offline_index(w->model)->hparams;
     if (planned_mask(w->plan, kind, hp, w->capacity, w->mask, error) != 0)
         return -1;
-    for (uint64_t i = 0; i < w->cells; i++)
-        w->allowed[i] = w->mask[i] != 0;
+    allow_mask(w);
     w->serving.kind = SERVE_MASK;
     w->serving.allowed = w->allowed;
     return 0;
@@ -75,9 +80,9 @@ static int set_swap(struct evaluating *w, struct error *error)
 {
     const struct model_hparams *hp = &offline_index(w->model)->hparams;
     const struct plan *plan = w->plan;
-    if (planned_virtual(plan, hp, w->capacity, w->keep, error) != 0)
+    if (planned_swap_sets(plan, hp, w->capacity, w->keep, w->mask, error) != 0)
         return -1;
-    serving_largest(plan_frequency(plan), hp->layers, hp->experts, w->keep, w->allowed);
+    allow_mask(w);
     w->serving.kind = SERVE_SWAPMOE;
     w->serving.allowed = w->allowed;
     w->serving.keep = w->keep;
@@ -86,10 +91,9 @@ static int set_swap(struct evaluating *w, struct error *error)
     w->serving.margin = w->knobs.margin;
     w->serving.together = !w->knobs.amortise;
     w->serving.count_only = w->knobs.count_only;
-    w->serving.chunk = 1;
-    if (plan_knows(plan, PLAN_expert_read_ns) && plan_knows(plan, PLAN_token_ns))
-        w->serving.pairs_per_token =
-            plan->scalar[PLAN_token_ns] / plan->scalar[PLAN_expert_read_ns];
+    w->serving.segment = UINT32_MAX;
+    w->serving.chunk = (uint32_t)w->e->params->prefill_chunk;
+    serving_swap_times(&w->serving, plan);
     if (w->e->read_bandwidth > 0) /* one read per pair: only the new expert is loaded */
         w->serving.pairs_per_token = clocked_token_ns(&w->sim) / clocked_read_ns(&w->sim);
     return 0;

@@ -116,7 +116,9 @@ struct cache {
     uint32_t fill_count, fill_at;
     struct swap *swap; /* NULL: no expert replacement */
     struct swap_pair pair;
-    bool pair_active; /* replacement of `pair` in progress */
+    bool pair_active, pair_started; /* replacement of `pair` in progress; its read was started */
+    uint64_t tokens_read;           /* the access log's count when it was last read to its end */
+    bool sets_broken;               /* experts were evicted that replacement did not choose */
     struct cache_note *notes;
     struct entry_list loading, waiting;
     struct channel *compute, *predictor;
@@ -202,6 +204,8 @@ uint64_t cache_quota(const struct cache *c);
 /* demand.c, hint.c: messages of compute and of the predictor. */
 void cache_receive_compute(struct cache *c);
 void cache_read_accesses(struct cache *c, uint64_t limit);
+void cache_set_token_bell(struct cache *c);
+bool cache_tokens_passed(struct cache *c);
 void cache_receive_predictor(struct cache *c);
 /* Loads what compute waits for although no DEMAND arrived: found by its pins. */
 void cache_check_pins(struct cache *c, uint64_t now_ns);

@@ -1,7 +1,8 @@
 /* sluice-cache: the cache manager. Decides which experts are in memory: turns demands and hints
  * into loads, evicts, and enforces the quota of the arena.
  *
- * Messages   in: DEMAND (compute), HINT (predictor), DONE, FLUSHED (loaders), CONTROL (supervisor).
+ * Messages   in: DEMAND, TOKENS (compute), HINT (predictor), DONES, FLUSHED (loaders), CONTROL
+ *            (supervisor).
  *            out: LOAD, FLUSH (loaders), ACK (supervisor). It listens; the others connect.
  * Memory     writes: entry words by reserve, doom, reset, evict and the KEEP pin; locations while
  *            ABSENT; the directory's epoch, sums and prefetch_paused; `cleaned` of loader rows; its
@@ -195,9 +196,9 @@ static void tick(struct cache *c, uint64_t now_ns)
     tick_channels(c, now_ns);
 }
 
-static int timeout_ms(const struct cache *c, bool more)
+static int timeout_ms(struct cache *c, bool more)
 {
-    if (more || (c->prefetch_check && c->waiting.count == 0))
+    if (more || (c->prefetch_check && c->waiting.count == 0) || cache_tokens_passed(c))
         return 0;
     if (c->unsent > 0)
         return 1;
@@ -238,6 +239,8 @@ static void run(struct cache *c)
         if (c->waiting.count > 0)
             cache_retry_waiting(c);
         uint64_t now = clock_now_ns();
+        if (cache_tokens_passed(c))
+            cache_read_accesses(c, UINT64_MAX);
         cache_follow_capacity(c);
         cache_send_due(c, now);
         cache_prefetch(c);
@@ -247,6 +250,7 @@ static void run(struct cache *c)
         more = cache_apply_quota(c);
         cache_prefault(c);
         request_doorbells(c);
+        cache_set_token_bell(c);
         cache_send_gathered(c);
         publish(c);
     }

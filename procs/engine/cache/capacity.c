@@ -105,8 +105,10 @@ bool cache_evict_one(struct cache *c, uint32_t incoming)
             return false;
         if (victim == ENTRY_NONE)
             s.spare_hinted = false;
-        else if (cache_evict(c, victim))
+        else if (cache_evict(c, victim)) {
+            c->sets_broken = c->swap != NULL;
             return true;
+        }
     }
     return false;
 }

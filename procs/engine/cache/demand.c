@@ -97,6 +97,8 @@ void cache_read_accesses(struct cache *c, uint64_t limit)
 {
     struct access_record access;
     uint64_t lost = c->accesses.lost, from = c->accesses.next;
+    if (limit == UINT64_MAX) /* read before the records, so that none of its tokens is missing */
+        c->tokens_read = access_log_tokens(&c->child.access_log);
     while (access_log_read(&c->child.access_log, &c->accesses, limit, &access))
         take_access(c, &access);
     if (c->accesses.lost != lost)
@@ -107,6 +109,26 @@ void cache_read_accesses(struct cache *c, uint64_t limit)
     if (c->accesses.next != from)
         cache_count(c, CTR_CACHE_accesses_read,
                     c->accesses.next - from - (c->accesses.lost - lost));
+}
+
+/* A plan or a pair that is due after a number of tokens: compute wakes the cache when it is reached.
+ * Otherwise an idle cache would find it at the next tick. Early by the tokens whose records were
+ * read before they were counted; then the bell is set again. */
+void cache_set_token_bell(struct cache *c)
+{
+    uint64_t idle = c->swap && !c->pair_active ? swap_idle_tokens(c->swap) : 0;
+    uint64_t bell = idle > 0 ? c->tokens_read + idle : 0;
+    _Atomic uint64_t *word = &c->child.directory.head->token_bell;
+    if (atomic_load_explicit(word, memory_order_relaxed) != bell)
+        atomic_store_explicit(word, bell, memory_order_seq_cst);
+}
+
+/* Compute passed the number before it was stored. */
+bool cache_tokens_passed(struct cache *c)
+{
+    uint64_t bell =
+        atomic_load_explicit(&c->child.directory.head->token_bell, memory_order_relaxed);
+    return bell > 0 && access_log_tokens(&c->child.access_log) >= bell;
 }
 
 /* True when the entry is READY: then compute missed the wake-up. */
@@ -186,6 +208,8 @@ void cache_receive_compute(struct cache *c)
         child_progress(&c->child);
         if (head->type == MSG_DEMAND)
             take_demand(c, (const struct msg_demand *)(const void *)buf);
+        else if (head->type == MSG_TOKENS)
+            cache_read_accesses(c, UINT64_MAX);
         cache_send_gathered(c);
     }
 }

@@ -96,10 +96,14 @@ static int make_swap(struct cache *c, struct error *error)
 {
     const struct model_hparams *h = &c->child.model->hparams;
     const struct plan *plan = c->child.plan;
-    uint32_t keep[MODEL_LAYERS_MAX], capacity = cache_capacity_entries(c);
-    /* one entry is spare, for the candidate */
-    if (planned_virtual(plan, h, capacity > 0 ? capacity - 1 : 0, keep, error) != 0)
+    uint32_t keep[MODEL_LAYERS_MAX];
+    uint8_t *set = calloc(h->layers, h->experts);
+    if (!set)
+        return error_set(error, ERR_NO_MEMORY, "out of memory (expert replacement)");
+    if (planned_swap_sets(plan, h, cache_capacity_entries(c), keep, set, error) != 0) {
+        free(set);
         return -1;
+    }
     struct swap_config config = {.layers = h->layers,
                                  .experts = h->experts,
                                  .top_k = h->experts_used,
@@ -110,18 +114,12 @@ static int make_swap(struct cache *c, struct error *error)
                                  .amortise = c->knobs.amortise,
                                  .count_only = c->knobs.count_only};
     c->swap = swap_create(&config);
-    if (!c->swap)
-        return error_set(error, ERR_NO_MEMORY, "out of memory (expert replacement)");
-    const uint8_t *first = plan ? plan_resident(plan) : NULL;
-    for (uint32_t l = 0; l < h->layers; l++) {
-        uint32_t named = 0;
-        for (uint32_t e = 0; first && e < h->experts; e++)
-            named += first[(size_t)l * h->experts + e] != 0;
-        if (named == keep[l] && first) /* planned for this capacity */
-            swap_set(c->swap, l, first + (size_t)l * h->experts);
+    for (uint32_t l = 0; c->swap && l < h->layers; l++) {
+        swap_set(c->swap, l, set + (size_t)l * h->experts);
         add_set(c, swap_serving(c->swap, l), l);
     }
-    return 0;
+    free(set);
+    return c->swap ? 0 : error_set(error, ERR_NO_MEMORY, "out of memory (expert replacement)");
 }
 
 int cache_plan_fill(struct cache *c, struct error *error)
@@ -133,7 +131,7 @@ int cache_plan_fill(struct cache *c, struct error *error)
         return error_set(error, ERR_NO_MEMORY, "out of memory (preload)");
     swap_destroy(c->swap);
     c->swap = NULL;
-    c->pair_active = false;
+    c->pair_active = c->sets_broken = false;
     c->fill_count = c->fill_at = 0;
     if (is(c->knobs.preload, "frequency"))
         return add_most_frequent(c, error);
@@ -209,44 +207,89 @@ static void fill(struct cache *c)
     }
 }
 
-/* The candidate is READY: the victim is evicted as soon as it is unpinned. */
-static void finish_pair(struct cache *c)
+static void end_pair(struct cache *c, bool done)
+{
+    if (done) {
+        cache_count(c, CTR_CACHE_expert_swaps, 1);
+        swap_done(c->swap);
+    } else {
+        swap_abandon(c->swap);
+    }
+    c->pair_active = false;
+}
+
+/* Starts the read of the candidate. False: its pages are being allocated elsewhere. */
+static bool start_pair(struct cache *c, uint32_t in)
+{
+    while (!load(c, in)) {
+        if (cache_fits(c, in))
+            return false;
+        if (!evict_stale(c)) { /* no space is left */
+            end_pair(c, false);
+            break;
+        }
+    }
+    c->pair_started = true;
+    return true;
+}
+
+/* The candidate is READY: the victim is evicted as soon as it is unpinned. False: it is pinned. */
+static bool finish_pair(struct cache *c)
 {
     uint32_t out = set_entry(c, c->pair.layer, c->pair.out);
     if (cache_noted(c, out, NOTE_LISTED | NOTE_WAITING) ||
         (cache_noted(c, out, NOTE_RESIDENT) && !cache_evict(c, out)))
-        return;
-    cache_count(c, CTR_CACHE_expert_swaps, 1);
-    swap_done(c->swap);
-    c->pair_active = false;
+        return false;
+    end_pair(c, true);
+    return true;
 }
 
-static void replace_expert(struct cache *c)
+/* One step of the pair in progress. False: it waits, for its read or for a pin. */
+static bool advance_pair(struct cache *c)
 {
-    if (!c->pair_active) {
-        if (!swap_next(c->swap, &c->pair))
-            return;
-        c->pair_active = true;
-        uint32_t in = set_entry(c, c->pair.layer, c->pair.in);
-        if (!cache_noted(c, in, NOTE_LISTED | NOTE_WAITING | NOTE_RESIDENT))
-            while (!load(c, in) && !cache_fits(c, in) && evict_stale(c))
-                continue;
-    }
     uint32_t in = set_entry(c, c->pair.layer, c->pair.in);
-    if (cache_noted(c, in, NOTE_RESIDENT)) {
-        finish_pair(c);
-    } else if (!cache_noted(c, in, NOTE_LISTED | NOTE_WAITING)) { /* no space, or cancelled */
-        swap_abandon(c->swap);
-        c->pair_active = false;
-    }
+    if (cache_noted(c, in, NOTE_RESIDENT))
+        return finish_pair(c);
+    if (cache_noted(c, in, NOTE_LISTED | NOTE_WAITING))
+        return false;
+    if (!c->pair_started)
+        return start_pair(c, in);
+    end_pair(c, false); /* cancelled, or it cannot be read */
+    return true;
+}
+
+/* The read of the next candidate starts as soon as the victim of the last pair is evicted, in the
+ * same turn: the device's bandwidth is the limit. */
+static void replace_experts(struct cache *c)
+{
+    do {
+        while (c->pair_active && advance_pair(c))
+            continue;
+        if (c->pair_active)
+            return;
+        c->pair_active = swap_next(c->swap, &c->pair);
+        c->pair_started = false;
+    } while (c->pair_active);
+}
+
+/* A demand evicted experts of the sets: they are loaded again. Demands are only made before the sets
+ * are complete. */
+static void repair_sets(struct cache *c)
+{
+    c->sets_broken = false;
+    c->fill_count = c->fill_at = 0;
+    for (uint32_t l = 0; l < c->child.model->hparams.layers; l++)
+        add_set(c, swap_serving(c->swap, l), l);
 }
 
 void cache_fill(struct cache *c)
 {
     if (c->demands_open > 0 || c->waiting.count > 0)
         return;
+    if (c->sets_broken && c->fill_at == c->fill_count && !c->pair_active)
+        repair_sets(c);
     if (c->fill_at < c->fill_count)
         fill(c);
     else if (c->swap)
-        replace_expert(c);
+        replace_experts(c);
 }

@@ -64,6 +64,7 @@ struct experts {
     } row;
     bool fixed_mask;                     /* masked routing to the sets in `mask` */
     bool masked;                         /* the current layer was routed under a mask */
+    uint32_t *held, held_count;          /* [experts]: entries pinned by a mask: experts_release */
     uint8_t *mask;                       /* [layers][experts], for fixed_mask */
     bool logs_logits;                    /* the eviction uses them */
     uint8_t *levels;                     /* [experts]: of the layer now routed */
@@ -138,6 +139,13 @@ void experts_make_ready(struct experts *e, const struct expert_step *step,
 void experts_demand_add(struct experts *e, const struct expert_step *step,
                         const struct expert_item *item);
 void experts_demand_send(struct experts *e, const struct expert_step *step);
+/* Tokens were completed and logged: wakes the cache if it waits for their number. */
+void experts_tokens_end(struct experts *e, uint32_t tokens);
+/* After routing: unpins what the mask of a chunk pinned and no row was routed to. */
+void experts_keep_routed(struct experts *e, const struct expert_step *step,
+                         const struct route *routes);
+/* Unpins what the mask of a chunk pinned. */
+void experts_release(struct experts *e);
 /* Publishes `row` once, after the layer's DEMAND: on few CPUs, predictions and prefetch reads would
  * delay the demand. */
 void experts_publish_row(struct experts *e, const struct expert_step *step);

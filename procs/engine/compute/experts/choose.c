@@ -277,6 +277,56 @@ static bool serves(const struct experts *e, const struct expert_step *step, uint
     return d && entry_state_of(entry_read(&d->word)) == ENTRY_READY;
 }
 
+/* A chunk is not routed again when the cache evicts an expert between mask and pin, as a token is
+ * (drop_evicted): its mask pins the experts, so that an expert that is being replaced serves the
+ * whole layer. */
+static bool hold(struct experts *e, const struct expert_step *step, uint32_t expert)
+{
+    struct option o = options_of(e, step, &(struct expert_item){.expert = expert});
+    struct directory_entry *d = precision_entry(e, step->layer, expert, o.accept[0]);
+    if (!d)
+        return false;
+    if (entry_state_of(entry_pin(&d->word, PINNER_COMPUTE)) != ENTRY_READY) {
+        entry_unpin(&d->word, PINNER_COMPUTE);
+        return false;
+    }
+    e->held[e->held_count++] = experts_entry(e, step->layer, expert, o.accept[0]);
+    return true;
+}
+
+void experts_release(struct experts *e)
+{
+    for (uint32_t i = 0; i < e->held_count; i++)
+        entry_unpin(&e->child->directory.entries[e->held[i]].word, PINNER_COMPUTE);
+    e->held_count = 0;
+}
+
+void experts_keep_routed(struct experts *e, const struct expert_step *step,
+                         const struct route *routes)
+{
+    bool routed[MODEL_EXPERTS_MAX] = {false};
+    uint32_t kept = 0, pairs = step->rows * e->child->model->hparams.experts_used;
+    if (e->held_count == 0)
+        return;
+    for (uint32_t i = 0; i < pairs; i++)
+        routed[routes[i].expert] = true;
+    for (uint32_t i = 0; i < e->held_count; i++) {
+        struct directory_entry *d = &e->child->directory.entries[e->held[i]];
+        if (routed[d->expert])
+            e->held[kept++] = e->held[i];
+        else
+            entry_unpin(&d->word, PINNER_COMPUTE);
+    }
+    e->held_count = kept;
+}
+
+static bool allow(struct experts *e, const struct expert_step *step, uint32_t expert)
+{
+    if (e->fixed_mask)
+        return e->mask[(size_t)step->layer * e->child->model->hparams.experts + expert] != 0;
+    return step->rows > 1 ? hold(e, step, expert) : serves(e, step, expert);
+}
+
 bool experts_mask(void *self, const struct expert_step *step, bool *allowed)
 {
     struct experts *e = self;
@@ -284,13 +334,15 @@ bool experts_mask(void *self, const struct expert_step *step, bool *allowed)
     e->masked = false;
     if (strcmp(e->knobs.routing, "masked") != 0)
         return false;
+    experts_release(e); /* of the layer before: computed, its pins are cleared already */
     for (uint32_t i = 0; i < experts; i++) {
-        allowed[i] =
-            e->fixed_mask ? e->mask[(size_t)step->layer * experts + i] != 0 : serves(e, step, i);
+        allowed[i] = allow(e, step, i);
         found += allowed[i];
     }
     /* A layer with too few resident experts is routed without a mask, and waits. */
     e->masked = found >= e->child->model->hparams.experts_used;
+    if (!e->masked)
+        experts_release(e);
     return e->masked;
 }
 

@@ -84,6 +84,19 @@ void experts_demand_add(struct experts *e, const struct expert_step *step,
         experts_demand_send(e, step);
 }
 
+/* Only when the cache waits for this number of tokens: other tokens make no system call. */
+void experts_tokens_end(struct experts *e, uint32_t tokens)
+{
+    uint64_t now = access_log_add_tokens(&e->child->access_log, tokens);
+    uint64_t bell =
+        atomic_load_explicit(&e->child->directory.head->token_bell, memory_order_seq_cst);
+    if (bell > now || bell <= now - tokens)
+        return;
+    struct msg_tokens message = {.tokens = now};
+    if (channel_send(e->cache, &message, MSG_TOKENS) != 0)
+        counter_add(e->child->row, CTR_COMPUTE_messages_dropped, 1);
+}
+
 static void source_unpin(void *self, const struct expert_step *step, struct expert_item *item)
 {
     entry_unpin(&entry_of(self, step, item)->word, PINNER_COMPUTE);
@@ -245,6 +258,7 @@ static void source_routed(void *self, const struct expert_step *step, const stru
 {
     struct experts *e = self;
     uint32_t k = e->child->model->hparams.experts_used;
+    experts_keep_routed(e, step, routes);
     if (e->deterministic)
         deterministic_routed(e->deterministic, step, routes);
     if (step->rows > 1 || e->publishes == PREDICT_NOTHING || e->publishes == PREDICT_LOGITS)
@@ -342,7 +356,8 @@ int experts_open(struct experts *e, struct child *child, const struct runner *ru
     e->failures_before = calloc(child->model->hparams.experts, sizeof *e->failures_before);
     e->mask = calloc((size_t)child->model->hparams.layers * child->model->hparams.experts, 1);
     e->levels = calloc(child->model->hparams.experts, 1);
-    if (!e->failures_before || !e->mask || !e->levels)
+    e->held = calloc(child->model->hparams.experts, sizeof *e->held);
+    if (!e->failures_before || !e->mask || !e->levels || !e->held)
         return error_set(error, ERR_NO_MEMORY, "out of memory (expert records)");
     if (experts_set_preset(e, atomic_load(&child->procs.head->preset_active), error) != 0)
         return -1;

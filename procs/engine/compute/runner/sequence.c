@@ -267,8 +267,10 @@ static int turn(struct sequence *s, struct error *error)
         rows = prompt - position;
     for (uint32_t i = 0; i < rows; i++)
         r->tokens[i] = get(&s->log[position + i]);
-    if (core_forward(r->core, &s->view, r->tokens, position, rows, error) != 0)
+    if (core_forward(r->core, &s->view, r->tokens, position, rows, error) != 0) {
+        experts_release(&r->experts);
         return -1;
+    }
     if (s->score)
         score_rows(s, position, rows);
     if (r->experts.deterministic) {
@@ -283,6 +285,7 @@ static int turn(struct sequence *s, struct error *error)
         append_token(s, rows);
     atomic_store_explicit(&q->kv_valid, position + rows, memory_order_release);
     log_event(s, ACCESS_TOKEN_END, position, rows);
+    experts_tokens_end(&r->experts, rows);
     account(s, position, rows, clock_now_ns() - start, appends);
     return 0;
 }

@@ -7,42 +7,47 @@
 
 #include "lib/base/assert.h"
 #include "lib/base/random.h"
+#include "lib/policy/access/swap_interval.h"
+#include "lib/policy/presets/planned.h"
 #include "lib/policy/presets/presets.h"
 #include "procs/tools/plan/network.h"
 #include "procs/tools/plan/planning.h"
 
-#define CHUNK 16 /* tokens between updates of the sets during a measurement */
-#define SPARE 1  /* entry reserved for loading an expert while its victim is in use */
-/* Maximum share of the device's time for replacements. */
-#define DEVICE_SHARE 0.5
-#define ROUNDS       4 /* of fit, search, measurement */
+#define CHUNK  256 /* tokens per pass of a measurement: the default of --prefill-chunk */
+#define ROUNDS 4   /* of fit, search, measurement */
 
 struct swap_plan {
     struct planning *p;
     uint32_t layers, experts, k, interval;
-    double margin;  /* policy parameter of the preset */
-    uint64_t total; /* resident experts over all layers */
-    bool *first;    /* [L * E] initial sets of the current shares */
+    double margin;             /* policy parameter of the preset */
+    uint64_t total;            /* resident experts over all layers */
+    struct swap_search search; /* of the interval */
+    uint8_t *set;              /* [L * E] initial sets of the current shares */
+    bool *first;               /* the same */
     uint32_t *even, *best;
 };
 
 static struct serving serving_of(struct swap_plan *w, const uint32_t *v, uint32_t chunk)
 {
     const struct plan *plan = w->p->plan;
-    double pairs = 0;
-    serving_largest(plan_frequency(plan), w->layers, w->experts, v, w->first);
-    if (plan_knows(plan, PLAN_expert_read_ns) && plan_knows(plan, PLAN_token_ns) &&
-        plan->scalar[PLAN_expert_read_ns] > 0)
-        pairs = DEVICE_SHARE * plan->scalar[PLAN_token_ns] / plan->scalar[PLAN_expert_read_ns];
-    return (struct serving){.kind = SERVE_SWAPMOE,
-                            .method = w->p->method,
-                            .allowed = w->first,
-                            .keep = v,
-                            .norm = plan_norm(plan),
-                            .interval = w->interval,
-                            .margin = w->margin,
-                            .chunk = chunk,
-                            .pairs_per_token = pairs};
+    planned_frequent_sets(plan, &offline_index(w->p->model)->hparams, v, w->set);
+    for (uint64_t i = 0; i < (uint64_t)w->layers * w->experts; i++)
+        w->first[i] = w->set[i] != 0;
+    struct serving s = {.kind = SERVE_SWAPMOE,
+                        .method = w->p->method,
+                        .allowed = w->first,
+                        .keep = v,
+                        .norm = plan_norm(plan),
+                        .interval = w->interval,
+                        .margin = w->margin,
+                        .chunk = chunk};
+    serving_swap_times(&s, plan);
+    return s;
+}
+
+static double per_token(const struct measured *m, const struct offline_text *text)
+{
+    return (double)m->report.swapped / ((double)text->windows * text->window);
 }
 
 struct samples { /* for the network: shares and log(1 + loss) */
@@ -137,18 +142,19 @@ static void note_shares(struct swap_plan *w, const char *what, const uint32_t *v
     size_t at = 0;
     for (uint32_t l = 0; l < w->layers && at < sizeof shares - 8; l++)
         at += (size_t)snprintf(shares + at, sizeof shares - at, " %u", v[l]);
-    planning_note(w->p, "  %s shares%s: loss %s, %llu replacements", what, shares,
-                  planning_loss(&m->loss, loss), (unsigned long long)m->report.swapped);
+    double increase = swap_latency_increase(&w->search, per_token(m, &w->p->text));
+    planning_note(w->p,
+                  "  %s shares%s: loss %s, %llu replacements, at most +%.1f %% time per token",
+                  what, shares, planning_loss(&m->loss, loss),
+                  (unsigned long long)m->report.swapped, 100 * increase);
 }
 
 static void store(struct swap_plan *w, const uint32_t *v, const struct measured *m)
 {
     struct plan *plan = w->p->plan;
     char loss[64];
-    serving_largest(plan_frequency(plan), w->layers, w->experts, v, w->first);
     memcpy(plan_virtual_experts(plan), v, w->layers * sizeof *v);
-    for (uint64_t i = 0; i < (uint64_t)w->layers * w->experts; i++)
-        plan_resident(plan)[i] = w->first[i];
+    planned_frequent_sets(plan, &offline_index(w->p->model)->hparams, v, plan_resident(plan));
     plan->scalar[PLAN_swap_interval] = w->interval;
     plan->scalar[PLAN_swap_loss] = m->loss.value;
     plan->scalar[PLAN_swap_loss_low] = m->loss.low;
@@ -170,27 +176,28 @@ static void store(struct swap_plan *w, const uint32_t *v, const struct measured 
                                   (json_int_t)m->report.swapped));
 }
 
-/* Halves the interval from 512 tokens until the replacements would exceed DEVICE_SHARE, from where
- * latency grows. The demand is the number of replacements without a limit. */
 static int choose_interval(struct swap_plan *w, struct error *error)
 {
-    for (w->interval = 512; w->interval > w->layers; w->interval /= 2) {
+    const double *times = w->p->plan->scalar;
+    bool more = true;
+    swap_search_start(&w->search, w->layers, times[PLAN_token_ns], times[PLAN_expert_read_ns]);
+    while (more) {
         struct measured m;
+        char loss[64];
+        w->interval = w->search.interval;
         struct serving s = serving_of(w, w->even, CHUNK);
-        double possible = s.pairs_per_token;
-        s.pairs_per_token = 0;
-        s.interval = w->interval / 2;
+        s.pairs_per_token = 0; /* what the interval wants, whatever the device can do */
         if (planning_measure(w->p, &w->p->some, &s, &m, error) != 0)
             return -1;
-        double tokens = (double)w->p->some.windows * w->p->some.window;
-        double wanted = (double)m.report.swapped / tokens;
-        char loss[64];
-        planning_note(w->p,
-                      "  interval %u: %.3f replacements per token wanted, %.3f possible, loss %s",
-                      s.interval, wanted, possible, planning_loss(&m.loss, loss));
-        if (possible > 0 && wanted > possible)
-            break;
+        double wanted = per_token(&m, &w->p->some);
+        planning_note(
+            w->p,
+            "  interval %u: %.3f replacements per token, at most +%.1f %% time per token, loss %s",
+            w->interval, wanted, 100 * swap_latency_increase(&w->search, wanted),
+            planning_loss(&m.loss, loss));
+        more = swap_search_measured(&w->search, wanted, m.loss.value);
     }
+    w->interval = w->search.best;
     return 0;
 }
 
@@ -198,8 +205,6 @@ static int plan_shares(struct swap_plan *w, struct error *error)
 {
     struct planning *p = w->p;
     struct measured even, best;
-    for (uint32_t l = 0; l < w->layers; l++)
-        w->even[l] = (uint32_t)(w->total / w->layers + (l < w->total % w->layers));
     if (choose_interval(w, error) != 0 || search(w, error) != 0)
         return -1;
     struct serving s = serving_of(w, w->even, CHUNK);
@@ -230,19 +235,23 @@ int plan_swapmoe(struct planning *p, struct error *error)
     if (knobs_resolve("swapmoe", NULL, NULL, &knobs, error) != 0)
         return -1;
     w.margin = knobs.margin;
-    w.total = bytes / each;
-    if (w.total < cells)
-        w.total -= w.total >= SPARE ? SPARE : 0;
-    w.total = w.total > cells ? cells : w.total;
-    if (w.total < min)
+    uint64_t capacity = bytes / each < cells ? bytes / each : cells;
+    if (capacity < min + (capacity < cells)) /* one entry is spare unless all fit */
         return error_set(error, ERR_BUDGET_TOO_SMALL,
-                         "%llu experts fit: masked routing needs %llu, the top-k of every layer",
-                         (unsigned long long)w.total, (unsigned long long)min);
+                         "%llu experts fit: masked routing needs %llu, the top-k of every layer, "
+                         "and a spare one",
+                         (unsigned long long)capacity, (unsigned long long)min);
+    w.set = calloc(cells, sizeof *w.set);
     w.first = calloc(cells, sizeof *w.first);
     w.even = calloc(w.layers, sizeof *w.even);
     w.best = calloc(w.layers, sizeof *w.best);
-    sl_assert(w.first && w.even && w.best);
-    int status = plan_shares(&w, error);
+    sl_assert(w.set && w.first && w.even && w.best);
+    int status = planned_swap_sets(NULL, &offline_index(p->model)->hparams, (uint32_t)capacity,
+                                   w.even, w.set, error);
+    for (uint32_t l = 0; l < w.layers; l++)
+        w.total += w.even[l];
+    status = status == 0 ? plan_shares(&w, error) : status;
+    free(w.set);
     free(w.first);
     free(w.even);
     free(w.best);

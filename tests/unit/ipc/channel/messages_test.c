@@ -52,6 +52,7 @@ static const struct {
     {MSG_DONES, ROLE_LOADER, ROLE_CACHE, "DONES"},
     {MSG_CONTROL, ROLE_SUPERVISOR, ROLE_ANY, "CONTROL"},
     {MSG_ACK, ROLE_ANY, ROLE_SUPERVISOR, "ACK"},
+    {MSG_TOKENS, ROLE_COMPUTE, ROLE_CACHE, "TOKENS"},
 };
 
 static enum msg_role receiver(unsigned row)
@@ -86,6 +87,7 @@ static size_t make(union any *m, enum msg_type type)
     case MSG_DONES: m->dones.count = 2; break;
     case MSG_CONTROL: m->control.kind = CONTROL_QUOTA; break;
     case MSG_ACK: m->ack.kind = CONTROL_POLL; break;
+    case MSG_TOKENS:
     case MSG_FLUSH:
     case MSG_FLUSHED: break;
     }

@@ -106,6 +106,41 @@ START_TEST(servings_of_everything)
 }
 END_TEST
 
+/* In chunks longer than the interval, too; up to what the device reads meanwhile, one at a time. */
+START_TEST(replacements_follow_chunks_and_device)
+{
+    bool low[CELLS];
+    uint32_t keep[8];
+    for (int i = 0; i < CELLS; i++)
+        low[i] = i % 32 < 16;
+    for (int i = 0; i < 8; i++)
+        keep[i] = 16;
+    struct serving s = {.kind = SERVE_SWAPMOE,
+                        .allowed = low,
+                        .keep = keep,
+                        .interval = 8,
+                        .before_routing = 0.25,
+                        .segment = UINT32_MAX};
+    for (s.chunk = 1; s.chunk <= 64; s.chunk *= 8) {
+        struct serving_report free, slow, stopped;
+        s.pairs_per_token = 0;
+        struct offline_losses l = run(&s, 2, false, &free);
+        uint64_t tokens = (uint64_t)l.windows * (l.scored + 1);
+        offline_losses_free(&l);
+        s.pairs_per_token = 0.05;
+        l = run(&s, 2, false, &slow);
+        offline_losses_free(&l);
+        s.pairs_per_token = 1e-9;
+        l = run(&s, 2, false, &stopped);
+        offline_losses_free(&l);
+        ck_assert_uint_gt(free.swapped, slow.swapped);
+        ck_assert_uint_gt(slow.swapped, 0);
+        ck_assert_uint_le(slow.swapped, tokens / 20);
+        ck_assert_uint_eq(stopped.swapped, 0);
+    }
+}
+END_TEST
+
 START_TEST(fewer_bits_lose_more)
 {
     uint8_t precision[CELLS];
@@ -235,6 +270,7 @@ int main(void)
     tcase_set_timeout(c, 240);
     tcase_add_test(c, threads_change_nothing);
     tcase_add_test(c, servings_of_everything);
+    tcase_add_test(c, replacements_follow_chunks_and_device);
     tcase_add_test(c, fewer_bits_lose_more);
     tcase_add_test(c, hobbit_counts);
     tcase_add_test(pure, largest_of_a_layer);

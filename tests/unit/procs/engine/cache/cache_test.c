@@ -461,6 +461,112 @@ START_TEST(a_successor_keeps_what_is_ready_and_resets_what_was_loading)
 }
 END_TEST
 
+/* ---- expert replacement --------------------------------------------------------------------- */
+
+static void fill_all(void)
+{
+    do {
+        cache_fill(&w.cache);
+        while (w.cache.loading.head != ENTRY_NONE)
+            arrive(w.cache.loading.head);
+    } while (cache_fill_waits(&w.cache));
+}
+
+/* As compute logs a layer's importance, and the end of `tokens` tokens. */
+static void log_choice(uint32_t layer, uint32_t number)
+{
+    struct access_record r = {.kind = ACCESS_CHOICE,
+                              .layer = (uint16_t)layer,
+                              .expert = (uint16_t)number,
+                              .weight = (float)(100 - number)};
+    access_log_append(&w.child.access_log, &r);
+}
+
+static void log_tokens(uint32_t tokens)
+{
+    struct access_record r = {.kind = ACCESS_TOKEN_END, .tokens = tokens, .layer = UINT16_MAX};
+    access_log_append(&w.child.access_log, &r);
+    access_log_add_tokens(&w.child.access_log, tokens);
+}
+
+/* Sets of 4 or 5, the lowest numbers. The capacity counts the largest experts, others are smaller. */
+static void start_sets(void)
+{
+    static const uint8_t hash[PLAN_HASH_BYTES];
+    const struct model_hparams *h = &w.child.model->hparams;
+    struct error error;
+    w.child.plan = plan_create(h->layers, h->experts, h->experts_used, hash, 0, 0, &error);
+    start("swapmoe", 40);
+    fill_all();
+    ck_assert_uint_ge(w.cache.resident_entries, 4 * h->layers);
+}
+
+/* One turn ends a pair and starts the next read: an idle cache wakes every 50 ms only. A chunk
+ * passes several plans of the layer. */
+START_TEST(the_next_pair_starts_when_the_last_is_done)
+{
+    start_sets();
+    for (uint32_t i = 20; i < 24; i++)
+        log_choice(LAYER, i);
+    log_tokens(512);
+    cache_read_accesses(&w.cache, UINT64_MAX);
+    cache_fill(&w.cache);
+    for (uint32_t i = 0; i < 4; i++) {
+        ck_assert_int_eq(state(expert(LAYER, 20 + i)), ENTRY_LOADING);
+        ck_assert_uint_eq(w.cache.loading.count, 1); /* one at a time */
+        ck_assert_int_eq(state(expert(LAYER, i)), ENTRY_READY);
+        if (i == 2)
+            pin(expert(LAYER, i)); /* in use: the next pair waits for it */
+        arrive(expert(LAYER, 20 + i));
+        cache_fill(&w.cache);
+        if (i == 2) {
+            ck_assert_int_eq(state(expert(LAYER, i)), ENTRY_READY);
+            ck_assert_uint_eq(w.cache.loading.count, 0);
+            unpin(expert(LAYER, i));
+            cache_fill(&w.cache);
+        }
+        ck_assert_int_eq(state(expert(LAYER, i)), ENTRY_ABSENT);
+    }
+    ck_assert_uint_eq(count(CTR_CACHE_expert_swaps), 4);
+}
+END_TEST
+
+/* The bell is set for the next plan; when compute passed it before it was set, the cache sees it. */
+START_TEST(the_token_bell_rings_for_plans)
+{
+    const _Atomic uint64_t *bell = &w.child.directory.head->token_bell;
+    start_sets();
+    cache_read_accesses(&w.cache, UINT64_MAX);
+    cache_set_token_bell(&w.cache);
+    ck_assert_uint_eq(*bell, 96);
+    log_tokens(95);
+    ck_assert(!cache_tokens_passed(&w.cache));
+    log_choice(0, 20);
+    log_tokens(1);
+    ck_assert(cache_tokens_passed(&w.cache));
+    cache_read_accesses(&w.cache, UINT64_MAX);
+    cache_fill(&w.cache);
+    cache_set_token_bell(&w.cache);
+    ck_assert_uint_eq(*bell, 0); /* the loader rings for the pair in progress */
+    arrive(expert(0, 20));
+    cache_fill(&w.cache);
+    cache_set_token_bell(&w.cache);
+    ck_assert_uint_eq(*bell, 96 + 96 / w.child.model->hparams.layers);
+}
+END_TEST
+
+/* What a demand evicted from a set is loaded again, and what it loaded is evicted. */
+START_TEST(broken_sets_are_repaired)
+{
+    start_sets();
+    make_resident(20, 12);
+    fill_all();
+    for (uint32_t l = 0; l < w.child.model->hparams.layers; l++)
+        for (uint32_t e = 0; e < 4; e++)
+            ck_assert_int_eq(state(expert(l, e)), ENTRY_READY);
+}
+END_TEST
+
 /* In the parent, so that a failed case leaves no files. */
 static void remove_dir(void)
 {
@@ -492,6 +598,9 @@ int main(void)
     tcase_add_test(t, a_hint_for_a_layer_that_has_passed_is_dropped);
     tcase_add_test(t, the_preload_ends_when_the_capacity_is_used);
     tcase_add_test(t, a_successor_keeps_what_is_ready_and_resets_what_was_loading);
+    tcase_add_test(t, the_next_pair_starts_when_the_last_is_done);
+    tcase_add_test(t, the_token_bell_rings_for_plans);
+    tcase_add_test(t, broken_sets_are_repaired);
     suite_add_tcase(s, t);
     SRunner *r = srunner_create(s);
     srunner_run_all(r, CK_NORMAL);

@@ -350,6 +350,51 @@ START_TEST(too_few_residents_are_waited_for)
 }
 END_TEST
 
+/* A chunk is not routed again: what its mask allows stays until the layer is computed. */
+START_TEST(the_mask_of_a_chunk_pins)
+{
+    bool allowed[MODEL_EXPERTS_MAX];
+    struct route routes[2 * MODEL_TOP_K_MAX];
+    uint32_t k = w.child.model->hparams.experts_used;
+    w.step.rows = 2;
+    for (uint32_t i = 0; i < k + 1; i++)
+        make_ready(i);
+    ck_assert(mask(allowed));
+    for (uint32_t i = 0; i < k + 1; i++)
+        ck_assert(!entry_evict(&entry(i)->word));
+    for (uint32_t i = 0; i < 2 * k; i++)
+        routes[i] = (struct route){.expert = w.item[i % k].expert, .weight = 0.1f};
+    w.source.routed(w.source.self, &w.step, routes);
+    for (uint32_t i = 0; i < k + 1; i++)
+        ck_assert_int_eq(pinned(i), i < k); /* no row uses the last */
+    pin(k);
+    for (uint32_t i = 0; i < k; i++) {
+        ck_assert_int_eq(w.item[i].state, ITEM_READY);
+        w.source.unpin(w.source.self, &w.step, &w.item[i]);
+        ck_assert(!pinned(i));
+    }
+    ck_assert_uint_eq(count(CTR_COMPUTE_demands), 0);
+    ck_assert(mask(allowed));
+    experts_release(w.experts); /* the pass failed */
+    for (uint32_t i = 0; i < k + 1; i++)
+        ck_assert(!pinned(i));
+}
+END_TEST
+
+/* One message when the count is reached, none before and none after. */
+START_TEST(the_cache_is_woken_at_its_number_of_tokens)
+{
+    uint64_t before = count(CTR_COMPUTE_messages_dropped); /* no cache listens here */
+    experts_tokens_end(w.experts, 1);
+    atomic_store(&w.child.directory.head->token_bell, 300);
+    for (uint32_t tokens = 1; tokens < 600; tokens += 7) {
+        experts_tokens_end(w.experts, 7);
+        ck_assert_uint_eq(count(CTR_COMPUTE_messages_dropped) - before, tokens + 7 >= 300);
+    }
+    ck_assert_uint_ge(access_log_tokens(&w.child.access_log), 600);
+}
+END_TEST
+
 START_TEST(pin_limit_is_half_of_the_expert_capacity)
 {
     struct directory_head *head = w.child.directory.head;
@@ -376,6 +421,8 @@ int main(void)
     tcase_add_test(c, a_cancel_ends_the_wait);
     tcase_add_test(c, what_has_left_is_lost);
     tcase_add_test(c, too_few_residents_are_waited_for);
+    tcase_add_test(c, the_mask_of_a_chunk_pins);
+    tcase_add_test(c, the_cache_is_woken_at_its_number_of_tokens);
     tcase_add_test(c, pin_limit_is_half_of_the_expert_capacity);
     suite_add_tcase(suite, c);
     SRunner *runner = srunner_create(suite);

@@ -1,0 +1,138 @@
+/* Shares of layers and first sets from a plan: the same on all sides, and all of the capacity. */
+#include <check.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/bytes.h"
+#include "lib/plan/plan.h"
+#include "lib/policy/presets/planned.h"
+
+#define LAYERS  8u
+#define EXPERTS 32u
+#define TOP_K   4u
+
+static const struct model_hparams hparams = {
+    .layers = LAYERS, .experts = EXPERTS, .experts_used = TOP_K};
+
+static uint32_t sum_of(const uint32_t *v)
+{
+    uint32_t sum = 0;
+    for (uint32_t l = 0; l < LAYERS; l++)
+        sum += v[l];
+    return sum;
+}
+
+static struct plan *make_plan(uint64_t arrays)
+{
+    static const uint8_t hash[PLAN_HASH_BYTES];
+    struct error error;
+    struct plan *plan = plan_create(LAYERS, EXPERTS, TOP_K, hash, arrays, 0, &error);
+    ck_assert_ptr_nonnull(plan);
+    return plan;
+}
+
+/* Every entry of the capacity is given out: without a plan layers differ by one at most. */
+START_TEST(even_shares_use_all)
+{
+    uint32_t v[LAYERS];
+    struct error error;
+    for (uint32_t capacity = LAYERS * TOP_K; capacity <= LAYERS * EXPERTS; capacity++) {
+        ck_assert_int_eq(planned_virtual(NULL, &hparams, capacity, v, &error), 0);
+        ck_assert_uint_eq(sum_of(v), capacity);
+        for (uint32_t l = 0; l < LAYERS; l++) /* the rest goes to the first layers */
+            ck_assert_uint_eq(v[l], capacity / LAYERS + (l < capacity % LAYERS));
+    }
+    ck_assert_int_ne(planned_virtual(NULL, &hparams, LAYERS * TOP_K - 1, v, &error), 0);
+}
+END_TEST
+
+/* Planned shares: each at least its share rounded down and at most one more, unless top-k raises
+ * another. */
+START_TEST(planned_shares_use_all)
+{
+    static const uint32_t wanted[LAYERS] = {32, 32, 14, 4, 4, 4, 5, 32};
+    struct plan *plan = make_plan(plan_array_bit(PLAN_ARRAY_virtual_experts));
+    uint32_t v[LAYERS], all = sum_of(wanted);
+    struct error error;
+    memcpy(plan_virtual_experts(plan), wanted, sizeof wanted);
+    for (uint32_t capacity = LAYERS * TOP_K; capacity <= LAYERS * EXPERTS; capacity++) {
+        ck_assert_int_eq(planned_virtual(plan, &hparams, capacity, v, &error), 0);
+        ck_assert_uint_eq(sum_of(v), capacity < all ? capacity : all);
+        for (uint32_t l = 0; l < LAYERS; l++) {
+            ck_assert_uint_ge(v[l], TOP_K);
+            ck_assert_uint_le(v[l], wanted[l]);
+        }
+        if (capacity >= all)
+            ck_assert_mem_eq(v, wanted, sizeof v);
+    }
+    free(plan);
+}
+END_TEST
+
+/* One entry is spare unless all experts fit. */
+START_TEST(one_entry_is_spare)
+{
+    uint32_t keep[LAYERS];
+    uint8_t set[LAYERS * EXPERTS];
+    struct error error;
+    ck_assert_int_eq(planned_swap_sets(NULL, &hparams, 128, keep, set, &error), 0);
+    ck_assert_uint_eq(sum_of(keep), 127);
+    ck_assert_uint_eq(keep[0], 16);
+    ck_assert_uint_eq(keep[LAYERS - 1], 15);
+    for (uint32_t l = 0; l < LAYERS; l++) /* without a plan the lowest numbers */
+        for (uint32_t e = 0; e < EXPERTS; e++)
+            ck_assert_uint_eq(set[l * EXPERTS + e], e < keep[l]);
+    ck_assert_int_eq(planned_swap_sets(NULL, &hparams, LAYERS * EXPERTS, keep, set, &error), 0);
+    ck_assert_uint_eq(sum_of(keep), LAYERS * EXPERTS);
+    ck_assert_int_ne(planned_swap_sets(NULL, &hparams, LAYERS * TOP_K, keep, set, &error), 0);
+    ck_assert_int_ne(planned_swap_sets(NULL, &hparams, 0, keep, set, &error), 0);
+}
+END_TEST
+
+/* Experts of the highest frequency, an unknown one last; the plan's own set where it has the right
+ * number. */
+START_TEST(first_sets)
+{
+    struct plan *plan =
+        make_plan(plan_array_bit(PLAN_ARRAY_frequency) | plan_array_bit(PLAN_ARRAY_norm) |
+                  plan_array_bit(PLAN_ARRAY_resident));
+    uint32_t keep[LAYERS];
+    uint8_t set[LAYERS * EXPERTS], mask[LAYERS * EXPERTS];
+    struct error error;
+    for (uint32_t i = 0; i < LAYERS * EXPERTS; i++) {
+        plan_frequency(plan)[i] = (float)(i * 11 % EXPERTS) / EXPERTS;
+        plan_norm(plan)[i] = (float)(EXPERTS - i % EXPERTS); /* the largest norms are elsewhere */
+    }
+    plan_frequency(plan)[0] = NAN;
+    for (uint32_t e = 8; e < 24; e++) /* 16 of layer 1, 0 of the others */
+        plan_resident(plan)[EXPERTS + e] = 1;
+    ck_assert_int_eq(planned_swap_sets(plan, &hparams, 129, keep, set, &error), 0);
+    for (uint32_t l = 0; l < LAYERS; l++)
+        for (uint32_t e = 0; e < EXPERTS; e++) {
+            uint32_t i = l * EXPERTS + e;
+            bool frequent = i > 0 && i * 11 % EXPERTS >= EXPERTS / 2;
+            ck_assert_uint_eq(set[i], l == 1 ? plan_resident(plan)[i] : frequent);
+        }
+    ck_assert_int_eq(planned_mask(plan, "frequency", &hparams, 128, mask, &error), 0);
+    for (uint32_t i = 0; i < LAYERS * EXPERTS; i++)
+        ck_assert(i / EXPERTS == 1 || mask[i] == set[i]);
+    free(plan);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("planned");
+    TCase *c = tcase_create("planned");
+    tcase_add_test(c, even_shares_use_all);
+    tcase_add_test(c, planned_shares_use_all);
+    tcase_add_test(c, one_entry_is_spare);
+    tcase_add_test(c, first_sets);
+    suite_add_tcase(s, c);
+    SRunner *sr = srunner_create(s);
+    srunner_run_all(sr, CK_NORMAL);
+    int failed = srunner_ntests_failed(sr);
+    srunner_free(sr);
+    return failed == 0 ? 0 : 1;
+}
