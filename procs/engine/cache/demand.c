@@ -7,16 +7,13 @@
 #include "lib/tensor/precision.h"
 #include "procs/engine/cache/cache.h"
 
-#define HEAT_GAIN                                                                                  \
-    0.0424f /* 1 - 2^(-1/16), so that one access per token is heat 1; see cache_heat */
-
 static atomic_flag invalid_logged = ATOMIC_FLAG_INIT;
 
 /* The first access after its arrival decides whether a prefetch was used. */
 static void note_access(struct cache *c, uint32_t entry)
 {
     struct cache_note *n = &c->notes[entry];
-    n->heat = cache_heat(c, entry) + HEAT_GAIN;
+    n->heat = cache_heat(c, entry) + PREFETCH_HEAT_GAIN;
     n->heat_token = c->token;
     if (n->flags & NOTE_PREFETCHED)
         cache_count(c, CTR_CACHE_prefetches_used, 1);

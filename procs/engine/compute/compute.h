@@ -56,6 +56,7 @@ struct experts {
     struct knobs knobs;
     struct precision_policy precision_policy;
     enum prediction_source publishes; /* the rows that the predictor needs */
+    bool predicts_chunks;             /* it needs rows of token counts, too */
     struct {                          /* of the layer being routed, until its DEMAND was sent */
         enum gates_kind kind;
         const float *values;

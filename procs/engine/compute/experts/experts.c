@@ -271,9 +271,9 @@ static void source_next_counts(void *self, const struct expert_step *step, const
     struct experts *e = self;
     if (e->deterministic)
         deterministic_next_counts(e->deterministic, step, counts, experts);
-    if (e->publishes != PREDICT_NOTHING)
+    if (e->predicts_chunks)
         gates_publish(&e->child->gates, step->layer, GATES_COUNTS, step->sequence, step->position,
-                      counts, experts);
+                      counts, 2 * experts);
 }
 
 void experts_tick(struct experts *e, uint64_t now_ns)
