@@ -233,10 +233,9 @@ static void update_limit(struct sim_cache *c)
             expert = (double)k->precision_bytes[t];
             break;
         }
-    prefetch_limit_layer(
-        &c->limit,
-        for_tokens(c, k->compute.layer_ns, c->step.tokens) + k->top_k * k->compute.expert_ns,
-        expert * 1e9 / k->device.bytes_per_s + k->device.latency_ns / k->device.depth);
+    prefetch_limit_layer(&c->limit, k->compute.layer_ns + k->top_k * k->compute.expert_ns,
+                         expert * 1e9 / k->device.bytes_per_s +
+                             k->device.latency_ns / k->device.depth);
 }
 
 void sim_cache_layer(struct sim_cache *c, const struct sim_step *step)
@@ -245,15 +244,17 @@ void sim_cache_layer(struct sim_cache *c, const struct sim_step *step)
     sl_assert(step->layer < c->config.layers && step->tokens > 0);
     if (!c->in_pass)
         start_pass(c, step);
+    /* Until the router has run, the cache does not know that compute is here: predictions for this
+     * layer are still loaded. */
+    double ns = for_tokens(c, c->config.compute.layer_ns, step->tokens);
+    c->f->compute_ns += ns;
+    sim_advance(c, c->now + ns);
     c->step = *step;
     c->items = 0;
     residency_step(c->residency,
                    &(struct residency_step){step->sequence, step->position, step->layer});
     sim_expire(c);
     update_limit(c);
-    double ns = for_tokens(c, c->config.compute.layer_ns, step->tokens);
-    c->f->compute_ns += ns;
-    sim_advance(c, c->now + ns);
 }
 
 void sim_cache_logits(struct sim_cache *c, uint32_t first, const uint8_t *levels, uint32_t count)
