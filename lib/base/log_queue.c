@@ -23,7 +23,8 @@ static struct {
     char bytes[LOG_QUEUE_BYTES]; /* whole lines, from `from` on, around the end */
     size_t from, used;
     bool writing; /* the thread writes a line that it has taken from the queue */
-    uint64_t dropped, reported;
+    _Atomic uint64_t dropped;
+    uint64_t reported;
     _Atomic bool runs;
 } queue = {.mutex = PTHREAD_MUTEX_INITIALIZER,
            .added = PTHREAD_COND_INITIALIZER,
@@ -65,10 +66,11 @@ static size_t take(char line[LOG_LINE_BYTES])
 {
     if (queue.used > 0)
         return take_line(line);
+    uint64_t dropped = atomic_load(&queue.dropped);
     int n = snprintf(line, LOG_LINE_BYTES,
                      "WARN %s: %" PRIu64 " log lines dropped: stderr was not read\n", queue.process,
-                     queue.dropped - queue.reported);
-    queue.reported = queue.dropped;
+                     dropped - queue.reported);
+    queue.reported = dropped;
     return (size_t)n;
 }
 
@@ -121,10 +123,12 @@ bool log_queue_runs(void)
 
 void log_queue_add(const char *line, size_t bytes)
 {
-    if (!lock())
+    if (!lock()) {
+        atomic_fetch_add(&queue.dropped, 1);
         return;
+    }
     if (bytes > LOG_QUEUE_BYTES - queue.used) {
-        queue.dropped++;
+        atomic_fetch_add(&queue.dropped, 1);
     } else {
         for (size_t i = 0; i < bytes; i++)
             queue.bytes[(queue.from + queue.used + i) % LOG_QUEUE_BYTES] = line[i];
@@ -147,10 +151,5 @@ void log_queue_flush(unsigned ms)
 
 uint64_t log_queue_dropped(void)
 {
-    uint64_t n = 0;
-    if (lock()) {
-        n = queue.dropped;
-        pthread_mutex_unlock(&queue.mutex);
-    }
-    return n;
+    return atomic_load(&queue.dropped);
 }

@@ -117,10 +117,10 @@ struct core {
     struct expert_job *jobs;    /* [experts] */
     uint32_t job_count;
     bool sum_in_down;        /* decode: the down phase also sums over ranks */
-    float *next_counts;      /* [experts] */
+    float *next_counts;      /* [2][experts]: tokens, weight before; of the next layer */
     float *importance;       /* [experts] masked routing: of the unmasked choice */
     bool *allowed;           /* [experts] masked routing */
-    uint32_t *predicted;     /* [chunk][top_k] experts of the next layer */
+    struct route *predicted; /* [chunk][top_k] experts of the next layer */
     float *logits;           /* [output_rows][vocab] */
     struct form_rows last;   /* [output_rows] normalised rows before the output matrix */
     struct form_rows shared; /* [<= GATHER_ROWS] inner rows of the shared expert */

@@ -131,7 +131,7 @@ void core_experts_gate(struct core *c)
         c->source.routed(c->source.self, &c->step, c->routes);
 }
 
-/* The next layer's router on this layer's gate input. */
+/* Routes of the next layer: its router on this layer's gate input. */
 static void forecast_rows(void *arg, uint32_t thread, uint32_t threads)
 {
     struct core *c = arg;
@@ -139,8 +139,24 @@ static void forecast_rows(void *arg, uint32_t thread, uint32_t threads)
     uint32_t begin, end, k = c->hp.experts_used;
     pool_share(c->step.rows, 1, thread, threads, &begin, &end);
     for (uint32_t r = begin; r < end; r++) {
-        router_columns(c, w, r, 0, w->n, c->thread[thread].router);
-        kernel_top_k(c->thread[thread].router, w->n, k, c->predicted + (size_t)r * k);
+        float *logits = c->thread[thread].router + c->hp.experts; /* after routing's scratch */
+        router_columns(c, w, r, 0, w->n, logits);
+        routing_exact(logits, w->n, k, true, c->thread[thread].router,
+                      c->predicted + (size_t)r * k);
+    }
+}
+
+/* Adds a row's predicted routes to the counts of tokens, and to the minimum of the weights ranked
+ * before. */
+static void count_row(struct core *c, const struct route *routes)
+{
+    float before = 0, *tokens = c->next_counts, *weight_before = c->next_counts + c->hp.experts;
+    for (uint32_t i = 0; i < c->hp.experts_used; i++) {
+        uint32_t e = routes[i].expert;
+        if (tokens[e] == 0 || before < weight_before[e])
+            weight_before[e] = before;
+        tokens[e] += 1.0f;
+        before += routes[i].weight;
     }
 }
 
@@ -149,8 +165,8 @@ void core_publish_next(struct core *c)
     if (c->step.rows == 1 || !c->source.next_counts || c->step.layer + 1 >= c->hp.layers)
         return;
     core_run_rows(c, c->step.rows, forecast_rows);
-    memset(c->next_counts, 0, c->hp.experts * sizeof *c->next_counts);
-    for (size_t i = 0; i < (size_t)c->step.rows * c->hp.experts_used; i++)
-        c->next_counts[c->predicted[i]] += 1.0f;
+    memset(c->next_counts, 0, 2 * c->hp.experts * sizeof *c->next_counts);
+    for (uint32_t r = 0; r < c->step.rows; r++)
+        count_row(c, c->predicted + (size_t)r * c->hp.experts_used);
     c->source.next_counts(c->source.self, &c->step, c->next_counts, c->hp.experts);
 }

@@ -73,7 +73,7 @@ static void cut_experts(struct core *c, struct cutter *m, uint32_t chunk)
     c->order = cut(m, hp->experts, sizeof *c->order);
     c->pair_base = cut(m, (size_t)hp->experts + 1, sizeof *c->pair_base);
     c->jobs = cut(m, hp->experts, sizeof *c->jobs);
-    c->next_counts = cut(m, hp->experts, sizeof(float));
+    c->next_counts = cut(m, (size_t)hp->experts * 2, sizeof(float));
     c->importance = cut(m, hp->experts, sizeof(float));
     c->allowed = cut(m, hp->experts, sizeof *c->allowed);
     c->predicted = cut(m, pairs, sizeof *c->predicted);

@@ -105,8 +105,9 @@ struct weights_source {
     void (*logits)(void *self, const struct expert_step *step, const float *logits,
                    uint32_t experts);
 
-    /* prefill: predicted tokens per expert of the *next* layer: its router on this layer's gate
-     * input. Not computed when NULL. */
+    /* prefill: predicted accesses of the *next* layer: its router on this layer's gate input.
+     * counts[0..experts-1]: tokens per expert; counts[experts..]: as weight_before of an expert
+     * item, for experts with tokens. Not computed when NULL. */
     void (*next_counts)(void *self, const struct expert_step *step, const float *counts,
                         uint32_t experts);
 

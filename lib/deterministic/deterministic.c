@@ -282,24 +282,15 @@ void deterministic_routed(struct deterministic *l, const struct expert_step *ste
         predict_decode(l, step, note_chosen(l, step, routes));
 }
 
-static int by_probability(const void *a, const void *b)
-{
-    const struct prediction *x = a, *y = b;
-    if (x->probability != y->probability)
-        return x->probability > y->probability ? -1 : 1;
-    return x->expert < y->expert ? -1 : x->expert > y->expert;
-}
-
 void deterministic_next_counts(struct deterministic *l, const struct expert_step *step,
                                const float *counts, uint32_t experts)
 {
-    uint32_t n = 0;
-    if (sim_cache_prediction_method(l->cache)->source == PREDICT_NOTHING)
-        return;
-    for (uint32_t e = 0; e < experts; e++)
-        if (counts[e] > 0)
-            l->predictions[n++] = (struct prediction){e, counts[e]};
-    qsort(l->predictions, n, sizeof *l->predictions, by_probability);
+    struct prediction_chunk in = {.tokens = counts,
+                                  .weight_before = counts + experts,
+                                  .experts = experts,
+                                  .whole =
+                                      strcmp(l->config.sim.knobs.prefill_prediction, "layer") == 0};
+    uint32_t n = prediction_chunk_run(sim_cache_prediction_method(l->cache), &in, l->predictions);
     if (n > 0)
         (void)hint(l, step, step->layer + 1, n);
 }

@@ -205,11 +205,16 @@ static double for_tokens(const struct sim_cache *c, double one_ns, uint32_t toke
     return one_ns * (1 + (tokens > 1 ? (tokens - 1) * c->config.compute.batch : 0));
 }
 
+static bool in_prefill(const struct sim_cache *c)
+{
+    return c->f == &c->stats[SIM_PREFILL];
+}
+
 static void start_pass(struct sim_cache *c, const struct sim_step *step)
 {
     uint32_t layers = c->config.layers;
     for (uint32_t l = 0; l < layers; l++)
-        sim_forget_hints(c, l);
+        sim_forget_hints(c, l, true);
     memset(c->named, 0, (size_t)layers * c->config.experts);
     memset(c->had_predictions, 0, layers);
     c->in_pass = true;
@@ -228,10 +233,9 @@ static void update_limit(struct sim_cache *c)
             expert = (double)k->precision_bytes[t];
             break;
         }
-    prefetch_limit_layer(
-        &c->limit,
-        for_tokens(c, k->compute.layer_ns, c->step.tokens) + k->top_k * k->compute.expert_ns,
-        expert * 1e9 / k->device.bytes_per_s + k->device.latency_ns / k->device.depth, k->top_k);
+    prefetch_limit_layer(&c->limit, k->compute.layer_ns + k->top_k * k->compute.expert_ns,
+                         expert * 1e9 / k->device.bytes_per_s +
+                             k->device.latency_ns / k->device.depth);
 }
 
 void sim_cache_layer(struct sim_cache *c, const struct sim_step *step)
@@ -240,15 +244,17 @@ void sim_cache_layer(struct sim_cache *c, const struct sim_step *step)
     sl_assert(step->layer < c->config.layers && step->tokens > 0);
     if (!c->in_pass)
         start_pass(c, step);
+    /* Until the router has run, the cache does not know that compute is here: predictions for this
+     * layer are still loaded. */
+    double ns = for_tokens(c, c->config.compute.layer_ns, step->tokens);
+    c->f->compute_ns += ns;
+    sim_advance(c, c->now + ns);
     c->step = *step;
     c->items = 0;
     residency_step(c->residency,
                    &(struct residency_step){step->sequence, step->position, step->layer});
     sim_expire(c);
     update_limit(c);
-    double ns = for_tokens(c, c->config.compute.layer_ns, step->tokens);
-    c->f->compute_ns += ns;
-    sim_advance(c, c->now + ns);
 }
 
 void sim_cache_logits(struct sim_cache *c, uint32_t first, const uint8_t *levels, uint32_t count)
@@ -266,19 +272,21 @@ static void count_predicted(struct sim_cache *c, uint32_t expert)
 }
 
 /* Outcome of an access, and the precision that serves it or is requested. */
-static enum sim_outcome outcome_of(struct sim_cache *c, uint32_t expert,
+static enum sim_outcome outcome_of(const struct sim_cache *c, uint32_t expert,
                                    const struct precision_choice *choice, enum precision *precision)
 {
-    for (uint32_t i = 0; i < choice->accept_count; i++) {
-        *precision = choice->accept[i];
-        if (c->slot[sim_slot_of(c, c->step.layer, expert, *precision)].state == SIM_READY)
-            return SIM_HIT;
-    }
-    if (choice->need == NEED_SKIP)
-        return SIM_SKIPPED;
-    *precision = choice->request;
-    uint32_t slot = sim_slot_of(c, c->step.layer, expert, *precision);
-    return c->slot[slot].state == SIM_LOADING ? SIM_INFLIGHT : SIM_MISS;
+    static const enum sim_outcome outcomes[] = {[PRECISION_HIT] = SIM_HIT,
+                                                [PRECISION_INFLIGHT] = SIM_INFLIGHT,
+                                                [PRECISION_MISS] = SIM_MISS,
+                                                [PRECISION_SKIPPED] = SIM_SKIPPED};
+    static const enum precision_state states[] = {[SIM_ABSENT] = PRECISION_ABSENT,
+                                                  [SIM_LOADING] = PRECISION_LOADING,
+                                                  [SIM_READY] = PRECISION_READY};
+    enum precision_state state[PRECISION__COUNT] = {PRECISION_ABSENT};
+    for (uint32_t i = 0; i < choice->accept_count; i++)
+        state[choice->accept[i]] =
+            states[c->slot[sim_slot_of(c, c->step.layer, expert, choice->accept[i])].state];
+    return outcomes[precision_serve(choice, state, precision)];
 }
 
 static void count_access(struct sim_cache *c, uint32_t slot, enum sim_outcome outcome,
@@ -290,7 +298,7 @@ static void count_access(struct sim_cache *c, uint32_t slot, enum sim_outcome ou
     f->hits += outcome == SIM_HIT;
     f->hits_inflight += outcome == SIM_INFLIGHT;
     f->misses += outcome == SIM_MISS;
-    f->low_precision_accesses += precision > c->precision_policy.high;
+    f->low_precision_accesses += precision != c->precision_of[0];
     if (outcome != SIM_HIT)
         f->penalty += (double)sim_bytes(c, slot) / high;
     if (n->flags & SIM_PREFETCHED) {
@@ -308,13 +316,12 @@ void sim_cache_access(struct sim_cache *c, const struct sim_access *access,
     OBJ_CHECK(c, SIM_MAGIC);
     sl_assert(access->expert < c->config.experts && c->items < c->config.experts);
     struct precision_choice choice;
-    struct precision_input in = {
-        .weight_before = access->weight_before,
-        .popularity = access->popularity,
-        .planned = planned_precision(c, c->step.layer, access->expert),
-        .prefill = c->f == &c->stats[SIM_PREFILL],
-        .predicted = c->named[c->step.layer * c->config.experts + access->expert] != 0};
+    struct precision_input in = {.weight_before = access->weight_before,
+                                 .popularity = access->popularity,
+                                 .planned = planned_precision(c, c->step.layer, access->expert),
+                                 .prefill = in_prefill(c)};
     precision_choose(&c->precision_policy, &in, &choice);
+    precision_limit(&choice, c->config.precision_mask);
     enum precision precision = PRECISION_NATIVE;
     enum sim_outcome outcome = outcome_of(c, access->expert, &choice, &precision);
     c->f->accesses++;
@@ -342,36 +349,13 @@ void sim_cache_access(struct sim_cache *c, const struct sim_access *access,
 
 uint32_t sim_cache_predict_k(const struct sim_cache *c)
 {
-    if (c->prediction_method->lists)
-        return c->config.experts;
-    uint32_t want =
-        c->config.knobs.predict_k ? (uint32_t)c->config.knobs.predict_k : c->config.top_k;
-    return want < c->config.experts ? want : c->config.experts;
+    return prediction_want(c->prediction_method, c->config.knobs.predict_k, c->config.top_k,
+                           c->config.experts);
 }
 
 const struct prediction_method *sim_cache_prediction_method(const struct sim_cache *c)
 {
     return c->prediction_method;
-}
-
-/* The precision at which a prediction is loaded: the same scores as for an access, with
- * probabilities in place of gate weights. False: it would be skipped. */
-static bool predicted_precision(const struct sim_cache *c, uint32_t layer,
-                                const struct prediction *predictions, uint32_t at, uint32_t count,
-                                enum precision *precision)
-{
-    struct precision_choice choice;
-    float before = 0, all = 0;
-    for (uint32_t i = 0; i < count && i < c->config.top_k; i++) {
-        before += i < at ? predictions[i].probability : 0;
-        all += predictions[i].probability;
-    }
-    struct precision_input in = {.weight_before = at > 0 && all > 0 ? before / all : 0,
-                                 .planned = planned_precision(c, layer, predictions[at].expert),
-                                 .predicted = true};
-    precision_choose(&c->precision_policy, &in, &choice);
-    *precision = choice.request;
-    return choice.need != NEED_SKIP;
 }
 
 bool sim_cache_hint(struct sim_cache *c, uint32_t layer, const struct prediction *predictions,
@@ -382,16 +366,25 @@ bool sim_cache_hint(struct sim_cache *c, uint32_t layer, const struct prediction
     struct sim_hints *h = &c->hints[layer];
     uint32_t want = sim_cache_predict_k(c);
     bool all_resident = true;
-    sim_forget_hints(c, layer);
+    struct prediction_place target = {c->step.sequence, c->step.position, layer};
+    sim_forget_hints(c, layer, !prediction_keeps_loads(&h->target, &target));
+    h->target = target;
+    h->prefill = in_prefill(c);
     h->valid_ns = c->now + c->config.compute.predict_ns;
-    count = count < want ? count : want;
+    count = count < want || h->prefill ? count : want;
     c->had_predictions[layer] |= count > 0;
     for (uint32_t i = 0; i < count; i++) {
         enum precision precision;
+        struct precision_predicted in = {.at = i,
+                                         .count = count,
+                                         .weight_before = predictions[i].weight_before,
+                                         .planned =
+                                             planned_precision(c, layer, predictions[i].expert),
+                                         .prefill = h->prefill};
         sl_assert(predictions[i].expert < c->config.experts);
         c->named[layer * c->config.experts + predictions[i].expert] = 1;
         c->f->predictions++;
-        if (!predicted_precision(c, layer, predictions, i, count, &precision))
+        if (!precision_predict(&c->precision_policy, &in, c->config.precision_mask, &precision))
             continue;
         uint32_t slot = sim_slot_of(c, layer, predictions[i].expert, precision);
         all_resident &= c->slot[slot].state == SIM_READY;
@@ -447,7 +440,7 @@ double sim_cache_compute(struct sim_cache *c)
     OBJ_CHECK(c, SIM_MAGIC);
     double stall = 0;
     bool left;
-    sim_forget_hints(c, c->step.layer);
+    sim_forget_hints(c, c->step.layer, true);
     send_misses(c);
     for (;;) {
         struct sim_item *item = next_ready(c, &left);

@@ -6,17 +6,20 @@
 struct search {
     struct sim_cache *c;
     bool spare_hinted;
-    bool for_prefetch, by_heat;
-    float probability;
+    bool for_prefetch;
+    float probability; /* of the prediction that needs the space */
 };
 
 static bool may_evict(void *arg, uint32_t slot)
 {
     const struct search *s = arg;
     const struct sim_slot *n = &s->c->slot[slot];
-    if (s->spare_hinted && (n->flags & SIM_HINTED))
+    struct prefetch_victim victim = {.hinted = (n->flags & SIM_HINTED) != 0,
+                                     .prefetched = (n->flags & SIM_PREFETCHED) != 0,
+                                     .heat = s->for_prefetch ? sim_heat(s->c, slot) : 0};
+    if (s->spare_hinted && victim.hinted)
         return false;
-    if (s->by_heat && ((n->flags & SIM_PREFETCHED) || sim_heat(s->c, slot) >= s->probability))
+    if (s->for_prefetch && !prefetch_may_evict(&s->c->limit, &victim, s->probability))
         return false;
     return n->state == SIM_READY && !(n->flags & SIM_PINNED);
 }
@@ -81,80 +84,92 @@ void sim_expire(struct sim_cache *c)
 
 /* ---- prefetches ----------------------------------------------------------------------------- */
 
-void sim_forget_hints(struct sim_cache *c, uint32_t layer)
+void sim_forget_hints(struct sim_cache *c, uint32_t layer, bool cancel)
 {
     struct sim_hints *h = &c->hints[layer];
     for (uint32_t i = 0; i < h->count; i++) {
         struct sim_slot *n = &c->slot[h->slot[i]];
         n->flags &= (uint8_t)~SIM_HINTED;
-        if (i < h->at && n->state == SIM_LOADING && (n->flags & SIM_PREFETCHED) &&
+        if (cancel && i < h->at && n->state == SIM_LOADING && (n->flags & SIM_PREFETCHED) &&
             !(n->flags & SIM_PINNED))
             sim_drop(c, h->slot[i], false);
     }
     h->count = h->at = 0;
 }
 
-/* Makes space for a prefetch; *taken: there is space. False when the limit does not allow it. */
-static bool space_for_prefetch(struct sim_cache *c, uint32_t slot, struct prefetch_state *state,
-                               bool *taken)
+static bool prefetch_fits(void *owner, uint32_t slot)
 {
-    bool by_heat = c->limit.rule == PREFETCH_IDLE || c->limit.rule == PREFETCH_AUTO;
-    struct search s = {.c = c,
-                       .spare_hinted = true,
-                       .for_prefetch = true,
-                       .by_heat = by_heat,
-                       .probability = state->probability};
-    *taken = false;
-    for (;;) {
-        state->needs_eviction = !fits(c, slot);
-        uint32_t victim = POLICY_NONE;
-        if (state->needs_eviction) {
-            victim = residency_victim(c->residency, slot, may_evict, &s);
-            if (victim == POLICY_NONE)
-                return true;
-        }
-        state->victim_heat = victim == POLICY_NONE ? 0 : sim_heat(c, victim);
-        if (!prefetch_limit_allows(&c->limit, state))
-            return false;
-        if (!state->needs_eviction) {
-            *taken = true;
-            return true;
-        }
-        sim_drop(c, victim, true);
-    }
+    return fits(owner, slot);
+}
+
+static bool prefetch_victim(void *owner, uint32_t slot, float probability, uint32_t *victim,
+                            float *heat)
+{
+    struct sim_cache *c = owner;
+    struct search s = {.c = c, .for_prefetch = true, .probability = probability};
+    *victim = residency_victim(c->residency, slot, may_evict, &s);
+    *heat = *victim == POLICY_NONE ? 0 : sim_heat(c, *victim);
+    return *victim != POLICY_NONE;
+}
+
+static void prefetch_evict(void *owner, uint32_t victim)
+{
+    sim_drop(owner, victim, true);
+}
+
+/* Bytes of prefetches for layers that compute has not reached. */
+static uint64_t prefetched_bytes(const struct sim_cache *c)
+{
+    uint64_t bytes = 0;
+    for (uint32_t l = 0; l < c->config.layers; l++)
+        for (uint32_t i = 0; i < c->hints[l].at; i++)
+            if (c->slot[c->hints[l].slot[i]].flags & SIM_PREFETCHED)
+                bytes += sim_bytes(c, c->hints[l].slot[i]);
+    return bytes;
+}
+
+static struct prefetch_state state_now(const struct sim_cache *c, const struct sim_hints *h,
+                                       uint32_t layer)
+{
+    float p = h->prediction[h->at].probability;
+    return (struct prefetch_state){
+        .demands_open = c->demands_open,
+        .prefetches_open = c->prefetches_open,
+        .queue_depth = c->config.device.depth,
+        .top_k = c->config.top_k,
+        .layer_now = c->step.layer,
+        .layer_predicted = layer,
+        .layers = c->config.layers,
+        .probability = prediction_access_probability(c->prediction_method, p, c->config.top_k),
+        .prefill = h->prefill,
+        .prefetched_bytes = h->prefill ? prefetched_bytes(c) : 0,
+        .capacity_bytes = c->config.capacity};
 }
 
 /* False when no further prefetch is allowed now. */
 static bool prefetch_one(struct sim_cache *c, struct sim_hints *h, uint32_t layer)
 {
-    uint32_t slot = h->slot[h->at], max = 2 * c->config.top_k;
-    uint32_t depth = c->config.device.depth;
+    struct prefetch_space space = {
+        .owner = c, .fits = prefetch_fits, .victim = prefetch_victim, .evict = prefetch_evict};
+    uint32_t slot = h->slot[h->at];
     if (c->slot[slot].state != SIM_ABSENT) {
         h->at++;
         return true;
     }
-    float p = h->prediction[h->at].probability;
-    struct prefetch_state state = {
-        .demands_open = c->demands_open,
-        .prefetches_open = c->prefetches_open,
-        .prefetches_max = max < depth ? max : depth,
-        .layer_now = c->step.layer,
-        .layer_predicted = layer,
-        .layers = c->config.layers,
-        .probability = prediction_access_probability(c->prediction_method, p, c->config.top_k)};
-    bool taken;
+    struct prefetch_state state = state_now(c, h, layer);
     if (!prefetch_limit_allows(&c->limit, &state))
         return false;
-    if (!space_for_prefetch(c, slot, &state, &taken))
+    bool taken = prefetch_make_space(&c->limit, &state, &space, slot);
+    if (!taken && prefetch_waits_for_space(&c->limit, &state))
         return false;
-    h->at++; /* a rejected prefetch is not tried again */
+    h->at++; /* a prediction that cannot be loaded now is not tried again */
     if (!taken)
         return true;
     residency_insert(c->residency, slot, true);
     c->slot[slot].flags |= SIM_PREFETCHED;
     c->f->prefetches++;
     sim_load_add(c, slot, false);
-    prefetch_limit_sent(&c->limit);
+    prefetch_limit_sent(&c->limit, &state);
     return true;
 }
 

@@ -30,6 +30,8 @@ struct sim_load {
 };
 
 struct sim_hints { /* of one target layer */
+    struct prediction_place target;
+    bool prefill;
     uint32_t count, at;
     double valid_ns; /* time from which the cache has them */
     struct prediction *prediction;
@@ -79,7 +81,8 @@ bool sim_advance_event(struct sim_cache *c);
 /* capacity.c: victims, prefetches */
 bool sim_make_space(struct sim_cache *c, uint32_t slot);
 void sim_prefetch(struct sim_cache *c);
-void sim_forget_hints(struct sim_cache *c, uint32_t layer);
+/* Drops the hints of a layer; cancel: and their prefetches that are in flight. */
+void sim_forget_hints(struct sim_cache *c, uint32_t layer, bool cancel);
 void sim_drop(struct sim_cache *c, uint32_t slot, bool evicted);
 void sim_expire(struct sim_cache *c);
 

@@ -89,10 +89,13 @@ static void logits_before(struct run *r, uint64_t at)
 
 /* ---- predictions ---------------------------------------------------------------------------- */
 
-/* Length of the list that the method would use: those above the 75th percentile, or predict_k. */
+/* Length of the list that the method would use: those above the 75th percentile, or predict_k; for a
+ * chunk all that were recorded. */
 static uint32_t list_length(const struct run *r)
 {
     const struct prediction_method *p = sim_cache_prediction_method(r->cache);
+    if (r->access[0]->prefill)
+        return r->experts;
     if (!p->lists)
         return sim_cache_predict_k(r->cache);
     uint32_t above = r->experts - 1 - (uint32_t)(0.75 * (r->experts - 1));
@@ -110,7 +113,11 @@ static void hint_recorded(struct run *r, uint64_t at, uint64_t end, uint32_t lay
              i < end && records[i].kind != TRACE_EXPERT && records[i].kind != TRACE_TOKEN_END; i++)
             if (records[i].kind == TRACE_PREDICTED && records[i].layer == target &&
                 records[i].from_layer == layer && n < max && n < r->experts)
-                r->predictions[n++] = (struct prediction){records[i].expert, records[i].weight};
+                r->predictions[n++] = (struct prediction){.expert = records[i].expert,
+                                                          .probability = records[i].weight,
+                                                          .weight_before = records[i].before};
+        if (!r->access[0]->prefill)
+            prediction_weights_before(r->predictions, n, r->top_k);
         if (n == 0 || !sim_cache_hint(r->cache, target, r->predictions, n))
             return;
     }
@@ -130,8 +137,7 @@ static void hint_computed(struct run *r, uint32_t layer)
                                   .chosen2_count = two_before ? r->chosen_count[1] : 0,
                                   .tables = &r->cache->config.plan.tables,
                                   .scratch = r->scratch};
-    bool counted = p->source == PREDICT_CHOSEN || p->source == PREDICT_TABLES;
-    if (layer + 1 >= r->layers || (counted && r->access[0]->prefill))
+    if (layer + 1 >= r->layers || (r->access[0]->prefill && !prediction_for_chunks(p)))
         return;
     uint32_t n = prediction_run(p, &in, r->predictions);
     if (n > 0)

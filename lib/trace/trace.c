@@ -80,6 +80,8 @@ static const char *record_invalid(const struct trace_header *h, const struct tra
                    : "number of values";
     if (!share(r->weight))
         return "weight";
+    if (r->kind == TRACE_PREDICTED && r->prefill && !share(r->before))
+        return "weight before";
     if (r->kind == TRACE_PREDICTED)
         return r->from_layer < r->layer ? NULL : "layer of the prediction";
     if (r->kind == TRACE_CHOICE)

@@ -17,10 +17,11 @@
  *                           before  prefill only: sum of the gate weights ranked before it, over
  *                                   the sum of the top-k (minimum over the chunk's tokens), see
  *                                   precision.h; in decode it follows from the weights
- *   TRACE_PREDICTED       a predicted expert of `layer`; weight: its probability; from_layer: the
- *                         layer whose gate input was used. After the experts of from_layer, as the
- *                         predictor runs concurrently with them, and before those of `layer`;
- *                         descending probability
+ *   TRACE_PREDICTED       a predicted expert of `layer`; weight: its probability, for a chunk its
+ *                         predicted tokens; before: for a chunk, as of an expert, from the
+ *                         predicted weights; from_layer: the layer whose gate input was used.
+ *                         After the experts of from_layer, as the predictor runs concurrently with
+ *                         them, and before those of `layer`; descending probability
  *   TRACE_CHOICE          masked routing: an expert of the unmasked top-k, weight = |x| G(x)
  *   TRACE_TOKEN_END       the token or chunk is complete; tokens: its number of tokens
  *   TRACE_SEQUENCE_END
@@ -76,7 +77,7 @@ struct trace_record {
         struct {
             uint8_t precision, prefill;
             uint16_t from_layer; /* PREDICTED */
-            float before;        /* EXPERT in prefill */
+            float before;        /* EXPERT, PREDICTED in prefill */
         };
         uint8_t more_values[TRACE_VALUES_HALF]; /* LOGITS: the others */
     };

@@ -19,7 +19,7 @@ _Static_assert(sizeof(struct gates_head) % 64 == 0, "rows start on a cache line"
 
 static uint32_t width_of(uint32_t hidden, uint32_t experts)
 {
-    return (uint32_t)align_up(hidden > experts ? hidden : experts, 16);
+    return (uint32_t)align_up(hidden > 2 * experts ? hidden : 2 * experts, 16);
 }
 
 static uint64_t row_bytes_of(uint32_t width)

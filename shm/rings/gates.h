@@ -3,7 +3,8 @@
  * Contents of a row:
  *   decode   the gate input (hidden floats); with presets that predict from paths, the numbers of
  *            the layer's chosen experts by rank (GATES_ROUTES)
- *   prefill  the E predicted token counts of the next layer
+ *   prefill  the E predicted token counts of the next layer, then for each of its experts the
+ *            minimum gate weight ranked before it; with presets that predict for chunks
  *
  * Rows are seqlocks over relaxed atomics: a reader retries a bounded number of times and then skips
  * the row (cost: one hint less). The predictor sleeps on `news`; compute makes a system call only
@@ -32,7 +33,7 @@ _Static_assert(sizeof(struct gates_row_head) == 64, "one cache line");
 
 struct gates_head {
     struct segment_head segment;
-    uint32_t layers, width;      /* constants; width = max(hidden, experts) rounded up to 16 */
+    uint32_t layers, width;      /* constants; width = max(hidden, 2 experts) rounded up to 16 */
     _Atomic uint32_t news;       /* futex word: +1 per published row */
     _Atomic uint32_t last_layer; /* of the newest row */
     _Atomic uint32_t waiters;    /* 1 while the predictor is in FUTEX_WAIT */

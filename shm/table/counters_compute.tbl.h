@@ -29,4 +29,8 @@ COUNTER(isa, GAUGE, number, "0 generic, 1 avx2, 2 avx512.")
 COUNTER(threads, GAUGE, threads, "Compute threads.")
 COUNTER(low_precision_accesses, COUNTER, accesses, "Expert accesses served at a lower precision.")
 COUNTER(log_lines_dropped, COUNTER, lines, "Log lines dropped because stderr was not read.")
+COUNTER(modelled_demand_bytes, GAUGE, bytes,
+        "Deterministic mode: bytes that the modelled device read on demand.")
+COUNTER(modelled_prefetch_bytes, GAUGE, bytes,
+        "Deterministic mode: bytes that the modelled device read for prefetches.")
 #undef COUNTER

@@ -127,6 +127,103 @@ static void deterministic_edgemoe(void)
     the_same_twice("edgemoe", "native,int4", 5);
 }
 
+/* ---- deterministic mode and simulator ---- */
+
+struct pair {
+    const char *in_sim, *in_engine;
+};
+
+static const struct pair compared[] = {{"accesses", "accesses"},
+                                       {"hits", "hits"},
+                                       {"hits_inflight", "hits_inflight"},
+                                       {"misses", "misses"},
+                                       {"skipped", "skipped"},
+                                       {"low_precision_accesses", "low_precision_accesses"},
+                                       {"demand_bytes", "modelled_demand_bytes"},
+                                       {"prefetch_bytes", "modelled_prefetch_bytes"}};
+
+static uint64_t in_phase(const json_t *result, const char *phase, const char *counter)
+{
+    return (uint64_t)json_integer_value(json_object_get(json_object_get(result, phase), counter));
+}
+
+/* Replays the trace of a run. */
+static void compare_with_sim(const char *trace, const char *preset, const char *plan,
+                             uint64_t capacity, const uint64_t expected[ARRAY_LEN(compared)])
+{
+    struct command c;
+    char budget[32];
+    snprintf(budget, sizeof budget, "%" PRIu64, capacity);
+    command_run(&c, NULL, 60000,
+                (const char *const[]){"sim", trace, "--presets", preset, "--budgets", budget,
+                                      "--plan", plan, "--read-bandwidth", "1GB/s", "--calibrate",
+                                      "0", "--output", "json", NULL});
+    CHECK(c.status == 0, "sluice sim: %s", c.err);
+    json_t *doc = json_loads(c.out, 0, NULL);
+    const json_t *result = json_array_get(json_object_get(doc, "results"), 0);
+    for (size_t i = 0; i < ARRAY_LEN(compared); i++) {
+        uint64_t got = in_phase(result, "decode", compared[i].in_sim) +
+                       in_phase(result, "prefill", compared[i].in_sim);
+        CHECK(got == expected[i], "%s: %s %" PRIu64 " in the engine, %" PRIu64 " in sim", preset,
+              compared[i].in_engine, expected[i], got);
+    }
+    json_decref(doc);
+    command_free(&c);
+}
+
+static void equals_sim(const char *preset, const char *precisions, uint32_t precision_mask)
+{
+    char store[PATH_MAX], plan[PATH_MAX], trace[PATH_MAX], plan_option[PATH_MAX + 8],
+        trace_option[PATH_MAX + 16], preset_option[48];
+    uint64_t expected[ARRAY_LEN(compared)];
+    store_pack(store, "store", precisions);
+    plan_make(plan, "made.plan", precision_mask);
+    snprintf(trace, sizeof trace, "%s/lossy.trace", test_dir());
+    snprintf(plan_option, sizeof plan_option, "--plan=%s", plan);
+    snprintf(trace_option, sizeof trace_option, "--trace=%s", trace);
+    snprintf(preset_option, sizeof preset_option, "--preset=%s", preset);
+    struct engine *e = engine_new();
+    engine_start(e, (const char *const[]){"-m", store, plan_option, preset_option, trace_option,
+                                          "--deterministic=on", "--resident-experts=25",
+                                          "--prefill-chunk=64", NULL});
+    for (unsigned i = 0; i < TEST_PROMPTS; i++) {
+        struct text text;
+        engine_generate(e, test_prompt(i), BASELINE_TOKENS, &text);
+        text_free(&text);
+    }
+    json_t *doc = engine_stats(e);
+    uint64_t capacity = lookup_u64(doc, "directory.experts_payload_max");
+    json_decref(doc);
+    for (size_t i = 0; i < ARRAY_LEN(compared); i++) {
+        expected[i] = engine_counter(e, "compute", compared[i].in_engine);
+        test_note("%s: %s %" PRIu64, preset, compared[i].in_engine, expected[i]);
+    }
+    CHECK(engine_counter(e, "recorder", "records_dropped") == 0, "the trace has gaps");
+    engine_stop(e);
+    CHECK(expected[1] > 0 && expected[2] > 0 && expected[3] > 0, "%s: nothing was decided", preset);
+    compare_with_sim(trace, preset, plan, capacity, expected);
+}
+
+static void sim_repeats_hobbit(void)
+{
+    equals_sim("hobbit", "native,int4", 0);
+}
+
+static void sim_repeats_fate(void)
+{
+    equals_sim("fate", "int4,int2", 0);
+}
+
+static void sim_repeats_edgemoe(void)
+{
+    equals_sim("edgemoe", "native,int4", 5);
+}
+
+static void deterministic_fate(void)
+{
+    the_same_twice("fate", "int4,int2", 0);
+}
+
 int main(int argc, char **argv)
 {
 #define ROW(name)                                                                                  \
@@ -134,9 +231,9 @@ int main(int argc, char **argv)
 #name, name                                                                                \
     }
     static const struct test_case cases[] = {
-        ROW(switched_while_sequences_run),
-        ROW(deterministic_hobbit),
-        ROW(deterministic_edgemoe),
+        ROW(switched_while_sequences_run), ROW(deterministic_hobbit), ROW(deterministic_edgemoe),
+        ROW(deterministic_fate),           ROW(sim_repeats_hobbit),   ROW(sim_repeats_fate),
+        ROW(sim_repeats_edgemoe),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

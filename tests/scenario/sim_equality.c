@@ -7,17 +7,21 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "lib/base/bytes.h"
+#include "lib/plan/plan.h"
 #include "lib/sim/sim.h"
 #include "tests/harness/internal.h"
 #include "tests/scenario/baseline.h"
+#include "tests/scenario/fixtures.h"
 
 #define PROMPTS 2
 
 struct totals {
-    uint64_t hits, misses, hits_inflight, experts_max;
+    uint64_t hits, misses, hits_inflight, skipped, low, bytes, experts_max;
 };
 
 static struct totals run_engine(const char *trace, const char *knobs, const char *experts)
@@ -84,6 +88,122 @@ static void compare(const char *knobs, const char *experts)
           (int64_t)(modelled.hits - real.hits));
 }
 
+/* ---- lossy presets --------------------------------------------------------------------------- */
+
+#define WITHOUT_PREFETCH "prediction=none,prefetch=none,preload=none"
+
+static struct totals run_lossy(const char *trace, const char *preset, const char *store,
+                               const char *plan)
+{
+    struct engine *e = engine_new();
+    struct totals t;
+    char preset_option[48], plan_option[PATH_MAX + 8], trace_option[PATH_MAX + 16];
+    snprintf(preset_option, sizeof preset_option, "--preset=%s", preset);
+    snprintf(plan_option, sizeof plan_option, "--plan=%s", plan);
+    snprintf(trace_option, sizeof trace_option, "--trace=%s", trace);
+    engine_start(e, (const char *const[]){"-m", store, preset_option, plan_option, trace_option,
+                                          "--policy=" WITHOUT_PREFETCH, "--resident-experts=25",
+                                          "--prefill-chunk=1", NULL});
+    for (unsigned i = 0; i < PROMPTS; i++) {
+        struct text text;
+        engine_generate(e, test_prompt(i), BASELINE_TOKENS, &text);
+        text_free(&text);
+    }
+    json_t *doc = engine_stats(e);
+    t.experts_max = lookup_u64(doc, "directory.experts_payload_max");
+    json_decref(doc);
+    t.hits = engine_counter(e, "compute", "hits");
+    t.misses = engine_counter(e, "compute", "misses");
+    t.hits_inflight = engine_counter(e, "compute", "hits_inflight");
+    t.skipped = engine_counter(e, "compute", "skipped");
+    t.low = engine_counter(e, "compute", "low_precision_accesses");
+    uint64_t lost = engine_counter(e, "recorder", "records_dropped");
+    engine_stop(e);
+    if (lost > 0)
+        test_skip("the recorder fell behind by %" PRIu64 " records", lost);
+    return t;
+}
+
+/* Bytes of the misses that the engine logged. */
+static uint64_t missed_bytes(const struct trace *t)
+{
+    uint64_t bytes = 0;
+    for (uint64_t i = 0; i < t->count; i++)
+        if (t->records[i].kind == TRACE_EXPERT && t->records[i].outcome == TRACE_MISS)
+            bytes += t->header.precision_bytes[t->records[i].precision];
+    return bytes;
+}
+
+static struct totals simulate_lossy(const struct trace *trace, const char *preset,
+                                    const struct plan *plan, uint64_t capacity)
+{
+    struct error error;
+    struct sim_result r;
+    struct sim_config config = {.capacity = capacity,
+                                .device = {.bytes_per_s = 1e9, .latency_ns = 1e5, .depth = 8},
+                                .compute = {.layer_ns = 1e4, .expert_ns = 1e4, .batch = 1},
+                                .plan = {.precision = plan_width(plan)}};
+    CHECK(knobs_resolve(preset, NULL, WITHOUT_PREFETCH, &config.knobs, &error) == 0, "%s",
+          error.text);
+    CHECK(sim_run(trace, 0, 0, &config, false, &r, &error) == 0, "%s", error.text);
+    struct totals t = {0};
+    for (int p = 0; p < SIM_PHASES; p++) {
+        t.hits += r.phase[p].hits;
+        t.misses += r.phase[p].misses;
+        t.hits_inflight += r.phase[p].hits_inflight;
+        t.skipped += r.phase[p].skipped;
+        t.low += r.phase[p].low_precision_accesses;
+        t.bytes += r.phase[p].demand_bytes;
+    }
+    return t;
+}
+
+static void compare_lossy(const char *preset, const char *precisions, uint32_t precision_mask)
+{
+    char path[PATH_MAX], store[PATH_MAX], plan_path[PATH_MAX];
+    struct error error;
+    struct trace trace;
+    store_pack(store, "store", precisions);
+    plan_make(plan_path, "made.plan", precision_mask);
+    struct plan *plan = plan_read(plan_path, &error);
+    CHECK(plan, "%s", error.text);
+    snprintf(path, sizeof path, "%s/lossy.trace", test_dir());
+    struct totals real = run_lossy(path, preset, store, plan_path);
+    CHECK(trace_read(path, &trace, &error) == 0, "%s", error.text);
+    real.bytes = missed_bytes(&trace);
+    struct totals modelled = simulate_lossy(&trace, preset, plan, real.experts_max);
+    test_note("%s: pipeline %" PRIu64 " hits %" PRIu64 " misses %" PRIu64 " bytes, sim %" PRIu64
+              " %" PRIu64 " %" PRIu64,
+              preset, real.hits, real.misses, real.bytes, modelled.hits, modelled.misses,
+              modelled.bytes);
+    CHECK(real.misses > 1000 && real.hits > 1000 && real.hits_inflight == 0, "nothing was decided");
+    CHECK(real.hits == modelled.hits && real.misses == modelled.misses &&
+              real.skipped == modelled.skipped && real.low == modelled.low,
+          "%s: the simulator is off by %" PRId64 " hits", preset,
+          (int64_t)(modelled.hits - real.hits));
+    CHECK(real.bytes == modelled.bytes, "%s: %" PRIu64 " bytes, %" PRIu64 " in sim", preset,
+          real.bytes, modelled.bytes);
+    trace_free(&trace);
+    free(plan);
+}
+
+static void preset_hobbit(void)
+{
+    compare_lossy("hobbit", "native,int4", 0);
+}
+
+static void preset_fate(void)
+{
+    compare_lossy("fate", "int4,int2", 0);
+}
+
+static void preset_edgemoe(void)
+{
+    compare_lossy("edgemoe", "native,int4", 5);
+}
+
+/* ---- evictions and allocations --------------------------------------------------------------- */
+
 #define CASE(name, knobs, experts)                                                                 \
     static void name(void)                                                                         \
     {                                                                                              \
@@ -128,6 +248,9 @@ int main(int argc, char **argv)
         ROW(lru_even),
         ROW(learned),
         ROW(learned_25),
+        ROW(preset_hobbit),
+        ROW(preset_fate),
+        ROW(preset_edgemoe),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

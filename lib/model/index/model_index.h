@@ -171,6 +171,17 @@ static inline uint32_t model_entry_expert_precision(const struct model_index *m,
     return m->absent_count == 0 || model_index_entries(m)[entry].extents != 0 ? entry : ENTRY_NONE;
 }
 
+/* Precisions in which an expert is stored: a mask of 1 << enum precision, not 0. */
+static inline uint32_t model_expert_precisions(const struct model_index *m, uint32_t layer,
+                                               uint32_t expert)
+{
+    uint32_t mask = 0;
+    for (int precision = PRECISION_NATIVE; precision < PRECISION__COUNT; precision++)
+        if (model_entry_expert_precision(m, layer, expert, (enum precision)precision) != ENTRY_NONE)
+            mask |= 1u << precision;
+    return mask;
+}
+
 /* Entry number of an expert at its best available precision; every expert has one. */
 static inline uint32_t model_entry_expert(const struct model_index *m, uint32_t layer,
                                           uint32_t expert)

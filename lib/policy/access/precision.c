@@ -92,3 +92,61 @@ float precision_weight_before(const float *weight, uint32_t top_k, uint32_t rank
     }
     return rank > 0 && all > 0 ? before / all : 0;
 }
+
+/* ---- applied to what is resident ------------------------------------------------------------- */
+
+void precision_limit(struct precision_choice *choice, uint32_t present)
+{
+    uint32_t count = 0;
+    sl_assert(present != 0);
+    for (uint32_t i = 0; i < choice->accept_count; i++)
+        if (present >> choice->accept[i] & 1)
+            choice->accept[count++] = choice->accept[i];
+    choice->accept_count = count;
+    if (choice->need == NEED_SKIP || present >> choice->request & 1)
+        return;
+    if (count == 0)
+        choice->accept[choice->accept_count++] = (enum precision)__builtin_ctz(present);
+    choice->request = choice->accept[choice->accept_count - 1];
+}
+
+enum precision_outcome precision_serve(const struct precision_choice *choice,
+                                       const enum precision_state state[PRECISION__COUNT],
+                                       enum precision *precision)
+{
+    *precision = choice->accept_count > 0 ? choice->accept[0] : PRECISION_NATIVE;
+    for (uint32_t i = 0; i < choice->accept_count; i++)
+        if (state[choice->accept[i]] == PRECISION_READY) {
+            *precision = choice->accept[i];
+            return PRECISION_HIT;
+        }
+    if (choice->need == NEED_SKIP)
+        return PRECISION_SKIPPED;
+    *precision = choice->request;
+    for (uint32_t i = 0; i < choice->accept_count; i++)
+        if (state[choice->accept[i]] == PRECISION_LOADING && choice->accept[i] <= choice->request) {
+            *precision = choice->accept[i];
+            return PRECISION_INFLIGHT;
+        }
+    return PRECISION_MISS;
+}
+
+bool precision_predict(const struct precision_policy *p, const struct precision_predicted *in,
+                       uint32_t present, enum precision *precision)
+{
+    struct precision_input input = {.weight_before = in->weight_before,
+                                    .popularity = (float)in->at / (float)in->count,
+                                    .planned = in->planned,
+                                    .prefill = in->prefill,
+                                    .predicted = true};
+    struct precision_choice choice;
+    precision_choose(p, &input, &choice);
+    if (choice.need == NEED_SKIP) {
+        if (!in->prefill)
+            return false;
+        choice.need = NEED_LOW;
+    }
+    precision_limit(&choice, present);
+    *precision = choice.request;
+    return true;
+}

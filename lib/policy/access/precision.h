@@ -12,11 +12,13 @@
  *                 Rank 0 is always high. In prefill s is the minimum over the tokens of the chunk.
  *  edgemoe        the precision that the plan assigns to the expert
  *  fate           high (int4 by default). In prefill the `low_fraction` least popular experts of
- *                 the chunk may be low, and low is requested; in decode, with slow_device, an
- *                 expert that was not predicted may be low (Fate §4.5)
+ *                 the chunk may be low, and low is requested; in decode, with slow_device, low is
+ *                 requested for an expert that is neither resident nor being prefetched (Fate §4.5,
+ *                 §5.3)
  *
- * A choice lists the precisions that may serve, best first: compute takes the first that is READY.
- * If none is, and the expert is not skipped, the pin stays on `request` and DEMAND names it. */
+ * A choice lists the precisions that may serve, best first. precision_serve applies it to what is
+ * resident; compute, the deterministic mode and the simulator call it. A prefetch loads what an
+ * access would request (precision_predict). */
 #ifndef SLUICE_POLICY_ACCESS_PRECISION_H
 #define SLUICE_POLICY_ACCESS_PRECISION_H
 
@@ -53,7 +55,7 @@ struct precision_input {
                          lower index first), 0 <= p < 1: 0 is the most popular */
     enum precision planned; /* edgemoe: from the plan */
     bool prefill;
-    bool predicted; /* the predictor named it */
+    bool predicted; /* for a prefetch, not for an access */
 };
 
 struct precision_choice {
@@ -67,6 +69,40 @@ struct precision_choice {
 bool precision_rule_named(const char *name, enum precision_rule *rule);
 void precision_choose(const struct precision_policy *p, const struct precision_input *in,
                       struct precision_choice *out);
+
+/* A store can lack single experts of a precision: limits the choice to those of `present`, a mask
+ * of 1 << enum precision and not 0. A request that is not present is replaced by the lowest accepted
+ * precision that is, or by the best of all. */
+void precision_limit(struct precision_choice *choice, uint32_t present);
+
+/* ---- applied to what is resident ------------------------------------------------------------- */
+
+/* LOADING: reserved, its bytes are coming, for a prefetch or for a demand. */
+enum precision_state { PRECISION_ABSENT, PRECISION_LOADING, PRECISION_READY };
+enum precision_outcome { PRECISION_HIT, PRECISION_INFLIGHT, PRECISION_MISS, PRECISION_SKIPPED };
+
+/* Which precision serves an access: the best accepted one that is READY; else, unless the expert is
+ * skipped, the best accepted one that is LOADING and not below the request (waiting for it reads
+ * fewer bytes than a second load); else the request. state: of every accepted precision and the
+ * request. *precision: that serves or is waited for; skipped: the best accepted one. */
+enum precision_outcome precision_serve(const struct precision_choice *choice,
+                                       const enum precision_state state[PRECISION__COUNT],
+                                       enum precision *precision);
+
+/* A predicted expert: rank `at` of `count` in its list, weight_before as in struct prediction. */
+struct precision_predicted {
+    uint32_t at, count;
+    float weight_before;
+    enum precision planned;
+    bool prefill;
+};
+
+/* The precision at which a prediction is prefetched: what an access would request if the prediction
+ * were right and nothing resident (HOBBIT §3.3; Fate §4.5: in prefill by predicted popularity).
+ * False: not prefetched, because an access would skip it. In prefill no expert of a list is left
+ * out: some token of the chunk may need it, at low precision. */
+bool precision_predict(const struct precision_policy *p, const struct precision_predicted *in,
+                       uint32_t present, enum precision *precision);
 
 /* Precisions a rule may request, as a mask of 1 << enum precision; edgemoe: all of `present` (the
  * plan decides). */

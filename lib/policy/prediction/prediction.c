@@ -36,7 +36,8 @@ static uint32_t largest_logits(const float *logits, uint32_t experts, uint32_t w
     uint32_t found = 0;
     float top = -INFINITY;
     for (uint32_t i = 0; i < experts; i++) {
-        found = keep_best(out, found, want, (struct prediction){i, logits[i]});
+        found =
+            keep_best(out, found, want, (struct prediction){.expert = i, .probability = logits[i]});
         if (logits[i] > top)
             top = logits[i];
     }
@@ -90,7 +91,8 @@ static uint32_t by_score(const struct prediction_input *in, const float *score,
         if (!(score[i] > 0)) /* NaN: unknown */
             continue;
         sum += (double)score[i];
-        found = keep_best(out, found, in->want, (struct prediction){i, score[i]});
+        found = keep_best(out, found, in->want,
+                          (struct prediction){.expert = i, .probability = score[i]});
     }
     for (uint32_t i = 0; i < found; i++) {
         double p = in->top_k * (double)out[i].probability / sum;
@@ -159,7 +161,7 @@ static uint32_t whole_layer(const struct prediction_input *in, struct prediction
 {
     uint32_t n = in->want < in->experts ? in->want : in->experts;
     for (uint32_t i = 0; i < n; i++)
-        out[i] = (struct prediction){i, 1};
+        out[i] = (struct prediction){.expert = i, .probability = 1};
     return n;
 }
 
@@ -168,7 +170,7 @@ static uint32_t whole_layer(const struct prediction_input *in, struct prediction
 static const struct prediction_method methods[] = {
     {"none", PREDICT_NOTHING, false, none},      {"next-layer", PREDICT_LOGITS, false, next_layer},
     {"fate", PREDICT_LOGITS, true, fate},        {"path1", PREDICT_CHOSEN, false, path1},
-    {"path2", PREDICT_CHOSEN, false, path2},     {"frequency", PREDICT_TABLES, false, frequency},
+    {"path2", PREDICT_CHOSEN, true, path2},      {"frequency", PREDICT_TABLES, false, frequency},
     {"layer", PREDICT_LAYER, true, whole_layer},
 };
 
@@ -178,4 +180,74 @@ const struct prediction_method *prediction_method_named(const char *name)
         if (strcmp(methods[i].name, name) == 0)
             return &methods[i];
     return NULL;
+}
+
+/* ---- running -------------------------------------------------------------------------------- */
+
+uint32_t prediction_want(const struct prediction_method *p, uint64_t predict_k, uint32_t top_k,
+                         uint32_t experts)
+{
+    uint64_t want = predict_k ? predict_k : p->lists ? experts : top_k;
+    want = want < experts ? want : experts;
+    return (uint32_t)(want < PREDICTIONS_MAX ? want : PREDICTIONS_MAX);
+}
+
+void prediction_weights_before(struct prediction *list, uint32_t count, uint32_t top_k)
+{
+    float sum = 0, before = 0;
+    for (uint32_t i = 0; i < count && i < top_k; i++)
+        sum += list[i].probability;
+    for (uint32_t i = 0; i < count; i++) {
+        list[i].weight_before = before < 1 ? before : 1;
+        before += sum > 0 ? list[i].probability / sum : 0;
+    }
+}
+
+uint32_t prediction_run(const struct prediction_method *p, const struct prediction_input *in,
+                        struct prediction *out)
+{
+    uint32_t n = p->predict(in, out);
+    prediction_weights_before(out, n, in->top_k);
+    return n;
+}
+
+bool prediction_for_chunks(const struct prediction_method *p)
+{
+    return p->source == PREDICT_LOGITS || p->source == PREDICT_LAYER;
+}
+
+uint32_t prediction_chunk_run(const struct prediction_method *p, const struct prediction_chunk *in,
+                              struct prediction *out)
+{
+    uint32_t found = 0, max = in->experts < PREDICTIONS_MAX ? in->experts : PREDICTIONS_MAX;
+    double accesses = 0;
+    if (p->source == PREDICT_LAYER)
+        return whole_layer(&(struct prediction_input){.want = max, .experts = in->experts}, out);
+    for (uint32_t e = 0; e < in->experts; e++)
+        accesses += (double)in->tokens[e];
+    for (uint32_t e = 0; e < in->experts && prediction_for_chunks(p); e++) {
+        bool predicted = in->tokens[e] > 0;
+        struct prediction g = {.expert = e,
+                               .probability = predicted ? in->tokens[e] : 0,
+                               .weight_before = predicted ? in->weight_before[e] : 1};
+        if (predicted || (in->whole && accesses >= in->experts))
+            found = keep_best(out, found, max, g);
+    }
+    return found;
+}
+
+/* ---- lists ---------------------------------------------------------------------------------- */
+
+bool prediction_passed(const struct prediction_place *now, const struct prediction_place *target)
+{
+    if (now->sequence != target->sequence)
+        return true;
+    return target->position < now->position ||
+           (target->position == now->position && target->layer <= now->layer);
+}
+
+bool prediction_keeps_loads(const struct prediction_place *older,
+                            const struct prediction_place *newer)
+{
+    return older->sequence == newer->sequence && older->position == newer->position;
 }

@@ -25,9 +25,19 @@
 
 #define PREDICTIONS "none|next-layer|fate|path1|path2|frequency|layer"
 
+/* Predictions for a chunk of a prompt: `popularity` names the experts that its tokens will probably
+ * access (Fate §4.3), `layer` these and then all others of the layer (HOBBIT §5.5.2: a prompt accesses
+ * nearly all of them), unless the chunk has fewer accesses than the layer has experts. */
+#define PREFILL_PREDICTIONS "popularity|layer"
+
+#define PREDICTIONS_MAX 256u /* of one list: what a HINT carries */
+
 struct prediction {
     uint32_t expert;
-    float probability;
+    float probability; /* for a chunk: its predicted tokens */
+    /* s of precision.h, as if the predictions were right: the sum of the weights ranked before the
+     * expert, for a chunk the minimum over its tokens */
+    float weight_before;
 };
 
 /* Counts of a profile. Any pointer may be NULL: that table is absent. */
@@ -79,13 +89,51 @@ struct prediction_method {
 
 const struct prediction_method *prediction_method_named(const char *name); /* NULL when unknown */
 
-/* Returns the number of predictions written to out (at most in->want), in descending probability: 0
- * when the source is missing (logits NULL, no tables). */
-static inline uint32_t prediction_run(const struct prediction_method *p,
-                                      const struct prediction_input *in, struct prediction *out)
-{
-    return p->predict(in, out);
-}
+/* Predictions requested per layer: predict_k, or by default top_k, and every expert when the method
+ * decides how many it names. */
+uint32_t prediction_want(const struct prediction_method *p, uint64_t predict_k, uint32_t top_k,
+                         uint32_t experts);
+
+/* Decode. Returns the number of predictions written to out (at most in->want), in descending
+ * probability: 0 when the source is missing (logits NULL, no tables). */
+uint32_t prediction_run(const struct prediction_method *p, const struct prediction_input *in,
+                        struct prediction *out);
+
+/* Sets weight_before from the probabilities of a list of decode. prediction_run has done so. */
+void prediction_weights_before(struct prediction *list, uint32_t count, uint32_t top_k);
+
+/* Prefill: whether the method makes predictions for a chunk. Those that read routers do, and
+ * `layer`. EdgeMoE and expert paths predict from the experts of one token, in decode only. */
+bool prediction_for_chunks(const struct prediction_method *p);
+
+struct prediction_chunk {
+    const float *tokens;        /* [experts]: predicted accesses, from the next layer's router */
+    const float *weight_before; /* [experts]: see struct prediction; read where tokens > 0 */
+    uint32_t experts;
+    bool whole; /* prefill_prediction=layer */
+};
+
+/* Predictions for a chunk, most tokens first, ties to the lower index; `layer`: by index. At most
+ * PREDICTIONS_MAX are written. */
+uint32_t prediction_chunk_run(const struct prediction_method *p, const struct prediction_chunk *in,
+                              struct prediction *out);
+
+/* ---- lists of predictions -------------------------------------------------------------------- */
+
+/* A token position (first of its chunk) and a layer: of compute, or the target of a list. */
+struct prediction_place {
+    uint32_t sequence, position, layer;
+};
+
+/* Compute has reached the target: its router has run, so the list serves no longer. Prefetches of
+ * it that are in flight and not accessed are cancelled. */
+bool prediction_passed(const struct prediction_place *now, const struct prediction_place *target);
+
+/* A list replaces an older one for its layer. True when the loads of the older one in flight
+ * continue: it is for the same token, made from a more distant layer, and the newer one contains
+ * most of it. */
+bool prediction_keeps_loads(const struct prediction_place *older,
+                            const struct prediction_place *newer);
 
 /* Probability that a predicted expert is accessed, 0 to 1. The router's softmax is shared by all
  * experts, and top_k of them are accessed: p = min(1, top_k * softmax). This is conservative:

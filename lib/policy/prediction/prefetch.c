@@ -7,6 +7,7 @@
 /* Predictions further ahead are too old to save reads. */
 #define LAYERS_AHEAD_MAX 4
 #define MUST_WIN         0.98 /* auto: share of the time without prefetch */
+#define EVICT_TRIES_MAX  64   /* victims that were pinned after they were chosen */
 /* A wrong prefetch costs a later miss on its victim; a correct one saves only the part of the read
  * that compute hides. Slower devices need a higher probability. Both values are measured
  * (docs/lab/prefetch.md). */
@@ -20,15 +21,37 @@ static uint32_t layers_ahead(const struct prefetch_state *s)
     return s->layers == 0 ? 0 : (s->layer_predicted + s->layers - s->layer_now) % s->layers;
 }
 
-static bool queue_has_space(const struct prefetch_state *s)
+/* Rules that queue the predictions for a chunk behind its demands. */
+static bool queues_chunks(const struct prefetch_limit *l)
 {
-    return s->prefetches_open < s->prefetches_max && layers_ahead(s) > 0 &&
-           layers_ahead(s) <= LAYERS_AHEAD_MAX;
+    return l->rule == PREFETCH_DEMAND_FIRST || l->rule == PREFETCH_CREDIT;
 }
 
-static bool yields_to_demands(const struct prefetch_state *s)
+uint32_t prefetch_open_max(const struct prefetch_limit *l, const struct prefetch_state *s)
 {
-    return s->demands_open == 0 && queue_has_space(s);
+    uint32_t max = 2 * s->top_k;
+    if (l->rule == PREFETCH_ALL || (s->prefill && queues_chunks(l)))
+        return s->queue_depth;
+    return max < s->queue_depth ? max : s->queue_depth;
+}
+
+/* In prefill the experts of the running layer need half of the capacity, while the other half is
+ * loaded: prefetches beyond it would be evicted by demands before their layer. */
+static bool half_is_free(const struct prefetch_state *s)
+{
+    return !s->prefill || s->prefetched_bytes <= s->capacity_bytes / 2;
+}
+
+static bool queue_has_space(const struct prefetch_limit *l, const struct prefetch_state *s)
+{
+    return s->prefetches_open < prefetch_open_max(l, s) && layers_ahead(s) > 0 &&
+           layers_ahead(s) <= LAYERS_AHEAD_MAX && half_is_free(s);
+}
+
+static bool yields_to_demands(const struct prefetch_limit *l, const struct prefetch_state *s)
+{
+    bool queued = s->prefill && queues_chunks(l);
+    return (s->demands_open == 0 || queued) && queue_has_space(l, s);
 }
 
 /* An eviction costs a certain read to save a possible one, so it needs a probability above the
@@ -38,7 +61,7 @@ static bool idle_allows(const struct prefetch_limit *l, const struct prefetch_st
 {
     if (s->needs_eviction && !(s->probability >= l->worth && s->probability > s->victim_heat))
         return false;
-    return queue_has_space(s);
+    return queue_has_space(l, s);
 }
 
 bool prefetch_limit_init(struct prefetch_limit *l, const char *name)
@@ -59,34 +82,72 @@ bool prefetch_limit_allows(const struct prefetch_limit *l, const struct prefetch
     switch (l->rule) {
     case PREFETCH_NONE: return false;
     case PREFETCH_IDLE: return idle_allows(l, s);
-    case PREFETCH_DEMAND_FIRST: return yields_to_demands(s);
+    case PREFETCH_DEMAND_FIRST: return yields_to_demands(l, s);
     case PREFETCH_UNTIL_ROUTER:
-        return yields_to_demands(s) && s->prefetches_open == 0 && layers_ahead(s) == 1;
-    case PREFETCH_CREDIT: return yields_to_demands(s) && l->credit >= 1;
-    case PREFETCH_ALL: return queue_has_space(s);
+        return yields_to_demands(l, s) && s->prefetches_open == 0 && layers_ahead(s) == 1;
+    case PREFETCH_CREDIT: return yields_to_demands(l, s) && (s->prefill || l->credit > 0);
+    case PREFETCH_ALL: return queue_has_space(l, s);
     case PREFETCH_AUTO: return l->on && idle_allows(l, s);
     }
     sl_panic("prefetch rule %d", (int)l->rule);
 }
 
-void prefetch_limit_sent(struct prefetch_limit *l)
+void prefetch_limit_sent(struct prefetch_limit *l, const struct prefetch_state *s)
 {
-    if (l->rule == PREFETCH_CREDIT)
-        l->credit = l->credit > 1 ? l->credit - 1 : 0;
+    if (!s->prefill && l->credit > 0)
+        l->credit--;
 }
 
-void prefetch_limit_layer(struct prefetch_limit *l, double layer_ns, double expert_ns,
-                          uint32_t top_k)
+void prefetch_limit_layer(struct prefetch_limit *l, double layer_ns, double expert_ns)
 {
     if (!(layer_ns > 0) || !(expert_ns > 0))
         return;
     double worth = layer_ns < expert_ns ? WORTH_A_VICTIM * expert_ns / layer_ns : WORTH_A_VICTIM;
     l->worth = (float)(worth < WORTH_MAX ? worth : WORTH_MAX);
-    if (l->rule != PREFETCH_CREDIT)
-        return;
-    double n = layer_ns / expert_ns, max = n > top_k ? n : top_k;
-    l->credit = l->credit + n < max ? l->credit + n : max;
+    double n = layer_ns / expert_ns;
+    l->credit = n < PREFETCH_CREDIT_MAX ? (uint32_t)n : PREFETCH_CREDIT_MAX;
 }
+
+/* ---- space ---------------------------------------------------------------------------------- */
+
+static bool limits_by_heat(const struct prefetch_limit *l)
+{
+    return l->rule == PREFETCH_IDLE || l->rule == PREFETCH_AUTO;
+}
+
+bool prefetch_may_evict(const struct prefetch_limit *l, const struct prefetch_victim *victim,
+                        float probability)
+{
+    if (victim->hinted || victim->prefetched)
+        return false;
+    return !limits_by_heat(l) || victim->heat < probability;
+}
+
+bool prefetch_make_space(const struct prefetch_limit *l, struct prefetch_state *s,
+                         const struct prefetch_space *space, uint32_t entry)
+{
+    for (int i = 0; i < EVICT_TRIES_MAX; i++) {
+        uint32_t victim = 0;
+        s->victim_heat = 0;
+        s->needs_eviction = !space->fits(space->owner, entry);
+        if (s->needs_eviction &&
+            !space->victim(space->owner, entry, s->probability, &victim, &s->victim_heat))
+            return false;
+        if (!prefetch_limit_allows(l, s))
+            return false;
+        if (!s->needs_eviction)
+            return true;
+        space->evict(space->owner, victim);
+    }
+    return false;
+}
+
+bool prefetch_waits_for_space(const struct prefetch_limit *l, const struct prefetch_state *s)
+{
+    return s->prefill && queues_chunks(l);
+}
+
+/* ---- auto ----------------------------------------------------------------------------------- */
 
 /* Trials alternate, so that changes of the text affect both sides. */
 void prefetch_limit_token(struct prefetch_limit *l, double token_ns)

@@ -7,16 +7,22 @@
  *                at least min(0.8, 0.2 / n), n being the fraction of the read of an expert that one
  *                layer's compute hides (at most 1). Demands may be pending: the prefetch is queued
  *                behind them and read when they leave the device idle
- *  demand-first  no demand is pending, and idle without the conditions on the victim (HOBBIT)
+ *  demand-first  decode: no demand is pending, and idle without the conditions on the victim
+ *                (HOBBIT)
  *  until-router  one at a time, for the next layer only, until its router has run (EdgeMoE §III-C1)
- *  credit        n = T / t_expert loads per layer, T = t_moe + t_attn + t_gate. The credit grows by
- *                n with every layer and a load costs one, so that n < 1 accumulates over layers; it
- *                never exceeds max(n, top_k) (Fate §4.3)
+ *  credit        decode: at most n = T / t_expert loads per layer, T = t_moe + t_attn + t_gate: as
+ *                many as one layer's compute hides. What a layer does not use is lost, and with n
+ *                below 1 nothing is loaded (Fate §4.3)
  *  all           whenever the queue has a free entry, with or without demands (whole layers are
  *                streamed)
  *  auto          idle, while it reduces the token time: measured with and without prefetch in
  *                trials of PREFETCH_TRIAL tokens each; the better is kept for PREFETCH_KEEP tokens,
- *                then measured again. Prefetch must win by 2 % to stay on */
+ *                then measured again. Prefetch must win by 2 % to stay on
+ *
+ * Prefill differs: a chunk accesses most experts of a layer, so predictions are nearly always right
+ * and all that counts is that the device never idles (Fate §4.3, HOBBIT §5.5.2). demand-first and
+ * credit queue prefetches behind pending demands, up to the queue depth; loaders read them as soon
+ * as no demand is in flight. */
 #ifndef SLUICE_POLICY_PREDICTION_PREFETCH_H
 #define SLUICE_POLICY_PREDICTION_PREFETCH_H
 
@@ -24,20 +30,24 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define PREFETCH_LIMITS "none|idle|demand-first|until-router|credit|all|auto"
-#define PREFETCH_TRIAL  16
-#define PREFETCH_KEEP   256
+#define PREFETCH_LIMITS     "none|idle|demand-first|until-router|credit|all|auto"
+#define PREFETCH_TRIAL      16
+#define PREFETCH_KEEP       256
+#define PREFETCH_CREDIT_MAX 1024u
 
 struct prefetch_state {
     uint32_t demands_open; /* demanded entries not yet READY */
     uint32_t prefetches_open;
-    uint32_t prefetches_max; /* bound from queue depth and capacity */
-    uint32_t layer_now;      /* running layer of compute */
+    uint32_t queue_depth, top_k;
+    uint32_t layer_now; /* running layer of compute */
     uint32_t layer_predicted;
     uint32_t layers;
     float probability;
+    bool prefill;        /* the prediction is for a chunk */
     bool needs_eviction; /* no free space: a resident entry must be evicted */
     float victim_heat;   /* heat of that victim, 0 when unknown */
+    /* Prefetched and not accessed yet, in flight or resident; what experts may occupy. */
+    uint64_t prefetched_bytes, capacity_bytes;
 };
 
 /* Heat: decayed access frequency of an entry in accesses per token, a moving average over tokens
@@ -64,8 +74,8 @@ enum prefetch_rule {
 
 struct prefetch_limit {
     enum prefetch_rule rule;
-    double credit; /* credit: loads allowed now */
-    float worth;   /* idle, auto: minimum access probability for an eviction */
+    uint32_t credit; /* credit: loads allowed in the running layer */
+    float worth;     /* idle, auto: minimum access probability for an eviction */
     /* auto */
     uint32_t phase; /* 0 trial with, 1 trial without, 2 keep */
     uint32_t tokens;
@@ -80,14 +90,48 @@ bool prefetch_limit_init(struct prefetch_limit *l, const char *name);
  * Changes nothing. */
 bool prefetch_limit_allows(const struct prefetch_limit *l, const struct prefetch_state *s);
 
-/* A prefetch was sent. */
-void prefetch_limit_sent(struct prefetch_limit *l);
+/* The number of prefetches in flight: the queue depth for whole layers and chunks, else also at most
+ * two tokens' experts. */
+uint32_t prefetch_open_max(const struct prefetch_limit *l, const struct prefetch_state *s);
 
-/* Compute entered another layer. layer_ns: time of a layer's own compute, without waiting for
- * experts; expert_ns: time to read one expert. The caller keeps both up to date; 0 means unknown:
- * no credit, and the required probability stays as it is. */
-void prefetch_limit_layer(struct prefetch_limit *l, double layer_ns, double expert_ns,
-                          uint32_t top_k);
+/* A prefetch was sent. */
+void prefetch_limit_sent(struct prefetch_limit *l, const struct prefetch_state *s);
+
+/* ---- space for a prefetch -------------------------------------------------------------------- */
+
+/* A resident entry that might be evicted for it. */
+struct prefetch_victim {
+    bool hinted;     /* predicted for a layer that compute has not reached */
+    bool prefetched; /* loaded for a prediction, not accessed yet */
+    float heat;
+};
+
+/* Whether the entry may be evicted for a prefetch of that probability. */
+bool prefetch_may_evict(const struct prefetch_limit *l, const struct prefetch_victim *victim,
+                        float probability);
+
+/* The owner's side of prefetch_make_space. */
+struct prefetch_space {
+    void *owner;
+    bool (*fits)(void *owner, uint32_t entry);
+    /* Entry to evict, by the residency policy among those that prefetch_may_evict allows, and its
+     * heat. False: none. */
+    bool (*victim)(void *owner, uint32_t entry, float probability, uint32_t *victim, float *heat);
+    void (*evict)(void *owner, uint32_t victim); /* can fail: the next round finds another */
+};
+
+/* Evicts until the entry fits, as far as the limit allows. False when it does not fit. */
+bool prefetch_make_space(const struct prefetch_limit *l, struct prefetch_state *s,
+                         const struct prefetch_space *space, uint32_t entry);
+
+/* Without space: whether the prediction is tried again when an entry has been freed. In prefill,
+ * compute frees experts all the time, and prefetches follow the order of the list. */
+bool prefetch_waits_for_space(const struct prefetch_limit *l, const struct prefetch_state *s);
+
+/* Compute entered another layer. layer_ns: time of a layer's own compute in decode, without waiting
+ * for experts; expert_ns: time to read one expert. The caller keeps both up to date; 0 means
+ * unknown: no credit, and the required probability stays as it is. */
+void prefetch_limit_layer(struct prefetch_limit *l, double layer_ns, double expert_ns);
 
 /* A decode token ended; token_ns is the time since the one before, waiting included. */
 void prefetch_limit_token(struct prefetch_limit *l, double token_ns);

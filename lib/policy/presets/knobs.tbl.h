@@ -31,6 +31,9 @@ KNOB_CHOICE(
     preload, "none", "none|frequency|all",
     "experts loaded before the first access; frequency: by the plan, without a plan in order")
 KNOB_U64(predict_k, 0, 0, 256, "experts predicted per layer; 0: the model's top-k")
+KNOB_CHOICE(
+    prefill_prediction, "popularity", PREFILL_PREDICTIONS,
+    "next-layer, fate, in prefill: experts that the chunk probably accesses, or the whole layer")
 KNOB_U64(lookahead, 1, 1, 4,
          "next-layer: maximum layers predicted ahead, while all nearer predictions are resident")
 KNOB_CHOICE(high, "auto", "auto|native|int8|int4|int2",

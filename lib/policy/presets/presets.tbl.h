@@ -15,11 +15,10 @@ PRESET(
     "eviction=edgemoe,prediction=path2,prefetch=until-router,precision=edgemoe,preload=frequency",
     "EdgeMoE: one precision per expert, prediction from paths of two layers, eviction by frequency "
     "and layer distance")
-PRESET(
-    "hobbit",
-    "eviction=hobbit,allocation=precisions,prediction=next-layer,lookahead=2,prefetch=demand-first,"
-    "precision=hobbit",
-    "HOBBIT: two precisions by gate weight, adaptive lookahead, eviction by four records")
+PRESET("hobbit",
+       "eviction=hobbit,allocation=precisions,prediction=next-layer,prefill_prediction=layer,"
+       "lookahead=2,prefetch=demand-first,precision=hobbit",
+       "HOBBIT: two precisions by gate weight, adaptive lookahead, eviction by four records")
 PRESET("fate",
        "eviction=arc,allocation=fate,prediction=fate,prefetch=credit,precision=fate,high=int4,low="
        "int2",

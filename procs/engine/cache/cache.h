@@ -4,6 +4,7 @@
 
 #include "lib/base/clock.h"
 #include "lib/policy/access/swap.h"
+#include "lib/policy/prediction/prediction.h"
 #include "lib/policy/prediction/prefetch.h"
 #include "lib/policy/presets/presets.h"
 #include "lib/policy/residency/residency.h"
@@ -62,7 +63,7 @@ struct cache_loader {
 };
 
 struct prediction_list { /* of one target layer */
-    uint32_t sequence, position;
+    struct prediction_place target;
     uint32_t count, at; /* predictions before `at` are done */
     bool prefill;
     struct msg_prediction *predictions;

@@ -1,6 +1,4 @@
 /* Space: what the quota and the cap on experts leave, and the victims when that is not enough. */
-#include <math.h>
-
 #include "lib/base/assert.h"
 #include "procs/engine/cache/cache.h"
 
@@ -32,7 +30,7 @@ struct search {
     struct cache *c;
     bool spare_hinted;
     bool for_prefetch;
-    float probability; /* of the prediction: a victim must have a lower heat; above 1: any victim */
+    float probability; /* of the prediction that needs the space */
 };
 
 /* Entries in flight, or READY but not observed yet, are not evicted. */
@@ -47,10 +45,12 @@ static bool may_evict(void *arg, uint32_t slot)
 {
     const struct search *s = arg;
     uint32_t entry = slot + s->c->child.model->dense_count;
-    if (s->spare_hinted && cache_noted(s->c, entry, NOTE_HINTED))
+    struct prefetch_victim victim = {.hinted = cache_noted(s->c, entry, NOTE_HINTED),
+                                     .prefetched = cache_noted(s->c, entry, NOTE_PREFETCHED),
+                                     .heat = s->for_prefetch ? cache_heat(s->c, entry) : 0};
+    if (s->spare_hinted && victim.hinted)
         return false;
-    if (s->for_prefetch &&
-        (cache_noted(s->c, entry, NOTE_PREFETCHED) || cache_heat(s->c, entry) >= s->probability))
+    if (s->for_prefetch && !prefetch_may_evict(&s->c->limit, &victim, s->probability))
         return false;
     return is_free(s->c, entry);
 }
@@ -176,30 +176,32 @@ bool cache_space_take_free(struct cache *c, uint32_t entry, uint64_t *offset)
                             offset);
 }
 
-/* Whether a victim must be accessed less often than the prediction is probable. */
-static bool limits_by_heat(const struct cache *c)
+/* ---- for prefetches -------------------------------------------------------------------------- */
+
+static bool prefetch_fits(void *owner, uint32_t entry)
 {
-    return c->limit.rule == PREFETCH_IDLE || c->limit.rule == PREFETCH_AUTO;
+    return cache_fits(owner, entry);
+}
+
+static bool prefetch_victim(void *owner, uint32_t entry, float probability, uint32_t *victim,
+                            float *heat)
+{
+    struct search s = {.c = owner, .for_prefetch = true, .probability = probability};
+    *victim = find_victim(&s, entry);
+    *heat = *victim == ENTRY_NONE ? 0 : cache_heat(owner, *victim);
+    return *victim != ENTRY_NONE;
+}
+
+static void prefetch_evict(void *owner, uint32_t victim)
+{
+    (void)cache_evict(owner, victim);
 }
 
 bool cache_space_take_prefetch(struct cache *c, uint32_t entry, struct prefetch_state *state,
                                uint64_t *offset)
 {
-    struct search s = {.c = c,
-                       .spare_hinted = true,
-                       .for_prefetch = true,
-                       .probability = limits_by_heat(c) ? state->probability : INFINITY};
-    for (int i = 0; i < EVICT_TRIES_MAX; i++) {
-        state->needs_eviction = !cache_fits(c, entry);
-        uint32_t victim = state->needs_eviction ? find_victim(&s, entry) : ENTRY_NONE;
-        if (state->needs_eviction && victim == ENTRY_NONE)
-            return false;
-        state->victim_heat = victim == ENTRY_NONE ? 0 : cache_heat(c, victim);
-        if (!prefetch_limit_allows(&c->limit, state))
-            return false;
-        if (!state->needs_eviction)
-            return cache_space_take_free(c, entry, offset);
-        (void)cache_evict(c, victim); /* it may be pinned by now: the next round finds another */
-    }
-    return false;
+    struct prefetch_space space = {
+        .owner = c, .fits = prefetch_fits, .victim = prefetch_victim, .evict = prefetch_evict};
+    return prefetch_make_space(&c->limit, state, &space, entry) &&
+           cache_space_take_free(c, entry, offset);
 }

@@ -37,8 +37,7 @@ static void forget(struct cache *c, struct prediction_list *list)
     list->count = list->at = 0;
 }
 
-/* Newer predictions for the same layer and token replace older ones, made from a more distant
- * layer. Prefetches in flight continue: the newer list mostly contains them, too. */
+/* Prefetches in flight continue (prediction_keeps_loads). */
 static void replace(struct cache *c, struct prediction_list *list)
 {
     for (uint32_t i = 0; i < list->count; i++) {
@@ -63,14 +62,9 @@ static void add_prediction(struct cache *c, struct prediction_list *list,
         c->notes[g->entry].flags |= NOTE_FETCHED;
 }
 
-static bool passed(const struct cache_now *now, uint32_t sequence, uint32_t position,
-                   uint32_t layer)
+static struct prediction_place place_of(const struct cache_now *now)
 {
-    if (now->sequence != sequence)
-        return true;
-    /* In order of computation: an earlier position, or the same position and a layer not after
-     * ours. */
-    return position < now->position || (position == now->position && layer <= now->layer);
+    return (struct prediction_place){now->sequence, now->position, now->layer};
 }
 
 void cache_advance(struct cache *c, struct cache_now now)
@@ -82,13 +76,13 @@ void cache_advance(struct cache *c, struct cache_now now)
         now.layer == c->now.layer)
         return;
     if (now.layer != c->now.layer)
-        prefetch_limit_layer(&c->limit, c->layer_ns.value, cache_expert_ns(c),
-                             c->child.model->hparams.experts_used);
+        prefetch_limit_layer(&c->limit, c->layer_ns.value, cache_expert_ns(c));
     c->now = now;
+    struct prediction_place here = place_of(&now);
     cache_evict_expired(c);
     for (uint32_t layer = 0; layer < c->child.model->hparams.layers; layer++) {
         struct prediction_list *list = predictions_of(c, layer);
-        if (list->count > 0 && passed(&now, list->sequence, list->position, layer))
+        if (list->count > 0 && prediction_passed(&here, &list->target))
             forget(c, list);
     }
     c->prefetch_check = true;
@@ -110,24 +104,37 @@ static void take_hint(struct cache *c, const struct msg_hint *hint)
     /* Compute may have advanced without a message: hits send none. */
     cache_read_accesses(c, UINT64_MAX);
     struct prediction_list *list = predictions_of(c, hint->layer);
-    if (list->count > 0 && list->sequence == hint->sequence && list->position == hint->position)
+    struct prediction_place here = place_of(&c->now);
+    struct prediction_place target = {hint->sequence, hint->position, hint->layer};
+    if (list->count > 0 && prediction_keeps_loads(&list->target, &target))
         replace(c, list);
     else if (list->count > 0)
         forget(c, list);
     /* A prediction for an unknown sequence means that the sequence has started. */
-    if (c->now.sequence == hint->sequence &&
-        passed(&c->now, hint->sequence, hint->position, hint->layer)) {
+    if (here.sequence == hint->sequence && prediction_passed(&here, &target)) {
         cache_count(c, CTR_CACHE_hints_expired, hint->count);
         return;
     }
-    list->sequence = hint->sequence;
-    list->position = hint->position;
+    list->target = target;
     list->prefill = hint->prefill != 0;
     for (unsigned i = 0; i < hint->count && list->count < c->predictions_max; i++) {
         if (prediction_is_valid(c, hint, &hint->predictions[i]))
             add_prediction(c, list, &hint->predictions[i]);
     }
     c->prefetch_check = true;
+}
+
+/* Bytes of prefetches for layers that compute has not reached. */
+static uint64_t prefetched_bytes(const struct cache *c)
+{
+    uint64_t bytes = 0;
+    for (uint32_t layer = 0; layer < c->child.model->hparams.layers; layer++) {
+        const struct prediction_list *list = &c->predictions[layer];
+        for (uint32_t i = 0; i < list->at; i++)
+            if (cache_noted(c, list->predictions[i].entry, NOTE_PREFETCHED))
+                bytes += c->entries[list->predictions[i].entry].payload_bytes;
+    }
+    return bytes;
 }
 
 /* False when the round ends: no prefetch is allowed, or one was issued. Demands are handled before
@@ -140,26 +147,30 @@ static bool prefetch_one(struct cache *c, struct prediction_list *list, uint32_t
         list->at++;
         return true;
     }
-    uint32_t depth = (uint32_t)c->child.params->queue_depth;
-    uint32_t max = c->limit.rule == PREFETCH_ALL ? depth : 2 * h->experts_used;
     struct prefetch_state state = {
         .demands_open = c->demands_open,
         .prefetches_open = c->prefetches_open,
-        .prefetches_max = max < depth ? max : depth,
+        .queue_depth = (uint32_t)c->child.params->queue_depth,
+        .top_k = h->experts_used,
         .layer_now = c->now.layer,
         .layer_predicted = layer,
         .layers = h->layers,
         .probability = g->probability,
+        .prefill = list->prefill,
+        .prefetched_bytes = list->prefill ? prefetched_bytes(c) : 0,
+        .capacity_bytes = c->capacity,
     };
     uint64_t offset;
     if (!prefetch_limit_allows(&c->limit, &state)) /* not even with free space */
         return false;
     if (cache_space_take_prefetch(c, g->entry, &state, &offset)) {
-        prefetch_limit_sent(&c->limit);
+        prefetch_limit_sent(&c->limit, &state);
         c->notes[g->entry].flags |= NOTE_PREFETCHED | NOTE_FETCHED;
         cache_count(c, CTR_CACHE_prefetches, 1);
         cache_reserve(c, g->entry, offset, LOAD_PREFETCH, 0);
         c->prefetch_check = true;
+    } else if (prefetch_waits_for_space(&c->limit, &state)) {
+        return false;
     }
     list->at++; /* a prediction that cannot be loaded now is not tried again */
     return !c->prefetch_check;

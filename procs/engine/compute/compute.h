@@ -56,6 +56,7 @@ struct experts {
     struct knobs knobs;
     struct precision_policy precision_policy;
     enum prediction_source publishes; /* the rows that the predictor needs */
+    bool predicts_chunks;             /* it needs rows of token counts, too */
     struct {                          /* of the layer being routed, until its DEMAND was sent */
         enum gates_kind kind;
         const float *values;
@@ -158,6 +159,7 @@ const uint8_t *experts_slot(const struct child *child, uint32_t entry);
 int experts_set_preset(struct experts *e, uint32_t preset, struct error *error);
 /* Deterministic mode: writes the predictions of the layer that ends to the access log. */
 void experts_flush_predictions(struct experts *e);
+void experts_pass_ends(struct experts *e); /* deterministic mode: of a token or chunk */
 bool experts_resident(void *self, uint32_t layer, uint32_t expert);
 void experts_pin(void *self, const struct expert_step *step, struct expert_item **items,
                  uint32_t count);

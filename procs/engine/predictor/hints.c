@@ -10,6 +10,8 @@
 #include "lib/tensor/tensor_type.h"
 #include "procs/engine/predictor/predictor.h"
 
+_Static_assert(PREDICTIONS_MAX == MSG_HINTS_MAX, "a list is one HINT");
+
 static const struct model_hparams *hparams(const struct predictor *p)
 {
     return &p->child.model->hparams;
@@ -30,11 +32,7 @@ int hints_set_preset(struct predictor *p, uint32_t preset, struct error *error)
     p->preset = preset;
     p->knobs = knobs;
     p->method = prediction_method_named(knobs.prediction);
-    uint32_t want = knobs.predict_k ? (uint32_t)knobs.predict_k : hp->experts_used;
-    if (p->method->lists && knobs.predict_k == 0)
-        want = hp->experts;
-    want = want < hp->experts ? want : hp->experts;
-    p->want = want < MSG_HINTS_MAX ? want : MSG_HINTS_MAX;
+    p->want = prediction_want(p->method, knobs.predict_k, hp->experts_used, hp->experts);
     p->chosen_layer = UINT32_MAX;
     return 0;
 }
@@ -144,52 +142,39 @@ static uint32_t predict_from_routes(struct predictor *p, uint32_t layer,
     return run_prediction(p, layer, NULL, follows ? p->chosen[1] : NULL);
 }
 
-static int by_count(const void *a, const void *b)
-{
-    const struct prediction *x = a, *y = b;
-    if (x->probability != y->probability)
-        return x->probability > y->probability ? -1 : 1;
-    return x->expert < y->expert ? -1 : x->expert > y->expert;
-}
-
-/* Predicted token counts of a chunk: every expert that some token probably needs. */
+/* Predicted token counts of a chunk, then the weights ranked before each expert. */
 static uint32_t predict_from_counts(struct predictor *p, const struct gates_read *row)
 {
-    uint32_t n = 0, experts = hparams(p)->experts;
-    for (uint32_t e = 0; e < row->count && e < experts; e++)
-        if (p->values[e] > 0)
-            p->predictions[n++] = (struct prediction){e, p->values[e]};
-    qsort(p->predictions, n, sizeof *p->predictions, by_count);
-    return n < MSG_HINTS_MAX ? n : MSG_HINTS_MAX;
+    uint32_t experts = hparams(p)->experts;
+    if (row->count != 2 * experts)
+        return 0;
+    struct prediction_chunk in = {.tokens = p->values,
+                                  .weight_before = p->values + experts,
+                                  .experts = experts,
+                                  .whole = strcmp(p->knobs.prefill_prediction, "layer") == 0};
+    return prediction_chunk_run(p->method, &in, p->predictions);
 }
 
-/* The entry at the precision that compute would request if the predictions were right and nothing
- * were resident (HOBBIT §3.3: by the same scores); ENTRY_NONE when it would skip the expert. */
-static uint32_t entry_to_hint(const struct predictor *p, uint32_t layer,
-                              const struct prediction *prediction, float before)
+/* The entry to prefetch for prediction `at` of n; ENTRY_NONE when an access would skip it. */
+static uint32_t entry_to_hint(const struct predictor *p, uint32_t layer, uint32_t at, uint32_t n,
+                              bool prefill)
 {
     const struct model_index *m = p->child.model;
+    const struct prediction *prediction = &p->predictions[at];
     const uint8_t *planned = p->child.plan ? plan_width(p->child.plan) : NULL;
-    struct precision_input in = {
-        .weight_before = before, .planned = PRECISION_NATIVE, .predicted = true};
-    struct precision_choice choice;
+    struct precision_predicted in = {.at = at,
+                                     .count = n,
+                                     .weight_before = prediction->weight_before,
+                                     .planned = PRECISION_NATIVE,
+                                     .prefill = prefill};
+    enum precision precision;
     if (planned)
         in.planned =
             (enum precision)planned[(size_t)layer * m->hparams.experts + prediction->expert];
-    precision_choose(&p->precision_policy, &in, &choice);
-    if (choice.need == NEED_SKIP)
+    if (!precision_predict(&p->precision_policy, &in,
+                           model_expert_precisions(m, layer, prediction->expert), &precision))
         return ENTRY_NONE;
-    uint32_t entry = model_entry_expert_precision(m, layer, prediction->expert, choice.request);
-    return entry == ENTRY_NONE ? model_entry_expert(m, layer, prediction->expert) : entry;
-}
-
-/* Sum of the top-k probabilities. */
-static float top_sum(const struct predictor *p, uint32_t n)
-{
-    float sum = 0;
-    for (uint32_t i = 0; i < n && i < hparams(p)->experts_used; i++)
-        sum += p->predictions[i].probability;
-    return sum > 0 ? sum : 1;
+    return model_entry_expert_precision(m, layer, prediction->expert, precision);
 }
 
 static void send_hint(struct predictor *p, const struct gates_read *row, uint32_t from,
@@ -203,12 +188,8 @@ static void send_hint(struct predictor *p, const struct gates_read *row, uint32_
                            .layer = (uint16_t)layer,
                            .from_layer = (uint16_t)from,
                            .prefill = row->kind == GATES_COUNTS};
-    /* Token counts of a chunk contain no ranks. */
-    float sum = top_sum(p, n), before = 0;
     for (uint32_t i = 0; i < n; i++) {
-        float share = h->prefill ? 0 : p->predictions[i].probability / sum;
-        uint32_t entry = entry_to_hint(p, layer, &p->predictions[i], before < 1 ? before : 1);
-        before += share;
+        uint32_t entry = entry_to_hint(p, layer, i, n, h->prefill != 0);
         if (entry != ENTRY_NONE)
             h->predictions[h->count++] = (struct msg_prediction){
                 .entry = entry,

@@ -46,7 +46,8 @@ static void usage(FILE *out)
         "      --importance-tokens N  tokens per measurement of importance (default 8192; 0: "
         "none)\n"
         "      --importance-seconds N  stop refining groups after this time (default: no limit)\n"
-        "      --pair-mib N           memory for counting pairs of experts (default 256)\n"
+        "      --pair-mib N           memory for counting paths over two layers; the rarest\n"
+        "                             are dropped when it is full (default 256)\n"
         "      --threads N            (default: all CPUs)\n"
         "      --output text|json     format of the summary on stdout (default text)\n");
 }

@@ -5,12 +5,14 @@
  *   0  the gate input of the previous layer, unchanged
  *   1  the attention input of this layer: the residual stream, with this layer's router norm
  *   2  the attention input of the previous layer, likewise */
+#include <inttypes.h>
 #include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "lib/base/assert.h"
+#include "lib/plan/paths.h"
 #include "lib/policy/prediction/prediction.h"
 #include "lib/tensor/tensor_type.h"
 #include "procs/tools/profile/profile.h"
@@ -33,9 +35,9 @@ struct statistics {
     struct profile *p;
     const struct model_hparams *hp;
     const struct kernel_ops *ops;
-    float *router, *norm; /* [L][E][hidden], [L][hidden] */
-    atomic_uint *one;     /* [L][E][E] */
-    atomic_uint *two;     /* [L][E][E][E]; NULL: larger than --pair-mib */
+    float *router, *norm;    /* [L][E][hidden], [L][hidden] */
+    atomic_uint *one;        /* [L][E][E] */
+    struct path_counts *two; /* paths over two layers; NULL: --pair-mib 0 */
     struct seen *seen[OFFLINE_WORKERS_MAX];
 };
 
@@ -82,17 +84,13 @@ static void count_paths(struct seen *s, const struct expert_step *step, uint32_t
     uint32_t k = all->hp->experts_used;
     size_t e = all->hp->experts;
     const uint16_t *now = s->chosen[0] + (size_t)row * k, *before = s->chosen[1] + (size_t)row * k;
-    const uint16_t *older = s->chosen[2] + (size_t)row * k;
     for (uint32_t b = 0; b < k; b++) {
         size_t at = (step->layer * e + before[b]) * e;
         for (uint32_t c = 0; c < k; c++)
             atomic_fetch_add_explicit(&all->one[at + now[c]], 1, memory_order_relaxed);
-        for (uint32_t a = 0; all->two && step->layer >= 2 && a < k; a++) {
-            size_t pair = ((step->layer * e + older[a]) * e + before[b]) * e;
-            for (uint32_t c = 0; c < k; c++)
-                atomic_fetch_add_explicit(&all->two[pair + now[c]], 1, memory_order_relaxed);
-        }
     }
+    if (all->two && step->layer >= 2)
+        path_counts_add(all->two, step->layer, s->chosen[2] + (size_t)row * k, before, now, k);
 }
 
 static uint32_t hits(const struct prediction *predictions, uint32_t count, const uint16_t *chosen,
@@ -232,21 +230,11 @@ static unsigned shift_of(const atomic_uint *counts, uint64_t n)
     return shift;
 }
 
-static int by_count(const void *a, const void *b)
-{
-    const struct plan_cell *x = a, *y = b;
-    if (x->count != y->count)
-        return (x->count < y->count) - (x->count > y->count);
-    return (x->expert > y->expert) - (x->expert < y->expert);
-}
-
 static int take_paths(struct statistics *all, struct plan **plan, struct error *error)
 {
-    uint64_t e = (*plan)->experts, pairs = (*plan)->layers * e * e, cells = 0;
-    unsigned shift = shift_of(all->one, pairs),
-             shift2 = all->two ? shift_of(all->two, pairs * e) : 0;
-    for (uint64_t i = 0; all->two && i < pairs * e; i++)
-        cells += all->two[i] >> shift2 > 0;
+    uint64_t e = (*plan)->experts, pairs = (*plan)->layers * e * e;
+    uint64_t cells = all->two ? path_counts_cells(all->two) : 0;
+    unsigned shift = shift_of(all->one, pairs);
     uint64_t arrays = plan_array_bit(PLAN_ARRAY_prev1);
     if (all->two)
         arrays |= plan_array_bit(PLAN_ARRAY_pair_first) | plan_array_bit(PLAN_ARRAY_pair_cells);
@@ -257,18 +245,11 @@ static int take_paths(struct statistics *all, struct plan **plan, struct error *
     *plan = more;
     for (uint64_t i = 0; i < pairs; i++)
         plan_prev1(more)[i] = (uint16_t)(all->one[i] >> shift);
-    uint32_t at = 0;
-    for (uint64_t i = 0; all->two && i < pairs; i++) {
-        uint32_t first = plan_pair_first(more)[i] = at;
-        for (uint64_t c = 0; c < e; c++)
-            if (all->two[i * e + c] >> shift2)
-                plan_pair_cells(more)[at++] = (struct plan_cell){
-                    .expert = (uint16_t)c, .count = (uint16_t)(all->two[i * e + c] >> shift2)};
-        qsort(plan_pair_cells(more) + first, at - first, sizeof(struct plan_cell), by_count);
-    }
-    if (all->two)
-        plan_pair_first(more)[pairs] = at;
-    return 0;
+    if (all->two && path_counts_dropped(all->two) > 0)
+        log_warn("paths over two layers: the rarest, %" PRIu64
+                 " accesses, do not fit --pair-mib %lld",
+                 path_counts_dropped(all->two), (long long)all->p->pair_mib);
+    return all->two ? path_counts_take(all->two, more, error) : 0;
 }
 
 static void progress(void *arg, uint32_t done, uint32_t of)
@@ -298,8 +279,12 @@ int profile_statistics(struct profile *p, struct error *error)
     uint64_t e = all.hp->experts, pairs = all.hp->layers * e * e;
     all.ops = kernel_ops_select(NULL);
     all.one = zeroed(pairs, sizeof *all.one);
-    if (pairs * e * sizeof *all.two <= (uint64_t)p->pair_mib * MIB)
-        all.two = zeroed(pairs * e, sizeof *all.two);
+    if (p->pair_mib > 0) {
+        all.two =
+            path_counts_create(all.hp->layers, all.hp->experts, (uint64_t)p->pair_mib * MIB, error);
+        if (!all.two)
+            return -1;
+    }
     read_routers(&all);
     struct offline_evaluation run = {.model = p->model,
                                      .text = &p->text,
@@ -319,7 +304,7 @@ int profile_statistics(struct profile *p, struct error *error)
         if (all.seen[w])
             seen_free(all.seen[w]);
     free(all.one);
-    free(all.two);
+    path_counts_destroy(all.two);
     free(all.router);
     free(all.norm);
     return status == 0 ? profile_save(p, error) : -1;

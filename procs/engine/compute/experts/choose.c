@@ -1,9 +1,7 @@
 /* Choices: which precision of an expert serves an access, and, under a mask, which experts can be
- * routed to. The decision is a pure policy function of gate weights
- * (lib/policy/access/precision.h), applied to what is resident: the best allowed precision that is
- * READY; else one that is loading and at least as good as the one that would be requested; else a
- * load. A pin is set before the state is read, and one pin remains: on the entry that serves or is
- * waited for. */
+ * routed to. Which precisions may serve is a pure policy function of gate weights, which of them
+ * does, one of what is resident (lib/policy/access/precision.h). One pin remains: on the entry that
+ * serves or is waited for; its state counts as read under the pin. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -50,97 +48,80 @@ bool experts_resident(void *self, uint32_t layer, uint32_t expert)
 
 /* ---- the precision of one access ------------------------------------------------------------- */
 
-/* The precisions that may serve an access, limited to those in which the expert is stored. */
-struct option {
-    enum precision_need need;
-    enum precision request;
-    uint32_t count;
-    enum precision accept[PRECISION__COUNT];
-};
-
-static struct option options_of(const struct experts *e, const struct expert_step *step,
-                                const struct expert_item *item)
+/* The precisions that may serve an access, among those in which the expert is stored. */
+static struct precision_choice choice_of(const struct experts *e, const struct expert_step *step,
+                                         const struct expert_item *item)
 {
     const struct model_index *m = e->child->model;
-    struct directory_entry *high =
-        precision_entry(e, step->layer, item->expert, e->precision_policy.high);
-    struct precision_input in = {
-        .weight_before = item->weight_before,
-        .popularity = item->popularity,
-        .planned = PRECISION_NATIVE,
-        .prefill = step->rows > 1,
-        /* its load started before the router ran */
-        .predicted = high && entry_state_of(entry_read(&high->word)) != ENTRY_ABSENT,
-    };
+    struct precision_input in = {.weight_before = item->weight_before,
+                                 .popularity = item->popularity,
+                                 .planned = PRECISION_NATIVE,
+                                 .prefill = step->rows > 1};
     if (e->child->plan && plan_width(e->child->plan))
         in.planned = (enum precision)plan_width(
             e->child->plan)[(size_t)step->layer * m->hparams.experts + item->expert];
     struct precision_choice choice;
     precision_choose(&e->precision_policy, &in, &choice);
-    struct option o = {.need = choice.need, .request = choice.request};
-    for (uint32_t i = 0; i < choice.accept_count; i++)
-        if (precision_entry(e, step->layer, item->expert, choice.accept[i]))
-            o.accept[o.count++] = choice.accept[i];
-    if (o.need != NEED_SKIP && !precision_entry(e, step->layer, item->expert, o.request)) {
-        /* a store can lack single experts of a precision: the best available one serves */
-        enum precision best =
-            (enum precision)model_index_entries(m)[model_entry_expert(m, step->layer, item->expert)]
-                .precision;
-        o.request = best;
-        o.accept[o.count == 0 ? o.count++ : o.count - 1] = best;
-    }
-    return o;
+    precision_limit(&choice, model_expert_precisions(m, step->layer, item->expert));
+    return choice;
 }
 
-/* Pins the expert at that precision if it is READY. */
-static bool take_precision(struct experts *e, const struct expert_step *step,
-                           struct expert_item *item, enum precision precision)
+static enum precision_state state_of(enum entry_state state)
 {
-    struct directory_entry *d = precision_entry(e, step->layer, item->expert, precision);
-    if (entry_state_of(entry_pin(&d->word, PINNER_COMPUTE)) != ENTRY_READY) {
-        entry_unpin(&d->word, PINNER_COMPUTE);
-        return false;
-    }
-    item->precision = precision;
-    experts_make_ready(e, step, item);
-    return true;
+    return state == ENTRY_READY     ? PRECISION_READY
+           : state == ENTRY_LOADING ? PRECISION_LOADING
+                                    : PRECISION_ABSENT;
 }
 
-/* Better than the precision that would be requested, and already loading. */
-static enum precision loading_precision(const struct experts *e, const struct expert_step *step,
-                                        const struct expert_item *item, const struct option *o)
+/* The states are read without a pin: take_choice checks again under one. */
+static enum precision_outcome serve(const struct experts *e, const struct expert_step *step,
+                                    const struct expert_item *item,
+                                    const struct precision_choice *choice,
+                                    enum precision *precision)
 {
-    for (uint32_t i = 0; i < o->count && o->accept[i] < o->request; i++) {
-        struct directory_entry *d = precision_entry(e, step->layer, item->expert, o->accept[i]);
-        if (entry_state_of(entry_read(&d->word)) == ENTRY_LOADING)
-            return o->accept[i];
+    enum precision_state state[PRECISION__COUNT] = {PRECISION_ABSENT};
+    for (uint32_t i = 0; i < choice->accept_count; i++) {
+        struct directory_entry *d =
+            precision_entry(e, step->layer, item->expert, choice->accept[i]);
+        state[choice->accept[i]] = state_of(entry_state_of(entry_read(&d->word)));
     }
-    return o->request;
+    return precision_serve(choice, state, precision);
 }
 
+/* The only precision needs no check of the others before the pin. */
+static bool has_one_answer(const struct precision_choice *choice)
+{
+    return choice->accept_count == 1 && choice->need != NEED_SKIP;
+}
+
+/* Pins what serves or is waited for. An entry can be evicted between the check and the pin: then the
+ * choice is made again. */
 static enum access_outcome pin_one(struct experts *e, const struct expert_step *step,
-                                   struct expert_item *item, const struct option *o)
+                                   struct expert_item *item, const struct precision_choice *choice)
 {
-    /* A single candidate is checked below, with the pin that remains set. */
-    bool only_request = o->count == 1 && o->need != NEED_SKIP && o->accept[0] == o->request;
-    for (uint32_t i = 0; i < o->count && !only_request; i++)
-        if (take_precision(e, step, item, o->accept[i]))
+    for (;;) {
+        enum precision_outcome expected = PRECISION_MISS;
+        item->precision = choice->request;
+        if (!has_one_answer(choice))
+            expected = serve(e, step, item, choice, &item->precision);
+        if (expected == PRECISION_SKIPPED) {
+            item->state = ITEM_SKIPPED;
+            return ACCESS_SKIPPED;
+        }
+        struct directory_entry *d = precision_entry(e, step->layer, item->expert, item->precision);
+        enum entry_state state = entry_state_of(entry_pin(&d->word, PINNER_COMPUTE));
+        if (state == ENTRY_READY) {
+            experts_make_ready(e, step, item);
             return ACCESS_HIT;
-    if (o->need == NEED_SKIP) {
-        item->precision = o->count > 0 ? o->accept[0] : PRECISION_NATIVE;
-        item->state = ITEM_SKIPPED;
-        return ACCESS_SKIPPED;
+        }
+        if (expected == PRECISION_HIT) {
+            entry_unpin(&d->word, PINNER_COMPUTE);
+            continue;
+        }
+        item->state = ITEM_WAITED;
+        e->failures_before[item->expert] = atomic_load_explicit(&d->failures, memory_order_relaxed);
+        return state == ENTRY_LOADING ? ACCESS_INFLIGHT : ACCESS_MISS;
     }
-    item->precision = loading_precision(e, step, item, o);
-    struct directory_entry *d = precision_entry(e, step->layer, item->expert, item->precision);
-    enum entry_state state = entry_state_of(entry_pin(&d->word, PINNER_COMPUTE));
-    if (state == ENTRY_READY) {
-        experts_make_ready(e, step, item);
-        return ACCESS_HIT;
-    }
-    item->state = ITEM_WAITED;
-    e->failures_before[item->expert] = atomic_load_explicit(&d->failures, memory_order_relaxed);
-    return state == ENTRY_LOADING ? ACCESS_INFLIGHT : ACCESS_MISS;
 }
 
 /* Deterministic mode: the simulated cache has decided; the real bytes are waited for anyway. */
@@ -157,13 +138,15 @@ static enum access_outcome pin_deterministic(struct experts *e, const struct exp
         item->state = ITEM_SKIPPED;
         return ACCESS_SKIPPED;
     }
-    struct option o = {.need = NEED_HIGH, .request = result->precision, .count = 1};
-    o.accept[0] = result->precision;
+    struct precision_choice choice = {.need = NEED_HIGH,
+                                      .request = result->precision,
+                                      .accept_count = 1,
+                                      .accept = {result->precision}};
     *need = result->precision == e->precision_policy.low &&
                     e->precision_policy.low != e->precision_policy.high
                 ? NEED_LOW
                 : NEED_HIGH;
-    (void)pin_one(e, step, item, &o);
+    (void)pin_one(e, step, item, &choice);
     return outcomes[result->outcome];
 }
 
@@ -236,20 +219,21 @@ void experts_pin(void *self, const struct expert_step *step, struct expert_item 
     bool waited = false;
     enum precision best = (enum precision)__builtin_ctz(e->child->model->precision_mask);
     for (uint32_t i = 0; i < count; i++) {
-        struct option o = {0};
+        enum precision_need need;
         enum access_outcome outcome;
         if (e->deterministic) {
-            outcome = pin_deterministic(e, step, items[i], &o.need);
+            outcome = pin_deterministic(e, step, items[i], &need);
         } else {
-            o = options_of(e, step, items[i]);
-            outcome = pin_one(e, step, items[i], &o);
+            struct precision_choice choice = choice_of(e, step, items[i]);
+            need = choice.need;
+            outcome = pin_one(e, step, items[i], &choice);
         }
         if (items[i]->state == ITEM_WAITED && drop_evicted(e, step, items[i]))
             continue;
         tally.outcome[outcome]++;
         waited |= items[i]->state == ITEM_WAITED;
         tally.low += outcome != ACCESS_SKIPPED && items[i]->precision != best;
-        log_access(e, step, items[i], o.need, outcome);
+        log_access(e, step, items[i], need, outcome);
     }
     count_accesses(e, &tally);
     if (!waited) {
@@ -272,8 +256,8 @@ void experts_pin(void *self, const struct expert_step *step, struct expert_item 
  * access. */
 static bool serves(const struct experts *e, const struct expert_step *step, uint32_t expert)
 {
-    struct option o = options_of(e, step, &(struct expert_item){.expert = expert});
-    struct directory_entry *d = precision_entry(e, step->layer, expert, o.accept[0]);
+    struct precision_choice choice = choice_of(e, step, &(struct expert_item){.expert = expert});
+    struct directory_entry *d = precision_entry(e, step->layer, expert, choice.accept[0]);
     return d && entry_state_of(entry_read(&d->word)) == ENTRY_READY;
 }
 
@@ -282,15 +266,15 @@ static bool serves(const struct experts *e, const struct expert_step *step, uint
  * whole layer. */
 static bool hold(struct experts *e, const struct expert_step *step, uint32_t expert)
 {
-    struct option o = options_of(e, step, &(struct expert_item){.expert = expert});
-    struct directory_entry *d = precision_entry(e, step->layer, expert, o.accept[0]);
+    struct precision_choice choice = choice_of(e, step, &(struct expert_item){.expert = expert});
+    struct directory_entry *d = precision_entry(e, step->layer, expert, choice.accept[0]);
     if (!d)
         return false;
     if (entry_state_of(entry_pin(&d->word, PINNER_COMPUTE)) != ENTRY_READY) {
         entry_unpin(&d->word, PINNER_COMPUTE);
         return false;
     }
-    e->held[e->held_count++] = experts_entry(e, step->layer, expert, o.accept[0]);
+    e->held[e->held_count++] = experts_entry(e, step->layer, expert, choice.accept[0]);
     return true;
 }
 
@@ -439,7 +423,8 @@ static void deterministic_predicted(void *self, const struct expert_step *step, 
                                    .kind = TRACE_PREDICTED,
                                    .rank = (uint8_t)(rank < UINT8_MAX ? rank : UINT8_MAX),
                                    .prefill = step->rows > 1,
-                                   .preset = (uint16_t)step->layer};
+                                   .preset = (uint16_t)step->layer,
+                                   .before = step->rows > 1 ? prediction->weight_before : 0};
     if (e->predictions_count < e->predictions_max)
         e->predictions[e->predictions_count++] = record;
 }
@@ -498,6 +483,7 @@ int experts_set_preset(struct experts *e, uint32_t preset, struct error *error)
     e->knobs = knobs;
     e->precision_policy = policy;
     e->publishes = prediction_method_named(knobs.prediction)->source;
+    e->predicts_chunks = prediction_for_chunks(prediction_method_named(knobs.prediction));
     e->logs_logits = strcmp(knobs.eviction, "learned") == 0;
     return make_mask(e, error) == 0 ? make_deterministic(e, error) : -1;
 }

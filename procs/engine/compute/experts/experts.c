@@ -285,9 +285,9 @@ static void source_next_counts(void *self, const struct expert_step *step, const
     struct experts *e = self;
     if (e->deterministic)
         deterministic_next_counts(e->deterministic, step, counts, experts);
-    if (e->publishes != PREDICT_NOTHING)
+    if (e->predicts_chunks)
         gates_publish(&e->child->gates, step->layer, GATES_COUNTS, step->sequence, step->position,
-                      counts, experts);
+                      counts, 2 * experts);
 }
 
 void experts_tick(struct experts *e, uint64_t now_ns)
@@ -312,6 +312,23 @@ static void source_layer_starts(void *self, const struct expert_step *step)
         child_inject(e->child, INJECT_COMPUTE_MID_TOKEN);
     if (step->rows > 1 && (step->layer > 0 || step->position > 0))
         child_inject(e->child, INJECT_COMPUTE_PREFILL);
+}
+
+void experts_pass_ends(struct experts *e)
+{
+    uint64_t demand = 0, prefetch = 0;
+    if (!e->deterministic)
+        return;
+    experts_flush_predictions(e);
+    deterministic_token_end(e->deterministic);
+    for (int p = 0; p < SIM_PHASES; p++) {
+        const struct sim_stats *f =
+            sim_cache_stats(deterministic_cache(e->deterministic), (enum sim_phase)p);
+        demand += f->demand_bytes;
+        prefetch += f->prefetch_bytes;
+    }
+    counter_set(e->child->row, CTR_COMPUTE_modelled_demand_bytes, demand);
+    counter_set(e->child->row, CTR_COMPUTE_modelled_prefetch_bytes, prefetch);
 }
 
 static void source_alive(void *self)

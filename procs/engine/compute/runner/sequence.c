@@ -273,10 +273,7 @@ static int turn(struct sequence *s, struct error *error)
     }
     if (s->score)
         score_rows(s, position, rows);
-    if (r->experts.deterministic) {
-        experts_flush_predictions(&r->experts);
-        deterministic_token_end(r->experts.deterministic);
-    }
+    experts_pass_ends(&r->experts);
     /* The token is appended before kv_valid is set: after a crash in between, these rows are
      * computed again with the same bits. In the other order the logits of the last row would be
      * lost. */

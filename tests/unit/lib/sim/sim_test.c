@@ -354,7 +354,7 @@ START_TEST(demands_overtake)
     k.precision_bytes[0] = EXPERT_BYTES;
     k.device.bytes_per_s = 1e8; /* 10 ms each */
     struct sim_cache *c = sim_cache_create(&k, &error);
-    struct prediction predictions[1] = {{5, 1}};
+    struct prediction predictions[1] = {{5, 1, 0}};
     struct sim_access_result result;
     (void)token(c, 0, (const uint32_t[]){1}, 1);
     sim_cache_layer(c, &(struct sim_step){1, 1, 0, 1, false});
@@ -390,7 +390,7 @@ START_TEST(likely_predictions_take_space)
     k.device.bytes_per_s = 4e9;
     struct sim_cache *c = sim_cache_create(&k, &error);
     ck_assert_msg(c != NULL, "%s", error.text);
-    struct prediction prediction = {5, share[_i]};
+    struct prediction prediction = {5, share[_i], 0};
     struct sim_access_result result;
     for (uint32_t position = 0; position < 3; position++)
         for (uint32_t layer = 0; layer < 2; layer++) {

@@ -175,7 +175,8 @@ END_TEST
 
 START_TEST(prefetch_limit)
 {
-    const struct prefetch_state good = {.prefetches_max = 4,
+    const struct prefetch_state good = {.queue_depth = 4,
+                                        .top_k = 8,
                                         .layer_now = 3,
                                         .layer_predicted = 4,
                                         .layers = 8,
@@ -203,7 +204,7 @@ START_TEST(prefetch_limit)
             double layer_ns;
             float too_low, enough;
         } of[] = {{2000, 0.19f, 0.21f}, {500, 0.39f, 0.41f}, {10, 0.79f, 0.81f}};
-        prefetch_limit_layer(&idle, of[i].layer_ns, 1000, 8);
+        prefetch_limit_layer(&idle, of[i].layer_ns, 1000);
         s.probability = of[i].too_low;
         ck_assert(!prefetch_limit_allows(&idle, &s));
         s.probability = of[i].enough;

@@ -221,7 +221,8 @@ END_TEST
 
 static struct prefetch_state calm(void)
 {
-    return (struct prefetch_state){.prefetches_max = 8,
+    return (struct prefetch_state){.queue_depth = 16,
+                                   .top_k = 4,
                                    .layer_now = 2,
                                    .layer_predicted = 3,
                                    .layers = 8,
@@ -246,7 +247,7 @@ START_TEST(limits_differ_as_they_should)
         for (uint32_t n = 0; n < 6; n++) {
             struct prefetch_state s = calm();
             s.victim_heat = n == 1 ? 0.9f : s.victim_heat;
-            s.prefetches_open = n == 2 ? 1 : n == 5 ? 8 : 0;
+            s.prefetches_open = n == 2 ? 1 : n == 5 ? 16 : 0;
             s.layer_predicted = n == 3 ? 4 : 3;
             s.demands_open = n == 4;
             ck_assert_msg(prefetch_limit_allows(&l, &s) == (table[i].accepts[n] == 'y'), "%s, %u",
@@ -258,30 +259,71 @@ START_TEST(limits_differ_as_they_should)
 }
 END_TEST
 
-/* n loads per layer in the long run, also for n below one; unused credit is at most max(n,
- * top_k). */
-START_TEST(credit_adds_up)
+/* As many whole loads as one layer's compute hides, whatever earlier layers left; in prefill the
+ * credit neither limits nor is spent. */
+START_TEST(credit_is_per_layer)
 {
     static const double n[] = {0.25, 0.7, 1, 2.5, 6};
     struct prefetch_limit l;
-    struct prefetch_state s = calm();
-    uint32_t sent = 0;
+    struct prefetch_state s = calm(), chunk = calm();
     prefetch_limit_init(&l, "credit");
-    for (uint32_t layer = 0; layer < 1000; layer++) {
-        prefetch_limit_layer(&l, n[_i] * 1e6, 1e6, 4);
-        while (prefetch_limit_allows(&l, &s)) {
-            prefetch_limit_sent(&l);
+    chunk.prefill = true;
+    ck_assert(prefetch_limit_allows(&l, &chunk)); /* nothing was measured yet */
+    for (uint32_t layer = 0; layer < 100; layer++) {
+        uint32_t sent = 0;
+        prefetch_limit_layer(&l, n[_i] * 1e6, 1e6);
+        prefetch_limit_sent(&l, &chunk);
+        while (layer % 2 && prefetch_limit_allows(&l, &s)) {
+            prefetch_limit_sent(&l, &s);
             sent++;
         }
+        ck_assert_uint_eq(sent, layer % 2 ? (uint32_t)n[_i] : 0);
+        ck_assert(prefetch_limit_allows(&l, &chunk));
     }
-    ck_assert_double_eq_tol(sent, 1000 * n[_i], 2);
-    for (uint32_t layer = 0; layer < 100; layer++)
-        prefetch_limit_layer(&l, n[_i] * 1e6, 1e6, 4);
-    for (sent = 0; prefetch_limit_allows(&l, &s); sent++)
-        prefetch_limit_sent(&l);
-    ck_assert_uint_eq(sent, n[_i] > 4 ? (uint32_t)n[_i] : 4);
-    prefetch_limit_layer(&l, 1e6, 0, 4); /* not measured yet */
+    prefetch_limit_init(&l, "credit");
+    prefetch_limit_layer(&l, 1e6, 0); /* not measured yet */
     ck_assert(!prefetch_limit_allows(&l, &s));
+}
+END_TEST
+
+/* A chunk: demands pending, the number in flight, the space of the running layer. */
+START_TEST(chunks_are_queued_behind_demands)
+{
+    static const struct {
+        const char *name;
+        bool queued;
+        uint32_t open;
+    } t[] = {{"demand-first", true, 16}, {"credit", true, 16}, {"until-router", false, 8},
+             {"idle", true, 8},          {"all", true, 16},    {"none", false, 8}};
+    for (uint32_t i = 0; i < ARRAY_LEN(t); i++) {
+        struct prefetch_limit l;
+        struct prefetch_state s = calm();
+        prefetch_limit_init(&l, t[i].name);
+        ck_assert_uint_eq(prefetch_open_max(&l, &s), i == 4 ? 16 : 8);
+        s.prefill = true;
+        s.demands_open = 3;
+        s.capacity_bytes = 100, s.prefetched_bytes = 50;
+        ck_assert_uint_eq(prefetch_open_max(&l, &s), t[i].open);
+        ck_assert_msg(prefetch_limit_allows(&l, &s) == t[i].queued, "%s", t[i].name);
+        ck_assert(prefetch_waits_for_space(&l, &s) == (i < 2));
+        s.prefetched_bytes = 51; /* the running layer needs the other half */
+        ck_assert(!prefetch_limit_allows(&l, &s));
+    }
+}
+END_TEST
+
+/* Unused and predicted entries are spared under every limit, hot ones under two. */
+START_TEST(victims_of_a_prefetch)
+{
+    static const char *const names[] = {"idle", "auto", "demand-first", "credit", "all"};
+    for (uint32_t i = 0; i < ARRAY_LEN(names); i++) {
+        struct prefetch_limit l;
+        prefetch_limit_init(&l, names[i]);
+        ck_assert(!prefetch_may_evict(&l, &(struct prefetch_victim){.hinted = true}, 1));
+        ck_assert(!prefetch_may_evict(&l, &(struct prefetch_victim){.prefetched = true}, 1));
+        ck_assert(prefetch_may_evict(&l, &(struct prefetch_victim){.heat = 0.2f}, 0.3f));
+        ck_assert(prefetch_may_evict(&l, &(struct prefetch_victim){.heat = 0.4f}, 0.3f) == (i > 1));
+    }
 }
 END_TEST
 
@@ -428,7 +470,9 @@ int main(void)
     tcase_add_test(c, names_and_layers);
     tcase_add_test(c, access_probabilities);
     tcase_add_test(c, limits_differ_as_they_should);
-    tcase_add_loop_test(c, credit_adds_up, 0, 5);
+    tcase_add_loop_test(c, credit_is_per_layer, 0, 5);
+    tcase_add_test(c, chunks_are_queued_behind_demands);
+    tcase_add_test(c, victims_of_a_prefetch);
     tcase_add_loop_test(c, auto_keeps_profitable_prefetch, 0, 3);
     tcase_add_test(c, hobbit_precision);
     tcase_add_test(c, fate_precision);
