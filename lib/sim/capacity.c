@@ -6,8 +6,7 @@
 struct search {
     struct sim_cache *c;
     bool spare_hinted;
-    bool for_prefetch;
-    float probability; /* of the prediction that needs the space */
+    const struct prefetch_state *prefetch; /* that needs the space; NULL: a demand */
 };
 
 static bool may_evict(void *arg, uint32_t slot)
@@ -16,10 +15,11 @@ static bool may_evict(void *arg, uint32_t slot)
     const struct sim_slot *n = &s->c->slot[slot];
     struct prefetch_victim victim = {.hinted = (n->flags & SIM_HINTED) != 0,
                                      .prefetched = (n->flags & SIM_PREFETCHED) != 0,
-                                     .heat = s->for_prefetch ? sim_heat(s->c, slot) : 0};
+                                     .layer = slot / s->c->config.experts % s->c->config.layers,
+                                     .heat = s->prefetch ? sim_heat(s->c, slot) : 0};
     if (s->spare_hinted && victim.hinted)
         return false;
-    if (s->for_prefetch && !prefetch_may_evict(&s->c->limit, &victim, s->probability))
+    if (s->prefetch && !prefetch_may_evict(&s->c->limit, s->prefetch, &victim))
         return false;
     return n->state == SIM_READY && !(n->flags & SIM_PINNED);
 }
@@ -102,11 +102,11 @@ static bool prefetch_fits(void *owner, uint32_t slot)
     return fits(owner, slot);
 }
 
-static bool prefetch_victim(void *owner, uint32_t slot, float probability, uint32_t *victim,
-                            float *heat)
+static bool prefetch_victim(void *owner, uint32_t slot, const struct prefetch_state *state,
+                            uint32_t *victim, float *heat)
 {
     struct sim_cache *c = owner;
-    struct search s = {.c = c, .for_prefetch = true, .probability = probability};
+    struct search s = {.c = c, .prefetch = state};
     *victim = residency_victim(c->residency, slot, may_evict, &s);
     *heat = *victim == POLICY_NONE ? 0 : sim_heat(c, *victim);
     return *victim != POLICY_NONE;

@@ -115,12 +115,19 @@ static bool limits_by_heat(const struct prefetch_limit *l)
     return l->rule == PREFETCH_IDLE || l->rule == PREFETCH_AUTO;
 }
 
-bool prefetch_may_evict(const struct prefetch_limit *l, const struct prefetch_victim *victim,
-                        float probability)
+/* Half a round of layers ahead or more counts as passed. */
+static bool has_passed(const struct prefetch_state *s, uint32_t layer)
 {
-    if (victim->hinted || victim->prefetched)
+    uint32_t ahead = (layer + s->layers - s->layer_now) % s->layers;
+    return ahead == 0 || ahead > s->layers / 2;
+}
+
+bool prefetch_may_evict(const struct prefetch_limit *l, const struct prefetch_state *s,
+                        const struct prefetch_victim *victim)
+{
+    if (victim->hinted || victim->prefetched || (s->prefill && !has_passed(s, victim->layer)))
         return false;
-    return !limits_by_heat(l) || victim->heat < probability;
+    return !limits_by_heat(l) || victim->heat < s->probability;
 }
 
 bool prefetch_make_space(const struct prefetch_limit *l, struct prefetch_state *s,
@@ -130,8 +137,7 @@ bool prefetch_make_space(const struct prefetch_limit *l, struct prefetch_state *
         uint32_t victim = 0;
         s->victim_heat = 0;
         s->needs_eviction = !space->fits(space->owner, entry);
-        if (s->needs_eviction &&
-            !space->victim(space->owner, entry, s->probability, &victim, &s->victim_heat))
+        if (s->needs_eviction && !space->victim(space->owner, entry, s, &victim, &s->victim_heat))
             return false;
         if (!prefetch_limit_allows(l, s))
             return false;

@@ -103,12 +103,14 @@ void prefetch_limit_sent(struct prefetch_limit *l, const struct prefetch_state *
 struct prefetch_victim {
     bool hinted;     /* predicted for a layer that compute has not reached */
     bool prefetched; /* loaded for a prediction, not accessed yet */
+    uint32_t layer;
     float heat;
 };
 
-/* Whether the entry may be evicted for a prefetch of that probability. */
-bool prefetch_may_evict(const struct prefetch_limit *l, const struct prefetch_victim *victim,
-                        float probability);
+/* Whether the entry may be evicted for a prefetch. In prefill only if compute has passed its layer:
+ * the chunk will access nearly every expert of the layers ahead. */
+bool prefetch_may_evict(const struct prefetch_limit *l, const struct prefetch_state *s,
+                        const struct prefetch_victim *victim);
 
 /* The owner's side of prefetch_make_space. */
 struct prefetch_space {
@@ -116,7 +118,8 @@ struct prefetch_space {
     bool (*fits)(void *owner, uint32_t entry);
     /* Entry to evict, by the residency policy among those that prefetch_may_evict allows, and its
      * heat. False: none. */
-    bool (*victim)(void *owner, uint32_t entry, float probability, uint32_t *victim, float *heat);
+    bool (*victim)(void *owner, uint32_t entry, const struct prefetch_state *s, uint32_t *victim,
+                   float *heat);
     void (*evict)(void *owner, uint32_t victim); /* can fail: the next round finds another */
 };
 

@@ -29,8 +29,7 @@ bool cache_fits(const struct cache *c, uint32_t entry)
 struct search {
     struct cache *c;
     bool spare_hinted;
-    bool for_prefetch;
-    float probability; /* of the prediction that needs the space */
+    const struct prefetch_state *prefetch; /* that needs the space; NULL: a demand */
 };
 
 /* Entries in flight, or READY but not observed yet, are not evicted. */
@@ -47,10 +46,11 @@ static bool may_evict(void *arg, uint32_t slot)
     uint32_t entry = slot + s->c->child.model->dense_count;
     struct prefetch_victim victim = {.hinted = cache_noted(s->c, entry, NOTE_HINTED),
                                      .prefetched = cache_noted(s->c, entry, NOTE_PREFETCHED),
-                                     .heat = s->for_prefetch ? cache_heat(s->c, entry) : 0};
+                                     .layer = s->c->entries[entry].layer,
+                                     .heat = s->prefetch ? cache_heat(s->c, entry) : 0};
     if (s->spare_hinted && victim.hinted)
         return false;
-    if (s->for_prefetch && !prefetch_may_evict(&s->c->limit, &victim, s->probability))
+    if (s->prefetch && !prefetch_may_evict(&s->c->limit, s->prefetch, &victim))
         return false;
     return is_free(s->c, entry);
 }
@@ -183,10 +183,10 @@ static bool prefetch_fits(void *owner, uint32_t entry)
     return cache_fits(owner, entry);
 }
 
-static bool prefetch_victim(void *owner, uint32_t entry, float probability, uint32_t *victim,
-                            float *heat)
+static bool prefetch_victim(void *owner, uint32_t entry, const struct prefetch_state *state,
+                            uint32_t *victim, float *heat)
 {
-    struct search s = {.c = owner, .for_prefetch = true, .probability = probability};
+    struct search s = {.c = owner, .prefetch = state};
     *victim = find_victim(&s, entry);
     *heat = *victim == ENTRY_NONE ? 0 : cache_heat(owner, *victim);
     return *victim != ENTRY_NONE;

@@ -312,17 +312,26 @@ START_TEST(chunks_are_queued_behind_demands)
 }
 END_TEST
 
-/* Unused and predicted entries are spared under every limit, hot ones under two. */
+/* Unused and predicted entries are spared under every limit, hot ones under two; for a chunk also
+ * those of layers ahead. */
 START_TEST(victims_of_a_prefetch)
 {
     static const char *const names[] = {"idle", "auto", "demand-first", "credit", "all"};
     for (uint32_t i = 0; i < ARRAY_LEN(names); i++) {
         struct prefetch_limit l;
+        struct prefetch_state s = calm(); /* compute is in layer 2 of 8 */
         prefetch_limit_init(&l, names[i]);
-        ck_assert(!prefetch_may_evict(&l, &(struct prefetch_victim){.hinted = true}, 1));
-        ck_assert(!prefetch_may_evict(&l, &(struct prefetch_victim){.prefetched = true}, 1));
-        ck_assert(prefetch_may_evict(&l, &(struct prefetch_victim){.heat = 0.2f}, 0.3f));
-        ck_assert(prefetch_may_evict(&l, &(struct prefetch_victim){.heat = 0.4f}, 0.3f) == (i > 1));
+        ck_assert(!prefetch_may_evict(&l, &s, &(struct prefetch_victim){.hinted = true}));
+        ck_assert(!prefetch_may_evict(&l, &s, &(struct prefetch_victim){.prefetched = true}));
+        ck_assert(prefetch_may_evict(&l, &s, &(struct prefetch_victim){.heat = 0.4f}));
+        ck_assert(prefetch_may_evict(&l, &s, &(struct prefetch_victim){.heat = 0.6f}) == (i > 1));
+        for (uint32_t layer = 0; layer < 8; layer++) {
+            struct prefetch_victim victim = {.layer = layer};
+            s.prefill = false;
+            ck_assert(prefetch_may_evict(&l, &s, &victim));
+            s.prefill = true;
+            ck_assert(prefetch_may_evict(&l, &s, &victim) == (layer < 3 || layer == 7));
+        }
     }
 }
 END_TEST
