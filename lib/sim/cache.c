@@ -390,7 +390,8 @@ bool sim_cache_hint(struct sim_cache *c, uint32_t layer, const struct prediction
         all_resident &= c->slot[slot].state == SIM_READY;
         h->prediction[h->count] = predictions[i];
         h->slot[h->count++] = slot;
-        c->slot[slot].flags |= SIM_HINTED;
+        if (prefetch_protects(&c->limit))
+            c->slot[slot].flags |= SIM_HINTED;
     }
     return all_resident;
 }

@@ -108,6 +108,11 @@ void prefetch_limit_layer(struct prefetch_limit *l, double layer_ns, double expe
     l->credit = n < PREFETCH_CREDIT_MAX ? (uint32_t)n : PREFETCH_CREDIT_MAX;
 }
 
+bool prefetch_protects(const struct prefetch_limit *l)
+{
+    return l->rule != PREFETCH_UNTIL_ROUTER;
+}
+
 /* ---- space ---------------------------------------------------------------------------------- */
 
 static bool limits_by_heat(const struct prefetch_limit *l)

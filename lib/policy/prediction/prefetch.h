@@ -97,6 +97,11 @@ uint32_t prefetch_open_max(const struct prefetch_limit *l, const struct prefetch
 /* A prefetch was sent. */
 void prefetch_limit_sent(struct prefetch_limit *l, const struct prefetch_state *s);
 
+/* Whether predicted experts are spared by evictions while there is another victim (HOBBIT §3.3).
+ * Not under until-router: its lists name nearly the whole layer, and EdgeMoE evicts by frequency and
+ * layer distance alone. */
+bool prefetch_protects(const struct prefetch_limit *l);
+
 /* ---- space for a prefetch -------------------------------------------------------------------- */
 
 /* A resident entry that might be evicted for it. */

@@ -53,7 +53,8 @@ static void add_prediction(struct cache *c, struct prediction_list *list,
                            const struct msg_prediction *g)
 {
     list->predictions[list->count++] = *g;
-    c->notes[g->entry].flags |= NOTE_HINTED;
+    if (prefetch_protects(&c->limit))
+        c->notes[g->entry].flags |= NOTE_HINTED;
     if (entry_state_of(cache_entry_word(c, g->entry)) == ENTRY_READY)
         return;
     if (!cache_noted(c, g->entry, NOTE_LISTED | NOTE_WAITING))

@@ -299,6 +299,7 @@ START_TEST(chunks_are_queued_behind_demands)
         struct prefetch_limit l;
         struct prefetch_state s = calm();
         prefetch_limit_init(&l, t[i].name);
+        ck_assert(prefetch_protects(&l) == (i != 2));
         ck_assert_uint_eq(prefetch_open_max(&l, &s), i == 4 ? 16 : 8);
         s.prefill = true;
         s.demands_open = 3;
