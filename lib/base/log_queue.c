@@ -33,7 +33,7 @@ static struct {
 static struct timespec after_ms(unsigned ms)
 {
     struct timespec t;
-    clock_gettime(CLOCK_REALTIME, &t); /* of pthread_cond_timedwait */
+    clock_gettime(CLOCK_MONOTONIC, &t); /* the wall clock may be set meanwhile */
     t.tv_sec += ms / 1000;
     t.tv_nsec += (long)(ms % 1000) * 1000000;
     if (t.tv_nsec >= 1000000000) {
@@ -46,7 +46,7 @@ static struct timespec after_ms(unsigned ms)
 static bool lock(void)
 {
     struct timespec limit = after_ms(LOCK_MS);
-    return pthread_mutex_timedlock(&queue.mutex, &limit) == 0;
+    return pthread_mutex_clocklock(&queue.mutex, CLOCK_MONOTONIC, &limit) == 0;
 }
 
 /* ---- the thread ------------------------------------------------------------------------------ */
@@ -144,7 +144,7 @@ void log_queue_flush(unsigned ms)
     if (!log_queue_runs() || !lock())
         return;
     while ((queue.used > 0 || queue.writing || queue.dropped != queue.reported) &&
-           pthread_cond_timedwait(&queue.written, &queue.mutex, &limit) == 0)
+           pthread_cond_clockwait(&queue.written, &queue.mutex, CLOCK_MONOTONIC, &limit) == 0)
         continue;
     pthread_mutex_unlock(&queue.mutex);
 }

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <glob.h>
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
@@ -120,12 +121,19 @@ static struct channel *open_channel(struct rig *r, enum endpoint endpoint, unsig
     return channel;
 }
 
+static pid_t rig_owner; /* runs the cases; each case is a process of its own */
+
+void rig_cases_start(void)
+{
+    rig_owner = getpid();
+}
+
 void rig_open(struct rig *r, const struct rig_options *o)
 {
     struct error error;
     struct params params;
     *r = (struct rig){.boot = clock_now_ns(), .position = 1};
-    snprintf(r->dir, sizeof r->dir, "/tmp/sluice-rig-XXXXXX");
+    snprintf(r->dir, sizeof r->dir, "/tmp/sluice-rig-%d-XXXXXX", (int)rig_owner);
     ck_assert(mkdtemp(r->dir) != NULL);
     open_model(r, o->own_copy);
     params_defaults(&params);
@@ -331,6 +339,18 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
     (void)type;
     (void)at;
     return remove(path);
+}
+
+void rig_cases_end(void)
+{
+    char pattern[64];
+    glob_t left;
+    snprintf(pattern, sizeof pattern, "/tmp/sluice-rig-%d-*", (int)rig_owner);
+    if (glob(pattern, 0, NULL, &left) != 0)
+        return;
+    for (size_t i = 0; i < left.gl_pathc; i++)
+        nftw(left.gl_pathv[i], remove_one, 8, FTW_DEPTH | FTW_PHYS);
+    globfree(&left);
 }
 
 void rig_close(struct rig *r)

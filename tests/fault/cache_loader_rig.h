@@ -39,6 +39,10 @@ struct rig {
 };
 
 /* Segments and run directory; no process yet. */
+/* In main, before and after the cases: a case that fails leaves its directory. */
+void rig_cases_start(void);
+void rig_cases_end(void);
+
 void rig_open(struct rig *r, const struct rig_options *options);
 /* Stops every process in order and checks that none had to be killed. */
 void rig_close(struct rig *r);

@@ -633,9 +633,11 @@ static Suite *suite(void)
 
 int main(void)
 {
+    rig_cases_start();
     SRunner *runner = srunner_create(suite());
     srunner_run_all(runner, CK_ENV);
     int failed = srunner_ntests_failed(runner);
     srunner_free(runner);
+    rig_cases_end();
     return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

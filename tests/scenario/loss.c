@@ -110,12 +110,56 @@ static void rejected_at_run_time(void)
     engine_stop(e);
 }
 
+/* SwapMoE's loss holds from the planned share of resident experts on: a smaller one is rejected at the
+ * start, and a budget that would lead to one at run time. */
+static void share_of_the_measurement(void)
+{
+    char path[PATH_MAX], option[PATH_MAX + 8];
+    struct command c;
+    struct error error;
+    plan_make(path, "swap.plan", 0);
+    struct plan *plan = plan_read(path, &error);
+    CHECK(plan, "%s", error.text);
+    plan->scalar[PLAN_swap_loss_high] = 0.02;
+    plan->scalar[PLAN_swap_share] = 0.9;
+    plan->scalar[PLAN_swap_margin] = 1;
+    plan->scalar[PLAN_swap_interval] = 96;
+    plan->scalar[PLAN_swap_chunk] = 256;
+    CHECK(plan_write(plan, path, &error) == 0, "%s", error.text);
+    free(plan);
+    snprintf(option, sizeof option, "--plan=%s", path);
+    struct engine *e = engine_new();
+    engine_start(e, (const char *const[]){option, "--preset=swapmoe", "--max-loss=2",
+                                          "--budget=80MiB", NULL});
+    static const struct {
+        const char *budget;
+        int status;
+    } cases[] = {{"38MiB", 2}, {"90MiB", 0}};
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        command_run(
+            &c, NULL, END_MS,
+            (const char *const[]){"ctl", "--name", e->run, "budget", cases[i].budget, NULL});
+        CHECK(c.status == cases[i].status, "%s: status %d: %s", cases[i].budget, c.status, c.err);
+        CHECK(c.status == 0 || strstr(c.err, "of the experts resident, and only"), "%s", c.err);
+        command_free(&c);
+    }
+    engine_stop(e);
+    command_run(&c, NULL, END_MS,
+                (const char *const[]){"generate", "-m", test_model(), option, "--preset=swapmoe",
+                                      "--max-loss=2", "--budget=38MiB", "-p", "a", "-n", "1",
+                                      NULL});
+    CHECK(c.status == 2 && strstr(c.err, "of the experts resident, and only"), "status %d: %s",
+          c.status, c.err);
+    command_free(&c);
+}
+
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
         {"bound_holds", bound_holds},
         {"missing_files", missing_files},
         {"rejected_at_run_time", rejected_at_run_time},
+        {"share_of_the_measurement", share_of_the_measurement},
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

@@ -131,15 +131,9 @@ static void move_residents(struct cache *c, struct residency *to)
 
 int cache_set_preset(struct cache *c, uint32_t preset, struct error *error)
 {
-    const struct model_index *m = c->child.model;
-    uint64_t bytes[PRECISION__COUNT];
     struct knobs knobs;
     struct precision_policy policy;
-    for (int t = 0; t < PRECISION__COUNT; t++)
-        bytes[t] =
-            m->precision_entries[t] ? m->precision_slot_bytes[t] / m->precision_entries[t] : 0;
-    if (child_knobs(&c->child, preset, &knobs, error) != 0 ||
-        knobs_precision_policy(&knobs, m->precision_mask, bytes, &policy, error) != 0)
+    if (child_knobs(&c->child, preset, &knobs, &policy, error) != 0)
         return -1;
     create_tables(c);
     struct residency *residency = make_residency(c, &knobs, &policy);

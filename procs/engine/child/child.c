@@ -16,6 +16,7 @@
 #include "lib/base/assert.h"
 #include "lib/base/clock.h"
 #include "lib/base/timeslice.h"
+#include "lib/policy/presets/loss.h"
 #include "procs/engine/child/run_knobs.h"
 #include "shm/segment/inherited_fds.h"
 
@@ -200,9 +201,11 @@ static void attach_model(struct child *child)
 }
 
 int child_knobs(const struct child *child, uint32_t preset, struct knobs *knobs,
-                struct error *error)
+                struct precision_policy *policy, struct error *error)
 {
-    return run_knobs(child->params, preset, child->plan, knobs, error);
+    if (run_knobs(child->params, preset, child->plan, knobs, error) != 0)
+        return -1;
+    return preset_servable(knobs, child->plan, child->model, policy, error);
 }
 
 static void attach_rest(struct child *child)
@@ -315,12 +318,8 @@ static void count_idle_second(struct child *child, uint64_t now)
 static void count_dropped_lines(struct child *child)
 {
     static const unsigned counter[SERVICE__COUNT] = {
-        [SERVICE_RECORDER] = CTR_RECORDER_log_lines_dropped,
-        [SERVICE_CACHE] = CTR_CACHE_log_lines_dropped,
-        [SERVICE_LOADER] = CTR_LOADER_log_lines_dropped,
-        [SERVICE_PREDICTOR] = CTR_PREDICTOR_log_lines_dropped,
-        [SERVICE_COMPUTE] = CTR_COMPUTE_log_lines_dropped,
-        [SERVICE_GATEWAY] = CTR_GATEWAY_log_lines_dropped,
+#define SERVICE(id, ...) [SERVICE_##id] = CTR_##id##_log_lines_dropped,
+#include "config/services.tbl.h"
     };
     counter_set(child->row, counter[child->service], log_dropped_lines());
 }

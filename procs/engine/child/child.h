@@ -91,10 +91,11 @@ static inline void child_wait(struct child *child, enum proc_wait wait)
 bool child_control(struct child *child, struct msg_control *control);
 void child_ack(struct child *child, const struct msg_control *control);
 
-/* The policy parameters of a preset: its own, those of the plan, those of the command line. The
+/* The policy parameters of a preset: its own, those of the plan, those of the command line; and its
+ * precision policy for this model (preset_servable). The
  * supervisor has checked them: only a damaged segment causes an error. */
 int child_knobs(const struct child *child, uint32_t preset, struct knobs *knobs,
-                struct error *error);
+                struct precision_policy *policy, struct error *error);
 
 /* Exits with status 0. */
 _Noreturn void child_exit(struct child *child);

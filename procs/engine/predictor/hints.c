@@ -20,14 +20,8 @@ static const struct model_hparams *hparams(const struct predictor *p)
 int hints_set_preset(struct predictor *p, uint32_t preset, struct error *error)
 {
     const struct model_hparams *hp = hparams(p);
-    const struct model_index *m = p->child.model;
-    uint64_t bytes[PRECISION__COUNT];
     struct knobs knobs;
-    for (int t = 0; t < PRECISION__COUNT; t++)
-        bytes[t] =
-            m->precision_entries[t] ? m->precision_slot_bytes[t] / m->precision_entries[t] : 0;
-    if (child_knobs(&p->child, preset, &knobs, error) != 0 ||
-        knobs_precision_policy(&knobs, m->precision_mask, bytes, &p->precision_policy, error) != 0)
+    if (child_knobs(&p->child, preset, &knobs, &p->precision_policy, error) != 0)
         return -1;
     p->preset = preset;
     p->knobs = knobs;

@@ -469,15 +469,9 @@ static int make_mask(struct experts *e, struct error *error)
 
 int experts_set_preset(struct experts *e, uint32_t preset, struct error *error)
 {
-    const struct model_index *m = e->child->model;
-    uint64_t bytes[PRECISION__COUNT];
     struct knobs knobs;
     struct precision_policy policy;
-    for (int t = 0; t < PRECISION__COUNT; t++)
-        bytes[t] =
-            m->precision_entries[t] ? m->precision_slot_bytes[t] / m->precision_entries[t] : 0;
-    if (child_knobs(e->child, preset, &knobs, error) != 0 ||
-        knobs_precision_policy(&knobs, m->precision_mask, bytes, &policy, error) != 0)
+    if (child_knobs(e->child, preset, &knobs, &policy, error) != 0)
         return -1;
     e->preset = preset;
     e->knobs = knobs;

@@ -172,6 +172,20 @@ START_TEST(the_last_line_is_written)
 }
 END_TEST
 
+static void act_queued_assert(void)
+{
+    ck_assert_int_eq(log_start_thread(), 0);
+    act_assert();
+}
+
+START_TEST(a_panic_is_written)
+{
+    struct ended e = run(act_queued_assert);
+    ck_assert(WIFSIGNALED(e.status) && WTERMSIG(e.status) == 6);
+    ck_assert_msg(strstr(e.text, "assertion failed: one == 2\n") != NULL, "%s", e.text);
+}
+END_TEST
+
 /* Logs more than pipe and queue hold while nothing is read, reports that, then lets the reader catch
  * up. */
 static void log_much(int done_fd)
@@ -236,6 +250,7 @@ Suite *log_suite(void)
     tcase_add_test(t, level_names);
     tcase_add_test(t, queued_lines_keep_their_order);
     tcase_add_test(t, the_last_line_is_written);
+    tcase_add_test(t, a_panic_is_written);
     tcase_add_test(t, a_reader_that_stops_blocks_nothing);
     suite_add_tcase(suite, t);
     return suite;
