@@ -2,7 +2,7 @@
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME sluice)
 set(CPACK_PACKAGE_VENDOR "sluice")
-set(SLUICE_MAINTAINER "sluice developers <sluice@localhost>" CACHE STRING "maintainer of the Debian package")
+set(SLUICE_MAINTAINER "The sluice authors <authors@sluice.invalid>" CACHE STRING "maintainer of the Debian package")
 set(CPACK_PACKAGE_CONTACT "${SLUICE_MAINTAINER}")
 set(CPACK_PACKAGE_VERSION ${PROJECT_VERSION})
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "run Mixture-of-Experts models larger than memory")

@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# spdx.sh [--add] ROOT: every source file has an SPDX line among its first five. Prints those without one, status 1;
+# --add inserts it (after a #! line) and keeps the mode of the file.
+set -u -o pipefail
+add=
+[ "${1:-}" = --add ] && { add=1; shift; }
+cd "${1:?usage: spdx.sh [--add] ROOT}" || exit 2
+tag='SPDX-License-Identifier'
+licence='Apache-2.0'
+
+add_line() {
+    local file=$1 line text
+    case $file in
+    *.c | *.h | *.css | *.js) line="/* $tag: $licence */" ;;
+    *) line="# $tag: $licence" ;;
+    esac
+    text=$(awk -v line="$line" 'NR == 1 && !/^#!/ { print line } { print } NR == 1 && /^#!/ { print line }' "$file"; echo x)
+    printf '%s' "${text%x}" >"$file"
+}
+
+missing=0
+while IFS= read -r file; do
+    head -n 5 "$file" | grep -q "$tag: $licence" && continue
+    if [ -n "$add" ]; then add_line "$file"; else echo "$file: no line '$tag: $licence'"; missing=1; fi
+done < <(git ls-files -- '*.c' '*.h' '*.sh' '*.py' '*.awk' '*.cmake' '*CMakeLists.txt' '*.css' '*.js' launch/sluice |
+    grep -v -e '^tests/fuzz/corpus/' -e '^tests/golden/data/')
+exit "$missing"
