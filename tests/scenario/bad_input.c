@@ -561,6 +561,21 @@ static void bad_arguments(void)
     }
 }
 
+/* getopt_long stops inside a group of short options: the message names the group, not the argument
+ * before it. */
+static void unknown_option_is_named(void)
+{
+    static const char *const lines[][6] = {{"run", "-m", "M", "-ngl", "99", NULL},
+                                           {"run", "-ngl", "99", "-m", "M", NULL}};
+    for (size_t i = 0; i < ARRAY_LEN(lines); i++) {
+        struct command c;
+        command_run(&c, NULL, END_MS, lines[i]);
+        CHECK(c.status == 2 && strstr(c.err, "unknown option -ngl"), "status %d: %.300s", c.status,
+              c.err);
+        command_free(&c);
+    }
+}
+
 int main(int argc, char **argv)
 {
 #define ROW(name)                                                                                  \
@@ -586,6 +601,7 @@ int main(int argc, char **argv)
         ROW(file_shrunk),
         ROW(shm_too_small),
         ROW(bad_arguments),
+        ROW(unknown_option_is_named),
         ROW(store_stripe_truncated),
         ROW(store_stripe_missing),
         ROW(store_stripe_exchanged),

@@ -37,6 +37,16 @@ static int print_config(const char *format, struct error *error)
     exit(fflush(stdout) == 0 ? 0 : 1);
 }
 
+/* The argument that getopt_long rejected. While it is inside a group of short options (-ngl), optind still
+ * refers to that group; otherwise it is one further. */
+static const char *rejected(char **argv)
+{
+    const char *last = argv[optind - 1], *group = argv[optind];
+    size_t n = strlen(last);
+    bool ended = last[0] == '-' && (optopt == 0 || last[n - 1] == (char)optopt);
+    return ended || !group ? last : group;
+}
+
 static int take_one(struct options *o, int option, char **argv, struct error *error)
 {
     switch (option) {
@@ -51,7 +61,7 @@ static int take_one(struct options *o, int option, char **argv, struct error *er
                          argv[optind - 1]);
     default:
         return error_set(error, ERR_BAD_INPUT, "unknown option %.80s; see 'sluice run --help'",
-                         argv[optind - 1]);
+                         rejected(argv));
     }
 }
 
