@@ -23,6 +23,7 @@
 #ifndef SLUICE_MODEL_INDEX_MODEL_INDEX_H
 #define SLUICE_MODEL_INDEX_MODEL_INDEX_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -200,6 +201,13 @@ static inline uint32_t model_entry_dense(const struct model_index *m, uint32_t l
 {
     return m->dense_entry[layer][role];
 }
+
+/* Whether `sluice pack --dense` may store this dense entry at a lower precision: matrices, except
+ * those that the architecture requires as F32 (routers). */
+bool model_dense_quantisable(const struct model_index *m, uint32_t entry);
+
+/* Precision of the dense matrices: int8 or int4 if a store was packed with it, else native. */
+enum precision model_dense_precision(const struct model_index *m);
 
 /* 0 if the file open at fd is still the one that the index was made from, else -1 with ERR_GONE (or
  * ERR_IO, ERR_BAD_INPUT). */

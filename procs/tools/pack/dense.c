@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "lib/base/assert.h"
-#include "lib/model/arch/table.h"
 #include "lib/model/limits.h"
 #include "lib/tensor/precision.h"
 #include "lib/tensor/tensor_type.h"
@@ -14,12 +13,12 @@
 
 #define RUN_BYTES (1 * MIB) /* of source rows */
 
-static const struct model_entry *entry_of(const struct source *s, uint32_t tensor)
+static uint32_t entry_of(const struct source *s, uint32_t tensor)
 {
     const struct model_entry *e = model_index_entries(s->index);
     for (uint32_t i = 0; i < s->index->dense_count; i++)
         if (e[i].extent[0].tensor == tensor)
-            return &e[i];
+            return i;
     sl_panic("tensor %u is not dense", tensor);
 }
 
@@ -27,12 +26,10 @@ uint32_t dense_type(const struct pack *p, uint32_t tensor)
 {
     const struct source *s = &p->source;
     const struct model_tensor *t = &s->gguf.tensors[tensor];
-    enum arch_id arch = arch_find(s->index->arch, strlen(s->index->arch));
     uint32_t type;
     enum quant_method method;
-    if (p->options.dense == PRECISION_NATIVE || t->dims != 2 || t->ne[1] == 1 ||
-        t->ne[0] > UINT32_MAX ||
-        !arch_role_any_type(arch, (enum dense_role)entry_of(s, tensor)->role) ||
+    if (p->options.dense == PRECISION_NATIVE ||
+        !model_dense_quantisable(s->index, entry_of(s, tensor)) ||
         quantise_type(p->options.dense, QUANT_CHANNEL, t->type, (uint32_t)t->ne[0], &type, &method,
                       NULL))
         return t->type;

@@ -1,0 +1,27 @@
+/* Precision of dense weights: which tensors `sluice pack --dense` may change, and what a model has. */
+#include <string.h>
+
+#include "lib/model/arch/table.h"
+#include "lib/model/index/model_index.h"
+
+bool model_dense_quantisable(const struct model_index *m, uint32_t entry)
+{
+    const struct model_entry *e = &model_index_entries(m)[entry];
+    const struct model_tensor *t = &model_index_tensors(m)[e->extent[0].tensor];
+    return t->dims == 2 && t->ne[1] > 1 && t->ne[0] <= UINT32_MAX &&
+           arch_role_any_type(arch_find(m->arch, strlen(m->arch)), (enum dense_role)e->role);
+}
+
+enum precision model_dense_precision(const struct model_index *m)
+{
+    enum precision lowest = PRECISION_NATIVE;
+    for (uint32_t i = 0; i < m->dense_count; i++) {
+        const struct model_entry *e = &model_index_entries(m)[i];
+        uint32_t type = model_index_tensors(m)[e->extent[0].tensor].type;
+        enum precision p = type == TENSOR_C8   ? PRECISION_INT8
+                           : type == TENSOR_C4 ? PRECISION_INT4
+                                               : PRECISION_NATIVE;
+        lowest = p > lowest ? p : lowest;
+    }
+    return lowest;
+}
