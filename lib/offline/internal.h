@@ -2,6 +2,8 @@
 #ifndef SLUICE_OFFLINE_INTERNAL_H
 #define SLUICE_OFFLINE_INTERNAL_H
 
+#include <pthread.h>
+
 #include "lib/offline/offline.h"
 #include "lib/tensor/precision.h"
 
@@ -11,6 +13,12 @@
 #define OFFLINE_METHODS (QUANT_HQQ + 1)
 #define OFFLINE_FORMS   ((PRECISION__COUNT - 1) * OFFLINE_METHODS)
 
+/* Dense matrices at a precision (dense.c). */
+struct offline_dense {
+    struct model_index *index; /* NULL: not made yet */
+    uint8_t **made;            /* [dense_count]; NULL: as in the file */
+};
+
 struct offline_model {
     uint32_t magic;
     const uint8_t *bytes; /* the mapped file */
@@ -18,7 +26,12 @@ struct offline_model {
     struct model_index *index;
     uint8_t hash[PLAN_HASH_BYTES];
     const struct kernel_ops *ops;
-    uint8_t **made; /* [layers * experts][OFFLINE_FORMS]; set once each */
+    uint8_t **made;             /* [layers * experts][OFFLINE_FORMS]; set once each */
+    pthread_mutex_t dense_lock; /* while a precision is made */
+    struct offline_dense dense[PRECISION__COUNT]; /* [native] is unused */
 };
+
+/* dense.c: frees what was made. */
+void offline_dense_free(struct offline_model *m);
 
 #endif

@@ -46,6 +46,7 @@ struct offline_model *offline_open(const char *path, struct error *error)
     int status = m ? 0 : error_set(error, ERR_NO_MEMORY, "out of memory (model)");
     if (m) {
         m->magic = OFFLINE_MAGIC;
+        pthread_mutex_init(&m->dense_lock, NULL);
         status = map_file(m, fd, path, error);
     }
     close(fd);
@@ -70,6 +71,8 @@ void offline_close(struct offline_model *m)
     for (size_t i = 0; m->made && i < experts * OFFLINE_FORMS; i++)
         free(m->made[i]);
     free(m->made);
+    offline_dense_free(m);
+    pthread_mutex_destroy(&m->dense_lock);
     if (m->bytes)
         munmap((void *)(uintptr_t)m->bytes, m->size);
     free(m->index);

@@ -25,6 +25,12 @@ const uint8_t *offline_hash(const struct offline_model *m); /* plan_model_hash *
 /* Payload of a dense entry in the mapped file; valid until offline_close. */
 const void *offline_dense(const struct offline_model *m, uint32_t entry);
 
+/* The model with its dense matrices at a precision, as `sluice pack --dense` writes them (native,
+ * int8, int4): an index with those types, and the payload of a dense entry. Quantised at the first
+ * call, and kept until offline_close. Any thread. */
+const struct model_index *offline_index_at(struct offline_model *m, enum precision dense);
+const void *offline_dense_at(struct offline_model *m, uint32_t entry, enum precision dense);
+
 /* The three matrices of an expert at a precision; valid until offline_close. Native ones are in the
  * mapped file, others are quantised by `method` at the first call, and kept. Any thread. Fatal when
  * memory runs out, since no offline tool can continue. */
@@ -80,6 +86,7 @@ struct offline_runner_config {
     const struct kernel_ops *ops; /* NULL: the best available */
     uint32_t threads, chunk, context;
     enum quant_method method; /* of the precisions that `serve` returns */
+    enum precision dense;     /* of dense matrices (offline_index_at) */
     bool renormalise_skips;
     const struct offline_hooks *hooks; /* copied; NULL: none */
 };

@@ -14,6 +14,7 @@ struct offline_runner {
     struct offline_model *model;
     struct offline_hooks hooks;
     enum quant_method method;
+    enum precision dense;
     struct core *core;
     uint16_t **keys, **values; /* per layer, `context` positions */
     struct core_sequence sequence;
@@ -28,7 +29,7 @@ static struct offline_runner *of(void *self)
 
 static const void *source_dense(void *self, uint32_t entry)
 {
-    return offline_dense(of(self)->model, entry);
+    return offline_dense_at(of(self)->model, entry, of(self)->dense);
 }
 
 static uint64_t source_pin_limit(void *self)
@@ -159,13 +160,14 @@ struct offline_runner *offline_runner_create(struct offline_model *m,
         error_set(error, ERR_NO_MEMORY, "out of memory (core)");
         return NULL;
     }
-    *r = (struct offline_runner){.magic = RUNNER_MAGIC, .model = m, .method = config->method};
+    *r = (struct offline_runner){
+        .magic = RUNNER_MAGIC, .model = m, .method = config->method, .dense = config->dense};
     if (config->hooks)
         r->hooks = *config->hooks;
     enum tensor_type types[PRECISION__COUNT - 1];
     for (int t = 0; t < PRECISION__COUNT - 1; t++)
         types[t] = offline_type((enum precision)(t + 1), config->method);
-    struct core_config core = {.model = m->index,
+    struct core_config core = {.model = offline_index_at(m, config->dense),
                                .ops = config->ops ? config->ops : m->ops,
                                .source = source_of(r),
                                .expert_types = r->hooks.serve ? types : NULL,

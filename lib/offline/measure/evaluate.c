@@ -217,10 +217,12 @@ static int open_pair(struct worker *w, struct pair *p, uint32_t *chunk, struct e
                                            .chunk = *chunk,
                                            .context = e->text->window,
                                            .method = e->method,
+                                           .dense = e->dense,
                                            .renormalise_skips = e->renormalise_skips,
                                            .hooks = &hooks};
     p->test = offline_runner_create(e->model, &config, error);
     config.hooks = NULL;
+    config.dense = PRECISION_NATIVE;
     config.chunk = e->text->window;
     p->reference = p->test && e->compare ? offline_runner_create(e->model, &config, error) : NULL;
     return p->test && (p->reference || !e->compare) ? 0 : -1;

@@ -26,6 +26,7 @@ struct offline_evaluation {
     struct logits_file *against; /* compare with these recorded logits instead */
     struct logits_file *record;  /* receives every scored row; may be NULL */
     enum quant_method method;
+    enum precision dense; /* of the measured model's dense matrices; the lossless one is native */
     bool renormalise_skips;
     const uint8_t
         *precision; /* [layers * experts] enum precision; NULL: native. Ignored with hooks.serve */

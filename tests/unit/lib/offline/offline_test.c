@@ -68,6 +68,40 @@ START_TEST(threads_change_nothing)
 }
 END_TEST
 
+/* Dense matrices at int8 change little, at int4 more; the lossless model of a comparison keeps its
+ * own. Norms and routers are those of the file. */
+START_TEST(dense_precisions)
+{
+    const struct serving native = {.kind = SERVE_NATIVE};
+    const struct model_index *m = offline_index(model);
+    struct offline_losses want = run(&native, 2, false, NULL);
+    uint64_t bytes = m->dense_bytes;
+    double worst = 0;
+    for (enum precision p = PRECISION_INT8; p <= PRECISION_INT4; p++) {
+        struct error error = {0};
+        struct offline_evaluation e = {
+            .model = model, .text = &text, .threads = 2, .compare = true, .dense = p};
+        struct offline_losses got;
+        ck_assert_int_eq(serving_evaluate(&e, &native, &got, NULL, &error), 0);
+        double off = fabs(offline_mean_nll(&got) - offline_mean_nll(&want));
+        ck_assert_msg(off > worst && off < 0.2, "%s: %g nats", precision_name(p), off);
+        for (uint32_t w = 0; w < want.windows; w++)
+            ck_assert(got.reference_nll[w] == want.nll[w]);
+        const struct model_index *lower = offline_index_at(model, p);
+        ck_assert_int_eq(model_dense_precision(lower), p);
+        ck_assert_uint_lt(lower->dense_bytes, bytes);
+        uint32_t router = model_entry_dense(m, 0, DENSE_ROUTER);
+        ck_assert_ptr_eq(offline_dense_at(model, router, p), offline_dense(model, router));
+        worst = off;
+        bytes = lower->dense_bytes;
+        offline_losses_free(&got);
+    }
+    ck_assert_int_eq(model_dense_precision(m), PRECISION_NATIVE);
+    ck_assert_ptr_eq(offline_index_at(model, PRECISION_NATIVE), m);
+    offline_losses_free(&want);
+}
+END_TEST
+
 /* Servings that change nothing are bit-identical to the lossless model. */
 START_TEST(servings_of_everything)
 {
@@ -268,6 +302,7 @@ int main(void)
     TCase *c = tcase_create("model"), *pure = tcase_create("pure");
     tcase_add_checked_fixture(c, setup, teardown);
     tcase_set_timeout(c, 240);
+    tcase_add_test(c, dense_precisions);
     tcase_add_test(c, threads_change_nothing);
     tcase_add_test(c, servings_of_everything);
     tcase_add_test(c, replacements_follow_chunks_and_device);
