@@ -82,6 +82,16 @@ PLAN_SCALAR(fate_low, 0, 3, "enum precision of fate's lower precision.")
 PLAN_SCALAR(swap_share, 0, 1, "Share of all experts that was resident.")
 PLAN_SCALAR(swap_margin, 0, 1000, "Policy parameter margin.")
 PLAN_SCALAR(swap_chunk, 1, 65536, "Tokens of a chunk.")
+PLAN_SCALAR(dense_loss_high, -1, 1e9,
+            "Upper end of the loss's 95 % interval with dense weights at uniform_dense, and native "
+            "experts.")
+PLAN_SCALAR(uniform_dense, 0, 2,
+            "enum precision of the dense weights with which the losses of uniform precisions were "
+            "measured; unknown: native.")
+PLAN_SCALAR(edgemoe_dense, 0, 2, "The same of edgemoe's loss.")
+PLAN_SCALAR(hobbit_dense, 0, 2, "The same of hobbit's loss.")
+PLAN_SCALAR(fate_dense, 0, 2, "The same of fate's loss.")
+PLAN_SCALAR(swap_dense, 0, 2, "The same of swapmoe's loss.")
 
 /* ---- measured by profile ---- */
 PLAN_ARRAY(frequency, F32, EXPERTS, 0, 1, "Accesses per token.")

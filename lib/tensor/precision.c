@@ -24,3 +24,17 @@ enum precision precision_find(const char *name)
         p++;
     return (enum precision)p;
 }
+
+int precision_dense_option(const char *what, const char *value, enum precision *dense, bool *given,
+                           struct error *error)
+{
+    bool automatic = given && strcmp(value, "auto") == 0;
+    enum precision p = automatic ? PRECISION_NATIVE : precision_find(value);
+    if (p == PRECISION__COUNT || !(PRECISION_DENSE >> p & 1))
+        return error_set(error, ERR_BAD_INPUT, "%s: '%.40s' is not one of native|int8|int4%s", what,
+                         value, given ? "|auto" : "");
+    *dense = p;
+    if (given)
+        *given = !automatic;
+    return 0;
+}

@@ -240,6 +240,7 @@ static void plan_impossible(void)
         {"much", "--resident-experts", "50%", "hobbit", "--max-loss"},
         {"1%", "--resident-experts", "50%", "fate", "no recall"},
         {"1%", "--resident-experts", "50%", "edgemoe", "no importance"},
+        {"1%", "--dense", "int2", "edgemoe", "--dense: 'int2' is not one of native|int8|int4|auto"},
         {"1%", "--budget", "1MiB", "swapmoe", "too small"},
         {"1%", "--budget", "none", "swapmoe", "--budget"},
         {"1%", "--resident-experts", "1%", "swapmoe", "expert"},

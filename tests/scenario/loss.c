@@ -110,6 +110,89 @@ static void rejected_at_run_time(void)
     engine_stop(e);
 }
 
+/* A plan as `sluice plan` writes it after a search that chose these dense weights. */
+static void plan_with_dense(char path[PATH_MAX], const char *name, enum precision dense)
+{
+    struct error error;
+    plan_with_losses(path, name, QUANT_CHANNEL);
+    struct plan *plan = plan_read(path, &error);
+    CHECK(plan, "%s", error.text);
+    plan->scalar[PLAN_uniform_dense] = plan->scalar[PLAN_edgemoe_dense] = dense;
+    plan->scalar[PLAN_hobbit_dense] = dense;
+    plan->scalar[PLAN_dense_loss_high] = 0.01;
+    CHECK(plan_write(plan, path, &error) == 0, "%s", error.text);
+    free(plan);
+}
+
+static void pack_plan(char path[PATH_MAX], const char *name, const char *plan, const char *more)
+{
+    struct command c;
+    snprintf(path, PATH_MAX, "%s/%s", test_dir(), name);
+    command_run(&c, NULL, END_MS,
+                (const char *const[]){"pack", "--quiet", "-m", test_model(), "-o", path, "--plan",
+                                      plan, more, NULL});
+    CHECK(c.status == 0, "sluice pack: status %d: %.300s", c.status, c.err);
+    command_free(&c);
+}
+
+/* `sluice pack --plan` makes the store of the plan. One with other dense weights is rejected, and
+ * also a lossless preset whose dense weights lose more than allowed. */
+static void dense_of_the_measurement(void)
+{
+    char plan[PATH_MAX], native_plan[PATH_MAX], store[PATH_MAX], native[PATH_MAX], four[PATH_MAX];
+    plan_with_dense(plan, "int8.plan", PRECISION_INT8);
+    plan_with_losses(native_plan, "native.plan", QUANT_CHANNEL);
+    pack_plan(store, "store", plan, NULL);
+    pack_plan(native, "native", plan, "--dense=native");
+    pack_plan(four, "four", plan, "--dense=int4");
+    static const char *const lossy[] = {"hobbit", "edgemoe", "iq2"};
+    for (size_t i = 0; i < ARRAY_LEN(lossy); i++) {
+        generates(store, plan, lossy[i], "", "2", NULL);
+        generates(native, plan, lossy[i], "", "2",
+                  "dense weights at int8, and the model has native");
+        generates(four, plan, lossy[i], "", "2", "dense weights at int8, and the model has int4");
+        generates(store, native_plan, lossy[i], "", "2",
+                  "dense weights at native, and the model has int8");
+    }
+    generates(store, plan, "default", "", "1", NULL);
+    generates(store, plan, "default", "", "0.9", "its measured loss is up to 1 %");
+    generates(store, native_plan, "default", "", "1", "dense weights at int8 is not measured");
+    generates(native, plan, "edgemoe", "", "0", NULL); /* no bound was requested */
+}
+
+static void run_ok(struct command *c, const char *const *args)
+{
+    command_run(c, NULL, 4 * END_MS, args);
+    CHECK(c->status == 0, "%s: status %d: %.300s", args[0], c->status, c->err);
+}
+
+/* Profile, plan, store and engine: dense int4 is requested, and what is measured is accepted. */
+static void plan_to_engine(void)
+{
+    char profile[PATH_MAX], plan[PATH_MAX], store[PATH_MAX], native[PATH_MAX];
+    struct command c;
+    static const char text[] = SLUICE_SOURCE_DIR "/launch/demo/calib.txt";
+    snprintf(profile, sizeof profile, "%s/a.profile", test_dir());
+    snprintf(plan, sizeof plan, "%s/a.plan", test_dir());
+    run_ok(&c, (const char *const[]){"profile", "-m", test_model(), "--text", text, "-o", profile,
+                                     "--tokens", "256", "--ctx-size", "64", "--importance-tokens",
+                                     "64", "--importance-seconds", "1", NULL});
+    command_free(&c);
+    run_ok(&c,
+           (const char *const[]){"plan",    "-m",         test_model(), "--profile", profile,
+                                 "--text",  text,         "--tokens",   "256",       "--ctx-size",
+                                 "64",      "--max-loss", "90%",        "--preset",  "edgemoe",
+                                 "--dense", "auto",       "-o",         plan,        NULL});
+    CHECK(strstr(c.out, "dense weights at int4") && strstr(c.out, "sluice pack --plan"), "%s",
+          c.out);
+    command_free(&c);
+    pack_plan(store, "store", plan, NULL);
+    pack_plan(native, "native", plan, "--dense=native");
+    generates(store, plan, "edgemoe", "", "90", NULL);
+    generates(native, plan, "edgemoe", "", "90",
+              "dense weights at int4, and the model has native; use 'sluice pack --dense int4'");
+}
+
 /* SwapMoE's loss holds from the planned share of resident experts on: a smaller one is rejected at the
  * start, and a budget that would lead to one at run time. */
 static void share_of_the_measurement(void)
@@ -159,6 +242,8 @@ int main(int argc, char **argv)
         {"bound_holds", bound_holds},
         {"missing_files", missing_files},
         {"rejected_at_run_time", rejected_at_run_time},
+        {"dense_of_the_measurement", dense_of_the_measurement},
+        {"plan_to_engine", plan_to_engine},
         {"share_of_the_measurement", share_of_the_measurement},
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));

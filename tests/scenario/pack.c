@@ -377,7 +377,7 @@ static void bad_usage_is_rejected(void)
     REJECTED(2, "use -m MODEL", "-o", store);
     REJECTED(2, "unknown precision 'int3'", "-m", test_model(), "-o", store,
              "--precisions=native,int3");
-    REJECTED(2, "--dense: must be native, int8 or int4", "-m", test_model(), "-o", store,
+    REJECTED(2, "--dense: 'int2' is not one of native|int8|int4", "-m", test_model(), "-o", store,
              "--dense=int2");
     REJECTED(2, "--method: 'best' is not one of channel|hqq", "-m", test_model(), "-o", store,
              "--method=best");

@@ -46,4 +46,6 @@ sluice_unit_test(unit_shares SOURCES procs/tools/plan/shares_test.c ${procs}/too
 sluice_unit_test(unit_eviction SOURCES procs/tools/plan/papers/eviction_test.c
   ${procs}/tools/plan/papers/eviction.c ${procs}/tools/plan/shrunk.c ${procs}/tools/plan/planning.c
   LINK sluice_offline sluice_sim PkgConfig::JANSSON m)
+sluice_unit_test(unit_widths SOURCES procs/tools/plan/papers/widths_test.c ${procs}/tools/plan/papers/widths.c
+  LINK sluice_tensor sluice_base m)
 target_compile_definitions(unit_eviction PRIVATE SLUICE_SOURCE_DIR="${CMAKE_SOURCE_DIR}")

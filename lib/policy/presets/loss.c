@@ -56,32 +56,39 @@ int preset_servable(const struct knobs *k, const struct plan *plan, const struct
 
 /* ---- measured losses ------------------------------------------------------------------------- */
 
-/* A measured loss: its upper end, and the method of its precisions (PLAN_SCALAR__COUNT: none). */
+/* A measured loss: its upper end, the method of its precisions (PLAN_SCALAR__COUNT: none), and the
+ * precision of the dense weights. */
 struct measurement {
     const char *preset; /* that `sluice plan --preset` measures it for */
-    enum plan_scalar loss_high, method;
+    enum plan_scalar loss_high, method, dense;
 };
 
-static struct measurement measurement_of(const struct served *s)
+static struct measurement measurement_of(const struct knobs *k, enum precision_rule rule)
 {
-    if (!is(s->knobs->routing, "exact"))
-        return (struct measurement){"swapmoe", PLAN_swap_loss_high, PLAN_SCALAR__COUNT};
-    switch (s->policy->rule) {
+    if (!is(k->routing, "exact"))
+        return (struct measurement){"swapmoe", PLAN_swap_loss_high, PLAN_SCALAR__COUNT,
+                                    PLAN_swap_dense};
+    switch (rule) {
     case PRECISION_RULE_UNIFORM_INT8:
-        return (struct measurement){"edgemoe", PLAN_uniform_int8_loss_high, PLAN_uniform_method};
+        return (struct measurement){"edgemoe", PLAN_uniform_int8_loss_high, PLAN_uniform_method,
+                                    PLAN_uniform_dense};
     case PRECISION_RULE_UNIFORM_INT4:
-        return (struct measurement){"edgemoe", PLAN_uniform_int4_loss_high, PLAN_uniform_method};
+        return (struct measurement){"edgemoe", PLAN_uniform_int4_loss_high, PLAN_uniform_method,
+                                    PLAN_uniform_dense};
     case PRECISION_RULE_UNIFORM_INT2:
-        return (struct measurement){"edgemoe", PLAN_uniform_int2_loss_high, PLAN_uniform_method};
+        return (struct measurement){"edgemoe", PLAN_uniform_int2_loss_high, PLAN_uniform_method,
+                                    PLAN_uniform_dense};
     case PRECISION_RULE_EDGEMOE:
-        return (struct measurement){"edgemoe", PLAN_edgemoe_loss_high, PLAN_edgemoe_method};
+        return (struct measurement){"edgemoe", PLAN_edgemoe_loss_high, PLAN_edgemoe_method,
+                                    PLAN_edgemoe_dense};
     case PRECISION_RULE_HOBBIT:
-        return (struct measurement){"hobbit", PLAN_hobbit_loss_high, PLAN_hobbit_method};
+        return (struct measurement){"hobbit", PLAN_hobbit_loss_high, PLAN_hobbit_method,
+                                    PLAN_hobbit_dense};
     case PRECISION_RULE_FATE:
-        return (struct measurement){"fate", PLAN_fate_loss_high, PLAN_fate_method};
+        return (struct measurement){"fate", PLAN_fate_loss_high, PLAN_fate_method, PLAN_fate_dense};
     case PRECISION_RULE_LOSSLESS: break;
     }
-    sl_panic("precision rule %d", (int)s->policy->rule);
+    sl_panic("precision rule %d", (int)rule);
 }
 
 /* Every expert must have the precisions that may be requested (with edgemoe: preset_servable has
@@ -110,6 +117,33 @@ static int same_method(const struct served *s, const struct measurement *m, stru
                          quant_method_name((enum quant_method)model->precision_method[t]));
     }
     return 0;
+}
+
+/* Plans without the record were measured with native dense weights. */
+static enum precision measured_dense(const struct plan *plan, enum plan_scalar dense)
+{
+    return plan && plan_knows(plan, dense) ? (enum precision)plan->scalar[dense] : PRECISION_NATIVE;
+}
+
+enum precision preset_planned_dense(const struct knobs *k, const struct plan *plan)
+{
+    enum precision_rule rule;
+    bool known = precision_rule_named(k->precision, &rule);
+    sl_assert(known);
+    return measured_dense(plan,
+                          knobs_lossy(k) ? measurement_of(k, rule).dense : PLAN_uniform_dense);
+}
+
+static int same_dense(const struct served *s, const struct measurement *m, struct error *error)
+{
+    enum precision has = model_dense_precision(s->model);
+    enum precision measured = measured_dense(s->plan, m->dense);
+    if (has == measured)
+        return 0;
+    return error_set(error, ERR_BAD_INPUT,
+                     "its loss was measured with dense weights at %s, and the model has %s; use "
+                     "'sluice pack --dense %s'",
+                     precision_name(measured), precision_name(has), precision_name(measured));
 }
 
 /* A value that must be that of the measurement; NaN in the plan differs from everything. */
@@ -203,6 +237,8 @@ static int same_conditions(const struct served *s, const struct measurement *m, 
 {
     if (m->method != PLAN_SCALAR__COUNT && same_method(s, m, error) != 0)
         return -1;
+    if (same_dense(s, m, error) != 0)
+        return -1;
     if (!is(s->knobs->routing, "exact"))
         return same_swap(s, error);
     if (s->policy->rule == PRECISION_RULE_HOBBIT)
@@ -210,14 +246,33 @@ static int same_conditions(const struct served *s, const struct measurement *m, 
     return s->policy->rule == PRECISION_RULE_FATE ? same_fate(s, error) : 0;
 }
 
+/* Lossless presets serve the experts as they are, but the model's dense weights. */
+static int dense_loss(const struct served *s, double *loss, struct error *error)
+{
+    const struct measurement m = {"edgemoe", PLAN_dense_loss_high, PLAN_SCALAR__COUNT,
+                                  PLAN_uniform_dense};
+    if (model_dense_precision(s->model) == PRECISION_NATIVE)
+        return 0;
+    if (!s->plan || !plan_knows(s->plan, m.loss_high))
+        return error_set(error, ERR_BAD_INPUT,
+                         "the loss of the model's dense weights at %s is not measured; measure it "
+                         "with 'sluice plan --preset edgemoe --dense %s' and use --plan",
+                         precision_name(model_dense_precision(s->model)),
+                         precision_name(model_dense_precision(s->model)));
+    if (same_dense(s, &m, error) != 0)
+        return -1;
+    *loss = s->plan->scalar[m.loss_high];
+    return 0;
+}
+
 int preset_loss(const struct served *s, double *loss, struct error *error)
 {
     *loss = 0;
     if (!knobs_lossy(s->knobs))
-        return 0;
+        return dense_loss(s, loss, error);
     if (measurable(s, error) != 0)
         return -1;
-    const struct measurement m = measurement_of(s);
+    const struct measurement m = measurement_of(s->knobs, s->policy->rule);
     if (!s->plan || !plan_knows(s->plan, m.loss_high))
         return error_set(
             error, ERR_BAD_INPUT, "%s; measure it with 'sluice plan --preset %s' and use --plan",

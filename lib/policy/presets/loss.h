@@ -2,7 +2,7 @@
  * plan has measured holds for what would be served.
  *
  * A measured loss holds only under the conditions of its measurement. A plan records them: the
- * quantisation method, the precisions, the values of the policy parameters that decide what is
+ * quantisation method, the precisions of experts and of dense weights, the values of the policy parameters that decide what is
  * served, and for masked routing the share of resident experts. Anything that differs voids the
  * loss; the error names the first difference. */
 #ifndef SLUICE_POLICY_PRESETS_LOSS_H
@@ -19,6 +19,10 @@
 int preset_servable(const struct knobs *k, const struct plan *plan, const struct model_index *model,
                     struct precision_policy *policy, struct error *error);
 
+/* Precision of the dense weights with which the plan measured the loss of these parameters; native
+ * without a record, or if plan is NULL. */
+enum precision preset_planned_dense(const struct knobs *k, const struct plan *plan);
+
 struct served { /* what an engine serves with; borrowed */
     const struct knobs *knobs;
     const struct precision_policy *policy; /* of preset_servable */
@@ -28,7 +32,8 @@ struct served { /* what an engine serves with; borrowed */
     uint64_t prefill_chunk;
 };
 
-/* *loss: upper end of the 95 % interval of the measured loss (0.01: 1 %); 0 when lossless. -1 with
+/* *loss: upper end of the 95 % interval of the measured loss (0.01: 1 %); 0 when lossless. A
+ * lossless preset of a store with dense weights at a lower precision has the loss of these. -1 with
  * ERR_BAD_INPUT when it was not measured, or was measured under other conditions. */
 int preset_loss(const struct served *s, double *loss, struct error *error);
 

@@ -65,6 +65,8 @@ static void usage(FILE *out)
         "      --method METHOD        in process: quantisation of int4 and int2, channel (default) "
         "or\n"
         "                             hqq\n"
+        "      --dense PRECISION      in process: of dense weights, native, int8 or int4, or auto\n"
+        "                             (default): as in the plan\n"
         "      --kld                  in process: also KL divergence and top-1 agreement\n"
         "      --record FILE          in process: write the logits (2 bytes x vocabulary size\n"
         "                             per token of the text)\n"
@@ -90,7 +92,8 @@ enum {
     OPT_READ_BANDWIDTH,
     OPT_RECORD,
     OPT_AGAINST,
-    OPT_METHOD
+    OPT_METHOD,
+    OPT_DENSE
 };
 
 static const struct option options[] = {{"model", 1, NULL, 'm'},
@@ -103,6 +106,7 @@ static const struct option options[] = {{"model", 1, NULL, 'm'},
                                         {"record", 1, NULL, OPT_RECORD},
                                         {"against", 1, NULL, OPT_AGAINST},
                                         {"method", 1, NULL, OPT_METHOD},
+                                        {"dense", 1, NULL, OPT_DENSE},
                                         {"name", 1, NULL, OPT_NAME},
                                         {"verbose", 0, NULL, 'v'},
                                         {"help", 0, NULL, 'h'},
@@ -139,6 +143,9 @@ static int one_option(struct eval *e, int option, const char *value, struct erro
         return 0;
     case OPT_OFFLINE: e->offline = true; return 0;
     case OPT_METHOD: return quant_method_option("--method", value, &e->in_process.method, error);
+    case OPT_DENSE:
+        return precision_dense_option("--dense", value, &e->in_process.dense,
+                                      &e->in_process.dense_given, error);
     case OPT_KLD: e->in_process.compare = true; return 0;
     case OPT_READ_BANDWIDTH: e->offline = true; return bandwidth_option(e, value, error);
     case OPT_RECORD: e->in_process.record = value; return 0;

@@ -12,6 +12,7 @@
 #include "lib/base/clock.h"
 #include "lib/offline/measure/clocked.h"
 #include "lib/offline/measure/serving.h"
+#include "lib/policy/presets/loss.h"
 #include "lib/policy/presets/planned.h"
 #include "lib/policy/presets/presets.h"
 #include "lib/tensor/precision.h"
@@ -265,6 +266,7 @@ static int measure(struct evaluating *w, struct error *error)
                                       .record = w->record,
                                       .progress = progress,
                                       .arg = w};
+    base.dense = w->e->dense_given ? w->e->dense : preset_planned_dense(&w->knobs, w->plan);
     struct offline_losses losses, lossless = {0};
     struct outcome o = {0};
     if (evaluate(w, &base, &losses, error) != 0)
@@ -272,6 +274,7 @@ static int measure(struct evaluating *w, struct error *error)
     int status = w->record ? logits_commit(w->record, error) : 0;
     base.compare = false;
     base.record = NULL;
+    base.dense = PRECISION_NATIVE;
     if (status == 0 && !losses.reference_nll)
         status = offline_evaluate(&base, &lossless, error);
     if (status == 0) {

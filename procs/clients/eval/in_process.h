@@ -9,6 +9,7 @@
 
 #include "config/params.h"
 #include "lib/base/error.h"
+#include "lib/tensor/precision.h"
 #include "lib/tensor/quant_method.h"
 
 #define IN_PROCESS_TEXTS_MAX 64
@@ -27,6 +28,8 @@ struct in_process {
     double read_bandwidth; /* bytes/s: token by token with a simulated clock; 0: worst case */
     const char *against, *record; /* logits files; NULL: none */
     enum quant_method method;     /* of precisions other than native */
+    enum precision dense;         /* of dense weights, if dense_given; else as planned */
+    bool dense_given;
     enum eval_output output;
 };
 

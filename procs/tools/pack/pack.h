@@ -18,6 +18,10 @@
 
 struct pack_options {
     const char *model, *dir;
+    const char *plan; /* NULL: none */
+    struct {
+        bool precisions, method, dense; /* options that win over the plan */
+    } given;
     bool precision_wanted[PRECISION__COUNT];
     enum quant_method method; /* of int4 and int2 */
     enum precision dense;     /* of dense matrices; channel-wise */
@@ -64,6 +68,12 @@ struct pack {
     _Atomic bool stop;
     _Atomic uint32_t next_unit, workers;
 };
+
+/* ---- planned.c ---- */
+
+/* Takes precisions, method and dense precision from options.plan, except those that are given as
+ * options. ERR_BAD_INPUT if it has no precisions of experts, or is of another model. */
+int pack_take_plan(struct pack *p, struct error *error);
 
 /* ---- plan.c: layout of the store ---- */
 

@@ -5,6 +5,7 @@
  *   plan.c      precisions, types, stripes, offsets     workers.c  experts -> stripes
  *   model.c     model.gguf                              journal.c  finished units, resume
  *   quantise.c  precisions -> types, rows               check.c    --check
+ *   planned.c   --plan
  *
  * The manifest is written last and by rename: an incomplete store has none. A killed pack resumes
  * where it stopped, and the result is byte-identical to that of an uninterrupted one.
@@ -35,6 +36,7 @@
 static const struct option long_options[] = {
     {"model", required_argument, NULL, 'm'},
     {"out", required_argument, NULL, 'o'},
+    {"plan", required_argument, NULL, 'P'},
     {"precisions", required_argument, NULL, 't'},
     {"method", required_argument, NULL, 'M'},
     {"dense", required_argument, NULL, 'D'},
@@ -66,6 +68,8 @@ static void usage(FILE *out)
         "\n"
         "  -m, --model MODEL     the model to pack\n"
         "  -o, --out DIR         directory of the store; created if missing\n"
+        "      --plan PLAN       precisions, method and dense precision as sluice plan --preset\n"
+        "                        edgemoe chose them; the options below change single ones\n"
         "      --precisions LIST  of native, int8, int4, int2 (default native)\n"
         "      --method METHOD   of int4 and int2: channel (a scale per row; default) or hqq\n"
         "                        (half-quadratic, per group)\n"
@@ -115,17 +119,6 @@ static int take_precisions(struct pack_options *o, const char *list, struct erro
     return error_set(error, ERR_BAD_INPUT, "--precisions: the list is empty");
 }
 
-static int take_dense(struct pack_options *o, const char *precision_text, struct error *error)
-{
-    for (int precision = PRECISION_NATIVE; precision < PRECISION__COUNT; precision++)
-        if (precision != PRECISION_INT2 &&
-            strcmp(precision_text, precision_name((enum precision)precision)) == 0) {
-            o->dense = (enum precision)precision;
-            return 0;
-        }
-    return error_set(error, ERR_BAD_INPUT, "--dense: must be native, int8 or int4");
-}
-
 static int take_threads(struct pack_options *o, const char *text, struct error *error)
 {
     char *end;
@@ -142,9 +135,14 @@ static int take_option(struct pack_options *o, int option, struct error *error)
     switch (option) {
     case 'm': o->model = optarg; return 0;
     case 'o': o->dir = optarg; return 0;
-    case 't': return take_precisions(o, optarg, error);
-    case 'M': return quant_method_option("--method", optarg, &o->method, error);
-    case 'D': return take_dense(o, optarg, error);
+    case 'P': o->plan = optarg; return 0;
+    case 't': o->given.precisions = true; return take_precisions(o, optarg, error);
+    case 'M':
+        o->given.method = true;
+        return quant_method_option("--method", optarg, &o->method, error);
+    case 'D':
+        o->given.dense = true;
+        return precision_dense_option("--dense", optarg, &o->dense, NULL, error);
     case 's': o->stripes = optarg; return 0;
     case 'R': o->mirrors = optarg; return 0;
     case 'L':
@@ -310,7 +308,9 @@ static int run(struct pack *p, struct error *error)
         return check_store(&p->options, error);
     if (source_open(&p->source, p->options.model, error))
         return -1;
-    int status = make_store(p, error);
+    int status = p->options.plan ? pack_take_plan(p, error) : 0;
+    if (status == 0)
+        status = make_store(p, error);
     if (status == 0)
         status = print_summary(p, error);
     close_pack(p);

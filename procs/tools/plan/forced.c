@@ -222,6 +222,7 @@ int planning_start_plain(struct planning *p, struct error *error)
                                             offline_hash(p->model), 0, 0, error);
     if (!p->plan || plan_matches(p->plan, m, offline_hash(p->model), p->profile_path, error) != 0)
         return -1;
+    planning_take_dense(p);
     p->native_bytes = serving_bytes(p->model, NULL, p->method);
     if (p->max_loss > 0)
         p->plan->scalar[PLAN_max_loss] = p->max_loss;
@@ -238,11 +239,12 @@ int plan_forced(struct planning *p, struct error *error)
         const char *name;
         int (*force)(struct planning *p, struct error *error);
         enum plan_scalar loss; /* PLAN_SCALAR__COUNT: set by force() */
-        enum plan_scalar method;
-    } presets[] = {{"edgemoe", force_edgemoe, PLAN_edgemoe_loss_high, PLAN_edgemoe_method},
-                   {"hobbit", force_hobbit, PLAN_hobbit_loss_high, PLAN_hobbit_method},
-                   {"fate", force_fate, PLAN_fate_loss_high, PLAN_fate_method},
-                   {"uniform", force_uniform, PLAN_SCALAR__COUNT, PLAN_uniform_method}};
+        enum plan_scalar method, dense;
+    } presets[] = {
+        {"edgemoe", force_edgemoe, PLAN_edgemoe_loss_high, PLAN_edgemoe_method, PLAN_edgemoe_dense},
+        {"hobbit", force_hobbit, PLAN_hobbit_loss_high, PLAN_hobbit_method, PLAN_hobbit_dense},
+        {"fate", force_fate, PLAN_fate_loss_high, PLAN_fate_method, PLAN_fate_dense},
+        {"uniform", force_uniform, PLAN_SCALAR__COUNT, PLAN_uniform_method, PLAN_uniform_dense}};
     for (size_t i = 0; i < ARRAY_LEN(presets); i++) {
         if (strcmp(p->preset, presets[i].name) != 0)
             continue;
@@ -251,6 +253,7 @@ int plan_forced(struct planning *p, struct error *error)
         if (p->max_loss > 0 && presets[i].loss != PLAN_SCALAR__COUNT)
             p->plan->scalar[presets[i].loss] = p->max_loss;
         p->plan->scalar[presets[i].method] = p->method;
+        p->plan->scalar[presets[i].dense] = p->dense;
         return plan_write(p->plan, p->out_path, error);
     }
     return error_set(error, ERR_BAD_INPUT, "--shares: needs --preset edgemoe|hobbit|fate|uniform");

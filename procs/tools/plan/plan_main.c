@@ -37,6 +37,10 @@ static void usage(FILE *out)
         "  -o FILE                  the plan: the profile extended by the decisions\n"
         "      --method METHOD      quantisation of int4 and int2: channel (default) or hqq; the\n"
         "                           store must have the same (sluice pack --method)\n"
+        "      --dense PRECISION    of attention, embeddings and shared experts: native, int8 or\n"
+        "                           int4, or auto (default): edgemoe searches it together with\n"
+        "                           the experts' precisions, the other presets use its choice;\n"
+        "                           the store must have the same (sluice pack --dense)\n"
         "      --margin PCT%%        share of P reserved for other text (default 10)\n"
         "      --tokens N           tokens used, spread over the text (default 65536)\n"
         "      --ctx-size N         tokens per window (default 512)\n"
@@ -76,6 +80,7 @@ enum {
     OPT_TRACE,
     OPT_EVICTION,
     OPT_METHOD,
+    OPT_DENSE,
     OPT_THREADS,
     OPT_OUTPUT
 };
@@ -98,6 +103,7 @@ static const struct option options[] = {{"model", 1, NULL, 'm'},
                                         {"seed", 1, NULL, OPT_SEED},
                                         {"trace", 1, NULL, OPT_TRACE},
                                         {"method", 1, NULL, OPT_METHOD},
+                                        {"dense", 1, NULL, OPT_DENSE},
                                         {"eviction-only", 0, NULL, OPT_EVICTION},
                                         {"threads", 1, NULL, OPT_THREADS},
                                         {"output", 1, NULL, OPT_OUTPUT},
@@ -174,6 +180,8 @@ static int one_option(struct planning *p, int option, const char *value, struct 
     case OPT_SEED: return option_i64("--seed", value, 0, INT64_MAX, &p->seed, error);
     case OPT_SHARES: p->forced = true; return shares_parse(&p->shares, value, error);
     case OPT_METHOD: return quant_method_option("--method", value, &p->method, error);
+    case OPT_DENSE:
+        return precision_dense_option("--dense", value, &p->dense, &p->dense_given, error);
     case OPT_CURVE: p->curve = true; return 0;
     case OPT_CURVE_ONLY: p->curve_only = true; return 0;
     case OPT_TRACE: p->trace_path = value; return 0;
@@ -226,10 +234,12 @@ static int start(struct planning *p, struct error *error)
     if (offline_text_load(offline_index(p->model), p->text_path, p->texts, (uint32_t)p->window,
                           (uint64_t)p->tokens_max, &p->text, error) != 0)
         return -1;
+    planning_take_dense(p);
     p->some = offline_text_some(&p->text, 0, p->text.windows >= 16 ? 4 : 1);
     p->native_bytes = serving_bytes(p->model, NULL, p->method);
     struct offline_evaluation all = planning_evaluation(p, &p->text),
                               some = planning_evaluation(p, &p->some);
+    all.dense = some.dense = PRECISION_NATIVE; /* losses are relative to the lossless model */
     if (offline_evaluate(&all, &p->native, error) != 0 ||
         offline_evaluate(&some, &p->native_some, error) != 0)
         return -1;

@@ -62,8 +62,15 @@ struct offline_evaluation planning_evaluation(struct planning *p, const struct o
     return (struct offline_evaluation){.model = p->model,
                                        .text = text,
                                        .threads = (uint32_t)p->threads,
+                                       .dense = p->dense,
                                        .progress = window_done,
                                        .arg = p};
+}
+
+void planning_take_dense(struct planning *p)
+{
+    if (!p->dense_given && plan_knows(p->plan, PLAN_edgemoe_dense))
+        p->dense = (enum precision)p->plan->scalar[PLAN_edgemoe_dense];
 }
 
 int planning_measure(struct planning *p, const struct offline_text *text, const struct serving *s,
@@ -87,7 +94,7 @@ uint64_t planning_expert_bytes(const struct planning *p, struct error *error)
                    offline_expert_bytes(p->model, 0, 0, PRECISION_NATIVE, p->method);
     if (p->experts_percent > 0)
         return (uint64_t)(p->experts_percent / 100 * (double)p->native_bytes);
-    uint64_t rest = m->dense_bytes + ENGINE_BYTES;
+    uint64_t rest = offline_index_at(p->model, p->dense)->dense_bytes + ENGINE_BYTES;
     if (p->budget_bytes >= rest + min)
         return p->budget_bytes - rest < p->native_bytes ? p->budget_bytes - rest : p->native_bytes;
     if (p->budget_bytes == 0)

@@ -24,6 +24,8 @@ struct planning {
     int64_t window, tokens_max, threads, configurations, generations, seed;
     bool json, curve;
     enum quant_method method; /* of the lower precisions; recorded with each loss */
+    enum precision dense;     /* of dense matrices; `auto`: what edgemoe chose, else native */
+    bool dense_given;         /* --dense is not auto */
     struct shares shares;     /* --shares, with `forced` */
     bool forced;
     bool curve_only;    /* hobbit: measure the curve, plan nothing */
@@ -47,6 +49,10 @@ struct measured {
 struct offline_evaluation planning_evaluation(struct planning *p, const struct offline_text *text);
 int planning_measure(struct planning *p, const struct offline_text *text, const struct serving *s,
                      struct measured *out, struct error *error);
+
+/* With --dense auto: dense weights as edgemoe's precisions in the profile have them, if it is a plan
+ * (a store has one precision of them), else native. */
+void planning_take_dense(struct planning *p);
 
 /* Prints a line of text to stdout, with --output json to stderr. */
 void planning_note(const struct planning *p, const char *fmt, ...)

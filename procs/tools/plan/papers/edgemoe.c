@@ -1,21 +1,13 @@
-/* EdgeMoE's precisions (§III-B2): the bounds are the two uniform precisions whose losses enclose P;
- * a bisection finds the maximum number of experts, by ascending importance, that can have the lower
- * one.
- *
- * P is met if on the calibration text the loss is at most P minus a margin and the upper end of its
- * 95 % interval is at most P, because the loss of other text differs. */
+/* EdgeMoE's precisions (§III-B): measures what the search of widths.h asks for, and stores its
+ * result. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "lib/base/assert.h"
 #include "lib/tensor/precision.h"
+#include "procs/tools/plan/papers/widths.h"
 #include "procs/tools/plan/planning.h"
-
-static struct serving of_precisions(const struct planning *p, const uint8_t *precision)
-{
-    return (struct serving){.kind = SERVE_PRECISIONS, .method = p->method, .precision = precision};
-}
 
 struct rank { /* order of experts for the lower precision */
     uint64_t at;
@@ -30,151 +22,145 @@ static int by_rise(const void *a, const void *b)
     return (x->at > y->at) - (x->at < y->at);
 }
 
-struct precisions {
-    struct planning *p;
-    uint8_t *precision; /* [L * E] */
-    struct rank *order;
-    uint64_t cells;
-    enum precision low, high;
-    struct measured best;
-};
-
 /* Ascending loss per byte saved (the paper divides importance by the gain of the precision). */
-static void order_experts(struct precisions *w)
+static void order_experts(void *arg, enum precision high, enum precision low, uint64_t *order)
 {
-    const struct plan *plan = w->p->plan;
-    double *importance = calloc(w->cells, sizeof *importance);
-    sl_assert(importance);
+    struct planning *p = arg;
+    const struct plan *plan = p->plan;
+    uint64_t cells = (uint64_t)plan->layers * plan->experts;
+    double *importance = calloc(cells, sizeof *importance);
+    struct rank *ranks = calloc(cells, sizeof *ranks);
+    sl_assert(importance && ranks);
     double kept = importance_shrunk(plan_importance(plan), plan_importance_measured(plan),
                                     plan->layers, plan->experts, importance);
-    planning_note(w->p, "  importance: %.0f %% of an expert's distance from its group mean is kept",
+    planning_note(p, "  importance: %.0f %% of an expert's distance from its group mean is kept",
                   100 * kept);
-    for (uint64_t i = 0; i < w->cells; i++) {
+    for (uint64_t i = 0; i < cells; i++) {
         uint32_t l = (uint32_t)(i / plan->experts), e = (uint32_t)(i % plan->experts);
-        uint64_t high = offline_expert_bytes(w->p->model, l, e, w->high, w->p->method);
-        uint64_t low = offline_expert_bytes(w->p->model, l, e, w->low, w->p->method);
-        double saved = high > low ? (double)(high - low) : 1;
-        w->order[i] = (struct rank){.at = i, importance[i] / saved};
+        uint64_t high_bytes = offline_expert_bytes(p->model, l, e, high, p->method);
+        uint64_t low_bytes = offline_expert_bytes(p->model, l, e, low, p->method);
+        double saved = high_bytes > low_bytes ? (double)(high_bytes - low_bytes) : 1;
+        ranks[i] = (struct rank){.at = i, importance[i] / saved};
     }
-    qsort(w->order, w->cells, sizeof *w->order, by_rise);
+    qsort(ranks, cells, sizeof *ranks, by_rise);
+    for (uint64_t i = 0; i < cells; i++)
+        order[i] = ranks[i].at;
     free(importance);
+    free(ranks);
 }
 
-static void set_precisions(struct precisions *w, uint64_t low_count)
+static int measure(void *arg, const char *what, enum precision dense, const uint8_t *precision,
+                   struct offline_interval *loss, struct error *error)
 {
-    for (uint64_t i = 0; i < w->cells; i++)
-        w->precision[w->order[i].at] = (uint8_t)(i < low_count ? w->low : w->high);
+    struct planning *p = arg;
+    struct serving s = {.kind = SERVE_PRECISIONS, .method = p->method, .precision = precision};
+    struct measured m;
+    char text[64];
+    p->dense = dense;
+    if (planning_measure(p, &p->text, &s, &m, error) != 0)
+        return -1;
+    *loss = m.loss;
+    planning_note(p, "  dense %s, %s: loss %s", precision_name(dense), what,
+                  planning_loss(loss, text));
+    return 0;
 }
 
-static bool met(const struct planning *p, const struct measured *m)
+static uint64_t dense_bytes(void *arg, enum precision dense)
 {
-    return m->loss.value <= p->max_loss * (1 - p->margin) && m->loss.high <= p->max_loss;
+    const struct planning *p = arg;
+    return offline_index_at(p->model, dense)->dense_bytes;
 }
 
-/* Measures uniform precisions and finds the two that enclose P. */
-static int find_bounds(struct precisions *w, struct error *error)
+static uint64_t expert_bytes(void *arg, const uint8_t *precision)
 {
-    struct planning *p = w->p;
-    char text[64], size[16];
-    w->high = PRECISION_NATIVE; /* lossless always meets P */
+    const struct planning *p = arg;
+    return serving_bytes(p->model, precision, p->method);
+}
+
+static void store_uniform(struct planning *p, const struct widths *w)
+{
+    uint64_t cells = (uint64_t)p->plan->layers * p->plan->experts;
+    uint8_t *all = calloc(cells, 1);
+    sl_assert(all);
     p->plan->scalar[PLAN_uniform_method] = p->method;
+    p->plan->scalar[PLAN_uniform_dense] = w->dense;
+    p->plan->scalar[PLAN_dense_loss_high] = w->dense_loss.high;
     for (enum precision t = PRECISION_INT8; t < PRECISION__COUNT; t++) {
-        struct measured m;
-        memset(w->precision, t, w->cells);
-        struct serving s = of_precisions(p, w->precision);
-        if (planning_measure(p, &p->text, &s, &m, error) != 0)
-            return -1;
-        uint64_t bytes = serving_bytes(p->model, w->precision, p->method);
-        planning_note(p, "uniform %-6s %9s  loss %s", precision_name(t), bytes_format(bytes, size),
-                      planning_loss(&m.loss, text));
+        const struct offline_interval *loss = &w->uniform[t];
+        double *high = &p->plan->scalar[PLAN_uniform_int8_loss_high + (t - PRECISION_INT8)];
+        *high = (double)NAN; /* one of an earlier plan may have had other dense weights */
+        if (!(w->uniform_mask >> t & 1))
+            continue;
+        *high = loss->high;
+        memset(all, t, cells);
         json_object_set_new(p->report, precision_name(t),
-                            json_pack("{s:f, s:f, s:f, s:I}", "loss", m.loss.value, "low",
-                                      m.loss.low, "high", m.loss.high, "bytes", (json_int_t)bytes));
-        p->plan->scalar[PLAN_uniform_int8_loss_high + (t - PRECISION_INT8)] = m.loss.high;
-        w->low = t;
-        if (!met(p, &m))
-            return 0;
-        w->high = t;
-        w->best = m;
+                            json_pack("{s:f, s:f, s:f, s:I}", "loss", loss->value, "low", loss->low,
+                                      "high", loss->high, "bytes",
+                                      (json_int_t)expert_bytes(p, all)));
     }
-    return 0;
+    free(all);
 }
 
-static int bisect(struct precisions *w, uint64_t *count, struct error *error)
+static void store(struct planning *p, const struct widths *w)
 {
-    struct planning *p = w->p;
-    uint64_t good = 0, bad = w->cells;
-    while (bad - good > (w->cells + 255) / 256) {
-        struct measured m;
-        uint64_t middle = (good + bad) / 2;
-        set_precisions(w, middle);
-        struct serving s = of_precisions(p, w->precision);
-        if (planning_measure(p, &p->text, &s, &m, error) != 0)
-            return -1;
-        char text[64];
-        planning_note(p, "  %llu of %llu experts at %s: loss %s", (unsigned long long)middle,
-                      (unsigned long long)w->cells, precision_name(w->low),
-                      planning_loss(&m.loss, text));
-        if (met(p, &m)) {
-            good = middle;
-            w->best = m;
-        } else {
-            bad = middle;
-        }
-    }
-    *count = good;
-    return 0;
-}
-
-static void store(struct precisions *w, uint64_t low_count)
-{
-    struct planning *p = w->p;
-    char text[64], size[16];
-    uint64_t bytes = serving_bytes(p->model, w->precision, p->method);
-    memcpy(plan_width(p->plan), w->precision, w->cells);
-    p->plan->scalar[PLAN_edgemoe_loss] = w->best.loss.value;
-    p->plan->scalar[PLAN_edgemoe_loss_low] = w->best.loss.low;
-    p->plan->scalar[PLAN_edgemoe_loss_high] = w->best.loss.high;
-    p->plan->scalar[PLAN_edgemoe_bytes] = (double)bytes;
-    p->plan->scalar[PLAN_edgemoe_method] = p->method;
-    planning_note(p, "edgemoe: %llu experts at %s, %llu at %s: %s of %s native, expected loss %s",
-                  (unsigned long long)low_count, precision_name(w->low),
-                  (unsigned long long)(w->cells - low_count), precision_name(w->high),
-                  bytes_format(bytes, size), bytes_format(p->native_bytes, (char[16]){0}),
-                  planning_loss(&w->best.loss, text));
+    char text[64], size[16], dense[16];
+    uint64_t high_count = (uint64_t)p->plan->layers * p->plan->experts - w->low_count;
+    double *s = p->plan->scalar;
+    s[PLAN_edgemoe_loss] = w->loss.value;
+    s[PLAN_edgemoe_loss_low] = w->loss.low;
+    s[PLAN_edgemoe_loss_high] = w->loss.high;
+    s[PLAN_edgemoe_bytes] = (double)w->expert_bytes;
+    s[PLAN_edgemoe_method] = p->method;
+    s[PLAN_edgemoe_dense] = w->dense;
+    planning_note(p,
+                  "edgemoe: %llu experts at %s, %llu at %s: %s of %s native; dense weights at %s: "
+                  "%s; expected loss %s",
+                  (unsigned long long)w->low_count, precision_name(w->low),
+                  (unsigned long long)high_count, precision_name(w->high),
+                  bytes_format(w->expert_bytes, size), bytes_format(p->native_bytes, (char[16]){0}),
+                  precision_name(w->dense), bytes_format(w->dense_bytes, dense),
+                  planning_loss(&w->loss, text));
+    planning_note(p, "edgemoe: make its store with 'sluice pack --plan %s'", p->out_path);
     json_object_set_new(p->report, "edgemoe",
-                        json_pack("{s:s, s:I, s:s, s:I, s:I, s:f, s:f, s:f}", "low",
-                                  precision_name(w->low), "low_count", (json_int_t)low_count,
+                        json_pack("{s:s, s:I, s:s, s:I, s:I, s:s, s:I, s:f, s:f, s:f}", "low",
+                                  precision_name(w->low), "low_count", (json_int_t)w->low_count,
                                   "high", precision_name(w->high), "high_count",
-                                  (json_int_t)(w->cells - low_count), "bytes", (json_int_t)bytes,
-                                  "loss", w->best.loss.value, "loss_low", w->best.loss.low,
-                                  "loss_high", w->best.loss.high));
+                                  (json_int_t)high_count, "bytes", (json_int_t)w->expert_bytes,
+                                  "dense", precision_name(w->dense), "dense_bytes",
+                                  (json_int_t)w->dense_bytes, "loss", w->loss.value, "loss_low",
+                                  w->loss.low, "loss_high", w->loss.high));
 }
 
 int plan_edgemoe(struct planning *p, struct error *error)
 {
-    struct plan *plan = p->plan;
-    struct precisions w = {.p = p, .cells = (uint64_t)plan->layers * plan->experts};
-    if (!plan_has(plan, PLAN_ARRAY_importance) || !plan_has(plan, PLAN_ARRAY_importance_measured) ||
-        isnan(plan_importance(plan)[0]))
+    const struct plan *given = p->plan;
+    if (!plan_has(given, PLAN_ARRAY_importance) ||
+        !plan_has(given, PLAN_ARRAY_importance_measured) || isnan(plan_importance(given)[0]))
         return error_set(error, ERR_BAD_INPUT,
                          "%.200s has no importance of experts; run sluice profile again",
                          p->profile_path);
     if (planning_add(p, plan_array_bit(PLAN_ARRAY_width), error) != 0)
         return -1;
-    w.precision = calloc(w.cells, 1);
-    w.order = calloc(w.cells, sizeof *w.order);
-    sl_assert(w.precision && w.order);
-    uint64_t low_count = 0;
-    int status = find_bounds(&w, error);
-    if (status == 0 && w.low != w.high) {
-        order_experts(&w);
-        status = bisect(&w, &low_count, error);
-        set_precisions(&w, low_count);
+    const struct width_search search = {.arg = p,
+                                        .cells = (uint64_t)p->plan->layers * p->plan->experts,
+                                        .max_loss = p->max_loss,
+                                        .margin = p->margin,
+                                        .dense = p->dense_given ? 1u << p->dense : PRECISION_DENSE,
+                                        .measure = measure,
+                                        .order = order_experts,
+                                        .dense_bytes = dense_bytes,
+                                        .expert_bytes = expert_bytes};
+    struct widths best = {.precision = calloc(search.cells, 1)};
+    sl_assert(best.precision);
+    int status = widths_search(&search, &best, error);
+    if (status == 0) {
+        p->dense = best.dense;
+        memcpy(plan_width(p->plan), best.precision, search.cells);
+        store_uniform(p, &best);
+        store(p, &best);
+    } else if (!p->dense_given) {
+        p->dense = PRECISION_NATIVE;
     }
-    if (status == 0)
-        store(&w, low_count);
-    free(w.precision);
-    free(w.order);
+    free(best.precision);
     return status;
 }

@@ -71,6 +71,7 @@ static int search_fraction(struct planning *p, struct error *error)
     p->plan->scalar[PLAN_fate_loss_low] = best.loss.low;
     p->plan->scalar[PLAN_fate_loss_high] = best.loss.high;
     p->plan->scalar[PLAN_fate_method] = p->method;
+    p->plan->scalar[PLAN_fate_dense] = p->dense;
     p->plan->scalar[PLAN_fate_high] = PRECISION_INT4;
     p->plan->scalar[PLAN_fate_low] = PRECISION_INT2;
     planning_note(p, "fate: %.0f %% of a chunk's experts at int2 in prefill, expected loss %s",

@@ -155,6 +155,7 @@ static void store(struct swap_plan *w, const uint32_t *v, const struct measured 
     char loss[64];
     memcpy(plan_virtual_experts(plan), v, w->layers * sizeof *v);
     planned_frequent_sets(plan, &offline_index(w->p->model)->hparams, v, plan_resident(plan));
+    plan->scalar[PLAN_swap_dense] = w->p->dense;
     plan->scalar[PLAN_swap_interval] = w->interval;
     plan->scalar[PLAN_swap_loss] = m->loss.value;
     plan->scalar[PLAN_swap_loss_low] = m->loss.low;

@@ -14,8 +14,18 @@
 #define LAYERS  2u
 #define EXPERTS 4u
 
+/* The dense weights of the model: one matrix. */
+struct one_dense {
+    struct model_index index;
+    struct model_tensor tensor;
+    struct model_entry entry;
+};
+
 struct scene { /* files and parameters that match the plan, before the change of a case */
-    struct model_index model;
+    union {
+        struct model_index model;
+        struct one_dense dense;
+    };
     struct plan *plan;
     const char *preset, *overrides;
     double share;
@@ -31,6 +41,10 @@ static void store_of(enum quant_method method)
     *m = (struct model_index){.hparams = {.layers = LAYERS, .experts = EXPERTS, .experts_used = 2},
                               .precision_mask = 1u << PRECISION_NATIVE | 1u << PRECISION_INT4 |
                                                 1u << PRECISION_INT2};
+    m->dense_count = 1;
+    m->tensors_offset = offsetof(struct one_dense, tensor);
+    m->entries_offset = offsetof(struct one_dense, entry);
+    scene.dense.tensor = (struct model_tensor){.type = TENSOR_Q8_0};
     static const uint64_t bytes[PRECISION__COUNT] = {1000, 0, 500, 250};
     for (uint32_t t = 0, first = 0; t < PRECISION__COUNT; t++) {
         m->precision_first[t] = m->precision_mask >> t & 1 ? first : ENTRY_NONE;
@@ -167,6 +181,30 @@ static void longer_chunk(void)
     scene.chunk = 257;
 }
 
+static void dense_int8(void)
+{
+    scene.dense.tensor.type = TENSOR_C8;
+}
+
+static void dense_planned(enum precision precision)
+{
+    double *s = scene.plan->scalar;
+    s[PLAN_uniform_dense] = s[PLAN_edgemoe_dense] = s[PLAN_hobbit_dense] = precision;
+    s[PLAN_fate_dense] = s[PLAN_swap_dense] = precision;
+}
+
+static void dense_planned_int4(void)
+{
+    dense_planned(PRECISION_INT4);
+}
+
+static void dense_measured_int4(void)
+{
+    dense_int8();
+    dense_planned_int4();
+    scene.plan->scalar[PLAN_dense_loss_high] = 0.01;
+}
+
 static const struct {
     const char *preset, *overrides;
     void (*change)(void);
@@ -204,6 +242,18 @@ static const struct {
     {"swapmoe", "precision=uniform-int4", NULL, "precision=lossless"},
     {"swapmoe", NULL, fewer_resident, "with 50.0 % of the experts resident, and only 40.0 % fit"},
     {"swapmoe", NULL, longer_chunk, "chunks of 256 tokens"},
+    {"iq4", NULL, dense_int8, "with dense weights at native, and the model has int8"},
+    {"edgemoe", NULL, dense_int8, "with dense weights at native, and the model has int8"},
+    {"hobbit", NULL, dense_int8, "with dense weights at native, and the model has int8"},
+    {"fate", NULL, dense_int8, "with dense weights at native, and the model has int8"},
+    {"swapmoe", NULL, dense_int8, "with dense weights at native, and the model has int8"},
+    {"iq4", NULL, dense_planned_int4, "with dense weights at int4, and the model has native"},
+    {"edgemoe", NULL, dense_planned_int4, "with dense weights at int4, and the model has native"},
+    {"hobbit", NULL, dense_planned_int4, "with dense weights at int4, and the model has native"},
+    {"fate", NULL, dense_planned_int4, "with dense weights at int4, and the model has native"},
+    {"swapmoe", NULL, dense_planned_int4, "with dense weights at int4, and the model has native"},
+    {"default", NULL, dense_int8, "dense weights at int8 is not measured"},
+    {"default", NULL, dense_measured_int4, "with dense weights at int4, and the model has int8"},
     {"pruned-freq", NULL, NULL, "no plan measures the loss of mask=frequency"},
 };
 
@@ -220,6 +270,22 @@ START_TEST(other_conditions)
     ck_assert_int_eq(error.code, ERR_BAD_INPUT);
     ck_assert_msg(strstr(error.text, differing[_i].reason), "%s: '%s', not '%s'", scene.preset,
                   error.text, differing[_i].reason);
+}
+END_TEST
+
+/* A store and a plan with the same dense precision; a lossless preset has the loss of the dense
+ * weights. */
+START_TEST(same_dense_precision)
+{
+    double loss;
+    struct error error;
+    scene.preset = matching[_i].preset;
+    dense_int8();
+    dense_planned(PRECISION_INT8);
+    scene.plan->scalar[PLAN_dense_loss_high] = 0.01;
+    int rc = loss_of_scene(&loss, &error);
+    ck_assert_msg(rc == 0, "%s: %s", scene.preset, error.text);
+    ck_assert_double_eq(loss, matching[_i].loss > 0 ? matching[_i].loss : 0.01);
 }
 END_TEST
 
@@ -251,6 +317,7 @@ int main(void)
     tcase_add_checked_fixture(c, setup, teardown);
     tcase_add_loop_test(c, same_conditions, 0, (int)ARRAY_LEN(matching));
     tcase_add_loop_test(c, other_conditions, 0, (int)ARRAY_LEN(differing));
+    tcase_add_loop_test(c, same_dense_precision, 0, (int)ARRAY_LEN(matching));
     tcase_add_test(c, candidates_have_the_same_loss);
     suite_add_tcase(s, c);
     SRunner *r = srunner_create(s);

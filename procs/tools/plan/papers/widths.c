@@ -1,0 +1,146 @@
+/* The bounds of experts are the two uniform precisions whose losses enclose P; a bisection finds the
+ * maximum number of experts that can have the lower one.
+ *
+ * P is met if on the calibration text the loss is at most P minus a margin and the upper end of its
+ * 95 % interval is at most P, because the loss of other text differs. */
+#include "procs/tools/plan/papers/widths.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/assert.h"
+#include "lib/base/log.h"
+
+/* A bisection ends when this share of the experts is undecided. */
+#define UNDECIDED 256
+
+static void *allocated(size_t count, size_t bytes)
+{
+    void *at = calloc(count, bytes);
+    if (!at)
+        log_fatal(1, "out of memory (search for precisions)");
+    return at;
+}
+
+static bool met(const struct width_search *s, const struct offline_interval *loss)
+{
+    return loss->value <= s->max_loss * (1 - s->margin) && loss->high <= s->max_loss;
+}
+
+static void set_precisions(const struct width_search *s, struct widths *w, const uint64_t *order,
+                           uint64_t low_count)
+{
+    for (uint64_t i = 0; i < s->cells; i++)
+        w->precision[order[i]] = (uint8_t)(i < low_count ? w->low : w->high);
+}
+
+/* Dense weights alone. */
+static int measure_dense(const struct width_search *s, struct widths *w, struct error *error)
+{
+    memset(w->precision, PRECISION_NATIVE, s->cells);
+    w->dense_bytes = s->dense_bytes(s->arg, w->dense);
+    if (w->dense == PRECISION_NATIVE)
+        return 0; /* the lossless model */
+    return s->measure(s->arg, "native experts", w->dense, w->precision, &w->dense_loss, error);
+}
+
+/* Measures uniform precisions until one does not keep to P. */
+static int find_bounds(const struct width_search *s, struct widths *w, struct error *error)
+{
+    char what[64];
+    w->high = w->low = PRECISION_NATIVE;
+    w->loss = w->dense_loss;
+    for (enum precision t = PRECISION_INT8; t < PRECISION__COUNT; t++) {
+        memset(w->precision, t, s->cells);
+        snprintf(what, sizeof what, "uniform %s", precision_name(t));
+        if (s->measure(s->arg, what, w->dense, w->precision, &w->uniform[t], error) != 0)
+            return -1;
+        w->uniform_mask |= 1u << t;
+        w->low = t;
+        if (!met(s, &w->uniform[t]))
+            return 0;
+        w->high = t;
+        w->loss = w->uniform[t];
+    }
+    return 0;
+}
+
+static int bisect(const struct width_search *s, struct widths *w, const uint64_t *order,
+                  struct error *error)
+{
+    uint64_t bad = s->cells;
+    while (bad - w->low_count > (s->cells + UNDECIDED - 1) / UNDECIDED) {
+        struct offline_interval loss;
+        uint64_t middle = (w->low_count + bad) / 2;
+        char what[64];
+        set_precisions(s, w, order, middle);
+        snprintf(what, sizeof what, "%llu of %llu experts at %s", (unsigned long long)middle,
+                 (unsigned long long)s->cells, precision_name(w->low));
+        if (s->measure(s->arg, what, w->dense, w->precision, &loss, error) != 0)
+            return -1;
+        if (met(s, &loss)) {
+            w->low_count = middle;
+            w->loss = loss;
+        } else {
+            bad = middle;
+        }
+    }
+    return 0;
+}
+
+/* The experts' precisions with w->dense. */
+static int search_experts(const struct width_search *s, struct widths *w, struct error *error)
+{
+    if (find_bounds(s, w, error) != 0)
+        return -1;
+    memset(w->precision, w->high, s->cells);
+    if (w->low != w->high) {
+        uint64_t *order = allocated(s->cells, sizeof *order);
+        s->order(s->arg, w->high, w->low, order);
+        int status = bisect(s, w, order, error);
+        set_precisions(s, w, order, w->low_count);
+        free(order);
+        if (status != 0)
+            return -1;
+    }
+    w->expert_bytes = s->expert_bytes(s->arg, w->precision);
+    return 0;
+}
+
+static bool fewer_bytes(const struct widths *a, const struct widths *b)
+{
+    return a->dense_bytes + a->expert_bytes < b->dense_bytes + b->expert_bytes;
+}
+
+int widths_search(const struct width_search *s, struct widths *best, struct error *error)
+{
+    struct widths w = {.precision = allocated(s->cells, 1)};
+    uint8_t *into = best->precision, *own = w.precision;
+    int status = 0;
+    bool found = false;
+    sl_assert(s->dense && !(s->dense & ~PRECISION_DENSE));
+    for (enum precision d = PRECISION_NATIVE; d < PRECISION__COUNT && status == 0; d++) {
+        if (!(s->dense >> d & 1))
+            continue;
+        w = (struct widths){.dense = d, .precision = own};
+        status = measure_dense(s, &w, error);
+        if (status != 0 || !met(s, &w.dense_loss))
+            continue;
+        status = search_experts(s, &w, error);
+        if (status == 0 && (!found || fewer_bytes(&w, best))) {
+            memcpy(into, own, s->cells);
+            *best = w;
+            best->precision = into;
+            found = true;
+        }
+    }
+    free(own);
+    if (status == 0 && !found)
+        return error_set(error, ERR_BAD_INPUT,
+                         "dense weights at %s alone lose %.2f %% (at most %.2f %%): more than "
+                         "--max-loss",
+                         precision_name(w.dense), 100 * w.dense_loss.value,
+                         100 * w.dense_loss.high);
+    return status;
+}
