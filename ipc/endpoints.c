@@ -116,7 +116,8 @@ static int check_dir(const char *path, struct error *error)
     return 0;
 }
 
-/* Checks a parent directory: owned by this user or root, and others cannot rename its entries. */
+/* Checks a parent directory: owned by this user or root, and others cannot rename its entries. Root
+ * has no exemption: another owner could exchange the run directory for a link. */
 static int check_parent(const char *path, struct error *error)
 {
     struct stat st;
@@ -124,7 +125,7 @@ static int check_parent(const char *path, struct error *error)
         return error_set_errno(error, ERR_FAILED, errno, "cannot stat %s", path);
     if (!S_ISDIR(st.st_mode))
         return error_set(error, ERR_BAD_INPUT, "%s is not a directory", path);
-    if (geteuid() != 0 && st.st_uid != geteuid() && st.st_uid != 0)
+    if (st.st_uid != geteuid() && st.st_uid != 0)
         return error_set(error, ERR_BAD_INPUT, "%s belongs to user %u, not to this user", path,
                          (unsigned)st.st_uid);
     if ((st.st_mode & S_IWOTH) && !(st.st_mode & S_ISVTX))
@@ -169,6 +170,37 @@ int endpoint_path(const char *run_dir, enum endpoint endpoint, unsigned number,
     if (n < 0 || n >= ENDPOINT_BYTES)
         return error_set(error, ERR_BAD_INPUT, "socket path %.150s/%s is too long", run_dir, file);
     return 0;
+}
+
+bool endpoint_is_file(const char *name)
+{
+    for (int e = 0; e < ENDPOINT__COUNT; e++) {
+        const char *mark = strstr(files[e], "%u");
+        size_t before = mark ? (size_t)(mark - files[e]) : 0;
+        size_t digits =
+            mark && strncmp(name, files[e], before) == 0 ? strspn(name + before, "0123456789") : 0;
+        if (mark ? digits > 0 && strcmp(name + before + digits, mark + 2) == 0
+                 : strcmp(name, files[e]) == 0)
+            return true;
+    }
+    return false;
+}
+
+int run_dir_open(const char *run_dir, struct error *error)
+{
+    int fd = open(run_dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    struct stat st;
+    if (fd < 0 || fstat(fd, &st) != 0) {
+        error_set_errno(error, ERR_FAILED, errno, "cannot open %s", run_dir);
+    } else if (st.st_uid != geteuid()) {
+        error_set(error, ERR_BAD_INPUT, "%s belongs to user %u, not to this user", run_dir,
+                  (unsigned)st.st_uid);
+    } else {
+        return fd;
+    }
+    if (fd >= 0)
+        close(fd);
+    return -1;
 }
 
 static int open_lock(const char *run_dir, int flags)

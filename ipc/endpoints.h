@@ -4,6 +4,8 @@
 
 #include <stddef.h>
 
+#include <stdbool.h>
+
 #include "lib/base/error.h"
 
 #define RUN_NAME_DEFAULT "default"
@@ -39,6 +41,13 @@ int run_dir_create(const char *run_dir, struct error *error);
 /* Full path of an endpoint in a run directory; number fills %u. -1 when too long. */
 int endpoint_path(const char *run_dir, enum endpoint endpoint, unsigned number,
                   char out[ENDPOINT_BYTES], struct error *error);
+
+/* Whether an engine makes sockets of this file name. */
+bool endpoint_is_file(const char *name);
+
+/* Opens a run directory, not through a link; it must belong to this user. Returns the descriptor
+ * (close-on-exec) or -1. */
+int run_dir_open(const char *run_dir, struct error *error);
 
 /* Locks a run directory for an engine, retrying for wait_ms, and writes this process's pid into the
  * lock file. Returns the descriptor (close-on-exec; children get duplicates) or -1; ERR_BUSY names

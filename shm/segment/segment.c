@@ -1,11 +1,13 @@
 #include "shm/segment/segment.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -14,6 +16,9 @@
 
 #define PUNCH_SLICE_BYTES (8 * MIB) /* one punch holds kernel locks for about 3 ms at most */
 #define NAME_BYTES        128
+#define RANDOM_DIGITS     16
+#define NAME_TRIES        16
+#define SHM_DIR           "/dev/shm"
 
 static const struct {
     const char *name;
@@ -30,14 +35,33 @@ const char *segment_name(enum segment_kind kind)
     return kinds[kind].name;
 }
 
-/* Exact names, no prefixes: segment names contain no dot, so different (tag, kind) pairs never give
- * the same name, and removing stale ones never affects another run. */
-static void name_of(char name[NAME_BYTES], const char *run_tag, enum segment_kind kind)
+/* All names of a run: this prefix and RANDOM_DIGITS hexadecimal digits. Returns the length. */
+static size_t prefix_of(char name[NAME_BYTES], const char *run_tag)
 {
     sl_assert(run_tag[0] && !strchr(run_tag, '/'));
-    int n = snprintf(name, NAME_BYTES, "/sluice.%u.%s.%s", (unsigned)geteuid(), run_tag,
-                     segment_name(kind));
-    sl_assert(n > 0 && n < NAME_BYTES);
+    int n =
+        snprintf(name, NAME_BYTES - RANDOM_DIGITS, "/sluice.%u.%s.", (unsigned)geteuid(), run_tag);
+    sl_assert(n > 0 && n < NAME_BYTES - RANDOM_DIGITS);
+    return (size_t)n;
+}
+
+/* Opens a new file under a random name: a file that another user made in advance under a name that
+ * can be predicted would stop every start. Unlinks it at once. -1 and errno. */
+static int open_unnamed(const char *run_tag, char name[NAME_BYTES])
+{
+    size_t n = prefix_of(name, run_tag);
+    for (int i = 0; i < NAME_TRIES; i++) {
+        uint64_t random;
+        if (getrandom(&random, sizeof random, 0) != sizeof random)
+            return -1;
+        snprintf(name + n, NAME_BYTES - n, "%0*" PRIx64, RANDOM_DIGITS, random);
+        int fd = shm_open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+        if (fd >= 0)
+            shm_unlink(name); /* immediately: from here on nothing can be left behind */
+        if (fd >= 0 || errno != EEXIST)
+            return fd;
+    }
+    return -1;
 }
 
 /* Address at which huge pages of a file can be mapped: offset and address must agree. NULL: any
@@ -95,12 +119,9 @@ int segment_create(enum segment_kind kind, const char *run_tag, uint64_t boot, u
 {
     sl_assert(bytes >= SEGMENT_HEAD_BYTES && bytes <= (uint64_t)INT64_MAX - PAGE_BYTES);
     char name[NAME_BYTES];
-    name_of(name, run_tag, kind);
-    int fd = shm_open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    int fd = open_unnamed(run_tag, name);
     if (fd < 0)
-        return error_set_errno(error, errno == EEXIST ? ERR_BUSY : ERR_NO_MEMORY, errno,
-                               "cannot create /dev/shm%s", name);
-    shm_unlink(name); /* immediately: from here on nothing can be left behind */
+        return error_set_errno(error, ERR_NO_MEMORY, errno, "cannot create " SHM_DIR "%s", name);
     *out = (struct segment){
         .fd = fd, .kind = kind, .writable = true, .bytes = align_up(bytes, PAGE_BYTES)};
     if (size_and_sign(out, boot, error) == 0)
@@ -111,11 +132,21 @@ int segment_create(enum segment_kind kind, const char *run_tag, uint64_t boot, u
 
 void segment_remove_stale(const char *run_tag)
 {
-    for (int kind = 0; kind < SEGMENT__COUNT; kind++) {
-        char name[NAME_BYTES];
-        name_of(name, run_tag, (enum segment_kind)kind);
-        shm_unlink(name); /* usually ENOENT */
+    char prefix[NAME_BYTES];
+    size_t n = prefix_of(prefix, run_tag) - 1; /* a directory entry has no slash */
+    DIR *dir = opendir(SHM_DIR);
+    if (!dir)
+        return;
+    for (struct dirent *e; (e = readdir(dir)) != NULL;) {
+        struct stat st;
+        if (strncmp(e->d_name, prefix + 1, n) == 0 &&
+            strspn(e->d_name + n, "0123456789abcdef") == RANDOM_DIGITS &&
+            e->d_name[n + RANDOM_DIGITS] == 0 &&
+            fstatat(dirfd(dir), e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode) &&
+            st.st_uid == geteuid())
+            unlinkat(dirfd(dir), e->d_name, 0);
     }
+    closedir(dir);
 }
 
 /* Error text with both values, so that the line shows which builds differ. */

@@ -1,7 +1,7 @@
 /* Signed shared-memory segments. The supervisor creates them; every process attaches through an
- * inherited descriptor (shm/segment/inherited_fds.h). A segment's name exists only between
- * shm_open(O_EXCL, 0600) and the shm_unlink right after it, before anything is allocated: nothing
- * stays in /dev/shm, even after kill -9 of all processes. */
+ * inherited descriptor (shm/segment/inherited_fds.h). A segment's name is random and exists only
+ * between shm_open(O_EXCL, 0600) and the shm_unlink right after it, before anything is allocated:
+ * nothing stays in /dev/shm, even after kill -9 of all processes. */
 #ifndef SLUICE_SHM_SEGMENT_SEGMENT_H
 #define SLUICE_SHM_SEGMENT_SEGMENT_H
 
@@ -58,8 +58,8 @@ struct segment {
 int segment_create(enum segment_kind kind, const char *run_tag, uint64_t boot, uint64_t bytes,
                    struct segment *out, struct error *error);
 
-/* Removes names of this run left by a process that was killed between shm_open and shm_unlink. The
- * caller holds the run lock. */
+/* Removes names of this run and user left by a process that was killed between shm_open and
+ * shm_unlink. The caller holds the run lock. */
 void segment_remove_stale(const char *run_tag);
 
 /* Maps a segment (the arena at a multiple of HUGE_PAGE_BYTES) and checks its signature; the error

@@ -155,6 +155,7 @@ struct supervisor {
     struct params device;    /* of one device (device_params); too large for a stack */
     char programs[PATH_MAX]; /* directory of the executables */
     char run_dir[ENDPOINT_BYTES];
+    int run_dir_fd;                            /* -1 before the directory is taken */
     char notify[ENDPOINT_BYTES];               /* socket of the service manager, "" without one */
     uint64_t notify_period_ns, notify_next_ns; /* of keep-alives; 0: not requested */
     const char *notify_phase;                  /* of the last STATUS= */

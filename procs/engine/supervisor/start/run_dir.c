@@ -35,20 +35,19 @@ static uint32_t path_hash(const char *path)
     return hash;
 }
 
-static bool is_socket_name(const char *name)
-{
-    static const char suffix[] = ".sock";
-    size_t n = strlen(name);
-    return n >= sizeof suffix && strcmp(name + n - (sizeof suffix - 1), suffix) == 0;
-}
-
+/* Through the descriptor and only names of this program: a user who can exchange the directory's path
+ * must not choose what is removed. */
 static void sockets_remove(const struct supervisor *s)
 {
-    DIR *dir = opendir(s->run_dir);
-    if (!dir)
+    int fd = openat(s->run_dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    if (!dir) {
+        if (fd >= 0)
+            close(fd);
         return;
+    }
     for (struct dirent *e; (e = readdir(dir)) != NULL;)
-        if (is_socket_name(e->d_name))
+        if (endpoint_is_file(e->d_name))
             unlinkat(dirfd(dir), e->d_name, 0);
     closedir(dir);
 }
@@ -64,6 +63,12 @@ int run_dir_take(struct supervisor *s, struct error *error)
     s->lock_fd = fd_high(fd);
     if (s->lock_fd < 0)
         return error_set_errno(error, ERR_FAILED, errno, "cannot move a descriptor");
+    fd = run_dir_open(s->run_dir, error);
+    if (fd < 0)
+        return -1;
+    s->run_dir_fd = fd_high(fd);
+    if (s->run_dir_fd < 0)
+        return error_set_errno(error, ERR_FAILED, errno, "cannot move a descriptor");
     snprintf(s->run_tag, sizeof s->run_tag, "%s-%08x", s->options.run, path_hash(s->run_dir));
     segment_remove_stale(s->run_tag);
     sockets_remove(s);
@@ -74,16 +79,14 @@ int run_dir_take(struct supervisor *s, struct error *error)
  * lock. */
 void run_dir_remove(const struct supervisor *s)
 {
-    char lock[ENDPOINT_BYTES + sizeof RUN_LOCK_FILE];
-    if (s->lock_fd < 0)
+    if (s->run_dir_fd < 0)
         return;
-    snprintf(lock, sizeof lock, "%s/%s", s->run_dir, RUN_LOCK_FILE);
-    unlink(lock);
+    unlinkat(s->run_dir_fd, RUN_LOCK_FILE, 0);
     rmdir(s->run_dir);
 }
 
 void run_dir_clear(const struct supervisor *s)
 {
-    if (s->lock_fd >= 0)
+    if (s->run_dir_fd >= 0)
         sockets_remove(s);
 }

@@ -45,7 +45,7 @@ static struct supervisor the_supervisor;
 static void init(struct supervisor *s)
 {
     s->magic = SUPERVISOR_MAGIC;
-    s->lock_fd = s->http_fd = s->model_fd = s->signal_fd = s->timer_fd = -1;
+    s->lock_fd = s->run_dir_fd = s->http_fd = s->model_fd = s->signal_fd = s->timer_fd = -1;
     s->lifeline[0] = s->lifeline[1] = -1;
     for (int kind = 0; kind < SEGMENT__COUNT; kind++)
         s->segments[kind].fd = s->segments_readonly[kind] = -1;

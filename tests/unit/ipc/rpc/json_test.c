@@ -505,7 +505,8 @@ START_TEST(run_directories_are_private)
 {
     struct error error;
     struct stat st;
-    const char *dir = scratch_path("run");
+    char dir[ENDPOINT_BYTES];
+    snprintf(dir, sizeof dir, "%s", scratch_path("run")); /* scratch_path reuses its buffers */
     ck_assert_int_eq(run_dir_create(dir, &error), 0);
     ck_assert_int_eq(run_dir_create(dir, &error), 0); /* exists already: no error */
     ck_assert_int_eq(stat(dir, &st), 0);
@@ -521,6 +522,24 @@ START_TEST(run_directories_are_private)
     close(fd);
     ck_assert_int_eq(run_dir_create(scratch_path("file"), &error), -1);
     ck_assert_int_eq(run_dir_create("relative", &error), -1);
+    if (geteuid() == 0) { /* root has no exemption: another owner of the parent, of the directory */
+        ck_assert_int_eq(chown(scratch, 65534, 65534), 0);
+        ck_assert_int_eq(run_dir_create(dir, &error), -1);
+        ck_assert_int_eq(chown(scratch, 0, 0), 0);
+        ck_assert_int_eq(chown(dir, 65534, 65534), 0);
+        ck_assert_int_eq(run_dir_open(dir, &error), -1);
+        ck_assert_int_eq(chown(dir, 0, 0), 0);
+    }
+    ck_assert_int_eq(symlink(dir, scratch_path("link")), 0);
+    ck_assert_int_eq(run_dir_open(scratch_path("link"), &error), -1);
+    unlink(scratch_path("link"));
+    int opened = run_dir_open(dir, &error);
+    ck_assert_int_ge(opened, 0);
+    close(opened);
+    ck_assert(endpoint_is_file("cache-loader.12.sock"));
+    ck_assert(endpoint_is_file("cache-predictor.sock"));
+    ck_assert(!endpoint_is_file("cache-loader..sock"));
+    ck_assert(!endpoint_is_file("agent.sock"));
 
     ck_assert_int_eq(run_dir_state(dir), RUN_UNKNOWN);
     int lock = run_dir_lock(dir, 0, &error);

@@ -117,23 +117,56 @@ START_TEST(readonly_descriptor)
 }
 END_TEST
 
-START_TEST(stale_names_go)
+static void leave_name(const char *name)
 {
-    char tag[32], name[64];
-    snprintf(tag, sizeof tag, "stale-%d", (int)getpid());
-    snprintf(name, sizeof name, "/sluice.%u.%s.arena", (unsigned)geteuid(), tag);
-    int fd = shm_open(name, O_CREAT | O_EXCL | O_RDWR, 0600); /* killed right after this */
+    int fd = shm_open(name, O_CREAT | O_EXCL | O_RDWR, 0600);
     ck_assert_int_ge(fd, 0);
     close(fd);
-    struct segment s;
-    struct error e;
-    int rc = segment_create(SEGMENT_ARENA, tag, BOOT, PAGE_BYTES, &s, &e);
-    segment_remove_stale(tag);
-    ck_assert_int_eq(rc, -1);
-    ck_assert_int_eq(e.code, ERR_BUSY);
+}
+
+/* A file under the name that a run and a kind alone give: another user may make it in advance. */
+START_TEST(guessed_names_stop_nothing)
+{
+    char tag[32];
+    snprintf(tag, sizeof tag, "guess-%d", (int)getpid());
+    for (int kind = 0; kind < SEGMENT__COUNT; kind++) {
+        char name[64];
+        struct segment s;
+        struct error e;
+        snprintf(name, sizeof name, "/sluice.%u.%s.%s", (unsigned)geteuid(), tag,
+                 segment_name((enum segment_kind)kind));
+        leave_name(name);
+        int rc = segment_create((enum segment_kind)kind, tag, BOOT, PAGE_BYTES, &s, &e);
+        shm_unlink(name);
+        ck_assert_int_eq(rc, 0);
+        segment_detach(&s);
+    }
     ck_assert_uint_eq(names_in_dev_shm(tag), 0);
-    ck_assert_int_eq(segment_create(SEGMENT_ARENA, tag, BOOT, PAGE_BYTES, &s, &e), 0);
-    segment_detach(&s);
+}
+END_TEST
+
+/* Names of this run go; those of a run whose tag only begins alike, and of another user, stay. */
+START_TEST(stale_names_go)
+{
+    static const char *const ends[] = {"0123456789abcdef", "fedcba9876543210",
+                                       "other.0123456789abcdef", "0123456789abcdef0", "arena"};
+    char tag[32], name[5][96];
+    unsigned user = (unsigned)geteuid(), last = 5;
+    snprintf(tag, sizeof tag, "stale-%d", (int)getpid());
+    for (unsigned i = 0; i < last; i++) {
+        snprintf(name[i], sizeof name[i], "/sluice.%u.%s.%s", user, tag, ends[i]);
+        leave_name(name[i]);
+    }
+    char path[128];
+    snprintf(path, sizeof path, "/dev/shm%s", name[1]);
+    bool others = user == 0 && chown(path, 65534, 65534) == 0; /* only root can make one */
+    segment_remove_stale(tag);
+    unsigned left = names_in_dev_shm(tag), first_left = shm_unlink(name[0]) == 0;
+    for (unsigned i = 1; i < last; i++)
+        shm_unlink(name[i]);
+    ck_assert_uint_eq(first_left, 0);
+    ck_assert_uint_eq(left, others ? 4 : 3);
+    ck_assert_uint_eq(names_in_dev_shm(tag), 0);
 }
 END_TEST
 
@@ -219,6 +252,7 @@ int main(void)
     tcase_add_test(t, not_a_segment);
     tcase_add_test(t, layout_hashes_differ);
     tcase_add_test(t, readonly_descriptor);
+    tcase_add_test(t, guessed_names_stop_nothing);
     tcase_add_test(t, stale_names_go);
     tcase_add_test(t, punch_and_allocate);
     tcase_add_test(t, full_tmpfs);
