@@ -263,12 +263,13 @@ void sim_cache_logits(struct sim_cache *c, uint32_t first, const uint8_t *levels
     residency_logits(c->residency, c->step.layer, first, levels, count);
 }
 
-static void count_predicted(struct sim_cache *c, uint32_t expert)
+static void count_predicted(struct sim_cache *c, uint32_t expert, enum sim_outcome outcome)
 {
-    if (!c->had_predictions[c->step.layer])
-        return;
-    c->f->predicted_accesses++;
-    c->f->predicted_hits += c->named[c->step.layer * c->config.experts + expert];
+    bool had = c->had_predictions[c->step.layer];
+    bool named = had && c->named[c->step.layer * c->config.experts + expert];
+    c->f->predicted_accesses += had;
+    c->f->predicted_hits += named;
+    c->f->covered += named || outcome == SIM_HIT;
 }
 
 /* Outcome of an access, and the precision that serves it or is requested. */
@@ -325,7 +326,7 @@ void sim_cache_access(struct sim_cache *c, const struct sim_access *access,
     enum precision precision = PRECISION_NATIVE;
     enum sim_outcome outcome = outcome_of(c, access->expert, &choice, &precision);
     c->f->accesses++;
-    count_predicted(c, access->expert);
+    count_predicted(c, access->expert, outcome);
     *result = (struct sim_access_result){.outcome = outcome, .precision = precision};
     if (outcome == SIM_SKIPPED) {
         c->f->skipped++;

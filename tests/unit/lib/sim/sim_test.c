@@ -194,6 +194,10 @@ static void check_stats(const struct sim_result *r, const struct trace *t)
         ck_assert(f->stall_ns >= 0 && isfinite(f->stall_ns));
         ck_assert_uint_le(f->predicted_hits, f->predicted_accesses);
         ck_assert_uint_le(f->prefetch_hits, f->hits);
+        ck_assert_uint_ge(f->covered, f->hits);
+        ck_assert_uint_ge(f->covered, f->predicted_hits);
+        ck_assert_uint_le(f->covered, f->hits + f->predicted_hits);
+        ck_assert_uint_le(f->covered, f->accesses);
     }
     ck_assert_uint_le(r->phase[0].prefetches_used + r->phase[1].prefetches_used,
                       r->phase[0].prefetches + r->phase[1].prefetches);
@@ -278,6 +282,36 @@ START_TEST(perfect_predictions)
     ck_assert_uint_eq(f->predicted_hits, f->predicted_accesses);
     ck_assert_uint_eq(f->prefetches_used, f->prefetches);
     ck_assert_uint_eq(f->unused_bytes, 0);
+    trace_free(&t);
+}
+END_TEST
+
+/* An access is covered by a prediction without a cache, by the cache without predictions, and
+ * counted once where both cover it. */
+START_TEST(covered_by_cache_or_prediction)
+{
+    struct trace_synthetic s;
+    struct trace t;
+    struct error error;
+    trace_synthetic_defaults(&s);
+    s.layers = 4, s.experts = 16, s.top_k = 2, s.tokens = 100, s.prompt = 0, s.sequences = 1;
+    s.recall = 1, s.locality = 0, s.expert_bytes = EXPERT_BYTES;
+    ck_assert_int_eq(trace_synthesise(&s, &t, &error), 0);
+    struct sim_config c = config_of("lod", NULL, 24);
+    struct sim_result r = run(&t, &c, false);
+    const struct sim_stats *f = &r.phase[SIM_DECODE];
+    ck_assert_uint_gt(f->hits, 0);
+    ck_assert_uint_eq(f->covered, f->hits);
+    c = config_of("lod-nocache", "prediction=next-layer", 24);
+    r = run(&t, &c, false);
+    ck_assert_uint_eq(f->hits, 0);
+    ck_assert_uint_eq(f->covered, f->predicted_hits);
+    ck_assert_uint_eq(f->covered, 3 * 2 * 100); /* all layers but the first */
+    c = config_of("lod", "prediction=next-layer", 4 * 16);
+    r = run(&t, &c, false);
+    ck_assert_uint_gt(f->hits + f->predicted_hits, f->accesses);
+    ck_assert_uint_le(f->covered, f->accesses);
+    ck_assert_uint_ge(f->covered, 3 * 2 * 100);
     trace_free(&t);
 }
 END_TEST
@@ -532,6 +566,7 @@ int main(void)
     tcase_add_test(c, hits_do_not_depend_on_time);
     tcase_add_test(c, nocache_hits_nothing);
     tcase_add_test(c, perfect_predictions);
+    tcase_add_test(c, covered_by_cache_or_prediction);
     tcase_add_test(c, times_by_arithmetic);
     tcase_add_test(c, chunks_larger_than_capacity);
     tcase_add_test(c, demands_overtake);
