@@ -2,16 +2,11 @@
  * as they become READY. Decode is the case of one row: K items, all pinned at once. */
 #include "lib/core/internal.h"
 
-#include <stdlib.h>
 #include <string.h>
 
-static float weight_sum(const struct route *routes, uint32_t k)
-{
-    float sum = 0;
-    for (uint32_t i = 0; i < k; i++)
-        sum += routes[i].weight;
-    return sum > 0 ? sum : 1;
-}
+#include "lib/base/assert.h"
+#include "lib/model/limits.h"
+#include "lib/policy/access/precision.h"
 
 /* Groups the (token, rank) pairs of the chunk by expert: items and pair lists. Returns the number
  * of items. */
@@ -19,19 +14,18 @@ static uint32_t group_pairs(struct core *c)
 {
     uint32_t experts = c->hp.experts, k = c->hp.experts_used;
     size_t pairs = (size_t)c->step.rows * k;
-    float before = 0, total = 1;
+    float before[MODEL_TOP_K_MAX];
+    sl_assert(k <= MODEL_TOP_K_MAX);
     memset(c->items, 0, experts * sizeof *c->items);
     for (size_t i = 0; i < pairs; i++) {
         struct expert_item *item = &c->items[c->routes[i].expert];
         uint32_t rank = (uint32_t)(i % k);
         item->rank = item->tokens == 0 || rank < item->rank ? rank : item->rank;
         item->weight = c->routes[i].weight > item->weight ? c->routes[i].weight : item->weight;
-        before = rank == 0 ? 0 : before;
         if (rank == 0)
-            total = weight_sum(c->routes + i, k);
-        if (item->tokens == 0 || before < item->weight_before)
-            item->weight_before = before;
-        before += c->routes[i].weight / total;
+            precision_weights_before(&c->routes[i].weight, ROUTE_STRIDE, k, before);
+        if (item->tokens == 0 || before[rank] < item->weight_before)
+            item->weight_before = before[rank];
         item->tokens++;
     }
     uint32_t base = 0, count = 0;
@@ -51,24 +45,15 @@ static uint32_t group_pairs(struct core *c)
     return count;
 }
 
-/* Most tokens first, ties to the lower index. */
-static int by_tokens(const void *a, const void *b)
-{
-    const struct prefill_item *x = a, *y = b;
-    if (x->tokens != y->tokens)
-        return x->tokens > y->tokens ? -1 : 1;
-    return x->expert < y->expert ? -1 : 1;
-}
-
 static void rank_popularity(struct core *c)
 {
     uint32_t n = 0;
     for (uint32_t e = 0; e < c->hp.experts; e++)
         if (c->items[e].tokens > 0)
             c->order[n++] = (struct prefill_item){.expert = e, .tokens = c->items[e].tokens};
-    qsort(c->order, n, sizeof *c->order, by_tokens);
+    prefill_order_of(PREFILL_ORDER_POPULARITY)(c->order, n);
     for (uint32_t i = 0; i < n; i++)
-        c->items[c->order[i].expert].popularity = (float)i / (float)n;
+        c->items[c->order[i].expert].popularity = precision_popularity(i, n);
 }
 
 /* Decode: by rank. Prefill: resident experts first, the rest by policy. */

@@ -1,5 +1,7 @@
 /* Gate input, router, and the prediction of the next layer during prefill. */
 #include "lib/core/internal.h"
+#include "lib/model/limits.h"
+#include "lib/policy/access/precision.h"
 
 #include <math.h>
 #include <string.h>
@@ -77,13 +79,11 @@ static void add_importance(struct core *c, uint32_t r)
 
 static void route_masked(struct core *c, uint32_t r)
 {
-    float *masked =
-        c->thread[0].router + c->hp.experts; /* after the part that routing_exact uses */
-    const float *logits = c->router_logits + (size_t)r * c->hp.experts;
-    for (uint32_t e = 0; e < c->hp.experts; e++)
-        masked[e] = c->allowed[e] ? logits[e] : -INFINITY;
-    routing_exact(masked, c->hp.experts, c->hp.experts_used, c->hp.norm_top_k != 0,
-                  c->thread[0].router, c->routes + (size_t)r * c->hp.experts_used);
+    uint32_t k = c->hp.experts_used;
+    uint32_t n =
+        routing_masked(c->router_logits + (size_t)r * c->hp.experts, c->allowed, c->hp.experts, k,
+                       c->hp.norm_top_k != 0, c->thread[0].router, c->routes + (size_t)r * k);
+    sl_assert(n == k); /* the source allows at least top-k experts */
 }
 
 /* Repeats the exact routing under the mask. */
@@ -150,13 +150,14 @@ static void forecast_rows(void *arg, uint32_t thread, uint32_t threads)
  * before. */
 static void count_row(struct core *c, const struct route *routes)
 {
-    float before = 0, *tokens = c->next_counts, *weight_before = c->next_counts + c->hp.experts;
+    float *tokens = c->next_counts, *weight_before = c->next_counts + c->hp.experts;
+    float before[MODEL_TOP_K_MAX];
+    precision_weights_before(&routes->weight, ROUTE_STRIDE, c->hp.experts_used, before);
     for (uint32_t i = 0; i < c->hp.experts_used; i++) {
         uint32_t e = routes[i].expert;
-        if (tokens[e] == 0 || before < weight_before[e])
-            weight_before[e] = before;
+        if (tokens[e] == 0 || before[i] < weight_before[e])
+            weight_before[e] = before[i];
         tokens[e] += 1.0f;
-        before += routes[i].weight;
     }
 }
 

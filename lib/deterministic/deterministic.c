@@ -46,7 +46,7 @@ struct deterministic *deterministic_create(const struct deterministic_config *co
                                     .h = h,
                                     .cache = cache,
                                     .prefill_order =
-                                        prefill_order_find(config->sim.knobs.prefill_order),
+                                        prefill_order_of(config->sim.knobs.prefill_order),
                                     .input_layer = UINT32_MAX,
                                     .chosen_layer = UINT32_MAX};
         l->results = calloc(h->experts, sizeof *l->results);
@@ -97,26 +97,16 @@ static void collect(struct deterministic *l, const struct expert_step *step,
     memset(l->accesses, 0, l->h->experts * sizeof *l->accesses);
     for (uint32_t r = 0; r < step->rows; r++) {
         const struct route *row = routes + (size_t)r * k;
-        float sum = 0, before = 0;
-        for (uint32_t i = 0; i < k; i++)
-            sum += row[i].weight;
+        float before[MODEL_TOP_K_MAX];
+        precision_weights_before(&row->weight, ROUTE_STRIDE, k, before);
         for (uint32_t i = 0; i < k; i++) {
             struct sim_access *access = &l->accesses[row[i].expert];
-            if (access->tokens == 0 || before < access->weight_before)
-                access->weight_before = before;
+            if (access->tokens == 0 || before[i] < access->weight_before)
+                access->weight_before = before[i];
             access->expert = row[i].expert;
             access->tokens++;
-            before += sum > 0 ? row[i].weight / sum : 0;
         }
     }
-}
-
-static int by_tokens(const void *a, const void *b)
-{
-    const struct prefill_item *x = a, *y = b;
-    if (x->tokens != y->tokens)
-        return x->tokens > y->tokens ? -1 : 1;
-    return x->expert < y->expert ? -1 : 1;
 }
 
 static uint32_t rank_popularity(struct deterministic *l)
@@ -125,9 +115,9 @@ static uint32_t rank_popularity(struct deterministic *l)
     for (uint32_t e = 0; e < l->h->experts; e++)
         if (l->accesses[e].tokens > 0)
             l->order[n++] = (struct prefill_item){.expert = e, .tokens = l->accesses[e].tokens};
-    qsort(l->order, n, sizeof *l->order, by_tokens);
+    prefill_order_of(PREFILL_ORDER_POPULARITY)(l->order, n);
     for (uint32_t i = 0; i < n; i++)
-        l->accesses[l->order[i].expert].popularity = (float)i / (float)n;
+        l->accesses[l->order[i].expert].popularity = precision_popularity(i, n);
     return n;
 }
 
@@ -288,8 +278,8 @@ void deterministic_next_counts(struct deterministic *l, const struct expert_step
     struct prediction_chunk in = {.tokens = counts,
                                   .weight_before = counts + experts,
                                   .experts = experts,
-                                  .whole =
-                                      strcmp(l->config.sim.knobs.prefill_prediction, "layer") == 0};
+                                  .whole = l->config.sim.knobs.prefill_prediction ==
+                                           PREFILL_PREDICTION_LAYER};
     uint32_t n = prediction_chunk_run(sim_cache_prediction_method(l->cache), &in, l->predictions);
     if (n > 0)
         (void)hint(l, step, step->layer + 1, n);

@@ -22,27 +22,6 @@ void kernel_rope_pairs(float *x, uint32_t n, const float *cos_sin)
     }
 }
 
-/* NaN counts as -inf. If all are -inf, the distribution is uniform; values of +inf share all of it.
- */
-static double softmax_weight(float x, float max)
-{
-    if (!isfinite(max))
-        return x == max || max < 0 ? 1.0 : 0.0;
-    return x != x ? 0.0 : exp((double)x - (double)max);
-}
-
-void kernel_softmax(float *x, uint32_t n)
-{
-    float max = -INFINITY;
-    for (uint32_t i = 0; i < n; i++)
-        max = x[i] > max ? x[i] : max;
-    double sum = 0;
-    for (uint32_t i = 0; i < n; i++)
-        sum += softmax_weight(x[i], max);
-    for (uint32_t i = 0; i < n; i++)
-        x[i] = (float)(softmax_weight(x[i], max) / sum);
-}
-
 static float key_of(float x)
 {
     return x != x ? -INFINITY : x;

@@ -145,10 +145,6 @@ void kernel_rope_table(uint32_t position, uint32_t n, double theta, const float 
  * and short, so there is one implementation for all instruction sets. */
 void kernel_rope_pairs(float *x, uint32_t n, const float *cos_sin);
 
-/* Softmax in place over n logits, accumulated in double and in a fixed order. For routers and
- * sampling. */
-void kernel_softmax(float *x, uint32_t n);
-
 /* Indices of the k largest of x[0..n-1], best first, ties to the lower index. NaN counts as -inf.
  */
 void kernel_top_k(const float *x, uint32_t n, uint32_t k, uint32_t *index);

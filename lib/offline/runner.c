@@ -174,7 +174,7 @@ struct offline_runner *offline_runner_create(struct offline_model *m,
                                .expert_type_count = r->hooks.serve ? PRECISION__COUNT - 1 : 0,
                                .threads = config->threads,
                                .chunk = config->chunk,
-                               .prefill_order = prefill_order_find("popularity")};
+                               .prefill_order = prefill_order_of(PREFILL_ORDER_POPULARITY)};
     if (allocate_kv(r, config->context, error) == 0)
         r->core = core_create(&core, error);
     if (!r->core) {

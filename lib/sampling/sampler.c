@@ -25,11 +25,6 @@ struct sampler {
     struct candidate *heap; /* [vocab]; popped candidates go to its end, the best last */
 };
 
-size_t sampler_bytes(uint32_t vocab)
-{
-    return (size_t)vocab * sizeof(struct candidate) + vocab / 8 + 8;
-}
-
 struct sampler *sampler_create(uint32_t vocab, struct error *error)
 {
     sl_assert(vocab > 0);

@@ -21,7 +21,6 @@ struct sampler;
 /* Allocates all memory. NULL with ERR_NO_MEMORY. */
 struct sampler *sampler_create(uint32_t vocab, struct error *error);
 void sampler_destroy(struct sampler *s);
-size_t sampler_bytes(uint32_t vocab);
 
 /* Chooses the token for `position` from logits [vocab]. recent: the tokens the penalty applies to
  * (ids beyond the vocabulary are ignored). NaN counts as -inf. */

@@ -17,7 +17,7 @@ static int config_check(const struct sim_config *k, const struct precision_polic
     for (uint32_t t = 0; t < PRECISION__COUNT; t++)
         if ((requested & k->precision_mask) >> t & 1)
             largest = k->precision_bytes[t] > largest ? k->precision_bytes[t] : largest;
-    if (strcmp(k->knobs.routing, "exact") != 0)
+    if (k->knobs.routing != ROUTING_EXACT)
         return error_set(
             error, ERR_BAD_INPUT,
             "masked routing cannot be simulated: it changes the routing that the trace recorded");
@@ -51,10 +51,10 @@ static bool make_residency(struct sim_cache *c)
     for (uint32_t i = 0; i < c->precisions; i++)
         r.precision_bytes[i] = k->precision_bytes[c->precision_of[i]];
     knobs_residency(&k->knobs, &c->precision_policy, k->precision_mask, &r);
-    if (strcmp(k->knobs.frequency, "profile") == 0)
+    if (k->knobs.frequency == FREQUENCY_PROFILE)
         r.frequency = k->plan.tables.frequency;
     if (k->score) {
-        r.eviction = "score";
+        r.eviction = EVICTION_SCORE;
         r.score = k->score;
         r.score_arg = k->score_arg;
     }
@@ -134,10 +134,9 @@ static void preload_by_frequency(struct sim_cache *c, const float *frequency)
 static void preload_experts(struct sim_cache *c)
 {
     const struct sim_config *k = &c->config;
-    bool by_frequency = strcmp(k->knobs.preload, "frequency") == 0;
-    if (by_frequency) {
+    if (k->knobs.preload == PRELOAD_FREQUENCY) {
         preload_by_frequency(c, k->plan.tables.frequency);
-    } else if (strcmp(k->knobs.preload, "all") == 0) {
+    } else if (k->knobs.preload == PRELOAD_ALL) {
         for (uint32_t i = 0; i < k->layers * k->experts; i++)
             if (!preload_one(c, i / k->experts, i % k->experts))
                 return;
@@ -166,9 +165,8 @@ struct sim_cache *sim_cache_create(const struct sim_config *config, struct error
             c->precision_of[c->precisions++] = (enum precision)t;
         }
     c->slots = c->precisions * config->layers * config->experts;
-    c->prediction_method = prediction_method_named(config->knobs.prediction);
-    bool limited = prefetch_limit_init(&c->limit, config->knobs.prefetch);
-    sl_assert(c->prediction_method && limited); /* knobs were resolved */
+    c->prediction_method = prediction_method_of(config->knobs.prediction);
+    prefetch_limit_init(&c->limit, config->knobs.prefetch);
     if (!make_arrays(c) || !make_residency(c)) {
         sim_cache_destroy(c);
         error_set(error, ERR_NO_MEMORY, "out of memory (simulated cache)");

@@ -16,6 +16,8 @@ struct run {
     uint32_t sequence, position, tokens; /* of the pass */
     const struct trace_record **access;  /* [experts]: of the running layer */
     uint32_t accesses;
+    struct prefill_item *order; /* [experts]: the layer's accesses by popularity */
+    float *popularity;          /* [experts] */
     uint32_t *seen; /* [experts]: stamp of the last layer that accessed it, to drop repeats */
     uint32_t stamp;
     uint16_t *chosen[2]; /* [experts]: of the layers one and two before */
@@ -27,38 +29,45 @@ struct run {
 
 /* ---- inputs of an access -------------------------------------------------------------------- */
 
-static float popularity(const struct run *r, uint32_t at)
+/* Sets order[] to the layer's accesses, the most popular first. */
+static void rank_popularity(struct run *r)
 {
-    const struct trace_record *me = r->access[at];
-    uint32_t before = 0;
-    for (uint32_t i = 0; i < r->accesses; i++) {
-        const struct trace_record *o = r->access[i];
-        before += o->tokens > me->tokens || (o->tokens == me->tokens && o->expert < me->expert);
-    }
-    return (float)before / (float)r->accesses;
+    for (uint32_t i = 0; i < r->accesses; i++)
+        r->order[i] = (struct prefill_item){r->access[i]->expert, r->access[i]->tokens};
+    prefill_order_of(PREFILL_ORDER_POPULARITY)(r->order, r->accesses);
+    for (uint32_t i = 0; i < r->accesses; i++)
+        r->popularity[r->order[i].expert] = precision_popularity(i, r->accesses);
 }
 
-/* Decode: from the gate weights of the layer's accesses, which are in order of rank. */
-static float weight_before(const struct run *r, uint32_t at)
+/* Decode: the layer's accesses are in order of rank. */
+static void rank_weights(const struct run *r, float before[MODEL_TOP_K_MAX])
 {
     float weight[MODEL_TOP_K_MAX];
     uint32_t k = r->accesses < MODEL_TOP_K_MAX ? r->accesses : MODEL_TOP_K_MAX;
-    if (r->access[at]->prefill)
-        return r->access[at]->before;
     for (uint32_t i = 0; i < k; i++)
         weight[i] = r->access[i]->weight;
-    return at < k ? precision_weight_before(weight, k, at) : 1;
+    precision_weights_before(weight, 1, k, before);
+}
+
+static float weight_before(const struct run *r, uint32_t at, const float before[MODEL_TOP_K_MAX])
+{
+    if (r->access[at]->prefill)
+        return r->access[at]->before;
+    return at < MODEL_TOP_K_MAX ? before[at] : 1;
 }
 
 static void access_all(struct run *r)
 {
+    float before[MODEL_TOP_K_MAX];
+    rank_popularity(r);
+    rank_weights(r, before);
     for (uint32_t i = 0; i < r->accesses; i++) {
         const struct trace_record *record = r->access[i];
         struct sim_access_result result;
         struct sim_access access = {.expert = record->expert,
                                     .tokens = record->tokens,
-                                    .weight_before = weight_before(r, i),
-                                    .popularity = popularity(r, i)};
+                                    .weight_before = weight_before(r, i, before),
+                                    .popularity = r->popularity[record->expert]};
         if (r->next)
             r->next_access[record->layer * r->experts + record->expert] =
                 r->next[record - r->t->records];
@@ -287,18 +296,22 @@ static bool run_init(struct run *r, const struct trace *t, bool belady)
     const struct trace_header *h = &t->header;
     *r = (struct run){.t = t, .layers = h->layers, .experts = h->experts, .top_k = h->top_k};
     r->access = calloc(h->experts, sizeof *r->access);
+    r->order = calloc(h->experts, sizeof *r->order);
+    r->popularity = calloc(h->experts, sizeof *r->popularity);
     r->seen = calloc(h->experts, sizeof *r->seen);
     r->chosen[0] = calloc(h->experts, sizeof *r->chosen[0]);
     r->chosen[1] = calloc(h->experts, sizeof *r->chosen[1]);
     r->predictions = calloc(h->experts, sizeof *r->predictions);
     r->scratch = calloc(h->experts, sizeof *r->scratch);
-    return r->access && r->seen && r->chosen[0] && r->chosen[1] && r->predictions && r->scratch &&
-           (!belady || find_next_accesses(r));
+    return r->access && r->order && r->popularity && r->seen && r->chosen[0] && r->chosen[1] &&
+           r->predictions && r->scratch && (!belady || find_next_accesses(r));
 }
 
 static void run_free(struct run *r)
 {
     free(r->access);
+    free(r->order);
+    free(r->popularity);
     free(r->seen);
     free(r->chosen[0]);
     free(r->chosen[1]);

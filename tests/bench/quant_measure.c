@@ -98,7 +98,7 @@ static double perplexity(enum tensor_type type)
                                  .chunk = 256,
                                  .expert_types = &type,
                                  .expert_type_count = 1,
-                                 .prefill_order = prefill_order_find("popularity")};
+                                 .prefill_order = prefill_order_of(PREFILL_ORDER_POPULARITY)};
     struct error error;
     config.source.pin = pin;
     struct core *core = core_create(&config, &error);

@@ -111,7 +111,7 @@ struct core *image_core(struct image *m, const struct kernel_ops *ops, uint32_t 
                                  .source = image_source(m),
                                  .threads = threads,
                                  .chunk = chunk,
-                                 .prefill_order = prefill_order_find("popularity")};
+                                 .prefill_order = prefill_order_of(PREFILL_ORDER_POPULARITY)};
     struct error error;
     struct core *core = core_create(&config, &error);
     if (!core)

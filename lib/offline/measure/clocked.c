@@ -121,7 +121,7 @@ static void worker_hooks(void *arg, uint32_t worker, struct offline_hooks *h)
     if (!w)
         log_fatal(1, "out of memory (evaluation of a preset)");
     w->run = run;
-    bool wants_logits = strcmp(run->config->knobs.eviction, "learned") == 0;
+    bool wants_logits = run->config->knobs.eviction == EVICTION_LEARNED;
     *h = (struct offline_hooks){.arg = w,
                                 .gate_input = gate_input,
                                 .logits = wants_logits ? take_logits : NULL,

@@ -53,7 +53,7 @@ static void predict_row(struct routing *r, uint32_t target, const float *x, stru
                                   .want = r->list,
                                   .logits = r->logits,
                                   .scratch = r->scratch};
-    uint32_t n = prediction_run(prediction_method_named("next-layer"), &in, out);
+    uint32_t n = prediction_run(prediction_method_of(PREDICTION_NEXT_LAYER), &in, out);
     sl_assert(n == r->list);
 }
 

@@ -17,8 +17,6 @@ struct run { /* one evaluation */
 struct state { /* of one worker */
     struct run *run;
     uint64_t need[2], skipped, swapped;
-    uint32_t *tokens;  /* fate: [E] of the chunk and layer */
-    uint32_t low_from; /* fate: experts with fewer tokens are low */
     struct swap *swap;
     bool swapping;      /* a pair is in progress */
     double tokens_left; /* of computing, until it is read */
@@ -32,51 +30,25 @@ static void *zeroed(size_t count, size_t bytes)
     return at;
 }
 
-/* ---- hobbit: HOBBIT §3.2 ---- */
+/* ---- the precision policy, with nothing resident ---- */
 
-static int serve_hobbit(void *arg, const struct expert_step *step, const struct expert_item *item)
+static int serve_policy(void *arg, const struct expert_step *step, const struct expert_item *item)
 {
+    static const enum precision_state absent[PRECISION__COUNT];
     struct state *w = arg;
-    const struct serving *s = w->run->s;
-    double before = (double)item->weight_before;
-    sl_assert(step->rows == 1);
-    if (item->rank > 0 && before > s->t2) {
+    const struct precision_policy *p = &w->run->s->policy;
+    struct precision_input in = {.weight_before = item->weight_before,
+                                 .popularity = item->popularity,
+                                 .prefill = step->rows > 1};
+    struct precision_choice choice;
+    enum precision precision;
+    precision_choose(p, &in, &choice);
+    if (precision_serve(&choice, absent, &precision) == PRECISION_SKIPPED) {
         w->skipped++;
         return OFFLINE_SKIP;
     }
-    bool low = item->rank > 0 && before > s->t1;
-    w->need[low]++;
-    return low ? s->low : s->high;
-}
-
-/* ---- fate: popularity in the chunk ---- */
-
-static int by_count(const void *a, const void *b)
-{
-    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-    return (x > y) - (x < y);
-}
-
-static void count_tokens(void *arg, const struct expert_step *step, const struct route *routes)
-{
-    struct state *w = arg;
-    uint32_t experts = w->run->hp->experts, used = 0, *sorted = w->tokens + experts;
-    memset(w->tokens, 0, experts * sizeof *w->tokens);
-    for (size_t i = 0; i < (size_t)step->rows * w->run->hp->experts_used; i++)
-        w->tokens[routes[i].expert]++;
-    for (uint32_t e = 0; e < experts; e++)
-        if (w->tokens[e])
-            sorted[used++] = w->tokens[e];
-    qsort(sorted, used, sizeof *sorted, by_count);
-    uint32_t low = (uint32_t)(w->run->s->low_fraction * used);
-    w->low_from = low < used ? sorted[low] : UINT32_MAX;
-}
-
-static int serve_fate(void *arg, const struct expert_step *step, const struct expert_item *item)
-{
-    (void)step;
-    const struct state *w = arg;
-    return item->tokens < w->low_from ? PRECISION_INT2 : PRECISION_INT4;
+    w->need[choice.need == NEED_LOW]++;
+    return (int)precision;
 }
 
 /* ---- swapmoe ---- */
@@ -174,12 +146,7 @@ static void worker_hooks(void *arg, uint32_t worker, struct offline_hooks *h)
     w->run = run;
     h->arg = w;
     switch (run->s->kind) {
-    case SERVE_HOBBIT: h->serve = serve_hobbit; break;
-    case SERVE_FATE:
-        w->tokens = zeroed(2 * run->hp->experts, sizeof *w->tokens);
-        h->routed = count_tokens;
-        h->serve = serve_fate;
-        break;
+    case SERVE_POLICY: h->serve = serve_policy; break;
     case SERVE_SWAPMOE:
         h->mask = mask_swap;
         h->choice = choice_swap;
@@ -219,7 +186,6 @@ static void collect(struct run *run, struct serving_report *report)
         report->skipped += w->skipped;
         if (w->swap)
             swap_destroy(w->swap);
-        free(w->tokens);
         free(w);
     }
 }
@@ -240,10 +206,11 @@ int serving_evaluate(const struct offline_evaluation *base, const struct serving
     e.arg = &run;
     e.precision = s->kind == SERVE_PRECISIONS ? s->precision : NULL;
     e.allowed = s->kind == SERVE_MASK ? s->allowed : NULL;
-    e.renormalise_skips = s->kind == SERVE_HOBBIT && s->skip_renormalise;
-    e.token_by_token = s->kind == SERVE_HOBBIT || (s->kind == SERVE_SWAPMOE && s->chunk <= 1);
+    bool hobbit = s->kind == SERVE_POLICY && s->policy.rule == PRECISION_RULE_HOBBIT;
+    e.renormalise_skips = hobbit && s->skip_renormalise;
+    e.token_by_token = hobbit || (s->kind == SERVE_SWAPMOE && s->chunk <= 1);
+    e.chunk = s->chunk;
     if (s->kind == SERVE_SWAPMOE) {
-        e.chunk = s->chunk;
         e.segment = segment_of(s) < base->text->windows ? segment_of(s) : base->text->windows;
     }
     int status = offline_evaluate(&e, losses, error);

@@ -10,6 +10,7 @@
 
 #include "lib/offline/measure/evaluate.h"
 #include "lib/plan/plan.h"
+#include "lib/policy/access/precision.h"
 #include "lib/tensor/precision.h"
 
 #define SERVING_SEGMENT 8 /* windows, if serving.segment is 0 */
@@ -18,9 +19,8 @@ enum serving_kind {
     SERVE_NATIVE,
     SERVE_PRECISIONS, /* precision[]: uniform precision, edgemoe's mixed precision */
     SERVE_MASK,       /* allowed[]: pruned models */
-    SERVE_HOBBIT,     /* by gate weights, token by token, every access a miss */
-    SERVE_FATE, /* prefill: the least popular fraction of a chunk's experts at int2, others int4 */
-    SERVE_SWAPMOE, /* masked routing to v_i experts that are replaced */
+    SERVE_POLICY,     /* policy: hobbit token by token, fate in chunks; every access a miss */
+    SERVE_SWAPMOE,    /* masked routing to v_i experts that are replaced */
 };
 
 struct serving {
@@ -28,19 +28,16 @@ struct serving {
     enum quant_method method;
     const uint8_t *precision; /* [L * E] */
     const bool *allowed;      /* [L * E]; swapmoe: the initial sets */
-    /* hobbit */
-    double t1, t2;
-    enum precision high, low;
-    bool skip_renormalise;
-    /* fate */
-    double low_fraction;
+    struct precision_policy policy;
+    bool skip_renormalise; /* hobbit */
+    uint32_t chunk; /* fate, swapmoe: tokens per pass, as the engine's prefill chunk; 0: the window.
+                     * swapmoe: a layer is routed under one mask, and importance arrives at the
+                     * end of the pass */
     /* swapmoe */
     const uint32_t *keep; /* [L] v_i */
     const float *norm;    /* [L * E] */
     uint32_t interval;
-    double margin;  /* in mean importances: see swap.h */
-    uint32_t chunk; /* tokens per pass, as the engine's prefill chunk: a layer is routed under
-                             * one mask, and importance arrives at the end of the pass */
+    double margin;          /* in mean importances: see swap.h */
     double pairs_per_token; /* experts the device reads while a token of the chunk is computed; 0:
                              * unlimited */
     double before_routing;  /* share of a layer that is computed before its routing: attention */
@@ -51,7 +48,7 @@ struct serving {
 
 struct serving_report {
     uint64_t swapped;          /* swapmoe: pairs replaced */
-    uint64_t need[2], skipped; /* hobbit: accesses at high and low precision, skipped */
+    uint64_t need[2], skipped; /* policy: accesses at high and low precision, skipped */
 };
 
 /* `base` gives model, text, threads, compare, progress; the rest comes from the serving. -1 with

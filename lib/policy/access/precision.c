@@ -1,21 +1,7 @@
 #include "lib/policy/access/precision.h"
 
-#include <string.h>
-
 #include "lib/base/assert.h"
 #include "lib/tensor/precision.h"
-
-bool precision_rule_named(const char *name, enum precision_rule *rule)
-{
-    static const char *const names[] = {"lossless", "uniform-int8", "uniform-int4", "uniform-int2",
-                                        "hobbit",   "edgemoe",      "fate"};
-    for (unsigned i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (strcmp(names[i], name) == 0) {
-            *rule = (enum precision_rule)i;
-            return true;
-        }
-    return false;
-}
 
 static void only(struct precision_choice *out, enum precision precision)
 {
@@ -82,15 +68,15 @@ uint32_t precision_policy_mask(const struct precision_policy *p, uint32_t presen
     sl_panic("precision rule %d", (int)p->rule);
 }
 
-float precision_weight_before(const float *weight, uint32_t top_k, uint32_t rank)
+void precision_weights_before(const float *weight, size_t stride, uint32_t top_k, float *before)
 {
-    float before = 0, all = 0;
-    sl_assert(rank < top_k);
+    float all = 0, sum = 0;
+    for (uint32_t i = 0; i < top_k; i++)
+        all += weight[i * stride];
     for (uint32_t i = 0; i < top_k; i++) {
-        before += i < rank ? weight[i] : 0;
-        all += weight[i];
+        before[i] = i > 0 && all > 0 ? sum / all : 0;
+        sum += weight[i * stride];
     }
-    return rank > 0 && all > 0 ? before / all : 0;
 }
 
 /* ---- applied to what is resident ------------------------------------------------------------- */
@@ -135,7 +121,7 @@ bool precision_predict(const struct precision_policy *p, const struct precision_
                        uint32_t present, enum precision *precision)
 {
     struct precision_input input = {.weight_before = in->weight_before,
-                                    .popularity = (float)in->at / (float)in->count,
+                                    .popularity = precision_popularity(in->at, in->count),
                                     .planned = in->planned,
                                     .prefill = in->prefill,
                                     .predicted = true};

@@ -23,23 +23,24 @@
 #define SLUICE_POLICY_ACCESS_PRECISION_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
+#include "lib/policy/choice.h"
 #include "lib/tensor/precision.h"
 
-#define PRECISION_RULES "lossless|uniform-int8|uniform-int4|uniform-int2|hobbit|edgemoe|fate"
+#define PRECISION_RULE_LIST(X)                                                                     \
+    X(PRECISION_RULE_LOSSLESS, "lossless")                                                         \
+    X(PRECISION_RULE_UNIFORM_INT8, "uniform-int8")                                                 \
+    X(PRECISION_RULE_UNIFORM_INT4, "uniform-int4")                                                 \
+    X(PRECISION_RULE_UNIFORM_INT2, "uniform-int2")                                                 \
+    X(PRECISION_RULE_HOBBIT, "hobbit")                                                             \
+    X(PRECISION_RULE_EDGEMOE, "edgemoe")                                                           \
+    X(PRECISION_RULE_FATE, "fate")
 
 enum precision_need { NEED_HIGH, NEED_LOW, NEED_SKIP };
 
-enum precision_rule {
-    PRECISION_RULE_LOSSLESS,
-    PRECISION_RULE_UNIFORM_INT8,
-    PRECISION_RULE_UNIFORM_INT4,
-    PRECISION_RULE_UNIFORM_INT2,
-    PRECISION_RULE_HOBBIT,
-    PRECISION_RULE_EDGEMOE,
-    PRECISION_RULE_FATE
-};
+enum precision_rule { PRECISION_RULE_LIST(CHOICE_ID) };
 
 struct precision_policy {
     enum precision_rule rule;
@@ -65,8 +66,6 @@ struct precision_choice {
     enum precision accept[PRECISION__COUNT]; /* best first; includes `request` unless skipped */
 };
 
-/* False when the name is unknown. Fills the rule only. */
-bool precision_rule_named(const char *name, enum precision_rule *rule);
 void precision_choose(const struct precision_policy *p, const struct precision_input *in,
                       struct precision_choice *out);
 
@@ -108,8 +107,14 @@ bool precision_predict(const struct precision_policy *p, const struct precision_
  * plan decides). */
 uint32_t precision_policy_mask(const struct precision_policy *p, uint32_t present);
 
-/* s of the expert of rank r: the sum of weight[0..r-1] over the sum of weight[0..top_k-1], in the
- * order given, which is descending. 0 for rank 0. */
-float precision_weight_before(const float *weight, uint32_t top_k, uint32_t rank);
+/* s of every rank: the share of the weights ranked before it in the sum of all top_k. weight[i *
+ * stride], in order of rank, not negative; before[top_k]. All 0 when the sum is 0. */
+void precision_weights_before(const float *weight, size_t stride, uint32_t top_k, float *before);
+
+/* Popularity of the expert at position `at` of a chunk's `count` experts in PREFILL_ORDER_POPULARITY. */
+static inline float precision_popularity(uint32_t at, uint32_t count)
+{
+    return (float)at / (float)count;
+}
 
 #endif

@@ -1,7 +1,6 @@
 #include "lib/policy/access/prefill.h"
 
 #include <stdbool.h>
-#include <string.h>
 
 typedef bool (*before_fn)(const struct prefill_item *a, const struct prefill_item *b);
 
@@ -43,9 +42,7 @@ static void by_index(struct prefill_item *items, uint32_t count)
     sort(items, count, lower_index);
 }
 
-prefill_order_fn prefill_order_find(const char *name)
+prefill_order_fn prefill_order_of(enum prefill_order order)
 {
-    if (strcmp(name, "popularity") == 0)
-        return popularity;
-    return strcmp(name, "index") == 0 ? by_index : NULL;
+    return order == PREFILL_ORDER_POPULARITY ? popularity : by_index;
 }

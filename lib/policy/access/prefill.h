@@ -6,7 +6,13 @@
 
 #include <stdint.h>
 
-#define PREFILL_ORDERS "popularity|index"
+#include "lib/policy/choice.h"
+
+#define PREFILL_ORDER_LIST(X)                                                                      \
+    X(PREFILL_ORDER_POPULARITY, "popularity")                                                      \
+    X(PREFILL_ORDER_INDEX, "index")
+
+enum prefill_order { PREFILL_ORDER_LIST(CHOICE_ID) };
 
 struct prefill_item {
     uint32_t expert;
@@ -15,6 +21,6 @@ struct prefill_item {
 
 /* Sorts items[0..count-1] in place. Never allocates. */
 typedef void (*prefill_order_fn)(struct prefill_item *items, uint32_t count);
-prefill_order_fn prefill_order_find(const char *name); /* NULL when unknown */
+prefill_order_fn prefill_order_of(enum prefill_order order);
 
 #endif

@@ -58,14 +58,14 @@ void routing_exact(const float *logits, uint32_t experts, uint32_t top_k, bool n
 
 /* Experts outside the set get -infinity, so their probability is exactly 0 and adds nothing. They
  * are excluded from the choice as well, because a softmax may underflow to 0 within the set too. */
-uint32_t routing_masked(const float *logits, const uint8_t *allowed, uint32_t experts,
-                        uint32_t top_k, bool norm_top_k, float *scratch, struct route *out)
+uint32_t routing_masked(const float *logits, const bool *allowed, uint32_t experts, uint32_t top_k,
+                        bool norm_top_k, float *scratch, struct route *out)
 {
     uint32_t set = 0;
     float top = -INFINITY, sum = 0;
     sl_assert(top_k > 0 && top_k <= experts);
     for (uint32_t i = 0; i < experts; i++) {
-        set += allowed[i] != 0;
+        set += allowed[i];
         top = allowed[i] && logits[i] > top ? logits[i] : top;
     }
     for (uint32_t i = 0; i < experts; i++) {

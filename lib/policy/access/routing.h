@@ -10,21 +10,36 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define ROUTINGS "exact|masked"
+#include "lib/policy/choice.h"
+
+#define ROUTING_LIST(X)                                                                            \
+    X(ROUTING_EXACT, "exact")                                                                      \
+    X(ROUTING_MASKED, "masked")
+/* Set of masked routing: largest norms, most accessed, or replaced by importance. */
+#define MASK_LIST(X)                                                                               \
+    X(MASK_NONE, "none")                                                                           \
+    X(MASK_NORM, "norm")                                                                           \
+    X(MASK_FREQUENCY, "frequency")                                                                 \
+    X(MASK_SWAP, "swap")
+
+enum routing_rule { ROUTING_LIST(CHOICE_ID) };
+enum routing_mask { MASK_LIST(CHOICE_ID) };
 
 struct route {
     uint32_t expert;
     float weight;
 };
 
+#define ROUTE_STRIDE (sizeof(struct route) / sizeof(float)) /* between weights of routes */
+
 /* `scratch` has `experts` floats. Pre: 0 < top_k <= experts. */
 void routing_exact(const float *logits, uint32_t experts, uint32_t top_k, bool norm_top_k,
                    float *scratch, struct route *out);
 
-/* allowed[e] != 0: e is in the set. Returns the number of routes written: top_k, or the size of the
+/* allowed[e]: e is in the set. Returns the number of routes written: top_k, or the size of the
  * set when that is smaller; the softmax is over the set. With every expert allowed the result is
  * bit-identical to routing_exact. */
-uint32_t routing_masked(const float *logits, const uint8_t *allowed, uint32_t experts,
-                        uint32_t top_k, bool norm_top_k, float *scratch, struct route *out);
+uint32_t routing_masked(const float *logits, const bool *allowed, uint32_t experts, uint32_t top_k,
+                        bool norm_top_k, float *scratch, struct route *out);
 
 #endif

@@ -61,7 +61,7 @@ bool swap_next(struct swap *s, struct swap_pair *pair);
 void swap_done(struct swap *s);
 void swap_abandon(struct swap *s);
 
-/* [experts], nonzero for experts that serve: the mask of routing_masked. Valid until swap_destroy.
+/* [experts], nonzero for experts that serve: the mask of masked routing. Valid until swap_destroy.
  * */
 const uint8_t *swap_serving(const struct swap *s, uint32_t layer);
 

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "lib/base/assert.h"
+#include "lib/policy/access/precision.h"
 #include "lib/policy/prediction/prediction.h"
 
 /* NaN ranks behind every number. */
@@ -165,21 +166,20 @@ static uint32_t whole_layer(const struct prediction_input *in, struct prediction
     return n;
 }
 
-/* ---- by name -------------------------------------------------------------------------------- */
-
 static const struct prediction_method methods[] = {
-    {"none", PREDICT_NOTHING, false, none},      {"next-layer", PREDICT_LOGITS, false, next_layer},
-    {"fate", PREDICT_LOGITS, true, fate},        {"path1", PREDICT_CHOSEN, false, path1},
-    {"path2", PREDICT_CHOSEN, true, path2},      {"frequency", PREDICT_TABLES, false, frequency},
-    {"layer", PREDICT_LAYER, true, whole_layer},
+    [PREDICTION_NONE] = {PREDICT_NOTHING, false, none},
+    [PREDICTION_NEXT_LAYER] = {PREDICT_LOGITS, false, next_layer},
+    [PREDICTION_FATE] = {PREDICT_LOGITS, true, fate},
+    [PREDICTION_PATH1] = {PREDICT_CHOSEN, false, path1},
+    [PREDICTION_PATH2] = {PREDICT_CHOSEN, true, path2},
+    [PREDICTION_FREQUENCY] = {PREDICT_TABLES, false, frequency},
+    [PREDICTION_LAYER] = {PREDICT_LAYER, true, whole_layer},
 };
 
-const struct prediction_method *prediction_method_named(const char *name)
+const struct prediction_method *prediction_method_of(enum prediction_kind kind)
 {
-    for (size_t i = 0; i < sizeof methods / sizeof methods[0]; i++)
-        if (strcmp(methods[i].name, name) == 0)
-            return &methods[i];
-    return NULL;
+    sl_assert((size_t)kind < sizeof methods / sizeof methods[0]);
+    return &methods[kind];
 }
 
 /* ---- running -------------------------------------------------------------------------------- */
@@ -194,13 +194,14 @@ uint32_t prediction_want(const struct prediction_method *p, uint64_t predict_k, 
 
 void prediction_weights_before(struct prediction *list, uint32_t count, uint32_t top_k)
 {
-    float sum = 0, before = 0;
-    for (uint32_t i = 0; i < count && i < top_k; i++)
-        sum += list[i].probability;
-    for (uint32_t i = 0; i < count; i++) {
-        list[i].weight_before = before < 1 ? before : 1;
-        before += sum > 0 ? list[i].probability / sum : 0;
-    }
+    float before[PREDICTIONS_MAX];
+    uint32_t n = count < top_k ? count : top_k;
+    sl_assert(n <= PREDICTIONS_MAX);
+    if (count == 0)
+        return;
+    precision_weights_before(&list->probability, sizeof *list / sizeof(float), n, before);
+    for (uint32_t i = 0; i < count; i++)
+        list[i].weight_before = i < n ? before[i] : 1;
 }
 
 uint32_t prediction_run(const struct prediction_method *p, const struct prediction_input *in,

@@ -23,12 +23,27 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define PREDICTIONS "none|next-layer|fate|path1|path2|frequency|layer"
+#include "lib/policy/choice.h"
+
+#define PREDICTION_LIST(X)                                                                         \
+    X(PREDICTION_NONE, "none")                                                                     \
+    X(PREDICTION_NEXT_LAYER, "next-layer")                                                         \
+    X(PREDICTION_FATE, "fate")                                                                     \
+    X(PREDICTION_PATH1, "path1")                                                                   \
+    X(PREDICTION_PATH2, "path2")                                                                   \
+    X(PREDICTION_FREQUENCY, "frequency")                                                           \
+    X(PREDICTION_LAYER, "layer")
+
+enum prediction_kind { PREDICTION_LIST(CHOICE_ID) };
 
 /* Predictions for a chunk of a prompt: `popularity` names the experts that its tokens will probably
  * access (Fate §4.3), `layer` these and then all others of the layer (HOBBIT §5.5.2: a prompt accesses
  * nearly all of them), unless the chunk has fewer accesses than the layer has experts. */
-#define PREFILL_PREDICTIONS "popularity|layer"
+#define PREFILL_PREDICTION_LIST(X)                                                                 \
+    X(PREFILL_PREDICTION_POPULARITY, "popularity")                                                 \
+    X(PREFILL_PREDICTION_LAYER, "layer")
+
+enum prefill_prediction { PREFILL_PREDICTION_LIST(CHOICE_ID) };
 
 #define PREDICTIONS_MAX 256u /* of one list: what a HINT carries */
 
@@ -81,13 +96,12 @@ struct prediction_input {
 };
 
 struct prediction_method {
-    const char *name;
     enum prediction_source source;
     bool lists; /* the method decides how many it names; `want` should be `experts` */
     uint32_t (*predict)(const struct prediction_input *in, struct prediction *out);
 };
 
-const struct prediction_method *prediction_method_named(const char *name); /* NULL when unknown */
+const struct prediction_method *prediction_method_of(enum prediction_kind kind);
 
 /* Predictions requested per layer: predict_k, or by default top_k, and every expert when the method
  * decides how many it names. */

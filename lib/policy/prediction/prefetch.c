@@ -1,7 +1,5 @@
 #include "lib/policy/prediction/prefetch.h"
 
-#include <string.h>
-
 #include "lib/base/assert.h"
 
 /* Predictions further ahead are too old to save reads. */
@@ -64,17 +62,9 @@ static bool idle_allows(const struct prefetch_limit *l, const struct prefetch_st
     return queue_has_space(l, s);
 }
 
-bool prefetch_limit_init(struct prefetch_limit *l, const char *name)
+void prefetch_limit_init(struct prefetch_limit *l, enum prefetch_rule rule)
 {
-    static const char *const names[] = {"none",   "idle", "demand-first", "until-router",
-                                        "credit", "all",  "auto"};
-    for (unsigned i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (strcmp(names[i], name) == 0) {
-            *l = (struct prefetch_limit){
-                .rule = (enum prefetch_rule)i, .on = true, .worth = (float)WORTH_A_VICTIM};
-            return true;
-        }
-    return false;
+    *l = (struct prefetch_limit){.rule = rule, .on = true, .worth = (float)WORTH_A_VICTIM};
 }
 
 bool prefetch_limit_allows(const struct prefetch_limit *l, const struct prefetch_state *s)

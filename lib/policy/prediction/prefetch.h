@@ -30,7 +30,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define PREFETCH_LIMITS     "none|idle|demand-first|until-router|credit|all|auto"
+#include "lib/policy/choice.h"
+
 #define PREFETCH_TRIAL      16
 #define PREFETCH_KEEP       256
 #define PREFETCH_CREDIT_MAX 1024u
@@ -62,15 +63,16 @@ static inline float prefetch_heat(float heat, uint32_t tokens_since)
     return heat * exp2f(-(float)tokens_since / PREFETCH_HEAT_HALF_LIFE);
 }
 
-enum prefetch_rule {
-    PREFETCH_NONE,
-    PREFETCH_IDLE,
-    PREFETCH_DEMAND_FIRST,
-    PREFETCH_UNTIL_ROUTER,
-    PREFETCH_CREDIT,
-    PREFETCH_ALL,
-    PREFETCH_AUTO
-};
+#define PREFETCH_LIST(X)                                                                           \
+    X(PREFETCH_NONE, "none")                                                                       \
+    X(PREFETCH_IDLE, "idle")                                                                       \
+    X(PREFETCH_DEMAND_FIRST, "demand-first")                                                       \
+    X(PREFETCH_UNTIL_ROUTER, "until-router")                                                       \
+    X(PREFETCH_CREDIT, "credit")                                                                   \
+    X(PREFETCH_ALL, "all")                                                                         \
+    X(PREFETCH_AUTO, "auto")
+
+enum prefetch_rule { PREFETCH_LIST(CHOICE_ID) };
 
 struct prefetch_limit {
     enum prefetch_rule rule;
@@ -83,8 +85,7 @@ struct prefetch_limit {
     double trial_ns[2]; /* sums of the trials with and without */
 };
 
-/* False when the name is unknown. */
-bool prefetch_limit_init(struct prefetch_limit *l, const char *name);
+void prefetch_limit_init(struct prefetch_limit *l, enum prefetch_rule rule);
 
 /* Called before space is searched, with needs_eviction false, and again once the victim is known.
  * Changes nothing. */

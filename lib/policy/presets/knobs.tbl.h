@@ -1,11 +1,11 @@
 /* Policy parameters: the values that the policies of a preset leave open. No include guard;
  * undefined macros expand to nothing and all are undefined at the end.
- * KNOB_CHOICE(name, default, "a|b|c", help)
+ * KNOB_CHOICE(name, default, enum, LIST, help)        LIST: see choice.h
  * KNOB_F64(name, default, min, max, help)
  * KNOB_U64(name, default, min, max, help)
  * KNOB_BOOL(name, default, help)                   on | off */
 #ifndef KNOB_CHOICE
-#define KNOB_CHOICE(name, def, choices, help)
+#define KNOB_CHOICE(name, def, type, LIST, help)
 #endif
 #ifndef KNOB_F64
 #define KNOB_F64(name, def, min, max, help)
@@ -16,29 +16,34 @@
 #ifndef KNOB_BOOL
 #define KNOB_BOOL(name, def, help)
 #endif
-KNOB_CHOICE(eviction, "lru", RESIDENCY_EVICTIONS, "eviction policy")
-KNOB_CHOICE(allocation, "shared", RESIDENCY_ALLOCATIONS,
+KNOB_CHOICE(eviction, EVICTION_LRU, enum eviction, EVICTION_LIST, "eviction policy")
+KNOB_CHOICE(allocation, ALLOCATE_SHARED, enum allocation, ALLOCATION_LIST,
             "how the capacity is divided among experts")
-KNOB_CHOICE(prediction, "next-layer", PREDICTIONS, "source of the predictions")
-KNOB_CHOICE(prefetch, "idle", PREFETCH_LIMITS, "when a predicted expert may be loaded")
-KNOB_CHOICE(precision, "lossless", PRECISION_RULES, "which precisions may serve an access")
-KNOB_CHOICE(routing, "exact", ROUTINGS, "masked: routing only to the experts of a set")
-KNOB_CHOICE(mask, "none", "none|norm|frequency|swap",
+KNOB_CHOICE(prediction, PREDICTION_NEXT_LAYER, enum prediction_kind, PREDICTION_LIST,
+            "source of the predictions")
+KNOB_CHOICE(prefetch, PREFETCH_IDLE, enum prefetch_rule, PREFETCH_LIST,
+            "when a predicted expert may be loaded")
+KNOB_CHOICE(precision, PRECISION_RULE_LOSSLESS, enum precision_rule, PRECISION_RULE_LIST,
+            "which precisions may serve an access")
+KNOB_CHOICE(routing, ROUTING_EXACT, enum routing_rule, ROUTING_LIST,
+            "masked: routing only to the experts of a set")
+KNOB_CHOICE(mask, MASK_NONE, enum routing_mask, MASK_LIST,
             "set of masked routing: largest norms, most accessed, or replaced by importance")
-KNOB_CHOICE(prefill_order, "popularity", PREFILL_ORDERS,
+KNOB_CHOICE(prefill_order, PREFILL_ORDER_POPULARITY, enum prefill_order, PREFILL_ORDER_LIST,
             "order in which the missing experts of a chunk are loaded")
 KNOB_CHOICE(
-    preload, "none", "none|frequency|all",
+    preload, PRELOAD_NONE, enum preload, PRELOAD_LIST,
     "experts loaded before the first access; frequency: by the plan, without a plan in order")
 KNOB_U64(predict_k, 0, 0, 256, "experts predicted per layer; 0: the model's top-k")
 KNOB_CHOICE(
-    prefill_prediction, "popularity", PREFILL_PREDICTIONS,
+    prefill_prediction, PREFILL_PREDICTION_POPULARITY, enum prefill_prediction,
+    PREFILL_PREDICTION_LIST,
     "next-layer, fate, in prefill: experts that the chunk probably accesses, or the whole layer")
 KNOB_U64(lookahead, 1, 1, 4,
          "next-layer: maximum layers predicted ahead, while all nearer predictions are resident")
-KNOB_CHOICE(high, "auto", "auto|native|int8|int4|int2",
+KNOB_CHOICE(high, PRECISION_SETTING_AUTO, enum precision_setting, PRECISION_SETTING_LIST,
             "hobbit, fate: the higher precision; auto: the highest the model has")
-KNOB_CHOICE(low, "auto", "auto|native|int8|int4|int2",
+KNOB_CHOICE(low, PRECISION_SETTING_AUTO, enum precision_setting, PRECISION_SETTING_LIST,
             "hobbit, fate: the lower precision; auto: nearest to a quarter of the bytes of high")
 KNOB_F64(t1, 0.6, 0, 1,
          "hobbit: an expert whose preceding gate weights sum to at most t1 is served at high")
@@ -53,9 +58,9 @@ KNOB_F64(w_lfu, 0.3, 0, 1, "hobbit: weight of the number of accesses")
 KNOB_F64(w_lhu, 0.2, 0, 1, "hobbit: weight of the number of accesses that needed high precision")
 KNOB_F64(w_fld, 0.1, 0, 1, "hobbit: weight of the layer distance")
 KNOB_BOOL(fld_next, false, "hobbit: distance 0 is the next layer, not the running one")
-KNOB_CHOICE(records, "sequence", "sequence|model",
+KNOB_CHOICE(records, RECORDS_SEQUENCE, enum records, RECORDS_LIST,
             "hobbit: sequence: records are reset at the start of each sequence")
-KNOB_CHOICE(frequency, "online", "online|profile",
+KNOB_CHOICE(frequency, FREQUENCY_ONLINE, enum frequency_source, FREQUENCY_LIST,
             "edgemoe: access frequency, counted online or taken from the profile")
 KNOB_U64(boundary, 0, 0, 512, "fate: layers below it are fully resident; 0: from the plan, or 1")
 KNOB_F64(low_fraction, 0.25, 0, 1,

@@ -1,7 +1,6 @@
 #include "lib/policy/presets/loss.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "lib/base/assert.h"
 #include "lib/tensor/quant_method.h"
@@ -10,11 +9,6 @@
 #define SHARE_TOLERANCE 0.01
 /* Values pass through text with nine digits. */
 #define VALUE_TOLERANCE 1e-6
-
-static bool is(const char *a, const char *b)
-{
-    return strcmp(a, b) == 0;
-}
 
 /* ---- what the files can serve ---------------------------------------------------------------- */
 
@@ -65,7 +59,7 @@ struct measurement {
 
 static struct measurement measurement_of(const struct knobs *k, enum precision_rule rule)
 {
-    if (!is(k->routing, "exact"))
+    if (k->routing != ROUTING_EXACT)
         return (struct measurement){"swapmoe", PLAN_swap_loss_high, PLAN_SCALAR__COUNT,
                                     PLAN_swap_dense};
     switch (rule) {
@@ -127,11 +121,8 @@ static enum precision measured_dense(const struct plan *plan, enum plan_scalar d
 
 enum precision preset_planned_dense(const struct knobs *k, const struct plan *plan)
 {
-    enum precision_rule rule;
-    bool known = precision_rule_named(k->precision, &rule);
-    sl_assert(known);
-    return measured_dense(plan,
-                          knobs_lossy(k) ? measurement_of(k, rule).dense : PLAN_uniform_dense);
+    return measured_dense(plan, knobs_lossy(k) ? measurement_of(k, k->precision).dense
+                                               : PLAN_uniform_dense);
 }
 
 static int same_dense(const struct served *s, const struct measurement *m, struct error *error)
@@ -214,11 +205,12 @@ static int same_swap(const struct served *s, struct error *error)
 static int measurable(const struct served *s, struct error *error)
 {
     const struct knobs *k = s->knobs;
-    if (is(k->routing, "exact"))
+    if (k->routing == ROUTING_EXACT)
         return 0;
-    if (!is(k->mask, "swap"))
-        return error_set(error, ERR_BAD_INPUT, "no plan measures the loss of mask=%s", k->mask);
-    if (!is(k->precision, "lossless") || !k->amortise || k->count_only)
+    if (k->mask != MASK_SWAP)
+        return error_set(error, ERR_BAD_INPUT, "no plan measures the loss of mask=%s",
+                         knobs_choice(k, "mask"));
+    if (k->precision != PRECISION_RULE_LOSSLESS || !k->amortise || k->count_only)
         return error_set(error, ERR_BAD_INPUT,
                          "its loss was measured with precision=lossless, amortise=on and "
                          "count_only=off");
@@ -239,7 +231,7 @@ static int same_conditions(const struct served *s, const struct measurement *m, 
         return -1;
     if (same_dense(s, m, error) != 0)
         return -1;
-    if (!is(s->knobs->routing, "exact"))
+    if (s->knobs->routing != ROUTING_EXACT)
         return same_swap(s, error);
     if (s->policy->rule == PRECISION_RULE_HOBBIT)
         return same_hobbit(s, error);

@@ -149,18 +149,18 @@ static void mark_largest(const float *key, const struct model_hparams *h, const 
     }
 }
 
-int planned_mask(const struct plan *plan, const char *kind, const struct model_hparams *h,
+int planned_mask(const struct plan *plan, enum routing_mask kind, const struct model_hparams *h,
                  uint32_t capacity, uint8_t *mask, struct error *error)
 {
     const float *key = NULL;
     uint32_t v[MODEL_LAYERS_MAX];
     if (plan)
-        key = strcmp(kind, "norm") == 0 ? plan_norm(plan) : plan_frequency(plan);
+        key = kind == MASK_NORM ? plan_norm(plan) : plan_frequency(plan);
     if (!key)
         return error_set(
             error, ERR_BAD_INPUT,
             "mask=%s needs a profile with these values: run 'sluice profile', use --plan FILE",
-            kind);
+            kind == MASK_NORM ? "norm" : "frequency");
     if (planned_virtual(plan, h, capacity, v, error) != 0)
         return -1;
     mark_largest(key, h, v, mask);

@@ -3,6 +3,7 @@
 #define SLUICE_POLICY_PRESETS_PLANNED_H
 
 #include "lib/plan/plan.h"
+#include "lib/policy/access/routing.h"
 
 /* "t1=0.6,t2=0.9,...": the values a plan has for this preset (number in presets.tbl.h), "" when it
  * has none. Returns buf. */
@@ -33,7 +34,7 @@ void planned_frequent_sets(const struct plan *plan, const struct model_hparams *
 /* Fixed sets of masked routing: of every layer the v[l] experts with the largest norm ("norm") or
  * frequency ("frequency") of the plan. mask: [layers][experts], 1 for members of the set. -1 with
  * ERR_BAD_INPUT as above, or when the plan lacks the values. */
-int planned_mask(const struct plan *plan, const char *kind, const struct model_hparams *h,
+int planned_mask(const struct plan *plan, enum routing_mask kind, const struct model_hparams *h,
                  uint32_t capacity, uint8_t *mask, struct error *error);
 
 #endif

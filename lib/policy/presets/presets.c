@@ -55,13 +55,26 @@ struct knob {
     enum kind kind;
     size_t offset;
     const char *choices, *help;
+    const char *const *names; /* choice: [count], by number */
+    uint32_t count;
     double f_min, f_max;
     uint64_t u_min, u_max;
 };
 
+#define KNOB_CHOICE(n, def, type, LIST, h)                                                         \
+    static const char *const n##_names[] = {LIST(CHOICE_NAME)};                                    \
+    _Static_assert(sizeof(type) == sizeof(uint32_t), "a choice is stored in 32 bits");
+#include "lib/policy/presets/knobs.tbl.h"
+
 static const struct knob knobs[] = {
-#define KNOB_CHOICE(n, def, c, h)                                                                  \
-    {.name = #n, .kind = CHOICE, .offset = offsetof(struct knobs, n), .choices = c, .help = h},
+#define KNOB_CHOICE(n, def, type, LIST, h)                                                         \
+    {.name = #n,                                                                                   \
+     .kind = CHOICE,                                                                               \
+     .offset = offsetof(struct knobs, n),                                                          \
+     .choices = CHOICE_NAMES(LIST),                                                                \
+     .names = n##_names,                                                                           \
+     .count = ARRAY_LEN(n##_names),                                                                \
+     .help = h},
 #define KNOB_F64(n, def, l, m, h)                                                                  \
     {.name = #n,                                                                                   \
      .kind = F64,                                                                                  \
@@ -82,31 +95,40 @@ static const struct knob knobs[] = {
 };
 
 static const struct knobs defaults = {
-#define KNOB_CHOICE(n, def, c, h) .n = def,
-#define KNOB_F64(n, def, l, m, h) .n = def,
-#define KNOB_U64(n, def, l, m, h) .n = def,
-#define KNOB_BOOL(n, def, h)      .n = def,
+#define KNOB_CHOICE(n, def, type, LIST, h) .n = def,
+#define KNOB_F64(n, def, l, m, h)          .n = def,
+#define KNOB_U64(n, def, l, m, h)          .n = def,
+#define KNOB_BOOL(n, def, h)               .n = def,
 #include "lib/policy/presets/knobs.tbl.h"
 };
 
-static bool is_choice(const char *choices, const char *name)
+static int set_choice(const struct knob *knob, const char *value, void *field, struct error *error)
 {
-    size_t n = strchr(name, '|') ? 0 : strlen(name);
-    for (const char *at = choices; n > 0 && at; at = strchr(at, '|')) {
-        at += *at == '|';
-        if (strncmp(at, name, n) == 0 && (at[n] == 0 || at[n] == '|'))
-            return true;
-    }
-    return false;
-}
-
-static int set_choice(const struct knob *knob, const char *value, char *field, struct error *error)
-{
-    if (!is_choice(knob->choices, value) || strlen(value) >= KNOB_NAME_BYTES)
+    uint32_t n = 0;
+    while (n < knob->count && strcmp(knob->names[n], value) != 0)
+        n++;
+    if (n == knob->count)
         return error_set(error, ERR_BAD_INPUT, "%s: '%.60s' is not one of %s", knob->name, value,
                          knob->choices);
-    snprintf(field, KNOB_NAME_BYTES, "%s", value);
+    memcpy(field, &n, sizeof n);
     return 0;
+}
+
+static const char *choice_name(const struct knobs *k, const struct knob *knob)
+{
+    uint32_t n;
+    memcpy(&n, (const char *)k + knob->offset, sizeof n);
+    sl_assert(n < knob->count);
+    return knob->names[n];
+}
+
+const char *knobs_choice(const struct knobs *k, const char *name)
+{
+    size_t i = 0;
+    while (i < ARRAY_LEN(knobs) && strcmp(knobs[i].name, name) != 0)
+        i++;
+    sl_assert(i < ARRAY_LEN(knobs) && knobs[i].kind == CHOICE);
+    return choice_name(k, &knobs[i]);
 }
 
 static int set_f64(const struct knob *knob, const char *value, double *field, struct error *error)
@@ -194,11 +216,6 @@ int knobs_apply(struct knobs *k, const char *settings, struct error *error)
 
 /* ---- all parameters ------------------------------------------------------------------------- */
 
-static bool is(const char *knob, const char *name)
-{
-    return strcmp(knob, name) == 0;
-}
-
 static int check(struct knobs *k, struct error *error)
 {
     double sum = k->w_lru + k->w_lfu + k->w_lhu + k->w_fld;
@@ -208,11 +225,11 @@ static int check(struct knobs *k, struct error *error)
     if (!(sum > 0))
         return error_set(error, ERR_BAD_INPUT,
                          "w_lru, w_lfu, w_lhu and w_fld are all 0; set at least one");
-    if (is(k->routing, "masked") == is(k->mask, "none"))
+    if ((k->routing == ROUTING_MASKED) == (k->mask == MASK_NONE))
         return error_set(
             error, ERR_BAD_INPUT,
             "routing=%s does not go with mask=%s: masked routing and a mask need each other",
-            k->routing, k->mask);
+            knobs_choice(k, "routing"), knobs_choice(k, "mask"));
     k->w_lru /= sum;
     k->w_lfu /= sum;
     k->w_lhu /= sum;
@@ -239,14 +256,15 @@ int knobs_resolve(const char *preset, const char *planned, const char *overrides
 
 bool knobs_lossy(const struct knobs *k)
 {
-    return !is(k->precision, "lossless") || !is(k->routing, "exact");
+    return k->precision != PRECISION_RULE_LOSSLESS || k->routing != ROUTING_EXACT;
 }
 
 bool knobs_need_plan(const struct knobs *k)
 {
-    return is(k->prediction, "path1") || is(k->prediction, "path2") ||
-           is(k->prediction, "frequency") || is(k->precision, "edgemoe") || !is(k->mask, "none") ||
-           (is(k->frequency, "profile") && strncmp(k->eviction, "edgemoe", 7) == 0);
+    bool by_frequency = k->eviction == EVICTION_EDGEMOE || k->eviction == EVICTION_EDGEMOE_PRINTED;
+    return k->prediction == PREDICTION_PATH1 || k->prediction == PREDICTION_PATH2 ||
+           k->prediction == PREDICTION_FREQUENCY || k->precision == PRECISION_RULE_EDGEMOE ||
+           k->mask != MASK_NONE || (k->frequency == FREQUENCY_PROFILE && by_frequency);
 }
 
 /* ---- policy objects from parameters --------------------------------------------------------- */
@@ -263,10 +281,13 @@ static int need_precisions(uint32_t wanted, uint32_t present, const char *rule, 
     return 0;
 }
 
-static enum precision precision_of(const char *name, enum precision automatic)
+enum precision knobs_precision(enum precision_setting setting, enum precision automatic)
 {
-    enum precision found = precision_find(name);
-    return found != PRECISION__COUNT ? found : automatic;
+    _Static_assert(PRECISION_SETTING_NATIVE == PRECISION_NATIVE + 1 &&
+                       PRECISION_SETTING_INT2 == PRECISION_INT2 + 1,
+                   "settings follow enum precision");
+    return setting == PRECISION_SETTING_AUTO ? automatic
+                                             : (enum precision)(setting - PRECISION_SETTING_NATIVE);
 }
 
 /* Distance is a ratio: half a quarter is as far as twice a quarter. */
@@ -294,14 +315,13 @@ int knobs_precision_policy(const struct knobs *k, uint32_t present,
     enum precision best = PRECISION_NATIVE;
     while (best + 1 < PRECISION__COUNT && !(present >> best & 1))
         best++;
-    *out = (struct precision_policy){.t1 = (float)k->t1,
+    *out = (struct precision_policy){.rule = k->precision,
+                                     .t1 = (float)k->t1,
                                      .t2 = (float)k->t2,
                                      .low_fraction = (float)k->low_fraction,
                                      .slow_device = k->slow_device};
-    bool known = precision_rule_named(k->precision, &out->rule);
-    sl_assert(known);
-    out->high = precision_of(k->high, best);
-    out->low = precision_of(k->low, quarter_of(out->high, present, bytes));
+    out->high = knobs_precision(k->high, best);
+    out->low = knobs_precision(k->low, quarter_of(out->high, present, bytes));
     if (out->low < out->high)
         return error_set(error, ERR_BAD_INPUT, "low=%s is a higher precision than high=%s",
                          precision_name(out->low), precision_name(out->high));
@@ -310,7 +330,8 @@ int knobs_precision_policy(const struct knobs *k, uint32_t present,
             error, ERR_BAD_INPUT,
             "precision=hobbit needs two precisions and the model has one; create another with "
             "'sluice pack'");
-    return need_precisions(precision_policy_mask(out, present), present, k->precision, error);
+    return need_precisions(precision_policy_mask(out, present), present,
+                           knobs_choice(k, "precision"), error);
 }
 
 /* The usual precision of an expert under the rule. */
@@ -349,7 +370,7 @@ void knobs_residency(const struct knobs *k, const struct precision_policy *p, ui
     config->w_lhu = (float)k->w_lhu;
     config->w_fld = (float)k->w_fld;
     config->fld_next = k->fld_next;
-    config->records_model = is(k->records, "model");
+    config->records_model = k->records == RECORDS_MODEL;
 }
 
 /* ---- text ----------------------------------------------------------------------------------- */
@@ -358,7 +379,7 @@ static int value_text(const struct knobs *k, const struct knob *knob, char *buf,
 {
     const void *field = (const char *)k + knob->offset;
     switch (knob->kind) {
-    case CHOICE: return snprintf(buf, bytes, "%s", (const char *)field);
+    case CHOICE: return snprintf(buf, bytes, "%s", choice_name(k, knob));
     case F64: return snprintf(buf, bytes, "%g", *(const double *)field);
     case U64: return snprintf(buf, bytes, "%" PRIu64, *(const uint64_t *)field);
     case BOOL: return snprintf(buf, bytes, "%s", *(const bool *)field ? "on" : "off");

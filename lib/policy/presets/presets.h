@@ -12,20 +12,42 @@
 #include "lib/policy/access/precision.h"
 #include "lib/policy/access/prefill.h"
 #include "lib/policy/access/routing.h"
+#include "lib/policy/choice.h"
 #include "lib/policy/prediction/prediction.h"
 #include "lib/policy/prediction/prefetch.h"
 #include "lib/policy/residency/residency.h"
 #include "lib/tensor/precision.h"
 
-#define KNOB_NAME_BYTES 24
+/* Choices of parameters that belong to no policy object. */
+#define PRELOAD_LIST(X)                                                                            \
+    X(PRELOAD_NONE, "none")                                                                        \
+    X(PRELOAD_FREQUENCY, "frequency")                                                              \
+    X(PRELOAD_ALL, "all")
+#define PRECISION_SETTING_LIST(X)                                                                  \
+    X(PRECISION_SETTING_AUTO, "auto")                                                              \
+    X(PRECISION_SETTING_NATIVE, "native")                                                          \
+    X(PRECISION_SETTING_INT8, "int8")                                                              \
+    X(PRECISION_SETTING_INT4, "int4")                                                              \
+    X(PRECISION_SETTING_INT2, "int2")
+#define RECORDS_LIST(X)                                                                            \
+    X(RECORDS_SEQUENCE, "sequence")                                                                \
+    X(RECORDS_MODEL, "model")
+#define FREQUENCY_LIST(X)                                                                          \
+    X(FREQUENCY_ONLINE, "online")                                                                  \
+    X(FREQUENCY_PROFILE, "profile")
 
-/* Copied by value; holds no pointers. Choices are names from their lists, NUL-terminated. */
+enum preload { PRELOAD_LIST(CHOICE_ID) };
+enum precision_setting { PRECISION_SETTING_LIST(CHOICE_ID) };
+enum records { RECORDS_LIST(CHOICE_ID) };
+enum frequency_source { FREQUENCY_LIST(CHOICE_ID) };
+
+/* Copied by value; holds no pointers. */
 struct knobs {
     uint32_t preset; /* number in presets.tbl.h */
-#define KNOB_CHOICE(name, def, choices, help) char name[KNOB_NAME_BYTES];
-#define KNOB_F64(name, def, min, max, help)   double name;
-#define KNOB_U64(name, def, min, max, help)   uint64_t name;
-#define KNOB_BOOL(name, def, help)            bool name;
+#define KNOB_CHOICE(name, def, type, LIST, help) type name;
+#define KNOB_F64(name, def, min, max, help)      double name;
+#define KNOB_U64(name, def, min, max, help)      uint64_t name;
+#define KNOB_BOOL(name, def, help)               bool name;
 #include "lib/policy/presets/knobs.tbl.h"
 };
 
@@ -72,6 +94,12 @@ int knobs_precision_policy(const struct knobs *k, uint32_t present,
  * slot_bytes, and adds the plan's arrays. */
 void knobs_residency(const struct knobs *k, const struct precision_policy *p, uint32_t present,
                      struct residency_config *config);
+
+/* The chosen name of a parameter that is a choice, by its number: "lru". Static. */
+const char *knobs_choice(const struct knobs *k, const char *name);
+
+/* high or low; `automatic` when it is auto. */
+enum precision knobs_precision(enum precision_setting setting, enum precision automatic);
 
 /* All parameters as "name=value,...", in the order of the table; cut to `bytes`. Returns buf. */
 const char *knobs_text(const struct knobs *k, char *buf, size_t bytes);

@@ -16,19 +16,6 @@
 #define RESIDENCY_LEARNED_MEANS  4 /* running means of an expert's logits */
 #define RESIDENCY_LEARNED_INPUTS (RESIDENCY_LEARNED_MEANS + 2)
 
-enum residency_rule {
-#define RULE(id, name) RULE_##id,
-    RESIDENCY_EVICTION_LIST(RULE)
-#undef RULE
-        RULE_SCORE
-};
-
-enum residency_allocation {
-#define ALLOCATION(id, name) ALLOCATE_##id,
-    RESIDENCY_ALLOCATION_LIST(ALLOCATION)
-#undef ALLOCATION
-};
-
 /* arc: resident slots are in T1 or T2, ghosts in B1 or B2. The others hold everything in T1. */
 enum residency_list { LIST_T1, LIST_T2, LIST_B1, LIST_B2, LIST__COUNT, LIST_NONE = LIST__COUNT };
 
@@ -82,8 +69,8 @@ struct residency_record {    /* of an expert */
 struct residency {
     uint32_t magic;
     struct residency_config config;
-    enum residency_rule rule;
-    enum residency_allocation allocation;
+    enum eviction rule;
+    enum allocation allocation;
     uint32_t experts_all; /* layers * experts */
     uint32_t slots, resident_count, groups_count, superseded_count;
     uint64_t resident_bytes, capacity;

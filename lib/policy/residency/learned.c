@@ -65,10 +65,10 @@ static void init_weights(struct residency_learned *x)
 
 bool residency_learned_init(struct residency *r)
 {
-    struct residency_learned *x = r->rule == RULE_LEARNED ? calloc(1, sizeof *x) : NULL;
+    struct residency_learned *x = r->rule == EVICTION_LEARNED ? calloc(1, sizeof *x) : NULL;
     r->learned = x;
     if (!x)
-        return r->rule != RULE_LEARNED;
+        return r->rule != EVICTION_LEARNED;
     x->expert = calloc(r->experts_all, sizeof *x->expert);
     x->layer = calloc(r->config.layers, sizeof *x->layer);
     x->levels = calloc(r->config.experts, 1);

@@ -7,29 +7,6 @@
 
 /* ---- making --------------------------------------------------------------------------------- */
 
-static int name_index(const char *const *names, int count, const char *name)
-{
-    for (int i = 0; i < count; i++)
-        if (name && strcmp(names[i], name) == 0)
-            return i;
-    return -1;
-}
-
-#define NAME(id, name) name,
-
-static int allocation_of(const char *name)
-{
-    static const char *const names[] = {RESIDENCY_ALLOCATION_LIST(NAME)};
-    return name_index(names, sizeof names / sizeof names[0], name);
-}
-
-static int rule_of(const struct residency_config *c)
-{
-    static const char *const names[] = {RESIDENCY_EVICTION_LIST(NAME) "score"};
-    int rule = name_index(names, sizeof names / sizeof names[0], c->eviction);
-    return rule == RULE_SCORE && !c->score ? -1 : rule;
-}
-
 static bool config_is_sane(const struct residency_config *c)
 {
     if (c->layers == 0 || c->experts == 0 || c->precisions == 0 ||
@@ -39,13 +16,13 @@ static bool config_is_sane(const struct residency_config *c)
     for (uint32_t t = 0; t < c->precisions && !c->slot_bytes; t++)
         if (c->precision_bytes[t] == 0)
             return false;
-    return (uint64_t)c->precisions * c->layers * c->experts < POLICY_NONE / 2 && rule_of(c) >= 0 &&
-           allocation_of(c->allocation) >= 0;
+    return (uint64_t)c->precisions * c->layers * c->experts < POLICY_NONE / 2 &&
+           (c->eviction != EVICTION_SCORE || c->score);
 }
 
 static uint32_t groups_for(const struct residency_config *c)
 {
-    switch (allocation_of(c->allocation)) {
+    switch (c->allocation) {
     case ALLOCATE_SHARED:
     case ALLOCATE_TRANSIENT: return 1;
     case ALLOCATE_PRECISIONS: return c->precisions;
@@ -91,13 +68,12 @@ struct residency *residency_create(const struct residency_config *config)
         return NULL;
     *r = (struct residency){.magic = RESIDENCY_MAGIC,
                             .config = *config,
-                            .rule = (enum residency_rule)rule_of(config),
+                            .rule = config->eviction,
                             .experts_all = config->layers * config->experts,
                             .slots = config->precisions * config->layers * config->experts,
                             .groups_count = groups_for(config),
                             .random = config->seed,
-                            .allocation =
-                                (enum residency_allocation)allocation_of(config->allocation),
+                            .allocation = config->allocation,
                             .step = 1,
                             .pass_tokens = 1};
     r->node = calloc(r->slots, sizeof *r->node);
@@ -110,7 +86,6 @@ struct residency *residency_create(const struct residency_config *config)
     }
     init_groups(r);
     residency_decayed_init(r);
-    r->config.eviction = r->config.allocation = NULL; /* not borrowed after creation */
     return r;
 }
 
@@ -318,9 +293,9 @@ void residency_accessed(struct residency *r, uint32_t slot, const struct residen
         return;
     n->last = ++r->tick;
     n->accesses += n->accesses < UINT32_MAX;
-    if (r->rule == RULE_ARC) {
+    if (r->rule == EVICTION_ARC) {
         arc_accessed(r, slot);
-    } else if (r->rule != RULE_FIFO) {
+    } else if (r->rule != EVICTION_FIFO) {
         residency_list_remove(r, slot);
         residency_list_append(r, slot, LIST_T1);
     }
@@ -353,7 +328,7 @@ void residency_insert(struct residency *r, uint32_t slot, bool prefetched)
     g->bytes += residency_slot_bytes(r, slot);
     r->resident_bytes += residency_slot_bytes(r, slot);
     r->resident_count++;
-    if (r->rule == RULE_ARC)
+    if (r->rule == EVICTION_ARC)
         arc_insert(r, slot, prefetched);
     else
         residency_list_append(r, slot, LIST_T1);
@@ -372,7 +347,7 @@ void residency_remove(struct residency *r, uint32_t slot, bool evicted)
     g->bytes -= residency_slot_bytes(r, slot);
     r->resident_bytes -= residency_slot_bytes(r, slot);
     r->resident_count--;
-    if (r->rule == RULE_ARC && evicted && !n->prefetched) {
+    if (r->rule == EVICTION_ARC && evicted && !n->prefetched) {
         arc_evicted(r, slot);
     } else {
         residency_list_remove(r, slot);

@@ -31,7 +31,7 @@
  * evicted, in the policy's order among those the caller allows. Which pins are released by then
  * depends on time, so in prefill the two agree only where the experts of a chunk and layer fit.
  *
- * ---- Evictions (RESIDENCY_EVICTIONS) ---------------------------------------------------------
+ * ---- Evictions (EVICTION_LIST) ---------------------------------------------------------
  *  lru              least recently used
  *  fifo             oldest insertion
  *  lfu              fewest accesses since insertion; ties: least recently used
@@ -77,7 +77,7 @@
  *  score            evicts the highest value of the caller's function (config.score). For belady.
  * A slot whose expert is also resident at a higher precision is evicted before all others.
  *
- * ---- Allocations (RESIDENCY_ALLOCATIONS): division of the capacity ---------------------------
+ * ---- Allocations (ALLOCATION_LIST): division of the capacity ---------------------------
  * An allocation divides the slots into groups, each with a share of the capacity. Shares are
  * targets, not limits: any group may use free space. The victim is searched in the group that would
  * be most above its share with the incoming entry counted (ties: the incoming entry's own group,
@@ -102,32 +102,34 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "lib/policy/choice.h"
+
 #define POLICY_NONE UINT32_MAX
 
-/* X(NAME, name): described above. `score` is for the simulator only (belady). */
-#define RESIDENCY_EVICTION_LIST(X)                                                                 \
-    X(FIFO, "fifo")                                                                                \
-    X(LRU, "lru")                                                                                  \
-    X(LFU, "lfu")                                                                                  \
-    X(RANDOM, "random")                                                                            \
-    X(EDGEMOE, "edgemoe")                                                                          \
-    X(EDGEMOE_PRINTED, "edgemoe-printed")                                                          \
-    X(HOBBIT, "hobbit")                                                                            \
-    X(ARC, "arc")                                                                                  \
-    X(DECAYED, "decayed-frequency")                                                                \
-    X(LEARNED, "learned")
-#define RESIDENCY_ALLOCATION_LIST(X)                                                               \
-    X(SHARED, "shared")                                                                            \
-    X(TRANSIENT, "transient")                                                                      \
-    X(PRECISIONS, "precisions")                                                                    \
-    X(EVEN, "even")                                                                                \
-    X(FATE, "fate")                                                                                \
-    X(PLANNED, "planned")
+#define EVICTION_LIST(X)                                                                           \
+    X(EVICTION_FIFO, "fifo")                                                                       \
+    X(EVICTION_LRU, "lru")                                                                         \
+    X(EVICTION_LFU, "lfu")                                                                         \
+    X(EVICTION_RANDOM, "random")                                                                   \
+    X(EVICTION_EDGEMOE, "edgemoe")                                                                 \
+    X(EVICTION_EDGEMOE_PRINTED, "edgemoe-printed")                                                 \
+    X(EVICTION_HOBBIT, "hobbit")                                                                   \
+    X(EVICTION_ARC, "arc")                                                                         \
+    X(EVICTION_DECAYED, "decayed-frequency")                                                       \
+    X(EVICTION_LEARNED, "learned")
+#define ALLOCATION_LIST(X)                                                                         \
+    X(ALLOCATE_SHARED, "shared")                                                                   \
+    X(ALLOCATE_TRANSIENT, "transient")                                                             \
+    X(ALLOCATE_PRECISIONS, "precisions")                                                           \
+    X(ALLOCATE_EVEN, "even")                                                                       \
+    X(ALLOCATE_FATE, "fate")                                                                       \
+    X(ALLOCATE_PLANNED, "planned")
 
-/* "a|b|c" */
-#define RESIDENCY_BAR(id, name)  "|" name
-#define RESIDENCY_EVICTIONS      (&(RESIDENCY_EVICTION_LIST(RESIDENCY_BAR))[1])
-#define RESIDENCY_ALLOCATIONS    (&(RESIDENCY_ALLOCATION_LIST(RESIDENCY_BAR))[1])
+enum eviction {
+    EVICTION_LIST(CHOICE_ID) EVICTION_SCORE /* simulator only: the lowest config.score (belady) */
+};
+enum allocation { ALLOCATION_LIST(CHOICE_ID) };
+
 #define RESIDENCY_PRECISIONS_MAX 4
 #define RESIDENCY_HALVING        256 /* tokens between halvings of edgemoe's f */
 
@@ -142,7 +144,8 @@ struct residency_config {
     uint32_t high_precision,
         low_precision; /* precision_index of those the policy requests; equal when it is one.
                                      Shares are counted in experts at high_precision */
-    const char *eviction, *allocation;
+    enum eviction eviction;
+    enum allocation allocation;
     uint64_t seed;                             /* of random */
     const float *frequency;                    /* edgemoe: [layers * experts], of a profile,
                                                   borrowed; NULL: counted online */
@@ -151,7 +154,7 @@ struct residency_config {
     uint32_t boundary;                         /* fate: layers below it are shallow; at least 1 */
     float w_lru, w_lfu, w_lhu, w_fld;          /* hobbit */
     bool fld_next, records_model;              /* hobbit */
-    double (*score)(void *arg, uint32_t slot); /* eviction "score" only */
+    double (*score)(void *arg, uint32_t slot); /* EVICTION_SCORE only */
     void *score_arg;
 };
 
@@ -166,8 +169,8 @@ struct residency_access {
     bool high;       /* it needed high precision (lossless: always) */
 };
 
-/* NULL when a name is unknown, a count is 0, or memory is short. Arrays of the config are borrowed
- * until residency_destroy, its names are not. The capacity is 0 until residency_capacity is called.
+/* NULL when a count is 0 or memory is short. Arrays of the config are borrowed
+ * until residency_destroy. The capacity is 0 until residency_capacity is called.
  * */
 struct residency *residency_create(const struct residency_config *config);
 void residency_destroy(struct residency *r);

@@ -47,13 +47,14 @@ double residency_score(struct residency *r, uint32_t slot)
 {
     uint32_t layer = residency_layer_of(r, slot), s = r->config.layers;
     switch (r->rule) {
-    case RULE_LFU: return -(double)r->node[slot].accesses;
-    case RULE_EDGEMOE: return edgemoe(r, slot, residency_distance(r, layer));
-    case RULE_EDGEMOE_PRINTED: return edgemoe(r, slot, (s - layer + r->now.layer) % s);
-    case RULE_HOBBIT: return hobbit(r, slot);
-    case RULE_LEARNED:
-    case RULE_DECAYED: return -residency_access_probability(r, slot) / residency_distance(r, layer);
-    case RULE_SCORE: return r->config.score(r->config.score_arg, slot);
+    case EVICTION_LFU: return -(double)r->node[slot].accesses;
+    case EVICTION_EDGEMOE: return edgemoe(r, slot, residency_distance(r, layer));
+    case EVICTION_EDGEMOE_PRINTED: return edgemoe(r, slot, (s - layer + r->now.layer) % s);
+    case EVICTION_HOBBIT: return hobbit(r, slot);
+    case EVICTION_LEARNED:
+    case EVICTION_DECAYED:
+        return -residency_access_probability(r, slot) / residency_distance(r, layer);
+    case EVICTION_SCORE: return r->config.score(r->config.score_arg, slot);
     default: return 0; /* the tie rule alone: least recently used */
     }
 }
@@ -65,7 +66,7 @@ static bool evicted_before(const struct residency *r, uint32_t a, double score_a
 {
     if (score_a != score_b)
         return score_a > score_b;
-    if (r->rule == RULE_EDGEMOE) {
+    if (r->rule == EVICTION_EDGEMOE) {
         uint32_t da = residency_distance(r, residency_layer_of(r, a));
         uint32_t db = residency_distance(r, residency_layer_of(r, b));
         if (da != db)
@@ -140,10 +141,10 @@ static uint32_t by_random(const struct search *s, const struct residency_group *
 static uint32_t in_group(const struct search *s, struct residency_group *g)
 {
     switch (s->r->rule) {
-    case RULE_LRU:
-    case RULE_FIFO: return by_list(s, g, LIST_T1);
-    case RULE_ARC: return by_arc(s, g);
-    case RULE_RANDOM: return by_random(s, g);
+    case EVICTION_LRU:
+    case EVICTION_FIFO: return by_list(s, g, LIST_T1);
+    case EVICTION_ARC: return by_arc(s, g);
+    case EVICTION_RANDOM: return by_random(s, g);
     default: return by_score(s, g);
     }
 }

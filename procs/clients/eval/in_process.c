@@ -40,33 +40,13 @@ struct evaluating {
     uint64_t reported_ns;
 };
 
-static enum precision precision_of(const char *name, enum precision otherwise)
-{
-    enum precision found = precision_find(name);
-    return found != PRECISION__COUNT ? found : otherwise;
-}
-
-/* Precision whose size is nearest to a quarter of the high precision's. */
-static enum precision low_of(const struct evaluating *w, enum precision high)
-{
-    double quarter = (double)offline_expert_bytes(w->model, 0, 0, high, w->e->method) / 4,
-           nearest = 1e300;
-    enum precision low = PRECISION_INT2;
-    for (enum precision t = (enum precision)(high + 1); t < PRECISION__COUNT; t++) {
-        double off = fabs((double)offline_expert_bytes(w->model, 0, 0, t, w->e->method) - quarter);
-        low = off < nearest ? t : low;
-        nearest = off < nearest ? off : nearest;
-    }
-    return low;
-}
-
 static void allow_mask(struct evaluating *w)
 {
     for (uint64_t i = 0; i < w->cells; i++)
         w->allowed[i] = w->mask[i] != 0;
 }
 
-static int set_mask(struct evaluating *w, const char *kind, struct error *error)
+static int set_mask(struct evaluating *w, enum routing_mask kind, struct error *error)
 {
     const struct model_hparams *hp = &offline_index(w->model)->hparams;
     if (planned_mask(w->plan, kind, hp, w->capacity, w->mask, error) != 0)
@@ -108,31 +88,40 @@ static int set_uniform(struct evaluating *w, enum precision precision)
     return 0;
 }
 
+/* The policy of a model with every precision: offline, experts are quantised as needed. */
+static int policy_of(const struct evaluating *w, struct precision_policy *policy,
+                     struct error *error)
+{
+    uint64_t bytes[PRECISION__COUNT];
+    for (int p = 0; p < PRECISION__COUNT; p++)
+        bytes[p] = offline_expert_bytes(w->model, 0, 0, (enum precision)p, w->e->method);
+    return knobs_precision_policy(&w->knobs, (1u << PRECISION__COUNT) - 1, bytes, policy, error);
+}
+
 static int set_precision_rule(struct evaluating *w, struct error *error)
 {
-    const char *rule = w->knobs.precision;
     struct serving *s = &w->serving;
-    if (strncmp(rule, "uniform-", 8) == 0)
-        return set_uniform(w, precision_of(rule + 8, PRECISION_NATIVE));
-    if (strcmp(rule, "edgemoe") == 0) {
-        if (!plan_has(w->plan, PLAN_ARRAY_width))
-            return error_set(error, ERR_BAD_INPUT,
-                             "%.200s has no precisions of the experts; run 'sluice plan --preset "
-                             "edgemoe'",
-                             w->e->params->plan);
+    if (policy_of(w, &s->policy, error) != 0)
+        return -1;
+    switch (s->policy.rule) {
+    case PRECISION_RULE_LOSSLESS: return 0;
+    case PRECISION_RULE_UNIFORM_INT8: return set_uniform(w, PRECISION_INT8);
+    case PRECISION_RULE_UNIFORM_INT4: return set_uniform(w, PRECISION_INT4);
+    case PRECISION_RULE_UNIFORM_INT2: return set_uniform(w, PRECISION_INT2);
+    case PRECISION_RULE_EDGEMOE:
         s->kind = SERVE_PRECISIONS;
-        s->precision = plan_width(w->plan);
-    } else if (strcmp(rule, "hobbit") == 0) {
-        s->kind = SERVE_HOBBIT;
-        s->high = precision_of(w->knobs.high, PRECISION_NATIVE);
-        s->low = precision_of(w->knobs.low, low_of(w, s->high));
-        s->t1 = w->knobs.t1;
-        s->t2 = w->knobs.t2;
-        s->skip_renormalise = w->knobs.skip_renormalise;
-    } else if (strcmp(rule, "fate") == 0) {
-        s->kind = SERVE_FATE;
-        s->low_fraction = w->knobs.low_fraction;
+        s->precision = plan_has(w->plan, PLAN_ARRAY_width) ? plan_width(w->plan) : NULL;
+        return s->precision ? 0
+                            : error_set(error, ERR_BAD_INPUT,
+                                        "%.200s has no precisions of the experts; run 'sluice plan "
+                                        "--preset edgemoe'",
+                                        w->e->params->plan);
+    case PRECISION_RULE_HOBBIT:
+    case PRECISION_RULE_FATE: break;
     }
+    s->kind = SERVE_POLICY;
+    s->skip_renormalise = w->knobs.skip_renormalise;
+    s->chunk = (uint32_t)w->e->params->prefill_chunk;
     return 0;
 }
 
@@ -145,7 +134,7 @@ static int choose(struct evaluating *w, struct error *error)
         planned_settings(w->plan, preset, planned, sizeof planned);
     if (knobs_resolve(params->preset, planned, params->policy, &w->knobs, error) != 0)
         return -1;
-    bool masked = strcmp(w->knobs.routing, "masked") == 0;
+    bool masked = w->knobs.routing == ROUTING_MASKED;
     if (!w->plan && (masked || knobs_need_plan(&w->knobs)))
         return error_set(error, ERR_BAD_INPUT, "preset %s requires --plan PLAN", params->preset);
     w->capacity = (uint32_t)(params->resident_experts / 100 * (double)w->cells);
@@ -160,8 +149,7 @@ static int choose(struct evaluating *w, struct error *error)
     if (w->clocked)
         return 0;
     if (masked)
-        return strcmp(w->knobs.mask, "swap") == 0 ? set_swap(w, error)
-                                                  : set_mask(w, w->knobs.mask, error);
+        return w->knobs.mask == MASK_SWAP ? set_swap(w, error) : set_mask(w, w->knobs.mask, error);
     return set_precision_rule(w, error);
 }
 
@@ -220,13 +208,13 @@ static void add_report(struct evaluating *w, struct outcome *o)
     if (w->serving.kind == SERVE_SWAPMOE)
         snprintf(w->note, sizeof w->note, "%" PRIu64 " expert swaps, %.3f per token", r->swapped,
                  (double)r->swapped / ((double)w->text.windows * w->text.window));
-    if (w->serving.kind != SERVE_HOBBIT)
+    if (w->serving.kind != SERVE_POLICY || w->serving.policy.rule != PRECISION_RULE_HOBBIT)
         return;
     o->share_high = (double)r->need[0] / (double)accesses;
     o->share_low = (double)r->need[1] / (double)accesses;
     o->share_skipped = (double)r->skipped / (double)accesses;
-    snprintf(w->note, sizeof w->note, "T1 %.3f, T2 %.3f, every access a miss", w->serving.t1,
-             w->serving.t2);
+    snprintf(w->note, sizeof w->note, "T1 %.3f, T2 %.3f, every access a miss", w->knobs.t1,
+             w->knobs.t2);
 }
 
 /* Adds the statistics of the simulated clock and cache. */
@@ -240,7 +228,7 @@ static void add_stats(struct evaluating *w, struct outcome *o)
     o->bytes_per_token = (double)(f->demand_bytes + f->prefetch_bytes) / tokens;
     o->token_ms = (f->stall_ns + f->compute_ns) / tokens / 1e6;
     o->stall_ms = f->stall_ns / tokens / 1e6;
-    if (strcmp(w->knobs.precision, "hobbit") != 0)
+    if (w->knobs.precision != PRECISION_RULE_HOBBIT)
         return;
     o->share_skipped = (double)f->skipped / accesses;
     o->share_low = (double)f->low_precision_accesses / accesses;

@@ -20,11 +20,6 @@
 #include "lib/tensor/precision.h"
 #include "procs/engine/cache/cache.h"
 
-static bool is(const char *a, const char *b)
-{
-    return strcmp(a, b) == 0;
-}
-
 /* ---- the list -------------------------------------------------------------------------------- */
 
 static void add(struct cache *c, uint32_t layer, uint32_t expert, enum precision precision)
@@ -37,8 +32,8 @@ static void add(struct cache *c, uint32_t layer, uint32_t expert, enum precision
 static enum precision planned_precision(const struct cache *c, size_t expert)
 {
     const uint8_t *planned = c->child.plan ? plan_width(c->child.plan) : NULL;
-    return is(c->knobs.precision, "edgemoe") && planned ? (enum precision)planned[expert]
-                                                        : c->usual_precision;
+    return c->knobs.precision == PRECISION_RULE_EDGEMOE && planned ? (enum precision)planned[expert]
+                                                                   : c->usual_precision;
 }
 
 struct ranked {
@@ -133,13 +128,13 @@ int cache_plan_fill(struct cache *c, struct error *error)
     c->swap = NULL;
     c->pair_active = c->sets_broken = false;
     c->fill_count = c->fill_at = 0;
-    if (is(c->knobs.preload, "frequency"))
+    if (c->knobs.preload == PRELOAD_FREQUENCY)
         return add_most_frequent(c, error);
-    if (is(c->knobs.mask, "swap"))
+    if (c->knobs.mask == MASK_SWAP)
         return make_swap(c, error);
-    if (!is(c->knobs.preload, "all"))
+    if (c->knobs.preload != PRELOAD_ALL)
         return 0;
-    if (!is(c->knobs.mask, "none"))
+    if (c->knobs.mask != MASK_NONE)
         return add_mask(c, error);
     for (uint32_t l = 0; l < h->layers; l++)
         add_set(c, NULL, l);

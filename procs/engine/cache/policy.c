@@ -74,12 +74,12 @@ static void take_plan(struct cache *c, const struct knobs *k, struct residency_c
     const struct plan *plan = c->child.plan;
     if (!plan)
         return;
-    if (strcmp(k->frequency, "profile") == 0 && plan_frequency(plan)) {
+    if (k->frequency == FREQUENCY_PROFILE && plan_frequency(plan)) {
         copy_known(c->frequency, plan_frequency(plan), (size_t)h->layers * h->experts);
         config->frequency = c->frequency;
     }
     const uint32_t *shares =
-        strcmp(k->routing, "masked") == 0 ? plan_virtual_experts(plan) : plan_share(plan);
+        k->routing == ROUTING_MASKED ? plan_virtual_experts(plan) : plan_share(plan);
     for (uint32_t l = 0; shares && l < h->layers; l++)
         c->shares[l] = (float)shares[l];
     config->shares = shares ? c->shares : NULL;
@@ -140,14 +140,13 @@ int cache_set_preset(struct cache *c, uint32_t preset, struct error *error)
     if (!residency)
         return error_set(error, ERR_FAILED,
                          "no eviction policy '%s' for allocation '%s', or out of memory",
-                         knobs.eviction, knobs.allocation);
+                         knobs_choice(&knobs, "eviction"), knobs_choice(&knobs, "allocation"));
     c->preset = preset;
     c->knobs = knobs;
     move_residents(c, residency);
     c->capacity = 0;
     cache_follow_capacity(c);
-    bool known = prefetch_limit_init(&c->limit, knobs.prefetch);
-    sl_assert(known); /* the parameters were checked */
+    prefetch_limit_init(&c->limit, knobs.prefetch);
     return cache_plan_fill(c, error);
 }
 

@@ -25,7 +25,7 @@ int hints_set_preset(struct predictor *p, uint32_t preset, struct error *error)
         return -1;
     p->preset = preset;
     p->knobs = knobs;
-    p->method = prediction_method_named(knobs.prediction);
+    p->method = prediction_method_of(knobs.prediction);
     p->want = prediction_want(p->method, knobs.predict_k, hp->experts_used, hp->experts);
     p->chosen_layer = UINT32_MAX;
     return 0;
@@ -145,7 +145,7 @@ static uint32_t predict_from_counts(struct predictor *p, const struct gates_read
     struct prediction_chunk in = {.tokens = p->values,
                                   .weight_before = p->values + experts,
                                   .experts = experts,
-                                  .whole = strcmp(p->knobs.prefill_prediction, "layer") == 0};
+                                  .whole = p->knobs.prefill_prediction == PREFILL_PREDICTION_LAYER};
     return prediction_chunk_run(p->method, &in, p->predictions);
 }
 

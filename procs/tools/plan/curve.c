@@ -33,8 +33,8 @@ static float *weights_before(const struct trace *t, size_t *count)
             continue;
         for (uint32_t j = 0; j < k; j++)
             weight[j] = r[j].weight;
-        for (uint32_t j = 0; j < k; j++)
-            all[(*count)++] = precision_weight_before(weight, k, j);
+        precision_weights_before(weight, 1, k, all + *count);
+        *count += k;
     }
     if (all)
         qsort(all, *count, sizeof *all, by_value);
@@ -47,8 +47,8 @@ static int point(struct planning *p, const struct serving *base, double threshol
     struct measured low, skip;
     struct serving replaced = *base, skipped = *base;
     char a[64], b[64];
-    replaced.t1 = skipped.t1 = skipped.t2 = threshold;
-    replaced.t2 = 1;
+    replaced.policy.t1 = skipped.policy.t1 = skipped.policy.t2 = (float)threshold;
+    replaced.policy.t2 = 1;
     if (planning_measure(p, &p->some, &replaced, &low, error) != 0 ||
         planning_measure(p, &p->some, &skipped, &skip, error) != 0)
         return -1;

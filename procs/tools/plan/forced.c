@@ -63,7 +63,6 @@ struct stream {
 static void at_routed(void *arg, const struct expert_step *step, const struct route *routes)
 {
     struct weights *w = arg;
-    float weight[MODEL_EXPERTS_MAX];
     size_t more = (size_t)step->rows * w->top_k;
     if (w->count + more > w->capacity) {
         w->capacity = 2 * (w->count + more);
@@ -71,12 +70,9 @@ static void at_routed(void *arg, const struct expert_step *step, const struct ro
         if (!w->before)
             log_fatal(1, "out of memory (gate weights of a stream)");
     }
-    for (uint32_t r = 0; r < step->rows; r++) {
-        for (uint32_t i = 0; i < w->top_k; i++)
-            weight[i] = routes[(size_t)r * w->top_k + i].weight;
-        for (uint32_t i = 0; i < w->top_k; i++)
-            w->before[w->count++] = precision_weight_before(weight, w->top_k, i);
-    }
+    for (uint32_t r = 0; r < step->rows; r++, w->count += w->top_k)
+        precision_weights_before(&routes[(size_t)r * w->top_k].weight, ROUTE_STRIDE, w->top_k,
+                                 w->before + w->count);
 }
 
 static void worker_hooks(void *arg, uint32_t worker, struct offline_hooks *hooks)

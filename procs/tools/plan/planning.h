@@ -9,6 +9,8 @@
 #include "lib/tensor/quant_method.h"
 #include "procs/tools/plan/shares.h"
 
+#define PLANNING_CHUNK 256 /* tokens per pass of a measurement: the default of --prefill-chunk */
+
 #define PLANNING_TEXTS_MAX 64
 
 struct planning {

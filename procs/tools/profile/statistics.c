@@ -123,7 +123,7 @@ static void count_predictions(struct seen *s, uint32_t layer, const float *x, ui
                                   .want = hp->experts,
                                   .logits = s->logits,
                                   .scratch = s->scratch};
-    uint32_t listed = prediction_run(prediction_method_named("fate"), &in, s->predictions);
+    uint32_t listed = prediction_run(prediction_method_of(PREDICTION_FATE), &in, s->predictions);
     uint32_t few = listed < hp->experts_used ? listed : hp->experts_used;
     s->found[layer][which][0] += hits(s->predictions, few, chosen, hp->experts_used);
     s->found[layer][which][1] += hits(s->predictions, listed, chosen, hp->experts_used);

@@ -21,7 +21,7 @@
 #define DEFAULT_BUDGETS          "12.5%,18.75%,25%,37.5%,50%,75%"
 #define DEFAULT_BANDWIDTHS       "1GB/s"
 #define NAME_AND_COMMA(id, name) name ","
-#define ALL_EVICTIONS            RESIDENCY_EVICTION_LIST(NAME_AND_COMMA) "belady"
+#define ALL_EVICTIONS            EVICTION_LIST(NAME_AND_COMMA) "belady"
 #define ITEM_BYTES               64
 
 struct program {

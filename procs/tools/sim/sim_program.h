@@ -17,7 +17,7 @@ struct budget {
 
 /* A row of the grid: a preset, or an eviction only (no prediction, one pool, lossless). */
 struct contender {
-    char label[KNOB_NAME_BYTES];
+    char label[24];
     struct knobs knobs;
     bool eviction, belady;
 };

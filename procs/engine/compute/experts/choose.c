@@ -316,7 +316,7 @@ bool experts_mask(void *self, const struct expert_step *step, bool *allowed)
     struct experts *e = self;
     uint32_t experts = e->child->model->hparams.experts, found = 0;
     e->masked = false;
-    if (strcmp(e->knobs.routing, "masked") != 0)
+    if (e->knobs.routing != ROUTING_MASKED)
         return false;
     experts_release(e); /* of the layer before: computed, its pins are cleared already */
     for (uint32_t i = 0; i < experts; i++) {
@@ -461,7 +461,7 @@ static int make_deterministic(struct experts *e, struct error *error)
 static int make_mask(struct experts *e, struct error *error)
 {
     const struct model_hparams *h = &e->child->model->hparams;
-    e->fixed_mask = strcmp(e->knobs.mask, "norm") == 0 || strcmp(e->knobs.mask, "frequency") == 0;
+    e->fixed_mask = e->knobs.mask == MASK_NORM || e->knobs.mask == MASK_FREQUENCY;
     if (!e->fixed_mask)
         return 0;
     return planned_mask(e->child->plan, e->knobs.mask, h, capacity_entries(e), e->mask, error);
@@ -476,8 +476,8 @@ int experts_set_preset(struct experts *e, uint32_t preset, struct error *error)
     e->preset = preset;
     e->knobs = knobs;
     e->precision_policy = policy;
-    e->publishes = prediction_method_named(knobs.prediction)->source;
-    e->predicts_chunks = prediction_for_chunks(prediction_method_named(knobs.prediction));
-    e->logs_logits = strcmp(knobs.eviction, "learned") == 0;
+    e->publishes = prediction_method_of(knobs.prediction)->source;
+    e->predicts_chunks = prediction_for_chunks(prediction_method_of(knobs.prediction));
+    e->logs_logits = knobs.eviction == EVICTION_LEARNED;
     return make_mask(e, error) == 0 ? make_deterministic(e, error) : -1;
 }

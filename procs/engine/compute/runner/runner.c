@@ -67,8 +67,7 @@ static int open_core(struct runner *r, struct error *error)
                                  .nice = (int)p->nice,
                                  .chunk = (uint32_t)p->prefill_chunk,
                                  .scratch_limit = scratch_limit(),
-                                 .prefill_order =
-                                     prefill_order_find(r->experts.knobs.prefill_order)};
+                                 .prefill_order = prefill_order_of(r->experts.knobs.prefill_order)};
     r->core = core_create(&config, error);
     if (!r->core)
         return -1;

@@ -142,7 +142,7 @@ static int switch_preset(struct sequence *s, struct error *error)
         return 0;
     if (experts_set_preset(&r->experts, wanted, error) != 0)
         return -1;
-    core_prefill_order(r->core, prefill_order_find(r->experts.knobs.prefill_order));
+    core_prefill_order(r->core, prefill_order_of(r->experts.knobs.prefill_order));
     atomic_store(&head->preset_active, wanted);
     log_info("preset %s from this sequence on", preset_at(wanted)->name);
     return 0;

@@ -108,9 +108,9 @@ static void take_tables(struct predictions *t)
 
 static bool has_what_it_needs(const struct plan *plan, uint32_t candidate, const struct knobs *k)
 {
-    bool paths = strncmp(k->prediction, "path", 4) == 0;
+    bool paths = k->prediction == PREDICTION_PATH1 || k->prediction == PREDICTION_PATH2;
     return auto_allowed(plan, candidate, INFINITY) && (!paths || plan_prev1(plan)) &&
-           (strcmp(k->precision, "edgemoe") != 0 || plan_width(plan));
+           (k->precision != PRECISION_RULE_EDGEMOE || plan_width(plan));
 }
 
 /* Cost of predictions: they share the cores with compute, so they slow it down while it computes
@@ -118,7 +118,7 @@ static bool has_what_it_needs(const struct plan *plan, uint32_t candidate, const
 static double predicting_ns(const struct predictions *t, const struct knobs *k,
                             const struct sim_stats *f)
 {
-    const struct prediction_method *p = prediction_method_named(k->prediction);
+    const struct prediction_method *p = prediction_method_of(k->prediction);
     double all = f->compute_ns + f->stall_ns, layers = (double)f->tokens * t->p->plan->layers;
     if (p->source == PREDICT_NOTHING || !(all > 0))
         return 0;

@@ -49,7 +49,13 @@ static int search_fraction(struct planning *p, struct error *error)
     char text[64];
     for (int i = 0; i <= FRACTION_STEPS; i++) {
         double fraction = i == 0 ? 0 : (fmax(good, 0) + fmin(bad, 1)) / 2;
-        struct serving s = {.kind = SERVE_FATE, .method = p->method, .low_fraction = fraction};
+        struct serving s = {.kind = SERVE_POLICY,
+                            .method = p->method,
+                            .chunk = PLANNING_CHUNK,
+                            .policy = {.rule = PRECISION_RULE_FATE,
+                                       .high = PRECISION_INT4,
+                                       .low = PRECISION_INT2,
+                                       .low_fraction = (float)fraction}};
         if (planning_measure(p, &p->text, &s, &m, error) != 0)
             return -1;
         planning_note(p, "  int2 for the least popular %.0f %% of a chunk's experts: loss %s",

@@ -38,12 +38,13 @@ static struct precisions choose_precisions(const struct planning *p)
 static struct serving serving_of(const struct planning *p, const struct precisions *t, double t1,
                                  double t2)
 {
-    return (struct serving){.kind = SERVE_HOBBIT,
+    return (struct serving){.kind = SERVE_POLICY,
                             .method = p->method,
-                            .high = t->high,
-                            .low = t->low,
-                            .t1 = t1,
-                            .t2 = t2};
+                            .policy = {.rule = PRECISION_RULE_HOBBIT,
+                                       .high = t->high,
+                                       .low = t->low,
+                                       .t1 = (float)t1,
+                                       .t2 = (float)t2}};
 }
 
 /* Mean bytes of a miss relative to the high precision. */

@@ -13,8 +13,7 @@
 #include "procs/tools/plan/network.h"
 #include "procs/tools/plan/planning.h"
 
-#define CHUNK  256 /* tokens per pass of a measurement: the default of --prefill-chunk */
-#define ROUNDS 4   /* of fit, search, measurement */
+#define ROUNDS 4 /* of fit, search, measurement */
 
 struct swap_plan {
     struct planning *p;
@@ -58,7 +57,7 @@ struct samples { /* for the network: shares and log(1 + loss) */
 static int sample(struct swap_plan *w, const uint32_t *v, struct samples *all, struct error *error)
 {
     struct measured m;
-    struct serving s = serving_of(w, v, CHUNK);
+    struct serving s = serving_of(w, v, PLANNING_CHUNK);
     if (planning_measure(w->p, &w->p->some, &s, &m, error) != 0)
         return -1;
     all->y[all->n] = log1p(m.loss.value);
@@ -162,7 +161,7 @@ static void store(struct swap_plan *w, const uint32_t *v, const struct measured 
     plan->scalar[PLAN_swap_loss_high] = m->loss.high;
     plan->scalar[PLAN_swap_share] = (double)w->total / ((double)w->layers * w->experts);
     plan->scalar[PLAN_swap_margin] = w->margin;
-    plan->scalar[PLAN_swap_chunk] = CHUNK;
+    plan->scalar[PLAN_swap_chunk] = PLANNING_CHUNK;
     planning_note(w->p,
                   "swapmoe: %llu of %llu experts resident, interval %u tokens, expected loss %s",
                   (unsigned long long)w->total, (unsigned long long)w->layers * w->experts,
@@ -186,7 +185,7 @@ static int choose_interval(struct swap_plan *w, struct error *error)
         struct measured m;
         char loss[64];
         w->interval = w->search.interval;
-        struct serving s = serving_of(w, w->even, CHUNK);
+        struct serving s = serving_of(w, w->even, PLANNING_CHUNK);
         s.pairs_per_token = 0; /* what the interval wants, whatever the device can do */
         if (planning_measure(w->p, &w->p->some, &s, &m, error) != 0)
             return -1;
@@ -208,10 +207,10 @@ static int plan_shares(struct swap_plan *w, struct error *error)
     struct measured even, best;
     if (choose_interval(w, error) != 0 || search(w, error) != 0)
         return -1;
-    struct serving s = serving_of(w, w->even, CHUNK);
+    struct serving s = serving_of(w, w->even, PLANNING_CHUNK);
     if (planning_measure(p, &p->text, &s, &even, error) != 0)
         return -1;
-    s = serving_of(w, w->best, CHUNK);
+    s = serving_of(w, w->best, PLANNING_CHUNK);
     if (planning_measure(p, &p->text, &s, &best, error) != 0)
         return -1;
     note_shares(w, "even", w->even, &even);

@@ -97,7 +97,7 @@ static float *forward(struct world *w)
                                             .mask = mask},
                                  .threads = 2,
                                  .chunk = 4,
-                                 .prefill_order = prefill_order_find("index")};
+                                 .prefill_order = prefill_order_of(PREFILL_ORDER_INDEX)};
     struct core *core = core_create(&config, &error);
     ck_assert_msg(core != NULL, "%s", error.text);
     struct core_sequence sequence = image_sequence(&w->image);

@@ -120,7 +120,8 @@ START_TEST(servings_of_everything)
     const struct serving servings[] = {
         {.kind = SERVE_PRECISIONS, .precision = precision},
         {.kind = SERVE_MASK, .allowed = all},
-        {.kind = SERVE_HOBBIT, .high = PRECISION_NATIVE, .low = PRECISION_INT2, .t1 = 1, .t2 = 1},
+        {.kind = SERVE_POLICY,
+         .policy = {.rule = PRECISION_RULE_HOBBIT, .low = PRECISION_INT2, .t1 = 1, .t2 = 1}},
         {.kind = SERVE_SWAPMOE,
          .allowed = all,
          .keep = keep,
@@ -200,20 +201,48 @@ END_TEST
 /* Thresholds at 0: rank 0 is high, all others low or, with T2 = 0, skipped. */
 START_TEST(hobbit_counts)
 {
-    struct serving s = {
-        .kind = SERVE_HOBBIT, .high = PRECISION_NATIVE, .low = PRECISION_NATIVE, .t2 = 1};
+    struct serving s = {.kind = SERVE_POLICY, .policy = {.rule = PRECISION_RULE_HOBBIT, .t2 = 1}};
     struct serving_report r;
     struct offline_losses low = run(&s, 2, false, &r);
     uint64_t tokens = (uint64_t)text.windows * WINDOW * 8;
     ck_assert_uint_eq(r.need[0], tokens);
     ck_assert_uint_eq(r.need[1], 3 * tokens);
-    s.t2 = 0;
+    s.policy.t2 = 0;
     struct offline_losses none = run(&s, 2, false, &r);
     ck_assert_uint_eq(r.need[0], tokens);
     ck_assert_uint_eq(r.skipped, 3 * tokens);
     ck_assert(offline_perplexity(&none) > offline_perplexity(&low));
     offline_losses_free(&low);
     offline_losses_free(&none);
+}
+END_TEST
+
+/* Fate: in chunks the least popular share of a layer's experts is low; one chunk per window has
+ * every expert once per layer. */
+START_TEST(fate_counts)
+{
+    struct serving s = {.kind = SERVE_POLICY,
+                        .policy = {.rule = PRECISION_RULE_FATE,
+                                   .high = PRECISION_INT4,
+                                   .low = PRECISION_INT2,
+                                   .low_fraction = 0.25f}};
+    struct serving_report r, all_high, chunks;
+    struct offline_losses some = run(&s, 2, false, &r);
+    s.policy.low_fraction = 0;
+    struct offline_losses none = run(&s, 2, false, &all_high);
+    uint64_t items = r.need[0] + r.need[1];
+    ck_assert_uint_eq(r.skipped, 0);
+    ck_assert_uint_eq(all_high.need[1], 0);
+    ck_assert_uint_gt(all_high.need[0], 0);
+    ck_assert(r.need[1] > items / 5 && r.need[1] <= items / 4);
+    ck_assert(offline_perplexity(&some) != offline_perplexity(&none));
+    s.policy.low_fraction = 0.25f;
+    s.chunk = WINDOW / 2;
+    struct offline_losses halves = run(&s, 2, false, &chunks);
+    ck_assert(chunks.need[0] + chunks.need[1] > items); /* both halves access most experts */
+    offline_losses_free(&some);
+    offline_losses_free(&none);
+    offline_losses_free(&halves);
 }
 END_TEST
 
@@ -308,6 +337,7 @@ int main(void)
     tcase_add_test(c, replacements_follow_chunks_and_device);
     tcase_add_test(c, fewer_bits_lose_more);
     tcase_add_test(c, hobbit_counts);
+    tcase_add_test(c, fate_counts);
     tcase_add_test(pure, largest_of_a_layer);
     tcase_add_test(pure, intervals);
     tcase_add_test(pure, network_and_search);

@@ -160,7 +160,7 @@ END_TEST
 START_TEST(nothing_beats_belady)
 {
 #define NAME(id, name) name,
-    static const char *const names[] = {RESIDENCY_EVICTION_LIST(NAME)};
+    static const char *const names[] = {EVICTION_LIST(NAME)};
     struct trace t = make(5, 16, 3, 150, 16, 2);
     for (uint32_t capacity = 20; capacity < 80; capacity += 15) {
         struct sim_config c = config_of("lod", NULL, capacity);
@@ -213,7 +213,7 @@ START_TEST(presets_account_consistently)
     ck_assert_int_eq(sim_profile(&t, 0, t.count, &tables, &block, &error), 0);
     struct sim_config c = config_of(preset->name, NULL, 30);
     c.plan.tables = tables;
-    if (strcmp(c.knobs.routing, "masked") == 0) {
+    if (c.knobs.routing == ROUTING_MASKED) {
         struct sim_result r;
         ck_assert_int_eq(sim_run(&t, 0, 0, &c, false, &r, &error), -1);
         ck_assert_int_eq(error.code, ERR_BAD_INPUT);

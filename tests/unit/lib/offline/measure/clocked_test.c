@@ -126,12 +126,10 @@ START_TEST(hobbit_between_its_ends)
     struct sim_config config;
     struct sim_stats f;
     const struct serving native = {.kind = SERVE_NATIVE};
-    const struct serving worst = {.kind = SERVE_HOBBIT,
-                                  .method = QUANT_CHANNEL,
-                                  .high = PRECISION_NATIVE,
-                                  .low = PRECISION_INT2,
-                                  .t1 = 0.4,
-                                  .t2 = 0.8};
+    const struct serving worst = {
+        .kind = SERVE_POLICY,
+        .method = QUANT_CHANNEL,
+        .policy = {.rule = PRECISION_RULE_HOBBIT, .low = PRECISION_INT2, .t1 = 0.4f, .t2 = 0.8f}};
     const char *thresholds = "t1=0.4,t2=0.8,prediction=none,prefetch=none";
     char settings[128];
     snprintf(settings, sizeof settings, "%s,allocation=transient", thresholds);

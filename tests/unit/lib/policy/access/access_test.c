@@ -107,7 +107,7 @@ static uint32_t predict(const float *logits, uint32_t experts, uint32_t want,
                         struct prediction *out)
 {
     struct prediction_input in = {.experts = experts, .top_k = 1, .want = want, .logits = logits};
-    return prediction_run(prediction_method_named("next-layer"), &in, out);
+    return prediction_run(prediction_method_of(PREDICTION_NEXT_LAYER), &in, out);
 }
 
 START_TEST(prediction_names_the_largest)
@@ -154,9 +154,9 @@ static int by_expert(const void *a, const void *b)
 START_TEST(prefill_orders_agree_with_qsort)
 {
     static const struct {
-        const char *name;
+        enum prefill_order name;
         int (*order)(const void *, const void *);
-    } table[] = {{"popularity", by_tokens}, {"index", by_expert}};
+    } table[] = {{PREFILL_ORDER_POPULARITY, by_tokens}, {PREFILL_ORDER_INDEX, by_expert}};
     struct prefill_item items[300], expected[300];
     seed = 7;
     for (uint32_t round = 0; round < 400; round++) {
@@ -166,10 +166,9 @@ START_TEST(prefill_orders_agree_with_qsort)
                 (struct prefill_item){(i * 7919u + round) % 301u, (uint32_t)(uniform() + 8) % 6};
         memcpy(expected, items, sizeof items);
         qsort(expected, count, sizeof *expected, table[round % 2].order);
-        prefill_order_find(table[round % 2].name)(items, count);
+        prefill_order_of(table[round % 2].name)(items, count);
         ck_assert_int_eq(memcmp(items, expected, count * sizeof *items), 0);
     }
-    ck_assert(prefill_order_find("random") == NULL);
 }
 END_TEST
 
@@ -184,7 +183,7 @@ START_TEST(prefetch_limit)
                                         .victim_heat = 0.1f};
     struct prefetch_state s = good;
     struct prefetch_limit idle;
-    ck_assert(prefetch_limit_init(&idle, "idle"));
+    prefetch_limit_init(&idle, PREFETCH_IDLE);
     ck_assert(prefetch_limit_allows(&idle, &s));
     s.demands_open = 1; /* queued behind it */
     ck_assert(prefetch_limit_allows(&idle, &s));
@@ -226,9 +225,7 @@ END_TEST
 
 START_TEST(lossless_precision)
 {
-    struct precision_policy p = {.rule = PRECISION_RULE_FATE};
-    ck_assert(precision_rule_named("lossless", &p.rule));
-    ck_assert(!precision_rule_named("lossy", &p.rule));
+    struct precision_policy p = {.rule = PRECISION_RULE_LOSSLESS};
     for (int r = 0; r < 4; r++) {
         struct precision_choice choice;
         precision_choose(&p, &(struct precision_input){.weight_before = (float)r / 3}, &choice);

@@ -12,21 +12,23 @@
 
 /* ---- lists of a chunk ---- */
 
-static uint32_t chunk_list(const char *name, bool whole, struct prediction *out)
+static uint32_t chunk_list(enum prediction_kind kind, bool whole, struct prediction *out)
 {
     static const float tokens[8] = {0, 5, 2, 0, 5, 1, 0, 9},
                        before[8] = {9, 0.1f, 0.2f, 9, 0, 0.95f, 9, 0.3f};
     struct prediction_chunk in = {tokens, before, 8, whole};
-    return prediction_chunk_run(prediction_method_named(name), &in, out);
+    return prediction_chunk_run(prediction_method_of(kind), &in, out);
 }
 
 START_TEST(lists_for_chunks)
 {
     static const uint32_t order[] = {7, 1, 4, 2, 5, 0, 3, 6};
-    static const char *const none[] = {"none", "path1", "path2", "frequency"};
+    static const enum prediction_kind none[] = {PREDICTION_NONE, PREDICTION_PATH1, PREDICTION_PATH2,
+                                                PREDICTION_FREQUENCY};
     struct prediction list[8];
     for (uint32_t whole = 0; whole < 2; whole++) {
-        ck_assert_uint_eq(chunk_list(whole ? "next-layer" : "fate", whole, list), whole ? 8 : 5);
+        ck_assert_uint_eq(chunk_list(whole ? PREDICTION_NEXT_LAYER : PREDICTION_FATE, whole, list),
+                          whole ? 8 : 5);
         for (uint32_t i = 0; i < (whole ? 8 : 5); i++)
             ck_assert_uint_eq(list[i].expert, order[i]);
         ck_assert_float_eq(list[4].weight_before, 0.95f);
@@ -35,8 +37,9 @@ START_TEST(lists_for_chunks)
     ck_assert_float_eq(list[5].weight_before, 1);
     static const float few[8] = {0, 3, 0, 0, 4}, zero[8] = {0};
     struct prediction_chunk in = {few, zero, 8, true}; /* 7 accesses do not touch 8 experts */
-    ck_assert_uint_eq(prediction_chunk_run(prediction_method_named("next-layer"), &in, list), 2);
-    ck_assert_uint_eq(chunk_list("layer", false, list), 8);
+    ck_assert_uint_eq(prediction_chunk_run(prediction_method_of(PREDICTION_NEXT_LAYER), &in, list),
+                      2);
+    ck_assert_uint_eq(chunk_list(PREDICTION_LAYER, false, list), 8);
     for (uint32_t i = 0; i < 8; i++)
         ck_assert_uint_eq(list[i].expert, i);
     for (uint32_t i = 0; i < ARRAY_LEN(none); i++)
@@ -64,7 +67,7 @@ START_TEST(precisions_of_predictions)
             low += precision == PRECISION_INT4;
         }
     ck_assert_uint_eq(low, 4); /* floor(p n) */
-    uint32_t n = chunk_list("next-layer", true, list);
+    uint32_t n = chunk_list(PREDICTION_NEXT_LAYER, true, list);
     for (uint32_t i = 0; i < n; i++)
         for (uint32_t prefill = 0; prefill < 2; prefill++) {
             struct precision_predicted in = {i, n, list[i].weight_before, 0, prefill};

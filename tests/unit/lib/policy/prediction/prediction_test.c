@@ -45,7 +45,7 @@ static double percentile75(const double *weights, uint32_t n)
 
 START_TEST(fate_names_what_is_above_the_percentile)
 {
-    const struct prediction_method *p = prediction_method_named("fate");
+    const struct prediction_method *p = prediction_method_of(PREDICTION_FATE);
     ck_assert(p->lists && p->source == PREDICT_LOGITS);
     seed = 3;
     for (uint32_t round = 0; round < 2000; round++) {
@@ -112,8 +112,8 @@ static void random_tables(struct tables *t, uint32_t sparse)
 }
 
 /* The definition: sums over the chosen experts; without data, the next coarser statistics. */
-static void score_of(const struct tables *t, const char *name, uint32_t layer, const uint16_t *one,
-                     const uint16_t *two, double score[8])
+static void score_of(const struct tables *t, enum prediction_kind kind, uint32_t layer,
+                     const uint16_t *one, const uint16_t *two, double score[8])
 {
     double paths = 0, pairs = 0, path[8] = {0}, pair[8] = {0};
     for (uint32_t c = 0; c < 8; c++)
@@ -126,9 +126,9 @@ static void score_of(const struct tables *t, const char *name, uint32_t layer, c
             }
         }
     for (uint32_t c = 0; c < 8; c++) {
-        if (strcmp(name, "frequency") == 0)
+        if (kind == PREDICTION_FREQUENCY)
             score[c] = (double)t->frequency[layer][c];
-        else if (strcmp(name, "path1") == 0)
+        else if (kind == PREDICTION_PATH1)
             score[c] = path[c];
         else
             score[c] = pairs > 0 ? pair[c] : paths > 0 ? path[c] : (double)t->frequency[layer][c];
@@ -137,9 +137,10 @@ static void score_of(const struct tables *t, const char *name, uint32_t layer, c
 
 START_TEST(counted_predictions)
 {
-    static const char *const names[] = {"path1", "path2", "frequency"};
+    static const enum prediction_kind kinds[] = {PREDICTION_PATH1, PREDICTION_PATH2,
+                                                 PREDICTION_FREQUENCY};
     static struct tables t;
-    const struct prediction_method *p = prediction_method_named(names[_i]);
+    const struct prediction_method *p = prediction_method_of(kinds[_i]);
     seed = 7;
     for (uint32_t round = 0; round < 3000; round++) {
         struct prediction predictions[8];
@@ -161,7 +162,7 @@ START_TEST(counted_predictions)
                                       .chosen2_count = 2,
                                       .tables = &tables,
                                       .scratch = scratch};
-        score_of(&t, names[_i], in.layer, one, two, score);
+        score_of(&t, kinds[_i], in.layer, one, two, score);
         uint32_t n = prediction_run(p, &in, predictions), positive = 0;
         for (uint32_t c = 0; c < 8; c++) {
             sum += score[c];
@@ -189,11 +190,10 @@ START_TEST(names_and_layers)
 {
     struct prediction predictions[8];
     struct prediction_input in = {.experts = 8, .top_k = 2, .want = 8};
-    ck_assert_ptr_null(prediction_method_named("oracle"));
-    ck_assert_uint_eq(prediction_run(prediction_method_named("layer"), &in, predictions), 8);
+    ck_assert_uint_eq(prediction_run(prediction_method_of(PREDICTION_LAYER), &in, predictions), 8);
     for (uint32_t i = 0; i < 8; i++)
         ck_assert_uint_eq(predictions[i].expert, i);
-    ck_assert_uint_eq(prediction_run(prediction_method_named("none"), &in, predictions), 0);
+    ck_assert_uint_eq(prediction_run(prediction_method_of(PREDICTION_NONE), &in, predictions), 0);
 }
 END_TEST
 
@@ -201,18 +201,18 @@ END_TEST
 START_TEST(access_probabilities)
 {
     static const struct {
-        const char *prediction;
+        enum prediction_kind prediction;
         float probability, expected;
-    } t[] = {{"next-layer", 0.05f, 0.4f},
-             {"next-layer", 0.2f, 1},
-             {"fate", 0.01f, 0.08f},
-             {"path1", 0.05f, 0.05f},
-             {"frequency", 0.5f, 0.5f},
-             {"layer", 1, 1},
-             {"path2", 300, 1}}; /* tokens of a chunk */
+    } t[] = {{PREDICTION_NEXT_LAYER, 0.05f, 0.4f},
+             {PREDICTION_NEXT_LAYER, 0.2f, 1},
+             {PREDICTION_FATE, 0.01f, 0.08f},
+             {PREDICTION_PATH1, 0.05f, 0.05f},
+             {PREDICTION_FREQUENCY, 0.5f, 0.5f},
+             {PREDICTION_LAYER, 1, 1},
+             {PREDICTION_PATH2, 300, 1}}; /* tokens of a chunk */
     for (uint32_t i = 0; i < ARRAY_LEN(t); i++)
-        ck_assert_float_eq_tol(prediction_access_probability(
-                                   prediction_method_named(t[i].prediction), t[i].probability, 8),
+        ck_assert_float_eq_tol(prediction_access_probability(prediction_method_of(t[i].prediction),
+                                                             t[i].probability, 8),
                                t[i].expected, 1e-6f);
 }
 END_TEST
@@ -236,26 +236,25 @@ START_TEST(limits_differ_as_they_should)
     /* cases that each limit accepts: calm, a hot victim, a prefetch open, two layers ahead, a
      * demand open, a full queue */
     static const struct {
-        const char *name;
+        enum prefetch_rule rule;
         const char *accepts;
-    } table[] = {{"none", "------"},  {"idle", "y-yyy-"},         {"demand-first", "yyyy--"},
-                 {"all", "yyyyy-"},   {"until-router", "yy----"}, {"auto", "y-yyy-"},
-                 {"credit", "------"}};
+    } table[] = {{PREFETCH_NONE, "------"},         {PREFETCH_IDLE, "y-yyy-"},
+                 {PREFETCH_DEMAND_FIRST, "yyyy--"}, {PREFETCH_ALL, "yyyyy-"},
+                 {PREFETCH_UNTIL_ROUTER, "yy----"}, {PREFETCH_AUTO, "y-yyy-"},
+                 {PREFETCH_CREDIT, "------"}};
     for (uint32_t i = 0; i < ARRAY_LEN(table); i++) {
         struct prefetch_limit l;
-        ck_assert(prefetch_limit_init(&l, table[i].name));
+        prefetch_limit_init(&l, table[i].rule);
         for (uint32_t n = 0; n < 6; n++) {
             struct prefetch_state s = calm();
             s.victim_heat = n == 1 ? 0.9f : s.victim_heat;
             s.prefetches_open = n == 2 ? 1 : n == 5 ? 16 : 0;
             s.layer_predicted = n == 3 ? 4 : 3;
             s.demands_open = n == 4;
-            ck_assert_msg(prefetch_limit_allows(&l, &s) == (table[i].accepts[n] == 'y'), "%s, %u",
-                          table[i].name, n);
+            ck_assert_msg(prefetch_limit_allows(&l, &s) == (table[i].accepts[n] == 'y'), "%d, %u",
+                          table[i].rule, n);
         }
     }
-    struct prefetch_limit l;
-    ck_assert(!prefetch_limit_init(&l, "some"));
 }
 END_TEST
 
@@ -266,7 +265,7 @@ START_TEST(credit_is_per_layer)
     static const double n[] = {0.25, 0.7, 1, 2.5, 6};
     struct prefetch_limit l;
     struct prefetch_state s = calm(), chunk = calm();
-    prefetch_limit_init(&l, "credit");
+    prefetch_limit_init(&l, PREFETCH_CREDIT);
     chunk.prefill = true;
     ck_assert(prefetch_limit_allows(&l, &chunk)); /* nothing was measured yet */
     for (uint32_t layer = 0; layer < 100; layer++) {
@@ -280,7 +279,7 @@ START_TEST(credit_is_per_layer)
         ck_assert_uint_eq(sent, layer % 2 ? (uint32_t)n[_i] : 0);
         ck_assert(prefetch_limit_allows(&l, &chunk));
     }
-    prefetch_limit_init(&l, "credit");
+    prefetch_limit_init(&l, PREFETCH_CREDIT);
     prefetch_limit_layer(&l, 1e6, 0); /* not measured yet */
     ck_assert(!prefetch_limit_allows(&l, &s));
 }
@@ -290,22 +289,23 @@ END_TEST
 START_TEST(chunks_are_queued_behind_demands)
 {
     static const struct {
-        const char *name;
+        enum prefetch_rule rule;
         bool queued;
         uint32_t open;
-    } t[] = {{"demand-first", true, 16}, {"credit", true, 16}, {"until-router", false, 8},
-             {"idle", true, 8},          {"all", true, 16},    {"none", false, 8}};
+    } t[] = {{PREFETCH_DEMAND_FIRST, true, 16}, {PREFETCH_CREDIT, true, 16},
+             {PREFETCH_UNTIL_ROUTER, false, 8}, {PREFETCH_IDLE, true, 8},
+             {PREFETCH_ALL, true, 16},          {PREFETCH_NONE, false, 8}};
     for (uint32_t i = 0; i < ARRAY_LEN(t); i++) {
         struct prefetch_limit l;
         struct prefetch_state s = calm();
-        prefetch_limit_init(&l, t[i].name);
+        prefetch_limit_init(&l, t[i].rule);
         ck_assert(prefetch_protects(&l) == (i != 2));
         ck_assert_uint_eq(prefetch_open_max(&l, &s), i == 4 ? 16 : 8);
         s.prefill = true;
         s.demands_open = 3;
         s.capacity_bytes = 100, s.prefetched_bytes = 50;
         ck_assert_uint_eq(prefetch_open_max(&l, &s), t[i].open);
-        ck_assert_msg(prefetch_limit_allows(&l, &s) == t[i].queued, "%s", t[i].name);
+        ck_assert_msg(prefetch_limit_allows(&l, &s) == t[i].queued, "%d", t[i].rule);
         ck_assert(prefetch_waits_for_space(&l, &s) == (i < 2));
         s.prefetched_bytes = 51; /* the running layer needs the other half */
         ck_assert(!prefetch_limit_allows(&l, &s));
@@ -317,11 +317,12 @@ END_TEST
  * those of layers ahead. */
 START_TEST(victims_of_a_prefetch)
 {
-    static const char *const names[] = {"idle", "auto", "demand-first", "credit", "all"};
-    for (uint32_t i = 0; i < ARRAY_LEN(names); i++) {
+    static const enum prefetch_rule rules[] = {PREFETCH_IDLE, PREFETCH_AUTO, PREFETCH_DEMAND_FIRST,
+                                               PREFETCH_CREDIT, PREFETCH_ALL};
+    for (uint32_t i = 0; i < ARRAY_LEN(rules); i++) {
         struct prefetch_limit l;
         struct prefetch_state s = calm(); /* compute is in layer 2 of 8 */
-        prefetch_limit_init(&l, names[i]);
+        prefetch_limit_init(&l, rules[i]);
         ck_assert(!prefetch_may_evict(&l, &s, &(struct prefetch_victim){.hinted = true}));
         ck_assert(!prefetch_may_evict(&l, &s, &(struct prefetch_victim){.prefetched = true}));
         ck_assert(prefetch_may_evict(&l, &s, &(struct prefetch_victim){.heat = 0.4f}));
@@ -343,7 +344,7 @@ START_TEST(auto_keeps_profitable_prefetch)
     struct prefetch_limit l;
     struct prefetch_state s = calm();
     uint32_t on = 0, tokens = 10 * (2 * PREFETCH_TRIAL + PREFETCH_KEEP);
-    prefetch_limit_init(&l, "auto");
+    prefetch_limit_init(&l, PREFETCH_AUTO);
     for (uint32_t i = 0; i < tokens; i++) {
         bool now = prefetch_limit_allows(&l, &s);
         on += now;
@@ -369,9 +370,10 @@ START_TEST(hobbit_precision)
         PRECISION_RULE_HOBBIT, PRECISION_NATIVE, PRECISION_INT4, 0.6f, 0.9f, 0, false};
     static const float weights[] = {0.5f, 0.25f, 0.2f, 0.05f};
     static const enum precision_need needs[] = {NEED_HIGH, NEED_HIGH, NEED_LOW, NEED_SKIP};
+    float before[4];
+    precision_weights_before(weights, 1, 4, before);
     for (uint32_t r = 0; r < 4; r++) {
-        float before = precision_weight_before(weights, 4, r);
-        struct precision_choice c = choose(p, (struct precision_input){.weight_before = before});
+        struct precision_choice c = choose(p, (struct precision_input){.weight_before = before[r]});
         ck_assert_int_eq(c.need, needs[r]);
         ck_assert_uint_eq(c.accept_count, r < 2 ? 1 : 2);
         ck_assert_int_eq(c.accept[0], PRECISION_NATIVE);
@@ -383,9 +385,12 @@ START_TEST(hobbit_precision)
     p.t1 = p.t2 = 0; /* rank 0 stays high with any thresholds */
     ck_assert_int_eq(choose(p, (struct precision_input){0}).need, NEED_HIGH);
     ck_assert_int_eq(choose(p, (struct precision_input){.weight_before = 0.01f}).need, NEED_SKIP);
-    ck_assert_float_eq(precision_weight_before(weights, 4, 0), 0);
-    static const float odd[] = {2, 1, 1}; /* not normalised */
-    ck_assert_float_eq_tol(precision_weight_before(odd, 3, 2), 0.75f, 1e-6f);
+    ck_assert_float_eq(before[0], 0);
+    static const float odd[] = {2, 9, 1, 9, 1, 9}, none[3] = {0}; /* not normalised; stride 2 */
+    precision_weights_before(odd, 2, 3, before);
+    ck_assert_float_eq_tol(before[2], 0.75f, 1e-6f);
+    precision_weights_before(none, 1, 3, before);
+    ck_assert_float_eq(before[2], 0);
     ck_assert_uint_eq(precision_policy_mask(&p, 0xf),
                       1u << PRECISION_NATIVE | 1u << PRECISION_INT4);
 }
@@ -434,7 +439,7 @@ END_TEST
 START_TEST(masked_routing)
 {
     float logits[EXPERTS], scratch[EXPERTS];
-    uint8_t allowed[EXPERTS];
+    bool allowed[EXPERTS];
     struct route exact[8], masked[8];
     seed = 5;
     for (uint32_t round = 0; round < 2000; round++) {
@@ -466,6 +471,14 @@ START_TEST(masked_routing)
             ck_assert_double_eq_tol(masked[r].weight, weight, 1e-5);
         }
     }
+    /* Probabilities that underflow to 0 are still preferred to experts outside the set. */
+    for (uint32_t e = 0; e < EXPERTS; e++) {
+        logits[e] = e == 5 ? 0 : -200;
+        allowed[e] = e >= 5;
+    }
+    ck_assert_uint_eq(routing_masked(logits, allowed, EXPERTS, 4, true, scratch, masked), 4);
+    for (uint32_t r = 0; r < 4; r++)
+        ck_assert_uint_ge(masked[r].expert, 5);
     memset(allowed, 0, sizeof allowed);
     ck_assert_uint_eq(routing_masked(logits, allowed, EXPERTS, 4, true, scratch, masked), 0);
 }

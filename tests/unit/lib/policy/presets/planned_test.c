@@ -114,7 +114,7 @@ START_TEST(first_sets)
             bool frequent = i > 0 && i * 11 % EXPERTS >= EXPERTS / 2;
             ck_assert_uint_eq(set[i], l == 1 ? plan_resident(plan)[i] : frequent);
         }
-    ck_assert_int_eq(planned_mask(plan, "frequency", &hparams, 128, mask, &error), 0);
+    ck_assert_int_eq(planned_mask(plan, MASK_FREQUENCY, &hparams, 128, mask, &error), 0);
     for (uint32_t i = 0; i < LAYERS * EXPERTS; i++)
         ck_assert(i / EXPERTS == 1 || mask[i] == set[i]);
     free(plan);

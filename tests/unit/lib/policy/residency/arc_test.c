@@ -131,8 +131,8 @@ static struct residency *arc_of(uint32_t c)
                                       .top_k = 1,
                                       .precisions = 1,
                                       .precision_bytes = {10},
-                                      .eviction = "arc",
-                                      .allocation = "shared"};
+                                      .eviction = EVICTION_ARC,
+                                      .allocation = ALLOCATE_SHARED};
     struct residency *r = residency_create(&config);
     residency_capacity(r, 10 * c);
     return r;

@@ -216,7 +216,7 @@ static bool anyone(void *arg, uint32_t slot)
     return true;
 }
 
-static struct residency *create(const char *eviction)
+static struct residency *create(enum eviction eviction)
 {
     struct residency_config c = {.layers = LAYERS,
                                  .experts = EXPERTS,
@@ -224,7 +224,7 @@ static struct residency *create(const char *eviction)
                                  .precisions = 1,
                                  .precision_bytes = {1},
                                  .eviction = eviction,
-                                 .allocation = "shared"};
+                                 .allocation = ALLOCATE_SHARED};
     struct residency *r = residency_create(&c);
     ck_assert_ptr_nonnull(r);
     residency_capacity(r, SLOTS / 2);
@@ -276,7 +276,7 @@ START_TEST(victims_agree_with_the_oracle)
 {
     seed = (uint64_t)_i;
     make_text();
-    struct residency *r = create("learned");
+    struct residency *r = create(EVICTION_LEARNED);
     uint32_t left = 0;
     for (token = 0; token < TOKENS; token++) {
         bool silent = token >= 70 && token % 3 == 0; /* simulates a lost piece of the log */
@@ -295,7 +295,7 @@ START_TEST(victims_agree_with_the_oracle)
 }
 END_TEST
 
-static uint32_t whole(const char *eviction, bool logits, bool query_victims)
+static uint32_t whole(enum eviction eviction, bool logits, bool query_victims)
 {
     struct residency *r = create(eviction);
     uint32_t left = 1;
@@ -318,11 +318,11 @@ START_TEST(the_same_calls_give_the_same_victims)
 {
     seed = 9;
     make_text();
-    uint32_t once = whole("learned", true, false);
-    ck_assert_uint_eq(whole("learned", true, false), once);
+    uint32_t once = whole(EVICTION_LEARNED, true, false);
+    ck_assert_uint_eq(whole(EVICTION_LEARNED, true, false), once);
     /* Extra victim queries change nothing: no cached value is used after it changed. */
-    ck_assert_uint_eq(whole("learned", true, true), once);
-    ck_assert_uint_ne(whole("decayed-frequency", true, false), once);
+    ck_assert_uint_eq(whole(EVICTION_LEARNED, true, true), once);
+    ck_assert_uint_ne(whole(EVICTION_DECAYED, true, false), once);
 }
 END_TEST
 
@@ -330,8 +330,8 @@ START_TEST(without_logits_it_is_decayed_frequency)
 {
     seed = 10;
     make_text();
-    ck_assert_uint_eq(whole("learned", false, false), whole("decayed-frequency", false, false));
-    ck_assert_uint_eq(whole("lru", true, false), whole("lru", false, false));
+    ck_assert_uint_eq(whole(EVICTION_LEARNED, false, false), whole(EVICTION_DECAYED, false, false));
+    ck_assert_uint_eq(whole(EVICTION_LRU, true, false), whole(EVICTION_LRU, false, false));
 }
 END_TEST
 
@@ -339,7 +339,7 @@ END_TEST
 START_TEST(nearly_chosen_stays)
 {
     uint8_t level[EXPERTS];
-    struct residency *r = create("learned");
+    struct residency *r = create(EVICTION_LEARNED);
     for (uint32_t near = 10; near < 12; near++) {
         memset(level, 200, sizeof level);
         memset(level, 0, TOP_K);
@@ -360,7 +360,7 @@ END_TEST
 START_TEST(lost_pieces)
 {
     uint8_t level[EXPERTS] = {0};
-    struct residency *r = create("learned");
+    struct residency *r = create(EVICTION_LEARNED);
     memset(level + 1, 200, EXPERTS - 1);
     residency_step(r, &(struct residency_step){1, 0, 0});
     residency_logits(r, 0, PIECE, level, EXPERTS - PIECE);
@@ -388,8 +388,8 @@ START_TEST(odd_shapes)
                                          .top_k = k < 3 ? k : experts,
                                          .precisions = 1,
                                          .precision_bytes = {1},
-                                         .eviction = "learned",
-                                         .allocation = "shared"};
+                                         .eviction = EVICTION_LEARNED,
+                                         .allocation = ALLOCATE_SHARED};
             struct residency *r = residency_create(&c);
             ck_assert_ptr_nonnull(r);
             residency_insert(r, 0, false);
@@ -417,7 +417,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *s = suite_create("learned");
+    Suite *s = suite_create("residency learned");
     TCase *t = tcase_create("eviction");
     tcase_set_timeout(t, 60);
     tcase_add_loop_test(t, victims_agree_with_the_oracle, 0, 4);

@@ -300,7 +300,7 @@ END_TEST
 
 static bool mask(bool allowed[])
 {
-    snprintf(w.experts->knobs.routing, sizeof w.experts->knobs.routing, "masked");
+    w.experts->knobs.routing = ROUTING_MASKED;
     return w.source.mask(w.source.self, &w.step, allowed);
 }
 

@@ -1,0 +1,13 @@
+/* Named choices. LIST(X) has a row X(ID, "name") per choice; the enum, the names and the text for
+ * help are made from it. */
+#ifndef SLUICE_POLICY_CHOICE_H
+#define SLUICE_POLICY_CHOICE_H
+
+#define CHOICE_ID(id, name)   id,
+#define CHOICE_NAME(id, name) name,
+#define CHOICE_BAR(id, name)  "|" name
+
+/* "a|b|c" */
+#define CHOICE_NAMES(LIST) (&(LIST(CHOICE_BAR))[1])
+
+#endif
