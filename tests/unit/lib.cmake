@@ -46,6 +46,7 @@ sluice_unit_test(policy_planned_test SOURCES lib/policy/presets/planned_test.c L
 
 sluice_unit_test(sim_trace_test SOURCES lib/trace/trace_test.c LINK sluice_sim)
 sluice_unit_test(sim_test SOURCES lib/sim/sim_test.c LINK sluice_sim)
+sluice_unit_test(sim_states_test SOURCES lib/sim/states_test.c LINK sluice_sim)
 sluice_unit_test(sampler_test SOURCES lib/sampling/sampler_test.c LINK sluice_sampling)
 # The golden library gives the core a model.
 sluice_unit_test(core_lost_test SOURCES lib/core/lost_test.c LINK sluice_golden)

@@ -9,7 +9,8 @@ sluice_unit_test(compute_response_text SOURCES procs/engine/compute/main/respons
   LINK sluice_golden sluice_predictor_core sluice_child sluice_ipc sluice_shm sluice_model)
 sluice_unit_test(compute_experts SOURCES procs/engine/compute/experts/experts_test.c
   ${compute}/experts/experts.c ${compute}/experts/choose.c
-  LINK sluice_golden sluice_deterministic sluice_child sluice_ipc sluice_shm sluice_policy sluice_model)
+  LINK sluice_golden sluice_deterministic sluice_child sluice_ipc sluice_shm sluice_policy sluice_model
+  test_store_make)
 
 sluice_unit_test(supervisor_fsm_test SOURCES procs/engine/supervisor/children/fsm_test.c
   LINK sluice_supervisor_core sluice_shm)

@@ -13,6 +13,7 @@
 #include "lib/policy/residency/residency.h"
 
 #include "lib/tensor/precision.h"
+#include "tests/unit/lib/policy/access/states.h"
 
 #define EXPERTS 64
 
@@ -223,6 +224,26 @@ START_TEST(prefetch_limit)
 }
 END_TEST
 
+/* The policy itself. */
+START_TEST(states_of_the_directory)
+{
+    const struct states_row *row = &states_rows[_i];
+    struct precision_policy policy = states_policy(row->rule);
+    struct precision_input in = {.weight_before = row->weight_before,
+                                 .popularity = row->popularity,
+                                 .prefill = row->prefill};
+    enum precision_state state[PRECISION__COUNT] = {
+        [PRECISION_NATIVE] = row->high, [PRECISION_INT4] = row->low};
+    struct precision_choice choice;
+    enum precision precision;
+    precision_choose(&policy, &in, &choice);
+    precision_limit(&choice, STATES_MASK);
+    ck_assert_int_eq(precision_serve(&choice, state, &precision), row->outcome);
+    if (row->outcome != PRECISION_SKIPPED)
+        ck_assert_int_eq(precision, row->precision);
+}
+END_TEST
+
 START_TEST(lossless_precision)
 {
     struct precision_policy p = {.rule = PRECISION_RULE_LOSSLESS};
@@ -248,6 +269,7 @@ int main(void)
     tcase_add_test(c, prefill_orders_agree_with_qsort);
     tcase_add_test(c, prefetch_limit);
     tcase_add_test(c, lossless_precision);
+    tcase_add_loop_test(c, states_of_the_directory, 0, STATES_ROWS);
     suite_add_tcase(s, c);
     SRunner *runner = srunner_create(s);
     srunner_run_all(runner, CK_ENV);

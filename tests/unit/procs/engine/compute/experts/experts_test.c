@@ -2,7 +2,9 @@
  * and every wait ends - by event, by a named error, or by cancelling. A thread acts as cache and
  * loader. */
 #include <check.h>
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +15,8 @@
 #include "procs/engine/compute/compute.h"
 #include "tests/golden/image.h"
 #include "tests/golden/reference.h"
+#include "tests/unit/lib/model/store_make.h"
+#include "tests/unit/lib/policy/access/states.h"
 
 #define LAYER 2
 #define BOOT  77u
@@ -47,15 +51,15 @@ static void must(int rc, const struct error *error)
     ck_assert_msg(rc == 0, "%s", error->text);
 }
 
-static void make_child(void)
+static void make_child(const struct model_index *model)
 {
     struct error error;
     struct child *c = &w.child;
-    const struct model_hparams *h = &w.image.model->hparams;
+    const struct model_hparams *h = &model->hparams;
     struct params params;
     params_defaults(&params);
     params.load_timeout = 300;
-    c->model = w.image.model;
+    c->model = model;
     c->incarnation = 1;
     must(arena_layout_make(c->model, &w.layout, &error), &error);
     struct segment s = create(SEGMENT_DIRECTORY, directory_bytes(c->model));
@@ -76,11 +80,10 @@ static void make_child(void)
     snprintf(c->procs.head->model_path, sizeof c->procs.head->model_path, "model.gguf");
 }
 
-static void setup(void)
+static void open_with(const struct model_index *model)
 {
     struct error error;
-    image_open(&w.image, golden_demo_path(), 16);
-    make_child();
+    make_child(model);
     w.experts = &w.runner.experts;
     w.experts->beat_ns = &w.runner.beat_ns;
     must(experts_open(w.experts, &w.child, &w.runner, &error), &error);
@@ -91,6 +94,54 @@ static void setup(void)
         w.item[i] = (struct expert_item){.expert = 3 * i + 1, .tokens = 1, .rank = i};
         w.items[i] = &w.item[i];
     }
+}
+
+static void setup(void)
+{
+    image_open(&w.image, golden_demo_path(), 16);
+    open_with(w.image.model);
+}
+
+static void remove_files(const char *dir)
+{
+    DIR *d = opendir(dir);
+    ck_assert_ptr_nonnull(d);
+    for (struct dirent *e; (e = readdir(d));)
+        (void)unlinkat(dirfd(d), e->d_name, 0);
+    closedir(d);
+    ck_assert_int_eq(rmdir(dir), 0);
+}
+
+/* A store of the demo model with native experts and int4. */
+static const struct model_index *two_precisions(void)
+{
+    char dir[] = "/tmp/sluice-experts-XXXXXX";
+    struct store_make how = {.stripes = 1, .precision_mask = STATES_MASK};
+    struct model_index *index = NULL;
+    struct error error;
+    ck_assert_ptr_nonnull(mkdtemp(dir));
+    ck_assert_int_eq(rmdir(dir), 0);
+    must(store_make(golden_demo_path(), dir, &how, &error), &error);
+    int fd = open(dir, O_RDONLY | O_DIRECTORY);
+    int rc = store_index_build(fd, dir, &index, &error);
+    close(fd);
+    remove_files(dir);
+    must(rc, &error);
+    return index;
+}
+
+static void set_state(uint32_t layer, uint32_t expert, enum precision precision,
+                      enum precision_state state)
+{
+    uint32_t n = model_entry_expert_precision(w.child.model, layer, expert, precision);
+    struct directory_entry *d = &w.child.directory.entries[n];
+    uint64_t generation;
+    if (state == PRECISION_ABSENT)
+        return;
+    atomic_store(&d->arena_offset, w.layout.class[d->size_class].region_offset);
+    ck_assert(entry_reserve(&d->word, 1, &generation));
+    if (state == PRECISION_READY)
+        ck_assert_int_eq(entry_part_done(&d->word, generation, 0), PART_READY);
 }
 
 static struct directory_entry *entry(uint32_t i)
@@ -395,6 +446,44 @@ START_TEST(the_cache_is_woken_at_its_number_of_tokens)
 }
 END_TEST
 
+/* Compute's answer to every row of the table that the policy, the simulator and the offline
+ * evaluation answer, too. */
+START_TEST(states_of_the_directory)
+{
+    static const unsigned counters[] = {[PRECISION_HIT] = CTR_COMPUTE_hits,
+                                        [PRECISION_INFLIGHT] = CTR_COMPUTE_hits_inflight,
+                                        [PRECISION_MISS] = CTR_COMPUTE_misses,
+                                        [PRECISION_SKIPPED] = CTR_COMPUTE_skipped};
+    static const int states[] = {[PRECISION_HIT] = ITEM_READY,
+                                 [PRECISION_INFLIGHT] = ITEM_WAITED,
+                                 [PRECISION_MISS] = ITEM_WAITED,
+                                 [PRECISION_SKIPPED] = ITEM_SKIPPED};
+    open_with(two_precisions());
+    for (uint32_t i = 0; i < (uint32_t)STATES_ROWS; i++) {
+        const struct states_row *row = &states_rows[i];
+        uint32_t before = (uint32_t)count(counters[row->outcome]);
+        uint32_t experts = w.child.model->hparams.experts;
+        w.step.layer = i / experts;
+        w.step.rows = row->prefill ? 4 : 1;
+        w.item[0] = (struct expert_item){.expert = i % experts,
+                                         .tokens = 1,
+                                         .rank = 1,
+                                         .weight_before = row->weight_before,
+                                         .popularity = row->popularity};
+        set_state(w.step.layer, i % experts, PRECISION_NATIVE, row->high);
+        set_state(w.step.layer, i % experts, PRECISION_INT4, row->low);
+        w.experts->precision_policy = states_policy(row->rule);
+        pin(1);
+        ck_assert_msg((int)w.item[0].state == states[row->outcome], "row %u: state %d", i,
+                      (int)w.item[0].state);
+        ck_assert_msg(count(counters[row->outcome]) == before + 1, "row %u: outcome", i);
+        if (row->outcome != PRECISION_SKIPPED)
+            ck_assert_msg(w.item[0].precision == row->precision, "row %u: precision %d", i,
+                          (int)w.item[0].precision);
+    }
+}
+END_TEST
+
 START_TEST(pin_limit_is_half_of_the_expert_capacity)
 {
     struct directory_head *head = w.child.directory.head;
@@ -425,6 +514,10 @@ int main(void)
     tcase_add_test(c, the_cache_is_woken_at_its_number_of_tokens);
     tcase_add_test(c, pin_limit_is_half_of_the_expert_capacity);
     suite_add_tcase(suite, c);
+    TCase *two = tcase_create("two precisions");
+    tcase_set_timeout(two, 60);
+    tcase_add_test(two, states_of_the_directory);
+    suite_add_tcase(suite, two);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);
     int failed = srunner_ntests_failed(runner);

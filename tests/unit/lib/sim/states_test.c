@@ -1,0 +1,89 @@
+/* The simulator's answers to the table of directory states and inputs. */
+#include <check.h>
+
+#include "lib/sim/sim.h"
+#include "tests/unit/lib/policy/access/states.h"
+
+#define EXPERT_BYTES 1000000
+
+static enum sim_outcome access_one(struct sim_cache *c, uint32_t position,
+                                   const struct sim_access *access, bool prefill,
+                                   enum precision *precision)
+{
+    struct sim_access_result result;
+    sim_cache_layer(c, &(struct sim_step){1, position, 0, prefill ? 4 : 1, prefill});
+    sim_cache_access(c, access, &result);
+    (void)sim_cache_compute(c);
+    sim_cache_token(c);
+    *precision = result.precision;
+    return result.outcome;
+}
+
+/* A cache in which expert 0 is in these states; it gets there by accesses: prefill's most popular
+ * experts and hobbit's first rank at high precision, the least popular and t1 < s <= t2 at low. */
+static struct sim_cache *cache_in(const struct states_row *row)
+{
+    static const char *const presets[] = {[PRECISION_RULE_LOSSLESS] = "lod",
+                                          [PRECISION_RULE_UNIFORM_INT4] = "iq4",
+                                          [PRECISION_RULE_HOBBIT] = "hobbit",
+                                          [PRECISION_RULE_FATE] = "fate"};
+    struct error error;
+    struct sim_config k = {
+        .layers = 1,
+        .experts = 8,
+        .top_k = 2,
+        .capacity = 8ull * EXPERT_BYTES,
+        .precision_mask = STATES_MASK,
+        .precision_bytes = {[PRECISION_NATIVE] = EXPERT_BYTES, [PRECISION_INT4] = EXPERT_BYTES / 4},
+        .device = {.bytes_per_s = 1e9, .latency_ns = 1e5, .depth = 16},
+        .compute = {.layer_ns = 4e5, .expert_ns = 1e5, .predict_ns = 1e4, .batch = 0.25}};
+    int rv = knobs_resolve(presets[row->rule], NULL,
+                           "prediction=none,prefetch=none,high=native,low=int4,boundary=1",
+                           &k.knobs, &error);
+    ck_assert_msg(rv == 0, "%s", error.text);
+    enum precision precision;
+    struct sim_cache *c = sim_cache_create(&k, &error);
+    ck_assert_msg(c != NULL, "%s", error.text);
+    if (row->low == PRECISION_READY)
+        access_one(c, 0, &(struct sim_access){0, 1, 0.7f, 0.9f}, true, &precision);
+    if (row->high == PRECISION_READY)
+        access_one(c, 4, &(struct sim_access){0, 1, 0, 0}, true, &precision);
+    return c;
+}
+
+/* The simulator's answer to the rows of the table whose states accesses alone can make. */
+START_TEST(states_of_the_directory)
+{
+    static const enum sim_outcome outcomes[] = {[PRECISION_HIT] = SIM_HIT,
+                                                [PRECISION_INFLIGHT] = SIM_INFLIGHT,
+                                                [PRECISION_MISS] = SIM_MISS,
+                                                [PRECISION_SKIPPED] = SIM_SKIPPED};
+    const struct states_row *row = &states_rows[_i];
+    bool two = row->rule == PRECISION_RULE_HOBBIT || row->rule == PRECISION_RULE_FATE;
+    enum precision precision;
+    if (row->high == PRECISION_LOADING || row->low == PRECISION_LOADING ||
+        (!two && row->high == PRECISION_READY && row->low == PRECISION_READY))
+        return;
+    if (!two && (row->rule == PRECISION_RULE_LOSSLESS ? row->low : row->high) == PRECISION_READY)
+        return; /* these rules load one precision only */
+    struct sim_cache *c = cache_in(row);
+    struct sim_access access = {0, 1, row->weight_before, row->popularity};
+    ck_assert_int_eq(access_one(c, 8, &access, row->prefill, &precision), outcomes[row->outcome]);
+    if (row->outcome != PRECISION_SKIPPED)
+        ck_assert_int_eq(precision, row->precision);
+    sim_cache_destroy(c);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("sim states");
+    TCase *c = tcase_create("states");
+    tcase_add_loop_test(c, states_of_the_directory, 0, STATES_ROWS);
+    suite_add_tcase(s, c);
+    SRunner *sr = srunner_create(s);
+    srunner_run_all(sr, CK_NORMAL);
+    int failed = srunner_ntests_failed(sr);
+    srunner_free(sr);
+    return failed == 0 ? 0 : 1;
+}
