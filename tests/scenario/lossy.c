@@ -1,6 +1,7 @@
 /* Lossy presets: they take effect with the next sequence after the switch, and in deterministic
  * mode every run makes the same decisions. */
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -9,7 +10,8 @@
 #include "tests/scenario/baseline.h"
 #include "tests/scenario/fixtures.h"
 
-#define FINISH_MS 120000
+#define FINISH_MS      120000
+#define FREE_TOLERANCE 0.05 /* of all accesses */
 
 static void switch_to(struct engine *e, const char *name)
 {
@@ -250,6 +252,65 @@ static void sim_repeats_the_others(void)
     CHECK(compared_presets >= 9, "only %u presets", compared_presets);
 }
 
+/* ---- the free engine and the deterministic one ---- */
+
+/* Shares of the accesses that a preset's loss depends on, and its hits. Whether an expert that was
+ * not resident was in flight depends on the speed of compute against the modelled one. */
+static const char *const shares[] = {"hits", "skipped", "low_precision_accesses"};
+
+static void measure_shares(const char *store, const char *plan, const char *preset,
+                           const char *deterministic, double share[ARRAY_LEN(shares)])
+{
+    char plan_option[PATH_MAX + 8], preset_option[48];
+    snprintf(plan_option, sizeof plan_option, "--plan=%s", plan);
+    snprintf(preset_option, sizeof preset_option, "--preset=%s", preset);
+    struct engine *e = engine_new();
+    engine_start(e, (const char *const[]){"-m", store, plan_option, preset_option, deterministic,
+                                          "--resident-experts=25", "--throttle=1GB",
+                                          "--prefill-chunk=64", NULL});
+    for (unsigned i = 0; i < TEST_PROMPTS; i++) {
+        struct text text;
+        engine_generate(e, test_prompt(i), BASELINE_TOKENS, &text);
+        text_free(&text);
+    }
+    double accesses = (double)engine_counter(e, "compute", "accesses");
+    for (size_t i = 0; i < ARRAY_LEN(shares); i++)
+        share[i] = (double)engine_counter(e, "compute", shares[i]) / accesses;
+    engine_stop(e);
+}
+
+/* What is loaded when differs by timing, so the shares are compared within FREE_TOLERANCE. */
+static void free_is_close(const char *preset, const char *precisions, uint32_t precision_mask)
+{
+    char store[PATH_MAX], plan[PATH_MAX];
+    double bound[ARRAY_LEN(shares)], free_share[ARRAY_LEN(shares)];
+    store_pack(store, "store", precisions);
+    plan_make(plan, "made.plan", precision_mask);
+    measure_shares(store, plan, preset, "--deterministic=on", bound);
+    measure_shares(store, plan, preset, "--deterministic=off", free_share);
+    for (size_t i = 0; i < ARRAY_LEN(shares); i++) {
+        test_note("%s: %s %.3f deterministic, %.3f free", preset, shares[i], bound[i],
+                  free_share[i]);
+        CHECK(fabs(bound[i] - free_share[i]) <= FREE_TOLERANCE,
+              "%s: %s %.3f deterministic, %.3f free", preset, shares[i], bound[i], free_share[i]);
+    }
+}
+
+static void free_hobbit(void)
+{
+    free_is_close("hobbit", "native,int4", 0);
+}
+
+static void free_fate(void)
+{
+    free_is_close("fate", "int4,int2", 0);
+}
+
+static void free_edgemoe(void)
+{
+    free_is_close("edgemoe", "native,int4", 5);
+}
+
 static void deterministic_fate(void)
 {
     the_same_twice("fate", "int4,int2", 0);
@@ -262,9 +323,17 @@ int main(int argc, char **argv)
 #name, name                                                                                \
     }
     static const struct test_case cases[] = {
-        ROW(switched_while_sequences_run), ROW(deterministic_hobbit),   ROW(deterministic_edgemoe),
-        ROW(deterministic_fate),           ROW(sim_repeats_hobbit),     ROW(sim_repeats_fate),
-        ROW(sim_repeats_edgemoe),          ROW(sim_repeats_the_others),
+        ROW(switched_while_sequences_run),
+        ROW(deterministic_hobbit),
+        ROW(deterministic_edgemoe),
+        ROW(deterministic_fate),
+        ROW(sim_repeats_hobbit),
+        ROW(sim_repeats_fate),
+        ROW(sim_repeats_edgemoe),
+        ROW(sim_repeats_the_others),
+        ROW(free_hobbit),
+        ROW(free_fate),
+        ROW(free_edgemoe),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }
