@@ -7,6 +7,7 @@
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
 #include "lib/model/limits.h"
+#include "lib/policy/prediction/activation.h"
 #include "lib/tensor/precision.h"
 #include "lib/tensor/tensor_type.h"
 
@@ -24,6 +25,7 @@ struct deterministic {
     struct prefill_item *order;        /* [experts] */
     struct prediction *predictions;    /* [experts] */
     float *logits, *scratch;           /* [experts] */
+    struct activation *activation;     /* of prediction=activation, else NULL */
     void *input;                       /* the gate input in the routers' activation format */
     uint32_t input_layer;              /* layer of the input; UINT32_MAX: none */
     uint8_t *levels;                   /* [experts]: of the layer to be routed ... */
@@ -58,8 +60,11 @@ struct deterministic *deterministic_create(const struct deterministic_config *co
         l->levels = calloc(h->experts, 1);
         l->input = aligned_alloc(64, kernel_activation_bytes(TENSOR_F32, h->hidden));
     }
-    if (!l || !l->results || !l->accesses || !l->order || !l->predictions || !l->logits ||
-        !l->scratch || !l->levels || !l->input) {
+    bool activations = config->sim.knobs.prediction == PREDICTION_ACTIVATION;
+    if (l && activations)
+        l->activation = activation_create(h->layers, h->experts);
+    if (!l || (activations && !l->activation) || !l->results || !l->accesses || !l->order ||
+        !l->predictions || !l->logits || !l->scratch || !l->levels || !l->input) {
         error_set(error, ERR_NO_MEMORY, "out of memory (deterministic mode)");
         if (l)
             deterministic_destroy(l);
@@ -76,6 +81,7 @@ void deterministic_destroy(struct deterministic *l)
         return;
     OBJ_CHECK(l, DETERMINISTIC_MAGIC);
     sim_cache_destroy(l->cache);
+    activation_destroy(l->activation);
     free(l->results);
     free(l->accesses);
     free(l->order);
@@ -178,7 +184,7 @@ static void router_logits(struct deterministic *l, uint32_t layer)
 static void predict_decode(struct deterministic *l, const struct expert_step *step, bool follows)
 {
     const struct prediction_method *p = sim_cache_prediction_method(l->cache);
-    uint32_t ahead = p->source == PREDICT_LOGITS ? (uint32_t)l->config.sim.knobs.lookahead : 1;
+    uint32_t ahead = prediction_layers(p, l->config.sim.knobs.lookahead);
     for (uint32_t target = step->layer + 1;
          target <= step->layer + ahead && target < l->h->layers && p->source != PREDICT_NOTHING;
          target++) {
@@ -187,6 +193,9 @@ static void predict_decode(struct deterministic *l, const struct expert_step *st
         if (p->source == PREDICT_LOGITS)
             router_logits(l, target);
         struct prediction_input in = {.layer = target,
+                                      .now = step->layer,
+                                      .position = step->position,
+                                      .activation = l->activation,
                                       .experts = l->h->experts,
                                       .top_k = l->h->experts_used,
                                       .want = sim_cache_predict_k(l->cache),
@@ -263,6 +272,9 @@ void deterministic_routed(struct deterministic *l, const struct expert_step *ste
         sim_cache_logits(l->cache, 0, l->levels, l->h->experts);
     l->leveled = false;
     collect(l, step, routes);
+    for (uint32_t e = 0; l->activation && e < l->h->experts; e++)
+        if (l->accesses[e].tokens > 0)
+            activation_access(l->activation, step->sequence, step->layer, e, l->accesses[e].tokens);
     if (step->rows == 1)
         access_token(l, routes);
     else

@@ -6,6 +6,7 @@
 #include "lib/sim/internal.h"
 
 #include "lib/model/limits.h"
+#include "lib/policy/prediction/activation.h"
 #include "lib/tensor/precision.h"
 
 struct run {
@@ -22,6 +23,7 @@ struct run {
     uint32_t stamp;
     uint16_t *chosen[2]; /* [experts]: of the layers one and two before */
     uint32_t chosen_count[2], chosen_layer[2];
+    struct activation *activation;  /* of prediction=activation, else NULL */
     struct prediction *predictions; /* [experts] */
     float *scratch;                 /* [experts] */
     double *next, *next_access;     /* belady: next access of each record; of each expert now */
@@ -132,11 +134,13 @@ static void hint_recorded(struct run *r, uint64_t at, uint64_t end, uint32_t lay
     }
 }
 
-static void hint_computed(struct run *r, uint32_t layer)
+static bool hint_layer(struct run *r, uint32_t layer, uint32_t target)
 {
-    const struct prediction_method *p = sim_cache_prediction_method(r->cache);
     uint32_t two_before = r->chosen_count[1] > 0 && r->chosen_layer[1] + 1 == layer;
-    struct prediction_input in = {.layer = layer + 1,
+    struct prediction_input in = {.layer = target,
+                                  .now = layer,
+                                  .position = r->position,
+                                  .activation = r->activation,
                                   .experts = r->experts,
                                   .top_k = r->top_k,
                                   .want = sim_cache_predict_k(r->cache),
@@ -146,11 +150,19 @@ static void hint_computed(struct run *r, uint32_t layer)
                                   .chosen2_count = two_before ? r->chosen_count[1] : 0,
                                   .tables = &r->cache->config.plan.tables,
                                   .scratch = r->scratch};
-    if (layer + 1 >= r->layers || (r->access[0]->prefill && !prediction_for_chunks(p)))
+    uint32_t n = prediction_run(sim_cache_prediction_method(r->cache), &in, r->predictions);
+    return n > 0 && sim_cache_hint(r->cache, target, r->predictions, n);
+}
+
+static void hint_computed(struct run *r, uint32_t layer)
+{
+    const struct prediction_method *p = sim_cache_prediction_method(r->cache);
+    uint32_t last = layer + prediction_layers(p, r->cache->config.knobs.lookahead);
+    if (r->access[0]->prefill && !prediction_for_chunks(p))
         return;
-    uint32_t n = prediction_run(p, &in, r->predictions);
-    if (n > 0)
-        (void)sim_cache_hint(r->cache, layer + 1, r->predictions, n);
+    for (uint32_t target = layer + 1; target <= last && target < r->layers; target++)
+        if (!hint_layer(r, layer, target))
+            return;
 }
 
 static void remember_chosen(struct run *r, uint32_t layer)
@@ -206,6 +218,8 @@ static uint64_t collect(struct run *r, uint64_t at, uint64_t end)
             continue;
         r->seen[x->expert] = r->stamp;
         r->access[r->accesses++] = x;
+        if (r->activation)
+            activation_access(r->activation, x->sequence, x->layer, x->expert, x->tokens);
     }
     return at;
 }
@@ -291,10 +305,11 @@ static bool find_next_accesses(struct run *r)
 
 /* ---- all of it ------------------------------------------------------------------------------ */
 
-static bool run_init(struct run *r, const struct trace *t, bool belady)
+static bool run_init(struct run *r, const struct trace *t, bool activations, bool belady)
 {
     const struct trace_header *h = &t->header;
     *r = (struct run){.t = t, .layers = h->layers, .experts = h->experts, .top_k = h->top_k};
+    r->activation = activations ? activation_create(h->layers, h->experts) : NULL;
     r->access = calloc(h->experts, sizeof *r->access);
     r->order = calloc(h->experts, sizeof *r->order);
     r->popularity = calloc(h->experts, sizeof *r->popularity);
@@ -303,12 +318,14 @@ static bool run_init(struct run *r, const struct trace *t, bool belady)
     r->chosen[1] = calloc(h->experts, sizeof *r->chosen[1]);
     r->predictions = calloc(h->experts, sizeof *r->predictions);
     r->scratch = calloc(h->experts, sizeof *r->scratch);
-    return r->access && r->order && r->popularity && r->seen && r->chosen[0] && r->chosen[1] &&
-           r->predictions && r->scratch && (!belady || find_next_accesses(r));
+    return (r->activation || !activations) && r->access && r->order && r->popularity && r->seen &&
+           r->chosen[0] && r->chosen[1] && r->predictions && r->scratch &&
+           (!belady || find_next_accesses(r));
 }
 
 static void run_free(struct run *r)
 {
+    activation_destroy(r->activation);
     free(r->access);
     free(r->order);
     free(r->popularity);
@@ -333,7 +350,7 @@ int sim_run(const struct trace *t, uint64_t first, uint64_t measure,
     k.top_k = t->header.top_k;
     k.precision_mask = t->header.precision_mask;
     memcpy(k.precision_bytes, t->header.precision_bytes, sizeof k.precision_bytes);
-    if (!run_init(&r, t, belady)) {
+    if (!run_init(&r, t, k.knobs.prediction == PREDICTION_ACTIVATION, belady)) {
         run_free(&r);
         return error_set(error, ERR_NO_MEMORY, "out of memory (replay of the trace)");
     }

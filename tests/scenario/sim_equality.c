@@ -217,6 +217,7 @@ CASE(lfu, "eviction=lfu", "--resident-experts=50")
 CASE(random_draws, "eviction=random,seed=5", "--resident-experts=25")
 CASE(edgemoe, "eviction=edgemoe", "--resident-experts=50")
 CASE(edgemoe_printed, "eviction=edgemoe-printed", "--resident-experts=25")
+CASE(activation, "eviction=activation", "--resident-experts=25")
 CASE(hobbit, "eviction=hobbit", "--resident-experts=50")
 CASE(hobbit_model, "eviction=hobbit,records=model,fld_next=on", "--resident-experts=25")
 CASE(arc, "eviction=arc", "--resident-experts=50")
@@ -240,6 +241,7 @@ int main(int argc, char **argv)
         ROW(random_draws),
         ROW(edgemoe),
         ROW(edgemoe_printed),
+        ROW(activation),
         ROW(hobbit),
         ROW(hobbit_model),
         ROW(arc),

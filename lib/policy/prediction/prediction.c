@@ -3,7 +3,8 @@
 
 #include "lib/base/assert.h"
 #include "lib/policy/access/precision.h"
-#include "lib/policy/prediction/prediction.h"
+#include "lib/policy/prediction/activation.h"
+#include "lib/policy/prediction/internal.h"
 
 /* NaN ranks behind every number. */
 static bool ranks_before(float a, float b)
@@ -11,10 +12,8 @@ static bool ranks_before(float a, float b)
     return a > b || (isnan(b) && !isnan(a));
 }
 
-/* Keeps out[0..found-1] in descending order; an equal goes behind earlier ones, which is the tie
- * rule. Returns the new count. */
-static uint32_t keep_best(struct prediction *out, uint32_t found, uint32_t want,
-                          struct prediction g)
+uint32_t prediction_keep_best(struct prediction *out, uint32_t found, uint32_t want,
+                              struct prediction g)
 {
     uint32_t at = found;
     while (at > 0 && ranks_before(g.probability, out[at - 1].probability))
@@ -37,8 +36,8 @@ static uint32_t largest_logits(const float *logits, uint32_t experts, uint32_t w
     uint32_t found = 0;
     float top = -INFINITY;
     for (uint32_t i = 0; i < experts; i++) {
-        found =
-            keep_best(out, found, want, (struct prediction){.expert = i, .probability = logits[i]});
+        found = prediction_keep_best(out, found, want,
+                                     (struct prediction){.expert = i, .probability = logits[i]});
         if (logits[i] > top)
             top = logits[i];
     }
@@ -92,8 +91,8 @@ static uint32_t by_score(const struct prediction_input *in, const float *score,
         if (!(score[i] > 0)) /* NaN: unknown */
             continue;
         sum += (double)score[i];
-        found = keep_best(out, found, in->want,
-                          (struct prediction){.expert = i, .probability = score[i]});
+        found = prediction_keep_best(out, found, in->want,
+                                     (struct prediction){.expert = i, .probability = score[i]});
     }
     for (uint32_t i = 0; i < found; i++) {
         double p = in->top_k * (double)out[i].probability / sum;
@@ -166,6 +165,14 @@ static uint32_t whole_layer(const struct prediction_input *in, struct prediction
     return n;
 }
 
+static uint32_t activation(const struct prediction_input *in, struct prediction *out)
+{
+    if (!in->activation)
+        return 0;
+    return activation_predict(in->activation, in->position, in->now, in->layer, in->want, in->top_k,
+                              out);
+}
+
 static const struct prediction_method methods[] = {
     [PREDICTION_NONE] = {PREDICT_NOTHING, false, none},
     [PREDICTION_NEXT_LAYER] = {PREDICT_LOGITS, false, next_layer},
@@ -174,6 +181,7 @@ static const struct prediction_method methods[] = {
     [PREDICTION_PATH2] = {PREDICT_CHOSEN, true, path2},
     [PREDICTION_FREQUENCY] = {PREDICT_TABLES, false, frequency},
     [PREDICTION_LAYER] = {PREDICT_LAYER, true, whole_layer},
+    [PREDICTION_ACTIVATION] = {PREDICT_ACTIVATION, false, activation},
 };
 
 const struct prediction_method *prediction_method_of(enum prediction_kind kind)
@@ -190,6 +198,12 @@ uint32_t prediction_want(const struct prediction_method *p, uint64_t predict_k, 
     uint64_t want = predict_k ? predict_k : p->lists ? experts : top_k;
     want = want < experts ? want : experts;
     return (uint32_t)(want < PREDICTIONS_MAX ? want : PREDICTIONS_MAX);
+}
+
+uint32_t prediction_layers(const struct prediction_method *p, uint64_t lookahead)
+{
+    bool ahead = p->source == PREDICT_LOGITS || p->source == PREDICT_ACTIVATION;
+    return ahead ? (uint32_t)lookahead : 1;
 }
 
 void prediction_weights_before(struct prediction *list, uint32_t count, uint32_t top_k)
@@ -232,7 +246,7 @@ uint32_t prediction_chunk_run(const struct prediction_method *p, const struct pr
                                .probability = predicted ? in->tokens[e] : 0,
                                .weight_before = predicted ? in->weight_before[e] : 1};
         if (predicted || (in->whole && accesses >= in->experts))
-            found = keep_best(out, found, max, g);
+            found = prediction_keep_best(out, found, max, g);
     }
     return found;
 }

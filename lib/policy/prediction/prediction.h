@@ -15,8 +15,12 @@
  *  frequency   the experts of the layer with the highest access frequency
  *  layer       every expert of the layer, ascending (whole layers are streamed)
  *
+ *  activation  moe-infinity: the experts that the layer accessed in an earlier sequence similar to this
+ *              one, by frequency (activation.h)
+ *
  * The counting methods return access probabilities: min(1, top_k * score / sum of the layer's
- * scores). Ties go to the lower index. All functions are pure. */
+ * scores). Ties go to the lower index. All functions are pure,
+ * except that activation remembers its match. */
 #ifndef SLUICE_POLICY_PREDICTION_PREDICTION_H
 #define SLUICE_POLICY_PREDICTION_PREDICTION_H
 
@@ -32,7 +36,8 @@
     X(PREDICTION_PATH1, "path1")                                                                   \
     X(PREDICTION_PATH2, "path2")                                                                   \
     X(PREDICTION_FREQUENCY, "frequency")                                                           \
-    X(PREDICTION_LAYER, "layer")
+    X(PREDICTION_LAYER, "layer")                                                                   \
+    X(PREDICTION_ACTIVATION, "activation")
 
 enum prediction_kind { PREDICTION_LIST(CHOICE_ID) };
 
@@ -75,15 +80,21 @@ struct path_tables {
 
 /* Input of a prediction. */
 enum prediction_source {
-    PREDICT_NOTHING, /* none */
-    PREDICT_LOGITS,  /* logits of the target layer's router */
-    PREDICT_CHOSEN,  /* experts chosen in the one or two layers before, and tables */
-    PREDICT_TABLES,  /* tables only */
-    PREDICT_LAYER    /* the layer number only */
+    PREDICT_NOTHING,   /* none */
+    PREDICT_LOGITS,    /* logits of the target layer's router */
+    PREDICT_CHOSEN,    /* experts chosen in the one or two layers before, and tables */
+    PREDICT_TABLES,    /* tables only */
+    PREDICT_LAYER,     /* the layer number only */
+    PREDICT_ACTIVATION /* the accesses of this and earlier sequences */
 };
 
+struct activation;
+
 struct prediction_input {
-    uint32_t layer; /* the target */
+    uint32_t layer;                /* the target */
+    uint32_t now;                  /* activation: the running layer */
+    uint32_t position;             /* activation: of the token */
+    struct activation *activation; /* activation: whose accesses so far are counted */
     uint32_t experts, top_k;
     uint32_t want;           /* predictions requested; capacity of `out` */
     const float *logits;     /* [experts] */
@@ -107,6 +118,9 @@ const struct prediction_method *prediction_method_of(enum prediction_kind kind);
  * decides how many it names. */
 uint32_t prediction_want(const struct prediction_method *p, uint64_t predict_k, uint32_t top_k,
                          uint32_t experts);
+
+/* Layers ahead that the method may predict: `lookahead` from routers and activations, else 1. */
+uint32_t prediction_layers(const struct prediction_method *p, uint64_t lookahead);
 
 /* Decode. Returns the number of predictions written to out (at most in->want), in descending
  * probability: 0 when the source is missing (logits NULL, no tables). */

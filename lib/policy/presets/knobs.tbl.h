@@ -40,7 +40,8 @@ KNOB_CHOICE(
     PREFILL_PREDICTION_LIST,
     "next-layer, fate, in prefill: experts that the chunk probably accesses, or the whole layer")
 KNOB_U64(lookahead, 1, 1, 4,
-         "next-layer: maximum layers predicted ahead, while all nearer predictions are resident")
+         "next-layer, activation: maximum layers predicted ahead, while all nearer predictions are "
+         "resident")
 KNOB_CHOICE(high, PRECISION_SETTING_AUTO, enum precision_setting, PRECISION_SETTING_LIST,
             "hobbit, fate: the higher precision; auto: the highest the model has")
 KNOB_CHOICE(low, PRECISION_SETTING_AUTO, enum precision_setting, PRECISION_SETTING_LIST,

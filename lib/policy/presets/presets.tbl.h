@@ -63,4 +63,13 @@ PRESET("auto-int2", "eviction=learned,precision=uniform-int2,preload=frequency,l
        "every expert at 2 bits, the default's eviction and prefetch")
 PRESET("auto-prefetch", "eviction=learned,preload=frequency,lookahead=2",
        "the default, with free space preloaded by frequency")
+/* Baselines, as published. */
+PRESET(
+    "mixtral-offload", "allocation=even,predict_k=2,prefetch=demand-first",
+    "Mixtral-offloading (arXiv:2312.17238): an LRU cache per layer, two experts of the next layer "
+    "predicted by its router")
+PRESET("moe-infinity",
+       "eviction=activation,prediction=activation,lookahead=4,prefetch=demand-first",
+       "MoE-Infinity (arXiv:2401.14361): predictions from a similar earlier sequence, eviction by "
+       "accesses in this sequence and by layer")
 #undef PRESET

@@ -74,6 +74,10 @@
  *                   last 64 tokens - an old trace, a prompt, the first token of a sequence - p is
  *                   that of decayed-frequency. Added by this project: router logits rate every
  *                   expert, accesses only show the few that were chosen.
+ *  activation       evicts the lowest priority (a + e) (1 - l / S): a the expert's share of its
+ *                   layer's accesses in this sequence, l its layer, e = 1 / 1024: experts of the
+ *                   first layers stay, because predictions come too late for them. Ties: least recently
+ *                   used. MoE-Infinity (arXiv:2401.14361) §6
  *  score            evicts the highest value of the caller's function (config.score). For belady.
  * A slot whose expert is also resident at a higher precision is evicted before all others.
  *
@@ -116,7 +120,8 @@
     X(EVICTION_HOBBIT, "hobbit")                                                                   \
     X(EVICTION_ARC, "arc")                                                                         \
     X(EVICTION_DECAYED, "decayed-frequency")                                                       \
-    X(EVICTION_LEARNED, "learned")
+    X(EVICTION_LEARNED, "learned")                                                                 \
+    X(EVICTION_ACTIVATION, "activation")
 #define ALLOCATION_LIST(X)                                                                         \
     X(ALLOCATE_SHARED, "shared")                                                                   \
     X(ALLOCATE_TRANSIENT, "transient")                                                             \

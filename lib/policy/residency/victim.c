@@ -43,6 +43,17 @@ static double hobbit(const struct residency *r, uint32_t slot)
     return -(s * records + (double)c->w_fld * (s - away) * tokens);
 }
 
+/* The priority times 1024 k T S, a common factor that leaves whole numbers: every token accesses k
+ * experts of a layer, so a layer's accesses in T tokens are k T. */
+static double activation(const struct residency *r, uint32_t slot)
+{
+    const struct residency_record *record = &r->record[residency_expert_of(r, slot)];
+    double tokens = (double)(residency_tokens_now(r) - r->reset_at);
+    double accesses = record->epoch == r->epoch ? (double)record->accesses : 0;
+    return -(1024 * accesses + r->config.top_k * tokens) *
+           (r->config.layers - residency_layer_of(r, slot));
+}
+
 double residency_score(struct residency *r, uint32_t slot)
 {
     uint32_t layer = residency_layer_of(r, slot), s = r->config.layers;
@@ -51,6 +62,7 @@ double residency_score(struct residency *r, uint32_t slot)
     case EVICTION_EDGEMOE: return edgemoe(r, slot, residency_distance(r, layer));
     case EVICTION_EDGEMOE_PRINTED: return edgemoe(r, slot, (s - layer + r->now.layer) % s);
     case EVICTION_HOBBIT: return hobbit(r, slot);
+    case EVICTION_ACTIVATION: return activation(r, slot);
     case EVICTION_LEARNED:
     case EVICTION_DECAYED:
         return -residency_access_probability(r, slot) / residency_distance(r, layer);

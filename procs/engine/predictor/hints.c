@@ -6,6 +6,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/model/limits.h"
+#include "lib/policy/prediction/activation.h"
 #include "lib/tensor/precision.h"
 #include "lib/tensor/tensor_type.h"
 #include "procs/engine/predictor/predictor.h"
@@ -28,7 +29,10 @@ int hints_set_preset(struct predictor *p, uint32_t preset, struct error *error)
     p->method = prediction_method_of(knobs.prediction);
     p->want = prediction_want(p->method, knobs.predict_k, hp->experts_used, hp->experts);
     p->chosen_layer = UINT32_MAX;
-    return 0;
+    if (p->method->source != PREDICT_ACTIVATION || p->activation)
+        return 0;
+    p->activation = activation_create(hp->layers, hp->experts);
+    return p->activation ? 0 : error_set(error, ERR_NO_MEMORY, "out of memory (activations)");
 }
 
 int hints_open(struct predictor *p, struct error *error)
@@ -85,11 +89,14 @@ static bool router_of(const struct predictor *p, uint32_t layer, struct kernel_m
     return w->type == TENSOR_F32;
 }
 
-static uint32_t run_prediction(struct predictor *p, uint32_t layer, const float *logits,
-                               const uint16_t *chosen2)
+static uint32_t run_prediction(struct predictor *p, const struct gates_read *row, uint32_t from,
+                               uint32_t layer, const float *logits, const uint16_t *chosen2)
 {
     const struct model_hparams *hp = hparams(p);
     struct prediction_input in = {.layer = layer,
+                                  .now = from,
+                                  .position = row->position,
+                                  .activation = p->activation,
                                   .experts = hp->experts,
                                   .top_k = hp->experts_used,
                                   .want = p->want,
@@ -103,15 +110,15 @@ static uint32_t run_prediction(struct predictor *p, uint32_t layer, const float 
     return prediction_run(p->method, &in, p->predictions);
 }
 
-static uint32_t predict_from_input(struct predictor *p, uint32_t layer,
-                                   const struct gates_read *row)
+static uint32_t predict_from_input(struct predictor *p, const struct gates_read *row, uint32_t from,
+                                   uint32_t layer)
 {
     struct kernel_matrix w;
     if (row->count != hparams(p)->hidden || !router_of(p, layer, &w))
         return 0;
     p->ops->activation(w.type, p->values, w.k, p->input);
     p->ops->matmul(&w, 0, w.n, p->input, kernel_activation_bytes(w.type, w.k), 1, p->logits, w.n);
-    return run_prediction(p, layer, p->logits, NULL);
+    return run_prediction(p, row, from, layer, p->logits, NULL);
 }
 
 /* The experts chosen in the layer routed last become those of "the layer before". */
@@ -133,7 +140,7 @@ static uint32_t predict_from_routes(struct predictor *p, uint32_t layer,
     p->chosen_layer = layer - 1;
     p->chosen_position = row->position;
     p->chosen_sequence = row->sequence;
-    return run_prediction(p, layer, NULL, follows ? p->chosen[1] : NULL);
+    return run_prediction(p, row, layer - 1, layer, NULL, follows ? p->chosen[1] : NULL);
 }
 
 /* Predicted token counts of a chunk, then the weights ranked before each expert. */
@@ -221,11 +228,14 @@ static void note_predictions(struct predictor *p, const struct gates_read *row, 
 }
 
 /* Predicts one target layer into p->predictions; returns their number. */
-static uint32_t predict_layer(struct predictor *p, const struct gates_read *row, uint32_t layer)
+static uint32_t predict_layer(struct predictor *p, const struct gates_read *row, uint32_t from,
+                              uint32_t layer)
 {
+    if (row->kind == GATES_ROUTES && p->method->source == PREDICT_ACTIVATION)
+        return run_prediction(p, row, from, layer, NULL, NULL);
     switch (row->kind) {
     case GATES_INPUT:
-        return p->method->source == PREDICT_LOGITS ? predict_from_input(p, layer, row) : 0;
+        return p->method->source == PREDICT_LOGITS ? predict_from_input(p, row, from, layer) : 0;
     case GATES_ROUTES: return predict_from_routes(p, layer, row);
     case GATES_COUNTS: return predict_from_counts(p, row);
     }
@@ -243,9 +253,10 @@ void hints_from_row(struct predictor *p, uint32_t layer)
         return;
     }
     counter_add(p->child.row, CTR_PREDICTOR_rows_read, 1);
-    uint32_t last = row.kind == GATES_INPUT ? layer + (uint32_t)p->knobs.lookahead : layer + 1;
+    uint32_t last =
+        layer + (row.kind == GATES_COUNTS ? 1 : prediction_layers(p->method, p->knobs.lookahead));
     for (uint32_t target = layer + 1; target <= last && target < hparams(p)->layers; target++) {
-        uint32_t n = predict_layer(p, &row, target);
+        uint32_t n = predict_layer(p, &row, layer, target);
         if (n == 0)
             break;
         send_hint(p, &row, layer, target, n);
@@ -271,7 +282,13 @@ void hints_measure(struct predictor *p)
     while (access_log_read(&p->child.access_log, &p->accesses, UINT64_MAX, &access)) {
         if (access.kind == ACCESS_SEQUENCE_START)
             follow_preset(p, access.preset);
-        if (access.kind != ACCESS_EXPERT || access.prefill)
+        if (access.kind != ACCESS_EXPERT)
+            continue;
+        if (p->activation && access.layer < hparams(p)->layers &&
+            access.expert < hparams(p)->experts)
+            activation_access(p->activation, access.sequence, access.layer, access.expert,
+                              access.tokens);
+        if (access.prefill)
             continue;
         enum recall_result result =
             recall_access(p->recall, access.sequence, access.position, access.layer, access.expert);

@@ -24,8 +24,9 @@ struct predictor {
     struct knobs knobs;
     struct precision_policy precision_policy;
     const struct prediction_method *method;
-    struct path_tables tables; /* from the plan, in the model segment */
-    uint32_t want;             /* predictions per layer */
+    struct path_tables tables;     /* from the plan, in the model segment */
+    struct activation *activation; /* of prediction=activation; NULL: not created yet */
+    uint32_t want;                 /* predictions per layer */
     /* experts chosen in the layer routed last [0] and in the one before [1] */
     uint16_t chosen[2][MODEL_TOP_K_MAX];
     uint32_t chosen_count[2], chosen_layer, chosen_position, chosen_sequence;

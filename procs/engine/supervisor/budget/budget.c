@@ -16,6 +16,8 @@
 #include "lib/base/assert.h"
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
+#include "lib/policy/prediction/activation.h"
+#include "lib/policy/presets/presets.h"
 #include "procs/engine/supervisor/supervisor.h"
 #include "shm/table/counters.h"
 
@@ -139,6 +141,18 @@ static uint32_t threads_estimate(struct supervisor *s, enum service service)
     }
 }
 
+/* Only an engine that starts with such a preset has them in its estimate; after `ctl preset` they
+ * are in the measured memory. */
+static uint64_t activations_estimate(const struct supervisor *s)
+{
+    const struct model_hparams *h = &s->model->hparams;
+    struct knobs k;
+    struct error error;
+    bool used = knobs_resolve(s->params.preset, NULL, s->params.policy, &k, &error) == 0 &&
+                k.prediction == PREDICTION_ACTIVATION;
+    return used ? activation_bytes(h->layers, h->experts) : 0;
+}
+
 static uint64_t reservation_estimate(const struct supervisor *s, enum service service)
 {
     if (service == SERVICE_COMPUTE)
@@ -147,6 +161,8 @@ static uint64_t reservation_estimate(const struct supervisor *s, enum service se
         return PROCESS_ESTIMATE + (uint64_t)s->model->entry_count * ENTRY_ESTIMATE_BYTES;
     if (service == SERVICE_GATEWAY)
         return http_reservation_bytes(&s->params);
+    if (service == SERVICE_PREDICTOR)
+        return PROCESS_ESTIMATE + activations_estimate(s);
     return PROCESS_ESTIMATE;
 }
 

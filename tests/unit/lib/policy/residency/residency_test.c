@@ -125,6 +125,16 @@ static uint32_t distance(uint32_t layer)
     return d;
 }
 
+static double activation(uint32_t slot)
+{
+    bool all = o.config->records_model;
+    double accesses = 0, tokens = (double)(o.token - (all ? 0 : o.sequence_token));
+    for (uint32_t i = 0; i < o.events; i++)
+        if (o.event[i].slot % ALL == slot % ALL && (all || o.event[i].sequence == o.sequence))
+            accesses += o.event[i].tokens;
+    return -(accesses * 1024 + tokens * TOP_K) * (LAYERS - layer_of(slot));
+}
+
 /* The entry with the highest score is evicted first. */
 static double eviction_score(uint32_t slot)
 {
@@ -143,6 +153,8 @@ static double eviction_score(uint32_t slot)
     }
     if (e == EVICTION_DECAYED || e == EVICTION_LEARNED) /* no logits sent */
         return -decayed_frequency(slot) / distance(layer_of(slot));
+    if (e == EVICTION_ACTIVATION)
+        return activation(slot);
     return -priority(slot);
 }
 
@@ -336,9 +348,15 @@ static struct residency_config config_of(enum eviction eviction, enum allocation
                                      .w_fld = 0.125f};
 }
 
-static const enum eviction ordered[] = {
-    EVICTION_LRU,    EVICTION_LFU,     EVICTION_FIFO,   EVICTION_EDGEMOE, EVICTION_EDGEMOE_PRINTED,
-    EVICTION_HOBBIT, EVICTION_DECAYED, EVICTION_LEARNED};
+static const enum eviction ordered[] = {EVICTION_LRU,
+                                        EVICTION_LFU,
+                                        EVICTION_FIFO,
+                                        EVICTION_EDGEMOE,
+                                        EVICTION_EDGEMOE_PRINTED,
+                                        EVICTION_HOBBIT,
+                                        EVICTION_DECAYED,
+                                        EVICTION_LEARNED,
+                                        EVICTION_ACTIVATION};
 static const enum allocation allocations[] = {ALLOCATE_SHARED, ALLOCATE_PRECISIONS, ALLOCATE_EVEN,
                                               ALLOCATE_FATE, ALLOCATE_PLANNED};
 

@@ -1,0 +1,130 @@
+/* Every preset in the running engine: what it must do, and what it must not. A preset without a row
+ * fails the test. Half of the experts fit; the device is throttled so that loads take time. */
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "lib/base/bytes.h"
+#include "lib/policy/presets/presets.h"
+#include "tests/scenario/baseline.h"
+#include "tests/scenario/fixtures.h"
+
+/* Of a counter: must be 0, must not be, depends on timing. */
+enum expected { ZERO, SOME, ANY };
+
+struct expectation {
+    const char *preset;
+    bool lossless;                          /* the text is that of the model */
+    enum expected prefetches, skipped, low; /* low: accesses below the best precision */
+    enum expected swaps, misses, filled;    /* filled: loads that nothing requested */
+};
+
+static const struct expectation expectations[] = {
+    /* preset                  lossless prefetches skipped low  swaps misses filled */
+    {"default", true, SOME, ZERO, ZERO, ZERO, SOME, ZERO},
+    {"lod-nocache", true, ZERO, ZERO, ZERO, ZERO, SOME, ZERO},
+    {"lod", true, ZERO, ZERO, ZERO, ZERO, SOME, ZERO},
+    {"eap", true, ANY, ZERO, ZERO, ZERO, SOME, ZERO},
+    {"edgemoe", false, ANY, ZERO, SOME, ZERO, SOME, SOME},
+    {"hobbit", false, SOME, SOME, SOME, ZERO, SOME, ZERO},
+    {"fate", false, ANY, ZERO, SOME, ZERO, SOME, ZERO},
+    {"swapmoe", false, ZERO, ZERO, ZERO, SOME, ANY, SOME},
+    {"auto", true, ANY, ZERO, ZERO, ZERO, SOME, SOME},
+    {"iq8", false, ZERO, ZERO, SOME, ZERO, SOME, ZERO},
+    {"iq4", false, ZERO, ZERO, SOME, ZERO, SOME, ZERO},
+    {"iq2", false, ZERO, ZERO, SOME, ZERO, SOME, ZERO},
+    {"pruned", false, ZERO, ZERO, ZERO, ZERO, ANY, SOME},
+    {"pruned-freq", false, ZERO, ZERO, ZERO, ZERO, ANY, SOME},
+    {"layerwise", true, SOME, ZERO, ZERO, ZERO, ANY, ZERO},
+    {"resident", true, ZERO, ZERO, ZERO, ZERO, ANY, SOME},
+    {"auto-noprefetch", true, ZERO, ZERO, ZERO, ZERO, SOME, SOME},
+    {"auto-hobbit-eviction", true, ANY, ZERO, ZERO, ZERO, SOME, SOME},
+    {"auto-mixed", false, SOME, ZERO, SOME, ZERO, SOME, SOME},
+    {"auto-mixed-noprefetch", false, ZERO, ZERO, SOME, ZERO, SOME, SOME},
+    {"auto-two-precision", false, SOME, SOME, SOME, ZERO, SOME, SOME},
+    {"auto-int8", false, ANY, ZERO, SOME, ZERO, SOME, SOME},
+    {"auto-int4", false, ANY, ZERO, SOME, ZERO, ANY, SOME},
+    {"auto-int2", false, ANY, ZERO, SOME, ZERO, ANY, SOME},
+    {"auto-prefetch", true, SOME, ZERO, ZERO, ZERO, SOME, SOME},
+    {"mixtral-offload", true, SOME, ZERO, ZERO, ZERO, SOME, ZERO},
+    {"moe-infinity", true, SOME, ZERO, ZERO, ZERO, SOME, ZERO},
+};
+
+static const struct expectation *expectation_of(const char *preset)
+{
+    for (size_t i = 0; i < ARRAY_LEN(expectations); i++)
+        if (strcmp(expectations[i].preset, preset) == 0)
+            return &expectations[i];
+    test_fail("preset %s has no row in this test: say what it must do", preset);
+}
+
+static void check(const char *preset, const char *what, enum expected expected, uint64_t count)
+{
+    test_note("%s: %s %llu", preset, what, (unsigned long long)count);
+    CHECK(expected == ANY || (count > 0) == (expected == SOME), "%s: %s is %llu", preset, what,
+          (unsigned long long)count);
+}
+
+static void check_counters(struct engine *e, const struct expectation *x)
+{
+    const char *p = x->preset;
+    uint64_t accesses = engine_counter(e, "compute", "accesses");
+    uint64_t hits = engine_counter(e, "compute", "hits");
+    uint64_t misses = engine_counter(e, "compute", "misses");
+    uint64_t skipped = engine_counter(e, "compute", "skipped");
+    uint64_t inflight = engine_counter(e, "compute", "hits_inflight");
+    uint64_t prefetches = engine_counter(e, "cache", "prefetches");
+    uint64_t loads = engine_counter(e, "cache", "loads_sent");
+    uint64_t requested = engine_counter(e, "cache", "demand_loads") + prefetches;
+    CHECK(accesses == hits + misses + skipped + inflight, "%s: accesses do not add up", p);
+    check(p, "misses", x->misses, misses);
+    check(p, "prefetches", x->prefetches, prefetches);
+    check(p, "skipped", x->skipped, skipped);
+    check(p, "low_precision_accesses", x->low,
+          engine_counter(e, "compute", "low_precision_accesses"));
+    check(p, "expert_swaps", x->swaps, engine_counter(e, "cache", "expert_swaps"));
+    CHECK(x->filled != SOME || loads > requested, "%s: nothing was preloaded", p);
+}
+
+static void run_preset(const char *store, const char *plan, const struct expectation *x)
+{
+    char plan_option[PATH_MAX + 8], preset_option[48];
+    struct knobs k;
+    struct error error;
+    CHECK(knobs_resolve(x->preset, NULL, NULL, &k, &error) == 0, "%s", error.text);
+    CHECK(x->lossless == !knobs_lossy(&k), "%s: lossless in the table differs from the preset",
+          x->preset);
+    snprintf(plan_option, sizeof plan_option, "--plan=%s", plan);
+    snprintf(preset_option, sizeof preset_option, "--preset=%s", x->preset);
+    struct engine *e = engine_new();
+    engine_start(e, (const char *const[]){"-m", store, plan_option, preset_option,
+                                          "--resident-experts=50", "--throttle=500MB", NULL});
+    for (unsigned i = 0; i < 2; i++) {
+        struct text text;
+        engine_generate(e, test_prompt(i), BASELINE_TOKENS, &text);
+        CHECK(strcmp(lookup_text(text.stats, "preset"), x->preset) == 0 ||
+                  strcmp(x->preset, "auto") == 0,
+              "ran with %s, not %s", lookup_text(text.stats, "preset"), x->preset);
+        if (x->lossless)
+            text_check_same(baseline(i), &text, x->preset);
+        text_free(&text);
+    }
+    check_counters(e, x);
+    engine_stop(e);
+}
+
+static void every_preset(void)
+{
+    char store[PATH_MAX], mixed[PATH_MAX];
+    baseline(0);
+    store_pack(store, "store", "native,int8,int4,int2");
+    plan_make(mixed, "mixed.plan", 1u << PRECISION_NATIVE | 1u << PRECISION_INT4);
+    for (uint32_t i = 0; i < preset_count(); i++)
+        run_preset(store, mixed, expectation_of(preset_at(i)->name));
+}
+
+int main(int argc, char **argv)
+{
+    static const struct test_case cases[] = {{"every_preset", every_preset}};
+    return test_main(argc, argv, cases, ARRAY_LEN(cases));
+}
