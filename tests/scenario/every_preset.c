@@ -113,18 +113,32 @@ static void run_preset(const char *store, const char *plan, const struct expecta
     engine_stop(e);
 }
 
-static void every_preset(void)
+static void run_presets(bool lossless)
 {
-    char store[PATH_MAX], mixed[PATH_MAX];
+    char store[PATH_MAX], plan[PATH_MAX];
     baseline(0);
     store_pack(store, "store", "native,int8,int4,int2");
-    plan_make(mixed, "mixed.plan", 1u << PRECISION_NATIVE | 1u << PRECISION_INT4);
-    for (uint32_t i = 0; i < preset_count(); i++)
-        run_preset(store, mixed, expectation_of(preset_at(i)->name));
+    plan_make(plan, "mixed.plan", 1u << PRECISION_NATIVE | 1u << PRECISION_INT4);
+    for (uint32_t i = 0; i < preset_count(); i++) {
+        const struct expectation *x = expectation_of(preset_at(i)->name);
+        if (x->lossless == lossless)
+            run_preset(store, plan, x);
+    }
+}
+
+static void lossless_presets(void)
+{
+    run_presets(true);
+}
+
+static void lossy_presets(void)
+{
+    run_presets(false);
 }
 
 int main(int argc, char **argv)
 {
-    static const struct test_case cases[] = {{"every_preset", every_preset}};
+    static const struct test_case cases[] = {{"lossless_presets", lossless_presets},
+                                             {"lossy_presets", lossy_presets}};
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }
