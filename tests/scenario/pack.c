@@ -251,7 +251,7 @@ static void resume_with(const char *const more[], int precisions, bool damage)
     path_in_dir(whole, "whole");
     pack_and_kill(store, more);
     /* Neither a valid store, nor resumable with other options. */
-    REJECTED(2, "manifest.json", "--check", store);
+    REJECTED(2, "unfinished; resume it with", "--check", store);
     REJECTED(2, "incomplete store of another model or other options", "-m", F16_MODEL, "-o", store);
     REJECTED(2, "incomplete store of another model or other options", "-m", test_model(), "-o",
              store, "--precisions=native,int4");

@@ -51,7 +51,7 @@ static void usage(FILE *out)
         "      --output text|ids|json format on stdout (default text)\n"
         "      --name NAME            the engine to use\n"
         "  -q, --quiet                no statistics on stderr\n"
-        "  -v, --verbose              show the engine's log\n"
+        "  -v, --verbose              show the engine's log, and more statistics\n"
         "\nSampling:\n");
     sampling_help(out);
     fprintf(out, "\nParameters of the private engine:\n");
@@ -181,7 +181,7 @@ static int finish(struct generate *g, struct session *session, const struct stre
     printf("\n");
     fflush(stdout);
     if (!g->quiet && g->output != OUTPUT_JSON)
-        generation_stats_print(stderr, stats);
+        (g->engine.verbose ? generation_stats_print_all : generation_stats_print)(stderr, stats);
     json_decref(stats);
     json_decref(after);
     return ferror(stdout) ? -1 : 0;

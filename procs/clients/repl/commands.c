@@ -95,7 +95,7 @@ static int cmd_stats(struct repl *r, char *arguments, struct error *error)
     if (no_arguments(arguments, error) != 0)
         return -1;
     if (r->stats)
-        generation_stats_print(stdout, r->stats);
+        generation_stats_print_all(stdout, r->stats);
     else
         printf("no response yet\n");
     json_t *doc = engine_call(r, "stats", NULL, error);

@@ -218,6 +218,35 @@ static double mean_of(const float *x, uint32_t n)
     return known ? sum / known : 0;
 }
 
+/* A share in per cent; "-" where a layer has no such prediction: nothing precedes the first one. */
+#define PERCENT_BYTES 16
+#define PERCENT(x)    percent((x), (char[PERCENT_BYTES]){0})
+static const char *percent(float share, char text[PERCENT_BYTES])
+{
+    if (isnan(share))
+        return "-";
+    snprintf(text, PERCENT_BYTES, "%.1f %%", 100 * (double)share);
+    return text;
+}
+
+static void print_recall(const struct plan *plan)
+{
+    const float *const recall[] = {plan_recall_gate(plan),
+                                   plan_recall_gate_list(plan),
+                                   plan_recall_attention(plan),
+                                   plan_recall_attention_list(plan),
+                                   plan_recall_attention_before(plan),
+                                   plan_recall_attention_before_list(plan)};
+    printf("recall per layer (top-K, list): previous gate input | attention input | previous "
+           "attention input\n");
+    for (uint32_t l = 0; l < plan->layers; l++) {
+        printf("  layer %2u", l);
+        for (size_t i = 0; i < ARRAY_LEN(recall); i++)
+            printf("%s%8s", i % 2 ? "" : "  ", PERCENT(recall[i][l]));
+        printf("\n");
+    }
+}
+
 static void print_result(const struct profile *p)
 {
     const struct plan *plan = p->plan;
@@ -242,16 +271,7 @@ static void print_result(const struct profile *p)
         return;
     }
     printf("%s: %.0f tokens, perplexity %.4f\n", p->out_path, plan->scalar[PLAN_tokens], ppl);
-    printf("recall per layer (top-K, list): previous gate input | attention input | previous "
-           "attention input\n");
-    for (uint32_t l = 0; l < layers; l++)
-        printf("  layer %2u   %5.1f %% %5.1f %%   %5.1f %% %5.1f %%   %5.1f %% %5.1f %%\n", l,
-               100 * (double)plan_recall_gate(plan)[l],
-               100 * (double)plan_recall_gate_list(plan)[l],
-               100 * (double)plan_recall_attention(plan)[l],
-               100 * (double)plan_recall_attention_list(plan)[l],
-               100 * (double)plan_recall_attention_before(plan)[l],
-               100 * (double)plan_recall_attention_before_list(plan)[l]);
+    print_recall(plan);
     printf("importance: %llu of %llu experts measured individually, the others by group\n",
            (unsigned long long)measured, (unsigned long long)cells);
     printf("paths: %u pair cells (%.1f MiB)\n", plan->cells,

@@ -171,7 +171,11 @@ int main(int argc, char **argv)
     }
     limit_self();
     notify_take(s);
-    if (start(s, &error) != 0)
+    if (start(s, &error) != 0 && error.code == ERR_CANCELLED) {
+        log_info("stopping during the start: %s", error.text);
+        finish(s, &s->end_error, 0);
+    }
+    if (error.code != ERR_NONE)
         finish(s, &error, error_exit_status(error.code));
     if (s->options.print_memory)
         finish(s, &s->end_error, 0);

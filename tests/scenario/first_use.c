@@ -1,0 +1,150 @@
+/* What a new user sees: figures, warnings, the log of a requested restart, Ctrl-C. */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "lib/base/bytes.h"
+#include "tests/harness/harness.h"
+
+#define END_MS 60000
+
+static char *file_text(const char *path)
+{
+    struct command c;
+    command_run(&c, NULL, END_MS, (const char *const[]){"/bin/cat", path, NULL});
+    CHECK(c.status == 0, "%.300s", c.err);
+    char *text = strdup(c.out);
+    CHECK(text, "no memory");
+    command_free(&c);
+    return text;
+}
+
+static void expect_log(const struct engine *e, const char *wanted)
+{
+    char *log = file_text(e->log);
+    CHECK(strstr(log, wanted), "'%s' is not in the log: %.1000s", wanted, log);
+    free(log);
+}
+
+static void expect_not_in_log(const struct engine *e, const char *unwanted)
+{
+    char *log = file_text(e->log);
+    const char *at = strstr(log, unwanted);
+    CHECK(!at, "in the log: %.200s", at);
+    free(log);
+}
+
+/* The first layer has no prediction from a previous one. */
+static void profile_has_no_nan(void)
+{
+    static const char *const outputs[] = {"text", "json"};
+    for (size_t i = 0; i < ARRAY_LEN(outputs); i++) {
+        struct command c;
+        char profile[PATH_MAX];
+        snprintf(profile, sizeof profile, "%s/%s.profile", test_dir(), outputs[i]);
+        command_run(&c, NULL, END_MS,
+                    (const char *const[]){"profile", "-m", test_model(), "--text",
+                                          SLUICE_SOURCE_DIR "/launch/demo/calib.txt", "-o", profile,
+                                          "--tokens", "128", "--ctx-size", "64",
+                                          "--importance-tokens", "0", "--output", outputs[i],
+                                          NULL});
+        CHECK(c.status == 0 && c.out_bytes > 100, "status %d: %.300s", c.status, c.err);
+        CHECK(!strstr(c.out, "nan") && !strstr(c.out, "null"), "%.1000s", c.out);
+        command_free(&c);
+    }
+}
+
+static void figures_are_one_line(void)
+{
+    struct command c;
+    command_run(
+        &c, NULL, END_MS,
+        (const char *const[]){"generate", "-m", test_model(), "-p", "It was", "-n", "8", NULL});
+    CHECK(c.status == 0 && command_lines(c.err) == 1 && strstr(c.err, "8 tokens at "),
+          "status %d: %.600s", c.status, c.err);
+    CHECK(c.err_bytes <= 140, "%zu bytes: %.300s", c.err_bytes, c.err);
+    test_note("%.*s", (int)strcspn(c.err, "\n"), c.err);
+    command_free(&c);
+}
+
+static void requested_restart_is_no_crash(void)
+{
+    struct engine *e = engine_new();
+    engine_start(e, NULL);
+    json_decref(engine_control(e, "restart", json_pack("{s:s}", "process", "predictor")));
+    json_t *doc = engine_stats(e);
+    CHECK(lookup_exits(doc) == 1, "%zu exits", lookup_exits(doc));
+    const json_t *record = lookup_exit(doc, 0);
+    CHECK(strcmp(lookup_text(record, "cause"), "requested") == 0, "cause '%s'",
+          lookup_text(record, "cause"));
+    json_decref(doc);
+    engine_stop(e);
+    expect_log(e, ") ended: on request");
+    expect_not_in_log(e, "WARN run: predictor");
+}
+
+static void too_much_is_warned_of(void)
+{
+    struct engine *e = engine_new();
+    engine_start(e, (const char *const[]){"--ctx-size=65536", "--budget=900TiB", NULL});
+    engine_stop(e);
+    expect_log(e, "WARN run: --ctx-size 65536 is beyond the model's context of ");
+    expect_log(e, "WARN run: --budget 943718400MiB is more than this machine's memory of ");
+}
+
+static void ctrl_c_stops_the_engine(void)
+{
+    struct terminal *t = terminal_open(
+        24, 200, -1, (const char *const[]){"run", "--name", "first-use", "-m", test_model(), NULL});
+    terminal_wait(t, "ready: model", END_MS);
+    terminal_type(t, "\003");
+    terminal_wait(t, "stopping", END_MS);
+    int status = terminal_end(t, END_MS);
+    CHECK(status == 0, "status %d", status);
+}
+
+/* The same while inspect reads the model: here it is replaced by a program that does not end. */
+static void ctrl_c_during_the_start(void)
+{
+    char dir[PATH_MAX], inspect[PATH_MAX + 32], program[PATH_MAX + 32];
+    struct command c;
+    snprintf(dir, sizeof dir, "%s/programs", test_dir());
+    snprintf(program, sizeof program, "%s/sluice-run", test_libexec());
+    CHECK(mkdir(dir, 0700) == 0, "mkdir");
+    command_run(&c, NULL, END_MS, (const char *const[]){"/bin/cp", program, dir, NULL});
+    CHECK(c.status == 0, "%.300s", c.err);
+    command_free(&c);
+    snprintf(inspect, sizeof inspect, "%s/sluice-inspect", dir);
+    FILE *f = fopen(inspect, "we");
+    CHECK(f && fputs("#!/bin/sh\n: >\"$0.runs\"\nexec sleep 600\n", f) >= 0 && fclose(f) == 0 &&
+              chmod(inspect, 0700) == 0,
+          "cannot write %s", inspect);
+    static const char script[] =
+        "\"$0/sluice-run\" --name first-use -m \"$1\" & "
+        "while [ ! -e \"$0/sluice-inspect.runs\" ]; do :; done; kill -INT $!; wait $!";
+    command_run(&c, NULL, END_MS,
+                (const char *const[]){"/bin/bash", "-m", "-c", script, dir, test_model(), NULL});
+    CHECK(c.status == 0, "status %d: %.300s", c.status, c.err);
+    CHECK(strstr(c.err, "stopping during the start"), "%.300s", c.err);
+    command_free(&c);
+}
+
+int main(int argc, char **argv)
+{
+#define ROW(name)                                                                                  \
+    {                                                                                              \
+#name, name                                                                                \
+    }
+    static const struct test_case cases[] = {
+        ROW(profile_has_no_nan),
+        ROW(figures_are_one_line),
+        ROW(requested_restart_is_no_crash),
+        ROW(too_much_is_warned_of),
+        ROW(ctrl_c_stops_the_engine),
+        ROW(ctrl_c_during_the_start),
+    };
+    return test_main(argc, argv, cases, ARRAY_LEN(cases));
+}
