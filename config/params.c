@@ -150,11 +150,27 @@ static int set_bool(const struct param_info *t, char *at, const char *text, stru
     return 0;
 }
 
+void params_suggest(struct suggest *s)
+{
+    for (size_t i = 0; i < ARRAY_LEN(table); i++)
+        suggest_name(s, table[i].name);
+}
+
+static int unknown(const char *name, struct error *error)
+{
+    struct suggest s;
+    char hint[SUGGEST_HINT_BYTES];
+    suggest_start(&s, name, strlen(name));
+    params_suggest(&s);
+    return error_set(error, ERR_BAD_INPUT, "unknown parameter '%.80s'%s (see --help)", name,
+                     suggest_hint(&s, "", hint));
+}
+
 int params_set(struct params *p, const char *name, const char *text, struct error *error)
 {
     const struct param_info *t = find(name);
     if (!t)
-        return error_set(error, ERR_BAD_INPUT, "unknown parameter '%.80s' (see --help)", name);
+        return unknown(name, error);
     char *at = (char *)p + t->offset;
     switch (t->kind) {
     case KIND_U64:

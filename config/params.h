@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #include "lib/base/error.h"
+#include "lib/text/suggest.h"
 
 #define PARAM_TEXT_BYTES   512
 #define PARAM_CHOICE_BYTES 16
@@ -26,6 +27,9 @@ void params_defaults(struct params *p);
 
 /* True when `name` (dashes or underscores, without "--") is a parameter. */
 bool params_known(const char *name);
+
+/* Adds the names of all parameters to the search for the one that was meant. */
+void params_suggest(struct suggest *s);
 
 /* Sets one parameter from text; a percentage may end in '%', a size in a suffix. -1 with
  * ERR_BAD_INPUT naming the parameter, its bounds and the text. */

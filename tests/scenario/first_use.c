@@ -132,6 +132,32 @@ static void ctrl_c_during_the_start(void)
     command_free(&c);
 }
 
+/* Mistyped commands and options, in programs of each kind. */
+static void nearest_name_is_suggested(void)
+{
+    static const struct {
+        const char *argv[5], *hint;
+    } t[] = {
+        {{"/bin/bash", SLUICE_SOURCE_DIR "/launch/sluice", "gnerate"}, "did you mean generate?"},
+        {{"run", "--budgt", "1GiB"}, "did you mean --budget?"},
+        {{"generate", "--temprature=1", "-p", "x"}, "did you mean --temperature?"},
+        {{"inspect", "--tensor-list", "x"}, "unknown option --tensor-list (see"},
+        {{"pack", "--verfy"}, "did you mean --verify?"},
+        {{"ctl", "statsu"}, "did you mean status?"},
+        {{"ctl", "--nmae", "x", "status"}, "did you mean --name?"},
+        {{"sim", "--preset", "x"}, "use one trace file"}, /* an abbreviation of --presets */
+    };
+    for (size_t i = 0; i < ARRAY_LEN(t); i++) {
+        struct command c;
+        const char *argv[6] = {0};
+        memcpy(argv, t[i].argv, sizeof t[i].argv);
+        command_run(&c, NULL, END_MS, argv);
+        CHECK(c.status == 2 && strstr(c.err, t[i].hint) && command_lines(c.err) == 1,
+              "status %d, '%.300s' without '%s'", c.status, c.err, t[i].hint);
+        command_free(&c);
+    }
+}
+
 int main(int argc, char **argv)
 {
 #define ROW(name)                                                                                  \
@@ -145,6 +171,7 @@ int main(int argc, char **argv)
         ROW(too_much_is_warned_of),
         ROW(ctrl_c_stops_the_engine),
         ROW(ctrl_c_during_the_start),
+        ROW(nearest_name_is_suggested),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

@@ -10,8 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/option_error.h"
 #include "lib/base/bytes.h"
 #include "lib/json/lookup.h"
+#include "lib/text/suggest.h"
 #include "procs/clients/common/options.h"
 #include "procs/clients/common/session.h"
 
@@ -199,20 +201,26 @@ static int find_command(struct ctl *c, int argc, char **argv, struct error *erro
             c->arguments[a] = argv[1 + a];
         return 0;
     }
-    return error_set(error, ERR_BAD_INPUT, "unknown command '%.80s' (see sluice ctl --help)",
-                     argv[0]);
+    struct suggest s;
+    char hint[SUGGEST_HINT_BYTES];
+    suggest_start(&s, argv[0], strlen(argv[0]));
+    for (size_t i = 0; i < ARRAY_LEN(commands); i++)
+        if (allowed(&commands[i]))
+            suggest_name(&s, commands[i].name);
+    return error_set(error, ERR_BAD_INPUT, "unknown command '%.80s'%s (see sluice ctl --help)",
+                     argv[0], suggest_hint(&s, "", hint));
 }
 
 static int parse(struct ctl *c, int argc, char **argv, struct error *error)
 {
     int option;
-    while ((option = getopt_long(argc, argv, "h", options, NULL)) != -1) {
+    while ((option = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
         switch (option) {
         case 'r': c->run = optarg; break;
         case 'j': c->json = true; break;
         case 'o': c->json = strcmp(optarg, "json") == 0; break;
         case 'h': usage(stdout); exit(fflush(stdout) == 0 ? 0 : 1);
-        default: return error_set(error, ERR_BAD_INPUT, "see sluice ctl --help");
+        default: return option_error("ctl", option, argv, options, false, NULL, error);
         }
     }
     return find_command(c, argc - optind, argv + optind, error);

@@ -13,6 +13,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "config/option_error.h"
+#include "lib/base/assert.h"
 #include "lib/base/bytes.h"
 #include "procs/clients/common/generation_stats.h"
 #include "procs/clients/common/options.h"
@@ -124,7 +126,7 @@ static int one_option(struct generate *g, int option, const char *value, struct 
     case 'q': g->quiet = true; return 0;
     case 'v': g->engine.verbose = true; return 0;
     case 'h': usage(stdout); exit(fflush(stdout) == 0 ? 0 : 1);
-    default: return error_set(error, ERR_BAD_INPUT, "see sluice generate --help");
+    default: sl_panic("option %d of the table is not handled", option);
     }
 }
 
@@ -137,8 +139,10 @@ static int parse(struct generate *g, int argc, char **argv, struct error *error)
         sampling_take_args(&s->sampling, &argc, argv, error) != 0)
         return -1;
     int option;
-    while ((option = getopt_long(argc, argv, "m:p:f:n:c:t:s:qvh", options, NULL)) != -1)
-        if (one_option(g, option, optarg, error) != 0)
+    while ((option = getopt_long(argc, argv, ":m:p:f:n:c:t:s:qvh", options, NULL)) != -1)
+        if ((option == '?' || option == ':'
+                 ? option_error("generate", option, argv, options, true, sampling_names(), error)
+                 : one_option(g, option, optarg, error)) != 0)
             return -1;
     if (optind < argc)
         return error_set(error, ERR_BAD_INPUT,

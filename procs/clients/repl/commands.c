@@ -290,7 +290,13 @@ int command_run(struct repl *r, char *line, struct error *error)
     for (size_t i = 0; i < ARRAY_LEN(commands); i++)
         if (strcmp(commands[i].name, name) == 0)
             return commands[i].run(r, arguments, error);
-    return error_set(error, ERR_BAD_INPUT, "unknown command /%.40s (see /help)", name);
+    struct suggest s;
+    char hint[SUGGEST_HINT_BYTES];
+    suggest_start(&s, name, strlen(name));
+    for (size_t i = 0; i < ARRAY_LEN(commands); i++)
+        suggest_name(&s, commands[i].name);
+    return error_set(error, ERR_BAD_INPUT, "unknown command /%.40s%s (see /help)", name,
+                     suggest_hint(&s, "/", hint));
 }
 
 /* ---- completion ---- */

@@ -20,6 +20,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "config/option_error.h"
 #include "lib/base/log.h"
 #include "lib/model/store/store.h"
 #include "lib/plan/plan.h"
@@ -67,7 +68,6 @@ static int descriptor(const char *text, struct error *error)
 
 static int options_take(struct inspect *in, int argc, char **argv, struct error *error)
 {
-    opterr = 0;
     for (int option; (option = getopt_long(argc, argv, ":h", long_options, NULL)) != -1;) {
         switch (option) {
         case 's':
@@ -83,10 +83,7 @@ static int options_take(struct inspect *in, int argc, char **argv, struct error 
         case 't': in->tensors = true; break;
         case 'h': usage(stdout); exit(0);
         case 'v': printf("sluice %s\n", SLUICE_VERSION); exit(0);
-        default:
-            return error_set(error, ERR_BAD_INPUT,
-                             "unknown or incomplete option %.80s; see 'sluice inspect --help'",
-                             argv[optind - 1]);
+        default: return option_error("inspect", option, argv, long_options, false, NULL, error);
         }
     }
     if (optind + 1 != argc)

@@ -13,6 +13,7 @@
 
 #include <jansson.h>
 
+#include "config/option_error.h"
 #include "lib/base/assert.h"
 #include "lib/base/clock.h"
 #include "procs/clients/common/options.h"
@@ -104,15 +105,17 @@ static int one_option(struct profile *p, int option, const char *value, struct e
                              value);
         return 0;
     case 'h': usage(stdout); exit(fflush(stdout) == 0 ? 0 : 1);
-    default: return error_set(error, ERR_BAD_INPUT, "see sluice profile --help");
+    default: sl_panic("option %d of the table is not handled", option);
     }
 }
 
 static int parse(struct profile *p, int argc, char **argv, struct error *error)
 {
     int option;
-    while ((option = getopt_long(argc, argv, "m:o:h", options, NULL)) != -1)
-        if (one_option(p, option, optarg, error) != 0)
+    while ((option = getopt_long(argc, argv, ":m:o:h", options, NULL)) != -1)
+        if ((option == '?' || option == ':'
+                 ? option_error("profile", option, argv, options, false, NULL, error)
+                 : one_option(p, option, optarg, error)) != 0)
             return -1;
     if (optind < argc)
         return error_set(error, ERR_BAD_INPUT, "'%.80s' is not an option", argv[optind]);
