@@ -132,6 +132,55 @@ static void ctrl_c_during_the_start(void)
     command_free(&c);
 }
 
+static void url_is_printed(void)
+{
+    struct command c;
+    struct engine *e = engine_new();
+    engine_start(e, (const char *const[]){"--http=0", NULL});
+    json_t *status = engine_control(e, "status", NULL);
+    char url[80];
+    snprintf(url, sizeof url, "%s", lookup_text(status, "url"));
+    json_decref(status);
+    CHECK(strncmp(url, "http://127.0.0.1:", 17) == 0 && atoi(url + 17) > 0, "URL '%s'", url);
+    expect_log(e, url);
+    command_run(&c, NULL, END_MS, (const char *const[]){"ps", NULL});
+    CHECK(c.status == 0 && command_lines(c.out) == 2 && strstr(c.out, url) && strstr(c.out, e->run),
+          "status %d: %.400s%.300s", c.status, c.out, c.err);
+    command_free(&c);
+    command_run(&c, NULL, END_MS, (const char *const[]){"ps", "--json", NULL});
+    json_t *list = json_loads(c.out, 0, NULL);
+    const json_t *only = json_array_get(list, 0);
+    CHECK(json_array_size(list) == 1 && strcmp(lookup_text(only, "url"), url) == 0 &&
+              strcmp(lookup_text(only, "state"), "ready") == 0 &&
+              strcmp(lookup_text(only, "model"), test_model()) == 0 &&
+              lookup_u64(only, "budget_bytes") > 0,
+          "%.400s", c.out);
+    json_decref(list);
+    command_free(&c);
+    engine_stop(e);
+}
+
+/* Of an engine that was killed; those of a running engine and of other programs stay. */
+static void dead_run_directories_are_removed(void)
+{
+    char other[PATH_MAX], file[PATH_MAX + 32], lock[PATH_MAX + 32];
+    struct engine *running = engine_new(), *killed = engine_new(), *next = engine_new();
+    engine_start(running, NULL);
+    engine_start(killed, NULL);
+    CHECK(kill(killed->pid, SIGKILL) == 0, "kill");
+    engine_check_gone(killed, END_MS);
+    CHECK(access(killed->dir, F_OK) == 0, "the directory is gone already");
+    snprintf(other, sizeof other, "%s/other", test_dir());
+    snprintf(file, sizeof file, "%s/file", other);
+    snprintf(lock, sizeof lock, "%s/lock", running->dir);
+    CHECK(mkdir(other, 0700) == 0 && fclose(fopen(file, "we")) == 0, "cannot make %s", file);
+    engine_start(next, NULL);
+    CHECK(access(killed->dir, F_OK) != 0, "%s is still there", killed->dir);
+    CHECK(access(file, F_OK) == 0 && access(lock, F_OK) == 0, "%s or %s was removed", file, lock);
+    engine_stop(next);
+    engine_stop(running);
+}
+
 /* Mistyped commands and options, in programs of each kind. */
 static void nearest_name_is_suggested(void)
 {
@@ -172,6 +221,8 @@ int main(int argc, char **argv)
         ROW(ctrl_c_stops_the_engine),
         ROW(ctrl_c_during_the_start),
         ROW(nearest_name_is_suggested),
+        ROW(url_is_printed),
+        ROW(dead_run_directories_are_removed),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }
