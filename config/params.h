@@ -35,7 +35,7 @@ void params_suggest(struct suggest *s);
  * ERR_BAD_INPUT naming the parameter, its bounds and the text. */
 int params_set(struct params *p, const char *name, const char *text, struct error *error);
 
-/* Reads a file of "name = value" lines (# starts a comment). Errors name file and line. */
+/* Reads a file of "name = value" lines (# at the start or after a blank starts a comment). Errors name file and line. */
 int params_load(struct params *p, const char *path, struct error *error);
 
 /* Removes every parameter option (--name value, --name=value, --config FILE) from argv and applies

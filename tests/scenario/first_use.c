@@ -181,6 +181,28 @@ static void dead_run_directories_are_removed(void)
     engine_stop(running);
 }
 
+static void trace_is_not_overwritten(void)
+{
+    char path[PATH_MAX], option[PATH_MAX + 8];
+    struct command c;
+    snprintf(path, sizeof path, "%s/trace", test_dir());
+    snprintf(option, sizeof option, "--trace=%s", path);
+    CHECK(fclose(fopen(path, "we")) == 0, "cannot make %s", path);
+    const char *argv[] = {"generate", "-m", test_model(), "-p", "It was",
+                          "-n",       "4",  option,       NULL, NULL};
+    command_run(&c, NULL, END_MS, argv);
+    CHECK(c.status == 2 && strstr(c.err, "exists already; --force overwrites it"),
+          "status %d: %.300s", c.status, c.err);
+    command_free(&c);
+    argv[8] = "--force";
+    command_run(&c, NULL, END_MS, argv);
+    CHECK(c.status == 0, "status %d: %.300s", c.status, c.err);
+    command_free(&c);
+    char *trace = file_text(path);
+    CHECK(trace[0], "the trace is empty");
+    free(trace);
+}
+
 /* Mistyped commands and options, in programs of each kind. */
 static void nearest_name_is_suggested(void)
 {
@@ -222,6 +244,7 @@ int main(int argc, char **argv)
         ROW(ctrl_c_during_the_start),
         ROW(nearest_name_is_suggested),
         ROW(url_is_printed),
+        ROW(trace_is_not_overwritten),
         ROW(dead_run_directories_are_removed),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));

@@ -231,10 +231,15 @@ static int cmd_regen(struct repl *r, char *arguments, struct error *error)
 
 static int cmd_save(struct repl *r, char *arguments, struct error *error)
 {
+    static const char force[] = "--force";
+    size_t n = sizeof force - 1;
+    bool overwrite = strncmp(arguments, force, n) == 0 && strchr(" \t", arguments[n]);
+    if (overwrite)
+        arguments += n + strspn(arguments + n, " \t");
     if (!*arguments)
-        return error_set(error, ERR_BAD_INPUT, "usage: /save FILE");
+        return error_set(error, ERR_BAD_INPUT, "usage: /save [--force] FILE");
     json_t *settings = settings_json(r);
-    int status = conversation_save(&r->conversation, settings, arguments, error);
+    int status = conversation_save(&r->conversation, settings, arguments, overwrite, error);
     json_decref(settings);
     if (status == 0)
         printf("%zu turns saved\n", r->conversation.count);

@@ -40,7 +40,7 @@ static void usage(FILE *out)
         "      --synthetic            instead of --text: tokens as in sluice bench, for files "
         "with\n"
         "                             random weights; no importance, default 4096 tokens\n"
-        "  -o FILE                    the profile (JSON; tables go to FILE.tables)\n"
+        "  -o FILE                    the profile (JSON; tables go to FILE.*.tables)\n"
         "      --ctx-size N           tokens per window (default 512)\n"
         "      --tokens N             maximum number of tokens, spread over the text (default "
         "all)\n"

@@ -20,6 +20,7 @@
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
 #include "lib/base/clock.h"
+#include "lib/file/replace.h"
 #include "lib/tensor/tensor_type.h"
 #include "procs/clients/common/options.h"
 #include "procs/tools/synth/pipeline.h"
@@ -210,8 +211,9 @@ static int write_file(struct synth *s, const struct weights *weights, struct ggu
     int rc = gguf_writer_start(w, s->part, error);
     if (rc == 0) {
         rc = write_pieces(s, p, w, error);
-        if (rc == 0 && rename(s->part, s->path) != 0)
-            rc = error_set_errno(error, ERR_IO, errno, "cannot rename to %s", s->path);
+        int why = rc == 0 ? file_replace(s->part, s->path, true) : 0;
+        if (why != 0)
+            rc = error_set_errno(error, ERR_IO, why, "cannot write %s", s->path);
         if (rc != 0)
             unlink(s->part);
     }

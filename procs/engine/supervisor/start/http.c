@@ -102,6 +102,10 @@ static int check_key_file(const char *path, struct error *error)
     if (read && strcspn(line, "\r\n") > PARAM_TEXT_BYTES - 1)
         return error_set(error, ERR_BAD_INPUT, "--http-key-file %.200s: a key has at most %d bytes",
                          path, PARAM_TEXT_BYTES - 1);
+    size_t key = read ? strcspn(line, " \t\r\n") : 0;
+    if (read && line[key + strspn(line + key, " \t")] > ' ')
+        return error_set(error, ERR_BAD_INPUT, "--http-key-file %.200s: a key contains no blanks",
+                         path);
     return 0;
 }
 

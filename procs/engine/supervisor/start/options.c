@@ -69,6 +69,9 @@ int options_take(struct supervisor *s, int argc, char **argv, struct error *erro
     if (optind < argc)
         return error_set(error, ERR_BAD_INPUT,
                          "unexpected argument '%.80s'; see 'sluice run --help'", argv[optind]);
+    if (s->params.trace[0] && !s->params.force && access(s->params.trace, F_OK) == 0)
+        return error_set(error, ERR_BAD_INPUT,
+                         "--trace %.200s exists already; --force overwrites it", s->params.trace);
     if (!o->model[0])
         return error_set(error, ERR_BAD_INPUT,
                          "no model given; use -m MODEL (see 'sluice run --help')");
