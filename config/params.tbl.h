@@ -90,6 +90,10 @@ PARAM_U64(idle_timeout, 30000, 100, 3600000, "ms",
 PARAM_CHOICE(cgroup, "auto", "auto|off|require",
              "also enforce the budget with a memory cgroup (hard limit)")
 PARAM_CHOICE(log_level, "info", "debug|info|warn|error|none", "minimum level that is logged")
+PARAM_CHOICE(
+    log_format, "text", "text|json|journal",
+    "lines of the log: text with a time stamp, JSON objects, or with the priorities of systemd's "
+    "journal")
 PARAM_BOOL(deterministic, false,
            "decide by simulated residency and time instead of the actual state: reproducible "
            "output of lossy presets, and statistics equal to those of `sluice sim`")

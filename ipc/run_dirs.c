@@ -3,6 +3,8 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -66,6 +68,17 @@ static void sockets_remove(int dir_fd)
     closedir(dir);
 }
 
+/* Whether the lock file names a process that does not exist. An empty one belongs to an engine that is
+ * starting; a number that is in use again keeps the directory until a later start. */
+static bool owner_gone(int lock)
+{
+    char text[24] = "";
+    if (pread(lock, text, sizeof text - 1, 0) <= 0)
+        return false;
+    long pid = strtol(text, NULL, 10);
+    return pid > 0 && pid <= INT_MAX && kill((pid_t)pid, 0) != 0 && errno == ESRCH;
+}
+
 /* Every process of an engine holds the lock, so that it can be taken only when all have exited. It is held
  * during the removal. An engine that starts meanwhile notices that its lock file is not the directory's
  * any more (run_dir_lock). */
@@ -75,7 +88,7 @@ static bool dead_remove(int base_fd, const char *name, const char *path)
     bool removed = false;
     int dir_fd = run_dir_open(path, &ignored);
     int lock = dir_fd >= 0 ? openat(dir_fd, RUN_LOCK_FILE, O_RDONLY | O_NOFOLLOW | O_CLOEXEC) : -1;
-    if (lock >= 0 && flock(lock, LOCK_EX | LOCK_NB) == 0) {
+    if (lock >= 0 && flock(lock, LOCK_EX | LOCK_NB) == 0 && owner_gone(lock)) {
         sockets_remove(dir_fd);
         unlinkat(dir_fd, RUN_LOCK_FILE, 0);
         removed = unlinkat(base_fd, name, AT_REMOVEDIR) == 0;

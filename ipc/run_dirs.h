@@ -8,8 +8,8 @@
 void run_dirs_running(void (*visit)(const char *name, void *arg), void *arg);
 
 /* Removes the run directories of engines that have exited: directories of this user with a lock file that
- * no process has locked. Only names that an engine makes are removed; any other file keeps its directory.
- * The directory named `except` is left. Returns the number removed. */
+ * no process has locked and whose process is gone. Only names that an engine makes are removed; any other
+ * file keeps its directory. The directory named `except` is left. Returns the number removed. */
 unsigned run_dirs_sweep(const char *except);
 
 #endif

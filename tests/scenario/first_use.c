@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "lib/base/bytes.h"
@@ -167,7 +168,8 @@ static void dead_run_directories_are_removed(void)
     struct engine *running = engine_new(), *killed = engine_new(), *next = engine_new();
     engine_start(running, NULL);
     engine_start(killed, NULL);
-    CHECK(kill(killed->pid, SIGKILL) == 0, "kill");
+    CHECK(kill(killed->pid, SIGKILL) == 0 && waitpid(killed->pid, NULL, 0) == killed->pid, "kill");
+    killed->pid = 0;
     engine_check_gone(killed, END_MS);
     CHECK(access(killed->dir, F_OK) == 0, "the directory is gone already");
     snprintf(other, sizeof other, "%s/other", test_dir());
