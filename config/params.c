@@ -8,6 +8,9 @@
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
 
+#define ON_WORDS  "on|yes|true|1"
+#define OFF_WORDS "off|no|false|0"
+
 enum param_kind { KIND_U64, KIND_BYTES, KIND_F64, KIND_BOOL, KIND_CHOICE, KIND_TEXT };
 
 struct param_info {
@@ -140,9 +143,9 @@ static int set_f64(const struct param_info *t, char *at, const char *text, struc
 static int set_bool(const struct param_info *t, char *at, const char *text, struct error *error)
 {
     uint64_t value;
-    if (one_of("on|yes|true|1", text))
+    if (one_of(ON_WORDS, text))
         value = 1;
-    else if (one_of("off|no|false|0", text))
+    else if (one_of(OFF_WORDS, text))
         value = 0;
     else
         return error_set(error, ERR_BAD_INPUT, "%s: '%.80s' must be on or off", OPTION(t), text);
@@ -150,11 +153,27 @@ static int set_bool(const struct param_info *t, char *at, const char *text, stru
     return 0;
 }
 
+void params_suggest(struct suggest *s)
+{
+    for (size_t i = 0; i < ARRAY_LEN(table); i++)
+        suggest_name(s, table[i].name);
+}
+
+static int unknown(const char *name, struct error *error)
+{
+    struct suggest s;
+    char hint[SUGGEST_HINT_BYTES];
+    suggest_start(&s, name, strlen(name));
+    params_suggest(&s);
+    return error_set(error, ERR_BAD_INPUT, "unknown parameter '%.80s'%s (see --help)", name,
+                     suggest_hint(&s, "", hint));
+}
+
 int params_set(struct params *p, const char *name, const char *text, struct error *error)
 {
     const struct param_info *t = find(name);
     if (!t)
-        return error_set(error, ERR_BAD_INPUT, "unknown parameter '%.80s' (see --help)", name);
+        return unknown(name, error);
     char *at = (char *)p + t->offset;
     switch (t->kind) {
     case KIND_U64:
@@ -186,33 +205,57 @@ static char *trim(char *s)
     return s;
 }
 
+/* A comment starts at the line's start or after a blank: a value may contain '#' (a key, a path). */
+static void cut_comment(char *line)
+{
+    for (char *c = line; *c; c++)
+        if (*c == '#' && (c == line || c[-1] == ' ' || c[-1] == '\t')) {
+            *c = 0;
+            return;
+        }
+}
+
+static int load_line(struct params *p, const char *path, unsigned number, char *line, size_t bytes,
+                     struct error *error)
+{
+    if (strlen(line) != bytes)
+        return error_set(error, ERR_BAD_INPUT, "%s:%u: a line with a NUL byte", path, number);
+    cut_comment(line);
+    char *name = trim(line);
+    if (!*name)
+        return 0;
+    char *equals = strchr(name, '=');
+    if (!equals)
+        return error_set(error, ERR_BAD_INPUT, "%s:%u: expected 'name = value'", path, number);
+    *equals = 0;
+    struct error why;
+    if (params_set(p, trim(name), trim(equals + 1), &why) != 0)
+        return error_set(error, ERR_BAD_INPUT, "%s:%u: %.300s", path, number, why.text);
+    return 0;
+}
+
 int params_load(struct params *p, const char *path, struct error *error)
 {
     FILE *f = fopen(path, "re");
     if (!f)
         return error_set_errno(error, ERR_BAD_INPUT, errno, "cannot open config file %s", path);
-    char line[2048];
+    char *line = NULL;
+    size_t cap = 0;
+    ssize_t n;
     int result = 0;
-    for (unsigned number = 1; result == 0 && fgets(line, sizeof line, f); number++) {
-        char *hash = strchr(line, '#');
-        if (hash)
-            *hash = 0;
-        char *name = trim(line);
-        if (!*name)
-            continue;
-        char *equals = strchr(name, '=');
-        if (!equals) {
-            result =
-                error_set(error, ERR_BAD_INPUT, "%s:%u: expected 'name = value'", path, number);
-            break;
-        }
-        *equals = 0;
-        struct error why;
-        if (params_set(p, trim(name), trim(equals + 1), &why) != 0)
-            result = error_set(error, ERR_BAD_INPUT, "%s:%u: %.300s", path, number, why.text);
-    }
+    for (unsigned number = 1; result == 0 && (n = getline(&line, &cap, f)) >= 0; number++)
+        result = load_line(p, path, number, line, (size_t)n, error);
+    if (result == 0 && !feof(f))
+        result = error_set_errno(error, ERR_BAD_INPUT, errno, "cannot read config file %s", path);
+    free(line);
     fclose(f);
     return result;
+}
+
+/* A parameter that is on or off may be given without a value. */
+static bool value_follows(const struct param_info *t, const char *next)
+{
+    return next && (!t || t->kind != KIND_BOOL || one_of(ON_WORDS "|" OFF_WORDS, next));
 }
 
 int params_take_args(struct params *p, int *argc, char **argv, struct error *error)
@@ -231,11 +274,16 @@ int params_take_args(struct params *p, int *argc, char **argv, struct error *err
         size_t n = strcspn(arg + 2, "=");
         bool config = n == 6 && strncmp(arg + 2, "config", 6) == 0;
         snprintf(name, sizeof name, "%.*s", (int)(n < 63 ? n : 63), arg + 2);
-        if (!config && !find(name)) {
+        const struct param_info *t = config ? NULL : find(name);
+        if (!config && !t) {
             argv[kept++] = arg;
             continue;
         }
-        const char *value = arg[2 + n] == '=' ? arg + 3 + n : i + 1 < *argc ? argv[++i] : NULL;
+        const char *value = t && t->kind == KIND_BOOL ? "on" : NULL;
+        if (arg[2 + n] == '=')
+            value = arg + 3 + n;
+        else if (value_follows(t, i + 1 < *argc ? argv[i + 1] : NULL))
+            value = argv[++i];
         if (!value)
             return error_set(error, ERR_BAD_INPUT, "--%s needs a value", name);
         if ((config ? params_load(p, value, error) : params_set(p, name, value, error)) != 0)

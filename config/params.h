@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #include "lib/base/error.h"
+#include "lib/text/suggest.h"
 
 #define PARAM_TEXT_BYTES   512
 #define PARAM_CHOICE_BYTES 16
@@ -27,11 +28,14 @@ void params_defaults(struct params *p);
 /* True when `name` (dashes or underscores, without "--") is a parameter. */
 bool params_known(const char *name);
 
+/* Adds the names of all parameters to the search for the one that was meant. */
+void params_suggest(struct suggest *s);
+
 /* Sets one parameter from text; a percentage may end in '%', a size in a suffix. -1 with
  * ERR_BAD_INPUT naming the parameter, its bounds and the text. */
 int params_set(struct params *p, const char *name, const char *text, struct error *error);
 
-/* Reads a file of "name = value" lines (# starts a comment). Errors name file and line. */
+/* Reads a file of "name = value" lines (# at the start or after a blank starts a comment). Errors name file and line. */
 int params_load(struct params *p, const char *path, struct error *error);
 
 /* Removes every parameter option (--name value, --name=value, --config FILE) from argv and applies

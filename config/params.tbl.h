@@ -90,10 +90,15 @@ PARAM_U64(idle_timeout, 30000, 100, 3600000, "ms",
 PARAM_CHOICE(cgroup, "auto", "auto|off|require",
              "also enforce the budget with a memory cgroup (hard limit)")
 PARAM_CHOICE(log_level, "info", "debug|info|warn|error|none", "minimum level that is logged")
+PARAM_CHOICE(
+    log_format, "text", "text|json|journal",
+    "lines of the log: text with a time stamp, JSON objects, or with the priorities of systemd's "
+    "journal")
 PARAM_BOOL(deterministic, false,
            "decide by simulated residency and time instead of the actual state: reproducible "
            "output of lossy presets, and statistics equal to those of `sluice sim`")
-PARAM_TEXT(trace, "", "record the access log in this trace file")
+PARAM_TEXT(trace, "", "record the access log in this trace file, which must not exist")
+PARAM_BOOL(force, false, "overwrite the file of --trace")
 PARAM_TEXT(http, "",
            "listen address of the HTTP gateway: ADDRESS:PORT, or PORT for 127.0.0.1; empty: no "
            "gateway (docs/gateway.md)")

@@ -232,14 +232,24 @@ static long lock_owner(int fd)
     return strtol(text, NULL, 10);
 }
 
-int run_dir_lock(const char *run_dir, unsigned wait_ms, struct error *error)
+/* Whether the lock file is still the one of the directory: a sweep may have removed both. */
+static bool lock_is_current(const char *run_dir, int fd)
+{
+    struct stat own, current;
+    int now = open_lock(run_dir, O_RDONLY);
+    bool same = now >= 0 && fstat(fd, &own) == 0 && fstat(now, &current) == 0 &&
+                own.st_dev == current.st_dev && own.st_ino == current.st_ino;
+    if (now >= 0)
+        close(now);
+    return same;
+}
+
+/* The lock file, locked; or -1. Retries until the deadline while another process holds it. */
+static int lock_take(const char *run_dir, uint64_t deadline, struct error *error)
 {
     int fd = open_lock(run_dir, O_RDWR | O_CREAT);
-    if (fd < 0) {
-        error_set_errno(error, ERR_FAILED, errno, "cannot open the lock of %s", run_dir);
-        return -1;
-    }
-    uint64_t deadline = clock_now_ns() + wait_ms * NS_PER_MS;
+    if (fd < 0)
+        return error_set_errno(error, ERR_FAILED, errno, "cannot open the lock of %s", run_dir);
     while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
         int why = errno;
         if (why == EINTR)
@@ -255,6 +265,20 @@ int run_dir_lock(const char *run_dir, unsigned wait_ms, struct error *error)
         }
         poll(NULL, 0, LOCK_POLL_MS);
     }
+    return fd;
+}
+
+int run_dir_lock(const char *run_dir, unsigned wait_ms, struct error *error)
+{
+    uint64_t deadline = clock_now_ns() + wait_ms * NS_PER_MS;
+    int fd;
+    while ((fd = lock_take(run_dir, deadline, error)) >= 0 && !lock_is_current(run_dir, fd)) {
+        close(fd);
+        if (run_dir_create(run_dir, error) != 0)
+            return -1;
+    }
+    if (fd < 0)
+        return -1;
     char text[24];
     int n = snprintf(text, sizeof text, "%ld\n", (long)getpid());
     if (ftruncate(fd, 0) != 0 || pwrite(fd, text, (size_t)n, 0) != n) {

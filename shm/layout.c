@@ -97,6 +97,7 @@ static const uint64_t procs_layout[] = {
     O(procs_head, run_dir),
     O(procs_head, injection),
     O(procs_head, preset_requested),
+    O(procs_head, log_level),
     O(procs_head, row),
     S(proc_row),
     O(proc_row, incarnation),

@@ -1,16 +1,32 @@
 #include "lib/base/log.h"
 
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "lib/base/log_queue.h"
 
+/* Levels of lines: those of enum log_level up to ERROR, then the two that are always printed. */
+enum line_level { LINE_FATAL = LOG_LEVEL_NONE, LINE_PANIC };
+
+static const struct {
+    const char *name, *journal; /* priority of syslog */
+} levels[] = {
+    [LOG_LEVEL_DEBUG] = {"DEBUG", "7"}, [LOG_LEVEL_INFO] = {"INFO", "6"},
+    [LOG_LEVEL_WARN] = {"WARN", "4"},   [LOG_LEVEL_ERROR] = {"ERROR", "3"},
+    [LINE_FATAL] = {"FATAL", "2"},      [LINE_PANIC] = {"PANIC", "2"},
+};
+
+static const char *const level_names[] = {"debug", "info", "warn", "error", "none"};
+
 static struct {
     char process[32];
-    enum log_level min_level;
+    _Atomic int min_level; /* enum log_level */
+    enum log_format format;
     void (*hook)(const char *, void *);
     void *hook_arg;
 } the_log = {.process = "sluice", .min_level = LOG_LEVEL_INFO};
@@ -18,24 +34,56 @@ static struct {
 void log_init(const char *process, enum log_level min_level)
 {
     snprintf(the_log.process, sizeof the_log.process, "%s", process);
-    the_log.min_level = min_level;
+    log_set_level(min_level);
+}
+
+void log_set_level(enum log_level min_level)
+{
+    /* Relaxed: a line logged meanwhile may follow the old level. */
+    atomic_store_explicit(&the_log.min_level, (int)min_level, memory_order_relaxed);
+}
+
+void log_set_format(enum log_format format)
+{
+    the_log.format = format;
+}
+
+/* Index of a name; -1: it is not one of them. */
+static int name_find(const char *const *names, size_t count, const char *name)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(names[i], name) == 0)
+            return (int)i;
+    return -1;
 }
 
 bool log_level_parse(const char *name, enum log_level *level)
 {
-    static const char *const names[] = {"debug", "info", "warn", "error", "none"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        if (strcmp(name, names[i]) == 0) {
-            *level = (enum log_level)i;
-            return true;
-        }
-    }
-    return false;
+    int i = name_find(level_names, sizeof level_names / sizeof level_names[0], name);
+    if (i >= 0)
+        *level = (enum log_level)i;
+    return i >= 0;
 }
+
+const char *log_level_name(enum log_level level)
+{
+    return level_names[level];
+}
+
+bool log_format_parse(const char *name, enum log_format *format)
+{
+    static const char *const names[] = {"text", "json", "journal"};
+    int i = name_find(names, sizeof names / sizeof names[0], name);
+    if (i >= 0)
+        *format = (enum log_format)(LOG_FORMAT_TEXT + i);
+    return i >= 0;
+}
+
+static size_t line_of_dropped(uint64_t count, char line[LOG_LINE_BYTES]);
 
 int log_start_thread(void)
 {
-    return log_queue_start(the_log.process);
+    return log_queue_start(line_of_dropped);
 }
 
 void log_flush(unsigned ms)
@@ -69,44 +117,135 @@ static size_t line_bytes(char *line, size_t bytes, int n)
     return (size_t)n;
 }
 
-void log_line(const char *fmt, ...)
+/* "2026-11-24T12:34:56.789Z" */
+#define STAMP_BYTES 32
+static void stamp_make(char stamp[STAMP_BYTES])
 {
-    char text[LOG_LINE_BYTES - 1], line[LOG_LINE_BYTES];
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(text, sizeof text, fmt, args);
-    va_end(args);
-    put(line, line_bytes(line, sizeof line, snprintf(line, sizeof line, "%s\n", text)));
+    struct timespec now;
+    struct tm utc;
+    char seconds[24];
+    clock_gettime(CLOCK_REALTIME, &now);
+    gmtime_r(&now.tv_sec, &utc);
+    strftime(seconds, sizeof seconds, "%Y-%m-%dT%H:%M:%S", &utc);
+    snprintf(stamp, STAMP_BYTES, "%s.%03dZ", seconds, (int)(now.tv_nsec / 1000000));
+}
+
+/* Bytes of the UTF-8 character at `c`; 0: no valid one. */
+static size_t character_bytes(const unsigned char *c)
+{
+    size_t n = c[0] < 0x80   ? 1
+               : c[0] < 0xc2 ? 0
+               : c[0] < 0xe0 ? 2
+               : c[0] < 0xf0 ? 3
+               : c[0] < 0xf5 ? 4
+                             : 0;
+    for (size_t i = 1; i < n; i++)
+        if ((c[i] & 0xc0) != 0x80)
+            return 0;
+    if (n == 3 && ((c[0] == 0xe0 && c[1] < 0xa0) || (c[0] == 0xed && c[1] >= 0xa0)))
+        return 0;
+    if (n == 4 && ((c[0] == 0xf0 && c[1] < 0x90) || (c[0] == 0xf4 && c[1] >= 0x90)))
+        return 0;
+    return n;
+}
+
+/* The text inside a JSON string, as far as it fits; invalid UTF-8 becomes '?'. Returns its end. */
+static char *put_json(char *to, const char *end, const char *text)
+{
+    for (const unsigned char *c = (const unsigned char *)text; *c;) {
+        size_t n = character_bytes(c);
+        bool escaped = *c == '"' || *c == '\\';
+        if ((size_t)(end - to) < (n ? n : 1) + escaped)
+            break;
+        if (escaped)
+            *to++ = '\\';
+        if (n == 0)
+            *to++ = '?';
+        for (size_t i = 0; i < n; i++)
+            *to++ = (char)c[i];
+        c += n ? n : 1;
+    }
+    return to;
+}
+
+static size_t json_line(const char *level, const char *text, char line[LOG_LINE_BYTES])
+{
+    static const char tail[] = "\"}\n";
+    char stamp[STAMP_BYTES];
+    stamp_make(stamp);
+    int n = snprintf(line, LOG_LINE_BYTES,
+                     "{\"time\": \"%s\", \"level\": \"%s\", \"process\": \"%s\", \"text\": \"",
+                     stamp, level, the_log.process);
+    char *at = put_json(line + n, line + LOG_LINE_BYTES - sizeof tail, text);
+    memcpy(at, tail, sizeof tail - 1);
+    return (size_t)(at - line) + sizeof tail - 1;
+}
+
+/* A line without control bytes in the format of this process; `bare`: see log_line. Returns its bytes. */
+static size_t line_make(int level, bool bare, const char *text, char line[LOG_LINE_BYTES])
+{
+    char stamp[STAMP_BYTES] = "";
+    int n = 0;
+    switch (the_log.format) {
+    case LOG_FORMAT_JSON: return json_line(levels[level].name, text, line);
+    case LOG_FORMAT_JOURNAL:
+        n = snprintf(line, LOG_LINE_BYTES, "<%s>%s: %s\n", levels[level].journal, the_log.process,
+                     text);
+        break;
+    case LOG_FORMAT_TEXT: stamp_make(stamp); /* fall through */
+    case LOG_FORMAT_PLAIN:
+        n = bare ? snprintf(line, LOG_LINE_BYTES, "%s\n", text)
+                 : snprintf(line, LOG_LINE_BYTES, "%s%s%s %s: %s\n", stamp, stamp[0] ? " " : "",
+                            levels[level].name, the_log.process, text);
+        break;
+    }
+    return line_bytes(line, LOG_LINE_BYTES, n);
+}
+
+/* For the log thread: it reports lines that it could not take. */
+static size_t line_of_dropped(uint64_t count, char line[LOG_LINE_BYTES])
+{
+    char text[80];
+    snprintf(text, sizeof text, "%" PRIu64 " log lines dropped: stderr was not read", count);
+    return line_make(LOG_LEVEL_WARN, false, text, line);
 }
 
 /* Control bytes of untrusted text are blanked: one event stays one line. */
-static void emit(const char *name, const char *fmt, va_list args, char *text, size_t text_bytes)
+static void emit(int level, bool bare, const char *fmt, va_list args, char *text, size_t text_bytes)
 {
     char line[LOG_LINE_BYTES];
     vsnprintf(text, text_bytes, fmt, args);
     for (char *c = text; *c; c++)
         if ((unsigned char)*c < 0x20 || *c == 0x7f)
             *c = ' ';
-    int n = snprintf(line, sizeof line, "%s %s: %s\n", name, the_log.process, text);
-    put(line, line_bytes(line, sizeof line, n));
+    put(line, line_make(level, bare, text, line));
 }
 
-#define LOG_LEVEL_FUNCTION(level, LEVEL, name)                                                     \
+void log_line(enum log_level level, const char *fmt, ...)
+{
+    char text[LOG_LINE_BYTES - 1];
+    va_list args;
+    va_start(args, fmt);
+    emit((int)level, true, fmt, args, text, sizeof text);
+    va_end(args);
+}
+
+#define LOG_LEVEL_FUNCTION(level, LEVEL)                                                           \
     void log_##level(const char *fmt, ...)                                                         \
     {                                                                                              \
-        if (the_log.min_level > (LEVEL))                                                           \
+        if (atomic_load_explicit(&the_log.min_level, memory_order_relaxed) > (int)(LEVEL))         \
             return;                                                                                \
         char text[LOG_LINE_BYTES - 64];                                                            \
         va_list args;                                                                              \
         va_start(args, fmt);                                                                       \
-        emit(name, fmt, args, text, sizeof text);                                                  \
+        emit((LEVEL), false, fmt, args, text, sizeof text);                                        \
         va_end(args);                                                                              \
     }
 
-LOG_LEVEL_FUNCTION(debug, LOG_LEVEL_DEBUG, "DEBUG")
-LOG_LEVEL_FUNCTION(info, LOG_LEVEL_INFO, "INFO")
-LOG_LEVEL_FUNCTION(warn, LOG_LEVEL_WARN, "WARN")
-LOG_LEVEL_FUNCTION(error, LOG_LEVEL_ERROR, "ERROR")
+LOG_LEVEL_FUNCTION(debug, LOG_LEVEL_DEBUG)
+LOG_LEVEL_FUNCTION(info, LOG_LEVEL_INFO)
+LOG_LEVEL_FUNCTION(warn, LOG_LEVEL_WARN)
+LOG_LEVEL_FUNCTION(error, LOG_LEVEL_ERROR)
 
 static void report_exit_message(const char *text)
 {
@@ -119,7 +258,7 @@ void log_fatal(int exit_code, const char *fmt, ...)
     char text[LOG_LINE_BYTES - 64];
     va_list args;
     va_start(args, fmt);
-    emit("FATAL", fmt, args, text, sizeof text);
+    emit(LINE_FATAL, false, fmt, args, text, sizeof text);
     va_end(args);
     report_exit_message(text);
     log_queue_flush(LOG_FLUSH_MS);
@@ -128,17 +267,15 @@ void log_fatal(int exit_code, const char *fmt, ...)
 
 void log_panic(const char *file, int line, const char *func, const char *fmt, ...)
 {
-    char text[LOG_LINE_BYTES - 64], whole[LOG_LINE_BYTES - 64];
+    char text[512], whole[LOG_LINE_BYTES - 128], message[LOG_LINE_BYTES - 64], out[LOG_LINE_BYTES];
     va_list args;
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
-    int n = snprintf(whole, sizeof whole, "PANIC %s: %s:%d (%s): %.500s\n", the_log.process, file,
-                     line, func, text);
-    size_t bytes = line_bytes(whole, sizeof whole, n);
-    put(whole, bytes);
-    whole[bytes - 1] = 0;
-    report_exit_message(whole);
+    snprintf(whole, sizeof whole, "%s:%d (%s): %s", file, line, func, text);
+    put(out, line_make(LINE_PANIC, false, whole, out));
+    snprintf(message, sizeof message, "PANIC %s: %s", the_log.process, whole);
+    report_exit_message(message);
     log_queue_flush(LOG_FLUSH_MS);
     abort();
 }

@@ -1,4 +1,4 @@
-/* Logging: one line per event on stderr, "LEVEL process: text". Five functions with fixed effects:
+/* Logging: one line per event on stderr, "LEVEL process: text" or in one of the formats below. Five functions with fixed effects:
  *   log_info, log_warn, log_error   print and continue
  *   log_fatal                       print, _exit(code)
  *   log_panic                       print, run the panic hook (exit message), abort()
@@ -13,11 +13,24 @@
 
 enum log_level { LOG_LEVEL_DEBUG, LOG_LEVEL_INFO, LOG_LEVEL_WARN, LOG_LEVEL_ERROR, LOG_LEVEL_NONE };
 
+/* PLAIN: "LEVEL process: text", for commands. TEXT: the same after a time stamp in UTC. JSON: an object with
+ * time, level, process and text. JOURNAL: "<N>process: text", N the priority of syslog; systemd adds the
+ * time. */
+enum log_format { LOG_FORMAT_PLAIN, LOG_FORMAT_TEXT, LOG_FORMAT_JSON, LOG_FORMAT_JOURNAL };
+
 /* Sets the process name of every line (copied, at most 31 bytes) and the minimum level printed. */
 void log_init(const char *process, enum log_level min_level);
 
 /* "debug", "info", "warn", "error" -> level; false for any other name. */
 bool log_level_parse(const char *name, enum log_level *level);
+
+const char *log_level_name(enum log_level level);
+/* From the next line on; may be called while other threads log. */
+void log_set_level(enum log_level min_level);
+
+/* "text", "json", "journal" -> format; false for any other name. Set before other threads log. */
+bool log_format_parse(const char *name, enum log_format *format);
+void log_set_format(enum log_format format);
 
 /* Starts the thread that writes the lines of this process. Lines that the reader of stderr does not
  * take are queued (32 KiB), then dropped and counted; one line reports the count later. Without it
@@ -29,8 +42,9 @@ int log_start_thread(void);
 void log_flush(unsigned ms);
 uint64_t log_dropped_lines(void); /* since the start */
 
-/* A line as it is, without level and process name. */
-void log_line(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* A line as it is, without time, level and process name; JSON and JOURNAL have them. Printed at any
+ * level. */
+void log_line(enum log_level level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 void log_debug(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void log_info(const char *fmt, ...) __attribute__((format(printf, 1, 2)));

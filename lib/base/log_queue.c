@@ -1,7 +1,6 @@
 #include "lib/base/log_queue.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <limits.h>
 #include <pthread.h>
 #include <signal.h>
@@ -19,7 +18,7 @@
 static struct {
     pthread_mutex_t mutex;
     pthread_cond_t added, written;
-    const char *process;
+    size_t (*dropped_line)(uint64_t count, char line[LOG_LINE_BYTES]);
     char bytes[LOG_QUEUE_BYTES]; /* whole lines, from `from` on, around the end */
     size_t from, used;
     bool writing; /* the thread writes a line that it has taken from the queue */
@@ -67,11 +66,9 @@ static size_t take(char line[LOG_LINE_BYTES])
     if (queue.used > 0)
         return take_line(line);
     uint64_t dropped = atomic_load(&queue.dropped);
-    int n = snprintf(line, LOG_LINE_BYTES,
-                     "WARN %s: %" PRIu64 " log lines dropped: stderr was not read\n", queue.process,
-                     dropped - queue.reported);
+    size_t n = queue.dropped_line(dropped - queue.reported, line);
     queue.reported = dropped;
-    return (size_t)n;
+    return n;
 }
 
 static void *writer(void *unused)
@@ -94,14 +91,14 @@ static void *writer(void *unused)
     return unused;
 }
 
-int log_queue_start(const char *process)
+int log_queue_start(size_t (*dropped_line)(uint64_t count, char line[LOG_LINE_BYTES]))
 {
     pthread_attr_t attr;
     pthread_t thread;
     sigset_t all, before;
     size_t stack =
         STACK_BYTES > (size_t)PTHREAD_STACK_MIN ? STACK_BYTES : (size_t)PTHREAD_STACK_MIN;
-    queue.process = process;
+    queue.dropped_line = dropped_line;
     sigfillset(&all);
     pthread_attr_init(&attr);
     pthread_attr_setstacksize(&attr, stack);

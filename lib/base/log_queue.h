@@ -12,9 +12,9 @@
 #define LOG_LINE_BYTES  1024
 #define LOG_QUEUE_BYTES (32u << 10)
 
-/* Starts the thread; 0 or an error number. Once per process. process: for the line about dropped
- * lines, borrowed. */
-int log_queue_start(const char *process);
+/* Starts the thread; 0 or an error number. Once per process. dropped_line makes the line that
+ * reports `count` dropped lines, and returns its bytes. */
+int log_queue_start(size_t (*dropped_line)(uint64_t count, char line[LOG_LINE_BYTES]));
 bool log_queue_runs(void);
 
 /* Appends a whole line, with its newline. Never waits for the reader of stderr. */

@@ -1,4 +1,5 @@
 /* Plan files: JSON, and a second file with the large tables. */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -12,12 +13,14 @@
 
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
+#include "lib/file/replace.h"
 #include "lib/model/gguf/gguf.h"
 #include "lib/model/limits.h"
 #include "lib/plan/table.h"
 #include "lib/text/printable.h"
 
-#define TABLES_SUFFIX ".tables"
+#define TABLES_SUFFIX      ".tables"
+#define TABLES_HASH_DIGITS 16
 
 /* ---- reading ---- */
 
@@ -397,12 +400,12 @@ static int write_whole(const char *path, const void *bytes, size_t count, struct
         good = w > 0;
         done += good ? (size_t)w : 0;
     }
-    good = good && fsync(fd) == 0;
     if (fd >= 0)
         good = close(fd) == 0 && good;
-    if (good && rename(partial, path) == 0)
+    int why = good ? file_replace(partial, path, true) : errno;
+    if (why == 0)
         return 0;
-    error_set_errno(error, ERR_IO, errno, "cannot write %.200s", path);
+    error_set_errno(error, ERR_IO, why, "cannot write %.200s", path);
     unlink(partial);
     return -1;
 }
@@ -415,10 +418,8 @@ static json_t *write_tables(const struct plan *plan, const char *path, struct er
             bytes += plan_array_bytes(plan, (enum plan_array)a);
     uint8_t *tables = malloc(bytes);
     char file[4096], hash[17];
-    int n = snprintf(file, sizeof file, "%s" TABLES_SUFFIX, path);
-    if (!tables || n < 0 || (size_t)n >= sizeof file) {
+    if (!tables) {
         error_set(error, ERR_NO_MEMORY, "out of memory (tables of a plan)");
-        free(tables);
         return NULL;
     }
     json_t *names = json_array();
@@ -430,14 +431,45 @@ static json_t *write_tables(const struct plan *plan, const char *path, struct er
             at += count;
         }
     snprintf(hash, sizeof hash, "%016" PRIx64, (uint64_t)XXH3_64bits(tables, bytes));
+    int n = snprintf(file, sizeof file, "%s.%s" TABLES_SUFFIX, path, hash);
     const char *slash = strrchr(file, '/');
     json_t *about = NULL;
-    if (write_whole(file, tables, bytes, error) == 0)
+    if (n < 0 || (size_t)n >= sizeof file)
+        error_set(error, ERR_BAD_INPUT, "%.100s...: path too long", path);
+    else if (write_whole(file, tables, bytes, error) == 0)
         about = json_pack("{s:s, s:I, s:s, s:O}", "file", slash ? slash + 1 : file, "bytes",
                           (json_int_t)bytes, "xxh3", hash, "arrays", names);
     json_decref(names);
     free(tables);
     return about;
+}
+
+/* "NAME.HASH.tables" of a plan NAME, or "NAME.tables" as older versions wrote it. */
+static bool is_tables_of(const char *file, const char *plan_name)
+{
+    size_t n = strlen(plan_name);
+    if (strncmp(file, plan_name, n) != 0)
+        return false;
+    file += n;
+    if (file[0] == '.' && strspn(file + 1, "0123456789abcdef") == TABLES_HASH_DIGITS)
+        file += 1 + TABLES_HASH_DIGITS;
+    return strcmp(file, TABLES_SUFFIX) == 0;
+}
+
+/* Removes the tables of earlier writes, also of one that was killed. They do no harm if they stay. */
+static void remove_old_tables(const char *path, const char *current)
+{
+    char dir_path[4096];
+    const char *slash = strrchr(path, '/');
+    snprintf(dir_path, sizeof dir_path, "%.*s", slash ? (int)(slash - path) + 1 : 1,
+             slash ? path : ".");
+    DIR *dir = opendir(dir_path);
+    for (struct dirent *e; dir && (e = readdir(dir)) != NULL;)
+        if (is_tables_of(e->d_name, slash ? slash + 1 : path) &&
+            (!current || strcmp(e->d_name, current) != 0))
+            unlinkat(dirfd(dir), e->d_name, 0);
+    if (dir)
+        closedir(dir);
 }
 
 int plan_write(const struct plan *plan, const char *path, struct error *error)
@@ -450,10 +482,11 @@ int plan_write(const struct plan *plan, const char *path, struct error *error)
         return -1;
     json_t *root = plan_json(plan, tables);
     char *text = json_dumps(root, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
-    json_decref(root);
-    if (!text)
-        return error_set(error, ERR_NO_MEMORY, "out of memory (plan to write)");
-    int status = write_whole(path, text, strlen(text), error);
+    int status = text ? write_whole(path, text, strlen(text), error)
+                      : error_set(error, ERR_NO_MEMORY, "out of memory (plan to write)");
+    if (status == 0)
+        remove_old_tables(path, json_string_value(json_object_get(tables, "file")));
+    json_decref(root); /* with `tables` */
     free(text);
     return status;
 }

@@ -92,7 +92,10 @@ struct procs_head {
      * active one (writer: compute, at the start of a sequence; other processes follow the access
      * log and read this field when they start). */
     _Atomic uint32_t preset_requested, preset_active;
-    uint32_t reserved[12];
+    /* enum log_level + 1, set by ctl log-level (writer: supervisor); 0: that of the parameters. Processes read
+     * it at their start and on every tick: relaxed, a late change is harmless. */
+    _Atomic uint32_t log_level;
+    uint32_t reserved[11];
     struct proc_row row[SERVICE_ROWS_MAX];
 };
 

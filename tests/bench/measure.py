@@ -3,7 +3,8 @@
 
     tests/bench/measure.sh --short|--long [--only PART,...] -o DIR [--python VENV/bin/python]
 
-Parts: sim, bound, llama, hobbit, fate, swapmoe, auto. Their inputs (models with random weights, a store, a profile,
+Parts: sim, bound, llama, hobbit, fate, swapmoe, auto; and only if --only names them, those of docs/lab/papers.md:
+papers-edgemoe, papers-prefill, papers-fate, papers-swapmoe, papers-predictions. Their inputs (models with random weights, a store, a profile,
 plans, traces) are made once under DIR/assets. Each part has cells; a finished cell is a file under DIR/cells and is
 not measured again, so after an interruption the same command resumes. At the end DIR/report.md has tables, and one
 line per target: pass, fail, measured (no limit), or not measured; DIR/report.json has all results.
@@ -24,11 +25,19 @@ import measure_auto
 import measure_sim
 import measure_speed
 import measuring as m
+import papers.edgemoe
+import papers.fate
+import papers.predictions
+import papers.prefill
+import papers.swapmoe
 from measure_assets import Assets
 
 PARTS = {"sim": measure_sim, "bound": measure_speed.Bound, "llama": measure_speed.Llama,
          "hobbit": measure_speed.Hobbit, "fate": measure_speed.Fate, "swapmoe": measure_speed.Swapmoe,
          "auto": measure_auto}
+PAPERS = {"papers-edgemoe": papers.edgemoe, "papers-prefill": papers.prefill, "papers-fate": papers.fate,
+          "papers-swapmoe": papers.swapmoe, "papers-predictions": papers.predictions}
+ALL_PARTS = {**PARTS, **PAPERS}
 
 
 def arguments():
@@ -36,7 +45,7 @@ def arguments():
     form = p.add_mutually_exclusive_group(required=True)
     for name in ("short", "long", "try"):
         form.add_argument("--" + name, dest="form", action="store_const", const=name)
-    p.add_argument("--only", help="parts, separated by commas: " + ",".join(PARTS))
+    p.add_argument("--only", help="parts, separated by commas: " + ",".join(ALL_PARTS))
     p.add_argument("--cells", help="only cells with one of these strings in their name, comma-separated: 200MBps,50")
     p.add_argument("-o", "--out", required=True)
     p.add_argument("--python", help="a Python with llama_cpp; without it the part llama is skipped")
@@ -45,8 +54,8 @@ def arguments():
     a = p.parse_args()
     a.parts = a.only.split(",") if a.only else list(PARTS)
     for part in a.parts:
-        if part not in PARTS:
-            p.error(f"--only: '{part}' is not one of {','.join(PARTS)}")
+        if part not in ALL_PARTS:
+            p.error(f"--only: '{part}' is not one of {','.join(ALL_PARTS)}")
     return a
 
 
@@ -126,12 +135,12 @@ def heading(a):
 
 def report(a, failed):
     lines, verdicts, everything = [heading(a)], [], {}
-    for part in PARTS:
+    for part in ALL_PARTS:
         results = results_of(a, part)
         everything[part] = results
         try:
-            tables = PARTS[part].tables(a, results)
-            verdicts += PARTS[part].verdicts(a, results)
+            tables = ALL_PARTS[part].tables(a, results)
+            verdicts += ALL_PARTS[part].verdicts(a, results)
         except Exception as e: # pylint: disable=broad-except # a failed table must not lose the results
             traceback.print_exc()
             tables = [f"{part}: the table could not be made: {e!r}"]
@@ -162,7 +171,8 @@ def main():
     a.assets, failed = Assets(a), {}
     try:
         if not a.report:
-            cells = [(part, *cell) for part in PARTS if part in a.parts for cell in PARTS[part].cells(a)
+            cells = [(part, *cell) for part in ALL_PARTS if part in a.parts
+                     for cell in ALL_PARTS[part].cells(a)
                      if not a.cells or any(word in cell[0] for word in a.cells.split(","))]
             m.say(f"{len(cells)} cells, about {sum(c[2] for c in cells) / 60:.0f} min without what is made first")
             with m.PageLists() as lists:

@@ -49,7 +49,7 @@ if have systemd-analyze install_unit; then
     # %E is expanded; the files it names need not exist.
     unit=$prefix/lib/systemd/user/sluice.service
     {
-        grep -qx "ExecStart=$prefix/bin/sluice run -m \${SLUICE_MODEL} --config %E/sluice/sluice.conf" "$unit" ||
+        grep -qx "ExecStart=$prefix/bin/sluice run -m \${SLUICE_MODEL} --log-format journal --config %E/sluice/sluice.conf" "$unit" ||
             grep ExecStart "$unit"
         HOME=$scratch XDG_RUNTIME_DIR=$scratch systemd-analyze --user --man=no verify "$unit" 2>&1 |
             grep -F "$(basename "$unit")"

@@ -93,8 +93,8 @@ for command in "${commands[@]}"; do
     # shellcheck disable=SC2046 # a list of files
     grep -hoE '^ *\{"[a-z][a-z-]*", *([0-2]|no_argument|required_argument|optional_argument),' $(sources_of "$command") |
         sed 's/^ *{"//; s/".*//' | while read -r name; do
-        case $name in help | version | segment-fd) continue ;; esac
-        [ "$command $name" = "inspect plan" ] || grep -qx -- "$command --$name" "$scratch/options" ||
+        case $name in help | version | segment-fd | model-fd) continue ;; esac
+        [ "$command $name" = "inspect plan" ] || [ "$command $name" = "inspect log-format" ] || grep -qx -- "$command --$name" "$scratch/options" ||
             echo "sluice $command accepts --$name, but its help does not list it"
     done
 done | verdict manual_help_is_whole "an option is missing from the help text"

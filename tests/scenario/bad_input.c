@@ -196,9 +196,9 @@ static void plan_of_another_model(void)
 
 static void plan_damaged(void)
 {
-    char path[PATH_MAX], tables[PATH_MAX + 8], absent[PATH_MAX];
+    char path[PATH_MAX], tables[PATH_MAX], absent[PATH_MAX];
     plan_make(path, "bad.plan", 0);
-    snprintf(tables, sizeof tables, "%s.tables", path);
+    plan_tables(path, tables);
     CHECK(truncate(tables, 1000) == 0, "truncate: %s", strerror(errno));
     option_is_rejected("--plan", path, "bad.plan");
     CHECK(unlink(tables) == 0, "unlink: %s", strerror(errno));

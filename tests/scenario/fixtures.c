@@ -1,6 +1,7 @@
 #include "tests/scenario/fixtures.h"
 
 #include <fcntl.h>
+#include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -144,4 +145,14 @@ void chat_model_make(char path[PATH_MAX], const char *name, const char *chat_tem
     copy_with_template(&g, file, path, chat_template);
     gguf_close(&g);
     munmap(file, (size_t)st.st_size);
+}
+
+void plan_tables(const char *plan, char path[PATH_MAX])
+{
+    char pattern[PATH_MAX + 16];
+    glob_t found;
+    snprintf(pattern, sizeof pattern, "%s.*.tables", plan);
+    CHECK(glob(pattern, 0, NULL, &found) == 0 && found.gl_pathc == 1, "no tables of %s", plan);
+    snprintf(path, PATH_MAX, "%s", found.gl_pathv[0]);
+    globfree(&found);
 }

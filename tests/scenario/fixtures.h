@@ -16,4 +16,7 @@ void store_pack(char path[PATH_MAX], const char *name, const char *precisions);
 /* A copy of the demo model with this chat template; the original has none. */
 void chat_model_make(char path[PATH_MAX], const char *name, const char *chat_template);
 
+/* The path of the tables file of a plan. */
+void plan_tables(const char *plan, char path[PATH_MAX]);
+
 #endif

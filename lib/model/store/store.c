@@ -95,7 +95,13 @@ static void *read_member(const struct opening *o, const char *name, uint64_t max
 static int take_manifest(struct opening *o, struct error *error)
 {
     uint64_t bytes;
-    if (faccessat(o->dir_fd, STORE_MANIFEST_FILE, F_OK, 0) != 0 && errno == ENOENT)
+    bool none = faccessat(o->dir_fd, STORE_MANIFEST_FILE, F_OK, 0) != 0 && errno == ENOENT;
+    if (none && faccessat(o->dir_fd, STORE_JOURNAL_FILE, F_OK, 0) == 0)
+        return error_set(error, ERR_BAD_INPUT,
+                         "missing, this store is unfinished; resume it with the command that began "
+                         "it: sluice pack -m MODEL -o %.160s",
+                         o->dir);
+    if (none)
         return error_set(error, ERR_BAD_INPUT, "does not exist: this is not an expert store");
     char *text = read_member(o, STORE_MANIFEST_FILE, STORE_MANIFEST_MAX, &bytes, error);
     if (!text)

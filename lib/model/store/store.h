@@ -75,6 +75,7 @@
 #define STORE_VERSION       1u
 #define STORE_MANIFEST_FILE "manifest.json"
 #define STORE_MODEL_FILE    "model.gguf"
+#define STORE_JOURNAL_FILE  "pack.journal" /* until the store is complete */
 #define STORE_ENTRIES_FILE  "entries.bin"
 #define STORE_STRIPE_FILE   "experts.%u.bin"
 #define STORE_MIRROR_FILE   "experts.%u.mirror.bin"

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "lib/base/assert.h"
+#include "lib/file/replace.h"
 
 #define FILE_MAGIC 0x4c4f4754u
 #define STEPS      65535
@@ -141,8 +142,8 @@ int logits_commit(struct logits_file *f, struct error *error)
 {
     OBJ_CHECK(f, FILE_MAGIC);
     int why = atomic_load(&f->failed);
-    if (why == 0 && (fsync(f->fd) != 0 || rename(f->temporary, f->path) != 0))
-        why = errno;
+    if (why == 0)
+        why = file_replace(f->temporary, f->path, true);
     if (why != 0)
         return error_set_errno(error, ERR_IO, why, "cannot write %.200s", f->path);
     f->writing = false;

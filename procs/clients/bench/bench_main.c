@@ -15,6 +15,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "config/option_error.h"
+#include "lib/base/assert.h"
 #include "lib/model/index/model_index.h"
 #include "lib/model/tokenizer/tokenizer.h"
 #include "procs/clients/bench/bench.h"
@@ -152,7 +154,7 @@ static int one_option(struct bench *b, struct options *o, int option, const char
     case OPT_STAY: return set_stay(b, value, error);
     case OPT_COMPARE: return add_compare(o, value, error);
     case 'h': usage(stdout); exit(fflush(stdout) == 0 ? 0 : 1);
-    default: return error_set(error, ERR_BAD_INPUT, "see sluice bench --help");
+    default: sl_panic("option %d of the table is not handled", option);
     }
 }
 
@@ -175,8 +177,10 @@ static int parse(struct bench *b, struct options *o, int argc, char **argv, stru
         params_take_args(&params, &argc, argv, error) != 0)
         return -1;
     int option;
-    while ((option = getopt_long(argc, argv, "m:p:n:r:o:vh", options, NULL)) != -1)
-        if (one_option(b, o, option, optarg, error) != 0)
+    while ((option = getopt_long(argc, argv, ":m:p:n:r:o:vh", options, NULL)) != -1)
+        if ((option == '?' || option == ':'
+                 ? option_error("bench", option, argv, options, true, NULL, error)
+                 : one_option(b, o, option, optarg, error)) != 0)
             return -1;
     if (optind < argc)
         return error_set(error, ERR_BAD_INPUT, "'%.80s' is not an option", argv[optind]);

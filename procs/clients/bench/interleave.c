@@ -127,7 +127,13 @@ static int start_runner(struct bench *b, struct runner *r, struct error *error)
         r->ended = state > 0;
     }
     stop(r);
-    return 0;
+    if (!r->ended)
+        return 0;
+    return sequence_ended(&r->result, error) != 0
+               ? -1
+               : error_set(error, ERR_BAD_INPUT,
+                           "a decode test of %lld tokens ended before its first slice; raise -n",
+                           (long long)b->tokens);
 }
 
 static int run_slice(const struct bench *b, struct runner *r, struct error *error)

@@ -117,22 +117,27 @@ void generation_stats_print(FILE *out, const json_t *f)
     uint64_t accesses =
         hits + lookup_u64(f, "hits_inflight") + lookup_u64(f, "misses") + lookup_u64(f, "skipped");
     uint64_t steps = tokens + lookup_u64(f, "prompt_tokens");
-    char read[16], peak_memory[16], budget[16], arena[16], resident[16];
+    char read[16], peak_memory[16], budget[16];
     bytes_format(steps ? lookup_u64(f, "bytes_read") / steps : 0, read);
     bytes_format(lookup_u64(f, "peak_memory_bytes"), peak_memory);
     bytes_format(lookup_u64(f, "budget_bytes"), budget);
+    fprintf(out,
+            "%" PRIu64 " tokens at %.1f tokens/s, first after %.0f ms; %.1f %% of experts were "
+            "resident, %s read per token; memory %s of %s\n",
+            tokens, json_number_value(json_object_get(f, "decode_tps")),
+            json_number_value(json_object_get(f, "ttft_ms")),
+            accesses ? 100.0 * (double)hits / (double)accesses : 0.0, read, peak_memory, budget);
+}
+
+void generation_stats_print_all(FILE *out, const json_t *f)
+{
+    char arena[16], resident[16];
     bytes_format(lookup_u64(f, "arena_bytes"), arena);
     bytes_format(lookup_u64(f, "resident_budget_bytes"), resident);
+    generation_stats_print(out, f);
     fprintf(out,
-            "%" PRIu64 " tokens at %.1f tokens/s, prompt of %" PRIu64
-            " at %.1f tokens/s, first token after %.0f ms\n",
-            tokens, json_number_value(json_object_get(f, "decode_tps")),
+            "prompt: %" PRIu64 " tokens at %.1f tokens/s; %.0f ms stalled on experts\n"
+            "memory: arena %s; budget for all experts resident: about %s\n",
             lookup_u64(f, "prompt_tokens"), json_number_value(json_object_get(f, "prefill_tps")),
-            json_number_value(json_object_get(f, "ttft_ms")));
-    fprintf(out,
-            "hit rate %.1f %%, %s read per token, %.0f ms stalled on experts\n"
-            "memory: peak %s of budget %s (arena %s); budget for all experts resident: about %s\n",
-            accesses ? 100.0 * (double)hits / (double)accesses : 0.0, read,
-            json_number_value(json_object_get(f, "stall_ms")), peak_memory, budget, arena,
-            resident);
+            json_number_value(json_object_get(f, "stall_ms")), arena, resident);
 }

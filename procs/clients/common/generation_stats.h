@@ -12,7 +12,8 @@
 json_t *generation_stats_make(const struct stream_result *result, const json_t *before,
                               const json_t *after);
 
-/* Prints the statistics as text, three lines. */
+/* Prints the statistics as text: the important ones on one line, or all on three. */
 void generation_stats_print(FILE *out, const json_t *stats);
+void generation_stats_print_all(FILE *out, const json_t *stats);
 
 #endif

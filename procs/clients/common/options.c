@@ -23,6 +23,16 @@ static const char *full_name(const char *name)
     return strcmp(name, "temp") == 0 ? "temperature" : name;
 }
 
+const char *const *sampling_names(void)
+{
+    static const char *const names[] = {
+#define X(type, field, json, def, min, max, help) json,
+        SAMPLING_PARAMS(X)
+#undef X
+            NULL};
+    return names;
+}
+
 bool sampling_known(const char *name)
 {
     name = full_name(name);

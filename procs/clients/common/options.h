@@ -13,6 +13,9 @@
 int sampling_take_args(struct sampling *s, int *argc, char **argv, struct error *error);
 
 /* True when `name` is a sampling parameter; underscores and dashes are equivalent. */
+/* The options of sampling, for suggestions; ends with NULL. */
+const char *const *sampling_names(void);
+
 bool sampling_known(const char *name);
 
 /* Print one line per parameter: the options of --help, and the values of /show. */

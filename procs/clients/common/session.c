@@ -182,10 +182,14 @@ static void log_reason(const struct session *s, char *out, size_t cap)
     log_tail(s, text, sizeof text);
     const char *line = strrchr(text, '\n');
     line = line ? line + 1 : text;
+    json_t *object = *line == '{' ? json_loads(line, 0, NULL) : NULL; /* --log-format json */
+    if (object)
+        line = lookup_text(object, "text");
     const char *colon = strstr(line, ": ");
     if (colon && strcspn(line, "/'\"") > (size_t)(colon - line))
         line = colon + 2;
     snprintf(out, cap, "%.*s", (int)cap - 1, *line ? line : "no log output");
+    json_decref(object);
 }
 
 bool session_alive(struct session *s, struct error *error)

@@ -10,8 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/option_error.h"
 #include "lib/base/bytes.h"
 #include "lib/json/lookup.h"
+#include "lib/text/suggest.h"
 #include "procs/clients/common/options.h"
 #include "procs/clients/common/session.h"
 
@@ -100,6 +102,12 @@ static json_t *preset_fields(char **arguments, struct error *error)
     return json_pack("{s:s}", "preset", arguments[0]);
 }
 
+static json_t *level_fields(char **arguments, struct error *error)
+{
+    (void)error;
+    return json_pack("{s:s}", "level", arguments[0]);
+}
+
 static json_t *inject_fields(char **arguments, struct error *error)
 {
     (void)error;
@@ -153,6 +161,8 @@ static const struct command commands[] = {
      "restart a loader and clear its quarantine; BACKEND: io_uring, pread"},
     {"preset", "NAME", 1, 0, false, preset_fields, print_fields,
      "switch to a policy preset from the next sequence on"},
+    {"log-level", "LEVEL", 1, 0, false, level_fields, print_fields,
+     "log from this level on: debug, info, warn, error, none"},
     {"drain", "", 0, 0, false, no_fields, print_done,
      "finish running sequences, accept no new ones"},
     {"stop", "", 0, 0, false, no_fields, print_done, "stop the engine"},
@@ -199,27 +209,45 @@ static int find_command(struct ctl *c, int argc, char **argv, struct error *erro
             c->arguments[a] = argv[1 + a];
         return 0;
     }
-    return error_set(error, ERR_BAD_INPUT, "unknown command '%.80s' (see sluice ctl --help)",
-                     argv[0]);
+    struct suggest s;
+    char hint[SUGGEST_HINT_BYTES];
+    suggest_start(&s, argv[0], strlen(argv[0]));
+    for (size_t i = 0; i < ARRAY_LEN(commands); i++)
+        if (allowed(&commands[i]))
+            suggest_name(&s, commands[i].name);
+    return error_set(error, ERR_BAD_INPUT, "unknown command '%.80s'%s (see sluice ctl --help)",
+                     argv[0], suggest_hint(&s, "", hint));
 }
 
 static int parse(struct ctl *c, int argc, char **argv, struct error *error)
 {
     int option;
-    while ((option = getopt_long(argc, argv, "h", options, NULL)) != -1) {
+    while ((option = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
         switch (option) {
         case 'r': c->run = optarg; break;
         case 'j': c->json = true; break;
         case 'o': c->json = strcmp(optarg, "json") == 0; break;
         case 'h': usage(stdout); exit(fflush(stdout) == 0 ? 0 : 1);
-        default: return error_set(error, ERR_BAD_INPUT, "see sluice ctl --help");
+        default: return option_error("ctl", option, argv, options, false, NULL, error);
         }
     }
     return find_command(c, argc - optind, argv + optind, error);
 }
 
+/* The operation of a command: its name without dashes, because an operation is one lower-case word. */
+static const char *operation(const struct command *command, char op[32])
+{
+    size_t n = 0;
+    for (const char *from = command->name; *from && n < 31; from++)
+        if (*from != '-')
+            op[n++] = *from;
+    op[n] = 0;
+    return op;
+}
+
 static int run(struct ctl *c, struct error *error)
 {
+    char op[32];
     json_t *fields = c->command->request(c->arguments, error);
     if (!fields)
         return -1;
@@ -230,7 +258,7 @@ static int run(struct ctl *c, struct error *error)
     }
     rpc_client_set_stop(control, &session_stop);
     json_t *reply = NULL;
-    int status = control_call(control, c->command->name, fields, &reply, error);
+    int status = control_call(control, operation(c->command, op), fields, &reply, error);
     if (status == 0 && c->json) {
         json_dumpf(reply, stdout, JSON_INDENT(2));
         printf("\n");

@@ -17,6 +17,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "config/option_error.h"
+#include "lib/base/assert.h"
 #include "lib/base/bytes.h"
 #include "lib/base/clock.h"
 #include "lib/json/lookup.h"
@@ -156,7 +158,7 @@ static int one_option(struct eval *e, int option, const char *value, struct erro
     case OPT_OUTPUT: return output_option(e, value, error);
     case 'v': e->engine.verbose = true; return 0;
     case 'h': usage(stdout); exit(fflush(stdout) == 0 ? 0 : 1);
-    default: return error_set(error, ERR_BAD_INPUT, "see sluice eval --help");
+    default: sl_panic("option %d of the table is not handled", option);
     }
 }
 
@@ -187,8 +189,10 @@ static int parse(struct eval *e, int argc, char **argv, struct error *error)
     /* A private engine needs only one window; a longer context would only cost budget. */
     params->ctx_size = e->window == defaults.ctx_size ? defaults.ctx_size : e->window;
     int option;
-    while ((option = getopt_long(argc, argv, "m:vh", options, NULL)) != -1)
-        if (one_option(e, option, optarg, error) != 0)
+    while ((option = getopt_long(argc, argv, ":m:vh", options, NULL)) != -1)
+        if ((option == '?' || option == ':'
+                 ? option_error("eval", option, argv, options, true, NULL, error)
+                 : one_option(e, option, optarg, error)) != 0)
             return -1;
     if (optind < argc)
         return error_set(error, ERR_BAD_INPUT, "'%.80s' is not an option", argv[optind]);

@@ -13,6 +13,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "config/option_error.h"
+#include "lib/base/assert.h"
 #include "lib/base/bytes.h"
 #include "procs/clients/common/generation_stats.h"
 #include "procs/clients/common/options.h"
@@ -51,7 +53,7 @@ static void usage(FILE *out)
         "      --output text|ids|json format on stdout (default text)\n"
         "      --name NAME            the engine to use\n"
         "  -q, --quiet                no statistics on stderr\n"
-        "  -v, --verbose              show the engine's log\n"
+        "  -v, --verbose              show the engine's log, and more statistics\n"
         "\nSampling:\n");
     sampling_help(out);
     fprintf(out, "\nParameters of the private engine:\n");
@@ -124,7 +126,7 @@ static int one_option(struct generate *g, int option, const char *value, struct 
     case 'q': g->quiet = true; return 0;
     case 'v': g->engine.verbose = true; return 0;
     case 'h': usage(stdout); exit(fflush(stdout) == 0 ? 0 : 1);
-    default: return error_set(error, ERR_BAD_INPUT, "see sluice generate --help");
+    default: sl_panic("option %d of the table is not handled", option);
     }
 }
 
@@ -137,8 +139,10 @@ static int parse(struct generate *g, int argc, char **argv, struct error *error)
         sampling_take_args(&s->sampling, &argc, argv, error) != 0)
         return -1;
     int option;
-    while ((option = getopt_long(argc, argv, "m:p:f:n:c:t:s:qvh", options, NULL)) != -1)
-        if (one_option(g, option, optarg, error) != 0)
+    while ((option = getopt_long(argc, argv, ":m:p:f:n:c:t:s:qvh", options, NULL)) != -1)
+        if ((option == '?' || option == ':'
+                 ? option_error("generate", option, argv, options, true, sampling_names(), error)
+                 : one_option(g, option, optarg, error)) != 0)
             return -1;
     if (optind < argc)
         return error_set(error, ERR_BAD_INPUT,
@@ -181,7 +185,7 @@ static int finish(struct generate *g, struct session *session, const struct stre
     printf("\n");
     fflush(stdout);
     if (!g->quiet && g->output != OUTPUT_JSON)
-        generation_stats_print(stderr, stats);
+        (g->engine.verbose ? generation_stats_print_all : generation_stats_print)(stderr, stats);
     json_decref(stats);
     json_decref(after);
     return ferror(stdout) ? -1 : 0;

@@ -95,7 +95,7 @@ static int cmd_stats(struct repl *r, char *arguments, struct error *error)
     if (no_arguments(arguments, error) != 0)
         return -1;
     if (r->stats)
-        generation_stats_print(stdout, r->stats);
+        generation_stats_print_all(stdout, r->stats);
     else
         printf("no response yet\n");
     json_t *doc = engine_call(r, "stats", NULL, error);
@@ -231,10 +231,15 @@ static int cmd_regen(struct repl *r, char *arguments, struct error *error)
 
 static int cmd_save(struct repl *r, char *arguments, struct error *error)
 {
+    static const char force[] = "--force";
+    size_t n = sizeof force - 1;
+    bool overwrite = strncmp(arguments, force, n) == 0 && strchr(" \t", arguments[n]);
+    if (overwrite)
+        arguments += n + strspn(arguments + n, " \t");
     if (!*arguments)
-        return error_set(error, ERR_BAD_INPUT, "usage: /save FILE");
+        return error_set(error, ERR_BAD_INPUT, "usage: /save [--force] FILE");
     json_t *settings = settings_json(r);
-    int status = conversation_save(&r->conversation, settings, arguments, error);
+    int status = conversation_save(&r->conversation, settings, arguments, overwrite, error);
     json_decref(settings);
     if (status == 0)
         printf("%zu turns saved\n", r->conversation.count);
@@ -290,7 +295,13 @@ int command_run(struct repl *r, char *line, struct error *error)
     for (size_t i = 0; i < ARRAY_LEN(commands); i++)
         if (strcmp(commands[i].name, name) == 0)
             return commands[i].run(r, arguments, error);
-    return error_set(error, ERR_BAD_INPUT, "unknown command /%.40s (see /help)", name);
+    struct suggest s;
+    char hint[SUGGEST_HINT_BYTES];
+    suggest_start(&s, name, strlen(name));
+    for (size_t i = 0; i < ARRAY_LEN(commands); i++)
+        suggest_name(&s, commands[i].name);
+    return error_set(error, ERR_BAD_INPUT, "unknown command /%.40s%s (see /help)", name,
+                     suggest_hint(&s, "/", hint));
 }
 
 /* ---- completion ---- */

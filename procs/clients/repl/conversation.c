@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "ipc/engine/engine_client.h"
+#include "lib/file/replace.h"
 #include "procs/clients/common/options.h"
 
 #define FORMAT         "sluice conversation 1"
@@ -140,7 +141,7 @@ static json_t *conversation_json(const struct conversation *t, json_t *settings)
 }
 
 int conversation_save(const struct conversation *t, json_t *settings, const char *path,
-                      struct error *error)
+                      bool overwrite, struct error *error)
 {
     char temporary[PATH_MAX];
     if (snprintf(temporary, sizeof temporary, "%s.%d", path, (int)getpid()) >=
@@ -154,13 +155,15 @@ int conversation_save(const struct conversation *t, json_t *settings, const char
     bool fine = file && json_dumpf(object, file, JSON_INDENT(2)) == 0 && fputc('\n', file) != EOF;
     if (file)
         fine &= fclose(file) == 0;
-    fine = fine && rename(temporary, path) == 0;
-    int why = errno;
+    int why = fine ? file_replace(temporary, path, overwrite) : errno;
     json_decref(object);
-    if (fine)
+    if (why == 0)
         return 0;
     if (fd >= 0)
         unlink(temporary);
+    if (why == EEXIST && !overwrite)
+        return error_set(error, ERR_BAD_INPUT,
+                         "%.200s exists already; /save --force FILE overwrites it", path);
     return error_set_errno(error, ERR_BAD_INPUT, why, "cannot write %.200s", path);
 }
 

@@ -45,7 +45,7 @@ char *conversation_take_last(struct conversation *t);
  * "settings": {}}. Saving writes a temporary file and renames it. Loading checks everything; *t and
  * *settings (new reference) are set only on success. */
 int conversation_save(const struct conversation *t, json_t *settings, const char *path,
-                      struct error *error);
+                      bool overwrite, struct error *error);
 int conversation_load(struct conversation *t, json_t **settings, const char *path,
                       struct error *error);
 

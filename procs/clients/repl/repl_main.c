@@ -14,6 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "config/option_error.h"
 #include "procs/clients/common/options.h"
 #include "procs/clients/repl/input.h"
 #include "procs/clients/repl/repl.h"
@@ -113,7 +114,7 @@ static int parse(struct repl *r, struct session_request *q, int argc, char **arg
         sampling_take_args(&r->submit.sampling, &argc, argv, error) != 0)
         return -1;
     int option;
-    while ((option = getopt_long(argc, argv, "m:n:qvh", options, NULL)) != -1) {
+    while ((option = getopt_long(argc, argv, ":m:n:qvh", options, NULL)) != -1) {
         switch (option) {
         case 'm': q->model = optarg; break;
         case 'r': q->run = optarg; break;
@@ -124,7 +125,7 @@ static int parse(struct repl *r, struct session_request *q, int argc, char **arg
                 return -1;
             break;
         case 'h': usage(stdout); exit(fflush(stdout) == 0 ? 0 : 1);
-        default: return error_set(error, ERR_BAD_INPUT, "see sluice repl --help");
+        default: return option_error("repl", option, argv, options, true, sampling_names(), error);
         }
     }
     if (optind < argc)

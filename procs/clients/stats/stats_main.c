@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "config/option_error.h"
 #include "lib/base/bytes.h"
 #include "lib/base/clock.h"
 #include "lib/json/lookup.h"
@@ -49,7 +50,7 @@ static const struct option options[] = {{"name", 1, NULL, 'r'},     {"json", 0, 
 static int parse(struct stats *s, int argc, char **argv, struct error *error)
 {
     int option;
-    while ((option = getopt_long(argc, argv, "h", options, NULL)) != -1) {
+    while ((option = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
         char *end = NULL;
         switch (option) {
         case 'r': s->run = optarg; break;
@@ -63,7 +64,7 @@ static int parse(struct stats *s, int argc, char **argv, struct error *error)
                                  optarg);
             break;
         case 'h': usage(stdout); exit(fflush(stdout) == 0 ? 0 : 1);
-        default: return error_set(error, ERR_BAD_INPUT, "see sluice stats --help");
+        default: return option_error("stats", option, argv, options, false, NULL, error);
         }
     }
     if (optind < argc)

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "config/option_error.h"
 #include "ipc/engine/engine_client.h"
 #include "lib/base/clock.h"
 #include "procs/clients/common/options.h"
@@ -69,7 +70,7 @@ static int take_interval(struct top *t, const char *text, struct error *error)
 static int parse(struct top *t, int argc, char **argv, struct error *error)
 {
     int option;
-    while ((option = getopt_long(argc, argv, "h", options, NULL)) != -1) {
+    while ((option = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
         int status = 0;
         switch (option) {
         case 'r': t->run = optarg; break;
@@ -82,7 +83,7 @@ static int parse(struct top *t, int argc, char **argv, struct error *error)
         case 's': t->sort = optarg; break;
         case 't': t->heat = true; break;
         case 'h': usage(stdout); exit(fflush(stdout) == 0 ? 0 : 1);
-        default: return error_set(error, ERR_BAD_INPUT, "see sluice top --help");
+        default: return option_error("top", option, argv, options, false, NULL, error);
         }
         if (status != 0)
             return -1;

@@ -155,20 +155,31 @@ static void keep_exit_message(const char *text, void *arg)
     row->exit_message[n] = 0;
 }
 
+static enum log_level log_level_now(const struct child *child)
+{
+    uint32_t set = atomic_load_explicit(&child->procs.head->log_level, memory_order_relaxed);
+    enum log_level level = LOG_LEVEL_INFO;
+    if (set > 0 && set - 1 <= LOG_LEVEL_NONE)
+        return (enum log_level)(set - 1);
+    log_level_parse(child->params->log_level, &level);
+    return level;
+}
+
 static void attach_procs(struct child *child)
 {
     struct error error;
     must(procs_attach(segment_fd(SEGMENT_PROCS), true, child->boot, &child->procs, &error), &error);
     child->row = &child->procs.head->row[procs_row_of(child->service, child->number)];
     child->params = &child->procs.head->params;
-    enum log_level level = LOG_LEVEL_INFO;
-    log_level_parse(child->params->log_level, &level);
+    enum log_format format;
+    if (log_format_parse(child->params->log_format, &format))
+        log_set_format(format);
     char name[32];
     if (child->service == SERVICE_LOADER)
         snprintf(name, sizeof name, "loader.%u", child->number);
     else
         snprintf(name, sizeof name, "%s", service_name(child->service));
-    log_init(name, level);
+    log_init(name, log_level_now(child));
     int rc = log_start_thread();
     if (rc != 0)
         log_fatal(1, "cannot start the log thread: %s", strerror(rc));
@@ -328,6 +339,7 @@ void child_tick(struct child *child)
 {
     uint64_t now = clock_now_ns();
     count_dropped_lines(child);
+    log_set_level(log_level_now(child));
     atomic_store_explicit(&child->row->heartbeat_ns, now, memory_order_relaxed);
     channel_tick(child->supervisor, now);
     count_idle_second(child, now);

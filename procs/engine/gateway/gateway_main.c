@@ -52,7 +52,7 @@ static struct rpc_async *open_calls(struct gateway *g, enum endpoint endpoint, u
     return client;
 }
 
-/* The first line of the key file, without spaces and the end of the line. */
+/* The first line of the key file, without spaces at its end. */
 static void read_key(struct gateway *g)
 {
     const struct params *p = g->child.params;
@@ -67,10 +67,15 @@ static void read_key(struct gateway *g)
         log_fatal(error_exit_status(ERR_BAD_INPUT), "the key in %s has more than %d bytes",
                   p->http_key_file, KEY_BYTES_MAX - 1);
     fclose(f);
-    size_t n = strcspn(g->key, " \t\r\n");
+    size_t n = strcspn(g->key, "\r\n");
+    while (n > 0 && (g->key[n - 1] == ' ' || g->key[n - 1] == '\t'))
+        n--;
     memset(g->key + n, 0, sizeof g->key - n); /* compared including its zero bytes */
     if (!g->key[0])
         log_fatal(error_exit_status(ERR_BAD_INPUT), "the key in %s is empty", p->http_key_file);
+    if (strpbrk(g->key, " \t"))
+        log_fatal(error_exit_status(ERR_BAD_INPUT), "the key in %s contains a blank",
+                  p->http_key_file);
 }
 
 static void start(struct gateway *g, int argc, char **argv)

@@ -20,6 +20,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "config/option_error.h"
 #include "lib/base/log.h"
 #include "lib/model/store/store.h"
 #include "lib/plan/plan.h"
@@ -35,10 +36,15 @@ struct inspect {
 };
 
 static const struct option long_options[] = {
-    {"segment-fd", required_argument, NULL, 's'}, {"model-fd", required_argument, NULL, 'm'},
-    {"plan", required_argument, NULL, 'p'},       {"json", no_argument, NULL, 'j'},
-    {"tensors", no_argument, NULL, 't'},          {"help", no_argument, NULL, 'h'},
-    {"version", no_argument, NULL, 'v'},          {NULL, 0, NULL, 0},
+    {"segment-fd", required_argument, NULL, 's'},
+    {"model-fd", required_argument, NULL, 'm'},
+    {"plan", required_argument, NULL, 'p'},
+    {"log-format", required_argument, NULL, 'l'},
+    {"json", no_argument, NULL, 'j'},
+    {"tensors", no_argument, NULL, 't'},
+    {"help", no_argument, NULL, 'h'},
+    {"version", no_argument, NULL, 'v'},
+    {NULL, 0, NULL, 0},
 };
 
 static void usage(FILE *out)
@@ -67,7 +73,7 @@ static int descriptor(const char *text, struct error *error)
 
 static int options_take(struct inspect *in, int argc, char **argv, struct error *error)
 {
-    opterr = 0;
+    enum log_format format;
     for (int option; (option = getopt_long(argc, argv, ":h", long_options, NULL)) != -1;) {
         switch (option) {
         case 's':
@@ -79,14 +85,15 @@ static int options_take(struct inspect *in, int argc, char **argv, struct error 
                 return -1;
             break;
         case 'p': in->plan = optarg; break;
+        case 'l': /* from the supervisor */
+            if (log_format_parse(optarg, &format))
+                log_set_format(format);
+            break;
         case 'j': in->json = true; break;
         case 't': in->tensors = true; break;
         case 'h': usage(stdout); exit(0);
         case 'v': printf("sluice %s\n", SLUICE_VERSION); exit(0);
-        default:
-            return error_set(error, ERR_BAD_INPUT,
-                             "unknown or incomplete option %.80s; see 'sluice inspect --help'",
-                             argv[optind - 1]);
+        default: return option_error("inspect", option, argv, long_options, false, NULL, error);
         }
     }
     if (optind + 1 != argc)
@@ -181,6 +188,6 @@ int main(int argc, char **argv)
     limit_self();
     if (options_take(&in, argc, argv, &error) == 0 && run(&in, &error) == 0)
         return 0;
-    fprintf(stderr, "error: %s\n", error.text);
+    log_line(LOG_LEVEL_ERROR, "error: %s", error.text);
     return error_exit_status(error.code);
 }

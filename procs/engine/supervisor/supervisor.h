@@ -164,6 +164,7 @@ struct supervisor {
     uint64_t boot;
     int model_fd;
     int http_fd;               /* listening socket of the gateway; -1: none */
+    char http_url[80];         /* "": none */
     uint64_t inspect_ns;       /* time limit of inspect */
     struct model_index *model; /* in the model segment */
     const struct plan *plan;   /* follows it in the segment; NULL: none */

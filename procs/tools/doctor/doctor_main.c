@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/option_error.h"
+#include "lib/base/assert.h"
 #include "lib/base/bytes.h"
 #include "procs/clients/common/options.h"
 #include "procs/tools/doctor/doctor.h"
@@ -101,7 +103,7 @@ static int one_option(struct doctor *d, int option, const char *value, struct er
             return error_set(error, ERR_BAD_INPUT, "--output: '%.40s' is not text or json", value);
         return 0;
     case 'h': usage(stdout); exit(fflush(stdout) == 0 ? 0 : 1);
-    default: return error_set(error, ERR_BAD_INPUT, "see sluice doctor --help");
+    default: sl_panic("option %d of the table is not handled", option);
     }
 }
 
@@ -111,8 +113,10 @@ static int parse(struct doctor *d, int argc, char **argv, struct error *error)
     params_defaults(&d->params);
     if (params_take_args(&d->params, &argc, argv, error) != 0)
         return -1;
-    while ((option = getopt_long(argc, argv, "m:p:o:h", options, NULL)) != -1)
-        if (one_option(d, option, optarg, error) != 0)
+    while ((option = getopt_long(argc, argv, ":m:p:o:h", options, NULL)) != -1)
+        if ((option == '?' || option == ':'
+                 ? option_error("doctor", option, argv, options, true, NULL, error)
+                 : one_option(d, option, optarg, error)) != 0)
             return -1;
     if (optind < argc)
         return error_set(error, ERR_BAD_INPUT, "'%.80s' is not an option", argv[optind]);

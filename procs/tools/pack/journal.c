@@ -75,7 +75,7 @@ static void job_hash(const struct pack *p, uint8_t out[STORE_HASH_BYTES])
 
 static int journal_error(const struct pack *p, int errno_value, struct error *error)
 {
-    return error_set_errno(error, ERR_IO, errno_value, "%.250s/" PACK_JOURNAL_FILE, p->dir);
+    return error_set_errno(error, ERR_IO, errno_value, "%.250s/" STORE_JOURNAL_FILE, p->dir);
 }
 
 static int journal_sync(const struct pack *p, struct error *error)
@@ -135,10 +135,10 @@ static int reject_unknown_files(const struct pack *p, struct error *error)
 int journal_open(struct pack *p, struct error *error)
 {
     struct stat st;
-    bool fresh = faccessat(p->dir_fd, PACK_JOURNAL_FILE, F_OK, 0) != 0;
+    bool fresh = faccessat(p->dir_fd, STORE_JOURNAL_FILE, F_OK, 0) != 0;
     if (fresh && reject_unknown_files(p, error))
         return -1;
-    p->journal_fd = openat(p->dir_fd, PACK_JOURNAL_FILE, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    p->journal_fd = openat(p->dir_fd, STORE_JOURNAL_FILE, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (p->journal_fd < 0)
         return journal_error(p, errno, error);
     if (flock(p->journal_fd, LOCK_EX | LOCK_NB) != 0)
@@ -159,7 +159,7 @@ int journal_model(struct pack *p, struct error *error)
 
 void journal_remove(struct pack *p)
 {
-    unlinkat(p->dir_fd, PACK_JOURNAL_FILE, 0);
+    unlinkat(p->dir_fd, STORE_JOURNAL_FILE, 0);
     fsync(p->dir_fd);
 }
 

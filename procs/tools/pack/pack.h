@@ -12,9 +12,8 @@
 #include "lib/tensor/precision.h"
 #include "procs/tools/pack/source.h"
 
-#define PACK_THREADS_MAX  64
-#define PACK_JOURNAL_FILE "pack.journal"
-#define PACK_FILES_MAX    (2 * MODEL_STRIPES_MAX)
+#define PACK_THREADS_MAX 64
+#define PACK_FILES_MAX   (2 * MODEL_STRIPES_MAX)
 
 struct pack_options {
     const char *model, *dir;

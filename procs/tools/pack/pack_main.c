@@ -24,6 +24,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "config/option_error.h"
 #include "lib/base/assert.h"
 #include "lib/base/clock.h"
 #include "lib/tensor/precision.h"
@@ -178,12 +179,9 @@ static int options_take(struct pack_options *o, int argc, char **argv, struct er
     *o = (struct pack_options){.method = QUANT_METHOD_DEFAULT,
                                .dense = PRECISION_NATIVE,
                                .precision_wanted = {[PRECISION_NATIVE] = true}};
-    opterr = 0;
     for (int c; (c = getopt_long(argc, argv, ":hm:o:", long_options, NULL)) != -1;) {
         if (c == '?' || c == ':')
-            return error_set(error, ERR_BAD_INPUT,
-                             "unknown or incomplete option %.80s (see sluice pack --help)",
-                             argv[optind - 1]);
+            return option_error("pack", c, argv, long_options, false, NULL, error);
         if (take_option(o, c, error))
             return -1;
     }

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/option_error.h"
+#include "lib/base/assert.h"
 #include "lib/base/log.h"
 #include "procs/clients/common/options.h"
 #include "procs/tools/plan/planning.h"
@@ -189,15 +191,17 @@ static int one_option(struct planning *p, int option, const char *value, struct 
     case OPT_PRESET:
     case OPT_OUTPUT: return choice_option(p, option, value, error);
     case 'h': usage(stdout); exit(fflush(stdout) == 0 ? 0 : 1);
-    default: return error_set(error, ERR_BAD_INPUT, "see sluice plan --help");
+    default: sl_panic("option %d of the table is not handled", option);
     }
 }
 
 static int parse(struct planning *p, int argc, char **argv, struct error *error)
 {
     int option;
-    while ((option = getopt_long(argc, argv, "m:o:h", options, NULL)) != -1)
-        if (one_option(p, option, optarg, error) != 0)
+    while ((option = getopt_long(argc, argv, ":m:o:h", options, NULL)) != -1)
+        if ((option == '?' || option == ':'
+                 ? option_error("plan", option, argv, options, false, NULL, error)
+                 : one_option(p, option, optarg, error)) != 0)
             return -1;
     if (optind < argc)
         return error_set(error, ERR_BAD_INPUT, "'%.80s' is not an option", argv[optind]);

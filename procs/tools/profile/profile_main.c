@@ -13,6 +13,7 @@
 
 #include <jansson.h>
 
+#include "config/option_error.h"
 #include "lib/base/assert.h"
 #include "lib/base/clock.h"
 #include "procs/clients/common/options.h"
@@ -39,7 +40,7 @@ static void usage(FILE *out)
         "      --synthetic            instead of --text: tokens as in sluice bench, for files "
         "with\n"
         "                             random weights; no importance, default 4096 tokens\n"
-        "  -o FILE                    the profile (JSON; tables go to FILE.tables)\n"
+        "  -o FILE                    the profile (JSON; tables go to FILE.*.tables)\n"
         "      --ctx-size N           tokens per window (default 512)\n"
         "      --tokens N             maximum number of tokens, spread over the text (default "
         "all)\n"
@@ -104,15 +105,17 @@ static int one_option(struct profile *p, int option, const char *value, struct e
                              value);
         return 0;
     case 'h': usage(stdout); exit(fflush(stdout) == 0 ? 0 : 1);
-    default: return error_set(error, ERR_BAD_INPUT, "see sluice profile --help");
+    default: sl_panic("option %d of the table is not handled", option);
     }
 }
 
 static int parse(struct profile *p, int argc, char **argv, struct error *error)
 {
     int option;
-    while ((option = getopt_long(argc, argv, "m:o:h", options, NULL)) != -1)
-        if (one_option(p, option, optarg, error) != 0)
+    while ((option = getopt_long(argc, argv, ":m:o:h", options, NULL)) != -1)
+        if ((option == '?' || option == ':'
+                 ? option_error("profile", option, argv, options, false, NULL, error)
+                 : one_option(p, option, optarg, error)) != 0)
             return -1;
     if (optind < argc)
         return error_set(error, ERR_BAD_INPUT, "'%.80s' is not an option", argv[optind]);
@@ -218,6 +221,35 @@ static double mean_of(const float *x, uint32_t n)
     return known ? sum / known : 0;
 }
 
+/* A share in per cent; "-" where a layer has no such prediction: nothing precedes the first one. */
+#define PERCENT_BYTES 16
+#define PERCENT(x)    percent((x), (char[PERCENT_BYTES]){0})
+static const char *percent(float share, char text[PERCENT_BYTES])
+{
+    if (isnan(share))
+        return "-";
+    snprintf(text, PERCENT_BYTES, "%.1f %%", 100 * (double)share);
+    return text;
+}
+
+static void print_recall(const struct plan *plan)
+{
+    const float *const recall[] = {plan_recall_gate(plan),
+                                   plan_recall_gate_list(plan),
+                                   plan_recall_attention(plan),
+                                   plan_recall_attention_list(plan),
+                                   plan_recall_attention_before(plan),
+                                   plan_recall_attention_before_list(plan)};
+    printf("recall per layer (top-K, list): previous gate input | attention input | previous "
+           "attention input\n");
+    for (uint32_t l = 0; l < plan->layers; l++) {
+        printf("  layer %2u", l);
+        for (size_t i = 0; i < ARRAY_LEN(recall); i++)
+            printf("%s%8s", i % 2 ? "" : "  ", PERCENT(recall[i][l]));
+        printf("\n");
+    }
+}
+
 static void print_result(const struct profile *p)
 {
     const struct plan *plan = p->plan;
@@ -242,16 +274,7 @@ static void print_result(const struct profile *p)
         return;
     }
     printf("%s: %.0f tokens, perplexity %.4f\n", p->out_path, plan->scalar[PLAN_tokens], ppl);
-    printf("recall per layer (top-K, list): previous gate input | attention input | previous "
-           "attention input\n");
-    for (uint32_t l = 0; l < layers; l++)
-        printf("  layer %2u   %5.1f %% %5.1f %%   %5.1f %% %5.1f %%   %5.1f %% %5.1f %%\n", l,
-               100 * (double)plan_recall_gate(plan)[l],
-               100 * (double)plan_recall_gate_list(plan)[l],
-               100 * (double)plan_recall_attention(plan)[l],
-               100 * (double)plan_recall_attention_list(plan)[l],
-               100 * (double)plan_recall_attention_before(plan)[l],
-               100 * (double)plan_recall_attention_before_list(plan)[l]);
+    print_recall(plan);
     printf("importance: %llu of %llu experts measured individually, the others by group\n",
            (unsigned long long)measured, (unsigned long long)cells);
     printf("paths: %u pair cells (%.1f MiB)\n", plan->cells,

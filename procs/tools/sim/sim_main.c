@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/option_error.h"
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
 #include "lib/base/log.h"
@@ -187,14 +188,16 @@ static int one_option(struct program *p, int option, const char *value, struct e
     case OPT_PRECISIONS: p->precisions = value; return 0;
     case 'h': usage(stdout); exit(fflush(stdout) == 0 ? 0 : 1);
     case 'v': printf("sluice %s\n", SLUICE_VERSION); exit(0);
-    default: return error_set(error, ERR_BAD_INPUT, "see sluice sim --help");
+    default: sl_panic("option %d of the table is not handled", option);
     }
 }
 
 static int parse(struct program *p, int argc, char **argv, struct error *error)
 {
-    for (int option; (option = getopt_long(argc, argv, "hv", options, NULL)) != -1;)
-        if (one_option(p, option, optarg, error) != 0)
+    for (int option; (option = getopt_long(argc, argv, ":hv", options, NULL)) != -1;)
+        if ((option == '?' || option == ':'
+                 ? option_error("sim", option, argv, options, false, NULL, error)
+                 : one_option(p, option, optarg, error)) != 0)
             return -1;
     /* --synthetic settings may follow after a blank. */
     if (p->synthetic && !*p->synthetic && optind + 1 == argc && strchr(argv[optind], '='))

@@ -16,8 +16,11 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "config/option_error.h"
+#include "lib/base/assert.h"
 #include "lib/base/bytes.h"
 #include "lib/base/clock.h"
+#include "lib/file/replace.h"
 #include "lib/tensor/tensor_type.h"
 #include "procs/clients/common/options.h"
 #include "procs/tools/synth/pipeline.h"
@@ -109,7 +112,7 @@ static int one_option(struct synth *s, struct chosen *c, int option, const char 
         return 0;
     case 'q': s->quiet = true; return 0;
     case 'h': usage(stdout); exit(fflush(stdout) == 0 ? 0 : 1);
-    default: return error_set(error, ERR_BAD_INPUT, "see sluice synth --help");
+    default: sl_panic("option %d of the table is not handled", option);
     }
 }
 
@@ -119,8 +122,10 @@ static int parse(struct synth *s, int argc, char **argv, struct error *error)
     int option;
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     s->threads = cores < 1 ? 1 : cores > THREADS_DEFAULT_MAX ? THREADS_DEFAULT_MAX : cores;
-    while ((option = getopt_long(argc, argv, "o:t:qh", options, NULL)) != -1)
-        if (one_option(s, &chosen, option, optarg, error) != 0)
+    while ((option = getopt_long(argc, argv, ":o:t:qh", options, NULL)) != -1)
+        if ((option == '?' || option == ':'
+                 ? option_error("synth", option, argv, options, false, NULL, error)
+                 : one_option(s, &chosen, option, optarg, error)) != 0)
             return -1;
     if (optind == argc)
         return error_set(error, ERR_BAD_INPUT, "a shape is required (see sluice synth --help)");
@@ -206,8 +211,9 @@ static int write_file(struct synth *s, const struct weights *weights, struct ggu
     int rc = gguf_writer_start(w, s->part, error);
     if (rc == 0) {
         rc = write_pieces(s, p, w, error);
-        if (rc == 0 && rename(s->part, s->path) != 0)
-            rc = error_set_errno(error, ERR_IO, errno, "cannot rename to %s", s->path);
+        int why = rc == 0 ? file_replace(s->part, s->path, true) : 0;
+        if (why != 0)
+            rc = error_set_errno(error, ERR_IO, why, "cannot write %s", s->path);
         if (rc != 0)
             unlink(s->part);
     }

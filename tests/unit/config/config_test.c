@@ -139,6 +139,17 @@ START_TEST(files)
     ck_assert_uint_eq(p.budget, GIB);
     ck_assert_uint_eq(p.prefill_chunk, 32);
     ck_assert_str_eq(p.trace, "/tmp/a file");
+    ck_assert_int_eq(load_text("http-key = s3cret#rest # why\ntrace = /a b#c\t#\n"), 0);
+    ck_assert_str_eq(p.http_key, "s3cret#rest");
+    ck_assert_str_eq(p.trace, "/a b#c");
+    char text[9000];
+    snprintf(text, sizeof text, "#%8000d\nqueue-depth = 7%500s# %.400d", 1, "", 2);
+    ck_assert_msg(load_text(text) == 0, "%s", e.text); /* lines of any length */
+    ck_assert_uint_eq(p.queue_depth, 7);
+    snprintf(text, sizeof text, "trace = %.2500d\nqueue-depth = 5\n", 1);
+    ck_assert_int_eq(load_text(text), -1);
+    ck_assert_msg(strstr(e.text, ":1: --trace: longer than") != NULL, "%s", e.text);
+    ck_assert_int_eq(params_load(&p, "/", &e), -1); /* opens, but cannot be read */
     ck_assert_int_eq(load_text("queue-depth = 8\nqueue-depth\n"), -1);
     ck_assert_msg(strstr(e.text, ":2: expected 'name = value'") != NULL, "%s", e.text);
     ck_assert_int_eq(load_text("\n\nqueue_depth = many\n"), -1);
@@ -157,6 +168,19 @@ static int take(int *argc, char **argv)
         ++*argc;
     return params_take_args(&p, argc, argv, &e);
 }
+
+/* A parameter that is on or off needs no value, but takes one. */
+START_TEST(switches)
+{
+    char a0[] = "run", a1[] = "--force", a2[] = "FILE", a3[] = "--watchdog", a4[] = "off";
+    char *argv[] = {a0, a1, a2, a3, a4, NULL};
+    int argc;
+    ck_assert_msg(take(&argc, argv) == 0, "%s", e.text);
+    ck_assert_int_eq(argc, 2);
+    ck_assert_str_eq(argv[1], "FILE");
+    ck_assert(p.force && !p.watchdog);
+}
+END_TEST
 
 START_TEST(arguments)
 {
@@ -252,6 +276,7 @@ int main(void)
     tcase_add_test(t, texts_that_are_right);
     tcase_add_test(t, texts_that_are_wrong);
     tcase_add_test(t, files);
+    tcase_add_test(t, switches);
     tcase_add_test(t, arguments);
     tcase_add_test(t, arguments_that_are_wrong);
     tcase_add_test(t, help_names_everything);

@@ -344,6 +344,18 @@ int budget_facts(struct supervisor *s, struct error *error)
     return 0;
 }
 
+/* Not an error: the arena takes only what the model needs, and memory can be added to a running machine. */
+static void warn_beyond_machine(uint64_t bytes)
+{
+    char a[32], b[32];
+    long pages = sysconf(_SC_PHYS_PAGES);
+    uint64_t memory = pages > 0 ? (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE) : UINT64_MAX;
+    if (bytes > memory)
+        log_warn("--budget %s is more than this machine's memory of %s; the engine may be swapped "
+                 "out or killed",
+                 budget_text(bytes, a), budget_text(memory, b));
+}
+
 int budget_start(struct supervisor *s, struct error *error)
 {
     struct budget *b = &s->budget;
@@ -358,6 +370,7 @@ int budget_start(struct supervisor *s, struct error *error)
         b->facts.budget = b->plan.min_budget;
         b->plan = ledger_make(&b->facts);
     }
+    warn_beyond_machine(b->facts.budget);
     s->params.budget = b->applied = b->wanted = b->facts.budget;
     cgroup_limit(s, b->applied);
     return 0;

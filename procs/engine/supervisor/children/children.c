@@ -175,6 +175,8 @@ static void describe_exit(struct child_slot *c)
         memcpy(c->exit_message, own, sizeof own);
     else if (c->late)
         snprintf(c->exit_message, sizeof c->exit_message, "heartbeat too old, killed");
+    else if (c->exit_requested)
+        snprintf(c->exit_message, sizeof c->exit_message, "on request");
     else if (number)
         snprintf(c->exit_message, sizeof c->exit_message, "signal %" PRIu32 " (%s)", number,
                  strsignal((int)number));
@@ -309,7 +311,8 @@ static void reap_one(struct supervisor *s, struct child_slot *c, int status)
     describe_exit(c);
     record_exit(s, c);
     if (s->phase != PHASE_STOP)
-        log_warn("%s (process %d) ended: %s", child_name(c, name), (int)c->pid, c->exit_message);
+        (c->cause == EXIT_CAUSE_REQUESTED ? log_info : log_warn)(
+            "%s (process %d) ended: %s", child_name(c, name), (int)c->pid, c->exit_message);
     children_event(s, c, event);
 }
 

@@ -102,9 +102,10 @@ static void announce(struct supervisor *s)
     notify_send(s, "READY=1");
     char budget[16], arena[16];
     const char *name = strrchr(s->options.model, '/');
-    log_line("ready: model %s, budget %s, arena %s, %u processes",
+    log_line(LOG_LEVEL_INFO, "ready: model %s, budget %s, arena %s, %u processes%s%s",
              name ? name + 1 : s->options.model, bytes_format(s->budget.applied, budget),
-             bytes_format(s->budget.quota, arena), s->children_count + 1);
+             bytes_format(s->budget.quota, arena), s->children_count + 1,
+             s->http_url[0] ? ", " : "", s->http_url);
 }
 
 static void on_tick(struct supervisor *s)

@@ -122,7 +122,12 @@ pid_t spawn_inspect(struct supervisor *s, int out_fd, struct error *error)
     snprintf(in, sizeof in, "--model-fd=%d", INSPECT_MODEL_FD);
     char plan[PARAM_TEXT_BYTES + 16];
     snprintf(plan, sizeof plan, "--plan=%s", s->params.plan);
-    char *argv[] = {path, out, in, s->options.model, s->params.plan[0] ? plan : NULL, NULL};
+    char format[ARGUMENT_BYTES];
+    snprintf(format, sizeof format, "--log-format=%s", s->params.log_format);
+    bool formatted = !s->options.print_memory;
+    char *argv[] = {
+        path, out, in, s->options.model, formatted ? format : in, s->params.plan[0] ? plan : NULL,
+        NULL};
 
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);

@@ -213,6 +213,23 @@ static int op_preset(struct supervisor *s, struct rpc_request *request, struct e
     return 0;
 }
 
+/* The supervisor at once, the others at their next tick. */
+static int op_log_level(struct supervisor *s, struct rpc_request *request, struct error *error)
+{
+    const char *name = take_text(request, "level", error);
+    enum log_level level;
+    if (!name)
+        return -1;
+    if (!log_level_parse(name, &level))
+        return error_set(
+            error, ERR_BAD_INPUT,
+            "unknown log level '%.40s'; expected one of: debug, info, warn, error, none", name);
+    atomic_store_explicit(&s->procs->log_level, (uint32_t)level + 1, memory_order_relaxed);
+    log_set_level(level);
+    rpc_reply(s->control, request, json_pack("{s:s}", "log_level", log_level_name(level)));
+    return 0;
+}
+
 static int op_stop(struct supervisor *s, struct rpc_request *request, struct error *error)
 {
     (void)error;
@@ -253,10 +270,10 @@ static const struct {
     const char *op;
     op_fn handle;
 } ops[] = {
-    {"status", op_status},   {"stats", op_stats},       {"map", op_map},
-    {"budget", op_budget},   {"throttle", op_throttle}, {"restart", op_restart},
-    {"replace", op_replace}, {"preset", op_preset},     {"drain", op_drain},
-    {"stop", op_stop},       {"inject", op_inject},
+    {"status", op_status},   {"stats", op_stats},        {"map", op_map},
+    {"budget", op_budget},   {"throttle", op_throttle},  {"restart", op_restart},
+    {"replace", op_replace}, {"preset", op_preset},      {"drain", op_drain},
+    {"stop", op_stop},       {"loglevel", op_log_level}, {"inject", op_inject},
 };
 
 void control_handle(struct supervisor *s, struct rpc_request *request)
@@ -272,7 +289,7 @@ void control_handle(struct supervisor *s, struct rpc_request *request)
     if (!known)
         error_set(&error, ERR_BAD_INPUT,
                   "unknown operation '%.40s'; expected one of: status, stats, map, budget, "
-                  "throttle, restart, replace, preset, drain, stop",
+                  "throttle, restart, replace, preset, drain, loglevel, stop",
                   request->op);
     if (rc != 0) {
         counter_add(s->row, CTR_SUPERVISOR_requests_rejected, 1);

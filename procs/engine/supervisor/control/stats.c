@@ -302,6 +302,8 @@ json_t *stats_status(struct supervisor *s)
     put_text(object, "state", phase_text(s));
     put_text(object, "name", s->options.run);
     put_text(object, "model", s->options.model);
+    if (s->http_url[0])
+        put_text(object, "url", s->http_url);
     put(object, "pid", (uint64_t)getpid());
     put(object, "processes", s->children_count + 1);
     put(object, "budget_bytes", s->budget.applied);

@@ -102,6 +102,10 @@ static int check_key_file(const char *path, struct error *error)
     if (read && strcspn(line, "\r\n") > PARAM_TEXT_BYTES - 1)
         return error_set(error, ERR_BAD_INPUT, "--http-key-file %.200s: a key has at most %d bytes",
                          path, PARAM_TEXT_BYTES - 1);
+    size_t key = read ? strcspn(line, " \t\r\n") : 0;
+    if (read && line[key + strspn(line + key, " \t")] > ' ')
+        return error_set(error, ERR_BAD_INPUT, "--http-key-file %.200s: a key contains no blanks",
+                         path);
     return 0;
 }
 
@@ -137,6 +141,22 @@ static int bind_to(const struct address *a)
     return -1;
 }
 
+/* With the port that the kernel chose for port 0. */
+static void url_make(struct supervisor *s, const struct address *a)
+{
+    struct address bound = *a;
+    char host[INET6_ADDRSTRLEN] = "";
+    bool v6 = a->of.any.sa_family == AF_INET6;
+    bound.bytes = sizeof bound.of;
+    if (getsockname(s->http_fd, &bound.of.any, &bound.bytes) != 0)
+        return; /* the engine serves without it */
+    inet_ntop(a->of.any.sa_family,
+              v6 ? (const void *)&bound.of.v6.sin6_addr : (const void *)&bound.of.v4.sin_addr, host,
+              sizeof host);
+    snprintf(s->http_url, sizeof s->http_url, "http://%s%s%s:%u", v6 ? "[" : "", host,
+             v6 ? "]" : "", ntohs(v6 ? bound.of.v6.sin6_port : bound.of.v4.sin_port));
+}
+
 int http_listen(struct supervisor *s, struct error *error)
 {
     struct address address;
@@ -148,6 +168,7 @@ int http_listen(struct supervisor *s, struct error *error)
     s->http_fd = bind_to(&address);
     if (s->http_fd < 0)
         return error_set_errno(error, ERR_FAILED, errno, "cannot listen on %.80s", s->params.http);
+    url_make(s, &address);
     return 0;
 }
 

@@ -216,8 +216,8 @@ static int params_resolve(struct supervisor *s, struct error *error)
     if (p->threads == 0)
         p->threads = cores();
     if (p->ctx_size > h->context) {
-        log_info("--ctx-size %llu: the model was trained for %u tokens, using that",
-                 (unsigned long long)p->ctx_size, h->context);
+        log_warn("--ctx-size %llu is beyond the model's context of %u tokens; using %u",
+                 (unsigned long long)p->ctx_size, h->context, h->context);
         p->ctx_size = h->context;
     }
     loaders_resolve(p, s->model->stripe_count);

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "config/option_error.h"
 #include "procs/engine/supervisor/supervisor.h"
 
 static const struct option long_options[] = {
@@ -37,16 +38,6 @@ static int print_config(const char *format, struct error *error)
     exit(fflush(stdout) == 0 ? 0 : 1);
 }
 
-/* The argument that getopt_long rejected. While it is inside a group of short options (-ngl), optind still
- * refers to that group; otherwise it is one further. */
-static const char *rejected(char **argv)
-{
-    const char *last = argv[optind - 1], *group = argv[optind];
-    size_t n = strlen(last);
-    bool ended = last[0] == '-' && (optopt == 0 || last[n - 1] == (char)optopt);
-    return ended || !group ? last : group;
-}
-
 static int take_one(struct options *o, int option, char **argv, struct error *error)
 {
     switch (option) {
@@ -56,12 +47,7 @@ static int take_one(struct options *o, int option, char **argv, struct error *er
     case 'v': o->version = true; return 0;
     case 'p': o->print_memory = true; return 0;
     case 'c': return print_config(optarg, error);
-    case ':':
-        return error_set(error, ERR_BAD_INPUT, "%.80s needs a value; see 'sluice run --help'",
-                         argv[optind - 1]);
-    default:
-        return error_set(error, ERR_BAD_INPUT, "unknown option %.80s; see 'sluice run --help'",
-                         rejected(argv));
+    default: return option_error("run", option, argv, long_options, true, NULL, error);
     }
 }
 
@@ -83,6 +69,9 @@ int options_take(struct supervisor *s, int argc, char **argv, struct error *erro
     if (optind < argc)
         return error_set(error, ERR_BAD_INPUT,
                          "unexpected argument '%.80s'; see 'sluice run --help'", argv[optind]);
+    if (s->params.trace[0] && !s->params.force && access(s->params.trace, F_OK) == 0)
+        return error_set(error, ERR_BAD_INPUT,
+                         "--trace %.200s exists already; --force overwrites it", s->params.trace);
     if (!o->model[0])
         return error_set(error, ERR_BAD_INPUT,
                          "no model given; use -m MODEL (see 'sluice run --help')");

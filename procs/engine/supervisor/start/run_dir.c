@@ -11,7 +11,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "ipc/run_dirs.h"
 #include "lib/base/clock.h"
+#include "lib/base/log.h"
 #include "procs/engine/supervisor/supervisor.h"
 
 int fd_high(int fd)
@@ -72,6 +74,9 @@ int run_dir_take(struct supervisor *s, struct error *error)
     snprintf(s->run_tag, sizeof s->run_tag, "%s-%08x", s->options.run, path_hash(s->run_dir));
     segment_remove_stale(s->run_tag);
     sockets_remove(s);
+    unsigned others = run_dirs_sweep(s->options.run);
+    if (others)
+        log_debug("%u run directories of engines that were killed were removed", others);
     return 0;
 }
 

@@ -98,6 +98,9 @@ static int start(struct supervisor *s, struct error *error)
     enum log_level level;
     if (log_level_parse(s->params.log_level, &level))
         log_init("run", level);
+    enum log_format format;
+    if (log_format_parse(s->params.log_format, &format) && !s->options.print_memory)
+        log_set_format(format);
     if (!s->options.print_memory && log_start_thread() != 0)
         return error_set(error, ERR_NO_MEMORY, "cannot start the log thread");
     if (spawn_programs_dir(s, error) != 0)
@@ -132,7 +135,7 @@ static int start(struct supervisor *s, struct error *error)
 static int report(const struct error *error, int status)
 {
     if (error->text[0])
-        log_line("error: %s", error->text);
+        log_line(LOG_LEVEL_ERROR, "error: %s", error->text);
     return status;
 }
 
@@ -171,7 +174,11 @@ int main(int argc, char **argv)
     }
     limit_self();
     notify_take(s);
-    if (start(s, &error) != 0)
+    if (start(s, &error) != 0 && error.code == ERR_CANCELLED) {
+        log_info("stopping during the start: %s", error.text);
+        finish(s, &s->end_error, 0);
+    }
+    if (error.code != ERR_NONE)
         finish(s, &error, error_exit_status(error.code));
     if (s->options.print_memory)
         finish(s, &s->end_error, 0);

@@ -9,6 +9,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/error.h"
 #include "lib/tensor/tensor_type.h"
+#include "lib/text/suggest.h"
 
 START_TEST(sizes_as_people_write_them)
 {
@@ -140,6 +141,35 @@ START_TEST(tensor_types)
 }
 END_TEST
 
+START_TEST(near_names_are_suggested)
+{
+    static const char *const names[] = {"budget", "ctx_size", "cache", "status", "stats"};
+    static const struct {
+        const char *word, *hint;
+    } t[] = {
+        {"budgt", "; did you mean --budget?"},
+        {"bugdet", "; did you mean --budget?"},
+        {"ctx_sizes", "; did you mean --ctx-size?"},
+        {"ctx-siez", "; did you mean --ctx-size?"},
+        {"statsu", "; did you mean --status?"},
+        {"stat", "; did you mean --stats?"},
+        {"stts", "; did you mean --stats?"},
+        {"x", ""},
+        {"", ""},
+        {"zebra", ""},
+        {"a-word-that-is-longer-than-all-names-of-this-program", ""},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(t); i++) {
+        struct suggest s;
+        char hint[SUGGEST_HINT_BYTES];
+        suggest_start(&s, t[i].word, strlen(t[i].word));
+        for (size_t n = 0; n < ARRAY_LEN(names); n++)
+            suggest_name(&s, names[n]);
+        ck_assert_str_eq(suggest_hint(&s, "--", hint), t[i].hint);
+    }
+}
+END_TEST
+
 START_TEST(clock_goes_forward)
 {
     uint64_t a = clock_now_ns(), b = clock_now_ns();
@@ -159,6 +189,7 @@ int main(void)
     tcase_add_test(t, errors);
     tcase_add_test(t, error_names);
     tcase_add_test(t, tensor_types);
+    tcase_add_test(t, near_names_are_suggested);
     tcase_add_test(t, clock_goes_forward);
     suite_add_tcase(suite, t);
     SRunner *runner = srunner_create(suite);

@@ -66,6 +66,91 @@ START_TEST(levels)
 }
 END_TEST
 
+static void act_text(void)
+{
+    log_set_format(LOG_FORMAT_TEXT);
+    log_warn("two");
+    log_line(LOG_LEVEL_INFO, "ready");
+}
+
+static void act_json(void)
+{
+    log_set_format(LOG_FORMAT_JSON);
+    log_warn("a \"b\" \\ \n \xc3\xa9 \xff \xed\xa0\x80");
+    log_line(LOG_LEVEL_ERROR, "error: x");
+}
+
+static void act_journal(void)
+{
+    log_set_format(LOG_FORMAT_JOURNAL);
+    act_levels();
+    log_line(LOG_LEVEL_ERROR, "error: x");
+    log_fatal(2, "end");
+}
+
+/* The text with digits of time stamps as '0'. */
+static const char *without_time(struct ended *e)
+{
+    for (char *c = strstr(e->text, "20"); c; c = strstr(c + 24, "20"))
+        for (int i = 0; i < 24; i++)
+            if (c[i] >= '0' && c[i] <= '9')
+                c[i] = '0';
+    return e->text;
+}
+
+START_TEST(formats)
+{
+    struct ended e = run(act_text);
+    ck_assert_str_eq(without_time(&e), "0000-00-00T00:00:00.000Z WARN test: two\nready\n");
+    e = run(act_json);
+    ck_assert_str_eq(without_time(&e),
+                     "{\"time\": \"0000-00-00T00:00:00.000Z\", \"level\": \"WARN\", "
+                     "\"process\": \"test\", \"text\": \"a \\\"b\\\" \\\\   \xc3\xa9 ? ???\"}\n"
+                     "{\"time\": \"0000-00-00T00:00:00.000Z\", \"level\": \"ERROR\", "
+                     "\"process\": \"test\", \"text\": \"error: x\"}\n");
+    e = run(act_journal);
+    ck_assert_str_eq(e.text, "<6>test: one\n<4>test: two\n<3>test: three\n<3>test: error: x\n"
+                             "<2>test: end\n");
+}
+END_TEST
+
+static void act_long_json(void)
+{
+    char text[900];
+    log_set_format(LOG_FORMAT_JSON);
+    memset(text, '"', sizeof text);
+    text[sizeof text - 1] = 0;
+    log_info("%s", text);
+    memset(text, '\xe2', sizeof text - 1);
+    log_info("%s", text);
+}
+
+START_TEST(long_objects_are_whole)
+{
+    struct ended e = run(act_long_json);
+    char *end = strchr(e.text, '\n');
+    ck_assert_ptr_nonnull(end);
+    ck_assert_int_lt(end - e.text, 1024);
+    ck_assert_int_eq(strncmp(end - 4, "\\\"\"}", 4), 0); /* no half escape */
+    ck_assert_int_eq(strncmp(e.text + strlen(e.text) - 4, "?\"}\n", 4), 0);
+}
+END_TEST
+
+static void act_level_changes(void)
+{
+    log_set_level(LOG_LEVEL_ERROR);
+    act_levels();
+    log_set_level(LOG_LEVEL_WARN);
+    act_levels();
+}
+
+START_TEST(level_is_changed)
+{
+    struct ended e = run(act_level_changes);
+    ck_assert_str_eq(e.text, "ERROR test: three\nWARN test: two\nERROR test: three\n");
+}
+END_TEST
+
 static void act_control_bytes(void)
 {
     log_info("a\nINFO forged: \x1b[31mb\x7f");
@@ -146,7 +231,7 @@ static void act_queued(void)
 {
     ck_assert_int_eq(log_start_thread(), 0);
     act_levels();
-    log_line("four %d", 4);
+    log_line(LOG_LEVEL_INFO, "four %d", 4);
     log_flush(FLUSH_MS);
 }
 
@@ -243,6 +328,9 @@ Suite *log_suite(void)
     Suite *suite = suite_create("log");
     TCase *t = tcase_create("log");
     tcase_add_test(t, levels);
+    tcase_add_test(t, formats);
+    tcase_add_test(t, long_objects_are_whole);
+    tcase_add_test(t, level_is_changed);
     tcase_add_test(t, one_event_is_one_line);
     tcase_add_test(t, long_lines_are_cut);
     tcase_add_test(t, fatal);

@@ -1,5 +1,6 @@
 /* Plans: written plans are read back; damaged files and blobs are rejected with one line. */
 #include <check.h>
+#include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,21 +15,36 @@
 
 static const uint8_t hash[PLAN_HASH_BYTES] = {1, 2,  3,  4,  5,  6,  7,  8,
                                               9, 10, 11, 12, 13, 14, 15, 255};
-static char directory[64], path[128], tables[160];
+static char directory[64], path[128];
 
 static void setup(void)
 {
     snprintf(directory, sizeof directory, "/tmp/plan_test_XXXXXX");
     ck_assert_ptr_nonnull(mkdtemp(directory));
     snprintf(path, sizeof path, "%s/a.plan", directory);
-    snprintf(tables, sizeof tables, "%s.tables", path);
 }
 
 static void teardown(void)
 {
-    unlink(path);
-    unlink(tables);
-    rmdir(directory);
+    DIR *dir = opendir(directory);
+    for (struct dirent *entry; (entry = readdir(dir)) != NULL;)
+        unlinkat(dirfd(dir), entry->d_name, 0);
+    closedir(dir);
+    ck_assert_int_eq(rmdir(directory), 0);
+}
+
+/* Files of tables, the last one's path in `file`. */
+static int tables_find(char file[512])
+{
+    int count = 0;
+    DIR *dir = opendir(directory);
+    for (struct dirent *entry; (entry = readdir(dir)) != NULL;)
+        if (strstr(entry->d_name, ".tables")) {
+            snprintf(file, 512, "%s/%s", directory, entry->d_name);
+            count++;
+        }
+    closedir(dir);
+    return count;
 }
 
 static struct plan *sample(void)
@@ -125,8 +141,8 @@ static const struct {
     {"\"width\"", "\"widths\"", "unknown array 'widths'"},
     {"0.0625", "-0.625", "frequency[1] is not from 0 to 1"},
     {"0.0625", "\"x\"", "frequency[1]"},
-    {"a.plan.tables", "../a.tables", "file name"},
-    {"a.plan.tables", "b.plan.tables", "cannot open"},
+    {"\"a.plan.", "\"../a.", "file name"},
+    {"\"a.plan.", "\"b.plan.", "cannot open"},
     {"\"prev1\"", "\"pair_first\"", "duplicate array"},
     {"}", "", "line"},
 };
@@ -151,12 +167,48 @@ START_TEST(damaged_file)
 }
 END_TEST
 
+/* A process that is killed after the tables and before the plan were renamed leaves the old plan. The next
+ * write removes what it left. */
+START_TEST(killed_between_renames)
+{
+    struct error error = {0};
+    struct plan *p = sample();
+    char tables[512], old[512];
+    size_t bytes, same_bytes;
+    ck_assert_int_eq(plan_write(p, path, &error), 0);
+    ck_assert_int_eq(tables_find(old), 1);
+    char *text = slurp(path, &bytes), *old_tables = slurp(old, &same_bytes);
+    plan_prev1(p)[0] = 7;
+    ck_assert_int_eq(plan_write(p, path, &error), 0);
+    ck_assert_int_eq(tables_find(tables), 1); /* those of the first were removed */
+    ck_assert_str_ne(tables, old);
+    FILE *f = fopen(path, "wb"); /* the state in between: the old plan, both tables */
+    fwrite(text, 1, bytes, f);
+    fclose(f);
+    f = fopen(old, "wb");
+    fwrite(old_tables, 1, same_bytes, f);
+    fclose(f);
+    struct plan *q = plan_read(path, &error);
+    ck_assert_msg(q != NULL, "%s", error.text);
+    ck_assert_uint_eq(plan_prev1(q)[0], 0);
+    ck_assert_int_eq(plan_write(q, path, &error), 0);
+    ck_assert_int_eq(tables_find(tables), 1);
+    ck_assert_str_eq(tables, old);
+    free(p);
+    free(q);
+    free(text);
+    free(old_tables);
+}
+END_TEST
+
 START_TEST(damaged_tables)
 {
     struct error error = {0};
     struct plan *p = sample();
     ck_assert_int_eq(plan_write(p, path, &error), 0);
     free(p);
+    char tables[512];
+    ck_assert_int_eq(tables_find(tables), 1);
     int fd = open(tables, O_RDWR);
     uint8_t byte;
     ck_assert_int_eq(pread(fd, &byte, 1, 20), 1);
@@ -228,6 +280,7 @@ int main(void)
     tcase_add_test(c, extended_plan_keeps_values);
     tcase_add_loop_test(c, damaged_file, 0, (int)(sizeof damages / sizeof *damages));
     tcase_add_test(c, damaged_tables);
+    tcase_add_test(c, killed_between_renames);
     tcase_add_test(c, tampered_blob);
     tcase_add_test(c, another_model);
     suite_add_tcase(s, c);

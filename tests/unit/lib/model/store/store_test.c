@@ -537,6 +537,11 @@ START_TEST(files_wrong)
     unlink(path);
     expect_rejected(ERR_BAD_INPUT, STORE_MANIFEST_FILE,
                     "does not exist: this is not an expert store");
+    snprintf(path, sizeof path, "%s/" STORE_JOURNAL_FILE, store);
+    fclose(fopen(path, "w"));
+    expect_rejected(ERR_BAD_INPUT, STORE_MANIFEST_FILE, "unfinished");
+    expect_rejected(ERR_BAD_INPUT, STORE_MANIFEST_FILE, "sluice pack -m MODEL -o /");
+    unlink(path);
     free(stripe);
     free(more);
     free(model);

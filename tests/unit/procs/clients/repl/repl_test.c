@@ -113,7 +113,10 @@ START_TEST(saved_is_loaded)
     conversation_add(&a.conversation, "one \"1\"", " two\n");
     conversation_add(&a.conversation, "\x01", "\xe2\x82\xac");
     json_t *settings = settings_json(&a), *loaded = NULL;
-    ck_assert_int_eq(conversation_save(&a.conversation, settings, path, &error), 0);
+    ck_assert_int_eq(conversation_save(&a.conversation, settings, path, true, &error), 0);
+    ck_assert_int_eq(conversation_save(&a.conversation, settings, path, false, &error), -1);
+    ck_assert_msg(strstr(error.text, "exists already; /save --force FILE") != NULL, "%s",
+                  error.text);
     ck_assert_int_eq(conversation_load(&b.conversation, &loaded, path, &error), 0);
     ck_assert_int_eq(settings_take(&b, loaded, &error), 0);
     ck_assert_uint_eq(b.conversation.count, 2);
@@ -160,7 +163,7 @@ START_TEST(a_broken_file_changes_nothing)
     ck_assert_str_eq(t.turns[0].prompt, "kept");
     ck_assert_int_eq(conversation_load(&t, &settings, "/nonexistent/file", &error), -1);
     settings = json_object();
-    ck_assert_int_eq(conversation_save(&t, settings, "/nonexistent/file", &error), -1);
+    ck_assert_int_eq(conversation_save(&t, settings, "/nonexistent/file", false, &error), -1);
     json_decref(settings);
     for (size_t i = 0; i < ARRAY_LEN(bad_settings); i++) {
         struct repl r = {.context = 5};

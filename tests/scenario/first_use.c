@@ -1,0 +1,253 @@
+/* What a new user sees: figures, warnings, the log of a requested restart, Ctrl-C. */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "lib/base/bytes.h"
+#include "tests/harness/harness.h"
+
+#define END_MS 60000
+
+static char *file_text(const char *path)
+{
+    struct command c;
+    command_run(&c, NULL, END_MS, (const char *const[]){"/bin/cat", path, NULL});
+    CHECK(c.status == 0, "%.300s", c.err);
+    char *text = strdup(c.out);
+    CHECK(text, "no memory");
+    command_free(&c);
+    return text;
+}
+
+static void expect_log(const struct engine *e, const char *wanted)
+{
+    char *log = file_text(e->log);
+    CHECK(strstr(log, wanted), "'%s' is not in the log: %.1000s", wanted, log);
+    free(log);
+}
+
+static void expect_not_in_log(const struct engine *e, const char *unwanted)
+{
+    char *log = file_text(e->log);
+    const char *at = strstr(log, unwanted);
+    CHECK(!at, "in the log: %.200s", at);
+    free(log);
+}
+
+/* The first layer has no prediction from a previous one. */
+static void profile_has_no_nan(void)
+{
+    static const char *const outputs[] = {"text", "json"};
+    for (size_t i = 0; i < ARRAY_LEN(outputs); i++) {
+        struct command c;
+        char profile[PATH_MAX];
+        snprintf(profile, sizeof profile, "%s/%s.profile", test_dir(), outputs[i]);
+        command_run(&c, NULL, END_MS,
+                    (const char *const[]){"profile", "-m", test_model(), "--text",
+                                          SLUICE_SOURCE_DIR "/launch/demo/calib.txt", "-o", profile,
+                                          "--tokens", "128", "--ctx-size", "64",
+                                          "--importance-tokens", "0", "--output", outputs[i],
+                                          NULL});
+        CHECK(c.status == 0 && c.out_bytes > 100, "status %d: %.300s", c.status, c.err);
+        CHECK(!strstr(c.out, "nan") && !strstr(c.out, "null"), "%.1000s", c.out);
+        command_free(&c);
+    }
+}
+
+static void figures_are_one_line(void)
+{
+    struct command c;
+    command_run(
+        &c, NULL, END_MS,
+        (const char *const[]){"generate", "-m", test_model(), "-p", "It was", "-n", "8", NULL});
+    CHECK(c.status == 0 && command_lines(c.err) == 1 && strstr(c.err, "8 tokens at "),
+          "status %d: %.600s", c.status, c.err);
+    CHECK(c.err_bytes <= 140, "%zu bytes: %.300s", c.err_bytes, c.err);
+    test_note("%.*s", (int)strcspn(c.err, "\n"), c.err);
+    command_free(&c);
+}
+
+static void requested_restart_is_no_crash(void)
+{
+    struct engine *e = engine_new();
+    engine_start(e, NULL);
+    json_decref(engine_control(e, "restart", json_pack("{s:s}", "process", "predictor")));
+    json_t *doc = engine_stats(e);
+    CHECK(lookup_exits(doc) == 1, "%zu exits", lookup_exits(doc));
+    const json_t *record = lookup_exit(doc, 0);
+    CHECK(strcmp(lookup_text(record, "cause"), "requested") == 0, "cause '%s'",
+          lookup_text(record, "cause"));
+    json_decref(doc);
+    engine_stop(e);
+    expect_log(e, ") ended: on request");
+    expect_not_in_log(e, "WARN run: predictor");
+}
+
+static void too_much_is_warned_of(void)
+{
+    struct engine *e = engine_new();
+    engine_start(e, (const char *const[]){"--ctx-size=65536", "--budget=900TiB", NULL});
+    engine_stop(e);
+    expect_log(e, "WARN run: --ctx-size 65536 is beyond the model's context of ");
+    expect_log(e, "WARN run: --budget 943718400MiB is more than this machine's memory of ");
+}
+
+static void ctrl_c_stops_the_engine(void)
+{
+    struct terminal *t = terminal_open(
+        24, 200, -1, (const char *const[]){"run", "--name", "first-use", "-m", test_model(), NULL});
+    terminal_wait(t, "ready: model", END_MS);
+    terminal_type(t, "\003");
+    terminal_wait(t, "stopping", END_MS);
+    int status = terminal_end(t, END_MS);
+    CHECK(status == 0, "status %d", status);
+}
+
+/* The same while inspect reads the model: here it is replaced by a program that does not end. */
+static void ctrl_c_during_the_start(void)
+{
+    char dir[PATH_MAX], inspect[PATH_MAX + 32], program[PATH_MAX + 32];
+    struct command c;
+    snprintf(dir, sizeof dir, "%s/programs", test_dir());
+    snprintf(program, sizeof program, "%s/sluice-run", test_libexec());
+    CHECK(mkdir(dir, 0700) == 0, "mkdir");
+    command_run(&c, NULL, END_MS, (const char *const[]){"/bin/cp", program, dir, NULL});
+    CHECK(c.status == 0, "%.300s", c.err);
+    command_free(&c);
+    snprintf(inspect, sizeof inspect, "%s/sluice-inspect", dir);
+    FILE *f = fopen(inspect, "we");
+    CHECK(f && fputs("#!/bin/sh\n: >\"$0.runs\"\nexec sleep 600\n", f) >= 0 && fclose(f) == 0 &&
+              chmod(inspect, 0700) == 0,
+          "cannot write %s", inspect);
+    static const char script[] =
+        "\"$0/sluice-run\" --name first-use -m \"$1\" & "
+        "while [ ! -e \"$0/sluice-inspect.runs\" ]; do :; done; kill -INT $!; wait $!";
+    command_run(&c, NULL, END_MS,
+                (const char *const[]){"/bin/bash", "-m", "-c", script, dir, test_model(), NULL});
+    CHECK(c.status == 0, "status %d: %.300s", c.status, c.err);
+    CHECK(strstr(c.err, "stopping during the start"), "%.300s", c.err);
+    command_free(&c);
+}
+
+static void url_is_printed(void)
+{
+    struct command c;
+    struct engine *e = engine_new();
+    engine_start(e, (const char *const[]){"--http=0", NULL});
+    json_t *status = engine_control(e, "status", NULL);
+    char url[80];
+    snprintf(url, sizeof url, "%s", lookup_text(status, "url"));
+    json_decref(status);
+    CHECK(strncmp(url, "http://127.0.0.1:", 17) == 0 && atoi(url + 17) > 0, "URL '%s'", url);
+    expect_log(e, url);
+    command_run(&c, NULL, END_MS, (const char *const[]){"ps", NULL});
+    CHECK(c.status == 0 && command_lines(c.out) == 2 && strstr(c.out, url) && strstr(c.out, e->run),
+          "status %d: %.400s%.300s", c.status, c.out, c.err);
+    command_free(&c);
+    command_run(&c, NULL, END_MS, (const char *const[]){"ps", "--json", NULL});
+    json_t *list = json_loads(c.out, 0, NULL);
+    const json_t *only = json_array_get(list, 0);
+    CHECK(json_array_size(list) == 1 && strcmp(lookup_text(only, "url"), url) == 0 &&
+              strcmp(lookup_text(only, "state"), "ready") == 0 &&
+              strcmp(lookup_text(only, "model"), test_model()) == 0 &&
+              lookup_u64(only, "budget_bytes") > 0,
+          "%.400s", c.out);
+    json_decref(list);
+    command_free(&c);
+    engine_stop(e);
+}
+
+/* Of an engine that was killed; those of a running engine and of other programs stay. */
+static void dead_run_directories_are_removed(void)
+{
+    char other[PATH_MAX], file[PATH_MAX + 32], lock[PATH_MAX + 32];
+    struct engine *running = engine_new(), *killed = engine_new(), *next = engine_new();
+    engine_start(running, NULL);
+    engine_start(killed, NULL);
+    CHECK(kill(killed->pid, SIGKILL) == 0 && waitpid(killed->pid, NULL, 0) == killed->pid, "kill");
+    killed->pid = 0;
+    engine_check_gone(killed, END_MS);
+    CHECK(access(killed->dir, F_OK) == 0, "the directory is gone already");
+    snprintf(other, sizeof other, "%s/other", test_dir());
+    snprintf(file, sizeof file, "%s/file", other);
+    snprintf(lock, sizeof lock, "%s/lock", running->dir);
+    CHECK(mkdir(other, 0700) == 0 && fclose(fopen(file, "we")) == 0, "cannot make %s", file);
+    engine_start(next, NULL);
+    CHECK(access(killed->dir, F_OK) != 0, "%s is still there", killed->dir);
+    CHECK(access(file, F_OK) == 0 && access(lock, F_OK) == 0, "%s or %s was removed", file, lock);
+    engine_stop(next);
+    engine_stop(running);
+}
+
+static void trace_is_not_overwritten(void)
+{
+    char path[PATH_MAX], option[PATH_MAX + 8];
+    struct command c;
+    snprintf(path, sizeof path, "%s/trace", test_dir());
+    snprintf(option, sizeof option, "--trace=%s", path);
+    CHECK(fclose(fopen(path, "we")) == 0, "cannot make %s", path);
+    const char *argv[] = {"generate", "-m", test_model(), "-p", "It was",
+                          "-n",       "4",  option,       NULL, NULL};
+    command_run(&c, NULL, END_MS, argv);
+    CHECK(c.status == 2 && strstr(c.err, "exists already; --force overwrites it"),
+          "status %d: %.300s", c.status, c.err);
+    command_free(&c);
+    argv[8] = "--force";
+    command_run(&c, NULL, END_MS, argv);
+    CHECK(c.status == 0, "status %d: %.300s", c.status, c.err);
+    command_free(&c);
+    char *trace = file_text(path);
+    CHECK(trace[0], "the trace is empty");
+    free(trace);
+}
+
+/* Mistyped commands and options, in programs of each kind. */
+static void nearest_name_is_suggested(void)
+{
+    static const struct {
+        const char *argv[5], *hint;
+    } t[] = {
+        {{"/bin/bash", SLUICE_SOURCE_DIR "/launch/sluice", "gnerate"}, "did you mean generate?"},
+        {{"run", "--budgt", "1GiB"}, "did you mean --budget?"},
+        {{"generate", "--temprature=1", "-p", "x"}, "did you mean --temperature?"},
+        {{"inspect", "--tensor-list", "x"}, "unknown option --tensor-list (see"},
+        {{"pack", "--verfy"}, "did you mean --verify?"},
+        {{"ctl", "statsu"}, "did you mean status?"},
+        {{"ctl", "--nmae", "x", "status"}, "did you mean --name?"},
+        {{"sim", "--preset", "x"}, "use one trace file"}, /* an abbreviation of --presets */
+    };
+    for (size_t i = 0; i < ARRAY_LEN(t); i++) {
+        struct command c;
+        const char *argv[6] = {0};
+        memcpy(argv, t[i].argv, sizeof t[i].argv);
+        command_run(&c, NULL, END_MS, argv);
+        CHECK(c.status == 2 && strstr(c.err, t[i].hint) && command_lines(c.err) == 1,
+              "status %d, '%.300s' without '%s'", c.status, c.err, t[i].hint);
+        command_free(&c);
+    }
+}
+
+int main(int argc, char **argv)
+{
+#define ROW(name)                                                                                  \
+    {                                                                                              \
+#name, name                                                                                \
+    }
+    static const struct test_case cases[] = {
+        ROW(profile_has_no_nan),
+        ROW(figures_are_one_line),
+        ROW(requested_restart_is_no_crash),
+        ROW(too_much_is_warned_of),
+        ROW(ctrl_c_stops_the_engine),
+        ROW(ctrl_c_during_the_start),
+        ROW(nearest_name_is_suggested),
+        ROW(url_is_printed),
+        ROW(trace_is_not_overwritten),
+        ROW(dead_run_directories_are_removed),
+    };
+    return test_main(argc, argv, cases, ARRAY_LEN(cases));
+}
