@@ -2,12 +2,12 @@
 import measuring as m
 from papers import common as c
 
-FORMS = {"short": (24, 3, (25, 50)), "long": (32, 5, (18.75, 25, 50)), "try": (96, 2, (50,))}
+FORMS = {"short": (24, 2, (25, 50)), "long": (32, 5, (18.75, 25, 50)), "try": (96, 2, (50,))}
 BASELINES = ("lod", "iq4", "iq2")
 # Q: mixed precision alone; +P preloading, +C EdgeMoE's eviction and first content of the cache
 ABLATION = {"Q": c.policy(prediction="none", prefetch="none", eviction="lru", preload="none"),
             "Q+P": c.policy(eviction="lru", preload="none"), "Q+C": c.policy(prediction="none", prefetch="none")}
-LAYERWISE_TOKENS = 6
+LAYERWISE_TOKENS = {"short": 4, "long": 8, "try": 96}
 
 
 def variants_of(a, share):
@@ -25,7 +25,7 @@ def measure(a, share, device):
     f = c.decode(a, variants_of(a, share), repetitions, tokens, device)
     whole = {"layerwise": ["preset=layerwise", f"resident_experts={share}"],
              "P=5": ["preset=edgemoe", f"resident_experts={share}", f"plan={c.plan(a, 5)}"]}
-    streamed = c.decode(a, whole, 2, LAYERWISE_TOKENS, device, slices=2, warmup=2)
+    streamed = c.decode(a, whole, 2, LAYERWISE_TOKENS[a.form], device, slices=1, warmup=2)
     ratios = {f"P={loss}/{base}": c.ratio(f, f"P={loss}", base) for loss in c.EDGEMOE for base in BASELINES}
     ratios["P=5/layerwise"] = c.ratio(streamed, "P=5", "layerwise")
     ratios.update({"Q+P/Q": c.ratio(f, "Q+P", "Q"), "Q+C/Q": c.ratio(f, "Q+C", "Q"),

@@ -2,7 +2,7 @@
 import measuring as m
 from papers import common as c
 
-FORMS = {"short": (24, 3, (25, 50)), "long": (32, 5, (25, 50)), "try": (96, 2, (50,))}
+FORMS = {"short": (24, 2, (25, 50)), "long": (32, 5, (25, 50)), "try": (96, 2, (50,))}
 STEPS = {"+prefetch": c.policy(precision="lossless", allocation="shared", eviction="lru"),
          "+cache": c.policy(precision="lossless"), "+int4": c.policy(precision="uniform-int4"), "fate": None}
 BASELINES = ("lod-nocache", "lod", "eap", "mixtral-offload", "moe-infinity", "default")
