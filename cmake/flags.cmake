@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Flags of every target. -ffp-contract=off and the absence of -ffast-math are part of the row-invariance contract.
 add_library(sluice_flags INTERFACE)
 target_compile_options(sluice_flags INTERFACE

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # The Debian package: `cpack -G DEB` in a build tree. dpkg-shlibdeps finds its dependencies.
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME sluice)

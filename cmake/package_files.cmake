@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Before the package is built: moves files to the directories that Debian uses and compresses manual pages
 # and the changelog without a time stamp, so that the same build gives the same package.
 set(staged ${CPACK_TEMPORARY_DIRECTORY}/usr)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Storage devices: the items of the parameter `devices`, one per loader.
  *
  *   PATH[:KEY=VALUE]...

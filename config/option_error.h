@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Errors of command lines, the same for every program. */
 #ifndef SLUICE_CONFIG_OPTION_ERROR_H
 #define SLUICE_CONFIG_OPTION_ERROR_H

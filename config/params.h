@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Engine parameters: one table (params.tbl.h), a plain struct, and the functions that fill it. */
 #ifndef SLUICE_CONFIG_PARAMS_H
 #define SLUICE_CONFIG_PARAMS_H

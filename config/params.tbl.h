@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Every parameter of the engine: option --name of `sluice run` and `generate`, key in a --config
  * file, field of struct params, line of the help and the documentation.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Services of an engine: the table of child processes (config/services.tbl.h) and the rows of the
  * process table. */
 #ifndef SLUICE_CONFIG_SERVICES_H

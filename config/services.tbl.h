@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Child processes of the supervisor, in start order; they stop in reverse order.
  *
  *   SERVICE(ID, name, program, ready_ms, after, essential)

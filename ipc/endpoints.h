@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Endpoints: socket paths inside the run directory, all defined here. */
 #ifndef SLUICE_IPC_ENDPOINTS_H
 #define SLUICE_IPC_ENDPOINTS_H

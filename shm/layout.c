@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Layout hashes of the segments: programs built from different headers never share a segment. */
 #include <xxhash.h>
 

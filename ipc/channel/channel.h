@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Channel: one connection between two engine processes that carries whole messages in order (a Unix
  * socket of type SOCK_SEQPACKET). Used by one thread; it has no thread of its own. A message costs
  * one system call at either end, and the receiver sleeps on the socket itself.

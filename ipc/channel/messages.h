@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Messages between the engine's processes: fixed structs over packet sockets. A message only points
  * to shared memory, which is authoritative: a lost, repeated or delayed message must be harmless.
  * Received messages are untrusted: call msg_invalid() first. */

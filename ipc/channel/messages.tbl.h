@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Every message between the engine's processes; JSON requests of clients are in ipc/rpc/rpc.h. The
  * enum, the size and direction checks, the names and the trace are generated from this table.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Client stubs: the only code that builds these requests. Engine: compute's endpoint (text).
  * Control: the supervisor's endpoint. */
 #ifndef SLUICE_IPC_ENGINE_ENGINE_CLIENT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Non-blocking client for a process with an event loop: many calls of one server in flight at once.
  * The rules are those of rpc_call (ipc/rpc/rpc.h): a call is repeated with the same id when its
  * connection broke, until its deadline on the monotonic clock.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Shared by the blocking (client.c) and the non-blocking client (async.c): a raw req0 socket, and a
  * call as a message. Private to ipc/. */
 #ifndef SLUICE_IPC_RPC_CALL_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* JSON envelope of remote calls: limits for parsing, and the required fields of requests and
  * replies. Pure functions over bytes; fuzzed. */
 #ifndef SLUICE_IPC_RPC_JSON_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Shared by RPC servers and clients: one NNG socket with one listener or dialer, its options, and
  * the watchdogs that NNG 1.5.2 needs. Private to ipc/. */
 #ifndef SLUICE_IPC_RPC_LINK_H

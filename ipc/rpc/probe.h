@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Checks from outside whether an NNG listener still passes connections to its socket.
  *
  * In NNG 1.5.2 a listener can fail while its kernel socket still accepts connections and even

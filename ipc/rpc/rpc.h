@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Remote calls of clients to compute and to the supervisor: rep0 contexts carrying JSON.
  *
  * Request  {"v":1,"id":"16 hex digits","op":"submit", ...}

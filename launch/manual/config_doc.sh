@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # The table of docs/config.md from the table of parameters: config_doc.sh PROGRAMS [--check].
 # PROGRAMS is the directory of the built programs. --check prints the difference instead, and fails.
 set -eu -o pipefail

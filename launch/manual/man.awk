@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # A --help text as a manual page. Variables: command, summary, version, date, see (names for SEE ALSO).
 #   usage: ...                the synopsis, to the first empty line
 #   text at the margin        a paragraph; "Word:" before an indented block a heading

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Manual pages and completions from the help texts: manual.sh LAUNCHER OUT VERSION DATE.
 # LAUNCHER is a launcher whose programs are built; OUT gets man/*.1, completion/sluice (bash) and
 # completion/_sluice (zsh). The help texts are the only source.

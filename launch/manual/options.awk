@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # The options of a --help text, one a line: names, what stands for the value, what it is for,
 # separated by tabs; names by blanks. Options that only the usage line names come first.
 #   usage: sluice COMMAND [--name NAME] ...         names and values

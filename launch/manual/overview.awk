@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # sluice.1, from "command<tab>what it is for" lines. Variables: version, date, see.
 function escape(s) {
     gsub(/\\/, "\\e", s)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # From lines of options.awk: an option a line, with the names its value can have ("" when any; "+file" a path).
 function values_of(name, value) {
     if (value == "") return "+none"

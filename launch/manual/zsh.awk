@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # The tables of the zsh completion: commands with their texts, then options.tsv.
 function quoted(s) {
     gsub(/'/, "'\\''", s)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Assertions about the process's own state: always compiled in, fatal (exit message, then abort).
  * For untrusted input (files, messages, shared memory of another process) use errors
  * (lib/base/error.h). */

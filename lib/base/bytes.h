@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Arithmetic on sizes: alignment, overflow-checked sums, parsing and formatting. */
 #ifndef SLUICE_BASE_BYTES_H
 #define SLUICE_BASE_BYTES_H

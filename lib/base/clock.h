@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The only clock: CLOCK_MONOTONIC. It is system-wide, so timestamps of different processes
  * compare. */
 #ifndef SLUICE_BASE_CLOCK_H

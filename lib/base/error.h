@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Errors caused by the environment or the user: a code that selects the exit status, and one line
  * of text. */
 #ifndef SLUICE_BASE_ERROR_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The queue between the threads of a process that log and the thread that writes to stderr. A reader
  * of stderr that stops (a full pipe, Ctrl-S, a journal that hangs) blocks only that thread. Lines
  * that do not fit are dropped and counted; when the reader continues, a line reports their number.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Random numbers as a function of a seed: xoshiro256++ (Blackman and Vigna, "Scrambled linear
  * pseudorandom number generators", 2021), seeded by splitmix64. Fast enough to fill files; not
  * cryptographic. No locks: one thread per struct. */

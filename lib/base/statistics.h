@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Statistics of small samples. No allocation; the bootstrap uses a fixed seed. */
 #ifndef SLUICE_BASE_STATISTICS_H
 #define SLUICE_BASE_STATISTICS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Scheduler time slice of a thread. */
 #ifndef SLUICE_BASE_TIMESLICE_H
 #define SLUICE_BASE_TIMESLICE_H

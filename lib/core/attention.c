@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Attention of one layer. If the key heads divide evenly among the threads, each thread computes
  * its heads completely - q, k, v, norms, rotation, cache rows, attention - without a barrier,
  * because no head reads the keys of another. Otherwise, and if the norm of q and k spans all heads,

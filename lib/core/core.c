@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Creation of the core, and the order of a forward pass. */
 #include "lib/core/internal.h"
 

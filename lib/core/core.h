@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The model core: forward pass of a MoE model over a chunk of tokens of one sequence; decode is a
  * chunk of one. Architectures differ only in model_hparams and in the dense tensors that a model
  * has. No processes, shared memory or messages: weights come through struct weights_source, the KV

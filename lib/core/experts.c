@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The experts step of a layer: which experts are needed, the order of pins, and computing experts
  * as they become READY. Decode is the case of one row: K items, all pinned at once. */
 #include "lib/core/internal.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A batch of experts: gate and up of all in one phase, down in a second. Work is divided by cost
  * over experts and outputs, so a batch of few large and many small experts is balanced. */
 #include "lib/core/internal.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Fork and join: a short spin, then a futex. */
 #include "lib/core/pool.h"
 

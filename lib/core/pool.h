@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Thread pool: fork and join of one function over all compute threads, many thousand times per
  * second. The work is divided into parts - one per thread for small work, several per thread for
  * large work - that threads claim: a late thread (it must be woken, or a loader uses its core)

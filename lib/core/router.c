@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Gate input, router, and the prediction of the next layer during prefill. */
 #include "lib/core/internal.h"
 #include "lib/model/limits.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The core's scratch memory: one allocation, laid out once for the chunk in effect. */
 #include "lib/core/internal.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The shared expert: every token of a layer uses it, scaled by the sigmoid of its own gate. Its
  * matrices are dense weights, so it is computed while the requested experts are read; its part is
  * added to the row before theirs. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Source of the weights of the model core: a file in memory in golden tests and benchmarks,
  * directory and arena in the compute process (procs/engine/compute/experts). */
 #ifndef SLUICE_CORE_WEIGHTS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Deterministic mode: the model core runs for real, but the simulator's clock decides what is
  * resident and when (docs/architecture.md). The core's callbacks call a sim_cache; the owner of
  * the weights gets the outcome of each access here - hit at a precision, in flight, miss, skipped -

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The last step of writing a file under a temporary name. */
 #ifndef SLUICE_FILE_REPLACE_H
 #define SLUICE_FILE_REPLACE_H

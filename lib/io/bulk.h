@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Bulk file I/O that does not grow the page cache: O_DIRECT where the file system supports it,
  * else plain calls followed by write-back and POSIX_FADV_DONTNEED. Offsets, lengths and buffers
  * are multiples of the page; bulk_truncate sets an unaligned length at the end.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Read backends: five functions each. Every read completes exactly once; its buffer lies in the
  * arena and must stay valid until then. One thread per instance: the main thread of the loader, or
  * of doctor. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Backend pread: a few threads that block in pread, for kernels and sandboxes without io_uring.
  * Reads of a killed process end before it can be reaped. */
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Backend io_uring: one ring, plain reads into the arena mapping. No registered buffers: they would
  * pin pages across a hole-punch, and later reads would fill pages that are no longer mapped. */
 #include <errno.h>

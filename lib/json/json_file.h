@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* JSON objects of untrusted files: size-limited, errors in one line. */
 #ifndef SLUICE_JSON_JSON_FILE_H
 #define SLUICE_JSON_JSON_FILE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Access to the stats snapshot of the supervisor (op "stats"). No function fails: an absent value
  * reads as zero, "" or NULL, so that a client works with an older or newer engine. */
 #ifndef SLUICE_JSON_LOOKUP_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Kernels with one implementation for all instruction sets: they select experts and tokens. */
 #include "lib/kernels/internal.h"
 

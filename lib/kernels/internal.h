@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Shared by the files of lib/kernels: layout of prepared activation rows and of sluice's own types,
  * prefetching, and the tables of kernels. */
 #ifndef SLUICE_KERNELS_INTERNAL_H

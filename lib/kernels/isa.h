@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Numbers and names of the instruction sets, without the kernels. */
 #ifndef SLUICE_KERNELS_ISA_H
 #define SLUICE_KERNELS_ISA_H

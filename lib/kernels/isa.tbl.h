@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Instruction sets that have kernels, slowest first. The numbers are stored in shared memory.
  * ISA(NAME, name)
  * No include guard. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Kernels: they compute every number that compute produces. Three instruction sets, one contract.
  *
  * Row invariance (docs/architecture.md): the bits of an output row depend only on the weights, that

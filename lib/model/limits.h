@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Limits for models of all formats, and the two structs that the formats share. */
 #ifndef SLUICE_MODEL_LIMITS_H
 #define SLUICE_MODEL_LIMITS_H

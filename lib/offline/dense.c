@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Dense matrices at lower precision, with the types and the rounding of `sluice pack --dense`. */
 #include <inttypes.h>
 #include <stdlib.h>

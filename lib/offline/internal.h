@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Shared by offline.c and runner.c. */
 #ifndef SLUICE_OFFLINE_INTERNAL_H
 #define SLUICE_OFFLINE_INTERNAL_H

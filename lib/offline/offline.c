@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The model in memory, and its experts at other precisions. */
 #include "lib/offline/offline.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A model file in memory, without any process: the basis of profile, plan, eval and the golden
  * tests. Dense weights and native experts are read from the mapped file; experts of other
  * precisions are quantised at the first access, and kept.

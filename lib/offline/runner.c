@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A core over a model in memory: it never waits for weights. */
 #include <stdlib.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Texts as windows of tokens, the input of losses and statistics. */
 #ifndef SLUICE_OFFLINE_TEXT_H
 #define SLUICE_OFFLINE_TEXT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Plan files: JSON, and a second file with the large tables. */
 #include <dirent.h>
 #include <errno.h>

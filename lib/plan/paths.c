@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "lib/plan/paths.h"
 
 #include <pthread.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Counts of paths over two layers, (a, b -> c): a token chose expert a, then b in the next layer and
  * c in the one after. Sparse: only paths that occurred take memory, in a hash table per layer with a
  * lock of its own. Counting densely takes layers * experts^3 numbers, which is 400 MB for 48 layers

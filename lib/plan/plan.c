@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The plan blob: layout, checks, extension; hash of the model. */
 #include "lib/plan/plan.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A plan: measurements of a model (profile) and the decisions based on them (plan). A flat blob
  * with offsets instead of pointers, like the model index; inspect places it after the index in the
  * model segment, and all processes map it read-only. On disk it is a JSON file, and a binary file

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Contents of a plan. A profile is a plan without decisions: one format for both.
  *
  * PLAN_SCALAR(name, min, max, doc)  a double; NaN: unknown, not planned

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* plan.tbl.h as data, and array elements as doubles. Shared by plan.c and file.c. */
 #ifndef SLUICE_PLAN_TABLE_H
 #define SLUICE_PLAN_TABLE_H

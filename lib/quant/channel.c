@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Grid of a row: of a few scales, from "the largest weight is the last level" downwards, the one
  * with the smallest sum of |error|^power. A larger power preserves the largest weights, which
  * matters more than the mean error (README.md of this directory). */

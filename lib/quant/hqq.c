@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Half-quadratic quantisation of one group: Badri & Shaji, "Half-Quadratic Quantization of Large
  * Machine Learning Models", 2023 (https://mobiusml.github.io/hqq_blog/).
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Inner loops of the searches; included once per instruction set. They use vectors of eight lanes,
  * which the compiler maps to the set. Contraction is off and every operation rounds alike, so
  * results do not depend on the set. LANES_OF: name of the table defined here. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Conversion of rows of floats to codes, and back. */
 #include "lib/quant/quant.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Quantisation to sluice's own types: the lower precisions of experts.
  *
  * Every weight of a row of k (a multiple of 64) elements becomes  scale * (code - zero),  scale and

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Shared by the files of lib/quant. */
 #ifndef SLUICE_QUANT_QUANT_INTERNAL_H
 #define SLUICE_QUANT_QUANT_INTERNAL_H

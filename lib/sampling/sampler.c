@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sampling without sorting the vocabulary: the candidates form a heap, and only the survivors are
  * popped. */
 #include "lib/sampling/sampler.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* From logits to a token. Steps, in this order: repeat penalty, top-k, top-p, min-p, temperature,
  * draw. At temperature 0 only the penalty applies and the largest logit wins, ties to the lower id.
  * The random number is a pure function of (seed, position), so a sequence that is resumed, or

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sampling parameters: the table, and the values of one request. */
 #ifndef SLUICE_SAMPLING_SAMPLING_H
 #define SLUICE_SAMPLING_SAMPLING_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Stop texts: texts that end a response. */
 #ifndef SLUICE_SAMPLING_STOPS_H
 #define SLUICE_SAMPLING_STOPS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The simulated cache: one layer of one pass after the other. */
 #include <math.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Capacity of the simulated cache, and prefetches: the rules of procs/engine/cache. */
 #include <string.h>
 

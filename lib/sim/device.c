@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The modelled storage device: loads in flight, and time. */
 #include <math.h>
 #include <string.h>

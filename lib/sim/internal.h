@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Internals of the simulated cache. Private to lib/sim. */
 #ifndef SLUICE_SIM_INTERNAL_H
 #define SLUICE_SIM_INTERNAL_H

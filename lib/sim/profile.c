@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Statistics of a trace: frequencies and paths, in the form of a profile. */
 #include <stdlib.h>
 #include <string.h>

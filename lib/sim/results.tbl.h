@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Counts of a simulator run: fields of struct sim_stats, in the order of CSV and JSON.
  * COUNT(name, meaning) is a uint64_t, REAL(name, meaning) a double. No include guard; undefined
  * macros expand to nothing and both are undefined at the end. */

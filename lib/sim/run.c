@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Replay of whole traces. */
 #include <math.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The simulator: a modelled cache and clock, driven by a trace or, layer by layer, by a real model.
  * Decisions come from lib/policy, as in the cache process.
  *

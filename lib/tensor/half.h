@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* F16 and BF16 in plain C: exact conversions, and unaligned loads. */
 #ifndef SLUICE_TENSOR_HALF_H
 #define SLUICE_TENSOR_HALF_H

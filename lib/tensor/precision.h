@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Precisions an expert may be stored at, best first: as in the model file, or quantised to fewer
  * bits (lib/quant/quant.h). Stores, plans and traces contain these numbers. */
 #ifndef SLUICE_TENSOR_PRECISION_H

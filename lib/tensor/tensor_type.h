@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Tensor types, generated from tensor_types.tbl.h, the only list of them. */
 #ifndef SLUICE_TENSOR_TENSOR_TYPE_H
 #define SLUICE_TENSOR_TENSOR_TYPE_H

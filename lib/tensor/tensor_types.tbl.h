@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The supported tensor types.
  * TENSOR_TYPE(NAME, id, block_elems, block_bytes, row_head_bytes)
  *   id              type number in GGUF files; from TENSOR_TYPE_OWN_FIRST on: a type of sluice,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "lib/text/printable.h"
 
 struct printable printable(const char *text, size_t bytes)

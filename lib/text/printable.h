@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Untrusted text for log lines and error messages. */
 #ifndef SLUICE_TEXT_PRINTABLE_H
 #define SLUICE_TEXT_PRINTABLE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Fixed-capacity hash table from byte strings (borrowed) to numbers: duplicate names, key lookup,
  * token lookup during tokenizer build. Private memory only. */
 #ifndef SLUICE_TEXT_STRTAB_H

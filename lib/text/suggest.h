@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* "did you mean": the name nearest to a mistyped one. */
 #ifndef SLUICE_TEXT_SUGGEST_H
 #define SLUICE_TEXT_SUGGEST_H

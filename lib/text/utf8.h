@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* UTF-8 of text that is sent or displayed in pieces. */
 #ifndef SLUICE_TEXT_UTF8_H
 #define SLUICE_TEXT_UTF8_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Synthetic traces: Zipf popularity, locality, and predictions of a given recall. */
 #include <math.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Traces: the routing decisions of a model, token by token, as recorded in the access log;
  * `sluice sim` replays them under any policy. A trace holds no addresses, no times and no text.
  *

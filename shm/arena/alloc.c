@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The cache process's allocator. Every slot of a class is in exactly one of four states; free slots
  * are in one of the class's two lists (indices into arrays, so nothing is allocated after create).
  * The caller keeps rule (b) of shm/directory/entry.h: a range that an exited process may still

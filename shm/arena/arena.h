@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The arena: a sparse file far larger than the quota. Page 0 is the signed header; then the dense
  * region, with a fixed offset for every dense entry; then one region per size class with equal
  * slots, one slot per entry of the class. Large entries start at a multiple of a huge page and

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The directory: one 64-byte entry per model entry (numbered by lib/model/index/model_index.h), a
  * ready counter per layer, and a header with the cache's epoch, the quota and the throttles. Every
  * field names its writer; readers take no lock. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Transitions of the entry word. This file only accesses the word and never waits or allocates,
  * because tests/unit/shm runs it through every interleaving. Each transition is one
  * compare-and-swap loop: read the word, decide from all of it, try; if another process changed the

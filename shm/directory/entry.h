@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The entry word: state(2) | pins(6) | pending(16) | generation(40). Every change of an entry's
  * word is a function of entry.c; no other code writes it.
  *

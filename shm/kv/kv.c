@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Layout after the header: token logs, log-probabilities, then the keys and values of each row: for
  * every layer a region of keys and one of values, `context` positions long and page-aligned. A
  * sequence's part of each region is a prefix that can be allocated and punched separately. */

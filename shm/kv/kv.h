@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Request table, token logs and KV cache. Writer: compute only (the main thread admits, the runner
  * appends). They survive compute: its successor resumes every row that is QUEUED or RUNNING. The
  * token log is authoritative: it is appended (release) after the barrier that ends the token. KV

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "shm/rings/access_log.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The access log: an ordered ring of records. One producer (compute) that never waits; several
  * readers with separate positions (cache, recorder, tests). A reader that falls behind by the
  * ring's size resynchronises at the newest record and counts the loss. A recorded log is the trace

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Gates ring: one row per MoE layer. Writer: compute. Reader: predictor.
  *
  * Contents of a row:

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Huge pages for ranges of a segment with MADV_COLLAPSE (Linux 6.1), which works whatever the
  * system's settings for huge pages are. */
 #include <errno.h>

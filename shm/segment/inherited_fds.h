@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Inherited file descriptors of a child process, with fixed numbers. All others are close-on-exec.
  * The supervisor sets them up with posix_spawn file actions; a child uses them in
  * procs/engine/child/child.c. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Signed shared-memory segments. The supervisor creates them; every process attaches through an
  * inherited descriptor (shm/segment/inherited_fds.h). A segment's name is random and exists only
  * between shm_open(O_EXCL, 0600) and the shm_unlink right after it, before anything is allocated:

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Counter numbers of every process, generated from the tables: CTR_LOADER_reads_submitted etc. */
 #ifndef SLUICE_SHM_TABLE_COUNTERS_H
 #define SLUICE_SHM_TABLE_COUNTERS_H

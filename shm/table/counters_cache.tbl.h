@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Counters of the cache manager. COUNTER(name, kind, unit, doc); kind: COUNTER or GAUGE. Append
  * only. */
 COUNTER(demands, COUNTER, messages, "DEMANDs handled.")

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Counters of the gateway. COUNTER(name, kind, unit, doc); kind: COUNTER or GAUGE. Append only. */
 COUNTER(port, GAUGE, number, "TCP port the gateway listens on.")
 COUNTER(connections, GAUGE, connections, "Connections open now.")

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Counters of a loader. COUNTER(name, kind, unit, doc); kind: COUNTER or GAUGE. Append only: the
  * order is the layout. */
 COUNTER(loads_taken, COUNTER, loads, "LOADs accepted.")

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Counters of the predictor. COUNTER(name, kind, unit, doc); kind: COUNTER or GAUGE. Append
  * only. */
 COUNTER(rows_read, COUNTER, rows, "Gate rows read.")

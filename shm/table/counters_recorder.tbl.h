@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Counters of the recorder. COUNTER(name, kind, unit, doc); kind: COUNTER or GAUGE. Append only. */
 COUNTER(records, COUNTER, records, "Access-log records written to the trace.")
 COUNTER(records_dropped, COUNTER, records, "Records overwritten before they were read.")

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Counters of the supervisor. COUNTER(name, kind, unit, doc); kind: COUNTER or GAUGE. Append
  * only. */
 COUNTER(spawns, COUNTER, processes, "Children spawned.")

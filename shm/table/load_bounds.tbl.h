@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Upper bounds of the load time histogram, ascending. LOAD_BOUND(name, ns): one counter of the
  * loader, loads_NAME, and one bucket of the gateway's metrics. No include guard. */
 LOAD_BOUND(100us, 100000)

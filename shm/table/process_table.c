@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "shm/table/process_table.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Process table and counters. Each field of a row has one writer: the process, or the supervisor
  * where noted. Any process reads it, without a lock; the supervisor builds the stats snapshot
  * (JSON) from it. The header also has the engine's parameters (config/params.h), constant after

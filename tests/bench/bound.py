@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Measures lossless decode relative to its bound, on an unthrottled device:
 
     tests/bench/bound.sh -m MODEL [--shares 50,25] [-n 64 -r 5] [--presets default] [--python VENV/bin/python]

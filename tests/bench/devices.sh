@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # devices.sh [-m MODEL] [-r ROUNDS] [-b MB] [-e PERCENT] [-d DIR]: compares one storage device with two, at equal total
 # bandwidth and at double; with two, experts striped over both, or each on one (spread). Devices are loaders with
 # throttles, so the layout is measured, not a device: the physical device must be faster than 2 * MB per second.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* kernel_bench: speed of the kernels on this machine, on one thread.
  *   kernel_bench [SECONDS_PER_RESULT [TYPE|all [K]]]
  * "cold" uses more weights than the caches hold, a few outputs per call; "warm" uses one matrix

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """One run of llama.cpp (package llama-cpp-python) on given tokens; prints a JSON object.
 
     llama_variant.py MODEL IDS_FILE PROMPT TOKENS THREADS mapped|repacked

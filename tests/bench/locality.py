@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """SwapMoE's locality study: the loss of masked routing on the same sentences in three orders.
 
     tests/bench/locality.py -m MODEL --plan PLAN [--resident-experts 50] [--bytes 22000] [--presets swapmoe,pruned-freq] TEXT...

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Runs the whole measurement:
 
     tests/bench/measure.sh --short|--long [--only PART,...] -o DIR [--python VENV/bin/python]

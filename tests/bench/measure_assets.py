@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Inputs for the parts of measure.py, made on first request and stored in DIR/assets."""
 import json
 import os

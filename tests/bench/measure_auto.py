@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compares auto with the two best presets of every cell: budgets x devices x allowed losses. `sluice sim` selects
 these baselines on a trace of the same model, with the compute times of the profile and the device of the cell."""
 import measuring as m

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Studies with `sluice sim` on recorded traces of the demo model: nothing is timed, so any machine will do. Texts are
 the four held-out ones as forced tokens, and text sampled by the model; results are means over them with minimum and
 maximum. The first quarter of a trace warms the cache."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The timed parts of measure.py: bound, llama, hobbit, fate, swapmoe."""
 import argparse
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Shared by the benchmarks: running sluice's programs, tokens, memory cgroups, confidence intervals."""
 import json
 import os

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Tests for measure.py: intervals, tables, verdicts, and resuming."""
 import argparse
 import os

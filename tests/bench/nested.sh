@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # nested.sh [TEXT...]: perplexity of the demo model with experts at 8, 4 and 2 bits, stored separately or
 # nested (base and differences); about 5 minutes on two cores. Texts: by default the held-out ones.
 # Needs a build with tests; writes about 600 MB to a temporary directory that is removed.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* nested_models IN.gguf OUT_DIR: writes the model once for every form of lower precision that
  * nested.sh compares, with experts as F16 after quantisation. Separate forms come from lib/quant.
  * Nested forms store a base and differences: a higher precision is the lower one plus one entry.

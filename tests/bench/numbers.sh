@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Measures the table of the demo model in docs/benchmarks.md:
 #   tests/bench/numbers.sh [MODEL] [-- engine options]
 # One engine per share of experts: a warm-up round, then 256 greedy tokens for each of three prompts, and three

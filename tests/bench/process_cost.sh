@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Measures the cost of the separate processes when they are idle:
 #   tests/bench/process_cost.sh [PAIRS [MODEL]]
 # One engine with every expert resident and the watchdog off. Two variants alternate: the whole engine, and compute

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* quant_measure: quality loss by quantising the experts of a model.
  *   quant_measure FILE.gguf [WINDOWS_PER_TEXT [VARIANT]]
  * Quantises every expert, computes with the kernels of the store types, and scores the held-out

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # stall.sh [-m MODEL] [-k BACKEND]: a real block device stalls during a generation. A copy of the model is on a loop
 # device; while two loaders read, blkio (version 1) limits the reads of one to a byte per second. Reports whether
 # the device was quarantined, whether the text equals that of a resident engine, and how long it took.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/fault/cache_loader_rig.h"
 
 #include <check.h>

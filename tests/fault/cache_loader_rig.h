@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A rig for the cache manager and its loaders alone. It acts as the supervisor (segments, spawning,
  * reaping, the process table) and as compute (pins, DEMANDs, the access log), and compares READY
  * entries with the bytes of the model file. Every wait is for a condition with a deadline. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Cache manager and loaders as real processes, under eviction pressure and under kill -9. */
 #include <check.h>
 #include <errno.h>

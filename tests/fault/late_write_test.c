@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reads that a killed loader has submitted can complete after waitpid. The ranges they write to are
  * punched (hole-punch) before reuse: such reads then write to pages that are no longer mapped.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Runs a fuzz target on files and on all files in directories. ctest replays the committed corpus
  * with it, with any compiler. Exit status 1 if a file cannot be read or there is none. */
 #include <dirent.h>

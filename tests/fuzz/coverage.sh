@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # coverage.sh [PERCENT]: line coverage that the committed corpora of gguf and store reach in the code that reads
 # model files and store manifests, measured with clang. Prints it per file; fails if the total of either corpus
 # is below PERCENT (default 80).

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: a model file. For any bytes, building the index succeeds or fails with an error; an
  * index that was built passes its own check, and its tokenizer works. */
 #include <stdint.h>

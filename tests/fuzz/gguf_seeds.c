@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Generates the committed seeds of the gguf and tok targets: gguf_seeds CORPUS_DIR. Each published
  * vulnerability of other GGUF readers has a seed. */
 #include <math.h>

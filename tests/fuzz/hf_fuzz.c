@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: config.json and tokenizer.json of a Hugging Face model. The input is one JSON object
  * {"config": {}, "tokenizer": {}, "settings": {}}. Any input gives a result or an error, and the
  * GGUF reader accepts the resulting keys. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: a file of recorded logits. Any bytes are rejected with one line, or each row has
  * log-probabilities or is rejected with one line. Input: the file, for a text of two windows of
  * four tokens and a vocabulary of five. */

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes the seeds of msg_fuzz into corpus/msg: a valid message of every type, the text of every
 call, and slightly invalid variants. Run it again after a change of ipc/channel/messages.h."""
 import pathlib

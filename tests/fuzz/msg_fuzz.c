@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: the code that untrusted bytes reach first, which is the message validator, for every
  * receiver, and the parsers of control calls. Input: one byte chooses message or text, the rest is
  * it. */

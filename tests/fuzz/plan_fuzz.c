@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: a plan file. Any bytes give a plan whose blob passes its own check, or an error of
  * one line. Input: the JSON up to the first NUL byte, then the tables. */
 #include <stdint.h>

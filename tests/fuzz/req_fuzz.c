@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: bodies of completion requests. Input: one byte chooses the kind of request and the
  * chat template, the rest is the body. Accepted requests are within all limits. */
 #include <stdint.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: the first line of a connection. A verdict does not change with more bytes; with
  * fewer bytes it is the same or still open. An accepted line has all parts of a request line. */
 #include <stdint.h>

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # run_fuzz.sh SECONDS [TARGET...]: builds every fuzz target with clang, libFuzzer, ASan and UBSan, and runs each
 # for SECONDS, starting from a copy of its committed corpus. Exit status: 0 no finding (or SKIP: libFuzzer is not
 # available), 1 a finding (its input is stored in build-fuzz/findings), 2 wrong usage or a failed build.

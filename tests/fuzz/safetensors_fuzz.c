@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: a safetensors file. For any bytes, reading the header succeeds or fails with an
  * error; every tensor of an accepted header is inside the file and has the size of its shape. */
 #include <stdint.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: the manifest of a store and its table of entries. For any bytes, reading them
  * succeeds or fails with an error; accepted experts pass the check of the index.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* store_seeds DIR MODEL: writes seeds of the fuzz target store into DIR (see store_fuzz.c), made
  * from stores of a small model: valid ones of several shapes, and some with one error. */
 #include <limits.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: the tokenizer. The first byte chooses options; the rest is encoded, and the pieces
  * of its tokens must concatenate to the text (with U+FFFD for invalid UTF-8). */
 #include <stdint.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: a trace. Accepted traces are replayed and profiled without leaving their bounds. */
 #include <stddef.h>
 #include <stdint.h>

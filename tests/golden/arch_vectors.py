@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes the reference data of golden_arch: small random models of every architecture as GGUF files,
 and the results of the Python package `transformers` with the same (F16-rounded) weights in float32.
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Compares a forward pass with a reference from another implementation: routing, then logits.
  *
  * If the last chosen router logit and the first one not chosen differ by less than GOLDEN_GAP,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Speed of the model core without the engine, all weights in memory: tokens per second of prefill
  * and decode for several numbers of threads. Prints results; not a test.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Compares small random models of every architecture (arch_vectors.py) with the Python package
  * transformers: routing and logits, on every instruction set of this machine. */
 #include <stdio.h>

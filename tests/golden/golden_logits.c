@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Compares the F16 model with an independent fp32 implementation: routing, logits and greedy
  * continuations on every instruction set of this machine. */
 #include <stdio.h>

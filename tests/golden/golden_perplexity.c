@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Perplexity of the held-out texts by the protocol of data/perplexity.json: independent windows of
  * 512 tokens, tokens 1..511 scored.
  *

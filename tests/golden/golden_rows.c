@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Row invariance: on each instruction set, every KV row and logit is bit-identical for any number
  * of threads and any chunk size. This makes text independent of budget, threads, chunking and
  * restarts. */

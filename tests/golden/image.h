@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A model file in memory (lib/offline) as a source of weights with the difficulties of an engine:
  * little capacity, and some experts reported as not resident. */
 #ifndef SLUICE_TESTS_GOLDEN_IMAGE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reads the reference data of tests/golden/data. Failures are fatal. */
 #ifndef SLUICE_TESTS_GOLDEN_REFERENCE_H
 #define SLUICE_TESTS_GOLDEN_REFERENCE_H

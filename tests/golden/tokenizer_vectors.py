@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes small tokenizers as GGUF files, and the token ids that the packages they were trained with give for
 some texts: the reference of unit_tokenizer_models.
 

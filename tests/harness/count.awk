@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Reads `ctest -V`, prints failures and skips, and counts. Each line of a test's output is "NUMBER: text".
 #   Check programs      "100%: Checks: 12, Failures: 0, Errors: 0"      that number of tests
 #   other programs      "ok NAME", "not ok NAME: why", "SKIP NAME: why" one test each

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Building blocks of scenario tests: test cases, real engines in private run directories,
  * concurrent generations, running programs, memory cgroups.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Interfaces between the files of the harness. */
 #ifndef SLUICE_TESTS_HARNESS_INTERNAL_H
 #define SLUICE_TESTS_HARNESS_INTERNAL_H

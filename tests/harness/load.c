@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* CPU use of other processes during a timed test: time limits are judged on an idle machine
  * only. */
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Samples the memory of an engine externally, every 10 ms: usage of its cgroup, or the values in
  * /proc of its processes. */
 #include <ctype.h>

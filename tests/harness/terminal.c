@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Runs programs on a pseudo-terminal; the test has the other end. */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # `cmake --install` into a directory; the programs must work there without the source tree.
 # shellcheck source-path=SCRIPTDIR source=verdicts.sh
 . "$(dirname "${BASH_SOURCE[0]}")/verdicts.sh"
@@ -12,7 +13,7 @@ cmake --install "$build" --prefix "$prefix" >"$scratch/install.log" 2>&1 ||
     for file in bin/sluice libexec/sluice/sluice-run libexec/sluice/sluice-tether libexec/sluice/sluice-gateway \
         share/sluice/demo/tiny-books-moe-q8_0.gguf share/man/man1/sluice.1 share/man/man1/sluice-run.1 \
         share/bash-completion/completions/sluice share/zsh/site-functions/_sluice \
-        lib/systemd/user/sluice.service share/doc/sluice/README.md share/doc/sluice/docs/config.md \
+        lib/systemd/user/sluice.service share/doc/sluice/README.md share/doc/sluice/LICENSE share/doc/sluice/copyright share/doc/sluice/docs/config.md \
         share/doc/sluice/examples/server.conf; do
         [ -f "$prefix/$file" ] || echo "missing: $file"
     done

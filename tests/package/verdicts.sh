@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 # Shared by the tests here: one line per test, a scratch directory. Scripts source it with arguments ROOT and BUILD.
 set -u -o pipefail

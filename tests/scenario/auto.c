@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The preset auto: it runs the preset that its plan predicts to be fastest for the capacity and the
  * storage device. Without --max-loss it stays lossless. It reports what it cannot do. */
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Invalid files and arguments: one error line, the documented exit status, nothing left behind. */
 #include <errno.h>
 #include <fcntl.h>

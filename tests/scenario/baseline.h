@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reference texts: generated with every expert resident, one thread, and defaults otherwise. */
 #ifndef SLUICE_TESTS_SCENARIO_BASELINE_H
 #define SLUICE_TESTS_SCENARIO_BASELINE_H

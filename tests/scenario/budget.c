@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The budget, measured externally: usage of a memory cgroup around the whole engine, sampled every
  * 10 ms. Programs and libraries are fresh copies, so that the cgroup is charged for them. */
 #include <inttypes.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The clients: generate, repl, eval, profile, plan, sim, stats, ctl, inspect. */
 #include <signal.h>
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Greedy completions over HTTP that ignore end-of-text, as engine_generate does. */
 #ifndef SLUICE_TESTS_SCENARIO_COMPLETIONS_H
 #define SLUICE_TESTS_SCENARIO_COMPLETIONS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Storage devices with real processes. Each is read as configured. A device that fails or stalls is
  * quarantined by name: sequences read another copy, or end with a named error if they need the
  * device and there is none. Replacing its loader ends the quarantine. Faults are injected where the

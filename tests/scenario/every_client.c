@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* All clients return the same text: generate, repl in a pipe and on a terminal, requests to the
  * gateway with and without streaming, curl, and OpenAI's Python package. */
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Every preset in the running engine: what it must do, and what it must not. A preset without a row
  * fails the test. Half of the experts fit; the device is throttled so that loads take time. */
 #include <limits.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Loads that no access requested: preloading, and the expert swaps of swapmoe. */
 #include <inttypes.h>
 #include <limits.h>

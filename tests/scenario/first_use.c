@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a new user sees: figures, warnings, the log of a requested restart, Ctrl-C. */
 #include <signal.h>
 #include <stdio.h>

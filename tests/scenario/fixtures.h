@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Plans, stores and chat models derived from the demo model, in the directory of the test case. */
 #ifndef SLUICE_TESTS_SCENARIO_FIXTURES_H
 #define SLUICE_TESTS_SCENARIO_FIXTURES_H

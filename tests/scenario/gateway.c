@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The gateway over real sockets: the text of generate, whole and streamed; stop strings; processes
  * killed during a stream; keys; /stats, /metrics and the page. */
 #include <signal.h>

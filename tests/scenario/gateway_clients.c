@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Misbehaving clients of the gateway: they disconnect, stall, do not read, open many connections
  * and send too much. They delay no other client, and the memory that the gateway uses for them is
  * bounded. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Untrusted bytes at the gateway: not HTTP, unsupported requests, too many bytes. Each gets an
  * error response and a log line, and affects no other client. */
 #include <glob.h>

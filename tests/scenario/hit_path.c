@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The policies and the hit path: with everything resident, no message is sent and no system call
  * made; predictions reach their recall; demands overtake prefetches; a throttle limits the rate. */
 #include <ctype.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Hostile clients: every endpoint gets dropped connections, random bytes, impossible lengths and
  * many clients at once. No process exits, and the engine continues to serve requests. */
 #include <dirent.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* An HTTP client on plain sockets: tests can stall, send malformed bytes and disconnect at any
  * point. One request per connection ("Connection: close"); the reply ends with the connection. */
 #ifndef SLUICE_TESTS_SCENARIO_HTTP_H

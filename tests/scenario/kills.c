@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Invariant 1 under crashes: killing processes does not change greedy text. Generations repeat
  * until the wanted number of kills hit a running one; each text is compared in full. The long form
  * (`sluice test --long`) makes more kills. */

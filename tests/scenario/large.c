@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Experts large enough for huge pages, unlike those of the demo model. Text, externally measured
  * budget and clean-up must be as with small pages, also when the processes that allocate the pages
  * or read into them are killed. */

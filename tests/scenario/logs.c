@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The log of an engine: its formats, and its level, which changes at run time. */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* --max-loss: a loss that was measured under other conditions is rejected; a matching one is
  * accepted. */
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Lossy presets take effect with the next sequence after the switch. In deterministic mode every
  * preset makes the same decisions in every run, and those of the simulator. */
 #include <inttypes.h>

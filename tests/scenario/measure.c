@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The programs that measure: synth, bench, doctor; and forced tokens, which bench uses. */
 #include <dirent.h>
 #include <inttypes.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Invariant 1: greedy text is byte-identical for any budget, threads, loaders, I/O size, back end
  * and eviction policy. */
 #include "lib/base/bytes.h"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tests the gateway with OpenAI's Python package: openai_client.py URL PROMPT TOKENS TEXT.
 
 TEXT is the greedy output of `sluice generate` for PROMPT. Exits with an error at the first difference.

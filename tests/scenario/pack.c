@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Stores made by sluice pack: the text is that of the model, a killed pack resumes and writes the
  * same bytes, errors are one line. */
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Presets: lossless presets keep the text byte-identical, also when processes are killed; a preset
  * change takes effect at the start of a sequence only; a trace records exactly the accesses. */
 #include <signal.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* repl, top and stats, with and without a terminal. */
 #include <fcntl.h>
 #include <signal.h>

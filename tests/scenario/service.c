@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Running as a service: notifications of the service manager, the memory estimate, and the run
  * directories of private engines. */
 #include <dirent.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The simulator equals the engine: without prefetch, lib/sim over the recorded trace has the same
  * hits and misses as compute counted, for every eviction and allocation policy. The rules that make
  * this possible are in lib/policy/residency/residency.h.

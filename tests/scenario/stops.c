@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Processes that hang, and a crash of the supervisor, which ends all processes. */
 #include <signal.h>
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Stores with real processes: the same text as from the GGUF file, for any number of stripes and
  * any mix of precisions, also while loaders are killed. Damaged bytes never affect a text, only the
  * sequences that need them fail. */

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Makes the screenshots of docs/screens: tests/screens/make.sh DIR
 # An engine with the demo model and a gateway under load, in DIR: top at 80x24 and at 160x45, repl at 80x24 (SVG, from
 # tmux), the gateway's page at the sizes of a phone and of a desktop (PNG, from Chromium). A missing tool

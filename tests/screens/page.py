@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Takes screenshots of the gateway's page at several sizes, when its charts have enough samples:
 
     page.py CHROMIUM URL SAMPLES WIDTHxHEIGHT:FILE.png ...

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Converts a terminal screen, as `tmux capture-pane -e` writes it, to SVG:
 
     svg.py COLUMNS ROWS < capture > screen.svg

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Tests the conversion of escape sequences by svg.py."""
 import re
 import unittest

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Style of the whole tree: one "ok NAME" or "not ok NAME: reason" per rule, the offending places
 # before it. Exit status 1 when a rule is broken. Arguments choose rules by name.
 # The rules are called by name, which shellcheck does not follow:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Checks #include lines against layers.txt: awk -f layers.awk layers.txt includes, where each line of
 # `includes` is FILE:LINE:#include "PATH". Prints every violation and every cycle of directories.
 function dir(path) { sub(/\/[^\/]*$/, "", path); return path }

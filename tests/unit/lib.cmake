@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Tests of lib/.
 sluice_unit_test(base_test SOURCES lib/base/base_test.c lib/base/log_test.c lib/base/statistics_test.c
   LINK sluice_tensor sluice_text sluice_io sluice_base m)

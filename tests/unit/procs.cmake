@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Tests of procs/: parts of programs without their processes.
 set(procs ${CMAKE_SOURCE_DIR}/procs)
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Tests of shm/, ipc/ and config/.
 sluice_unit_test(config_test SOURCES config/config_test.c LINK sluice_config)
 

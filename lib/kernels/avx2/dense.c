@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Products with F32, F16 and BF16 weights: AVX2. */
 #include "lib/kernels/avx2/vec.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Products with sluice's own types: the primitives of simd/group.h in AVX2.
  *
  * The byte products are u8 * s8; pairs of them are added to s16 with saturation. Products of 4-bit

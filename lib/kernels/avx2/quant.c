@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Products with Q8_0 and Q4_0 weights: AVX2.
  *
  * Every output is computed in this order, for one row and for many, over ascending blocks b:

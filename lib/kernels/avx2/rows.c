@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Row operations, attention and the table of kernels: AVX2. */
 #include "lib/kernels/avx2/vec.h"
 

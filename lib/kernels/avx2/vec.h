@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Vector primitives of the templates in simd/, for AVX2 + FMA + F16C: 8 lanes. */
 #ifndef SLUICE_KERNELS_AVX2_VEC_H
 #define SLUICE_KERNELS_AVX2_VEC_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Products with F32, F16 and BF16 weights: AVX-512. */
 #include "lib/kernels/avx512/vec.h"
 

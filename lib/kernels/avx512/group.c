@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Products with sluice's own types: the primitives of simd/group.h in AVX-512 VNNI. */
 #include "lib/kernels/avx512/vec.h"
 

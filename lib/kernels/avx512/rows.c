@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Row operations, attention and the table: AVX512. */
 #include "lib/kernels/avx512/vec.h"
 

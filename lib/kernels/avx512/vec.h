@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Vector primitives of the templates in simd/, for AVX-512: 16 lanes, masks for row ends. */
 #ifndef SLUICE_KERNELS_AVX512_VEC_H
 #define SLUICE_KERNELS_AVX512_VEC_H

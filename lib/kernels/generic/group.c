@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sluice's own types in plain C: the reference in tests of the other instruction sets, and the only
  * implementation of operations that need not be fast. */
 #include "lib/kernels/internal.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Matrix products in plain C, for any CPU.
  * F32/F16/BF16: eight sums per output, element i in sum i mod 8, then a fixed tree over the sums.
  * Q8_0/Q4_0: exact integer sum per block, then one float sum over the blocks in ascending order. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Row operations and attention in plain C. */
 #include "lib/kernels/internal.h"
 

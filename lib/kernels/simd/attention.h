@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Template of attention over the vector primitives of vec.h; included once per instruction set. One
  * head at a time: running maximum m, sum of exponentials l and weighted values acc, rescaled for
  * each tile of keys. */

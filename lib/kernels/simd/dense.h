@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Template of products with F32, F16 and BF16 weights over the vector primitives of vec.h; included
  * once per instruction set. Every output is one vector sum over k in ascending order, element i in
  * lane i mod VL, and one tree over the lanes, for any number of rows: the register tile of

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Template of products with sluice's own types over the vector primitives of avx2/group.c and
  * avx512/group.c; included once per instruction set.
  *

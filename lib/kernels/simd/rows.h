@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Template of row operations over the vector primitives of vec.h; included once per instruction
  * set. Row ends are masked vectors, so an element's arithmetic does not depend on where the row
  * ends. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Architectures described as data: the GGUF keys of the hyper-parameters, and the tensors with
  * their shapes. A new architecture is a set of rows in arch.tbl.h (CONTRIBUTING.md). */
 #ifndef SLUICE_MODEL_ARCH_ARCH_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Every supported architecture, as data. No include guard: include it with the macros below
  * defined; macros not defined expand to nothing, and all are undefined at the end.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Functions over arch.tbl.h: reading and checking hyper-parameters, and finding the role of a
  * tensor. For lib/model, for the packer and for the generator of test models (procs/tools/pack,
  * procs/tools/synth); other code uses model_index.h. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Chat templates: recognises the family of a model's template (chat.tbl.h), and renders a list of
  * messages in the family's format. A model without a template, or with an unknown one, gets plain
  * text: "User: ...", "Assistant: ...". Pure functions. */

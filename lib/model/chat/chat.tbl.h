@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Chat formats of model families. The template in a model file is a program (Jinja). It is not
  * executed: two strings in it identify the family, and this table has the family's format. The
  * first row that matches is used.

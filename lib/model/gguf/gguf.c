@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Has all checks of the reference reader, and more: bounds on alignment and counts, tensors inside
  * the file, typed arrays. Duplicates are found by hashing; the header is read in large blocks. */
 #include "lib/model/gguf/gguf.h"

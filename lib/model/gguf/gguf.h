@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reader of GGUF headers (versions 2 and 3, little-endian): keys and tensor table of one file.
  *
  * The input is untrusted: every count, length, type and offset is checked before use, memory is

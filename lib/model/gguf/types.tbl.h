@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Names of the tensor types of GGUF that sluice does not support: for the error that rejects them.
  * Supported types are in lib/tensor/tensor_types.tbl.h. Source: the GGUF specification. No include
  * guard: include it with GGUF_FOREIGN_TYPE defined.

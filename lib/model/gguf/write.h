@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Writer of GGUF files (version 3, little-endian). Three steps:
  *
  *   1. gguf_writer_new, then gguf_put_* for every key and gguf_put_tensor for every tensor, in the

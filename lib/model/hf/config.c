@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* config.json -> hyper-parameters as GGUF keys. */
 #include <inttypes.h>
 #include <math.h>

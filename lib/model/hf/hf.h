@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Hugging Face models, presented as one GGUF file: a directory with config.json, tokenizer.json,
  * optionally tokenizer_config.json, and safetensors files (safetensors.h).
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Models of Hugging Face, as data: supported values in config.json, and names of the tensors. No
  * include guard: include it with the macros below defined; macros not defined expand to nothing,
  * and all are undefined at the end.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Shared by the files of lib/model/hf. */
 #ifndef SLUICE_MODEL_HF_INTERNAL_H
 #define SLUICE_MODEL_HF_INTERNAL_H

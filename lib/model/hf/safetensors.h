@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reader of safetensors models: one file, or the files named by model.safetensors.index.json. Reads
  * headers only; the caller reads tensor data at the offsets given here.
  *

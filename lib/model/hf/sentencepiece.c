@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tokenizer.json of a SentencePiece BPE vocabulary (for example Mixtral's) -> the keys of the
  * tokenizer "llama". SentencePiece selects merges by the score of the resulting token,
  * tokenizer.json by a list of merges. Both give the same result if the list has every split of

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tokenizer.json and tokenizer_config.json -> the keys tokenizer.ggml.*: byte-level BPE with a
  * pre-tokenizer of tokenizers.tbl.h, and SentencePiece BPE (sentencepiece.c). */
 #include <inttypes.h>

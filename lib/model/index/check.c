@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* model_index_check: the blob is untrusted. Header fields are compared with values that follow from
  * the counts; tensors get the same checks as in the GGUF reader; everything else is derived again
  * and compared. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Precision of dense weights: which tensors `sluice pack --dense` may change, and what a model has. */
 #include <string.h>
 

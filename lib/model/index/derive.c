@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "lib/model/index/derive.h"
 
 #include <inttypes.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Derives tensor locations, entries and totals from the hyper-parameters and the tensor table. Used
  * to build an index and to check one, so that no derived number of an untrusted blob is used. The
  * experts of a store do not follow from tensors: they are input, with their own checks

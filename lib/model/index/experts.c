@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Checks of the experts of a store in a model index, which are input, not derived from tensors.
  * Each entry is checked separately: its position in the grid, its matrices against the model's
  * shapes, its range against every stripe. Overlaps are not checked here, but when the store's table

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The model segment: a flat, validated index of a model, which is a GGUF file or an expert store
  * (lib/model/store/store.h). inspect writes it once; all other processes map it read-only. It has
  * offsets instead of pointers. No field is trusted before model_index_check has accepted the blob.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The manifest of a store: parsing of the JSON, with a check of every field. */
 #include <inttypes.h>
 #include <stdarg.h>

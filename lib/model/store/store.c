@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Opening a store: manifest, table of entries, stripes, model file, in this order; then the index.
  * Only the first page of each stripe is read. */
 #include "lib/model/store/store.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reader of expert stores. A store is a directory with a whole model. Every expert is contiguous,
  * page-aligned and checksummed, at one or more precisions. The experts are in up to 16 files, which
  * may be on different devices: one read per expert and device.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The table of a store's entries: checks it against the manifest, and converts it to entries of the
  * index. */
 #include <inttypes.h>

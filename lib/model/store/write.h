@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Writer of expert stores (format: store.h). Steps of the caller, in this order:
  *
  *  1. fill a struct store_manifest: arch, layers, experts, layout, stripe paths, precisions, groups

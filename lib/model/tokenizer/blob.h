@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The tokenizer's tables in the model segment. For lib/model only.
  *
  * Layout: struct tokenizer_blob, then the parts at its offsets, each 8-byte aligned:

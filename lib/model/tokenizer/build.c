@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Builds the blob of blob.h from tokenizer.ggml.* keys. */
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Encoding: text -> special tokens and the stretches between them -> words -> merging. Words of
  * byte-level BPE are matches of a regular expression, and merging starts with bytes. Words of
  * SentencePiece BPE (Kudo & Richardson 2018) start at spaces, and merging starts with

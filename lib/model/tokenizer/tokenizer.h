@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Tokenizer over the tokenizer blob of the model segment: byte-level BPE ("gpt2" in GGUF) or
  * SentencePiece BPE ("llama"). tokenizers.tbl.h has the original regular expression of each
  * byte-level pre-tokenizer (PCRE2, UTF + UCP). */

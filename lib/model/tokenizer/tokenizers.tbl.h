@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Pre-tokenizers of byte-level BPE: the rules that split text into words before merging.
  * PRETOKENIZER(name, ignore_merges, expression)
  *   name           value of tokenizer.ggml.pre

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Lossy presets evaluated token by token against a simulated clock and cache (deterministic mode,
  * see docs/architecture.md): the precision that serves an access, or a skip, follows from what
  * would be resident at that moment with this capacity and storage device. The model runs for real,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Losses of a model in memory over windows of a text, each window independent, on all threads: a
  * worker takes whole windows, with a single-threaded core, so that results do not depend on the
  * number of threads.

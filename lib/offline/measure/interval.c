@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Bootstrap intervals and quantiles. */
 #include <math.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Recorded logits: the log-probabilities of a model for every scored token of a text, as a
  * reference for other models.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "lib/offline/measure/routing_trace.h"
 
 #include <stdlib.h>

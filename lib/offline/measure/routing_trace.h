@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The lossless routing of a text as a trace, for fitting parameters: every window is a sequence
  * that is decoded token by token, without a prompt. A window runs as one chunk; rows do not depend
  * on each other, so the records equal those of a decode. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Precision: which precisions may serve an access, and which one is requested when none of them is
  * resident. A pure function of gate weights, plan and parameters; compute acts on the result.
  *

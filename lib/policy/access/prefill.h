@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Prefill order: in which order the missing experts of a chunk are loaded.
  *  popularity  most tokens first, ties to the lower index (Fate §4.3)
  *  index       ascending */

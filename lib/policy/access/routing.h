@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Routing: from router logits to experts and gate weights.
  *  exact   softmax over all experts, the K largest (ties to the lower index), renormalised to sum 1
  *          when norm_top_k (Qwen3-MoE). Top-k first and softmax over the K (Mixtral) is the same as

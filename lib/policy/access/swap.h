@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Expert replacement (SwapMoE §3.2, §3.3): every layer keeps a fixed number of resident experts and
  * routing is masked to them; the set follows the importance of experts over a window.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "lib/policy/access/swap_interval.h"
 
 void swap_search_start(struct swap_search *s, uint32_t min, double token_ns, double read_ns)

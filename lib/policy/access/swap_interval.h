@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The interval of expert replacement (SwapMoE §3.5.1): from a low to a high frequency until it
  * affects the time per token.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Activation matrices (MoE-Infinity, arXiv:2401.14361 §4, §5): how often a sequence accessed each
  * expert. A new sequence is predicted to continue like an earlier one: the one with the largest similarity.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Shared by the predictions. Private to lib/policy/prediction. */
 #ifndef SLUICE_POLICY_PREDICTION_INTERNAL_H
 #define SLUICE_POLICY_PREDICTION_INTERNAL_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Predictions: which experts a later layer will access, in descending probability.
  *
  *  none        no predictions

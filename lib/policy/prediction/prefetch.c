@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "lib/policy/prediction/prefetch.h"
 
 #include "lib/base/assert.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Prefetch limits: whether a predicted expert may be loaded now. One object per cache; times are
  * arguments.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The preset auto: chooses the best candidate of auto.tbl.h for the capacity and storage device at
  * hand. `sluice plan --preset auto` predicts the token time of every candidate over a grid of
  * capacity and read bandwidth (auto_ns of a plan); the choice uses it. Pure functions.

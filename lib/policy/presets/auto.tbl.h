@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Candidates of the preset auto. AUTO_CANDIDATE(preset, loss): name of a preset; the scalar of a
  * plan that holds the upper end of its measured loss, or LOSSLESS. Of candidates with equal
  * predictions the first is chosen. Append only: the order is that of the predictions in a plan, at

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Policy parameters: the values that the policies of a preset leave open. No include guard;
  * undefined macros expand to nothing and all are undefined at the end.
  * KNOB_CHOICE(name, default, enum, LIST, help)        LIST: see choice.h

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The loss of a preset: whether the model's files can serve it at all, and whether the loss that a
  * plan has measured holds for what would be served.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Parameter values from a plan, as settings for knobs_resolve. */
 #ifndef SLUICE_POLICY_PRESETS_PLANNED_H
 #define SLUICE_POLICY_PRESETS_PLANNED_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Presets and their parameters ("knobs"): which policies are combined, and their settings.
  * Precedence: explicit settings of the user, then values of a plan, then the preset. Names are
  * checked here, once; the result of knobs_resolve needs no further checks. */

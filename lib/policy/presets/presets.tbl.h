@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Presets: named sets of policies. PRESET(name, settings, doc): settings in the syntax of
  * knobs_apply; a parameter that is not named keeps the default of knobs.tbl.h. Append only: the
  * number of a preset travels in messages. No include guard. */

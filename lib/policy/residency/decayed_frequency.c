@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Eviction "decayed-frequency": access probability of an expert per token, from two decaying counts
  * of the tokens that accessed it: a fast one that follows the topic, a slow one for the model. */
 #include <math.h>

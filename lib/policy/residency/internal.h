@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Internals of the residency object. Private to lib/policy/residency.
  *
  * Every slot has a node: its position in the lists of its group and in the group's array of

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Eviction "learned": access probability of an expert per token, from the router logits of all
  * experts, not only of the chosen ones. An expert that was nearly chosen is more likely to be
  * accessed soon than one far below the threshold. After few tokens this is known for every expert,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Bookkeeping of the residency object: groups, shares, lists, records. Victims: victim.c. */
 #include <math.h>
 #include <stdlib.h>

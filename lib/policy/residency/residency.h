@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Residency: which expert entries are resident, how the capacity is shared, and which entry is
  * evicted. The cache manager and the simulator use the same object.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Choice of the victim. A search visits the groups, the one most above its share first, and within
  * a group follows the policy's order; entries accessed in the running step come last. */
 #include <math.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sluice bench: declarations shared by its files: variants (engines with different parameters), the
  * tests each runs, the results. */
 #ifndef SLUICE_CLIENTS_BENCH_BENCH_H

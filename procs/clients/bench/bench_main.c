@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sluice bench: speed of the engine on one model, in one or more variants that differ in
  * parameters.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Interleaved decoding: the engines of all variants run at once and decode in slices of a few
  * tokens, while the processes of the others are stopped (SIGSTOP). Changes of the machine's speed
  * then affect all variants alike, and ratios of short runs are meaningful.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One repetition of one variant: a private engine, warm-up, then prefill and decode as two
  * sequences with separate statistics. Tokens are forced: every variant computes the same ones. With
  * --interleave the variants of a repetition run concurrently instead: interleave.c. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Statistics of one generation: those of the sequence, completed from stats snapshots of the engine
  * taken before and after (memory, reads, evictions, restarts). */
 #ifndef SLUICE_CLIENTS_COMMON_GENERATION_STATS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The supervisor's map of resident experts (op "map", ipc/README.md): read, checked and rendered as
  * text lines. */
 #ifndef SLUICE_CLIENTS_COMMON_MAP_H

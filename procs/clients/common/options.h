@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Options common to all clients. As with params_take_args, recognised options are removed from argv
  * and the rest is left for the program's own getopt_long. */
 #ifndef SLUICE_CLIENTS_COMMON_OPTIONS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Run directories of private engines. They are named after the client's pid, so that a later client
  * can check whether the owner still exists. */
 #ifndef SLUICE_CLIENTS_COMMON_PRIVATE_ENGINE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A client's engine: a running one, or a private one that exits with the client. */
 #ifndef SLUICE_CLIENTS_COMMON_SESSION_H
 #define SLUICE_CLIENTS_COMMON_SESSION_H

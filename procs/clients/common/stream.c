@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "procs/clients/common/stream.h"
 
 #include <inttypes.h>

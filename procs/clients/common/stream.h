@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Submits a sequence and reads its output to the end. */
 #ifndef SLUICE_CLIENTS_COMMON_STREAM_H
 #define SLUICE_CLIENTS_COMMON_STREAM_H

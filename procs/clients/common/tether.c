@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sluice-tether PARENT PROGRAM ARGS...: executes PROGRAM so that it is terminated with its parent.
  *
  * A client that is killed with SIGKILL must not leave its private engine behind. posix_spawn cannot

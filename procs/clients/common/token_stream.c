@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "procs/clients/common/token_stream.h"
 
 #include "lib/base/assert.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Synthetic token ids with the routing locality of text: ids form groups of TOKEN_GROUP; with
  * probability `stay` the next id is of the same group, otherwise of a random one. Models written by
  * `sluice synth` route the tokens of a group alike; for other models the ids are just random.

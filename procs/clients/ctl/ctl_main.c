@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sluice ctl: sends control requests to the supervisor of a running engine.
  *
  * Every command is one row of the table below: its name, its request, its help. Maps no segment.

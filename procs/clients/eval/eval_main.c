@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sluice eval: perplexity of a text, by the usual protocol.
  *
  * The whole text is tokenised in this process, from the model file, as one text without control

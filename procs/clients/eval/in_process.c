@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* With a read bandwidth: token by token with a simulated clock and cache. Without: the worst case
  * of a preset's precision: hobbit with every access a miss, fate with nothing resident; uniform
  * precisions and masks do not depend on residency. Lossless presets serve the model itself. */

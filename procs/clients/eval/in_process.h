@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sluice eval --offline and --read-bandwidth: evaluates lossy presets in this process instead of an
  * engine, so that results do not depend on timing. */
 #ifndef SLUICE_CLIENTS_EVAL_IN_PROCESS_H

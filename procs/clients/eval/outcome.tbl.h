@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Results of an in-process evaluation, in the order of the csv columns.
  *
  *   OUTCOME_REAL(name, doc)   NaN: not measured; null in json, empty in csv

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Prints an outcome as text, json, csv or a Markdown table row. */
 #include "procs/clients/eval/in_process.h"
 

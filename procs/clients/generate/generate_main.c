@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sluice generate: one prompt, one response.
  *
  * Connects to a running engine, or starts a private one and stops it at the end. The text goes to

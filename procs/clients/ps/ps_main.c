@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sluice ps: the running engines of this user, one line each.
  *
  * Asks the supervisor of every locked run directory for its status. One that does not answer in time (it

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Commands (lines that start with '/'): the rows of commands.tbl.h and their handlers. */
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Commands of repl, in the order of /help.
  *
  *   COMMAND(name, arguments, completion, help)  handler: cmd_<name>; completion of the argument:

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Conversation history: prompts and responses; the oldest are dropped beyond a limit. */
 #ifndef SLUICE_CLIENTS_REPL_CONVERSATION_H
 #define SLUICE_CLIENTS_REPL_CONVERSATION_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Input lines, from a terminal with libedit or from a pipe. A prompt has at most
  * CONVERSATION_PROMPT_MAX bytes, the history HISTORY_LINES lines. */
 #include "procs/clients/repl/input.h"

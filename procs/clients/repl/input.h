@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Input of prompts and commands, from a terminal or a pipe. */
 #ifndef SLUICE_CLIENTS_REPL_INPUT_H
 #define SLUICE_CLIENTS_REPL_INPUT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "procs/clients/repl/paste.h"
 
 static const wchar_t end[] = L"\033[201~";

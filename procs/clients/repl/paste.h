@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Bracketed paste: text between ESC [ 200 ~ and ESC [ 201 ~. Pure functions.
  *
  * A paste is one input, whatever lines it has: line ends inside are kept, trailing ones are not.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sluice repl: declarations shared by its files.
  *
  *   input         lines from a terminal (libedit) or a pipe

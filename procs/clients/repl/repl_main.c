@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sluice repl: a conversation with a running or a private engine.
  *
  * Reads lines with libedit from a terminal, plain lines from a pipe. Without a chat template the

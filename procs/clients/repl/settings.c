@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Settings of /set: the sampling parameters, the rows of settings.tbl.h, and the stop sequences. */
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Settings of repl in addition to the sampling parameters (ipc/engine/engine_client.h).
  *
  *   SETTING(name, kind, field, min, max, help)  kind: NUMBER or SWITCH; field of struct repl */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One turn: sends the prompt, prints the response as it arrives, then the rates. */
 #include <inttypes.h>
 #include <signal.h>

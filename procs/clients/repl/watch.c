@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reports restarts of engine processes while a response is pending; without it a restart of compute
  * would look like a frozen terminal. A thread polls the supervisor with its own client, because the
  * main client is blocked in the response's call, and prints only changes. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sluice stats: statistics of a running engine.
  *
  * --json prints the supervisor's stats snapshot; the default is a table of the processes and the

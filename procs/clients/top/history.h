@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* History of the last samples for graphs: a ring. */
 #ifndef SLUICE_CLIENTS_TOP_HISTORY_H
 #define SLUICE_CLIENTS_TOP_HISTORY_H

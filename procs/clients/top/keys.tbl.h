@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Keys of the screen, also the source of the help page. KEY(name, key, help): the handler is
  * key_<name> of screen.c. */
 KEY(quit, 'q', "quit")

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Parts of the budget in the order of the bar. PART(letter, name, sum of keys below memory.plan).
  * The arena is drawn before them; the rest of the bar is unallocated. */
 PART('K', "kv", PLAN(kv_bytes))

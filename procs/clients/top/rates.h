@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Rates and ratios between two samples of an engine. Pure functions. */
 #ifndef SLUICE_CLIENTS_TOP_RATES_H
 #define SLUICE_CLIENTS_TOP_RATES_H

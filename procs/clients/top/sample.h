@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A sample of an engine: its stats snapshot, its map, and process data from /proc. A thread takes
  * samples, so that keys work while the engine does not reply. */
 #ifndef SLUICE_CLIENTS_TOP_SAMPLE_H

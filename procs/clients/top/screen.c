@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "procs/clients/top/screen.h"
 
 #include <curses.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Interactive display on a terminal with ncurses. */
 #ifndef SLUICE_CLIENTS_TOP_SCREEN_H
 #define SLUICE_CLIENTS_TOP_SCREEN_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sort orders of the process table. SORT(name, key): key is a field of struct process_rates, sorted
  * descending. The first row keeps the engine's order. */
 SORT(start, order)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sluice top: live statistics of an engine, on a terminal or as text.
  *
  * Reads the supervisor's stats snapshot and map; CPU time of the processes comes from /proc. Maps

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The cache manager's context and the functions its files share. Private to procs/engine/cache. */
 #ifndef SLUICE_ENGINE_CACHE_CACHE_H
 #define SLUICE_ENGINE_CACHE_CACHE_H

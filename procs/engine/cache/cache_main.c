@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sluice-cache: the cache manager. Decides which experts are in memory: turns demands and hints
  * into loads, evicts, and enforces the quota of the arena.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Space: what the quota and the cap on experts leave, and the victims when that is not enough. */
 #include "lib/base/assert.h"
 #include "procs/engine/cache/cache.h"

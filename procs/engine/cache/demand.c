@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Demands of compute. The access log is read first, so that the policy has every access before the
  * demand; then the entries of the demand are requested. */
 #include <string.h>

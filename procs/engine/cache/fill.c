@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Loads without a request: the preload, and the expert replacements of SwapMoE.
  *
  * Preload (policy parameter preload): a list of entries, loaded in order with the priority of

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Predictions: stored per target layer, protected from eviction, prefetched while the device is
  * idle, and dropped as soon as compute has passed their layer. */
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Loaders as listed in the process table, and the clean-up after a crash of one.
  *
  * Reads of a killed loader can still be in flight and write after waitpid. For every entry with a

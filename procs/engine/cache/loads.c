@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* From ABSENT to READY and back: reservations, LOADs, and their completion.
  *
  *   cache_request -> (space?)-> cache_reserve -> LOADS ... DONES -> cache_observe

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The preset in effect: its parameters, the residency object made from them, and the measured times
  * for its prefetch limit. A record of the access log switches to another preset; resident experts
  * stay. */

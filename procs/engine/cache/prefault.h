@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A helper thread that allocates pages of the arena for the cache's main thread, one job at a time,
  * in slices short enough to be abandoned quickly when a demand arrives. It allocates with
  * fallocate, never with stores (large slots in huge pages where available), and decides nothing. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Start and recovery: all state is rebuilt from shared memory.
  *
  *   epoch + 1            LOADs of a predecessor are rejected from now on

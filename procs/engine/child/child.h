@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The runtime of every child of the supervisor: takes the inherited descriptors, attaches the
  * segments, watches the lifeline, updates the heartbeat, acknowledges the supervisor's controls.
  *

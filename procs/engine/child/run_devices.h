@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The files that the loaders read, and the copies of each. Loader and supervisor compute the same
  * list: bit n of a loader's quarantine flags (shm/directory/directory.h) is copy n of it. */
 #ifndef SLUICE_ENGINE_CHILD_RUN_DEVICES_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The policy parameters in effect: those of the preset, overridden by the plan, overridden by the
  * user. Supervisor, cache, predictor and compute compute the same result. */
 #ifndef SLUICE_ENGINE_CHILD_RUN_KNOBS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Shared by the files of compute. Two threads in addition to the pool's workers:
  *   main    rpc server, requests and responses, controls, heartbeat
  *   runner  the model: takes sequences in order of arrival, is thread 0 of the pool

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Shared by the files of the gateway. One thread does everything; gateway_main.c is the overview.
  * The lifetime of a request:
  *

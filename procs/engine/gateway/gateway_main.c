@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sluice-gateway: the engine over HTTP: completions of the OpenAI API, health, statistics, metrics,
  * and a dashboard.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The gateway's paths. ROUTE(method, path, handler, open): open: also without a key. HEAD is
  * handled as GET. No include guard. */
 ROUTE("GET", "/", stats_page, false)

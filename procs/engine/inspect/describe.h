@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Prints a model index, as text or JSON. */
 #ifndef SLUICE_ENGINE_INSPECT_DESCRIBE_H
 #define SLUICE_ENGINE_INSPECT_DESCRIBE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sluice-inspect: parses and checks a model: a GGUF file, or an expert store (a directory).
  *
  * As a command: `sluice inspect MODEL [--json] [--tensors]` prints to stdout. For the supervisor,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "procs/engine/loader/chunk.h"
 
 #include "lib/base/bytes.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Size of a read. Demands: the maximum, because large reads give more bandwidth. Prefetches: what
  * the device reads in a short time, because a demand waits for prefetches in flight. Pure. */
 #ifndef SLUICE_ENGINE_LOADER_CHUNK_H

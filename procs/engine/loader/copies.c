@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Copies of the files that this loader reads, and the choice among them.
  *
  *   in use --(its file is not the inspected one)--> gone --(the file is back)--> in use

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A file that a loader reads: the model or a copy of it on another device. Checks that it is still
  * the inspected file and is used again when that file returns; counts failures, and measures how
  * long no read has completed. */

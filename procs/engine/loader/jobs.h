@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Jobs of a loader and the order of their reads. Pure: no I/O, no shared memory, time is an
  * argument.
  *

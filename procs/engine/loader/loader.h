@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The loader's context and the functions its files share. Private to procs/engine/loader. */
 #ifndef SLUICE_ENGINE_LOADER_LOADER_H
 #define SLUICE_ENGINE_LOADER_LOADER_H

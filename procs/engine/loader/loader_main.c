@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sluice-loader N: reads parts of entries into their ranges of the arena.
  *
  * One per storage device. It decides only the order of its reads: demands before dense weights

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Emulates a device of a given bandwidth: reads are serialized, each takes the time of its bytes,
  * and its completion is delayed to that time. Idle time gives no credit, as with a real slow
  * device. Pure: time is an argument.

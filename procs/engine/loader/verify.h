@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Checksums of parts (XXH3-64, lib/model/store/store.h), computed while the part is being read:
  * each completely read prefix is added at once, so that at the end only the last chunk is left.
  * Reads the arena; independent of devices and messages. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* From gate rows to HINTs, and the accuracy of predictions. */
 #include <stdlib.h>
 #include <string.h>

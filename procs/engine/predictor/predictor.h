@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Shared by the files of the predictor. One thread. */
 #ifndef SLUICE_ENGINE_PREDICTOR_PREDICTOR_H
 #define SLUICE_ENGINE_PREDICTOR_PREDICTOR_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sluice-predictor: predicts the experts of the next layer from the gate input of this one.
  *
  * Waits on the gates ring; a row is published after the DEMAND of its layer was sent. A row of

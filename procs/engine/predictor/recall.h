@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Accuracy of predictions: for every layer the newest prediction, compared with the accesses that
  * follow. */
 #ifndef SLUICE_ENGINE_PREDICTOR_RECALL_H

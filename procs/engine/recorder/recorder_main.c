@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sluice-recorder: writes the access log to a file, the trace that `sluice sim` replays. It runs
  * only with --trace.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The preset auto: which candidate runs (lib/policy/presets/auto.h), by the plan's predictions for
  * the available capacity and the measured bandwidth. It requests a preset as a client would: the
  * choice takes effect with the next sequence, and all processes read it from the access log.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The supervisor's state, and the functions its files share. start/supervisor_main.c is the
  * overview. */
 #ifndef SLUICE_ENGINE_SUPERVISOR_SUPERVISOR_H

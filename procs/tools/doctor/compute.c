@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Throughput of the kernels on weights that are not in the CPU caches, as in decoding with
  * everything resident: matrices of an expert's shape, one activation row, a separate part per
  * thread. */

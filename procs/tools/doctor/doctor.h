@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Shared by the parts of doctor: findings, and the checks that make them. */
 #ifndef SLUICE_TOOLS_DOCTOR_DOCTOR_H
 #define SLUICE_TOOLS_DOCTOR_DOCTOR_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sluice doctor: measures this machine and reports what the results mean for sluice.
  *
  * Measures storage devices (by reading a file, or a scratch file in a directory) and the memory,

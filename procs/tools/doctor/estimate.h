@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Estimates the speed of a model on this machine from measurements; docs/doctor.md gives the
  * formula and its error. Pure, so that it can be unit tested. */
 #ifndef SLUICE_TOOLS_DOCTOR_ESTIMATE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* System facts without measurement: CPUs, memory, instruction sets, io_uring, cgroups, /dev/shm,
  * limits. */
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Read bandwidth of memory: threads sum an array much larger than the caches. It bounds decoding
  * with all experts resident, which reads the weights of a token once. */
 #include <pthread.h>

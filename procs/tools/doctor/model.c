@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A model on this machine: its budgets, estimated speed, and advice. The budgets come from the
  * ledger of the supervisor (`sluice-run --print-memory`), so that they are computed in one
  * place. */

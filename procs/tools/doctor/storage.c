@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Read bandwidth of a storage device for all sizes, depths and read methods of the loader, at
  * random offsets of a file. In a directory this is a scratch file without a name, which the kernel
  * removes when doctor exits. Memory: the larger of BUFFERS_MIN and DEPTH_MAX reads of the largest

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sluice pack --check: verifies a store against its checksums. */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Dense matrices (attention, embeddings, shared experts) at lower precision: round to nearest on a
  * linear grid per output row. EdgeMoE (Yi et al. 2023, §3.2) quantises dense weights to uniform bit
  * widths with GPTQ; without its calibration data this uses plain rounding. Norms, biases and

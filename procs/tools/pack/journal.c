@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The journal: the finished units of an interrupted pack. It is in the store's directory until the
  * manifest is written, and marks the directory as an incomplete store.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* model.gguf of a store: the keys of the source, and its dense tensors, page-aligned; dense
  * matrices have the precision of --dense. */
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The parts of sluice pack: job, workers, journal. One struct pack per process, shared by the
  * workers; the fields that they change are atomic or protected by its lock. */
 #ifndef SLUICE_TOOLS_PACK_PACK_H

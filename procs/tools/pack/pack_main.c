@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sluice pack: makes an expert store (format: lib/model/store/store.h) from a GGUF file or a
  * Hugging Face directory, and checks one.
  *

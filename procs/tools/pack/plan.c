@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Layout of the store: precisions and types, stripes, offsets, space check. */
 #include <errno.h>
 #include <inttypes.h>

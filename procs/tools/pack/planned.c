@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* --plan: what `sluice plan --preset edgemoe` has chosen. */
 #include <stdlib.h>
 #include <string.h>

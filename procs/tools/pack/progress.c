@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Progress line of a pack: bytes, rate, time left, and the bottleneck. */
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Interface of pack to lib/quant: maps precisions to tensor types, converts rows. */
 #include "lib/base/assert.h"
 #include "lib/quant/quant.h"

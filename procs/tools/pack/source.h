@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The source of a pack: a GGUF file, or a Hugging Face directory presented as one
  * (lib/model/hf/hf.h). Both have a GGUF header, an index of the model at native precision, and file
  * extents. */

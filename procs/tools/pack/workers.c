@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Workers: each takes an expert, reads it in runs of rows, converts every run to all precisions,
  * and streams the slots to the stripes. Memory per worker is a few buffers, independent of the size
  * of an expert. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* HOBBIT fig. 5a: replacing versus skipping the same share of the accesses, those with the lowest
  * gate weights.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Plans with given precision shares: `sluice plan --shares`. For files of `sluice synth`, whose
  * random weights have no meaningful loss but cost time and bytes like real ones. edgemoe gets
  * random precisions in the shares, hobbit the thresholds that give them on a synthetic token

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A two-layer network that predicts the loss from the shares, and a genetic search over it (SwapMoE
  * §3.4.2, §3.5.2). Deterministic for a seed; no I/O. */
 #ifndef SLUICE_TOOLS_PLAN_NETWORK_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sluice plan: computes from a profile the parameters of the lossy presets: edgemoe's precisions,
  * hobbit's thresholds, fate's boundary and shares, swapmoe's virtual experts. Every decision is
  * measured on calibration text and stored with its expected loss. Trust: model file, profile and

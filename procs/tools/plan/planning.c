@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Shared by the planners: measurement, output, extension of the plan, capacity. */
 #include "procs/tools/plan/planning.h"
 

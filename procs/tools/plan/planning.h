@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sluice plan: state and functions shared by the planners. */
 #ifndef SLUICE_TOOLS_PLAN_PLANNING_H
 #define SLUICE_TOOLS_PLAN_PLANNING_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Precision shares from --shares: for files with random weights, where loss is meaningless and only
  * speed is measured. Pure functions. */
 #ifndef SLUICE_TOOLS_PLAN_SHARES_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The measured importance of a single expert is mostly noise: 8 k tokens resolve an increase of
  * 0.05 % from one of 0.1 %, not less, and picking the smallest of noisy numbers selects noise. So
  * each is shrunk towards the mean of its group (empirical Bayes, Efron & Morris 1975). The true

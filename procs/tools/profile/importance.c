@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Importance of experts (EdgeMoE §III-B1): the increase of the loss with one expert at int2 and all
  * others at int4. Groups of experts of a layer are measured first, so that every expert has an
  * early value; then single experts, in descending importance of their groups, until all are done or

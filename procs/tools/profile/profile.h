@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sluice profile: state and functions shared by its stages. */
 #ifndef SLUICE_TOOLS_PROFILE_PROFILE_H
 #define SLUICE_TOOLS_PROFILE_PROFILE_H

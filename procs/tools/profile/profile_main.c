@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sluice profile: measures the properties of a model that plan, cache and predictor use.
  *
  * Stages, each saved when it is done: routing statistics (one pass over the text), norms, compute

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Routing statistics from one pass over the text: frequencies, paths over one and two layers, and
  * the recall of predictions of each layer from three inputs.
  *

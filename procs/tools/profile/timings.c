@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Compute times of decode, and read times of experts. */
 #include <errno.h>
 #include <fcntl.h>

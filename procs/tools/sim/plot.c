@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* SVG plots: panels side by side, one line per contender, axes with units. */
 #include <math.h>
 #include <string.h>

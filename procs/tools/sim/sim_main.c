@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sluice sim: replays a recorded or synthetic trace under many presets, budgets and storage
  * devices.
  *

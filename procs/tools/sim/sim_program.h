@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The parts of sluice sim: the grid of replays and its output. */
 #ifndef SLUICE_TOOLS_SIM_SIM_PROGRAM_H
 #define SLUICE_TOOLS_SIM_SIM_PROGRAM_H

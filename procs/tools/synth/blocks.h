@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Rows of weights in file format: random ones, generated at memory speed, and given ones. */
 #ifndef SLUICE_TOOLS_SYNTH_BLOCKS_H
 #define SLUICE_TOOLS_SYNTH_BLOCKS_H

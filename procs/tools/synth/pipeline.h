@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Threads that generate pieces ahead of the writer, so that the device does not wait for random
  * numbers. Pieces are returned in file order. */
 #ifndef SLUICE_TOOLS_SYNTH_PIPELINE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A synthetic model: an architecture of arch.tbl.h, its sizes, and the properties of its
  * routing. */
 #ifndef SLUICE_TOOLS_SYNTH_SHAPE_H

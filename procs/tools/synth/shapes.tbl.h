@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Shapes of published models, from their published configurations. SHAPE(name, arch, fields):
  * fields as on the command line, "name=value" with the names of struct model_hparams. Omitted ones
  * are derived (kv_heads = heads, head_size = hidden / heads). No include guard: include it with

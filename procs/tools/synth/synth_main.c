@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sluice synth: writes a GGUF file with the shape of a real model and random weights.
  *
  * For speed measurements: such a file is read, cached and computed like the real model, and its

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The tokenizer of a synthetic model: a token per byte, a few merged pairs, and printable random
  * words to which no text is encoded. */
 #ifndef SLUICE_TOOLS_SYNTH_VOCABULARY_H

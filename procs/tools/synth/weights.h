@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The tensors of a synthetic model and their bytes: a function of shape and seed only, in pieces
  * that threads may generate in any order.
  *

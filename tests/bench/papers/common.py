@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Model, store, plans and tables of the papers' parts."""
 import os
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """auto's predicted time per token (plan) against the measured one, demo model, at points of the plan's grid."""
 import os
 import statistics

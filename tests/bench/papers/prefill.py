@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Cold prefill of every preset: time to first token of a new engine with an empty cache (HOBBIT §5.5.2, Fate Fig. 11)."""
 import measuring as m
 from papers import common as c

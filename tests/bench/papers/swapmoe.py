@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """SwapMoE's latency over the interval of updates (§3.4: the highest frequency before latency bends)."""
 import measuring as m
 from papers import common as c

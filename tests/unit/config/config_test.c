@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Parameters from text, files and command lines; the service table. */
 #include <check.h>
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A peer process for the tests, to be stopped and killed.
  *   ipc_peer loader-dial|loader-listen PATH      replies to FLUSH with FLUSHED
  *   ipc_peer nobody-listen PATH                  the same as user 65534

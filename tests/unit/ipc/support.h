@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Shared by the tests of ipc/. Every wait is for a condition, with a deadline. */
 #ifndef SLUICE_TESTS_UNIT_IPC_SUPPORT_H
 #define SLUICE_TESTS_UNIT_IPC_SUPPORT_H

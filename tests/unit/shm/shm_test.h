@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Shared by the tests of shm/: a segment that is removed with the test, and a small model index. */
 #ifndef SLUICE_TESTS_UNIT_SHM_SHM_TEST_H
 #define SLUICE_TESTS_UNIT_SHM_SHM_TEST_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A page of text: characters in rows and columns, each with a paint. Output beyond the edges is
  * cut. The screen shows it with colours, a pipe without; the text carries the same information. */
 #ifndef SLUICE_CLIENTS_TOP_PAGE_CANVAS_H

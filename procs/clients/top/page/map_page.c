@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Draws the map in a rectangle: one line per layer, several blocks of layers side by side where
  * they fit, to show as many layers as possible. */
 #include <inttypes.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The page of `sluice top`, the same for a terminal and a pipe. */
 #ifndef SLUICE_CLIENTS_TOP_PAGE_PAGE_H
 #define SLUICE_CLIENTS_TOP_PAGE_PAGE_H

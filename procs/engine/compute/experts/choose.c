@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Choices: which precision of an expert serves an access, and, under a mask, which experts can be
  * routed to. Which precisions may serve is a pure policy function of gate weights, which of them
  * does, one of what is resident (lib/policy/access/precision.h). One pin remains: on the entry that

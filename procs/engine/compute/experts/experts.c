@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Experts from the directory and the arena (docs/architecture.md): a pin is set before the state is
  * read; READY experts are used at once, without a message; the others go into one DEMAND. A wait
  * ends with an event, with a timeout after which the DEMAND is repeated, or with an error. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sluice-compute: the model: attention, routers, experts, sampling, sequences.
  *
  * Main thread: the endpoint of clients (engine.sock), controls, heartbeat. Runner thread and the

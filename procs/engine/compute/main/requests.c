@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Calls of clients: submit, next, cancel, status. Main thread. Every handler is idempotent: a
  * repeated call finds the result of the first one. */
 #include <inttypes.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The pure part of a response: which tokens can be sent, and their text. */
 #include <string.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Replies to next(): the token log from an index on. A long poll waits until a token is available,
  * the sequence ends, or the poll times out. Text is sent in whole UTF-8 characters: tokens in the
  * middle of one are held back until it is complete or the sequence ends.

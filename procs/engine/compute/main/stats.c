@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Statistics of a finished sequence, with the names of `generate --output json`. */
 #include "procs/engine/compute/compute.h"
 

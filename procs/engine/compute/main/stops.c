@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "procs/engine/compute/main/stops.h"
 
 #include "lib/base/assert.h"

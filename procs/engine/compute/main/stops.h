@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Texts that end a response. A function of the generated tokens only, so that after a restart of
  * compute the response ends at the same position.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Durations in bins of about 1 %: percentiles of any number of tokens in fixed memory. */
 #ifndef SLUICE_ENGINE_COMPUTE_RUNNER_HISTOGRAM_H
 #define SLUICE_ENGINE_COMPUTE_RUNNER_HISTOGRAM_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The runner: a thread that computes one sequence at a time, in order of arrival. All its memory is
  * allocated before compute is READY. */
 #include <errno.h>

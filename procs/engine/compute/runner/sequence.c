@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One sequence from its first token to its end. The token log is authoritative: each turn computes
  * the tokens of the log that have no KV row yet, and at the end of the log it appends one. So
  * prefill, decode, and resuming after a crash are the same loop. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Log-probabilities of sent tokens, stored as text in counted buffers: JSON objects take ten times
  * as much memory per token. */
 #include <stdlib.h>

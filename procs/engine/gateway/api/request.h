@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Bodies of completion requests: untrusted JSON to an internal request. Pure; fuzzed.
  *
  * The fields are a table (request.tbl.h). Unknown fields, and fields that would change the response

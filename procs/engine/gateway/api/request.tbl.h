@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Fields of completion requests.
  * FIELD(name, where, how): where: COMPLETION, CHAT or BOTH; how: the function take_HOW of
  * request.c:

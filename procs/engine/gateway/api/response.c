@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Responses in OpenAI's form. */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Snapshots of the supervisor: fetched on request, one fetch for all requests that wait meanwhile.
  * /health responds at once, from the last reply. */
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Completions: from a body to the last event. Calls to compute are asynchronous; text is fetched
  * token by token, and only while the client reads it. A crash of compute loses nothing: the call is
  * repeated, and the token log provides the same tokens. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Accepts connections and validates the first request line, because the HTTP library closes invalid
  * connections silently. The line is peeked at, not read, so that the library gets the connection
  * unchanged.

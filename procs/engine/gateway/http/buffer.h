@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Bytes buffered for clients, counted against one limit (--http-buffer). Bodies and snapshots,
  * which clients can cause before a request is valid, have a separate sum of at most half the limit,
  * so that running responses always have space. Pure. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A client that sends single bytes could keep a connection open forever: the HTTP library limits
  * pauses only. So a connection may rest (be without a complete request) for at most two time
  * limits.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Requests from the HTTP library: routing, authorisation, bodies, responses. The library runs on
  * our thread, only inside http_run. A connection that waits for the engine is suspended and costs
  * only memory. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "procs/engine/gateway/http/reqline.h"
 
 #include <stdbool.h>

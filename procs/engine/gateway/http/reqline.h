@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Checks whether bytes are the first line of an HTTP/1.x request (RFC 9112, 3). Pure. */
 #ifndef SLUICE_ENGINE_GATEWAY_HTTP_REQLINE_H
 #define SLUICE_ENGINE_GATEWAY_HTTP_REQLINE_H

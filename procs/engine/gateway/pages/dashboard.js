@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 "use strict";
 /* Everything is made from /stats and /map, once a second; without this file the page shows the
  * server's own tables. Text of the engine goes through textContent only. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Prometheus metrics: most from the stats snapshot by a table, those of streams from the gateway's
  * histograms. No label is an expert: /map has those. */
 #include <inttypes.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Metrics made from counters of the stats snapshot. The rows of one metric are consecutive.
  * METRIC(name, type, help)                 starts a metric; "sluice_" is put before its name
  * VALUE(counter, service, labels, scale)   a sum over the service's processes

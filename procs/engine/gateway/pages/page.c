@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The dashboard: three embedded files, with tables generated here, so that the numbers are shown
  * without a script, too. */
 #include <inttypes.h>

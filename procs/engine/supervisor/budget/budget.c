@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The budget: facts for the ledger, the quota for the cache, and the sequence of a budget change.
  *
  * Shrink:  quota lowered -> cache evicts, punches, sets quota_applied -> the arena's blocks are

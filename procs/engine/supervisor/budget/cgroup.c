@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The hard limit: a memory cgroup around the engine, version 2 or 1, if the system allows it. The
  * ledger enforces the budget; the cgroup also limits memory that the ledger does not count.
  *

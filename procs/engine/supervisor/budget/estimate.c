@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* `sluice run --print-memory`: the ledger's memory estimate for a model, before any process of an
  * engine exists, as one JSON object: the minimum budget, and the budgets at which given shares of
  * the experts are resident. Used by doctor. */

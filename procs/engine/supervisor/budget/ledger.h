@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The ledger: what the engine can use, what it uses, and what is left for the arena. Pure
  * arithmetic over facts from measure.c and budget.c, with unit tests.
  *

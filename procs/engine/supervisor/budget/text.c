@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Program text and libraries: page cache that exists because the engine runs, counted once per
  * file. Measured when every child is READY, from two tables of the kernel: which pages of which
  * files the processes have mapped (pagemap), and which of those, and of the pages that a fault

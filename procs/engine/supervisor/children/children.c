@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The children: one state machine (fsm.h) per row of the process table. This file feeds events into
  * the table and executes its actions; all decisions by state are in the table.
  *

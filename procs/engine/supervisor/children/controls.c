@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Controls sent to children. A control is repeated every tick until it is acknowledged; targets are
  * also in shared memory, so that a successor has them before it receives a control. */
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Exit records: a ring of the latest exits of all children, and the number of restarts of each
  * child by cause. Pure: children.c supplies the facts. */
 #ifndef SLUICE_ENGINE_SUPERVISOR_CHILDREN_EXITS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Causes of exit of a child, as in the stats snapshot and the metrics.
  * EXIT_CAUSE(NAME, text)
  * No include guard. */

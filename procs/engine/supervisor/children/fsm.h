@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The state machine of one child: a table of states and events. Pure: no clock, no process, no
  * shared memory, so that a test can check every cell. children.c supplies events and executes
  * actions.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The event loop: signals, ready bytes, acknowledgements, control requests, and a tick. One thread;
  * nothing in it waits for shared memory or for a process. */
 #include <errno.h>

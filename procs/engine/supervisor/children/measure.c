@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Memory of a process, from /proc/PID/status: one read of about 12 us, so that every tick can
  * measure every process. (smaps_rollup is more precise but takes milliseconds per GiB mapped.) */
 #include <fcntl.h>

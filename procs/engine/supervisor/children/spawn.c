@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Starting processes. posix_spawn only: NNG's threads forbid a bare fork. Always from the main
  * thread: the children's parent-death signal follows the thread that spawned them.
  *

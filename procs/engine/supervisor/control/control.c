@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The control endpoint: JSON from clients. Requests that wait for a condition are stored here and
  * get their reply from a later tick; all others get it at once (ops.c). */
 #include <inttypes.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What is resident, layer by layer (op "map", ipc/README.md).
  *
  * Residency is read from the directory. Access frequency is counted from the access log, only while

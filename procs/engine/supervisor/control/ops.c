@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Control operations: one row per operation. Every operation can arrive twice (a client repeats
  * calls without a reply): setting a value again or stopping again is harmless; a repeated restart
  * restarts once more and loses nothing. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The stats snapshot: everything the engine counts, as one JSON object, from the process table and
  * the ledger. Rows of other processes are read without a lock: every field is one atomic word, and
  * a slightly stale value is harmless. */

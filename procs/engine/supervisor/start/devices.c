@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Storage devices: their parameters, the copies of each loader, and which copies are in quarantine
  * (procs/engine/child/run_devices.h). */
 #include "config/devices.h"

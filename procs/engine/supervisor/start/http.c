@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The gateway's socket and its reservation in the ledger. The address is parsed and bound before
  * any process starts: an invalid one fails the start, and the port is the same for every
  * incarnation of the gateway, also when the kernel chose it (port 0). */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The model, a GGUF file or an expert store: opened once, parsed by inspect in a separate process
  * with resource limits (a malformed file can crash inspect, not the supervisor). The index is
  * checked here before use. Then the parameters that depend on the model or the machine get their

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Notifies a service manager of readiness: one datagram to the socket in $NOTIFY_SOCKET, in the
  * protocol of systemd (sd_notify(3)). Without the variable it does nothing; errors are ignored.
  * Children do not inherit the variable, because only this process may notify. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The run directory: created, locked before a process listens in it, emptied at the end.
  *
  * The lock belongs to an open file description that every child inherits: a new engine of this name

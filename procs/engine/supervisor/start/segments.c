@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The segments: created, signed and formatted before any child exists. Processes that only read get
  * a separate read-only descriptor, so that a stray write faults instead of corrupting shared
  * state. */

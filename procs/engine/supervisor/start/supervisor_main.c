@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sluice-run: the supervisor, the first process of an engine and the only one that users start.
  *
  * It locks the run directory, runs inspect on the model, divides the budget, creates the shared

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Predicted token times for the preset auto: every candidate (lib/policy/presets/auto.tbl.h) is
  * simulated by lib/sim on a trace of this model's routing, over a grid of resident share and read
  * bandwidth, with the compute times of the profile. The lossy candidates are those planned before,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sluice plan: function of auto_precisions.c for auto.c. */
 #ifndef SLUICE_TOOLS_PLAN_PAPERS_AUTO_H
 #define SLUICE_TOOLS_PLAN_PAPERS_AUTO_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Compute time of an expert at each precision relative to native, measured on one thread with
  * several experts of one layer in sequence, so that weights come from memory. */
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* EdgeMoE's precisions (§III-B): measures what the search of widths.h asks for, and stores its
  * result. */
 #include <math.h>

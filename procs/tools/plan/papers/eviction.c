@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* HOBBIT's eviction weights (§3.5): the point of the simplex with the minimum miss penalty on a
  * trace, with the planned thresholds. The penalty of a low-precision miss is its bytes divided by
  * those of the high precision.

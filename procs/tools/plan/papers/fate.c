@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Fate's boundary from the recall in the profile, its shares, and the fraction of the least popular
  * experts that are int2 in prefill (§4.5: found by a search that keeps the loss below P). */
 #include <math.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* HOBBIT's thresholds (its eviction weights: eviction.c): minimum bytes per miss with a loss of at
  * most P if every access misses.
  *

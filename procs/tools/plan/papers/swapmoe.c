@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* SwapMoE's plan (§3.4, §3.5): random shares are measured, a small network is fitted to them, and a
  * genetic search over it gives shares that are measured against even ones; the better of both is
  * used. */

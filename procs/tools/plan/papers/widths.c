@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The bounds of experts are the two uniform precisions whose losses enclose P; a bisection finds the
  * maximum number of experts that can have the lower one.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* EdgeMoE's search for precisions (Yi et al., IEEE TMC, §III-B), apart from the measurements.
  *
  * The paper iterates over the precisions of dense weights and keeps the best, because a lower one

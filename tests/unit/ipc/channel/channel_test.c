@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Channels with absent, dying, stopped and hostile peers. The names e1 and e2 are those of the NNG
  * 1.5.2 experiments in ipc/README.md: inputs that broke its sockets must not break channels. */
 #include "ipc/channel/channel.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The message table and its validator: accepts valid messages, rejects everything else. */
 #include "ipc/channel/messages.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The client stubs of the engine's calls against a server that uses the parsers and builders of the
  * engine. */
 #include "ipc/engine/engine_client.h"

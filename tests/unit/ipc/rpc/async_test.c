@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Asynchronous calls: many at once; each ends exactly once, by its reply, its deadline, or by being
  * forgotten. */
 #include "ipc/rpc/async.h"

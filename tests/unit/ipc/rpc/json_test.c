@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Pure parts of the client API: the envelope, the bodies of the engine's calls, endpoint names. */
 #include <fcntl.h>
 #include <limits.h>

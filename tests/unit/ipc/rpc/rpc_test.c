@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* RPC with dying, stopped and hostile servers and clients. */
 #include "ipc/rpc/rpc.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sizes, errors, tensor types. */
 #include "tests/unit/lib/base/base_test.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #ifndef SLUICE_TESTS_UNIT_LIB_BASE_BASE_TEST_H
 #define SLUICE_TESTS_UNIT_LIB_BASE_BASE_TEST_H
 

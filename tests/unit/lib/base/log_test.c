@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Logging: what one call writes to stderr, and the exit message of a process that ends. */
 #include <poll.h>
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Masked routing in the core: an expert is evicted between routing and its pin. The token is routed
  * again, and the result is bit-identical to a run in which the expert was never in the mask. */
 #include <check.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Row invariance: a row has the same bits alone and among many, for any split over threads. */
 #include <pthread.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Shared by the kernel tests: random weights of every type, their values in double, the list of
  * instruction sets with its skips. */
 #ifndef SLUICE_TESTS_UNIT_LIB_KERNELS_KERNEL_TEST_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Matrix products, prepared activations and unpacked rows against sums in double. */
 #include "tests/unit/lib/kernels/kernel_test.h"
 

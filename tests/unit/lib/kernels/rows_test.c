@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Row operations, attention, sampling helpers and selection of an instruction set. */
 #include "tests/unit/lib/kernels/kernel_test.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Makes small GGUF files in memory, valid or with one chosen error: for tests and fuzzing seeds. */
 #ifndef SLUICE_TESTS_UNIT_LIB_MODEL_GGUF_MAKE_H
 #define SLUICE_TESTS_UNIT_LIB_MODEL_GGUF_MAKE_H

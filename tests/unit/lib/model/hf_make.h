@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Makes a Hugging Face directory of a GGUF file, for tests: config.json, tokenizer.json and
  * safetensors. Written from the file formats, independently of lib/model/hf*. */
 #ifndef SLUICE_TESTS_UNIT_LIB_MODEL_HF_MAKE_H

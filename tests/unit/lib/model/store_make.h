@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Makes expert stores from GGUF files, for tests: native bytes only, in any set of precisions.
  * Written from lib/model/store/store.h, independently of the packer's writer, so that each checks
  * the other. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The offline model and what is computed with it: losses, intervals, servings, the planner's
  * network. Oracles are trivial cases: a mask of all experts, native precisions, data with a known
  * interval. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Counted paths against dense counts, and with too little memory. */
 #include <check.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Plans: written plans are read back; damaged files and blobs are rejected with one line. */
 #include <check.h>
 #include <dirent.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Quantisers: round trips, error bounds, the bytes of the formats, rejected input. */
 #include <check.h>
 #include <math.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The sampler against a simple implementation that sorts everything, and its guarantees. */
 #include <check.h>
 #include <math.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The simulator against simple implementations: LRU hits by a list, the optimum by search, times by
  * arithmetic; and invariants of every preset. */
 #include <check.h>

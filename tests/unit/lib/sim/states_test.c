@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The simulator's answers to the table of directory states and inputs. */
 #include <check.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Traces: rejected files with their messages, round trips through a file, and the properties
  * requested of synthetic traces. */
 #include <check.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The arena's layout, and its allocator against an oracle that stores only the owner of each
  * range. */
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The directory: constants, attach checks, the ready counters, the sweep. */
 #include <linux/futex.h>
 #include <pthread.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The interleaving checker of the entry word: searches every reachable state of the model around
  * the real shm/directory/entry.c within stated bounds, then checks that it detects the errors of
  * seeded mutants. Without arguments: everything. Arguments: names of searches or mutants; --trace

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The model the checker searches: the processes around the entry word, as small state machines over
  * one plain struct. The word is changed only by functions of shm/directory/entry.c, one atomic
  * operation at a time. shm/README.md describes the same actors under the same names.

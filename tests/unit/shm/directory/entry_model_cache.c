@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The cache manager: one thread, a private table of slot owners, and the order of operations when a
  * loader exits and at its own start. */
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Loaders, the device, and what remains of both after an exit. */
 #include <string.h>
 

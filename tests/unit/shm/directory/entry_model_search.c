@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Breadth-first search over every reachable world. A world is stored as a 64-bit fingerprint (a
  * collision would hide a state: for N states its probability is below N^2 / 2^65); parents and step
  * numbers are stored, so that a violation prints the shortest path to it. */

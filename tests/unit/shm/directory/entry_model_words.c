@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Words and the functions of entry.c run on them, one atomic operation at a time.
  *
  * A function in progress is stored as the last value it read. Its next step runs the function again

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Compute, the supervisor, the start state, and the invariants. */
 #include <string.h>
 

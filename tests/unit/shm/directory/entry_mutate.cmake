@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Makes patched copies of shm/directory/entry.c: cmake -DIN=shm/directory/entry.c -DOUT=DIR -P entry_mutate.cmake
 # Every patch must find its text exactly once, or the build fails: a mutant that is no mutant proves nothing.
 file(READ "${IN}" original)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The entry word's functions as a table, so that the model checker can run the real
  * shm/directory/entry.c and patched copies of it side by side (entry_variant.c makes one table per
  * copy). */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Every transition of the entry word: the resulting word where it is legal; no change where it is
  * not. */
 #include <stdio.h>

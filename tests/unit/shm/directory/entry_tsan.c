@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The real shm/directory/entry.c under real threads and ThreadSanitizer: payload bytes are plain
  * memory, so every read that the word's memory orders do not protect is reported as a race. Two
  * loaders, a cache and two pinning processes work on a few entries that share ranges.

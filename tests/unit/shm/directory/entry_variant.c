@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Compiles one copy of shm/directory/entry.c (ENTRY_SOURCE: the real file or a patched one) with
  * every atomic operation replaced by the model checker's, under distinct names (ENTRY_VARIANT). */
 #include <stdatomic.h>

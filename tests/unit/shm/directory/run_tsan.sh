@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # run_tsan.sh PROBE PROGRAM: 77 (a counted skip) with its reason when ThreadSanitizer cannot start here.
 if ! reason=$("$1" 2>&1); then
   echo "SKIP: ThreadSanitizer cannot run on this kernel: $(echo "$reason" | head -1)"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The gate rows (seqlocks) and the access log (a ring whose producer never waits). */
 #include <pthread.h>
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Segments: signatures, names, full file systems. */
 #include <dirent.h>
 #include <errno.h>

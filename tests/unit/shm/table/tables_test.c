@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* kv and the process table. */
 #include <math.h>
 #include <stdio.h>

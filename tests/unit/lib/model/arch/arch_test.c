@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Every architecture of arch.tbl.h: a valid file is read correctly, and a file with one error is
  * rejected with the reason. Checks common to all architectures are in gguf_test.c. */
 #include <check.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Every kind of malformed file is rejected with its reason: error code and part of the text. */
 #include <check.h>
 #include <errno.h>

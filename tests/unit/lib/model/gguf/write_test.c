@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The GGUF writer against the reader: every value type, offsets, padding, files larger than 4 GiB,
  * a copy of a whole model. */
 #include <check.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Hugging Face directories against the GGUF files of the same models: names, tensor transformations
  * and keys of every architecture; rejected directories with the reason. */
 #include <check.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* safetensors: valid headers, rejected headers with their exact reason, directories of several
  * files. */
 #include <check.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The index of real and synthetic files: contents, parts of entries, and the check of a tampered
  * blob. */
 #include <check.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Stores: a valid store reads back as written; a store with one error is rejected with one line
  * that names the location. */
 #include <check.h>

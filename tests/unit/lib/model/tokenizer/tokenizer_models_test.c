@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The kinds of tokenizers against the packages they were trained with
  * (tests/golden/tokenizer_vectors.py), and SentencePiece vocabularies with one error. */
 #include <check.h>

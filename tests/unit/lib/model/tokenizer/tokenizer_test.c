@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The tokenizer against the reference's counts, against a naive merger, and on hostile text. */
 #include <check.h>
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Quality loss with a simulated clock, and recorded logits. Oracles: the simulator over the trace
  * of the same text; the servings without residency, in cases where residency has no effect. */
 #include <check.h>

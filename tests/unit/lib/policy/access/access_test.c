@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Routing, prediction, prefill order, prefetch limit and precision against simple
  * implementations. */
 #include <check.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Directory states and inputs of an access, with the one answer that every caller of the precision
  * policy must give: the policy itself, compute, the simulator, the offline evaluation. Two
  * precisions: high is native, low is int4; thresholds of states_policy. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Expert replacement in chunks: plans, pairs and their order are those of single tokens. The choice
  * of the interval. */
 #include <check.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Activation matrices: which earlier sequence is matched, what it predicts, what a full collection
  * gives up. */
 #include <check.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Rules that engine, deterministic mode and simulator share: lists for chunks, precisions of
  * predictions, what serves an access, and what becomes of older lists. */
 #include <check.h>

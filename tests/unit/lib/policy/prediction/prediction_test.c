@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Predictions, limits and precision against their definitions. */
 #include <check.h>
 #include <math.h>

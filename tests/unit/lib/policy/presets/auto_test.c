@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The choice of auto: which presets are allowed, interpolation between the points of the table, and
  * when it switches. */
 #include <check.h>

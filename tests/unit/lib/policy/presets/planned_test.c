@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Shares of layers and first sets from a plan: the same on all sides, and all of the capacity. */
 #include <check.h>
 #include <math.h>

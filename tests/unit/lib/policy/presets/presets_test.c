@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Presets, policy parameters, and the replacement of virtual experts. */
 #include <check.h>
 #include <stdlib.h>

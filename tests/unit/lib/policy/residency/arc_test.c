@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ARC against the paper's pseudocode (Megiddo and Modha, FAST 2003, figure 4), implemented line by
  * line over plain arrays: after every request the four lists and the hits must be equal. */
 #include <check.h>

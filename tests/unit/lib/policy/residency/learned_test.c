@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Eviction "learned" against an oracle that stores every level and every access, recomputes all
  * sums for every victim, and solves for the weights by elimination; and general properties. */
 #include <check.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Residency against naive oracles, which recompute every input of a policy from the whole history
  * for every victim. Random traces with prompts, several sequences, pins, and one or two precisions.
  * ARC has its own test. */

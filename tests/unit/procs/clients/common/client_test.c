@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Shared by the clients: options removed from argv, lists of ids, lookups in the JSON stats. */
 #include <check.h>
 #include <stdlib.h>

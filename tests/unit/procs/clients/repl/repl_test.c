@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The conversation and the settings of repl, without an engine. */
 #include <check.h>
 #include <stdio.h>

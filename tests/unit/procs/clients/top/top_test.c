@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Rates that top computes from two samples, and their layout on pages of any size. Without engine
  * or terminal. */
 #include <check.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The cache manager without its process: victims, waiting, cancelling, retries, prefetches, filling
  * and recovery. The test acts as compute, the predictor and one loader on real segments and
  * channels. An entry "arrives" when the test publishes its part, as a loader does. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Items of --devices, and the resulting copies. */
 #include <check.h>
 #include <stdlib.h>

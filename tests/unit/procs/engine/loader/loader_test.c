@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The pure parts of the loader: order of reads, retries and ends of jobs, the throttle; and the
  * model file, which may change while it is read. */
 #include <check.h>

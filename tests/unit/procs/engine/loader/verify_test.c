@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Checksums of parts while they are read: in any order, in pieces of any size, with errors and
  * short reads, the verdict is that of the whole part. */
 #include <check.h>

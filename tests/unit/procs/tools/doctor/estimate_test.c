@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Estimate and advice of doctor, for synthetic models and machines. */
 #include <check.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Precision shares of --shares: parsing, assignment, thresholds. The oracles count the results. */
 #include <check.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* compute's side of the directory: it pins before it reads, sends one DEMAND per missing expert,
  * and every wait ends - by event, by a named error, or by cancelling. A thread acts as cache and
  * loader. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Small parts of compute and predictor: pool, histogram, withheld text, recall. */
 #include <check.h>
 #include <math.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which tokens belong to the text that is sent. */
 #include <check.h>
 #include <math.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Request bodies, conversations, stop texts: tables of cases. */
 #include <check.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Buffered bytes of clients: accounting, limits, release. */
 #include <check.h>
 #include <stdint.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* First lines of connections: complete, incomplete and invalid request lines. */
 #include <check.h>
 #include <stdlib.h>

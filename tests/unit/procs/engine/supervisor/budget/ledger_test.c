@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The ledger's arithmetic: the documented guarantees about budgets. */
 #include <check.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The history of process exits: bounded, in order, with the cause of each. */
 #include <check.h>
 #include <stdlib.h>

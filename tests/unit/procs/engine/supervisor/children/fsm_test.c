@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The guarantees of the supervisor's state table. */
 #include <check.h>
 #include <stdlib.h>

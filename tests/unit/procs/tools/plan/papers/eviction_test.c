@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Inputs of the planner: the routing of a text as a trace, HOBBIT's eviction weights fitted to
  * traces, importances shrunk towards their groups. Oracles: the routes of a decode token by token;
  * the corners of the simplex, none of which may be better than the fitted point. */

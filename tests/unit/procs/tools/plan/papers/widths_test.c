@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* EdgeMoE's search over precisions, on losses that are sums of known terms: dense weights add a
  * fixed loss, every expert one that depends on its precision. */
 #include <check.h>
