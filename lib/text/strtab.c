@@ -3,16 +3,31 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
+#include <time.h>
 #include <xxhash.h>
 
 #include "lib/base/assert.h"
+
+/* A seed of the table's own, so that no file can contain strings that all collide. Without the
+ * kernel's random bytes, the clock: a file cannot know it either. */
+static uint64_t random_seed(void)
+{
+    uint64_t seed;
+    struct timespec now;
+    if (getrandom(&seed, sizeof seed, GRND_NONBLOCK) == (ssize_t)sizeof seed)
+        return seed;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec << 32 ^ (uint64_t)now.tv_nsec;
+}
 
 bool strtab_init(struct strtab *t, size_t capacity)
 {
     size_t slots = 8;
     while (slots < capacity + capacity / 2 + 1)
         slots *= 2;
-    *t = (struct strtab){.slots = calloc(slots, sizeof *t->slots), .mask = slots - 1};
+    *t = (struct strtab){
+        .slots = calloc(slots, sizeof *t->slots), .mask = slots - 1, .seed = random_seed()};
     return t->slots != NULL;
 }
 
@@ -24,7 +39,7 @@ void strtab_free(struct strtab *t)
 
 static struct strtab_slot *find(const struct strtab *t, const char *text, size_t bytes)
 {
-    size_t i = (size_t)XXH3_64bits(text, bytes) & t->mask;
+    size_t i = (size_t)XXH3_64bits_withSeed(text, bytes, t->seed) & t->mask;
     for (;; i = (i + 1) & t->mask) {
         struct strtab_slot *s = &t->slots[i];
         if (!s->text || (s->bytes == bytes && memcmp(s->text, text, bytes) == 0))

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fixed-capacity hash table from byte strings (borrowed) to numbers: duplicate names, key lookup,
- * token lookup during tokenizer build. Private memory only. */
+ * token lookup during tokenizer build. The hash is seeded at random: strings from a file cannot be
+ * chosen to collide. Private memory only. */
 #ifndef SLUICE_TEXT_STRTAB_H
 #define SLUICE_TEXT_STRTAB_H
 
@@ -20,6 +21,7 @@ struct strtab {
     struct strtab_slot *slots;
     size_t mask;
     size_t used;
+    uint64_t seed; /* of the hash; random */
 };
 
 /* Capacity for at least `capacity` strings. False when out of memory. */

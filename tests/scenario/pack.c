@@ -18,6 +18,7 @@
 
 #include "lib/base/bytes.h"
 #include "tests/harness/harness.h"
+#include "tests/unit/lib/model/gguf_make.h"
 #include "tests/unit/lib/model/hf_make.h"
 
 #define END_MS     120000
@@ -456,6 +457,23 @@ static void disk_filled_meanwhile(void)
     umount(small);
 }
 
+/* The padding before the tensors exceeds what is read of the header. */
+static void alignment_of_a_mebibyte(void)
+{
+    char model[PATH_MAX], store[PATH_MAX];
+    struct make m;
+    make_tiny(&m, 2, true);
+    m.alignment = MIB;
+    make_u32(&m, "general.alignment", MIB);
+    struct bytes file = make_write(&m);
+    FILE *out = fopen(path_in_dir(model, "aligned.gguf"), "w");
+    CHECK(out && fwrite(file.data, 1, file.size, out) == file.size && fclose(out) == 0,
+          "cannot write %s", model);
+    bytes_free(&file);
+    make_free(&m);
+    PACK("-m", model, "-o", path_in_dir(store, "aligned"), "--verify");
+}
+
 static void memory_is_bounded(void)
 {
     char store[PATH_MAX];
@@ -474,11 +492,11 @@ int main(int argc, char **argv)
     }
     static const struct test_case cases[] = {
         ROW(memory_is_bounded), /* first: it measures all children up to here */
-        ROW(text_from_gguf),         ROW(text_from_stripes),      ROW(text_from_mirrors),
-        ROW(resumed_with_mirrors),   ROW(text_from_hugging_face), ROW(resumed),
-        ROW(resumed_two_precisions), ROW(resumed_after_damage),   ROW(dense_narrow),
-        ROW(damage_found),           ROW(bad_usage_is_rejected),  ROW(disk_too_small),
-        ROW(disk_filled_meanwhile),
+        ROW(text_from_gguf),         ROW(text_from_stripes),       ROW(text_from_mirrors),
+        ROW(resumed_with_mirrors),   ROW(text_from_hugging_face),  ROW(resumed),
+        ROW(resumed_two_precisions), ROW(resumed_after_damage),    ROW(dense_narrow),
+        ROW(damage_found),           ROW(bad_usage_is_rejected),   ROW(disk_too_small),
+        ROW(disk_filled_meanwhile),  ROW(alignment_of_a_mebibyte),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

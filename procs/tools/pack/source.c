@@ -78,7 +78,8 @@ static int open_model(struct source *s, const struct gguf_source *from, const ch
     if (!state)
         return error_set(error, ERR_NO_MEMORY, "out of memory (hash of the source)");
     XXH3_128bits_reset(state);
-    XXH3_128bits_update(state, s->gguf.header, s->gguf.data_offset);
+    XXH3_128bits_update(state, s->gguf.header,
+                        s->gguf.at); /* what was read of the padding varies */
     XXH3_128bits_update(state, &from->bytes, sizeof from->bytes);
     XXH128_canonical_t hash;
     XXH128_canonicalFromHash(&hash, XXH3_128bits_digest(state));
