@@ -54,7 +54,7 @@ void run_dirs_running(void (*visit)(const char *name, void *arg), void *arg)
     free(names);
 }
 
-static void sockets_remove(int dir_fd)
+void run_dir_files_remove(int dir_fd)
 {
     int fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
@@ -90,7 +90,7 @@ static bool dead_remove(int base_fd, const char *name, const char *path)
     int dir_fd = run_dir_open(path, &ignored);
     int lock = dir_fd >= 0 ? openat(dir_fd, RUN_LOCK_FILE, O_RDONLY | O_NOFOLLOW | O_CLOEXEC) : -1;
     if (lock >= 0 && flock(lock, LOCK_EX | LOCK_NB) == 0 && owner_gone(lock)) {
-        sockets_remove(dir_fd);
+        run_dir_files_remove(dir_fd);
         unlinkat(dir_fd, RUN_LOCK_FILE, 0);
         removed = unlinkat(base_fd, name, AT_REMOVEDIR) == 0;
     }

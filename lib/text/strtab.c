@@ -4,21 +4,17 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <time.h>
 #include <xxhash.h>
 
 #include "lib/base/assert.h"
 
-/* A seed of the table's own, so that no file can contain strings that all collide. Without the
- * kernel's random bytes, the clock: a file cannot know it either. */
+/* A seed of the table's own, so that no file can contain strings that all collide. */
 static uint64_t random_seed(void)
 {
     uint64_t seed;
-    struct timespec now;
-    if (getrandom(&seed, sizeof seed, GRND_NONBLOCK) == (ssize_t)sizeof seed)
-        return seed;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec << 32 ^ (uint64_t)now.tv_nsec;
+    ssize_t got = getrandom(&seed, sizeof seed, 0); /* whole and without EINTR: up to 256 bytes */
+    sl_assert(got == (ssize_t)sizeof seed);
+    return seed;
 }
 
 bool strtab_init(struct strtab *t, size_t capacity)

@@ -30,6 +30,12 @@ struct test_case {
     void (*run)(void);
 };
 
+/* A case named like its function. */
+#define ROW(name)                                                                                  \
+    {                                                                                              \
+#name, name                                                                                \
+    }
+
 /* Runs the cases named in argv, or all. Returns the exit status of the program. */
 int test_main(int argc, char **argv, const struct test_case *cases, size_t count);
 

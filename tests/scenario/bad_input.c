@@ -580,10 +580,6 @@ static void unknown_option_is_named(void)
 
 int main(int argc, char **argv)
 {
-#define ROW(name)                                                                                  \
-    {                                                                                              \
-#name, name                                                                                \
-    }
     static const struct test_case cases[] = {
         ROW(file_truncated),
         ROW(file_empty),

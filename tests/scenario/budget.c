@@ -281,10 +281,6 @@ static void down_and_up(void)
 
 int main(int argc, char **argv)
 {
-#define ROW(name)                                                                                  \
-    {                                                                                              \
-#name, name                                                                                \
-    }
     static const struct test_case cases[] = {
         ROW(without_limit), ROW(with_limit), ROW(resident), ROW(every_preset), ROW(down_and_up),
     };

@@ -575,10 +575,6 @@ static void inspect_demo(void)
 
 int main(int argc, char **argv)
 {
-#define ROW(name)                                                                                  \
-    {                                                                                              \
-#name, name                                                                                \
-    }
     static const struct test_case cases[] = {
         ROW(generate_own_engine),
         ROW(generate_prompt_forms),

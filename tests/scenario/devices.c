@@ -310,10 +310,6 @@ static void stall_without_a_copy(void)
 
 int main(int argc, char **argv)
 {
-#define ROW(name)                                                                                  \
-    {                                                                                              \
-#name, name                                                                                \
-    }
     static const struct test_case cases[] = {
         ROW(each_as_configured),        ROW(bad_devices_are_rejected),
         ROW(replaced_while_generating), ROW(errors_are_read_elsewhere),

@@ -313,10 +313,6 @@ static void openai_package(void)
 
 int main(int argc, char **argv)
 {
-#define ROW(name)                                                                                  \
-    {                                                                                              \
-#name, name                                                                                \
-    }
     static const struct test_case cases[] = {
         ROW(every_client),
         ROW(curl_is_a_client),

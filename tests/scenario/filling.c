@@ -174,10 +174,6 @@ static void sets_after_preset_change(void)
 
 int main(int argc, char **argv)
 {
-#define ROW(name)                                                                                  \
-    {                                                                                              \
-#name, name                                                                                \
-    }
     static const struct test_case cases[] = {ROW(everything),
                                              ROW(most_used),
                                              ROW(without_a_plan),

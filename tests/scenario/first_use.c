@@ -234,10 +234,6 @@ static void nearest_name_is_suggested(void)
 
 int main(int argc, char **argv)
 {
-#define ROW(name)                                                                                  \
-    {                                                                                              \
-#name, name                                                                                \
-    }
     static const struct test_case cases[] = {
         ROW(profile_has_no_nan),
         ROW(figures_are_one_line),

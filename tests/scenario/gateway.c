@@ -473,10 +473,6 @@ static void bad_options_are_rejected(void)
 
 int main(int argc, char **argv)
 {
-#define ROW(name)                                                                                  \
-    {                                                                                              \
-#name, name                                                                                \
-    }
     static const struct test_case cases[] = {
         ROW(same_text),
         ROW(stops),

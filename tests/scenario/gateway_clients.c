@@ -464,10 +464,6 @@ static void stays_within_budget(void)
 
 int main(int argc, char **argv)
 {
-#define ROW(name)                                                                                  \
-    {                                                                                              \
-#name, name                                                                                \
-    }
     static const struct test_case cases[] = {
         ROW(disconnect_cancels),       ROW(queued_streams_get_an_error),
         ROW(cancelled_within_a_token), ROW(stalled_clients),

@@ -319,10 +319,6 @@ static void bounds(void)
 
 int main(int argc, char **argv)
 {
-#define ROW(name)                                                                                  \
-    {                                                                                              \
-#name, name                                                                                \
-    }
     static const struct test_case cases[] = {
         ROW(malformed),           ROW(malformed_together), ROW(corpora), ROW(dripping_line),
         ROW(garbage_without_end), ROW(half_a_line),        ROW(bounds),

@@ -407,10 +407,6 @@ static void short_timeslices(void)
 
 int main(int argc, char **argv)
 {
-#define ROW(name)                                                                                  \
-    {                                                                                              \
-#name, name                                                                                \
-    }
     static const struct test_case cases[] = {
         ROW(nothing_sent),     ROW(no_system_calls),          ROW(recall),
         ROW(demand_overtakes), ROW(demand_latency),           ROW(short_timeslices),

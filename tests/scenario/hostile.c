@@ -283,10 +283,6 @@ static void clients_200(void)
 
 int main(int argc, char **argv)
 {
-#define ROW(name)                                                                                  \
-    {                                                                                              \
-#name, name                                                                                \
-    }
     static const struct test_case cases[] = {
         ROW(connect_and_close),
         ROW(malformed),

@@ -187,10 +187,6 @@ static void compute_prefill(void)
 
 int main(int argc, char **argv)
 {
-#define ROW(name)                                                                                  \
-    {                                                                                              \
-#name, name                                                                                \
-    }
     static const struct test_case cases[] = {
         ROW(kill_loader),           ROW(kill_cache),     ROW(kill_predictor),
         ROW(kill_compute),          ROW(kill_pairs),     ROW(loader_reads_pending),

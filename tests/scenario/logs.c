@@ -102,10 +102,6 @@ static void level_changes(void)
 
 int main(int argc, char **argv)
 {
-#define ROW(name)                                                                                  \
-    {                                                                                              \
-#name, name                                                                                \
-    }
     static const struct test_case cases[] = {
         ROW(json_lines),
         ROW(reason_of_a_failed_start),

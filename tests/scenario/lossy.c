@@ -325,10 +325,6 @@ static void deterministic_fate(void)
 
 int main(int argc, char **argv)
 {
-#define ROW(name)                                                                                  \
-    {                                                                                              \
-#name, name                                                                                \
-    }
     static const struct test_case cases[] = {
         ROW(switched_while_sequences_run),
         ROW(deterministic_hobbit),

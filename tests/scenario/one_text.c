@@ -88,10 +88,6 @@ static void queued_together(void)
 
 int main(int argc, char **argv)
 {
-#define ROW(name)                                                                                  \
-    {                                                                                              \
-#name, name                                                                                \
-    }
     static const struct test_case cases[] = {
         ROW(experts_100),
         ROW(experts_50),

@@ -486,10 +486,6 @@ static void memory_is_bounded(void)
 
 int main(int argc, char **argv)
 {
-#define ROW(name)                                                                                  \
-    {                                                                                              \
-#name, name                                                                                \
-    }
     static const struct test_case cases[] = {
         ROW(memory_is_bounded), /* first: it measures all children up to here */
         ROW(text_from_gguf),         ROW(text_from_stripes),       ROW(text_from_mirrors),

@@ -111,10 +111,6 @@ static void hints_have_the_precision_of_popularity(void)
 
 int main(int argc, char **argv)
 {
-#define ROW(name)                                                                                  \
-    {                                                                                              \
-#name, name                                                                                \
-    }
     static const struct test_case cases[] = {
         ROW(most_missing_experts_are_prefetched),
         ROW(paths_predict_nothing),

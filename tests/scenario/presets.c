@@ -372,10 +372,6 @@ static void deterministic_learned_eviction(void)
 
 int main(int argc, char **argv)
 {
-#define ROW(name)                                                                                  \
-    {                                                                                              \
-#name, name                                                                                \
-    }
     static const struct test_case cases[] = {
         ROW(lossless_under_kills),
         ROW(lossless_arc_fate),

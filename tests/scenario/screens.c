@@ -392,10 +392,6 @@ static void top_as_text(void)
 
 int main(int argc, char **argv)
 {
-#define ROW(name)                                                                                  \
-    {                                                                                              \
-#name, name                                                                                \
-    }
     static const struct test_case cases[] = {
         ROW(repl_on_a_terminal), ROW(repl_takes_a_paste), ROW(repl_reports_a_restart),
         ROW(repl_as_a_filter),   ROW(stats_watches),      ROW(map_and_directory_agree),

@@ -230,10 +230,6 @@ CASE(lru_even, "allocation=even", "--resident-experts=25")
 
 int main(int argc, char **argv)
 {
-#define ROW(name)                                                                                  \
-    {                                                                                              \
-#name, name                                                                                \
-    }
     static const struct test_case cases[] = {
         ROW(lru),
         ROW(lru_25),

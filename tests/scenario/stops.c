@@ -150,10 +150,6 @@ static void stop_while_generating(void)
 
 int main(int argc, char **argv)
 {
-#define ROW(name)                                                                                  \
-    {                                                                                              \
-#name, name                                                                                \
-    }
     static const struct test_case cases[] = {
         ROW(stopped_2s_loader),    ROW(stopped_2s_cache),      ROW(stopped_2s_predictor),
         ROW(stopped_2s_compute),   ROW(stopped_5s_loader),     ROW(stopped_5s_cache),

@@ -369,10 +369,6 @@ static void stripe_touched(void)
 
 int main(int argc, char **argv)
 {
-#define ROW(name)                                                                                  \
-    {                                                                                              \
-#name, name                                                                                \
-    }
     static const struct test_case cases[] = {
         ROW(one_stripe),
         ROW(two_stripes),

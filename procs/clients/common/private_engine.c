@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "ipc/endpoints.h"
+#include "ipc/run_dirs.h"
 
 pid_t private_instance_pid(const char *run)
 {
@@ -29,24 +30,6 @@ pid_t private_instance_pid(const char *run)
     return 0;
 }
 
-/* Removes only the files an engine creates; any other file keeps the directory. */
-static void remove_sockets(int dir_fd)
-{
-    int fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
-    if (!dir) {
-        if (fd >= 0)
-            close(fd);
-        return;
-    }
-    for (struct dirent *e; (e = readdir(dir)) != NULL;) {
-        size_t n = strlen(e->d_name);
-        if (n > 5 && strcmp(e->d_name + n - 5, ".sock") == 0)
-            unlinkat(dir_fd, e->d_name, 0);
-    }
-    closedir(dir);
-}
-
 /* Every process of an engine holds the lock shared, so an exclusive lock means the engine has
  * exited. It is held during the removal, so that no engine starts in the directory meanwhile. */
 static void remove_dir(const char *path)
@@ -56,7 +39,7 @@ static void remove_dir(const char *path)
         return;
     int lock = openat(dir_fd, RUN_LOCK_FILE, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     if (lock < 0 ? errno == ENOENT : flock(lock, LOCK_EX | LOCK_NB) == 0) {
-        remove_sockets(dir_fd);
+        run_dir_files_remove(dir_fd);
         unlinkat(dir_fd, RUN_LOCK_FILE, 0);
         rmdir(path);
     }

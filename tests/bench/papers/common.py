@@ -84,6 +84,13 @@ def key_of(*words):
     return "-".join(str(w).replace(" ", "").replace("/", "p") for w in words)
 
 
+def decode_cells(forms, form, variants, cost, measure):
+    """A cell per device and share; cost: seconds per token by device. measure(share, device)."""
+    tokens, repetitions, shares = forms[form]
+    return [(key_of(share, device), variants * repetitions * (3 + cost[device] * (tokens + WARMUP)),
+             lambda share=share, device=device: measure(share, device)) for device in DEVICES for share in shares]
+
+
 def in_order(results):
     return sorted(results.values(), key=lambda f: (list(DEVICES).index(f["device"]), f["share"], f.get("tokens", 0)))
 

@@ -23,11 +23,8 @@ def measure(a, share, device):
 
 
 def cells(a):
-    tokens, repetitions, shares = FORMS[a.form]
     cost = {"200 MB/s": 0.5, "1 GB/s": 0.15, "unthrottled": 0.1}
-    return [(c.key_of(share, device), 10 * repetitions * (3 + cost[device] * (tokens + c.WARMUP)),
-             lambda share=share, device=device: measure(a, share, device))
-            for device in c.DEVICES for share in shares]
+    return c.decode_cells(FORMS, a.form, 10, cost, lambda share, device: measure(a, share, device))
 
 
 def tables(_a, results):

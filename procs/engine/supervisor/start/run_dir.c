@@ -38,23 +38,6 @@ static uint32_t path_hash(const char *path)
     return hash;
 }
 
-/* Through the descriptor and only names of this program: a user who can exchange the directory's path
- * must not choose what is removed. */
-static void sockets_remove(const struct supervisor *s)
-{
-    int fd = openat(s->run_dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
-    if (!dir) {
-        if (fd >= 0)
-            close(fd);
-        return;
-    }
-    for (struct dirent *e; (e = readdir(dir)) != NULL;)
-        if (endpoint_is_file(e->d_name))
-            unlinkat(dirfd(dir), e->d_name, 0);
-    closedir(dir);
-}
-
 int run_dir_take(struct supervisor *s, struct error *error)
 {
     if (run_dir_path(s->options.run, s->run_dir, error) != 0 ||
@@ -74,7 +57,7 @@ int run_dir_take(struct supervisor *s, struct error *error)
         return error_set_errno(error, ERR_FAILED, errno, "cannot move a descriptor");
     snprintf(s->run_tag, sizeof s->run_tag, "%s-%08x", s->options.run, path_hash(s->run_dir));
     segment_remove_stale(s->run_tag);
-    sockets_remove(s);
+    run_dir_files_remove(s->run_dir_fd);
     unsigned others = run_dirs_sweep(s->options.run);
     if (others)
         log_debug("%u run directories of engines that were killed were removed", others);
@@ -94,5 +77,5 @@ void run_dir_remove(const struct supervisor *s)
 void run_dir_clear(const struct supervisor *s)
 {
     if (s->run_dir_fd >= 0)
-        sockets_remove(s);
+        run_dir_files_remove(s->run_dir_fd);
 }

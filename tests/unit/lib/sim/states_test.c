@@ -52,27 +52,39 @@ static struct sim_cache *cache_in(const struct states_row *row)
     return c;
 }
 
-/* The simulator's answer to the rows of the table whose states accesses alone can make. */
+/* Whether accesses alone can make the row's states: nothing loads meanwhile, and rules with one
+ * precision load no other. */
+static bool reachable(const struct states_row *row)
+{
+    bool two = row->rule == PRECISION_RULE_HOBBIT || row->rule == PRECISION_RULE_FATE;
+    enum precision_state other = row->rule == PRECISION_RULE_LOSSLESS ? row->low : row->high;
+    if (row->high == PRECISION_LOADING || row->low == PRECISION_LOADING)
+        return false;
+    return two || other != PRECISION_READY;
+}
+
 START_TEST(states_of_the_directory)
 {
     static const enum sim_outcome outcomes[] = {[PRECISION_HIT] = SIM_HIT,
                                                 [PRECISION_INFLIGHT] = SIM_INFLIGHT,
                                                 [PRECISION_MISS] = SIM_MISS,
                                                 [PRECISION_SKIPPED] = SIM_SKIPPED};
-    const struct states_row *row = &states_rows[_i];
-    bool two = row->rule == PRECISION_RULE_HOBBIT || row->rule == PRECISION_RULE_FATE;
-    enum precision precision;
-    if (row->high == PRECISION_LOADING || row->low == PRECISION_LOADING ||
-        (!two && row->high == PRECISION_READY && row->low == PRECISION_READY))
-        return;
-    if (!two && (row->rule == PRECISION_RULE_LOSSLESS ? row->low : row->high) == PRECISION_READY)
-        return; /* these rules load one precision only */
-    struct sim_cache *c = cache_in(row);
-    struct sim_access access = {0, 1, row->weight_before, row->popularity};
-    ck_assert_int_eq(access_one(c, 8, &access, row->prefill, &precision), outcomes[row->outcome]);
-    if (row->outcome != PRECISION_SKIPPED)
-        ck_assert_int_eq(precision, row->precision);
-    sim_cache_destroy(c);
+    uint32_t answered = 0;
+    for (uint32_t i = 0; i < (uint32_t)STATES_ROWS; i++) {
+        const struct states_row *row = &states_rows[i];
+        enum precision precision;
+        if (!reachable(row))
+            continue;
+        struct sim_cache *c = cache_in(row);
+        struct sim_access access = {0, 1, row->weight_before, row->popularity};
+        ck_assert_msg(access_one(c, 8, &access, row->prefill, &precision) == outcomes[row->outcome],
+                      "row %u", i);
+        if (row->outcome != PRECISION_SKIPPED)
+            ck_assert_msg(precision == row->precision, "row %u", i);
+        sim_cache_destroy(c);
+        answered++;
+    }
+    ck_assert_uint_ge(answered, 17);
 }
 END_TEST
 
@@ -80,7 +92,7 @@ int main(void)
 {
     Suite *s = suite_create("sim states");
     TCase *c = tcase_create("states");
-    tcase_add_loop_test(c, states_of_the_directory, 0, STATES_ROWS);
+    tcase_add_test(c, states_of_the_directory);
     suite_add_tcase(s, c);
     SRunner *sr = srunner_create(s);
     srunner_run_all(sr, CK_NORMAL);
