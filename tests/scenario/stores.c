@@ -106,6 +106,26 @@ static void hints_name_the_precision(void)
     engine_stop(e);
 }
 
+/* bench tokenises a text with the store's own tokenizer. */
+static void bench_of_a_text(void)
+{
+    char path[PATH_MAX], text[PATH_MAX];
+    struct command c;
+    make_store(path, (struct store_make){.stripes = 1, .precision_mask = 1});
+    snprintf(text, sizeof text, "%s/text", test_dir());
+    FILE *f = fopen(text, "we");
+    CHECK(f, "cannot write %s", text);
+    for (int i = 0; i < 8; i++)
+        fputs("It was a dark and stormy night, and the king had three sons. ", f);
+    fclose(f);
+    command_run(&c, NULL, FINISH_MS,
+                (const char *const[]){"bench", "-m", path, "-p", "0", "-n", "8", "-r", "1",
+                                      "--text", text, "-o", "csv", NULL});
+    CHECK(c.status == 0, "status %d: %.200s", c.status, c.err);
+    CHECK(strstr(c.out, "tg8"), "no rate: %.200s", c.out);
+    command_free(&c);
+}
+
 /* The loaders of the stripes are killed in turn during generations. */
 static void loaders_killed(void)
 {
@@ -385,6 +405,7 @@ int main(int argc, char **argv)
         ROW(without_native),
         ROW(page_cache),
         ROW(explicit_loaders),
+        ROW(bench_of_a_text),
         ROW(loaders_killed),
         ROW(stripes_copied),
         ROW(described),

@@ -3,7 +3,7 @@
 import measuring as m
 from papers import common as c
 
-FORMS = {"short": (24, 2, (25, 50)), "long": (32, 5, (18.75, 25, 50)), "try": (96, 2, (50,))}
+FORMS = {"short": (24, 2, (18.75, 25, 50)), "long": (32, 5, (18.75, 25, 50)), "try": (96, 2, (50,))}
 BASELINES = ("lod", "iq4", "iq2")
 # Q: mixed precision alone; +P preloading, +C EdgeMoE's eviction and first content of the cache
 ABLATION = {"Q": c.policy(prediction="none", prefetch="none", eviction="lru", preload="none"),
