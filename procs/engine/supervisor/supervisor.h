@@ -245,7 +245,6 @@ int spawn_programs_dir(struct supervisor *s, struct error *error);
 /* children.c: the state machines. */
 int children_make(struct supervisor *s, struct error *error);
 void children_event(struct supervisor *s, struct child_slot *c, enum fsm_event event);
-void children_reap(struct supervisor *s);
 void children_tick(struct supervisor *s, uint64_t now_ns);
 /* Spawns children that are DOWN and can start. */
 void children_go(struct supervisor *s);
@@ -260,6 +259,9 @@ const char *child_name(const struct child_slot *c, char buf[32]);
 struct child_slot *child_by_name(struct supervisor *s, const char *name);
 /* Every child is READY, except optional ones that were disabled. */
 bool children_serve(const struct supervisor *s);
+
+/* reap.c: children that have exited. */
+void children_reap(struct supervisor *s);
 
 /* controls.c: controls, repeated until acknowledged. */
 void control_set(struct supervisor *s, struct child_slot *c, enum control_kind kind, uint64_t value,
